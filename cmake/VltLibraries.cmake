@@ -1,0 +1,35 @@
+# Finds the libraries vlt is built on. Each becomes an imported target vlt::NAME; one that is missing
+# is reported together with the Debian/Ubuntu package that has it (scripts/setup installs them all).
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS C)
+
+function(vlt_library name header library package)
+  find_path(VLT_${name}_INCLUDE ${header})
+  find_library(VLT_${name}_LIBRARY NAMES ${library})
+  if(NOT VLT_${name}_INCLUDE OR NOT VLT_${name}_LIBRARY)
+    message(FATAL_ERROR "${name}: ${header} or lib${library} not found. "
+                        "Install the package ${package} (or run scripts/setup).")
+  endif()
+  add_library(vlt::${name} UNKNOWN IMPORTED GLOBAL)
+  set_target_properties(vlt::${name} PROPERTIES
+    IMPORTED_LOCATION ${VLT_${name}_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${VLT_${name}_INCLUDE})
+endfunction()
+
+vlt_library(lmdb lmdb.h lmdb liblmdb-dev)
+vlt_library(cjson cjson/cJSON.h cjson libcjson-dev)
+vlt_library(xxhash xxhash.h xxhash libxxhash-dev)
+vlt_library(yaml yaml.h yaml libyaml-dev)
+vlt_library(csv csv.h csv libcsv-dev)
+if(VLT_ONEDNN)
+  vlt_library(dnnl oneapi/dnnl/dnnl.h dnnl libdnnl-dev)
+endif()
+if(VLT_FFMPEG)
+  vlt_library(avformat libavformat/avformat.h avformat libavformat-dev)
+  vlt_library(avcodec libavcodec/avcodec.h avcodec libavcodec-dev)
+  vlt_library(avutil libavutil/avutil.h avutil libavutil-dev)
+  vlt_library(swscale libswscale/swscale.h swscale libswscale-dev)
+  vlt_library(turbojpeg turbojpeg.h turbojpeg libturbojpeg0-dev)
+endif()
+if(VLT_TESTS)
+  vlt_library(cmocka cmocka.h cmocka libcmocka-dev)
+endif()
