@@ -1,0 +1,339 @@
+/* config.c - flags from a YAML file, and the resolved settings as one. See flags.h. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <yaml.h>
+
+#include "common/file.h"
+#include "common/flags_internal.h"
+#include "common/utf8.h"
+
+enum {
+    MOST_BYTES = 256 << 10,          /* of a configuration file */
+    MOST_DEPTH = 16                  /* of its sequences and mappings */
+};
+
+/* ---- reading ---- */
+
+typedef struct config {
+    vc_flags *set;
+    yaml_document_t *doc;
+    unsigned char *seen;             /* [row]: bits of the halves that the file has set */
+} config;
+
+static const char *text_of(const yaml_node_t *n)
+{
+    return (const char *)n->data.scalar.value;
+}
+
+static bool is_null(const yaml_node_t *n)
+{
+    const char *s = text_of(n);
+    return n->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+           (!*s || !strcmp(s, "~") || !strcasecmp(s, "null"));
+}
+
+/* The node's text; what a C string cannot hold is refused. */
+static int scalar(const yaml_node_t *n, const char **text, vc_err *err)
+{
+    if (n->type != YAML_SCALAR_NODE)
+        return vc_fail(err, VC_EUSAGE, "one value is expected, not a %s",
+                       n->type == YAML_SEQUENCE_NODE ? "sequence" : "mapping");
+    *text = text_of(n);
+    if (strlen(*text) != n->data.scalar.length)
+        return vc_fail(err, VC_EUSAGE, "a NUL character in the text");
+    return 0;
+}
+
+static int set_list(config *c, const vc_found *found, const yaml_node_t *value, vc_err *err)
+{
+    const yaml_node_item_t *i = value->data.sequence.items.start;
+    const yaml_node_item_t *end = value->data.sequence.items.top;
+    const char *text;
+    int rc = 0;
+
+    for (; !rc && i < end; i++) {
+        rc = scalar(yaml_document_get_node(c->doc, *i), &text, err);
+        if (!rc)
+            rc = vc_flags_set(c->set, found, &text, 1, VC_FROM_FILE, err);
+    }
+    return rc;
+}
+
+static int set_pair(config *c, const vc_found *found, const yaml_node_t *value, vc_err *err)
+{
+    const yaml_node_item_t *i = value->data.sequence.items.start;
+    const char *text[2];
+
+    if (value->data.sequence.items.top - i != 2)
+        return vc_fail(err, VC_EUSAGE, "two numbers are expected, [384, 672]");
+    int rc = scalar(yaml_document_get_node(c->doc, i[0]), &text[0], err);
+    if (!rc)
+        rc = scalar(yaml_document_get_node(c->doc, i[1]), &text[1], err);
+    return rc ? rc : vc_flags_set(c->set, found, text, 2, VC_FROM_FILE, err);
+}
+
+static int set_own(config *c, vc_found *found, const yaml_node_t *value, vc_err *err)
+{
+    const vc_flag *f = found->flag;
+    unsigned char *seen = &c->seen[f - c->set->prog->flags];
+    unsigned char halves = found->part < 0 ? 3 : (unsigned char)(1 << found->part);
+    const char *text;
+
+    if (*seen & halves)
+        return vc_fail(err, VC_EUSAGE, "set twice (as %s before)", f->name);
+    *seen |= halves;
+    if (f->kind == VC_LIST && value->type == YAML_SEQUENCE_NODE)
+        return set_list(c, found, value, err);
+    if (f->kind == VC_PAIR && found->part < 0 && value->type == YAML_SEQUENCE_NODE)
+        return set_pair(c, found, value, err);
+
+    int rc = scalar(value, &text, err);
+    if (rc || is_null(value))
+        return rc;
+    if (found->negated) {                        /* no_x: true is x: false */
+        bool yes = !strcasecmp(text, "true") || !strcasecmp(text, "yes");
+        if (!yes && strcasecmp(text, "false") && strcasecmp(text, "no"))
+            return vc_fail(err, VC_EUSAGE, "true or false is expected");
+        found->negated = yes;
+        text = "true";
+    }
+    return vc_flags_set(c->set, found, &text, 1, VC_FROM_FILE, err);
+}
+
+static int set_pair_of_nodes(config *c, const yaml_node_t *key, const yaml_node_t *value,
+                             vc_err *err)
+{
+    const char *name = NULL;
+    vc_found found;
+    bool negated;
+
+    int rc = scalar(key, &name, err);
+    if (rc)
+        return vc_context(err, rc, "a key");
+    size_t len = strlen(name);
+    const vc_foreign *f = NULL;
+    if (vc_flags_find(c->set->prog, name, len, &found)) {
+        rc = set_own(c, &found, value, err);
+    } else if ((f = vc_flags_find_foreign(c->set->prog, name, len, &negated))) {
+        const char *text = value->type == YAML_SCALAR_NODE ? text_of(value) : NULL;
+        if (text && is_null(value))
+            return 0;
+        rc = vc_flags_set_foreign(c->set, f, name, len, negated, text, err);
+    } else {
+        return vc_flags_unknown(c->set->prog, "", name, len, err);
+    }
+    return vc_context(err, rc, "%s", name);
+}
+
+static int apply(config *c, vc_err *err)
+{
+    const yaml_node_t *root = yaml_document_get_root_node(c->doc);
+    if (!root || (root->type == YAML_SCALAR_NODE && is_null(root)))
+        return 0;                                /* an empty file */
+    if (root->type != YAML_MAPPING_NODE)
+        return vc_fail(err, VC_EUSAGE, "lines of \"flag: value\" are expected");
+
+    const yaml_node_pair_t *p = root->data.mapping.pairs.start, *end = root->data.mapping.pairs.top;
+    int rc = 0;
+    for (; !rc && p < end; p++) {
+        const yaml_node_t *key = yaml_document_get_node(c->doc, p->key);
+        rc = set_pair_of_nodes(c, key, yaml_document_get_node(c->doc, p->value), err);
+        rc = vc_context(err, rc, "line %zu", key->start_mark.line + 1);
+    }
+    return rc;
+}
+
+static int bad_yaml(const yaml_parser_t *p, vc_err *err)
+{
+    if (p->error == YAML_MEMORY_ERROR)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (p->error == YAML_READER_ERROR)
+        return vc_fail(err, VC_EUSAGE, "byte %zu: %s", p->problem_offset, p->problem);
+    size_t line = p->problem_mark.line ? p->problem_mark.line : p->context_mark.line;
+    return vc_fail(err, VC_EUSAGE, "line %zu: no valid YAML: %s", line + 1,
+                   p->problem ? p->problem : "unreadable");
+}
+
+/* Reads the whole text once for its grammar. libyaml's time grows with the square of the depth, so
+ * a hostile file is refused at the first deep bracket. */
+static int check_grammar(yaml_parser_t *parser, vc_err *err)
+{
+    int depth = 0, documents = 0;
+
+    for (yaml_event_type_t type = YAML_NO_EVENT; type != YAML_STREAM_END_EVENT;) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(parser, &event))
+            return bad_yaml(parser, err);
+        type = event.type;
+        size_t line = event.start_mark.line + 1;
+        yaml_event_delete(&event);
+        depth += type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
+        depth -= type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT;
+        documents += type == YAML_DOCUMENT_START_EVENT;
+        if (depth > MOST_DEPTH)
+            return vc_fail(err, VC_EUSAGE, "line %zu: nested more than %d deep", line, MOST_DEPTH);
+        if (documents > 1)
+            return vc_fail(err, VC_EUSAGE, "line %zu: more than one YAML document", line);
+    }
+    return 0;
+}
+
+static int load(vc_flags *set, yaml_parser_t *parser, vc_err *err)
+{
+    yaml_document_t doc;
+    size_t rows = 0;
+    while (!vc_flags_end(&set->prog->flags[rows]))
+        rows++;
+
+    config c = { .set = set, .doc = &doc, .seen = calloc(rows + 1, 1) };
+    int rc;
+    if (!c.seen) {
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    } else if (!yaml_parser_load(parser, &doc)) {
+        rc = bad_yaml(parser, err);
+    } else {
+        rc = apply(&c, err);
+        yaml_document_delete(&doc);
+    }
+    free(c.seen);
+    return rc;
+}
+
+static int parse(vc_flags *set, const char *text, size_t size, vc_err *err)
+{
+    int rc = 0;
+
+    for (int pass = 0; !rc && pass < 2; pass++) {
+        yaml_parser_t parser;
+        if (!yaml_parser_initialize(&parser))
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+        yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+        rc = pass == 0 ? check_grammar(&parser, err) : load(set, &parser, err);
+        yaml_parser_delete(&parser);
+    }
+    return rc;
+}
+
+int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err)
+{
+    char *text;
+    size_t size;
+
+    int rc = vc_file_read(&text, &size, path, MOST_BYTES, err);
+    if (rc)
+        return vc_context(err, rc == VC_ENOMEM ? rc : VC_EUSAGE, "--config");
+    rc = parse(set, text, size, err);
+    free(text);
+    return vc_context(err, rc, "%s", path);
+}
+
+/* ---- writing ---- */
+
+/* Whether any YAML reader takes the bare text as this very string. */
+static bool is_plain(const char *s)
+{
+    static const char *const words[] = { "y", "n", "yes", "no", "on", "off", "true", "false", "null" };
+    static const char safe[] = "/_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp(s, words[i]))
+            return false;
+    return *s && !strchr("0123456789.-", *s) && !s[strspn(s, safe)];
+}
+
+/* Characters that YAML wants escaped, or folds: controls, its further line breaks, the byte order
+ * mark, what is no character. */
+static bool must_escape(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || c == 0xfeff ||
+           (c & 0xfffe) == 0xfffe;
+}
+
+static void write_string(FILE *f, const char *s)
+{
+    if (is_plain(s)) {
+        fputs(s, f);
+        return;
+    }
+    fputc('"', f);
+    while (*s) {
+        uint32_t c;
+        size_t n = vc_utf8(s, &c);
+        if (!n)                                  /* no text; the parser lets none in */
+            fputs("\\uFFFD", f);
+        else if (c == '\n')
+            fputs("\\n", f);
+        else if (c == '"' || c == '\\')
+            fprintf(f, "\\%c", (char)c);
+        else if (must_escape(c))
+            fprintf(f, c > 0xffff ? "\\U%08X" : "\\u%04X", c);
+        else
+            fwrite(s, 1, n, f);
+        s += n ? n : 1;
+    }
+    fputc('"', f);
+}
+
+static void write_value(FILE *f, const vc_flag *flag, const void *src)
+{
+    char text[256];
+
+    switch (flag->kind) {
+    case VC_STRING:
+    case VC_PATH:
+        write_string(f, *(char *const *)src);
+        break;
+    case VC_LIST: {
+        const vc_list *l = src;
+        for (int i = 0; i < l->n; i++) {
+            fputs(i ? ", " : "[", f);
+            write_string(f, l->item[i]);
+        }
+        fputc(']', f);
+        break;
+    }
+    case VC_CHOICE:
+    case VC_OPTIONAL:
+        vc_flags_text(flag, src, text, sizeof text);
+        write_string(f, text);
+        break;
+    default:
+        vc_flags_text(flag, src, text, sizeof text);
+        fputs(text, f);
+        break;
+    }
+}
+
+char *vc_flags_yaml(const vc_program *prog, const void *options)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return NULL;
+
+    const char *group = NULL;
+    fprintf(f, "# settings of %s; read back with --config\n", prog->name);
+    for (const vc_flag *flag = prog->flags; !vc_flags_end(flag); flag++) {
+        if (flag->kind == VC_GROUP) {
+            group = flag->help ? flag->help : flag->name;
+            continue;
+        }
+        const void *src = (const char *)options + flag->offset;
+        if (vc_flags_no_value(flag, src))
+            continue;
+        if (group)
+            fprintf(f, "\n# %s\n", group);
+        group = NULL;
+        fprintf(f, "%s: ", flag->name);
+        write_value(f, flag, src);
+        fputc('\n', f);
+    }
+    bool failed = ferror(f);
+    if (fclose(f) || failed) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

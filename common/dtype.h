@@ -1,0 +1,53 @@
+/* dtype.h - element types as files store them and tensors hold them: sizes, names, conversions.
+ * Conversions round to nearest even, keep NaN a NaN and, where the target has no infinity
+ * (f8e4m3), saturate. To integers they cut the fraction off and saturate, NaN is 0.
+ * Thread-safe: no state. */
+#ifndef VC_DTYPE_H
+#define VC_DTYPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef enum vc_dtype {
+    VC_F32, VC_BF16, VC_F16, VC_F8E4M3, VC_F8E5M2, VC_F64,
+    VC_I64, VC_I32, VC_I16, VC_I8, VC_U8, VC_BOOL,
+    VC_DTYPES,
+    VC_DTYPE_NONE = -1
+} vc_dtype;
+
+size_t vc_dtype_size(vc_dtype t);                 /* bytes of one element */
+const char *vc_dtype_name(vc_dtype t);            /* "f32": what flags and manifests say */
+const char *vc_dtype_st_name(vc_dtype t);         /* "F32": what safetensors headers say */
+vc_dtype vc_dtype_from_name(const char *s);       /* f32 fp32 float32 torch.float32 ... or NONE */
+vc_dtype vc_dtype_from_st_name(const char *s, size_t len);
+
+/* n elements of any type to f32 and back. The areas must not overlap; that of type t need not be
+ * aligned. */
+void vc_to_f32(float *dst, const void *src, vc_dtype t, size_t n);
+void vc_from_f32(void *dst, vc_dtype t, const float *src, size_t n);
+
+static inline float vc_bf16_to_f32(uint16_t h)
+{
+    uint32_t u = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+static inline uint16_t vc_f32_to_bf16(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    uint32_t r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+    return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? (u >> 16 | 0x40) : r);
+}
+
+float vc_f16_to_f32(uint16_t h);
+uint16_t vc_f32_to_f16(float f);                  /* overflow gives infinity */
+float vc_f8e4m3_to_f32(uint8_t b);
+uint8_t vc_f32_to_f8e4m3(float f);                /* saturates at 448 */
+float vc_f8e5m2_to_f32(uint8_t b);
+uint8_t vc_f32_to_f8e5m2(float f);
+
+#endif

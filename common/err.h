@@ -1,0 +1,43 @@
+/* err.h - error codes and messages that grow a place at each level.
+ *
+ * Fallible calls return 0 or one of the negative codes below and take a vc_err as their last
+ * argument. The lowest layer says what went wrong (vc_fail), each caller adds where (vc_context):
+ *     shard-00003.lmdb: record "a1f0": 12 of 4096 bytes
+ * Only main() prints. A vc_err may be NULL (the text is dropped); it belongs to one thread. */
+#ifndef VC_ERR_H
+#define VC_ERR_H
+
+enum {
+    VC_EFAIL = -1,      /* anything without a code of its own */
+    VC_ENOMEM = -2,
+    VC_EIO = -3,        /* the system refused: open, read, write, map */
+    VC_EFORMAT = -4,    /* damaged or hostile data, or a format we do not know */
+    VC_ENOENT = -5,     /* no such file, tensor, key, column */
+    VC_EINVAL = -6,     /* a value that is not allowed here */
+    VC_EFULL = -7,      /* no space left, file too large, quota */
+    VC_EBUSY = -8,      /* another process holds it */
+    VC_ESTOP = -9,      /* the user asked to stop; everything is resumable */
+    VC_EUSAGE = -10,    /* command line or configuration: exit status 2 */
+    VC_EMISMATCH = -11, /* two things that do not fit each other */
+    VC_ENUMERIC = -12   /* NaN or infinity where a number was needed */
+};
+
+typedef struct vc_err {
+    int code;           /* 0 or the code of the first failure */
+    char text[1200];    /* one line, no newline at its end; cut, never overrun */
+} vc_err;
+
+/* Sets code and text; returns code, so that `return vc_fail(...)` reads as one step. */
+int vc_fail(vc_err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* As vc_fail with ": " and the text of errno; the code comes from errno
+ * (ENOENT, ENOMEM, ENOSPC/EDQUOT/EFBIG have their own, all else is VC_EIO). */
+int vc_fail_errno(vc_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts "fmt: " in front of the text and returns rc. Does nothing when rc is 0. */
+int vc_context(vc_err *err, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* "not enough memory", "damaged data", ...: for logs where there is no text. */
+const char *vc_code_name(int code);
+
+#endif

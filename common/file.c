@@ -1,0 +1,274 @@
+/* file.c - see file.h */
+#include "common/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* O_NONBLOCK, so that opening a FIFO named in hostile metadata cannot hang. */
+static int open_regular(const char *path, struct stat *st, vc_err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd < 0) {
+        vc_fail_errno(err, "%s", path);
+        return -1;
+    }
+    if (fstat(fd, st) || !S_ISREG(st->st_mode)) {
+        vc_fail(err, VC_EFORMAT, "%s: not a regular file", path);
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+int vc_file_read(char **data, size_t *size, const char *path, size_t max, vc_err *err)
+{
+    *data = NULL;
+    *size = 0;
+
+    struct stat st;
+    vc_err e = { 0 };
+    int fd = open_regular(path, &st, &e);
+    if (fd < 0) {
+        if (err) *err = e;
+        return e.code;
+    }
+
+    int rc = 0;
+    char *buf = NULL;
+    size_t n = (size_t)st.st_size, got = 0;
+    if (n > max)
+        rc = vc_fail(err, VC_EFORMAT, "%s: %zu bytes, at most %zu expected", path, n, max);
+    else if (!(buf = malloc(n + 1)))
+        rc = vc_fail(err, VC_ENOMEM, "%s: out of memory for %zu bytes", path, n);
+    while (!rc && got < n) {
+        ssize_t r = read(fd, buf + got, n - got);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0)
+            rc = vc_fail_errno(err, "%s", path);
+        if (r <= 0)
+            break;
+        got += (size_t)r;
+    }
+    close(fd);
+    if (rc) {
+        free(buf);
+        return rc;
+    }
+    buf[got] = 0;
+    *data = buf;
+    *size = got;
+    return 0;
+}
+
+static int write_all(int fd, const char *p, size_t n)
+{
+    while (n) {
+        ssize_t w = write(fd, p, n);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w < 0)
+            return -1;
+        p += w;
+        n -= (size_t)w;
+    }
+    return 0;
+}
+
+int vc_file_write(const char *path, const void *data, size_t size, vc_err *err)
+{
+    char *tmp = vc_format("%s.tmp-%ld", path, (long)getpid());
+    if (!tmp)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+
+    int rc = 0;
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        rc = vc_fail_errno(err, "%s", path);
+    if (!rc && (write_all(fd, data, size) || fsync(fd)))
+        rc = vc_fail_errno(err, "%s", path);
+    if (fd >= 0 && close(fd) && !rc)
+        rc = vc_fail_errno(err, "%s", path);
+    if (!rc && rename(tmp, path))
+        rc = vc_fail_errno(err, "%s", path);
+    if (rc && fd >= 0)
+        unlink(tmp);
+    free(tmp);
+    if (rc)
+        return rc;
+
+    char *dir = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
+    if (!dir)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    rc = vc_sync_dir(*dir ? dir : ".", err);
+    free(dir);
+    return rc;
+}
+
+int vc_map_open(vc_map *m, const char *path, vc_err *err)
+{
+    *m = (vc_map){ 0 };
+
+    struct stat st;
+    vc_err e = { 0 };
+    int fd = open_regular(path, &st, &e), rc = 0;
+    if (fd < 0) {
+        if (err) *err = e;
+        return e.code;
+    }
+    if (st.st_size > 0) {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED)
+            rc = vc_fail_errno(err, "%s", path);
+        else
+            *m = (vc_map){ .data = p, .size = (size_t)st.st_size };
+    }
+    close(fd);
+    return rc;
+}
+
+void vc_map_close(vc_map *m)
+{
+    if (m->data)
+        munmap((void *)(uintptr_t)m->data, m->size);
+    *m = (vc_map){ 0 };
+}
+
+int vc_mkdirs(const char *path, vc_err *err)
+{
+    char *p = vc_format("%s", path);
+    if (!p)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+
+    int rc = 0;
+    for (char *s = p + 1; !rc; s++) {
+        if (*s != '/' && *s)
+            continue;
+        char c = *s;
+        *s = 0;
+        struct stat st;
+        if (mkdir(p, 0777) && (errno != EEXIST || stat(p, &st) || !S_ISDIR(st.st_mode)))
+            rc = vc_fail_errno(err, "cannot make folder %s", p);
+        *s = c;
+        if (!c)
+            break;
+    }
+    free(p);
+    return rc;
+}
+
+int vc_sync_dir(const char *path, vc_err *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return vc_fail_errno(err, "%s", path);
+    /* some network filesystems cannot sync a folder; the rename is then as durable as it gets */
+    int rc = fsync(fd) && errno != EINVAL ? vc_fail_errno(err, "%s", path) : 0;
+    close(fd);
+    return rc;
+}
+
+/* Works by descriptors: a folder that is exchanged for a link meanwhile is not followed, and no path
+ * gets too long. */
+static int remove_at(int dir, const char *name, vc_err *err)
+{
+    if (!unlinkat(dir, name, 0) || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR)
+        return vc_fail_errno(err, "%s", name);
+
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        int rc = vc_fail_errno(err, "%s", name);
+        if (fd >= 0)
+            close(fd);
+        return rc;
+    }
+    int rc = 0;
+    for (struct dirent *e; !rc && (e = readdir(d));)
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+            rc = vc_context(err, remove_at(fd, e->d_name, err), "%s", name);
+    closedir(d);
+    if (!rc && unlinkat(dir, name, AT_REMOVEDIR))
+        rc = vc_fail_errno(err, "%s", name);
+    return rc;
+}
+
+int vc_remove_tree(const char *path, vc_err *err)
+{
+    char *p = vc_format("%s", path);
+    if (!p)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    /* a slash at its end would follow a link */
+    for (size_t n = strlen(p); n > 1 && p[n - 1] == '/'; n--)
+        p[n - 1] = 0;
+    int rc = remove_at(AT_FDCWD, p, err);
+    free(p);
+    return rc;
+}
+
+bool vc_file_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+int vc_lock_file(int *fd, const char *path, vc_err *err)
+{
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0)
+        return vc_fail_errno(err, "%s", path);
+    if (flock(*fd, LOCK_EX | LOCK_NB)) {
+        int rc = errno == EWOULDBLOCK
+                     ? vc_fail(err, VC_EBUSY, "%s: another process is writing here", path)
+                     : vc_fail_errno(err, "%s: flock", path);
+        close(*fd);
+        *fd = -1;
+        return rc;
+    }
+    return 0;
+}
+
+char *vc_path_join(const char *dir, const char *name)
+{
+    if (name[0] == '/' || !dir || !*dir)
+        return vc_format("%s", name);
+    return vc_format("%s%s%s", dir, dir[strlen(dir) - 1] == '/' ? "" : "/", name);
+}
+
+const char *vc_path_base(const char *path)
+{
+    const char *s = strrchr(path, '/');
+    return s ? s + 1 : path;
+}
+
+const char *vc_path_ext(const char *path)
+{
+    const char *base = vc_path_base(path), *dot = strrchr(base, '.');
+    return dot && dot != base ? dot : base + strlen(base);
+}
+
+char *vc_format(const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    char *s = n < 0 ? NULL : malloc((size_t)n + 1);
+    if (s)
+        vsnprintf(s, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return s;
+}

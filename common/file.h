@@ -1,0 +1,47 @@
+/* file.h - files whole, mapped, locked, and replaced atomically. Thread-safe: no state. */
+#ifndef VC_FILE_H
+#define VC_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+/* Reads a regular file into malloc'ed memory with a NUL after its end. The caller frees *data.
+ * VC_EFORMAT if it is larger than max bytes or no regular file (a FIFO would block). */
+int vc_file_read(char **data, size_t *size, const char *path, size_t max, vc_err *err);
+
+/* Replaces path by size bytes of data: temporary file beside it, fsync, rename, fsync of the
+ * folder. After a crash the file is the old or the new one, whole. */
+int vc_file_write(const char *path, const void *data, size_t size, vc_err *err);
+
+/* A read-only map. data is NULL for an empty file. */
+typedef struct vc_map {
+    const uint8_t *data;
+    size_t size;
+} vc_map;
+int vc_map_open(vc_map *m, const char *path, vc_err *err);
+void vc_map_close(vc_map *m);                      /* an all-zero vc_map is fine */
+
+/* mkdir -p. VC_EIO names the part that could not be made. */
+int vc_mkdirs(const char *path, vc_err *err);
+/* fsync of a folder, so that a rename in it is durable. */
+int vc_sync_dir(const char *path, vc_err *err);
+/* Removes a file or a folder with all below it; never follows links. Not there: 0. */
+int vc_remove_tree(const char *path, vc_err *err);
+bool vc_file_exists(const char *path);
+
+/* Takes an exclusive flock on path (made if needed) and returns the descriptor in *fd; closing
+ * it, or dying, gives the lock back. VC_EBUSY if another process holds it. */
+int vc_lock_file(int *fd, const char *path, vc_err *err);
+
+/* dir/name in malloc'ed memory, or NULL; an absolute name is kept as it is. */
+char *vc_path_join(const char *dir, const char *name);
+/* The part after the last '/'; the extension with its dot or "". Borrowed from path. */
+const char *vc_path_base(const char *path);
+const char *vc_path_ext(const char *path);
+/* malloc'ed printf; NULL when out of memory. */
+char *vc_format(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,457 @@
+/* flags.c - the command line, and where values go. See flags.h and flags_internal.h. */
+#include "common/flags.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/flags_internal.h"
+#include "common/utf8.h"
+
+/* ---- memory ---- */
+
+struct vc_kept {
+    struct vc_kept *next;
+    max_align_t data[];
+};
+
+void *vc_flags_keep(vc_flags *set, size_t n)
+{
+    struct vc_kept *k = malloc(sizeof *k + n);
+    if (!k)
+        return NULL;
+    k->next = set->kept;
+    set->kept = k;
+    return k->data;
+}
+
+char *vc_flags_keep_text(vc_flags *set, const char *s, size_t n)
+{
+    char *p = vc_flags_keep(set, n + 1);
+    if (p) {
+        memcpy(p, s, n);
+        p[n] = 0;
+    }
+    return p;
+}
+
+void vc_flags_free(vc_flags *set)
+{
+    if (!set)
+        return;
+    for (struct vc_kept *k = set->kept; k;) {
+        struct vc_kept *next = k->next;
+        free(k);
+        k = next;
+    }
+    for (int i = 0; i < set->n_notes; i++) {
+        free(set->notes[i].names);
+        free(set->notes[i].line);
+    }
+    free(set->notes);
+    free(set->from);
+    free(set);
+}
+
+/* ---- values ---- */
+
+typedef union any_value {
+    bool b;
+    int64_t i[2];
+    double d;
+    char *s;
+    int c;
+    vc_dtype t;
+    vc_list l;
+} any_value;
+
+static int put(vc_flags *set, const vc_found *found, const char *const *text, int n, void *dst,
+               vc_err *err)
+{
+    const vc_flag *f = found->flag;
+
+    if (found->negated && f->kind == VC_OPTIONAL) {
+        *(int *)dst = vc_flags_off(f);
+        return 0;
+    }
+    if (found->negated) {
+        *(bool *)dst = false;
+        return 0;
+    }
+    if (n == 2) {
+        int rc = vc_flags_value(set, f, 0, text[0], dst, err);
+        return rc ? rc : vc_flags_value(set, f, 1, text[1], dst, err);
+    }
+    return vc_flags_value(set, f, found->part, text[0], dst, err);
+}
+
+int vc_flags_set(vc_flags *set, const vc_found *found, const char *const *text, int n, int from,
+                 vc_err *err)
+{
+    const vc_flag *f = found->flag;
+    unsigned char *had = set->from[f - set->prog->flags];
+    char *dst = set->options + f->offset;
+    any_value value = { .i = { 0, 0 } };
+    int64_t *pair = f->kind == VC_PAIR ? (int64_t *)(void *)dst : NULL;
+
+    if (f->kind == VC_LIST && had[0] == from)      /* grows; what a lower source said is replaced */
+        return put(set, found, text, n, dst, err);
+    int rc = put(set, found, text, n, &value, err);
+    if (rc)
+        return rc;
+    switch (f->kind) {
+    case VC_PAIR:
+        for (int k = 0; k < 2; k++)
+            if ((found->part < 0 || found->part == k) && from >= had[k]) {
+                pair[k] = value.i[k];
+                had[k] = (unsigned char)from;
+            }
+        return 0;
+    case VC_BOOLEAN: n = sizeof value.b; break;
+    case VC_FLOAT: n = sizeof value.d; break;
+    case VC_STRING:
+    case VC_PATH: n = sizeof value.s; break;
+    case VC_CHOICE:
+    case VC_OPTIONAL: n = sizeof value.c; break;
+    case VC_DTYPE_KIND: n = sizeof value.t; break;
+    case VC_LIST: n = sizeof value.l; break;
+    default: n = sizeof value.i[0]; break;
+    }
+    if (from >= had[0]) {
+        memcpy(dst, &value, (size_t)n);
+        had[0] = (unsigned char)from;
+    }
+    return 0;
+}
+
+static int set_default(vc_flags *set, const vc_flag *f, vc_err *err)
+{
+    vc_found found = { .flag = f, .part = -1 };
+    void *dst = set->options + f->offset;
+
+    switch (f->kind) {
+    case VC_BOOLEAN: *(bool *)dst = false; break;
+    case VC_INT:
+    case VC_BYTES: *(int64_t *)dst = 0; break;
+    case VC_FLOAT: *(double *)dst = 0; break;
+    case VC_STRING:
+    case VC_PATH: *(char **)dst = NULL; break;
+    case VC_CHOICE:
+    case VC_OPTIONAL: *(int *)dst = 0; break;
+    case VC_DTYPE_KIND: *(vc_dtype *)dst = VC_DTYPE_NONE; break;
+    case VC_PAIR: memset(dst, 0, 2 * sizeof(int64_t)); break;
+    case VC_LIST: *(vc_list *)dst = (vc_list){ 0 }; break;
+    case VC_GROUP: return 0;
+    }
+    int rc = f->value ? vc_flags_set(set, &found, &f->value, 1, VC_FROM_DEFAULT, err) : 0;
+    return rc ? vc_context(err, VC_EFAIL, "default of --%s", f->name) : 0;
+}
+
+/* ---- foreign flags ---- */
+
+static int add_note(vc_flags *set, const char *say, const char *name, size_t len, vc_err *err)
+{
+    char *flag = vc_format("--%.*s", (int)len, name), *names = NULL, *line = NULL;
+    vc_note *n = NULL, *grown = NULL;
+
+    for (int i = 0; i < set->n_notes && !n; i++)
+        if (!strcmp(set->notes[i].say, say))
+            n = &set->notes[i];
+    if (flag && n) {
+        size_t at = strlen(flag);
+        for (const char *s = n->names; (s = strstr(s, flag)); s += at)
+            if (!s[at] || s[at] == ',') {          /* said already */
+                free(flag);
+                return 0;
+            }
+    }
+    if (flag)
+        names = n ? vc_format("%s, %s", n->names, flag) : vc_format("%s", flag);
+    if (names)
+        line = vc_format("%s: %s", names, say);
+    if (line && !n && (grown = realloc(set->notes, ((size_t)set->n_notes + 1) * sizeof *grown))) {
+        set->notes = grown;
+        n = &grown[set->n_notes++];
+        *n = (vc_note){ .say = say };
+    }
+    free(flag);
+    if (!line || !n) {
+        free(names);
+        free(line);
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    free(n->names);
+    free(n->line);
+    n->names = names;
+    n->line = line;
+    return 0;
+}
+
+static bool switched_off(const char *value, bool negated)
+{
+    any_value v = { .b = true };
+    vc_flag boolean = { .name = "", .kind = VC_BOOLEAN };
+    bool ok = value && !vc_flags_value(NULL, &boolean, -1, value, &v, NULL);
+    return ok ? v.b == negated : negated;
+}
+
+int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const char *name, size_t len,
+                         bool negated, const char *value, vc_err *err)
+{
+    if (f->refused && switched_off(value, negated))
+        return 0;
+    if (f->refused)
+        return vc_fail(err, VC_EUSAGE, "not available here: %s", f->say);
+    if (f->only && value) {
+        vc_flag choice = { .name = "", .kind = VC_CHOICE, .allowed = f->only };
+        any_value v;
+        int rc = vc_flags_value(NULL, &choice, -1, value, &v, err);
+        if (rc)
+            return rc;
+    }
+    return add_note(set, f->say, name, len, err);
+}
+
+/* ---- the command line ---- */
+
+typedef struct words {
+    char **argv;
+    int argc, i;                   /* i: the next one */
+    FILE *out;
+} words;
+
+static const char *peek(const words *w)
+{
+    return w->i < w->argc ? w->argv[w->i] : NULL;
+}
+
+/* The next word if it can be a value: what begins with two dashes is a flag. */
+static const char *next_value(words *w)
+{
+    const char *s = peek(w);
+    if (!s || !strncmp(s, "--", 2))
+        return NULL;
+    w->i++;
+    return s;
+}
+
+static bool all_digits(const char *s)
+{
+    return *s && !s[strspn(s, "0123456789")];
+}
+
+static int own_flag(vc_flags *set, words *w, const vc_found *found, const char *value, vc_err *err)
+{
+    const vc_flag *f = found->flag;
+    const char *text[2] = { value, NULL };
+    size_t len = 0;
+
+    if (found->negated && value)
+        return vc_fail(err, VC_EUSAGE, "takes no value");
+    if (found->negated || value)
+        return vc_flags_set(set, found, text, 1, VC_FROM_WORDS, err);
+
+    char bare[32] = "true";
+    if (f->kind == VC_OPTIONAL) {
+        const char *first = vc_flags_choice(f->allowed, 0, &len);
+        snprintf(bare, sizeof bare, "%.*s", (int)len, first);
+    }
+    if (f->kind == VC_BOOLEAN || f->kind == VC_OPTIONAL)
+        text[0] = bare;
+    else if (!(text[0] = next_value(w)))
+        return vc_fail(err, VC_EUSAGE, "needs a value%s%s%s", f->allowed ? ": " : "",
+                       f->allowed ? f->allowed : "",
+                       peek(w) ? " (one that begins with \"--\" is given by --flag=value)" : "");
+    bool two = f->kind == VC_PAIR && found->part < 0 && all_digits(text[0]);
+    if (two && !(text[1] = next_value(w)))
+        return vc_fail(err, VC_EUSAGE, "needs two numbers (384 672 or 384x672)");
+    return vc_flags_set(set, found, text, two ? 2 : 1, VC_FROM_WORDS, err);
+}
+
+static int foreign_flag(vc_flags *set, words *w, const vc_foreign *f, const char *name, size_t len,
+                        bool negated, const char *value, vc_err *err)
+{
+    for (int k = 0; !f->refused && !value && k < f->values; k++) {
+        const char *s = next_value(w);
+        if (!s)
+            break;
+        if (k + 1 == f->values || !all_digits(s))    /* "384x672" is two values in one word */
+            value = s;
+    }
+    return vc_flags_set_foreign(set, f, name, len, negated, value, err);
+}
+
+static bool is_name(const char *name, size_t len, const char *what)
+{
+    return vc_flags_same_name(name, len, what, strlen(what));
+}
+
+/* --help, --version, --config; *known says whether it was one of them. */
+static int builtin(vc_flags *set, words *w, const char *name, size_t len, const char *value,
+                   bool *known, vc_err *err)
+{
+    bool help = is_name(name, len, "help"), version = is_name(name, len, "version");
+
+    *known = help || version || is_name(name, len, "config");
+    if (!*known)
+        return 0;
+    if (help)
+        vc_flags_help(set->prog, w->out);
+    if (version)
+        vc_flags_version(set->prog, w->out);
+    if (help || version)
+        return 1;
+    if (set->config)
+        return vc_fail(err, VC_EUSAGE, "given twice: one file is allowed");
+    set->config = value ? value : next_value(w);
+    return set->config && *set->config ? 0 : vc_fail(err, VC_EUSAGE, "needs the name of a YAML file");
+}
+
+static int one_flag(vc_flags *set, words *w, const char *word, vc_err *err)
+{
+    const char *name = word + 2, *equals = strchr(name, '='), *value = equals ? equals + 1 : NULL;
+    size_t len = equals ? (size_t)(equals - name) : strlen(name);
+    vc_found found;
+    bool known, negated;
+
+    int rc = builtin(set, w, name, len, value, &known, err);
+    if (!known) {
+        const vc_foreign *f = NULL;
+        if (vc_flags_find(set->prog, name, len, &found))
+            rc = own_flag(set, w, &found, value, err);
+        else if ((f = vc_flags_find_foreign(set->prog, name, len, &negated)))
+            rc = foreign_flag(set, w, f, name, len, negated, value, err);
+        else
+            return vc_flags_unknown(set->prog, "--", name, len, err);
+    }
+    return rc < 0 ? vc_context(err, rc, "--%.*s", (int)len, name) : rc;
+}
+
+static int stray_word(const vc_flags *set, const words *w, const char *s, vc_err *err)
+{
+    const char *before = w->i >= 2 ? w->argv[w->i - 2] : "";
+    vc_found found;
+    vc_quoted q = vc_flags_quote(s, strlen(s));
+
+    if (!strncmp(before, "--", 2) && vc_flags_find(set->prog, before + 2, strlen(before + 2), &found))
+        return vc_fail(err, VC_EUSAGE, "unexpected %s after %s, which takes %s", q.s, before,
+                       found.flag->kind == VC_BOOLEAN || found.flag->kind == VC_OPTIONAL
+                           ? "a value only as --flag=value" : "one value");
+    return vc_fail(err, VC_EUSAGE, "unexpected %s: every value belongs to a flag, see %s --help", q.s,
+                   set->prog->name);
+}
+
+static int one_word(vc_flags *set, words *w, const char *s, bool only_words, vc_err *err)
+{
+    if (!only_words && (!strcmp(s, "-h") || !strcmp(s, "-?"))) {
+        vc_flags_help(set->prog, w->out);
+        return 1;
+    }
+    if (!only_words && s[0] == '-' && s[1])
+        return vc_flags_unknown(set->prog, "-", s + 1, strcspn(s + 1, "="), err);
+    if (!set->prog->positional)
+        return stray_word(set, w, s, err);
+
+    vc_flag list = { .name = "", .kind = VC_LIST };
+    return vc_flags_value(set, &list, -1, s, &set->words, err);
+}
+
+static int read_words(vc_flags *set, words *w, vc_err *err)
+{
+    bool only_words = false;
+
+    while (w->i < w->argc) {
+        const char *s = w->argv[w->i++];
+        int rc;
+        if (!only_words && !strcmp(s, "--")) {
+            only_words = true;
+            continue;
+        }
+        if (!only_words && !strncmp(s, "--", 2))
+            rc = one_flag(set, w, s, err);
+        else
+            rc = one_word(set, w, s, only_words, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Other text could not be written as YAML. */
+static int check_utf8(int argc, char **argv, vc_err *err)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *s = argv[i];
+        uint32_t c;
+        for (size_t n; (n = vc_utf8(s, &c));)
+            s += n;
+        if (*s)
+            return vc_fail(err, VC_EUSAGE, "word %d of the command line is not UTF-8 text", i);
+    }
+    return 0;
+}
+
+static int check_rows(const vc_flags *set, vc_err *err)
+{
+    for (const vc_flag *f = set->prog->flags; !vc_flags_end(f); f++) {
+        const unsigned char *from = set->from[f - set->prog->flags];
+        if (f->required && !from[0] && !from[1])
+            return vc_fail(err, VC_EUSAGE, "--%s is required: %s", f->name, f->help);
+        const int64_t *pair = (const int64_t *)(const void *)(set->options + f->offset);
+        if (f->kind == VC_PAIR && !from[0] != !from[1] && !f->value)
+            return vc_fail(err, VC_EUSAGE, "--%s: only one of two numbers was given (%lld and %lld)",
+                           f->name, (long long)pair[0], (long long)pair[1]);
+    }
+    return 0;
+}
+
+int vc_flags_parse(vc_flags **out_set, const vc_program *prog, void *options, int argc, char **argv,
+                   FILE *out, vc_err *err)
+{
+    size_t rows = 0;
+    while (!vc_flags_end(&prog->flags[rows]))
+        rows++;
+
+    vc_flags *set = *out_set = calloc(1, sizeof *set);
+    if (set)
+        set->from = calloc(rows + 1, sizeof *set->from);
+    if (!set || !set->from)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    set->prog = prog;
+    set->options = options;
+
+    int rc = 0;
+    for (size_t i = 0; !rc && i < rows; i++)
+        rc = set_default(set, &prog->flags[i], err);
+    if (!rc)
+        rc = check_utf8(argc, argv, err);
+    words w = { .argv = argv, .argc = argc, .i = 1, .out = out };
+    if (!rc)
+        rc = read_words(set, &w, err);
+    if (!rc && set->config)
+        rc = vc_flags_read_config(set, set->config, err);
+    if (!rc)
+        rc = check_rows(set, err);
+    return rc;
+}
+
+/* ---- questions ---- */
+
+bool vc_flags_given(const vc_flags *set, const char *name)
+{
+    vc_found found;
+    if (!vc_flags_find(set->prog, name, strlen(name), &found))
+        return false;
+    const unsigned char *from = set->from[found.flag - set->prog->flags];
+    return from[0] || from[1];
+}
+
+const char *vc_flags_note(const vc_flags *set, int i)
+{
+    return i >= 0 && i < set->n_notes ? set->notes[i].line : NULL;
+}
+
+const vc_list *vc_flags_words(const vc_flags *set)
+{
+    return &set->words;
+}

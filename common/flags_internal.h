@@ -1,0 +1,92 @@
+/* flags_internal.h - what the parts of the flag parser share: flags.c (command line), config.c
+ * (YAML), flags_value.c (text and values), flags_help.c (--help, --version). Nobody else includes
+ * it. */
+#ifndef VC_FLAGS_INTERNAL_H
+#define VC_FLAGS_INTERNAL_H
+
+#include "common/flags.h"
+
+/* where a value came from; a higher one wins */
+enum { VC_FROM_DEFAULT, VC_FROM_FILE, VC_FROM_WORDS };
+
+typedef struct vc_note {
+    const char *say;                /* the foreign row's text */
+    char *names;                    /* "--rank, --lr" */
+    char *line;                     /* names, ": " and say */
+} vc_note;
+
+struct vc_flags {
+    const vc_program *prog;
+    char *options;
+    unsigned char (*from)[2];       /* [row][half of a pair, else 0] */
+    const char *config;             /* of --config */
+    struct vc_kept *kept;           /* all memory that values point into */
+    vc_note *notes;
+    int n_notes;
+    vc_list words;
+};
+
+/* A name looked up: part is -1, or the half of a pair that the name stands for. */
+typedef struct vc_found {
+    const vc_flag *flag;
+    int part;
+    bool negated;                   /* no_NAME */
+} vc_found;
+
+static inline bool vc_flags_end(const vc_flag *f)
+{
+    return !f->name && !f->help;
+}
+
+/* The next name of a blank-separated list: its length in *len, NULL at the end. */
+const char *vc_flags_next_name(const char **list, size_t *len);
+bool vc_flags_same_name(const char *a, size_t n, const char *b, size_t m);
+bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_found *found);
+/* negated: it was found as no_NAME. */
+const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name, size_t len,
+                                        bool *negated);
+
+/* n bytes that live as long as the set; NULL when out of memory. */
+void *vc_flags_keep(vc_flags *set, size_t n);
+char *vc_flags_keep_text(vc_flags *set, const char *s, size_t n);
+
+/* Puts n texts (2 for a pair given as two words, else 1) where the flag's value belongs, unless a
+ * higher source has set it: then they are only checked. found->negated needs no text.
+ * The error says "\"7\" is out of range: 0 to 1", the caller puts the flag in front. */
+int vc_flags_set(vc_flags *set, const vc_found *found, const char *const *text, int n, int from,
+                 vc_err *err);
+/* As above for a foreign flag: a note, or the refusal. value may be NULL. */
+int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const char *name, size_t len,
+                         bool negated, const char *value, vc_err *err);
+/* "unknown flag", with the nearest one; dashes: "--" or "". */
+int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *name, size_t len,
+                     vc_err *err);
+
+/* flags_value.c: one text to *dst, an object of the flag's kind (of a pair: both halves, or one
+ * where part >= 0; of a list: appended). Strings are kept in the set. */
+int vc_flags_value(vc_flags *set, const vc_flag *f, int part, const char *text, void *dst,
+                   vc_err *err);
+/* Whether the flag's value is "without a value", so that the settings leave it out. */
+bool vc_flags_no_value(const vc_flag *f, const void *src);
+/* The value of a flag (no string or list) as text. */
+void vc_flags_text(const vc_flag *f, const void *src, char *buf, size_t size);
+/* Item `index` of "a|b|c": its length in *len, or NULL past the last. */
+const char *vc_flags_choice(const char *allowed, int index, size_t *len);
+/* The choice that switches a VC_OPTIONAL off, or -1. */
+int vc_flags_off(const vc_flag *f);
+/* "1.." -> "1 or more"; "" where any number will do. */
+void vc_flags_range_text(const char *allowed, char *buf, size_t size);
+/* Text for a message: cut, one line, in quotes. */
+typedef struct vc_quoted {
+    char s[80];
+} vc_quoted;
+vc_quoted vc_flags_quote(const char *s, size_t len);
+
+/* config.c: applies the file's settings. */
+int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err);
+
+/* flags_help.c */
+void vc_flags_help(const vc_program *prog, FILE *out);
+void vc_flags_version(const vc_program *prog, FILE *out);
+
+#endif

@@ -1,0 +1,249 @@
+/* flags_names.c - finding a flag by its name, or the one that was meant. See flags_internal.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/flags_internal.h"
+
+bool vc_flags_same_name(const char *a, size_t n, const char *b, size_t m)
+{
+    if (n != m)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if ((a[i] == '-' ? '_' : a[i]) != (b[i] == '-' ? '_' : b[i]))
+            return false;
+    return true;
+}
+
+const char *vc_flags_next_name(const char **list, size_t *len)
+{
+    const char *s = *list;
+    if (!s)
+        return NULL;
+    s += strspn(s, " ");
+    *len = strcspn(s, " ");
+    *list = s + *len;
+    return *len ? s : NULL;
+}
+
+static bool has_name(const vc_flag *f, const char *name, size_t len, int *part)
+{
+    *part = -1;
+    if (f->kind == VC_GROUP)
+        return false;
+    if (vc_flags_same_name(f->name, strlen(f->name), name, len))
+        return true;
+
+    const char *list = f->aliases, *s;
+    size_t n;
+    while ((s = vc_flags_next_name(&list, &n))) {
+        bool half = n > 2 && s[n - 2] == ':';
+        if (vc_flags_same_name(s, half ? n - 2 : n, name, len)) {
+            *part = half ? s[n - 1] - '0' : -1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static const vc_flag *find_row(const vc_program *prog, const char *name, size_t len, int *part)
+{
+    for (const vc_flag *f = prog->flags; !vc_flags_end(f); f++)
+        if (has_name(f, name, len, part))
+            return f;
+    return NULL;
+}
+
+static bool starts_no(const char *name, size_t len)
+{
+    return len > 3 && vc_flags_same_name(name, 3, "no_", 3);
+}
+
+bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_found *found)
+{
+    *found = (vc_found){ .part = -1 };
+    found->flag = find_row(prog, name, len, &found->part);
+    if (found->flag || !starts_no(name, len))
+        return found->flag;
+
+    const vc_flag *f = find_row(prog, name + 3, len - 3, &found->part);
+    if (f && (f->kind == VC_BOOLEAN || vc_flags_off(f) >= 0))
+        found->flag = f;
+    found->negated = true;
+    return found->flag;
+}
+
+static bool foreign_has(const vc_foreign *f, const char *name, size_t len)
+{
+    const char *list = f->name, *s;
+    size_t n;
+
+    while ((s = vc_flags_next_name(&list, &n))) {
+        if (s[n - 1] == '*' && len >= n - 1 && vc_flags_same_name(s, n - 1, name, n - 1))
+            return true;
+        if (vc_flags_same_name(s, n, name, len))
+            return true;
+    }
+    return false;
+}
+
+const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name, size_t len,
+                                        bool *negated)
+{
+    *negated = false;
+    for (const vc_foreign *const *table = prog->foreign; table && *table; table++)
+        for (const vc_foreign *f = *table; f->name; f++) {
+            if (foreign_has(f, name, len))
+                return f;
+            if (!f->values && starts_no(name, len) && foreign_has(f, name + 3, len - 3)) {
+                *negated = true;
+                return f;
+            }
+        }
+    return NULL;
+}
+
+/* Edit distance with neighbours swapped as one edit (optimal string alignment), at most `most`+1. */
+static int distance(const char *a, size_t n, const char *b, size_t m, int most)
+{
+    enum { LONGEST = 64 };
+    int row[3][LONGEST + 1], *two = row[0], *one = row[1], *now = row[2];
+    if (n > LONGEST || m > LONGEST)
+        return most + 1;
+
+    for (size_t j = 0; j <= m; j++)
+        one[j] = (int)j;
+    for (size_t i = 1; i <= n; i++) {
+        now[0] = (int)i;
+        for (size_t j = 1; j <= m; j++) {
+            bool same = vc_flags_same_name(a + i - 1, 1, b + j - 1, 1);
+            int d = one[j - 1] + !same;
+            d = one[j] + 1 < d ? one[j] + 1 : d;
+            d = now[j - 1] + 1 < d ? now[j - 1] + 1 : d;
+            bool swapped = i > 1 && j > 1 && vc_flags_same_name(a + i - 1, 1, b + j - 2, 1) &&
+                           vc_flags_same_name(a + i - 2, 1, b + j - 1, 1);
+            now[j] = swapped && two[j - 2] + 1 < d ? two[j - 2] + 1 : d;
+        }
+        int *t = two;
+        two = one;
+        one = now;
+        now = t;
+    }
+    return one[m];
+}
+
+static int row_distance(const vc_flag *f, const char *name, size_t len, int most)
+{
+    int best = distance(f->name, strlen(f->name), name, len, most);
+    const char *list = f->aliases, *s;
+    size_t n;
+
+    while ((s = vc_flags_next_name(&list, &n))) {
+        int d = distance(s, n > 2 && s[n - 2] == ':' ? n - 2 : n, name, len, most);
+        best = d < best ? d : best;
+    }
+    return best;
+}
+
+static const char *nearest(const vc_program *prog, const char *name, size_t len)
+{
+    const char *best = NULL;
+    int most = 1 + (int)(len < 64 ? len : 64) / 4;
+
+    for (const vc_flag *f = prog->flags; !vc_flags_end(f); f++) {
+        if (f->kind == VC_GROUP)
+            continue;
+        int d = row_distance(f, name, len, most);
+        if (d <= most) {
+            best = f->name;
+            most = d - 1;
+        }
+    }
+    return best;
+}
+
+const char *vc_flags_nearest(const vc_program *prog, const char *name)
+{
+    return nearest(prog, name, strlen(name));
+}
+
+int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *name, size_t len,
+                     vc_err *err)
+{
+    const char *near = starts_no(name, len) ? nearest(prog, name + 3, len - 3) : NULL;
+    const char *no = near ? "no_" : "";
+    vc_found found;
+    char negated[80];
+
+    snprintf(negated, sizeof negated, "no_%s", near ? near : "");
+    if (!near || !vc_flags_find(prog, negated, strlen(negated), &found)) {
+        no = "";
+        near = nearest(prog, name, len);
+    }
+    vc_quoted q = vc_flags_quote(name, len);
+    q.s[strlen(q.s) - 1] = 0;                      /* without the quotes */
+    if (near)
+        return vc_fail(err, VC_EUSAGE, "unknown flag %s%s: did you mean %s%s%s?", dashes, q.s + 1,
+                       dashes, no, near);
+    return vc_fail(err, VC_EUSAGE, "unknown flag %s%s: see %s --help", dashes, q.s + 1, prog->name);
+}
+
+/* ---- the table itself ---- */
+
+static int check_name(const vc_program *prog, const vc_flag *f, const char *name, size_t len,
+                      vc_err *err)
+{
+    static const char *const reserved[] = { "help", "version", "config" };
+    bool negated;
+    int part;
+
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (vc_flags_same_name(name, len, reserved[i], strlen(reserved[i])))
+            return vc_fail(err, VC_EFAIL, "--%.*s: every program has it", (int)len, name);
+    for (const vc_flag *g = prog->flags; !vc_flags_end(g); g++)
+        if (g != f && has_name(g, name, len, &part))
+            return vc_fail(err, VC_EFAIL, "--%.*s: also a name of --%s", (int)len, name, g->name);
+    if (vc_flags_find_foreign(prog, name, len, &negated))
+        return vc_fail(err, VC_EFAIL, "--%.*s: also in a table of foreign flags", (int)len, name);
+    return 0;
+}
+
+static int check_row(const vc_program *prog, const vc_flag *f, vc_err *err)
+{
+    if (!f->help || !*f->help)
+        return vc_fail(err, VC_EFAIL, "--%s: no help", f->name);
+    if ((f->kind == VC_CHOICE || f->kind == VC_OPTIONAL) && !f->allowed)
+        return vc_fail(err, VC_EFAIL, "--%s: a choice of nothing", f->name);
+
+    int rc = check_name(prog, f, f->name, strlen(f->name), err);
+    const char *list = f->aliases, *s;
+    size_t n;
+    while (!rc && (s = vc_flags_next_name(&list, &n))) {
+        bool half = n > 2 && s[n - 2] == ':';
+        if (half && (f->kind != VC_PAIR || (s[n - 1] != '0' && s[n - 1] != '1')))
+            return vc_fail(err, VC_EFAIL, "--%s: alias %.*s", f->name, (int)n, s);
+        rc = check_name(prog, f, s, half ? n - 2 : n, err);
+    }
+    return rc;
+}
+
+int vc_flags_check(const vc_program *prog, vc_err *err)
+{
+    size_t bytes = 0;
+    for (const vc_flag *f = prog->flags; !vc_flags_end(f); f++)
+        bytes = f->kind != VC_GROUP && f->offset > bytes ? f->offset : bytes;
+    void *options = calloc(1, bytes + sizeof(vc_list) + 2 * sizeof(int64_t));
+    if (!options)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+
+    int rc = 0;
+    for (const vc_flag *f = prog->flags; !rc && !vc_flags_end(f); f++)
+        if (f->kind != VC_GROUP)
+            rc = check_row(prog, f, err);
+    vc_flags *set = NULL;
+    char *argv[] = { NULL };
+    if (!rc)
+        rc = vc_flags_parse(&set, prog, options, 0, argv, NULL, err);
+    vc_flags_free(set);
+    free(options);
+    return rc == VC_EUSAGE ? 0 : rc;      /* a required flag is missing, as it should be */
+}

@@ -1,0 +1,120 @@
+/* foreign.c - see foreign.h. Names are those of VideoX-Fun first, then those that users of
+ * Finetrainers and DiffSynth-Studio type. What both programs act on (model, seed, device, workers,
+ * trace_dir, dry_run, quiet, log_format) is in no table. */
+#include "common/foreign.h"
+
+#define IN_VPREP "used by vprep, not here"
+#define IN_VTRAIN "used by vtrain, not here"
+#define VPREP(words, names) { .name = names, .values = words, .say = IN_VPREP }
+#define VTRAIN(words, names) { .name = names, .values = words, .say = IN_VTRAIN }
+#define NONE(words, names, why) \
+    { .name = names, .values = words, .say = "has no job here: " why }
+#define ONLY(allowed, names, why) \
+    { .name = names, .values = 1, .say = "has no job here: " why, .only = allowed }
+#define REFUSED(words, names, remedy) \
+    { .name = names, .values = words, .refused = true, .say = remedy }
+
+const vc_foreign vc_vprep_flags[] = {
+    VPREP(1, "meta train_data_meta dataset_metadata_path"),
+    VPREP(1, "data train_data_dir dataset_base_path"),
+    VPREP(1, "data_file_keys extra_inputs"),
+    VPREP(1, "out plan reuse shard_size"),
+    VPREP(0, "overwrite append"),
+    VPREP(1, "vae vae_id vae_path vae_dtype"),
+    VPREP(1, "text_encoder text_encoder_id text_encoder_path text_encoder_dtype"),
+    VPREP(1, "text_encoder_2 text_encoder_2_id text_encoder_2_dtype"),
+    VPREP(1, "text_encoder_3 text_encoder_3_id text_encoder_3_dtype"),
+    VPREP(1, "tokenizer tokenizer_id tokenizer_path tokenizer_2 tokenizer_2_id"),
+    VPREP(1, "tokenizer_3 tokenizer_3_id tokenizer_max_length max_sequence_length"),
+    VPREP(0, "enable_bucket random_hw_adapt training_with_video_token_length"),
+    VPREP(0, "random_ratio_crop random_frame_crop random_flip allow_upscale"),
+    VPREP(1, "video_sample_size image_sample_size token_sample_size height width max_pixels"),
+    VPREP(2, "fix_sample_size"),
+    VPREP(1, "video_sample_stride video_sample_n_frames num_frames sample_fps video_repeat"),
+    VPREP(1, "sampling frame_rule frame_count start_rule fit bucket_metric max_upscale on_small"),
+    VPREP(1, "mask_shapes i2v_condition train_mode variants"),
+    VPREP(1, "dtype latent_store thumbnails on_error"),
+    VPREP(1, "validation_prompts validation_dataset_file negative_prompt"),
+    { 0 }
+};
+
+const vc_foreign vc_vtrain_flags[] = {
+    VTRAIN(1, "latents output_dir output_path dataset_repeat eval_split eval_steps posterior"),
+    VTRAIN(0, "follow allow_mismatch verify_data"),
+    VTRAIN(1, "training_type trainable_models trainable_modules"),
+    VTRAIN(1, "rank lora_rank network_alpha lora_alpha"),
+    VTRAIN(1, "target_name target_modules lora_target_modules lora_checkpoint preset_lora_path"),
+    VTRAIN(1, "transformer transformer_id transformer_path transformer_dtype mixed_precision"),
+    VTRAIN(1, "dit_width dit_layers dit_heads dit_patch"),
+    VTRAIN(1, "objective weighting_scheme flow_weighting_scheme logit_mean flow_logit_mean"),
+    VTRAIN(1, "logit_std flow_logit_std mode_scale flow_mode_scale flow_shift"),
+    VTRAIN(1, "loss_first_frame caption_dropout_p caption_dropout"),
+    VTRAIN(0, "uniform_sampling"),
+    VTRAIN(1, "train_batch_size batch_size gradient_accumulation_steps"),
+    VTRAIN(1, "max_train_steps train_steps num_train_epochs num_epochs"),
+    VTRAIN(1, "learning_rate lr lr_scheduler lr_warmup_steps lr_num_cycles lr_power"),
+    VTRAIN(1, "adam_beta1 beta1 adam_beta2 beta2 adam_weight_decay weight_decay"),
+    VTRAIN(1, "adam_epsilon epsilon max_grad_norm ema_decay"),
+    VTRAIN(0, "use_ema gradient_checkpointing use_gradient_checkpointing"),
+    VTRAIN(0, "gradient_checkpointing_offload use_gradient_checkpointing_offload profile"),
+    VTRAIN(1, "threads kernels"),
+    VTRAIN(1, "checkpointing_steps save_steps checkpointing_limit checkpoints_total_limit"),
+    VTRAIN(1, "resume_from_checkpoint report_to trace_steps"),
+    VTRAIN(1, "validation_steps validation_epochs num_inference_steps guidance_scale"),
+    { 0 }
+};
+
+const vc_foreign vc_jobless_flags[] = {
+    NONE(0, "low_vram enable_model_cpu_offload enable_slicing enable_tiling",
+         "vprep holds one encoder at a time and vtrain none"),
+    NONE(1, "vae_mini_batch", "clips go through the VAE one by one"),
+    NONE(0, "use_peft_lora", "LoRA files always have the names that diffusers and PEFT read"),
+    NONE(1, "remove_prefix_in_ckpt", "files always have the names of diffusers, without a prefix"),
+    NONE(0, "find_unused_parameters", "a parameter without a gradient is no error"),
+    ONLY("dit", "lora_base_model preset_lora_model", "the transformer is what is trained"),
+    ONLY("sft", "task", "vprep prepares and vtrain trains"),
+    NONE(1, "model_name", "the family is read from the model's folder"),
+    NONE(1, "fp8_models", "types are those of --vae_dtype, --text_encoder_dtype and "
+         "--transformer_dtype"),
+    NONE(1, "cache_dir revision non_ema_revision variant", "nothing is downloaded"),
+    NONE(0, "precompute_conditions enable_precomputation enable_text_encoder_in_dataloader",
+         "vprep always encodes before training"),
+    NONE(0, "keep_all_node_same_token_length auto_tile_batch_size",
+         "batches are made of latents of one shape"),
+    NONE(0, "save_state", "every checkpoint can be resumed"),
+    NONE(1, "tracker_name tracker_project_name logging_dir",
+         "event files go to tensorboard/ in the run's folder"),
+    NONE(0, "allow_tf32 pin_memory multi_stream enable_xformers_memory_efficient_attention",
+         "the backend sees to it"),
+    NONE(1, "local_rank nccl_timeout parallel_backend", "ranks come from mpirun or srun"),
+    ONLY("1", "dp_degree dp_shards cp_degree tp_degree pp_degree",
+         "ranks come from mpirun or srun"),
+    ONLY("adamw", "optimizer", "the optimiser is AdamW"),
+    ONLY("1000", "train_sampling_steps", "there are 1000 timesteps"),
+    ONLY("1|1.0", "max_timestep_boundary", "the whole range of timesteps is trained"),
+    ONLY("0|0.0", "min_timestep_boundary", "the whole range of timesteps is trained"),
+    ONLY("0|0.0", "noise_offset input_perturbation", "noise is standard normal"),
+    { 0 }
+};
+
+#define LAUNCH "start N processes with mpirun -np N or srun instead"
+#define FOLDER "no program downloads or uploads anything: give a folder on this machine with --model"
+#define ADAMW "the optimiser is AdamW with f32 state: leave it out"
+
+const vc_foreign vc_refused_flags[] = {
+    REFUSED(0, "use_deepspeed", LAUNCH),
+    REFUSED(1, "deepspeed_* zero_stage", LAUNCH),
+    REFUSED(0, "use_fsdp", LAUNCH),
+    REFUSED(1, "fsdp_*", LAUNCH),
+    REFUSED(0, "multi_gpu", LAUNCH),
+    REFUSED(1, "num_machines num_processes machine_rank main_process_ip main_process_port", LAUNCH),
+    REFUSED(1, "model_id_with_origin_paths model_paths hub_model_id hub_token", FOLDER),
+    REFUSED(0, "push_to_hub", FOLDER),
+    REFUSED(0, "train_text_encoder train_vae",
+            "only the transformer is trained; VAE and text encoders stay as they are"),
+    REFUSED(0, "use_8bit_adam use_8bit_bnb use_came", ADAMW),
+    REFUSED(0, "snr_loss motion_sub_loss noise_share_in_frames",
+            "loss and noise are those of the model's family: leave it out"),
+    REFUSED(0, "scale_lr", "give the --learning_rate that is meant"),
+    { 0 }
+};

@@ -1,0 +1,494 @@
+/* progress.c - see progress.h
+ *
+ * Every line goes out by one write(2), so that the lines of several ranks do not mix. */
+#include "common/progress.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/utf8.h"
+
+#define LINE 4096              /* bytes of an outgoing line */
+#define REDRAW_S 0.1           /* a terminal is redrawn at most this often */
+#define PLAIN_S 10.0           /* elsewhere a line comes at most this often */
+#define RATE_S 30.0            /* the rate is a mean over about this long */
+#define BAR 24                 /* columns of the bar */
+
+struct vc_progress {
+    pthread_mutex_t lock;
+    char program[32];
+    vc_log_format format;
+    bool quiet, terminal;
+    bool drawn;                /* the terminal's current line holds a bar */
+
+    bool active;               /* a phase is running; all below belongs to it */
+    char what[48], unit[24], extra[256];
+    uint64_t total, done;
+    double start, shown;       /* seconds: of its begin and of the last line or drawing */
+    double at, sum, time;      /* rate = sum / time, both fading with RATE_S; at: last update */
+};
+
+/* A line being put together; too long ones are cut. */
+typedef struct line {
+    char s[LINE];
+    size_t n;
+} line;
+
+static void add(line *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void add(line *l, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(l->s + l->n, sizeof l->s - l->n, fmt, ap);
+    va_end(ap);
+    if (n > 0)
+        l->n = l->n + (size_t)n < sizeof l->s ? l->n + (size_t)n : sizeof l->s - 1;
+}
+
+static void send_line(line *l)
+{
+    if (l->n == sizeof l->s - 1)
+        l->s[l->n - 1] = '\n';                   /* it was cut */
+    for (size_t i = 0; i < l->n;) {
+        ssize_t w = write(STDERR_FILENO, l->s + i, l->n - i);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w <= 0)
+            return;                              /* nobody listens: no reason to stop */
+        i += (size_t)w;
+    }
+}
+
+/* The bytes of the printable character at s, or 0 if it is none. Control characters are none, so
+ * that a file's name cannot steer the terminal. */
+static size_t character(const char *s)
+{
+    uint32_t c;
+    size_t n = vc_utf8(s, &c);
+    return c < 0x20 || (c >= 0x7f && c < 0xa0) ? 0 : n;
+}
+
+static void add_clean(line *l, const char *s)
+{
+    while (*s) {
+        size_t n = character(s);
+        if (n)
+            add(l, "%.*s", (int)n, s);
+        else
+            add(l, "%c", *s == '\n' || *s == '\t' ? ' ' : '?');
+        s += n ? n : 1;
+    }
+}
+
+static void add_json(line *l, const char *s)
+{
+    /* room is left for the rest of the object, so that a long text is cut and the line stays JSON */
+    add(l, "\"");
+    while (*s && l->n + 256 < sizeof l->s) {
+        size_t n = character(s);
+        if (*s == '"' || *s == '\\')
+            add(l, "\\%c", *s);
+        else if (n)
+            add(l, "%.*s", (int)n, s);
+        else if ((unsigned char)*s < 0x20 || *s == 0x7f)
+            add(l, "\\u%04x", (unsigned)*s);
+        else
+            add(l, "\\ufffd");
+        s += n ? n : 1;
+    }
+    add(l, "\"");
+}
+
+int vc_progress_open(vc_progress **out, const char *program, vc_log_format format, bool quiet,
+                     vc_err *err)
+{
+    vc_progress *p = *out = calloc(1, sizeof *p);
+    if (!p)
+        return vc_fail(err, VC_ENOMEM, "out of memory for messages");
+
+    const char *term = getenv("TERM");
+    snprintf(p->program, sizeof p->program, "%s", program);
+    p->format = format;
+    p->quiet = quiet;
+    p->terminal = format == VC_LOG_TEXT && isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
+    pthread_mutex_init(&p->lock, NULL);
+    return 0;
+}
+
+void vc_progress_close(vc_progress *p)
+{
+    if (!p)
+        return;
+    vc_progress_end(p);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+static double rate_of(const vc_progress *p)
+{
+    return p->time > 0 ? p->sum / p->time : 0;
+}
+
+/* "1,234/8,412 14%  3.2 clips/s  ETA 37 s  extra" */
+static void add_numbers(line *l, const vc_progress *p)
+{
+    char a[32], b[32];
+    double rate = rate_of(p);
+
+    add(l, "%s", vc_human_count(a, p->done));
+    if (p->total)
+        add(l, "/%s %d%%", vc_human_count(b, p->total),
+            (int)(100.0 * fmin(1, (double)p->done / (double)p->total)));
+    else
+        add(l, " %s", p->unit);
+    if (rate >= 1)
+        add(l, "  %.*f %s/s", rate < 100 ? 1 : 0, rate, p->unit);
+    else if (rate > 0)
+        add(l, "  %s each", vc_human_time(a, 1 / rate));
+    if (p->total > p->done && rate > 0)
+        add(l, "  ETA %s", vc_human_time(a, (double)(p->total - p->done) / rate));
+    if (*p->extra) {
+        add(l, "  ");
+        add_clean(l, p->extra);
+    }
+}
+
+static void add_event(line *l, const vc_progress *p, const char *event)
+{
+    double rate = rate_of(p);
+
+    add(l, "{\"event\":\"%s\",\"program\":", event);
+    add_json(l, p->program);
+    add(l, ",\"phase\":");
+    add_json(l, p->what);
+    add(l, ",\"unit\":");
+    add_json(l, p->unit);
+    add(l, ",\"done\":%llu", (unsigned long long)p->done);
+    if (p->total)
+        add(l, ",\"total\":%llu", (unsigned long long)p->total);
+    add(l, ",\"elapsed_s\":%.3f", vc_seconds() - p->start);
+    if (rate > 0)
+        add(l, ",\"rate\":%.6g", rate);
+    if (p->total > p->done && rate > 0)
+        add(l, ",\"eta_s\":%.1f", (double)(p->total - p->done) / rate);
+    if (*p->extra) {
+        add(l, ",\"extra\":");
+        add_json(l, p->extra);
+    }
+    add(l, "}\n");
+}
+
+static size_t columns(void)
+{
+    struct winsize w;
+    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : 80;
+}
+
+/* The bytes of s that fill at most `most` columns, a character being one. */
+static size_t cut(const char *s, size_t most)
+{
+    size_t i = 0;
+    while (s[i] && most--) {
+        size_t n = character(s + i);
+        i += n ? n : 1;
+    }
+    return i;
+}
+
+static void draw(vc_progress *p)
+{
+    line text = { .n = 0 }, out = { .n = 0 };
+
+    add_clean(&text, p->what);
+    add(&text, " ");
+    if (p->total) {
+        int full = (int)(BAR * fmin(1, (double)p->done / (double)p->total));
+        add(&text, "[%.*s%*s] ", full, "########################", BAR - full, "");
+    }
+    add_numbers(&text, p);
+    size_t wide = columns();
+    /* the last column stays free: some terminals wrap as soon as it is written */
+    add(&out, "\r%.*s\033[K", (int)cut(text.s, wide > 1 ? wide - 1 : 1), text.s);
+    send_line(&out);
+    p->drawn = true;
+}
+
+static void erase(vc_progress *p)
+{
+    line l = { .n = 0 };
+    if (p->drawn) {
+        add(&l, "\r\033[K");
+        send_line(&l);
+    }
+    p->drawn = false;
+}
+
+static void plain(vc_progress *p)
+{
+    line l = { .n = 0 };
+
+    if (p->format == VC_LOG_JSON) {
+        add_event(&l, p, "progress");
+    } else {
+        add(&l, "%s: ", p->program);
+        add_clean(&l, p->what);
+        add(&l, ": ");
+        add_numbers(&l, p);
+        add(&l, "\n");
+    }
+    send_line(&l);
+}
+
+static void message(vc_progress *p, const char *level, const char *fmt, va_list ap)
+{
+    char text[LINE];
+    line l = { .n = 0 };
+    vsnprintf(text, sizeof text, fmt, ap);
+
+    pthread_mutex_lock(&p->lock);
+    if (p->format == VC_LOG_JSON) {
+        add(&l, "{\"event\":\"message\",\"program\":");
+        add_json(&l, p->program);
+        add(&l, ",\"level\":\"%s\",\"text\":", level);
+        add_json(&l, text);
+        add(&l, "}\n");
+    } else {
+        add(&l, "%s: %s", p->program, strcmp(level, "info") ? "warning: " : "");
+        add_clean(&l, text);
+        add(&l, "\n");
+    }
+    erase(p);
+    send_line(&l);
+    if (p->terminal && p->active)
+        draw(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+void vc_say(vc_progress *p, const char *fmt, ...)
+{
+    if (!p || p->quiet)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    message(p, "info", fmt, ap);
+    va_end(ap);
+}
+
+void vc_warn(vc_progress *p, const char *fmt, ...)
+{
+    if (!p)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    message(p, "warning", fmt, ap);
+    va_end(ap);
+}
+
+void vc_progress_begin(vc_progress *p, const char *what, const char *unit, uint64_t total)
+{
+    if (!p || p->quiet)
+        return;
+    vc_progress_end(p);
+    pthread_mutex_lock(&p->lock);
+    snprintf(p->what, sizeof p->what, "%s", what);
+    snprintf(p->unit, sizeof p->unit, "%s", unit);
+    p->extra[0] = 0;
+    p->active = true;
+    p->total = total;
+    p->done = 0;
+    p->start = p->shown = p->at = vc_seconds();
+    p->sum = p->time = 0;
+    if (p->terminal)
+        draw(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* What is there within the first moment was done by an earlier run and is no measure of speed. */
+#define RESUME_S 0.5
+
+static void update_rate(vc_progress *p, uint64_t done, double now)
+{
+    if (!p->done && now - p->start < RESUME_S) {
+        p->at = now;
+        return;
+    }
+    double dt = now - p->at;
+    if (dt <= 0)
+        return;
+    double fade = exp(-dt / RATE_S);
+    p->sum = p->sum * fade + (double)(done - p->done);
+    p->time = p->time * fade + dt;
+    p->at = now;
+}
+
+void vc_progress_at(vc_progress *p, uint64_t done, const char *extra)
+{
+    if (!p || p->quiet)
+        return;
+    double now = vc_seconds();
+
+    pthread_mutex_lock(&p->lock);
+    if (p->active) {
+        if (done > p->done) {                    /* of two threads the later may come first */
+            update_rate(p, done, now);
+            p->done = done;
+        }
+        snprintf(p->extra, sizeof p->extra, "%s", extra ? extra : "");
+        if (now - p->shown >= (p->terminal ? REDRAW_S : PLAIN_S)) {
+            p->shown = now;
+            if (p->terminal)
+                draw(p);
+            else
+                plain(p);
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+void vc_progress_end(vc_progress *p)
+{
+    if (!p || p->quiet)
+        return;
+    pthread_mutex_lock(&p->lock);
+    if (p->active) {
+        line l = { .n = 0 };
+        char a[32], b[32];
+        erase(p);
+        if (p->format == VC_LOG_JSON) {
+            add_event(&l, p, "end");
+        } else {
+            add(&l, "%s: ", p->program);
+            add_clean(&l, p->what);
+            add(&l, ": %s %s in %s", vc_human_count(a, p->done), p->unit,
+                vc_human_time(b, vc_seconds() - p->start));
+            if (*p->extra) {
+                add(&l, "  ");
+                add_clean(&l, p->extra);
+            }
+            add(&l, "\n");
+        }
+        send_line(&l);
+        p->active = false;
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+double vc_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A "Name:   123 kB" line of /proc/self/status in bytes, 0 if it is not there. */
+static int64_t status_bytes(const char *name)
+{
+    FILE *f = fopen("/proc/self/status", "re");
+    if (!f)
+        return 0;
+
+    char row[256];
+    long long kib = 0;
+    size_t n = strlen(name);
+    while (!kib && fgets(row, sizeof row, f))
+        if (!strncmp(row, name, n) && row[n] == ':')
+            kib = strtoll(row + n + 1, NULL, 10);
+    fclose(f);
+    return (int64_t)kib * 1024;
+}
+
+int64_t vc_rss_bytes(void)
+{
+    return status_bytes("VmRSS");
+}
+
+int64_t vc_rss_peak_bytes(void)
+{
+    int64_t peak = status_bytes("VmHWM");
+    struct rusage u;
+    if (!peak && !getrusage(RUSAGE_SELF, &u))
+        peak = (int64_t)u.ru_maxrss * 1024;
+    return peak;
+}
+
+char *vc_human_bytes(char buf[32], double bytes)
+{
+    static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    size_t u = 0;
+    while (u + 1 < sizeof unit / sizeof *unit && fabs(bytes) >= (u ? 1023.95 : 1023.5)) {
+        bytes /= 1024;
+        u++;
+    }
+    snprintf(buf, 32, "%.*f %s", u ? 1 : 0, bytes, unit[u]);
+    return buf;
+}
+
+char *vc_human_time(char buf[32], double seconds)
+{
+    if (!(seconds >= 0) || seconds > 1e9)
+        snprintf(buf, 32, "?");
+    else if (seconds < 9.95)
+        snprintf(buf, 32, "%.1f s", seconds);
+    else if (seconds < 59.5)
+        snprintf(buf, 32, "%.0f s", seconds);
+    else {
+        long s = lround(seconds), m = lround(seconds / 60);
+        if (s < 3600)
+            snprintf(buf, 32, "%ld min %02ld s", s / 60, s % 60);
+        else if (m < 48 * 60)
+            snprintf(buf, 32, "%ld h %02ld min", m / 60, m % 60);
+        else
+            snprintf(buf, 32, "%ld d %02ld h", m / 1440, m / 60 % 24);
+    }
+    return buf;
+}
+
+char *vc_human_count(char buf[32], uint64_t n)
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n), k = 0;
+    for (int i = 0; i < len; i++) {
+        if (i && (len - i) % 3 == 0)
+            buf[k++] = ',';
+        buf[k++] = digits[i];
+    }
+    buf[k] = 0;
+    return buf;
+}
+
+/* Signals belong to the process, hence the one variable of the program that is not in a handle. */
+static volatile sig_atomic_t stop_signal;
+
+static void on_stop(int sig)
+{
+    if (!stop_signal)
+        stop_signal = sig;
+}
+
+int vc_catch_stop(vc_err *err)
+{
+    /* SA_RESTART: libraries need not expect EINTR; SA_RESETHAND: the second signal kills */
+    struct sigaction stop = { .sa_handler = on_stop, .sa_flags = SA_RESTART | SA_RESETHAND };
+    struct sigaction ignore = { .sa_handler = SIG_IGN };
+    sigemptyset(&stop.sa_mask);
+    sigemptyset(&ignore.sa_mask);
+
+    if (sigaction(SIGINT, &stop, NULL) || sigaction(SIGTERM, &stop, NULL) ||
+        sigaction(SIGXFSZ, &ignore, NULL) || sigaction(SIGPIPE, &ignore, NULL))
+        return vc_fail_errno(err, "cannot catch signals");
+    return 0;
+}
+
+const volatile int *vc_stop_flag(void)
+{
+    return &stop_signal;
+}

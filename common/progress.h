@@ -1,0 +1,51 @@
+/* progress.h - messages and progress on stderr, interruption, and time.
+ *
+ * On a terminal: one line, redrawn, with rate, ETA and counts. Elsewhere a plain line now and
+ * then (every 10 s at most). With json: one object a line ({"event":"progress",...}). Messages
+ * end the progress line first. Thread-safe. Only programs make one; library code gets it as an
+ * argument (NULL: silent). */
+#ifndef VC_PROGRESS_H
+#define VC_PROGRESS_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+typedef struct vc_progress vc_progress;
+
+typedef enum { VC_LOG_TEXT, VC_LOG_JSON } vc_log_format;
+
+int vc_progress_open(vc_progress **out, const char *program, vc_log_format format, bool quiet,
+                     vc_err *err);
+void vc_progress_close(vc_progress *p);          /* ends the line; NULL is fine */
+
+/* A message: one line. */
+void vc_say(vc_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void vc_warn(vc_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Starts a phase of `total` units ("clips", "steps"); total 0: unknown. */
+void vc_progress_begin(vc_progress *p, const char *what, const char *unit, uint64_t total);
+/* Where the phase is; `extra` is a short text after the numbers (counts, loss) or NULL. */
+void vc_progress_at(vc_progress *p, uint64_t done, const char *extra);
+void vc_progress_end(vc_progress *p);
+
+/* Monotonic seconds. */
+double vc_seconds(void);
+/* Current and peak resident memory of this process in bytes; 0 where unknown. */
+int64_t vc_rss_bytes(void);
+int64_t vc_rss_peak_bytes(void);
+
+/* "4.2 GiB", "812 B"; "1 h 02 min", "37 s"; "8,412". buf is the caller's and returned. */
+char *vc_human_bytes(char buf[32], double bytes);
+char *vc_human_time(char buf[32], double seconds);
+char *vc_human_count(char buf[32], uint64_t n);
+
+/* After vc_catch_stop, SIGINT and SIGTERM set *vc_stop_flag() to the signal's number instead of
+ * killing the process; a second one of the same kills. The flag is the process's, since signals
+ * are. Also ignores SIGXFSZ and SIGPIPE, so that a full disk is an error and not a death. */
+int vc_catch_stop(vc_err *err);
+const volatile int *vc_stop_flag(void);
+
+#endif
