@@ -1,0 +1,85 @@
+/* amx_tile.h - the few tile operations that the AMX kernels use: Intel's, or the same in plain C.
+ *
+ * A tile is 16 rows of 64 bytes. tile_mul adds to 16 x 16 f32 the product of 16 rows of 16 pairs of bf16 (A) and
+ * 16 pair rows of 16 columns (B). Tile numbers are constants 0..7. With CPU_AMX_EMULATE
+ * the tiles are an array that TILES declares in the function that uses them: the tests run
+ * the kernels' own source that way on machines without AMX. Strides are in bytes. */
+#ifndef CPU_AMX_TILE_H
+#define CPU_AMX_TILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef CPU_AMX_EMULATE
+#include <immintrin.h>
+
+#define TILES
+#define tile_zero(t) _tile_zero(t)
+#define tile_load(t, p, stride) _tile_loadd(t, p, stride)
+#define tile_store(t, p, stride) _tile_stored(t, p, stride)
+#define tile_mul(c, a, b) _tile_dpbf16ps(c, a, b)
+
+/* Eight full tiles. */
+static inline void tile_begin(void)
+{
+    const struct {
+        uint8_t palette, start, reserved[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } config = {
+        .palette = 1,
+        .bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
+        .rows = { 16, 16, 16, 16, 16, 16, 16, 16 },
+    };
+    _tile_loadconfig(&config);
+}
+static inline void tile_end(void) { _tile_release(); }
+
+#else
+
+typedef struct tile { uint32_t at[16][16]; } tile;
+#define TILES tile tiles_[8]
+#define tile_zero(t) memset(&tiles_[t], 0, sizeof(tile))
+#define tile_load(t, p, stride) tile_copy_in(&tiles_[t], p, stride)
+#define tile_store(t, p, stride) tile_copy_out(&tiles_[t], p, stride)
+#define tile_mul(c, a, b) tile_multiply(&tiles_[c], &tiles_[a], &tiles_[b])
+
+static inline void tile_begin(void) {}
+static inline void tile_end(void) {}
+
+static inline void tile_copy_in(tile *t, const void *p, size_t stride)
+{
+    for (size_t i = 0; i < 16; i++)
+        memcpy(t->at[i], (const char *)p + i * stride, 64);
+}
+
+static inline void tile_copy_out(const tile *t, void *p, size_t stride)
+{
+    for (size_t i = 0; i < 16; i++)
+        memcpy((char *)p + i * stride, t->at[i], 64);
+}
+
+static inline float tile_half(uint32_t pair, int which)
+{
+    uint32_t u = which ? pair & 0xffff0000u : pair << 16;
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+static inline void tile_multiply(tile *c, const tile *a, const tile *b)
+{
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 16; j++) {
+            float s;
+            memcpy(&s, &c->at[i][j], 4);
+            for (int k = 0; k < 16; k++)
+                for (int h = 0; h < 2; h++)
+                    s += tile_half(a->at[i][k], h) * tile_half(b->at[k][j], h);
+            memcpy(&c->at[i][j], &s, 4);
+        }
+}
+
+#endif
+#endif

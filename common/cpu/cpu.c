@@ -1,0 +1,249 @@
+/* cpu.c - the CPU device: memory, threads, and the backend table. See cpu.h */
+#include "common/cpu/cpu.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "common/cpu/cpu_loops.h"
+
+enum { ALIGN = 64 };
+
+static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+/* ---- what kernels ask for ---- */
+
+void *cpu_scratch(vt_dev *d, int t, size_t bytes)
+{
+    if (d->scratch_bytes[t] >= bytes)
+        return d->scratch[t];
+    free(d->scratch[t]);
+    bytes = round_up(bytes, 4096);
+    d->scratch[t] = aligned_alloc(ALIGN, bytes);
+    d->scratch_bytes[t] = d->scratch[t] ? bytes : 0;
+    if (!d->scratch[t])
+        cpu_fault(d, VC_ENOMEM, "no memory for %zu bytes of scratch", bytes);
+    return d->scratch[t];
+}
+
+void cpu_fault(vt_dev *d, int code, const char *fmt, ...)
+{
+    #pragma omp critical(cpu_fault)
+    if (!d->fault) {
+        va_list ap;
+        va_start(ap, fmt);
+        vsnprintf(d->fault_text, sizeof d->fault_text, fmt, ap);
+        va_end(ap);
+        d->fault = code;
+    }
+}
+
+void cpu_flush_denormals(int threads)
+{
+#if defined(__x86_64__)
+    enum { FTZ = 0x8000, DAZ = 0x0040 };
+    #pragma omp parallel num_threads(threads)
+    _mm_setcsr(_mm_getcsr() | FTZ | DAZ);
+#else
+    (void)threads;
+#endif
+}
+
+/* ---- open and close ---- */
+
+static int count_cpus(void)
+{
+    cpu_set_t set;
+
+    return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+}
+
+static const cpu_rows *rows_for(const cpu_isa *isa)
+{
+    const char *name = isa->avx512 ? "avx512" : isa->avx2 ? "avx2" : "plain";
+    const cpu_rows *const *sets = cpu_rows_sets();
+
+    while (sets[1] && strcmp((*sets)->name, name))
+        sets++;
+    return *sets;
+}
+
+static void cpu_close(vt_dev *d)
+{
+    if (!d)
+        return;
+    cpu_dnnl_close(d->dnnl);
+    for (int t = 0; d->scratch && t < d->threads; t++)
+        free(d->scratch[t]);
+    free(d->scratch);
+    free(d->scratch_bytes);
+    if (d->range)
+        munmap(d->range, d->range_bytes);
+    free(d);
+}
+
+static int set_up(vt_dev *d, const vt_options *o, vc_err *err)
+{
+    enum { MOST = 4096 };
+
+    if (o->threads < 0 || o->threads > MOST)
+        return vc_fail(err, VC_EINVAL, "%d threads: 0 (all) to %d are possible", o->threads, MOST);
+    int rc = cpu_isa_open(&d->isa, o->kernels, err);
+    if (rc)
+        return rc;
+    d->rows = rows_for(&d->isa);
+    d->threads = o->threads ? o->threads : count_cpus();
+    d->scratch = calloc((size_t)d->threads, sizeof *d->scratch);
+    d->scratch_bytes = calloc((size_t)d->threads, sizeof *d->scratch_bytes);
+    if (!d->scratch || !d->scratch_bytes)
+        return vc_fail(err, VC_ENOMEM, "cpu: out of memory");
+    cpu_flush_denormals(d->threads);
+    if (cpu_dnnl_version() && (rc = cpu_dnnl_open(&d->dnnl, d, err)))
+        return rc;
+    snprintf(d->describe, sizeof d->describe, "%s, %s%s%d thread%s", d->isa.set,
+             d->dnnl ? cpu_dnnl_version() : "", d->dnnl ? ", " : "", d->threads,
+             d->threads == 1 ? "" : "s");
+    return 0;
+}
+
+static int cpu_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
+{
+    *out = NULL;
+    if (index)
+        return vc_fail(err, VC_EINVAL, "device \"cpu:%d\": there is one CPU device", index);
+    vt_dev *d = calloc(1, sizeof *d);
+    if (!d)
+        return vc_fail(err, VC_ENOMEM, "cpu: out of memory");
+    int rc = set_up(d, o, err);
+    if (rc) {
+        cpu_close(d);
+        return rc;
+    }
+    *out = d;
+    return 0;
+}
+
+static const char *cpu_describe(vt_dev *d) { return d->describe; }
+
+static int cpu_status(vt_dev *d, vc_err *err)
+{
+    int rc = d->fault;
+
+    if (rc)
+        vc_fail(err, rc, "cpu: %s", d->fault_text);
+    d->fault = 0;
+    return rc;
+}
+
+/* ---- memory ---- */
+
+/* What a control group allows, or SIZE_MAX. */
+static size_t group_limit(void)
+{
+    static const char *const files[] = { "/sys/fs/cgroup/memory.max",
+                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
+    size_t limit = SIZE_MAX;
+
+    for (int i = 0; i < 2; i++) {
+        FILE *f = fopen(files[i], "re");
+        unsigned long long n;
+        if (f && fscanf(f, "%llu", &n) == 1 && n < limit)
+            limit = n;
+        if (f)
+            fclose(f);
+    }
+    return limit;
+}
+
+/* Address space only: pages come when they are written, and stay for the next step. */
+static int cpu_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = *bytes;
+
+    if (!n) {
+        n = (size_t)sysconf(_SC_PHYS_PAGES) * page;
+        size_t group = group_limit();
+        n = group < n ? group : n;
+    }
+    n = round_up(n < page ? page : n, page);
+    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                   0);
+    if (p == MAP_FAILED)
+        return vc_fail_errno(err, "cpu: a pool of %zu bytes", n);
+    madvise(p, n, MADV_HUGEPAGE);              /* fewer faults; where it is refused, slower */
+    d->range = *range = p;
+    d->range_bytes = n;
+    if (!*bytes || *bytes > n)
+        *bytes = n;
+    return 0;
+}
+
+static void *cpu_alloc(vt_dev *d, size_t bytes)
+{
+    (void)d;
+    void *p = aligned_alloc(ALIGN, round_up(bytes, ALIGN));
+    return p ? memset(p, 0, bytes) : NULL;
+}
+
+static void cpu_free(vt_dev *d, void *p, size_t bytes)
+{
+    (void)d, (void)bytes;
+    free(p);
+}
+
+static void cpu_move(vt_dev *d, void *dst, const void *src, size_t bytes)
+{
+    (void)d;
+    if (bytes)
+        memcpy(dst, src, bytes);
+}
+
+const vt_backend vt_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .status = cpu_status,
+    .reserve = cpu_reserve,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .host_memory = true,
+    .upload = cpu_move,
+    .download = cpu_move,
+    .copy = cpu_copy,
+    .fill = cpu_fill,
+    .scale = cpu_scale,
+    .reduce = cpu_reduce,
+    .binary = cpu_binary,
+    .mul_grad = cpu_mul_grad,
+    .unary = cpu_unary,
+    .unary_grad = cpu_unary_grad,
+    .gated_add = cpu_gated_add,
+    .mix = cpu_mix,
+    .posterior = cpu_posterior,
+    .randn = cpu_randn,
+    .timestep = cpu_timestep,
+    .patchify = cpu_patchify,
+    .unpatchify = cpu_unpatchify,
+    .norm = cpu_norm,
+    .norm_grad = cpu_norm_grad,
+    .matmul = cpu_matmul,
+    .attention = cpu_attention,
+    .attention_grad = cpu_attention_grad,
+    .rope = cpu_rope,
+    .mse = cpu_mse,
+    .mse_grad = cpu_mse_grad,
+    .sum = cpu_sum,
+    .conv3d = cpu_conv3d,
+    .sumsq = cpu_sumsq,
+    .adamw = cpu_adamw,
+    .ema = cpu_ema,
+};

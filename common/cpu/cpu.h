@@ -1,0 +1,65 @@
+/* cpu.h - the CPU device and its heavy kernels; inside common/cpu only.
+ *
+ * cpu.c fills the backend table; cpu_loops*.c walk tensors row by row over rows.h; the kernels below
+ * are matmul (own AMX and own blocked f32 kernels, oneDNN where it is built in), attention and
+ * convolution. Threads are OpenMP's, always dev->threads of them or one, and share work in static
+ * parts: the same thread count gives the same bits. */
+#ifndef CPU_CPU_H
+#define CPU_CPU_H
+
+#include "common/cpu/rows.h"
+#include "common/tensor/backend.h"
+
+/* What start-up probing found and the options chose. */
+typedef struct cpu_isa {
+    bool avx2, avx512, avx512_bf16, amx_bf16;   /* usable now: CPU, kernel and permission */
+    const char *set;                            /* in use: "plain", "avx2", "avx512", "amx" */
+} cpu_isa;
+/* Probes, asks the kernel for AMX, applies a forced name (VC_EINVAL lists what this machine can
+ * run). */
+int cpu_isa_open(cpu_isa *isa, const char *forced, vc_err *err);
+
+typedef struct cpu_dnnl cpu_dnnl;               /* cached oneDNN primitives; cpu_dnnl.c */
+
+struct vt_dev {
+    cpu_isa isa;
+    const cpu_rows *rows;
+    int threads;
+    cpu_dnnl *dnnl;                             /* NULL: built without */
+    char **scratch;                             /* one area per thread (cpu_scratch) */
+    size_t *scratch_bytes;
+    void *range;                                /* the pool's */
+    size_t range_bytes;
+    int fault;                                  /* first VC_E* of a kernel, 0: none */
+    char fault_text[160];
+    char describe[200];
+};
+
+/* At least `bytes` of 64-byte aligned memory of thread t, kept between calls; grows only when asked
+ * for more. The same area is handed out by the next call for t. NULL (and a sticky fault) when
+ * memory is out. */
+void *cpu_scratch(vt_dev *d, int t, size_t bytes);
+/* Remembers the first fault. Any thread. */
+void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Sets FTZ and DAZ in the calling thread and every worker: denormals cost 10x and AMX flushes them
+ * anyway. */
+void cpu_flush_denormals(int threads);
+
+int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err);
+void cpu_dnnl_close(cpu_dnnl *c);
+const char *cpu_dnnl_version(void);             /* "oneDNN 2.6.3", or NULL: built without */
+
+/* backend.h's entries of the same names */
+void cpu_matmul(vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
+                const vt_tensor *bias, float alpha, float beta);
+void cpu_attention(vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,
+                   const vt_tensor *v, const vt_tensor *kv_len, float scale);
+void cpu_attention_grad(vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
+                        const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
+                        const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
+                        const vt_tensor *kv_len, float scale);
+void cpu_conv3d(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w, const vt_tensor *b,
+                const vt_conv *c);
+
+#endif

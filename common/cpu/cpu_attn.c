@@ -1,0 +1,162 @@
+/* cpu_attn.c - flash attention, forward (Dao et al. 2022; running softmax of Milakov & Gimelshein 2018).
+ *
+ * A unit of work is a run of query blocks of one head. Its thread packs the head's K and V to panels,
+ * unless it holds them from the unit before, then walks with each block of BQ queries over blocks of BK keys, with a
+ * running maximum and sum per query. Nobody waits for another thread, and no sum is split between
+ * threads: results do not depend on their number. */
+#include "common/cpu/cpu_attn.h"
+
+#include <omp.h>
+#include <string.h>
+
+enum {
+    BQ = 96, BK = 256,
+    SHARE = 4                                  /* units per thread, so that the last ones end together */
+};
+
+typedef struct fwd {
+    vt_dev *d;
+    const cpu_gemm *g;
+    vt_tensor *o, *lse;
+    const vt_tensor *q, *k, *v, *kv_len;
+    float scale;
+    size_t heads, sq, sk, dim;
+    size_t q_blocks, parts;                    /* blocks of queries; units per head */
+    size_t du, dp;                             /* D in units; D as columns of panels */
+    size_t ku;                                 /* units of BK keys */
+    size_t head_units;                         /* of one head's K (and V) panels */
+} fwd;
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* A thread's scratch; P takes S's place where a score and a unit have the same size. */
+typedef struct own {
+    uint32_t *panels;                          /* K's, then V's */
+    uint32_t *q, *p;                           /* [BQ][du + PAD], [BQ][ldp] */
+    float *s, *o, *max, *sum;                  /* [BQ][lds], [BQ][dp], [BQ], [BQ] */
+    size_t lds, ldp;
+} own;
+
+static size_t place(const fwd *f, uint32_t *at, own *w)
+{
+    size_t kv = 2 * f->head_units, q = BQ * (f->du + CPU_ATTN_PAD), lds = BK + CPU_ATTN_PAD;
+    size_t ldp = f->g->pair == 1 ? lds : f->ku + CPU_ATTN_PAD, p = f->g->pair == 1 ? 0 : BQ * ldp;
+    size_t s = BQ * lds, o = BQ * f->dp;
+
+    if (w) {
+        float *x = (float *)(at + kv + q);
+        *w = (own){ .panels = at, .q = at + kv, .s = x, .o = x + s, .max = x + s + o,
+                    .sum = x + s + o + BQ, .lds = lds, .ldp = ldp,
+                    .p = p ? (uint32_t *)(x + s + o + 2 * BQ) : (uint32_t *)x };
+    }
+    return kv + q + s + o + 2 * BQ + p;
+}
+
+/* A head's K as panels over D, its V as panels over each block of keys. */
+static void pack_keys(const fwd *f, const own *w, size_t bh)
+{
+    size_t b = bh / f->heads, h = bh % f->heads, keys = cpu_keys(f->k, f->kv_len, b);
+    size_t nr = (size_t)f->g->nr;
+    uint32_t *v = w->panels + f->head_units;
+
+    for (size_t j0 = 0; j0 < keys; j0 += BK, v += f->ku * f->dp) {
+        size_t n = least(BK, keys - j0);
+        cpu_pack_b(f->g, w->panels + j0 * f->du, f->du * nr, cpu_head(f->k, b, h, true), j0, n, 0,
+                   f->dim);
+        cpu_pack_b(f->g, v, f->ku * nr, cpu_head(f->v, b, h, false), 0, f->dim, j0, n);
+    }
+}
+
+/* Queries q0.. of a head against its packed keys. */
+static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
+{
+    const cpu_gemm *g = f->g;
+    size_t b = bh / f->heads, h = bh % f->heads, keys = cpu_keys(f->k, f->kv_len, b);
+    size_t rows = least(BQ, f->sq - q0), ldq = f->du + CPU_ATTN_PAD, nr = (size_t)g->nr;
+
+    cpu_pack_a(g, w->q, ldq, cpu_head(f->q, b, h, true), q0, rows, 0, f->dim);
+    for (size_t i = 0; i < rows; i++) {
+        w->max[i] = -INFINITY;
+        w->sum[i] = 0;
+    }
+    for (size_t j0 = 0; j0 < keys; j0 += BK) {
+        size_t n = least(BK, keys - j0), units = cpu_units(g, n);
+        g->block(rows, cpu_round_up(n, nr), f->du, w->q, ldq, w->panels + j0 * f->du, f->du * nr,
+                 w->s, w->lds, false);
+        cpu_softmax x = {
+            .rows = (int)rows, .n = (int)n, .np = (int)(units * (size_t)g->pair),
+            .scale = f->scale * CPU_LOG2E, .s = w->s, .lds = w->lds, .p = w->p, .ldp = w->ldp,
+            .max = w->max, .sum = w->sum, .o = w->o, .ldo = f->dp, .d = f->dim,
+        };
+        g->softmax(&x);
+        g->block(rows, f->dim, units, w->p, w->ldp,
+                 w->panels + f->head_units + j0 / BK * f->ku * f->dp, f->ku * nr, w->o, f->dp, j0 > 0);
+    }
+}
+
+static void emit(const fwd *f, const own *w, size_t bh, size_t q0)
+{
+    size_t b = bh / f->heads, h = bh % f->heads, rows = least(BQ, f->sq - q0);
+    float *lse = f->lse ? cpu_lse(f->lse, b, h) + q0 : NULL;
+
+    for (size_t i = 0; i < rows; i++) {
+        float *o = w->o + i * f->dp, sum = w->sum[i];
+        if (sum == 0)                          /* no key at all */
+            memset(o, 0, f->dim * 4);
+        else
+            f->d->rows->axpby(o, 1 / sum, o, 0, f->dim);
+        f->d->rows->store(cpu_token(f->o, b, q0 + i, h), f->o->dtype, o, f->dim);
+        if (lse)
+            lse[i] = sum == 0 ? -INFINITY : (w->max[i] + log2f(sum)) * CPU_LN2;
+    }
+}
+
+static void run(const fwd *f, size_t all)
+{
+    size_t bytes = place(f, NULL, NULL) * 4, units = all * f->parts;
+    int threads = (int)least((size_t)f->d->threads, units);
+
+    for (int t = 0; t < threads; t++)
+        if (!cpu_scratch(f->d, t, bytes))
+            return;
+#pragma omp parallel num_threads(threads)
+    {
+        size_t held = all;                     /* the head whose panels lie in w: none yet */
+        own w;
+        place(f, cpu_scratch(f->d, omp_get_thread_num(), bytes), &w);
+        f->g->begin();
+#pragma omp for schedule(dynamic, 1)
+        for (size_t u = 0; u < units; u++) {
+            size_t bh = u / f->parts, part = u % f->parts;
+            if (bh != held)
+                pack_keys(f, &w, bh);
+            held = bh;
+            for (size_t j = part * f->q_blocks / f->parts; j < (part + 1) * f->q_blocks / f->parts; j++) {
+                query_block(f, &w, bh, j * BQ);
+                emit(f, &w, bh, j * BQ);
+            }
+        }
+        f->g->end();
+    }
+}
+
+void cpu_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,
+                   const vt_tensor *v, const vt_tensor *kv_len, float scale)
+{
+    size_t all = (size_t)(q->dim[0] * q->dim[2]);
+    fwd f = {
+        .d = d, .g = cpu_gemm_of(d, q->dtype), .o = o, .lse = lse, .q = q, .k = k, .v = v,
+        .kv_len = kv_len, .scale = scale, .heads = (size_t)q->dim[2], .sq = (size_t)q->dim[1],
+        .sk = (size_t)k->dim[1], .dim = (size_t)q->dim[3],
+    };
+
+    if (all == 0 || f.sq == 0)
+        return;
+    f.q_blocks = (f.sq + BQ - 1) / BQ;
+    f.parts = least((SHARE * (size_t)d->threads + all - 1) / all, f.q_blocks);
+    f.du = cpu_units(f.g, f.dim);
+    f.dp = cpu_round_up(f.dim, (size_t)f.g->nr);
+    f.ku = cpu_units(f.g, BK);
+    f.head_units = (f.sk + BK - 1) / BK * (BK * f.du > f.ku * f.dp ? BK * f.du : f.ku * f.dp);
+    run(&f, all);
+}

@@ -1,0 +1,293 @@
+/* cpu_attn_grad.c - flash attention, backward (Dao et al. 2022, algorithm 4), in transposed form.
+ *
+ * Rows are keys and columns queries: S' = K Q'. Then P' and dS' come out as the left operands of
+ * dV = P' dO and dK = dS' Q, the statistics per query are plain vectors, and dQ' = K' dS'. A unit of
+ * work is one head, or part of its blocks of keys where there are fewer heads than threads; parts have their own dQ,
+ * summed in a fixed order, so that a number of threads always gives the same bits. */
+#include "common/cpu/cpu_attn.h"
+
+#include <omp.h>
+#include <string.h>
+
+enum { KB = 96, QB = 256, LDQ = QB + CPU_ATTN_PAD };
+
+typedef struct bwd {
+    vt_dev *d;
+    const cpu_gemm *g;
+    vt_tensor *dq, *dk, *dv;
+    const vt_tensor *dout, *q, *k, *v, *o, *lse, *kv_len;
+    float scale;
+    bool add_q, add_k, add_v;
+    size_t heads, sq, sk, dim;
+    size_t du, dp, qu, ku;                     /* D in units, as columns; QB and KB in units */
+    size_t q_blocks, k_blocks, parts;          /* parts: units of work per head */
+} bwd;
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* One unit's scratch. Queries as panels over D (t: for K Q', V dO') and over queries (n: for dK, dV). */
+typedef struct work {
+    uint32_t *qt, *ot, *qn, *on;               /* per block: [QB/nr][du][nr]; [dp/nr][qu][nr] */
+    float *dq;                                 /* per block: [D][LDQ], transposed */
+    float *lse, *delta;                        /* [q_blocks QB] */
+    uint32_t *k, *v, *kt;                      /* [KB][du + PAD], [D][ku + PAD] */
+    float *s, *dp;                             /* [KB][LDQ] */
+    uint32_t *p, *ds;                          /* [KB][ldp]; s and dp where a unit has a score's size */
+    uint32_t *panels;                          /* dS' as B: [QB/nr][ku][nr] */
+    float *dk, *dv;                            /* [KB][dp] */
+    size_t ldp;
+} work;
+
+static size_t place(const bwd *f, uint32_t *base, work *w)
+{
+    size_t tb = QB * f->du, nb = f->qu * f->dp, n = f->q_blocks, at = 0;
+    size_t mr = CPU_MR, ldp = f->g->pair == 1 ? LDQ : f->qu + CPU_ATTN_PAD;
+    size_t kv = KB * (f->du + CPU_ATTN_PAD), kt = cpu_round_up(f->dim, mr) * (f->ku + CPU_ATTN_PAD);
+    work x = { .ldp = ldp };
+#define TAKE(field, units)                                                   \
+    do {                                                                     \
+        x.field = base ? (void *)(base + at) : NULL;                         \
+        at += cpu_round_up(units, 16);                                       \
+    } while (0)
+
+    TAKE(dq, n * f->dim * LDQ);                /* first: another thread sums it up */
+    TAKE(qt, n * tb);
+    TAKE(ot, n * tb);
+    TAKE(qn, n * nb);
+    TAKE(on, n * nb);
+    TAKE(lse, n * QB);
+    TAKE(delta, n * QB);
+    TAKE(k, kv);
+    TAKE(v, kv);
+    TAKE(kt, kt);
+    TAKE(s, KB * LDQ);
+    TAKE(dp, KB * LDQ);
+    TAKE(panels, QB * f->ku);
+    TAKE(dk, KB * f->dp);
+    TAKE(dv, KB * f->dp);
+    if (f->g->pair == 1) {
+        x.p = (uint32_t *)x.s;
+        x.ds = (uint32_t *)x.dp;
+    } else {
+        TAKE(p, KB * ldp);
+        TAKE(ds, KB * ldp);
+    }
+#undef TAKE
+    if (w)
+        *w = x;
+    return at;
+}
+
+/* Statistics of block j: log2-sum-exp2, and delta = sum of dO O (eq. 4); past the end P becomes 0. */
+static void statistics(const bwd *f, const work *w, size_t b, size_t h, size_t j)
+{
+    const float *lse = cpu_lse(f->lse, b, h);
+    float o[256], g[256];                      /* D is at most 256 */
+
+    for (size_t i = j * QB; i < (j + 1) * QB; i++) {
+        w->lse[i] = INFINITY;
+        w->delta[i] = 0;
+        if (i >= f->sq)
+            continue;
+        f->d->rows->load(o, cpu_token(f->o, b, i, h), f->o->dtype, f->dim);
+        f->d->rows->load(g, cpu_token(f->dout, b, i, h), f->dout->dtype, f->dim);
+        w->lse[i] = lse[i] * CPU_LOG2E;
+        w->delta[i] = f->d->rows->dot(o, g, f->dim);
+    }
+}
+
+static void pack_queries(const bwd *f, const work *w, size_t b, size_t h)
+{
+    const cpu_gemm *g = f->g;
+    size_t nr = (size_t)g->nr, tb = QB * f->du, nb = f->qu * f->dp;
+
+    for (size_t j = 0; j < f->q_blocks; j++) {
+        size_t q0 = j * QB, n = least(QB, f->sq - q0);
+        cpu_pack_b(g, w->qt + j * tb, f->du * nr, cpu_head(f->q, b, h, true), q0, n, 0, f->dim);
+        cpu_pack_b(g, w->ot + j * tb, f->du * nr, cpu_head(f->dout, b, h, true), q0, n, 0, f->dim);
+        cpu_pack_b(g, w->qn + j * nb, f->qu * nr, cpu_head(f->q, b, h, false), 0, f->dim, q0, n);
+        cpu_pack_b(g, w->on + j * nb, f->qu * nr, cpu_head(f->dout, b, h, false), 0, f->dim, q0, n);
+        statistics(f, w, b, h, j);
+    }
+}
+
+/* Block j of queries against the packed block of `keys` keys. first: of this unit's key blocks. */
+static void multiply(const bwd *f, const work *w, size_t keys, size_t j, bool first)
+{
+    const cpu_gemm *g = f->g;
+    size_t nr = (size_t)g->nr, n = least(QB, f->sq - j * QB), cols = cpu_round_up(n, nr);
+    size_t ldk = f->du + CPU_ATTN_PAD, tb = QB * f->du, nb = f->qu * f->dp, units = cpu_units(g, keys);
+
+    g->block(keys, cols, f->du, w->k, ldk, w->qt + j * tb, f->du * nr, w->s, LDQ, false);
+    g->block(keys, cols, f->du, w->v, ldk, w->ot + j * tb, f->du * nr, w->dp, LDQ, false);
+    cpu_softmax_grad x = {
+        .rows = (int)keys, .padded = (int)(units * (size_t)g->pair), .n = (int)cols,
+        .scale = f->scale * CPU_LOG2E, .s = w->s, .dp = w->dp, .lds = LDQ, .lse = w->lse + j * QB,
+        .delta = w->delta + j * QB, .p = w->p, .ds = w->ds, .ldp = w->ldp, .panels = w->panels,
+        .pb = f->ku * nr,
+    };
+    g->softmax_grad(&x);
+
+    size_t k = cpu_units(g, n);
+    g->block(keys, f->dim, k, w->p, w->ldp, w->on + j * nb, f->qu * nr, w->dv, f->dp, j > 0);
+    g->block(keys, f->dim, k, w->ds, w->ldp, w->qn + j * nb, f->qu * nr, w->dk, f->dp, j > 0);
+    g->block(f->dim, cols, units, w->kt, f->ku + CPU_ATTN_PAD, w->panels, f->ku * nr,
+             w->dq + j * f->dim * LDQ, LDQ, !first);
+}
+
+/* dst (+)= scale x, one token; x NULL: zeros. */
+static void emit(const bwd *f, vt_tensor *dst, bool add, size_t b, size_t s, size_t h,
+                 const float *x, float scale)
+{
+    const cpu_rows *r = f->d->rows;
+    float row[256] = { 0 };
+    void *at = cpu_token(dst, b, s, h);
+
+    if (add) {
+        if (!x)
+            return;
+        r->load(row, at, dst->dtype, f->dim);
+        r->axpby(row, scale, x, 1, f->dim);
+    } else if (x) {
+        r->axpby(row, scale, x, 0, f->dim);
+    }
+    r->store(at, dst->dtype, row, f->dim);
+}
+
+/* Key blocks of one part of a head. */
+static void head_part(const bwd *f, const work *w, size_t bh, size_t part)
+{
+    const cpu_gemm *g = f->g;
+    size_t b = bh / f->heads, h = bh % f->heads, keys = cpu_keys(f->k, f->kv_len, b);
+    size_t begin = part * f->k_blocks / f->parts, end = (part + 1) * f->k_blocks / f->parts;
+    size_t ldk = f->du + CPU_ATTN_PAD;
+    bool first = true;
+
+    pack_queries(f, w, b, h);
+    for (size_t i = begin; i < end && i * KB < keys; i++, first = false) {
+        size_t k0 = i * KB, n = least(KB, keys - k0);
+        cpu_pack_a(g, w->k, ldk, cpu_head(f->k, b, h, true), k0, n, 0, f->dim);
+        cpu_pack_a(g, w->v, ldk, cpu_head(f->v, b, h, true), k0, n, 0, f->dim);
+        cpu_pack_a(g, w->kt, f->ku + CPU_ATTN_PAD, cpu_head(f->k, b, h, false), 0, f->dim, k0, n);
+        for (size_t j = 0; j < f->q_blocks; j++)
+            multiply(f, w, n, j, first);
+        for (size_t s = 0; s < n; s++) {
+            if (f->dk)
+                emit(f, f->dk, f->add_k, b, k0 + s, h, w->dk + s * f->dp, f->scale);
+            if (f->dv)
+                emit(f, f->dv, f->add_v, b, k0 + s, h, w->dv + s * f->dp, 1);
+        }
+    }
+    if (first)
+        memset(w->dq, 0, f->q_blocks * f->dim * LDQ * 4);
+    for (size_t s = begin * KB > keys ? begin * KB : keys; s < least(end * KB, f->sk); s++) {
+        if (f->dk)
+            emit(f, f->dk, f->add_k, b, s, h, NULL, 0);
+        if (f->dv)
+            emit(f, f->dv, f->add_v, b, s, h, NULL, 0);
+    }
+}
+
+/* Block j of a head's dQ out of its parts' transposed sums, which lie in dq[0..parts-1]. */
+static void emit_queries(const bwd *f, float *const *dq, size_t bh, size_t j)
+{
+    enum { STEP = 16 };
+    size_t b = bh / f->heads, h = bh % f->heads, q0 = j * QB, n = least(QB, f->sq - q0);
+    size_t block = j * f->dim * LDQ;
+    float rows[STEP * 256];
+
+    for (size_t p = 1; p < f->parts; p++)
+        f->d->rows->add(dq[0] + block, dq[0] + block, dq[p] + block, f->dim * LDQ);
+    for (size_t s = 0; s < n; s += STEP) {
+        size_t m = least(STEP, n - s);
+        f->g->transpose((uint32_t *)rows, f->dim, (const uint32_t *)(dq[0] + block + s), LDQ, f->dim, m);
+        for (size_t i = 0; i < m; i++)
+            emit(f, f->dq, f->add_q, b, q0 + s + i, h, rows + i * f->dim, f->scale);
+    }
+}
+
+/* As many heads as threads or more: a head's dQ is out as soon as the head is done. */
+static void run_heads(const bwd *f, size_t all, size_t bytes)
+{
+#pragma omp parallel num_threads((int)least((size_t)f->d->threads, all))
+    {
+        work w;
+        place(f, cpu_scratch(f->d, omp_get_thread_num(), bytes), &w);
+        f->g->begin();
+#pragma omp for schedule(dynamic, 1)
+        for (size_t bh = 0; bh < all; bh++) {
+            head_part(f, &w, bh, 0);
+            for (size_t j = 0; f->dq && j < f->q_blocks; j++)
+                emit_queries(f, &w.dq, bh, j);
+        }
+        f->g->end();
+    }
+}
+
+/* Fewer heads than threads: unit u has scratch u, so that its dQ stays until all are done. */
+static void run_parts(const bwd *f, size_t all, size_t bytes)
+{
+    size_t units = all * f->parts;
+
+#pragma omp parallel num_threads((int)units)
+    {
+        f->g->begin();
+#pragma omp for schedule(static, 1)
+        for (size_t u = 0; u < units; u++) {
+            work w;
+            place(f, cpu_scratch(f->d, (int)u, bytes), &w);
+            head_part(f, &w, u / f->parts, u % f->parts);
+        }
+#pragma omp for schedule(static) collapse(2)
+        for (size_t bh = 0; bh < all; bh++)
+            for (size_t j = 0; j < f->q_blocks; j++) {
+                float *dq[64];
+                for (size_t p = 0; p < f->parts; p++)
+                    dq[p] = cpu_scratch(f->d, (int)(bh * f->parts + p), bytes);
+                if (f->dq)
+                    emit_queries(f, dq, bh, j);
+            }
+        f->g->end();
+    }
+}
+
+void cpu_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv, const vt_tensor *dout,
+                        const vt_tensor *q, const vt_tensor *k, const vt_tensor *v, const vt_tensor *o,
+                        const vt_tensor *lse, const vt_tensor *kv_len, float scale)
+{
+    enum { MOST_PARTS = 64 };
+    size_t all = (size_t)(q->dim[0] * q->dim[2]), threads = (size_t)d->threads;
+    bwd f = {
+        .d = d, .g = cpu_gemm_of(d, q->dtype), .dq = dq, .dk = dk, .dv = dv, .dout = dout, .q = q,
+        .k = k, .v = v, .o = o, .lse = lse, .kv_len = kv_len, .scale = scale,
+        .add_q = dq && vt_adds(dq), .add_k = dk && vt_adds(dk), .add_v = dv && vt_adds(dv),
+        .heads = (size_t)q->dim[2], .sq = (size_t)q->dim[1], .sk = (size_t)k->dim[1],
+        .dim = (size_t)q->dim[3], .parts = 1,
+    };
+
+    if (all == 0 || f.sq == 0)
+        return;
+    f.du = cpu_units(f.g, f.dim);
+    f.dp = cpu_round_up(f.dim, (size_t)f.g->nr);
+    f.qu = cpu_units(f.g, QB);
+    f.ku = cpu_units(f.g, KB);
+    f.q_blocks = (f.sq + QB - 1) / QB;
+    f.k_blocks = (f.sk + KB - 1) / KB;
+    if (all < threads && f.k_blocks > 1)
+        f.parts = least(least(threads / all, f.k_blocks), MOST_PARTS);
+
+    size_t bytes = place(&f, NULL, NULL) * 4;
+    for (size_t t = 0; t < least(threads, all * f.parts); t++)
+        if (!cpu_scratch(d, (int)t, bytes))
+            return;
+    if (f.parts > 1)
+        run_parts(&f, all, bytes);
+    else
+        run_heads(&f, all, bytes);
+    if (dq)
+        vt_wrote(dq);
+    if (dk)
+        vt_wrote(dk);
+    if (dv)
+        vt_wrote(dv);
+}

@@ -1,0 +1,109 @@
+/* cpu_gemm.h - products of packed blocks: what matmul, attention and convolution are made of.
+ *
+ * A set of kernels per instruction set, chosen by cpu_gemm_of. The callers are written once; they see
+ * operands packed in units of 32 bits, a unit being one f32, or a pair of bf16 that are neighbours
+ * along k (AMX). Sizes along k are counted in units wherever a packed operand is meant.
+ *
+ *     A   rows of k units, `lda` apart
+ *     B   panels of nr columns, each [k][nr] units, `pb` apart; the last panel is filled up with zeros
+ *     C   f32 rows, `ldc` apart
+ *
+ * Each element of C is the sum over k in ascending order whatever the block around it, so results do not
+ * depend on how the work is cut in m and n. No allocation; any number of threads. */
+#ifndef CPU_CPU_GEMM_H
+#define CPU_CPU_GEMM_H
+
+#include "common/cpu/cpu.h"
+
+enum {
+    CPU_MR = 32,                               /* rows and columns of every set divide these: callers */
+    CPU_NR = 32                                /* that pack in such steps are right for all */
+};
+
+/* One block row of attention's running softmax (Milakov & Gimelshein 2018), base 2. */
+typedef struct cpu_softmax {
+    int rows, n, np;                           /* n scores each; P is filled with zeros up to np */
+    float scale;                               /* score to base 2: softmax scale * log2 e */
+    float *s;                                  /* [rows][lds] scores */
+    size_t lds;
+    uint32_t *p;                               /* [rows][ldp] units: 2^(scale s - max), as A. May be s */
+    size_t ldp;
+    float *max, *sum;                          /* [rows] so far, brought up to date */
+    float *o;                                  /* [rows][ldo] f32 so far, rescaled where max grew */
+    size_t ldo, d;
+} cpu_softmax;
+
+/* A block of attention's backward, transposed: rows are keys, columns queries. */
+typedef struct cpu_softmax_grad {
+    int rows, padded, n;                       /* keys; rows up to padded are zeros in ds; queries (nr multiple) */
+    float scale;
+    const float *s, *dp;                       /* [rows][lds]: K Q' and V dO' */
+    size_t lds;
+    const float *lse, *delta;                  /* [n]: log2-sum-exp2, sum of dO O */
+    uint32_t *p, *ds;                          /* [rows][ldp] units, as A: P' and dS'. May be s and dp */
+    size_t ldp;
+    uint32_t *panels;                          /* dS' again, as B: k runs over keys */
+    size_t pb;
+} cpu_softmax_grad;
+
+typedef struct cpu_gemm {
+    const char *name;                          /* "plain", "avx2", "avx512", "amx" */
+    int pair;                                  /* elements of k in a unit: 1 or 2 */
+    int nr;                                    /* columns of a panel of B */
+    int kr;                                    /* units: k is a multiple of this, filled up with zeros */
+    int mr;                                    /* rows that A's memory holds a multiple of (what they are is free) */
+    void (*begin)(void);                       /* a thread's first and last call around the others */
+    void (*end)(void);
+    /* c (+)= a b */
+    void (*block)(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const uint32_t *b,
+                  size_t pb, float *c, size_t ldc, bool add);
+    /* n elements that follow one another along k, to (n + pair - 1) / pair units */
+    void (*along)(uint32_t *dst, const void *src, vc_dtype t, size_t n);
+    /* unit i: element i of row 0 and, in a pair, of row 1; row1 NULL is zeros */
+    void (*across)(uint32_t *dst, const void *row0, const void *row1, vc_dtype t, size_t n);
+    /* dst[c ldd + r] = src[r lds + c] */
+    void (*transpose)(uint32_t *dst, size_t ldd, const uint32_t *src, size_t lds, size_t rows,
+                      size_t cols);
+    void (*softmax)(const cpu_softmax *x);
+    void (*softmax_grad)(const cpu_softmax_grad *x);
+} cpu_gemm;
+
+extern const cpu_gemm cpu_gemm_plain;
+#if defined(__x86_64__)
+extern const cpu_gemm cpu_gemm_avx2, cpu_gemm_avx512, cpu_gemm_amx;
+#endif
+
+/* The set for operands of type t (of the activations): AMX computes in bf16 what is stored in bf16,
+ * everything else is f32. */
+const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t);
+
+/* ---- packing (cpu_gemm_pack.c) ---- */
+
+/* Vectors over k: the rows of op(a), or the columns of op(b). along: element k of vector i is
+ * data[i stride + k]; else data[k stride + i]. */
+typedef struct cpu_vectors {
+    const void *data;
+    vc_dtype type;
+    size_t stride;
+    bool along;
+} cpu_vectors;
+/* vt_matmul's operands so seen. */
+cpu_vectors cpu_rows_of(const vt_tensor *a, bool ta);
+cpu_vectors cpu_columns_of(const vt_tensor *b, bool tb);
+
+/* Units of n elements along k, filled up. */
+static inline size_t cpu_units(const cpu_gemm *g, size_t n)
+{
+    size_t u = (n + (size_t)g->pair - 1) / (size_t)g->pair, kr = (size_t)g->kr;
+    return (u + kr - 1) / kr * kr;
+}
+static inline size_t cpu_round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+/* Vectors i0..i0+n-1, elements k0..k0+k-1, as A or as B; pb and lda in units, at least cpu_units(k)
+ * (times nr for pb). Units past k are zeros, and so are B's columns past n. */
+void cpu_pack_a(const cpu_gemm *g, uint32_t *dst, size_t lda, cpu_vectors x, size_t i0, size_t n,
+                size_t k0, size_t k);
+void cpu_pack_b(const cpu_gemm *g, uint32_t *dst, size_t pb, cpu_vectors x, size_t i0, size_t n,
+                size_t k0, size_t k);
+
+#endif

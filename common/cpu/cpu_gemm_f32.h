@@ -1,0 +1,162 @@
+/* cpu_gemm_f32.h - cpu_gemm.h in f32, written once: cpu_gemm_{plain,avx2,avx512}.c define GEMM_SET,
+ * GEMM_NAME, GEMM_ROWS (the rows_*.c of the same target) and GEMM_MR, and include this file.
+ *
+ * The heart is a block of GEMM_MR rows by two vectors of C held in registers. 6 x 2 leaves 16 registers two
+ * for B and one for A; with 32 registers 8 x 2 already hides the latency of the products. */
+#include "common/cpu/cpu_gemm.h"
+#include "common/cpu/vec.h"
+
+#define MR GEMM_MR
+#define NR (2 * VW)
+
+/* ---- products ---- */
+
+/* rows of MR by NR of C; a[i] points at row i, missing rows repeat the last one. */
+static inline __attribute__((always_inline)) void multiply(vf acc[MR][2], size_t k,
+                                                           const float *const a[MR], const float *b)
+{
+    vf s[MR][2];
+
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++)
+        s[i][0] = s[i][1] = (vf){ 0 };
+    for (size_t p = 0; p < k; p++, b += NR) {
+        vf b0 = v_load(b), b1 = v_load(b + VW);
+#pragma GCC unroll 16
+        for (int i = 0; i < MR; i++) {
+            vf x = v_set(a[i][p]);
+            s[i][0] += x * b0;
+            s[i][1] += x * b1;
+        }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+        acc[i][0] = s[i][0];
+        acc[i][1] = s[i][1];
+    }
+}
+
+static void full(size_t k, const float *a, size_t lda, const float *b, float *c, size_t ldc, bool add)
+{
+    vf acc[MR][2];
+    const float *row[MR];
+
+    for (size_t i = 0; i < MR; i++) {
+        row[i] = a + i * lda;
+        __builtin_prefetch(c + i * ldc, 1);
+        __builtin_prefetch(c + i * ldc + NR - 1, 1);
+    }
+    multiply(acc, k, row, b);
+    for (size_t i = 0; i < MR; i++, c += ldc) {
+        v_store(c, add ? v_load(c) + acc[i][0] : acc[i][0]);
+        v_store(c + VW, add ? v_load(c + VW) + acc[i][1] : acc[i][1]);
+    }
+}
+
+static void edge(size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b, float *c,
+                 size_t ldc, bool add)
+{
+    vf acc[MR][2];
+    const float *row[MR];
+    size_t n1 = n > VW ? n - VW : 0;
+
+    for (size_t i = 0; i < MR; i++)
+        row[i] = a + (i < m ? i : m - 1) * lda;
+    multiply(acc, k, row, b);
+    for (size_t i = 0; i < m; i++, c += ldc) {
+        v_put(c, add ? v_get(c, n) + acc[i][0] : acc[i][0], n);
+        if (n1)
+            v_put(c + VW, add ? v_get(c + VW, n1) + acc[i][1] : acc[i][1], n1);
+    }
+}
+
+static void f32_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const uint32_t *b,
+                      size_t pb, float *c, size_t ldc, bool add)
+{
+    for (size_t j = 0; j < n; j += NR, b += pb)
+        for (size_t i = 0; i < m; i += MR) {
+            const float *ai = (const float *)a + i * lda, *bj = (const float *)b;
+            float *cij = c + i * ldc + j;
+            if (m - i >= MR && n - j >= NR)
+                full(k, ai, lda, bj, cij, ldc, add);
+            else
+                edge(m - i < MR ? m - i : MR, n - j, k, ai, lda, bj, cij, ldc, add);
+        }
+}
+
+/* ---- packing ---- */
+
+static void f32_along(uint32_t *dst, const void *src, vc_dtype t, size_t n)
+{
+    GEMM_ROWS.load((float *)dst, src, t, n);
+}
+
+static void f32_across(uint32_t *dst, const void *row0, const void *row1, vc_dtype t, size_t n)
+{
+    (void)row1;
+    GEMM_ROWS.load((float *)dst, row0, t, n);
+}
+
+#include "common/cpu/cpu_gemm_turn.h"
+
+/* ---- softmax ---- */
+
+static void f32_softmax(const cpu_softmax *x)
+{
+    for (int r = 0; r < x->rows; r++) {
+        float *s = x->s + (size_t)r * x->lds, *p = (float *)x->p + (size_t)r * x->ldp;
+        float top = most(s, (size_t)x->n) * x->scale;
+        if (top > x->max[r]) {
+            rescale(x, r, x->max[r], top);
+            x->max[r] = top;
+        }
+        float max = x->max[r];
+        vf sum = { 0 };
+        for (int i = 0; i < x->np; i += VW) {
+            vf e = v_exp2(v_load(s + i) * x->scale - max);
+            if (i + VW > x->n)
+                e = v_if(v_lanes() < x->n - i, e, v_set(0));
+            v_store(p + i, e);
+            sum += e;
+        }
+        x->sum[r] += v_sum(sum);
+    }
+}
+
+/* P = 2^(scale s - lse), dS = P (dP - delta), where n counts queries in whole panels. */
+static void f32_softmax_grad(const cpu_softmax_grad *x)
+{
+    for (int r = 0; r < x->rows; r++) {
+        const float *s = x->s + (size_t)r * x->lds, *dp = x->dp + (size_t)r * x->lds;
+        float *p = (float *)x->p + (size_t)r * x->ldp, *ds = (float *)x->ds + (size_t)r * x->ldp;
+        float *panel = (float *)x->panels + (size_t)r * NR;
+        for (int j = 0; j < x->n; j += VW) {
+            vf e = v_exp2(v_load(s + j) * x->scale - v_load(x->lse + j));
+            vf d = e * (v_load(dp + j) - v_load(x->delta + j));
+            v_store(p + j, e);
+            v_store(ds + j, d);
+            v_store(panel + (size_t)(j / NR) * x->pb + j % NR, d);
+        }
+    }
+    for (int r = x->rows; r < x->padded; r++)
+        for (int j = 0; j < x->n; j += NR)
+            memset(x->panels + (size_t)(j / NR) * x->pb + (size_t)r * NR, 0, NR * 4);
+}
+
+static void nothing(void) {}
+
+const cpu_gemm GEMM_SET = {
+    .name = GEMM_NAME,
+    .pair = 1,
+    .nr = NR,
+    .kr = 1,
+    .mr = 1,
+    .begin = nothing,
+    .end = nothing,
+    .block = f32_block,
+    .along = f32_along,
+    .across = f32_across,
+    .transpose = turn,
+    .softmax = f32_softmax,
+    .softmax_grad = f32_softmax_grad,
+};

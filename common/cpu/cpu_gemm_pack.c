@@ -1,0 +1,126 @@
+/* cpu_gemm_pack.c - operands of any layout and type to the blocks of cpu_gemm.h. */
+#include "common/cpu/cpu_gemm.h"
+
+#include <string.h>
+
+const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t)
+{
+#if defined(__x86_64__)
+    if (d->isa.amx_bf16 && t == VC_BF16)
+        return &cpu_gemm_amx;
+    if (d->isa.avx512)
+        return &cpu_gemm_avx512;
+    if (d->isa.avx2)
+        return &cpu_gemm_avx2;
+#else
+    (void)d, (void)t;
+#endif
+    return &cpu_gemm_plain;
+}
+
+cpu_vectors cpu_rows_of(const vt_tensor *a, bool ta)
+{
+    return (cpu_vectors){ a->data, a->dtype, (size_t)a->stride[0], !ta };
+}
+
+cpu_vectors cpu_columns_of(const vt_tensor *b, bool tb)
+{
+    return (cpu_vectors){ b->data, b->dtype, (size_t)b->stride[0], tb };
+}
+
+static const char *element(cpu_vectors x, size_t i, size_t k)
+{
+    size_t at = x.along ? i * x.stride + k : k * x.stride + i;
+    return (const char *)x.data + at * vc_dtype_size(x.type);
+}
+
+/* Unit u of n vectors whose elements lie across: row u, and its partner in a pair. */
+static void fetch_across(const cpu_gemm *g, uint32_t *dst, cpu_vectors x, size_t i, size_t n,
+                         size_t k, size_t last)
+{
+    const char *row1 = g->pair > 1 && k + 1 < last ? element(x, i, k + 1) : NULL;
+    g->across(dst, element(x, i, k), row1, x.type, n);
+}
+
+enum { STAGE_K = 32, STAGE_N = 256 };              /* units on the stack while they are turned */
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+void cpu_pack_a(const cpu_gemm *g, uint32_t *dst, size_t lda, cpu_vectors x, size_t i0, size_t n,
+                size_t k0, size_t k)
+{
+    size_t pair = (size_t)g->pair, used = (k + pair - 1) / pair, units = cpu_units(g, k);
+
+    if (x.along) {
+        for (size_t i = 0; i < n; i++)
+            g->along(dst + i * lda, element(x, i0 + i, k0), x.type, k);
+    } else {
+        uint32_t stage[STAGE_K * STAGE_N];
+        for (size_t i = 0; i < n; i += STAGE_N)
+            for (size_t u = 0; u < used; u += STAGE_K) {
+                size_t nn = least(STAGE_N, n - i), nu = least(STAGE_K, used - u);
+                for (size_t j = 0; j < nu; j++)
+                    fetch_across(g, stage + j * STAGE_N, x, i0 + i, nn, k0 + (u + j) * pair, k0 + k);
+                g->transpose(dst + i * lda + u, lda, stage, STAGE_N, nu, nn);
+            }
+    }
+    if (units > used)
+        for (size_t i = 0; i < n; i++)
+            memset(dst + i * lda + used, 0, (units - used) * 4);
+}
+
+/* One panel from vectors along k: nn of them in a stage, turned. */
+static void panel_along(const cpu_gemm *g, uint32_t *dst, cpu_vectors x, size_t i, size_t nn,
+                        size_t k0, size_t k)
+{
+    enum { STEP = 128, LD = STEP + 8 };             /* not a power of two: no clash of cache sets */
+    size_t pair = (size_t)g->pair, nr = (size_t)g->nr, used = (k + pair - 1) / pair;
+    uint32_t stage[CPU_NR * LD];
+
+    for (size_t j = nn; j < nr; j++)
+        memset(stage + j * LD, 0, STEP * 4);
+    for (size_t u = 0; u < used; u += STEP) {
+        size_t nu = least(STEP, used - u);
+        for (size_t j = 0; j < nn; j++)
+            g->along(stage + j * LD, element(x, i + j, k0 + u * pair), x.type,
+                     least(nu * pair, k - u * pair));
+        g->transpose(dst + u * nr, nr, stage, LD, nr, nu);
+    }
+}
+
+/* All panels from vectors across: slice by slice of k, dealt out to the panels. */
+static void panels_across(const cpu_gemm *g, uint32_t *dst, size_t pb, cpu_vectors x, size_t i0,
+                          size_t n, size_t k0, size_t k)
+{
+    size_t pair = (size_t)g->pair, nr = (size_t)g->nr, used = (k + pair - 1) / pair;
+    enum { STEP = 8 };                              /* divides every nr; a copy the compiler writes out */
+    uint32_t stage[STAGE_N];
+
+    for (size_t i = 0; i < n; i += STAGE_N) {
+        size_t nn = least(STAGE_N, n - i), full = cpu_round_up(nn, nr);
+        memset(stage + nn, 0, (full - nn) * 4);
+        for (size_t u = 0; u < used; u++) {
+            fetch_across(g, stage, x, i0 + i, nn, k0 + u * pair, k0 + k);
+            uint32_t *to = dst + i / nr * pb + u * nr;
+            for (size_t j = 0; j < full; j += nr, to += pb)
+                for (size_t c = 0; c < nr; c += STEP)
+                    memcpy(to + c, stage + j + c, STEP * 4);
+        }
+    }
+}
+
+void cpu_pack_b(const cpu_gemm *g, uint32_t *dst, size_t pb, cpu_vectors x, size_t i0, size_t n,
+                size_t k0, size_t k)
+{
+    size_t pair = (size_t)g->pair, nr = (size_t)g->nr;
+    size_t used = (k + pair - 1) / pair, units = cpu_units(g, k);
+
+    if (x.along)
+        for (size_t i = 0; i < n; i += nr)
+            panel_along(g, dst + i / nr * pb, x, i0 + i, least(nr, n - i), k0, k);
+    else
+        panels_across(g, dst, pb, x, i0, n, k0, k);
+    if (units > used)
+        for (size_t i = 0; i < n; i += nr)
+            memset(dst + i / nr * pb + used * nr, 0, (units - used) * nr * 4);
+}

@@ -1,0 +1,78 @@
+/* cpu_gemm_turn.h - what the f32 and the AMX kernels share: transposing units, parts of softmax.
+ * Included once per target, after vec.h and cpu_gemm.h. */
+#include <math.h>
+
+/* VW x VW units in registers: log2 VW rounds exchange blocks of 8, 4, 2, 1 lanes between rows. */
+static inline __attribute__((always_inline)) void exchange(vu r[VW], int s)
+{
+    const vu lane = (vu)v_lanes(), low = (vu)((lane & (uint32_t)s) == 0);
+    const vu upper = (low & lane) | (~low & (lane - (uint32_t)s + VW));
+    const vu lower = (low & (lane + (uint32_t)s)) | (~low & (lane + VW));
+
+#pragma GCC unroll 16
+    for (int i = 0; i < VW; i++) {
+        if (i & s)
+            continue;
+        vu a = r[i], b = r[i + s];
+        r[i] = __builtin_shuffle(a, b, upper);
+        r[i + s] = __builtin_shuffle(a, b, lower);
+    }
+}
+
+static inline void turn_square(uint32_t *dst, size_t ldd, const uint32_t *src, size_t lds)
+{
+    vu r[VW];
+
+#pragma GCC unroll 16
+    for (int i = 0; i < VW; i++)
+        memcpy(&r[i], src + (size_t)i * lds, sizeof r[i]);
+#if VW == 16
+    exchange(r, 8);
+#endif
+#if VW >= 8
+    exchange(r, 4);
+#endif
+    exchange(r, 2);
+    exchange(r, 1);
+#pragma GCC unroll 16
+    for (int i = 0; i < VW; i++)
+        memcpy(dst + (size_t)i * ldd, &r[i], sizeof r[i]);
+}
+
+static void turn(uint32_t *dst, size_t ldd, const uint32_t *src, size_t lds, size_t rows, size_t cols)
+{
+    size_t full_rows = rows / VW * VW, full_cols = cols / VW * VW;
+
+    for (size_t r = 0; r < full_rows; r += VW)
+        for (size_t c = 0; c < full_cols; c += VW)
+            turn_square(dst + c * ldd + r, ldd, src + r * lds + c, lds);
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = r < full_rows ? full_cols : 0; c < cols; c++)
+            dst[c * ldd + r] = src[r * lds + c];
+}
+
+/* The largest of n. */
+static float most(const float *s, size_t n)
+{
+    vf m = v_set(-INFINITY);
+    size_t i = 0;
+
+    for (; i + VW <= n; i += VW)
+        m = v_max(m, v_load(s + i));
+    float best = v_most(m);
+    for (; i < n; i++)
+        best = s[i] > best ? s[i] : best;
+    return best;
+}
+
+/* A row's maximum grew from `old` to `now`: what was summed with the old one shrinks. */
+static void rescale(const cpu_softmax *x, int r, float old, float now)
+{
+    if (old == -INFINITY)                         /* nothing was summed: o is not written yet */
+        return;
+    float f = exp2f(old - now), *o = x->o + (size_t)r * x->ldo;
+
+    x->sum[r] *= f;
+    for (size_t i = 0; i < x->d; i += VW)
+        v_put(o + i, v_get(o + i, x->d - i) * f, x->d - i);
+}

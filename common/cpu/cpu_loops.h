@@ -1,0 +1,113 @@
+/* cpu_loops.h - walking strided tensors over the spans of rows.h; inside common/cpu only. */
+#ifndef CPU_CPU_LOOPS_H
+#define CPU_CPU_LOOPS_H
+
+#include "common/cpu/cpu.h"
+
+enum {
+    CPU_SPAN = 2048,                            /* f32 elements computed at a time, on the stack */
+    CPU_OPERANDS = 8
+};
+
+/* ---- threads ---- */
+
+/* Units begin..end-1 of the work, by thread number `part`. */
+typedef void (*cpu_part)(void *arg, int part, int64_t begin, int64_t end);
+/* How many threads share the work: at least `grain` units each. */
+int cpu_parts(const vt_dev *d, int64_t units, int64_t grain);
+/* Runs fn on `parts` (from cpu_parts) contiguous, nearly equal ranges, in as many threads. */
+void cpu_share(const vt_dev *d, int parts, int64_t units, cpu_part fn, void *arg);
+
+/* ---- walks ---- */
+
+/* k operands of one shape (t[0]'s; NULL ones are skipped) as rows of n elements. Axes that all
+ * operands run through evenly are joined; join: with the last one too, so that packed tensors are a
+ * single row. */
+typedef struct cpu_walk {
+    int k, nd;                                  /* nd: axes of rows */
+    int64_t dim[VT_DIMS], rows, n;
+    int64_t stride[CPU_OPERANDS][VT_DIMS];
+    int64_t step[CPU_OPERANDS];                 /* between elements of a row */
+    char *data[CPU_OPERANDS];
+    vc_dtype type[CPU_OPERANDS];
+} cpu_walk;
+void cpu_walk_init(cpu_walk *w, int k, const vt_tensor *const *t, bool join);
+
+/* Where a walk is: offsets in elements. */
+typedef struct cpu_at {
+    int64_t index[VT_DIMS], offset[CPU_OPERANDS];
+} cpu_at;
+void cpu_at_row(const cpu_walk *w, cpu_at *at, int64_t row);
+void cpu_next_row(const cpu_walk *w, cpu_at *at);
+
+/* Element i of the row that operand o is at. */
+static inline char *cpu_ptr(const cpu_walk *w, const cpu_at *at, int o, int64_t i)
+{
+    return w->data[o] + (at->offset[o] + i * w->step[o]) * (int64_t)vc_dtype_size(w->type[o]);
+}
+
+/* n elements `step` apart: to f32 (src itself if it is packed f32, else buf), and back. */
+const float *cpu_load(const cpu_rows *r, float *buf, const void *src, vc_dtype t, int64_t step,
+                      size_t n);
+void cpu_store(const cpu_rows *r, void *dst, vc_dtype t, int64_t step, const float *src, size_t n);
+/* The same, added to what is there. n at most CPU_SPAN. */
+void cpu_store_add(const cpu_rows *r, void *dst, vc_dtype t, int64_t step, const float *src,
+                   size_t n);
+
+/* y[i] = f(x[0][i], x[1][i], ..): t[0] is y, the others x; adds: y += f(..) */
+typedef void (*cpu_span)(const cpu_rows *r, const void *arg, float *y, const float *const *x,
+                         size_t n);
+void cpu_map(vt_dev *d, cpu_span fn, const void *arg, bool adds, int k, const vt_tensor *const *t);
+
+/* Sum over all elements of a value of spans, in an order that no thread count changes. */
+typedef double (*cpu_sum_span)(const cpu_rows *r, const float *const *x, size_t n);
+double cpu_sum_of(vt_dev *d, cpu_sum_span fn, int k, const vt_tensor *const *t);
+
+/* Copies of k descriptors (entries may be NULL; out[i] is then unset) with their axes before the
+ * last in another order: first those along which `by` has a stride, then the others. Returns the
+ * number of indices of the first: rows that share no element of by. */
+int64_t cpu_kept_first(const vt_tensor *by, int k, const vt_tensor *const *t, vt_tensor *out);
+
+/* ---- backend.h's entries of the same names ---- */
+
+void cpu_copy(vt_dev *, vt_tensor *y, const vt_tensor *x);
+void cpu_fill(vt_dev *, vt_tensor *y, float value);
+void cpu_scale(vt_dev *, vt_tensor *y, const vt_tensor *x, float a);
+void cpu_reduce(vt_dev *, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *other, float scale);
+void cpu_binary(vt_dev *, vt_binary op, vt_tensor *y, const vt_tensor *a, const vt_tensor *b);
+void cpu_mul_grad(vt_dev *, vt_tensor *da, const vt_tensor *dy, const vt_tensor *b);
+void cpu_unary(vt_dev *, vt_unary op, vt_tensor *y, const vt_tensor *x);
+void cpu_unary_grad(vt_dev *, vt_unary op, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *x);
+void cpu_gated_add(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *h,
+                   const vt_tensor *gate);
+void cpu_mix(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *n, const vt_tensor *a,
+             const vt_tensor *c);
+void cpu_posterior(vt_dev *, vt_tensor *y, const vt_tensor *mean, const vt_tensor *logvar,
+                   const vt_tensor *noise);
+void cpu_randn(vt_dev *, vt_tensor *y, uint64_t seed, uint32_t row0, uint32_t micro,
+               uint32_t purpose);
+void cpu_timestep(vt_dev *, vt_tensor *y, const vt_tensor *t, float max_period);
+void cpu_patchify(vt_dev *, vt_tensor *tokens, const vt_tensor *x, int pt, int ph, int pw,
+                  vt_patch_order order);
+void cpu_unpatchify(vt_dev *, vt_tensor *x, const vt_tensor *tokens, int pt, int ph, int pw,
+                    vt_patch_order order);
+void cpu_norm(vt_dev *, vt_tensor *y, vt_tensor *stats, const vt_tensor *x, const vt_tensor *w,
+              const vt_tensor *b, const vt_tensor *shift, const vt_tensor *scale, float eps,
+              bool rms);
+void cpu_norm_grad(vt_dev *, vt_tensor *dx, vt_tensor *dw, vt_tensor *db, vt_tensor *dshift,
+                   vt_tensor *dscale, const vt_tensor *dy, const vt_tensor *x,
+                   const vt_tensor *stats, const vt_tensor *w, const vt_tensor *b,
+                   const vt_tensor *scale, bool rms);
+void cpu_rope(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *c, const vt_tensor *s,
+              int64_t begin, float sign);
+void cpu_mse(vt_dev *, vt_tensor *loss, const vt_tensor *pred, const vt_tensor *target,
+             const vt_tensor *weight);
+void cpu_mse_grad(vt_dev *, vt_tensor *dpred, const vt_tensor *dloss, const vt_tensor *pred,
+                  const vt_tensor *target, const vt_tensor *weight);
+void cpu_sum(vt_dev *, vt_tensor *y, const vt_tensor *x);
+double cpu_sumsq(vt_dev *, const vt_tensor *x);
+void cpu_adamw(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
+               const vt_adamw_args *a);
+void cpu_ema(vt_dev *, vt_tensor *ema, const vt_tensor *w, float decay);
+
+#endif

@@ -1,0 +1,321 @@
+/* cpu_loops_elem.c - copies, element-wise kernels, reductions, losses, optimiser: backend.h */
+#include <math.h>
+#include <string.h>
+
+#include "common/cpu/cpu_loops.h"
+
+#define LIST(...) (const vt_tensor *const[]){ __VA_ARGS__ }
+#define COUNT(...) (int)(sizeof(LIST(__VA_ARGS__)) / sizeof(const vt_tensor *))
+#define MAP(d, fn, arg, adds, ...) \
+    cpu_map(d, fn, arg, adds, COUNT(__VA_ARGS__), LIST(__VA_ARGS__))
+
+/* ---- copies ---- */
+
+typedef struct same {
+    cpu_walk w;
+    size_t size;                               /* of an element */
+} same;
+
+static void copy_elements(char *y, int64_t ys, const char *x, int64_t xs, int64_t n, size_t size)
+{
+    if (size == 2)
+        for (int64_t i = 0; i < n; i++)
+            memcpy(y + i * ys * 2, x + i * xs * 2, 2);
+    else if (size == 4)
+        for (int64_t i = 0; i < n; i++)
+            memcpy(y + i * ys * 4, x + i * xs * 4, 4);
+    else
+        for (int64_t i = 0; i < n; i++)
+            memcpy(y + i * ys * (int64_t)size, x + i * xs * (int64_t)size, size);
+}
+
+static void same_part(void *arg, int part, int64_t begin, int64_t end)
+{
+    const same *s = arg;
+    const cpu_walk *w = &s->w;
+    int64_t spans = (w->n + CPU_SPAN - 1) / CPU_SPAN, span = begin % spans;
+    cpu_at at;
+
+    (void)part;
+    cpu_at_row(w, &at, begin / spans);
+    for (int64_t u = begin; u < end; u++) {
+        int64_t first = span * CPU_SPAN, n = w->n - first < CPU_SPAN ? w->n - first : CPU_SPAN;
+        char *y = cpu_ptr(w, &at, 0, first);
+        const char *x = cpu_ptr(w, &at, 1, first);
+        if (w->step[0] == 1 && w->step[1] == 1)
+            memcpy(y, x, (size_t)n * s->size);
+        else
+            copy_elements(y, w->step[0], x, w->step[1], n, s->size);
+        if (++span == spans) {
+            span = 0;
+            cpu_next_row(w, &at);
+        }
+    }
+}
+
+static void take(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    (void)r, (void)arg;
+    memcpy(y, x[0], n * sizeof *y);
+}
+
+void cpu_copy(vt_dev *d, vt_tensor *y, const vt_tensor *x)
+{
+    if (y->dtype != x->dtype) {
+        MAP(d, take, NULL, false, y, x);
+        return;
+    }
+    same s = { .size = vc_dtype_size(x->dtype) };
+    cpu_walk_init(&s.w, 2, LIST(y, x), true);
+    int64_t size = s.w.n < CPU_SPAN ? s.w.n : CPU_SPAN;
+    int64_t units = s.w.rows * ((s.w.n + CPU_SPAN - 1) / CPU_SPAN);
+    cpu_share(d, cpu_parts(d, units, 32768 / size), units, same_part, &s);
+}
+
+static void constant(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    float a = *(const float *)arg;
+
+    (void)r, (void)x;
+    for (size_t i = 0; i < n; i++)
+        y[i] = a;
+}
+
+void cpu_fill(vt_dev *d, vt_tensor *y, float value)
+{
+    MAP(d, constant, &value, false, y);
+}
+
+static void times(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    float a = *(const float *)arg;
+
+    (void)r;
+    for (size_t i = 0; i < n; i++)
+        y[i] = a * x[0][i];
+}
+
+void cpu_scale(vt_dev *d, vt_tensor *y, const vt_tensor *x, float a)
+{
+    bool adds = vt_adds(y);
+
+    if (!adds && a == 1.0f)
+        cpu_copy(d, y, x);
+    else
+        MAP(d, times, &a, adds, y, x);
+    vt_wrote(y);
+}
+
+/* ---- two and more operands ---- */
+
+static void add(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    (void)arg;
+    r->add(y, x[0], x[1], n);
+}
+
+static void sub(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    (void)arg;
+    r->sub(y, x[0], x[1], n);
+}
+
+static void mul(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    (void)arg;
+    r->mul(y, x[0], x[1], n);
+}
+
+void cpu_binary(vt_dev *d, vt_binary op, vt_tensor *y, const vt_tensor *a, const vt_tensor *b)
+{
+    static const cpu_span fn[] = { [VT_ADD] = add, [VT_SUB] = sub, [VT_MUL] = mul };
+    MAP(d, fn[op], NULL, false, y, a, b);
+}
+
+void cpu_mul_grad(vt_dev *d, vt_tensor *da, const vt_tensor *dy, const vt_tensor *b)
+{
+    MAP(d, mul, NULL, vt_adds(da), da, dy, b);
+    vt_wrote(da);
+}
+
+static void unary(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    switch (*(const vt_unary *)arg) {
+    case VT_SILU: r->silu(y, x[0], n); break;
+    case VT_GELU_TANH: r->gelu_tanh(y, x[0], n); break;
+    case VT_GELU_ERF: r->gelu_erf(y, x[0], n); break;
+    }
+}
+
+void cpu_unary(vt_dev *d, vt_unary op, vt_tensor *y, const vt_tensor *x)
+{
+    MAP(d, unary, &op, false, y, x);
+}
+
+static void unary_grad(const cpu_rows *r, const void *arg, float *dx, const float *const *x,
+                       size_t n)
+{
+    switch (*(const vt_unary *)arg) {
+    case VT_SILU: r->silu_grad(dx, x[0], x[1], n); break;
+    case VT_GELU_TANH: r->gelu_tanh_grad(dx, x[0], x[1], n); break;
+    case VT_GELU_ERF: r->gelu_erf_grad(dx, x[0], x[1], n); break;
+    }
+}
+
+void cpu_unary_grad(vt_dev *d, vt_unary op, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *x)
+{
+    MAP(d, unary_grad, &op, vt_adds(dx), dx, dy, x);
+    vt_wrote(dx);
+}
+
+static void gated(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    (void)r, (void)arg;
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[0][i] + x[2][i] * x[1][i];
+}
+
+void cpu_gated_add(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *h,
+                   const vt_tensor *gate)
+{
+    MAP(d, gated, NULL, false, y, x, h, gate);
+}
+
+static void mixed(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    (void)r, (void)arg;
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[2][i] * x[0][i] + x[3][i] * x[1][i];
+}
+
+void cpu_mix(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *n, const vt_tensor *a,
+             const vt_tensor *c)
+{
+    MAP(d, mixed, NULL, false, y, x, n, a, c);
+}
+
+static void sampled(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    (void)arg;
+    for (size_t i = 0; i < n; i++)
+        y[i] = 0.5f * x[1][i];
+    r->exp(y, y, n);
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[0][i] + y[i] * x[2][i];
+}
+
+void cpu_posterior(vt_dev *d, vt_tensor *y, const vt_tensor *mean, const vt_tensor *logvar,
+                   const vt_tensor *noise)
+{
+    MAP(d, sampled, NULL, false, y, mean, logvar, noise);
+}
+
+/* ---- losses and sums ---- */
+
+static double squares(const cpu_rows *r, const float *const *x, size_t n)
+{
+    float e[CPU_SPAN], w[CPU_SPAN];
+
+    r->sub(e, x[0], x[1], n);
+    if (!x[2])
+        return r->sumsq(e, n);
+    r->mul(w, e, x[2], n);
+    return (double)r->dot(e, w, n);
+}
+
+void cpu_mse(vt_dev *d, vt_tensor *loss, const vt_tensor *pred, const vt_tensor *target,
+             const vt_tensor *weight)
+{
+    double sum = cpu_sum_of(d, squares, 3, LIST(pred, target, weight));
+    *(float *)loss->data = (float)(sum / (double)vt_count(pred));
+}
+
+/* arg: 2 dloss / count */
+static void errors(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    float a = *(const float *)arg;
+
+    (void)r;
+    for (size_t i = 0; i < n; i++)
+        y[i] = a * (x[0][i] - x[1][i]);
+}
+
+static void weighted_errors(const cpu_rows *r, const void *arg, float *y, const float *const *x,
+                            size_t n)
+{
+    errors(r, arg, y, x, n);
+    r->mul(y, y, x[2], n);
+}
+
+void cpu_mse_grad(vt_dev *d, vt_tensor *dpred, const vt_tensor *dloss, const vt_tensor *pred,
+                  const vt_tensor *target, const vt_tensor *weight)
+{
+    float a = (float)(2.0 * (double)*(const float *)dloss->data / (double)vt_count(pred));
+
+    if (weight)
+        MAP(d, weighted_errors, &a, vt_adds(dpred), dpred, pred, target, weight);
+    else
+        MAP(d, errors, &a, vt_adds(dpred), dpred, pred, target);
+    vt_wrote(dpred);
+}
+
+static double plain_sum(const cpu_rows *r, const float *const *x, size_t n)
+{
+    return (double)r->sum(x[0], n);
+}
+
+void cpu_sum(vt_dev *d, vt_tensor *y, const vt_tensor *x)
+{
+    *(float *)y->data = (float)cpu_sum_of(d, plain_sum, 1, LIST(x));
+}
+
+static double square_sum(const cpu_rows *r, const float *const *x, size_t n)
+{
+    return r->sumsq(x[0], n);
+}
+
+double cpu_sumsq(vt_dev *d, const vt_tensor *x)
+{
+    return cpu_sum_of(d, square_sum, 1, LIST(x));
+}
+
+/* ---- optimiser ---- */
+
+typedef struct adamw {
+    const cpu_rows *rows;
+    float *w, *m, *v;
+    const float *grad;
+    const vt_adamw_args *a;
+} adamw;
+
+static void adamw_part(void *arg, int part, int64_t begin, int64_t end)
+{
+    const adamw *s = arg;
+
+    (void)part;
+    s->rows->adamw(s->w + begin, s->m + begin, s->v + begin, s->grad + begin,
+                   (size_t)(end - begin), s->a);
+}
+
+void cpu_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
+               const vt_adamw_args *a)
+{
+    adamw s = { d->rows, w->data, m->data, v->data, grad->data, a };
+    int64_t n = vt_count(w);
+    cpu_share(d, cpu_parts(d, n, 16384), n, adamw_part, &s);
+}
+
+/* arg: decay; x: average, value */
+static void average(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
+{
+    float a = *(const float *)arg;
+
+    (void)r;
+    for (size_t i = 0; i < n; i++)
+        y[i] = a * x[0][i] + (1.0f - a) * x[1][i];
+}
+
+void cpu_ema(vt_dev *d, vt_tensor *ema, const vt_tensor *w, float decay)
+{
+    MAP(d, average, &decay, false, ema, ema, w);
+}

@@ -1,0 +1,191 @@
+/* cpu_loops_video.c - patches, rotary positions, noise, sinusoids: backend.h */
+#include <math.h>
+#include <string.h>
+
+#include "common/cpu/cpu_loops.h"
+#include "common/rng.h"
+
+/* ---- patches ---- */
+
+typedef struct patches {
+    const cpu_rows *rows;
+    char *x, *tokens;
+    vc_dtype x_type, token_type;
+    int64_t c, t, h, w, pt, ph, pw;            /* of x, of a patch */
+    vt_patch_order order;
+    bool to_tokens, adds;
+} patches;
+
+static int64_t in_token(const patches *s, int64_t c, int64_t t, int64_t h, int64_t w)
+{
+    return s->order == VT_C_FIRST ? ((c * s->pt + t) * s->ph + h) * s->pw + w
+                                  : ((t * s->ph + h) * s->pw + w) * s->c + c;
+}
+
+static void move(const patches *s, char *dst, vc_dtype to, int64_t dst_step, const char *src,
+                 vc_dtype from, int64_t src_step, size_t n)
+{
+    float buf[CPU_SPAN];
+    const float *v = cpu_load(s->rows, buf, src, from, src_step, n);
+
+    if (s->adds)
+        cpu_store_add(s->rows, dst, to, dst_step, v, n);
+    else
+        cpu_store(s->rows, dst, to, dst_step, v, n);
+}
+
+/* Rows of pixels: every pw-th pixel goes to the same place of successive tokens. */
+static void patch_part(void *arg, int part, int64_t begin, int64_t end)
+{
+    const patches *s = arg;
+    int64_t across = s->w / s->pw, size = s->c * s->pt * s->ph * s->pw;
+    int64_t xs = (int64_t)vc_dtype_size(s->x_type), ts = (int64_t)vc_dtype_size(s->token_type);
+
+    (void)part;
+    for (int64_t r = begin; r < end; r++) {
+        int64_t h = r % s->h, t = r / s->h % s->t, c = r / s->h / s->t % s->c;
+        int64_t b = r / s->h / s->t / s->c;
+        int64_t token = ((b * (s->t / s->pt) + t / s->pt) * (s->h / s->ph) + h / s->ph) * across;
+        for (int64_t i = 0; i < s->pw; i++)
+            for (int64_t k = 0; k < across; k += CPU_SPAN) {
+                size_t n = (size_t)(across - k < CPU_SPAN ? across - k : CPU_SPAN);
+                char *px = s->x + (r * s->w + k * s->pw + i) * xs;
+                char *pt = s->tokens + ((token + k) * size +
+                                        in_token(s, c, t % s->pt, h % s->ph, i)) * ts;
+                if (s->to_tokens)
+                    move(s, pt, s->token_type, size, px, s->x_type, s->pw, n);
+                else
+                    move(s, px, s->x_type, s->pw, pt, s->token_type, size, n);
+            }
+    }
+}
+
+static void patch(vt_dev *d, const vt_tensor *x, const vt_tensor *tokens, bool to_tokens, bool adds,
+                  int pt, int ph, int pw, vt_patch_order order)
+{
+    patches s = { .rows = d->rows, .x = x->data, .tokens = tokens->data, .x_type = x->dtype,
+                  .token_type = tokens->dtype, .c = x->dim[1], .t = x->dim[2], .h = x->dim[3],
+                  .w = x->dim[4], .pt = pt, .ph = ph, .pw = pw, .order = order,
+                  .to_tokens = to_tokens, .adds = adds };
+    int64_t rows = vt_count(x) / x->dim[4];
+
+    cpu_share(d, cpu_parts(d, rows, 4096 / s.w + 1), rows, patch_part, &s);
+}
+
+void cpu_patchify(vt_dev *d, vt_tensor *tokens, const vt_tensor *x, int pt, int ph, int pw,
+                  vt_patch_order order)
+{
+    patch(d, x, tokens, true, vt_adds(tokens), pt, ph, pw, order);
+    vt_wrote(tokens);
+}
+
+void cpu_unpatchify(vt_dev *d, vt_tensor *x, const vt_tensor *tokens, int pt, int ph, int pw,
+                    vt_patch_order order)
+{
+    patch(d, x, tokens, false, vt_adds(x), pt, ph, pw, order);
+    vt_wrote(x);
+}
+
+/* ---- rotary positions ---- */
+
+typedef struct rope {
+    cpu_walk w;                                /* y, x by rows [B,N,H] of D, axes not joined */
+    const cpu_rows *rows;
+    const float *c, *s;
+    int64_t tokens, heads, begin, end;         /* of a sequence; those that turn */
+    float sign;
+    bool adds;
+} rope;
+
+static void rope_row(const rope *s, const cpu_at *at, int64_t token)
+{
+    const cpu_walk *w = &s->w;
+    bool turns = token >= s->begin && token < s->end;
+    float in[CPU_SPAN], out[CPU_SPAN];
+
+    for (int64_t i = 0; i < w->n; i += CPU_SPAN) {
+        size_t n = (size_t)(w->n - i < CPU_SPAN ? w->n - i : CPU_SPAN);
+        const float *x = cpu_load(s->rows, in, cpu_ptr(w, at, 1, i), w->type[1], w->step[1], n);
+        if (turns) {
+            int64_t angle = (token - s->begin) * (w->n / 2) + i / 2;
+            s->rows->rope(out, x, s->c + angle, s->s + angle, s->sign, n / 2);
+            x = out;
+        }
+        if (s->adds)
+            cpu_store_add(s->rows, cpu_ptr(w, at, 0, i), w->type[0], w->step[0], x, n);
+        else
+            cpu_store(s->rows, cpu_ptr(w, at, 0, i), w->type[0], w->step[0], x, n);
+    }
+}
+
+static void rope_part(void *arg, int part, int64_t begin, int64_t end)
+{
+    const rope *s = arg;
+    cpu_at at;
+
+    (void)part;
+    cpu_at_row(&s->w, &at, begin);
+    for (int64_t r = begin; r < end; r++, cpu_next_row(&s->w, &at))
+        rope_row(s, &at, r / s->heads % s->tokens);
+}
+
+void cpu_rope(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *c, const vt_tensor *sn,
+              int64_t begin, float sign)
+{
+    rope s = { .rows = d->rows, .c = c->data, .s = sn->data, .tokens = x->dim[1],
+               .heads = x->dim[2], .begin = begin, .end = begin + c->dim[0], .sign = sign,
+               .adds = vt_adds(y) };
+
+    cpu_walk_init(&s.w, 2, (const vt_tensor *const[]){ y, x }, false);
+    cpu_share(d, cpu_parts(d, s.w.rows, 8192 / s.w.n + 1), s.w.rows, rope_part, &s);
+    vt_wrote(y);
+}
+
+/* ---- noise and times ---- */
+
+enum { DRAWS = 4096 };                         /* a multiple of 4 */
+
+typedef struct draws {
+    float *y;
+    int64_t n, blocks;                         /* per outermost index */
+    uint64_t seed;
+    uint32_t row0, micro, purpose;
+} draws;
+
+static void draw_part(void *arg, int part, int64_t begin, int64_t end)
+{
+    const draws *s = arg;
+
+    (void)part;
+    for (int64_t u = begin; u < end; u++) {
+        int64_t b = u / s->blocks, first = u % s->blocks * DRAWS, left = s->n - first;
+        vc_train_normals(s->y + b * s->n + first, (uint64_t)first,
+                         (size_t)(left < DRAWS ? left : DRAWS), s->seed, s->row0 + (uint32_t)b,
+                         s->micro, s->purpose);
+    }
+}
+
+void cpu_randn(vt_dev *d, vt_tensor *y, uint64_t seed, uint32_t row0, uint32_t micro,
+               uint32_t purpose)
+{
+    int64_t n = vt_count(y) / y->dim[0], blocks = (n + DRAWS - 1) / DRAWS;
+    draws s = { y->data, n, blocks, seed, row0, micro, purpose };
+
+    cpu_share(d, cpu_parts(d, y->dim[0] * blocks, 1), y->dim[0] * blocks, draw_part, &s);
+}
+
+void cpu_timestep(vt_dev *d, vt_tensor *y, const vt_tensor *t, float max_period)
+{
+    int64_t half = y->dim[1] / 2;
+
+    (void)d;
+    for (int64_t b = 0; b < y->dim[0]; b++) {
+        float *row = (float *)y->data + b * y->dim[1];
+        double at = (double)((const float *)t->data)[b];
+        for (int64_t k = 0; k < half; k++) {
+            double a = at * exp(-log((double)max_period) * (double)k / (double)half);
+            row[k] = (float)cos(a);
+            row[half + k] = (float)sin(a);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+/* cpu_matmul.c - matrix products of any mix of types, by blocks (Goto & van de Geijn 2008).
+ *
+ * C is cut into tiles, one thread each at a time; a tile walks along k in steps of KC, packs its
+ * columns of B, then MC rows of A at a time, and multiplies. Weights of any type are widened while
+ * they are packed, so no copy of a weight outlives the call. k is never cut between threads and the steps do
+ * not depend on the tile, so a result has the same bits for any number of threads.
+ *
+ * With AMX, products whose A (the activations) is bf16 are computed in bf16, B being rounded to it;
+ * everything else is computed in f32. */
+#include "common/cpu/cpu_gemm.h"
+
+#include <omp.h>
+#include <string.h>
+
+enum {
+    KC = 256,                                  /* units: a panel of B is 16 KB, half of L1 */
+    MC = 192,                                  /* rows of A at a time: 192 KB, in L2 */
+    TILE_M = 768, TILE_N = 1024,               /* the largest tile */
+    PAD = 16                                   /* units: rows of A and C not a power of two apart */
+};
+
+typedef struct job {
+    vt_dev *d;
+    const cpu_gemm *g;
+    cpu_vectors a, b;
+    size_t m, n, k, kc;                        /* kc in elements */
+    vt_tensor *c;
+    const vt_tensor *bias;
+    float alpha, beta;
+    size_t tm, tn, tiles_m, tiles_n;
+    bool direct_a, direct_c;                   /* used where they lie: no packing of A, no block for C */
+} job;
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t parts(size_t n, size_t of) { return (n + of - 1) / of; }
+
+/* The cut into tiles with the least time: rounds of tiles, each as long as its products and its packing.
+ * In units of 16 products (a cycle or so); packing an element costs about one. */
+static void cut(job *j)
+{
+    size_t threads = (size_t)j->d->threads, best = SIZE_MAX;
+    size_t m0 = parts(j->m, TILE_M), n0 = parts(j->n, TILE_N), tries = least(threads, 16);
+
+    for (size_t pm = m0; pm <= m0 + tries; pm++)
+        for (size_t pn = n0; pn <= n0 + tries; pn++) {
+            size_t tm = cpu_round_up(parts(j->m, pm), 24), tn = cpu_round_up(parts(j->n, pn), CPU_NR);
+            size_t tiles = parts(j->m, tm) * parts(j->n, tn);
+            size_t time = parts(tiles, threads) * (tm * tn / 16 + tm + tn);
+            if (time < best) {
+                best = time;
+                j->tm = tm;
+                j->tn = tn;
+            }
+        }
+    j->tiles_m = parts(j->m, j->tm);
+    j->tiles_n = parts(j->n, j->tn);
+}
+
+/* A thread's scratch: B's panels, A's rows, C's block, a row and the bias; in units. */
+typedef struct places {
+    uint32_t *b, *a;
+    float *c, *row, *bias;
+} places;
+
+typedef struct sizes { size_t b, a, c, row; } sizes;
+
+static sizes sizes_of(const job *j)
+{
+    size_t units = cpu_units(j->g, least(j->kc, j->k));
+    return (sizes){
+        .b = j->tn * units,
+        .a = j->direct_a ? 0 : cpu_round_up(least(MC, j->tm), CPU_MR) * (units + PAD),
+        .c = j->direct_c ? 0 : j->tm * (j->tn + PAD),
+        .row = j->tn,
+    };
+}
+
+static places place(const job *j, void *scratch)
+{
+    sizes z = sizes_of(j);
+    uint32_t *b = scratch, *a = b + z.b;
+    float *c = (float *)(a + z.a), *row = c + z.c;
+    return (places){ .b = b, .a = a, .c = c, .row = row, .bias = row + z.row };
+}
+
+static char *c_row(const job *j, size_t i, size_t n0)
+{
+    return (char *)j->c->data + (i * (size_t)j->c->stride[0] + n0) * vc_dtype_size(j->c->dtype);
+}
+
+static void load_bias(const job *j, const places *p, size_t n0, size_t n)
+{
+    if (j->bias)
+        j->d->rows->load(p->bias,
+                         (const char *)j->bias->data + n0 * vc_dtype_size(j->bias->dtype),
+                         j->bias->dtype, n);
+}
+
+/* c = beta c + bias before products are added to it; false if there is nothing to add to. */
+static bool prepare(const job *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
+{
+    const cpu_rows *r = j->d->rows;
+
+    if (!j->direct_c || (j->beta == 0 && !j->bias))
+        return false;
+    if (j->beta == 1 && !j->bias)
+        return true;
+    load_bias(j, p, n0, n);
+    for (size_t i = 0; i < m; i++) {
+        float *c = (float *)c_row(j, m0 + i, n0);
+        if (j->bias)
+            r->axpby(c, 1, p->bias, j->beta, n);
+        else
+            r->axpby(c, j->beta, c, 0, n);
+    }
+    return true;
+}
+
+/* c = alpha block + beta c + bias */
+static void finish(const job *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
+{
+    const cpu_rows *r = j->d->rows;
+
+    if (j->direct_c)
+        return;
+    load_bias(j, p, n0, n);
+    for (size_t i = 0; i < m; i++) {
+        float *t = p->c + i * (j->tn + PAD);
+        char *c = c_row(j, m0 + i, n0);
+        if (j->alpha != 1)
+            r->axpby(t, j->alpha, t, 0, n);
+        if (j->bias)
+            r->add(t, t, p->bias, n);
+        if (j->beta != 0) {
+            r->load(p->row, c, j->c->dtype, n);
+            r->axpby(t, j->beta, p->row, 1, n);
+        }
+        r->store(c, j->c->dtype, t, n);
+    }
+}
+
+static void tile(const job *j, const places *p, size_t m0, size_t n0)
+{
+    const cpu_gemm *g = j->g;
+    size_t m = least(j->tm, j->m - m0), n = least(j->tn, j->n - n0);
+    size_t ldc = j->direct_c ? (size_t)j->c->stride[0] : j->tn + PAD;
+    float *c = j->direct_c ? (float *)c_row(j, m0, n0) : p->c;
+    bool add = prepare(j, p, m0, m, n0, n);
+
+    if (j->k == 0)
+        memset(c, 0, m * ldc * 4);
+    for (size_t k0 = 0; k0 < j->k; k0 += j->kc, add = true) {
+        size_t k = least(j->kc, j->k - k0), units = cpu_units(g, k);
+        cpu_pack_b(g, p->b, units * (size_t)g->nr, j->b, n0, n, k0, k);
+        for (size_t i = 0; i < m; i += MC) {
+            size_t mc = least(MC, m - i), lda = units + PAD;
+            const uint32_t *a = p->a;
+            if (j->direct_a) {
+                a = (const uint32_t *)j->a.data + (m0 + i) * j->a.stride + k0;
+                lda = j->a.stride;
+            } else {
+                cpu_pack_a(g, p->a, lda, j->a, m0 + i, mc, k0, k);
+            }
+            g->block(mc, n, units, a, lda, p->b, units * (size_t)g->nr, c + i * ldc, ldc, add);
+        }
+    }
+    finish(j, p, m0, m, n0, n);
+}
+
+static void run(const job *j)
+{
+    sizes z = sizes_of(j);
+    size_t bytes = (z.b + z.a + z.c + 2 * z.row) * 4, tiles = j->tiles_m * j->tiles_n;
+    int threads = (int)least((size_t)j->d->threads, tiles);
+
+    for (int t = 0; t < threads; t++)
+        if (!cpu_scratch(j->d, t, bytes))
+            return;
+#pragma omp parallel num_threads(threads)
+    {
+        places p = place(j, cpu_scratch(j->d, omp_get_thread_num(), bytes));
+        j->g->begin();
+#pragma omp for schedule(dynamic, 1)
+        for (size_t t = 0; t < tiles; t++)
+            tile(j, &p, t % j->tiles_m * j->tm, t / j->tiles_m * j->tn);
+        j->g->end();
+    }
+}
+
+void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
+                const vt_tensor *bias, float alpha, float beta)
+{
+    job j = {
+        .d = d, .g = cpu_gemm_of(d, a->dtype), .a = cpu_rows_of(a, ta), .b = cpu_columns_of(b, tb),
+        .m = (size_t)c->dim[0], .n = (size_t)c->dim[1], .k = (size_t)a->dim[ta ? 0 : 1],
+        .c = c, .bias = bias, .alpha = alpha, .beta = beta,
+    };
+
+    if (j.m == 0 || j.n == 0)
+        return;
+    j.kc = KC * (size_t)j.g->pair;
+    j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0;
+    /* With few columns packing A would cost more than the products; its rows are read in place. */
+    j.direct_a = j.g->pair == 1 && a->dtype == VC_F32 && !ta && j.n <= 4 * (size_t)j.g->nr;
+    cut(&j);
+    run(&j);
+}

@@ -1,0 +1,23 @@
+# The CPU kernels: sources relative to common/, and the instruction set each file is compiled for.
+# What a machine may run is chosen at start-up (cpu_isa.c), so one build serves all of them.
+set(VLT_CPU_KERNEL_SOURCES
+  cpu/cpu_isa.c cpu/rows.c cpu/rows_plain.c
+  cpu/cpu_gemm_pack.c cpu/cpu_gemm_plain.c
+  cpu/cpu_matmul.c cpu/cpu_attn.c cpu/cpu_attn_grad.c cpu/cpu_conv.c)
+
+if(VLT_ONEDNN)
+  list(APPEND VLT_CPU_KERNEL_SOURCES cpu/cpu_dnnl.c)
+else()
+  list(APPEND VLT_CPU_KERNEL_SOURCES cpu/cpu_dnnl_none.c)
+endif()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(avx2 -mavx2 -mfma -mf16c)
+  set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+  set(amx ${avx512} -mavx512bf16 -mamx-tile -mamx-bf16)
+  foreach(file rows_avx2.c rows_avx512.c cpu_gemm_avx2.c cpu_gemm_avx512.c cpu_gemm_amx.c)
+    string(REGEX REPLACE ".*_([a-z0-9]+)\\.c" "\\1" target ${file})
+    list(APPEND VLT_CPU_KERNEL_SOURCES cpu/${file})
+    set_source_files_properties(cpu/${file} PROPERTIES COMPILE_OPTIONS "${${target}}")
+  endforeach()
+endif()

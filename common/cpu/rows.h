@@ -1,0 +1,61 @@
+/* rows.h - the inner loops of the CPU backend: f32 spans, one kernel set per instruction set.
+ *
+ * Each set is the same source (rows_impl.h) compiled once per target with GNU vector types, so all
+ * compute the same formulas; results may differ in the last bit between sets, never between runs.
+ * Spans may be unaligned; outputs may be the same span as an input, but not overlap otherwise. No allocation. */
+#ifndef CPU_ROWS_H
+#define CPU_ROWS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/tensor/backend.h"
+
+typedef struct cpu_rows {
+    const char *name;                                       /* "plain", "avx2", "avx512" */
+    /* conversions: f32, bf16, f16, f8e4m3, f8e5m2 */
+    void (*load)(float *dst, const void *src, vc_dtype t, size_t n);
+    void (*store)(void *dst, vc_dtype t, const float *src, size_t n);
+    /* y = a op b */
+    void (*add)(float *y, const float *a, const float *b, size_t n);
+    void (*sub)(float *y, const float *a, const float *b, size_t n);
+    void (*mul)(float *y, const float *a, const float *b, size_t n);
+    void (*axpby)(float *y, float a, const float *x, float b, size_t n);    /* y = a x + b y */
+    void (*muladd)(float *y, const float *a, const float *b, size_t n);     /* y += a b */
+    float (*sum)(const float *x, size_t n);
+    double (*sumsq)(const float *x, size_t n);
+    float (*dot)(const float *a, const float *b, size_t n);
+    /* activations and their gradients: dx = dy f'(x) */
+    void (*silu)(float *y, const float *x, size_t n);
+    void (*silu_grad)(float *dx, const float *dy, const float *x, size_t n);
+    void (*gelu_tanh)(float *y, const float *x, size_t n);
+    void (*gelu_tanh_grad)(float *dx, const float *dy, const float *x, size_t n);
+    void (*gelu_erf)(float *y, const float *x, size_t n);
+    void (*gelu_erf_grad)(float *dx, const float *dy, const float *x, size_t n);
+    void (*exp)(float *y, const float *x, size_t n);
+    /* mean and 1/sqrt(var + eps), or 0 and 1/sqrt(mean(x^2) + eps) */
+    void (*layer_stats)(float stats[2], const float *x, size_t n, float eps);
+    void (*rms_stats)(float stats[2], const float *x, size_t n, float eps);
+    /* y = ((x - mean) rstd w + b)(1 + scale) + shift; NULL: 1, 0, none */
+    void (*norm)(float *y, const float *x, const float stats[2], const float *w, const float *b,
+                 const float *shift, const float *scale, size_t n);
+    /* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy (1 + scale) w; rms: without the mean(g) term.
+     * dw += dy (1+scale) xhat, db += dy (1+scale), dscale += dy (xhat w + b), dshift += dy; NULL: skipped.
+     * dx may be NULL. */
+    void (*norm_grad)(float *dx, float *dw, float *db, float *dshift, float *dscale, const float *dy,
+                      const float *x, const float stats[2], const float *w, const float *b,
+                      const float *scale, size_t n, int rms);
+    /* pairs: (a,b) -> (a c - s b sign, b c + s a sign); n = pairs */
+    void (*rope)(float *y, const float *x, const float *c, const float *s, float sign, size_t n);
+    void (*adamw)(float *w, float *m, float *v, const float *grad, size_t n, const vt_adamw_args *a);
+} cpu_rows;
+
+extern const cpu_rows cpu_rows_plain;
+#if defined(__x86_64__)
+extern const cpu_rows cpu_rows_avx2, cpu_rows_avx512;
+#endif
+
+/* The sets of this build that this machine can run, best first, NULL-ended. */
+const cpu_rows *const *cpu_rows_sets(void);
+
+#endif

@@ -1,0 +1,326 @@
+/* rows_impl.h - the kernels of rows.h, written once: each rows_*.c defines ROWS_SET and ROWS_NAME and
+ * includes this file, compiled with its own -m flags. */
+#include <math.h>
+
+#include "common/cpu/rows.h"
+#include "common/cpu/vec.h"
+
+/* One step of a span: k lanes at i, all of them but at the end. */
+#define SPAN(n) for (size_t i = 0, k; i < (n) && (k = (n) - i); i += VW)
+
+/* Long sums are f32 in a vector over a stretch that keeps them good to a few ulp, then f64. */
+enum { STRETCH = 4096 };
+
+/* ---- conversions ---- */
+
+static void load_half(float *dst, const uint16_t *src, size_t n, bool bf16)
+{
+    SPAN(n) {
+        vu16 h = { 0 };
+        if (k >= VW)
+            memcpy(&h, src + i, sizeof h);
+        else
+            memcpy(&h, src + i, k * 2);
+        v_put(dst + i, bf16 ? v_from_bf16(h) : v_from_f16(h), k);
+    }
+}
+
+static void load_f8(float *dst, const uint8_t *src, size_t n, bool e4m3)
+{
+    SPAN(n) {
+        vu8 b = { 0 };
+        if (k >= VW)
+            memcpy(&b, src + i, sizeof b);
+        else
+            memcpy(&b, src + i, k);
+        v_put(dst + i, e4m3 ? v_from_f8e4m3(b) : v_from_f8e5m2(b), k);
+    }
+}
+
+static void rows_load(float *dst, const void *src, vc_dtype t, size_t n)
+{
+    switch (t) {
+    case VC_F32:
+        if (n && dst != src)
+            memcpy(dst, src, n * 4);
+        break;
+    case VC_BF16: load_half(dst, src, n, true); break;
+    case VC_F16: load_half(dst, src, n, false); break;
+    case VC_F8E4M3: load_f8(dst, src, n, true); break;
+    case VC_F8E5M2: load_f8(dst, src, n, false); break;
+    default: vc_to_f32(dst, src, t, n); break;
+    }
+}
+
+static void rows_store(void *dst, vc_dtype t, const float *src, size_t n)
+{
+    if (t == VC_F32) {
+        if (n && dst != src)
+            memcpy(dst, src, n * 4);
+        return;
+    }
+    if (t != VC_BF16 && t != VC_F16) {
+        vc_from_f32(dst, t, src, n);
+        return;
+    }
+    uint16_t *d = dst;
+    SPAN(n) {
+        vf x = v_get(src + i, k);
+        vu16 h = t == VC_BF16 ? v_to_bf16(x) : v_to_f16(x);
+        memcpy(d + i, &h, k >= VW ? sizeof h : k * 2);
+    }
+}
+
+/* ---- element by element ---- */
+
+static void rows_add(float *y, const float *a, const float *b, size_t n)
+{
+    SPAN(n)
+        v_put(y + i, v_get(a + i, k) + v_get(b + i, k), k);
+}
+
+static void rows_sub(float *y, const float *a, const float *b, size_t n)
+{
+    SPAN(n)
+        v_put(y + i, v_get(a + i, k) - v_get(b + i, k), k);
+}
+
+static void rows_mul(float *y, const float *a, const float *b, size_t n)
+{
+    SPAN(n)
+        v_put(y + i, v_get(a + i, k) * v_get(b + i, k), k);
+}
+
+static void rows_axpby(float *y, float a, const float *x, float b, size_t n)
+{
+    SPAN(n)                                        /* b = 0: y may be anything, even NaN */
+        v_put(y + i, b == 0 ? a * v_get(x + i, k) : a * v_get(x + i, k) + b * v_get(y + i, k), k);
+}
+
+static void rows_muladd(float *y, const float *a, const float *b, size_t n)
+{
+    SPAN(n)
+        v_put(y + i, v_get(y + i, k) + v_get(a + i, k) * v_get(b + i, k), k);
+}
+
+#define UNARY(name, expr)                                               \
+    static void rows_##name(float *y, const float *p, size_t n)         \
+    {                                                                   \
+        SPAN(n) {                                                       \
+            vf x = v_get(p + i, k);                                     \
+            v_put(y + i, (expr), k);                                    \
+        }                                                               \
+    }
+#define UNARY_GRAD(name, slope)                                         \
+    static void rows_##name##_grad(float *dx, const float *dy, const float *p, size_t n) \
+    {                                                                   \
+        SPAN(n) {                                                       \
+            vf x = v_get(p + i, k);                                     \
+            v_put(dx + i, v_get(dy + i, k) * (slope), k);               \
+        }                                                               \
+    }
+
+UNARY(exp, v_exp(x))
+UNARY(silu, x * v_sigmoid(x))
+UNARY_GRAD(silu, v_silu_slope(x))
+UNARY(gelu_tanh, v_gelu_tanh(x))
+UNARY_GRAD(gelu_tanh, v_gelu_tanh_slope(x))
+UNARY(gelu_erf, x * v_normal_cdf(x))
+UNARY_GRAD(gelu_erf, v_normal_cdf(x) + x * 0.3989422804f * v_bell(x))
+
+/* ---- sums ---- */
+
+/* The sum of TERM(i, k lanes) over a span: four vectors, so that adds overlap. */
+#define FOLD(n)                                                         \
+    double total = 0;                                                   \
+    for (size_t j = 0; j < (n); j += STRETCH) {                         \
+        size_t end = (n) - j < STRETCH ? (n) : j + STRETCH, i = j;      \
+        vf s[4] = { { 0 } };                                            \
+        for (; i + 4 * VW <= end; i += 4 * VW)                          \
+            for (int l = 0; l < 4; l++)                                 \
+                s[l] += TERM(i + l * VW, VW);                           \
+        for (; i < end; i += VW)                                        \
+            s[0] += TERM(i, end - i);                                   \
+        total += v_sum((s[0] + s[1]) + (s[2] + s[3]));                  \
+    }
+
+static float rows_sum(const float *x, size_t n)
+{
+#define TERM(i, k) v_get(x + (i), (k))
+    FOLD(n)
+#undef TERM
+    return (float)total;
+}
+
+static double rows_sumsq(const float *x, size_t n)
+{
+#define TERM(i, k) (v_get(x + (i), (k)) * v_get(x + (i), (k)))
+    FOLD(n)
+#undef TERM
+    return total;
+}
+
+static float rows_dot(const float *a, const float *b, size_t n)
+{
+#define TERM(i, k) (v_get(a + (i), (k)) * v_get(b + (i), (k)))
+    FOLD(n)
+#undef TERM
+    return (float)total;
+}
+
+/* ---- norms ---- */
+
+static void rows_layer_stats(float stats[2], const float *x, size_t n, float eps)
+{
+    float mean = rows_sum(x, n) / (float)n;
+    double var = 0;
+
+    for (size_t j = 0; j < n; j += STRETCH) {
+        size_t m = n - j < STRETCH ? n - j : STRETCH;
+        const float *p = x + j;
+        vf s = { 0 };
+        SPAN(m) {
+            vf d = v_get(p + i, k) - mean;
+            if (k < VW)
+                d = v_if(v_lanes() < (int32_t)k, d, v_set(0));
+            s += d * d;
+        }
+        var += v_sum(s);
+    }
+    stats[0] = mean;
+    stats[1] = 1.0f / sqrtf((float)(var / (double)n) + eps);
+}
+
+static void rows_rms_stats(float stats[2], const float *x, size_t n, float eps)
+{
+    stats[0] = 0;
+    stats[1] = 1.0f / sqrtf((float)(rows_sumsq(x, n) / (double)n) + eps);
+}
+
+static void rows_norm(float *y, const float *x, const float stats[2], const float *w, const float *b,
+                      const float *shift, const float *scale, size_t n)
+{
+    float mean = stats[0], rstd = stats[1];
+
+    SPAN(n) {
+        vf v = (v_get(x + i, k) - mean) * rstd;
+        if (w)
+            v *= v_get(w + i, k);
+        if (b)
+            v += v_get(b + i, k);
+        if (scale)
+            v += v * v_get(scale + i, k);
+        if (shift)
+            v += v_get(shift + i, k);
+        v_put(y + i, v, k);
+    }
+}
+
+/* adds v to k lanes at p */
+static inline void accumulate(float *p, vf v, size_t k)
+{
+    v_put(p, v_get(p, k) + v, k);
+}
+
+static void rows_norm_grad(float *dx, float *dw, float *db, float *dshift, float *dscale,
+                           const float *dy, const float *x, const float stats[2], const float *w,
+                           const float *b, const float *scale, size_t n, int rms)
+{
+    float mean = stats[0], rstd = stats[1];
+    vf sum_g = { 0 }, sum_gx = { 0 };
+
+    SPAN(n) {                                      /* lanes past the end have dy = 0: no sum sees them */
+        vf d = v_get(dy + i, k), xhat = (v_get(x + i, k) - mean) * rstd;
+        vf wi = w ? v_get(w + i, k) : v_set(1), ds = scale ? d + d * v_get(scale + i, k) : d;
+        vf g = ds * wi;
+        sum_g += g;
+        sum_gx += g * xhat;
+        if (dw)
+            accumulate(dw + i, ds * xhat, k);
+        if (db)
+            accumulate(db + i, ds, k);
+        if (dshift)
+            accumulate(dshift + i, d, k);
+        if (dscale)
+            accumulate(dscale + i, d * (b ? xhat * wi + v_get(b + i, k) : xhat * wi), k);
+    }
+    if (!dx)
+        return;
+    float mg = rms ? 0 : v_sum(sum_g) / (float)n, mgx = v_sum(sum_gx) / (float)n;
+    SPAN(n) {
+        vf d = v_get(dy + i, k), xhat = (v_get(x + i, k) - mean) * rstd;
+        vf g = scale ? d + d * v_get(scale + i, k) : d;
+        if (w)
+            g *= v_get(w + i, k);
+        v_put(dx + i, rstd * (g - mg - xhat * mgx), k);
+    }
+}
+
+/* ---- the rest ---- */
+
+static void rows_rope(float *y, const float *x, const float *c, const float *s, float sign, size_t n)
+{
+    const vi lane = v_lanes(), even = (lane & 1) == 0;
+    const vf turn = v_if(even, v_set(-sign), v_set(sign));
+    size_t i = 0;
+
+    for (; i + VW <= n; i += VW) {
+        vf ci = v_load(c + i), si = v_load(s + i);
+        for (int h = 0; h < 2; h++) {              /* VW pairs are two vectors */
+            vi pair = (lane >> 1) + h * (VW / 2);
+            vf v = v_load(x + 2 * i + h * VW);
+            vf swapped = __builtin_shuffle(v, lane ^ 1);
+            v_store(y + 2 * i + h * VW,
+                    v * __builtin_shuffle(ci, pair) + swapped * (__builtin_shuffle(si, pair) * turn));
+        }
+    }
+    for (; i < n; i++) {
+        float p = x[2 * i], q = x[2 * i + 1];
+        y[2 * i] = p * c[i] - q * s[i] * sign;
+        y[2 * i + 1] = q * c[i] + p * s[i] * sign;
+    }
+}
+
+/* Decoupled weight decay (Loshchilov & Hutter, algorithm 2), bias corrections as given. */
+static void rows_adamw(float *w, float *m, float *v, const float *grad, size_t n,
+                       const vt_adamw_args *a)
+{
+    float decay = 1.0f - a->lr * a->weight_decay, step = a->lr / a->correct1;
+    float root = 1.0f / a->correct2;
+
+    SPAN(n) {
+        vf g = v_get(grad + i, k) * a->grad_scale;
+        vf mi = a->beta1 * v_get(m + i, k) + (1.0f - a->beta1) * g;
+        vf vi_ = a->beta2 * v_get(v + i, k) + (1.0f - a->beta2) * (g * g);
+        v_put(m + i, mi, k);
+        v_put(v + i, vi_, k);
+        v_put(w + i, v_get(w + i, k) * decay - step * mi / (v_sqrt(vi_) * root + a->eps), k);
+    }
+}
+
+const cpu_rows ROWS_SET = {
+    .name = ROWS_NAME,
+    .load = rows_load,
+    .store = rows_store,
+    .add = rows_add,
+    .sub = rows_sub,
+    .mul = rows_mul,
+    .axpby = rows_axpby,
+    .muladd = rows_muladd,
+    .sum = rows_sum,
+    .sumsq = rows_sumsq,
+    .dot = rows_dot,
+    .silu = rows_silu,
+    .silu_grad = rows_silu_grad,
+    .gelu_tanh = rows_gelu_tanh,
+    .gelu_tanh_grad = rows_gelu_tanh_grad,
+    .gelu_erf = rows_gelu_erf,
+    .gelu_erf_grad = rows_gelu_erf_grad,
+    .exp = rows_exp,
+    .layer_stats = rows_layer_stats,
+    .rms_stats = rows_rms_stats,
+    .norm = rows_norm,
+    .norm_grad = rows_norm_grad,
+    .rope = rows_rope,
+    .adamw = rows_adamw,
+};

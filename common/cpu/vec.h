@@ -1,0 +1,288 @@
+/* vec.h - vectors of f32 lanes and their math, for the instruction set the including file is compiled for.
+ *
+ * GNU vector types only (with an intrinsic where gcc has no good generic form), so what the tests
+ * run with 4 or 8 lanes is the source that runs with 16. Included by the *_impl.h files, never by
+ * code that is compiled once. Products and sums contract to fused ones where the target has them;
+ * nothing here depends on -ffast-math. NaN goes through every function unless noted.
+ * Polynomials are least-maximum fits of the relative error, made for this file. */
+#ifndef CPU_VEC_H
+#define CPU_VEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "common/dtype.h"
+
+#if defined(__AVX512F__)
+#define VW 16
+#elif defined(__AVX2__)
+#define VW 8
+#else
+#define VW 4
+#endif
+
+typedef float vf __attribute__((vector_size(VW * 4)));
+typedef int32_t vi __attribute__((vector_size(VW * 4)));
+typedef uint32_t vu __attribute__((vector_size(VW * 4)));
+typedef uint16_t vu16 __attribute__((vector_size(VW * 2)));
+typedef uint8_t vu8 __attribute__((vector_size(VW)));
+
+/* ---- moving: p need not be aligned; k lanes of VW, the rest read as 0 and not written ---- */
+
+static inline vf v_set(float x) { return x - (vf){ 0 }; }
+static inline vi v_lanes(void)
+{
+#if VW == 16
+    return (vi){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+#elif VW == 8
+    return (vi){ 0, 1, 2, 3, 4, 5, 6, 7 };
+#else
+    return (vi){ 0, 1, 2, 3 };
+#endif
+}
+
+static inline vf v_load(const float *p)
+{
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline void v_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
+
+static inline vf v_get(const float *p, size_t k)
+{
+    if (k >= VW)
+        return v_load(p);
+    float t[VW] = { 0 };
+    for (size_t i = 0; i < k; i++)
+        t[i] = p[i];
+    return v_load(t);
+}
+
+static inline void v_put(float *p, vf v, size_t k)
+{
+    if (k >= VW) {
+        v_store(p, v);
+        return;
+    }
+    for (size_t i = 0; i < k; i++)
+        p[i] = v[i];
+}
+
+/* ---- choosing ---- */
+
+static inline vf v_if(vi mask, vf yes, vf no)
+{
+    return (vf)((mask & (vi)yes) | (~mask & (vi)no));
+}
+/* b where either is NaN: so v_max(bound, x) lets a NaN in x through. */
+static inline vf v_max(vf a, vf b)
+{
+#if VW == 16
+    return _mm512_max_ps(a, b);
+#elif VW == 8
+    return _mm256_max_ps(a, b);
+#else
+    return v_if(a > b, a, b);
+#endif
+}
+static inline vf v_min(vf a, vf b)
+{
+#if VW == 16
+    return _mm512_min_ps(a, b);
+#elif VW == 8
+    return _mm256_min_ps(a, b);
+#else
+    return v_if(a < b, a, b);
+#endif
+}
+static inline vf v_abs(vf x) { return (vf)((vi)x & 0x7fffffff); }
+static inline vf v_sqrt(vf x)
+{
+#if VW == 16
+    return _mm512_sqrt_ps(x);
+#elif VW == 8
+    return _mm256_sqrt_ps(x);
+#else
+    for (int i = 0; i < VW; i++)
+        x[i] = __builtin_sqrtf(x[i]);
+    return x;
+#endif
+}
+
+/* ---- folding: always in the same order ---- */
+
+static inline float v_sum(vf x)
+{
+    float t[VW];
+    v_store(t, x);
+    for (int s = VW / 2; s > 0; s /= 2)
+        for (int i = 0; i < s; i++)
+            t[i] += t[i + s];
+    return t[0];
+}
+static inline float v_most(vf x)
+{
+    float m = x[0];
+    for (int i = 1; i < VW; i++)
+        m = x[i] > m ? x[i] : m;
+    return m;
+}
+
+/* ---- element types ---- */
+
+static inline vf v_from_bf16(vu16 h) { return (vf)(__builtin_convertvector(h, vu) << 16); }
+/* Rounds to even. (AVX512-BF16 also flushes denormals.) */
+static inline vu16 v_to_bf16(vf x)
+{
+#if VW == 16 && defined(__AVX512BF16__)
+    return (vu16)_mm512_cvtneps_pbh(x);
+#else
+    vu u = (vu)x, even = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+    vu nan = (vu)(x != x);
+    return __builtin_convertvector((nan & (u >> 16 | 0x40)) | (~nan & even), vu16);
+#endif
+}
+
+/* A small float (sign, e exponent bits, m mantissa bits) whose magnitude bits stand in `mag`, aligned so that
+ * its mantissa is at the top of an f32's, into an f32 with exponent bias `bias`. Subnormals are made by subtracting
+ * normal numbers, so that a thread that flushes denormals reads them right. */
+static inline vf v_widen(vu mag, uint32_t lift, vu special)
+{
+    vu u = mag + (lift << 23);
+    vu one = (vu){ 0 } + ((lift + 1) << 23);
+    vf sub = (vf)(u + (1u << 23)) - (vf)one;
+    vu low = (vu)(mag < (1u << 23));
+    u = (low & (vu)sub) | (~low & u);
+    return (vf)((special & (mag | 0xffu << 23)) | (~special & u));
+}
+static inline vf v_from_f16(vu16 h)
+{
+#if VW == 16
+    return _mm512_cvtph_ps((__m256i)h);
+#elif VW == 8 && defined(__F16C__)
+    return _mm256_cvtph_ps((__m128i)h);
+#else
+    vu u = __builtin_convertvector(h, vu), mag = (u & 0x7fff) << 13;
+    vf x = v_widen(mag, 127 - 15, (vu)((u & 0x7c00) == 0x7c00));
+    return (vf)((vu)x | (u & 0x8000) << 16);
+#endif
+}
+static inline vu16 v_to_f16(vf x)
+{
+#if VW == 16
+    return (vu16)_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+#elif VW == 8 && defined(__F16C__)
+    return (vu16)_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+#else
+    vu u = (vu)x & 0x7fffffff, sign = ((vu)x >> 16) & 0x8000;
+    vu norm = (u - ((127u - 15) << 23) + 0xfff + ((u >> 13) & 1)) >> 13;
+    vu sub = (vu)((vf)u + 0.5f) - (126u << 23);          /* 0.5 + x: the sum's last bit is 2^-24 */
+    vu small = (vu)(u < (127u - 14) << 23), big = (vu)(u >= (127u + 16) << 23);
+    vu nan = (vu)(x != x), r = (small & sub) | (~small & norm);
+    r = (big & 0x7c00) | (~big & r);
+    return __builtin_convertvector(((nan & 0x7e00) | (~nan & r)) | sign, vu16);
+#endif
+}
+static inline vf v_from_f8e4m3(vu8 b)
+{
+    vu u = __builtin_convertvector(b, vu), mag = (u & 0x7f) << 20;
+    vf x = v_widen(mag, 127 - 7, (vu)((u & 0x7f) == 0x7f));
+    return (vf)((vu)x | (u & 0x80) << 24);
+}
+static inline vf v_from_f8e5m2(vu8 b)
+{
+    return v_from_f16(__builtin_convertvector(b, vu16) << 8);
+}
+
+/* ---- exponentials ---- */
+
+/* e^x over all of f32, at most 1.3 ulp; over- and underflow give infinity and 0 (or a denormal). */
+static inline vf v_exp(vf x)
+{
+    const float magic = 12582912.0f;                     /* 1.5 * 2^23: a sum's low bits are an integer */
+    x = v_min(v_set(89.0f), v_max(v_set(-104.0f), x));
+    vf t = x * 1.44269504f + magic;
+    vi n = (vi)t - (vi)v_set(magic);
+    vf k = t - magic, r = (x - k * 0.693359375f) + k * 2.12194440e-4f;
+    vf p = r * 0.0013901529599f + 0.0083637395874f;
+    p = p * r + 0.0416668616235f;
+    p = p * r + 0.1666657328606f;
+    p = p * r + 0.5f;
+    p = (p * r) * r + r + 1.0f;
+    vi half = n >> 1;                                    /* 2^n in two factors: n may be -150 or 128 */
+    return p * (vf)((vu)(half + 127) << 23) * (vf)((vu)(n - half + 127) << 23);
+}
+
+/* 2^x for x <= 127, relative error 2e-7; exactly 0 below -126.5. Made for softmax. */
+static inline vf v_exp2(vf x)
+{
+    const float magic = 12582912.0f + 127;               /* leaves the biased exponent in the low bits */
+    x = v_max(v_set(-127.0f), x);
+    vf t = x + magic, f = x - (t - magic);
+    vf p = f * 0.0013264727313f + 0.0096715129912f;
+    p = p * f + 0.0555073358119f;
+    p = p * f + 0.2402224242687f;
+    p = p * f + 0.6931470036507f;
+    p = p * f + 1.0f;
+    return p * (vf)((vu)t << 23);
+}
+
+static inline vf v_sigmoid(vf x) { return 1.0f / (1.0f + v_exp(-x)); }
+/* Also 1 - sigmoid, without its cancellation. */
+static inline vf v_sigmoids(vf x, vf *rest)
+{
+    vf e = v_exp(-v_abs(x)), more = 1.0f / (1.0f + e), less = e * more;
+    *rest = v_if(x > 0.0f, less, more);
+    return v_if(x > 0.0f, more, less);
+}
+static inline vf v_silu_slope(vf x)
+{
+    vf rest, s = v_sigmoids(x, &rest);
+    return s + x * s * rest;
+}
+
+/* 2 u of gelu's tanh form: x sigmoid(2 u) = x (1 + tanh u) / 2. Bounded: beyond 30 all is settled. */
+static inline vf v_gelu_arg(vf x)
+{
+    x = v_min(v_set(30.0f), v_max(v_set(-30.0f), x));
+    return x * (1.5957691216f + 0.0713548162726f * (x * x));
+}
+static inline vf v_gelu_tanh(vf x) { return x * v_sigmoid(v_gelu_arg(x)); }
+static inline vf v_gelu_tanh_slope(vf x)
+{
+    vf c = v_min(v_set(30.0f), v_max(v_set(-30.0f), x)), rest, s = v_sigmoids(v_gelu_arg(x), &rest);
+    return s + c * s * rest * (1.5957691216f + 0.2140644488179f * (c * c));
+}
+
+/* e^(-x^2/2), the normal density without its 1/sqrt(2 pi). x^2 is split so that its rounding does not
+ * grow in the exponential. */
+static inline vf v_bell(vf x)
+{
+    vf hi = (vf)((vi)x & ~0xfff), lo = x - hi;
+    return v_exp(hi * hi * -0.5f) * v_exp(lo * (x + hi) * -0.5f); 
+}
+/* The integral of the normal density up to x; relative error 5e-7 where it is above 1e-38. */
+static inline vf v_normal_cdf(vf x)
+{
+    vf z = v_min(v_set(20.0f), v_abs(x)), t = 1.0f / (1.0f + 0.24748737f * z);   /* 0.35 / sqrt 2 */
+    vf p = t * 0.0384013541043f - 0.1589299142361f;      /* e^(z^2/2) erfc(z / sqrt 2) / t */
+    p = p * t + 0.1814650446177f;
+    p = p * t - 0.0277107376605f;
+    p = p * t + 0.0870229825377f;
+    p = p * t + 0.1460399180651f;
+    p = p * t + 0.1511869728565f;
+    p = p * t + 0.1879022419453f;
+    p = p * t + 0.1971383690834f;
+    p = p * t + 0.1974837779999f;
+    vf tail = 0.5f * (p * t) * v_bell(z);
+    return v_if(x < 0.0f, tail, 1.0f - tail);
+}
+
+#endif

@@ -1,0 +1,51 @@
+/* backend.c - which backends this build has; the one file that tests VLT_CUDA. See backend.h */
+#include "common/tensor/backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const vt_backend *const built[] = { &vt_cpu, NULL };
+
+const vt_backend *const *vt_backends(void) { return built; }
+
+/* "cuda:1" -> name length 4, index 1; -1: no number */
+static int index_of(const char *device, size_t *len)
+{
+    const char *colon = strchr(device, ':');
+
+    *len = colon ? (size_t)(colon - device) : strlen(device);
+    if (!colon)
+        return 0;
+    char *end;
+    long i = strtol(colon + 1, &end, 10);
+    return end > colon + 1 && !*end && i >= 0 && i < 4096 ? (int)i : -1;
+}
+
+static int unknown(const char *device, size_t len, vc_err *err)
+{
+    if (len == 4 && !strncmp(device, "cuda", 4))
+        return vc_fail(err, VC_EINVAL, "device \"%s\": this build has no CUDA backend; configure "
+                       "with -DVLT_CUDA=ON", device);
+    return vc_fail(err, VC_EINVAL, "device \"%s\": auto, cpu, cuda or cuda:N are possible", device);
+}
+
+int vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc_err *err)
+{
+    const char *device = o->device ? o->device : "auto";
+    size_t len;
+    int index = index_of(device, &len), rc = VC_EFAIL;
+    bool any = len == 4 && !strncmp(device, "auto", 4);
+
+    if (index < 0)
+        return vc_fail(err, VC_EINVAL, "device \"%s\": no number after the colon", device);
+    for (int i = 0; built[i]; i++) {
+        if (!any && (strlen(built[i]->name) != len || strncmp(built[i]->name, device, len)))
+            continue;
+        *be = built[i];
+        rc = built[i]->open(dev, o, index, err);
+        if (!rc || !any)
+            return rc;
+    }
+    return any ? rc : unknown(device, len, err);
+}

@@ -1,0 +1,208 @@
+/* data.c - between host and device; persistent tensors: see tensor.h */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/tensor/engine.h"
+
+enum { STAGE = 2048 };                         /* elements converted at a time, on the stack */
+
+/* dst on the device, packed, of type `to`; src on the host */
+static void upload(const vt_backend *be, vt_dev *dev, void *dst, vc_dtype to, const void *src,
+                   vc_dtype from, int64_t n)
+{
+    size_t out = vc_dtype_size(to), in = vc_dtype_size(from);
+
+    if (to == from) {
+        be->upload(dev, dst, src, (size_t)n * out);
+        return;
+    }
+    bool aligned = (uintptr_t)src % in == 0;   /* records in files are not */
+    float stage[STAGE];
+    uint64_t bytes[STAGE];
+    for (int64_t i = 0; i < n; i += STAGE) {
+        size_t m = (size_t)(n - i < STAGE ? n - i : STAGE);
+        const void *p = (const char *)src + (size_t)i * in;
+        if (!aligned)
+            p = memcpy(bytes, p, m * in);
+        vc_to_f32(stage, p, from, m);
+        if (to == VC_F32) {
+            be->upload(dev, (char *)dst + (size_t)i * out, stage, m * out);
+            continue;
+        }
+        vc_from_f32(bytes, to, stage, m);
+        be->upload(dev, (char *)dst + (size_t)i * out, bytes, m * out);
+    }
+}
+
+vt_tensor *vt_from_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
+                        vc_dtype from)
+{
+    if (g->err.code)
+        return NULL;
+    g->op = "from_host";
+    vt_tensor *t = vt_new(g, dtype, nd, dim);
+    if (t && !(g->flags & VT_DRY))
+        upload(g->be, g->dev, t->data, dtype, data, from, vt_count(t));
+    return t;
+}
+
+static void download(vt_ctx *g, const vt_tensor *t, float *out)
+{
+    uint64_t bytes[STAGE];
+    size_t size = vc_dtype_size(t->dtype);
+    int64_t n = vt_count(t);
+
+    if (!t->data) {                            /* a dry step */
+        memset(out, 0, (size_t)n * sizeof *out);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += STAGE) {
+        size_t m = (size_t)(n - i < STAGE ? n - i : STAGE);
+        g->be->download(g->dev, bytes, (const char *)t->data + (size_t)i * size, m * size);
+        vc_to_f32(out + i, bytes, t->dtype, m);
+    }
+}
+
+/* A tensor with holes: through a packed copy from the pool. */
+static int download_strided(vt_ctx *g, const vt_tensor *t, float *out, vc_err *err)
+{
+    vt_scope s = vt_scope_begin(g);
+
+    g->op = "to_host";
+    vt_tensor *y = vt_new_like(g, t);
+    if (!y)
+        return vc_fail(err, g->err.code, "%s", g->err.text);
+    VT_RUN(g, copy, y, t);
+    download(g, y, out);
+    vt_scope_end(g, s, 0, NULL);
+    return 0;
+}
+
+int vt_to_host(vt_ctx *g, const vt_tensor *t, float *out, vc_err *err)
+{
+    if (!t || g->err.code)
+        return vc_fail(err, g->err.code ? g->err.code : VC_EFAIL, "to_host: %s",
+                       g->err.code ? g->err.text : "no tensor");
+    if (t->buf && t->buf->refs <= 0 && !t->buf->persistent)
+        return vc_fail(err, VC_EFAIL, "to_host: the tensor was given back when its scope ended");
+    if (!vt_packed(t))
+        return download_strided(g, t, out, err);
+    download(g, t, out);
+    return 0;
+}
+
+float vt_item(vt_ctx *g, const vt_tensor *t)
+{
+    float value = NAN;
+
+    if (t && vt_count(t) == 1 && vt_to_host(g, t, &value, NULL))
+        value = NAN;
+    return value;
+}
+
+/* ---- persistent tensors ---- */
+
+typedef struct param {
+    vt_tensor t;                               /* first: a vt_tensor * is a param * */
+    bool mapped;
+    vt_tensor grad;                            /* of a trained one */
+    vt_buf grad_buf;
+} param;
+
+static size_t bytes_of(const vt_tensor *t)
+{
+    return (size_t)vt_count(t) * vc_dtype_size(t->dtype);
+}
+
+static int set_shape(vt_tensor *t, int nd, const int64_t *dim, vc_err *err)
+{
+    if (nd < 0 || nd > VT_DIMS)
+        return vc_fail(err, VC_EINVAL, "parameter: %d axes, 0 to %d are possible", nd, VT_DIMS);
+    int64_t stride = 1;
+    t->nd = nd;
+    for (int i = nd; i-- > 0;) {
+        t->dim[i] = dim[i];
+        t->stride[i] = stride;
+        if (dim[i] < 1 || __builtin_mul_overflow(stride, dim[i], &stride) || stride > INT64_MAX / 8)
+            return vc_fail(err, VC_EINVAL, "parameter: axis %d of size %lld is not possible", i,
+                           (long long)dim[i]);
+    }
+    return 0;
+}
+
+vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
+                        vc_dtype from, bool map, vc_err *err)
+{
+    param *p = calloc(1, sizeof *p);
+    if (!p) {
+        vc_fail(err, VC_ENOMEM, "parameter: out of memory");
+        return NULL;
+    }
+    p->t.dtype = dtype;
+    p->t.param = true;
+    if (set_shape(&p->t, nd, dim, err)) {
+        free(p);
+        return NULL;
+    }
+    p->mapped = map && data && from == dtype && g->be->host_memory &&
+                (uintptr_t)data % vc_dtype_size(dtype) == 0;
+    p->t.data = p->mapped ? (void *)(uintptr_t)data : g->be->alloc(g->dev, bytes_of(&p->t));
+    if (!p->t.data) {
+        vc_fail(err, VC_ENOMEM, "parameter: no memory for %zu bytes", bytes_of(&p->t));
+        free(p);
+        return NULL;
+    }
+    if (data && !p->mapped)
+        upload(g->be, g->dev, p->t.data, dtype, data, from, vt_count(&p->t));
+    return &p->t;
+}
+
+bool vt_param_mapped(const vt_tensor *t) { return ((const param *)t)->mapped; }
+
+static void free_values(vt_ctx *g, param *p)
+{
+    if (!p->mapped)
+        g->be->free(g->dev, p->t.data, bytes_of(&p->t));
+}
+
+void vt_param_free(vt_ctx *g, vt_tensor *t)
+{
+    if (!t)
+        return;
+    param *p = (param *)t;
+    free_values(g, p);
+    if (t->grad)
+        g->be->free(g->dev, t->grad->data, bytes_of(t->grad));
+    free(p);
+}
+
+int vt_param_train(vt_ctx *g, vt_tensor *t, vc_err *err)
+{
+    param *p = (param *)t;
+    size_t bytes = (size_t)vt_count(t) * sizeof(float);
+
+    if (t->dtype != VC_F32 || p->mapped) {
+        vt_tensor y = *t;
+        y.dtype = VC_F32;
+        y.data = g->be->alloc(g->dev, bytes);
+        if (!y.data)
+            return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes of f32 values", bytes);
+        g->be->copy(g->dev, &y, t);
+        free_values(g, p);
+        p->mapped = false;
+        *t = y;
+    }
+    if (!t->grad) {
+        p->grad = *t;
+        p->grad.param = false;
+        p->grad.data = g->be->alloc(g->dev, bytes);
+        if (!p->grad.data)
+            return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes of gradient", bytes);
+        p->grad_buf = (vt_buf){ .bytes = bytes, .refs = 1, .empty = true, .persistent = true };
+        p->grad.buf = &p->grad_buf;
+        t->grad = &p->grad;
+    }
+    t->needs_grad = true;
+    return 0;
+}

@@ -1,0 +1,74 @@
+/* engine.h - the inside of a vt_ctx and what ops share; for common/tensor only.
+ *
+ * An op reads: vt_ok (operands usable?), its own shape checks (vt_bad), vt_new for the result,
+ * VT_RUN for the kernel, vt_record for the gradient. */
+#ifndef VT_ENGINE_H
+#define VT_ENGINE_H
+
+#include "common/tensor/arena.h"
+#include "common/tensor/backend.h"
+#include "common/tensor/pool.h"
+
+struct vt_ctx {
+    const vt_backend *be;
+    vt_dev *dev;
+    vc_dtype compute;
+    char describe[320];
+
+    vt_arena arena;                           /* descriptors and nodes of the step */
+    vt_pool pool;
+    char *range;                              /* where the pool's offset 0 is */
+
+    bool in_step;
+    int flags;                                /* VT_RECORD, VT_DRY */
+    bool recording;                           /* ops go to the tape: off inside backward and in
+                                               * blocks that will be run again */
+    vt_node *tape;                            /* the newest node */
+    vt_tensor **live;                         /* what scopes hold, one reference each */
+    int n_live, room_live;
+
+    const char *op;                           /* the one at work: for messages */
+    vc_err err;                               /* the step's first failure */
+    vt_hooks hooks;
+    vt_usage usage;
+    size_t kept;                              /* bytes the tape holds now */
+};
+
+/* Runs a kernel unless the step is dry or has failed. */
+#define VT_RUN(g, kernel, ...)                                                                     \
+    do {                                                                                           \
+        if (!((g)->flags & VT_DRY) && !(g)->err.code)                                              \
+            (g)->be->kernel((g)->dev, __VA_ARGS__);                                                \
+    } while (0)
+
+/* True if the op may go on: in a step that has not failed, no operand NULL, given back or of a type
+ * ops cannot read. */
+bool vt_ok(vt_ctx *g, const char *op, int n, vt_tensor *const *t);
+/* Would vt_record record? For ops that keep extra results only then. */
+bool vt_tracks(const vt_ctx *g, int n, vt_tensor *const *in);
+/* f32 or bf16: what an op makes of x. */
+vc_dtype vt_result(const vt_ctx *g, const vt_tensor *x);
+
+/* A descriptor from the step arena, nothing else; NULL fails the step. */
+vt_tensor *vt_describe_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim);
+/* A view of x with its own sizes and strides, first element `offset` elements after x's. */
+vt_tensor *vt_view(vt_ctx *g, vt_tensor *x, int nd, const int64_t *dim, const int64_t *stride,
+                   int64_t offset);
+static inline vt_tensor *vt_root(vt_tensor *t) { return t->base ? t->base : t; }
+
+bool vt_broadcasts(const vt_tensor *b, const vt_tensor *a);         /* b to a's shape */
+/* t in the shape of `like`, repeated axes with stride 0. t broadcasts to it. */
+vt_tensor vt_expand(const vt_tensor *t, const vt_tensor *like);
+/* x if its last axis is packed, else a packed copy (recorded). */
+vt_tensor *vt_rows_packed(vt_ctx *g, vt_tensor *x);
+
+/* Takes and drops one reference; buf NULL and persistent ones are skipped. */
+void vt_retain(vt_buf *b);
+void vt_release(vt_ctx *g, vt_buf *b);
+/* Holds t until the enclosing scope ends. False fails the step. */
+bool vt_hold(vt_ctx *g, vt_tensor *t);
+/* a's gradient (+)= n's output gradient: handed over where nobody has written to a's yet. The last
+ * thing a gradient function does with n->out->grad. */
+void vt_pass_grad(vt_ctx *g, const vt_node *n, vt_tensor *a);
+
+#endif

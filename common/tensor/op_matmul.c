@@ -1,0 +1,167 @@
+/* op_matmul.c - linear layers, with LoRA in the same op: see ops.h */
+#include "common/tensor/engine.h"
+
+enum { X, W, B, LORA_A, LORA_B, H, INPUTS };   /* H: x a' [M,r], kept for b's gradient */
+
+/* x [..,k] as [M,k] without a copy: false if its rows are not evenly spaced. */
+static bool flat(const vt_tensor *x, vt_tensor *m)
+{
+    int64_t rows = 1, stride = 0;
+
+    for (int i = x->nd - 1; i-- > 0;) {
+        if (x->dim[i] == 1)
+            continue;
+        if (rows == 1)
+            stride = x->stride[i];
+        else if (x->stride[i] != stride * rows)
+            return false;
+        rows *= x->dim[i];
+    }
+    *m = *x;
+    m->nd = 2;
+    m->dim[0] = rows;
+    m->dim[1] = vt_last(x);
+    m->stride[0] = rows > 1 ? stride : vt_last(x);
+    m->stride[1] = 1;
+    return vt_last(x) == 1 || x->stride[x->nd - 1] == 1;
+}
+
+static float beta(const vt_tensor *t) { return vt_adds(t) ? 1.0f : 0.0f; }
+
+static void count_flops(vt_ctx *g, int64_t m, int64_t k, int64_t n)
+{
+    g->usage.flops += 2.0 * (double)m * (double)k * (double)n;
+}
+
+/* c = alpha op(a) op(b) + beta c + bias, counted; k: the inner size */
+static void product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
+                    bool tb, const vt_tensor *bias, float alpha, float by)
+{
+    count_flops(g, c->dim[0], a->dim[ta ? 0 : 1], c->dim[1]);
+    VT_RUN(g, matmul, c, a, ta, b, tb, bias, alpha, by);
+    vt_wrote(c);
+}
+
+/* Of the base: dw += dy' x, db += sum of dy's rows, dx += dy w. */
+static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x)
+{
+    vt_tensor *dw = vt_grad(g, n->in[W]), *db = vt_grad(g, n->in[B]), *dx = vt_grad(g, n->in[X]);
+
+    if (dw)
+        product(g, dw, dy, true, x, false, NULL, 1.0f, beta(dw));
+    if (db) {
+        vt_tensor e = vt_expand(db, dy);
+        VT_RUN(g, reduce, &e, dy, NULL, 1.0f);
+    }
+    if (dx) {
+        vt_tensor dx2;
+        flat(dx, &dx2);
+        product(g, &dx2, dy, false, n->in[W], false, NULL, 1.0f, beta(dx));
+    }
+}
+
+/* dh = s dy b; db += s dy' h, da += dh' x, dx += dh a. */
+static void lora_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x)
+{
+    vt_tensor *a = n->in[LORA_A], *b = n->in[LORA_B], *h = n->in[H];
+    vt_tensor *da = vt_grad(g, a), *db = vt_grad(g, b), *dx = vt_grad(g, n->in[X]);
+    float s = n->f[0];
+
+    if (db)
+        product(g, db, dy, true, h, false, NULL, s, beta(db));
+    if (!da && !dx)
+        return;
+    vt_tensor *dh = vt_new(g, VC_F32, 2, h->dim);
+    if (!dh)
+        return;
+    product(g, dh, dy, false, b, false, NULL, s, 0.0f);
+    if (da)
+        product(g, da, dh, true, x, false, NULL, 1.0f, beta(da));
+    if (dx) {
+        vt_tensor dx2;
+        flat(dx, &dx2);
+        product(g, &dx2, dh, false, a, false, NULL, 1.0f, 1.0f);
+    }
+}
+
+static void linear_grad(vt_ctx *g, const vt_node *n)
+{
+    vt_tensor dy, x;
+
+    flat(n->out->grad, &dy);
+    flat(n->in[X], &x);
+    base_grad(g, n, &dy, &x);
+    if (n->in[LORA_A])
+        lora_grad(g, n, &dy, &x);
+}
+
+static const char *wrong(const vt_tensor *x, const vt_lin *l)
+{
+    const vt_tensor *w = l->w, *a = l->lora_a, *b = l->lora_b;
+
+    if (x->nd < 1 || w->nd != 2 || w->dim[1] != vt_last(x))
+        return "the last axis of x must be the last of w [out,in]";
+    if (l->b && (l->b->nd != 1 || l->b->dim[0] != w->dim[0]))
+        return "the bias must be [out]";
+    if (!a != !b || (a && (a->nd != 2 || b->nd != 2 || a->dim[1] != w->dim[1] ||
+                           b->dim[0] != w->dim[0] || a->dim[0] != b->dim[1])))
+        return "LoRA must be a [r,in] and b [out,r]";
+    if (!vt_packed(w) || (l->b && !vt_packed(l->b)) || (a && !(vt_packed(a) && vt_packed(b))))
+        return "weights must be packed";
+    return NULL;
+}
+
+/* h = x a', y += s h b' */
+static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, const vt_tensor *x2, const vt_lin *l)
+{
+    vt_tensor *h = vt_new(g, VC_F32, 2, (int64_t[]){ x2->dim[0], l->lora_a->dim[0] });
+
+    if (!h)
+        return NULL;
+    product(g, h, x2, false, l->lora_a, true, NULL, 1.0f, 0.0f);
+    product(g, y2, h, false, l->lora_b, true, NULL, l->lora_scale, 1.0f);
+    return h;
+}
+
+vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l)
+{
+    vt_tensor *all[] = { x, l->w, l->b, l->lora_a, l->lora_b }, *some[INPUTS];
+    int n = 0;
+
+    for (int i = 0; i < 5; i++)
+        if (all[i] || i < 2)
+            some[n++] = all[i];
+    if (!vt_ok(g, "linear", n, some))
+        return NULL;
+    const char *why = wrong(x, l);
+    if (why)
+        return vt_bad(g, "linear", why, n, some);
+    vt_tensor x2, y2;
+    if (!flat(x, &x2)) {
+        x = vt_pack(g, x);
+        if (!x)
+            return NULL;
+        flat(x, &x2);
+    }
+    int64_t dim[VT_DIMS];
+    for (int i = 0; i < x->nd; i++)
+        dim[i] = i == x->nd - 1 ? l->w->dim[0] : x->dim[i];
+    g->op = "linear";
+    vt_tensor *y = vt_new(g, g->compute, x->nd, dim), *h = NULL;
+    if (!y)
+        return NULL;
+    flat(y, &y2);
+    product(g, &y2, &x2, false, l->w, true, l->b, 1.0f, 0.0f);
+    if (l->lora_a && !(h = add_lora(g, &y2, &x2, l)))
+        return NULL;
+
+    vt_tensor *in[] = { x, l->w, l->b, l->lora_a, l->lora_b, h };
+    unsigned keep = ((1u << INPUTS) - 1) & ~(1u << X | 1u << B);
+    if (l->w->needs_grad || l->lora_a)
+        keep |= 1u << X;
+    vt_node *node;
+    y = vt_record(g, y, "linear", linear_grad, INPUTS, in, keep, false, &node);
+    if (node)
+        node->f[0] = l->lora_scale;
+    return y;
+}

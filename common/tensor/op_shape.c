@@ -1,0 +1,314 @@
+/* op_shape.c - views, copies, patches: see ops.h
+ *
+ * A view records nothing: its gradient is a view of its base's. */
+#include <string.h>
+
+#include "common/tensor/engine.h"
+
+/* ---- copies ---- */
+
+static void copy_grad(vt_ctx *g, const vt_node *n)
+{
+    vt_tensor *x = n->in[0];
+
+    if (x->dtype == n->out->dtype) {
+        vt_pass_grad(g, n, x);
+        return;
+    }
+    vt_tensor *dx = vt_grad(g, x);
+    if (dx)
+        VT_RUN(g, scale, dx, n->out->grad, 1.0f);
+}
+
+static vt_tensor *copy(vt_ctx *g, const char *op, vt_tensor *x, vc_dtype dtype)
+{
+    vt_tensor *y = vt_new(g, dtype, x->nd, x->dim);
+    if (!y)
+        return NULL;
+    VT_RUN(g, copy, y, x);
+    return vt_record(g, y, op, copy_grad, 1, &x, 0, false, NULL);
+}
+
+vt_tensor *vt_pack(vt_ctx *g, vt_tensor *x)
+{
+    if (!vt_ok(g, "pack", 1, &x))
+        return NULL;
+    return vt_packed(x) ? x : copy(g, "pack", x, x->dtype);
+}
+
+vt_tensor *vt_rows_packed(vt_ctx *g, vt_tensor *x)
+{
+    if (!x || vt_last(x) == 1 || x->stride[x->nd - 1] == 1)
+        return x;
+    return copy(g, g->op, x, x->dtype);
+}
+
+vt_tensor *vt_cast(vt_ctx *g, vt_tensor *x, vc_dtype dtype)
+{
+    if (!vt_ok(g, "cast", 1, &x))
+        return NULL;
+    if (dtype != VC_F32 && dtype != VC_BF16)
+        return vt_bad(g, "cast", "only f32 and bf16 can be cast to", 1, &x);
+    return x->dtype == dtype ? x : copy(g, "cast", x, dtype);
+}
+
+/* ---- views ---- */
+
+/* Strides of x's elements seen as dim[nd], if they exist. Groups of old axes and new axes with
+ * equal products are matched from the outside; inside a group the old axes must be one run. */
+static bool view_strides(const vt_tensor *x, int nd, const int64_t *dim, int64_t *stride)
+{
+    int64_t od[VT_DIMS], os[VT_DIMS];
+    int on = 0;
+
+    for (int i = 0; i < x->nd; i++)
+        if (x->dim[i] != 1) {
+            od[on] = x->dim[i];
+            os[on++] = x->stride[i];
+        }
+    for (int o = 0, i = 0; i < nd;) {
+        int o1 = o, i1 = i + 1;
+        int64_t want = dim[i], have = 1;
+        while (have != want) {
+            if (have < want)
+                have *= od[o1++];
+            else
+                want *= dim[i1++];
+        }
+        for (int k = o; k + 1 < o1; k++)
+            if (os[k] != os[k + 1] * od[k + 1])
+                return false;
+        int64_t s = o1 > o ? os[o1 - 1] : 1;
+        for (int k = i1; k-- > i; s *= dim[k])
+            stride[k] = s;
+        o = o1;
+        i = i1;
+    }
+    return true;
+}
+
+vt_tensor *vt_reshape(vt_ctx *g, vt_tensor *x, int nd, const int64_t *dim)
+{
+    int64_t full[VT_DIMS], stride[VT_DIMS], known = 1;
+    int open = -1;
+
+    if (!vt_ok(g, "reshape", 1, &x))
+        return NULL;
+    if (nd < 0 || nd > VT_DIMS)
+        return vt_bad(g, "reshape", "too many axes", 1, &x);
+    for (int i = 0; i < nd; i++) {
+        full[i] = dim[i];
+        if (dim[i] == -1 && open < 0)
+            open = i;
+        else if (dim[i] < 1 || __builtin_mul_overflow(known, dim[i], &known))
+            return vt_bad(g, "reshape", "a new size is not possible", 1, &x);
+    }
+    if (open >= 0)
+        full[open] = vt_count(x) / known;
+    if (open >= 0 ? full[open] * known != vt_count(x) : known != vt_count(x))
+        return vt_bad(g, "reshape", "another number of elements", 1, &x);
+    if (!view_strides(x, nd, full, stride)) {
+        x = copy(g, "reshape", x, x->dtype);
+        if (!x || !view_strides(x, nd, full, stride))
+            return NULL;
+    }
+    return vt_view(g, x, nd, full, stride, 0);
+}
+
+vt_tensor *vt_permute(vt_ctx *g, vt_tensor *x, const int *order)
+{
+    int64_t dim[VT_DIMS], stride[VT_DIMS];
+    unsigned seen = 0;
+
+    if (!vt_ok(g, "permute", 1, &x))
+        return NULL;
+    for (int i = 0; i < x->nd; i++) {
+        if (order[i] < 0 || order[i] >= x->nd || seen >> order[i] & 1)
+            return vt_bad(g, "permute", "the order must name each axis once", 1, &x);
+        seen |= 1u << order[i];
+        dim[i] = x->dim[order[i]];
+        stride[i] = x->stride[order[i]];
+    }
+    return vt_view(g, x, x->nd, dim, stride, 0);
+}
+
+/* Axis counted from the end if negative; -1 and a failure if there is none. */
+static int axis_of(vt_ctx *g, const char *op, vt_tensor *x, int axis)
+{
+    if (axis < 0)
+        axis += x->nd;
+    if (axis >= 0 && axis < x->nd)
+        return axis;
+    vt_bad(g, op, "no such axis", 1, &x);
+    return -1;
+}
+
+vt_tensor *vt_slice(vt_ctx *g, vt_tensor *x, int axis, int64_t begin, int64_t end)
+{
+    int64_t dim[VT_DIMS];
+
+    if (!vt_ok(g, "slice", 1, &x) || (axis = axis_of(g, "slice", x, axis)) < 0)
+        return NULL;
+    if (begin < 0 || end > x->dim[axis] || begin >= end)
+        return vt_fail(g, VC_EINVAL, "slice: %lld to %lld of axis %d, which has %lld",
+                       (long long)begin, (long long)end, axis, (long long)x->dim[axis]);
+    memcpy(dim, x->dim, sizeof dim);
+    dim[axis] = end - begin;
+    return vt_view(g, x, x->nd, dim, x->stride, begin * x->stride[axis]);
+}
+
+void vt_chunk(vt_ctx *g, vt_tensor *x, int axis, int n, vt_tensor **out)
+{
+    memset(out, 0, (size_t)n * sizeof *out);
+    if (!vt_ok(g, "chunk", 1, &x) || (axis = axis_of(g, "chunk", x, axis)) < 0)
+        return;
+    if (x->dim[axis] % n) {
+        vt_bad(g, "chunk", "the axis does not divide into equal parts", 1, &x);
+        return;
+    }
+    int64_t part = x->dim[axis] / n;
+    for (int i = 0; i < n; i++)
+        out[i] = vt_slice(g, x, axis, i * part, (i + 1) * part);
+    if (g->err.code)
+        memset(out, 0, (size_t)n * sizeof *out);
+}
+
+/* ---- concat ---- */
+
+/* The part of y (or its gradient) that came from x, as a descriptor. */
+static vt_tensor part_of(const vt_tensor *y, const vt_tensor *x, int axis, int64_t begin)
+{
+    vt_tensor p = *y;
+
+    p.dim[axis] = x->dim[axis];
+    if (p.data)
+        p.data = (char *)p.data + begin * y->stride[axis] * (int64_t)vc_dtype_size(y->dtype);
+    return p;
+}
+
+static void concat_grad(vt_ctx *g, const vt_node *n)
+{
+    int axis = (int)n->i[0];
+    int64_t begin = 0;
+
+    for (int k = 0; k < n->n_in; begin += n->in[k++]->dim[axis]) {
+        vt_tensor *dx = vt_grad(g, n->in[k]);
+        if (!dx)
+            continue;
+        vt_tensor dy = part_of(n->out->grad, n->in[k], axis, begin);
+        VT_RUN(g, scale, dx, &dy, 1.0f);
+    }
+}
+
+static bool fits(const vt_tensor *a, const vt_tensor *b, int axis)
+{
+    if (a->nd != b->nd)
+        return false;
+    for (int i = 0; i < a->nd; i++)
+        if (i != axis && a->dim[i] != b->dim[i])
+            return false;
+    return true;
+}
+
+vt_tensor *vt_concat(vt_ctx *g, int axis, int n, vt_tensor *const *x)
+{
+    int64_t dim[VT_DIMS], begin = 0;
+
+    if (!vt_ok(g, "concat", n, x))
+        return NULL;
+    if (n < 1 || n > VT_SAVED)
+        return vt_fail(g, VC_EINVAL, "concat: %d parts, 1 to %d are possible", n, VT_SAVED);
+    if ((axis = axis_of(g, "concat", x[0], axis)) < 0)
+        return NULL;
+    memcpy(dim, x[0]->dim, sizeof dim);
+    dim[axis] = 0;
+    for (int k = 0; k < n; k++) {
+        if (!fits(x[0], x[k], axis))
+            return vt_bad(g, "concat", "sizes of the other axes differ", n, x);
+        dim[axis] += x[k]->dim[axis];
+    }
+    vt_tensor *y = vt_new(g, vt_result(g, x[0]), x[0]->nd, dim);
+    if (!y)
+        return NULL;
+    for (int k = 0; k < n; begin += x[k++]->dim[axis]) {
+        vt_tensor part = part_of(y, x[k], axis, begin);
+        VT_RUN(g, copy, &part, x[k]);
+    }
+    vt_node *node;
+    y = vt_record(g, y, "concat", concat_grad, n, x, 0, false, &node);
+    if (node)
+        node->i[0] = axis;
+    return y;
+}
+
+/* ---- patches ---- */
+
+static void patchify_grad(vt_ctx *g, const vt_node *n)
+{
+    vt_tensor *dx = vt_grad(g, n->in[0]);
+    if (dx)
+        VT_RUN(g, unpatchify, dx, n->out->grad, (int)n->i[0], (int)n->i[1], (int)n->i[2],
+               (vt_patch_order)n->i[3]);
+}
+
+static void unpatchify_grad(vt_ctx *g, const vt_node *n)
+{
+    vt_tensor *dx = vt_grad(g, n->in[0]);
+    if (dx)
+        VT_RUN(g, patchify, dx, n->out->grad, (int)n->i[0], (int)n->i[1], (int)n->i[2],
+               (vt_patch_order)n->i[3]);
+}
+
+static vt_tensor *record_patch(vt_ctx *g, vt_tensor *y, const char *op, vt_grad_fn fn,
+                               vt_tensor *x, const int64_t note[4])
+{
+    vt_node *node;
+
+    y = vt_record(g, y, op, fn, 1, &x, 0, false, &node);
+    if (node)
+        memcpy(node->i, note, 4 * sizeof *note);
+    return y;
+}
+
+vt_tensor *vt_patchify(vt_ctx *g, vt_tensor *x, int pt, int ph, int pw, vt_patch_order order)
+{
+    if (!vt_ok(g, "patchify", 1, &x))
+        return NULL;
+    if (x->nd != 5 || pt < 1 || ph < 1 || pw < 1 || x->dim[2] % pt || x->dim[3] % ph ||
+        x->dim[4] % pw)
+        return vt_bad(g, "patchify", "x must be [B,C,T,H,W] in whole patches", 1, &x);
+    x = vt_pack(g, x);
+    if (!x)
+        return NULL;
+    const int64_t *d = x->dim;
+    vt_tensor *y = vt_new(g, vt_result(g, x), 3,
+                          (int64_t[]){ d[0], d[2] / pt * (d[3] / ph) * (d[4] / pw),
+                                       d[1] * pt * ph * pw });
+    if (!y)
+        return NULL;
+    VT_RUN(g, patchify, y, x, pt, ph, pw, order);
+    return record_patch(g, y, "patchify", patchify_grad, x, (int64_t[]){ pt, ph, pw, order });
+}
+
+vt_tensor *vt_unpatchify(vt_ctx *g, vt_tensor *tokens, const int64_t d[4], int pt, int ph, int pw,
+                         vt_patch_order order)
+{
+    vt_tensor *x = tokens;
+
+    if (!vt_ok(g, "unpatchify", 1, &x))
+        return NULL;
+    if (x->nd != 3 || pt < 1 || ph < 1 || pw < 1 || d[0] < 1 || d[1] < 1 || d[2] < 1 || d[3] < 1 ||
+        d[1] % pt || d[2] % ph || d[3] % pw || x->dim[2] / pt / ph / pw != d[0] ||
+        x->dim[2] % ((int64_t)pt * ph * pw) || x->dim[1] != d[1] / pt * (d[2] / ph) * (d[3] / pw))
+        return vt_fail(g, VC_EINVAL, "unpatchify: tokens do not make [%lld,%lld,%lld,%lld] of "
+                       "patches %dx%dx%d", (long long)d[0], (long long)d[1], (long long)d[2],
+                       (long long)d[3], pt, ph, pw);
+    x = vt_pack(g, x);
+    if (!x)
+        return NULL;
+    vt_tensor *y = vt_new(g, vt_result(g, x), 5, (int64_t[]){ x->dim[0], d[0], d[1], d[2], d[3] });
+    if (!y)
+        return NULL;
+    VT_RUN(g, unpatchify, y, x, pt, ph, pw, order);
+    return record_patch(g, y, "unpatchify", unpatchify_grad, x, (int64_t[]){ pt, ph, pw, order });
+}

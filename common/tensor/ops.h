@@ -1,0 +1,117 @@
+/* ops.h - every op, one contract each: the page to read first.
+ *
+ * All ops take and return step tensors (tensor.h), return NULL after a failure, and have a gradient
+ * for every differentiable input unless marked (no gradient). D is the last axis. "Broadcasts"
+ * means: aligned at the last axis, sizes equal or 1, missing leading axes are 1. Inputs may be
+ * views with any strides. Statistics, softmax and sums are f32 (at least) whatever the tensors'
+ * type. Results have the type of the first input if that is f32 or bf16, else the compute type;
+ * other inputs may be f32 or bf16, frozen parameters also f16 or fp8, as stored. */
+#ifndef VT_OPS_H
+#define VT_OPS_H
+
+#include "common/tensor/tensor.h"
+
+/* ---- shape (op_shape.c) ---- */
+
+/* Same elements in order, other sizes; one size may be -1. A view where strides allow it, else a
+ * view of a packed copy. */
+vt_tensor *vt_reshape(vt_ctx *g, vt_tensor *x, int nd, const int64_t *dim);
+/* View: axis i of the result is axis order[i] of x. */
+vt_tensor *vt_permute(vt_ctx *g, vt_tensor *x, const int *order);
+/* View: begin <= index < end on one axis (negative: from the last). */
+vt_tensor *vt_slice(vt_ctx *g, vt_tensor *x, int axis, int64_t begin, int64_t end);
+/* n views of equal size along one axis into out, all NULL after a failure. */
+void vt_chunk(vt_ctx *g, vt_tensor *x, int axis, int n, vt_tensor **out);
+/* Type of the first. */
+vt_tensor *vt_concat(vt_ctx *g, int axis, int n, vt_tensor *const *x);
+/* x itself if packed, else a packed copy. */
+vt_tensor *vt_pack(vt_ctx *g, vt_tensor *x);
+/* To f32 or bf16; x itself if it has that type. */
+vt_tensor *vt_cast(vt_ctx *g, vt_tensor *x, vc_dtype dtype);
+
+/* Video to patch tokens and back. x [B,C,T,H,W] with T, H, W multiples of pt, ph, pw <->
+ * tokens [B, (T/pt)(H/ph)(W/pw), C*pt*ph*pw], frames outermost, rows before columns.
+ * Inside a token: VT_C_FIRST (c,pt,ph,pw), VT_C_LAST (pt,ph,pw,c). dim: [C,T,H,W] of the result. */
+typedef enum { VT_C_FIRST, VT_C_LAST } vt_patch_order;
+vt_tensor *vt_patchify(vt_ctx *g, vt_tensor *x, int pt, int ph, int pw, vt_patch_order order);
+vt_tensor *vt_unpatchify(vt_ctx *g, vt_tensor *tokens, const int64_t dim[4], int pt, int ph,
+                         int pw, vt_patch_order order);
+
+/* ---- element by element (op_elem.c) ---- */
+
+vt_tensor *vt_add(vt_ctx *g, vt_tensor *a, vt_tensor *b);           /* b broadcasts to a */
+vt_tensor *vt_sub(vt_ctx *g, vt_tensor *a, vt_tensor *b);           /* b broadcasts to a */
+vt_tensor *vt_mul(vt_ctx *g, vt_tensor *a, vt_tensor *b);           /* b broadcasts to a */
+vt_tensor *vt_scale(vt_ctx *g, vt_tensor *x, float a);              /* a * x */
+vt_tensor *vt_silu(vt_ctx *g, vt_tensor *x);
+vt_tensor *vt_gelu(vt_ctx *g, vt_tensor *x);                        /* tanh form */
+vt_tensor *vt_gelu_erf(vt_ctx *g, vt_tensor *x);
+/* x + gate * y: the gated residual of adaLN-Zero (Peebles & Xie, 3.2). gate broadcasts to x, whose
+ * shape y has. */
+vt_tensor *vt_gated_add(vt_ctx *g, vt_tensor *x, vt_tensor *y, vt_tensor *gate);
+/* a_b * x + c_b * n, one pair per outermost index: x, n [B,..], a, c [B]. (no gradient) */
+vt_tensor *vt_mix(vt_ctx *g, vt_tensor *x, vt_tensor *n, vt_tensor *a, vt_tensor *c);
+/* mean + exp(logvar / 2) * noise -> f32. logvar and noise broadcast to mean. (no gradient) */
+vt_tensor *vt_posterior(vt_ctx *g, vt_tensor *mean, vt_tensor *logvar, vt_tensor *noise);
+/* Standard normals of training draw (seed, row0 + b, micro, purpose) for each outermost index b,
+ * f32 (rng.h vc_train_normals: the same on every device). (no gradient) */
+vt_tensor *vt_randn(vt_ctx *g, int nd, const int64_t *dim, uint64_t seed, uint32_t row0,
+                    uint32_t micro, uint32_t purpose);
+/* Sinusoid of t f32 [B] -> [B,D] f32: cos(t w_k) then sin(t w_k), w_k = max_period^(-k/(D/2)),
+ * k < D/2 (diffusers Timesteps with flip_sin_to_cos, downscale_freq_shift 0). D even.
+ * (no gradient) */
+vt_tensor *vt_timestep(vt_ctx *g, vt_tensor *t, int64_t dim, float max_period);
+
+/* ---- norms over the last axis (op_norm.c) ---- */
+
+/* y = ((x - mean) * rstd * w + b) * (1 + scale) + shift. w, b [D] or NULL; shift and scale both
+ * NULL, or of equal shape, last axis D, broadcasting to x: [B,1,D] per sample, [B,N,D] per token. */
+vt_tensor *vt_layer_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, float eps);
+vt_tensor *vt_layer_norm_modulate(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b,
+                                  vt_tensor *shift, vt_tensor *scale, float eps);
+/* The same with x * rsqrt(mean(x^2) + eps) * w. */
+vt_tensor *vt_rms_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, float eps);
+vt_tensor *vt_rms_norm_modulate(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *shift,
+                                vt_tensor *scale, float eps);
+
+/* ---- matrix products (op_matmul.c) ---- */
+
+/* A linear layer: w [out,in] as checkpoints store it, b [out] or NULL; with LoRA a [r,in],
+ * lb [out,r] f32: y = x w' + b + lora_scale * (x a') lb'. Frozen parts get no gradient. */
+typedef struct vt_lin {
+    vt_tensor *w, *b, *lora_a, *lora_b;
+    float lora_scale;
+} vt_lin;
+/* x [..,in] -> [..,out] in the compute type; one op with or without LoRA. */
+vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l);
+
+/* ---- attention and positions (op_attn.c) ---- */
+
+/* softmax(scale * q k' ) v, flash form, never S x S in memory. q [B,Sq,H,D], k, v [B,Sk,H,D];
+ * scale 0: 1/sqrt(D). kv_len: int32 [B] valid keys each (1..Sk), or NULL for all; queries are not
+ * masked. -> [B,Sq,H,D]. D a multiple of 8, at most 256. */
+vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
+                        float scale);
+/* Interleaved-pair rotation (RoFormer): pair j of the last axis of x [B,N,H,D] turns by the angle
+ * with cos[n,j], sin[n,j] (f32 [N', D/2]): (a,b) -> (a cos - b sin, b cos + a sin); tokens
+ * begin..begin+N'-1 turn, the others stay. */
+vt_tensor *vt_rope(vt_ctx *g, vt_tensor *x, vt_tensor *cos, vt_tensor *sin, int64_t begin);
+
+/* ---- loss (op_loss.c) ---- */
+
+/* mean(weight * (pred - target)^2) in f32 -> scalar [] f32. weight broadcasts or NULL. The mean is
+ * over all elements of pred. Gradient to pred only. */
+vt_tensor *vt_mse(vt_ctx *g, vt_tensor *pred, vt_tensor *target, vt_tensor *weight);
+vt_tensor *vt_sum(vt_ctx *g, vt_tensor *x);                         /* scalar f32 */
+
+/* ---- convolution (op_conv.c) ---- */
+
+/* Channels-last 3-D convolution: x [N,T,H,W,C], w [K,C,kt,kh,kw] as checkpoints store it, b [K] or
+ * NULL; zero padding before and after each axis. 2-D: kt = 1. -> [N,T',H',W',K].
+ * (no gradient: VAEs are not trained) */
+typedef struct vt_conv {
+    int stride[3], before[3], after[3];       /* t, h, w */
+} vt_conv;
+vt_tensor *vt_conv3d(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, const vt_conv *c);
+
+#endif

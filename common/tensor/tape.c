@@ -1,0 +1,306 @@
+/* tape.c - what to do backwards: recording, backward, blocks. See tensor.h */
+#include <string.h>
+
+#include "common/tensor/engine.h"
+
+/* The tape's references: counted twice over, so that `saved` is known at any time. */
+static void keep(vt_ctx *g, vt_buf *b)
+{
+    if (!b || b->persistent)
+        return;
+    vt_retain(b);
+    if (b->kept++ == 0)
+        g->kept += b->bytes;
+}
+
+static void unkeep(vt_ctx *g, vt_buf *b)
+{
+    if (!b || b->persistent)
+        return;
+    if (--b->kept == 0)
+        g->kept -= b->bytes;
+    vt_release(g, b);
+}
+
+static vt_node *push(vt_ctx *g, const char *op, vt_grad_fn fn)
+{
+    vt_node *n = vt_arena_new(&g->arena, sizeof *n);
+    if (!n) {
+        vt_fail(g, VC_ENOMEM, "%s: out of memory for the tape", op);
+        return NULL;
+    }
+    n->op = op;
+    n->fn = fn;
+    n->prev = g->tape;
+    g->tape = n;
+    return n;
+}
+
+vt_tensor *vt_record(vt_ctx *g, vt_tensor *y, const char *op, vt_grad_fn fn, int n,
+                     vt_tensor *const *in, unsigned keep_in, bool keep_out, vt_node **node)
+{
+    if (node)
+        *node = NULL;
+    if (!y || g->err.code)
+        return NULL;
+    bool any = false;
+    for (int i = 0; i < n; i++)
+        any |= in[i] && in[i]->needs_grad;
+    if (!any || !(g->flags & VT_RECORD))
+        return y;
+    y->needs_grad = true;
+    if (!g->recording)
+        return y;
+
+    vt_node *m = push(g, op, fn);
+    if (!m)
+        return NULL;
+    m->out = y;
+    m->n_in = n;
+    m->keep = keep_in;
+    m->keep_out = keep_out;
+    for (int i = 0; i < n; i++) {
+        m->in[i] = in[i];
+        if (in[i] && keep_in >> i & 1)
+            keep(g, in[i]->buf);
+    }
+    if (keep_out)
+        keep(g, y->buf);
+    if (node)
+        *node = m;
+    return y;
+}
+
+static void drop_grad(vt_ctx *g, vt_tensor *t)
+{
+    if (t && t->grad && !t->param) {
+        vt_release(g, t->grad->buf);
+        t->grad = NULL;
+    }
+}
+
+/* Runs the nodes above `stop`, newest first, and frees what each one held. */
+static void run_tape(vt_ctx *g, const vt_node *stop)
+{
+    bool recording = g->recording;
+
+    g->recording = false;
+    while (g->tape != stop && !g->err.code) {
+        vt_node *n = g->tape;
+        g->tape = n->prev;
+        g->op = n->op;
+        if (!n->out || n->out->grad) {
+            vt_scope s = vt_scope_begin(g);
+            n->fn(g, n);
+            vt_scope_end(g, s, 0, NULL);
+        }
+        drop_grad(g, n->out);
+        for (int i = 0; i < n->n_in; i++)
+            if (n->in[i] && n->keep >> i & 1)
+                unkeep(g, n->in[i]->buf);
+        if (n->keep_out)
+            unkeep(g, n->out->buf);
+    }
+    g->recording = recording;
+}
+
+void vt_backward(vt_ctx *g, vt_tensor *loss)
+{
+    if (!vt_ok(g, "backward", 1, &loss))
+        return;
+    if (vt_count(loss) != 1 || loss->dtype != VC_F32) {
+        vt_bad(g, "backward", "the loss must be one f32 value", 1, &loss);
+        return;
+    }
+    g->usage.saved = g->kept;
+    if (!(g->flags & VT_RECORD)) {
+        vt_fail(g, VC_EFAIL, "backward: the step was begun without VT_RECORD");
+        return;
+    }
+    if (!loss->needs_grad) {
+        vt_fail(g, VC_EFAIL, "backward: nothing below the loss is trained");
+        return;
+    }
+    vt_scope_end(g, (vt_scope){ 0 }, 1, &loss);
+    vt_tensor *d = vt_grad(g, loss);
+    if (!d)
+        return;
+    VT_RUN(g, fill, d, 1.0f);
+    vt_wrote(d);
+    run_tape(g, NULL);
+}
+
+/* ---- blocks ---- */
+
+typedef struct run {
+    vt_block b;
+    vt_tensor *out[VT_BLOCK_IO];
+} run;
+
+static void enter(vt_ctx *g, const run *r, bool backward)
+{
+    if (g->hooks.enter)
+        g->hooks.enter(g->hooks.arg, &r->b, backward);
+}
+
+static void leave(vt_ctx *g, const run *r, bool backward)
+{
+    if (g->hooks.leave)
+        g->hooks.leave(g->hooks.arg, &r->b, backward);
+}
+
+static void grads_ready(vt_ctx *g, const run *r)
+{
+    if (g->hooks.grads_ready && !g->err.code)
+        g->hooks.grads_ready(g->hooks.arg, &r->b);
+}
+
+/* The two ends of a kept block on the tape, met in backward order. */
+static void block_end(vt_ctx *g, const vt_node *n)
+{
+    enter(g, n->block, true);
+}
+
+static void block_begin(vt_ctx *g, const vt_node *n)
+{
+    leave(g, n->block, true);
+    grads_ready(g, n->block);
+}
+
+/* Gradients of the outputs of the first run become those of the second's. An output may be a view,
+ * or an input passed on: what moves is the gradient of the tensor that owns the bytes. */
+static void move_grads(vt_ctx *g, const run *r, vt_tensor *const *out)
+{
+    for (int i = 0; i < r->b.n_out && !g->err.code; i++) {
+        vt_tensor *from = vt_root(r->out[i]), *to = vt_root(out[i]);
+        if (!vt_same_shape(r->out[i], out[i]) || !vt_same_shape(from, to) ||
+            (from->grad && !to->needs_grad)) {
+            vt_bad(g, "block", "the second run gave another output", 2,
+                   (vt_tensor *[]){ r->out[i], out[i] });
+            return;
+        }
+        if (from == to || !from->grad)
+            continue;
+        to->grad = from->grad;
+        from->grad = NULL;
+    }
+}
+
+static bool any_grad(const run *r)
+{
+    for (int i = 0; i < r->b.n_out; i++)
+        if (vt_root(r->out[i])->grad)
+            return true;
+    return false;
+}
+
+static void run_again(vt_ctx *g, const vt_node *n)
+{
+    const run *r = n->block;
+    vt_tensor *out[VT_BLOCK_IO] = { 0 };
+    vt_node *outer = g->tape;
+
+    if (!any_grad(r)) {                        /* the loss does not depend on it */
+        grads_ready(g, r);
+        return;
+    }
+    enter(g, r, true);
+    vt_scope s = vt_scope_begin(g);
+    g->recording = true;
+    r->b.fn(g, r->b.arg, n->in, out);
+    g->recording = false;
+    for (int i = 0; i < r->b.n_out; i++)
+        if (!out[i])
+            vt_fail(g, VC_EFAIL, "block %d: the second run gave no output %d", r->b.index, i);
+    move_grads(g, r, out);
+    vt_scope_end(g, s, 0, NULL);
+    run_tape(g, outer);
+    leave(g, r, true);
+    grads_ready(g, r);
+}
+
+/* The scope of fn, its hooks, its outputs. False after a failure. */
+static bool run_once(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
+{
+    enter(g, r, false);
+    vt_scope s = vt_scope_begin(g);
+    if (!g->err.code)
+        r->b.fn(g, r->b.arg, in, out);
+    vt_scope_end(g, s, r->b.n_out, out);
+    leave(g, r, false);
+    for (int i = 0; i < r->b.n_out; i++)
+        if (!out[i])
+            vt_fail(g, VC_EFAIL, "block %d: no output %d", r->b.index, i);
+    memcpy(r->out, out, (size_t)r->b.n_out * sizeof *out);
+    return !g->err.code;
+}
+
+static bool run_kept(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
+{
+    vt_node *begin = push(g, "block", block_begin);
+    if (!begin || !run_once(g, r, in, out))
+        return false;
+    if (g->tape == begin) {                    /* nothing to learn in here */
+        g->tape = begin->prev;
+        return true;
+    }
+    vt_node *end = push(g, "block", block_end);
+    if (!end)
+        return false;
+    begin->block = end->block = r;
+    return true;
+}
+
+static bool run_recomputed(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
+{
+    g->recording = false;
+    bool ok = run_once(g, r, in, out);
+    g->recording = true;
+    if (!ok)
+        return false;
+
+    bool any = false;
+    for (int i = 0; i < r->b.n_out; i++)
+        any |= out[i]->needs_grad;
+    if (!any)
+        return true;
+    vt_node *n = push(g, "block", run_again);
+    if (!n)
+        return false;
+    n->block = r;
+    n->n_in = r->b.n_in;
+    n->keep = (1u << r->b.n_in) - 1;
+    for (int i = 0; i < r->b.n_in; i++) {
+        n->in[i] = in[i];
+        if (in[i])
+            keep(g, in[i]->buf);
+    }
+    return true;
+}
+
+static bool run_block(vt_ctx *g, const vt_block *b, vt_remat how, vt_tensor *const *in,
+                      vt_tensor **out)
+{
+    if (!vt_ok(g, "block", 0, NULL))
+        return false;
+    if (b->n_in > VT_BLOCK_IO || b->n_out > VT_BLOCK_IO)
+        return vt_fail(g, VC_EINVAL, "block %d: %d inputs and %d outputs, %d each are possible",
+                       b->index, b->n_in, b->n_out, VT_BLOCK_IO);
+    run *r = vt_arena_new(&g->arena, sizeof *r);
+    if (!r)
+        return vt_fail(g, VC_ENOMEM, "block %d: out of memory for the tape", b->index);
+    r->b = *b;
+    if (!g->recording)
+        return run_once(g, r, in, out);
+    return how == VT_RECOMPUTE ? run_recomputed(g, r, in, out) : run_kept(g, r, in, out);
+}
+
+void vt_run_block(vt_ctx *g, const vt_block *b, vt_remat how, vt_tensor *const *in,
+                  vt_tensor **out)
+{
+    vt_tensor *made[VT_BLOCK_IO] = { NULL };   /* out may be in */
+    bool ok = run_block(g, b, how, in, made);
+
+    for (int i = 0; i < b->n_out; i++)
+        out[i] = ok ? made[i] : NULL;
+}

@@ -1,0 +1,346 @@
+/* weights.c - parameters by tables: bind, start, train, LoRA. See weights.h */
+#include "common/tensor/weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/rng.h"
+#include "common/tensor/params.h"
+
+/* ---- the list ---- */
+
+int vt_params_open(vt_params **out, vt_ctx *g, vc_err *err)
+{
+    vt_params *p = calloc(1, sizeof *p);
+
+    *out = p;
+    if (!p)
+        return vc_fail(err, VC_ENOMEM, "parameters: out of memory");
+    p->g = g;
+    return 0;
+}
+
+static void free_param(vt_params *p, vt_param *w)
+{
+    if (!w)
+        return;
+    vt_param_free(p->g, w->t);
+    free(w->name);
+    free(w->module);
+    free(w);
+}
+
+void vt_params_close(vt_params *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; i < p->n; i++)
+        free_param(p, p->at[i]);
+    free(p->at);
+    free(p);
+}
+
+int vt_params_count(const vt_params *p) { return p->n; }
+vt_param *vt_params_at(vt_params *p, int i) { return p->at[i]; }
+
+vt_param *vt_params_find(vt_params *p, const char *name)
+{
+    for (int i = 0; i < p->n; i++)
+        if (!strcmp(p->at[i]->name, name))
+            return p->at[i];
+    return NULL;
+}
+
+/* a then b then c, in malloc'ed memory */
+static char *join(const char *a, const char *b, const char *c)
+{
+    size_t n = strlen(a) + strlen(b) + strlen(c) + 1;
+    char *s = malloc(n);
+
+    if (s)
+        snprintf(s, n, "%s%s%s", a, b, c);
+    return s;
+}
+
+/* A new entry at the end of the list: takes t, in every case. NULL: out of memory. */
+static vt_param *add(vt_params *p, const char *name, const char *module, vt_tensor *t, vt_lin *lin,
+                     int role, vc_err *err)
+{
+    vt_param *w = calloc(1, sizeof *w);
+    char *nm = join(name, "", ""), *mod = module ? join(module, "", "") : NULL;
+
+    if (p->n == p->room) {
+        int room = p->room ? 2 * p->room : 64;
+        vt_param **at = realloc(p->at, (size_t)room * sizeof *at);
+        if (at) {
+            p->at = at;
+            p->room = room;
+        }
+    }
+    if (!w || !nm || (module && !mod) || p->n == p->room) {
+        vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
+        vt_param_free(p->g, t);
+        free(nm);
+        free(mod);
+        free(w);
+        return NULL;
+    }
+    *w = (vt_param){ .name = nm, .module = mod, .t = t, .lin = lin, .role = role };
+    return p->at[p->n++] = w;
+}
+
+/* ---- values ---- */
+
+static void uniform(float *v, int64_t n, double limit, uint64_t seed, uint64_t id)
+{
+    vc_draws d = vc_draws_of(seed, id, 0, VC_DRAW_INIT);
+
+    for (int64_t i = 0; i < n; i++)
+        v[i] = (float)((2.0 * vc_draw_unit(&d) - 1.0) * limit);
+}
+
+static void start(float *v, vt_init init, int nd, const int64_t *dim, const char *name,
+                  uint64_t seed)
+{
+    int64_t n = 1;
+    for (int i = 0; i < nd; i++)
+        n *= dim[i];
+    double out = nd ? (double)dim[0] : 1.0, in = (double)n / out;
+    uint64_t id = XXH3_64bits(name, strlen(name));
+
+    switch (init) {
+    case VT_INIT_ZERO: memset(v, 0, (size_t)n * sizeof *v); break;
+    case VT_INIT_ONE:
+        for (int64_t i = 0; i < n; i++)
+            v[i] = 1.0f;
+        break;
+    case VT_INIT_XAVIER: uniform(v, n, sqrt(6.0 / (in + out)), seed, id); break;
+    case VT_INIT_KAIMING: uniform(v, n, 1.0 / sqrt(in), seed, id); break;
+    case VT_INIT_NORMAL:
+        vc_draw_normals(v, (size_t)n, seed, id, 0, VC_DRAW_INIT);
+        for (int64_t i = 0; i < n; i++)
+            v[i] *= 0.02f;
+        break;
+    }
+}
+
+static int started(vt_tensor **t, vt_ctx *g, vt_init init, int nd, const int64_t *dim,
+                   const char *name, uint64_t seed, vc_err *err)
+{
+    size_t n = 1;
+    for (int i = 0; i < nd; i++)
+        n *= (size_t)dim[i];
+    float *v = malloc(n * sizeof *v);
+
+    if (!v)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
+    start(v, init, nd, dim, name, seed);
+    *t = vt_param_new(g, VC_F32, nd, dim, v, VC_F32, false, err);
+    free(v);
+    return *t ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
+}
+
+static void shape_text(char *s, size_t size, int nd, const int64_t *dim)
+{
+    size_t n = (size_t)snprintf(s, size, "[");
+
+    for (int i = 0; i < nd && n < size; i++)
+        n += (size_t)snprintf(s + n, size - n, "%s%lld", i ? "," : "", (long long)dim[i]);
+    if (n < size)
+        snprintf(s + n, size - n, "]");
+}
+
+static int loaded(vt_tensor **t, vt_ctx *g, const vt_source *src, int nd, const int64_t *dim,
+                  const char *name, vc_err *err)
+{
+    char want[160], have[160];
+    vt_host h = { 0 };
+
+    shape_text(want, sizeof want, nd, dim);
+    int rc = src->get(src->arg, name, &h, err);
+    if (rc == VC_ENOENT)
+        return vc_fail(err, VC_ENOENT, "tensor \"%s\" is missing; it should be %s", name, want);
+    if (rc)
+        return vc_context(err, rc, "%s", name);
+    shape_text(have, sizeof have, h.nd, h.dim);
+    if (h.nd != nd || memcmp(h.dim, dim, (size_t)nd * sizeof *dim))
+        return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" is %s, %s was expected", name, have, want);
+    if (h.dtype < 0 || h.dtype > VC_F64)
+        return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" holds %s, no weight has that type", name,
+                       h.dtype < 0 ? "no known type" : vc_dtype_name(h.dtype));
+    vc_dtype as = h.dtype == VC_F64 ? VC_F32 : h.dtype;
+    *t = vt_param_new(g, as, nd, dim, h.data, h.dtype, src->mapped, err);
+    return *t ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
+}
+
+/* ---- bind ---- */
+
+static int bind_one(vt_params *p, const char *name, const char *module, vt_tensor **slot,
+                    vt_lin *lin, int nd, const int64_t *dim, vt_init init, const vt_source *src,
+                    vc_err *err)
+{
+    vt_tensor *t = NULL;
+    int rc = src->get ? loaded(&t, p->g, src, nd, dim, name, err)
+                      : started(&t, p->g, init, nd, dim, name, src->seed, err);
+    if (rc)
+        return rc;
+    if (!add(p, name, module, t, lin, VT_P_BASE, err))
+        return VC_ENOMEM;
+    *slot = t;
+    return 0;
+}
+
+static int bind_linear(vt_params *p, const vt_weight *row, const char *name, vt_lin *lin,
+                       const int64_t *dim, const vt_source *src, vc_err *err)
+{
+    char *w = join(name, ".weight", ""), *b = join(name, ".bias", "");
+    int rc = w && b ? 0 : vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
+
+    *lin = (vt_lin){ 0 };
+    if (!rc)
+        rc = bind_one(p, w, name, &lin->w, lin, 2, dim, row->init, src, err);
+    if (!rc && row->kind == VT_W_LINEAR)
+        rc = bind_one(p, b, name, &lin->b, lin, 1, dim, VT_INIT_ZERO, src, err);
+    free(w);
+    free(b);
+    return rc;
+}
+
+/* The prefix with its %d replaced, then the row's name; malloc'ed. */
+static char *full_name(const char *prefix, int index, const char *name)
+{
+    const char *hole = strstr(prefix, "%d");
+
+    if (!hole)
+        return join(prefix, name, "");
+    size_t n = strlen(prefix) + strlen(name) + 16;
+    char *s = malloc(n);
+    if (s)
+        snprintf(s, n, "%.*s%d%s%s", (int)(hole - prefix), prefix, index, hole + 2, name);
+    return s;
+}
+
+static int bind_row(vt_params *p, const vt_weight *row, const char *prefix, int index, void *base,
+                    const int64_t *sizes, const vt_source *src, vc_err *err)
+{
+    int64_t dim[VT_DIMS];
+    int nd = 0;
+    char *name = full_name(prefix, index, row->name), *field = (char *)base + row->offset;
+
+    if (!name)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", row->name);
+    for (; nd < VT_DIMS && row->dim[nd]; nd++)
+        dim[nd] = row->dim[nd] > 0 ? row->dim[nd] : sizes[-row->dim[nd]];
+    int rc = row->kind == VT_W_TENSOR
+                 ? bind_one(p, name, NULL, (vt_tensor **)field, NULL, nd, dim, row->init, src, err)
+                 : bind_linear(p, row, name, (vt_lin *)field, dim, src, err);
+    free(name);
+    return rc;
+}
+
+int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int index, void *base,
+                   const int64_t *sizes, const vt_source *src, vc_err *err)
+{
+    for (const vt_weight *row = table; row->name; row++) {
+        int rc = bind_row(p, row, prefix, index, base, sizes, src, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- what is trained ---- */
+
+static int train(vt_params *p, vt_param *w, vc_err *err)
+{
+    int rc = vt_param_train(p->g, w->t, err);
+
+    if (rc)
+        return vc_context(err, rc, "%s", w->name);
+    w->grad = w->t->grad;
+    w->trained = true;
+    return 0;
+}
+
+int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), void *arg,
+                    vc_err *err)
+{
+    for (int i = 0; i < p->n; i++) {
+        vt_param *w = p->at[i];
+        int rc = !match || match(arg, w->name) ? train(p, w, err) : 0;
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int add_factor(vt_params *p, const vt_param *of, const char *suffix, int role, vt_init init,
+                      const int64_t dim[2], uint64_t seed, vt_tensor **slot, vc_err *err)
+{
+    vt_tensor *t = NULL;
+    char *name = join(of->module, suffix, "");
+    int rc = name ? started(&t, p->g, init, 2, dim, name, seed, err)
+                  : vc_fail(err, VC_ENOMEM, "%s: out of memory", of->name);
+
+    if (!rc) {
+        vt_param *w = add(p, name, of->module, t, of->lin, role, err);
+        rc = w ? train(p, w, err) : VC_ENOMEM;
+        if (w)
+            *slot = t;
+    }
+    free(name);
+    return rc;
+}
+
+static int add_lora(vt_params *p, const vt_param *of, int rank, double alpha, uint64_t seed,
+                    vc_err *err)
+{
+    vt_lin *l = of->lin;
+    const int64_t *d = of->t->dim;
+
+    l->lora_scale = (float)(alpha / rank);
+    int rc = add_factor(p, of, ".lora_A.weight", VT_P_LORA_A, VT_INIT_KAIMING,
+                        (int64_t[]){ rank, d[1] }, seed, &l->lora_a, err);
+    if (!rc)
+        rc = add_factor(p, of, ".lora_B.weight", VT_P_LORA_B, VT_INIT_ZERO,
+                        (int64_t[]){ d[0], rank }, seed, &l->lora_b, err);
+    return rc;
+}
+
+int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
+                   double alpha, uint64_t seed, int *matched, vc_err *err)
+{
+    int n = p->n;
+
+    *matched = 0;
+    if (rank < 1)
+        return vc_fail(err, VC_EINVAL, "LoRA of rank %d", rank);
+    for (int i = 0; i < n; i++) {
+        const vt_param *w = p->at[i];
+        if (!w->lin || w->t != w->lin->w || w->lin->lora_a || (match && !match(arg, w->module)))
+            continue;
+        int rc = add_lora(p, w, rank, alpha, seed, err);
+        if (rc)
+            return rc;
+        ++*matched;
+    }
+    return 0;
+}
+
+vt_param_bytes vt_params_bytes(const vt_params *p)
+{
+    vt_param_bytes b = { 0 };
+
+    for (int i = 0; i < p->n; i++) {
+        const vt_param *w = p->at[i];
+        size_t bytes = (size_t)vt_count(w->t) * vc_dtype_size(w->t->dtype);
+        *(vt_param_mapped(w->t) ? &b.mapped : &b.values) += bytes;
+        *(w->trained ? &b.trained : &b.frozen) += vt_count(w->t);
+        if (w->grad)
+            b.grads += bytes;
+    }
+    return b;
+}

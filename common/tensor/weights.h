@@ -1,0 +1,115 @@
+/* weights.h - parameters bound by tables to the names of a checkpoint.
+ *
+ * A block of a model is a struct of vt_lin and vt_tensor * fields and a const table of vt_weight
+ * rows that says which tensor goes where, with which sizes and from which start. Loading, saving,
+ * LoRA targets, freezing, the optimiser and shape errors all walk the table, so a model has no code
+ * for them. Nothing here runs inside a step, but for vt_params_settle. */
+#ifndef VT_WEIGHTS_H
+#define VT_WEIGHTS_H
+
+#include "common/tensor/ops.h"
+
+typedef enum vt_init {                        /* of a weight that starts from nothing */
+    VT_INIT_ZERO, VT_INIT_ONE,
+    VT_INIT_XAVIER,                           /* uniform +-sqrt(6 / (in + out)) */
+    VT_INIT_KAIMING,                          /* uniform +-1/sqrt(in): PyTorch's Linear default */
+    VT_INIT_NORMAL                            /* N(0, 0.02^2) */
+} vt_init;                                    /* in: elements of one row of the first axis */
+
+typedef struct vt_weight {
+    const char *name;                         /* below the prefix: "attn1.to_q", "norm1.weight" */
+    enum { VT_W_TENSOR, VT_W_LINEAR, VT_W_LINEAR_NO_BIAS } kind;
+    size_t offset;                            /* of the vt_tensor * or the vt_lin in the struct */
+    int dim[VT_DIMS];                         /* positive: a size; -i: sizes[i]; 0 ends.
+                                               * A linear: out, in */
+    vt_init init;                             /* of the weight; a linear's bias starts at zero */
+} vt_weight;                                  /* a table ends with a NULL name */
+
+typedef struct vt_params vt_params;
+
+typedef struct vt_param {
+    char *name;                               /* full: "transformer_blocks.3.attn1.to_q.weight" */
+    vt_tensor *t;                             /* the values as stored; f32 if trained */
+    vt_tensor *grad;                          /* f32, packed; NULL if frozen */
+    vt_lin *lin;                              /* the linear it belongs to, or NULL */
+    char *module;                             /* of a linear: name without .weight; else NULL */
+    enum { VT_P_BASE, VT_P_LORA_A, VT_P_LORA_B } role;
+    bool trained;
+} vt_param;
+
+/* Where values come from: returns 0 and a borrowed host view, or VC_ENOENT. */
+typedef struct vt_host {
+    vc_dtype dtype;
+    int nd;
+    int64_t dim[8];
+    const void *data;
+} vt_host;
+typedef struct vt_source {
+    int (*get)(void *arg, const char *name, vt_host *view, vc_err *err);
+    void *arg;                                /* get NULL: start from the table's init */
+    uint64_t seed;                            /* of VC_DRAW_INIT draws, keyed by XXH3-64 of the full
+                                               * name: the order of binding does not matter */
+    bool mapped;                              /* views outlive the params: frozen weights may
+                                               * borrow them */
+} vt_source;
+
+int vt_params_open(vt_params **out, vt_ctx *g, vc_err *err);
+void vt_params_close(vt_params *p);           /* frees the tensors; NULL is fine */
+
+/* Binds a table's rows into the struct at base, which must stay where it is. prefix: "" or
+ * "transformer_blocks.%d." whose one %d becomes index. sizes: what negative dims mean (sizes[0]
+ * unused). A missing tensor (VC_ENOENT), another shape, no float type (VC_EMISMATCH) is an error
+ * that names it, what it is and what was expected. Values that start from init are f32. */
+int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int index, void *base,
+                   const int64_t *sizes, const vt_source *src, vc_err *err);
+
+int vt_params_count(const vt_params *p);
+vt_param *vt_params_at(vt_params *p, int i);  /* in the order bound */
+vt_param *vt_params_find(vt_params *p, const char *name);           /* or NULL */
+
+/* Trained parameters become f32 copies with an f32 gradient; all others stay frozen. Call before
+ * the first step. match NULL: everything is trained. */
+int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), void *arg,
+                    vc_err *err);
+/* Adds trained LoRA pairs to each linear whose module `match` accepts (NULL: all), and trains
+ * nothing else: a kaiming-uniform(sqrt 5) = uniform +-1/sqrt(in), b zero, scale alpha / rank.
+ * Named module.lora_A.weight and module.lora_B.weight, in bound order of the linears.
+ * *matched: how many. */
+int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
+                   double alpha, uint64_t seed, int *matched, vc_err *err);
+
+/* Marks all gradients empty: the next backward overwrites them. */
+void vt_params_zero_grad(vt_params *p);
+/* Writes zeros into gradients that nothing flowed to since vt_params_zero_grad, so that each
+ * grad->data may be read. The optimiser and the norm do it themselves. */
+void vt_params_settle(vt_params *p);
+
+/* Bytes of frozen values that are borrowed, of private values, of gradients; elements. */
+typedef struct vt_param_bytes {
+    size_t mapped, values, grads;
+    int64_t trained, frozen;
+} vt_param_bytes;
+vt_param_bytes vt_params_bytes(const vt_params *p);
+
+/* Global gradient norm (f64 sum of f32 squares in a fixed order) over trained parameters. */
+double vt_params_grad_norm(vt_params *p);
+
+/* AdamW (Loshchilov & Hutter), as torch.optim.AdamW: decoupled decay on every trained parameter.
+ * State is f32, one pair of moments a trained parameter, in bound order. grad_scale multiplies
+ * gradients first (accumulation mean, clipping). step counts from 1. */
+typedef struct vt_adamw {
+    double lr, beta1, beta2, eps, weight_decay, grad_scale;
+    int64_t step;
+} vt_adamw;
+typedef struct vt_adamw_state { vt_tensor **m, **v; int n; } vt_adamw_state;
+int vt_adamw_open(vt_adamw_state *s, vt_params *p, vc_err *err);
+void vt_adamw_close(vt_adamw_state *s, vt_params *p);               /* an all-zero one is fine */
+void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o);
+
+/* ema = decay * ema + (1 - decay) * values: f32 copies in trained order, NULL-ended. */
+int vt_ema_open(vt_tensor ***ema, vt_params *p, vc_err *err);       /* starts as the values */
+void vt_ema_update(vt_tensor **ema, vt_params *p, double decay);
+void vt_ema_swap(vt_tensor **ema, vt_params *p);                    /* values <-> averages */
+void vt_ema_close(vt_tensor **ema, vt_params *p);                   /* NULL is fine */
+
+#endif
