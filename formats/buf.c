@@ -1,0 +1,121 @@
+/* buf.c - see buf.h */
+#include "formats/buf.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/utf8.h"
+
+char *vf_buf_room(vf_buf *b, size_t more)
+{
+    if (b->failed)
+        return NULL;
+    if (b->data && b->cap - b->n >= more)
+        return b->data + b->n;
+
+    size_t need;
+    if (__builtin_add_overflow(b->n, more, &need) || need > SIZE_MAX / 2)
+        b->failed = true;
+    size_t cap = need < 256 ? 256 : need + need / 2;
+    char *p = b->failed ? NULL : realloc(b->data, cap);
+    if (!p) {
+        b->failed = true;
+        return NULL;
+    }
+    b->data = p;
+    b->cap = cap;
+    return p + b->n;
+}
+
+void vf_buf_add(vf_buf *b, const void *p, size_t n)
+{
+    char *to = vf_buf_room(b, n);
+
+    if (!to || !n)
+        return;
+    memcpy(to, p, n);
+    b->n += n;
+}
+
+void vf_buf_str(vf_buf *b, const char *s)
+{
+    vf_buf_add(b, s, strlen(s));
+}
+
+void vf_buf_printf(vf_buf *b, const char *fmt, ...)
+{
+    va_list ap, again;
+
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    char *to = n < 0 ? NULL : vf_buf_room(b, (size_t)n + 1);
+    if (to) {
+        vsnprintf(to, (size_t)n + 1, fmt, again);
+        b->n += (size_t)n;
+    } else {
+        b->failed = true;
+    }
+    va_end(again);
+}
+
+static void escape(vf_buf *b, unsigned char c)
+{
+    static const char letter[] = "\"\"\\\\\bb\ff\nn\rr\tt";
+
+    for (const char *p = letter; *p; p += 2)
+        if ((unsigned char)*p == c) {
+            vf_buf_add(b, (char[]){ '\\', p[1] }, 2);
+            return;
+        }
+    vf_buf_printf(b, "\\u%04x", c);
+}
+
+static bool plain(unsigned char c)
+{
+    return c >= 0x20 && c != '"' && c != '\\';
+}
+
+void vf_buf_json(vf_buf *b, const char *s, size_t n)
+{
+    vf_buf_str(b, "\"");
+    for (size_t i = 0; i < n;) {
+        size_t end = i + vf_utf8_prefix(s + i, n - i);
+        while (i < end) {
+            size_t from = i;
+            while (i < end && plain((unsigned char)s[i]))
+                i++;
+            vf_buf_add(b, s + from, i - from);
+            if (i < end)
+                escape(b, (unsigned char)s[i++]);
+        }
+        if (i < n) {
+            vf_buf_str(b, "\xef\xbf\xbd");
+            i++;
+        }
+    }
+    vf_buf_str(b, "\"");
+}
+
+char *vf_buf_take(vf_buf *b)
+{
+    char *end = vf_buf_room(b, 1), *data = NULL;
+
+    if (end) {
+        *end = 0;
+        data = b->data;
+        b->data = NULL;
+    }
+    vf_buf_free(b);
+    return data;
+}
+
+void vf_buf_free(vf_buf *b)
+{
+    free(b->data);
+    *b = (vf_buf){ 0 };
+}

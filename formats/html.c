@@ -1,0 +1,328 @@
+/* html.c - see html.h; charts are in html_chart.c, style and script in html_page.c */
+#include "formats/html.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/html_parts.h"
+#include "formats/utf8.h"
+
+enum { SHORT_CAPTION = 120 };          /* bytes of a caption that are shown without unfolding */
+
+/* ---- text ---- */
+
+static const char *entity(unsigned char c)
+{
+    switch (c) {
+    case '&': return "&amp;";
+    case '<': return "&lt;";
+    case '>': return "&gt;";
+    case '"': return "&quot;";
+    case '\'': return "&#39;";
+    case '\n': case '\t': return NULL;
+    default: return c < 0x20 || c == 0x7f ? "\xef\xbf\xbd" : NULL;
+    }
+}
+
+void html_escape(vf_buf *b, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t good = i + vf_utf8_prefix(s + i, n - i), from = i;
+        for (; i < good; i++) {
+            const char *e = entity((unsigned char)s[i]);
+            if (!e)
+                continue;
+            vf_buf_add(b, s + from, i - from);
+            vf_buf_str(b, e);
+            from = i + 1;
+        }
+        vf_buf_add(b, s + from, i - from);
+        if (i < n) {
+            vf_buf_str(b, "\xef\xbf\xbd");
+            i++;
+        }
+    }
+}
+
+void html_escape_str(vf_buf *b, const char *s)
+{
+    html_escape(b, s, strlen(s));
+}
+
+/* Formats, then escapes. */
+static void put_format(vf_html *h, const char *fmt, va_list ap)
+{
+    char *s = NULL;
+
+    if (vasprintf(&s, fmt, ap) < 0) {
+        h->no_memory = true;
+        return;
+    }
+    html_escape_str(&h->body, s);
+    free(s);
+}
+
+/* <tag>text</tag> */
+static void put_element(vf_buf *b, const char *tag, const char *text)
+{
+    vf_buf_printf(b, "<%s>", tag);
+    html_escape_str(b, text);
+    vf_buf_printf(b, "</%s>", tag);
+}
+
+/* ---- page ---- */
+
+int vf_html_open(vf_html **out, const char *title, vc_err *err)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    html_escape_str(&(*out)->title, title);
+    return 0;
+}
+
+void vf_html_close(vf_html *h)
+{
+    if (!h)
+        return;
+    vf_buf_free(&h->title);
+    vf_buf_free(&h->contents);
+    vf_buf_free(&h->body);
+    free(h);
+}
+
+void html_end_block(vf_html *h)
+{
+    static const char *const ends[] = {
+        [HTML_NOTHING] = "", [HTML_TABLE] = "</table></div>\n", [HTML_FACTS] = "</table></div>\n",
+        [HTML_GRID] = "</div>\n",
+    };
+    vf_buf_str(&h->body, ends[h->open]);
+    h->open = HTML_NOTHING;
+}
+
+int vf_html_write(vf_html *h, const char *path, vc_err *err)
+{
+    vf_buf page = { 0 };
+
+    html_end_block(h);
+    vf_buf_str(&page, html_head);
+    vf_buf_add(&page, h->title.data, h->title.n);
+    vf_buf_str(&page, html_after_title);
+    vf_buf_str(&page, "<h1>");
+    vf_buf_add(&page, h->title.data, h->title.n);
+    vf_buf_str(&page, "</h1>\n");
+    if (h->sections > 1) {
+        vf_buf_str(&page, "<nav>\n");
+        vf_buf_add(&page, h->contents.data, h->contents.n);
+        vf_buf_str(&page, "</nav>\n");
+    }
+    vf_buf_str(&page, html_after_contents);
+    vf_buf_add(&page, h->body.data, h->body.n);
+    vf_buf_str(&page, html_end);
+
+    bool failed = h->no_memory || h->title.failed || h->contents.failed || h->body.failed
+                  || page.failed;
+    int rc = failed ? vc_fail(err, VC_ENOMEM, "%s: out of memory", path)
+                    : vc_file_write(path, page.data, page.n, err);
+    vf_buf_free(&page);
+    return rc;
+}
+
+void vf_html_section(vf_html *h, const char *heading)
+{
+    html_end_block(h);
+    h->sections++;
+    vf_buf_printf(&h->contents, "<a href=\"#s%d\">", h->sections);
+    html_escape_str(&h->contents, heading);
+    vf_buf_str(&h->contents, "</a>\n");
+    vf_buf_printf(&h->body, "<h2 id=\"s%d\">", h->sections);
+    html_escape_str(&h->body, heading);
+    vf_buf_str(&h->body, "</h2>\n");
+}
+
+void vf_html_text(vf_html *h, const char *fmt, ...)
+{
+    va_list ap;
+
+    html_end_block(h);
+    vf_buf_str(&h->body, "<p>");
+    va_start(ap, fmt);
+    put_format(h, fmt, ap);
+    va_end(ap);
+    vf_buf_str(&h->body, "</p>\n");
+}
+
+void vf_html_mark(vf_html *h, const char *name)
+{
+    html_end_block(h);
+    vf_buf_str(&h->body, "<!-- ");
+    for (; *name; name++)
+        vf_buf_add(&h->body, isalnum((unsigned char)*name) || strchr(" /", *name) ? name : "_", 1);
+    vf_buf_str(&h->body, " -->\n");
+}
+
+void vf_html_fold(vf_html *h, const char *title, const char *text)
+{
+    html_end_block(h);
+    vf_buf_str(&h->body, "<details>");
+    put_element(&h->body, "summary", title);
+    put_element(&h->body, "pre", text);
+    vf_buf_str(&h->body, "</details>\n");
+}
+
+/* ---- tables ---- */
+
+/* Digits and what goes with them: "1,024", "-3.5e-05", "12 %", "4.2 GiB". */
+static bool is_number(const char *s)
+{
+    s += strspn(s, "+-");
+    size_t n = strspn(s, "0123456789.,eE+-");
+
+    if (*s < '0' || *s > '9')
+        return false;
+    s += n;
+    return !*s || !strcmp(s, "%") || (*s == ' ' && strlen(s) <= 6 && !strpbrk(s, "0123456789"));
+}
+
+static void put_cell(vf_html *h, const char *text)
+{
+    vf_buf_str(&h->body, is_number(text) ? "<td class=\"n\">" : "<td>");
+    html_escape_str(&h->body, text);
+    vf_buf_str(&h->body, "</td>");
+}
+
+void vf_html_table(vf_html *h, const char *const *columns, int n)
+{
+    html_end_block(h);
+    vf_buf_str(&h->body, "<div class=\"scroll\"><table>\n<tr>");
+    for (int i = 0; i < n; i++)
+        put_element(&h->body, "th", columns[i]);
+    vf_buf_str(&h->body, "</tr>\n");
+    h->open = HTML_TABLE;
+    h->columns = n;
+}
+
+void vf_html_row(vf_html *h, const char *const *cells)
+{
+    if (h->open != HTML_TABLE)
+        return;
+    vf_buf_str(&h->body, "<tr>");
+    for (int i = 0; i < h->columns; i++)
+        put_cell(h, cells[i]);
+    vf_buf_str(&h->body, "</tr>\n");
+}
+
+void vf_html_fact(vf_html *h, const char *name, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (h->open != HTML_FACTS) {
+        html_end_block(h);
+        vf_buf_str(&h->body, "<div class=\"scroll\"><table class=\"facts\">\n");
+        h->open = HTML_FACTS;
+    }
+    vf_buf_str(&h->body, "<tr>");
+    put_element(&h->body, "th", name);
+    vf_buf_str(&h->body, "<td>");
+    va_start(ap, fmt);
+    put_format(h, fmt, ap);
+    va_end(ap);
+    vf_buf_str(&h->body, "</td></tr>\n");
+}
+
+/* ---- cards ---- */
+
+void vf_html_grid(vf_html *h, bool search)
+{
+    html_end_block(h);
+    h->grids++;
+    if (search)
+        vf_buf_printf(&h->body, "<div class=\"find\"><input type=\"search\" id=\"find%d\" "
+                      "aria-label=\"search\" placeholder=\"search\"><output></output></div>\n",
+                      h->grids);
+    vf_buf_str(&h->body, "<div class=\"grid\">\n");
+    h->open = HTML_GRID;
+}
+
+static void put_base64(vf_buf *b, const uint8_t *p, size_t n)
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *to = n > SIZE_MAX / 2 ? NULL : vf_buf_room(b, (n + 2) / 3 * 4);
+
+    if (!to) {
+        b->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < n; i += 3) {
+        size_t left = n - i;
+        uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0)
+                     | (left > 2 ? p[i + 2] : 0);
+        *to++ = digit[v >> 18];
+        *to++ = digit[v >> 12 & 63];
+        *to++ = left > 1 ? digit[v >> 6 & 63] : '=';
+        *to++ = left > 2 ? digit[v & 63] : '=';
+    }
+    b->n += (n + 2) / 3 * 4;
+}
+
+static void put_media(vf_buf *b, const void *media, size_t size, const char *mime,
+                      const char *title)
+{
+    bool clip = !strncmp(mime, "video/", 6);
+
+    vf_buf_str(b, clip ? "<video controls loop muted playsinline preload=\"metadata\" title=\""
+                       : "<img loading=\"lazy\" decoding=\"async\" alt=\"");
+    html_escape_str(b, title);
+    vf_buf_str(b, "\" src=\"data:");
+    html_escape_str(b, mime);
+    vf_buf_str(b, ";base64,");
+    put_base64(b, media, size);
+    vf_buf_str(b, clip ? "\"></video>\n" : "\">\n");
+}
+
+/* The start of a long caption, cut between characters and after a word where one ends nearby. */
+static size_t short_length(const char *s)
+{
+    size_t n = SHORT_CAPTION;
+
+    while (n > SHORT_CAPTION - 30 && s[n] != ' ')
+        n--;
+    if (s[n] != ' ')
+        for (n = SHORT_CAPTION; n > SHORT_CAPTION - 4 && ((unsigned char)s[n] & 0xc0) == 0x80;)
+            n--;
+    return n;
+}
+
+static void put_caption(vf_buf *b, const char *caption)
+{
+    if (strlen(caption) <= SHORT_CAPTION + 20) {
+        if (*caption)
+            put_element(b, "p", caption);
+        return;
+    }
+    vf_buf_str(b, "<details><summary><span>");
+    html_escape(b, caption, short_length(caption));
+    vf_buf_str(b, " \xe2\x80\xa6</span></summary>");
+    put_element(b, "p", caption);
+    vf_buf_str(b, "</details>");
+}
+
+void vf_html_card(vf_html *h, const void *media, size_t size, const char *mime, const char *title,
+                  const char *caption)
+{
+    if (h->open != HTML_GRID)
+        vf_html_grid(h, false);
+    vf_buf_str(&h->body, "<div class=\"card\">");
+    if (media)
+        put_media(&h->body, media, size, mime, title);
+    vf_buf_str(&h->body, "<div>");
+    put_element(&h->body, "h3", title);
+    put_caption(&h->body, caption);
+    vf_buf_str(&h->body, "</div></div>\n");
+}

@@ -1,0 +1,283 @@
+/* json.c - see json.h
+ *
+ * cJSON is lenient where it should not be (blanks, numbers, control characters, U+0000 that ends a
+ * string early) and says nothing about where it failed, so the text is scanned first; cJSON then
+ * only builds the tree of text that is known to be right. */
+#include "formats/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/buf.h"
+#include "formats/json_scan.h"
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The first key that o has twice, in *twice. */
+static int find_twice(const cJSON *o, const char **twice, vc_err *err)
+{
+    size_t n = 0;
+    for (const cJSON *c = o->child; c; c = c->next)
+        n++;
+    const char **names = n > 1 ? malloc(n * sizeof *names) : NULL;
+    if (n > 1 && !names)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %zu keys", n);
+
+    n = 0;
+    for (const cJSON *c = o->child; c && names; c = c->next)
+        names[n++] = c->string;
+    if (n)
+        qsort(names, n, sizeof *names, by_name);
+    for (size_t i = 1; i < n && !*twice; i++)
+        if (!strcmp(names[i - 1], names[i]))
+            *twice = names[i];
+    free(names);
+    return 0;
+}
+
+/* No object below v has the same key twice: which one counts would depend on the reader. */
+static int check_keys(const cJSON *v, vc_err *err)
+{
+    const char *twice = NULL;
+    int rc = cJSON_IsObject(v) ? find_twice(v, &twice, err) : 0;
+
+    if (!rc && twice)
+        rc = vc_fail(err, VC_EFORMAT, "key \"%.100s\" occurs twice in one object", twice);
+    for (const cJSON *c = v->child; c && !rc; c = c->next)
+        if (c->child)
+            rc = check_keys(c, err);
+    return rc;
+}
+
+int vf_json_parse(cJSON **out, const char *text, size_t n, vc_err *err)
+{
+    *out = NULL;
+
+    vf_scan s = vf_scan_of(text, n);
+    int rc = vf_scan_skip(&s, err);
+    if (!rc)
+        rc = vf_scan_done(&s, err);
+    if (rc)
+        return rc;
+
+    cJSON *v = cJSON_ParseWithLength(text, n);
+    if (!v)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %zu bytes of JSON", n);
+    rc = check_keys(v, err);
+    if (rc) {
+        cJSON_Delete(v);
+        return rc;
+    }
+    *out = v;
+    return 0;
+}
+
+int vf_json_read(cJSON **out, const char *path, size_t max, vc_err *err)
+{
+    char *text;
+    size_t n;
+
+    *out = NULL;
+    int rc = vc_file_read(&text, &n, path, max, err);
+    if (rc)
+        return rc;
+    size_t bom = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
+    rc = vf_json_parse(out, text + bom, n - bom, err);
+    free(text);
+    return vc_context(err, rc, "%s", path);
+}
+
+/* ---- getters ---- */
+
+static const char *kind_of(const cJSON *v)
+{
+    if (cJSON_IsNull(v)) return "null";
+    if (cJSON_IsBool(v)) return "a boolean";
+    if (cJSON_IsNumber(v) || cJSON_IsRaw(v)) return "a number";
+    if (cJSON_IsString(v)) return "a string";
+    if (cJSON_IsArray(v)) return "an array";
+    return "an object";
+}
+
+static const cJSON *present(const cJSON *o, const char *field)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, field);
+    return v && !cJSON_IsNull(v) ? v : NULL;
+}
+
+static int wrong(const cJSON *v, const char *field, const char *expected, vc_err *err)
+{
+    return vc_fail(err, VC_EFORMAT, "%s: expected %s, found %s", field, expected, kind_of(v));
+}
+
+int vf_json_str_opt(const cJSON *o, const char *field, const char **v, vc_err *err)
+{
+    const cJSON *f = present(o, field);
+
+    if (f && !cJSON_IsString(f))
+        return wrong(f, field, "a string", err);
+    if (f)
+        *v = f->valuestring;
+    return 0;
+}
+
+int vf_json_num_opt(const cJSON *o, const char *field, double *v, vc_err *err)
+{
+    const cJSON *f = present(o, field);
+
+    if (!f)
+        return 0;
+    double x = cJSON_IsRaw(f) ? strtod(f->valuestring, NULL) : f->valuedouble;
+    if (!cJSON_IsNumber(f) && !cJSON_IsRaw(f))
+        return wrong(f, field, "a number", err);
+    if (!isfinite(x))
+        return vc_fail(err, VC_EFORMAT, "%s: number out of range", field);
+    *v = x;
+    return 0;
+}
+
+int vf_json_int_opt(const cJSON *o, const char *field, int64_t *v, vc_err *err)
+{
+    double x = 0;
+    const cJSON *f = present(o, field);
+
+    if (!f)
+        return 0;
+    if (!cJSON_IsNumber(f) && !cJSON_IsRaw(f))
+        return wrong(f, field, "an integer", err);
+    int rc = vf_json_num_opt(o, field, &x, err);
+    if (rc)
+        return rc;
+    if (x != trunc(x))
+        return vc_fail(err, VC_EFORMAT, "%s: expected an integer, found %g", field, x);
+    if (fabs(x) >= 0x1p53)
+        return vc_fail(err, VC_EFORMAT, "%s: integer out of range", field);
+    *v = (int64_t)x;
+    return 0;
+}
+
+int vf_json_bool_opt(const cJSON *o, const char *field, bool *v, vc_err *err)
+{
+    const cJSON *f = present(o, field);
+
+    if (f && !cJSON_IsBool(f))
+        return wrong(f, field, "true or false", err);
+    if (f)
+        *v = cJSON_IsTrue(f);
+    return 0;
+}
+
+static int need(const cJSON *o, const char *field, vc_err *err)
+{
+    return present(o, field) ? 0 : vc_fail(err, VC_ENOENT, "%s: missing", field);
+}
+
+int vf_json_str(const cJSON *o, const char *field, const char **v, vc_err *err)
+{
+    int rc = need(o, field, err);
+    return rc ? rc : vf_json_str_opt(o, field, v, err);
+}
+
+int vf_json_int(const cJSON *o, const char *field, int64_t *v, vc_err *err)
+{
+    int rc = need(o, field, err);
+    return rc ? rc : vf_json_int_opt(o, field, v, err);
+}
+
+int vf_json_num(const cJSON *o, const char *field, double *v, vc_err *err)
+{
+    int rc = need(o, field, err);
+    return rc ? rc : vf_json_num_opt(o, field, v, err);
+}
+
+int vf_json_bool(const cJSON *o, const char *field, bool *v, vc_err *err)
+{
+    int rc = need(o, field, err);
+    return rc ? rc : vf_json_bool_opt(o, field, v, err);
+}
+
+int vf_json_obj(const cJSON *o, const char *field, const cJSON **v, vc_err *err)
+{
+    int rc = need(o, field, err);
+    if (rc)
+        return rc;
+    const cJSON *f = present(o, field);
+    *v = cJSON_IsObject(f) ? f : NULL;
+    return *v ? 0 : wrong(f, field, "an object", err);
+}
+
+int vf_json_arr(const cJSON *o, const char *field, const cJSON **v, vc_err *err)
+{
+    int rc = need(o, field, err);
+    if (rc)
+        return rc;
+    const cJSON *f = present(o, field);
+    *v = cJSON_IsArray(f) ? f : NULL;
+    return *v ? 0 : wrong(f, field, "an array", err);
+}
+
+/* ---- writing ---- */
+
+static void put_number(vf_buf *b, double v)
+{
+    char text[40];
+
+    if (!isfinite(v)) {
+        vf_buf_str(b, "null");
+    } else if (v == trunc(v) && fabs(v) < 0x1p53) {
+        vf_buf_printf(b, "%.0f", v);
+    } else {
+        int digits = 1;
+        do
+            snprintf(text, sizeof text, "%.*g", digits, v);
+        while (digits++ < 17 && strtod(text, NULL) != v);
+        vf_buf_str(b, text);
+    }
+}
+
+static void put_value(vf_buf *b, const cJSON *v)
+{
+    if (cJSON_IsString(v)) {
+        vf_buf_json(b, v->valuestring, strlen(v->valuestring));
+    } else if (cJSON_IsNumber(v)) {
+        put_number(b, v->valuedouble);
+    } else if (cJSON_IsRaw(v)) {
+        vf_buf_str(b, v->valuestring);
+    } else if (cJSON_IsArray(v) || cJSON_IsObject(v)) {
+        bool object = cJSON_IsObject(v);
+        vf_buf_str(b, object ? "{" : "[");
+        for (const cJSON *c = v->child; c; c = c->next) {
+            if (object) {
+                vf_buf_json(b, c->string, strlen(c->string));
+                vf_buf_str(b, ":");
+            }
+            put_value(b, c);
+            if (c->next)
+                vf_buf_str(b, ",");
+        }
+        vf_buf_str(b, object ? "}" : "]");
+    } else {
+        vf_buf_str(b, cJSON_IsTrue(v) ? "true" : cJSON_IsFalse(v) ? "false" : "null");
+    }
+}
+
+char *vf_json_line(const cJSON *o)
+{
+    vf_buf b = { 0 };
+    put_value(&b, o);
+    return vf_buf_take(&b);
+}
+
+int vf_json_add_int(cJSON *o, const char *field, int64_t v)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, v);
+    return cJSON_AddRawToObject(o, field, text) ? 0 : VC_ENOMEM;
+}

@@ -1,0 +1,179 @@
+/* keys.c - content keys: 128-bit hashes of bytes, files and lists of named fields. See shards.h */
+#include "formats/shards.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#define XXH_STATIC_LINKING_ONLY                  /* a state on the stack */
+#include <xxhash.h>
+
+enum { BLOCK = 1 << 20 };                        /* bytes per read of a file */
+
+static vf_key key_of(XXH128_hash_t h)
+{
+    XXH128_canonical_t c;
+    vf_key k;
+    XXH128_canonicalFromHash(&c, h);
+    memcpy(k.b, c.digest, sizeof k.b);
+    return k;
+}
+
+char *vf_key_hex(char buf[VF_KEY_HEX], vf_key k)
+{
+    static const char digit[] = "0123456789abcdef";
+    for (int i = 0; i < 16; i++) {
+        buf[2 * i] = digit[k.b[i] >> 4];
+        buf[2 * i + 1] = digit[k.b[i] & 15];
+    }
+    buf[32] = 0;
+    return buf;
+}
+
+static int digit_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool vf_key_parse_n(vf_key *k, const char *hex, size_t n)
+{
+    *k = (vf_key){ { 0 } };
+    if (n != 32)
+        return false;
+    for (size_t i = 0; i < 16; i++) {
+        int hi = digit_value(hex[2 * i]), lo = digit_value(hex[2 * i + 1]);
+        if (hi < 0 || lo < 0)
+            return false;
+        k->b[i] = (uint8_t)(hi << 4 | lo);
+    }
+    return true;
+}
+
+bool vf_key_parse(vf_key *k, const char *hex)
+{
+    return vf_key_parse_n(k, hex, strnlen(hex, 33));
+}
+
+vf_key vf_hash(const void *data, size_t n)
+{
+    return key_of(XXH3_128bits(n ? data : "", n));
+}
+
+vf_key vf_hash2(const void *a, size_t na, const void *b, size_t nb)
+{
+    XXH3_state_t s;
+    XXH3_128bits_reset(&s);
+    if (na)
+        XXH3_128bits_update(&s, a, na);
+    if (nb)
+        XXH3_128bits_update(&s, b, nb);
+    return key_of(XXH3_128bits_digest(&s));
+}
+
+/* ---- lists of fields ---- */
+
+struct vf_hasher {
+    XXH3_state_t *state;
+};
+
+int vf_hasher_open(vf_hasher **out, const char *kind, vc_err *err)
+{
+    *out = NULL;
+    vf_hasher *h = calloc(1, sizeof *h);
+    XXH3_state_t *s = XXH3_createState();        /* needs 64-byte alignment */
+    if (!h || !s) {
+        free(h);
+        XXH3_freeState(s);
+        return vc_fail(err, VC_ENOMEM, "key of a %s: out of memory", kind);
+    }
+    XXH3_128bits_reset(s);
+    XXH3_128bits_update(s, kind, strlen(kind) + 1);
+    h->state = s;
+    *out = h;
+    return 0;
+}
+
+void vf_hasher_bytes(vf_hasher *h, const char *field, const void *p, size_t n)
+{
+    uint8_t size[8];
+    for (int i = 0; i < 8; i++)
+        size[i] = (uint8_t)((uint64_t)n >> 8 * i);
+    XXH3_128bits_update(h->state, field, strlen(field) + 1);
+    XXH3_128bits_update(h->state, size, sizeof size);
+    if (n)
+        XXH3_128bits_update(h->state, p, n);
+}
+
+void vf_hasher_str(vf_hasher *h, const char *field, const char *s)
+{
+    vf_hasher_bytes(h, field, s, strlen(s));
+}
+
+void vf_hasher_int(vf_hasher *h, const char *field, int64_t v)
+{
+    uint8_t b[8];
+    for (int i = 0; i < 8; i++)
+        b[i] = (uint8_t)((uint64_t)v >> 8 * i);
+    vf_hasher_bytes(h, field, b, sizeof b);
+}
+
+vf_key vf_hasher_close(vf_hasher *h)
+{
+    vf_key k = key_of(XXH3_128bits_digest(h->state));
+    XXH3_freeState(h->state);
+    free(h);
+    return k;
+}
+
+/* ---- files ---- */
+
+static int hash_blocks(XXH3_state_t *s, int fd, uint8_t *buf, const char *path,
+                       const volatile int *stop, vc_err *err)
+{
+    for (;;) {
+        if (stop && *stop)
+            return vc_fail(err, VC_ESTOP, "%s: stopped", path);
+        ssize_t n = read(fd, buf, BLOCK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return vc_fail_errno(err, "%s", path);
+        if (n == 0)
+            return 0;
+        XXH3_128bits_update(s, buf, (size_t)n);
+    }
+}
+
+int vf_hash_file(vf_key *k, const char *path, const volatile int *stop, vc_err *err)
+{
+    *k = (vf_key){ { 0 } };
+
+    /* O_NONBLOCK: a FIFO named in hostile metadata must not hang the open */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return vc_fail_errno(err, "%s", path);
+
+    struct stat st;
+    int rc = 0;
+    XXH3_state_t *s = XXH3_createState();
+    uint8_t *buf = malloc(BLOCK);
+    if (!s || !buf)
+        rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    else if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+        rc = vc_fail(err, VC_EFORMAT, "%s: not a regular file", path);
+    if (!rc) {
+        posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+        XXH3_128bits_reset(s);
+        rc = hash_blocks(s, fd, buf, path, stop, err);
+    }
+    if (!rc)
+        *k = key_of(XXH3_128bits_digest(s));
+    free(buf);
+    XXH3_freeState(s);
+    close(fd);
+    return rc;
+}

@@ -1,0 +1,167 @@
+/* metadata.c - the list as a whole: rows collected, numbered and freed; see metadata.h.
+ * metadata_row.c reads one row, metadata_folder.c a folder. */
+#include "formats/metadata.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "common/file.h"
+#include "formats/buf.h"
+#include "formats/metadata_parts.h"
+#include "formats/table.h"
+
+vf_type vf_type_of_name(const char *name)
+{
+    static const char *const image[] = { ".jpg", ".jpeg", ".png", ".webp", ".avif", ".bmp", ".tif",
+                                         ".tiff" };
+    static const char *const video[] = { ".mp4", ".mov", ".m4v", ".mkv", ".webm", ".avi", ".gif",
+                                         ".3gp", ".mpg", ".mpeg", ".mts", ".m2ts", ".wmv", ".flv",
+                                         ".ogv" };
+    const char *ext = vc_path_ext(name);
+
+    for (size_t i = 0; i < sizeof image / sizeof *image; i++)
+        if (!strcasecmp(ext, image[i]))
+            return VF_TYPE_IMAGE;
+    for (size_t i = 0; i < sizeof video / sizeof *video; i++)
+        if (!strcasecmp(ext, video[i]))
+            return VF_TYPE_VIDEO;
+    return VF_TYPE_UNKNOWN;
+}
+
+static void free_row(vf_row *r)
+{
+    free(r->path);
+    free(r->file);
+    for (int i = 0; i < r->n_captions; i++)
+        free(r->captions[i]);
+    free(r->captions);
+    for (int i = 0; i < r->n_tags; i++)
+        free(r->tags[i]);
+    free(r->tags);
+    free(r->loss_mask_path);
+    for (int i = 0; i < r->n_extra; i++) {
+        free(r->extra[i].column);
+        free(r->extra[i].value);
+    }
+    free(r->extra);
+    free(r->bad);
+}
+
+void vf_metadata_free(vf_metadata *m)
+{
+    for (int64_t i = 0; i < m->n; i++)
+        free_row(&m->rows[i]);
+    free(m->rows);
+    *m = (vf_metadata){ 0 };
+}
+
+int metadata_add(metadata_list *l, int64_t number, vf_row **row, vc_err *err)
+{
+    vf_metadata *m = &l->list;
+
+    if (m->n == l->cap) {
+        int64_t cap = l->cap ? l->cap + l->cap / 2 : 64;
+        vf_row *more = realloc(m->rows, (size_t)cap * sizeof *more);
+        if (!more)
+            return vc_fail(err, VC_ENOMEM, "out of memory for %lld rows", (long long)cap);
+        m->rows = more;
+        l->cap = cap;
+    }
+    *row = &m->rows[m->n++];
+    **row = (vf_row){ .row = number, .weight = 1 };
+    return 0;
+}
+
+/* ---- ids ---- */
+
+/* One slot of the hash table: a path, by the first row that has it, and how many rows had it. */
+typedef struct slot {
+    const char *path;
+    uint64_t rows;
+} slot;
+
+static slot *find_slot(slot *table, size_t mask, const char *path, uint64_t hash)
+{
+    size_t i = hash & mask;
+
+    while (table[i].path && strcmp(table[i].path, path))
+        i = (i + 1) & mask;
+    return &table[i];
+}
+
+static int set_ids(vf_metadata *m, vc_err *err)
+{
+    size_t size = 16;
+    while (size < (size_t)m->n * 2)
+        size *= 2;
+    slot *table = calloc(size, sizeof *table);
+    if (!table)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %lld rows", (long long)m->n);
+
+    for (int64_t i = 0; i < m->n; i++) {
+        vf_row *r = &m->rows[i];
+        size_t n = strlen(r->path);
+        slot *s = find_slot(table, size - 1, r->path, XXH3_64bits(r->path, n));
+        s->path = r->path;
+        r->id = XXH3_64bits_withSeed(r->path, n, s->rows++);
+    }
+    free(table);
+    return 0;
+}
+
+/* ---- reading ---- */
+
+static int on_header(void *arg, char *const *column, int n, vc_err *err)
+{
+    metadata_list *l = arg;
+    vf_buf found = { 0 };
+
+    for (int i = 0; i < n; i++)
+        if (metadata_is_medium(l->opts, column[i]))
+            return 0;
+    for (int i = 0; i < n; i++)
+        vf_buf_printf(&found, "%s%.40s", i ? ", " : "", column[i]);
+    char *text = vf_buf_take(&found);
+    int rc = vc_fail(err, VC_EFORMAT, "header: no column names the media; found: %.400s; known: "
+                     METADATA_MEDIA, text ? text : "?");
+    free(text);
+    return rc;
+}
+
+static int on_row(void *arg, int64_t number, const cJSON *o, const char *bad, vc_err *err)
+{
+    metadata_list *l = arg;
+    vf_row *r = NULL;
+
+    int rc = metadata_add(l, number, &r, err);
+    return rc ? rc : metadata_read_row(r, o, bad, l->opts, l->dir, err);
+}
+
+int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err)
+{
+    struct stat st;
+    *m = (vf_metadata){ 0 };
+    if (stat(path, &st))
+        return vc_fail_errno(err, "%s", path);
+
+    bool folder = S_ISDIR(st.st_mode);
+    char *own = folder ? strdup(path) : vc_format("%.*s", (int)(vc_path_base(path) - path), path);
+    if (!own)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+
+    metadata_list l = { .opts = o, .dir = !folder && o->data_dir ? o->data_dir : own };
+    vf_table_sink sink = { .header = on_header, .row = on_row, .arg = &l };
+    int rc = folder ? metadata_read_folder(&l, path, err) : vf_table_read(path, &sink, err);
+    if (!rc)
+        rc = set_ids(&l.list, err);
+    free(own);
+    if (rc) {
+        vf_metadata_free(&l.list);
+        return rc;
+    }
+    *m = l.list;
+    return 0;
+}

@@ -1,0 +1,72 @@
+/* metadata.h - the list of clips and stills a dataset is made from.
+ *
+ * .json (array), .jsonl or .csv (table.h) with the columns of VideoX-Fun, DiffSynth or
+ * Finetrainers, or a folder of media files with captions in .txt files of the same stem:
+ *   medium    file_path, video, image, media_path, file_name, then those of file_keys: the first
+ *             that is not empty
+ *   captions  text, prompt, caption, captions, each also as text_2, text_3, ...: a string or a
+ *             list of strings; all that are not empty, in the order of the row
+ *   others    type (image|video), width, height, frames, fps, weight (numbers or strings of
+ *             digits), tags (list, or separated by commas), loss_mask_path, control_file_path,
+ *             input_image
+ * What makes a single row unusable is told in its `bad`, so that the reader can count and report
+ * it; only a file that is no such list fails as a whole. */
+#ifndef VF_METADATA_H
+#define VF_METADATA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+typedef enum { VF_TYPE_UNKNOWN, VF_TYPE_IMAGE, VF_TYPE_VIDEO } vf_type;
+
+typedef struct vf_extra {
+    char *column, *value;              /* strings as written, other values as JSON */
+} vf_extra;
+
+typedef struct vf_row {
+    int64_t row;                       /* from 1, as errors.jsonl counts */
+    char *path;                        /* as written in the row; "" when there is none */
+    char *file;                        /* joined to the data folder; "" when there is none */
+    vf_type type;                      /* by `type`, else: image for file_path, by the column for
+                                          video and image, by the file's ending for the others */
+    char **captions;                   /* at least one; "" when there is none */
+    int n_captions;
+    int64_t width, height, frames;     /* 0: not given */
+    double fps, weight;                /* fps 0: not given; weight 1 by default, never negative */
+    char **tags;
+    int n_tags;
+    char *loss_mask_path;              /* NULL: none */
+    vf_extra *extra;
+    int n_extra;
+    uint64_t id;                       /* XXH3-64 of path, seeded with how many earlier rows have
+                                          the same path */
+    char *bad;                         /* NULL, or why the row cannot be used; then what follows
+                                          `type` up to `extra` may be missing */
+} vf_row;
+
+typedef struct vf_metadata {
+    vf_row *rows;
+    int64_t n;
+} vf_metadata;
+
+typedef struct vf_metadata_opts {
+    const char *data_dir;              /* NULL: the folder of the metadata file; a folder read as
+                                          metadata is always its own */
+    const char *file_keys;             /* --data_file_keys: further media columns, comma separated,
+                                          kept as extra where not the row's medium; or NULL */
+    const char *extra_inputs;          /* --extra_inputs: columns to keep, comma separated; or
+                                          NULL */
+} vf_metadata_opts;
+
+/* Reads path. The caller frees. VC_EFORMAT, with line or row, for a file that is no such list.
+ * Folders are read with their subfolders, in bytewise order of the paths, hidden files and
+ * linked folders left out. */
+int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err);
+void vf_metadata_free(vf_metadata *m);           /* an all-zero one is fine */
+
+/* By the ending of a file's name. */
+vf_type vf_type_of_name(const char *name);
+
+#endif

@@ -1,0 +1,155 @@
+/* metadata_folder.c - a folder of media files as a list; see metadata.h */
+#include "formats/metadata_parts.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "formats/utf8.h"
+
+enum { MAX_CAPTION = 1 << 20, MAX_LEVELS = 32 };
+
+/* Paths below the folder, relative to it. */
+typedef struct names {
+    char **path;
+    int64_t n, cap;
+} names;
+
+static int add_name(names *l, char *path, vc_err *err)
+{
+    if (l->n == l->cap) {
+        int64_t cap = l->cap ? l->cap * 2 : 64;
+        char **more = cap > INT32_MAX ? NULL : realloc(l->path, (size_t)cap * sizeof *more);
+        if (!more) {
+            free(path);
+            return vc_fail(err, VC_ENOMEM, "out of memory for %lld files", (long long)cap);
+        }
+        l->path = more;
+        l->cap = cap;
+    }
+    l->path[l->n++] = path;
+    return 0;
+}
+
+static int walk(names *l, const char *root, const char *below, int level, vc_err *err);
+
+/* A linked file is taken, a linked folder is not: it could lead round in a circle. */
+static int visit(names *l, const char *root, const char *below, const char *name, int level,
+                 vc_err *err)
+{
+    struct stat st;
+    char *path = vc_path_join(below, name), *full = path ? vc_path_join(root, path) : NULL;
+    if (!full) {
+        free(path);
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+
+    int rc = 0;
+    bool folder = lstat(full, &st) == 0 && S_ISDIR(st.st_mode);
+    if (folder)
+        rc = walk(l, root, path, level + 1, err);
+    free(full);
+    if (!folder && vf_type_of_name(name) != VF_TYPE_UNKNOWN)
+        return add_name(l, path, err);
+    free(path);
+    return rc;
+}
+
+static int walk(names *l, const char *root, const char *below, int level, vc_err *err)
+{
+    char *full = vc_path_join(root, below);
+    if (!full)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    DIR *d = level > MAX_LEVELS ? NULL : opendir(full);
+    int rc = level > MAX_LEVELS ? vc_fail(err, VC_EFORMAT, "%s: over %d folders deep", full,
+                                          MAX_LEVELS)
+           : !d ? vc_fail_errno(err, "%s", full) : 0;
+
+    for (struct dirent *e; !rc && (e = readdir(d));)
+        if (e->d_name[0] != '.')
+            rc = visit(l, root, below, e->d_name, level, err);
+    if (d)
+        closedir(d);
+    free(full);
+    return rc;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* The caption beside a file, without blanks around it; "" when there is no such file. */
+static int read_caption(char **caption, const char *file, vc_err *why)
+{
+    char *text = NULL, *txt = vc_format("%.*s.txt", (int)(vc_path_ext(file) - file), file);
+    size_t n = 0;
+
+    int rc = !txt ? vc_fail(why, VC_ENOMEM, "out of memory")
+           : vc_file_exists(txt) ? vc_file_read(&text, &n, txt, MAX_CAPTION, why) : 0;
+    free(txt);
+    if (rc)
+        return rc;
+    size_t from = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
+    while (from < n && blank(text[from]))
+        from++;
+    while (n > from && blank(text[n - 1]))
+        n--;
+    if (n && (vf_utf8_prefix(text, n) < n || memchr(text, 0, n))) {
+        free(text);
+        return vc_fail(why, VC_EFORMAT, "its .txt caption is not UTF-8 text");
+    }
+    *caption = n > from ? strndup(text + from, n - from) : strdup("");
+    free(text);
+    return *caption ? 0 : vc_fail(why, VC_ENOMEM, "out of memory");
+}
+
+static int fill_row(vf_row *r, const char *root, const char *path, vc_err *why)
+{
+    r->path = strdup(path);
+    r->file = vc_path_join(root, path);
+    r->captions = calloc(1, sizeof *r->captions);
+    r->type = vf_type_of_name(path);
+    if (!r->path || !r->file || !r->captions)
+        return vc_fail(why, VC_ENOMEM, "out of memory");
+
+    int rc = read_caption(&r->captions[0], r->file, why);
+    if (!rc && vf_utf8_prefix(path, strlen(path)) < strlen(path))
+        rc = vc_fail(why, VC_EFORMAT, "the file's name is not UTF-8");
+    if (!r->captions[0] && !(r->captions[0] = strdup("")))
+        return vc_fail(why, VC_ENOMEM, "out of memory");
+    r->n_captions = 1;
+    if (!rc || rc == VC_ENOMEM)
+        return rc;
+    r->bad = strdup(why->text);
+    return r->bad ? 0 : VC_ENOMEM;
+}
+
+int metadata_read_folder(metadata_list *l, const char *path, vc_err *err)
+{
+    names found = { 0 };
+
+    int rc = walk(&found, path, "", 0, err);
+    if (found.n)
+        qsort(found.path, (size_t)found.n, sizeof *found.path, by_bytes);
+    for (int64_t i = 0; i < found.n && !rc; i++) {
+        vc_err why = { 0 };
+        vf_row *r;
+        rc = metadata_add(l, i + 1, &r, err);
+        if (!rc && fill_row(r, path, found.path[i], &why))
+            rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", found.path[i]);
+    }
+    if (!rc && !found.n)
+        rc = vc_fail(err, VC_EFORMAT, "%s: no media files", path);
+    for (int64_t i = 0; i < found.n; i++)
+        free(found.path[i]);
+    free(found.path);
+    return rc;
+}

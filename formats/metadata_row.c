@@ -1,0 +1,367 @@
+/* metadata_row.c - one row: columns to fields; see metadata.h.
+ *
+ * Each part returns VC_ENOMEM, which ends everything, or another code with the reason in `why`,
+ * which makes the row bad. What was read before stays, so that a bad row still has its path. */
+#include "formats/metadata_parts.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/json.h"
+
+static int no_memory(vc_err *why)
+{
+    return vc_fail(why, VC_ENOMEM, "out of memory");
+}
+
+static int copy(char **to, const char *s, size_t n, vc_err *why)
+{
+    char *p = malloc(n + 1);
+
+    if (!p)
+        return no_memory(why);
+    memcpy(p, s, n);
+    p[n] = 0;
+    *to = p;
+    return 0;
+}
+
+/* Appends s[0..n) to a list of strings. */
+static int append(char ***list, int *count, const char *s, size_t n, vc_err *why)
+{
+    char **more = realloc(*list, ((size_t)*count + 1) * sizeof *more);
+
+    if (!more)
+        return no_memory(why);
+    *list = more;
+    int rc = copy(&more[*count], s, n, why);
+    *count += rc == 0;
+    return rc;
+}
+
+/* Whether `name` is one of the comma-separated names of list (which may be NULL). */
+static bool listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = list; p && *p;) {
+        p += strspn(p, ", ");
+        size_t len = strcspn(p, ", ");
+        if (len == n && n && !memcmp(p, name, n))
+            return true;
+        p += len;
+    }
+    return false;
+}
+
+/* ---- the medium ---- */
+
+static const struct {
+    const char *column;
+    vf_type type;
+    bool by_name;                      /* else `type` above */
+} media[] = {
+    { "file_path", VF_TYPE_IMAGE, false },
+    { "video", VF_TYPE_VIDEO, false },
+    { "image", VF_TYPE_IMAGE, false },
+    { "media_path", VF_TYPE_UNKNOWN, true },
+    { "file_name", VF_TYPE_UNKNOWN, true },
+};
+enum { N_MEDIA = sizeof media / sizeof *media };
+
+bool metadata_is_medium(const vf_metadata_opts *opts, const char *column)
+{
+    for (int i = 0; i < N_MEDIA; i++)
+        if (!strcmp(media[i].column, column))
+            return true;
+    return listed(opts->file_keys, column);
+}
+
+static bool empty(const cJSON *v)
+{
+    return !v || cJSON_IsNull(v) || (cJSON_IsString(v) && !*v->valuestring);
+}
+
+/* The column that holds the row's medium, or NULL. */
+static const cJSON *find_medium(const cJSON *o, const vf_metadata_opts *opts, vf_type *type,
+                                bool *by_name)
+{
+    for (int i = 0; i < N_MEDIA; i++) {
+        const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, media[i].column);
+        *type = media[i].type;
+        *by_name = media[i].by_name;
+        if (!empty(v))
+            return v;
+    }
+    *by_name = true;
+    for (const cJSON *v = o->child; v; v = v->next)
+        if (!empty(v) && listed(opts->file_keys, v->string))
+            return v;
+    return NULL;
+}
+
+static int read_medium(vf_row *r, const cJSON *o, const cJSON **medium,
+                       const vf_metadata_opts *opts, const char *dir, vc_err *why)
+{
+    bool by_name;
+    const cJSON *v = *medium = find_medium(o, opts, &r->type, &by_name);
+
+    if (!v)
+        return vc_fail(why, VC_EFORMAT, "no medium: none of " METADATA_MEDIA " is given");
+    if (!cJSON_IsString(v))
+        return vc_fail(why, VC_EFORMAT, "%s: expected a string", v->string);
+    const char *path = v->valuestring, *base = vc_path_base(path);
+    int rc = copy(&r->path, path, strlen(path), why);
+    if (!rc && !(r->file = vc_path_join(dir, path)))
+        rc = no_memory(why);
+    if (rc)
+        return rc;
+    if (strstr(path, "://"))
+        return vc_fail(why, VC_EFORMAT, "%s: an address; media must be files", v->string);
+    if (!*base || !strcmp(base, ".") || !strcmp(base, ".."))
+        return vc_fail(why, VC_EFORMAT, "%s: names no file", v->string);
+    if (by_name)
+        r->type = vf_type_of_name(path);
+    return 0;
+}
+
+static int read_type(vf_row *r, const cJSON *o, vc_err *why)
+{
+    const char *type = "";
+    int rc = vf_json_str_opt(o, "type", &type, why);
+
+    if (rc || !*type)
+        return rc;
+    if (strcmp(type, "image") && strcmp(type, "video"))
+        return vc_fail(why, VC_EFORMAT, "type: expected image or video, found %.40s", type);
+    r->type = *type == 'i' ? VF_TYPE_IMAGE : VF_TYPE_VIDEO;
+    return 0;
+}
+
+/* ---- captions, tags ---- */
+
+/* text, prompt, caption, captions and their numbered forms (text_2) */
+static bool is_caption(const char *column)
+{
+    static const char *const names[] = { "text", "prompt", "caption", "captions" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i]);
+        if (strncmp(column, names[i], n))
+            continue;
+        const char *p = column + n;
+        if (!*p || (*p == '_' && p[1] && p[1 + strspn(p + 1, "0123456789")] == 0))
+            return true;
+    }
+    return false;
+}
+
+static int add_caption(vf_row *r, const cJSON *v, const char *column, vc_err *why)
+{
+    if (!cJSON_IsString(v))
+        return vc_fail(why, VC_EFORMAT, "%s: expected a string or a list of strings", column);
+    if (!*v->valuestring)
+        return 0;
+    return append(&r->captions, &r->n_captions, v->valuestring, strlen(v->valuestring), why);
+}
+
+static int read_captions(vf_row *r, const cJSON *o, vc_err *why)
+{
+    int rc = 0;
+
+    for (const cJSON *v = o->child; v && !rc; v = v->next) {
+        if (!is_caption(v->string) || cJSON_IsNull(v))
+            continue;
+        if (!cJSON_IsArray(v))
+            rc = add_caption(r, v, v->string, why);
+        else
+            for (const cJSON *c = v->child; c && !rc; c = c->next)
+                rc = add_caption(r, c, v->string, why);
+    }
+    if (!rc && !r->n_captions)
+        rc = append(&r->captions, &r->n_captions, "", 0, why);
+    return rc;
+}
+
+static int add_tag(vf_row *r, const char *s, size_t n, vc_err *why)
+{
+    while (n && isspace((unsigned char)*s))
+        s++, n--;
+    while (n && isspace((unsigned char)s[n - 1]))
+        n--;
+    return n ? append(&r->tags, &r->n_tags, s, n, why) : 0;
+}
+
+static int read_tags(vf_row *r, const cJSON *o, vc_err *why)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, "tags");
+    int rc = 0;
+
+    if (empty(v))
+        return 0;
+    if (cJSON_IsString(v)) {
+        for (const char *p = v->valuestring; !rc; p++) {
+            size_t n = strcspn(p, ",");
+            rc = add_tag(r, p, n, why);
+            p += n;
+            if (!*p)
+                break;
+        }
+        return rc;
+    }
+    if (!cJSON_IsArray(v))
+        return vc_fail(why, VC_EFORMAT, "tags: expected a string or a list of strings");
+    for (const cJSON *t = v->child; t && !rc; t = t->next)
+        rc = cJSON_IsString(t) ? add_tag(r, t->valuestring, strlen(t->valuestring), why)
+                               : vc_fail(why, VC_EFORMAT, "tags: expected strings");
+    return rc;
+}
+
+/* ---- numbers ---- */
+
+/* A number, or a string of one in decimal (CSV has nothing else). */
+static bool to_number(const cJSON *v, double *x)
+{
+    char *end = NULL;
+
+    if (cJSON_IsNumber(v)) {
+        *x = v->valuedouble;
+    } else if (cJSON_IsString(v)) {
+        const char *s = v->valuestring;
+        if (strspn(s, "0123456789+-.eE ") != strlen(s))
+            return false;
+        *x = strtod(s, &end);
+        if (end == s || end[strspn(end, " ")])
+            return false;
+    } else {
+        return false;
+    }
+    return isfinite(*x);
+}
+
+typedef struct field {
+    const char *column;
+    double low, high;
+    bool integer;
+} field;
+
+/* *found: the column is there and x is its number. */
+static int read_number(const cJSON *o, const field *f, double *x, bool *found, vc_err *why)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, f->column);
+
+    *found = !empty(v);
+    if (!*found)
+        return 0;
+    if (!to_number(v, x) || (f->integer && *x != trunc(*x)))
+        return vc_fail(why, VC_EFORMAT, "%s: expected %s", f->column,
+                       f->integer ? "an integer" : "a number");
+    if (!(*x >= f->low && *x <= f->high))
+        return vc_fail(why, VC_EFORMAT, "%s: %g is not within %g..%g", f->column, *x, f->low,
+                       f->high);
+    return 0;
+}
+
+static int read_integers(vf_row *r, const cJSON *o, vc_err *why)
+{
+    static const field fields[] = {
+        { "width", 1, 1 << 20, true }, { "height", 1, 1 << 20, true },
+        { "frames", 1, INT32_MAX, true },
+    };
+    int64_t *const to[] = { &r->width, &r->height, &r->frames };
+
+    for (int i = 0; i < 3; i++) {
+        double x;
+        bool found;
+        int rc = read_number(o, &fields[i], &x, &found, why);
+        if (rc)
+            return rc;
+        if (found)
+            *to[i] = (int64_t)x;
+    }
+    return 0;
+}
+
+static int read_reals(vf_row *r, const cJSON *o, vc_err *why)
+{
+    static const field fps = { "fps", 0.001, 10000, false }, weight = { "weight", 0, 1e6, false };
+    double x;
+    bool found;
+
+    int rc = read_number(o, &fps, &x, &found, why);
+    if (!rc && found)
+        r->fps = x;
+    if (!rc)
+        rc = read_number(o, &weight, &x, &found, why);
+    if (!rc && found)
+        r->weight = x;
+    return rc;
+}
+
+/* ---- further inputs ---- */
+
+static int add_extra(vf_row *r, const cJSON *v, vc_err *why)
+{
+    vf_extra *more = realloc(r->extra, ((size_t)r->n_extra + 1) * sizeof *more);
+
+    if (!more)
+        return no_memory(why);
+    r->extra = more;
+    vf_extra *x = &more[r->n_extra++];
+    x->column = strdup(v->string);
+    x->value = cJSON_IsString(v) ? strdup(v->valuestring) : vf_json_line(v);
+    return x->column && x->value ? 0 : no_memory(why);
+}
+
+static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
+                      const vf_metadata_opts *opts, vc_err *why)
+{
+    const char *mask = "";
+    int rc = vf_json_str_opt(o, "loss_mask_path", &mask, why);
+
+    if (!rc && *mask)
+        rc = copy(&r->loss_mask_path, mask, strlen(mask), why);
+    for (const cJSON *v = o->child; v && !rc; v = v->next)
+        if (v != medium && !empty(v)
+            && (listed("control_file_path,input_image", v->string)
+                || listed(opts->file_keys, v->string) || listed(opts->extra_inputs, v->string)))
+            rc = add_extra(r, v, why);
+    return rc;
+}
+
+static int read_columns(vf_row *r, const cJSON *o, const vf_metadata_opts *opts, const char *dir,
+                        vc_err *why)
+{
+    const cJSON *medium;
+    int rc = read_medium(r, o, &medium, opts, dir, why);
+
+    if (!rc) rc = read_type(r, o, why);
+    if (!rc) rc = read_captions(r, o, why);
+    if (!rc) rc = read_integers(r, o, why);
+    if (!rc) rc = read_reals(r, o, why);
+    if (!rc) rc = read_tags(r, o, why);
+    if (!rc) rc = read_extra(r, o, medium, opts, why);
+    return rc;
+}
+
+int metadata_read_row(vf_row *r, const cJSON *o, const char *bad, const vf_metadata_opts *opts,
+                      const char *dir, vc_err *err)
+{
+    vc_err why = { 0 };
+    int rc = o ? read_columns(r, o, opts, dir, &why) : vc_fail(&why, VC_EFORMAT, "%s", bad);
+
+    if (rc && rc != VC_ENOMEM) {
+        r->bad = strdup(why.text);
+        rc = r->bad ? 0 : VC_ENOMEM;
+    }
+    if (!rc && !r->path)
+        rc = copy(&r->path, "", 0, &why);
+    if (!rc && !r->file)
+        rc = copy(&r->file, "", 0, &why);
+    if (!rc && !r->n_captions)
+        rc = append(&r->captions, &r->n_captions, "", 0, &why);
+    return rc ? vc_fail(err, VC_ENOMEM, "row %lld: out of memory", (long long)r->row) : 0;
+}

@@ -1,0 +1,300 @@
+/* model.c - the weights of a component, in one file or in shards; see safetensors.h */
+#include "formats/safetensors.h"
+
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "formats/json.h"
+
+enum { MAX_INDEX = 64 << 20, MAX_SHARDS = 4096 };
+
+struct vf_model {
+    vf_safetensors **shard;
+    int n_shards;
+    vf_view *tensor;             /* in name order; names and data borrowed from the shards */
+    int n;
+};
+
+/* ---- which file of a folder ---- */
+
+/* A weights file or index by its name: stem[.variant].safetensors[.index[.variant].json] */
+typedef struct candidate {
+    char *name;
+    int rank;                    /* the lowest is taken */
+} candidate;
+
+/* Parts of a file name: "-00001-of-00003" makes a shard, which is never opened by itself. */
+static bool is_shard(const char *name)
+{
+    for (const char *p = name; (p = strstr(p, "-of-")); p++) {
+        size_t before = 0, after = strspn(p + 4, "0123456789");
+        while (p - before > name && strchr("0123456789", p[-1 - (ptrdiff_t)before]))
+            before++;
+        if (before && after && p - before > name && p[-1 - (ptrdiff_t)before] == '-')
+            return true;
+    }
+    return false;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && !strcmp(s + n - m, end);
+}
+
+/* Preference: diffusers' stem, transformers' stem, any other; in each without a variant before
+ * bf16 before fp16 before others, and a whole file before an index. -1: no candidate. */
+static int rank_of(const char *name)
+{
+    static const char *const stems[] = { "diffusion_pytorch_model", "model" };
+    static const char *const variants[] = { "", ".bf16", ".fp16" };
+    bool index = strstr(name, ".safetensors.index.") && ends_with(name, ".json");
+
+    if ((!index && !ends_with(name, ".safetensors")) || is_shard(name) || *name == '.')
+        return -1;
+    for (int s = 0; s < 2; s++) {
+        size_t n = strlen(stems[s]);
+        if (strncmp(name, stems[s], n) || name[n] != '.')
+            continue;
+        for (int v = 0; v < 3; v++) {
+            char *want = index ? vc_format(".safetensors.index%s.json", variants[v])
+                               : vc_format("%s.safetensors", variants[v]);
+            bool same = want && !strcmp(name + n, want);
+            free(want);
+            if (same)
+                return s * 16 + v * 2 + index;
+        }
+        return s * 16 + 8;
+    }
+    return 32;
+}
+
+static int list_candidates(candidate **list, int *n, bool *shards, const char *dir, vc_err *err)
+{
+    DIR *d = opendir(dir);
+    if (!d)
+        return vc_fail_errno(err, "%s", dir);
+
+    int rc = 0;
+    for (struct dirent *e; !rc && (e = readdir(d));) {
+        *shards |= ends_with(e->d_name, ".safetensors") && is_shard(e->d_name);
+        int rank = rank_of(e->d_name);
+        if (rank < 0)
+            continue;
+        candidate *more = realloc(*list, ((size_t)*n + 1) * sizeof **list);
+        char *name = more ? strdup(e->d_name) : NULL;
+        if (more)
+            *list = more;
+        if (name)
+            (*list)[(*n)++] = (candidate){ .name = name, .rank = rank };
+        else
+            rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
+    }
+    closedir(d);
+    return rc;
+}
+
+static int by_rank(const void *pa, const void *pb)
+{
+    const candidate *a = pa, *b = pb;
+    return a->rank != b->rank ? a->rank - b->rank : strcmp(a->name, b->name);
+}
+
+/* *file: the weights file or index of folder dir, malloc'ed. */
+static int choose_file(char **file, const char *dir, vc_err *err)
+{
+    candidate *list = NULL;
+    int n = 0;
+    bool shards = false;
+
+    *file = NULL;
+    int rc = list_candidates(&list, &n, &shards, dir, err);
+    if (!rc && n)
+        qsort(list, (size_t)n, sizeof *list, by_rank);
+    if (!rc && !n)
+        rc = vc_fail(err, VC_ENOENT, shards ? "%s: shards, but no .safetensors.index.json"
+                                            : "%s: no .safetensors file", dir);
+    if (!rc && n > 1 && list[0].rank == list[1].rank)
+        rc = vc_fail(err, VC_EINVAL, "%s: several files of weights (%s, %s): name one", dir,
+                     list[0].name, list[1].name);
+    if (!rc && !(*file = vc_path_join(dir, list[0].name)))
+        rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
+    for (int i = 0; i < n; i++)
+        free(list[i].name);
+    free(list);
+    return rc;
+}
+
+/* ---- one file ---- */
+
+static int add_shard(vf_model *m, const char *path, vc_err *err)
+{
+    vf_safetensors **more = realloc(m->shard, ((size_t)m->n_shards + 1) * sizeof *more);
+    if (!more)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    m->shard = more;
+
+    int rc = vf_safetensors_open(&m->shard[m->n_shards], path, err);
+    m->n_shards += rc == 0;
+    return rc;
+}
+
+static int open_single(vf_model *m, const char *path, vc_err *err)
+{
+    int rc = add_shard(m, path, err);
+    if (rc)
+        return rc;
+    m->n = vf_safetensors_count(m->shard[0]);
+    m->tensor = malloc(((size_t)m->n + 1) * sizeof *m->tensor);
+    if (!m->tensor)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    for (int i = 0; i < m->n; i++)
+        m->tensor[i] = *vf_safetensors_at(m->shard[0], i);
+    return 0;
+}
+
+/* ---- shards ---- */
+
+typedef struct mapped {
+    const char *tensor, *file;
+} mapped;
+
+static int by_file(const void *pa, const void *pb)
+{
+    return strcmp(((const mapped *)pa)->file, ((const mapped *)pb)->file);
+}
+
+static int by_name(const void *pa, const void *pb)
+{
+    return strcmp(((const vf_view *)pa)->name, ((const vf_view *)pb)->name);
+}
+
+/* weight_map as an array sorted by file. */
+static int read_map(mapped **out, int *n, const cJSON *index, vc_err *err)
+{
+    const cJSON *map;
+    int rc = vf_json_obj(index, "weight_map", &map, err);
+    if (rc)
+        return rc;
+
+    *n = cJSON_GetArraySize(map);
+    *out = malloc(((size_t)*n + 1) * sizeof **out);
+    if (!*out)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d tensors", *n);
+    mapped *to = *out;
+    for (const cJSON *c = map->child; c; c = c->next) {
+        /* an index may not lead out of its folder */
+        if (!cJSON_IsString(c) || strchr(c->valuestring, '/')
+            || !ends_with(c->valuestring, ".safetensors"))
+            return vc_fail(err, VC_EFORMAT, "weight_map: %.100s: no file of this folder",
+                           c->string);
+        *to++ = (mapped){ .tensor = c->string, .file = c->valuestring };
+    }
+    qsort(*out, (size_t)*n, sizeof **out, by_file);
+    return 0;
+}
+
+static int open_shards(vf_model *m, const char *dir, const mapped *map, int n, vc_err *err)
+{
+    m->tensor = malloc(((size_t)n + 1) * sizeof *m->tensor);
+    if (!m->tensor)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d tensors", n);
+
+    int rc = 0;
+    for (int i = 0; i < n && !rc; i++) {
+        if (i == 0 || by_file(&map[i - 1], &map[i])) {
+            char *path = vc_format("%s%s", dir, map[i].file);
+            rc = !path ? vc_fail(err, VC_ENOMEM, "out of memory")
+               : m->n_shards == MAX_SHARDS ? vc_fail(err, VC_EFORMAT, "over %d shards", MAX_SHARDS)
+               : add_shard(m, path, err);
+            free(path);
+        }
+        if (!rc)
+            rc = vc_context(err, vf_safetensors_get(m->shard[m->n_shards - 1], map[i].tensor,
+                                                    &m->tensor[i], err), "%s", map[i].file);
+        m->n += rc == 0;
+    }
+    if (!rc && n)
+        qsort(m->tensor, (size_t)n, sizeof *m->tensor, by_name);
+    return rc;
+}
+
+static int open_index(vf_model *m, const char *path, vc_err *err)
+{
+    cJSON *index = NULL;
+    mapped *map = NULL;
+    int n = 0;
+    char *dir = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
+    if (!dir)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+
+    int rc = vf_json_read(&index, path, MAX_INDEX, err);
+    if (!rc) {
+        rc = read_map(&map, &n, index, err);
+        if (!rc)
+            rc = open_shards(m, dir, map, n, err);
+        rc = vc_context(err, rc, "%s", path);
+    }
+    free(map);
+    free(dir);
+    cJSON_Delete(index);
+    return rc;
+}
+
+int vf_model_open(vf_model **out, const char *path, vc_err *err)
+{
+    struct stat st;
+    char *file = NULL;
+    *out = NULL;
+    vf_model *m = calloc(1, sizeof *m);
+    if (!m)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+
+    int rc = stat(path, &st) ? vc_fail_errno(err, "%s", path) : 0;
+    if (!rc && S_ISDIR(st.st_mode))
+        rc = choose_file(&file, path, err);
+    const char *use = file ? file : path;
+    if (!rc)
+        rc = ends_with(use, ".json") ? open_index(m, use, err) : open_single(m, use, err);
+    free(file);
+    if (rc) {
+        vf_model_close(m);
+        return rc;
+    }
+    *out = m;
+    return 0;
+}
+
+void vf_model_close(vf_model *m)
+{
+    if (!m)
+        return;
+    for (int i = 0; i < m->n_shards; i++)
+        vf_safetensors_close(m->shard[i]);
+    free(m->shard);
+    free(m->tensor);
+    free(m);
+}
+
+int vf_model_get(const vf_model *m, const char *name, vf_view *v, vc_err *err)
+{
+    vf_view key = { .name = name };
+    const vf_view *hit = bsearch(&key, m->tensor, (size_t)m->n, sizeof key, by_name);
+
+    *v = hit ? *hit : (vf_view){ 0 };
+    return hit ? 0 : vc_fail(err, VC_ENOENT, "no tensor %s", name);
+}
+
+int vf_model_count(const vf_model *m)
+{
+    return m->n;
+}
+
+const vf_view *vf_model_at(const vf_model *m, int i)
+{
+    return &m->tensor[i];
+}

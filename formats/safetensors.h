@@ -1,0 +1,74 @@
+/* safetensors.h - the safetensors container: read from memory or a mapped file, written atomically.
+ *
+ * Layout: u64 header length, JSON header, tensor bytes; little-endian, row-major. Readers check
+ * everything before they trust it: header length, JSON, dtype, dims, that offsets are in range,
+ * agree with the shape, do not overlap and leave no holes. Immutable after open: one handle may
+ * serve many threads. */
+#ifndef VF_SAFETENSORS_H
+#define VF_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/dtype.h"
+#include "common/err.h"
+
+enum { VF_MAX_DIMS = 8 };
+
+/* A tensor's bytes inside a file or record. data is not aligned beyond one byte. */
+typedef struct vf_view {
+    const char *name;
+    vc_dtype dtype;
+    int nd;
+    int64_t dim[VF_MAX_DIMS];     /* outermost first */
+    const void *data;             /* little-endian, row-major */
+    size_t bytes;
+} vf_view;
+
+int64_t vf_view_count(const vf_view *v);             /* number of elements */
+
+typedef struct vf_safetensors vf_safetensors;
+
+/* Opens and validates. VC_EIO, VC_ENOENT: cannot open or map; VC_EFORMAT: bad header. */
+int vf_safetensors_open(vf_safetensors **out, const char *path, vc_err *err);
+/* The same over bytes that the caller keeps alive and unchanged. */
+int vf_safetensors_parse(vf_safetensors **out, const void *data, size_t size, vc_err *err);
+void vf_safetensors_close(vf_safetensors *f);        /* NULL is fine */
+
+/* *v borrows: valid until close. VC_ENOENT if there is no such tensor. */
+int vf_safetensors_get(const vf_safetensors *f, const char *name, vf_view *v, vc_err *err);
+int vf_safetensors_count(const vf_safetensors *f);
+const vf_view *vf_safetensors_at(const vf_safetensors *f, int i);    /* in name order */
+/* __metadata__ value of a key, borrowed, or NULL. */
+const char *vf_safetensors_meta(const vf_safetensors *f, const char *key);
+/* Compares __metadata__'s "xxh3" (XXH3-128 of the bytes after the header, 32 hex digits) with the
+ * data: 0 equal, VC_ENOENT: there is none, VC_EFORMAT: different. */
+int vf_safetensors_check(const vf_safetensors *f, vc_err *err);
+
+/* A file to be written: tensors are sorted by (dtype from the widest, name) as the reference
+ * implementation does, data starts 8-aligned, the same inputs give the same bytes. VC_EINVAL:
+ * tensors or metadata that no file can hold (a name twice, no UTF-8, bytes that do not fit the
+ * shape). */
+typedef struct vf_meta {
+    const char *key, *value;
+} vf_meta;
+
+/* Bytes of the whole container, malloc'ed; with_xxh3 adds the checksum to __metadata__. */
+int vf_safetensors_pack(uint8_t **out, size_t *size, const vf_view *tensors, int n,
+                        const vf_meta *meta, int n_meta, int with_xxh3, vc_err *err);
+/* Straight to a file, atomically, without a copy of the data in memory. */
+int vf_safetensors_write(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
+                         int n_meta, vc_err *err);
+
+/* A component folder or file of diffusers' layout: DIR/stem.safetensors, or shards by
+ * stem.safetensors.index.json, with or without a variant; one handle over all tensors. Of several
+ * files in a folder: diffusers' stem before transformers', no variant before bf16 before fp16, a
+ * whole file before shards; among others there is no choice (VC_EINVAL names them). */
+typedef struct vf_model vf_model;
+int vf_model_open(vf_model **out, const char *path, vc_err *err);
+void vf_model_close(vf_model *m);
+int vf_model_get(const vf_model *m, const char *name, vf_view *v, vc_err *err);
+int vf_model_count(const vf_model *m);
+const vf_view *vf_model_at(const vf_model *m, int i);                /* in name order */
+
+#endif

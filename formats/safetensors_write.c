@@ -1,0 +1,265 @@
+/* safetensors_write.c - writing; see safetensors.h */
+#include "formats/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "common/file.h"
+#include "formats/buf.h"
+#include "formats/utf8.h"
+
+/* Data goes in this order, so that every tensor is aligned to its element: the reference's
+ * order of types, from the last to the first, then by name. */
+static int rank_of(vc_dtype t)
+{
+    static const int rank[VC_DTYPES] = {
+        [VC_BOOL] = 0, [VC_U8] = 1, [VC_I8] = 2, [VC_F8E5M2] = 3, [VC_F8E4M3] = 4, [VC_I16] = 5,
+        [VC_F16] = 6, [VC_BF16] = 7, [VC_I32] = 8, [VC_F32] = 9, [VC_F64] = 10, [VC_I64] = 11,
+    };
+    return rank[t];
+}
+
+static int by_layout(const void *pa, const void *pb)
+{
+    const vf_view *a = *(const vf_view *const *)pa, *b = *(const vf_view *const *)pb;
+    int ra = rank_of(a->dtype), rb = rank_of(b->dtype);
+
+    return ra != rb ? (ra < rb) - (ra > rb) : strcmp(a->name, b->name);
+}
+
+static int by_name(const void *pa, const void *pb)
+{
+    return strcmp((*(const vf_view *const *)pa)->name, (*(const vf_view *const *)pb)->name);
+}
+
+static bool utf8(const char *s)
+{
+    size_t n = strlen(s);
+    return vf_utf8_prefix(s, n) == n;
+}
+
+static int check_view(const vf_view *v, vc_err *err)
+{
+    if (!v->name || !strcmp(v->name, "__metadata__") || !utf8(v->name))
+        return vc_fail(err, VC_EINVAL, "a tensor's name is not allowed");
+    if (v->dtype < 0 || v->dtype >= VC_DTYPES || v->nd < 0 || v->nd > VF_MAX_DIMS)
+        return vc_fail(err, VC_EINVAL, "tensor %s: type or number of dimensions", v->name);
+
+    size_t bytes = vc_dtype_size(v->dtype);
+    for (int i = 0; i < v->nd; i++)
+        if (v->dim[i] < 0 || __builtin_mul_overflow(bytes, (size_t)v->dim[i], &bytes))
+            return vc_fail(err, VC_EINVAL, "tensor %s: shape", v->name);
+    if (bytes != v->bytes)
+        return vc_fail(err, VC_EINVAL, "tensor %s: shape needs %zu bytes, given %zu", v->name,
+                       bytes, v->bytes);
+    return 0;
+}
+
+/* *out: pointers to the tensors in the order of their data, checked. */
+static int order_views(const vf_view ***out, const vf_view *tensors, int n, vc_err *err)
+{
+    const vf_view **order = malloc(((size_t)n + 1) * sizeof *order);
+    if (!order)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d tensors", n);
+
+    int rc = 0;
+    for (int i = 0; i < n && !rc; i++) {
+        order[i] = &tensors[i];
+        rc = check_view(order[i], err);
+    }
+    if (!rc)
+        qsort(order, (size_t)n, sizeof *order, by_name);
+    for (int i = 1; i < n && !rc; i++)
+        if (!by_name(&order[i - 1], &order[i]))
+            rc = vc_fail(err, VC_EINVAL, "tensor %s is given twice", order[i]->name);
+    if (rc) {
+        free(order);
+        return rc;
+    }
+    qsort(order, (size_t)n, sizeof *order, by_layout);
+    *out = order;
+    return 0;
+}
+
+static int check_meta(const vf_meta *meta, int n, bool with_xxh3, vc_err *err)
+{
+    for (int i = 0; i < n; i++) {
+        bool twice = with_xxh3 && !strcmp(meta[i].key, "xxh3");
+        for (int j = 0; j < i; j++)
+            twice |= !strcmp(meta[i].key, meta[j].key);
+        if (twice || !utf8(meta[i].key) || !utf8(meta[i].value))
+            return vc_fail(err, VC_EINVAL, "__metadata__: %.100s: %s", meta[i].key,
+                           twice ? "given twice" : "not UTF-8");
+    }
+    return 0;
+}
+
+static void put_pair(vf_buf *b, bool first, const char *key, const char *value)
+{
+    vf_buf_str(b, first ? "" : ",");
+    vf_buf_json(b, key, strlen(key));
+    vf_buf_str(b, ":");
+    vf_buf_json(b, value, strlen(value));
+}
+
+static void put_metadata(vf_buf *b, const vf_meta *meta, int n, const char *xxh3)
+{
+    vf_buf_str(b, "\"__metadata__\":{");
+    for (int i = 0; i < n; i++)
+        put_pair(b, i == 0, meta[i].key, meta[i].value);
+    if (xxh3)
+        put_pair(b, n == 0, "xxh3", xxh3);
+    vf_buf_str(b, "}");
+}
+
+static void put_tensor(vf_buf *b, const vf_view *v, size_t from)
+{
+    vf_buf_json(b, v->name, strlen(v->name));
+    vf_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", vc_dtype_st_name(v->dtype));
+    for (int i = 0; i < v->nd; i++)
+        vf_buf_printf(b, "%s%" PRId64, i ? "," : "", v->dim[i]);
+    vf_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", from, from + v->bytes);
+}
+
+/* Length and header, padded with blanks so that the data begins at a multiple of 8. */
+static int put_header(vf_buf *b, const vf_view **order, int n, const vf_meta *meta, int n_meta,
+                      const char *xxh3, vc_err *err)
+{
+    size_t at = 0;
+
+    vf_buf_add(b, "\0\0\0\0\0\0\0\0{", 9);
+    if (n_meta || xxh3)
+        put_metadata(b, meta, n_meta, xxh3);
+    for (int i = 0; i < n; i++) {
+        if (i || n_meta || xxh3)
+            vf_buf_str(b, ",");
+        put_tensor(b, order[i], at);
+        if (__builtin_add_overflow(at, order[i]->bytes, &at))
+            return vc_fail(err, VC_EINVAL, "tensors too large");
+    }
+    vf_buf_str(b, "}");
+    while (b->n % 8 && !b->failed)
+        vf_buf_str(b, " ");
+    if (b->failed)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a header of %d tensors", n);
+    for (int i = 0; i < 8; i++)
+        b->data[i] = (char)((uint64_t)(b->n - 8) >> 8 * i);
+    return 0;
+}
+
+static int hash_data(char hex[33], const vf_view **order, int n, vc_err *err)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+
+    XXH3_128bits_reset(state);
+    for (int i = 0; i < n; i++)
+        if (order[i]->bytes)
+            XXH3_128bits_update(state, order[i]->data, order[i]->bytes);
+    XXH128_hash_t h = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    snprintf(hex, 33, "%016" PRIx64 "%016" PRIx64, (uint64_t)h.high64, (uint64_t)h.low64);
+    return 0;
+}
+
+int vf_safetensors_pack(uint8_t **out, size_t *size, const vf_view *tensors, int n,
+                        const vf_meta *meta, int n_meta, int with_xxh3, vc_err *err)
+{
+    const vf_view **order = NULL;
+    vf_buf b = { 0 };
+    char hex[33];
+
+    *out = NULL;
+    *size = 0;
+    int rc = order_views(&order, tensors, n, err);
+    if (!rc)
+        rc = check_meta(meta, n_meta, with_xxh3, err);
+    if (!rc && with_xxh3)
+        rc = hash_data(hex, order, n, err);
+    if (!rc)
+        rc = put_header(&b, order, n, meta, n_meta, with_xxh3 ? hex : NULL, err);
+    for (int i = 0; i < n && !rc; i++)
+        vf_buf_add(&b, order[i]->data, order[i]->bytes);
+    if (!rc && b.failed)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory for %d tensors", n);
+    free(order);
+    if (rc) {
+        vf_buf_free(&b);
+        return rc;
+    }
+    *size = b.n;
+    *out = (uint8_t *)vf_buf_take(&b);
+    return *out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %zu bytes", *size);
+}
+
+static int write_all(int fd, const void *data, size_t n)
+{
+    const char *p = data;
+
+    while (n) {
+        ssize_t w = write(fd, p, n);
+        if (w < 0 && errno != EINTR)
+            return -1;
+        if (w > 0) {
+            p += w;
+            n -= (size_t)w;
+        }
+    }
+    return 0;
+}
+
+/* Header and data to a temporary file beside path, then the rename: whole or not at all. */
+static int replace_file(const char *path, const vf_buf *header, const vf_view **order, int n,
+                        vc_err *err)
+{
+    char *tmp = vc_format("%s.tmp-%ld", path, (long)getpid());
+    char *dir = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
+    int rc = tmp && dir ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int fd = rc ? -1 : open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool made = fd >= 0;
+
+    if (!rc && (!made || write_all(fd, header->data, header->n)))
+        rc = vc_fail_errno(err, "cannot write");
+    for (int i = 0; i < n && !rc; i++)
+        if (write_all(fd, order[i]->data, order[i]->bytes))
+            rc = vc_fail_errno(err, "cannot write");
+    if (!rc && fsync(fd))
+        rc = vc_fail_errno(err, "cannot write");
+    if (made && close(fd) && !rc)
+        rc = vc_fail_errno(err, "cannot write");
+    if (!rc && rename(tmp, path))
+        rc = vc_fail_errno(err, "cannot rename");
+    if (rc && made)
+        unlink(tmp);
+    if (!rc)
+        rc = vc_sync_dir(*dir ? dir : ".", err);
+    free(tmp);
+    free(dir);
+    return rc;
+}
+
+int vf_safetensors_write(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
+                         int n_meta, vc_err *err)
+{
+    const vf_view **order = NULL;
+    vf_buf header = { 0 };
+
+    int rc = order_views(&order, tensors, n, err);
+    if (!rc)
+        rc = check_meta(meta, n_meta, false, err);
+    if (!rc)
+        rc = put_header(&header, order, n, meta, n_meta, NULL, err);
+    if (!rc)
+        rc = replace_file(path, &header, order, n, err);
+    free(order);
+    vf_buf_free(&header);
+    return vc_context(err, rc, "%s", path);
+}

@@ -1,0 +1,239 @@
+/* shards_finish.c - closing shards and writing the manifest. See shards_writer.h
+ *
+ * A shard is closed in this order, and a kill between any two steps loses nothing: index committed,
+ * file cut to its size and synced, hashed, manifest replaced. Until the manifest names it, the next
+ * start takes it for an open one and goes on in it. */
+#include "formats/shards_writer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/file.h"
+
+/* ---- manifest ---- */
+
+static int by_grid(const void *a, const void *b)
+{
+    const vf_bucket *x = *(vf_bucket *const *)a, *y = *(vf_bucket *const *)b;
+    int d[3] = { x->f - y->f, x->h - y->h, x->w - y->w };
+    for (int i = 0; i < 3; i++)
+        if (d[i])
+            return d[i];
+    return strcmp(x->key, y->key);
+}
+
+static cJSON *bucket_json(const vf_bucket *b)
+{
+    cJSON *o = cJSON_CreateObject();
+    int dims[3] = { b->f, b->h, b->w };
+    if (o && cJSON_AddStringToObject(o, "key", b->key) &&
+        cJSON_AddItemToObject(o, "latent", cJSON_CreateIntArray(dims, 3)))
+        return o;
+    cJSON_Delete(o);
+    return NULL;
+}
+
+/* The buckets with live samples, in order of their grids. */
+static cJSON *buckets_json(const vf_writer *w, const int64_t *count)
+{
+    const vf_bucket **order = calloc((size_t)w->buckets + 1, sizeof *order);
+    cJSON *list = order ? cJSON_CreateArray() : NULL;
+    size_t n = 0;
+    for (uint32_t i = 0; i < w->buckets && order; i++)
+        if (count[i])
+            order[n++] = &w->bucket[i];
+    if (n)
+        qsort(order, n, sizeof *order, by_grid);
+    for (size_t i = 0; i < n && list; i++) {
+        cJSON *o = bucket_json(order[i]);
+        if (!o || vf_json_add_int(o, "samples", count[order[i] - w->bucket]) ||
+            !cJSON_AddItemToArray(list, o)) {
+            cJSON_Delete(o);
+            cJSON_Delete(list);
+            list = NULL;
+        }
+    }
+    free(order);
+    return list;
+}
+
+int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err)
+{
+    vf_manifest *m = &w->manifest;
+    int64_t *count = calloc((size_t)w->buckets + 1, sizeof *count);
+    if (!count)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", VF_MANIFEST);
+    m->complete = complete;
+    m->samples = 0;
+    m->root = (vf_key){ { 0 } };
+    for (uint32_t i = 0; i < w->slots; i++) {
+        const vf_index_item *item = &w->slot[i].item;
+        if (item->entry.flags & VF_ENTRY_DROPPED)
+            continue;
+        m->samples++;
+        vf_root_add(&m->root, item->hash);
+        count[item->bucket]++;
+    }
+    cJSON *buckets = buckets_json(w, count);
+    int rc = buckets ? vf_manifest_write(m, w->dir, w->head, buckets, err)
+                     : vc_fail(err, VC_ENOMEM, "%s: out of memory", VF_MANIFEST);
+    cJSON_Delete(buckets);
+    free(count);
+    return rc;
+}
+
+/* ---- closing ---- */
+
+/* Finishes the file of h, hashes it and puts it into the manifest. */
+static int close_half(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
+{
+    vf_env *env = h->env;
+    uint64_t bytes;
+    s->text = h == &w->text;
+    s->number = h->number;
+    vf_shard_name(s->file, s->text, s->number);
+    h->env = NULL;
+    int rc = vf_env_finish(env, &bytes, err);
+    char *path = vc_path_join(w->dir, s->file);
+    if (!rc)
+        rc = path ? vf_hash_file(&s->hash, path, NULL, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(path);
+    if (rc)
+        return rc;
+    s->bytes = (int64_t)bytes;
+    h->number++;
+    rc = vf_manifest_add(&w->manifest, s, err);
+    return rc ? rc : vf_writer_manifest(w, false, err);
+}
+
+/* An env that nothing was put into: no shard. */
+static int discard(vf_writer *w, vf_half *h, vc_err *err)
+{
+    char file[VF_SHARD_NAME];
+    char *path = vc_path_join(w->dir, vf_shard_name(file, h == &w->text, h->number));
+    vf_env_close(h->env);
+    h->env = NULL;
+    int rc = path ? vc_remove_tree(path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(path);
+    return rc;
+}
+
+/* Commits, counts both sub-databases, discards or goes on. 1: nothing to close. */
+static int count_half(vf_writer *w, vf_half *h, int a, int b, int64_t n[2], vc_err *err)
+{
+    uint64_t in_a = 0, in_b = 0;
+    int rc = vf_env_commit(h->env, err);
+    if (!rc)
+        rc = vf_env_count(h->env, a, &in_a, err);
+    if (!rc)
+        rc = vf_env_count(h->env, b, &in_b, err);
+    if (rc)
+        return rc;
+    n[0] = (int64_t)in_a;
+    n[1] = (int64_t)in_b;
+    if (in_a + in_b)
+        return 0;
+    rc = discard(w, h, err);
+    return rc ? rc : 1;
+}
+
+int vf_writer_close_text(vf_writer *w, vc_err *err)
+{
+    int64_t n[2];
+    if (!w->text.env)
+        return 0;
+    int rc = count_half(w, &w->text, VF_DB_TEXT, VF_DB_VALIDATION, n, err);
+    if (rc)
+        return rc < 0 ? rc : 0;
+    vf_shard_info s = { .texts = n[0] };
+    return close_half(w, &w->text, &s, err);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    uint64_t x = vf_entry_rank(&((const vf_index_item *)a)->entry);
+    uint64_t y = vf_entry_rank(&((const vf_index_item *)b)->entry);
+    return (x > y) - (x < y);
+}
+
+/* The items of the open shard, in key order; its buckets numbered anew by *buckets. */
+static int index_items(const vf_writer *w, vf_index_item **out, uint32_t *n, cJSON **buckets, vc_err *err)
+{
+    vf_index_item *items = calloc((size_t)w->slots + 1, sizeof *items);
+    uint32_t *number = calloc((size_t)w->buckets + 1, sizeof *number), used = 0;
+    cJSON *list = cJSON_CreateArray();
+    int rc = items && number && list ? 0 : -1;
+
+    *n = 0;
+    for (uint32_t i = 0; i < w->slots && !rc; i++)
+        if (w->slot[i].shard == w->shard.number)
+            items[(*n)++] = w->slot[i].item;
+    if (*n)
+        qsort(items, *n, sizeof *items, by_rank);
+    for (uint32_t i = 0; i < *n && !rc; i++) {
+        if (items[i].entry.flags & VF_ENTRY_DROPPED)
+            continue;
+        uint32_t *b = &number[items[i].bucket];
+        if (!*b) {
+            cJSON *o = bucket_json(&w->bucket[items[i].bucket]);
+            rc = o && cJSON_AddItemToArray(list, o) ? 0 : -1;
+            *b = ++used;
+        }
+        items[i].bucket = *b - 1;
+    }
+    free(number);
+    if (rc) {
+        free(items);
+        cJSON_Delete(list);
+        return vc_fail(err, VC_ENOMEM, "index: out of memory for %u samples", (unsigned)w->slots);
+    }
+    *out = items;
+    *buckets = list;
+    return 0;
+}
+
+static int put_index(vf_writer *w, vc_err *err)
+{
+    vf_index_item *items = NULL;
+    cJSON *buckets = NULL;
+    uint32_t n;
+    int rc = index_items(w, &items, &n, &buckets, err);
+    if (rc)
+        return rc;
+
+    void *entries = NULL, *records = NULL;
+    size_t entries_size = 0, records_size = 0;
+    char *text = vf_json_line(buckets);
+    rc = text ? vf_index_pack(items, n, &entries, &entries_size, &records, &records_size, err)
+              : vc_fail(err, VC_ENOMEM, "index: out of memory");
+    if (!rc)
+        rc = vf_env_put(w->shard.env, VF_DB_INDEX, "entries", 7, entries, entries_size, err);
+    if (!rc)
+        rc = vf_env_put(w->shard.env, VF_DB_INDEX, "records", 7, records, records_size, err);
+    if (!rc)
+        rc = vf_env_put(w->shard.env, VF_DB_INDEX, "buckets", 7, text, strlen(text), err);
+    free(entries);
+    free(records);
+    free(text);
+    free(items);
+    cJSON_Delete(buckets);
+    return rc;
+}
+
+int vf_writer_close_shard(vf_writer *w, vc_err *err)
+{
+    int64_t n[2];
+    if (!w->shard.env)
+        return 0;
+    int rc = count_half(w, &w->shard, VF_DB_SAMPLE, VF_DB_LATENT, n, err);
+    if (rc)
+        return rc < 0 ? rc : 0;
+    rc = vf_writer_close_text(w, err);
+    if (!rc)
+        rc = put_index(w, err);
+    if (rc)
+        return rc;
+    vf_shard_info s = { .samples = n[0], .latents = n[1] };
+    return close_half(w, &w->shard, &s, err);
+}

@@ -1,0 +1,119 @@
+/* shards_parts.h - what reading, writing and checking a dataset share: the manifest, the shards' file
+ * names and the `index` of a shard. Internal to formats/; the bytes are described in docs/format.md. */
+#ifndef VF_SHARDS_PARTS_H
+#define VF_SHARDS_PARTS_H
+
+#include "formats/lmdb_read.h"
+#include "formats/shards.h"
+
+#define VF_MANIFEST "manifest.json"
+#define VF_STATE "state.lmdb"
+
+enum {
+    VF_FORMAT = 1,                           /* of the dataset, as the manifest says */
+    VF_MAX_SHARD = 99999,                    /* five digits in a file's name */
+    VF_MAX_VARIANT = 999,                    /* three digits in a key */
+    VF_SAMPLE_KEY = 24,                      /* room for "000000000042/000" and a NUL */
+    VF_SAMPLE_KEY_LEN = 16,
+    VF_SHARD_NAME = 20                       /* room for "shard-00000.lmdb" and a NUL */
+};
+
+/* Sub-databases, in the order in which a writer has them. */
+enum { VF_DB_SAMPLE, VF_DB_LATENT, VF_DB_THUMB, VF_DB_INDEX, VF_SHARD_DBS };
+enum { VF_DB_TEXT, VF_DB_VALIDATION, VF_TEXT_DBS };
+extern const char *const vf_shard_dbs[];     /* NULL-ended */
+extern const char *const vf_text_dbs[];
+
+/* ---- manifest ---- */
+
+typedef struct vf_shard_info {               /* a closed shard */
+    char file[VF_SHARD_NAME];
+    bool text;
+    unsigned number;
+    int64_t samples, latents, texts, bytes;
+    vf_key hash;                             /* of the whole file */
+} vf_shard_info;
+
+typedef struct vf_manifest {
+    cJSON *json;
+    bool complete;
+    int64_t samples;
+    vf_key root;
+    vf_shard_info *shard;                    /* each kind's numbers ascend */
+    int n_shards;
+} vf_manifest;
+
+/* Reads and checks dir/manifest.json. VC_ENOENT if there is none. */
+int vf_manifest_read(vf_manifest *m, const char *dir, vc_err *err);
+void vf_manifest_free(vf_manifest *m);
+int vf_manifest_add(vf_manifest *m, const vf_shard_info *s, vc_err *err);
+/* Writes it anew: the fields of head in their order, counts, `buckets` (an array) and the shards. */
+int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head, const cJSON *buckets,
+                      vc_err *err);
+
+/* Whether name is exactly shard-NNNNN.lmdb or text-NNNNN.lmdb. */
+bool vf_shard_name_parse(const char *name, bool *text, unsigned *number);
+char *vf_shard_name(char buf[VF_SHARD_NAME], bool text, unsigned number);
+/* Maps a shard: a plain file, no link; bytes >= 0: its exact size. */
+int vf_shard_open(vf_lmdb **out, const char *dir, const char *file, int64_t bytes, vc_err *err);
+/* A sub-database; one that is not there is empty. */
+int vf_shard_tree(const vf_lmdb *m, const char *name, vf_tree *t, vc_err *err);
+
+/* ---- records ---- */
+
+enum { VF_ENTRY_DROPPED = 128 };             /* never leaves the library */
+#define VF_DROPPED "{\"dropped\":true}"      /* value of a sample or validation that is gone */
+
+typedef struct vf_record {                   /* what the index keeps of a sample record */
+    vf_entry entry;
+    vf_key hash;                             /* of key and value */
+    uint64_t id;
+    const char *bucket;                      /* the bucket's key, borrowed from the JSON; "" if dropped */
+} vf_record;
+
+bool vf_sample_key_parse(const char *key, size_t n, uint32_t *number, uint32_t *variant);
+/* Reads a `sample` pair; *json (may be NULL) gets the parsed record, which the caller frees; without it
+ * r->bucket is "". */
+int vf_record_read(vf_record *r, cJSON **json, vf_bytes key, vf_bytes value, vc_err *err);
+/* The same of a record that is about to be written. */
+int vf_record_of(vf_record *r, const cJSON *json, vc_err *err);
+/* Reads `latent` [f,h,w] of a record or bucket into e. */
+int vf_grid_read(vf_entry *e, const cJSON *json, vc_err *err);
+/* A validation key, "000000"; whether a value is {"dropped":true}. */
+bool vf_prompt_key_parse(vf_bytes key, uint32_t *i);
+bool vf_is_dropped(vf_bytes value);
+/* sum += h, both 128-bit big-endian numbers. */
+void vf_root_add(vf_key *sum, vf_key h);
+
+/* ---- index ---- */
+
+typedef struct vf_index {                    /* borrowed from the map */
+    uint32_t n;
+    const uint8_t *entries, *records;        /* n of INDEX_ENTRY and INDEX_RECORD bytes */
+    vf_bytes buckets;                        /* JSON: [{"key":"0.57","latent":[13,48,84]}, ...] */
+} vf_index;
+
+typedef struct vf_index_item {
+    vf_entry entry;
+    vf_key hash;
+    uint64_t id;
+    uint32_t bucket;                         /* place in `buckets` */
+} vf_index_item;
+
+/* Finds and checks a shard's index: sizes, checksums. */
+int vf_index_open(vf_index *x, const vf_lmdb *m, vc_err *err);
+void vf_index_entry(const vf_index *x, uint32_t i, vf_entry *e);
+void vf_index_get(const vf_index *x, uint32_t i, vf_index_item *item);
+/* Place of a sample, or -1. */
+int64_t vf_index_find(const vf_index *x, uint32_t number, uint32_t variant);
+/* The values of the sub-database `index`, malloc'ed, for items in key order. */
+int vf_index_pack(const vf_index_item *items, uint32_t n, void **entries, size_t *entries_size,
+                  void **records, size_t *records_size, vc_err *err);
+
+/* Order of samples: number, then variant. */
+static inline uint64_t vf_entry_rank(const vf_entry *e)
+{
+    return (uint64_t)e->number << 16 | e->variant;
+}
+
+#endif

@@ -1,0 +1,441 @@
+/* shards_read.c - a dataset opened for reading. See shards.h
+ *
+ * Opening reads the manifest, the first pages of each shard and its index; the newest entry of each
+ * sample goes into one array. Records and values are looked up in the shards' trees when asked for. */
+#include "formats/shards_parts.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef struct shard {
+    vf_lmdb *m;
+    const vf_shard_info *info;
+    vf_tree sample, thumb;                   /* of shard-* */
+    vf_tree values;                          /* latent or text */
+    vf_index index;
+} shard;
+
+typedef struct prompt {
+    uint32_t key;
+    int shard;
+} prompt;
+
+struct vf_dataset {
+    char *path;
+    vf_manifest manifest;
+    shard *shard;                            /* as in the manifest */
+    int n_shards;
+    vf_entry *entry;                         /* by number, then variant */
+    uint32_t n;
+    prompt *prompt;
+    uint32_t prompts;
+    atomic_int last[2];                      /* shard of the last latent and text found: a hint */
+};
+
+/* ---- merging the shards' entries ---- */
+
+typedef struct feed {                        /* a shard's next entry */
+    uint64_t rank;
+    int shard;
+    uint32_t at;
+} feed;
+
+/* Lowest sample first, and of one sample the newest shard. */
+static bool before(const feed *a, const feed *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->shard > b->shard;
+}
+
+static void sift(feed *heap, int n, int i)
+{
+    for (int child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && before(&heap[child + 1], &heap[child]))
+            child++;
+        if (before(&heap[i], &heap[child]))
+            return;
+        feed t = heap[i];
+        heap[i] = heap[child];
+        heap[child] = t;
+    }
+}
+
+/* Puts the heap's first entry into *e and moves on in its shard. */
+static int pop(const vf_dataset *d, feed *heap, int *n, vf_entry *e, vc_err *err)
+{
+    const vf_index *x = &d->shard[heap->shard].index;
+    vf_entry next;
+    vf_index_entry(x, heap->at, e);
+    e->shard = (uint16_t)heap->shard;
+    if (++heap->at < x->n) {
+        vf_index_entry(x, heap->at, &next);
+        if (vf_entry_rank(&next) <= heap->rank)
+            return vc_fail(err, VC_EFORMAT, "%s: index: entry %" PRIu32 " is out of order",
+                           d->shard[heap->shard].info->file, heap->at);
+        heap->rank = vf_entry_rank(&next);
+    } else {
+        *heap = heap[--*n];
+    }
+    sift(heap, *n, 0);
+    return 0;
+}
+
+static int check_entry(const vf_entry *e, vc_err *err)
+{
+    char key[VF_SAMPLE_KEY];
+    if (e->variant <= VF_MAX_VARIANT && e->f && e->h && e->w && e->weight >= 0 && e->weight <= 1e9f &&
+        e->fps >= 0 && e->fps <= 1e6f)
+        return 0;
+    return vc_fail(err, VC_EFORMAT, "index: entry of %s: latent [%u,%u,%u], weight %g, fps %g",
+                   vf_sample_key(key, e->number, e->variant), e->f, e->h, e->w, (double)e->weight,
+                   (double)e->fps);
+}
+
+static int merge_entries(vf_dataset *d, vc_err *err)
+{
+    uint64_t total = 0, last = UINT64_MAX;
+    feed *heap = calloc((size_t)d->n_shards + 1, sizeof *heap);
+    int n = 0, rc = 0;
+    for (int i = 0; i < d->n_shards; i++) {
+        vf_entry e;
+        const vf_index *x = &d->shard[i].index;
+        total += x->n;
+        if (!x->n || !heap)
+            continue;
+        vf_index_entry(x, 0, &e);
+        heap[n++] = (feed){ vf_entry_rank(&e), i, 0 };
+    }
+    d->entry = total <= UINT32_MAX ? malloc((total + 1) * sizeof *d->entry) : NULL;
+    if (!d->entry || !heap)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu64 " samples", total);
+    for (int i = n / 2 - 1; i >= 0; i--)
+        sift(heap, n, i);
+    while (n && !rc) {
+        vf_entry *e = &d->entry[d->n];
+        rc = pop(d, heap, &n, e, err);
+        if (rc || vf_entry_rank(e) == last)
+            continue;
+        last = vf_entry_rank(e);
+        if (e->flags & VF_ENTRY_DROPPED)
+            continue;
+        rc = vc_context(err, check_entry(e, err), "%s", d->shard[e->shard].info->file);
+        d->n++;
+    }
+    free(heap);
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static int open_shard(vf_dataset *d, shard *s, vc_err *err)
+{
+    int rc = vf_shard_open(&s->m, d->path, s->info->file, s->info->bytes, err);
+    if (rc)
+        return rc;
+    if (s->info->text)
+        return vf_shard_tree(s->m, "text", &s->values, err);
+    if ((rc = vf_shard_tree(s->m, "sample", &s->sample, err)) ||
+        (rc = vf_shard_tree(s->m, "latent", &s->values, err)) ||
+        (rc = vf_shard_tree(s->m, "thumb", &s->thumb, err)))
+        return rc;
+    return vf_index_open(&s->index, s->m, err);
+}
+
+static int add_prompt(vf_dataset *d, uint32_t key, int at, bool dropped, vc_err *err)
+{
+    uint32_t lo = 0;
+    while (lo < d->prompts && d->prompt[lo].key < key)
+        lo++;
+    bool have = lo < d->prompts && d->prompt[lo].key == key;
+    if (dropped && have)
+        memmove(&d->prompt[lo], &d->prompt[lo + 1], (--d->prompts - lo) * sizeof *d->prompt);
+    if (dropped)
+        return 0;
+    if (!have) {
+        prompt *p = realloc(d->prompt, (d->prompts + 1) * sizeof *p);
+        if (!p)
+            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " validation prompts", d->prompts);
+        d->prompt = p;
+        memmove(p + lo + 1, p + lo, (d->prompts++ - lo) * sizeof *p);
+    }
+    d->prompt[lo] = (prompt){ key, at };
+    return 0;
+}
+
+/* Later shards replace what earlier ones say. */
+static int read_prompts(vf_dataset *d, int at, vc_err *err)
+{
+    vf_tree t;
+    vf_lmdb_cursor c;
+    vf_bytes key, value;
+    int rc = vf_shard_tree(d->shard[at].m, "validation", &t, err);
+    if (rc)
+        return rc;
+    vf_lmdb_start(&c, d->shard[at].m, &t);
+    while ((rc = vf_lmdb_next(&c, &key, &value, err)) > 0) {
+        uint32_t i;
+        if (!vf_prompt_key_parse(key, &i))
+            return vc_fail(err, VC_EFORMAT, "validation: six digits expected as key");
+        if ((rc = add_prompt(d, i, at, vf_is_dropped(value), err)))
+            return rc;
+    }
+    return rc;
+}
+
+static int open_all(vf_dataset *d, bool allow_incomplete, vc_err *err)
+{
+    int rc = vf_manifest_read(&d->manifest, d->path, err);
+    if (rc)
+        return rc;
+    if (!d->manifest.complete && !allow_incomplete)
+        return vc_fail(err, VC_EINVAL, "%s: vprep has not finished it: run vprep again, it goes on where it "
+                       "stopped", d->path);
+    if (d->manifest.n_shards > UINT16_MAX)
+        return vc_fail(err, VC_EFORMAT, "%s: %d shards, at most %d", d->path, d->manifest.n_shards, UINT16_MAX);
+    d->n_shards = d->manifest.n_shards;
+    d->shard = calloc((size_t)d->n_shards + 1, sizeof *d->shard);
+    if (!d->shard)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", d->path);
+    for (int i = 0; i < d->n_shards && !rc; i++) {
+        d->shard[i].info = &d->manifest.shard[i];
+        rc = open_shard(d, &d->shard[i], err);
+        if (!rc && d->shard[i].info->text)
+            rc = read_prompts(d, i, err);
+        rc = vc_context(err, rc, "%s", d->shard[i].info->file);
+    }
+    if (!rc)
+        rc = merge_entries(d, err);
+    for (int i = 0; i < d->n_shards && !rc; i++)
+        vf_lmdb_release(d->shard[i].m);          /* the indexes were read once and for all */
+    if (!rc && d->manifest.complete && d->n != d->manifest.samples)
+        rc = vc_fail(err, VC_EFORMAT, "the shards hold %" PRIu32 " samples, the manifest says %" PRId64, d->n,
+                     d->manifest.samples);
+    /* what the manifest names and the shards lack is damage; only a missing manifest is no dataset */
+    return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", d->path);
+}
+
+int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, vc_err *err)
+{
+    *out = NULL;
+    vf_dataset *d = calloc(1, sizeof *d);
+    if (!d)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    d->path = strdup(path);
+    int rc = d->path ? open_all(d, allow_incomplete, err) : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    if (rc) {
+        vf_dataset_close(d);
+        return rc;
+    }
+    *out = d;
+    return 0;
+}
+
+void vf_dataset_close(vf_dataset *d)
+{
+    if (!d)
+        return;
+    for (int i = 0; i < d->n_shards && d->shard; i++)
+        vf_lmdb_close(d->shard[i].m);
+    free(d->shard);
+    free(d->entry);
+    free(d->prompt);
+    vf_manifest_free(&d->manifest);
+    free(d->path);
+    free(d);
+}
+
+/* ---- samples ---- */
+
+const cJSON *vf_dataset_manifest(const vf_dataset *d)
+{
+    return d->manifest.json;
+}
+
+const char *vf_dataset_path(const vf_dataset *d)
+{
+    return d->path;
+}
+
+uint32_t vf_dataset_count(const vf_dataset *d)
+{
+    return d->n;
+}
+
+const vf_entry *vf_dataset_entry(const vf_dataset *d, uint32_t i)
+{
+    return &d->entry[i];
+}
+
+/* "42", "42/0" or "000000000042/000". */
+static bool parse_short_key(const char *key, uint64_t *rank)
+{
+    char *end;
+    if (*key < '0' || *key > '9')
+        return false;
+    unsigned long long number = strtoull(key, &end, 10), variant = 0;
+    if (*end == '/' && end[1] >= '0' && end[1] <= '9')
+        variant = strtoull(end + 1, &end, 10);
+    *rank = (uint64_t)number << 16 | variant;
+    return !*end && number <= UINT32_MAX && variant <= VF_MAX_VARIANT;
+}
+
+int vf_dataset_find(const vf_dataset *d, const char *key, uint32_t *i, vc_err *err)
+{
+    uint64_t rank;
+    if (!parse_short_key(key, &rank))
+        return vc_fail(err, VC_EINVAL, "\"%s\": a key is NUMBER or NUMBER/VARIANT", key);
+    uint32_t lo = 0, hi = d->n;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (vf_entry_rank(&d->entry[mid]) < rank)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == d->n || vf_entry_rank(&d->entry[lo]) != rank)
+        return vc_fail(err, VC_ENOENT, "%s: no sample %s", d->path, key);
+    *i = lo;
+    return 0;
+}
+
+int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err)
+{
+    char key[VF_SAMPLE_KEY];
+    const vf_entry *e = &d->entry[i];
+    const shard *s = &d->shard[e->shard];
+    vf_bytes value;
+    vf_index_item item;
+    vf_record r;
+    *record = NULL;
+    vf_sample_key(key, e->number, e->variant);
+    int rc = vf_lmdb_get(s->m, &s->sample, key, VF_SAMPLE_KEY_LEN, &value, err);
+    if (rc)
+        return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: record %s", s->info->file, key);
+
+    rc = vf_record_read(&r, record, (vf_bytes){ (const uint8_t *)key, VF_SAMPLE_KEY_LEN }, value, err);
+    int64_t at = vf_index_find(&s->index, e->number, e->variant);
+    if (!rc && at >= 0)
+        vf_index_get(&s->index, (uint32_t)at, &item);
+    if (!rc && (at < 0 || memcmp(&item.hash, &r.hash, sizeof r.hash))) {
+        cJSON_Delete(*record);
+        *record = NULL;
+        rc = vc_fail(err, VC_EFORMAT, "record %s: its checksum differs", key);
+    }
+    return vc_context(err, rc, "%s", s->info->file);
+}
+
+int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t *n, vc_err *err)
+{
+    char key[VF_SAMPLE_KEY];
+    const vf_entry *e = &d->entry[i];
+    vf_sample_key(key, e->number, e->variant);
+    *jpeg = NULL;
+    *n = 0;
+    /* a record that was written anew later left its thumbnail behind */
+    for (int at = e->shard; at >= 0; at--) {
+        const shard *s = &d->shard[at];
+        vf_bytes v;
+        int rc = vf_lmdb_get(s->m, &s->thumb, key, VF_SAMPLE_KEY_LEN, &v, err);
+        if (rc == VC_ENOENT)
+            continue;
+        *jpeg = v.data;
+        *n = v.size;
+        return vc_context(err, rc, "%s: thumbnail %s", s->info->file, key);
+    }
+    return vc_fail(err, VC_ENOENT, "sample %s: no thumbnail", key);
+}
+
+/* ---- values ---- */
+
+static const char *const value_name[2] = { "latent", "text" };
+
+/* Looks where the last one was first, since neighbours lie together. */
+static int find_value(const vf_dataset *d, bool text, vf_key k, const shard **in, vf_bytes *value, vc_err *err)
+{
+    char hex[VF_KEY_HEX];
+    atomic_int *last = (atomic_int *)(uintptr_t)&d->last[text];
+    int start = atomic_load_explicit(last, memory_order_relaxed);
+    vf_key_hex(hex, k);
+    for (int i = 0; i < d->n_shards; i++) {
+        int at = (start + i) % d->n_shards;
+        const shard *s = &d->shard[at];
+        if (s->info->text != text)
+            continue;
+        int rc = vf_lmdb_get(s->m, &s->values, hex, 32, value, err);
+        if (rc == VC_ENOENT)
+            continue;
+        if (i)
+            atomic_store_explicit(last, at, memory_order_relaxed);
+        *in = s;
+        return vc_context(err, rc, "%s: %s %s", s->info->file, value_name[text], hex);
+    }
+    return vc_fail(err, VC_ENOENT, "%s: no %s %s", d->path, value_name[text], hex);
+}
+
+static int open_value(const vf_dataset *d, bool text, vf_key k, bool check, vf_safetensors **st, vc_err *err)
+{
+    char hex[VF_KEY_HEX];
+    const shard *s;
+    vf_bytes v;
+    *st = NULL;
+    int rc = find_value(d, text, k, &s, &v, err);
+    if (rc)
+        return rc;
+    rc = vf_safetensors_parse(st, v.data, v.size, err);
+    if (!rc && check)
+        rc = vf_safetensors_check(*st, err);
+    if (rc) {
+        vf_safetensors_close(*st);
+        *st = NULL;
+        return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: %s %s", s->info->file, value_name[text],
+                          vf_key_hex(hex, k));
+    }
+    return 0;
+}
+
+int vf_dataset_latent(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err)
+{
+    return open_value(d, false, k, check, st, err);
+}
+
+int vf_dataset_text(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err)
+{
+    return open_value(d, true, k, check, st, err);
+}
+
+void vf_dataset_prefetch(const vf_dataset *d, vf_key latent)
+{
+    const shard *s;
+    vf_bytes v;
+    if (find_value(d, false, latent, &s, &v, NULL))
+        return;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)v.data / page * page;
+    madvise((void *)from, (uintptr_t)v.data + v.size - from, MADV_WILLNEED);
+}
+
+/* ---- validation prompts ---- */
+
+uint32_t vf_dataset_validations(const vf_dataset *d)
+{
+    return d->prompts;
+}
+
+int vf_dataset_validation(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err)
+{
+    char key[16];
+    const shard *s = &d->shard[d->prompt[i].shard];
+    vf_tree t;
+    vf_bytes v;
+    *record = NULL;
+    snprintf(key, sizeof key, "%06" PRIu32, d->prompt[i].key);
+    int rc = vf_shard_tree(s->m, "validation", &t, err);
+    if (!rc)
+        rc = vf_lmdb_get(s->m, &t, key, 6, &v, err);
+    if (!rc)
+        rc = vf_json_parse(record, (const char *)v.data, v.size, err);
+    return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: validation %s", s->info->file, key);
+}

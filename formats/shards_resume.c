@@ -1,0 +1,383 @@
+/* shards_resume.c - opening a dataset to write: what the folder has already. See shards_writer.h */
+#include "formats/shards_writer.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file.h"
+
+/* ---- the same dataset? ---- */
+
+/* A change of one of these makes what is there useless or misleading. The rest of the head may change:
+ * normalization is applied when latents are read. */
+static const char *const compared[] = {
+    "family", "train_mode", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
+};
+
+enum { MAX_TOLD = 400, MAX_DEPTH = 64 };     /* bytes of differences in the message; levels of JSON */
+
+typedef struct difference {
+    char text[MAX_TOLD];
+    int n;
+} difference;
+
+static void tell(difference *d, const char *path, const cJSON *there, const cJSON *now)
+{
+    char *a = there ? vf_json_line(there) : NULL, *b = now ? vf_json_line(now) : NULL;
+    size_t at = strlen(d->text);
+    d->n++;
+    snprintf(d->text + at, sizeof d->text - at, "%s%s: %.60s there, %.60s now", at ? "; " : "", path,
+             a ? a : "nothing", b ? b : "nothing");
+    free(a);
+    free(b);
+}
+
+static bool same_leaf(const cJSON *a, const cJSON *b)
+{
+    if (cJSON_IsNumber(a) && cJSON_IsNumber(b))
+        return a->valuedouble == b->valuedouble;
+    if (cJSON_IsString(a) && cJSON_IsString(b))
+        return !strcmp(a->valuestring, b->valuestring);
+    return (a->type & 0xff) == (b->type & 0xff);
+}
+
+/* Objects by field, arrays by place; depth was bounded when they were parsed or is ours. */
+static void compare(difference *d, const char *path, const cJSON *there, const cJSON *now, int depth)
+{
+    char below[200];
+    const cJSON *o, *p;
+    bool objects = cJSON_IsObject(there) && cJSON_IsObject(now);
+    bool arrays = cJSON_IsArray(there) && cJSON_IsArray(now) &&
+                  cJSON_GetArraySize(there) == cJSON_GetArraySize(now);
+
+    if (!there || !now || depth > MAX_DEPTH || (!objects && !arrays && !same_leaf(there, now)) ||
+        (!arrays && cJSON_IsArray(there))) {
+        if (there || now)
+            tell(d, path, there, now);
+        return;
+    }
+    if (objects) {
+        cJSON_ArrayForEach(o, there) {
+            snprintf(below, sizeof below, "%s.%s", path, o->string);
+            compare(d, below, o, cJSON_GetObjectItemCaseSensitive(now, o->string), depth + 1);
+        }
+        cJSON_ArrayForEach(o, now)
+            if (!cJSON_GetObjectItemCaseSensitive(there, o->string)) {
+                snprintf(below, sizeof below, "%s.%s", path, o->string);
+                tell(d, below, NULL, o);
+            }
+    } else if (arrays) {
+        int i = 0;
+        for (o = there->child, p = now->child; o && p; o = o->next, p = p->next) {
+            snprintf(below, sizeof below, "%s[%d]", path, i++);
+            compare(d, below, o, p, depth + 1);
+        }
+    }
+}
+
+static int compare_heads(const vf_writer *w, vc_err *err)
+{
+    difference d = { 0 };
+    for (const char *const *name = compared; *name; name++)
+        compare(&d, *name, cJSON_GetObjectItemCaseSensitive(w->manifest.json, *name),
+                cJSON_GetObjectItemCaseSensitive(w->head, *name), 0);
+    if (!d.n)
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "%s was made with other settings (%s): give --overwrite to make it "
+                   "anew, or another --out", w->dir, d.text);
+}
+
+/* ---- files of the folder ---- */
+
+/* Calls fn for each file that is a dataset's own; the folder may hold others. */
+static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_err *err), vc_err *err)
+{
+    DIR *d = opendir(w->dir);
+    if (!d)
+        return vc_fail_errno(err, "%s", w->dir);
+    int rc = 0;
+    for (struct dirent *e; !rc && (e = readdir(d));) {
+        bool text;
+        unsigned number;
+        if (vf_shard_name_parse(e->d_name, &text, &number) ||
+            !strncmp(e->d_name, VF_MANIFEST ".tmp-", strlen(VF_MANIFEST ".tmp-")))
+            rc = fn(w, e->d_name, err);
+    }
+    closedir(d);
+    return rc;
+}
+
+static int remove_file(vf_writer *w, const char *name, vc_err *err)
+{
+    char *path = vc_path_join(w->dir, name);
+    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
+    if (!rc && unlink(path) && errno != ENOENT)
+        rc = vc_fail_errno(err, "%s", path);
+    free(path);
+    return rc;
+}
+
+static int refuse_file(vf_writer *w, const char *name, vc_err *err)
+{
+    return vc_fail(err, VC_EFORMAT, "%s holds %s but no %s: give --overwrite to make it anew, or another --out",
+                   w->dir, name, VF_MANIFEST);
+}
+
+/* Files that the manifest does not name: the open shards of an earlier run, one of each kind; a
+ * manifest that was being written. Anything else did not come from us. */
+static int adopt_file(vf_writer *w, const char *name, vc_err *err)
+{
+    bool text;
+    unsigned number;
+    if (!vf_shard_name_parse(name, &text, &number))
+        return remove_file(w, name, err);
+    vf_half *h = text ? &w->text : &w->shard;
+    for (int i = 0; i < w->manifest.n_shards; i++)
+        if (!strcmp(w->manifest.shard[i].file, name))
+            return 0;
+    if (number != h->number)
+        return vc_fail(err, VC_EFORMAT, "%s/%s is not in the manifest: remove it, or give --overwrite or "
+                       "another --out", w->dir, name);
+    return vf_writer_env(w, h, err);
+}
+
+int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err)
+{
+    char file[VF_SHARD_NAME];
+    bool text = h == &w->text;
+    if (h->env)
+        return 0;
+    if (h->number > VF_MAX_SHARD)
+        return vc_fail(err, VC_EINVAL, "more than %d shards: give a larger --shard_size", VF_MAX_SHARD + 1);
+    return vf_env_open(&h->env, w->dir, vf_shard_name(file, text, h->number),
+                       text ? vf_text_dbs : vf_shard_dbs, err);
+}
+
+/* ---- what shards hold ---- */
+
+static int load_keys(const vf_lmdb *m, const char *db, vf_keymap *keys, vc_err *err)
+{
+    vf_tree t;
+    vf_lmdb_cursor c;
+    vf_bytes key, value;
+    int rc = vf_shard_tree(m, db, &t, err);
+    if (rc)
+        return rc;
+    vf_lmdb_start(&c, m, &t);
+    while ((rc = vf_lmdb_next(&c, &key, &value, err)) > 0) {
+        vf_key k;
+        if (!vf_key_parse_n(&k, (const char *)key.data, key.size))
+            return vc_fail(err, VC_EFORMAT, "%s: a key of %zu bytes: 32 hex digits expected", db, key.size);
+        if ((rc = vf_keymap_put(keys, k, 0, err)))
+            return rc;
+    }
+    return vc_context(err, rc, "%s", db);
+}
+
+static int load_prompts(vf_writer *w, const vf_lmdb *m, vc_err *err)
+{
+    vf_tree t;
+    vf_lmdb_cursor c;
+    vf_bytes key, value;
+    int rc = vf_shard_tree(m, "validation", &t, err);
+    if (rc)
+        return rc;
+    vf_lmdb_start(&c, m, &t);
+    while ((rc = vf_lmdb_next(&c, &key, &value, err)) > 0) {
+        uint32_t i;
+        vf_prompt *p;
+        if (!vf_prompt_key_parse(key, &i))
+            return vc_fail(err, VC_EFORMAT, "validation: six digits expected as key");
+        if ((rc = vf_writer_prompt(w, i, &p, err)))
+            return rc;
+        *p = (vf_prompt){ .hash = vf_hash(value.data, value.size), .live = !vf_is_dropped(value) };
+    }
+    return rc;
+}
+
+/* The table that a shard's items refer to, as numbers of ours. */
+static int load_buckets(vf_writer *w, const vf_index *x, uint32_t **out, uint32_t *n, vc_err *err)
+{
+    cJSON *list = NULL;
+    const cJSON *o;
+    *out = NULL;
+    *n = 0;
+    int rc = vf_json_parse(&list, (const char *)x->buckets.data, x->buckets.size, err);
+    uint32_t *map = rc ? NULL : calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *map);
+    if (!rc && !map)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    cJSON_ArrayForEach(o, list) {
+        const char *key;
+        vf_entry grid = { 0 };
+        if (rc || (rc = vf_json_str(o, "key", &key, err)) || (rc = vf_grid_read(&grid, o, err)) ||
+            (rc = vf_writer_bucket(w, key, &grid, &map[*n], err)))
+            break;
+        ++*n;
+    }
+    cJSON_Delete(list);
+    if (rc) {
+        free(map);
+        return vc_context(err, rc, "index: buckets");
+    }
+    *out = map;
+    return 0;
+}
+
+static int load_closed(vf_writer *w, const vf_lmdb *m, unsigned number, vc_err *err)
+{
+    vf_index x;
+    uint32_t *bucket = NULL, n = 0;
+    int rc = vf_index_open(&x, m, err);
+    if (!rc)
+        rc = load_buckets(w, &x, &bucket, &n, err);
+    for (uint32_t i = 0; i < x.n && !rc; i++) {
+        vf_index_item item;
+        vf_index_get(&x, i, &item);
+        bool dropped = item.entry.flags & VF_ENTRY_DROPPED;
+        if (!dropped && item.bucket >= n)
+            rc = vc_fail(err, VC_EFORMAT, "index: bucket %" PRIu32 " of %" PRIu32, item.bucket, n);
+        item.bucket = dropped || rc ? 0 : bucket[item.bucket];
+        if (!rc)
+            rc = vf_writer_note(w, &item, number, err);
+    }
+    free(bucket);
+    return rc;
+}
+
+/* An open shard has no index yet: its records are read. */
+static int load_open(vf_writer *w, const vf_lmdb *m, unsigned number, vc_err *err)
+{
+    vf_tree t;
+    vf_lmdb_cursor c;
+    vf_bytes key, value;
+    int rc = vf_shard_tree(m, "sample", &t, err);
+    if (rc)
+        return rc;
+    vf_lmdb_start(&c, m, &t);
+    while ((rc = vf_lmdb_next(&c, &key, &value, err)) > 0) {
+        vf_record r;
+        cJSON *json;
+        vf_index_item item = { 0 };
+        if ((rc = vf_record_read(&r, &json, key, value, err)))
+            return rc;
+        item = (vf_index_item){ .entry = r.entry, .hash = r.hash, .id = r.id };
+        if (!(r.entry.flags & VF_ENTRY_DROPPED))
+            rc = vf_writer_bucket(w, r.bucket, &r.entry, &item.bucket, err);
+        if (!rc)
+            rc = vf_writer_note(w, &item, number, err);
+        cJSON_Delete(json);
+        if (rc)
+            return rc;
+    }
+    return rc;
+}
+
+static int load_shard(vf_writer *w, const char *file, bool text, unsigned number, int64_t bytes, vc_err *err)
+{
+    vf_lmdb *m;
+    int rc = vf_shard_open(&m, w->dir, file, bytes, err);
+    if (rc)
+        return rc;
+    if (text) {
+        rc = load_keys(m, "text", &w->texts, err);
+        if (!rc)
+            rc = load_prompts(w, m, err);
+    } else {
+        rc = load_keys(m, "latent", &w->latents, err);
+        if (!rc)
+            rc = bytes < 0 ? load_open(w, m, number, err) : load_closed(w, m, number, err);
+    }
+    vf_lmdb_close(m);
+    return vc_context(err, rc, "%s", file);
+}
+
+/* Takes shards out of the manifest whose file is gone: the remedy for a damaged one is to remove it. */
+static int forget_lost(vf_writer *w, vc_err *err)
+{
+    vf_manifest *m = &w->manifest;
+    int kept = 0;
+    for (int i = 0; i < m->n_shards; i++) {
+        struct stat st;
+        char *path = vc_path_join(w->dir, m->shard[i].file);
+        if (!path)
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+        bool gone = lstat(path, &st) && errno == ENOENT;
+        free(path);
+        w->lost += gone;
+        if (!gone)
+            m->shard[kept++] = m->shard[i];
+    }
+    m->n_shards = kept;
+    return 0;
+}
+
+static int load_all(vf_writer *w, vc_err *err)
+{
+    int rc = forget_lost(w, err);
+    for (int i = 0; i < w->manifest.n_shards && !rc; i++) {
+        const vf_shard_info *s = &w->manifest.shard[i];
+        vf_half *h = s->text ? &w->text : &w->shard;
+        h->number = s->number + 1;
+        rc = load_shard(w, s->file, s->text, s->number, s->bytes, err);
+    }
+    if (rc == VC_EFORMAT)
+        return vc_context(err, rc, "a shard is damaged; remove that file and start again, which makes its "
+                          "samples anew");
+    if (rc)
+        return rc;
+
+    rc = each_file(w, adopt_file, err);
+    vf_half *half[2] = { &w->text, &w->shard };
+    for (int i = 0; i < 2 && !rc; i++) {
+        char file[VF_SHARD_NAME];
+        if (half[i]->env)
+            rc = load_shard(w, vf_shard_name(file, half[i] == &w->text, half[i]->number),
+                            half[i] == &w->text, half[i]->number, -1, err);
+    }
+    if (rc == VC_EFORMAT)
+        return vc_context(err, rc, "an unfinished shard is damaged; remove that file and start again, which "
+                          "makes its samples anew");
+    return rc;
+}
+
+/* ---- opening ---- */
+
+static int open_state(vf_writer *w, vc_err *err)
+{
+    static const char *const dbs[] = { "hint", NULL };
+    int rc = vf_env_open(&w->state, w->dir, VF_STATE, dbs, err);
+    if (rc != VC_EFORMAT)
+        return rc;
+    /* only hints are lost; cut, not removed, since the lock is on this file */
+    if (ftruncate(w->lock, 0))
+        return vc_fail_errno(err, "%s/%s", w->dir, VF_STATE);
+    return vf_env_open(&w->state, w->dir, VF_STATE, dbs, err);
+}
+
+int vf_writer_resume(vf_writer *w, bool overwrite, vc_err *err)
+{
+    int rc = 0;
+    if (overwrite) {
+        rc = remove_file(w, VF_MANIFEST, err);       /* first: what is left without it is no dataset */
+        if (!rc)
+            rc = each_file(w, remove_file, err);
+    }
+    if (!rc)
+        rc = vf_manifest_read(&w->manifest, w->dir, err);
+    if (rc == VC_ENOENT)
+        rc = each_file(w, refuse_file, err);
+    else if (!rc)
+        rc = compare_heads(w, err);
+    if (!rc)
+        rc = load_all(w, err);
+    if (!rc)
+        rc = open_state(w, err);
+    return rc ? rc : vf_writer_manifest(w, false, err);
+}

@@ -1,0 +1,418 @@
+/* shards_verify.c - every page, checksum, record and index of every shard. See shards.h
+ *
+ * A shard is read once from end to end for its hash; the walks after it find it in the page cache.
+ * Damage is told and the check goes on with what can still be walked. */
+#include "formats/shards_verify.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+
+/* ---- findings ---- */
+
+/* A key as text; one that no writer of ours made is shown as "?". */
+static void show_key(char out[65], vf_bytes key)
+{
+    size_t n = key.size < 64 ? key.size : 64;
+    for (size_t i = 0; i < n; i++)
+        out[i] = key.data[i] > 32 && key.data[i] < 127 ? (char)key.data[i] : '?';
+    out[n] = 0;
+}
+
+void vf_check_found(vf_check *c, const char *file, const char *which, vf_bytes key, const char *what)
+{
+    char where[512], text[65];
+    show_key(text, key);
+    snprintf(where, sizeof where, "%.255s%s%.64s%s%s", file, *which ? ": " : "", which, *text ? " " : "", text);
+    c->report->damaged++;
+    c->found(c->arg, where, what);
+}
+
+static void found(vf_check *c, const char *file, const char *what)
+{
+    vf_check_found(c, file, "", (vf_bytes){ NULL, 0 }, what);
+}
+
+int vf_check_stopped(const vf_check *c, vc_err *err)
+{
+    return c->stop && *c->stop ? vc_fail(err, VC_ESTOP, "%s: stopped", c->dir) : 0;
+}
+
+vf_key vf_check_sample_key(uint32_t number, uint32_t variant)
+{
+    uint32_t v[4] = { number, variant, 0, 0 };
+    vf_key k;
+    memcpy(k.b, v, sizeof k.b);
+    return k;
+}
+
+/* ---- values ---- */
+
+uint64_t vf_shape_pack(vf_shape s)
+{
+    return (uint64_t)s.kind << 60 | (uint64_t)(s.c & 0xfff) << 48 | (uint64_t)(s.f & 0xffff) << 32 |
+           (uint64_t)(s.h & 0xffff) << 16 | (s.w & 0xffff);
+}
+
+vf_shape vf_shape_unpack(uint64_t v)
+{
+    return (vf_shape){ (unsigned)(v >> 60), (unsigned)(v >> 48 & 0xfff), (unsigned)(v >> 32 & 0xffff),
+                       (unsigned)(v >> 16 & 0xffff), (unsigned)(v & 0xffff) };
+}
+
+static bool dims_fit(const vf_view *v, int nd)
+{
+    for (int i = 0; i < v->nd; i++)
+        if (v->dim[i] < 1 || v->dim[i] > UINT16_MAX)
+            return false;
+    return v->nd == nd;
+}
+
+/* logvar has mean's shape, or one channel for all. */
+static bool same_grid(const vf_view *a, const vf_view *b)
+{
+    if (a->nd != b->nd)
+        return false;
+    for (int i = 0; i < a->nd; i++)
+        if (a->dim[i] != b->dim[i] && !(i == a->nd - 4 && b->dim[i] == 1))
+            return false;
+    return true;
+}
+
+static vf_shape shape_of(unsigned kind, const vf_view *v)
+{
+    int n = v->nd;
+    return (vf_shape){ kind, (unsigned)v->dim[n - 4], (unsigned)v->dim[n - 3], (unsigned)v->dim[n - 2],
+                       (unsigned)v->dim[n - 1] };
+}
+
+/* What a latent value is, by the names and shapes of its tensors; NULL or what is wrong. */
+static const char *latent_shape(const vf_safetensors *st, vf_shape *s)
+{
+    vf_view mean, logvar;
+    if (!vf_safetensors_get(st, "mean", &mean, NULL) || !vf_safetensors_get(st, "sample", &mean, NULL)) {
+        if (!dims_fit(&mean, 4) && !dims_fit(&mean, 5))
+            return "mean: [C,f,h,w] expected";
+        if (!vf_safetensors_get(st, "logvar", &logvar, NULL) && !same_grid(&mean, &logvar))
+            return "logvar: its shape is not that of mean";
+        *s = shape_of(mean.nd == 4 ? VF_MOMENTS : VF_NOISED, &mean);
+        return NULL;
+    }
+    if (!vf_safetensors_get(st, "mask", &mean, NULL)) {
+        *s = dims_fit(&mean, 4) ? shape_of(VF_MASK, &mean) : *s;
+        return dims_fit(&mean, 4) ? NULL : "mask: [1,f,h,w] expected";
+    }
+    if (!vf_safetensors_get(st, "image_embeds", &mean, NULL)) {
+        *s = (vf_shape){ .kind = VF_EMBEDS, .w = dims_fit(&mean, 2) ? (unsigned)mean.dim[1] : 0 };
+        return s->w ? NULL : "image_embeds: [n,D] expected";
+    }
+    return "no mean, sample, mask or image_embeds in it";
+}
+
+static const char *text_shape(const vf_safetensors *st, vf_shape *s)
+{
+    vf_view v;
+    s->kind = VF_EMBEDS;
+    if (!vf_safetensors_get(st, "prompt_embeds", &v, NULL)) {
+        if (!dims_fit(&v, 2))
+            return "prompt_embeds: [n,D] expected";
+        s->w = (unsigned)v.dim[1];
+        return NULL;
+    }
+    if (vf_safetensors_get(st, "pooled", &v, NULL))
+        return "no prompt_embeds or pooled in it";
+    return dims_fit(&v, 1) ? NULL : "pooled: [P] expected";
+}
+
+/* A tensor value: header, checksum, shapes. Its key counts as there in any case. */
+static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, vf_bytes value, vc_err *err)
+{
+    const char *which = text ? "text" : "latent", *what = NULL;
+    vf_safetensors *st;
+    vf_shape s = { 0 };
+    vf_key k;
+    vc_err e = { 0 };
+    if (!vf_key_parse_n(&k, (const char *)key.data, key.size)) {
+        vf_check_found(c, file, which, key, "32 hex digits expected as key");
+        return 0;
+    }
+    int rc = vf_safetensors_parse(&st, value.data, value.size, &e);
+    if (!rc)
+        rc = vf_safetensors_check(st, &e);
+    if (!rc)
+        what = text ? text_shape(st, &s) : latent_shape(st, &s);
+    if (rc == VC_ENOMEM)
+        return vc_fail(err, rc, "%s: %s", file, e.text);
+    if (rc || what)
+        vf_check_found(c, file, which, key, rc ? e.text : what);
+    vf_safetensors_close(st);
+    return vf_keymap_put(text ? &c->texts : &c->latents, k, vf_shape_pack(s), err);
+}
+
+/* ---- walking ---- */
+
+typedef int visit(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value, vc_err *err);
+
+/* Calls fn for each pair of a sub-database; a tree that cannot be walked to its end is a finding. */
+static int walk(vf_check *c, const vf_lmdb *m, const char *file, const char *db, visit *fn, void *arg,
+                vc_err *err)
+{
+    vf_tree t;
+    vf_lmdb_cursor cursor;
+    vf_bytes key, value;
+    vc_err e = { 0 };
+    int rc = vf_shard_tree(m, db, &t, &e);
+    if (!rc) {
+        vf_lmdb_start(&cursor, m, &t);
+        while ((rc = vf_lmdb_next(&cursor, &key, &value, &e)) > 0) {
+            int stop = vf_check_stopped(c, err);
+            if (stop || (stop = fn(c, file, arg, key, value, err)))
+                return stop;
+        }
+    }
+    if (rc)
+        vf_check_found(c, file, db, (vf_bytes){ NULL, 0 }, e.text);
+    return 0;
+}
+
+static int visit_latent(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value, vc_err *err)
+{
+    ++*(int64_t *)arg;
+    return check_value(c, file, false, key, value, err);
+}
+
+static int visit_text(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value, vc_err *err)
+{
+    ++*(int64_t *)arg;
+    return check_value(c, file, true, key, value, err);
+}
+
+static int visit_thumb(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value, vc_err *err)
+{
+    uint32_t number, variant;
+    (void)arg;
+    (void)err;
+    c->report->thumbs++;
+    if (!vf_sample_key_parse((const char *)key.data, key.size, &number, &variant))
+        vf_check_found(c, file, "thumb", key, "NNNNNNNNNNNN/NNN expected as key");
+    else if (value.size < 4 || value.data[0] != 0xff || value.data[1] != 0xd8)
+        vf_check_found(c, file, "thumb", key, "no JPEG");
+    return 0;
+}
+
+typedef struct records {                     /* of a shard, beside its index */
+    vf_index index;
+    bool has_index, told;
+    const cJSON **bucket;
+    uint32_t buckets, n;
+    int shard;
+} records;
+
+static bool same_bucket(const records *r, const vf_index_item *item, const vf_record *record)
+{
+    const char *key = "";
+    vf_entry grid = { 0 };
+    if (item->bucket >= r->buckets)
+        return false;
+    vf_json_str_opt(r->bucket[item->bucket], "key", &key, NULL);
+    return !vf_grid_read(&grid, r->bucket[item->bucket], NULL) && !strcmp(key, record->bucket) &&
+           grid.f == record->entry.f && grid.h == record->entry.h && grid.w == record->entry.w;
+}
+
+/* The index has what the records say, in their order. */
+static void check_index_item(vf_check *c, const char *file, records *r, vf_bytes key, const vf_record *record)
+{
+    vf_index_item item;
+    if (!r->has_index || r->told)
+        return;
+    if (r->n >= r->index.n) {
+        r->told = true;
+        found(c, file, "index: fewer entries than records");
+        return;
+    }
+    vf_index_get(&r->index, r->n, &item);
+    if (memcmp(&item.entry, &record->entry, sizeof item.entry) ||
+        memcmp(&item.hash, &record->hash, sizeof item.hash) || item.id != record->id ||
+        (!(record->entry.flags & VF_ENTRY_DROPPED) && !same_bucket(r, &item, record)))
+        vf_check_found(c, file, "index", key, "differs from the record");
+}
+
+static int visit_sample(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value, vc_err *err)
+{
+    records *r = arg;
+    vf_record record;
+    cJSON *json;
+    vc_err e = { 0 };
+    uint32_t number, variant;
+    int rc = vf_record_read(&record, &json, key, value, &e);
+    if (rc == VC_ENOMEM)
+        return vc_fail(err, rc, "%s: %s", file, e.text);
+    if (rc)
+        vf_check_found(c, file, "sample", key, e.text);
+    else
+        check_index_item(c, file, r, key, &record);
+    cJSON_Delete(json);
+    r->n++;
+    return vf_sample_key_parse((const char *)key.data, key.size, &number, &variant)
+               ? vf_keymap_put(&c->newest, vf_check_sample_key(number, variant), (uint64_t)r->shard, err)
+               : 0;
+}
+
+/* ---- a shard ---- */
+
+static cJSON *open_index(vf_check *c, const vf_lmdb *m, const char *file, records *r)
+{
+    vc_err e = { 0 };
+    cJSON *list = NULL;
+    const cJSON *o;
+    int rc = vf_index_open(&r->index, m, &e);
+    if (!rc)
+        rc = vf_json_parse(&list, (const char *)r->index.buckets.data, r->index.buckets.size, &e);
+    if (rc) {
+        found(c, file, e.text);
+        return NULL;
+    }
+    r->bucket = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *r->bucket);
+    cJSON_ArrayForEach(o, list)
+        if (r->bucket)
+            r->bucket[r->buckets++] = o;
+    r->has_index = r->bucket != NULL;
+    return list;
+}
+
+static int check_samples(vf_check *c, int at, int64_t count[3], vc_err *err)
+{
+    records r = { .shard = at };
+    const char *file = c->manifest.shard[at].file;
+    cJSON *list = open_index(c, c->m[at], file, &r);
+    int rc = walk(c, c->m[at], file, "latent", visit_latent, &count[1], err);
+    if (!rc)
+        rc = walk(c, c->m[at], file, "sample", visit_sample, &r, err);
+    if (!rc)
+        rc = walk(c, c->m[at], file, "thumb", visit_thumb, NULL, err);
+    if (!rc && r.has_index && !r.told && r.n != r.index.n)
+        found(c, file, "index: more entries than records");
+    count[0] = r.n;
+    free(r.bucket);
+    cJSON_Delete(list);
+    return rc;
+}
+
+static void check_counts(vf_check *c, const vf_shard_info *s, const int64_t count[3])
+{
+    static const char *const name[3] = { "samples", "latents", "texts" };
+    int64_t said[3] = { s->samples, s->latents, s->texts };
+    char what[96];
+    for (int i = 0; i < 3; i++) {
+        if (count[i] == said[i])
+            continue;
+        snprintf(what, sizeof what, "%" PRId64 " %s, the manifest says %" PRId64, count[i], name[i], said[i]);
+        found(c, s->file, what);
+    }
+}
+
+/* Size, hash and pages. Opened as well as it can be: c->m[at] stays NULL when nothing can be walked,
+ * which is also so for a file that the disk cannot give: reading it through a map would be SIGBUS. */
+static int open_shard(vf_check *c, int at, vc_err *err)
+{
+    const vf_shard_info *s = &c->manifest.shard[at];
+    vc_err e = { 0 };
+    vf_key hash;
+    char *path = vc_path_join(c->dir, s->file);
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", s->file);
+    int rc = vf_shard_open(&c->m[at], c->dir, s->file, s->bytes, &e);
+    if (rc) {
+        found(c, s->file, e.text);
+        rc = vf_shard_open(&c->m[at], c->dir, s->file, -1, &e);
+    }
+    if (!rc)
+        rc = vf_hash_file(&hash, path, c->stop, &e);
+    free(path);
+    if (rc == VC_ESTOP || rc == VC_ENOMEM)
+        return vc_fail(err, rc, "%s", e.text);
+    if (rc) {
+        if (c->m[at])
+            found(c, s->file, e.text);
+        vf_lmdb_close(c->m[at]);
+        c->m[at] = NULL;
+        return 0;
+    }
+    c->report->bytes += vf_lmdb_file(c->m[at]).size;
+    if (memcmp(&hash, &s->hash, sizeof hash))
+        found(c, s->file, "the file's checksum differs from the manifest's");
+    if (vf_lmdb_check(c->m[at], &e))
+        found(c, s->file, e.text);
+    return 0;
+}
+
+static int check_shard(vf_check *c, int at, vc_err *err)
+{
+    const vf_shard_info *s = &c->manifest.shard[at];
+    int64_t count[3] = { 0 };
+    int rc = open_shard(c, at, err);
+    if (rc || !c->m[at])
+        return rc;
+    rc = s->text ? walk(c, c->m[at], s->file, "text", visit_text, &count[2], err)
+                 : check_samples(c, at, count, err);
+    if (!rc)
+        check_counts(c, s, count);
+    return rc;
+}
+
+/* Shards that a finished dataset does not name: they would stop vprep from going on in it. */
+static void check_strays(vf_check *c)
+{
+    DIR *d = opendir(c->dir);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        bool text, named = false;
+        unsigned number;
+        for (int i = 0; i < c->manifest.n_shards; i++)
+            named |= !strcmp(e->d_name, c->manifest.shard[i].file);
+        if (!named && vf_shard_name_parse(e->d_name, &text, &number))
+            found(c, e->d_name, "not in the manifest");
+    }
+    if (d)
+        closedir(d);
+}
+
+int vf_verify(const char *path, void (*told)(void *arg, const char *where, const char *what), void *arg,
+              const volatile int *stop, vf_verify_report *r, vc_err *err)
+{
+    *r = (vf_verify_report){ 0 };
+    vf_check c = { .dir = path, .found = told, .arg = arg, .stop = stop, .report = r };
+    vc_err e = { 0 };
+    int rc = vf_manifest_read(&c.manifest, path, &e);
+    if (rc == VC_EFORMAT) {
+        found(&c, VF_MANIFEST, e.text);
+        return 0;
+    }
+    if (rc)
+        return vc_fail(err, rc, "%s", e.text);
+    c.m = calloc((size_t)c.manifest.n_shards + 1, sizeof *c.m);
+    if (!c.m)
+        rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    for (int i = 0; i < c.manifest.n_shards && !rc; i++)
+        rc = check_shard(&c, i, err);
+    if (!rc)
+        rc = vf_check_references(&c, err);
+    if (!rc && c.manifest.complete)
+        check_strays(&c);
+    r->latents = c.latents.n;
+    r->texts = c.texts.n;
+
+    for (int i = 0; i < c.manifest.n_shards && c.m; i++)
+        vf_lmdb_close(c.m[i]);
+    free(c.m);
+    vf_keymap_free(&c.latents);
+    vf_keymap_free(&c.texts);
+    vf_keymap_free(&c.newest);
+    vf_keymap_free(&c.buckets);
+    vf_manifest_free(&c.manifest);
+    return rc;
+}

@@ -1,0 +1,41 @@
+/* shards_verify.h - the state of a check: internal to shards_verify.c (each shard by itself) and
+ * shards_verify_refs.c (what refers to what, and the manifest's sums). */
+#ifndef VF_SHARDS_VERIFY_H
+#define VF_SHARDS_VERIFY_H
+
+#include "formats/keymap.h"
+#include "formats/shards_parts.h"
+
+enum { VF_OTHER, VF_MOMENTS, VF_NOISED, VF_MASK, VF_EMBEDS };    /* kinds of a latent value */
+
+typedef struct vf_shape {                    /* of a value, as a keymap holds it */
+    unsigned kind, c, f, h, w;               /* VF_EMBEDS: w is the width */
+} vf_shape;
+
+typedef struct vf_check {
+    const char *dir;
+    void (*found)(void *arg, const char *where, const char *what);
+    void *arg;
+    const volatile int *stop;
+    vf_verify_report *report;
+    vf_manifest manifest;
+    vf_lmdb **m;                             /* the shards that can be walked, else NULL */
+    vf_keymap latents, texts;                /* every key -> its shape */
+    vf_keymap newest;                        /* sample -> shard of its newest record */
+    vf_keymap buckets;                       /* of live samples -> how many */
+    vf_key root;
+} vf_check;
+
+/* A finding: "file: what is it", and err's text if what is NULL. */
+void vf_check_found(vf_check *c, const char *file, const char *which, vf_bytes key, const char *what);
+/* VC_ESTOP when the user asked to stop. */
+int vf_check_stopped(const vf_check *c, vc_err *err);
+vf_key vf_check_sample_key(uint32_t number, uint32_t variant);
+
+uint64_t vf_shape_pack(vf_shape s);
+vf_shape vf_shape_unpack(uint64_t v);
+
+/* Live records, validation prompts and the manifest against what the shards hold. */
+int vf_check_references(vf_check *c, vc_err *err);
+
+#endif

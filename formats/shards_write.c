@@ -1,0 +1,511 @@
+/* shards_write.c - making a dataset: puts, commits, hints. See shards.h and shards_writer.h */
+#include "formats/shards_writer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/file.h"
+
+enum { MAX_PROMPT = 999999 };                /* six digits in a key */
+#define BATCH ((uint64_t)64 << 20)           /* bytes per transaction */
+
+/* ---- open, close ---- */
+
+int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, vc_err *err)
+{
+    *out = NULL;
+    if (o->shard_size <= 0)
+        return vc_fail(err, VC_EINVAL, "shard size %" PRId64 ": must be positive", o->shard_size);
+    vf_writer *w = calloc(1, sizeof *w);
+    if (!w)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    w->lock = -1;
+    w->shard_size = (uint64_t)o->shard_size;
+    w->append = o->append;
+    w->dir = vc_format("%s", path);
+    w->head = cJSON_Duplicate(o->head, true);
+    char *state = vc_path_join(path, VF_STATE);
+
+    int rc = w->dir && w->head && state ? vc_mkdirs(path, err)
+                                        : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    if (!rc)
+        rc = vc_lock_file(&w->lock, state, err);
+    if (!rc)
+        rc = vf_writer_resume(w, o->overwrite, err);
+    free(state);
+    if (rc) {
+        vf_writer_close(w);
+        return rc;
+    }
+    *out = w;
+    return 0;
+}
+
+void vf_writer_close(vf_writer *w)
+{
+    if (!w)
+        return;
+    vf_env_close(w->shard.env);
+    vf_env_close(w->text.env);
+    vf_env_close(w->state);
+    vf_manifest_free(&w->manifest);
+    vf_keymap_free(&w->latents);
+    vf_keymap_free(&w->texts);
+    vf_keymap_free(&w->slot_at);
+    vf_keymap_free(&w->id_at);
+    vf_keymap_free(&w->bucket_at);
+    for (uint32_t i = 0; i < w->buckets; i++)
+        free(w->bucket[i].key);
+    free(w->bucket);
+    free(w->slot);
+    free(w->prompt);
+    vf_lmdb_close(w->old);
+    free(w->text_of);
+    cJSON_Delete(w->head);
+    free(w->dir);
+    if (w->lock >= 0)
+        close(w->lock);
+    free(w);
+}
+
+/* The first failed write sticks: later ones say it again instead of writing past a gap. */
+static int stick(vf_writer *w, int rc, vc_err *err)
+{
+    vc_context(err, rc, "%s", w->dir);
+    if (rc && rc != VC_EINVAL && err && !w->failure.code) {
+        w->failure = *err;
+        w->failure.code = rc;
+    }
+    return rc;
+}
+
+static int writable(const vf_writer *w, vc_err *err)
+{
+    if (w->finished)
+        return vc_fail(err, VC_EINVAL, "%s: the dataset is finished", w->dir);
+    return w->failure.code ? vc_fail(err, w->failure.code, "%s", w->failure.text) : 0;
+}
+
+/* ---- tables ---- */
+
+static vf_key small_key(uint64_t v)
+{
+    vf_key k = { { 0 } };
+    memcpy(k.b, &v, sizeof v);
+    return k;
+}
+
+vf_slot *vf_writer_slot(const vf_writer *w, uint32_t number, uint32_t variant)
+{
+    uint64_t at;
+    return vf_keymap_get(&w->slot_at, small_key((uint64_t)number << 16 | variant), &at) ? &w->slot[at] : NULL;
+}
+
+int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_err *err)
+{
+    vf_slot *s = vf_writer_slot(w, item->entry.number, item->entry.variant);
+    int rc = 0;
+    if (!s) {
+        if (w->slots == w->slots_room) {
+            uint32_t room = w->slots_room ? 2 * w->slots_room : 256;
+            vf_slot *p = realloc(w->slot, room * sizeof *p);
+            if (!p)
+                return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " samples", room);
+            w->slot = p;
+            w->slots_room = room;
+        }
+        s = &w->slot[w->slots];
+        *s = (vf_slot){ 0 };
+        rc = vf_keymap_put(&w->slot_at, small_key(vf_entry_rank(&item->entry)), w->slots, err);
+        if (rc)
+            return rc;
+        w->slots++;
+    }
+    s->item = *item;
+    s->shard = shard;
+    if (item->entry.number >= w->next_number)
+        w->next_number = item->entry.number + (item->entry.number < UINT32_MAX);
+    if (!(item->entry.flags & VF_ENTRY_DROPPED))
+        rc = vf_keymap_put(&w->id_at, small_key(item->id), (uint64_t)(s - w->slot), err);
+    return rc;
+}
+
+int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32_t *bucket, vc_err *err)
+{
+    uint16_t dims[3] = { grid->f, grid->h, grid->w };
+    vf_key k = vf_hash2(dims, sizeof dims, key, strlen(key));
+    uint64_t at;
+    if (vf_keymap_get(&w->bucket_at, k, &at)) {
+        *bucket = (uint32_t)at;
+        return 0;
+    }
+    if (w->buckets == w->buckets_room) {
+        uint32_t room = w->buckets_room ? 2 * w->buckets_room : 64;
+        vf_bucket *p = realloc(w->bucket, room * sizeof *p);
+        if (!p)
+            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " buckets", room);
+        w->bucket = p;
+        w->buckets_room = room;
+    }
+    char *copy = strdup(key);
+    int rc = copy ? vf_keymap_put(&w->bucket_at, k, w->buckets, err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (rc) {
+        free(copy);
+        return rc;
+    }
+    *bucket = w->buckets;
+    w->bucket[w->buckets++] = (vf_bucket){ copy, grid->f, grid->h, grid->w };
+    return 0;
+}
+
+int vf_writer_prompt(vf_writer *w, uint32_t i, vf_prompt **out, vc_err *err)
+{
+    if (i > MAX_PROMPT)
+        return vc_fail(err, VC_EINVAL, "validation prompt %" PRIu32 ": at most %d", i, MAX_PROMPT);
+    if (i >= w->prompts) {
+        vf_prompt *p = realloc(w->prompt, (i + 1) * sizeof *p);
+        if (!p)
+            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " validation prompts", i + 1);
+        memset(p + w->prompts, 0, (i + 1 - w->prompts) * sizeof *p);
+        w->prompt = p;
+        w->prompts = i + 1;
+    }
+    *out = &w->prompt[i];
+    return 0;
+}
+
+/* ---- what there is ---- */
+
+int vf_writer_lost_shards(const vf_writer *w)
+{
+    return w->lost;
+}
+
+bool vf_writer_has_latent(const vf_writer *w, vf_key k)
+{
+    return vf_keymap_get(&w->latents, k, NULL);
+}
+
+bool vf_writer_has_text(const vf_writer *w, vf_key k)
+{
+    return vf_keymap_get(&w->texts, k, NULL);
+}
+
+uint32_t vf_writer_next_number(const vf_writer *w)
+{
+    return w->next_number;
+}
+
+static bool live(const vf_slot *s)
+{
+    return s && !(s->item.entry.flags & VF_ENTRY_DROPPED);
+}
+
+int vf_writer_number_of(const vf_writer *w, uint64_t id, uint32_t *number)
+{
+    uint64_t at;
+    if (!vf_keymap_get(&w->id_at, small_key(id), &at) || !live(&w->slot[at]) || w->slot[at].item.id != id)
+        return VC_ENOENT;
+    *number = w->slot[at].item.entry.number;
+    return 0;
+}
+
+/* A record in a closed shard: NUL-ended text in w->text_of, or NULL. */
+static const char *old_text(vf_writer *w, unsigned shard, const char *key)
+{
+    vf_tree t;
+    vf_bytes v;
+    if (!w->old || w->old_number != shard) {
+        char file[VF_SHARD_NAME];
+        vf_lmdb_close(w->old);
+        w->old_number = shard;
+        if (vf_shard_open(&w->old, w->dir, vf_shard_name(file, false, shard), -1, NULL))
+            return NULL;
+    }
+    if (vf_lmdb_tree(w->old, vf_shard_dbs[VF_DB_SAMPLE], &t, NULL) ||
+        vf_lmdb_get(w->old, &t, key, VF_SAMPLE_KEY_LEN, &v, NULL))
+        return NULL;
+    free(w->text_of);
+    w->text_of = strndup((const char *)v.data, v.size);
+    return w->text_of;
+}
+
+const char *vf_writer_sample(vf_writer *w, uint32_t number, uint32_t variant)
+{
+    char key[VF_SAMPLE_KEY];
+    const vf_slot *s = vf_writer_slot(w, number, variant);
+    if (!live(s))
+        return NULL;
+    vf_sample_key(key, number, variant);
+    if (!w->shard.env || s->shard != w->shard.number)
+        return old_text(w, s->shard, key);
+    const void *text;
+    size_t n;
+    return vf_env_get(w->shard.env, VF_DB_SAMPLE, key, VF_SAMPLE_KEY_LEN, &text, &n, NULL) ? NULL : text;
+}
+
+/* ---- puts ---- */
+
+/* Texts first: a record on disk must find what it refers to. */
+static int commit(vf_writer *w, vc_err *err)
+{
+    int rc = w->text.env ? vf_env_commit(w->text.env, err) : 0;
+    if (!rc && w->shard.env)
+        rc = vf_env_commit(w->shard.env, err);
+    if (!rc && w->state)
+        rc = vf_env_commit(w->state, err);
+    return rc;
+}
+
+/* After each put: closes what is full, commits what is much. */
+static int settle(vf_writer *w, vc_err *err)
+{
+    int rc = 0;
+    if (w->shard.env && vf_env_bytes(w->shard.env) >= w->shard_size)
+        rc = vf_writer_close_shard(w, err);
+    if (!rc && w->text.env && vf_env_bytes(w->text.env) >= w->shard_size)
+        rc = vf_writer_close_text(w, err);
+    uint64_t waiting = (w->shard.env ? vf_env_waiting(w->shard.env) : 0) +
+                       (w->text.env ? vf_env_waiting(w->text.env) : 0);
+    if (!rc && waiting >= BATCH)
+        rc = commit(w, err);
+    return rc;
+}
+
+static int put(vf_writer *w, vf_half *h, int db, const char *key, const void *value, size_t n, vc_err *err)
+{
+    int rc = vf_writer_env(w, h, err);
+    return rc ? rc : vf_env_put(h->env, db, key, strlen(key), value, n, err);
+}
+
+static int put_value(vf_writer *w, vf_half *h, int db, vf_keymap *have, vf_key k, const void *st, size_t n,
+                     vc_err *err)
+{
+    char hex[VF_KEY_HEX];
+    int rc = writable(w, err);
+    if (rc || vf_keymap_get(have, k, NULL))
+        return rc;
+    rc = put(w, h, db, vf_key_hex(hex, k), st, n, err);
+    if (!rc)
+        rc = vf_keymap_put(have, k, 0, err);
+    if (!rc)
+        rc = settle(w, err);
+    return stick(w, rc, err);
+}
+
+int vf_writer_put_latent(vf_writer *w, vf_key k, const void *st, size_t n, vc_err *err)
+{
+    return put_value(w, &w->shard, VF_DB_LATENT, &w->latents, k, st, n, err);
+}
+
+int vf_writer_put_text(vf_writer *w, vf_key k, const void *st, size_t n, vc_err *err)
+{
+    return put_value(w, &w->text, VF_DB_TEXT, &w->texts, k, st, n, err);
+}
+
+static int known(const vf_keymap *have, const cJSON *hex, const char *what, vc_err *err)
+{
+    vf_key k;
+    if (!cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
+        return vc_fail(err, VC_EINVAL, "%s: 32 hex digits expected", what);
+    if (!vf_keymap_get(have, k, NULL))
+        return vc_fail(err, VC_EINVAL, "%s %s: never put", what, hex->valuestring);
+    return 0;
+}
+
+/* Everything a record refers to must be there before it. */
+static int check_references(const vf_writer *w, const cJSON *record, vc_err *err)
+{
+    const cJSON *caption, *o;
+    int rc = known(&w->latents, cJSON_GetObjectItemCaseSensitive(record, "latent_key"), "latent_key", err);
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions"))
+        rc = rc ? rc : known(&w->latents, o, o->string ? o->string : "condition", err);
+    cJSON_ArrayForEach(caption, cJSON_GetObjectItemCaseSensitive(record, "captions"))
+        cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(caption, "keys"))
+            rc = rc ? rc : known(&w->texts, o, "text key", err);
+    return rc;
+}
+
+/* Writes a record's text (or its tombstone) and remembers it. */
+static int put_record(vf_writer *w, vf_index_item *item, const char *key, const char *text, const void *thumb,
+                      size_t thumb_n, vc_err *err)
+{
+    int rc = put(w, &w->shard, VF_DB_SAMPLE, key, text, strlen(text), err);
+    if (!rc && thumb_n)
+        rc = put(w, &w->shard, VF_DB_THUMB, key, thumb, thumb_n, err);
+    if (!rc)
+        rc = vf_writer_note(w, item, w->shard.number, err);
+    if (rc)
+        return rc;
+    vf_writer_slot(w, item->entry.number, item->entry.variant)->seen = true;
+    return settle(w, err);
+}
+
+int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const cJSON *record,
+                         const void *thumb, size_t thumb_n, vc_err *err)
+{
+    vf_record r;
+    char key[VF_SAMPLE_KEY];
+    int rc = writable(w, err);
+    if (rc)
+        return rc;
+    vf_sample_key(key, number, variant);
+    rc = vf_record_of(&r, record, err);
+    if (!rc && (r.entry.number != number || r.entry.variant != variant))
+        rc = vc_fail(err, VC_EINVAL, "the record says sample %" PRIu32 " variant %u", r.entry.number,
+                     (unsigned)r.entry.variant);
+    if (!rc)
+        rc = check_references(w, record, err);
+    if (rc)
+        return vc_context(err, rc, "record %s", key);
+
+    char *text = vf_json_line(record);
+    if (!text)
+        return vc_fail(err, VC_ENOMEM, "record %s: out of memory", key);
+    vf_index_item item = { .entry = r.entry, .id = r.id,
+                           .hash = vf_hash2(key, VF_SAMPLE_KEY_LEN, text, strlen(text)) };
+    vf_slot *s = vf_writer_slot(w, number, variant);
+    if (live(s) && !memcmp(&s->item.hash, &item.hash, sizeof item.hash)) {
+        s->seen = true;
+    } else {
+        rc = vf_writer_bucket(w, r.bucket, &r.entry, &item.bucket, err);
+        if (!rc)
+            rc = put_record(w, &item, key, text, thumb, thumb_n, err);
+    }
+    free(text);
+    return stick(w, rc, err);
+}
+
+int vf_writer_keep_sample(vf_writer *w, uint32_t number, uint32_t variant)
+{
+    vf_slot *s = vf_writer_slot(w, number, variant);
+    if (!live(s))
+        return VC_ENOENT;
+    s->seen = true;
+    return 0;
+}
+
+static int put_prompt(vf_writer *w, uint32_t i, vf_prompt *p, const char *text, vc_err *err)
+{
+    char key[16];
+    snprintf(key, sizeof key, "%06" PRIu32, i);
+    p->live = strcmp(text, VF_DROPPED) != 0;
+    p->seen = true;
+    p->hash = vf_hash(text, strlen(text));
+    int rc = put(w, &w->text, VF_DB_VALIDATION, key, text, strlen(text), err);
+    return rc ? rc : settle(w, err);
+}
+
+int vf_writer_put_validation(vf_writer *w, uint32_t i, const cJSON *record, vc_err *err)
+{
+    vf_prompt *p;
+    int rc = writable(w, err);
+    if (!rc)
+        rc = vf_writer_prompt(w, i, &p, err);
+    if (rc)
+        return rc;
+    char *text = vf_json_line(record);
+    if (!text)
+        return vc_fail(err, VC_ENOMEM, "validation prompt %" PRIu32 ": out of memory", i);
+    vf_key hash = vf_hash(text, strlen(text));
+    if (p->live && !memcmp(&p->hash, &hash, sizeof hash))
+        p->seen = true;
+    else
+        rc = put_prompt(w, i, p, text, err);
+    free(text);
+    return stick(w, rc, err);
+}
+
+int vf_writer_drop_unseen(vf_writer *w, uint32_t *dropped, vc_err *err)
+{
+    *dropped = 0;
+    int rc = writable(w, err);
+    if (rc || w->append)
+        return rc;
+    for (uint32_t i = 0; i < w->slots && !rc; i++) {
+        char key[VF_SAMPLE_KEY];
+        const vf_entry *e = &w->slot[i].item.entry;
+        if (w->slot[i].seen || !live(&w->slot[i]))
+            continue;
+        vf_sample_key(key, e->number, e->variant);
+        vf_index_item gone = { .entry = { .number = e->number, .variant = e->variant,
+                                          .flags = VF_ENTRY_DROPPED },
+                               .hash = vf_hash2(key, VF_SAMPLE_KEY_LEN, VF_DROPPED, strlen(VF_DROPPED)) };
+        rc = put_record(w, &gone, key, VF_DROPPED, NULL, 0, err);
+        *dropped += !rc;
+    }
+    for (uint32_t i = 0; i < w->prompts && !rc; i++)
+        if (w->prompt[i].live && !w->prompt[i].seen)
+            rc = put_prompt(w, i, &w->prompt[i], VF_DROPPED, err);
+    return stick(w, rc, err);
+}
+
+int vf_writer_commit(vf_writer *w, vc_err *err)
+{
+    int rc = writable(w, err);
+    return rc ? rc : stick(w, commit(w, err), err);
+}
+
+int vf_writer_finish(vf_writer *w, vc_err *err)
+{
+    int rc = writable(w, err);
+    if (rc)
+        return rc;
+    rc = vf_writer_close_shard(w, err);
+    if (!rc)
+        rc = vf_writer_close_text(w, err);
+    vf_env *state = w->state;
+    uint64_t bytes;
+    w->state = NULL;
+    if (!rc)
+        rc = vf_env_finish(state, &bytes, err);
+    else
+        vf_env_close(state);
+    if (!rc)
+        rc = vf_writer_manifest(w, true, err);
+    w->finished = !rc;
+    return stick(w, rc, err);
+}
+
+/* ---- hints: under the hash of their name, with a checksum, since a wrong one would do harm ---- */
+
+static vf_key hint_sum(vf_key name, const void *value, size_t n)
+{
+    return vf_hash2(name.b, sizeof name.b, value, n);
+}
+
+int vf_writer_hint_get(vf_writer *w, const char *name, void *value, size_t n)
+{
+    const void *v;
+    size_t size;
+    vf_key k = vf_hash(name, strlen(name));
+    if (!w->state || vf_env_get(w->state, 0, k.b, sizeof k.b, &v, &size, NULL) || size != n + sizeof k.b)
+        return VC_ENOENT;
+    vf_key sum = hint_sum(k, v, n);
+    if (memcmp((const char *)v + n, sum.b, sizeof sum.b))
+        return VC_ENOENT;
+    if (n)
+        memcpy(value, v, n);
+    return 0;
+}
+
+int vf_writer_hint_put(vf_writer *w, const char *name, const void *value, size_t n, vc_err *err)
+{
+    vf_key k = vf_hash(name, strlen(name)), sum = hint_sum(k, value, n);
+    int rc = writable(w, err);
+    if (rc)
+        return rc;
+    char *v = malloc(n + sizeof sum.b);
+    if (!v)
+        return vc_fail(err, VC_ENOMEM, "hint %s: out of memory", name);
+    if (n)
+        memcpy(v, value, n);
+    memcpy(v + n, sum.b, sizeof sum.b);
+    rc = vf_env_put(w->state, 0, k.b, sizeof k.b, v, n + sizeof sum.b, err);
+    free(v);
+    return stick(w, rc, err);
+}

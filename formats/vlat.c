@@ -1,0 +1,156 @@
+/* vlat.c - vlat: looks after latent datasets. Table of verbs, exit status. */
+#include "formats/vlat.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <lmdb.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define FLAG(kind_, field, name_, value_, allowed_, help_) \
+    { .name = name_, .kind = kind_, .offset = offsetof(vlat_options, field), .value = value_, \
+      .allowed = allowed_, .help = help_ }
+#define LOG_FORMAT FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", "of messages")
+#define END { .kind = VC_BOOLEAN }
+
+static const vc_flag plain_flags[] = { LOG_FORMAT, END };
+static const vc_flag list_flags[] = {
+    FLAG(VC_BOOLEAN, json, "json", NULL, NULL, "the records, one JSON object a line"),
+    LOG_FORMAT, END
+};
+static const vc_flag report_flags[] = {
+    FLAG(VC_PATH, out, "out", NULL, NULL, "file to write; default: report.html in the dataset's folder"),
+    FLAG(VC_INT, limit, "limit", "1000", "0..", "most thumbnails, spread evenly over the samples; 0: all"),
+    LOG_FORMAT, END
+};
+
+typedef struct verb {
+    const char *name, *words, *about;
+    const vc_flag *flags;
+    int n_words;
+    int (*run)(const vlat *v, vc_err *err);
+} verb;
+
+static const verb verbs[] = {
+    { "info", "DATASET", "What a dataset is and holds, on one screen.", plain_flags, 1, vlat_info },
+    { "list", "DATASET", "One line per sample: key, type, size, frames, tokens, start of the caption.",
+      list_flags, 1, vlat_list },
+    { "show", "DATASET KEY", "A sample's record, its tensors with statistics, its thumbnail. KEY is a sample "
+      "(42, 42/1) or the 32 hex digits of a latent or text.", plain_flags, 2, vlat_show },
+    { "verify", "DATASET", "Checks every page, checksum, reference and shape; lists all damage. Exit status 1 "
+      "if there is any.", plain_flags, 1, vlat_verify },
+    { "report", "DATASET", "One HTML file with thumbnails, captions, histograms and what was skipped.",
+      report_flags, 1, vlat_report },
+};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+static const char *version(void)
+{
+    static const char text[] = "cpu; LMDB %d.%d.%d, cJSON %s, xxHash %u.%u.%u";
+    static char line[128];
+    int v[3];
+    unsigned x = XXH_versionNumber();
+    mdb_version(&v[0], &v[1], &v[2]);
+    snprintf(line, sizeof line, text, v[0], v[1], v[2], cJSON_Version(), x / 10000, x / 100 % 100, x % 100);
+    return line;
+}
+
+static void print_verbs(FILE *f)
+{
+    fputs("usage: vlat VERB DATASET [flags]\n\n", f);
+    for (int i = 0; i < VERBS; i++)
+        fprintf(f, "  vlat %-7s %-12s %s\n", verbs[i].name, verbs[i].words, verbs[i].about);
+    fputs("\n  vlat VERB --help says more.\n", f);
+}
+
+static const verb *find_verb(const char *name)
+{
+    for (int i = 0; i < VERBS; i++)
+        if (!strcmp(verbs[i].name, name))
+            return &verbs[i];
+    return NULL;
+}
+
+static int no_verb(const char *name, vc_err *err)
+{
+    char list[128] = "";
+    for (int i = 0; i < VERBS; i++) {
+        strcat(list, i ? ", " : "");
+        strcat(list, verbs[i].name);
+    }
+    return name ? vc_fail(err, VC_EUSAGE, "%s: no such verb; there are %s", name, list)
+                : vc_fail(err, VC_EUSAGE, "a verb is needed: %s", list);
+}
+
+static int run(const verb *b, vlat *v, const vc_flags *set, vc_err *err)
+{
+    const vc_list *words = vc_flags_words(set);
+    if (words->n != b->n_words)
+        return vc_fail(err, VC_EUSAGE, "vlat %s takes %s, not %d word%s", b->name, b->words, words->n,
+                       words->n == 1 ? "" : "s");
+    v->path = words->item[0];
+    v->key = b->n_words > 1 ? words->item[1] : NULL;
+    for (int i = 0; vc_flags_note(set, i); i++)
+        vc_say(v->progress, "%s", vc_flags_note(set, i));
+    int rc = b->run(v, err);
+    if (fflush(stdout) || ferror(stdout))
+        rc = rc ? rc : vc_fail(err, VC_EIO, "stdout: %s", strerror(errno));
+    return rc;
+}
+
+/* 0: run b; else main's exit status is in *status. */
+static int pick_verb(int argc, char **argv, const verb **b, vc_err *err)
+{
+    const char *word = argc > 1 ? argv[1] : NULL;
+    *b = NULL;
+    if (word && (!strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "help"))) {
+        print_verbs(stdout);
+        return 1;
+    }
+    if (word && !strcmp(word, "--version")) {
+        printf("vlat %s (%s)\n", VLT_VERSION, version());
+        return 1;
+    }
+    *b = word ? find_verb(word) : NULL;
+    return *b ? 0 : no_verb(word, err);
+}
+
+static int exit_status(int rc)
+{
+    if (rc == VC_ESTOP)
+        return 128 + *vc_stop_flag();
+    return rc == VC_EUSAGE ? 2 : rc < 0 ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    const verb *b;
+    vc_err err = { 0 };
+    vlat_options options = { 0 };
+    vlat v = { .o = &options, .out = stdout };
+    vc_flags *set = NULL;
+    char name[32];
+
+    int rc = pick_verb(argc, argv, &b, &err);
+    if (!rc) {
+        snprintf(name, sizeof name, "vlat %s", b->name);
+        char text[96];
+        snprintf(text, sizeof text, "%s %s [flags]", name, b->words);
+        const vc_program program = { .name = name, .synopsis = text, .about = b->about, .flags = b->flags,
+                                     .positional = b->words, .version = version };
+        rc = vc_flags_parse(&set, &program, &options, argc - 1, argv + 1, stdout, &err);
+    }
+    if (!rc)
+        rc = vc_catch_stop(&err);
+    if (!rc)
+        rc = vc_progress_open(&v.progress, "vlat", (vc_log_format)options.log_format, false, &err);
+    if (!rc)
+        rc = run(b, &v, set, &err);
+    vc_progress_close(v.progress);
+    if (rc < 0 && *err.text)
+        fprintf(stderr, "vlat: %s\n", err.text);
+    vc_flags_free(set);
+    return exit_status(rc);
+}

@@ -1,0 +1,49 @@
+/* vlat.h - the verbs of vlat: each is a row of the table in vlat.c and a function in a file of its own.
+ * Results go to stdout, messages through the progress. */
+#ifndef VF_VLAT_H
+#define VF_VLAT_H
+
+#include <stdio.h>
+
+#include "common/flags.h"
+#include "common/progress.h"
+#include "formats/shards.h"
+
+typedef struct vlat_options {
+    bool json;
+    char *out;
+    int64_t limit;
+    int log_format;
+} vlat_options;
+
+typedef struct vlat {
+    const vlat_options *o;
+    const char *path;            /* the dataset */
+    const char *key;             /* of `show` */
+    vc_progress *progress;
+    FILE *out;
+} vlat;
+
+int vlat_info(const vlat *v, vc_err *err);
+int vlat_list(const vlat *v, vc_err *err);
+int vlat_show(const vlat *v, vc_err *err);
+int vlat_verify(const vlat *v, vc_err *err);
+int vlat_report(const vlat *v, vc_err *err);
+
+/* ---- vlat_text.c ---- */
+/* Opens the dataset, finished or not; says so when not. */
+int vlat_open(const vlat *v, vf_dataset **d, vc_err *err);
+/* Text from a dataset that may be anybody's, on one line of at most max characters (0: any): control
+ * characters, which a terminal would obey, become blanks. */
+void vlat_print(FILE *f, const char *text, int max);
+/* The first caption's text, or "". Borrowed from the record. */
+const char *vlat_caption(const cJSON *record);
+/* Strings and numbers of an object, "" and 0 where there is none of that type. */
+const char *vlat_str(const cJSON *o, const char *field);
+double vlat_num(const cJSON *o, const char *field);
+/* "13x48x84" of an array of numbers, joined by `by`. */
+char *vlat_dims(char buf[64], const cJSON *array, const char *by);
+/* Seconds of clips: the sum of frames / fps. */
+double vlat_seconds(const vf_dataset *d);
+
+#endif

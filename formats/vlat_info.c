@@ -1,0 +1,157 @@
+/* vlat_info.c - vlat info: one screen. */
+#include "formats/vlat.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 16, BAR = 40 };                /* buckets shown; characters of the longest bar */
+
+typedef struct count {
+    uint32_t clips, stills, rows;            /* rows: different sample numbers */
+} count;
+
+static count count_samples(const vf_dataset *d)
+{
+    count c = { 0 };
+    for (uint32_t i = 0; i < vf_dataset_count(d); i++) {
+        const vf_entry *e = vf_dataset_entry(d, i);
+        if (e->flags & VF_ENTRY_VIDEO)
+            c.clips++;
+        else
+            c.stills++;
+        c.rows += !i || e->number != vf_dataset_entry(d, i - 1)->number;
+    }
+    return c;
+}
+
+static void print_field(FILE *f, const char *name, const cJSON *value)
+{
+    char *line = value ? vf_json_line(value) : NULL;
+    fprintf(f, "%-14s", name);
+    vlat_print(f, line ? line : "-", 300);
+    fputc('\n', f);
+    free(line);
+}
+
+/* The fields of an object, without braces: "class Builtin, dtype bf16". */
+static void print_object(FILE *f, const char *name, const cJSON *o)
+{
+    const cJSON *field;
+    const char *before = "";
+    fprintf(f, "%-14s", name);
+    cJSON_ArrayForEach(field, o) {
+        if (cJSON_IsNull(field) || !field->string)
+            continue;
+        char *line = cJSON_IsString(field) ? NULL : vf_json_line(field);
+        fputs(before, f);
+        vlat_print(f, field->string, 40);
+        fputc(' ', f);
+        vlat_print(f, cJSON_IsString(field) ? field->valuestring : line ? line : "", 80);
+        before = ", ";
+        free(line);
+    }
+    fputc('\n', f);
+}
+
+static void print_counts(FILE *f, const vf_dataset *d)
+{
+    char a[32], b[32], c[32], e[32];
+    count n = count_samples(d);
+    fprintf(f, "%-14s%s: %s clips (%s), %s stills", "samples", vc_human_count(a, vf_dataset_count(d)),
+            vc_human_count(b, n.clips), vc_human_time(e, vlat_seconds(d)), vc_human_count(c, n.stills));
+    if (n.rows != vf_dataset_count(d))
+        fprintf(f, "; of %s rows", vc_human_count(a, n.rows));
+    fprintf(f, "\n%-14s%" PRIu32 "\n", "prompts", vf_dataset_validations(d));
+}
+
+static void print_size(FILE *f, const cJSON *manifest)
+{
+    char a[32], b[32], c[32];
+    double bytes = 0, latents = 0, texts = 0;
+    int n = 0;
+    const cJSON *s;
+    cJSON_ArrayForEach(s, cJSON_GetObjectItemCaseSensitive(manifest, "shards")) {
+        n++;
+        bytes += vlat_num(s, "bytes");
+        latents += vlat_num(s, "latents");
+        texts += vlat_num(s, "texts");
+    }
+    fprintf(f, "%-14s%s in %d shards: %s latents, %s texts\n", "size", vc_human_bytes(a, bytes), n,
+            vc_human_count(b, (uint64_t)latents), vc_human_count(c, (uint64_t)texts));
+}
+
+static int by_samples(const void *a, const void *b)
+{
+    double x = vlat_num(*(const cJSON *const *)a, "samples"), y = vlat_num(*(const cJSON *const *)b, "samples");
+    return (x < y) - (x > y);
+}
+
+static int print_buckets(FILE *f, const cJSON *manifest, vc_err *err)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(manifest, "buckets"), *o;
+    int n = cJSON_GetArraySize(list), i = 0;
+    const cJSON **order = calloc((size_t)n + 1, sizeof *order);
+    if (!order)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d buckets", n);
+    cJSON_ArrayForEach(o, list)
+        order[i++] = o;
+    if (n)
+        qsort(order, (size_t)n, sizeof *order, by_samples);
+    double most = n ? vlat_num(order[0], "samples") : 0, rest = 0;
+    fprintf(f, "%-14s%d\n", "buckets", n);
+    for (i = 0; i < n; i++) {
+        char dims[64], c[32];
+        double samples = vlat_num(order[i], "samples");
+        int bar = most > 0 && samples > 0 ? (int)(samples / most * BAR + 0.5) : 0;
+        if (i >= ROWS) {
+            rest += samples;
+            continue;
+        }
+        fputs("  ", f);
+        vlat_print(f, vlat_str(order[i], "key"), 10);
+        fprintf(f, "\t%-12s%12s  ", vlat_dims(dims, cJSON_GetObjectItemCaseSensitive(order[i], "latent"), "x"),
+                vc_human_count(c, samples > 0 ? (uint64_t)samples : 0));
+        for (int k = 0; k < (bar > BAR ? BAR : bar); k++)
+            fputc('#', f);
+        fputc('\n', f);
+    }
+    if (n > ROWS)
+        fprintf(f, "  and %d smaller ones with %.0f samples\n", n - ROWS, rest);
+    free(order);
+    return 0;
+}
+
+int vlat_info(const vlat *v, vc_err *err)
+{
+    vf_dataset *d;
+    const cJSON *encoder;
+    int rc = vlat_open(v, &d, err);
+    if (rc)
+        return rc;
+    const cJSON *m = vf_dataset_manifest(d);
+    FILE *f = v->out;
+    fprintf(f, "%-14s", "family");
+    vlat_print(f, vlat_str(m, "family"), 60);
+    fputs(", train mode ", f);
+    vlat_print(f, vlat_str(m, "train_mode"), 60);
+    fputs(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m, "complete")) ? "\n" : ", not finished\n", f);
+    print_counts(f, d);
+    print_size(f, m);
+    fprintf(f, "%-14s", "stored");
+    vlat_print(f, vlat_str(m, "latent_store"), 20);
+    fputs(", ", f);
+    vlat_print(f, vlat_str(m, "dtype"), 20);
+    fputc('\n', f);
+    print_object(f, "vae", cJSON_GetObjectItemCaseSensitive(m, "vae"));
+    print_object(f, "normalization", cJSON_GetObjectItemCaseSensitive(m, "normalization"));
+    cJSON_ArrayForEach(encoder, cJSON_GetObjectItemCaseSensitive(m, "text_encoders"))
+        print_object(f, "text", encoder);
+    print_field(f, "sampling", cJSON_GetObjectItemCaseSensitive(m, "sampling"));
+    fprintf(f, "%-14s", "root");
+    vlat_print(f, vlat_str(m, "root"), 40);
+    fputc('\n', f);
+    rc = print_buckets(f, m, err);
+    vf_dataset_close(d);
+    return rc;
+}

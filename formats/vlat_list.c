@@ -1,0 +1,231 @@
+/* vlat_list.c - vlat list and show: samples as lines, one sample in full. */
+#include "formats/vlat.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CAPTION = 60 };                       /* characters of a caption in a line */
+
+/* ---- list ---- */
+
+static void print_line(FILE *f, const vf_entry *e, const cJSON *record)
+{
+    char key[24], size[64];
+    const cJSON *target = cJSON_GetObjectItemCaseSensitive(record, "target");
+    double h = cJSON_GetNumberValue(cJSON_GetArrayItem(target, 0));
+    double w = cJSON_GetNumberValue(cJSON_GetArrayItem(target, 1));
+    snprintf(size, sizeof size, "%.0fx%.0f", w, h);
+    fprintf(f, "%s  %-5s  %9s  %4" PRIu32 " frames  %6" PRIu32 " tokens  ",
+            vf_sample_key(key, e->number, e->variant), e->flags & VF_ENTRY_VIDEO ? "video" : "image",
+            isfinite(w) && isfinite(h) ? size : "?", e->frames, e->tokens);
+    vlat_print(f, vlat_caption(record), CAPTION);
+    fputc('\n', f);
+}
+
+static int print_json(FILE *f, const cJSON *record, vc_err *err)
+{
+    char *line = vf_json_line(record);
+    if (!line)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    fprintf(f, "%s\n", line);
+    free(line);
+    return 0;
+}
+
+int vlat_list(const vlat *v, vc_err *err)
+{
+    vf_dataset *d;
+    int rc = vlat_open(v, &d, err);
+    for (uint32_t i = 0; !rc && i < vf_dataset_count(d) && !*vc_stop_flag(); i++) {
+        cJSON *record;
+        rc = vf_dataset_sample(d, i, &record, err);
+        if (!rc && v->o->json)
+            rc = print_json(v->out, record, err);
+        else if (!rc)
+            print_line(v->out, vf_dataset_entry(d, i), record);
+        cJSON_Delete(record);
+        if (ferror(v->out))                  /* `vlat list | head` */
+            break;
+    }
+    if (!rc && *vc_stop_flag())
+        rc = vc_fail(err, VC_ESTOP, "stopped");
+    vf_dataset_close(d);
+    return rc;
+}
+
+/* ---- show: tensors ---- */
+
+typedef struct stats {
+    double min, max, mean, std;
+    int64_t nan;
+} stats;
+
+/* Of the finite values; two passes, since latents may lie far from zero. */
+static int measure(const vf_view *v, stats *s, vc_err *err)
+{
+    int64_t n = vf_view_count(v), good = 0;
+    double sum = 0, squares = 0;
+    float *x = malloc(n > 0 ? (size_t)n * sizeof *x : 1);
+    if (!x)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", v->name);
+    *s = (stats){ .min = INFINITY, .max = -INFINITY };
+    vc_to_f32(x, v->data, v->dtype, (size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(x[i])) {
+            s->nan++;
+            continue;
+        }
+        good++;
+        sum += x[i];
+        s->min = x[i] < s->min ? x[i] : s->min;
+        s->max = x[i] > s->max ? x[i] : s->max;
+    }
+    s->mean = good ? sum / (double)good : NAN;
+    for (int64_t i = 0; i < n; i++)
+        if (isfinite(x[i]))
+            squares += (x[i] - s->mean) * (x[i] - s->mean);
+    s->std = good ? sqrt(squares / (double)good) : NAN;
+    free(x);
+    return 0;
+}
+
+static int print_tensors(FILE *f, const vf_safetensors *st, vc_err *err)
+{
+    for (int i = 0; i < vf_safetensors_count(st); i++) {
+        const vf_view *v = vf_safetensors_at(st, i);
+        stats s = { 0 };
+        int rc = measure(v, &s, err);
+        if (rc)
+            return rc;
+        fputs("  ", f);
+        vlat_print(f, v->name, 40);
+        fprintf(f, " %s [", vc_dtype_name(v->dtype));
+        for (int k = 0; k < v->nd; k++)
+            fprintf(f, "%s%" PRId64, k ? "," : "", v->dim[k]);
+        fprintf(f, "]  min %.4g  max %.4g  mean %.4g  std %.4g", s.min, s.max, s.mean, s.std);
+        if (s.nan)
+            fprintf(f, "  %" PRId64 " NaN or infinite", s.nan);
+        fputc('\n', f);
+    }
+    return 0;
+}
+
+static int print_value(const vlat *v, const vf_dataset *d, bool text, const char *what, const char *hex,
+                       vc_err *err)
+{
+    vf_key k;
+    vf_safetensors *st;
+    if (!vf_key_parse(&k, hex))
+        return vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", what);
+    int rc = text ? vf_dataset_text(d, k, true, &st, err) : vf_dataset_latent(d, k, true, &st, err);
+    if (rc)
+        return rc;
+    fputs(what, v->out);
+    fprintf(v->out, " %s\n", hex);
+    rc = print_tensors(v->out, st, err);
+    vf_safetensors_close(st);
+    return rc;
+}
+
+/* ---- show: a sample ---- */
+
+/* The record as it is, but for what a terminal would obey. */
+static int print_record(FILE *f, const cJSON *record, vc_err *err)
+{
+    char *text = cJSON_Print(record), *save = NULL;
+    if (!text)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        for (; *line == '\t'; line++)
+            fputs("  ", f);
+        vlat_print(f, line, 0);
+        fputc('\n', f);
+    }
+    cJSON_free(text);
+    return 0;
+}
+
+static int print_texts(const vlat *v, const vf_dataset *d, const cJSON *record, vc_err *err)
+{
+    const cJSON *caption, *hex;
+    int rc = 0;
+    cJSON_ArrayForEach(caption, cJSON_GetObjectItemCaseSensitive(record, "captions"))
+        cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(caption, "keys"))
+            rc = rc ? rc : print_value(v, d, true, "text", cJSON_IsString(hex) ? hex->valuestring : "", err);
+    return rc;
+}
+
+/* Width and height from a JPEG's frame header; false if there is none. */
+static bool jpeg_size(const uint8_t *p, size_t n, int *w, int *h)
+{
+    for (size_t i = 2; i + 9 < n && p[i] == 0xff;) {
+        unsigned marker = p[i + 1], length = (unsigned)p[i + 2] << 8 | p[i + 3];
+        if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc) {
+            *h = p[i + 5] << 8 | p[i + 6];
+            *w = p[i + 7] << 8 | p[i + 8];
+            return true;
+        }
+        i += 2 + length;
+    }
+    return false;
+}
+
+static void print_thumb(const vlat *v, const vf_dataset *d, uint32_t i)
+{
+    const void *jpeg;
+    size_t n;
+    int w, h;
+    if (vf_dataset_thumb(d, i, &jpeg, &n, NULL))
+        fputs("no thumbnail\n", v->out);
+    else if (jpeg_size(jpeg, n, &w, &h))
+        fprintf(v->out, "thumbnail %dx%d, %zu bytes\n", w, h, n);
+    else
+        fprintf(v->out, "thumbnail of %zu bytes, no JPEG\n", n);
+}
+
+static int show_sample(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *err)
+{
+    cJSON *record;
+    const cJSON *o;
+    int rc = vf_dataset_sample(d, i, &record, err);
+    if (!rc)
+        rc = print_record(v->out, record, err);
+    if (!rc)
+        rc = print_value(v, d, false, "latent", vlat_str(record, "latent_key"), err);
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions"))
+        if (!rc && cJSON_IsString(o) && o->string) {
+            vlat_print(v->out, o->string, 40);
+            rc = print_value(v, d, false, ":", o->valuestring, err);
+        }
+    if (!rc)
+        rc = print_texts(v, d, record, err);
+    if (!rc)
+        print_thumb(v, d, i);
+    cJSON_Delete(record);
+    return rc;
+}
+
+int vlat_show(const vlat *v, vc_err *err)
+{
+    vf_dataset *d;
+    vf_key k;
+    uint32_t i;
+    int rc = vlat_open(v, &d, err);
+    if (!rc && vf_key_parse(&k, v->key)) {
+        rc = print_value(v, d, false, "latent", v->key, err);
+        if (rc == VC_ENOENT)
+            rc = print_value(v, d, true, "text", v->key, err);
+        if (rc == VC_ENOENT)
+            rc = vc_fail(err, rc, "%s: no latent or text %s", v->path, v->key);
+    } else if (!rc) {
+        rc = vf_dataset_find(d, v->key, &i, err);
+        if (!rc)
+            rc = show_sample(v, d, i, err);
+        else if (rc == VC_EINVAL)
+            rc = VC_EUSAGE;
+    }
+    vf_dataset_close(d);
+    return rc;
+}

@@ -1,0 +1,246 @@
+/* vlat_report.c - vlat report: one HTML file of a dataset. */
+#include "formats/vlat.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/html.h"
+
+enum {
+    MAX_ERRORS_FILE = 64 << 20,              /* bytes of errors.jsonl that are read */
+    MAX_ERROR_ROWS = 1000,                   /* of them shown */
+    MAX_STAGES = 16
+};
+
+/* ---- what it is ---- */
+
+static void add_facts(vf_html *h, const vlat *v, const vf_dataset *d)
+{
+    char a[32], b[32];
+    const cJSON *m = vf_dataset_manifest(d), *s;
+    double bytes = 0;
+    int n = 0;
+    cJSON_ArrayForEach(s, cJSON_GetObjectItemCaseSensitive(m, "shards")) {
+        bytes += vlat_num(s, "bytes");
+        n++;
+    }
+    char *text = cJSON_Print(m);
+    vf_html_section(h, "Dataset");
+    vf_html_fact(h, "folder", "%s", vc_path_base(v->path));
+    vf_html_fact(h, "family", "%s, train mode %s", vlat_str(m, "family"), vlat_str(m, "train_mode"));
+    vf_html_fact(h, "samples", "%s%s", vc_human_count(a, vf_dataset_count(d)),
+                 cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m, "complete")) ? "" : " (not finished)");
+    vf_html_fact(h, "clips last", "%s", vc_human_time(a, vlat_seconds(d)));
+    vf_html_fact(h, "size", "%s in %d shards", vc_human_bytes(b, bytes), n);
+    vf_html_fact(h, "stored", "%s, %s", vlat_str(m, "latent_store"), vlat_str(m, "dtype"));
+    vf_html_fact(h, "root", "%s", vlat_str(m, "root"));
+    if (text)
+        vf_html_fold(h, "manifest.json", text);
+    cJSON_free(text);
+}
+
+/* ---- buckets and histograms ---- */
+
+static int add_buckets(vf_html *h, const vf_dataset *d, vc_err *err)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d), "buckets"), *o;
+    int n = cJSON_GetArraySize(list), i = 0;
+    char (*label)[128] = calloc((size_t)n + 1, sizeof *label);
+    const char **labels = calloc((size_t)n + 1, sizeof *labels);
+    double *values = calloc((size_t)n + 1, sizeof *values);
+    int rc = label && labels && values ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d buckets", n);
+    cJSON_ArrayForEach(o, list) {
+        char dims[64];
+        if (rc)
+            break;
+        snprintf(label[i], sizeof label[i], "%.40s  %s", vlat_str(o, "key"),
+                 vlat_dims(dims, cJSON_GetObjectItemCaseSensitive(o, "latent"), "x"));
+        labels[i] = label[i];
+        values[i++] = vlat_num(o, "samples");
+    }
+    if (!rc)
+        vf_html_bars(h, "Samples per bucket (key, latent frames x height x width)", labels, values, n);
+    free(label);
+    free(labels);
+    free(values);
+    return rc;
+}
+
+typedef double entry_value(const vf_entry *e);
+
+static double tokens_of(const vf_entry *e)
+{
+    return e->tokens;
+}
+
+static double frames_of(const vf_entry *e)
+{
+    return e->frames;
+}
+
+static int add_histogram(vf_html *h, const vf_dataset *d, const char *title, const char *label, entry_value *of,
+                         vc_err *err)
+{
+    uint32_t n = vf_dataset_count(d);
+    double *values = malloc(((size_t)n + 1) * sizeof *values);
+    if (!values)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " samples", n);
+    for (uint32_t i = 0; i < n; i++)
+        values[i] = of(vf_dataset_entry(d, i));
+    vf_html_histogram(h, title, label, values, n);
+    free(values);
+    return 0;
+}
+
+/* ---- what was skipped ---- */
+
+typedef struct stage {
+    char name[32];
+    double n;
+} stage;
+
+static int count_stage(stage *s, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (!strncmp(s[i].name, name, sizeof s[i].name - 1)) {
+            s[i].n++;
+            return n;
+        }
+    if (n < MAX_STAGES) {
+        snprintf(s[n].name, sizeof s[n].name, "%s", name);
+        s[n++].n = 1;
+    }
+    return n;
+}
+
+static void add_error_row(vf_html *h, const cJSON *o)
+{
+    char row[32];
+    snprintf(row, sizeof row, "%.0f", vlat_num(o, "row"));
+    const char *cells[] = { row, vlat_str(o, "path"), vlat_str(o, "stage"), vlat_str(o, "reason") };
+    vf_html_row(h, cells);
+}
+
+static void add_error_lines(vf_html *h, char *text)
+{
+    static const char *const columns[] = { "row", "path", "stage", "reason" };
+    stage stages[MAX_STAGES];
+    int n_stages = 0, n = 0;
+    char *save = NULL;
+    vf_html_table(h, columns, 4);
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        cJSON *o;
+        if (vf_json_parse(&o, line, strlen(line), NULL))
+            continue;                        /* a line that was cut off by a kill */
+        n_stages = count_stage(stages, n_stages, vlat_str(o, "stage"));
+        if (n++ < MAX_ERROR_ROWS)
+            add_error_row(h, o);
+        cJSON_Delete(o);
+    }
+    const char *labels[MAX_STAGES];
+    double values[MAX_STAGES];
+    for (int i = 0; i < n_stages; i++) {
+        labels[i] = stages[i].name;
+        values[i] = stages[i].n;
+    }
+    if (n > MAX_ERROR_ROWS)
+        vf_html_text(h, "The first %d of %d.", MAX_ERROR_ROWS, n);
+    if (n_stages)
+        vf_html_bars(h, "Skipped per stage", labels, values, n_stages);
+    else
+        vf_html_text(h, "Nothing was skipped.");
+}
+
+static int add_errors(vf_html *h, const vlat *v, vc_err *err)
+{
+    char *text, *path = vc_path_join(v->path, "errors.jsonl");
+    size_t n;
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    vf_html_section(h, "Skipped");
+    int rc = vc_file_read(&text, &n, path, MAX_ERRORS_FILE, err);
+    free(path);
+    if (rc == VC_ENOENT) {
+        vf_html_text(h, "Nothing was skipped.");
+        return 0;
+    }
+    if (rc)
+        return rc;
+    add_error_lines(h, text);
+    free(text);
+    return 0;
+}
+
+/* ---- the samples ---- */
+
+static int add_card(vf_html *h, const vf_dataset *d, uint32_t i, vc_err *err)
+{
+    char key[24], title[160], dims[64];
+    const vf_entry *e = vf_dataset_entry(d, i);
+    const void *jpeg;
+    size_t n;
+    cJSON *record;
+    int rc = vf_dataset_sample(d, i, &record, err);
+    if (rc)
+        return rc;
+    vf_dataset_thumb(d, i, &jpeg, &n, NULL);         /* NULL and 0 where there is none */
+    snprintf(title, sizeof title, "%s  %s, %" PRIu32 " frame%s", vf_sample_key(key, e->number, e->variant),
+             vlat_dims(dims, cJSON_GetObjectItemCaseSensitive(record, "target"), "x"), e->frames,
+             e->frames == 1 ? "" : "s");
+    vf_html_card(h, jpeg, n, "image/jpeg", title, vlat_caption(record));
+    cJSON_Delete(record);
+    return 0;
+}
+
+static int add_samples(vf_html *h, const vlat *v, const vf_dataset *d, vc_err *err)
+{
+    char a[32], b[32];
+    uint32_t n = vf_dataset_count(d);
+    uint64_t shown = v->o->limit && v->o->limit < n ? (uint64_t)v->o->limit : n;
+    int rc = 0;
+    vf_html_section(h, "Samples");
+    if (shown < n)
+        vf_html_text(h, "%s of %s, spread evenly; height x width.", vc_human_count(a, shown), vc_human_count(b, n));
+    vf_html_grid(h, true);
+    for (uint64_t i = 0; i < shown && !rc; i++) {
+        rc = add_card(h, d, (uint32_t)(i * n / shown), err);
+        if (!rc && *vc_stop_flag())
+            rc = vc_fail(err, VC_ESTOP, "stopped");
+    }
+    return rc;
+}
+
+int vlat_report(const vlat *v, vc_err *err)
+{
+    vf_dataset *d;
+    vf_html *h = NULL;
+    char *path = v->o->out ? vc_format("%s", v->o->out) : vc_path_join(v->path, "report.html");
+    int rc = path ? vlat_open(v, &d, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (rc) {
+        free(path);
+        return rc;
+    }
+    rc = vf_html_open(&h, vc_path_base(v->path), err);
+    if (!rc)
+        add_facts(h, v, d);
+    if (!rc)
+        rc = add_buckets(h, d, err);
+    if (!rc)
+        rc = add_histogram(h, d, "Tokens per sample", "tokens", tokens_of, err);
+    if (!rc)
+        rc = add_histogram(h, d, "Frames per sample", "frames", frames_of, err);
+    if (!rc)
+        rc = add_errors(h, v, err);
+    if (!rc)
+        rc = add_samples(h, v, d, err);
+    if (!rc)
+        rc = vf_html_write(h, path, err);
+    if (!rc)
+        fprintf(v->out, "%s\n", path);
+    vf_html_close(h);
+    vf_dataset_close(d);
+    free(path);
+    return rc;
+}

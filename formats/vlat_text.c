@@ -1,0 +1,87 @@
+/* vlat_text.c - what the verbs share. See vlat.h */
+#include "formats/vlat.h"
+
+#include <string.h>
+
+#include "formats/utf8.h"
+
+int vlat_open(const vlat *v, vf_dataset **d, vc_err *err)
+{
+    int rc = vf_dataset_open(d, v->path, true, err);
+    if (!rc && !cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(*d), "complete")))
+        vc_warn(v->progress, "%s is not finished: only its closed shards are shown", v->path);
+    return rc;
+}
+
+/* Bytes of the character at s, or 0 if a terminal must not get it: C0, DEL, C1, no UTF-8. */
+static int visible(const char *s)
+{
+    unsigned char c = (unsigned char)*s;
+    if (c < 32 || c == 127)
+        return 0;
+    if (c < 128)
+        return 1;
+    int n = c >= 0xf0 && c < 0xf5 ? 4 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xc2 && c < 0xe0 ? 2 : 0;
+    for (int i = 1; i < n; i++)
+        if (((unsigned char)s[i] & 0xc0) != 0x80)
+            return 0;
+    return c == 0xc2 && (unsigned char)s[1] < 0xa0 ? 0 : n;
+}
+
+void vlat_print(FILE *f, const char *text, int max)
+{
+    for (int shown = 0; *text; shown++) {
+        if (max && shown == max) {
+            fputs("...", f);
+            return;
+        }
+        int n = visible(text);
+        if (n)
+            fwrite(text, 1, (size_t)n, f);
+        else
+            fputc(' ', f);
+        text += n ? n : 1;
+    }
+}
+
+const char *vlat_str(const cJSON *o, const char *field)
+{
+    const char *s = "";
+    vf_json_str_opt(o, field, &s, NULL);
+    return s;
+}
+
+double vlat_num(const cJSON *o, const char *field)
+{
+    double v = 0;
+    vf_json_num_opt(o, field, &v, NULL);
+    return v;
+}
+
+const char *vlat_caption(const cJSON *record)
+{
+    const cJSON *captions = cJSON_GetObjectItemCaseSensitive(record, "captions");
+    return cJSON_IsArray(captions) ? vlat_str(captions->child, "text") : "";
+}
+
+char *vlat_dims(char buf[64], const cJSON *array, const char *by)
+{
+    const cJSON *o;
+    int at = 0;
+    buf[0] = 0;
+    cJSON_ArrayForEach(o, array)
+        if (at < 50)
+            at += snprintf(buf + at, (size_t)(64 - at), "%s%.0f", at ? by : "", cJSON_GetNumberValue(o));
+    return buf;
+}
+
+double vlat_seconds(const vf_dataset *d)
+{
+    double s = 0;
+    for (uint32_t i = 0; i < vf_dataset_count(d); i++) {
+        const vf_entry *e = vf_dataset_entry(d, i);
+        if (e->flags & VF_ENTRY_VIDEO && e->fps > 0)
+            s += e->frames / (double)e->fps;
+    }
+    return s;
+}
