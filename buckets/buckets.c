@@ -1,0 +1,318 @@
+/* buckets.c - one sample's choice, step by step: see buckets.h; the rules are docs/sampling.md's */
+#include "buckets/choose.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/rng.h"
+
+typedef struct job {
+    vb_choice *c;
+    const vb_rules *r;
+    const vb_source *s;
+    uint64_t id, seed;
+    uint32_t variant;
+    const vb_picks *given;
+} job;
+
+static vc_draws stream(const job *j, uint32_t purpose)
+{
+    return vc_draws_of(j->seed, j->id, j->variant, purpose);
+}
+
+/* Text that is cut, not overrun. */
+static void put(char *dst, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void put(char *dst, size_t size, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(dst, size, fmt, ap);
+    va_end(ap);
+}
+
+#define DROP(j, ...) \
+    ((j)->c->drop = true, put((j)->c->reason, sizeof (j)->c->reason, __VA_ARGS__))
+
+static vb_draw *new_draw(vb_choice *c, const char *purpose)
+{
+    vb_draw *d = &c->draws[c->n_draws++];
+    d->purpose = purpose;
+    return d;
+}
+
+/* Index into n entries of which one has the given share and the others part the rest evenly:
+ * a 53-bit uniform against the running sum; the last entry takes what is left. */
+static int draw_favoured(vc_draws d, int n, int favoured, double share, double rest)
+{
+    double u = vc_draw_unit(&d), sum = 0;
+
+    for (int i = 0; i < n - 1; i++) {
+        sum += i == favoured ? share : rest / (n - 1);
+        if (u < sum)
+            return i;
+    }
+    return n - 1;
+}
+
+/* Uniform in lo..hi, both included; the range has at most 2^32 - 1 values. */
+static int64_t draw_range(const job *j, const char *name, uint32_t purpose, int64_t lo, int64_t hi,
+                          int64_t given)
+{
+    if (lo == hi)
+        return lo;
+    vc_draws d = stream(j, purpose);
+    vb_draw *t = new_draw(j->c, name);
+    t->is_range = true;
+    t->lo = lo;
+    t->hi = hi;
+    t->pick = given >= 0 ? given : lo + vc_draw_int(&d, (uint32_t)(hi - lo + 1));
+    return t->pick;
+}
+
+static bool source_is_usable(const job *j)
+{
+    const vb_source *s = j->s;
+
+    if (s->w < 1 || s->h < 1) {
+        DROP(j, "a picture of %dx%d", s->w, s->h);
+    } else if (s->is_video && j->r->family->max_frames == 1) {
+        DROP(j, "a video of %lld frames; %s takes stills only", (long long)s->frames,
+             j->r->family->name);
+    } else if (s->is_video && (s->frames < 1 || s->frames > INT32_MAX)) {
+        DROP(j, "%lld frames; 1 to %d are allowed", (long long)s->frames, INT32_MAX);
+    }
+    return !j->c->drop;
+}
+
+static vb_size choose_size(const job *j)
+{
+    vb_size list[VB_MAX_OPTIONS];
+    int n = vb_size_list(j->r, j->s, list);
+    if (n == 1)
+        return list[0];
+
+    vb_draw *t = new_draw(j->c, "size");
+    vc_draws d = stream(j, VC_DRAW_SIZE);
+    t->n_options = n;
+    for (int i = 0; i < n; i++)
+        put(t->options[i], sizeof t->options[i], "%.6g", list[i].shown);
+    if (j->given->size >= 0)
+        t->picked = j->given->size;
+    else if (j->s->is_video && j->r->token_length)
+        t->picked = (int)vc_draw_int(&d, (uint32_t)n);
+    else
+        t->picked = draw_favoured(d, n, 0, 0.75, 0.25);
+    return list[t->picked];
+}
+
+static const vb_bucket *choose_bucket(const job *j)
+{
+    if (!j->r->random_ratio_crop)
+        return vb_bucket_nearest(j->s->h, j->s->w);
+
+    vb_draw *t = new_draw(j->c, "ratio");
+    vc_draws d = stream(j, VC_DRAW_RATIO);
+    t->n_options = VB_N_RATIO_KEYS;
+    for (int i = 0; i < VB_N_RATIO_KEYS; i++)
+        put(t->options[i], sizeof t->options[i], "%s", vb_ratio_crop.bucket[i]->key);
+    t->picked = j->given->ratio >= 0
+        ? j->given->ratio
+        : (int)vc_draw_weighted(&d, vb_ratio_crop.weight, VB_N_RATIO_KEYS);
+    return vb_ratio_crop.bucket[t->picked];
+}
+
+/* Target and key; *p is the size behind them, and without meaning where the target is fixed. */
+static void choose_target(const job *j, vb_size *p)
+{
+    vb_choice *c = j->c;
+    const vb_rules *r = j->r;
+    const int q = r->family->q;
+
+    *p = choose_size(j);
+    if (r->enable_bucket && !r->fix_h) {
+        const vb_bucket *b = choose_bucket(j);
+        c->target_h = vb_side(r->family, b->h, p);
+        c->target_w = vb_side(r->family, b->w, p);
+        put(c->key, sizeof c->key, "%s", b->key);
+        return;
+    }
+    bool fixed = r->enable_bucket;
+    c->target_h = (int)(fixed ? r->fix_h : p->num) / q * q;
+    c->target_w = (int)(fixed ? r->fix_w : p->num) / q * q;
+    put(c->key, sizeof c->key, "%dx%d", c->target_h, c->target_w);
+}
+
+/* Half of a difference, halves to the even number. */
+static int half_even(int64_t diff)
+{
+    int64_t half = diff / 2;
+    return (int)(half + (diff % 2 && half % 2));
+}
+
+/* Cover the target, then crop its middle. */
+static bool fit_picture(const job *j)
+{
+    vb_choice *c = j->c;
+    const int64_t h = j->s->h, w = j->s->w, th = c->target_h, tw = c->target_w;
+    int64_t rh = th, rw = tw;
+
+    if (th * w > tw * h) {
+        rw = w * th / h;
+        c->upscale = (double)th / (double)h;
+    } else {
+        rh = h * tw / w;
+        c->upscale = (double)tw / (double)w;
+    }
+    if (c->upscale < 1)
+        c->upscale = 1;
+    if (rh > VB_MAX_RESIZED_SIDE || rw > VB_MAX_RESIZED_SIDE) {
+        DROP(j, "%lldx%lld resized to cover %lldx%lld is %lldx%lld; sides of up to %d are allowed",
+             (long long)w, (long long)h, (long long)tw, (long long)th, (long long)rw,
+             (long long)rh, VB_MAX_RESIZED_SIDE);
+        return false;
+    }
+    c->resize_h = (int)rh;
+    c->resize_w = (int)rw;
+    c->top = half_even(rh - th);
+    c->left = half_even(rw - tw);
+    return true;
+}
+
+static bool is_large_enough(const job *j, const vb_size *p)
+{
+    const vb_choice *c = j->c;
+    bool fixed = j->r->enable_bucket && j->r->fix_h;
+    int64_t area = fixed ? (int64_t)c->target_h * c->target_w : p->num * p->num;
+    int64_t den = fixed ? 1 : p->den * p->den;
+
+    if (vb_enlarges_too_much(j->r, j->s, area, den)) {
+        double size = sqrt((double)area / (double)den);
+        double have = sqrt((double)j->s->h * (double)j->s->w);
+        DROP(j, "%dx%d has the area of a square of %.6g; size %.6g is %.5g times that, "
+             "--max_upscale is %g", j->s->w, j->s->h, have, size, size / have,
+             j->r->max_upscale);
+    }
+    return !c->drop;
+}
+
+/* t of random_frame_crop: k+1, 2k+1, ... below n+k, the last with 0.90. */
+static int64_t choose_frame_crop(const job *j)
+{
+    const int64_t k = j->r->family->k;
+    const int n = (int)((j->r->n_frames + k - 2) / k);
+    if (n <= 1)
+        return n * k + 1;
+
+    vb_draw *t = new_draw(j->c, "frame_crop");
+    t->n_options = n;
+    for (int i = 0; i < n; i++)
+        put(t->options[i], sizeof t->options[i], "%lld", (long long)((i + 1) * k + 1));
+    t->picked = j->given->frame_crop >= 0
+        ? j->given->frame_crop
+        : draw_favoured(stream(j, VC_DRAW_FRAME_CROP), n, n - 1, 0.90, 0.10);
+    return (t->picked + 1) * k + 1;
+}
+
+/* How many frames first, then where: so short clips come from all over the video. */
+static void choose_frames(const job *j, const vb_size *p)
+{
+    const vb_rules *r = j->r;
+    const int64_t total = j->s->frames, s = r->stride;
+    bool by_size = r->enable_bucket && r->random_hw_adapt && r->token_length;
+    int64_t count = (total - 1) / s + 1;
+
+    if (count > r->n_frames)
+        count = r->n_frames;
+    if (r->family->max_frames && count > r->family->max_frames)
+        count = r->family->max_frames;
+    if (by_size || r->frame_rule == VB_RULE_TOKENS) {
+        int64_t limit = vb_frame_limit(r, p->num, j->c->target_h, j->c->target_w);
+        if (count > limit)
+            count = limit;
+    }
+    if (r->random_frame_crop) {
+        int64_t t = choose_frame_crop(j);
+        if (count > t)
+            count = t;
+    }
+    count = vb_align_frames(r->family, count);
+    j->c->frames = (int)count;
+    j->c->start = draw_range(j, "start", VC_DRAW_START, 0, total - 1 - (count - 1) * s,
+                             j->given->start);
+}
+
+static void count_tokens(vb_choice *c, const vb_family *f)
+{
+    c->latent_f = (c->frames - 1) / f->k + 1;
+    c->latent_h = c->target_h / f->ratio;
+    c->latent_w = c->target_w / f->ratio;
+    c->tokens = (int64_t)((c->latent_f + f->pt - 1) / f->pt) * (c->latent_h / f->patch)
+              * (c->latent_w / f->patch);
+}
+
+void vb_choose_given(vb_choice *c, const vb_rules *r, const vb_source *s, uint64_t id,
+                     uint32_t variant, uint64_t seed, const vb_picks *given)
+{
+    *c = (vb_choice){ .stride = r->stride, .frames = 1, .upscale = 1 };
+    const job j = { .c = c, .r = r, .s = s, .id = id, .seed = seed, .variant = variant,
+                    .given = given };
+    vb_size p;
+
+    if (!source_is_usable(&j))
+        return;
+    choose_target(&j, &p);
+    if (!fit_picture(&j))
+        return;
+    if (r->on_small == VB_SMALL_DROP && !is_large_enough(&j, &p))
+        return;
+    if (s->is_video)
+        choose_frames(&j, &p);
+    count_tokens(c, r->family);
+    if (r->random_flip && !s->lr_caption)
+        c->flip = draw_range(&j, "flip", VC_DRAW_FLIP, 0, 1, given->flip);
+}
+
+void vb_choose(vb_choice *c, const vb_rules *r, const vb_source *s, uint64_t id, uint32_t variant,
+               uint64_t seed)
+{
+    vb_choose_given(c, r, s, id, variant, seed, &VB_NO_PICKS);
+}
+
+int vb_sizes(const vb_rules *r, const vb_source *s, int64_t *p, int max)
+{
+    vb_size list[VB_MAX_OPTIONS];
+    int n = vb_size_list(r, s, list), out = 0;
+
+    for (int i = 0; i < n; i++) {
+        int64_t whole = list[i].num / list[i].den;
+        int at = out;
+        while (at > 0 && p[at - 1] > whole)
+            at--;
+        if ((at > 0 && p[at - 1] == whole) || out == max)
+            continue;
+        for (int k = out++; k > at; k--)
+            p[k] = p[k - 1];
+        p[at] = whole;
+    }
+    return out;
+}
+
+void vb_choose_size(vb_choice *c, const vb_rules *r, const vb_source *s, uint64_t id,
+                    uint32_t variant, uint64_t seed, int64_t p)
+{
+    vb_size list[VB_MAX_OPTIONS];
+    vb_picks given = VB_NO_PICKS;
+    int n = vb_size_list(r, s, list);
+    int64_t least = INT64_MAX;
+
+    for (int i = 0; i < n; i++) {
+        int64_t off = llabs(list[i].num / list[i].den - p);
+        if (off < least) {
+            least = off;
+            given.size = i;
+        }
+    }
+    vb_choose_given(c, r, s, id, variant, seed, &given);
+}

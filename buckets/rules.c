@@ -1,0 +1,115 @@
+/* rules.c - defaults and checks of the sampling flags: see buckets.h */
+#include "buckets/choose.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+
+void vb_rules_default(vb_rules *r, const vb_family *family)
+{
+    *r = (vb_rules){
+        .family = family,
+        .enable_bucket = true,
+        .video_sample_size = 512,
+        .image_sample_size = 512,
+        .token_sample_size = 512,
+        .stride = 4,
+        .n_frames = 17,
+        .frame_rule = VB_RULE_DOC,
+        .max_upscale = 1.25,
+        .on_small = VB_SMALL_ENLARGE,
+    };
+}
+
+static int check_ranges(const vb_rules *r, vc_err *err)
+{
+    const int64_t q = r->family->q;
+    const struct { const char *flag; int64_t value, lo, hi; } rows[] = {
+        { "video_sample_size",     r->video_sample_size, q, VB_MAX_SAMPLE_SIZE },
+        { "image_sample_size",     r->image_sample_size, q, VB_MAX_SAMPLE_SIZE },
+        { "token_sample_size",     r->token_sample_size, q, VB_MAX_SAMPLE_SIZE },
+        { "video_sample_n_frames", r->n_frames,          1, VB_MAX_FRAMES },
+        { "video_sample_stride",   r->stride,            1, VB_MAX_STRIDE },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].value < rows[i].lo || rows[i].value > rows[i].hi)
+            return vc_fail(err, VC_EUSAGE,
+                           "--%s %" PRId64 ": %" PRId64 " to %" PRId64 " are allowed",
+                           rows[i].flag, rows[i].value, rows[i].lo, rows[i].hi);
+    if (!(r->max_upscale >= 0.01 && r->max_upscale <= 100))
+        return vc_fail(err, VC_EUSAGE, "--max_upscale %g: 0.01 to 100 are allowed",
+                       r->max_upscale);
+    return 0;
+}
+
+static int check_fixed(const vb_rules *r, vc_err *err)
+{
+    const int q = r->family->q;
+
+    if (r->fix_h < q || r->fix_w < q || r->fix_h > VB_MAX_SAMPLE_SIZE
+            || r->fix_w > VB_MAX_SAMPLE_SIZE)
+        return vc_fail(err, VC_EUSAGE,
+                       "--fix_sample_size %" PRId64 " %" PRId64 ": height and width of %d to %d "
+                       "are allowed", r->fix_h, r->fix_w, q, VB_MAX_SAMPLE_SIZE);
+    return 0;
+}
+
+/* The lists a plan spells out have to fit a vb_draw. */
+static int check_lists(const vb_rules *r, vc_err *err)
+{
+    const int64_t v = r->video_sample_size, i = r->image_sample_size, k = r->family->k;
+
+    if (r->enable_bucket && !r->fix_h && i < v && !r->allow_upscale)
+        return vc_fail(err, VC_EUSAGE,
+                       "--image_sample_size %" PRId64 " is below --video_sample_size %" PRId64
+                       ": give %" PRId64 " or more, or --allow_upscale", i, v, v);
+    if (r->enable_bucket && r->random_hw_adapt && r->token_length
+            && vb_size_list_length(r) > VB_MAX_OPTIONS)
+        return vc_fail(err, VC_EUSAGE,
+                       "--image_sample_size %" PRId64 ": more than %d sizes in steps of 128 from "
+                       "--video_sample_size %" PRId64 "; at most %" PRId64 " is allowed with it",
+                       i, VB_MAX_OPTIONS, v, v + 128 * (VB_MAX_OPTIONS - 1));
+    if (r->random_frame_crop && r->family->max_frames != 1
+            && (r->n_frames - 2 + k) / k > VB_MAX_OPTIONS)
+        return vc_fail(err, VC_EUSAGE,
+                       "--video_sample_n_frames %" PRId64 ": at most %" PRId64 " are allowed with "
+                       "--random_frame_crop", r->n_frames, k * VB_MAX_OPTIONS + 1);
+    return 0;
+}
+
+static const char *idle_flags(const vb_rules *r)
+{
+    if (!r->enable_bucket && (r->fix_h || r->random_hw_adapt || r->random_ratio_crop))
+        return "fix_sample_size, random_hw_adapt and random_ratio_crop change nothing without "
+               "buckets: leave --no_enable_bucket out";
+    if (r->token_length && !r->random_hw_adapt)
+        return "training_with_video_token_length changes nothing without random_hw_adapt: add "
+               "--random_hw_adapt";
+    return NULL;
+}
+
+int vb_rules_check(vb_rules *r, const char **warning, vc_err *err)
+{
+    if (warning)
+        *warning = NULL;
+    if (!r->family)
+        return vc_fail(err, VC_EUSAGE, "sampling: no model family");
+
+    int rc = check_ranges(r, err);
+    if (rc)
+        return rc;
+    if (r->enable_bucket && (r->fix_h || r->fix_w)) {
+        rc = check_fixed(r, err);
+        if (rc)
+            return rc;
+        int64_t longer = r->fix_h > r->fix_w ? r->fix_h : r->fix_w;
+        if (r->video_sample_size < longer)
+            r->video_sample_size = longer;
+        if (r->image_sample_size < longer)
+            r->image_sample_size = longer;
+        r->random_hw_adapt = r->token_length = false;
+    }
+    rc = check_lists(r, err);
+    if (!rc && warning)
+        *warning = idle_flags(r);
+    return rc;
+}

@@ -1,0 +1,189 @@
+/* tables.c - families, buckets, sizes and frame counts: see buckets.h and choose.h.
+ *
+ * Table values are VideoX-Fun's. Everything is integer arithmetic, so that no size depends on how
+ * a machine rounds. */
+#include "buckets/choose.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const vb_family families[] = {
+    /* name             q  k pt ratio patch max */
+    { "builtin",       16, 4, 1,  8, 2, 0 },
+    { "cogvideox",     16, 4, 1,  8, 2, 0 },
+    { "cogvideox1.5",  16, 4, 2,  8, 2, 0 },
+    { "hunyuanvideo",  16, 4, 1,  8, 2, 0 },
+    { "ltx-video",     32, 8, 1, 32, 1, 0 },
+    { "wan2.1",        16, 4, 1,  8, 2, 0 },
+    { "wan2.2-5b",     32, 4, 1, 16, 2, 0 },
+    { "qwen-image",    16, 1, 1,  8, 2, 1 },
+    { "flux",          16, 1, 1,  8, 2, 1 },
+    { 0 }
+};
+
+const vb_family *vb_families(void)
+{
+    return families;
+}
+
+const vb_family *vb_family_find(const char *name)
+{
+    for (const vb_family *f = families; f->name; f++)
+        if (!strcmp(f->name, name))
+            return f;
+    return NULL;
+}
+
+const vb_bucket vb_buckets[VB_N_BUCKETS] = {
+    { "0.25",  25, 256, 1024 }, { "0.26",  26, 256,  992 }, { "0.27",  27, 256,  960 },
+    { "0.28",  28, 256,  928 }, { "0.32",  32, 288,  896 }, { "0.33",  33, 288,  864 },
+    { "0.35",  35, 288,  832 }, { "0.4",   40, 320,  800 }, { "0.42",  42, 320,  768 },
+    { "0.48",  48, 352,  736 }, { "0.5",   50, 352,  704 }, { "0.52",  52, 352,  672 },
+    { "0.57",  57, 384,  672 }, { "0.6",   60, 384,  640 }, { "0.68",  68, 416,  608 },
+    { "0.72",  72, 416,  576 }, { "0.78",  78, 448,  576 }, { "0.82",  82, 448,  544 },
+    { "0.88",  88, 480,  544 }, { "0.94",  94, 480,  512 }, { "1.0",  100, 512,  512 },
+    { "1.07", 107, 512,  480 }, { "1.13", 113, 544,  480 }, { "1.21", 121, 544,  448 },
+    { "1.29", 129, 576,  448 }, { "1.38", 138, 576,  416 }, { "1.46", 146, 608,  416 },
+    { "1.67", 167, 640,  384 }, { "1.75", 175, 672,  384 }, { "2.0",  200, 704,  352 },
+    { "2.09", 209, 736,  352 }, { "2.4",  240, 768,  320 }, { "2.5",  250, 800,  320 },
+    { "2.89", 289, 832,  288 }, { "3.0",  300, 864,  288 }, { "3.11", 311, 896,  288 },
+    { "3.62", 362, 928,  256 }, { "3.75", 375, 960,  256 }, { "3.88", 388, 992,  256 },
+    { "4.0",  400, 1024, 256 },
+};
+
+const vb_ratio_keys vb_ratio_crop = {
+    { &vb_buckets[8],  &vb_buckets[10], &vb_buckets[12], &vb_buckets[14], &vb_buckets[16],
+      &vb_buckets[18], &vb_buckets[19], &vb_buckets[20], &vb_buckets[21], &vb_buckets[22],
+      &vb_buckets[24], &vb_buckets[26], &vb_buckets[28], &vb_buckets[29], &vb_buckets[31] },
+    { 1, 2, 4, 4, 4, 4, 8, 8, 8, 4, 4, 4, 4, 2, 1 }
+};
+
+const vb_bucket *vb_bucket_nearest(int h, int w)
+{
+    const vb_bucket *best = vb_buckets;
+    int64_t least = INT64_MAX;
+
+    for (const vb_bucket *b = vb_buckets; b < vb_buckets + VB_N_BUCKETS; b++) {
+        int64_t d = (int64_t)b->key100 * w - (int64_t)100 * h;      /* 100 w (key - h/w) */
+        if (llabs(d) < least) {
+            least = llabs(d);
+            best = b;
+        }
+    }
+    return best;
+}
+
+int vb_side(const vb_family *f, int x, const vb_size *p)
+{
+    int64_t side = x * p->num / (512 * p->den) / f->q * f->q;
+    return side < f->q ? f->q : (int)side;
+}
+
+/* Squared and in 128 bits: below 2^91 on the left, 2^124 on the right. */
+bool vb_enlarges_too_much(const vb_rules *r, const vb_source *s, int64_t area, int64_t den)
+{
+    typedef unsigned __int128 u128;
+    uint64_t x = (uint64_t)(r->max_upscale * 1e6 + 0.5);
+    return (u128)area * 1000000000000u
+         > (u128)x * x * ((uint64_t)s->h * (uint64_t)s->w) * (uint64_t)den;
+}
+
+static bool smaller(const vb_size *a, const vb_size *b)
+{
+    return a->num * b->den < b->num * a->den;
+}
+
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Token length: V, V+128, ... and I itself; I alone where it is not above V. */
+static int video_sizes(const vb_rules *r, vb_size *list)
+{
+    int64_t v = r->video_sample_size, i = r->image_sample_size;
+    int n = 0;
+
+    for (int64_t p = v; p < i && n + 1 < VB_MAX_OPTIONS; p += 128, n++)
+        list[n] = (vb_size){ p, 1, (double)p };
+    list[n] = (vb_size){ i, 1, (double)i };
+    return n + 1;
+}
+
+int64_t vb_size_list_length(const vb_rules *r)
+{
+    int64_t v = r->video_sample_size, i = r->image_sample_size;
+    return v < i ? (i - v + 127) / 128 + 1 : 1;
+}
+
+/* Ratios d by which base s may be divided; images also get I/V, which leads to V. */
+static int ratio_sizes(const vb_rules *r, bool is_video, vb_size *list)
+{
+    static const struct { int num, den; } ratio[] = {
+        { 1, 1 }, { 5, 4 }, { 3, 2 }, { 2, 1 }, { 5, 2 }, { 3, 1 }
+    };
+    int64_t s = is_video ? r->video_sample_size : r->image_sample_size;
+    int n = s < 768 ? 1 : s < 1024 ? 3 : s < 1536 ? 4 : 6;
+
+    for (int i = 0; i < n; i++)
+        list[i] = (vb_size){ s * ratio[i].den, ratio[i].num,
+                             (double)ratio[i].num / ratio[i].den };
+    if (is_video || s < 512)
+        return n;
+
+    int64_t v = r->video_sample_size;
+    for (int i = 0; i < n; i++)
+        if (list[i].num == v * list[i].den)
+            return n;
+    list[n] = (vb_size){ v, 1, (double)s / (double)v };
+    return n + 1;
+}
+
+int vb_size_list(const vb_rules *r, const vb_source *s, vb_size list[VB_MAX_OPTIONS])
+{
+    if (!r->random_hw_adapt || !r->enable_bucket) {
+        int64_t b = s->is_video ? r->video_sample_size : r->image_sample_size;
+        list[0] = (vb_size){ b, 1, (double)b };
+        return 1;
+    }
+    int n = s->is_video && r->token_length ? video_sizes(r, list)
+                                           : ratio_sizes(r, s->is_video, list);
+    vb_size smallest = list[0];
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        if (smaller(&list[i], &smallest))
+            smallest = list[i];
+        if (!vb_enlarges_too_much(r, s, list[i].num * list[i].num, list[i].den * list[i].den))
+            list[kept++] = list[i];
+    }
+    if (kept == 0)
+        list[kept++] = smallest;
+    return kept;
+}
+
+int64_t vb_frame_limit(const vb_rules *r, int64_t p, int target_h, int target_w)
+{
+    const vb_family *f = r->family;
+    int64_t n = r->n_frames, t = r->token_sample_size, pp = p * p;
+    int64_t pixels = min64(n * t * t, n * pp);
+
+    switch (r->frame_rule) {
+    case VB_RULE_PEER:
+        return pixels / (pp * f->k) * f->k + 1;
+    case VB_RULE_DOC:
+        return (pixels > pp ? (pixels - pp) / (pp * f->k) : 0) * f->k + 1;
+    case VB_RULE_TOKENS:
+        break;
+    }
+    int64_t most = (n - 1) / f->k + 1, side = t / f->q;      /* latent frames */
+    int64_t per_frame = (int64_t)(target_h / f->q) * (target_w / f->q);
+    int64_t fit = min64(most, most * side * side / per_frame);
+    return fit < 1 ? 1 : (fit - 1) * f->k + 1;
+}
+
+int64_t vb_align_frames(const vb_family *f, int64_t count)
+{
+    int64_t latent = (count - 1) / f->k + 1;
+    latent -= latent % f->pt;
+    return latent < 1 ? 1 : (latent - 1) * f->k + 1;
+}
