@@ -1,0 +1,90 @@
+/* encoder.h - what an autoencoder and a text encoder must do, and the table of families.
+ *
+ * vprep opens one encoder at a time: the text encoders one after the other, then the VAE. An
+ * implementation is a const table of functions; its state belongs to one thread. */
+#ifndef VPREP_ENCODER_H
+#define VPREP_ENCODER_H
+
+#include "buckets/buckets.h"
+#include "formats/shards.h"
+
+enum { VAE_MAX_CHANNELS = 128 };
+
+/* What a dataset's manifest says of the autoencoder that made it. */
+typedef struct vae_info {
+    const char *class;               /* diffusers' class name, or ours */
+    vf_key fingerprint;              /* of weights and of the config fields that change the output */
+    int channels;
+    int ratio[3];                    /* t, h, w */
+    double scaling_factor, shift_factor;
+    bool per_channel;                /* mean and std below are used */
+    double mean[VAE_MAX_CHANNELS], std[VAE_MAX_CHANNELS];
+    bool invert_scale_latents;
+    bool has_logvar;                 /* encode gives one; else the posterior is a point */
+} vae_info;
+
+typedef struct encoder_opts {
+    const char *dir;                 /* component folder; NULL for the built-in ones */
+    vc_dtype dtype;                  /* computed in */
+    const char *device;
+    int threads;
+} encoder_opts;
+
+typedef struct vae vae;
+typedef struct vae_class {
+    const char *name;
+    int (*open)(vae **out, const encoder_opts *o, vae_info *info, vc_err *err);
+    void (*close)(vae *v);           /* NULL is fine */
+    /* pixels f32 [f,h,w,3] in -1..1, f = kj+1, h and w multiples of the ratio ->
+     * mean and logvar f32 [C, (f-1)/k+1, h/r, w/r], raw. logvar may be NULL. */
+    int (*encode)(vae *v, const float *pixels, int f, int h, int w, float *mean, float *logvar,
+                  vc_err *err);
+    /* z f32 [C,f,h,w] raw -> pixels u8 [(f-1)k+1, h*r, w*r, 3] */
+    int (*decode)(vae *v, const float *z, int f, int h, int w, uint8_t *pixels, vc_err *err);
+} vae_class;
+
+typedef struct text_info {
+    const char *class;
+    vf_key fingerprint, tokenizer;
+    int max_length, width;
+} text_info;
+
+/* One encoded prompt; areas belong to the encoder and last until its next call. */
+typedef struct text_result {
+    int n, width;                    /* tokens to store, and their width */
+    const float *embeds;             /* [n,width] */
+    int pooled_width;                /* 0: none */
+    const float *pooled;
+    int length;                      /* of ids and mask: padded as the encoder got them */
+    const int64_t *ids, *mask;
+} text_result;
+
+typedef struct text_enc text_enc;
+typedef struct text_class {
+    const char *name;
+    int (*open)(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err);
+    void (*close)(text_enc *t);
+    int (*encode)(text_enc *t, const char *prompt, text_result *r, vc_err *err);
+} text_class;
+
+/* A family: which encoders its transformer was trained with, and its defaults. */
+typedef struct prep_family {
+    const char *name;                /* as in the manifest and in vb_family */
+    const char *pipeline;            /* _class_name of model_index.json; NULL: needs no model */
+    const vae_class *vae;
+    const char *text_slot[3];        /* "text_encoder", ...; NULL-ended */
+    const text_class *text[3];
+    const char *latent_store;        /* "moments" or "mode" */
+    const char *bucket_rules;        /* name for vb_family_find */
+} prep_family;
+
+const prep_family *prep_families(void);              /* ended by a NULL name; the built-in one first */
+/* The family of a model folder (NULL: the built-in one). VC_EUSAGE names what is known. */
+int prep_family_of(const prep_family **out, const char *model_dir, vc_err *err);
+/* The autoencoder whose class a manifest names. VC_EUSAGE if it is unknown. */
+int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
+
+extern const vae_class vae_builtin;
+extern const text_class text_builtin;
+
+#endif

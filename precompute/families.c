@@ -1,0 +1,70 @@
+/* families.c - which encoders belong to which family; see encoder.h */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "precompute/encoder.h"
+
+static const prep_family families[] = {
+    { "builtin", NULL, &vae_builtin, { "text_encoder" }, { &text_builtin }, "mode", "builtin" },
+    { 0 },
+};
+
+const prep_family *prep_families(void)
+{
+    return families;
+}
+
+static int pipeline_of(char *name, size_t size, const char *dir, vc_err *err)
+{
+    char *path = vc_path_join(dir, "model_index.json");
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+
+    cJSON *o;
+    const char *s;
+    int rc = vf_json_read(&o, path, 1 << 20, err);
+    if (!rc) {
+        rc = vc_context(err, vf_json_str(o, "_class_name", &s, err), "%s", path);
+        if (!rc)
+            snprintf(name, size, "%s", s);
+        cJSON_Delete(o);
+    }
+    free(path);
+    return rc;
+}
+
+int prep_family_of(const prep_family **out, const char *model_dir, vc_err *err)
+{
+    *out = NULL;
+    if (!model_dir) {
+        *out = &families[0];
+        return 0;
+    }
+
+    char name[80], known[256] = "";
+    if (pipeline_of(name, sizeof name, model_dir, err))
+        return vc_context(err, VC_EUSAGE, "--model %s: give a diffusers folder (nothing is downloaded)",
+                          model_dir);
+    for (const prep_family *f = families; f->name; f++) {
+        if (f->pipeline && !strcmp(f->pipeline, name)) {
+            *out = f;
+            return 0;
+        }
+        if (f->pipeline)
+            snprintf(known + strlen(known), sizeof known - strlen(known), " %s", f->pipeline);
+    }
+    return vc_fail(err, VC_EUSAGE, "--model %s: no family here for %s; known:%s; without --model "
+                   "the built-in codec is used", model_dir, name, *known ? known : " none yet");
+}
+
+int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err)
+{
+    for (const prep_family *f = families; f->name; f++)
+        if (!strcmp(f->vae->name, class)) {
+            *out = f->vae;
+            return 0;
+        }
+    return vc_fail(err, VC_EUSAGE, "this build has no autoencoder \"%s\"", class);
+}

@@ -1,0 +1,397 @@
+/* main.c - vprep: metadata, videos, images and encoders -> latent dataset. Flags, order of the
+ * stages, exit status. */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <libavcodec/avcodec.h>
+
+#include "common/file.h"
+#include "common/foreign.h"
+#include "precompute/vprep.h"
+
+#define GROUP(text) { .kind = VC_GROUP, .help = text }
+#define FLAG(kind_, field, name_, value_, allowed_, aliases_, help_) \
+    { .name = name_, .kind = kind_, .offset = offsetof(vprep_config, field), .value = value_, \
+      .allowed = allowed_, .aliases = aliases_, .help = help_ }
+
+static const vc_flag flags[] = {
+    GROUP("Input"),
+    FLAG(VC_PATH, meta, "meta", NULL, NULL, "train_data_meta dataset_metadata_path",
+         "list of clips and stills: .json, .jsonl, .csv, or a folder of media files with .txt captions"),
+    FLAG(VC_PATH, data, "data", NULL, NULL, "train_data_dir dataset_base_path",
+         "folder that paths in the list are relative to; default: the list's own"),
+    FLAG(VC_STRING, data_file_keys, "data_file_keys", NULL, NULL, NULL,
+         "further names of the media column, comma separated"),
+    FLAG(VC_STRING, extra_inputs, "extra_inputs", NULL, NULL, NULL,
+         "further columns to keep, comma separated"),
+    FLAG(VC_PATH, model, "model", NULL, NULL, "pretrained_model_name_or_path",
+         "diffusers folder; without it: the built-in weight-free codec and text encoder"),
+    FLAG(VC_PATH, validation_prompts, "validation_prompts", NULL, NULL, "validation_dataset_file",
+         "prompts to be sampled during training: .json, .jsonl or .csv"),
+    FLAG(VC_STRING, negative_prompt, "negative_prompt", NULL, NULL, NULL,
+         "negative prompt of validation samples; default: the empty prompt"),
+    GROUP("Output"),
+    FLAG(VC_PATH, out, "out", NULL, NULL, NULL, "latent dataset to make or to go on with"),
+    FLAG(VC_BOOLEAN, overwrite, "overwrite", NULL, NULL, NULL, "start anew: removes the dataset first"),
+    FLAG(VC_BOOLEAN, append, "append", NULL, NULL, NULL, "keep samples that the list no longer has"),
+    FLAG(VC_BOOLEAN, dry_run, "dry_run", NULL, NULL, NULL,
+         "write OUT/plan.jsonl, print the table of buckets, encode nothing"),
+    FLAG(VC_PATH, plan, "plan", NULL, NULL, NULL, "replay this plan.jsonl, edited or not"),
+    FLAG(VC_DTYPE_KIND, dtype, "dtype", "f16", "f16|bf16|f32", NULL,
+         "stored type; a sample out of f16's range is stored as f32"),
+    FLAG(VC_CHOICE, latent_store, "latent_store", "auto", "auto|moments|sample|mode", NULL,
+         "what is kept of the posterior; auto: moments, of the built-in codec mode"),
+    FLAG(VC_BYTES, shard_size, "shard_size", "4G", "1M..", NULL, "bytes after which a shard is closed"),
+    FLAG(VC_INT, thumbnails, "thumbnails", "160", "0..1024", NULL,
+         "longest side of the stored thumbnails; 0: none"),
+    FLAG(VC_PATH, trace_dir, "trace_dir", NULL, NULL, NULL,
+         "write what the encoders got and gave, a file a sample (everything is encoded again)"),
+    GROUP("Sampling"),
+    FLAG(VC_BOOLEAN, enable_bucket, "enable_bucket", "true", NULL, NULL,
+         "sizes by aspect ratio; off: square centre crops"),
+    FLAG(VC_INT, video_sample_size, "video_sample_size", "512", "16..16384", NULL,
+         "side of the square whose area a video has; the lowest of the sizes drawn"),
+    FLAG(VC_INT, image_sample_size, "image_sample_size", "512", "16..16384", NULL,
+         "the same for stills; the highest of the sizes drawn for videos"),
+    FLAG(VC_INT, token_sample_size, "token_sample_size", "512", "16..16384", NULL,
+         "with the frame count the pixel budget of a clip"),
+    FLAG(VC_PAIR, fix_size, "fix_sample_size", NULL, NULL, NULL,
+         "one size for all, height and width: covered and cut at the centre"),
+    FLAG(VC_BOOLEAN, random_hw_adapt, "random_hw_adapt", NULL, NULL, NULL,
+         "draw a size per sample; videos: from video_sample_size up with token length, else down from it"),
+    FLAG(VC_BOOLEAN, token_length, "training_with_video_token_length", NULL, NULL, NULL,
+         "with random_hw_adapt: the size decides the frame count"),
+    FLAG(VC_BOOLEAN, random_ratio_crop, "random_ratio_crop", NULL, NULL, NULL,
+         "draw the aspect ratio instead of taking the nearest"),
+    FLAG(VC_BOOLEAN, random_frame_crop, "random_frame_crop", NULL, NULL, NULL,
+         "draw a shorter frame count now and then"),
+    FLAG(VC_INT, stride, "video_sample_stride", "4", "1..", NULL, "distance between frames"),
+    FLAG(VC_INT, n_frames, "video_sample_n_frames", "17", "1..", "num_frames",
+         "most frames of a clip"),
+    FLAG(VC_FLOAT, sample_fps, "sample_fps", NULL, ">0", NULL,
+         "pick frames by time at this rate instead of by stride"),
+    FLAG(VC_CHOICE, frame_rule, "frame_rule", "doc", "doc|peer|tokens", NULL,
+         "frames of a size: as documented, as VideoX-Fun's code, or bounded by tokens"),
+    FLAG(VC_FLOAT, max_upscale, "max_upscale", "1.25", ">0", NULL,
+         "sizes that would enlarge a source by more are not drawn"),
+    FLAG(VC_CHOICE, on_small, "on_small", "enlarge", "enlarge|drop", NULL,
+         "a source too small for every size"),
+    FLAG(VC_BOOLEAN, allow_upscale, "allow_upscale", NULL, NULL, NULL,
+         "let image_sample_size be below video_sample_size"),
+    FLAG(VC_BOOLEAN, random_flip, "random_flip", NULL, NULL, NULL,
+         "mirror half of the samples, but none whose caption says left or right"),
+    FLAG(VC_INT, video_repeat, "video_repeat", "0", "0..1000", NULL,
+         "how often a video counts in training; its variants take turns"),
+    FLAG(VC_STRING, variants, "variants", NULL, NULL, NULL,
+         "N independent draws of each sample, or `sizes`: one variant per size"),
+    FLAG(VC_INT, seed, "seed", "0", NULL, NULL, "of every draw"),
+    GROUP("Running"),
+    FLAG(VC_STRING, device, "device", "auto", NULL, NULL, "auto, cpu, cuda or cuda:N"),
+    FLAG(VC_INT, workers, "workers", "0", "0..256", "dataloader_num_workers dataset_num_workers",
+         "decoding threads; 0: one per processor"),
+    FLAG(VC_CHOICE, on_error, "on_error", "skip", "skip|stop", NULL, "a file that cannot be used"),
+    FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", NULL, "of messages and progress"),
+    FLAG(VC_BOOLEAN, quiet, "quiet", NULL, NULL, NULL, "errors only"),
+    { .kind = VC_BOOLEAN },
+};
+
+static const char *version(void)
+{
+    return "cpu; " LIBAVCODEC_IDENT;
+}
+
+static const vc_foreign *const foreign[] = { vc_vtrain_flags, vc_jobless_flags, vc_refused_flags,
+                                             NULL };
+static const vc_program program = {
+    .name = "vprep",
+    .synopsis = "vprep --meta metadata.json --out latents.lmdb [--model DIR] [flags]",
+    .about = "Decodes videos and images, picks sizes, crops and frames, encodes pictures and captions, "
+             "and writes a latent dataset that vtrain trains from. Started again on the same --out it "
+             "goes on where it stopped and encodes only what changed.",
+    .flags = flags,
+    .foreign = foreign,
+    .version = version,
+};
+
+/* ---- settings ---- */
+
+static int check_variants(const char *v, vc_err *err)
+{
+    char *end;
+    if (!v || !strcmp(v, "sizes"))
+        return 0;
+    long n = strtol(v, &end, 10);
+    if (*end || n < 1 || n > 1000)
+        return vc_fail(err, VC_EUSAGE, "--variants %s: expected a number from 1 to 1000, or sizes", v);
+    return 0;
+}
+
+static int check_device(const char *d, vc_err *err)
+{
+    if (!strcmp(d, "auto") || !strcmp(d, "cpu"))
+        return 0;
+    if (!strncmp(d, "cuda", 4))
+        return vc_fail(err, VC_EUSAGE, "--device %s: this build has no CUDA backend; use --device cpu", d);
+    return vc_fail(err, VC_EUSAGE, "--device %s: expected auto, cpu, cuda or cuda:N", d);
+}
+
+static int settle_config(vprep *p, vc_err *err)
+{
+    vprep_config *c = &p->c;
+    int rc = 0;
+
+    if (!c->meta || !c->out)
+        return vc_fail(err, VC_EUSAGE, "--%s is required: vprep --meta metadata.json --out latents.lmdb",
+                       c->meta ? "out" : "meta");
+    rc = check_variants(c->variants, err);
+    if (!rc) rc = check_device(c->device, err);
+    if (!rc) rc = prep_family_of(&p->family, c->model, err);
+    if (rc)
+        return rc;
+    if (c->overwrite && c->append)
+        return vc_fail(err, VC_EUSAGE, "--overwrite and --append contradict each other");
+    if (c->latent_store == STORE_AUTO)
+        c->latent_store = strcmp(p->family->latent_store, "mode") ? STORE_MOMENTS : STORE_MODE;
+    if (c->workers == 0) {
+        long n = sysconf(_SC_NPROCESSORS_ONLN);
+        c->workers = n < 1 ? 1 : n > 64 ? 64 : n;
+    }
+
+    vb_rules *r = &p->rules;
+    vb_rules_default(r, vb_family_find(p->family->bucket_rules));
+    r->enable_bucket = c->enable_bucket;
+    r->video_sample_size = c->video_sample_size;
+    r->image_sample_size = c->image_sample_size;
+    r->token_sample_size = c->token_sample_size;
+    /* one size given alone means both, unless --image_sample_size says otherwise */
+    if (!vc_flags_given(p->flags, "image_sample_size") && r->image_sample_size < r->video_sample_size)
+        r->image_sample_size = r->video_sample_size;
+    r->fix_h = c->fix_size[0];
+    r->fix_w = c->fix_size[1];
+    r->random_hw_adapt = c->random_hw_adapt;
+    r->token_length = c->token_length;
+    r->random_ratio_crop = c->random_ratio_crop;
+    r->random_frame_crop = c->random_frame_crop;
+    r->stride = c->stride;
+    r->n_frames = c->n_frames;
+    r->frame_rule = (vb_frame_rule)c->frame_rule;
+    r->max_upscale = c->max_upscale;
+    r->on_small = (vb_on_small)c->on_small;
+    r->allow_upscale = c->allow_upscale;
+    r->random_flip = c->random_flip;
+
+    const char *warning = NULL;
+    rc = vb_rules_check(r, &warning, err);
+    if (!rc && warning)
+        vc_warn(p->progress, "%s", warning);
+    return rc;
+}
+
+/* ---- encoders' identities, one opened at a time ---- */
+
+static int identify(vprep *p, vc_err *err)
+{
+    encoder_opts o = { .dtype = VC_F32, .device = p->c.device };
+    vae *v;
+    int rc = p->family->vae->open(&v, &o, &p->vae, err);
+
+    p->family->vae->close(v);
+    for (int i = 0; !rc && i < 3 && p->family->text[i]; i++) {
+        text_enc *t;
+        rc = p->family->text[i]->open(&t, &o, &p->text[i], err);
+        p->family->text[i]->close(t);
+        p->n_text = i + 1;
+    }
+    return rc;
+}
+
+static int open_writer(vprep *p, vc_err *err)
+{
+    cJSON *head = vprep_manifest_head(p);
+    vf_writer_opts o = { .head = head, .shard_size = p->c.shard_size, .overwrite = p->c.overwrite,
+                         .append = p->c.append };
+    int rc = vf_writer_open(&p->writer, p->c.out, &o, err);
+    cJSON_Delete(head);
+    return rc;
+}
+
+/* ---- a dry run on an existing dataset: what would happen ---- */
+
+static int would_do(vprep *p, vc_err *err)
+{
+    uint64_t reuse = 0, encode = 0, kept = 0, drop;
+    vf_dataset *d = NULL;
+    char *manifest = vc_path_join(p->c.out, "manifest.json"), a[32], b[32], c[32];
+    bool there = manifest && vc_file_exists(manifest) && !p->c.overwrite;
+    free(manifest);
+    if (!there)
+        return 0;
+
+    int rc = vf_dataset_open(&d, p->c.out, true, err);
+    for (uint32_t i = 0; !rc && i < p->n_items; i++) {
+        vprep_clip clip;
+        vf_safetensors *st;
+        if (p->items[i].drop)
+            continue;
+        rc = vprep_clip_of(p, &p->items[i], &clip, err);
+        bool have = !rc && !vf_dataset_latent(d, vprep_latent_key(p, &p->items[i], &clip), false, &st, NULL);
+        if (have)
+            vf_safetensors_close(st);
+        reuse += have;
+        encode += !have;
+        vprep_clip_free(&clip);
+    }
+    for (uint32_t i = 0; !rc && i < p->n_items && !p->c.append; i++) {
+        char key[24];
+        uint32_t at;
+        vf_sample_key(key, p->items[i].number, p->items[i].variant);
+        kept += !p->items[i].drop && !vf_dataset_find(d, key, &at, NULL);
+    }
+    drop = p->c.append || rc ? 0 : vf_dataset_count(d) - kept;
+    vf_dataset_close(d);
+    if (!rc)
+        printf("reuse %s, encode %s, drop %s\n", vc_human_count(a, reuse), vc_human_count(b, encode),
+               vc_human_count(c, drop));
+    return rc;
+}
+
+/* ---- the run ---- */
+
+static int remove_trace_texts(vprep *p, vc_err *err)
+{
+    DIR *d = p->c.trace_dir ? opendir(p->c.trace_dir) : NULL;
+    int rc = 0;
+
+    for (struct dirent *e; d && !rc && (e = readdir(d));)
+        if (!strncmp(e->d_name, ".text-", 6)) {
+            char *path = vc_path_join(p->c.trace_dir, e->d_name);
+            if (path && unlink(path))
+                rc = vc_fail_errno(err, "%s", path);
+            free(path);
+        }
+    if (d)
+        closedir(d);
+    return rc;
+}
+
+static int write_config(vprep *p, vc_err *err)
+{
+    char *yaml = vc_flags_yaml(&program, &p->c), *path = vc_path_join(p->c.out, "vprep.yaml");
+    int rc = yaml && path ? vc_file_write(path, yaml, strlen(yaml), err)
+                          : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(yaml);
+    free(path);
+    return rc;
+}
+
+static void say_done(const vprep *p, double seconds, uint32_t dropped)
+{
+    char a[32], b[32], c[32], d[32], t[32];
+
+    vc_say(p->progress, "%s: %s encoded, %s reused, %s skipped, %s gone; %llu of %llu prompts encoded; %s",
+           p->c.out, vc_human_count(a, p->encoded), vc_human_count(b, p->reused),
+           vc_human_count(c, p->n_errors), vc_human_count(d, dropped),
+           (unsigned long long)p->texts_encoded,
+           (unsigned long long)(p->texts_encoded + p->texts_reused), vc_human_time(t, seconds));
+    if (p->n_errors)
+        vc_say(p->progress, "%s/errors.jsonl says why each was skipped", p->c.out);
+}
+
+static int encode_stages(vprep *p, vc_err *err)
+{
+    uint32_t dropped = 0;
+    double begin = vc_seconds();
+    int rc = p->c.trace_dir ? vc_mkdirs(p->c.trace_dir, err) : 0;
+
+    if (!rc) rc = write_config(p, err);
+    if (!rc) rc = vprep_text(p, err);
+    if (!rc) rc = vprep_clips(p, err);
+    if (!rc && !p->c.append) rc = vf_writer_drop_unseen(p->writer, &dropped, err);
+    if (!rc) rc = remove_trace_texts(p, err);
+    if (!rc) rc = vf_writer_finish(p->writer, err);
+    if (!rc) say_done(p, vc_seconds() - begin, dropped);
+    return rc;
+}
+
+static int run(vprep *p, vc_err *err)
+{
+    vf_metadata_opts o = { .data_dir = p->c.data, .file_keys = p->c.data_file_keys,
+                           .extra_inputs = p->c.extra_inputs };
+    int rc = settle_config(p, err);
+
+    if (rc)
+        return rc;
+    if (!p->c.model)
+        vc_say(p->progress, "no --model: encoding with the built-in weight-free codec and text encoder");
+    rc = vf_metadata_read(&p->meta, p->c.meta, &o, err);
+    if (!rc) rc = identify(p, err);
+    if (!rc) rc = p->c.dry_run ? vc_mkdirs(p->c.out, err) : open_writer(p, err);
+    if (!rc) rc = vprep_survey(p, true, err);
+    if (!rc) rc = vprep_plan(p, err);
+    if (!rc) rc = vprep_report(p, stdout, err);
+    if (!rc) rc = p->c.dry_run ? would_do(p, err) : encode_stages(p, err);
+    if (vc_file_exists(p->c.out)) {
+        vc_err e = { 0 };
+        int wrote = vprep_write_errors(p, rc ? &e : err);
+        rc = rc ? rc : wrote;
+    }
+    return rc;
+}
+
+static void release(vprep *p)
+{
+    vf_writer_close(p->writer);
+    for (int64_t i = 0; p->sources && i < p->meta.n; i++)
+        free(p->sources[i].times);
+    for (uint32_t i = 0; i < p->n_errors; i++) {
+        free(p->errors[i].path);
+        free(p->errors[i].reason);
+    }
+    free(p->sources);
+    free(p->items);
+    free(p->errors);
+    vc_map_close(&p->plan_file);
+    vf_metadata_free(&p->meta);
+    pthread_mutex_destroy(&p->lock);
+}
+
+static int exit_status(const vprep *p, int rc)
+{
+    int signal = *vc_stop_flag();
+
+    if (rc == VC_ESTOP && signal)
+        return 128 + signal;
+    return rc == VC_EUSAGE ? 2 : rc ? 1 : p->n_errors ? 3 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    vprep p = { 0 };
+    vc_err err = { 0 };
+    int rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);
+
+    if (rc == 1) {
+        vc_flags_free(p.flags);
+        return 0;
+    }
+    pthread_mutex_init(&p.lock, NULL);
+    if (!rc) rc = vc_progress_open(&p.progress, "vprep", (vc_log_format)p.c.log_format, p.c.quiet, &err);
+    if (!rc) rc = vc_catch_stop(&err);
+    for (int i = 0; !rc && vc_flags_note(p.flags, i); i++)
+        vc_say(p.progress, "%s", vc_flags_note(p.flags, i));
+    if (!rc) rc = run(&p, &err);
+
+    int status = exit_status(&p, rc);
+    release(&p);
+    vc_progress_close(p.progress);
+    if (rc == VC_ESTOP)
+        fprintf(stderr, "vprep: stopped; the same command goes on where it was\n");
+    else if (rc)
+        fprintf(stderr, "vprep: %s\n", err.text);
+    vc_flags_free(p.flags);
+    return status;
+}

@@ -1,0 +1,82 @@
+/* manifest.c - the head of the manifest: what made the dataset; see vprep.h and docs/format.md */
+#include "precompute/vprep.h"
+
+static cJSON *numbers(const double *v, int n)
+{
+    return v ? cJSON_CreateDoubleArray(v, n) : cJSON_CreateNull();
+}
+
+static void add_encoders(cJSON *o, const vprep *p)
+{
+    char hex[VF_KEY_HEX];
+    const vae_info *v = &p->vae;
+    cJSON *e = cJSON_AddObjectToObject(o, "vae"), *list;
+
+    cJSON_AddStringToObject(e, "class", v->class);
+    cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, v->fingerprint));
+    cJSON_AddStringToObject(e, "dtype", "f32");
+    vf_json_add_int(e, "channels", v->channels);
+    cJSON_AddItemToObject(e, "ratio", cJSON_CreateIntArray(v->ratio, 3));
+
+    e = cJSON_AddObjectToObject(o, "normalization");
+    cJSON_AddNumberToObject(e, "scaling_factor", v->scaling_factor);
+    cJSON_AddNumberToObject(e, "shift_factor", v->shift_factor);
+    cJSON_AddItemToObject(e, "mean", numbers(v->per_channel ? v->mean : NULL, v->channels));
+    cJSON_AddItemToObject(e, "std", numbers(v->per_channel ? v->std : NULL, v->channels));
+    cJSON_AddBoolToObject(e, "invert_scale_latents", v->invert_scale_latents);
+
+    list = cJSON_AddArrayToObject(o, "text_encoders");
+    for (int i = 0; i < p->n_text; i++) {
+        const text_info *t = &p->text[i];
+        cJSON_AddItemToArray(list, e = cJSON_CreateObject());
+        cJSON_AddStringToObject(e, "slot", p->family->text_slot[i]);
+        cJSON_AddStringToObject(e, "class", t->class);
+        cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, t->fingerprint));
+        cJSON_AddStringToObject(e, "tokenizer", vf_key_hex(hex, t->tokenizer));
+        cJSON_AddStringToObject(e, "dtype", "f32");
+        vf_json_add_int(e, "max_length", t->max_length);
+        vf_json_add_int(e, "width", t->width);
+        cJSON_AddStringToObject(e, "empty", vf_key_hex(hex, vprep_text_key(p, i, "")));
+    }
+}
+
+static void add_sampling(cJSON *o, const vprep *p)
+{
+    static const char *const rule_names[] = { "doc", "peer", "tokens" };
+    const vb_rules *r = &p->rules;
+    cJSON *s = cJSON_AddObjectToObject(o, "sampling");
+
+    cJSON_AddBoolToObject(s, "enable_bucket", r->enable_bucket);
+    vf_json_add_int(s, "video_sample_size", r->video_sample_size);
+    vf_json_add_int(s, "image_sample_size", r->image_sample_size);
+    vf_json_add_int(s, "token_sample_size", r->token_sample_size);
+    cJSON_AddItemToObject(s, "fix_sample_size", cJSON_CreateIntArray((int[]){ (int)r->fix_h, (int)r->fix_w }, 2));
+    cJSON_AddBoolToObject(s, "random_hw_adapt", r->random_hw_adapt);
+    cJSON_AddBoolToObject(s, "training_with_video_token_length", r->token_length);
+    cJSON_AddBoolToObject(s, "random_ratio_crop", r->random_ratio_crop);
+    cJSON_AddBoolToObject(s, "random_frame_crop", r->random_frame_crop);
+    vf_json_add_int(s, "video_sample_stride", r->stride);
+    vf_json_add_int(s, "video_sample_n_frames", r->n_frames);
+    cJSON_AddNumberToObject(s, "sample_fps", p->c.sample_fps);
+    cJSON_AddStringToObject(s, "frame_rule", rule_names[r->frame_rule]);
+    cJSON_AddNumberToObject(s, "max_upscale", r->max_upscale);
+    cJSON_AddStringToObject(s, "on_small", r->on_small == VB_SMALL_DROP ? "drop" : "enlarge");
+    cJSON_AddBoolToObject(s, "random_flip", r->random_flip);
+    cJSON_AddStringToObject(s, "variants", p->c.variants ? p->c.variants : "1");
+    vf_json_add_int(s, "video_repeat", p->c.video_repeat);
+    vf_json_add_int(s, "seed", p->c.seed);
+}
+
+cJSON *vprep_manifest_head(const vprep *p)
+{
+    static const char *const stores[] = { "auto", "moments", "sample", "mode" };
+    cJSON *o = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(o, "family", p->family->name);
+    cJSON_AddStringToObject(o, "train_mode", "normal");
+    add_encoders(o, p);
+    cJSON_AddStringToObject(o, "latent_store", stores[p->c.latent_store]);
+    cJSON_AddStringToObject(o, "dtype", vc_dtype_name(p->c.dtype));
+    add_sampling(o, p);
+    return o;
+}

@@ -1,0 +1,291 @@
+/* media.c - see media.h; media_internal.h says which file does what */
+#include "precompute/media.h"
+
+#include <libavutil/display.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "precompute/media_internal.h"
+
+struct media {
+    char *path;
+    media_io io;
+    bool is_jpeg;           /* still is open, else video */
+    media_still still;
+    media_video video;
+    media_orient orient;
+    media_pixels pixels;
+    media_info info;
+    double *times;
+};
+
+static void set_orient(media *m, media_orient o)
+{
+    static const int degrees[2][2][2] = {           /* [transpose][flip_y][flip_x] */
+        { { 0, 0 }, { 180, 180 } },
+        { { 270, 270 }, { 90, 90 } },
+    };
+    m->orient = o;
+    m->info.rotation = degrees[o.transpose][o.flip_y][o.flip_x];
+    m->info.mirrored = o.transpose ^ o.flip_y ^ o.flip_x;
+}
+
+/* The container's matrix, else the bitstream's (an EXIF block that FFmpeg understood), else EXIF. */
+static const int32_t *display_matrix(const media_video *v)
+{
+#if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 100)
+    const AVCodecParameters *par = v->fmt->streams[v->stream]->codecpar;
+    const AVPacketSideData *sd = av_packet_side_data_get(
+        par->coded_side_data, par->nb_coded_side_data, AV_PKT_DATA_DISPLAYMATRIX);
+    if (sd && sd->size >= 9 * sizeof(int32_t))
+        return (const int32_t *)(const void *)sd->data;
+#else
+    size_t size;
+    const uint8_t *data = av_stream_get_side_data(v->fmt->streams[v->stream],
+                                                  AV_PKT_DATA_DISPLAYMATRIX, &size);
+    if (data && size >= 9 * sizeof(int32_t))
+        return (const int32_t *)(const void *)data;
+#endif
+    const AVFrameSideData *fd = av_frame_get_side_data(v->frame, AV_FRAME_DATA_DISPLAYMATRIX);
+    return fd && fd->size >= 9 * sizeof(int32_t) ? (const int32_t *)(const void *)fd->data : NULL;
+}
+
+/* Sample aspect widens or narrows the picture; one that no camera has is a damaged header. */
+static int shown_width(const media_video *v, int w)
+{
+    AVRational a = av_guess_sample_aspect_ratio(v->fmt, v->fmt->streams[v->stream], v->frame);
+    double ratio = a.num > 0 && a.den > 0 ? av_q2d(a) : 1;
+    if (v->still || ratio < 1 / 20. || ratio > 20)
+        return w;
+    return (int)fmax(1, floor(w * ratio + 0.5));
+}
+
+static void set_size(media *m, int coded_w, int coded_h, int shown_w)
+{
+    bool t = m->orient.transpose;
+    m->info.coded_w = coded_w;
+    m->info.coded_h = coded_h;
+    m->info.w = t ? coded_h : shown_w;
+    m->info.h = t ? shown_w : coded_h;
+}
+
+/* fps: the container's rate if the frames' times agree with it to the rounding of their ticks. */
+static void set_rate(media *m)
+{
+    const media_video *v = &m->video;
+    media_info *info = &m->info;
+    AVRational nominal = v->fmt->streams[v->stream]->avg_frame_rate;
+    double tick = av_q2d(v->time_base), rate = nominal.num > 0 && nominal.den > 0 ? av_q2d(nominal) : 0;
+    double span = m->times[v->n - 1];
+    int64_t shortest = INT64_MAX, longest = 0;
+    for (int64_t i = 1; i < v->n; i++) {
+        int64_t d = v->index[i].pts - v->index[i - 1].pts;
+        shortest = d < shortest ? d : shortest;
+        longest = d > longest ? d : longest;
+    }
+    info->vfr = v->n > 1 && longest - shortest > 1;
+    double steps = (double)(v->n - 1);
+    info->fps = rate;
+    if (v->n > 1 && (!rate || fabs(steps / rate - span) > 2 * fmax(tick, 1e-3)))
+        info->fps = steps / span;
+    double last = (double)v->last_duration * tick;
+    info->duration = span + (last > 0 ? last : info->fps > 0 ? 1 / info->fps : 0);
+}
+
+static int set_times(media *m, vc_err *err)
+{
+    const media_video *v = &m->video;
+    double tick = av_q2d(v->time_base);
+    m->times = malloc((size_t)v->n * sizeof *m->times);
+    if (!m->times)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %lld frames", (long long)v->n);
+    for (int64_t i = 0; i < v->n; i++)
+        m->times[i] = ((double)v->index[i].pts - (double)v->index[0].pts) * tick;
+    return 0;
+}
+
+static int open_video(media *m, vc_err *err)
+{
+    media_video *v = &m->video;
+    int rc = media_video_open(v, &m->io, m->path, err);
+    if (rc && rc != VC_ENOMEM && media_is_animated_webp(m->io.fd))
+        return vc_fail(err, VC_EFORMAT, "an animated WebP, which this FFmpeg cannot decode");
+    if (rc)
+        return rc;
+
+    const int32_t *matrix = display_matrix(v);
+    set_orient(m, matrix ? media_orient_matrix(matrix)
+                         : media_orient_exif(media_exif_file(m->io.fd)));
+    set_size(m, v->frame->width, v->frame->height, shown_width(v, v->frame->width));
+    m->info.frames = v->n;
+    m->info.stream_index = v->stream;
+    m->info.is_video = !v->still;
+    snprintf(m->info.codec, sizeof m->info.codec, "%s", avcodec_get_name(v->dec->codec_id));
+    if (v->still)
+        return 0;
+    rc = set_times(m, err);
+    if (!rc)
+        set_rate(m);
+    return rc;
+}
+
+static int open_any(media *m, const char *path, vc_err *err)
+{
+    m->path = strdup(path);
+    if (!m->path)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = media_io_open(&m->io, path, err);
+    if (!rc)
+        rc = media_still_open(&m->still, &m->is_jpeg, &m->io, err);
+    if (rc || !m->is_jpeg)
+        return rc ? rc : open_video(m, err);
+
+    set_orient(m, media_orient_exif(m->still.exif));
+    set_size(m, m->still.w, m->still.h, m->still.w);
+    m->info.frames = 1;
+    snprintf(m->info.codec, sizeof m->info.codec, "jpeg");
+    return 0;
+}
+
+int media_open(media **out, const char *path, media_info *info, vc_err *err)
+{
+    *out = NULL;
+    media *m = calloc(1, sizeof *m);
+    if (!m)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    m->io.fd = -1;
+    int rc = open_any(m, path, err);
+    if (rc) {
+        media_close(m);
+        return vc_context(err, rc, "%s", path);
+    }
+    if (info)
+        *info = m->info;
+    *out = m;
+    return 0;
+}
+
+void media_close(media *m)
+{
+    if (!m)
+        return;
+    media_pixels_close(&m->pixels);
+    media_video_close(&m->video);
+    media_still_close(&m->still);
+    media_io_close(&m->io);
+    free(m->times);
+    free(m->path);
+    free(m);
+}
+
+int media_set_threads(media *m, int n, vc_err *err)
+{
+    if (n < 1)
+        return vc_fail(err, VC_EINVAL, "%s: %d decoder threads", m->path, n);
+    if (m->is_jpeg)
+        return 0;
+    int rc = media_video_threads(&m->video, n, err);
+    return vc_context(err, rc, "%s", m->path);
+}
+
+const double *media_times(const media *m)
+{
+    return m->times;
+}
+
+static int read_jpeg(media *m, uint8_t *dst, const media_fit *fit, vc_err *err)
+{
+    int w = m->still.w, h = m->still.h;
+    uint8_t *rgb = malloc((size_t)w * (size_t)h * 3);
+    if (!rgb)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", w, h);
+    int rc = media_still_decode(&m->still, rgb, err);
+    if (!rc)
+        rc = media_pixels_rgb(&m->pixels, dst, rgb, h, w, w * 3, m->orient, fit, err);
+    free(rgb);
+    return rc;
+}
+
+static int refuse(const media_video *v, const char *what, int64_t frame, vc_err *err)
+{
+    const char *why = media_log_last();
+    if (v->still)
+        return vc_fail(err, VC_EFORMAT, "the picture is damaged%s%s", *why ? ": " : "", why);
+    return vc_fail(err, VC_EFORMAT, "frame %lld is %s%s%s", (long long)frame, what, *why ? ": " : "",
+                   why);
+}
+
+/* One pass from where the decoder is. done[i]: dst holds frame index[i]. */
+static int read_pass(media *m, uint8_t *dst, const int64_t *index, int n, const media_fit *fit,
+                     bool *done, vc_err *err)
+{
+    media_video *v = &m->video;
+    size_t bytes = (size_t)fit->h * (size_t)fit->w * 3;
+    for (int first = 0; first < n;) {
+        int64_t number;
+        int rc = media_video_next(v, &number, err);
+        if (rc < 0)
+            return rc;
+        if (rc == 0 || number > index[first] + MEDIA_REORDER)
+            return refuse(v, "missing", index[first], err);
+        for (int i = first; i < n && index[i] <= number; i++) {
+            if (index[i] != number || done[i])
+                continue;
+            if (v->index[number].bad || v->index[number].lost)
+                return refuse(v, "damaged", number, err);
+            done[i] = true;
+            if (i > first && index[i - 1] == number)
+                memcpy(dst + (size_t)i * bytes, dst + (size_t)(i - 1) * bytes, bytes);
+            else if ((rc = media_pixels_frame(&m->pixels, dst + (size_t)i * bytes, v->frame,
+                                              m->orient, fit, err)))
+                return vc_context(err, rc, "frame %lld", (long long)number);
+        }
+        while (first < n && done[first])
+            first++;
+    }
+    return 0;
+}
+
+static int read_video(media *m, uint8_t *dst, const int64_t *index, int n, const media_fit *fit,
+                      vc_err *err)
+{
+    media_video *v = &m->video;
+    bool *done = calloc((size_t)n, sizeof *done);
+    if (!done)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d frames", n);
+    int rc = media_video_seek(v, index[0], err);
+    if (!rc)
+        rc = read_pass(m, dst, index, n, fit, done, err);
+    if (rc == VC_EFORMAT && v->start > 0) {
+        /* a container may call frames keys that are none: from the start it must be right */
+        for (int64_t i = v->start; i < v->n; i++)
+            v->index[i].bad = false;
+        memset(done, 0, (size_t)n * sizeof *done);
+        media_log_clear();
+        rc = media_video_rewind(v, err);
+        if (!rc)
+            rc = read_pass(m, dst, index, n, fit, done, err);
+        v->no_seek = !rc;
+    }
+    free(done);
+    return rc;
+}
+
+int media_read(media *m, uint8_t *dst, const int64_t *index, int n, const media_fit *fit,
+               const volatile int *stop, vc_err *err)
+{
+    for (int i = 0; i < n; i++)
+        if (index[i] < (i ? index[i - 1] : 0) || index[i] >= m->info.frames)
+            return vc_fail(err, VC_EINVAL, "%s: frame %lld, number %d of the list: frames ascend within 0 to %lld",
+                           m->path, (long long)index[i], i, (long long)m->info.frames - 1);
+    if (n < 1)
+        return 0;
+    if (stop && *stop)
+        return vc_fail(err, VC_ESTOP, "%s: stopped", m->path);
+    media_log_clear();
+    m->video.stop = stop;
+    int rc = m->is_jpeg ? read_jpeg(m, dst, fit, err) : read_video(m, dst, index, n, fit, err);
+    m->video.stop = NULL;
+    return vc_context(err, rc, "%s", m->path);
+}

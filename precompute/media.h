@@ -1,0 +1,76 @@
+/* media.h - frames of videos and stills, as they are meant to be shown.
+ *
+ * Videos, GIF, WebP, AVIF, PNG, ... go through FFmpeg's best video stream, JPEG stills through
+ * TurboJPEG (of several pictures in one JPEG or PNG file: the first). "Shown" means: rotation
+ * (display matrix, EXIF orientation) and, for videos, sample aspect are applied (by width), alpha
+ * is dropped (not blended), colour is converted by the stream's matrix and range (untagged:
+ * BT.601 as FFmpeg's scaler assumes, limited range unless the format says full), with no tone
+ * mapping. Frames that are decoded but not shown do not count. Frames are numbered from 0 in
+ * presentation order, whatever the first timestamp is.
+ *
+ * A file is damaged where a wanted frame is missing, concealed or flagged corrupt, was decoded
+ * from such a frame, or a still ends early: such a frame is refused with its number (VC_EFORMAT);
+ * good parts may be used.
+ *
+ * Nothing but the file itself is ever opened: formats that refer to other files or to the network
+ * are refused. One handle belongs to one thread; handles are independent. The first one opened
+ * silences FFmpeg's messages for the process; they become part of the errors reported here. */
+#ifndef VPREP_MEDIA_H
+#define VPREP_MEDIA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+typedef struct media media;
+
+/* Larger pictures and longer videos are refused: no honest file has them, and they need memory. */
+#define MEDIA_MAX_PIXELS (INT64_C(1) << 28)
+#define MEDIA_MAX_FRAMES (INT64_C(1) << 24)
+
+typedef struct media_info {
+    int w, h;                /* as displayed: rotation and sample aspect applied */
+    int coded_w, coded_h;    /* as stored */
+    int64_t frames;          /* shown frames; 1 for a still */
+    double fps;              /* average over the shown frames; 0 for a still */
+    double duration;         /* seconds, from the first frame to the end of the last; 0 for a still */
+    bool is_video;           /* more than one frame, or a video container */
+    bool vfr;                /* frame distances differ by more than one tick of the time base */
+    bool mirrored;           /* left to right, before the rotation (EXIF 2, 4, 5, 7) */
+    int rotation;            /* clockwise degrees that were applied: 0, 90, 180, 270 */
+    int stream_index;        /* FFmpeg's index; 0 for JPEG stills */
+    char codec[24];
+} media_info;
+
+/* Opens and probes. Frames are counted by a pass over the packets; where those do not tell (no
+ * timestamps), by decoding once. Otherwise nothing is decoded beyond the first frame.
+ * VC_EIO, VC_ENOENT: cannot open; VC_EFORMAT: no regular file, no video stream, no decoder,
+ * damaged header, no frame that decodes. */
+int media_open(media **out, const char *path, media_info *info, vc_err *err);
+void media_close(media *m);                         /* NULL is fine */
+
+/* Lets the decoder use n threads (1 when not called). The same pixels for any n. */
+int media_set_threads(media *m, int n, vc_err *err);
+
+/* How a shown frame becomes pixels: resize the whole frame to (rh, rw), cut (h, w) at (top, left). */
+typedef struct media_fit {
+    int rh, rw, top, left, h, w;
+    bool flip;               /* mirrored left to right after the cut */
+} media_fit;
+
+/* Decodes frames index[0..n-1] (ascending, equal ones allowed) into dst u8 [n, fit.h, fit.w, 3]
+ * RGB, each resized once from the decoded frame to its target (resize.h) and rounded to 8 bits
+ * once. Seeks to the last key frame before index[0] where the container allows it, and decodes no
+ * further than needed. Memory: a few decoded frames, whatever the clip's length. Only what the cut
+ * needs is resized. stop, if not NULL, is polled between packets: nonzero gives VC_ESTOP.
+ * VC_EINVAL: an index or a fit out of range. dst is undefined on failure.
+ * May be called again with other indices; going on from where the last call ended costs no seek. */
+int media_read(media *m, uint8_t *dst, const int64_t *index, int n, const media_fit *fit,
+               const volatile int *stop, vc_err *err);
+
+/* Presentation times in seconds, from the first shown frame, of frames 0..frames-1: pts[0] = 0.
+ * Borrowed, valid until close; NULL for a still. */
+const double *media_times(const media *m);
+
+#endif

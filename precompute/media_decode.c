@@ -1,0 +1,409 @@
+/* media_decode.c - packets to frames: seeking, matching, damage (see media_internal.h) */
+#include <errno.h>
+#include <libavutil/dict.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "precompute/media_internal.h"
+
+enum {
+    MAX_GAPS = 16,          /* read errors in a row that we step over */
+    MAX_STALLS = 1000       /* decoder answers in a row that bring no progress */
+};
+
+int media_video_packet(media_video *v, bool *gap, vc_err *err)
+{
+    *gap = false;
+    if (v->have_pkt) {
+        v->have_pkt = false;
+        return 1;
+    }
+    for (int gaps = 0; gaps < MAX_GAPS;) {
+        av_packet_unref(v->pkt);
+        int r = av_read_frame(v->fmt, v->pkt);
+        if (r == AVERROR(ENOMEM))
+            return vc_fail(err, VC_ENOMEM, "out of memory for a packet");
+        if (r < 0 && v->fmt->pb->error && v->fmt->pb->error != AVERROR_EOF)
+            return media_av_fail(err, v->fmt->pb->error, "cannot read");
+        if (r == AVERROR_EOF)
+            return 0;
+        if (r < 0) {
+            *gap = true;
+            gaps++;
+        } else if (v->pkt->stream_index == v->stream && v->pkt->size > 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Packet `pos`, of frame i or of none (-1), is damaged: so is what is decoded after it, up to the
+ * next key frame. A key frame's leading frames (decoded after it, shown before) are nobody's
+ * reference; where decoding began at that key frame they cannot be decoded, and nobody asks. */
+static void spoil(media_video *v, int64_t i, uint32_t pos)
+{
+    int64_t k = v->counted ? 0 : i >= 0 ? v->index[i].key : v->key;
+    if (k < v->start || (k == v->spoilt_key && pos >= v->spoilt_pos))
+        return;
+    v->spoilt_key = k;
+    v->spoilt_pos = pos;
+    if (v->counted)
+        return;
+    for (int64_t j = k; j < v->n && v->index[j].key == k; j++)
+        if (v->index[j].pos >= pos)
+            v->index[j].bad = true;
+}
+
+/* Sends the next packet, or the end. */
+static int feed(media_video *v, vc_err *err)
+{
+    if (v->stop && *v->stop)
+        return vc_fail(err, VC_ESTOP, "stopped");
+    bool gap;
+    int rc = media_video_packet(v, &gap, err), r;
+    if (rc < 0)
+        return rc;
+    if (rc == 0) {
+        v->eof = true;
+        avcodec_send_packet(v->dec, NULL);
+        return 0;
+    }
+    v->sent = v->counted ? -1 : media_index_find(v, v->pkt->pts);
+    v->pos = v->sent >= 0 ? v->index[v->sent].pos : v->pos + 1;
+    if (v->sent >= 0 && v->index[v->sent].is_key)
+        v->key = v->sent;
+    r = avcodec_send_packet(v->dec, v->pkt);
+    v->have_pkt = r == AVERROR(EAGAIN);
+    if (r == AVERROR(ENOMEM))
+        return vc_fail(err, VC_ENOMEM, "out of memory for decoding");
+    if (gap || v->pkt->flags & AV_PKT_FLAG_CORRUPT || (r < 0 && r != AVERROR(EAGAIN)))
+        spoil(v, v->sent, v->pos);
+    return 0;
+}
+
+bool media_frame_damaged(const AVFrame *f)
+{
+    return f->decode_error_flags || f->flags & AV_FRAME_FLAG_CORRUPT;
+}
+
+/* The number of the frame in v->frame; -1 if the index lacks it. */
+static int64_t number_of(media_video *v)
+{
+    const AVFrame *f = v->frame;
+    if (v->counted)
+        return v->received + 1;
+    int64_t i = media_index_find(v, f->pts != AV_NOPTS_VALUE ? f->pts : f->best_effort_timestamp);
+    if (i >= 0 && media_frame_damaged(f))
+        spoil(v, i, v->index[i].pos);
+    return i;
+}
+
+/* One frame from the decoder into v->frame. 1: there. 0: no more. */
+static int receive(media_video *v, vc_err *err)
+{
+    for (int stalls = 0; stalls < MAX_STALLS; stalls++) {
+        int r = avcodec_receive_frame(v->dec, v->frame);
+        if (r >= 0)
+            return 1;
+        if (r == AVERROR_EOF)
+            return 0;
+        if (r == AVERROR(ENOMEM))
+            return vc_fail(err, VC_ENOMEM, "out of memory for decoding");
+        if (r != AVERROR(EAGAIN))
+            spoil(v, v->sent, v->pos);
+        if (v->eof)
+            continue;
+        int rc = feed(v, err);
+        if (rc)
+            return rc;
+        if (!v->have_pkt)
+            stalls = 0;
+    }
+    return 0;
+}
+
+/* Whether all that the first frame ahead may be made of has come out of the decoder. */
+static bool first_is_ready(const media_video *v)
+{
+    if (!v->n_ahead)
+        return false;
+    int64_t i = v->ahead_number[0];
+    return v->ended || v->n_ahead == MEDIA_REORDER || v->counted ||
+           v->received >= i + v->index[i].wait;
+}
+
+static void give_first(media_video *v, int64_t *number)
+{
+    AVFrame *first = v->ahead[0];
+    av_frame_unref(v->frame);
+    av_frame_move_ref(v->frame, first);
+    *number = v->out = v->ahead_number[0];
+    v->n_ahead--;
+    memmove(v->ahead, v->ahead + 1, (size_t)v->n_ahead * sizeof *v->ahead);
+    memmove(v->ahead_number, v->ahead_number + 1, (size_t)v->n_ahead * sizeof *v->ahead_number);
+    v->ahead[v->n_ahead] = first;
+}
+
+int media_video_next(media_video *v, int64_t *number, vc_err *err)
+{
+    if (v->held) {
+        v->held = false;
+        *number = v->out;
+        return 1;
+    }
+    while (!first_is_ready(v)) {
+        if (v->ended)
+            return 0;
+        int rc = receive(v, err);
+        if (rc < 0)
+            return rc;
+        v->ended = rc == 0;
+        int64_t i = v->ended ? -1 : number_of(v);
+        if (i < 0)
+            continue;
+        v->received = i;
+        av_frame_move_ref(v->ahead[v->n_ahead], v->frame);
+        v->ahead_number[v->n_ahead++] = i;
+    }
+    give_first(v, number);
+    return 1;
+}
+
+static void restart_at(media_video *v, int64_t key, uint32_t pos)
+{
+    v->start = v->key = key;
+    v->out = v->received = key - 1;
+    v->pos = pos - 1;
+    v->sent = v->spoilt_key = -1;
+}
+
+static void forget(media_video *v)
+{
+    avcodec_flush_buffers(v->dec);
+    v->have_pkt = v->held = v->eof = v->ended = false;
+    while (v->n_ahead)
+        av_frame_unref(v->ahead[--v->n_ahead]);
+}
+
+/* Opens the container and leaves only our stream in it. */
+static int demux_open(media_video *v, vc_err *err)
+{
+    avformat_close_input(&v->fmt);
+    int rc = media_io_demux(&v->fmt, v->io, v->path, err);
+    if (rc)
+        return rc;
+    int r = avformat_find_stream_info(v->fmt, NULL);
+    if (r >= 0)
+        r = v->stream = av_find_best_stream(v->fmt, AVMEDIA_TYPE_VIDEO, -1, -1, NULL, 0);
+    if (r == AVERROR(ENOMEM))
+        return vc_fail(err, VC_ENOMEM, "out of memory for the header");
+    if (r < 0)
+        return vc_fail(err, VC_EFORMAT, "no video stream");
+    for (unsigned i = 0; i < v->fmt->nb_streams; i++)
+        v->fmt->streams[i]->discard = (int)i == v->stream ? AVDISCARD_DEFAULT : AVDISCARD_ALL;
+    v->pos = UINT32_MAX;
+    return 0;
+}
+
+/* A seek to the start must bring the first packet again; a demuxer that cannot is opened anew. */
+int media_video_rewind(media_video *v, vc_err *err)
+{
+    int rc = 0;
+    bool gap;
+    forget(v);
+    if (v->first_size && v->first_pts != AV_NOPTS_VALUE &&
+        av_seek_frame(v->fmt, v->stream, v->first_pts, AVSEEK_FLAG_BACKWARD) >= 0)
+        rc = media_video_packet(v, &gap, err);
+    if (rc < 0)
+        return rc;
+    v->have_pkt = rc == 1 && v->pkt->pts == v->first_pts && v->pkt->size == v->first_size;
+    if (!v->have_pkt)
+        rc = demux_open(v, err);
+    restart_at(v, 0, 0);
+    return rc < 0 ? rc : 0;
+}
+
+/* Looks for key frame k from `back` ticks before it on. 1: its packet is the next. 0: not found. */
+static int seek_key(media_video *v, int64_t k, int64_t back, vc_err *err)
+{
+    const media_entry *key = &v->index[k];
+    int64_t to;
+    forget(v);
+    if (__builtin_sub_overflow(key->pts, back, &to) ||
+        av_seek_frame(v->fmt, v->stream, to, AVSEEK_FLAG_BACKWARD) < 0)
+        return 0;
+    bool gap;
+    for (int rc; (rc = media_video_packet(v, &gap, err));) {
+        if (rc < 0)
+            return rc;
+        if (v->stop && *v->stop)
+            return vc_fail(err, VC_ESTOP, "stopped");
+        int64_t i = media_index_find(v, v->pkt->pts);
+        if (i == k && v->pkt->flags & AV_PKT_FLAG_KEY) {
+            v->have_pkt = true;
+            restart_at(v, k, key->pos);
+            return 1;
+        }
+        if (i >= 0 && v->index[i].pos > key->pos)
+            return 0;
+    }
+    return 0;
+}
+
+static bool on_the_way(const media_video *v, int64_t want)
+{
+    int64_t last = v->held ? v->out - 1 : v->out;
+    if (want <= last)
+        return false;
+    if (v->counted)
+        return true;
+    int64_t k = v->index[want].key;
+    return v->start <= k && (k == v->start || v->index[k].pos <= v->pos);
+}
+
+int media_video_seek(media_video *v, int64_t want, vc_err *err)
+{
+    static const int seconds[] = { 0, 2, 10 };
+    if (on_the_way(v, want))
+        return 0;
+    int64_t k = v->counted ? 0 : v->index[want].key;
+    if (k > 0 && v->index[k].is_key && !v->no_seek)
+        for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
+            int64_t back = av_rescale_q(seconds[i], (AVRational){ 1, 1 }, v->time_base);
+            int rc = seek_key(v, k, back, err);
+            if (rc)
+                return rc < 0 ? rc : 0;
+        }
+    return media_video_rewind(v, err);
+}
+
+static int decoder_open(media_video *v, vc_err *err)
+{
+    const AVStream *st = v->fmt->streams[v->stream];
+    const AVCodecParameters *par = st->codecpar;
+    const AVCodec *codec = avcodec_find_decoder(par->codec_id);
+    if (!codec)
+        return vc_fail(err, VC_EFORMAT, "this FFmpeg has no decoder for %s",
+                       avcodec_get_name(par->codec_id));
+    if ((int64_t)par->width * par->height > MEDIA_MAX_PIXELS)
+        return vc_fail(err, VC_EFORMAT, "%dx%d pixels, more than the %lld allowed", par->width,
+                       par->height, (long long)MEDIA_MAX_PIXELS);
+    avcodec_free_context(&v->dec);
+    v->dec = avcodec_alloc_context3(codec);
+    if (!v->dec)
+        return vc_fail(err, VC_ENOMEM, "out of memory for the decoder");
+    int r = avcodec_parameters_to_context(v->dec, par);
+    v->dec->pkt_timebase = st->time_base;
+    v->dec->thread_count = v->threads;
+    v->dec->max_pixels = MEDIA_MAX_PIXELS;
+    v->dec->err_recognition |= AV_EF_CRCCHECK;
+    if (r >= 0)
+        r = avcodec_open2(v->dec, codec, NULL);
+    return r < 0 ? media_av_fail(err, r, "the %s decoder does not start", codec->name) : 0;
+}
+
+int media_video_threads(media_video *v, int threads, vc_err *err)
+{
+    if (threads == v->threads)
+        return 0;
+    v->threads = threads;
+    int rc = decoder_open(v, err);
+    if (!rc)
+        forget(v);
+    v->out = INT64_MAX;                             /* nothing is on the way: seek anew */
+    return rc;
+}
+
+/* Leading frames of the very first key frame count only from the first one that can be decoded. */
+static void drop_leading(media_video *v, int64_t first)
+{
+    int64_t begin = 0;
+    while (begin < v->n && v->index[begin].pos != 0)
+        begin++;
+    if (first == 0 || first > begin || begin == v->n)
+        return;
+    v->n -= first;
+    for (int64_t i = 0; i < v->n; i++) {
+        v->index[i] = v->index[i + first];
+        v->index[i].key -= v->index[i].key < first ? v->index[i].key : (uint32_t)first;
+    }
+    for (int i = 0; i < v->n_ahead; i++)
+        v->ahead_number[i] -= first;
+    v->out -= first;
+    v->received -= first;
+    v->key = v->start = 0;
+}
+
+static int first_frame(media_video *v, vc_err *err)
+{
+    int64_t number;
+    int rc = media_video_next(v, &number, err);
+    if (rc < 0)
+        return rc;
+    if (rc == 0)
+        return vc_fail(err, VC_EFORMAT, "no frame can be decoded%s%s",
+                       *media_log_last() ? ": " : "", media_log_last());
+    v->held = true;
+    if (v->still)
+        v->index[0].lost = media_frame_damaged(v->frame) || v->spoilt_key >= 0;
+    else if (!v->counted)
+        drop_leading(v, number);
+    return 0;
+}
+
+/* Formats of single pictures. Those that can also move are known by their frame count. */
+static bool is_still(const media_video *v)
+{
+    static const char *const brands[] = { "avif", "heic", "heix", "mif1" };
+    const char *name = v->fmt->iformat->name;
+    size_t len = strlen(name);
+    if (len > 5 && !strcmp(name + len - 5, "_pipe"))
+        return true;
+    if (v->n != 1)
+        return false;
+    if (!strcmp(name, "gif") || !strcmp(name, "apng") || !strncmp(name, "webp", 4) ||
+        !strcmp(name, "jpegxl_anim"))
+        return true;
+    const AVDictionaryEntry *brand = av_dict_get(v->fmt->metadata, "major_brand", NULL, 0);
+    for (size_t i = 0; brand && i < sizeof brands / sizeof *brands; i++)
+        if (!strcmp(brand->value, brands[i]))
+            return true;
+    return false;
+}
+
+int media_video_open(media_video *v, media_io *io, const char *path, vc_err *err)
+{
+    *v = (media_video){ .path = path, .io = io, .threads = 1, .pkt = av_packet_alloc(),
+                        .frame = av_frame_alloc() };
+    bool ok = v->pkt && v->frame;
+    for (int i = 0; i < MEDIA_REORDER; i++)
+        ok &= !!(v->ahead[i] = av_frame_alloc());
+    if (!ok)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = demux_open(v, err);
+    if (rc)
+        return rc;
+    const AVStream *st = v->fmt->streams[v->stream];
+    if (st->disposition & AV_DISPOSITION_ATTACHED_PIC)
+        return vc_fail(err, VC_EFORMAT, "no video stream, only a cover picture");
+    v->time_base = st->time_base;
+    rc = decoder_open(v, err);
+    if (!rc)
+        rc = is_still(v) ? media_index_still(v, err) : media_index_build(v, err);
+    v->still = !rc && is_still(v);
+    if (!rc)
+        rc = media_video_rewind(v, err);
+    return rc ? rc : first_frame(v, err);
+}
+
+void media_video_close(media_video *v)
+{
+    av_packet_free(&v->pkt);
+    av_frame_free(&v->frame);
+    for (int i = 0; i < MEDIA_REORDER; i++)
+        av_frame_free(&v->ahead[i]);
+    avcodec_free_context(&v->dec);
+    avformat_close_input(&v->fmt);
+    free(v->index);
+    v->index = NULL;
+}

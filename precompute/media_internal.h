@@ -1,0 +1,181 @@
+/* media_internal.h - what the media_*.c files share; for them and their tests.
+ *
+ *   media.c         the handle: opening by kind, what a frame looks like when shown, reading
+ *   media_still.c   JPEG stills by TurboJPEG
+ *   media_exif.c    EXIF orientation of JPEG, PNG, WebP, TIFF
+ *   media_io.c      FFmpeg's only view of the world: one file; FFmpeg's messages and error codes
+ *   media_index.c   which frames a stream shows, and when
+ *   media_decode.c  packets to frames: seeking, matching, damage
+ *   media_pixels.c  a decoded frame to resized, oriented RGB
+ *   media_yuv.c     planar YUV to RGB, the common case of that */
+#ifndef VPREP_MEDIA_INTERNAL_H
+#define VPREP_MEDIA_INTERNAL_H
+
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libswscale/swscale.h>
+#include <stddef.h>
+
+#include "precompute/media.h"
+#include "precompute/resize.h"
+
+/* ---- orientation: stored pixel (sy, sx) of shown pixel (y, x) ---- */
+/* (sy, sx) = transpose ? (x, y) : (y, x); then each is counted from the far side if flipped. */
+typedef struct media_orient {
+    bool transpose, flip_y, flip_x;
+} media_orient;
+
+/* exif: 1..8, anything else counts as 1. */
+media_orient media_orient_exif(int exif);
+/* matrix: FFmpeg's display matrix; the nearest quarter turn. */
+media_orient media_orient_matrix(const int32_t matrix[9]);
+
+/* ---- media_exif.c ---- */
+/* Orientation 1..8 in a TIFF structure (an EXIF block without its "Exif\0\0"); 0 if it has none. */
+int media_exif_tiff(const uint8_t *p, size_t n);
+/* The same of a PNG, WebP or TIFF file. 0 if there is none, or fd is of another kind. */
+int media_exif_file(int fd);
+/* Whether fd is an animated WebP, which not every FFmpeg decodes. */
+bool media_is_animated_webp(int fd);
+
+/* ---- media_io.c ---- */
+typedef struct media_io {
+    int fd;
+    int64_t size, pos;
+    AVIOContext *avio;
+} media_io;
+
+/* Opens a regular file (a FIFO would block). io must not move: avio points at it. On failure it
+ * is to be closed all the same. */
+int media_io_open(media_io *io, const char *path, vc_err *err);
+void media_io_close(media_io *io);
+/* A format context that can read io and nothing else. *fmt is NULL on failure. */
+int media_io_demux(AVFormatContext **fmt, media_io *io, const char *path, vc_err *err);
+/* vc_fail with ": " and FFmpeg's last message on this thread, or the text of the code av. */
+int media_av_fail(vc_err *err, int av, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* FFmpeg's last error message on this thread, "" if none since the last clear. To be cleared before
+ * a first use of FFmpeg: that is where its messages are caught instead of printed. */
+const char *media_log_last(void);
+void media_log_clear(void);
+
+/* ---- media_still.c ---- */
+typedef struct media_still {
+    uint8_t *data;          /* the file, stray bytes between its headers taken out */
+    size_t size;
+    int w, h, exif;
+    bool cmyk;
+} media_still;
+
+/* *is_jpeg is false, and all else untouched, if the file is no JPEG, or one of a sampling only
+ * FFmpeg knows. */
+int media_still_open(media_still *s, bool *is_jpeg, media_io *io, vc_err *err);
+/* rgb [h, w, 3]. VC_EFORMAT if any part of the picture is missing or damaged. */
+int media_still_decode(const media_still *s, uint8_t *rgb, vc_err *err);
+void media_still_close(media_still *s);
+
+/* ---- media_index.c, media_decode.c ---- */
+typedef struct media_entry {
+    int64_t pts;            /* in the stream's time base */
+    uint32_t pos;           /* place of its packet among the stream's packets, in decoding order */
+    uint32_t key;           /* number of the frame where decoding has to begin to see this one */
+    uint8_t wait;           /* frame number + wait is the last one shown later, but decoded before */
+    bool is_key;
+    bool lost;              /* known from the container: cut packet, packets missing before it */
+    bool bad;               /* found while decoding: an error in it or in what it is made of */
+} media_entry;
+
+/* How far a frame may come out of a decoder from its place in decoding order. */
+enum { MEDIA_REORDER = 16 };
+
+typedef struct media_video {
+    const char *path;       /* borrowed */
+    media_io *io;           /* borrowed */
+    AVFormatContext *fmt;
+    AVCodecContext *dec;
+    int stream, threads;
+    AVRational time_base;
+    AVPacket *pkt;
+    AVFrame *frame;
+
+    /* shown frames in presentation order */
+    media_entry *index;
+    int64_t n, room;
+    int64_t last_pts, last_duration;    /* of the last one; 0 ticks: unknown */
+    bool counted;           /* no timestamps to go by: frames are numbered by counting from 0 */
+    bool still;             /* the first frame is all there is */
+    int64_t first_pts;      /* of the stream's first packet, */
+    int first_size;         /* 0 if not read: the proof of a rewind */
+
+    /* where decoding is */
+    bool have_pkt;          /* pkt is read and not yet sent */
+    bool held;              /* frame number `out` is in frame and will be given once more */
+    bool eof;               /* the decoder is being drained, */
+    bool ended;             /* is empty */
+    AVFrame *ahead[MEDIA_REORDER];  /* decoded, not yet given: what they are made of is not yet seen */
+    int64_t ahead_number[MEDIA_REORDER];
+    int n_ahead;
+    int64_t received;       /* the last frame that came from the decoder */
+    bool no_seek;           /* seeking went wrong once: begin at the start */
+    int64_t out;            /* the last frame given, -1: none since the start */
+    int64_t start;          /* the key frame where decoding began */
+    int64_t key;            /* the last key frame sent */
+    int64_t sent;           /* the frame of the last packet sent, -1 if it is none */
+    uint32_t pos;           /* of the last packet sent */
+    const volatile int *stop;
+    int64_t spoilt_key;     /* the last damage noted, so that it is noted once */
+    uint32_t spoilt_pos;
+    int failures;           /* demuxing errors in a row */
+} media_video;
+
+/* Opens, counts the frames and decodes the first, which stays in v->frame. */
+int media_video_open(media_video *v, media_io *io, const char *path, vc_err *err);
+void media_video_close(media_video *v);             /* an all-zero one is fine */
+int media_video_threads(media_video *v, int threads, vc_err *err);
+/* The best starting point for frame number `want`, unless decoding is already on its way there. */
+int media_video_seek(media_video *v, int64_t want, vc_err *err);
+int media_video_rewind(media_video *v, vc_err *err);
+/* The next frame, in v->frame. 1: *number is its number. 0: the end. All frames it is made of have
+ * been looked at, so its entry's `bad` is final. */
+int media_video_next(media_video *v, int64_t *number, vc_err *err);
+/* The stream's next packet, in v->pkt. 1: there. 0: the end. *gap: packets were lost before it. */
+int media_video_packet(media_video *v, bool *gap, vc_err *err);
+/* Concealed, or made from something that was. */
+bool media_frame_damaged(const AVFrame *frame);
+/* Fills v->index; with the one entry of a still. */
+int media_index_build(media_video *v, vc_err *err);
+int media_index_still(media_video *v, vc_err *err);
+/* The entry with this timestamp, or -1. */
+int64_t media_index_find(const media_video *v, int64_t pts);
+
+/* ---- media_yuv.c ---- */
+typedef struct media_yuv media_yuv;
+
+/* Whether the frame is planar YUV of 8 to 16 bits, 4:2:0, 4:2:2 or 4:4:4 (alpha is left alone). */
+bool media_yuv_can(const AVFrame *frame);
+/* For frames like this one: size, format, matrix. Closing NULL is fine. */
+int media_yuv_open(media_yuv **out, const AVFrame *frame, bool full_range, vc_err *err);
+/* rgb rows of 3*w bytes, stride bytes apart; rounded to the nearest, clamped. */
+void media_yuv_run(media_yuv *c, uint8_t *rgb, int stride, const AVFrame *frame);
+void media_yuv_close(media_yuv *c);
+
+/* ---- media_pixels.c ---- */
+typedef struct media_pixels {
+    media_yuv *yuv;                     /* one of these two */
+    struct SwsContext *sws;
+    int rgb_w, rgb_h, format, space, range;     /* of the frames they and rgb are for */
+    uint8_t *rgb;                       /* [rgb_h, stride] */
+    int stride;
+    resize *plan;                       /* from (h, w) to cut, both as stored */
+    int h, w;
+    media_fit fit;
+    uint8_t *cut;                       /* the result before it is turned, if it has to be */
+} media_pixels;
+
+/* One picture, as stored, into dst [fit.h, fit.w, 3], turned by o. */
+int media_pixels_frame(media_pixels *p, uint8_t *dst, const AVFrame *frame, media_orient o,
+                       const media_fit *fit, vc_err *err);
+int media_pixels_rgb(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int h, int w, int stride,
+                     media_orient o, const media_fit *fit, vc_err *err);
+void media_pixels_close(media_pixels *p);
+
+#endif

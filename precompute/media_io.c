@@ -1,0 +1,161 @@
+/* media_io.c - one file and nothing else (see media_internal.h)
+ *
+ * A hostile playlist or movie may name other files or addresses. FFmpeg never gets to open any:
+ * it reads through our descriptor, its own protocols and its way of opening more are switched
+ * off, and only formats that carry their own data are probed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libavutil/opt.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "precompute/media_internal.h"
+
+static const char demuxers[] =
+    "mov,matroska,avi,gif,apng,flv,mpegts,mpeg,mpegvideo,asf,ogg,mxf,nut,ivf,obu,av1,h261,h263,h264,"
+    "hevc,vvc,m4v,vc1,vc1test,mjpeg,mjpeg_2000,yuv4mpegpipe,dv,rm,wtv,dirac,dnxhd,cavsvideo,avs2,"
+    "avs3,evc,"
+    "bmp_pipe,j2k_pipe,jpeg_pipe,jpegls_pipe,jpegxl_pipe,jpegxl_anim,pam_pipe,pbm_pipe,pgm_pipe,"
+    "png_pipe,ppm_pipe,tiff_pipe,webp_pipe,webp,webp_anim";
+
+/* FFmpeg's message hook is per process and has no handle, but a message comes on the thread that
+ * called the library, and handles stay on one thread. So the last line is kept per thread; the
+ * decoder's own threads keep theirs to themselves. */
+static _Thread_local char log_line[256];
+
+static void keep_message(void *obj, int level, const char *fmt, va_list ap)
+{
+    (void)obj;
+    if (level > AV_LOG_ERROR)
+        return;
+    char line[sizeof log_line];
+    vsnprintf(line, sizeof line, fmt, ap);
+    line[strcspn(line, "\r\n")] = 0;
+    if (*line)
+        memcpy(log_line, line, sizeof line);
+}
+
+static void install_hook(void)
+{
+    av_log_set_callback(keep_message);
+}
+
+const char *media_log_last(void)
+{
+    return log_line;
+}
+
+void media_log_clear(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, install_hook);
+    log_line[0] = 0;
+}
+
+int media_av_fail(vc_err *err, int av, const char *fmt, ...)
+{
+    int code = av == AVERROR(ENOMEM) ? VC_ENOMEM : av == AVERROR(EIO) ? VC_EIO : VC_EFORMAT;
+    char what[512], text[AV_ERROR_MAX_STRING_SIZE];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    if (av == AVERROR(ENOMEM) || !*log_line)
+        return vc_fail(err, code, "%s: %s", what, av_make_error_string(text, sizeof text, av));
+    return vc_fail(err, code, "%s: %s", what, log_line);
+}
+
+static int io_read(void *opaque, uint8_t *buf, int n)
+{
+    media_io *io = opaque;
+    ssize_t r;
+    do
+        r = pread(io->fd, buf, (size_t)n, io->pos);
+    while (r < 0 && errno == EINTR);
+    if (r <= 0)
+        return r ? AVERROR(errno) : AVERROR_EOF;
+    io->pos += r;
+    return (int)r;
+}
+
+static int64_t io_seek(void *opaque, int64_t offset, int whence)
+{
+    media_io *io = opaque;
+    int64_t base = whence == SEEK_CUR ? io->pos : whence == SEEK_END ? io->size : 0, to;
+    if (whence & AVSEEK_SIZE)
+        return io->size;
+    if (__builtin_add_overflow(base, offset, &to) || to < 0)
+        return AVERROR(EINVAL);
+    return io->pos = to;
+}
+
+int media_io_open(media_io *io, const char *path, vc_err *err)
+{
+    enum { BUFFER = 1 << 16 };
+    media_log_clear();
+
+    *io = (media_io){ .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
+    if (io->fd < 0)
+        return vc_fail_errno(err, "cannot open");
+    struct stat st;
+    if (fstat(io->fd, &st))
+        return vc_fail_errno(err, "cannot stat");
+    if (!S_ISREG(st.st_mode))
+        return vc_fail(err, VC_EFORMAT, "not a regular file");
+    if (!st.st_size)
+        return vc_fail(err, VC_EFORMAT, "the file is empty");
+    io->size = st.st_size;
+
+    uint8_t *buf = av_malloc(BUFFER);
+    if (buf)
+        io->avio = avio_alloc_context(buf, BUFFER, 0, io, io_read, NULL, io_seek);
+    if (!io->avio) {
+        av_free(buf);
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+void media_io_close(media_io *io)
+{
+    if (io->avio)
+        av_freep(&io->avio->buffer);
+    avio_context_free(&io->avio);
+    if (io->fd >= 0)
+        close(io->fd);
+    io->fd = -1;
+}
+
+static int refuse_open(AVFormatContext *s, AVIOContext **pb, const char *url, int flags,
+                       AVDictionary **options)
+{
+    (void)s, (void)url, (void)flags, (void)options;
+    *pb = NULL;
+    return AVERROR(EPERM);
+}
+
+int media_io_demux(AVFormatContext **fmt, media_io *io, const char *path, vc_err *err)
+{
+    avio_seek(io->avio, 0, SEEK_SET);
+    *fmt = avformat_alloc_context();
+    if (!*fmt)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    (*fmt)->pb = io->avio;
+    (*fmt)->io_open = refuse_open;
+
+    AVDictionary *opts = NULL;
+    av_dict_set(&opts, "format_whitelist", demuxers, 0);
+    av_dict_set(&opts, "protocol_whitelist", "none", 0);
+    int r = avformat_open_input(fmt, path, NULL, &opts);       /* frees *fmt on failure */
+    av_dict_free(&opts);
+    if (r < 0 && strstr(log_line, "whitelist"))
+        return vc_fail(err, VC_EFORMAT, "a kind of file that is not read here: no video or picture, "
+                       "or a list of other files");
+    if (r < 0)
+        return media_av_fail(err, r, "no video or picture that FFmpeg can read");
+    return 0;
+}

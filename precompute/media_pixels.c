@@ -1,0 +1,204 @@
+/* media_pixels.c - a decoded frame to resized, turned RGB (see media_internal.h)
+ *
+ * Colour is converted at the stored size and the resize works in the stored orientation: the
+ * filter is separable and symmetric, so turning its small result gives the same pixels as
+ * turning the large frame. */
+#include <libavutil/imgutils.h>
+#include <libavutil/pixdesc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "precompute/media_internal.h"
+
+media_orient media_orient_exif(int exif)
+{
+    static const media_orient table[] = {
+        [1] = { 0, 0, 0 }, [2] = { 0, 0, 1 }, [3] = { 0, 1, 1 }, [4] = { 0, 1, 0 },
+        [5] = { 1, 0, 0 }, [6] = { 1, 1, 0 }, [7] = { 1, 1, 1 }, [8] = { 1, 0, 1 },
+    };
+    return table[exif >= 1 && exif <= 8 ? exif : 1];
+}
+
+/* Shown x = a*sx + c*sy, shown y = b*sx + d*sy, with a, b, c, d = matrix[0], [1], [3], [4]. */
+media_orient media_orient_matrix(const int32_t matrix[9])
+{
+    int64_t a = matrix[0], b = matrix[1], c = matrix[3], d = matrix[4];
+    media_orient o = { .transpose = llabs(b) + llabs(c) > llabs(a) + llabs(d) };
+    o.flip_x = o.transpose ? b < 0 : a < 0;
+    o.flip_y = o.transpose ? c < 0 : d < 0;
+    return o;
+}
+
+/* The same window, seen in the stored orientation. */
+static media_fit stored_fit(const media_fit *f, media_orient o)
+{
+    media_fit s = *f;
+    if (o.transpose)
+        s = (media_fit){ .rh = f->rw, .rw = f->rh, .top = f->left, .left = f->top,
+                         .h = f->w, .w = f->h };
+    if (o.flip_y)
+        s.top = s.rh - s.top - s.h;
+    if (o.flip_x)
+        s.left = s.rw - s.left - s.w;
+    s.flip = false;
+    return s;
+}
+
+/* dst [h, w, 3] from src as stored, [w, h, 3] if transposed. */
+static void turn(uint8_t *restrict dst, const uint8_t *restrict src, int h, int w, media_orient o)
+{
+    int sh = o.transpose ? w : h, sw = o.transpose ? h : w;
+    ptrdiff_t row = (ptrdiff_t)sw * 3 * (o.flip_y ? -1 : 1), col = o.flip_x ? -3 : 3;
+    ptrdiff_t step_y = o.transpose ? col : row, step_x = o.transpose ? row : col;
+    const uint8_t *s = src + (o.flip_y ? (ptrdiff_t)(sh - 1) * sw * 3 : 0) +
+                       (o.flip_x ? (ptrdiff_t)(sw - 1) * 3 : 0);
+    for (int y = 0; y < h; y++)
+        for (int x = 0; x < w; x++, dst += 3) {
+            const uint8_t *p = s + y * step_y + x * step_x;
+            dst[0] = p[0];
+            dst[1] = p[1];
+            dst[2] = p[2];
+        }
+}
+
+static bool same_window(const media_fit *a, const media_fit *b)
+{
+    return a->rh == b->rh && a->rw == b->rw && a->top == b->top && a->left == b->left &&
+           a->h == b->h && a->w == b->w;
+}
+
+static int plan_make(media_pixels *p, int h, int w, const media_fit *fit, vc_err *err)
+{
+    if (p->plan && p->h == h && p->w == w && same_window(&p->fit, fit))
+        return 0;
+    resize_close(p->plan);
+    free(p->cut);
+    p->cut = NULL;
+    int rc = resize_open(&p->plan, h, w, fit->rh, fit->rw, fit->top, fit->left, fit->h, fit->w, err);
+    if (rc)
+        return rc;
+    p->cut = malloc((size_t)fit->h * (size_t)fit->w * 3);
+    if (!p->cut)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", fit->w, fit->h);
+    p->fit = *fit;
+    p->h = h;
+    p->w = w;
+    return 0;
+}
+
+int media_pixels_rgb(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int h, int w, int stride,
+                     media_orient o, const media_fit *fit, vc_err *err)
+{
+    media_fit f = stored_fit(fit, o);
+    if (fit->flip) {                                /* after the cut, so the window stays */
+        o.flip_x ^= !o.transpose;
+        o.flip_y ^= o.transpose;
+    }
+    int rc = plan_make(p, h, w, &f, err);
+    if (rc)
+        return rc;
+    bool turned = o.transpose || o.flip_y || o.flip_x;
+    resize_run(p->plan, turned ? p->cut : dst, rgb, stride);
+    if (turned)
+        turn(dst, p->cut, fit->h, fit->w, o);
+    return 0;
+}
+
+/* Whether swscale knows the matrix; it would take BT.601 for one it does not. */
+static bool known_matrix(enum AVColorSpace space)
+{
+    switch (space) {
+    case AVCOL_SPC_RGB:
+    case AVCOL_SPC_BT709:
+    case AVCOL_SPC_UNSPECIFIED:
+    case AVCOL_SPC_RESERVED:
+    case AVCOL_SPC_FCC:
+    case AVCOL_SPC_BT470BG:
+    case AVCOL_SPC_SMPTE170M:
+    case AVCOL_SPC_SMPTE240M:
+    case AVCOL_SPC_BT2020_NCL:
+    case AVCOL_SPC_BT2020_CL:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static int scaler_make(media_pixels *p, const AVFrame *f, bool full_range, vc_err *err)
+{
+    p->sws = sws_getContext(f->width, f->height, f->format, f->width, f->height, AV_PIX_FMT_RGB24,
+                            SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, NULL, NULL, NULL);
+    if (!p->sws)
+        return media_av_fail(err, AVERROR(EINVAL), "no conversion from %s %dx%d",
+                             av_get_pix_fmt_name(f->format), f->width, f->height);
+    sws_setColorspaceDetails(p->sws, sws_getCoefficients(f->colorspace), full_range,
+                             sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
+    return 0;
+}
+
+static int converter_make(media_pixels *p, const AVFrame *f, vc_err *err)
+{
+    const AVPixFmtDescriptor *desc = av_pix_fmt_desc_get(f->format);
+    const char *name = desc ? desc->name : "unknown";
+    bool yuv = desc && !(desc->flags & AV_PIX_FMT_FLAG_RGB) && desc->nb_components >= 3;
+    if (!desc || !sws_isSupportedInput(f->format))
+        return vc_fail(err, VC_EFORMAT, "no conversion from the pixel format %s", name);
+    if (yuv && !known_matrix(f->colorspace))
+        return vc_fail(err, VC_EFORMAT, "no conversion for the colour matrix %s",
+                       av_color_space_name(f->colorspace) ? av_color_space_name(f->colorspace)
+                                                          : "of this file");
+    bool full_range = f->color_range == AVCOL_RANGE_JPEG || !strncmp(name, "yuvj", 4);
+    int rc = media_yuv_can(f) ? media_yuv_open(&p->yuv, f, full_range, err)
+                              : scaler_make(p, f, full_range, err);
+    if (rc)
+        return rc;
+    /* the scaler's vector code may write a little behind a row */
+    p->stride = (f->width * 3 + 127) & ~63;
+    p->rgb = av_malloc((size_t)p->stride * (size_t)f->height + 64);
+    if (!p->rgb)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", f->width, f->height);
+    p->format = f->format;
+    p->space = f->colorspace;
+    p->range = f->color_range;
+    p->rgb_w = f->width;
+    p->rgb_h = f->height;
+    return 0;
+}
+
+static void converter_close(media_pixels *p)
+{
+    sws_freeContext(p->sws);
+    media_yuv_close(p->yuv);
+    p->sws = NULL;
+    p->yuv = NULL;
+    av_freep(&p->rgb);
+}
+
+int media_pixels_frame(media_pixels *p, uint8_t *dst, const AVFrame *f, media_orient o,
+                       const media_fit *fit, vc_err *err)
+{
+    if (!p->rgb || p->rgb_w != f->width || p->rgb_h != f->height || p->format != f->format ||
+        p->space != (int)f->colorspace || p->range != (int)f->color_range) {
+        converter_close(p);
+        int rc = converter_make(p, f, err);
+        if (rc)
+            return rc;
+    }
+    int rows = f->height;
+    if (p->yuv)
+        media_yuv_run(p->yuv, p->rgb, p->stride, f);
+    else
+        rows = sws_scale(p->sws, (const uint8_t *const *)f->data, f->linesize, 0, f->height,
+                         &(uint8_t *){ p->rgb }, &p->stride);
+    if (rows != f->height)
+        return media_av_fail(err, rows < 0 ? rows : AVERROR_EXTERNAL, "colour conversion failed");
+    return media_pixels_rgb(p, dst, p->rgb, f->height, f->width, p->stride, o, fit, err);
+}
+
+void media_pixels_close(media_pixels *p)
+{
+    converter_close(p);
+    resize_close(p->plan);
+    free(p->cut);
+    *p = (media_pixels){ 0 };
+}

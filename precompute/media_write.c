@@ -1,0 +1,383 @@
+/* media_write.c - see media_write.h */
+#include "precompute/media_write.h"
+
+#include <fcntl.h>
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libavutil/opt.h>
+#include <libswscale/swscale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <turbojpeg.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "precompute/media_internal.h"
+#include "precompute/resize.h"
+
+static int check_size(int h, int w, vc_err *err)
+{
+    if (h >= 1 && w >= 1 && h <= MEDIA_WRITE_MAX_SIDE && w <= MEDIA_WRITE_MAX_SIDE)
+        return 0;
+    return vc_fail(err, VC_EINVAL, "a picture of %dx%d pixels (sides may be 1 to %d)", w, h,
+                   MEDIA_WRITE_MAX_SIDE);
+}
+
+/* ---- stills ---- */
+
+int media_jpeg(uint8_t **jpeg, size_t *size, const uint8_t *rgb, int h, int w, int quality,
+               vc_err *err)
+{
+    *jpeg = NULL;
+    *size = 0;
+    int rc = check_size(h, w, err);
+    if (!rc && (quality < 1 || quality > 100))
+        rc = vc_fail(err, VC_EINVAL, "JPEG quality %d (allowed: 1 to 100)", quality);
+    if (rc)
+        return rc;
+
+    /* our own buffer of the largest possible size, so that free() fits it */
+    int subsampling = quality < 90 ? TJSAMP_420 : TJSAMP_444;
+    unsigned long n = tjBufSize(w, h, subsampling);
+    uint8_t *buf = malloc(n), *small;
+    tjhandle tj = tjInitCompress();
+    if (!buf || !tj)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory for a JPEG of %dx%d", w, h);
+    else if (tjCompress2(tj, rgb, w, 0, h, TJPF_RGB, &buf, &n, subsampling, quality,
+                         TJFLAG_NOREALLOC | TJFLAG_ACCURATEDCT))
+        rc = vc_fail(err, VC_EFAIL, "JPEG encoder: %s", tjGetErrorStr2(tj));
+    if (tj)
+        tjDestroy(tj);
+    if (rc) {
+        free(buf);
+        return rc;
+    }
+    small = realloc(buf, n);
+    *jpeg = small ? small : buf;
+    *size = n;
+    return 0;
+}
+
+int media_write_jpeg(const char *path, const uint8_t *rgb, int h, int w, int quality, vc_err *err)
+{
+    uint8_t *jpeg;
+    size_t n;
+    int rc = media_jpeg(&jpeg, &n, rgb, h, w, quality, err);
+    if (rc)
+        return vc_context(err, rc, "%s", path);
+    rc = vc_file_write(path, jpeg, n, err);
+    free(jpeg);
+    return rc;
+}
+
+static void set_source(AVFrame *f, const uint8_t *rgb, int h, int w)
+{
+    f->data[0] = (uint8_t *)(uintptr_t)rgb;         /* not refcounted: encoders copy it */
+    f->linesize[0] = w * 3;
+    f->format = AV_PIX_FMT_RGB24;
+    f->width = w;
+    f->height = h;
+}
+
+static int png_encode(AVPacket *pkt, const uint8_t *rgb, int h, int w, vc_err *err)
+{
+    const AVCodec *codec = avcodec_find_encoder(AV_CODEC_ID_PNG);
+    AVCodecContext *enc = codec ? avcodec_alloc_context3(codec) : NULL;
+    AVFrame *f = av_frame_alloc();
+    int r = enc && f ? 0 : codec ? AVERROR(ENOMEM) : AVERROR_ENCODER_NOT_FOUND;
+    if (!r) {
+        enc->width = w;
+        enc->height = h;
+        enc->pix_fmt = AV_PIX_FMT_RGB24;
+        enc->time_base = (AVRational){ 1, 1 };
+        enc->thread_count = 1;
+        r = avcodec_open2(enc, codec, NULL);
+    }
+    if (r >= 0) {
+        set_source(f, rgb, h, w);
+        r = avcodec_send_frame(enc, f);
+    }
+    if (r >= 0)
+        r = avcodec_send_frame(enc, NULL);
+    if (r >= 0)
+        r = avcodec_receive_packet(enc, pkt);
+    av_frame_free(&f);
+    avcodec_free_context(&enc);
+    return r < 0 ? media_av_fail(err, r, "PNG encoder") : 0;
+}
+
+int media_write_png(const char *path, const uint8_t *rgb, int h, int w, vc_err *err)
+{
+    media_log_clear();
+    AVPacket *pkt = av_packet_alloc();
+    int rc = check_size(h, w, err);
+    if (!rc && !pkt)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc)
+        rc = png_encode(pkt, rgb, h, w, err);
+    rc = vc_context(err, rc, "%s", path);
+    if (!rc)
+        rc = vc_file_write(path, pkt->data, (size_t)pkt->size, err);
+    av_packet_free(&pkt);
+    return rc;
+}
+
+int media_shrink(uint8_t **small, int *small_h, int *small_w, const uint8_t *rgb, int h, int w,
+                 int side, vc_err *err)
+{
+    *small = NULL;
+    int rc = check_size(h, w, err);
+    if (!rc && side < 1)
+        rc = vc_fail(err, VC_EINVAL, "a thumbnail of %d pixels", side);
+    if (rc)
+        return rc;
+    int longer = h > w ? h : w, out = longer < side ? longer : side;
+    *small_h = (int)fmax(1, floor((double)h * out / longer + 0.5));
+    *small_w = (int)fmax(1, floor((double)w * out / longer + 0.5));
+
+    resize *r;
+    rc = resize_open(&r, h, w, *small_h, *small_w, 0, 0, *small_h, *small_w, err);
+    if (rc)
+        return rc;
+    *small = malloc((size_t)*small_h * (size_t)*small_w * 3);
+    if (*small)
+        resize_run(r, *small, rgb, (int64_t)w * 3);
+    else
+        rc = vc_fail(err, VC_ENOMEM, "out of memory for a thumbnail");
+    resize_close(r);
+    return rc;
+}
+
+/* ---- clips ---- */
+
+typedef struct clip {
+    AVFormatContext *mux;
+    AVCodecContext *enc;
+    struct SwsContext *sws;
+    uint8_t *rgb;               /* one frame, sides even */
+    AVFrame *frame;             /* the same as yuv420p */
+    AVPacket *pkt;
+    AVStream *st;
+} clip;
+
+/* Constant quality where the encoder has it: close to what went in, not the smallest file. */
+static int encoder_open(clip *c, const char *name, int h, int w, AVRational rate)
+{
+    const AVCodec *codec = avcodec_find_encoder_by_name(name);
+    if (!codec)
+        return AVERROR_ENCODER_NOT_FOUND;
+    c->enc = avcodec_alloc_context3(codec);
+    if (!c->enc)
+        return AVERROR(ENOMEM);
+    c->enc->width = w;
+    c->enc->height = h;
+    c->enc->pix_fmt = AV_PIX_FMT_YUV420P;
+    c->enc->time_base = av_inv_q(rate);
+    c->enc->framerate = rate;
+    c->enc->colorspace = AVCOL_SPC_BT709;
+    c->enc->color_primaries = AVCOL_PRI_BT709;
+    c->enc->color_trc = AVCOL_TRC_BT709;
+    c->enc->color_range = AVCOL_RANGE_MPEG;
+    c->enc->chroma_sample_location = AVCHROMA_LOC_CENTER;   /* where swscale puts it */
+    c->enc->flags |= AV_CODEC_FLAG_BITEXACT;
+    if (c->mux->oformat->flags & AVFMT_GLOBALHEADER)
+        c->enc->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
+    if (!strcmp(name, "libx264")) {
+        av_opt_set(c->enc->priv_data, "crf", "14", 0);
+    } else if (!strcmp(name, "mpeg4")) {
+        c->enc->flags |= AV_CODEC_FLAG_QSCALE;
+        c->enc->global_quality = 2 * FF_QP2LAMBDA;
+    } else {
+        c->enc->bit_rate = (int64_t)(w * (double)h * av_q2d(rate) * 0.3);
+    }
+    int r = avcodec_open2(c->enc, codec, NULL);
+    if (r < 0)
+        avcodec_free_context(&c->enc);
+    return r;
+}
+
+static int encoder_pick(clip *c, int h, int w, AVRational rate, vc_err *err)
+{
+    static const char *const names[] = { "libx264", "libopenh264", "mpeg4" };
+    int r = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !c->enc; i++)
+        r = encoder_open(c, names[i], h, w, rate);
+    return c->enc ? 0 : media_av_fail(err, r, "no encoder for H.264 or MPEG-4 takes %dx%d", w, h);
+}
+
+static int converter_open(clip *c, int h, int w, vc_err *err)
+{
+    c->sws = sws_getContext(w, h, AV_PIX_FMT_RGB24, w, h, AV_PIX_FMT_YUV420P,
+                            SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INP, NULL, NULL, NULL);
+    /* the scaler's vector code may read a little behind the last row */
+    c->rgb = av_mallocz((size_t)h * (size_t)w * 3 + 64);
+    if (!c->sws || !c->rgb)
+        return vc_fail(err, VC_ENOMEM, "no colour conversion for %dx%d", w, h);
+    sws_setColorspaceDetails(c->sws, sws_getCoefficients(SWS_CS_DEFAULT), 1,
+                             sws_getCoefficients(SWS_CS_ITU709), 0, 0, 1 << 16, 1 << 16);
+    return 0;
+}
+
+/* tmp is a plain name: "file:" keeps FFmpeg from reading a protocol into it. */
+static int clip_open(clip *c, const char *tmp, int h, int w, AVRational rate, vc_err *err)
+{
+    char *url = vc_format("file:%s", tmp);
+    c->frame = av_frame_alloc();
+    c->pkt = av_packet_alloc();
+    int r = url && c->frame && c->pkt ? 0 : AVERROR(ENOMEM), rc = 0;
+    if (!r)
+        r = avformat_alloc_output_context2(&c->mux, NULL, "mp4", url);
+    if (r >= 0 && (r = avio_open(&c->mux->pb, url, AVIO_FLAG_WRITE)) < 0)
+        rc = vc_fail(err, r == AVERROR(ENOENT) ? VC_ENOENT : VC_EIO, "cannot write: %s",
+                     strerror(AVUNERROR(r)));
+    free(url);
+    if (r < 0)
+        return rc ? rc : media_av_fail(err, r, "MP4");
+    rc = encoder_pick(c, h, w, rate, err);
+    if (!rc)
+        rc = converter_open(c, h, w, err);
+    if (rc)
+        return rc;
+    c->mux->flags |= AVFMT_FLAG_BITEXACT;
+    c->st = avformat_new_stream(c->mux, NULL);
+    r = c->st ? avcodec_parameters_from_context(c->st->codecpar, c->enc) : AVERROR(ENOMEM);
+    if (r >= 0) {
+        c->st->time_base = c->enc->time_base;
+        c->st->avg_frame_rate = rate;
+        AVDictionary *opts = NULL;
+        av_dict_set(&opts, "movflags", "+faststart+write_colr", 0);
+        r = avformat_write_header(c->mux, &opts);
+        av_dict_free(&opts);
+    }
+    return r < 0 ? media_av_fail(err, r, "MP4 header") : 0;
+}
+
+/* Encodes one frame, or with NULL the rest, and writes what comes out. */
+static int clip_put(clip *c, AVFrame *frame, vc_err *err)
+{
+    int r = avcodec_send_frame(c->enc, frame);
+    while (r >= 0) {
+        r = avcodec_receive_packet(c->enc, c->pkt);
+        if (r == AVERROR(EAGAIN) || r == AVERROR_EOF)
+            return 0;
+        if (r < 0)
+            break;
+        if (!c->pkt->duration)
+            c->pkt->duration = 1;
+        av_packet_rescale_ts(c->pkt, c->enc->time_base, c->st->time_base);
+        c->pkt->stream_index = c->st->index;
+        r = av_interleaved_write_frame(c->mux, c->pkt);
+    }
+    return media_av_fail(err, r, "cannot encode");
+}
+
+/* src [h, w, 3] into even sides, the last column and row repeated. */
+static void pad_even(uint8_t *dst, const uint8_t *src, int h, int w)
+{
+    size_t row = (size_t)w * 3, padded = (size_t)(w + (w & 1)) * 3;
+    for (int y = 0; y < h + (h & 1); y++, dst += padded) {
+        memcpy(dst, src + (size_t)(y < h ? y : h - 1) * row, row);
+        if (padded > row)
+            memcpy(dst + row, dst + row - 3, 3);
+    }
+}
+
+/* New planes for each frame, since the encoder may still hold the last one's. */
+static int convert(clip *c, vc_err *err)
+{
+    av_frame_unref(c->frame);
+    c->frame->format = AV_PIX_FMT_YUV420P;
+    c->frame->width = c->enc->width;
+    c->frame->height = c->enc->height;
+    c->frame->colorspace = c->enc->colorspace;
+    c->frame->color_range = c->enc->color_range;
+    int r = av_frame_get_buffer(c->frame, 0);
+    if (r >= 0)
+        r = sws_scale(c->sws, &(const uint8_t *){ c->rgb }, &(int){ c->enc->width * 3 }, 0,
+                      c->enc->height, c->frame->data, c->frame->linesize);
+    return r < 0 ? media_av_fail(err, r, "colour conversion") : 0;
+}
+
+static int clip_write(clip *c, const uint8_t *rgb, int n, int h, int w, vc_err *err)
+{
+    int rc = 0;
+    for (int i = 0; i < n && !rc; i++) {
+        pad_even(c->rgb, rgb + (size_t)i * (size_t)h * (size_t)w * 3, h, w);
+        rc = convert(c, err);
+        c->frame->pts = i;
+        if (!rc)
+            rc = clip_put(c, c->frame, err);
+        rc = vc_context(err, rc, "frame %d", i);
+    }
+    return rc ? rc : clip_put(c, NULL, err);
+}
+
+static int clip_close(clip *c, int rc, vc_err *err)
+{
+    if (!rc) {
+        int r = av_write_trailer(c->mux);
+        if (r < 0)
+            rc = media_av_fail(err, r, "MP4 trailer");
+    }
+    if (c->mux && c->mux->pb) {
+        int r = avio_closep(&c->mux->pb);
+        if (r < 0 && !rc)
+            rc = media_av_fail(err, r, "cannot write");
+    }
+    avformat_free_context(c->mux);
+    avcodec_free_context(&c->enc);
+    sws_freeContext(c->sws);
+    av_free(c->rgb);
+    av_frame_free(&c->frame);
+    av_packet_free(&c->pkt);
+    return rc;
+}
+
+/* fsync, rename, fsync of the folder. */
+static int replace(const char *path, const char *tmp, vc_err *err)
+{
+    int fd = open(tmp, O_RDONLY | O_CLOEXEC);
+    int rc = fd < 0 || fsync(fd) ? vc_fail_errno(err, "%s", path) : 0;
+    if (fd >= 0)
+        close(fd);
+    if (!rc && rename(tmp, path))
+        rc = vc_fail_errno(err, "%s", path);
+    if (rc)
+        return rc;
+    char *dir = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
+    if (!dir)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    rc = vc_sync_dir(*dir ? dir : ".", err);
+    free(dir);
+    return rc;
+}
+
+int media_write_mp4(const char *path, const uint8_t *rgb, int n, int h, int w, double fps,
+                    vc_err *err)
+{
+    int rc = check_size(h, w, err);
+    if (!rc && (n < 1 || !(fps > 1e-3 && fps < 1e4)))
+        rc = vc_fail(err, VC_EINVAL, "%d frames at %g a second", n, fps);
+    if (rc)
+        return vc_context(err, rc, "%s", path);
+    char *tmp = vc_format("%s.tmp-%ld", path, (long)getpid());
+    if (!tmp)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+
+    media_log_clear();
+    clip c = { 0 };
+    AVRational rate = av_d2q(fps, UINT16_MAX);      /* MPEG-4 part 2 has 16 bits for it */
+    rc = clip_open(&c, tmp, h + (h & 1), w + (w & 1), rate, err);
+    if (!rc)
+        rc = clip_write(&c, rgb, n, h, w, err);
+    rc = clip_close(&c, rc, err);
+    rc = vc_context(err, rc, "%s", path);
+    if (!rc)
+        rc = replace(path, tmp, err);
+    if (rc)
+        unlink(tmp);
+    free(tmp);
+    return rc;
+}

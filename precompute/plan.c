@@ -1,0 +1,276 @@
+/* plan.c - from rows to numbered items, and from an item to its clip and its plan line; see vprep.h */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "precompute/plan_lines.h"
+
+/* ---- one item's choice ---- */
+
+static bool says_side(const char *s)
+{
+    for (; *s; s++)
+        if (!strncasecmp(s, "left", 4) || !strncasecmp(s, "right", 5))
+            return true;
+    return false;
+}
+
+/* The rate of the timeline that frames are counted on: --sample_fps, or a variable-rate clip's
+ * own average; 0: the file's frames themselves. */
+static double timeline_fps(const vprep *p, const vprep_source *s)
+{
+    if (!s->is_video || s->frames < 2 || s->fps <= 0)
+        return 0;
+    return p->c.sample_fps > 0 ? p->c.sample_fps : s->times ? s->fps : 0;
+}
+
+static double frame_time(const vprep_source *s, int64_t i)
+{
+    return s->times ? s->times[i] : (double)i / s->fps;
+}
+
+/* Points of the timeline from 0 to the last frame's time. */
+static int64_t timeline_length(const vprep_source *s, double fps)
+{
+    double n = floor(frame_time(s, s->frames - 1) * fps + 1e-6) + 1;
+    return n < 1 ? 1 : n > 1e12 ? (int64_t)1e12 : (int64_t)n;
+}
+
+/* The frame nearest in time; of two equally near ones the earlier. */
+static int64_t frame_at(const vprep_source *s, double t)
+{
+    int64_t lo = 0, hi = s->frames - 1;
+
+    while (hi - lo > 1) {
+        int64_t mid = lo + (hi - lo) / 2;
+        if (frame_time(s, mid) <= t)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return frame_time(s, hi) - t < t - frame_time(s, lo) ? hi : lo;
+}
+
+static int fill_frames(const vprep *p, const vprep_source *s, vprep_clip *clip, vc_err *err)
+{
+    const vb_choice *c = &clip->choice;
+    double fps = timeline_fps(p, s);
+
+    if (c->drop)
+        return 0;
+    clip->frames = malloc((size_t)c->frames * sizeof *clip->frames);
+    if (!clip->frames)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d frames", c->frames);
+    for (int i = 0; i < c->frames; i++) {
+        int64_t at = c->start + i * c->stride;
+        clip->frames[i] = fps > 0 ? frame_at(s, (double)at / fps) : at;
+    }
+    clip->fps = !s->is_video ? 0 : (fps > 0 ? fps : s->fps) / (double)(c->stride ? c->stride : 1);
+    return 0;
+}
+
+int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
+{
+    memset(clip, 0, sizeof *clip);
+    if (it->line)
+        return plan_replayed_clip(p, it, clip, err);
+
+    const vf_row *row = &p->meta.rows[it->row];
+    const vprep_source *s = &p->sources[it->row];
+    double fps = timeline_fps(p, s);
+    vb_source src = { .is_video = s->is_video, .w = s->w, .h = s->h,
+                      .frames = fps > 0 ? timeline_length(s, fps) : s->frames };
+    vb_rules rules = p->rules;
+    if (p->c.sample_fps > 0)
+        rules.stride = 1;
+    for (int i = 0; i < row->n_captions; i++)
+        src.lr_caption |= says_side(row->captions[i]);
+
+    uint64_t seed = (uint64_t)p->c.seed;
+    if (it->size)
+        vb_choose_size(&clip->choice, &rules, &src, row->id, it->variant, seed, it->size);
+    else
+        vb_choose(&clip->choice, &rules, &src, row->id, it->variant, seed);
+    return fill_frames(p, s, clip, err);
+}
+
+void vprep_clip_free(vprep_clip *clip)
+{
+    free(clip->frames);
+    clip->frames = NULL;
+}
+
+/* ---- the plan line ---- */
+
+static cJSON *ints(const int64_t *v, int n)
+{
+    cJSON *a = cJSON_CreateArray();
+    for (int i = 0; a && i < n; i++)
+        cJSON_AddItemToArray(a, cJSON_CreateNumber((double)v[i]));
+    return a;
+}
+
+static cJSON *draws_of(const vb_choice *c)
+{
+    cJSON *a = cJSON_CreateArray();
+
+    for (int i = 0; i < c->n_draws; i++) {
+        const vb_draw *d = &c->draws[i];
+        cJSON *o = cJSON_CreateObject();
+        cJSON_AddStringToObject(o, "purpose", d->purpose);
+        if (d->is_range) {
+            cJSON_AddItemToObject(o, "range", ints((int64_t[]){ d->lo, d->hi }, 2));
+            vf_json_add_int(o, "pick", d->pick);
+        } else {
+            cJSON *options = cJSON_AddArrayToObject(o, "options");
+            for (int j = 0; j < d->n_options; j++)
+                cJSON_AddItemToArray(options, cJSON_CreateString(d->options[j]));
+            cJSON_AddStringToObject(o, "pick", d->options[d->picked]);
+        }
+        cJSON_AddItemToArray(a, o);
+    }
+    return a;
+}
+
+cJSON *vprep_plan_line(const vprep *p, const vprep_item *it, const vprep_clip *clip)
+{
+    const vf_row *row = &p->meta.rows[it->row];
+    const vprep_source *s = &p->sources[it->row];
+    const vb_choice *c = &clip->choice;
+    cJSON *o = cJSON_CreateObject(), *src, *captions;
+    char id[20];
+
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)row->id);
+    vf_json_add_int(o, "sample", it->number);
+    cJSON_AddStringToObject(o, "id", id);
+    vf_json_add_int(o, "variant", it->variant);
+    cJSON_AddStringToObject(o, "path", row->path);
+    cJSON_AddStringToObject(o, "type", s->is_video ? "video" : "image");
+    captions = cJSON_AddArrayToObject(o, "captions");
+    for (int i = 0; i < row->n_captions; i++)
+        cJSON_AddItemToArray(captions, cJSON_CreateString(row->captions[i]));
+    src = cJSON_AddObjectToObject(o, "source");
+    vf_json_add_int(src, "w", s->w);
+    vf_json_add_int(src, "h", s->h);
+    vf_json_add_int(src, "frames", s->frames);
+    cJSON_AddNumberToObject(src, "fps", s->fps);
+    vf_json_add_int(src, "rotation", s->rotation);
+    cJSON_AddItemToObject(o, "draws", draws_of(c));
+    if (!c->drop) {
+        cJSON_AddStringToObject(o, "key", c->key);
+        cJSON_AddItemToObject(o, "target", ints((int64_t[]){ c->target_h, c->target_w }, 2));
+        cJSON_AddItemToObject(o, "resize", ints((int64_t[]){ c->resize_h, c->resize_w }, 2));
+        cJSON_AddItemToObject(o, "crop", ints((int64_t[]){ c->top, c->left }, 2));
+        cJSON_AddBoolToObject(o, "flip", c->flip);
+        cJSON_AddItemToObject(o, "frames", ints(clip->frames, c->frames));
+        cJSON_AddNumberToObject(o, "fps", clip->fps);
+        cJSON_AddNumberToObject(o, "upscale", c->upscale);
+        cJSON_AddItemToObject(o, "latent",
+                              ints((int64_t[]){ c->latent_f, c->latent_h, c->latent_w }, 3));
+        vf_json_add_int(o, "tokens", c->tokens);
+    }
+    cJSON_AddStringToObject(o, "status", c->drop ? "drop" : "ok");
+    if (c->drop)
+        cJSON_AddStringToObject(o, "reason", c->reason);
+    return o;
+}
+
+/* ---- numbers given earlier ---- */
+
+static int add_known(void *arg, const cJSON *o, uint64_t offset, vc_err *err)
+{
+    (void)offset;
+    uint64_t id;
+    int64_t number, variant;
+    int rc = plan_line_head(o, &id, &number, &variant, err);
+    return rc || variant ? rc : plan_ids_add(arg, id, (uint32_t)number, err);
+}
+
+/* The plan of an earlier run on the same OUT: rows keep the numbers it gave. */
+static int read_known(plan_ids *l, const char *out, vc_err *err)
+{
+    char *path = vc_path_join(out, "plan.jsonl");
+    vc_map m = { 0 };
+    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+
+    if (!rc && vc_file_exists(path)) {
+        rc = vc_map_open(&m, path, err);
+        if (!rc) rc = plan_each_line(&m, path, add_known, l, err);
+        vc_map_close(&m);
+        if (rc)
+            vc_context(err, rc, "remove the damaged file, or use --overwrite");
+    }
+    plan_ids_sort(l);
+    free(path);
+    return rc;
+}
+
+/* Numbers for every row: row numbers in a new dataset; else what the row had, and the next free. */
+static int number_rows(const vprep *p, uint32_t *number, vc_err *err)
+{
+    plan_ids l = { 0 };
+    int rc = p->c.out && !p->c.overwrite ? read_known(&l, p->c.out, err) : 0;
+    uint32_t next = p->writer ? vf_writer_next_number(p->writer) : 0;
+
+    for (size_t i = 0; i < l.n; i++)
+        if (l.v[i].number >= next)
+            next = l.v[i].number + 1;
+    bool fresh = next == 0;
+    for (int64_t i = 0; !rc && i < p->meta.n; i++) {
+        const vf_row *row = &p->meta.rows[i];
+        if (fresh)
+            number[i] = (uint32_t)i;
+        else if (!plan_ids_find(&l, row->id, &number[i]) &&
+                 (!p->writer || vf_writer_number_of(p->writer, row->id, &number[i])))
+            number[i] = next++;
+    }
+    free(l.v);
+    return rc;
+}
+
+/* ---- items ---- */
+
+static int row_items(vprep *p, uint32_t row, uint32_t number, vc_err *err)
+{
+    const vprep_source *s = &p->sources[row];
+    bool by_size = p->c.variants && !strcmp(p->c.variants, "sizes");
+    int n = by_size || !p->c.variants ? 1 : atoi(p->c.variants), rc = 0;
+    int64_t sizes[VB_MAX_OPTIONS] = { 0 };
+
+    if (by_size) {
+        vb_source src = { .is_video = s->is_video, .w = s->w, .h = s->h, .frames = s->frames };
+        n = vb_sizes(&p->rules, &src, sizes, VB_MAX_OPTIONS);
+        if (n == 0) {
+            n = 1;
+            sizes[0] = 0;
+        }
+    }
+    for (int v = 0; !rc && v < n; v++) {
+        vprep_item it = { .row = row, .number = number, .variant = (uint16_t)v,
+                          .size = (int32_t)sizes[by_size ? v : 0] };
+        vprep_clip clip;
+        rc = vprep_clip_of(p, &it, &clip, err);
+        it.drop = !rc && clip.choice.drop;
+        vprep_clip_free(&clip);
+        if (!rc) rc = plan_add_item(p, it, err);
+    }
+    return rc;
+}
+
+int vprep_plan(vprep *p, vc_err *err)
+{
+    if (p->c.plan)
+        return plan_replay(p, err);
+
+    uint32_t *number = malloc((p->meta.n ? (size_t)p->meta.n : 1) * sizeof *number);
+    int rc = number ? number_rows(p, number, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+
+    for (int64_t i = 0; !rc && i < p->meta.n; i++)
+        if (p->sources[i].ok)
+            rc = row_items(p, (uint32_t)i, number[i], err);
+    free(number);
+    return rc;
+}

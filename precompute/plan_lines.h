@@ -1,0 +1,31 @@
+/* plan_lines.h - reading plan.jsonl back: its lines, and the numbers an earlier plan gave. */
+#ifndef VPREP_PLAN_LINES_H
+#define VPREP_PLAN_LINES_H
+
+#include "precompute/vprep.h"
+
+/* Calls each(arg, object, offset of the line) for every line; errors name the line. */
+int plan_each_line(const vc_map *m, const char *path,
+                   int (*each)(void *arg, const cJSON *o, uint64_t offset, vc_err *err), void *arg,
+                   vc_err *err);
+/* The fields that say which sample a line is about. */
+int plan_line_head(const cJSON *o, uint64_t *id, int64_t *number, int64_t *variant, vc_err *err);
+
+/* A list of (row id, number), found by id. */
+typedef struct plan_ids {
+    struct plan_id {
+        uint64_t id;
+        uint32_t number;
+    } *v;
+    size_t n, room;
+} plan_ids;
+int plan_ids_add(plan_ids *l, uint64_t id, uint32_t number, vc_err *err);
+void plan_ids_sort(plan_ids *l);
+bool plan_ids_find(const plan_ids *l, uint64_t id, uint32_t *number);     /* after sorting */
+
+int plan_add_item(vprep *p, vprep_item it, vc_err *err);
+/* Items from --plan; the clip that a plan line tells, checked against what must hold. */
+int plan_replay(vprep *p, vc_err *err);
+int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err);
+
+#endif

@@ -1,0 +1,119 @@
+/* prompts.c - the list of validation prompts; see vprep.h */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/table.h"
+#include "precompute/vprep.h"
+
+enum { MAX_PROMPTS = 10000 };
+
+/* Columns that are numbers wherever they come from. */
+static const char *const number_columns[] = { "height", "width", "num_frames", "frame_rate", "fps",
+                                              "num_inference_steps", "guidance_scale", "seed", NULL };
+static const char *const prompt_columns[] = { "prompt", "caption", "text", NULL };
+
+static bool listed(const char *const *list, const char *name)
+{
+    while (*list && strcmp(*list, name))
+        list++;
+    return *list != NULL;
+}
+
+/* Its caption becomes "prompt", its numbers numbers. */
+static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
+{
+    const char *prompt = NULL;
+
+    for (int i = 0; !prompt && prompt_columns[i]; i++) {
+        const cJSON *s = cJSON_GetObjectItemCaseSensitive(o, prompt_columns[i]);
+        prompt = cJSON_IsString(s) ? s->valuestring : NULL;
+    }
+    if (!prompt)
+        return vc_fail(err, VC_EFORMAT, "row %lld: no prompt (a column prompt, caption or text)",
+                       (long long)row);
+    cJSON *clean = cJSON_CreateObject();
+    cJSON_AddStringToObject(clean, "prompt", prompt);
+    for (const cJSON *f = o->child; f; f = f->next) {
+        if (listed(prompt_columns, f->string))
+            continue;
+        char *end = NULL;
+        double x = cJSON_IsString(f) ? strtod(f->valuestring, &end) : NAN;
+        if (listed(number_columns, f->string) && cJSON_IsString(f)) {
+            if (!*f->valuestring)
+                continue;                           /* an empty CSV field */
+            if (end == f->valuestring || *end || !isfinite(x)) {
+                vc_fail(err, VC_EFORMAT, "row %lld: %s: \"%.40s\" is no number", (long long)row,
+                        f->string, f->valuestring);
+                cJSON_Delete(clean);
+                return VC_EFORMAT;
+            }
+            cJSON_AddNumberToObject(clean, f->string, x);
+        } else if (!cJSON_IsString(f) || *f->valuestring) {
+            cJSON_AddItemToObject(clean, f->string, cJSON_Duplicate(f, true));
+        }
+    }
+
+    cJSON **grown = realloc(v->row, ((size_t)v->n + 1) * sizeof *grown);
+    if (!grown || v->n == MAX_PROMPTS) {
+        v->row = grown ? grown : v->row;
+        cJSON_Delete(clean);
+        return vc_fail(err, VC_EINVAL, "row %lld: more than %d prompts", (long long)row, MAX_PROMPTS);
+    }
+    v->row = grown;
+    v->row[v->n++] = clean;
+    return 0;
+}
+
+static int table_row(void *arg, int64_t number, const cJSON *o, const char *bad, vc_err *err)
+{
+    if (bad)
+        return vc_fail(err, VC_EFORMAT, "row %lld: %s", (long long)number, bad);
+    return add_row(arg, o, number, err);
+}
+
+/* Finetrainers' form: an object with the rows in `data`. */
+static int read_wrapped(vprep_prompts *v, const cJSON *o, vc_err *err)
+{
+    const cJSON *rows, *row;
+    int64_t number = 0;
+    int rc = vf_json_arr(o, "data", &rows, err);
+
+    if (rc)
+        return rc;
+    cJSON_ArrayForEach(row, rows)
+    {
+        number++;
+        rc = cJSON_IsObject(row) ? add_row(v, row, number, err)
+                                 : vc_fail(err, VC_EFORMAT, "row %lld: expected an object",
+                                           (long long)number);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err)
+{
+    *v = (vprep_prompts){ 0 };
+
+    cJSON *o = NULL;
+    bool json = !strcasecmp(vc_path_ext(path), ".json");
+    int rc = json ? vf_json_read(&o, path, 64 << 20, err) : 0;
+    if (!rc)
+        rc = cJSON_IsObject(o) ? read_wrapped(v, o, err)
+                               : vf_table_read(path, &(vf_table_sink){ .row = table_row, .arg = v }, err);
+    cJSON_Delete(o);
+    if (rc)
+        vprep_prompts_free(v);
+    return vc_context(err, rc, "--validation_prompts %s", path);
+}
+
+void vprep_prompts_free(vprep_prompts *v)
+{
+    for (int i = 0; i < v->n; i++)
+        cJSON_Delete(v->row[i]);
+    free(v->row);
+    *v = (vprep_prompts){ 0 };
+}

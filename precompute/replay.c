@@ -1,0 +1,245 @@
+/* replay.c - reads plans back, and turns a plan's lines, edited or not, into items; see plan_lines.h */
+#include "precompute/plan_lines.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lines ---- */
+
+int plan_line_head(const cJSON *o, uint64_t *id, int64_t *number, int64_t *variant, vc_err *err)
+{
+    const char *hex;
+    int rc = vf_json_str(o, "id", &hex, err);
+    if (!rc) rc = vf_json_int(o, "sample", number, err);
+    if (!rc) rc = vf_json_int(o, "variant", variant, err);
+    if (rc)
+        return rc;
+    char *end;
+    *id = strtoull(hex, &end, 16);
+    if (*end || strlen(hex) != 16)
+        return vc_fail(err, VC_EFORMAT, "id: expected 16 hex digits");
+    if (*number < 0 || *number > UINT32_MAX - 1 || *variant < 0 || *variant > UINT16_MAX)
+        return vc_fail(err, VC_EFORMAT, "sample or variant out of range");
+    return 0;
+}
+
+int plan_each_line(const vc_map *m, const char *path,
+                   int (*each)(void *arg, const cJSON *o, uint64_t offset, vc_err *err), void *arg,
+                   vc_err *err)
+{
+    const char *at = (const char *)m->data, *end = at + m->size;
+    int rc = 0;
+
+    for (int64_t line = 1; !rc && at < end; line++) {
+        const char *nl = memchr(at, '\n', (size_t)(end - at));
+        size_t n = (size_t)((nl ? nl : end) - at);
+        cJSON *o = NULL;
+        if (n) {
+            rc = vf_json_parse(&o, at, n, err);
+            if (!rc) rc = each(arg, o, (uint64_t)(at - (const char *)m->data), err);
+            cJSON_Delete(o);
+            rc = vc_context(err, rc, "%s: line %lld", path, (long long)line);
+        }
+        at += n + 1;
+    }
+    return rc;
+}
+
+/* ---- ids ---- */
+
+int plan_ids_add(plan_ids *l, uint64_t id, uint32_t number, vc_err *err)
+{
+    if (l->n == l->room) {
+        size_t room = l->room ? 2 * l->room : 1024;
+        struct plan_id *grown = realloc(l->v, room * sizeof *grown);
+        if (!grown)
+            return vc_fail(err, VC_ENOMEM, "out of memory for %zu rows", room);
+        l->v = grown;
+        l->room = room;
+    }
+    l->v[l->n++] = (struct plan_id){ id, number };
+    return 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = ((const struct plan_id *)a)->id, y = ((const struct plan_id *)b)->id;
+    return (x > y) - (x < y);
+}
+
+void plan_ids_sort(plan_ids *l)
+{
+    if (l->n)
+        qsort(l->v, l->n, sizeof *l->v, by_id);
+}
+
+bool plan_ids_find(const plan_ids *l, uint64_t id, uint32_t *number)
+{
+    struct plan_id want = { .id = id };
+    const struct plan_id *k = l->n ? bsearch(&want, l->v, l->n, sizeof want, by_id) : NULL;
+    if (k)
+        *number = k->number;
+    return k != NULL;
+}
+
+int plan_add_item(vprep *p, vprep_item it, vc_err *err)
+{
+    if (p->n_items == p->items_room) {
+        if (p->items_room >= UINT32_MAX / 2)
+            return vc_fail(err, VC_EINVAL, "more than 2^31 samples and variants");
+        size_t room = p->items_room ? 2 * (size_t)p->items_room : 1024;
+        vprep_item *grown = realloc(p->items, room * sizeof *grown);
+        if (!grown)
+            return vc_fail(err, VC_ENOMEM, "out of memory for %zu samples", room);
+        p->items = grown;
+        p->items_room = (uint32_t)room;
+    }
+    p->items[p->n_items++] = it;
+    return 0;
+}
+
+/* ---- replaying a plan ---- */
+
+static int pair(const cJSON *o, const char *field, int *a, int *b, vc_err *err)
+{
+    const cJSON *v;
+    int rc = vf_json_arr(o, field, &v, err);
+    if (rc)
+        return rc;
+    const cJSON *x = cJSON_GetArrayItem(v, 0), *y = cJSON_GetArrayItem(v, 1);
+    if (cJSON_GetArraySize(v) != 2 || !cJSON_IsNumber(x) || !cJSON_IsNumber(y) ||
+        fabs(x->valuedouble) > 1e6 || fabs(y->valuedouble) > 1e6)
+        return vc_fail(err, VC_EFORMAT, "%s: expected two integers", field);
+    *a = (int)x->valuedouble;
+    *b = (int)y->valuedouble;
+    return 0;
+}
+
+static int plan_frames(const vprep *p, const vprep_item *it, const cJSON *o, vprep_clip *clip,
+                       vc_err *err)
+{
+    const cJSON *a, *v;
+    int rc = vf_json_arr(o, "frames", &a, err);
+    if (rc)
+        return rc;
+    int n = cJSON_GetArraySize(a), i = 0;
+    int64_t last = 0;
+    if (n < 1 || (n - 1) % p->rules.family->k)
+        return vc_fail(err, VC_EINVAL, "frames: %d of them; %s takes %dj+1", n,
+                       p->rules.family->name, p->rules.family->k);
+    clip->frames = malloc((size_t)n * sizeof *clip->frames);
+    if (!clip->frames)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d frames", n);
+    cJSON_ArrayForEach(v, a)
+    {
+        double x = cJSON_IsNumber(v) ? v->valuedouble : -1;
+        if (x != floor(x) || x < (double)last || x >= (double)p->sources[it->row].frames)
+            return vc_fail(err, VC_EINVAL, "frames: entry %d must be an integer from %lld to %lld",
+                           i, (long long)last, (long long)p->sources[it->row].frames - 1);
+        clip->frames[i++] = last = (int64_t)x;
+    }
+    clip->choice.frames = n;
+    clip->choice.start = clip->frames[0];
+    return 0;
+}
+
+/* What was edited by hand must still hold. */
+static int check_geometry(const vprep *p, vb_choice *c, vc_err *err)
+{
+    const vb_family *f = p->rules.family;
+
+    if (c->target_h < f->q || c->target_w < f->q || c->target_h % f->q || c->target_w % f->q)
+        return vc_fail(err, VC_EINVAL, "target: %d %d: sides must be multiples of %d", c->target_h,
+                       c->target_w, f->q);
+    if (c->top < 0 || c->left < 0 || c->top + c->target_h > c->resize_h ||
+        c->left + c->target_w > c->resize_w)
+        return vc_fail(err, VC_EINVAL, "crop: %d %d of target %d %d leaves the resized %d %d",
+                       c->top, c->left, c->target_h, c->target_w, c->resize_h, c->resize_w);
+    c->latent_f = (c->frames - 1) / f->k + 1;
+    c->latent_h = c->target_h / f->ratio;
+    c->latent_w = c->target_w / f->ratio;
+    if (c->latent_f > 1 && c->latent_f % f->pt)
+        return vc_fail(err, VC_EINVAL, "frames: %d give %d latent frames, which must be a "
+                       "multiple of %d", c->frames, c->latent_f, f->pt);
+    c->tokens = (int64_t)(c->latent_f + f->pt - 1) / f->pt * (c->latent_h / f->patch) *
+                (c->latent_w / f->patch);
+    return 0;
+}
+
+int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
+{
+    const char *at = (const char *)p->plan_file.data + it->line - 1;
+    size_t left = p->plan_file.size - (size_t)(it->line - 1);
+    const char *nl = memchr(at, '\n', left), *status = "ok", *reason = "dropped by the plan", *key;
+    vb_choice *c = &clip->choice;
+    cJSON *o;
+    int rc = vf_json_parse(&o, at, nl ? (size_t)(nl - at) : left, err);
+
+    c->upscale = 1;
+    c->stride = p->c.sample_fps > 0 ? 1 : p->rules.stride;
+    if (!rc) rc = vf_json_str_opt(o, "status", &status, err);
+    if (!rc && strcmp(status, "ok")) {
+        c->drop = true;
+        rc = vf_json_str_opt(o, "reason", &reason, err);
+        snprintf(c->reason, sizeof c->reason, "%s", reason);
+        cJSON_Delete(o);
+        return rc;
+    }
+    if (!rc) rc = vf_json_str(o, "key", &key, err);
+    if (!rc) rc = pair(o, "target", &c->target_h, &c->target_w, err);
+    if (!rc) rc = pair(o, "resize", &c->resize_h, &c->resize_w, err);
+    if (!rc) rc = pair(o, "crop", &c->top, &c->left, err);
+    if (!rc) rc = vf_json_bool_opt(o, "flip", &c->flip, err);
+    if (!rc) rc = vf_json_num_opt(o, "upscale", &c->upscale, err);
+    if (!rc) rc = vf_json_num_opt(o, "fps", &clip->fps, err);
+    if (!rc) rc = plan_frames(p, it, o, clip, err);
+    if (!rc) {
+        snprintf(c->key, sizeof c->key, "%s", key);
+        rc = check_geometry(p, c, err);
+    }
+    cJSON_Delete(o);
+    return vc_context(err, rc, "%s: sample %u, variant %u", p->c.plan, it->number, it->variant);
+}
+
+typedef struct replay {
+    vprep *p;
+    plan_ids rows;                         /* id -> row index */
+} replay;
+
+static int replay_line(void *arg, const cJSON *o, uint64_t offset, vc_err *err)
+{
+    replay *r = arg;
+    uint64_t id;
+    int64_t number, variant;
+    uint32_t row;
+    int rc = plan_line_head(o, &id, &number, &variant, err);
+
+    if (rc)
+        return rc;
+    if (!plan_ids_find(&r->rows, id, &row))
+        return vc_fail(err, VC_EMISMATCH, "sample %lld is not in the metadata", (long long)number);
+    if (!r->p->sources[row].ok)
+        return 0;                          /* already in the error list */
+    vprep_item it = { .row = row, .number = (uint32_t)number, .variant = (uint16_t)variant,
+                      .line = offset + 1 };
+    vprep_clip clip;
+    rc = vprep_clip_of(r->p, &it, &clip, err);
+    it.drop = !rc && clip.choice.drop;
+    vprep_clip_free(&clip);
+    return rc ? rc : plan_add_item(r->p, it, err);
+}
+
+int plan_replay(vprep *p, vc_err *err)
+{
+    replay r = { .p = p };
+    int rc = vc_map_open(&p->plan_file, p->c.plan, err);
+
+    for (int64_t i = 0; !rc && i < p->meta.n; i++)
+        rc = plan_ids_add(&r.rows, p->meta.rows[i].id, (uint32_t)i, err);
+    plan_ids_sort(&r.rows);
+    if (!rc) rc = plan_each_line(&p->plan_file, p->c.plan, replay_line, &r, err);
+    free(r.rows.v);
+    return rc;
+}

@@ -1,0 +1,192 @@
+/* text.c - every distinct prompt through each text encoder, once; see vprep.h */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "precompute/vprep.h"
+
+vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt)
+{
+    const text_info *t = &p->text[encoder];
+    vf_hasher *h;
+    vf_key none = { { 0 } };
+
+    if (vf_hasher_open(&h, "text", NULL))
+        return none;
+    vf_hasher_str(h, "prompt", prompt);
+    vf_hasher_bytes(h, "tokenizer", t->tokenizer.b, sizeof t->tokenizer.b);
+    vf_hasher_bytes(h, "encoder", t->fingerprint.b, sizeof t->fingerprint.b);
+    vf_hasher_int(h, "max_length", t->max_length);
+    vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
+    return vf_hasher_close(h);
+}
+
+int vprep_pack_dtype(vc_dtype *dtype, void **data, const float *v, size_t n, vc_dtype want,
+                     vc_err *err)
+{
+    *dtype = want;
+    for (size_t i = 0; want == VC_F16 && i < n; i++)
+        if (!(v[i] >= -65504.0f && v[i] <= 65504.0f))
+            *dtype = want = VC_F32;
+    *data = malloc(n * vc_dtype_size(want) + 1);
+    if (!*data)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
+    vc_from_f32(*data, want, v, n);
+    return 0;
+}
+
+static int put_result(vprep *p, vf_key key, const text_result *r, vc_err *err)
+{
+    vf_view t[2] = {
+        { .name = "prompt_embeds", .nd = 2, .dim = { r->n, r->width } },
+        { .name = "pooled", .nd = 1, .dim = { r->pooled_width } },
+    };
+    const float *values[2] = { r->embeds, r->pooled };
+    int n = r->pooled_width ? 2 : 1, rc = 0;
+    void *data[2] = { 0 };
+    uint8_t *packed = NULL;
+    size_t size = 0;
+
+    for (int i = 0; !rc && i < n; i++) {
+        size_t count = (size_t)vf_view_count(&t[i]);
+        rc = vprep_pack_dtype(&t[i].dtype, &data[i], values[i], count, p->c.dtype, err);
+        t[i].data = data[i];
+        t[i].bytes = count * vc_dtype_size(t[i].dtype);
+    }
+    if (!rc) rc = vf_safetensors_pack(&packed, &size, t, n, NULL, 0, 1, err);
+    if (!rc) rc = vf_writer_put_text(p->writer, key, packed, size, err);
+    free(packed);
+    free(data[0]);
+    free(data[1]);
+    return rc;
+}
+
+/* What the trace says of a prompt, kept beside the traces until the clips are written. */
+static int trace_text(const vprep *p, int encoder, vf_key key, const text_result *r, vc_err *err)
+{
+    char hex[VF_KEY_HEX], names[4][32];
+    snprintf(names[0], sizeof names[0], "input_ids_%d", encoder + 1);
+    snprintf(names[1], sizeof names[1], "attention_mask_%d", encoder + 1);
+    snprintf(names[2], sizeof names[2], "prompt_embeds_%d", encoder + 1);
+    snprintf(names[3], sizeof names[3], "pooled_%d", encoder + 1);
+    vf_view t[4] = {
+        { names[0], VC_I64, 1, { r->length }, r->ids, (size_t)r->length * 8 },
+        { names[1], VC_I64, 1, { r->length }, r->mask, (size_t)r->length * 8 },
+        { names[2], VC_F32, 2, { r->n, r->width }, r->embeds, (size_t)r->n * (size_t)r->width * 4 },
+        { names[3], VC_F32, 1, { r->pooled_width }, r->pooled, (size_t)r->pooled_width * 4 },
+    };
+    char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir, vf_key_hex(hex, key));
+    int rc = path ? vf_safetensors_write(path, t, r->pooled_width ? 4 : 3, NULL, 0, err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(path);
+    return rc;
+}
+
+typedef struct text_job {
+    vprep *p;
+    const text_class *class;
+    text_enc *enc;
+    int encoder;
+} text_job;
+
+static int one_prompt(text_job *j, const char *prompt, vc_err *err)
+{
+    vf_key key = vprep_text_key(j->p, j->encoder, prompt);
+    text_result r;
+
+    if (*vc_stop_flag())
+        return vc_fail(err, VC_ESTOP, "stopped");
+    if (vf_writer_has_text(j->p->writer, key) && !j->p->c.trace_dir) {
+        j->p->texts_reused++;
+        return 0;
+    }
+    int rc = j->class->encode(j->enc, prompt, &r, err);
+    if (!rc && j->p->c.trace_dir) rc = trace_text(j->p, j->encoder, key, &r, err);
+    if (!rc && vf_writer_has_text(j->p->writer, key)) {
+        j->p->texts_reused++;
+        return 0;
+    }
+    if (!rc) rc = put_result(j->p, key, &r, err);
+    j->p->texts_encoded += !rc;
+    return rc;
+}
+
+static int all_prompts(text_job *j, const vprep_prompts *v, vc_err *err)
+{
+    vprep *p = j->p;
+    uint32_t failed = UINT32_MAX;
+    int rc = one_prompt(j, "", err);
+
+    if (!rc && p->c.negative_prompt) rc = one_prompt(j, p->c.negative_prompt, err);
+    for (int i = 0; !rc && i < v->n; i++) {
+        const char *negative = NULL;
+        rc = one_prompt(j, cJSON_GetObjectItem(v->row[i], "prompt")->valuestring, err);
+        if (!rc) rc = vf_json_str_opt(v->row[i], "negative_prompt", &negative, err);
+        if (!rc && negative) rc = one_prompt(j, negative, err);
+    }
+    for (uint32_t i = 0; !rc && i < p->n_items; i++) {
+        vprep_item *it = &p->items[i];
+        const vf_row *row = &p->meta.rows[it->row];
+        vc_err why = { 0 };
+        if (i && it->row == failed)                           /* a further variant of the row */
+            it->drop = true;
+        bool done = it->drop || (i && p->items[i - 1].row == it->row);
+        for (int k = 0; !rc && !done && k < row->n_captions; k++)
+            if (one_prompt(j, row->captions[k], &why)) {
+                rc = vprep_note(p, row->row, row->path, "text", &why, err);
+                it->drop = done = true;
+                failed = it->row;
+            }
+        vc_progress_at(p->progress, i + 1, NULL);
+    }
+    return rc;
+}
+
+static int add_keys(cJSON *o, const char *field, const vprep *p, const char *prompt)
+{
+    cJSON *keys = cJSON_AddArrayToObject(o, field);
+    for (int e = 0; keys && e < p->n_text; e++) {
+        char hex[VF_KEY_HEX];
+        cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, vprep_text_key(p, e, prompt))));
+    }
+    return keys ? 0 : -1;
+}
+
+static int put_validations(vprep *p, const vprep_prompts *v, vc_err *err)
+{
+    int rc = 0;
+
+    for (int i = 0; !rc && i < v->n; i++) {
+        const char *negative = p->c.negative_prompt ? p->c.negative_prompt : "";
+        cJSON *o = cJSON_Duplicate(v->row[i], true);
+        vf_json_str_opt(o, "negative_prompt", &negative, NULL);
+        const char *prompt = cJSON_GetObjectItem(v->row[i], "prompt")->valuestring;
+        if (!o || add_keys(o, "keys", p, prompt) || add_keys(o, "negative_keys", p, negative))
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        if (!rc) rc = vf_writer_put_validation(p->writer, (uint32_t)i, o, err);
+        cJSON_Delete(o);
+    }
+    return rc;
+}
+
+int vprep_text(vprep *p, vc_err *err)
+{
+    vprep_prompts v = { 0 };
+    int rc = p->c.validation_prompts ? vprep_prompts_read(&v, p->c.validation_prompts, err) : 0;
+
+    for (int e = 0; !rc && e < p->n_text; e++) {
+        text_job j = { .p = p, .class = p->family->text[e], .encoder = e };
+        encoder_opts o = { .dir = NULL, .dtype = VC_F32, .device = p->c.device };
+        text_info info;
+        rc = j.class->open(&j.enc, &o, &info, err);
+        vc_progress_begin(p->progress, "text", "samples", p->n_items);
+        if (!rc) rc = all_prompts(&j, &v, err);
+        vc_progress_end(p->progress);
+        j.class->close(j.enc);
+    }
+    if (!rc) rc = put_validations(p, &v, err);
+    if (!rc) rc = vf_writer_commit(p->writer, err);
+    vprep_prompts_free(&v);
+    return rc;
+}

@@ -1,0 +1,418 @@
+/* vdecode.c - latents -> PNG, JPEG, MP4 and contact sheets: main of the decoder.
+ *
+ * An input is a latent dataset (posterior means), a latents file, or a run folder, of which what is
+ * new under validation/ is decoded beside the latents. One VAE is open at a time. */
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "common/flags.h"
+#include "common/progress.h"
+#include "precompute/encoder.h"
+#include "precompute/gallery.h"
+#include "precompute/media_write.h"
+#include "precompute/sheet.h"
+
+typedef struct options {
+    char *out, *model, *vae, *samples, *device;
+    int format;                          /* auto | png | jpg | mp4 */
+    int log_format;
+    double fps;
+    bool sheet, overwrite, quiet;
+} options;
+
+enum { FORMAT_AUTO, FORMAT_PNG, FORMAT_JPG, FORMAT_MP4 };
+
+#define FLAG(kind_, field, name_, value_, allowed_, aliases_, help_) \
+    { .name = name_, .kind = kind_, .offset = offsetof(options, field), .value = value_, \
+      .allowed = allowed_, .aliases = aliases_, .help = help_ }
+
+static const vc_flag flags[] = {
+    FLAG(VC_PATH, out, "out", NULL, NULL, NULL,
+         "folder for the pictures; of a run folder: beside its latents"),
+    FLAG(VC_PATH, model, "model", NULL, NULL, "pretrained_model_name_or_path",
+         "diffusers folder whose VAE decodes; without it: the built-in codec"),
+    FLAG(VC_CHOICE, format, "format", "auto", "auto|png|jpg|mp4", NULL,
+         "auto: stills as png, clips as mp4 with a png of their frames"),
+    FLAG(VC_FLOAT, fps, "fps", NULL, ">0", NULL, "of clips; default: what was stored, else 8"),
+    FLAG(VC_STRING, samples, "samples", NULL, NULL, NULL,
+         "of a dataset: the first N, or sample keys, comma separated; default: all"),
+    FLAG(VC_BOOLEAN, sheet, "sheet", NULL, NULL, NULL, "also one contact sheet, sheet.png"),
+    FLAG(VC_BOOLEAN, overwrite, "overwrite", NULL, NULL, NULL,
+         "of a run folder: decode again what has pictures already"),
+    FLAG(VC_STRING, device, "device", "auto", NULL, NULL, "auto or cpu"),
+    FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", NULL, "of messages and progress"),
+    FLAG(VC_BOOLEAN, quiet, "quiet", NULL, NULL, NULL, "errors only"),
+    { .kind = VC_BOOLEAN },
+};
+
+static const vc_program program = {
+    .name = "vdecode",
+    .synopsis = "vdecode IN... [--out DIR] [--format png|jpg|mp4] [--sheet] [flags]",
+    .about = "Turns latents into pictures: of a dataset, of a latents file, or of a run folder's "
+             "validation samples, which then also appear in its report.html.",
+    .flags = flags,
+    .positional = "IN...",
+};
+
+typedef struct decoder {
+    options o;
+    const vae_class *class;
+    vae *vae;
+    vae_info info;
+    vc_progress *progress;
+    uint64_t done;
+} decoder;
+
+/* ---- one latent ---- */
+
+static int find_latent(const vf_safetensors *st, vf_view *v, vc_err *err)
+{
+    static const char *const names[] = { "latents", "mean", "sample" };
+
+    for (size_t i = 0; i < 3; i++)
+        if (!vf_safetensors_get(st, names[i], v, NULL))
+            return 0;
+    return vc_fail(err, VC_ENOENT, "no tensor latents, mean or sample");
+}
+
+/* Decodes st's latent to malloc'ed u8 [n,h,w,3], cut to `frames` (0: all). */
+static int decode_latent(decoder *d, const vf_safetensors *st, int frames, picture *p, vc_err *err)
+{
+    vf_view v;
+    int rc = find_latent(st, &v, err);
+    *p = (picture){ 0 };
+    if (rc)
+        return rc;
+    if (v.nd != 4 || v.dim[0] != d->info.channels || vf_view_count(&v) > INT32_MAX)
+        return vc_fail(err, VC_EMISMATCH, "%s has %d axes, %lld channels; %s decodes [%d,f,h,w]",
+                       v.name, v.nd, (long long)(v.nd ? v.dim[0] : 0), d->info.class,
+                       d->info.channels);
+
+    int f = (int)v.dim[1], h = (int)v.dim[2], w = (int)v.dim[3];
+    *p = (picture){ .n = (f - 1) * d->info.ratio[0] + 1, .h = h * d->info.ratio[1],
+                    .w = w * d->info.ratio[2] };
+    size_t n = (size_t)vf_view_count(&v);
+    float *z = malloc(n * sizeof *z);
+    p->rgb = malloc((size_t)p->n * (size_t)p->h * (size_t)p->w * 3);
+    rc = z && p->rgb ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", p->n, p->w, p->h);
+    if (!rc) {
+        vc_to_f32(z, v.data, v.dtype, n);
+        rc = d->class->decode(d->vae, z, f, h, w, p->rgb, err);
+    }
+    free(z);
+    if (frames > 0 && frames < p->n)
+        p->n = frames;
+    return rc;
+}
+
+/* STEM.png, STEM.mp4, or STEM-000.png ...: as --format says. */
+static int write_picture(const decoder *d, const char *stem, const picture *p, vc_err *err)
+{
+    int format = d->o.format, rc = 0;
+    bool clip = p->n > 1;
+    char *path = vc_format("%s.mp4", stem);
+
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (format == FORMAT_MP4 || (format == FORMAT_AUTO && clip))
+        rc = media_write_mp4(path, p->rgb, p->n, p->h, p->w, p->fps, err);
+    free(path);
+    if (!rc && format == FORMAT_AUTO) {
+        path = vc_format("%s.png", stem);
+        rc = path ? sheet_strip(path, p, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        free(path);
+    }
+    for (int i = 0; !rc && (format == FORMAT_PNG || format == FORMAT_JPG) && i < p->n; i++) {
+        const char *end = format == FORMAT_PNG ? "png" : "jpg";
+        const uint8_t *rgb = p->rgb + (size_t)i * (size_t)p->h * (size_t)p->w * 3;
+        path = clip ? vc_format("%s-%03d.%s", stem, i, end) : vc_format("%s.%s", stem, end);
+        if (!path)
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = format == FORMAT_PNG ? media_write_png(path, rgb, p->h, p->w, err)
+                                  : media_write_jpeg(path, rgb, p->h, p->w, 95, err);
+        free(path);
+    }
+    return rc;
+}
+
+static double rate(const decoder *d, double stored)
+{
+    return d->o.fps > 0 ? d->o.fps : stored > 0 && isfinite(stored) ? stored : 8;
+}
+
+/* Writes a decoded latent, adds it to the sheet if there is one, and frees it. */
+static int finish_picture(decoder *d, const char *stem, picture *p, sheet *s, vc_err *err)
+{
+    int rc = write_picture(d, stem, p, err);
+    if (!rc && s) rc = sheet_add(s, p, err);
+    free(p->rgb);
+    d->done += !rc;
+    return rc;
+}
+
+/* ---- datasets ---- */
+
+static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *s, vc_err *err)
+{
+    const vf_entry *e = vf_dataset_entry(set, i);
+    char key[24], name[24];
+    vf_safetensors *st = NULL;
+    cJSON *record = NULL;
+    picture p = { 0 };
+    double fps = 0;
+
+    vf_sample_key(key, e->number, e->variant);
+    snprintf(name, sizeof name, "%012u-%03u", e->number, e->variant);
+    int rc = vf_dataset_sample(set, i, &record, err);
+    if (!rc) rc = vf_json_num_opt(record, "fps", &fps, err);
+    if (!rc) rc = vf_dataset_latent(set, e->latent, true, &st, err);
+    if (!rc) rc = decode_latent(d, st, (int)e->frames, &p, err);
+    p.fps = rate(d, fps);
+    char *stem = vc_path_join(d->o.out, name);
+    if (!rc) rc = stem ? finish_picture(d, stem, &p, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    else free(p.rgb);
+    free(stem);
+    vf_safetensors_close(st);
+    cJSON_Delete(record);
+    return vc_context(err, rc, "sample %s", key);
+}
+
+/* --samples: a number, or keys. Calls once per chosen sample. */
+static int chosen_samples(decoder *d, const vf_dataset *set, sheet *s, vc_err *err)
+{
+    uint32_t n = vf_dataset_count(set);
+    char *end = NULL, *list = d->o.samples ? vc_format("%s", d->o.samples) : NULL;
+    bool keys = list && strpbrk(list, "/,");
+    int rc = 0;
+
+    if (list && !keys) {
+        long long most = strtoll(list, &end, 10);
+        if (*end || most < 1)
+            rc = vc_fail(err, VC_EUSAGE, "--samples %s: expected a number, or keys like 000000000042/000", list);
+        else if (most < n)
+            n = (uint32_t)most;
+    }
+    for (uint32_t i = 0; !rc && !keys && i < n; i++) {
+        rc = *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped") : dataset_sample(d, set, i, s, err);
+        vc_progress_at(d->progress, i + 1, NULL);
+    }
+    char *save = NULL;
+    for (char *key = keys ? strtok_r(list, ",", &save) : NULL; !rc && key; key = strtok_r(NULL, ",", &save)) {
+        uint32_t i;
+        rc = vf_dataset_find(set, key, &i, err);
+        if (!rc) rc = dataset_sample(d, set, i, s, err);
+    }
+    free(list);
+    return rc;
+}
+
+static int write_sheet(const decoder *d, sheet *s, const char *dir, vc_err *err)
+{
+    char *path = s ? vc_path_join(dir, "sheet.png") : NULL;
+    int rc = !s ? 0 : path ? sheet_write(s, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && s)
+        vc_say(d->progress, "%s", path);
+    free(path);
+    return rc;
+}
+
+static int decode_dataset(decoder *d, const char *path, vc_err *err)
+{
+    vf_dataset *set;
+    sheet *s = NULL;
+    const cJSON *v;
+    const char *class;
+    int rc = d->o.out ? 0 : vc_fail(err, VC_EUSAGE, "--out is needed for a dataset");
+
+    if (!rc) rc = vc_mkdirs(d->o.out, err);
+    if (!rc) rc = vf_dataset_open(&set, path, true, err);
+    if (rc)
+        return rc;
+    rc = vf_json_obj(vf_dataset_manifest(set), "vae", &v, err);
+    if (!rc) rc = vf_json_str(v, "class", &class, err);
+    if (!rc && strcmp(class, d->info.class))
+        rc = vc_fail(err, VC_EMISMATCH, "%s was made by %s, and %s would decode it: give --model",
+                     path, class, d->info.class);
+    if (!rc && d->o.sheet) rc = sheet_open(&s, err);
+    vc_progress_begin(d->progress, "decoding", "samples", vf_dataset_count(set));
+    if (!rc) rc = chosen_samples(d, set, s, err);
+    vc_progress_end(d->progress);
+    if (!rc) rc = write_sheet(d, s, d->o.out, err);
+    sheet_close(s);
+    vf_dataset_close(set);
+    return rc;
+}
+
+/* ---- latents files ---- */
+
+static double meta_number(const vf_safetensors *st, const char *key)
+{
+    const char *s = vf_safetensors_meta(st, key);
+    return s ? strtod(s, NULL) : 0;
+}
+
+static int decode_file(decoder *d, const char *path, const char *stem, sheet *s, vc_err *err)
+{
+    vf_safetensors *st;
+    picture p = { 0 };
+    int rc = vf_safetensors_open(&st, path, err);
+    if (rc)
+        return rc;
+
+    double frames = meta_number(st, "frames");
+    rc = decode_latent(d, st, frames >= 1 && frames < 1e6 ? (int)frames : 0, &p, err);
+    p.fps = rate(d, meta_number(st, "fps"));
+    if (!rc) rc = finish_picture(d, stem, &p, s, err);
+    else free(p.rgb);
+    vf_safetensors_close(st);
+    return vc_context(err, rc, "%s", path);
+}
+
+static int decode_one_file(decoder *d, const char *path, vc_err *err)
+{
+    const char *base = vc_path_base(path);
+    sheet *s = NULL;
+    char *stem = vc_format("%s/%.*s", d->o.out ? d->o.out : ".",
+                           (int)(vc_path_ext(path) - base), base);
+    int rc = stem ? vc_mkdirs(d->o.out ? d->o.out : ".", err) : vc_fail(err, VC_ENOMEM, "out of memory");
+
+    if (!rc && d->o.sheet) rc = sheet_open(&s, err);
+    if (!rc) rc = decode_file(d, path, stem, s, err);
+    if (!rc) rc = write_sheet(d, s, d->o.out ? d->o.out : ".", err);
+    sheet_close(s);
+    free(stem);
+    return rc;
+}
+
+/* ---- run folders ---- */
+
+static int is_latents(const struct dirent *e)
+{
+    return e->d_name[0] != '.' && !strcmp(vc_path_ext(e->d_name), ".safetensors");
+}
+
+static int is_step(const struct dirent *e)
+{
+    return !strncmp(e->d_name, "step-", 5);
+}
+
+static int decode_step(decoder *d, const char *dir, vc_err *err)
+{
+    struct dirent **names;
+    sheet *s = NULL;
+    int n = scandir(dir, &names, is_latents, alphasort), rc = 0;
+
+    if (n < 0)
+        return vc_fail_errno(err, "%s", dir);
+    if (d->o.sheet) rc = sheet_open(&s, err);
+    for (int i = 0; i < n; i++) {
+        const char *name = names[i]->d_name;
+        char *path = vc_path_join(dir, name);
+        char *stem = vc_format("%s/%.*s", dir, (int)(vc_path_ext(name) - name), name);
+        char *png = stem ? vc_format("%s.png", stem) : NULL;
+        if (!rc && (!path || !png))
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        if (!rc && (d->o.overwrite || d->o.sheet || !vc_file_exists(png)))
+            rc = decode_file(d, path, stem, s, err);
+        free(png);
+        free(stem);
+        free(path);
+        free(names[i]);
+    }
+    free(names);
+    if (!rc && n) rc = write_sheet(d, s, dir, err);
+    sheet_close(s);
+    return rc;
+}
+
+static int decode_run(decoder *d, const char *run, const char *validation, vc_err *err)
+{
+    struct dirent **names;
+    int n = scandir(validation, &names, is_step, versionsort), rc = 0;
+
+    if (n < 0)
+        return vc_fail_errno(err, "%s", validation);
+    vc_progress_begin(d->progress, "decoding", "steps", (uint64_t)n);
+    for (int i = 0; i < n; i++) {
+        char *dir = vc_path_join(validation, names[i]->d_name);
+        if (!rc)
+            rc = dir ? decode_step(d, dir, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        vc_progress_at(d->progress, (uint64_t)i + 1, NULL);
+        free(dir);
+        free(names[i]);
+    }
+    free(names);
+    vc_progress_end(d->progress);
+    return rc ? rc : gallery_update(run, err);
+}
+
+static int decode_input(decoder *d, const char *in, vc_err *err)
+{
+    char *manifest = vc_path_join(in, "manifest.json"), *validation = vc_path_join(in, "validation");
+    struct stat st;
+    int rc;
+
+    if (!manifest || !validation)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    else if (stat(in, &st))
+        rc = vc_fail_errno(err, "%s", in);
+    else if (!S_ISDIR(st.st_mode))
+        rc = decode_one_file(d, in, err);
+    else if (vc_file_exists(manifest))
+        rc = decode_dataset(d, in, err);
+    else if (vc_file_exists(validation))
+        rc = decode_run(d, in, validation, err);
+    else
+        rc = vc_fail(err, VC_EINVAL, "%s: neither a latent dataset (manifest.json) nor a run folder "
+                     "with samples (validation/)", in);
+    free(manifest);
+    free(validation);
+    return rc;
+}
+
+static int run(decoder *d, const vc_list *in, vc_err *err)
+{
+    const prep_family *family;
+    encoder_opts o = { .dtype = VC_F32, .device = d->o.device };
+    int rc = in->n ? 0 : vc_fail(err, VC_EUSAGE, "nothing to decode: give a dataset, a run folder or a "
+                                 "latents file");
+
+    if (!rc) rc = prep_family_of(&family, d->o.model, err);
+    if (rc)
+        return rc;
+    d->class = family->vae;
+    rc = d->class->open(&d->vae, &o, &d->info, err);
+    for (int i = 0; !rc && i < in->n; i++)
+        rc = decode_input(d, in->item[i], err);
+    if (!rc)
+        vc_say(d->progress, "%llu decoded", (unsigned long long)d->done);
+    d->class->close(d->vae);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    decoder d = { 0 };
+    vc_flags *set;
+    vc_err err = { 0 };
+    int rc = vc_flags_parse(&set, &program, &d.o, argc, argv, stdout, &err);
+
+    if (rc == 1) {
+        vc_flags_free(set);
+        return 0;
+    }
+    if (!rc) rc = vc_progress_open(&d.progress, "vdecode", (vc_log_format)d.o.log_format, d.o.quiet, &err);
+    if (!rc) rc = vc_catch_stop(&err);
+    if (!rc) rc = run(&d, vc_flags_words(set), &err);
+    vc_progress_close(d.progress);
+    if (rc)
+        fprintf(stderr, "vdecode: %s\n", err.text);
+    vc_flags_free(set);
+    int signal = *vc_stop_flag();
+    return rc == VC_ESTOP && signal ? 128 + signal : rc == VC_EUSAGE ? 2 : rc ? 1 : 0;
+}

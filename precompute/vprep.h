@@ -1,0 +1,140 @@
+/* vprep.h - the run: settings, what was found, and the contracts of its stages.
+ *
+ *   rows (formats/metadata) -> survey: open and hash every source   vprep_survey   survey.c
+ *        -> items: one per sample and variant, numbered, chosen     vprep_plan     plan.c
+ *        -> plan.jsonl and the table of buckets                     vprep_report   report.c
+ *        -> text, each distinct prompt once                         vprep_text     text.c
+ *        -> decode workers -> encoder -> writer                     vprep_clips    pipeline.c
+ *
+ * A stage reads what the earlier ones left in the run; a clip that fails is noted in the error list with
+ * its row and the run goes on (--on_error skip). Selection is recomputed where it is needed: it is a
+ * pure function, and a million choices would not fit in memory. */
+#ifndef VPREP_VPREP_H
+#define VPREP_VPREP_H
+
+#include <pthread.h>
+
+#include "common/flags.h"
+#include "common/progress.h"
+#include "formats/metadata.h"
+#include "precompute/encoder.h"
+#include "common/file.h"
+#include "precompute/media.h"
+
+typedef struct vprep_config {
+    char *meta, *data, *out, *model, *config;
+    char *data_file_keys, *extra_inputs;
+    char *plan, *validation_prompts, *negative_prompt, *trace_dir, *variants, *device;
+    int64_t seed, workers, thumbnails, shard_size, video_repeat;
+    vc_dtype dtype;
+    int latent_store;                 /* index into "auto|moments|sample|mode" */
+    int on_error;                     /* skip | stop */
+    int log_format;
+    bool dry_run, overwrite, append, quiet;
+    double sample_fps;
+    /* sampling flags, as vb_rules has them */
+    bool enable_bucket, random_hw_adapt, token_length, random_ratio_crop, random_frame_crop;
+    bool allow_upscale, random_flip;
+    int64_t video_sample_size, image_sample_size, token_sample_size, fix_size[2], stride, n_frames;
+    int frame_rule, on_small;
+    double max_upscale;
+} vprep_config;
+
+enum { STORE_AUTO, STORE_MOMENTS, STORE_SAMPLE, STORE_MODE };
+
+/* What is known of a row's file. */
+typedef struct vprep_source {
+    bool ok;
+    bool is_video;
+    int w, h, rotation;               /* as displayed; clockwise degrees that were applied */
+    int64_t frames;                   /* in the file */
+    double fps;
+    double *times;                    /* variable frame rate: seconds of each frame; else NULL */
+    vf_key hash;                      /* of the whole file */
+} vprep_source;
+
+typedef struct vprep_item {           /* one sample and variant of the plan */
+    uint32_t row;                     /* index into the metadata */
+    uint32_t number;                  /* sample number */
+    uint16_t variant;
+    bool drop;
+    int32_t size;                     /* --variants sizes: p; else 0 */
+    uint64_t line;                    /* --plan: offset of its line + 1; else 0 */
+} vprep_item;
+
+typedef struct vprep_error {
+    int64_t row;
+    char *path, *reason;
+    const char *stage;                /* metadata probe decode select encode text */
+} vprep_error;
+
+typedef struct vprep {
+    vprep_config c;
+    const prep_family *family;
+    vb_rules rules;
+    vae_info vae;
+    text_info text[3];
+    int n_text;
+    vf_metadata meta;
+    vprep_source *sources;            /* one a row */
+    vprep_item *items;
+    uint32_t n_items, items_room;
+    vc_map plan_file;                 /* --plan: the file that is replayed */
+    vf_writer *writer;                /* NULL in a dry run on nothing */
+    vc_progress *progress;
+    vc_flags *flags;
+    pthread_mutex_t lock;             /* guards errors, and the writer's hints while surveying */
+    vprep_error *errors;
+    uint32_t n_errors;
+    uint64_t encoded, reused, texts_encoded, texts_reused;
+} vprep;
+
+/* Notes a failed row; with --on_error stop returns the code, else 0. Thread-safe. */
+int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,
+               vc_err *err);
+/* Replaces OUT/errors.jsonl, rows in order. */
+int vprep_write_errors(vprep *p, vc_err *err);
+
+/* Opens, probes and (hash) hashes each row's file with all workers. */
+int vprep_survey(vprep *p, bool hash, vc_err *err);
+
+/* One chosen clip: what plan.jsonl says of it. frames are source frames, ascending, possibly repeated
+ * (a picture that stands longer than a frame, in a clip of variable rate). */
+typedef struct vprep_clip {
+    vb_choice choice;
+    int64_t *frames;                  /* [choice.frames] */
+    double fps;                       /* of those frames; 0 for a still */
+} vprep_clip;
+/* Fills items from the rows (or from --plan). known: numbers given earlier, by OUT's plan.jsonl. */
+int vprep_plan(vprep *p, vc_err *err);
+int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err);
+void vprep_clip_free(vprep_clip *clip);
+/* The plan line of an item; NULL when out of memory. The caller frees. */
+cJSON *vprep_plan_line(const vprep *p, const vprep_item *it, const vprep_clip *clip);
+
+/* Writes OUT/plan.jsonl and prints the table of buckets to `out`; notes dropped samples. */
+int vprep_report(vprep *p, FILE *out, vc_err *err);
+
+/* The manifest's fields that say what makes the dataset; NULL when out of memory. */
+cJSON *vprep_manifest_head(const vprep *p);
+
+/* Content keys: docs/format.md lists the fields. */
+vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt);
+vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip);
+
+/* Encodes what is missing: prompts of the items, the empty prompt, validation prompts. */
+int vprep_text(vprep *p, vc_err *err);
+int vprep_clips(vprep *p, vc_err *err);
+/* The rows of --validation_prompts: .json (array, or an object with `data`), .jsonl or .csv with Finetrainers'
+ * columns; `caption`, `text` and `prompt` all become "prompt". */
+typedef struct vprep_prompts {
+    cJSON **row;                      /* one object each; "prompt" is a string */
+    int n;
+} vprep_prompts;
+int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err);
+void vprep_prompts_free(vprep_prompts *v);
+
+/* f32 values as a stored tensor: `want`, or f32 where a value does not fit f16's range. */
+int vprep_pack_dtype(vc_dtype *dtype, void **data, const float *v, size_t n, vc_dtype want, vc_err *err);
+
+#endif
