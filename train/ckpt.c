@@ -1,0 +1,454 @@
+/* ckpt.c - see ckpt.h */
+#include "train/ckpt.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file.h"
+
+enum { MAX_STATE = 64 << 20 };
+
+#define PREFIX "checkpoint-"
+#define STATE "trainer.json"
+
+/* ---- names ---- */
+
+static char *folder(const char *out, int64_t step, const char *suffix)
+{
+    char name[64];
+    snprintf(name, sizeof name, PREFIX "%" PRId64 "%s", step, suffix);
+    return vc_path_join(out, name);
+}
+
+/* Digits that fill s, without sign or leading zeros: the only way we write a step. */
+static bool parse_step(const char *s, size_t n, int64_t *step)
+{
+    if (!n || n > 18 || (s[0] == '0' && n > 1))
+        return false;
+    *step = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] < '0' || s[i] > '9')
+            return false;
+        *step = 10 * *step + (s[i] - '0');
+    }
+    return true;
+}
+
+/* "checkpoint-500" with suffix "", "checkpoint-500.tmp" with ".tmp". */
+static bool parse_name(const char *name, const char *suffix, int64_t *step)
+{
+    size_t n = strlen(name), prefix = strlen(PREFIX), tail = strlen(suffix);
+    return n > prefix + tail && !strncmp(name, PREFIX, prefix) &&
+           !strcmp(name + n - tail, suffix) && parse_step(name + prefix, n - prefix - tail, step);
+}
+
+static bool is_complete(const char *path)
+{
+    char *state = vc_path_join(path, STATE);
+    bool yes = state && vc_file_exists(state);
+    free(state);
+    return yes;
+}
+
+/* Steps of the folders below out whose names end in suffix, ascending. None if there is no out. */
+static int list_steps(const char *out, const char *suffix, bool complete, int64_t **steps, int *n,
+                      vc_err *err)
+{
+    *steps = NULL;
+    *n = 0;
+    DIR *d = opendir(out);
+    if (!d)
+        return errno == ENOENT ? 0 : vc_fail_errno(err, "%s", out);
+
+    int rc = 0, room = 0;
+    for (struct dirent *e; !rc && (e = readdir(d));) {
+        int64_t step;
+        if (!parse_name(e->d_name, suffix, &step))
+            continue;
+        char *path = vc_path_join(out, e->d_name);
+        bool take = path && (!complete || is_complete(path));
+        free(path);
+        if (!take)
+            continue;
+        if (*n == room) {
+            room = room ? 2 * room : 64;
+            int64_t *more = realloc(*steps, (size_t)room * sizeof *more);
+            if (!more) {
+                rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", out);
+                break;
+            }
+            *steps = more;
+        }
+        int at = (*n)++;
+        for (; at && (*steps)[at - 1] > step; at--)
+            (*steps)[at] = (*steps)[at - 1];
+        (*steps)[at] = step;
+    }
+    closedir(d);
+    return rc;
+}
+
+/* ---- making ---- */
+
+/* What killed runs and earlier removals left behind; a checkpoint that was put aside and whose
+ * successor never came is put back. What cannot be removed now, because somebody reads it over a
+ * network, is tried again with the next checkpoint. */
+static void remove_leftovers(const char *out, const char *suffix, bool put_back)
+{
+    int64_t *steps;
+    int n;
+    if (!list_steps(out, suffix, false, &steps, &n, NULL))
+        for (int i = 0; i < n; i++) {
+            char *aside = folder(out, steps[i], suffix), *path = folder(out, steps[i], "");
+            if (aside && path && !(put_back && !vc_file_exists(path) && !rename(aside, path)))
+                vc_remove_tree(aside, NULL);
+            free(aside);
+            free(path);
+        }
+    free(steps);
+}
+
+int vtrain_ckpt_begin(char **dir, const char *out, int64_t step, vc_err *err)
+{
+    *dir = NULL;
+    remove_leftovers(out, ".tmp", false);
+    remove_leftovers(out, ".old", true);
+    char *path = folder(out, step, ".tmp");
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", out);
+    int rc = vc_remove_tree(path, err);
+    if (!rc)
+        rc = vc_mkdirs(path, err);
+    if (rc) {
+        free(path);
+        return rc;
+    }
+    *dir = path;
+    return 0;
+}
+
+static int sync_tree(const char *path, vc_err *err)
+{
+    DIR *d = opendir(path);
+    if (!d)
+        return vc_fail_errno(err, "%s", path);
+
+    int rc = 0;
+    for (struct dirent *e; !rc && (e = readdir(d));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        struct stat st;
+        char *p = vc_path_join(path, e->d_name);
+        int fd = -1;
+        if (!p)
+            rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+        else if (lstat(p, &st))
+            rc = vc_fail_errno(err, "%s", p);
+        else if (S_ISDIR(st.st_mode))
+            rc = sync_tree(p, err);
+        else if (S_ISREG(st.st_mode) &&
+                 ((fd = open(p, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) < 0 || fsync(fd)))
+            rc = vc_fail_errno(err, "%s", p);
+        if (fd >= 0)
+            close(fd);
+        free(p);
+    }
+    closedir(d);
+    return rc ? rc : vc_sync_dir(path, err);
+}
+
+/* tmp becomes path; what was there becomes old. One step where the filesystem can exchange two
+ * names, else two, between which old is the complete one. */
+static int put_in_place(const char *tmp, const char *path, const char *old, vc_err *err)
+{
+    if (!rename(tmp, path))
+        return 0;
+    if (errno != ENOTEMPTY && errno != EEXIST)
+        return vc_fail_errno(err, "%s", path);
+    if (!renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE))
+        return rename(tmp, old) ? vc_fail_errno(err, "%s", old) : 0;
+    if (rename(path, old) || rename(tmp, path))
+        return vc_fail_errno(err, "%s", path);
+    return 0;
+}
+
+/* Renamed first: a checkpoint that is half removed must not look like one. */
+static void prune(const char *out, int64_t step, int64_t limit)
+{
+    int64_t *steps;
+    int n, left;
+    if (limit > 0 && !list_steps(out, "", true, &steps, &n, NULL)) {
+        left = n;
+        for (int i = 0; i < n && left > limit; i++) {
+            char *path = folder(out, steps[i], ""), *tmp = folder(out, steps[i], ".tmp");
+            if (steps[i] != step && path && tmp && !rename(path, tmp)) {
+                vc_remove_tree(tmp, NULL);
+                left--;
+            }
+            free(path);
+            free(tmp);
+        }
+        free(steps);
+    }
+}
+
+int vtrain_ckpt_commit(const char *out, int64_t step, int64_t limit, vc_err *err)
+{
+    char *tmp = folder(out, step, ".tmp"), *path = folder(out, step, ""),
+         *old = folder(out, step, ".old");
+    int rc = tmp && path && old ? 0 : vc_fail(err, VC_ENOMEM, "%s: out of memory", out);
+
+    if (!rc && !is_complete(tmp))
+        rc = vc_fail(err, VC_EINVAL, "%s: no " STATE " in it", tmp);
+    if (!rc)
+        rc = sync_tree(tmp, err);
+    if (!rc)
+        rc = vc_remove_tree(old, err);
+    if (!rc)
+        rc = put_in_place(tmp, path, old, err);
+    if (!rc)
+        rc = vc_sync_dir(out, err);
+    if (!rc) {
+        vc_remove_tree(old, NULL);
+        prune(out, step, limit);
+    }
+    free(tmp);
+    free(path);
+    free(old);
+    return rc;
+}
+
+void vtrain_ckpt_abort(const char *out, int64_t step)
+{
+    char *tmp = folder(out, step, ".tmp");
+    if (tmp)
+        vc_remove_tree(tmp, NULL);
+    free(tmp);
+}
+
+/* ---- finding ---- */
+
+static int find_latest(char **path, const char *out, vc_err *err)
+{
+    int64_t *steps;
+    int n, rc = list_steps(out, "", true, &steps, &n, err);
+    if (!rc && n) {
+        *path = folder(out, steps[n - 1], "");
+        if (!*path)
+            rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", out);
+    }
+    free(steps);
+    return rc;
+}
+
+/* Takes path; it is *found if it is a checkpoint. */
+static bool take_complete(char **found, char *path)
+{
+    if (path && is_complete(path)) {
+        *found = path;
+        return true;
+    }
+    free(path);
+    return false;
+}
+
+int vtrain_ckpt_find(char **path, const char *out, const char *which, vc_err *err)
+{
+    *path = NULL;
+    if (!strcmp(which, "latest"))
+        return find_latest(path, out, err);
+
+    int64_t step;
+    if (parse_step(which, strlen(which), &step)) {
+        if (take_complete(path, folder(out, step, "")))
+            return 0;
+        return vc_fail(err, VC_ENOENT, "no complete %s/" PREFIX "%" PRId64, out, step);
+    }
+    size_t n = strlen(which);
+    while (n && which[n - 1] == '/')
+        n--;
+    bool temporary = n > 4 && !strncmp(which + n - 4, ".tmp", 4);
+    if (!temporary && (take_complete(path, vc_format("%s", which)) ||
+                       take_complete(path, vc_path_join(out, which))))
+        return 0;
+    return vc_fail(err, VC_ENOENT, "%s is no complete checkpoint: neither \"latest\", nor a step, "
+                   "nor a folder with " STATE, which);
+}
+
+/* ---- trainer.json ---- */
+
+static int add_sets(cJSON *o, const vtrain_state *s)
+{
+    cJSON *list = cJSON_AddArrayToObject(o, "data");
+    for (int i = 0; i < s->n_sets && list; i++) {
+        cJSON *d = cJSON_CreateObject();
+        if (!cJSON_AddItemToArray(list, d) ||
+            !cJSON_AddStringToObject(d, "path", s->sets[i].path) ||
+            !cJSON_AddStringToObject(d, "root", s->sets[i].root) ||
+            vf_json_add_int(d, "samples", s->sets[i].samples))
+            return -1;
+    }
+    return list ? 0 : -1;
+}
+
+/* The seed is a string: JSON numbers are exact to 2^53 only. */
+static cJSON *state_json(const vtrain_state *s)
+{
+    char seed[32];
+    cJSON *o = cJSON_CreateObject();
+    snprintf(seed, sizeof seed, "%" PRIu64, s->seed);
+    if (vf_json_add_int(o, "format", 1) ||
+        !cJSON_AddStringToObject(o, "program", "vlt " VLT_VERSION) ||
+        vf_json_add_int(o, "step", s->step) ||
+        vf_json_add_int(o, "micro_batch", (int64_t)s->micro) ||
+        !cJSON_AddStringToObject(o, "seed", seed) ||
+        vf_json_add_int(o, "train_batch_size", s->batch) ||
+        vf_json_add_int(o, "gradient_accumulation_steps", s->accumulation) ||
+        vf_json_add_int(o, "ranks", s->ranks) || !cJSON_AddStringToObject(o, "family", s->family) ||
+        !cJSON_AddStringToObject(o, "training_type", s->training_type) ||
+        !cJSON_AddStringToObject(o, "backend", s->backend) ||
+        vf_json_add_int(o, "captions", (int64_t)s->rows) ||
+        vf_json_add_int(o, "captions_dropped", (int64_t)s->dropped) || add_sets(o, s) ||
+        !cJSON_AddItemReferenceToObject(o, "settings", s->settings)) {
+        cJSON_Delete(o);
+        return NULL;
+    }
+    return o;
+}
+
+int vtrain_state_write(const vtrain_state *s, const char *dir, vc_err *err)
+{
+    cJSON *o = state_json(s);
+    char *text = o ? vf_json_line(o) : NULL, *path = vc_path_join(dir, STATE);
+    int rc = text && path ? vc_file_write(path, text, strlen(text), err)
+                          : vc_fail(err, VC_ENOMEM, "%s/" STATE ": out of memory", dir);
+    free(path);
+    free(text);
+    cJSON_Delete(o);
+    return rc;
+}
+
+static int read_text(const cJSON *o, const char *field, char **v, vc_err *err)
+{
+    const char *s;
+    int rc = vf_json_str(o, field, &s, err);
+    if (rc)
+        return rc;
+    *v = strdup(s);
+    return *v ? 0 : vc_fail(err, VC_ENOMEM, "%s: out of memory", field);
+}
+
+static int read_int(const cJSON *o, const char *field, int64_t lo, int64_t *v, vc_err *err)
+{
+    int rc = vf_json_int(o, field, v, err);
+    if (!rc && *v < lo)
+        rc = vc_fail(err, VC_EFORMAT, "%s: %" PRId64 " is below %" PRId64, field, *v, lo);
+    return rc;
+}
+
+static int read_count(const cJSON *o, const char *field, uint64_t *v, vc_err *err)
+{
+    int64_t n;
+    int rc = read_int(o, field, 0, &n, err);
+    if (!rc)
+        *v = (uint64_t)n;
+    return rc;
+}
+
+static int read_seed(const cJSON *o, uint64_t *seed, vc_err *err)
+{
+    const char *s;
+    char *end;
+    int rc = vf_json_str(o, "seed", &s, err);
+    if (rc)
+        return rc;
+    errno = 0;
+    *seed = strtoull(s, &end, 10);
+    return *s >= '0' && *s <= '9' && !*end && !errno
+               ? 0 : vc_fail(err, VC_EFORMAT, "seed: a number of 64 bits expected, as a string");
+}
+
+static int read_sets(vtrain_state *s, const cJSON *o, vc_err *err)
+{
+    const cJSON *list, *d;
+    int rc = vf_json_arr(o, "data", &list, err);
+    if (rc)
+        return rc;
+    s->sets = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *s->sets);
+    if (!s->sets)
+        return vc_fail(err, VC_ENOMEM, "data: out of memory");
+    cJSON_ArrayForEach(d, list) {
+        vtrain_ckpt_set *set = &s->sets[s->n_sets++];
+        if ((rc = read_text(d, "path", &set->path, err)) ||
+            (rc = read_text(d, "root", &set->root, err)) ||
+            (rc = read_int(d, "samples", 0, &set->samples, err)))
+            return vc_context(err, rc, "data[%d]", s->n_sets - 1);
+    }
+    return 0;
+}
+
+static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
+{
+    const cJSON *settings;
+    int64_t format;
+    int rc = vf_json_int(o, "format", &format, err);
+    if (!rc && format != 1)
+        rc = vc_fail(err, VC_EFORMAT, "format: %" PRId64 ", this program reads 1", format);
+    if (rc || (rc = read_int(o, "step", 0, &s->step, err)) ||
+        (rc = read_count(o, "micro_batch", &s->micro, err)) || (rc = read_seed(o, &s->seed, err)) ||
+        (rc = read_int(o, "train_batch_size", 1, &s->batch, err)) ||
+        (rc = read_int(o, "gradient_accumulation_steps", 1, &s->accumulation, err)) ||
+        (rc = read_int(o, "ranks", 1, &s->ranks, err)) ||
+        (rc = read_text(o, "family", &s->family, err)) ||
+        (rc = read_text(o, "training_type", &s->training_type, err)) ||
+        (rc = read_text(o, "backend", &s->backend, err)) ||
+        (rc = read_count(o, "captions", &s->rows, err)) ||
+        (rc = read_count(o, "captions_dropped", &s->dropped, err)) ||
+        (rc = read_sets(s, o, err)) || (rc = vf_json_obj(o, "settings", &settings, err)))
+        return rc;
+    if (s->dropped > s->rows)
+        return vc_fail(err, VC_EFORMAT, "captions_dropped: more than captions");
+    if (s->micro > UINT32_MAX)
+        return vc_fail(err, VC_EFORMAT, "micro_batch: %" PRIu64 " is above 2^32 - 1", s->micro);
+    s->settings = cJSON_DetachItemFromObjectCaseSensitive(o, "settings");
+    return 0;
+}
+
+int vtrain_state_read(vtrain_state *s, const char *dir, vc_err *err)
+{
+    *s = (vtrain_state){ 0 };
+    char *path = vc_path_join(dir, STATE);
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
+
+    cJSON *o;
+    int rc = vf_json_read(&o, path, MAX_STATE, err);
+    if (!rc)
+        rc = vc_context(err, read_fields(s, o, err), "%s", path);
+    if (rc)
+        vtrain_state_free(s);
+    cJSON_Delete(o);
+    free(path);
+    return rc;
+}
+
+void vtrain_state_free(vtrain_state *s)
+{
+    for (int i = 0; i < s->n_sets; i++) {
+        free(s->sets[i].path);
+        free(s->sets[i].root);
+    }
+    free(s->sets);
+    free(s->family);
+    free(s->training_type);
+    free(s->backend);
+    cJSON_Delete(s->settings);
+    *s = (vtrain_state){ 0 };
+}

@@ -1,0 +1,52 @@
+/* ckpt.h - checkpoint folders: made whole or not at all, found again, pruned.
+ *
+ *     out/checkpoint-500/   what the run writes into it: weights, optimizer.safetensors,
+ *     trainer.json
+ *
+ * A checkpoint is written into out/checkpoint-500.tmp, synced and renamed, so a crash or a full
+ * disk leaves the earlier ones as they were. Older ones are removed only once the new one is
+ * durable. */
+#ifndef VTRAIN_CKPT_H
+#define VTRAIN_CKPT_H
+
+#include "formats/json.h"
+
+/* Makes out/checkpoint-STEP.tmp anew, after removing what killed runs left there of any step; *dir
+ * malloc'ed. One process at a time works on `out`. */
+int vtrain_ckpt_begin(char **dir, const char *out, int64_t step, vc_err *err);
+/* Syncs each file and folder of it, renames it to checkpoint-STEP (replacing one of the same
+ * step whole), syncs out, then removes the oldest complete ones beyond `limit` (0: keeps all),
+ * never this one. One that cannot be removed is no error and goes with the next checkpoint.
+ * VC_EINVAL: no trainer.json was written. */
+int vtrain_ckpt_commit(const char *out, int64_t step, int64_t limit, vc_err *err);
+/* After a failure: removes the temporary folder; never fails. */
+void vtrain_ckpt_abort(const char *out, int64_t step);
+
+/* What --resume_from_checkpoint says: "latest" (the highest complete step below out), a step, or
+ * a path of a checkpoint folder, as it is or below out. *path malloc'ed. VC_ENOENT: there is none
+ * ("latest": *path NULL and 0). A .tmp folder or one without trainer.json is not complete. */
+int vtrain_ckpt_find(char **path, const char *out, const char *which, vc_err *err);
+
+/* trainer.json */
+typedef struct vtrain_ckpt_set {
+    char *path, *root;           /* as given; hex root of its manifest */
+    int64_t samples;
+} vtrain_ckpt_set;
+typedef struct vtrain_state {
+    int64_t step;                /* steps done */
+    uint64_t micro;              /* micro-batches done: the next one's number */
+    uint64_t seed;
+    int64_t batch, accumulation, ranks;
+    char *family, *training_type, *backend;    /* backend: vt_describe's name, "cpu" */
+    uint64_t rows, dropped;      /* captions so far, and how many were dropped: achieved dropout */
+    vtrain_ckpt_set *sets;
+    int n_sets;
+    cJSON *settings;             /* flag name -> value as text, for people and for comparing */
+} vtrain_state;
+
+int vtrain_state_write(const vtrain_state *s, const char *dir, vc_err *err);
+/* Checks every field; names the file in errors. */
+int vtrain_state_read(vtrain_state *s, const char *dir, vc_err *err);
+void vtrain_state_free(vtrain_state *s);       /* frees what read() made; an all-zero one is fine */
+
+#endif

@@ -1,0 +1,466 @@
+/* data.c - opening, samples, groups, held-out samples, the epoch's list. See data.h */
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/rng.h"
+#include "train/data_parts.h"
+
+enum {
+    MAX_SETS = 1000,
+    MAX_WEIGHT = 10000,                  /* of a record, which may be hostile */
+    MAX_EPOCH = 1 << 28                  /* entries of the epoch's list, 8 bytes each */
+};
+
+/* ---- datasets ---- */
+
+/* "DIR:2.5" or "DIR:repeat=3" -> DIR in *path and the number; a folder of just that name wins. */
+static int parse_path(char **path, double *weight, const char *arg, vc_err *err)
+{
+    const char *colon = strrchr(arg, ':');
+    *weight = 1;
+    *path = vc_format("%s", arg);
+    if (!*path)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", arg);
+    if (!colon || strchr(colon, '/') || vc_file_exists(arg))
+        return 0;
+
+    const char *number = colon + 1;
+    bool repeat = !strncmp(number, "repeat=", 7);
+    if (repeat)
+        number += 7;
+    else if (!isdigit((unsigned char)*number) && *number != '.')
+        return 0;                        /* opening it says that there is no such folder */
+    char *end;
+    *weight = strtod(number, &end);
+    if (end == number || *end || !isfinite(*weight) || *weight <= 0 ||
+        (repeat && *weight != floor(*weight)))
+        return vc_fail(err, VC_EUSAGE, "--latents %s: \":%s\" is no weight; DIR:2.5 or "
+                       "DIR:repeat=3", arg, colon + 1);
+    (*path)[colon - arg] = 0;
+    return 0;
+}
+
+static int open_set(vtrain_data *d, const vtrain_data_opts *o, const char *arg, vc_err *err)
+{
+    vtrain_set *s = &d->set[d->n_sets++];
+    char *path;
+    int rc = parse_path(&path, &s->weight, arg, err);
+    if (!rc)
+        rc = vf_dataset_open(&s->data, path, o->follow, err);
+    free(path);
+    if (rc)
+        return rc;
+
+    const cJSON *manifest = vf_dataset_manifest(s->data);
+    rc = vf_json_str(manifest, "root", &s->root, err);
+    if (!rc)
+        rc = vtrain_head_read(&s->head, manifest, err);
+    return vc_context(err, rc, "%s: manifest.json", vf_dataset_path(s->data));
+}
+
+static int open_sets(vtrain_data *d, const vtrain_data_opts *o, vc_err *err)
+{
+    if (o->paths->n < 1 || o->paths->n > MAX_SETS)
+        return vc_fail(err, VC_EINVAL, "%d datasets, 1..%d expected", o->paths->n, MAX_SETS);
+    d->set = calloc((size_t)o->paths->n, sizeof *d->set);
+    if (!d->set)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d datasets", o->paths->n);
+    for (int i = 0; i < o->paths->n; i++) {
+        int rc = open_set(d, o, o->paths->item[i], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int compare_sets(const vtrain_data *d, bool allow, bool same_norm, vc_err *err)
+{
+    for (int i = 1; i < d->n_sets; i++) {
+        int rc = vtrain_head_compare(&d->set[0].head, &d->set[i].head, allow, same_norm, err);
+        if (rc)
+            return vc_context(err, rc, "%s does not fit %s", vf_dataset_path(d->set[i].data),
+                              vf_dataset_path(d->set[0].data));
+    }
+    return 0;
+}
+
+/* Widths of `pooled` are only in the values: the empty prompts, always there, tell them. */
+static int find_slots(vtrain_data *d, vc_err *err)
+{
+    d->n_slots = d->set[0].head.n_slots;
+    memcpy(d->slot, d->set[0].head.slot, sizeof d->slot);
+    for (int set = 0; set < d->n_sets; set++)
+        for (int i = 0; i < d->n_slots; i++) {
+            vtrain_text_value v;
+            vf_view pooled;
+            int rc = vtrain_text_open(d, set, i, d->set[set].head.empty[i], false, &v, err);
+            if (rc)
+                return vc_context(err, rc, "%s: empty prompt", vf_dataset_path(d->set[set].data));
+            if (!set && !vf_safetensors_get(v.st, "pooled", &pooled, NULL) && pooled.nd == 1)
+                d->slot[i].pooled = pooled.dim[0];
+            vf_safetensors_close(v.st);
+        }
+    return 0;
+}
+
+/* ---- notes ---- */
+
+__attribute__((format(printf, 2, 3)))
+static int add_note(char **note, const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+
+    char *both = *note ? vc_format("%s; %s", *note, line) : vc_format("%s", line);
+    if (!both)
+        return VC_ENOMEM;
+    free(*note);
+    *note = both;
+    return 0;
+}
+
+static int note_norm(const vtrain_norm *used, const vtrain_norm *other, const char *model_dir,
+                     const char *dataset, char **note, vc_err *err)
+{
+    for (int c = 0; c < used->channels; c++)
+        if (used->sub[c] != other->sub[c] || used->mul[c] != other->mul[c])
+            return add_note(note, "normalisation of %s/vae/config.json is used, (z - %g) * %g in "
+                            "channel %d, not that of %s, (z - %g) * %g", model_dir,
+                            (double)used->sub[c], (double)used->mul[c], c, dataset,
+                            (double)other->sub[c], (double)other->mul[c])
+                       ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
+    return 0;
+}
+
+static int find_norm(vtrain_data *d, const vtrain_data_opts *o, char **note, vc_err *err)
+{
+    const vtrain_head *h = &d->set[0].head;
+    const char *first = vf_dataset_path(d->set[0].data);
+    vtrain_norm_fields f = h->norm;
+    vtrain_norm manifest = { 0 };
+    cJSON *config;
+    int rc = vtrain_norm_config(&f, o->model_dir, h, &config, err);
+
+    if (!rc)
+        rc = vtrain_norm_make(&d->norm, &f, h->channels, err);
+    if (!rc)
+        rc = vc_context(err, vtrain_norm_make(&manifest, &h->norm, h->channels, err), "%s", first);
+    if (!rc)
+        rc = compare_sets(d, o->allow_mismatch, !config && !o->allow_mismatch, err);
+    if (!rc)
+        rc = note_norm(&d->norm, &manifest, o->model_dir, first, note, err);
+    free(manifest.sub);
+    cJSON_Delete(config);
+    return rc;
+}
+
+/* ---- samples ---- */
+
+static const vf_entry *entry_of(const vtrain_data *d, const vtrain_sample *s)
+{
+    return vf_dataset_entry(d->set[s->dataset].data, s->index);
+}
+
+static int check_entry(const vf_entry *e, vc_err *err)
+{
+    if (!e->f || !e->h || !e->w)
+        return vc_fail(err, VC_EFORMAT, "latent grid %u,%u,%u", e->f, e->h, e->w);
+    if (!(e->flags & VF_ENTRY_VIDEO) && e->f != 1)
+        return vc_fail(err, VC_EFORMAT, "a still of %u latent frames", e->f);
+    if (!(e->weight >= 0) || e->weight > MAX_WEIGHT)
+        return vc_fail(err, VC_EFORMAT, "weight %g is not in 0..%d", (double)e->weight, MAX_WEIGHT);
+    return 0;
+}
+
+/* Lists every sample whose weight is above 0. */
+static int list_samples(vtrain_data *d, char **note, vc_err *err)
+{
+    uint64_t all = 0;
+    for (int i = 0; i < d->n_sets; i++)
+        all += vf_dataset_count(d->set[i].data);
+    if (!all || all > MAX_EPOCH)
+        return vc_fail(err, VC_EINVAL, "%s%s: %" PRIu64 " samples, 1..%d expected",
+                       vf_dataset_path(d->set[0].data), d->n_sets > 1 ? " and others" : "", all,
+                       MAX_EPOCH);
+    d->sample = calloc(all, sizeof *d->sample);
+    if (!d->sample)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu64 " samples", all);
+
+    for (int i = 0; i < d->n_sets; i++) {
+        const vf_dataset *data = d->set[i].data;
+        for (uint32_t k = 0, n = vf_dataset_count(data); k < n; k++) {
+            const vf_entry *e = vf_dataset_entry(data, k);
+            char key[24];
+            int rc = check_entry(e, err);
+            vf_sample_key(key, e->number, e->variant);
+            if (rc)
+                return vc_context(err, rc, "%s: sample %s", vf_dataset_path(data), key);
+            if (e->weight > 0)
+                d->sample[d->n_samples++] = (vtrain_sample){ .dataset = (uint16_t)i, .index = k };
+        }
+    }
+    if (!d->n_samples)
+        return vc_fail(err, VC_EINVAL, "%s: all samples have weight 0",
+                       vf_dataset_path(d->set[0].data));
+    if (d->n_samples < all && add_note(note, "%" PRIu64 " samples of weight 0 are left out",
+                                       all - d->n_samples))
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    return 0;
+}
+
+/* ---- groups: by kind, then f, h, w; so their order does not depend on the samples' ---- */
+
+static uint64_t group_rank(const vf_entry *e)
+{
+    return (uint64_t)(e->flags & VF_ENTRY_VIDEO ? 1 : 0) << 48 | (uint64_t)e->f << 32 |
+           (uint64_t)e->h << 16 | e->w;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The distinct ranks, ascending, in malloc'ed memory. */
+static uint64_t *distinct_ranks(const vtrain_data *d, uint32_t *n)
+{
+    uint64_t *rank = malloc(d->n_samples * sizeof *rank);
+    *n = 0;
+    if (!rank)
+        return NULL;
+    for (uint32_t i = 0; i < d->n_samples; i++)
+        rank[i] = group_rank(entry_of(d, &d->sample[i]));
+    qsort(rank, d->n_samples, sizeof *rank, by_rank);
+    for (uint32_t i = 0; i < d->n_samples; i++)
+        if (!*n || rank[*n - 1] != rank[i])
+            rank[(*n)++] = rank[i];
+    return rank;
+}
+
+static void name_group(vtrain_group *g, const vf_entry *e)
+{
+    *g = (vtrain_group){ .f = e->f, .h = e->h, .w = e->w, .tokens = e->tokens,
+                         .video = e->flags & VF_ENTRY_VIDEO };
+    if (g->video)
+        snprintf(g->name, sizeof g->name, "%dx%dx%d", g->f, g->h, g->w);
+    else
+        snprintf(g->name, sizeof g->name, "%dx%d", g->h, g->w);
+}
+
+/* The first sample of each group must have a latent of that shape: buffers are sized by groups, and
+ * a hostile index could claim any. */
+static int make_groups(vtrain_data *d, vc_err *err)
+{
+    uint64_t *rank = distinct_ranks(d, &d->n_groups);
+    d->group = calloc(d->n_groups ? d->n_groups : 1, sizeof *d->group);
+    int rc = rank && d->group ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " samples",
+                                            d->n_samples);
+    for (uint32_t i = 0; !rc && i < d->n_samples; i++) {
+        const vf_entry *e = entry_of(d, &d->sample[i]);
+        uint64_t r = group_rank(e);
+        uint64_t *at = bsearch(&r, rank, d->n_groups, sizeof *rank, by_rank);
+        vtrain_group *g = &d->group[at - rank];
+        d->sample[i].group = (uint32_t)(at - rank);
+        if (g->f)
+            continue;
+        vtrain_latent_value v;
+        name_group(g, e);
+        rc = vtrain_name_sample(d, i, vtrain_latent_open(d, i, false, &v, err), err);
+        vf_safetensors_close(v.st);
+    }
+    free(rank);
+    return rc;
+}
+
+/* ---- held-out samples ---- */
+
+typedef struct number {                  /* a sample number: the samples from `first` on */
+    double draw;
+    uint32_t first;
+} number;
+
+static int by_draw(const void *a, const void *b)
+{
+    const number *x = a, *y = b;
+    if (x->draw != y->draw)
+        return x->draw < y->draw ? -1 : 1;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+static bool same_number(const vtrain_data *d, uint32_t i, uint32_t k)
+{
+    return k < d->n_samples && d->sample[i].dataset == d->sample[k].dataset &&
+           entry_of(d, &d->sample[i])->number == entry_of(d, &d->sample[k])->number;
+}
+
+static double split_draw(uint64_t seed, uint32_t id, uint32_t variant)
+{
+    vc_draws draws = vc_draws_of(seed, id, variant, VC_DRAW_SPLIT);
+    return vc_draw_unit(&draws);
+}
+
+static int hold_out(vtrain_data *d, double part, uint64_t seed, vc_err *err)
+{
+    if (!(part >= 0 && part <= 0.5))
+        return vc_fail(err, VC_EINVAL, "--eval_split %g: 0..0.5 expected", part);
+    if (part == 0)
+        return 0;
+    number *list = malloc(d->n_samples * sizeof *list);
+    if (!list)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " samples", d->n_samples);
+
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d->n_samples; i++)
+        if (!i || !same_number(d, i - 1, i))
+            list[n++] = (number){ split_draw(seed, entry_of(d, &d->sample[i])->number,
+                                             d->sample[i].dataset), i };
+    qsort(list, n, sizeof *list, by_draw);
+    uint32_t held = (uint32_t)ceil(part * n - 1e-9);     /* 0.07 * 100 is a little above 7 */
+    for (uint32_t k = 0; k < held && held < n; k++)
+        for (uint32_t i = list[k].first; i == list[k].first || same_number(d, i - 1, i); i++) {
+            d->sample[i].held_out = true;
+            d->n_held_out++;
+        }
+    free(list);
+    return held < n ? 0 : vc_fail(err, VC_EINVAL, "--eval_split %g: nothing is left to train on "
+                                  "of %" PRIu32 " samples", part, n);
+}
+
+/* ---- the epoch ---- */
+
+static uint64_t repeats_of(const vtrain_data *d, const vtrain_data_opts *o, uint32_t i)
+{
+    const vtrain_sample *s = &d->sample[i];
+    const vf_entry *e = entry_of(d, s);
+    double r = (double)o->dataset_repeat * d->set[s->dataset].weight * (double)e->weight;
+
+    if (s->held_out)
+        return 0;
+    if (!(r < MAX_EPOCH))
+        return MAX_EPOCH;
+    uint64_t whole = (uint64_t)r;
+    double rest = r - (double)whole;
+    if (rest > 0 && split_draw(o->seed, e->number, 256u + s->dataset) < rest)
+        whole++;
+    return whole ? whole : 1;
+}
+
+static int make_epoch(vtrain_data *d, const vtrain_data_opts *o, vc_err *err)
+{
+    uint64_t n = 0;
+    if (o->dataset_repeat < 1)
+        return vc_fail(err, VC_EINVAL, "--dataset_repeat %" PRId64 ": 1 or more expected",
+                       o->dataset_repeat);
+    for (uint32_t i = 0; i < d->n_samples; i++)
+        n += repeats_of(d, o, i);
+    if (n > MAX_EPOCH)
+        return vc_fail(err, VC_EINVAL, "an epoch of %" PRIu64 " samples, at most %d are allowed: "
+                       "lower --dataset_repeat or the weights", n, MAX_EPOCH);
+
+    d->epoch_row = malloc(n * sizeof *d->epoch_row);
+    d->epoch_group = malloc(n * sizeof *d->epoch_group);
+    if (!d->epoch_row || !d->epoch_group)
+        return vc_fail(err, VC_ENOMEM, "out of memory for an epoch of %" PRIu64 " samples", n);
+    for (uint32_t i = 0; i < d->n_samples; i++) {
+        uint64_t r = repeats_of(d, o, i);
+        vtrain_group *g = &d->group[d->sample[i].group];
+        g->samples += r > 0;
+        g->repeats += r;
+        for (; r; r--, d->n_epoch++) {
+            d->epoch_row[d->n_epoch] = i;
+            d->epoch_group[d->n_epoch] = d->sample[i].group;
+        }
+    }
+    return 0;
+}
+
+/* ---- open, close ---- */
+
+int vtrain_data_open(vtrain_data **out, const vtrain_data_opts *o, char **note, vc_err *err)
+{
+    *out = NULL;
+    *note = NULL;
+    vtrain_data *d = calloc(1, sizeof *d);
+    if (!d)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+
+    int rc = open_sets(d, o, err);
+    if (!rc)
+        rc = find_norm(d, o, note, err);
+    if (!rc)
+        rc = list_samples(d, note, err);
+    if (!rc)
+        rc = find_slots(d, err);
+    if (!rc)
+        rc = make_groups(d, err);
+    if (!rc)
+        rc = hold_out(d, o->eval_split, o->seed, err);
+    if (!rc)
+        rc = make_epoch(d, o, err);
+    if (rc) {
+        vtrain_data_close(d);
+        free(*note);
+        *note = NULL;
+        return rc;
+    }
+    *out = d;
+    return 0;
+}
+
+void vtrain_data_close(vtrain_data *d)
+{
+    if (!d)
+        return;
+    for (int i = 0; i < d->n_sets; i++)
+        vf_dataset_close(d->set[i].data);
+    free(d->set);
+    free(d->norm.sub);
+    free(d->sample);
+    free(d->group);
+    free(d->epoch_row);
+    free(d->epoch_group);
+    free(d);
+}
+
+/* ---- what it holds ---- */
+
+const char *vtrain_data_family(const vtrain_data *d) { return d->set[0].head.family; }
+const char *vtrain_data_vae(const vtrain_data *d) { return d->set[0].head.vae_class; }
+const vtrain_norm *vtrain_data_norm(const vtrain_data *d) { return &d->norm; }
+int vtrain_data_slots(const vtrain_data *d) { return d->n_slots; }
+const vtrain_slot *vtrain_data_slot(const vtrain_data *d, int i) { return &d->slot[i]; }
+uint32_t vtrain_data_groups(const vtrain_data *d) { return d->n_groups; }
+const vtrain_group *vtrain_data_group(const vtrain_data *d, uint32_t i) { return &d->group[i]; }
+uint32_t vtrain_data_samples(const vtrain_data *d) { return d->n_samples; }
+uint32_t vtrain_data_held_out(const vtrain_data *d) { return d->n_held_out; }
+const vtrain_sample *vtrain_data_sample(const vtrain_data *d, uint32_t i) { return &d->sample[i]; }
+int vtrain_data_sets(const vtrain_data *d) { return d->n_sets; }
+const vf_dataset *vtrain_data_set(const vtrain_data *d, int i) { return d->set[i].data; }
+const char *vtrain_data_root(const vtrain_data *d, int i) { return d->set[i].root; }
+
+void vtrain_data_epoch(const vtrain_data *d, const uint32_t **rows, const uint32_t **group,
+                       uint32_t *n)
+{
+    *rows = d->epoch_row;
+    *group = d->epoch_group;
+    *n = d->n_epoch;
+}
+
+char *vtrain_data_key(const vtrain_data *d, uint32_t sample, char buf[VTRAIN_KEY])
+{
+    const vtrain_sample *s = &d->sample[sample];
+    const vf_entry *e = entry_of(d, s);
+    int n = s->dataset ? snprintf(buf, VTRAIN_KEY, "%d:", s->dataset + 1) : 0;
+    vf_sample_key(buf + n, e->number, e->variant);
+    return buf;
+}

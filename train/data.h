@@ -1,0 +1,124 @@
+/* data.h - what a run trains on: one or several latent datasets as one list of samples.
+ *
+ * Opens the datasets, checks that they fit each other and the transformer, splits held-out samples
+ * off, groups the rest by stored shape and kind, and knows how raw latents become what the
+ * transformer sees. Opening reads the headers of one latent a group and of the empty prompts, and
+ * no other values. Samples of weight 0 are left out of the list. Immutable after open: one handle
+ * may serve many threads. */
+#ifndef VTRAIN_DATA_H
+#define VTRAIN_DATA_H
+
+#include "common/flags.h"
+#include "formats/shards.h"
+
+enum { VTRAIN_TEXTS = 4, VTRAIN_KEY = 32, VTRAIN_ROWS = 4096 };
+
+typedef struct vtrain_data vtrain_data;
+
+typedef struct vtrain_data_opts {
+    const vc_list *paths;        /* "DIR", "DIR:2.5" or "DIR:repeat=3": repeats of its samples */
+    int64_t dataset_repeat;      /* >= 1, on top of the above */
+    double eval_split;           /* 0..0.5 of the samples are held out */
+    uint64_t seed;               /* of the split */
+    const char *model_dir;       /* vae/config.json below it, if there, gives the normalisation */
+    bool allow_mismatch;         /* a fingerprint that differs between datasets is no error */
+    bool follow;                 /* take an incomplete dataset as far as it is closed */
+} vtrain_data_opts;
+
+/* A text encoder's slot, the same in all datasets. */
+typedef struct vtrain_slot {
+    char name[32];               /* "text_encoder", "text_encoder_2" */
+    int64_t width, max_length;   /* prompt_embeds [n <= max_length, width] */
+    int64_t pooled;              /* width of `pooled`, 0: there is none */
+} vtrain_slot;
+
+/* Raw latent z of channel c <-> x of the transformer: x = (z - sub[c]) * mul[c]. From
+ * scaling_factor, shift_factor, mean, std: sub = shift + mean, mul = scaling / std, computed in
+ * f64. */
+typedef struct vtrain_norm {
+    int channels;
+    float *sub, *mul;
+} vtrain_norm;
+
+/* Samples of one shape and kind: a micro-batch is of one group. */
+typedef struct vtrain_group {
+    int f, h, w;                 /* latent grid */
+    bool video;
+    uint32_t samples;            /* distinct ones to train on, without held-out ones */
+    uint64_t repeats;            /* of these in an epoch */
+    uint32_t tokens;             /* of one sample, as its record says */
+    char name[32];               /* "5x16x16" (f h w), a still "16x16" */
+} vtrain_group;
+
+/* One sample of the list. */
+typedef struct vtrain_sample {
+    uint16_t dataset;
+    uint32_t index;              /* in that dataset: vf_dataset_entry */
+    uint32_t group;
+    bool held_out;
+} vtrain_sample;
+
+/* VC_EINVAL: an incomplete dataset without `follow`, no samples, nothing left to train on, an epoch
+ * above 2^28 samples; VC_EFORMAT: damaged, or a sample's own weight above 10,000;
+ * VC_EMISMATCH names both sides (family, VAE, channels, encoders, widths). *note: a malloc'ed
+ * line worth telling (normalisation of the model differs from the manifest's, samples left out),
+ * or NULL. */
+int vtrain_data_open(vtrain_data **out, const vtrain_data_opts *o, char **note, vc_err *err);
+void vtrain_data_close(vtrain_data *d);                     /* NULL is fine */
+
+const char *vtrain_data_family(const vtrain_data *d);       /* of the manifests */
+const char *vtrain_data_vae(const vtrain_data *d);          /* class of the VAE */
+const vtrain_norm *vtrain_data_norm(const vtrain_data *d);
+int vtrain_data_slots(const vtrain_data *d);
+const vtrain_slot *vtrain_data_slot(const vtrain_data *d, int i);
+uint32_t vtrain_data_groups(const vtrain_data *d);
+const vtrain_group *vtrain_data_group(const vtrain_data *d, uint32_t i);
+uint32_t vtrain_data_samples(const vtrain_data *d);         /* distinct, held-out ones included */
+uint32_t vtrain_data_held_out(const vtrain_data *d);
+const vtrain_sample *vtrain_data_sample(const vtrain_data *d, uint32_t i);
+/* Held-out samples: those round-up(eval_split * samples) sample numbers of least VC_DRAW_SPLIT
+ * draw (id = number, variant = place of the dataset); all variants of a number go together. */
+
+/* The epoch: sample i of the list as often as its repeats say. A sample's repeats are
+ * dataset_repeat x the dataset's weight x its own weight; a fraction f left over counts once
+ * more if a draw (id = number, variant = 256 + place of the dataset, VC_DRAW_SPLIT) is below f.
+ * Every sample whose weight is above 0 counts at least once. rows[j], group[j], n: as
+ * vb_sampler_open wants them, borrowed. */
+void vtrain_data_epoch(const vtrain_data *d, const uint32_t **rows, const uint32_t **group,
+                       uint32_t *n);
+
+/* Datasets as a checkpoint names them: path, root, samples. */
+int vtrain_data_sets(const vtrain_data *d);
+const vf_dataset *vtrain_data_set(const vtrain_data *d, int i);
+const char *vtrain_data_root(const vtrain_data *d, int i);
+/* "000000000042/000", of the second dataset "2:000000000042/000", into buf. */
+char *vtrain_data_key(const vtrain_data *d, uint32_t sample, char buf[VTRAIN_KEY]);
+
+/* ---- text ---- */
+
+/* Embeddings of one prompt by one encoder, f32 on the host. */
+typedef struct vtrain_embeds {
+    int64_t n, width;            /* [n,width] */
+    float *embeds;
+    float *pooled;               /* [slot's pooled] or NULL */
+} vtrain_embeds;
+
+/* One prompt to sample from during training: a `validation` record of the first dataset; when there
+ * is none, captions of up to four training samples (from_training). */
+typedef struct vtrain_prompt {
+    char *text, *negative;       /* negative: "" is the empty prompt */
+    bool from_training;
+    vtrain_embeds pos[VTRAIN_TEXTS], neg[VTRAIN_TEXTS];     /* neg without key: the empty prompt */
+    int f, h, w;                 /* latent grid: from height, width (cut to whole latents) and
+                                  * num_frames (rounded up); else that of the group with most
+                                  * repeats */
+    int frames;                  /* pixel frames, to cut the decoded clip to */
+    double fps;                  /* 0: not said */
+    bool has_seed;
+    uint64_t seed;
+} vtrain_prompt;
+uint32_t vtrain_data_prompts(const vtrain_data *d);
+int vtrain_data_prompt(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err);
+void vtrain_prompt_free(vtrain_prompt *p);                  /* an all-zero one is fine */
+
+#endif

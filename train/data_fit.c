@@ -1,0 +1,247 @@
+/* data_fit.c - what manifests say of the making, and whether they fit each other. See
+ * data_parts.h */
+#include "train/data_parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+
+/* Far above any model; they bound what a hostile manifest can make us allocate. */
+enum { MAX_CHANNELS = 4096, MAX_WIDTH = 1 << 16, MAX_TOKENS = 1 << 14, MAX_RATIO = 4096,
+       MAX_CONFIG = 16 << 20 };
+
+/* ---- reading ---- */
+
+static int int_in(const cJSON *o, const char *field, int64_t hi, int64_t *v, vc_err *err)
+{
+    int rc = vf_json_int(o, field, v, err);
+    if (!rc && (*v < 1 || *v > hi))
+        rc = vc_fail(err, VC_EFORMAT, "%s: %" PRId64 " is not in 1..%" PRId64, field, *v, hi);
+    return rc;
+}
+
+static int read_vae(vtrain_head *h, const cJSON *manifest, vc_err *err)
+{
+    const cJSON *o, *ratio, *x;
+    int64_t channels;
+    int n = 0, rc = vf_json_obj(manifest, "vae", &o, err);
+    if (rc)
+        return rc;
+    if ((rc = vf_json_str(o, "class", &h->vae_class, err)) ||
+        (rc = vf_json_str(o, "fingerprint", &h->vae_fingerprint, err)) ||
+        (rc = int_in(o, "channels", MAX_CHANNELS, &channels, err)) ||
+        (rc = vf_json_arr(o, "ratio", &ratio, err)))
+        return vc_context(err, rc, "vae");
+    h->channels = (int)channels;
+    cJSON_ArrayForEach(x, ratio) {
+        if (n == 3 || !cJSON_IsNumber(x) || !(x->valuedouble >= 1) || x->valuedouble > MAX_RATIO)
+            return vc_fail(err, VC_EFORMAT, "vae: ratio: three numbers of 1..%d expected",
+                           MAX_RATIO);
+        h->ratio[n++] = (int)x->valuedouble;
+    }
+    return n == 3 ? 0 : vc_fail(err, VC_EFORMAT, "vae: ratio: three numbers expected");
+}
+
+/* The field as an array of `channels` finite numbers; left as it is when it is missing or null. */
+static int read_vector(const cJSON *o, const char *field, int channels, bool positive,
+                       const cJSON **v, vc_err *err)
+{
+    const cJSON *a = cJSON_GetObjectItemCaseSensitive(o, field), *x;
+    if (!a || cJSON_IsNull(a))
+        return 0;
+    if (!cJSON_IsArray(a) || cJSON_GetArraySize(a) != channels)
+        return vc_fail(err, VC_EFORMAT, "%s: %d numbers expected", field, channels);
+    cJSON_ArrayForEach(x, a)
+        if (!cJSON_IsNumber(x) || !isfinite(x->valuedouble) || (positive && !(x->valuedouble > 0)))
+            return vc_fail(err, VC_EFORMAT, "%s: %s numbers expected", field,
+                           positive ? "positive" : "finite");
+    *v = a;
+    return 0;
+}
+
+static int read_norm(vtrain_norm_fields *f, const cJSON *o, const char *mean, const char *std,
+                     int channels, vc_err *err)
+{
+    int rc = 0;
+    if ((rc = vf_json_num_opt(o, "scaling_factor", &f->scaling, err)) ||
+        (rc = vf_json_num_opt(o, "shift_factor", &f->shift, err)) ||
+        (rc = read_vector(o, mean, channels, false, &f->mean, err)) ||
+        (rc = read_vector(o, std, channels, true, &f->std, err)))
+        return rc;
+    if (f->scaling <= 0)
+        return vc_fail(err, VC_EFORMAT, "scaling_factor: %g is not positive", f->scaling);
+    return 0;
+}
+
+static int read_slot(vtrain_head *h, int i, const cJSON *o, vc_err *err)
+{
+    vtrain_slot *s = &h->slot[i];
+    const char *name, *empty;
+    int rc;
+    if ((rc = vf_json_str(o, "slot", &name, err)) ||
+        (rc = vf_json_str(o, "fingerprint", &h->text_fingerprint[i], err)) ||
+        (rc = vf_json_str(o, "tokenizer", &h->tokenizer[i], err)) ||
+        (rc = int_in(o, "max_length", MAX_TOKENS, &s->max_length, err)) ||
+        (rc = int_in(o, "width", MAX_WIDTH, &s->width, err)) ||
+        (rc = vf_json_str(o, "empty", &empty, err)))
+        return rc;
+    if (strlen(name) >= sizeof s->name)
+        return vc_fail(err, VC_EFORMAT, "slot: longer than %zu bytes", sizeof s->name - 1);
+    if (!vf_key_parse(&h->empty[i], empty))
+        return vc_fail(err, VC_EFORMAT, "empty: 32 hex digits expected");
+    snprintf(s->name, sizeof s->name, "%s", name);
+    return 0;
+}
+
+static int read_slots(vtrain_head *h, const cJSON *manifest, vc_err *err)
+{
+    const cJSON *list, *o;
+    int rc = vf_json_arr(manifest, "text_encoders", &list, err);
+    if (rc)
+        return rc;
+    cJSON_ArrayForEach(o, list) {
+        if (h->n_slots == VTRAIN_TEXTS)
+            return vc_fail(err, VC_EFORMAT, "text_encoders: more than %d", VTRAIN_TEXTS);
+        if ((rc = read_slot(h, h->n_slots, o, err)))
+            return vc_context(err, rc, "text_encoders[%d]", h->n_slots);
+        h->n_slots++;
+    }
+    return 0;
+}
+
+int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err)
+{
+    const cJSON *norm;
+    int rc;
+    *h = (vtrain_head){ .train_mode = "normal", .norm = { .scaling = 1 } };
+    if ((rc = vf_json_str(manifest, "family", &h->family, err)) ||
+        (rc = vf_json_str_opt(manifest, "train_mode", &h->train_mode, err)) ||
+        (rc = read_vae(h, manifest, err)) ||
+        (rc = vf_json_obj(manifest, "normalization", &norm, err)))
+        return rc;
+    rc = read_norm(&h->norm, norm, "mean", "std", h->channels, err);
+    return rc ? vc_context(err, rc, "normalization") : read_slots(h, manifest, err);
+}
+
+/* ---- comparing ---- */
+
+static int same_text(const char *what, const char *a, const char *b, const char *remedy,
+                     vc_err *err)
+{
+    return !strcmp(a, b) ? 0 : vc_fail(err, VC_EMISMATCH, "%s: \"%.64s\" here, \"%.64s\" there%s",
+                                       what, b, a, remedy);
+}
+
+static int same_int(const char *what, int64_t a, int64_t b, vc_err *err)
+{
+    return a == b ? 0 : vc_fail(err, VC_EMISMATCH, "%s: %" PRId64 " here, %" PRId64 " there", what,
+                                b, a);
+}
+
+static int compare_slot(const vtrain_head *a, const vtrain_head *b, int i, bool allow, vc_err *err)
+{
+    const char *remedy = " (--allow_mismatch takes both)";
+    int rc;
+    if ((rc = same_text("slot", a->slot[i].name, b->slot[i].name, "", err)) ||
+        (rc = same_int("width", a->slot[i].width, b->slot[i].width, err)) ||
+        (rc = same_int("max_length", a->slot[i].max_length, b->slot[i].max_length, err)) ||
+        allow)
+        return rc;
+    rc = same_text("fingerprint", a->text_fingerprint[i], b->text_fingerprint[i], remedy, err);
+    return rc ? rc : same_text("tokenizer", a->tokenizer[i], b->tokenizer[i], remedy, err);
+}
+
+static bool same_vector(const cJSON *a, const cJSON *b)
+{
+    return a == b || (a && b && cJSON_Compare(a, b, true));
+}
+
+static int compare_norm(const vtrain_norm_fields *a, const vtrain_norm_fields *b, vc_err *err)
+{
+    if (a->scaling == b->scaling && a->shift == b->shift && same_vector(a->mean, b->mean) &&
+        same_vector(a->std, b->std))
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "normalization: scaling_factor %g, shift_factor %g here, %g "
+                   "and %g there, or another mean or std (a vae/config.json of --model decides)",
+                   b->scaling, b->shift, a->scaling, a->shift);
+}
+
+int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, bool same_norm,
+                        vc_err *err)
+{
+    int rc;
+    if ((rc = same_text("family", a->family, b->family, "", err)) ||
+        (rc = same_text("train_mode", a->train_mode, b->train_mode, "", err)) ||
+        (rc = same_text("vae: class", a->vae_class, b->vae_class, "", err)) ||
+        (rc = same_int("vae: channels", a->channels, b->channels, err)) ||
+        (rc = same_int("text encoders", a->n_slots, b->n_slots, err)))
+        return rc;
+    for (int i = 0; i < 3 && !rc; i++)
+        rc = same_int("vae: ratio", a->ratio[i], b->ratio[i], err);
+    if (!rc && !allow)
+        rc = same_text("vae: fingerprint", a->vae_fingerprint, b->vae_fingerprint,
+                       " (--allow_mismatch takes both)", err);
+    for (int i = 0; i < a->n_slots && !rc; i++)
+        rc = vc_context(err, compare_slot(a, b, i, allow, err), "text encoder %d", i + 1);
+    return rc || !same_norm ? rc : compare_norm(&a->norm, &b->norm, err);
+}
+
+/* ---- normalisation ---- */
+
+static int apply_config(vtrain_norm_fields *f, const cJSON *config, const vtrain_head *h,
+                        vc_err *err)
+{
+    const char *class = h->vae_class;
+    int rc = vf_json_str_opt(config, "_class_name", &class, err);
+    if (rc)
+        return rc;
+    if (strcmp(class, h->vae_class))
+        return vc_fail(err, VC_EMISMATCH, "_class_name: \"%.64s\", the dataset's latents are of a "
+                       "\"%.64s\"", class, h->vae_class);
+    return read_norm(f, config, "latents_mean", "latents_std", h->channels, err);
+}
+
+int vtrain_norm_config(vtrain_norm_fields *f, const char *model_dir, const vtrain_head *h,
+                       cJSON **config, vc_err *err)
+{
+    *config = NULL;
+    if (!model_dir)
+        return 0;
+    char *path = vc_path_join(model_dir, "vae/config.json");
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", model_dir);
+
+    int rc = 0;
+    if (vc_file_exists(path)) {
+        rc = vf_json_read(config, path, MAX_CONFIG, err);
+        if (!rc)
+            rc = vc_context(err, apply_config(f, *config, h, err), "%s", path);
+    }
+    free(path);
+    return rc;
+}
+
+int vtrain_norm_make(vtrain_norm *norm, const vtrain_norm_fields *f, int channels, vc_err *err)
+{
+    const cJSON *mean = f->mean ? f->mean->child : NULL, *std = f->std ? f->std->child : NULL;
+    float *sub = malloc(2 * (size_t)channels * sizeof *sub);
+
+    *norm = (vtrain_norm){ .channels = channels, .sub = sub };
+    if (!sub)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d channels", channels);
+    norm->mul = sub + channels;
+    for (int c = 0; c < channels; c++) {
+        norm->sub[c] = (float)(f->shift + (mean ? mean->valuedouble : 0));
+        norm->mul[c] = (float)(f->scaling / (std ? std->valuedouble : 1));
+        if (!isfinite(norm->sub[c]) || !isfinite(norm->mul[c]) || norm->mul[c] == 0)
+            return vc_fail(err, VC_EFORMAT, "normalization: channel %d: (z - %g) * %g", c,
+                           (double)norm->sub[c], (double)norm->mul[c]);
+        mean = mean ? mean->next : NULL;
+        std = std ? std->next : NULL;
+    }
+    return 0;
+}

@@ -1,0 +1,95 @@
+/* data_parts.h - what the files behind data.h share with each other and with the loader: the
+ * opened datasets, and checked access to their values. Internal to train/. */
+#ifndef VTRAIN_DATA_PARTS_H
+#define VTRAIN_DATA_PARTS_H
+
+#include "train/data.h"
+
+/* Normalisation as a manifest or a config says it. mean, std: arrays of `channels` numbers,
+ * borrowed, or NULL. */
+typedef struct vtrain_norm_fields {
+    double scaling, shift;
+    const cJSON *mean, *std;
+} vtrain_norm_fields;
+
+/* What a manifest says of the making; strings are borrowed from it. */
+typedef struct vtrain_head {
+    const char *family, *train_mode, *vae_class, *vae_fingerprint;
+    int channels, ratio[3];
+    vtrain_norm_fields norm;
+    int n_slots;
+    vtrain_slot slot[VTRAIN_TEXTS];
+    const char *text_fingerprint[VTRAIN_TEXTS], *tokenizer[VTRAIN_TEXTS];
+    vf_key empty[VTRAIN_TEXTS];          /* text keys of the empty prompt */
+} vtrain_head;
+
+typedef struct vtrain_set {
+    vf_dataset *data;
+    double weight;                       /* repeats, as given with its path */
+    const char *root;                    /* borrowed from the manifest */
+    vtrain_head head;
+} vtrain_set;
+
+struct vtrain_data {
+    vtrain_set *set;
+    int n_sets;
+    vtrain_norm norm;
+    vtrain_slot slot[VTRAIN_TEXTS];
+    int n_slots;
+    vtrain_sample *sample;
+    uint32_t n_samples, n_held_out;
+    vtrain_group *group;
+    uint32_t n_groups;
+    uint32_t *epoch_row, *epoch_group;
+    uint32_t n_epoch;
+};
+
+/* ---- data_fit.c: manifests, and whether they fit each other ---- */
+
+int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err);
+/* VC_EMISMATCH names the field and both values. allow: a fingerprint may differ. same_norm: the
+ * normalisation must be the same. */
+int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, bool same_norm,
+                        vc_err *err);
+/* Replaces the fields of f that model_dir/vae/config.json has. VC_EMISMATCH: it is another class of
+ * VAE. *config: the file, borrowed by f, for the caller to free; NULL if there is none. */
+int vtrain_norm_config(vtrain_norm_fields *f, const char *model_dir, const vtrain_head *h,
+                       cJSON **config, vc_err *err);
+/* norm's two arrays are malloc'ed, the caller frees sub. */
+int vtrain_norm_make(vtrain_norm *norm, const vtrain_norm_fields *f, int channels, vc_err *err);
+
+/* ---- data_read.c: values, each checked against what the datasets say of it ---- */
+
+typedef struct vtrain_latent_value {
+    vf_safetensors *st;                  /* to be closed after the views' last use */
+    vf_view mean;                        /* [C,f,h,w]: `mean`, or `sample` where there is no mean */
+    vf_view logvar;                      /* [C,f,h,w] or [1,f,h,w]; nd 0: there is none */
+} vtrain_latent_value;
+/* check: compares the value's xxh3 too. Errors name shard and key; vtrain_name_sample adds dataset
+ * and sample. */
+int vtrain_latent_open(const vtrain_data *d, uint32_t sample, bool check, vtrain_latent_value *v,
+                       vc_err *err);
+
+/* "DIR: sample 2:000000000042/000: " in front of the text; returns rc. */
+int vtrain_name_sample(const vtrain_data *d, uint32_t sample, int rc, vc_err *err);
+
+typedef struct vtrain_text_value {
+    vf_safetensors *st;
+    vf_view embeds;                      /* [n,width], 1 <= n <= max_length */
+    vf_view pooled;                      /* [pooled]; nd 0: the slot has none */
+} vtrain_text_value;
+int vtrain_text_open(const vtrain_data *d, int set, int slot, vf_key key, bool check,
+                     vtrain_text_value *v, vc_err *err);
+
+/* Keys of one caption of a sample, one a slot; record as vf_dataset_sample gives it. VC_EFORMAT. */
+int vtrain_caption_keys(const vtrain_data *d, const cJSON *record, int caption,
+                        vf_key key[VTRAIN_TEXTS], vc_err *err);
+/* The same for any object with an array `field` of text keys. */
+int vtrain_keys_read(const vtrain_data *d, const cJSON *o, const char *field,
+                     vf_key key[VTRAIN_TEXTS], vc_err *err);
+
+/* Elements first..first+n-1 of a view as f32; its bytes may lie at any address. */
+void vtrain_view_f32(float *dst, const vf_view *v, size_t first, size_t n);
+bool vtrain_all_finite(const float *x, size_t n);
+
+#endif

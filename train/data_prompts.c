@@ -1,0 +1,240 @@
+/* data_prompts.c - what a run samples from while it trains. See data.h */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/data_parts.h"
+
+enum { FROM_TRAINING = 4, MAX_SIDE = 1 << 16, MAX_FRAMES = 1 << 16 };
+
+static uint32_t training_samples(const vtrain_data *d)
+{
+    return d->n_samples - d->n_held_out;
+}
+
+uint32_t vtrain_data_prompts(const vtrain_data *d)
+{
+    uint32_t stored = vf_dataset_validations(d->set[0].data);
+    if (stored)
+        return stored;
+    return training_samples(d) < FROM_TRAINING ? training_samples(d) : FROM_TRAINING;
+}
+
+/* ---- embeddings ---- */
+
+static int copy_f32(float **out, const vf_view *v, vc_err *err)
+{
+    size_t n = (size_t)vf_view_count(v);
+    *out = malloc(n * sizeof **out);
+    if (!*out)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %s", v->name);
+    vtrain_view_f32(*out, v, 0, n);
+    return vtrain_all_finite(*out, n) ? 0 : vc_fail(err, VC_ENUMERIC, "%s: NaN or infinity in it",
+                                                    v->name);
+}
+
+static int load_embeds(const vtrain_data *d, int set, int slot, vf_key key, vtrain_embeds *e,
+                       vc_err *err)
+{
+    vtrain_text_value v;
+    int rc = vtrain_text_open(d, set, slot, key, true, &v, err);
+    if (rc)
+        return rc;
+    e->n = v.embeds.dim[0];
+    e->width = v.embeds.dim[1];
+    rc = copy_f32(&e->embeds, &v.embeds, err);
+    if (!rc && v.pooled.nd)
+        rc = copy_f32(&e->pooled, &v.pooled, err);
+    if (rc) {
+        char hex[VF_KEY_HEX];
+        vc_context(err, rc, "%s: text %s", d->slot[slot].name, vf_key_hex(hex, key));
+    }
+    vf_safetensors_close(v.st);
+    return rc;
+}
+
+static int load_texts(const vtrain_data *d, int set, const vf_key *pos, const vf_key *neg,
+                      vtrain_prompt *p, vc_err *err)
+{
+    int rc = 0;
+    for (int i = 0; i < d->n_slots && !rc; i++) {
+        rc = load_embeds(d, set, i, pos[i], &p->pos[i], err);
+        if (!rc)
+            rc = load_embeds(d, set, i, neg[i], &p->neg[i], err);
+    }
+    return rc;
+}
+
+static int copy_text(char **out, const char *text, vc_err *err)
+{
+    *out = strdup(text);
+    return *out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for a prompt");
+}
+
+/* ---- size ---- */
+
+static const vtrain_group *common_group(const vtrain_data *d)
+{
+    const vtrain_group *g = d->group;
+    for (uint32_t i = 1; i < d->n_groups; i++)
+        if (d->group[i].repeats > g->repeats)
+            g = &d->group[i];
+    return g;
+}
+
+static int side(const cJSON *o, const char *field, int ratio, int *latent, vc_err *err)
+{
+    int64_t pixels = 0;
+    int rc = vf_json_int_opt(o, field, &pixels, err);
+    if (rc || !pixels)
+        return rc;
+    if (pixels < ratio || pixels > MAX_SIDE)
+        return vc_fail(err, VC_EFORMAT, "%s: %" PRId64 " is not in %d..%d", field, pixels, ratio,
+                       MAX_SIDE);
+    *latent = (int)(pixels / ratio);
+    return 0;
+}
+
+/* The common group's grid, and what the record says instead. */
+static int find_size(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
+{
+    const vtrain_group *g = common_group(d);
+    const int *ratio = d->set[0].head.ratio;
+    int64_t frames = 0;
+    int rc = 0;
+
+    p->f = g->f;
+    p->h = g->h;
+    p->w = g->w;
+    p->frames = (g->f - 1) * ratio[0] + 1;
+    if ((rc = side(record, "height", ratio[1], &p->h, err)) ||
+        (rc = side(record, "width", ratio[2], &p->w, err)) ||
+        (rc = vf_json_int_opt(record, "num_frames", &frames, err)))
+        return rc;
+    if (frames < 0 || frames > MAX_FRAMES)
+        return vc_fail(err, VC_EFORMAT, "num_frames: %" PRId64 " is not in 1..%d", frames,
+                       MAX_FRAMES);
+    if (frames) {
+        p->frames = (int)frames;
+        p->f = (p->frames - 1 + ratio[0] - 1) / ratio[0] + 1;
+    }
+    return 0;
+}
+
+static int find_rate(const cJSON *record, vtrain_prompt *p, vc_err *err)
+{
+    int rc = vf_json_num_opt(record, "frame_rate", &p->fps, err);
+    if (!rc)
+        rc = vf_json_num_opt(record, "fps", &p->fps, err);
+    if (!rc && !(p->fps >= 0 && p->fps <= 1e6))
+        rc = vc_fail(err, VC_EFORMAT, "fps: %g", p->fps);
+    return rc;
+}
+
+/* ---- prompts ---- */
+
+static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, vc_err *err)
+{
+    const char *text, *negative = "";
+    vf_key pos[VTRAIN_TEXTS], neg[VTRAIN_TEXTS];
+    int64_t seed = -1;
+    int rc;
+
+    memcpy(neg, d->set[0].head.empty, sizeof neg);
+    if ((rc = vf_json_str(o, "prompt", &text, err)) ||
+        (rc = vf_json_str_opt(o, "negative_prompt", &negative, err)) ||
+        (rc = vtrain_keys_read(d, o, "keys", pos, err)) || (rc = find_size(d, o, p, err)) ||
+        (rc = find_rate(o, p, err)) || (rc = vf_json_int_opt(o, "seed", &seed, err)))
+        return rc;
+    if (cJSON_GetObjectItemCaseSensitive(o, "negative_keys"))
+        rc = vtrain_keys_read(d, o, "negative_keys", neg, err);
+    p->has_seed = seed >= 0;
+    p->seed = p->has_seed ? (uint64_t)seed : 0;
+    if (rc || (rc = copy_text(&p->text, text, err)) ||
+        (rc = copy_text(&p->negative, negative, err)))
+        return rc;
+    return load_texts(d, 0, pos, neg, p, err);
+}
+
+/* Training sample number `at` of the list, held-out ones not counted. */
+static uint32_t nth_training(const vtrain_data *d, uint32_t at)
+{
+    uint32_t i = 0;
+    while (d->sample[i].held_out || at--)
+        i++;
+    return i;
+}
+
+static int read_caption(const vtrain_data *d, int set, const cJSON *record, vtrain_prompt *p,
+                        vc_err *err)
+{
+    const vf_key *empty = d->set[set].head.empty;
+    vf_key pos[VTRAIN_TEXTS];
+    const cJSON *captions = NULL;
+    const char *text = "";
+    int rc = vf_json_arr(record, "captions", &captions, err);
+
+    memcpy(pos, empty, sizeof pos);
+    if (!rc && captions->child) {        /* no captions: the empty prompt, as in training */
+        rc = vtrain_caption_keys(d, record, 0, pos, err);
+        if (!rc)
+            rc = vf_json_str_opt(captions->child, "text", &text, err);
+    }
+    if (rc || (rc = copy_text(&p->text, text, err)) || (rc = copy_text(&p->negative, "", err)) ||
+        (rc = find_size(d, NULL, p, err)) || (rc = find_rate(record, p, err)))
+        return rc;
+    return load_texts(d, set, pos, empty, p, err);
+}
+
+/* Prompts from training are spread over the list, since neighbours are often of one clip. */
+static int from_training(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err)
+{
+    uint32_t n = training_samples(d), all = vtrain_data_prompts(d);
+    uint32_t sample = nth_training(d, (uint32_t)((uint64_t)i * n / all));
+    const vtrain_sample *s = &d->sample[sample];
+    cJSON *record;
+    int rc = vf_dataset_sample(d->set[s->dataset].data, s->index, &record, err);
+
+    p->from_training = true;
+    if (!rc)
+        rc = read_caption(d, s->dataset, record, p, err);
+    cJSON_Delete(record);
+    return vtrain_name_sample(d, sample, rc, err);
+}
+
+int vtrain_data_prompt(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err)
+{
+    *p = (vtrain_prompt){ 0 };
+    const vf_dataset *first = d->set[0].data;
+    int rc;
+
+    if (i >= vtrain_data_prompts(d))
+        return vc_fail(err, VC_EINVAL, "prompt %" PRIu32 " of %" PRIu32, i, vtrain_data_prompts(d));
+    if (vf_dataset_validations(first)) {
+        cJSON *record;
+        rc = vf_dataset_validation(first, i, &record, err);
+        if (!rc)
+            rc = read_stored(d, record, p, err);
+        cJSON_Delete(record);
+        rc = vc_context(err, rc, "%s: validation prompt %" PRIu32, vf_dataset_path(first), i);
+    } else {
+        rc = from_training(d, i, p, err);
+    }
+    if (rc)
+        vtrain_prompt_free(p);
+    return rc;
+}
+
+void vtrain_prompt_free(vtrain_prompt *p)
+{
+    for (int i = 0; i < VTRAIN_TEXTS; i++) {
+        free(p->pos[i].embeds);
+        free(p->pos[i].pooled);
+        free(p->neg[i].embeds);
+        free(p->neg[i].pooled);
+    }
+    free(p->text);
+    free(p->negative);
+    *p = (vtrain_prompt){ 0 };
+}

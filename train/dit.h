@@ -1,0 +1,70 @@
+/* dit.h - the transformer interface, and the table of families.
+ *
+ * A family is a row: how to make its model from config.json, its forward, and its defaults. A
+ * model binds its weights by tables (weights.h), so loading, saving, LoRA and the optimiser know
+ * nothing of families. */
+#ifndef VTRAIN_DIT_H
+#define VTRAIN_DIT_H
+
+#include "common/tensor/weights.h"
+#include "train/data.h"
+#include "train/objective.h"
+
+struct vtrain_config;
+
+/* What a forward gets. All tensors are of the step in progress. */
+typedef struct vtrain_cond {
+    vt_tensor *embeds;                        /* [B,n,D] f32, zero beyond each row's length */
+    const int32_t *length;                    /* [B] on the host: valid tokens, 1..n */
+    vt_tensor *pooled;                        /* [B,P] or NULL */
+} vtrain_cond;
+typedef struct vtrain_in {
+    vt_tensor *x;                             /* noisy latents [B,C,f,h,w] f32 */
+    vt_tensor *t;                             /* f32 [B], as the timestep embedder takes it */
+    int n_texts;
+    vtrain_cond text[VTRAIN_TEXTS];
+    vt_remat remat;
+} vtrain_in;
+
+/* Text slots and latents that a model takes: compared with the dataset's. */
+typedef struct vtrain_fit {
+    int channels;
+    int n_texts;
+    int64_t text_width[VTRAIN_TEXTS];
+    int mult[3];                              /* latent f, h, w are multiples of these */
+} vtrain_fit;
+
+typedef struct vtrain_family {
+    const char *name;                         /* as manifests say: "builtin" */
+    const char *class_name;                   /* _class_name of config.json */
+    const char *text_args[VTRAIN_TEXTS];      /* forward()'s names of the embeddings, for traces */
+
+    /* config.json of a model that starts from noise and fits the data; NULL: weights are needed. */
+    int (*fresh)(cJSON **config, const struct vtrain_config *c, const vtrain_data *d, vc_err *err);
+    /* Binds all weights from src into p. *model is freed by close. */
+    int (*open)(void **model, const cJSON *config, vt_params *p, const vt_source *src,
+                vc_err *err);
+    void (*close)(void *model);               /* NULL is fine */
+    void (*fit)(const void *model, vtrain_fit *fit);
+    /* Prediction [B,C,f,h,w] in the compute type. */
+    vt_tensor *(*forward)(vt_ctx *g, void *model, const vtrain_in *in);
+
+    /* defaults of flags */
+    vtrain_kind objective;
+    vtrain_density density;
+    double flow_shift, logit_mean, logit_std;
+    bool posterior_mean;                      /* trains on means, not on posterior draws */
+    double lr_full, lr_lora, guidance;
+    int64_t batch, steps;
+    bool bf16;                                /* computed in bf16 by default */
+    const char *lora_targets;
+} vtrain_family;
+
+/* By _class_name; NULL if unknown. */
+const vtrain_family *vtrain_family_of_class(const char *class_name);
+/* All of them, NULL-ended. */
+const vtrain_family *const *vtrain_families(void);
+
+extern const vtrain_family vtrain_builtin;    /* dit_builtin.c */
+
+#endif

@@ -1,0 +1,17 @@
+#include "train/dit.h"
+
+#include <string.h>
+
+static const vtrain_family *const families[] = { &vtrain_builtin, NULL };
+
+const vtrain_family *const *vtrain_families(void)
+{
+    return families;
+}
+
+const vtrain_family *vtrain_family_of_class(const char *class_name)
+{
+    for (const vtrain_family *const *f = families; *f; f++)
+        if (!strcmp((*f)->class_name, class_name)) return *f;
+    return NULL;
+}

@@ -1,0 +1,392 @@
+/* loader.c - see loader.h
+ *
+ * A ring of ahead + 1 slots, each with the memory of one batch. A worker takes a free slot and the
+ * next micro-batch number in one step, so the lowest number not yet delivered always has a slot and
+ * no order of give-backs can block; next() waits for the slot with its number.
+ *
+ *     FREE -> FILLING (a worker's) -> READY -> OUT (the caller's) -> FREE */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/progress.h"
+#include "train/loader_parts.h"
+
+enum { MAX_BATCH = 1 << 16, MAX_THREADS = 1024, MAX_AHEAD = 4096 };
+
+typedef vtrain_loader_slot slot;
+typedef vtrain_pass pass;
+
+/* ---- rows of a micro-batch ---- */
+
+static int open_sampler(vb_sampler **s, const vtrain_data *d, uint32_t batch, uint64_t seed,
+                        vc_err *err)
+{
+    const uint32_t *rows, *group;
+    uint32_t n;
+    vtrain_data_epoch(d, &rows, &group, &n);
+    return vb_sampler_open(s, group, n, vtrain_data_groups(d), batch, VB_LEFTOVER_SMALL, seed, err);
+}
+
+static uint32_t *count_held_out(const vtrain_data *d)
+{
+    uint32_t *count = calloc((size_t)d->n_groups + 1, sizeof *count);
+    for (uint32_t i = 0; count && i < d->n_samples; i++)
+        count[d->sample[i].group] += d->sample[i].held_out;
+    return count;
+}
+
+static uint64_t batches_of(const uint32_t *count, uint32_t n_groups, uint32_t batch)
+{
+    uint64_t n = 0;
+    for (uint32_t g = 0; g < n_groups; g++)
+        n += ((uint64_t)count[g] + batch - 1) / batch;
+    return n;
+}
+
+static void deal_pass(pass *p, const vtrain_data *d, uint32_t batch, const uint32_t *count)
+{
+    uint32_t at = 0;
+    for (uint32_t g = 0, b = 0; g < d->n_groups; g++) {
+        for (uint32_t k = 0; k < count[g]; k += batch)
+            p->start[b++] = at + k;
+        at += count[g];
+        p->start[b] = at;
+    }
+}
+
+static int make_pass(pass *p, const vtrain_data *d, uint32_t batch, vc_err *err)
+{
+    uint32_t *count = count_held_out(d), *place = calloc((size_t)d->n_groups + 1, sizeof *place);
+    p->n = count ? batches_of(count, d->n_groups, batch) : 0;
+    p->sample = calloc((size_t)d->n_held_out + 1, sizeof *p->sample);
+    p->start = calloc((size_t)p->n + 1, sizeof *p->start);
+    int rc = 0;
+    if (!count || !place || !p->sample || !p->start) {
+        rc = vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " held-out samples",
+                     d->n_held_out);
+    } else {
+        deal_pass(p, d, batch, count);
+        for (uint32_t g = 1; g < d->n_groups; g++)
+            place[g] = place[g - 1] + count[g - 1];
+        for (uint32_t i = 0; i < d->n_samples; i++)
+            if (d->sample[i].held_out)
+                p->sample[place[d->sample[i].group]++] = i;
+    }
+    free(place);
+    free(count);
+    return rc;
+}
+
+int vtrain_loader_epoch(const vtrain_data *d, uint32_t batch, bool held_out, uint64_t *n,
+                        vc_err *err)
+{
+    *n = 0;
+    if (!batch)
+        return vc_fail(err, VC_EINVAL, "batches of no rows");
+    if (held_out) {
+        uint32_t *count = count_held_out(d);
+        if (!count)
+            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " groups", d->n_groups);
+        *n = batches_of(count, d->n_groups, batch);
+        free(count);
+        return 0;
+    }
+    vb_sampler *s;
+    int rc = open_sampler(&s, d, batch, 0, err);
+    if (!rc)
+        *n = vb_sampler_epoch_batches(s);
+    vb_sampler_close(s);
+    return rc;
+}
+
+/* Which samples the slot's micro-batch has. Under the lock: the sampler is for one thread. */
+static int pick_rows(vtrain_loader *l, slot *s)
+{
+    vtrain_batch *b = &s->b;
+    uint32_t n = 0;
+    if (l->o.held_out) {
+        uint32_t from = l->pass.start[b->micro];
+        n = l->pass.start[b->micro + 1] - from;
+        memcpy(s->row, l->pass.sample + from, n * sizeof *s->row);
+    } else {
+        int rc = vb_sampler_get(l->sampler, b->micro, s->row, &n, &s->err);
+        if (rc)
+            return rc;
+        for (uint32_t i = 0; i < n; i++)
+            s->row[i] = l->d->epoch_row[s->row[i]];
+    }
+    b->rows = (int)n;
+    b->group = l->d->sample[s->row[0]].group;
+    return 0;
+}
+
+static slot *find_slot(vtrain_loader *l, vtrain_slot_state want, uint64_t micro)
+{
+    for (int i = 0; i < l->n_slots; i++)
+        if (l->slot[i].state == want && (want == FREE || l->slot[i].b.micro == micro))
+            return &l->slot[i];
+    return NULL;
+}
+
+static void *work(void *arg)
+{
+    vtrain_loader *l = arg;
+
+    pthread_mutex_lock(&l->lock);
+    for (;;) {
+        slot *s = NULL;
+        while (!l->stop && l->next_in < l->o.end && !(s = find_slot(l, FREE, 0)))
+            pthread_cond_wait(&l->room, &l->lock);
+        if (!s)
+            break;
+        s->state = FILLING;
+        s->b.micro = l->next_in++;
+        s->rc = pick_rows(l, s);
+        pthread_mutex_unlock(&l->lock);
+        if (!s->rc)
+            s->rc = vtrain_loader_fill(l, s);
+        pthread_mutex_lock(&l->lock);
+        s->state = READY;
+        if (s->rc)
+            l->next_in = l->o.end;       /* nothing after a failure is ever delivered */
+        pthread_cond_signal(&l->ready);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+int vtrain_loader_next(vtrain_loader *l, const vtrain_batch **b, double *waited, vc_err *err)
+{
+    *b = NULL;
+    *waited = 0;
+    pthread_mutex_lock(&l->lock);
+    slot *s = NULL;
+    int rc = 0;
+    if (l->next_out < l->o.end && l->out >= l->o.ahead) {
+        rc = vc_fail(err, VC_EINVAL, "%d batches are out, none may be taken before one is back",
+                     l->out);
+    } else if (l->next_out < l->o.end && !(s = find_slot(l, READY, l->next_out))) {
+        double since = vc_seconds();
+        while (!(s = find_slot(l, READY, l->next_out)))
+            pthread_cond_wait(&l->ready, &l->lock);
+        *waited = vc_seconds() - since;
+    }
+    if (s && s->rc) {
+        rc = s->rc;                      /* it stays READY: the next call says the same */
+        if (err)
+            *err = s->err;
+    } else if (s) {
+        s->state = OUT;
+        l->out++;
+        l->next_out++;
+        *b = &s->b;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
+void vtrain_loader_give_back(vtrain_loader *l, const vtrain_batch *b)
+{
+    if (!b)
+        return;
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < l->n_slots; i++)
+        if (&l->slot[i].b == b && l->slot[i].state == OUT) {
+            l->slot[i].state = FREE;
+            l->out--;
+            pthread_cond_signal(&l->room);
+        }
+    pthread_mutex_unlock(&l->lock);
+}
+
+size_t vtrain_loader_bytes(const vtrain_loader *l)
+{
+    return l->bytes;
+}
+
+/* ---- open, close ---- */
+
+/* n * size zeroed bytes, counted; sizes from a dataset may overflow. */
+static int take(vtrain_loader *l, void *out, size_t n, size_t size, vc_err *err)
+{
+    void *p = calloc(n ? n : 1, size);
+    memcpy(out, &p, sizeof p);
+    if (!p)
+        return vc_fail(err, VC_ENOMEM, "out of memory for batches of %" PRIu32
+                       " (--train_batch_size): %zu x %zu bytes", l->o.batch, n, size);
+    l->bytes += n * size;
+    return 0;
+}
+
+/* Rows of the largest batch that can occur: a group may have fewer samples than a batch. */
+static size_t most_rows(const vtrain_loader *l)
+{
+    uint64_t most = l->o.held_out ? l->d->n_held_out : 1;
+    for (uint32_t i = 0; i < l->d->n_groups && !l->o.held_out; i++)
+        most = l->d->group[i].repeats > most ? l->d->group[i].repeats : most;
+    return most < l->o.batch ? (size_t)most : l->o.batch;
+}
+
+static int make_text(vtrain_loader *l, vtrain_text *t, const vtrain_slot *s, size_t rows,
+                     vc_err *err)
+{
+    size_t row = (size_t)(s->max_length * s->width) * sizeof *t->embeds;
+    int rc = 0;
+
+    t->width = s->width;
+    t->pooled_width = s->pooled;
+    if ((rc = take(l, &t->embeds, rows, row, err)) ||
+        (rc = take(l, &t->length, rows, sizeof *t->length, err)))
+        return rc;
+    return s->pooled ? take(l, &t->pooled, rows, (size_t)s->pooled * sizeof *t->pooled, err) : 0;
+}
+
+static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
+{
+    const vtrain_data *d = l->d;
+    size_t rows = most_rows(l), largest = 0;
+    int rc = 0;
+
+    for (uint32_t i = 0; i < d->n_groups; i++) {
+        const vtrain_group *g = &d->group[i];
+        size_t n = (size_t)g->f * (size_t)g->h * (size_t)g->w * (size_t)d->norm.channels;
+        largest = n > largest ? n : largest;
+    }
+    s->b.n_texts = d->n_slots;
+    if ((rc = take(l, &s->row, l->o.batch, sizeof *s->row, err)) ||
+        (rc = take(l, &s->b.key, rows, sizeof *s->b.key, err)) ||
+        (rc = take(l, &s->b.dropped, rows, sizeof *s->b.dropped, err)) ||
+        (rc = take(l, &s->value, rows, (size_t)(d->n_slots + 1) * sizeof *s->value, err)) ||
+        (rc = take(l, &s->b.latents, rows, largest * sizeof *s->b.latents, err)))
+        return rc;
+    for (int i = 0; i < d->n_slots && !rc; i++)
+        rc = make_text(l, &s->b.text[i], &d->slot[i], rows, err);
+    return rc;
+}
+
+static void free_slot(slot *s)
+{
+    for (int i = 0; i < VTRAIN_TEXTS; i++) {
+        free(s->b.text[i].embeds);
+        free(s->b.text[i].length);
+        free(s->b.text[i].pooled);
+    }
+    free(s->row);
+    free(s->b.key);
+    free(s->b.dropped);
+    free(s->value);
+    free(s->b.latents);
+}
+
+static int check_opts(const vtrain_loader_opts *o, vc_err *err)
+{
+    if (!o->batch || o->batch > MAX_BATCH)
+        return vc_fail(err, VC_EINVAL, "batches of %" PRIu32 " rows, 1..%d expected", o->batch,
+                       MAX_BATCH);
+    if (o->threads < 1 || o->threads > MAX_THREADS || o->ahead < 1 || o->ahead > MAX_AHEAD)
+        return vc_fail(err, VC_EINVAL, "%d threads, %d batches ahead: 1..%d and 1..%d expected",
+                       o->threads, o->ahead, MAX_THREADS, MAX_AHEAD);
+    if (!(o->caption_dropout >= 0 && o->caption_dropout <= 1))
+        return vc_fail(err, VC_EINVAL, "caption dropout %g: 0..1 expected", o->caption_dropout);
+    if (o->first > o->end || o->end > (uint64_t)UINT32_MAX + 1)
+        return vc_fail(err, VC_EINVAL, "micro-batches %" PRIu64 "..%" PRIu64 ": draws number them "
+                       "in 32 bits", o->first, o->end);
+    return 0;
+}
+
+static int make_rows(vtrain_loader *l, vc_err *err)
+{
+    if (!l->o.held_out)
+        return open_sampler(&l->sampler, l->d, l->o.batch, l->o.seed, err);
+    int rc = make_pass(&l->pass, l->d, l->o.batch, err);
+    if (!rc && l->o.end > l->pass.n)
+        rc = vc_fail(err, VC_EINVAL, "batch %" PRIu64 " of a pass of %" PRIu64, l->o.end,
+                     l->pass.n);
+    return rc;
+}
+
+/* The empty prompts' sums; those of samples are compared when they are first read. */
+static int start_checks(vtrain_loader *l, vc_err *err)
+{
+    const vtrain_data *d = l->d;
+    int rc = take(l, &l->checked, d->n_samples / 32 + 1, sizeof *l->checked, err);
+
+    for (int set = 0; set < d->n_sets && !rc; set++)
+        for (int i = 0; i < d->n_slots && !rc; i++) {
+            vtrain_text_value v;
+            rc = vtrain_text_open(d, set, i, d->set[set].head.empty[i], true, &v, err);
+            vf_safetensors_close(v.st);
+            vc_context(err, rc, "%s: empty prompt", vf_dataset_path(d->set[set].data));
+        }
+    return rc;
+}
+
+static int start(vtrain_loader *l, vc_err *err)
+{
+    int rc = make_rows(l, err);
+    if (!rc)
+        rc = take(l, &l->slot, (size_t)l->o.ahead + 1, sizeof *l->slot, err);
+    for (int i = 0; i < l->o.ahead + 1 && !rc; i++) {
+        l->n_slots++;
+        rc = make_slot(l, &l->slot[i], err);
+    }
+    if (!rc && l->o.check)
+        rc = start_checks(l, err);
+    if (!rc)
+        rc = take(l, &l->thread, (size_t)l->o.threads, sizeof *l->thread, err);
+    for (int i = 0; i < l->o.threads && !rc; i++, l->n_threads++)
+        if (pthread_create(&l->thread[i], NULL, work, l))
+            return vc_fail(err, VC_EFAIL, "cannot start thread %d of the loader", i + 1);
+    return rc;
+}
+
+int vtrain_loader_open(vtrain_loader **out, const vtrain_data *d, const vtrain_loader_opts *o,
+                       vc_err *err)
+{
+    *out = NULL;
+    int rc = check_opts(o, err);
+    if (rc)
+        return rc;
+    vtrain_loader *l = calloc(1, sizeof *l);
+    if (!l)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    l->d = d;
+    l->o = *o;
+    l->next_in = l->next_out = o->first;
+    atomic_init(&l->stop, false);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->room, NULL);
+    pthread_cond_init(&l->ready, NULL);
+    rc = start(l, err);
+    if (rc) {
+        vtrain_loader_close(l);
+        return rc;
+    }
+    *out = l;
+    return 0;
+}
+
+void vtrain_loader_close(vtrain_loader *l)
+{
+    if (!l)
+        return;
+    pthread_mutex_lock(&l->lock);
+    atomic_store(&l->stop, true);
+    pthread_cond_broadcast(&l->room);
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->n_threads; i++)
+        pthread_join(l->thread[i], NULL);
+    for (int i = 0; i < l->n_slots; i++)
+        free_slot(&l->slot[i]);
+    pthread_cond_destroy(&l->ready);
+    pthread_cond_destroy(&l->room);
+    pthread_mutex_destroy(&l->lock);
+    vb_sampler_close(l->sampler);
+    free(l->pass.sample);
+    free(l->pass.start);
+    free(l->slot);
+    free(l->thread);
+    free((void *)l->checked);
+    free(l);
+}

@@ -1,0 +1,77 @@
+/* loader.h - micro-batches, copied from the maps by threads of its own ahead of time.
+ *
+ * Micro-batch m of the run is a pure function of (data, seed, batch, m): vb_sampler says which
+ * samples, and the draws of (row in the micro-batch, m) which caption (VC_DRAW_CAPTION), whether
+ * it is dropped (VC_DRAW_CAPTION_DROP) and the posterior noise of stored moments
+ * (VC_DRAW_LATENT, C,f,h,w order). It does not depend on the number of threads or where the run
+ * started.
+ *
+ *     vtrain_loader_next(l, &b, &waited, err);      // batches come in order of m
+ *     ...
+ *     vtrain_loader_give_back(l, b);                // its memory takes a later batch
+ *
+ * Buffers are made at open, sized for the largest group, and used again and again; only a sample's
+ * record and the headers of its values take some KB while they are read. A value that is damaged,
+ * missing, of another shape or not finite is an error of the batch's next(), and of every one
+ * after it, naming dataset, sample and key. next() and give_back() are for one thread. */
+#ifndef VTRAIN_LOADER_H
+#define VTRAIN_LOADER_H
+
+#include "train/data.h"
+
+typedef struct vtrain_loader vtrain_loader;
+
+typedef enum { VTRAIN_LATENT_SAMPLE, VTRAIN_LATENT_MEAN } vtrain_latent;
+
+typedef struct vtrain_loader_opts {
+    uint64_t seed;
+    uint32_t batch;              /* rows of a full micro-batch */
+    double caption_dropout;      /* 0..1 */
+    vtrain_latent latent;        /* of stored moments; stored `sample` or mean only: as they are */
+    bool held_out;               /* the held-out samples instead, one pass: batches of one group,
+                                  * in list order; no dropout, first captions */
+    int threads;                 /* >= 1 */
+    int ahead;                   /* batches made ahead, >= 1 */
+    uint64_t first, end;         /* micro-batches first..end-1 of the run */
+    bool check;                  /* compare xxh3 of latent and texts the first time a sample is
+                                  * read */
+} vtrain_loader_opts;
+
+/* Text of one encoder for a batch, f32, zero beyond each row's length. */
+typedef struct vtrain_text {
+    int64_t n, width;            /* n: the longest row, at least 1 */
+    float *embeds;               /* [rows,n,width] */
+    int32_t *length;             /* [rows], 1..n */
+    int64_t pooled_width;
+    float *pooled;               /* [rows,pooled_width] or NULL */
+} vtrain_text;
+
+typedef struct vtrain_batch {
+    uint64_t micro;              /* its number in the run */
+    uint32_t group;
+    int rows;
+    int64_t dim[5];              /* rows, C, f, h, w */
+    float *latents;              /* x0: drawn from the posterior and normalised, packed */
+    int n_texts;
+    vtrain_text text[VTRAIN_TEXTS];
+    char (*key)[VTRAIN_KEY];     /* [rows] */
+    bool *dropped;               /* [rows]: caption replaced by the empty prompt; one without
+                                  * captions has that anyway */
+    uint64_t tokens;             /* transformer tokens of all rows, without text */
+} vtrain_batch;
+
+/* Micro-batches of an epoch (held_out: of the pass). */
+int vtrain_loader_epoch(const vtrain_data *d, uint32_t batch, bool held_out, uint64_t *n,
+                        vc_err *err);
+
+int vtrain_loader_open(vtrain_loader **out, const vtrain_data *d, const vtrain_loader_opts *o,
+                       vc_err *err);
+void vtrain_loader_close(vtrain_loader *l);                 /* stops the threads; NULL is fine */
+/* The next batch, borrowed until given back; *waited: seconds spent waiting. *b NULL past the
+ * end. At most `ahead` batches may be out at a time. */
+int vtrain_loader_next(vtrain_loader *l, const vtrain_batch **b, double *waited, vc_err *err);
+void vtrain_loader_give_back(vtrain_loader *l, const vtrain_batch *b);
+/* Bytes of all buffers, for the prediction of memory. */
+size_t vtrain_loader_bytes(const vtrain_loader *l);
+
+#endif

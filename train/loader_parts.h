@@ -1,0 +1,52 @@
+/* loader_parts.h - the loader's state: slots that hold a batch each, and who may touch what when.
+ * Internal to train/. */
+#ifndef VTRAIN_LOADER_PARTS_H
+#define VTRAIN_LOADER_PARTS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "buckets/sampler.h"
+#include "train/data_parts.h"
+#include "train/loader.h"
+
+typedef enum { FREE, FILLING, READY, OUT } vtrain_slot_state;
+
+typedef struct vtrain_loader_slot {
+    vtrain_batch b;              /* first, so that what next() lent leads back to its slot */
+    vtrain_slot_state state;
+    int rc;                      /* of filling it */
+    vc_err err;
+    uint32_t *row;               /* [batch] samples of its rows */
+    vtrain_text_value *value;    /* [batch, n_slots] while texts are copied */
+} vtrain_loader_slot;
+
+typedef struct vtrain_pass {            /* held-out samples, batch by batch */
+    uint32_t *sample;            /* by group, in list order */
+    uint32_t *start;             /* [n + 1] into sample */
+    uint64_t n;                  /* batches */
+} vtrain_pass;
+
+struct vtrain_loader {
+    const vtrain_data *d;
+    vtrain_loader_opts o;
+    vb_sampler *sampler;         /* training; else: */
+    vtrain_pass pass;
+    vtrain_loader_slot *slot;
+    int n_slots, out;            /* out: lent to the caller */
+    size_t bytes;
+
+    pthread_mutex_t lock;        /* guards all below, the sampler and the slots' states */
+    pthread_cond_t room, ready;  /* a slot became free; a batch became ready */
+    uint64_t next_in, next_out;  /* micro-batches to be started and to be delivered next */
+    atomic_bool stop;
+    pthread_t *thread;
+    int n_threads;               /* started */
+    _Atomic uint32_t *checked;   /* a bit a sample whose values' sums were compared; NULL: off */
+};
+
+/* loader_fill.c: texts and latents of the slot's rows, which are chosen already, into its batch. By
+ * the worker that holds the slot, without the lock. */
+int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s);
+
+#endif

@@ -1,0 +1,57 @@
+/* lora.h - LoRA: which modules, and the files that hold one (diffusers' layout).
+ *
+ * Targets. A value with any of ( ) | * + ? [ ] ^ $ \ is a POSIX extended regular expression over
+ * the whole module path (full match); else it is a list split at commas and blanks, and an entry
+ * matches a path that equals it or ends in ".entry". An entry that matches nothing is an error
+ * listing near names. `ff.0` and `ff.2`, which VideoX-Fun's own documents give and which match
+ * no module of any family, are left out with a line. "all-linear": every linear.
+ *
+ * Files. pytorch_lora_weights.safetensors: `transformer.<module>.lora_A.weight` [r,in],
+ * `.lora_B.weight` [out,r], and __metadata__'s lora_adapter_metadata with transformer.r,
+ * .lora_alpha, .target_modules. Read are, by suffix, all layouts in use: with or without prefix
+ * `transformer.` or `diffusion_model.`, `.lora_A[.default].weight`, `.lora_down.weight` with a
+ * scalar `.alpha`, and `lora_unet_`/`lora_unet__` names with underscores. */
+#ifndef VTRAIN_LORA_H
+#define VTRAIN_LORA_H
+
+#include "common/tensor/weights.h"
+#include "formats/safetensors.h"
+
+typedef struct vtrain_targets vtrain_targets;
+/* modules: all linears of the model, NULL-ended. *note: malloc'ed line or NULL. VC_EUSAGE names
+ * the flag. */
+int vtrain_targets_open(vtrain_targets **out, const char *value, const char *const *modules,
+                        char **note, vc_err *err);
+void vtrain_targets_close(vtrain_targets *t);
+/* As vt_params_lora wants it: arg is the vtrain_targets. */
+bool vtrain_targets_match(void *arg, const char *module);
+/* The last parts of the matched modules, each once ("to_q", "ff.net.0.proj"): what PEFT calls
+ * target_modules. */
+const char *const *vtrain_targets_names(const vtrain_targets *t, int *n);
+
+/* A LoRA on disk. */
+typedef struct vtrain_lora vtrain_lora;
+typedef struct vtrain_lora_pair {
+    vf_view a, b;                /* [r,in], [out,r] */
+    double scale;                /* alpha / r */
+} vtrain_lora_pair;
+/* A folder (pytorch_lora_weights.safetensors in it) or a file. */
+int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err);
+void vtrain_lora_close(vtrain_lora *l);
+/* The pair of a module; VC_ENOENT: it has none. Checks both shapes against each other. */
+int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_err *err);
+/* VC_EMISMATCH naming the first module of the file that get() was never asked for. */
+int vtrain_lora_all_used(const vtrain_lora *l, vc_err *err);
+
+/* w [out,in] += scale * b a, computed in f64 sums of f32 rows. */
+void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const float *b,
+                       int64_t r, double scale);
+/* A source whose weights have a LoRA folded in: wraps `base`; values stay in base's types. The
+ * wrapper lives as long as the lora. */
+vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base);
+
+/* Copies a LoRA's values into the trained pairs of p; every module must be there, ranks must
+ * agree. */
+int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err);
+
+#endif

@@ -1,0 +1,239 @@
+#include "train/lora.h"
+
+#include <ctype.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+
+enum { MAX_ENTRIES = 256, NEAR = 6 };
+
+struct vtrain_targets {
+    bool all, is_regex, has_regex;
+    regex_t regex;
+    char *text;                  /* the list, cut into entries */
+    char *entry[MAX_ENTRIES];
+    int n_entries;
+    char **name;                 /* of matched modules inside their blocks */
+    int n_names;
+};
+
+/* "transformer_blocks.3.attn.to_q" -> "attn.to_q": what is the same in all blocks. */
+static const char *in_block(const char *module)
+{
+    for (const char *p = module; (p = strchr(p, '.')); p++) {
+        size_t digits = strspn(p + 1, "0123456789");
+        if (digits && p[1 + digits] == '.') return p + digits + 2;
+    }
+    return module;
+}
+
+static bool matches_entry(const char *module, const char *entry)
+{
+    size_t m = strlen(module), e = strlen(entry);
+    if (m < e || strcmp(module + m - e, entry)) return false;
+    return m == e || module[m - e - 1] == '.';
+}
+
+bool vtrain_targets_match(void *arg, const char *module)
+{
+    const vtrain_targets *t = arg;
+    if (t->all) return true;
+    if (t->is_regex) return regexec(&t->regex, module, 0, NULL, 0) == 0;
+    for (int i = 0; i < t->n_entries; i++)
+        if (matches_entry(module, t->entry[i])) return true;
+    return false;
+}
+
+static int compile(vtrain_targets *t, const char *value, vc_err *err)
+{
+    char *whole = vc_format("^(%s)$", value);
+    if (!whole) return vc_fail(err, VC_ENOMEM, "out of memory");
+    int code = regcomp(&t->regex, whole, REG_EXTENDED | REG_NOSUB);
+    free(whole);
+    if (code) {
+        char why[128];
+        regerror(code, &t->regex, why, sizeof why);
+        return vc_fail(err, VC_EUSAGE, "--target_name \"%s\": no regular expression: %s", value,
+                       why);
+    }
+    t->is_regex = t->has_regex = true;
+    return 0;
+}
+
+static int split(vtrain_targets *t, const char *value, vc_err *err)
+{
+    t->text = strdup(value);
+    if (!t->text) return vc_fail(err, VC_ENOMEM, "out of memory");
+    char *rest = t->text;
+    for (char *e; (e = strsep(&rest, ", \t\n"));) {
+        if (!*e) continue;
+        if (t->n_entries == MAX_ENTRIES)
+            return vc_fail(err, VC_EUSAGE, "--target_name: more than %d entries", MAX_ENTRIES);
+        t->entry[t->n_entries++] = e;
+    }
+    return 0;
+}
+
+/* How unlike two names are: edits, by the usual table. Long ones are compared by their beginning. */
+static int distance(const char *a, const char *b)
+{
+    enum { N = 48 };
+    int row[N + 1], m = (int)strnlen(a, N), n = (int)strnlen(b, N);
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 1; i <= m; i++) {
+        int corner = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int best = corner + (tolower(a[i - 1]) != tolower(b[j - 1]));
+            corner = row[j];
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[n];
+}
+
+/* Distance of an entry to a module's name or the end of it. */
+static int name_distance(const char *entry, const char *name)
+{
+    int best = distance(entry, name);
+    for (const char *p = name; (p = strchr(p, '.'));) {
+        int d = distance(entry, ++p);
+        if (d < best) best = d;
+    }
+    return best;
+}
+
+/* Fails with the names that come nearest, each once. */
+static int no_match(const char *entry, const char *const *modules, vc_err *err)
+{
+    const char *near[NEAR] = { 0 };
+    int far[NEAR], n = 0;
+    for (; *modules; modules++) {
+        const char *name = in_block(*modules);
+        bool seen = false;
+        for (int i = 0; i < n && !seen; i++)
+            seen = !strcmp(near[i], name);
+        if (seen) continue;
+        int d = name_distance(entry, name), at = n;
+        while (at > 0 && far[at - 1] > d)
+            at--;
+        if (at == NEAR) continue;
+        if (n < NEAR) n++;
+        memmove(near + at + 1, near + at, sizeof *near * (size_t)(n - 1 - at));
+        memmove(far + at + 1, far + at, sizeof *far * (size_t)(n - 1 - at));
+        near[at] = name;
+        far[at] = d;
+    }
+    char list[600] = "";
+    size_t used = 0;
+    for (int i = 0; i < n && used < sizeof list - 1; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", near[i]);
+    return vc_fail(err, VC_EUSAGE, "--target_name \"%s\" matches no linear module of this "
+                   "transformer; near it are: %s", entry, list);
+}
+
+static bool matches_any(const vtrain_targets *t, int entry, const char *const *modules)
+{
+    for (; *modules; modules++)
+        if (matches_entry(*modules, t->entry[entry])) return true;
+    return false;
+}
+
+static void drop_entry(vtrain_targets *t, int i)
+{
+    t->n_entries--;
+    memmove(t->entry + i, t->entry + i + 1, sizeof *t->entry * (size_t)(t->n_entries - i));
+}
+
+/* Each entry must match, but for the two that VideoX-Fun's commands carry along. */
+static int check_entries(vtrain_targets *t, const char *const *modules, char **note, vc_err *err)
+{
+    char left_out[16] = "";
+    for (int i = 0; i < t->n_entries;) {
+        const char *e = t->entry[i];
+        if (matches_any(t, i, modules)) {
+            i++;
+        } else if (!strcmp(e, "ff.0") || !strcmp(e, "ff.2")) {
+            if (!strstr(left_out, e)) {
+                strcat(left_out, *left_out ? ", " : "");
+                strcat(left_out, e);
+            }
+            drop_entry(t, i);
+        } else {
+            return no_match(e, modules, err);
+        }
+    }
+    if (!*left_out) return 0;
+    if (!t->n_entries) return no_match(left_out, modules, err);
+    *note = vc_format("--target_name: %s left out: no module of this transformer has such a name "
+                      "(diffusers calls them ff.net.0.proj and ff.net.2)", left_out);
+    return *note ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+static int collect_names(vtrain_targets *t, const char *const *modules, vc_err *err)
+{
+    size_t n = 0;
+    while (modules[n])
+        n++;
+    t->name = calloc(n + 1, sizeof *t->name);
+    if (!t->name) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        if (!vtrain_targets_match(t, modules[i])) continue;
+        const char *name = in_block(modules[i]);
+        bool seen = false;
+        for (int k = 0; k < t->n_names && !seen; k++)
+            seen = !strcmp(t->name[k], name);
+        if (seen) continue;
+        t->name[t->n_names] = strdup(name);
+        if (!t->name[t->n_names++]) return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+int vtrain_targets_open(vtrain_targets **out, const char *value, const char *const *modules,
+                        char **note, vc_err *err)
+{
+    *out = NULL;
+    *note = NULL;
+    vtrain_targets *t = calloc(1, sizeof *t);
+    if (!t) return vc_fail(err, VC_ENOMEM, "out of memory");
+
+    int rc = 0;
+    if (!strcmp(value, "all-linear")) t->all = true;
+    else if (value[strcspn(value, "()|*+?[]^$\\")]) rc = compile(t, value, err);
+    else rc = split(t, value, err);
+    if (!rc && t->text) rc = check_entries(t, modules, note, err);
+    if (!rc) rc = collect_names(t, modules, err);
+    if (!rc && !t->n_names) rc = no_match(value, modules, err);
+    if (rc) {
+        vtrain_targets_close(t);
+        free(*note);
+        *note = NULL;
+        return rc;
+    }
+    *out = t;
+    return 0;
+}
+
+void vtrain_targets_close(vtrain_targets *t)
+{
+    if (!t) return;
+    if (t->has_regex) regfree(&t->regex);
+    for (int i = 0; i < t->n_names; i++)
+        free(t->name[i]);
+    free(t->name);
+    free(t->text);
+    free(t);
+}
+
+const char *const *vtrain_targets_names(const vtrain_targets *t, int *n)
+{
+    *n = t->n_names;
+    return (const char *const *)t->name;
+}

@@ -1,0 +1,43 @@
+/* vtrain: latent dataset -> LoRA or finetuned weights. Prints errors and picks the exit status. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "train/vtrain.h"
+
+enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
+
+static int status_of(int rc, const volatile int *stop)
+{
+    if (rc == VC_EUSAGE) return EXIT_USAGE;
+    if (rc == VC_ESTOP && *stop) return EXIT_SIGNAL + *stop;
+    return rc ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+static int run(const vc_flags *set, vtrain_config *c, vc_err *err)
+{
+    vc_progress *ui;
+    int rc = vtrain_check(c, set, err);
+    if (rc) return rc;
+    rc = vc_progress_open(&ui, "vtrain", (vc_log_format)c->log_format, c->quiet, err);
+    if (rc) return rc;
+    const char *note;
+    for (int i = 0; (note = vc_flags_note(set, i)); i++)
+        vc_say(ui, "%s", note);
+    rc = vc_catch_stop(err);
+    if (!rc) rc = vtrain_run(c, set, ui, vc_stop_flag(), err);
+    vc_progress_close(ui);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    vtrain_config c;
+    vc_flags *set;
+    vc_err err = { 0 };
+    int rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, &err);
+    if (rc == 0) rc = run(set, &c, &err);
+    else if (rc > 0) rc = 0;     /* help or version */
+    if (rc) fprintf(stderr, "vtrain: %s\n", err.text);
+    vc_flags_free(set);
+    return status_of(rc, vc_stop_flag());
+}

@@ -1,0 +1,157 @@
+#include "train/objective.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "common/rng.h"
+
+enum { TIMES = 1000 };
+
+struct vtrain_objective {
+    vtrain_objective_opts o;
+    int64_t strata;
+    double alpha_bar[TIMES];     /* v only */
+};
+
+/* The discrete schedule: betas a squared linspace of roots, shifted in SNR, and moved so that the
+ * last step holds no signal. */
+static void make_alpha_bar(double *a, const vtrain_objective_opts *o)
+{
+    double product = 1, b0 = sqrt(o->beta_start), b1 = sqrt(o->beta_end);
+    for (int t = 0; t < TIMES; t++) {
+        double root = b0 + (b1 - b0) * t / (TIMES - 1);
+        product *= 1 - root * root;
+        a[t] = product / (o->snr_shift + (1 - o->snr_shift) * product);
+    }
+    if (!o->zero_snr) return;
+    double first = sqrt(a[0]), last = sqrt(a[TIMES - 1]);
+    for (int t = 0; t < TIMES; t++) {
+        double r = (sqrt(a[t]) - last) * first / (first - last);
+        a[t] = r * r;
+    }
+}
+
+static int check(const vtrain_objective_opts *o, vc_err *err)
+{
+    if (o->kind == VTRAIN_FLOW && !(o->shift > 0))
+        return vc_fail(err, VC_EINVAL, "flow shift %g: must be above 0", o->shift);
+    if (o->kind == VTRAIN_V && o->density != VTRAIN_UNIFORM)
+        return vc_fail(err, VC_EINVAL, "v-prediction draws its timesteps uniformly: "
+                       "a weighting scheme belongs to flow matching");
+    if (!(o->logit_std > 0) && o->density == VTRAIN_LOGIT_NORMAL)
+        return vc_fail(err, VC_EINVAL, "logit std %g: must be above 0", o->logit_std);
+    if (o->kind == VTRAIN_V && !(o->beta_start > 0 && o->beta_end < 1 && o->snr_shift > 0))
+        return vc_fail(err, VC_EINVAL, "noise schedule %g..%g, snr shift %g: out of range",
+                       o->beta_start, o->beta_end, o->snr_shift);
+    return 0;
+}
+
+int vtrain_objective_open(vtrain_objective **out, const vtrain_objective_opts *o, vc_err *err)
+{
+    *out = NULL;
+    int rc = check(o, err);
+    if (rc) return rc;
+    vtrain_objective *x = calloc(1, sizeof *x);
+    if (!x) return vc_fail(err, VC_ENOMEM, "objective: out of memory");
+    x->o = *o;
+    x->strata = o->stratified ? vtrain_strata(o->micros, TIMES) : 1;
+    if (o->kind == VTRAIN_V) make_alpha_bar(x->alpha_bar, o);
+    *out = x;
+    return 0;
+}
+
+void vtrain_objective_close(vtrain_objective *o)
+{
+    free(o);
+}
+
+vtrain_kind vtrain_objective_kind(const vtrain_objective *o)
+{
+    return o->o.kind;
+}
+
+int64_t vtrain_strata(int64_t ranks, int64_t steps)
+{
+    for (int64_t i = 1; i <= ranks; i++)
+        if (ranks % i == 0 && steps % (ranks / i) == 0) return ranks / i;
+    return 1;
+}
+
+/* z with P(N(0,1) < z) = r, by bisection: it is needed once a row, so speed is no matter. */
+static double normal_quantile(double r)
+{
+    double lo = -9, hi = 9;
+    for (int i = 0; i < 64; i++) {
+        double z = (lo + hi) / 2;
+        if (0.5 * erfc(-z * M_SQRT1_2) < r) lo = z;
+        else hi = z;
+    }
+    return (lo + hi) / 2;
+}
+
+static double density(const vtrain_objective_opts *o, double r)
+{
+    if (o->density == VTRAIN_LOGIT_NORMAL)
+        return 1 / (1 + exp(-(o->logit_mean + o->logit_std * normal_quantile(r))));
+    if (o->density == VTRAIN_MODE) {
+        double c = cos(M_PI / 2 * r);
+        return 1 - r - o->mode_scale * (c * c - 1 + r);
+    }
+    return 1 - r;                /* r in [0,1): never 0, where there is nothing to learn */
+}
+
+static double loss_weight(vtrain_density d, double s)
+{
+    if (d == VTRAIN_COSMAP) return 2 / (M_PI * (1 - 2 * s + 2 * s * s));
+    if (d != VTRAIN_SIGMA_SQRT) return 1;
+    double floor = s < 1.0 / TIMES ? 1.0 / TIMES : s;     /* the peers' tables end there */
+    return 1 / (floor * floor);
+}
+
+static vtrain_level flow_level(const vtrain_objective *o, double s)
+{
+    s = fmin(fmax(s, 1e-6), 1);
+    return (vtrain_level){
+        .sigma = s, .t = (float)(TIMES * s),
+        .x_of = (float)(1 - s), .n_of = (float)s, .tx_of = -1, .tn_of = 1,
+        .weight = (float)loss_weight(o->o.density, s),
+    };
+}
+
+static vtrain_level v_level(const vtrain_objective *o, int t)
+{
+    t = t < 0 ? 0 : t < TIMES ? t : TIMES - 1;
+    double signal = sqrt(o->alpha_bar[t]), noise = sqrt(1 - o->alpha_bar[t]);
+    return (vtrain_level){
+        .sigma = noise, .t = (float)t,
+        .x_of = (float)signal, .n_of = (float)noise,
+        .tx_of = (float)-noise, .tn_of = (float)signal, .weight = 1,
+    };
+}
+
+vtrain_level vtrain_level_of(const vtrain_objective *o, double r)
+{
+    if (o->o.kind == VTRAIN_V) return v_level(o, (int)(r * TIMES));
+    double u = density(&o->o, r), a = o->o.shift;
+    return flow_level(o, a * u / (1 + (a - 1) * u));
+}
+
+vtrain_level vtrain_level_at(const vtrain_objective *o, double sigma_or_t)
+{
+    if (o->o.kind == VTRAIN_V) return v_level(o, (int)sigma_or_t);
+    return flow_level(o, sigma_or_t);
+}
+
+double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row, uint64_t micro)
+{
+    double r = vc_train_unit(seed, 0, row, (uint32_t)micro, VC_DRAW_SIGMA);
+    if (o->strata == 1) return r;
+    int64_t place = (int64_t)(micro % (uint64_t)o->o.micros);
+    int64_t group = place / (o->o.micros / o->strata);
+    return ((double)group + r) / (double)o->strata;
+}
+
+double vtrain_alpha_bar(const vtrain_objective *o, int t)
+{
+    return o->alpha_bar[t];
+}

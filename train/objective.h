@@ -1,0 +1,70 @@
+/* objective.h - what the transformer learns: noise levels, noisy latents, targets, weights.
+ *
+ * Flow matching (Lipman et al. 2023; Liu et al. 2023): s in (0,1], x_s = (1-s) x + s n, target n
+ * - x,
+ *     t = 1000 s. The level is drawn from a density over u in (0,1), then shifted: s = a u /
+ *     (1 + (a-1) u).
+ * v-prediction (Salimans & Ho 2022) over the discrete schedule of DDPM: t uniform in 0..999, A =
+ * alphas_cumprod[t],
+ *     x_t = sqrt(A) x + sqrt(1-A) n, target sqrt(A) n - sqrt(1-A) x.
+ * A draw is a pure function of (seed, micro-batch, row): VC_DRAW_SIGMA. Immutable after open. */
+#ifndef VTRAIN_OBJECTIVE_H
+#define VTRAIN_OBJECTIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+
+typedef enum { VTRAIN_FLOW, VTRAIN_V } vtrain_kind;
+
+/* Densities of u and loss weights, by the names of Esser et al. 2024 (SD3) as the peers spell
+ * them. */
+typedef enum vtrain_density {
+    VTRAIN_UNIFORM,              /* u uniform, weight 1 */
+    VTRAIN_LOGIT_NORMAL,         /* u = sigmoid(N(mean, std^2)), weight 1; larger: more noise */
+    VTRAIN_MODE,                 /* u = 1 - r - scale (cos^2(pi r / 2) - 1 + r), weight 1 */
+    VTRAIN_SIGMA_SQRT,           /* uniform, weight s^-2 */
+    VTRAIN_COSMAP                /* uniform, weight 2 / (pi (1 - 2 s + 2 s^2)) */
+} vtrain_density;
+
+typedef struct vtrain_objective_opts {
+    vtrain_kind kind;
+    vtrain_density density;
+    double logit_mean, logit_std, mode_scale, shift;
+    /* strata of --uniform_sampling: micro-batch m of a step of `micros` draws from its own part
+     * of u */
+    bool stratified;
+    int64_t micros;
+    /* v: the ends of the scaled-linear schedule, s of A / (s + (1-s) A), and whether the last step
+     * is pure noise (zero terminal SNR, Lin et al. 2024) */
+    double beta_start, beta_end, snr_shift;
+    bool zero_snr;
+} vtrain_objective_opts;
+
+typedef struct vtrain_objective vtrain_objective;
+int vtrain_objective_open(vtrain_objective **out, const vtrain_objective_opts *o, vc_err *err);
+void vtrain_objective_close(vtrain_objective *o);            /* NULL is fine */
+vtrain_kind vtrain_objective_kind(const vtrain_objective *o);
+
+/* One row's noise level and what follows from it. */
+typedef struct vtrain_level {
+    double sigma;                /* flow: s; v: sqrt(1-A) */
+    float t;                     /* for the timestep embedder */
+    float x_of, n_of;            /* noisy = x_of x + n_of n */
+    float tx_of, tn_of;          /* target = tx_of x + tn_of n */
+    float weight;                /* of the row's loss */
+} vtrain_level;
+
+/* Level of quantile r in [0,1) of the draw: the density's map, then shift. */
+vtrain_level vtrain_level_of(const vtrain_objective *o, double r);
+/* r of row `row` in micro-batch `micro`, stratified or not. */
+double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row, uint64_t micro);
+/* flow: level of a given shifted sigma; v: of the integer t. For sampling. */
+vtrain_level vtrain_level_at(const vtrain_objective *o, double sigma_or_t);
+/* alphas_cumprod[t]; v only. */
+double vtrain_alpha_bar(const vtrain_objective *o, int t);
+/* Groups of strata among `ranks` places of a step over `steps` times (sampling rules): how many. */
+int64_t vtrain_strata(int64_t ranks, int64_t steps);
+
+#endif

@@ -1,0 +1,259 @@
+/* The flags of vtrain, what is allowed, and what the family fills in. */
+#include "train/vtrain.h"
+
+#include <string.h>
+
+#include "common/file.h"
+#include "common/foreign.h"
+
+#define OFF(field) offsetof(vtrain_config, field)
+#define GROUP(title) { title, VC_GROUP, 0, NULL, NULL, NULL, NULL, false }
+#define ROW(kind, field, value, allowed, aliases, help) \
+    { #field, VC_##kind, OFF(field), value, allowed, aliases, help, false }
+#define NEED(kind, field, value, allowed, aliases, help) \
+    { #field, VC_##kind, OFF(field), value, allowed, aliases, help, true }
+
+static const vc_flag flags[] = {
+    GROUP("Data"),
+    NEED(LIST, latents, NULL, NULL, NULL,
+         "latent dataset made by vprep; may be given several times, each with :weight or "
+         ":repeat=N"),
+    ROW(INT, dataset_repeat, "1", "1..1000000", NULL, "times a sample counts in an epoch"),
+    ROW(FLOAT, eval_split, "0", "0..0.5", NULL, "part of the samples held out for eval_loss"),
+    ROW(FLOAT, caption_dropout_p, NULL, "0..1", "caption_dropout",
+        "chance that a caption becomes the empty prompt (default: 0.1 full finetune, 0 LoRA)"),
+    ROW(CHOICE, posterior, "auto", "auto|sample|mean", NULL,
+        "latents from stored moments: a fresh draw each time, or the mean (auto: the family's)"),
+    ROW(BOOLEAN, follow, "false", NULL, NULL, "train on a dataset that vprep still writes"),
+    ROW(BOOLEAN, allow_mismatch, "false", NULL, NULL,
+        "a dataset whose encoder fingerprints differ is no error"),
+    ROW(BOOLEAN, verify_data, "true", NULL, NULL, "check each value's checksum when first read"),
+
+    GROUP("Model"),
+    ROW(PATH, model, NULL, NULL, "pretrained_model_name_or_path",
+        "diffusers folder, or a checkpoint of a full finetune; without it: a small built-in DiT"),
+    ROW(PATH, transformer, NULL, NULL, "transformer_id transformer_path",
+        "folder of the transformer, instead of MODEL/transformer"),
+    ROW(DTYPE_KIND, transformer_dtype, NULL, "f32|bf16|f16|fp8", NULL,
+        "how frozen weights are held (default: as in the file; fp8 is stored, not computed)"),
+    ROW(INT, dit_width, "256", "16..16384", NULL, "built-in DiT: width"),
+    ROW(INT, dit_layers, "6", "1..256", NULL, "built-in DiT: blocks"),
+    ROW(INT, dit_heads, "4", "1..256", NULL, "built-in DiT: attention heads"),
+    ROW(INT, dit_patch, "2", "1..16", NULL, "built-in DiT: latent rows and columns of a token"),
+
+    GROUP("What is trained"),
+    ROW(CHOICE, training_type, "lora", "lora|full-finetune", NULL,
+        "default: lora; full-finetune for the built-in DiT, which starts from noise"),
+    ROW(STRING, trainable_models, NULL, NULL, NULL, "dit: the same as --training_type "
+        "full-finetune"),
+    ROW(STRING, trainable_modules, NULL, NULL, NULL,
+        "full finetune: parts of parameter names to train, the others stay frozen (\".\": all)"),
+    ROW(INT, rank, "64", "1..4096", "lora_rank", "LoRA: rank"),
+    ROW(FLOAT, network_alpha, NULL, ">0", "lora_alpha", "LoRA: alpha (default: the rank)"),
+    ROW(STRING, target_name, NULL, NULL, "target_modules lora_target_modules",
+        "LoRA: modules, a list of names or endings, a regular expression over whole paths, or "
+        "all-linear (default: the family's)"),
+    ROW(PATH, lora_checkpoint, NULL, NULL, NULL, "LoRA: start from this one"),
+    ROW(PATH, preset_lora_path, NULL, NULL, NULL,
+        "fold this LoRA into the weights before training"),
+
+    GROUP("Objective"),
+    ROW(CHOICE, objective, "auto", "auto|flow|v", NULL,
+        "flow matching or v-prediction (auto: the family's)"),
+    ROW(CHOICE, weighting_scheme, NULL, "uniform|logit_normal|mode|sigma_sqrt|cosmap",
+        "flow_weighting_scheme", "flow: density of noise levels and loss weight (default: the "
+        "family's)"),
+    ROW(FLOAT, logit_mean, "0", NULL, "flow_logit_mean", "flow: mean of logit_normal"),
+    ROW(FLOAT, logit_std, "1", ">0", "flow_logit_std", "flow: deviation of logit_normal"),
+    ROW(FLOAT, mode_scale, "1.29", NULL, "flow_mode_scale", "flow: scale of mode"),
+    ROW(FLOAT, flow_shift, NULL, ">0", NULL, "flow: shift of levels to more noise (default: the "
+        "family's)"),
+    ROW(BOOLEAN, uniform_sampling, "false", NULL, NULL,
+        "each micro-batch of a step draws its times from its own part of the range"),
+
+    GROUP("Optimiser"),
+    ROW(INT, max_train_steps, NULL, "0..", "train_steps", "steps of the run (default, without epochs: the family's)"),
+    ROW(INT, num_train_epochs, NULL, "0..", "num_epochs",
+        "epochs of the run; with both, what ends first"),
+    ROW(INT, train_batch_size, NULL, "0..4096", "batch_size",
+        "samples of a micro-batch, all of one bucket (default: the family's)"),
+    ROW(INT, gradient_accumulation_steps, "1", "1..65536", NULL, "micro-batches of a step"),
+    ROW(FLOAT, learning_rate, NULL, ">0", "lr", "base rate (default: the family's)"),
+    ROW(CHOICE, lr_scheduler, "constant", "constant|constant_with_warmup|linear|cosine", NULL,
+        "how the rate changes"),
+    ROW(INT, lr_warmup_steps, "0", "0..", NULL, "steps of rising rate"),
+    ROW(FLOAT, adam_beta1, "0.9", "0..0.999999", "beta1", "AdamW"),
+    ROW(FLOAT, adam_beta2, "0.95", "0..0.999999", "beta2", "AdamW"),
+    ROW(FLOAT, adam_weight_decay, "1e-4", "0..", "weight_decay", "AdamW, decoupled"),
+    ROW(FLOAT, adam_epsilon, "1e-8", ">0", "epsilon", "AdamW"),
+    ROW(FLOAT, max_grad_norm, "1", "0..", NULL, "gradients are clipped to this norm; 0: never"),
+    ROW(BOOLEAN, use_ema, "false", NULL, NULL, "keep a moving average of what is trained; it is "
+        "what is exported and sampled"),
+    ROW(FLOAT, ema_decay, "0.999", "0..0.9999999", NULL, "of the average"),
+    ROW(INT, seed, "42", "0..", NULL, "of order, captions, noise, times and fresh weights"),
+
+    GROUP("Machine"),
+    ROW(STRING, device, "auto", NULL, NULL, "auto, cpu, cuda or cuda:N"),
+    ROW(INT, threads, "0", "0..4096", NULL, "CPU threads of the kernels; 0: all"),
+    ROW(CHOICE, kernels, "auto", "auto|plain|avx2|avx512|amx", NULL, "CPU kernels"),
+    ROW(INT, workers, "2", "1..256", "dataloader_num_workers dataset_num_workers",
+        "threads that read samples ahead"),
+    ROW(CHOICE, mixed_precision, NULL, "no|bf16", NULL, "what is computed in (default: the "
+        "family's)"),
+    ROW(OPTIONAL, gradient_checkpointing, "auto", "block|auto|none", "use_gradient_checkpointing",
+        "recompute blocks in backward to save memory; auto: if it would not fit otherwise"),
+    ROW(BOOLEAN, gradient_checkpointing_offload, "false", NULL,
+        "use_gradient_checkpointing_offload", "the same, and keep block inputs in host memory"),
+    ROW(BOOLEAN, profile, "false", NULL, NULL, "tell where the time of each step goes"),
+
+    GROUP("Output"),
+    NEED(PATH, output_dir, NULL, NULL, "output_path", "folder of the run"),
+    ROW(INT, checkpointing_steps, "500", "1..", "save_steps", "steps between checkpoints"),
+    ROW(INT, checkpointing_limit, "0", "0..", "checkpoints_total_limit",
+        "checkpoints kept, the oldest go first; 0: all"),
+    ROW(STRING, resume_from_checkpoint, NULL, NULL, NULL, "a step, latest, or a folder"),
+    ROW(INT, eval_steps, NULL, "0..", NULL,
+        "steps between held-out losses (default: checkpointing_steps)"),
+    ROW(INT, validation_steps, "0", "0..", NULL, "steps between validation samples; 0: never"),
+    ROW(INT, num_inference_steps, "28", "1..1000", NULL, "of a validation sample"),
+    ROW(FLOAT, guidance_scale, NULL, "0..100", NULL, "of validation samples (default: the "
+        "family's)"),
+    ROW(CHOICE, report_to, "tensorboard", "tensorboard|none", NULL, "event files"),
+    ROW(PATH, trace_dir, NULL, NULL, NULL, "write all tensors of the first micro-batches there"),
+    ROW(INT, trace_steps, "1", "1..1000000", NULL, "micro-batches traced"),
+    ROW(BOOLEAN, dry_run, "false", NULL, NULL, "tell what would happen and stop"),
+    ROW(BOOLEAN, quiet, "false", NULL, NULL, "errors only"),
+    ROW(CHOICE, log_format, "text", "text|json", NULL, "messages for people or for machines"),
+    { 0 }
+};
+
+static const char *version(void)
+{
+    return "training: CPU backend";
+}
+
+static const vc_foreign *const foreign[] = {
+    vc_vprep_flags, vc_jobless_flags, vc_refused_flags, NULL
+};
+
+const vc_program vtrain_program = {
+    .name = "vtrain",
+    .synopsis = "vtrain --latents DATASET [--model DIR] --output_dir OUT [flags]",
+    .about = "Trains a video transformer from a latent dataset: a LoRA or the whole model. It "
+             "loads no encoder and no decoder.",
+    .flags = flags, .foreign = foreign, .version = version,
+};
+
+/* ---- what does not go together ---- */
+
+static int not_with(vc_err *err, const char *flag, const char *why)
+{
+    return vc_fail(err, VC_EUSAGE, "--%s: %s", flag, why);
+}
+
+static int check_type(vtrain_config *c, const vc_flags *set, vc_err *err)
+{
+    if (c->trainable_models) {
+        if (strcmp(c->trainable_models, "dit"))
+            return vc_fail(err, VC_EUSAGE, "--trainable_models \"%s\": only dit, the transformer, "
+                           "is trained here; VAE and text encoders stay as they are",
+                           c->trainable_models);
+        if (vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA)
+            return not_with(err, "trainable_models", "dit means a full finetune, but "
+                            "--training_type says lora");
+        c->training_type = VTRAIN_FULL;
+    }
+    bool fresh = !c->model && !c->transformer;
+    if (fresh && !vc_flags_given(set, "training_type")) c->training_type = VTRAIN_FULL;
+    if (fresh && c->training_type == VTRAIN_LORA)
+        return not_with(err, "training_type", "a LoRA needs a trained transformer: give --model or "
+                        "--transformer (the built-in DiT starts from noise)");
+    if (c->training_type == VTRAIN_LORA && c->trainable_modules)
+        return not_with(err, "trainable_modules", "belongs to --training_type full-finetune; a "
+                        "LoRA's modules are --target_name");
+    if (c->training_type == VTRAIN_LORA) return 0;
+    const struct { const char *flag; bool there; } lora[] = {
+        { "target_name", c->target_name }, { "lora_checkpoint", c->lora_checkpoint },
+        { "rank", c->rank != 64 },
+    };
+    for (size_t i = 0; i < sizeof lora / sizeof *lora; i++)
+        if (lora[i].there)
+            return not_with(err, lora[i].flag, "belongs to --training_type lora, but this is a "
+                            "full finetune");
+    return 0;
+}
+
+static int check_model(const vtrain_config *c, vc_err *err)
+{
+    const struct { const char *flag, *path; } paths[] = {
+        { "model", c->model }, { "transformer", c->transformer },
+        { "lora_checkpoint", c->lora_checkpoint }, { "preset_lora_path", c->preset_lora_path },
+    };
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i].path && !vc_file_exists(paths[i].path))
+            return vc_fail(err, VC_EUSAGE, "--%s %s: no such file or folder (nothing is "
+                           "downloaded: give a folder on this machine)", paths[i].flag,
+                           paths[i].path);
+    bool sized = c->dit_width != 256 || c->dit_layers != 6 || c->dit_heads != 4 ||
+                 c->dit_patch != 2;
+    if ((c->model || c->transformer) && sized)
+        return vc_fail(err, VC_EUSAGE, "--dit_width, --dit_layers, --dit_heads and --dit_patch "
+                       "size a new built-in DiT; with --model its config.json says them");
+    if (c->preset_lora_path && !c->model && !c->transformer)
+        return not_with(err, "preset_lora_path", "there are no weights to fold it into: give "
+                        "--model or --transformer");
+    return 0;
+}
+
+int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err)
+{
+    int rc = check_type(c, set, err);
+    if (!rc) rc = check_model(c, err);
+    if (rc) return rc;
+    if (vc_flags_given(set, "eval_steps") && c->eval_steps && c->eval_split == 0)
+        return not_with(err, "eval_steps", "no sample is held out: give --eval_split too");
+    if (c->lr_scheduler == VTRAIN_CONSTANT && c->lr_warmup_steps)
+        return not_with(err, "lr_warmup_steps", "--lr_scheduler constant has no warm-up: give "
+                        "constant_with_warmup");
+    if (c->gradient_checkpointing_offload && c->gradient_checkpointing == VTRAIN_REMAT_NONE)
+        return not_with(err, "gradient_checkpointing_offload", "--gradient_checkpointing says "
+                        "none");
+    if (c->gradient_checkpointing_offload) c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
+    return 0;
+}
+
+/* ---- what the family says ---- */
+
+static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrain_family *f)
+{
+    if (c->objective == 0) c->objective = 1 + (int)f->objective;
+    bool flow = c->objective == 1 + VTRAIN_FLOW;
+    if (!vc_flags_given(set, "weighting_scheme"))
+        c->weighting_scheme = flow ? f->density : VTRAIN_UNIFORM;
+    if (!vc_flags_given(set, "logit_mean")) c->logit_mean = f->logit_mean;
+    if (!vc_flags_given(set, "logit_std")) c->logit_std = f->logit_std;
+    if (!vc_flags_given(set, "flow_shift")) c->flow_shift = flow ? f->flow_shift : 1;
+    if (c->posterior == VTRAIN_POSTERIOR_AUTO)
+        c->posterior = f->posterior_mean ? VTRAIN_POSTERIOR_MEAN : VTRAIN_POSTERIOR_SAMPLE;
+}
+
+int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f, vc_err *err)
+{
+    bool full = c->training_type == VTRAIN_FULL;
+    resolve_objective(c, set, f);
+    if (c->objective == 1 + VTRAIN_V && (c->flow_shift != 1 || c->weighting_scheme))
+        return vc_fail(err, VC_EUSAGE, "--flow_shift and --weighting_scheme belong to "
+                       "--objective flow, but this is v");
+    if (!vc_flags_given(set, "caption_dropout_p")) c->caption_dropout_p = full ? 0.1 : 0;
+    if (!vc_flags_given(set, "network_alpha")) c->network_alpha = (double)c->rank;
+    if (!vc_flags_given(set, "guidance_scale")) c->guidance_scale = f->guidance;
+    if (!vc_flags_given(set, "mixed_precision"))
+        c->mixed_precision = f->bf16 ? VTRAIN_PRECISION_BF16 : VTRAIN_PRECISION_NO;
+    if (c->learning_rate == 0) c->learning_rate = full ? f->lr_full : f->lr_lora;
+    if (c->train_batch_size == 0) c->train_batch_size = f->batch;
+    if (c->max_train_steps == 0 && c->num_train_epochs == 0) c->max_train_steps = f->steps;
+    if (c->eval_split == 0) c->eval_steps = 0;
+    else if (c->eval_steps == 0) c->eval_steps = c->checkpointing_steps;
+    if (!full && !c->target_name) c->target_name = (char *)f->lora_targets;
+    return 0;
+}

@@ -1,0 +1,187 @@
+/* What will happen: dry steps of every bucket, memory and work beforehand. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "train/vtrain.h"
+
+#define AUTO_PART 0.85           /* of the memory that is free: beyond it, blocks are recomputed */
+
+int64_t vtrain_private_bytes(void)
+{
+    long long size = 0, resident = 0, shared = 0;
+    FILE *f = fopen("/proc/self/statm", "re");
+    if (!f) return 0;
+    int n = fscanf(f, "%lld %lld %lld", &size, &resident, &shared);
+    fclose(f);
+    return n == 3 ? (resident - shared) * sysconf(_SC_PAGESIZE) : 0;
+}
+
+/* Bytes that this machine can still give; 0 where unknown. */
+static int64_t free_bytes(void)
+{
+    char line[128];
+    long long kib = 0;
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1) break;
+    if (f) fclose(f);
+    return kib * 1024;
+}
+
+/* What stays all the time: weights, gradients, moments, averages, loader. */
+static int64_t standing_bytes(const vtrain *t)
+{
+    vt_param_bytes b = vt_params_bytes(t->params);
+    int64_t state = b.trained * (int64_t)sizeof(float) * (t->ema ? 3 : 2);
+    return (int64_t)(b.values + b.grads + vtrain_loader_bytes(t->loader)) + state;
+}
+
+static void group_dim(const vtrain *t, uint32_t i, int64_t dim[5])
+{
+    const vtrain_group *g = vtrain_data_group(t->data, i);
+    dim[0] = t->cfg.train_batch_size;
+    dim[1] = vtrain_data_norm(t->data)->channels;
+    dim[2] = g->f;
+    dim[3] = g->h;
+    dim[4] = g->w;
+}
+
+/* Dry steps of all groups: the largest peak, and the mean work of an epoch's micro-batches. */
+static int dry_groups(vtrain *t, vc_err *err)
+{
+    double work = 0, batches = 0;
+    t->plan.pool = 0;
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
+        const vtrain_group *group = vtrain_data_group(t->data, i);
+        int64_t dim[5];
+        vt_usage use;
+        group_dim(t, i, dim);
+        int rc = vtrain_micro_dry(t, dim, true, &use, err);
+        if (rc) return vc_context(err, rc, "bucket %s", group->name);
+        double n = (double)group->repeats / (double)dim[0];
+        work += use.flops * n;
+        batches += n;
+        if (use.pool_peak <= t->plan.pool) continue;
+        t->plan.pool = use.pool_peak;
+        t->plan.largest = i;
+    }
+    t->plan.flops = batches > 0 ? work / batches : 0;
+    t->plan.flops *= (double)t->cfg.gradient_accumulation_steps;
+    t->plan.predicted = t->base_bytes + standing_bytes(t) + (int64_t)t->plan.pool;
+    return 0;
+}
+
+static int choose_remat(vtrain *t, vc_err *err)
+{
+    t->plan.recompute = t->cfg.gradient_checkpointing == VTRAIN_REMAT_BLOCK;
+    int rc = dry_groups(t, err);
+    if (rc || t->cfg.gradient_checkpointing != VTRAIN_REMAT_AUTO) return rc;
+    int64_t room = free_bytes() + vtrain_private_bytes();
+    if (room <= 0 || (double)t->plan.predicted <= AUTO_PART * (double)room) return 0;
+    t->plan.recompute = true;
+    return dry_groups(t, err);
+}
+
+/* ---- telling it ---- */
+
+/* model: width and so on are in config.json; here is what training makes of it. */
+static char *text_model(const vtrain *t)
+{
+    char trained[32], frozen[32];
+    vt_param_bytes b = vt_params_bytes(t->params);
+    return vc_format("%s, %s: %s parameters trained, %s frozen", t->family->name,
+                     t->cfg.training_type == VTRAIN_LORA ? "LoRA" : "full finetune",
+                     vc_human_count(trained, (uint64_t)b.trained),
+                     vc_human_count(frozen, (uint64_t)b.frozen));
+}
+
+static char *text_data(const vtrain *t)
+{
+    char n[32], held[32];
+    uint32_t groups = vtrain_data_groups(t->data);
+    char *text = vc_format("%s samples, %s of them held out, %u bucket%s",
+                           vc_human_count(n, vtrain_data_samples(t->data)),
+                           vc_human_count(held, vtrain_data_held_out(t->data)), groups,
+                           groups == 1 ? "" : "s");
+    for (uint32_t i = 0; text && i < groups; i++) {
+        const vtrain_group *g = vtrain_data_group(t->data, i);
+        char *more = vc_format("%s\n  %s: %s samples, %llu in an epoch, %u tokens each", text,
+                               g->name, vc_human_count(n, g->samples),
+                               (unsigned long long)g->repeats, g->tokens);
+        free(text);
+        text = more;
+    }
+    return text;
+}
+
+char *vtrain_plan_text(const vtrain *t, vtrain_plan_part part)
+{
+    return part == VTRAIN_TEXT_MODEL ? text_model(t) : text_data(t);
+}
+
+static void tell(const vtrain *t, const char *what, char *text)
+{
+    char *rest = text;
+    for (char *line; (line = strsep(&rest, "\n"));)
+        vc_say(t->ui, "%s%s", line == text ? what : "", line);
+    free(text);
+}
+
+static void tell_steps(const vtrain *t)
+{
+    int64_t accumulation = t->cfg.gradient_accumulation_steps;
+    double epoch_steps = (double)t->plan.epoch_batches / (double)accumulation;
+    vc_say(t->ui, "steps: %lld, %.4g an epoch, so %.4g epochs; batch %lld x accumulation %lld; "
+           "%.3g GFLOP a step", (long long)t->plan.steps, epoch_steps,
+           (double)t->plan.steps / epoch_steps, (long long)t->cfg.train_batch_size,
+           (long long)accumulation, t->plan.flops / 1e9);
+}
+
+static void tell_memory(const vtrain *t)
+{
+    char all[32], standing[32], pool[32], mapped[32];
+    vt_param_bytes b = vt_params_bytes(t->params);
+    vc_say(t->ui, "memory: peak %s predicted: %s weights, optimiser and loader, %s activations "
+           "of bucket %s%s", vc_human_bytes(all, (double)t->plan.predicted),
+           vc_human_bytes(standing, (double)standing_bytes(t)),
+           vc_human_bytes(pool, (double)t->plan.pool),
+           vtrain_data_group(t->data, t->plan.largest)->name,
+           t->plan.recompute ? ", blocks recomputed in backward" : "");
+    if (b.mapped)
+        vc_say(t->ui, "memory: %s of frozen weights stay in their file's map, on top of that",
+               vc_human_bytes(mapped, (double)b.mapped));
+}
+
+int vtrain_plan_steps(vtrain *t, vc_err *err)
+{
+    int rc = vtrain_loader_epoch(t->data, (uint32_t)t->cfg.train_batch_size, false,
+                                 &t->plan.epoch_batches, err);
+    if (rc) return rc;
+    uint64_t per_step = (uint64_t)t->cfg.gradient_accumulation_steps;
+    int64_t by_epochs = INT64_MAX;
+    if (t->cfg.num_train_epochs > 0 &&
+        t->plan.epoch_batches <= (uint64_t)(INT64_MAX / 2 / t->cfg.num_train_epochs))
+        by_epochs = (int64_t)((t->plan.epoch_batches * (uint64_t)t->cfg.num_train_epochs +
+                               per_step - 1) / per_step);
+    t->plan.steps = t->cfg.max_train_steps ? t->cfg.max_train_steps : INT64_MAX;
+    if (by_epochs < t->plan.steps) t->plan.steps = by_epochs;
+    if ((double)t->plan.steps * (double)per_step > (double)UINT32_MAX)
+        return vc_fail(err, VC_EUSAGE, "%lld steps of %llu micro-batches: a run has at most 2^32",
+                       (long long)t->plan.steps, (unsigned long long)per_step);
+    return 0;
+}
+
+int vtrain_plan_memory(vtrain *t, vc_err *err)
+{
+    int rc = choose_remat(t, err);
+    if (rc) return vc_context(err, rc, "dry step");
+    tell(t, "model: ", text_model(t));
+    tell(t, "data: ", text_data(t));
+    vc_say(t->ui, "device: %s", vt_describe(t->g));
+    tell_steps(t);
+    tell_memory(t);
+    return 0;
+}

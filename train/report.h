@@ -1,0 +1,32 @@
+/* report.h - report.html: one self-contained page about a run, opens offline.
+ *
+ * Made from metrics.jsonl and what is under validation/, so that it can be remade at any time:
+ * loss curve (raw, smoothed, held-out), learning rate, gradient norm, throughput and data wait,
+ * buckets seen with steps and mean loss each, samples never seen, achieved caption dropout,
+ * memory predicted and real, the settings, and validation pictures. Everything taken from files
+ * is escaped. Pictures and clips (png, jpg, mp4 below validation/step-N/), newest step first, are
+ * put in as data: addresses with their prompts, up to some 48 MiB, between the lines
+ * "<!-- validation -->" and "<!-- /validation -->", which stand alone on their lines, so that
+ * vdecode can replace what is between them: whole elements. */
+#ifndef VTRAIN_REPORT_H
+#define VTRAIN_REPORT_H
+
+#include <stdint.h>
+
+#include "common/err.h"
+
+typedef struct vtrain_report {
+    const char *title;           /* output folder */
+    const char *model;           /* "builtin DiT, width 256, 6 layers: 5,120,000 parameters" */
+    const char *data;            /* lines about datasets and buckets, '\n' between them */
+    const char *settings;        /* YAML */
+    int64_t predicted_bytes, peak_bytes;
+    uint32_t samples;            /* distinct ones to train on: for "never seen" */
+} vtrain_report;
+
+/* Writes dir/report.html atomically. A long run is thinned to at most some 2,000 points a curve;
+ * lines of metrics.jsonl that cannot be read are left out and counted. VC_ENOENT: there is no
+ * metrics.jsonl. */
+int vtrain_report_write(const vtrain_report *r, const char *dir, vc_err *err);
+
+#endif

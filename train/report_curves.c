@@ -1,0 +1,176 @@
+/* report_curves.c - metrics.jsonl read into curves of bounded size. See report_parts.h */
+#include "train/report_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/json.h"
+#include "formats/keymap.h"
+
+enum { MAX_BUCKETS = 1000 };
+
+/* ---- curves ---- */
+
+static void join(vtrain_bin *to, const vtrain_bin *from)
+{
+    to->sum += from->sum;
+    to->n += from->n;
+    to->least = fmin(to->least, from->least);
+    to->greatest = fmax(to->greatest, from->greatest);
+}
+
+static void halve(vtrain_curve *c)
+{
+    for (int i = 0; i < c->n / 2; i++) {
+        c->bin[i] = c->bin[2 * i];
+        join(&c->bin[i], &c->bin[2 * i + 1]);
+    }
+    c->n /= 2;                           /* VTRAIN_BINS is even: none is left over */
+    c->each *= 2;
+}
+
+void vtrain_curve_add(vtrain_curve *c, double x, double y)
+{
+    if (!isfinite(y) || !isfinite(x))
+        return;
+    if (!c->points || y < c->best) {
+        c->best = y;
+        c->best_x = x;
+    }
+    c->points++;
+    c->sum += y;
+    c->last = y;
+    c->each = c->each ? c->each : 1;
+
+    const vtrain_bin one = { x, y, y, y, 1 };
+    if (c->n && c->bin[c->n - 1].n < c->each) {
+        join(&c->bin[c->n - 1], &one);
+        return;
+    }
+    if (c->n == VTRAIN_BINS)
+        halve(c);
+    c->bin[c->n++] = one;
+}
+
+/* ---- a line ---- */
+
+static double number(const cJSON *o, const char *field)
+{
+    const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, field);
+    return cJSON_IsNumber(v) ? v->valuedouble : NAN;
+}
+
+static int count_bucket(vtrain_curves *c, const char *name, size_t n, double loss, vc_err *err)
+{
+    int i = 0;
+    n = n < sizeof c->bucket->name ? n : sizeof c->bucket->name - 1;
+    while (i < c->n_buckets && (strncmp(c->bucket[i].name, name, n) || c->bucket[i].name[n]))
+        i++;
+    if (i == MAX_BUCKETS)
+        return 0;                        /* more than anybody reads */
+    if (i == c->n_buckets) {
+        vtrain_bucket *more = realloc(c->bucket, ((size_t)i + 1) * sizeof *more);
+        if (!more)
+            return vc_fail(err, VC_ENOMEM, "out of memory for %d buckets", i + 1);
+        c->bucket = more;
+        c->bucket[i] = (vtrain_bucket){ 0 };
+        memcpy(c->bucket[i].name, name, n);
+        c->n_buckets++;
+    }
+    c->bucket[i].steps++;
+    if (isfinite(loss)) {
+        c->bucket[i].losses++;
+        c->bucket[i].loss += loss;
+    }
+    return 0;
+}
+
+static int count_samples(const cJSON *list, vf_keymap *seen, vc_err *err)
+{
+    const cJSON *s;
+    cJSON_ArrayForEach(s, list)
+        if (cJSON_IsString(s)) {
+            int rc = vf_keymap_put(seen, vf_hash(s->valuestring, strlen(s->valuestring)), 1, err);
+            if (rc)
+                return rc;
+        }
+    return 0;
+}
+
+static int add_line(vtrain_curves *c, const cJSON *o, vf_keymap *seen, vc_err *err)
+{
+    const struct { vtrain_curve *curve; const char *field; } column[] = {
+        { &c->loss, "loss" }, { &c->eval, "eval_loss" }, { &c->lr, "lr" },
+        { &c->grad_norm, "grad_norm" }, { &c->tokens, "tokens_per_s" }, { &c->step_s, "step_s" },
+        { &c->wait, "data_wait_s" },
+    };
+    double step = number(o, "step"), loss = number(o, "loss");
+    int rc = 0;
+
+    c->steps++;
+    for (size_t i = 0; i < sizeof column / sizeof *column; i++)
+        vtrain_curve_add(column[i].curve, step, number(o, column[i].field));
+    c->epoch = number(o, "epoch");
+    c->dropout = number(o, "caption_dropout");
+
+    const cJSON *bucket = cJSON_GetObjectItemCaseSensitive(o, "bucket");
+    const char *name = cJSON_IsString(bucket) ? bucket->valuestring : "";
+    while (*name && !rc) {
+        size_t n = strcspn(name, ",");
+        rc = count_bucket(c, name, n, loss, err);
+        name += n + (name[n] == ',');
+    }
+    return rc ? rc : count_samples(cJSON_GetObjectItemCaseSensitive(o, "samples"), seen, err);
+}
+
+static int read_lines(vtrain_curves *c, const char *text, size_t size, vf_keymap *seen, vc_err *err)
+{
+    int rc = 0;
+    for (size_t at = 0; at < size && !rc;) {
+        const char *line = text + at, *end = memchr(line, '\n', size - at);
+        size_t n = end ? (size_t)(end - line) : size - at;
+        cJSON *o;
+        if (!vf_json_parse(&o, line, n, NULL) && cJSON_IsObject(o) && isfinite(number(o, "step")))
+            rc = add_line(c, o, seen, err);
+        else
+            c->unreadable++;
+        cJSON_Delete(o);
+        at += n + 1;
+    }
+    return rc;
+}
+
+/* ---- all ---- */
+
+int vtrain_curves_read(vtrain_curves **out, const char *dir, vc_err *err)
+{
+    *out = NULL;
+    vtrain_curves *c = calloc(1, sizeof *c);
+    char *path = vc_path_join(dir, "metrics.jsonl");
+    vf_keymap seen = { 0 };
+    vc_map map = { 0 };
+    int rc = c && path ? vc_map_open(&map, path, err)
+                       : vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
+    if (!rc)
+        rc = read_lines(c, (const char *)map.data, map.size, &seen, err);
+    if (!rc) {
+        c->seen = seen.n;
+        *out = c;
+        c = NULL;
+    }
+    vc_map_close(&map);
+    vf_keymap_free(&seen);
+    vtrain_curves_free(c);
+    free(path);
+    return rc;
+}
+
+void vtrain_curves_free(vtrain_curves *c)
+{
+    if (c)
+        free(c->bucket);
+    free(c);
+}

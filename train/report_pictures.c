@@ -1,0 +1,144 @@
+/* report_pictures.c - what vdecode made of the validation samples. See report_parts.h */
+#include "train/report_parts.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/safetensors.h"
+
+enum { MAX_BYTES = 48 << 20, MAX_FILE = 16 << 20 };
+
+/* A kind of picture, by its ending, and how its bytes start: nothing else is put into the page,
+ * whatever a file is called or links to. */
+typedef struct kind {
+    const char *ext, *mime, *magic;
+    size_t at, n;                        /* magic is n bytes from `at` on */
+} kind;
+static const kind kinds[] = {
+    { ".png", "image/png", "\x89PNG\r\n\x1a\n", 0, 8 },
+    { ".jpg", "image/jpeg", "\xff\xd8\xff", 0, 3 },
+    { ".jpeg", "image/jpeg", "\xff\xd8\xff", 0, 3 },
+    { ".mp4", "video/mp4", "ftyp", 4, 4 },
+};
+
+static const kind *kind_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcasecmp(vc_path_ext(name), kinds[i].ext))
+            return &kinds[i];
+    return NULL;
+}
+
+static bool is_step(const char *name, int64_t *step)
+{
+    char *end;
+    if (strncmp(name, "step-", 5) || name[5] < '0' || name[5] > '9')
+        return false;
+    *step = strtoll(name + 5, &end, 10);
+    return !*end;
+}
+
+static int step_folder(const struct dirent *e)
+{
+    int64_t step;
+    return is_step(e->d_name, &step);
+}
+
+static int picture_file(const struct dirent *e)
+{
+    return e->d_name[0] != '.' && kind_of(e->d_name) != NULL;
+}
+
+static int newest_first(const struct dirent **a, const struct dirent **b)
+{
+    int64_t x = 0, y = 0;
+    is_step((*a)->d_name, &x);
+    is_step((*b)->d_name, &y);
+    return x > y ? -1 : x < y;
+}
+
+/* Prompt of the sample that "003.png" or "003-000.png" shows, malloc'ed; "" if it is not known. */
+static char *prompt_of(const char *dir, const char *name)
+{
+    char *path = vc_format("%s/%.*s.safetensors", dir, (int)strcspn(name, "-."), name);
+    vf_safetensors *f = NULL;
+    const char *prompt = NULL;
+    if (path && !vf_safetensors_open(&f, path, NULL))
+        prompt = vf_safetensors_meta(f, "prompt");
+    char *copy = strdup(prompt ? prompt : "");
+    vf_safetensors_close(f);
+    free(path);
+    return copy;
+}
+
+/* Bytes that the picture took; 0: there is none to be shown. */
+static size_t add_picture(vf_html *h, const char *dir, const char *name, size_t room)
+{
+    const kind *k = kind_of(name);
+    char *path = vc_path_join(dir, name), *data = NULL, *prompt;
+    size_t n = 0;
+    bool good = path && !vc_file_read(&data, &n, path, room < MAX_FILE ? room : MAX_FILE, NULL) &&
+                n >= k->at + k->n && !memcmp(data + k->at, k->magic, k->n);
+    if (good && (prompt = prompt_of(dir, name))) {
+        vf_html_card(h, data, n, k->mime, name, prompt);
+        free(prompt);
+    }
+    free(data);
+    free(path);
+    return good ? n : 0;
+}
+
+static void free_names(struct dirent **names, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+}
+
+/* A step's pictures in the order of their names; counts what was shown and what was not. */
+static void add_step(vf_html *h, const char *validation, const char *folder, size_t *room,
+                     uint64_t count[2])
+{
+    struct dirent **names = NULL;
+    char *dir = vc_path_join(validation, folder);
+    int n = dir ? scandir(dir, &names, picture_file, versionsort) : 0;
+    if (n > 0) {
+        vf_html_text(h, "Step %s", folder + 5);
+        vf_html_grid(h, false);
+    }
+    for (int i = 0; i < n; i++) {
+        size_t took = add_picture(h, dir, names[i]->d_name, *room);
+        *room -= took;
+        count[took > 0]++;
+    }
+    free_names(names, n);
+    free(dir);
+}
+
+void vtrain_report_pictures(vf_html *h, const char *dir)
+{
+    struct dirent **names = NULL;
+    char *validation = vc_path_join(dir, "validation");
+    int n = validation ? scandir(validation, &names, step_folder, newest_first) : 0;
+    size_t room = MAX_BYTES;
+    uint64_t count[2] = { 0 };           /* left out, shown */
+
+    vf_html_mark(h, "validation");
+    for (int i = 0; i < n; i++)
+        add_step(h, validation, names[i]->d_name, &room, count);
+    if (n > 0 && !count[1])
+        vf_html_text(h, "There are validation samples, but no pictures yet: `vdecode` with this "
+                     "folder decodes them and puts them here.");
+    else if (!count[1])
+        vf_html_text(h, "No validation samples (--validation_steps).");
+    else if (count[0])
+        vf_html_text(h, "%" PRIu64 " more are only in validation/: this page holds %d MiB at most.",
+                     count[0], MAX_BYTES >> 20);
+    vf_html_mark(h, "/validation");
+    free_names(names, n);
+    free(validation);
+}

@@ -1,0 +1,301 @@
+/* A run from its settings to its end: what is opened, in which order, and closed. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "train/ckpt.h"
+#include "train/lora.h"
+#include "train/trace.h"
+#include "train/weights.h"
+
+/* ---- data and model ---- */
+
+static int open_data(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_data_opts o = {
+        .paths = &c->latents, .dataset_repeat = c->dataset_repeat, .eval_split = c->eval_split,
+        .seed = (uint64_t)c->seed, .model_dir = c->model, .allow_mismatch = c->allow_mismatch,
+        .follow = c->follow,
+    };
+    char *note;
+    int rc = vtrain_data_open(&t->data, &o, &note, err);
+    if (!rc && note) vc_warn(t->ui, "%s", note);
+    free(note);
+    return vc_context(err, rc, "--latents");
+}
+
+/* config.json: of the files given, or a new built-in model's. */
+static int open_config(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    if (!c->model && !c->transformer) {
+        t->family = &vtrain_builtin;
+        vc_say(t->ui, "no --model: a new built-in DiT is trained from noise");
+        return t->family->fresh(&t->model_config, c, t->data, err);
+    }
+    const char *class_name;
+    int rc = vtrain_weights_open(&t->weights, c->model, c->transformer, c->transformer_dtype,
+                                 c->preset_lora_path, err);
+    if (rc) return vc_context(err, rc, c->transformer ? "--transformer" : "--model");
+    const cJSON *config = vtrain_weights_config(t->weights);
+    rc = vf_json_str(config, "_class_name", &class_name, err);
+    if (rc) return vc_context(err, rc, "%s/config.json", vtrain_weights_path(t->weights));
+    t->family = vtrain_family_of_class(class_name);
+    if (!t->family)
+        return vc_fail(err, VC_EINVAL, "%s: no transformer of class %s is known here",
+                       vtrain_weights_path(t->weights), class_name);
+    t->model_config = cJSON_Duplicate(config, true);
+    return t->model_config ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+/* Both sides by name, where dataset and transformer do not fit each other. */
+static int check_fit(const vtrain *t, vc_err *err)
+{
+    vtrain_fit fit;
+    t->family->fit(t->model, &fit);
+    int channels = vtrain_data_norm(t->data)->channels;
+    if (fit.channels != channels)
+        return vc_fail(err, VC_EMISMATCH, "the dataset's latents have %d channels (VAE %s), the "
+                       "transformer %s takes %d", channels, vtrain_data_vae(t->data),
+                       t->family->class_name, fit.channels);
+    for (int i = 0; i < fit.n_texts; i++) {
+        const vtrain_slot *s = i < vtrain_data_slots(t->data) ? vtrain_data_slot(t->data, i) : NULL;
+        if (!s || s->width != fit.text_width[i])
+            return vc_fail(err, VC_EMISMATCH, "the dataset's %s is %lld wide, the transformer %s "
+                           "takes %lld", s ? s->name : "missing text encoder",
+                           s ? (long long)s->width : 0, t->family->class_name,
+                           (long long)fit.text_width[i]);
+    }
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
+        const vtrain_group *g = vtrain_data_group(t->data, i);
+        if (g->f % fit.mult[0] || g->h % fit.mult[1] || g->w % fit.mult[2])
+            return vc_fail(err, VC_EMISMATCH, "bucket %s: the transformer's patches need latent "
+                           "frames, rows and columns that are multiples of %d, %d and %d",
+                           g->name, fit.mult[0], fit.mult[1], fit.mult[2]);
+    }
+    return 0;
+}
+
+static int open_device(vtrain *t, vc_err *err)
+{
+    static const char *const kernels[] = { NULL, "plain", "avx2", "avx512", "amx" };
+    const vt_options o = {
+        .device = t->cfg.device, .threads = (int)t->cfg.threads,
+        .compute = t->cfg.mixed_precision == VTRAIN_PRECISION_BF16 ? VC_BF16 : VC_F32,
+        .kernels = kernels[t->cfg.kernels],
+    };
+    int rc = vt_open(&t->g, &o, err);
+    return rc == VC_EINVAL ? VC_EUSAGE : rc;
+}
+
+static int open_model(vtrain *t, vc_err *err)
+{
+    vt_source src = { .seed = (uint64_t)t->cfg.seed };
+    if (t->weights) {
+        src = vtrain_weights_source(t->weights);
+        src.seed = (uint64_t)t->cfg.seed;
+    }
+    int rc = vt_params_open(&t->params, t->g, err);
+    if (!rc) rc = t->family->open(&t->model, t->model_config, t->params, &src, err);
+    if (!rc) rc = vtrain_weights_check(t->weights, err);
+    if (rc && t->weights) return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));
+    return rc ? rc : check_fit(t, err);
+}
+
+/* ---- what is trained ---- */
+
+/* Names of all linears, NULL-ended; the list is malloc'ed. */
+static const char **linears(vt_params *p)
+{
+    int n = vt_params_count(p), k = 0;
+    const char **list = calloc((size_t)n + 1, sizeof *list);
+    for (int i = 0; list && i < n; i++) {
+        const vt_param *x = vt_params_at(p, i);
+        if (x->module && (k == 0 || strcmp(list[k - 1], x->module))) list[k++] = x->module;
+    }
+    return list;
+}
+
+static int train_lora(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    char *note;
+    const char **modules = linears(t->params);
+    if (!modules) return vc_fail(err, VC_ENOMEM, "out of memory");
+    int matched, rc = vtrain_targets_open(&t->targets, c->target_name, modules, &note, err);
+    free(modules);
+    if (!rc && note) vc_say(t->ui, "%s", note);
+    free(note);
+    if (!rc)
+        rc = vt_params_lora(t->params, vtrain_targets_match, t->targets, (int)c->rank,
+                            c->network_alpha, (uint64_t)c->seed, &matched, err);
+    if (rc || !c->lora_checkpoint) return rc;
+    vtrain_lora *lora;
+    rc = vtrain_lora_open(&lora, c->lora_checkpoint, err);
+    if (!rc) rc = vtrain_lora_load(t->params, lora, err);
+    vtrain_lora_close(lora);
+    return vc_context(err, rc, "--lora_checkpoint");
+}
+
+/* --trainable_modules: parts of names, split at commas and blanks; "." is in every name. */
+static bool is_trainable(void *arg, const char *name)
+{
+    for (const char *p = arg; *p;) {
+        size_t n = strcspn(p, ", ");
+        if (n && memmem(name, strlen(name), p, n)) return true;
+        p += n + strspn(p + n, ", ");
+    }
+    return false;
+}
+
+static int train_full(vtrain *t, vc_err *err)
+{
+    char *modules = t->cfg.trainable_modules;
+    int rc = vt_params_train(t->params, modules ? is_trainable : NULL, modules, err);
+    if (!rc && vt_params_bytes(t->params).trained == 0)
+        rc = vc_fail(err, VC_EUSAGE, "--trainable_modules \"%s\": no parameter's name has such a "
+                     "part; names are like %s", modules, vt_params_at(t->params, 0)->name);
+    return rc;
+}
+
+static int open_objective(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_objective_opts o = {
+        .kind = (vtrain_kind)(c->objective - 1), .density = (vtrain_density)c->weighting_scheme,
+        .logit_mean = c->logit_mean, .logit_std = c->logit_std, .mode_scale = c->mode_scale,
+        .shift = c->flow_shift, .stratified = c->uniform_sampling,
+        .micros = c->gradient_accumulation_steps, .beta_start = 0.00085, .beta_end = 0.012,
+        .snr_shift = 1, .zero_snr = true,
+    };
+    return vtrain_objective_open(&t->objective, &o, err);
+}
+
+static int open_training(vtrain *t, vc_err *err)
+{
+    int rc = t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
+    if (!rc) rc = vt_adamw_open(&t->adam, t->params, err);
+    if (!rc && t->cfg.use_ema) rc = vt_ema_open(&t->ema, t->params, err);
+    if (!rc) rc = open_objective(t, err);
+    if (!rc && t->cfg.resume_from_checkpoint) rc = vtrain_resume(t, err);
+    return rc;
+}
+
+static int open_loader(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_loader_opts o = {
+        .seed = (uint64_t)c->seed, .batch = (uint32_t)c->train_batch_size,
+        .caption_dropout = c->caption_dropout_p,
+        .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
+                                                        : VTRAIN_LATENT_SAMPLE,
+        .threads = (int)c->workers, .ahead = (int)c->workers + 2, .first = t->micro,
+        .end = t->micro + (uint64_t)((t->plan.steps - t->step) * c->gradient_accumulation_steps),
+        .check = c->verify_data,
+    };
+    return vtrain_loader_open(&t->loader, t->data, &o, err);
+}
+
+/* ---- the run's folder ---- */
+
+/* A run that is there is gone on with or left alone. */
+static int check_output(const vtrain *t, vc_err *err)
+{
+    char *dir;
+    if (t->cfg.resume_from_checkpoint) return 0;
+    int rc = vtrain_ckpt_find(&dir, t->cfg.output_dir, "latest", err);
+    if (!rc && dir)
+        rc = vc_fail(err, VC_EUSAGE, "--output_dir %s holds a run already (%s): go on with "
+                     "--resume_from_checkpoint latest, or give another folder",
+                     t->cfg.output_dir, vc_path_base(dir));
+    free(dir);
+    return rc;
+}
+
+static int open_output(vtrain *t, vc_err *err)
+{
+    const char *out = t->cfg.output_dir;
+    int rc = vc_mkdirs(out, err);
+    char *path = vc_path_join(out, "config.yaml"), *lock = vc_path_join(out, ".lock");
+    if (!rc && (!path || !lock)) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = vc_lock_file(&t->lock, lock, err);
+    if (!rc) rc = vc_file_write(path, t->settings, strlen(t->settings), err);
+    free(path);
+    free(lock);
+    if (!rc) rc = vtrain_metrics_open(&t->metrics, out, t->step, t->cfg.report_to == 0, err);
+    if (!rc && t->cfg.trace_dir) rc = vtrain_trace_open(&t->trace, t->cfg.trace_dir, err);
+    return rc;
+}
+
+void vtrain_end_trace(vtrain *t)
+{
+    vtrain_trace_close(t->trace);
+    t->trace = NULL;
+}
+
+/* ---- all of it ---- */
+
+/* The lines of the plan, for report.html too. */
+static int describe(vtrain *t, vc_err *err)
+{
+    t->about_model = vtrain_plan_text(t, VTRAIN_TEXT_MODEL);
+    t->about_data = vtrain_plan_text(t, VTRAIN_TEXT_DATA);
+    return t->about_model && t->about_data ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+static int open_run(vtrain *t, const vc_flags *set, vc_err *err)
+{
+    int rc = check_output(t, err);
+    if (!rc) rc = open_data(t, err);
+    t->base_bytes = vtrain_private_bytes();
+    if (!rc) rc = open_config(t, err);
+    if (!rc) rc = vtrain_resolve(&t->cfg, set, t->family, err);
+    if (rc) return rc;
+    t->settings = vc_flags_yaml(&vtrain_program, &t->cfg);
+    if (!t->settings) return vc_fail(err, VC_ENOMEM, "out of memory");
+    rc = open_device(t, err);
+    if (!rc) rc = open_model(t, err);
+    if (!rc) rc = open_training(t, err);
+    if (!rc) rc = vtrain_plan_steps(t, err);
+    if (!rc) rc = open_loader(t, err);
+    if (!rc) rc = vtrain_plan_memory(t, err);
+    return rc ? rc : describe(t, err);
+}
+
+static void close_run(vtrain *t)
+{
+    vtrain_trace_close(t->trace);
+    vtrain_metrics_close(t->metrics);
+    if (t->lock >= 0) close(t->lock);
+    vtrain_loader_close(t->loader);
+    vtrain_objective_close(t->objective);
+    vt_ema_close(t->ema, t->params);
+    if (t->params) vt_adamw_close(&t->adam, t->params);
+    vtrain_targets_close(t->targets);
+    if (t->family) t->family->close(t->model);
+    vt_params_close(t->params);
+    vt_close(t->g);
+    vtrain_weights_close(t->weights);
+    cJSON_Delete(t->model_config);
+    vtrain_data_close(t->data);
+    free(t->settings);
+    free(t->about_model);
+    free(t->about_data);
+}
+
+int vtrain_run(const vtrain_config *c, const vc_flags *set, vc_progress *ui,
+               const volatile int *stop, vc_err *err)
+{
+    vtrain t = { .cfg = *c, .ui = ui, .stop = stop, .lock = -1 };
+    int rc = open_run(&t, set, err);
+    if (!rc && !c->dry_run) {
+        rc = open_output(&t, err);
+        if (!rc) rc = vtrain_loop(&t, err);
+    }
+    close_run(&t);
+    return rc;
+}

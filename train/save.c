@@ -1,0 +1,319 @@
+/* What a checkpoint holds: exported weights, optimizer.safetensors, trainer.json; and back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "train/ckpt.h"
+#include "train/lora.h"
+#include "train/values.h"
+#include "train/weights.h"
+
+/* Views to be written, with the names and the converted values that are ours. */
+typedef struct views {
+    vf_view *v;
+    char **name;
+    void **area;
+    int n, room;
+} views;
+
+static int views_open(views *s, int room, vc_err *err)
+{
+    *s = (views){ .room = room };
+    s->v = calloc((size_t)room + 1, sizeof *s->v);
+    s->name = calloc((size_t)room + 1, sizeof *s->name);
+    s->area = calloc((size_t)room + 1, sizeof *s->area);
+    return s->v && s->name && s->area ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+static void views_close(views *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        free(s->name[i]);
+        free(s->area[i]);
+    }
+    free(s->v);
+    free(s->name);
+    free(s->area);
+}
+
+static int add(views *s, const char *prefix, const char *name, const vt_tensor *t, vc_err *err)
+{
+    s->name[s->n] = vc_format("%s%s", prefix, name);
+    if (!s->name[s->n]) return vc_fail(err, VC_ENOMEM, "out of memory");
+    s->v[s->n] = vtrain_values_view(t, s->name[s->n]);
+    s->n++;
+    return 0;
+}
+
+/* The last view in another type. */
+static int convert(views *s, vc_dtype type, vc_err *err)
+{
+    vf_view *v = &s->v[s->n - 1];
+    if (v->dtype == type) return 0;
+    size_t n = (size_t)vf_view_count(v);
+    float *f = malloc(n * sizeof *f);
+    void *area = s->area[s->n - 1] = malloc(n * vc_dtype_size(type));
+    if (f && area) {
+        vc_to_f32(f, v->data, v->dtype, n);
+        vc_from_f32(area, type, f, n);
+    }
+    free(f);
+    if (!f || !area) return vc_fail(err, VC_ENOMEM, "out of memory");
+    v->dtype = type;
+    v->data = area;
+    v->bytes = n * vc_dtype_size(type);
+    return 0;
+}
+
+static int write_views(const views *s, const char *dir, const char *file, const vf_meta *meta,
+                       int n_meta, vc_err *err)
+{
+    char *path = vc_path_join(dir, file);
+    if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = vf_safetensors_write(path, s->v, s->n, meta, n_meta, err);
+    free(path);
+    return rc;
+}
+
+/* ---- exported weights ---- */
+
+/* {"transformer.r":..., "transformer.lora_alpha":..., "transformer.target_modules":[...]} */
+static char *lora_metadata(const vtrain *t)
+{
+    int n;
+    const char *const *names = vtrain_targets_names(t->targets, &n);
+    cJSON *o = cJSON_CreateObject(), *list = cJSON_CreateStringArray(names, n);
+    bool ok = vf_json_add_int(o, "transformer.r", t->cfg.rank) == 0 &&
+              cJSON_AddNumberToObject(o, "transformer.lora_alpha", t->cfg.network_alpha) &&
+              cJSON_AddItemToObject(o, "transformer.target_modules", list);
+    char *text = ok ? vf_json_line(o) : NULL;
+    cJSON_Delete(o);
+    return text;
+}
+
+static int write_lora(const vtrain *t, const char *dir, vc_err *err)
+{
+    views s;
+    int rc = views_open(&s, vt_params_count(t->params), err);
+    for (int i = 0; !rc && i < s.room; i++) {
+        const vt_param *x = vt_params_at(t->params, i);
+        if (x->role != VT_P_BASE) rc = add(&s, "transformer.", x->name, x->t, err);
+    }
+    char *text = rc ? NULL : lora_metadata(t);
+    if (!rc && !text) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    const vf_meta meta[] = { { "format", "pt" }, { "lora_adapter_metadata", text } };
+    if (!rc) rc = write_views(&s, dir, "pytorch_lora_weights.safetensors", meta, 2, err);
+    free(text);
+    views_close(&s);
+    return rc;
+}
+
+static int write_config(const vtrain *t, const char *dir, vc_err *err)
+{
+    char *path = vc_path_join(dir, "config.json"), *text = cJSON_Print(t->model_config);
+    int rc = path && text ? vc_file_write(path, text, strlen(text), err)
+                          : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(path);
+    free(text);
+    return rc;
+}
+
+static int write_full(const vtrain *t, const char *dir, vc_err *err)
+{
+    char *folder = vc_path_join(dir, "transformer");
+    if (!folder) return vc_fail(err, VC_ENOMEM, "out of memory");
+    views s;
+    int rc = views_open(&s, vt_params_count(t->params), err);
+    if (!rc) rc = vc_mkdirs(folder, err);
+    if (!rc) rc = write_config(t, folder, err);
+    for (int i = 0; !rc && i < s.room; i++) {
+        const vt_param *x = vt_params_at(t->params, i);
+        rc = add(&s, "", x->name, x->t, err);
+        if (!rc) rc = convert(&s, vtrain_weights_type(t->weights, x->name), err);
+    }
+    const vf_meta meta = { "format", "pt" };
+    if (!rc) rc = write_views(&s, folder, "diffusion_pytorch_model.safetensors", &meta, 1, err);
+    views_close(&s);
+    free(folder);
+    return rc;
+}
+
+/* ---- state ---- */
+
+/* Calls f with each trained parameter's tensors and their names in the file. */
+typedef int (*state_fn)(void *arg, const char *prefix, const vt_param *p, vt_tensor *t,
+                        vc_err *err);
+static int each_state(vtrain *t, state_fn f, void *arg, vc_err *err)
+{
+    int rc = 0, k = 0;
+    for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
+        const vt_param *p = vt_params_at(t->params, i);
+        if (!p->trained) continue;
+        rc = f(arg, "master/", p, p->t, err);
+        if (!rc) rc = f(arg, "m/", p, t->adam.m[k], err);
+        if (!rc) rc = f(arg, "v/", p, t->adam.v[k], err);
+        if (!rc && t->ema) rc = f(arg, "ema/", p, t->ema[k], err);
+        k++;
+    }
+    return rc;
+}
+
+static int add_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
+{
+    return add(arg, prefix, p->name, x, err);
+}
+
+static int write_optimizer(vtrain *t, const char *dir, vc_err *err)
+{
+    views s;
+    int rc = views_open(&s, 4 * vt_params_count(t->params), err);
+    if (!rc) rc = each_state(t, add_state, &s, err);
+    if (!rc) rc = write_views(&s, dir, "optimizer.safetensors", NULL, 0, err);
+    views_close(&s);
+    return rc;
+}
+
+/* "name: value" lines of the settings as an object. */
+static cJSON *settings_object(const char *yaml)
+{
+    cJSON *o = cJSON_CreateObject();
+    for (const char *line = yaml; o && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        size_t n = strcspn(line, "\n"), name = strcspn(line, ":\n");
+        if (name == 0 || name + 2 > n || line[0] == ' ' || line[0] == '-') continue;
+        char *key = strndup(line, name), *value = strndup(line + name + 2, n - name - 2);
+        if (key && value) cJSON_AddStringToObject(o, key, value);
+        free(key);
+        free(value);
+    }
+    return o;
+}
+
+/* What trainer.json says of t; strings and sets are borrowed but for sets and settings themselves. */
+static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
+{
+    *s = (vtrain_state){
+        .step = t->step, .micro = t->micro, .seed = (uint64_t)t->cfg.seed,
+        .batch = t->cfg.train_batch_size, .accumulation = t->cfg.gradient_accumulation_steps,
+        .ranks = 1, .family = (char *)t->family->name,
+        .training_type = t->cfg.training_type == VTRAIN_LORA ? "lora" : "full-finetune",
+        .backend = (char *)vt_describe(t->g), .rows = t->rows, .dropped = t->dropped,
+        .n_sets = vtrain_data_sets(t->data), .settings = settings_object(t->settings),
+    };
+    s->sets = calloc((size_t)s->n_sets, sizeof *s->sets);
+    if (!s->sets || !s->settings) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; i < s->n_sets; i++) {
+        const vf_dataset *d = vtrain_data_set(t->data, i);
+        s->sets[i] = (vtrain_ckpt_set){ (char *)vf_dataset_path(d),
+                                        (char *)vtrain_data_root(t->data, i),
+                                        vf_dataset_count(d) };
+    }
+    return 0;
+}
+
+static int write_trainer(const vtrain *t, const char *dir, vc_err *err)
+{
+    vtrain_state s;
+    int rc = make_state(t, &s, err);
+    if (!rc) rc = vtrain_state_write(&s, dir, err);
+    free(s.sets);
+    cJSON_Delete(s.settings);
+    return rc;
+}
+
+int vtrain_save(vtrain *t, vc_err *err)
+{
+    char *dir;
+    int rc = vtrain_ckpt_begin(&dir, t->cfg.output_dir, t->step, err);
+    if (!rc) rc = write_optimizer(t, dir, err);
+    if (!rc && t->ema) vt_ema_swap(t->ema, t->params);       /* the average is what is exported */
+    bool swapped = !rc && t->ema;
+    if (!rc) rc = t->cfg.training_type == VTRAIN_LORA ? write_lora(t, dir, err)
+                                                      : write_full(t, dir, err);
+    if (swapped) vt_ema_swap(t->ema, t->params);
+    if (!rc) rc = write_trainer(t, dir, err);
+    free(dir);
+    if (!rc) rc = vtrain_ckpt_commit(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit, err);
+    if (rc) vtrain_ckpt_abort(t->cfg.output_dir, t->step);
+    return vc_context(err, rc, "checkpoint of step %lld", (long long)t->step);
+}
+
+/* ---- back ---- */
+
+static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
+{
+    const vf_safetensors *file = arg;
+    char *name = vc_format("%s%s", prefix, p->name);
+    if (!name) return vc_fail(err, VC_ENOMEM, "out of memory");
+    vf_view v;
+    int rc = vf_safetensors_get(file, name, &v, err);
+    if (!rc) rc = vtrain_values_set(x, &v, err);
+    free(name);
+    return rc;
+}
+
+static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
+{
+    char *path = vc_path_join(dir, "optimizer.safetensors");
+    if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
+    vf_safetensors *file;
+    int rc = vf_safetensors_open(&file, path, err);
+    if (!rc) rc = vc_context(err, each_state(t, set_state, file, err), "%s", path);
+    vf_safetensors_close(file);
+    free(path);
+    return rc;
+}
+
+static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_state *now,
+                       vc_err *err)
+{
+    if (strcmp(s->family, now->family) || strcmp(s->training_type, now->training_type))
+        return vc_fail(err, VC_EMISMATCH, "it is of a %s of family %s, but this run is a %s of %s",
+                       s->training_type, s->family, now->training_type, now->family);
+    const char *differs = s->seed != now->seed ? "seed" : s->batch != now->batch
+                        ? "train_batch_size" : s->accumulation != now->accumulation
+                        ? "gradient_accumulation_steps" : NULL;
+    if (differs)
+        vc_warn(t->ui, "--%s differs from the checkpoint's: the run goes on, but not with the "
+                "samples it would have had", differs);
+    bool same = s->n_sets == now->n_sets;
+    for (int i = 0; same && i < s->n_sets; i++)
+        same = !strcmp(s->sets[i].root, now->sets[i].root);
+    if (!same)
+        vc_warn(t->ui, "the datasets differ from the checkpoint's: the run goes on with other "
+                "samples");
+    return 0;
+}
+
+static int resume_from(vtrain *t, const char *dir, vc_err *err)
+{
+    vtrain_state s = { 0 }, now = { 0 };
+    int rc = vtrain_state_read(&s, dir, err);
+    if (!rc) rc = make_state(t, &now, err);
+    if (!rc) rc = check_state(t, &s, &now, err);
+    if (!rc) rc = read_optimizer(t, dir, err);
+    if (!rc) {
+        t->step = s.step;
+        t->micro = s.micro;
+        t->rows = s.rows;
+        t->dropped = s.dropped;
+        vc_say(t->ui, "resumes after step %lld from %s", (long long)t->step, dir);
+    }
+    vtrain_state_free(&s);
+    free(now.sets);
+    cJSON_Delete(now.settings);
+    return vc_context(err, rc, "--resume_from_checkpoint: %s", dir);
+}
+
+int vtrain_resume(vtrain *t, vc_err *err)
+{
+    char *dir;
+    int rc = vtrain_ckpt_find(&dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
+    if (rc) return vc_context(err, rc, "--resume_from_checkpoint");
+    if (!dir) {
+        vc_say(t->ui, "--resume_from_checkpoint latest: there is none yet, starts anew");
+        return 0;
+    }
+    rc = resume_from(t, dir, err);
+    free(dir);
+    return rc;
+}

@@ -1,0 +1,232 @@
+/* One micro-batch: levels and noise, forward, loss, backward. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/rng.h"
+#include "train/trace.h"
+#include "train/vtrain.h"
+
+/* Per-row numbers of a micro-batch on the host. */
+typedef struct levels {
+    float t[VTRAIN_ROWS], weight[VTRAIN_ROWS], sigma[VTRAIN_ROWS];
+    float x_of[VTRAIN_ROWS], n_of[VTRAIN_ROWS], tx_of[VTRAIN_ROWS], tn_of[VTRAIN_ROWS];
+} levels;
+
+/* What a micro-batch makes in its step. */
+typedef struct parts {
+    vt_tensor *x0, *noise, *noisy, *target, *weight, *pred, *loss;
+    vtrain_in in;
+} parts;
+
+static void set_level(levels *v, int64_t row, const vtrain_level *l)
+{
+    v->t[row] = l->t;
+    v->sigma[row] = (float)l->sigma;
+    v->weight[row] = l->weight;
+    v->x_of[row] = l->x_of;
+    v->n_of[row] = l->n_of;
+    v->tx_of[row] = l->tx_of;
+    v->tn_of[row] = l->tn_of;
+}
+
+static void draw_levels(levels *v, const vtrain *t, const vtrain_micro *m)
+{
+    for (int row = 0; row < m->batch->rows; row++) {
+        double r = m->level;
+        if (r < 0) r = vtrain_level_draw(t->objective, m->seed, (uint32_t)row, m->number);
+        vtrain_level l = vtrain_level_of(t->objective, r);
+        set_level(v, row, &l);
+    }
+}
+
+static vt_tensor *rows_of(vt_ctx *g, int64_t rows, const float *v)
+{
+    return vt_from_host(g, VC_F32, 1, &rows, v, VC_F32);
+}
+
+/* Texts of a batch as the forward takes them. */
+static void load_texts(vt_ctx *g, vtrain_in *in, int n, const vtrain_text *text, int64_t rows)
+{
+    in->n_texts = n;
+    for (int i = 0; i < n; i++) {
+        const int64_t dim[3] = { rows, text[i].n, text[i].width };
+        const int64_t pooled[2] = { rows, text[i].pooled_width };
+        in->text[i] = (vtrain_cond){
+            .embeds = vt_from_host(g, VC_F32, 3, dim, text[i].embeds, VC_F32),
+            .length = text[i].length,
+            .pooled = text[i].pooled_width
+                          ? vt_from_host(g, VC_F32, 2, pooled, text[i].pooled, VC_F32) : NULL,
+        };
+    }
+}
+
+/* All of a micro-batch but the backward. */
+static void forward(vtrain *t, parts *p, const vtrain_batch *b, const levels *v, uint64_t seed,
+                    uint64_t number)
+{
+    vt_ctx *g = t->g;
+    const int64_t *dim = b->dim, per_row[5] = { dim[0], 1, 1, 1, 1 };
+    p->x0 = vt_from_host(g, VC_F32, 5, dim, b->latents, VC_F32);
+    p->noise = vt_randn(g, 5, dim, seed, 0, (uint32_t)number, VC_DRAW_NOISE);
+    p->noisy = vt_mix(g, p->x0, p->noise, rows_of(g, dim[0], v->x_of), rows_of(g, dim[0], v->n_of));
+    p->target = vt_mix(g, p->x0, p->noise, rows_of(g, dim[0], v->tx_of),
+                       rows_of(g, dim[0], v->tn_of));
+    p->weight = vt_from_host(g, VC_F32, 5, per_row, v->weight, VC_F32);
+    p->in.x = p->noisy;
+    p->in.t = rows_of(g, dim[0], v->t);
+    p->in.remat = t->plan.recompute ? VT_RECOMPUTE : VT_KEEP;
+    load_texts(g, &p->in, b->n_texts, b->text, dim[0]);
+    if (vt_failed(g)) return;
+    p->pred = t->family->forward(g, t->model, &p->in);
+    p->loss = vt_mse(g, p->pred, p->target, p->weight);
+}
+
+/* ---- trace ---- */
+
+static int trace_forward(vtrain *t, const parts *p, const levels *v, vc_err *err)
+{
+    int64_t rows = p->x0->dim[0];
+    const struct { const char *name; const vt_tensor *x; } tensors[] = {
+        { "latents", p->x0 }, { "noise", p->noise }, { "timesteps", p->in.t },
+        { "noisy_latents", p->noisy }, { "model_output", p->pred }, { "target", p->target },
+        { "loss_weight", p->weight }, { "loss", p->loss },
+    };
+    int rc = 0;
+    for (size_t i = 0; !rc && i < sizeof tensors / sizeof *tensors; i++)
+        rc = vtrain_trace_tensor(t->trace, t->g, tensors[i].name, tensors[i].x, err);
+    if (!rc && vtrain_objective_kind(t->objective) == VTRAIN_FLOW)
+        rc = vtrain_trace_values(t->trace, "sigmas", 1, &rows, v->sigma, err);
+    for (int i = 0; !rc && i < p->in.n_texts && t->family->text_args[i]; i++)
+        rc = vtrain_trace_tensor(t->trace, t->g, t->family->text_args[i], p->in.text[i].embeds,
+                                 err);
+    return rc;
+}
+
+static int trace_params(vtrain *t, bool grads, vc_err *err)
+{
+    int rc = 0;
+    float scale = 1 / (float)t->cfg.gradient_accumulation_steps;
+    if (grads) vt_params_settle(t->params);
+    for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
+        const vt_param *x = vt_params_at(t->params, i);
+        if (x->trained) rc = vtrain_trace_param(t->trace, t->g, x, grads, scale, err);
+    }
+    return rc;
+}
+
+/* ---- running ---- */
+
+int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
+{
+    levels v;
+    parts p = { 0 };
+    bool traced = t->trace && record;
+    draw_levels(&v, t, m);
+    double start = vc_seconds();
+    vt_step_begin(t->g, record ? VT_RECORD : 0);
+    forward(t, &p, m->batch, &v, m->seed, m->number);
+    double middle = vc_seconds();
+    int rc = 0;
+    if (traced && !vt_failed(t->g)) rc = trace_forward(t, &p, &v, err);
+    if (record) vt_backward(t->g, p.loss);
+    m->loss = vt_item(t->g, p.loss);
+    t->time.forward += middle - start;
+    t->time.backward += vc_seconds() - middle;
+    vc_err step = { 0 };
+    int step_rc = vt_step_end(t->g, &step);
+    if (step_rc) {
+        if (err) *err = step;
+        return step_rc;
+    }
+    bool last = m->place == t->cfg.gradient_accumulation_steps - 1;
+    if (!rc && traced) rc = trace_params(t, false, err);
+    if (!rc && traced && last) rc = trace_params(t, true, err);
+    if (!rc && traced) rc = vtrain_trace_write(t->trace, t->step + 1, m->place, err);
+    return rc;
+}
+
+int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vt_usage *use, vc_err *err)
+{
+    static const levels none;
+    int32_t length[VTRAIN_TEXTS][VTRAIN_ROWS];
+    vtrain_batch b = { .rows = (int)dim[0], .n_texts = vtrain_data_slots(t->data) };
+    memcpy(b.dim, dim, sizeof b.dim);
+    for (int i = 0; i < b.n_texts; i++) {
+        const vtrain_slot *s = vtrain_data_slot(t->data, i);
+        b.text[i] = (vtrain_text){ .n = s->max_length, .width = s->width, .length = length[i],
+                                   .pooled_width = s->pooled };
+        for (int64_t row = 0; row < dim[0]; row++)
+            length[i][row] = (int32_t)s->max_length;
+    }
+    parts p = { 0 };
+    vt_step_begin(t->g, VT_DRY | (record ? VT_RECORD : 0));
+    forward(t, &p, &b, &none, 0, 0);
+    if (record) vt_backward(t->g, p.loss);
+    *use = vt_usage_of(t->g);
+    return vt_step_end(t->g, err);
+}
+
+int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain_level *l,
+                   const vtrain_text *text, float *out, vc_err *err)
+{
+    levels v;
+    for (int64_t row = 0; row < dim[0]; row++)
+        set_level(&v, row, l);
+    vt_step_begin(t->g, 0);
+    vtrain_in in = {
+        .x = vt_from_host(t->g, VC_F32, 5, dim, x, VC_F32), .t = rows_of(t->g, dim[0], v.t),
+    };
+    load_texts(t->g, &in, vtrain_data_slots(t->data), text, dim[0]);
+    vt_tensor *y = vt_failed(t->g) ? NULL : t->family->forward(t->g, t->model, &in);
+    int rc = y ? vt_to_host(t->g, y, out, err) : 0;
+    vc_err step = { 0 };
+    int step_rc = vt_step_end(t->g, &step);
+    if (step_rc && err) *err = step;
+    return step_rc ? step_rc : rc;
+}
+
+/* ---- held-out loss ---- */
+
+enum { EVAL_LEVELS = 4 };                    /* quantiles 1/8, 3/8, 5/8, 7/8 of the density */
+
+static int eval_batch(vtrain *t, const vtrain_batch *b, double *sum, uint64_t *rows, vc_err *err)
+{
+    for (int q = 0; q < EVAL_LEVELS; q++) {
+        vtrain_micro m = {
+            .batch = b, .seed = ~(uint64_t)t->cfg.seed, .level = (q + 0.5) / EVAL_LEVELS,
+            .number = b->micro * EVAL_LEVELS + (uint64_t)q,
+        };
+        int rc = vtrain_micro_run(t, &m, false, err);
+        if (rc) return rc;
+        *sum += (double)m.loss * b->rows;
+        *rows += (uint64_t)b->rows;
+    }
+    return 0;
+}
+
+int vtrain_eval(vtrain *t, double *loss, vc_err *err)
+{
+    vtrain_loader_opts o = {
+        .seed = ~(uint64_t)t->cfg.seed, .batch = (uint32_t)t->cfg.train_batch_size,
+        .latent = VTRAIN_LATENT_MEAN, .held_out = true, .threads = 1, .ahead = 1,
+        .check = t->cfg.verify_data,
+    };
+    vtrain_loader *l = NULL;
+    int rc = vtrain_loader_epoch(t->data, o.batch, true, &o.end, err);
+    if (!rc) rc = vtrain_loader_open(&l, t->data, &o, err);
+    double sum = 0;
+    uint64_t rows = 0;
+    while (!rc) {
+        const vtrain_batch *b;
+        double waited;
+        rc = vtrain_loader_next(l, &b, &waited, err);
+        if (rc || !b) break;
+        rc = eval_batch(t, b, &sum, &rows, err);
+        vtrain_loader_give_back(l, b);
+        if (!rc && *t->stop) rc = vc_fail(err, VC_ESTOP, "stopped");
+    }
+    vtrain_loader_close(l);
+    *loss = rows ? sum / (double)rows : NAN;
+    return vc_context(err, rc, "held-out samples");
+}

@@ -1,0 +1,192 @@
+/* vtrain.h - a training run: its settings, its state, and the order of its parts.
+ *
+ *     main.c      flag table, exit status            options.c   checks settings, family
+ *     defaults
+ *     run.c       opens, resumes, closes             plan.c      what will happen; memory
+ *     beforehand
+ *     loop.c      steps: accumulate, clip, log,      step.c      one micro-batch: noise,
+ *     forward,
+ *                 save, evaluate, sample, stop                   loss, backward
+ *     save.c      what a checkpoint holds            weights.h  the transformer's files
+ *     data.h loader.h    latents in                  ckpt.h metrics.h report.h    results out
+ *     dit.h       transformers, families.c's table   objective.h optim.h lora.h sample.h trace.h
+ *
+ * One thread runs the steps; the loader has threads of its own, kernels use several. */
+#ifndef VTRAIN_VTRAIN_H
+#define VTRAIN_VTRAIN_H
+
+#include "common/flags.h"
+#include "common/progress.h"
+#include "common/tensor/weights.h"
+#include "train/data.h"
+#include "train/dit.h"
+#include "train/loader.h"
+#include "train/metrics.h"
+#include "train/objective.h"
+#include "train/optim.h"
+
+typedef enum { VTRAIN_LORA, VTRAIN_FULL } vtrain_type;
+typedef enum { VTRAIN_REMAT_BLOCK, VTRAIN_REMAT_AUTO, VTRAIN_REMAT_NONE } vtrain_remat;
+typedef enum { VTRAIN_PRECISION_NO, VTRAIN_PRECISION_BF16 } vtrain_precision;
+typedef enum {
+    VTRAIN_POSTERIOR_AUTO, VTRAIN_POSTERIOR_SAMPLE, VTRAIN_POSTERIOR_MEAN
+} vtrain_posterior;
+
+/* The flags, one field each, in the order of --help. Zero or NULL where the default is the
+ * family's: vtrain_resolve fills these in, so that the settings written are the ones used. */
+typedef struct vtrain_config {
+    /* data */
+    vc_list latents;
+    int64_t dataset_repeat;
+    double eval_split, caption_dropout_p;
+    int posterior;                            /* vtrain_posterior */
+    bool follow, allow_mismatch, verify_data;
+
+    /* model */
+    char *model, *transformer;
+    vc_dtype transformer_dtype;               /* frozen weights in memory; NONE: as in the file */
+    int64_t dit_width, dit_layers, dit_heads, dit_patch;
+
+    /* what is trained */
+    int training_type;                        /* vtrain_type */
+    char *trainable_models, *trainable_modules;
+    int64_t rank;
+    double network_alpha;
+    char *target_name, *lora_checkpoint, *preset_lora_path;
+
+    /* objective */
+    int objective;                            /* index into auto|flow|v */
+    int weighting_scheme;                     /* vtrain_density */
+    double logit_mean, logit_std, mode_scale, flow_shift;
+    bool uniform_sampling;
+
+    /* optimiser */
+    int64_t max_train_steps, num_train_epochs, train_batch_size, gradient_accumulation_steps;
+    double learning_rate;
+    int lr_scheduler;                         /* vtrain_schedule */
+    int64_t lr_warmup_steps;
+    double adam_beta1, adam_beta2, adam_weight_decay, adam_epsilon, max_grad_norm;
+    bool use_ema;
+    double ema_decay;
+    int64_t seed;
+
+    /* machine */
+    char *device;
+    int64_t threads, workers;
+    int kernels;                              /* index into auto|plain|avx2|avx512|amx */
+    int mixed_precision;                      /* vtrain_precision */
+    int gradient_checkpointing;               /* vtrain_remat */
+    bool gradient_checkpointing_offload;
+    bool profile;
+
+    /* output */
+    char *output_dir;
+    int64_t checkpointing_steps, checkpointing_limit;
+    char *resume_from_checkpoint;
+    int64_t eval_steps, validation_steps, num_inference_steps;
+    double guidance_scale;
+    int report_to;                            /* index into tensorboard|none */
+    char *trace_dir;
+    int64_t trace_steps;
+    bool dry_run, quiet;
+    int log_format;                           /* vc_log_format */
+} vtrain_config;
+
+extern const vc_program vtrain_program;       /* options.c: the table of the flags above */
+
+/* Checks single values and pairs that contradict each other; VC_EUSAGE with one line. */
+int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err);
+/* Fills what was not given from the family and the dataset (learning rate, targets, ...). */
+int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f, vc_err *err);
+
+/* What a plan found out about a run. */
+typedef struct vtrain_plan {
+    uint64_t epoch_batches;                   /* micro-batches in an epoch */
+    int64_t steps;                            /* of the whole run */
+    int64_t predicted;                        /* bytes of private memory at the peak */
+    uint32_t largest;                         /* group of the peak */
+    size_t pool;                              /* of it: the step's tensors */
+    double flops;                             /* of a step, mean over the epoch's groups */
+    bool recompute;                           /* blocks are recomputed in backward */
+} vtrain_plan;
+
+typedef struct vtrain {
+    vtrain_config cfg;
+    vc_progress *ui;
+    const volatile int *stop;                 /* a signal's number, or 0 */
+
+    vtrain_data *data;
+    const vtrain_family *family;
+    cJSON *model_config;                      /* the transformer's config.json */
+    struct vtrain_weights *weights;           /* what it started from (frozen ones borrow it), or
+                                               * NULL: noise */
+    vt_ctx *g;
+    vt_params *params;
+    void *model;
+    vtrain_objective *objective;
+    vt_adamw_state adam;
+    vt_tensor **ema;
+    vtrain_loader *loader;
+    vtrain_metrics *metrics;
+    vtrain_plan plan;
+    int64_t base_bytes;                       /* private memory before model and loader */
+    int64_t peak_bytes;                       /* largest seen */
+
+    int64_t step;                             /* done */
+    uint64_t micro;                           /* micro-batches done: the next one's number */
+    uint64_t rows, dropped;                   /* captions seen, and replaced by the empty prompt */
+    char *settings;                           /* YAML */
+    char *about_model, *about_data;           /* what the plan said of them */
+    int lock;                                 /* of the output folder */
+    struct { double wait, forward, backward, update, save, sample; } time;     /* seconds */
+    struct vtrain_targets *targets;           /* of the LoRA, or NULL */
+    struct vtrain_trace *trace;               /* NULL: off */
+} vtrain;
+
+/* run.c. Trains to the end. 0; VC_ESTOP after a signal, everything resumable; else what went
+ * wrong. */
+int vtrain_run(const vtrain_config *c, const vc_flags *set, vc_progress *ui,
+               const volatile int *stop, vc_err *err);
+/* After the last micro-batch to be traced. */
+void vtrain_end_trace(vtrain *t);
+
+/* plan.c: how many steps; then, with model and loader open, dry steps of every group: memory, work,
+ * whether blocks are recomputed, and tells all of it. */
+int vtrain_plan_steps(vtrain *t, vc_err *err);
+int vtrain_plan_memory(vtrain *t, vc_err *err);
+/* The plan's lines about a part, malloc'ed; NULL when out of memory. */
+typedef enum { VTRAIN_TEXT_MODEL, VTRAIN_TEXT_DATA } vtrain_plan_part;
+char *vtrain_plan_text(const vtrain *t, vtrain_plan_part part);
+/* Private (unshared) memory of the process now, in bytes. */
+int64_t vtrain_private_bytes(void);
+
+/* loop.c: the steps from t->step on. */
+int vtrain_loop(vtrain *t, vc_err *err);
+
+/* step.c */
+typedef struct vtrain_micro {
+    const vtrain_batch *batch;
+    uint64_t seed;                            /* of noise and times */
+    double level;                             /* quantile of all rows' levels; below 0: drawn */
+    uint64_t number;                          /* of the draws: the micro-batch's in the run */
+    int place;                                /* in its step, from 0: names the trace */
+    float loss;                               /* out */
+} vtrain_micro;
+/* Forward and, if `record`, backward of one micro-batch; gradients add up. Writes the trace while
+ * there is one. */
+int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
+/* The same without data, for latents dim [B,C,f,h,w] and texts of full length. */
+int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vt_usage *use, vc_err *err);
+/* Prediction for noisy latents x at level l with host texts, outside training: [B,C,f,h,w] f32. */
+int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain_level *l,
+                   const vtrain_text *text, float *out, vc_err *err);
+/* Mean loss over the held-out samples, at fixed noise and times. */
+int vtrain_eval(vtrain *t, double *loss, vc_err *err);
+
+/* save.c: a checkpoint of t->step; and back. */
+int vtrain_save(vtrain *t, vc_err *err);
+/* Finds and loads what resume_from_checkpoint names; sets t->step. Call when all is open but
+ * loader and metrics. */
+int vtrain_resume(vtrain *t, vc_err *err);
+
+#endif

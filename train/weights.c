@@ -1,0 +1,176 @@
+#include "train/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "train/lora.h"
+
+enum { MAX_CONFIG = 1 << 20 };
+
+struct vtrain_weights {
+    char *path;
+    cJSON *config;
+    vf_model *file;
+    vtrain_lora *preset;
+    vt_source merged;            /* of file, with the preset in it */
+    vc_dtype held;
+    void **cast;                 /* values in another type than the file's */
+    int n_cast, room_cast;
+};
+
+/* ---- values ---- */
+
+static int file_get(void *arg, const char *name, vt_host *v, vc_err *err)
+{
+    const vtrain_weights *w = arg;
+    vf_view view;
+    int rc = vf_model_get(w->file, name, &view, err);
+    if (rc) return rc;
+    *v = (vt_host){ .dtype = view.dtype, .nd = view.nd, .data = view.data };
+    memcpy(v->dim, view.dim, sizeof v->dim);
+    return 0;
+}
+
+static bool is_float(vc_dtype t)
+{
+    return t == VC_F32 || t == VC_BF16 || t == VC_F16 || t == VC_F8E4M3 || t == VC_F8E5M2;
+}
+
+/* Remembers an area to be freed with w. */
+static int keep(vtrain_weights *w, void *area, vc_err *err)
+{
+    if (w->n_cast == w->room_cast) {
+        int room = w->room_cast ? 2 * w->room_cast : 256;
+        void **more = realloc(w->cast, sizeof *more * (size_t)room);
+        if (more) {
+            w->cast = more;
+            w->room_cast = room;
+        }
+    }
+    if (!area || w->n_cast == w->room_cast) {
+        free(area);
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    w->cast[w->n_cast++] = area;
+    return 0;
+}
+
+/* Matrices are held in another type; vectors and tables are small and stay. */
+static int held_get(void *arg, const char *name, vt_host *v, vc_err *err)
+{
+    vtrain_weights *w = arg;
+    int rc = w->merged.get(w->merged.arg, name, v, err);
+    if (rc || v->nd < 2 || v->dtype == w->held || !is_float(v->dtype)) return rc;
+    size_t n = 1;
+    for (int i = 0; i < v->nd; i++)
+        n *= (size_t)v->dim[i];
+    void *area = malloc(n * vc_dtype_size(w->held) + 1);
+    rc = keep(w, area, err);
+    float *f = rc ? NULL : malloc(n * sizeof *f + 1);
+    if (!rc && !f) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (rc) return rc;
+    vc_to_f32(f, v->data, v->dtype, n);
+    vc_from_f32(area, w->held, f, n);
+    free(f);
+    v->dtype = w->held;
+    v->data = area;
+    return 0;
+}
+
+vt_source vtrain_weights_source(vtrain_weights *w)
+{
+    const vt_source file = { .get = file_get, .arg = w, .mapped = true };
+    w->merged = w->preset ? vtrain_lora_source(w->preset, &file) : file;
+    if (w->held == VC_DTYPE_NONE) return w->merged;
+    return (vt_source){ .get = held_get, .arg = w, .mapped = true };
+}
+
+int vtrain_weights_check(const vtrain_weights *w, vc_err *err)
+{
+    return w && w->preset ? vc_context(err, vtrain_lora_all_used(w->preset, err),
+                                       "--preset_lora_path") : 0;
+}
+
+vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name)
+{
+    vf_view v;
+    if (!w || vf_model_get(w->file, name, &v, NULL)) return VC_F32;
+    return v.dtype;
+}
+
+/* ---- files ---- */
+
+static bool has_config(const char *dir)
+{
+    char *p = vc_path_join(dir, "config.json");
+    bool there = p && vc_file_exists(p);
+    free(p);
+    return there;
+}
+
+static int find_folder(char **path, const char *model, const char *transformer, vc_err *err)
+{
+    *path = transformer ? strdup(transformer) : vc_path_join(model, "transformer");
+    if (!*path) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (has_config(*path)) return 0;
+    if (!transformer && has_config(model)) {
+        free(*path);
+        *path = strdup(model);
+        return *path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    return vc_fail(err, VC_ENOENT, "%s: no config.json in it: this is no transformer's folder",
+                   *path);
+}
+
+static int open_parts(vtrain_weights *w, const char *preset, vc_err *err)
+{
+    char *config = vc_path_join(w->path, "config.json");
+    if (!config) return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = vf_json_read(&w->config, config, MAX_CONFIG, err);
+    free(config);
+    if (!rc) rc = vf_model_open(&w->file, w->path, err);
+    if (!rc && preset)
+        rc = vc_context(err, vtrain_lora_open(&w->preset, preset, err), "--preset_lora_path");
+    return rc;
+}
+
+int vtrain_weights_open(vtrain_weights **out, const char *model, const char *transformer,
+                        vc_dtype held, const char *preset, vc_err *err)
+{
+    *out = NULL;
+    vtrain_weights *w = calloc(1, sizeof *w);
+    if (!w) return vc_fail(err, VC_ENOMEM, "out of memory");
+    w->held = held;
+    int rc = find_folder(&w->path, model, transformer, err);
+    if (!rc) rc = open_parts(w, preset, err);
+    if (rc) {
+        vtrain_weights_close(w);
+        return rc;
+    }
+    *out = w;
+    return 0;
+}
+
+void vtrain_weights_close(vtrain_weights *w)
+{
+    if (!w) return;
+    for (int i = 0; i < w->n_cast; i++)
+        free(w->cast[i]);
+    free(w->cast);
+    vtrain_lora_close(w->preset);
+    vf_model_close(w->file);
+    cJSON_Delete(w->config);
+    free(w->path);
+    free(w);
+}
+
+const cJSON *vtrain_weights_config(const vtrain_weights *w)
+{
+    return w->config;
+}
+
+const char *vtrain_weights_path(const vtrain_weights *w)
+{
+    return w->path;
+}

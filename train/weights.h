@@ -1,0 +1,24 @@
+/* weights.h - the transformer's files: config.json, values, and what becomes of their types. */
+#ifndef VTRAIN_WEIGHTS_H
+#define VTRAIN_WEIGHTS_H
+
+#include "train/vtrain.h"
+
+typedef struct vtrain_weights vtrain_weights;
+
+/* transformer: its folder; else model/transformer, or model itself if config.json is there. held:
+ * the type frozen weights are held in (NONE: as in the file); preset: a LoRA to fold in, or
+ * NULL. */
+int vtrain_weights_open(vtrain_weights **out, const char *model, const char *transformer,
+                        vc_dtype held, const char *preset, vc_err *err);
+void vtrain_weights_close(vtrain_weights *w);               /* NULL is fine */
+const cJSON *vtrain_weights_config(const vtrain_weights *w);
+const char *vtrain_weights_path(const vtrain_weights *w);
+/* Values for vt_params_bind; valid while w lives. */
+vt_source vtrain_weights_source(vtrain_weights *w);
+/* Fails unless every module of the preset was folded in. */
+int vtrain_weights_check(const vtrain_weights *w, vc_err *err);
+/* Type of a tensor in the file; f32 if it has none (or w is NULL). */
+vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name);
+
+#endif
