@@ -1,0 +1,152 @@
+/* bench_dataset.c - how long a large dataset takes to write, open, list and read.
+ *
+ *     bench_dataset FOLDER [SAMPLES [LATENT_KIB]]      (1000000 samples, tiny latents)
+ *
+ * Then the same with few samples and large latents: random reads against memcpy. FOLDER is made and
+ * left there. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "common/progress.h"
+#include "tests/shards_make.h"
+
+enum { LATENTS = 64 };                       /* different bytes; keys differ for each sample */
+
+static int fill(vf_writer *w, uint32_t n, size_t kib, vc_err *err)
+{
+    int h = kib ? (int)kib : 1, wide = kib ? 256 : 1, rc = 0;
+    vf_view view = { "mean", VC_U8, 4, { 4, 1, h, wide }, NULL, 4 * (size_t)h * (size_t)wide };
+    uint8_t *data = malloc(view.bytes), *st = NULL;
+    size_t size = 0;
+    memset(data, 7, view.bytes);
+    view.data = data;
+    for (uint32_t i = 0; i < n && !rc; i++) {
+        if (i % (n / LATENTS + 1) == 0) {
+            free(st);
+            data[0] = (uint8_t)i;
+            rc = vf_safetensors_pack(&st, &size, &view, 1, NULL, 0, 1, err);
+        }
+        if (!rc)
+            rc = vf_writer_put_latent(w, make_latent_key(i, 1, h, wide), st, size, err);
+        if (!rc)
+            rc = make_sample(w, i, "a caption of the usual length, say, or a little longer", 1, h, wide, err);
+    }
+    free(data);
+    free(st);
+    return rc;
+}
+
+static int write_dataset(const char *dir, uint32_t n, size_t kib, vc_err *err)
+{
+    cJSON *head = make_head(0);
+    vf_writer_opts o = { .head = head, .shard_size = (int64_t)4 << 30, .overwrite = true };
+    vf_writer *w;
+    double t = vc_seconds();
+    int rc = vf_writer_open(&w, dir, &o, err);
+    if (!rc)
+        rc = fill(w, n, kib, err);
+    if (!rc)
+        rc = vf_writer_finish(w, err);
+    vf_writer_close(w);
+    cJSON_Delete(head);
+    printf("write          %8.2f s  %u samples\n", vc_seconds() - t, n);
+    return rc;
+}
+
+/* Pieces of `bytes` of a source as large as the shards, so that both come from memory. */
+static double memcpy_rate(size_t bytes, uint32_t pieces)
+{
+    char *from = malloc(bytes * pieces), *to = malloc(bytes);
+    uint32_t s = 1, reads = 4 * pieces;
+    memset(from, 1, bytes * pieces);
+    memset(to, 2, bytes);
+    double t = vc_seconds();
+    for (uint32_t i = 0; i < reads; i++) {
+        s = s * 1664525 + 1013904223;
+        memcpy(to, from + bytes * ((uint64_t)s * pieces >> 32), bytes);
+        volatile char keep = to[bytes / 2];
+        (void)keep;
+    }
+    t = vc_seconds() - t;
+    free(from);
+    free(to);
+    return (double)reads * (double)bytes / t / 1e9;
+}
+
+static int read_randomly(const vf_dataset *d, uint32_t reads, bool check, vc_err *err)
+{
+    size_t bytes = 0;
+    uint32_t s = 1, n = vf_dataset_count(d);
+    char *copy = NULL;
+    double t = vc_seconds();
+    for (uint32_t i = 0; i < reads; i++) {
+        s = s * 1664525 + 1013904223;
+        vf_safetensors *st;
+        vf_view v;
+        int rc = vf_dataset_latent(d, vf_dataset_entry(d, (uint32_t)((uint64_t)s * n >> 32))->latent, check, &st, err);
+        if (!rc)
+            rc = vf_safetensors_get(st, "mean", &v, err);
+        if (rc)
+            return rc;
+        if (!copy)
+            copy = malloc(v.bytes);
+        memcpy(copy, v.data, v.bytes);
+        bytes += v.bytes;
+        vf_safetensors_close(st);
+    }
+    free(copy);
+    t = vc_seconds() - t;
+    printf("random reads   %8.2f GB/s  %.1f us each%s\n", (double)bytes / t / 1e9, t / reads * 1e6,
+           check ? ", checked" : "");
+    return 0;
+}
+
+static int read_dataset(const char *dir, uint32_t reads, vc_err *err)
+{
+    vf_dataset *d;
+    int64_t before = vc_rss_bytes();
+    double t = vc_seconds();
+    int rc = vf_dataset_open(&d, dir, false, err);
+    if (rc)
+        return rc;
+    printf("open           %8.3f s  %u samples\n", vc_seconds() - t, vf_dataset_count(d));
+    printf("memory         %8.1f bytes a sample resident\n",
+           (double)(vc_rss_bytes() - before) / vf_dataset_count(d));
+    for (int i = 0; i < 3 && !rc; i++)               /* the first one warms the page cache */
+        rc = read_randomly(d, reads, i == 2, err);
+    vf_dataset_close(d);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: bench_dataset FOLDER [SAMPLES [LATENT_KIB]]\n");
+        return 2;
+    }
+    vc_err err = { 0 };
+    uint32_t n = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1000000;
+    size_t kib = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
+    int rc = 0, status = 0;
+    fflush(stdout);
+    pid_t child = fork();                    /* so that the reader's memory is its own */
+    if (!child) {
+        rc = write_dataset(argv[1], n, kib, &err);
+        if (rc)
+            fprintf(stderr, "%s\n", err.text);
+        exit(rc ? 1 : 0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) < 0 || status)
+        return 1;
+    if (!rc)
+        rc = read_dataset(argv[1], kib ? 4 * n : 100000, &err);
+    if (rc)
+        fprintf(stderr, "%s\n", err.text);
+    else if (kib)
+        printf("memcpy         %8.2f GB/s\n", memcpy_rate(kib << 10, n));
+    return rc ? 1 : 0;
+}

@@ -1,0 +1,289 @@
+/* bench_kernels.c - speed of the CPU's products: own kernels, the plain set, oneDNN. Run by scripts/bench.
+ *
+ *     bench_kernels [threads] [seconds per row]
+ *
+ * The contenders of a row take turns on the same random operands and the least time of each counts, so that
+ * a busy machine disturbs all alike. Rates are GFLOP/s (1e9 operations, a product and a sum being two). */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/cpu/cpu.h"
+
+#if defined(VLT_ONEDNN)
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#endif
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+/* With one thread its own processor time: what other processes take does not count. */
+static double now(int threads)
+{
+    struct timespec t;
+    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+typedef struct bench {
+    const vt_backend *be;
+    vt_dev *best, *plain;
+    int threads;
+    double seconds;
+} bench;
+
+static vt_dev *open_set(const vt_backend *be, int threads, const char *set)
+{
+    vt_options o = { .threads = threads, .kernels = set };
+    vt_dev *d = NULL;
+    vc_err err = { 0 };
+
+    if (be->open(&d, &o, 0, &err)) {
+        fprintf(stderr, "bench_kernels: %s\n", err.text);
+        exit(1);
+    }
+    return d;
+}
+
+static void *or_die(void *p)
+{
+    if (!p) {
+        fputs("bench_kernels: out of memory\n", stderr);
+        exit(1);
+    }
+    return p;
+}
+
+/* A packed tensor of values in -1..1. */
+static vt_tensor tensor(vc_dtype t, int nd, const int64_t *dim)
+{
+    vt_tensor x = { .dtype = t, .nd = nd };
+    int64_t n = 1;
+    uint32_t r = 1;
+
+    for (int i = nd - 1; i >= 0; i--) {
+        x.dim[i] = dim[i];
+        x.stride[i] = n;
+        n *= dim[i];
+    }
+    x.data = or_die(malloc((size_t)n * vc_dtype_size(t)));
+    for (int64_t i = 0; i < n; i++) {
+        r = r * 1664525u + 1013904223u;
+        float v = (float)(int32_t)r * 0x1p-31f;
+        vc_from_f32((char *)x.data + (size_t)i * vc_dtype_size(t), t, &v, 1);
+    }
+    return x;
+}
+
+/* What takes turns: a call with its argument, and the least time it took. */
+typedef struct turn {
+    void (*run)(void *arg, vt_dev *d);
+    vt_dev *dev;
+    double least;
+} turn;
+
+static void take_turns(const bench *b, turn *t, size_t n, void *arg)
+{
+    double until = now(b->threads) + b->seconds;
+
+    for (int round = 0; round < 3 || now(b->threads) < until; round++)
+        for (size_t i = 0; i < n; i++) {
+            if (i == 1 && round >= 2)         /* plain: slow, and not what the row is about */
+                continue;
+            double start = now(b->threads);
+            t[i].run(arg, t[i].dev);
+            double took = now(b->threads) - start;
+            if (round == 0 || took < t[i].least)
+                t[i].least = took;
+        }
+}
+
+static void show(const char *what, double flop, const turn *t, size_t n)
+{
+    printf("%-40s %8.2f ms %7.1f GF   %5.2fx of plain", what, 1e3 * t[0].least, 1e-9 * flop / t[0].least,
+           t[1].least / t[0].least);
+    if (n > 2)
+        printf("   %5.2fx of oneDNN", t[2].least / t[0].least);
+    putchar('\n');
+    fflush(stdout);
+}
+
+/* ---- matmul ---- */
+
+typedef struct mm {
+    const bench *b;
+    int64_t m, n, k;
+    bool ta, tb;
+    vt_tensor a, w, c;
+} mm;
+
+static void run_mm(void *arg, vt_dev *d)
+{
+    mm *x = arg;
+    x->b->be->matmul(d, &x->c, &x->a, x->ta, &x->w, x->tb, NULL, 1, 0);
+}
+
+#if defined(VLT_ONEDNN)
+static void run_sgemm(void *arg, vt_dev *d)
+{
+    mm *x = arg;
+    (void)d;
+    omp_set_num_threads(x->b->threads);
+    dnnl_sgemm(x->ta ? 'T' : 'N', x->tb ? 'T' : 'N', x->m, x->n, x->k, 1, x->a.data, x->a.stride[0],
+               x->w.data, x->w.stride[0], 0, x->c.data, x->n);
+}
+#endif
+
+static void bench_mm(const bench *b, int64_t m, int64_t n, int64_t k, bool ta, bool tb, vc_dtype t)
+{
+    mm x = { b, m, n, k, ta, tb,
+             tensor(t, 2, (int64_t[]){ ta ? k : m, ta ? m : k }),
+             tensor(t, 2, (int64_t[]){ tb ? n : k, tb ? k : n }), tensor(t, 2, (int64_t[]){ m, n }) };
+    turn turns[3] = { { run_mm, b->best, 0 }, { run_mm, b->plain, 0 } };
+    size_t count = 2;
+    char what[80];
+
+#if defined(VLT_ONEDNN)
+    if (t == VC_F32)
+        turns[count++] = (turn){ run_sgemm, NULL, 0 };
+#endif
+    take_turns(b, turns, count, &x);
+    snprintf(what, sizeof what, "matmul %s %s %dx%dx%d", vc_dtype_name(t),
+             ta ? "wgrad" : tb ? "forward" : "dgrad", (int)m, (int)n, (int)k);
+    show(what, 2.0 * (double)m * (double)n * (double)k, turns, count);
+    free(x.a.data);
+    free(x.w.data);
+    free(x.c.data);
+}
+
+/* ---- attention ---- */
+
+typedef struct at {
+    const bench *b;
+    vt_tensor q, k, v, o, lse, dout, dq, dk, dv;
+    struct vt_buf empty[3];
+    float scale;
+} at;
+
+static void run_forward(void *arg, vt_dev *d)
+{
+    at *x = arg;
+    x->b->be->attention(d, &x->o, &x->lse, &x->q, &x->k, &x->v, NULL, x->scale);
+}
+
+static void run_backward(void *arg, vt_dev *d)
+{
+    at *x = arg;
+    for (int i = 0; i < 3; i++)
+        x->empty[i].empty = true;
+    x->b->be->attention_grad(d, &x->dq, &x->dk, &x->dv, &x->dout, &x->q, &x->k, &x->v, &x->o, &x->lse,
+                             NULL, x->scale);
+}
+
+static void bench_attention(const bench *b, int64_t h, int64_t s, int64_t d, vc_dtype t)
+{
+    const int64_t dim[] = { 1, s, h, d };
+    at x = { .b = b, .scale = 1 / sqrtf((float)d) };
+    vt_tensor *all[] = { &x.q, &x.k, &x.v, &x.o, &x.dout, &x.dq, &x.dk, &x.dv };
+    turn turns[2] = { { run_forward, b->best, 0 }, { run_forward, b->plain, 0 } };
+    double flop = 4.0 * (double)(h * s * s * d);
+    char what[80];
+
+    for (size_t i = 0; i < COUNT(all); i++)
+        *all[i] = tensor(t, 4, dim);
+    for (int i = 0; i < 3; i++)
+        all[5 + i]->buf = &x.empty[i];
+    x.lse = tensor(VC_F32, 3, (int64_t[]){ 1, h, s });
+    take_turns(b, turns, 2, &x);
+    snprintf(what, sizeof what, "attention %s forward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s, (int)d);
+    show(what, flop, turns, 2);
+
+    turns[0].run = turns[1].run = run_backward;
+    take_turns(b, turns, 2, &x);
+    snprintf(what, sizeof what, "attention %s backward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s, (int)d);
+    show(what, 2.5 * flop, turns, 2);
+    for (size_t i = 0; i < COUNT(all); i++)
+        free(all[i]->data);
+    free(x.lse.data);
+}
+
+/* ---- convolution: own code on one device, oneDNN on another ---- */
+
+typedef struct cv {
+    const bench *b;
+    vt_tensor x, w, y;
+    vt_conv c;
+} cv;
+
+static void run_conv(void *arg, vt_dev *d)
+{
+    cv *x = arg;
+    x->b->be->conv3d(d, &x->y, &x->x, &x->w, NULL, &x->c);
+}
+
+/* kernel k x k x k on [1,T,H,W,C], as many frames, rows and columns out */
+static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t in, int64_t out, int k)
+{
+    int p = k / 2;
+    cv x = { b, tensor(VC_F32, 5, (int64_t[]){ 1, t, h, w, in }),
+             tensor(VC_F32, 5, (int64_t[]){ out, in, k, k, k }),
+             tensor(VC_F32, 5, (int64_t[]){ 1, t, h, w, out }),
+             { { 1, 1, 1 }, { 2 * p, p, p }, { 0, p, p } } };
+    cpu_dnnl *dnnl = b->best->dnnl;
+    turn turns[3] = { { run_conv, b->best, 0 }, { run_conv, b->plain, 0 } };
+    double flop = 2.0 * (double)(t * h * w * in * out) * k * k * k;
+    vt_dev own = *b->best;                    /* the same device but for oneDNN */
+    char what[80];
+
+    own.dnnl = NULL;
+    turns[0].dev = &own;
+    if (dnnl)
+        turns[2] = (turn){ run_conv, b->best, 0 };
+    take_turns(b, turns, dnnl ? 3 : 2, &x);
+    snprintf(what, sizeof what, "conv f32 %d->%d %d^3 %dx%dx%d", (int)in, (int)out, k, (int)t, (int)h, (int)w);
+    show(what, flop, turns, dnnl ? 3 : 2);
+    free(x.x.data);
+    free(x.w.data);
+    free(x.y.data);
+}
+
+int main(int argc, char **argv)
+{
+    static const int64_t mms[][3] = {
+        { 256, 256, 256 }, { 256, 1536, 384 }, { 1024, 384, 1536 }, { 1024, 1024, 1024 }, { 1024, 1920, 1920 },
+        { 1024, 7680, 1920 }, { 1024, 1920, 7680 }, { 4096, 512, 512 }, { 4096, 1536, 384 }, { 4096, 2048, 512 },
+        { 4096, 16, 1536 }, { 4096, 1536, 16 }, { 1, 9216, 1536 }, { 4, 1536, 256 },
+    };
+    bench b = { .threads = argc > 1 ? atoi(argv[1]) : 0, .seconds = argc > 2 ? atof(argv[2]) : 1 };
+
+    for (const vt_backend *const *be = vt_backends(); *be; be++)
+        if (!strcmp((*be)->name, "cpu"))
+            b.be = *be;
+    b.best = open_set(b.be, b.threads, NULL);
+    b.plain = open_set(b.be, b.threads, "plain");
+    b.threads = b.best->threads;
+    printf("%s\n", b.be->describe(b.best));
+    for (size_t i = 0; i < COUNT(mms); i++) {
+        int64_t m = mms[i][0], n = mms[i][1], k = mms[i][2];
+        bench_mm(&b, m, n, k, false, true, VC_F32);
+        if (m == 1024) {
+            bench_mm(&b, m, k, n, false, false, VC_F32);
+            bench_mm(&b, n, k, m, true, false, VC_F32);
+            bench_mm(&b, m, n, k, false, true, VC_BF16);
+        }
+    }
+    bench_mm(&b, 16, 1536, 4096, true, false, VC_F32);
+    bench_attention(&b, 8, 1024, 64, VC_F32);
+    bench_attention(&b, 8, 1024, 64, VC_BF16);
+    bench_attention(&b, 4, 2048, 128, VC_F32);
+    bench_conv(&b, 5, 30, 46, 128, 128, 3);
+    bench_conv(&b, 3, 30, 46, 256, 256, 3);
+    bench_conv(&b, 5, 60, 92, 3, 128, 3);
+    bench_conv(&b, 5, 60, 92, 128, 3, 3);
+    bench_conv(&b, 5, 30, 46, 512, 512, 1);
+    b.be->close(b.plain);
+    b.be->close(b.best);
+    return 0;
+}

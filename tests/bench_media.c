@@ -1,0 +1,52 @@
+/* bench_media.c - decodes a clip's frames and resizes them, for scripts/bench:
+ * bench_media FILE FRAMES HEIGHT WIDTH RUNS prints the least seconds of RUNS runs. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/progress.h"
+#include "precompute/media.h"
+
+static int once(const char *path, int n, int h, int w, uint8_t *rgb, vc_err *err)
+{
+    media *m;
+    media_info info;
+    int64_t *index = malloc((size_t)n * sizeof *index);
+    int rc = index ? media_open(&m, path, &info, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+
+    if (!rc && n > info.frames)
+        rc = vc_fail(err, VC_EINVAL, "%s has %lld frames", path, (long long)info.frames);
+    for (int i = 0; !rc && i < n; i++)
+        index[i] = i;
+    media_fit fit = { .rh = h, .rw = w, .h = h, .w = w };
+    if (!rc) rc = media_read(m, rgb, index, n, &fit, NULL, err);
+    media_close(m);
+    free(index);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 6) {
+        fprintf(stderr, "usage: bench_media FILE FRAMES HEIGHT WIDTH RUNS\n");
+        return 2;
+    }
+    int n = atoi(argv[2]), h = atoi(argv[3]), w = atoi(argv[4]), runs = atoi(argv[5]);
+    uint8_t *rgb = malloc((size_t)n * (size_t)h * (size_t)w * 3);
+    double best = 1e30;
+    vc_err err = { 0 };
+    int rc = rgb ? 0 : 1;
+
+    for (int i = 0; !rc && i < runs; i++) {
+        double begin = vc_seconds();
+        rc = once(argv[1], n, h, w, rgb, &err);
+        double took = vc_seconds() - begin;
+        best = took < best ? took : best;
+    }
+    free(rgb);
+    if (rc) {
+        fprintf(stderr, "bench_media: %s\n", err.text);
+        return 1;
+    }
+    printf("%.6f\n", best);
+    return 0;
+}

@@ -1,0 +1,50 @@
+/* buckets_rules.h - what the tests of buckets/ share */
+#ifndef TESTS_BUCKETS_RULES_H
+#define TESTS_BUCKETS_RULES_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "buckets/choose.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+
+static inline vb_rules rules_of(const char *family, int64_t v, int64_t i, int64_t t, int64_t n,
+                                int64_t s)
+{
+    vb_rules r;
+    const vb_family *f = vb_family_find(family);
+    assert_non_null(f);
+    vb_rules_default(&r, f);
+    r.video_sample_size = v;
+    r.image_sample_size = i;
+    r.token_sample_size = t;
+    r.n_frames = n;
+    r.stride = s;
+    return r;
+}
+
+static inline void check(vb_rules *r)
+{
+    vc_err err;
+    if (vb_rules_check(r, NULL, &err))
+        fail_msg("%s", err.text);
+}
+
+static inline const vb_draw *find_draw(const vb_choice *c, const char *purpose)
+{
+    for (int i = 0; i < c->n_draws; i++)
+        if (!strcmp(c->draws[i].purpose, purpose))
+            return &c->draws[i];
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,38 @@
+/* engine_model.h - what the engine's tests train: an embedding, residual blocks of two streams with
+ * joint attention and modulation, a head. Failures end the test. */
+#ifndef TESTS_ENGINE_MODEL_H
+#define TESTS_ENGINE_MODEL_H
+
+#include "common/tensor/weights.h"
+
+enum { LAYERS = 4, WIDTH = 32, TOKENS = 24, TEXT = 5, BATCH = 2, HEADS = 2 };
+
+typedef struct em_layer {
+    vt_lin q, k, v, out, mod, up, down;
+    vt_tensor *norm_w, *norm_b;
+} em_layer;
+
+typedef struct em_model {
+    vt_params *p;
+    vt_lin in, head;
+    em_layer layer[LAYERS];
+    vt_block block[LAYERS];
+} em_model;
+
+/* threads 2, pool of 64 MiB */
+vt_ctx *em_context(vc_dtype compute);
+vt_ctx *em_context_of(vc_dtype compute, int threads, size_t limit);
+
+void em_open(em_model *m, vt_ctx *g, uint64_t seed);
+/* The loss over the first `layers` blocks, inside a step. */
+vt_tensor *em_loss(vt_ctx *g, em_model *m, vt_remat how, int layers);
+/* One step with backward; the loss. flags: VT_DRY or 0. */
+float em_step(vt_ctx *g, em_model *m, vt_remat how, int flags);
+/* All gradients one after another, n values; the caller frees. */
+float *em_gradients(em_model *m, size_t *n);
+
+/* n numbers, always the same; n <= 8192 */
+const float *em_data(size_t n);
+vt_tensor *em_input(vt_ctx *g, int nd, const int64_t *dim);
+
+#endif

@@ -1,0 +1,10 @@
+# The linker's --wrap lets the tests put AMX's kernels over emulated tiles where the library asks
+# for a set (kernels_dev.c).
+vlt_test(test_kernels SOURCES test_kernels.c kernels_dev.c kernels_emulated.c LIBS vlt_common m)
+vlt_test(test_products SOURCES test_products.c kernels_dev.c kernels_emulated.c LIBS vlt_common m)
+foreach(test test_kernels test_products)
+  target_link_options(${test} PRIVATE LINKER:--wrap=cpu_gemm_of)
+endforeach()
+if(VLT_ONEDNN AND TARGET bench_kernels)          # bench.cmake comes first
+  target_compile_definitions(bench_kernels PRIVATE VLT_ONEDNN)
+endif()

@@ -1,0 +1,44 @@
+/* kernels_dev.h - what the tests of the CPU kernels share: devices, tensors, numbers, comparisons. */
+#ifndef KERNELS_DEV_H
+#define KERNELS_DEV_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/cpu/cpu.h"
+#include "common/cpu/cpu_gemm.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+/* The kernel sets this machine runs, and "emulated": AMX's kernels over tiles in plain C. NULL-ended. */
+const char *const *kd_sets(void);
+
+typedef struct kd_dev {
+    const vt_backend *be;
+    vt_dev *dev;
+    bool bf16;                                /* bf16 operands are multiplied as such (AMX) */
+} kd_dev;
+/* A device with a set; only one open at a time may be "emulated". */
+kd_dev kd_open(const char *set, int threads);
+void kd_close(kd_dev *d);
+
+/* Numbers in -1..1, the same every time for a seed. */
+typedef struct kd_rng { uint64_t s; } kd_rng;
+float kd_random(kd_rng *r);
+
+/* A tensor whose rows of the last axis lie `gap` elements apart from one another; random values.
+ * Freed by kd_free. order: which axis is the i-th from outside in memory, NULL: 0, 1, ... */
+vt_tensor *kd_tensor(kd_rng *r, vc_dtype t, int nd, const int64_t *dim, int gap, const int *order);
+void kd_free(vt_tensor *t);
+size_t kd_bytes(const vt_tensor *t);          /* of its memory, gaps included */
+double kd_at(const vt_tensor *t, int64_t a, int64_t b, int64_t c, int64_t d);   /* t[a,b,c,d] of nd axes */
+void kd_fill(vt_tensor *t, float value);      /* gaps too */
+
+/* As a bf16 product sees it. */
+double kd_bf16(double x);
+
+#endif

@@ -1,0 +1,6 @@
+/* kernels_emulated.c - the AMX kernels' own source over tiles in plain C, for machines without AMX. */
+#define CPU_AMX_EMULATE
+#define GEMM_SET cpu_gemm_emulated
+#define GEMM_NAME "emulated"
+#define GEMM_ROWS cpu_rows_plain
+#include "common/cpu/cpu_gemm_amx.h"

@@ -1,0 +1,35 @@
+# media.sh - small real files for the tests of programs; sourced. Needs ffmpeg on the PATH.
+command -v ffmpeg >/dev/null || { echo "skipped: no ffmpeg program"; exit 77; }
+
+# small_set DIR N: N clips and stills of a few shapes and lengths, and metadata.json
+small_set() {
+    local dir=$1 n=$2 i size type name
+    mkdir -p "$dir"
+    echo "[" >"$dir/metadata.json"
+    for ((i = 0; i < n; i++)); do
+        case $((i % 3)) in 0) size=96x64 ;; 1) size=64x96 ;; 2) size=64x64 ;; esac
+        if ((i % 4 == 3)); then
+            type=image name=still-$i.png
+            ffmpeg -v error -y -f lavfi -i "testsrc2=s=$size:r=1:d=1,hue=h=$((i * 37))" -frames:v 1 "$dir/$name"
+        else
+            type=video name=clip-$i.mp4
+            ffmpeg -v error -y -f lavfi -i "testsrc2=s=$size:r=10:d=$((1 + i % 2)),hue=h=$((i * 37))" \
+                -c:v mpeg4 -q:v 4 "$dir/$name"
+        fi
+        ((i == 0)) || echo "," >>"$dir/metadata.json"
+        printf '{"file_path": "%s", "type": "%s", "text": "picture %d, %s"}' "$name" $type $((i % 5)) $size \
+            >>"$dir/metadata.json"
+    done
+    echo "]" >>"$dir/metadata.json"
+}
+sampling=(--video_sample_size 64 --video_sample_n_frames 9 --video_sample_stride 1)
+
+# same_values A B: two datasets hold the same keys and value bytes, however they are sharded
+same_values() {
+    local dump=$VLT_BUILD/tests/dump_dataset a b
+    a=$("$dump" "$1" | sort -u) && b=$("$dump" "$2" | sort -u) || return 1
+    [ -n "$a" ] && [ "$a" = "$b" ] && return 0
+    echo "$1 and $2 differ:"
+    diff <(echo "$a") <(echo "$b") | head -10
+    return 1
+}

@@ -1,0 +1,22 @@
+/* mutate.h - damages bytes in the ways files get damaged or forged: flipped bits, edge values, cut,
+ * doubled or swapped pieces, changed digits. Deterministic: round r of a seed is always the same.
+ *
+ * The fuzz targets are libFuzzer's (LLVMFuzzerTestOneInput) and are linked into the unit tests too,
+ * so that thousands of damaged inputs run under the sanitizers without clang. */
+#ifndef TESTS_MUTATE_H
+#define TESTS_MUTATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Changes buf[0..n), which has room for cap bytes; returns the new length, at most cap. */
+size_t mutate(uint8_t *buf, size_t n, size_t cap, uint32_t seed, uint32_t round);
+
+/* Feeds `rounds` damaged copies of data to fn, each in memory of exactly its size, so that the
+ * address sanitizer sees every read past the end. */
+void mutate_run(const void *data, size_t n, uint32_t seed, uint32_t rounds,
+                int (*fn)(const uint8_t *data, size_t size));
+
+#endif

@@ -1,0 +1,345 @@
+/* test_dit.c - the built-in transformer: gradients against differences, padding, recomputation,
+ * LoRA against folded weights */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/rng.h"
+#include "train/dit.h"
+#include "train/lora.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+enum { B = 2, C = 2, F = 2, H = 4, W = 6, TEXT = 6, N_TEXT = 3 };
+enum { LATENT = B * C * F * H * W, EMBEDS = B * N_TEXT * TEXT };
+
+typedef struct tiny {
+    vt_ctx *g;
+    vt_params *params;
+    void *model;
+    float x[LATENT], target[LATENT], embeds[EMBEDS], t[B];
+    int32_t length[B];
+} tiny;
+
+static cJSON *config_of(const char *text)
+{
+    cJSON *o;
+    vc_err err = { 0 };
+    if (vf_json_parse(&o, text, strlen(text), &err)) fail_msg("%s", err.text);
+    return o;
+}
+
+static const char good_config[] =
+    "{\"in_channels\":2,\"patch_size\":2,\"num_layers\":2,\"num_attention_heads\":2,"
+    "\"attention_head_dim\":8,\"text_embed_dim\":6,\"rope_theta\":100}";
+
+/* Everything random, so that no gradient hides behind a zero: init alone would. */
+static void randomise(vt_params *p)
+{
+    for (int i = 0; i < vt_params_count(p); i++) {
+        vt_tensor *t = vt_params_at(p, i)->t;
+        float *v = t->data;
+        for (int64_t k = 0; k < vt_count(t); k++)
+            v[k] = (float)(vc_train_unit(7, (uint32_t)k, (uint32_t)i, 0, 0) - 0.5) *
+                   (t->nd == 1 ? 1.0f : 0.8f);
+    }
+}
+
+static void fill(float *v, size_t n, uint32_t purpose)
+{
+    for (size_t i = 0; i < n; i++)
+        v[i] = (float)(2 * vc_train_unit(3, (uint32_t)i, 0, 0, purpose) - 1);
+}
+
+static void tiny_open(tiny *m, vc_dtype compute)
+{
+    const vt_options o = { .device = "cpu", .threads = 2, .compute = compute };
+    const vt_source src = { .seed = 1 };
+    cJSON *config = config_of(good_config);
+    vc_err err = { 0 };
+    memset(m, 0, sizeof *m);
+    if (vt_open(&m->g, &o, &err) || vt_params_open(&m->params, m->g, &err) ||
+        vtrain_builtin.open(&m->model, config, m->params, &src, &err))
+        fail_msg("%s", err.text);
+    cJSON_Delete(config);
+    randomise(m->params);
+    fill(m->x, LATENT, 1);
+    fill(m->target, LATENT, 2);
+    fill(m->embeds, EMBEDS, 3);
+    m->t[0] = 300;
+    m->t[1] = 750;
+    m->length[0] = N_TEXT;
+    m->length[1] = N_TEXT;
+}
+
+static void tiny_close(tiny *m)
+{
+    vtrain_builtin.close(m->model);
+    vt_params_close(m->params);
+    vt_close(m->g);
+}
+
+static vt_tensor *forward(tiny *m, vt_remat remat)
+{
+    const int64_t dim[5] = { B, C, F, H, W }, text[3] = { B, N_TEXT, TEXT }, rows = B;
+    vtrain_in in = {
+        .x = vt_from_host(m->g, VC_F32, 5, dim, m->x, VC_F32),
+        .t = vt_from_host(m->g, VC_F32, 1, &rows, m->t, VC_F32),
+        .n_texts = 1, .remat = remat,
+        .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, text, m->embeds, VC_F32),
+                    .length = m->length } },
+    };
+    return vtrain_builtin.forward(m->g, m->model, &in);
+}
+
+static void output(tiny *m, float out[LATENT])
+{
+    vc_err err = { 0 };
+    vt_step_begin(m->g, 0);
+    vt_tensor *y = forward(m, VT_KEEP);
+    if (y && vt_to_host(m->g, y, out, &err)) fail_msg("%s", err.text);
+    if (vt_step_end(m->g, &err)) fail_msg("%s", err.text);
+}
+
+static double loss(tiny *m)
+{
+    float out[LATENT];
+    double sum = 0;
+    output(m, out);
+    for (int i = 0; i < LATENT; i++)
+        sum += ((double)out[i] - (double)m->target[i]) * ((double)out[i] - (double)m->target[i]);
+    return sum / LATENT;
+}
+
+static void backward(tiny *m, vt_remat remat)
+{
+    const int64_t dim[5] = { B, C, F, H, W };
+    vc_err err = { 0 };
+    vt_params_zero_grad(m->params);
+    vt_step_begin(m->g, VT_RECORD);
+    vt_tensor *y = forward(m, remat);
+    vt_backward(m->g, vt_mse(m->g, y, vt_from_host(m->g, VC_F32, 5, dim, m->target, VC_F32), NULL));
+    if (vt_step_end(m->g, &err)) fail_msg("%s", err.text);
+    vt_params_settle(m->params);
+}
+
+/* Derivative along a random direction of one parameter: differences against the gradient. The
+ * step is large enough for f32 sums and small enough for the curvature. */
+static void check_gradient(tiny *m, const vt_param *p, uint32_t which)
+{
+    const float step = 4e-3f;
+    size_t n = (size_t)vt_count(p->t);
+    float *v = p->t->data, *d = malloc(n * sizeof *d), *old = malloc(n * sizeof *old);
+    const float *grad = p->grad->data;
+    double along = 0, size = 0;
+    memcpy(old, v, n * sizeof *v);
+    for (size_t i = 0; i < n; i++) {
+        d[i] = vc_train_unit(11, (uint32_t)i, which, 0, 0) < 0.5 ? -1.0f : 1.0f;
+        along += (double)grad[i] * (double)d[i];
+        size += (double)grad[i] * (double)grad[i];
+    }
+    double value[2];
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < n; i++)
+            v[i] = old[i] + (side ? -step : step) * d[i] / sqrtf((float)n);
+        value[side] = loss(m);
+    }
+    memcpy(v, old, n * sizeof *v);
+    double difference = (value[0] - value[1]) / (2 * (double)step);
+    along /= sqrt((double)n);
+    if (!(fabs(difference - along) <= 2e-2 * sqrt(size / (double)n) + 2e-5))
+        fail_msg("%s: gradient %.7g, differences %.7g", p->name, along, difference);
+    free(d);
+    free(old);
+}
+
+static void test_gradients(void **state)
+{
+    (void)state;
+    tiny m;
+    tiny_open(&m, VC_F32);
+    m.length[1] = 2;
+    assert_int_equal(vt_params_train(m.params, NULL, NULL, NULL), 0);
+    backward(&m, VT_KEEP);
+    for (int i = 0; i < vt_params_count(m.params); i++)
+        check_gradient(&m, vt_params_at(m.params, i), (uint32_t)i);
+    tiny_close(&m);
+}
+
+/* Recomputed blocks give the same bits. */
+static void test_recompute(void **state)
+{
+    (void)state;
+    tiny m;
+    tiny_open(&m, VC_F32);
+    assert_int_equal(vt_params_train(m.params, NULL, NULL, NULL), 0);
+    backward(&m, VT_KEEP);
+    int n = vt_params_count(m.params);
+    float **kept = calloc((size_t)n, sizeof *kept);
+    for (int i = 0; i < n; i++) {
+        size_t bytes = (size_t)vt_count(vt_params_at(m.params, i)->t) * sizeof(float);
+        kept[i] = malloc(bytes);
+        memcpy(kept[i], vt_params_at(m.params, i)->grad->data, bytes);
+    }
+    backward(&m, VT_RECOMPUTE);
+    for (int i = 0; i < n; i++) {
+        const vt_param *p = vt_params_at(m.params, i);
+        assert_memory_equal(kept[i], p->grad->data, (size_t)vt_count(p->t) * sizeof(float));
+        free(kept[i]);
+    }
+    free(kept);
+    tiny_close(&m);
+}
+
+static double distance(const float *a, const float *b, int n)
+{
+    double d = 0;
+    for (int i = 0; i < n; i++)
+        d = fmax(d, fabs((double)a[i] - (double)b[i]));
+    return d;
+}
+
+/* What a row's output depends on: its text up to its length, its time, its latents; nothing else. */
+static void test_dependence(void **state)
+{
+    (void)state;
+    tiny m;
+    float y0[LATENT], y1[LATENT];
+    const int row = LATENT / B;
+    tiny_open(&m, VC_F32);
+    m.length[1] = 2;
+    output(&m, y0);
+    m.embeds[EMBEDS - 1] += 9;                      /* padding of row 1 */
+    output(&m, y1);
+    assert_true(distance(y0, y1, LATENT) == 0);
+    m.embeds[EMBEDS - TEXT - 1] += 9;               /* its last token that counts */
+    output(&m, y1);
+    assert_true(distance(y0, y1, row) == 0);
+    assert_true(distance(y0 + row, y1 + row, row) > 1e-3);
+    m.t[0] += 100;
+    output(&m, y1);
+    assert_true(distance(y0, y1, row) > 1e-3);
+    tiny_close(&m);
+}
+
+/* Moving the picture by a patch is not moving the output alone: positions count. */
+static void test_positions(void **state)
+{
+    (void)state;
+    tiny m;
+    float y0[LATENT], y1[LATENT];
+    tiny_open(&m, VC_F32);
+    for (int i = 0; i < LATENT; i++)
+        m.x[i] = 0;
+    output(&m, y0);
+    for (int i = 0; i + 2 < W; i++)                 /* a constant input, yet columns differ */
+        y1[i] = y0[i + 2];
+    assert_true(distance(y0, y1, W - 2) > 1e-4);
+    tiny_close(&m);
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    tiny m;
+    float exact[LATENT], rounded[LATENT];
+    tiny_open(&m, VC_F32);
+    output(&m, exact);
+    tiny_close(&m);
+    tiny_open(&m, VC_BF16);
+    output(&m, rounded);
+    tiny_close(&m);
+    double size = 0;
+    for (int i = 0; i < LATENT; i++)
+        size = fmax(size, fabs((double)exact[i]));
+    double d = distance(exact, rounded, LATENT);
+    assert_true(d > 0 && d < 0.05 * size);          /* 8 bits of mantissa through two blocks */
+}
+
+/* ---- LoRA ---- */
+
+static bool is_q(void *arg, const char *module)
+{
+    (void)arg;
+    return strstr(module, "to_q") || strstr(module, "net.2");
+}
+
+static void test_lora(void **state)
+{
+    (void)state;
+    tiny m;
+    float base[LATENT], fresh[LATENT], trained[LATENT], merged[LATENT];
+    int matched;
+    vc_err err = { 0 };
+    tiny_open(&m, VC_F32);
+    output(&m, base);
+    assert_int_equal(vt_params_lora(m.params, is_q, NULL, 4, 8, 5, &matched, &err), 0);
+    assert_int_equal(matched, 4);
+    output(&m, fresh);                              /* B is zero */
+    assert_true(distance(base, fresh, LATENT) == 0);
+
+    for (int i = 0; i < vt_params_count(m.params); i++) {
+        vt_param *p = vt_params_at(m.params, i);
+        if (p->role == VT_P_LORA_B) fill(p->t->data, (size_t)vt_count(p->t), 40 + (uint32_t)i);
+    }
+    output(&m, trained);
+    assert_true(distance(base, trained, LATENT) > 0.01);
+    for (int i = 0; i < vt_params_count(m.params); i++) {
+        vt_param *p = vt_params_at(m.params, i);
+        if (p->role != VT_P_LORA_A) continue;
+        vt_lin *l = p->lin;
+        assert_true(l->lora_scale == 2);
+        vtrain_lora_merge(l->w->data, l->w->dim[0], l->w->dim[1], l->lora_a->data,
+                          l->lora_b->data, 4, (double)l->lora_scale);
+        memset(l->lora_b->data, 0, (size_t)vt_count(l->lora_b) * sizeof(float));
+    }
+    output(&m, merged);
+    assert_true(distance(trained, merged, LATENT) < 2e-5);
+    tiny_close(&m);
+}
+
+/* ---- config.json ---- */
+
+static const struct { const char *text, *says; } bad_configs[] = {
+    { "{}", "in_channels" },
+    { "{\"in_channels\":0}", "in_channels" },
+    { "{\"in_channels\":2,\"patch_size\":2,\"num_layers\":1000000}", "num_layers" },
+    { "{\"in_channels\":2,\"patch_size\":2,\"num_layers\":2,\"num_attention_heads\":2,"
+      "\"attention_head_dim\":12,\"text_embed_dim\":6,\"rope_theta\":100}", "multiple of 8" },
+    { "{\"in_channels\":2,\"patch_size\":2,\"num_layers\":2,\"num_attention_heads\":256,"
+      "\"attention_head_dim\":256,\"text_embed_dim\":6,\"rope_theta\":100}", "at most" },
+    { "{\"in_channels\":2,\"patch_size\":2,\"num_layers\":2,\"num_attention_heads\":2,"
+      "\"attention_head_dim\":8,\"text_embed_dim\":6,\"rope_theta\":0}", "rope_theta" },
+};
+
+static void test_bad_configs(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad_configs); i++) {
+        void *model;
+        vc_err err = { 0 };
+        cJSON *config = config_of(bad_configs[i].text);
+        const vt_source src = { 0 };
+        assert_true(vtrain_builtin.open(&model, config, NULL, &src, &err) < 0);
+        assert_null(model);
+        if (!strstr(err.text, bad_configs[i].says)) fail_msg("%s", err.text);
+        cJSON_Delete(config);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients),  cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_dependence), cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_bf16),       cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_bad_configs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,496 @@
+/* test_metadata.c - lists of clips: each format and column set, bad rows with their reasons, files
+ * that are no lists, ids, folders, and thousands of damaged lists. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <xxhash.h>
+
+#include "common/file.h"
+#include "formats/metadata.h"
+#include "tests/mutate.h"
+
+typedef struct folder {
+    char path[64];
+} folder;
+
+static int make_folder(void **state)
+{
+    folder *f = calloc(1, sizeof *f);
+    strcpy(f->path, "/tmp/test-metadata-XXXXXX");
+    *state = f;
+    return mkdtemp(f->path) ? 0 : -1;
+}
+
+static int drop_folder(void **state)
+{
+    folder *f = *state;
+    int rc = vc_remove_tree(f->path, NULL);
+    free(f);
+    return rc;
+}
+
+static void put(const folder *dir, const char *name, const void *text, size_t n)
+{
+    char *path = vc_path_join(dir->path, name), *parent = vc_format("%.*s",
+                                          (int)(vc_path_base(path) - path), path);
+    assert_int_equal(vc_mkdirs(parent, NULL), 0);
+    assert_int_equal(vc_file_write(path, text, n, NULL), 0);
+    free(parent);
+    free(path);
+}
+
+/* Reads a list of n bytes under a name that ends in `ext`. */
+static int read_list(const folder *dir, vf_metadata *m, const char *ext, const char *text,
+                     size_t n, const vf_metadata_opts *opts, vc_err *err)
+{
+    static const vf_metadata_opts none = { 0 };
+    char *name = vc_format("list.%s", ext), *path = vc_path_join(dir->path, name);
+
+    *err = (vc_err){ 0 };
+    put(dir, name, text, n);
+    int rc = vf_metadata_read(m, path, opts ? opts : &none, err);
+    free(name);
+    free(path);
+    return rc;
+}
+
+/* ---- rows ---- */
+
+/* One row of a list and what is read from it; captions and tags joined by '|'. */
+static const struct {
+    const char *ext, *text;
+    const char *bad;                 /* part of the reason, or NULL: good */
+    const char *path;
+    vf_type type;
+    const char *captions;
+} rows[] = {
+    /* columns of VideoX-Fun: no type means image */
+    { "json", "[{\"file_path\":\"a.mp4\",\"text\":\"t\",\"type\":\"video\"}]", NULL, "a.mp4",
+      VF_TYPE_VIDEO, "t" },
+    { "json", "[{\"file_path\":\"a.mp4\",\"text\":\"t\"}]", NULL, "a.mp4", VF_TYPE_IMAGE, "t" },
+    { "json", "[{\"file_path\":\"a.mp4\",\"text\":\"\",\"type\":\"\"}]", NULL, "a.mp4",
+      VF_TYPE_IMAGE, "" },
+    { "csv", "file_path,text,type\na.mp4,t,video\n", NULL, "a.mp4", VF_TYPE_VIDEO, "t" },
+    /* of DiffSynth */
+    { "csv", "video,prompt\nv/a.mp4,\"one, \"\"two\"\"\"\n", NULL, "v/a.mp4", VF_TYPE_VIDEO,
+      "one, \"two\"" },
+    { "csv", "image,prompt\na.mp4,t\n", NULL, "a.mp4", VF_TYPE_IMAGE, "t" },
+    { "csv", "image,video,prompt\n,b.mp4,t\n", NULL, "b.mp4", VF_TYPE_VIDEO, "t" },
+    /* of Finetrainers */
+    { "jsonl", "{\"file_name\":\"a.JPG\",\"caption\":\"t\"}\n", NULL, "a.JPG", VF_TYPE_IMAGE, "t" },
+    { "jsonl", "{\"media_path\":\"/x/a.webm\",\"caption\":\"t\"}", NULL, "/x/a.webm",
+      VF_TYPE_VIDEO, "t" },
+    { "jsonl", "{\"media_path\":\"a.bin\"}", NULL, "a.bin", VF_TYPE_UNKNOWN, "" },
+    /* named by the user */
+    { "csv", "clip,text\na.mp4,t\n", NULL, "a.mp4", VF_TYPE_VIDEO, "t" },
+    /* captions */
+    { "json", "[{\"file_path\":\"a\",\"text\":[\"x\",\"\",\"y\"],\"captions\":[\"z\"]}]", NULL, "a",
+      VF_TYPE_IMAGE, "x|y|z" },
+    { "csv", "video,text,text_2,text_x,caption_10,prompt\na,1,2,3,4,\n", NULL, "a", VF_TYPE_VIDEO,
+      "1|2|4" },
+    { "json", "[{\"file_path\":\"a\",\"text\":null}]", NULL, "a", VF_TYPE_IMAGE, "" },
+    { "json", "[{\"file_path\":\"a\",\"text\":7}]", "text: expected a string", "a", VF_TYPE_IMAGE,
+      "" },
+    { "json", "[{\"file_path\":\"a\",\"text\":[[\"x\"]]}]", "text: expected", "a", VF_TYPE_IMAGE,
+      "" },
+    /* the file itself */
+    { "csv", "\xef\xbb\xbfvideo,prompt\r\na,b\r\n\r\n", NULL, "a", VF_TYPE_VIDEO, "b" },
+    { "csv", " video , prompt\na, b \n", NULL, "a", VF_TYPE_VIDEO, " b " },
+    { "csv", "video,prompt\na,\"two\nlines\"", NULL, "a", VF_TYPE_VIDEO, "two\nlines" },
+    { "csv", "video,prompt\na,say \"hi\"\n", NULL, "a", VF_TYPE_VIDEO, "say \"hi\"" },
+    { "json", "\xef\xbb\xbf [ {\"video\":\"a\",\"prompt\":\"\\u00e9\"} ] ", NULL, "a",
+      VF_TYPE_VIDEO, "\xc3\xa9" },
+    { "ndjson", "\xef\xbb\xbf{\"video\":\"a\"}\r\n", NULL, "a", VF_TYPE_VIDEO, "" },
+    /* bad ones */
+    { "csv", "video,prompt\na\n", "1 fields under 2 columns", "", VF_TYPE_UNKNOWN, "" },
+    { "csv", "video,prompt\na,b,c\n", "3 fields under 2 columns", "", VF_TYPE_UNKNOWN, "" },
+    { "csv", "video,prompt\na,caf\xe9\n", "prompt: byte 4 is not UTF-8", "", VF_TYPE_UNKNOWN, "" },
+    { "csv", "video,prompt\n,b\n", "no medium", "", VF_TYPE_UNKNOWN, "" },
+    { "json", "[7]", "not an object", "", VF_TYPE_UNKNOWN, "" },
+    { "json", "[{}]", "no medium", "", VF_TYPE_UNKNOWN, "" },
+    { "json", "[{\"video\":7}]", "video: expected a string", "", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"video\":\"b\"}]", "occurs twice", "", VF_TYPE_UNKNOWN, "" },
+    { "jsonl", "{\"video\":\n", "line 1", "", VF_TYPE_UNKNOWN, "" },
+    { "jsonl", "{\"video\":\"\xff\"}", "not UTF-8", "", VF_TYPE_UNKNOWN, "" },
+    { "json", "[{\"video\":\"dir/\"}]", "video: names no file", "dir/", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"..\"}]", "video: names no file", "..", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"https://x/a.mp4\"}]", "an address", "https://x/a.mp4", VF_TYPE_VIDEO,
+      "" },
+    { "json", "[{\"video\":\"a\",\"type\":\"audio\"}]", "type: expected image or video, found",
+      "a", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"width\":-1}]", "width: -1", "a", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"width\":\"12x\"}]", "width: expected an integer", "a",
+      VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"width\":\"0x10\"}]", "width: expected", "a", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"width\":1.5}]", "width: expected", "a", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"width\":1e300}]", "width: 1e+300", "a", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"frames\":[]}]", "frames: expected", "a", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"fps\":0}]", "fps: 0 is", "a", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"fps\":1e999}]", "fps: expected", "a", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"weight\":\"nan\"}]", "weight: expected", "a", VF_TYPE_VIDEO,
+      "" },
+    { "json", "[{\"video\":\"a\",\"weight\":-0.5}]", "weight: -0.5", "a", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"tags\":{}}]", "tags: expected", "a", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"tags\":[1]}]", "tags: expected", "a", VF_TYPE_VIDEO, "" },
+    { "json", "[{\"video\":\"a\",\"loss_mask_path\":1}]", "loss_mask_path: expected", "a",
+      VF_TYPE_VIDEO, "" },
+};
+
+static void join(char *to, char *const *list, int n)
+{
+    *to = 0;
+    for (int i = 0; i < n; i++) {
+        strcat(to, i ? "|" : "");
+        strcat(to, list[i]);
+    }
+}
+
+static void test_rows(void **state)
+{
+    vf_metadata_opts opts = { .file_keys = "image, clip" };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        vf_metadata m;
+        vc_err err;
+        char captions[256];
+        print_message("%s\n", rows[i].text);
+        size_t n = strlen(rows[i].text);
+        int rc = read_list(*state, &m, rows[i].ext, rows[i].text, n, &opts, &err);
+        if (rc)
+            print_message("%s\n", err.text);
+        assert_int_equal(rc, 0);
+        assert_int_equal(m.n, 1);
+        const vf_row *r = &m.rows[0];
+        print_message("  -> %s\n", r->bad ? r->bad : "good");
+        assert_true(!r->bad == !rows[i].bad);
+        if (r->bad)
+            assert_non_null(strstr(r->bad, rows[i].bad));
+        assert_int_equal(r->row, 1);
+        assert_string_equal(r->path, rows[i].path);
+        assert_int_equal(r->type, rows[i].type);
+        join(captions, r->captions, r->n_captions);
+        if (!r->bad)
+            assert_string_equal(captions, rows[i].captions);
+        vf_metadata_free(&m);
+    }
+}
+
+static void check_fields(const vf_row *r)
+{
+    char tags[64];
+
+    assert_null(r->bad);
+    assert_int_equal(r->width, 640);
+    assert_int_equal(r->height, 360);
+    assert_int_equal(r->frames, 49);
+    assert_true(r->fps == 23.976 && r->weight == 0.5);
+    join(tags, r->tags, r->n_tags);
+    assert_string_equal(tags, "cat|sofa bed");
+    assert_string_equal(r->loss_mask_path, "m.png");
+    assert_int_equal(r->n_extra, 3);
+    assert_string_equal(r->extra[0].column, "control_file_path");
+    assert_string_equal(r->extra[0].value, "c.mp4");
+    assert_string_equal(r->extra[1].column, "pose");
+    assert_string_equal(r->extra[1].value, "p.mp4");
+    assert_string_equal(r->extra[2].column, "ref");
+}
+
+static void test_fields(void **state)
+{
+    static const char csv[] =
+        "file_path,width,height,frames,fps,weight,tags,loss_mask_path,control_file_path,"
+        "pose,ref,x\n"
+        "a.mp4,640,360.0,49,23.976,.5,\" cat,,sofa bed,\",m.png,c.mp4,p.mp4,r.png,y\n";
+    static const char json[] =
+        "[{\"file_path\":\"a.mp4\",\"width\":640,\"height\":\"360\",\"frames\":49,\"fps\":23.976,"
+        "\"weight\":0.5,\"tags\":[\"cat\",\"sofa bed\"],\"loss_mask_path\":\"m.png\","
+        "\"input_image\":null,\"control_file_path\":\"c.mp4\",\"pose\":\"p.mp4\","
+        "\"ref\":[\"r.png\", 1],\"x\":{}}]";
+    vf_metadata_opts opts = { .data_dir = "/data", .file_keys = "pose",
+                              .extra_inputs = "ref,none" };
+    vf_metadata m;
+    vc_err err;
+
+    assert_int_equal(read_list(*state, &m, "csv", csv, sizeof csv - 1, &opts, &err), 0);
+    check_fields(&m.rows[0]);
+    assert_string_equal(m.rows[0].extra[2].value, "r.png");
+    assert_string_equal(m.rows[0].file, "/data/a.mp4");
+    vf_metadata_free(&m);
+    assert_int_equal(read_list(*state, &m, "json", json, sizeof json - 1, &opts, &err), 0);
+    check_fields(&m.rows[0]);
+    assert_string_equal(m.rows[0].extra[2].value, "[\"r.png\",1]");
+    vf_metadata_free(&m);
+    assert_int_equal(read_list(*state, &m, "json", json, sizeof json - 1, NULL, &err), 0);
+    char *file = vc_path_join(((folder *)*state)->path, "a.mp4");
+    assert_string_equal(m.rows[0].file, file);
+    assert_true(m.rows[0].n_extra == 1);
+    free(file);
+    vf_metadata_free(&m);
+}
+
+/* ---- files that are no lists ---- */
+
+static const struct {
+    const char *ext, *text;
+    size_t n;                        /* 0: strlen */
+    int rc;
+    const char *why;
+} refused[] = {
+    { "json", "{\"video\":\"a\"}", 0, VC_EFORMAT, "expected an array" },
+    { "json", "", 0, VC_EFORMAT, "expected an array" },
+    { "json", "[{\"video\":\"a\"}", 0, VC_EFORMAT, "expected ','" },
+    { "json", "[{\"video\":\"a\"},\n{\"video\":tru}]", 0, VC_EFORMAT, "row 2: line 2, column 10" },
+    { "json", "[] []", 0, VC_EFORMAT, "after the end" },
+    { "json", "\xff\xfe[\0]\0", 6, VC_EFORMAT, "UTF-16" },
+    { "csv", "", 0, VC_EFORMAT, "no header" },
+    { "csv", "\n\n", 0, VC_EFORMAT, "no header" },
+    { "csv", "a.mp4,hello\nb.mp4,bye\n", 0, VC_EFORMAT,
+      "found: a.mp4, hello; known: file_path, video" },
+    { "csv", "video,prompt,prompt\na,b,c\n", 0, VC_EFORMAT, "column \"prompt\" occurs twice" },
+    { "csv", "video,prompt\na,b\nc,\"d\ne,f\n", 0, VC_EFORMAT, "row 2: ends within quotes" },
+    { "csv", "vid\0eo,prompt\n", 14, VC_EFORMAT, "header" },
+    { "csv", "\xff\xfev\0", 4, VC_EFORMAT, "UTF-16" },
+    { "jsonl", "\xff\xfe{\0", 4, VC_EFORMAT, "UTF-16" },
+    { "parquet", "x", 0, VC_EINVAL, "expected a .json, .jsonl or .csv file" },
+};
+
+static void test_refused(void **state)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        vf_metadata m;
+        vc_err err;
+        size_t n = refused[i].n ? refused[i].n : strlen(refused[i].text);
+        int rc = read_list(*state, &m, refused[i].ext, refused[i].text, n, NULL, &err);
+        print_message("%s\n", err.text);
+        assert_int_equal(rc, refused[i].rc);
+        assert_non_null(strstr(err.text, refused[i].why));
+        assert_null(m.rows);
+    }
+    vf_metadata m;
+    vc_err err;
+    assert_int_equal(vf_metadata_read(&m, "/none/list.json", &(vf_metadata_opts){ 0 }, &err),
+                     VC_ENOENT);
+    char *fifo = vc_path_join(((folder *)*state)->path, "fifo.csv");
+    assert_int_equal(mkfifo(fifo, 0600), 0);       /* must not wait for a writer */
+    assert_int_equal(vf_metadata_read(&m, fifo, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT);
+    free(fifo);
+}
+
+/* ---- several rows ---- */
+
+static void test_numbers_and_ids(void **state)
+{
+    static const char text[] = "{\"video\":\"a\"}\n\n  \r\nnonsense\n{\"video\":\"b\"}\n"
+                               "{\"video\":\"a\"}\n{\"video\":\"a\"}";
+    static const struct {
+        int64_t row;
+        const char *path;
+        uint64_t seed;
+    } want[] = { { 1, "a", 0 }, { 4, "", 0 }, { 5, "b", 0 }, { 6, "a", 1 }, { 7, "a", 2 } };
+    vf_metadata m;
+    vc_err err;
+
+    assert_int_equal(read_list(*state, &m, "jsonl", text, sizeof text - 1, NULL, &err), 0);
+    assert_int_equal(m.n, 5);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(m.rows[i].row, want[i].row);
+        assert_string_equal(m.rows[i].path, want[i].path);
+        assert_true(m.rows[i].id == XXH3_64bits_withSeed(want[i].path, strlen(want[i].path),
+                                                         want[i].seed));
+    }
+    /* a known answer, so that ids cannot drift */
+    assert_true(m.rows[0].id == 0xe6c632b61e964e1full);
+    vf_metadata_free(&m);
+}
+
+/* Rows that straddle the pieces in which a file is read, and one longer than a piece. */
+static void test_long_lists(void **state)
+{
+    enum { ROWS = 20000, LONG = 700000 };
+    for (int csv = 0; csv < 2; csv++) {
+        char *text = malloc(ROWS * 100 + LONG + 100), *p = text;
+        char *big = malloc(LONG + 1);
+        memset(big, 'x', LONG);
+        big[LONG] = 0;
+        p += sprintf(p, "%s", csv ? "video,prompt\n" : "");
+        for (int i = 0; i < ROWS; i++) {
+            const char *caption = i == ROWS / 2 ? big : "a,\nb";
+            p += sprintf(p, csv ? "clips/%d.mp4,\"%s\"\n"
+                                : "{\"video\":\"clips/%d.mp4\",\"prompt\":\"%.700000s\"}\n",
+                         i, csv || i == ROWS / 2 ? caption : "a, b");
+        }
+        vf_metadata m;
+        vc_err err;
+        assert_int_equal(read_list(*state, &m, csv ? "csv" : "jsonl", text, (size_t)(p - text),
+                                   NULL, &err), 0);
+        assert_int_equal(m.n, ROWS);
+        for (int i = 0; i < ROWS; i++) {
+            char want[32];
+            sprintf(want, "clips/%d.mp4", i);
+            assert_null(m.rows[i].bad);
+            assert_string_equal(m.rows[i].path, want);
+            assert_int_equal(strlen(m.rows[i].captions[0]), i == ROWS / 2 ? LONG : 4);
+        }
+        vf_metadata_free(&m);
+        free(text);
+        free(big);
+    }
+}
+
+static void test_row_too_long(void **state)
+{
+    size_t n = 40u << 20;
+    char *text = malloc(n);
+    vf_metadata m;
+    vc_err err;
+
+    memset(text, ' ', n);
+    memcpy(text, "{\"video\":\"", 10);
+    assert_int_equal(read_list(*state, &m, "jsonl", text, n, NULL, &err), VC_EFORMAT);
+    assert_non_null(strstr(err.text, "row 1: more than"));
+    memcpy(text, "[{\"video\"", 9);
+    memcpy(text + n - 6, ":\"x\"}]", 6);
+    assert_int_equal(read_list(*state, &m, "json", text, n, NULL, &err), VC_EFORMAT);
+    assert_non_null(strstr(err.text, "row 1: line 1"));
+    memcpy(text, "video\n\"", 7);
+    assert_int_equal(read_list(*state, &m, "csv", text, n, NULL, &err), VC_EFORMAT);
+    assert_non_null(strstr(err.text, "is a quote missing?"));
+    free(text);
+}
+
+/* ---- folders ---- */
+
+static void test_folder(void **state)
+{
+    static const struct {
+        const char *path, *caption;
+        vf_type type;
+        const char *bad;
+    } want[] = {
+        { "B.MP4", "upper", VF_TYPE_VIDEO, NULL },
+        { "a.jpg", "", VF_TYPE_IMAGE, NULL },
+        { "a.x.mp4", "dotted", VF_TYPE_VIDEO, NULL },
+        { "link.png", "", VF_TYPE_IMAGE, NULL },
+        { "sub/d.png", "", VF_TYPE_IMAGE, "not UTF-8" },
+        { "sub/deep/c.webm", "two\nlines", VF_TYPE_VIDEO, NULL },
+        { "sub/\xff.png", "", VF_TYPE_IMAGE, "name is not UTF-8" },
+    };
+    folder *dir = *state;
+    put(dir, "a.jpg", "", 0);
+    put(dir, "B.MP4", "", 0);
+    put(dir, "B.txt", "\xef\xbb\xbfupper\r\n", 10);
+    put(dir, "a.x.mp4", "", 0);
+    put(dir, "a.x.txt", "dotted", 6);
+    put(dir, "notes.txt", "none", 4);
+    put(dir, ".hidden.mp4", "", 0);
+    put(dir, "sub/deep/c.webm", "", 0);
+    put(dir, "sub/deep/c.txt", " two\nlines \n\n", 13);
+    put(dir, "sub/d.png", "", 0);
+    put(dir, "sub/d.txt", "caf\xe9", 4);
+    put(dir, "sub/\xff.png", "", 0);
+    char *link = vc_path_join(dir->path, "link.png"), *loop = vc_path_join(dir->path, "sub/loop");
+    assert_int_equal(symlink("a.jpg", link), 0);
+    assert_int_equal(symlink("..", loop), 0);
+
+    vf_metadata m;
+    vc_err err = { 0 };
+    vf_metadata_opts opts = { .data_dir = "/elsewhere" };
+    assert_int_equal(vf_metadata_read(&m, dir->path, &opts, &err), 0);
+    assert_int_equal(m.n, sizeof want / sizeof *want);
+    for (int i = 0; i < (int)m.n; i++) {
+        const vf_row *r = &m.rows[i];
+        assert_string_equal(r->path, want[i].path);
+        assert_int_equal(r->row, i + 1);
+        assert_int_equal(r->type, want[i].type);
+        assert_int_equal(r->n_captions, 1);
+        assert_string_equal(r->captions[0], want[i].caption);
+        assert_true(!r->bad == !want[i].bad);
+        if (r->bad)
+            assert_non_null(strstr(r->bad, want[i].bad));
+        char *file = vc_path_join(dir->path, want[i].path);
+        assert_string_equal(r->file, file);
+        free(file);
+    }
+    vf_metadata_free(&m);
+    free(link);
+    free(loop);
+}
+
+static void test_folder_without_media(void **state)
+{
+    folder *dir = *state;
+    vf_metadata m;
+    vc_err err;
+    assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT);
+    assert_non_null(strstr(err.text, "no media files"));
+}
+
+/* ---- damage ---- */
+
+static void test_mutations(void **state)
+{
+    static const char csv[] =
+        "0video,prompt,width,fps,tags,text_2\r\na.mp4,\"one, \"\"two\"\"\",640,24,\"x,y\","
+        "caf\xc3\xa9\r\n\"b\n.mp4\",,,,,\r\nc,d,1,1,e,f\r\n";
+    static const char json[] =
+        "1[{\"file_path\":\"a.mp4\",\"text\":[\"one\",\"tw\\u00f6\"],\"type\":\"video\",\"width\":"
+        "\"640\",\"fps\":24.5},\n {\"clip\":\"b\",\"pose\":{\"x\":[1]},\"tags\":[\"x\"]}]";
+    static const char jsonl[] =
+        "2{\"media_path\":\"a.mp4\",\"caption\":\"x\",\"weight\":2}\n\n{\"file_name\":\"b.png\"}\n";
+    (void)state;
+    mutate_run(csv, sizeof csv - 1, 1, 3400, LLVMFuzzerTestOneInput);
+    mutate_run(json, sizeof json - 1, 2, 3400, LLVMFuzzerTestOneInput);
+    mutate_run(jsonl, sizeof jsonl - 1, 3, 3400, LLVMFuzzerTestOneInput);
+}
+
+/* ---- the real set ---- */
+
+static void test_real(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t rows;
+        vf_type first;
+    } lists[] = { { "metadata.json", 38, VF_TYPE_VIDEO }, { "metadata.csv", 24, VF_TYPE_VIDEO },
+                  { "metadata_image.csv", 14, VF_TYPE_IMAGE } };
+    (void)state;
+    const char *data = getenv("VLT_TEST_DATA");
+    if (!data)
+        skip();
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        vf_metadata m;
+        vc_err err;
+        char *path = vc_path_join(data, lists[i].name);
+        assert_int_equal(vf_metadata_read(&m, path, &(vf_metadata_opts){ 0 }, &err), 0);
+        assert_int_equal(m.n, lists[i].rows);
+        assert_int_equal(m.rows[0].type, lists[i].first);
+        for (int64_t r = 0; r < m.n; r++) {
+            assert_null(m.rows[r].bad);
+            assert_true(vc_file_exists(m.rows[r].file));
+            assert_true(*m.rows[r].captions[0]);
+        }
+        vf_metadata_free(&m);
+        free(path);
+    }
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, drop_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_rows), IN_FOLDER(test_fields), IN_FOLDER(test_refused),
+        IN_FOLDER(test_numbers_and_ids), IN_FOLDER(test_long_lists), IN_FOLDER(test_row_too_long),
+        IN_FOLDER(test_folder), IN_FOLDER(test_folder_without_media),
+        cmocka_unit_test(test_mutations), cmocka_unit_test(test_real),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,341 @@
+/* test_ops.c - every op on every backend and CPU kernel set: value against an independent f64 loop,
+ * gradient against central differences of that loop, in f32 and bf16, with packed, sliced and
+ * permuted inputs, and the same bits twice. One row per op and shape; see ops.h. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/rng.h"
+#include "common/tensor/backend.h"
+#include "tests/ops.h"
+
+#define RUN(name, expr)                                                                            \
+    static vt_tensor *name(vt_ctx *g, vt_tensor *const *x, const op_args *a)                       \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        return expr;                                                                               \
+    }
+#define ARG(i) ((float)a->c->arg[i])
+#define OPT(i) (a->n > (i) ? x[i] : NULL)
+
+RUN(add, vt_add(g, x[0], x[1]))
+RUN(sub, vt_sub(g, x[0], x[1]))
+RUN(mul, vt_mul(g, x[0], x[1]))
+RUN(scale, vt_scale(g, x[0], ARG(0)))
+RUN(silu, vt_silu(g, x[0]))
+RUN(gelu, vt_gelu(g, x[0]))
+RUN(gelu_erf, vt_gelu_erf(g, x[0]))
+RUN(gated_add, vt_gated_add(g, x[0], x[1], x[2]))
+RUN(mix, vt_mix(g, x[0], x[1], x[2], x[3]))
+RUN(posterior, vt_posterior(g, x[0], x[1], x[2]))
+RUN(timestep, vt_timestep(g, x[0], (int64_t)a->c->arg[0], ARG(1)))
+RUN(layer_norm, vt_layer_norm(g, x[0], OPT(1), OPT(2), ARG(0)))
+RUN(rms_norm, vt_rms_norm(g, x[0], OPT(1), ARG(0)))
+RUN(layer_modulate, vt_layer_norm_modulate(g, x[0], OPT(3), OPT(4), x[1], x[2], ARG(0)))
+RUN(rms_modulate, vt_rms_norm_modulate(g, x[0], OPT(3), x[1], x[2], ARG(0)))
+RUN(linear, vt_linear(g, x[0], &(vt_lin){ .w = x[1], .b = OPT(2) }))
+RUN(lora, vt_linear(g, x[0], &(vt_lin){ x[1], x[2], x[3], x[4], ARG(0) }))
+RUN(rope, vt_rope(g, x[0], x[1], x[2], (int64_t)a->c->arg[0]))
+RUN(mse, vt_mse(g, x[0], x[1], OPT(2)))
+RUN(sum, vt_sum(g, x[0]))
+RUN(pack, vt_pack(g, x[0]))
+RUN(cast, vt_cast(g, vt_cast(g, x[0], VC_F32), VC_BF16))
+RUN(flatten, vt_reshape(g, x[0], 1, (int64_t[]){ -1 }))
+RUN(split, vt_reshape(g, x[0], 4, (int64_t[]){ x[0]->dim[0], -1, 2, x[0]->dim[2] / 2 }))
+RUN(slice, vt_slice(g, x[0], (int)a->c->arg[0], (int64_t)a->c->arg[1], (int64_t)a->c->arg[2]))
+RUN(concat, vt_concat(g, (int)a->c->arg[0], a->n, x))
+RUN(patchify, vt_patchify(g, x[0], (int)a->c->arg[0], (int)a->c->arg[1], (int)a->c->arg[2],
+                          (vt_patch_order)a->c->arg[3]))
+RUN(unpatchify, vt_unpatchify(g, x[0], (int64_t[]){ 2, 2, 4, 6 }, (int)a->c->arg[0],
+                              (int)a->c->arg[1], (int)a->c->arg[2], (vt_patch_order)a->c->arg[3]))
+
+static vt_tensor *permute(vt_ctx *g, vt_tensor *const *x, const op_args *a)
+{
+    int order[VT_DIMS];
+
+    for (int i = 0; i < a->s[0].nd; i++)
+        order[i] = (int)a->c->arg[i];
+    return vt_permute(g, x[0], order);
+}
+
+static vt_tensor *chunk(vt_ctx *g, vt_tensor *const *x, const op_args *a)
+{
+    vt_tensor *e[3];
+
+    (void)a;
+    vt_chunk(g, x[0], -1, 3, e);
+    return vt_add(g, vt_mul(g, e[0], e[1]), e[2]);
+}
+
+static vt_tensor *attention(vt_ctx *g, vt_tensor *const *x, const op_args *a)
+{
+    vt_tensor *len = NULL;
+
+    if (a->c->arg[1] != 0) {
+        int32_t n[4] = { (int32_t)a->c->arg[1], (int32_t)a->c->arg[2], (int32_t)a->c->arg[3] };
+        len = vt_from_host(g, VC_I32, 1, &a->s[0].dim[0], n, VC_I32);
+    }
+    return vt_attention(g, x[0], x[1], x[2], len, ARG(0));
+}
+
+static vt_tensor *conv3d(vt_ctx *g, vt_tensor *const *x, const op_args *a)
+{
+    int p = (int)a->c->arg[4], q = (int)a->c->arg[5];
+    vt_conv c = { { (int)a->c->arg[0], (int)a->c->arg[1], (int)a->c->arg[2] },
+                  { (int)a->c->arg[3], p, p }, { 0, q, q } };
+    return vt_conv3d(g, x[0], x[1], OPT(2), &c);
+}
+
+/* Tolerances: of the largest value. bf16 keeps 8 bits, so one rounding costs up to 2^-9 = 2e-3 of an
+ * element and gradients that meet several roundings in a chain get a few of those. */
+#define EXACT .tol = 0, .tol16 = 0             /* data only moves */
+#define ROUND .tol = 3e-7f, .tol16 = 5e-3f     /* one f32 operation or two, one bf16 rounding */
+#define CHAIN .tol = 2e-6f, .tol16 = 1.5e-2f   /* some tens of f32 operations; 2 or 3 roundings */
+#define SUMS .tol = 1e-5f, .tol16 = 1.5e-2f    /* f32 sums of hundreds of terms */
+#define SOFT .tol = 2e-5f, .tol16 = 2.5e-2f    /* softmax: P is rounded to bf16 too */
+
+static const op_case cases[] = {
+    { "add", add, ref_add, { "3 5 7", "3 5 7" }, ROUND },
+    { "add: rows", add, ref_add, { "3 5 7", "7" }, SUMS },
+    { "add: per sample", add, ref_add, { "3 50 129", "3 1 129" }, SUMS },
+    { "add: columns", add, ref_add, { "4 3 6", "4 3 1" }, SUMS },
+    { "add: middle axes", add, ref_add, { "2 3 4 5 6", "3 1 5 1" }, SUMS },
+    { "add: one", add, ref_add, { "2 9", "1" }, SUMS },
+    { "add: long", add, ref_add, { "3 70 257", "70 257" }, SUMS },
+    { "sub", sub, ref_sub, { "2 33", "2 33" }, ROUND },
+    { "sub: rows", sub, ref_sub, { "2 3 33", "3 33" }, SUMS },
+    { "mul", mul, ref_mul, { "4 5 13", "4 5 13" }, CHAIN },
+    { "mul: per sample", mul, ref_mul, { "2 40 300", "2 1 300" }, SUMS },
+    { "mul: columns", mul, ref_mul, { "2 5 31", "2 5 1" }, SUMS },
+    { "mul: scalar", mul, ref_mul, { "", "" }, CHAIN },
+    { "scale", scale, ref_scale, { "2 3 5" }, ROUND, { -0.5 } },
+    { "silu", silu, ref_silu, { "3 1000" }, CHAIN },
+    { "gelu", gelu, ref_gelu, { "7 333" }, CHAIN },
+    { "gelu: long", gelu, ref_gelu, { "9 4099" }, CHAIN },
+    { "gelu_erf", gelu_erf, ref_gelu_erf, { "5 77" }, CHAIN },
+    { "gated_add: per sample", gated_add, ref_gated_add, { "2 60 257", "2 60 257", "2 1 257" },
+      SUMS },
+    { "gated_add: per token", gated_add, ref_gated_add, { "2 5 9", "2 5 9", "2 5 9" }, CHAIN },
+    { "gated_add: one gate", gated_add, ref_gated_add, { "2 5 9", "2 5 9", "1" }, SUMS },
+    { "mix", mix, ref_mix, { "3 2 5 7", "3 2 5 7", "3", "3" }, CHAIN, .weights = 12, .fixed = 15 },
+    { "posterior", posterior, ref_posterior, { "2 4 3 5", "2 4 3 5", "2 4 3 5" }, CHAIN,
+      .fixed = 7 },
+    { "posterior: one noise", posterior, ref_posterior, { "2 3 5", "1 3 1", "3 5" }, CHAIN,
+      .fixed = 7 },
+    { "timestep", timestep, ref_timestep, { "3" }, CHAIN, { 10, 10000 }, .weights = 1, .fixed = 1 },
+
+    { "layer_norm", layer_norm, ref_layer_norm, { "3 5 64", "64", "64" }, SUMS, { 1e-5 },
+      .weights = 6 },
+    { "layer_norm: odd, many rows", layer_norm, ref_layer_norm, { "2 301 33", "33", "33" }, SUMS,
+      { 1e-6 }, .weights = 6 },
+    { "layer_norm: no affine", layer_norm, ref_layer_norm, { "2 3 2 17" }, SUMS, { 1e-6 } },
+    { "layer_norm: weight only", layer_norm, ref_layer_norm, { "9 40", "40" }, SUMS, { 1e-6 },
+      .weights = 2 },
+    { "layer_norm: frozen f16", layer_norm, ref_layer_norm, { "9 40", "40", "40" }, SUMS, { 1e-6 },
+      .weights = 6, .stored = VC_F16 },
+    { "modulate: per sample", layer_modulate, ref_layer_modulate,
+      { "2 130 96", "2 1 96", "2 1 96" }, SUMS, { 1e-6 } },
+    { "modulate: affine", layer_modulate, ref_layer_modulate,
+      { "3 17 33", "3 1 33", "3 1 33", "33", "33" }, SUMS, { 1e-5 }, .weights = 24 },
+    { "modulate: per token", layer_modulate, ref_layer_modulate,
+      { "2 9 24", "2 9 24", "2 9 24", "24", "24" }, SUMS, { 1e-5 }, .weights = 24 },
+    { "modulate: per position", layer_modulate, ref_layer_modulate,
+      { "5 40 96", "40 96", "40 96", "96", "96" }, SUMS, { 1e-5 }, .weights = 24 },
+    { "modulate: all", layer_modulate, ref_layer_modulate, { "2 200 50", "50", "50" }, SUMS,
+      { 1e-5 } },
+    { "rms_norm", rms_norm, ref_rms_norm, { "2 3 4 16", "16" }, SUMS, { 1e-6 }, .weights = 2 },
+    { "rms_norm: no affine", rms_norm, ref_rms_norm, { "200 129" }, SUMS, { 1e-6 } },
+    { "rms_norm: frozen bf16", rms_norm, ref_rms_norm, { "4 129", "129" }, SUMS, { 1e-6 },
+      .weights = 2, .stored = VC_BF16 },
+    { "rms modulate", rms_modulate, ref_rms_modulate, { "2 7 48", "2 1 48", "2 1 48", "48" }, SUMS,
+      { 1e-6 }, .weights = 8 },
+
+    { "linear", linear, ref_linear, { "2 7 24", "40 24", "40" }, SUMS, .weights = 6 },
+    { "linear: no bias, odd", linear, ref_linear, { "3 5 7", "11 7" }, SUMS, .weights = 2 },
+    { "linear: one row", linear, ref_linear, { "64", "9 64", "9" }, SUMS, .weights = 6 },
+    { "linear: one column", linear, ref_linear, { "6 1", "4 1", "4" }, SUMS, .weights = 6 },
+    { "linear: large", linear, ref_linear, { "2 131 70", "130 70", "130" }, SUMS, .weights = 6 },
+    { "linear: frozen bf16", linear, ref_linear, { "2 9 48", "33 48", "33" }, SUMS, .weights = 6,
+      .stored = VC_BF16 },
+    { "linear: frozen f16", linear, ref_linear, { "2 9 48", "33 48", "33" }, SUMS, .weights = 6,
+      .stored = VC_F16 },
+    { "linear: frozen fp8", linear, ref_linear, { "2 9 48", "33 48", "33" }, SUMS, .weights = 6,
+      .stored = VC_F8E4M3 },
+    { "lora", lora, ref_lora, { "2 9 24", "20 24", "20", "4 24", "20 4" }, SUMS, { 0.5 },
+      .weights = 30 },
+    { "lora: frozen base", lora, ref_lora, { "2 37 65", "31 65", "31", "3 65", "31 3" }, SUMS,
+      { 2 }, .weights = 30, .fixed = 6 },
+
+    { "attention", attention, ref_attention, { "2 17 3 32", "2 9 3 32", "2 9 3 32" }, SOFT },
+    { "attention: self", attention, ref_attention, { "1 70 2 64", "1 70 2 64", "1 70 2 64" },
+      SOFT },
+    { "attention: head 8, scale", attention, ref_attention, { "1 5 2 8", "1 3 2 8", "1 3 2 8" },
+      SOFT, { 0.7 } },
+    { "attention: lengths", attention, ref_attention, { "3 6 2 16", "3 11 2 16", "3 11 2 16" },
+      SOFT, { 0, 11, 1, 6 } },
+    { "attention: head 128", attention, ref_attention, { "1 9 1 128", "1 13 1 128", "1 13 1 128" },
+      SOFT },
+    { "attention: q alone", attention, ref_attention, { "1 5 2 16", "1 6 2 16", "1 6 2 16" }, SOFT,
+      .fixed = 6 },
+    { "attention: v alone", attention, ref_attention, { "1 5 2 16", "1 6 2 16", "1 6 2 16" }, SOFT,
+      .fixed = 3 },
+    { "rope", rope, ref_rope, { "2 5 3 8", "5 4", "5 4" }, CHAIN, .weights = 6, .fixed = 6 },
+    { "rope: part", rope, ref_rope, { "2 9 3 18", "4 9", "4 9" }, CHAIN, { 3 }, .weights = 6,
+      .fixed = 6 },
+    { "rope: full width", rope, ref_rope, { "1 9 1 2500", "9 1250", "9 1250" }, CHAIN,
+      .weights = 6, .fixed = 6 },
+
+    { "mse", mse, ref_mse, { "2 3 5", "2 3 5" }, SUMS, .fixed = 2 },
+    { "mse: long", mse, ref_mse, { "3 70 257", "3 70 257" }, SUMS, .fixed = 2 },
+    { "mse: weight per sample", mse, ref_mse, { "3 4 50", "3 4 50", "3 1 1" }, SUMS,
+      .weights = 4, .fixed = 6 },
+    { "mse: mask", mse, ref_mse, { "2 3 2 5", "2 3 2 5", "2 5" }, SUMS, .fixed = 6 },
+    { "sum", sum, ref_sum, { "3 70 257" }, SUMS },
+
+    { "pack", pack, ref_same, { "3 4 5" }, EXACT },
+    { "cast", cast, ref_same, { "3 4 5" }, .tol = 5e-3f, .tol16 = 0 },  /* to bf16 */
+    { "reshape: flat", flatten, ref_same, { "3 4 5" }, EXACT },
+    { "reshape: heads", split, ref_same, { "2 3 8" }, EXACT },
+    { "permute", permute, ref_permute, { "2 3 4 5" }, EXACT, { 0, 2, 1, 3 } },
+    { "permute: reverse", permute, ref_permute, { "2 3 4" }, EXACT, { 2, 1, 0 } },
+    { "slice", slice, ref_slice, { "2 9 5" }, EXACT, { 1, 2, 7 } },
+    { "slice: last axis", slice, ref_slice, { "2 9 5" }, EXACT, { 2, 4, 5 } },
+    { "chunk", chunk, ref_chunk, { "2 4 21" }, CHAIN },
+    { "concat: tokens", concat, ref_concat, { "2 3 5", "2 4 5", "2 1 5" }, EXACT, { 1 } },
+    { "concat: channels", concat, ref_concat, { "2 3 5", "2 3 8" }, EXACT, { 2 } },
+    { "patchify: c first", patchify, ref_patchify, { "2 3 4 6 8" }, EXACT, { 2, 3, 2, VT_C_FIRST } },
+    { "patchify: c last", patchify, ref_patchify, { "2 3 1 4 6" }, EXACT, { 1, 2, 2, VT_C_LAST } },
+    { "patchify: single", patchify, ref_patchify, { "1 2 2 3 5" }, EXACT, { 1, 1, 1, VT_C_LAST } },
+    { "unpatchify: c first", unpatchify, ref_unpatchify, { "2 12 8" }, EXACT,
+      { 2, 2, 1, VT_C_FIRST } },
+    { "unpatchify: c last", unpatchify, ref_unpatchify, { "2 12 8" }, EXACT,
+      { 1, 2, 2, VT_C_LAST } },
+
+    { "conv3d", conv3d, ref_conv3d, { "1 4 6 7 16", "24 16 3 3 3", "24" }, SUMS,
+      { 1, 1, 1, 2, 1, 1 }, .weights = 6, .fixed = 7 },
+    { "conv3d: 2-D stride 2", conv3d, ref_conv3d, { "2 1 8 9 3", "8 3 1 3 3", "8" }, SUMS,
+      { 1, 2, 2, 0, 0, 1 }, .weights = 6, .fixed = 7 },
+    { "conv3d: 1x1x1, no bias", conv3d, ref_conv3d, { "1 2 3 5 20", "12 20 1 1 1" }, SUMS,
+      { 1, 1, 1, 0, 0, 0 }, .weights = 2, .fixed = 3 },
+    { "conv3d: frozen bf16", conv3d, ref_conv3d, { "1 3 5 5 16", "16 16 3 3 3", "16" }, SUMS,
+      { 2, 2, 2, 2, 1, 1 }, .weights = 6, .fixed = 7, .stored = VC_BF16 },
+};
+
+enum { CONTEXTS = 8 };
+
+/* All rows of one compute type on n contexts. */
+static int check_all(vt_ctx *const *g, int n, vc_dtype type)
+{
+    static const char *const layout[] = { "packed", "sliced", "permuted" };
+    const char *only = getenv("VLT_OP");       /* one op's rows, while working on it */
+    char why[256];
+    int bad = 0;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (only && strncmp(cases[i].name, only, strlen(only)))
+            continue;
+        op_want *w = op_want_open(&cases[i], type);
+        for (int k = 0; k < n; k++)
+            for (int l = 0; l < OP_LAYOUTS; l++)
+                if (op_check(g[k], w, l, why)) {
+                    print_error("%s, %s on %s: %s\n", cases[i].name, layout[l],
+                                vt_describe(g[k]), why);
+                    bad++;
+                }
+        op_want_close(w);
+    }
+    return bad;
+}
+
+/* Each kernel set that this machine can run, with one thread and with two. */
+static int open_cpu(vt_ctx **g, vc_dtype type)
+{
+    static const char *const sets[] = { "plain", "avx2", "avx512", "amx" };
+    int n = 0;
+
+    for (int i = 0; i < 4; i++)
+        for (int threads = 1; threads <= 2; threads++) {
+            vt_options o = { .device = "cpu", .kernels = sets[i], .threads = threads,
+                             .compute = type, .pool_limit = 64 << 20 };
+            if (!vt_open(&g[n], &o, NULL))
+                n++;
+            else if (threads == 1)
+                print_message("this machine cannot run kernel set %s\n", sets[i]);
+        }
+    return n;
+}
+
+static void test_cpu(void **state)
+{
+    int bad = 0;
+
+    (void)state;
+    for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
+        vt_ctx *g[CONTEXTS];
+        int n = open_cpu(g, type);
+        assert_true(n >= 2);
+        bad += check_all(g, n, type);
+        while (n--)
+            vt_close(g[n]);
+    }
+    assert_int_equal(bad, 0);
+}
+
+static void test_other_backends(void **state)
+{
+    int others = 0, bad = 0;
+
+    (void)state;
+    for (const vt_backend *const *be = vt_backends(); *be; be++)
+        for (vc_dtype type = VC_F32; strcmp((*be)->name, "cpu") && type <= VC_BF16; type++) {
+            vt_options o = { .device = (*be)->name, .compute = type, .pool_limit = 64 << 20 };
+            vt_ctx *g;
+            vc_err err;
+            if (vt_open(&g, &o, &err)) {
+                print_message("%s: %s\n", (*be)->name, err.text);
+                continue;
+            }
+            bad += check_all(&g, 1, type);
+            vt_close(g);
+            others++;
+        }
+    if (!others)
+        skip();
+    assert_int_equal(bad, 0);
+}
+
+/* The noise of a step is the noise rng.h promises, whatever the threads. */
+static void test_randn(void **state)
+{
+    enum { B = 2, N = 5003 };
+    float have[B * N], want[B * N];
+
+    (void)state;
+    for (uint32_t b = 0; b < B; b++)
+        vc_train_normals(want + b * N, 0, N, 11, 4 + b, 9, VC_DRAW_NOISE);
+    for (int threads = 1; threads <= 2; threads++) {
+        vt_options o = { .device = "cpu", .threads = threads, .pool_limit = 1 << 20 };
+        vt_ctx *g;
+        assert_int_equal(vt_open(&g, &o, NULL), 0);
+        vt_step_begin(g, 0);
+        vt_tensor *z = vt_randn(g, 2, (int64_t[]){ B, N }, 11, 4, 9, VC_DRAW_NOISE);
+        assert_int_equal(vt_to_host(g, z, have, NULL), 0);
+        assert_memory_equal(have, want, sizeof want);
+        assert_int_equal(vt_step_end(g, NULL), 0);
+        vt_close(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_other_backends),
+        cmocka_unit_test(test_randn),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

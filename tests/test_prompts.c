@@ -1,0 +1,68 @@
+/* test_prompts.c - validation prompts in the forms people have them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "precompute/vprep.h"
+
+typedef struct row {
+    const char *ending, *text;
+    int n;                               /* prompts; negative: an error that has `says` in it */
+    const char *says;
+    const char *first;                   /* the first row as one JSON line */
+} row;
+
+static const row rows[] = {
+    { ".json", "[{\"prompt\":\"a\",\"num_frames\":9},{\"caption\":\"b\"}]", 2, NULL,
+      "{\"prompt\":\"a\",\"num_frames\":9}" },
+    { ".json", "{\"data\":[{\"caption\":\"a\",\"height\":480,\"width\":720}]}", 1, NULL,
+      "{\"prompt\":\"a\",\"height\":480,\"width\":720}" },
+    { ".jsonl", "{\"text\":\"a\"}\n\n{\"prompt\":\"b\"}\n", 2, NULL, "{\"prompt\":\"a\"}" },
+    { ".csv", "caption,height,image_path\n\"a, \"\"b\"\"\",64,\nc,,x.png\n", 2, NULL,
+      "{\"prompt\":\"a, \\\"b\\\"\",\"height\":64}" },
+    { ".csv", "caption,height\na,tall\n", -1, "row 1: height: \"tall\" is no number", NULL },
+    { ".csv", "title\na\n", -1, "row 1: no prompt", NULL },
+    { ".json", "[{\"prompt\":\"a\"},7]", -1, "row 2", NULL },
+    { ".json", "[{\"prompt\":\"a\"}", -1, "line 1", NULL },
+    { ".json", "{\"rows\":[]}", -1, "data: missing", NULL },
+};
+
+static void forms(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char path[64];
+        vprep_prompts v;
+        vc_err err = { 0 };
+        snprintf(path, sizeof path, "/tmp/vlt-prompts-%d-%zu%s", (int)getpid(), i, rows[i].ending);
+        assert_int_equal(vc_file_write(path, rows[i].text, strlen(rows[i].text), &err), 0);
+        int rc = vprep_prompts_read(&v, path, &err);
+        unlink(path);
+        if (rows[i].n < 0) {
+            if (!rc || !strstr(err.text, rows[i].says))
+                fail_msg("row %zu: \"%s\" does not say \"%s\"", i, err.text, rows[i].says);
+            continue;
+        }
+        if (rc)
+            fail_msg("row %zu: %s", i, err.text);
+        assert_int_equal(v.n, rows[i].n);
+        char *line = vf_json_line(v.row[0]);
+        assert_string_equal(line, rows[i].first);
+        free(line);
+        vprep_prompts_free(&v);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(forms) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

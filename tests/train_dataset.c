@@ -1,0 +1,273 @@
+/* train_dataset.c - see train_dataset.h */
+#include "tests/train_dataset.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/file.h"
+
+float toy_mean(uint32_t number, uint32_t variant, int64_t i)
+{
+    return (float)((number * 37 + variant * 11 + (uint64_t)i * 5) % 97) / 32 - 1;
+}
+
+float toy_logvar(int64_t i) { return -(float)(i % 5) / 2; }
+
+int toy_tokens(const char *prompt) { return 1 + (int)(strlen(prompt) % TOY_TOKENS); }
+
+float toy_embed(const char *prompt, int encoder, int64_t i)
+{
+    return (float)(strlen(prompt) * 8 + (size_t)*prompt) + (float)(i % 16) / 16 + (float)encoder;
+}
+
+float toy_pooled(const char *prompt, int encoder, int64_t i)
+{
+    return -toy_embed(prompt, encoder, i);
+}
+
+/* ---- values ---- */
+
+static vf_key text_key(int encoder, const char *prompt)
+{
+    return vf_hash2(&encoder, sizeof encoder, prompt, strlen(prompt));
+}
+
+static vf_key latent_key(const toy_sample *s)
+{
+    uint32_t what[2] = { s->number, s->variant };
+    return vf_hash(what, sizeof what);
+}
+
+static uint8_t *pack(const vf_view *v, int n, bool bad_sum, size_t *size)
+{
+    uint8_t *out;
+    vc_err err = { 0 };
+    if (vf_safetensors_pack(&out, size, v, n, NULL, 0, 1, &err))
+        fail_msg("%s", err.text);
+    if (bad_sum)
+        out[*size - 2] ^= 1;
+    return out;
+}
+
+static void put_latent(vf_writer *w, const toy *t, const toy_sample *s, toy_damage bad)
+{
+    int f = s->f ? s->f : 1, h = bad == TOY_WRONG_SHAPE ? s->h + 1 : s->h;
+    size_t n = (size_t)(t->channels * f * h * s->w), size;
+    size_t n_lv = t->store == TOY_SHARED_LOGVAR ? n / (size_t)t->channels : n;
+    uint16_t *mean = malloc(2 * n), *logvar = malloc(2 * n);
+    for (size_t i = 0; i < n; i++) {
+        mean[i] = vc_f32_to_f16(toy_mean(s->number, s->variant, (int64_t)i));
+        logvar[i] = vc_f32_to_f16(toy_logvar((int64_t)i));
+    }
+    if (bad == TOY_NAN_MEAN)
+        mean[n - 1] = 0x7e00;
+    if (bad == TOY_INF_LOGVAR)
+        logvar[n_lv / 2] = 0x7c00;
+    const char *name = bad == TOY_OTHER_NAME ? "means" : t->store == TOY_SAMPLE ? "sample" : "mean";
+    vf_view v[2] = {
+        { name, bad == TOY_INTEGERS ? VC_I16 : VC_F16, 4, { t->channels, f, h, s->w }, mean, 2 * n },
+        { "logvar", VC_F16, 4, { n_lv < n ? 1 : t->channels, f, h, s->w }, logvar, 2 * n_lv },
+    };
+    uint8_t *st = pack(v, t->store <= TOY_SHARED_LOGVAR ? 2 : 1, bad == TOY_LATENT_SUM, &size);
+    vc_err err = { 0 };
+    if (vf_writer_put_latent(w, latent_key(s), st, size, &err))
+        fail_msg("%s", err.text);
+    free(st);
+    free(mean);
+    free(logvar);
+}
+
+static void put_text(vf_writer *w, const toy *t, const char *prompt, int encoder, toy_damage bad)
+{
+    int64_t width = t->width + (bad == TOY_TEXT_WIDTH), size_n;
+    int64_t n = bad == TOY_TEXT_LONG ? TOY_TOKENS + 1 : toy_tokens(prompt);
+    float *x = malloc((size_t)(n * width) * 4), *pooled = malloc((size_t)t->pooled * 4 + 4);
+    size_t size;
+    size_n = n * width;
+    for (int64_t i = 0; i < size_n; i++)
+        x[i] = toy_embed(prompt, encoder, i);
+    for (int64_t i = 0; i < t->pooled; i++)
+        pooled[i] = toy_pooled(prompt, encoder, i);
+    if (bad == TOY_TEXT_NAN)
+        x[0] = NAN;
+    vf_view v[2] = {
+        { "prompt_embeds", VC_F32, 2, { n, width }, x, (size_t)size_n * 4 },
+        { "pooled", VC_F32, 1, { t->pooled }, pooled, (size_t)t->pooled * 4 },
+    };
+    uint8_t *st = pack(v, t->pooled && bad != TOY_NO_POOLED ? 2 : 1, bad == TOY_TEXT_SUM, &size);
+    vc_err err = { 0 };
+    if (vf_writer_put_text(w, text_key(encoder, prompt), st, size, &err))
+        fail_msg("%s", err.text);
+    free(st);
+    free(x);
+    free(pooled);
+}
+
+static void put_prompt(vf_writer *w, const toy *t, const char *prompt, toy_damage bad)
+{
+    for (int e = 0; e < t->encoders; e++)
+        if (!vf_writer_has_text(w, text_key(e, prompt)))
+            put_text(w, t, prompt, e, bad);
+}
+
+/* ---- records ---- */
+
+static void add_keys(cJSON *o, const char *field, const toy *t, const char *prompt, toy_damage bad)
+{
+    char hex[VF_KEY_HEX];
+    cJSON *keys = cJSON_AddArrayToObject(o, field);
+    for (int e = 0; e < t->encoders - (bad == TOY_FEW_KEYS); e++)
+        cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, text_key(e, prompt))));
+}
+
+static void put_sample(vf_writer *w, const toy *t, const toy_sample *s, toy_damage bad)
+{
+    char text[64], hex[VF_KEY_HEX];
+    int f = s->f ? s->f : 1;
+    cJSON *o = cJSON_CreateObject(), *captions;
+    cJSON_AddNumberToObject(o, "sample", s->number);
+    snprintf(text, sizeof text, "%016x", s->number + 1);
+    cJSON_AddStringToObject(o, "id", text);
+    cJSON_AddNumberToObject(o, "variant", s->variant);
+    cJSON_AddStringToObject(o, "type", s->f ? "video" : "image");
+    captions = cJSON_AddArrayToObject(o, "captions");
+    for (int i = 0; i < TOY_CAPTIONS && s->caption[i]; i++) {
+        cJSON *c = cJSON_CreateObject();
+        put_prompt(w, t, s->caption[i], bad);
+        cJSON_AddStringToObject(c, "text", s->caption[i]);
+        add_keys(c, "keys", t, s->caption[i], bad);
+        cJSON_AddItemToArray(captions, c);
+    }
+    cJSON_AddStringToObject(o, "key", "1.0");
+    cJSON_AddItemToObject(o, "latent", cJSON_CreateIntArray((int[]){ f, s->h, s->w }, 3));
+    cJSON_AddNumberToObject(o, "tokens", f * s->h * s->w);
+    cJSON_AddNumberToObject(o, "fps", 24);
+    if (s->weight > 0 || s->unwanted)
+        cJSON_AddNumberToObject(o, "weight", s->weight);
+    cJSON_AddStringToObject(o, "latent_key", vf_key_hex(hex, latent_key(s)));
+    put_latent(w, t, s, bad);
+    vc_err err = { 0 };
+    if (vf_writer_put_sample(w, s->number, s->variant, o, NULL, 0, &err))
+        fail_msg("%s", err.text);
+    cJSON_Delete(o);
+}
+
+static void put_validation(vf_writer *w, const toy *t, int i)
+{
+    char prompt[32];
+    cJSON *o = cJSON_CreateObject();
+    snprintf(prompt, sizeof prompt, "prompt %d", i);
+    put_prompt(w, t, prompt, TOY_WHOLE);
+    cJSON_AddStringToObject(o, "prompt", prompt);
+    add_keys(o, "keys", t, prompt, TOY_WHOLE);
+    if (i % 2) {
+        put_prompt(w, t, "ugly", TOY_WHOLE);
+        cJSON_AddStringToObject(o, "negative_prompt", "ugly");
+        add_keys(o, "negative_keys", t, "ugly", TOY_WHOLE);
+        cJSON_AddNumberToObject(o, "height", 40);
+        cJSON_AddNumberToObject(o, "width", 24);
+        cJSON_AddNumberToObject(o, "num_frames", 10);
+        cJSON_AddNumberToObject(o, "frame_rate", 16);
+        cJSON_AddNumberToObject(o, "seed", 7);
+    }
+    vc_err err = { 0 };
+    if (vf_writer_put_validation(w, (uint32_t)i, o, &err))
+        fail_msg("%s", err.text);
+    cJSON_Delete(o);
+}
+
+/* ---- head ---- */
+
+static cJSON *numbers(const toy *t, double first)
+{
+    cJSON *a = cJSON_CreateArray();
+    for (int c = 0; c < t->channels; c++)
+        cJSON_AddItemToArray(a, cJSON_CreateNumber(first + c));
+    return a;
+}
+
+static cJSON *make_head(const toy *t)
+{
+    char hex[VF_KEY_HEX];
+    cJSON *o = cJSON_CreateObject(), *e;
+    cJSON_AddStringToObject(o, "family", t->family);
+    cJSON_AddStringToObject(o, "train_mode", "normal");
+    e = cJSON_AddObjectToObject(o, "vae");
+    cJSON_AddStringToObject(e, "class", t->vae);
+    cJSON_AddStringToObject(e, "fingerprint", t->fingerprint);
+    cJSON_AddNumberToObject(e, "channels", t->channels);
+    cJSON_AddItemToObject(e, "ratio", cJSON_CreateIntArray((int[]){ 4, 8, 8 }, 3));
+    e = cJSON_AddObjectToObject(o, "normalization");
+    cJSON_AddNumberToObject(e, "scaling_factor", t->scaling);
+    cJSON_AddNumberToObject(e, "shift_factor", t->shift);
+    cJSON_AddItemToObject(e, "mean", t->per_channel ? numbers(t, 0) : cJSON_CreateNull());
+    cJSON_AddItemToObject(e, "std", t->per_channel ? numbers(t, 1) : cJSON_CreateNull());
+    cJSON *list = cJSON_AddArrayToObject(o, "text_encoders");
+    for (int i = 0; i < t->encoders; i++) {
+        cJSON_AddItemToArray(list, e = cJSON_CreateObject());
+        cJSON_AddStringToObject(e, "slot", i ? "text_encoder_2" : "text_encoder");
+        cJSON_AddStringToObject(e, "class", "TextBuiltin");
+        cJSON_AddStringToObject(e, "fingerprint", t->fingerprint);
+        cJSON_AddStringToObject(e, "tokenizer", "0123456789abcdef0123456789abcdef");
+        cJSON_AddNumberToObject(e, "max_length", TOY_TOKENS);
+        cJSON_AddNumberToObject(e, "width", t->width);
+        cJSON_AddStringToObject(e, "empty", vf_key_hex(hex, text_key(i, "")));
+    }
+    cJSON_AddStringToObject(o, "latent_store", "moments");
+    cJSON_AddStringToObject(o, "dtype", "f16");
+    cJSON_AddItemToObject(o, "sampling", cJSON_CreateObject());
+    return o;
+}
+
+static void put_all(vf_writer *w, const toy *t)
+{
+    put_prompt(w, t, "", TOY_WHOLE);
+    for (int i = 0; i < t->n; i++)
+        put_sample(w, t, &t->sample[i], t->sample[i].number == t->bad ? t->damage : TOY_WHOLE);
+    for (int i = 0; i < t->prompts; i++)
+        put_validation(w, t, i);
+}
+
+void toy_make(const toy *given)
+{
+    toy t = *given;
+    t.channels = t.channels ? t.channels : 2;
+    t.width = t.width ? t.width : 4;
+    t.encoders = t.encoders ? t.encoders : 1;
+    t.family = t.family ? t.family : "builtin";
+    t.vae = t.vae ? t.vae : "VaeBuiltin";
+    t.fingerprint = t.fingerprint ? t.fingerprint : "00112233445566778899aabbccddeeff";
+    t.scaling = t.scaling > 0 ? t.scaling : 1;
+
+    vf_writer *w;
+    vc_err err = { 0 };
+    cJSON *head = make_head(&t);
+    const vf_writer_opts o = { .head = head, .shard_size = 1 << 30, .overwrite = true };
+    if (vf_writer_open(&w, t.path, &o, &err))
+        fail_msg("%s", err.text);
+    put_all(w, &t);
+    if (t.unfinished ? vf_writer_commit(w, &err) : vf_writer_finish(w, &err))
+        fail_msg("%s", err.text);
+    vf_writer_close(w);
+    cJSON_Delete(head);
+}
+
+void toy_dir_make(char dir[256])
+{
+    const char *base = getenv("TMPDIR");
+    snprintf(dir, 256, "%s/vlt-XXXXXX", base ? base : "/tmp");
+    if (!mkdtemp(dir))
+        fail_msg("cannot make %s", dir);
+}
+
+void toy_dir_remove(const char *dir)
+{
+    vc_remove_tree(dir, NULL);
+}

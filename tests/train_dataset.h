@@ -1,0 +1,54 @@
+/* train_dataset.h - small datasets whose every value a test can recompute, and damaged ones. */
+#ifndef TESTS_TRAIN_DATASET_H
+#define TESTS_TRAIN_DATASET_H
+
+#include "formats/shards.h"
+
+enum { TOY_CAPTIONS = 3, TOY_TOKENS = 12 };
+
+typedef struct toy_sample {
+    uint32_t number, variant;
+    int f, h, w;                             /* latent grid; f 0: a still */
+    const char *caption[TOY_CAPTIONS];       /* NULL-ended */
+    double weight;                           /* 0: the field is left out */
+    bool unwanted;                           /* weight 0 in the record */
+} toy_sample;
+
+typedef enum toy_store { TOY_MOMENTS, TOY_SHARED_LOGVAR, TOY_SAMPLE, TOY_MODE } toy_store;
+
+typedef enum toy_damage {
+    TOY_WHOLE, TOY_NAN_MEAN, TOY_INF_LOGVAR, TOY_WRONG_SHAPE, TOY_INTEGERS, TOY_OTHER_NAME,
+    TOY_LATENT_SUM, TOY_TEXT_WIDTH, TOY_TEXT_LONG, TOY_TEXT_NAN, TOY_TEXT_SUM,
+    TOY_NO_POOLED, TOY_FEW_KEYS
+} toy_damage;
+
+typedef struct toy {
+    const char *path;
+    const toy_sample *sample;
+    int n;
+    int channels, width, pooled, encoders;   /* 0: 2, 4, 0, 1 */
+    const char *family, *vae, *fingerprint;  /* NULL: "builtin", "VaeBuiltin", 32 digits */
+    double scaling, shift;                   /* 0: 1, 0 */
+    bool per_channel;                        /* mean c, std 1 + c */
+    toy_store store;
+    int prompts;                             /* validation records */
+    bool unfinished;                         /* vprep was killed: committed, never finished */
+    uint32_t bad;                            /* number of the sample that has the damage */
+    toy_damage damage;
+} toy;
+
+/* Makes it anew; fails the test if that cannot be done. */
+void toy_make(const toy *t);
+
+/* What is stored: exact in f16. i counts elements in C,f,h,w order. */
+float toy_mean(uint32_t number, uint32_t variant, int64_t i);
+float toy_logvar(int64_t i);
+int toy_tokens(const char *prompt);          /* 1..TOY_TOKENS */
+float toy_embed(const char *prompt, int encoder, int64_t i);
+float toy_pooled(const char *prompt, int encoder, int64_t i);
+
+/* A folder of its own, removed with all in it. */
+void toy_dir_make(char dir[256]);
+void toy_dir_remove(const char *dir);
+
+#endif
