@@ -233,7 +233,8 @@ int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err)
 /* Whether any YAML reader takes the bare text as this very string. */
 static bool is_plain(const char *s)
 {
-    static const char *const words[] = { "y", "n", "yes", "no", "on", "off", "true", "false", "null" };
+    static const char *const words[] = { "y", "n", "yes", "no", "on", "off",
+                                         "true", "false", "null" };
     static const char safe[] = "/_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
 
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)

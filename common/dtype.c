@@ -97,8 +97,8 @@ static uint32_t f32_to_small(float f, int e, int m, bool inf)
     return sign | (bits > most ? most : bits);
 }
 
-/* f16 has forms that a compiler vectorises. Its subnormals are made by adding and subtracting normal
- * numbers, so that a thread that treats denormals as zero gets them right too. */
+/* f16 has forms that a compiler vectorises. Its subnormals are made by adding and subtracting
+ * normal numbers, so that a thread that treats denormals as zero gets them right too. */
 static inline float f16_value(uint32_t h)
 {
     uint32_t u = ((h & 0x7fff) << 13) + (112u << 23), top = h & 0x7c00, sub = u + (1u << 23);

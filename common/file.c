@@ -178,8 +178,8 @@ int vc_sync_dir(const char *path, vc_err *err)
     return rc;
 }
 
-/* Works by descriptors: a folder that is exchanged for a link meanwhile is not followed, and no path
- * gets too long. */
+/* Works by descriptors: a folder that is exchanged for a link meanwhile is not followed, and no
+ * path gets too long. */
 static int remove_at(int dir, const char *name, vc_err *err)
 {
     if (!unlinkat(dir, name, 0) || errno == ENOENT)

@@ -304,7 +304,8 @@ static int builtin(vc_flags *set, words *w, const char *name, size_t len, const 
     if (set->config)
         return vc_fail(err, VC_EUSAGE, "given twice: one file is allowed");
     set->config = value ? value : next_value(w);
-    return set->config && *set->config ? 0 : vc_fail(err, VC_EUSAGE, "needs the name of a YAML file");
+    return set->config && *set->config ? 0
+                                       : vc_fail(err, VC_EUSAGE, "needs the name of a YAML file");
 }
 
 static int one_flag(vc_flags *set, words *w, const char *word, vc_err *err)
@@ -333,12 +334,13 @@ static int stray_word(const vc_flags *set, const words *w, const char *s, vc_err
     vc_found found;
     vc_quoted q = vc_flags_quote(s, strlen(s));
 
-    if (!strncmp(before, "--", 2) && vc_flags_find(set->prog, before + 2, strlen(before + 2), &found))
+    if (!strncmp(before, "--", 2) &&
+        vc_flags_find(set->prog, before + 2, strlen(before + 2), &found))
         return vc_fail(err, VC_EUSAGE, "unexpected %s after %s, which takes %s", q.s, before,
                        found.flag->kind == VC_BOOLEAN || found.flag->kind == VC_OPTIONAL
                            ? "a value only as --flag=value" : "one value");
-    return vc_fail(err, VC_EUSAGE, "unexpected %s: every value belongs to a flag, see %s --help", q.s,
-                   set->prog->name);
+    return vc_fail(err, VC_EUSAGE, "unexpected %s: every value belongs to a flag, see %s --help",
+                   q.s, set->prog->name);
 }
 
 static int one_word(vc_flags *set, words *w, const char *s, bool only_words, vc_err *err)
@@ -399,8 +401,9 @@ static int check_rows(const vc_flags *set, vc_err *err)
             return vc_fail(err, VC_EUSAGE, "--%s is required: %s", f->name, f->help);
         const int64_t *pair = (const int64_t *)(const void *)(set->options + f->offset);
         if (f->kind == VC_PAIR && !from[0] != !from[1] && !f->value)
-            return vc_fail(err, VC_EUSAGE, "--%s: only one of two numbers was given (%lld and %lld)",
-                           f->name, (long long)pair[0], (long long)pair[1]);
+            return vc_fail(err, VC_EUSAGE,
+                           "--%s: only one of two numbers was given (%lld and %lld)", f->name,
+                           (long long)pair[0], (long long)pair[1]);
     }
     return 0;
 }

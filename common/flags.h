@@ -46,7 +46,7 @@ typedef struct vc_flag {
     size_t offset;         /* of the field in the options struct */
     const char *value;     /* default as text, NULL: 0/NULL/none */
     const char *allowed;   /* choices "a|b"; for numbers a range "1..", "..9", "0..1", ">0", "<1",
-                            * ">0..1", NULL: any; for text only shown by --help ("auto|cpu|cuda:N") */
+                            * ">0..1", NULL: any; for text only shown ("auto|cpu|cuda:N") */
     const char *aliases;   /* blank-separated further names, or NULL; of a pair, "height:0" and
                             * "width:1" are names of one half */
     const char *help;      /* one sentence */
@@ -60,7 +60,7 @@ typedef struct vc_foreign {
     const char *name;      /* blank-separated names; a trailing '*' matches any ending */
     int values;            /* how many words follow the flag (0: boolean) */
     bool refused;
-    const char *say;       /* "used by vprep", "has no job here: ...", "use mpirun or srun instead" */
+    const char *say;       /* "used by vprep", "has no job here: ...", "use mpirun instead" */
     const char *only;      /* values "a|b" it is accepted with, others are refused; NULL: any */
 } vc_foreign;
 
@@ -69,7 +69,7 @@ typedef struct vc_program {
     const vc_flag *flags;                  /* ended by a row without name and help: { 0 } */
     const vc_foreign *const *foreign;      /* NULL-ended list of tables (each ended by a NULL
                                             * name), or NULL */
-    const char *positional;                /* what words without a flag are ("IN..."), NULL: refused */
+    const char *positional;                /* what other words are ("IN..."), NULL: refused */
     const char *(*version)(void);          /* text of --version after name and version, or NULL */
 } vc_program;
 

@@ -102,7 +102,8 @@ const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name
     return NULL;
 }
 
-/* Edit distance with neighbours swapped as one edit (optimal string alignment), at most `most`+1. */
+/* Edit distance with neighbours swapped as one edit (optimal string alignment), most + 1
+ * for names too long to be one. */
 static int distance(const char *a, size_t n, const char *b, size_t m, int most)
 {
     enum { LONGEST = 64 };

@@ -257,7 +257,8 @@ static int not_one_of(const char *text, const char *allowed, vc_err *err)
 {
     char say[400];
     commas(allowed, say, sizeof say);
-    return vc_fail(err, VC_EUSAGE, "%s is not one of %s", vc_flags_quote(text, strlen(text)).s, say);
+    return vc_fail(err, VC_EUSAGE, "%s is not one of %s", vc_flags_quote(text, strlen(text)).s,
+                   say);
 }
 
 static int set_choice(const vc_flag *f, const char *text, int *dst, vc_err *err)

@@ -98,7 +98,8 @@ const vc_foreign vc_jobless_flags[] = {
 };
 
 #define LAUNCH "start N processes with mpirun -np N or srun instead"
-#define FOLDER "no program downloads or uploads anything: give a folder on this machine with --model"
+#define FOLDER                                                                                     \
+    "no program downloads or uploads anything: give a folder on this machine with --model"
 #define ADAMW "the optimiser is AdamW with f32 state: leave it out"
 
 const vc_foreign vc_refused_flags[] = {

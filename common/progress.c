@@ -91,7 +91,7 @@ static void add_clean(line *l, const char *s)
 
 static void add_json(line *l, const char *s)
 {
-    /* room is left for the rest of the object, so that a long text is cut and the line stays JSON */
+    /* room is left for the rest of the object: a long text is cut and the line stays JSON */
     add(l, "\"");
     while (*s && l->n + 256 < sizeof l->s) {
         size_t n = character(s);

@@ -17,17 +17,21 @@ typedef struct vc_progress vc_progress;
 
 typedef enum { VC_LOG_TEXT, VC_LOG_JSON } vc_log_format;
 
+/* quiet: only warnings. */
 int vc_progress_open(vc_progress **out, const char *program, vc_log_format format, bool quiet,
                      vc_err *err);
 void vc_progress_close(vc_progress *p);          /* ends the line; NULL is fine */
 
-/* A message: one line. */
+/* A message: one line; control characters in it become '?', so that a file's name cannot steer the
+ * terminal. Warnings begin with "warning: ". */
 void vc_say(vc_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void vc_warn(vc_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Starts a phase of `total` units ("clips", "steps"); total 0: unknown. */
+/* Starts a phase of `total` units ("clips", "steps"); total 0: unknown. Ends the one before. A
+ * resumed phase says where it stands by a first vc_progress_at() right after: that is no measure of
+ * its speed. The rate is a mean over about the last 30 s. */
 void vc_progress_begin(vc_progress *p, const char *what, const char *unit, uint64_t total);
-/* Where the phase is; `extra` is a short text after the numbers (counts, loss) or NULL. */
+/* Where the phase is, never back; `extra` is a short text after the numbers (counts, loss) or NULL. */
 void vc_progress_at(vc_progress *p, uint64_t done, const char *extra);
 void vc_progress_end(vc_progress *p);
 

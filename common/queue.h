@@ -15,7 +15,7 @@ typedef struct vc_queue vc_queue;
 /* At most `items` entries (VC_EINVAL for 0) and, if bytes > 0, at most that many bytes by what
  * put() is told (one entry always fits, so that a huge one cannot deadlock). */
 int vc_queue_open(vc_queue **out, size_t items, size_t bytes, vc_err *err);
-void vc_queue_free(vc_queue *q);                 /* NULL is fine; all threads must be done with it */
+void vc_queue_free(vc_queue *q);             /* NULL is fine; all threads must be done with it */
 
 /* Waits for room; item is not NULL. false: the queue is closed or cancelled, the item still is the
  * caller's. */
@@ -25,8 +25,8 @@ void *vc_queue_get(vc_queue *q);
 /* Without waiting: NULL if there is nothing now. */
 void *vc_queue_try(vc_queue *q);
 
-/* No more puts; gets drain what is there. Each of `n` producers calls it once after
- * vc_queue_producers(q, n), which comes before the threads start (default 1); the last one closes. */
+/* No more puts; gets drain what is there. With several producers, vc_queue_producers(q, n) comes
+ * before they start (default 1), each of them closes once, and the last one counts. */
 void vc_queue_producers(vc_queue *q, int n);
 void vc_queue_close(vc_queue *q);
 /* Puts and gets return at once from now on; vc_queue_try still drains (for freeing). */

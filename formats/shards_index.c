@@ -156,6 +156,24 @@ int vf_record_of(vf_record *r, const cJSON *json, vc_err *err)
     return 0;
 }
 
+static int parse_json(cJSON **json, vf_bytes text, size_t max, vc_err *err)
+{
+    *json = NULL;
+    if (text.size > max)
+        return vc_fail(err, VC_EFORMAT, "%zu bytes of JSON, at most %zu expected", text.size, max);
+    return vf_json_parse(json, (const char *)text.data, text.size, err);
+}
+
+int vf_record_parse(cJSON **json, vf_bytes text, vc_err *err)
+{
+    return parse_json(json, text, VF_MAX_RECORD, err);
+}
+
+int vf_buckets_parse(cJSON **list, vf_bytes text, vc_err *err)
+{
+    return parse_json(list, text, VF_MAX_LIST, err);
+}
+
 int vf_record_read(vf_record *r, cJSON **out, vf_bytes key, vf_bytes value, vc_err *err)
 {
     uint32_t number, variant;
@@ -167,7 +185,7 @@ int vf_record_read(vf_record *r, cJSON **out, vf_bytes key, vf_bytes value, vc_e
     if (!vf_sample_key_parse((const char *)key.data, key.size, &number, &variant))
         return vc_fail(err, VC_EFORMAT, "key: NNNNNNNNNNNN/NNN expected");
 
-    int rc = vf_json_parse(&json, (const char *)value.data, value.size, err);
+    int rc = vf_record_parse(&json, value, err);
     if (!rc)
         rc = vf_json_bool_opt(json, "dropped", &dropped, err);
     if (!rc && !dropped)

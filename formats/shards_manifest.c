@@ -11,8 +11,6 @@
 
 #include "common/file.h"
 
-enum { MAX_MANIFEST = 256 << 20 };           /* bytes; a bucket per sample at a million samples */
-
 const char *const vf_shard_dbs[] = { "sample", "latent", "thumb", "index", NULL };
 const char *const vf_text_dbs[] = { "text", "validation", NULL };
 
@@ -109,18 +107,15 @@ static int read_shard(vf_shard_info *s, const cJSON *o, vc_err *err)
 
 int vf_manifest_add(vf_manifest *m, const vf_shard_info *s, vc_err *err)
 {
-    for (int i = m->n_shards - 1; i >= 0; i--) {
-        if (m->shard[i].text != s->text)
-            continue;
-        if (m->shard[i].number >= s->number)
-            return vc_fail(err, VC_EFORMAT, "%s comes after %s", s->file, m->shard[i].file);
-        break;
-    }
+    const vf_shard_info *before = m->last[s->text] ? &m->shard[m->last[s->text] - 1] : NULL;
+    if (before && before->number >= s->number)
+        return vc_fail(err, VC_EFORMAT, "%s comes after %s", s->file, before->file);
     vf_shard_info *p = realloc(m->shard, (size_t)(m->n_shards + 1) * sizeof *p);
     if (!p)
         return vc_fail(err, VC_ENOMEM, "out of memory for %d shards", m->n_shards + 1);
     m->shard = p;
     p[m->n_shards++] = *s;
+    m->last[s->text] = m->n_shards;
     return 0;
 }
 
@@ -152,7 +147,9 @@ int vf_manifest_read(vf_manifest *m, const char *dir, vc_err *err)
     char *path = vc_path_join(dir, VF_MANIFEST);
     if (!path)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
-    int rc = vf_json_read(&m->json, path, MAX_MANIFEST, err);
+    int rc = vf_json_read(&m->json, path, VF_MAX_LIST, err);
+    if (rc == VC_ENOENT)
+        rc = vc_fail(err, rc, "%s: no latent dataset (no %s)", dir, VF_MANIFEST);
     if (!rc && (rc = read_fields(m, err)))       /* a missing field is damage, not a missing dataset */
         rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", path);
     free(path);

@@ -11,6 +11,8 @@
 
 enum {
     VF_FORMAT = 1,                           /* of the dataset, as the manifest says */
+    VF_MAX_RECORD = 4 << 20,                 /* bytes of a record's JSON: parsed it takes 30 times that */
+    VF_MAX_LIST = 64 << 20,                  /* bytes of the manifest or of an index's buckets */
     VF_MAX_SHARD = 99999,                    /* five digits in a file's name */
     VF_MAX_VARIANT = 999,                    /* three digits in a key */
     VF_SAMPLE_KEY = 24,                      /* room for "000000000042/000" and a NUL */
@@ -41,6 +43,7 @@ typedef struct vf_manifest {
     vf_key root;
     vf_shard_info *shard;                    /* each kind's numbers ascend */
     int n_shards;
+    int last[2];                             /* of each kind: place of its last shard, plus one */
 } vf_manifest;
 
 /* Reads and checks dir/manifest.json. VC_ENOENT if there is none. */
@@ -77,6 +80,8 @@ bool vf_sample_key_parse(const char *key, size_t n, uint32_t *number, uint32_t *
 int vf_record_read(vf_record *r, cJSON **json, vf_bytes key, vf_bytes value, vc_err *err);
 /* The same of a record that is about to be written. */
 int vf_record_of(vf_record *r, const cJSON *json, vc_err *err);
+/* A JSON value of at most VF_MAX_RECORD bytes. The caller frees. */
+int vf_record_parse(cJSON **json, vf_bytes text, vc_err *err);
 /* Reads `latent` [f,h,w] of a record or bucket into e. */
 int vf_grid_read(vf_entry *e, const cJSON *json, vc_err *err);
 /* A validation key, "000000"; whether a value is {"dropped":true}. */
@@ -106,6 +111,8 @@ void vf_index_entry(const vf_index *x, uint32_t i, vf_entry *e);
 void vf_index_get(const vf_index *x, uint32_t i, vf_index_item *item);
 /* Place of a sample, or -1. */
 int64_t vf_index_find(const vf_index *x, uint32_t number, uint32_t variant);
+/* x->buckets as a list. The caller frees. */
+int vf_buckets_parse(cJSON **list, vf_bytes text, vc_err *err);
 /* The values of the sub-database `index`, malloc'ed, for items in key order. */
 int vf_index_pack(const vf_index_item *items, uint32_t n, void **entries, size_t *entries_size,
                   void **records, size_t *records_size, vc_err *err);

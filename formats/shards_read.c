@@ -32,7 +32,7 @@ struct vf_dataset {
     int n_shards;
     vf_entry *entry;                         /* by number, then variant */
     uint32_t n;
-    prompt *prompt;
+    prompt *prompt;                          /* by key */
     uint32_t prompts;
     atomic_int last[2];                      /* shard of the last latent and text found: a hint */
 };
@@ -145,25 +145,28 @@ static int open_shard(vf_dataset *d, shard *s, vc_err *err)
     return vf_index_open(&s->index, s->m, err);
 }
 
+/* While shards are read d->prompt has a place for each key, shard -1 for what is not there. */
 static int add_prompt(vf_dataset *d, uint32_t key, int at, bool dropped, vc_err *err)
 {
-    uint32_t lo = 0;
-    while (lo < d->prompts && d->prompt[lo].key < key)
-        lo++;
-    bool have = lo < d->prompts && d->prompt[lo].key == key;
-    if (dropped && have)
-        memmove(&d->prompt[lo], &d->prompt[lo + 1], (--d->prompts - lo) * sizeof *d->prompt);
-    if (dropped)
-        return 0;
-    if (!have) {
-        prompt *p = realloc(d->prompt, (d->prompts + 1) * sizeof *p);
+    if (key >= d->prompts) {
+        prompt *p = realloc(d->prompt, (key + 1) * sizeof *p);
         if (!p)
-            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " validation prompts", d->prompts);
+            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " validation prompts", key + 1);
         d->prompt = p;
-        memmove(p + lo + 1, p + lo, (d->prompts++ - lo) * sizeof *p);
+        for (; d->prompts <= key; d->prompts++)
+            p[d->prompts] = (prompt){ d->prompts, -1 };
     }
-    d->prompt[lo] = (prompt){ key, at };
+    d->prompt[key].shard = dropped ? -1 : at;
     return 0;
+}
+
+static void pack_prompts(vf_dataset *d)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d->prompts; i++)
+        if (d->prompt[i].shard >= 0)
+            d->prompt[n++] = d->prompt[i];
+    d->prompts = n;
 }
 
 /* Later shards replace what earlier ones say. */
@@ -207,6 +210,7 @@ static int open_all(vf_dataset *d, bool allow_incomplete, vc_err *err)
             rc = read_prompts(d, i, err);
         rc = vc_context(err, rc, "%s", d->shard[i].info->file);
     }
+    pack_prompts(d);
     if (!rc)
         rc = merge_entries(d, err);
     for (int i = 0; i < d->n_shards && !rc; i++)
@@ -436,6 +440,6 @@ int vf_dataset_validation(const vf_dataset *d, uint32_t i, cJSON **record, vc_er
     if (!rc)
         rc = vf_lmdb_get(s->m, &t, key, 6, &v, err);
     if (!rc)
-        rc = vf_json_parse(record, (const char *)v.data, v.size, err);
+        rc = vf_record_parse(record, v, err);
     return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: validation %s", s->info->file, key);
 }

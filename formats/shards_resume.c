@@ -209,7 +209,7 @@ static int load_buckets(vf_writer *w, const vf_index *x, uint32_t **out, uint32_
     const cJSON *o;
     *out = NULL;
     *n = 0;
-    int rc = vf_json_parse(&list, (const char *)x->buckets.data, x->buckets.size, err);
+    int rc = vf_buckets_parse(&list, x->buckets, err);
     uint32_t *map = rc ? NULL : calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *map);
     if (!rc && !map)
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
@@ -302,20 +302,23 @@ static int load_shard(vf_writer *w, const char *file, bool text, unsigned number
 static int forget_lost(vf_writer *w, vc_err *err)
 {
     vf_manifest *m = &w->manifest;
-    int kept = 0;
-    for (int i = 0; i < m->n_shards; i++) {
+    vf_shard_info *all = m->shard;
+    int n = m->n_shards, rc = 0;
+    m->shard = NULL;
+    m->n_shards = m->last[0] = m->last[1] = 0;
+    for (int i = 0; i < n && !rc; i++) {
         struct stat st;
-        char *path = vc_path_join(w->dir, m->shard[i].file);
-        if (!path)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
-        bool gone = lstat(path, &st) && errno == ENOENT;
-        free(path);
+        char *path = vc_path_join(w->dir, all[i].file);
+        bool gone = path && lstat(path, &st) && errno == ENOENT;
         w->lost += gone;
-        if (!gone)
-            m->shard[kept++] = m->shard[i];
+        if (!path)
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        else if (!gone)
+            rc = vf_manifest_add(m, &all[i], err);
+        free(path);
     }
-    m->n_shards = kept;
-    return 0;
+    free(all);
+    return rc;
 }
 
 static int load_all(vf_writer *w, vc_err *err)

@@ -272,7 +272,7 @@ static cJSON *open_index(vf_check *c, const vf_lmdb *m, const char *file, record
     const cJSON *o;
     int rc = vf_index_open(&r->index, m, &e);
     if (!rc)
-        rc = vf_json_parse(&list, (const char *)r->index.buckets.data, r->index.buckets.size, &e);
+        rc = vf_buckets_parse(&list, r->index.buckets, &e);
     if (rc) {
         found(c, file, e.text);
         return NULL;

@@ -148,7 +148,7 @@ static int check_prompt(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_er
         found(&s, "six digits expected as key");
     if (vf_is_dropped(value))
         return 0;
-    if (vf_json_parse(&json, (const char *)value.data, value.size, &e)) {
+    if (vf_record_parse(&json, value, &e)) {
         found(&s, "%.200s", e.text);
         return 0;
     }

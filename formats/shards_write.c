@@ -14,6 +14,18 @@ enum { MAX_PROMPT = 999999 };                /* six digits in a key */
 
 /* ---- open, close ---- */
 
+/* A copy as the manifest will read back: integers that were added as raw digits become numbers, so
+ * that a head compares with a stored one. NULL when out of memory. */
+static cJSON *as_read_back(const cJSON *head)
+{
+    char *text = vf_json_line(head);
+    cJSON *copy = NULL;
+    if (text && vf_json_parse(&copy, text, strlen(text), NULL))
+        copy = NULL;
+    free(text);
+    return copy;
+}
+
 int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, vc_err *err)
 {
     *out = NULL;
@@ -26,7 +38,7 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     w->shard_size = (uint64_t)o->shard_size;
     w->append = o->append;
     w->dir = vc_format("%s", path);
-    w->head = cJSON_Duplicate(o->head, true);
+    w->head = as_read_back(o->head);
     char *state = vc_path_join(path, VF_STATE);
 
     int rc = w->dir && w->head && state ? vc_mkdirs(path, err)
@@ -214,8 +226,8 @@ int vf_writer_number_of(const vf_writer *w, uint64_t id, uint32_t *number)
     return 0;
 }
 
-/* A record in a closed shard: NUL-ended text in w->text_of, or NULL. */
-static const char *old_text(vf_writer *w, unsigned shard, const char *key)
+/* A record in a closed shard: NUL-ended text in w->text_of, or NULL, also when it is damaged. */
+static const char *old_text(vf_writer *w, unsigned shard, const char *key, vf_key hash)
 {
     vf_tree t;
     vf_bytes v;
@@ -228,6 +240,9 @@ static const char *old_text(vf_writer *w, unsigned shard, const char *key)
     }
     if (vf_lmdb_tree(w->old, vf_shard_dbs[VF_DB_SAMPLE], &t, NULL) ||
         vf_lmdb_get(w->old, &t, key, VF_SAMPLE_KEY_LEN, &v, NULL))
+        return NULL;
+    vf_key k = vf_hash2(key, VF_SAMPLE_KEY_LEN, v.data, v.size);
+    if (memcmp(&k, &hash, sizeof k))
         return NULL;
     free(w->text_of);
     w->text_of = strndup((const char *)v.data, v.size);
@@ -242,7 +257,7 @@ const char *vf_writer_sample(vf_writer *w, uint32_t number, uint32_t variant)
         return NULL;
     vf_sample_key(key, number, variant);
     if (!w->shard.env || s->shard != w->shard.number)
-        return old_text(w, s->shard, key);
+        return old_text(w, s->shard, key, s->item.hash);
     const void *text;
     size_t n;
     return vf_env_get(w->shard.env, VF_DB_SAMPLE, key, VF_SAMPLE_KEY_LEN, &text, &n, NULL) ? NULL : text;
@@ -364,8 +379,12 @@ int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const 
         return vc_context(err, rc, "record %s", key);
 
     char *text = vf_json_line(record);
-    if (!text)
-        return vc_fail(err, VC_ENOMEM, "record %s: out of memory", key);
+    if (!text || strlen(text) > VF_MAX_RECORD) {
+        rc = text ? vc_fail(err, VC_EINVAL, "record %s: %zu bytes, at most %d", key, strlen(text), VF_MAX_RECORD)
+                  : vc_fail(err, VC_ENOMEM, "record %s: out of memory", key);
+        free(text);
+        return rc;
+    }
     vf_index_item item = { .entry = r.entry, .id = r.id,
                            .hash = vf_hash2(key, VF_SAMPLE_KEY_LEN, text, strlen(text)) };
     vf_slot *s = vf_writer_slot(w, number, variant);

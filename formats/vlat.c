@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <lmdb.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +91,10 @@ static int run(const verb *b, vlat *v, const vc_flags *set, vc_err *err)
     if (words->n != b->n_words)
         return vc_fail(err, VC_EUSAGE, "vlat %s takes %s, not %d word%s", b->name, b->words, words->n,
                        words->n == 1 ? "" : "s");
-    v->path = words->item[0];
+    char *path = words->item[0];
+    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
+        path[n - 1] = 0;                     /* the folder's name is its last part */
+    v->path = path;
     v->key = b->n_words > 1 ? words->item[1] : NULL;
     for (int i = 0; vc_flags_note(set, i); i++)
         vc_say(v->progress, "%s", vc_flags_note(set, i));
@@ -144,6 +148,7 @@ int main(int argc, char **argv)
     }
     if (!rc)
         rc = vc_catch_stop(&err);
+    signal(SIGPIPE, SIG_DFL);                    /* `vlat list | head` ends quietly */
     if (!rc)
         rc = vc_progress_open(&v.progress, "vlat", (vc_log_format)options.log_format, false, &err);
     if (!rc)

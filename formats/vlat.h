@@ -41,8 +41,10 @@ const char *vlat_caption(const cJSON *record);
 /* Strings and numbers of an object, "" and 0 where there is none of that type. */
 const char *vlat_str(const cJSON *o, const char *field);
 double vlat_num(const cJSON *o, const char *field);
-/* "13x48x84" of an array of numbers, joined by `by`. */
-char *vlat_dims(char buf[64], const cJSON *array, const char *by);
+/* "13x48x84" of an array of numbers. */
+char *vlat_dims(char buf[64], const cJSON *array);
+/* Width x height of the pictures, "48x32", or "?". */
+char *vlat_size(char buf[64], const cJSON *record);
 /* Seconds of clips: the sum of frames / fps. */
 double vlat_seconds(const vf_dataset *d);
 

@@ -110,7 +110,7 @@ static int print_buckets(FILE *f, const cJSON *manifest, vc_err *err)
         }
         fputs("  ", f);
         vlat_print(f, vlat_str(order[i], "key"), 10);
-        fprintf(f, "\t%-12s%12s  ", vlat_dims(dims, cJSON_GetObjectItemCaseSensitive(order[i], "latent"), "x"),
+        fprintf(f, "\t%-12s%12s  ", vlat_dims(dims, cJSON_GetObjectItemCaseSensitive(order[i], "latent")),
                 vc_human_count(c, samples > 0 ? (uint64_t)samples : 0));
         for (int k = 0; k < (bar > BAR ? BAR : bar); k++)
             fputc('#', f);

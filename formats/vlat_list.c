@@ -13,13 +13,9 @@ enum { CAPTION = 60 };                       /* characters of a caption in a lin
 static void print_line(FILE *f, const vf_entry *e, const cJSON *record)
 {
     char key[24], size[64];
-    const cJSON *target = cJSON_GetObjectItemCaseSensitive(record, "target");
-    double h = cJSON_GetNumberValue(cJSON_GetArrayItem(target, 0));
-    double w = cJSON_GetNumberValue(cJSON_GetArrayItem(target, 1));
-    snprintf(size, sizeof size, "%.0fx%.0f", w, h);
     fprintf(f, "%s  %-5s  %9s  %4" PRIu32 " frames  %6" PRIu32 " tokens  ",
             vf_sample_key(key, e->number, e->variant), e->flags & VF_ENTRY_VIDEO ? "video" : "image",
-            isfinite(w) && isfinite(h) ? size : "?", e->frames, e->tokens);
+            vlat_size(size, record), e->frames, e->tokens);
     vlat_print(f, vlat_caption(record), CAPTION);
     fputc('\n', f);
 }
@@ -46,8 +42,6 @@ int vlat_list(const vlat *v, vc_err *err)
         else if (!rc)
             print_line(v->out, vf_dataset_entry(d, i), record);
         cJSON_Delete(record);
-        if (ferror(v->out))                  /* `vlat list | head` */
-            break;
     }
     if (!rc && *vc_stop_flag())
         rc = vc_fail(err, VC_ESTOP, "stopped");

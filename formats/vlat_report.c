@@ -56,7 +56,7 @@ static int add_buckets(vf_html *h, const vf_dataset *d, vc_err *err)
         if (rc)
             break;
         snprintf(label[i], sizeof label[i], "%.40s  %s", vlat_str(o, "key"),
-                 vlat_dims(dims, cJSON_GetObjectItemCaseSensitive(o, "latent"), "x"));
+                 vlat_dims(dims, cJSON_GetObjectItemCaseSensitive(o, "latent")));
         labels[i] = label[i];
         values[i++] = vlat_num(o, "samples");
     }
@@ -177,7 +177,7 @@ static int add_errors(vf_html *h, const vlat *v, vc_err *err)
 
 static int add_card(vf_html *h, const vf_dataset *d, uint32_t i, vc_err *err)
 {
-    char key[24], title[160], dims[64];
+    char key[24], title[160], size[64];
     const vf_entry *e = vf_dataset_entry(d, i);
     const void *jpeg;
     size_t n;
@@ -187,7 +187,7 @@ static int add_card(vf_html *h, const vf_dataset *d, uint32_t i, vc_err *err)
         return rc;
     vf_dataset_thumb(d, i, &jpeg, &n, NULL);         /* NULL and 0 where there is none */
     snprintf(title, sizeof title, "%s  %s, %" PRIu32 " frame%s", vf_sample_key(key, e->number, e->variant),
-             vlat_dims(dims, cJSON_GetObjectItemCaseSensitive(record, "target"), "x"), e->frames,
+             vlat_size(size, record), e->frames,
              e->frames == 1 ? "" : "s");
     vf_html_card(h, jpeg, n, "image/jpeg", title, vlat_caption(record));
     cJSON_Delete(record);
@@ -202,7 +202,7 @@ static int add_samples(vf_html *h, const vlat *v, const vf_dataset *d, vc_err *e
     int rc = 0;
     vf_html_section(h, "Samples");
     if (shown < n)
-        vf_html_text(h, "%s of %s, spread evenly; height x width.", vc_human_count(a, shown), vc_human_count(b, n));
+        vf_html_text(h, "%s of %s, spread evenly.", vc_human_count(a, shown), vc_human_count(b, n));
     vf_html_grid(h, true);
     for (uint64_t i = 0; i < shown && !rc; i++) {
         rc = add_card(h, d, (uint32_t)(i * n / shown), err);

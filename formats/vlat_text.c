@@ -64,14 +64,26 @@ const char *vlat_caption(const cJSON *record)
     return cJSON_IsArray(captions) ? vlat_str(captions->child, "text") : "";
 }
 
-char *vlat_dims(char buf[64], const cJSON *array, const char *by)
+char *vlat_size(char buf[64], const cJSON *record)
+{
+    const cJSON *target = cJSON_GetObjectItemCaseSensitive(record, "target");
+    double h = cJSON_GetNumberValue(cJSON_GetArrayItem(target, 0));
+    double w = cJSON_GetNumberValue(cJSON_GetArrayItem(target, 1));
+    if (w >= 1 && h >= 1)                        /* false for NaN */
+        snprintf(buf, 64, "%.0fx%.0f", w, h);
+    else
+        strcpy(buf, "?");
+    return buf;
+}
+
+char *vlat_dims(char buf[64], const cJSON *array)
 {
     const cJSON *o;
     int at = 0;
     buf[0] = 0;
     cJSON_ArrayForEach(o, array)
         if (at < 50)
-            at += snprintf(buf + at, (size_t)(64 - at), "%s%.0f", at ? by : "", cJSON_GetNumberValue(o));
+            at += snprintf(buf + at, (size_t)(64 - at), "%s%.0f", at ? "x" : "", cJSON_GetNumberValue(o));
     return buf;
 }
 

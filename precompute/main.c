@@ -30,6 +30,8 @@ static const vc_flag flags[] = {
          "further columns to keep, comma separated"),
     FLAG(VC_PATH, model, "model", NULL, NULL, "pretrained_model_name_or_path",
          "diffusers folder; without it: the built-in weight-free codec and text encoder"),
+    FLAG(VC_CHOICE, train_mode, "train_mode", "normal", "normal", NULL,
+         "what is trained; conditions for i2v and inpaint come with the families that have them"),
     FLAG(VC_PATH, validation_prompts, "validation_prompts", NULL, NULL, "validation_dataset_file",
          "prompts to be sampled during training: .json, .jsonl or .csv"),
     FLAG(VC_STRING, negative_prompt, "negative_prompt", NULL, NULL, NULL,
@@ -59,7 +61,7 @@ static const vc_flag flags[] = {
          "the same for stills; the highest of the sizes drawn for videos"),
     FLAG(VC_INT, token_sample_size, "token_sample_size", "512", "16..16384", NULL,
          "with the frame count the pixel budget of a clip"),
-    FLAG(VC_PAIR, fix_size, "fix_sample_size", NULL, NULL, NULL,
+    FLAG(VC_PAIR, fix_size, "fix_sample_size", NULL, NULL, "height:0 width:1",
          "one size for all, height and width: covered and cut at the centre"),
     FLAG(VC_BOOLEAN, random_hw_adapt, "random_hw_adapt", NULL, NULL, NULL,
          "draw a size per sample; videos: from video_sample_size up with token length, else down from it"),
@@ -96,7 +98,7 @@ static const vc_flag flags[] = {
     FLAG(VC_CHOICE, on_error, "on_error", "skip", "skip|stop", NULL, "a file that cannot be used"),
     FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", NULL, "of messages and progress"),
     FLAG(VC_BOOLEAN, quiet, "quiet", NULL, NULL, NULL, "errors only"),
-    { .kind = VC_BOOLEAN },
+    { 0 }
 };
 
 static const char *version(void)

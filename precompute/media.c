@@ -31,7 +31,7 @@ static void set_orient(media *m, media_orient o)
     m->info.mirrored = o.transpose ^ o.flip_y ^ o.flip_x;
 }
 
-/* The container's matrix, else the bitstream's (an EXIF block that FFmpeg understood), else EXIF. */
+/* The container's matrix, else the bitstream's (an EXIF block FFmpeg understood), else NULL. */
 static const int32_t *display_matrix(const media_video *v)
 {
 #if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 100)
@@ -76,7 +76,8 @@ static void set_rate(media *m)
     const media_video *v = &m->video;
     media_info *info = &m->info;
     AVRational nominal = v->fmt->streams[v->stream]->avg_frame_rate;
-    double tick = av_q2d(v->time_base), rate = nominal.num > 0 && nominal.den > 0 ? av_q2d(nominal) : 0;
+    double rate = nominal.num > 0 && nominal.den > 0 ? av_q2d(nominal) : 0;
+    double tick = av_q2d(v->time_base);
     double span = m->times[v->n - 1];
     int64_t shortest = INT64_MAX, longest = 0;
     for (int64_t i = 1; i < v->n; i++) {
@@ -212,8 +213,8 @@ static int refuse(const media_video *v, const char *what, int64_t frame, vc_err 
     const char *why = media_log_last();
     if (v->still)
         return vc_fail(err, VC_EFORMAT, "the picture is damaged%s%s", *why ? ": " : "", why);
-    return vc_fail(err, VC_EFORMAT, "frame %lld is %s%s%s", (long long)frame, what, *why ? ": " : "",
-                   why);
+    return vc_fail(err, VC_EFORMAT, "frame %lld is %s%s%s", (long long)frame, what,
+                   *why ? ": " : "", why);
 }
 
 /* One pass from where the decoder is. done[i]: dst holds frame index[i]. */
@@ -277,8 +278,9 @@ int media_read(media *m, uint8_t *dst, const int64_t *index, int n, const media_
 {
     for (int i = 0; i < n; i++)
         if (index[i] < (i ? index[i - 1] : 0) || index[i] >= m->info.frames)
-            return vc_fail(err, VC_EINVAL, "%s: frame %lld, number %d of the list: frames ascend within 0 to %lld",
-                           m->path, (long long)index[i], i, (long long)m->info.frames - 1);
+            return vc_fail(err, VC_EINVAL, "%s: frame %lld, number %d of the list: frames ascend "
+                           "within 0 to %lld", m->path, (long long)index[i], i,
+                           (long long)m->info.frames - 1);
     if (n < 1)
         return 0;
     if (stop && *stop)

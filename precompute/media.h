@@ -34,7 +34,7 @@ typedef struct media_info {
     int coded_w, coded_h;    /* as stored */
     int64_t frames;          /* shown frames; 1 for a still */
     double fps;              /* average over the shown frames; 0 for a still */
-    double duration;         /* seconds, from the first frame to the end of the last; 0 for a still */
+    double duration;         /* seconds, first frame to the end of the last; 0 for a still */
     bool is_video;           /* more than one frame, or a video container */
     bool vfr;                /* frame distances differ by more than one tick of the time base */
     bool mirrored;           /* left to right, before the rotation (EXIF 2, 4, 5, 7) */
@@ -53,7 +53,7 @@ void media_close(media *m);                         /* NULL is fine */
 /* Lets the decoder use n threads (1 when not called). The same pixels for any n. */
 int media_set_threads(media *m, int n, vc_err *err);
 
-/* How a shown frame becomes pixels: resize the whole frame to (rh, rw), cut (h, w) at (top, left). */
+/* How a shown frame becomes pixels: resize the whole to (rh, rw), cut (h, w) at (top, left). */
 typedef struct media_fit {
     int rh, rw, top, left, h, w;
     bool flip;               /* mirrored left to right after the cut */

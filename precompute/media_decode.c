@@ -211,7 +211,7 @@ int media_video_rewind(media_video *v, vc_err *err)
     int rc = 0;
     bool gap;
     forget(v);
-    if (v->first_size && v->first_pts != AV_NOPTS_VALUE &&
+    if (v->fmt && v->first_size && v->first_pts != AV_NOPTS_VALUE &&
         av_seek_frame(v->fmt, v->stream, v->first_pts, AVSEEK_FLAG_BACKWARD) >= 0)
         rc = media_video_packet(v, &gap, err);
     if (rc < 0)
@@ -220,7 +220,10 @@ int media_video_rewind(media_video *v, vc_err *err)
     if (!v->have_pkt)
         rc = demux_open(v, err);
     restart_at(v, 0, 0);
-    return rc < 0 ? rc : 0;
+    if (rc >= 0)
+        return 0;
+    v->out = INT64_MAX;                             /* the next read has to begin here again */
+    return rc;
 }
 
 /* Looks for key frame k from `back` ticks before it on. 1: its packet is the next. 0: not found. */
@@ -229,7 +232,7 @@ static int seek_key(media_video *v, int64_t k, int64_t back, vc_err *err)
     const media_entry *key = &v->index[k];
     int64_t to;
     forget(v);
-    if (__builtin_sub_overflow(key->pts, back, &to) ||
+    if (!v->fmt || __builtin_sub_overflow(key->pts, back, &to) ||
         av_seek_frame(v->fmt, v->stream, to, AVSEEK_FLAG_BACKWARD) < 0)
         return 0;
     bool gap;
@@ -277,7 +280,8 @@ int media_video_seek(media_video *v, int64_t want, vc_err *err)
     return media_video_rewind(v, err);
 }
 
-static int decoder_open(media_video *v, vc_err *err)
+/* Replaces v->dec, if all goes well. */
+static int decoder_open(media_video *v, int threads, vc_err *err)
 {
     const AVStream *st = v->fmt->streams[v->stream];
     const AVCodecParameters *par = st->codecpar;
@@ -288,30 +292,38 @@ static int decoder_open(media_video *v, vc_err *err)
     if ((int64_t)par->width * par->height > MEDIA_MAX_PIXELS)
         return vc_fail(err, VC_EFORMAT, "%dx%d pixels, more than the %lld allowed", par->width,
                        par->height, (long long)MEDIA_MAX_PIXELS);
-    avcodec_free_context(&v->dec);
-    v->dec = avcodec_alloc_context3(codec);
-    if (!v->dec)
+    AVCodecContext *dec = avcodec_alloc_context3(codec);
+    if (!dec)
         return vc_fail(err, VC_ENOMEM, "out of memory for the decoder");
-    int r = avcodec_parameters_to_context(v->dec, par);
-    v->dec->pkt_timebase = st->time_base;
-    v->dec->thread_count = v->threads;
-    v->dec->max_pixels = MEDIA_MAX_PIXELS;
-    v->dec->err_recognition |= AV_EF_CRCCHECK;
+    int r = avcodec_parameters_to_context(dec, par);
+    dec->pkt_timebase = st->time_base;
+    dec->thread_count = threads;
+    dec->max_pixels = MEDIA_MAX_PIXELS;
+    dec->err_recognition |= AV_EF_CRCCHECK;
     if (r >= 0)
-        r = avcodec_open2(v->dec, codec, NULL);
-    return r < 0 ? media_av_fail(err, r, "the %s decoder does not start", codec->name) : 0;
+        r = avcodec_open2(dec, codec, NULL);
+    if (r < 0) {
+        avcodec_free_context(&dec);
+        return media_av_fail(err, r, "the %s decoder does not start", codec->name);
+    }
+    avcodec_free_context(&v->dec);
+    v->dec = dec;
+    return 0;
 }
 
 int media_video_threads(media_video *v, int threads, vc_err *err)
 {
     if (threads == v->threads)
         return 0;
+    if (!v->fmt)
+        return vc_fail(err, VC_EFORMAT, "the file could not be opened again");
+    int rc = decoder_open(v, threads, err);
+    if (rc)
+        return rc;
+    forget(v);
     v->threads = threads;
-    int rc = decoder_open(v, err);
-    if (!rc)
-        forget(v);
     v->out = INT64_MAX;                             /* nothing is on the way: seek anew */
-    return rc;
+    return 0;
 }
 
 /* Leading frames of the very first key frame count only from the first one that can be decoded. */
@@ -387,7 +399,7 @@ int media_video_open(media_video *v, media_io *io, const char *path, vc_err *err
     if (st->disposition & AV_DISPOSITION_ATTACHED_PIC)
         return vc_fail(err, VC_EFORMAT, "no video stream, only a cover picture");
     v->time_base = st->time_base;
-    rc = decoder_open(v, err);
+    rc = decoder_open(v, 1, err);
     if (!rc)
         rc = is_still(v) ? media_index_still(v, err) : media_index_build(v, err);
     v->still = !rc && is_still(v);

@@ -68,7 +68,13 @@ static int by_time(const void *a, const void *b)
                             : (x->pos > y->pos) - (x->pos < y->pos);
 }
 
-/* Puts the entries in order; false if two have the same time. */
+/* Far from where sums and differences would overflow. */
+static bool is_time(int64_t pts)
+{
+    return pts > -(INT64_C(1) << 61) && pts < INT64_C(1) << 61;
+}
+
+/* Puts the entries in order; false if two have the same time, or one has none. */
 static bool sort_index(media_video *v)
 {
     if (v->n)
@@ -76,7 +82,7 @@ static bool sort_index(media_video *v)
     uint32_t key = 0;
     for (int64_t i = 0; i < v->n; i++) {
         media_entry *e = &v->index[i];
-        if (i && e->pts == e[-1].pts)
+        if (!is_time(e->pts) || (i && e->pts == e[-1].pts))
             return false;
         if (e->is_key)
             key = (uint32_t)i;
@@ -124,7 +130,7 @@ static bool more_promised(const media_video *v, int64_t dts)
  * so frames up to that time are complete. */
 static void drop_after(media_video *v, int64_t dts)
 {
-    while (dts != AV_NOPTS_VALUE && v->n > 0 && v->index[v->n - 1].pts > dts) {
+    while (is_time(dts) && v->n > 0 && v->index[v->n - 1].pts > dts) {
         v->n--;
         v->last_duration = 0;
     }
@@ -189,7 +195,7 @@ static int count_frames(media_video *v, vc_err *err)
     /* times that are missing or do not ascend are worth nothing: the nominal rate it is */
     bool ascend = v->n > 0;
     for (int64_t i = 0; i < v->n && ascend; i++)
-        ascend = v->index[i].pts != AV_NOPTS_VALUE && (!i || v->index[i].pts > v->index[i - 1].pts);
+        ascend = is_time(v->index[i].pts) && (!i || v->index[i].pts > v->index[i - 1].pts);
     AVRational rate = av_guess_frame_rate(v->fmt, v->fmt->streams[v->stream], NULL);
     if (rate.num <= 0 || rate.den <= 0)
         rate = (AVRational){ 25, 1 };

@@ -78,7 +78,7 @@ typedef struct media_entry {
     int64_t pts;            /* in the stream's time base */
     uint32_t pos;           /* place of its packet among the stream's packets, in decoding order */
     uint32_t key;           /* number of the frame where decoding has to begin to see this one */
-    uint8_t wait;           /* frame number + wait is the last one shown later, but decoded before */
+    uint8_t wait;           /* its number + wait: the last one shown later but decoded before */
     bool is_key;
     bool lost;              /* known from the container: cut packet, packets missing before it */
     bool bad;               /* found while decoding: an error in it or in what it is made of */
@@ -111,7 +111,7 @@ typedef struct media_video {
     bool held;              /* frame number `out` is in frame and will be given once more */
     bool eof;               /* the decoder is being drained, */
     bool ended;             /* is empty */
-    AVFrame *ahead[MEDIA_REORDER];  /* decoded, not yet given: what they are made of is not yet seen */
+    AVFrame *ahead[MEDIA_REORDER];  /* decoded, held until all they are made of has been seen */
     int64_t ahead_number[MEDIA_REORDER];
     int n_ahead;
     int64_t received;       /* the last frame that came from the decoder */
@@ -124,7 +124,6 @@ typedef struct media_video {
     const volatile int *stop;
     int64_t spoilt_key;     /* the last damage noted, so that it is noted once */
     uint32_t spoilt_pos;
-    int failures;           /* demuxing errors in a row */
 } media_video;
 
 /* Opens, counts the frames and decodes the first, which stays in v->frame. */

@@ -16,9 +16,9 @@
 #include "precompute/media_internal.h"
 
 static const char demuxers[] =
-    "mov,matroska,avi,gif,apng,flv,mpegts,mpeg,mpegvideo,asf,ogg,mxf,nut,ivf,obu,av1,h261,h263,h264,"
-    "hevc,vvc,m4v,vc1,vc1test,mjpeg,mjpeg_2000,yuv4mpegpipe,dv,rm,wtv,dirac,dnxhd,cavsvideo,avs2,"
-    "avs3,evc,"
+    "mov,matroska,avi,gif,apng,flv,mpegts,mpeg,mpegvideo,asf,ogg,mxf,nut,ivf,obu,av1,h261,h263,"
+    "h264,hevc,vvc,m4v,vc1,vc1test,mjpeg,mjpeg_2000,yuv4mpegpipe,dv,rm,wtv,dirac,dnxhd,cavsvideo,"
+    "avs2,avs3,evc,"
     "bmp_pipe,j2k_pipe,jpeg_pipe,jpegls_pipe,jpegxl_pipe,jpegxl_anim,pam_pipe,pbm_pipe,pgm_pipe,"
     "png_pipe,ppm_pipe,tiff_pipe,webp_pipe,webp,webp_anim";
 
@@ -85,8 +85,9 @@ static int io_read(void *opaque, uint8_t *buf, int n)
 static int64_t io_seek(void *opaque, int64_t offset, int whence)
 {
     media_io *io = opaque;
+    whence &= ~AVSEEK_FORCE;
     int64_t base = whence == SEEK_CUR ? io->pos : whence == SEEK_END ? io->size : 0, to;
-    if (whence & AVSEEK_SIZE)
+    if (whence == AVSEEK_SIZE)
         return io->size;
     if (__builtin_add_overflow(base, offset, &to) || to < 0)
         return AVERROR(EINVAL);
@@ -153,8 +154,8 @@ int media_io_demux(AVFormatContext **fmt, media_io *io, const char *path, vc_err
     int r = avformat_open_input(fmt, path, NULL, &opts);       /* frees *fmt on failure */
     av_dict_free(&opts);
     if (r < 0 && strstr(log_line, "whitelist"))
-        return vc_fail(err, VC_EFORMAT, "a kind of file that is not read here: no video or picture, "
-                       "or a list of other files");
+        return vc_fail(err, VC_EFORMAT, "a kind of file that is not read here: no video or "
+                       "picture, or a list of other files");
     if (r < 0)
         return media_av_fail(err, r, "no video or picture that FFmpeg can read");
     return 0;

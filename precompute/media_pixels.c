@@ -74,7 +74,8 @@ static int plan_make(media_pixels *p, int h, int w, const media_fit *fit, vc_err
     resize_close(p->plan);
     free(p->cut);
     p->cut = NULL;
-    int rc = resize_open(&p->plan, h, w, fit->rh, fit->rw, fit->top, fit->left, fit->h, fit->w, err);
+    int rc = resize_open(&p->plan, h, w, fit->rh, fit->rw, fit->top, fit->left, fit->h, fit->w,
+                         err);
     if (rc)
         return rc;
     p->cut = malloc((size_t)fit->h * (size_t)fit->w * 3);

@@ -141,7 +141,8 @@ static bool lost_data(const char *warning)
 {
     enum { PADDING = 16 };
     unsigned n, marker;
-    if (sscanf(warning, "Corrupt JPEG data: %u extraneous bytes before marker 0x%x", &n, &marker) == 2)
+    if (sscanf(warning, "Corrupt JPEG data: %u extraneous bytes before marker 0x%x", &n,
+               &marker) == 2)
         return marker != EOI || n > PADDING;
     return (strstr(warning, "Corrupt JPEG data") && !strstr(warning, "ICC")) ||
            strstr(warning, "Premature end");

@@ -45,7 +45,8 @@ static inline __attribute__((always_inline)) void mix(float *restrict dst, const
                                                       ptrdiff_t stride, const media_yuv *c, int y,
                                                       bool wide)
 {
-    static const float even[4] = { far2, near2, near1, far1 }, odd[4] = { far1, near1, near2, far2 };
+    static const float even[4] = { far2, near2, near1, far1 };
+    static const float odd[4] = { far1, near1, near2, far2 };
     const uint8_t *rows[4];
     const float *w = y & 1 ? odd : even;
     float zero = c->zero;
@@ -99,7 +100,8 @@ static inline __attribute__((always_inline)) void apply_matrix(
     uint8_t *restrict r, uint8_t *restrict g, uint8_t *restrict b, const uint8_t *restrict luma,
     const float *restrict u, const float *restrict v, int w, const media_yuv *c, bool wide)
 {
-    float black = c->black, gain = c->gain_y, r_v = c->r_v, g_u = c->g_u, g_v = c->g_v, b_u = c->b_u;
+    float black = c->black, gain = c->gain_y;
+    float r_v = c->r_v, g_u = c->g_u, g_v = c->g_v, b_u = c->b_u;
     for (int i = 0; i < w; i++) {
         float l = (sample(luma, i, wide) - black) * gain;
         r[i] = round8(l + r_v * v[i]);
@@ -168,7 +170,8 @@ bool media_yuv_can(const AVFrame *f)
 {
     const AVPixFmtDescriptor *d = av_pix_fmt_desc_get(f->format);
     const uint64_t other = AV_PIX_FMT_FLAG_RGB | AV_PIX_FMT_FLAG_FLOAT | AV_PIX_FMT_FLAG_BE |
-                           AV_PIX_FMT_FLAG_BITSTREAM | AV_PIX_FMT_FLAG_HWACCEL | AV_PIX_FMT_FLAG_PAL;
+                           AV_PIX_FMT_FLAG_BITSTREAM | AV_PIX_FMT_FLAG_HWACCEL |
+                           AV_PIX_FMT_FLAG_PAL;
     if (!d || d->nb_components < 3 || !(d->flags & AV_PIX_FMT_FLAG_PLANAR) || d->flags & other ||
         f->colorspace == AVCOL_SPC_RGB || !strncmp(d->name, "xyz", 3))
         return false;

@@ -100,7 +100,9 @@ int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err
 void vprep_clip_free(vprep_clip *clip)
 {
     free(clip->frames);
+    cJSON_Delete(clip->draws);
     clip->frames = NULL;
+    clip->draws = NULL;
 }
 
 /* ---- the plan line ---- */
@@ -158,7 +160,7 @@ cJSON *vprep_plan_line(const vprep *p, const vprep_item *it, const vprep_clip *c
     vf_json_add_int(src, "frames", s->frames);
     cJSON_AddNumberToObject(src, "fps", s->fps);
     vf_json_add_int(src, "rotation", s->rotation);
-    cJSON_AddItemToObject(o, "draws", draws_of(c));
+    cJSON_AddItemToObject(o, "draws", clip->draws ? cJSON_Duplicate(clip->draws, true) : draws_of(c));
     if (!c->drop) {
         cJSON_AddStringToObject(o, "key", c->key);
         cJSON_AddItemToObject(o, "target", ints((int64_t[]){ c->target_h, c->target_w }, 2));

@@ -196,6 +196,7 @@ int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     if (!rc) rc = vf_json_num_opt(o, "fps", &clip->fps, err);
     if (!rc) rc = plan_frames(p, it, o, clip, err);
     if (!rc) {
+        clip->draws = cJSON_DetachItemFromObjectCaseSensitive(o, "draws");
         snprintf(c->key, sizeof c->key, "%s", key);
         rc = check_geometry(p, c, err);
     }

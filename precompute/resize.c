@@ -48,7 +48,8 @@ static inline __attribute__((always_inline)) void mix_rows(float *restrict acc,
         acc[i] = a * (float)s[i];
     int t = 1;
     for (; t + 3 <= n; t += 3) {
-        const uint8_t *restrict p = s + t * stride, *restrict q = p + stride, *restrict u = q + stride;
+        const uint8_t *restrict p = s + t * stride, *restrict q = p + stride;
+        const uint8_t *restrict u = q + stride;
         float b = weight[t], c = weight[t + 1], d = weight[t + 2];
         for (int i = 0; i < len; i++)
             acc[i] = acc[i] + b * (float)p[i] + c * (float)q[i] + d * (float)u[i];
@@ -120,8 +121,8 @@ static resize_kernel *best_kernel(void)
     return kernel_plain;
 }
 
-/* Writes the weights of output i of in -> out at w (room for 2 * max(in/out, 1) + 2 of them), leaving
- * out zeros at the ends; returns their count and the first source in *first. */
+/* Writes the weights of output i of in -> out at w (room for 2 * max(in/out, 1) + 2 of them),
+ * leaving out zeros at the ends; returns their count and the first source in *first. */
 static int axis_taps(float *w, int *first, int in, int out, int i)
 {
     double scale = (double)in / out, r = fmax(scale, 1), centre = (i + 0.5) * scale;
@@ -167,11 +168,11 @@ static int check(int h, int w, int rh, int rw, int top, int left, int out_h, int
     const int side[] = { h, w, rh, rw, out_h, out_w };
     for (size_t i = 0; i < sizeof side / sizeof *side; i++)
         if (side[i] < 1 || side[i] > RESIZE_MAX_SIDE)
-            return vc_fail(err, VC_EINVAL, "resize: a side of %d pixels (allowed: 1 to %d)", side[i],
-                           RESIZE_MAX_SIDE);
+            return vc_fail(err, VC_EINVAL, "resize: a side of %d pixels (allowed: 1 to %d)",
+                           side[i], RESIZE_MAX_SIDE);
     if (top < 0 || left < 0 || top > rh - out_h || left > rw - out_w)
-        return vc_fail(err, VC_EINVAL, "resize: %dx%d at row %d, column %d leaves the picture of %dx%d",
-                       out_w, out_h, top, left, rw, rh);
+        return vc_fail(err, VC_EINVAL, "resize: %dx%d at row %d, column %d leaves %dx%d", out_w,
+                       out_h, top, left, rw, rh);
     return 0;
 }
 

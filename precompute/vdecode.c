@@ -12,8 +12,8 @@
 #include "common/file.h"
 #include "common/flags.h"
 #include "common/progress.h"
+#include "formats/gallery.h"
 #include "precompute/encoder.h"
-#include "precompute/gallery.h"
 #include "precompute/media_write.h"
 #include "precompute/sheet.h"
 
@@ -47,7 +47,7 @@ static const vc_flag flags[] = {
     FLAG(VC_STRING, device, "device", "auto", NULL, NULL, "auto or cpu"),
     FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", NULL, "of messages and progress"),
     FLAG(VC_BOOLEAN, quiet, "quiet", NULL, NULL, NULL, "errors only"),
-    { .kind = VC_BOOLEAN },
+    { 0 }
 };
 
 static const vc_program program = {
@@ -348,7 +348,7 @@ static int decode_run(decoder *d, const char *run, const char *validation, vc_er
     }
     free(names);
     vc_progress_end(d->progress);
-    return rc ? rc : gallery_update(run, err);
+    return rc ? rc : vf_gallery_update(run, err);
 }
 
 static int decode_input(decoder *d, const char *in, vc_err *err)

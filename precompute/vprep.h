@@ -27,6 +27,7 @@ typedef struct vprep_config {
     char *plan, *validation_prompts, *negative_prompt, *trace_dir, *variants, *device;
     int64_t seed, workers, thumbnails, shard_size, video_repeat;
     vc_dtype dtype;
+    int train_mode;                   /* normal */
     int latent_store;                 /* index into "auto|moments|sample|mode" */
     int on_error;                     /* skip | stop */
     int log_format;
@@ -104,6 +105,7 @@ typedef struct vprep_clip {
     vb_choice choice;
     int64_t *frames;                  /* [choice.frames] */
     double fps;                       /* of those frames; 0 for a still */
+    cJSON *draws;                     /* of a replayed line, as it tells them; else NULL */
 } vprep_clip;
 /* Fills items from the rows (or from --plan). known: numbers given earlier, by OUT's plan.jsonl. */
 int vprep_plan(vprep *p, vc_err *err);

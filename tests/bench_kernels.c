@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/cpu/cpu.h"
+#include "common/cpu/cpu_dnnl.h"
 
 #if defined(VLT_ONEDNN)
 #include <omp.h>
@@ -217,6 +217,12 @@ typedef struct cv {
     vt_conv c;
 } cv;
 
+static void run_dnnl(void *arg, vt_dev *d)
+{
+    cv *x = arg;
+    cpu_dnnl_conv3d(d, &x->y, &x->x, &x->w, NULL, &x->c);
+}
+
 static void run_conv(void *arg, vt_dev *d)
 {
     cv *x = arg;
@@ -240,7 +246,7 @@ static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t 
     own.dnnl = NULL;
     turns[0].dev = &own;
     if (dnnl)
-        turns[2] = (turn){ run_conv, b->best, 0 };
+        turns[2] = (turn){ run_dnnl, b->best, 0 };
     take_turns(b, turns, dnnl ? 3 : 2, &x);
     snprintf(what, sizeof what, "conv f32 %d->%d %d^3 %dx%dx%d", (int)in, (int)out, k, (int)t, (int)h, (int)w);
     show(what, flop, turns, dnnl ? 3 : 2);

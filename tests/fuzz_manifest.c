@@ -1,12 +1,13 @@
 /* fuzz_manifest.c - any bytes as the manifest of a small dataset: an error, or what its shards hold. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/file.h"
 #include "tests/mutate.h"
 #include "tests/shards_make.h"
 
-static char folder[] = "/tmp/fuzz-manifest-XXXXXX";
+static char folder[40];
 
 static void remove_folder(void)
 {
@@ -18,6 +19,7 @@ static const char *dataset(void)
 {
     static bool made;
     if (!made) {
+        snprintf(folder, sizeof folder, "%s/fuzz-manifest-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
         if (!mkdtemp(folder) || make_dataset(folder, 2, 1 << 30, NULL))
             abort();
         atexit(remove_folder);

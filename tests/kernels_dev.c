@@ -5,21 +5,25 @@
 #include <string.h>
 
 extern const cpu_gemm cpu_gemm_emulated;      /* kernels_emulated.c */
+extern const cpu_gemm cpu_gemm_wide;          /* kernels_wide.c */
+extern const cpu_rows cpu_rows_wide;
 
 /* The linker sends the library's calls of cpu_gemm_of here (--wrap). */
 const cpu_gemm *__real_cpu_gemm_of(const vt_dev *d, vc_dtype t);
 const cpu_gemm *__wrap_cpu_gemm_of(const vt_dev *d, vc_dtype t);
-static const vt_dev *emulating;
+static const vt_dev *emulating, *widening;
 
 const cpu_gemm *__wrap_cpu_gemm_of(const vt_dev *d, vc_dtype t)
 {
-    return d == emulating && t == VC_BF16 ? &cpu_gemm_emulated : __real_cpu_gemm_of(d, t);
+    if (d == emulating && t == VC_BF16)
+        return &cpu_gemm_emulated;
+    return d == widening ? &cpu_gemm_wide : __real_cpu_gemm_of(d, t);
 }
 
 const char *const *kd_sets(void)
 {
     static const char *const all[] = { "plain", "avx2", "avx512", "amx" };
-    static const char *sets[COUNT(all) + 2];
+    static const char *sets[COUNT(all) + 3];
     size_t n = 0;
 
     for (size_t i = 0; i < COUNT(all); i++) {
@@ -27,15 +31,28 @@ const char *const *kd_sets(void)
         if (cpu_isa_open(&isa, all[i], NULL) == 0)
             sets[n++] = all[i];
     }
+    sets[n++] = "wide";
     sets[n++] = "emulated";
+    sets[n] = NULL;
+    return sets;
+}
+
+const cpu_rows *const *kd_rows(void)
+{
+    static const cpu_rows *sets[8];
+    size_t n = 0;
+
+    for (const cpu_rows *const *s = cpu_rows_sets(); *s; s++)
+        sets[n++] = *s;
+    sets[n++] = &cpu_rows_wide;
     sets[n] = NULL;
     return sets;
 }
 
 kd_dev kd_open(const char *set, int threads)
 {
-    bool emulated = !strcmp(set, "emulated");
-    vt_options o = { .threads = threads, .kernels = emulated ? "plain" : set };
+    bool emulated = !strcmp(set, "emulated"), wide = !strcmp(set, "wide");
+    vt_options o = { .threads = threads, .kernels = emulated || wide ? "plain" : set };
     vc_err err = { 0 };
     kd_dev d = { .bf16 = emulated || !strcmp(set, "amx") };
 
@@ -47,6 +64,10 @@ kd_dev kd_open(const char *set, int threads)
         fail_msg("%s: %s", set, err.text);
     if (emulated)
         emulating = d.dev;
+    if (wide) {
+        widening = d.dev;
+        d.dev->rows = &cpu_rows_wide;
+    }
     return d;
 }
 
@@ -56,7 +77,7 @@ void kd_close(kd_dev *d)
 
     if (d->be->status(d->dev, &err))
         fail_msg("device fault: %s", err.text);
-    emulating = NULL;
+    emulating = widening = NULL;
     d->be->close(d->dev);
 }
 

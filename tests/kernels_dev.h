@@ -14,15 +14,17 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-/* The kernel sets this machine runs, and "emulated": AMX's kernels over tiles in plain C. NULL-ended. */
+/* The kernel sets this machine runs; "wide": the f32 kernels in AVX-512's 16 lanes; "emulated": AMX's over
+ * tiles in plain C. NULL-ended. */
 const char *const *kd_sets(void);
+const cpu_rows *const *kd_rows(void);
 
 typedef struct kd_dev {
     const vt_backend *be;
     vt_dev *dev;
     bool bf16;                                /* bf16 operands are multiplied as such (AMX) */
 } kd_dev;
-/* A device with a set; only one open at a time may be "emulated". */
+/* A device with a set; one at a time may be "wide" or "emulated". */
 kd_dev kd_open(const char *set, int threads);
 void kd_close(kd_dev *d);
 

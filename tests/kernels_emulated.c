@@ -1,5 +1,6 @@
-/* kernels_emulated.c - the AMX kernels' own source over tiles in plain C, for machines without AMX. */
+/* kernels_emulated.c - the AMX kernels' own source over tiles in plain C and in 16 lanes, on any machine. */
 #define CPU_AMX_EMULATE
+#define VW 16
 #define GEMM_SET cpu_gemm_emulated
 #define GEMM_NAME "emulated"
 #define GEMM_ROWS cpu_rows_plain

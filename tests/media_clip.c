@@ -100,8 +100,9 @@ bool clip_have_encoder(const char *name)
 void clip_ffmpeg(const char *dir, const char *args, const char *out)
 {
     char cmd[2048];
-    snprintf(cmd, sizeof cmd, "cd '%s' && ffmpeg -nostdin -v error -y -i numbers.mp4 %s '%s' 2>log.txt",
-             dir, args, out);
+    snprintf(cmd, sizeof cmd,
+             "cd '%s' && ffmpeg -nostdin -v error -y -i numbers.mp4 %s '%s' 2>log.txt", dir, args,
+             out);
     if (system(cmd))
         fail_msg("%s", cmd);
 }

@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CLIP_H = 64, CLIP_W = 128, CLIP_BYTES = CLIP_H * CLIP_W * 3, CLIP_FRAMES = 120, CLIP_FPS = 25 };
+enum { CLIP_H = 64, CLIP_W = 128, CLIP_BYTES = CLIP_H * CLIP_W * 3 };
+enum { CLIP_FRAMES = 120, CLIP_FPS = 25 };
 
 extern const uint8_t clip_colours[4][3];
 

@@ -7,7 +7,7 @@
 
 #include "common/tensor/ops.h"
 
-enum { OP_INPUTS = 6, OP_SAMPLES = 24 };       /* gradient elements compared per input */
+enum { OP_INPUTS = 6, OP_SAMPLES = 16 };       /* gradient elements compared per input */
 
 typedef struct op_shape {
     int nd;

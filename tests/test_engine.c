@@ -1,4 +1,5 @@
-/* test_engine.c - the engine around the ops: pool, failures and their messages, scopes, host data. */
+/* test_engine.c - the engine around the ops: pool, failures and their messages, scopes, host
+ * data. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -9,7 +9,7 @@
 #include "tests/kernels_dev.h"
 
 #define TEST(name) static void name(void **state)
-#define EACH_SET(s) for (const cpu_rows *const *s = cpu_rows_sets(); *s; s++)
+#define EACH_SET(s) for (const cpu_rows *const *s = kd_rows(); *s; s++)
 
 static const size_t sizes[] = { 0, 1, 3, 7, 8, 15, 16, 17, 33, 65, 100, 1000, 4099, 10000 };
 

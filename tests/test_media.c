@@ -66,42 +66,52 @@ typedef struct stream_case {
 static const stream_case streams[] = {
     { "h264, closed groups", "a.mp4", "libx264", "-c:v libx264 -crf 12 -g 12 -bf 3", 120, 0, 0, 0 },
     { "h264, open groups", "b.mp4", "libx264",
-      "-c:v libx264 -crf 12 -x264-params open-gop=1:keyint=24:min-keyint=24:bframes=3", 120, 0, 0, 0 },
+      "-c:v libx264 -crf 12 -x264-params open-gop=1:keyint=24:min-keyint=24:bframes=3",
+      120, 0, 0, 0 },
     { "h264, open groups in ts", "c.ts", "libx264",
-      "-c:v libx264 -crf 12 -x264-params open-gop=1:keyint=24:min-keyint=24:bframes=3", 120, 0, 0, 0 },
+      "-c:v libx264 -crf 12 -x264-params open-gop=1:keyint=24:min-keyint=24:bframes=3",
+      120, 0, 0, 0 },
     { "h264, open groups in mkv", "d.mkv", "libx264",
-      "-c:v libx264 -crf 12 -x264-params open-gop=1:keyint=24:min-keyint=24:bframes=3", 120, 0, 0, 0 },
+      "-c:v libx264 -crf 12 -x264-params open-gop=1:keyint=24:min-keyint=24:bframes=3",
+      120, 0, 0, 0 },
     { "h264, intra refresh", "e.mp4", "libx264",
       "-c:v libx264 -crf 12 -x264-params intra-refresh=1:keyint=20", 120, 0, 0, 0 },
     { "h264, intra refresh in ts", "e.ts", "libx264",
       "-c:v libx264 -crf 12 -x264-params intra-refresh=1:keyint=20", 120, 0, 0, 0 },
-    { "h264, interlaced", "f.mp4", "libx264", "-c:v libx264 -crf 12 -g 12 -flags +ildct+ilme", 120, 0,
-      0, 0 },
+    { "h264, interlaced", "f.mp4", "libx264",
+      "-c:v libx264 -crf 12 -g 12 -flags +ildct+ilme", 120, 0, 0, 0 },
     { "h264, fragments", "g.mp4", "libx264",
       "-c:v libx264 -crf 12 -g 12 -movflags frag_keyframe+empty_moov", 120, 0, 0, 0 },
     { "h264, no container", "h.h264", "libx264", "-c:v libx264 -crf 12 -g 12 -bf 3", 120, 0, 0, 0 },
     { "h264 in flv", "i.flv", "libx264", "-c:v libx264 -crf 12 -g 12", 120, 0, 0, 0 },
     { "h264, edit list", "j.mp4", "libx264", "-ss 1.4 -i a.mp4 -map 1 -c copy", 85, 35, 0, 0 },
-    { "h264, late start", "k.mkv", "libx264", "-c:v libx264 -crf 12 -g 12 -output_ts_offset 7", 120, 0,
-      0, 0 },
+    { "h264, late start", "k.mkv", "libx264",
+      "-c:v libx264 -crf 12 -g 12 -output_ts_offset 7", 120, 0, 0, 0 },
     { "h264, late start in ts", "l.ts", "libx264", "-c:v libx264 -crf 12 -g 12 -output_ts_offset 7",
       120, 0, 0, 0 },
     { "h264, uneven times", "m.mp4", "libx264",
       "-vf 'select=lt(mod(n\\,5)\\,4)' -fps_mode vfr -c:v libx264 -crf 12 -g 24", 96, 0, 5, 1 },
     { "hevc, open groups", "n.mp4", "libx265",
-      "-c:v libx265 -x265-params log-level=none:crf=12:keyint=24:open-gop=1:bframes=3", 120, 0, 0, 0 },
+      "-c:v libx265 -x265-params log-level=none:crf=12:keyint=24:open-gop=1:bframes=3",
+      120, 0, 0, 0 },
     { "vp9, hidden frames", "o.webm", "libvpx-vp9",
-      "-c:v libvpx-vp9 -crf 12 -b:v 0 -g 30 -auto-alt-ref 1 -lag-in-frames 16 -cpu-used 8", 120, 0, 0, 0 },
+      "-c:v libvpx-vp9 -crf 12 -b:v 0 -g 30 -auto-alt-ref 1 -lag-in-frames 16 -cpu-used 8",
+      120, 0, 0, 0 },
     { "vp8, hidden frames", "p.webm", "libvpx",
-      "-c:v libvpx -crf 4 -b:v 4M -g 30 -auto-alt-ref 1 -lag-in-frames 16 -cpu-used 8", 120, 0, 0, 0 },
+      "-c:v libvpx -crf 4 -b:v 4M -g 30 -auto-alt-ref 1 -lag-in-frames 16 -cpu-used 8",
+      120, 0, 0, 0 },
     { "av1", "q.mp4", "libaom-av1",
       "-frames:v 60 -c:v libaom-av1 -crf 20 -g 20 -cpu-used 8", 60, 0, 0, 0 },
     { "mpeg4 in avi", "r.avi", "mpeg4", "-c:v mpeg4 -q:v 2 -g 15", 120, 0, 0, 0 },
-    { "mpeg4 with B frames in avi", "s.avi", "mpeg4", "-c:v mpeg4 -q:v 2 -g 15 -bf 2", 120, 0, 0, 0 },
-    { "mpeg4 with B frames in mp4", "t.mp4", "mpeg4", "-c:v mpeg4 -q:v 2 -g 15 -bf 2", 120, 0, 0, 0 },
-    { "mpeg2, programme stream", "u.mpg", "mpeg2video", "-c:v mpeg2video -q:v 2 -g 15 -bf 2", 120, 0, 0,
+    { "mpeg4 with B frames in avi", "s.avi", "mpeg4",
+      "-c:v mpeg4 -q:v 2 -g 15 -bf 2", 120, 0, 0, 0 },
+    { "mpeg4 with B frames in mp4", "t.mp4", "mpeg4",
+      "-c:v mpeg4 -q:v 2 -g 15 -bf 2", 120, 0, 0, 0 },
+    { "mpeg2, programme stream", "u.mpg", "mpeg2video",
+      "-c:v mpeg2video -q:v 2 -g 15 -bf 2", 120, 0, 0,
       0 },
-    { "mpeg2, transport stream", "v.ts", "mpeg2video", "-c:v mpeg2video -q:v 2 -g 15 -bf 2", 120, 0, 0,
+    { "mpeg2, transport stream", "v.ts", "mpeg2video",
+      "-c:v mpeg2video -q:v 2 -g 15 -bf 2", 120, 0, 0,
       0 },
     { "mjpeg", "w.mov", "mjpeg", "-c:v mjpeg -q:v 2 -pix_fmt yuvj420p", 120, 0, 0, 0 },
     { "ffv1", "x.mkv", "ffv1", "-c:v ffv1 -g 10", 120, 0, 0, 0 },
@@ -129,8 +139,8 @@ static void expect_frames(const stream_case *c, media *m, const media_info *info
     for (int i = 0; i < n; i++) {
         int number = clip_number(rgb + bytes * (size_t)i, fit.h, fit.w);
         if (number != source_number(c, index[i]))
-            fail_msg("%s: frame %lld shows %d, should show %d", c->name, (long long)index[i], number,
-                     source_number(c, index[i]));
+            fail_msg("%s: frame %lld shows %d, should show %d", c->name, (long long)index[i],
+                     number, source_number(c, index[i]));
     }
     free(rgb);
 }
@@ -386,8 +396,8 @@ static void test_colour(void **state)
 {
     (void)state;
     static const char *const matrices[][2] = {
-        { "bt709", "bt709" }, { "bt601", "smpte170m" }, { "bt601", "bt470bg" }, { "bt601", "unknown" },
-        { "smpte240m", "smpte240m" }, { "bt2020", "bt2020nc" },
+        { "bt709", "bt709" },   { "bt601", "smpte170m" },     { "bt601", "bt470bg" },
+        { "bt601", "unknown" }, { "smpte240m", "smpte240m" }, { "bt2020", "bt2020nc" },
     };
     static const char *const formats[] = { "yuv420p", "yuv444p", "yuv420p10le", "yuv422p12le" };
     if (!clip_have_ffmpeg() || !clip_have_encoder("ffv1"))
@@ -409,7 +419,8 @@ static void test_colour(void **state)
                     clip_square(mean, rgb, info.h, info.w, s);
                     for (int c = 0; c < 3; c++)     /* two lossy steps before */
                         if (fabs(mean[c] - clip_colours[s][c]) > 3)
-                            fail_msg("%s: square %d is %g %g %g", args, s, mean[0], mean[1], mean[2]);
+                            fail_msg("%s: square %d is %g %g %g", args, s, mean[0], mean[1],
+                                     mean[2]);
                 }
                 free(rgb);
             }
@@ -521,7 +532,8 @@ static void test_arguments(void **state)
     (void)state;
     static const int64_t bad[][2] = { { 0, CLIP_FRAMES }, { -1, 0 }, { 5, 4 } };
     static const media_fit fits[] = {
-        { 64, 128, 0, 1, 64, 128, false }, { 0, 128, 0, 0, 1, 1, false }, { 64, 128, 60, 0, 5, 5, true },
+        { 64, 128, 0, 1, 64, 128, false }, { 0, 128, 0, 0, 1, 1, false },
+        { 64, 128, 60, 0, 5, 5, true },
     };
     media_info info;
     media *m = must_open(in_dir("numbers.mp4"), &info);

@@ -158,7 +158,8 @@ static void check_info(const char *name, const media_info *info, const cJSON *wa
         info->h != (turned % 180 ? w : h) || info->mirrored)
         fail_msg("%s: %dx%d, stored %dx%d, rotation %d", name, info->w, info->h, info->coded_w,
                  info->coded_h, info->rotation);
-    if (info->frames != number(want, "frames") || info->stream_index != number(want, "stream_index"))
+    if (info->frames != number(want, "frames") ||
+        info->stream_index != number(want, "stream_index"))
         fail_msg("%s: %lld frames, stream %d", name, (long long)info->frames, info->stream_index);
     if (!info->is_video || strcmp(info->codec, cJSON_GetObjectItem(want, "codec")->valuestring))
         fail_msg("%s: video %d, codec %s", name, info->is_video, info->codec);
@@ -186,7 +187,8 @@ static void test_videos(void **state)
     const cJSON *want;
     cJSON_ArrayForEach(want, cJSON_GetObjectItem(reference, "videos")) {
         const char *name = want->string, *path = in_folder("videos", name);
-        const cJSON *cli = cJSON_GetObjectItem(want, "cli"), *means = cJSON_GetObjectItem(cli, "mean_rgb");
+        const cJSON *cli = cJSON_GetObjectItem(want, "cli");
+        const cJSON *means = cJSON_GetObjectItem(cli, "mean_rgb");
         media *m;
         media_info info;
         vc_err err = { 0 };
@@ -238,7 +240,7 @@ static void test_images(void **state)
         if (!rgb)
             fail_msg("%s", err.text);
         size_t n = (size_t)info.h * (size_t)info.w;
-        /* Pillow's JPEG decoder is this one; elsewhere it reads 16 bits and chroma in its own way */
+        /* Pillow's JPEG decoder is this one; else it reads 16 bits and chroma in its own way */
         if (jpeg)
             expect_mean(name, rgb, n, pillow, 0.01);
         else

@@ -109,7 +109,7 @@ static void test_png(void **state)
     }
 }
 
-/* Pixel formats of stills, made by the ffmpeg program from one PNG; tolerance by what each loses. */
+/* Pixel formats of stills, made by the ffmpeg program from one PNG; tolerance by what each loses */
 static void test_formats(void **state)
 {
     (void)state;
@@ -200,7 +200,8 @@ static void put32(uint8_t *p, uint32_t v)
         p[i] = (uint8_t)(v >> (24 - 8 * i));
 }
 
-static void jpeg_with_exif(const char *path, const uint8_t *jpeg, size_t n, int orientation, bool big)
+static void jpeg_with_exif(const char *path, const uint8_t *jpeg, size_t n, int orientation,
+                           bool big)
 {
     uint8_t app1[64] = { 0xff, 0xe1, 0, 0, 'E', 'x', 'i', 'f', 0, 0 };
     size_t len = 10 + exif_block(app1 + 10, orientation, big);
@@ -278,8 +279,8 @@ static void test_exif(void **state)
 
 /* ---- JPEG ---- */
 
-static void save_jpeg(const char *path, const uint8_t *pixels, int h, int w, int format, int subsampling,
-                      int flags)
+static void save_jpeg(const char *path, const uint8_t *pixels, int h, int w, int format,
+                      int subsampling, int flags)
 {
     uint8_t *buf = NULL;
     unsigned long n = 0;
@@ -328,7 +329,7 @@ static void test_jpeg_kinds(void **state)
     free(cmyk);
 }
 
-/* Every shorter file is refused; stray bytes between headers are not damage, but hide none either. */
+/* Every shorter file is refused. Stray bytes between headers are no damage, and hide none either */
 static void test_damage(void **state)
 {
     (void)state;
@@ -376,7 +377,8 @@ static void test_shrink(void **state)
 {
     (void)state;
     static const int rows[][5] = { /* h, w, side, h, w */
-        { 100, 200, 50, 25, 50 }, { 201, 99, 64, 64, 32 }, { 10, 20, 50, 10, 20 }, { 1, 999, 9, 1, 9 },
+        { 100, 200, 50, 25, 50 }, { 201, 99, 64, 64, 32 }, { 10, 20, 50, 10, 20 },
+        { 1, 999, 9, 1, 9 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const int *r = rows[i];
@@ -424,8 +426,8 @@ static void test_mp4(void **state)
             fail_msg("row %zu: %s", i, err.text);
         if (info.frames != n || info.h != h + (h & 1) || info.w != w + (w & 1) || !info.is_video ||
             fabs(info.fps - rows[i].fps) > 1e-3 || info.vfr)
-            fail_msg("row %zu: %lld frames of %dx%d at %g", i, (long long)info.frames, info.w, info.h,
-                     info.fps);
+            fail_msg("row %zu: %lld frames of %dx%d at %g", i, (long long)info.frames, info.w,
+                     info.h, info.fps);
         media_fit fit = { .rh = info.h, .rw = info.w, .h = h, .w = w };
         uint8_t *back = malloc(bytes);
         assert_int_equal(media_read(m, back, (int64_t[]){ n - 1 }, 1, &fit, NULL, &err), 0);

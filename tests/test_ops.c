@@ -90,13 +90,14 @@ static vt_tensor *conv3d(vt_ctx *g, vt_tensor *const *x, const op_args *a)
     return vt_conv3d(g, x[0], x[1], OPT(2), &c);
 }
 
-/* Tolerances: of the largest value. bf16 keeps 8 bits, so one rounding costs up to 2^-9 = 2e-3 of an
- * element and gradients that meet several roundings in a chain get a few of those. */
+/* Tolerances: of the largest value. bf16 keeps 8 bits, so one rounding costs up to 2^-9 = 2e-3 of
+ * an element and gradients that meet several roundings in a chain get a few of those. */
 #define EXACT .tol = 0, .tol16 = 0             /* data only moves */
 #define ROUND .tol = 3e-7f, .tol16 = 5e-3f     /* one f32 operation or two, one bf16 rounding */
 #define CHAIN .tol = 2e-6f, .tol16 = 1.5e-2f   /* some tens of f32 operations; 2 or 3 roundings */
 #define SUMS .tol = 1e-5f, .tol16 = 1.5e-2f    /* f32 sums of hundreds of terms */
-#define SOFT .tol = 2e-5f, .tol16 = 2.5e-2f    /* softmax: P is rounded to bf16 too */
+#define SOFT .tol = 2e-5f, .tol16 = 4e-2f      /* softmax: P, and in backward differences of
+                                                * sums over rounded outputs */
 
 static const op_case cases[] = {
     { "add", add, ref_add, { "3 5 7", "3 5 7" }, ROUND },
@@ -158,7 +159,7 @@ static const op_case cases[] = {
     { "linear: no bias, odd", linear, ref_linear, { "3 5 7", "11 7" }, SUMS, .weights = 2 },
     { "linear: one row", linear, ref_linear, { "64", "9 64", "9" }, SUMS, .weights = 6 },
     { "linear: one column", linear, ref_linear, { "6 1", "4 1", "4" }, SUMS, .weights = 6 },
-    { "linear: large", linear, ref_linear, { "2 131 70", "130 70", "130" }, SUMS, .weights = 6 },
+    { "linear: large", linear, ref_linear, { "2 67 70", "66 70", "66" }, SUMS, .weights = 6 },
     { "linear: frozen bf16", linear, ref_linear, { "2 9 48", "33 48", "33" }, SUMS, .weights = 6,
       .stored = VC_BF16 },
     { "linear: frozen f16", linear, ref_linear, { "2 9 48", "33 48", "33" }, SUMS, .weights = 6,
@@ -207,7 +208,8 @@ static const op_case cases[] = {
     { "chunk", chunk, ref_chunk, { "2 4 21" }, CHAIN },
     { "concat: tokens", concat, ref_concat, { "2 3 5", "2 4 5", "2 1 5" }, EXACT, { 1 } },
     { "concat: channels", concat, ref_concat, { "2 3 5", "2 3 8" }, EXACT, { 2 } },
-    { "patchify: c first", patchify, ref_patchify, { "2 3 4 6 8" }, EXACT, { 2, 3, 2, VT_C_FIRST } },
+    { "patchify: c first", patchify, ref_patchify, { "2 3 4 6 8" }, EXACT,
+      { 2, 3, 2, VT_C_FIRST } },
     { "patchify: c last", patchify, ref_patchify, { "2 3 1 4 6" }, EXACT, { 1, 2, 2, VT_C_LAST } },
     { "patchify: single", patchify, ref_patchify, { "1 2 2 3 5" }, EXACT, { 1, 1, 1, VT_C_LAST } },
     { "unpatchify: c first", unpatchify, ref_unpatchify, { "2 12 8" }, EXACT,

@@ -34,26 +34,37 @@ static const vt_weight pair_table[] = {
     { 0 }
 };
 
+static float w_values[12], b_values[4], scale_values[8];
+static const int64_t pair_sizes[] = { 0, 4 };
+
+static store pair_store(void)
+{
+    w_values[5] = 2.5f;
+    return (store){ .name = { "a.7.proj.weight", "a.7.proj.bias", "a.7.scale" }, .n = 3,
+                    .h = { { VC_F32, 2, { 4, 3 }, w_values }, { VC_F32, 1, { 4 }, b_values },
+                           { VC_F32, 2, { 2, 4 }, scale_values } } };
+}
+
+/* Binds a pair from s; p is to be closed whatever came out. */
+static int bind_pair(vt_params **p, vt_ctx *g, pair *m, store *s, vc_err *err)
+{
+    vt_source src = { store_get, s, 0, true };
+
+    assert_int_equal(vt_params_open(p, g, NULL), 0);
+    return vt_params_bind(*p, pair_table, "a.%d.", 7, m, pair_sizes, &src, err);
+}
+
 static void test_bind(void **state)
 {
-    static float w[12], b[4], scale[8];
-    static uint16_t half[12];
-    const int64_t size[] = { 0, 4 };
-    store s = { .name = { "a.7.proj.weight", "a.7.proj.bias", "a.7.scale" }, .n = 3,
-                .h = { { VC_F32, 2, { 4, 3 }, w }, { VC_F32, 1, { 4 }, b },
-                       { VC_F32, 2, { 2, 4 }, scale } } };
-    vt_source src = { store_get, &s, 0, true };
     vt_ctx *g = em_context(VC_F32);
+    store s = pair_store();
     vt_params *p;
     pair m;
-    vc_err err;
 
     (void)state;
-    w[5] = 2.5f;
-    assert_int_equal(vt_params_open(&p, g, NULL), 0);
-    assert_int_equal(vt_params_bind(p, pair_table, "a.%d.", 7, &m, size, &src, &err), 0);
+    assert_int_equal(bind_pair(&p, g, &m, &s, NULL), 0);
     assert_int_equal(vt_params_count(p), 3);
-    assert_ptr_equal(m.lin.w->data, w);                       /* borrowed */
+    assert_ptr_equal(m.lin.w->data, w_values);                /* borrowed */
     assert_true(vt_param_mapped(m.scale));
     vt_param *q = vt_params_find(p, "a.7.proj.bias");
     assert_ptr_equal(q->t, m.lin.b);
@@ -65,49 +76,65 @@ static void test_bind(void **state)
     assert_int_equal(bytes.values, 0);
     assert_int_equal(bytes.frozen, 24);
     assert_int_equal(vt_params_train(p, NULL, NULL, NULL), 0);
-    assert_true(m.lin.w->data != (void *)w);                  /* now a private copy */
+    assert_true(m.lin.w->data != (void *)w_values);           /* now a private copy */
     assert_true(((float *)m.lin.w->data)[5] == 2.5f);
     bytes = vt_params_bytes(p);
     assert_int_equal(bytes.mapped, 0);
     assert_int_equal(bytes.grads, 24 * 4);
     vt_params_close(p);
+    vt_params_close(NULL);
+    vt_close(g);
+}
 
-    /* stored as f16, misaligned: copied; trained: widened */
+/* Stored as f16 and misaligned: copied as it is; trained: widened. */
+static void test_bind_f16(void **state)
+{
+    static uint16_t half[12];
     static char odd[25];
+    vt_ctx *g = em_context(VC_F32);
+    store s = pair_store();
+    vt_params *p;
+    pair m;
+
+    (void)state;
     half[5] = vc_f32_to_f16(2.5f);
     memcpy(odd + 1, half, sizeof half);
     s.h[0].dtype = VC_F16;
     s.h[0].data = odd + 1;
-    assert_int_equal(vt_params_open(&p, g, NULL), 0);
-    assert_int_equal(vt_params_bind(p, pair_table, "a.%d.", 7, &m, size, &src, &err), 0);
+    assert_int_equal(bind_pair(&p, g, &m, &s, NULL), 0);
     assert_int_equal(m.lin.w->dtype, VC_F16);
     assert_false(vt_param_mapped(m.lin.w));
     assert_int_equal(vt_params_train(p, NULL, NULL, NULL), 0);
     assert_int_equal(m.lin.w->dtype, VC_F32);
     assert_true(((float *)m.lin.w->data)[5] == 2.5f);
     vt_params_close(p);
-    vt_params_close(NULL);
+    vt_close(g);
+}
 
+static void test_bind_errors(void **state)
+{
     static const struct { int i, dim, value; vc_dtype t; const char *text; } wrong[] = {
         { 2, 0, 3, VC_F32, "tensor \"a.7.scale\" is [3,4], [2,4] was expected" },
         { 1, 0, 5, VC_F32, "tensor \"a.7.proj.bias\" is [5], [4] was expected" },
         { 0, 0, 4, VC_I32, "tensor \"a.7.proj.weight\" holds i32" },
     };
+    vt_ctx *g = em_context(VC_F32);
+    vt_params *p;
+    vc_err err;
+    pair m;
+
+    (void)state;
     for (int i = 0; i < 3; i++) {
-        store t = s;
-        t.h[wrong[i].i].dim[wrong[i].dim] = wrong[i].value;
-        t.h[wrong[i].i].dtype = wrong[i].t;
-        src.arg = &t;
-        assert_int_equal(vt_params_open(&p, g, NULL), 0);
-        assert_int_equal(vt_params_bind(p, pair_table, "a.%d.", 7, &m, size, &src, &err),
-                         VC_EMISMATCH);
+        store s = pair_store();
+        s.h[wrong[i].i].dim[wrong[i].dim] = wrong[i].value;
+        s.h[wrong[i].i].dtype = wrong[i].t;
+        assert_int_equal(bind_pair(&p, g, &m, &s, &err), VC_EMISMATCH);
         assert_non_null(strstr(err.text, wrong[i].text));
         vt_params_close(p);
     }
+    store s = pair_store();
     s.n = 2;
-    src.arg = &s;
-    assert_int_equal(vt_params_open(&p, g, NULL), 0);
-    assert_int_equal(vt_params_bind(p, pair_table, "a.%d.", 7, &m, size, &src, &err), VC_ENOENT);
+    assert_int_equal(bind_pair(&p, g, &m, &s, &err), VC_ENOENT);
     assert_string_equal(err.text, "tensor \"a.7.scale\" is missing; it should be [2,4]");
     vt_params_close(p);
     vt_close(g);
@@ -121,7 +148,7 @@ static void test_start_by_name(void **state)
     pair m[3][2];
 
     (void)state;
-    for (int i = 0; i < 3; i++) {                             /* 0: in order, 1: reversed, 2: seed */
+    for (int i = 0; i < 3; i++) {                             /* in order, reversed, other seed */
         vt_source src = { .seed = i == 2 ? 6 : 5 };
         assert_int_equal(vt_params_open(&p[i], g, NULL), 0);
         for (int k = 0; k < 2; k++) {
@@ -262,6 +289,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bind),
+        cmocka_unit_test(test_bind_f16),
+        cmocka_unit_test(test_bind_errors),
         cmocka_unit_test(test_start_by_name),
         cmocka_unit_test(test_lora),
         cmocka_unit_test(test_adamw),

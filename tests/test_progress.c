@@ -1,5 +1,5 @@
-/* What goes to stderr: plain, on a terminal, as JSON; signals; readable numbers. Each case runs in a
- * child whose stderr is a pipe or a pseudo-terminal, and the parent looks at what came out. */
+/* What goes to stderr: plain, on a terminal, as JSON; signals; readable numbers. Each case runs in
+ * a child whose stderr is a pipe or a pseudo-terminal, and the parent looks at what came out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -120,12 +120,12 @@ static void test_messages(void **state)
     assert_string_equal(output, "prog: made 3 of a b?[31m??c ?\"q\" \\ \xf0\x9f\x98\x80\n"
                                 "prog: warning: careful\n");
     run(messages, VC_LOG_JSON, false, PIPE);
-    assert_string_equal(output,
-                        "{\"event\":\"message\",\"program\":\"prog\",\"level\":\"info\",\"text\":"
-                        "\"made 3 of a\\u000ab\\u001b[31m\\ufffd\\ufffdc \\ufffd\\\"q\\\" \\\\ "
-                        "\xf0\x9f\x98\x80\"}\n"
-                        "{\"event\":\"message\",\"program\":\"prog\",\"level\":\"warning\",\"text\":"
-                        "\"careful\"}\n");
+    assert_string_equal(
+        output, "{\"event\":\"message\",\"program\":\"prog\",\"level\":\"info\",\"text\":"
+                "\"made 3 of a\\u000ab\\u001b[31m\\ufffd\\ufffdc \\ufffd\\\"q\\\" \\\\ "
+                "\xf0\x9f\x98\x80\"}\n"
+                "{\"event\":\"message\",\"program\":\"prog\",\"level\":\"warning\",\"text\":"
+                "\"careful\"}\n");
     run(messages, VC_LOG_TEXT, true, PIPE);
     assert_string_equal(output, "prog: warning: careful\n");
 }
@@ -365,17 +365,30 @@ static void test_human(void **state)
     (void)state;
     char b[32];
     static const struct { double v; const char *s; } bytes[] = {
-        { 0, "0 B" }, { 812, "812 B" }, { 1023, "1023 B" }, { 1023.6, "1.0 KiB" }, { 1024, "1.0 KiB" },
-        { 4.2 * (1 << 30), "4.2 GiB" }, { 1048575, "1.0 MiB" }, { -2048, "-2.0 KiB" },
-        { 0x1p62, "4.0 EiB" },
+        { 0, "0 B" },           { 812, "812 B" },      { 1023, "1023 B" },
+        { 1023.6, "1.0 KiB" },  { 1024, "1.0 KiB" },   { 4.2 * (1 << 30), "4.2 GiB" },
+        { 1048575, "1.0 MiB" }, { -2048, "-2.0 KiB" }, { 0x1p62, "4.0 EiB" },
     };
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
         assert_string_equal(vc_human_bytes(b, bytes[i].v), bytes[i].s);
     static const struct { double v; const char *s; } times[] = {
-        { 0, "0.0 s" }, { 0.25, "0.2 s" }, { 9.94, "9.9 s" }, { 9.96, "10 s" }, { 37, "37 s" },
-        { 59.4, "59 s" }, { 59.6, "1 min 00 s" }, { 125, "2 min 05 s" }, { 3599.4, "59 min 59 s" },
-        { 3599.6, "1 h 00 min" }, { 3720, "1 h 02 min" }, { 172799, "2 d 00 h" }, { 864000, "10 d 00 h" },
-        { -1, "?" }, { NAN, "?" }, { INFINITY, "?" }, { 1e30, "?" },
+        { 0, "0.0 s" },
+        { 0.25, "0.2 s" },
+        { 9.94, "9.9 s" },
+        { 9.96, "10 s" },
+        { 37, "37 s" },
+        { 59.4, "59 s" },
+        { 59.6, "1 min 00 s" },
+        { 125, "2 min 05 s" },
+        { 3599.4, "59 min 59 s" },
+        { 3599.6, "1 h 00 min" },
+        { 3720, "1 h 02 min" },
+        { 172799, "2 d 00 h" },
+        { 864000, "10 d 00 h" },
+        { -1, "?" },
+        { NAN, "?" },
+        { INFINITY, "?" },
+        { 1e30, "?" },
     };
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         assert_string_equal(vc_human_time(b, times[i].v), times[i].s);
@@ -414,12 +427,19 @@ static void test_memory_and_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages), cmocka_unit_test(test_long_messages_are_cut),
-        cmocka_unit_test(test_plain_phase), cmocka_unit_test(test_json_phase),
-        cmocka_unit_test(test_quiet_phase), cmocka_unit_test(test_terminal),
-        cmocka_unit_test(test_narrow_terminal), cmocka_unit_test(test_dumb_terminal),
-        cmocka_unit_test(test_rate_of_resumed_phase), cmocka_unit_test(test_unknown_total),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_signals), cmocka_unit_test(test_human),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_long_messages_are_cut),
+        cmocka_unit_test(test_plain_phase),
+        cmocka_unit_test(test_json_phase),
+        cmocka_unit_test(test_quiet_phase),
+        cmocka_unit_test(test_terminal),
+        cmocka_unit_test(test_narrow_terminal),
+        cmocka_unit_test(test_dumb_terminal),
+        cmocka_unit_test(test_rate_of_resumed_phase),
+        cmocka_unit_test(test_unknown_total),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_human),
         cmocka_unit_test(test_memory_and_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,7 +132,8 @@ static void test_full_by_bytes(void **state)
     int v[4];
     vc_queue *q = open_queue(8, 100);
     assert_true(vc_queue_put(q, &v[0], 60));
-    one big = { .q = q, .item = &v[1], .bytes = 1000 }, small = { .q = q, .item = &v[2], .bytes = 41 };
+    one big = { .q = q, .item = &v[1], .bytes = 1000 },
+        small = { .q = q, .item = &v[2], .bytes = 41 };
     pthread_t a = start(put_one, &big), b = start(put_one, &small);
     assert_int_equal(vc_queue_look(q).items, 1);     /* 60 + 41 is over 100 too */
     assert_true(vc_queue_put(q, &v[3], 40));         /* 60 + 40 is not */

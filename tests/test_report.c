@@ -190,6 +190,7 @@ static void test_curve(void **state)
             n += c->bin[i].n;
             least = fmin(least, c->bin[i].least);
             greatest = fmax(greatest, c->bin[i].greatest);
+            assert_true(i == c->n - 1 || c->bin[i].n == c->each);
             assert_true(c->bin[i].x == (double)(n - c->bin[i].n));
         }
         assert_int_equal(n, lengths[k]);

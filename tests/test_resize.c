@@ -199,7 +199,8 @@ static void test_refuses(void **state)
         const resize_case *c = &bad[i];
         resize *r = (resize *)(uintptr_t)1;
         vc_err err = { 0 };
-        int rc = resize_open(&r, c->h, c->w, c->rh, c->rw, c->top, c->left, c->out_h, c->out_w, &err);
+        int rc = resize_open(&r, c->h, c->w, c->rh, c->rw, c->top, c->left, c->out_h, c->out_w,
+                             &err);
         if (rc != VC_EINVAL || r || !*err.text)
             fail_msg("%s: rc %d, %s", c->name, rc, err.text);
     }

@@ -17,7 +17,8 @@ RANDOM=1
 killed=0
 for ((i = 0; i < kills; i++)); do
     ((i % 6)) || rm -rf "$dir/cut"           # from the beginning, and from wherever it was
-    run "$dir/cut" >/dev/null 2>&1 &
+    (exec "$VLT_BUILD/vprep" --meta "$dir/media/metadata.json" "${sampling[@]}" --shard_size 1M \
+        --out "$dir/cut" --quiet) >/dev/null 2>&1 &
     pid=$!
     sleep "$(printf '0.%03d' $((RANDOM % (took < 999 ? took + 1 : 999))))"
     if kill -9 $pid 2>/dev/null; then killed=$((killed + 1)); fi

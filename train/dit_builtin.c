@@ -1,6 +1,6 @@
 /* The built-in transformer: a small MM-DiT after Peebles & Xie 2023 (adaLN-Zero) and Esser et al.
  * 2024 (text and video tokens in one attention). Both streams share the weights of a block; each
- * has its own table of shifts, scales and gates on top of one projection of time and mean text
+ * has its own table of shifts, scales and gates on top of one projection of time and pooled text
  * (Chen et al. 2023). Positions: rope over frames, rows and columns (Su et al. 2021), which is
  * relative, and a projection of sinusoids added to the patches, which is absolute: without it a
  * small model takes long to learn what belongs where. Queries and keys are normalised per head.
@@ -68,6 +68,7 @@ static const vt_weight block_table[] = {      /* below "transformer_blocks.%d." 
 typedef struct builtin {
     int64_t channels, patch, layers, heads, head, text;
     double theta;
+    bool flow;                                /* predicts n - x, else v of DDPM */
     model_weights w;
     block_weights *block;                     /* [layers] */
     struct block_arg *arg;                    /* [layers] */
@@ -101,7 +102,12 @@ static int read_size(const cJSON *config, const char *field, int64_t min, int64_
 
 static int read_config(builtin *m, const cJSON *config, vc_err *err)
 {
-    int rc = read_size(config, "in_channels", 1, 1024, &m->channels, err);
+    const char *kind = "flow";
+    int rc = vf_json_str_opt(config, "prediction_type", &kind, err);
+    if (!rc && strcmp(kind, "flow") && strcmp(kind, "v"))
+        rc = vc_fail(err, VC_EFORMAT, "prediction_type: flow or v, not \"%s\"", kind);
+    m->flow = !strcmp(kind, "flow");
+    if (!rc) rc = read_size(config, "in_channels", 1, 1024, &m->channels, err);
     if (!rc) rc = read_size(config, "patch_size", 1, 16, &m->patch, err);
     if (!rc) rc = read_size(config, "num_layers", 1, MAX_LAYERS, &m->layers, err);
     if (!rc) rc = read_size(config, "num_attention_heads", 1, 256, &m->heads, err);
@@ -136,7 +142,9 @@ static int builtin_fresh(cJSON **config, const vtrain_config *c, const vtrain_da
         { "attention_head_dim", c->dit_width / c->dit_heads },
         { "text_embed_dim", vtrain_data_slot(d, 0)->width }, { "rope_theta", 100 },
     };
-    bool ok = cJSON_AddStringToObject(o, "_class_name", vtrain_builtin.class_name);
+    const char *kind = c->objective == 1 + VTRAIN_V ? "v" : "flow";
+    bool ok = cJSON_AddStringToObject(o, "_class_name", vtrain_builtin.class_name) &&
+              cJSON_AddStringToObject(o, "prediction_type", kind);
     for (size_t i = 0; ok && i < sizeof rows / sizeof *rows; i++)
         ok = vf_json_add_int(o, rows[i].field, rows[i].v) == 0;
     if (!ok) {
@@ -335,16 +343,18 @@ static void block(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **
     out[1] = vt_gated_add(g, c, vt_slice(g, h, 1, n, all), ec[5]);
 }
 
-/* c [B,n,D] -> [B,D]: the mean of the tokens that count, as attention of a query of zeros. */
-static vt_tensor *mean_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor *length)
+/* c [B,n,D] -> [B,D]: the first token, where the built-in encoder sums up the prompt, and the mean of
+ * the tokens that count, as attention of a query of zeros. */
+static vt_tensor *pool_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor *length)
 {
     if (!c) return NULL;
     const int64_t heads_dim[4] = { c->dim[0], c->dim[1], m->heads, m->head };
     const int64_t query_dim[4] = { c->dim[0], 1, m->heads, m->head };
     const int64_t dim[2] = { c->dim[0], m->heads * m->head };
-    vt_tensor *k = vt_reshape(g, c, 4, heads_dim);
-    vt_tensor *q = vt_reshape(g, vt_scale(g, vt_slice(g, c, 1, 0, 1), 0), 4, query_dim);
-    return vt_reshape(g, vt_attention(g, q, k, k, length, 0), 2, dim);
+    vt_tensor *k = vt_reshape(g, c, 4, heads_dim), *first = vt_slice(g, c, 1, 0, 1);
+    vt_tensor *q = vt_reshape(g, vt_scale(g, first, 0), 4, query_dim);
+    vt_tensor *mean = vt_reshape(g, vt_attention(g, q, k, k, length, 0), 2, dim);
+    return vt_add(g, mean, vt_reshape(g, first, 2, dim));
 }
 
 /* t [B], text [B,D] -> [B,D] */
@@ -382,6 +392,28 @@ static places make_places(vt_ctx *g, const builtin *m, const vtrain_cond *text)
                      key_lengths(g, text, tokens) };
 }
 
+/* What the network's F [B,N,PATCH] means for a prediction of n - x: of noisy latents x_s = (1-s) x +
+ * s n with unit variances the best linear guess of it is known, so that F has only the rest to say
+ * (Karras et al. 2022, preconditioning): (2s-1)/r x_s + F / sqrt(r), r = (1-s)^2 + s^2. A v of DDPM
+ * is that rest already. */
+static vt_tensor *precondition(vt_ctx *g, const builtin *m, const vtrain_in *in, vt_tensor *f)
+{
+    const int64_t *dim = in->x->dim, rows[1] = { dim[0] }, per_row[3] = { dim[0], 1, 1 };
+    int p = (int)m->patch;
+    float skip[VTRAIN_ROWS], out[VTRAIN_ROWS], none[VTRAIN_ROWS];
+    if (!m->flow) return vt_unpatchify(g, f, dim + 1, 1, p, p, VT_C_FIRST);
+    for (int64_t b = 0; b < dim[0]; b++) {
+        float s = in->time[b] / 1000, r = (1 - s) * (1 - s) + s * s;
+        skip[b] = (2 * s - 1) / r;
+        out[b] = 1 / sqrtf(r);
+        none[b] = 0;
+    }
+    f = vt_mul(g, f, vt_from_host(g, VC_F32, 3, per_row, out, VC_F32));
+    vt_tensor *known = vt_mix(g, in->x, in->x, vt_from_host(g, VC_F32, 1, rows, skip, VC_F32),
+                              vt_from_host(g, VC_F32, 1, rows, none, VC_F32));
+    return vt_add(g, known, vt_unpatchify(g, f, dim + 1, 1, p, p, VT_C_FIRST));
+}
+
 static vt_tensor *builtin_forward(vt_ctx *g, void *model, const vtrain_in *in)
 {
     builtin *m = model;
@@ -392,7 +424,7 @@ static vt_tensor *builtin_forward(vt_ctx *g, void *model, const vtrain_in *in)
 
     vt_tensor *c = vt_cast(g, in->text[0].embeds, vt_compute(g));
     c = vt_linear(g, vt_layer_norm(g, c, NULL, NULL, EPS), &m->w.text);
-    vt_tensor *e = embed_time(g, m, in->t, mean_text(g, m, c, key_lengths(g, &in->text[0], 0)));
+    vt_tensor *e = embed_time(g, m, in->t, pool_text(g, m, c, key_lengths(g, &in->text[0], 0)));
     vt_tensor *stream[6] = {
         embed_patches(g, m, in->x), c, modulation(g, &m->w.time_proj, e, 6),
         at.cos, at.sin, at.kv_len,
@@ -406,8 +438,7 @@ static vt_tensor *builtin_forward(vt_ctx *g, void *model, const vtrain_in *in)
     vt_tensor *s[2];
     vt_chunk(g, modulation(g, &m->w.norm_out, e, 2), 1, 2, s);
     vt_tensor *x = vt_layer_norm_modulate(g, stream[0], NULL, NULL, s[0], s[1], EPS);
-    return vt_unpatchify(g, vt_linear(g, x, &m->w.proj_out), dim + 1, 1, (int)p, (int)p,
-                         VT_C_FIRST);
+    return precondition(g, m, in, vt_linear(g, x, &m->w.proj_out));
 }
 
 const vtrain_family vtrain_builtin = {

@@ -241,6 +241,13 @@ static void tell_memory(const vtrain *t)
            100 * ((double)t->plan.predicted / (double)t->peak_bytes - 1));
 }
 
+static void tell_captions(const vtrain *t)
+{
+    if (t->rows && t->cfg.caption_dropout_p > 0)
+        vc_say(t->ui, "captions: %.2f%% dropped, %.4g%% asked",
+               100 * (double)t->dropped / (double)t->rows, 100 * t->cfg.caption_dropout_p);
+}
+
 static void tell_profile(const vtrain *t, const loop *l)
 {
     double steps = (double)(t->step - l->begun);
@@ -277,6 +284,7 @@ int vtrain_loop(vtrain *t, vc_err *err)
     if (rc == VC_ESTOP) rc = stopped(t, &l, err);
     vc_progress_end(t->ui);
     if (!rc || rc == VC_ESTOP) {
+        tell_captions(t);
         tell_memory(t);
         tell_profile(t, &l);
     }

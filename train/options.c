@@ -124,12 +124,12 @@ static const vc_flag flags[] = {
     ROW(BOOLEAN, dry_run, "false", NULL, NULL, "tell what would happen and stop"),
     ROW(BOOLEAN, quiet, "false", NULL, NULL, "errors only"),
     ROW(CHOICE, log_format, "text", "text|json", NULL, "messages for people or for machines"),
-    { 0 }
+    { .kind = VC_BOOLEAN }
 };
 
 static const char *version(void)
 {
-    return "training: CPU backend";
+    return "cpu";
 }
 
 static const vc_foreign *const foreign[] = {

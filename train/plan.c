@@ -52,7 +52,7 @@ static void group_dim(const vtrain *t, uint32_t i, int64_t dim[5])
 /* Dry steps of all groups: the largest peak, and the mean work of an epoch's micro-batches. */
 static int dry_groups(vtrain *t, vc_err *err)
 {
-    double work = 0, batches = 0;
+    double work = 0;
     t->plan.pool = 0;
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
         const vtrain_group *group = vtrain_data_group(t->data, i);
@@ -61,15 +61,13 @@ static int dry_groups(vtrain *t, vc_err *err)
         group_dim(t, i, dim);
         int rc = vtrain_micro_dry(t, dim, true, &use, err);
         if (rc) return vc_context(err, rc, "bucket %s", group->name);
-        double n = (double)group->repeats / (double)dim[0];
-        work += use.flops * n;
-        batches += n;
+        work += use.flops * (double)group->repeats / (double)dim[0];
         if (use.pool_peak <= t->plan.pool) continue;
         t->plan.pool = use.pool_peak;
         t->plan.largest = i;
     }
-    t->plan.flops = batches > 0 ? work / batches : 0;
-    t->plan.flops *= (double)t->cfg.gradient_accumulation_steps;
+    t->plan.flops = work / (double)t->plan.epoch_batches *
+                    (double)t->cfg.gradient_accumulation_steps;
     t->plan.predicted = t->base_bytes + standing_bytes(t) + (int64_t)t->plan.pool;
     return 0;
 }
@@ -174,6 +172,18 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
     return 0;
 }
 
+static void tell_validation(const vtrain *t)
+{
+    vtrain_prompt p = { 0 };
+    uint32_t n = vtrain_data_prompts(t->data);
+    if (!t->cfg.validation_steps) return;
+    bool own = n && vtrain_data_prompt(t->data, 0, &p, NULL) == 0 && !p.from_training;
+    vtrain_prompt_free(&p);
+    vc_say(t->ui, "validation: %u %s every %lld steps", n,
+           own ? "stored prompts" : "captions of training samples, since no prompts are stored,",
+           (long long)t->cfg.validation_steps);
+}
+
 int vtrain_plan_memory(vtrain *t, vc_err *err)
 {
     int rc = choose_remat(t, err);
@@ -183,5 +193,6 @@ int vtrain_plan_memory(vtrain *t, vc_err *err)
     vc_say(t->ui, "device: %s", vt_describe(t->g));
     tell_steps(t);
     tell_memory(t);
+    tell_validation(t);
     return 0;
 }

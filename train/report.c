@@ -9,6 +9,7 @@
 
 #include "common/file.h"
 #include "common/progress.h"
+#include "formats/gallery.h"
 #include "train/report_parts.h"
 
 /* ---- series ---- */
@@ -40,14 +41,17 @@ static void raw_line(line *l, const vtrain_curve *c)
     }
 }
 
-/* Exponential mean over about a 25th of the curve, corrected for its start at 0 as Adam's are. */
+/* Mean over some 4 % of the curve around each point: unlike a running mean it does not lag. */
 static void smooth_line(line *l, const vtrain_curve *c)
 {
-    double keep = 1 - 1 / fmax(5, c->n / 25.0), mean = 0, weight = 0;
+    int half = c->n / 50 > 2 ? c->n / 50 : 2;
     for (int i = 0; i < c->n; i++) {
-        mean = keep * mean + (1 - keep) * c->bin[i].sum / (double)c->bin[i].n;
-        weight = keep * weight + (1 - keep);
-        put_point(l, c->bin[i].x, mean / weight);
+        double sum = 0, n = 0;
+        for (int k = i > half ? i - half : 0; k <= i + half && k < c->n; k++) {
+            sum += c->bin[k].sum;
+            n += (double)c->bin[k].n;
+        }
+        put_point(l, c->bin[i].x, sum / n);
     }
 }
 
@@ -163,7 +167,7 @@ static void put_facts(vf_html *h, const vtrain_report *r, const vtrain_curves *c
 
 static void put_buckets(vf_html *h, const vtrain_curves *c)
 {
-    static const char *const columns[] = { "bucket (frames x height x width)", "steps", "share",
+    static const char *const columns[] = { "bucket (latent f x h x w)", "steps", "share",
                                            "mean loss" };
     vf_html_section(h, "Buckets seen");
     vf_html_table(h, columns, 4);
@@ -191,7 +195,7 @@ static int put_page(vf_html *h, const vtrain_report *r, const char *dir, vc_err 
     vtrain_curves_free(c);
 
     vf_html_section(h, "Validation");
-    vtrain_report_pictures(h, dir);
+    vf_gallery(h, dir);
     if (r->data) {
         vf_html_section(h, "Data");
         vf_html_text(h, "%s", r->data);

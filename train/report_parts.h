@@ -1,4 +1,4 @@
-/* report_parts.h - what report.html is made of: curves of bounded size, buckets, counts, pictures.
+/* report_parts.h - what report.html is made of: curves of bounded size, buckets, counts.
  * Internal to train/. */
 #ifndef VTRAIN_REPORT_PARTS_H
 #define VTRAIN_REPORT_PARTS_H
@@ -39,8 +39,5 @@ typedef struct vtrain_curves {
 } vtrain_curves;
 int vtrain_curves_read(vtrain_curves **out, const char *dir, vc_err *err);
 void vtrain_curves_free(vtrain_curves *c);                   /* NULL is fine */
-
-/* Adds what is below dir/validation/ to the page; what cannot be read is left out. */
-void vtrain_report_pictures(vf_html *h, const char *dir);
 
 #endif

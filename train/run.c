@@ -52,6 +52,20 @@ static int open_config(vtrain *t, vc_err *err)
     return t->model_config ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
+/* A built-in model says in its config.json what it was trained to predict: that stays so. */
+static int check_objective(vtrain *t, vc_err *err)
+{
+    const char *kind = NULL;
+    int rc = vf_json_str_opt(t->model_config, "prediction_type", &kind, err);
+    if (rc || !kind || t->family != &vtrain_builtin) return rc;
+    int objective = 1 + (strcmp(kind, "v") ? VTRAIN_FLOW : VTRAIN_V);
+    if (t->cfg.objective && t->cfg.objective != objective)
+        return vc_fail(err, VC_EUSAGE, "--objective: this transformer predicts \"%s\" "
+                       "(prediction_type in its config.json)", kind);
+    t->cfg.objective = objective;
+    return 0;
+}
+
 /* Both sides by name, where dataset and transformer do not fit each other. */
 static int check_fit(const vtrain *t, vc_err *err)
 {
@@ -253,6 +267,7 @@ static int open_run(vtrain *t, const vc_flags *set, vc_err *err)
     if (!rc) rc = open_data(t, err);
     t->base_bytes = vtrain_private_bytes();
     if (!rc) rc = open_config(t, err);
+    if (!rc) rc = check_objective(t, err);
     if (!rc) rc = vtrain_resolve(&t->cfg, set, t->family, err);
     if (rc) return rc;
     t->settings = vc_flags_yaml(&vtrain_program, &t->cfg);

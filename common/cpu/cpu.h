@@ -1,9 +1,9 @@
 /* cpu.h - the CPU device and its heavy kernels; inside common/cpu only.
  *
- * cpu.c fills the backend table; cpu_loops*.c walk tensors row by row over rows.h; the kernels below
- * are matmul (own AMX and own blocked f32 kernels, oneDNN where it is built in), attention and
- * convolution. Threads are OpenMP's, always dev->threads of them or one, and share work in static
- * parts: the same thread count gives the same bits. */
+ * cpu.c fills the backend table; cpu_loops*.c walk tensors row by row over rows.h; the kernels
+ * below are matmul (own AMX and own blocked f32 kernels, oneDNN where it is built in), attention
+ * and convolution. Threads are OpenMP's, always dev->threads of them or one, and share work in
+ * static parts: the same thread count gives the same bits. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 

@@ -99,12 +99,15 @@ static void panels_across(const cpu_gemm *g, uint32_t *dst, size_t pb, cpu_vecto
     for (size_t i = 0; i < n; i += STAGE_N) {
         size_t nn = least(STAGE_N, n - i), full = cpu_round_up(nn, nr);
         memset(stage + nn, 0, (full - nn) * 4);
+        bool as_is = pair == 1 && x.type == VC_F32 && nn == full;
         for (size_t u = 0; u < used; u++) {
-            fetch_across(g, stage, x, i0 + i, nn, k0 + u * pair, k0 + k);
+            const char *from = as_is ? element(x, i0 + i, k0 + u) : (const char *)stage;
+            if (!as_is)
+                fetch_across(g, stage, x, i0 + i, nn, k0 + u * pair, k0 + k);
             uint32_t *to = dst + i / nr * pb + u * nr;
             for (size_t j = 0; j < full; j += nr, to += pb)
                 for (size_t c = 0; c < nr; c += STEP)
-                    memcpy(to + c, stage + j + c, STEP * 4);
+                    memcpy(to + c, from + (j + c) * 4, STEP * 4);
         }
     }
 }

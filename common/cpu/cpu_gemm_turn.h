@@ -2,23 +2,19 @@
  * Included once per target, after vec.h and cpu_gemm.h. */
 #include <math.h>
 
+/* Of rows i and i + s: what trades lanes whose number has bit s against those that have not. */
+#define UPPER(lane, s) ((lane) & (s) ? (lane) - (s) + VW : (lane))
+#define LOWER(lane, s) ((lane) & (s) ? (lane) + VW : (lane) + (s))
+#define EXCHANGE(r, s)                                                          \
+    _Pragma("GCC unroll 16")                                                    \
+    for (int i = 0; i < VW; i++)                                                \
+        if (!(i & (s))) {                                                       \
+            vu a = r[i], b = r[i + (s)];                                        \
+            r[i] = __builtin_shufflevector(a, b, V_LANES(UPPER, s));            \
+            r[i + (s)] = __builtin_shufflevector(a, b, V_LANES(LOWER, s));      \
+        }
+
 /* VW x VW units in registers: log2 VW rounds exchange blocks of 8, 4, 2, 1 lanes between rows. */
-static inline __attribute__((always_inline)) void exchange(vu r[VW], int s)
-{
-    const vu lane = (vu)v_lanes(), low = (vu)((lane & (uint32_t)s) == 0);
-    const vu upper = (low & lane) | (~low & (lane - (uint32_t)s + VW));
-    const vu lower = (low & (lane + (uint32_t)s)) | (~low & (lane + VW));
-
-#pragma GCC unroll 16
-    for (int i = 0; i < VW; i++) {
-        if (i & s)
-            continue;
-        vu a = r[i], b = r[i + s];
-        r[i] = __builtin_shuffle(a, b, upper);
-        r[i + s] = __builtin_shuffle(a, b, lower);
-    }
-}
-
 static inline void turn_square(uint32_t *dst, size_t ldd, const uint32_t *src, size_t lds)
 {
     vu r[VW];
@@ -27,13 +23,13 @@ static inline void turn_square(uint32_t *dst, size_t ldd, const uint32_t *src, s
     for (int i = 0; i < VW; i++)
         memcpy(&r[i], src + (size_t)i * lds, sizeof r[i]);
 #if VW == 16
-    exchange(r, 8);
+    EXCHANGE(r, 8)
 #endif
 #if VW >= 8
-    exchange(r, 4);
+    EXCHANGE(r, 4)
 #endif
-    exchange(r, 2);
-    exchange(r, 1);
+    EXCHANGE(r, 2)
+    EXCHANGE(r, 1)
 #pragma GCC unroll 16
     for (int i = 0; i < VW; i++)
         memcpy(dst + (size_t)i * ldd, &r[i], sizeof r[i]);

@@ -94,9 +94,9 @@ static void norm_part(void *arg, int part, int64_t begin, int64_t end)
     }
 }
 
-void cpu_norm(vt_dev *d, vt_tensor *y, vt_tensor *stats, const vt_tensor *x, const vt_tensor *weight,
-              const vt_tensor *bias, const vt_tensor *shift, const vt_tensor *scale, float eps,
-              bool rms)
+void cpu_norm(vt_dev *d, vt_tensor *y, vt_tensor *stats, const vt_tensor *x,
+              const vt_tensor *weight, const vt_tensor *bias, const vt_tensor *shift,
+              const vt_tensor *scale, float eps, bool rms)
 {
     norm s = { .d = d, .weight = weight, .bias = bias, .eps = eps, .rms = rms };
     vt_tensor st;

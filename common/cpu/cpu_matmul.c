@@ -16,7 +16,8 @@ enum {
     KC = 256,                                  /* units: a panel of B is 16 KB, half of L1 */
     MC = 192,                                  /* rows of A at a time: 192 KB, in L2 */
     TILE_M = 768, TILE_N = 1024,               /* the largest tile */
-    PAD = 16                                   /* units: rows of A and C not a power of two apart */
+    PAD = 16,                                  /* units: rows of A and C not a power of two apart */
+    THIN = 4, THIN_N = 128, THIN_ROW = 4096    /* rows that are few; columns of their tiles */
 };
 
 typedef struct job {
@@ -29,6 +30,7 @@ typedef struct job {
     float alpha, beta;
     size_t tm, tn, tiles_m, tiles_n;
     bool direct_a, direct_c;                   /* used where they lie: no packing of A, no block for C */
+    bool thin;
 } job;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -38,6 +40,15 @@ static size_t parts(size_t n, size_t of) { return (n + of - 1) / of; }
  * In units of 16 products (a cycle or so); packing an element costs about one. */
 static void cut(job *j)
 {
+    if (j->thin) {
+        size_t each = cpu_round_up(parts(j->n, (size_t)j->d->threads), CPU_NR);
+        j->tm = j->m;
+        j->tn = j->b.along ? THIN_N : least(each, THIN_ROW);     /* rows of B in long pieces */
+        j->tiles_m = 1;
+        j->tiles_n = parts(j->n, j->tn);
+        return;
+    }
+
     size_t threads = (size_t)j->d->threads, best = SIZE_MAX;
     size_t m0 = parts(j->m, TILE_M), n0 = parts(j->n, TILE_N), tries = least(threads, 16);
 
@@ -66,6 +77,9 @@ typedef struct sizes { size_t b, a, c, row; } sizes;
 
 static sizes sizes_of(const job *j)
 {
+    if (j->thin)                               /* a row of B, all of A, C's block */
+        return (sizes){ .b = j->k > j->tn ? j->k : j->tn, .a = j->m * j->k,
+                        .c = j->m * (j->tn + PAD), .row = j->tn };
     size_t units = cpu_units(j->g, least(j->kc, j->k));
     return (sizes){
         .b = j->tn * units,
@@ -167,6 +181,36 @@ static void tile(const job *j, const places *p, size_t m0, size_t n0)
     finish(j, p, m0, m, n0, n);
 }
 
+/* n elements of row i of B as it is stored, widened if need be. */
+static const float *row_of_b(const job *j, const places *p, size_t i, size_t from, size_t n)
+{
+    const char *at = (const char *)j->b.data + (i * j->b.stride + from) * vc_dtype_size(j->b.type);
+
+    if (j->b.type == VC_F32)
+        return (const float *)at;
+    j->d->rows->load((float *)p->b, at, j->b.type, n);
+    return (const float *)p->b;
+}
+
+static void thin_tile(const job *j, const places *p, size_t n0)
+{
+    const cpu_rows *r = j->d->rows;
+    size_t n = least(j->tn, j->n - n0), ldc = j->tn + PAD;
+    const float *a = (const float *)p->a;
+
+    cpu_pack_a(j->g, p->a, j->k, j->a, 0, j->m, 0, j->k);
+    memset(p->c, 0, j->m * ldc * 4);
+    for (size_t q = 0; q < (j->b.along ? n : j->k); q++) {
+        const float *b = j->b.along ? row_of_b(j, p, n0 + q, 0, j->k) : row_of_b(j, p, q, n0, n);
+        for (size_t i = 0; i < j->m; i++)
+            if (j->b.along)                    /* a column of op(B): a whole sum */
+                p->c[i * ldc + q] = r->dot(a + i * j->k, b, j->k);
+            else                               /* a row of op(B): one product of every sum */
+                r->axpby(p->c + i * ldc, a[i * j->k + q], b, 1, n);
+    }
+    finish(j, p, 0, j->m, n0, n);
+}
+
 static void run(const job *j)
 {
     sizes z = sizes_of(j);
@@ -182,7 +226,10 @@ static void run(const job *j)
         j->g->begin();
 #pragma omp for schedule(dynamic, 1)
         for (size_t t = 0; t < tiles; t++)
-            tile(j, &p, t % j->tiles_m * j->tm, t / j->tiles_m * j->tn);
+            if (j->thin)
+                thin_tile(j, &p, t * j->tn);
+            else
+                tile(j, &p, t % j->tiles_m * j->tm, t / j->tiles_m * j->tn);
         j->g->end();
     }
 }
@@ -198,8 +245,11 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
 
     if (j.m == 0 || j.n == 0)
         return;
+    j.thin = j.m <= THIN;
+    if (j.thin)
+        j.g = cpu_gemm_of(d, VC_F32);
     j.kc = KC * (size_t)j.g->pair;
-    j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0;
+    j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0 && !j.thin;
     /* With few columns packing A would cost more than the products; its rows are read in place. */
     j.direct_a = j.g->pair == 1 && a->dtype == VC_F32 && !ta && j.n <= 4 * (size_t)j.g->nr;
     cut(&j);

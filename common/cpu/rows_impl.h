@@ -260,19 +260,13 @@ static void rows_norm_grad(float *dx, float *dw, float *db, float *dshift, float
 
 static void rows_rope(float *y, const float *x, const float *c, const float *s, float sign, size_t n)
 {
-    const vi lane = v_lanes(), even = (lane & 1) == 0;
-    const vf turn = v_if(even, v_set(-sign), v_set(sign));
+    const vf turn = v_if((v_lanes() & 1) == 0, v_set(-sign), v_set(sign));
     size_t i = 0;
 
-    for (; i + VW <= n; i += VW) {
-        vf ci = v_load(c + i), si = v_load(s + i);
-        for (int h = 0; h < 2; h++) {              /* VW pairs are two vectors */
-            vi pair = (lane >> 1) + h * (VW / 2);
-            vf v = v_load(x + 2 * i + h * VW);
-            vf swapped = __builtin_shuffle(v, lane ^ 1);
-            v_store(y + 2 * i + h * VW,
-                    v * __builtin_shuffle(ci, pair) + swapped * (__builtin_shuffle(si, pair) * turn));
-        }
+    for (; i + VW <= n; i += VW) {                 /* VW pairs are two vectors */
+        vf ci = v_load(c + i), si = v_load(s + i), p = v_load(x + 2 * i), q = v_load(x + 2 * i + VW);
+        v_store(y + 2 * i, p * v_twice_low(ci) + v_swap(p) * (v_twice_low(si) * turn));
+        v_store(y + 2 * i + VW, q * v_twice_high(ci) + v_swap(q) * (v_twice_high(si) * turn));
     }
     for (; i < n; i++) {
         float p = x[2 * i], q = x[2 * i + 1];

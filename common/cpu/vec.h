@@ -19,12 +19,20 @@
 
 #include "common/dtype.h"
 
+/* Lanes. The tests set 16 on any machine, to run what AVX-512 will. */
+#ifndef VW
 #if defined(__AVX512F__)
 #define VW 16
 #elif defined(__AVX2__)
 #define VW 8
 #else
 #define VW 4
+#endif
+#endif
+#if defined(__AVX512F__) && VW == 16
+#define V_AVX512 1
+#elif defined(__AVX2__) && VW == 8
+#define V_AVX2 1
 #endif
 
 typedef float vf __attribute__((vector_size(VW * 4)));
@@ -84,9 +92,9 @@ static inline vf v_if(vi mask, vf yes, vf no)
 /* b where either is NaN: so v_max(bound, x) lets a NaN in x through. */
 static inline vf v_max(vf a, vf b)
 {
-#if VW == 16
+#if defined(V_AVX512)
     return _mm512_max_ps(a, b);
-#elif VW == 8
+#elif defined(V_AVX2)
     return _mm256_max_ps(a, b);
 #else
     return v_if(a > b, a, b);
@@ -94,9 +102,9 @@ static inline vf v_max(vf a, vf b)
 }
 static inline vf v_min(vf a, vf b)
 {
-#if VW == 16
+#if defined(V_AVX512)
     return _mm512_min_ps(a, b);
-#elif VW == 8
+#elif defined(V_AVX2)
     return _mm256_min_ps(a, b);
 #else
     return v_if(a < b, a, b);
@@ -105,9 +113,9 @@ static inline vf v_min(vf a, vf b)
 static inline vf v_abs(vf x) { return (vf)((vi)x & 0x7fffffff); }
 static inline vf v_sqrt(vf x)
 {
-#if VW == 16
+#if defined(V_AVX512)
     return _mm512_sqrt_ps(x);
-#elif VW == 8
+#elif defined(V_AVX2)
     return _mm256_sqrt_ps(x);
 #else
     for (int i = 0; i < VW; i++)
@@ -115,6 +123,24 @@ static inline vf v_sqrt(vf x)
     return x;
 #endif
 }
+
+/* ---- moving lanes ---- */
+
+/* F(lane, s) for every lane, as the index list of __builtin_shufflevector: VW and up is the second vector. */
+#define V_LANES4(F, l, s) F(l, s), F((l) + 1, s), F((l) + 2, s), F((l) + 3, s)
+#if VW == 16
+#define V_LANES(F, s) V_LANES4(F, 0, s), V_LANES4(F, 4, s), V_LANES4(F, 8, s), V_LANES4(F, 12, s)
+#elif VW == 8
+#define V_LANES(F, s) V_LANES4(F, 0, s), V_LANES4(F, 4, s)
+#else
+#define V_LANES(F, s) V_LANES4(F, 0, s)
+#endif
+#define V_OTHER(lane, s) ((lane) ^ (s))
+#define V_TWICE(lane, s) ((lane) / 2 + (s))
+/* Neighbours trade places; the low or high half, each lane twice. */
+static inline vf v_swap(vf x) { return __builtin_shufflevector(x, x, V_LANES(V_OTHER, 1)); }
+static inline vf v_twice_low(vf x) { return __builtin_shufflevector(x, x, V_LANES(V_TWICE, 0)); }
+static inline vf v_twice_high(vf x) { return __builtin_shufflevector(x, x, V_LANES(V_TWICE, VW / 2)); }
 
 /* ---- folding: always in the same order ---- */
 
@@ -141,7 +167,7 @@ static inline vf v_from_bf16(vu16 h) { return (vf)(__builtin_convertvector(h, vu
 /* Rounds to even. (AVX512-BF16 also flushes denormals.) */
 static inline vu16 v_to_bf16(vf x)
 {
-#if VW == 16 && defined(__AVX512BF16__)
+#if defined(V_AVX512) && defined(__AVX512BF16__)
     return (vu16)_mm512_cvtneps_pbh(x);
 #else
     vu u = (vu)x, even = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
@@ -164,9 +190,9 @@ static inline vf v_widen(vu mag, uint32_t lift, vu special)
 }
 static inline vf v_from_f16(vu16 h)
 {
-#if VW == 16
+#if defined(V_AVX512)
     return _mm512_cvtph_ps((__m256i)h);
-#elif VW == 8 && defined(__F16C__)
+#elif defined(V_AVX2) && defined(__F16C__)
     return _mm256_cvtph_ps((__m128i)h);
 #else
     vu u = __builtin_convertvector(h, vu), mag = (u & 0x7fff) << 13;
@@ -176,9 +202,9 @@ static inline vf v_from_f16(vu16 h)
 }
 static inline vu16 v_to_f16(vf x)
 {
-#if VW == 16
+#if defined(V_AVX512)
     return (vu16)_mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-#elif VW == 8 && defined(__F16C__)
+#elif defined(V_AVX2) && defined(__F16C__)
     return (vu16)_mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
 #else
     vu u = (vu)x & 0x7fffffff, sign = ((vu)x >> 16) & 0x8000;

@@ -69,6 +69,8 @@ static int download_strided(vt_ctx *g, const vt_tensor *t, float *out, vc_err *e
 {
     vt_scope s = vt_scope_begin(g);
 
+    if (!g->in_step)
+        return vc_fail(err, VC_EINVAL, "to_host: outside a step only packed tensors can be read");
     g->op = "to_host";
     vt_tensor *y = vt_new_like(g, t);
     if (!y)

@@ -33,8 +33,8 @@ static const char *wrong(const vt_tensor *q, const vt_tensor *k, const vt_tensor
     if (q->dtype > VC_BF16 || k->dtype != q->dtype || v->dtype != q->dtype)
         return "q, k and v must have one type, f32 or bf16";
     if (kv_len && (kv_len->dtype != VC_I32 || kv_len->nd != 1 || kv_len->dim[0] != q->dim[0] ||
-                   !vt_packed(kv_len)))
-        return "kv_len must be i32 [B]";
+                   !vt_packed(kv_len) || (kv_len->buf && kv_len->buf->refs <= 0)))
+        return "kv_len must be i32 [B], and not given back yet";
     return NULL;
 }
 

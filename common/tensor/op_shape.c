@@ -9,15 +9,7 @@
 
 static void copy_grad(vt_ctx *g, const vt_node *n)
 {
-    vt_tensor *x = n->in[0];
-
-    if (x->dtype == n->out->dtype) {
-        vt_pass_grad(g, n, x);
-        return;
-    }
-    vt_tensor *dx = vt_grad(g, x);
-    if (dx)
-        VT_RUN(g, scale, dx, n->out->grad, 1.0f);
+    vt_pass_grad(g, n, n->in[0]);
 }
 
 static vt_tensor *copy(vt_ctx *g, const char *op, vt_tensor *x, vc_dtype dtype)

@@ -65,7 +65,8 @@ vt_tensor *vt_timestep(vt_ctx *g, vt_tensor *t, int64_t dim, float max_period);
 /* ---- norms over the last axis (op_norm.c) ---- */
 
 /* y = ((x - mean) * rstd * w + b) * (1 + scale) + shift. w, b [D] or NULL; shift and scale both
- * NULL, or of equal shape, last axis D, broadcasting to x: [B,1,D] per sample, [B,N,D] per token. */
+ * NULL, or of equal shape, last axis D, broadcasting to x: [B,1,D] per sample, [B,N,D] per token.
+ */
 vt_tensor *vt_layer_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, float eps);
 vt_tensor *vt_layer_norm_modulate(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b,
                                   vt_tensor *shift, vt_tensor *scale, float eps);

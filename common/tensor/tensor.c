@@ -92,14 +92,14 @@ static void forget(vt_ctx *g)
     g->in_step = g->recording = false;
     g->flags = 0;
     g->op = "";
+    g->err.code = 0;
+    g->err.text[0] = 0;
 }
 
 void vt_step_begin(vt_ctx *g, int flags)
 {
     forget(g);
     g->usage = (vt_usage){ 0 };
-    g->err.code = 0;
-    g->err.text[0] = 0;
     g->flags = flags;
     g->recording = flags & VT_RECORD;
     g->in_step = true;

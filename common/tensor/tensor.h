@@ -9,7 +9,7 @@
  *     vt_tensor *loss = vt_mse(g, model(g, x), target, NULL);
  *     vt_backward(g, loss);
  *     float l = vt_item(g, loss);                 // NaN if anything failed
- *     rc = vt_step_end(g, err);                   // "linear: inner sizes differ: [2,7,64] f32, ..."
+ *     rc = vt_step_end(g, err);                   // "add: shapes differ: [2,7,64] f32, ..."
  *
  * Memory. Descriptors and tape nodes come from a step arena that is rewound by vt_step_begin. Bytes
  * come from a pool: best fit over one range, counted, and given back the moment nothing needs
@@ -132,8 +132,8 @@ void vt_scope_end(vt_ctx *g, vt_scope s, int n, vt_tensor *const *keep);
 enum { VT_BLOCK_IO = 8 };
 
 /* fn reads n_in tensors (some may be NULL) and sets n_out outputs; it may run twice and must do the
- * same both times: no state of its own. What else it reads (arg, tensors arg points to) must not
- * need a gradient, unless it is a parameter, and must live until vt_step_end. */
+ * same both times: no state of its own. It reads parameters and host data through arg, which live
+ * until vt_step_end; tensors of the step must be among its inputs. */
 typedef void (*vt_block_fn)(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **out);
 typedef struct vt_block {
     vt_block_fn fn;

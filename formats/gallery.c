@@ -1,5 +1,5 @@
-/* report_pictures.c - what vdecode made of the validation samples. See report_parts.h */
-#include "train/report_parts.h"
+/* gallery.c - see gallery.h */
+#include "formats/gallery.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -8,7 +8,10 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "formats/html_parts.h"
 #include "formats/safetensors.h"
+
+#define MARK "validation"
 
 enum { MAX_BYTES = 48 << 20, MAX_FILE = 16 << 20 };
 
@@ -119,7 +122,7 @@ static void add_step(vf_html *h, const char *validation, const char *folder, siz
     free(dir);
 }
 
-void vtrain_report_pictures(vf_html *h, const char *dir)
+void vf_gallery(vf_html *h, const char *dir)
 {
     struct dirent **names = NULL;
     char *validation = vc_path_join(dir, "validation");
@@ -127,7 +130,7 @@ void vtrain_report_pictures(vf_html *h, const char *dir)
     size_t room = MAX_BYTES;
     uint64_t count[2] = { 0 };           /* left out, shown */
 
-    vf_html_mark(h, "validation");
+    vf_html_mark(h, MARK);
     for (int i = 0; i < n; i++)
         add_step(h, validation, names[i]->d_name, &room, count);
     if (n > 0 && !count[1])
@@ -138,7 +141,45 @@ void vtrain_report_pictures(vf_html *h, const char *dir)
     else if (count[0])
         vf_html_text(h, "%" PRIu64 " more are only in validation/: this page holds %d MiB at most.",
                      count[0], MAX_BYTES >> 20);
-    vf_html_mark(h, "/validation");
+    vf_html_mark(h, "/" MARK);
     free_names(names, n);
     free(validation);
+}
+
+/* ---- into a page that is there already ---- */
+
+#define BEGIN "<!-- " MARK " -->\n"
+#define END "<!-- /" MARK " -->\n"
+
+int vf_gallery_update(const char *dir, vc_err *err)
+{
+    char *path = vc_path_join(dir, "report.html"), *page = NULL;
+    vf_html *h = NULL;
+    vf_buf made = { 0 };
+    size_t n;
+
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
+    if (!vc_file_exists(path)) {
+        free(path);
+        return 0;
+    }
+    int rc = vc_file_read(&page, &n, path, (size_t)1 << 30, err);
+    char *begin = rc ? NULL : strstr(page, BEGIN), *end = begin ? strstr(begin, END) : NULL;
+    if (end) {
+        rc = vf_html_open(&h, "", err);
+        if (!rc) {
+            vf_gallery(h, dir);
+            vf_buf_add(&made, page, (size_t)(begin - page));
+            vf_buf_add(&made, h->body.data, h->body.n);
+            vf_buf_str(&made, end + strlen(END));
+            rc = made.failed || h->body.failed ? vc_fail(err, VC_ENOMEM, "%s: out of memory", path)
+                                               : vc_file_write(path, made.data, made.n, err);
+        }
+    }
+    vf_html_close(h);
+    vf_buf_free(&made);
+    free(page);
+    free(path);
+    return rc;
 }

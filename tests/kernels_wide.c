@@ -1,0 +1,11 @@
+/* kernels_wide.c - the f32 kernels in 16 lanes, as AVX-512 runs them, on any machine: gcc splits the vectors. */
+#define VW 16
+#define ROWS_SET cpu_rows_wide
+#define ROWS_NAME "wide"
+#define GEMM_SET cpu_gemm_wide
+#define GEMM_NAME "wide"
+#define GEMM_ROWS cpu_rows_wide
+#define GEMM_MR 8
+#include "common/cpu/rows_impl.h"
+
+#include "common/cpu/cpu_gemm_f32.h"
