@@ -5,8 +5,9 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* The slot that holds k, or the free one where it belongs. Keys may come from a hostile dataset that
- * wants them all in one slot: the table's own address, which nobody can know, seeds the hash. */
+/* The slot that holds k, or the free one where it belongs. Keys may come from a hostile dataset
+ * that wants them all in one slot: the table's own address, which nobody can know, seeds the
+ * hash. */
 static vf_keymap_slot *find(const vf_keymap *m, vf_key k)
 {
     size_t i = (size_t)XXH3_64bits_withSeed(k.b, sizeof k.b, (uintptr_t)m->slot);

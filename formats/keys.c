@@ -76,25 +76,17 @@ vf_key vf_hash2(const void *a, size_t na, const void *b, size_t nb)
 
 /* ---- lists of fields ---- */
 
-struct vf_hasher {
-    XXH3_state_t *state;
-};
+_Static_assert(sizeof(XXH3_state_t) <= sizeof((vf_hasher *)0)->state, "vf_hasher.state is too small");
 
-int vf_hasher_open(vf_hasher **out, const char *kind, vc_err *err)
+static XXH3_state_t *state_of(vf_hasher *h)
 {
-    *out = NULL;
-    vf_hasher *h = calloc(1, sizeof *h);
-    XXH3_state_t *s = XXH3_createState();        /* needs 64-byte alignment */
-    if (!h || !s) {
-        free(h);
-        XXH3_freeState(s);
-        return vc_fail(err, VC_ENOMEM, "key of a %s: out of memory", kind);
-    }
-    XXH3_128bits_reset(s);
-    XXH3_128bits_update(s, kind, strlen(kind) + 1);
-    h->state = s;
-    *out = h;
-    return 0;
+    return (XXH3_state_t *)(void *)h->state;
+}
+
+void vf_hasher_begin(vf_hasher *h, const char *kind)
+{
+    XXH3_128bits_reset(state_of(h));
+    XXH3_128bits_update(state_of(h), kind, strlen(kind) + 1);
 }
 
 void vf_hasher_bytes(vf_hasher *h, const char *field, const void *p, size_t n)
@@ -102,10 +94,10 @@ void vf_hasher_bytes(vf_hasher *h, const char *field, const void *p, size_t n)
     uint8_t size[8];
     for (int i = 0; i < 8; i++)
         size[i] = (uint8_t)((uint64_t)n >> 8 * i);
-    XXH3_128bits_update(h->state, field, strlen(field) + 1);
-    XXH3_128bits_update(h->state, size, sizeof size);
+    XXH3_128bits_update(state_of(h), field, strlen(field) + 1);
+    XXH3_128bits_update(state_of(h), size, sizeof size);
     if (n)
-        XXH3_128bits_update(h->state, p, n);
+        XXH3_128bits_update(state_of(h), p, n);
 }
 
 void vf_hasher_str(vf_hasher *h, const char *field, const char *s)
@@ -121,12 +113,9 @@ void vf_hasher_int(vf_hasher *h, const char *field, int64_t v)
     vf_hasher_bytes(h, field, b, sizeof b);
 }
 
-vf_key vf_hasher_close(vf_hasher *h)
+vf_key vf_hasher_end(vf_hasher *h)
 {
-    vf_key k = key_of(XXH3_128bits_digest(h->state));
-    XXH3_freeState(h->state);
-    free(h);
-    return k;
+    return key_of(XXH3_128bits_digest(state_of(h)));
 }
 
 /* ---- files ---- */

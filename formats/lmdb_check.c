@@ -46,19 +46,21 @@ static int check_key(check *c, vf_bytes key, const uint8_t *page, unsigned i, co
 {
     unsigned long long number = le64(page);
     if (c->integer_keys && key.size != 8)
-        return vc_fail(err, VC_EFORMAT, "page %llu: node %u: key of %zu bytes", number, i, key.size);
+        return vc_fail(err, VC_EFORMAT, "page %llu: node %u: key of %zu bytes", number, i,
+                       key.size);
     if ((c->last_key.data && compare(c, key, c->last_key) <= 0) ||
         (low && compare(c, key, *low) < 0) || (high && compare(c, key, *high) >= 0))
         return vc_fail(err, VC_EFORMAT, "page %llu: node %u: key out of order", number, i);
     return 0;
 }
 
-/* liblmdb moves nodes by their sizes: they fill the page from `upper` on without gaps or overlaps, and
- * what is larger than half a page lies in overflow pages. */
+/* liblmdb moves nodes by their sizes: they fill the page from `upper` on without gaps or
+ * overlaps, and what is larger than half a page lies in overflow pages. */
 static int check_nodes(const check *c, const uint8_t *page, unsigned n, vc_err *err)
 {
     uint8_t taken[CELLS / 8] = { 0 };
-    unsigned upper = le16(page + 14), sum = 0, most = (((c->m->page_size - PAGE_HEADER) / 2) & ~1u) - 2;
+    unsigned upper = le16(page + 14), sum = 0,
+             most = (((c->m->page_size - PAGE_HEADER) / 2) & ~1u) - 2;
     for (unsigned i = 0; i < n; i++) {
         lmdb_node node;
         int rc = vf_lmdb_node(c->m, page, i, &node, err);
@@ -67,7 +69,8 @@ static int check_nodes(const check *c, const uint8_t *page, unsigned n, vc_err *
         unsigned at = le16(page + PAGE_HEADER + 2 * i);
         unsigned size = (unsigned)(NODE_HEADER + node.key.size + node.data.size);
         if (size > most || node.key.size > MAX_KEY)
-            return vc_fail(err, VC_EFORMAT, "page %llu: node %u: too large", (unsigned long long)le64(page), i);
+            return vc_fail(err, VC_EFORMAT, "page %llu: node %u: too large",
+                           (unsigned long long)le64(page), i);
         size = (size + 1) & ~1u;
         sum += size;
         for (unsigned cell = at / 2; cell < (at + size) / 2 && cell < CELLS; cell++) {
@@ -140,7 +143,8 @@ static int check_leaf(check *c, const uint8_t *page, unsigned n, const vf_bytes 
 static int check_page(check *c, uint64_t number, unsigned level, const vf_bytes *low,
                       const vf_bytes *high, vc_err *err);
 
-/* A branch's node i leads to the keys from its own up to node i+1's; the first one's key is empty. */
+/* A branch's node i leads to the keys from its own up to node i+1's; the first one's key is
+ * empty. */
 static int check_branch(check *c, const uint8_t *page, unsigned n, unsigned level,
                         const vf_bytes *low, const vf_bytes *high, vc_err *err)
 {

@@ -1,4 +1,5 @@
-/* lmdb_read.c - the walker: open, look up, iterate. See lmdb_read.h and, for the bytes, lmdb_page.h */
+/* lmdb_read.c - the walker: open, look up, iterate. See lmdb_read.h and, for the bytes,
+ * lmdb_page.h */
 #include "formats/lmdb_page.h"
 
 #include <stdlib.h>
@@ -21,8 +22,8 @@ static int outside(const vf_lmdb *m, uint64_t number, vc_err *err)
                    (unsigned long long)number, (unsigned long long)m->pages);
 }
 
-int vf_lmdb_page(const vf_lmdb *m, uint64_t number, unsigned kind, const uint8_t **page, unsigned *n,
-                 vc_err *err)
+int vf_lmdb_page(const vf_lmdb *m, uint64_t number, unsigned kind, const uint8_t **page,
+                 unsigned *n, vc_err *err)
 {
     if (number < 2 || number > m->last || number >= m->pages)
         return outside(m, number, err);
@@ -87,7 +88,8 @@ int vf_lmdb_value(const vf_lmdb *m, const lmdb_node *node, vf_bytes *value, uint
         return rc;
     uint64_t pages = le32(page + 12), end = m->last < m->pages ? m->last + 1 : m->pages;
     if (pages > end - number || node->size > pages * m->page_size - PAGE_HEADER || !pages)
-        return vc_fail(err, VC_EFORMAT, "page %llu: a value of %u bytes does not fit its %llu pages",
+        return vc_fail(err, VC_EFORMAT,
+                       "page %llu: a value of %u bytes does not fit its %llu pages",
                        (unsigned long long)number, node->size, (unsigned long long)pages);
     *first = number;
     *count = pages;
@@ -265,7 +267,8 @@ static int plain_value(const vf_lmdb *m, const lmdb_node *node, vf_bytes *value,
 {
     uint64_t first, count;
     if (node->flags & ~(unsigned)F_BIGDATA)
-        return vc_fail(err, VC_EFORMAT, "a node with flags 0x%x where a value belongs", node->flags);
+        return vc_fail(err, VC_EFORMAT, "a node with flags 0x%x where a value belongs",
+                       node->flags);
     return vf_lmdb_value(m, node, value, &first, &count, err);
 }
 

@@ -1,10 +1,11 @@
 /* lmdb_read.h - read-only view of one LMDB file (data version 1, little-endian, 64-bit) by our own
  * walker of its B-trees.
  *
- * liblmdb trusts its file: a truncated one is SIGBUS, a flipped bit leads it astray. Here every page is
- * checked before it is followed (inside the file, its own number, the kind that its level asks for,
- * sane bounds) and every node before it is read, so that any bytes give a result or VC_EFORMAT.
- * Trees are left in at most `depth` steps, cursors visit no more leaves than the file has pages.
+ * liblmdb trusts its file: a truncated one is SIGBUS, a flipped bit leads it astray. Here every
+ * page is checked before it is followed (inside the file, its own number, the kind that its level
+ * asks for, sane bounds) and every node before it is read, so that any bytes give a result or
+ * VC_EFORMAT. Trees are left in at most `depth` steps, cursors visit no more leaves than the file
+ * has pages.
  *
  * The file must not shrink while it is open (closed shards never change). No lock file is used.
  * Immutable after open: one handle may serve many threads. Needs plain trees as the dataset has
@@ -26,7 +27,7 @@ typedef struct vf_bytes {
 } vf_bytes;
 
 typedef struct vf_tree {
-    uint64_t root, entries;                  /* root: page number, ~0 when empty; entries: as claimed */
+    uint64_t root, entries;                  /* page number, ~0 when empty; as claimed */
     uint64_t branches, leaves, overflows;    /* pages, as claimed */
     unsigned depth;                          /* 0 when empty; at most VF_TREE_DEPTH */
 } vf_tree;
@@ -39,7 +40,8 @@ int vf_lmdb_open(vf_lmdb **out, const char *path, vc_err *err);
 int vf_lmdb_parse(vf_lmdb **out, const void *data, size_t size, vc_err *err);
 void vf_lmdb_close(vf_lmdb *m);                                   /* NULL is fine */
 vf_bytes vf_lmdb_file(const vf_lmdb *m);                          /* the whole file */
-/* Takes the file's pages out of this process's memory; they come back from the page cache when read. */
+/* Takes the file's pages out of this process's memory; they come back from the page cache when
+ * read. */
 void vf_lmdb_release(const vf_lmdb *m);
 
 /* A named sub-database. VC_ENOENT (and an empty tree) if there is none. */
@@ -61,8 +63,9 @@ void vf_lmdb_start(vf_lmdb_cursor *c, const vf_lmdb *m, const vf_tree *t);
 /* 1: *key and *value are the next pair; 0: past the last; VC_EFORMAT: damage, stop here. */
 int vf_lmdb_next(vf_lmdb_cursor *c, vf_bytes *key, vf_bytes *value, vc_err *err);
 
-/* Looks at every page of every tree and of the free list: reached exactly once, keys ascending and
- * inside their parents' bounds, counts right, free pages unused. After it liblmdb may open the file. */
+/* Looks at every page of every tree and of the free list: reached exactly once, keys ascending
+ * and inside their parents' bounds, counts right, free pages unused. After it liblmdb may open
+ * the file. */
 int vf_lmdb_check(const vf_lmdb *m, vc_err *err);
 
 #endif

@@ -16,9 +16,9 @@
 #include "formats/lmdb_read.h"
 
 enum {
-    MAX_KEY = 511,                           /* bytes, liblmdb's */
-    SMALLEST = 2 * 4096,                     /* bytes: two meta pages, of which liblmdb makes a file */
-    TREE_SLACK = 1 << 20,                    /* bytes of tree pages that any commit may rewrite */
+    MAX_KEY = 511,        /* bytes, liblmdb's */
+    SMALLEST = 2 * 4096,  /* bytes: two meta pages, of which liblmdb makes a file */
+    TREE_SLACK = 1 << 20, /* bytes of tree pages that any commit may rewrite */
     MAP_TRIES = 8
 };
 #define MAP_STEP ((uint64_t)1 << 30)         /* bytes by which the map grows: address space only */
@@ -62,9 +62,10 @@ static bool disk_is_full(const vf_env *e)
 
 static int full(const vf_env *e, const char *why, vc_err *err)
 {
-    return vc_fail(err, VC_EFULL, "%s: no room for %llu MiB more (%s): what was written before is intact; "
-                   "make room and start again", e->file,
-                   (unsigned long long)(e->waiting >> 20) + 1, why);
+    return vc_fail(err, VC_EFULL,
+                   "%s: no room for %llu MiB more (%s): what was written before is intact; "
+                   "make room and start again",
+                   e->file, (unsigned long long)(e->waiting >> 20) + 1, why);
 }
 
 static int lmdb_error(vf_env *e, int code, const char *what, vc_err *err)
@@ -138,7 +139,7 @@ static int open_env(vf_env *e, const char *const *dbs, vc_err *err)
     if (!rc)
         rc = mdb_env_set_maxdbs(e->env, VF_ENV_DBS);
     if (!rc)
-        rc = mdb_env_set_mapsize(e->env, MAP_STEP);      /* liblmdb raises it to what the file has */
+        rc = mdb_env_set_mapsize(e->env, MAP_STEP); /* liblmdb raises it to what the file has */
     if (!rc)
         rc = mdb_env_open(e->env, e->path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS, 0666);
     if (rc)
@@ -158,7 +159,8 @@ static int open_env(vf_env *e, const char *const *dbs, vc_err *err)
     return rc;
 }
 
-int vf_env_open(vf_env **out, const char *dir, const char *file, const char *const *dbs, vc_err *err)
+int vf_env_open(vf_env **out, const char *dir, const char *file, const char *const *dbs,
+                vc_err *err)
 {
     *out = NULL;
     vf_env *e = calloc(1, sizeof *e);
@@ -168,7 +170,8 @@ int vf_env_open(vf_env **out, const char *dir, const char *file, const char *con
     e->path = vc_format("%s/%s", dir, file);
     if (e->path)
         e->file = vc_path_base(e->path);
-    int rc = e->path ? check_file(e->path, err) : vc_fail(err, VC_ENOMEM, "%s: out of memory", file);
+    int rc = e->path ? check_file(e->path, err)
+                     : vc_fail(err, VC_ENOMEM, "%s: out of memory", file);
     if (!rc)
         rc = open_env(e, dbs, err);
     if (rc) {
@@ -225,8 +228,8 @@ int vf_env_put(vf_env *e, int db, const void *key, size_t key_size, const void *
     if (rc)
         return rc;
     if (!key_size || key_size > MAX_KEY || size > MAX_VALUE)
-        return vc_fail(err, VC_EINVAL, "%s: key of %zu bytes, value of %zu: at most %d and %llu", e->file,
-                       key_size, size, MAX_KEY, (unsigned long long)MAX_VALUE);
+        return vc_fail(err, VC_EINVAL, "%s: key of %zu bytes, value of %zu: at most %d and %llu",
+                       e->file, key_size, size, MAX_KEY, (unsigned long long)MAX_VALUE);
     if (e->items == e->room) {
         size_t room = e->room ? 2 * e->room : 256;
         item *p = realloc(e->item, room * sizeof *p);
@@ -251,8 +254,8 @@ int vf_env_put(vf_env *e, int db, const void *key, size_t key_size, const void *
     return 0;
 }
 
-int vf_env_get(vf_env *e, int db, const void *key, size_t key_size, const void **value, size_t *size,
-               vc_err *err)
+int vf_env_get(vf_env *e, int db, const void *key, size_t key_size, const void **value,
+               size_t *size, vc_err *err)
 {
     uint64_t at;
     int rc = usable(e, err);
@@ -264,7 +267,8 @@ int vf_env_get(vf_env *e, int db, const void *key, size_t key_size, const void *
         return 0;
     }
 
-    /* copied out, so that no read transaction lives on: without locks it would not hold its pages */
+    /* copied out, so that no read transaction lives on: without locks it would not hold its
+     * pages */
     MDB_txn *txn;
     MDB_val k = { key_size, (void *)(uintptr_t)key }, v;
     if ((rc = mdb_txn_begin(e->env, NULL, MDB_RDONLY, &txn)))
@@ -315,7 +319,8 @@ static int grow_map(vf_env *e, uint64_t need, vc_err *err)
 static int reserve_to(vf_env *e, uint64_t end)
 {
     int rc;
-    while ((rc = fallocate(e->fd, 0, (off_t)e->reserved, (off_t)(end - e->reserved))) && errno == EINTR)
+    while ((rc = fallocate(e->fd, 0, (off_t)e->reserved, (off_t)(end - e->reserved))) &&
+           errno == EINTR)
         ;
     if (!rc)
         e->reserved = end;
@@ -414,8 +419,9 @@ int vf_env_finish(vf_env *e, uint64_t *bytes, vc_err *err)
         mdb_env_close(e->env);
         e->env = NULL;
         struct stat st;
-        if (fstat(e->fd, &st) || ((uint64_t)st.st_size > e->used && ftruncate(e->fd, (off_t)e->used)) ||
-            fsync(e->fd) || fstat(e->fd, &st))
+        if (fstat(e->fd, &st) ||
+            ((uint64_t)st.st_size > e->used && ftruncate(e->fd, (off_t)e->used)) || fsync(e->fd) ||
+            fstat(e->fd, &st))
             rc = vc_fail_errno(err, "%s", e->file);
         else
             *bytes = (uint64_t)st.st_size;

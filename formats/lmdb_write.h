@@ -1,10 +1,10 @@
 /* lmdb_write.h - one LMDB file being written: puts are gathered and go to disk in one transaction.
  *
  * liblmdb gets no file that vf_lmdb_check has not passed. The map grows in steps and space is
- * reserved on disk before a transaction, so that neither a full map nor, on most file systems, a full
- * disk is met inside it. No write map, no lock file: the caller holds the dataset's lock.
- * A commit is durable when it returns. After an error of put or commit the handle only closes.
- * One thread at a time. */
+ * reserved on disk before a transaction, so that neither a full map nor, on most file systems, a
+ * full disk is met inside it. No write map, no lock file: the caller holds the dataset's lock. A
+ * commit is durable when it returns. After an error of put or commit the handle only closes. One
+ * thread at a time. */
 #ifndef VF_LMDB_WRITE_H
 #define VF_LMDB_WRITE_H
 
@@ -19,7 +19,8 @@ typedef struct vf_env vf_env;
 /* Opens or makes dir/file with the sub-databases of `dbs` (NULL-ended, at most VF_ENV_DBS).
  * VC_EFORMAT: what is there is damaged. A file that was never finished being made is made anew. */
 enum { VF_ENV_DBS = 4 };
-int vf_env_open(vf_env **out, const char *dir, const char *file, const char *const *dbs, vc_err *err);
+int vf_env_open(vf_env **out, const char *dir, const char *file, const char *const *dbs,
+                vc_err *err);
 /* Gives back everything; what was not committed is lost. NULL is fine. */
 void vf_env_close(vf_env *e);
 
@@ -28,8 +29,8 @@ int vf_env_put(vf_env *e, int db, const void *key, size_t key_size, const void *
                vc_err *err);
 /* The value as it would be after a commit, with a NUL after its end, borrowed until the next call.
  * VC_ENOENT. */
-int vf_env_get(vf_env *e, int db, const void *key, size_t key_size, const void **value, size_t *size,
-               vc_err *err);
+int vf_env_get(vf_env *e, int db, const void *key, size_t key_size, const void **value,
+               size_t *size, vc_err *err);
 int vf_env_commit(vf_env *e, vc_err *err);
 
 uint64_t vf_env_bytes(const vf_env *e);          /* in use on disk and waiting for a commit */

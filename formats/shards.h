@@ -31,12 +31,14 @@ vf_key vf_hash2(const void *a, size_t na, const void *b, size_t nb);    /* of a 
 
 /* A key is the hash of everything its value depends on, fed field by field: each field is its name,
  * a NUL, its length as u64 and its bytes, so that no two lists of fields run together. */
-typedef struct vf_hasher vf_hasher;
-int vf_hasher_open(vf_hasher **out, const char *kind, vc_err *err);     /* "latent", "text", ... */
+typedef struct vf_hasher {
+    _Alignas(64) unsigned char state[640];                   /* XXH3's, no memory of its own */
+} vf_hasher;
+void vf_hasher_begin(vf_hasher *h, const char *kind);        /* "latent", "text", ... */
 void vf_hasher_bytes(vf_hasher *h, const char *field, const void *p, size_t n);
 void vf_hasher_str(vf_hasher *h, const char *field, const char *s);
 void vf_hasher_int(vf_hasher *h, const char *field, int64_t v);
-vf_key vf_hasher_close(vf_hasher *h);                        /* frees h */
+vf_key vf_hasher_end(vf_hasher *h);
 /* XXH3-128 of a whole file, read in large blocks. */
 int vf_hash_file(vf_key *k, const char *path, const volatile int *stop, vc_err *err);
 
@@ -45,22 +47,24 @@ int vf_hash_file(vf_key *k, const char *path, const volatile int *stop, vc_err *
 typedef struct vf_dataset vf_dataset;
 
 enum { VF_ENTRY_VIDEO = 1 };
-/* What a trainer must know of every sample to plan its epochs: 48 bytes, from the shards' `index`. */
+
+/* What a trainer must know of each sample to plan its epochs: 48 bytes, from the shards' index. */
 typedef struct vf_entry {
     vf_key latent;                           /* latent_key */
     uint32_t number;                         /* sample number */
     uint16_t variant;
-    uint16_t shard;                          /* index into the manifest's shards: where the record lives */
-    uint16_t f, h, w;                        /* latent grid */
-    uint8_t flags, captions;                 /* VF_ENTRY_*; how many captions (255: 255 or more) */
+    uint16_t shard;                          /* place in the manifest's shards of its record */
+    uint16_t f, h, w;                        /* latent grid, each at least 1 */
+    uint8_t flags, captions;                 /* VF_ENTRY_*; how many (255: 255 or more) */
     uint32_t tokens;
     float weight;
     uint32_t frames;                         /* pixel frames of the clip */
     float fps;                               /* of those frames; 0: unknown */
 } vf_entry;
 
-/* Opens and checks manifest and shards' sizes; reads only indexes. VC_EFORMAT: damaged; VC_EINVAL: incomplete
- * (vprep did not finish) unless allow_incomplete. A million samples open in under a second. */
+/* Opens the closed shards: checks the manifest, sizes and indexes, reads nothing else. A million
+ * samples open in well under a second. VC_ENOENT: no dataset; VC_EFORMAT: damaged; VC_EINVAL:
+ * unfinished (vprep has not written it all), unless allow_incomplete. */
 int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, vc_err *err);
 void vf_dataset_close(vf_dataset *d);                        /* NULL is fine */
 
@@ -68,23 +72,23 @@ const cJSON *vf_dataset_manifest(const vf_dataset *d);       /* borrowed */
 const char *vf_dataset_path(const vf_dataset *d);
 uint32_t vf_dataset_count(const vf_dataset *d);              /* live samples and variants */
 const vf_entry *vf_dataset_entry(const vf_dataset *d, uint32_t i);   /* by number, then variant */
-/* Index of a sample by "000000000042/000" (or "42", "42/0"); VC_ENOENT. */
+/* Place of a sample by "000000000042/000" (or "42", "42/0"). VC_ENOENT; VC_EINVAL: no such key. */
 int vf_dataset_find(const vf_dataset *d, const char *key, uint32_t *i, vc_err *err);
 char *vf_sample_key(char buf[24], uint32_t number, uint32_t variant);
 
-/* The sample's JSON record; the caller frees with cJSON_Delete. */
+/* The sample's JSON record, compared with its hash; the caller frees with cJSON_Delete. */
 int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err);
-/* A value by key, zero-copy from the map: *st borrows from the dataset; close it before. check: compare xxh3.
- * Whatever is wrong names shard and key. */
+/* A value by key, zero-copy from the map: *st borrows from the dataset, close it first. check:
+ * compare xxh3. VC_ENOENT: no shard has it; whatever is wrong names shard and key. */
 int vf_dataset_latent(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err);
 int vf_dataset_text(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err);
-/* JPEG bytes, borrowed; VC_ENOENT if there is none. */
+/* JPEG bytes, borrowed and not looked into. VC_ENOENT if there is none. */
 int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t *n, vc_err *err);
-/* Stored validation prompts: JSON records in row order. */
+/* Stored validation prompts: JSON records in row order; the caller frees. */
 uint32_t vf_dataset_validations(const vf_dataset *d);
 int vf_dataset_validation(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err);
 
-/* Asks the system to read a latent's pages ahead (madvise). */
+/* Asks the system to read a latent's pages ahead. */
 void vf_dataset_prefetch(const vf_dataset *d, vf_key latent);
 
 /* ---- writing ---- */
@@ -92,48 +96,58 @@ void vf_dataset_prefetch(const vf_dataset *d, vf_key latent);
 typedef struct vf_writer vf_writer;
 
 typedef struct vf_writer_opts {
-    const cJSON *head;                       /* manifest fields that describe the making: family, train_mode, vae,
-                                                normalization, text_encoders, latent_store, dtype, sampling */
+    const cJSON *head;                       /* manifest fields that describe the making: family,
+                                              * train_mode, vae, normalization, text_encoders,
+                                              * latent_store, dtype, sampling */
     int64_t shard_size;                      /* bytes after which a shard is closed */
-    bool overwrite;                          /* start anew: what is there is removed first */
+    bool overwrite;                          /* start anew: the dataset's own files are removed */
     bool append;                             /* keep samples that are not put again */
 } vf_writer_opts;
 
-/* Makes the folder or goes on in it: takes the lock (VC_EBUSY), checks what is there before liblmdb
- * opens it, refuses a dataset whose head differs (VC_EMISMATCH naming the first fields that do and the remedy). */
+/* Makes the folder or goes on in it: takes the lock (VC_EBUSY), checks what is there before
+ * liblmdb opens it (VC_EFORMAT names the file to remove), refuses a dataset whose head differs in
+ * more than normalization (VC_EMISMATCH with the first differences and the remedy). The manifest
+ * says incomplete from here on. */
 int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, vc_err *err);
 /* Gives everything back; what was committed stays, the rest is redone next time. NULL is fine. */
 void vf_writer_close(vf_writer *w);
 
-/* Closed shards that were gone at open: somebody removed them because they were damaged. What they held
- * counts as never made, and is to be put again. */
+/* Closed shards that were gone at open: somebody removed them because they were damaged. What
+ * they held counts as never made, and is to be put again. */
 int vf_writer_lost_shards(const vf_writer *w);
 bool vf_writer_has_latent(const vf_writer *w, vf_key k);
 bool vf_writer_has_text(const vf_writer *w, vf_key k);
-/* The record stored for a sample now, as JSON text (borrowed until the next put), or NULL. */
+/* The live record of a sample as JSON text, borrowed until the next call, or NULL. */
 const char *vf_writer_sample(vf_writer *w, uint32_t number, uint32_t variant);
-/* Next free sample number; the number a row got earlier, by its id (VC_ENOENT if it is new). */
+/* Next free sample number; the number that a row has, by its id (VC_ENOENT if it is new). */
 uint32_t vf_writer_next_number(const vf_writer *w);
 int vf_writer_number_of(const vf_writer *w, uint64_t id, uint32_t *number);
 
-/* Values are copied. A key that is there already is left alone (0). Full map, full shard: handled inside. */
+/* Puts. Values are copied; a full batch, a full map and a full shard are handled inside. An error
+ * other than VC_EINVAL sticks: later calls give it again. VC_EFULL: no room; what was committed is
+ * intact.
+ * A value whose key is there already is left alone (0). */
 int vf_writer_put_latent(vf_writer *w, vf_key k, const void *st, size_t n, vc_err *err);
 int vf_writer_put_text(vf_writer *w, vf_key k, const void *st, size_t n, vc_err *err);
-/* record: the whole sample record; the same bytes as stored now: nothing is written. thumb may be NULL. */
+/* record: the whole sample record, after all that it refers to (else VC_EINVAL). One with the bytes
+ * that are stored now is not written again. thumb may be NULL: an earlier one stays. */
 int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const cJSON *record,
                          const void *thumb, size_t thumb_n, vc_err *err);
 int vf_writer_put_validation(vf_writer *w, uint32_t i, const cJSON *record, vc_err *err);
-/* Samples that the metadata no longer has: drops every live record that was neither put nor kept since open. */
+/* A sample stays as it is. VC_ENOENT if there is none. */
 int vf_writer_keep_sample(vf_writer *w, uint32_t number, uint32_t variant);
+/* Drops each live record and validation prompt that was neither put nor kept since open; with
+ * `append` none. */
 int vf_writer_drop_unseen(vf_writer *w, uint32_t *dropped, vc_err *err);
 
-/* Makes what was put durable (also done by itself every 64 MiB or so). */
+/* Makes what was put durable (also done by itself every 64 MiB). */
 int vf_writer_commit(vf_writer *w, vc_err *err);
-/* Closes the open shards (index, compaction of free pages, hash, fsync) and writes the manifest with complete = true. */
+/* Closes the open shards and writes the manifest as complete. Only close may follow. */
 int vf_writer_finish(vf_writer *w, vc_err *err);
 
-/* Hints of state.lmdb: a small value by a name, e.g. a file's hash by (size, mtime, inode). Losing them is harmless. */
-int vf_writer_hint_get(vf_writer *w, const char *name, void *value, size_t n);   /* 0, or VC_ENOENT */
+/* Hints, in state.lmdb: a small value by a name, e.g. a file's hash by (size, mtime, inode).
+ * Losing them is harmless. get: 0, or VC_ENOENT if there is none of n bytes. */
+int vf_writer_hint_get(vf_writer *w, const char *name, void *value, size_t n);
 int vf_writer_hint_put(vf_writer *w, const char *name, const void *value, size_t n, vc_err *err);
 
 /* ---- checking ---- */
@@ -142,8 +156,10 @@ typedef struct vf_verify_report {
     uint64_t samples, latents, texts, thumbs, bytes;
     uint64_t damaged;                        /* findings */
 } vf_verify_report;
-/* Every page, checksum, reference and shape; each finding is told to `found` (file, key, what is wrong). */
-int vf_verify(const char *path, void (*found)(void *arg, const char *where, const char *what), void *arg,
-              const volatile int *stop, vf_verify_report *r, vc_err *err);
+
+/* Every page, checksum, record, reference and shape. Each finding is told to `found` (file and key;
+ * what is wrong) and the check goes on; 0 says that it came to its end. VC_ENOENT: no dataset. */
+int vf_verify(const char *path, void (*found)(void *arg, const char *where, const char *what),
+              void *arg, const volatile int *stop, vf_verify_report *r, vc_err *err);
 
 #endif

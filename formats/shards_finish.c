@@ -97,7 +97,8 @@ static int close_half(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
     int rc = vf_env_finish(env, &bytes, err);
     char *path = vc_path_join(w->dir, s->file);
     if (!rc)
-        rc = path ? vf_hash_file(&s->hash, path, NULL, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = path ? vf_hash_file(&s->hash, path, NULL, err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
     free(path);
     if (rc)
         return rc;
@@ -158,7 +159,8 @@ static int by_rank(const void *a, const void *b)
 }
 
 /* The items of the open shard, in key order; its buckets numbered anew by *buckets. */
-static int index_items(const vf_writer *w, vf_index_item **out, uint32_t *n, cJSON **buckets, vc_err *err)
+static int index_items(const vf_writer *w, vf_index_item **out, uint32_t *n, cJSON **buckets,
+                       vc_err *err)
 {
     vf_index_item *items = calloc((size_t)w->slots + 1, sizeof *items);
     uint32_t *number = calloc((size_t)w->buckets + 1, sizeof *number), used = 0;

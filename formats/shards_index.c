@@ -16,13 +16,15 @@
 enum { INDEX_HEADER = 32, INDEX_ENTRY = 48, INDEX_RECORD = 32, INDEX_VERSION = 1 };
 
 _Static_assert(sizeof(vf_entry) == INDEX_ENTRY, "entries are read from the file as they are");
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "LMDB files have the machine's byte order");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "LMDB files have the machine's byte order");
 
 /* ---- keys ---- */
 
 char *vf_sample_key(char buf[24], uint32_t number, uint32_t variant)
 {
-    snprintf(buf, VF_SAMPLE_KEY, "%012" PRIu32 "/%03u", number, (unsigned)(variant % (VF_MAX_VARIANT + 1)));
+    snprintf(buf, VF_SAMPLE_KEY, "%012" PRIu32 "/%03u", number,
+             (unsigned)(variant % (VF_MAX_VARIANT + 1)));
     return buf;
 }
 
@@ -69,11 +71,13 @@ void vf_root_add(vf_key *sum, vf_key h)
 
 /* ---- records ---- */
 
-static int int_in(const cJSON *o, const char *field, int64_t lo, int64_t hi, int64_t *v, vc_err *err)
+static int int_in(const cJSON *o, const char *field, int64_t lo, int64_t hi, int64_t *v,
+                  vc_err *err)
 {
     int rc = vf_json_int(o, field, v, err);
     if (!rc && (*v < lo || *v > hi))
-        rc = vc_fail(err, VC_EFORMAT, "%s: %" PRId64 " is not in %" PRId64 "..%" PRId64, field, *v, lo, hi);
+        rc = vc_fail(err, VC_EFORMAT, "%s: %" PRId64 " is not in %" PRId64 "..%" PRId64, field, *v,
+                     lo, hi);
     return rc;
 }
 
@@ -194,7 +198,8 @@ int vf_record_read(vf_record *r, cJSON **out, vf_bytes key, vf_bytes value, vc_e
         rc = vc_fail(err, VC_EFORMAT, "it says that it is sample %" PRIu32 " variant %u",
                      r->entry.number, (unsigned)r->entry.variant);
     if (!rc && dropped)
-        r->entry = (vf_entry){ .number = number, .variant = (uint16_t)variant, .flags = VF_ENTRY_DROPPED };
+        r->entry =
+            (vf_entry){ .number = number, .variant = (uint16_t)variant, .flags = VF_ENTRY_DROPPED };
     r->hash = vf_hash2(key.data, key.size, value.data, value.size);
     if (!rc && out) {
         *out = json;
@@ -255,7 +260,8 @@ int vf_index_open(vf_index *x, const vf_lmdb *m, vc_err *err)
         (rc = vf_lmdb_get(m, &t, "buckets", 7, &x->buckets, err)))
         return vc_context(err, rc, "index");
     if (records != x->n)
-        return vc_fail(err, VC_EFORMAT, "index: %" PRIu32 " entries, %" PRIu32 " records", x->n, records);
+        return vc_fail(err, VC_EFORMAT, "index: %" PRIu32 " entries, %" PRIu32 " records", x->n,
+                       records);
     return 0;
 }
 

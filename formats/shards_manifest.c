@@ -34,7 +34,8 @@ bool vf_shard_name_parse(const char *name, bool *text, unsigned *number)
 
 char *vf_shard_name(char buf[VF_SHARD_NAME], bool text, unsigned number)
 {
-    snprintf(buf, VF_SHARD_NAME, "%s-%05u.lmdb", text ? "text" : "shard", number % (VF_MAX_SHARD + 1));
+    snprintf(buf, VF_SHARD_NAME, "%s-%05u.lmdb", text ? "text" : "shard",
+             number % (VF_MAX_SHARD + 1));
     return buf;
 }
 
@@ -52,8 +53,10 @@ int vf_shard_open(vf_lmdb **out, const char *dir, const char *file, int64_t byte
     else if (!S_ISREG(st.st_mode))
         rc = vc_fail(err, VC_EFORMAT, "%s: not a plain file", path);
     else if (bytes >= 0 && st.st_size != bytes)
-        rc = vc_fail(err, VC_EFORMAT, "%s: %lld bytes, the manifest says %" PRId64
-                     ": a copy that was cut short? Copy it again", path, (long long)st.st_size, bytes);
+        rc = vc_fail(err, VC_EFORMAT,
+                     "%s: %lld bytes, the manifest says %" PRId64
+                     ": a copy that was cut short? Copy it again",
+                     path, (long long)st.st_size, bytes);
     if (!rc)
         rc = vf_lmdb_open(out, path, err);
     free(path);
@@ -125,7 +128,8 @@ static int read_fields(vf_manifest *m, vc_err *err)
     const cJSON *shards, *o;
     int rc = vf_json_int(m->json, "format", &format, err);
     if (!rc && format != VF_FORMAT)
-        rc = vc_fail(err, VC_EFORMAT, "format: %" PRId64 ", this program reads %d", format, VF_FORMAT);
+        rc = vc_fail(err, VC_EFORMAT, "format: %" PRId64 ", this program reads %d", format,
+                     VF_FORMAT);
     if (rc || (rc = vf_json_bool(m->json, "complete", &m->complete, err)) ||
         (rc = count_field(m->json, "samples", &m->samples, err)) ||
         (rc = hash_field(m->json, "root", &m->root, err)) ||
@@ -150,7 +154,7 @@ int vf_manifest_read(vf_manifest *m, const char *dir, vc_err *err)
     int rc = vf_json_read(&m->json, path, VF_MAX_LIST, err);
     if (rc == VC_ENOENT)
         rc = vc_fail(err, rc, "%s: no latent dataset (no %s)", dir, VF_MANIFEST);
-    if (!rc && (rc = read_fields(m, err)))       /* a missing field is damage, not a missing dataset */
+    if (!rc && (rc = read_fields(m, err))) /* a missing field is damage, not a missing dataset */
         rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", path);
     free(path);
     if (rc)
@@ -201,8 +205,9 @@ static cJSON *shards_json(const vf_manifest *m)
         char hex[VF_KEY_HEX];
         cJSON *o = cJSON_CreateObject();
         if (!o || !cJSON_AddItemToArray(list, o) || !cJSON_AddStringToObject(o, "file", s->file) ||
-            vf_json_add_int(o, "samples", s->samples) || vf_json_add_int(o, "latents", s->latents) ||
-            vf_json_add_int(o, "texts", s->texts) || vf_json_add_int(o, "bytes", s->bytes) ||
+            vf_json_add_int(o, "samples", s->samples) ||
+            vf_json_add_int(o, "latents", s->latents) || vf_json_add_int(o, "texts", s->texts) ||
+            vf_json_add_int(o, "bytes", s->bytes) ||
             !cJSON_AddStringToObject(o, "xxh3", vf_key_hex(hex, s->hash))) {
             cJSON_Delete(list);
             return NULL;
@@ -218,19 +223,20 @@ static int write_fields(FILE *f, const vf_manifest *m, const cJSON *head, const 
     cJSON *shards = shards_json(m);
     int rc = shards ? 0 : -1;
 
-    fprintf(f, "{\"format\": %d,\n \"program\": \"vlt %s\",\n \"complete\": %s", VF_FORMAT, VLT_VERSION,
-            m->complete ? "true" : "false");
+    fprintf(f, "{\"format\": %d,\n \"program\": \"vlt %s\",\n \"complete\": %s", VF_FORMAT,
+            VLT_VERSION, m->complete ? "true" : "false");
     cJSON_ArrayForEach(field, head)
         rc |= add_field(f, field->string, field);
-    fprintf(f, ",\n \"samples\": %" PRId64 ",\n \"root\": \"%s\"", m->samples, vf_key_hex(hex, m->root));
+    fprintf(f, ",\n \"samples\": %" PRId64 ",\n \"root\": \"%s\"", m->samples,
+            vf_key_hex(hex, m->root));
     rc |= add_lines(f, "buckets", buckets) | (shards ? add_lines(f, "shards", shards) : -1);
     fputs("}\n", f);
     cJSON_Delete(shards);
     return rc;
 }
 
-int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head, const cJSON *buckets,
-                      vc_err *err)
+int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head,
+                      const cJSON *buckets, vc_err *err)
 {
     char *text = NULL, *path = vc_path_join(dir, VF_MANIFEST);
     size_t size = 0;

@@ -1,5 +1,6 @@
-/* shards_parts.h - what reading, writing and checking a dataset share: the manifest, the shards' file
- * names and the `index` of a shard. Internal to formats/; the bytes are described in docs/format.md. */
+/* shards_parts.h - what reading, writing and checking a dataset share: the manifest, the shards'
+ * file names and the `index` of a shard. Internal to formats/; the bytes are described in
+ * docs/format.md. */
 #ifndef VF_SHARDS_PARTS_H
 #define VF_SHARDS_PARTS_H
 
@@ -10,14 +11,14 @@
 #define VF_STATE "state.lmdb"
 
 enum {
-    VF_FORMAT = 1,                           /* of the dataset, as the manifest says */
-    VF_MAX_RECORD = 4 << 20,                 /* bytes of a record's JSON: parsed it takes 30 times that */
-    VF_MAX_LIST = 64 << 20,                  /* bytes of the manifest or of an index's buckets */
-    VF_MAX_SHARD = 99999,                    /* five digits in a file's name */
-    VF_MAX_VARIANT = 999,                    /* three digits in a key */
-    VF_SAMPLE_KEY = 24,                      /* room for "000000000042/000" and a NUL */
+    VF_FORMAT = 1,           /* of the dataset, as the manifest says */
+    VF_MAX_RECORD = 4 << 20, /* bytes of a record's JSON: parsed it takes 30 times that */
+    VF_MAX_LIST = 64 << 20,  /* bytes of the manifest or of an index's buckets */
+    VF_MAX_SHARD = 99999,    /* five digits in a file's name */
+    VF_MAX_VARIANT = 999,    /* three digits in a key */
+    VF_SAMPLE_KEY = 24,      /* room for "000000000042/000" and a NUL */
     VF_SAMPLE_KEY_LEN = 16,
-    VF_SHARD_NAME = 20                       /* room for "shard-00000.lmdb" and a NUL */
+    VF_SHARD_NAME = 20       /* room for "shard-00000.lmdb" and a NUL */
 };
 
 /* Sub-databases, in the order in which a writer has them. */
@@ -50,9 +51,10 @@ typedef struct vf_manifest {
 int vf_manifest_read(vf_manifest *m, const char *dir, vc_err *err);
 void vf_manifest_free(vf_manifest *m);
 int vf_manifest_add(vf_manifest *m, const vf_shard_info *s, vc_err *err);
-/* Writes it anew: the fields of head in their order, counts, `buckets` (an array) and the shards. */
-int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head, const cJSON *buckets,
-                      vc_err *err);
+/* Writes it anew: the fields of head in their order, counts, `buckets` (an array) and the
+ * shards. */
+int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head,
+                      const cJSON *buckets, vc_err *err);
 
 /* Whether name is exactly shard-NNNNN.lmdb or text-NNNNN.lmdb. */
 bool vf_shard_name_parse(const char *name, bool *text, unsigned *number);
@@ -71,12 +73,12 @@ typedef struct vf_record {                   /* what the index keeps of a sample
     vf_entry entry;
     vf_key hash;                             /* of key and value */
     uint64_t id;
-    const char *bucket;                      /* the bucket's key, borrowed from the JSON; "" if dropped */
+    const char *bucket;                      /* its key, borrowed from the JSON; "" if dropped */
 } vf_record;
 
 bool vf_sample_key_parse(const char *key, size_t n, uint32_t *number, uint32_t *variant);
-/* Reads a `sample` pair; *json (may be NULL) gets the parsed record, which the caller frees; without it
- * r->bucket is "". */
+/* Reads a `sample` pair; *json (may be NULL) gets the parsed record, which the caller frees;
+ * without it r->bucket is "". */
 int vf_record_read(vf_record *r, cJSON **json, vf_bytes key, vf_bytes value, vc_err *err);
 /* The same of a record that is about to be written. */
 int vf_record_of(vf_record *r, const cJSON *json, vc_err *err);

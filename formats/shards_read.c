@@ -1,7 +1,8 @@
 /* shards_read.c - a dataset opened for reading. See shards.h
  *
- * Opening reads the manifest, the first pages of each shard and its index; the newest entry of each
- * sample goes into one array. Records and values are looked up in the shards' trees when asked for. */
+ * Opening reads the manifest, the first pages of each shard and its index; the newest entry of
+ * each sample goes into one array. Records and values are looked up in the shards' trees when
+ * asked for. */
 #include "formats/shards_parts.h"
 
 #include <inttypes.h>
@@ -87,8 +88,8 @@ static int pop(const vf_dataset *d, feed *heap, int *n, vf_entry *e, vc_err *err
 static int check_entry(const vf_entry *e, vc_err *err)
 {
     char key[VF_SAMPLE_KEY];
-    if (e->variant <= VF_MAX_VARIANT && e->f && e->h && e->w && e->weight >= 0 && e->weight <= 1e9f &&
-        e->fps >= 0 && e->fps <= 1e6f)
+    if (e->variant <= VF_MAX_VARIANT && e->f && e->h && e->w && e->weight >= 0 &&
+        e->weight <= 1e9f && e->fps >= 0 && e->fps <= 1e6f)
         return 0;
     return vc_fail(err, VC_EFORMAT, "index: entry of %s: latent [%u,%u,%u], weight %g, fps %g",
                    vf_sample_key(key, e->number, e->variant), e->f, e->h, e->w, (double)e->weight,
@@ -151,7 +152,8 @@ static int add_prompt(vf_dataset *d, uint32_t key, int at, bool dropped, vc_err 
     if (key >= d->prompts) {
         prompt *p = realloc(d->prompt, (key + 1) * sizeof *p);
         if (!p)
-            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " validation prompts", key + 1);
+            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " validation prompts",
+                           key + 1);
         d->prompt = p;
         for (; d->prompts <= key; d->prompts++)
             p[d->prompts] = (prompt){ d->prompts, -1 };
@@ -195,10 +197,13 @@ static int open_all(vf_dataset *d, bool allow_incomplete, vc_err *err)
     if (rc)
         return rc;
     if (!d->manifest.complete && !allow_incomplete)
-        return vc_fail(err, VC_EINVAL, "%s: vprep has not finished it: run vprep again, it goes on where it "
-                       "stopped", d->path);
+        return vc_fail(err, VC_EINVAL,
+                       "%s: vprep has not finished it: run vprep again, it goes on where it "
+                       "stopped",
+                       d->path);
     if (d->manifest.n_shards > UINT16_MAX)
-        return vc_fail(err, VC_EFORMAT, "%s: %d shards, at most %d", d->path, d->manifest.n_shards, UINT16_MAX);
+        return vc_fail(err, VC_EFORMAT, "%s: %d shards, at most %d", d->path, d->manifest.n_shards,
+                       UINT16_MAX);
     d->n_shards = d->manifest.n_shards;
     d->shard = calloc((size_t)d->n_shards + 1, sizeof *d->shard);
     if (!d->shard)
@@ -216,9 +221,11 @@ static int open_all(vf_dataset *d, bool allow_incomplete, vc_err *err)
     for (int i = 0; i < d->n_shards && !rc; i++)
         vf_lmdb_release(d->shard[i].m);          /* the indexes were read once and for all */
     if (!rc && d->manifest.complete && d->n != d->manifest.samples)
-        rc = vc_fail(err, VC_EFORMAT, "the shards hold %" PRIu32 " samples, the manifest says %" PRId64, d->n,
+        rc = vc_fail(err, VC_EFORMAT,
+                     "the shards hold %" PRIu32 " samples, the manifest says %" PRId64, d->n,
                      d->manifest.samples);
-    /* what the manifest names and the shards lack is damage; only a missing manifest is no dataset */
+    /* what the manifest names and the shards lack is damage; only a missing manifest is no
+     * dataset */
     return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", d->path);
 }
 
@@ -229,7 +236,8 @@ int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, v
     if (!d)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     d->path = strdup(path);
-    int rc = d->path ? open_all(d, allow_incomplete, err) : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    int rc = d->path ? open_all(d, allow_incomplete, err)
+                     : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     if (rc) {
         vf_dataset_close(d);
         return rc;
@@ -318,9 +326,11 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
     vf_sample_key(key, e->number, e->variant);
     int rc = vf_lmdb_get(s->m, &s->sample, key, VF_SAMPLE_KEY_LEN, &value, err);
     if (rc)
-        return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: record %s", s->info->file, key);
+        return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: record %s", s->info->file,
+                          key);
 
-    rc = vf_record_read(&r, record, (vf_bytes){ (const uint8_t *)key, VF_SAMPLE_KEY_LEN }, value, err);
+    rc = vf_record_read(&r, record, (vf_bytes){ (const uint8_t *)key, VF_SAMPLE_KEY_LEN }, value,
+                        err);
     int64_t at = vf_index_find(&s->index, e->number, e->variant);
     if (!rc && at >= 0)
         vf_index_get(&s->index, (uint32_t)at, &item);
@@ -358,7 +368,8 @@ int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t 
 static const char *const value_name[2] = { "latent", "text" };
 
 /* Looks where the last one was first, since neighbours lie together. */
-static int find_value(const vf_dataset *d, bool text, vf_key k, const shard **in, vf_bytes *value, vc_err *err)
+static int find_value(const vf_dataset *d, bool text, vf_key k, const shard **in, vf_bytes *value,
+                      vc_err *err)
 {
     char hex[VF_KEY_HEX];
     atomic_int *last = (atomic_int *)(uintptr_t)&d->last[text];
@@ -380,7 +391,8 @@ static int find_value(const vf_dataset *d, bool text, vf_key k, const shard **in
     return vc_fail(err, VC_ENOENT, "%s: no %s %s", d->path, value_name[text], hex);
 }
 
-static int open_value(const vf_dataset *d, bool text, vf_key k, bool check, vf_safetensors **st, vc_err *err)
+static int open_value(const vf_dataset *d, bool text, vf_key k, bool check, vf_safetensors **st,
+                      vc_err *err)
 {
     char hex[VF_KEY_HEX];
     const shard *s;
@@ -395,8 +407,8 @@ static int open_value(const vf_dataset *d, bool text, vf_key k, bool check, vf_s
     if (rc) {
         vf_safetensors_close(*st);
         *st = NULL;
-        return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: %s %s", s->info->file, value_name[text],
-                          vf_key_hex(hex, k));
+        return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: %s %s", s->info->file,
+                          value_name[text], vf_key_hex(hex, k));
     }
     return 0;
 }
@@ -441,5 +453,6 @@ int vf_dataset_validation(const vf_dataset *d, uint32_t i, cJSON **record, vc_er
         rc = vf_lmdb_get(s->m, &t, key, 6, &v, err);
     if (!rc)
         rc = vf_record_parse(record, v, err);
-    return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: validation %s", s->info->file, key);
+    return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: validation %s", s->info->file,
+                      key);
 }

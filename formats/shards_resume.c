@@ -15,13 +15,13 @@
 
 /* ---- the same dataset? ---- */
 
-/* A change of one of these makes what is there useless or misleading. The rest of the head may change:
- * normalization is applied when latents are read. */
+/* A change of one of these makes what is there useless or misleading. The rest of the head may
+ * change: normalization is applied when latents are read. */
 static const char *const compared[] = {
     "family", "train_mode", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
 };
 
-enum { MAX_TOLD = 400, MAX_DEPTH = 64 };     /* bytes of differences in the message; levels of JSON */
+enum { MAX_TOLD = 400, MAX_DEPTH = 64 }; /* bytes of differences in the message; levels of JSON */
 
 typedef struct difference {
     char text[MAX_TOLD];
@@ -33,8 +33,8 @@ static void tell(difference *d, const char *path, const cJSON *there, const cJSO
     char *a = there ? vf_json_line(there) : NULL, *b = now ? vf_json_line(now) : NULL;
     size_t at = strlen(d->text);
     d->n++;
-    snprintf(d->text + at, sizeof d->text - at, "%s%s: %.60s there, %.60s now", at ? "; " : "", path,
-             a ? a : "nothing", b ? b : "nothing");
+    snprintf(d->text + at, sizeof d->text - at, "%s%s: %.60s there, %.60s now", at ? "; " : "",
+             path, a ? a : "nothing", b ? b : "nothing");
     free(a);
     free(b);
 }
@@ -49,7 +49,8 @@ static bool same_leaf(const cJSON *a, const cJSON *b)
 }
 
 /* Objects by field, arrays by place; depth was bounded when they were parsed or is ours. */
-static void compare(difference *d, const char *path, const cJSON *there, const cJSON *now, int depth)
+static void compare(difference *d, const char *path, const cJSON *there, const cJSON *now,
+                    int depth)
 {
     char below[200];
     const cJSON *o, *p;
@@ -90,14 +91,17 @@ static int compare_heads(const vf_writer *w, vc_err *err)
                 cJSON_GetObjectItemCaseSensitive(w->head, *name), 0);
     if (!d.n)
         return 0;
-    return vc_fail(err, VC_EMISMATCH, "%s was made with other settings (%s): give --overwrite to make it "
-                   "anew, or another --out", w->dir, d.text);
+    return vc_fail(err, VC_EMISMATCH,
+                   "%s was made with other settings (%s): give --overwrite to make it "
+                   "anew, or another --out",
+                   w->dir, d.text);
 }
 
 /* ---- files of the folder ---- */
 
 /* Calls fn for each file that is a dataset's own; the folder may hold others. */
-static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_err *err), vc_err *err)
+static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_err *err),
+                     vc_err *err)
 {
     DIR *d = opendir(w->dir);
     if (!d)
@@ -126,7 +130,8 @@ static int remove_file(vf_writer *w, const char *name, vc_err *err)
 
 static int refuse_file(vf_writer *w, const char *name, vc_err *err)
 {
-    return vc_fail(err, VC_EFORMAT, "%s holds %s but no %s: give --overwrite to make it anew, or another --out",
+    return vc_fail(err, VC_EFORMAT,
+                   "%s holds %s but no %s: give --overwrite to make it anew, or another --out",
                    w->dir, name, VF_MANIFEST);
 }
 
@@ -143,8 +148,10 @@ static int adopt_file(vf_writer *w, const char *name, vc_err *err)
         if (!strcmp(w->manifest.shard[i].file, name))
             return 0;
     if (number != h->number)
-        return vc_fail(err, VC_EFORMAT, "%s/%s is not in the manifest: remove it, or give --overwrite or "
-                       "another --out", w->dir, name);
+        return vc_fail(err, VC_EFORMAT,
+                       "%s/%s is not in the manifest: remove it, or give --overwrite or "
+                       "another --out",
+                       w->dir, name);
     return vf_writer_env(w, h, err);
 }
 
@@ -155,7 +162,8 @@ int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err)
     if (h->env)
         return 0;
     if (h->number > VF_MAX_SHARD)
-        return vc_fail(err, VC_EINVAL, "more than %d shards: give a larger --shard_size", VF_MAX_SHARD + 1);
+        return vc_fail(err, VC_EINVAL, "more than %d shards: give a larger --shard_size",
+                       VF_MAX_SHARD + 1);
     return vf_env_open(&h->env, w->dir, vf_shard_name(file, text, h->number),
                        text ? vf_text_dbs : vf_shard_dbs, err);
 }
@@ -174,7 +182,8 @@ static int load_keys(const vf_lmdb *m, const char *db, vf_keymap *keys, vc_err *
     while ((rc = vf_lmdb_next(&c, &key, &value, err)) > 0) {
         vf_key k;
         if (!vf_key_parse_n(&k, (const char *)key.data, key.size))
-            return vc_fail(err, VC_EFORMAT, "%s: a key of %zu bytes: 32 hex digits expected", db, key.size);
+            return vc_fail(err, VC_EFORMAT, "%s: a key of %zu bytes: 32 hex digits expected", db,
+                           key.size);
         if ((rc = vf_keymap_put(keys, k, 0, err)))
             return rc;
     }
@@ -279,7 +288,8 @@ static int load_open(vf_writer *w, const vf_lmdb *m, unsigned number, vc_err *er
     return rc;
 }
 
-static int load_shard(vf_writer *w, const char *file, bool text, unsigned number, int64_t bytes, vc_err *err)
+static int load_shard(vf_writer *w, const char *file, bool text, unsigned number, int64_t bytes,
+                      vc_err *err)
 {
     vf_lmdb *m;
     int rc = vf_shard_open(&m, w->dir, file, bytes, err);
@@ -298,7 +308,8 @@ static int load_shard(vf_writer *w, const char *file, bool text, unsigned number
     return vc_context(err, rc, "%s", file);
 }
 
-/* Takes shards out of the manifest whose file is gone: the remedy for a damaged one is to remove it. */
+/* Takes shards out of the manifest whose file is gone: the remedy for a damaged one is to remove
+ * it. */
 static int forget_lost(vf_writer *w, vc_err *err)
 {
     vf_manifest *m = &w->manifest;
@@ -331,7 +342,8 @@ static int load_all(vf_writer *w, vc_err *err)
         rc = load_shard(w, s->file, s->text, s->number, s->bytes, err);
     }
     if (rc == VC_EFORMAT)
-        return vc_context(err, rc, "a shard is damaged; remove that file and start again, which makes its "
+        return vc_context(err, rc,
+                          "a shard is damaged; remove that file and start again, which makes its "
                           "samples anew");
     if (rc)
         return rc;
@@ -345,7 +357,8 @@ static int load_all(vf_writer *w, vc_err *err)
                             half[i] == &w->text, half[i]->number, -1, err);
     }
     if (rc == VC_EFORMAT)
-        return vc_context(err, rc, "an unfinished shard is damaged; remove that file and start again, which "
+        return vc_context(err, rc,
+                          "an unfinished shard is damaged; remove that file and start again, which "
                           "makes its samples anew");
     return rc;
 }
@@ -368,7 +381,7 @@ int vf_writer_resume(vf_writer *w, bool overwrite, vc_err *err)
 {
     int rc = 0;
     if (overwrite) {
-        rc = remove_file(w, VF_MANIFEST, err);       /* first: what is left without it is no dataset */
+        rc = remove_file(w, VF_MANIFEST, err); /* first: what is left without it is no dataset */
         if (!rc)
             rc = each_file(w, remove_file, err);
     }

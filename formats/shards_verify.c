@@ -24,11 +24,13 @@ static void show_key(char out[65], vf_bytes key)
     out[n] = 0;
 }
 
-void vf_check_found(vf_check *c, const char *file, const char *which, vf_bytes key, const char *what)
+void vf_check_found(vf_check *c, const char *file, const char *which, vf_bytes key,
+                    const char *what)
 {
     char where[512], text[65];
     show_key(text, key);
-    snprintf(where, sizeof where, "%.255s%s%.64s%s%s", file, *which ? ": " : "", which, *text ? " " : "", text);
+    snprintf(where, sizeof where, "%.255s%s%.64s%s%s", file, *which ? ": " : "", which,
+             *text ? " " : "", text);
     c->report->damaged++;
     c->found(c->arg, where, what);
 }
@@ -61,8 +63,9 @@ uint64_t vf_shape_pack(vf_shape s)
 
 vf_shape vf_shape_unpack(uint64_t v)
 {
-    return (vf_shape){ (unsigned)(v >> 60), (unsigned)(v >> 48 & 0xfff), (unsigned)(v >> 32 & 0xffff),
-                       (unsigned)(v >> 16 & 0xffff), (unsigned)(v & 0xffff) };
+    return (vf_shape){ (unsigned)(v >> 60), (unsigned)(v >> 48 & 0xfff),
+                       (unsigned)(v >> 32 & 0xffff), (unsigned)(v >> 16 & 0xffff),
+                       (unsigned)(v & 0xffff) };
 }
 
 static bool dims_fit(const vf_view *v, int nd)
@@ -87,15 +90,16 @@ static bool same_grid(const vf_view *a, const vf_view *b)
 static vf_shape shape_of(unsigned kind, const vf_view *v)
 {
     int n = v->nd;
-    return (vf_shape){ kind, (unsigned)v->dim[n - 4], (unsigned)v->dim[n - 3], (unsigned)v->dim[n - 2],
-                       (unsigned)v->dim[n - 1] };
+    return (vf_shape){ kind, (unsigned)v->dim[n - 4], (unsigned)v->dim[n - 3],
+                       (unsigned)v->dim[n - 2], (unsigned)v->dim[n - 1] };
 }
 
 /* What a latent value is, by the names and shapes of its tensors; NULL or what is wrong. */
 static const char *latent_shape(const vf_safetensors *st, vf_shape *s)
 {
     vf_view mean, logvar;
-    if (!vf_safetensors_get(st, "mean", &mean, NULL) || !vf_safetensors_get(st, "sample", &mean, NULL)) {
+    if (!vf_safetensors_get(st, "mean", &mean, NULL) ||
+        !vf_safetensors_get(st, "sample", &mean, NULL)) {
         if (!dims_fit(&mean, 4) && !dims_fit(&mean, 5))
             return "mean: [C,f,h,w] expected";
         if (!vf_safetensors_get(st, "logvar", &logvar, NULL) && !same_grid(&mean, &logvar))
@@ -130,7 +134,8 @@ static const char *text_shape(const vf_safetensors *st, vf_shape *s)
 }
 
 /* A tensor value: header, checksum, shapes. Its key counts as there in any case. */
-static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, vf_bytes value, vc_err *err)
+static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, vf_bytes value,
+                       vc_err *err)
 {
     const char *which = text ? "text" : "latent", *what = NULL;
     vf_safetensors *st;
@@ -156,11 +161,13 @@ static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, v
 
 /* ---- walking ---- */
 
-typedef int visit(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value, vc_err *err);
+typedef int visit(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value,
+                  vc_err *err);
 
-/* Calls fn for each pair of a sub-database; a tree that cannot be walked to its end is a finding. */
-static int walk(vf_check *c, const vf_lmdb *m, const char *file, const char *db, visit *fn, void *arg,
-                vc_err *err)
+/* Calls fn for each pair of a sub-database; a tree that cannot be walked to its end is a
+ * finding. */
+static int walk(vf_check *c, const vf_lmdb *m, const char *file, const char *db, visit *fn,
+                void *arg, vc_err *err)
 {
     vf_tree t;
     vf_lmdb_cursor cursor;
@@ -180,19 +187,22 @@ static int walk(vf_check *c, const vf_lmdb *m, const char *file, const char *db,
     return 0;
 }
 
-static int visit_latent(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value, vc_err *err)
+static int visit_latent(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value,
+                        vc_err *err)
 {
     ++*(int64_t *)arg;
     return check_value(c, file, false, key, value, err);
 }
 
-static int visit_text(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value, vc_err *err)
+static int visit_text(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value,
+                      vc_err *err)
 {
     ++*(int64_t *)arg;
     return check_value(c, file, true, key, value, err);
 }
 
-static int visit_thumb(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value, vc_err *err)
+static int visit_thumb(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value,
+                       vc_err *err)
 {
     uint32_t number, variant;
     (void)arg;
@@ -225,7 +235,8 @@ static bool same_bucket(const records *r, const vf_index_item *item, const vf_re
 }
 
 /* The index has what the records say, in their order. */
-static void check_index_item(vf_check *c, const char *file, records *r, vf_bytes key, const vf_record *record)
+static void check_index_item(vf_check *c, const char *file, records *r, vf_bytes key,
+                             const vf_record *record)
 {
     vf_index_item item;
     if (!r->has_index || r->told)
@@ -242,7 +253,8 @@ static void check_index_item(vf_check *c, const char *file, records *r, vf_bytes
         vf_check_found(c, file, "index", key, "differs from the record");
 }
 
-static int visit_sample(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value, vc_err *err)
+static int visit_sample(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value,
+                        vc_err *err)
 {
     records *r = arg;
     vf_record record;
@@ -259,7 +271,8 @@ static int visit_sample(vf_check *c, const char *file, void *arg, vf_bytes key, 
     cJSON_Delete(json);
     r->n++;
     return vf_sample_key_parse((const char *)key.data, key.size, &number, &variant)
-               ? vf_keymap_put(&c->newest, vf_check_sample_key(number, variant), (uint64_t)r->shard, err)
+               ? vf_keymap_put(&c->newest, vf_check_sample_key(number, variant), (uint64_t)r->shard,
+                               err)
                : 0;
 }
 
@@ -311,13 +324,15 @@ static void check_counts(vf_check *c, const vf_shard_info *s, const int64_t coun
     for (int i = 0; i < 3; i++) {
         if (count[i] == said[i])
             continue;
-        snprintf(what, sizeof what, "%" PRId64 " %s, the manifest says %" PRId64, count[i], name[i], said[i]);
+        snprintf(what, sizeof what, "%" PRId64 " %s, the manifest says %" PRId64, count[i], name[i],
+                 said[i]);
         found(c, s->file, what);
     }
 }
 
-/* Size, hash and pages. Opened as well as it can be: c->m[at] stays NULL when nothing can be walked,
- * which is also so for a file that the disk cannot give: reading it through a map would be SIGBUS. */
+/* Size, hash and pages. Opened as well as it can be: c->m[at] stays NULL when nothing can be
+ * walked, which is also so for a file that the disk cannot give: reading it through a map would
+ * be SIGBUS. */
 static int open_shard(vf_check *c, int at, vc_err *err)
 {
     const vf_shard_info *s = &c->manifest.shard[at];
@@ -381,8 +396,8 @@ static void check_strays(vf_check *c)
         closedir(d);
 }
 
-int vf_verify(const char *path, void (*told)(void *arg, const char *where, const char *what), void *arg,
-              const volatile int *stop, vf_verify_report *r, vc_err *err)
+int vf_verify(const char *path, void (*told)(void *arg, const char *where, const char *what),
+              void *arg, const volatile int *stop, vf_verify_report *r, vc_err *err)
 {
     *r = (vf_verify_report){ 0 };
     vf_check c = { .dir = path, .found = told, .arg = arg, .stop = stop, .report = r };

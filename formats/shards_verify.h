@@ -27,7 +27,8 @@ typedef struct vf_check {
 } vf_check;
 
 /* A finding: "file: what is it", and err's text if what is NULL. */
-void vf_check_found(vf_check *c, const char *file, const char *which, vf_bytes key, const char *what);
+void vf_check_found(vf_check *c, const char *file, const char *which, vf_bytes key,
+                    const char *what);
 /* VC_ESTOP when the user asked to stop. */
 int vf_check_stopped(const vf_check *c, vc_err *err);
 vf_key vf_check_sample_key(uint32_t number, uint32_t variant);

@@ -1,5 +1,5 @@
-/* shards_verify_refs.c - what live records and validation prompts refer to, and the manifest's sums.
- * See shards_verify.h */
+/* shards_verify_refs.c - what live records and validation prompts refer to, and the manifest's
+ * sums. See shards_verify.h */
 #include "formats/shards_verify.h"
 
 #include <inttypes.h>
@@ -36,7 +36,8 @@ static void found(const sight *s, const char *fmt, ...)
     vf_check_found(s->c, s->file, s->which, s->key, what);
 }
 
-static bool look_up(const sight *s, const vf_keymap *have, const cJSON *hex, const char *name, vf_shape *shape)
+static bool look_up(const sight *s, const vf_keymap *have, const cJSON *hex, const char *name,
+                    vf_shape *shape)
 {
     vf_key k;
     uint64_t packed = 0;
@@ -51,7 +52,8 @@ static bool look_up(const sight *s, const vf_keymap *have, const cJSON *hex, con
     return false;
 }
 
-static void check_latent(const sight *s, const cJSON *hex, const char *role, unsigned kind, bool clip)
+static void check_latent(const sight *s, const cJSON *hex, const char *role, unsigned kind,
+                         bool clip)
 {
     vf_shape shape;
     int64_t channels = 0;
@@ -62,12 +64,14 @@ static void check_latent(const sight *s, const cJSON *hex, const char *role, uns
         found(s, "%s %s: another kind of value", role, hex->valuestring);
     else if (e && kind && kind != VF_EMBEDS &&
              (shape.h != e->h || shape.w != e->w || shape.f != (clip ? e->f : 1u)))
-        found(s, "%s %s: latent [%u,%u,%u], the record says [%u,%u,%u]", role, hex->valuestring, shape.f,
-              shape.h, shape.w, clip ? e->f : 1u, e->h, e->w);
+        found(s, "%s %s: latent [%u,%u,%u], the record says [%u,%u,%u]", role, hex->valuestring,
+              shape.f, shape.h, shape.w, clip ? e->f : 1u, e->h, e->w);
     else if (kind == VF_MOMENTS &&
-             !vf_json_int(cJSON_GetObjectItemCaseSensitive(s->c->manifest.json, "vae"), "channels", &channels,
-                          NULL) && channels != shape.c)
-        found(s, "%s %s: %u channels, the manifest's vae has %" PRId64, role, hex->valuestring, shape.c, channels);
+             !vf_json_int(cJSON_GetObjectItemCaseSensitive(s->c->manifest.json, "vae"), "channels",
+                          &channels, NULL) &&
+             channels != shape.c)
+        found(s, "%s %s: %u channels, the manifest's vae has %" PRId64, role, hex->valuestring,
+              shape.c, channels);
 }
 
 static void check_condition(const sight *s, const cJSON *hex)
@@ -96,7 +100,8 @@ static void check_texts(const sight *s, const cJSON *keys, const char *name)
         int64_t width = 0;
         if (look_up(s, &s->c->texts, hex, name, &shape) && shape.w && encoder &&
             !vf_json_int(encoder, "width", &width, NULL) && width > 0 && width != shape.w)
-            found(s, "%s %s: width %u, the encoder's is %" PRId64, name, hex->valuestring, shape.w, width);
+            found(s, "%s %s: width %u, the encoder's is %" PRId64, name, hex->valuestring, shape.w,
+                  width);
         encoder = encoder ? encoder->next : NULL;
     }
 }
@@ -126,7 +131,8 @@ static int check_record(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_er
     sight s = { c, c->manifest.shard[at].file, "sample", key, &r.entry };
     c->report->samples++;
     vf_root_add(&c->root, r.hash);
-    check_latent(&s, cJSON_GetObjectItemCaseSensitive(json, "latent_key"), "latent_key", VF_MOMENTS, true);
+    check_latent(&s, cJSON_GetObjectItemCaseSensitive(json, "latent_key"), "latent_key", VF_MOMENTS,
+                 true);
     cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(json, "conditions"))
         if (o->string)
             check_condition(&s, o);
@@ -201,7 +207,8 @@ static void check_manifest_buckets(const sight *s)
         uint16_t dims[3] = { grid.f, grid.h, grid.w };
         vf_keymap_get(&s->c->buckets, vf_hash2(dims, sizeof dims, key, strlen(key)), &count);
         if (count != (uint64_t)said)
-            found(s, "buckets[%zu]: %" PRId64 " samples, the shards hold %" PRIu64, n - 1, said, count);
+            found(s, "buckets[%zu]: %" PRId64 " samples, the shards hold %" PRIu64, n - 1, said,
+                  count);
     }
     if (n != s->c->buckets.n)
         found(s, "buckets: %zu of them, the shards' samples have %zu", n, s->c->buckets.n);
@@ -212,9 +219,11 @@ static void check_sums(vf_check *c)
     char there[VF_KEY_HEX], here[VF_KEY_HEX];
     sight s = { c, VF_MANIFEST, "", { NULL, 0 }, NULL };
     if (c->report->samples != (uint64_t)c->manifest.samples)
-        found(&s, "%" PRId64 " samples, the shards hold %" PRIu64, c->manifest.samples, c->report->samples);
+        found(&s, "%" PRId64 " samples, the shards hold %" PRIu64, c->manifest.samples,
+              c->report->samples);
     if (memcmp(&c->root, &c->manifest.root, sizeof c->root))
-        found(&s, "root %s, the records' is %s", vf_key_hex(there, c->manifest.root), vf_key_hex(here, c->root));
+        found(&s, "root %s, the records' is %s", vf_key_hex(there, c->manifest.root),
+              vf_key_hex(here, c->root));
     check_manifest_buckets(&s);
 }
 

@@ -113,7 +113,9 @@ static vf_key small_key(uint64_t v)
 vf_slot *vf_writer_slot(const vf_writer *w, uint32_t number, uint32_t variant)
 {
     uint64_t at;
-    return vf_keymap_get(&w->slot_at, small_key((uint64_t)number << 16 | variant), &at) ? &w->slot[at] : NULL;
+    return vf_keymap_get(&w->slot_at, small_key((uint64_t)number << 16 | variant), &at)
+               ? &w->slot[at]
+               : NULL;
 }
 
 int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_err *err)
@@ -145,7 +147,8 @@ int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_e
     return rc;
 }
 
-int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32_t *bucket, vc_err *err)
+int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32_t *bucket,
+                     vc_err *err)
 {
     uint16_t dims[3] = { grid->f, grid->h, grid->w };
     vf_key k = vf_hash2(dims, sizeof dims, key, strlen(key));
@@ -181,7 +184,8 @@ int vf_writer_prompt(vf_writer *w, uint32_t i, vf_prompt **out, vc_err *err)
     if (i >= w->prompts) {
         vf_prompt *p = realloc(w->prompt, (i + 1) * sizeof *p);
         if (!p)
-            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " validation prompts", i + 1);
+            return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " validation prompts",
+                           i + 1);
         memset(p + w->prompts, 0, (i + 1 - w->prompts) * sizeof *p);
         w->prompt = p;
         w->prompts = i + 1;
@@ -220,7 +224,8 @@ static bool live(const vf_slot *s)
 int vf_writer_number_of(const vf_writer *w, uint64_t id, uint32_t *number)
 {
     uint64_t at;
-    if (!vf_keymap_get(&w->id_at, small_key(id), &at) || !live(&w->slot[at]) || w->slot[at].item.id != id)
+    if (!vf_keymap_get(&w->id_at, small_key(id), &at) || !live(&w->slot[at]) ||
+        w->slot[at].item.id != id)
         return VC_ENOENT;
     *number = w->slot[at].item.entry.number;
     return 0;
@@ -260,7 +265,9 @@ const char *vf_writer_sample(vf_writer *w, uint32_t number, uint32_t variant)
         return old_text(w, s->shard, key, s->item.hash);
     const void *text;
     size_t n;
-    return vf_env_get(w->shard.env, VF_DB_SAMPLE, key, VF_SAMPLE_KEY_LEN, &text, &n, NULL) ? NULL : text;
+    if (vf_env_get(w->shard.env, VF_DB_SAMPLE, key, VF_SAMPLE_KEY_LEN, &text, &n, NULL))
+        return NULL;
+    return text;
 }
 
 /* ---- puts ---- */
@@ -291,14 +298,15 @@ static int settle(vf_writer *w, vc_err *err)
     return rc;
 }
 
-static int put(vf_writer *w, vf_half *h, int db, const char *key, const void *value, size_t n, vc_err *err)
+static int put(vf_writer *w, vf_half *h, int db, const char *key, const void *value, size_t n,
+               vc_err *err)
 {
     int rc = vf_writer_env(w, h, err);
     return rc ? rc : vf_env_put(h->env, db, key, strlen(key), value, n, err);
 }
 
-static int put_value(vf_writer *w, vf_half *h, int db, vf_keymap *have, vf_key k, const void *st, size_t n,
-                     vc_err *err)
+static int put_value(vf_writer *w, vf_half *h, int db, vf_keymap *have, vf_key k, const void *st,
+                     size_t n, vc_err *err)
 {
     char hex[VF_KEY_HEX];
     int rc = writable(w, err);
@@ -336,7 +344,8 @@ static int known(const vf_keymap *have, const cJSON *hex, const char *what, vc_e
 static int check_references(const vf_writer *w, const cJSON *record, vc_err *err)
 {
     const cJSON *caption, *o;
-    int rc = known(&w->latents, cJSON_GetObjectItemCaseSensitive(record, "latent_key"), "latent_key", err);
+    int rc = known(&w->latents, cJSON_GetObjectItemCaseSensitive(record, "latent_key"),
+                   "latent_key", err);
     cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions"))
         rc = rc ? rc : known(&w->latents, o, o->string ? o->string : "condition", err);
     cJSON_ArrayForEach(caption, cJSON_GetObjectItemCaseSensitive(record, "captions"))
@@ -346,8 +355,8 @@ static int check_references(const vf_writer *w, const cJSON *record, vc_err *err
 }
 
 /* Writes a record's text (or its tombstone) and remembers it. */
-static int put_record(vf_writer *w, vf_index_item *item, const char *key, const char *text, const void *thumb,
-                      size_t thumb_n, vc_err *err)
+static int put_record(vf_writer *w, vf_index_item *item, const char *key, const char *text,
+                      const void *thumb, size_t thumb_n, vc_err *err)
 {
     int rc = put(w, &w->shard, VF_DB_SAMPLE, key, text, strlen(text), err);
     if (!rc && thumb_n)
@@ -371,8 +380,8 @@ int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const 
     vf_sample_key(key, number, variant);
     rc = vf_record_of(&r, record, err);
     if (!rc && (r.entry.number != number || r.entry.variant != variant))
-        rc = vc_fail(err, VC_EINVAL, "the record says sample %" PRIu32 " variant %u", r.entry.number,
-                     (unsigned)r.entry.variant);
+        rc = vc_fail(err, VC_EINVAL, "the record says sample %" PRIu32 " variant %u",
+                     r.entry.number, (unsigned)r.entry.variant);
     if (!rc)
         rc = check_references(w, record, err);
     if (rc)
@@ -380,7 +389,8 @@ int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const 
 
     char *text = vf_json_line(record);
     if (!text || strlen(text) > VF_MAX_RECORD) {
-        rc = text ? vc_fail(err, VC_EINVAL, "record %s: %zu bytes, at most %d", key, strlen(text), VF_MAX_RECORD)
+        rc = text ? vc_fail(err, VC_EINVAL, "record %s: %zu bytes, at most %d", key, strlen(text),
+                            VF_MAX_RECORD)
                   : vc_fail(err, VC_ENOMEM, "record %s: out of memory", key);
         free(text);
         return rc;
@@ -451,9 +461,10 @@ int vf_writer_drop_unseen(vf_writer *w, uint32_t *dropped, vc_err *err)
         if (w->slot[i].seen || !live(&w->slot[i]))
             continue;
         vf_sample_key(key, e->number, e->variant);
-        vf_index_item gone = { .entry = { .number = e->number, .variant = e->variant,
-                                          .flags = VF_ENTRY_DROPPED },
-                               .hash = vf_hash2(key, VF_SAMPLE_KEY_LEN, VF_DROPPED, strlen(VF_DROPPED)) };
+        vf_index_item gone = {
+            .entry = { .number = e->number, .variant = e->variant, .flags = VF_ENTRY_DROPPED },
+            .hash = vf_hash2(key, VF_SAMPLE_KEY_LEN, VF_DROPPED, strlen(VF_DROPPED))
+        };
         rc = put_record(w, &gone, key, VF_DROPPED, NULL, 0, err);
         *dropped += !rc;
     }
@@ -490,7 +501,7 @@ int vf_writer_finish(vf_writer *w, vc_err *err)
     return stick(w, rc, err);
 }
 
-/* ---- hints: under the hash of their name, with a checksum, since a wrong one would do harm ---- */
+/* ---- hints: under the hash of their name, with a checksum: a wrong one would do harm ---- */
 
 static vf_key hint_sum(vf_key name, const void *value, size_t n)
 {
@@ -502,7 +513,8 @@ int vf_writer_hint_get(vf_writer *w, const char *name, void *value, size_t n)
     const void *v;
     size_t size;
     vf_key k = vf_hash(name, strlen(name));
-    if (!w->state || vf_env_get(w->state, 0, k.b, sizeof k.b, &v, &size, NULL) || size != n + sizeof k.b)
+    if (!w->state || vf_env_get(w->state, 0, k.b, sizeof k.b, &v, &size, NULL) ||
+        size != n + sizeof k.b)
         return VC_ENOENT;
     vf_key sum = hint_sum(k, v, n);
     if (memcmp((const char *)v + n, sum.b, sizeof sum.b))

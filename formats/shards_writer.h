@@ -1,8 +1,8 @@
 /* shards_writer.h - the state of a vf_writer: internal to shards_write.c (puts), shards_resume.c
  * (what is there already) and shards_finish.c (closing shards).
  *
- * Everything that decides whether something must be written is held in memory: the keys of all latents
- * and texts, and for each sample the hash of its record. */
+ * Everything that decides whether something must be written is held in memory: the keys of all
+ * latents and texts, and for each sample the hash of its record. */
 #ifndef VF_SHARDS_WRITER_H
 #define VF_SHARDS_WRITER_H
 
@@ -39,7 +39,7 @@ struct vf_writer {
     bool append, finished;
     vf_manifest manifest;
     vf_half shard, text;
-    int lost;                                /* shards that the manifest names and the folder lacks */
+    int lost;                                /* shards that the manifest named in vain */
     vf_env *state;
 
     vf_keymap latents, texts;                /* every key there is */
@@ -62,7 +62,8 @@ struct vf_writer {
 /* The newest record of a sample becomes item, in shard number `shard`. */
 int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_err *err);
 vf_slot *vf_writer_slot(const vf_writer *w, uint32_t number, uint32_t variant);    /* or NULL */
-int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32_t *bucket, vc_err *err);
+int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32_t *bucket,
+                     vc_err *err);
 int vf_writer_prompt(vf_writer *w, uint32_t i, vf_prompt **p, vc_err *err);
 
 /* ---- shards_resume.c ---- */
@@ -72,7 +73,8 @@ int vf_writer_resume(vf_writer *w, bool overwrite, vc_err *err);
 int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err);
 
 /* ---- shards_finish.c ---- */
-int vf_writer_close_shard(vf_writer *w, vc_err *err);       /* and the text shard: it needs those texts */
+/* And the text shard: a closed shard must find its texts in closed ones. */
+int vf_writer_close_shard(vf_writer *w, vc_err *err);
 int vf_writer_close_text(vf_writer *w, vc_err *err);
 int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err);
 

@@ -22,8 +22,10 @@ static const vc_flag list_flags[] = {
     LOG_FORMAT, END
 };
 static const vc_flag report_flags[] = {
-    FLAG(VC_PATH, out, "out", NULL, NULL, "file to write; default: report.html in the dataset's folder"),
-    FLAG(VC_INT, limit, "limit", "1000", "0..", "most thumbnails, spread evenly over the samples; 0: all"),
+    FLAG(VC_PATH, out, "out", NULL, NULL,
+         "file to write; default: report.html in the dataset's folder"),
+    FLAG(VC_INT, limit, "limit", "1000", "0..",
+         "most thumbnails, spread evenly over the samples; 0: all"),
     LOG_FORMAT, END
 };
 
@@ -36,14 +38,20 @@ typedef struct verb {
 
 static const verb verbs[] = {
     { "info", "DATASET", "What a dataset is and holds, on one screen.", plain_flags, 1, vlat_info },
-    { "list", "DATASET", "One line per sample: key, type, size, frames, tokens, start of the caption.",
-      list_flags, 1, vlat_list },
-    { "show", "DATASET KEY", "A sample's record, its tensors with statistics, its thumbnail. KEY is a sample "
-      "(42, 42/1) or the 32 hex digits of a latent or text.", plain_flags, 2, vlat_show },
-    { "verify", "DATASET", "Checks every page, checksum, reference and shape; lists all damage. Exit status 1 "
-      "if there is any.", plain_flags, 1, vlat_verify },
-    { "report", "DATASET", "One HTML file with thumbnails, captions, histograms and what was skipped.",
-      report_flags, 1, vlat_report },
+    { "list", "DATASET",
+      "One line per sample: key, type, size, frames, tokens, start of the caption.", list_flags, 1,
+      vlat_list },
+    { "show", "DATASET KEY",
+      "A sample's record, its tensors with statistics, its thumbnail. KEY is a sample "
+      "(42, 42/1) or the 32 hex digits of a latent or text.",
+      plain_flags, 2, vlat_show },
+    { "verify", "DATASET",
+      "Checks every page, checksum, reference and shape; lists all damage. Exit status 1 "
+      "if there is any.",
+      plain_flags, 1, vlat_verify },
+    { "report", "DATASET",
+      "One HTML file with thumbnails, captions, histograms and what was skipped.", report_flags, 1,
+      vlat_report },
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -54,7 +62,8 @@ static const char *version(void)
     int v[3];
     unsigned x = XXH_versionNumber();
     mdb_version(&v[0], &v[1], &v[2]);
-    snprintf(line, sizeof line, text, v[0], v[1], v[2], cJSON_Version(), x / 10000, x / 100 % 100, x % 100);
+    snprintf(line, sizeof line, text, v[0], v[1], v[2], cJSON_Version(), x / 10000, x / 100 % 100,
+             x % 100);
     return line;
 }
 
@@ -89,8 +98,8 @@ static int run(const verb *b, vlat *v, const vc_flags *set, vc_err *err)
 {
     const vc_list *words = vc_flags_words(set);
     if (words->n != b->n_words)
-        return vc_fail(err, VC_EUSAGE, "vlat %s takes %s, not %d word%s", b->name, b->words, words->n,
-                       words->n == 1 ? "" : "s");
+        return vc_fail(err, VC_EUSAGE, "vlat %s takes %s, not %d word%s", b->name, b->words,
+                       words->n, words->n == 1 ? "" : "s");
     char *path = words->item[0];
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
         path[n - 1] = 0;                     /* the folder's name is its last part */
@@ -142,8 +151,12 @@ int main(int argc, char **argv)
         snprintf(name, sizeof name, "vlat %s", b->name);
         char text[96];
         snprintf(text, sizeof text, "%s %s [flags]", name, b->words);
-        const vc_program program = { .name = name, .synopsis = text, .about = b->about, .flags = b->flags,
-                                     .positional = b->words, .version = version };
+        const vc_program program = { .name = name,
+                                     .synopsis = text,
+                                     .about = b->about,
+                                     .flags = b->flags,
+                                     .positional = b->words,
+                                     .version = version };
         rc = vc_flags_parse(&set, &program, &options, argc - 1, argv + 1, stdout, &err);
     }
     if (!rc)

@@ -1,5 +1,5 @@
-/* vlat.h - the verbs of vlat: each is a row of the table in vlat.c and a function in a file of its own.
- * Results go to stdout, messages through the progress. */
+/* vlat.h - the verbs of vlat: each is a row of the table in vlat.c and a function in a file of
+ * its own. Results go to stdout, messages through the progress. */
 #ifndef VF_VLAT_H
 #define VF_VLAT_H
 
@@ -33,8 +33,8 @@ int vlat_report(const vlat *v, vc_err *err);
 /* ---- vlat_text.c ---- */
 /* Opens the dataset, finished or not; says so when not. */
 int vlat_open(const vlat *v, vf_dataset **d, vc_err *err);
-/* Text from a dataset that may be anybody's, on one line of at most max characters (0: any): control
- * characters, which a terminal would obey, become blanks. */
+/* Text from a dataset that may be anybody's, on one line of at most max characters (0: any):
+ * control characters, which a terminal would obey, become blanks. */
 void vlat_print(FILE *f, const char *text, int max);
 /* The first caption's text, or "". Borrowed from the record. */
 const char *vlat_caption(const cJSON *record);

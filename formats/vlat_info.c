@@ -58,8 +58,9 @@ static void print_counts(FILE *f, const vf_dataset *d)
 {
     char a[32], b[32], c[32], e[32];
     count n = count_samples(d);
-    fprintf(f, "%-14s%s: %s clips (%s), %s stills", "samples", vc_human_count(a, vf_dataset_count(d)),
-            vc_human_count(b, n.clips), vc_human_time(e, vlat_seconds(d)), vc_human_count(c, n.stills));
+    fprintf(f, "%-14s%s: %s clips (%s), %s stills", "samples",
+            vc_human_count(a, vf_dataset_count(d)), vc_human_count(b, n.clips),
+            vc_human_time(e, vlat_seconds(d)), vc_human_count(c, n.stills));
     if (n.rows != vf_dataset_count(d))
         fprintf(f, "; of %s rows", vc_human_count(a, n.rows));
     fprintf(f, "\n%-14s%" PRIu32 "\n", "prompts", vf_dataset_validations(d));
@@ -83,7 +84,8 @@ static void print_size(FILE *f, const cJSON *manifest)
 
 static int by_samples(const void *a, const void *b)
 {
-    double x = vlat_num(*(const cJSON *const *)a, "samples"), y = vlat_num(*(const cJSON *const *)b, "samples");
+    double x = vlat_num(*(const cJSON *const *)a, "samples"),
+           y = vlat_num(*(const cJSON *const *)b, "samples");
     return (x < y) - (x > y);
 }
 
@@ -110,7 +112,8 @@ static int print_buckets(FILE *f, const cJSON *manifest, vc_err *err)
         }
         fputs("  ", f);
         vlat_print(f, vlat_str(order[i], "key"), 10);
-        fprintf(f, "\t%-12s%12s  ", vlat_dims(dims, cJSON_GetObjectItemCaseSensitive(order[i], "latent")),
+        fprintf(f, "\t%-12s%12s  ",
+                vlat_dims(dims, cJSON_GetObjectItemCaseSensitive(order[i], "latent")),
                 vc_human_count(c, samples > 0 ? (uint64_t)samples : 0));
         for (int k = 0; k < (bar > BAR ? BAR : bar); k++)
             fputc('#', f);
@@ -135,7 +138,8 @@ int vlat_info(const vlat *v, vc_err *err)
     vlat_print(f, vlat_str(m, "family"), 60);
     fputs(", train mode ", f);
     vlat_print(f, vlat_str(m, "train_mode"), 60);
-    fputs(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m, "complete")) ? "\n" : ", not finished\n", f);
+    fputs(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m, "complete")) ? "\n" : ", not finished\n",
+          f);
     print_counts(f, d);
     print_size(f, m);
     fprintf(f, "%-14s", "stored");

@@ -14,8 +14,9 @@ static void print_line(FILE *f, const vf_entry *e, const cJSON *record)
 {
     char key[24], size[64];
     fprintf(f, "%s  %-5s  %9s  %4" PRIu32 " frames  %6" PRIu32 " tokens  ",
-            vf_sample_key(key, e->number, e->variant), e->flags & VF_ENTRY_VIDEO ? "video" : "image",
-            vlat_size(size, record), e->frames, e->tokens);
+            vf_sample_key(key, e->number, e->variant),
+            e->flags & VF_ENTRY_VIDEO ? "video" : "image", vlat_size(size, record), e->frames,
+            e->tokens);
     vlat_print(f, vlat_caption(record), CAPTION);
     fputc('\n', f);
 }
@@ -106,8 +107,8 @@ static int print_tensors(FILE *f, const vf_safetensors *st, vc_err *err)
     return 0;
 }
 
-static int print_value(const vlat *v, const vf_dataset *d, bool text, const char *what, const char *hex,
-                       vc_err *err)
+static int print_value(const vlat *v, const vf_dataset *d, bool text, const char *what,
+                       const char *hex, vc_err *err)
 {
     vf_key k;
     vf_safetensors *st;
@@ -147,7 +148,9 @@ static int print_texts(const vlat *v, const vf_dataset *d, const cJSON *record, 
     int rc = 0;
     cJSON_ArrayForEach(caption, cJSON_GetObjectItemCaseSensitive(record, "captions"))
         cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(caption, "keys"))
-            rc = rc ? rc : print_value(v, d, true, "text", cJSON_IsString(hex) ? hex->valuestring : "", err);
+            rc = rc ? rc
+                    : print_value(v, d, true, "text", cJSON_IsString(hex) ? hex->valuestring : "",
+                                  err);
     return rc;
 }
 
@@ -156,7 +159,8 @@ static bool jpeg_size(const uint8_t *p, size_t n, int *w, int *h)
 {
     for (size_t i = 2; i + 9 < n && p[i] == 0xff;) {
         unsigned marker = p[i + 1], length = (unsigned)p[i + 2] << 8 | p[i + 3];
-        if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc) {
+        if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
+            marker != 0xcc) {
             *h = p[i + 5] << 8 | p[i + 6];
             *w = p[i + 7] << 8 | p[i + 8];
             return true;

@@ -29,9 +29,11 @@ static void add_facts(vf_html *h, const vlat *v, const vf_dataset *d)
     char *text = cJSON_Print(m);
     vf_html_section(h, "Dataset");
     vf_html_fact(h, "folder", "%s", vc_path_base(v->path));
-    vf_html_fact(h, "family", "%s, train mode %s", vlat_str(m, "family"), vlat_str(m, "train_mode"));
+    vf_html_fact(h, "family", "%s, train mode %s", vlat_str(m, "family"),
+                 vlat_str(m, "train_mode"));
     vf_html_fact(h, "samples", "%s%s", vc_human_count(a, vf_dataset_count(d)),
-                 cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m, "complete")) ? "" : " (not finished)");
+                 cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m, "complete")) ? ""
+                                                                               : " (not finished)");
     vf_html_fact(h, "clips last", "%s", vc_human_time(a, vlat_seconds(d)));
     vf_html_fact(h, "size", "%s in %d shards", vc_human_bytes(b, bytes), n);
     vf_html_fact(h, "stored", "%s, %s", vlat_str(m, "latent_store"), vlat_str(m, "dtype"));
@@ -50,7 +52,8 @@ static int add_buckets(vf_html *h, const vf_dataset *d, vc_err *err)
     char (*label)[128] = calloc((size_t)n + 1, sizeof *label);
     const char **labels = calloc((size_t)n + 1, sizeof *labels);
     double *values = calloc((size_t)n + 1, sizeof *values);
-    int rc = label && labels && values ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d buckets", n);
+    int rc = label && labels && values ? 0
+                                       : vc_fail(err, VC_ENOMEM, "out of memory for %d buckets", n);
     cJSON_ArrayForEach(o, list) {
         char dims[64];
         if (rc)
@@ -61,7 +64,8 @@ static int add_buckets(vf_html *h, const vf_dataset *d, vc_err *err)
         values[i++] = vlat_num(o, "samples");
     }
     if (!rc)
-        vf_html_bars(h, "Samples per bucket (key, latent frames x height x width)", labels, values, n);
+        vf_html_bars(h, "Samples per bucket (key, latent frames x height x width)", labels, values,
+                     n);
     free(label);
     free(labels);
     free(values);
@@ -80,8 +84,8 @@ static double frames_of(const vf_entry *e)
     return e->frames;
 }
 
-static int add_histogram(vf_html *h, const vf_dataset *d, const char *title, const char *label, entry_value *of,
-                         vc_err *err)
+static int add_histogram(vf_html *h, const vf_dataset *d, const char *title, const char *label,
+                         entry_value *of, vc_err *err)
 {
     uint32_t n = vf_dataset_count(d);
     double *values = malloc(((size_t)n + 1) * sizeof *values);
@@ -129,12 +133,13 @@ static void add_error_lines(vf_html *h, char *text)
     stage stages[MAX_STAGES];
     int n_stages = 0, n = 0;
     char *save = NULL;
-    vf_html_table(h, columns, 4);
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         cJSON *o;
         if (vf_json_parse(&o, line, strlen(line), NULL))
             continue;                        /* a line that was cut off by a kill */
         n_stages = count_stage(stages, n_stages, vlat_str(o, "stage"));
+        if (!n)
+            vf_html_table(h, columns, 4);
         if (n++ < MAX_ERROR_ROWS)
             add_error_row(h, o);
         cJSON_Delete(o);
@@ -186,8 +191,8 @@ static int add_card(vf_html *h, const vf_dataset *d, uint32_t i, vc_err *err)
     if (rc)
         return rc;
     vf_dataset_thumb(d, i, &jpeg, &n, NULL);         /* NULL and 0 where there is none */
-    snprintf(title, sizeof title, "%s  %s, %" PRIu32 " frame%s", vf_sample_key(key, e->number, e->variant),
-             vlat_size(size, record), e->frames,
+    snprintf(title, sizeof title, "%s  %s, %" PRIu32 " frame%s",
+             vf_sample_key(key, e->number, e->variant), vlat_size(size, record), e->frames,
              e->frames == 1 ? "" : "s");
     vf_html_card(h, jpeg, n, "image/jpeg", title, vlat_caption(record));
     cJSON_Delete(record);

@@ -83,7 +83,8 @@ char *vlat_dims(char buf[64], const cJSON *array)
     buf[0] = 0;
     cJSON_ArrayForEach(o, array)
         if (at < 50)
-            at += snprintf(buf + at, (size_t)(64 - at), "%s%.0f", at ? "x" : "", cJSON_GetNumberValue(o));
+            at += snprintf(buf + at, (size_t)(64 - at), "%s%.0f", at ? "x" : "",
+                           cJSON_GetNumberValue(o));
     return buf;
 }
 

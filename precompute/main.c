@@ -218,6 +218,9 @@ static int open_writer(vprep *p, vc_err *err)
                          .append = p->c.append };
     int rc = vf_writer_open(&p->writer, p->c.out, &o, err);
     cJSON_Delete(head);
+    if (!rc && vf_writer_lost_shards(p->writer))
+        vc_warn(p->progress, "%d shards of %s are gone: what they held is encoded again",
+                vf_writer_lost_shards(p->writer), p->c.out);
     return rc;
 }
 

@@ -103,30 +103,30 @@ vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *
 {
     const vb_choice *c = &clip->choice;
     const vprep_source *s = &p->sources[it->row];
-    vf_hasher *h;
-    vf_key none = { { 0 } };
+    vf_hasher h;
 
-    if (vf_hasher_open(&h, "latent", NULL))
-        return none;
-    vf_hasher_bytes(h, "source", s->hash.b, sizeof s->hash.b);
+    vf_hasher_begin(&h, "latent");
+    vf_hasher_bytes(&h, "source", s->hash.b, sizeof s->hash.b);
     for (int i = 0; i < c->frames; i++)
-        vf_hasher_int(h, "frame", clip->frames[i]);
-    vf_hasher_int(h, "resize_h", c->resize_h);
-    vf_hasher_int(h, "resize_w", c->resize_w);
-    vf_hasher_int(h, "top", c->top);
-    vf_hasher_int(h, "left", c->left);
-    vf_hasher_int(h, "target_h", c->target_h);
-    vf_hasher_int(h, "target_w", c->target_w);
-    vf_hasher_int(h, "flip", c->flip);
-    vf_hasher_bytes(h, "vae", p->vae.fingerprint.b, sizeof p->vae.fingerprint.b);
-    vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
-    vf_hasher_int(h, "store", p->c.latent_store);
+        vf_hasher_int(&h, "frame", clip->frames[i]);
+    vf_hasher_int(&h, "resize_h", c->resize_h);
+    vf_hasher_int(&h, "resize_w", c->resize_w);
+    vf_hasher_int(&h, "top", c->top);
+    vf_hasher_int(&h, "left", c->left);
+    vf_hasher_int(&h, "target_h", c->target_h);
+    vf_hasher_int(&h, "target_w", c->target_w);
+    vf_hasher_int(&h, "flip", c->flip);
+    vf_hasher_bytes(&h, "vae", p->vae.fingerprint.b, sizeof p->vae.fingerprint.b);
+    vf_hasher_str(&h, "precision", "f32");
+    vf_hasher_str(&h, "tiling", "none");
+    vf_hasher_str(&h, "dtype", vc_dtype_name(p->c.dtype));
+    vf_hasher_int(&h, "store", p->c.latent_store);
     if (p->c.latent_store == STORE_SAMPLE) {
-        vf_hasher_int(h, "seed", p->c.seed);
-        vf_hasher_int(h, "id", (int64_t)p->meta.rows[it->row].id);
-        vf_hasher_int(h, "variant", it->variant);
+        vf_hasher_int(&h, "seed", p->c.seed);
+        vf_hasher_int(&h, "id", (int64_t)p->meta.rows[it->row].id);
+        vf_hasher_int(&h, "variant", it->variant);
     }
-    return vf_hasher_close(h);
+    return vf_hasher_end(&h);
 }
 
 /* The stored record: the plan line without status, captions with their keys, and what was added. */

@@ -9,17 +9,16 @@
 vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt)
 {
     const text_info *t = &p->text[encoder];
-    vf_hasher *h;
-    vf_key none = { { 0 } };
+    vf_hasher h;
 
-    if (vf_hasher_open(&h, "text", NULL))
-        return none;
-    vf_hasher_str(h, "prompt", prompt);
-    vf_hasher_bytes(h, "tokenizer", t->tokenizer.b, sizeof t->tokenizer.b);
-    vf_hasher_bytes(h, "encoder", t->fingerprint.b, sizeof t->fingerprint.b);
-    vf_hasher_int(h, "max_length", t->max_length);
-    vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
-    return vf_hasher_close(h);
+    vf_hasher_begin(&h, "text");
+    vf_hasher_str(&h, "prompt", prompt);
+    vf_hasher_bytes(&h, "tokenizer", t->tokenizer.b, sizeof t->tokenizer.b);
+    vf_hasher_bytes(&h, "encoder", t->fingerprint.b, sizeof t->fingerprint.b);
+    vf_hasher_int(&h, "max_length", t->max_length);
+    vf_hasher_str(&h, "precision", "f32");
+    vf_hasher_str(&h, "dtype", vc_dtype_name(p->c.dtype));
+    return vf_hasher_end(&h);
 }
 
 int vprep_pack_dtype(vc_dtype *dtype, void **data, const float *v, size_t n, vc_dtype want,

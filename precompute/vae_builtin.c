@@ -78,17 +78,12 @@ static int builtin_open(vae **out, const encoder_opts *o, vae_info *info, vc_err
     memcpy(info->mean, channel_mean, sizeof channel_mean);
     memcpy(info->std, channel_std, sizeof channel_std);
 
-    vf_hasher *h;
-    int rc = vf_hasher_open(&h, "vae", err);
-    if (rc) {
-        builtin_close(v);
-        *out = NULL;
-        return rc;
-    }
-    vf_hasher_str(h, "class", info->class);
-    vf_hasher_bytes(h, "first", first_kept, sizeof first_kept);
-    vf_hasher_bytes(h, "clip", clip_kept, sizeof clip_kept);
-    info->fingerprint = vf_hasher_close(h);
+    vf_hasher h;
+    vf_hasher_begin(&h, "vae");
+    vf_hasher_str(&h, "class", info->class);
+    vf_hasher_bytes(&h, "first", first_kept, sizeof first_kept);
+    vf_hasher_bytes(&h, "clip", clip_kept, sizeof clip_kept);
+    info->fingerprint = vf_hasher_end(&h);
     return 0;
 }
 

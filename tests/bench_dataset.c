@@ -33,7 +33,8 @@ static int fill(vf_writer *w, uint32_t n, size_t kib, vc_err *err)
         if (!rc)
             rc = vf_writer_put_latent(w, make_latent_key(i, 1, h, wide), st, size, err);
         if (!rc)
-            rc = make_sample(w, i, "a caption of the usual length, say, or a little longer", 1, h, wide, err);
+            rc = make_sample(w, i, "a caption of the usual length, say, or a little longer", 1, h,
+                             wide, err);
     }
     free(data);
     free(st);
@@ -87,7 +88,8 @@ static int read_randomly(const vf_dataset *d, uint32_t reads, bool check, vc_err
         s = s * 1664525 + 1013904223;
         vf_safetensors *st;
         vf_view v;
-        int rc = vf_dataset_latent(d, vf_dataset_entry(d, (uint32_t)((uint64_t)s * n >> 32))->latent, check, &st, err);
+        int rc = vf_dataset_latent(
+            d, vf_dataset_entry(d, (uint32_t)((uint64_t)s * n >> 32))->latent, check, &st, err);
         if (!rc)
             rc = vf_safetensors_get(st, "mean", &v, err);
         if (rc)

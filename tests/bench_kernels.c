@@ -1,9 +1,11 @@
-/* bench_kernels.c - speed of the CPU's products: own kernels, the plain set, oneDNN. Run by scripts/bench.
+/* bench_kernels.c - speed of the CPU's products: own kernels, the plain set, oneDNN. Run by
+ * scripts/bench.
  *
  *     bench_kernels [threads] [seconds per row]
  *
- * The contenders of a row take turns on the same random operands and the least time of each counts, so that
- * a busy machine disturbs all alike. Rates are GFLOP/s (1e9 operations, a product and a sum being two). */
+ * The contenders of a row take turns on the same random operands and the least time of each counts,
+ * so that a busy machine disturbs all alike. Rates are GFLOP/s (1e9 operations, a product and a sum
+ * being two). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,8 +104,8 @@ static void take_turns(const bench *b, turn *t, size_t n, void *arg)
 
 static void show(const char *what, double flop, const turn *t, size_t n)
 {
-    printf("%-40s %8.2f ms %7.1f GF   %5.2fx of plain", what, 1e3 * t[0].least, 1e-9 * flop / t[0].least,
-           t[1].least / t[0].least);
+    printf("%-40s %8.2f ms %7.1f GF   %5.2fx of plain", what, 1e3 * t[0].least,
+           1e-9 * flop / t[0].least, t[1].least / t[0].least);
     if (n > 2)
         printf("   %5.2fx of oneDNN", t[2].least / t[0].least);
     putchar('\n');
@@ -138,9 +140,15 @@ static void run_sgemm(void *arg, vt_dev *d)
 
 static void bench_mm(const bench *b, int64_t m, int64_t n, int64_t k, bool ta, bool tb, vc_dtype t)
 {
-    mm x = { b, m, n, k, ta, tb,
+    mm x = { b,
+             m,
+             n,
+             k,
+             ta,
+             tb,
              tensor(t, 2, (int64_t[]){ ta ? k : m, ta ? m : k }),
-             tensor(t, 2, (int64_t[]){ tb ? n : k, tb ? k : n }), tensor(t, 2, (int64_t[]){ m, n }) };
+             tensor(t, 2, (int64_t[]){ tb ? n : k, tb ? k : n }),
+             tensor(t, 2, (int64_t[]){ m, n }) };
     turn turns[3] = { { run_mm, b->best, 0 }, { run_mm, b->plain, 0 } };
     size_t count = 2;
     char what[80];
@@ -178,8 +186,8 @@ static void run_backward(void *arg, vt_dev *d)
     at *x = arg;
     for (int i = 0; i < 3; i++)
         x->empty[i].empty = true;
-    x->b->be->attention_grad(d, &x->dq, &x->dk, &x->dv, &x->dout, &x->q, &x->k, &x->v, &x->o, &x->lse,
-                             NULL, x->scale);
+    x->b->be->attention_grad(d, &x->dq, &x->dk, &x->dv, &x->dout, &x->q, &x->k, &x->v, &x->o,
+                             &x->lse, NULL, x->scale);
 }
 
 static void bench_attention(const bench *b, int64_t h, int64_t s, int64_t d, vc_dtype t)
@@ -197,12 +205,14 @@ static void bench_attention(const bench *b, int64_t h, int64_t s, int64_t d, vc_
         all[5 + i]->buf = &x.empty[i];
     x.lse = tensor(VC_F32, 3, (int64_t[]){ 1, h, s });
     take_turns(b, turns, 2, &x);
-    snprintf(what, sizeof what, "attention %s forward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s, (int)d);
+    snprintf(what, sizeof what, "attention %s forward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s,
+             (int)d);
     show(what, flop, turns, 2);
 
     turns[0].run = turns[1].run = run_backward;
     take_turns(b, turns, 2, &x);
-    snprintf(what, sizeof what, "attention %s backward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s, (int)d);
+    snprintf(what, sizeof what, "attention %s backward %dx%dx%d", vc_dtype_name(t), (int)h, (int)s,
+             (int)d);
     show(what, 2.5 * flop, turns, 2);
     for (size_t i = 0; i < COUNT(all); i++)
         free(all[i]->data);
@@ -230,7 +240,8 @@ static void run_conv(void *arg, vt_dev *d)
 }
 
 /* kernel k x k x k on [1,T,H,W,C], as many frames, rows and columns out */
-static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t in, int64_t out, int k)
+static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t in, int64_t out,
+                       int k)
 {
     int p = k / 2;
     cv x = { b, tensor(VC_F32, 5, (int64_t[]){ 1, t, h, w, in }),
@@ -248,7 +259,8 @@ static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t 
     if (dnnl)
         turns[2] = (turn){ run_dnnl, b->best, 0 };
     take_turns(b, turns, dnnl ? 3 : 2, &x);
-    snprintf(what, sizeof what, "conv f32 %d->%d %d^3 %dx%dx%d", (int)in, (int)out, k, (int)t, (int)h, (int)w);
+    snprintf(what, sizeof what, "conv f32 %d->%d %d^3 %dx%dx%d", (int)in, (int)out, k, (int)t,
+             (int)h, (int)w);
     show(what, flop, turns, dnnl ? 3 : 2);
     free(x.x.data);
     free(x.w.data);
@@ -258,9 +270,10 @@ static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t 
 int main(int argc, char **argv)
 {
     static const int64_t mms[][3] = {
-        { 256, 256, 256 }, { 256, 1536, 384 }, { 1024, 384, 1536 }, { 1024, 1024, 1024 }, { 1024, 1920, 1920 },
-        { 1024, 7680, 1920 }, { 1024, 1920, 7680 }, { 4096, 512, 512 }, { 4096, 1536, 384 }, { 4096, 2048, 512 },
-        { 4096, 16, 1536 }, { 4096, 1536, 16 }, { 1, 9216, 1536 }, { 4, 1536, 256 },
+        { 256, 256, 256 },    { 256, 1536, 384 },   { 1024, 384, 1536 },  { 1024, 1024, 1024 },
+        { 1024, 1920, 1920 }, { 1024, 7680, 1920 }, { 1024, 1920, 7680 }, { 4096, 512, 512 },
+        { 4096, 1536, 384 },  { 4096, 2048, 512 },  { 4096, 16, 1536 },   { 4096, 1536, 16 },
+        { 1, 9216, 1536 },    { 4, 1536, 256 },
     };
     bench b = { .threads = argc > 1 ? atoi(argv[1]) : 0, .seconds = argc > 2 ? atof(argv[2]) : 1 };
 

@@ -1,4 +1,5 @@
-/* fuzz_manifest.c - any bytes as the manifest of a small dataset: an error, or what its shards hold. */
+/* fuzz_manifest.c - any bytes as the manifest of a small dataset: an error, or what its shards
+ * hold. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,7 +20,8 @@ static const char *dataset(void)
 {
     static bool made;
     if (!made) {
-        snprintf(folder, sizeof folder, "%s/fuzz-manifest-XXXXXX", access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+        snprintf(folder, sizeof folder, "%s/fuzz-manifest-XXXXXX",
+                 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
         if (!mkdtemp(folder) || make_dataset(folder, 2, 1 << 30, NULL))
             abort();
         atexit(remove_folder);

@@ -1,4 +1,4 @@
-/* kernels_dev.h - what the tests of the CPU kernels share: devices, tensors, numbers, comparisons. */
+/* kernels_dev.h - what the tests of the CPU kernels share: devices, tensors, numbers. */
 #ifndef KERNELS_DEV_H
 #define KERNELS_DEV_H
 
@@ -14,8 +14,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-/* The kernel sets this machine runs; "wide": the f32 kernels in AVX-512's 16 lanes; "emulated": AMX's over
- * tiles in plain C. NULL-ended. */
+/* The kernel sets this machine runs; "wide": the f32 kernels in AVX-512's 16 lanes; "emulated":
+ * AMX's over tiles in plain C. NULL-ended. */
 const char *const *kd_sets(void);
 const cpu_rows *const *kd_rows(void);
 
@@ -37,7 +37,8 @@ float kd_random(kd_rng *r);
 vt_tensor *kd_tensor(kd_rng *r, vc_dtype t, int nd, const int64_t *dim, int gap, const int *order);
 void kd_free(vt_tensor *t);
 size_t kd_bytes(const vt_tensor *t);          /* of its memory, gaps included */
-double kd_at(const vt_tensor *t, int64_t a, int64_t b, int64_t c, int64_t d);   /* t[a,b,c,d] of nd axes */
+/* t[a,b,c,d], or as many of them as t has axes. */
+double kd_at(const vt_tensor *t, int64_t a, int64_t b, int64_t c, int64_t d);
 void kd_fill(vt_tensor *t, float value);      /* gaps too */
 
 /* As a bf16 product sees it. */

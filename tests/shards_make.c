@@ -119,7 +119,8 @@ static int put_text(vf_writer *w, const char *prompt, vc_err *err)
     return rc;
 }
 
-int make_sample(vf_writer *w, uint32_t number, const char *caption, int f, int h, int wd, vc_err *err)
+int make_sample(vf_writer *w, uint32_t number, const char *caption, int f, int h, int wd,
+                vc_err *err)
 {
     static const uint8_t jpeg[] = { 0xff, 0xd8, 0xff, 0xd9 };
     size_t n;
@@ -165,7 +166,8 @@ int make_dataset(const char *path, uint32_t n, int64_t shard_size, vc_err *err)
     for (uint32_t i = 0; i < n && !rc; i++) {
         char caption[32];
         snprintf(caption, sizeof caption, "caption %u", i % 7);
-        rc = i % 3 ? make_sample(w, i, caption, 3, 4, 6, err) : make_sample(w, i, caption, 1, 8, 4, err);
+        rc = i % 3 ? make_sample(w, i, caption, 3, 4, 6, err)
+                   : make_sample(w, i, caption, 1, 8, 4, err);
     }
     if (!rc)
         rc = vf_writer_finish(w, err);

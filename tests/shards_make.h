@@ -14,13 +14,17 @@ vf_key make_latent_key(uint32_t number, int f, int h, int w);
 vf_key make_text_key(const char *prompt);
 /* A sample's record. The caller frees. */
 cJSON *make_record(uint32_t number, uint32_t variant, const char *caption, int f, int h, int w);
-/* Puts the latent, the texts ("" and the caption) and the record of a sample. 0 or the first error. */
-int make_sample(vf_writer *w, uint32_t number, const char *caption, int f, int h, int wd, vc_err *err);
-/* A whole dataset of n samples, a validation prompt among them, in `path`; a shard per `shard_size`. */
+/* Puts the latent, the texts ("" and the caption) and the record of a sample. 0 or the first
+ * error. */
+int make_sample(vf_writer *w, uint32_t number, const char *caption, int f, int h, int wd,
+                vc_err *err);
+/* A whole dataset of n samples, a validation prompt among them, in `path`; a shard per
+ * `shard_size`. */
 int make_dataset(const char *path, uint32_t n, int64_t shard_size, vc_err *err);
 
-/* Everything that the public calls give of a dataset, every byte of it, however damaged it is; then the
- * check. The number of calls that failed; each failure must have a message, or the program aborts. */
+/* Everything that the public calls give of a dataset, every byte of it, however damaged it is;
+ * then the check. The number of calls that failed; each failure must have a message, or the
+ * program aborts. */
 int read_everything(const char *path);
 
 #endif

@@ -49,10 +49,13 @@ static inline int drop_folder(void **state)
             fail_msg("%s: %d: %s", #call, rc_, err.text);                 \
     } while (0)
 
-static inline int open_writer(vf_writer **w, const char *dir, int seed, bool append, bool overwrite, vc_err *err)
+static inline int open_writer(vf_writer **w, const char *dir, int seed, bool append, bool overwrite,
+                              vc_err *err)
 {
     cJSON *head = make_head(seed);
-    vf_writer_opts o = { .head = head, .shard_size = BIG, .append = append, .overwrite = overwrite };
+    vf_writer_opts o = {
+        .head = head, .shard_size = BIG, .append = append, .overwrite = overwrite
+    };
     int rc = vf_writer_open(w, dir, &o, err);
     cJSON_Delete(head);
     return rc;

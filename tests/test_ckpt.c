@@ -90,7 +90,8 @@ static int save(const char *out, int64_t step, int round, int64_t limit, vc_err 
 /* The round that both files agree on; fails if the checkpoint is not whole. */
 static int whole_round(const char *path, int64_t step)
 {
-    static const char *const file[] = { "optimizer.safetensors", "transformer/weights.safetensors" };
+    static const char *const file[] = { "optimizer.safetensors",
+                                        "transformer/weights.safetensors" };
     vc_err err = { 0 };
     int round[2] = { 0 };
     for (int i = 0; i < 2; i++) {

@@ -62,7 +62,8 @@ static int unmake(void **state)
 }
 
 /* Opens dir/a (and others, blank-separated, "name:weight"). */
-static int try_open(vtrain_data **d, const char *names, vtrain_data_opts o, char **note, vc_err *err)
+static int try_open(vtrain_data **d, const char *names, vtrain_data_opts o, char **note,
+                    vc_err *err)
 {
     char *item[8], *copy = strdup(names), *more = NULL;
     vc_list list = { .item = item };
@@ -117,7 +118,11 @@ static void test_list(void **state)
 static void test_groups(void **state)
 {
     (void)state;
-    static const struct { const char *name; uint32_t samples, tokens; uint64_t low, high; } want[] = {
+    static const struct {
+        const char *name;
+        uint32_t samples, tokens;
+        uint64_t low, high;
+    } want[] = {
         { "4x6", 2, 24, 3, 3 }, { "1x4x6", 1, 24, 1, 1 }, { "2x2x2", 2, 8, 2, 2 },
         { "3x4x6", 4, 72, 1 + 1 + 2 + 2, 1 + 1 + 3 + 2 },
     };
@@ -200,7 +205,12 @@ static void test_norm(void **state)
 static void test_norm_model(void **state)
 {
     (void)state;
-    static const struct { const char *config; int rc; float sub1, mul1; const char *says; } row[] = {
+    static const struct {
+        const char *config;
+        int rc;
+        float sub1, mul1;
+        const char *says;
+    } row[] = {
         { "{\"_class_name\":\"VaeBuiltin\",\"scaling_factor\":0.5,\"shift_factor\":null}", 0, 1.25f,
           0.25f, NULL },
         { "{\"scaling_factor\":2}", 0, 1.25f, 1, "is used" },
@@ -212,7 +222,8 @@ static void test_norm_model(void **state)
         { "{\"scaling_factor\":1e300}", VC_EFORMAT, 0, 0, "channel 0" },
         { "{", VC_EFORMAT, 0, 0, "config.json" },
     };
-    char *model = in_dir("model"), *vae = in_dir("model/vae"), *path = in_dir("model/vae/config.json");
+    char *model = in_dir("model"), *vae = in_dir("model/vae");
+    char *path = in_dir("model/vae/config.json");
     assert_int_equal(vc_mkdirs(vae, NULL), 0);
     for (int i = 0; i < COUNT(row); i++) {
         vtrain_data *d;
@@ -264,8 +275,8 @@ static void test_mismatch(void **state)
         t.sample = few;
         t.n = COUNT(few);
         toy_make(&t);
-        int rc = try_open(&d, "c other", (vtrain_data_opts){ .allow_mismatch = row[i].allow }, &note,
-                          &err);
+        const vtrain_data_opts o = { .allow_mismatch = row[i].allow };
+        int rc = try_open(&d, "c other", o, &note, &err);
         if (rc != row[i].rc || (rc && (!strstr(err.text, row[i].says) ||
                                        !strstr(err.text, "does not fit"))))
             fail_msg("row %d: %d: %s", i, rc, err.text);
@@ -276,7 +287,8 @@ static void test_mismatch(void **state)
     free(path);
 }
 
-/* A number of the manifest replaced by another: hostile values are refused before any allocation. */
+/* A value of the manifest replaced by another: hostile ones are refused, nothing is allocated for
+ * them. */
 static void test_hostile_manifest(void **state)
 {
     (void)state;
@@ -292,7 +304,8 @@ static void test_hostile_manifest(void **state)
         { "\"scaling_factor\":1", "\"scaling_factor\":\"x\"", "scaling_factor" },
         { "\"std\":null", "\"std\":[1,0]", "std" },
         { "\"empty\":\"", "\"empty\":\"../", "empty" },
-        { "\"slot\":\"text_encoder\"", "\"slot\":\"0123456789012345678901234567890123456789\"", "slot" },
+        { "\"slot\":\"text_encoder\"", "\"slot\":\"0123456789012345678901234567890123456789\"",
+          "slot" },
         { "\"family\": \"builtin\"", "\"family\": 7", "family" },
         { "\"format\": 1", "\"format\": 99", "format" },
     };
@@ -322,7 +335,12 @@ static void test_hostile_manifest(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    static const struct { const char *names; vtrain_data_opts o; int rc; const char *says; } row[] = {
+    static const struct {
+        const char *names;
+        vtrain_data_opts o;
+        int rc;
+        const char *says;
+    } row[] = {
         { "nowhere", { 0 }, VC_ENOENT, "nowhere" },
         { "a:0", { 0 }, VC_EUSAGE, "no weight" },
         { "a:2x", { 0 }, VC_EUSAGE, "no weight" },

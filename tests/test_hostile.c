@@ -1,5 +1,6 @@
-/* test_hostile.c - 10,000 damaged and forged datasets through the public calls: each gives an error or
- * data that is inside its file, never a crash, a hang or an over-read (run it with VLT_SANITIZE). */
+/* test_hostile.c - 10,000 damaged and forged datasets through the public calls: each gives an
+ * error or data that is inside its file, never a crash, a hang or an over-read (run it with
+ * VLT_SANITIZE). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +28,8 @@
 /* In memory where there is such a place: thousands of fsyncs say nothing here. */
 static int make_folder(void **state)
 {
-    char *dir = strdup(access("/dev/shm", W_OK) ? "/tmp/test-hostile-XXXXXX" : "/dev/shm/test-hostile-XXXXXX");
+    char *dir = strdup(access("/dev/shm", W_OK) ? "/tmp/test-hostile-XXXXXX"
+                                                : "/dev/shm/test-hostile-XXXXXX");
     *state = dir;
     return mkdtemp(dir) ? 0 : -1;
 }
@@ -160,7 +162,8 @@ static void damaged_open_shards(void **state)
 
 enum { FORGED = 1000 };
 
-static size_t forge(uint8_t *buf, size_t cap, const void *good, size_t n, uint32_t seed, uint32_t round)
+static size_t forge(uint8_t *buf, size_t cap, const void *good, size_t n, uint32_t seed,
+                    uint32_t round)
 {
     memcpy(buf, good, n);
     return mutate(buf, n, cap, seed, round);
@@ -193,9 +196,15 @@ static void forge_shard(const char *dir, vf_manifest *m, uint32_t seed)
         vf_sample_key(key, i, 0);
         n = forge(buf, sizeof buf, record, strlen(record), seed, i);
         OK(vf_env_put(e, VF_DB_SAMPLE, key, VF_SAMPLE_KEY_LEN, buf, n, &err));
-        items[i] = (vf_index_item){
-            .entry = { .latent = k, .number = i, .f = 3, .h = 4, .w = 6, .weight = 1, .captions = 1 },
-            .hash = vf_hash2(key, VF_SAMPLE_KEY_LEN, buf, n), .bucket = i % 3 };
+        items[i] = (vf_index_item){ .entry = { .latent = k,
+                                               .number = i,
+                                               .f = 3,
+                                               .h = 4,
+                                               .w = 6,
+                                               .weight = 1,
+                                               .captions = 1 },
+                                    .hash = vf_hash2(key, VF_SAMPLE_KEY_LEN, buf, n),
+                                    .bucket = i % 3 };
         n = forge(buf, sizeof buf, latent, latent_n, seed + 1, i);
         OK(vf_env_put(e, VF_DB_LATENT, vf_key_hex(hex, k), 32, buf, n, &err));
     }
@@ -216,8 +225,9 @@ static void forge_shard(const char *dir, vf_manifest *m, uint32_t seed)
 static void forge_texts(const char *dir, vf_manifest *m, uint32_t seed)
 {
     static uint8_t buf[20000];
-    static const char prompt[] = "{\"prompt\":\"p\",\"keys\":[\"99aa06d3014798d86001c324468d497f\"],"
-                                 "\"negative_keys\":[\"99aa06d3014798d86001c324468d497f\"],\"image\":null}";
+    static const char prompt[] =
+        "{\"prompt\":\"p\",\"keys\":[\"99aa06d3014798d86001c324468d497f\"],"
+        "\"negative_keys\":[\"99aa06d3014798d86001c324468d497f\"],\"image\":null}";
     vf_env *e;
     size_t n, text_n;
     uint8_t *text = make_text("x", &text_n);
@@ -226,7 +236,8 @@ static void forge_texts(const char *dir, vf_manifest *m, uint32_t seed)
         char hex[VF_KEY_HEX], key[16];
         snprintf(key, sizeof key, "%06u", i);
         n = forge(buf, sizeof buf, text, text_n, seed, i);
-        OK(vf_env_put(e, VF_DB_TEXT, vf_key_hex(hex, i ? vf_hash(&i, 4) : vf_hash("", 0)), 32, buf, n, &err));
+        OK(vf_env_put(e, VF_DB_TEXT, vf_key_hex(hex, i ? vf_hash(&i, 4) : vf_hash("", 0)), 32, buf,
+                      n, &err));
         n = forge(buf, sizeof buf, prompt, sizeof prompt - 1, seed + 1, i);
         OK(vf_env_put(e, VF_DB_VALIDATION, key, 6, buf, n, &err));
     }
@@ -264,7 +275,9 @@ static void forged_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOLDER_TEST(damaged_manifests), FOLDER_TEST(damaged_shards), FOLDER_TEST(damaged_open_shards),
+        FOLDER_TEST(damaged_manifests),
+        FOLDER_TEST(damaged_shards),
+        FOLDER_TEST(damaged_open_shards),
         FOLDER_TEST(forged_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

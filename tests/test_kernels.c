@@ -35,10 +35,12 @@ static float *span(kd_rng *r, size_t n, float scale)
     return p;
 }
 
-static void near(const char *what, const char *set, size_t i, double got, double want, double within)
+static void near(const char *what, const char *set, size_t i, double got, double want,
+                 double within)
 {
     if (!(fabs(got - want) <= within))
-        fail_msg("%s, %s: element %zu is %.9g, not %.9g (within %.2g)", set, what, i, got, want, within);
+        fail_msg("%s, %s: element %zu is %.9g, not %.9g (within %.2g)", set, what, i, got, want,
+                 within);
 }
 
 /* ---- conversions ---- */
@@ -64,7 +66,8 @@ static void check_load(const cpu_rows *r, vc_dtype t, size_t codes)
     flush(was);
     for (size_t i = 0; i < codes; i++)
         if (isnan(want[i]) ? !isnan(got[i]) : memcmp(&got[i], &want[i], 4) != 0)
-            fail_msg("%s: %s code %zx loads as %g, not %g", r->name, vc_dtype_name(t), i, got[i], want[i]);
+            fail_msg("%s: %s code %zx loads as %g, not %g", r->name, vc_dtype_name(t), i, got[i],
+                     want[i]);
     free(src);
     free(got);
     free(want);
@@ -78,7 +81,8 @@ TEST(load_every_code)
             check_load(*s, small[i].t, small[i].codes);
 }
 
-/* Every value of the small type, what is halfway to the next, and its neighbours; and a walk over all of f32. */
+/* Every value of the small type, what is halfway to the next, and its neighbours; and a walk over
+ * all of f32. */
 static void check_store(const cpu_rows *r, vc_dtype t)
 {
     enum { N = 1 << 20 };
@@ -145,7 +149,8 @@ TEST(arithmetic)
     EACH_SET(s)
         for (size_t k = 0; k < COUNT(sizes); k++) {
             size_t n = sizes[k];
-            float *a = span(&r, n, 1), *b = span(&r, n, 1), *y = span(&r, n, 1), *was = span(&r, n, 1);
+            float *a = span(&r, n, 1), *b = span(&r, n, 1), *y = span(&r, n, 1),
+                  *was = span(&r, n, 1);
             const char *set = (*s)->name;
             double sum = 0, sumsq = 0, dot = 0, size = 1e-30;
             (*s)->add(y, a, b, n);
@@ -204,8 +209,8 @@ static double ref_erf_slope(double x)
     return 0.5 * erfc(-x / sqrt(2)) + x * exp(-x * x / 2) / sqrt(2 * M_PI);
 }
 
-/* from..to in equal steps. Errors are bounded by relative * |value| + absolute. The relative bounds are twice
- * what was measured; slopes cross zero, where only an absolute bound has a meaning. */
+/* from..to in equal steps. Errors are bounded by relative * |value| + absolute. The relative bounds
+ * are twice what was measured; slopes cross zero, where only an absolute bound has a meaning. */
 typedef struct curve {
     const char *name;
     size_t unary, grad;                       /* offsets in cpu_rows; unused ones 0 */
@@ -246,8 +251,8 @@ static void check_curve(const cpu_rows *r, const curve *c)
     for (int i = 0; i < N; i++) {
         double want = c->ref(x[i]);
         if (!(fabs(y[i] - want) <= c->relative * fabs(want) + c->absolute))
-            fail_msg("%s: %s(%.9g) is %.9g, not %.9g: off by %.2g", r->name, c->name, x[i], y[i], want,
-                     fabs(y[i] / want - 1));
+            fail_msg("%s: %s(%.9g) is %.9g, not %.9g: off by %.2g", r->name, c->name, x[i], y[i],
+                     want, fabs(y[i] / want - 1));
     }
 }
 
@@ -271,7 +276,8 @@ TEST(activations_at_the_ends)
         (*s)->exp(y, x, N);
         assert_true(y[0] == 0 && y[1] == 0 && y[2] == 0 && y[3] == 1 && y[4] == 1);
         assert_true(isinf(y[5]) && isinf(y[6]) && isinf(y[7]) && isnan(y[8]));
-        void (*const f[])(float *, const float *, size_t) = { (*s)->silu, (*s)->gelu_tanh, (*s)->gelu_erf };
+        void (*const f[])(float *, const float *, size_t) = { (*s)->silu, (*s)->gelu_tanh,
+                                                              (*s)->gelu_erf };
         for (size_t k = 0; k < COUNT(f); k++) {
             f[k](y, x, N);
             assert_true(fabsf(y[1]) < 1e-30f && fabsf(y[2]) < 1e-30f && y[3] == 0 && y[4] == 0);
@@ -298,8 +304,8 @@ static const norm_case norms[] = {
 };
 
 /* y = ((x - mean) rstd w + b)(1 + scale) + shift at element i, in f64 */
-static double ref_norm(const norm_case *c, const double st[2], double x, double w, double b, double scale,
-                       double shift)
+static double ref_norm(const norm_case *c, const double st[2], double x, double w, double b,
+                       double scale, double shift)
 {
     double v = (x - st[0]) * st[1];
     v = (c->w ? v * w : v) + (c->b ? b : 0);
@@ -344,9 +350,11 @@ static void check_norm(const cpu_rows *r, const norm_case *c)
         mg += g / (double)n;
         mgx += g * (p[X][i] - ref[0]) * ref[1] / (double)n;
     }
-    r->norm_grad(p[DX], p[DW], p[DB], p[DSHIFT], p[DSCALE], p[DY], p[X], st, w, b, scale, n, c->rms);
+    r->norm_grad(p[DX], p[DW], p[DB], p[DSHIFT], p[DSCALE], p[DY], p[X], st, w, b, scale, n,
+                 c->rms);
     for (size_t i = 0; i < n; i++) {
-        double xhat = (p[X][i] - ref[0]) * ref[1], ds = p[DY][i] * (1 + (c->scale ? p[SCALE][i] : 0));
+        double xhat = (p[X][i] - ref[0]) * ref[1],
+               ds = p[DY][i] * (1 + (c->scale ? p[SCALE][i] : 0));
         double wi = c->w ? p[W][i] : 1, bi = c->b ? p[B][i] : 0;
         near("dx", r->name, i, p[DX][i], ref[1] * (ds * wi - (c->rms ? 0 : mg) - xhat * mgx),
              1e-4 * (1 + ref[1]));
@@ -377,7 +385,8 @@ TEST(rope_turns_pairs)
     EACH_SET(s)
         for (size_t k = 0; k < COUNT(sizes); k++) {
             size_t n = sizes[k];
-            float *x = span(&r, 2 * n, 1), *c = span(&r, n, 1), *sn = span(&r, n, 1), *y = span(&r, 2 * n, 1);
+            float *x = span(&r, 2 * n, 1), *c = span(&r, n, 1), *sn = span(&r, n, 1),
+                  *y = span(&r, 2 * n, 1);
             for (float sign = 1; sign >= -1; sign -= 2) {
                 (*s)->rope(y, x, c, sn, sign, n);
                 for (size_t i = 0; i < n; i++) {
@@ -402,7 +411,8 @@ TEST(adamw_step)
     EACH_SET(s)
         for (size_t k = 0; k < COUNT(sizes); k++) {
             size_t n = sizes[k];
-            float *w = span(&r, n, 1), *m = span(&r, n, 1), *v = span(&r, n, 1), *g = span(&r, n, 1);
+            float *w = span(&r, n, 1), *m = span(&r, n, 1), *v = span(&r, n, 1),
+                  *g = span(&r, n, 1);
             float *w0 = span(&r, n, 1), *m0 = span(&r, n, 1), *v0 = span(&r, n, 1);
             for (size_t i = 0; i < n; i++) {
                 v[i] = v0[i] = v[i] * v[i];

@@ -1,5 +1,5 @@
-/* test_lmdb_read.c - the walker against liblmdb: the same pairs from files that liblmdb wrote in many
- * ways, the full check passes all of them, and each kind of damage is refused. */
+/* test_lmdb_read.c - the walker against liblmdb: the same pairs from files that liblmdb wrote in
+ * many ways, the full check passes all of them, and each kind of damage is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,8 @@ static int put_or_remove(MDB_txn *txn, MDB_dbi db, const recipe *r, uint32_t *se
     static uint8_t value[65536];
     uint8_t key[512];
     uint32_t id = next_random(seed) % (uint32_t)(r->keys + 1);
-    MDB_val k = { 4 + id % (r->key_size - 3), key }, v = { next_random(seed) % (r->value_size + 1), value };
+    MDB_val k = { 4 + id % (r->key_size - 3), key },
+            v = { next_random(seed) % (r->value_size + 1), value };
     memset(key, (int)(id * 7), sizeof key);
     snprintf((char *)key + k.mv_size - 4, 5, "%03x", id & 0xfff);
     memcpy(key, &id, 4);
@@ -148,7 +149,8 @@ static void compare_misses(const vf_lmdb *m, MDB_txn *txn, const char *name)
         uint32_t key[2] = { next_random(&seed), next_random(&seed) };
         MDB_val k = { 1 + (unsigned)i % 8, key }, v;
         vf_bytes value;
-        assert_int_equal(vf_lmdb_get(m, &t, key, k.mv_size, &value, NULL) == 0, mdb_get(txn, db, &k, &v) == 0);
+        assert_int_equal(vf_lmdb_get(m, &t, key, k.mv_size, &value, NULL) == 0,
+                         mdb_get(txn, db, &k, &v) == 0);
     }
 }
 
@@ -245,6 +247,61 @@ static void damaged(void **state)
     free(path);
 }
 
+/* Each field of the first nodes of each page, one at a time. */
+static void forged_nodes(void **state)
+{
+    static const recipe r = { 30, 2, 40, 3000, 0 };
+    static const uint16_t edges[] = { 0, 1, 0x0fff, 0x7fff, 0xffff };
+    char *path = vc_path_join(*state, "f.lmdb"), *data;
+    size_t n;
+    write_file(path, &r);
+    OK(vc_file_read(&data, &n, path, 1 << 30, &err));
+    uint8_t *copy = malloc(n);               /* of exactly the file's size */
+    for (size_t page = 2; page < n / 4096; page++)
+        for (int node = 0; node < 3; node++) {
+            size_t ptr = page * 4096 + 16 + 2 * (size_t)node;
+            size_t at = page * 4096 + ((uint8_t)data[ptr] | (size_t)(uint8_t)data[ptr + 1] << 8);
+            for (int field = 0; field < 5; field++) /* lo, hi, flags, key size, the offset itself */
+                for (size_t e = 0; e < sizeof edges / sizeof *edges; e++) {
+                    size_t where = field < 4 ? at + 2 * (size_t)field : ptr;
+                    if (where + 2 > n)
+                        continue;
+                    memcpy(copy, data, n);
+                    memcpy(copy + where, &edges[e], 2);
+                    LLVMFuzzerTestOneInput(copy, n);
+                }
+        }
+    free(copy);
+    free(data);
+    free(path);
+}
+
+/* What a reader does not mind and liblmdb would stumble over when it writes: nodes with a gap
+ * between. */
+static void sloppy_page(void **state)
+{
+    static const recipe r = { 30, 2, 40, 60, 0 };
+    char *path = vc_path_join(*state, "f.lmdb"), *data;
+    size_t n;
+    vf_lmdb *m;
+    vf_tree t;
+    vf_lmdb_cursor c;
+    vf_bytes key, value;
+    write_file(path, &r);
+    OK(vc_file_read(&data, &n, path, 1 << 30, &err));
+    OK(vf_lmdb_parse(&m, data, n, &err));
+    OK(vf_lmdb_check(m, &err));
+    OK(vf_lmdb_tree(m, "latent", &t, &err));
+    assert_int_equal(t.depth, 1);
+    data[t.root * 4096 + 14] = (char)(data[t.root * 4096 + 14] - 2);     /* upper */
+    vf_lmdb_start(&c, m, &t);
+    assert_int_equal(vf_lmdb_next(&c, &key, &value, NULL), 1);
+    assert_int_equal(vf_lmdb_check(m, NULL), VC_EFORMAT);
+    vf_lmdb_close(m);
+    free(data);
+    free(path);
+}
+
 /* Little-endian values at places of page 0 and 1 (the meta pages) and of the trees' first pages. */
 static void refused(void **state)
 {
@@ -318,7 +375,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(same_as_liblmdb), FOLDER_TEST(gathered_puts), FOLDER_TEST(damaged),
-        FOLDER_TEST(refused), FOLDER_TEST(page_reached_twice),
+        FOLDER_TEST(forged_nodes), FOLDER_TEST(sloppy_page), FOLDER_TEST(refused),
+        FOLDER_TEST(page_reached_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,8 +244,9 @@ static void test_pure(void **state)
     for (int i = 0; i < COUNT(row); i++) {
         const vtrain_batch *held[8];
         int out = 0;
-        vtrain_loader *l = open_loader(*state, (vtrain_loader_opts){ .first = row[i].first, .end = N,
-                        .threads = row[i].threads, .ahead = row[i].ahead, .caption_dropout = 0.2 });
+        const vtrain_loader_opts o = { .first = row[i].first, .end = N, .threads = row[i].threads,
+                                       .ahead = row[i].ahead, .caption_dropout = 0.2 };
+        vtrain_loader *l = open_loader(*state, o);
         for (uint64_t m = row[i].first; m < N; m++) {
             const vtrain_batch *b = next(l);
             want[m] = i ? want[m] : hash_batch(b);
@@ -358,7 +359,8 @@ static void test_bounds(void **state)
     static const vtrain_loader_opts bad[] = {
         { .batch = 0, .threads = 1, .ahead = 1 }, { .batch = 1 << 20, .threads = 1, .ahead = 1 },
         { .batch = 1, .threads = 0, .ahead = 1 },
-        { .batch = 1, .threads = 1, .ahead = 0 }, { .batch = 1, .threads = 1, .ahead = 1, .first = 2 },
+        { .batch = 1, .threads = 1, .ahead = 0 },
+        { .batch = 1, .threads = 1, .ahead = 1, .first = 2 },
         { .batch = 1, .threads = 1, .ahead = 1, .caption_dropout = 1.5 },
         { .batch = 1, .threads = 1, .ahead = 1, .end = (uint64_t)1 << 33 },
     };

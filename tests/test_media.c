@@ -194,6 +194,36 @@ static void test_streams(void **state)
     }
 }
 
+/* Two passes let VP8 make reference frames that are not shown, in packets of their own. */
+static void test_hidden(void **state)
+{
+    (void)state;
+    if (!clip_have_ffmpeg() || !clip_have_encoder("libvpx"))
+        skip();
+    static const char options[] = "-c:v libvpx -b:v 300k -g 60 -auto-alt-ref 1 -lag-in-frames 25 "
+                                  "-arnr-strength 5 -arnr-maxframes 7";
+    static const stream_case c = { "vp8, two passes", "hidden.webm", "libvpx", "", 120, 0, 0, 0 };
+    char args[256];
+    snprintf(args, sizeof args, "%s -pass 1 -f null", options);
+    clip_ffmpeg(dir, args, "/dev/null");
+    snprintf(args, sizeof args, "%s -pass 2", options);
+    clip_ffmpeg(dir, args, c.file);
+    check_stream(&c);
+
+    media_io io;
+    media_video v;
+    vc_err err = { 0 };
+    uint32_t last = 0;
+    assert_int_equal(media_io_open(&io, in_dir(c.file), &err), 0);
+    assert_int_equal(media_video_open(&v, &io, c.file, &err), 0);
+    for (int64_t i = 0; i < v.n; i++)
+        last = v.index[i].pos > last ? v.index[i].pos : last;
+    assert_false(v.counted);                        /* the packets told */
+    assert_true(last >= CLIP_FRAMES);               /* and some were hidden */
+    media_video_close(&v);
+    media_io_close(&io);
+}
+
 /* Decoding begins at the frame's own key frame, and goes on from where it is if that is nearer. */
 static void test_seeks(void **state)
 {
@@ -559,7 +589,8 @@ static void test_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),   cmocka_unit_test(test_seeks),
+        cmocka_unit_test(test_streams),   cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_seeks),
         cmocka_unit_test(test_threads),   cmocka_unit_test(test_rotation),
         cmocka_unit_test(test_fit),       cmocka_unit_test(test_sample_aspect),
         cmocka_unit_test(test_colour),    cmocka_unit_test(test_cut),

@@ -93,6 +93,7 @@ static void check_planes(const char *name, const char *path, const cJSON *want)
     int rc;
     if (media_io_open(&io, path, &err) || media_video_open(&v, &io, path, &err))
         fail_msg("%s: %s", name, err.text);
+    assert_false(v.counted);            /* the packets of all of them tell, hidden ones included */
     while ((rc = media_video_next(&v, &at, &err)) == 1) {
         if (at != frames)
             fail_msg("%s: frame %lld came as number %lld", name, (long long)at, (long long)frames);

@@ -114,7 +114,8 @@ static int64_t whole_steps(const char *text)
 static void test_line(void **state)
 {
     (void)state;
-    static const float loss[] = { 0.1f, 1.0f / 3, 3.4028235e38f, 1.17549435e-38f, 1e-45f, 123456.79f };
+    static const float loss[] = { 0.1f, 1.0f / 3, 3.4028235e38f, 1.17549435e-38f, 1e-45f,
+                                  123456.79f };
     char *out = vc_path_join(dir, "line");
     vtrain_metrics *m = open_metrics(out, 0, false);
     for (int i = 0; i < COUNT(loss); i++) {
@@ -129,7 +130,8 @@ static void test_line(void **state)
     vtrain_metrics_close(m);
     char *text = load(out), *s = text;
     const char *first = "{\"step\":1,\"epoch\":0.333333333,\"loss\":0.100000001,\"lr\":0.0001,"
-                        "\"grad_norm\":0.5,\"samples\":[\"000000000042/000\",\"2:000000000007/001\"],"
+                        "\"grad_norm\":0.5,"
+                        "\"samples\":[\"000000000042/000\",\"2:000000000007/001\"],"
                         "\"tokens_per_s\":1234.5,\"step_s\":0.25,\"data_wait_s\":0.001,"
                         "\"peak_bytes\":5000000000,\"bucket\":\"5x16x16,16x16\","
                         "\"caption_dropout\":0.1}\n";
@@ -199,8 +201,9 @@ static void test_resume(void **state)
 static void test_tensorboard(void **state)
 {
     (void)state;
-    static const char *const tag[] = { "loss", "lr", "grad_norm", "eval_loss", "tokens_per_s", "step_s",
-                                       "data_wait_s", "peak_bytes", "caption_dropout", "epoch" };
+    static const char *const tag[] = { "loss", "lr", "grad_norm", "eval_loss", "tokens_per_s",
+                                       "step_s", "data_wait_s", "peak_bytes",
+                                       "caption_dropout", "epoch" };
     char *out = vc_path_join(dir, "tb"), *folder = vc_path_join(out, "tensorboard");
     for (int run = 0; run < 2; run++) {
         vtrain_metrics *m = open_metrics(out, run, true);

@@ -1,6 +1,7 @@
 /* test_products.c - matmul, attention and convolution of every kernel set, against f64 loops.
  *
- * The set "emulated" is AMX's source over tiles in plain C, so its packing, edges and softmax run on any machine. */
+ * The set "emulated" is AMX's source over tiles in plain C, so its packing, edges and softmax run
+ * on any machine. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +62,10 @@ static mm_data mm_make(const mm_case *x)
 {
     kd_rng r = { 7 }, again;
     mm_data d = { 0 };
-    d.a = kd_tensor(&r, x->a, 2, (int64_t[]){ x->ta ? x->k : x->m, x->ta ? x->m : x->k }, x->gap, NULL);
-    d.b = kd_tensor(&r, x->b, 2, (int64_t[]){ x->tb ? x->n : x->k, x->tb ? x->k : x->n }, x->gap, NULL);
+    d.a = kd_tensor(&r, x->a, 2, (int64_t[]){ x->ta ? x->k : x->m, x->ta ? x->m : x->k }, x->gap,
+                    NULL);
+    d.b = kd_tensor(&r, x->b, 2, (int64_t[]){ x->tb ? x->n : x->k, x->tb ? x->k : x->n }, x->gap,
+                    NULL);
     if (x->bias)
         d.bias = kd_tensor(&r, VC_F32, 1, &x->n, 0, NULL);
     again = r;
@@ -83,7 +86,8 @@ static void mm_run(const kd_dev *d, const mm_case *x, const mm_data *t)
     d->be->matmul(d->dev, t->c, t->a, x->ta, t->b, x->tb, t->bias, x->alpha, x->beta);
 }
 
-static void mm_check(const char *set, const kd_dev *d, const mm_case *x, size_t row, const mm_data *t)
+static void mm_check(const char *set, const kd_dev *d, const mm_case *x, size_t row,
+                     const mm_data *t)
 {
     bool as_bf16 = d->bf16 && x->a == VC_BF16;
 
@@ -101,7 +105,8 @@ static void mm_check(const char *set, const kd_dev *d, const mm_case *x, size_t 
                           (x->beta ? x->beta * kd_at(t->was, i, j, 0, 0) : 0);
             double got = kd_at(t->c, i, j, 0, 0);
             if (!(fabs(got - want) <= 5e-7 * (size + 4) + half_step(x->c) * fabs(want)))
-                fail_msg("%s, row %zu: c[%d,%d] is %.9g, not %.9g", set, row, (int)i, (int)j, got, want);
+                fail_msg("%s, row %zu: c[%d,%d] is %.9g, not %.9g", set, row, (int)i, (int)j, got,
+                         want);
         }
 }
 
@@ -298,8 +303,8 @@ static void at_compare(const char *set, size_t row, const char *what, const vt_t
         for (int64_t e = 0; e < x->dim[3]; e++) {
             double got = kd_at(x, b, i, h, e), w = base + want[i * x->dim[3] + e];
             if (!(fabs(got - w) <= within * (largest + fabs(base)) + 1e-6))
-                fail_msg("%s, row %zu: %s[%d,%d,%d,%d] is %.9g, not %.9g", set, row, what, (int)b, (int)i,
-                         (int)h, (int)e, got, w);
+                fail_msg("%s, row %zu: %s[%d,%d,%d,%d] is %.9g, not %.9g", set, row, what, (int)b,
+                         (int)i, (int)h, (int)e, got, w);
         }
 }
 
@@ -322,16 +327,16 @@ static void at_check(const char *set, const kd_dev *d, size_t row, const at_data
             at_compare(set, row, "o", t->o, b, h, r->o, 0, tol);
             for (int64_t i = 0; i < c->sq; i++)
                 if (!(fabs(kd_at(t->lse, b, h, i, 0) - r->lse[i]) <= 3e-6 * (1 + fabs(r->lse[i]))))
-                    fail_msg("%s, row %zu: lse[%d,%d,%d] is %.9g, not %.9g", set, row, (int)b, (int)h,
-                             (int)i, kd_at(t->lse, b, h, i, 0), r->lse[i]);
+                    fail_msg("%s, row %zu: lse[%d,%d,%d] is %.9g, not %.9g", set, row, (int)b,
+                             (int)h, (int)i, kd_at(t->lse, b, h, i, 0), r->lse[i]);
             at_compare(set, row, "dq", t->dq, b, h, r->dq, base, tol);
             at_compare(set, row, "dk", t->dk, b, h, r->dk, base, tol);
             at_compare(set, row, "dv", t->dv, b, h, r->dv, base, tol);
         }
 }
 
-/* Twice: over empty gradients that hold NaN, and added to gradients that hold 0.5. Also with more threads
- * than heads, so that blocks of keys are shared out. */
+/* Twice: over empty gradients that hold NaN, and added to gradients that hold 0.5. Also with more
+ * threads than heads, so that blocks of keys are shared out. */
 static void at_both(const char *set, int threads, size_t row, at_data *t, const at_ref *refs)
 {
     vt_tensor *grads[] = { t->dq, t->dk, t->dv };
@@ -402,8 +407,10 @@ TEST(attention_only_some_gradients)
         at_forward(&d, &a);
         at_forward(&d, &b);
         at_backward(&d, &a);
-        d.be->attention_grad(d.dev, b.dq, NULL, NULL, b.dout, b.q, b.k, b.v, b.o, b.lse, NULL, b.scale);
-        d.be->attention_grad(d.dev, NULL, b.dk, b.dv, b.dout, b.q, b.k, b.v, b.o, b.lse, NULL, b.scale);
+        d.be->attention_grad(d.dev, b.dq, NULL, NULL, b.dout, b.q, b.k, b.v, b.o, b.lse, NULL,
+                             b.scale);
+        d.be->attention_grad(d.dev, NULL, b.dk, b.dv, b.dout, b.q, b.k, b.v, b.o, b.lse, NULL,
+                             b.scale);
         assert_memory_equal(a.dq->data, b.dq->data, kd_bytes(a.dq));
         assert_memory_equal(a.dk->data, b.dk->data, kd_bytes(a.dk));
         assert_memory_equal(a.dv->data, b.dv->data, kd_bytes(a.dv));
@@ -421,19 +428,24 @@ typedef struct cv_case {
     vc_dtype t, w;
     bool bias;
 } cv_case;
+#define F VC_F32
+#define H VC_BF16
 /* Weights of bf16 inputs are exact in bf16, so that all sets multiply the same numbers. */
 static const cv_case cv_cases[] = {
-    { { 1, 1, 1, 1, 1 }, 1, { 1, 1, 1 }, { { 1, 1, 1 }, { 0 }, { 0 } }, VC_F32, VC_F32, false },
-    { { 1, 1, 5, 7, 3 }, 8, { 1, 3, 3 }, { { 1, 1, 1 }, { 0, 1, 1 }, { 0, 1, 1 } }, VC_F32, VC_F32, true },
-    { { 2, 3, 4, 5, 16 }, 17, { 3, 3, 3 }, { { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 } }, VC_F32, VC_BF16, true },
-    { { 1, 1, 9, 8, 7 }, 33, { 1, 3, 3 }, { { 1, 2, 2 }, { 0, 0, 0 }, { 0, 1, 1 } }, VC_F32, VC_F32, true },
-    { { 1, 5, 3, 3, 4 }, 5, { 3, 1, 1 }, { { 2, 1, 1 }, { 0 }, { 0 } }, VC_F32, VC_F16, false },
-    { { 1, 2, 6, 6, 32 }, 3, { 1, 1, 1 }, { { 1, 1, 1 }, { 0 }, { 0 } }, VC_F32, VC_F32, true },
-    { { 1, 1, 4, 4, 2 }, 2, { 1, 5, 5 }, { { 1, 3, 3 }, { 0, 4, 4 }, { 0, 3, 3 } }, VC_F32, VC_F32, true },
-    { { 1, 3, 5, 35, 20 }, 40, { 3, 3, 3 }, { { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 } }, VC_BF16, VC_BF16, true },
-    { { 1, 1, 7, 9, 3 }, 9, { 1, 3, 3 }, { { 1, 2, 2 }, { 0, 1, 1 }, { 0, 1, 1 } }, VC_BF16, VC_BF16, false },
-    { { 2, 1, 7, 9, 6 }, 70, { 1, 3, 3 }, { { 1, 2, 2 }, { 0, 1, 1 }, { 0, 1, 1 } }, VC_BF16, VC_F8E4M3, true },
+    { { 1, 1, 1, 1, 1 }, 1, { 1, 1, 1 }, { { 1, 1, 1 }, { 0 }, { 0 } }, F, F, false },
+    { { 1, 1, 5, 7, 3 }, 8, { 1, 3, 3 }, { { 1, 1, 1 }, { 0, 1, 1 }, { 0, 1, 1 } }, F, F, true },
+    { { 2, 3, 4, 5, 16 }, 17, { 3, 3, 3 }, { { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 } }, F, H, true },
+    { { 1, 1, 9, 8, 7 }, 33, { 1, 3, 3 }, { { 1, 2, 2 }, { 0, 0, 0 }, { 0, 1, 1 } }, F, F, true },
+    { { 1, 5, 3, 3, 4 }, 5, { 3, 1, 1 }, { { 2, 1, 1 }, { 0 }, { 0 } }, F, VC_F16, false },
+    { { 1, 2, 6, 6, 32 }, 3, { 1, 1, 1 }, { { 1, 1, 1 }, { 0 }, { 0 } }, F, F, true },
+    { { 1, 1, 4, 4, 2 }, 2, { 1, 5, 5 }, { { 1, 3, 3 }, { 0, 4, 4 }, { 0, 3, 3 } }, F, F, true },
+    { { 1, 3, 5, 35, 20 }, 40, { 3, 3, 3 }, { { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 } }, H, H, true },
+    { { 1, 1, 7, 9, 3 }, 9, { 1, 3, 3 }, { { 1, 2, 2 }, { 0, 1, 1 }, { 0, 1, 1 } }, H, H, false },
+    { { 2, 1, 7, 9, 6 }, 70,
+      { 1, 3, 3 }, { { 1, 2, 2 }, { 0, 1, 1 }, { 0, 1, 1 } }, H, VC_F8E5M2, 1 },
 };
+#undef F
+#undef H
 
 static double cv_at(const cv_case *c, const vt_tensor *x, const vt_tensor *w, const int64_t o[5],
                     double *size)
@@ -452,7 +464,8 @@ static double cv_at(const cv_case *c, const vt_tensor *x, const vt_tensor *w, co
                     float wf, xf;
                     int64_t wi = (((o[4] * c->x[4] + ch) * c->kernel[0] + kt) * c->kernel[1] + kh) *
                                      c->kernel[2] + kw;
-                    int64_t xi = (((o[0] * c->x[1] + t) * c->x[2] + h) * c->x[3] + v) * c->x[4] + ch;
+                    int64_t xi =
+                        (((o[0] * c->x[1] + t) * c->x[2] + h) * c->x[3] + v) * c->x[4] + ch;
                     vc_to_f32(&wf, (char *)w->data + (size_t)wi * vc_dtype_size(c->w), c->w, 1);
                     vc_to_f32(&xf, (char *)x->data + (size_t)xi * vc_dtype_size(c->t), c->t, 1);
                     sum += (double)wf * xf;
@@ -468,7 +481,8 @@ static void cv_check(const char *set, const kd_dev *d, const cv_case *c, size_t 
     kd_rng r = { 13 };
     int64_t yd[5] = { c->x[0], 0, 0, 0, c->k };
     for (int i = 0; i < 3; i++)
-        yd[i + 1] = (c->x[i + 1] + c->c.before[i] + c->c.after[i] - c->kernel[i]) / c->c.stride[i] + 1;
+        yd[i + 1] =
+            (c->x[i + 1] + c->c.before[i] + c->c.after[i] - c->kernel[i]) / c->c.stride[i] + 1;
     vt_tensor *x = kd_tensor(&r, c->t, 5, c->x, 0, NULL), *y = kd_tensor(&r, c->t, 5, yd, 0, NULL);
     vt_tensor *b = c->bias ? kd_tensor(&r, c->w, 1, &c->k, 0, NULL) : NULL;
     vt_tensor *w = kd_tensor(&r, c->w, 5, (int64_t[]){ c->k, c->x[4], c->kernel[0], c->kernel[1],

@@ -51,8 +51,8 @@ static void save_metrics(const char *out, int steps)
     size_t size = 0;
     FILE *f = open_memstream(&text, &size);
     for (int s = 1; s <= steps; s++) {
-        fprintf(f, "{\"step\":%d,\"epoch\":%g,\"loss\":%s,\"lr\":0.0001,\"grad_norm\":%g,", s, s / 4.0,
-                s == 3 ? "null" : s == 5 ? "9" : "0.5", 1.0 / s);
+        fprintf(f, "{\"step\":%d,\"epoch\":%g,\"loss\":%s,\"lr\":0.0001,\"grad_norm\":%g,", s,
+                s / 4.0, s == 3 ? "null" : s == 5 ? "9" : "0.5", 1.0 / s);
         fprintf(f, "\"samples\":[\"%012d/000\",\"000000000000/000\"],", s % 6);
         fprintf(f, "\"tokens_per_s\":1000,\"step_s\":2,\"data_wait_s\":0.1,\"peak_bytes\":1,");
         fprintf(f, "\"bucket\":\"%s\",\"caption_dropout\":0.125%s}\n",
@@ -87,12 +87,14 @@ static void test_page(void **state)
 {
     (void)state;
     static const char *const there[] = {
-        "DiT &amp; co", "&lt;b&gt;16x16", "&lt;i&gt;two", "name: &quot;&lt;/pre&gt;", "Samples seen",
-        "6 of 10; never seen: 4", "12.50 %", "2.0 MiB", "1.0 MiB", "-50.0 %", "held-out",
+        "DiT &amp; co", "&lt;b&gt;16x16", "&lt;i&gt;two", "name: &quot;&lt;/pre&gt;",
+        "Samples seen", "6 of 10; never seen: 4", "12.50 %", "2.0 MiB", "1.0 MiB", "-50.0 %",
+        "held-out",
         "0.25000", "Unreadable lines", "5.00 % of it", "40, 10.00 epochs", "Learning rate",
         "\n<!-- validation -->\n", "\n<!-- /validation -->\n", "--validation_steps",
     };
-    static const char *const gone[] = { "<script>alert", "<b>16", "<i>two", "http:", "https:", "nan" };
+    static const char *const gone[] = { "<script>alert", "<b>16", "<i>two", "http:", "https:",
+                                        "nan" };
     char *out = vc_path_join(dir, "page");
     save_metrics(out, 40);
     char *text = report_of(out, &about);
@@ -132,8 +134,9 @@ static void test_pictures(void **state)
     free(st);
 
     char *text = report_of(out, &about), *at = strstr(text, "\n<!-- validation -->\n");
-    static const char *const order[] = { "Step 10", "image/jpeg", "video/mp4", "Step 9", "000-002.png",
-                                         "image/png", "a &lt;cat&gt;", "000-010.png", "1 more are",
+    static const char *const order[] = { "Step 10", "image/jpeg", "video/mp4", "Step 9",
+                                         "000-002.png", "image/png", "a &lt;cat&gt;", "000-010.png",
+                                         "1 more are",
                                          "\n<!-- /validation -->\n" };
     for (int i = 0; i < COUNT(order); i++) {
         at = at ? strstr(at, order[i]) : NULL;
@@ -174,8 +177,8 @@ static void test_long(void **state)
 static void test_curve(void **state)
 {
     (void)state;
-    static const int lengths[] = { 1, VTRAIN_BINS - 1, VTRAIN_BINS, VTRAIN_BINS + 1, 5 * VTRAIN_BINS,
-                                   100003 };
+    static const int lengths[] = { 1, VTRAIN_BINS - 1, VTRAIN_BINS, VTRAIN_BINS + 1,
+                                   5 * VTRAIN_BINS, 100003 };
     for (int k = 0; k < COUNT(lengths); k++) {
         vtrain_curve *c = calloc(1, sizeof *c);
         double sum = 0, least = INFINITY, greatest = -INFINITY;

@@ -8,10 +8,14 @@
 
 static void keys(void **state)
 {
-    static const struct { const char *hex; bool good; } cases[] = {
-        { "00112233445566778899aabbccddeeff", true }, { "", false },
-        { "00112233445566778899aabbccddeef", false }, { "00112233445566778899aabbccddeeff0", false },
-        { "00112233445566778899AABBCCDDEEFF", false }, { "00112233445566778899aabbccddeefg", false },
+    static const struct { const char *hex; bool good;
+    } cases[] = {
+        { "00112233445566778899aabbccddeeff", true },
+        { "", false },
+        { "00112233445566778899aabbccddeef", false },
+        { "00112233445566778899aabbccddeeff0", false },
+        { "00112233445566778899AABBCCDDEEFF", false },
+        { "00112233445566778899aabbccddeefg", false },
     };
     char hex[VF_KEY_HEX];
     vf_key k;
@@ -24,17 +28,18 @@ static void keys(void **state)
     /* XXH3-128 of nothing and of "abc", from the reference implementation's xxhsum -H2 */
     assert_string_equal(vf_key_hex(hex, vf_hash("", 0)), "99aa06d3014798d86001c324468d497f");
     assert_string_equal(vf_key_hex(hex, vf_hash("abc", 3)), "06b05ab6733a618578af5f94892f3950");
-    assert_string_equal(vf_key_hex(hex, vf_hash2("a", 1, "bc", 2)), "06b05ab6733a618578af5f94892f3950");
+    assert_string_equal(vf_key_hex(hex, vf_hash2("a", 1, "bc", 2)),
+                        "06b05ab6733a618578af5f94892f3950");
 }
 
 static vf_key hash_fields(const char *kind, const char *a, const char *b)
 {
-    vf_hasher *h;
-    OK(vf_hasher_open(&h, kind, &err));
-    vf_hasher_str(h, "a", a);
-    vf_hasher_str(h, "b", b);
-    vf_hasher_int(h, "n", -1);
-    return vf_hasher_close(h);
+    vf_hasher h;
+    vf_hasher_begin(&h, kind);
+    vf_hasher_str(&h, "a", a);
+    vf_hasher_str(&h, "b", b);
+    vf_hasher_int(&h, "n", -1);
+    return vf_hasher_end(&h);
 }
 
 /* The bytes that docs/format.md says are hashed. */
@@ -119,7 +124,8 @@ static void read_back(const char *dir, uint32_t n, int least_shards)
     vf_safetensors *st;
     OK(vf_dataset_open(&d, dir, false, &err));
     assert_int_equal(vf_dataset_count(d), n);
-    assert_true(cJSON_GetArraySize(cJSON_GetObjectItem(vf_dataset_manifest(d), "shards")) >= least_shards);
+    assert_true(cJSON_GetArraySize(cJSON_GetObjectItem(vf_dataset_manifest(d), "shards")) >=
+                least_shards);
     for (uint32_t i = 0; i < n; i++)
         read_sample(d, i);
     assert_int_equal(vf_dataset_validations(d), 1);
@@ -155,10 +161,19 @@ static void no_samples(void **state)
 
 static void finds_samples(void **state)
 {
-    static const struct { const char *key; int rc; uint32_t at; } cases[] = {
-        { "3", 0, 3 }, { "3/0", 0, 3 }, { "000000000003/000", 0, 3 }, { "5", VC_ENOENT, 0 },
-        { "3/1", VC_ENOENT, 0 }, { "x", VC_EINVAL, 0 }, { "", VC_EINVAL, 0 }, { "3/", VC_EINVAL, 0 },
-        { "-1", VC_EINVAL, 0 }, { "99999999999999999999", VC_EINVAL, 0 }, { "3/1000", VC_EINVAL, 0 },
+    static const struct { const char *key; int rc; uint32_t at;
+    } cases[] = {
+        { "3", 0, 3 },
+        { "3/0", 0, 3 },
+        { "000000000003/000", 0, 3 },
+        { "5", VC_ENOENT, 0 },
+        { "3/1", VC_ENOENT, 0 },
+        { "x", VC_EINVAL, 0 },
+        { "", VC_EINVAL, 0 },
+        { "3/", VC_EINVAL, 0 },
+        { "-1", VC_EINVAL, 0 },
+        { "99999999999999999999", VC_EINVAL, 0 },
+        { "3/1000", VC_EINVAL, 0 },
     };
     vf_dataset *d;
     OK(make_dataset(*state, 5, BIG, &err));
@@ -305,8 +320,9 @@ static void changed_sample(void **state)
     OK(vf_dataset_open(&d, *state, false, &err));
     assert_int_equal(vf_dataset_count(d), 10);
     OK(vf_dataset_sample(d, 4, &record, &err));
-    assert_string_equal(cJSON_GetObjectItem(cJSON_GetObjectItem(record, "captions")->child, "text")->valuestring,
-                        "caption 5");
+    assert_string_equal(
+        cJSON_GetObjectItem(cJSON_GetObjectItem(record, "captions")->child, "text")->valuestring,
+        "caption 5");
     cJSON_Delete(record);
     OK(vf_dataset_thumb(d, 4, &jpeg, &n, &err));     /* of the older record */
     vf_dataset_close(d);
@@ -350,7 +366,8 @@ static void other_settings(void **state)
     vf_writer *w;
     OK(make_dataset(*state, 5, BIG, &err));
     OK(vc_file_write(mine, "mine", 4, &err));
-    FAILS(VC_EMISMATCH, "sampling.seed: 0 there, 1 now", open_writer(&w, *state, 1, false, false, &err));
+    FAILS(VC_EMISMATCH, "sampling.seed: 0 there, 1 now",
+          open_writer(&w, *state, 1, false, false, &err));
     FAILS(VC_EMISMATCH, "--overwrite", open_writer(&w, *state, 1, false, false, &err));
     assert_null(w);
     assert_int_equal(count_samples(*state), 5);
@@ -421,7 +438,8 @@ static void followed(void **state)
     uint32_t seen = 0;
     OK(vf_writer_open(&w, *state, &o, &err));
     for (uint32_t i = 0; i < 60; i++) {
-        OK(make_sample(w, i, i % 3 ? "caption 1" : "caption 2", i % 3 ? 3 : 1, i % 3 ? 4 : 8, i % 3 ? 6 : 4, &err));
+        OK(make_sample(w, i, i % 3 ? "caption 1" : "caption 2", i % 3 ? 3 : 1, i % 3 ? 4 : 8,
+                       i % 3 ? 6 : 4, &err));
         OK(vf_dataset_open(&d, *state, true, &err));
         assert_true(vf_dataset_count(d) >= seen);
         seen = vf_dataset_count(d);
@@ -468,8 +486,9 @@ static void several_variants(void **state)
     assert_int_equal(vf_dataset_count(d), 5);
     OK(vf_dataset_find(d, "0/3", &at, &err));
     assert_int_equal(at, 3);
-    assert_string_equal(vf_sample_key(key, vf_dataset_entry(d, 4)->number, vf_dataset_entry(d, 4)->variant),
-                        "000000000001/000");
+    assert_string_equal(
+        vf_sample_key(key, vf_dataset_entry(d, 4)->number, vf_dataset_entry(d, 4)->variant),
+        "000000000001/000");
     vf_dataset_close(d);
     assert_whole(*state);
 }
@@ -493,7 +512,7 @@ static void hints(void **state)
     assert_int_equal(vf_writer_hint_get(w, "a", &v, 4), VC_ENOENT);
     vf_writer_close(w);
 
-    FILE *f = fopen(path, "r+");                     /* damaged: the hints are lost, and that is all */
+    FILE *f = fopen(path, "r+"); /* damaged: the hints are lost, and that is all */
     fseek(f, 4096 * 2, SEEK_SET);
     for (int i = 0; i < 40000; i++)
         fputc(i, f);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "formats/lmdb_read.h"
 #include "tests/shards_test.h"
 
 /* ---- crashes ---- */
@@ -17,7 +18,8 @@ static void write_until_killed(const char *dir, int pipe_fd)
     int rc = vf_writer_open(&w, dir, &o, NULL);
     for (uint32_t i = 0; i < 100 && !rc; i++) {
         rc = make_sample(w, i, i % 2 ? "odd" : "even", 3, 4, 6, NULL);
-        if (!rc && i % 5 == 4 && !(rc = vf_writer_commit(w, NULL)) && write(pipe_fd, &i, sizeof i) < 0)
+        if (!rc && i % 5 == 4 && !(rc = vf_writer_commit(w, NULL)) &&
+            write(pipe_fd, &i, sizeof i) < 0)
             rc = -1;
     }
     if (!rc)
@@ -25,14 +27,31 @@ static void write_until_killed(const char *dir, int pipe_fd)
     _exit(rc ? 1 : 0);
 }
 
+/* A record that is on disk finds what it refers to there. */
+static void assert_references(vf_writer *w, uint32_t i)
+{
+    cJSON *record;
+    vf_key text, latent;
+    const char *json = vf_writer_sample(w, i, 0);
+    if (!json)
+        return;
+    OK(vf_json_parse(&record, json, strlen(json), &err));
+    const cJSON *keys = cJSON_GetObjectItem(cJSON_GetObjectItem(record, "captions")->child, "keys");
+    assert_true(vf_key_parse(&text, keys->child->valuestring));
+    assert_true(vf_key_parse(&latent, cJSON_GetObjectItem(record, "latent_key")->valuestring));
+    assert_true(vf_writer_has_text(w, text));
+    assert_true(vf_writer_has_latent(w, latent));
+    cJSON_Delete(record);
+}
+
 /* What was committed before a kill is there after it, and the rest can be added. */
 static void killed(void **state)
 {
     uint32_t committed = 0;
     bool done = false;
-    unsigned delay = 300;
+    double delay = 300;                              /* microseconds */
     vf_writer *w;
-    for (int round = 0; round < 60 && !done; round++, delay += 900) {
+    for (int round = 0; round < 80 && !done; round++, delay *= 1.13) {
         int fd[2], status;
         uint32_t i;
         assert_int_equal(pipe(fd), 0);
@@ -42,7 +61,7 @@ static void killed(void **state)
             write_until_killed(*state, fd[1]);
         }
         close(fd[1]);
-        usleep(delay);
+        usleep((useconds_t)delay);
         kill(child, SIGKILL);
         waitpid(child, &status, 0);
         while (read(fd[0], &i, sizeof i) == sizeof i)
@@ -57,6 +76,8 @@ static void killed(void **state)
         OK(open_writer(&w, *state, 0, false, false, &err));
         for (i = 0; i < committed; i++)
             assert_non_null(vf_writer_sample(w, i, 0));
+        for (i = 0; i < 100; i++)
+            assert_references(w, i);
         vf_writer_close(w);
     }
     assert_true(committed > 0);
@@ -101,13 +122,17 @@ static void damaged_open_shard(void **state)
         OK(make_sample(w, i, "x", 3, 4, 6, &err));
     OK(vf_writer_commit(w, &err));
     vf_writer_close(w);
+    vf_lmdb *m;                                      /* where only the check of all pages looks */
+    vf_tree t;
+    OK(vf_lmdb_open(&m, path, &err));
+    OK(vf_lmdb_tree(m, "thumb", &t, &err));
+    vf_lmdb_close(m);
     FILE *f = fopen(path, "r+");
-    for (long page = 2; page < 12; page++) {         /* no page knows its number */
-        fseek(f, page * 4096, SEEK_SET);
-        fputc(0xee, f);
-    }
+    fseek(f, (long)t.root * 4096, SEEK_SET);
+    fputc(0xee, f);
     fclose(f);
-    FAILS(VC_EFORMAT, "remove that file and start again", open_writer(&w, *state, 0, false, false, &err));
+    FAILS(VC_EFORMAT, "remove that file and start again",
+          open_writer(&w, *state, 0, false, false, &err));
     assert_int_equal(truncate(path, 100), 0);        /* killed while it was being made */
     OK(open_writer(&w, *state, 0, false, false, &err));
     assert_null(vf_writer_sample(w, 0, 0));
@@ -169,7 +194,8 @@ static void full_disk(void **state)
 
 /* ---- damage ---- */
 
-/* Replaces every `from` in a file by `to`, of the same length. (Unused parts of pages hold old copies.) */
+/* Replaces every `from` in a file by `to`, of the same length. (Unused parts of pages hold old
+ * copies.) */
 static void patch(const char *dir, const char *file, const char *from, const char *to)
 {
     char *path = vc_path_join(dir, file), *data;
@@ -183,8 +209,10 @@ static void patch(const char *dir, const char *file, const char *from, const cha
     free(path);
 }
 
-/* Changes the manifest: field gets the JSON `value`, or goes if it is NULL. A path of two: "shards 0 file". */
-static void edit_manifest(const char *dir, const char *field, int item, const char *below, const char *value)
+/* Changes the manifest: field gets the JSON `value`, or goes if it is NULL. With `below` it is
+ * that field of item number `item` of the list. */
+static void edit_manifest(const char *dir, const char *field, int item, const char *below,
+                          const char *value)
 {
     char *path = vc_path_join(dir, "manifest.json"), *text;
     size_t n;
@@ -210,7 +238,11 @@ static void edit_manifest(const char *dir, const char *field, int item, const ch
 
 static void hostile_manifests(void **state)
 {
-    static const struct { const char *field; int item; const char *below, *value, *says; } cases[] = {
+    static const struct {
+        const char *field;
+        int item;
+        const char *below, *value, *says;
+    } cases[] = {
         { "format", 0, NULL, "2", "this program reads 1" },
         { "format", 0, NULL, NULL, "format: missing" },
         { "complete", 0, NULL, "\"yes\"", "complete" },
@@ -248,7 +280,8 @@ static void hostile_manifests(void **state)
 
 static void linked_shard(void **state)
 {
-    char *path = vc_path_join(*state, "shard-00000.lmdb"), *moved = vc_path_join(*state, "elsewhere");
+    char *path = vc_path_join(*state, "shard-00000.lmdb"),
+         *moved = vc_path_join(*state, "elsewhere");
     vf_dataset *d;
     OK(make_dataset(*state, 6, BIG, &err));
     assert_int_equal(rename(path, moved), 0);
@@ -291,7 +324,8 @@ static void unread_damage(void **state)
     OK(make_dataset(*state, 6, BIG, &err));
     patch(*state, "shard-00000.lmdb", "caption 4", "caption 7");
     OK(vf_dataset_open(&d, *state, false, &err));
-    FAILS(VC_EFORMAT, "000000000004/000: its checksum differs", vf_dataset_sample(d, 4, &record, &err));
+    FAILS(VC_EFORMAT, "000000000004/000: its checksum differs",
+          vf_dataset_sample(d, 4, &record, &err));
     assert_null(record);
     vf_dataset_close(d);
 
@@ -299,7 +333,8 @@ static void unread_damage(void **state)
     OK(vf_dataset_open(&d, *state, false, &err));
     int refused = 0;
     for (uint32_t i = 0; i < 6; i++) {
-        refused += vf_dataset_latent(d, vf_dataset_entry(d, i)->latent, true, &st, NULL) == VC_EFORMAT;
+        refused += vf_dataset_latent(d, vf_dataset_entry(d, i)->latent, true, &st, NULL) ==
+                   VC_EFORMAT;
         vf_safetensors_close(st);
     }
     assert_int_equal(refused, 6);
@@ -355,13 +390,15 @@ static void removed_shard(void **state)
 
 static void stray_shards(void **state)
 {
-    char *path = vc_path_join(*state, "shard-00009.lmdb"), *manifest = vc_path_join(*state, "manifest.json");
+    char *path = vc_path_join(*state, "shard-00009.lmdb"),
+         *manifest = vc_path_join(*state, "manifest.json");
     vf_writer *w;
     OK(make_dataset(*state, 6, BIG, &err));
     OK(vc_file_write(path, "x", 1, &err));
     findings f = verify(*state);
     assert_non_null(strstr(f.text, "shard-00009.lmdb: not in the manifest"));
-    FAILS(VC_EFORMAT, "shard-00009.lmdb is not in the manifest", open_writer(&w, *state, 0, false, false, &err));
+    FAILS(VC_EFORMAT, "shard-00009.lmdb is not in the manifest",
+          open_writer(&w, *state, 0, false, false, &err));
     assert_int_equal(unlink(path), 0);
     assert_int_equal(unlink(manifest), 0);
     FAILS(VC_EFORMAT, "but no manifest.json", open_writer(&w, *state, 0, false, false, &err));

@@ -72,7 +72,8 @@ static void put_latent(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
         logvar[n_lv / 2] = 0x7c00;
     const char *name = bad == TOY_OTHER_NAME ? "means" : t->store == TOY_SAMPLE ? "sample" : "mean";
     vf_view v[2] = {
-        { name, bad == TOY_INTEGERS ? VC_I16 : VC_F16, 4, { t->channels, f, h, s->w }, mean, 2 * n },
+        { name, bad == TOY_INTEGERS ? VC_I16 : VC_F16, 4, { t->channels, f, h, s->w }, mean,
+          2 * n },
         { "logvar", VC_F16, 4, { n_lv < n ? 1 : t->channels, f, h, s->w }, logvar, 2 * n_lv },
     };
     uint8_t *st = pack(v, t->store <= TOY_SHARED_LOGVAR ? 2 : 1, bad == TOY_LATENT_SUM, &size);

@@ -111,7 +111,7 @@ typedef struct vtrain_prompt {
     vtrain_embeds pos[VTRAIN_TEXTS], neg[VTRAIN_TEXTS];     /* neg without key: the empty prompt */
     int f, h, w;                 /* latent grid: from height, width (cut to whole latents) and
                                   * num_frames (rounded up); else that of the group with most
-                                  * repeats */
+                                  * repeats; from_training: of its sample */
     int frames;                  /* pixel frames, to cut the decoded clip to */
     double fps;                  /* 0: not said */
     bool has_seed;

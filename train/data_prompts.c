@@ -187,6 +187,17 @@ static int read_caption(const vtrain_data *d, int set, const cJSON *record, vtra
     return load_texts(d, set, pos, empty, p, err);
 }
 
+/* A caption from training is sampled in its own clip's size: its bucket may be the only one it is
+ * known in. */
+static void own_size(const vtrain_data *d, const vtrain_sample *s, vtrain_prompt *p)
+{
+    const vtrain_group *g = &d->group[s->group];
+    p->f = g->f;
+    p->h = g->h;
+    p->w = g->w;
+    p->frames = (g->f - 1) * d->set[s->dataset].head.ratio[0] + 1;
+}
+
 /* Prompts from training are spread over the list, since neighbours are often of one clip. */
 static int from_training(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err)
 {
@@ -199,6 +210,7 @@ static int from_training(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_
     p->from_training = true;
     if (!rc)
         rc = read_caption(d, s->dataset, record, p, err);
+    own_size(d, s, p);
     cJSON_Delete(record);
     return vtrain_name_sample(d, sample, rc, err);
 }

@@ -11,13 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rng.h"
 #include "train/vtrain.h"
+#define PS (getenv("PS") ? atof(getenv("PS")) : 1.0)
 
 #define EPS 1e-6f
 #define MAX_PERIOD 10000.0f
 
 enum { TIME = 256, MLP = 4, MAX_LAYERS = 256, MAX_WIDTH = 16384 };
-enum { WAVES = 8, POS = 3 * 2 * WAVES };      /* sinusoids of an axis; sine and cosine, three axes */
+enum { WAVES = 128, POS = 2 * WAVES };        /* directions of the positions' sinusoids */
 
 /* indices into sizes of the weight tables */
 enum { D = -1, PATCH = -2, TEXT = -3, HEAD = -4, HIDDEN = -5, SIX_D = -6, TWO_D = -7, N_SIZES = 8 };
@@ -226,15 +228,21 @@ static void fill_rope(builtin *m, const int64_t at[3], int64_t token)
         }
 }
 
+/* Random Fourier features (Tancik et al. 2020): sinusoids along WAVES fixed directions in (frame,
+ * row, column), about a radian a step, so that near places differ and far ones are unrelated. */
 static void fill_pos(builtin *m, const int64_t at[3], int64_t token)
 {
     float *v = m->pos + token * POS;
-    for (int axis = 0; axis < 3; axis++)
-        for (int k = 0; k < WAVES; k++) {
-            double angle = pow(m->theta, -(double)k / WAVES) * (double)at[axis];
-            *v++ = (float)cos(angle);
-            *v++ = (float)sin(angle);
-        }
+    for (int k = 0; k < WAVES; k++) {
+        float z[4];
+        uint32_t w[4];
+        vc_train_block(0, (uint32_t)k, 0, 0, VC_DRAW_INIT, w);
+        vc_normal4(w, z);
+        double angle = PS * ((double)z[0] * (double)at[0] + (double)z[1] * (double)at[1] +
+                       (double)z[2] * (double)at[2]);
+        *v++ = (float)cos(angle);
+        *v++ = (float)sin(angle);
+    }
 }
 
 /* Room for the tables of `tokens` tokens. */

@@ -1,9 +1,9 @@
 /* amx_tile.h - the few tile operations that the AMX kernels use: Intel's, or the same in plain C.
  *
- * A tile is 16 rows of 64 bytes. tile_mul adds to 16 x 16 f32 the product of 16 rows of 16 pairs of bf16 (A) and
- * 16 pair rows of 16 columns (B). Tile numbers are constants 0..7. With CPU_AMX_EMULATE
- * the tiles are an array that TILES declares in the function that uses them: the tests run
- * the kernels' own source that way on machines without AMX. Strides are in bytes. */
+ * A tile is 16 rows of 64 bytes. tile_mul adds to 16 x 16 f32 the product of 16 rows of 16 pairs of
+ * bf16 (A) and 16 pair rows of 16 columns (B). Tile numbers are constants 0..7. With
+ * CPU_AMX_EMULATE the tiles are an array that TILES declares in the function that uses them: the
+ * tests run the kernels' own source that way on machines without AMX. Strides are in bytes. */
 #ifndef CPU_AMX_TILE_H
 #define CPU_AMX_TILE_H
 

@@ -1,9 +1,10 @@
-/* cpu_attn.c - flash attention, forward (Dao et al. 2022; running softmax of Milakov & Gimelshein 2018).
+/* cpu_attn.c - flash attention, forward (Dao et al. 2022; running softmax of Milakov & Gimelshein
+ * 2018).
  *
- * A unit of work is a run of query blocks of one head. Its thread packs the head's K and V to panels,
- * unless it holds them from the unit before, then walks with each block of BQ queries over blocks of BK keys, with a
- * running maximum and sum per query. Nobody waits for another thread, and no sum is split between
- * threads: results do not depend on their number. */
+ * A unit of work is a run of query blocks of one head. Its thread packs the head's K and V to
+ * panels, unless it holds them from the unit before, then walks with each block of BQ queries over
+ * blocks of BK keys, with a running maximum and sum per query. Nobody waits for another thread, and
+ * no sum is split between threads: results do not depend on their number. */
 #include "common/cpu/cpu_attn.h"
 
 #include <omp.h>
@@ -11,7 +12,7 @@
 
 enum {
     BQ = 96, BK = 256,
-    SHARE = 4                                  /* units per thread, so that the last ones end together */
+    SHARE = 4                             /* units per thread, so that the last ones end together */
 };
 
 typedef struct fwd {
@@ -90,7 +91,8 @@ static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
         };
         g->softmax(&x);
         g->block(rows, f->dim, units, w->p, w->ldp,
-                 w->panels + f->head_units + j0 / BK * f->ku * f->dp, f->ku * nr, w->o, f->dp, j0 > 0);
+                 w->panels + f->head_units + j0 / BK * f->ku * f->dp, f->ku * nr, w->o, f->dp,
+                 j0 > 0);
     }
 }
 
@@ -131,7 +133,8 @@ static void run(const fwd *f, size_t all)
             if (bh != held)
                 pack_keys(f, &w, bh);
             held = bh;
-            for (size_t j = part * f->q_blocks / f->parts; j < (part + 1) * f->q_blocks / f->parts; j++) {
+            for (size_t j = part * f->q_blocks / f->parts; j < (part + 1) * f->q_blocks / f->parts;
+                 j++) {
                 query_block(f, &w, bh, j * BQ);
                 emit(f, &w, bh, j * BQ);
             }

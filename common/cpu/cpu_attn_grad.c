@@ -1,9 +1,10 @@
 /* cpu_attn_grad.c - flash attention, backward (Dao et al. 2022, algorithm 4), in transposed form.
  *
  * Rows are keys and columns queries: S' = K Q'. Then P' and dS' come out as the left operands of
- * dV = P' dO and dK = dS' Q, the statistics per query are plain vectors, and dQ' = K' dS'. A unit of
- * work is one head, or part of its blocks of keys where there are fewer heads than threads; parts have their own dQ,
- * summed in a fixed order, so that a number of threads always gives the same bits. */
+ * dV = P' dO and dK = dS' Q, the statistics per query are plain vectors, and dQ' = K' dS'. A unit
+ * of work is one head, or part of its blocks of keys where there are fewer heads than threads;
+ * parts have their own dQ, summed in a fixed order, so that a number of threads always gives the
+ * same bits. */
 #include "common/cpu/cpu_attn.h"
 
 #include <omp.h>
@@ -25,14 +26,15 @@ typedef struct bwd {
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* One unit's scratch. Queries as panels over D (t: for K Q', V dO') and over queries (n: for dK, dV). */
+/* One unit's scratch. Queries as panels over D (t: for K Q', V dO') and over queries (n: for dK,
+ * dV). */
 typedef struct work {
     uint32_t *qt, *ot, *qn, *on;               /* per block: [QB/nr][du][nr]; [dp/nr][qu][nr] */
     float *dq;                                 /* per block: [D][LDQ], transposed */
     float *lse, *delta;                        /* [q_blocks QB] */
     uint32_t *k, *v, *kt;                      /* [KB][du + PAD], [D][ku + PAD] */
     float *s, *dp;                             /* [KB][LDQ] */
-    uint32_t *p, *ds;                          /* [KB][ldp]; s and dp where a unit has a score's size */
+    uint32_t *p, *ds;                      /* [KB][ldp]; s and dp where a unit has a score's size */
     uint32_t *panels;                          /* dS' as B: [QB/nr][ku][nr] */
     float *dk, *dv;                            /* [KB][dp] */
     size_t ldp;
@@ -78,7 +80,7 @@ static size_t place(const bwd *f, uint32_t *base, work *w)
     return at;
 }
 
-/* Statistics of block j: log2-sum-exp2, and delta = sum of dO O (eq. 4); past the end P becomes 0. */
+/* Statistics of block j: log2-sum-exp2, and delta = sum of dO O (eq. 4); past the end P is 0. */
 static void statistics(const bwd *f, const work *w, size_t b, size_t h, size_t j)
 {
     const float *lse = cpu_lse(f->lse, b, h);
@@ -116,7 +118,8 @@ static void multiply(const bwd *f, const work *w, size_t keys, size_t j, bool fi
 {
     const cpu_gemm *g = f->g;
     size_t nr = (size_t)g->nr, n = least(QB, f->sq - j * QB), cols = cpu_round_up(n, nr);
-    size_t ldk = f->du + CPU_ATTN_PAD, tb = QB * f->du, nb = f->qu * f->dp, units = cpu_units(g, keys);
+    size_t ldk = f->du + CPU_ATTN_PAD, tb = QB * f->du, nb = f->qu * f->dp,
+           units = cpu_units(g, keys);
 
     g->block(keys, cols, f->du, w->k, ldk, w->qt + j * tb, f->du * nr, w->s, LDQ, false);
     g->block(keys, cols, f->du, w->v, ldk, w->ot + j * tb, f->du * nr, w->dp, LDQ, false);
@@ -200,7 +203,8 @@ static void emit_queries(const bwd *f, float *const *dq, size_t bh, size_t j)
         f->d->rows->add(dq[0] + block, dq[0] + block, dq[p] + block, f->dim * LDQ);
     for (size_t s = 0; s < n; s += STEP) {
         size_t m = least(STEP, n - s);
-        f->g->transpose((uint32_t *)rows, f->dim, (const uint32_t *)(dq[0] + block + s), LDQ, f->dim, m);
+        f->g->transpose((uint32_t *)rows, f->dim, (const uint32_t *)(dq[0] + block + s), LDQ,
+                        f->dim, m);
         for (size_t i = 0; i < m; i++)
             emit(f, f->dq, f->add_q, b, q0 + s + i, h, rows + i * f->dim, f->scale);
     }
@@ -251,9 +255,10 @@ static void run_parts(const bwd *f, size_t all, size_t bytes)
     }
 }
 
-void cpu_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv, const vt_tensor *dout,
-                        const vt_tensor *q, const vt_tensor *k, const vt_tensor *v, const vt_tensor *o,
-                        const vt_tensor *lse, const vt_tensor *kv_len, float scale)
+void cpu_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
+                        const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
+                        const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
+                        const vt_tensor *kv_len, float scale)
 {
     enum { MOST_PARTS = 64 };
     size_t all = (size_t)(q->dim[0] * q->dim[2]), threads = (size_t)d->threads;

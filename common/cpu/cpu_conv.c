@@ -1,8 +1,9 @@
 /* cpu_conv.c - channels-last convolution: products of input rows, or oneDNN.
  *
- * Without an im2col. The window of an output position is, in one input row, kw * C neighbouring numbers;
- * those of the next position begin stride * C further on. So an input row, between its zero padding, already is
- * a matrix A with overlapping rows, and an output row is the sum over (kt, kh) of such an A times the kw C x K weights. */
+ * Without an im2col. The window of an output position is, in one input row, kw * C neighbouring
+ * numbers; those of the next position begin stride * C further on. So an input row, between its
+ * zero padding, already is a matrix A with overlapping rows, and an output row is the sum over (kt,
+ * kh) of such an A times the kw C x K weights. */
 #include <omp.h>
 #include <string.h>
 
@@ -17,10 +18,10 @@ typedef struct conv {
     vt_tensor *y;
     const vt_tensor *x, *w, *b;
     const vt_conv *c;
-    size_t in, out, kw, rows;                  /* channels; kernel width; input rows per output row */
+    size_t in, out, kw, rows;                /* channels; kernel width; input rows per output row */
     size_t pb, row_weights;                    /* units: a panel; all panels of one (kt, kh) */
-    size_t units, lda, ldc;                    /* units of kw C; from one position to the next; of acc */
-    size_t stage;                              /* units of an input row, padding and all that is read */
+    size_t units, lda, ldc;               /* units of kw C; from one position to the next; of acc */
+    size_t stage;                          /* units of an input row, padding and all that is read */
 } conv;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -39,7 +40,7 @@ static void pack_panel(const conv *v, uint32_t *dst, float *stage, size_t row, s
     cpu_pack_b(v->g, dst, v->pb, (cpu_vectors){ stage, VC_F32, k, true }, 0, n, 0, k);
 }
 
-/* acc += the part of output row (n, to, ho) that comes through kernel row (kt, kh), if it is inside */
+/* acc += what comes through one kernel row from input row (n, t, h), if that is inside */
 static void add_row(const conv *v, const uint32_t *weights, uint32_t *stage, float *acc, size_t n,
                     long t, long h)
 {
@@ -47,15 +48,18 @@ static void add_row(const conv *v, const uint32_t *weights, uint32_t *stage, flo
 
     if (t < 0 || t >= xd[1] || h < 0 || h >= xd[2])
         return;
-    size_t row = (n * (size_t)xd[1] + (size_t)t) * (size_t)xd[2] + (size_t)h, k = (size_t)xd[3] * v->in;
+    size_t row = (n * (size_t)xd[1] + (size_t)t) * (size_t)xd[2] + (size_t)h,
+           k = (size_t)xd[3] * v->in;
     size_t before = (size_t)v->c->before[2] * v->in / (size_t)v->g->pair;
     v->g->along(stage + before, (const char *)v->x->data + row * k * vc_dtype_size(v->x->dtype),
                 v->x->dtype, k);
-    v->g->block((size_t)v->y->dim[3], v->out, v->units, stage, v->lda, weights, v->pb, acc, v->ldc, true);
+    v->g->block((size_t)v->y->dim[3], v->out, v->units, stage, v->lda, weights, v->pb, acc, v->ldc,
+                true);
 }
 
 /* Output row r of [N,To,Ho]. */
-static void output_row(const conv *v, const uint32_t *weights, uint32_t *stage, float *acc, size_t r)
+static void output_row(const conv *v, const uint32_t *weights, uint32_t *stage, float *acc,
+                       size_t r)
 {
     const int64_t *wd = v->w->dim, *yd = v->y->dim;
     const vt_conv *c = v->c;
@@ -100,8 +104,9 @@ static void run(const conv *v)
 #pragma omp for schedule(static) collapse(2)
         for (size_t row = 0; row < v->rows; row++)
             for (size_t p = 0; p < panels; p++)
-                pack_panel(v, weights + row * v->row_weights + p * v->pb, (float *)stage, row, p * nr);
-        memset(stage, 0, v->stage * 4);        /* the padding; input rows overwrite what is between */
+                pack_panel(v, weights + row * v->row_weights + p * v->pb, (float *)stage, row,
+                           p * nr);
+        memset(stage, 0, v->stage * 4);      /* the padding; input rows overwrite what is between */
 #pragma omp for schedule(dynamic, 1)
         for (size_t r = 0; r < outputs; r++)
             output_row(v, weights, stage, (float *)at, r);
@@ -109,8 +114,8 @@ static void run(const conv *v)
     }
 }
 
-/* With AVX2 the rows here have 0.7 to 1.8 times the speed of oneDNN's (bench_kernels), and more where
- * it counts, in wide 3^3 layers; its kernels for AVX-512 and AMX are the better ones. */
+/* With AVX2 the rows here have 0.7 to 1.8 times the speed of oneDNN's (bench_kernels), and more
+ * where it counts, in wide 3^3 layers; its kernels for AVX-512 and AMX are the better ones. */
 static bool prefers_dnnl(const vt_dev *d) { return d->dnnl && d->isa.avx512; }
 
 void cpu_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w, const vt_tensor *b,

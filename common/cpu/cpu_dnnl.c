@@ -1,4 +1,4 @@
-/* cpu_dnnl.c - see cpu_dnnl.h. Written for oneDNN 2.6 and 3: the names dn_ hide where they differ. */
+/* cpu_dnnl.c - see cpu_dnnl.h. For oneDNN 2.6 and 3: the names dn_ hide where they differ. */
 #include "common/cpu/cpu_dnnl.h"
 
 #include <omp.h>
@@ -30,9 +30,9 @@ static dnnl_status_t dn_conv_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dn
                                   const dnnl_dims_t stride, const dnnl_dims_t before,
                                   const dnnl_dims_t after, const_dnnl_primitive_attr_t attr)
 {
-    return dnnl_convolution_forward_primitive_desc_create(
-        pd, e, dnnl_forward_inference, dnnl_convolution_direct, x, w, b, y, stride, NULL, before, after,
-        attr);
+    return dnnl_convolution_forward_primitive_desc_create(pd, e, dnnl_forward_inference,
+                                                          dnnl_convolution_direct, x, w, b, y,
+                                                          stride, NULL, before, after, attr);
 }
 #else
 typedef dnnl_memory_desc_t dn_desc;
@@ -66,7 +66,8 @@ typedef struct conv_key {                      /* all int64_t: compared as bytes
     int64_t type, bias, threads;
 } conv_key;
 
-/* In this order: x, user's weights, packed weights, bias, y, scratchpads of reorder and convolution. */
+/* In this order: x, user's weights, packed weights, bias, y, scratchpads of reorder and
+ * convolution. */
 enum { M_X, M_W, M_PACKED, M_B, M_Y, M_PAD_W, M_PAD, MEMORIES };
 
 typedef struct conv {
@@ -121,10 +122,11 @@ static dnnl_status_t build(const cpu_dnnl *dn, conv *c, const dn_desc d[5])
         rc = dnnl_primitive_desc_query(conv_pd, dnnl_query_impl_info_str, 0, &name);
     if (!rc && strstr(name, "ref"))            /* the reference loops: ours are faster */
         rc = dnnl_unimplemented;
-    dn_desc_view packed = rc ? NULL : dnnl_primitive_desc_query_md(conv_pd, dnnl_query_weights_md, 0);
+    dn_desc_view packed =
+        rc ? NULL : dnnl_primitive_desc_query_md(conv_pd, dnnl_query_weights_md, 0);
     if (!rc)
-        rc = dnnl_reorder_primitive_desc_create(&pack_pd, dn_view(&d[1]), dn->engine, packed, dn->engine,
-                                                dn->attr);
+        rc = dnnl_reorder_primitive_desc_create(&pack_pd, dn_view(&d[1]), dn->engine, packed,
+                                                dn->engine, dn->attr);
     if (!rc)
         rc = dnnl_primitive_create(&c->run, conv_pd);
     if (!rc)
@@ -192,7 +194,8 @@ static conv *find(cpu_dnnl *dn, const conv_key *key)
 
 /* ---- running it ---- */
 
-/* Types that oneDNN computes fast here. bf16 without AMX is slower than our widening to f32, or missing. */
+/* Types that oneDNN computes fast here. bf16 without AMX is slower than our widening to f32, or
+ * missing. */
 static bool fast(const vt_dev *d, vc_dtype t)
 {
     if (t == VC_F32)
@@ -247,7 +250,8 @@ static dnnl_status_t execute(const cpu_dnnl *dn, const conv *c, void *const at[M
 {
     dnnl_exec_arg_t pack[] = { { DNNL_ARG_FROM, c->mem[M_W] }, { DNNL_ARG_TO, c->mem[M_PACKED] },
                                { DNNL_ARG_SCRATCHPAD, c->mem[M_PAD_W] } };
-    dnnl_exec_arg_t run[5] = { { DNNL_ARG_SRC, c->mem[M_X] }, { DNNL_ARG_WEIGHTS, c->mem[M_PACKED] },
+    dnnl_exec_arg_t run[5] = { { DNNL_ARG_SRC, c->mem[M_X] },
+                               { DNNL_ARG_WEIGHTS, c->mem[M_PACKED] },
                                { DNNL_ARG_DST, c->mem[M_Y] } };
     int n = 3;
     dnnl_status_t rc = dnnl_success;
@@ -279,7 +283,8 @@ bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tenso
     if (!c->able)
         return false;
 
-    size_t w_own = w->dtype == x->dtype ? 0 : aligned(c->bytes[M_W]), b_own = aligned(c->bytes[M_B]);
+    size_t w_own = w->dtype == x->dtype ? 0 : aligned(c->bytes[M_W]),
+           b_own = aligned(c->bytes[M_B]);
     size_t pad = aligned(c->bytes[M_PAD] > c->bytes[M_PAD_W] ? c->bytes[M_PAD] : c->bytes[M_PAD_W]);
     char *s = cpu_scratch(d, 0, aligned(c->bytes[M_PACKED]) + w_own + b_own + pad);
     if (!s)
@@ -303,7 +308,7 @@ bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tenso
 int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err)
 {
     *out = NULL;
-    if (!strcmp(d->isa.set, "plain"))          /* forced, or a machine without vectors: our own code alone */
+    if (!strcmp(d->isa.set, "plain")) /* forced, or a machine without vectors: our own code alone */
         return 0;
     cpu_dnnl *c = calloc(1, sizeof *c);
     if (!c)

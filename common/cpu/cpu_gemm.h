@@ -1,22 +1,22 @@
 /* cpu_gemm.h - products of packed blocks: what matmul, attention and convolution are made of.
  *
- * A set of kernels per instruction set, chosen by cpu_gemm_of. The callers are written once; they see
- * operands packed in units of 32 bits, a unit being one f32, or a pair of bf16 that are neighbours
- * along k (AMX). Sizes along k are counted in units wherever a packed operand is meant.
+ * A set of kernels per instruction set, chosen by cpu_gemm_of. The callers are written once; they
+ * see operands packed in units of 32 bits, a unit being one f32, or a pair of bf16 that are
+ * neighbours along k (AMX). Sizes along k are counted in units wherever a packed operand is meant.
  *
  *     A   rows of k units, `lda` apart
- *     B   panels of nr columns, each [k][nr] units, `pb` apart; the last panel is filled up with zeros
+ *     B   panels of nr columns, each [k][nr] units, `pb` apart; zeros fill up the last one
  *     C   f32 rows, `ldc` apart
  *
- * Each element of C is the sum over k in ascending order whatever the block around it, so results do not
- * depend on how the work is cut in m and n. No allocation; any number of threads. */
+ * Each element of C is the sum over k in ascending order whatever the block around it, so results
+ * do not depend on how the work is cut in m and n. No allocation; any number of threads. */
 #ifndef CPU_CPU_GEMM_H
 #define CPU_CPU_GEMM_H
 
 #include "common/cpu/cpu.h"
 
 enum {
-    CPU_MR = 32,                               /* rows and columns of every set divide these: callers */
+    CPU_MR = 32,                           /* rows and columns of every set divide these: callers */
     CPU_NR = 32                                /* that pack in such steps are right for all */
 };
 
@@ -26,7 +26,7 @@ typedef struct cpu_softmax {
     float scale;                               /* score to base 2: softmax scale * log2 e */
     float *s;                                  /* [rows][lds] scores */
     size_t lds;
-    uint32_t *p;                               /* [rows][ldp] units: 2^(scale s - max), as A. May be s */
+    uint32_t *p;                          /* [rows][ldp] units: 2^(scale s - max), as A. May be s */
     size_t ldp;
     float *max, *sum;                          /* [rows] so far, brought up to date */
     float *o;                                  /* [rows][ldo] f32 so far, rescaled where max grew */
@@ -35,12 +35,12 @@ typedef struct cpu_softmax {
 
 /* A block of attention's backward, transposed: rows are keys, columns queries. */
 typedef struct cpu_softmax_grad {
-    int rows, padded, n;                       /* keys; rows up to padded are zeros in ds; queries (nr multiple) */
+    int rows, padded, n;        /* keys; rows up to padded are zeros in ds; queries (nr multiple) */
     float scale;
     const float *s, *dp;                       /* [rows][lds]: K Q' and V dO' */
     size_t lds;
     const float *lse, *delta;                  /* [n]: log2-sum-exp2, sum of dO O */
-    uint32_t *p, *ds;                          /* [rows][ldp] units, as A: P' and dS'. May be s and dp */
+    uint32_t *p, *ds;                     /* [rows][ldp] units, as A: P' and dS'. May be s and dp */
     size_t ldp;
     uint32_t *panels;                          /* dS' again, as B: k runs over keys */
     size_t pb;
@@ -50,9 +50,9 @@ typedef struct cpu_gemm {
     const char *name;                          /* "plain", "avx2", "avx512", "amx" */
     int pair;                                  /* elements of k in a unit: 1 or 2 */
     int nr;                                    /* columns of a panel of B */
-    int kr;                                    /* units: k is a multiple of this, filled up with zeros */
-    int mr;                                    /* rows that A's memory holds a multiple of (what they are is free) */
-    void (*begin)(void);                       /* a thread's first and last call around the others */
+    int kr;                               /* units: k is a multiple of this, filled up with zeros */
+    int mr;                   /* rows that A's memory holds a multiple of (what they are is free) */
+    void (*begin)(void);                      /* a thread's first and last call around the others */
     void (*end)(void);
     /* c (+)= a b */
     void (*block)(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const uint32_t *b,

@@ -52,20 +52,21 @@ static void tiles(bool one, size_t k, const uint32_t *a, size_t lda, const uint3
     }
 }
 
-/* Where C ends inside a tile: through a whole block. */
-static void edge(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const uint32_t *b, float *c,
-                 size_t ldc, bool add)
+/* Where C ends inside a tile: through a whole block, in the same order of sums. */
+static void edge(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const uint32_t *b,
+                 float *c, size_t ldc, bool add)
 {
-    float block[PANEL * PANEL];
+    float block[PANEL * PANEL] = { 0 };
 
-    tiles(m <= TILE, k, a, lda, b, block, PANEL, false);
+    for (size_t i = 0; add && i < m; i++)
+        memcpy(block + i * PANEL, c + i * ldc, n * 4);
+    tiles(m <= TILE, k, a, lda, b, block, PANEL, true);
     for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < n; j++)
-            c[i * ldc + j] = add ? c[i * ldc + j] + block[i * PANEL + j] : block[i * PANEL + j];
+        memcpy(c + i * ldc, block + i * PANEL, n * 4);
 }
 
-static void amx_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const uint32_t *b,
-                      size_t pb, float *c, size_t ldc, bool add)
+static void amx_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda,
+                      const uint32_t *b, size_t pb, float *c, size_t ldc, bool add)
 {
     for (size_t j = 0; j < n; j += PANEL, b += pb)
         for (size_t i = 0; i < m; i += PANEL) {

@@ -1,8 +1,9 @@
 /* cpu_gemm_f32.h - cpu_gemm.h in f32, written once: cpu_gemm_{plain,avx2,avx512}.c define GEMM_SET,
  * GEMM_NAME, GEMM_ROWS (the rows_*.c of the same target) and GEMM_MR, and include this file.
  *
- * The heart is a block of GEMM_MR rows by two vectors of C held in registers. 6 x 2 leaves 16 registers two
- * for B and one for A; with 32 registers 8 x 2 already hides the latency of the products. */
+ * The heart is a block of GEMM_MR rows by two vectors of C held in registers. 6 x 2 leaves 16
+ * registers two for B and one for A; with 32 registers 8 x 2 already hides the latency of the
+ * products. */
 #include "common/cpu/cpu_gemm.h"
 #include "common/cpu/vec.h"
 
@@ -36,7 +37,8 @@ static inline __attribute__((always_inline)) void multiply(vf acc[MR][2], size_t
     }
 }
 
-static void full(size_t k, const float *a, size_t lda, const float *b, float *c, size_t ldc, bool add)
+static void full(size_t k, const float *a, size_t lda, const float *b, float *c, size_t ldc,
+                 bool add)
 {
     vf acc[MR][2];
     const float *row[MR];
@@ -70,8 +72,8 @@ static void edge(size_t m, size_t n, size_t k, const float *a, size_t lda, const
     }
 }
 
-static void f32_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const uint32_t *b,
-                      size_t pb, float *c, size_t ldc, bool add)
+static void f32_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda,
+                      const uint32_t *b, size_t pb, float *c, size_t ldc, bool add)
 {
     for (size_t j = 0; j < n; j += NR, b += pb)
         for (size_t i = 0; i < m; i += MR) {

@@ -60,7 +60,8 @@ void cpu_pack_a(const cpu_gemm *g, uint32_t *dst, size_t lda, cpu_vectors x, siz
             for (size_t u = 0; u < used; u += STAGE_K) {
                 size_t nn = least(STAGE_N, n - i), nu = least(STAGE_K, used - u);
                 for (size_t j = 0; j < nu; j++)
-                    fetch_across(g, stage + j * STAGE_N, x, i0 + i, nn, k0 + (u + j) * pair, k0 + k);
+                    fetch_across(g, stage + j * STAGE_N, x, i0 + i, nn, k0 + (u + j) * pair,
+                                 k0 + k);
                 g->transpose(dst + i * lda + u, lda, stage, STAGE_N, nu, nn);
             }
     }
@@ -93,7 +94,7 @@ static void panels_across(const cpu_gemm *g, uint32_t *dst, size_t pb, cpu_vecto
                           size_t n, size_t k0, size_t k)
 {
     size_t pair = (size_t)g->pair, nr = (size_t)g->nr, used = (k + pair - 1) / pair;
-    enum { STEP = 8 };                              /* divides every nr; a copy the compiler writes out */
+    enum { STEP = 8 };                        /* divides every nr; a copy the compiler writes out */
     uint32_t stage[STAGE_N];
 
     for (size_t i = 0; i < n; i += STAGE_N) {

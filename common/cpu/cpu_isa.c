@@ -55,7 +55,10 @@ int cpu_isa_open(cpu_isa *isa, const char *forced, vc_err *err)
     probe(isa);
 
     const struct { const char *name; bool runs; } sets[] = {
-        { "plain", true }, { "avx2", isa->avx2 }, { "avx512", isa->avx512 }, { "amx", isa->amx_bf16 },
+        { "plain", true },
+        { "avx2", isa->avx2 },
+        { "avx512", isa->avx512 },
+        { "amx", isa->amx_bf16 },
     };
     enum { SETS = sizeof sets / sizeof *sets };
     char can[64] = "";

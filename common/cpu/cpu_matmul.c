@@ -1,9 +1,11 @@
 /* cpu_matmul.c - matrix products of any mix of types, by blocks (Goto & van de Geijn 2008).
  *
- * C is cut into tiles, one thread each at a time; a tile walks along k in steps of KC, packs its
- * columns of B, then MC rows of A at a time, and multiplies. Weights of any type are widened while
- * they are packed, so no copy of a weight outlives the call. k is never cut between threads and the steps do
- * not depend on the tile, so a result has the same bits for any number of threads.
+ * All threads pack B, or as many of its columns as a slab holds. Then C is cut into tiles, one
+ * thread each at a time; a tile walks along k in steps of KC, packs MC rows of A at a time and
+ * multiplies. Operands of any type are converted while they are packed, so no copy of a weight
+ * outlives the call. k is never cut between threads and the steps do not depend on the tile: a
+ * result has the same bits for any number of threads. A product with few rows would spend its time
+ * on packing; there B is read once, where it lies.
  *
  * With AMX, products whose A (the activations) is bf16 are computed in bf16, B being rounded to it;
  * everything else is computed in f32. */
@@ -15,7 +17,9 @@
 enum {
     KC = 256,                                  /* units: a panel of B is 16 KB, half of L1 */
     MC = 192,                                  /* rows of A at a time: 192 KB, in L2 */
-    TILE_M = 768, TILE_N = 1024,               /* the largest tile */
+    TILE_M = 384, TILE_N = 768,                /* the largest tile */
+    PACK_N = 256,                              /* columns of B packed by a thread at a time */
+    SLAB = 8 << 20,                            /* units of packed B: 32 MB */
     PAD = 16,                                  /* units: rows of A and C not a power of two apart */
     THIN = 4, THIN_N = 128, THIN_ROW = 4096    /* rows that are few; columns of their tiles */
 };
@@ -28,35 +32,32 @@ typedef struct job {
     vt_tensor *c;
     const vt_tensor *bias;
     float alpha, beta;
-    size_t tm, tn, tiles_m, tiles_n;
-    bool direct_a, direct_c;                   /* used where they lie: no packing of A, no block for C */
+    size_t slab;                               /* columns of B packed at a time */
+    size_t tm, tn, tiles_m, tiles_n;           /* of a slab */
+    uint32_t *packed;                          /* B's panels: [steps of k][slab / nr][units][nr] */
+    bool direct_a, direct_c;              /* used where they lie: no packing of A, no block for C */
     bool thin;
 } job;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t parts(size_t n, size_t of) { return (n + of - 1) / of; }
 
-/* The cut into tiles with the least time: rounds of tiles, each as long as its products and its packing.
- * In units of 16 products (a cycle or so); packing an element costs about one. */
+/* The cut into tiles with the least time: rounds of tiles, each as long as its products and packing
+ * A. In units of 16 products (a cycle or so); packing an element costs about one. */
 static void cut(job *j)
 {
-    if (j->thin) {
-        size_t each = cpu_round_up(parts(j->n, (size_t)j->d->threads), CPU_NR);
-        j->tm = j->m;
-        j->tn = j->b.along ? THIN_N : least(each, THIN_ROW);     /* rows of B in long pieces */
-        j->tiles_m = 1;
-        j->tiles_n = parts(j->n, j->tn);
-        return;
-    }
-
     size_t threads = (size_t)j->d->threads, best = SIZE_MAX;
-    size_t m0 = parts(j->m, TILE_M), n0 = parts(j->n, TILE_N), tries = least(threads, 16);
+    size_t rows = j->g->pair == 1 ? 24 : CPU_MR;          /* whole blocks of 6, of 8, of 32 */
+    size_t slabs = parts(j->n * (cpu_units(j->g, j->k) + 1), SLAB);
+    j->slab = cpu_round_up(parts(j->n, slabs), CPU_NR);
+    size_t m0 = parts(j->m, TILE_M), n0 = parts(j->slab, TILE_N), tries = least(threads, 16);
 
     for (size_t pm = m0; pm <= m0 + tries; pm++)
         for (size_t pn = n0; pn <= n0 + tries; pn++) {
-            size_t tm = cpu_round_up(parts(j->m, pm), 24), tn = cpu_round_up(parts(j->n, pn), CPU_NR);
-            size_t tiles = parts(j->m, tm) * parts(j->n, tn);
-            size_t time = parts(tiles, threads) * (tm * tn / 16 + tm + tn);
+            size_t tm = cpu_round_up(parts(j->m, pm), rows),
+                   tn = cpu_round_up(parts(j->slab, pn), CPU_NR);
+            size_t tiles = parts(j->m, tm) * parts(j->slab, tn);
+            size_t time = parts(tiles, threads) * (tm * tn / 16 + tm);
             if (time < best) {
                 best = time;
                 j->tm = tm;
@@ -64,10 +65,22 @@ static void cut(job *j)
             }
         }
     j->tiles_m = parts(j->m, j->tm);
+    j->tiles_n = parts(j->slab, j->tn);
+}
+
+static void cut_thin(job *j)
+{
+    size_t each = cpu_round_up(parts(j->n, (size_t)j->d->threads), CPU_NR);
+
+    j->slab = j->n;
+    j->tm = j->m;
+    j->tn = j->b.along ? THIN_N : least(each, THIN_ROW);     /* rows of B in long pieces */
+    j->tiles_m = 1;
     j->tiles_n = parts(j->n, j->tn);
 }
 
-/* A thread's scratch: B's panels, A's rows, C's block, a row and the bias; in units. */
+/* A thread's scratch, in units: a row of B (where B is not packed), A's rows, C's block, a row, the
+ * bias. */
 typedef struct places {
     uint32_t *b, *a;
     float *c, *row, *bias;
@@ -82,7 +95,6 @@ static sizes sizes_of(const job *j)
                         .c = j->m * (j->tn + PAD), .row = j->tn };
     size_t units = cpu_units(j->g, least(j->kc, j->k));
     return (sizes){
-        .b = j->tn * units,
         .a = j->direct_a ? 0 : cpu_round_up(least(MC, j->tm), CPU_MR) * (units + PAD),
         .c = j->direct_c ? 0 : j->tm * (j->tn + PAD),
         .row = j->tn,
@@ -153,10 +165,30 @@ static void finish(const job *j, const places *p, size_t m0, size_t m, size_t n0
     }
 }
 
-static void tile(const job *j, const places *p, size_t m0, size_t n0)
+/* Panels of slab column q at step k0, whose panels are `units` long. */
+static uint32_t *panels(const job *j, size_t k0, size_t q, size_t units)
+{
+    size_t before = k0 / j->kc * cpu_units(j->g, j->kc) * j->slab;
+    return j->packed + before + q * units;
+}
+
+static void pack_columns(const job *j, size_t n1, size_t k0, size_t q)
+{
+    size_t k = least(j->kc, j->k - k0), units = cpu_units(j->g, k), end = least(j->slab, j->n - n1);
+
+    if (q < end)
+        cpu_pack_b(j->g, panels(j, k0, q, units), units * (size_t)j->g->nr, j->b, n1 + q,
+                   least(PACK_N, end - q), k0, k);
+}
+
+/* The tile at row m0 and column q of the slab that begins at n1. */
+static void tile(const job *j, const places *p, size_t m0, size_t n1, size_t q)
 {
     const cpu_gemm *g = j->g;
-    size_t m = least(j->tm, j->m - m0), n = least(j->tn, j->n - n0);
+    size_t end = least(j->slab, j->n - n1);
+    if (q >= end)
+        return;
+    size_t n0 = n1 + q, m = least(j->tm, j->m - m0), n = least(j->tn, end - q);
     size_t ldc = j->direct_c ? (size_t)j->c->stride[0] : j->tn + PAD;
     float *c = j->direct_c ? (float *)c_row(j, m0, n0) : p->c;
     bool add = prepare(j, p, m0, m, n0, n);
@@ -165,7 +197,6 @@ static void tile(const job *j, const places *p, size_t m0, size_t n0)
         memset(c, 0, m * ldc * 4);
     for (size_t k0 = 0; k0 < j->k; k0 += j->kc, add = true) {
         size_t k = least(j->kc, j->k - k0), units = cpu_units(g, k);
-        cpu_pack_b(g, p->b, units * (size_t)g->nr, j->b, n0, n, k0, k);
         for (size_t i = 0; i < m; i += MC) {
             size_t mc = least(MC, m - i), lda = units + PAD;
             const uint32_t *a = p->a;
@@ -175,7 +206,8 @@ static void tile(const job *j, const places *p, size_t m0, size_t n0)
             } else {
                 cpu_pack_a(g, p->a, lda, j->a, m0 + i, mc, k0, k);
             }
-            g->block(mc, n, units, a, lda, p->b, units * (size_t)g->nr, c + i * ldc, ldc, add);
+            g->block(mc, n, units, a, lda, panels(j, k0, q, units), units * (size_t)g->nr,
+                     c + i * ldc, ldc, add);
         }
     }
     finish(j, p, m0, m, n0, n);
@@ -211,25 +243,50 @@ static void thin_tile(const job *j, const places *p, size_t n0)
     finish(j, p, 0, j->m, n0, n);
 }
 
-static void run(const job *j)
+static void run_thin(const job *j, const places *p)
+{
+#pragma omp for schedule(dynamic, 1)
+    for (size_t t = 0; t < j->tiles_n; t++)
+        thin_tile(j, p, t * j->tn);
+}
+
+static void run_slabs(const job *j, const places *p)
+{
+    for (size_t n1 = 0; n1 < j->n; n1 += j->slab) {
+#pragma omp for schedule(static) collapse(2)
+        for (size_t k0 = 0; k0 < j->k; k0 += j->kc)
+            for (size_t q = 0; q < j->slab; q += PACK_N)
+                pack_columns(j, n1, k0, q);
+#pragma omp for schedule(dynamic, 1) collapse(2)
+        for (size_t q = 0; q < j->slab; q += j->tn)
+            for (size_t m0 = 0; m0 < j->m; m0 += j->tm)
+                tile(j, p, m0, n1, q);
+    }
+}
+
+static void run(job *j)
 {
     sizes z = sizes_of(j);
-    size_t bytes = (z.b + z.a + z.c + 2 * z.row) * 4, tiles = j->tiles_m * j->tiles_n;
-    int threads = (int)least((size_t)j->d->threads, tiles);
+    size_t mine = (z.b + z.a + z.c + 2 * z.row) * 4;
+    size_t shared = j->thin ? 0 : j->slab * cpu_units(j->g, j->k) * 4;
+    int threads = (int)least((size_t)j->d->threads, j->tiles_m * j->tiles_n);
+    char *first = cpu_scratch(j->d, 0, shared + mine);
 
-    for (int t = 0; t < threads; t++)
-        if (!cpu_scratch(j->d, t, bytes))
+    for (int t = 1; first && t < threads; t++)
+        if (!cpu_scratch(j->d, t, mine))
             return;
+    if (!first)
+        return;
+    j->packed = (uint32_t *)first;
 #pragma omp parallel num_threads(threads)
     {
-        places p = place(j, cpu_scratch(j->d, omp_get_thread_num(), bytes));
+        int t = omp_get_thread_num();
+        places p = place(j, t ? cpu_scratch(j->d, t, mine) : first + shared);
         j->g->begin();
-#pragma omp for schedule(dynamic, 1)
-        for (size_t t = 0; t < tiles; t++)
-            if (j->thin)
-                thin_tile(j, &p, t * j->tn);
-            else
-                tile(j, &p, t % j->tiles_m * j->tm, t / j->tiles_m * j->tn);
+        if (j->thin)
+            run_thin(j, &p);
+        else
+            run_slabs(j, &p);
         j->g->end();
     }
 }
@@ -252,6 +309,9 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
     j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0 && !j.thin;
     /* With few columns packing A would cost more than the products; its rows are read in place. */
     j.direct_a = j.g->pair == 1 && a->dtype == VC_F32 && !ta && j.n <= 4 * (size_t)j.g->nr;
-    cut(&j);
+    if (j.thin)
+        cut_thin(&j);
+    else
+        cut(&j);
     run(&j);
 }

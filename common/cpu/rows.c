@@ -4,7 +4,8 @@
 #include "common/cpu/cpu.h"
 
 #if defined(__x86_64__)
-static const cpu_rows *const sets_avx512[] = { &cpu_rows_avx512, &cpu_rows_avx2, &cpu_rows_plain, NULL };
+static const cpu_rows *const sets_avx512[] = { &cpu_rows_avx512, &cpu_rows_avx2, &cpu_rows_plain,
+                                               NULL };
 static const cpu_rows *const sets_avx2[] = { &cpu_rows_avx2, &cpu_rows_plain, NULL };
 #endif
 static const cpu_rows *const sets_plain[] = { &cpu_rows_plain, NULL };

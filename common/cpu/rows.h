@@ -2,7 +2,8 @@
  *
  * Each set is the same source (rows_impl.h) compiled once per target with GNU vector types, so all
  * compute the same formulas; results may differ in the last bit between sets, never between runs.
- * Spans may be unaligned; outputs may be the same span as an input, but not overlap otherwise. No allocation. */
+ * Spans may be unaligned; outputs may be the same span as an input, but not overlap otherwise. No
+ * allocation. */
 #ifndef CPU_ROWS_H
 #define CPU_ROWS_H
 
@@ -39,15 +40,16 @@ typedef struct cpu_rows {
     /* y = ((x - mean) rstd w + b)(1 + scale) + shift; NULL: 1, 0, none */
     void (*norm)(float *y, const float *x, const float stats[2], const float *w, const float *b,
                  const float *shift, const float *scale, size_t n);
-    /* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy (1 + scale) w; rms: without the mean(g) term.
-     * dw += dy (1+scale) xhat, db += dy (1+scale), dscale += dy (xhat w + b), dshift += dy; NULL: skipped.
-     * dx may be NULL. */
-    void (*norm_grad)(float *dx, float *dw, float *db, float *dshift, float *dscale, const float *dy,
-                      const float *x, const float stats[2], const float *w, const float *b,
-                      const float *scale, size_t n, int rms);
+    /* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy (1 + scale) w; rms: without the mean(g)
+     * term. dw += dy (1+scale) xhat, db += dy (1+scale), dscale += dy (xhat w + b), dshift += dy;
+     * NULL: skipped. dx may be NULL. */
+    void (*norm_grad)(float *dx, float *dw, float *db, float *dshift, float *dscale,
+                      const float *dy, const float *x, const float stats[2], const float *w,
+                      const float *b, const float *scale, size_t n, int rms);
     /* pairs: (a,b) -> (a c - s b sign, b c + s a sign); n = pairs */
     void (*rope)(float *y, const float *x, const float *c, const float *s, float sign, size_t n);
-    void (*adamw)(float *w, float *m, float *v, const float *grad, size_t n, const vt_adamw_args *a);
+    void (*adamw)(float *w, float *m, float *v, const float *grad, size_t n,
+                  const vt_adamw_args *a);
 } cpu_rows;
 
 extern const cpu_rows cpu_rows_plain;

@@ -1,5 +1,5 @@
-/* rows_impl.h - the kernels of rows.h, written once: each rows_*.c defines ROWS_SET and ROWS_NAME and
- * includes this file, compiled with its own -m flags. */
+/* rows_impl.h - the kernels of rows.h, written once: each rows_*.c defines ROWS_SET and ROWS_NAME
+ * and includes this file, compiled with its own -m flags. */
 #include <math.h>
 
 #include "common/cpu/rows.h"
@@ -197,8 +197,8 @@ static void rows_rms_stats(float stats[2], const float *x, size_t n, float eps)
     stats[1] = 1.0f / sqrtf((float)(rows_sumsq(x, n) / (double)n) + eps);
 }
 
-static void rows_norm(float *y, const float *x, const float stats[2], const float *w, const float *b,
-                      const float *shift, const float *scale, size_t n)
+static void rows_norm(float *y, const float *x, const float stats[2], const float *w,
+                      const float *b, const float *shift, const float *scale, size_t n)
 {
     float mean = stats[0], rstd = stats[1];
 
@@ -229,7 +229,7 @@ static void rows_norm_grad(float *dx, float *dw, float *db, float *dshift, float
     float mean = stats[0], rstd = stats[1];
     vf sum_g = { 0 }, sum_gx = { 0 };
 
-    SPAN(n) {                                      /* lanes past the end have dy = 0: no sum sees them */
+    SPAN(n) {                                 /* lanes past the end have dy = 0: no sum sees them */
         vf d = v_get(dy + i, k), xhat = (v_get(x + i, k) - mean) * rstd;
         vf wi = w ? v_get(w + i, k) : v_set(1), ds = scale ? d + d * v_get(scale + i, k) : d;
         vf g = ds * wi;
@@ -258,13 +258,15 @@ static void rows_norm_grad(float *dx, float *dw, float *db, float *dshift, float
 
 /* ---- the rest ---- */
 
-static void rows_rope(float *y, const float *x, const float *c, const float *s, float sign, size_t n)
+static void rows_rope(float *y, const float *x, const float *c, const float *s, float sign,
+                      size_t n)
 {
     const vf turn = v_if((v_lanes() & 1) == 0, v_set(-sign), v_set(sign));
     size_t i = 0;
 
     for (; i + VW <= n; i += VW) {                 /* VW pairs are two vectors */
-        vf ci = v_load(c + i), si = v_load(s + i), p = v_load(x + 2 * i), q = v_load(x + 2 * i + VW);
+        vf ci = v_load(c + i), si = v_load(s + i), p = v_load(x + 2 * i),
+           q = v_load(x + 2 * i + VW);
         v_store(y + 2 * i, p * v_twice_low(ci) + v_swap(p) * (v_twice_low(si) * turn));
         v_store(y + 2 * i + VW, q * v_twice_high(ci) + v_swap(q) * (v_twice_high(si) * turn));
     }

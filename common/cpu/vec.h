@@ -1,4 +1,5 @@
-/* vec.h - vectors of f32 lanes and their math, for the instruction set the including file is compiled for.
+/* vec.h - vectors of f32 lanes and their math, for the instruction set the including file is
+ * compiled for.
  *
  * GNU vector types only (with an intrinsic where gcc has no good generic form), so what the tests
  * run with 4 or 8 lanes is the source that runs with 16. Included by the *_impl.h files, never by
@@ -126,7 +127,8 @@ static inline vf v_sqrt(vf x)
 
 /* ---- moving lanes ---- */
 
-/* F(lane, s) for every lane, as the index list of __builtin_shufflevector: VW and up is the second vector. */
+/* F(lane, s) for every lane, as the index list of __builtin_shufflevector: VW and up is the second
+ * vector. */
 #define V_LANES4(F, l, s) F(l, s), F((l) + 1, s), F((l) + 2, s), F((l) + 3, s)
 #if VW == 16
 #define V_LANES(F, s) V_LANES4(F, 0, s), V_LANES4(F, 4, s), V_LANES4(F, 8, s), V_LANES4(F, 12, s)
@@ -140,7 +142,10 @@ static inline vf v_sqrt(vf x)
 /* Neighbours trade places; the low or high half, each lane twice. */
 static inline vf v_swap(vf x) { return __builtin_shufflevector(x, x, V_LANES(V_OTHER, 1)); }
 static inline vf v_twice_low(vf x) { return __builtin_shufflevector(x, x, V_LANES(V_TWICE, 0)); }
-static inline vf v_twice_high(vf x) { return __builtin_shufflevector(x, x, V_LANES(V_TWICE, VW / 2)); }
+static inline vf v_twice_high(vf x)
+{
+    return __builtin_shufflevector(x, x, V_LANES(V_TWICE, VW / 2));
+}
 
 /* ---- folding: always in the same order ---- */
 
@@ -176,9 +181,11 @@ static inline vu16 v_to_bf16(vf x)
 #endif
 }
 
-/* A small float (sign, e exponent bits, m mantissa bits) whose magnitude bits stand in `mag`, aligned so that
- * its mantissa is at the top of an f32's, into an f32 with exponent bias `bias`. Subnormals are made by subtracting
- * normal numbers, so that a thread that flushes denormals reads them right. */
+/* A small float whose exponent and mantissa stand in `mag`, aligned so that the mantissa is at the
+ * top of an f32's, into an f32. lift: the difference of the exponents' biases. special: the lanes
+ * with infinity or NaN.
+ * Subnormals are made by subtracting normal numbers, so that a thread that flushes denormals reads
+ * them right. */
 static inline vf v_widen(vu mag, uint32_t lift, vu special)
 {
     vu u = mag + (lift << 23);
@@ -232,7 +239,7 @@ static inline vf v_from_f8e5m2(vu8 b)
 /* e^x over all of f32, at most 1.3 ulp; over- and underflow give infinity and 0 (or a denormal). */
 static inline vf v_exp(vf x)
 {
-    const float magic = 12582912.0f;                     /* 1.5 * 2^23: a sum's low bits are an integer */
+    const float magic = 12582912.0f;               /* 1.5 * 2^23: a sum's low bits are an integer */
     x = v_min(v_set(89.0f), v_max(v_set(-104.0f), x));
     vf t = x * 1.44269504f + magic;
     vi n = (vi)t - (vi)v_set(magic);
@@ -242,14 +249,14 @@ static inline vf v_exp(vf x)
     p = p * r + 0.1666657328606f;
     p = p * r + 0.5f;
     p = (p * r) * r + r + 1.0f;
-    vi half = n >> 1;                                    /* 2^n in two factors: n may be -150 or 128 */
+    vi half = n >> 1;                                 /* 2^n in two factors: n may be -150 or 128 */
     return p * (vf)((vu)(half + 127) << 23) * (vf)((vu)(n - half + 127) << 23);
 }
 
 /* 2^x for x <= 127, relative error 2e-7; exactly 0 below -126.5. Made for softmax. */
 static inline vf v_exp2(vf x)
 {
-    const float magic = 12582912.0f + 127;               /* leaves the biased exponent in the low bits */
+    const float magic = 12582912.0f + 127;          /* leaves the biased exponent in the low bits */
     x = v_max(v_set(-127.0f), x);
     vf t = x + magic, f = x - (t - magic);
     vf p = f * 0.0013264727313f + 0.0096715129912f;
@@ -274,7 +281,7 @@ static inline vf v_silu_slope(vf x)
     return s + x * s * rest;
 }
 
-/* 2 u of gelu's tanh form: x sigmoid(2 u) = x (1 + tanh u) / 2. Bounded: beyond 30 all is settled. */
+/* 2 u of gelu's tanh form: x sigmoid(2 u) = x (1 + tanh u) / 2. Beyond 30 all is settled. */
 static inline vf v_gelu_arg(vf x)
 {
     x = v_min(v_set(30.0f), v_max(v_set(-30.0f), x));
@@ -287,8 +294,8 @@ static inline vf v_gelu_tanh_slope(vf x)
     return s + c * s * rest * (1.5957691216f + 0.2140644488179f * (c * c));
 }
 
-/* e^(-x^2/2), the normal density without its 1/sqrt(2 pi). x^2 is split so that its rounding does not
- * grow in the exponential. */
+/* e^(-x^2/2), the normal density without its 1/sqrt(2 pi). x^2 is split so that its rounding does
+ * not grow in the exponential. */
 static inline vf v_bell(vf x)
 {
     vf hi = (vf)((vi)x & ~0xfff), lo = x - hi;
