@@ -29,10 +29,12 @@ static const freq clip_kept[C] = {
     { 1, 0, 0, 0 }, { 1, 0, 0, 1 }, { 1, 0, 1, 0 }, { 2, 0, 0, 0 }, { 2, 0, 0, 1 }, { 2, 0, 1, 0 },
 };
 
-/* Rounded statistics of natural clips under this transform. */
+/* Means of natural clips, and the square roots of their standard deviations (9.5 for Y's lowest frequency,
+ * 0.26 for the finest). Roots, so that coarse frequencies keep more of the variance: their
+ * errors are what one sees, and noise of one size then hides fine detail before it hides shapes. */
 static const double channel_mean[C] = { -1.7, 0, 0, 0, 0, 0, 0, 0, 0, 0, -0.5, 0, 0, 0.4, 0, 0 };
-static const double channel_std[C] = { 9.5, 0.95, 0.95, 0.37, 0.45, 0.48, 0.5, 0.26, 0.3, 0.36,
-                                       4.0, 0.58, 0.3, 4.0, 0.53, 0.42 };
+static const double channel_std[C] = { 3.08, 0.97, 0.97, 0.61, 0.67, 0.69, 0.71, 0.51, 0.55, 0.6,
+                                       2.0, 0.76, 0.55, 2.0, 0.73, 0.65 };
 
 struct vae {
     float first[C][AREA];            /* basis of the first frame: one frame stands for four */

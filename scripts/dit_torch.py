@@ -23,7 +23,7 @@ class DiT:
             c = json.load(f)
         self.patch, self.layers = c["patch_size"], c["num_layers"]
         self.heads, self.head = c["num_attention_heads"], c["attention_head_dim"]
-        self.theta = c["rope_theta"]
+        self.theta, self.flow = c["rope_theta"], c.get("prediction_type", "flow") == "flow"
         self.w = {k: v.float().requires_grad_(trained)
                   for k, v in load_file(folder + "/diffusion_pytorch_model.safetensors").items()}
 
@@ -43,6 +43,16 @@ class DiT:
             angles.append(a.expand(f, h, w, n))
         a = torch.cat(angles, -1).reshape(f * h * w, pairs)
         return a.cos().float(), a.sin().float()
+
+    def places(self, f, h, w):
+        """Sinusoids along 128 directions of the R3 sequence."""
+        root = 1.2207440846057596
+        step = torch.tensor([root ** -1, root ** -2, root ** -3], dtype=torch.float64)
+        u = 0.5 + torch.arange(1, 129, dtype=torch.float64)[:, None] * step
+        direction = 2.5 * (2 * (u - u.floor()) - 1)
+        at = torch.cartesian_prod(*(torch.arange(n, dtype=torch.float64) for n in (f, h, w)))
+        a = at @ direction.T
+        return torch.stack((a.cos(), a.sin()), -1).flatten(1).float()
 
     def rotate(self, x, cos, sin, n):
         head, tail = x[:, :n], x[:, n:]
@@ -83,16 +93,22 @@ class DiT:
         omega = 10000.0 ** (-torch.arange(128, dtype=torch.float64) / 128)
         a = t.double()[:, None] * omega
         e = torch.cat((a.cos(), a.sin()), 1).float()
-        e = F.silu(self.linear(F.silu(self.linear(e, "time_embed.linear_1")), "time_embed.linear_2"))
+        c = self.linear(F.layer_norm(text, text.shape[-1:], eps=1e-6), "text_embed.proj")
+        pooled = self.linear(c[:, 0] + c.mean(1), "text_embed.pooled")
+        e = F.silu(self.linear(F.silu(self.linear(e, "time_embed.linear_1")), "time_embed.linear_2") + pooled)
         m = self.linear(e, "time_proj").view(b, 6, -1)
         cos, sin = self.rope(f, h // p, w // p)
-        y = self.linear(tokens, "patch_embed.proj")
-        c = self.linear(F.layer_norm(text, text.shape[-1:], eps=1e-6), "text_embed.proj")
+        y = self.linear(tokens, "patch_embed.proj") + self.linear(self.places(f, h // p, w // p), "patch_embed.pos")
         for i in range(self.layers):
             y, c = self.block(i, y, c, m, cos, sin)
         s = self.linear(e, "norm_out.linear").view(b, 2, -1).chunk(2, 1)
         y = self.linear(self.norm(y, s[0], s[1]), "proj_out")
-        return y.view(b, f, h // p, w // p, ch, p, p).permute(0, 4, 1, 2, 5, 3, 6).reshape(x.shape)
+        y = y.view(b, f, h // p, w // p, ch, p, p).permute(0, 4, 1, 2, 5, 3, 6).reshape(x.shape)
+        if not self.flow:
+            return y
+        sigma = (t / 1000).view(b, 1, 1, 1, 1)
+        r = (1 - sigma) ** 2 + sigma ** 2
+        return (2 * sigma - 1) / r * x + y / r.sqrt()
 
 
 def load_trace(path):

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/rng.h"
 #include "train/vtrain.h"
-#define PS (getenv("PS") ? atof(getenv("PS")) : 1.0)
 
 #define EPS 1e-6f
 #define MAX_PERIOD 10000.0f
+#define POS_REACH 2.5
+#define R3_ROOT 1.2207440846057596               /* x^4 = x + 1 */
 
 enum { TIME = 256, MLP = 4, MAX_LAYERS = 256, MAX_WIDTH = 16384 };
 enum { WAVES = 128, POS = 2 * WAVES };        /* directions of the positions' sinusoids */
@@ -228,18 +228,19 @@ static void fill_rope(builtin *m, const int64_t at[3], int64_t token)
         }
 }
 
-/* Random Fourier features (Tancik et al. 2020): sinusoids along WAVES fixed directions in (frame,
- * row, column), about a radian a step, so that near places differ and far ones are unrelated. */
+/* Fourier features (Tancik et al. 2020): sinusoids along WAVES fixed directions in (frame, row,
+ * column), spread evenly over a cube of +-POS_REACH radians a step by the R3 sequence (Roberts
+ * 2018), so that neighbours differ and distant places are unrelated. */
 static void fill_pos(builtin *m, const int64_t at[3], int64_t token)
 {
     float *v = m->pos + token * POS;
-    for (int k = 0; k < WAVES; k++) {
-        float z[4];
-        uint32_t w[4];
-        vc_train_block(0, (uint32_t)k, 0, 0, VC_DRAW_INIT, w);
-        vc_normal4(w, z);
-        double angle = PS * ((double)z[0] * (double)at[0] + (double)z[1] * (double)at[1] +
-                       (double)z[2] * (double)at[2]);
+    for (int k = 1; k <= WAVES; k++) {
+        double angle = 0, step = 1;
+        for (int axis = 0; axis < 3; axis++) {
+            step /= R3_ROOT;
+            double u = 0.5 + k * step;
+            angle += POS_REACH * (2 * (u - floor(u)) - 1) * (double)at[axis];
+        }
         *v++ = (float)cos(angle);
         *v++ = (float)sin(angle);
     }
@@ -455,8 +456,8 @@ const vtrain_family vtrain_builtin = {
     .fresh = builtin_fresh, .open = builtin_open, .close = builtin_close, .fit = builtin_fit,
     .forward = builtin_forward,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
-    .flow_shift = 1, .logit_mean = 0, .logit_std = 1,
+    .flow_shift = 3, .logit_mean = 0, .logit_std = 1,
     .posterior_mean = false, .bf16 = false,
-    .lr_full = 1e-3, .lr_lora = 1e-3, .guidance = 3, .batch = 4, .steps = 500,
+    .lr_full = 1e-3, .lr_lora = 1e-3, .guidance = 1.5, .batch = 4, .steps = 500,
     .lora_targets = "to_q,to_k,to_v,to_out.0",
 };
