@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/threads.h"
 #include "train/vtrain.h"
 
 enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
@@ -34,6 +35,7 @@ int main(int argc, char **argv)
     vtrain_config c;
     vc_flags *set;
     vc_err err = { 0 };
+    vc_calm_threads(argv);
     int rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, &err);
     if (rc == 0) rc = run(set, &c, &err);
     else if (rc > 0) rc = 0;     /* help or version */
