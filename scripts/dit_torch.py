@@ -23,7 +23,7 @@ class DiT:
             c = json.load(f)
         self.patch, self.layers = c["patch_size"], c["num_layers"]
         self.heads, self.head = c["num_attention_heads"], c["attention_head_dim"]
-        self.theta, self.flow = c["rope_theta"], c.get("prediction_type", "flow") == "flow"
+        self.theta = c["rope_theta"]
         self.w = {k: v.float().requires_grad_(trained)
                   for k, v in load_file(folder + "/diffusion_pytorch_model.safetensors").items()}
 
@@ -102,13 +102,8 @@ class DiT:
         for i in range(self.layers):
             y, c = self.block(i, y, c, m, cos, sin)
         s = self.linear(e, "norm_out.linear").view(b, 2, -1).chunk(2, 1)
-        y = self.linear(self.norm(y, s[0], s[1]), "proj_out")
-        y = y.view(b, f, h // p, w // p, ch, p, p).permute(0, 4, 1, 2, 5, 3, 6).reshape(x.shape)
-        if not self.flow:
-            return y
-        sigma = (t / 1000).view(b, 1, 1, 1, 1)
-        r = (1 - sigma) ** 2 + sigma ** 2
-        return (2 * sigma - 1) / r * x + y / r.sqrt()
+        y = self.linear(self.norm(y, s[0], s[1]), "proj_out") + tokens * self.linear(e, "skip_gate")[:, None]
+        return y.view(b, f, h // p, w // p, ch, p, p).permute(0, 4, 1, 2, 5, 3, 6).reshape(x.shape)
 
 
 def load_trace(path):

@@ -91,7 +91,7 @@ static vt_tensor *forward(tiny *m, vt_remat remat)
     const int64_t dim[5] = { B, C, F, H, W }, text[3] = { B, N_TEXT, TEXT }, rows = B;
     vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, dim, m->x, VC_F32),
-        .t = vt_from_host(m->g, VC_F32, 1, &rows, m->t, VC_F32), .time = m->t,
+        .t = vt_from_host(m->g, VC_F32, 1, &rows, m->t, VC_F32),
         .n_texts = 1, .remat = remat,
         .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, text, m->embeds, VC_F32),
                     .length = m->length } },
@@ -205,7 +205,8 @@ static double distance(const float *a, const float *b, int n)
     return d;
 }
 
-/* What a row's output depends on: its text up to its length, its time, its latents; nothing else. */
+/* What a row's output depends on: its text up to its length, its time, its latents; nothing
+ * else. */
 static void test_dependence(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* test_train.c - whole runs: the same bits again, resumed, recomputed; what they write and refuse */
+/* test_train.c - whole runs: the same bits again, resumed, recomputed; what they write and
+ * refuse */
 #include <math.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -174,8 +175,8 @@ static void check_lora_file(const char *dir)
     vf_view v;
     vc_err err = { 0 };
     assert_int_equal(vf_safetensors_count(f), 2 * 2 * 2);
-    assert_int_equal(vf_safetensors_get(f, "transformer.transformer_blocks.1.attn.to_q.lora_A.weight",
-                                        &v, &err), 0);
+    const char *name = "transformer.transformer_blocks.1.attn.to_q.lora_A.weight";
+    assert_int_equal(vf_safetensors_get(f, name, &v, &err), 0);
     assert_int_equal(v.dim[0], 4);
     assert_int_equal(v.dim[1], 32);
     const char *meta = vf_safetensors_meta(f, "lora_adapter_metadata");
@@ -196,7 +197,8 @@ static void test_lora(void **state)
     run_ok(dir, "lora", args);
     check_lora_file(dir);
 
-    char *more = vc_format("%s --max_train_steps 1 --lora_checkpoint %s/lora/checkpoint-4", lora, dir);
+    char *more = vc_format("%s --max_train_steps 1 --lora_checkpoint %s/lora/checkpoint-4", lora,
+                           dir);
     run_ok(dir, "more", more);
     char *fresh = vc_format("%s --max_train_steps 1", lora);
     run_ok(dir, "fresh", fresh);
@@ -215,8 +217,8 @@ static void test_lora(void **state)
     run_ok(dir, "half", again);
     assert_true(run_same_file(dir, "half/checkpoint-4/pytorch_lora_weights.safetensors",
                               "lora/checkpoint-4/pytorch_lora_weights.safetensors"));
-    char *other = vc_format("%s --max_train_steps 1 --lora_checkpoint %s/lora/checkpoint-4 --rank 2",
-                            lora, dir);
+    char *other = vc_format("%s --max_train_steps 1 --rank 2 --lora_checkpoint "
+                            "%s/lora/checkpoint-4", lora, dir);
     assert_int_equal(run(dir, "other", other, &err), VC_EMISMATCH);
     free(lora);
     free(args);
@@ -394,7 +396,8 @@ static void test_full_disk(void **state)
 static void test_limit(void **state)
 {
     const char *dir = *state;
-    run_ok(dir, "limit", TINY "--max_train_steps 5 --checkpointing_steps 1 --checkpointing_limit 2");
+    run_ok(dir, "limit", TINY "--max_train_steps 5 --checkpointing_steps 1 "
+           "--checkpointing_limit 2");
     for (int i = 1; i <= 5; i++) {
         char path[32];
         snprintf(path, sizeof path, "limit/checkpoint-%d", i);

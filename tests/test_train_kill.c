@@ -106,7 +106,8 @@ static void whole_run(const char *dir)
     assert_int_equal(end_status(start(dir, "whole", false)), 0);
 }
 
-/* Killed over and over, at steps that are and are not checkpoints, in the middle of what it does. */
+/* Killed over and over, at steps that are and are not checkpoints, in the middle of what it
+ * does. */
 static void test_kill(void **state)
 {
     const char *dir = *state;

@@ -10,8 +10,8 @@
  * two validation prompts. Same as toy_dir_make otherwise. */
 void run_dir_make(char dir[256]);
 
-/* Runs `vtrain --latents DIR/set.lmdb --output_dir DIR/out` with a tiny model, f32, one thread, seed
- * 5, batch 2 and the further arguments, split at blanks. Returns the code; err may be NULL. */
+/* Runs `vtrain --latents DIR/set.lmdb --output_dir DIR/out` with a tiny model, f32, one thread,
+ * seed 5, batch 2 and the further arguments, split at blanks. Returns the code; err may be NULL. */
 int run(const char *dir, const char *out, const char *args, vc_err *err);
 /* The same with nothing but what args says. */
 int run_bare(const char *args, vc_err *err);

@@ -21,7 +21,6 @@ typedef struct vtrain_cond {
 typedef struct vtrain_in {
     vt_tensor *x;                             /* noisy latents [B,C,f,h,w] f32 */
     vt_tensor *t;                             /* f32 [B], as the timestep embedder takes it */
-    const float *time;                        /* the same on the host; lives as long as the step */
     int n_texts;
     vtrain_cond text[VTRAIN_TEXTS];
     vt_remat remat;

@@ -4,7 +4,9 @@
  * (Chen et al. 2023). Positions: rope over frames, rows and columns (Su et al. 2021), which is
  * relative, and a projection of sinusoids added to the patches, which is absolute: without it a
  * small model takes long to learn what belongs where. Queries and keys are normalised per head.
- * Token order: video, then text, so that text padding is the sequence's end. */
+ * The noisy patches reach the output by a gate of the time alone, so that the blocks have only the
+ * clean picture to say: at low noise the target is mostly the input's noise, which a narrow stream
+ * is slow to learn to carry. Token order: video, then text: text padding ends the sequence. */
 #include "train/dit.h"
 
 #include <math.h>
@@ -31,7 +33,7 @@ typedef struct block_weights {
 } block_weights;
 
 typedef struct model_weights {
-    vt_lin patch, pos, text, pooled, time1, time2, time_proj, norm_out, proj_out;
+    vt_lin patch, pos, text, pooled, time1, time2, time_proj, norm_out, proj_out, skip_gate;
 } model_weights;
 
 #define LIN(type, field, name, out, in, start) \
@@ -49,6 +51,7 @@ static const vt_weight model_table[] = {
     LIN(model_weights, time_proj, "time_proj", SIX_D, D, VT_INIT_ZERO),
     LIN(model_weights, norm_out, "norm_out.linear", TWO_D, D, VT_INIT_ZERO),
     LIN(model_weights, proj_out, "proj_out", PATCH, D, VT_INIT_ZERO),
+    LIN(model_weights, skip_gate, "skip_gate", PATCH, D, VT_INIT_ZERO),
     { 0 }
 };
 
@@ -70,7 +73,6 @@ static const vt_weight block_table[] = {      /* below "transformer_blocks.%d." 
 typedef struct builtin {
     int64_t channels, patch, layers, heads, head, text;
     double theta;
-    bool flow;                                /* predicts n - x, else v of DDPM */
     model_weights w;
     block_weights *block;                     /* [layers] */
     struct block_arg *arg;                    /* [layers] */
@@ -104,12 +106,7 @@ static int read_size(const cJSON *config, const char *field, int64_t min, int64_
 
 static int read_config(builtin *m, const cJSON *config, vc_err *err)
 {
-    const char *kind = "flow";
-    int rc = vf_json_str_opt(config, "prediction_type", &kind, err);
-    if (!rc && strcmp(kind, "flow") && strcmp(kind, "v"))
-        rc = vc_fail(err, VC_EFORMAT, "prediction_type: flow or v, not \"%s\"", kind);
-    m->flow = !strcmp(kind, "flow");
-    if (!rc) rc = read_size(config, "in_channels", 1, 1024, &m->channels, err);
+    int rc = read_size(config, "in_channels", 1, 1024, &m->channels, err);
     if (!rc) rc = read_size(config, "patch_size", 1, 16, &m->patch, err);
     if (!rc) rc = read_size(config, "num_layers", 1, MAX_LAYERS, &m->layers, err);
     if (!rc) rc = read_size(config, "num_attention_heads", 1, 256, &m->heads, err);
@@ -352,8 +349,8 @@ static void block(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **
     out[1] = vt_gated_add(g, c, vt_slice(g, h, 1, n, all), ec[5]);
 }
 
-/* c [B,n,D] -> [B,D]: the first token, where the built-in encoder sums up the prompt, and the mean of
- * the tokens that count, as attention of a query of zeros. */
+/* c [B,n,D] -> [B,D]: the first token, where the built-in encoder sums up the prompt, and the
+ * mean of the tokens that count, as attention of a query of zeros. */
 static vt_tensor *pool_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor *length)
 {
     if (!c) return NULL;
@@ -374,22 +371,21 @@ static vt_tensor *embed_time(vt_ctx *g, const builtin *m, vt_tensor *t, vt_tenso
     return vt_silu(g, vt_add(g, h, vt_linear(g, text, &m->w.pooled)));
 }
 
-/* e [B,D] -> [B,n,D] */
+/* e [B,D] -> [B,n,out/n] */
 static vt_tensor *modulation(vt_ctx *g, const vt_lin *l, vt_tensor *e, int64_t n)
 {
-    if (!e) return NULL;
-    const int64_t dim[3] = { e->dim[0], n, e->dim[1] };
-    return vt_reshape(g, vt_linear(g, e, l), 3, dim);
+    vt_tensor *y = vt_linear(g, e, l);
+    if (!y) return NULL;
+    const int64_t dim[3] = { y->dim[0], n, y->dim[1] / n };
+    return vt_reshape(g, y, 3, dim);
 }
 
-/* x [B,C,f,h,w] -> [B,N,D], positions added */
-static vt_tensor *embed_patches(vt_ctx *g, const builtin *m, vt_tensor *x)
+/* tokens [B,N,PATCH] -> [B,N,D], positions added */
+static vt_tensor *embed_patches(vt_ctx *g, const builtin *m, vt_tensor *tokens)
 {
     const int64_t dim[3] = { 1, m->grid[0] * m->grid[1] * m->grid[2], POS };
-    int p = (int)m->patch;
-    vt_tensor *h = vt_cast(g, vt_patchify(g, x, 1, p, p, VT_C_FIRST), vt_compute(g));
     vt_tensor *pos = vt_from_host(g, vt_compute(g), 3, dim, m->pos, VC_F32);
-    return vt_add(g, vt_linear(g, h, &m->w.patch), vt_linear(g, pos, &m->w.pos));
+    return vt_add(g, vt_linear(g, tokens, &m->w.patch), vt_linear(g, pos, &m->w.pos));
 }
 
 static places make_places(vt_ctx *g, const builtin *m, const vtrain_cond *text)
@@ -399,28 +395,6 @@ static places make_places(vt_ctx *g, const builtin *m, const vtrain_cond *text)
     return (places){ vt_from_host(g, VC_F32, 2, dim, m->cos, VC_F32),
                      vt_from_host(g, VC_F32, 2, dim, m->sin, VC_F32),
                      key_lengths(g, text, tokens) };
-}
-
-/* What the network's F [B,N,PATCH] means for a prediction of n - x: of noisy latents x_s = (1-s) x +
- * s n with unit variances the best linear guess of it is known, so that F has only the rest to say
- * (Karras et al. 2022, preconditioning): (2s-1)/r x_s + F / sqrt(r), r = (1-s)^2 + s^2. A v of DDPM
- * is that rest already. */
-static vt_tensor *precondition(vt_ctx *g, const builtin *m, const vtrain_in *in, vt_tensor *f)
-{
-    const int64_t *dim = in->x->dim, rows[1] = { dim[0] }, per_row[3] = { dim[0], 1, 1 };
-    int p = (int)m->patch;
-    float skip[VTRAIN_ROWS], out[VTRAIN_ROWS], none[VTRAIN_ROWS];
-    if (!m->flow) return vt_unpatchify(g, f, dim + 1, 1, p, p, VT_C_FIRST);
-    for (int64_t b = 0; b < dim[0]; b++) {
-        float s = in->time[b] / 1000, r = (1 - s) * (1 - s) + s * s;
-        skip[b] = (2 * s - 1) / r;
-        out[b] = 1 / sqrtf(r);
-        none[b] = 0;
-    }
-    f = vt_mul(g, f, vt_from_host(g, VC_F32, 3, per_row, out, VC_F32));
-    vt_tensor *known = vt_mix(g, in->x, in->x, vt_from_host(g, VC_F32, 1, rows, skip, VC_F32),
-                              vt_from_host(g, VC_F32, 1, rows, none, VC_F32));
-    return vt_add(g, known, vt_unpatchify(g, f, dim + 1, 1, p, p, VT_C_FIRST));
 }
 
 static vt_tensor *builtin_forward(vt_ctx *g, void *model, const vtrain_in *in)
@@ -434,8 +408,10 @@ static vt_tensor *builtin_forward(vt_ctx *g, void *model, const vtrain_in *in)
     vt_tensor *c = vt_cast(g, in->text[0].embeds, vt_compute(g));
     c = vt_linear(g, vt_layer_norm(g, c, NULL, NULL, EPS), &m->w.text);
     vt_tensor *e = embed_time(g, m, in->t, pool_text(g, m, c, key_lengths(g, &in->text[0], 0)));
+    vt_tensor *tokens = vt_cast(g, vt_patchify(g, in->x, 1, (int)p, (int)p, VT_C_FIRST),
+                                vt_compute(g));
     vt_tensor *stream[6] = {
-        embed_patches(g, m, in->x), c, modulation(g, &m->w.time_proj, e, 6),
+        embed_patches(g, m, tokens), c, modulation(g, &m->w.time_proj, e, 6),
         at.cos, at.sin, at.kv_len,
     };
     for (int i = 0; i < m->layers; i++) {
@@ -447,7 +423,9 @@ static vt_tensor *builtin_forward(vt_ctx *g, void *model, const vtrain_in *in)
     vt_tensor *s[2];
     vt_chunk(g, modulation(g, &m->w.norm_out, e, 2), 1, 2, s);
     vt_tensor *x = vt_layer_norm_modulate(g, stream[0], NULL, NULL, s[0], s[1], EPS);
-    return precondition(g, m, in, vt_linear(g, x, &m->w.proj_out));
+    x = vt_gated_add(g, vt_linear(g, x, &m->w.proj_out), tokens,
+                     modulation(g, &m->w.skip_gate, e, 1));
+    return vt_unpatchify(g, x, dim + 1, 1, (int)p, (int)p, VT_C_FIRST);
 }
 
 const vtrain_family vtrain_builtin = {

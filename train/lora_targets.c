@@ -77,7 +77,7 @@ static int split(vtrain_targets *t, const char *value, vc_err *err)
     return 0;
 }
 
-/* How unlike two names are: edits, by the usual table. Long ones are compared by their beginning. */
+/* How unlike two names are, in edits; long ones are compared by their beginning. */
 static int distance(const char *a, const char *b)
 {
     enum { N = 48 };

@@ -36,9 +36,9 @@ static const vc_flag flags[] = {
         "folder of the transformer, instead of MODEL/transformer"),
     ROW(DTYPE_KIND, transformer_dtype, NULL, "f32|bf16|f16|fp8", NULL,
         "how frozen weights are held (default: as in the file; fp8 is stored, not computed)"),
-    ROW(INT, dit_width, "256", "16..16384", NULL, "built-in DiT: width"),
-    ROW(INT, dit_layers, "6", "1..256", NULL, "built-in DiT: blocks"),
-    ROW(INT, dit_heads, "4", "1..256", NULL, "built-in DiT: attention heads"),
+    ROW(INT, dit_width, "192", "16..16384", NULL, "built-in DiT: width"),
+    ROW(INT, dit_layers, "4", "1..256", NULL, "built-in DiT: blocks"),
+    ROW(INT, dit_heads, "3", "1..256", NULL, "built-in DiT: attention heads"),
     ROW(INT, dit_patch, "2", "1..16", NULL, "built-in DiT: latent rows and columns of a token"),
 
     GROUP("What is trained"),
@@ -72,7 +72,8 @@ static const vc_flag flags[] = {
         "each micro-batch of a step draws its times from its own part of the range"),
 
     GROUP("Optimiser"),
-    ROW(INT, max_train_steps, NULL, "0..", "train_steps", "steps of the run (default, without epochs: the family's)"),
+    ROW(INT, max_train_steps, NULL, "0..", "train_steps",
+        "steps of the run (default, without epochs: the family's)"),
     ROW(INT, num_train_epochs, NULL, "0..", "num_epochs",
         "epochs of the run; with both, what ends first"),
     ROW(INT, train_batch_size, NULL, "0..4096", "batch_size",
@@ -194,7 +195,7 @@ static int check_model(const vtrain_config *c, vc_err *err)
             return vc_fail(err, VC_EUSAGE, "--%s %s: no such file or folder (nothing is "
                            "downloaded: give a folder on this machine)", paths[i].flag,
                            paths[i].path);
-    bool sized = c->dit_width != 256 || c->dit_layers != 6 || c->dit_heads != 4 ||
+    bool sized = c->dit_width != 192 || c->dit_layers != 4 || c->dit_heads != 3 ||
                  c->dit_patch != 2;
     if ((c->model || c->transformer) && sized)
         return vc_fail(err, VC_EUSAGE, "--dit_width, --dit_layers, --dit_heads and --dit_patch "

@@ -133,7 +133,8 @@ static int euler(sampling *s, vtrain *t, vc_err *err)
     return 0;
 }
 
-/* Trailing timesteps 999, ..; each step goes down by 1000 / steps, the last one to the clean end. */
+/* Trailing timesteps 999, ..; each step goes down by 1000 / steps, the last one to the clean
+ * end. */
 static int ddim(sampling *s, vtrain *t, vc_err *err)
 {
     int64_t steps = t->cfg.num_inference_steps;

@@ -188,7 +188,8 @@ static cJSON *settings_object(const char *yaml)
     return o;
 }
 
-/* What trainer.json says of t; strings and sets are borrowed but for sets and settings themselves. */
+/* What trainer.json says of t; strings and sets are borrowed but for sets and settings
+ * themselves. */
 static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
 {
     *s = (vtrain_state){

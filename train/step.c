@@ -75,7 +75,6 @@ static void forward(vtrain *t, parts *p, const vtrain_batch *b, const levels *v,
     p->weight = vt_from_host(g, VC_F32, 5, per_row, v->weight, VC_F32);
     p->in.x = p->noisy;
     p->in.t = rows_of(g, dim[0], v->t);
-    p->in.time = v->t;
     p->in.remat = t->plan.recompute ? VT_RECOMPUTE : VT_KEEP;
     load_texts(g, &p->in, b->n_texts, b->text, dim[0]);
     if (vt_failed(g)) return;
@@ -177,7 +176,6 @@ int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain
     vt_step_begin(t->g, 0);
     vtrain_in in = {
         .x = vt_from_host(t->g, VC_F32, 5, dim, x, VC_F32), .t = rows_of(t->g, dim[0], v.t),
-        .time = v.t,
     };
     load_texts(t->g, &in, vtrain_data_slots(t->data), text, dim[0]);
     vt_tensor *y = vt_failed(t->g) ? NULL : t->family->forward(t->g, t->model, &in);
