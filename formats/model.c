@@ -1,5 +1,5 @@
-/* model.c - the weights of a component, in one file or in shards; see safetensors.h */
-#include "formats/safetensors.h"
+/* model.c - the weights of a component, in one file or in shards; see model.h */
+#include "formats/model.h"
 
 #include <dirent.h>
 #include <stdbool.h>

@@ -60,15 +60,4 @@ int vf_safetensors_pack(uint8_t **out, size_t *size, const vf_view *tensors, int
 int vf_safetensors_write(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
                          int n_meta, vc_err *err);
 
-/* A component folder or file of diffusers' layout: DIR/stem.safetensors, or shards by
- * stem.safetensors.index.json, with or without a variant; one handle over all tensors. Of several
- * files in a folder: diffusers' stem before transformers', no variant before bf16 before fp16, a
- * whole file before shards; among others there is no choice (VC_EINVAL names them). */
-typedef struct vf_model vf_model;
-int vf_model_open(vf_model **out, const char *path, vc_err *err);
-void vf_model_close(vf_model *m);
-int vf_model_get(const vf_model *m, const char *name, vf_view *v, vc_err *err);
-int vf_model_count(const vf_model *m);
-const vf_view *vf_model_at(const vf_model *m, int i);                /* in name order */
-
 #endif

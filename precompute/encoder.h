@@ -24,10 +24,14 @@ typedef struct vae_info {
 } vae_info;
 
 typedef struct encoder_opts {
-    const char *dir;                 /* component folder; NULL for the built-in ones */
-    vc_dtype dtype;                  /* computed in */
+    const char *dir;                 /* component folder (or weights file); NULL: built-in ones */
+    const char *tokenizer;           /* text encoders: the tokenizer's folder */
+    int max_length;                  /* text encoders: tokens a prompt is cut or padded to */
+    vc_dtype dtype;                  /* of activations: VC_F32 or VC_BF16 */
     const char *device;
-    int threads;
+    int threads;                     /* 0: all */
+    vf_key weights;                  /* vf_model_hash of dir: part of the fingerprint */
+    bool tiling;                     /* VAE: spatial tiles (less memory, other values) */
 } encoder_opts;
 
 typedef struct vae vae;

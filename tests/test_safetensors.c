@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/file.h"
-#include "formats/safetensors.h"
+#include "formats/model.h"
 #include "tests/mutate.h"
 
 /* ---- helpers ---- */

@@ -18,8 +18,15 @@ typedef struct vtrain_cond {
     const int32_t *length;                    /* [B] on the host: valid tokens, 1..n */
     vt_tensor *pooled;                        /* [B,P] or NULL */
 } vtrain_cond;
+/* Pictures beside the noisy latents, by their roles in the dataset. */
+typedef enum vtrain_role {
+    VTRAIN_ROLE_IMAGE, VTRAIN_ROLE_VIDEO, VTRAIN_ROLE_MASK, VTRAIN_ROLES
+} vtrain_role;
 typedef struct vtrain_in {
     vt_tensor *x;                             /* noisy latents [B,C,f,h,w] f32 */
+    vt_tensor *cond[VTRAIN_ROLES];            /* f32, scaled as the family wants it, zeros where a
+                                               * row's was dropped: image [B,C,1,h,w], video
+                                               * [B,C,f,h,w], mask [B,1,f,h,w]; NULL: none */
     vt_tensor *t;                             /* f32 [B], as the timestep embedder takes it */
     int n_texts;
     vtrain_cond text[VTRAIN_TEXTS];
@@ -32,6 +39,9 @@ typedef struct vtrain_fit {
     int n_texts;
     int64_t text_width[VTRAIN_TEXTS];
     int mult[3];                              /* latent f, h, w are multiples of these */
+    bool pad_front;                           /* f is made a multiple by copies of the first latent
+                                               * frame in front (CogVideoX 1.5) */
+    unsigned roles;                           /* 1 << vtrain_role of what x is joined with */
 } vtrain_fit;
 
 typedef struct vtrain_family {

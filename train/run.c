@@ -115,7 +115,7 @@ static int open_model(vtrain *t, vc_err *err)
     }
     int rc = vt_params_open(&t->params, t->g, err);
     if (!rc) rc = t->family->open(&t->model, t->model_config, t->params, &src, err);
-    if (!rc) rc = vtrain_weights_check(t->weights, err);
+    if (!rc && t->weights) rc = vtrain_weights_check(t->weights, t->params, err);
     if (rc && t->weights) return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));
     return rc ? rc : check_fit(t, err);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "formats/model.h"
 #include "train/lora.h"
 
 enum { MAX_CONFIG = 1 << 20 };
@@ -20,17 +21,6 @@ struct vtrain_weights {
 };
 
 /* ---- values ---- */
-
-static int file_get(void *arg, const char *name, vt_host *v, vc_err *err)
-{
-    const vtrain_weights *w = arg;
-    vf_view view;
-    int rc = vf_model_get(w->file, name, &view, err);
-    if (rc) return rc;
-    *v = (vt_host){ .dtype = view.dtype, .nd = view.nd, .data = view.data };
-    memcpy(v->dim, view.dim, sizeof v->dim);
-    return 0;
-}
 
 static bool is_float(vc_dtype t)
 {
@@ -80,16 +70,18 @@ static int held_get(void *arg, const char *name, vt_host *v, vc_err *err)
 
 vt_source vtrain_weights_source(vtrain_weights *w)
 {
-    const vt_source file = { .get = file_get, .arg = w, .mapped = true };
+    const vt_source file = vf_model_source(w->file);
     w->merged = w->preset ? vtrain_lora_source(w->preset, &file) : file;
     if (w->held == VC_DTYPE_NONE) return w->merged;
     return (vt_source){ .get = held_get, .arg = w, .mapped = true };
 }
 
-int vtrain_weights_check(const vtrain_weights *w, vc_err *err)
+int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err)
 {
-    return w && w->preset ? vc_context(err, vtrain_lora_all_used(w->preset, err),
-                                       "--preset_lora_path") : 0;
+    int rc = vf_model_all_bound(w->file, p, NULL, err);
+    if (!rc && w->preset)
+        rc = vc_context(err, vtrain_lora_all_used(w->preset, err), "--preset_lora_path");
+    return rc;
 }
 
 vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name)

@@ -1,0 +1,63 @@
+/* model_values.c - a component's values: bound to parameters, compared with them, hashed. See
+ * model.h */
+#include "formats/model.h"
+
+#include <string.h>
+
+enum { BLOCK = 64 << 20 };               /* bytes hashed between looks at *stop */
+
+static int get(void *arg, const char *name, vt_host *v, vc_err *err)
+{
+    vf_view view;
+    int rc = vf_model_get(arg, name, &view, err);
+
+    *v = (vt_host){ .dtype = view.dtype, .nd = view.nd, .data = view.data };
+    memcpy(v->dim, view.dim, sizeof v->dim);
+    return rc;
+}
+
+vt_source vf_model_source(const vf_model *m)
+{
+    return (vt_source){ .get = get, .arg = (void *)m, .mapped = true };
+}
+
+static bool is_spare(const char *name, const char *const *spare)
+{
+    for (; spare && *spare; spare++)
+        if (!strcmp(name, *spare))
+            return true;
+    return false;
+}
+
+int vf_model_all_bound(const vf_model *m, vt_params *p, const char *const *spare, vc_err *err)
+{
+    for (int i = 0; i < vf_model_count(m); i++) {
+        const char *name = vf_model_at(m, i)->name;
+        if (!vt_params_find(p, name) && !is_spare(name, spare))
+            return vc_fail(err, VC_EMISMATCH, "tensor %s is left over: its config.json describes a "
+                           "model without it", name);
+    }
+    return 0;
+}
+
+int vf_model_hash(vf_key *k, const vf_model *m, const volatile int *stop, vc_err *err)
+{
+    vf_hasher h;
+
+    vf_hasher_begin(&h, "weights");
+    for (int i = 0; i < vf_model_count(m); i++) {
+        const vf_view *v = vf_model_at(m, i);
+        vf_hasher_str(&h, "name", v->name);
+        vf_hasher_str(&h, "dtype", vc_dtype_name(v->dtype));
+        for (int d = 0; d < v->nd; d++)
+            vf_hasher_int(&h, "dim", v->dim[d]);
+        for (size_t at = 0; at < v->bytes; at += BLOCK) {
+            size_t n = v->bytes - at < BLOCK ? v->bytes - at : BLOCK;
+            if (stop && *stop)
+                return vc_fail(err, VC_ESTOP, "stopped");
+            vf_hasher_bytes(&h, "bytes", (const char *)v->data + at, n);
+        }
+    }
+    *k = vf_hasher_end(&h);
+    return 0;
+}

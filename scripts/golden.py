@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Makes tests/golden: what diffusers, transformers and peft compute on tiny models.
+
+    python3 scripts/golden.py [PART...] [--out tests/golden]      # no PART: all of scripts/golden/
+
+The tests need none of this: they read the files. Weights are not stored: a tensor's values follow
+from its name (`fill` below, and golden_fill in tests/golden.c), so a file holds inputs, outputs and
+gradients only. Its metadata holds `config` (the component's config.json), `weights` ({name: shape}),
+and the versions of the libraries that computed it. Everything is f32 on one thread with fixed seeds.
+"""
+import argparse
+import importlib.util
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+from safetensors.numpy import save_file
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def splitmix(x):
+    """One output of SplitMix64 (Steele, Lea & Flood 2014) for each u64 of x."""
+    with np.errstate(over="ignore"):
+        x = x + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def name_hash(name):
+    """FNV-1a, 64 bits."""
+    h = 0xCBF29CE484222325
+    for b in name.encode():
+        h = ((h ^ b) * 0x100000001B3) & (2**64 - 1)
+    return h
+
+
+def fill(name, shape):
+    """Values of a weight: uniform, of a size that keeps activations near 1. Vectors named
+    `weight` (norms) lie around 1, other vectors around 0; matrices and kernels are scaled by the
+    root of the elements of one row."""
+    n = int(np.prod(shape, dtype=np.int64))
+    with np.errstate(over="ignore"):
+        bits = splitmix(np.uint64(name_hash(name)) + np.arange(n, dtype=np.uint64))
+    u = (bits >> np.uint64(40)).astype(np.float64) / 2**23 - 1            # [-1,1), 24 bits
+    if len(shape) > 1:
+        u *= np.sqrt(3.0 * shape[0] / n)
+    elif name.endswith("weight"):
+        u = 1 + 0.25 * u
+    else:
+        u *= 0.25
+    return u.astype(np.float32).reshape(shape)
+
+
+def fill_module(module, skip=()):
+    """Gives every parameter of a torch module its values; returns {name: shape}."""
+    shapes = {}
+    for name, p in module.state_dict().items():
+        if name in skip:
+            continue
+        p.copy_(torch.from_numpy(fill(name, tuple(p.shape))))
+        shapes[name] = list(p.shape)
+    return shapes
+
+
+def draw(name, shape):
+    """Standard normals for inputs: the same for the same name."""
+    seed = name_hash(name) % 2**63
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+
+
+def save(path, tensors, **meta):
+    """Writes {name: tensor} with metadata; values that are no strings become JSON."""
+    import diffusers
+    import transformers
+    meta["made_by"] = (f"torch {torch.__version__.split('+')[0]}, diffusers {diffusers.__version__}, "
+                       f"transformers {transformers.__version__}")
+    meta = {k: v if isinstance(v, str) else json.dumps(v, sort_keys=True) for k, v in meta.items()}
+    arrays = {}
+    for name, t in tensors.items():
+        a = t.detach().cpu().numpy() if isinstance(t, torch.Tensor) else np.asarray(t)
+        arrays[name] = np.ascontiguousarray(a)
+    path = pathlib.Path(path)
+    save_file(arrays, str(path), metadata=meta)
+    print(f"{path.name}: {len(arrays)} tensors, {path.stat().st_size:,} bytes")
+
+
+def main():
+    parts = sorted(p for p in (HERE / "golden").glob("*.py"))
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    a.add_argument("part", nargs="*", help="; ".join(p.stem for p in parts))
+    a.add_argument("--out", default=str(HERE.parent / "tests" / "golden"))
+    args = a.parse_args()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    sys.modules["golden"] = sys.modules["__main__"]      # the parts say: import golden
+    pathlib.Path(args.out).mkdir(parents=True, exist_ok=True)
+    for p in parts:
+        if args.part and p.stem not in args.part:
+            continue
+        spec = importlib.util.spec_from_file_location("golden_" + p.stem, p)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        with torch.no_grad():
+            module.make(pathlib.Path(args.out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""Weights by name: what golden_fill in tests/golden.c must give."""
+import golden
+
+SHAPES = {"lin.weight": (3, 5), "lin.bias": (3,), "norm.weight": (7,)}
+
+
+def make(out):
+    values = {name: golden.fill(name, shape) for name, shape in SHAPES.items()}
+    golden.save(out / "fill.safetensors", values, config={}, weights={k: list(v) for k, v in SHAPES.items()})

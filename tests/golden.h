@@ -1,0 +1,26 @@
+/* golden.h - what the reference computed (scripts/golden.py), and the tiny models it computed with.
+ *
+ * A golden holds inputs and outputs; its metadata holds the model's config and the names and shapes
+ * of its weights, whose values follow from their names. For tests: failures end the test. */
+#ifndef GOLDEN_H
+#define GOLDEN_H
+
+#include <stdint.h>
+
+#include "formats/safetensors.h"
+
+/* tests/golden/NAME.safetensors */
+vf_safetensors *golden_open(const char *name);
+/* A tensor as f32 (integers too), malloc'ed; its shape in dim (8 places) if not NULL. */
+float *golden_values(const vf_safetensors *f, const char *tensor, int64_t *dim);
+/* The value of element i of a weight. */
+float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i);
+/* Writes DIR/config.json and DIR/diffusion_pytorch_model.safetensors, all weights in `dtype`, from
+ * the golden's metadata `config` and `weights`. Makes the folder. */
+void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype);
+/* Greatest |a - b| over greatest |b|. */
+double golden_error(const float *a, const float *b, int64_t n);
+/* A folder of this process under the build's temporary files, made if it is not there; static. */
+const char *golden_tmp(const char *name);
+
+#endif
