@@ -431,6 +431,40 @@ static void test_nothing_trained(void **state)
     vt_close(g);
 }
 
+/* Every FLOP and every kernel is in some row; recomputation adds to the ops, not to their gradients. */
+static void test_profile(void **state)
+{
+    double flops[2] = { 0 };
+    int64_t linear[2] = { 0 }, grads[2] = { 0 };
+
+    (void)state;
+    for (int how = 0; how < 2; how++) {
+        vt_ctx *g = em_context(VC_F32);
+        const vt_op_time *row;
+        em_model m;
+        em_open(&m, g, 1);
+        assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+        assert_int_equal(vt_profile_rows(g, &row), 0);
+        vt_profile_begin(g);
+        for (int step = 0; step < 2; step++)
+            em_step(g, &m, how ? VT_RECOMPUTE : VT_KEEP, 0);
+        int n = vt_profile_rows(g, &row);
+        assert_true(n > 4);
+        for (int i = 0; i < n; i++) {
+            flops[how] += row[i].flops;
+            assert_true(row[i].calls > 0 && row[i].seconds >= 0);
+            assert_true(i == 0 || row[i].seconds <= row[i - 1].seconds);
+            if (!strcmp(row[i].op, "linear"))
+                *(row[i].grad ? &grads[how] : &linear[how]) += row[i].calls;
+        }
+        assert_true(fabs(flops[how] - 2 * vt_usage_of(g).flops) < 1e-6 * flops[how]);
+        vt_params_close(m.p);
+        vt_close(g);
+    }
+    assert_int_equal(grads[0], grads[1]);
+    assert_true(linear[1] > linear[0] && flops[1] > flops[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_residuals),
         cmocka_unit_test(test_after_backward),
         cmocka_unit_test(test_nothing_trained),
+        cmocka_unit_test(test_profile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -248,6 +248,25 @@ static void tell_captions(const vtrain *t)
                100 * (double)t->dropped / (double)t->rows, 100 * t->cfg.caption_dropout_p);
 }
 
+/* A line per op: its kernels of all steps, samples and evaluations included. */
+static void tell_ops(const vtrain *t, double steps)
+{
+    const vt_op_time *row;
+    double sum = 0;
+    int n = vt_profile_rows(t->g, &row);
+    for (int i = 0; i < n; i++)
+        sum += row[i].seconds;
+    vc_say(t->ui, "%-28s %9s %10s %9s %7s", "op", "calls", "ms a step", "GFLOP/s", "share");
+    for (int i = 0; i < n; i++) {
+        char name[40], rate[16] = "";
+        snprintf(name, sizeof name, "%s%s", *row[i].op ? row[i].op : "other",
+                 row[i].grad ? ", gradient" : "");
+        if (row[i].flops > 0) snprintf(rate, sizeof rate, "%.1f", row[i].flops / row[i].seconds / 1e9);
+        vc_say(t->ui, "%-28s %9lld %10.2f %9s %6.1f%%", name, (long long)row[i].calls,
+               1e3 * row[i].seconds / steps, rate, 100 * row[i].seconds / sum);
+    }
+}
+
 static void tell_profile(const vtrain *t, const loop *l)
 {
     double steps = (double)(t->step - l->begun);
@@ -258,6 +277,7 @@ static void tell_profile(const vtrain *t, const loop *l)
            1e3 * t->time.wait / steps, 1e3 * t->time.forward / steps,
            1e3 * t->time.backward / steps, 1e3 * t->time.update / steps, t->time.save,
            t->time.sample, work > 0 ? t->plan.flops * steps / work / 1e9 : 0);
+    tell_ops(t, steps);
 }
 
 /* A stop loses nothing: the last whole step is saved and the way back is told. */
@@ -277,6 +297,7 @@ int vtrain_loop(vtrain *t, vc_err *err)
 {
     loop l;
     int rc = loop_open(&l, t, err);
+    if (t->cfg.profile) vt_profile_begin(t->g);
     vc_progress_begin(t->ui, "training", "steps", (uint64_t)t->plan.steps);
     vc_progress_at(t->ui, (uint64_t)t->step, NULL);
     while (!rc && t->step < t->plan.steps)

@@ -28,18 +28,28 @@ struct vt_ctx {
     int n_live, room_live;
 
     const char *op;                           /* the one at work: for messages */
+    bool in_grad;                             /* it is its gradient that runs */
+    struct vt_profile *profile;               /* NULL: kernels are not timed */
     vc_err err;                               /* the step's first failure */
     vt_hooks hooks;
     vt_usage usage;
     size_t kept;                              /* bytes the tape holds now */
 };
 
-/* Runs a kernel unless the step is dry or has failed. */
+/* Runs a kernel unless the step is dry or has failed. Its FLOPs are counted before. */
 #define VT_RUN(g, kernel, ...)                                                                     \
     do {                                                                                           \
-        if (!((g)->flags & VT_DRY) && !(g)->err.code)                                              \
+        if (!((g)->flags & VT_DRY) && !(g)->err.code) {                                            \
+            double vt_begin_ = (g)->profile ? vt_profile_now() : 0;                                \
             (g)->be->kernel((g)->dev, __VA_ARGS__);                                                \
+            if ((g)->profile) vt_profile_add((g), vt_begin_);                                      \
+        }                                                                                          \
     } while (0)
+
+/* profile.c: seconds of a steady clock; a kernel of g->op ran since `begin`. */
+double vt_profile_now(void);
+void vt_profile_add(vt_ctx *g, double begin);
+void vt_profile_free(struct vt_profile *p);              /* NULL is fine */
 
 /* True if the op may go on: in a step that has not failed, no operand NULL, given back or of a type
  * ops cannot read. */

@@ -82,7 +82,7 @@ static void drop_grad(vt_ctx *g, vt_tensor *t)
 /* Runs the nodes above `stop`, newest first, and frees what each one held. */
 static void run_tape(vt_ctx *g, const vt_node *stop)
 {
-    bool recording = g->recording;
+    bool recording = g->recording, in_grad = g->in_grad;
 
     g->recording = false;
     while (g->tape != stop && !g->err.code) {
@@ -91,6 +91,7 @@ static void run_tape(vt_ctx *g, const vt_node *stop)
         g->op = n->op;
         if (!n->out || n->out->grad) {
             vt_scope s = vt_scope_begin(g);
+            g->in_grad = true;
             n->fn(g, n);
             vt_scope_end(g, s, 0, NULL);
         }
@@ -102,6 +103,7 @@ static void run_tape(vt_ctx *g, const vt_node *stop)
             unkeep(g, n->out->buf);
     }
     g->recording = recording;
+    g->in_grad = in_grad;
 }
 
 void vt_backward(vt_ctx *g, vt_tensor *loss)
@@ -207,6 +209,7 @@ static void run_again(vt_ctx *g, const vt_node *n)
     enter(g, r, true);
     vt_scope s = vt_scope_begin(g);
     g->recording = true;
+    g->in_grad = false;
     r->b.fn(g, r->b.arg, n->in, out);
     g->recording = false;
     for (int i = 0; i < r->b.n_out; i++)

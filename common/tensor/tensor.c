@@ -66,6 +66,7 @@ void vt_close(vt_ctx *g)
         g->be->close(g->dev);
     vt_arena_close(&g->arena);
     vt_pool_close(&g->pool);
+    vt_profile_free(g->profile);
     free(g->live);
     free(g);
 }
@@ -89,7 +90,7 @@ static void forget(vt_ctx *g)
     g->tape = NULL;
     g->n_live = 0;
     g->kept = 0;
-    g->in_step = g->recording = false;
+    g->in_step = g->recording = g->in_grad = false;
     g->flags = 0;
     g->op = "";
     g->err.code = 0;

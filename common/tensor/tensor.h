@@ -109,6 +109,18 @@ typedef struct vt_usage {
 } vt_usage;
 vt_usage vt_usage_of(const vt_ctx *g);        /* of the step in progress or the last one */
 
+/* Where the time goes: one row per op and direction. flops counts matmul, attention, convolution. */
+typedef struct vt_op_time {
+    const char *op;                           /* "linear"; borrowed, lives as long as the program */
+    bool grad;                                /* its gradient; recomputation counts as the op */
+    int64_t calls;                            /* kernels run */
+    double seconds, flops;
+} vt_op_time;
+/* From now on every kernel is timed (which waits for the device each time); rows start empty. */
+void vt_profile_begin(vt_ctx *g);
+/* *rows: most seconds first, borrowed until the next step; returns how many. */
+int vt_profile_rows(vt_ctx *g, const vt_op_time **rows);
+
 /* ---- scopes: temporaries of a block ---- */
 
 /* Everything made after vt_scope_begin is given back at vt_scope_end, but for the n tensors in
