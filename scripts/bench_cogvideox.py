@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Times vlt's CogVideoX against diffusers, transformers and PEFT on this machine, in one run.
+
+    python3 scripts/bench_cogvideox.py run BUILD WORK [lora full vae t5 ...] [--rounds N] [--steps N] [--threads N] [--kernels SET]
+    python3 scripts/bench_cogvideox.py ref lora|full|vae|t5 MODEL --dtype bf16 ...       what `run` calls
+
+Random weights of real widths (scripts/random_model.py) and random data: 2B width with 4 layers for the
+training steps, 226 + 4,992 tokens; the whole VAE on 9 x 240 x 368; T5-XXL width with 2 blocks. Sides
+take turns; each round is a new process; the least time of all rounds counts. PyTorch is tried in bf16 and
+f32, each with default and with raised malloc thresholds, and its best counts. A ratio is ours/theirs.
+"""
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+GRID = (13, 32, 48)
+CLIP = (9, 240, 368)
+TOKENS, RANK = 226, 64
+TUNED = {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
+
+
+# ---- the reference ----
+
+def ref_step(a, lora):
+    import torch
+    from diffusers import CogVideoXTransformer3DModel
+    from diffusers.models.embeddings import get_3d_rotary_pos_embed  # noqa: F401  (imported as trainers do)
+    dtype = getattr(torch, {"bf16": "bfloat16", "f32": "float32"}[a.dtype])
+    m = CogVideoXTransformer3DModel.from_pretrained(a.model + "/transformer", torch_dtype=dtype)
+    if lora:
+        from peft import LoraConfig
+        m.requires_grad_(False)
+        m.add_adapter(LoraConfig(r=RANK, lora_alpha=RANK, target_modules=["to_q", "to_k", "to_v", "to_out.0"]))
+    params = [p for p in m.parameters() if p.requires_grad]
+    opt = torch.optim.AdamW(params, lr=1e-4, betas=(0.9, 0.95), weight_decay=1e-4, fused=True)
+    f, h, w = a.grid
+    x = torch.randn(1, f, 16, h, w, dtype=dtype)
+    target = torch.randn(1, f, 16, h, w)
+    text = torch.randn(1, TOKENS, 4096, dtype=dtype) * 0.2
+    t = torch.tensor([500])
+    first, times = time.time() - a.begin, []
+    for _ in range(a.steps):
+        start = time.perf_counter()
+        y = m(hidden_states=x, encoder_hidden_states=text, timestep=t, return_dict=False)[0]
+        loss = ((y.float() - target) ** 2).mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(params, 1.0)
+        opt.step()
+        opt.zero_grad(set_to_none=True)
+        times.append(time.perf_counter() - start)
+    return first, times
+
+
+def ref_vae(a):
+    import torch
+    from diffusers import AutoencoderKLCogVideoX
+    dtype = getattr(torch, {"bf16": "bfloat16", "f32": "float32"}[a.dtype])
+    m = AutoencoderKLCogVideoX.from_pretrained(a.model + "/vae", torch_dtype=dtype)
+    f, h, w = CLIP
+    x = torch.rand(1, 3, f, h, w).to(dtype) * 2 - 1
+    first, times = time.time() - a.begin, []
+    with torch.no_grad():
+        for _ in range(a.steps):
+            start = time.perf_counter()
+            m.encode(x).latent_dist.mean.sum().item()
+            times.append(time.perf_counter() - start)
+    return first, times
+
+
+def ref_t5(a):
+    import torch
+    from transformers import T5EncoderModel
+    dtype = getattr(torch, {"bf16": "bfloat16", "f32": "float32"}[a.dtype])
+    m = T5EncoderModel.from_pretrained(a.model + "/text_encoder", dtype=dtype)
+    ids = torch.randint(2, 200, (1, TOKENS))
+    first, times = time.time() - a.begin, []
+    with torch.no_grad():
+        for _ in range(a.steps):
+            start = time.perf_counter()
+            m(ids)[0].sum().item()
+            times.append(time.perf_counter() - start)
+    return first, times
+
+
+def ref(a):
+    import torch
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(0)
+    work = {"lora": lambda: ref_step(a, True), "full": lambda: ref_step(a, False),
+            "vae": lambda: ref_vae(a), "t5": lambda: ref_t5(a)}[a.what]
+    first, times = work()
+    print(json.dumps({"first": first, "times": times}))
+
+
+# ---- both sides ----
+
+def run_process(argv, env, watch=None):
+    """Output, the peak of resident memory in bytes, and when the file `watch` got its first line."""
+    with tempfile.TemporaryFile("w+") as f:
+        p = subprocess.Popen(argv, env={**os.environ, **env}, stdout=f)
+        seen = None
+        while watch and seen is None and p.poll() is None:
+            if watch.exists() and watch.stat().st_size:
+                seen = time.time()
+            time.sleep(0.002)
+        _, status, use = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        if p.returncode:
+            raise SystemExit(f"bench: {' '.join(argv)}: exit {p.returncode}")
+        f.seek(0)
+        return f.read(), use.ru_maxrss * 1024, seen
+
+
+def theirs(a, what, model, dtype, tuned):
+    argv = [sys.executable, __file__, "ref", what, model, "--dtype", dtype, "--threads", str(a.threads),
+            "--steps", str(a.steps), "--begin", repr(time.time()), "--grid", *map(str, a.grid)]
+    out, rss, _ = run_process(argv, {"OMP_NUM_THREADS": str(a.threads), **(TUNED if tuned else {})})
+    r = json.loads(out.splitlines()[-1])
+    return {"s": min(r["times"]), "first": r["first"], "rss": rss}
+
+
+def ours_train(a, what, model, n):
+    out = pathlib.Path(a.work) / f"run-{what}-{n}"
+    subprocess.run(["rm", "-rf", str(out)], check=True)
+    argv = [f"{a.build}/vtrain", "--latents", f"{a.work}/latents.lmdb", "--model", model, "--output_dir", str(out),
+            "--max_train_steps", str(a.steps), "--train_batch_size", "1", "--threads", str(a.threads), "--quiet",
+            "--report_to", "none", "--training_type", "lora" if what == "lora" else "full-finetune",
+            "--gradient_checkpointing", "none", "--kernels", a.kernels, "--checkpointing_limit", "1"]
+    begin = time.time()
+    _, rss, seen = run_process(argv, {}, out / "metrics.jsonl")
+    lines = [json.loads(s) for s in (out / "metrics.jsonl").read_text().splitlines()]
+    subprocess.run(["rm", "-rf", str(out)], check=True)
+    first = seen - begin - lines[0]["step_s"] if seen else None
+    return {"s": min(x["step_s"] for x in lines), "rss": rss, "first": first}
+
+
+def ours_encode(a, what, model):
+    argv = [f"{a.build}/tests/bench_encoders", what, model, str(a.steps), str(a.threads), *map(str, CLIP)]
+    begin = time.time()
+    out, rss, _ = run_process(argv, {})
+    r = json.loads(out.splitlines()[-1])
+    return {"s": min(r["times"]), "first": r["first"] - begin, "rss": rss}
+
+
+def better(best, new, key=""):
+    for k, v in new.items():
+        if v is not None and (k not in best or v < best[k]):
+            best[k] = v
+            best[k + "_by"] = key
+
+
+def compare(a, what):
+    step = what in ("lora", "full")
+    model = f"{a.work}/{'dit' if step else 'encoders'}"
+    us, them = {}, {}
+    for n in range(a.rounds):
+        better(us, ours_train(a, what, model, n) if step else ours_encode(a, what, model))
+        for dtype in a.dtypes:
+            for tuned in (False, True):
+                better(them, theirs(a, what, model, dtype, tuned), f"{dtype}{', tuned malloc' if tuned else ''}")
+    def ratio(k):
+        return f"{us[k] / them[k]:.2f}" if k in us and k in them else "-"
+    print(f"| {what} | {us['s']:.2f} s | {them['s']:.2f} s ({them['s_by']}) | {ratio('s')} | "
+          f"{us['rss'] / 2**30:.2f} / {them['rss'] / 2**30:.2f} GiB = {ratio('rss')} | "
+          f"{us.get('first') or 0:.2f} / {them['first']:.2f} s = {ratio('first')} |", flush=True)
+
+
+def make_inputs(a):
+    work = pathlib.Path(a.work)
+    make = [sys.executable, str(ROOT / "scripts/random_model.py")]
+    if {"lora", "full"} & set(a.part):
+        if not (work / "dit/model_index.json").exists():
+            subprocess.run([*make, str(work / "dit"), "--layers", "4", "--parts", "transformer,scheduler"], check=True)
+        subprocess.run([f"{a.build}/tests/random_dataset", str(work / "latents.lmdb"), "4", *map(str, a.grid),
+                        str(TOKENS), "4096"], check=True)
+    if {"vae", "t5"} & set(a.part) and not (work / "encoders/model_index.json").exists():
+        subprocess.run([*make, str(work / "encoders"), "--t5_layers", "2", "--parts", "vae,text_encoder,tokenizer"], check=True)
+
+
+def run(a):
+    a.part = a.part or ["lora", "full", "vae", "t5"]
+    pathlib.Path(a.work).mkdir(parents=True, exist_ok=True)
+    make_inputs(a)
+    print(f"{a.threads} threads, {a.rounds} rounds, {a.steps} steps each; "
+          f"grid {'x'.join(map(str, a.grid))}, clip {'x'.join(map(str, CLIP))}")
+    print("| what | vlt | PyTorch | ratio | peak memory | start to first step |\n|---|---|---|---|---|---|", flush=True)
+    for what in a.part:
+        compare(a, what)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    sub = p.add_subparsers(required=True)
+    r = sub.add_parser("ref")
+    r.add_argument("what")
+    r.add_argument("model")
+    r.add_argument("--begin", type=float, default=time.time())
+    r.add_argument("--dtype", default="bf16")
+    r.set_defaults(call=ref)
+    d = sub.add_parser("run")
+    d.add_argument("build")
+    d.add_argument("work")
+    d.add_argument("part", nargs="*")
+    d.add_argument("--rounds", type=int, default=2)
+    d.add_argument("--kernels", default="auto")
+    d.add_argument("--dtypes", nargs="+", default=["bf16", "f32"])
+    d.set_defaults(call=run)
+    for q in (r, d):
+        q.add_argument("--threads", type=int, default=os.cpu_count())
+        q.add_argument("--steps", type=int, default=3)
+        q.add_argument("--grid", type=int, nargs=3, default=list(GRID))
+    a = p.parse_args()
+    a.call(a)
+
+
+if __name__ == "__main__":
+    main()
