@@ -82,6 +82,9 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
  * compare xxh3. VC_ENOENT: no shard has it; whatever is wrong names shard and key. */
 int vf_dataset_latent(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err);
 int vf_dataset_text(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err);
+/* The same value as stored: the bytes of the safetensors container, borrowed. */
+int vf_dataset_bytes(const vf_dataset *d, bool text, vf_key k, const void **data, size_t *n,
+                     vc_err *err);
 /* JPEG bytes, borrowed and not looked into. VC_ENOENT if there is none. */
 int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t *n, vc_err *err);
 /* Stored validation prompts: JSON records in row order; the caller frees. */

@@ -56,6 +56,12 @@ int vf_manifest_add(vf_manifest *m, const vf_shard_info *s, vc_err *err);
 int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head,
                       const cJSON *buckets, vc_err *err);
 
+/* How many of the named fields (NULL-ended) differ between two manifests or heads; told: the first
+ * differences, with both values. */
+enum { VF_HEAD_TOLD = 400 };
+int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fields,
+                    char told[VF_HEAD_TOLD]);
+
 /* Whether name is exactly shard-NNNNN.lmdb or text-NNNNN.lmdb. */
 bool vf_shard_name_parse(const char *name, bool *text, unsigned *number);
 char *vf_shard_name(char buf[VF_SHARD_NAME], bool text, unsigned number);

@@ -423,6 +423,21 @@ int vf_dataset_text(const vf_dataset *d, vf_key k, bool check, vf_safetensors **
     return open_value(d, true, k, check, st, err);
 }
 
+int vf_dataset_bytes(const vf_dataset *d, bool text, vf_key k, const void **data, size_t *n,
+                     vc_err *err)
+{
+    vf_safetensors *st;
+    const shard *s;
+    vf_bytes v = { 0 };
+    int rc = open_value(d, text, k, true, &st, err);
+    if (!rc)
+        rc = find_value(d, text, k, &s, &v, err);
+    vf_safetensors_close(st);
+    *data = v.data;
+    *n = v.size;
+    return rc;
+}
+
 void vf_dataset_prefetch(const vf_dataset *d, vf_key latent)
 {
     const shard *s;

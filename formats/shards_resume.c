@@ -21,10 +21,10 @@ static const char *const compared[] = {
     "family", "train_mode", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
 };
 
-enum { MAX_TOLD = 400, MAX_DEPTH = 64 }; /* bytes of differences in the message; levels of JSON */
+enum { MAX_DEPTH = 64 };                     /* levels of JSON */
 
 typedef struct difference {
-    char text[MAX_TOLD];
+    char text[VF_HEAD_TOLD];
     int n;
 } difference;
 
@@ -83,18 +83,26 @@ static void compare(difference *d, const char *path, const cJSON *there, const c
     }
 }
 
-static int compare_heads(const vf_writer *w, vc_err *err)
+int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fields,
+                    char told[VF_HEAD_TOLD])
 {
     difference d = { 0 };
-    for (const char *const *name = compared; *name; name++)
-        compare(&d, *name, cJSON_GetObjectItemCaseSensitive(w->manifest.json, *name),
-                cJSON_GetObjectItemCaseSensitive(w->head, *name), 0);
-    if (!d.n)
+    for (; *fields; fields++)
+        compare(&d, *fields, cJSON_GetObjectItemCaseSensitive(there, *fields),
+                cJSON_GetObjectItemCaseSensitive(now, *fields), 0);
+    memcpy(told, d.text, sizeof d.text);
+    return d.n;
+}
+
+static int compare_heads(const vf_writer *w, vc_err *err)
+{
+    char told[VF_HEAD_TOLD];
+    if (!vf_head_compare(w->manifest.json, w->head, compared, told))
         return 0;
     return vc_fail(err, VC_EMISMATCH,
                    "%s was made with other settings (%s): give --overwrite to make it "
                    "anew, or another --out",
-                   w->dir, d.text);
+                   w->dir, told);
 }
 
 /* ---- files of the folder ---- */

@@ -29,10 +29,25 @@ static const vc_flag report_flags[] = {
     LOG_FORMAT, END
 };
 
+#define NEW_DATASET(what) \
+    FLAG(VC_PATH, out, "out", NULL, NULL, what), \
+    FLAG(VC_BYTES, shard_size, "shard_size", "4GiB", "1MiB..", "bytes after which a shard is closed")
+static const vc_flag copy_flags[] = { NEW_DATASET("the new dataset (required)"), LOG_FORMAT, END };
+static const vc_flag gc_flags[] = {
+    FLAG(VC_BYTES, shard_size, "shard_size", "4GiB", "1MiB..", "bytes after which a shard is closed"),
+    LOG_FORMAT, END
+};
+static const vc_flag split_flags[] = {
+    NEW_DATASET("start of the new datasets' names (required)"),
+    FLAG(VC_INT, n, "n", NULL, "0..10000", "into N parts of nearly equal length: OUT-00, OUT-01, ..."),
+    FLAG(VC_CHOICE, by, "by", "nothing", "nothing|bucket", "into one part per latent shape: OUT-13x48x84, ..."),
+    LOG_FORMAT, END
+};
+
 typedef struct verb {
     const char *name, *words, *about;
     const vc_flag *flags;
-    int n_words;
+    int n_words;                             /* at least -n_words if negative */
     int (*run)(const vlat *v, vc_err *err);
 } verb;
 
@@ -52,6 +67,26 @@ static const verb verbs[] = {
     { "report", "DATASET",
       "One HTML file with thumbnails, captions, histograms and what was skipped.", report_flags, 1,
       vlat_report },
+    { "merge", "DATASET...",
+      "One new dataset out of several: samples get new numbers in the order given, what occurs twice is "
+      "kept once. Datasets that were made by unlike encoders are refused.",
+      copy_flags, -2, vlat_merge },
+    { "split", "DATASET", "A dataset in several: by number of parts, or by latent shape.", split_flags,
+      1, vlat_split },
+    { "select", "DATASET CONDITION",
+      "A new dataset of the samples that fit a condition, with their numbers. CONDITION is like "
+      "'width >= 512 and caption ~ \"red|blue\" and not tag = draft'; names: caption, width, height, "
+      "source_width, source_height, frames, seconds, fps, tokens, type, path, tag, weight, bucket, sample, variant; "
+      "= != < <= > >= compare, ~ !~ match a regular expression.",
+      copy_flags, 2, vlat_select },
+    { "diff", "DATASET DATASET",
+      "Samples that only one of two datasets has (-, +) or that differ (~), by row. Exit status 1 if "
+      "there are any.",
+      plain_flags, 2, vlat_diff },
+    { "gc", "DATASET",
+      "Compacts a dataset into new shards: what no sample refers to is dropped. Needs the room of "
+      "what stays; the old files go when the new ones are complete.",
+      gc_flags, 1, vlat_gc },
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -71,7 +106,8 @@ static void print_verbs(FILE *f)
 {
     fputs("usage: vlat VERB DATASET [flags]\n\n", f);
     for (int i = 0; i < VERBS; i++)
-        fprintf(f, "  vlat %-7s %-12s %s\n", verbs[i].name, verbs[i].words, verbs[i].about);
+        fprintf(f, "  vlat %-7s %-18s %.*s\n", verbs[i].name, verbs[i].words,
+                (int)strcspn(verbs[i].about, ".:"), verbs[i].about);
     fputs("\n  vlat VERB --help says more.\n", f);
 }
 
@@ -85,7 +121,7 @@ static const verb *find_verb(const char *name)
 
 static int no_verb(const char *name, vc_err *err)
 {
-    char list[128] = "";
+    char list[256] = "";
     for (int i = 0; i < VERBS; i++) {
         strcat(list, i ? ", " : "");
         strcat(list, verbs[i].name);
@@ -97,14 +133,14 @@ static int no_verb(const char *name, vc_err *err)
 static int run(const verb *b, vlat *v, const vc_flags *set, vc_err *err)
 {
     const vc_list *words = vc_flags_words(set);
-    if (words->n != b->n_words)
+    if (b->n_words < 0 ? words->n < -b->n_words : words->n != b->n_words)
         return vc_fail(err, VC_EUSAGE, "vlat %s takes %s, not %d word%s", b->name, b->words,
                        words->n, words->n == 1 ? "" : "s");
     char *path = words->item[0];
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
         path[n - 1] = 0;                     /* the folder's name is its last part */
     v->path = path;
-    v->key = b->n_words > 1 ? words->item[1] : NULL;
+    v->words = words;
     for (int i = 0; vc_flags_note(set, i); i++)
         vc_say(v->progress, "%s", vc_flags_note(set, i));
     int rc = b->run(v, err);

@@ -12,14 +12,15 @@
 typedef struct vlat_options {
     bool json;
     char *out;
-    int64_t limit;
+    int64_t limit, n, shard_size;
+    int by;                      /* 0, or 1: bucket */
     int log_format;
 } vlat_options;
 
 typedef struct vlat {
     const vlat_options *o;
-    const char *path;            /* the dataset */
-    const char *key;             /* of `show` */
+    const vc_list *words;        /* after the verb */
+    const char *path;            /* the first of them: the dataset */
     vc_progress *progress;
     FILE *out;
 } vlat;
@@ -29,6 +30,11 @@ int vlat_list(const vlat *v, vc_err *err);
 int vlat_show(const vlat *v, vc_err *err);
 int vlat_verify(const vlat *v, vc_err *err);
 int vlat_report(const vlat *v, vc_err *err);
+int vlat_merge(const vlat *v, vc_err *err);
+int vlat_split(const vlat *v, vc_err *err);
+int vlat_select(const vlat *v, vc_err *err);
+int vlat_gc(const vlat *v, vc_err *err);
+int vlat_diff(const vlat *v, vc_err *err);
 
 /* ---- vlat_text.c ---- */
 /* Opens the dataset, finished or not; says so when not. */

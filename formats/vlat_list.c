@@ -210,15 +210,16 @@ int vlat_show(const vlat *v, vc_err *err)
     vf_dataset *d;
     vf_key k;
     uint32_t i;
+    const char *key = v->words->item[1];
     int rc = vlat_open(v, &d, err);
-    if (!rc && vf_key_parse(&k, v->key)) {
-        rc = print_value(v, d, false, "latent", v->key, err);
+    if (!rc && vf_key_parse(&k, key)) {
+        rc = print_value(v, d, false, "latent", key, err);
         if (rc == VC_ENOENT)
-            rc = print_value(v, d, true, "text", v->key, err);
+            rc = print_value(v, d, true, "text", key, err);
         if (rc == VC_ENOENT)
-            rc = vc_fail(err, rc, "%s: no latent or text %s", v->path, v->key);
+            rc = vc_fail(err, rc, "%s: no latent or text %s", v->path, key);
     } else if (!rc) {
-        rc = vf_dataset_find(d, v->key, &i, err);
+        rc = vf_dataset_find(d, key, &i, err);
         if (!rc)
             rc = show_sample(v, d, i, err);
         else if (rc == VC_EINVAL)

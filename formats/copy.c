@@ -1,0 +1,192 @@
+/* copy.c - see copy.h */
+#include "formats/copy.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/keymap.h"
+#include "formats/shards_parts.h"
+
+#define DEFAULT_SHARD ((int64_t)4 << 30)
+
+struct vf_copy {
+    vf_writer *w;
+    vf_keymap prompts;                       /* hashes of those that are there */
+    uint32_t n_prompts;
+};
+
+/* Manifest fields that a writer makes itself. */
+static const char *const derived[] = {
+    "format", "program", "complete", "samples", "root", "buckets", "shards", NULL
+};
+static const char *const alike[] = {
+    "family", "vae", "text_encoders", "latent_store", "dtype", NULL
+};
+
+int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err)
+{
+    char told[VF_HEAD_TOLD];
+    if (!vf_head_compare(vf_dataset_manifest(a), vf_dataset_manifest(b), alike, told))
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "%s and %s were made by unlike encoders (%s): encode one of "
+                   "them anew", vf_dataset_path(a), vf_dataset_path(b), told);
+}
+
+static int refuse_finished(const char *path, vc_err *err)
+{
+    vf_dataset *d;
+    char *manifest = vc_path_join(path, VF_MANIFEST);
+    if (!manifest)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    bool there = vc_file_exists(manifest) && !vf_dataset_open(&d, path, false, NULL);
+    free(manifest);
+    if (!there)
+        return 0;
+    vf_dataset_close(d);
+    return vc_fail(err, VC_EINVAL, "%s is a finished dataset already: remove it or give another "
+                   "name", path);
+}
+
+int vf_copy_open(vf_copy **out, const char *path, const vf_dataset *like, int64_t shard_size,
+                 vc_err *err)
+{
+    *out = NULL;
+    int rc = refuse_finished(path, err);
+    vf_copy *c = rc ? NULL : calloc(1, sizeof *c);
+    cJSON *head = c ? cJSON_Duplicate(vf_dataset_manifest(like), true) : NULL;
+    if (!rc && !head)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    for (const char *const *f = derived; head && *f; f++)
+        cJSON_DeleteItemFromObjectCaseSensitive(head, *f);
+    const vf_writer_opts o = { .head = head,
+                               .shard_size = shard_size > 0 ? shard_size : DEFAULT_SHARD };
+    if (!rc)
+        rc = vf_writer_open(&c->w, path, &o, err);
+    cJSON_Delete(head);
+    if (rc) {
+        vf_copy_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+void vf_copy_close(vf_copy *c)
+{
+    if (!c)
+        return;
+    vf_writer_close(c->w);
+    vf_keymap_free(&c->prompts);
+    free(c);
+}
+
+/* The value named by 32 hex digits, unless it is there. */
+static int copy_value(vf_copy *c, const vf_dataset *d, bool text, const cJSON *hex, vc_err *err)
+{
+    vf_key k;
+    const void *data;
+    size_t n;
+    if (!cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
+        return vc_fail(err, VC_EFORMAT, "a key of 32 hex digits expected");
+    if (text ? vf_writer_has_text(c->w, k) : vf_writer_has_latent(c->w, k))
+        return 0;
+    int rc = vf_dataset_bytes(d, text, k, &data, &n, err);
+    if (rc)
+        return rc;
+    return text ? vf_writer_put_text(c->w, k, data, n, err)
+                : vf_writer_put_latent(c->w, k, data, n, err);
+}
+
+static int copy_keys(vf_copy *c, const vf_dataset *d, const cJSON *o, const char *field,
+                     vc_err *err)
+{
+    const cJSON *hex;
+    int rc = 0;
+    cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(o, field))
+        rc = rc ? rc : copy_value(c, d, true, hex, err);
+    return rc;
+}
+
+static int copy_values(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_err *err)
+{
+    const cJSON *o;
+    int rc = copy_value(c, d, false, cJSON_GetObjectItemCaseSensitive(record, "latent_key"), err);
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions"))
+        rc = rc ? rc : copy_value(c, d, false, o, err);
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "captions"))
+        rc = rc ? rc : copy_keys(c, d, o, "keys", err);
+    return rc;
+}
+
+int vf_copy_sample(vf_copy *c, const vf_dataset *d, uint32_t i, uint32_t number, vc_err *err)
+{
+    cJSON *record;
+    const vf_entry *e = vf_dataset_entry(d, i);
+    const void *thumb = NULL;
+    size_t thumb_n = 0;
+    int rc = vf_dataset_sample(d, i, &record, err);
+    if (!rc)
+        rc = copy_values(c, d, record, err);
+    if (!rc) {
+        cJSON *own = cJSON_GetObjectItemCaseSensitive(record, "sample");
+        if (own)
+            cJSON_SetNumberHelper(own, number);
+        int found = vf_dataset_thumb(d, i, &thumb, &thumb_n, err);
+        rc = found == VC_ENOENT ? 0 : found;
+    }
+    if (!rc)
+        rc = vf_writer_put_sample(c->w, number, e->variant, record, thumb, thumb_n, err);
+    cJSON_Delete(record);
+    char key[24];
+    return vc_context(err, rc, "%s: sample %s", vf_dataset_path(d),
+                      vf_sample_key(key, e->number, e->variant));
+}
+
+static int copy_prompt(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_err *err)
+{
+    char *text = vf_json_line(record);
+    if (!text)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    vf_key k = vf_hash(text, strlen(text));
+    free(text);
+    if (vf_keymap_get(&c->prompts, k, NULL))
+        return 0;
+    const cJSON *image = cJSON_GetObjectItemCaseSensitive(record, "image");
+    int rc = copy_keys(c, d, record, "keys", err);
+    if (!rc)
+        rc = copy_keys(c, d, record, "negative_keys", err);
+    if (!rc && cJSON_IsString(image))
+        rc = copy_value(c, d, false, image, err);
+    if (!rc)
+        rc = vf_writer_put_validation(c->w, c->n_prompts, record, err);
+    c->n_prompts += !rc;
+    return rc ? rc : vf_keymap_put(&c->prompts, k, 0, err);
+}
+
+int vf_copy_prompts(vf_copy *c, const vf_dataset *d, vc_err *err)
+{
+    const cJSON *encoder;
+    int rc = 0;
+    cJSON_ArrayForEach(encoder, cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d),
+                                                                 "text_encoders"))
+        rc = rc ? rc : copy_value(c, d, true, cJSON_GetObjectItemCaseSensitive(encoder, "empty"),
+                                  err);
+    for (uint32_t i = 0; !rc && i < vf_dataset_validations(d); i++) {
+        cJSON *record;
+        rc = vf_dataset_validation(d, i, &record, err);
+        if (!rc)
+            rc = copy_prompt(c, d, record, err);
+        cJSON_Delete(record);
+    }
+    return vc_context(err, rc, "%s", vf_dataset_path(d));
+}
+
+/* Samples that an earlier, interrupted copy put and this one did not are dropped. */
+int vf_copy_finish(vf_copy *c, vc_err *err)
+{
+    uint32_t dropped;
+    int rc = vf_writer_drop_unseen(c->w, &dropped, err);
+    return rc ? rc : vf_writer_finish(c->w, err);
+}

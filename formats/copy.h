@@ -1,0 +1,30 @@
+/* copy.h - a new dataset out of samples of others: what merge, split, select and gc do.
+ *
+ * Values keep their keys and bytes, so a value that several samples or several sources share is
+ * written once. Each value is compared with its checksum on the way: damage is refused, not
+ * copied. An interrupted copy goes on where it was when the same one is asked for again. One
+ * thread. */
+#ifndef VF_COPY_H
+#define VF_COPY_H
+
+#include "formats/shards.h"
+
+typedef struct vf_copy vf_copy;
+
+/* A dataset at `path` whose head is that of `like`. shard_size 0: 4 GiB. VC_EINVAL: there is a
+ * finished dataset already. */
+int vf_copy_open(vf_copy **out, const char *path, const vf_dataset *like, int64_t shard_size,
+                 vc_err *err);
+/* Sample i of d as number `number` (its own, or a new one), with all that it refers to. */
+int vf_copy_sample(vf_copy *c, const vf_dataset *d, uint32_t i, uint32_t number, vc_err *err);
+/* d's validation prompts and empty prompts; a prompt that is there already is not added again. */
+int vf_copy_prompts(vf_copy *c, const vf_dataset *d, vc_err *err);
+int vf_copy_finish(vf_copy *c, vc_err *err);
+/* What was committed stays. NULL is fine. */
+void vf_copy_close(vf_copy *c);
+
+/* VC_EMISMATCH naming the first fields in which two datasets cannot be one: family, VAE, text
+ * encoders, what is stored and in which type. Settings of sampling may differ. */
+int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err);
+
+#endif

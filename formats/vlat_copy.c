@@ -1,0 +1,434 @@
+/* vlat_copy.c - vlat merge, split, select and gc: datasets out of parts of datasets. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "formats/copy.h"
+#include "formats/expr.h"
+#include "formats/keymap.h"
+#include "formats/vlat.h"
+
+static int stopped(vc_err *err)
+{
+    return *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped; the same command goes on") : 0;
+}
+
+static int need_out(const vlat *v, vc_err *err)
+{
+    return v->o->out ? 0 : vc_fail(err, VC_EUSAGE, "--out says where the new dataset goes");
+}
+
+static void say_result(const vlat *v, const char *path)
+{
+    vf_dataset *d;
+    char a[32];
+    if (vf_dataset_open(&d, path, false, NULL))
+        return;
+    fprintf(v->out, "%s: %s samples, root %s\n", path, vc_human_count(a, vf_dataset_count(d)),
+            vlat_str(vf_dataset_manifest(d), "root"));
+    vf_dataset_close(d);
+}
+
+/* ---- merge ---- */
+
+/* What makes two samples the same: all of the record but its number. */
+static int content_of(vf_key *k, const vf_dataset *d, uint32_t i, vc_err *err)
+{
+    cJSON *record;
+    int rc = vf_dataset_sample(d, i, &record, err);
+    if (rc)
+        return rc;
+    cJSON_DeleteItemFromObjectCaseSensitive(record, "sample");
+    char *text = vf_json_line(record);
+    if (text)
+        *k = vf_hash(text, strlen(text));
+    else
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    free(text);
+    cJSON_Delete(record);
+    return rc;
+}
+
+typedef struct merging {
+    const vlat *v;
+    vf_copy *c;
+    vf_keymap seen;                          /* contents */
+    uint32_t next;                           /* number */
+    uint64_t samples, twice;
+} merging;
+
+/* A sample's variants go together: each new number of the source takes the next one. */
+static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
+{
+    int64_t last = -1;
+    int rc = vf_copy_prompts(m->c, d, err);
+    for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
+        vf_key k;
+        rc = content_of(&k, d, i, err);
+        if (!rc && vf_keymap_get(&m->seen, k, NULL)) {
+            m->twice++;
+            continue;
+        }
+        uint32_t number = vf_dataset_entry(d, i)->number;
+        if (number != last)
+            m->next++;
+        last = number;
+        if (!rc) rc = vf_keymap_put(&m->seen, k, 0, err);
+        if (!rc) rc = vf_copy_sample(m->c, d, i, m->next - 1, err);
+        m->samples += !rc;
+        vc_progress_at(m->v->progress, m->samples + m->twice, NULL);
+        if (!rc) rc = stopped(err);
+    }
+    return rc;
+}
+
+static int merge_all(const vlat *v, vf_dataset **d, int n, vc_err *err)
+{
+    merging m = { .v = v };
+    uint64_t all = 0;
+    int rc = 0;
+    for (int i = 0; i < n; i++)
+        all += vf_dataset_count(d[i]);
+    for (int i = 1; !rc && i < n; i++)
+        rc = vf_copy_compare(d[0], d[i], err);
+    if (!rc) rc = vf_copy_open(&m.c, v->o->out, d[0], v->o->shard_size, err);
+    vc_progress_begin(v->progress, "merging", "samples", all);
+    for (int i = 0; !rc && i < n; i++)
+        rc = merge_one(&m, d[i], err);
+    if (!rc) rc = vf_copy_finish(m.c, err);
+    vc_progress_end(v->progress);
+    vf_copy_close(m.c);
+    vf_keymap_free(&m.seen);
+    if (rc)
+        return rc;
+    if (m.twice)
+        vc_say(v->progress, "%" PRIu64 " samples were there twice and are kept once", m.twice);
+    say_result(v, v->o->out);
+    return 0;
+}
+
+int vlat_merge(const vlat *v, vc_err *err)
+{
+    int rc = need_out(v, err), n = v->words->n;
+    vf_dataset **d = calloc((size_t)n, sizeof *d);
+    if (!d)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; !rc && i < n; i++)
+        rc = vf_dataset_open(&d[i], v->words->item[i], false, err);
+    if (!rc)
+        rc = merge_all(v, d, n, err);
+    for (int i = 0; i < n; i++)
+        vf_dataset_close(d[i]);
+    free(d);
+    return rc;
+}
+
+/* ---- a part of one dataset, with its numbers ---- */
+
+/* Samples whose place is marked. */
+static int copy_part(const vlat *v, const vf_dataset *d, const uint32_t *part, uint32_t which,
+                     const char *path, vc_err *err)
+{
+    vf_copy *c;
+    uint64_t samples = 0, all = 0;
+    for (uint32_t i = 0; i < vf_dataset_count(d); i++)
+        all += part[i] == which;
+    int rc = vf_copy_open(&c, path, d, v->o->shard_size, err);
+    if (!rc) rc = vf_copy_prompts(c, d, err);
+    vc_progress_begin(v->progress, path, "samples", all);
+    for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
+        if (part[i] != which)
+            continue;
+        rc = vf_copy_sample(c, d, i, vf_dataset_entry(d, i)->number, err);
+        samples += !rc;
+        vc_progress_at(v->progress, samples, NULL);
+        if (!rc) rc = stopped(err);
+    }
+    if (!rc) rc = vf_copy_finish(c, err);
+    vc_progress_end(v->progress);
+    vf_copy_close(c);
+    return rc;
+}
+
+static uint32_t *new_parts(const vf_dataset *d, vc_err *err)
+{
+    uint32_t *part = calloc((size_t)vf_dataset_count(d) + 1, sizeof *part);
+    if (!part)
+        vc_fail(err, VC_ENOMEM, "out of memory");
+    return part;
+}
+
+/* ---- select ---- */
+
+static const char *const names[] = {
+    "caption", "width", "height", "source_width", "source_height", "frames", "seconds", "fps", "tokens",
+    "type", "path", "tag", "weight", "bucket", "sample", "variant", NULL
+};
+
+typedef struct asked {
+    const vf_entry *e;
+    const cJSON *record;
+} asked;
+
+static bool text_value(vf_expr_value *v, const cJSON *o)
+{
+    v->text = cJSON_IsString(o) ? o->valuestring : NULL;
+    return v->text;
+}
+
+static double pair(const cJSON *record, const char *field, int i)
+{
+    const cJSON *o = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(record, field), i);
+    return cJSON_IsNumber(o) ? o->valuedouble : 0;
+}
+
+static bool get_value(void *arg, const char *name, int k, vf_expr_value *v)
+{
+    const asked *a = arg;
+    const cJSON *r = a->record, *o = NULL;
+    *v = (vf_expr_value){ 0 };
+    if (!strcmp(name, "caption")) {
+        o = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(r, "captions"), k);
+        return text_value(v, cJSON_GetObjectItemCaseSensitive(o, "text"));
+    }
+    if (!strcmp(name, "tag"))
+        return text_value(v, cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(r, "tags"), k));
+    if (k)
+        return false;
+    if (!strcmp(name, "type") || !strcmp(name, "path"))
+        return text_value(v, cJSON_GetObjectItemCaseSensitive(r, name));
+    if (!strcmp(name, "bucket"))
+        return text_value(v, cJSON_GetObjectItemCaseSensitive(r, "key"));
+    const cJSON *source = cJSON_GetObjectItemCaseSensitive(r, "source");
+    const struct { const char *name; double value; } numbers[] = {
+        { "width", pair(r, "target", 1) }, { "height", pair(r, "target", 0) },
+        { "source_width", vlat_num(source, "w") }, { "source_height", vlat_num(source, "h") },
+        { "frames", a->e->frames }, { "fps", (double)a->e->fps },
+        { "seconds", a->e->fps > 0 ? a->e->frames / (double)a->e->fps : 0 },
+        { "tokens", a->e->tokens }, { "weight", (double)a->e->weight },
+        { "sample", a->e->number }, { "variant", a->e->variant },
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!strcmp(name, numbers[i].name)) {
+            v->number = numbers[i].value;
+            return true;
+        }
+    return false;
+}
+
+static int mark(const vf_dataset *d, const vf_expr *e, uint32_t *part, uint32_t *found, vc_err *err)
+{
+    int rc = 0;
+    *found = 0;
+    for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
+        cJSON *record;
+        rc = vf_dataset_sample(d, i, &record, err);
+        asked a = { vf_dataset_entry(d, i), record };
+        if (!rc)
+            *found += part[i] = vf_expr_holds(e, get_value, &a);
+        cJSON_Delete(record);
+        if (!rc) rc = stopped(err);
+    }
+    return rc;
+}
+
+int vlat_select(const vlat *v, vc_err *err)
+{
+    vf_dataset *d = NULL;
+    vf_expr *e = NULL;
+    uint32_t *part = NULL, found;
+    int rc = need_out(v, err);
+    if (!rc) rc = vf_expr_open(&e, v->words->item[1], names, err);
+    if (!rc) rc = vf_dataset_open(&d, v->path, false, err);
+    if (!rc && !(part = new_parts(d, err))) rc = VC_ENOMEM;
+    if (!rc) rc = mark(d, e, part, &found, err);
+    if (!rc && !found)
+        rc = vc_fail(err, VC_ENOENT, "%s: no sample fits the condition: nothing was written",
+                     v->path);
+    if (!rc) rc = copy_part(v, d, part, 1, v->o->out, err);
+    if (!rc) say_result(v, v->o->out);
+    free(part);
+    vf_dataset_close(d);
+    vf_expr_close(e);
+    return rc;
+}
+
+/* ---- split ---- */
+
+/* Numbers, never variants of one number, are dealt out in runs of nearly equal length. */
+static void part_by_number(const vf_dataset *d, uint32_t parts, uint32_t *part)
+{
+    uint32_t n = vf_dataset_count(d), numbers = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        numbers += !i || vf_dataset_entry(d, i)->number != vf_dataset_entry(d, i - 1)->number;
+        part[i] = numbers - 1;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        part[i] = (uint32_t)((uint64_t)part[i] * parts / numbers);
+}
+
+/* Grids f x h x w in the order in which they appear. */
+static int part_by_bucket(const vf_dataset *d, uint32_t *part, uint32_t *parts, vc_err *err)
+{
+    vf_keymap seen = { 0 };
+    int rc = 0;
+    *parts = 0;
+    for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
+        const vf_entry *e = vf_dataset_entry(d, i);
+        const uint16_t grid[3] = { e->f, e->h, e->w };
+        vf_key k = vf_hash(grid, sizeof grid);
+        uint64_t at;
+        if (!vf_keymap_get(&seen, k, &at)) {
+            at = (*parts)++;
+            rc = vf_keymap_put(&seen, k, at, err);
+        }
+        part[i] = (uint32_t)at;
+    }
+    vf_keymap_free(&seen);
+    return rc;
+}
+
+/* OUT-00 of --n, OUT-13x48x84 of --by bucket. */
+static char *part_name(const vlat *v, const vf_dataset *d, const uint32_t *part, uint32_t which)
+{
+    if (v->o->n)
+        return vc_format("%s-%02" PRIu32, v->o->out, which);
+    uint32_t i = 0;
+    while (part[i] != which)
+        i++;
+    const vf_entry *e = vf_dataset_entry(d, i);
+    return vc_format("%s-%ux%ux%u", v->o->out, e->f, e->h, e->w);
+}
+
+static int write_parts(const vlat *v, const vf_dataset *d, const uint32_t *part, uint32_t parts,
+                       vc_err *err)
+{
+    int rc = 0;
+    for (uint32_t k = 0; !rc && k < parts; k++) {
+        char *path = part_name(v, d, part, k);
+        rc = path ? copy_part(v, d, part, k, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        if (!rc) say_result(v, path);
+        free(path);
+    }
+    return rc;
+}
+
+int vlat_split(const vlat *v, vc_err *err)
+{
+    vf_dataset *d = NULL;
+    uint32_t *part = NULL, parts = (uint32_t)v->o->n;
+    int rc = need_out(v, err);
+    if (!rc && !v->o->n == !v->o->by)
+        rc = vc_fail(err, VC_EUSAGE, "give either --n N or --by bucket");
+    if (!rc) rc = vf_dataset_open(&d, v->path, false, err);
+    if (!rc && parts > vf_dataset_count(d))
+        rc = vc_fail(err, VC_EUSAGE, "--n %" PRIu32 ": %s has %" PRIu32 " samples", parts, v->path,
+                     vf_dataset_count(d));
+    if (!rc && !(part = new_parts(d, err))) rc = VC_ENOMEM;
+    if (!rc && v->o->n) part_by_number(d, parts, part);
+    if (!rc && !v->o->n) rc = part_by_bucket(d, part, &parts, err);
+    if (!rc) rc = write_parts(v, d, part, parts, err);
+    free(part);
+    vf_dataset_close(d);
+    return rc;
+}
+
+/* ---- gc ---- */
+
+/* Files of a dataset that are no shards go along. */
+static int carry_files(const char *from, const char *to, vc_err *err)
+{
+    static const char *const files[] = { "plan.jsonl", "errors.jsonl", "vprep.yaml", NULL };
+    int rc = 0;
+    for (const char *const *f = files; !rc && *f; f++) {
+        char *a = vc_path_join(from, *f), *b = vc_path_join(to, *f);
+        vc_map m;
+        if (!a || !b)
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        else if (vc_file_exists(a) && !(rc = vc_map_open(&m, a, err))) {
+            rc = vc_file_write(b, m.data, m.size, err);
+            vc_map_close(&m);
+        }
+        free(a);
+        free(b);
+    }
+    return rc;
+}
+
+/* The new folder takes the old one's name in one step; readers keep what they have open. */
+static int exchange(const char *path, const char *made, vc_err *err)
+{
+    if (renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_EXCHANGE))
+        return vc_fail(err, VC_EIO, "%s: its file system cannot exchange two folders (%s): the "
+                       "compacted dataset is in %s; put it in its place by hand", path,
+                       strerror(errno), made);
+    return vc_remove_tree(made, err);
+}
+
+static int64_t bytes_of(const vf_dataset *d)
+{
+    const cJSON *s;
+    double sum = 0;
+    cJSON_ArrayForEach(s, cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d), "shards"))
+        sum += vlat_num(s, "bytes");
+    return (int64_t)sum;
+}
+
+/* A copy that an earlier gc left behind; nothing else of that name is touched. */
+static int remove_left(const char *made, vc_err *err)
+{
+    char *manifest = vc_path_join(made, "manifest.json");
+    if (!manifest)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = vc_file_exists(manifest) ? vc_remove_tree(made, err) : 0;
+    free(manifest);
+    return rc;
+}
+
+static int compact(const vlat *v, const vf_dataset *d, const char *made, int64_t *left, vc_err *err)
+{
+    vf_dataset *now;
+    uint32_t *all = new_parts(d, err);
+    int rc = all ? copy_part(v, d, all, 0, made, err) : VC_ENOMEM;
+    free(all);
+    if (!rc) rc = carry_files(v->path, made, err);
+    if (!rc) rc = vf_dataset_open(&now, made, false, err);
+    if (rc)
+        return rc;
+    *left = bytes_of(now);
+    if (strcmp(vlat_str(vf_dataset_manifest(now), "root"), vlat_str(vf_dataset_manifest(d), "root")))
+        rc = vc_fail(err, VC_EFAIL, "%s: the copy has another root: nothing was changed", made);
+    vf_dataset_close(now);
+    return rc;
+}
+
+int vlat_gc(const vlat *v, vc_err *err)
+{
+    char a[32], b[32];
+    int64_t before, left = 0;
+    int lock = -1;
+    vf_dataset *d = NULL;
+    char *made = vc_format("%s.gc", v->path), *state = vc_path_join(v->path, "state.lmdb");
+    int rc = made && state ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = vf_dataset_open(&d, v->path, false, err);
+    if (!rc) rc = vc_lock_file(&lock, state, err);
+    if (!rc) rc = remove_left(made, err);
+    if (!rc) {
+        before = bytes_of(d);
+        rc = compact(v, d, made, &left, err);
+    }
+    if (!rc) rc = exchange(v->path, made, err);
+    if (!rc)
+        fprintf(v->out, "%s of %s given back\n", vc_human_bytes(a, (double)(before - left)),
+                vc_human_bytes(b, (double)before));
+    vf_dataset_close(d);
+    if (lock >= 0)
+        close(lock);
+    free(made);
+    free(state);
+    return rc;
+}

@@ -1,0 +1,144 @@
+/* vlat_diff.c - vlat diff: what one dataset has and another has not, by the rows' ids. */
+#include "formats/vlat.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/keymap.h"
+
+typedef struct sides {
+    const vlat *v;
+    vf_dataset *d[2];
+    vf_keymap place;                         /* of B: id and variant -> place */
+    uint64_t only[2], changed, same;
+} sides;
+
+static vf_key name_of(const cJSON *record)
+{
+    char text[64];
+    int n = snprintf(text, sizeof text, "%.32s/%.0f", vlat_str(record, "id"),
+                     vlat_num(record, "variant"));
+    return vf_hash(text, (size_t)n);
+}
+
+static void tell(const sides *s, char sign, const vf_entry *e, const cJSON *record,
+                 const char *what)
+{
+    char key[24];
+    fprintf(s->v->out, "%c %s  ", sign, vf_sample_key(key, e->number, e->variant));
+    vlat_print(s->v->out, vlat_str(record, "path"), 80);
+    fprintf(s->v->out, "%s%s\n", *what ? "  " : "", what);
+}
+
+/* Fields that say what a sample is, and a word for each. */
+static const struct { const char *field, *word; } fields[] = {
+    { "latent_key", "latent" }, { "captions", "captions" }, { "source_hash", "source" },
+    { "key", "bucket" }, { "target", "size" }, { "crop", "crop" }, { "frames", "frames" },
+    { "conditions", "conditions" }, { "tags", "tags" }, { "weight", "weight" },
+};
+
+static void differences(const cJSON *a, const cJSON *b, char what[160])
+{
+    *what = 0;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const cJSON *x = cJSON_GetObjectItemCaseSensitive(a, fields[i].field);
+        const cJSON *y = cJSON_GetObjectItemCaseSensitive(b, fields[i].field);
+        if ((!x && !y) || (x && y && cJSON_Compare(x, y, true)))
+            continue;
+        size_t at = strlen(what);
+        snprintf(what + at, 160 - at, "%s%s", at ? ", " : "", fields[i].word);
+    }
+}
+
+static int index_b(sides *s, vc_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; !rc && i < vf_dataset_count(s->d[1]); i++) {
+        cJSON *record;
+        rc = vf_dataset_sample(s->d[1], i, &record, err);
+        if (!rc)
+            rc = vf_keymap_put(&s->place, name_of(record), i, err);
+        cJSON_Delete(record);
+    }
+    return rc;
+}
+
+static int compare_one(sides *s, uint32_t i, bool *met, vc_err *err)
+{
+    cJSON *a, *b = NULL;
+    uint64_t at;
+    char what[160];
+    const vf_entry *e = vf_dataset_entry(s->d[0], i);
+    int rc = vf_dataset_sample(s->d[0], i, &a, err);
+    if (rc)
+        return rc;
+    if (!vf_keymap_get(&s->place, name_of(a), &at)) {
+        tell(s, '-', e, a, "");
+        s->only[0]++;
+    } else {
+        met[at] = true;
+        rc = vf_dataset_sample(s->d[1], (uint32_t)at, &b, err);
+        if (!rc)
+            differences(a, b, what);
+        if (!rc && *what)
+            tell(s, '~', e, a, what);
+        s->changed += !rc && *what;
+        s->same += !rc && !*what;
+    }
+    cJSON_Delete(a);
+    cJSON_Delete(b);
+    return rc;
+}
+
+static int tell_new(sides *s, const bool *met, vc_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; !rc && i < vf_dataset_count(s->d[1]); i++) {
+        cJSON *record;
+        if (met[i])
+            continue;
+        rc = vf_dataset_sample(s->d[1], i, &record, err);
+        if (!rc)
+            tell(s, '+', vf_dataset_entry(s->d[1], i), record, "");
+        s->only[1] += !rc;
+        cJSON_Delete(record);
+    }
+    return rc;
+}
+
+static int compare_all(sides *s, vc_err *err)
+{
+    bool *met = calloc((size_t)vf_dataset_count(s->d[1]) + 1, sizeof *met);
+    int rc = met ? index_b(s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    for (uint32_t i = 0; !rc && i < vf_dataset_count(s->d[0]); i++) {
+        rc = compare_one(s, i, met, err);
+        if (!rc && *vc_stop_flag())
+            rc = vc_fail(err, VC_ESTOP, "stopped");
+    }
+    if (!rc)
+        rc = tell_new(s, met, err);
+    free(met);
+    return rc;
+}
+
+int vlat_diff(const vlat *v, vc_err *err)
+{
+    sides s = { .v = v };
+    char n[4][32];
+    int rc = 0;
+    for (int i = 0; !rc && i < 2; i++)
+        rc = vf_dataset_open(&s.d[i], v->words->item[i], true, err);
+    if (!rc)
+        rc = compare_all(&s, err);
+    if (!rc)
+        fprintf(v->out, "%s the same, %s changed, %s only in the first, %s only in the second\n",
+                vc_human_count(n[0], s.same), vc_human_count(n[1], s.changed),
+                vc_human_count(n[2], s.only[0]), vc_human_count(n[3], s.only[1]));
+    vf_keymap_free(&s.place);
+    vf_dataset_close(s.d[0]);
+    vf_dataset_close(s.d[1]);
+    if (rc)
+        return rc;
+    return s.changed || s.only[0] || s.only[1] ? vc_fail(err, VC_EFAIL, "the datasets differ") : 0;
+}

@@ -1,0 +1,71 @@
+#!/bin/sh
+# merge, split, select, diff and gc on the dataset that make_dataset made.
+set -u
+vlat="$VLT_BUILD/vlat"
+data=$(mktemp -d /tmp/vlat-copy-XXXXXX)
+trap 'rm -rf "$data"' EXIT
+cp -r "$VLT_BUILD/tests/made.lmdb" "$data/a.lmdb"
+cd "$data" || exit 1
+bad=0
+
+# expect STATUS PATTERN ARGUMENTS...: the exit status, and a pattern in stdout and stderr together
+expect()
+{
+    want=$1 pattern=$2
+    shift 2
+    got=$("$vlat" "$@" 2>&1)
+    status=$?
+    if [ $status -ne "$want" ] || ! printf '%s\n' "$got" | grep -q -- "$pattern"; then
+        printf 'vlat %s: status %d, expected %d and "%s" in\n%s\n' "$*" $status "$want" "$pattern" "$got"
+        bad=1
+    fi
+}
+root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
+same_root() { [ -n "$(root "$1")" ] && [ "$(root "$1")" = "$(root "$2")" ] || { echo "$1 and $2: other roots"; bad=1; }; }
+
+# split and put together again: the same samples, numbers and all
+expect 2 'either --n N or --by' split a.lmdb --out p
+expect 2 'has 60 samples' split a.lmdb --out p --n 61
+expect 2 '--out says' split a.lmdb --n 3
+expect 0 'p-02: 20 samples' split a.lmdb --n 3 --out p
+expect 1 'finished dataset already' split a.lmdb --n 3 --out p
+expect 0 'no damage' verify p-01
+expect 0 '60 samples' merge p-00 p-01 p-02 --out back.lmdb --shard_size 1MiB
+same_root a.lmdb back.lmdb
+expect 0 '60 the same, 0 changed' diff a.lmdb back.lmdb
+expect 0 'b-1x8x4: 20 samples' split a.lmdb --by bucket --out b
+expect 0 'samples *40' info b-3x4x6
+expect 2 'takes DATASET' merge a.lmdb --out one
+
+# what occurs twice is kept once; new numbers follow the old ones
+expect 0 '60 samples were there twice' merge a.lmdb back.lmdb --out twice.lmdb
+same_root a.lmdb twice.lmdb
+expect 0 '^000000000059/000' list twice.lmdb
+expect 0 '40 samples' merge p-02 p-00 --out turned.lmdb
+expect 0 '^000000000039/000' list turned.lmdb
+expect 0 'prompts *1' info turned.lmdb
+expect 0 'no damage' verify turned.lmdb
+
+# select keeps numbers
+expect 2 'no name "size"' select a.lmdb 'size > 3' --out none
+expect 1 'no sample fits' select a.lmdb 'sample > 100' --out none
+[ ! -e none ] || { echo 'select wrote something'; bad=1; }
+expect 0 '20 samples' select a.lmdb 'sample >= 40' --out last.lmdb
+expect 0 '^000000000040/000' list last.lmdb
+expect 0 'no damage' verify last.lmdb
+expect 1 '20 the same, 0 changed, 40 only in the first, 0 only' diff a.lmdb last.lmdb
+expect 1 '^+ 000000000000/000' diff last.lmdb a.lmdb
+
+# unlike encoders
+sed 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"ffffffffffffffffffffffffffffffff"/' p-01/manifest.json >p-01/m &&
+    mv p-01/m p-01/manifest.json
+expect 1 'unlike encoders (vae.fingerprint' merge p-00 p-01 --out none
+[ ! -e none ] || { echo 'merge wrote something'; bad=1; }
+
+# gc changes no sample; a copy that a killed one left is forgotten
+cp -r a.lmdb a.lmdb.gc
+expect 0 'given back' gc a.lmdb
+same_root a.lmdb back.lmdb
+expect 0 'no damage' verify a.lmdb
+[ ! -e a.lmdb.gc ] || { echo 'gc left its copy'; bad=1; }
+exit $bad
