@@ -66,6 +66,10 @@ typedef struct vf_entry {
  * samples open in well under a second. VC_ENOENT: no dataset; VC_EFORMAT: damaged; VC_EINVAL:
  * unfinished (vprep has not written it all), unless allow_incomplete. */
 int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, vc_err *err);
+/* As much of a damaged dataset as can be opened, finished or not: shards that are gone, cut short or
+ * unreadable are left out, and each is told. What is read is checked as ever. */
+int vf_dataset_salvage(vf_dataset **out, const char *path,
+                       void (*told)(void *arg, const char *what), void *arg, vc_err *err);
 void vf_dataset_close(vf_dataset *d);                        /* NULL is fine */
 
 const cJSON *vf_dataset_manifest(const vf_dataset *d);       /* borrowed */
@@ -158,6 +162,7 @@ int vf_writer_hint_put(vf_writer *w, const char *name, const void *value, size_t
 typedef struct vf_verify_report {
     uint64_t samples, latents, texts, thumbs, bytes;
     uint64_t damaged;                        /* findings */
+    struct { float min, max; } latent, text; /* of all finite values; min > max: there are none */
 } vf_verify_report;
 
 /* Every page, checksum, record, reference and shape. Each finding is told to `found` (file and key;

@@ -191,7 +191,32 @@ static int read_prompts(vf_dataset *d, int at, vc_err *err)
     return rc;
 }
 
-static int open_all(vf_dataset *d, bool allow_incomplete, vc_err *err)
+/* Whom a salvage tells what it leaves out; fn NULL: nothing may be left out. */
+typedef struct listener {
+    void (*fn)(void *arg, const char *what);
+    void *arg;
+} listener;
+
+/* Shard i and its prompts. */
+static int open_one(vf_dataset *d, int i, const listener *l, vc_err *err)
+{
+    shard *s = &d->shard[i];
+    vc_err e = { 0 };
+    s->info = &d->manifest.shard[i];
+    int rc = open_shard(d, s, &e);
+    if (!rc && s->info->text)
+        rc = read_prompts(d, i, &e);
+    if (rc && l->fn && rc != VC_ENOMEM) {
+        vf_lmdb_close(s->m);
+        *s = (shard){ .info = s->info };
+        vc_context(&e, rc, "%s", s->info->file);
+        l->fn(l->arg, e.text);
+        return 0;
+    }
+    return rc ? vc_fail(err, rc, "%s: %s", s->info->file, e.text) : 0;
+}
+
+static int open_all(vf_dataset *d, bool allow_incomplete, const listener *l, vc_err *err)
 {
     int rc = vf_manifest_read(&d->manifest, d->path, err);
     if (rc)
@@ -208,19 +233,15 @@ static int open_all(vf_dataset *d, bool allow_incomplete, vc_err *err)
     d->shard = calloc((size_t)d->n_shards + 1, sizeof *d->shard);
     if (!d->shard)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", d->path);
-    for (int i = 0; i < d->n_shards && !rc; i++) {
-        d->shard[i].info = &d->manifest.shard[i];
-        rc = open_shard(d, &d->shard[i], err);
-        if (!rc && d->shard[i].info->text)
-            rc = read_prompts(d, i, err);
-        rc = vc_context(err, rc, "%s", d->shard[i].info->file);
-    }
+    for (int i = 0; i < d->n_shards && !rc; i++)
+        rc = open_one(d, i, l, err);
     pack_prompts(d);
     if (!rc)
         rc = merge_entries(d, err);
     for (int i = 0; i < d->n_shards && !rc; i++)
-        vf_lmdb_release(d->shard[i].m);          /* the indexes were read once and for all */
-    if (!rc && d->manifest.complete && d->n != d->manifest.samples)
+        if (d->shard[i].m)
+            vf_lmdb_release(d->shard[i].m);      /* the indexes were read once and for all */
+    if (!rc && d->manifest.complete && !l->fn && d->n != d->manifest.samples)
         rc = vc_fail(err, VC_EFORMAT,
                      "the shards hold %" PRIu32 " samples, the manifest says %" PRId64, d->n,
                      d->manifest.samples);
@@ -229,14 +250,15 @@ static int open_all(vf_dataset *d, bool allow_incomplete, vc_err *err)
     return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", d->path);
 }
 
-int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, vc_err *err)
+static int open_dataset(vf_dataset **out, const char *path, bool allow_incomplete,
+                        const listener *l, vc_err *err)
 {
     *out = NULL;
     vf_dataset *d = calloc(1, sizeof *d);
     if (!d)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     d->path = strdup(path);
-    int rc = d->path ? open_all(d, allow_incomplete, err)
+    int rc = d->path ? open_all(d, allow_incomplete, l, err)
                      : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     if (rc) {
         vf_dataset_close(d);
@@ -244,6 +266,17 @@ int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, v
     }
     *out = d;
     return 0;
+}
+
+int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, vc_err *err)
+{
+    return open_dataset(out, path, allow_incomplete, &(listener){ 0 }, err);
+}
+
+int vf_dataset_salvage(vf_dataset **out, const char *path,
+                       void (*told)(void *arg, const char *what), void *arg, vc_err *err)
+{
+    return open_dataset(out, path, true, &(listener){ told, arg }, err);
 }
 
 void vf_dataset_close(vf_dataset *d)
@@ -353,6 +386,8 @@ int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t 
     for (int at = e->shard; at >= 0; at--) {
         const shard *s = &d->shard[at];
         vf_bytes v;
+        if (!s->m)
+            continue;
         int rc = vf_lmdb_get(s->m, &s->thumb, key, VF_SAMPLE_KEY_LEN, &v, err);
         if (rc == VC_ENOENT)
             continue;
@@ -378,7 +413,7 @@ static int find_value(const vf_dataset *d, bool text, vf_key k, const shard **in
     for (int i = 0; i < d->n_shards; i++) {
         int at = (start + i) % d->n_shards;
         const shard *s = &d->shard[at];
-        if (s->info->text != text)
+        if (s->info->text != text || !s->m)
             continue;
         int rc = vf_lmdb_get(s->m, &s->values, hex, 32, value, err);
         if (rc == VC_ENOENT)

@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +134,77 @@ static const char *text_shape(const vf_safetensors *st, vf_shape *s)
     return dims_fit(&v, 1) ? NULL : "pooled: [P] expected";
 }
 
-/* A tensor value: header, checksum, shapes. Its key counts as there in any case. */
+/* The stored bits as integers in the order of the numbers they stand for. */
+static inline int32_t in_order(int32_t bits, int32_t sign) { return bits < 0 ? bits ^ sign : bits; }
+
+/* Widens [lo,hi] by n values of 16 bits, as ordered integers. */
+static void extremes16(const char *p, size_t n, int32_t *lo, int32_t *hi)
+{
+    int16_t low = INT16_MAX, high = INT16_MIN, v;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&v, p + 2 * i, 2);
+        v ^= (int16_t)(v >> 15 & 0x7fff);
+        low = v < low ? v : low;
+        high = v > high ? v : high;
+    }
+    *lo = low;
+    *hi = high;
+}
+
+static void extremes32(const char *p, size_t n, int32_t *lo, int32_t *hi)
+{
+    int32_t v;
+    *lo = INT32_MAX;
+    *hi = INT32_MIN;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&v, p + 4 * i, 4);
+        v ^= v >> 31 & 0x7fffffff;
+        *lo = v < *lo ? v : *lo;
+        *hi = v > *hi ? v : *hi;
+    }
+}
+
+/* Least and greatest value of a tensor of floats, found on the bits; infinite or NaN where one is
+ * among them: these are the ends of the order. */
+static bool value_range(const vf_view *v, float *min, float *max)
+{
+    size_t n = (size_t)vf_view_count(v);
+    bool wide = v->dtype == VC_F32;
+    int32_t end[2];
+    float x[2];
+    if (!n || (!wide && v->dtype != VC_F16 && v->dtype != VC_BF16))
+        return false;
+    if (wide)
+        extremes32(v->data, n, &end[0], &end[1]);
+    else
+        extremes16(v->data, n, &end[0], &end[1]);
+    for (int i = 0; i < 2; i++) {
+        int32_t bits = in_order(end[i], wide ? 0x7fffffff : 0x7fff);
+        int16_t half = (int16_t)bits;
+        vc_to_f32(&x[i], wide ? (void *)&bits : (void *)&half, v->dtype, 1);
+    }
+    *min = x[0];
+    *max = x[1];
+    return true;
+}
+
+/* Widens the report's range; what is wrong with the numbers, or NULL. */
+static const char *check_numbers(vf_check *c, bool text, const vf_safetensors *st)
+{
+    float *min = text ? &c->report->text.min : &c->report->latent.min;
+    float *max = text ? &c->report->text.max : &c->report->latent.max, lo, hi;
+    for (int i = 0; i < vf_safetensors_count(st); i++) {
+        if (!value_range(vf_safetensors_at(st, i), &lo, &hi))
+            continue;
+        if (!isfinite(lo) || !isfinite(hi))
+            return "NaN or infinity in it";
+        *min = lo < *min ? lo : *min;
+        *max = hi > *max ? hi : *max;
+    }
+    return NULL;
+}
+
+/* A tensor value: header, checksum, shapes, numbers. Its key counts as there in any case. */
 static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, vf_bytes value,
                        vc_err *err)
 {
@@ -151,6 +222,8 @@ static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, v
         rc = vf_safetensors_check(st, &e);
     if (!rc)
         what = text ? text_shape(st, &s) : latent_shape(st, &s);
+    if (!rc && !what)
+        what = check_numbers(c, text, st);
     if (rc == VC_ENOMEM)
         return vc_fail(err, rc, "%s: %s", file, e.text);
     if (rc || what)
@@ -399,7 +472,7 @@ static void check_strays(vf_check *c)
 int vf_verify(const char *path, void (*told)(void *arg, const char *where, const char *what),
               void *arg, const volatile int *stop, vf_verify_report *r, vc_err *err)
 {
-    *r = (vf_verify_report){ 0 };
+    *r = (vf_verify_report){ .latent = { INFINITY, -INFINITY }, .text = { INFINITY, -INFINITY } };
     vf_check c = { .dir = path, .found = told, .arg = arg, .stop = stop, .report = r };
     vc_err e = { 0 };
     int rc = vf_manifest_read(&c.manifest, path, &e);

@@ -21,6 +21,11 @@ static const vc_flag list_flags[] = {
     FLAG(VC_BOOLEAN, json, "json", NULL, NULL, "the records, one JSON object a line"),
     LOG_FORMAT, END
 };
+static const vc_flag verify_flags[] = {
+    FLAG(VC_BOOLEAN, repair, "repair", NULL, NULL,
+         "keep what is good, list the rest in repair.jsonl for vprep --plan, put the damaged files aside"),
+    LOG_FORMAT, END
+};
 static const vc_flag report_flags[] = {
     FLAG(VC_PATH, out, "out", NULL, NULL,
          "file to write; default: report.html in the dataset's folder"),
@@ -61,9 +66,9 @@ static const verb verbs[] = {
       "(42, 42/1) or the 32 hex digits of a latent or text.",
       plain_flags, 2, vlat_show },
     { "verify", "DATASET",
-      "Checks every page, checksum, reference and shape; lists all damage. Exit status 1 "
+      "Checks every page, checksum, reference, shape and number; lists all damage. Exit status 1 "
       "if there is any.",
-      plain_flags, 1, vlat_verify },
+      verify_flags, 1, vlat_verify },
     { "report", "DATASET",
       "One HTML file with thumbnails, captions, histograms and what was skipped.", report_flags, 1,
       vlat_report },

@@ -10,7 +10,7 @@
 #include "formats/shards.h"
 
 typedef struct vlat_options {
-    bool json;
+    bool json, repair;
     char *out;
     int64_t limit, n, shard_size;
     int by;                      /* 0, or 1: bucket */
@@ -35,6 +35,15 @@ int vlat_split(const vlat *v, vc_err *err);
 int vlat_select(const vlat *v, vc_err *err);
 int vlat_gc(const vlat *v, vc_err *err);
 int vlat_diff(const vlat *v, vc_err *err);
+
+/* ---- vlat_copy.c ---- */
+/* The new folder takes the dataset's name in one step, and the other way round; readers keep what
+ * they have open. */
+int vlat_exchange(const char *path, const char *made, vc_err *err);
+/* Removes a dataset that a killed run left under this name, and nothing else. */
+int vlat_remove_left(const char *made, vc_err *err);
+/* plan.jsonl, errors.jsonl and vprep.yaml go along. */
+int vlat_carry_files(const char *from, const char *to, vc_err *err);
 
 /* ---- vlat_text.c ---- */
 /* Opens the dataset, finished or not; says so when not. */

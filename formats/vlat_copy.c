@@ -339,8 +339,7 @@ int vlat_split(const vlat *v, vc_err *err)
 
 /* ---- gc ---- */
 
-/* Files of a dataset that are no shards go along. */
-static int carry_files(const char *from, const char *to, vc_err *err)
+int vlat_carry_files(const char *from, const char *to, vc_err *err)
 {
     static const char *const files[] = { "plan.jsonl", "errors.jsonl", "vprep.yaml", NULL };
     int rc = 0;
@@ -359,14 +358,13 @@ static int carry_files(const char *from, const char *to, vc_err *err)
     return rc;
 }
 
-/* The new folder takes the old one's name in one step; readers keep what they have open. */
-static int exchange(const char *path, const char *made, vc_err *err)
+int vlat_exchange(const char *path, const char *made, vc_err *err)
 {
     if (renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_EXCHANGE))
         return vc_fail(err, VC_EIO, "%s: its file system cannot exchange two folders (%s): the "
-                       "compacted dataset is in %s; put it in its place by hand", path,
-                       strerror(errno), made);
-    return vc_remove_tree(made, err);
+                       "new dataset is in %s; put it in its place by hand", path, strerror(errno),
+                       made);
+    return 0;
 }
 
 static int64_t bytes_of(const vf_dataset *d)
@@ -378,8 +376,7 @@ static int64_t bytes_of(const vf_dataset *d)
     return (int64_t)sum;
 }
 
-/* A copy that an earlier gc left behind; nothing else of that name is touched. */
-static int remove_left(const char *made, vc_err *err)
+int vlat_remove_left(const char *made, vc_err *err)
 {
     char *manifest = vc_path_join(made, "manifest.json");
     if (!manifest)
@@ -395,7 +392,7 @@ static int compact(const vlat *v, const vf_dataset *d, const char *made, int64_t
     uint32_t *all = new_parts(d, err);
     int rc = all ? copy_part(v, d, all, 0, made, err) : VC_ENOMEM;
     free(all);
-    if (!rc) rc = carry_files(v->path, made, err);
+    if (!rc) rc = vlat_carry_files(v->path, made, err);
     if (!rc) rc = vf_dataset_open(&now, made, false, err);
     if (rc)
         return rc;
@@ -416,12 +413,13 @@ int vlat_gc(const vlat *v, vc_err *err)
     int rc = made && state ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vf_dataset_open(&d, v->path, false, err);
     if (!rc) rc = vc_lock_file(&lock, state, err);
-    if (!rc) rc = remove_left(made, err);
+    if (!rc) rc = vlat_remove_left(made, err);
     if (!rc) {
         before = bytes_of(d);
         rc = compact(v, d, made, &left, err);
     }
-    if (!rc) rc = exchange(v->path, made, err);
+    if (!rc) rc = vlat_exchange(v->path, made, err);
+    if (!rc) rc = vc_remove_tree(made, err);
     if (!rc)
         fprintf(v->out, "%s of %s given back\n", vc_human_bytes(a, (double)(before - left)),
                 vc_human_bytes(b, (double)before));

@@ -160,6 +160,46 @@ static void damage_is_refused(void **state)
     free(b);
 }
 
+/* Values that verify must name, and the range it tells. */
+static void numbers(void **state)
+{
+    static const struct { vc_dtype t; uint32_t bits; bool bad; } rows[] = {
+        { VC_F16, 0x7bff, false }, { VC_F16, 0xfbff, false }, { VC_F16, 0x7c00, true },
+        { VC_F16, 0xfc00, true }, { VC_F16, 0x7e00, true }, { VC_F16, 0xfe00, true },
+        { VC_BF16, 0x7f7f, false }, { VC_BF16, 0x7f80, true }, { VC_BF16, 0xffc0, true },
+        { VC_F32, 0xff7fffff, false }, { VC_F32, 0x7f800000, true }, { VC_F32, 0xffc00000, true },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char *a = in("n");
+        uint32_t x[3] = { 0, rows[i].bits, 0 };
+        uint16_t half[3] = { 0, (uint16_t)rows[i].bits, 0 };
+        size_t size = vc_dtype_size(rows[i].t), n;
+        vf_view v = { "mean", rows[i].t, 4, { 1, 1, 1, 3 }, size == 4 ? (void *)x : half, 3 * size };
+        uint8_t *st;
+        vf_writer *w;
+        cJSON *head = make_head(0);
+        const vf_writer_opts o = { .head = head, .shard_size = 1 << 30 };
+        vf_verify_report r;
+        int found = 0;
+        assert_int_equal(vf_writer_open(&w, a, &o, NULL), 0);
+        assert_int_equal(make_sample(w, 0, "c", 1, 4, 4, NULL), 0);
+        assert_int_equal(vf_safetensors_pack(&st, &n, &v, 1, NULL, 0, 1, NULL), 0);
+        assert_int_equal(vf_writer_put_latent(w, vf_hash("x", 1), st, n, NULL), 0);
+        assert_int_equal(vf_writer_finish(w, NULL), 0);
+        vf_writer_close(w);
+        assert_int_equal(vf_verify(a, count_finding, &found, NULL, &r, NULL), 0);
+        assert_int_equal(found, rows[i].bad);
+        float want;
+        vc_to_f32(&want, v.data == x ? (void *)&x[1] : (void *)&half[1], rows[i].t, 1);
+        if (!rows[i].bad)
+            assert_true(want < 0 ? r.latent.min == want : r.latent.max == want);
+        free(st);
+        cJSON_Delete(head);
+        free(a);
+    }
+}
+
 static int make_folder(void **state)
 {
     (void)state;
@@ -176,7 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(garbage_stays_behind), cmocka_unit_test(goes_on),
-        cmocka_unit_test(damage_is_refused),
+        cmocka_unit_test(damage_is_refused), cmocka_unit_test(numbers),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -68,4 +68,16 @@ expect 0 'given back' gc a.lmdb
 same_root a.lmdb back.lmdb
 expect 0 'no damage' verify a.lmdb
 [ ! -e a.lmdb.gc ] || { echo 'gc left its copy'; bad=1; }
+
+# repair: a flipped bit costs one sample, a shard that is cut short its samples; the plan says which
+for i in $(seq 0 59); do printf '{"sample":%d,"variant":0,"status":"ok","path":"row %d"}\n' "$i" "$i"; done >back.lmdb/plan.jsonl
+expect 0 'latents from -' verify back.lmdb
+truncate -s 20000 a.lmdb/shard-00000.lmdb
+cp back.lmdb/plan.jsonl a.lmdb/
+had=$("$vlat" verify a.lmdb | sed -n 's/^\([0-9]*\) samples.*/\1/p')
+expect 0 "$had samples saved, $((60 - had)) to be encoded again" verify a.lmdb --repair
+expect 0 'no damage' verify a.lmdb
+[ "$(wc -l <a.lmdb/repair.jsonl)" -eq $((60 - had)) ] || { echo 'repair.jsonl: other length'; bad=1; }
+[ -d a.lmdb.damaged ] || { echo 'repair kept nothing'; bad=1; }
+expect 1 'only in the second' diff a.lmdb back.lmdb
 exit $bad
