@@ -17,6 +17,10 @@
 #define END { .kind = VC_BOOLEAN }
 
 static const vc_flag plain_flags[] = { LOG_FORMAT, END };
+static const vc_flag info_flags[] = {
+    FLAG(VC_PATH, of, "of", NULL, NULL, "a checkpoint's folder: which data made it (no DATASET then)"),
+    LOG_FORMAT, END
+};
 static const vc_flag list_flags[] = {
     FLAG(VC_BOOLEAN, json, "json", NULL, NULL, "the records, one JSON object a line"),
     LOG_FORMAT, END
@@ -57,7 +61,7 @@ typedef struct verb {
 } verb;
 
 static const verb verbs[] = {
-    { "info", "DATASET", "What a dataset is and holds, on one screen.", plain_flags, 1, vlat_info },
+    { "info", "DATASET", "What a dataset is and holds, on one screen.", info_flags, 1, vlat_info },
     { "list", "DATASET",
       "One line per sample: key, type, size, frames, tokens, start of the caption.", list_flags, 1,
       vlat_list },
@@ -138,6 +142,8 @@ static int no_verb(const char *name, vc_err *err)
 static int run(const verb *b, vlat *v, const vc_flags *set, vc_err *err)
 {
     const vc_list *words = vc_flags_words(set);
+    if (v->o->of && !words->n)
+        return b->run(v, err);
     if (b->n_words < 0 ? words->n < -b->n_words : words->n != b->n_words)
         return vc_fail(err, VC_EUSAGE, "vlat %s takes %s, not %d word%s", b->name, b->words,
                        words->n, words->n == 1 ? "" : "s");

@@ -11,7 +11,7 @@
 
 typedef struct vlat_options {
     bool json, repair;
-    char *out;
+    char *out, *of;
     int64_t limit, n, shard_size;
     int by;                      /* 0, or 1: bucket */
     int log_format;

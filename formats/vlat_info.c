@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
+
 enum { ROWS = 16, BAR = 40 };                /* buckets shown; characters of the longest bar */
+enum { MAX_TRAINER = 16 << 20 };             /* bytes of trainer.json */
 
 typedef struct count {
     uint32_t clips, stills, rows;            /* rows: different sample numbers */
@@ -125,10 +128,56 @@ static int print_buckets(FILE *f, const cJSON *manifest, vc_err *err)
     return 0;
 }
 
+/* ---- which data made a checkpoint ---- */
+
+static const char *state_of(const char *path, const char *root)
+{
+    vf_dataset *d;
+    if (vf_dataset_open(&d, path, true, NULL))
+        return "not there now";
+    bool same = !strcmp(vlat_str(vf_dataset_manifest(d), "root"), root);
+    vf_dataset_close(d);
+    return same ? "unchanged" : "changed since";
+}
+
+/* A checkpoint's folder, or a run's: trainer.json of it. */
+static int info_of(const vlat *v, vc_err *err)
+{
+    cJSON *o;
+    const cJSON *list, *set;
+    char *path = vc_path_join(v->o->of, "trainer.json");
+    int rc = path ? vf_json_read(&o, path, MAX_TRAINER, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (rc) {
+        free(path);
+        return vc_context(err, rc, "--of %s: a folder checkpoint-N is meant", v->o->of);
+    }
+    rc = vc_context(err, vf_json_arr(o, "data", &list, err), "%s", path);
+    if (!rc) {
+        fprintf(v->out, "%-14s%.0f\n%-14s", "step", vlat_num(o, "step"), "family");
+        vlat_print(v->out, vlat_str(o, "family"), 60);
+        fputs(", ", v->out);
+        vlat_print(v->out, vlat_str(o, "training_type"), 60);
+        fputc('\n', v->out);
+        cJSON_ArrayForEach(set, list) {
+            char n[32];
+            fprintf(v->out, "%-14s", "data");
+            vlat_print(v->out, vlat_str(set, "path"), 0);
+            fprintf(v->out, ": %s samples, root ", vc_human_count(n, (uint64_t)vlat_num(set, "samples")));
+            vlat_print(v->out, vlat_str(set, "root"), 40);
+            fprintf(v->out, ", %s\n", state_of(vlat_str(set, "path"), vlat_str(set, "root")));
+        }
+    }
+    cJSON_Delete(o);
+    free(path);
+    return rc;
+}
+
 int vlat_info(const vlat *v, vc_err *err)
 {
     vf_dataset *d;
     const cJSON *encoder;
+    if (v->o->of)
+        return info_of(v, err);
     int rc = vlat_open(v, &d, err);
     if (rc)
         return rc;

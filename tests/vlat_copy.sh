@@ -69,6 +69,15 @@ same_root a.lmdb back.lmdb
 expect 0 'no damage' verify a.lmdb
 [ ! -e a.lmdb.gc ] || { echo 'gc left its copy'; bad=1; }
 
+# a checkpoint's data
+mkdir checkpoint-7
+printf '{"step":7,"family":"builtin","training_type":"lora","data":[{"path":"back.lmdb","root":"%s","samples":60},{"path":"p-02","root":"0","samples":2},{"path":"gone","root":"0","samples":2}]}' \
+    "$(root back.lmdb)" >checkpoint-7/trainer.json
+expect 0 'back.lmdb: 60 samples.*, unchanged' info --of checkpoint-7
+expect 0 'p-02: 2 samples.*, changed since' info --of checkpoint-7
+expect 0 'gone: 2 samples.*, not there now' info --of checkpoint-7
+expect 1 'checkpoint-N is meant' info --of back.lmdb
+
 # repair: a flipped bit costs one sample, a shard that is cut short its samples; the plan says which
 for i in $(seq 0 59); do printf '{"sample":%d,"variant":0,"status":"ok","path":"row %d"}\n' "$i" "$i"; done >back.lmdb/plan.jsonl
 expect 0 'latents from -' verify back.lmdb
