@@ -1,0 +1,53 @@
+/* tokenizer.h - text to token ids, by a model's own tokenizer files.
+ *
+ * Three kinds of folder are read, the first that is there:
+ *   tokenizer.json            models Unigram and BPE with their normalisers, pre-tokenisers, added
+ *                             tokens and post-processors
+ *   spiece.model              SentencePiece unigram, as the T5 tokenizer uses it
+ *   vocab.json + merges.txt   byte-level BPE of CLIPTokenizer and Qwen2Tokenizer
+ * beside them, where there: tokenizer_config.json (added tokens and their flags, pad token, class,
+ * extra_ids, whether BOS and EOS are added), special_tokens_map.json, added_tokens.json.
+ *
+ * The ids are those of the `tokenizers` library that the diffusers pipelines call, version 0.23,
+ * but for characters that the Unicode tables of this machine's PCRE2 and utf8proc do not know yet.
+ * Time is n log n in the text's length. Immutable after open: one handle may serve many threads. */
+#ifndef VPREP_TOKENIZER_H
+#define VPREP_TOKENIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "formats/shards.h"
+
+typedef struct tokenizer tokenizer;
+
+enum { TOKENIZER_TEXT_MAX = 1 << 28 };             /* bytes of a text */
+
+/* dir: a tokenizer folder, or one of the files named above. VC_ENOENT: none of them is there;
+ * VC_EFORMAT, with file and field: damaged, or of a kind that is not known here. */
+int tokenizer_open(tokenizer **out, const char *dir, vc_err *err);
+void tokenizer_close(tokenizer *t);                          /* NULL is fine */
+
+/* Of everything that changes ids: not of file names or unrelated fields. The same tokenizer as
+ * spiece.model and as tokenizer.json has one fingerprint. */
+vf_key tokenizer_fingerprint(const tokenizer *t);
+
+/* Ids without special tokens added by a template; *ids malloc'ed, NULL on failure. Text that spells
+ * a special token becomes that token. text need not be UTF-8 (what is not becomes U+FFFD, one for
+ * each maximal part, as Python decodes with errors="replace") nor end in NUL, and may hold NULs.
+ * VC_EINVAL: longer than TOKENIZER_TEXT_MAX. */
+int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **ids, size_t *n,
+                  vc_err *err);
+
+/* A prompt as an encoder gets it: with the special tokens of the model's post-processor (T5: EOS at
+ * the end; CLIP: BOS and EOS; LLaMA 3: BOS), its text cut so that all fit into max_length, padded
+ * on the right. text ends in NUL; ids and mask are [max_length], mask 1 before the padding and 0 in
+ * it; *n is the number of tokens before the padding. VC_EINVAL: max_length does not hold the
+ * special tokens, or padding is needed and the files name no pad token. */
+int tokenizer_prompt(const tokenizer *t, const char *text, int max_length, int64_t *ids,
+                     int64_t *mask, int *n, vc_err *err);
+
+int64_t tokenizer_pad(const tokenizer *t);                   /* id of the pad token; -1: none */
+
+#endif
