@@ -1,0 +1,61 @@
+/* tok_map.h - what both tokenizer models look things up in: numbers by number, ids by string, and a
+ * trie of byte strings. All-zero ones are empty; immutable once filled, then for many threads.
+ * Adding returns 0 or VC_ENOMEM. */
+#ifndef VPREP_TOK_MAP_H
+#define VPREP_TOK_MAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/buf.h"
+#include "formats/shards.h"
+
+/* Open addressing with linear probing, at most half full. */
+typedef struct tok_map {
+    uint64_t *key, *value;               /* key + 1; 0: free */
+    size_t cap, n;                       /* cap: 0 or a power of two */
+} tok_map;
+int tok_map_put(tok_map *m, uint64_t key, uint64_t value);       /* key below UINT64_MAX; replaces */
+bool tok_map_get(const tok_map *m, uint64_t key, uint64_t *value);
+void tok_map_free(tok_map *m);
+/* Of the pairs, in whatever order they came. */
+vf_key tok_map_hash(const tok_map *m);
+
+/* Strings and their ids. */
+typedef struct tok_vocab {
+    vf_buf text;                         /* the strings, one after the other */
+    size_t *end;                         /* [n] where each ends in text */
+    int32_t *id;                         /* [n] */
+    size_t n, cap;
+    uint32_t *slot;                      /* place + 1 by hash; 0: free */
+    size_t slots;
+} tok_vocab;
+/* A string that is there already gets the new id. */
+int tok_vocab_add(tok_vocab *v, const char *s, size_t n, int32_t id);
+int32_t tok_vocab_id(const tok_vocab *v, const char *s, size_t n);    /* -1: not there */
+const char *tok_vocab_str(const tok_vocab *v, size_t i, size_t *n);
+void tok_vocab_free(tok_vocab *v);
+vf_key tok_vocab_hash(const tok_vocab *v);       /* of the pairs, in whatever order they came */
+
+/* A trie whose edges are one map: (node << 8 | byte) -> node. */
+typedef struct tok_trie {
+    tok_map edge;
+    int32_t *value;                      /* [n] of the string that ends at a node; -1: none */
+    size_t n, cap;                       /* nodes; 0 is the root */
+} tok_trie;
+int tok_trie_add(tok_trie *t, const char *s, size_t n, int32_t value);   /* value >= 0; replaces */
+/* The child of a node by a byte, or 0. */
+static inline size_t tok_trie_step(const tok_trie *t, size_t node, char byte)
+{
+    uint64_t to;
+    return tok_map_get(&t->edge, (uint64_t)node << 8 | (uint8_t)byte, &to) ? (size_t)to : 0;
+}
+/* Value of the longest string of the trie that s[0..n) begins with, and its length; -1: none. */
+int32_t tok_trie_longest(const tok_trie *t, const char *s, size_t n, size_t *len);
+void tok_trie_free(tok_trie *t);
+
+/* Grows an array to hold one more element than n; 0 or VC_ENOMEM. */
+int tok_grow(void **array, size_t *cap, size_t n, size_t size);
+
+#endif

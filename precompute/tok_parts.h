@@ -1,0 +1,191 @@
+/* tok_parts.h - what the parts of the tokenizer tell each other; see tokenizer.h.
+ *
+ *     text -> repaired -> added tokens cut out -> normalised -> added tokens cut out
+ *          -> split into words -> each word by the model -> ids
+ *
+ * The normaliser and the pre-tokenizer are lists of steps; spiece.model and vocab.json become the
+ * same lists that tokenizer.json would have given. */
+#ifndef VPREP_TOK_PARTS_H
+#define VPREP_TOK_PARTS_H
+
+#include "precompute/tok_map.h"
+#include "precompute/tok_regex.h"
+#include "precompute/tok_text.h"
+#include "precompute/tokenizer.h"
+
+enum { TOK_FILE_MAX = 1 << 28, TOK_ID_MAX = 1 << 30 };
+
+/* ---- steps ---- */
+
+typedef enum {
+    TOK_NORMAL_FORM, TOK_LOWERCASE, TOK_REPLACE, TOK_PREPEND, TOK_CHARSMAP, TOK_STRIP,
+    TOK_STRIP_ACCENTS,                                    /* change a text */
+    TOK_SPLIT, TOK_METASPACE, TOK_BYTE_LEVEL              /* change or split words */
+} tok_kind;
+
+typedef enum {
+    TOK_REMOVED, TOK_ISOLATED, TOK_CONTIGUOUS, TOK_MERGED_WITH_PREVIOUS, TOK_MERGED_WITH_NEXT
+} tok_behavior;
+
+typedef enum { TOK_NEVER, TOK_FIRST, TOK_ALWAYS } tok_scheme;
+
+/* What is looked for in a word: a pattern, a text, runs of word and other characters, or single
+ * characters of a class. */
+typedef struct tok_pattern {
+    enum { TOK_BY_CLASS, TOK_BY_REGEX, TOK_BY_TEXT, TOK_BY_WORDS } by;
+    tok_class class;
+    char *text;                          /* of the pattern, or what is looked for */
+    tok_regex *re;
+} tok_pattern;
+
+typedef struct tok_step {
+    tok_kind kind;
+    tok_pattern find;                    /* REPLACE, SPLIT */
+    bool invert;                         /* SPLIT: what does not match counts as match */
+    tok_behavior behavior;               /* SPLIT */
+    tok_form form;                       /* NORMAL_FORM */
+    char *text;                          /* REPLACE: by; PREPEND; METASPACE: the mark; CHARSMAP:
+                                            the blob */
+    size_t n;                            /* bytes of text */
+    tok_charsmap map;
+    bool left, right;                    /* STRIP */
+    tok_scheme scheme;                   /* METASPACE: the mark in front of words */
+    bool split;                          /* METASPACE: words end before each mark */
+} tok_step;
+
+typedef struct tok_steps {
+    tok_step *step;
+    size_t n, cap;
+} tok_steps;
+
+tok_step *tok_steps_add(tok_steps *s, tok_kind kind);     /* NULL: out of memory */
+int tok_step_text(tok_step *s, const char *text, size_t n);         /* copies; 0 or VC_ENOMEM */
+int tok_step_regex(tok_step *s, const char *pattern, vc_err *err);  /* copies and compiles */
+void tok_steps_free(tok_steps *s);
+void tok_steps_hash(const tok_steps *s, vf_hasher *h);
+
+/* ByteLevel's own pattern, that of GPT-2. */
+extern const char *const tok_gpt2_pattern;
+
+/* ---- a run ---- */
+
+/* A piece of a text; hit: it is a match. */
+typedef struct tok_span {
+    size_t at, n;
+    bool hit;
+    bool first;                          /* it begins where the whole text does */
+} tok_span;
+
+typedef struct tok_spans {
+    tok_span *v;
+    size_t n, cap;
+} tok_spans;
+
+typedef struct tok_ids {
+    int64_t *v;
+    size_t n, cap;
+} tok_ids;
+
+/* What one call of tokenizer_ids works with. */
+typedef struct tok_run {
+    tok_matcher *matcher;
+    vf_buf text, other;                  /* of a section: being read, being written */
+    tok_spans words, next, found;
+    void *scratch;                       /* the model's */
+    size_t scratch_size;
+    tok_ids ids;
+} tok_run;
+
+int tok_add_span(tok_spans *s, size_t at, size_t n, bool hit, bool first);
+int tok_add_id(tok_ids *ids, int64_t id);
+void *tok_scratch(tok_run *r, size_t bytes);              /* what was there is lost; NULL */
+
+/* Takes r->text through the steps that change texts. */
+int tok_run_normalizer(const tok_steps *s, tok_run *r, vc_err *err);
+/* Fills r->words with the words of r->text; splitting may change r->text. */
+int tok_run_splits(const tok_steps *s, tok_run *r, bool first, vc_err *err);
+
+/* ---- models ---- */
+
+typedef struct tok_unigram {
+    tok_trie pieces;                     /* value: id */
+    double *score;                       /* [n] */
+    size_t n, cap;
+    int32_t unk;                         /* -1: none */
+    double unk_score;
+    bool byte_fallback;
+} tok_unigram;
+
+typedef struct tok_bpe {
+    tok_map merges;                      /* left << 32 | right -> rank << 32 | id */
+    int32_t unk;                         /* -1: none */
+    char *prefix, *suffix;               /* of characters that do not begin, or that end, a word */
+    bool fuse_unk, byte_fallback, ignore_merges;
+} tok_bpe;
+
+typedef struct tok_added {
+    char *text;
+    int32_t id;
+    bool single_word, lstrip, rstrip, normalized;
+} tok_added;
+
+struct tokenizer {
+    tok_steps normalizer, splits;
+    tok_added *added;
+    size_t n_added, cap_added;
+    tok_trie before_normal, after_normal;        /* value: place in added */
+    enum { TOK_UNIGRAM, TOK_BPE } model;
+    tok_vocab vocab;
+    tok_unigram unigram;
+    tok_bpe bpe;
+    int32_t byte_id[256];                        /* of "<0x00>" ...; -1: none */
+    tok_ids front, back;                         /* of a prompt */
+    int64_t pad;
+    vf_key key;
+};
+
+/* Whether all bytes of s[0..n) have tokens of their own. */
+bool tok_has_bytes(const tokenizer *t, const char *s, size_t n);
+
+/* Adds the piece whose id is the next; VC_ENOMEM. */
+int tok_unigram_add(tokenizer *t, const char *s, size_t n, double score);
+/* After the last piece: unk is checked and the scores are completed. */
+int tok_unigram_done(tokenizer *t, vc_err *err);
+int tok_unigram_word(const tokenizer *t, tok_run *r, const char *s, size_t n);
+void tok_unigram_free(tok_unigram *u);
+
+/* The merge of a given rank; VC_EFORMAT names a part that is not in the vocabulary. */
+int tok_bpe_merge(tokenizer *t, uint32_t rank, const char *a, size_t na, const char *b, size_t nb,
+                  vc_err *err);
+int tok_bpe_word(const tokenizer *t, tok_run *r, const char *s, size_t n);
+void tok_bpe_free(tok_bpe *b);
+
+/* ---- reading ---- */
+
+/* From the bytes of a file, without tok_finish. */
+int tok_read_json(tokenizer *t, const char *text, size_t n, vc_err *err);
+int tok_read_spiece(tokenizer *t, const void *data, size_t n, int extra_ids, vc_err *err);
+int tok_read_vocab(tokenizer *t, const char *vocab, size_t n_vocab, const char *merges,
+                   size_t n_merges, vc_err *err);
+int tok_class_steps(tokenizer *t, const char *class, vc_err *err);    /* CLIP, Qwen2 */
+
+/* The parts of tokenizer.json that become steps. */
+int tok_json_normalizer(tok_steps *s, const cJSON *o, vc_err *err);
+int tok_json_splits(tok_steps *s, const cJSON *o, vc_err *err);
+
+/* A token that is cut out of texts. One of the same text is replaced; id -1: that of the
+ * vocabulary, or the next one. */
+int tok_add_token(tokenizer *t, const tok_added *a, vc_err *err);
+/* Id of an added token or a piece; -1. */
+int32_t tok_id_of(const tokenizer *t, const char *s);
+/* The template BOS, text, EOS; -1: none of it. */
+int tok_set_template(tokenizer *t, int64_t front, int64_t back);
+
+/* What stands beside the vocabulary: flags of added tokens, the pad token, BOS and EOS. */
+int tok_read_config(tokenizer *t, const cJSON *config, const cJSON *map, const cJSON *added,
+                    vc_err *err);
+/* Builds what is derived: tries, byte ids, fingerprint. */
+int tok_finish(tokenizer *t, vc_err *err);
+tokenizer *tok_new(void);
+
+#endif

@@ -1,0 +1,406 @@
+/* tok_steps.c - the normalisers and pre-tokenizers of a tokenizer, and running them. See tok_parts.h */
+#include <stdlib.h>
+#include <string.h>
+
+#include "precompute/tok_parts.h"
+
+enum { GROWN_MAX = 1 << 30 };            /* bytes that steps may make of one text */
+
+const char *const tok_gpt2_pattern =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+/* ---- the list ---- */
+
+tok_step *tok_steps_add(tok_steps *s, tok_kind kind)
+{
+    if (tok_grow((void **)&s->step, &s->cap, s->n, sizeof *s->step))
+        return NULL;
+    tok_step *step = &s->step[s->n++];
+    *step = (tok_step){ .kind = kind };
+    return step;
+}
+
+int tok_step_text(tok_step *s, const char *text, size_t n)
+{
+    s->text = malloc(n + 1);
+    if (!s->text)
+        return VC_ENOMEM;
+    memcpy(s->text, text, n);
+    s->text[n] = 0;
+    s->n = n;
+    return 0;
+}
+
+int tok_step_regex(tok_step *s, const char *pattern, vc_err *err)
+{
+    s->find.by = TOK_BY_REGEX;
+    s->find.text = strdup(pattern);
+    if (!s->find.text)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    return tok_regex_open(&s->find.re, pattern, err);
+}
+
+void tok_steps_free(tok_steps *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        free(s->step[i].text);
+        free(s->step[i].find.text);
+        tok_regex_close(s->step[i].find.re);
+    }
+    free(s->step);
+    *s = (tok_steps){ 0 };
+}
+
+void tok_steps_hash(const tok_steps *s, vf_hasher *h)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const tok_step *p = &s->step[i];
+        const int32_t plain[] = { p->kind, p->find.by, p->find.class, p->invert, p->behavior,
+                                  p->form, p->left, p->right, p->scheme, p->split };
+        vf_hasher_bytes(h, "step", plain, sizeof plain);
+        vf_hasher_str(h, "find", p->find.text ? p->find.text : "");
+        vf_hasher_bytes(h, "text", p->text ? p->text : "", p->n);
+    }
+}
+
+/* ---- growing lists ---- */
+
+int tok_add_span(tok_spans *s, size_t at, size_t n, bool hit, bool first)
+{
+    int rc = tok_grow((void **)&s->v, &s->cap, s->n, sizeof *s->v);
+    if (!rc)
+        s->v[s->n++] = (tok_span){ at, n, hit, first };
+    return rc;
+}
+
+int tok_add_id(tok_ids *ids, int64_t id)
+{
+    int rc = tok_grow((void **)&ids->v, &ids->cap, ids->n, sizeof *ids->v);
+    if (!rc)
+        ids->v[ids->n++] = id;
+    return rc;
+}
+
+void *tok_scratch(tok_run *r, size_t bytes)
+{
+    if (bytes > r->scratch_size) {
+        free(r->scratch);
+        r->scratch = malloc(bytes);
+        r->scratch_size = r->scratch ? bytes : 0;
+    }
+    return r->scratch;
+}
+
+/* ---- finding ---- */
+
+/* s[0..n) cut into what matches and what lies between, in order and without gaps. */
+static int add_hit(tok_spans *out, size_t *done, size_t from, size_t to)
+{
+    int rc = from > *done ? tok_add_span(out, *done, from - *done, false, false) : 0;
+    *done = to;
+    return rc ? rc : tok_add_span(out, from, to - from, true, false);
+}
+
+static int find_regex(const tok_regex *re, tok_run *r, const char *s, size_t n, size_t *done,
+                      vc_err *err)
+{
+    size_t at = 0, start, end, last = SIZE_MAX, len;
+    bool found;
+
+    while (at <= n) {
+        int rc = tok_regex_find(re, r->matcher, s, n, at, &found, &start, &end, err);
+        if (rc || !found)
+            return rc;
+        at = end;
+        if (start == end) {              /* an empty match: none right after another */
+            len = 1;
+            if (end < n)
+                tok_char(s + end, &len);
+            at = end + len;
+            if (end == last)
+                continue;
+        }
+        last = end;
+        if (add_hit(&r->found, done, start, end))
+            return VC_ENOMEM;
+    }
+    return 0;
+}
+
+static int find_class(const tok_pattern *p, tok_run *r, const char *s, size_t n, size_t *done)
+{
+    for (size_t i = 0, len; i < n; i += len)
+        if (tok_is(tok_char(s + i, &len), p->class) && add_hit(&r->found, done, i, i + len))
+            return VC_ENOMEM;
+    return 0;
+}
+
+static int find_text(const tok_pattern *p, tok_run *r, const char *s, size_t n, size_t *done)
+{
+    size_t len = strlen(p->text);
+
+    for (const char *at = s, *hit; (hit = memmem(at, n - (size_t)(at - s), p->text, len));
+         at = hit + len)
+        if (add_hit(&r->found, done, (size_t)(hit - s), (size_t)(hit - s) + len))
+            return VC_ENOMEM;
+    return 0;
+}
+
+/* Runs of word characters, and runs of what is neither those nor space. */
+static int find_words(tok_run *r, const char *s, size_t n, size_t *done)
+{
+    size_t from = 0, len;
+    int before = 0;                      /* 0: space, 1: word, 2: other */
+
+    for (size_t i = 0; i <= n; i += len) {
+        len = 1;
+        uint32_t c = i < n ? tok_char(s + i, &len) : ' ';
+        int kind = tok_is(c, TOK_IS_WORD) ? 1 : tok_is(c, TOK_IS_SPACE) ? 0 : 2;
+        if (kind == before)
+            continue;
+        if (before && add_hit(&r->found, done, from, i))
+            return VC_ENOMEM;
+        from = i;
+        before = kind;
+    }
+    return 0;
+}
+
+static int find(const tok_pattern *p, tok_run *r, const char *s, size_t n, vc_err *err)
+{
+    size_t done = 0;
+    int rc = 0;
+
+    r->found.n = 0;
+    switch (p->by) {
+    case TOK_BY_CLASS: rc = find_class(p, r, s, n, &done); break;
+    case TOK_BY_REGEX: rc = find_regex(p->re, r, s, n, &done, err); break;
+    case TOK_BY_TEXT: rc = find_text(p, r, s, n, &done); break;
+    case TOK_BY_WORDS: rc = find_words(r, s, n, &done); break;
+    }
+    if (!rc && done < n)
+        rc = tok_add_span(&r->found, done, n - done, false, false);
+    return rc == VC_ENOMEM ? vc_fail(err, rc, "out of memory") : rc;
+}
+
+/* ---- steps that change texts ---- */
+
+static int replace(const tok_step *s, tok_run *r, vc_err *err)
+{
+    int rc = find(&s->find, r, r->text.data, r->text.n, err);
+
+    for (size_t i = 0; !rc && i < r->found.n; i++) {
+        const tok_span *f = &r->found.v[i];
+        if (f->hit)
+            vf_buf_add(&r->other, s->text, s->n);
+        else
+            vf_buf_add(&r->other, r->text.data + f->at, f->n);
+        if (r->other.n > GROWN_MAX)
+            rc = vc_fail(err, VC_EFORMAT, "the normaliser makes the text too long");
+    }
+    return rc;
+}
+
+static void strip(const tok_step *s, tok_run *r)
+{
+    const char *p = r->text.data;
+    size_t from = 0, to = r->text.n, len;
+
+    while (s->left && from < to && tok_is(tok_char(p + from, &len), TOK_IS_SPACE))
+        from += len;
+    while (s->right && to > from && tok_is(tok_last_char(p, to), TOK_IS_SPACE))
+        do
+            to--;
+        while (((uint8_t)p[to] & 0xc0) == 0x80);
+    vf_buf_add(&r->other, p + from, to - from);
+}
+
+static void strip_accents(tok_run *r)
+{
+    for (size_t i = 0, len; i < r->text.n; i += len)
+        if (!tok_is(tok_char(r->text.data + i, &len), TOK_IS_MARK))
+            vf_buf_add(&r->other, r->text.data + i, len);
+}
+
+/* r->text -> r->other */
+static int change(const tok_step *s, tok_run *r, vc_err *err)
+{
+    switch (s->kind) {
+    case TOK_NORMAL_FORM:
+        return tok_normalize(&r->other, r->text.data, r->text.n, s->form, err);
+    case TOK_LOWERCASE: tok_lower(&r->other, r->text.data, r->text.n); return 0;
+    case TOK_REPLACE: return replace(s, r, err);
+    case TOK_CHARSMAP: tok_charsmap_apply(&s->map, &r->other, r->text.data, r->text.n); return 0;
+    case TOK_STRIP: strip(s, r); return 0;
+    case TOK_STRIP_ACCENTS: strip_accents(r); return 0;
+    default:
+        vf_buf_add(&r->other, s->text, s->n);
+        vf_buf_add(&r->other, r->text.data, r->text.n);
+        return 0;
+    }
+}
+
+/* What was written is what is read next. */
+static int swap_texts(tok_run *r, vc_err *err)
+{
+    vf_buf b = r->text;
+
+    r->text = r->other;
+    r->other = b;
+    r->other.n = 0;
+    if (r->text.failed)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    return r->text.n > GROWN_MAX ? vc_fail(err, VC_EFORMAT, "the steps make the text too long")
+                                 : 0;
+}
+
+int tok_run_normalizer(const tok_steps *s, tok_run *r, vc_err *err)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        if (!r->text.n)
+            return 0;                    /* nothing comes of nothing */
+        r->other.n = 0;
+        int rc = change(&s->step[i], r, err);
+        if (!rc)
+            rc = swap_texts(r, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- steps that change words ---- */
+
+static bool is_hit(const tok_step *s, const tok_span *f)
+{
+    return f->hit != s->invert;
+}
+
+/* Whether the i-th part of a word belongs to the word before it, under the rules that look back. */
+static bool joins(const tok_step *s, const tok_spans *f, size_t i)
+{
+    bool hit = is_hit(s, &f->v[i]), before = i && is_hit(s, &f->v[i - 1]);
+
+    if (s->behavior == TOK_CONTIGUOUS)
+        return i && hit == before;
+    return s->behavior == TOK_MERGED_WITH_PREVIOUS && i && hit && !before;
+}
+
+/* Whether the i-th part goes in front of the one after it: a match that no match follows. */
+static bool leads(const tok_step *s, const tok_spans *f, size_t i)
+{
+    return s->behavior == TOK_MERGED_WITH_NEXT && i + 1 < f->n && is_hit(s, &f->v[i])
+           && !is_hit(s, &f->v[i + 1]);
+}
+
+/* Puts the parts of r->found, of the word at `at`, into r->next. */
+static int put_parts(const tok_step *s, tok_run *r, size_t at, bool first)
+{
+    const tok_spans *f = &r->found;
+    size_t begun = r->next.n;
+    int rc = 0;
+
+    for (size_t i = 0; !rc && i < f->n; i++) {
+        const tok_span *p = &f->v[i];
+        size_t n = p->n;
+        if (s->behavior == TOK_REMOVED && is_hit(s, p))
+            continue;
+        if (joins(s, f, i) && r->next.n > begun) {
+            r->next.v[r->next.n - 1].n += n;
+            continue;
+        }
+        if (leads(s, f, i))
+            n += f->v[++i].n;
+        if (n)
+            rc = tok_add_span(&r->next, at + p->at, n, false, first && p->at == 0);
+    }
+    return rc;
+}
+
+static int split(const tok_step *s, tok_run *r, vc_err *err)
+{
+    for (size_t i = 0; i < r->words.n; i++) {
+        tok_span w = r->words.v[i];
+        int rc = find(&s->find, r, r->text.data + w.at, w.n, err);
+        if (rc)
+            return rc;
+        if (put_parts(s, r, w.at, w.first))
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+/* Blanks become the mark, one may be put in front, and words end before each mark. */
+static int metaspace(const tok_step *s, tok_run *r, vc_err *err)
+{
+    tok_step marks = { .kind = TOK_SPLIT, .find = { .by = TOK_BY_TEXT, .text = s->text },
+                       .behavior = TOK_MERGED_WITH_NEXT };
+    int rc = 0;
+
+    for (size_t i = 0; !rc && i < r->words.n; i++) {
+        tok_span w = r->words.v[i];
+        const char *p = r->text.data + w.at;
+        size_t at = r->other.n;
+        bool marked = *p == ' ' || (w.n >= s->n && !memcmp(p, s->text, s->n));
+        if (!marked && (s->scheme == TOK_ALWAYS || (s->scheme == TOK_FIRST && w.first)))
+            vf_buf_add(&r->other, s->text, s->n);
+        for (size_t k = 0, from = 0; k <= w.n; k++)
+            if (k == w.n || p[k] == ' ') {
+                vf_buf_add(&r->other, p + from, k - from);
+                if (k < w.n)
+                    vf_buf_add(&r->other, s->text, s->n);
+                from = k + 1;
+            }
+        if (r->other.failed)
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+        if (s->split)
+            rc = find(&marks.find, r, r->other.data + at, r->other.n - at, err);
+        if (!rc && (s->split ? put_parts(&marks, r, at, w.first)
+                             : tok_add_span(&r->next, at, r->other.n - at, false, w.first)))
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    return rc ? rc : swap_texts(r, err);
+}
+
+/* GPT-2's letters for bytes: what is printable in Latin 1 stands for itself, the others, in order,
+ * are U+0100 and up. */
+static uint32_t byte_letter(uint8_t b)
+{
+    if ((b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) || b >= 0xae)
+        return b;
+    return b <= ' ' ? 0x100u + b : b <= 0xa0 ? 0x121u + (b - 0x7fu) : 0x143u;
+}
+
+static int byte_level(tok_run *r, vc_err *err)
+{
+    for (size_t i = 0; i < r->words.n; i++) {
+        tok_span w = r->words.v[i];
+        size_t at = r->other.n;
+        for (size_t k = 0; k < w.n; k++)
+            tok_put_char(&r->other, byte_letter((uint8_t)r->text.data[w.at + k]));
+        if (tok_add_span(&r->next, at, r->other.n - at, false, w.first))
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    return swap_texts(r, err);
+}
+
+int tok_run_splits(const tok_steps *s, tok_run *r, bool first, vc_err *err)
+{
+    r->words.n = 0;
+    if (r->text.n && tok_add_span(&r->words, 0, r->text.n, false, first))
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+
+    for (size_t i = 0; i < s->n && r->words.n; i++) {
+        const tok_step *step = &s->step[i];
+        r->next.n = r->other.n = 0;
+        int rc = step->kind == TOK_SPLIT ? split(step, r, err)
+               : step->kind == TOK_METASPACE ? metaspace(step, r, err)
+                                             : byte_level(r, err);
+        if (rc)
+            return rc;
+        tok_spans words = r->words;
+        r->words = r->next;
+        r->next = words;
+    }
+    return 0;
+}

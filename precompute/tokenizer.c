@@ -1,0 +1,222 @@
+/* tokenizer.c - running a tokenizer: added tokens, sections, prompts. See tokenizer.h */
+#include "precompute/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/utf8.h"
+#include "precompute/tok_parts.h"
+
+tokenizer *tok_new(void)
+{
+    tokenizer *t = calloc(1, sizeof *t);
+
+    if (t) {
+        t->pad = -1;
+        t->unigram.unk = t->bpe.unk = -1;
+    }
+    return t;
+}
+
+void tokenizer_close(tokenizer *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->n_added; i++)
+        free(t->added[i].text);
+    free(t->added);
+    tok_steps_free(&t->normalizer);
+    tok_steps_free(&t->splits);
+    tok_trie_free(&t->before_normal);
+    tok_trie_free(&t->after_normal);
+    tok_vocab_free(&t->vocab);
+    tok_unigram_free(&t->unigram);
+    tok_bpe_free(&t->bpe);
+    free(t->front.v);
+    free(t->back.v);
+    free(t);
+}
+
+vf_key tokenizer_fingerprint(const tokenizer *t)
+{
+    return t->key;
+}
+
+int64_t tokenizer_pad(const tokenizer *t)
+{
+    return t->pad;
+}
+
+/* ---- added tokens ---- */
+
+/* The next added token in s[0..n) from *at on: where it begins and ends, blanks that it takes
+ * included. NULL: none is left. */
+static const tok_added *next_token(const tokenizer *t, const tok_trie *trie, const char *s,
+                                   size_t n, size_t *at, size_t *from, size_t *to)
+{
+    size_t len, skip;
+
+    while (trie->n && *at < n) {
+        int32_t place = tok_trie_longest(trie, s + *at, n - *at, &len);
+        if (place < 0) {
+            (*at)++;
+            continue;
+        }
+        const tok_added *a = &t->added[place];
+        *from = *at;
+        *to = *at += len;
+        if (a->single_word && ((*from && tok_is(tok_last_char(s, *from), TOK_IS_WORD))
+                               || (*to < n && tok_is(tok_char(s + *to, &skip), TOK_IS_WORD))))
+            continue;
+        while (a->lstrip && *from && tok_is(tok_last_char(s, *from), TOK_IS_SPACE))
+            do
+                (*from)--;
+            while (((uint8_t)s[*from] & 0xc0) == 0x80);
+        while (a->rstrip && *to < n && tok_is(tok_char(s + *to, &skip), TOK_IS_SPACE))
+            *to += skip;
+        return a;
+    }
+    return NULL;
+}
+
+typedef int section_fn(const tokenizer *t, tok_run *r, const char *s, size_t n, bool first,
+                       vc_err *err);
+
+/* Cuts s[0..n) at the added tokens of a trie: their ids, and fn for what lies between. */
+static int cut(const tokenizer *t, tok_run *r, const tok_trie *trie, const char *s, size_t n,
+               bool first, section_fn *fn, vc_err *err)
+{
+    size_t done = 0, at = 0, from, to;
+    const tok_added *a;
+    int rc = 0;
+
+    while (!rc && (a = next_token(t, trie, s, n, &at, &from, &to))) {
+        if (from > done)
+            rc = fn(t, r, s + done, from - done, first && !done, err);
+        if (!rc && tok_add_id(&r->ids, a->id))
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        done = to;
+    }
+    if (!rc && done < n)
+        rc = fn(t, r, s + done, n - done, first && !done, err);
+    return rc;
+}
+
+/* ---- sections ---- */
+
+static int put_words(const tokenizer *t, tok_run *r, const char *s, size_t n, bool first,
+                     vc_err *err)
+{
+    r->text.n = 0;
+    vf_buf_add(&r->text, s, n);
+    if (r->text.failed)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = tok_run_splits(&t->splits, r, first, err);
+    for (size_t i = 0; !rc && i < r->words.n; i++) {
+        const char *w = r->text.data + r->words.v[i].at;
+        rc = t->model == TOK_UNIGRAM ? tok_unigram_word(t, r, w, r->words.v[i].n)
+                                     : tok_bpe_word(t, r, w, r->words.v[i].n);
+        if (rc)
+            vc_fail(err, rc, "out of memory");
+    }
+    return rc;
+}
+
+static int put_section(const tokenizer *t, tok_run *r, const char *s, size_t n, bool first,
+                       vc_err *err)
+{
+    r->text.n = 0;
+    vf_buf_add(&r->text, s, n);
+    if (r->text.failed)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = tok_run_normalizer(&t->normalizer, r, err);
+    if (rc || !r->text.n)
+        return rc;
+
+    size_t len = r->text.n;              /* words are made in r->text: this one stays apart */
+    char *text = vf_buf_take(&r->text);
+    if (!text)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    rc = cut(t, r, &t->after_normal, text, len, first, put_words, err);
+    free(text);
+    return rc;
+}
+
+static void run_free(tok_run *r)
+{
+    tok_matcher_close(r->matcher);
+    vf_buf_free(&r->text);
+    vf_buf_free(&r->other);
+    free(r->words.v);
+    free(r->next.v);
+    free(r->found.v);
+    free(r->scratch);
+    free(r->ids.v);
+}
+
+int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **ids, size_t *n,
+                  vc_err *err)
+{
+    vf_buf repaired = { 0 };
+    tok_run r = { 0 };
+
+    *ids = NULL;
+    *n = 0;
+    if (bytes > TOKENIZER_TEXT_MAX)
+        return vc_fail(err, VC_EINVAL, "a text of %zu bytes; the most is %d", bytes,
+                       TOKENIZER_TEXT_MAX);
+    int rc = tok_matcher_open(&r.matcher, err);
+    if (!rc && vf_utf8_prefix(text, bytes) < bytes) {
+        tok_repair(&repaired, text, bytes);
+        text = repaired.data;
+        bytes = repaired.n;
+        if (repaired.failed)
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    if (!rc)
+        rc = cut(t, &r, &t->before_normal, text, bytes, true, put_section, err);
+    if (!rc && !r.ids.v && !(r.ids.v = malloc(sizeof *r.ids.v)))
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) {
+        *ids = r.ids.v;
+        *n = r.ids.n;
+        r.ids.v = NULL;
+    }
+    run_free(&r);
+    vf_buf_free(&repaired);
+    return rc;
+}
+
+/* ---- prompts ---- */
+
+int tokenizer_prompt(const tokenizer *t, const char *text, int max_length, int64_t *ids,
+                     int64_t *mask, int *n, vc_err *err)
+{
+    size_t own = t->front.n + t->back.n, most = max_length < 0 ? 0 : (size_t)max_length, k;
+    int64_t *body;
+
+    *n = 0;
+    if (own > most || !most)
+        return vc_fail(err, VC_EINVAL, "max_length %d does not hold the %zu special tokens of a "
+                       "prompt", max_length, own);
+    int rc = tokenizer_ids(t, text, strlen(text), &body, &k, err);
+    if (rc)
+        return rc;
+    if (k > most - own)
+        k = most - own;
+    if (k + own < most && t->pad < 0) {
+        free(body);
+        return vc_fail(err, VC_EINVAL, "the tokenizer names no pad token: add pad_token to its "
+                       "tokenizer_config.json");
+    }
+
+    for (size_t i = 0; i < most; i++) {
+        size_t front = t->front.n, back = front + k;
+        mask[i] = i < k + own;
+        ids[i] = i < front ? t->front.v[i] : i < back ? body[i - front]
+               : mask[i] ? t->back.v[i - back] : t->pad;
+    }
+    free(body);
+    *n = (int)(k + own);
+    return 0;
+}
