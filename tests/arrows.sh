@@ -34,7 +34,7 @@ only() {
     done < <(grep -rlE "^[[:space:]]*#[[:space:]]*include[[:space:]]*<($pattern)" common formats buckets precompute train \
                   --include='*.[ch]' || true)
 }
-only 'libav[a-z]+/|libsw[a-z]+/|turbojpeg\.h' precompute
+only 'libav[a-z]+/|libsw[a-z]+/|turbojpeg\.h|pcre2\.h|utf8proc\.h' precompute
 only 'lmdb\.h|csv\.h' formats
 only 'oneapi/|dnnl' common
 exit $bad

@@ -5,11 +5,11 @@ build=${VLT_BUILD:?}
 bad=0
 for program in vtrain vlat; do
     libraries=$(ldd "$build/$program" | awk '{ print $1 }')
-    if grep -E 'libav|libsw|jpeg|libx26|libvpx' <<<"$libraries"; then
+    if grep -E 'libav|libsw|jpeg|libx26|libvpx|pcre2|utf8proc' <<<"$libraries"; then
         echo "$program links the libraries above"
         bad=1
     fi
-    if nm "$build/$program" 2>/dev/null | grep -E ' [TDR] (media_|vae_|text_builtin|resize_|vprep_)'; then
+    if nm "$build/$program" 2>/dev/null | grep -E ' [TDR] (media_|vae_|text_builtin|tok_|tokenizer_|resize_|vprep_)'; then
         echo "$program holds the code above"
         bad=1
     fi
