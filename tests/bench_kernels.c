@@ -178,7 +178,7 @@ typedef struct at {
 static void run_forward(void *arg, vt_dev *d)
 {
     at *x = arg;
-    x->b->be->attention(d, &x->o, &x->lse, &x->q, &x->k, &x->v, NULL, x->scale);
+    x->b->be->attention(d, &x->o, &x->lse, &x->q, &x->k, &x->v, NULL, NULL, x->scale);
 }
 
 static void run_backward(void *arg, vt_dev *d)

@@ -179,20 +179,24 @@ int64_t ref_lora(double *y, const double *const *x, const op_args *a)
     return count;
 }
 
-/* q, k, v; arg 0: scale, arg 1..: lengths of the keys (0: all) */
+/* q, k, v, bias [H,Sq,Sk] if there; arg 0: scale, arg 1..: lengths of the keys (0: all) */
 int64_t ref_attention(double *y, const double *const *x, const op_args *a)
 {
     const int64_t *q = a->s[0].dim, *k = a->s[1].dim;
     int64_t h = q[2], d = q[3], n = op_count(&a->s[0]);
     double scale = a->c->arg[0] != 0 ? a->c->arg[0] : 1 / sqrt((double)d);
+    op_shape scores = { 4, { q[0], h, q[1], k[1] } };
     double *p = malloc((size_t)k[1] * sizeof *p);
 
     for (int64_t i = 0; y && i < n / d; i++) {
         int64_t head = i % h, b = i / h / q[1];
         int64_t len = a->c->arg[1] != 0 ? (int64_t)a->c->arg[1 + b] : k[1];
+        int64_t row = (b * h + head) * q[1] + i / h % q[1];
         double most = -INFINITY, sum = 0;
         for (int64_t j = 0; j < len; j++) {
             p[j] = scale * dot(x[0] + i * d, x[1] + ((b * k[1] + j) * h + head) * d, d);
+            if (a->n > 3)
+                p[j] += x[3][met(&scores, &a->s[3], row * k[1] + j)];
             most = fmax(most, p[j]);
         }
         for (int64_t j = 0; j < len; j++)
@@ -302,6 +306,21 @@ int64_t ref_slice(double *y, const double *const *x, const op_args *a)
         y[i] = x[0][ravel(&a->s[0], at)];
     }
     return op_count(&to);
+}
+
+/* arg: number of queries */
+int64_t ref_distances(double *y, const double *const *x, const op_args *a)
+{
+    int64_t n = last(&a->s[0]), sq = (int64_t)a->c->arg[0], sk = n - sq + 1;
+    int64_t count = op_count(&a->s[0]) / n * sq * sk;
+    EACH(y, count, x[0][i / (sq * sk) * n + sq - 1 + i % sk - i / sk % sq]);
+}
+
+/* The row's table; arg: as many ids as arg 0 says */
+int64_t ref_embedding(double *y, const double *const *x, const op_args *a)
+{
+    int64_t d = last(&a->s[0]), n = (int64_t)a->c->arg[0];
+    EACH(y, n * d, x[0][(int64_t)a->c->arg[1 + i / d] * d + i % d]);
 }
 
 /* Three chunks of the last axis: first * second + third. */

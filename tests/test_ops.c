@@ -47,6 +47,7 @@ RUN(cast, vt_cast(g, vt_cast(g, x[0], VC_F32), VC_BF16))
 RUN(flatten, vt_reshape(g, x[0], 1, (int64_t[]){ -1 }))
 RUN(split, vt_reshape(g, x[0], 4, (int64_t[]){ x[0]->dim[0], -1, 2, x[0]->dim[2] / 2 }))
 RUN(slice, vt_slice(g, x[0], (int)a->c->arg[0], (int64_t)a->c->arg[1], (int64_t)a->c->arg[2]))
+RUN(distances, vt_distances(g, x[0], (int64_t)a->c->arg[0]))
 RUN(concat, vt_concat(g, (int)a->c->arg[0], a->n, x))
 RUN(patchify, vt_patchify(g, x[0], (int)a->c->arg[0], (int)a->c->arg[1], (int)a->c->arg[2],
                           (vt_patch_order)a->c->arg[3]))
@@ -79,7 +80,18 @@ static vt_tensor *attention(vt_ctx *g, vt_tensor *const *x, const op_args *a)
         int32_t n[4] = { (int32_t)a->c->arg[1], (int32_t)a->c->arg[2], (int32_t)a->c->arg[3] };
         len = vt_from_host(g, VC_I32, 1, &a->s[0].dim[0], n, VC_I32);
     }
-    return vt_attention(g, x[0], x[1], x[2], len, ARG(0));
+    return a->n > 3 ? vt_attention_biased(g, x[0], x[1], x[2], x[3], len, ARG(0))
+                    : vt_attention(g, x[0], x[1], x[2], len, ARG(0));
+}
+
+static vt_tensor *embedding(vt_ctx *g, vt_tensor *const *x, const op_args *a)
+{
+    int32_t id[5];
+    int64_t n = (int64_t)a->c->arg[0];
+
+    for (int64_t i = 0; i < n; i++)
+        id[i] = (int32_t)a->c->arg[1 + i];
+    return vt_embedding(g, x[0], vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, n }, id, VC_I32));
 }
 
 static vt_tensor *conv3d(vt_ctx *g, vt_tensor *const *x, const op_args *a)
@@ -184,6 +196,14 @@ static const op_case cases[] = {
       .fixed = 6 },
     { "attention: v alone", attention, ref_attention, { "1 5 2 16", "1 6 2 16", "1 6 2 16" }, SOFT,
       .fixed = 3 },
+    { "attention biased", attention, ref_attention,
+      { "2 17 3 32", "2 9 3 32", "2 9 3 32", "3 17 9" }, SOFT, { 1 }, .weights = 8, .fixed = 15 },
+    { "attention biased: blocks", attention, ref_attention,
+      { "1 100 2 16", "1 300 2 16", "1 300 2 16", "2 100 300" }, SOFT, { 1 }, .weights = 8,
+      .fixed = 15 },
+    { "attention biased: per key", attention, ref_attention,
+      { "3 6 2 16", "3 11 2 16", "3 11 2 16", "3 1 1 11" }, SOFT, { 0, 11, 1, 6 }, .weights = 8,
+      .fixed = 15 },
     { "rope", rope, ref_rope, { "2 5 3 8", "5 4", "5 4" }, CHAIN, .weights = 6, .fixed = 6 },
     { "rope: part", rope, ref_rope, { "2 9 3 18", "4 9", "4 9" }, CHAIN, { 3 }, .weights = 6,
       .fixed = 6 },
@@ -205,6 +225,15 @@ static const op_case cases[] = {
     { "permute: reverse", permute, ref_permute, { "2 3 4" }, EXACT, { 2, 1, 0 } },
     { "slice", slice, ref_slice, { "2 9 5" }, EXACT, { 1, 2, 7 } },
     { "slice: last axis", slice, ref_slice, { "2 9 5" }, EXACT, { 2, 4, 5 } },
+    { "distances", distances, ref_distances, { "3 11" }, EXACT, { 4 }, .fixed = 1 },
+    { "distances: one query", distances, ref_distances, { "5" }, EXACT, { 1 }, .fixed = 1 },
+    { "distances: one key", distances, ref_distances, { "2 2 5" }, EXACT, { 5 }, .fixed = 1 },
+    { "embedding", embedding, ref_embedding, { "7 40" }, ROUND,
+      { 5, 6, 0, 3, 3, 6 }, .weights = 1, .fixed = 1 },          /* f32 table to bf16 */
+    { "embedding: bf16", embedding, ref_embedding, { "4 4100" }, EXACT, { 2, 3, 1 }, .weights = 1,
+      .stored = VC_BF16 },
+    { "embedding: f16", embedding, ref_embedding, { "4 33" }, ROUND,
+      { 3, 3, 1, 0 }, .weights = 1, .stored = VC_F16 },
     { "chunk", chunk, ref_chunk, { "2 4 21" }, CHAIN },
     { "concat: tokens", concat, ref_concat, { "2 3 5", "2 4 5", "2 1 5" }, EXACT, { 1 } },
     { "concat: channels", concat, ref_concat, { "2 3 5", "2 3 8" }, EXACT, { 2 } },
@@ -332,12 +361,37 @@ static void test_randn(void **state)
     }
 }
 
+/* An id that the table does not have is named, and fails the step. */
+static void test_embedding_range(void **state)
+{
+    static const float table[6];
+    const int32_t ids[2][2] = { { 1, 3 }, { -1, 2 } };
+    const char *said[2] = { "id 3 at 1, the table has 3 rows", "id -1 at 0" };
+    const vt_options o = { .device = "cpu", .pool_limit = 1 << 20 };
+    vt_ctx *g;
+    vc_err err;
+
+    (void)state;
+    assert_int_equal(vt_open(&g, &o, NULL), 0);
+    vt_tensor *t = vt_param_new(g, VC_F32, 2, (int64_t[]){ 3, 2 }, table, VC_F32, true, NULL);
+    for (int i = 0; i < 2; i++) {
+        vt_step_begin(g, 0);
+        vt_embedding(g, t, vt_from_host(g, VC_I32, 1, (int64_t[]){ 2 }, ids[i], VC_I32));
+        assert_int_equal(vt_step_end(g, &err), VC_EINVAL);
+        if (!strstr(err.text, said[i]))
+            fail_msg("%s", err.text);
+    }
+    vt_param_free(g, t);
+    vt_close(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_other_backends),
         cmocka_unit_test(test_randn),
+        cmocka_unit_test(test_embedding_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

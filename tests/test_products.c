@@ -210,7 +210,7 @@ static void at_free(at_data *d)
 
 static void at_forward(const kd_dev *d, const at_data *t)
 {
-    d->be->attention(d->dev, t->o, t->lse, t->q, t->k, t->v, t->kv_len, t->scale);
+    d->be->attention(d->dev, t->o, t->lse, t->q, t->k, t->v, t->kv_len, NULL, t->scale);
 }
 
 static void at_backward(const kd_dev *d, const at_data *t)

@@ -219,6 +219,7 @@ const vt_backend vt_cpu = {
     .upload = cpu_move,
     .download = cpu_move,
     .copy = cpu_copy,
+    .embedding = cpu_embedding,
     .fill = cpu_fill,
     .scale = cpu_scale,
     .reduce = cpu_reduce,

@@ -54,7 +54,7 @@ const char *cpu_dnnl_version(void);             /* "oneDNN 2.6.3", or NULL: buil
 void cpu_matmul(vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
                 const vt_tensor *bias, float alpha, float beta);
 void cpu_attention(vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,
-                   const vt_tensor *v, const vt_tensor *kv_len, float scale);
+                   const vt_tensor *v, const vt_tensor *kv_len, const vt_tensor *bias, float scale);
 void cpu_attention_grad(vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
                         const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
                         const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,

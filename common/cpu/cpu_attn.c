@@ -19,7 +19,7 @@ typedef struct fwd {
     vt_dev *d;
     const cpu_gemm *g;
     vt_tensor *o, *lse;
-    const vt_tensor *q, *k, *v, *kv_len;
+    const vt_tensor *q, *k, *v, *kv_len, *bias;
     float scale;
     size_t heads, sq, sk, dim;
     size_t q_blocks, parts;                    /* blocks of queries; units per head */
@@ -68,6 +68,20 @@ static void pack_keys(const fwd *f, const own *w, size_t bh)
     }
 }
 
+/* Scores of queries q0.. and keys j0.., scaled to base 2, with the bias added. */
+static void add_bias(const fwd *f, const own *w, size_t bh, size_t q0, size_t rows, size_t j0,
+                     size_t n)
+{
+    const int64_t *by = f->bias->stride;
+    const float *bias = (const float *)f->bias->data + (int64_t)(bh / f->heads) * by[0] +
+                        (int64_t)(bh % f->heads) * by[1] + (int64_t)j0;
+
+    for (size_t i = 0; i < rows; i++) {
+        float *s = w->s + i * w->lds;
+        f->d->rows->axpby(s, CPU_LOG2E, bias + (int64_t)(q0 + i) * by[2], f->scale * CPU_LOG2E, n);
+    }
+}
+
 /* Queries q0.. of a head against its packed keys. */
 static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
 {
@@ -84,10 +98,13 @@ static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
         size_t n = least(BK, keys - j0), units = cpu_units(g, n);
         g->block(rows, cpu_round_up(n, nr), f->du, w->q, ldq, w->panels + j0 * f->du, f->du * nr,
                  w->s, w->lds, false);
+        if (f->bias)
+            add_bias(f, w, bh, q0, rows, j0, n);
         cpu_softmax x = {
             .rows = (int)rows, .n = (int)n, .np = (int)(units * (size_t)g->pair),
-            .scale = f->scale * CPU_LOG2E, .s = w->s, .lds = w->lds, .p = w->p, .ldp = w->ldp,
-            .max = w->max, .sum = w->sum, .o = w->o, .ldo = f->dp, .d = f->dim,
+            .scale = f->bias ? 1 : f->scale * CPU_LOG2E, .s = w->s, .lds = w->lds, .p = w->p,
+            .ldp = w->ldp, .max = w->max, .sum = w->sum, .o = w->o, .ldo = f->dp,
+            .d = f->dim,
         };
         g->softmax(&x);
         g->block(rows, f->dim, units, w->p, w->ldp,
@@ -144,13 +161,13 @@ static void run(const fwd *f, size_t all)
 }
 
 void cpu_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,
-                   const vt_tensor *v, const vt_tensor *kv_len, float scale)
+                   const vt_tensor *v, const vt_tensor *kv_len, const vt_tensor *bias, float scale)
 {
     size_t all = (size_t)(q->dim[0] * q->dim[2]);
     fwd f = {
         .d = d, .g = cpu_gemm_of(d, q->dtype), .o = o, .lse = lse, .q = q, .k = k, .v = v,
-        .kv_len = kv_len, .scale = scale, .heads = (size_t)q->dim[2], .sq = (size_t)q->dim[1],
-        .sk = (size_t)k->dim[1], .dim = (size_t)q->dim[3],
+        .kv_len = kv_len, .bias = bias, .scale = scale, .heads = (size_t)q->dim[2],
+        .sq = (size_t)q->dim[1], .sk = (size_t)k->dim[1], .dim = (size_t)q->dim[3],
     };
 
     if (all == 0 || f.sq == 0)

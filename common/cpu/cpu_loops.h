@@ -71,6 +71,7 @@ int64_t cpu_kept_first(const vt_tensor *by, int k, const vt_tensor *const *t, vt
 /* ---- backend.h's entries of the same names ---- */
 
 void cpu_copy(vt_dev *, vt_tensor *y, const vt_tensor *x);
+void cpu_embedding(vt_dev *, vt_tensor *y, const vt_tensor *table, const vt_tensor *ids);
 void cpu_fill(vt_dev *, vt_tensor *y, float value);
 void cpu_scale(vt_dev *, vt_tensor *y, const vt_tensor *x, float a);
 void cpu_reduce(vt_dev *, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *other, float scale);

@@ -108,6 +108,61 @@ void cpu_norm(vt_dev *d, vt_tensor *y, vt_tensor *stats, const vt_tensor *x,
     cpu_share(d, cpu_parts(d, s.w.rows, ROW_GRAIN / s.w.n), s.w.rows, norm_part, &s);
 }
 
+/* ---- embedding ---- */
+
+typedef struct lookup {
+    vt_dev *d;
+    vt_tensor *y;
+    const vt_tensor *table;
+    const int32_t *ids;
+} lookup;
+
+/* n elements in steps of what fits on the stack; to and from may be of any type. */
+static void convert(const cpu_rows *r, void *to, vc_dtype tt, const void *from, vc_dtype tf,
+                    size_t n)
+{
+    float buf[CPU_SPAN];
+
+    for (size_t i = 0; i < n; i += CPU_SPAN) {
+        size_t m = n - i < CPU_SPAN ? n - i : CPU_SPAN;
+        r->load(buf, (const char *)from + i * vc_dtype_size(tf), tf, m);
+        r->store((char *)to + i * vc_dtype_size(tt), tt, buf, m);
+    }
+}
+
+static void lookup_part(void *arg, int part, int64_t begin, int64_t end)
+{
+    const lookup *s = arg;
+    const vt_tensor *t = s->table;
+    size_t n = (size_t)t->dim[1], in = n * vc_dtype_size(t->dtype);
+    size_t out = n * vc_dtype_size(s->y->dtype);
+
+    (void)part;
+    for (int64_t i = begin; i < end; i++) {
+        int32_t id = s->ids[i];
+        char *y = (char *)s->y->data + (size_t)i * out;
+        if (id < 0 || id >= t->dim[0]) {
+            cpu_fault(s->d, VC_EINVAL, "embedding: id %d at %lld, the table has %lld rows", id,
+                      (long long)i, (long long)t->dim[0]);
+            memset(y, 0, out);
+            continue;
+        }
+        const char *row = (const char *)t->data + (size_t)id * in;
+        if (t->dtype == s->y->dtype)
+            memcpy(y, row, out);
+        else
+            convert(s->d->rows, y, s->y->dtype, row, t->dtype, n);
+    }
+}
+
+void cpu_embedding(vt_dev *d, vt_tensor *y, const vt_tensor *table, const vt_tensor *ids)
+{
+    lookup s = { d, y, table, ids->data };
+    int64_t n = vt_count(ids);
+
+    cpu_share(d, cpu_parts(d, n, ROW_GRAIN / table->dim[1]), n, lookup_part, &s);
+}
+
 /* ---- gradient of norm ---- */
 
 enum { G_X, G_DX, G_DY, G_SCALE, G_STATS, G_DSHIFT, G_DSCALE, G_OPERANDS };

@@ -56,6 +56,8 @@ typedef struct vt_backend {
 
     /* y = x: any strides, types f32, bf16, f16, fp8, or equal ones (also i32) */
     void (*copy)(vt_dev *, vt_tensor *y, const vt_tensor *x);
+    /* y = rows ids of table; ids i32, any table type. An id outside the table is a fault. */
+    void (*embedding)(vt_dev *, vt_tensor *y, const vt_tensor *table, const vt_tensor *ids);
     /* y = value; any */
     void (*fill)(vt_dev *, vt_tensor *y, float value);
     /* y (+)= a x; any */
@@ -109,10 +111,10 @@ typedef struct vt_backend {
                    const vt_tensor *bias, float alpha, float beta);
 
     /* lse f32 [B,H,Sq]: natural log-sum-exp of the scaled scores, kept for backward.
-     * kv_len int32 [B] or NULL. q, k, v strided. */
+     * kv_len int32 [B] or NULL; bias f32 in [B,H,Sq,Sk]'s shape or NULL. q, k, v, bias strided. */
     void (*attention)(vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
                       const vt_tensor *k, const vt_tensor *v, const vt_tensor *kv_len,
-                      float scale);
+                      const vt_tensor *bias, float scale);
     /* dq, dk, dv (+)=, each may be NULL; all strided, but o, lse and dout packed. */
     void (*attention_grad)(vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
                            const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,

@@ -38,16 +38,11 @@ static const char *wrong(const vt_tensor *q, const vt_tensor *k, const vt_tensor
     return NULL;
 }
 
-vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
-                        float scale)
+static vt_tensor *attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v,
+                            const vt_tensor *bias, vt_tensor *kv_len, float scale)
 {
     vt_tensor *in[INPUTS] = { q, k, v, kv_len, NULL };
 
-    if (!vt_ok(g, "attention", 3, in))
-        return NULL;
-    const char *why = wrong(q, k, v, kv_len);
-    if (why)
-        return vt_bad(g, "attention", why, 4, in);
     for (int i = Q; i <= V; i++)
         if (!(in[i] = vt_rows_packed(g, in[i])))
             return NULL;
@@ -58,12 +53,47 @@ vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_
     if (!o || !in[LSE])
         return NULL;
     count_flops(g, q, k, 2);
-    VT_RUN(g, attention, o, in[LSE], in[Q], in[K], in[V], kv_len, scale);
+    VT_RUN(g, attention, o, in[LSE], in[Q], in[K], in[V], kv_len, bias, scale);
     vt_node *node;
     o = vt_record(g, o, "attention", attention_grad, INPUTS, in, (1u << INPUTS) - 1, true, &node);
     if (node)
         node->f[0] = scale;
     return o;
+}
+
+vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
+                        float scale)
+{
+    vt_tensor *in[] = { q, k, v, kv_len };
+
+    if (!vt_ok(g, "attention", 3, in))
+        return NULL;
+    const char *why = wrong(q, k, v, kv_len);
+    if (why)
+        return vt_bad(g, "attention", why, 4, in);
+    return attention(g, q, k, v, NULL, kv_len, scale);
+}
+
+vt_tensor *vt_attention_biased(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v,
+                               vt_tensor *bias, vt_tensor *kv_len, float scale)
+{
+    vt_tensor *in[] = { q, k, v, bias };
+
+    if (!vt_ok(g, "attention_biased", 4, in))
+        return NULL;
+    const char *why = wrong(q, k, v, kv_len);
+    if (why)
+        return vt_bad(g, "attention_biased", why, 4, in);
+    const vt_tensor scores = { .nd = 4, .dim = { q->dim[0], q->dim[2], q->dim[1], k->dim[1] } };
+    if (bias->dtype != VC_F32 || !vt_broadcasts(bias, &scores) || vt_last(bias) != k->dim[1])
+        return vt_bad(g, "attention_biased", "the bias must be f32, broadcast to [B,H,Sq,Sk] and "
+                      "have Sk columns", 4, in);
+    if (q->needs_grad || k->needs_grad || v->needs_grad || bias->needs_grad)
+        return vt_bad(g, "attention_biased", "it has no gradient", 4, in);
+    if (!(bias = vt_rows_packed(g, bias)))
+        return NULL;
+    const vt_tensor e = vt_expand(bias, &scores);
+    return attention(g, q, k, v, &e, kv_len, scale);
 }
 
 static void rope_grad(vt_ctx *g, const vt_node *n)

@@ -124,6 +124,54 @@ vt_tensor *vt_permute(vt_ctx *g, vt_tensor *x, const int *order)
     return vt_view(g, x, x->nd, dim, stride, 0);
 }
 
+vt_tensor *vt_distances(vt_ctx *g, vt_tensor *x, int64_t sq)
+{
+    int64_t dim[VT_DIMS], stride[VT_DIMS];
+
+    if (!vt_ok(g, "distances", 1, &x))
+        return NULL;
+    int64_t n = vt_last(x);
+    if (x->nd < 1 || x->nd >= VT_DIMS || sq < 1 || sq > n)
+        return vt_bad(g, "distances", "x must be [..,Sq+Sk-1], Sk at least 1", 1, &x);
+    if (x->needs_grad)
+        return vt_bad(g, "distances", "it has no gradient", 1, &x);
+    int nd = x->nd;
+    int64_t step = x->stride[nd - 1];
+    memcpy(dim, x->dim, sizeof dim);
+    memcpy(stride, x->stride, sizeof stride);
+    dim[nd - 1] = sq;
+    dim[nd] = n - sq + 1;
+    stride[nd - 1] = -step;                     /* the next query is one nearer to each key */
+    stride[nd] = step;
+    return vt_view(g, x, nd + 1, dim, stride, (sq - 1) * step);
+}
+
+/* ---- tables ---- */
+
+vt_tensor *vt_embedding(vt_ctx *g, vt_tensor *table, vt_tensor *ids)
+{
+    vt_tensor *in[] = { table, ids };
+    int64_t dim[VT_DIMS];
+
+    if (!vt_ok(g, "embedding", 1, in))
+        return NULL;
+    if (!ids)
+        return vt_fail(g, VC_EFAIL, "embedding: operand 2 is missing");
+    if (table->nd != 2 || !vt_packed(table) || ids->dtype != VC_I32 || ids->nd >= VT_DIMS ||
+        !vt_packed(ids) || (ids->buf && ids->buf->refs <= 0))
+        return vt_bad(g, "embedding", "the table must be packed [V,D], ids i32 and not given back "
+                      "yet", 2, in);
+    if (table->needs_grad)
+        return vt_bad(g, "embedding", "it has no gradient", 2, in);
+    memcpy(dim, ids->dim, sizeof dim);
+    dim[ids->nd] = table->dim[1];
+    vt_tensor *y = vt_new(g, g->compute, ids->nd + 1, dim);
+    if (!y)
+        return NULL;
+    VT_RUN(g, embedding, y, table, ids);
+    return y;
+}
+
 /* Axis counted from the end if negative; -1 and a failure if there is none. */
 static int axis_of(vt_ctx *g, const char *op, vt_tensor *x, int axis)
 {

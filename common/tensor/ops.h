@@ -28,6 +28,12 @@ vt_tensor *vt_concat(vt_ctx *g, int axis, int n, vt_tensor *const *x);
 vt_tensor *vt_pack(vt_ctx *g, vt_tensor *x);
 /* To f32 or bf16; x itself if it has that type. */
 vt_tensor *vt_cast(vt_ctx *g, vt_tensor *x, vc_dtype dtype);
+/* View of what depends on the distance from query i to key j alone: x [..,Sq+Sk-1] -> [..,Sq,Sk],
+ * element i,j is x's Sq-1 + j-i. (no gradient) */
+vt_tensor *vt_distances(vt_ctx *g, vt_tensor *x, int64_t sq);
+/* Rows ids of a table: table [V,D] as stored, ids i32 [..] -> [..,D] in the compute type. An id
+ * outside 0..V-1 fails the step (VC_EINVAL). (no gradient) */
+vt_tensor *vt_embedding(vt_ctx *g, vt_tensor *table, vt_tensor *ids);
 
 /* Video to patch tokens and back. x [B,C,T,H,W] with T, H, W multiples of pt, ph, pw <->
  * tokens [B, (T/pt)(H/ph)(W/pw), C*pt*ph*pw], frames outermost, rows before columns.
@@ -93,6 +99,10 @@ vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l);
  * masked. -> [B,Sq,H,D]. D a multiple of 8, at most 256. */
 vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
                         float scale);
+/* softmax(scale * q k' + bias) v. bias f32, finite, broadcasts to [B,H,Sq,Sk]; its last axis is Sk.
+ * (no gradient) */
+vt_tensor *vt_attention_biased(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v,
+                               vt_tensor *bias, vt_tensor *kv_len, float scale);
 /* Interleaved-pair rotation (RoFormer): pair j of the last axis of x [B,N,H,D] turns by the angle
  * with cos[n,j], sin[n,j] (f32 [N', D/2]): (a,b) -> (a cos - b sin, b cos + a sin); tokens
  * begin..begin+N'-1 turn, the others stay. */
