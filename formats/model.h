@@ -22,7 +22,7 @@ const vf_view *vf_model_at(const vf_model *m, int i);                /* in name 
  * device and their alignment allow it. Valid while m is open. */
 vt_source vf_model_source(const vf_model *m);
 /* VC_EMISMATCH naming a tensor of m that p does not hold; names in `spare`
- * (NULL-ended; NULL: none) may be left over. */
+ * (NULL-ended; NULL: none) may be left over: "decoder.*" stands for all that begin so. */
 int vf_model_all_bound(const vf_model *m, vt_params *p, const char *const *spare, vc_err *err);
 /* XXH3-128 over the tensors in name order (name, type, shape, bytes): the weights' part of a
  * fingerprint. Reads every byte. VC_ESTOP when *stop is set; stop may be NULL. */

@@ -23,9 +23,11 @@ vt_source vf_model_source(const vf_model *m)
 
 static bool is_spare(const char *name, const char *const *spare)
 {
-    for (; spare && *spare; spare++)
-        if (!strcmp(name, *spare))
+    for (; spare && *spare; spare++) {
+        size_t n = strlen(*spare);
+        if (n && (*spare)[n - 1] == '*' ? !strncmp(name, *spare, n - 1) : !strcmp(name, *spare))
             return true;
+    }
     return false;
 }
 
