@@ -385,6 +385,55 @@ static void test_embedding_range(void **state)
     vt_close(g);
 }
 
+/* Ops without a gradient say so when one is asked for, and refuse operands that do not fit. */
+static void test_forward_only(void **state)
+{
+    const vt_options o = { .device = "cpu", .pool_limit = 1 << 20 };
+    const int64_t shape[] = { 1, 4, 2, 8 }, wide[] = { 2, 4, 5 };
+    vt_ctx *g;
+    vc_err err;
+
+    (void)state;
+    assert_int_equal(vt_open(&g, &o, NULL), 0);
+    vt_tensor *w = vt_param_new(g, VC_F32, 4, shape, NULL, VC_F32, false, NULL);
+    vt_tensor *b = vt_param_new(g, VC_F32, 2, shape + 1, NULL, VC_F32, false, NULL);
+    vt_tensor *odd = vt_param_new(g, VC_F32, 3, wide, NULL, VC_F32, false, NULL);
+    vt_tensor *half = vt_param_new(g, VC_BF16, 1, (int64_t[]){ 4 }, NULL, VC_BF16, false, NULL);
+    assert_int_equal(vt_param_train(g, b, NULL), 0);
+    for (int i = 0; i < 11; i++) {
+        static const char *const says[] = {
+            "attention_biased: it has no gradient", "distances: it has no gradient",
+            "embedding: it has no gradient", "have Sk columns: ", "have Sk columns: ",
+            "attention_biased: operand 4 is missing", "x must be [..,Sq+Sk-1]",
+            "x must be [..,Sq+Sk-1]", "embedding: operand 2 is missing", "packed [V,D], ids i32",
+            "packed [V,D], ids i32",               /* what follows a failure says nothing */
+        };
+        vt_step_begin(g, VT_RECORD);
+        vt_tensor *bias = vt_reshape(g, b, 3, (int64_t[]){ 2, 1, 4 });
+        vt_tensor *id = vt_from_host(g, VC_I32, 1, (int64_t[]){ 1 }, &(int32_t){ 0 }, VC_I32);
+        vt_tensor *y = i == 0 ? vt_attention_biased(g, w, w, w, bias, NULL, 1)
+                     : i == 1 ? vt_distances(g, b, 2)
+                     : i == 2 ? vt_embedding(g, b, id)
+                     : i == 3 ? vt_attention_biased(g, w, w, w, odd, NULL, 1)
+                     : i == 4 ? vt_attention_biased(g, w, w, w, half, NULL, 1)
+                     : i == 5 ? vt_attention_biased(g, w, w, w, NULL, NULL, 1)
+                     : i == 6 ? vt_distances(g, odd, 6)
+                     : i == 7 ? vt_distances(g, odd, 0)
+                     : i == 8 ? vt_embedding(g, half, NULL)
+                     : i == 9 ? vt_embedding(g, half, id)
+                     : vt_distances(g, vt_embedding(g, half, id), 2);
+        assert_null(y);
+        assert_int_not_equal(vt_step_end(g, &err), 0);
+        if (!strstr(err.text, says[i]))
+            fail_msg("%d: %s", i, err.text);
+    }
+    vt_param_free(g, w);
+    vt_param_free(g, b);
+    vt_param_free(g, odd);
+    vt_param_free(g, half);
+    vt_close(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_other_backends),
         cmocka_unit_test(test_randn),
         cmocka_unit_test(test_embedding_range),
+        cmocka_unit_test(test_forward_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

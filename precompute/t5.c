@@ -1,0 +1,408 @@
+/* t5.c - T5 v1.1 and UMT5 encoder stacks: see t5.h */
+#include "precompute/t5.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/tensor/ops.h"
+#include "formats/json.h"
+#include "formats/model.h"
+
+enum { BUCKETS = 32, REACH = 128, EXACT = 8 };    /* relative positions: both signs; see bucket() */
+enum { MAX_CONFIG = 1 << 20 };
+
+typedef struct config {
+    int64_t width, hidden, head, heads, layers, vocab;
+    double eps;
+    bool own_tables;                              /* of relative positions: UMT5 */
+} config;
+
+typedef struct layer {
+    vt_tensor *norm1, *norm2;                     /* [D] */
+    vt_tensor *table;                             /* [BUCKETS,H], of layer 0 or of every layer */
+    vt_lin q, k, v, o, wi_0, wi_1, wo;
+} layer;
+
+struct t5 {
+    config c;
+    vf_model *model;
+    vt_ctx *g;
+    vt_params *p;
+    vt_tensor *embed, *norm;                      /* [V,D], [D] */
+    layer *layer;                                 /* [layers] */
+};
+
+/* ---- weights ---- */
+
+enum { D = -1, INNER = -2, HIDDEN = -3, HEADS = -4, VOCAB = -5, N_SIZES = 6 };
+
+#define SHARED "shared.weight"
+#define EMBED "encoder.embed_tokens.weight"
+
+#define TENSOR(type, field, name, ...) \
+    { name, VT_W_TENSOR, offsetof(type, field), { __VA_ARGS__ }, VT_INIT_ZERO }
+#define LIN(field, name, out, in) \
+    { name, VT_W_LINEAR_NO_BIAS, offsetof(layer, field), { out, in }, VT_INIT_ZERO }
+
+static const vt_weight shared_table[] = { TENSOR(t5, embed, SHARED, VOCAB, D), { 0 } };
+static const vt_weight embed_table[] = { TENSOR(t5, embed, EMBED, VOCAB, D), { 0 } };
+static const vt_weight final_table[] = {
+    TENSOR(t5, norm, "encoder.final_layer_norm.weight", D), { 0 }
+};
+
+#define LAYER "encoder.block.%d.layer."
+static const vt_weight layer_table[] = {
+    TENSOR(layer, norm1, "0.layer_norm.weight", D),
+    LIN(q, "0.SelfAttention.q", INNER, D),
+    LIN(k, "0.SelfAttention.k", INNER, D),
+    LIN(v, "0.SelfAttention.v", INNER, D),
+    LIN(o, "0.SelfAttention.o", D, INNER),
+    TENSOR(layer, norm2, "1.layer_norm.weight", D),
+    LIN(wi_0, "1.DenseReluDense.wi_0", HIDDEN, D),
+    LIN(wi_1, "1.DenseReluDense.wi_1", HIDDEN, D),
+    LIN(wo, "1.DenseReluDense.wo", D, HIDDEN),
+    { 0 }
+};
+static const vt_weight position_table[] = {
+    TENSOR(layer, table, "0.SelfAttention.relative_attention_bias.weight", BUCKETS, HEADS), { 0 }
+};
+
+/* What a checkpoint of the whole model, or one with both names of the embedding, has besides. */
+static const char *const spare[] = { SHARED, EMBED, "decoder.*", "lm_head.*", NULL };
+
+/* The embedding's name. Both are in the file if they were not stored as one: then they must be
+ * equal, since programs differ in which one they read. */
+static int find_embedding(const vt_weight **table, const vf_model *m, vc_err *err)
+{
+    vf_view a, b;
+    bool shared = vf_model_get(m, SHARED, &a, NULL) == 0;
+    bool own = vf_model_get(m, EMBED, &b, NULL) == 0;
+
+    *table = own && !shared ? embed_table : shared_table;
+    if (shared && own &&
+        (a.dtype != b.dtype || a.bytes != b.bytes || memcmp(a.data, b.data, a.bytes)))
+        return vc_fail(err, VC_EMISMATCH, "tensors %s and %s differ, and only one embedding is "
+                       "used: remove the wrong one", SHARED, EMBED);
+    return 0;
+}
+
+static int bind(t5 *m, vc_err *err)
+{
+    const config *c = &m->c;
+    const int64_t sizes[N_SIZES] = { 0, c->width, c->heads * c->head, c->hidden, c->heads,
+                                     c->vocab };
+    vt_source src = vf_model_source(m->model);
+    const vt_weight *embedding;
+
+    int rc = find_embedding(&embedding, m->model, err);
+    if (!rc) rc = vt_params_bind(m->p, embedding, "", 0, m, sizes, &src, err);
+    if (!rc) rc = vt_params_bind(m->p, final_table, "", 0, m, sizes, &src, err);
+    for (int i = 0; !rc && i < c->layers; i++) {
+        layer *w = &m->layer[i];
+        rc = vt_params_bind(m->p, layer_table, LAYER, i, w, sizes, &src, err);
+        if (!rc && (i == 0 || c->own_tables))
+            rc = vt_params_bind(m->p, position_table, LAYER, i, w, sizes, &src, err);
+    }
+    return rc ? rc : vf_model_all_bound(m->model, m->p, spare, err);
+}
+
+/* ---- config.json ---- */
+
+static int read_sizes(config *c, const cJSON *o, vc_err *err)
+{
+    const struct { const char *field; int64_t *v, max; } rows[] = {
+        { "d_model", &c->width, 1 << 16 },  { "d_ff", &c->hidden, 1 << 18 },
+        { "d_kv", &c->head, 256 },          { "num_heads", &c->heads, 1 << 10 },
+        { "num_layers", &c->layers, 1 << 10 }, { "vocab_size", &c->vocab, 1 << 24 },
+    };
+    int rc = 0;
+
+    for (size_t i = 0; !rc && i < sizeof rows / sizeof *rows; i++) {
+        rc = vf_json_int(o, rows[i].field, rows[i].v, err);
+        if (!rc && (*rows[i].v < 1 || *rows[i].v > rows[i].max))
+            rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not within 1..%lld", rows[i].field,
+                         (long long)*rows[i].v, (long long)rows[i].max);
+    }
+    if (!rc && c->head % 8)
+        rc = vc_fail(err, VC_EFORMAT, "d_kv: %lld is no multiple of 8", (long long)c->head);
+    return rc;
+}
+
+static int read_eps(double *eps, const cJSON *o, vc_err *err)
+{
+    *eps = 1e-6;
+    int rc = vf_json_num_opt(o, "layer_norm_epsilon", eps, err);
+    if (!rc && !(*eps >= 0 && *eps < 1))
+        rc = vc_fail(err, VC_EFORMAT, "layer_norm_epsilon: %g is not within 0..1", *eps);
+    return rc;
+}
+
+/* A field that has one value here. */
+static int expect_str(const cJSON *o, const char *field, const char *want, vc_err *err)
+{
+    const char *s;
+    int rc = vf_json_str(o, field, &s, err);
+    if (!rc && strcmp(s, want))
+        rc = vc_fail(err, VC_EFORMAT, "%s: \"%.60s\"; only \"%s\" is possible here", field, s,
+                     want);
+    return rc;
+}
+
+static int expect_int(const cJSON *o, const char *field, int64_t want, vc_err *err)
+{
+    int64_t v = want;                             /* what older files leave out */
+    int rc = vf_json_int_opt(o, field, &v, err);
+    if (!rc && v != want)
+        rc = vc_fail(err, VC_EFORMAT, "%s: %lld; only %lld is possible here", field, (long long)v,
+                     (long long)want);
+    return rc;
+}
+
+static int read_config(config *c, const cJSON *o, const char *model_type, vc_err *err)
+{
+    bool gated = true;
+
+    c->own_tables = !strcmp(model_type, "umt5");
+    int rc = expect_str(o, "model_type", model_type, err);
+    if (!rc) rc = read_sizes(c, o, err);
+    if (!rc) rc = read_eps(&c->eps, o, err);
+    if (!rc) rc = expect_str(o, "feed_forward_proj", "gated-gelu", err);
+    if (!rc) rc = vf_json_bool_opt(o, "is_gated_act", &gated, err);
+    if (!rc && !gated)
+        rc = vc_fail(err, VC_EFORMAT, "is_gated_act: false; only gated layers are possible here");
+    if (!rc) rc = expect_int(o, "relative_attention_num_buckets", BUCKETS, err);
+    if (!rc) rc = expect_int(o, "relative_attention_max_distance", REACH, err);
+    if (!rc && cJSON_GetObjectItemCaseSensitive(o, "quantization_config"))
+        rc = vc_fail(err, VC_EFORMAT, "quantization_config: quantised weights cannot be read; use "
+                     "the f32, bf16 or f16 files");
+    return rc;
+}
+
+static int load_config(config *c, const char *dir, const char *model_type, vc_err *err)
+{
+    cJSON *o = NULL;
+    char *path = vc_path_join(dir, "config.json");
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
+
+    int rc = vf_json_read(&o, path, MAX_CONFIG, err);
+    if (!rc)
+        rc = vc_context(err, read_config(c, o, model_type, err), "%s", path);
+    cJSON_Delete(o);
+    free(path);
+    return rc;
+}
+
+/* ---- open and close ---- */
+
+static vf_key fingerprint_of(const config *c, vf_key weights)
+{
+    vf_hasher h;
+
+    vf_hasher_begin(&h, c->own_tables ? "UMT5 encoder 1" : "T5 encoder 1");
+    vf_hasher_bytes(&h, "weights", weights.b, sizeof weights.b);
+    vf_hasher_int(&h, "d_model", c->width);
+    vf_hasher_int(&h, "d_ff", c->hidden);
+    vf_hasher_int(&h, "d_kv", c->head);
+    vf_hasher_int(&h, "num_heads", c->heads);
+    vf_hasher_int(&h, "num_layers", c->layers);
+    vf_hasher_bytes(&h, "layer_norm_epsilon", &c->eps, sizeof c->eps);
+    return vf_hasher_end(&h);
+}
+
+static int set_up(t5 *m, const encoder_opts *o, const char *model_type, vc_err *err)
+{
+    const vt_options opts = { .device = o->device, .threads = o->threads, .compute = o->dtype };
+
+    int rc = load_config(&m->c, o->dir, model_type, err);
+    if (rc)
+        return rc;
+    m->layer = calloc((size_t)m->c.layers, sizeof *m->layer);
+    if (!m->layer)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", o->dir);
+    rc = vf_model_open(&m->model, o->dir, err);
+    if (!rc) rc = vt_open(&m->g, &opts, err);
+    if (!rc) rc = vt_params_open(&m->p, m->g, err);
+    return rc ? rc : vc_context(err, bind(m, err), "%s", o->dir);
+}
+
+int t5_open(t5 **out, const encoder_opts *o, const char *model_type, vf_key *fingerprint,
+            vc_err *err)
+{
+    *out = NULL;
+    if (!o->dir)
+        return vc_fail(err, VC_EINVAL, "%s text encoder: it needs a folder", model_type);
+    if (o->dtype != VC_F32 && o->dtype != VC_BF16)
+        return vc_fail(err, VC_EINVAL, "%s: activations in %s are not possible: f32 or bf16 (the "
+                       "feed-forward layers leave the range of f16)", o->dir,
+                       o->dtype < 0 ? "no type" : vc_dtype_name(o->dtype));
+    t5 *m = calloc(1, sizeof *m);
+    if (!m)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", o->dir);
+
+    int rc = set_up(m, o, model_type, err);
+    if (rc) {
+        t5_close(m);
+        return rc;
+    }
+    *fingerprint = fingerprint_of(&m->c, o->weights);
+    *out = m;
+    return 0;
+}
+
+void t5_close(t5 *m)
+{
+    if (!m)
+        return;
+    vt_params_close(m->p);
+    vt_close(m->g);
+    vf_model_close(m->model);
+    free(m->layer);
+    free(m);
+}
+
+int t5_width(const t5 *m) { return (int)m->c.width; }
+vt_usage t5_usage(const t5 *m) { return vt_usage_of(m->g); }
+
+/* ---- forward ---- */
+
+/* Bucket of the distance d = key - query: keys after the query have the upper half. In each half,
+ * one bucket per distance below EXACT, then one from each of these on (their logarithms are evenly
+ * spaced up to REACH). */
+static int32_t bucket(int64_t d)
+{
+    static const int8_t from[] = { 8, 12, 16, 23, 32, 46, 64, 91 };
+    int64_t far = d < 0 ? -d : d;
+    int32_t b = 0;
+
+    if (far < EXACT)
+        b = (int32_t)far;
+    else
+        while (b < BUCKETS / 2 - EXACT && far >= from[b])
+            b++;
+    return (far < EXACT ? b : EXACT - 1 + b) + (d > 0 ? BUCKETS / 2 : 0);
+}
+
+/* i32 [2n-1]: buckets of the distances 1-n .. n-1 */
+static vt_tensor *buckets(vt_ctx *g, int n)
+{
+    int64_t count = 2 * (int64_t)n - 1;
+    int32_t *b = malloc((size_t)count * sizeof *b);
+    if (!b)
+        return vt_fail(g, VC_ENOMEM, "out of memory for %lld distances", (long long)count);
+
+    for (int64_t i = 0; i < count; i++)
+        b[i] = bucket(i + 1 - n);
+    vt_tensor *t = vt_from_host(g, VC_I32, 1, &count, b, VC_I32);
+    free(b);
+    return t;
+}
+
+/* table [BUCKETS,H] -> bias [H,n,n], a view of [H,2n-1] */
+static vt_tensor *bias_of(vt_ctx *g, vt_tensor *table, vt_tensor *of_distance, int n)
+{
+    vt_tensor *b = vt_cast(g, vt_embedding(g, table, of_distance), VC_F32);
+    b = vt_pack(g, vt_permute(g, b, (int[]){ 1, 0 }));
+    return vt_distances(g, b, n);
+}
+
+/* [1,n,H*d] -> [1,n,H,d] */
+static vt_tensor *heads(vt_ctx *g, const config *c, vt_tensor *x)
+{
+    return vt_reshape(g, x, 4, (int64_t[]){ 1, -1, c->heads, c->head });
+}
+
+/* What a half of a layer reads: the norm of x (f32, the sum of all halves so far), as activations
+ * are. */
+static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
+{
+    return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));
+}
+
+/* x [1,n,D] += attention of its norm; bias [H,n,n] */
+static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *x, vt_tensor *bias)
+{
+    vt_tensor *y = norm(g, c, x, w->norm1);
+    vt_tensor *q = heads(g, c, vt_linear(g, y, &w->q));
+    vt_tensor *k = heads(g, c, vt_linear(g, y, &w->k));
+    vt_tensor *v = heads(g, c, vt_linear(g, y, &w->v));
+    vt_tensor *o = vt_attention_biased(g, q, k, v, bias, NULL, 1.0f);
+    o = vt_reshape(g, o, 3, (int64_t[]){ 1, -1, c->heads * c->head });
+    return vt_add(g, x, vt_linear(g, o, &w->o));
+}
+
+/* x [1,n,D] += wo(gelu(wi_0 y) * wi_1 y), y the norm of x */
+static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
+{
+    vt_tensor *y = norm(g, c, x, w->norm2);
+    vt_tensor *gate = vt_gelu(g, vt_linear(g, y, &w->wi_0));
+    vt_tensor *h = vt_mul(g, gate, vt_linear(g, y, &w->wi_1));
+    return vt_add(g, x, vt_linear(g, h, &w->wo));
+}
+
+/* ids i32 [n] -> states [1,n,D] */
+static vt_tensor *forward(const t5 *m, const int32_t *ids, int n)
+{
+    vt_ctx *g = m->g;
+    const config *c = &m->c;
+    vt_tensor *of_distance = buckets(g, n);
+    vt_tensor *bias = bias_of(g, m->layer[0].table, of_distance, n);
+
+    vt_scope s = vt_scope_begin(g);               /* ended after each half: one layer's memory */
+    vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, n }, ids, VC_I32);
+    x = vt_cast(g, vt_embedding(g, m->embed, x), VC_F32);
+    for (int64_t i = 0; i < c->layers; i++) {
+        const layer *w = &m->layer[i];
+        if (i > 0 && c->own_tables)
+            bias = bias_of(g, w->table, of_distance, n);
+        x = attend(g, c, w, x, bias);
+        vt_scope_end(g, s, 1, &x);
+        x = feed(g, c, w, x);
+        vt_scope_end(g, s, 1, &x);
+    }
+    return vt_rms_norm(g, x, m->norm, (float)c->eps);
+}
+
+static bool finite_all(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+static int run(t5 *m, const int32_t *ids, int n, float *states, vc_err *err)
+{
+    vt_step_begin(m->g, 0);
+    int rc = vt_to_host(m->g, forward(m, ids, n), states, err);
+    int end = vt_step_end(m->g, err);             /* the first failure, if any */
+    if (end || rc)
+        return end ? end : rc;
+    if (!finite_all(states, (size_t)n * (size_t)m->c.width))
+        return vc_fail(err, VC_ENUMERIC, "the encoder's states are not finite: weights damaged, or "
+                       "out of the range of %s", vc_dtype_name(vt_compute(m->g)));
+    return 0;
+}
+
+int t5_encode(t5 *m, const int64_t *ids, int n, float *states, vc_err *err)
+{
+    if (n < 1)
+        return vc_fail(err, VC_EINVAL, "text encoder: no token to encode");
+    int32_t *id = malloc((size_t)n * sizeof *id);
+    if (!id)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d tokens", n);
+
+    int rc = 0;
+    for (int i = 0; i < n && !rc; i++) {
+        id[i] = (int32_t)ids[i];
+        if (ids[i] < 0 || ids[i] >= m->c.vocab)
+            rc = vc_fail(err, VC_EINVAL, "token %d has id %lld, the text encoder knows 0..%lld: is "
+                         "this its tokenizer?", i, (long long)ids[i], (long long)m->c.vocab - 1);
+    }
+    if (!rc)
+        rc = run(m, id, n, states, err);
+    free(id);
+    return rc;
+}

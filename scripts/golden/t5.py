@@ -1,0 +1,57 @@
+"""T5 v1.1 and UMT5 encoders: states of 40 and 150 tokens (beyond the last bucket of distances).
+
+`states_N` are of the weights as they are, `bf16_40` and `f16_40` of weights rounded to that type,
+all computed in f32. T5 gets no mask: the pads at the end are attended to. UMT5 gets one; what the
+pads became is left out of `masked_40`, whose mask ends where its ids turn to 0.
+
+Queries' weights are a quarter of what their names give: T5 starts them smaller by sqrt(d_kv), and
+with unscaled scores as sharp as random weights make them bf16 is 5e-2 off in PyTorch, too.
+"""
+import numpy as np
+import torch
+import transformers
+
+import golden
+
+SIZES = dict(d_model=32, d_kv=8, num_heads=4, d_ff=64, num_layers=2, vocab_size=64,
+             feed_forward_proj="gated-gelu", dropout_rate=0.0)
+TIED = ("encoder.embed_tokens.weight",)
+
+
+def prompt(length, words):
+    """Ids as a tokenizer gives them: words, the end (1), pads (0)."""
+    ids = np.zeros((1, length), np.int64)
+    ids[0, :words] = np.random.default_rng(length).integers(2, SIZES["vocab_size"], words)
+    ids[0, words] = 1
+    return torch.from_numpy(ids)
+
+
+def rounded(model, dtype):
+    """Weights as a file of that type would hold them; returns what puts them back."""
+    kept = {k: v.clone() for k, v in model.state_dict().items()}
+    for p in model.parameters():
+        p.copy_(p.to(dtype).float())
+    return lambda: model.load_state_dict(kept)
+
+
+def make(out):
+    for name, kind in (("t5", "T5"), ("umt5", "UMT5")):
+        config = getattr(transformers, kind + "Config")(**SIZES)
+        model = getattr(transformers, kind + "EncoderModel")(config).eval().float()
+        weights = golden.fill_module(model, skip=TIED)
+        for key, p in model.named_parameters():
+            if key.endswith(".q.weight"):
+                p.mul_(0.25)
+        ids = {40: prompt(40, 30), 150: prompt(150, 149)}
+        t = {f"ids_{n}": v[0] for n, v in ids.items()}
+        for n, v in ids.items():
+            t[f"states_{n}"] = model(v).last_hidden_state[0]
+        if name == "umt5":
+            v = ids[40]
+            mask = (v != 0).long()
+            t["masked_40"] = model(v, attention_mask=mask).last_hidden_state[0, :int(mask.sum())]
+        for dtype, label in ((torch.bfloat16, "bf16_40"), (torch.float16, "f16_40")):
+            restore = rounded(model, dtype)
+            t[label] = model(ids[40]).last_hidden_state[0]
+            restore()
+        golden.save(out / f"{name}.safetensors", t, config=config.to_dict(), weights=weights)
