@@ -89,6 +89,6 @@ int prep_family_of(const prep_family **out, const char *model_dir, vc_err *err);
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 
 extern const vae_class vae_builtin;
-extern const text_class text_builtin;
+extern const text_class text_builtin, text_t5, text_umt5;
 
 #endif

@@ -18,8 +18,8 @@
 
 typedef struct t5 t5;
 
-/* Opens DIR/config.json and the weights beside it. model_type: "t5" or "umt5", what config.json must
- * say. Uses o's dir, dtype, device, threads, weights. *fingerprint: of o->weights and of the
+/* Opens DIR/config.json and the weights beside it. model_type: "t5" or "umt5", what config.json
+ * must say. Uses o's dir, dtype, device, threads, weights. *fingerprint: of o->weights and of the
  * fields that change the states.
  * VC_EFORMAT: a field that this code cannot do, named; VC_ENOENT, VC_EMISMATCH: a tensor is
  * missing, has another shape, or is left over (a decoder may be). *out is NULL on failure. */

@@ -1,5 +1,5 @@
 /* test_t5.c - the T5 and UMT5 encoders against transformers (tests/golden/t5, umt5): states, types
- * of files and activations, forms of checkpoints, and what is refused. The tokenizer is a double. */
+ * of files and of activations, forms of checkpoints, what is refused. The tokenizer is a double. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -112,7 +112,7 @@ static void fixture_close(fixture *f)
 static encoder_opts opts(const char *dir, vc_dtype dtype)
 {
     return (encoder_opts){ .dir = dir, .tokenizer = "double", .max_length = 40, .dtype = dtype,
-                           .device = "cpu", .threads = 2 };
+                           .device = "cpu", .threads = 1 };
 }
 
 static t5 *open_model(const char *dir, const char *type, vc_dtype dtype)
@@ -617,7 +617,7 @@ static void fingerprints(void **state)
 
     (void)state;
     vf_key a = fingerprint(f.dir, &o, "t5"), b;
-    o.threads = 1;
+    o.threads = 2;
     put_config(&f, text = changed(&f, "dropout_rate", "0.5"));
     free(text);
     b = fingerprint(f.dir, &o, "t5");
@@ -655,6 +655,7 @@ static void class_gives(const char *name, const text_class *class, const char *w
     text_info info;
     text_result r;
 
+    o.threads = 2;
     prompt_of(prompt, sizeof prompt, f.gold, 30);
     if (class->open(&t, &o, &info, &err)) fail_msg("%s", err.text);
     assert_string_equal(info.class, class->name);
