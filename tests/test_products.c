@@ -376,6 +376,85 @@ TEST(attention_against_f64)
     }
 }
 
+/* A bias that depends on the distance: a row per head, walked backwards by queries. */
+static vt_tensor at_bias(const at_case *c, const vt_tensor *line)
+{
+    vt_tensor e = *line;                       /* [H, Sq+Sk-1] */
+
+    e.nd = 4;
+    memcpy(e.dim, (int64_t[]){ c->b, c->h, c->sq, c->sk }, 4 * sizeof *e.dim);
+    memcpy(e.stride, (int64_t[]){ 0, line->stride[0], -1, 1 }, 4 * sizeof *e.stride);
+    e.data = (float *)line->data + c->sq - 1;
+    return e;
+}
+
+/* Query i of a head: its output row and log-sum-exp. */
+static double at_biased_query(const at_case *c, const at_data *t, const vt_tensor *bias, int64_t b,
+                              int64_t h, int64_t i, double *o)
+{
+    int64_t keys = c->kv_len[0] ? c->kv_len[b] : c->sk;
+    double sum = 0;
+
+    memset(o, 0, (size_t)c->d * sizeof *o);
+    for (int64_t j = 0; j < keys; j++) {
+        double s = kd_at(bias, b, h, i, j), p;
+        for (int64_t e = 0; e < c->d; e++)
+            s += t->scale * kd_at(t->q, b, i, h, e) * kd_at(t->k, b, j, h, e);
+        sum += p = exp(s);
+        for (int64_t e = 0; e < c->d; e++)
+            o[e] += p * kd_at(t->v, b, j, h, e);
+    }
+    for (int64_t e = 0; e < c->d; e++)
+        o[e] /= sum;
+    return log(sum);
+}
+
+/* Every eleventh query and the last: q of size 1, so that exp needs no maximum. */
+static void at_biased_check(const char *set, size_t row, const at_data *t, const vt_tensor *bias,
+                            double tol)
+{
+    const at_case *c = &at_cases[row];
+    double o[256];
+
+    for (int64_t u = 0; u < c->b * c->h * c->sq; u++) {
+        int64_t i = u % c->sq, h = u / c->sq % c->h, b = u / c->sq / c->h;
+        if (i % 11 && i + 1 < c->sq)
+            continue;
+        double lse = at_biased_query(c, t, bias, b, h, i, o), largest = 0;
+        for (int64_t e = 0; e < c->d; e++)
+            largest = fmax(largest, fabs(o[e]));
+        if (!(fabs(kd_at(t->lse, b, h, i, 0) - lse) <= 3e-6 * (1 + fabs(lse))))
+            fail_msg("%s, row %zu: lse of query %d", set, row, (int)i);
+        for (int64_t e = 0; e < c->d; e++)
+            if (!(fabs(kd_at(t->o, b, i, h, e) - o[e]) <= tol * largest + 1e-6))
+                fail_msg("%s, row %zu: o[%d,%d,%d,%d] is %.9g, not %.9g", set, row, (int)b, (int)i,
+                         (int)h, (int)e, kd_at(t->o, b, i, h, e), o[e]);
+    }
+}
+
+TEST(attention_with_a_bias)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(at_cases); i++) {
+        const at_case *c = &at_cases[i];
+        if (c->size > 8)
+            continue;
+        at_data t = at_make(c);
+        kd_rng r = { 5 };
+        vt_tensor *line = kd_tensor(&r, VC_F32, 2, (int64_t[]){ c->h, c->sq + c->sk - 1 }, 3, NULL);
+        vt_tensor bias = at_bias(c, line);
+        EACH_SET(s) {
+            kd_dev d = kd_open(*s, 3);
+            kd_fill(t.o, NAN);
+            d.be->attention(d.dev, t.o, t.lse, t.q, t.k, t.v, t.kv_len, &bias, t.scale);
+            at_biased_check(*s, i, &t, &bias, at_tolerance(&d, c));
+            kd_close(&d);
+        }
+        kd_free(line);
+        at_free(&t);
+    }
+}
+
 TEST(attention_repeats_its_bits)
 {
     (void)state;
@@ -534,7 +613,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matmul_against_f64), cmocka_unit_test(matmul_same_bits_for_any_threads),
-        cmocka_unit_test(attention_against_f64), cmocka_unit_test(attention_repeats_its_bits),
+        cmocka_unit_test(attention_against_f64), cmocka_unit_test(attention_with_a_bias),
+        cmocka_unit_test(attention_repeats_its_bits),
         cmocka_unit_test(attention_only_some_gradients), cmocka_unit_test(convolution_against_f64),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
