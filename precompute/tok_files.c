@@ -274,13 +274,33 @@ static int add_normalized(tokenizer *t, tok_run *r, int32_t place, vc_err *err)
     return 0;
 }
 
+/* Added tokens that the vocabulary lacks have the ids after it, without gaps: the reference numbers
+ * them so whatever a file says. */
+static int sort_added(tokenizer *t, vc_err *err)
+{
+    size_t next = t->vocab.n;
+
+    if (t->n_added)
+        qsort(t->added, t->n_added, sizeof *t->added, by_id);
+    for (size_t i = 0; i < t->n_added; i++) {
+        const tok_added *a = &t->added[i];
+        if (tok_vocab_id(&t->vocab, a->text, strlen(a->text)) >= 0)
+            continue;
+        if ((size_t)a->id != next)
+            return vc_fail(err, VC_EFORMAT, "added token \"%.100s\" has id %d where %zu comes next: "
+                           "tokens in front of it are missing", a->text, a->id, next);
+        next++;
+    }
+    return 0;
+}
+
 static int build_tries(tokenizer *t, vc_err *err)
 {
     tok_run r = { 0 };
-    int rc = tok_matcher_open(&r.matcher, err);
+    int rc = sort_added(t, err);
 
-    if (!rc && t->n_added)
-        qsort(t->added, t->n_added, sizeof *t->added, by_id);
+    if (!rc)
+        rc = tok_matcher_open(&r.matcher, err);
     for (size_t i = 0; i < t->n_added && !rc; i++) {
         const tok_added *a = &t->added[i];
         if (a->normalized)

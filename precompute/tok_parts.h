@@ -173,8 +173,8 @@ int tok_class_steps(tokenizer *t, const char *class, vc_err *err);    /* CLIP, Q
 int tok_json_normalizer(tok_steps *s, const cJSON *o, vc_err *err);
 int tok_json_splits(tok_steps *s, const cJSON *o, vc_err *err);
 
-/* A token that is cut out of texts. One of the same text is replaced; id -1: that of the
- * vocabulary, or the next one. */
+/* A token that is cut out of texts. One of the same text is replaced; an id that the vocabulary
+ * gives its text comes before a->id. */
 int tok_add_token(tokenizer *t, const tok_added *a, vc_err *err);
 /* Id of an added token or a piece; -1. */
 int32_t tok_id_of(const tokenizer *t, const char *s);

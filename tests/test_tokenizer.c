@@ -279,9 +279,9 @@ static void long_texts(void **state)
 {
     static const char *const unit[] = { "a", " ", "\n", "the cat ", "\xe5\xa5\xbd", "-", "\xcc\x81\xcc\x96",
                                         "\xf0\x9f\x98\x80", "1", "\xff", "e\xcc\x81", "<s>" };
-    enum { BYTES = 1 << 20 };
-    const double SECONDS = 20;               /* all of it takes about one on an idle machine */
-    char *text = malloc(BYTES);
+    enum { BYTES = 1 << 17, MOST = 1 << 20 };
+    const double SECONDS = 20;               /* it takes about one; a quadratic step takes minutes */
+    char *text = malloc(MOST);
     cJSON *o = golden();
     vc_err err = { 0 };
     (void)state;
@@ -292,11 +292,11 @@ static void long_texts(void **state)
             continue;
         tokenizer *t = open_case(c);
         for (size_t u = 0; u < sizeof unit / sizeof *unit; u++) {
-            size_t len = strlen(unit[u]), n;
+            size_t len = strlen(unit[u]), bytes = u ? BYTES : MOST, n;
             int64_t *ids;
-            for (size_t i = 0; i < BYTES; i++)
+            for (size_t i = 0; i < bytes; i++)
                 text[i] = unit[u][i % len];
-            if (tokenizer_ids(t, text, BYTES, &ids, &n, &err))
+            if (tokenizer_ids(t, text, bytes, &ids, &n, &err))
                 fail_msg("%s of \"%s\": %s", cJSON_GetObjectItem(c, "name")->valuestring, unit[u],
                          err.text);
             free(ids);
@@ -347,6 +347,8 @@ static void refusals(void **state)
         { "{" MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[],"
           "\"special_tokens\":{}}}", "the text once" },
         { "{" MODEL ",\"added_tokens\":[{\"id\":-4,\"content\":\"x\"}]}", "added_tokens[0]" },
+        { "{" MODEL ",\"added_tokens\":[{\"id\":7,\"content\":\"<x>\"}]}", "has id 7" },
+        { "{" MODEL ",\"added_tokens\":[{\"id\":3,\"content\":\"<x>\"}]}", NULL },
         { "{" MODEL "} x", "after the end" },
         { "{" MODEL "," MODEL "}", NULL },
     };
