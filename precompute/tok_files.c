@@ -183,8 +183,8 @@ static const class_steps classes[] = {
       "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Replace\",\"pattern\""
       ":{\"Regex\":\"\\\\s+\"},\"content\":\" \"},{\"type\":\"Lowercase\"}]}",
       "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
-      "\"<\\\\|startoftext\\\\|>|<\\\\|endoftext\\\\|>|'s|'t|'re|'ve|'m|'ll|'d|[\\\\p{L}]+|[\\\\p{N}]"
-      "|[^\\\\s\\\\p{L}\\\\p{N}]+\"},\"behavior\":\"Removed\",\"invert\":true},"
+      "\"<\\\\|startoftext\\\\|>|<\\\\|endoftext\\\\|>|'s|'t|'re|'ve|'m|'ll|'d|[\\\\p{L}]+"
+      "|[\\\\p{N}]|[^\\\\s\\\\p{L}\\\\p{N}]+\"},\"behavior\":\"Removed\",\"invert\":true},"
       "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}",
       "</w>", "<|endoftext|>", "<|startoftext|>", "<|endoftext|>",
       { "<|startoftext|>", "<|endoftext|>" } },
@@ -287,8 +287,8 @@ static int sort_added(tokenizer *t, vc_err *err)
         if (tok_vocab_id(&t->vocab, a->text, strlen(a->text)) >= 0)
             continue;
         if ((size_t)a->id != next)
-            return vc_fail(err, VC_EFORMAT, "added token \"%.100s\" has id %d where %zu comes next: "
-                           "tokens in front of it are missing", a->text, a->id, next);
+            return vc_fail(err, VC_EFORMAT, "added token \"%.100s\" has id %d where %zu comes "
+                           "next: tokens in front of it are missing", a->text, a->id, next);
         next++;
     }
     return 0;

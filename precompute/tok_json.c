@@ -1,4 +1,5 @@
-/* tok_json.c - tokenizer.json: the vocabulary, the model, added tokens, the template. See tok_parts.h
+/* tok_json.c - tokenizer.json: the vocabulary, the model, added tokens, the template. See
+ * tok_parts.h
  *
  * The vocabulary and the merges, most of the file, are read by a cursor; the rest becomes small
  * trees. */
@@ -314,7 +315,8 @@ static int add_special(tok_ids *to, const cJSON *specials, const cJSON *piece, v
     return rc;
 }
 
-/* {"single": [{"SpecialToken": {"id": ..}}, {"Sequence": {"id": "A"}}, ..], "special_tokens": ..} */
+/* {"single": [{"SpecialToken": {"id": ..}}, {"Sequence": {"id": "A"}}, ..],
+ *  "special_tokens": {"</s>": {"ids": [1]}, ..}} */
 static int read_template(tokenizer *t, const cJSON *o, vc_err *err)
 {
     const cJSON *single, *specials, *v;

@@ -16,7 +16,8 @@ typedef struct tok_map {
     uint64_t *key, *value;               /* key + 1; 0: free */
     size_t cap, n;                       /* cap: 0 or a power of two */
 } tok_map;
-int tok_map_put(tok_map *m, uint64_t key, uint64_t value);       /* key below UINT64_MAX; replaces */
+/* key below UINT64_MAX; replaces. */
+int tok_map_put(tok_map *m, uint64_t key, uint64_t value);
 bool tok_map_get(const tok_map *m, uint64_t key, uint64_t *value);
 void tok_map_free(tok_map *m);
 /* Of the pairs, in whatever order they came. */

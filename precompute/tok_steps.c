@@ -1,4 +1,5 @@
-/* tok_steps.c - the normalisers and pre-tokenizers of a tokenizer, and running them. See tok_parts.h */
+/* tok_steps.c - the normalisers and pre-tokenizers of a tokenizer, and running them. See
+ * tok_parts.h */
 #include <stdlib.h>
 #include <string.h>
 

@@ -155,7 +155,7 @@ typedef struct chars {
     size_t n, cap;
 } chars;
 
-enum { MOST_PARTS = 32 };                /* characters of a decomposition; Unicode's longest is 18 */
+enum { MOST_PARTS = 32 };                /* characters of a decomposition; the longest is 18 */
 
 static int decompose(chars *out, const char *s, size_t n, utf8proc_option_t how)
 {

@@ -1,10 +1,11 @@
-/* tok_unigram.c - the best path of a word through pieces with scores (Kudo 2018). See tok_parts.h */
+/* tok_unigram.c - the best path of a word through pieces with scores (Kudo 2018). See
+ * tok_parts.h */
 #include <math.h>
 #include <stdlib.h>
 
 #include "precompute/tok_parts.h"
 
-static const double UNK_PENALTY = 10;    /* an unknown character scores this below the worst piece */
+static const double UNK_PENALTY = 10;    /* of an unknown character, below the worst piece */
 
 int tok_unigram_add(tokenizer *t, const char *s, size_t n, double score)
 {

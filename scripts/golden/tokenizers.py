@@ -23,7 +23,7 @@ TEXTS = [
     "\u4e00\u8f86\u767d\u8272 \u96e8\u306e\u591c\u3001 \uacc4\uc6b8", "\U0001f600 \U0001f469\u200d\U0001f4bb \U0001f1ef\U0001f1f5 \u2764\ufe0f",
     "a\u00a0b\u3000c\u2003d\u2028e\u200bf\u180eg\u0085h\u1680i\x0bj\x1fk\x00l\x7fm", "\u0301\u0301 x\u0301\u0316\u0327",
     "<s>a</s>", "x <mark> y<mark>z  <mark>", "<word>a <word> b<word>", "<UP> <up> <\uff35\uff30>", "a<pad>b<extra_id_3> c",
-    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "----------", "\u2581a \u2581\u2581b", "zzz \u0416\u0416\u0416 zzz", "don't I'M it'd \u017ft'\u017f", "\uff46\u0301 \uff30\u0301\u0301",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "----------", "\u2581a \u2581\u2581b", "zzz \u0416\u0416\u0416 zzz", "don't I'M it'd \u017ft'\u017f", "\uff46\u0300 \uff30\u0300\u0300",
     b"ok \xff\xfe bad", b"\xe2\x82", b"\xf0\x9f\x98 \xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80", b"\xe2\x28\xa1 \xf0\x90\x80",
 ]
 
