@@ -49,6 +49,7 @@ const vc_foreign vc_vtrain_flags[] = {
     VTRAIN(1, "objective weighting_scheme flow_weighting_scheme logit_mean flow_logit_mean"),
     VTRAIN(1, "logit_std flow_logit_std mode_scale flow_mode_scale flow_shift"),
     VTRAIN(1, "loss_first_frame caption_dropout_p caption_dropout"),
+    VTRAIN(1, "image_dropout_p noised_image_dropout mask_all_dropout_p"),
     VTRAIN(0, "uniform_sampling"),
     VTRAIN(1, "train_batch_size batch_size gradient_accumulation_steps"),
     VTRAIN(1, "max_train_steps train_steps num_train_epochs num_epochs"),

@@ -24,10 +24,13 @@ enum {
     VC_DRAW_LATENT = 67,          /* posterior noise of stored moments */
     VC_DRAW_NOISE = 68,
     VC_DRAW_SIGMA = 69,           /* timestep or sigma */
-    VC_DRAW_COND_DROP = 70,
+    VC_DRAW_COND_DROP = 70,       /* conditions become zeros */
     VC_DRAW_INIT = 71,            /* weights that start from noise */
     VC_DRAW_VALIDATION = 72,      /* first noise of a validation sample */
-    VC_DRAW_SPLIT = 73            /* held-out samples */
+    VC_DRAW_SPLIT = 73,           /* held-out samples */
+    VC_DRAW_IMAGE = 74,           /* which of several noised first frames */
+    VC_DRAW_IMAGE_LATENT = 75,    /* posterior noise of the first frame */
+    VC_DRAW_VIDEO_LATENT = 76     /* posterior noise of the masked clip */
 };
 
 void vc_philox(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4]);

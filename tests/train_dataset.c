@@ -20,6 +20,15 @@ float toy_mean(uint32_t number, uint32_t variant, int64_t i)
 
 float toy_logvar(int64_t i) { return -(float)(i % 5) / 2; }
 
+float toy_condition(toy_cond what, uint32_t number, int64_t i)
+{
+    if (what == TOY_MASK)
+        return (float)((number + (uint64_t)i / 3) % 2);
+    if (what == TOY_LOSS_MASK)
+        return (float)((number + (uint64_t)i) % 5) / 4;
+    return (float)((number * 29 + (uint64_t)i * 7 + (uint64_t)what * 13) % 83) / 32 - 1;
+}
+
 int toy_tokens(const char *prompt) { return 1 + (int)(strlen(prompt) % TOY_TOKENS); }
 
 float toy_embed(const char *prompt, int encoder, int64_t i)
@@ -83,6 +92,65 @@ static void put_latent(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
     free(st);
     free(mean);
     free(logvar);
+}
+
+/* ---- conditions ---- */
+
+static vf_key condition_key(const toy_sample *s, toy_cond what)
+{
+    uint32_t id[3] = { s->number, s->variant, (uint32_t)what };
+    return vf_hash(id, sizeof id);
+}
+
+static void put_condition(vf_writer *w, const toy *t, const toy_sample *s, toy_cond what,
+                          toy_damage bad)
+{
+    bool mask = what >= TOY_MASK, noised = what == TOY_IMAGE_NOISED;
+    int k = noised ? t->noised : 1, h = s->h + (bad == TOY_COND_SHAPE);
+    int f = what < TOY_VIDEO || !s->f ? 1 : s->f, c = mask ? 1 : t->channels;
+    size_t n = (size_t)(k * c * f * h * s->w), size;
+    uint16_t *mean = malloc(2 * n), *logvar = malloc(2 * n);
+    for (size_t i = 0; i < n; i++) {
+        mean[i] = vc_f32_to_f16(toy_condition(what, s->number, (int64_t)i));
+        logvar[i] = vc_f32_to_f16(toy_logvar((int64_t)i));
+    }
+    if (bad == TOY_COND_NAN)
+        mean[n / 2] = 0x7e00;
+    if (bad == TOY_COND_NEGATIVE)
+        mean[n - 1] = vc_f32_to_f16(-1);
+    bool five = noised && bad != TOY_COND_NO_VARIANT;
+    vf_view v[2] = {
+        { mask ? "mask" : "mean", VC_F16, five ? 5 : 4, { k, c, f, h, s->w }, mean, 2 * n },
+        { "logvar", VC_F16, five ? 5 : 4, { k, c, f, h, s->w }, logvar, 2 * n },
+    };
+    for (int i = 0; i < 2 && !five; i++)             /* one variant less, or none */
+        memcpy(v[i].dim, (int64_t[]){ k * c, f, h, s->w }, 4 * sizeof *v[i].dim);
+    uint8_t *st = pack(v, mask ? 1 : 2, bad == TOY_COND_SUM, &size);
+    vc_err err = { 0 };
+    if (vf_writer_put_latent(w, condition_key(s, what), st, size, &err))
+        fail_msg("%s", err.text);
+    free(st);
+    free(mean);
+    free(logvar);
+}
+
+static void put_conditions(vf_writer *w, const toy *t, const toy_sample *s, cJSON *record,
+                           toy_damage bad)
+{
+    static const char *const name[] = { "image", "image_noised", "video", "mask", "loss_mask" };
+    char hex[VF_KEY_HEX];
+    unsigned what = t->conditions | (s->loss_mask ? 1u << TOY_LOSS_MASK : 0);
+    if (!what || bad == TOY_NO_CONDITION)
+        return;
+    cJSON *o = cJSON_AddObjectToObject(record, "conditions");
+    for (int i = 0; i < TOY_CONDS; i++) {
+        if (!(what & 1u << i))
+            continue;
+        put_condition(w, t, s, (toy_cond)i, bad);
+        cJSON_AddStringToObject(o, name[i], vf_key_hex(hex, condition_key(s, (toy_cond)i)));
+    }
+    if (s->mask_all)
+        cJSON_AddTrueToObject(record, "mask_all");
 }
 
 static void put_text(vf_writer *w, const toy *t, const char *prompt, int encoder, toy_damage bad)
@@ -154,6 +222,7 @@ static void put_sample(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
         cJSON_AddNumberToObject(o, "weight", s->weight);
     cJSON_AddStringToObject(o, "latent_key", vf_key_hex(hex, latent_key(s)));
     put_latent(w, t, s, bad);
+    put_conditions(w, t, s, o, bad);
     vc_err err = { 0 };
     if (vf_writer_put_sample(w, s->number, s->variant, o, NULL, 0, &err))
         fail_msg("%s", err.text);
@@ -199,7 +268,7 @@ static cJSON *make_head(const toy *t)
     char hex[VF_KEY_HEX];
     cJSON *o = cJSON_CreateObject(), *e;
     cJSON_AddStringToObject(o, "family", t->family);
-    cJSON_AddStringToObject(o, "train_mode", "normal");
+    cJSON_AddStringToObject(o, "train_mode", t->train_mode ? t->train_mode : "normal");
     e = cJSON_AddObjectToObject(o, "vae");
     cJSON_AddStringToObject(e, "class", t->vae);
     cJSON_AddStringToObject(e, "fingerprint", t->fingerprint);
@@ -208,6 +277,7 @@ static cJSON *make_head(const toy *t)
     e = cJSON_AddObjectToObject(o, "normalization");
     cJSON_AddNumberToObject(e, "scaling_factor", t->scaling);
     cJSON_AddNumberToObject(e, "shift_factor", t->shift);
+    cJSON_AddBoolToObject(e, "invert_scale_latents", t->invert);
     cJSON_AddItemToObject(e, "mean", t->per_channel ? numbers(t, 0) : cJSON_CreateNull());
     cJSON_AddItemToObject(e, "std", t->per_channel ? numbers(t, 1) : cJSON_CreateNull());
     cJSON *list = cJSON_AddArrayToObject(o, "text_encoders");

@@ -12,6 +12,7 @@ typedef struct toy_sample {
     const char *caption[TOY_CAPTIONS];       /* NULL-ended */
     double weight;                           /* 0: the field is left out */
     bool unwanted;                           /* weight 0 in the record */
+    bool mask_all, loss_mask;                /* in the record; has a loss mask */
 } toy_sample;
 
 typedef enum toy_store { TOY_MOMENTS, TOY_SHARED_LOGVAR, TOY_SAMPLE, TOY_MODE } toy_store;
@@ -19,8 +20,15 @@ typedef enum toy_store { TOY_MOMENTS, TOY_SHARED_LOGVAR, TOY_SAMPLE, TOY_MODE } 
 typedef enum toy_damage {
     TOY_WHOLE, TOY_NAN_MEAN, TOY_INF_LOGVAR, TOY_WRONG_SHAPE, TOY_INTEGERS, TOY_OTHER_NAME,
     TOY_LATENT_SUM, TOY_TEXT_WIDTH, TOY_TEXT_LONG, TOY_TEXT_NAN, TOY_TEXT_SUM,
-    TOY_NO_POOLED, TOY_FEW_KEYS
+    TOY_NO_POOLED, TOY_FEW_KEYS,
+    TOY_NO_CONDITION, TOY_COND_NAN, TOY_COND_SHAPE, TOY_COND_NO_VARIANT, TOY_COND_SUM,
+    TOY_COND_NEGATIVE
 } toy_damage;
+
+/* Entries of a record's `conditions`; 1 << these in toy.conditions. */
+typedef enum toy_cond {
+    TOY_IMAGE, TOY_IMAGE_NOISED, TOY_VIDEO, TOY_MASK, TOY_LOSS_MASK, TOY_CONDS
+} toy_cond;
 
 typedef struct toy {
     const char *path;
@@ -30,6 +38,10 @@ typedef struct toy {
     const char *family, *vae, *fingerprint;  /* NULL: "builtin", "VaeBuiltin", 32 digits */
     double scaling, shift;                   /* 0: 1, 0 */
     bool per_channel;                        /* mean c, std 1 + c */
+    bool invert;                             /* invert_scale_latents */
+    const char *train_mode;                  /* NULL: "normal" */
+    unsigned conditions;                     /* of each sample, whole or damaged as `damage` says */
+    int noised;                              /* variants of image_noised */
     toy_store store;
     int prompts;                             /* validation records */
     bool unfinished;                         /* vprep was killed: committed, never finished */
@@ -43,6 +55,7 @@ void toy_make(const toy *t);
 /* What is stored: exact in f16. i counts elements in C,f,h,w order. */
 float toy_mean(uint32_t number, uint32_t variant, int64_t i);
 float toy_logvar(int64_t i);
+float toy_condition(toy_cond what, uint32_t number, int64_t i);    /* `mean`, or `mask` */
 int toy_tokens(const char *prompt);          /* 1..TOY_TOKENS */
 float toy_embed(const char *prompt, int encoder, int64_t i);
 float toy_pooled(const char *prompt, int encoder, int64_t i);

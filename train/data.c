@@ -158,6 +158,11 @@ static int find_norm(vtrain_data *d, const vtrain_data_opts *o, char **note, vc_
         rc = compare_sets(d, o->allow_mismatch, !config && !o->allow_mismatch, err);
     if (!rc)
         rc = note_norm(&d->norm, &manifest, o->model_dir, first, note, err);
+    if (!rc && f.invert != h->norm.invert && add_note(note, "invert_scale_latents is %s, as %s/"
+        "vae/config.json says", f.invert ? "true" : "false", o->model_dir))
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    d->scaling = f.scaling;
+    d->invert = f.invert;
     free(manifest.sub);
     cJSON_Delete(config);
     return rc;
@@ -249,8 +254,8 @@ static uint64_t *distinct_ranks(const vtrain_data *d, uint32_t *n)
 
 static void name_group(vtrain_group *g, const vf_entry *e)
 {
-    *g = (vtrain_group){ .f = e->f, .h = e->h, .w = e->w, .tokens = e->tokens,
-                         .video = e->flags & VF_ENTRY_VIDEO };
+    *g = (vtrain_group){ .f = e->f, .h = e->h, .w = e->w, .padded = e->f,
+                         .tokens = e->tokens, .video = e->flags & VF_ENTRY_VIDEO };
     if (g->video)
         snprintf(g->name, sizeof g->name, "%dx%dx%d", g->f, g->h, g->w);
     else
@@ -425,6 +430,8 @@ void vtrain_data_close(vtrain_data *d)
         vf_dataset_close(d->set[i].data);
     free(d->set);
     free(d->norm.sub);
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        free(d->role_norm[i].sub);
     free(d->sample);
     free(d->group);
     free(d->epoch_row);

@@ -3,8 +3,8 @@
  * Opens the datasets, checks that they fit each other and the transformer, splits held-out samples
  * off, groups the rest by stored shape and kind, and knows how raw latents become what the
  * transformer sees. Opening reads the headers of one latent a group and of the empty prompts, and
- * no other values. Samples of weight 0 are left out of the list. Immutable after open: one handle
- * may serve many threads. */
+ * no other values. Samples of weight 0 are left out of the list. vtrain_data_fit comes once, right
+ * after open; then the handle is immutable and may serve many threads. */
 #ifndef VTRAIN_DATA_H
 #define VTRAIN_DATA_H
 
@@ -13,6 +13,13 @@
 
 enum { VTRAIN_TEXTS = 4, VTRAIN_KEY = 32, VTRAIN_ROWS = 4096 };
 
+/* Pictures beside the noisy latents, by their roles in the dataset. */
+typedef enum vtrain_role {
+    VTRAIN_ROLE_IMAGE, VTRAIN_ROLE_VIDEO, VTRAIN_ROLE_MASK, VTRAIN_ROLES
+} vtrain_role;
+
+struct vtrain_family;            /* dit.h */
+struct vtrain_fit;
 typedef struct vtrain_data vtrain_data;
 
 typedef struct vtrain_data_opts {
@@ -42,7 +49,8 @@ typedef struct vtrain_norm {
 
 /* Samples of one shape and kind: a micro-batch is of one group. */
 typedef struct vtrain_group {
-    int f, h, w;                 /* latent grid */
+    int f, h, w;                 /* latent grid as stored */
+    int padded;                  /* frames that the transformer gets: f, or more after a fit */
     bool video;
     uint32_t samples;            /* distinct ones to train on, without held-out ones */
     uint64_t repeats;            /* of these in an epoch */
@@ -65,6 +73,21 @@ typedef struct vtrain_sample {
  * or NULL. */
 int vtrain_data_open(vtrain_data **out, const vtrain_data_opts *o, char **note, vc_err *err);
 void vtrain_data_close(vtrain_data *d);                     /* NULL is fine */
+
+/* What the transformer wants beyond plain latents. fit->pad_front: clips get copies of their first
+ * latent frame in front until their frames are a multiple of fit->mult[0]. fit->roles: the
+ * conditions that the loader is to bring, scaled as family->scale says; the first sample of each
+ * group is looked at. VC_EMISMATCH names both sides when the dataset was made without them. *note: a
+ * malloc'ed line (conditions that nobody asks for), or NULL. */
+int vtrain_data_fit(vtrain_data *d, const struct vtrain_family *family,
+                    const struct vtrain_fit *fit, char **note, vc_err *err);
+unsigned vtrain_data_roles(const vtrain_data *d);           /* 1 << vtrain_role, as fitted */
+/* Scaling of a role's values, of one channel for a mask: x = (z - sub[c]) * mul[c]. */
+const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vtrain_role role);
+/* Latent frames that the transformer gets for a clip of f. */
+int vtrain_data_frames(const vtrain_data *d, int f);
+/* Whether a group's first sample has a loss mask; others may have one all the same. */
+bool vtrain_data_weighted(const vtrain_data *d);
 
 const char *vtrain_data_family(const vtrain_data *d);       /* of the manifests */
 const char *vtrain_data_vae(const vtrain_data *d);          /* class of the VAE */

@@ -69,6 +69,7 @@ static int read_norm(vtrain_norm_fields *f, const cJSON *o, const char *mean, co
     int rc = 0;
     if ((rc = vf_json_num_opt(o, "scaling_factor", &f->scaling, err)) ||
         (rc = vf_json_num_opt(o, "shift_factor", &f->shift, err)) ||
+        (rc = vf_json_bool_opt(o, "invert_scale_latents", &f->invert, err)) ||
         (rc = read_vector(o, mean, channels, false, &f->mean, err)) ||
         (rc = read_vector(o, std, channels, true, &f->std, err)))
         return rc;
@@ -162,11 +163,12 @@ static bool same_vector(const cJSON *a, const cJSON *b)
 
 static int compare_norm(const vtrain_norm_fields *a, const vtrain_norm_fields *b, vc_err *err)
 {
-    if (a->scaling == b->scaling && a->shift == b->shift && same_vector(a->mean, b->mean) &&
-        same_vector(a->std, b->std))
+    if (a->scaling == b->scaling && a->shift == b->shift && a->invert == b->invert &&
+        same_vector(a->mean, b->mean) && same_vector(a->std, b->std))
         return 0;
     return vc_fail(err, VC_EMISMATCH, "normalization: scaling_factor %g, shift_factor %g here, %g "
-                   "and %g there, or another mean or std (a vae/config.json of --model decides)",
+                   "and %g there, or another mean, std or invert_scale_latents (a vae/config.json "
+                   "of --model decides)",
                    b->scaling, b->shift, a->scaling, a->shift);
 }
 
@@ -175,7 +177,6 @@ int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, 
 {
     int rc;
     if ((rc = same_text("family", a->family, b->family, "", err)) ||
-        (rc = same_text("train_mode", a->train_mode, b->train_mode, "", err)) ||
         (rc = same_text("vae: class", a->vae_class, b->vae_class, "", err)) ||
         (rc = same_int("vae: channels", a->channels, b->channels, err)) ||
         (rc = same_int("text encoders", a->n_slots, b->n_slots, err)))
@@ -225,15 +226,23 @@ int vtrain_norm_config(vtrain_norm_fields *f, const char *model_dir, const vtrai
     return rc;
 }
 
-int vtrain_norm_make(vtrain_norm *norm, const vtrain_norm_fields *f, int channels, vc_err *err)
+int vtrain_norm_alloc(vtrain_norm *norm, int channels, vc_err *err)
 {
-    const cJSON *mean = f->mean ? f->mean->child : NULL, *std = f->std ? f->std->child : NULL;
     float *sub = malloc(2 * (size_t)channels * sizeof *sub);
 
     *norm = (vtrain_norm){ .channels = channels, .sub = sub };
     if (!sub)
         return vc_fail(err, VC_ENOMEM, "out of memory for %d channels", channels);
     norm->mul = sub + channels;
+    return 0;
+}
+
+int vtrain_norm_make(vtrain_norm *norm, const vtrain_norm_fields *f, int channels, vc_err *err)
+{
+    const cJSON *mean = f->mean ? f->mean->child : NULL, *std = f->std ? f->std->child : NULL;
+    int rc = vtrain_norm_alloc(norm, channels, err);
+    if (rc)
+        return rc;
     for (int c = 0; c < channels; c++) {
         norm->sub[c] = (float)(f->shift + (mean ? mean->valuedouble : 0));
         norm->mul[c] = (float)(f->scaling / (std ? std->valuedouble : 1));

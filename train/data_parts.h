@@ -9,6 +9,7 @@
  * borrowed, or NULL. */
 typedef struct vtrain_norm_fields {
     double scaling, shift;
+    bool invert;                         /* invert_scale_latents: of a first frame, see dit.h */
     const cJSON *mean, *std;
 } vtrain_norm_fields;
 
@@ -28,12 +29,19 @@ typedef struct vtrain_set {
     double weight;                       /* repeats, as given with its path */
     const char *root;                    /* borrowed from the manifest */
     vtrain_head head;
+    bool noised;                         /* training takes `image_noised` in place of `image` */
 } vtrain_set;
 
 struct vtrain_data {
     vtrain_set *set;
     int n_sets;
     vtrain_norm norm;
+    double scaling;                      /* of which norm was made, and what conditions need */
+    bool invert;
+    unsigned roles;                      /* as vtrain_data_fit was asked */
+    vtrain_norm role_norm[VTRAIN_ROLES]; /* sub NULL: the role is not asked for */
+    int frame_multiple;                  /* 0 before a fit */
+    bool weighted;                       /* loss masks were seen */
     vtrain_slot slot[VTRAIN_TEXTS];
     int n_slots;
     vtrain_sample *sample;
@@ -55,7 +63,8 @@ int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, 
  * VAE. *config: the file, borrowed by f, for the caller to free; NULL if there is none. */
 int vtrain_norm_config(vtrain_norm_fields *f, const char *model_dir, const vtrain_head *h,
                        cJSON **config, vc_err *err);
-/* norm's two arrays are malloc'ed, the caller frees sub. */
+/* norm's two arrays are malloc'ed as one, the caller frees sub. */
+int vtrain_norm_alloc(vtrain_norm *norm, int channels, vc_err *err);
 int vtrain_norm_make(vtrain_norm *norm, const vtrain_norm_fields *f, int channels, vc_err *err);
 
 /* ---- data_read.c: values, each checked against what the datasets say of it ---- */
@@ -64,11 +73,30 @@ typedef struct vtrain_latent_value {
     vf_safetensors *st;                  /* to be closed after the views' last use */
     vf_view mean;                        /* [C,f,h,w]: `mean`, or `sample` where there is no mean */
     vf_view logvar;                      /* [C,f,h,w] or [1,f,h,w]; nd 0: there is none */
+    size_t variants;                     /* noised first frames: both have one more axis in front, of
+                                          * this size; else 1 */
 } vtrain_latent_value;
 /* check: compares the value's xxh3 too. Errors name shard and key; vtrain_name_sample adds dataset
  * and sample. */
 int vtrain_latent_open(const vtrain_data *d, uint32_t sample, bool check, vtrain_latent_value *v,
                        vc_err *err);
+
+/* What the `conditions` of a record may hold; shapes are those of interface.md. */
+typedef enum vtrain_entry {
+    VTRAIN_IMAGE, VTRAIN_IMAGE_NOISED, VTRAIN_VIDEO, VTRAIN_MASK, VTRAIN_LOSS_MASK, VTRAIN_ENTRIES
+} vtrain_entry;
+typedef struct vtrain_conditions {
+    vf_key key[VTRAIN_ENTRIES];
+    unsigned has;                        /* 1 << vtrain_entry */
+    bool mask_all;                       /* inpaint: every pixel is to be generated */
+} vtrain_conditions;
+/* VC_EFORMAT: something else than keys. Other roles are passed over. */
+int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *err);
+/* An entry's value, like vtrain_latent_open; a mask's `mask` is v->mean. VC_ENOENT: the sample has no
+ * such entry. Errors begin with its name. */
+int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,
+                          vtrain_entry e, bool check, vtrain_latent_value *v, vc_err *err);
+const char *vtrain_entry_name(vtrain_entry e);
 
 /* "DIR: sample 2:000000000042/000: " in front of the text; returns rc. */
 int vtrain_name_sample(const vtrain_data *d, uint32_t sample, int rc, vc_err *err);

@@ -71,22 +71,35 @@ static int check_shape(const vf_view *v, int nd, const int64_t *want, vc_err *er
 
 /* ---- latents ---- */
 
-static int latent_views(const vtrain_data *d, const vf_entry *e, vtrain_latent_value *v,
-                        vc_err *err)
+/* A latent of f frames; `noised`: any number of them, one after the other. */
+static int latent_views(const vtrain_data *d, const vf_entry *e, int f, bool noised,
+                        vtrain_latent_value *v, vc_err *err)
 {
-    const int64_t dim[4] = { d->norm.channels, e->f, e->h, e->w };
-    const int64_t one[4] = { 1, e->f, e->h, e->w };
+    int64_t dim[5] = { 0, d->norm.channels, f, e->h, e->w };
+    const int skip = noised ? 0 : 1, nd = 5 - skip;
     bool moments = !vf_safetensors_get(v->st, "mean", &v->mean, NULL);
 
     if (!moments && vf_safetensors_get(v->st, "sample", &v->mean, NULL))
         return vc_fail(err, VC_EFORMAT, "neither `mean` nor `sample` in it");
-    int rc = check_shape(&v->mean, 4, dim, err);
+    int rc = check_shape(&v->mean, nd, dim + skip, err);
+    if (!rc)
+        v->variants = noised ? (size_t)v->mean.dim[0] : 1;
     if (rc || !moments || vf_safetensors_get(v->st, "logvar", &v->logvar, NULL)) {
         v->logvar = (vf_view){ 0 };
         return rc;
     }
-    bool shared = v->logvar.nd == 4 && v->logvar.dim[0] == 1;
-    return check_shape(&v->logvar, 4, shared ? one : dim, err);
+    dim[0] = (int64_t)v->variants;
+    if (v->logvar.nd == nd && v->logvar.dim[1 - skip] == 1)
+        dim[1] = 1;                      /* one for all channels */
+    return check_shape(&v->logvar, nd, dim + skip, err);
+}
+
+static int mask_view(const vf_entry *e, vtrain_latent_value *v, vc_err *err)
+{
+    const int64_t dim[4] = { 1, e->f, e->h, e->w };
+    int rc = vf_safetensors_get(v->st, "mask", &v->mean, err);
+    v->variants = 1;
+    return rc ? rc : check_shape(&v->mean, 4, dim, err);
 }
 
 int vtrain_latent_open(const vtrain_data *d, uint32_t sample, bool check, vtrain_latent_value *v,
@@ -100,13 +113,79 @@ int vtrain_latent_open(const vtrain_data *d, uint32_t sample, bool check, vtrain
     *v = (vtrain_latent_value){ 0 };
     int rc = vf_dataset_latent(data, e->latent, check, &v->st, err);
     if (!rc)
-        rc = vc_context(err, latent_views(d, e, v, err), "latent %s", vf_key_hex(hex, e->latent));
+        rc = vc_context(err, latent_views(d, e, e->f, false, v, err), "latent %s",
+                        vf_key_hex(hex, e->latent));
     if (rc) {
         vf_safetensors_close(v->st);
         v->st = NULL;
     }
     return rc;
 }
+
+/* ---- conditions ---- */
+
+static const char *const entry_names[VTRAIN_ENTRIES] = {
+    [VTRAIN_IMAGE] = "image", [VTRAIN_IMAGE_NOISED] = "image_noised", [VTRAIN_VIDEO] = "video",
+    [VTRAIN_MASK] = "mask", [VTRAIN_LOSS_MASK] = "loss_mask",
+};
+
+const char *vtrain_entry_name(vtrain_entry e)
+{
+    return entry_names[e];
+}
+
+int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *err)
+{
+    const cJSON *o = cJSON_GetObjectItemCaseSensitive(record, "conditions");
+
+    *c = (vtrain_conditions){ 0 };
+    if (!o || cJSON_IsNull(o))
+        return 0;
+    if (!cJSON_IsObject(o))
+        return vc_fail(err, VC_EFORMAT, "conditions: an object expected");
+    for (int i = 0; i < VTRAIN_ENTRIES; i++) {
+        const cJSON *k = cJSON_GetObjectItemCaseSensitive(o, entry_names[i]);
+        if (!k || cJSON_IsNull(k))
+            continue;
+        if (!cJSON_IsString(k) || !vf_key_parse(&c->key[i], k->valuestring))
+            return vc_fail(err, VC_EFORMAT, "conditions: %s: 32 hex digits expected",
+                           entry_names[i]);
+        c->has |= 1u << i;
+    }
+    return vf_json_bool_opt(record, "mask_all", &c->mask_all, err);
+}
+
+static int condition_views(const vtrain_data *d, const vf_entry *e, vtrain_entry which,
+                           vtrain_latent_value *v, vc_err *err)
+{
+    if (which == VTRAIN_MASK || which == VTRAIN_LOSS_MASK)
+        return mask_view(e, v, err);
+    return latent_views(d, e, which == VTRAIN_VIDEO ? e->f : 1, which == VTRAIN_IMAGE_NOISED, v,
+                        err);
+}
+
+int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,
+                          vtrain_entry e, bool check, vtrain_latent_value *v, vc_err *err)
+{
+    const vtrain_sample *s = &d->sample[sample];
+    const vf_dataset *data = d->set[s->dataset].data;
+    char hex[VF_KEY_HEX];
+
+    *v = (vtrain_latent_value){ 0 };
+    if (!(c->has & 1u << e))
+        return vc_fail(err, VC_ENOENT, "conditions: %s: missing", entry_names[e]);
+    int rc = vf_dataset_latent(data, c->key[e], check, &v->st, err);
+    if (!rc)
+        rc = vc_context(err, condition_views(d, vf_dataset_entry(data, s->index), e, v, err),
+                        "latent %s", vf_key_hex(hex, c->key[e]));
+    if (rc) {
+        vf_safetensors_close(v->st);
+        v->st = NULL;
+    }
+    return vc_context(err, rc, "conditions: %s", entry_names[e]);
+}
+
+/* ---- names ---- */
 
 int vtrain_name_sample(const vtrain_data *d, uint32_t sample, int rc, vc_err *err)
 {

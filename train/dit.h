@@ -18,10 +18,6 @@ typedef struct vtrain_cond {
     const int32_t *length;                    /* [B] on the host: valid tokens, 1..n */
     vt_tensor *pooled;                        /* [B,P] or NULL */
 } vtrain_cond;
-/* Pictures beside the noisy latents, by their roles in the dataset. */
-typedef enum vtrain_role {
-    VTRAIN_ROLE_IMAGE, VTRAIN_ROLE_VIDEO, VTRAIN_ROLE_MASK, VTRAIN_ROLES
-} vtrain_role;
 typedef struct vtrain_in {
     vt_tensor *x;                             /* noisy latents [B,C,f,h,w] f32 */
     vt_tensor *cond[VTRAIN_ROLES];            /* f32, scaled as the family wants it, zeros where a
@@ -44,6 +40,14 @@ typedef struct vtrain_fit {
     unsigned roles;                           /* 1 << vtrain_role of what x is joined with */
 } vtrain_fit;
 
+/* How a condition is scaled for the transformer. */
+typedef enum vtrain_scale {
+    VTRAIN_SCALE_LATENT,                      /* as the clip's latents; a mask: not at all */
+    VTRAIN_SCALE_FACTOR,                      /* times the VAE's scaling_factor */
+    VTRAIN_SCALE_INVERT                       /* the same, but divided by it where the VAE's config
+                                               * says invert_scale_latents */
+} vtrain_scale;
+
 typedef struct vtrain_family {
     const char *name;                         /* as manifests say: "builtin" */
     const char *class_name;                   /* _class_name of config.json */
@@ -58,6 +62,7 @@ typedef struct vtrain_family {
     void (*fit)(const void *model, vtrain_fit *fit);
     /* Prediction [B,C,f,h,w] in the compute type. */
     vt_tensor *(*forward)(vt_ctx *g, void *model, const vtrain_in *in);
+    vtrain_scale scale[VTRAIN_ROLES];         /* of the conditions that fit() asks for */
 
     /* defaults of flags */
     vtrain_kind objective;

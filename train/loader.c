@@ -245,21 +245,33 @@ static int make_text(vtrain_loader *l, vtrain_text *t, const vtrain_slot *s, siz
 static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
 {
     const vtrain_data *d = l->d;
-    size_t rows = most_rows(l), largest = 0;
+    size_t rows = most_rows(l), clip = 0, frame = 0, channels = (size_t)d->norm.channels;
     int rc = 0;
 
     for (uint32_t i = 0; i < d->n_groups; i++) {
         const vtrain_group *g = &d->group[i];
-        size_t n = (size_t)g->f * (size_t)g->h * (size_t)g->w * (size_t)d->norm.channels;
-        largest = n > largest ? n : largest;
+        size_t area = (size_t)g->h * (size_t)g->w, all = (size_t)g->padded * area;
+        clip = all > clip ? all : clip;
+        frame = area > frame ? area : frame;
     }
+    s->b.roles = d->roles;
     s->b.n_texts = d->n_slots;
     if ((rc = take(l, &s->row, l->o.batch, sizeof *s->row, err)) ||
         (rc = take(l, &s->b.key, rows, sizeof *s->b.key, err)) ||
         (rc = take(l, &s->b.dropped, rows, sizeof *s->b.dropped, err)) ||
         (rc = take(l, &s->value, rows, (size_t)(d->n_slots + 1) * sizeof *s->value, err)) ||
-        (rc = take(l, &s->b.latents, rows, largest * sizeof *s->b.latents, err)))
+        (rc = take(l, &s->cond, rows, sizeof *s->cond, err)) ||
+        (rc = take(l, &s->b.cond_dropped, rows, sizeof *s->b.cond_dropped, err)) ||
+        (rc = take(l, &s->b.loss_weight, rows, clip * sizeof *s->b.loss_weight, err)) ||
+        (rc = take(l, &s->b.latents, rows, clip * channels * sizeof *s->b.latents, err)))
         return rc;
+    const size_t of[VTRAIN_ROLES] = {
+        [VTRAIN_ROLE_IMAGE] = frame * channels, [VTRAIN_ROLE_VIDEO] = clip * channels,
+        [VTRAIN_ROLE_MASK] = clip,
+    };
+    for (int i = 0; i < VTRAIN_ROLES && !rc; i++)
+        if (d->roles & 1u << i)
+            rc = take(l, &s->b.cond[i], rows, of[i] * sizeof *s->b.cond[i], err);
     for (int i = 0; i < d->n_slots && !rc; i++)
         rc = make_text(l, &s->b.text[i], &d->slot[i], rows, err);
     return rc;
@@ -276,7 +288,12 @@ static void free_slot(slot *s)
     free(s->b.key);
     free(s->b.dropped);
     free(s->value);
+    free(s->cond);
+    free(s->b.cond_dropped);
+    free(s->b.loss_weight);
     free(s->b.latents);
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        free(s->b.cond[i]);
 }
 
 static int check_opts(const vtrain_loader_opts *o, vc_err *err)
@@ -287,8 +304,13 @@ static int check_opts(const vtrain_loader_opts *o, vc_err *err)
     if (o->threads < 1 || o->threads > MAX_THREADS || o->ahead < 1 || o->ahead > MAX_AHEAD)
         return vc_fail(err, VC_EINVAL, "%d threads, %d batches ahead: 1..%d and 1..%d expected",
                        o->threads, o->ahead, MAX_THREADS, MAX_AHEAD);
-    if (!(o->caption_dropout >= 0 && o->caption_dropout <= 1))
-        return vc_fail(err, VC_EINVAL, "caption dropout %g: 0..1 expected", o->caption_dropout);
+    const struct { const char *of; double p; } drop[] = {
+        { "caption", o->caption_dropout }, { "image", o->image_dropout },
+        { "mask", o->mask_dropout },
+    };
+    for (size_t i = 0; i < sizeof drop / sizeof *drop; i++)
+        if (!(drop[i].p >= 0 && drop[i].p <= 1))
+            return vc_fail(err, VC_EINVAL, "%s dropout %g: 0..1 expected", drop[i].of, drop[i].p);
     if (o->first > o->end || o->end > (uint64_t)UINT32_MAX + 1)
         return vc_fail(err, VC_EINVAL, "micro-batches %" PRIu64 "..%" PRIu64 ": draws number them "
                        "in 32 bits", o->first, o->end);

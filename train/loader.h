@@ -2,13 +2,17 @@
  *
  * Micro-batch m of the run is a pure function of (data, seed, batch, m): vb_sampler says which
  * samples, and the draws of (row in the micro-batch, m) which caption (VC_DRAW_CAPTION), whether
- * it is dropped (VC_DRAW_CAPTION_DROP) and the posterior noise of stored moments
- * (VC_DRAW_LATENT, C,f,h,w order). It does not depend on the number of threads or where the run
- * started.
+ * it is dropped (VC_DRAW_CAPTION_DROP), the posterior noise of stored moments (VC_DRAW_LATENT,
+ * C,f,h,w order), which noised first frame (VC_DRAW_IMAGE), its noise and the masked clip's
+ * (VC_DRAW_IMAGE_LATENT, VC_DRAW_VIDEO_LATENT) and whether conditions become zeros
+ * (VC_DRAW_COND_DROP). It does not depend on the number of threads or where the run started.
  *
  *     vtrain_loader_next(l, &b, &waited, err);      // batches come in order of m
  *     ...
  *     vtrain_loader_give_back(l, b);                // its memory takes a later batch
+ *
+ * Conditions and frames in front are as vtrain_data_fit was asked for. Posterior noise is drawn on
+ * the stored grid: copies in front are of what was drawn.
  *
  * Buffers are made at open, sized for the largest group, and used again and again; only a sample's
  * record and the headers of its values take some KB while they are read. A value that is damaged,
@@ -27,9 +31,11 @@ typedef struct vtrain_loader_opts {
     uint64_t seed;
     uint32_t batch;              /* rows of a full micro-batch */
     double caption_dropout;      /* 0..1 */
+    double image_dropout;        /* 0..1: of first-frame images */
+    double mask_dropout;         /* 0..1: of mask and masked clip, where all is to be generated */
     vtrain_latent latent;        /* of stored moments; stored `sample` or mean only: as they are */
     bool held_out;               /* the held-out samples instead, one pass: batches of one group,
-                                  * in list order; no dropout, first captions */
+                                  * in list order; no dropout, first captions, clean images */
     int threads;                 /* >= 1 */
     int ahead;                   /* batches made ahead, >= 1 */
     uint64_t first, end;         /* micro-batches first..end-1 of the run */
@@ -50,8 +56,14 @@ typedef struct vtrain_batch {
     uint64_t micro;              /* its number in the run */
     uint32_t group;
     int rows;
-    int64_t dim[5];              /* rows, C, f, h, w */
+    int64_t dim[5];              /* rows, C, f, h, w; f with the copies in front */
     float *latents;              /* x0: drawn from the posterior and normalised, packed */
+    unsigned roles;              /* 1 << vtrain_role of the conditions below */
+    float *cond[VTRAIN_ROLES];   /* as vtrain_in wants them: image [rows,C,1,h,w], video
+                                  * [rows,C,f,h,w], mask [rows,1,f,h,w]; NULL: none */
+    bool *cond_dropped;          /* [rows]: the row's conditions are zeros */
+    bool weighted;               /* a row has a loss mask: */
+    float *loss_weight;          /* [rows,1,f,h,w] on top of the level's weight, 1 without a mask */
     int n_texts;
     vtrain_text text[VTRAIN_TEXTS];
     char (*key)[VTRAIN_KEY];     /* [rows] */

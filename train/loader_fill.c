@@ -1,26 +1,20 @@
-/* loader_fill.c - a batch's values: copied from the maps, drawn, normalised, checked. See
- * loader.h */
+/* loader_fill.c - a batch's records and texts, and its rows one after the other. See loader.h */
 #include "train/loader_parts.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "common/rng.h"
-
-enum { CHUNK = 1024 };                   /* elements */
 
 typedef vtrain_loader_slot slot;
 
 /* ---- checksums, once a sample ---- */
 
-static int check_texts(const vtrain_data *d, const vtrain_sample *s, vc_err *err)
+static int check_texts(const vtrain_data *d, const vtrain_sample *s, const cJSON *record,
+                       vc_err *err)
 {
-    cJSON *record;
     const cJSON *captions = NULL;
-    int rc = vf_dataset_sample(d->set[s->dataset].data, s->index, &record, err);
-    if (!rc)
-        rc = vf_json_arr(record, "captions", &captions, err);
+    int rc = vf_json_arr(record, "captions", &captions, err);
     for (int c = 0, n = cJSON_GetArraySize(captions); !rc && c < n; c++) {
         vf_key key[VTRAIN_TEXTS];
         rc = vtrain_caption_keys(d, record, c, key, err);
@@ -30,13 +24,33 @@ static int check_texts(const vtrain_data *d, const vtrain_sample *s, vc_err *err
             vf_safetensors_close(v.st);
         }
     }
-    cJSON_Delete(record);
+    return rc;
+}
+
+static int check_conditions(const vtrain_loader *l, uint32_t sample, const cJSON *record,
+                            vc_err *err)
+{
+    const vtrain_data *d = l->d;
+    vtrain_conditions c;
+    int rc = vtrain_conditions_read(&c, record, err);
+    unsigned used = c.has & 1u << VTRAIN_LOSS_MASK;
+
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        if (d->roles & 1u << i)
+            used |= 1u << vtrain_loader_entry(l, d->sample[sample].dataset, (vtrain_role)i);
+    for (int e = 0; e < VTRAIN_ENTRIES && !rc; e++) {
+        vtrain_latent_value v;
+        if (!(used & 1u << e))
+            continue;
+        rc = vtrain_condition_open(d, sample, &c, (vtrain_entry)e, true, &v, err);
+        vf_safetensors_close(v.st);
+    }
     return rc;
 }
 
 /* The bit is set after the comparison, never before: another thread must not take a damaged value
  * for a checked one. Two may then compare the same value, which is harmless. */
-static int check_sample(vtrain_loader *l, uint32_t sample, vc_err *err)
+static int check_sample(vtrain_loader *l, uint32_t sample, const cJSON *record, vc_err *err)
 {
     _Atomic uint32_t *word = l->checked ? &l->checked[sample / 32] : NULL;
     uint32_t bit = 1u << sample % 32;
@@ -47,7 +61,9 @@ static int check_sample(vtrain_loader *l, uint32_t sample, vc_err *err)
     int rc = vtrain_latent_open(l->d, sample, true, &v, err);
     vf_safetensors_close(v.st);
     if (!rc)
-        rc = check_texts(l->d, &l->d->sample[sample], err);
+        rc = check_texts(l->d, &l->d->sample[sample], record, err);
+    if (!rc)
+        rc = check_conditions(l, sample, record, err);
     if (!rc)
         atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
     return rc;
@@ -56,41 +72,30 @@ static int check_sample(vtrain_loader *l, uint32_t sample, vc_err *err)
 /* ---- text ---- */
 
 /* Text keys of a row: of the caption that its draws choose, or of the empty prompt. */
-static int choose_text(vtrain_loader *l, slot *s, int row, vf_key key[VTRAIN_TEXTS], vc_err *err)
+static int choose_text(vtrain_loader *l, slot *s, int row, const cJSON *record,
+                       vf_key key[VTRAIN_TEXTS], vc_err *err)
 {
-    const vtrain_sample *at = &l->d->sample[s->row[row]];
-    const vtrain_set *set = &l->d->set[at->dataset];
+    const vtrain_set *set = &l->d->set[l->d->sample[s->row[row]].dataset];
     uint32_t micro = (uint32_t)s->b.micro, r = (uint32_t)row;
     bool drop = !l->o.held_out &&
                 vc_train_unit(l->o.seed, 0, r, micro, VC_DRAW_CAPTION_DROP) < l->o.caption_dropout;
 
     s->b.dropped[row] = drop;
     memcpy(key, set->head.empty, sizeof set->head.empty);
-    if (drop || !vf_dataset_entry(set->data, at->index)->captions)
-        return 0;
-
-    cJSON *record;
     const cJSON *captions;
-    int rc = vf_dataset_sample(set->data, at->index, &record, err);
-    if (!rc)
-        rc = vf_json_arr(record, "captions", &captions, err);
-    if (!rc) {
-        int n = cJSON_GetArraySize(captions), pick = 0;
-        if (!l->o.held_out)
-            pick = (int)(vc_train_unit(l->o.seed, 0, r, micro, VC_DRAW_CAPTION) * n);
-        rc = vtrain_caption_keys(l->d, record, pick, key, err);
-    }
-    cJSON_Delete(record);
-    return rc;
+    int rc = vf_json_arr(record, "captions", &captions, err), n, pick = 0;
+    if (rc || drop || !(n = cJSON_GetArraySize(captions)))
+        return rc;
+    if (!l->o.held_out)
+        pick = (int)(vc_train_unit(l->o.seed, 0, r, micro, VC_DRAW_CAPTION) * n);
+    return vtrain_caption_keys(l->d, record, pick, key, err);
 }
 
-static int open_texts(vtrain_loader *l, slot *s, int row, vc_err *err)
+static int open_texts(vtrain_loader *l, slot *s, int row, const cJSON *record, vc_err *err)
 {
     const vtrain_data *d = l->d;
     vf_key key[VTRAIN_TEXTS];
-    int rc = check_sample(l, s->row[row], err);
-    if (!rc)
-        rc = choose_text(l, s, row, key, err);
+    int rc = choose_text(l, s, row, record, key, err);
     for (int i = 0; i < d->n_slots && !rc; i++) {
         vtrain_text *t = &s->b.text[i];
         vtrain_text_value *v = &s->value[row * d->n_slots + i];
@@ -101,6 +106,40 @@ static int open_texts(vtrain_loader *l, slot *s, int row, vc_err *err)
         if (v->embeds.dim[0] > t->n)
             t->n = v->embeds.dim[0];
     }
+    return rc;
+}
+
+/* Asks the system for a row's values while other rows are read. */
+static void prefetch(const vtrain_loader *l, uint32_t sample, const vtrain_conditions *c)
+{
+    const vtrain_sample *at = &l->d->sample[sample];
+    const vf_dataset *data = l->d->set[at->dataset].data;
+
+    vf_dataset_prefetch(data, vf_dataset_entry(data, at->index)->latent);
+    for (int i = 0; i < VTRAIN_ROLES; i++) {
+        vtrain_entry e = vtrain_loader_entry(l, at->dataset, (vtrain_role)i);
+        if (l->d->roles & 1u << i && c->has & 1u << e)
+            vf_dataset_prefetch(data, c->key[e]);
+    }
+}
+
+/* The record of a row, read once for its texts and its conditions. */
+static int open_row(vtrain_loader *l, slot *s, int row, vc_err *err)
+{
+    uint32_t sample = s->row[row];
+    const vtrain_sample *at = &l->d->sample[sample];
+    cJSON *record;
+    int rc = vf_dataset_sample(l->d->set[at->dataset].data, at->index, &record, err);
+    if (rc)
+        return rc;
+    rc = vtrain_conditions_read(&s->cond[row], record, err);
+    if (!rc)
+        prefetch(l, sample, &s->cond[row]);
+    if (!rc)
+        rc = check_sample(l, sample, record, err);
+    if (!rc)
+        rc = open_texts(l, s, row, record, err);
+    cJSON_Delete(record);
     return rc;
 }
 
@@ -130,7 +169,7 @@ static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
     for (int i = 0; i < slots; i++)
         s->b.text[i].n = 1;
     for (row = 0; row < s->b.rows; row++)
-        if (atomic_load(&l->stop) || (rc = open_texts(l, s, row, err)))
+        if (atomic_load(&l->stop) || (rc = open_row(l, s, row, err)))
             break;
     for (int r = 0; r < s->b.rows && row == s->b.rows && !rc; r++)
         for (int i = 0; i < slots && !rc; i++)
@@ -147,83 +186,23 @@ static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
     return rc;
 }
 
-/* ---- latents ---- */
-
-/* z = mean + std noise of one channel; x holds the noise. False: a logvar is not finite. */
-static bool draw_channel(float *x, const vtrain_latent_value *v, size_t first, size_t logvar_first,
-                         size_t n)
-{
-    float mean[CHUNK], logvar[CHUNK];
-
-    for (size_t at = 0; at < n; at += CHUNK) {
-        size_t some = n - at < CHUNK ? n - at : CHUNK;
-        vtrain_view_f32(mean, &v->mean, first + at, some);
-        vtrain_view_f32(logvar, &v->logvar, logvar_first + at, some);
-        if (!vtrain_all_finite(logvar, some))
-            return false;
-        for (size_t i = 0; i < some; i++) {
-            float lv = fminf(fmaxf(logvar[i], -30.0f), 20.0f);
-            x[at + i] = mean[i] + expf(0.5f * lv) * x[at + i];
-        }
-    }
-    return true;
-}
-
-static int fill_latent(const vtrain_loader *l, const slot *s, int row, vc_err *err)
-{
-    const vtrain_norm *norm = &l->d->norm;
-    size_t plane = (size_t)(s->b.dim[2] * s->b.dim[3] * s->b.dim[4]);
-    size_t all = plane * (size_t)norm->channels;
-    float *x = s->b.latents + (size_t)row * all;
-    vtrain_latent_value v;
-    int rc = vtrain_latent_open(l->d, s->row[row], false, &v, err);
-    if (rc)
-        return vtrain_name_sample(l->d, s->row[row], rc, err);
-
-    bool draw = l->o.latent == VTRAIN_LATENT_SAMPLE && v.logvar.nd, finite = true;
-    size_t shared = draw && v.logvar.dim[0] == 1 ? 0 : plane;
-    if (draw)
-        vc_train_normals(x, 0, all, l->o.seed, (uint32_t)row, (uint32_t)s->b.micro,
-                         VC_DRAW_LATENT);
-    for (size_t c = 0; c < (size_t)norm->channels && finite; c++) {
-        float *z = x + c * plane;
-        if (draw)
-            finite = draw_channel(z, &v, c * plane, c * shared, plane);
-        else
-            vtrain_view_f32(z, &v.mean, c * plane, plane);
-        for (size_t i = 0; i < plane; i++)
-            z[i] = (z[i] - norm->sub[c]) * norm->mul[c];
-    }
-    vf_safetensors_close(v.st);
-    if (finite && vtrain_all_finite(x, all))
-        return 0;
-    const vtrain_sample *at = &l->d->sample[s->row[row]];
-    const vf_dataset *data = l->d->set[at->dataset].data;
-    char hex[VF_KEY_HEX];
-    rc = vc_fail(err, VC_ENUMERIC, "latent %s: NaN or infinity in it",
-                 vf_key_hex(hex, vf_dataset_entry(data, at->index)->latent));
-    return vtrain_name_sample(l->d, s->row[row], rc, err);
-}
-
 /* ---- a batch ---- */
 
 int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
 {
     vtrain_batch *b = &s->b;
     const vtrain_group *g = &l->d->group[b->group];
-    const int64_t dim[5] = { b->rows, l->d->norm.channels, g->f, g->h, g->w };
+    const int64_t dim[5] = { b->rows, l->d->norm.channels, g->padded, g->h, g->w };
 
     memcpy(b->dim, dim, sizeof b->dim);
-    b->tokens = 0;
-    for (int row = 0; row < b->rows; row++) {
-        const vtrain_sample *at = &l->d->sample[s->row[row]];
-        const vf_entry *e = vf_dataset_entry(l->d->set[at->dataset].data, at->index);
-        vf_dataset_prefetch(l->d->set[at->dataset].data, e->latent);
+    b->tokens = (uint64_t)b->rows * g->tokens;
+    for (int row = 0; row < b->rows; row++)
         vtrain_data_key(l->d, s->row[row], b->key[row]);
-        b->tokens += e->tokens;
-    }
     int rc = fill_texts(l, s, &s->err);
+    b->weighted = false;
+    for (int row = 0; row < b->rows; row++)
+        b->weighted |= (s->cond[row].has & 1u << VTRAIN_LOSS_MASK) != 0;
     for (int row = 0; row < b->rows && !rc && !atomic_load(&l->stop); row++)
-        rc = fill_latent(l, s, row, &s->err);
+        rc = vtrain_loader_row(l, s, row, &s->err);
     return vc_context(&s->err, rc, "micro-batch %" PRIu64, b->micro);
 }

@@ -19,6 +19,7 @@ typedef struct vtrain_loader_slot {
     vc_err err;
     uint32_t *row;               /* [batch] samples of its rows */
     vtrain_text_value *value;    /* [batch, n_slots] while texts are copied */
+    vtrain_conditions *cond;     /* [batch] what the rows' records say */
 } vtrain_loader_slot;
 
 typedef struct vtrain_pass {            /* held-out samples, batch by batch */
@@ -44,6 +45,11 @@ struct vtrain_loader {
     int n_threads;               /* started */
     _Atomic uint32_t *checked;   /* a bit a sample whose values' sums were compared; NULL: off */
 };
+
+/* loader_latents.c: x0, conditions and loss weights of one row; conditions were read. */
+int vtrain_loader_row(const vtrain_loader *l, vtrain_loader_slot *s, int row, vc_err *err);
+/* The entry that brings a role's picture to a sample of this dataset. */
+vtrain_entry vtrain_loader_entry(const vtrain_loader *l, int set, vtrain_role role);
 
 /* loader_fill.c: texts and latents of the slot's rows, which are chosen already, into its batch. By
  * the worker that holds the slot, without the lock. */

@@ -49,7 +49,7 @@ static void group_dim(const vtrain *t, uint32_t i, int64_t dim[5])
     const vtrain_group *g = vtrain_data_group(t->data, i);
     dim[0] = t->cfg.train_batch_size;
     dim[1] = vtrain_data_norm(t->data)->channels;
-    dim[2] = g->f;
+    dim[2] = g->padded;
     dim[3] = g->h;
     dim[4] = g->w;
 }
@@ -111,8 +111,11 @@ static char *text_data(const vtrain *t)
                            groups == 1 ? "" : "s");
     for (uint32_t i = 0; text && i < groups; i++) {
         const vtrain_group *g = vtrain_data_group(t->data, i);
-        char *more = vc_format("%s\n  %s: %s samples, %llu in an epoch, %u tokens each", text,
-                               g->name, vc_human_count(n, g->samples),
+        char pad[64] = "";
+        if (g->padded > g->f)
+            snprintf(pad, sizeof pad, " (%d latent frames with copies in front)", g->padded);
+        char *more = vc_format("%s\n  %s%s: %s samples, %llu in an epoch, %u tokens each", text,
+                               g->name, pad, vc_human_count(n, g->samples),
                                (unsigned long long)g->repeats, g->tokens);
         free(text);
         text = more;

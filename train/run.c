@@ -67,9 +67,10 @@ static int check_objective(vtrain *t, vc_err *err)
 }
 
 /* Both sides by name, where dataset and transformer do not fit each other. */
-static int check_fit(const vtrain *t, vc_err *err)
+static int check_fit(vtrain *t, vc_err *err)
 {
     vtrain_fit fit;
+    char *note;
     t->family->fit(t->model, &fit);
     int channels = vtrain_data_norm(t->data)->channels;
     if (fit.channels != channels)
@@ -84,9 +85,13 @@ static int check_fit(const vtrain *t, vc_err *err)
                            s ? (long long)s->width : 0, t->family->class_name,
                            (long long)fit.text_width[i]);
     }
+    int rc = vtrain_data_fit(t->data, t->family, &fit, &note, err);
+    if (rc) return rc;
+    if (note) vc_say(t->ui, "%s", note);
+    free(note);
     for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
         const vtrain_group *g = vtrain_data_group(t->data, i);
-        if (g->f % fit.mult[0] || g->h % fit.mult[1] || g->w % fit.mult[2])
+        if (g->padded % fit.mult[0] || g->h % fit.mult[1] || g->w % fit.mult[2])
             return vc_fail(err, VC_EMISMATCH, "bucket %s: the transformer's patches need latent "
                            "frames, rows and columns that are multiples of %d, %d and %d",
                            g->name, fit.mult[0], fit.mult[1], fit.mult[2]);
@@ -204,7 +209,8 @@ static int open_loader(vtrain *t, vc_err *err)
     const vtrain_config *c = &t->cfg;
     const vtrain_loader_opts o = {
         .seed = (uint64_t)c->seed, .batch = (uint32_t)c->train_batch_size,
-        .caption_dropout = c->caption_dropout_p,
+        .caption_dropout = c->caption_dropout_p, .image_dropout = c->image_dropout_p,
+        .mask_dropout = c->mask_all_dropout_p,
         .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
                                                         : VTRAIN_LATENT_SAMPLE,
         .threads = (int)c->workers, .ahead = (int)c->workers + 2, .first = t->micro,

@@ -61,22 +61,47 @@ static void load_texts(vt_ctx *g, vtrain_in *in, int n, const vtrain_text *text,
     }
 }
 
+/* Pictures beside x, by the bits of `roles`: a first frame, a clip of x's size, a mask of one
+ * channel. */
+static void load_cond(vt_ctx *g, vtrain_in *in, const int64_t dim[5], unsigned roles,
+                      float *const cond[VTRAIN_ROLES])
+{
+    const int64_t of[VTRAIN_ROLES][5] = {
+        [VTRAIN_ROLE_IMAGE] = { dim[0], dim[1], 1, dim[3], dim[4] },
+        [VTRAIN_ROLE_VIDEO] = { dim[0], dim[1], dim[2], dim[3], dim[4] },
+        [VTRAIN_ROLE_MASK] = { dim[0], 1, dim[2], dim[3], dim[4] },
+    };
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        if (roles & 1u << i) in->cond[i] = vt_from_host(g, VC_F32, 5, of[i], cond[i], VC_F32);
+}
+
+/* Weight of the loss: of each row's level, times the loss masks where there are some. */
+static vt_tensor *load_weight(vt_ctx *g, const vtrain_batch *b, const levels *v)
+{
+    const int64_t *dim = b->dim, per_row[5] = { dim[0], 1, 1, 1, 1 };
+    const int64_t per_place[5] = { dim[0], 1, dim[2], dim[3], dim[4] };
+    vt_tensor *level = vt_from_host(g, VC_F32, 5, per_row, v->weight, VC_F32);
+    if (!b->weighted) return level;
+    return vt_mul(g, vt_from_host(g, VC_F32, 5, per_place, b->loss_weight, VC_F32), level);
+}
+
 /* All of a micro-batch but the backward. */
 static void forward(vtrain *t, parts *p, const vtrain_batch *b, const levels *v, uint64_t seed,
                     uint64_t number)
 {
     vt_ctx *g = t->g;
-    const int64_t *dim = b->dim, per_row[5] = { dim[0], 1, 1, 1, 1 };
+    const int64_t *dim = b->dim;
     p->x0 = vt_from_host(g, VC_F32, 5, dim, b->latents, VC_F32);
     p->noise = vt_randn(g, 5, dim, seed, 0, (uint32_t)number, VC_DRAW_NOISE);
     p->noisy = vt_mix(g, p->x0, p->noise, rows_of(g, dim[0], v->x_of), rows_of(g, dim[0], v->n_of));
     p->target = vt_mix(g, p->x0, p->noise, rows_of(g, dim[0], v->tx_of),
                        rows_of(g, dim[0], v->tn_of));
-    p->weight = vt_from_host(g, VC_F32, 5, per_row, v->weight, VC_F32);
+    p->weight = load_weight(g, b, v);
     p->in.x = p->noisy;
     p->in.t = rows_of(g, dim[0], v->t);
     p->in.remat = t->plan.recompute ? VT_RECOMPUTE : VT_KEEP;
     load_texts(g, &p->in, b->n_texts, b->text, dim[0]);
+    load_cond(g, &p->in, dim, b->roles, b->cond);
     if (vt_failed(g)) return;
     p->pred = t->family->forward(g, t->model, &p->in);
     p->loss = vt_mse(g, p->pred, p->target, p->weight);
@@ -150,7 +175,9 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vt_usage *use
 {
     static const levels none;
     int32_t length[VTRAIN_TEXTS][VTRAIN_ROWS];
-    vtrain_batch b = { .rows = (int)dim[0], .n_texts = vtrain_data_slots(t->data) };
+    vtrain_batch b = { .rows = (int)dim[0], .n_texts = vtrain_data_slots(t->data),
+                       .roles = vtrain_data_roles(t->data),
+                       .weighted = vtrain_data_weighted(t->data) };
     memcpy(b.dim, dim, sizeof b.dim);
     for (int i = 0; i < b.n_texts; i++) {
         const vtrain_slot *s = vtrain_data_slot(t->data, i);

@@ -1,0 +1,1 @@
+vlt_test(test_conditions_load SOURCES test_conditions_load.c train_dataset.c train_run.c LIBS vlt_train)

@@ -1,0 +1,168 @@
+/* data_conditions.c - what a transformer wants beyond plain latents: frames in front, and pictures
+ * beside them. See data.h */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "train/data_parts.h"
+#include "train/dit.h"
+
+/* Each role: what a person calls it, where training finds it, and how vprep makes it. */
+static const struct { const char *what, *mode; vtrain_entry entry; } roles[VTRAIN_ROLES] = {
+    [VTRAIN_ROLE_IMAGE] = { "a first-frame image", "i2v", VTRAIN_IMAGE },
+    [VTRAIN_ROLE_VIDEO] = { "a masked clip", "inpaint", VTRAIN_VIDEO },
+    [VTRAIN_ROLE_MASK] = { "a mask", "inpaint", VTRAIN_MASK },
+};
+
+/* ---- frames in front ---- */
+
+int vtrain_data_frames(const vtrain_data *d, int f)
+{
+    int m = d->frame_multiple > 1 ? d->frame_multiple : 1;
+    return (f + m - 1) / m * m;
+}
+
+/* Records count tokens for the family that they were made for, which may pad otherwise. */
+static void pad_groups(vtrain_data *d, const vtrain_fit *fit)
+{
+    d->frame_multiple = fit->pad_front ? fit->mult[0] : 1;
+    for (uint32_t i = 0; i < d->n_groups; i++) {
+        vtrain_group *g = &d->group[i];
+        g->padded = vtrain_data_frames(d, g->f);
+        if (fit->pad_front)
+            g->tokens = (uint32_t)(g->padded / fit->mult[0]) * (uint32_t)(g->h / fit->mult[1]) *
+                        (uint32_t)(g->w / fit->mult[2]);
+    }
+}
+
+/* ---- scaling ---- */
+
+static int make_role_norm(vtrain_data *d, vtrain_role role, vtrain_scale scale, vc_err *err)
+{
+    bool mask = role == VTRAIN_ROLE_MASK, latent = scale == VTRAIN_SCALE_LATENT;
+    double factor = scale == VTRAIN_SCALE_INVERT && d->invert ? 1 / d->scaling : d->scaling;
+    vtrain_norm *n = &d->role_norm[role];
+    int rc = vtrain_norm_alloc(n, mask ? 1 : d->norm.channels, err);
+
+    for (int c = 0; !rc && c < n->channels; c++) {
+        n->sub[c] = latent && !mask ? d->norm.sub[c] : 0;
+        n->mul[c] = !latent ? (float)factor : mask ? 1 : d->norm.mul[c];
+        if (!isfinite(n->mul[c]) || n->mul[c] == 0)
+            rc = vc_fail(err, VC_EFORMAT, "normalization: %s times %g", roles[role].what,
+                         (double)n->mul[c]);
+    }
+    return rc;
+}
+
+/* ---- whether the conditions are there ---- */
+
+/* Both sides by name: the dataset was made without what the transformer takes. */
+static int refuse(const vtrain_data *d, int set, vtrain_role role, const char *class_name,
+                  vc_err *err)
+{
+    int channels = d->norm.channels;
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        if (d->roles & 1u << i)
+            channels += d->role_norm[i].channels;
+    return vc_fail(err, VC_EMISMATCH, "the transformer %s takes %s (%d channels in all), the dataset "
+                   "%s was made with --train_mode %s: run vprep --train_mode %s", class_name,
+                   roles[role].what, channels, vf_dataset_path(d->set[set].data),
+                   d->set[set].head.train_mode, roles[role].mode);
+}
+
+/* One sample's entries: all that the roles ask for, of the right shapes. */
+static int check_sample(const vtrain_data *d, uint32_t i, const vtrain_conditions *c,
+                        const char *class_name, vc_err *err)
+{
+    int set = d->sample[i].dataset, rc = 0;
+    for (int role = 0; role < VTRAIN_ROLES && !rc; role++) {
+        vtrain_entry e = roles[role].entry;
+        if (!(d->roles & 1u << role))
+            continue;
+        if (!(c->has & 1u << e) && strcmp(d->set[set].head.train_mode, roles[role].mode))
+            return refuse(d, set, (vtrain_role)role, class_name, err);
+        for (int k = 0; k < 2 && !rc; k++) {
+            vtrain_latent_value v;
+            rc = vtrain_condition_open(d, i, c, e, false, &v, err);
+            vf_safetensors_close(v.st);
+            if (e != VTRAIN_IMAGE || !d->set[set].noised)
+                break;
+            e = VTRAIN_IMAGE_NOISED;
+        }
+    }
+    return rc ? vtrain_name_sample(d, i, rc, err) : 0;
+}
+
+/* Looks at the first sample of each dataset, which says whether first frames are noised, and of each
+ * group. */
+static int check_samples(vtrain_data *d, const char *class_name, vc_err *err)
+{
+    bool *seen = calloc((size_t)d->n_groups + (size_t)d->n_sets, sizeof *seen);
+    int rc = seen ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u buckets", d->n_groups);
+
+    for (uint32_t i = 0; i < d->n_samples && !rc; i++) {
+        const vtrain_sample *s = &d->sample[i];
+        bool *of_set = &seen[d->n_groups + s->dataset], *of_group = &seen[s->group];
+        cJSON *record;
+        vtrain_conditions c;
+        if (*of_set && *of_group)
+            continue;
+        rc = vf_dataset_sample(d->set[s->dataset].data, s->index, &record, err);
+        if (rc)
+            break;
+        rc = vtrain_name_sample(d, i, vtrain_conditions_read(&c, record, err), err);
+        cJSON_Delete(record);
+        if (rc)
+            break;
+        if (!*of_set)
+            d->set[s->dataset].noised = c.has & 1u << VTRAIN_IMAGE_NOISED;
+        d->weighted |= (c.has & 1u << VTRAIN_LOSS_MASK) != 0;
+        *of_set = *of_group = true;
+        rc = check_sample(d, i, &c, class_name, err);
+    }
+    free(seen);
+    return rc;
+}
+
+/* ---- fitting ---- */
+
+/* Conditions that nobody asks for are no mistake: a plain model trains on any dataset. */
+static int note_unused(const vtrain_data *d, const char *class_name, char **note, vc_err *err)
+{
+    for (int i = 0; i < d->n_sets; i++) {
+        const char *mode = d->set[i].head.train_mode;
+        if (!strcmp(mode, "normal"))
+            continue;
+        *note = vc_format("%s was made with --train_mode %.32s: its conditions are not used, since "
+                          "the transformer %s takes none", vf_dataset_path(d->set[i].data), mode,
+                          class_name);
+        return *note ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    return 0;
+}
+
+int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fit *fit,
+                    char **note, vc_err *err)
+{
+    int rc = 0;
+    *note = NULL;
+    if (d->frame_multiple)
+        return vc_fail(err, VC_EINVAL, "the data was fitted to a transformer before");
+    pad_groups(d, fit);
+    d->roles = fit->roles;
+    for (int i = 0; i < VTRAIN_ROLES && !rc; i++)
+        if (d->roles & 1u << i)
+            rc = make_role_norm(d, (vtrain_role)i, family->scale[i], err);
+    if (!rc)
+        rc = check_samples(d, family->class_name, err);
+    return rc || d->roles ? rc : note_unused(d, family->class_name, note, err);
+}
+
+unsigned vtrain_data_roles(const vtrain_data *d) { return d->roles; }
+bool vtrain_data_weighted(const vtrain_data *d) { return d->weighted; }
+
+const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vtrain_role role)
+{
+    return &d->role_norm[role];
+}

@@ -1,0 +1,222 @@
+/* loader_latents.c - latents, conditions and loss weights of a row: drawn, normalised, padded,
+ * checked. See loader.h */
+#include "train/loader_parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "common/rng.h"
+
+enum { CHUNK = 1024 };                   /* elements */
+
+typedef vtrain_loader_slot slot;
+
+/* Which value goes where, and how. */
+typedef struct job {
+    float *x;                            /* out: [C,padded,h,w] */
+    size_t channels, f, padded, area;    /* stored frames, those wanted, h w */
+    size_t variant;                      /* of a value that has several */
+    const vtrain_norm *norm;
+    bool draw;
+    uint32_t purpose;                    /* of the posterior noise */
+} job;
+
+/* ---- one value ---- */
+
+/* z = mean + std noise of one channel; x holds the noise. False: a logvar is not finite. */
+static bool draw_channel(float *x, const vtrain_latent_value *v, size_t first, size_t logvar_first,
+                         size_t n)
+{
+    float mean[CHUNK], logvar[CHUNK];
+
+    for (size_t at = 0; at < n; at += CHUNK) {
+        size_t some = n - at < CHUNK ? n - at : CHUNK;
+        vtrain_view_f32(mean, &v->mean, first + at, some);
+        vtrain_view_f32(logvar, &v->logvar, logvar_first + at, some);
+        if (!vtrain_all_finite(logvar, some))
+            return false;
+        for (size_t i = 0; i < some; i++) {
+            float lv = fminf(fmaxf(logvar[i], -30.0f), 20.0f);
+            x[at + i] = mean[i] + expf(0.5f * lv) * x[at + i];
+        }
+    }
+    return true;
+}
+
+/* [C,f,h,w] at the start of x becomes [C,padded,h,w], the last channel first since it moves farthest;
+ * copies of the first frame go in front. */
+static void pad_front(const job *j)
+{
+    size_t extra = j->padded - j->f, frame = j->area, clip = j->f * frame;
+
+    for (size_t c = j->channels; extra && c--;) {
+        float *to = j->x + c * j->padded * frame;
+        memmove(to + extra * frame, j->x + c * clip, clip * sizeof *to);
+        for (size_t k = 0; k < extra; k++)
+            memcpy(to + k * frame, to + extra * frame, frame * sizeof *to);
+    }
+}
+
+static bool fill(const vtrain_loader *l, const slot *s, int row, const job *j,
+                 const vtrain_latent_value *v)
+{
+    size_t plane = j->f * j->area, all = plane * j->channels;
+    bool draw = j->draw && v->logvar.nd, finite = true;
+    size_t shared = draw && v->logvar.dim[v->logvar.nd - 4] == 1;
+    size_t first = j->variant * all, lv_first = j->variant * (shared ? plane : all);
+
+    if (draw)
+        vc_train_normals(j->x, 0, all, l->o.seed, (uint32_t)row, (uint32_t)s->b.micro, j->purpose);
+    for (size_t c = 0; c < j->channels && finite; c++) {
+        float *z = j->x + c * plane;
+        if (draw)
+            finite = draw_channel(z, v, first + c * plane, lv_first + (shared ? 0 : c * plane),
+                                  plane);
+        else
+            vtrain_view_f32(z, &v->mean, first + c * plane, plane);
+        for (size_t i = 0; i < plane; i++)
+            z[i] = (z[i] - j->norm->sub[c]) * j->norm->mul[c];
+    }
+    finite = finite && vtrain_all_finite(j->x, all);
+    if (finite)
+        pad_front(j);
+    return finite;
+}
+
+static int not_finite(vf_key key, vc_err *err)
+{
+    char hex[VF_KEY_HEX];
+    return vc_fail(err, VC_ENUMERIC, "latent %s: NaN or infinity in it", vf_key_hex(hex, key));
+}
+
+static job job_of(const vtrain_loader *l, const slot *s, float *x, const vtrain_norm *norm,
+                  uint32_t purpose)
+{
+    const vtrain_group *g = &l->d->group[s->b.group];
+    return (job){ .x = x, .channels = (size_t)norm->channels, .f = (size_t)g->f,
+                  .padded = (size_t)g->padded, .area = (size_t)g->h * (size_t)g->w, .norm = norm,
+                  .draw = l->o.latent == VTRAIN_LATENT_SAMPLE, .purpose = purpose };
+}
+
+static size_t row_size(const job *j)
+{
+    return j->channels * j->padded * j->area;
+}
+
+/* ---- x0 ---- */
+
+static int fill_latent(const vtrain_loader *l, const slot *s, int row, vc_err *err)
+{
+    const vtrain_sample *at = &l->d->sample[s->row[row]];
+    job j = job_of(l, s, s->b.latents, &l->d->norm, VC_DRAW_LATENT);
+    vtrain_latent_value v;
+    int rc = vtrain_latent_open(l->d, s->row[row], false, &v, err);
+    if (rc)
+        return rc;
+    j.x += (size_t)row * row_size(&j);
+    if (!fill(l, s, row, &j, &v))
+        rc = not_finite(vf_dataset_entry(l->d->set[at->dataset].data, at->index)->latent, err);
+    vf_safetensors_close(v.st);
+    return rc;
+}
+
+/* ---- conditions ---- */
+
+vtrain_entry vtrain_loader_entry(const vtrain_loader *l, int set, vtrain_role role)
+{
+    if (role == VTRAIN_ROLE_VIDEO)
+        return VTRAIN_VIDEO;
+    if (role == VTRAIN_ROLE_MASK)
+        return VTRAIN_MASK;
+    return l->d->set[set].noised && !l->o.held_out ? VTRAIN_IMAGE_NOISED : VTRAIN_IMAGE;
+}
+
+/* One draw for all conditions of a row: zeros take the place of a first frame, and of mask and masked
+ * clip where there is nothing known. */
+static bool is_dropped(const vtrain_loader *l, const slot *s, int row)
+{
+    double p = l->d->roles & 1u << VTRAIN_ROLE_IMAGE ? l->o.image_dropout
+               : s->cond[row].mask_all               ? l->o.mask_dropout : 0;
+    return l->d->roles && !l->o.held_out &&
+           vc_train_unit(l->o.seed, 0, (uint32_t)row, (uint32_t)s->b.micro, VC_DRAW_COND_DROP) < p;
+}
+
+static size_t pick_variant(const vtrain_loader *l, const slot *s, int row, size_t variants)
+{
+    return (size_t)(vc_train_unit(l->o.seed, 0, (uint32_t)row, (uint32_t)s->b.micro,
+                                  VC_DRAW_IMAGE) * (double)variants);
+}
+
+static int fill_role(const vtrain_loader *l, const slot *s, int row, vtrain_role role, vc_err *err)
+{
+    static const uint32_t purpose[VTRAIN_ROLES] = {
+        [VTRAIN_ROLE_IMAGE] = VC_DRAW_IMAGE_LATENT, [VTRAIN_ROLE_VIDEO] = VC_DRAW_VIDEO_LATENT,
+    };
+    const vtrain_conditions *c = &s->cond[row];
+    vtrain_entry e = vtrain_loader_entry(l, l->d->sample[s->row[row]].dataset, role);
+    job j = job_of(l, s, s->b.cond[role], &l->d->role_norm[role], purpose[role]);
+    if (role == VTRAIN_ROLE_IMAGE)
+        j.f = j.padded = 1;
+    j.x += (size_t)row * row_size(&j);
+    if (s->b.cond_dropped[row] && c->has & 1u << e) {
+        memset(j.x, 0, row_size(&j) * sizeof *j.x);
+        return 0;
+    }
+
+    vtrain_latent_value v;
+    int rc = vtrain_condition_open(l->d, s->row[row], c, e, false, &v, err);
+    if (rc)
+        return rc;
+    if (v.variants > 1)
+        j.variant = pick_variant(l, s, row, v.variants);
+    if (!fill(l, s, row, &j, &v))
+        rc = vc_context(err, not_finite(c->key[e], err), "conditions: %s", vtrain_entry_name(e));
+    vf_safetensors_close(v.st);
+    return rc;
+}
+
+/* ---- the loss's weight ---- */
+
+static int fill_weight(const vtrain_loader *l, const slot *s, int row, vc_err *err)
+{
+    float zero = 0, one = 1;
+    const vtrain_norm as_is = { .channels = 1, .sub = &zero, .mul = &one };
+    const vtrain_conditions *c = &s->cond[row];
+    job j = job_of(l, s, s->b.loss_weight, &as_is, 0);
+    size_t n = row_size(&j), i = 0;
+    j.x += (size_t)row * n;
+    if (!(c->has & 1u << VTRAIN_LOSS_MASK)) {
+        while (i < n)
+            j.x[i++] = 1;
+        return 0;
+    }
+
+    vtrain_latent_value v;
+    int rc = vtrain_condition_open(l->d, s->row[row], c, VTRAIN_LOSS_MASK, false, &v, err);
+    if (rc)
+        return rc;
+    if (!fill(l, s, row, &j, &v))
+        rc = not_finite(c->key[VTRAIN_LOSS_MASK], err);
+    while (!rc && i < n && j.x[i] >= 0)
+        i++;
+    if (!rc && i < n)
+        rc = vc_fail(err, VC_ENUMERIC, "a weight of %g", (double)j.x[i]);
+    vf_safetensors_close(v.st);
+    return vc_context(err, rc, "conditions: loss_mask");
+}
+
+/* ---- a row ---- */
+
+int vtrain_loader_row(const vtrain_loader *l, vtrain_loader_slot *s, int row, vc_err *err)
+{
+    int rc = fill_latent(l, s, row, err);
+
+    s->b.cond_dropped[row] = is_dropped(l, s, row);
+    for (int i = 0; i < VTRAIN_ROLES && !rc; i++)
+        if (l->d->roles & 1u << i)
+            rc = fill_role(l, s, row, (vtrain_role)i, err);
+    if (!rc && s->b.weighted)
+        rc = fill_weight(l, s, row, err);
+    return vtrain_name_sample(l->d, s->row[row], rc, err);
+}
