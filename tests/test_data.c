@@ -123,7 +123,7 @@ static void test_groups(void **state)
         uint32_t samples, tokens;
         uint64_t low, high;
     } want[] = {
-        { "4x6", 2, 24, 3, 3 }, { "1x4x6", 1, 24, 1, 1 }, { "2x2x2", 2, 8, 2, 2 },
+        { "4x6", 2, 24, 3, 3 }, { "1x4x6", 1, 24, 1, 1 }, { "2x2x2", 2, 8, 1, 1 },
         { "3x4x6", 4, 72, 1 + 1 + 2 + 2, 1 + 1 + 3 + 2 },
     };
     vtrain_data *d = open_with("a b:2", (vtrain_data_opts){ .seed = 1 });
@@ -144,10 +144,11 @@ static void test_fraction(void **state)
     (void)state;
     int more = 0, seeds = 60;
     for (int seed = 0; seed < seeds; seed++) {
-        const uint32_t *rows, *group;
-        uint32_t n, of[16] = { 0 };
+        uint32_t rows[64], group[64], n, of[16] = { 0 };
         vtrain_data *d = open_with("a:repeat=3", (vtrain_data_opts){ .seed = (uint64_t)seed });
-        vtrain_data_epoch(d, &rows, &group, &n);
+        n = vtrain_data_visits(d);
+        assert_true(n <= COUNT(rows));
+        vtrain_data_epoch(d, 0, rows, group);
         for (uint32_t i = 0; i < n; i++) {
             of[rows[i]]++;
             assert_int_equal(group[i], vtrain_data_sample(d, rows[i])->group);
@@ -155,7 +156,7 @@ static void test_fraction(void **state)
         }
         assert_int_equal(of[0], 3);
         assert_in_range(of[4], 7, 8);
-        assert_int_equal(of[5], 1);                  /* 0.75, but at least once */
+        assert_int_equal(of[5] + of[6], 1);          /* 0.75, but at least once; two variants */
         more += of[4] == 8;
         vtrain_data_close(d);
     }
@@ -168,8 +169,7 @@ static void test_split(void **state)
     int seen[16] = { 0 };
     for (uint64_t seed = 0; seed < 30; seed++) {
         vtrain_data *d = open_with("a", (vtrain_data_opts){ .eval_split = 0.3, .seed = seed });
-        uint32_t numbers = 0, held = 0, in_epoch = 0, n;
-        const uint32_t *rows, *group;
+        uint32_t numbers = 0, held = 0, in_epoch = 0, n, rows[64], group[64];
         for (uint32_t i = 0; i < vtrain_data_samples(d); i++) {
             held += vtrain_data_sample(d, i)->held_out;
             seen[i] += vtrain_data_sample(d, i)->held_out;
@@ -178,7 +178,9 @@ static void test_split(void **state)
         assert_int_equal(numbers, 2);                /* 0.3 of 6 numbers, rounded up */
         assert_int_equal(held, vtrain_data_held_out(d));
         assert_int_equal(vtrain_data_sample(d, 5)->held_out, vtrain_data_sample(d, 6)->held_out);
-        vtrain_data_epoch(d, &rows, &group, &n);
+        n = vtrain_data_visits(d);
+        assert_true(n <= COUNT(rows));
+        vtrain_data_epoch(d, 0, rows, group);
         for (uint32_t i = 0; i < n; i++)
             in_epoch += vtrain_data_sample(d, rows[i])->held_out;
         assert_int_equal(in_epoch, 0);

@@ -14,7 +14,7 @@
 enum {
     MAX_SETS = 1000,
     MAX_WEIGHT = 10000,                  /* of a record, which may be hostile */
-    MAX_EPOCH = 1 << 28                  /* entries of the epoch's list, 8 bytes each */
+    MAX_EPOCH = 1 << 28                  /* visits of an epoch: a list of 8 bytes each */
 };
 
 /* ---- datasets ---- */
@@ -360,33 +360,60 @@ static uint64_t repeats_of(const vtrain_data *d, const vtrain_data_opts *o, uint
     return whole ? whole : 1;
 }
 
+/* Adds the variants of a number to their groups. */
+static void count_number(vtrain_data *d, const vtrain_visited *v, double *mean)
+{
+    for (uint32_t i = v->first; i < v->first + v->variants; i++) {
+        uint32_t group = d->sample[i].group;
+        bool again = false;              /* does an earlier variant lie in this group? */
+        for (uint32_t k = v->first; k < i && !again; k++)
+            again = d->sample[k].group == group;
+        d->group[group].samples++;
+        d->group[group].most += again ? 0 : v->repeats;
+        d->varied |= group != d->sample[v->first].group;
+        mean[group] += (double)v->repeats / v->variants;
+    }
+}
+
+/* The number whose first sample is i; its variants follow each other. */
+static vtrain_visited number_at(const vtrain_data *d, const vtrain_data_opts *o, uint32_t i)
+{
+    const vtrain_sample *s = &d->sample[i];
+    vtrain_visited v = { .first = i, .variants = 1, .repeats = (uint32_t)repeats_of(d, o, i) };
+    while (same_number(d, i, i + v.variants))
+        v.variants++;
+    vc_draws draws = vc_draws_of(o->seed, entry_of(d, s)->number, s->dataset, VC_DRAW_VARIANT);
+    v.start = v.variants > 1 ? vc_draw_int(&draws, v.variants) : 0;
+    return v;
+}
+
 static int make_epoch(vtrain_data *d, const vtrain_data_opts *o, vc_err *err)
 {
     uint64_t n = 0;
     if (o->dataset_repeat < 1)
         return vc_fail(err, VC_EINVAL, "--dataset_repeat %" PRId64 ": 1 or more expected",
                        o->dataset_repeat);
-    for (uint32_t i = 0; i < d->n_samples; i++)
-        n += repeats_of(d, o, i);
-    if (n > MAX_EPOCH)
-        return vc_fail(err, VC_EINVAL, "an epoch of %" PRIu64 " samples, at most %d are allowed: "
-                       "lower --dataset_repeat or the weights", n, MAX_EPOCH);
-
-    d->epoch_row = malloc(n * sizeof *d->epoch_row);
-    d->epoch_group = malloc(n * sizeof *d->epoch_group);
-    if (!d->epoch_row || !d->epoch_group)
-        return vc_fail(err, VC_ENOMEM, "out of memory for an epoch of %" PRIu64 " samples", n);
-    for (uint32_t i = 0; i < d->n_samples; i++) {
-        uint64_t r = repeats_of(d, o, i);
-        vtrain_group *g = &d->group[d->sample[i].group];
-        g->samples += r > 0;
-        g->repeats += r;
-        for (; r; r--, d->n_epoch++) {
-            d->epoch_row[d->n_epoch] = i;
-            d->epoch_group[d->n_epoch] = d->sample[i].group;
-        }
+    d->visited = malloc(d->n_samples * sizeof *d->visited);
+    double *mean = calloc(d->n_groups, sizeof *mean);
+    int rc = d->visited && mean ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32
+                                              " samples", d->n_samples);
+    for (uint32_t i = 0, variants; i < d->n_samples && !rc; i += variants) {
+        vtrain_visited v = number_at(d, o, i);
+        variants = v.variants;
+        if (!v.repeats)
+            continue;
+        d->visited[d->n_visited++] = v;
+        n += v.repeats;
+        count_number(d, &v, mean);
     }
-    return 0;
+    for (uint32_t g = 0; g < d->n_groups && !rc; g++)
+        d->group[g].repeats = (uint64_t)ceil(mean[g] - 1e-6);
+    free(mean);
+    if (!rc && n > MAX_EPOCH)
+        rc = vc_fail(err, VC_EINVAL, "an epoch of %" PRIu64 " samples, at most %d are allowed: "
+                     "lower --dataset_repeat or the weights", n, MAX_EPOCH);
+    d->n_visits = (uint32_t)n;
+    return rc;
 }
 
 /* ---- open, close ---- */
@@ -434,8 +461,7 @@ void vtrain_data_close(vtrain_data *d)
         free(d->role_norm[i].sub);
     free(d->sample);
     free(d->group);
-    free(d->epoch_row);
-    free(d->epoch_group);
+    free(d->visited);
     free(d);
 }
 
@@ -455,12 +481,19 @@ int vtrain_data_sets(const vtrain_data *d) { return d->n_sets; }
 const vf_dataset *vtrain_data_set(const vtrain_data *d, int i) { return d->set[i].data; }
 const char *vtrain_data_root(const vtrain_data *d, int i) { return d->set[i].root; }
 
-void vtrain_data_epoch(const vtrain_data *d, const uint32_t **rows, const uint32_t **group,
-                       uint32_t *n)
+uint32_t vtrain_data_visits(const vtrain_data *d) { return d->n_visits; }
+bool vtrain_data_varied(const vtrain_data *d) { return d->varied; }
+
+void vtrain_data_epoch(const vtrain_data *d, uint64_t epoch, uint32_t *row, uint32_t *group)
 {
-    *rows = d->epoch_row;
-    *group = d->epoch_group;
-    *n = d->n_epoch;
+    for (uint32_t i = 0, n = 0; i < d->n_visited; i++) {
+        const vtrain_visited *v = &d->visited[i];
+        for (uint32_t j = 0; j < v->repeats; j++, n++) {
+            uint64_t visit = v->start + epoch * v->repeats + j;
+            row[n] = v->first + (uint32_t)(visit % v->variants);
+            group[n] = d->sample[row[n]].group;
+        }
+    }
 }
 
 char *vtrain_data_key(const vtrain_data *d, uint32_t sample, char buf[VTRAIN_KEY])

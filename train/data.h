@@ -53,7 +53,8 @@ typedef struct vtrain_group {
     int padded;                  /* frames that the transformer gets: f, or more after a fit */
     bool video;
     uint32_t samples;            /* distinct ones to train on, without held-out ones */
-    uint64_t repeats;            /* of these in an epoch */
+    uint64_t repeats;            /* of these in an epoch; a mean where variants differ in shape */
+    uint64_t most;               /* of these in any epoch, at most */
     uint32_t tokens;             /* of one sample, as its record says */
     char name[32];               /* "5x16x16" (f h w), a still "16x16" */
 } vtrain_group;
@@ -102,13 +103,17 @@ const vtrain_sample *vtrain_data_sample(const vtrain_data *d, uint32_t i);
 /* Held-out samples: those round-up(eval_split * samples) sample numbers of least VC_DRAW_SPLIT
  * draw (id = number, variant = place of the dataset); all variants of a number go together. */
 
-/* The epoch: sample i of the list as often as its repeats say. A sample's repeats are
- * dataset_repeat x the dataset's weight x its own weight; a fraction f left over counts once
- * more if a draw (id = number, variant = 256 + place of the dataset, VC_DRAW_SPLIT) is below f.
- * Every sample whose weight is above 0 counts at least once. rows[j], group[j], n: as
- * vb_sampler_open wants them, borrowed. */
-void vtrain_data_epoch(const vtrain_data *d, const uint32_t **rows, const uint32_t **group,
-                       uint32_t *n);
+/* The epoch: each sample number as often as its repeats say, each visit in the number's next
+ * variant, across epochs: visit j of r in epoch e takes variant (s + e r + j) mod k of the k that are
+ * in the list, where s is a draw below k (id = number, variant = place of the dataset,
+ * VC_DRAW_VARIANT). A number's repeats are dataset_repeat x the dataset's weight x the own weight of
+ * its first variant; a fraction f left over counts once more if a draw (id = number, variant = 256 +
+ * place of the dataset, VC_DRAW_SPLIT) is below f. Every number whose weight is above 0 counts at
+ * least once. Writes [visits] samples and their groups. */
+void vtrain_data_epoch(const vtrain_data *d, uint64_t epoch, uint32_t *row, uint32_t *group);
+uint32_t vtrain_data_visits(const vtrain_data *d);
+/* Whether the groups of the visits change from epoch to epoch. */
+bool vtrain_data_varied(const vtrain_data *d);
 
 /* Datasets as a checkpoint names them: path, root, samples. */
 int vtrain_data_sets(const vtrain_data *d);

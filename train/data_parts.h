@@ -32,6 +32,11 @@ typedef struct vtrain_set {
     bool noised;                         /* training takes `image_noised` in place of `image` */
 } vtrain_set;
 
+typedef struct vtrain_visited {          /* a sample number in the epoch */
+    uint32_t first, variants;            /* its samples in the list: first..first+variants-1 */
+    uint32_t repeats, start;             /* visits an epoch; variant of the very first */
+} vtrain_visited;
+
 struct vtrain_data {
     vtrain_set *set;
     int n_sets;
@@ -48,8 +53,9 @@ struct vtrain_data {
     uint32_t n_samples, n_held_out;
     vtrain_group *group;
     uint32_t n_groups;
-    uint32_t *epoch_row, *epoch_group;
-    uint32_t n_epoch;
+    vtrain_visited *visited;
+    uint32_t n_visited, n_visits;        /* numbers, and their repeats */
+    bool varied;                         /* a number's variants lie in several groups */
 };
 
 /* ---- data_fit.c: manifests, and whether they fit each other ---- */

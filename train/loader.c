@@ -19,15 +19,6 @@ typedef vtrain_pass pass;
 
 /* ---- rows of a micro-batch ---- */
 
-static int open_sampler(vb_sampler **s, const vtrain_data *d, uint32_t batch, uint64_t seed,
-                        vc_err *err)
-{
-    const uint32_t *rows, *group;
-    uint32_t n;
-    vtrain_data_epoch(d, &rows, &group, &n);
-    return vb_sampler_open(s, group, n, vtrain_data_groups(d), batch, VB_LEFTOVER_SMALL, seed, err);
-}
-
 static uint32_t *count_held_out(const vtrain_data *d)
 {
     uint32_t *count = calloc((size_t)d->n_groups + 1, sizeof *count);
@@ -92,15 +83,20 @@ int vtrain_loader_epoch(const vtrain_data *d, uint32_t batch, bool held_out, uin
         free(count);
         return 0;
     }
-    vb_sampler *s;
-    int rc = open_sampler(&s, d, batch, 0, err);
-    if (!rc)
-        *n = vb_sampler_epoch_batches(s);
-    vb_sampler_close(s);
+    return vtrain_loader_epochs(d, batch, 1, UINT64_MAX, n, err);
+}
+
+int vtrain_loader_epochs(const vtrain_data *d, uint32_t batch, uint64_t epochs, uint64_t limit,
+                         uint64_t *n, vc_err *err)
+{
+    vtrain_order *o;
+    int rc = vtrain_order_open(&o, d, batch, 0, err);
+    *n = rc ? 0 : vtrain_order_count(o, epochs, limit);
+    vtrain_order_close(o);
     return rc;
 }
 
-/* Which samples the slot's micro-batch has. Under the lock: the sampler is for one thread. */
+/* Which samples the slot's micro-batch has. Under the lock: the order is for one thread. */
 static int pick_rows(vtrain_loader *l, slot *s)
 {
     vtrain_batch *b = &s->b;
@@ -110,11 +106,9 @@ static int pick_rows(vtrain_loader *l, slot *s)
         n = l->pass.start[b->micro + 1] - from;
         memcpy(s->row, l->pass.sample + from, n * sizeof *s->row);
     } else {
-        int rc = vb_sampler_get(l->sampler, b->micro, s->row, &n, &s->err);
+        int rc = vtrain_order_get(l->order, b->micro, s->row, &n, &s->err);
         if (rc)
             return rc;
-        for (uint32_t i = 0; i < n; i++)
-            s->row[i] = l->d->epoch_row[s->row[i]];
     }
     b->rows = (int)n;
     b->group = l->d->sample[s->row[0]].group;
@@ -224,7 +218,7 @@ static size_t most_rows(const vtrain_loader *l)
 {
     uint64_t most = l->o.held_out ? l->d->n_held_out : 1;
     for (uint32_t i = 0; i < l->d->n_groups && !l->o.held_out; i++)
-        most = l->d->group[i].repeats > most ? l->d->group[i].repeats : most;
+        most = l->d->group[i].most > most ? l->d->group[i].most : most;
     return most < l->o.batch ? (size_t)most : l->o.batch;
 }
 
@@ -320,7 +314,7 @@ static int check_opts(const vtrain_loader_opts *o, vc_err *err)
 static int make_rows(vtrain_loader *l, vc_err *err)
 {
     if (!l->o.held_out)
-        return open_sampler(&l->sampler, l->d, l->o.batch, l->o.seed, err);
+        return vtrain_order_open(&l->order, l->d, l->o.batch, l->o.seed, err);
     int rc = make_pass(&l->pass, l->d, l->o.batch, err);
     if (!rc && l->o.end > l->pass.n)
         rc = vc_fail(err, VC_EINVAL, "batch %" PRIu64 " of a pass of %" PRIu64, l->o.end,
@@ -404,7 +398,7 @@ void vtrain_loader_close(vtrain_loader *l)
     pthread_cond_destroy(&l->ready);
     pthread_cond_destroy(&l->room);
     pthread_mutex_destroy(&l->lock);
-    vb_sampler_close(l->sampler);
+    vtrain_order_close(l->order);
     free(l->pass.sample);
     free(l->pass.start);
     free(l->slot);

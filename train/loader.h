@@ -1,6 +1,6 @@
 /* loader.h - micro-batches, copied from the maps by threads of its own ahead of time.
  *
- * Micro-batch m of the run is a pure function of (data, seed, batch, m): vb_sampler says which
+ * Micro-batch m of the run is a pure function of (data, seed, batch, m): order.h says which
  * samples, and the draws of (row in the micro-batch, m) which caption (VC_DRAW_CAPTION), whether
  * it is dropped (VC_DRAW_CAPTION_DROP), the posterior noise of stored moments (VC_DRAW_LATENT,
  * C,f,h,w order), which noised first frame (VC_DRAW_IMAGE), its noise and the masked clip's
@@ -72,9 +72,14 @@ typedef struct vtrain_batch {
     uint64_t tokens;             /* transformer tokens of all rows, without text */
 } vtrain_batch;
 
-/* Micro-batches of an epoch (held_out: of the pass). */
+/* Micro-batches of the first epoch (held_out: of the pass); later ones have about as many, exactly as
+ * many unless variants of a sample differ in shape. */
 int vtrain_loader_epoch(const vtrain_data *d, uint32_t batch, bool held_out, uint64_t *n,
                         vc_err *err);
+
+/* Of the first `epochs` epochs, counted no further than to `limit`. */
+int vtrain_loader_epochs(const vtrain_data *d, uint32_t batch, uint64_t epochs, uint64_t limit,
+                         uint64_t *n, vc_err *err);
 
 int vtrain_loader_open(vtrain_loader **out, const vtrain_data *d, const vtrain_loader_opts *o,
                        vc_err *err);

@@ -6,9 +6,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "buckets/sampler.h"
 #include "train/data_parts.h"
 #include "train/loader.h"
+#include "train/order.h"
 
 typedef enum { FREE, FILLING, READY, OUT } vtrain_slot_state;
 
@@ -31,13 +31,13 @@ typedef struct vtrain_pass {            /* held-out samples, batch by batch */
 struct vtrain_loader {
     const vtrain_data *d;
     vtrain_loader_opts o;
-    vb_sampler *sampler;         /* training; else: */
+    vtrain_order *order;         /* training; else: */
     vtrain_pass pass;
     vtrain_loader_slot *slot;
     int n_slots, out;            /* out: lent to the caller */
     size_t bytes;
 
-    pthread_mutex_t lock;        /* guards all below, the sampler and the slots' states */
+    pthread_mutex_t lock;        /* guards all below, the order and the slots' states */
     pthread_cond_t room, ready;  /* a slot became free; a batch became ready */
     uint64_t next_in, next_out;  /* micro-batches to be started and to be delivered next */
     atomic_bool stop;

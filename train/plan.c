@@ -8,6 +8,7 @@
 #include "common/file.h"
 #include "train/vtrain.h"
 
+#define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */
 #define AUTO_PART 0.85           /* of the memory that is free: beyond it, blocks are recomputed */
 
 /* Called every step, so without stdio's buffer. */
@@ -168,13 +169,16 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
     if (rc) return rc;
     uint64_t per_step = (uint64_t)t->cfg.gradient_accumulation_steps;
     int64_t by_epochs = INT64_MAX;
-    if (t->cfg.num_train_epochs > 0 &&
-        t->plan.epoch_batches <= (uint64_t)(INT64_MAX / 2 / t->cfg.num_train_epochs))
-        by_epochs = (int64_t)((t->plan.epoch_batches * (uint64_t)t->cfg.num_train_epochs +
-                               per_step - 1) / per_step);
+    if (t->cfg.num_train_epochs > 0) {
+        uint64_t n;
+        rc = vtrain_loader_epochs(t->data, (uint32_t)t->cfg.train_batch_size,
+                                  (uint64_t)t->cfg.num_train_epochs, MOST_MICROS + 1, &n, err);
+        if (rc) return rc;
+        by_epochs = (int64_t)((n + per_step - 1) / per_step);
+    }
     t->plan.steps = t->cfg.max_train_steps ? t->cfg.max_train_steps : INT64_MAX;
     if (by_epochs < t->plan.steps) t->plan.steps = by_epochs;
-    if ((double)t->plan.steps * (double)per_step > (double)UINT32_MAX)
+    if ((double)t->plan.steps * (double)per_step > (double)(MOST_MICROS - 1))
         return vc_fail(err, VC_EUSAGE, "%lld steps of %llu micro-batches: a run has at most 2^32",
                        (long long)t->plan.steps, (unsigned long long)per_step);
     return 0;

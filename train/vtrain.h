@@ -101,7 +101,7 @@ int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f
 
 /* What a plan found out about a run. */
 typedef struct vtrain_plan {
-    uint64_t epoch_batches;                   /* micro-batches in an epoch */
+    uint64_t epoch_batches;                   /* micro-batches in the first epoch */
     int64_t steps;                            /* of the whole run */
     int64_t predicted;                        /* bytes of private memory at the peak */
     uint32_t largest;                         /* group of the peak */
