@@ -5,7 +5,7 @@
  *                                           variant * 256 + purpose)
  *   training draws:  key = seed, counter = (element / 4, row in the micro-batch,
  *                                           number of the micro-batch, purpose)
- * Purposes are listed in docs/format.md; from 64 on they belong to training. Thread-safe. */
+ * Purposes are listed in docs/sampling.md; from 64 on they belong to training. Thread-safe. */
 #ifndef VC_RNG_H
 #define VC_RNG_H
 

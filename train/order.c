@@ -104,7 +104,7 @@ static int seek(vtrain_order *o, uint64_t m, vc_err *err)
         go_to(o, 0, 0);
     while (m - o->start >= o->batches)
         go_to(o, o->epoch + 1, o->start + o->batches);
-    return o->epoch == was ? 0 : open_sampler(o, err);
+    return o->epoch == was && o->sampler ? 0 : open_sampler(o, err);
 }
 
 int vtrain_order_get(vtrain_order *o, uint64_t m, uint32_t *rows, uint32_t *n, vc_err *err)
