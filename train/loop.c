@@ -18,6 +18,7 @@ typedef struct loop {
     int64_t saved;                            /* step of the last checkpoint, -1: none */
     int64_t begun;                            /* step this process began at */
     double begun_at;
+    uint64_t rows, zeroed;                    /* since then: of conditions that became zeros */
 } loop;
 
 static int loop_open(loop *l, const vtrain *t, vc_err *err)
@@ -57,8 +58,10 @@ static void note_batch(vtrain *t, loop *l, vtrain_record *r, const vtrain_batch 
     for (int i = 0; i < b->rows; i++) {
         memcpy(l->key[r->n_samples++], b->key[i], VTRAIN_KEY);
         t->dropped += b->dropped[i];
+        l->zeroed += b->cond_dropped[i];
     }
     t->rows += (uint64_t)b->rows;
+    l->rows += (uint64_t)b->rows;
     *tokens += b->tokens;
     add_bucket(l, vtrain_data_group(t->data, b->group)->name);
 }
@@ -267,6 +270,13 @@ static void tell_ops(const vtrain *t, double steps)
     }
 }
 
+static void tell_conditions(const vtrain *t, const loop *l)
+{
+    if (vtrain_data_roles(t->data) && l->rows)
+        vc_say(t->ui, "conditions: %.2f%% of %llu became zeros", 100 * (double)l->zeroed /
+               (double)l->rows, (unsigned long long)l->rows);
+}
+
 static void tell_profile(const vtrain *t, const loop *l)
 {
     double steps = (double)(t->step - l->begun);
@@ -306,6 +316,7 @@ int vtrain_loop(vtrain *t, vc_err *err)
     vc_progress_end(t->ui);
     if (!rc || rc == VC_ESTOP) {
         tell_captions(t);
+        tell_conditions(t, &l);
         tell_memory(t);
         tell_profile(t, &l);
     }
