@@ -78,8 +78,8 @@ void vtrain_data_close(vtrain_data *d);                     /* NULL is fine */
 /* What the transformer wants beyond plain latents. fit->pad_front: clips get copies of their first
  * latent frame in front until their frames are a multiple of fit->mult[0]. fit->roles: the
  * conditions that the loader is to bring, scaled as family->scale says; the first sample of each
- * group is looked at. VC_EMISMATCH names both sides when the dataset was made without them. *note: a
- * malloc'ed line (conditions that nobody asks for), or NULL. */
+ * group is looked at. VC_EMISMATCH names both sides when the dataset was made without them; errors
+ * of a sample name it. *note: a malloc'ed line (conditions that nobody asks for), or NULL. */
 int vtrain_data_fit(vtrain_data *d, const struct vtrain_family *family,
                     const struct vtrain_fit *fit, char **note, vc_err *err);
 unsigned vtrain_data_roles(const vtrain_data *d);           /* 1 << vtrain_role, as fitted */
@@ -104,12 +104,12 @@ const vtrain_sample *vtrain_data_sample(const vtrain_data *d, uint32_t i);
  * draw (id = number, variant = place of the dataset); all variants of a number go together. */
 
 /* The epoch: each sample number as often as its repeats say, each visit in the number's next
- * variant, across epochs: visit j of r in epoch e takes variant (s + e r + j) mod k of the k that are
- * in the list, where s is a draw below k (id = number, variant = place of the dataset,
- * VC_DRAW_VARIANT). A number's repeats are dataset_repeat x the dataset's weight x the own weight of
- * its first variant; a fraction f left over counts once more if a draw (id = number, variant = 256 +
- * place of the dataset, VC_DRAW_SPLIT) is below f. Every number whose weight is above 0 counts at
- * least once. Writes [visits] samples and their groups. */
+ * variant, across epochs: visit j of r in epoch e takes variant (s + e r + j) mod k of the k that
+ * are in the list, where s is a draw below k (id = number, variant = place of the dataset,
+ * VC_DRAW_VARIANT). A number's repeats are dataset_repeat x the dataset's weight x the own weight
+ * of its first variant; a fraction f left over counts once more if a draw (id = number, variant =
+ * 256 + place of the dataset, VC_DRAW_SPLIT) is below f. Every number whose weight is above 0
+ * counts at least once. Writes [visits] samples and their groups. */
 void vtrain_data_epoch(const vtrain_data *d, uint64_t epoch, uint32_t *row, uint32_t *group);
 uint32_t vtrain_data_visits(const vtrain_data *d);
 /* Whether the groups of the visits change from epoch to epoch. */

@@ -65,9 +65,9 @@ static int refuse(const vtrain_data *d, int set, vtrain_role role, const char *c
     for (int i = 0; i < VTRAIN_ROLES; i++)
         if (d->roles & 1u << i)
             channels += d->role_norm[i].channels;
-    return vc_fail(err, VC_EMISMATCH, "the transformer %s takes %s (%d channels in all), the dataset "
-                   "%s was made with --train_mode %s: run vprep --train_mode %s", class_name,
-                   roles[role].what, channels, vf_dataset_path(d->set[set].data),
+    return vc_fail(err, VC_EMISMATCH, "the transformer %s takes %s (%d channels in all), the "
+                   "dataset %s was made with --train_mode %.32s: run vprep --train_mode %s",
+                   class_name, roles[role].what, channels, vf_dataset_path(d->set[set].data),
                    d->set[set].head.train_mode, roles[role].mode);
 }
 
@@ -94,8 +94,8 @@ static int check_sample(const vtrain_data *d, uint32_t i, const vtrain_condition
     return rc ? vtrain_name_sample(d, i, rc, err) : 0;
 }
 
-/* Looks at the first sample of each dataset, which says whether first frames are noised, and of each
- * group. */
+/* Looks at the first sample of each dataset, which says whether first frames are noised, and of
+ * each group. */
 static int check_samples(vtrain_data *d, const char *class_name, vc_err *err)
 {
     bool *seen = calloc((size_t)d->n_groups + (size_t)d->n_sets, sizeof *seen);

@@ -79,8 +79,8 @@ typedef struct vtrain_latent_value {
     vf_safetensors *st;                  /* to be closed after the views' last use */
     vf_view mean;                        /* [C,f,h,w]: `mean`, or `sample` where there is no mean */
     vf_view logvar;                      /* [C,f,h,w] or [1,f,h,w]; nd 0: there is none */
-    size_t variants;                     /* noised first frames: both have one more axis in front, of
-                                          * this size; else 1 */
+    size_t variants;                     /* noised first frames: both have one more axis in front,
+                                          * of this size; else 1 */
 } vtrain_latent_value;
 /* check: compares the value's xxh3 too. Errors name shard and key; vtrain_name_sample adds dataset
  * and sample. */
@@ -98,8 +98,8 @@ typedef struct vtrain_conditions {
 } vtrain_conditions;
 /* VC_EFORMAT: something else than keys. Other roles are passed over. */
 int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *err);
-/* An entry's value, like vtrain_latent_open; a mask's `mask` is v->mean. VC_ENOENT: the sample has no
- * such entry. Errors begin with its name. */
+/* An entry's value, like vtrain_latent_open; a mask's `mask` is v->mean. VC_ENOENT: the sample has
+ * no such entry. Errors begin with its name. */
 int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,
                           vtrain_entry e, bool check, vtrain_latent_value *v, vc_err *err);
 const char *vtrain_entry_name(vtrain_entry e);

@@ -72,8 +72,8 @@ typedef struct vtrain_batch {
     uint64_t tokens;             /* transformer tokens of all rows, without text */
 } vtrain_batch;
 
-/* Micro-batches of the first epoch (held_out: of the pass); later ones have about as many, exactly as
- * many unless variants of a sample differ in shape. */
+/* Micro-batches of the first epoch (held_out: of the pass); later ones have as many, or about as
+ * many where variants of a sample differ in shape. */
 int vtrain_loader_epoch(const vtrain_data *d, uint32_t batch, bool held_out, uint64_t *n,
                         vc_err *err);
 

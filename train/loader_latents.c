@@ -44,8 +44,8 @@ static bool draw_channel(float *x, const vtrain_latent_value *v, size_t first, s
     return true;
 }
 
-/* [C,f,h,w] at the start of x becomes [C,padded,h,w], the last channel first since it moves farthest;
- * copies of the first frame go in front. */
+/* [C,f,h,w] at the start of x becomes [C,padded,h,w], the last channel first since it moves
+ * farthest; copies of the first frame go in front. */
 static void pad_front(const job *j)
 {
     size_t extra = j->padded - j->f, frame = j->area, clip = j->f * frame;
@@ -132,12 +132,13 @@ vtrain_entry vtrain_loader_entry(const vtrain_loader *l, int set, vtrain_role ro
     return l->d->set[set].noised && !l->o.held_out ? VTRAIN_IMAGE_NOISED : VTRAIN_IMAGE;
 }
 
-/* One draw for all conditions of a row: zeros take the place of a first frame, and of mask and masked
- * clip where there is nothing known. */
+/* One draw for all conditions of a row: zeros take the place of a first frame, and of mask and
+ * masked clip where nothing is known. */
 static bool is_dropped(const vtrain_loader *l, const slot *s, int row)
 {
-    double p = l->d->roles & 1u << VTRAIN_ROLE_IMAGE ? l->o.image_dropout
-               : s->cond[row].mask_all               ? l->o.mask_dropout : 0;
+    double p = s->cond[row].mask_all ? l->o.mask_dropout : 0;
+    if (l->d->roles & 1u << VTRAIN_ROLE_IMAGE)
+        p = l->o.image_dropout;
     return l->d->roles && !l->o.held_out &&
            vc_train_unit(l->o.seed, 0, (uint32_t)row, (uint32_t)s->b.micro, VC_DRAW_COND_DROP) < p;
 }

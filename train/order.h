@@ -1,10 +1,10 @@
 /* order.h - which samples each micro-batch of a run has.
  *
- * vb_sampler orders an epoch whose groups are known. Here is what it leaves open: a sample number with
- * several variants is visited as often as its repeats say, each time in its next variant, across
- * epochs too. Where its variants differ in shape, the groups of the visits change from epoch to epoch
- * and with them, a little, the number of micro-batches; then the epoch of a micro-batch is found by
- * counting from the first one, which costs less than reading a sample per micro-batch passed.
+ * vb_sampler orders an epoch whose groups are known. Here is what it leaves open: a sample number
+ * with several variants is visited as often as its repeats say, each time in its next variant,
+ * across epochs too. Where its variants differ in shape, the groups of the visits change from epoch
+ * to epoch and with them, a little, the number of micro-batches; then the epoch of a micro-batch is
+ * found by counting from the first one, some nanoseconds a visit passed.
  *
  * A pure function of (data, seed, batch, number of the micro-batch). One thread. */
 #ifndef VTRAIN_ORDER_H
@@ -17,8 +17,8 @@ typedef struct vtrain_order vtrain_order;
 int vtrain_order_open(vtrain_order **out, const vtrain_data *d, uint32_t batch, uint64_t seed,
                       vc_err *err);
 void vtrain_order_close(vtrain_order *o);                   /* NULL is fine */
-/* Samples of micro-batch m < 2^32 into rows, which has room for `batch`; *n how many. Cheapest when m
- * ascends. */
+/* Samples of micro-batch m < 2^32 into rows, which has room for `batch`; *n how many. Cheapest when
+ * m ascends. */
 int vtrain_order_get(vtrain_order *o, uint64_t m, uint32_t *rows, uint32_t *n, vc_err *err);
 /* Micro-batches of the first `epochs` epochs, but counted no further than to `limit`. */
 uint64_t vtrain_order_count(vtrain_order *o, uint64_t epochs, uint64_t limit);
