@@ -149,6 +149,32 @@ int64_t ref_rms_modulate(double *y, const double *const *x, const op_args *a)
     return norm(y, x[0], a->n > 3 ? x[3] : NULL, NULL, x[1], &a->s[1], x[2], a, 1);
 }
 
+/* x, then shift and scale of the tokens below arg 1, of the others, w and b */
+int64_t ref_modulate_two(double *y, const double *const *x, const op_args *a)
+{
+    int64_t n = op_count(&a->s[0]), tokens = a->s[0].dim[1], d = a->s[0].dim[2];
+    double *both = malloc((size_t)n * sizeof *both);
+
+    for (int k = 0; y && k < 2; k++) {
+        norm(both, x[0], a->n > 5 ? x[5] : NULL, a->n > 6 ? x[6] : NULL, x[1 + 2 * k],
+             &a->s[1 + 2 * k], x[2 + 2 * k], a, 0);
+        for (int64_t i = 0; i < n; i++)
+            if ((i / d % tokens >= (int64_t)a->c->arg[1]) == k)
+                y[i] = both[i];
+    }
+    free(both);
+    return n;
+}
+
+/* x, y, the two gates; arg 0: split */
+int64_t ref_gated_two(double *y, const double *const *x, const op_args *a)
+{
+    const op_shape *s = a->s;
+    int64_t tokens = s->dim[1], d = s->dim[2], split = (int64_t)a->c->arg[0];
+    EACH(y, op_count(s), x[0][i] + x[1][i] * (i / d % tokens < split ? x[2][met(s, &s[2], i)]
+                                                                     : x[3][met(s, &s[3], i)]));
+}
+
 /* ---- products ---- */
 
 static double dot(const double *a, const double *b, int64_t n)

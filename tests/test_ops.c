@@ -37,6 +37,11 @@ RUN(layer_norm, vt_layer_norm(g, x[0], OPT(1), OPT(2), ARG(0)))
 RUN(rms_norm, vt_rms_norm(g, x[0], OPT(1), ARG(0)))
 RUN(layer_modulate, vt_layer_norm_modulate(g, x[0], OPT(3), OPT(4), x[1], x[2], ARG(0)))
 RUN(rms_modulate, vt_rms_norm_modulate(g, x[0], OPT(3), x[1], x[2], ARG(0)))
+RUN(modulate_two, vt_layer_norm_modulate_two(g, x[0], OPT(5), OPT(6), (int64_t)a->c->arg[1],
+                                             (vt_tensor *[]){ x[1], x[3] },
+                                             (vt_tensor *[]){ x[2], x[4] }, ARG(0)))
+RUN(gated_two, vt_gated_add_two(g, x[0], x[1], (int64_t)a->c->arg[0],
+                                (vt_tensor *[]){ x[2], x[3] }))
 RUN(linear, vt_linear(g, x[0], &(vt_lin){ .w = x[1], .b = OPT(2) }))
 RUN(lora, vt_linear(g, x[0], &(vt_lin){ x[1], x[2], x[3], x[4], ARG(0) }))
 RUN(rope, vt_rope(g, x[0], x[1], x[2], (int64_t)a->c->arg[0]))
@@ -166,6 +171,14 @@ static const op_case cases[] = {
       .weights = 2, .stored = VC_BF16 },
     { "rms modulate", rms_modulate, ref_rms_modulate, { "2 7 48", "2 1 48", "2 1 48", "48" }, SUMS,
       { 1e-6 }, .weights = 8 },
+
+    { "modulate two", modulate_two, ref_modulate_two,
+      { "2 130 96", "2 1 96", "2 1 96", "2 1 96", "2 1 96", "96", "96" }, SUMS, { 1e-5, 9 },
+      .weights = 96 },
+    { "modulate two: no affine", modulate_two, ref_modulate_two,
+      { "3 5 33", "3 1 33", "3 1 33", "33", "33" }, SUMS, { 1e-6, 4 } },
+    { "gated_add two", gated_two, ref_gated_two, { "2 60 257", "2 60 257", "2 1 257", "2 1 257" },
+      SUMS, { 7 } },
 
     { "linear", linear, ref_linear, { "2 7 24", "40 24", "40" }, SUMS, .weights = 6 },
     { "linear: no bias, odd", linear, ref_linear, { "3 5 7", "11 7" }, SUMS, .weights = 2 },

@@ -94,11 +94,11 @@ typedef struct vt_backend {
                        vt_patch_order order);
 
     /* ops.h's norms. rms: no mean and no b. stats f32 [rows,2]: mean, rstd; NULL: not kept.
-     * x strided; shift, scale NULL or in x's shape, strided. */
+     * y, x strided; shift, scale NULL or in x's shape, strided. */
     void (*norm)(vt_dev *, vt_tensor *y, vt_tensor *stats, const vt_tensor *x, const vt_tensor *w,
                  const vt_tensor *b, const vt_tensor *shift, const vt_tensor *scale, float eps,
                  bool rms);
-    /* all (+)=; dx strided; dshift, dscale in x's shape, equal strides, sums over stride 0 */
+    /* all (+)=; dx, dy, x strided; dshift, dscale in x's shape, equal strides, sums over stride 0 */
     void (*norm_grad)(vt_dev *, vt_tensor *dx, vt_tensor *dw, vt_tensor *db, vt_tensor *dshift,
                       vt_tensor *dscale, const vt_tensor *dy, const vt_tensor *x,
                       const vt_tensor *stats, const vt_tensor *w, const vt_tensor *b,

@@ -81,6 +81,17 @@ vt_tensor *vt_rms_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, float eps);
 vt_tensor *vt_rms_norm_modulate(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *shift,
                                 vt_tensor *scale, float eps);
 
+/* ---- modulation of two groups of tokens (op_groups.c) ---- */
+
+/* Text and video in one sequence, a clean first frame and the rest: x [B,N,D], of which tokens
+ * below `split` take the first of each pair and the others the second. Pairs of [B,1,D] or [D];
+ * 0 < split < N. Otherwise as layer_norm_modulate and gated_add. */
+vt_tensor *vt_layer_norm_modulate_two(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b,
+                                      int64_t split, vt_tensor *const shift[2],
+                                      vt_tensor *const scale[2], float eps);
+vt_tensor *vt_gated_add_two(vt_ctx *g, vt_tensor *x, vt_tensor *y, int64_t split,
+                            vt_tensor *const gate[2]);
+
 /* ---- matrix products (op_matmul.c) ---- */
 
 /* A linear layer: w [out,in] as checkpoints store it, b [out] or NULL; with LoRA a [r,in],
