@@ -234,9 +234,12 @@ static int bind_row(vt_params *p, const vt_weight *row, const char *prefix, int 
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", row->name);
     for (; nd < VT_DIMS && row->dim[nd]; nd++)
         dim[nd] = row->dim[nd] > 0 ? row->dim[nd] : sizes[-row->dim[nd]];
-    int rc = row->kind == VT_W_TENSOR
+    bool tensor = row->kind == VT_W_TENSOR || row->kind == VT_W_BUFFER;
+    int rc = tensor
                  ? bind_one(p, name, NULL, (vt_tensor **)field, NULL, nd, dim, row->init, src, err)
                  : bind_linear(p, row, name, (vt_lin *)field, dim, src, err);
+    if (!rc)
+        p->at[p->n - 1]->buffer = row->kind == VT_W_BUFFER;
     free(name);
     return rc;
 }
@@ -270,7 +273,7 @@ int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), vo
 {
     for (int i = 0; i < p->n; i++) {
         vt_param *w = p->at[i];
-        int rc = !match || match(arg, w->name) ? train(p, w, err) : 0;
+        int rc = !w->buffer && (!match || match(arg, w->name)) ? train(p, w, err) : 0;
         if (rc)
             return rc;
     }

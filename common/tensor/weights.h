@@ -18,7 +18,8 @@ typedef enum vt_init {                        /* of a weight that starts from no
 
 typedef struct vt_weight {
     const char *name;                         /* below the prefix: "attn1.to_q", "norm1.weight" */
-    enum { VT_W_TENSOR, VT_W_LINEAR, VT_W_LINEAR_NO_BIAS } kind;
+    enum { VT_W_TENSOR, VT_W_LINEAR, VT_W_LINEAR_NO_BIAS,
+           VT_W_BUFFER } kind;                /* a tensor that is loaded and saved, never trained */
     size_t offset;                            /* of the vt_tensor * or the vt_lin in the struct */
     int dim[VT_DIMS];                         /* positive: a size; -i: sizes[i]; 0 ends.
                                                * A linear: out, in */
@@ -34,7 +35,7 @@ typedef struct vt_param {
     vt_lin *lin;                              /* the linear it belongs to, or NULL */
     char *module;                             /* of a linear: name without .weight; else NULL */
     enum { VT_P_BASE, VT_P_LORA_A, VT_P_LORA_B } role;
-    bool trained;
+    bool buffer, trained;
 } vt_param;
 
 /* Where values come from: returns 0 and a borrowed host view, or VC_ENOENT. */
@@ -68,7 +69,7 @@ vt_param *vt_params_at(vt_params *p, int i);  /* in the order bound */
 vt_param *vt_params_find(vt_params *p, const char *name);           /* or NULL */
 
 /* Trained parameters become f32 copies with an f32 gradient; all others stay frozen. Call before
- * the first step. match NULL: everything is trained. */
+ * the first step. match NULL: everything but buffers is trained. */
 int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), void *arg,
                     vc_err *err);
 /* Adds trained LoRA pairs to each linear whose module `match` accepts (NULL: all), and trains
