@@ -27,6 +27,10 @@ typedef struct vtrain_in {
     int n_texts;
     vtrain_cond text[VTRAIN_TEXTS];
     vt_remat remat;
+    /* While a trace is written, else NULL: takes what forward() of diffusers is given beside the
+     * above, under its names and in its layout. */
+    void (*note)(void *arg, const char *name, const vt_tensor *x);
+    void *note_arg;
 } vtrain_in;
 
 /* Text slots and latents that a model takes: compared with the dataset's. */
@@ -52,6 +56,7 @@ typedef struct vtrain_family {
     const char *name;                         /* as manifests say: "builtin" */
     const char *class_name;                   /* _class_name of config.json */
     const char *text_args[VTRAIN_TEXTS];      /* forward()'s names of the embeddings, for traces */
+    bool frames_first;                        /* forward()'s layout, for traces: [B,F,C,H,W] */
 
     /* config.json of a model that starts from noise and fits the data; NULL: weights are needed. */
     int (*fresh)(cJSON **config, const struct vtrain_config *c, const vtrain_data *d, vc_err *err);
@@ -81,5 +86,6 @@ const vtrain_family *vtrain_family_of_class(const char *class_name);
 const vtrain_family *const *vtrain_families(void);
 
 extern const vtrain_family vtrain_builtin;    /* dit_builtin.c */
+extern const vtrain_family vtrain_cogvideox;  /* dit_cogvideox.c */
 
 #endif

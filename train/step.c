@@ -109,17 +109,37 @@ static void forward(vtrain *t, parts *p, const vtrain_batch *b, const levels *v,
 
 /* ---- trace ---- */
 
+/* What a forward notes by itself. */
+typedef struct notes {
+    vtrain *t;
+    int rc;
+    vc_err *err;
+} notes;
+
+static void note(void *arg, const char *name, const vt_tensor *x)
+{
+    notes *n = arg;
+    if (!n->rc) n->rc = vtrain_trace_tensor(n->t->trace, n->t->g, name, x, n->err);
+}
+
+/* A video in the layout of diffusers' forward(); others as they are. */
+static const vt_tensor *as_forward(vtrain *t, vt_tensor *x)
+{
+    bool turn = t->family->frames_first && x && x->nd == 5;
+    return turn ? vt_permute(t->g, x, (int[]){ 0, 2, 1, 3, 4 }) : x;
+}
+
 static int trace_forward(vtrain *t, const parts *p, const levels *v, vc_err *err)
 {
     int64_t rows = p->x0->dim[0];
-    const struct { const char *name; const vt_tensor *x; } tensors[] = {
+    const struct { const char *name; vt_tensor *x; } tensors[] = {
         { "latents", p->x0 }, { "noise", p->noise }, { "timesteps", p->in.t },
         { "noisy_latents", p->noisy }, { "model_output", p->pred }, { "target", p->target },
         { "loss_weight", p->weight }, { "loss", p->loss },
     };
     int rc = 0;
     for (size_t i = 0; !rc && i < sizeof tensors / sizeof *tensors; i++)
-        rc = vtrain_trace_tensor(t->trace, t->g, tensors[i].name, tensors[i].x, err);
+        rc = vtrain_trace_tensor(t->trace, t->g, tensors[i].name, as_forward(t, tensors[i].x), err);
     if (!rc && vtrain_objective_kind(t->objective) == VTRAIN_FLOW)
         rc = vtrain_trace_values(t->trace, "sigmas", 1, &rows, v->sigma, err);
     for (int i = 0; !rc && i < p->in.n_texts && t->family->text_args[i]; i++)
@@ -147,13 +167,18 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
     levels v;
     parts p = { 0 };
     bool traced = t->trace && record;
+    notes noted = { .t = t, .err = err };
+    if (traced) {
+        p.in.note = note;
+        p.in.note_arg = &noted;
+    }
     draw_levels(&v, t, m);
     double start = vc_seconds();
     vt_step_begin(t->g, record ? VT_RECORD : 0);
     forward(t, &p, m->batch, &v, m->seed, m->number);
     double middle = vc_seconds();
-    int rc = 0;
-    if (traced && !vt_failed(t->g)) rc = trace_forward(t, &p, &v, err);
+    int rc = noted.rc;
+    if (!rc && traced && !vt_failed(t->g)) rc = trace_forward(t, &p, &v, err);
     if (record) vt_backward(t->g, p.loss);
     m->loss = vt_item(t->g, p.loss);
     t->time.forward += middle - start;

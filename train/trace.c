@@ -70,6 +70,7 @@ static int take(vtrain_trace *t, char *name, int nd, const int64_t *dim, float *
 int vtrain_trace_tensor(vtrain_trace *t, vt_ctx *g, const char *name, const vt_tensor *x,
                         vc_err *err)
 {
+    if (!x) return vc_fail(err, VC_EFAIL, "trace: there is no %s", name);
     float *copy = malloc(sizeof *copy * (size_t)vt_count(x));
     int rc = copy ? vt_to_host(g, x, copy, err) : 0;
     if (rc) {
