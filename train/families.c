@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static const vtrain_family *const families[] = { &vtrain_builtin, NULL };
+static const vtrain_family *const families[] = { &vtrain_builtin, &vtrain_cogvideox, NULL };
 
 const vtrain_family *const *vtrain_families(void)
 {

@@ -1,0 +1,20 @@
+/* dit_cogvideox.h - config.json of a CogVideoX transformer; for dit_cogvideox*.c only. */
+#ifndef VTRAIN_DIT_COGVIDEOX_H
+#define VTRAIN_DIT_COGVIDEOX_H
+
+#include "formats/json.h"
+
+typedef struct cogvideox_config {
+    int64_t heads, head, layers, in_channels, out_channels, text, time;
+    int64_t ofs, patch, patch_t;              /* ofs, patch_t: 0: none */
+    int64_t rows, columns, frames;            /* sample_*: latents, latents, pixels */
+    int64_t compression, max_text;
+    double eps, spatial_scale, temporal_scale;
+    bool rotary, learned, patch_bias;
+} cogvideox_config;
+
+/* Fields that are missing have diffusers' defaults. VC_EFORMAT: of another kind or out of range;
+ * VC_EINVAL: a model that is none of the known variants; both name the field. */
+int cogvideox_config_read(cogvideox_config *c, const cJSON *config, vc_err *err);
+
+#endif
