@@ -1,0 +1,211 @@
+"""CogVideoX's transformer: outputs, losses, gradients, position tables, ten optimiser steps.
+
+One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t, text, what stands beside the
+noisy latents (cond.image, cond.mask, cond.video), noise's target, output, loss; the case `base` has
+`grad/<parameter>` too.
+"""
+import golden
+import torch
+from diffusers import CogVideoXPipeline, CogVideoXTransformer3DModel
+from diffusers.pipelines.cogvideo import pipeline_cogvideox
+
+TINY = dict(num_attention_heads=1, attention_head_dim=64, num_layers=2, time_embed_dim=32,
+            text_embed_dim=16, max_text_seq_length=12, in_channels=4, out_channels=4,
+            sample_height=8, sample_width=12, sample_frames=9)
+ROPE = dict(use_rotary_positional_embeddings=True)
+V15 = dict(patch_size_t=2, patch_bias=False, sample_height=16, sample_width=20, num_layers=1, **ROPE)
+
+# name: config; {case: (B, f, h, w)}; the stored table counts where f is (sample_frames - 1) / 4 + 1
+VARIANTS = {
+    "2b": (dict(num_attention_heads=2, attention_head_dim=32, temporal_interpolation_scale=1.25),
+           {"base": (2, 3, 8, 12), "off": (1, 3, 12, 8), "odd": (1, 2, 8, 12)}),
+    "5b": (ROPE, {"base": (2, 3, 8, 12), "off": (1, 2, 10, 6), "still": (1, 1, 4, 14)}),
+    "5b-i2v": (dict(in_channels=8, use_learned_positional_embeddings=True, patch_bias=False, num_layers=1,
+                    **ROPE),
+               {"base": (2, 3, 8, 12), "frames": (1, 2, 8, 12), "dropped": (1, 3, 8, 12)}),
+    "1.5": (V15, {"base": (2, 4, 8, 12), "off": (1, 2, 14, 6)}),
+    "1.5-i2v": (dict(in_channels=8, ofs_embed_dim=32, **V15),
+                {"base": (2, 4, 8, 12), "dropped": (1, 2, 8, 12)}),
+    "inp": (dict(in_channels=9, num_layers=1, norm_eps=1e-3, **ROPE),
+            {"base": (2, 3, 8, 12), "off": (1, 2, 6, 10), "dropped": (1, 3, 8, 12)}),
+}
+TIMES = [999.0, 437.0]
+
+
+def model_of(name):
+    config = {**TINY, **VARIANTS[name][0]}
+    torch.manual_seed(0)
+    model = CogVideoXTransformer3DModel(**config).eval()
+    shapes = golden.fill_module(model)
+    for p in model.state_dict().values():           # the file is bf16: so only activations round
+        p.copy_(p.to(torch.bfloat16))
+    return model, {"_class_name": "CogVideoXTransformer3DModel", **config}, shapes
+
+
+class Rope:
+    """What the pipeline's preparation of rotations looks at."""
+    vae_scale_factor_spatial = 8
+
+    def __init__(self, model):
+        self.transformer = model
+
+    def __call__(self, f, h, w):
+        if not self.transformer.config.use_rotary_positional_embeddings:
+            return None
+        return CogVideoXPipeline._prepare_rotary_positional_embeddings(self, 8 * h, 8 * w, f, "cpu")
+
+
+def conditions(config, case, b, f, h, w):
+    """{role: tensor} of a case; empty where they were dropped."""
+    c, extra = config["out_channels"], config["in_channels"] - config["out_channels"]
+    if extra == 0 or case == "dropped":
+        return {}
+    if extra == c:
+        return {"image": golden.draw("image " + case, (b, c, 1, h, w))}
+    return {"mask": torch.round(torch.rand(b, 1, f, h, w, generator=torch.Generator().manual_seed(1))) * 0.7,
+            "video": golden.draw("video " + case, (b, c, f, h, w))}
+
+
+def joined(config, x, cond):
+    """[B,C,f,h,w] with its conditions -> hidden_states [B,f,C',h,w]"""
+    c, extra = x.shape[1], config["in_channels"] - x.shape[1]
+    if extra == c:
+        image = torch.zeros_like(x)
+        if "image" in cond:
+            image[:, :, :1] = cond["image"]
+        x = torch.cat([x, image], 1)
+    elif extra:
+        beside = torch.zeros(x.shape[0], extra, *x.shape[2:])
+        if "mask" in cond:
+            beside = torch.cat([cond["mask"], cond["video"]], 1)
+        x = torch.cat([x, beside], 1)
+    return x.transpose(1, 2)
+
+
+def predict(model, config, x, t, text, cond):
+    """[B,C,f,h,w] -> [B,C,f,h,w]"""
+    ofs = torch.full((1,), 2.0) if config.get("ofs_embed_dim") else None
+    h = joined(config, x, cond)
+    rope = Rope(model)(x.shape[2], *x.shape[3:])
+    if rope is not None:
+        rope = tuple(r.to(torch.float32) for r in rope)
+    dtype = next(model.parameters()).dtype
+    y = model(hidden_states=h.to(dtype), encoder_hidden_states=text.to(dtype), timestep=t, ofs=ofs,
+              image_rotary_emb=rope, return_dict=False)[0]
+    return y.transpose(1, 2)
+
+
+def inputs(config, case, b, f, h, w):
+    c = config["out_channels"]
+    return {"x": golden.draw("x " + case, (b, c, f, h, w)),
+            "target": golden.draw("target " + case, (b, c, f, h, w)),
+            "t": torch.tensor(TIMES[:b]),
+            "text": golden.draw("text " + case, (b, config["max_text_seq_length"], config["text_embed_dim"]))}
+
+
+def run_case(model, config, case, shape):
+    v = inputs(config, case, *shape)
+    cond = conditions(config, case, *shape)
+    with torch.enable_grad():
+        model.zero_grad()
+        y = predict(model, config, v["x"], v["t"], v["text"], cond)
+        loss = (y.float() - v["target"]).pow(2).mean()
+        loss.backward()
+    grads = {n: p.grad.float().clone() for n, p in model.named_parameters()}
+    v.update({"cond." + role: t for role, t in cond.items()}, output=y.detach(), loss=loss.detach())
+    return v, grads
+
+
+def variant(out, name):
+    model, config, shapes = model_of(name)
+    file = {}
+    for case, shape in VARIANTS[name][1].items():
+        v, grads = run_case(model, config, case, shape)
+        file.update({f"{case}/{k}": t for k, t in v.items()})
+        if case == "base":
+            file.update({"grad/" + n: g for n, g in grads.items()})
+    half = model_of(name)[0].to(torch.bfloat16)
+    v16, grads16 = run_case(half, config, "base", VARIANTS[name][1]["base"])
+    report(name, file, v16, grads16)
+    golden.save(out / f"cogvideox-{name}.safetensors", file, config=config, weights=shapes)
+
+
+def report(name, file, v16, grads16):
+    """How far diffusers' own bf16 is from its f32: what tolerance is fair."""
+    most = max(float(g.abs().max()) for k, g in file.items() if k.startswith("grad/"))
+    far = {n: float((g - file["grad/" + n]).norm()) / max(float(file["grad/" + n].norm()), 1e-3 * most)
+           for n, g in grads16.items()}
+    worst = sorted(far, key=far.get)[-3:]
+    y, y16 = file["base/output"], v16["output"].float()
+    print(f"{name}: bf16 against f32: output {float((y - y16).norm() / y.norm()):.2e},",
+          ", ".join(f"{n} {far[n]:.2e}" for n in worst))
+
+
+# base grids of rows and columns of latents; (f, h, w) of latents
+ROPES = {"5b": ((60, 90), [(13, 60, 90), (2, 64, 64), (1, 30, 120), (2, 96, 54), (3, 2, 4), (1, 60, 88)]),
+         "1.5": ((300, 300), [(4, 96, 170), (2, 30, 20), (2, 2, 4)])}
+
+
+class Sizes:
+    """The part of a model's config that positions depend on."""
+    def __init__(self, base, patch_t):
+        self.config = type("config", (), dict(
+            sample_height=base[0], sample_width=base[1], patch_size=2, patch_size_t=patch_t,
+            attention_head_dim=64, use_rotary_positional_embeddings=True))
+
+
+def ropes(out):
+    """Rotations at several sizes: all 32 angles of the tokens numbered in `pick`."""
+    file = {}
+    for name, (base, sizes) in ROPES.items():
+        rope = Rope(Sizes(base, 2 if name == "1.5" else None))
+        for f, h, w in sizes:
+            cos, sin = rope(f, h, w)
+            pick = picked(cos.shape[0], w // 2)
+            file[f"{name}/{f}x{h}x{w}/pick"] = torch.tensor(pick)
+            file[f"{name}/{f}x{h}x{w}/cos"] = cos[pick, ::2].contiguous()
+            file[f"{name}/{f}x{h}x{w}/sin"] = sin[pick, ::2].contiguous()
+    golden.save(out / "cogvideox-rope.safetensors", file)
+
+
+def picked(tokens, columns):
+    """The first row, the last token, and some 200 between."""
+    step = max(tokens // 200, 1) | 1
+    return sorted({*range(min(columns, tokens)), *range(0, tokens, step), tokens - 1})
+
+
+# The defaults of vtrain but for a larger rate, so that ten steps are visible.
+ADAM = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=1e-4)
+
+
+def steps(out):
+    """Ten steps of AdamW with the gradients' norm cut to 1, noise and times new in each."""
+    model, config, shapes = model_of("5b-i2v")
+    opt = torch.optim.AdamW(model.parameters(), **ADAM)
+    file, losses, norms = {}, [], []
+    shape = (1, 3, 8, 12)
+    for i in range(10):
+        v = inputs(config, f"step {i}", *shape)
+        cond = conditions(config, f"step {i}", *shape)
+        v["t"] = torch.tensor([float((i * 397 + 55) % 1000)])
+        with torch.enable_grad():
+            opt.zero_grad()
+            y = predict(model, config, v["x"], v["t"], v["text"], cond)
+            loss = (y - v["target"]).pow(2).mean()
+            loss.backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
+        opt.step()
+        losses.append(float(loss))
+        file.update({f"{i}/{k}": t for k, t in v.items()})
+        file.update({f"{i}/cond.{k}": t for k, t in cond.items()})
+    file.update(losses=torch.tensor(losses), norms=torch.tensor(norms))
+    file.update({"final/" + n: p.detach() for n, p in model.named_parameters()})
+    golden.save(out / "cogvideox-steps.safetensors", file, config=config, weights=shapes)
+
+
+def make(out):
+    assert pipeline_cogvideox  # the module whose rotations these are
+    for name in VARIANTS:
+        variant(out, name)
+    ropes(out)
+    steps(out)
