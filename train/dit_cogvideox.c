@@ -289,15 +289,12 @@ static vt_tensor *add_sincos(vt_ctx *g, cogvideox *m, vt_tensor *x, const int64_
     for (int k = 0; k < 3; k++) {
         int a = order[k];
         const vtrain_axis axis = { grid[a], 0, step[a > 0], pairs[a] };
-        int64_t dim[4] = { 1, 1, 1, d }, n = grid[a];
-        float *t = host_room(g, m, n * (d + 2 * pairs[a]));
+        int64_t dim[4] = { 1, 1, 1, d };
+        float *t = host_room(g, m, axis.n * d);
         if (!t) return NULL;
-        dim[a] = n;
-        vtrain_sincos(t + n * d, &axis, THETA);
-        memset(t, 0, (size_t)(n * d) * sizeof *t);
-        for (int64_t i = 0; i < n; i++)
-            memcpy(t + i * d + first, t + n * d + i * 2 * pairs[a],
-                   (size_t)(2 * pairs[a]) * sizeof *t);
+        dim[a] = axis.n;
+        memset(t, 0, (size_t)(axis.n * d) * sizeof *t);
+        vtrain_sincos(t + first, d, &axis, THETA);
         first += 2 * pairs[a];
         x = vt_add(g, x, vt_from_host(g, vt_compute(g), 4, dim, t, VC_F32));
     }

@@ -8,9 +8,9 @@ static double angle(const vtrain_axis *a, double theta, int64_t i, int64_t j)
     return (a->start + (double)i * a->step) * pow(theta, -(double)j / (double)a->pairs);
 }
 
-void vtrain_sincos(float *out, const vtrain_axis *axis, double theta)
+void vtrain_sincos(float *out, int64_t stride, const vtrain_axis *axis, double theta)
 {
-    for (int64_t i = 0; i < axis->n; i++, out += 2 * axis->pairs)
+    for (int64_t i = 0; i < axis->n; i++, out += stride)
         for (int64_t j = 0; j < axis->pairs; j++) {
             out[j] = (float)sin(angle(axis, theta, i, j));
             out[axis->pairs + j] = (float)cos(angle(axis, theta, i, j));

@@ -14,8 +14,8 @@ typedef struct vtrain_axis {
     int64_t pairs;               /* angles of a token */
 } vtrain_axis;
 
-/* out [n, 2 pairs]: of each token the sines of its angles, then the cosines. */
-void vtrain_sincos(float *out, const vtrain_axis *axis, double theta);
+/* Of each token, `stride` floats after the one before: the sines of its angles, then the cosines. */
+void vtrain_sincos(float *out, int64_t stride, const vtrain_axis *axis, double theta);
 /* cos, sin [frames * rows * columns, sum of pairs]: of each token the angles of its frame, then of
  * its row, then of its column. */
 void vtrain_rope(float *cos, float *sin, const vtrain_axis axis[3], double theta);
