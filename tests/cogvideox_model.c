@@ -9,24 +9,24 @@
 
 #include <cmocka.h>
 
-void cog_open_parts(cog *m, const char *name, vc_dtype compute)
+void cog_open_parts(cog *m, const char *name, vc_dtype stored, vc_dtype compute)
 {
     const vt_options o = { .device = "cpu", .threads = 1, .compute = compute };
     const char *dir = golden_tmp(name), *text;
     vc_err err = { 0 };
     *m = (cog){ .golden = golden_open(name) };
     text = vf_safetensors_meta(m->golden, "config");
-    golden_model(m->golden, dir, VC_BF16);
+    golden_model(m->golden, dir, stored);
     if (vf_json_parse(&m->config, text, strlen(text), &err) ||
         vf_model_open(&m->file, dir, &err) || vt_open(&m->g, &o, &err) ||
         vt_params_open(&m->params, m->g, &err))
         fail_msg("%s: %s", name, err.text);
 }
 
-void cog_open(cog *m, const char *name, vc_dtype compute)
+void cog_open(cog *m, const char *name, vc_dtype stored, vc_dtype compute)
 {
     vc_err err = { 0 };
-    cog_open_parts(m, name, compute);
+    cog_open_parts(m, name, stored, compute);
     const vt_source src = vf_model_source(m->file);
     if (vtrain_cogvideox.open(&m->model, m->config, m->params, &src, &err) ||
         vf_model_all_bound(m->file, m->params, NULL, &err))

@@ -16,10 +16,10 @@ typedef struct cog {
     void *model;
 } cog;
 
-/* Of tests/golden/NAME, weights in bf16 files, activations in `compute`. */
-void cog_open(cog *m, const char *name, vc_dtype compute);
+/* Of tests/golden/NAME, its file in `stored`, activations in `compute`. */
+void cog_open(cog *m, const char *name, vc_dtype stored, vc_dtype compute);
 /* Only file, config and g; the model is opened by the caller. */
-void cog_open_parts(cog *m, const char *name, vc_dtype compute);
+void cog_open_parts(cog *m, const char *name, vc_dtype stored, vc_dtype compute);
 void cog_close(cog *m);
 
 /* Inputs of one case on the host, from the golden's tensors CASE/... */

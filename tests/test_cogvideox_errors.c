@@ -25,7 +25,7 @@
 static int open_with(cog *m, const char *name, const char *more, vc_err *err)
 {
     cJSON *extra, *field;
-    cog_open_parts(m, name, VC_F32);
+    cog_open_parts(m, name, VC_BF16, VC_F32);
     assert_int_equal(vf_json_parse(&extra, more, strlen(more), err), 0);
     while ((field = extra->child)) {
         cJSON_DeleteItemFromObject(m->config, field->string);
@@ -158,7 +158,7 @@ static void test_bad_inputs(void **state)
                        .target = zero, .t = zero, .text = zero,
                        .length = { bad_inputs[i].valid } };
         snprintf(name, sizeof name, "cogvideox-%s", bad_inputs[i].golden);
-        cog_open(&m, name, VC_F32);
+        cog_open(&m, name, VC_BF16, VC_F32);
         vt_step_begin(m.g, 0);
         cog_forward(&m, &c, VT_KEEP);
         int rc = vt_step_end(m.g, &err);
@@ -187,7 +187,7 @@ static void test_fit(void **state)
         cog m;
         vtrain_fit have;
         snprintf(name, sizeof name, "cogvideox-%s", fits[i].golden);
-        cog_open(&m, name, VC_F32);
+        cog_open(&m, name, VC_BF16, VC_F32);
         vtrain_cogvideox.fit(m.model, &have);
         const vtrain_fit *want = &fits[i].fit;
         assert_int_equal(have.channels, want->channels);
@@ -211,7 +211,7 @@ static void test_targets(void **state)
     cog m;
     int n = 0, matched;
     (void)state;
-    cog_open(&m, "cogvideox-5b", VC_F32);
+    cog_open(&m, "cogvideox-5b", VC_BF16, VC_F32);
     for (int i = 0; i < vt_params_count(m.params); i++) {
         const vt_param *p = vt_params_at(m.params, i);
         if (p->module && p->lin->w == p->t) modules[n++] = p->module;
@@ -300,7 +300,7 @@ static void test_full_run(void **state)
     vc_err err = { 0 };
     (void)state;
     data_make(dir);
-    cog_open(&m, "cogvideox-5b", VC_F32);
+    cog_open(&m, "cogvideox-5b", VC_BF16, VC_F32);
     char *args = vc_format("--transformer %s --training_type full-finetune --max_train_steps 2 "
                            "--trace_dir %s/trace --trace_steps 1 --mixed_precision no "
                            "--caption_dropout_p 0", golden_tmp("cogvideox-5b"), dir);
@@ -337,7 +337,7 @@ static void test_lora_run(void **state)
     cog m;
     (void)state;
     data_make(dir);
-    cog_open(&m, "cogvideox-5b", VC_F32);
+    cog_open(&m, "cogvideox-5b", VC_BF16, VC_F32);
     char *args = vc_format("--transformer %s --training_type lora --rank 4 --max_train_steps 2 "
                            "--gradient_checkpointing=block", golden_tmp("cogvideox-5b"));
     run_ok(dir, "lora", args);
