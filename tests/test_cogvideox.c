@@ -231,6 +231,32 @@ static void test_dry(void **state)
     }
 }
 
+static size_t peak_without_tape(int layers)
+{
+    cog m;
+    cog_case c;
+    vc_err err = { 0 };
+    cog_open_parts(&m, "cogvideox-5b", VC_BF16, VC_BF16);
+    cJSON_SetNumberValue(cJSON_GetObjectItem(m.config, "num_layers"), layers);
+    const vt_source src = vf_model_source(m.file);
+    if (vtrain_cogvideox.open(&m.model, m.config, m.params, &src, &err)) fail_msg("%s", err.text);
+    cog_case_open(&c, m.golden, "base");
+    vt_step_begin(m.g, VT_DRY);
+    cog_forward(&m, &c, VT_KEEP);
+    assert_int_equal(vt_step_end(m.g, NULL), 0);
+    size_t peak = vt_usage_of(m.g).pool_peak;
+    cog_case_close(&c);
+    cog_close(&m);
+    return peak;
+}
+
+/* Sampling needs the memory of one block, whatever their number. */
+static void test_no_tape(void **state)
+{
+    (void)state;
+    assert_int_equal(peak_without_tape(1), peak_without_tape(2));
+}
+
 /* ---- positions ---- */
 
 /* Rotations of one size, by forward()'s note; the step goes no further. */
@@ -407,8 +433,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_stored), cmocka_unit_test(test_dry), cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_stored), cmocka_unit_test(test_dry), cmocka_unit_test(test_no_tape),
+        cmocka_unit_test(test_rope), cmocka_unit_test(test_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -391,8 +391,8 @@ static vt_tensor *embed_patches(vt_ctx *g, cogvideox *m, vt_tensor *x)
 {
     int p = (int)m->c.patch;
     vt_lin patch = m->w.patch;
-    const int64_t flat[2] = { width(m), -1 };                /* a convolution's weight: its steps */
-    patch.w = vt_reshape(g, patch.w, 2, flat);               /* do not overlap */
+    const int64_t flat[2] = { width(m), -1 };
+    patch.w = vt_reshape(g, patch.w, 2, flat);     /* steps as wide as the kernel: a linear layer */
     x = vt_cast(g, vt_patchify(g, x, frames_of_patch(m), p, p, VT_C_FIRST), vt_compute(g));
     return patch.w ? vt_linear(g, x, &patch) : NULL;
 }
@@ -412,10 +412,9 @@ static vt_tensor *embed(vt_ctx *g, cogvideox *m, vt_tensor *x, vt_tensor *text,
 }
 
 /* Sinusoid of t [B], then two linears: [B,TIME] */
-static vt_tensor *embed_number(vt_ctx *g, vt_tensor *t, int64_t width, const vt_lin *l1,
-                               const vt_lin *l2)
+static vt_tensor *embed_number(vt_ctx *g, vt_tensor *t, const vt_lin *l1, const vt_lin *l2)
 {
-    vt_tensor *h = vt_cast(g, vt_timestep(g, t, width, (float)THETA), vt_compute(g));
+    vt_tensor *h = vt_cast(g, vt_timestep(g, t, l1->w->dim[1], (float)THETA), vt_compute(g));
     return vt_linear(g, vt_silu(g, vt_linear(g, h, l1)), l2);
 }
 
@@ -425,10 +424,10 @@ static vt_tensor *embed_time(vt_ctx *g, const cogvideox *m, vt_tensor *t)
     static const float ofs = OFS;
     const int64_t one = 1;
     const model_weights *w = &m->w;
-    vt_tensor *e = embed_number(g, t, width(m), &w->time1, &w->time2);
+    vt_tensor *e = embed_number(g, t, &w->time1, &w->time2);
     if (m->c.ofs) {
         vt_tensor *o = vt_from_host(g, VC_F32, 1, &one, &ofs, VC_F32);
-        e = vt_add(g, e, embed_number(g, o, m->c.ofs, &w->ofs1, &w->ofs2));
+        e = vt_add(g, e, embed_number(g, o, &w->ofs1, &w->ofs2));
     }
     return vt_silu(g, e);
 }
@@ -524,11 +523,14 @@ static vt_tensor *cogvideox_forward(vt_ctx *g, void *model, const vtrain_in *in)
         note(in, "hidden_states", vt_permute(g, x, (int[]){ 0, 2, 1, 3, 4 }));
         note_rope(g, in, s + 2);
     }
-    s[0] = embed(g, m, x, text->embeds, grid);
     s[1] = embed_time(g, m, in->t);
+    vt_scope scope = vt_scope_begin(g);        /* of sequences only the latest is kept */
+    s[0] = embed(g, m, x, text->embeds, grid);
+    vt_scope_end(g, scope, 1, s);
     for (int i = 0; i < m->c.layers && !vt_failed(g); i++) {
         const vt_block b = { block, &m->arg[i], 4, 1, i };
         vt_run_block(g, &b, in->remat, s, s);
+        vt_scope_end(g, scope, 1, s);
     }
     x = predict(g, m, s[0], s[1]);
     return vt_unpatchify(g, x, dim + 1, pt, p, p, VT_C_FIRST);
