@@ -541,6 +541,8 @@ const vtrain_family vtrain_cogvideox = {
     .text_args = { "encoder_hidden_states" }, .frames_first = true,
     .open = cogvideox_open, .close = cogvideox_close, .fit = cogvideox_fit,
     .forward = cogvideox_forward,
+    .scale = { [VTRAIN_ROLE_IMAGE] = VTRAIN_SCALE_INVERT, [VTRAIN_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR,
+               [VTRAIN_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
     .objective = VTRAIN_V, .density = VTRAIN_UNIFORM,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1,
     .posterior_mean = false, .bf16 = true,
