@@ -40,7 +40,8 @@ static int check(const vtrain_objective_opts *o, vc_err *err)
                        "a weighting scheme belongs to flow matching");
     if (!(o->logit_std > 0) && o->density == VTRAIN_LOGIT_NORMAL)
         return vc_fail(err, VC_EINVAL, "logit std %g: must be above 0", o->logit_std);
-    if (o->kind == VTRAIN_V && !(o->beta_start > 0 && o->beta_end < 1 && o->snr_shift > 0))
+    if (o->kind == VTRAIN_V && !(o->beta_start > 0 && o->beta_end > o->beta_start &&
+                                 o->beta_end < 1 && o->snr_shift > 0))
         return vc_fail(err, VC_EINVAL, "noise schedule %g..%g, snr shift %g: out of range",
                        o->beta_start, o->beta_end, o->snr_shift);
     return 0;
@@ -154,4 +155,9 @@ double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row,
 double vtrain_alpha_bar(const vtrain_objective *o, int t)
 {
     return o->alpha_bar[t];
+}
+
+const double *vtrain_alpha_bars(const vtrain_objective *o)
+{
+    return o->alpha_bar;
 }

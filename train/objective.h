@@ -62,8 +62,9 @@ vtrain_level vtrain_level_of(const vtrain_objective *o, double r);
 double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row, uint64_t micro);
 /* flow: level of a given shifted sigma; v: of the integer t. For sampling. */
 vtrain_level vtrain_level_at(const vtrain_objective *o, double sigma_or_t);
-/* alphas_cumprod[t]; v only. */
+/* alphas_cumprod[t], and all 1000 of them; v only. */
 double vtrain_alpha_bar(const vtrain_objective *o, int t);
+const double *vtrain_alpha_bars(const vtrain_objective *o);
 /* Groups of strata among `ranks` places of a step over `steps` times (sampling rules): how many. */
 int64_t vtrain_strata(int64_t ranks, int64_t steps);
 

@@ -1,0 +1,33 @@
+/* scheduler.h - scheduler/scheduler_config.json of a model's folder: the noise schedule that the
+ * model was trained with, and how it is sampled.
+ *
+ * Read are CogVideoXDDIMScheduler and CogVideoXDPMScheduler (v-prediction over 1000 times) and
+ * FlowMatchEulerDiscreteScheduler. A field that is not there has the class's own default, as in
+ * diffusers; a value that this program cannot do is refused by its name. Fields that change neither
+ * training nor our samplers (clip_sample, thresholds, eta) are not looked at. */
+#ifndef VTRAIN_SCHEDULER_H
+#define VTRAIN_SCHEDULER_H
+
+#include <stdbool.h>
+
+#include "train/objective.h"
+#include "train/solver.h"
+
+typedef struct vtrain_scheduler {
+    char *path;                               /* of the file; NULL: there is none */
+    vtrain_kind kind;
+    vtrain_sampler sampler;                   /* the class's */
+    double shift;                             /* flow: of sigmas */
+    double beta_start, beta_end, snr_shift;   /* v: as vtrain_objective_opts */
+    bool zero_snr;
+    bool alpha_to_one;                        /* v: samples end at A = 1, not at A[0] */
+    vtrain_spacing spacing;
+} vtrain_scheduler;
+
+/* given: the file or its folder (VC_ENOENT if it is not there); else model/scheduler is looked at, which
+ * may be missing, and model may be NULL. Without a file: the schedule of CogVideoX-5B with DDIM and
+ * trailing times, for a model that predicts v; path NULL. VC_EINVAL names field, value and file. */
+int vtrain_scheduler_read(vtrain_scheduler *s, const char *model, const char *given, vc_err *err);
+void vtrain_scheduler_free(vtrain_scheduler *s);            /* an all-zero one is fine */
+
+#endif
