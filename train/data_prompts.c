@@ -132,6 +132,44 @@ static int find_rate(const cJSON *record, vtrain_prompt *p, vc_err *err)
     return rc;
 }
 
+/* ---- first frame ---- */
+
+/* A latent of one frame that a record names by its key: the picture its sample begins with. */
+static int read_image(const vtrain_data *d, const vf_safetensors *st, vtrain_prompt *p, vc_err *err)
+{
+    vf_view v;
+    if (vf_safetensors_get(st, "mean", &v, NULL) && vf_safetensors_get(st, "sample", &v, NULL))
+        return vc_fail(err, VC_EFORMAT, "neither `mean` nor `sample` in it");
+    if (v.nd != 4 || v.dim[0] != d->norm.channels || v.dim[1] != 1 || v.dim[2] < 1 ||
+        v.dim[2] > MAX_SIDE || v.dim[3] < 1 || v.dim[3] > MAX_SIDE)
+        return vc_fail(err, VC_EMISMATCH, "not the latent of one frame of %d channels",
+                       d->norm.channels);
+    if (v.dtype > VC_F64)
+        return vc_fail(err, VC_EMISMATCH, "%s: type %s, expected a float type", v.name,
+                       vc_dtype_name(v.dtype));
+    p->h = (int)v.dim[2];
+    p->w = (int)v.dim[3];
+    return copy_f32(&p->image, &v, err);
+}
+
+static int load_image(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
+{
+    const char *hex = NULL;
+    vf_key key;
+    vf_safetensors *st;
+    int rc = vf_json_str_opt(record, "image", &hex, err);
+    if (rc || !hex)
+        return rc;
+    if (!vf_key_parse(&key, hex))
+        return vc_fail(err, VC_EFORMAT, "image: 32 hex digits expected");
+    rc = vf_dataset_latent(d->set[0].data, key, true, &st, err);
+    if (!rc) {
+        rc = read_image(d, st, p, err);
+        vf_safetensors_close(st);
+    }
+    return vc_context(err, rc, "image %s", hex);
+}
+
 /* ---- prompts ---- */
 
 static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, vc_err *err)
@@ -151,7 +189,7 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
         rc = vtrain_keys_read(d, o, "negative_keys", neg, err);
     p->has_seed = seed >= 0;
     p->seed = p->has_seed ? (uint64_t)seed : 0;
-    if (rc || (rc = copy_text(&p->text, text, err)) ||
+    if (rc || (rc = load_image(d, o, p, err)) || (rc = copy_text(&p->text, text, err)) ||
         (rc = copy_text(&p->negative, negative, err)))
         return rc;
     return load_texts(d, 0, pos, neg, p, err);
@@ -248,5 +286,6 @@ void vtrain_prompt_free(vtrain_prompt *p)
     }
     free(p->text);
     free(p->negative);
+    free(p->image);
     *p = (vtrain_prompt){ 0 };
 }
