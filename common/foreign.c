@@ -44,6 +44,8 @@ const vc_foreign vc_vtrain_flags[] = {
     VTRAIN(1, "training_type trainable_models trainable_modules"),
     VTRAIN(1, "rank lora_rank network_alpha lora_alpha"),
     VTRAIN(1, "target_name target_modules lora_target_modules lora_checkpoint preset_lora_path"),
+    VTRAIN(0, "bake_scale export_kohya motion_sub_loss"),
+    VTRAIN(1, "motion_sub_loss_ratio scheduler scheduler_id scheduler_path validation_sampler"),
     VTRAIN(1, "transformer transformer_id transformer_path transformer_dtype mixed_precision"),
     VTRAIN(1, "dit_width dit_layers dit_heads dit_patch"),
     VTRAIN(1, "objective weighting_scheme flow_weighting_scheme logit_mean flow_logit_mean"),
@@ -115,7 +117,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(0, "train_text_encoder train_vae",
             "only the transformer is trained; VAE and text encoders stay as they are"),
     REFUSED(0, "use_8bit_adam use_8bit_bnb use_came", ADAMW),
-    REFUSED(0, "snr_loss motion_sub_loss noise_share_in_frames",
+    REFUSED(0, "snr_loss noise_share_in_frames",
             "loss and noise are those of the model's family: leave it out"),
     REFUSED(0, "scale_lr", "give the --learning_rate that is meant"),
     { 0 }

@@ -247,6 +247,9 @@ static void put_validation(vf_writer *w, const toy *t, int i)
         cJSON_AddNumberToObject(o, "frame_rate", 16);
         cJSON_AddNumberToObject(o, "seed", 7);
     }
+    char hex[VF_KEY_HEX];
+    if (t->image && i % 2 == 0)
+        cJSON_AddStringToObject(o, "image", vf_key_hex(hex, latent_key(t->image)));
     vc_err err = { 0 };
     if (vf_writer_put_validation(w, (uint32_t)i, o, &err))
         fail_msg("%s", err.text);

@@ -44,6 +44,7 @@ typedef struct toy {
     int noised;                              /* variants of image_noised */
     toy_store store;
     int prompts;                             /* validation records */
+    const toy_sample *image;                 /* a still that even prompts begin with, or NULL */
     bool unfinished;                         /* vprep was killed: committed, never finished */
     uint32_t bad;                            /* number of the sample that has the damage */
     toy_damage damage;

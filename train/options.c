@@ -38,6 +38,8 @@ static const vc_flag flags[] = {
         "diffusers folder, or a checkpoint of a full finetune; without it: a small built-in DiT"),
     ROW(PATH, transformer, NULL, NULL, "transformer_id transformer_path",
         "folder of the transformer, instead of MODEL/transformer"),
+    ROW(PATH, scheduler, NULL, NULL, "scheduler_id scheduler_path",
+        "scheduler_config.json or its folder, instead of MODEL/scheduler"),
     ROW(DTYPE_KIND, transformer_dtype, NULL, "f32|bf16|f16|fp8", NULL,
         "how frozen weights are held (default: as in the file; fp8 is stored, not computed)"),
     ROW(INT, dit_width, "192", "16..16384", NULL, "built-in DiT: width"),
@@ -60,6 +62,10 @@ static const vc_flag flags[] = {
     ROW(PATH, lora_checkpoint, NULL, NULL, NULL, "LoRA: start from this one"),
     ROW(PATH, preset_lora_path, NULL, NULL, NULL,
         "fold this LoRA into the weights before training"),
+    ROW(BOOLEAN, bake_scale, "false", NULL, NULL, "LoRA: multiply alpha / rank into the saved B, "
+        "with alpha = rank, so that programs that ignore alpha agree"),
+    ROW(BOOLEAN, export_kohya, "false", NULL, NULL,
+        "LoRA: save it a second time in kohya's layout, lora_unet__* with alpha"),
 
     GROUP("Objective"),
     ROW(CHOICE, objective, "auto", "auto|flow|v", NULL,
@@ -74,6 +80,9 @@ static const vc_flag flags[] = {
         "family's)"),
     ROW(BOOLEAN, uniform_sampling, "false", NULL, NULL,
         "each micro-batch of a step draws its times from its own part of the range"),
+    ROW(BOOLEAN, motion_sub_loss, "false", NULL, NULL,
+        "blend the loss with that of the differences between frames (from 3 latent frames on)"),
+    ROW(FLOAT, motion_sub_loss_ratio, "0.25", "0..1", NULL, "weight of the differences' loss"),
 
     GROUP("Optimiser"),
     ROW(INT, max_train_steps, NULL, "0..", "train_steps",
@@ -123,6 +132,8 @@ static const vc_flag flags[] = {
     ROW(INT, num_inference_steps, "28", "1..1000", NULL, "of a validation sample"),
     ROW(FLOAT, guidance_scale, NULL, "0..100", NULL, "of validation samples (default: the "
         "family's)"),
+    ROW(CHOICE, validation_sampler, "auto", "auto|ddim|dpm|euler", NULL,
+        "of validation samples (auto: as the model's scheduler file says)"),
     ROW(CHOICE, report_to, "tensorboard", "tensorboard|none", NULL, "event files"),
     ROW(PATH, trace_dir, NULL, NULL, NULL, "write all tensors of the first micro-batches there"),
     ROW(INT, trace_steps, "1", "1..1000000", NULL, "micro-batches traced"),
@@ -179,7 +190,8 @@ static int check_type(vtrain_config *c, const vc_flags *set, vc_err *err)
     if (c->training_type == VTRAIN_LORA) return 0;
     const struct { const char *flag; bool there; } lora[] = {
         { "target_name", c->target_name }, { "lora_checkpoint", c->lora_checkpoint },
-        { "rank", c->rank != 64 },
+        { "rank", c->rank != 64 }, { "bake_scale", c->bake_scale },
+        { "export_kohya", c->export_kohya },
     };
     for (size_t i = 0; i < sizeof lora / sizeof *lora; i++)
         if (lora[i].there)
@@ -191,7 +203,7 @@ static int check_type(vtrain_config *c, const vc_flags *set, vc_err *err)
 static int check_model(const vtrain_config *c, vc_err *err)
 {
     const struct { const char *flag, *path; } paths[] = {
-        { "model", c->model }, { "transformer", c->transformer },
+        { "model", c->model }, { "transformer", c->transformer }, { "scheduler", c->scheduler },
         { "lora_checkpoint", c->lora_checkpoint }, { "preset_lora_path", c->preset_lora_path },
     };
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
@@ -220,6 +232,8 @@ int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err)
     if (c->lr_scheduler == VTRAIN_CONSTANT && c->lr_warmup_steps)
         return not_with(err, "lr_warmup_steps", "--lr_scheduler constant has no warm-up: give "
                         "constant_with_warmup");
+    if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)
+        return not_with(err, "motion_sub_loss_ratio", "give --motion_sub_loss too");
     if (c->gradient_checkpointing_offload && c->gradient_checkpointing == VTRAIN_REMAT_NONE)
         return not_with(err, "gradient_checkpointing_offload", "--gradient_checkpointing says "
                         "none");
@@ -229,23 +243,41 @@ int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err)
 
 /* ---- what the family says ---- */
 
-static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrain_family *f)
+static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrain_family *f,
+                              const vtrain_scheduler *s)
 {
-    if (c->objective == 0) c->objective = 1 + (int)f->objective;
+    if (c->objective == 0) c->objective = 1 + (int)(s->path ? s->kind : f->objective);
     bool flow = c->objective == 1 + VTRAIN_FLOW;
+    double shift = s->path && s->kind == VTRAIN_FLOW ? s->shift : f->flow_shift;
     if (!vc_flags_given(set, "weighting_scheme"))
         c->weighting_scheme = flow ? f->density : VTRAIN_UNIFORM;
     if (!vc_flags_given(set, "logit_mean")) c->logit_mean = f->logit_mean;
     if (!vc_flags_given(set, "logit_std")) c->logit_std = f->logit_std;
-    if (!vc_flags_given(set, "flow_shift")) c->flow_shift = flow ? f->flow_shift : 1;
+    if (!vc_flags_given(set, "flow_shift")) c->flow_shift = flow ? shift : 1;
     if (c->posterior == VTRAIN_POSTERIOR_AUTO)
         c->posterior = f->posterior_mean ? VTRAIN_POSTERIOR_MEAN : VTRAIN_POSTERIOR_SAMPLE;
 }
 
-int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f, vc_err *err)
+static int resolve_sampler(vtrain_config *c, const vtrain_scheduler *s, vc_err *err)
+{
+    bool flow = c->objective == 1 + VTRAIN_FLOW, euler;
+    if (c->validation_sampler == 0)
+        c->validation_sampler = 1 + (flow ? VTRAIN_EULER
+                                          : s->kind == VTRAIN_V ? s->sampler : VTRAIN_DDIM);
+    euler = c->validation_sampler == 1 + VTRAIN_EULER;
+    if (euler == flow) return 0;
+    return not_with(err, "validation_sampler", flow ? "ddim and dpm sample a model that predicts "
+                    "v, this one follows a flow: give euler" : "euler samples a flow, this model "
+                    "predicts v: give ddim or dpm");
+}
+
+int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f,
+                   const vtrain_scheduler *s, vc_err *err)
 {
     bool full = c->training_type == VTRAIN_FULL;
-    resolve_objective(c, set, f);
+    resolve_objective(c, set, f, s);
+    int rc = resolve_sampler(c, s, err);
+    if (rc) return rc;
     if (c->objective == 1 + VTRAIN_V && (c->flow_shift != 1 || c->weighting_scheme))
         return vc_fail(err, VC_EUSAGE, "--flow_shift and --weighting_scheme belong to "
                        "--objective flow, but this is v");

@@ -52,6 +52,20 @@ static int open_config(vtrain *t, vc_err *err)
     return t->model_config ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
+/* How the model was trained: its scheduler's file. A model that is trained on without it may have had
+ * another schedule, so that is said. */
+static int open_scheduler(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    int rc = vtrain_scheduler_read(&t->scheduler, c->model, c->scheduler, err);
+    if (rc) return vc_context(err, rc, c->scheduler ? "--scheduler" : "--model");
+    if (!t->scheduler.path && t->family != &vtrain_builtin && t->family->objective == VTRAIN_V)
+        vc_warn(t->ui, "no scheduler/scheduler_config.json below --model: a noise schedule with zero "
+                "terminal SNR and snr_shift_scale 1 is taken (CogVideoX-2B needs 3): give --scheduler "
+                "if the model was trained with another");
+    return 0;
+}
+
 /* A built-in model says in its config.json what it was trained to predict: that stays so. */
 static int check_objective(vtrain *t, vc_err *err)
 {
@@ -188,8 +202,9 @@ static int open_objective(vtrain *t, vc_err *err)
         .kind = (vtrain_kind)(c->objective - 1), .density = (vtrain_density)c->weighting_scheme,
         .logit_mean = c->logit_mean, .logit_std = c->logit_std, .mode_scale = c->mode_scale,
         .shift = c->flow_shift, .stratified = c->uniform_sampling,
-        .micros = c->gradient_accumulation_steps, .beta_start = 0.00085, .beta_end = 0.012,
-        .snr_shift = 1, .zero_snr = true,
+        .micros = c->gradient_accumulation_steps, .beta_start = t->scheduler.beta_start,
+        .beta_end = t->scheduler.beta_end, .snr_shift = t->scheduler.snr_shift,
+        .zero_snr = t->scheduler.zero_snr,
     };
     return vtrain_objective_open(&t->objective, &o, err);
 }
@@ -273,8 +288,9 @@ static int open_run(vtrain *t, const vc_flags *set, vc_err *err)
     if (!rc) rc = open_data(t, err);
     t->base_bytes = vtrain_private_bytes();
     if (!rc) rc = open_config(t, err);
+    if (!rc) rc = open_scheduler(t, err);
     if (!rc) rc = check_objective(t, err);
-    if (!rc) rc = vtrain_resolve(&t->cfg, set, t->family, err);
+    if (!rc) rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, err);
     if (rc) return rc;
     t->settings = vc_flags_yaml(&vtrain_program, &t->cfg);
     if (!t->settings) return vc_fail(err, VC_ENOMEM, "out of memory");
@@ -303,6 +319,7 @@ static void close_run(vtrain *t)
     vtrain_weights_close(t->weights);
     cJSON_Delete(t->model_config);
     vtrain_data_close(t->data);
+    vtrain_scheduler_free(&t->scheduler);
     free(t->settings);
     free(t->about_model);
     free(t->about_data);

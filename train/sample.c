@@ -11,10 +11,15 @@
 /* One prompt being sampled. */
 typedef struct sampling {
     vtrain_prompt p;
+    uint32_t number;             /* of the prompt */
     int64_t dim[5];              /* of one forward: rows 1, or 2 with guidance */
+    int front;                   /* frames that are sampled, then dropped */
     size_t n;                    /* elements of a row */
     float *x, *in, *out;         /* [n], [rows,n], [rows,n] */
+    float *last, *noise;         /* [n]: the step before's clean picture, the step's noise */
+    vtrain_solver_step *step;    /* [num_inference_steps] */
     vtrain_text text[VTRAIN_TEXTS];
+    float *image;                /* [rows,C,1,h,w] or NULL */
     uint64_t seed;
 } sampling;
 
@@ -28,8 +33,14 @@ static void sampling_free(sampling *s)
     free(s->x);
     free(s->in);
     free(s->out);
+    free(s->last);
+    free(s->noise);
+    free(s->step);
+    free(s->image);
     vtrain_prompt_free(&s->p);
 }
+
+/* ---- texts ---- */
 
 /* Rows of one slot: the prompt, then with guidance the negative one, zero beyond their lengths. */
 static int make_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, vc_err *err)
@@ -61,48 +72,122 @@ static int make_pooled(vtrain_text *t, const vtrain_embeds *const *row, int rows
     return 0;
 }
 
-/* A prompt's size, cut to whole patches. */
-static void whole_patches(const vtrain *t, vtrain_prompt *p)
+/* ---- beginning ---- */
+
+/* A prompt's size in whole patches: cut, but for frames that are added in front. */
+static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
 {
-    vtrain_fit fit;
-    int *size[3] = { &p->f, &p->h, &p->w };
-    t->family->fit(t->model, &fit);
+    int *size[3] = { &s->p.f, &s->p.h, &s->p.w };
+    const int h = s->p.h, w = s->p.w, f = s->p.f;
     for (int i = 0; i < 3; i++) {
-        int cut = *size[i] / fit.mult[i] * fit.mult[i];
-        *size[i] = cut ? cut : fit.mult[i];
+        int cut = *size[i] / fit->mult[i] * fit->mult[i];
+        *size[i] = cut ? cut : fit->mult[i];
     }
+    if (fit->pad_front) {
+        s->front = (fit->mult[0] - f % fit->mult[0]) % fit->mult[0];
+        s->p.f = f + s->front;
+    }
+    if (!s->p.image || (h == s->p.h && w == s->p.w)) return 0;
+    return vc_fail(err, VC_EMISMATCH, "its image has %d x %d latent rows and columns, the "
+                   "transformer takes multiples of %d and %d", h, w, fit->mult[1], fit->mult[2]);
 }
 
-static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
+/* The prompt's first frame as the model takes it, for every row. */
+static int make_image(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
-    int rc = vtrain_data_prompt(t->data, i, &s->p, err);
-    if (rc) return rc;
-    whole_patches(t, &s->p);
-    int rows = t->cfg.guidance_scale == 1 ? 1 : 2, slots = vtrain_data_slots(t->data);
-    const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
-    memcpy(s->dim, dim, sizeof dim);
-    s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
-    s->x = malloc(sizeof(float) * s->n);
-    s->in = malloc(sizeof(float) * s->n * (size_t)rows);
-    s->out = malloc(sizeof(float) * s->n * (size_t)rows);
-    if (!s->x || !s->in || !s->out) return vc_fail(err, VC_ENOMEM, "out of memory");
-    for (int k = 0; !rc && k < slots; k++) {
+    if (!(fit->roles & 1u << VTRAIN_ROLE_IMAGE) || !s->p.image) return 0;
+    const vtrain_norm *norm = vtrain_data_norm(t->data);
+    size_t plane = (size_t)(s->dim[3] * s->dim[4]), all = plane * (size_t)norm->channels;
+    s->image = malloc(sizeof(float) * all * (size_t)s->dim[0]);
+    if (!s->image) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (size_t i = 0; i < all; i++)
+        s->image[i] = (s->p.image[i] - norm->sub[i / plane]) * norm->mul[i / plane];
+    for (int64_t row = 1; row < s->dim[0]; row++)
+        memcpy(s->image + (size_t)row * all, s->image, sizeof(float) * all);
+    return 0;
+}
+
+/* What samples are made without, once a run, so that nobody wonders why a clip ignores its image. */
+static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit *fit)
+{
+    if (t->told_conditions) return;
+    bool image = fit->roles & 1u << VTRAIN_ROLE_IMAGE;
+    if (image && !s->p.image)
+        vc_say(t->ui, "validation prompt %u has no image: its first frame is zeros", s->number);
+    if (!image && fit->roles)
+        vc_say(t->ui, "validation prompt %u: sampled without the pictures that the transformer is "
+               "joined with (zeros)", s->number);
+    if (!image && s->p.image)
+        vc_say(t->ui, "validation prompt %u has an image, which this transformer does not take",
+               s->number);
+}
+
+static int make_plan(sampling *s, const vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    bool flow = vtrain_objective_kind(t->objective) == VTRAIN_FLOW;
+    vtrain_solver_opts o = {
+        .sampler = (vtrain_sampler)(c->validation_sampler - 1), .shift = c->flow_shift,
+        .steps = (int)c->num_inference_steps, .spacing = t->scheduler.spacing, .final_alpha = 1,
+        .alpha_bar = flow ? NULL : vtrain_alpha_bars(t->objective),
+    };
+    if (!flow && !t->scheduler.alpha_to_one) o.final_alpha = o.alpha_bar[0];
+    s->step = calloc((size_t)o.steps, sizeof *s->step);
+    return s->step ? vtrain_solver_plan(s->step, &o, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+static int make_rows(sampling *s, const vtrain *t, vc_err *err)
+{
+    int rows = (int)s->dim[0], rc = 0;
+    size_t one = sizeof(float) * s->n, all = one * (size_t)rows;
+    s->x = malloc(one);
+    s->last = malloc(one);
+    s->noise = malloc(one);
+    s->in = malloc(all);
+    s->out = malloc(all);
+    if (!s->x || !s->last || !s->noise || !s->in || !s->out)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int k = 0; !rc && k < vtrain_data_slots(t->data); k++) {
         const vtrain_embeds *row[2] = { &s->p.pos[k], &s->p.neg[k] };
         rc = make_text(&s->text[k], row, rows, err);
         if (!rc)
             rc = make_pooled(&s->text[k], row, rows, vtrain_data_slot(t->data, k)->pooled, err);
     }
-    s->seed = s->p.has_seed ? s->p.seed : (uint64_t)t->cfg.seed;
-    vc_train_normals(s->x, 0, s->n, s->seed, i, 0, VC_DRAW_VALIDATION);
     return rc;
 }
+
+static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
+{
+    vtrain_fit fit;
+    t->family->fit(t->model, &fit);
+    s->number = i;
+    int rc = vtrain_data_prompt(t->data, i, &s->p, err);
+    if (!rc) rc = whole_patches(s, &fit, err);
+    if (rc) return rc;
+    int rows = t->cfg.guidance_scale == 1 ? 1 : 2;
+    const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
+    memcpy(s->dim, dim, sizeof dim);
+    s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
+    rc = make_plan(s, t, err);
+    if (!rc) rc = make_rows(s, t, err);
+    if (!rc) rc = make_image(s, t, &fit, err);
+    if (rc) return rc;
+    tell_conditions(s, t, &fit);
+    s->seed = s->p.has_seed ? s->p.seed : (uint64_t)t->cfg.seed;
+    vc_train_normals(s->x, 0, s->n, s->seed, i, 0, VC_DRAW_VALIDATION);
+    return 0;
+}
+
+/* ---- steps ---- */
 
 /* Guided prediction for s->x at a level, into the first row of s->out. */
 static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
 {
     for (int64_t row = 0; row < s->dim[0]; row++)
         memcpy(s->in + (size_t)row * s->n, s->x, sizeof(float) * s->n);
-    int rc = vtrain_predict(t, s->dim, s->in, l, s->text, s->out, err);
+    float *const cond[VTRAIN_ROLES] = { [VTRAIN_ROLE_IMAGE] = s->image };
+    unsigned roles = s->image ? 1u << VTRAIN_ROLE_IMAGE : 0;
+    int rc = vtrain_predict(t, s->dim, s->in, l, s->text, roles, cond, s->out, err);
     if (rc || s->dim[0] == 1) return rc;
     float scale = (float)t->cfg.guidance_scale;
     const float *neg = s->out + s->n;
@@ -111,49 +196,33 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     return 0;
 }
 
-/* dx/ds = n - x: from sigma to sigma along the prediction */
-static int euler(sampling *s, vtrain *t, vc_err *err)
+static int walk(sampling *s, vtrain *t, vc_err *err)
 {
-    int64_t steps = t->cfg.num_inference_steps;
-    double a = t->cfg.flow_shift;
-    for (int64_t i = 0; i < steps; i++) {
+    for (int64_t i = 0; i < t->cfg.num_inference_steps; i++) {
         if (*t->stop) return vc_fail(err, VC_ESTOP, "stopped");
-        double sigma[2] = { 0, 0 };
-        for (int64_t k = 0; k < 2 && i + k < steps; k++) {
-            double u = steps == 1 ? 1 : 1 - (1 - 1e-3) * (double)(i + k) / (double)(steps - 1);
-            sigma[k] = a * u / (1 + (a - 1) * u);
-        }
-        vtrain_level l = vtrain_level_at(t->objective, sigma[0]);
+        const vtrain_solver_step *step = &s->step[i];
+        vtrain_level l = vtrain_level_at(t->objective, step->level);
         int rc = predict(s, t, &l, err);
         if (rc) return rc;
-        float ds = (float)(sigma[1] - sigma[0]);
-        for (size_t k = 0; k < s->n; k++)
-            s->x[k] += ds * s->out[k];
+        if (step->noise != 0)
+            vc_train_normals(s->noise, 0, s->n, s->seed, s->number, (uint32_t)i + 1,
+                             VC_DRAW_VALIDATION);
+        vtrain_solver_apply(step, s->x, s->last, s->out, s->noise, s->n);
     }
     return 0;
 }
 
-/* Trailing timesteps 999, ..; each step goes down by 1000 / steps, the last one to the clean
- * end. */
-static int ddim(sampling *s, vtrain *t, vc_err *err)
+/* ---- the end ---- */
+
+/* Without the frames that were padding. */
+static void drop_front(sampling *s)
 {
-    int64_t steps = t->cfg.num_inference_steps;
-    double d = (1000 - 1000.0 / (double)steps) - 1000;
-    for (int64_t i = 0; i < steps; i++) {
-        if (*t->stop) return vc_fail(err, VC_ESTOP, "stopped");
-        int time = (int)nearbyint(1000 + (double)i * d) - 1, next = time - (int)(1000 / steps);
-        vtrain_level l = vtrain_level_at(t->objective, time);
-        int rc = predict(s, t, &l, err);
-        if (rc) return rc;
-        double a = vtrain_alpha_bar(t->objective, time);
-        double b = next < 0 ? 1 : vtrain_alpha_bar(t->objective, next);
-        double ra = sqrt(a), rna = sqrt(1 - a), rb = sqrt(b), rnb = sqrt(1 - b);
-        for (size_t k = 0; k < s->n; k++) {
-            double x = (double)s->x[k], v = (double)s->out[k];
-            s->x[k] = (float)(rb * (ra * x - rna * v) + rnb * (ra * v + rna * x));
-        }
-    }
-    return 0;
+    size_t frame = (size_t)(s->dim[3] * s->dim[4]), had = (size_t)s->dim[2] * frame;
+    size_t cut = (size_t)s->front * frame, kept = had - cut;
+    for (int64_t c = 0; s->front && c < s->dim[1]; c++)
+        memmove(s->x + (size_t)c * kept, s->x + (size_t)c * had + cut, sizeof(float) * kept);
+    s->dim[2] -= s->front;
+    s->n = kept * (size_t)s->dim[1];
 }
 
 /* Back to raw VAE space. */
@@ -176,6 +245,7 @@ static int check_finite(const sampling *s, vc_err *err)
 
 static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i, vc_err *err)
 {
+    static const char *const samplers[] = { "ddim", "dpm", "euler" };
     char seed[24], fps[32], frames[16], steps[24], guidance[32], name[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->seed);
     snprintf(fps, sizeof fps, "%.6g", s->p.fps);
@@ -186,7 +256,7 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
     const vf_meta meta[] = {
         { "prompt", s->p.text }, { "negative_prompt", s->p.negative }, { "seed", seed },
         { "frames", frames }, { "num_inference_steps", steps }, { "guidance_scale", guidance },
-        { "fps", fps },
+        { "sampler", samplers[t->cfg.validation_sampler - 1] }, { "fps", fps },
     };
     const vf_view v = { .name = "latents", .dtype = VC_F32, .nd = 4, .data = s->x,
                         .dim = { s->dim[1], s->dim[2], s->dim[3], s->dim[4] },
@@ -203,10 +273,10 @@ static int sample_one(vtrain *t, const char *dir, uint32_t i, vc_err *err)
 {
     sampling s = { 0 };
     int rc = begin(&s, t, i, err);
-    if (!rc) rc = vtrain_objective_kind(t->objective) == VTRAIN_FLOW ? euler(&s, t, err)
-                                                                     : ddim(&s, t, err);
+    if (!rc) rc = walk(&s, t, err);
     if (!rc) rc = check_finite(&s, err);
     if (!rc) {
+        drop_front(&s);
         denormalise(&s, vtrain_data_norm(t->data));
         rc = write(&s, t, dir, i, err);
     }
@@ -222,6 +292,7 @@ int vtrain_validate(vtrain *t, vc_err *err)
     if (t->ema) vt_ema_swap(t->ema, t->params);
     for (uint32_t i = 0; !rc && i < vtrain_data_prompts(t->data); i++)
         rc = sample_one(t, dir, i, err);
+    t->told_conditions = true;
     if (t->ema) vt_ema_swap(t->ema, t->params);
     free(dir);
     return rc;

@@ -1,10 +1,14 @@
 /* sample.h - samples during training, from stored prompt embeddings; never decoded here.
  *
- * Flow: Euler over num_inference_steps sigmas, linspace(1, 1/1000) shifted as in training, then
- * 0. v: DDIM (Song et al. 2021, eta 0) over the same number of trailing timesteps. Guidance (Ho
- * & Salimans 2022): neg + scale (pos - neg), both in one batch; scale 1: positive only. The
- * first noise is a pure function of (prompt's seed, else the run's; its number):
- * VC_DRAW_VALIDATION. */
+ * --validation_sampler by solver.h: flow by Euler, v by DDIM or the stochastic DPM-Solver++, auto as the
+ * model's scheduler file names its class. Guidance (Ho & Salimans 2022): neg + scale (pos - neg) in
+ * f32, both in one batch; scale 1: positive only. All noise is a pure function of (prompt's seed,
+ * else the run's; its number; the step): VC_DRAW_VALIDATION, micro 0 what the sample starts from, i + 1
+ * what step i adds.
+ *
+ * A model that takes a first frame gets the prompt's, scaled as in training, zeros if it has none. A
+ * model that wants whole groups of frames, padded in front (CogVideoX 1.5), samples them all, and
+ * the frames in front are dropped before the sample is written. */
 #ifndef VTRAIN_SAMPLE_H
 #define VTRAIN_SAMPLE_H
 
@@ -12,7 +16,7 @@
 
 /* Samples every prompt with the weights as they are (or EMA's) into
  * out/validation/step-N/000.safetensors: `latents` f32 [C,f,h,w] in raw VAE space, with prompt,
- * negative_prompt, seed, fps, frames, steps, guidance_scale as metadata. */
+ * negative_prompt, seed, fps, frames, steps, sampler, guidance_scale as metadata. */
 int vtrain_validate(vtrain *t, vc_err *err);
 
 #endif

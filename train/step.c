@@ -85,6 +85,28 @@ static vt_tensor *load_weight(vt_ctx *g, const vtrain_batch *b, const levels *v)
     return vt_mul(g, vt_from_host(g, VC_F32, 5, per_place, b->loss_weight, VC_F32), level);
 }
 
+/* v[:,:,1:] - v[:,:,:-1]: how each latent frame differs from the one before. */
+static vt_tensor *frame_steps(vt_ctx *g, vt_tensor *v)
+{
+    int64_t f = v ? v->dim[2] : 1;
+    return vt_sub(g, vt_slice(g, v, 2, 1, f), vt_slice(g, v, 2, 0, f - 1));
+}
+
+/* The mean squared error, blended with that of the frames' differences (--motion_sub_loss, from
+ * three latent frames on). */
+static vt_tensor *loss_of(const vtrain *t, const parts *p)
+{
+    vt_ctx *g = t->g;
+    vt_tensor *loss = vt_mse(g, p->pred, p->target, p->weight);
+    if (!t->cfg.motion_sub_loss || p->x0->dim[2] < 3) return loss;
+    vt_tensor *weight = p->weight;
+    if (weight->dim[2] > 1) weight = vt_slice(g, weight, 2, 1, weight->dim[2]);
+    vt_tensor *motion = vt_mse(g, frame_steps(g, vt_cast(g, p->pred, VC_F32)),
+                               frame_steps(g, p->target), weight);
+    double ratio = t->cfg.motion_sub_loss_ratio;
+    return vt_add(g, vt_scale(g, loss, (float)(1 - ratio)), vt_scale(g, motion, (float)ratio));
+}
+
 /* All of a micro-batch but the backward. */
 static void forward(vtrain *t, parts *p, const vtrain_batch *b, const levels *v, uint64_t seed,
                     uint64_t number)
@@ -104,7 +126,7 @@ static void forward(vtrain *t, parts *p, const vtrain_batch *b, const levels *v,
     load_cond(g, &p->in, dim, b->roles, b->cond);
     if (vt_failed(g)) return;
     p->pred = t->family->forward(g, t->model, &p->in);
-    p->loss = vt_mse(g, p->pred, p->target, p->weight);
+    p->loss = loss_of(t, p);
 }
 
 /* ---- trace ---- */
@@ -220,7 +242,8 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vt_usage *use
 }
 
 int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain_level *l,
-                   const vtrain_text *text, float *out, vc_err *err)
+                   const vtrain_text *text, unsigned roles, float *const cond[VTRAIN_ROLES],
+                   float *out, vc_err *err)
 {
     levels v;
     for (int64_t row = 0; row < dim[0]; row++)
@@ -230,6 +253,7 @@ int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain
         .x = vt_from_host(t->g, VC_F32, 5, dim, x, VC_F32), .t = rows_of(t->g, dim[0], v.t),
     };
     load_texts(t->g, &in, vtrain_data_slots(t->data), text, dim[0]);
+    load_cond(t->g, &in, dim, roles, cond);
     vt_tensor *y = vt_failed(t->g) ? NULL : t->family->forward(t->g, t->model, &in);
     int rc = y ? vt_to_host(t->g, y, out, err) : 0;
     vc_err step = { 0 };

@@ -24,6 +24,7 @@
 #include "train/metrics.h"
 #include "train/objective.h"
 #include "train/optim.h"
+#include "train/scheduler.h"
 
 typedef enum { VTRAIN_LORA, VTRAIN_FULL } vtrain_type;
 typedef enum { VTRAIN_REMAT_BLOCK, VTRAIN_REMAT_AUTO, VTRAIN_REMAT_NONE } vtrain_remat;
@@ -43,7 +44,7 @@ typedef struct vtrain_config {
     bool follow, allow_mismatch, verify_data;
 
     /* model */
-    char *model, *transformer;
+    char *model, *transformer, *scheduler;
     vc_dtype transformer_dtype;               /* frozen weights in memory; NONE: as in the file */
     int64_t dit_width, dit_layers, dit_heads, dit_patch;
 
@@ -53,12 +54,14 @@ typedef struct vtrain_config {
     int64_t rank;
     double network_alpha;
     char *target_name, *lora_checkpoint, *preset_lora_path;
+    bool bake_scale, export_kohya;
 
     /* objective */
     int objective;                            /* index into auto|flow|v */
     int weighting_scheme;                     /* vtrain_density */
     double logit_mean, logit_std, mode_scale, flow_shift;
-    bool uniform_sampling;
+    bool uniform_sampling, motion_sub_loss;
+    double motion_sub_loss_ratio;
 
     /* optimiser */
     int64_t max_train_steps, num_train_epochs, train_batch_size, gradient_accumulation_steps;
@@ -85,6 +88,7 @@ typedef struct vtrain_config {
     char *resume_from_checkpoint;
     int64_t eval_steps, validation_steps, num_inference_steps;
     double guidance_scale;
+    int validation_sampler;                   /* 0: auto, else 1 + vtrain_sampler */
     int report_to;                            /* index into tensorboard|none */
     char *trace_dir;
     int64_t trace_steps;
@@ -96,8 +100,9 @@ extern const vc_program vtrain_program;       /* options.c: the table of the fla
 
 /* Checks single values and pairs that contradict each other; VC_EUSAGE with one line. */
 int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err);
-/* Fills what was not given from the family and the dataset (learning rate, targets, ...). */
-int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f, vc_err *err);
+/* Fills what was not given from the family and the model's scheduler (rate, targets, ...). */
+int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f,
+                   const vtrain_scheduler *s, vc_err *err);
 
 /* What a plan found out about a run. */
 typedef struct vtrain_plan {
@@ -123,6 +128,7 @@ typedef struct vtrain {
     vt_ctx *g;
     vt_params *params;
     void *model;
+    vtrain_scheduler scheduler;               /* how the model was trained */
     vtrain_objective *objective;
     vt_adamw_state adam;
     vt_tensor **ema;
@@ -135,6 +141,7 @@ typedef struct vtrain {
     int64_t step;                             /* done */
     uint64_t micro;                           /* micro-batches done: the next one's number */
     uint64_t rows, dropped;                   /* captions seen, and replaced by the empty prompt */
+    bool told_conditions;                     /* what validation samples lack has been said */
     char *settings;                           /* YAML */
     char *about_model, *about_data;           /* what the plan said of them */
     int lock;                                 /* of the output folder */
@@ -177,9 +184,11 @@ typedef struct vtrain_micro {
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
 /* The same without data, for latents dim [B,C,f,h,w] and texts of full length. */
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vt_usage *use, vc_err *err);
-/* Prediction for noisy latents x at level l with host texts, outside training: [B,C,f,h,w] f32. */
+/* Prediction for noisy latents x at level l with host texts and pictures, outside training:
+ * [B,C,f,h,w] f32. roles: bits of what is there in cond, as vtrain_in's but on the host. */
 int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain_level *l,
-                   const vtrain_text *text, float *out, vc_err *err);
+                   const vtrain_text *text, unsigned roles, float *const cond[VTRAIN_ROLES],
+                   float *out, vc_err *err);
 /* Mean loss over the held-out samples, at fixed noise and times. */
 int vtrain_eval(vtrain *t, double *loss, vc_err *err);
 
