@@ -1,6 +1,7 @@
 #include "train/lora.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,12 +20,15 @@ typedef struct entry {
 struct vtrain_lora {
     char *path;
     vf_safetensors *file;
-    double alpha;                /* of the metadata; 0: not said */
+    cJSON *meta;                 /* of the header, or NULL */
+    const cJSON *alphas;         /* its alpha_pattern: {ending of a module: alpha}, or NULL */
+    double alpha;                /* its alpha; below 0: not said */
+    bool root;                   /* rank-stabilised: alpha / sqrt(r) (Kalajdzievski 2023) */
     entry *entry;
     int n;
     vt_source base;              /* of vtrain_lora_source */
     void **merged;               /* weights it has made */
-    int n_merged;
+    int n_merged, room_merged;
 };
 
 /* ---- names ---- */
@@ -38,7 +42,8 @@ static const struct { const char *suffix; part is; } suffixes[] = {
     { ".alpha", PART_ALPHA },
 };
 static const struct { const char *prefix; bool flat; } prefixes[] = {
-    { "base_model.model.", false }, { "transformer.", false }, { "diffusion_model.", false },
+    { "base_model.model.", false }, { "pipe.dit.", false }, { "transformer.", false },
+    { "diffusion_model.", false },
     { "lora_unet__", true }, { "lora_unet_", true },
 };
 
@@ -82,8 +87,6 @@ static entry *entry_of(vtrain_lora *l, const char *module, bool flat)
     return NULL;
 }
 
-/* ---- opening ---- */
-
 static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
 {
     part is;
@@ -104,18 +107,71 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
     return 0;
 }
 
+/* ---- metadata ---- */
+
+/* alpha_pattern's keys are expressions to PEFT; plain names and endings are what is written. */
+static int read_alphas(vtrain_lora *l, const char *field, vc_err *err)
+{
+    const cJSON *o = cJSON_GetObjectItemCaseSensitive(l->meta, field);
+    if (!o || cJSON_IsNull(o) || !o->child) return 0;
+    if (!cJSON_IsObject(o)) return vc_fail(err, VC_EFORMAT, "%s: expected an object", field);
+    for (const cJSON *c = o->child; c; c = c->next) {
+        double v = -1;
+        int rc = vf_json_num_opt(o, c->string, &v, err);
+        if (!rc && !(v >= 0 && v < 1e9)) rc = vc_fail(err, VC_EFORMAT, "out of range");
+        if (!rc && c->string[strcspn(c->string, "()|*+?[]$\\{}")])
+            rc = vc_fail(err, VC_EFORMAT, "expressions are not read");
+        if (rc) return vc_context(err, rc, "%s: \"%.100s\"", field, c->string);
+    }
+    l->alphas = o;
+    return 0;
+}
+
+/* What diffusers writes of PEFT's LoraConfig below "transformer.", Finetrainers without it. */
+static int read_config(vtrain_lora *l, const char *key, const char *prefix, vc_err *err)
+{
+    static const char *const names[] = { "lora_alpha", "use_rslora", "use_dora", "alpha_pattern" };
+    char field[4][40];
+    for (int i = 0; i < 4; i++)
+        snprintf(field[i], sizeof field[i], "%s%s", prefix, names[i]);
+    const char *text = vf_safetensors_meta(l->file, key);
+    bool dora = false;
+    int rc = vf_json_parse(&l->meta, text, strlen(text), err);
+    if (!rc) rc = vf_json_num_opt(l->meta, field[0], &l->alpha, err);
+    if (!rc && !(l->alpha < 1e9 && (l->alpha >= 0 || l->alpha == -1)))
+        rc = vc_fail(err, VC_EFORMAT, "%s: out of range", field[0]);
+    if (!rc) rc = vf_json_bool_opt(l->meta, field[1], &l->root, err);
+    if (!rc) rc = vf_json_bool_opt(l->meta, field[2], &dora, err);
+    if (!rc && dora) rc = vc_fail(err, VC_EFORMAT, "%s: a DoRA is no LoRA", field[2]);
+    if (!rc) rc = read_alphas(l, field[3], err);
+    return vc_context(err, rc, "%s", key);
+}
+
 static int read_metadata(vtrain_lora *l, vc_err *err)
 {
-    const char *text = vf_safetensors_meta(l->file, "lora_adapter_metadata");
-    if (!text) return 0;
-    cJSON *o;
-    int rc = vf_json_parse(&o, text, strlen(text), err);
-    if (!rc) rc = vf_json_num_opt(o, "transformer.lora_alpha", &l->alpha, err);
-    if (!rc && !(l->alpha >= 0 && l->alpha < 1e9))
-        rc = vc_fail(err, VC_EFORMAT, "transformer.lora_alpha: out of range");
-    cJSON_Delete(o);
-    return vc_context(err, rc, "lora_adapter_metadata");
+    static const char *const keys[] = { "lora_adapter_metadata", "lora_config" };
+    l->alpha = -1;
+    for (int i = 0; i < 2; i++)
+        if (vf_safetensors_meta(l->file, keys[i]))
+            return read_config(l, keys[i], i ? "" : "transformer.", err);
+    return 0;
 }
+
+/* The alpha of the metadata for a module; below 0: none. */
+static double alpha_of(const vtrain_lora *l, const char *module)
+{
+    size_t n = strlen(module);
+    for (const cJSON *c = l->alphas ? l->alphas->child : NULL; c; c = c->next) {
+        bool whole = *c->string == '^';
+        const char *end = c->string + whole;
+        size_t e = strlen(end);
+        if (e > n || strcmp(module + n - e, end)) continue;
+        if (e == n || (!whole && module[n - e - 1] == '.')) return c->valuedouble;
+    }
+    return l->alpha;
+}
+
+/* ---- opening ---- */
 
 static char *file_of(const char *path)
 {
@@ -135,8 +191,7 @@ static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
     if (n > MAX_TENSORS)
         return vc_fail(err, VC_EFORMAT, "%s: %d tensors, more than any LoRA has", l->path, n);
     l->entry = calloc((size_t)n + 1, sizeof *l->entry);
-    l->merged = calloc((size_t)n + 1, sizeof *l->merged);
-    if (!l->entry || !l->merged) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!l->entry) return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; !rc && i < n; i++)
         rc = add(l, vf_safetensors_at(l->file, i), err);
     if (!rc && !l->n) rc = vc_fail(err, VC_EFORMAT, "no LoRA in it");
@@ -167,6 +222,7 @@ void vtrain_lora_close(vtrain_lora *l)
         free(l->merged[i]);
     free(l->entry);
     free(l->merged);
+    cJSON_Delete(l->meta);
     vf_safetensors_close(l->file);
     free(l->path);
     free(l);
@@ -194,6 +250,18 @@ static int check_pair(const vtrain_lora *l, const entry *e, vc_err *err)
     return 0;
 }
 
+/* The pair's own alpha before the metadata's; without any alpha = r. */
+static double scale_of(const vtrain_lora *l, const entry *e, const char *module)
+{
+    double r = (double)e->a->dim[0], alpha = alpha_of(l, module);
+    if (e->alpha) {
+        float v;
+        vc_to_f32(&v, e->alpha->data, e->alpha->dtype, 1);
+        return (double)v / r;
+    }
+    return alpha < 0 ? 1 : l->root ? alpha / sqrt(r) : alpha / r;
+}
+
 int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_err *err)
 {
     for (int i = 0; i < l->n; i++) {
@@ -201,15 +269,10 @@ int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_
         if (!same_module(e, module)) continue;
         int rc = check_pair(l, e, err);
         if (rc) return rc;
-        double r = (double)e->a->dim[0], alpha = l->alpha > 0 ? l->alpha : r;
-        if (e->alpha) {
-            float v;
-            vc_to_f32(&v, e->alpha->data, e->alpha->dtype, 1);
-            alpha = v;
-        }
         e->used = true;
-        *p = (vtrain_lora_pair){ .a = *e->a, .b = *e->b, .scale = alpha / r };
-        return 0;
+        *p = (vtrain_lora_pair){ .a = *e->a, .b = *e->b, .scale = scale_of(l, e, module) };
+        return isfinite(p->scale) ? 0 : vc_fail(err, VC_EFORMAT, "%s: module \"%s\": alpha is not "
+                                                "finite", l->path, module);
     }
     return vc_fail(err, VC_ENOENT, "%s: no module \"%s\"", l->path, module);
 }
@@ -228,12 +291,21 @@ int vtrain_lora_all_used(const vtrain_lora *l, vc_err *err)
 void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const float *b,
                        int64_t r, double scale)
 {
+    enum { TILE = 512 };
+    double sum[TILE];
     for (int64_t o = 0; o < out; o++)
-        for (int64_t i = 0; i < in; i++) {
-            double sum = 0;
-            for (int64_t k = 0; k < r; k++)
-                sum += (double)b[o * r + k] * (double)a[k * in + i];
-            w[o * in + i] = (float)((double)w[o * in + i] + scale * sum);
+        for (int64_t at = 0; at < in; at += TILE) {
+            int64_t n = in - at < TILE ? in - at : TILE;
+            float *to = w + o * in + at;
+            memset(sum, 0, sizeof sum);
+            for (int64_t k = 0; k < r; k++) {
+                const float *row = a + k * in + at;
+                double f = b[o * r + k];
+                for (int64_t i = 0; i < n; i++)
+                    sum[i] += f * (double)row[i];
+            }
+            for (int64_t i = 0; i < n; i++)
+                to[i] = (float)((double)to[i] + scale * sum[i]);
         }
 }
 
@@ -244,6 +316,18 @@ static float *floats_of(const void *data, vc_dtype t, int64_t n)
     return f;
 }
 
+/* Room for one more weight of its own. */
+static int grow_merged(vtrain_lora *l, vc_err *err)
+{
+    if (l->n_merged < l->room_merged) return 0;
+    int room = l->room_merged ? 2 * l->room_merged : 64;
+    void **more = realloc(l->merged, sizeof *more * (size_t)room);
+    if (!more) return vc_fail(err, VC_ENOMEM, "out of memory");
+    l->merged = more;
+    l->room_merged = room;
+    return 0;
+}
+
 /* The weight of v with the pair folded in, in v's type; remembered in l. */
 static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc_err *err)
 {
@@ -252,9 +336,9 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
     float *a = floats_of(p->a.data, p->a.dtype, r * in);
     float *b = floats_of(p->b.data, p->b.dtype, out * r);
     void *stored = malloc((size_t)n * vc_dtype_size(v->dtype));
-    int rc = 0;
-    if (!w || !a || !b || !stored) {
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = grow_merged(l, err);
+    if (!rc && (!w || !a || !b || !stored)) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (rc) {
         free(stored);
     } else {
         vtrain_lora_merge(w, out, in, a, b, r, p->scale);
@@ -304,7 +388,7 @@ int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
         vtrain_lora_pair pair;
         int rc = vtrain_lora_get(l, x->module, &pair, err);
         if (rc) return rc;
-        if (fabs(pair.scale - (double)x->lin->lora_scale) > 1e-6 * pair.scale)
+        if (!(fabs(pair.scale - (double)x->lin->lora_scale) <= 1e-6 * fabs(pair.scale)))
             return vc_fail(err, VC_EMISMATCH, "%s: scale (alpha / rank) %g, but this run's is %g: "
                            "give the file's --rank and --network_alpha", l->path, pair.scale,
                            (double)x->lin->lora_scale);

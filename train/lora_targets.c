@@ -8,7 +8,7 @@
 
 #include "common/file.h"
 
-enum { MAX_ENTRIES = 256, NEAR = 6 };
+enum { MAX_ENTRIES = 256, MAX_REGEX = 4096, NEAR = 6, MAX_PATH = 512 };
 
 struct vtrain_targets {
     bool all, is_regex, has_regex;
@@ -47,9 +47,105 @@ bool vtrain_targets_match(void *arg, const char *module)
     return false;
 }
 
+/* ---- regular expressions ---- */
+
+/* What Python's class escapes are in a POSIX expression, outside brackets and inside. */
+static const struct { char letter; const char *set, *inside; } escapes[] = {
+    { 'd', "[0-9]", "0-9" },           { 'w', "[[:alnum:]_]", "[:alnum:]_" },
+    { 's', "[[:space:]]", "[:space:]" }, { 'D', "[^0-9]", NULL },
+    { 'W', "[^[:alnum:]_]", NULL },    { 'S', "[^[:space:]]", NULL },
+};
+
+/* An expression being rewritten. */
+typedef struct rewrite {
+    const char *from;
+    char *to;                    /* has room: no part grows above sixteenfold */
+} rewrite;
+
+static void put(rewrite *w, const char *text, size_t n)
+{
+    memcpy(w->to, text, n);
+    w->to += n;
+}
+
+/* After a backslash. False: an escape that POSIX has no words for. */
+static bool put_escape(rewrite *w, bool inside)
+{
+    char c = *w->from;
+    if (!c) return false;
+    w->from++;
+    for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++) {
+        if (c != escapes[i].letter) continue;
+        const char *text = inside ? escapes[i].inside : escapes[i].set;
+        if (text) put(w, text, strlen(text));
+        return text != NULL;
+    }
+    if (!inside && (c == 'b' || c == 'B')) put(w, (const char[]){ '\\', c }, 2);
+    else if (isalnum((unsigned char)c) || (inside && strchr("]^-\\[", c))) return false;
+    else if (inside) put(w, &c, 1);
+    else put(w, (const char[]){ '\\', c }, 2);
+    return true;
+}
+
+/* From after "[" to after its "]". */
+static bool put_brackets(rewrite *w)
+{
+    put(w, "[", 1);
+    if (*w->from == '^') put(w, w->from++, 1);
+    if (*w->from == ']') put(w, w->from++, 1);
+    while (*w->from && *w->from != ']') {
+        if (*w->from == '[') return false;               /* classes by name: not Python's */
+        if (*w->from != '\\') {
+            put(w, w->from++, 1);
+            continue;
+        }
+        w->from++;
+        if (!put_escape(w, true)) return false;
+    }
+    if (*w->from) put(w, w->from++, 1);                  /* else regcomp says what is missing */
+    return true;
+}
+
+/* Python's expression as a POSIX extended one that matches the same whole paths: groups are plain, a
+ * lazy repeat may take what a greedy one takes. False: it has parts that POSIX cannot say. */
+static bool to_posix(char *out, const char *value)
+{
+    rewrite w = { value, out };
+    for (char c; (c = *w.from);) {
+        w.from++;
+        if (c == '\\') {
+            if (!put_escape(&w, false)) return false;
+        } else if (c == '[') {
+            if (!put_brackets(&w)) return false;
+        } else if (c == '(' && *w.from == '?') {
+            if (w.from[1] != ':') return false;
+            w.from += 2;
+            put(&w, "(", 1);
+        } else {
+            put(&w, &c, 1);
+            bool repeat = strchr("*+?}", c) != NULL;
+            if (repeat && *w.from == '+') return false;  /* possessive */
+            if (repeat && *w.from == '?') w.from++;
+        }
+    }
+    *w.to = '\0';
+    return true;
+}
+
 static int compile(vtrain_targets *t, const char *value, vc_err *err)
 {
-    char *whole = vc_format("^(%s)$", value);
+    size_t n = strlen(value);
+    char *posix = n < MAX_REGEX ? malloc(16 * n + 1) : NULL, *whole = NULL;
+    bool known = posix && to_posix(posix, value);
+    if (known) whole = vc_format("^(%s)$", posix);
+    free(posix);
+    if (n >= MAX_REGEX)
+        return vc_fail(err, VC_EUSAGE, "--target_name: an expression of more than %d characters",
+                       MAX_REGEX);
+    if (!known)
+        return vc_fail(err, VC_EUSAGE, "--target_name \"%s\": look-around, back references, flags and "
+                       "escapes other than \\d \\w \\s \\b and signs are not understood: write it with "
+                       "groups, brackets and repeats", value);
     if (!whole) return vc_fail(err, VC_ENOMEM, "out of memory");
     int code = regcomp(&t->regex, whole, REG_EXTENDED | REG_NOSUB);
     free(whole);
@@ -62,6 +158,8 @@ static int compile(vtrain_targets *t, const char *value, vc_err *err)
     t->is_regex = t->has_regex = true;
     return 0;
 }
+
+/* ---- lists ---- */
 
 static int split(vtrain_targets *t, const char *value, vc_err *err)
 {
@@ -176,6 +274,26 @@ static int check_entries(vtrain_targets *t, const char *const *modules, char **n
     return *note ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
+/* A module that holds others must not match, as in PEFT: "0" would mean whole blocks. */
+static int check_containers(vtrain_targets *t, const char *value, const char *const *modules,
+                            vc_err *err)
+{
+    if (t->all) return 0;
+    for (; *modules; modules++)
+        for (const char *p = *modules; (p = strchr(p, '.')); p++) {
+            char part[MAX_PATH];
+            size_t n = (size_t)(p - *modules);
+            if (n >= sizeof part) continue;
+            memcpy(part, *modules, n);
+            part[n] = '\0';
+            if (vtrain_targets_match(t, part))
+                return vc_fail(err, VC_EUSAGE, "--target_name \"%s\" matches %s, which is no linear "
+                               "but holds some: name the linears (all-linear: every one)", value,
+                               part);
+        }
+    return 0;
+}
+
 static int collect_names(vtrain_targets *t, const char *const *modules, vc_err *err)
 {
     size_t n = 0;
@@ -210,6 +328,7 @@ int vtrain_targets_open(vtrain_targets **out, const char *value, const char *con
     else rc = split(t, value, err);
     if (!rc && t->text) rc = check_entries(t, modules, note, err);
     if (!rc) rc = collect_names(t, modules, err);
+    if (!rc) rc = check_containers(t, value, modules, err);
     if (!rc && !t->n_names) rc = no_match(value, modules, err);
     if (rc) {
         vtrain_targets_close(t);

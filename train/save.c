@@ -4,117 +4,38 @@
 
 #include "common/file.h"
 #include "train/ckpt.h"
+#include "train/export.h"
 #include "train/lora.h"
 #include "train/values.h"
 #include "train/weights.h"
 
-/* Views to be written, with the names and the converted values that are ours. */
-typedef struct views {
-    vf_view *v;
-    char **name;
-    void **area;
-    int n, room;
-} views;
-
-static int views_open(views *s, int room, vc_err *err)
-{
-    *s = (views){ .room = room };
-    s->v = calloc((size_t)room + 1, sizeof *s->v);
-    s->name = calloc((size_t)room + 1, sizeof *s->name);
-    s->area = calloc((size_t)room + 1, sizeof *s->area);
-    return s->v && s->name && s->area ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-}
-
-static void views_close(views *s)
-{
-    for (int i = 0; i < s->n; i++) {
-        free(s->name[i]);
-        free(s->area[i]);
-    }
-    free(s->v);
-    free(s->name);
-    free(s->area);
-}
-
-static int add(views *s, const char *prefix, const char *name, const vt_tensor *t, vc_err *err)
-{
-    s->name[s->n] = vc_format("%s%s", prefix, name);
-    if (!s->name[s->n]) return vc_fail(err, VC_ENOMEM, "out of memory");
-    s->v[s->n] = vtrain_values_view(t, s->name[s->n]);
-    s->n++;
-    return 0;
-}
-
-/* The last view in another type. */
-static int convert(views *s, vc_dtype type, vc_err *err)
-{
-    vf_view *v = &s->v[s->n - 1];
-    if (v->dtype == type) return 0;
-    size_t n = (size_t)vf_view_count(v);
-    float *f = malloc(n * sizeof *f);
-    void *area = s->area[s->n - 1] = malloc(n * vc_dtype_size(type));
-    if (f && area) {
-        vc_to_f32(f, v->data, v->dtype, n);
-        vc_from_f32(area, type, f, n);
-    }
-    free(f);
-    if (!f || !area) return vc_fail(err, VC_ENOMEM, "out of memory");
-    v->dtype = type;
-    v->data = area;
-    v->bytes = n * vc_dtype_size(type);
-    return 0;
-}
-
-static int write_views(const views *s, const char *dir, const char *file, const vf_meta *meta,
-                       int n_meta, vc_err *err)
-{
-    char *path = vc_path_join(dir, file);
-    if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
-    int rc = vf_safetensors_write(path, s->v, s->n, meta, n_meta, err);
-    free(path);
-    return rc;
-}
-
 /* ---- exported weights ---- */
-
-/* {"transformer.r":..., "transformer.lora_alpha":..., "transformer.target_modules":[...]} */
-static char *lora_metadata(const vtrain *t)
-{
-    int n;
-    const char *const *names = vtrain_targets_names(t->targets, &n);
-    cJSON *o = cJSON_CreateObject(), *list = cJSON_CreateStringArray(names, n);
-    bool ok = vf_json_add_int(o, "transformer.r", t->cfg.rank) == 0 &&
-              cJSON_AddNumberToObject(o, "transformer.lora_alpha", t->cfg.network_alpha) &&
-              cJSON_AddItemToObject(o, "transformer.target_modules", list);
-    char *text = ok ? vf_json_line(o) : NULL;
-    cJSON_Delete(o);
-    return text;
-}
 
 static int write_lora(const vtrain *t, const char *dir, vc_err *err)
 {
-    views s;
-    int rc = views_open(&s, vt_params_count(t->params), err);
-    for (int i = 0; !rc && i < s.room; i++) {
-        const vt_param *x = vt_params_at(t->params, i);
-        if (x->role != VT_P_BASE) rc = add(&s, "transformer.", x->name, x->t, err);
-    }
-    char *text = rc ? NULL : lora_metadata(t);
-    if (!rc && !text) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    const vf_meta meta[] = { { "format", "pt" }, { "lora_adapter_metadata", text } };
-    if (!rc) rc = write_views(&s, dir, "pytorch_lora_weights.safetensors", meta, 2, err);
-    free(text);
-    views_close(&s);
-    return rc;
+    vtrain_export_lora_opts o = {
+        .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
+        .kohya = t->cfg.export_kohya,
+    };
+    o.target = vtrain_targets_names(t->targets, &o.n_targets);
+    return vtrain_export_lora(dir, t->params, &o, err);
 }
 
-static int write_config(const vtrain *t, const char *dir, vc_err *err)
+/* The noise schedule goes along, so that the folder can be trained on as it is. */
+static int write_scheduler(const vtrain *t, const char *dir, vc_err *err)
 {
-    char *path = vc_path_join(dir, "config.json"), *text = cJSON_Print(t->model_config);
-    int rc = path && text ? vc_file_write(path, text, strlen(text), err)
-                          : vc_fail(err, VC_ENOMEM, "out of memory");
-    free(path);
+    enum { MOST = 1 << 20 };
+    if (!t->scheduler.path) return 0;
+    char *folder = vc_path_join(dir, "scheduler"), *text = NULL;
+    char *path = vc_format("%s/scheduler/scheduler_config.json", dir);
+    size_t n;
+    int rc = folder && path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = vc_mkdirs(folder, err);
+    if (!rc) rc = vc_file_read(&text, &n, t->scheduler.path, MOST, err);
+    if (!rc) rc = vc_file_write(path, text, n, err);
     free(text);
+    free(folder);
+    free(path);
     return rc;
 }
 
@@ -122,20 +43,10 @@ static int write_full(const vtrain *t, const char *dir, vc_err *err)
 {
     char *folder = vc_path_join(dir, "transformer");
     if (!folder) return vc_fail(err, VC_ENOMEM, "out of memory");
-    views s;
-    int rc = views_open(&s, vt_params_count(t->params), err);
-    if (!rc) rc = vc_mkdirs(folder, err);
-    if (!rc) rc = write_config(t, folder, err);
-    for (int i = 0; !rc && i < s.room; i++) {
-        const vt_param *x = vt_params_at(t->params, i);
-        rc = add(&s, "", x->name, x->t, err);
-        if (!rc) rc = convert(&s, vtrain_weights_type(t->weights, x->name), err);
-    }
-    const vf_meta meta = { "format", "pt" };
-    if (!rc) rc = write_views(&s, folder, "diffusion_pytorch_model.safetensors", &meta, 1, err);
-    views_close(&s);
+    int rc = vtrain_export_full(folder, t->params, t->weights, t->model_config, VTRAIN_SHARD_BYTES,
+                                err);
     free(folder);
-    return rc;
+    return rc ? rc : write_scheduler(t, dir, err);
 }
 
 /* ---- state ---- */
@@ -160,16 +71,16 @@ static int each_state(vtrain *t, state_fn f, void *arg, vc_err *err)
 
 static int add_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
 {
-    return add(arg, prefix, p->name, x, err);
+    return vtrain_views_add(arg, prefix, p->name, "", x, VC_F32, 1, err);
 }
 
 static int write_optimizer(vtrain *t, const char *dir, vc_err *err)
 {
-    views s;
-    int rc = views_open(&s, 4 * vt_params_count(t->params), err);
+    vtrain_views s;
+    int rc = vtrain_views_open(&s, 4 * vt_params_count(t->params), err);
     if (!rc) rc = each_state(t, add_state, &s, err);
-    if (!rc) rc = write_views(&s, dir, "optimizer.safetensors", NULL, 0, err);
-    views_close(&s);
+    if (!rc) rc = vtrain_views_write(&s, dir, "optimizer.safetensors", NULL, 0, err);
+    vtrain_views_close(&s);
     return rc;
 }
 

@@ -46,12 +46,18 @@ static int keep(vtrain_weights *w, void *area, vc_err *err)
     return 0;
 }
 
-/* Matrices are held in another type; vectors and tables are small and stay. */
+/* Weights of layers; norms' vectors, biases and tables are small, and stay as they are. */
+static bool is_matrix(const char *name, const vt_host *v)
+{
+    size_t n = strlen(name);
+    return v->nd >= 2 && n > 7 && !strcmp(name + n - 7, ".weight") && is_float(v->dtype);
+}
+
 static int held_get(void *arg, const char *name, vt_host *v, vc_err *err)
 {
     vtrain_weights *w = arg;
     int rc = w->merged.get(w->merged.arg, name, v, err);
-    if (rc || v->nd < 2 || v->dtype == w->held || !is_float(v->dtype)) return rc;
+    if (rc || v->dtype == w->held || !is_matrix(name, v)) return rc;
     size_t n = 1;
     for (int i = 0; i < v->nd; i++)
         n *= (size_t)v->dim[i];

@@ -1,0 +1,1 @@
+vlt_test(test_sample SOURCES test_sample.c train_run.c train_dataset.c LIBS vlt_train)

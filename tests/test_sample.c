@@ -1,0 +1,389 @@
+/* test_sample.c - validation samples of models that know the answer: padded frames, first frames,
+ * samplers; whole runs with scheduler files, --motion_sub_loss and LoRA exports. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/file.h"
+#include "tests/train_dataset.h"
+#include "tests/train_run.h"
+#include "train/sample.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+#define TINY "--dit_width 32 --dit_layers 1 --dit_heads 2 "
+
+/* ---- a model that knows the clean picture ---- */
+
+/* Clean: 10 c + frame, but the first frame is the image where there is one. */
+typedef struct oracle {
+    vtrain_fit fit;
+    int calls;
+    int64_t dim[5];                               /* of the last call */
+    bool image;                                   /* it had one */
+} oracle;
+
+static void oracle_fit(const void *model, vtrain_fit *fit)
+{
+    *fit = ((const oracle *)model)->fit;
+}
+
+static float *clean_of(const oracle *m, const vtrain_in *in)
+{
+    const int64_t *d = in->x->dim, plane = d[3] * d[4];
+    float *x = malloc(sizeof *x * (size_t)vt_count(in->x));
+    const vt_tensor *image = in->cond[VTRAIN_ROLE_IMAGE];
+    for (int64_t i = 0; i < vt_count(in->x); i++) {
+        int64_t f = i / plane % d[2], c = i / plane / d[2] % d[1];
+        int64_t at = i / plane / d[2] * plane + i % plane;
+        x[i] = image && f == 0 ? ((const float *)image->data)[at] : (float)(10 * c + f);
+    }
+    (void)m;
+    return x;
+}
+
+/* x = signal clean + noise n: what the objective's target is for this clean picture. */
+static vt_tensor *oracle_forward(vt_ctx *g, void *model, const vtrain_in *in)
+{
+    oracle *m = model;
+    vt_tensor *x = in->x;
+    double s = (double)((const float *)in->t->data)[0] / 1000;
+    float *clean = clean_of(m, in);
+    vt_tensor *d = vt_from_host(g, VC_F32, 5, x->dim, clean, VC_F32);
+    free(clean);
+    m->calls++;
+    memcpy(m->dim, x->dim, sizeof m->dim);
+    m->image = in->cond[VTRAIN_ROLE_IMAGE] != NULL;
+    return vt_scale(g, vt_sub(g, x, d), (float)(1 / s));           /* flow: n - clean */
+}
+
+static const vtrain_family oracle_family = {
+    .name = "builtin", .class_name = "Oracle", .fit = oracle_fit, .forward = oracle_forward,
+};
+
+static const toy_sample samples[] = {
+    { .number = 0, .f = 3, .h = 4, .w = 4, .caption = { "a red ball" } },
+    { .number = 1, .f = 0, .h = 4, .w = 6, .caption = { "a still" } },
+    { .number = 2, .f = 3, .h = 4, .w = 4, .caption = { "rain" } },
+};
+
+static void open_toy(vtrain *t, const char *dir, bool image, vc_list *list)
+{
+    static const int running = 0;
+    char *path = vc_path_join(dir, "toy.lmdb"), *note;
+    const toy made = { .path = path, .sample = samples, .n = 3, .prompts = 2, .per_channel = true,
+                      .image = image ? &samples[1] : NULL };
+    vc_err err = { 0 };
+    toy_make(&made);
+    *list = (vc_list){ .item = malloc(sizeof(char *)), .n = 1 };
+    list->item[0] = path;
+    const vtrain_data_opts d = { .paths = list, .dataset_repeat = 1 };
+    const vt_options o = { .device = "cpu", .compute = VC_F32, .threads = 1 };
+    const vtrain_objective_opts flow = { .kind = VTRAIN_FLOW, .shift = 3 };
+    t->stop = &running;
+    t->family = &oracle_family;
+    if (vtrain_data_open(&t->data, &d, &note, &err) || vt_open(&t->g, &o, &err) ||
+        vtrain_objective_open(&t->objective, &flow, &err) ||
+        vtrain_scheduler_read(&t->scheduler, NULL, NULL, &err))
+        fail_msg("%s", err.text);
+    free(note);
+    t->cfg = (vtrain_config){
+        .guidance_scale = 2, .num_inference_steps = 4, .flow_shift = 3, .seed = 5,
+        .validation_sampler = 1 + VTRAIN_EULER,
+    };
+    t->cfg.output_dir = vc_path_join(dir, image ? "with" : "without");
+}
+
+static void close_toy(vtrain *t, vc_list *list)
+{
+    vtrain_objective_close(t->objective);
+    vt_close(t->g);
+    vtrain_data_close(t->data);
+    free(t->cfg.output_dir);
+    free(list->item[0]);
+    free(list->item);
+}
+
+/* The written sample of a prompt: raw values of the clean picture from frame `front` on. */
+static void check_sample(const vtrain *t, int prompt, const int64_t dim[4], int front, bool image)
+{
+    char *path = vc_format("%s/validation/step-0/%03d.safetensors", t->cfg.output_dir, prompt);
+    vf_safetensors *f;
+    vf_view v;
+    vc_err err = { 0 };
+    if (vf_safetensors_open(&f, path, &err) || vf_safetensors_get(f, "latents", &v, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(v.nd, 4);
+    assert_memory_equal(v.dim, dim, 4 * sizeof *dim);
+    assert_string_equal(vf_safetensors_meta(f, "sampler"), "euler");
+    const vtrain_norm *norm = vtrain_data_norm(t->data);
+    const float *x = v.data;
+    for (int64_t i = 0; i < vf_view_count(&v); i++) {
+        int64_t plane = dim[2] * dim[3], frame = i / plane % dim[1], c = i / plane / dim[1];
+        double clean = 10.0 * (double)c + (double)frame + front;
+        double raw = clean / (double)norm->mul[c] + (double)norm->sub[c];
+        if (image && frame + front == 0)
+            raw = (double)toy_mean(samples[1].number, 0, c * plane + i % plane);
+        if (!(fabs((double)x[i] - raw) <= 1e-4)) fail_msg("%s: %lld: %g, not %g", path, (long long)i,
+                                                         (double)x[i], raw);
+    }
+    vf_safetensors_close(f);
+    free(path);
+}
+
+/* Prompt 0 has the common grid (3x4x4); prompt 1 asks for 10 frames of 40 x 24: 4x5x3. */
+static void test_front(void **state)
+{
+    static const struct { int mult[3]; bool pad; int64_t dim[2][4]; int64_t f; int front[2]; } rows[] = {
+        { { 1, 1, 1 }, false, { { 2, 3, 4, 4 }, { 2, 4, 5, 3 } }, 4, { 0, 0 } },
+        { { 2, 2, 1 }, true, { { 2, 3, 4, 4 }, { 2, 4, 4, 3 } }, 4, { 1, 0 } },
+        { { 3, 1, 3 }, true, { { 2, 3, 4, 3 }, { 2, 4, 5, 3 } }, 6, { 0, 2 } },
+        { { 2, 1, 1 }, false, { { 2, 2, 4, 4 }, { 2, 4, 5, 3 } }, 4, { 0, 0 } },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        vtrain t = { 0 };
+        vc_list list;
+        oracle m = { .fit = { .channels = 2, .pad_front = rows[i].pad } };
+        vc_err err = { 0 };
+        memcpy(m.fit.mult, rows[i].mult, sizeof m.fit.mult);
+        open_toy(&t, *state, false, &list);
+        t.model = &m;
+        if (vtrain_validate(&t, &err)) fail_msg("%s", err.text);
+        assert_int_equal(m.calls, 8);
+        assert_int_equal(m.dim[0], 2);                          /* guidance: two rows */
+        assert_int_equal(m.dim[2], rows[i].f);
+        assert_false(m.image);
+        for (int k = 0; k < 2; k++)
+            check_sample(&t, k, rows[i].dim[k], rows[i].front[k], false);
+        close_toy(&t, &list);
+    }
+}
+
+/* Prompt 0 begins with a still of 4x6, whose size it takes; prompt 1 has none. */
+static void test_image(void **state)
+{
+    vtrain t = { 0 };
+    vc_list list;
+    vc_err err = { 0 };
+    oracle m = { .fit = { .channels = 2, .mult = { 1, 2, 2 }, .roles = 1u << VTRAIN_ROLE_IMAGE } };
+    open_toy(&t, *state, true, &list);
+    t.model = &m;
+    if (vtrain_validate(&t, &err)) fail_msg("%s", err.text);
+    check_sample(&t, 0, (const int64_t[]){ 2, 3, 4, 6 }, 0, true);
+    check_sample(&t, 1, (const int64_t[]){ 2, 4, 4, 2 }, 0, false);
+    assert_false(m.image);                                       /* the last prompt's */
+
+    m.fit.roles = 0;                                             /* not wanted, not given */
+    if (vtrain_validate(&t, &err)) fail_msg("%s", err.text);
+    check_sample(&t, 0, (const int64_t[]){ 2, 3, 4, 6 }, 0, false);
+
+    m.fit.roles = 1u << VTRAIN_ROLE_IMAGE;
+    m.fit.mult[2] = 4;                                           /* its 6 columns do not fit */
+    assert_int_equal(vtrain_validate(&t, &err), VC_EMISMATCH);
+    assert_non_null(strstr(err.text, "4 x 6"));
+    close_toy(&t, &list);
+}
+
+/* ---- whole runs ---- */
+
+static const float *floats(const vf_safetensors *f, const char *name, vf_view *v)
+{
+    vc_err err = { 0 };
+    if (vf_safetensors_get(f, name, v, &err)) fail_msg("%s", err.text);
+    return v->data;
+}
+
+/* Of the trace: the blend of both errors, as VideoX-Fun has it. */
+static double blended(const vf_safetensors *f, double ratio)
+{
+    vf_view v;
+    const float *p = floats(f, "model_output", &v), *q = floats(f, "target", &v);
+    int64_t n = vf_view_count(&v), frame = v.dim[3] * v.dim[4], rest = 0;
+    double loss = 0, motion = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)p[i] - (double)q[i];
+        loss += d * d;
+        if (i / frame % v.dim[2] == 0) continue;
+        double before = (double)p[i - frame] - (double)q[i - frame];
+        motion += (d - before) * (d - before);
+        rest++;
+    }
+    return (1 - ratio) * loss / (double)n + (rest ? ratio * motion / (double)rest : 0);
+}
+
+static vf_safetensors *trace_of(const char *dir, const char *out)
+{
+    char *path = vc_format("%s/%s/step-000001-mb-00-rank-00.safetensors", dir, out);
+    vf_safetensors *f;
+    vc_err err = { 0 };
+    if (vf_safetensors_open(&f, path, &err)) fail_msg("%s", err.text);
+    free(path);
+    return f;
+}
+
+/* Clips of 3 latent frames; the set's stills and clips of 2 frames keep the plain loss. */
+static void test_motion(void **state)
+{
+    const char *dir = *state;
+    static const toy_sample clips[] = {
+        { .number = 0, .f = 3, .h = 4, .w = 4, .caption = { "a" } },
+        { .number = 1, .f = 3, .h = 4, .w = 4, .caption = { "b" } },
+    };
+    char *path = vc_path_join(dir, "clips.lmdb");
+    const toy t = { .path = path, .sample = clips, .n = 2 };
+    toy_make(&t);
+    static const struct { const char *args; double ratio; } rows[] = {
+        { "", 0 }, { "--motion_sub_loss", 0.25 },
+        { "--motion_sub_loss --motion_sub_loss_ratio 1", 1 },
+        { "--motion_sub_loss --motion_sub_loss_ratio 0.5 --mixed_precision bf16", 0.5 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        vc_err err = { 0 };
+        vf_view v;
+        char *args = vc_format("--latents %s --output_dir %s/motion-%zu --train_batch_size 2 --threads 1 "
+                               "--report_to none --max_train_steps 1 --trace_dir %s/trace-%zu "
+                               TINY "%s", path, dir, i, dir, i, rows[i].args);
+        if (run_bare(args, &err)) fail_msg("%s", err.text);
+        char *name = vc_format("trace-%zu", i);
+        vf_safetensors *f = trace_of(dir, name);
+        double want = blended(f, rows[i].ratio), loss = (double)*floats(f, "loss", &v);
+        assert_true(fabs(loss - want) < 1e-5 * want);
+        vf_safetensors_close(f);
+        free(name);
+        free(args);
+    }
+    free(path);
+    vc_err err = { 0 };
+    assert_int_equal(run(dir, "bad", TINY "--motion_sub_loss_ratio 0.5", &err), VC_EUSAGE);
+    run_ok(dir, "still", TINY "--motion_sub_loss --max_train_steps 2");       /* 1 and 2 frames */
+}
+
+/* A v model of 2B's schedule: noisy latents, levels and the sampler follow its file, and a full
+ * finetune takes the file along. */
+static void test_scheduler(void **state)
+{
+    static const char text[] =
+        "{\"_class_name\": \"CogVideoXDPMScheduler\", \"prediction_type\": \"v_prediction\",\n"
+        " \"rescale_betas_zero_snr\": true, \"snr_shift_scale\": 3.0, \"timestep_spacing\": \"trailing\"}\n";
+    const char *dir = *state;
+    vc_err err = { 0 };
+    run_ok(dir, "base", TINY "--objective v --max_train_steps 1");
+    assert_false(run_exists(dir, "base/checkpoint-1/scheduler"));
+    char *file = vc_path_join(dir, "scheduler_config.json");
+    assert_int_equal(vc_file_write(file, text, strlen(text), &err), 0);
+
+    char *args = vc_format("--model %s/base/checkpoint-1 --training_type full-finetune --scheduler %s "
+                           "--max_train_steps 1 --validation_steps 1 --num_inference_steps 3 "
+                           "--trace_dir %s/trace-v", dir, file, dir);
+    run_ok(dir, "tuned", args);
+    vf_safetensors *f = trace_of(dir, "trace-v");
+    vf_view v;
+    const float *x = floats(f, "latents", &v), *n = floats(f, "noise", &v);
+    const float *noisy = floats(f, "noisy_latents", &v), *t = floats(f, "timesteps", &v);
+    const vtrain_objective_opts o = { .kind = VTRAIN_V, .beta_start = 0.00085, .beta_end = 0.012,
+                                      .snr_shift = 3, .zero_snr = true };
+    vtrain_objective *table;
+    assert_int_equal(vtrain_objective_open(&table, &o, &err), 0);
+    double a = vtrain_alpha_bar(table, (int)t[0]);
+    assert_true(fabs((double)noisy[0] - sqrt(a) * (double)x[0] - sqrt(1 - a) * (double)n[0]) < 1e-5);
+    vtrain_objective_close(table);
+    vf_safetensors_close(f);
+    assert_true(run_same_file(dir, "tuned/checkpoint-1/scheduler/scheduler_config.json",
+                              "scheduler_config.json"));
+    assert_true(run_same_file(dir, "tuned/checkpoint-1/transformer/config.json",
+                              "base/checkpoint-1/transformer/config.json"));
+
+    /* auto took the file's class; the same again is the same, ddim is another sample */
+    static const struct { const char *name, *args; bool same; } rows[] = {
+        { "dpm", "--validation_sampler dpm", true }, { "ddim", "--validation_sampler ddim", false },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *more = vc_format("%s %s", args, rows[i].args);
+        char *path = vc_format("%s/validation/step-1/000.safetensors", rows[i].name);
+        run_ok(dir, rows[i].name, more);
+        assert_int_equal(run_same_file(dir, path, "tuned/validation/step-1/000.safetensors"),
+                         rows[i].same);
+        free(more);
+        free(path);
+    }
+    char *bad = vc_format("%s --validation_sampler euler", args);
+    assert_int_equal(run(dir, "bad", bad, &err), VC_EUSAGE);
+    assert_non_null(strstr(err.text, "euler"));
+    assert_int_equal(run(dir, "bad", TINY "--validation_sampler ddim --max_train_steps 1", &err),
+                     VC_EUSAGE);
+    assert_int_equal(run(dir, "bad", TINY "--scheduler /nowhere --max_train_steps 1", &err),
+                     VC_EUSAGE);
+    free(bad);
+    free(args);
+    free(file);
+}
+
+/* What --bake_scale and --export_kohya leave in a checkpoint. */
+static void test_exports(void **state)
+{
+    const char *dir = *state;
+    vc_err err = { 0 };
+    run_ok(dir, "plain", TINY "--max_train_steps 20 --learning_rate 3e-3");
+    char *args = vc_format("--model %s/plain/checkpoint-20 --rank 2 --network_alpha 4 "
+                           "--target_name to_q --max_train_steps 2 --learning_rate 0.1", dir);
+    char *both = vc_format("%s --bake_scale --export_kohya", args);
+    run_ok(dir, "lora", args);
+    run_ok(dir, "baked", both);
+    assert_false(run_exists(dir, "lora/checkpoint-2/lora_kohya.safetensors"));
+    assert_true(run_exists(dir, "baked/checkpoint-2/lora_kohya.safetensors"));
+    assert_true(run_same_file(dir, "baked/checkpoint-2/optimizer.safetensors",
+                              "lora/checkpoint-2/optimizer.safetensors"));
+    /* folded in, either file is the same model */
+    static const char *const files[] = {
+        "lora/checkpoint-2", "baked/checkpoint-2", "baked/checkpoint-2/lora_kohya.safetensors"
+    };
+    double loss[COUNT(files)], without = run_value(dir, "lora", 0, "loss");
+    for (size_t i = 0; i < COUNT(files); i++) {
+        char *fold = vc_format("--model %s/plain/checkpoint-20 --rank 2 --target_name to_k "
+                               "--learning_rate 1 --max_train_steps 1 --preset_lora_path %s/%s", dir, dir,
+                               files[i]);
+        char name[16];
+        snprintf(name, sizeof name, "fold-%zu", i);
+        run_ok(dir, name, fold);
+        loss[i] = run_value(dir, name, 0, "loss");
+        assert_true(fabs(loss[i] - loss[0]) <= 1e-6 * loss[0]);
+        assert_true(fabs(loss[i] - without) > 1e-4 * without);
+        free(fold);
+    }
+    char *full = vc_format("--model %s/plain/checkpoint-20 --training_type full-finetune --bake_scale "
+                           "--max_train_steps 1", dir);
+    assert_int_equal(run(dir, "bad", full, &err), VC_EUSAGE);
+    free(full);
+    free(args);
+    free(both);
+}
+
+static int setup(void **state)
+{
+    static char dir[256];
+    run_dir_make(dir);
+    *state = dir;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    toy_dir_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_front),     cmocka_unit_test(test_image),
+        cmocka_unit_test(test_motion),    cmocka_unit_test(test_scheduler),
+        cmocka_unit_test(test_exports),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,207 @@
+#include "train/export.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "train/values.h"
+
+enum { MAX_CONFIG = 1 << 20 };
+
+/* ---- LoRA ---- */
+
+/* {"transformer.r":..., "transformer.lora_alpha":..., "transformer.target_modules":[...]} : these
+ * three must be there, and every further name would have to be one of PEFT's LoraConfig. */
+static char *lora_metadata(const vtrain_export_lora_opts *o)
+{
+    cJSON *m = cJSON_CreateObject(), *list = cJSON_CreateStringArray(o->target, o->n_targets);
+    bool ok = vf_json_add_int(m, "transformer.r", o->rank) == 0 &&
+              cJSON_AddNumberToObject(m, "transformer.lora_alpha",
+                                      o->bake ? (double)o->rank : o->alpha);
+    if (!ok || !cJSON_AddItemToObject(m, "transformer.target_modules", list)) {
+        cJSON_Delete(list);
+        ok = false;
+    }
+    char *text = ok ? vf_json_line(m) : NULL;
+    cJSON_Delete(m);
+    return text;
+}
+
+static int write_diffusers(const char *dir, vt_params *p, const vtrain_export_lora_opts *o,
+                           vc_err *err)
+{
+    vtrain_views s;
+    int rc = vtrain_views_open(&s, vt_params_count(p), err);
+    for (int i = 0; !rc && i < s.room; i++) {
+        const vt_param *x = vt_params_at(p, i);
+        if (x->role == VT_P_BASE) continue;
+        double scale = o->bake && x->role == VT_P_LORA_B ? o->alpha / (double)o->rank : 1;
+        rc = vtrain_views_add(&s, "transformer.", x->name, "", x->t, VC_F32, scale, err);
+    }
+    char *text = rc ? NULL : lora_metadata(o);
+    if (!rc && !text) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    const vf_meta meta[] = { { "format", "pt" }, { "lora_adapter_metadata", text } };
+    if (!rc) rc = vtrain_views_write(&s, dir, "pytorch_lora_weights.safetensors", meta, 2, err);
+    free(text);
+    vtrain_views_close(&s);
+    return rc;
+}
+
+/* Half of a pair under its kohya name; after the second half the alpha of both. */
+static int add_kohya(vtrain_views *s, const vt_param *x, double scale, vt_tensor *alpha,
+                     vc_err *err)
+{
+    char *flat = strdup(x->module);
+    if (!flat) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (char *c = flat; (c = strchr(c, '.'));)
+        *c = '_';
+    bool a = x->role == VT_P_LORA_A;
+    int rc = vtrain_views_add(s, "lora_unet__", flat, a ? ".lora_down.weight" : ".lora_up.weight",
+                              x->t, VC_F32, a ? 1 : scale, err);
+    if (!rc && !a) rc = vtrain_views_add(s, "lora_unet__", flat, ".alpha", alpha, VC_F32, 1, err);
+    free(flat);
+    return rc;
+}
+
+static int write_kohya(const char *dir, vt_params *p, const vtrain_export_lora_opts *o, vc_err *err)
+{
+    vtrain_views s;
+    float value = (float)(o->bake ? (double)o->rank : o->alpha);
+    vt_tensor alpha = { .dtype = VC_F32, .data = &value };
+    double scale = o->bake ? o->alpha / (double)o->rank : 1;
+    int rc = vtrain_views_open(&s, 2 * vt_params_count(p), err);
+    for (int i = 0; !rc && i < vt_params_count(p); i++) {
+        const vt_param *x = vt_params_at(p, i);
+        if (x->role != VT_P_BASE) rc = add_kohya(&s, x, scale, &alpha, err);
+    }
+    const vf_meta meta = { "format", "pt" };
+    if (!rc) rc = vtrain_views_write(&s, dir, "lora_kohya.safetensors", &meta, 1, err);
+    vtrain_views_close(&s);
+    return rc;
+}
+
+int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_opts *o, vc_err *err)
+{
+    int rc = write_diffusers(dir, p, o, err);
+    return rc || !o->kohya ? rc : write_kohya(dir, p, o, err);
+}
+
+/* ---- all of it ---- */
+
+/* What decides the files before the first one is written. */
+typedef struct shards {
+    int n;                                    /* files */
+    int *of;                                  /* [parameters] file of each */
+    size_t total;                             /* bytes of all tensors */
+} shards;
+
+static vc_dtype saved_type(const vtrain_weights *w, const vt_param *x)
+{
+    return w ? vtrain_weights_type(w, x->name) : x->t->dtype;
+}
+
+/* In bound order, each file as full as `most` allows; a tensor above it has a file of its own. */
+static int make_shards(shards *s, vt_params *p, const vtrain_weights *w, size_t most, vc_err *err)
+{
+    size_t filled = 0;
+    *s = (shards){ .n = 1, .of = calloc((size_t)vt_params_count(p) + 1, sizeof *s->of) };
+    if (!s->of) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; i < vt_params_count(p); i++) {
+        const vt_param *x = vt_params_at(p, i);
+        size_t bytes = (size_t)vt_count(x->t) * vc_dtype_size(saved_type(w, x));
+        if (filled && filled + bytes > most) {
+            s->n++;
+            filled = 0;
+        }
+        s->of[i] = s->n - 1;
+        filled += bytes;
+        s->total += bytes;
+    }
+    return 0;
+}
+
+static char *shard_name(const shards *s, int i)
+{
+    if (s->n == 1) return strdup("diffusion_pytorch_model.safetensors");
+    return vc_format("diffusion_pytorch_model-%05d-of-%05d.safetensors", i + 1, s->n);
+}
+
+static int write_shard(const char *folder, const shards *s, int at, vt_params *p,
+                       const vtrain_weights *w, vc_err *err)
+{
+    vtrain_views v;
+    char *name = shard_name(s, at);
+    int rc = vtrain_views_open(&v, vt_params_count(p), err);
+    if (!rc && !name) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; !rc && i < v.room; i++) {
+        const vt_param *x = vt_params_at(p, i);
+        if (s->of[i] == at)
+            rc = vtrain_views_add(&v, "", x->name, "", x->t, saved_type(w, x), 1, err);
+    }
+    const vf_meta meta = { "format", "pt" };
+    if (!rc) rc = vtrain_views_write(&v, folder, name, &meta, 1, err);
+    vtrain_views_close(&v);
+    free(name);
+    return rc;
+}
+
+static int add_to_map(cJSON *map, const shards *s, int at, const char *tensor)
+{
+    char *name = shard_name(s, at);
+    bool ok = name && cJSON_AddStringToObject(map, tensor, name);
+    free(name);
+    return ok;
+}
+
+static int write_index(const char *folder, const shards *s, vt_params *p, vc_err *err)
+{
+    char *path = vc_path_join(folder, "diffusion_pytorch_model.safetensors.index.json");
+    cJSON *o = cJSON_CreateObject(), *meta = cJSON_AddObjectToObject(o, "metadata");
+    cJSON *map = cJSON_AddObjectToObject(o, "weight_map");
+    bool ok = path && map && vf_json_add_int(meta, "total_size", (int64_t)s->total) == 0;
+    for (int i = 0; ok && i < vt_params_count(p); i++)
+        ok = add_to_map(map, s, s->of[i], vt_params_at(p, i)->name);
+    char *text = ok ? cJSON_Print(o) : NULL;
+    int rc = text ? vc_file_write(path, text, strlen(text), err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(text);
+    free(path);
+    cJSON_Delete(o);
+    return rc;
+}
+
+/* The file that w was opened with, byte for byte; else the config as it is. */
+static int write_config(const char *folder, const vtrain_weights *w, const cJSON *config,
+                        vc_err *err)
+{
+    char *to = vc_path_join(folder, "config.json"), *text = NULL;
+    char *from = w ? vc_path_join(vtrain_weights_path(w), "config.json") : NULL;
+    size_t n = 0;
+    int rc = to && (from || !w) ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && from) rc = vc_file_read(&text, &n, from, MAX_CONFIG, err);
+    if (!rc && !from) {
+        text = cJSON_Print(config);
+        rc = text ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+        n = text ? strlen(text) : 0;
+    }
+    if (!rc) rc = vc_file_write(to, text, n, err);
+    free(to);
+    free(from);
+    free(text);
+    return rc;
+}
+
+int vtrain_export_full(const char *folder, vt_params *p, const vtrain_weights *w,
+                       const cJSON *config, size_t most, vc_err *err)
+{
+    shards s = { 0 };
+    int rc = vc_mkdirs(folder, err);
+    if (!rc) rc = write_config(folder, w, config, err);
+    if (!rc) rc = make_shards(&s, p, w, most, err);
+    for (int i = 0; !rc && i < s.n; i++)
+        rc = write_shard(folder, &s, i, p, w, err);
+    if (!rc && s.n > 1) rc = write_index(folder, &s, p, err);
+    free(s.of);
+    return rc;
+}

@@ -1,0 +1,37 @@
+/* export.h - trained weights as other programs load them.
+ *
+ * A LoRA: DIR/pytorch_lora_weights.safetensors in diffusers' layout (lora.h). With `kohya` also
+ * DIR/lora_kohya.safetensors: `lora_unet__<module, _ for .>.lora_down.weight`, `.lora_up.weight` and a
+ * scalar `.alpha`, as VideoX-Fun's networks and kohya's scripts have it. Its tensors carry no alpha
+ * into diffusers' file, which would refuse them.
+ *
+ * A transformer: FOLDER/config.json, the bytes it came with, and FOLDER/diffusion_pytorch_model
+ * .safetensors, above `most` bytes in shards with their index: what diffusers' from_pretrained loads.
+ * Every tensor is saved in the type that it had in the file. */
+#ifndef VTRAIN_EXPORT_H
+#define VTRAIN_EXPORT_H
+
+#include "common/tensor/weights.h"
+#include "formats/json.h"
+#include "train/weights.h"
+
+#define VTRAIN_SHARD_BYTES 10000000000u       /* where diffusers begins a new shard */
+
+typedef struct vtrain_export_lora_opts {
+    const char *const *target;                /* as PEFT's target_modules */
+    int n_targets;
+    int64_t rank;
+    double alpha;
+    bool bake;                                /* alpha / rank goes into B, alpha becomes rank */
+    bool kohya;
+} vtrain_export_lora_opts;
+int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_opts *o,
+                       vc_err *err);
+
+/* w: what the parameters were loaded from; NULL: they began from noise, and are saved as held.
+ * config: written where w has no file of it. Makes the folder. Needs memory for one shard's
+ * converted values. */
+int vtrain_export_full(const char *folder, vt_params *p, const vtrain_weights *w,
+                       const cJSON *config, size_t most, vc_err *err);
+
+#endif
