@@ -1,8 +1,6 @@
 /* rng.c - see rng.h */
 #include "common/rng.h"
 
-#include <math.h>
-
 void vc_philox(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4])
 {
     uint32_t k0 = key[0], k1 = key[1];
@@ -89,44 +87,6 @@ double vc_train_unit(uint64_t seed, uint32_t quad, uint32_t row, uint32_t micro,
     uint32_t w[4];
     vc_train_block(seed, quad, row, micro, purpose, w);
     return unit53(w);
-}
-
-void vc_normal4(const uint32_t w[4], float out[4])
-{
-    for (int i = 0; i < 4; i += 2) {
-        double u = ((double)w[i] + 0.5) * 0x1p-32, v = ((double)w[i + 1] + 0.5) * 0x1p-32;
-        double r = sqrt(-2.0 * log(u)), a = 6.283185307179586476925 * v;
-        out[i] = (float)(r * cos(a));
-        out[i + 1] = (float)(r * sin(a));
-    }
-}
-
-void vc_train_normals(float *out, uint64_t first, size_t n, uint64_t seed, uint32_t row,
-                      uint32_t micro, uint32_t purpose)
-{
-    for (size_t i = 0; i < n; i += 4) {
-        uint32_t w[4];
-        float z[4];
-        vc_train_block(seed, (uint32_t)((first + i) / 4), row, micro, purpose, w);
-        vc_normal4(w, z);
-        for (size_t j = 0; j < 4 && i + j < n; j++)
-            out[i + j] = z[j];
-    }
-}
-
-void vc_draw_normals(float *out, size_t n, uint64_t seed, uint64_t id, uint32_t variant,
-                     uint32_t purpose)
-{
-    vc_draws d = vc_draws_of(seed, id, variant, purpose);
-
-    for (size_t i = 0; i < n; i += 4) {
-        uint32_t w[4];
-        float z[4];
-        next_block(&d, w);
-        vc_normal4(w, z);
-        for (size_t j = 0; j < 4 && i + j < n; j++)
-            out[i + j] = z[j];
-    }
 }
 
 void vc_permutation(uint32_t *order, uint32_t n, uint64_t seed, uint64_t epoch)

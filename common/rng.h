@@ -58,7 +58,8 @@ void vc_train_block(uint64_t seed, uint32_t quad, uint32_t row, uint32_t micro, 
 double vc_train_unit(uint64_t seed, uint32_t quad, uint32_t row, uint32_t micro, uint32_t purpose);
 
 /* Four standard normals of one block: Box-Muller on ((w+0.5)/2^32), words (0,1) then (2,3),
- * cosine before sine, computed in double and rounded to f32. */
+ * cosine before sine, computed in double and rounded to f32; by IEEE operations alone
+ * (rng_normal.c), so the bits are the same on every machine and in every length of request. */
 void vc_normal4(const uint32_t w[4], float out[4]);
 /* n normals of training draw (row, micro, purpose), elements first .. first+n-1.
  * first must be a multiple of 4. Single-threaded; callers split by ranges. */

@@ -1,0 +1,1 @@
+vlt_test(test_normals SOURCES test_normals.c LIBS vlt_common)
