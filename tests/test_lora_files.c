@@ -531,6 +531,8 @@ static void frozen_weights_are_mapped(void **state)
             assert_true(vt_param_mapped(x->t));
             if (!cast) assert_ptr_equal(x->t->data, h.data);
         }
+        size_t own = rows[i].mapped ? 0 : 48 * vc_dtype_size(rows[i].held);
+        assert_int_equal(vtrain_weights_bytes(w), 2 * own);      /* asked for twice */
         float x[6] = { 1, -2, 0.5f, 3, -1, 0.25f }, y[4];
         vt_step_begin(m.g, 0);
         vt_tensor *in = vt_from_host(m.g, VC_F32, 2, (int64_t[]){ 1, 6 }, x, VC_F32);

@@ -29,6 +29,7 @@ struct vtrain_lora {
     vt_source base;              /* of vtrain_lora_source */
     void **merged;               /* weights it has made */
     int n_merged, room_merged;
+    size_t merged_bytes;
 };
 
 /* ---- names ---- */
@@ -344,6 +345,7 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
         vtrain_lora_merge(w, out, in, a, b, r, p->scale);
         vc_from_f32(stored, v->dtype, w, (size_t)n);
         l->merged[l->n_merged++] = stored;
+        l->merged_bytes += (size_t)n * vc_dtype_size(v->dtype);
         v->data = stored;
     }
     free(w);
@@ -376,6 +378,11 @@ vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base)
 {
     l->base = *base;
     return (vt_source){ .get = merged_get, .arg = l, .seed = base->seed, .mapped = base->mapped };
+}
+
+size_t vtrain_lora_bytes(const vtrain_lora *l)
+{
+    return l->merged_bytes;
 }
 
 /* ---- going on with one ---- */

@@ -53,6 +53,8 @@ void vtrain_lora_merge(float *w, int64_t out, int64_t in, const float *a, const 
 /* A source whose weights have a LoRA folded in: wraps `base`; values stay in base's types. The
  * wrapper lives as long as the lora. */
 vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base);
+/* Bytes of the weights it has made so far. */
+size_t vtrain_lora_bytes(const vtrain_lora *l);
 
 /* Copies a LoRA's values into the trained pairs of p; every module must be there, ranks must
  * agree. */

@@ -7,6 +7,7 @@
 
 #include "common/file.h"
 #include "train/vtrain.h"
+#include "train/weights.h"
 
 #define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */
 #define AUTO_PART 0.85           /* of the memory that is free: beyond it, blocks are recomputed */
@@ -42,7 +43,8 @@ static int64_t standing_bytes(const vtrain *t)
 {
     vt_param_bytes b = vt_params_bytes(t->params);
     int64_t state = b.trained * (int64_t)sizeof(float) * (t->ema ? 3 : 2);
-    return (int64_t)(b.values + b.grads + vtrain_loader_bytes(t->loader)) + state;
+    return (int64_t)(b.values + b.grads + vtrain_loader_bytes(t->loader) +
+                     vtrain_weights_bytes(t->weights)) + state;
 }
 
 static void group_dim(const vtrain *t, uint32_t i, int64_t dim[5])

@@ -38,7 +38,12 @@ static int open_config(vtrain *t, vc_err *err)
         return t->family->fresh(&t->model_config, c, t->data, err);
     }
     const char *class_name;
-    int rc = vtrain_weights_open(&t->weights, c->model, c->transformer, c->transformer_dtype,
+    bool lora = c->training_type == VTRAIN_LORA;
+    if (!lora && c->transformer_dtype != VC_DTYPE_NONE)
+        vc_say(t->ui, "--transformer_dtype: left out, a full finetune begins with the file's values "
+               "and trains them in f32");
+    int rc = vtrain_weights_open(&t->weights, c->model, c->transformer,
+                                 lora ? c->transformer_dtype : VC_DTYPE_NONE,
                                  c->preset_lora_path, err);
     if (rc) return vc_context(err, rc, c->transformer ? "--transformer" : "--model");
     const cJSON *config = vtrain_weights_config(t->weights);

@@ -18,6 +18,7 @@ struct vtrain_weights {
     vc_dtype held;
     void **cast;                 /* values in another type than the file's */
     int n_cast, room_cast;
+    size_t bytes;                /* of these */
 };
 
 /* ---- values ---- */
@@ -69,6 +70,7 @@ static int held_get(void *arg, const char *name, vt_host *v, vc_err *err)
     vc_to_f32(f, v->data, v->dtype, n);
     vc_from_f32(area, w->held, f, n);
     free(f);
+    w->bytes += n * vc_dtype_size(w->held);
     v->dtype = w->held;
     v->data = area;
     return 0;
@@ -80,6 +82,11 @@ vt_source vtrain_weights_source(vtrain_weights *w)
     w->merged = w->preset ? vtrain_lora_source(w->preset, &file) : file;
     if (w->held == VC_DTYPE_NONE) return w->merged;
     return (vt_source){ .get = held_get, .arg = w, .mapped = true };
+}
+
+size_t vtrain_weights_bytes(const vtrain_weights *w)
+{
+    return w ? w->bytes + (w->preset ? vtrain_lora_bytes(w->preset) : 0) : 0;
 }
 
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err)

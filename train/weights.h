@@ -16,6 +16,8 @@ const cJSON *vtrain_weights_config(const vtrain_weights *w);
 const char *vtrain_weights_path(const vtrain_weights *w);
 /* Values for vt_params_bind; valid while w lives. */
 vt_source vtrain_weights_source(vtrain_weights *w);
+/* Private memory of values that are held in another type or have the preset in them. */
+size_t vtrain_weights_bytes(const vtrain_weights *w);       /* NULL: 0 */
 /* Fails unless p holds every tensor of the file, and every module of the preset was folded in. */
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err);
 /* Type of a tensor in the file; f32 if it has none (or w is NULL). */
