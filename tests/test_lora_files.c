@@ -87,7 +87,8 @@ static int base_get(void *arg, const char *name, vt_host *v, vc_err *err)
 }
 
 /* What peft's merge gives, computed in f32, and ours, in f64 sums rounded once: 4 roundings of sums
- * of a few terms near 1. A file in f16 or bf16 rounds A, B and alpha too, which peft does as well. */
+ * of a few terms near 1. A file in f16 or bf16 rounds A, B and alpha too, which peft does as well.
+ * */
 static void same_merge(const vf_safetensors *golden, const vf_safetensors *base, const cJSON *c,
                        vc_dtype type, double tolerance)
 {
@@ -172,7 +173,7 @@ static void long_rows_merge(void **state)
             double sum = 0;
             for (int k = 0; k < R; k++)
                 sum += (double)b[o * R + k] * (double)a[k * IN + i];
-            assert_true((double)w[o * IN + i] == o * IN + i + 0.5 * sum);        /* all exact in f32 */
+            assert_true((double)w[o * IN + i] == o * IN + i + 0.5 * sum);    /* exact in f32 */
         }
 }
 
@@ -185,8 +186,8 @@ static const struct { const char *key, *text, *says; double scale; } metas[] = {
     { "lora_adapter_metadata", "{\"transformer.lora_alpha\":0}", NULL, 0 },
     { "lora_adapter_metadata", "{\"transformer.lora_alpha\":null}", NULL, 1 },
     { "lora_adapter_metadata", "{\"text_encoder.lora_alpha\":6}", NULL, 1 },
-    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":6,\"transformer.use_rslora\":true}", NULL,
-      6 / M_SQRT2 },
+    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":6,\"transformer.use_rslora\":true}",
+      NULL, 6 / M_SQRT2 },
     { "lora_adapter_metadata", "{\"transformer.lora_alpha\":6,\"transformer.alpha_pattern\":"
       "{\"x.m\":1,\"^m\":10,\"m\":4}}", NULL, 5 },
     { "lora_config", "{\"r\":2,\"lora_alpha\":3,\"target_modules\":[\"m\"]}", NULL, 1.5 },
@@ -207,7 +208,9 @@ static void metadata_is_read(void **state)
     static const float one[6] = { 1, 1, 1, 1, 1, 1 };
     char *path = vc_path_join(golden_tmp("meta"), "x.safetensors");
     for (size_t i = 0; i < COUNT(metas); i++) {
-        const vf_view v[] = { { A, VC_F32, 2, { 2, 3 }, one, 24 }, { B, VC_F32, 2, { 3, 2 }, one, 24 } };
+        const vf_view v[] = {
+            { A, VC_F32, 2, { 2, 3 }, one, 24 }, { B, VC_F32, 2, { 3, 2 }, one, 24 },
+        };
         const vf_meta meta = { metas[i].key, metas[i].text };
         vtrain_lora *l;
         vtrain_lora_pair p;
@@ -360,7 +363,7 @@ static void lora_is_written(void **state)
     for (int form = 0; form < 4; form++) {
         bool bake = form & 1, kohya = form & 2;
         const vtrain_export_lora_opts o = { names, 2, 3, 6, bake, kohya };
-        char sub[16];
+        char sub[32];
         snprintf(sub, sizeof sub, "lora-%d", form);
         const char *dir = golden_tmp(sub);
         vc_err err = { 0 };
@@ -386,7 +389,8 @@ static void lora_is_written(void **state)
         if (kohya) {
             vf_view v;
             assert_int_equal(vf_safetensors_open(&f, second, &err), 0);
-            assert_int_equal(vf_safetensors_get(f, "lora_unet__blocks_0_to_out_0.alpha", &v, &err), 0);
+            assert_int_equal(vf_safetensors_get(f, "lora_unet__blocks_0_to_out_0.alpha", &v, &err),
+                             0);
             assert_int_equal(v.nd, 0);
             assert_int_equal(vf_safetensors_count(f), 6);
             vf_safetensors_close(f);
@@ -399,7 +403,8 @@ static void lora_is_written(void **state)
 
 /* ---- whole transformers ---- */
 
-static const char config_text[] = "{\n  \"_class_name\": \"Tiny\",\n  \"eps\": 1e-05,\t\"x\": 1.0}\n";
+static const char config_text[] =
+    "{\n  \"_class_name\": \"Tiny\",\n  \"eps\": 1e-05,\t\"x\": 1.0}\n";
 
 /* A folder with the tiny model: linears in `type`, the rest in f32. */
 static const char *tiny_folder(const char *name, vc_dtype type)
@@ -457,11 +462,12 @@ static void full_is_written(void **state)
         vtrain_weights *w, *again;
         vc_err err = { 0 };
         tiny m;
-        if (vtrain_weights_open(&w, NULL, from, VC_DTYPE_NONE, NULL, &err)) fail_msg("%s", err.text);
+        if (vtrain_weights_open(&w, NULL, from, VC_DTYPE_NONE, NULL, &err))
+            fail_msg("%s", err.text);
         vt_source src = vtrain_weights_source(w);
         tiny_open(&m, &src);
         assert_int_equal(vt_params_train(m.p, NULL, NULL, &err), 0);
-        char name[16];
+        char name[40];
         snprintf(name, sizeof name, "full-%zu", i);
         const char *to = golden_tmp(name);
         if (vtrain_export_full(to, m.p, w, NULL, rows[i].most, &err)) fail_msg("%s", err.text);
@@ -475,7 +481,8 @@ static void full_is_written(void **state)
         assert_int_equal(vc_file_exists(single), rows[i].files == 1);
         assert_int_equal(vc_file_exists(index), rows[i].files > 1);
         assert_int_equal(vc_file_exists(last), rows[i].files > 1);
-        if (vtrain_weights_open(&again, NULL, to, VC_DTYPE_NONE, NULL, &err)) fail_msg("%s", err.text);
+        if (vtrain_weights_open(&again, NULL, to, VC_DTYPE_NONE, NULL, &err))
+            fail_msg("%s", err.text);
         assert_int_equal(vtrain_weights_check(again, m.p, &err), 0);
         vt_source b = vtrain_weights_source(again);
         for (int k = 0; k < vt_params_count(m.p); k++) {

@@ -130,8 +130,8 @@ static void check_sample(const vtrain *t, int prompt, const int64_t dim[4], int 
         double raw = clean / (double)norm->mul[c] + (double)norm->sub[c];
         if (image && frame + front == 0)
             raw = (double)toy_mean(samples[1].number, 0, c * plane + i % plane);
-        if (!(fabs((double)x[i] - raw) <= 1e-4)) fail_msg("%s: %lld: %g, not %g", path, (long long)i,
-                                                         (double)x[i], raw);
+        if (!(fabs((double)x[i] - raw) <= 1e-4))
+            fail_msg("%s: %lld: %g, not %g", path, (long long)i, (double)x[i], raw);
     }
     vf_safetensors_close(f);
     free(path);
@@ -140,7 +140,12 @@ static void check_sample(const vtrain *t, int prompt, const int64_t dim[4], int 
 /* Prompt 0 has the common grid (3x4x4); prompt 1 asks for 10 frames of 40 x 24: 4x5x3. */
 static void test_front(void **state)
 {
-    static const struct { int mult[3]; bool pad; int64_t dim[2][4]; int64_t f; int front[2]; } rows[] = {
+    static const struct {
+        int mult[3];
+        bool pad;
+        int64_t dim[2][4], f;                       /* of both files; sampled frames of the last */
+        int front[2];
+    } rows[] = {
         { { 1, 1, 1 }, false, { { 2, 3, 4, 4 }, { 2, 4, 5, 3 } }, 4, { 0, 0 } },
         { { 2, 2, 1 }, true, { { 2, 3, 4, 4 }, { 2, 4, 4, 3 } }, 4, { 1, 0 } },
         { { 3, 1, 3 }, true, { { 2, 3, 4, 3 }, { 2, 4, 5, 3 } }, 6, { 0, 2 } },
@@ -246,8 +251,9 @@ static void test_motion(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         vc_err err = { 0 };
         vf_view v;
-        char *args = vc_format("--latents %s --output_dir %s/motion-%zu --train_batch_size 2 --threads 1 "
-                               "--report_to none --max_train_steps 1 --trace_dir %s/trace-%zu "
+        char *args = vc_format("--latents %s --output_dir %s/motion-%zu --train_batch_size 2 "
+                               "--threads 1 --report_to none --max_train_steps 1 "
+                               "--trace_dir %s/trace-%zu "
                                TINY "%s", path, dir, i, dir, i, rows[i].args);
         if (run_bare(args, &err)) fail_msg("%s", err.text);
         char *name = vc_format("trace-%zu", i);
@@ -270,7 +276,8 @@ static void test_scheduler(void **state)
 {
     static const char text[] =
         "{\"_class_name\": \"CogVideoXDPMScheduler\", \"prediction_type\": \"v_prediction\",\n"
-        " \"rescale_betas_zero_snr\": true, \"snr_shift_scale\": 3.0, \"timestep_spacing\": \"trailing\"}\n";
+        " \"rescale_betas_zero_snr\": true, \"snr_shift_scale\": 3.0,\n"
+        " \"timestep_spacing\": \"trailing\"}\n";
     const char *dir = *state;
     vc_err err = { 0 };
     run_ok(dir, "base", TINY "--objective v --max_train_steps 1");
@@ -278,8 +285,9 @@ static void test_scheduler(void **state)
     char *file = vc_path_join(dir, "scheduler_config.json");
     assert_int_equal(vc_file_write(file, text, strlen(text), &err), 0);
 
-    char *args = vc_format("--model %s/base/checkpoint-1 --training_type full-finetune --scheduler %s "
-                           "--max_train_steps 1 --validation_steps 1 --num_inference_steps 3 "
+    char *args = vc_format("--model %s/base/checkpoint-1 --training_type full-finetune "
+                           "--scheduler %s --max_train_steps 1 --validation_steps 1 "
+                           "--num_inference_steps 3 "
                            "--trace_dir %s/trace-v", dir, file, dir);
     run_ok(dir, "tuned", args);
     vf_safetensors *f = trace_of(dir, "trace-v");
@@ -291,7 +299,8 @@ static void test_scheduler(void **state)
     vtrain_objective *table;
     assert_int_equal(vtrain_objective_open(&table, &o, &err), 0);
     double a = vtrain_alpha_bar(table, (int)t[0]);
-    assert_true(fabs((double)noisy[0] - sqrt(a) * (double)x[0] - sqrt(1 - a) * (double)n[0]) < 1e-5);
+    double want = sqrt(a) * (double)x[0] + sqrt(1 - a) * (double)n[0];
+    assert_true(fabs((double)noisy[0] - want) < 1e-5);
     vtrain_objective_close(table);
     vf_safetensors_close(f);
     assert_true(run_same_file(dir, "tuned/checkpoint-1/scheduler/scheduler_config.json",
@@ -346,9 +355,9 @@ static void test_exports(void **state)
     double loss[COUNT(files)], without = run_value(dir, "lora", 0, "loss");
     for (size_t i = 0; i < COUNT(files); i++) {
         char *fold = vc_format("--model %s/plain/checkpoint-20 --rank 2 --target_name to_k "
-                               "--learning_rate 1 --max_train_steps 1 --preset_lora_path %s/%s", dir, dir,
-                               files[i]);
-        char name[16];
+                               "--learning_rate 1 --max_train_steps 1 --preset_lora_path %s/%s",
+                               dir, dir, files[i]);
+        char name[40];
         snprintf(name, sizeof name, "fold-%zu", i);
         run_ok(dir, name, fold);
         loss[i] = run_value(dir, name, 0, "loss");
@@ -356,8 +365,8 @@ static void test_exports(void **state)
         assert_true(fabs(loss[i] - without) > 1e-4 * without);
         free(fold);
     }
-    char *full = vc_format("--model %s/plain/checkpoint-20 --training_type full-finetune --bake_scale "
-                           "--max_train_steps 1", dir);
+    char *full = vc_format("--model %s/plain/checkpoint-20 --training_type full-finetune "
+                           "--bake_scale --max_train_steps 1", dir);
     assert_int_equal(run(dir, "bad", full, &err), VC_EUSAGE);
     free(full);
     free(args);

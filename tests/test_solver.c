@@ -19,7 +19,8 @@
 
 static void near(const char *what, double a, double b, double tolerance)
 {
-    if (!(fabs(a - b) <= tolerance)) fail_msg("%s: %.12g is not %.12g (+-%g)", what, a, b, tolerance);
+    if (!(fabs(a - b) <= tolerance))
+        fail_msg("%s: %.12g is not %.12g (+-%g)", what, a, b, tolerance);
 }
 
 /* f64 values of a golden, malloc'ed. */
@@ -65,9 +66,9 @@ static void schedule_is_diffusers(void **state)
 {
     (void)state;
     vf_safetensors *f = golden_open("schedulers");
-    int64_t n, times;
+    int64_t n, times[8];
     double *x = doubles(f, "x", &n), *noise = doubles(f, "n", NULL);
-    float *t = golden_values(f, "times", &times);
+    float *t = golden_values(f, "times", times);
     for (size_t i = 0; i < COUNT(tables); i++) {
         vtrain_objective *o = open_table(tables[i].shift, tables[i].zero);
         double *a = table_values(f, tables[i].name, "alphas_cumprod");
@@ -75,7 +76,7 @@ static void schedule_is_diffusers(void **state)
         double *v = table_values(f, tables[i].name, "velocity");
         for (int k = 0; k < VTRAIN_TIMES; k++)
             near("alpha_bar", vtrain_alpha_bar(o, k), a[k], 1e-14);
-        for (int64_t k = 0; k < times; k++) {
+        for (int64_t k = 0; k < times[0]; k++) {
             vtrain_level l = vtrain_level_at(o, (double)t[k]);
             for (int64_t e = 0; e < n; e++) {
                 double at = (double)l.x_of * x[e] + (double)l.n_of * noise[e];
@@ -211,7 +212,9 @@ static void euler_follows_a_line(void **state)
     for (int steps = 1; steps <= 9; steps += 4)
         for (int shift = 1; shift <= 7; shift += 3) {
             vtrain_solver_step step[9];
-            const vtrain_solver_opts o = { .sampler = VTRAIN_EULER, .steps = steps, .shift = shift };
+            const vtrain_solver_opts o = {
+                .sampler = VTRAIN_EULER, .steps = steps, .shift = shift,
+            };
             float x = -1.25f, last = NAN, v = -1.25f - 0.75f;
             assert_int_equal(vtrain_solver_plan(step, &o, NULL), 0);
             near("first sigma", step[0].level, 1, 0);
@@ -326,11 +329,12 @@ static void files_are_read(void **state)
     for (size_t i = 0; i < COUNT(files); i++) {
         char *path = write_file(files[i].text), *folder = vc_format("%.*s",
             (int)(vc_path_base(path) - path - 1), path);
-        const char *const given[] = { NULL, path, folder };       /* below the model, file, folder */
+        const char *const given[] = { NULL, path, folder };  /* below the model, file, folder */
         for (int k = 0; k < 3; k++) {
             vtrain_scheduler s;
             vc_err err = { 0 };
-            if (vtrain_scheduler_read(&s, golden_tmp("model"), given[k], &err)) fail_msg("%s", err.text);
+            if (vtrain_scheduler_read(&s, golden_tmp("model"), given[k], &err))
+                fail_msg("%s", err.text);
             assert_string_equal(s.path, path);
             same_scheduler(&s, &files[i].s);
             vtrain_scheduler_free(&s);

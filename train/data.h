@@ -144,8 +144,8 @@ typedef struct vtrain_prompt {
     double fps;                  /* 0: not said */
     bool has_seed;
     uint64_t seed;
-    float *image;                /* first frame [C,1,h,w] in raw VAE space (the posterior's mean), or
-                                  * NULL; the grid's h and w are then its own */
+    float *image;                /* first frame [C,1,h,w] in raw VAE space (the posterior's mean),
+                                  * or NULL; the grid's h and w are then its own */
 } vtrain_prompt;
 uint32_t vtrain_data_prompts(const vtrain_data *d);
 int vtrain_data_prompt(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err);

@@ -1,13 +1,13 @@
 /* export.h - trained weights as other programs load them.
  *
  * A LoRA: DIR/pytorch_lora_weights.safetensors in diffusers' layout (lora.h). With `kohya` also
- * DIR/lora_kohya.safetensors: `lora_unet__<module, _ for .>.lora_down.weight`, `.lora_up.weight` and a
- * scalar `.alpha`, as VideoX-Fun's networks and kohya's scripts have it. Its tensors carry no alpha
- * into diffusers' file, which would refuse them.
+ * DIR/lora_kohya.safetensors: `lora_unet__<module, _ for .>.lora_down.weight`, `.lora_up.weight`
+ * and a scalar `.alpha`, as VideoX-Fun's networks and kohya's scripts have it. Its tensors carry no
+ * alpha into diffusers' file, which would refuse them.
  *
  * A transformer: FOLDER/config.json, the bytes it came with, and FOLDER/diffusion_pytorch_model
- * .safetensors, above `most` bytes in shards with their index: what diffusers' from_pretrained loads.
- * Every tensor is saved in the type that it had in the file. */
+ * .safetensors, above `most` bytes in shards with their index: what diffusers' from_pretrained
+ * loads. Every tensor is saved in the type that it had in the file. */
 #ifndef VTRAIN_EXPORT_H
 #define VTRAIN_EXPORT_H
 

@@ -1,16 +1,16 @@
 /* lora.h - LoRA: which modules, and the files that hold one (diffusers' layout).
  *
- * Targets, by PEFT's rules. A value with any of ( ) | * + ? [ ] ^ $ \ is a regular expression over the
- * whole module path (Python's, without look-around and back references); else it is a list split
- * at commas and blanks, and an entry matches a path that equals it or ends in ".entry". An entry
- * that matches nothing is an error listing near names, a value that matches a module which holds
- * others an error naming it. `ff.0` and `ff.2`, which VideoX-Fun's own documents give and which
- * match no module of any family, are left out with a line. "all-linear": every linear.
+ * Targets, by PEFT's rules. A value with any of ( ) | * + ? [ ] ^ $ \ is a regular expression over
+ * the whole module path (Python's, without look-around and back references); else it is a list
+ * split at commas and blanks, and an entry matches a path that equals it or ends in ".entry". An
+ * entry that matches nothing is an error listing near names, a value that matches a module which
+ * holds others an error naming it. `ff.0` and `ff.2`, which VideoX-Fun's own documents give and
+ * which match no module of any family, are left out with a line. "all-linear": every linear.
  *
  * Files. pytorch_lora_weights.safetensors: `transformer.<module>.lora_A.weight` [r,in],
  * `.lora_B.weight` [out,r], and __metadata__'s lora_adapter_metadata with transformer.r,
- * .lora_alpha, .target_modules (export.h writes it). Read are, by suffix, all layouts in use: with or
- * without prefix `transformer.`, `diffusion_model.`, `base_model.model.` or `pipe.dit.`,
+ * .lora_alpha, .target_modules (export.h writes it). Read are, by suffix, all layouts in use: with
+ * or without prefix `transformer.`, `diffusion_model.`, `base_model.model.` or `pipe.dit.`,
  * `.lora_A[.default].weight`, `.lora_down.weight` with a scalar `.alpha`, and `lora_unet_` /
  * `lora_unet__` names with underscores; f32, bf16 or f16, each module with its own rank. Alpha is
  * the pair's own, else the metadata's (alpha_pattern before lora_alpha; use_rslora; Finetrainers'

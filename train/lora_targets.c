@@ -106,8 +106,8 @@ static bool put_brackets(rewrite *w)
     return true;
 }
 
-/* Python's expression as a POSIX extended one that matches the same whole paths: groups are plain, a
- * lazy repeat may take what a greedy one takes. False: it has parts that POSIX cannot say. */
+/* Python's expression as a POSIX extended one that matches the same whole paths: groups are plain,
+ * a lazy repeat may take what a greedy one takes. False: it has parts that POSIX cannot say. */
 static bool to_posix(char *out, const char *value)
 {
     rewrite w = { value, out };
@@ -143,9 +143,9 @@ static int compile(vtrain_targets *t, const char *value, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--target_name: an expression of more than %d characters",
                        MAX_REGEX);
     if (!known)
-        return vc_fail(err, VC_EUSAGE, "--target_name \"%s\": look-around, back references, flags and "
-                       "escapes other than \\d \\w \\s \\b and signs are not understood: write it with "
-                       "groups, brackets and repeats", value);
+        return vc_fail(err, VC_EUSAGE, "--target_name \"%s\": look-around, back references, flags "
+                       "and escapes other than \\d \\w \\s \\b and signs are not understood: write "
+                       "it with groups, brackets and repeats", value);
     if (!whole) return vc_fail(err, VC_ENOMEM, "out of memory");
     int code = regcomp(&t->regex, whole, REG_EXTENDED | REG_NOSUB);
     free(whole);
@@ -287,9 +287,9 @@ static int check_containers(vtrain_targets *t, const char *value, const char *co
             memcpy(part, *modules, n);
             part[n] = '\0';
             if (vtrain_targets_match(t, part))
-                return vc_fail(err, VC_EUSAGE, "--target_name \"%s\" matches %s, which is no linear "
-                               "but holds some: name the linears (all-linear: every one)", value,
-                               part);
+                return vc_fail(err, VC_EUSAGE, "--target_name \"%s\" matches %s, which is no "
+                               "linear but holds some: name the linears (all-linear: every one)",
+                               value, part);
         }
     return 0;
 }

@@ -40,8 +40,8 @@ static int open_config(vtrain *t, vc_err *err)
     const char *class_name;
     bool lora = c->training_type == VTRAIN_LORA;
     if (!lora && c->transformer_dtype != VC_DTYPE_NONE)
-        vc_say(t->ui, "--transformer_dtype: left out, a full finetune begins with the file's values "
-               "and trains them in f32");
+        vc_say(t->ui, "--transformer_dtype: left out, a full finetune begins with the file's "
+               "values and trains them in f32");
     int rc = vtrain_weights_open(&t->weights, c->model, c->transformer,
                                  lora ? c->transformer_dtype : VC_DTYPE_NONE,
                                  c->preset_lora_path, err);
@@ -57,17 +57,17 @@ static int open_config(vtrain *t, vc_err *err)
     return t->model_config ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
-/* How the model was trained: its scheduler's file. A model that is trained on without it may have had
- * another schedule, so that is said. */
+/* How the model was trained: its scheduler's file. A model that is trained on without it may have
+ * had another schedule, so that is said. */
 static int open_scheduler(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     int rc = vtrain_scheduler_read(&t->scheduler, c->model, c->scheduler, err);
     if (rc) return vc_context(err, rc, c->scheduler ? "--scheduler" : "--model");
     if (!t->scheduler.path && t->family != &vtrain_builtin && t->family->objective == VTRAIN_V)
-        vc_warn(t->ui, "no scheduler/scheduler_config.json below --model: a noise schedule with zero "
-                "terminal SNR and snr_shift_scale 1 is taken (CogVideoX-2B needs 3): give --scheduler "
-                "if the model was trained with another");
+        vc_warn(t->ui, "no scheduler/scheduler_config.json below --model: a noise schedule with "
+                "zero terminal SNR and snr_shift_scale 1 is taken (CogVideoX-2B needs 3): give "
+                "--scheduler if the model was trained with another");
     return 0;
 }
 

@@ -107,7 +107,8 @@ static int make_image(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_er
     return 0;
 }
 
-/* What samples are made without, once a run, so that nobody wonders why a clip ignores its image. */
+/* What samples are made without, once a run, so that nobody wonders why a clip ignores its image.
+ * */
 static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit *fit)
 {
     if (t->told_conditions) return;
@@ -133,7 +134,8 @@ static int make_plan(sampling *s, const vtrain *t, vc_err *err)
     };
     if (!flow && !t->scheduler.alpha_to_one) o.final_alpha = o.alpha_bar[0];
     s->step = calloc((size_t)o.steps, sizeof *s->step);
-    return s->step ? vtrain_solver_plan(s->step, &o, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!s->step) return vc_fail(err, VC_ENOMEM, "out of memory");
+    return vtrain_solver_plan(s->step, &o, err);
 }
 
 static int make_rows(sampling *s, const vtrain *t, vc_err *err)

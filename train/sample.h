@@ -1,13 +1,13 @@
 /* sample.h - samples during training, from stored prompt embeddings; never decoded here.
  *
- * --validation_sampler by solver.h: flow by Euler, v by DDIM or the stochastic DPM-Solver++, auto as the
- * model's scheduler file names its class. Guidance (Ho & Salimans 2022): neg + scale (pos - neg) in
- * f32, both in one batch; scale 1: positive only. All noise is a pure function of (prompt's seed,
- * else the run's; its number; the step): VC_DRAW_VALIDATION, micro 0 what the sample starts from, i + 1
- * what step i adds.
+ * --validation_sampler by solver.h: flow by Euler, v by DDIM or the stochastic DPM-Solver++, auto
+ * as the model's scheduler file names its class. Guidance (Ho & Salimans 2022): neg + scale (pos -
+ * neg) in f32, both in one batch; scale 1: positive only. All noise is a pure function of (prompt's
+ * seed, else the run's; its number; the step): VC_DRAW_VALIDATION, micro 0 what the sample starts
+ * from, i + 1 what step i adds.
  *
- * A model that takes a first frame gets the prompt's, scaled as in training, zeros if it has none. A
- * model that wants whole groups of frames, padded in front (CogVideoX 1.5), samples them all, and
+ * A model that takes a first frame gets the prompt's, scaled as in training, zeros if it has none.
+ * A model that wants whole groups of frames, padded in front (CogVideoX 1.5), samples them all, and
  * the frames in front are dropped before the sample is written. */
 #ifndef VTRAIN_SAMPLE_H
 #define VTRAIN_SAMPLE_H

@@ -24,9 +24,10 @@ typedef struct vtrain_scheduler {
     vtrain_spacing spacing;
 } vtrain_scheduler;
 
-/* given: the file or its folder (VC_ENOENT if it is not there); else model/scheduler is looked at, which
- * may be missing, and model may be NULL. Without a file: the schedule of CogVideoX-5B with DDIM and
- * trailing times, for a model that predicts v; path NULL. VC_EINVAL names field, value and file. */
+/* given: the file or its folder (VC_ENOENT if it is not there); else model/scheduler is looked at,
+ * which may be missing, and model may be NULL. Without a file: the schedule of CogVideoX-5B with
+ * DDIM and trailing times, for a model that predicts v; path NULL. VC_EINVAL names field, value and
+ * file. */
 int vtrain_scheduler_read(vtrain_scheduler *s, const char *model, const char *given, vc_err *err);
 void vtrain_scheduler_free(vtrain_scheduler *s);            /* an all-zero one is fine */
 

@@ -1,8 +1,8 @@
 /* solver.h - how a sampler goes from noise to a sample, as numbers: no tensors, no model.
  *
- * A plan is an array of steps. A step says at which level the model is asked, and with which factors
- * the next sample follows from this one, from the clean picture that the answer implies, from the
- * clean picture of the step before and from fresh noise:
+ * A plan is an array of steps. A step says at which level the model is asked, and with which
+ * factors the next sample follows from this one, from the clean picture that the answer implies,
+ * from the clean picture of the step before and from fresh noise:
  *
  *     vtrain_solver_plan(step, &o, &err);
  *     for (int i = 0; i < o.steps; i++) {
@@ -17,7 +17,8 @@
  * A[t - 1000 / steps] (a whole division, so that where steps does not divide 1000 this is not the
  * next t of the list), and to final_alpha below 0. Euler follows a straight flow between sigmas.
  *
- * Where diffusers' DPM draws noise twice in a step, the second counts: here a step has one noise. */
+ * Where diffusers' DPM draws noise twice in a step, the second counts: here a step has one noise.
+ * */
 #ifndef VTRAIN_SOLVER_H
 #define VTRAIN_SOLVER_H
 
