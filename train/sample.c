@@ -96,7 +96,8 @@ static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
 static int make_image(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
     if (!(fit->roles & 1u << VTRAIN_ROLE_IMAGE) || !s->p.image) return 0;
-    const vtrain_norm *norm = vtrain_data_norm(t->data);
+    const vtrain_norm *norm = vtrain_data_role_norm(t->data, VTRAIN_ROLE_IMAGE);
+    if (!norm || !norm->sub) norm = vtrain_data_norm(t->data);
     size_t plane = (size_t)(s->dim[3] * s->dim[4]), all = plane * (size_t)norm->channels;
     s->image = malloc(sizeof(float) * all * (size_t)s->dim[0]);
     if (!s->image) return vc_fail(err, VC_ENOMEM, "out of memory");
