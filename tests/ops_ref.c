@@ -414,7 +414,23 @@ int64_t ref_unpatchify(double *y, const double *const *x, const op_args *a)
     return n;
 }
 
-/* ---- convolution: x, w, b; arg: stride t h w, then the padding before and after h and w ---- */
+/* ---- convolution: x, w, b, front; arg: stride t h w, padding before t, before and after h, w ---- */
+
+static double input_at(const double *const *x, const op_args *a, const int64_t at[VT_DIMS])
+{
+    int64_t p[VT_DIMS] = { 0 };
+    int front = at[1] < 0 && a->n > 3;
+
+    for (int k = 0; k < 5; k++)
+        p[k] = at[k];
+    if (front)
+        p[1] = a->s[3].dim[1] == 1 ? 0 : at[1] + (int64_t)a->c->arg[3];
+    const op_shape *s = &a->s[front ? 3 : 0];
+    for (int k = 1; k < 4; k++)
+        if (p[k] < 0 || p[k] >= s->dim[k])
+            return 0;
+    return x[front ? 3 : 0][ravel(s, p)];
+}
 
 int64_t ref_conv3d(double *y, const double *const *x, const op_args *a)
 {
@@ -434,14 +450,88 @@ int64_t ref_conv3d(double *y, const double *const *x, const op_args *a)
         for (int64_t j = 0; j < op_count(&a->s[1]) / w[0]; j++) {
             int64_t c = j / (w[2] * w[3] * w[4]), p[VT_DIMS] = { at[0], 0, 0, 0, c };
             int64_t tap[3] = { j / (w[3] * w[4]) % w[2], j / w[4] % w[3], j % w[4] };
-            int inside = 1;
-            for (int k = 0; k < 3; k++) {
+            for (int k = 0; k < 3; k++)
                 p[1 + k] = at[1 + k] * step[k] + tap[k] - before[k];
-                inside &= p[1 + k] >= 0 && p[1 + k] < in[1 + k];
-            }
-            if (inside)
-                y[i] += x[0][ravel(&a->s[0], p)] * x[1][at[4] * (op_count(&a->s[1]) / w[0]) + j];
+            y[i] += input_at(x, a, p) * x[1][at[4] * (op_count(&a->s[1]) / w[0]) + j];
         }
+    }
+    return op_count(&to);
+}
+
+/* ---- x, w, b, scale, shift; arg: groups, eps, silu, first ---- */
+
+/* What the spatial form reads for position `at` of x. */
+static double below(const double *v, const op_shape *s, const op_shape *x, const int64_t at[VT_DIMS],
+                    int first)
+{
+    int64_t p[VT_DIMS] = { at[0], 0, 0, 0, at[4] };
+
+    for (int k = 1; k < 4; k++)
+        p[k] = at[k] * s->dim[k] / x->dim[k];
+    if (first)
+        p[1] = at[1] == 0 ? 0 : 1 + (at[1] - 1) * (s->dim[1] - 1) / (x->dim[1] - 1);
+    return v[ravel(s, p)];
+}
+
+int64_t ref_group_norm(double *y, const double *const *x, const op_args *a)
+{
+    const op_shape *s = &a->s[0];
+    int64_t n = op_count(s), c = last(s), each = c / (int64_t)a->c->arg[0], rows = n / s->dim[0] / c;
+
+    for (int64_t g = 0; y && g < s->dim[0] * (int64_t)a->c->arg[0]; g++) {
+        int64_t base = g / (int64_t)a->c->arg[0] * rows * c, c0 = g % (int64_t)a->c->arg[0] * each;
+        double mean = 0, var = 0, count = (double)(rows * each);
+        for (int pass = 0; pass < 3; pass++)
+            for (int64_t i = 0; i < rows * each; i++) {
+                int64_t k = c0 + i % each, to = base + i / each * c + k, at[VT_DIMS];
+                double v = x[0][to];
+                if (pass == 0)
+                    mean += v / count;
+                else if (pass == 1)
+                    var += (v - mean) * (v - mean) / count;
+                else {
+                    v = (v - mean) / sqrt(var + a->c->arg[1]) * x[1][k] + x[2][k];
+                    unravel(s, to, at);
+                    if (a->n > 3)
+                        v = v * below(x[3], &a->s[3], s, at, a->c->arg[3] != 0) +
+                            below(x[4], &a->s[4], s, at, a->c->arg[3] != 0);
+                    y[to] = a->c->arg[2] != 0 ? v / (1 + exp(-v)) : v;
+                }
+            }
+    }
+    return n;
+}
+
+/* arg: t, h, w of the result */
+int64_t ref_nearest(double *y, const double *const *x, const op_args *a)
+{
+    op_shape to = a->s[0];
+
+    for (int k = 0; k < 3; k++)
+        to.dim[1 + k] = (int64_t)a->c->arg[k];
+    for (int64_t i = 0; y && i < op_count(&to); i++) {
+        int64_t at[VT_DIMS];
+        unravel(&to, i, at);
+        y[i] = below(x[0], &a->s[0], &to, at, 0);
+    }
+    return op_count(&to);
+}
+
+int64_t ref_pool_frames(double *y, const double *const *x, const op_args *a)
+{
+    const op_shape *s = &a->s[0];
+    op_shape to = *s;
+    int64_t odd = s->dim[1] % 2;
+
+    to.dim[1] = (s->dim[1] + 1) / 2;
+    for (int64_t i = 0; y && i < op_count(&to); i++) {
+        int64_t at[VT_DIMS] = { 0 };
+        unravel(&to, i, at);
+        int64_t t = at[1];
+        at[1] = odd && t == 0 ? 0 : 2 * t - odd;
+        y[i] = x[0][ravel(s, at)];
+        at[1] = odd && t == 0 ? 0 : 2 * t + 1 - odd;
+        y[i] = (y[i] + x[0][ravel(s, at)]) / 2;
     }
     return op_count(&to);
 }

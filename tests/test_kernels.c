@@ -376,6 +376,36 @@ TEST(norms_and_gradients)
             check_norm(*s, &norms[i]);
 }
 
+TEST(moments_of_columns)
+{
+    kd_rng r = { 5 };
+    (void)state;
+    EACH_SET(s)
+        for (size_t k = 0; k < COUNT(sizes); k++) {
+            enum { ROWS = 5 };
+            size_t n = sizes[k];
+            float *x = span(&r, n * ROWS, 1), *at = span(&r, n, 1), *sum = span(&r, n, 1),
+                  *square = span(&r, n, 1);
+            for (size_t i = 0; i < n; i++) {
+                x[i] += 3;
+                sum[i] = 1;                    /* added to what is there */
+                square[i] = 2;
+            }
+            (*s)->moments(sum, square, x, at, ROWS, n);
+            for (size_t i = 0; i < n; i++) {
+                double m = 1, q = 2;
+                for (size_t j = 0; j < ROWS; j++) {
+                    double d = (double)x[j * n + i] - at[i];
+                    m += d;
+                    q += d * d;
+                }
+                near("sum", (*s)->name, i, sum[i], m, 3e-6);
+                near("sum of squares", (*s)->name, i, square[i], q, 2e-5);
+            }
+            free(x), free(at), free(sum), free(square);
+        }
+}
+
 /* ---- the rest ---- */
 
 TEST(rope_turns_pairs)
@@ -453,7 +483,8 @@ int main(void)
         cmocka_unit_test(load_every_code), cmocka_unit_test(store_rounds_as_dtype),
         cmocka_unit_test(load_store_sizes), cmocka_unit_test(arithmetic),
         cmocka_unit_test(activations), cmocka_unit_test(activations_at_the_ends),
-        cmocka_unit_test(norms_and_gradients), cmocka_unit_test(rope_turns_pairs),
+        cmocka_unit_test(norms_and_gradients), cmocka_unit_test(moments_of_columns),
+        cmocka_unit_test(rope_turns_pairs),
         cmocka_unit_test(adamw_step), cmocka_unit_test(forced_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

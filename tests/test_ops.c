@@ -103,8 +103,30 @@ static vt_tensor *conv3d(vt_ctx *g, vt_tensor *const *x, const op_args *a)
 {
     int p = (int)a->c->arg[4], q = (int)a->c->arg[5];
     vt_conv c = { { (int)a->c->arg[0], (int)a->c->arg[1], (int)a->c->arg[2] },
-                  { (int)a->c->arg[3], p, p }, { 0, q, q } };
+                  { (int)a->c->arg[3], p, p }, { 0, q, q }, OPT(3) };
     return vt_conv3d(g, x[0], x[1], OPT(2), &c);
+}
+
+RUN(nearest, vt_nearest(g, x[0], (int64_t)a->c->arg[0], (int64_t)a->c->arg[1],
+                        (int64_t)a->c->arg[2]))
+RUN(pool_frames, vt_pool_frames(g, x[0]))
+
+static vt_tensor *group_norm(vt_ctx *g, vt_tensor *const *x, const op_args *a)
+{
+    vt_group n = { (int)a->c->arg[0], ARG(1), a->c->arg[2] != 0, a->c->arg[3] != 0, OPT(3),
+                   OPT(4) };
+    return vt_group_norm(g, x[0], x[1], x[2], &n);
+}
+
+/* [a, b], written in two parts */
+static vt_tensor *assign(vt_ctx *g, vt_tensor *const *x, const op_args *a)
+{
+    int64_t n = a->s[0].dim[0], dim[] = { n + a->s[1].dim[0], a->s[0].dim[1] };
+    vt_tensor *y = vt_new(g, vt_compute(g), 2, dim);
+
+    vt_assign(g, vt_slice(g, y, 0, 0, n), x[0]);
+    vt_assign(g, vt_slice(g, y, 0, n, dim[0]), x[1]);
+    return y;
 }
 
 /* Tolerances: of the largest value. bf16 keeps 8 bits, so one rounding costs up to 2^-9 = 2e-3 of
@@ -267,6 +289,40 @@ static const op_case cases[] = {
       { 1, 1, 1, 0, 0, 0 }, .weights = 2, .fixed = 3 },
     { "conv3d: frozen bf16", conv3d, ref_conv3d, { "1 3 5 5 16", "16 16 3 3 3", "16" }, SUMS,
       { 2, 2, 2, 2, 1, 1 }, .weights = 6, .fixed = 7, .stored = VC_BF16 },
+    { "conv3d: frames in front", conv3d, ref_conv3d,
+      { "1 4 5 6 16", "24 16 3 3 3", "24", "1 2 5 6 16" }, SUMS, { 1, 1, 1, 2, 1, 1 },
+      .weights = 6, .fixed = 15 },
+    { "conv3d: first frame in front", conv3d, ref_conv3d,
+      { "1 3 5 4 6", "5 6 3 3 3", "5", "1 1 5 4 6" }, SUMS, { 1, 1, 1, 2, 1, 1 },
+      .weights = 6, .fixed = 15 },
+    { "conv3d: front of two samples", conv3d, ref_conv3d,
+      { "2 5 4 5 8", "16 8 5 1 3", "16", "2 4 4 5 8" }, SUMS, { 2, 1, 1, 4, 0, 0 },
+      .weights = 6, .fixed = 15 },
+    { "conv3d: one frame and its front", conv3d, ref_conv3d,
+      { "1 1 4 5 8", "16 8 3 3 3", "16", "1 2 4 5 8" }, SUMS, { 1, 1, 1, 2, 1, 1 },
+      .weights = 6, .fixed = 15 },
+
+    { "group_norm", group_norm, ref_group_norm, { "2 3 5 7 24", "24", "24" }, SUMS, { 4, 1e-6 },
+      .weights = 6, .fixed = 7 },
+    { "group_norm: silu, odd", group_norm, ref_group_norm, { "1 3 17 9 21", "21", "21" }, SUMS,
+      { 7, 1e-6, 1 }, .weights = 6, .fixed = 7 },
+    { "group_norm: frozen bf16", group_norm, ref_group_norm, { "1 2 9 8 64", "64", "64" }, SUMS,
+      { 32, 1e-5, 1 }, .weights = 6, .fixed = 7, .stored = VC_BF16 },
+    { "group_norm: one position", group_norm, ref_group_norm, { "1 1 1 1 8", "8", "8" }, SUMS,
+      { 2, 1e-6 }, .weights = 6, .fixed = 7 },
+    { "group_norm: spatial", group_norm, ref_group_norm,
+      { "2 4 6 10 8", "8", "8", "2 2 3 5 8", "2 2 3 5 8" }, SUMS, { 2, 1e-6, 1 }, .weights = 6,
+      .fixed = 31 },
+    { "group_norm: spatial, first frame", group_norm, ref_group_norm,
+      { "1 9 6 8 12", "12", "12", "1 3 3 4 12", "1 3 3 4 12" }, SUMS, { 3, 1e-6, 1, 1 },
+      .weights = 6, .fixed = 31 },
+    { "nearest", nearest, ref_nearest, { "2 2 3 5 7" }, EXACT, { 4, 6, 10 }, .fixed = 1 },
+    { "nearest: any sizes", nearest, ref_nearest, { "1 3 4 5 3" }, EXACT, { 4, 3, 13 },
+      .fixed = 1 },
+    { "pool_frames", pool_frames, ref_pool_frames, { "2 4 3 5 7" }, ROUND, .fixed = 1 },
+    { "pool_frames: odd", pool_frames, ref_pool_frames, { "1 5 9 31 8" }, ROUND, .fixed = 1 },
+    { "pool_frames: one", pool_frames, ref_pool_frames, { "1 1 2 3 4" }, EXACT, .fixed = 1 },
+    { "assign", assign, ref_concat, { "3 5", "4 5" }, EXACT, .fixed = 3 },
 };
 
 enum { CONTEXTS = 8 };

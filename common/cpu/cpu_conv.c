@@ -22,6 +22,7 @@ typedef struct conv {
     size_t pb, row_weights;                    /* units: a panel; all panels of one (kt, kh) */
     size_t units, lda, ldc;               /* units of kw C; from one position to the next; of acc */
     size_t stage;                          /* units of an input row, padding and all that is read */
+    size_t outputs;                            /* rows of y to compute: the first ones */
 } conv;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -40,19 +41,30 @@ static void pack_panel(const conv *v, uint32_t *dst, float *stage, size_t row, s
     cpu_pack_b(v->g, dst, v->pb, (cpu_vectors){ stage, VC_F32, k, true }, 0, n, 0, k);
 }
 
-/* acc += what comes through one kernel row from input row (n, t, h), if that is inside */
+/* Input row (n, t, h), t < 0 being a frame in front; NULL: zeros. */
+static const char *input_row(const conv *v, size_t n, long t, long h)
+{
+    const vt_tensor *x = v->x;
+
+    if (t < 0 && v->c->front) {
+        x = v->c->front;
+        t = x->dim[1] == 1 ? 0 : t + v->c->before[0];
+    }
+    if (t < 0 || t >= x->dim[1] || h < 0 || h >= x->dim[2])
+        return NULL;
+    size_t row = (n * (size_t)x->dim[1] + (size_t)t) * (size_t)x->dim[2] + (size_t)h;
+    return (const char *)x->data + row * (size_t)x->dim[3] * v->in * vc_dtype_size(x->dtype);
+}
+
+/* acc += what comes through one kernel row from input row (n, t, h), if that is not zeros */
 static void add_row(const conv *v, const uint32_t *weights, uint32_t *stage, float *acc, size_t n,
                     long t, long h)
 {
-    const int64_t *xd = v->x->dim;
-
-    if (t < 0 || t >= xd[1] || h < 0 || h >= xd[2])
+    const char *row = input_row(v, n, t, h);
+    if (!row)
         return;
-    size_t row = (n * (size_t)xd[1] + (size_t)t) * (size_t)xd[2] + (size_t)h,
-           k = (size_t)xd[3] * v->in;
     size_t before = (size_t)v->c->before[2] * v->in / (size_t)v->g->pair;
-    v->g->along(stage + before, (const char *)v->x->data + row * k * vc_dtype_size(v->x->dtype),
-                v->x->dtype, k);
+    v->g->along(stage + before, row, v->x->dtype, (size_t)v->x->dim[3] * v->in);
     v->g->block((size_t)v->y->dim[3], v->out, v->units, stage, v->lda, weights, v->pb, acc, v->ldc,
                 true);
 }
@@ -84,7 +96,7 @@ static void output_row(const conv *v, const uint32_t *weights, uint32_t *stage, 
 
 static void run(const conv *v)
 {
-    size_t nr = (size_t)v->g->nr, panels = (v->out + nr - 1) / nr, outputs = 1;
+    size_t nr = (size_t)v->g->nr, panels = (v->out + nr - 1) / nr;
     size_t packed = v->rows * v->row_weights, acc = (size_t)v->y->dim[3] * v->ldc;
     size_t gather = nr * v->kw * v->in, mine = acc + (v->stage > gather ? v->stage : gather);
     uint32_t *weights = cpu_scratch(v->d, 0, (packed + mine) * 4);
@@ -94,8 +106,6 @@ static void run(const conv *v)
             return;
     if (!weights)
         return;
-    for (int i = 0; i < 3; i++)
-        outputs *= (size_t)v->y->dim[i];
 #pragma omp parallel num_threads(v->d->threads)
     {
         int t = omp_get_thread_num();
@@ -108,7 +118,7 @@ static void run(const conv *v)
                            p * nr);
         memset(stage, 0, v->stage * 4);      /* the padding; input rows overwrite what is between */
 #pragma omp for schedule(dynamic, 1)
-        for (size_t r = 0; r < outputs; r++)
+        for (size_t r = 0; r < v->outputs; r++)
             output_row(v, weights, stage, (float *)at, r);
         v->g->end();
     }
@@ -118,16 +128,49 @@ static void run(const conv *v)
  * where it counts, in wide 3^3 layers; its kernels for AVX-512 and AMX are the better ones. */
 static bool prefers_dnnl(const vt_dev *d) { return d->dnnl && d->isa.avx512; }
 
+/* What of a tensor with one sample follows its frame `from`. */
+static vt_tensor frames_from(const vt_tensor *t, int64_t from)
+{
+    vt_tensor p = *t;
+
+    p.dim[1] -= from;
+    p.data = (char *)p.data + from * t->stride[1] * (int64_t)vc_dtype_size(t->dtype);
+    return p;
+}
+
+/* Frames of y that oneDNN leaves to the code here: it cannot read `front`, so it is given the
+ * output frames that do not see it. */
+static int64_t left_by_dnnl(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
+                            const vt_tensor *b, const vt_conv *c)
+{
+    int64_t all = y->dim[1], before = c->before[0], step = c->stride[0];
+
+    if (!prefers_dnnl(d))
+        return all;
+    if (!c->front)
+        return cpu_dnnl_conv3d(d, y, x, w, b, c) ? 0 : all;
+    int64_t head = (before + step - 1) / step, skip = head * step - before;
+    if (y->dim[0] != 1 || head >= all || skip >= x->dim[1])
+        return all;
+    vt_tensor yt = frames_from(y, head), xt = frames_from(x, skip);
+    vt_conv rest = *c;
+    rest.front = NULL;
+    rest.before[0] = 0;
+    return cpu_dnnl_conv3d(d, &yt, &xt, w, b, &rest) ? head : all;
+}
+
 void cpu_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w, const vt_tensor *b,
                 const vt_conv *c)
 {
-    if (vt_count(y) == 0 || (prefers_dnnl(d) && cpu_dnnl_conv3d(d, y, x, w, b, c)))
+    int64_t frames = left_by_dnnl(d, y, x, w, b, c);
+    if (frames == 0)
         return;
 
     conv v = {
         .d = d, .g = cpu_gemm_of(d, x->dtype), .y = y, .x = x, .w = w, .b = b, .c = c,
         .in = (size_t)x->dim[4], .out = (size_t)w->dim[0], .kw = (size_t)w->dim[4],
         .rows = (size_t)(w->dim[2] * w->dim[3]),
+        .outputs = (size_t)(y->dim[0] * frames * y->dim[2]),
     };
     if (v.in % (size_t)v.g->pair)              /* a position would begin inside a unit */
         v.g = cpu_gemm_of(d, VC_F32);

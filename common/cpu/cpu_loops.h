@@ -106,6 +106,10 @@ void cpu_mse(vt_dev *, vt_tensor *loss, const vt_tensor *pred, const vt_tensor *
 void cpu_mse_grad(vt_dev *, vt_tensor *dpred, const vt_tensor *dloss, const vt_tensor *pred,
                   const vt_tensor *target, const vt_tensor *weight);
 void cpu_sum(vt_dev *, vt_tensor *y, const vt_tensor *x);
+void cpu_group_norm(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
+                    const vt_tensor *b, const vt_group *n);
+void cpu_nearest(vt_dev *, vt_tensor *y, const vt_tensor *x);
+void cpu_pool_frames(vt_dev *, vt_tensor *y, const vt_tensor *x);
 double cpu_sumsq(vt_dev *, const vt_tensor *x);
 void cpu_adamw(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
                const vt_adamw_args *a);

@@ -34,6 +34,9 @@ typedef struct cpu_rows {
     void (*gelu_erf)(float *y, const float *x, size_t n);
     void (*gelu_erf_grad)(float *dx, const float *dy, const float *x, size_t n);
     void (*exp)(float *y, const float *x, size_t n);
+    /* per column, over packed rows of n: sum += x - at, sumsq += (x - at)^2 */
+    void (*moments)(float *sum, float *sumsq, const float *x, const float *at, size_t rows,
+                    size_t n);
     /* mean and 1/sqrt(var + eps), or 0 and 1/sqrt(mean(x^2) + eps) */
     void (*layer_stats)(float stats[2], const float *x, size_t n, float eps);
     void (*rms_stats)(float stats[2], const float *x, size_t n, float eps);

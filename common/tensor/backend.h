@@ -132,8 +132,13 @@ typedef struct vt_backend {
                      const vt_tensor *target, const vt_tensor *weight);
     void (*sum)(vt_dev *, vt_tensor *y, const vt_tensor *x);        /* x any */
 
+    /* c->front: NULL, or packed as x is. */
     void (*conv3d)(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                    const vt_tensor *b, const vt_conv *c);
+    void (*group_norm)(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
+                       const vt_tensor *b, const vt_group *n);
+    void (*nearest)(vt_dev *, vt_tensor *y, const vt_tensor *x);
+    void (*pool_frames)(vt_dev *, vt_tensor *y, const vt_tensor *x);
 
     /* Optimiser, on packed f32 parameters. */
     double (*sumsq)(vt_dev *, const vt_tensor *x);

@@ -44,6 +44,20 @@ vt_tensor *vt_cast(vt_ctx *g, vt_tensor *x, vc_dtype dtype)
     return x->dtype == dtype ? x : copy(g, "cast", x, dtype);
 }
 
+void vt_assign(vt_ctx *g, vt_tensor *y, vt_tensor *x)
+{
+    vt_tensor *in[] = { y, x };
+
+    if (!vt_ok(g, "assign", 2, in))
+        return;
+    if (!vt_same_shape(x, y))
+        vt_bad(g, "assign", "shapes differ", 2, in);
+    else if (!y->buf || y->needs_grad || x->needs_grad)
+        vt_bad(g, "assign", "it has no gradient, and no parameter is written", 2, in);
+    else
+        VT_RUN(g, copy, y, x);
+}
+
 /* ---- views ---- */
 
 /* Strides of x's elements seen as dim[nd], if they exist. Groups of old axes and new axes with

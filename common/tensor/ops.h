@@ -26,6 +26,9 @@ void vt_chunk(vt_ctx *g, vt_tensor *x, int axis, int n, vt_tensor **out);
 vt_tensor *vt_concat(vt_ctx *g, int axis, int n, vt_tensor *const *x);
 /* x itself if packed, else a packed copy. */
 vt_tensor *vt_pack(vt_ctx *g, vt_tensor *x);
+/* Writes x over y, a tensor of the step (or a view of one) of the same shape that no gradient is
+ * wanted for: for results that are made in parts, and state that is carried along. (no gradient) */
+void vt_assign(vt_ctx *g, vt_tensor *y, vt_tensor *x);
 /* To f32 or bf16; x itself if it has that type. */
 vt_tensor *vt_cast(vt_ctx *g, vt_tensor *x, vc_dtype dtype);
 /* View of what depends on the distance from query i to key j alone: x [..,Sq+Sk-1] -> [..,Sq,Sk],
@@ -126,14 +129,35 @@ vt_tensor *vt_rope(vt_ctx *g, vt_tensor *x, vt_tensor *cos, vt_tensor *sin, int6
 vt_tensor *vt_mse(vt_ctx *g, vt_tensor *pred, vt_tensor *target, vt_tensor *weight);
 vt_tensor *vt_sum(vt_ctx *g, vt_tensor *x);                         /* scalar f32 */
 
-/* ---- convolution (op_conv.c) ---- */
+/* ---- channels-last video [N,T,H,W,C] (op_conv.c); no gradients: VAEs are not trained ---- */
 
-/* Channels-last 3-D convolution: x [N,T,H,W,C], w [K,C,kt,kh,kw] as checkpoints store it, b [K] or
- * NULL; zero padding before and after each axis. 2-D: kt = 1. -> [N,T',H',W',K].
- * (no gradient: VAEs are not trained) */
+/* 3-D convolution: x [N,T,H,W,C], w [K,C,kt,kh,kw] as checkpoints store it, b [K] or NULL; zero
+ * padding before and after each axis. 2-D: kt = 1. -> [N,T',H',W',K]. A causal convolution has its
+ * padding in time in front, and zeros there or the frames of `front`, which are read where they
+ * are: no copy of x with more frames is made. */
 typedef struct vt_conv {
     int stride[3], before[3], after[3];       /* t, h, w */
+    vt_tensor *front;                         /* [N,F,H,W,C] of x's type, F = before[0], or 1: that
+                                               * frame again and again; NULL: zeros */
 } vt_conv;
 vt_tensor *vt_conv3d(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, const vt_conv *c);
+
+/* Group norm (Wu & He 2018): x [N,T,H,W,C] normalised over (T,H,W) and each of `groups` runs of
+ * channels, then * w + b, both [C]; in spatial form (Zheng et al. 2022) then * scale + shift, which
+ * are [N,t,h,w,C] and taken at the nearest place below, as vt_nearest does; then SiLU if asked for.
+ * first: frame 0 of scale and shift serves frame 0, the others the others (T and t above 1). */
+typedef struct vt_group {
+    int groups;
+    float eps;
+    bool silu, first;
+    vt_tensor *scale, *shift;                 /* both or neither */
+} vt_group;
+vt_tensor *vt_group_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, const vt_group *n);
+
+/* x [N,T,H,W,C] -> [N,t,h,w,C]: element i of an axis is element floor(i * n_in / n_out) of x's. */
+vt_tensor *vt_nearest(vt_ctx *g, vt_tensor *x, int64_t t, int64_t h, int64_t w);
+/* Means of neighbouring frames: [N,T,H,W,C] -> [N,ceil(T/2),H,W,C]. An odd T leaves frame 0 alone,
+ * the pairs follow it. */
+vt_tensor *vt_pool_frames(vt_ctx *g, vt_tensor *x);
 
 #endif
