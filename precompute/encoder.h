@@ -40,11 +40,17 @@ typedef struct vae_class {
     int (*open)(vae **out, const encoder_opts *o, vae_info *info, vc_err *err);
     void (*close)(vae *v);           /* NULL is fine */
     /* pixels f32 [f,h,w,3] in -1..1, f = kj+1, h and w multiples of the ratio ->
-     * mean and logvar f32 [C, (f-1)/k+1, h/r, w/r], raw. logvar may be NULL. */
+     * mean and logvar f32 [C, (f-1)/k+1, h/r, w/r], raw (logvar clamped to [-30,20]). logvar may be
+     * NULL. */
     int (*encode)(vae *v, const float *pixels, int f, int h, int w, float *mean, float *logvar,
                   vc_err *err);
-    /* z f32 [C,f,h,w] raw -> pixels u8 [(f-1)k+1, h*r, w*r, 3] */
+    /* z f32 [C,f,h,w] raw -> pixels u8 [frames(f), h*r, w*r, 3] */
     int (*decode)(vae *v, const float *z, int f, int h, int w, uint8_t *pixels, vc_err *err);
+    /* Frames that f latent frames decode to: at least (f-1)k+1, the first of which are the clip. */
+    int (*frames)(int f);
+    /* Device memory that encode, or decode, takes for its arguments f, h, w beside the weights and
+     * the kernels' scratch: by a dry step, exactly. */
+    int (*memory)(vae *v, bool decode, int f, int h, int w, size_t *bytes, vc_err *err);
 } vae_class;
 
 typedef struct text_info {
@@ -88,7 +94,7 @@ int prep_family_of(const prep_family **out, const char *model_dir, vc_err *err);
 /* The autoencoder whose class a manifest names. VC_EUSAGE if it is unknown. */
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 
-extern const vae_class vae_builtin;
+extern const vae_class vae_builtin, vae_cogvideox;
 extern const text_class text_builtin, text_t5, text_umt5;
 
 #endif

@@ -218,5 +218,14 @@ static int builtin_decode(vae *v, const float *z, int f, int h, int w, uint8_t *
     return 0;
 }
 
+static int builtin_frames(int f) { return (f - 1) * K + 1; }
+
+static int builtin_memory(vae *v, bool decode, int f, int h, int w, size_t *bytes, vc_err *err)
+{
+    (void)v, (void)f, (void)err;
+    *bytes = (size_t)3 * K * (size_t)h * (size_t)w * (decode ? AREA : 1) * sizeof(float);
+    return 0;
+}
+
 const vae_class vae_builtin = { "BuiltinCodec", builtin_open, builtin_close, builtin_encode,
-                                builtin_decode };
+                                builtin_decode, builtin_frames, builtin_memory };

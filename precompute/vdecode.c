@@ -94,7 +94,7 @@ static int decode_latent(decoder *d, const vf_safetensors *st, int frames, pictu
                        d->info.channels);
 
     int f = (int)v.dim[1], h = (int)v.dim[2], w = (int)v.dim[3];
-    *p = (picture){ .n = (f - 1) * d->info.ratio[0] + 1, .h = h * d->info.ratio[1],
+    *p = (picture){ .n = d->class->frames(f), .h = h * d->info.ratio[1],
                     .w = w * d->info.ratio[2] };
     size_t n = (size_t)vf_view_count(&v);
     float *z = malloc(n * sizeof *z);
