@@ -511,18 +511,25 @@ typedef struct cv_case {
 #define H VC_BF16
 /* Weights of bf16 inputs are exact in bf16, so that all sets multiply the same numbers. */
 static const cv_case cv_cases[] = {
-    { { 1, 1, 1, 1, 1 }, 1, { 1, 1, 1 }, { { 1, 1, 1 }, { 0 }, { 0 } }, F, F, false },
-    { { 1, 1, 5, 7, 3 }, 8, { 1, 3, 3 }, { { 1, 1, 1 }, { 0, 1, 1 }, { 0, 1, 1 } }, F, F, true },
-    { { 1, 1, 6, 5, 3 }, 8, { 1, 3, 3 }, { { 1, 1, 1 }, { 0, 0, 1 }, { 0, 2, 1 } }, F, F, true },
-    { { 2, 3, 4, 5, 16 }, 17, { 3, 3, 3 }, { { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 } }, F, H, true },
-    { { 1, 1, 9, 8, 7 }, 33, { 1, 3, 3 }, { { 1, 2, 2 }, { 0, 0, 0 }, { 0, 1, 1 } }, F, F, true },
-    { { 1, 5, 3, 3, 4 }, 5, { 3, 1, 1 }, { { 2, 1, 1 }, { 0 }, { 0 } }, F, VC_F16, false },
-    { { 1, 2, 6, 6, 32 }, 3, { 1, 1, 1 }, { { 1, 1, 1 }, { 0 }, { 0 } }, F, F, true },
-    { { 1, 1, 4, 4, 2 }, 2, { 1, 5, 5 }, { { 1, 3, 3 }, { 0, 4, 4 }, { 0, 3, 3 } }, F, F, true },
-    { { 1, 3, 5, 35, 20 }, 40, { 3, 3, 3 }, { { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 } }, H, H, true },
-    { { 1, 1, 7, 9, 3 }, 9, { 1, 3, 3 }, { { 1, 2, 2 }, { 0, 1, 1 }, { 0, 1, 1 } }, H, H, false },
+    { { 1, 1, 1, 1, 1 }, 1, { 1, 1, 1 }, { { 1, 1, 1 }, { 0 }, { 0 }, NULL }, F, F, false },
+    { { 1, 1, 5, 7, 3 }, 8, { 1, 3, 3 },
+      { { 1, 1, 1 }, { 0, 1, 1 }, { 0, 1, 1 }, NULL }, F, F, true },
+    { { 1, 1, 6, 5, 3 }, 8, { 1, 3, 3 },
+      { { 1, 1, 1 }, { 0, 0, 1 }, { 0, 2, 1 }, NULL }, F, F, true },
+    { { 2, 3, 4, 5, 16 }, 17, { 3, 3, 3 },
+      { { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, NULL }, F, H, true },
+    { { 1, 1, 9, 8, 7 }, 33, { 1, 3, 3 },
+      { { 1, 2, 2 }, { 0, 0, 0 }, { 0, 1, 1 }, NULL }, F, F, true },
+    { { 1, 5, 3, 3, 4 }, 5, { 3, 1, 1 }, { { 2, 1, 1 }, { 0 }, { 0 }, NULL }, F, VC_F16, false },
+    { { 1, 2, 6, 6, 32 }, 3, { 1, 1, 1 }, { { 1, 1, 1 }, { 0 }, { 0 }, NULL }, F, F, true },
+    { { 1, 1, 4, 4, 2 }, 2, { 1, 5, 5 },
+      { { 1, 3, 3 }, { 0, 4, 4 }, { 0, 3, 3 }, NULL }, F, F, true },
+    { { 1, 3, 5, 35, 20 }, 40, { 3, 3, 3 },
+      { { 1, 1, 1 }, { 1, 1, 1 }, { 1, 1, 1 }, NULL }, H, H, true },
+    { { 1, 1, 7, 9, 3 }, 9, { 1, 3, 3 },
+      { { 1, 2, 2 }, { 0, 1, 1 }, { 0, 1, 1 }, NULL }, H, H, false },
     { { 2, 1, 7, 9, 6 }, 70,
-      { 1, 3, 3 }, { { 1, 2, 2 }, { 0, 1, 1 }, { 0, 1, 1 } }, H, VC_F8E5M2, 1 },
+      { 1, 3, 3 }, { { 1, 2, 2 }, { 0, 1, 1 }, { 0, 1, 1 }, NULL }, H, VC_F8E5M2, 1 },
 };
 #undef F
 #undef H
@@ -609,6 +616,50 @@ TEST(convolution_against_f64)
         }
 }
 
+/* Frames in front give what they would give as part of the input, on every set, by oneDNN too. */
+static void cv_front(const char *set, const kd_dev *d, vc_dtype t, bool one)
+{
+    enum { T = 4, H = 5, W = 9, C = 12, K = 20, N = H * W };
+    kd_rng r = { 17 };
+    vt_conv c = { { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, NULL }, whole = c;
+    vt_tensor *all = kd_tensor(&r, t, 5, (int64_t[]){ 1, T + 2, H, W, C }, 0, NULL);
+    vt_tensor *y = kd_tensor(&r, t, 5, (int64_t[]){ 1, T, H, W, K }, 0, NULL);
+    vt_tensor *want = kd_tensor(&r, t, 5, (int64_t[]){ 1, T, H, W, K }, 0, NULL);
+    vt_tensor *w = kd_tensor(&r, VC_BF16, 5, (int64_t[]){ K, C, 3, 3, 3 }, 0, NULL);
+    size_t frame = (size_t)N * C * vc_dtype_size(t);
+
+    if (one)
+        memcpy((char *)all->data + frame, all->data, frame);
+    vt_tensor front = *all, x = *all;
+    front.dim[1] = one ? 1 : 2;
+    x.dim[1] = T;
+    x.data = (char *)x.data + 2 * frame;
+    c.front = &front;
+    whole.before[0] = 0;
+    d->be->conv3d(d->dev, want, all, w, NULL, &whole);
+    kd_fill(y, NAN);
+    d->be->conv3d(d->dev, y, &x, w, NULL, &c);
+    for (int64_t i = 0; i < vt_count(y); i++) {
+        float a, b;
+        vc_to_f32(&a, (char *)y->data + (size_t)i * vc_dtype_size(t), t, 1);
+        vc_to_f32(&b, (char *)want->data + (size_t)i * vc_dtype_size(t), t, 1);
+        if (!(fabsf(a - b) <= 1e-5f + (t == VC_BF16 ? 0.01f * fabsf(b) : 0)))
+            fail_msg("%s: y[%d] is %.9g, not %.9g", set, (int)i, (double)a, (double)b);
+    }
+    kd_free(all), kd_free(y), kd_free(want), kd_free(w);
+}
+
+TEST(convolution_reads_frames_in_front)
+{
+    (void)state;
+    EACH_SET(s) {
+        kd_dev d = kd_open(*s, 2);
+        for (int i = 0; i < 4; i++)
+            cv_front(*s, &d, i & 1 ? VC_BF16 : VC_F32, i & 2);
+        kd_close(&d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -616,6 +667,7 @@ int main(void)
         cmocka_unit_test(attention_against_f64), cmocka_unit_test(attention_with_a_bias),
         cmocka_unit_test(attention_repeats_its_bits),
         cmocka_unit_test(attention_only_some_gradients), cmocka_unit_test(convolution_against_f64),
+        cmocka_unit_test(convolution_reads_frames_in_front),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
