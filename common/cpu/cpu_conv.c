@@ -9,6 +9,7 @@
 
 #include "common/cpu/cpu_dnnl.h"
 #include "common/cpu/cpu_gemm.h"
+#include "common/cpu/cpu_loops.h"
 
 enum { PAD = 16 };
 
@@ -32,12 +33,18 @@ static void pack_panel(const conv *v, uint32_t *dst, float *stage, size_t row, s
 {
     size_t n = least((size_t)v->g->nr, v->out - k0), k = v->kw * v->in;
     size_t size = vc_dtype_size(v->w->dtype), taps = v->rows * v->kw;
+    size_t step = least(v->in, (CPU_SPAN - v->kw) / taps + 1);
     const char *w = (const char *)v->w->data + (k0 * v->in * taps + row * v->kw) * size;
+    float buf[CPU_SPAN];
 
     for (size_t i = 0; i < n; i++)
-        for (size_t c = 0; c < v->in; c++, w += taps * size)
-            for (size_t q = 0; q < v->kw; q++)
-                v->d->rows->load(stage + i * k + q * v->in + c, w + q * size, v->w->dtype, 1);
+        for (size_t c0 = 0, m; c0 < v->in; c0 += m, w += m * taps * size) {
+            m = least(step, v->in - c0);       /* channels whose taps are read at once */
+            const float *f = cpu_load(v->d->rows, buf, w, v->w->dtype, 1, (m - 1) * taps + v->kw);
+            for (size_t c = 0; c < m; c++)
+                for (size_t q = 0; q < v->kw; q++)
+                    stage[i * k + q * v->in + c0 + c] = f[c * taps + q];
+        }
     cpu_pack_b(v->g, dst, v->pb, (cpu_vectors){ stage, VC_F32, k, true }, 0, n, 0, k);
 }
 

@@ -10,6 +10,8 @@ static bool is_vector(const vt_tensor *t, int64_t n)
 
 /* ---- convolution ---- */
 
+enum { WIDEST = 64 };                          /* kernel: what packing has room for */
+
 static bool is_front(const vt_tensor *f, const vt_tensor *x, int before)
 {
     if (f->nd != 5 || f->dtype != x->dtype || (f->dim[1] != before && f->dim[1] != 1))
@@ -37,6 +39,8 @@ vt_tensor *vt_conv3d(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, const 
     dim[0] = x->dim[0];
     dim[4] = w->dim[0];
     for (int i = 0; i < 3; i++) {
+        if (w->dim[2 + i] > WIDEST)
+            return vt_bad(g, "conv3d", "kernels are at most 64 wide", 2, in);
         int64_t room = x->dim[1 + i] + c->before[i] + c->after[i] - w->dim[2 + i];
         if (c->stride[i] < 1 || c->before[i] < 0 || c->after[i] < 0 || room < 0)
             return vt_bad(g, "conv3d", "the kernel does not fit into the padded input", 2, in);
