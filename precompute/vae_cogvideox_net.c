@@ -81,10 +81,9 @@ static vt_tensor *resnet(const pass *p, const cog_resnet *r, vt_tensor *x)
     return h;
 }
 
-static vt_tensor *resnets(const pass *p, const cog_block *b, vt_tensor *x)
+/* s: the scope x was made in, so that x is given back as soon as the first resnet has read it. */
+static vt_tensor *resnets(const pass *p, const cog_block *b, vt_tensor *x, vt_scope s)
 {
-    vt_scope s = vt_scope_begin(p->g);
-
     for (int i = 0; i < b->n; i++) {
         x = resnet(p, &b->resnet[i], x);
         vt_scope_end(p->g, s, 1, &x);
@@ -140,13 +139,12 @@ static vt_tensor *encode_chunk(const pass *p, int levels, vt_tensor *x)
     vt_scope_end(p->g, s, 1, &x);
     for (int i = 0; i < levels; i++) {
         const cog_block *b = &p->net->level[i];
-        x = resnets(p, b, x);
-        vt_scope_end(p->g, s, 1, &x);
+        x = resnets(p, b, x, s);
         if (b->sampler.w)
             x = down(p, b, x, in_time(i));
         vt_scope_end(p->g, s, 1, &x);
     }
-    x = head(p, resnets(p, &p->net->mid, x));
+    x = head(p, resnets(p, &p->net->mid, x, s));
     vt_scope_end(p->g, s, 1, &x);
     return x;
 }
@@ -156,12 +154,10 @@ static vt_tensor *decode_chunk(const pass *p, int levels)
     vt_scope s = vt_scope_begin(p->g);
     vt_tensor *x = causal(p, &p->net->conv_in, p->z);
 
-    x = resnets(p, &p->net->mid, x);
-    vt_scope_end(p->g, s, 1, &x);
+    x = resnets(p, &p->net->mid, x, s);
     for (int i = 0; i < levels; i++) {
         const cog_block *b = &p->net->level[i];
-        x = resnets(p, b, x);
-        vt_scope_end(p->g, s, 1, &x);
+        x = resnets(p, b, x, s);
         if (b->sampler.w)
             x = up(p, b, x, in_time(i));
         vt_scope_end(p->g, s, 1, &x);
