@@ -93,6 +93,11 @@ static int decode_latent(decoder *d, const vf_safetensors *st, int frames, pictu
                        v.name, v.nd, (long long)(v.nd ? v.dim[0] : 0), d->info.class,
                        d->info.channels);
 
+    for (int i = 1; i < 4; i++)
+        if (v.dim[i] < 1 || v.dim[i] > 1 << 20)
+            return vc_fail(err, VC_EMISMATCH, "%s: axis %d has size %lld", v.name, i,
+                           (long long)v.dim[i]);
+
     int f = (int)v.dim[1], h = (int)v.dim[2], w = (int)v.dim[3];
     *p = (picture){ .n = d->class->frames(f), .h = h * d->info.ratio[1],
                     .w = w * d->info.ratio[2] };
