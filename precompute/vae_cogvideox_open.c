@@ -164,6 +164,9 @@ static int read_info(vae_info *info, const cog_config *c, const cJSON *o, vc_err
     if (!rc) rc = read_channels(o, "latents_std", c->latent, info->std, &std, err);
     if (!rc && mean != std)
         rc = vc_fail(err, VC_EFORMAT, "latents_mean and latents_std go together");
+    for (int i = 0; !rc && std && i < c->latent; i++)
+        if (!(info->std[i] > 0))
+            rc = vc_fail(err, VC_EFORMAT, "latents_std: element %d is not above 0", i);
     info->per_channel = mean;
     return rc;
 }

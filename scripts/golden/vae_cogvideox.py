@@ -13,8 +13,8 @@ CONFIG = dict(block_out_channels=[16, 24, 24, 32], layers_per_block=1, latent_ch
 LENGTHS = (1, 5, 9, 13, 17, 21, 33, 49)
 
 
-def model():
-    vae = AutoencoderKLCogVideoX(**CONFIG).eval()
+def model(**changed):
+    vae = AutoencoderKLCogVideoX(**dict(CONFIG, **changed)).eval()
     shapes = golden.fill_module(vae)
     config = {k: v for k, v in vae.config.items() if k != "_name_or_path"}
     return vae, dict(config=dict(config, _class_name="AutoencoderKLCogVideoX"), weights=shapes)
@@ -40,7 +40,8 @@ def decode(vae, z):
     return y[0].permute(1, 2, 3, 0), np.stack([np.asarray(frame) for frame in u8])
 
 
-def lengths(out, vae, meta):
+def lengths(out):
+    vae, meta = model()
     short, tall = clip("short", 49, 16, 24), clip("tall", 17, 40, 24)
     z = golden.draw("z", (4, 5, 2, 3))
     tensors = {"short": short, "tall": tall, "z": z}
@@ -52,7 +53,8 @@ def lengths(out, vae, meta):
     golden.save(out / "vae_cogvideox.safetensors", tensors, **meta)
 
 
-def tiles(out, vae, meta):
+def tiles(out):
+    vae, meta = model(layers_per_block=2)
     vae.enable_tiling()
     pixels, z = clip("tiles", 17, 64, 56), golden.draw("z.tiles", (4, 3, 8, 7))
     mean, logvar = encode(vae, pixels)
@@ -63,6 +65,5 @@ def tiles(out, vae, meta):
 
 
 def make(out):
-    vae, meta = model()
-    lengths(out, vae, meta)
-    tiles(out, vae, meta)
+    lengths(out)
+    tiles(out)
