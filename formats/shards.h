@@ -104,8 +104,8 @@ typedef struct vf_writer vf_writer;
 
 typedef struct vf_writer_opts {
     const cJSON *head;                       /* manifest fields that describe the making: family,
-                                              * train_mode, vae, normalization, text_encoders,
-                                              * latent_store, dtype, sampling */
+                                              * train_mode, conditions, vae, normalization,
+                                              * text_encoders, latent_store, dtype, sampling */
     int64_t shard_size;                      /* bytes after which a shard is closed */
     bool overwrite;                          /* start anew: the dataset's own files are removed */
     bool append;                             /* keep samples that are not put again */
@@ -113,7 +113,8 @@ typedef struct vf_writer_opts {
 
 /* Makes the folder or goes on in it: takes the lock (VC_EBUSY), checks what is there before
  * liblmdb opens it (VC_EFORMAT names the file to remove), refuses a dataset whose head differs in
- * more than normalization (VC_EMISMATCH with the first differences and the remedy). The manifest
+ * more than normalization, train_mode and conditions (VC_EMISMATCH with the first differences and
+ * the remedy); with `append`, which keeps records of the old mode, also in train_mode. The manifest
  * says incomplete from here on. */
 int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, vc_err *err);
 /* Gives everything back; what was committed stays, the rest is redone next time. NULL is fine. */
@@ -156,6 +157,8 @@ int vf_writer_finish(vf_writer *w, vc_err *err);
  * Losing them is harmless. get: 0, or VC_ENOENT if there is none of n bytes. */
 int vf_writer_hint_get(vf_writer *w, const char *name, void *value, size_t n);
 int vf_writer_hint_put(vf_writer *w, const char *name, const void *value, size_t n, vc_err *err);
+/* The same without a writer: of the dataset at path, if there is one. */
+int vf_hint_read(const char *path, const char *name, void *value, size_t n);
 
 /* ---- checking ---- */
 

@@ -16,9 +16,11 @@
 /* ---- the same dataset? ---- */
 
 /* A change of one of these makes what is there useless or misleading. The rest of the head may
- * change: normalization is applied when latents are read. */
+ * change: normalization is applied when latents are read, train_mode and conditions say what
+ * records refer to besides their clips, and records are written anew. */
 static const char *const compared[] = {
-    "family", "train_mode", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
+    "train_mode",                        /* only under append: other records keep their conditions */
+    "family", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
 };
 
 enum { MAX_DEPTH = 64 };                     /* levels of JSON */
@@ -97,7 +99,8 @@ int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fie
 static int compare_heads(const vf_writer *w, vc_err *err)
 {
     char told[VF_HEAD_TOLD];
-    if (!vf_head_compare(w->manifest.json, w->head, compared, told))
+    const char *const *fields = w->append ? compared : compared + 1;
+    if (!vf_head_compare(w->manifest.json, w->head, fields, told))
         return 0;
     return vc_fail(err, VC_EMISMATCH,
                    "%s was made with other settings (%s): give --overwrite to make it "

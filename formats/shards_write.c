@@ -508,20 +508,42 @@ static vf_key hint_sum(vf_key name, const void *value, size_t n)
     return vf_hash2(name.b, sizeof name.b, value, n);
 }
 
-int vf_writer_hint_get(vf_writer *w, const char *name, void *value, size_t n)
+static int hint_take(vf_key name, const void *v, size_t size, void *value, size_t n)
 {
-    const void *v;
-    size_t size;
-    vf_key k = vf_hash(name, strlen(name));
-    if (!w->state || vf_env_get(w->state, 0, k.b, sizeof k.b, &v, &size, NULL) ||
-        size != n + sizeof k.b)
+    if (size != n + sizeof name.b)
         return VC_ENOENT;
-    vf_key sum = hint_sum(k, v, n);
+    vf_key sum = hint_sum(name, v, n);
     if (memcmp((const char *)v + n, sum.b, sizeof sum.b))
         return VC_ENOENT;
     if (n)
         memcpy(value, v, n);
     return 0;
+}
+
+int vf_writer_hint_get(vf_writer *w, const char *name, void *value, size_t n)
+{
+    const void *v;
+    size_t size;
+    vf_key k = vf_hash(name, strlen(name));
+    if (!w->state || vf_env_get(w->state, 0, k.b, sizeof k.b, &v, &size, NULL))
+        return VC_ENOENT;
+    return hint_take(k, v, size, value, n);
+}
+
+int vf_hint_read(const char *path, const char *name, void *value, size_t n)
+{
+    vf_key k = vf_hash(name, strlen(name));
+    vf_lmdb *m = NULL;
+    vf_tree t;
+    vf_bytes v;
+    char *state = vc_path_join(path, VF_STATE);
+    int rc = state ? vf_lmdb_open(&m, state, NULL) : VC_ENOMEM;
+    if (!rc) rc = vf_lmdb_tree(m, "hint", &t, NULL);
+    if (!rc) rc = vf_lmdb_get(m, &t, k.b, sizeof k.b, &v, NULL);
+    if (!rc) rc = hint_take(k, v.data, v.size, value, n);
+    vf_lmdb_close(m);
+    free(state);
+    return rc ? VC_ENOENT : 0;
 }
 
 int vf_writer_hint_put(vf_writer *w, const char *name, const void *value, size_t n, vc_err *err)
