@@ -1,0 +1,64 @@
+/* masks.h - random inpainting masks: which pixels of a clip are to be generated.
+ *
+ * A mask is a kind and a few integers, so that a plan line tells it completely and replays it. The
+ * kinds, their probabilities and the ranges of their numbers are VideoX-Fun's (docs/sampling.md,
+ * section 8). Mask value 1: to be generated. Pixels are those after crop and flip. Pure functions,
+ * thread-safe. */
+#ifndef VPREP_MASKS_H
+#define VPREP_MASKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/err.h"
+#include "common/rng.h"
+#include "formats/json.h"
+
+typedef enum mask_kind {
+    MASK_BLOCK,              /* cx cy bw bh: a block in all frames */
+    MASK_ALL,                /* everything */
+    MASK_KEEP_HEAD,          /* c: frames from c on */
+    MASK_KEEP_ENDS,          /* c: frames c to f-c-1; none if that is empty */
+    MASK_BLOCK_IN_TIME,      /* cx cy bw bh t0 t1: a block in frames t0 to t1-1 */
+    MASK_NOISE,              /* pattern: a fair bit per frame and pixel, drawn by Philox from it */
+    MASK_SMALL_BOXES,        /* (frame bh bw y x) for each of some frames */
+    MASK_ELLIPSE,            /* cx cy rx ry n: in frames 0 to n-1 */
+    MASK_CIRCLE,             /* cx cy r n */
+    MASK_WHOLE_FRAMES,       /* numbers of the frames that are masked, ascending */
+    MASK_KINDS
+} mask_kind;
+
+typedef struct mask {
+    mask_kind kind;
+    int f, h, w;             /* of the clip */
+    int n;                   /* how many numbers */
+    int32_t *v;              /* [n], as the kind has them */
+} mask;
+
+/* Draws for a clip of f frames (1: the odds of stills); kind and numbers have streams of their
+ * own. all_frames: ellipse and circle lie in every frame instead of the first. The caller frees
+ * with mask_free. */
+int mask_draw(mask *m, int f, int h, int w, bool all_frames, vc_draws *kind, vc_draws *numbers,
+              vc_err *err);
+void mask_free(mask *m);                             /* an all-zero mask is fine */
+
+/* The draw of a plan line: {"purpose":"mask","options":[kinds],"pick":"block","numbers":[...]}.
+ * NULL when out of memory. */
+cJSON *mask_json(const mask *m);
+/* And back, for a clip of f, h, w. VC_EFORMAT, VC_EINVAL: an unknown kind, numbers that are not
+ * of that kind. */
+int mask_parse(mask *m, const cJSON *draw, int f, int h, int w, vc_err *err);
+
+/* Frame t: 0 or 1 into out [h,w]. */
+void mask_frame(const mask *m, int t, uint8_t *out);
+/* Whether every pixel of every frame is 1, from the numbers alone. (Several small boxes that only
+ * together fill a frame, and noise, count as not all.) */
+bool mask_is_all(const mask *m);
+
+/* The mask on the latent grid as the model gets it, 1 = known: out f32 [(f-1)/k+1, h/r, w/r]. The
+ * complement, resized trilinearly without low-pass, frame 0 by itself: for even k and r the mean
+ * of the two middle rows and columns of each r x r block, in frame 0 and in the two middle frames of
+ * each k. scratch: h*w bytes. */
+void mask_to_grid(float *out, const mask *m, int k, int r, uint8_t *scratch);
+
+#endif
