@@ -32,7 +32,8 @@ const vc_foreign vc_vprep_flags[] = {
     VPREP(2, "fix_sample_size"),
     VPREP(1, "video_sample_stride video_sample_n_frames num_frames sample_fps video_repeat"),
     VPREP(1, "sampling frame_rule frame_count start_rule fit bucket_metric max_upscale on_small"),
-    VPREP(1, "mask_shapes i2v_condition train_mode variants"),
+    VPREP(1, "mask_shapes i2v_condition train_mode image_noise_variants variants"),
+    VPREP(0, "vae_tiling enable_tiling use_tiling"),
     VPREP(1, "dtype latent_store thumbnails on_error"),
     VPREP(1, "validation_prompts validation_dataset_file negative_prompt"),
     { 0 }
@@ -68,7 +69,7 @@ const vc_foreign vc_vtrain_flags[] = {
 };
 
 const vc_foreign vc_jobless_flags[] = {
-    NONE(0, "low_vram enable_model_cpu_offload enable_slicing enable_tiling",
+    NONE(0, "low_vram enable_model_cpu_offload enable_slicing",
          "vprep holds one encoder at a time and vtrain none"),
     NONE(1, "vae_mini_batch", "clips go through the VAE one by one"),
     NONE(0, "use_peft_lora", "LoRA files always have the names that diffusers and PEFT read"),

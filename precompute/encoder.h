@@ -77,21 +77,39 @@ typedef struct text_class {
     int (*encode)(text_enc *t, const char *prompt, text_result *r, vc_err *err);
 } text_class;
 
-/* A family: which encoders its transformer was trained with, and its defaults. */
+enum { PREP_MAX_TEXTS = 3 };
+
+/* A family: which encoders its transformer was trained with, and its defaults. One row for each
+ * pipeline class that model_index.json may name; rows of one family share its name, since their
+ * datasets are interchangeable. */
 typedef struct prep_family {
     const char *name;                /* as in the manifest and in vb_family */
     const char *pipeline;            /* _class_name of model_index.json; NULL: needs no model */
     const vae_class *vae;
-    const char *text_slot[3];        /* "text_encoder", ...; NULL-ended */
-    const text_class *text[3];
+    const char *text_slot[PREP_MAX_TEXTS + 1];       /* "text_encoder", ...; NULL-ended */
+    const char *tokenizer_slot[PREP_MAX_TEXTS];
+    const text_class *text[PREP_MAX_TEXTS];
     const char *latent_store;        /* "moments" or "mode" */
     const char *bucket_rules;        /* name for vb_family_find */
+    int train_mode;                  /* what the pipeline was made for: an index into
+                                      * "normal|i2v|inpaint" */
+    vc_dtype dtype;                  /* that encoders compute in unless a flag says otherwise */
+    int max_length;                  /* tokens of a prompt; 0: the encoder knows */
+    /* fields of transformer/config.json that preparation depends on; NULL: none */
+    const char *length_field;        /* an integer, instead of max_length */
+    const char *patch_t_field;       /* an integer above 1 selects bucket_rules_t */
+    const char *bucket_rules_t;
+    const char *noise_field;         /* true: inpainting noises the known pixels */
+    const char *channels_field;      /* an integer: one of `channels` tells the training mode */
+    int channels[3];
 } prep_family;
 
 const prep_family *prep_families(void);              /* ended by a NULL name; the built-in one first */
 /* The family of a model folder (NULL: the built-in one). VC_EUSAGE names what is known. */
 int prep_family_of(const prep_family **out, const char *model_dir, vc_err *err);
-/* The autoencoder whose class a manifest names. VC_EUSAGE if it is unknown. */
+/* The one family that has this autoencoder. VC_EUSAGE if there is none, or several. */
+int prep_family_by_vae(const prep_family **out, const char *class, vc_err *err);
+/* The autoencoder whose class a manifest or a config.json names. VC_EUSAGE if it is unknown. */
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 
 extern const vae_class vae_builtin, vae_cogvideox;

@@ -7,7 +7,8 @@
 #include "precompute/encoder.h"
 
 static const prep_family families[] = {
-    { "builtin", NULL, &vae_builtin, { "text_encoder" }, { &text_builtin }, "mode", "builtin" },
+    { .name = "builtin", .vae = &vae_builtin, .text_slot = { "text_encoder" }, .text = { &text_builtin },
+      .latent_store = "mode", .bucket_rules = "builtin", .dtype = VC_F32 },
     { 0 },
 };
 
@@ -16,6 +17,7 @@ const prep_family *prep_families(void)
     return families;
 }
 
+/* _class_name of DIR/model_index.json */
 static int pipeline_of(char *name, size_t size, const char *dir, vc_err *err)
 {
     char *path = vc_path_join(dir, "model_index.json");
@@ -43,7 +45,7 @@ int prep_family_of(const prep_family **out, const char *model_dir, vc_err *err)
         return 0;
     }
 
-    char name[80], known[256] = "";
+    char name[80], known[400] = "";
     if (pipeline_of(name, sizeof name, model_dir, err))
         return vc_context(err, VC_EUSAGE, "--model %s: give a diffusers folder (nothing is downloaded)",
                           model_dir);
@@ -57,6 +59,20 @@ int prep_family_of(const prep_family **out, const char *model_dir, vc_err *err)
     }
     return vc_fail(err, VC_EUSAGE, "--model %s: no family here for %s; known:%s; without --model "
                    "the built-in codec is used", model_dir, name, *known ? known : " none yet");
+}
+
+int prep_family_by_vae(const prep_family **out, const char *class, vc_err *err)
+{
+    *out = NULL;
+    for (const prep_family *f = families; f->name; f++) {
+        if (strcmp(f->vae->name, class) || (*out && !strcmp((*out)->name, f->name)))
+            continue;
+        if (*out)
+            return vc_fail(err, VC_EUSAGE, "%s belongs to %s and to %s: give --model", class,
+                           (*out)->name, f->name);
+        *out = f;
+    }
+    return *out ? 0 : vc_fail(err, VC_EUSAGE, "this build has no autoencoder \"%s\"", class);
 }
 
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err)

@@ -30,12 +30,30 @@ static const vc_flag flags[] = {
          "further columns to keep, comma separated"),
     FLAG(VC_PATH, model, "model", NULL, NULL, "pretrained_model_name_or_path",
          "diffusers folder; without it: the built-in weight-free codec and text encoder"),
-    FLAG(VC_CHOICE, train_mode, "train_mode", "normal", "normal", NULL,
-         "what is trained; conditions for i2v and inpaint come with the families that have them"),
+    FLAG(VC_PATH, vae, "vae", NULL, NULL, "vae_id vae_path",
+         "VAE folder instead of the model's"),
+    FLAG(VC_PATH, text_encoder[0], "text_encoder", NULL, NULL, "text_encoder_id text_encoder_path",
+         "text encoder folder instead of the model's"),
+    FLAG(VC_PATH, text_encoder[1], "text_encoder_2", NULL, NULL, "text_encoder_2_id", "the second one"),
+    FLAG(VC_PATH, text_encoder[2], "text_encoder_3", NULL, NULL, "text_encoder_3_id", "the third one"),
+    FLAG(VC_PATH, tokenizer[0], "tokenizer", NULL, NULL, "tokenizer_id tokenizer_path",
+         "tokenizer folder instead of the model's"),
+    FLAG(VC_PATH, tokenizer[1], "tokenizer_2", NULL, NULL, "tokenizer_2_id", "the second one"),
+    FLAG(VC_PATH, tokenizer[2], "tokenizer_3", NULL, NULL, "tokenizer_3_id", "the third one"),
+    FLAG(VC_INT, max_length, "tokenizer_max_length", "0", "0..65536", "max_sequence_length",
+         "tokens that a prompt is cut or padded to; 0: as the model says"),
     FLAG(VC_PATH, validation_prompts, "validation_prompts", NULL, NULL, "validation_dataset_file",
          "prompts to be sampled during training: .json, .jsonl or .csv"),
     FLAG(VC_STRING, negative_prompt, "negative_prompt", NULL, NULL, NULL,
          "negative prompt of validation samples; default: the empty prompt"),
+    GROUP("Training mode"),
+    FLAG(VC_CHOICE, train_mode, "train_mode", "normal", "normal|i2v|inpaint", NULL,
+         "what is stored besides clips: first frames, or masks and masked clips; a change of mode encodes "
+         "no clip again"),
+    FLAG(VC_INT, noise_variants, "image_noise_variants", "1", "1..15", NULL,
+         "i2v: noised first frames of a sample, of which training draws one each time"),
+    FLAG(VC_CHOICE, mask_shapes, "mask_shapes", "first_frame", "first_frame|all_frames", NULL,
+         "inpaint: where ellipses and circles lie"),
     GROUP("Output"),
     FLAG(VC_PATH, out, "out", NULL, NULL, NULL, "latent dataset to make or to go on with"),
     FLAG(VC_BOOLEAN, overwrite, "overwrite", NULL, NULL, NULL, "start anew: removes the dataset first"),
@@ -93,6 +111,14 @@ static const vc_flag flags[] = {
     FLAG(VC_INT, seed, "seed", "0", NULL, NULL, "of every draw"),
     GROUP("Running"),
     FLAG(VC_STRING, device, "device", "auto", NULL, NULL, "auto, cpu, cuda or cuda:N"),
+    FLAG(VC_DTYPE_KIND, vae_dtype, "vae_dtype", NULL, "bf16|f32", NULL,
+         "what the VAE computes in; default: bf16, on every machine"),
+    FLAG(VC_BOOLEAN, vae_tiling, "vae_tiling", NULL, NULL, "enable_tiling use_tiling",
+         "encode large pictures in tiles: less memory, slightly other latents"),
+    FLAG(VC_DTYPE_KIND, text_dtype[0], "text_encoder_dtype", NULL, "bf16|f32", NULL,
+         "what the text encoder computes in; default: bf16, on every machine"),
+    FLAG(VC_DTYPE_KIND, text_dtype[1], "text_encoder_2_dtype", NULL, "bf16|f32", NULL, "the second one"),
+    FLAG(VC_DTYPE_KIND, text_dtype[2], "text_encoder_3_dtype", NULL, "bf16|f32", NULL, "the third one"),
     FLAG(VC_INT, workers, "workers", "0", "0..256", "dataloader_num_workers dataset_num_workers",
          "decoding threads; 0: one per processor"),
     FLAG(VC_CHOICE, on_error, "on_error", "skip", "skip|stop", NULL, "a file that cannot be used"),
@@ -149,9 +175,10 @@ static int settle_config(vprep *p, vc_err *err)
     if (!c->meta || !c->out)
         return vc_fail(err, VC_EUSAGE, "--%s is required: vprep --meta metadata.json --out latents.lmdb",
                        c->meta ? "out" : "meta");
+    const char *bucket_rules;
     rc = check_variants(c->variants, err);
     if (!rc) rc = check_device(c->device, err);
-    if (!rc) rc = prep_family_of(&p->family, c->model, err);
+    if (!rc) rc = vprep_components(p, &bucket_rules, err);
     if (rc)
         return rc;
     if (c->overwrite && c->append)
@@ -164,7 +191,7 @@ static int settle_config(vprep *p, vc_err *err)
     }
 
     vb_rules *r = &p->rules;
-    vb_rules_default(r, vb_family_find(p->family->bucket_rules));
+    vb_rules_default(r, vb_family_find(bucket_rules));
     r->enable_bucket = c->enable_bucket;
     r->video_sample_size = c->video_sample_size;
     r->image_sample_size = c->image_sample_size;
@@ -193,24 +220,6 @@ static int settle_config(vprep *p, vc_err *err)
     return rc;
 }
 
-/* ---- encoders' identities, one opened at a time ---- */
-
-static int identify(vprep *p, vc_err *err)
-{
-    encoder_opts o = { .dtype = VC_F32, .device = p->c.device };
-    vae *v;
-    int rc = p->family->vae->open(&v, &o, &p->vae, err);
-
-    p->family->vae->close(v);
-    for (int i = 0; !rc && i < 3 && p->family->text[i]; i++) {
-        text_enc *t;
-        rc = p->family->text[i]->open(&t, &o, &p->text[i], err);
-        p->family->text[i]->close(t);
-        p->n_text = i + 1;
-    }
-    return rc;
-}
-
 static int open_writer(vprep *p, vc_err *err)
 {
     cJSON *head = vprep_manifest_head(p);
@@ -218,49 +227,10 @@ static int open_writer(vprep *p, vc_err *err)
                          .append = p->c.append };
     int rc = vf_writer_open(&p->writer, p->c.out, &o, err);
     cJSON_Delete(head);
+    if (!rc) rc = vprep_remember(p, err);
     if (!rc && vf_writer_lost_shards(p->writer))
         vc_warn(p->progress, "%d shards of %s are gone: what they held is encoded again",
                 vf_writer_lost_shards(p->writer), p->c.out);
-    return rc;
-}
-
-/* ---- a dry run on an existing dataset: what would happen ---- */
-
-static int would_do(vprep *p, vc_err *err)
-{
-    uint64_t reuse = 0, encode = 0, kept = 0, drop;
-    vf_dataset *d = NULL;
-    char *manifest = vc_path_join(p->c.out, "manifest.json"), a[32], b[32], c[32];
-    bool there = manifest && vc_file_exists(manifest) && !p->c.overwrite;
-    free(manifest);
-    if (!there)
-        return 0;
-
-    int rc = vf_dataset_open(&d, p->c.out, true, err);
-    for (uint32_t i = 0; !rc && i < p->n_items; i++) {
-        vprep_clip clip;
-        vf_safetensors *st;
-        if (p->items[i].drop)
-            continue;
-        rc = vprep_clip_of(p, &p->items[i], &clip, err);
-        bool have = !rc && !vf_dataset_latent(d, vprep_latent_key(p, &p->items[i], &clip), false, &st, NULL);
-        if (have)
-            vf_safetensors_close(st);
-        reuse += have;
-        encode += !have;
-        vprep_clip_free(&clip);
-    }
-    for (uint32_t i = 0; !rc && i < p->n_items && !p->c.append; i++) {
-        char key[24];
-        uint32_t at;
-        vf_sample_key(key, p->items[i].number, p->items[i].variant);
-        kept += !p->items[i].drop && !vf_dataset_find(d, key, &at, NULL);
-    }
-    drop = p->c.append || rc ? 0 : vf_dataset_count(d) - kept;
-    vf_dataset_close(d);
-    if (!rc)
-        printf("reuse %s, encode %s, drop %s\n", vc_human_count(a, reuse), vc_human_count(b, encode),
-               vc_human_count(c, drop));
     return rc;
 }
 
@@ -295,11 +265,13 @@ static int write_config(vprep *p, vc_err *err)
 
 static void say_done(const vprep *p, double seconds, uint32_t dropped)
 {
-    char a[32], b[32], c[32], d[32], t[32];
+    char a[32], b[32], c[32], d[32], e[32], t[32];
 
-    vc_say(p->progress, "%s: %s encoded, %s reused, %s skipped, %s gone; %llu of %llu prompts encoded; %s",
-           p->c.out, vc_human_count(a, p->encoded), vc_human_count(b, p->reused),
+    vc_say(p->progress, "%s: %s encoded, %s reused, %s skipped, %s gone; %s%s%llu of %llu prompts encoded; "
+           "%s", p->c.out, vc_human_count(a, p->encoded), vc_human_count(b, p->reused),
            vc_human_count(c, p->n_errors), vc_human_count(d, dropped),
+           p->c.train_mode ? vc_human_count(e, p->conditions) : "",
+           p->c.train_mode ? " conditions encoded; " : "",
            (unsigned long long)p->texts_encoded,
            (unsigned long long)(p->texts_encoded + p->texts_reused), vc_human_time(t, seconds));
     if (p->n_errors)
@@ -315,11 +287,26 @@ static int encode_stages(vprep *p, vc_err *err)
     if (!rc) rc = write_config(p, err);
     if (!rc) rc = vprep_text(p, err);
     if (!rc) rc = vprep_clips(p, err);
+    if (!rc) rc = vprep_put_validations(p, err);
     if (!rc && !p->c.append) rc = vf_writer_drop_unseen(p->writer, &dropped, err);
     if (!rc) rc = remove_trace_texts(p, err);
     if (!rc) rc = vf_writer_finish(p->writer, err);
     if (!rc) say_done(p, vc_seconds() - begin, dropped);
     return rc;
+}
+
+static bool has_dataset(const vprep *p)
+{
+    char *manifest = vc_path_join(p->c.out, "manifest.json");
+    bool there = manifest && vc_file_exists(manifest) && !p->c.overwrite;
+    free(manifest);
+    return there;
+}
+
+/* A dry run on an existing dataset: what would happen. */
+static int forecast(vprep *p, vc_err *err)
+{
+    return has_dataset(p) ? vprep_forecast(p, err) : 0;
 }
 
 static int run(vprep *p, vc_err *err)
@@ -330,15 +317,15 @@ static int run(vprep *p, vc_err *err)
 
     if (rc)
         return rc;
-    if (!p->c.model)
+    if (!p->family->pipeline)
         vc_say(p->progress, "no --model: encoding with the built-in weight-free codec and text encoder");
     rc = vf_metadata_read(&p->meta, p->c.meta, &o, err);
-    if (!rc) rc = identify(p, err);
+    if (!rc) rc = vprep_identify(p, !p->c.dry_run || has_dataset(p), err);
     if (!rc) rc = p->c.dry_run ? vc_mkdirs(p->c.out, err) : open_writer(p, err);
     if (!rc) rc = vprep_survey(p, true, err);
     if (!rc) rc = vprep_plan(p, err);
     if (!rc) rc = vprep_report(p, stdout, err);
-    if (!rc) rc = p->c.dry_run ? would_do(p, err) : encode_stages(p, err);
+    if (!rc) rc = p->c.dry_run ? forecast(p, err) : encode_stages(p, err);
     if (vc_file_exists(p->c.out)) {
         vc_err e = { 0 };
         int wrote = vprep_write_errors(p, rc ? &e : err);
@@ -356,6 +343,10 @@ static void release(vprep *p)
         free(p->errors[i].path);
         free(p->errors[i].reason);
     }
+    for (int i = 0; i < PREP_MAX_TEXTS; i++)
+        prep_part_free(&p->text_part[i]);
+    prep_part_free(&p->vae_part);
+    vprep_prompts_free(&p->prompts);
     free(p->sources);
     free(p->items);
     free(p->errors);

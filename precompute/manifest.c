@@ -1,5 +1,5 @@
 /* manifest.c - the head of the manifest: what made the dataset; see vprep.h and docs/format.md */
-#include "precompute/vprep.h"
+#include "precompute/conditions.h"
 
 static cJSON *numbers(const double *v, int n)
 {
@@ -14,7 +14,9 @@ static void add_encoders(cJSON *o, const vprep *p)
 
     cJSON_AddStringToObject(e, "class", v->class);
     cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, v->fingerprint));
-    cJSON_AddStringToObject(e, "dtype", "f32");
+    cJSON_AddStringToObject(e, "dtype", vc_dtype_name(p->vae_part.opts.dtype));
+    if (p->vae_part.opts.tiling)
+        cJSON_AddStringToObject(e, "tiling", "spatial");
     vf_json_add_int(e, "channels", v->channels);
     cJSON_AddItemToObject(e, "ratio", cJSON_CreateIntArray(v->ratio, 3));
 
@@ -33,7 +35,7 @@ static void add_encoders(cJSON *o, const vprep *p)
         cJSON_AddStringToObject(e, "class", t->class);
         cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, t->fingerprint));
         cJSON_AddStringToObject(e, "tokenizer", vf_key_hex(hex, t->tokenizer));
-        cJSON_AddStringToObject(e, "dtype", "f32");
+        cJSON_AddStringToObject(e, "dtype", vc_dtype_name(p->text_part[i].opts.dtype));
         vf_json_add_int(e, "max_length", t->max_length);
         vf_json_add_int(e, "width", t->width);
         cJSON_AddStringToObject(e, "empty", vf_key_hex(hex, vprep_text_key(p, i, "")));
@@ -67,13 +69,29 @@ static void add_sampling(cJSON *o, const vprep *p)
     vf_json_add_int(s, "seed", p->c.seed);
 }
 
+/* How the mode's conditions were made; what a reader needs is in the records. */
+static void add_conditions(cJSON *o, const vprep *p)
+{
+    cJSON *c = cJSON_AddObjectToObject(o, "conditions");
+
+    if (p->c.train_mode == MODE_I2V)
+        vf_json_add_int(c, "image_noise_variants", p->c.noise_variants);
+    if (p->c.train_mode == MODE_INPAINT) {
+        cJSON_AddStringToObject(c, "mask_shapes", p->c.mask_shapes ? "all_frames" : "first_frame");
+        cJSON_AddBoolToObject(c, "pixel_noise", p->mask_noise);
+    }
+}
+
 cJSON *vprep_manifest_head(const vprep *p)
 {
+    static const char *const modes[] = { "normal", "i2v", "inpaint" };
     static const char *const stores[] = { "auto", "moments", "sample", "mode" };
     cJSON *o = cJSON_CreateObject();
 
     cJSON_AddStringToObject(o, "family", p->family->name);
-    cJSON_AddStringToObject(o, "train_mode", "normal");
+    cJSON_AddStringToObject(o, "train_mode", modes[p->c.train_mode]);
+    if (p->c.train_mode != MODE_NORMAL)
+        add_conditions(o, p);
     add_encoders(o, p);
     cJSON_AddStringToObject(o, "latent_store", stores[p->c.latent_store]);
     cJSON_AddStringToObject(o, "dtype", vc_dtype_name(p->c.dtype));

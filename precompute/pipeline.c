@@ -7,57 +7,33 @@
  * The encoder takes any clip that is ready, so it is never idle while one waits. Memory: one clip
  * of target pixels per worker, the two queues, one clip in the encoder; never a source as a whole.
  * The first error that ends the run cancels both queues; every thread then leaves by itself. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
 #include "common/queue.h"
-#include "common/rng.h"
-#include "precompute/media_write.h"
-#include "precompute/vprep.h"
+#include "precompute/prompt_images.h"
 
 enum { QUEUE_CLIPS = 16 };
 #define QUEUE_BYTES ((size_t)512 << 20)
 
-/* A clip on its way. Decoded: pixels. Encoded: value. Each stage frees what it has used. */
-typedef struct job {
-    const vprep_item *item;
-    vprep_clip clip;
-    vf_key key;
-    uint8_t *pixels;                 /* [frames,h,w,3] */
-    size_t pixel_bytes;
-    uint8_t *value;                  /* safetensors */
-    size_t value_bytes;
-    uint8_t *thumb;
-    size_t thumb_bytes;
-} job;
+typedef struct todo {                /* an item of which something is not stored yet */
+    uint32_t item;
+    uint8_t need;                    /* VALUE_BITs */
+    bool want_thumb;
+} todo;
 
 typedef struct line {                /* the pipeline's own state */
     vprep *p;
-    vae *vae;
+    prep_encoder *encoder;
     vc_queue *decoded, *encoded;
-    uint32_t *todo;                  /* items to be encoded */
+    todo *todo;
     uint32_t n_todo, next;           /* next: taken by workers, atomically */
     int ended;                       /* atomic: an error ends the run */
-    pthread_mutex_t lock;            /* guards err, done, failed */
+    pthread_mutex_t lock;            /* guards err and what is counted below and in the run */
     vc_err err;                      /* the first such error */
     uint64_t done, failed;
-    float *pixels_f32, *mean, *logvar;
-    size_t pixels_room, latent_room;
 } line;
-
-static void job_free(job *j)
-{
-    if (!j)
-        return;
-    vprep_clip_free(&j->clip);
-    free(j->pixels);
-    free(j->value);
-    free(j->thumb);
-    free(j);
-}
 
 /* Remembers the first error and wakes everybody up. */
 static void line_fail(line *l, const vc_err *e)
@@ -71,70 +47,46 @@ static void line_fail(line *l, const vc_err *e)
     vc_queue_cancel(l->encoded);
 }
 
-static void line_done(line *l, bool ok)
+/* A job's end. One that failed is skipped, whether its clip was stored or not. */
+static void line_done(line *l, const prep_job *j, bool ok)
 {
+    vprep *p = l->p;
+    bool clip = j->need & VALUE_BIT(VALUE_CLIP);
     char extra[80];
 
     pthread_mutex_lock(&l->lock);
     l->done++;
     l->failed += !ok;
+    p->encoded += ok && clip;
+    p->reused -= !ok && !clip;
     snprintf(extra, sizeof extra, "%llu encoded, %llu reused, %llu skipped",
-             (unsigned long long)(l->done - l->failed), (unsigned long long)l->p->reused,
+             (unsigned long long)p->encoded, (unsigned long long)p->reused,
              (unsigned long long)l->failed);
-    vc_progress_at(l->p->progress, l->done, extra);
+    vc_progress_at(p->progress, l->done, extra);
     pthread_mutex_unlock(&l->lock);
 }
 
 /* A clip that failed: noted, and the run goes on unless it must not. */
-static void job_failed(line *l, job *j, const char *stage, const vc_err *why)
+static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *why)
 {
     const vf_row *row = &l->p->meta.rows[j->item->row];
     vc_err e = { 0 };
 
     if (vprep_note(l->p, row->row, row->path, stage, why, &e))
         line_fail(l, &e);
-    line_done(l, false);
-    job_free(j);
+    line_done(l, j, false);
+    prep_job_free(j);
 }
 
-/* ---- keys and records ---- */
-
-vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip)
-{
-    const vb_choice *c = &clip->choice;
-    const vprep_source *s = &p->sources[it->row];
-    vf_hasher h;
-
-    vf_hasher_begin(&h, "latent");
-    vf_hasher_bytes(&h, "source", s->hash.b, sizeof s->hash.b);
-    for (int i = 0; i < c->frames; i++)
-        vf_hasher_int(&h, "frame", clip->frames[i]);
-    vf_hasher_int(&h, "resize_h", c->resize_h);
-    vf_hasher_int(&h, "resize_w", c->resize_w);
-    vf_hasher_int(&h, "top", c->top);
-    vf_hasher_int(&h, "left", c->left);
-    vf_hasher_int(&h, "target_h", c->target_h);
-    vf_hasher_int(&h, "target_w", c->target_w);
-    vf_hasher_int(&h, "flip", c->flip);
-    vf_hasher_bytes(&h, "vae", p->vae.fingerprint.b, sizeof p->vae.fingerprint.b);
-    vf_hasher_str(&h, "precision", "f32");
-    vf_hasher_str(&h, "tiling", "none");
-    vf_hasher_str(&h, "dtype", vc_dtype_name(p->c.dtype));
-    vf_hasher_int(&h, "store", p->c.latent_store);
-    if (p->c.latent_store == STORE_SAMPLE) {
-        vf_hasher_int(&h, "seed", p->c.seed);
-        vf_hasher_int(&h, "id", (int64_t)p->meta.rows[it->row].id);
-        vf_hasher_int(&h, "variant", it->variant);
-    }
-    return vf_hasher_end(&h);
-}
+/* ---- records ---- */
 
 /* The stored record: the plan line without status, captions with their keys, and what was added. */
-static cJSON *record_of(const vprep *p, const vprep_item *it, const vprep_clip *clip, vf_key key)
+static cJSON *record_of(const vprep *p, const prep_job *j)
 {
-    const vf_row *row = &p->meta.rows[it->row];
+    const vf_row *row = &p->meta.rows[j->item->row];
+    unsigned values = vprep_values(p);
     char hex[VF_KEY_HEX];
-    cJSON *o = vprep_plan_line(p, it, clip), *captions = cJSON_CreateArray();
+    cJSON *o = vprep_plan_line(p, j->item, &j->clip), *captions = cJSON_CreateArray();
 
     if (!o || !captions) {
         cJSON_Delete(o);
@@ -152,45 +104,63 @@ static cJSON *record_of(const vprep *p, const vprep_item *it, const vprep_clip *
         cJSON_AddItemToArray(captions, c);
     }
     cJSON_ReplaceItemInObject(o, "captions", captions);
-    cJSON_AddStringToObject(o, "source_hash", vf_key_hex(hex, p->sources[it->row].hash));
-    cJSON_AddStringToObject(o, "latent_key", vf_key_hex(hex, key));
-    cJSON_AddObjectToObject(o, "conditions");
+    cJSON_AddStringToObject(o, "source_hash", vf_key_hex(hex, p->sources[j->item->row].hash));
+    cJSON_AddStringToObject(o, "latent_key", vf_key_hex(hex, j->key[VALUE_CLIP]));
+    cJSON *conditions = cJSON_AddObjectToObject(o, "conditions");
+    for (int v = VALUE_CLIP + 1; v < VALUES; v++)
+        if (values & VALUE_BIT(v))
+            cJSON_AddStringToObject(conditions, vprep_role(v), vf_key_hex(hex, j->key[v]));
+    if (values & VALUE_BIT(VALUE_MASK))
+        cJSON_AddBoolToObject(o, "mask_all", j->clip.mask_all);
     cJSON *tags = cJSON_AddArrayToObject(o, "tags");
     for (int i = 0; i < row->n_tags; i++)
         cJSON_AddItemToArray(tags, cJSON_CreateString(row->tags[i]));
-    bool repeats = p->c.video_repeat > 1 && p->sources[it->row].is_video;
+    bool repeats = p->c.video_repeat > 1 && p->sources[j->item->row].is_video;
     cJSON_AddNumberToObject(o, "weight", row->weight * (repeats ? (double)p->c.video_repeat : 1));
     return o;
 }
 
+static int put_record(vprep *p, const prep_job *j, vc_err *err)
+{
+    cJSON *record = record_of(p, j);
+    int rc = record ? vf_writer_put_sample(p->writer, j->item->number, j->item->variant, record,
+                                           j->thumb, j->thumb_bytes, err)
+                    : vc_fail(err, VC_ENOMEM, "out of memory for a record");
+    cJSON_Delete(record);
+    return rc;
+}
+
 /* ---- decoding ---- */
 
-static int decode(line *l, job *j, vc_err *err)
+/* The first j->frames frames of the clip. */
+static int decode(const vprep *p, prep_job *j, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
-    const vf_row *row = &l->p->meta.rows[j->item->row];
+    const vf_row *row = &p->meta.rows[j->item->row];
     size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
     media_fit fit = { c->resize_h, c->resize_w, c->top, c->left, c->target_h, c->target_w, c->flip };
-    int64_t *index = malloc((size_t)c->frames * sizeof *index);
     int n = 0;
     media *m = NULL;
     media_info info;
 
-    j->pixel_bytes = frame * (size_t)c->frames;
+    if (!j->frames)
+        return 0;
+    int64_t *index = malloc((size_t)j->frames * sizeof *index);
+    j->pixel_bytes = frame * (size_t)j->frames;
     j->pixels = malloc(j->pixel_bytes);
     if (!index || !j->pixels) {
         free(index);
-        return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", c->frames,
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", j->frames,
                        c->target_w, c->target_h);
     }
-    for (int i = 0; i < c->frames; i++)          /* a repeated frame is decoded once */
+    for (int i = 0; i < j->frames; i++)          /* a repeated frame is decoded once */
         if (!n || index[n - 1] != j->clip.frames[i])
             index[n++] = j->clip.frames[i];
 
     int rc = media_open(&m, row->file, &info, err);
     if (!rc) rc = media_read(m, j->pixels, index, n, &fit, vc_stop_flag(), err);
     media_close(m);
-    for (int i = c->frames - 1; !rc && i >= 0; i--) {
+    for (int i = j->frames - 1; !rc && i >= 0; i--) {
         while (index[n - 1] != j->clip.frames[i])
             n--;
         if (n - 1 != i)
@@ -198,6 +168,23 @@ static int decode(line *l, job *j, vc_err *err)
     }
     free(index);
     return rc;
+}
+
+/* What of an item's values and thumbnail is not stored yet; fills j but for its pixels. */
+static int settle_job(const vprep *p, const vprep_item *it, bool stored, prep_job *j, vc_err *err)
+{
+    unsigned values = vprep_values(p);
+
+    *j = (prep_job){ .item = it };
+    int rc = vprep_clip_of(p, it, &j->clip, err);
+    if (rc)
+        return rc;
+    prep_job_settle(p, j);
+    for (int v = 0; v < VALUES; v++)
+        if (values & VALUE_BIT(v) && (p->c.trace_dir || !vf_writer_has_latent(p->writer, j->key[v])))
+            j->need |= VALUE_BIT(v);
+    j->want_thumb = p->c.thumbnails && (!stored || j->need & VALUE_BIT(VALUE_CLIP));
+    return 0;
 }
 
 static void *decode_worker(void *arg)
@@ -209,175 +196,57 @@ static void *decode_worker(void *arg)
         if (i >= l->n_todo || __atomic_load_n(&l->ended, __ATOMIC_ACQUIRE))
             break;
         vc_err why = { 0 };
-        job *j = calloc(1, sizeof *j);
+        prep_job *j = calloc(1, sizeof *j);
         if (!j) {
             vc_fail(&why, VC_ENOMEM, "out of memory");
             line_fail(l, &why);
             break;
         }
-        j->item = &l->p->items[l->todo[i]];
+        const todo *t = &l->todo[i];
+        j->item = &l->p->items[t->item];
+        j->need = t->need;
+        j->want_thumb = t->want_thumb;
         int rc = *vc_stop_flag() ? vc_fail(&why, VC_ESTOP, "stopped")
                                  : vprep_clip_of(l->p, j->item, &j->clip, &why);
         if (!rc) {
-            j->key = vprep_latent_key(l->p, j->item, &j->clip);
-            rc = decode(l, j, &why);
+            prep_job_settle(l->p, j);
+            rc = decode(l->p, j, &why);
         }
         if (rc)
             job_failed(l, j, "decode", &why);
         else if (!vc_queue_put(l->decoded, j, j->pixel_bytes))
-            job_free(j);
+            prep_job_free(j);
     }
     vc_queue_close(l->decoded);
     return NULL;
 }
 
-/* ---- encoding ---- */
-
-static int grow(float **a, size_t *room, size_t n, vc_err *err)
-{
-    if (n <= *room)
-        return 0;
-    free(*a);
-    *a = malloc(n * sizeof **a);
-    *room = *a ? n : 0;
-    return *a ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
-}
-
-static int thumbnail(line *l, job *j, vc_err *err)
-{
-    const vb_choice *c = &j->clip.choice;
-    int side = (int)l->p->c.thumbnails, h, w;
-    uint8_t *small;
-
-    if (!side)
-        return 0;
-    int rc = media_shrink(&small, &h, &w, j->pixels, c->target_h, c->target_w, side, err);
-    if (!rc) rc = media_jpeg(&j->thumb, &j->thumb_bytes, small, h, w, 85, err);
-    free(small);
-    return rc;
-}
-
-/* mean, logvar or sample -> one safetensors value */
-static int pack_latent(line *l, job *j, bool logvar, vc_err *err)
-{
-    const vprep *p = l->p;
-    const vb_choice *c = &j->clip.choice;
-    bool sample = p->c.latent_store == STORE_SAMPLE;
-    int64_t dim[4] = { p->vae.channels, c->latent_f, c->latent_h, c->latent_w };
-    size_t n = (size_t)(dim[0] * dim[1] * dim[2] * dim[3]);
-    vf_view t[2] = { { .name = sample ? "sample" : "mean", .nd = 4 }, { .name = "logvar", .nd = 4 } };
-    const float *values[2] = { l->mean, l->logvar };
-    void *data[2] = { 0 };
-    int count = p->c.latent_store == STORE_MOMENTS ? 2 : 1, rc = 0;
-
-    if (sample && logvar) {
-        float *noise = malloc(n * sizeof *noise);
-        if (!noise)
-            return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
-        vc_draw_normals(noise, n, (uint64_t)p->c.seed, p->meta.rows[j->item->row].id,
-                        j->item->variant, VC_DRAW_POSTERIOR);
-        for (size_t i = 0; i < n; i++)
-            l->mean[i] += expf(0.5f * l->logvar[i]) * noise[i];
-        free(noise);
-    }
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(l->mean[i]) || (count > 1 && !isfinite(l->logvar[i])))
-            return vc_fail(err, VC_ENUMERIC, "the encoder gave a value that is not finite");
-    for (int i = 0; !rc && i < count; i++) {
-        memcpy(t[i].dim, dim, sizeof dim);
-        rc = vprep_pack_dtype(&t[i].dtype, &data[i], values[i], n, p->c.dtype, err);
-        t[i].data = data[i];
-        t[i].bytes = n * vc_dtype_size(t[i].dtype);
-    }
-    if (!rc) rc = vf_safetensors_pack(&j->value, &j->value_bytes, t, count, NULL, 0, 1, err);
-    free(data[0]);
-    free(data[1]);
-    return rc;
-}
-
-static int trace(line *l, job *j, vc_err *err);
-
-static int encode(line *l, job *j, vc_err *err)
-{
-    const vb_choice *c = &j->clip.choice;
-    const vprep *p = l->p;
-    size_t n = (size_t)p->vae.channels * (size_t)c->latent_f * (size_t)c->latent_h *
-               (size_t)c->latent_w, room = l->latent_room;
-    bool logvar = p->vae.has_logvar || p->c.latent_store == STORE_MOMENTS || p->c.trace_dir;
-
-    int rc = grow(&l->pixels_f32, &l->pixels_room, j->pixel_bytes, err);
-    if (!rc) rc = grow(&l->mean, &room, n, err);
-    if (!rc) rc = grow(&l->logvar, &l->latent_room, n, err);
-    if (rc)
-        return rc;
-    for (size_t i = 0; i < j->pixel_bytes; i++)
-        l->pixels_f32[i] = (float)j->pixels[i] / 127.5f - 1.0f;
-    rc = p->family->vae->encode(l->vae, l->pixels_f32, c->frames, c->target_h, c->target_w, l->mean,
-                                logvar ? l->logvar : NULL, err);
-    if (!rc && p->c.trace_dir) rc = trace(l, j, err);
-    if (!rc) rc = pack_latent(l, j, logvar, err);
-    if (!rc) rc = thumbnail(l, j, err);
-    free(j->pixels);
-    j->pixels = NULL;
-    return rc;
-}
-
-/* DIR/000000000042-000.safetensors: what the encoders got and gave. */
-static int trace(line *l, job *j, vc_err *err)
-{
-    const vprep *p = l->p;
-    const vb_choice *c = &j->clip.choice;
-    const vf_row *row = &p->meta.rows[j->item->row];
-    int64_t dim[4] = { p->vae.channels, c->latent_f, c->latent_h, c->latent_w };
-    size_t bytes = (size_t)(dim[0] * dim[1] * dim[2] * dim[3]) * 4;
-    vf_view t[3 + 3 * 4] = {
-        { "pixels", VC_U8, 4, { c->frames, c->target_h, c->target_w, 3 }, j->pixels, j->pixel_bytes },
-        { "moments.mean", VC_F32, 4, { dim[0], dim[1], dim[2], dim[3] }, l->mean, bytes },
-        { "moments.logvar", VC_F32, 4, { dim[0], dim[1], dim[2], dim[3] }, l->logvar, bytes },
-    };
-    vf_safetensors *text[3] = { 0 };
-    int n = 3, rc = 0;
-
-    for (int e = 0; !rc && e < p->n_text; e++) {
-        char hex[VF_KEY_HEX];
-        char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir,
-                               vf_key_hex(hex, vprep_text_key(p, e, row->captions[0])));
-        rc = path ? vf_safetensors_open(&text[e], path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-        for (int i = 0; !rc && i < vf_safetensors_count(text[e]); i++)
-            t[n++] = *vf_safetensors_at(text[e], i);
-        free(path);
-    }
-    char *path = vc_format("%s/%012u-%03u.safetensors", p->c.trace_dir, j->item->number,
-                           j->item->variant);
-    if (!rc) rc = path ? vf_safetensors_write(path, t, n, NULL, 0, err)
-                       : vc_fail(err, VC_ENOMEM, "out of memory");
-    free(path);
-    for (int e = 0; e < p->n_text; e++)
-        vf_safetensors_close(text[e]);
-    return rc;
-}
-
 /* ---- writing ---- */
+
+static int put_job(line *l, const prep_job *j, vc_err *err)
+{
+    int rc = 0;
+    for (int v = 0; !rc && v < VALUES; v++)
+        if (j->value[v])
+            rc = vf_writer_put_latent(l->p->writer, j->key[v], j->value[v], j->value_bytes[v], err);
+    return rc ? rc : put_record(l->p, j, err);
+}
 
 static void *write_worker(void *arg)
 {
     line *l = arg;
-    job *j;
+    prep_job *j;
 
     while ((j = vc_queue_get(l->encoded))) {
         vc_err e = { 0 };
-        cJSON *record = record_of(l->p, j->item, &j->clip, j->key);
-        int rc = record ? 0 : vc_fail(&e, VC_ENOMEM, "out of memory for a record");
-        if (!rc) rc = vf_writer_put_latent(l->p->writer, j->key, j->value, j->value_bytes, &e);
-        if (!rc) rc = vf_writer_put_sample(l->p->writer, j->item->number, j->item->variant, record,
-                                           j->thumb, j->thumb_bytes, &e);
-        cJSON_Delete(record);
-        job_free(j);
-        if (rc) {
+        int rc = put_job(l, j, &e);
+        if (rc)
             line_fail(l, &e);
+        else
+            line_done(l, j, true);
+        prep_job_free(j);
+        if (rc)
             break;
-        }
-        line_done(l, true);
     }
     return NULL;
 }
@@ -390,23 +259,16 @@ static int settle_stored(line *l, vc_err *err)
 
     for (uint32_t i = 0; !rc && i < p->n_items; i++) {
         const vprep_item *it = &p->items[i];
-        vprep_clip clip;
+        prep_job j = { 0 };
         if (it->drop)
             continue;
-        rc = vprep_clip_of(p, it, &clip, err);
-        vf_key key = rc ? (vf_key){ { 0 } } : vprep_latent_key(p, it, &clip);
-        const char *stored = rc ? NULL : vf_writer_sample(p->writer, it->number, it->variant);
-        if (stored && vf_writer_has_latent(p->writer, key) && !p->c.trace_dir) {
-            cJSON *record = record_of(p, it, &clip, key);
-            rc = record ? vf_writer_put_sample(p->writer, it->number, it->variant, record, NULL, 0,
-                                               err)
-                        : vc_fail(err, VC_ENOMEM, "out of memory for a record");
-            cJSON_Delete(record);
-            p->reused++;
-        } else if (!rc) {
-            l->todo[l->n_todo++] = i;
-        }
-        vprep_clip_free(&clip);
+        rc = settle_job(p, it, vf_writer_sample(p->writer, it->number, it->variant), &j, err);
+        if (!rc && (j.need || j.want_thumb))
+            l->todo[l->n_todo++] = (todo){ i, (uint8_t)j.need, j.want_thumb };
+        else if (!rc)
+            rc = put_record(p, &j, err);
+        p->reused += !rc && !(j.need & VALUE_BIT(VALUE_CLIP));
+        vprep_clip_free(&j.clip);
         if (!rc && *vc_stop_flag())
             rc = vc_fail(err, VC_ESTOP, "stopped");
     }
@@ -415,14 +277,21 @@ static int settle_stored(line *l, vc_err *err)
 
 static void encode_all(line *l)
 {
-    job *j;
+    prep_job *j;
+    uint64_t conditions;
 
     while ((j = vc_queue_get(l->decoded))) {
         vc_err why = { 0 };
-        if (encode(l, j, &why))
+        size_t bytes = 0;
+        if (prep_encode(l->encoder, j, &conditions, &why)) {
             job_failed(l, j, "encode", &why);
-        else if (!vc_queue_put(l->encoded, j, j->value_bytes))
-            job_free(j);
+            continue;
+        }
+        l->p->conditions += conditions;
+        for (int v = 0; v < VALUES; v++)
+            bytes += j->value_bytes[v];
+        if (!vc_queue_put(l->encoded, j, bytes))
+            prep_job_free(j);
     }
     vc_queue_close(l->encoded);
 }
@@ -453,10 +322,10 @@ static int run_threads(line *l, vc_err *err)
         pthread_join(thread[i], NULL);
     pthread_join(writer, NULL);
     free(thread);
-    for (job *j; (j = vc_queue_try(l->decoded));)
-        job_free(j);
-    for (job *j; (j = vc_queue_try(l->encoded));)
-        job_free(j);
+    for (prep_job *j; (j = vc_queue_try(l->decoded));)
+        prep_job_free(j);
+    for (prep_job *j; (j = vc_queue_try(l->encoded));)
+        prep_job_free(j);
     if (l->err.code)
         *err = l->err;
     return l->err.code;
@@ -465,16 +334,17 @@ static int run_threads(line *l, vc_err *err)
 int vprep_clips(vprep *p, vc_err *err)
 {
     line l = { .p = p };
-    encoder_opts o = { .dir = NULL, .dtype = VC_F32, .device = p->c.device };
-    vae_info info;
 
     pthread_mutex_init(&l.lock, NULL);
     l.todo = malloc((p->n_items ? p->n_items : 1) * sizeof *l.todo);
     int rc = l.todo ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u samples", p->n_items);
+    bool images = vprep_prompt_images_missing(p);
     if (!rc) rc = settle_stored(&l, err);
+    if (!rc && (l.n_todo || images))
+        rc = prep_encoder_open(&l.encoder, p, err);
+    if (!rc && images) rc = vprep_prompt_images_encode(p, l.encoder, err);
     if (!rc && l.n_todo) {
-        rc = p->family->vae->open(&l.vae, &o, &info, err);
-        if (!rc) rc = vc_queue_open(&l.decoded, QUEUE_CLIPS, QUEUE_BYTES, err);
+        rc = vc_queue_open(&l.decoded, QUEUE_CLIPS, QUEUE_BYTES, err);
         if (!rc) rc = vc_queue_open(&l.encoded, QUEUE_CLIPS, QUEUE_BYTES, err);
         if (!rc) {
             vc_progress_begin(p->progress, "clips", "clips", l.n_todo);
@@ -482,13 +352,9 @@ int vprep_clips(vprep *p, vc_err *err)
             vc_progress_end(p->progress);
         }
     }
-    p->encoded = l.done - l.failed;
     vc_queue_free(l.decoded);
     vc_queue_free(l.encoded);
-    p->family->vae->close(l.vae);
-    free(l.pixels_f32);
-    free(l.mean);
-    free(l.logvar);
+    prep_encoder_close(l.encoder);
     free(l.todo);
     pthread_mutex_destroy(&l.lock);
     return rc;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "precompute/conditions.h"
 #include "precompute/plan_lines.h"
 
 /* ---- one item's choice ---- */
@@ -72,12 +73,42 @@ static int fill_frames(const vprep *p, const vprep_source *s, vprep_clip *clip, 
     return 0;
 }
 
-int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
+static const cJSON *told_mask(const vprep_clip *clip)
 {
-    memset(clip, 0, sizeof *clip);
-    if (it->line)
-        return plan_replayed_clip(p, it, clip, err);
+    const cJSON *d;
+    cJSON_ArrayForEach(d, clip->draws)
+    {
+        const char *purpose = "";
+        if (!vf_json_str_opt(d, "purpose", &purpose, NULL) && !strcmp(purpose, "mask"))
+            return d;
+    }
+    return NULL;
+}
 
+/* As the plan tells it, else drawn. */
+static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
+{
+    const vb_choice *c = &clip->choice;
+    const cJSON *told = told_mask(clip);
+    uint64_t seed = (uint64_t)p->c.seed, id = p->meta.rows[it->row].id;
+    int rc;
+
+    if (p->c.train_mode != MODE_INPAINT || c->drop)
+        return 0;
+    if (told) {
+        rc = mask_parse(&clip->mask, told, c->frames, c->target_h, c->target_w, err);
+    } else {
+        vc_draws kind = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK_KIND);
+        vc_draws numbers = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK);
+        rc = mask_draw(&clip->mask, c->frames, c->target_h, c->target_w, p->c.mask_shapes == 1, &kind,
+                       &numbers, err);
+    }
+    clip->mask_all = !rc && mask_is_all(&clip->mask);
+    return rc;
+}
+
+static int chosen_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
+{
     const vf_row *row = &p->meta.rows[it->row];
     const vprep_source *s = &p->sources[it->row];
     double fps = timeline_fps(p, s);
@@ -97,8 +128,21 @@ int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err
     return fill_frames(p, s, clip, err);
 }
 
+int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
+{
+    memset(clip, 0, sizeof *clip);
+    int rc = it->line ? plan_replayed_clip(p, it, clip, err) : chosen_clip(p, it, clip, err);
+    if (!rc)
+        rc = vc_context(err, settle_mask(p, it, clip, err), "sample %u, variant %u", it->number,
+                        it->variant);
+    if (rc)
+        vprep_clip_free(clip);
+    return rc;
+}
+
 void vprep_clip_free(vprep_clip *clip)
 {
+    mask_free(&clip->mask);
     free(clip->frames);
     cJSON_Delete(clip->draws);
     clip->frames = NULL;
@@ -115,7 +159,7 @@ static cJSON *ints(const int64_t *v, int n)
     return a;
 }
 
-static cJSON *draws_of(const vb_choice *c)
+static cJSON *choice_draws(const vb_choice *c)
 {
     cJSON *a = cJSON_CreateArray();
 
@@ -134,6 +178,15 @@ static cJSON *draws_of(const vb_choice *c)
         }
         cJSON_AddItemToArray(a, o);
     }
+    return a;
+}
+
+static cJSON *draws_of(const vprep_clip *clip)
+{
+    cJSON *a = clip->draws ? cJSON_Duplicate(clip->draws, true) : choice_draws(&clip->choice);
+
+    if (clip->mask.v && !told_mask(clip))
+        cJSON_AddItemToArray(a, mask_json(&clip->mask));
     return a;
 }
 
@@ -160,7 +213,7 @@ cJSON *vprep_plan_line(const vprep *p, const vprep_item *it, const vprep_clip *c
     vf_json_add_int(src, "frames", s->frames);
     cJSON_AddNumberToObject(src, "fps", s->fps);
     vf_json_add_int(src, "rotation", s->rotation);
-    cJSON_AddItemToObject(o, "draws", clip->draws ? cJSON_Duplicate(clip->draws, true) : draws_of(c));
+    cJSON_AddItemToObject(o, "draws", draws_of(clip));
     if (!c->drop) {
         cJSON_AddStringToObject(o, "key", c->key);
         cJSON_AddItemToObject(o, "target", ints((int64_t[]){ c->target_h, c->target_w }, 2));

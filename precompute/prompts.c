@@ -5,7 +5,7 @@
 
 #include "common/file.h"
 #include "formats/table.h"
-#include "precompute/vprep.h"
+#include "precompute/prompt_images.h"
 
 enum { MAX_PROMPTS = 10000 };
 
@@ -13,6 +13,7 @@ enum { MAX_PROMPTS = 10000 };
 static const char *const number_columns[] = { "height", "width", "num_frames", "frame_rate", "fps",
                                               "num_inference_steps", "guidance_scale", "seed", NULL };
 static const char *const prompt_columns[] = { "prompt", "caption", "text", NULL };
+static const char *const image_columns[] = { "image_path", "image", "input_image", NULL };
 
 static bool listed(const char *const *list, const char *name)
 {
@@ -21,7 +22,7 @@ static bool listed(const char *const *list, const char *name)
     return *list != NULL;
 }
 
-/* Its caption becomes "prompt", its numbers numbers. */
+/* Its caption becomes "prompt", its first frame "image_path", its numbers numbers. */
 static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
 {
     const char *prompt = NULL;
@@ -50,6 +51,9 @@ static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
                 return VC_EFORMAT;
             }
             cJSON_AddNumberToObject(clean, f->string, x);
+        } else if (listed(image_columns, f->string)) {
+            if (cJSON_IsString(f) && *f->valuestring && !cJSON_HasObjectItem(clean, "image_path"))
+                cJSON_AddStringToObject(clean, "image_path", f->valuestring);
         } else if (!cJSON_IsString(f) || *f->valuestring) {
             cJSON_AddItemToObject(clean, f->string, cJSON_Duplicate(f, true));
         }
@@ -112,6 +116,7 @@ int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err)
 
 void vprep_prompts_free(vprep_prompts *v)
 {
+    vprep_prompt_images_free(v);
     for (int i = 0; i < v->n; i++)
         cJSON_Delete(v->row[i]);
     free(v->row);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
-#include "precompute/vprep.h"
+#include "precompute/conditions.h"
 
 typedef struct bucket {
     char key[16];
@@ -43,8 +43,8 @@ static int add_to_table(table *t, const vprep *p, const vb_choice *c, vc_err *er
     }
     t->b[i].samples++;
     t->enlarged += c->upscale > 1;
-    t->bytes += (double)p->vae.channels * c->latent_f * c->latent_h * c->latent_w *
-                (double)vc_dtype_size(p->c.dtype) * (p->c.latent_store == STORE_MOMENTS ? 2 : 1);
+    for (int v = 0; v < VALUES; v++)
+        t->bytes += vprep_values(p) & VALUE_BIT(v) ? vprep_value_bytes(p, c, v) : 0;
     return 0;
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/file.h"
-#include "precompute/vprep.h"
+#include "precompute/prompt_images.h"
 
 vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt)
 {
@@ -16,7 +16,7 @@ vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt)
     vf_hasher_bytes(&h, "tokenizer", t->tokenizer.b, sizeof t->tokenizer.b);
     vf_hasher_bytes(&h, "encoder", t->fingerprint.b, sizeof t->fingerprint.b);
     vf_hasher_int(&h, "max_length", t->max_length);
-    vf_hasher_str(&h, "precision", "f32");
+    vf_hasher_str(&h, "precision", vc_dtype_name(p->text_part[encoder].opts.dtype));
     vf_hasher_str(&h, "dtype", vc_dtype_name(p->c.dtype));
     return vf_hasher_end(&h);
 }
@@ -89,6 +89,13 @@ typedef struct text_job {
     int encoder;
 } text_job;
 
+/* Only when there is a prompt to be encoded. */
+static int open_encoder(text_job *j, vc_err *err)
+{
+    text_info info;
+    return j->class->open(&j->enc, &j->p->text_part[j->encoder].opts, &info, err);
+}
+
 static int one_prompt(text_job *j, const char *prompt, vc_err *err)
 {
     vf_key key = vprep_text_key(j->p, j->encoder, prompt);
@@ -100,7 +107,8 @@ static int one_prompt(text_job *j, const char *prompt, vc_err *err)
         j->p->texts_reused++;
         return 0;
     }
-    int rc = j->class->encode(j->enc, prompt, &r, err);
+    int rc = j->enc ? 0 : open_encoder(j, err);
+    if (!rc) rc = j->class->encode(j->enc, prompt, &r, err);
     if (!rc && j->p->c.trace_dir) rc = trace_text(j->p, j->encoder, key, &r, err);
     if (!rc && vf_writer_has_text(j->p->writer, key)) {
         j->p->texts_reused++;
@@ -152,16 +160,20 @@ static int add_keys(cJSON *o, const char *field, const vprep *p, const char *pro
     return keys ? 0 : -1;
 }
 
-static int put_validations(vprep *p, const vprep_prompts *v, vc_err *err)
+int vprep_put_validations(vprep *p, vc_err *err)
 {
+    const vprep_prompts *v = &p->prompts;
     int rc = 0;
 
     for (int i = 0; !rc && i < v->n; i++) {
         const char *negative = p->c.negative_prompt ? p->c.negative_prompt : "";
+        const vf_key *image = vprep_prompt_image(p, i);
+        char hex[VF_KEY_HEX];
         cJSON *o = cJSON_Duplicate(v->row[i], true);
         vf_json_str_opt(o, "negative_prompt", &negative, NULL);
         const char *prompt = cJSON_GetObjectItem(v->row[i], "prompt")->valuestring;
-        if (!o || add_keys(o, "keys", p, prompt) || add_keys(o, "negative_keys", p, negative))
+        if (!o || add_keys(o, "keys", p, prompt) || add_keys(o, "negative_keys", p, negative) ||
+            (image && !cJSON_AddStringToObject(o, "image", vf_key_hex(hex, *image))))
             rc = vc_fail(err, VC_ENOMEM, "out of memory");
         if (!rc) rc = vf_writer_put_validation(p->writer, (uint32_t)i, o, err);
         cJSON_Delete(o);
@@ -171,21 +183,16 @@ static int put_validations(vprep *p, const vprep_prompts *v, vc_err *err)
 
 int vprep_text(vprep *p, vc_err *err)
 {
-    vprep_prompts v = { 0 };
-    int rc = p->c.validation_prompts ? vprep_prompts_read(&v, p->c.validation_prompts, err) : 0;
+    const char *list = p->c.validation_prompts;
+    int rc = list ? vprep_prompts_read(&p->prompts, list, err) : 0;
 
+    if (!rc) rc = vprep_prompt_images_find(p, err);
     for (int e = 0; !rc && e < p->n_text; e++) {
         text_job j = { .p = p, .class = p->family->text[e], .encoder = e };
-        encoder_opts o = { .dir = NULL, .dtype = VC_F32, .device = p->c.device };
-        text_info info;
-        rc = j.class->open(&j.enc, &o, &info, err);
         vc_progress_begin(p->progress, "text", "samples", p->n_items);
-        if (!rc) rc = all_prompts(&j, &v, err);
+        rc = all_prompts(&j, &p->prompts, err);
         vc_progress_end(p->progress);
         j.class->close(j.enc);
     }
-    if (!rc) rc = put_validations(p, &v, err);
-    if (!rc) rc = vf_writer_commit(p->writer, err);
-    vprep_prompts_free(&v);
-    return rc;
+    return rc ? rc : vf_writer_commit(p->writer, err);
 }

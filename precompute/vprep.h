@@ -5,6 +5,8 @@
  *        -> plan.jsonl and the table of buckets                     vprep_report   report.c
  *        -> text, each distinct prompt once                         vprep_text     text.c
  *        -> decode workers -> encoder -> writer                     vprep_clips    pipeline.c
+ * Encoders are found and named in components.h; what a training mode stores besides clips is
+ * conditions.h, how a job becomes values encode.h.
  *
  * A stage reads what the earlier ones left in the run; a clip that fails is noted in the error list with
  * its row and the run goes on (--on_error skip). Selection is recomputed where it is needed: it is a
@@ -17,17 +19,23 @@
 #include "common/flags.h"
 #include "common/progress.h"
 #include "formats/metadata.h"
-#include "precompute/encoder.h"
 #include "common/file.h"
+#include "precompute/components.h"
+#include "precompute/masks.h"
 #include "precompute/media.h"
 
 typedef struct vprep_config {
     char *meta, *data, *out, *model, *config;
     char *data_file_keys, *extra_inputs;
     char *plan, *validation_prompts, *negative_prompt, *trace_dir, *variants, *device;
-    int64_t seed, workers, thumbnails, shard_size, video_repeat;
+    char *vae, *text_encoder[3], *tokenizer[3];      /* component folders; NULL: the model's */
+    vc_dtype vae_dtype, text_dtype[3];               /* VC_DTYPE_NONE: the family's */
+    bool vae_tiling;
+    int64_t max_length;               /* tokens of a prompt; 0: the model's */
+    int64_t seed, workers, thumbnails, shard_size, video_repeat, noise_variants;
     vc_dtype dtype;
-    int train_mode;                   /* normal */
+    int train_mode;                   /* normal | i2v | inpaint */
+    int mask_shapes;                  /* first_frame | all_frames */
     int latent_store;                 /* index into "auto|moments|sample|mode" */
     int on_error;                     /* skip | stop */
     int log_format;
@@ -69,13 +77,23 @@ typedef struct vprep_error {
     const char *stage;                /* metadata probe decode select encode text */
 } vprep_error;
 
+/* The rows of --validation_prompts, in order. */
+typedef struct vprep_prompts {
+    cJSON **row;                      /* one object each; "prompt" is a string */
+    int n;
+    struct vprep_image **image;       /* of each row; NULL: none (prompt_images.c) */
+} vprep_prompts;
+
 typedef struct vprep {
     vprep_config c;
     const prep_family *family;
     vb_rules rules;
+    prep_part vae_part, text_part[3]; /* where the encoders lie and how they run */
     vae_info vae;
     text_info text[3];
     int n_text;
+    bool mask_noise;                  /* inpaint: pixel noise where the masked clip is known */
+    vprep_prompts prompts;
     vf_metadata meta;
     vprep_source *sources;            /* one a row */
     vprep_item *items;
@@ -87,7 +105,7 @@ typedef struct vprep {
     pthread_mutex_t lock;             /* guards errors, and the writer's hints while surveying */
     vprep_error *errors;
     uint32_t n_errors;
-    uint64_t encoded, reused, texts_encoded, texts_reused;
+    uint64_t encoded, reused, conditions, texts_encoded, texts_reused;
 } vprep;
 
 /* Notes a failed row; with --on_error stop returns the code, else 0. Thread-safe. */
@@ -95,6 +113,15 @@ int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const
                vc_err *err);
 /* Replaces OUT/errors.jsonl, rows in order. */
 int vprep_write_errors(vprep *p, vc_err *err);
+
+/* The family, and where its encoders lie, from the flags and the model's folder. bucket_rules: name
+ * for vb_family_find. Opens no encoder. */
+int vprep_components(vprep *p, const char **bucket_rules, vc_err *err);
+/* Opens each encoder once for what it says of itself. hash: with the weights' hashes, so that
+ * fingerprints and keys can be made. */
+int vprep_identify(vprep *p, bool hash, vc_err *err);
+/* Keeps the weights' hashes with the dataset. */
+int vprep_remember(vprep *p, vc_err *err);
 
 /* Opens, probes and (hash) hashes each row's file with all workers. */
 int vprep_survey(vprep *p, bool hash, vc_err *err);
@@ -106,6 +133,8 @@ typedef struct vprep_clip {
     int64_t *frames;                  /* [choice.frames] */
     double fps;                       /* of those frames; 0 for a still */
     cJSON *draws;                     /* of a replayed line, as it tells them; else NULL */
+    mask mask;                        /* --train_mode inpaint */
+    bool mask_all;                    /* every pixel is to be generated */
 } vprep_clip;
 /* Fills items from the rows (or from --plan). known: numbers given earlier, by OUT's plan.jsonl. */
 int vprep_plan(vprep *p, vc_err *err);
@@ -124,15 +153,16 @@ cJSON *vprep_manifest_head(const vprep *p);
 vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt);
 vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip);
 
+/* On an existing OUT, what a run would reuse, encode and drop, to stdout. */
+int vprep_forecast(vprep *p, vc_err *err);
+
 /* Encodes what is missing: prompts of the items, the empty prompt, validation prompts. */
 int vprep_text(vprep *p, vc_err *err);
 int vprep_clips(vprep *p, vc_err *err);
-/* The rows of --validation_prompts: .json (array, or an object with `data`), .jsonl or .csv with Finetrainers'
- * columns; `caption`, `text` and `prompt` all become "prompt". */
-typedef struct vprep_prompts {
-    cJSON **row;                      /* one object each; "prompt" is a string */
-    int n;
-} vprep_prompts;
+/* Writes the validation records, after all that they refer to. */
+int vprep_put_validations(vprep *p, vc_err *err);
+/* .json (array, or an object with `data`), .jsonl or .csv with Finetrainers' columns; `caption`,
+ * `text` and `prompt` all become "prompt", `image` and `input_image` become "image_path". */
 int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err);
 void vprep_prompts_free(vprep_prompts *v);
 

@@ -1,0 +1,314 @@
+/* components.c - see components.h; and a run's own: which family, which parts (vprep.h) */
+#include "precompute/components.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "formats/model.h"
+#include "precompute/vprep.h"
+
+enum { MAX_CONFIG = 1 << 20 };
+
+void prep_part_free(prep_part *part)
+{
+    free(part->dir);
+    free(part->tokenizer);
+    *part = (prep_part){ 0 };
+}
+
+/* ---- folders ---- */
+
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = vc_path_join(dir, name);
+    bool there = path && vc_file_exists(path);
+    free(path);
+    return there;
+}
+
+int prep_component_dir(char **out, const char *model, const char *given, const char *slot,
+                       const char *flag, vc_err *err)
+{
+    const char *base = given ? given : model;
+    struct stat st;
+
+    *out = NULL;
+    if (!base)
+        return vc_fail(err, VC_EUSAGE, "no %s: give --%s DIR, or --model with all components", slot,
+                       flag);
+    char *below = vc_path_join(base, slot);
+    if (!below)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    bool nested = !stat(below, &st) && S_ISDIR(st.st_mode);
+    if (!nested && (!given || !vc_file_exists(given))) {
+        vc_fail(err, VC_EUSAGE, given ? "--%s %s: no such folder (nothing is downloaded)"
+                                      : "--%s is missing: %s is no folder", flag, given ? given : below);
+        free(below);
+        return VC_EUSAGE;
+    }
+    /* a given folder that is the component itself may have a subfolder of that name only by chance */
+    bool itself = given && (!nested || has_file(given, "config.json"));
+    *out = itself ? vc_format("%s", given) : below;
+    if (itself)
+        free(below);
+    return *out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+int prep_component_class(char *name, size_t size, const char *dir, vc_err *err)
+{
+    char *path = vc_path_join(dir, "config.json");
+    cJSON *o = NULL;
+    const char *class;
+    int rc = path ? vf_json_read(&o, path, MAX_CONFIG, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+
+    if (!rc) {
+        rc = vc_context(err, vf_json_str(o, "_class_name", &class, err), "%s", path);
+        if (!rc)
+            snprintf(name, size, "%s", class);
+    }
+    cJSON_Delete(o);
+    free(path);
+    return rc;
+}
+
+/* ---- hashes of weights ---- */
+
+static int is_weights(const struct dirent *e)
+{
+    return strstr(e->d_name, ".safetensors") != NULL;
+}
+
+static int hash_stat(vf_hasher *h, const char *path, double *bytes, vc_err *err)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return vc_fail_errno(err, "%s", path);
+    vf_hasher_str(h, "name", vc_path_base(path));
+    vf_hasher_int(h, "size", st.st_size);
+    vf_hasher_int(h, "mtime", st.st_mtim.tv_sec);
+    vf_hasher_int(h, "mtime_ns", st.st_mtim.tv_nsec);
+    vf_hasher_int(h, "inode", (int64_t)st.st_ino);
+    *bytes += (double)st.st_size;
+    return 0;
+}
+
+/* Which files there are and when they changed, wherever the folder lies. */
+static int hash_files(prep_part *part, double *bytes, vc_err *err)
+{
+    struct dirent **names = NULL;
+    struct stat st;
+    vf_hasher h;
+    int n = 0, rc = 0;
+
+    if (stat(part->dir, &st))
+        return vc_fail_errno(err, "%s", part->dir);
+    vf_hasher_begin(&h, "files");
+    if (!S_ISDIR(st.st_mode))
+        rc = hash_stat(&h, part->dir, bytes, err);
+    else if ((n = scandir(part->dir, &names, is_weights, alphasort)) < 0)
+        return vc_fail_errno(err, "%s", part->dir);
+    for (int i = 0; i < n; i++) {
+        char *path = vc_path_join(part->dir, names[i]->d_name);
+        if (!rc)
+            rc = path ? hash_stat(&h, path, bytes, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        free(path);
+        free(names[i]);
+    }
+    free(names);
+    part->files = vf_hasher_end(&h);
+    return rc;
+}
+
+static void hint_name(char name[64], const prep_part *part)
+{
+    char hex[VF_KEY_HEX];
+    snprintf(name, 64, "weights-%s", vf_key_hex(hex, part->files));
+}
+
+int prep_part_hash(prep_part *part, const char *out, const char *what, vc_progress *progress,
+                   vc_err *err)
+{
+    char name[64], size[32];
+    double bytes = 0;
+    vf_model *m;
+
+    if (!part->dir)
+        return 0;
+    int rc = hash_files(part, &bytes, err);
+    if (rc)
+        return rc;
+    hint_name(name, part);
+    if (!vf_hint_read(out, name, &part->opts.weights, sizeof part->opts.weights))
+        return 0;
+    vc_say(progress, "%s: hashing %s of weights (once: %s remembers it)", what,
+           vc_human_bytes(size, bytes), out);
+    rc = vf_model_open(&m, part->dir, err);
+    if (rc)
+        return rc;
+    rc = vc_context(err, vf_model_hash(&part->opts.weights, m, vc_stop_flag(), err), "%s", part->dir);
+    vf_model_close(m);
+    part->hashed = !rc;
+    return rc;
+}
+
+int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err)
+{
+    char name[64];
+    if (!part->hashed)
+        return 0;
+    hint_name(name, part);
+    return vf_writer_hint_put(w, name, &part->opts.weights, sizeof part->opts.weights, err);
+}
+
+/* ---- a run's parts ---- */
+
+static const char *const text_flags[PREP_MAX_TEXTS] = { "text_encoder", "text_encoder_2",
+                                                        "text_encoder_3" };
+static const char *const tokenizer_flags[PREP_MAX_TEXTS] = { "tokenizer", "tokenizer_2", "tokenizer_3" };
+
+static int find_family(vprep *p, vc_err *err)
+{
+    const vprep_config *c = &p->c;
+    char class[80], *dir;
+
+    if (c->model || !c->vae) {
+        for (int i = 0; i < PREP_MAX_TEXTS && !c->model; i++)
+            if (c->text_encoder[i] || c->tokenizer[i])
+                return vc_fail(err, VC_EUSAGE, "--%s: give --model or --vae too; without them the "
+                               "built-in encoders are used",
+                               c->text_encoder[i] ? text_flags[i] : tokenizer_flags[i]);
+        return prep_family_of(&p->family, c->model, err);
+    }
+    int rc = prep_component_dir(&dir, NULL, c->vae, "vae", "vae", err);
+    if (!rc) rc = prep_component_class(class, sizeof class, dir, err);
+    if (!rc) rc = prep_family_by_vae(&p->family, class, err);
+    free(dir);
+    return rc ? vc_context(err, VC_EUSAGE, "--vae %s", c->vae) : 0;
+}
+
+/* What transformer/config.json says about preparation; a model without one has the defaults. */
+static int read_transformer(vprep *p, const char **bucket_rules, int *max_length, int *mode, vc_err *err)
+{
+    const prep_family *f = p->family;
+    char *path = p->c.model ? vc_format("%s/transformer/config.json", p->c.model) : NULL;
+    cJSON *o = NULL;
+    int64_t length = f->max_length, patch_t = 1, channels = 0;
+    int rc = 0;
+
+    *mode = f->train_mode;
+    *bucket_rules = f->bucket_rules;
+    if (path && vc_file_exists(path)) {
+        rc = vf_json_read(&o, path, MAX_CONFIG, err);
+        if (!rc && f->length_field) rc = vf_json_int_opt(o, f->length_field, &length, err);
+        if (!rc && f->patch_t_field) rc = vf_json_int_opt(o, f->patch_t_field, &patch_t, err);
+        if (!rc && f->noise_field) rc = vf_json_bool_opt(o, f->noise_field, &p->mask_noise, err);
+        if (!rc && f->channels_field) rc = vf_json_int_opt(o, f->channels_field, &channels, err);
+        for (int i = 0; i < 3; i++)
+            if (f->channels[i] && channels == f->channels[i])
+                *mode = i;
+        if (!rc && f->length_field && (length < 1 || length > 1 << 16))
+            rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not in 1..65536", f->length_field,
+                         (long long)length);
+        rc = vc_context(err, rc, "%s", path);
+    }
+    if (!rc && patch_t > 1 && f->bucket_rules_t)
+        *bucket_rules = f->bucket_rules_t;
+    *max_length = (int)(p->c.max_length ? p->c.max_length : length);
+    cJSON_Delete(o);
+    free(path);
+    return rc;
+}
+
+static vc_dtype dtype_of(vc_dtype given, const prep_family *f)
+{
+    return given == VC_DTYPE_NONE ? f->dtype : given;
+}
+
+static int find_parts(vprep *p, int max_length, vc_err *err)
+{
+    const prep_family *f = p->family;
+    const vprep_config *c = &p->c;
+    prep_part *v = &p->vae_part;
+    int rc = prep_component_dir(&v->dir, c->model, c->vae, "vae", "vae", err);
+
+    v->opts = (encoder_opts){ .dir = v->dir, .device = c->device, .tiling = c->vae_tiling,
+                              .dtype = dtype_of(c->vae_dtype, f) };
+    for (int i = 0; !rc && i < p->n_text; i++) {
+        prep_part *t = &p->text_part[i];
+        rc = prep_component_dir(&t->dir, c->model, c->text_encoder[i], f->text_slot[i], text_flags[i],
+                                err);
+        if (!rc && f->tokenizer_slot[i])
+            rc = prep_component_dir(&t->tokenizer, c->model, c->tokenizer[i], f->tokenizer_slot[i],
+                                    tokenizer_flags[i], err);
+        t->opts = (encoder_opts){ .dir = t->dir, .tokenizer = t->tokenizer, .device = c->device,
+                                  .max_length = max_length,
+                                  .dtype = dtype_of(c->text_dtype[i], f) };
+    }
+    return rc;
+}
+
+/* The built-in ones have one way to run: flags that ask for another have no effect. */
+static void use_builtin(vprep *p)
+{
+    const vprep_config *c = &p->c;
+
+    if (c->vae_tiling || c->max_length || dtype_of(c->vae_dtype, p->family) != VC_F32 ||
+        dtype_of(c->text_dtype[0], p->family) != VC_F32)
+        vc_say(p->progress, "the built-in encoders compute in f32, without tiles and with a prompt length "
+                            "of their own");
+    p->vae_part.opts = (encoder_opts){ .dtype = VC_F32, .device = c->device };
+    for (int i = 0; i < p->n_text; i++)
+        p->text_part[i].opts = p->vae_part.opts;
+}
+
+int vprep_components(vprep *p, const char **bucket_rules, vc_err *err)
+{
+    static const char *const modes[] = { "normal", "i2v", "inpaint" };
+    int max_length = 0, mode = 0, rc = find_family(p, err);
+
+    if (!rc) rc = read_transformer(p, bucket_rules, &max_length, &mode, err);
+    if (rc)
+        return rc;
+    while (p->n_text < PREP_MAX_TEXTS && p->family->text[p->n_text])
+        p->n_text++;
+    if (p->family->pipeline)
+        rc = find_parts(p, max_length, err);
+    else
+        use_builtin(p);
+    if (!rc && p->c.model && mode != p->c.train_mode)
+        vc_warn(p->progress, "%s is trained with --train_mode %s, not %s (a change of mode encodes no "
+                "clip again)", p->c.model, modes[mode], modes[p->c.train_mode]);
+    return rc;
+}
+
+/* ---- identities, one encoder open at a time ---- */
+
+int vprep_identify(vprep *p, bool hash, vc_err *err)
+{
+    const prep_family *f = p->family;
+    int rc = 0;
+
+    for (int i = 0; !rc && i < p->n_text; i++) {
+        text_enc *t = NULL;
+        if (hash) rc = prep_part_hash(&p->text_part[i], p->c.out, f->text_slot[i], p->progress, err);
+        if (!rc) rc = f->text[i]->open(&t, &p->text_part[i].opts, &p->text[i], err);
+        f->text[i]->close(t);
+    }
+    vae *v = NULL;
+    if (!rc && hash) rc = prep_part_hash(&p->vae_part, p->c.out, "vae", p->progress, err);
+    if (!rc) rc = f->vae->open(&v, &p->vae_part.opts, &p->vae, err);
+    f->vae->close(v);
+    return rc;
+}
+
+int vprep_remember(vprep *p, vc_err *err)
+{
+    int rc = prep_part_remember(&p->vae_part, p->writer, err);
+    for (int i = 0; !rc && i < p->n_text; i++)
+        rc = prep_part_remember(&p->text_part[i], p->writer, err);
+    return rc;
+}

@@ -1,0 +1,34 @@
+/* components.h - where a run's encoders lie, how they run, and what identifies them.
+ *
+ * A component is a folder of a diffusers model (model_index.json above it, config.json and weights
+ * in it), or any folder given by a flag in its place. Nothing is downloaded. */
+#ifndef VPREP_COMPONENTS_H
+#define VPREP_COMPONENTS_H
+
+#include "common/progress.h"
+#include "precompute/encoder.h"
+
+typedef struct prep_part {
+    char *dir, *tokenizer;       /* owned; NULL: built-in */
+    encoder_opts opts;           /* for open: borrows dir and tokenizer */
+    vf_key files;                /* of the names, sizes, times and inodes of its weights' files */
+    bool hashed;                 /* opts.weights was computed, not remembered */
+} prep_part;
+
+void prep_part_free(prep_part *part);                /* an all-zero one is fine */
+
+/* The folder of a component: `given` (of --flag; itself, or with the component below it), else
+ * model/slot; malloc'ed. VC_EUSAGE names the flag that helps. */
+int prep_component_dir(char **out, const char *model, const char *given, const char *slot,
+                       const char *flag, vc_err *err);
+/* _class_name of DIR/config.json. */
+int prep_component_class(char *name, size_t size, const char *dir, vc_err *err);
+
+/* opts.weights: vf_model_hash of dir, or what the dataset at `out` remembers for the same files.
+ * Says so when it has to read them all. Built-in parts have none. */
+int prep_part_hash(prep_part *part, const char *out, const char *what, vc_progress *progress,
+                   vc_err *err);
+/* Keeps a computed hash with the dataset. */
+int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err);
+
+#endif

@@ -1,0 +1,206 @@
+/* conditions.c - roles, keys and pixels of conditions; see conditions.h */
+#include "precompute/conditions.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *vprep_role(int value)
+{
+    static const char *const names[VALUES] = { NULL, "image", "image_noised", "video", "mask" };
+    return names[value];
+}
+
+unsigned vprep_values(const vprep *p)
+{
+    static const unsigned sets[] = {
+        [MODE_NORMAL] = VALUE_BIT(VALUE_CLIP),
+        [MODE_I2V] = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_IMAGE) | VALUE_BIT(VALUE_NOISED),
+        [MODE_INPAINT] = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_VIDEO) | VALUE_BIT(VALUE_MASK),
+    };
+    return sets[p->c.train_mode];
+}
+
+int vprep_value_frames(const vprep_clip *clip, int value)
+{
+    switch (value) {
+    case VALUE_IMAGE:
+    case VALUE_NOISED:
+        return 1;
+    case VALUE_VIDEO:
+        return clip->mask_all ? 0 : clip->choice.frames;
+    case VALUE_MASK:
+        return 0;
+    default:
+        return clip->choice.frames;
+    }
+}
+
+double vprep_value_bytes(const vprep *p, const vb_choice *c, int value)
+{
+    double grid = (double)c->latent_h * c->latent_w * (double)vc_dtype_size(p->c.dtype);
+    double frame = grid * p->vae.channels * (p->c.latent_store == STORE_MOMENTS ? 2 : 1);
+
+    switch (value) {
+    case VALUE_IMAGE:
+        return frame;
+    case VALUE_NOISED:
+        return frame * (double)p->c.noise_variants;
+    case VALUE_MASK:
+        return grid * c->latent_f;
+    default:
+        return frame * c->latent_f;
+    }
+}
+
+/* ---- keys ---- */
+
+/* The pixels: which frames of which file, how cut. */
+static void hash_pixels(vf_hasher *h, const vf_key *source, const vprep_clip *clip, int frames)
+{
+    const vb_choice *c = &clip->choice;
+
+    vf_hasher_bytes(h, "source", source->b, sizeof source->b);
+    for (int i = 0; i < frames; i++)
+        vf_hasher_int(h, "frame", clip->frames[i]);
+    vf_hasher_int(h, "resize_h", c->resize_h);
+    vf_hasher_int(h, "resize_w", c->resize_w);
+    vf_hasher_int(h, "top", c->top);
+    vf_hasher_int(h, "left", c->left);
+    vf_hasher_int(h, "target_h", c->target_h);
+    vf_hasher_int(h, "target_w", c->target_w);
+    vf_hasher_int(h, "flip", c->flip);
+}
+
+static void hash_draws(vf_hasher *h, const vprep *p, const vprep_item *it)
+{
+    vf_hasher_int(h, "seed", p->c.seed);
+    vf_hasher_int(h, "id", (int64_t)p->meta.rows[it->row].id);
+    vf_hasher_int(h, "variant", it->variant);
+}
+
+static void hash_encoding(vf_hasher *h, const vprep *p, const vprep_item *it)
+{
+    vf_hasher_bytes(h, "vae", p->vae.fingerprint.b, sizeof p->vae.fingerprint.b);
+    vf_hasher_str(h, "precision", vc_dtype_name(p->vae_part.opts.dtype));
+    vf_hasher_str(h, "tiling", p->vae_part.opts.tiling ? "spatial" : "none");
+    vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
+    vf_hasher_int(h, "store", p->c.latent_store);
+    if (p->c.latent_store == STORE_SAMPLE && it)
+        hash_draws(h, p, it);
+}
+
+static void hash_mask(vf_hasher *h, const vprep_clip *clip)
+{
+    const mask *m = &clip->mask;
+
+    vf_hasher_int(h, "frames", m->f);
+    vf_hasher_int(h, "h", m->h);
+    vf_hasher_int(h, "w", m->w);
+    vf_hasher_int(h, "kind", clip->mask_all ? MASK_ALL : (int)m->kind);
+    for (int i = 0; i < m->n && !clip->mask_all; i++)
+        vf_hasher_int(h, "number", m->v[i]);
+}
+
+vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip)
+{
+    return vprep_value_key(p, it, clip, VALUE_CLIP);
+}
+
+vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, int value)
+{
+    const vf_key *source = &p->sources[it->row].hash;
+    int frames = clip->choice.frames;
+    vf_hasher h;
+
+    switch (value) {
+    case VALUE_IMAGE:                        /* what a still of the first frame would be */
+    case VALUE_CLIP:
+        vf_hasher_begin(&h, "latent");
+        hash_pixels(&h, source, clip, value == VALUE_IMAGE ? 1 : frames);
+        hash_encoding(&h, p, it);
+        break;
+    case VALUE_NOISED:
+        vf_hasher_begin(&h, "image_noised");
+        hash_pixels(&h, source, clip, 1);
+        vf_hasher_int(&h, "variants", p->c.noise_variants);
+        hash_draws(&h, p, it);
+        hash_encoding(&h, p, it);
+        break;
+    case VALUE_VIDEO:                        /* without a known pixel the source does not matter */
+        vf_hasher_begin(&h, "video");
+        hash_mask(&h, clip);
+        vf_hasher_int(&h, "noise", p->mask_noise);
+        if (!clip->mask_all) {
+            hash_pixels(&h, source, clip, frames);
+            if (p->mask_noise)
+                hash_draws(&h, p, it);
+        }
+        hash_encoding(&h, p, it);
+        break;
+    default:
+        vf_hasher_begin(&h, "mask");
+        hash_mask(&h, clip);
+        vf_hasher_int(&h, "k", p->vae.ratio[0]);
+        vf_hasher_int(&h, "r", p->vae.ratio[1]);
+        vf_hasher_str(&h, "dtype", vc_dtype_name(p->c.dtype));
+        break;
+    }
+    return vf_hasher_end(&h);
+}
+
+vf_key vprep_picture_key(const vprep *p, vf_key source, const vprep_clip *clip)
+{
+    vf_hasher h;
+
+    vf_hasher_begin(&h, "latent");
+    hash_pixels(&h, &source, clip, 1);
+    hash_encoding(&h, p, NULL);
+    return vf_hasher_end(&h);
+}
+
+/* ---- draws ---- */
+
+vprep_normals vprep_normals_of(const vprep *p, const vprep_item *it, uint32_t purpose, uint32_t place)
+{
+    vprep_normals s = { .d = vc_draws_of((uint64_t)p->c.seed, p->meta.rows[it->row].id, it->variant,
+                                         purpose) };
+    s.d.ctr[0] = place << 28;
+    return s;
+}
+
+float vprep_normal(vprep_normals *s)
+{
+    if (s->at % 4 == 0) {
+        uint32_t block[4];
+        vc_philox(s->d.key, s->d.ctr, block);
+        vc_normal4(block, s->z);
+        s->d.ctr[0]++;
+    }
+    return s->z[s->at++ % 4];
+}
+
+/* ---- pixels ---- */
+
+void vprep_pixel_noise(float *x, size_t n, bool keep_masked, vprep_normals *s)
+{
+    float sigma = (float)exp(-3.0 + 0.5 * (double)vprep_normal(s));
+
+    s->at = 0;                               /* the rest of sigma's block is not used */
+    for (size_t i = 0; i < n; i++) {
+        float z = vprep_normal(s);
+        if (!keep_masked || x[i] != -1.0f)
+            x[i] += sigma * z;
+    }
+}
+
+void vprep_apply_mask(float *x, const mask *m, uint8_t *scratch)
+{
+    size_t area = (size_t)m->h * (size_t)m->w;
+
+    for (int t = 0; t < m->f; t++, x += 3 * area) {
+        mask_frame(m, t, scratch);
+        for (size_t i = 0; i < area; i++)
+            if (scratch[i])
+                x[3 * i] = x[3 * i + 1] = x[3 * i + 2] = -1.0f;
+    }
+}

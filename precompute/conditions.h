@@ -1,0 +1,48 @@
+/* conditions.h - what --train_mode stores beside a clip: roles, their keys, and their values.
+ *
+ *   i2v      image         the first frame encoded alone, as a clip of one frame
+ *            image_noised  K first frames with pixel noise, each alone (--image_noise_variants)
+ *   inpaint  video         the clip with its masked pixels at -1 (black)
+ *            mask          1 = known, on the latent grid
+ *
+ * Each is an entry of the dataset by a content key of its own, so that a change of mode encodes
+ * conditions and no clip. The mask is the clip's (masks.h), drawn with the plan. */
+#ifndef VPREP_CONDITIONS_H
+#define VPREP_CONDITIONS_H
+
+#include "precompute/vprep.h"
+
+enum { MODE_NORMAL, MODE_I2V, MODE_INPAINT };        /* --train_mode */
+
+/* Values of a sample; the clip itself is the first. */
+enum { VALUE_CLIP, VALUE_IMAGE, VALUE_NOISED, VALUE_VIDEO, VALUE_MASK, VALUES };
+#define VALUE_BIT(v) (1u << (v))
+
+const char *vprep_role(int value);                   /* "image", ...; of the clip NULL */
+unsigned vprep_values(const vprep *p);               /* VALUE_BITs that the mode stores */
+vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, int value);
+/* Of a picture that is no sample: clip's first frame of a file with that hash. */
+vf_key vprep_picture_key(const vprep *p, vf_key source, const vprep_clip *clip);
+/* Frames of the clip that a value is made from: all, 1, or 0. */
+int vprep_value_frames(const vprep_clip *clip, int value);
+/* Bytes of a value as stored, without its header: for estimates. */
+double vprep_value_bytes(const vprep *p, const vb_choice *c, int value);
+
+/* Standard normals of a sample's (seed, id, variant, purpose), one after the other, from block
+ * place * 2^28 on. Place 0 is vc_draw_normals. */
+typedef struct vprep_normals {
+    vc_draws d;
+    float z[4];
+    unsigned at;
+} vprep_normals;
+vprep_normals vprep_normals_of(const vprep *p, const vprep_item *it, uint32_t purpose, uint32_t place);
+float vprep_normal(vprep_normals *s);
+
+/* Pixel noise of image-to-video training, in place: x += sigma * n, sigma = exp(N(-3, 0.5)) from
+ * the first block of s, n from the next ones. keep_masked: values of exactly -1 stay. */
+void vprep_pixel_noise(float *x, size_t n, bool keep_masked, vprep_normals *s);
+
+/* The clip's pixels as the VAE gets them with the mask applied: x f32 [f,h,w,3]. scratch: h*w. */
+void vprep_apply_mask(float *x, const mask *m, uint8_t *scratch);
+
+#endif

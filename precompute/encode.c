@@ -1,0 +1,414 @@
+/* encode.c - pixels -> moments, masks and pictures as they are stored; see encode.h */
+#include "precompute/encode.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/keymap.h"
+#include "precompute/media_write.h"
+
+enum { TRACES = 3 + 4 * (VALUES - 1) };
+
+/* What a sample's trace holds, each a copy: the encoder's own areas are used again. */
+typedef struct trace_set {
+    vf_view t[TRACES];
+    char name[TRACES][40];
+    int n;
+} trace_set;
+
+struct prep_encoder {
+    const vprep *p;
+    vae *vae;
+    float *pixels, *mean, *logvar;
+    size_t pixels_room, mean_room, logvar_room;
+    uint8_t *scratch;                /* one frame of a mask */
+    size_t scratch_room;
+    vf_keymap made;                  /* keys that this encoder gave */
+    trace_set trace;
+};
+
+/* ---- jobs ---- */
+
+void prep_job_settle(const vprep *p, prep_job *j)
+{
+    unsigned values = vprep_values(p);
+
+    j->frames = j->want_thumb ? 1 : 0;
+    for (int v = 0; v < VALUES; v++) {
+        if (values & VALUE_BIT(v))
+            j->key[v] = vprep_value_key(p, j->item, &j->clip, v);
+        if (j->need & VALUE_BIT(v) && vprep_value_frames(&j->clip, v) > j->frames)
+            j->frames = vprep_value_frames(&j->clip, v);
+    }
+}
+
+void prep_job_free(prep_job *j)
+{
+    if (!j)
+        return;
+    vprep_clip_free(&j->clip);
+    for (int v = 0; v < VALUES; v++)
+        free(j->value[v]);
+    free(j->pixels);
+    free(j->thumb);
+    free(j);
+}
+
+/* ---- open, close ---- */
+
+int prep_encoder_open(prep_encoder **out, const vprep *p, vc_err *err)
+{
+    vae_info info;
+    prep_encoder *e = *out = calloc(1, sizeof *e);
+    if (!e)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+
+    e->p = p;
+    int rc = p->family->vae->open(&e->vae, &p->vae_part.opts, &info, err);
+    if (rc) {
+        prep_encoder_close(e);
+        *out = NULL;
+    }
+    return rc;
+}
+
+static void clear_trace(trace_set *t)
+{
+    for (int i = 0; i < t->n; i++)
+        free((void *)(uintptr_t)t->t[i].data);
+    t->n = 0;
+}
+
+void prep_encoder_close(prep_encoder *e)
+{
+    if (!e)
+        return;
+    e->p->family->vae->close(e->vae);
+    clear_trace(&e->trace);
+    vf_keymap_free(&e->made);
+    free(e->pixels);
+    free(e->mean);
+    free(e->logvar);
+    free(e->scratch);
+    free(e);
+}
+
+static int grow(float **a, size_t *room, size_t n, vc_err *err)
+{
+    if (n <= *room)
+        return 0;
+    free(*a);
+    *a = malloc(n * sizeof **a);
+    *room = *a ? n : 0;
+    return *a ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
+}
+
+static int need_scratch(prep_encoder *e, size_t n, vc_err *err)
+{
+    if (n <= e->scratch_room)
+        return 0;
+    free(e->scratch);
+    e->scratch = malloc(n);
+    e->scratch_room = e->scratch ? n : 0;
+    return e->scratch ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for a mask of %zu pixels", n);
+}
+
+/* ---- traces ---- */
+
+static int add_trace(prep_encoder *e, const char *name, vc_dtype dtype, int nd, const int64_t *dim,
+                     const void *data, vc_err *err)
+{
+    trace_set *s = &e->trace;
+    vf_view *t = &s->t[s->n];
+
+    if (!e->p->c.trace_dir)
+        return 0;
+    snprintf(s->name[s->n], sizeof s->name[0], "%s", name);
+    *t = (vf_view){ .name = s->name[s->n], .dtype = dtype, .nd = nd };
+    memcpy(t->dim, dim, (size_t)nd * sizeof *dim);
+    t->bytes = (size_t)vf_view_count(t) * vc_dtype_size(dtype);
+    void *copy = malloc(t->bytes ? t->bytes : 1);
+    if (!copy)
+        return vc_fail(err, VC_ENOMEM, "out of memory for the trace of %s", name);
+    t->data = memcpy(copy, data, t->bytes);
+    s->n++;
+    return 0;
+}
+
+/* What went through the VAE for a value: names as docs/interface.md has them. */
+static int trace_value(prep_encoder *e, const prep_job *j, int v, int frames, int nd,
+                       const int64_t *dim, vc_err *err)
+{
+    const vb_choice *c = &j->clip.choice;
+    const char *role = vprep_role(v);
+    char name[40];
+    int rc = 0;
+
+    if (role) {
+        snprintf(name, sizeof name, "cond.%s.pixels", role);
+        rc = add_trace(e, name, VC_F32, 4, (int64_t[]){ frames, c->target_h, c->target_w, 3 }, e->pixels,
+                       err);
+    } else {
+        rc = add_trace(e, "pixels", VC_U8, 4, (int64_t[]){ frames, c->target_h, c->target_w, 3 },
+                       j->pixels, err);
+    }
+    snprintf(name, sizeof name, role ? "cond.%s.mean" : "moments.mean", role);
+    if (!rc) rc = add_trace(e, name, VC_F32, nd, dim, e->mean, err);
+    snprintf(name, sizeof name, role ? "cond.%s.logvar" : "moments.logvar", role);
+    if (!rc) rc = add_trace(e, name, VC_F32, nd, dim, e->logvar, err);
+    return rc;
+}
+
+/* DIR/000000000042-000.safetensors: what the encoders got and gave. */
+static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
+{
+    const vprep *p = e->p;
+    const vf_row *row = &p->meta.rows[j->item->row];
+    vf_view t[TRACES + PREP_MAX_TEXTS * 4];
+    vf_safetensors *text[PREP_MAX_TEXTS] = { 0 };
+    int n = e->trace.n, rc = 0;
+
+    memcpy(t, e->trace.t, (size_t)n * sizeof *t);
+    for (int i = 0; !rc && i < p->n_text; i++) {
+        char hex[VF_KEY_HEX];
+        char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir,
+                               vf_key_hex(hex, vprep_text_key(p, i, row->captions[0])));
+        rc = path ? vf_safetensors_open(&text[i], path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        for (int k = 0; !rc && k < 4 && k < vf_safetensors_count(text[i]); k++)
+            t[n++] = *vf_safetensors_at(text[i], k);
+        free(path);
+    }
+    char *path = vc_format("%s/%012u-%03u.safetensors", p->c.trace_dir, j->item->number,
+                           j->item->variant);
+    if (!rc) rc = path ? vf_safetensors_write(path, t, n, NULL, 0, err)
+                       : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(path);
+    for (int i = 0; i < p->n_text; i++)
+        vf_safetensors_close(text[i]);
+    return rc;
+}
+
+/* ---- moments ---- */
+
+/* mean, logvar or sample -> one safetensors value. it, place: where the posterior's noise is drawn;
+ * without it there is none. */
+static int pack_moments(prep_encoder *e, uint8_t **value, size_t *bytes, int nd, const int64_t *dim,
+                        const vprep_item *it, uint32_t place, bool logvar, vc_err *err)
+{
+    const vprep *p = e->p;
+    bool sample = p->c.latent_store == STORE_SAMPLE;
+    vf_view t[2] = { { .name = sample ? "sample" : "mean", .nd = nd }, { .name = "logvar", .nd = nd } };
+    const float *values[2] = { e->mean, e->logvar };
+    void *data[2] = { 0 };
+    int count = p->c.latent_store == STORE_MOMENTS ? 2 : 1, rc = 0;
+    size_t n = 1;
+
+    for (int i = 0; i < nd; i++)
+        n *= (size_t)dim[i];
+    if (sample && logvar && it) {
+        vprep_normals z = vprep_normals_of(p, it, VC_DRAW_POSTERIOR, place);
+        for (size_t i = 0; i < n; i++)
+            e->mean[i] += expf(0.5f * e->logvar[i]) * vprep_normal(&z);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(e->mean[i]) || (count > 1 && !isfinite(e->logvar[i])))
+            return vc_fail(err, VC_ENUMERIC, "the encoder gave a value that is not finite");
+    for (int i = 0; !rc && i < count; i++) {
+        memcpy(t[i].dim, dim, (size_t)nd * sizeof *dim);
+        rc = vprep_pack_dtype(&t[i].dtype, &data[i], values[i], n, p->c.dtype, err);
+        t[i].data = data[i];
+        t[i].bytes = n * vc_dtype_size(t[i].dtype);
+    }
+    if (!rc) rc = vf_safetensors_pack(value, bytes, t, count, NULL, 0, 1, err);
+    free(data[0]);
+    free(data[1]);
+    return rc;
+}
+
+/* e->pixels [times,f,h,w,3] -> e->mean, e->logvar [times,C,lf,lh,lw]. dim: [C,lf,lh,lw] */
+static int run_vae(prep_encoder *e, int times, int f, int h, int w, bool logvar, int64_t dim[4],
+                   vc_err *err)
+{
+    const vae_info *v = &e->p->vae;
+    size_t in = (size_t)f * (size_t)h * (size_t)w * 3, n;
+    int rc;
+
+    dim[0] = v->channels;
+    dim[1] = (f - 1) / v->ratio[0] + 1;
+    dim[2] = h / v->ratio[1];
+    dim[3] = w / v->ratio[2];
+    n = (size_t)(dim[0] * dim[1] * dim[2] * dim[3]);
+    rc = grow(&e->mean, &e->mean_room, n * (size_t)times, err);
+    if (!rc) rc = grow(&e->logvar, &e->logvar_room, n * (size_t)times, err);
+    for (int i = 0; !rc && i < times; i++)
+        rc = *vc_stop_flag()
+                 ? vc_fail(err, VC_ESTOP, "stopped")
+                 : e->p->family->vae->encode(e->vae, e->pixels + (size_t)i * in, f, h, w,
+                                             e->mean + (size_t)i * n,
+                                             logvar ? e->logvar + (size_t)i * n : NULL, err);
+    return rc;
+}
+
+static bool wants_logvar(const vprep *p)
+{
+    return p->vae.has_logvar || p->c.latent_store == STORE_MOMENTS || p->c.trace_dir;
+}
+
+static void to_f32(float *x, const uint8_t *u, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)u[i] / 127.5f - 1.0f;
+}
+
+/* What the VAE gets for a value, into e->pixels. */
+static int fill_pixels(prep_encoder *e, const prep_job *j, int v, int times, int f, vc_err *err)
+{
+    const vprep *p = e->p;
+    const vb_choice *c = &j->clip.choice;
+    size_t area = (size_t)c->target_h * (size_t)c->target_w, n = (size_t)f * area * 3;
+    int rc = grow(&e->pixels, &e->pixels_room, n * (size_t)times, err);
+
+    if (!rc && v == VALUE_VIDEO) rc = need_scratch(e, area, err);
+    for (int k = 0; !rc && k < times; k++) {
+        float *x = e->pixels + (size_t)k * n;
+        if (v == VALUE_VIDEO && j->clip.mask_all) {
+            for (size_t i = 0; i < n; i++)
+                x[i] = -1.0f;
+            continue;
+        }
+        to_f32(x, j->pixels, n);
+        vprep_normals noise = vprep_normals_of(p, j->item, VC_DRAW_COND_NOISE, (uint32_t)k);
+        if (v == VALUE_VIDEO)
+            vprep_apply_mask(x, &j->clip.mask, e->scratch);
+        if (v == VALUE_NOISED || (v == VALUE_VIDEO && p->mask_noise))
+            vprep_pixel_noise(x, n, v == VALUE_VIDEO, &noise);
+    }
+    return rc;
+}
+
+static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
+{
+    const vprep *p = e->p;
+    const vb_choice *c = &j->clip.choice;
+    int times = v == VALUE_NOISED ? (int)p->c.noise_variants : 1, nd = v == VALUE_NOISED ? 5 : 4;
+    int f = v == VALUE_IMAGE || v == VALUE_NOISED ? 1 : c->frames;
+    int64_t shape[5] = { times }, *dim = v == VALUE_NOISED ? shape : shape + 1;
+    bool logvar = wants_logvar(p);
+    /* what a still of the first frame has drawn, its image condition has drawn too */
+    uint32_t place = v == VALUE_NOISED || v == VALUE_VIDEO ? (uint32_t)v : 0;
+
+    int rc = fill_pixels(e, j, v, times, f, err);
+    if (!rc) rc = run_vae(e, times, f, c->target_h, c->target_w, logvar, shape + 1, err);
+    if (!rc) rc = trace_value(e, j, v, times * f, nd, dim, err);
+    return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, j->item, place, logvar,
+                                  err);
+}
+
+/* ---- masks ---- */
+
+static int trace_mask(prep_encoder *e, const prep_job *j, const int64_t dim[4], vc_err *err)
+{
+    const mask *m = &j->clip.mask;
+    size_t area = (size_t)m->h * (size_t)m->w;
+    uint8_t *all = malloc((size_t)m->f * area);
+
+    if (!all)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a mask of %d frames", m->f);
+    for (int t = 0; t < m->f; t++)
+        mask_frame(m, t, all + (size_t)t * area);
+    int rc = add_trace(e, "cond.mask.pixels", VC_U8, 3, (int64_t[]){ m->f, m->h, m->w }, all, err);
+    free(all);
+    return rc ? rc : add_trace(e, "cond.mask.mask", VC_F32, 4, dim, e->mean, err);
+}
+
+static int encode_mask(prep_encoder *e, prep_job *j, vc_err *err)
+{
+    const vb_choice *c = &j->clip.choice;
+    const int *ratio = e->p->vae.ratio;
+    vf_view t = { .name = "mask", .nd = 4, .dim = { 1, c->latent_f, c->latent_h, c->latent_w } };
+    size_t n = (size_t)vf_view_count(&t);
+    void *data = NULL;
+
+    int rc = grow(&e->mean, &e->mean_room, n, err);
+    if (!rc) rc = need_scratch(e, (size_t)c->target_h * (size_t)c->target_w, err);
+    if (rc)
+        return rc;
+    mask_to_grid(e->mean, &j->clip.mask, ratio[0], ratio[1], e->scratch);
+    if (e->p->c.trace_dir) rc = trace_mask(e, j, t.dim, err);
+    if (!rc) rc = vprep_pack_dtype(&t.dtype, &data, e->mean, n, e->p->c.dtype, err);
+    t.data = data;
+    t.bytes = n * vc_dtype_size(t.dtype);
+    const int v = VALUE_MASK;
+    if (!rc) rc = vf_safetensors_pack(&j->value[v], &j->value_bytes[v], &t, 1, NULL, 0, 1, err);
+    free(data);
+    return rc;
+}
+
+/* ---- a job ---- */
+
+static int thumbnail(const prep_encoder *e, prep_job *j, vc_err *err)
+{
+    const vb_choice *c = &j->clip.choice;
+    int side = (int)e->p->c.thumbnails, h, w;
+    uint8_t *small;
+
+    if (!side || !j->want_thumb)
+        return 0;
+    int rc = media_shrink(&small, &h, &w, j->pixels, c->target_h, c->target_w, side, err);
+    if (!rc) rc = media_jpeg(&j->thumb, &j->thumb_bytes, small, h, w, 85, err);
+    free(small);
+    return rc;
+}
+
+/* Whether an earlier job or value gave it: a still is its own first frame. */
+static bool is_made(const prep_encoder *e, const prep_job *j, int v)
+{
+    bool made = vf_keymap_get(&e->made, j->key[v], NULL);
+
+    for (int u = 0; u < v; u++)
+        made |= j->value[u] && !memcmp(&j->key[u], &j->key[v], sizeof j->key[v]);
+    return made;
+}
+
+int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
+{
+    bool traced = e->p->c.trace_dir;
+    int rc = 0;
+
+    *n = 0;
+    for (int v = 0; !rc && v < VALUES; v++) {
+        if (!(j->need & VALUE_BIT(v)) || (!traced && is_made(e, j, v)))
+            continue;
+        rc = v == VALUE_MASK ? encode_mask(e, j, err) : encode_moments(e, j, v, err);
+        if (rc && vprep_role(v))
+            vc_context(err, rc, "%s", vprep_role(v));
+        *n += v != VALUE_CLIP;
+    }
+    if (!rc) rc = thumbnail(e, j, err);
+    if (!rc && traced) rc = write_trace(e, j, err);
+    for (int v = 0; !rc && v < VALUES; v++)
+        if (j->value[v])
+            rc = vf_keymap_put(&e->made, j->key[v], 0, err);
+    clear_trace(&e->trace);
+    free(j->pixels);
+    j->pixels = NULL;
+    return rc;
+}
+
+int prep_encode_picture(prep_encoder *e, uint8_t **value, size_t *bytes, const uint8_t *pixels, int h,
+                        int w, vc_err *err)
+{
+    size_t n = (size_t)h * (size_t)w * 3;
+    int64_t dim[4];
+    bool logvar = wants_logvar(e->p);
+    int rc = grow(&e->pixels, &e->pixels_room, n, err);
+
+    if (rc)
+        return rc;
+    to_f32(e->pixels, pixels, n);
+    rc = run_vae(e, 1, 1, h, w, logvar, dim, err);
+    return rc ? rc : pack_moments(e, value, bytes, 4, dim, NULL, 0, logvar, err);
+}

@@ -1,0 +1,43 @@
+/* encode.h - from the decoded pixels of one sample to its stored values, through the VAE.
+ *
+ * One encoder belongs to one thread; it holds the VAE, one clip as f32 and its moments. */
+#ifndef VPREP_ENCODE_H
+#define VPREP_ENCODE_H
+
+#include "precompute/conditions.h"
+
+/* A sample on its way. Decoded: pixels. Encoded: value. Each stage frees what it has used. */
+typedef struct prep_job {
+    const vprep_item *item;
+    vprep_clip clip;
+    unsigned need;                   /* VALUE_BITs to be encoded; the others are stored already */
+    bool want_thumb;
+    int frames;                      /* decoded: the first ones of the clip, as many as needed */
+    uint8_t *pixels;                 /* [frames,h,w,3] */
+    size_t pixel_bytes;
+    vf_key key[VALUES];              /* of those that the mode stores */
+    uint8_t *value[VALUES];          /* safetensors; NULL: nothing to be put */
+    size_t value_bytes[VALUES];
+    uint8_t *thumb;
+    size_t thumb_bytes;
+} prep_job;
+
+/* Fills keys, and from `need` and want_thumb how many frames are to be decoded. */
+void prep_job_settle(const vprep *p, prep_job *j);
+void prep_job_free(prep_job *j);                     /* NULL is fine */
+
+typedef struct prep_encoder prep_encoder;
+int prep_encoder_open(prep_encoder **out, const vprep *p, vc_err *err);
+void prep_encoder_close(prep_encoder *e);            /* NULL is fine */
+
+/* Encodes what j needs and writes its trace. A value that an earlier job of this encoder gave is
+ * not encoded again: jobs must be put in the order in which they were encoded. Frees j's pixels.
+ * *n: values encoded besides the clip. */
+int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err);
+
+/* One picture u8 [h,w,3] as a latent value by itself (images of validation prompts); as `sample`
+ * the posterior's mean. The caller frees. */
+int prep_encode_picture(prep_encoder *e, uint8_t **value, size_t *bytes, const uint8_t *pixels, int h,
+                        int w, vc_err *err);
+
+#endif
