@@ -75,6 +75,11 @@ int prep_encoder_open(prep_encoder **out, const vprep *p, vc_err *err)
     return rc;
 }
 
+int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *bytes, vc_err *err)
+{
+    return e->p->family->vae->memory(e->vae, false, c->frames, c->target_h, c->target_w, bytes, err);
+}
+
 static void clear_trace(trace_set *t)
 {
     for (int i = 0; i < t->n; i++)

@@ -30,6 +30,9 @@ typedef struct prep_encoder prep_encoder;
 int prep_encoder_open(prep_encoder **out, const vprep *p, vc_err *err);
 void prep_encoder_close(prep_encoder *e);            /* NULL is fine */
 
+/* What the VAE will take for a clip of that shape, beside its weights. */
+int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *bytes, vc_err *err);
+
 /* Encodes what j needs and writes its trace. A value that an earlier job of this encoder gave is
  * not encoded again: jobs must be put in the order in which they were encoded. Frees j's pixels.
  * *n: values encoded besides the clip. */

@@ -14,7 +14,7 @@
 #include "common/queue.h"
 #include "precompute/prompt_images.h"
 
-enum { QUEUE_CLIPS = 16 };
+enum { QUEUE_CLIPS = 16, WHOLE_CLIPS = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_VIDEO) };
 #define QUEUE_BYTES ((size_t)512 << 20)
 
 typedef struct todo {                /* an item of which something is not stored yet */
@@ -28,6 +28,7 @@ typedef struct line {                /* the pipeline's own state */
     prep_encoder *encoder;
     vc_queue *decoded, *encoded;
     todo *todo;
+    vb_choice largest;               /* of what goes through the VAE */
     uint32_t n_todo, next;           /* next: taken by workers, atomically */
     int ended;                       /* atomic: an error ends the run */
     pthread_mutex_t lock;            /* guards err and what is counted below and in the run */
@@ -251,6 +252,11 @@ static void *write_worker(void *arg)
     return NULL;
 }
 
+static int64_t size_of(const vb_choice *c)
+{
+    return (int64_t)c->frames * c->target_h * c->target_w;
+}
+
 /* What is stored already and unchanged is kept; a record that changed alone is written anew. */
 static int settle_stored(line *l, vc_err *err)
 {
@@ -265,13 +271,31 @@ static int settle_stored(line *l, vc_err *err)
         rc = settle_job(p, it, vf_writer_sample(p->writer, it->number, it->variant), &j, err);
         if (!rc && (j.need || j.want_thumb))
             l->todo[l->n_todo++] = (todo){ i, (uint8_t)j.need, j.want_thumb };
-        else if (!rc)
+        if (!rc && j.need & WHOLE_CLIPS && size_of(&j.clip.choice) > size_of(&l->largest))
+            l->largest = j.clip.choice;
+        if (!rc && !j.need && !j.want_thumb)
             rc = put_record(p, &j, err);
         p->reused += !rc && !(j.need & VALUE_BIT(VALUE_CLIP));
         vprep_clip_free(&j.clip);
         if (!rc && *vc_stop_flag())
             rc = vc_fail(err, VC_ESTOP, "stopped");
     }
+    return rc;
+}
+
+/* Before hours of encoding: what the largest clip will take. */
+static int say_memory(line *l, vc_err *err)
+{
+    const vb_choice *c = &l->largest;
+    char size[32];
+    size_t bytes;
+
+    if (!c->frames)
+        return 0;
+    int rc = prep_encoder_memory(l->encoder, c, &bytes, err);
+    if (!rc)
+        vc_say(l->p->progress, "the largest of the clips, %d frames of %dx%d, takes %s in the VAE",
+               c->frames, c->target_w, c->target_h, vc_human_bytes(size, (double)bytes));
     return rc;
 }
 
@@ -342,6 +366,7 @@ int vprep_clips(vprep *p, vc_err *err)
     if (!rc) rc = settle_stored(&l, err);
     if (!rc && (l.n_todo || images))
         rc = prep_encoder_open(&l.encoder, p, err);
+    if (!rc && l.n_todo && p->family->pipeline) rc = say_memory(&l, err);
     if (!rc && images) rc = vprep_prompt_images_encode(p, l.encoder, err);
     if (!rc && l.n_todo) {
         rc = vc_queue_open(&l.decoded, QUEUE_CLIPS, QUEUE_BYTES, err);

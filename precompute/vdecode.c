@@ -13,12 +13,14 @@
 #include "common/flags.h"
 #include "common/progress.h"
 #include "formats/gallery.h"
-#include "precompute/encoder.h"
+#include "precompute/components.h"
 #include "precompute/media_write.h"
 #include "precompute/sheet.h"
 
 typedef struct options {
     char *out, *model, *vae, *samples, *device;
+    vc_dtype vae_dtype;                  /* VC_DTYPE_NONE: bf16 */
+    bool vae_tiling;
     int format;                          /* auto | png | jpg | mp4 */
     int log_format;
     double fps;
@@ -36,6 +38,11 @@ static const vc_flag flags[] = {
          "folder for the pictures; of a run folder: beside its latents"),
     FLAG(VC_PATH, model, "model", NULL, NULL, "pretrained_model_name_or_path",
          "diffusers folder whose VAE decodes; without it: the built-in codec"),
+    FLAG(VC_PATH, vae, "vae", NULL, NULL, "vae_id vae_path", "VAE folder, instead of a model's"),
+    FLAG(VC_DTYPE_KIND, vae_dtype, "vae_dtype", NULL, "bf16|f32", NULL,
+         "what the VAE computes in; default: bf16"),
+    FLAG(VC_BOOLEAN, vae_tiling, "vae_tiling", NULL, NULL, "enable_tiling use_tiling",
+         "decode large pictures in tiles: less memory, faint seams"),
     FLAG(VC_CHOICE, format, "format", "auto", "auto|png|jpg|mp4", NULL,
          "auto: stills as png, clips as mp4 with a png of their frames"),
     FLAG(VC_FLOAT, fps, "fps", NULL, ">0", NULL, "of clips; default: what was stored, else 8"),
@@ -241,8 +248,8 @@ static int decode_dataset(decoder *d, const char *path, vc_err *err)
     rc = vf_json_obj(vf_dataset_manifest(set), "vae", &v, err);
     if (!rc) rc = vf_json_str(v, "class", &class, err);
     if (!rc && strcmp(class, d->info.class))
-        rc = vc_fail(err, VC_EMISMATCH, "%s was made by %s, and %s would decode it: give --model",
-                     path, class, d->info.class);
+        rc = vc_fail(err, VC_EMISMATCH, "%s was made by %s, and %s would decode it: give --model or "
+                     "--vae", path, class, d->info.class);
     if (!rc && d->o.sheet) rc = sheet_open(&s, err);
     vc_progress_begin(d->progress, "decoding", "samples", vf_dataset_count(set));
     if (!rc) rc = chosen_samples(d, set, s, err);
@@ -380,23 +387,38 @@ static int decode_input(decoder *d, const char *in, vc_err *err)
     return rc;
 }
 
+/* The VAE that the flags name, by the class that its config.json tells; else the built-in codec. */
+static int open_vae(decoder *d, vc_err *err)
+{
+    encoder_opts o = { .dtype = VC_F32, .device = d->o.device, .tiling = d->o.vae_tiling };
+    char *dir = NULL, class[80];
+    int rc = 0;
+
+    d->class = &vae_builtin;
+    if (d->o.model || d->o.vae) {
+        o.dtype = d->o.vae_dtype == VC_DTYPE_NONE ? VC_BF16 : d->o.vae_dtype;
+        rc = prep_component_dir(&dir, d->o.model, d->o.vae, "vae", "vae", err);
+        if (!rc) rc = prep_component_class(class, sizeof class, dir, err);
+        if (!rc) rc = prep_vae_by_class(&d->class, class, err);
+        o.dir = dir;
+    }
+    if (!rc) rc = d->class->open(&d->vae, &o, &d->info, err);
+    free(dir);
+    return rc;
+}
+
 static int run(decoder *d, const vc_list *in, vc_err *err)
 {
-    const prep_family *family;
-    encoder_opts o = { .dtype = VC_F32, .device = d->o.device };
     int rc = in->n ? 0 : vc_fail(err, VC_EUSAGE, "nothing to decode: give a dataset, a run folder or a "
                                  "latents file");
 
-    if (!rc) rc = prep_family_of(&family, d->o.model, err);
-    if (rc)
-        return rc;
-    d->class = family->vae;
-    rc = d->class->open(&d->vae, &o, &d->info, err);
+    if (!rc) rc = open_vae(d, err);
     for (int i = 0; !rc && i < in->n; i++)
         rc = decode_input(d, in->item[i], err);
     if (!rc)
         vc_say(d->progress, "%llu decoded", (unsigned long long)d->done);
-    d->class->close(d->vae);
+    if (d->class)
+        d->class->close(d->vae);
     return rc;
 }
 
