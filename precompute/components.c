@@ -11,7 +11,7 @@
 #include "formats/model.h"
 #include "precompute/vprep.h"
 
-enum { MAX_CONFIG = 1 << 20 };
+enum { MAX_CONFIG = 1 << 20, MAX_LENGTH = 1 << 15 };       /* bytes of JSON; tokens */
 
 void prep_part_free(prep_part *part)
 {
@@ -210,9 +210,9 @@ static int read_transformer(vprep *p, const char **bucket_rules, int *max_length
         for (int i = 0; i < 3; i++)
             if (f->channels[i] && channels == f->channels[i])
                 *mode = i;
-        if (!rc && f->length_field && (length < 1 || length > 1 << 16))
-            rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not in 1..65536", f->length_field,
-                         (long long)length);
+        if (!rc && f->length_field && (length < 1 || length > MAX_LENGTH))
+            rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not in 1..%d", f->length_field,
+                         (long long)length, MAX_LENGTH);
         rc = vc_context(err, rc, "%s", path);
     }
     if (!rc && patch_t > 1 && f->bucket_rules_t)

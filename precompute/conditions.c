@@ -13,9 +13,9 @@ const char *vprep_role(int value)
 unsigned vprep_values(const vprep *p)
 {
     static const unsigned sets[] = {
-        [MODE_NORMAL] = VALUE_BIT(VALUE_CLIP),
-        [MODE_I2V] = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_IMAGE) | VALUE_BIT(VALUE_NOISED),
-        [MODE_INPAINT] = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_VIDEO) | VALUE_BIT(VALUE_MASK),
+        [PREP_NORMAL] = VALUE_BIT(VALUE_CLIP),
+        [PREP_I2V] = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_IMAGE) | VALUE_BIT(VALUE_NOISED),
+        [PREP_INPAINT] = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_VIDEO) | VALUE_BIT(VALUE_MASK),
     };
     return sets[p->c.train_mode];
 }

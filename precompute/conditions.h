@@ -12,8 +12,6 @@
 
 #include "precompute/vprep.h"
 
-enum { MODE_NORMAL, MODE_I2V, MODE_INPAINT };        /* --train_mode */
-
 /* Values of a sample; the clip itself is the first. */
 enum { VALUE_CLIP, VALUE_IMAGE, VALUE_NOISED, VALUE_VIDEO, VALUE_MASK, VALUES };
 #define VALUE_BIT(v) (1u << (v))

@@ -78,6 +78,7 @@ typedef struct text_class {
 } text_class;
 
 enum { PREP_MAX_TEXTS = 3 };
+enum { PREP_NORMAL, PREP_I2V, PREP_INPAINT };        /* --train_mode */
 
 /* A family: which encoders its transformer was trained with, and its defaults. One row for each
  * pipeline class that model_index.json may name; rows of one family share its name, since their
@@ -91,8 +92,7 @@ typedef struct prep_family {
     const text_class *text[PREP_MAX_TEXTS];
     const char *latent_store;        /* "moments" or "mode" */
     const char *bucket_rules;        /* name for vb_family_find */
-    int train_mode;                  /* what the pipeline was made for: an index into
-                                      * "normal|i2v|inpaint" */
+    int train_mode;                  /* what the pipeline was made for */
     vc_dtype dtype;                  /* that encoders compute in unless a flag says otherwise */
     int max_length;                  /* tokens of a prompt; 0: the encoder knows */
     /* fields of transformer/config.json that preparation depends on; NULL: none */
@@ -100,8 +100,8 @@ typedef struct prep_family {
     const char *patch_t_field;       /* an integer above 1 selects bucket_rules_t */
     const char *bucket_rules_t;
     const char *noise_field;         /* true: inpainting noises the known pixels */
-    const char *channels_field;      /* an integer: one of `channels` tells the training mode */
-    int channels[3];
+    const char *channels_field;      /* an integer: which of `channels` tells the training mode */
+    int channels[3];                 /* of PREP_NORMAL, PREP_I2V, PREP_INPAINT; 0: none */
 } prep_family;
 
 const prep_family *prep_families(void);              /* ended by a NULL name; the built-in one first */

@@ -6,9 +6,28 @@
 #include "common/file.h"
 #include "precompute/encoder.h"
 
+/* 2B, 5B, 1.5 and the Fun models, whose pipelines have an old and a new name: one VAE, one text
+ * encoder, no mask, so that all tokens are stored. Only the transformer differs. */
+#define COGVIDEOX(pipeline_, mode_) \
+    { .name = "cogvideox", .pipeline = pipeline_, .train_mode = mode_, .vae = &vae_cogvideox, \
+      .text_slot = { "text_encoder" }, .tokenizer_slot = { "tokenizer" }, .text = { &text_t5 }, \
+      .latent_store = "moments", .bucket_rules = "cogvideox", .dtype = VC_BF16, .max_length = 226, \
+      .length_field = "max_text_seq_length", .patch_t_field = "patch_size_t", \
+      .bucket_rules_t = "cogvideox1.5", .noise_field = "add_noise_in_inpaint_model", \
+      .channels_field = "in_channels", .channels = { 16, 32, 33 } }
+
 static const prep_family families[] = {
     { .name = "builtin", .vae = &vae_builtin, .text_slot = { "text_encoder" }, .text = { &text_builtin },
       .latent_store = "mode", .bucket_rules = "builtin", .dtype = VC_F32 },
+    COGVIDEOX("CogVideoXPipeline", PREP_NORMAL),
+    COGVIDEOX("CogVideoXVideoToVideoPipeline", PREP_NORMAL),
+    COGVIDEOX("CogVideoXImageToVideoPipeline", PREP_I2V),
+    COGVIDEOX("CogVideoXFunPipeline", PREP_NORMAL),
+    COGVIDEOX("CogVideoXFunInpaintPipeline", PREP_INPAINT),
+    COGVIDEOX("CogVideoXFunControlPipeline", PREP_NORMAL),
+    COGVIDEOX("CogVideoX_Fun_Pipeline", PREP_NORMAL),
+    COGVIDEOX("CogVideoX_Fun_Pipeline_Inpaint", PREP_INPAINT),
+    COGVIDEOX("CogVideoX_Fun_Pipeline_Control", PREP_NORMAL),
     { 0 },
 };
 

@@ -53,7 +53,7 @@ int vprep_forecast(vprep *p, vc_err *err)
         return rc;
     printf("reuse %s, encode %s, drop %s\n", vc_human_count(a, n.reuse), vc_human_count(b, n.encode),
            vc_human_count(c, drop));
-    if (p->c.train_mode != MODE_NORMAL)
+    if (p->c.train_mode != PREP_NORMAL)
         printf("conditions: reuse %s, encode %s\n", vc_human_count(a, n.conditions_reuse),
                vc_human_count(b, n.conditions_encode));
     return 0;

@@ -40,7 +40,7 @@ static const vc_flag flags[] = {
          "tokenizer folder instead of the model's"),
     FLAG(VC_PATH, tokenizer[1], "tokenizer_2", NULL, NULL, "tokenizer_2_id", "the second one"),
     FLAG(VC_PATH, tokenizer[2], "tokenizer_3", NULL, NULL, "tokenizer_3_id", "the third one"),
-    FLAG(VC_INT, max_length, "tokenizer_max_length", "0", "0..65536", "max_sequence_length",
+    FLAG(VC_INT, max_length, "tokenizer_max_length", "0", "0..32768", "max_sequence_length",
          "tokens that a prompt is cut or padded to; 0: as the model says"),
     FLAG(VC_PATH, validation_prompts, "validation_prompts", NULL, NULL, "validation_dataset_file",
          "prompts to be sampled during training: .json, .jsonl or .csv"),

@@ -74,9 +74,9 @@ static void add_conditions(cJSON *o, const vprep *p)
 {
     cJSON *c = cJSON_AddObjectToObject(o, "conditions");
 
-    if (p->c.train_mode == MODE_I2V)
+    if (p->c.train_mode == PREP_I2V)
         vf_json_add_int(c, "image_noise_variants", p->c.noise_variants);
-    if (p->c.train_mode == MODE_INPAINT) {
+    if (p->c.train_mode == PREP_INPAINT) {
         cJSON_AddStringToObject(c, "mask_shapes", p->c.mask_shapes ? "all_frames" : "first_frame");
         cJSON_AddBoolToObject(c, "pixel_noise", p->mask_noise);
     }
@@ -90,7 +90,7 @@ cJSON *vprep_manifest_head(const vprep *p)
 
     cJSON_AddStringToObject(o, "family", p->family->name);
     cJSON_AddStringToObject(o, "train_mode", modes[p->c.train_mode]);
-    if (p->c.train_mode != MODE_NORMAL)
+    if (p->c.train_mode != PREP_NORMAL)
         add_conditions(o, p);
     add_encoders(o, p);
     cJSON_AddStringToObject(o, "latent_store", stores[p->c.latent_store]);

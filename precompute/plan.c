@@ -93,7 +93,7 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     uint64_t seed = (uint64_t)p->c.seed, id = p->meta.rows[it->row].id;
     int rc;
 
-    if (p->c.train_mode != MODE_INPAINT || c->drop)
+    if (p->c.train_mode != PREP_INPAINT || c->drop)
         return 0;
     if (told) {
         rc = mask_parse(&clip->mask, told, c->frames, c->target_h, c->target_w, err);

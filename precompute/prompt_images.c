@@ -85,7 +85,7 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
     const char *list = p->c.validation_prompts;
     int rc = 0;
 
-    if (p->c.train_mode != MODE_I2V || !v->n)
+    if (p->c.train_mode != PREP_I2V || !v->n)
         return 0;
     v->image = calloc((size_t)v->n, sizeof *v->image);
     char *dir = vc_format("%.*s", (int)(vc_path_base(list) - list), list);

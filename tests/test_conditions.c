@@ -319,7 +319,7 @@ static void keys_depend_on_what_values_do(void **state)
 {
     int64_t frames[9] = { 3, 4, 5, 6, 7, 8, 9, 10, 11 };
     int32_t head[1] = { 2 };
-    vprep p = run_of(MODE_I2V), q;
+    vprep p = run_of(PREP_I2V), q;
     vprep_item it = { 0 };
     vprep_clip a = clip_of(frames), b = a;
 
@@ -328,7 +328,7 @@ static void keys_depend_on_what_values_do(void **state)
     assert_true(same(vprep_value_key(&p, &it, &a, VALUE_IMAGE), vprep_latent_key(&p, &it, &b)));
     assert_false(same(vprep_value_key(&p, &it, &a, VALUE_IMAGE), vprep_latent_key(&p, &it, &a)));
     q = p;
-    q.c.train_mode = MODE_INPAINT;           /* a mode changes no clip's key */
+    q.c.train_mode = PREP_INPAINT;           /* a mode changes no clip's key */
     assert_true(same(vprep_latent_key(&p, &it, &a), vprep_latent_key(&q, &it, &a)));
     q = p;
     q.c.noise_variants = 3;
@@ -384,7 +384,7 @@ static void pixel_noise(void **state)
 {
     enum { N = 30000 };
     static float x[N];
-    vprep p = run_of(MODE_I2V);
+    vprep p = run_of(PREP_I2V);
     vprep_item it = { .variant = 3 };
     double last = 0;
 
