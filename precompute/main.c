@@ -11,6 +11,7 @@
 
 #include "common/file.h"
 #include "common/foreign.h"
+#include "common/threads.h"
 #include "precompute/vprep.h"
 
 #define GROUP(text) { .kind = VC_GROUP, .help = text }
@@ -366,6 +367,7 @@ static int exit_status(const vprep *p, int rc)
 
 int main(int argc, char **argv)
 {
+    vc_calm_threads(argv);
     vprep p = { 0 };
     vc_err err = { 0 };
     int rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);

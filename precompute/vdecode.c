@@ -12,6 +12,7 @@
 #include "common/file.h"
 #include "common/flags.h"
 #include "common/progress.h"
+#include "common/threads.h"
 #include "formats/gallery.h"
 #include "precompute/components.h"
 #include "precompute/media_write.h"
@@ -424,6 +425,7 @@ static int run(decoder *d, const vc_list *in, vc_err *err)
 
 int main(int argc, char **argv)
 {
+    vc_calm_threads(argv);
     decoder d = { 0 };
     vc_flags *set;
     vc_err err = { 0 };

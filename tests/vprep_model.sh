@@ -20,6 +20,7 @@ has() { grep -q -- "$1" "$2/manifest.json" || { echo "expected $1 in:"; cat "$2/
 
 small_set "$dir/media" 4                     # 3 clips, 1 still
 "$VLT_BUILD/tests/make_model" "$dir/m" CogVideoXImageToVideoPipeline 32 >/dev/null 2>&1
+sampling+=(--image_sample_size 64)
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m")
 
 # ---- i2v in bf16; weights are hashed once; a copy elsewhere has the same fingerprints ----
