@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "precompute/conditions.h"
+#include "tests/mutate.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
@@ -94,6 +95,41 @@ static void odd_numbers_are_refused(void **state)
         if (!parse(&m, bad[i], 5, 16, 16, &err) || !strstr(err.text, "mask") || m.v)
             fail_msg("%s: \"%s\"", bad[i], err.text);
     }
+}
+
+/* Any bytes as a mask of a plan line: an error, or a mask that can be drawn anywhere. */
+static int any_mask(const uint8_t *data, size_t size)
+{
+    static const int shapes[][3] = { { 9, 32, 48 }, { 1, 16, 16 } };
+    cJSON *o;
+
+    if (vf_json_parse(&o, (const char *)data, size, NULL))
+        return 0;
+    for (size_t s = 0; s < COUNT(shapes); s++) {
+        uint8_t px[32 * 48];
+        float grid[3 * 4 * 6];
+        mask m;
+        if (mask_parse(&m, o, shapes[s][0], shapes[s][1], shapes[s][2], NULL))
+            continue;
+        mask_to_grid(grid, &m, 4, 8, px);
+        bool all = mask_is_all(&m);
+        for (int t = 0; t < m.f; t++) {
+            mask_frame(&m, t, px);
+            for (int i = 0; i < m.h * m.w; i++)
+                if (px[i] > 1 || (all && !px[i]))
+                    abort();
+        }
+        mask_free(&m);
+    }
+    cJSON_Delete(o);
+    return 0;
+}
+
+static void damaged_masks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        mutate_run(cases[i].line, strlen(cases[i].line), (unsigned)i, 500, any_mask);
 }
 
 /* ---- draws ---- */
@@ -422,6 +458,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_by_number),
         cmocka_unit_test(odd_numbers_are_refused),
+        cmocka_unit_test(damaged_masks),
         cmocka_unit_test(odds_and_ranges),
         cmocka_unit_test(noise_is_fair),
         cmocka_unit_test(lines_there_and_back),
