@@ -46,11 +46,12 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
     bool nested = !stat(below, &st) && S_ISDIR(st.st_mode);
     if (!nested && (!given || !vc_file_exists(given))) {
         vc_fail(err, VC_EUSAGE, given ? "--%s %s: no such folder (nothing is downloaded)"
-                                      : "--%s is missing: %s is no folder", flag, given ? given : below);
+                                      : "--%s is missing: %s is no folder",
+                flag, given ? given : below);
         free(below);
         return VC_EUSAGE;
     }
-    /* a given folder that is the component itself may have a subfolder of that name only by chance */
+    /* one that is the component itself has a subfolder of that name only by chance */
     bool itself = given && (!nested || has_file(given, "config.json"));
     *out = itself ? vc_format("%s", given) : below;
     if (itself)
@@ -63,7 +64,8 @@ int prep_component_class(char *name, size_t size, const char *dir, vc_err *err)
     char *path = vc_path_join(dir, "config.json");
     cJSON *o = NULL;
     const char *class;
-    int rc = path ? vf_json_read(&o, path, MAX_CONFIG, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vf_json_read(&o, path, MAX_CONFIG, err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
 
     if (!rc) {
         rc = vc_context(err, vf_json_str(o, "_class_name", &class, err), "%s", path);
@@ -149,7 +151,8 @@ int prep_part_hash(prep_part *part, const char *out, const char *what, vc_progre
     rc = vf_model_open(&m, part->dir, err);
     if (rc)
         return rc;
-    rc = vc_context(err, vf_model_hash(&part->opts.weights, m, vc_stop_flag(), err), "%s", part->dir);
+    rc = vf_model_hash(&part->opts.weights, m, vc_stop_flag(), err);
+    vc_context(err, rc, "%s", part->dir);
     vf_model_close(m);
     part->hashed = !rc;
     return rc;
@@ -168,7 +171,8 @@ int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err)
 
 static const char *const text_flags[PREP_MAX_TEXTS] = { "text_encoder", "text_encoder_2",
                                                         "text_encoder_3" };
-static const char *const tokenizer_flags[PREP_MAX_TEXTS] = { "tokenizer", "tokenizer_2", "tokenizer_3" };
+static const char *const tokenizer_flags[PREP_MAX_TEXTS] = { "tokenizer", "tokenizer_2",
+                                                             "tokenizer_3" };
 
 static int find_family(vprep *p, vc_err *err)
 {
@@ -191,7 +195,8 @@ static int find_family(vprep *p, vc_err *err)
 }
 
 /* What transformer/config.json says about preparation; a model without one has the defaults. */
-static int read_transformer(vprep *p, const char **bucket_rules, int *max_length, int *mode, vc_err *err)
+static int read_transformer(vprep *p, const char **bucket_rules, int *max_length, int *mode,
+                            vc_err *err)
 {
     const prep_family *f = p->family;
     char *path = p->c.model ? vc_format("%s/transformer/config.json", p->c.model) : NULL;
@@ -239,8 +244,8 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
                               .dtype = dtype_of(c->vae_dtype, f) };
     for (int i = 0; !rc && i < p->n_text; i++) {
         prep_part *t = &p->text_part[i];
-        rc = prep_component_dir(&t->dir, c->model, c->text_encoder[i], f->text_slot[i], text_flags[i],
-                                err);
+        rc = prep_component_dir(&t->dir, c->model, c->text_encoder[i], f->text_slot[i],
+                                text_flags[i], err);
         if (!rc && f->tokenizer_slot[i])
             rc = prep_component_dir(&t->tokenizer, c->model, c->tokenizer[i], f->tokenizer_slot[i],
                                     tokenizer_flags[i], err);
@@ -258,8 +263,8 @@ static void use_builtin(vprep *p)
 
     if (c->vae_tiling || c->max_length || dtype_of(c->vae_dtype, p->family) != VC_F32 ||
         dtype_of(c->text_dtype[0], p->family) != VC_F32)
-        vc_say(p->progress, "the built-in encoders compute in f32, without tiles and with a prompt length "
-                            "of their own");
+        vc_say(p->progress, "the built-in encoders compute in f32, without tiles and with a prompt "
+                            "length of their own");
     p->vae_part.opts = (encoder_opts){ .dtype = VC_F32, .device = c->device };
     for (int i = 0; i < p->n_text; i++)
         p->text_part[i].opts = p->vae_part.opts;
@@ -280,8 +285,8 @@ int vprep_components(vprep *p, const char **bucket_rules, vc_err *err)
     else
         use_builtin(p);
     if (!rc && p->c.model && mode != p->c.train_mode)
-        vc_warn(p->progress, "%s is trained with --train_mode %s, not %s (a change of mode encodes no "
-                "clip again)", p->c.model, modes[mode], modes[p->c.train_mode]);
+        vc_warn(p->progress, "%s is trained with --train_mode %s, not %s (a change of mode encodes "
+                "no clip again)", p->c.model, modes[mode], modes[p->c.train_mode]);
     return rc;
 }
 
@@ -294,8 +299,9 @@ int vprep_identify(vprep *p, bool hash, vc_err *err)
 
     for (int i = 0; !rc && i < p->n_text; i++) {
         text_enc *t = NULL;
-        if (hash) rc = prep_part_hash(&p->text_part[i], p->c.out, f->text_slot[i], p->progress, err);
-        if (!rc) rc = f->text[i]->open(&t, &p->text_part[i].opts, &p->text[i], err);
+        prep_part *part = &p->text_part[i];
+        if (hash) rc = prep_part_hash(part, p->c.out, f->text_slot[i], p->progress, err);
+        if (!rc) rc = f->text[i]->open(&t, &part->opts, &p->text[i], err);
         f->text[i]->close(t);
     }
     vae *v = NULL;

@@ -160,7 +160,8 @@ vf_key vprep_picture_key(const vprep *p, vf_key source, const vprep_clip *clip)
 
 /* ---- draws ---- */
 
-vprep_normals vprep_normals_of(const vprep *p, const vprep_item *it, uint32_t purpose, uint32_t place)
+vprep_normals vprep_normals_of(const vprep *p, const vprep_item *it, uint32_t purpose,
+                               uint32_t place)
 {
     vprep_normals s = { .d = vc_draws_of((uint64_t)p->c.seed, p->meta.rows[it->row].id, it->variant,
                                          purpose) };

@@ -33,7 +33,8 @@ typedef struct vprep_normals {
     float z[4];
     unsigned at;
 } vprep_normals;
-vprep_normals vprep_normals_of(const vprep *p, const vprep_item *it, uint32_t purpose, uint32_t place);
+vprep_normals vprep_normals_of(const vprep *p, const vprep_item *it, uint32_t purpose,
+                               uint32_t place);
 float vprep_normal(vprep_normals *s);
 
 /* Pixel noise of image-to-video training, in place: x += sigma * n, sigma = exp(N(-3, 0.5)) from

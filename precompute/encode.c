@@ -77,7 +77,8 @@ int prep_encoder_open(prep_encoder **out, const vprep *p, vc_err *err)
 
 int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *bytes, vc_err *err)
 {
-    return e->p->family->vae->memory(e->vae, false, c->frames, c->target_h, c->target_w, bytes, err);
+    const vae_class *class = e->p->family->vae;
+    return class->memory(e->vae, false, c->frames, c->target_h, c->target_w, bytes, err);
 }
 
 static void clear_trace(trace_set *t)
@@ -148,17 +149,16 @@ static int trace_value(prep_encoder *e, const prep_job *j, int v, int frames, in
                        const int64_t *dim, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
+    const int64_t shape[4] = { frames, c->target_h, c->target_w, 3 };
     const char *role = vprep_role(v);
     char name[40];
     int rc = 0;
 
     if (role) {
         snprintf(name, sizeof name, "cond.%s.pixels", role);
-        rc = add_trace(e, name, VC_F32, 4, (int64_t[]){ frames, c->target_h, c->target_w, 3 }, e->pixels,
-                       err);
+        rc = add_trace(e, name, VC_F32, 4, shape, e->pixels, err);
     } else {
-        rc = add_trace(e, "pixels", VC_U8, 4, (int64_t[]){ frames, c->target_h, c->target_w, 3 },
-                       j->pixels, err);
+        rc = add_trace(e, "pixels", VC_U8, 4, shape, j->pixels, err);
     }
     snprintf(name, sizeof name, role ? "cond.%s.mean" : "moments.mean", role);
     if (!rc) rc = add_trace(e, name, VC_F32, nd, dim, e->mean, err);
@@ -181,7 +181,8 @@ static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
         char hex[VF_KEY_HEX];
         char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir,
                                vf_key_hex(hex, vprep_text_key(p, i, row->captions[0])));
-        rc = path ? vf_safetensors_open(&text[i], path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = path ? vf_safetensors_open(&text[i], path, err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
         for (int k = 0; !rc && k < 4 && k < vf_safetensors_count(text[i]); k++)
             t[n++] = *vf_safetensors_at(text[i], k);
         free(path);
@@ -205,7 +206,8 @@ static int pack_moments(prep_encoder *e, uint8_t **value, size_t *bytes, int nd,
 {
     const vprep *p = e->p;
     bool sample = p->c.latent_store == STORE_SAMPLE;
-    vf_view t[2] = { { .name = sample ? "sample" : "mean", .nd = nd }, { .name = "logvar", .nd = nd } };
+    vf_view t[2] = { { .name = sample ? "sample" : "mean", .nd = nd },
+                     { .name = "logvar", .nd = nd } };
     const float *values[2] = { e->mean, e->logvar };
     void *data[2] = { 0 };
     int count = p->c.latent_store == STORE_MOMENTS ? 2 : 1, rc = 0;
@@ -308,8 +310,8 @@ static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
     int rc = fill_pixels(e, j, v, times, f, err);
     if (!rc) rc = run_vae(e, times, f, c->target_h, c->target_w, logvar, shape + 1, err);
     if (!rc) rc = trace_value(e, j, v, times * f, nd, dim, err);
-    return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, j->item, place, logvar,
-                                  err);
+    return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, j->item, place,
+                                  logvar, err);
 }
 
 /* ---- masks ---- */
@@ -403,8 +405,8 @@ int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
     return rc;
 }
 
-int prep_encode_picture(prep_encoder *e, uint8_t **value, size_t *bytes, const uint8_t *pixels, int h,
-                        int w, vc_err *err)
+int prep_encode_picture(prep_encoder *e, uint8_t **value, size_t *bytes, const uint8_t *pixels,
+                        int h, int w, vc_err *err)
 {
     size_t n = (size_t)h * (size_t)w * 3;
     int64_t dim[4];

@@ -40,7 +40,7 @@ int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err);
 
 /* One picture u8 [h,w,3] as a latent value by itself (images of validation prompts); as `sample`
  * the posterior's mean. The caller frees. */
-int prep_encode_picture(prep_encoder *e, uint8_t **value, size_t *bytes, const uint8_t *pixels, int h,
-                        int w, vc_err *err);
+int prep_encode_picture(prep_encoder *e, uint8_t **value, size_t *bytes, const uint8_t *pixels,
+                        int h, int w, vc_err *err);
 
 #endif

@@ -17,8 +17,8 @@
       .channels_field = "in_channels", .channels = { 16, 32, 33 } }
 
 static const prep_family families[] = {
-    { .name = "builtin", .vae = &vae_builtin, .text_slot = { "text_encoder" }, .text = { &text_builtin },
-      .latent_store = "mode", .bucket_rules = "builtin", .dtype = VC_F32 },
+    { .name = "builtin", .vae = &vae_builtin, .text_slot = { "text_encoder" },
+      .text = { &text_builtin }, .latent_store = "mode", .bucket_rules = "builtin", .dtype = VC_F32 },
     COGVIDEOX("CogVideoXPipeline", PREP_NORMAL),
     COGVIDEOX("CogVideoXVideoToVideoPipeline", PREP_NORMAL),
     COGVIDEOX("CogVideoXImageToVideoPipeline", PREP_I2V),

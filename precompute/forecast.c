@@ -16,7 +16,8 @@ static bool stored(const vf_dataset *d, vf_key k)
     return true;
 }
 
-static int count_item(const vprep *p, const vf_dataset *d, const vprep_item *it, counts *n, vc_err *err)
+static int count_item(const vprep *p, const vf_dataset *d, const vprep_item *it, counts *n,
+                      vc_err *err)
 {
     unsigned values = vprep_values(p);
     char key[24];

@@ -35,8 +35,10 @@ static const vc_flag flags[] = {
          "VAE folder instead of the model's"),
     FLAG(VC_PATH, text_encoder[0], "text_encoder", NULL, NULL, "text_encoder_id text_encoder_path",
          "text encoder folder instead of the model's"),
-    FLAG(VC_PATH, text_encoder[1], "text_encoder_2", NULL, NULL, "text_encoder_2_id", "the second one"),
-    FLAG(VC_PATH, text_encoder[2], "text_encoder_3", NULL, NULL, "text_encoder_3_id", "the third one"),
+    FLAG(VC_PATH, text_encoder[1], "text_encoder_2", NULL, NULL, "text_encoder_2_id",
+         "the second one"),
+    FLAG(VC_PATH, text_encoder[2], "text_encoder_3", NULL, NULL, "text_encoder_3_id",
+         "the third one"),
     FLAG(VC_PATH, tokenizer[0], "tokenizer", NULL, NULL, "tokenizer_id tokenizer_path",
          "tokenizer folder instead of the model's"),
     FLAG(VC_PATH, tokenizer[1], "tokenizer_2", NULL, NULL, "tokenizer_2_id", "the second one"),
@@ -49,8 +51,8 @@ static const vc_flag flags[] = {
          "negative prompt of validation samples; default: the empty prompt"),
     GROUP("Training mode"),
     FLAG(VC_CHOICE, train_mode, "train_mode", "normal", "normal|i2v|inpaint", NULL,
-         "what is stored besides clips: first frames, or masks and masked clips; a change of mode encodes "
-         "no clip again"),
+         "what is stored besides clips: first frames, or masks and masked clips; a change of mode "
+         "encodes no clip again"),
     FLAG(VC_INT, noise_variants, "image_noise_variants", "1", "1..15", NULL,
          "i2v: noised first frames of a sample, of which training draws one each time"),
     FLAG(VC_CHOICE, mask_shapes, "mask_shapes", "first_frame", "first_frame|all_frames", NULL,
@@ -118,8 +120,10 @@ static const vc_flag flags[] = {
          "encode large pictures in tiles: less memory, slightly other latents"),
     FLAG(VC_DTYPE_KIND, text_dtype[0], "text_encoder_dtype", NULL, "bf16|f32", NULL,
          "what the text encoder computes in; default: bf16, on every machine"),
-    FLAG(VC_DTYPE_KIND, text_dtype[1], "text_encoder_2_dtype", NULL, "bf16|f32", NULL, "the second one"),
-    FLAG(VC_DTYPE_KIND, text_dtype[2], "text_encoder_3_dtype", NULL, "bf16|f32", NULL, "the third one"),
+    FLAG(VC_DTYPE_KIND, text_dtype[1], "text_encoder_2_dtype", NULL, "bf16|f32", NULL,
+         "the second one"),
+    FLAG(VC_DTYPE_KIND, text_dtype[2], "text_encoder_3_dtype", NULL, "bf16|f32", NULL,
+         "the third one"),
     FLAG(VC_INT, workers, "workers", "0", "0..256", "dataloader_num_workers dataset_num_workers",
          "decoding threads; 0: one per processor"),
     FLAG(VC_CHOICE, on_error, "on_error", "skip", "skip|stop", NULL, "a file that cannot be used"),
@@ -268,8 +272,8 @@ static void say_done(const vprep *p, double seconds, uint32_t dropped)
 {
     char a[32], b[32], c[32], d[32], e[32], t[32];
 
-    vc_say(p->progress, "%s: %s encoded, %s reused, %s skipped, %s gone; %s%s%llu of %llu prompts encoded; "
-           "%s", p->c.out, vc_human_count(a, p->encoded), vc_human_count(b, p->reused),
+    vc_say(p->progress, "%s: %s encoded, %s reused, %s skipped, %s gone; %s%s%llu of %llu prompts "
+           "encoded; %s", p->c.out, vc_human_count(a, p->encoded), vc_human_count(b, p->reused),
            vc_human_count(c, p->n_errors), vc_human_count(d, dropped),
            p->c.train_mode ? vc_human_count(e, p->conditions) : "",
            p->c.train_mode ? " conditions encoded; " : "",

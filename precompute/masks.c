@@ -354,7 +354,8 @@ static bool round_covers(const mask *m, bool circle)
     double dx = m->v[0] > m->w - 1 - m->v[0] ? m->v[0] : m->w - 1 - m->v[0];
     double dy = m->v[1] > m->h - 1 - m->v[1] ? m->v[1] : m->h - 1 - m->v[1];
 
-    return m->v[circle ? 3 : 4] >= m->f && dy * dy * rx * rx + dx * dx * ry * ry < rx * rx * ry * ry;
+    return m->v[circle ? 3 : 4] >= m->f &&
+           dy * dy * rx * rx + dx * dx * ry * ry < rx * rx * ry * ry;
 }
 
 bool mask_is_all(const mask *m)

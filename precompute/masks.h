@@ -57,8 +57,8 @@ bool mask_is_all(const mask *m);
 
 /* The mask on the latent grid as the model gets it, 1 = known: out f32 [(f-1)/k+1, h/r, w/r]. The
  * complement, resized trilinearly without low-pass, frame 0 by itself: for even k and r the mean
- * of the two middle rows and columns of each r x r block, in frame 0 and in the two middle frames of
- * each k. scratch: h*w bytes. */
+ * of the two middle rows and columns of each r x r block, in frame 0 and in the two middle frames
+ * of each k. scratch: h*w bytes. */
 void mask_to_grid(float *out, const mask *m, int k, int r, uint8_t *scratch);
 
 #endif

@@ -182,7 +182,8 @@ static int settle_job(const vprep *p, const vprep_item *it, bool stored, prep_jo
         return rc;
     prep_job_settle(p, j);
     for (int v = 0; v < VALUES; v++)
-        if (values & VALUE_BIT(v) && (p->c.trace_dir || !vf_writer_has_latent(p->writer, j->key[v])))
+        if (values & VALUE_BIT(v) &&
+            (p->c.trace_dir || !vf_writer_has_latent(p->writer, j->key[v])))
             j->need |= VALUE_BIT(v);
     j->want_thumb = p->c.thumbnails && (!stored || j->need & VALUE_BIT(VALUE_CLIP));
     return 0;

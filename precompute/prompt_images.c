@@ -23,7 +23,8 @@ static void image_free(vprep_image *m)
 }
 
 /* The grid of the run's videos at the picture's shape, or the size that the row asks for. */
-static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_choice *c, vc_err *err)
+static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_choice *c,
+                  vc_err *err)
 {
     vb_rules r = p->rules;
     vb_source s = { .is_video = true, .w = info->w, .h = info->h, .frames = 1, .lr_caption = true };

@@ -249,8 +249,8 @@ static int decode_dataset(decoder *d, const char *path, vc_err *err)
     rc = vf_json_obj(vf_dataset_manifest(set), "vae", &v, err);
     if (!rc) rc = vf_json_str(v, "class", &class, err);
     if (!rc && strcmp(class, d->info.class))
-        rc = vc_fail(err, VC_EMISMATCH, "%s was made by %s, and %s would decode it: give --model or "
-                     "--vae", path, class, d->info.class);
+        rc = vc_fail(err, VC_EMISMATCH, "%s was made by %s, and %s would decode it: give --model "
+                     "or --vae", path, class, d->info.class);
     if (!rc && d->o.sheet) rc = sheet_open(&s, err);
     vc_progress_begin(d->progress, "decoding", "samples", vf_dataset_count(set));
     if (!rc) rc = chosen_samples(d, set, s, err);
