@@ -2,7 +2,7 @@
  *
  * A mask is a kind and a few integers, so that a plan line tells it completely and replays it. The
  * kinds, their probabilities and the ranges of their numbers are VideoX-Fun's (docs/sampling.md,
- * section 12). Mask value 1: to be generated. Pixels are those after crop and flip. Pure functions,
+ * section 13). Mask value 1: to be generated. Pixels are those after crop and flip. Pure functions,
  * thread-safe. */
 #ifndef VPREP_MASKS_H
 #define VPREP_MASKS_H
