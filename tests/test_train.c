@@ -473,11 +473,24 @@ static void test_config(void **state)
     free(args);
 }
 
+/* The plan is the result, so it is on stdout, whatever --quiet says, and nothing else is. */
 static void test_dry_run(void **state)
 {
-    const char *dir = *state;
-    run_ok(dir, "dry", TINY "--dry_run");
+    static const char *const lines[] = { "model: ", "data: ", "device: ", "steps: ", "memory: " };
+    const char *dir = *state, *build = getenv("VLT_BUILD");
+    char *command = vc_format("'%s/vtrain' --latents %s/set.lmdb --output_dir %s/dry " TINY
+                              "--dry_run --quiet 2>%s/said", build ? build : "build", dir, dir, dir);
+    FILE *f = popen(command, "r");
+    char text[4096] = "";
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    assert_int_equal(pclose(f), 0);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const char *at = strstr(text, lines[i]);
+        if (!at || (i ? at[-1] != '\n' : at != text)) fail_msg("no line '%s' in %s", lines[i], text);
+    }
     assert_false(run_exists(dir, "dry"));
+    free(command);
 }
 
 static int setup(void **state)

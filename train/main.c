@@ -25,7 +25,7 @@ static int run(const vc_flags *set, vtrain_config *c, vc_err *err)
     for (int i = 0; (note = vc_flags_note(set, i)); i++)
         vc_say(ui, "%s", note);
     rc = vc_catch_stop(err);
-    if (!rc) rc = vtrain_run(c, set, ui, vc_stop_flag(), err);
+    if (!rc) rc = vtrain_run(c, set, stdout, ui, vc_stop_flag(), err);
     vc_progress_close(ui);
     return rc;
 }

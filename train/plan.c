@@ -1,5 +1,6 @@
 /* What will happen: dry steps of every bucket, memory and work beforehand. */
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,11 +132,25 @@ char *vtrain_plan_text(const vtrain *t, vtrain_plan_part part)
     return part == VTRAIN_TEXT_MODEL ? text_model(t) : text_data(t);
 }
 
+/* A line of the plan: what a dry run is asked for, to any other run a message. */
+__attribute__((format(printf, 2, 3))) static void say(const vtrain *t, const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (t->cfg.dry_run)
+        fprintf(t->out, "%s\n", line);
+    else
+        vc_say(t->ui, "%s", line);
+}
+
 static void tell(const vtrain *t, const char *what, char *text)
 {
     char *rest = text;
     for (char *line; (line = strsep(&rest, "\n"));)
-        vc_say(t->ui, "%s%s", line == text ? what : "", line);
+        say(t, "%s%s", line == text ? what : "", line);
     free(text);
 }
 
@@ -143,25 +158,25 @@ static void tell_steps(const vtrain *t)
 {
     int64_t accumulation = t->cfg.gradient_accumulation_steps;
     double epoch_steps = (double)t->plan.epoch_batches / (double)accumulation;
-    vc_say(t->ui, "steps: %lld, %.4g an epoch, so %.4g epochs; batch %lld x accumulation %lld; "
-           "%.3g GFLOP a step", (long long)t->plan.steps, epoch_steps,
-           (double)t->plan.steps / epoch_steps, (long long)t->cfg.train_batch_size,
-           (long long)accumulation, t->plan.flops / 1e9);
+    say(t, "steps: %lld, %.4g an epoch, so %.4g epochs; batch %lld x accumulation %lld; "
+        "%.3g GFLOP a step", (long long)t->plan.steps, epoch_steps,
+        (double)t->plan.steps / epoch_steps, (long long)t->cfg.train_batch_size,
+        (long long)accumulation, t->plan.flops / 1e9);
 }
 
 static void tell_memory(const vtrain *t)
 {
     char all[32], standing[32], pool[32], mapped[32];
     vt_param_bytes b = vt_params_bytes(t->params);
-    vc_say(t->ui, "memory: peak %s predicted: %s weights, optimiser and loader, %s activations "
-           "of bucket %s%s", vc_human_bytes(all, (double)t->plan.predicted),
-           vc_human_bytes(standing, (double)standing_bytes(t)),
-           vc_human_bytes(pool, (double)t->plan.pool),
-           vtrain_data_group(t->data, t->plan.largest)->name,
-           t->plan.recompute ? ", blocks recomputed in backward" : "");
+    say(t, "memory: peak %s predicted: %s weights, optimiser and loader, %s activations "
+        "of bucket %s%s", vc_human_bytes(all, (double)t->plan.predicted),
+        vc_human_bytes(standing, (double)standing_bytes(t)),
+        vc_human_bytes(pool, (double)t->plan.pool),
+        vtrain_data_group(t->data, t->plan.largest)->name,
+        t->plan.recompute ? ", blocks recomputed in backward" : "");
     if (b.mapped)
-        vc_say(t->ui, "memory: %s of frozen weights stay in their file's map, on top of that",
-               vc_human_bytes(mapped, (double)b.mapped));
+        say(t, "memory: %s of frozen weights stay in their file's map, on top of that",
+            vc_human_bytes(mapped, (double)b.mapped));
 }
 
 int vtrain_plan_steps(vtrain *t, vc_err *err)
@@ -193,9 +208,9 @@ static void tell_validation(const vtrain *t)
     if (!t->cfg.validation_steps) return;
     bool own = n && vtrain_data_prompt(t->data, 0, &p, NULL) == 0 && !p.from_training;
     vtrain_prompt_free(&p);
-    vc_say(t->ui, "validation: %u %s every %lld steps", n,
-           own ? "stored prompts" : "captions of training samples, since no prompts are stored,",
-           (long long)t->cfg.validation_steps);
+    say(t, "validation: %u %s every %lld steps", n,
+        own ? "stored prompts" : "captions of training samples, since no prompts are stored,",
+        (long long)t->cfg.validation_steps);
 }
 
 int vtrain_plan_memory(vtrain *t, vc_err *err)
@@ -204,9 +219,9 @@ int vtrain_plan_memory(vtrain *t, vc_err *err)
     if (rc) return vc_context(err, rc, "dry step");
     tell(t, "model: ", text_model(t));
     tell(t, "data: ", text_data(t));
-    vc_say(t->ui, "device: %s", vt_describe(t->g));
+    say(t, "device: %s", vt_describe(t->g));
     tell_steps(t);
     tell_memory(t);
     tell_validation(t);
-    return 0;
+    return t->cfg.dry_run && fflush(t->out) ? vc_fail_errno(err, "stdout") : 0;
 }

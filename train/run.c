@@ -330,10 +330,10 @@ static void close_run(vtrain *t)
     free(t->about_data);
 }
 
-int vtrain_run(const vtrain_config *c, const vc_flags *set, vc_progress *ui,
+int vtrain_run(const vtrain_config *c, const vc_flags *set, FILE *out, vc_progress *ui,
                const volatile int *stop, vc_err *err)
 {
-    vtrain t = { .cfg = *c, .ui = ui, .stop = stop, .lock = -1 };
+    vtrain t = { .cfg = *c, .ui = ui, .stop = stop, .out = out, .lock = -1 };
     int rc = open_run(&t, set, err);
     if (!rc && !c->dry_run) {
         rc = open_output(&t, err);

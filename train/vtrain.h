@@ -15,6 +15,8 @@
 #ifndef VTRAIN_VTRAIN_H
 #define VTRAIN_VTRAIN_H
 
+#include <stdio.h>
+
 #include "common/flags.h"
 #include "common/progress.h"
 #include "common/tensor/weights.h"
@@ -119,6 +121,7 @@ typedef struct vtrain {
     vtrain_config cfg;
     vc_progress *ui;
     const volatile int *stop;                 /* a signal's number, or 0 */
+    FILE *out;                                /* for results: a dry run's plan */
 
     vtrain_data *data;
     const vtrain_family *family;
@@ -151,8 +154,8 @@ typedef struct vtrain {
 } vtrain;
 
 /* run.c. Trains to the end. 0; VC_ESTOP after a signal, everything resumable; else what went
- * wrong. */
-int vtrain_run(const vtrain_config *c, const vc_flags *set, vc_progress *ui,
+ * wrong. A dry run prints its plan to out; any other sends it to ui. */
+int vtrain_run(const vtrain_config *c, const vc_flags *set, FILE *out, vc_progress *ui,
                const volatile int *stop, vc_err *err);
 /* After the last micro-batch to be traced. */
 void vtrain_end_trace(vtrain *t);
