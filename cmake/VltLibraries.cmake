@@ -1,7 +1,11 @@
 # Finds the libraries vlt is built on. Each becomes an imported target vlt::NAME; one that is missing
 # is reported together with the Debian/Ubuntu package that has it (scripts/setup installs them all).
 find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS C)
+find_package(OpenMP COMPONENTS C)         # part of gcc; clang's is a package of its own
+if(NOT OpenMP_C_FOUND)
+  message(FATAL_ERROR "OpenMP: ${CMAKE_C_COMPILER} has none. With clang, install the package "
+                      "libomp-dev (or run scripts/setup --fuzz).")
+endif()
 
 function(vlt_library name header library package)
   find_path(VLT_${name}_INCLUDE ${header})

@@ -1,14 +1,23 @@
-# libFuzzer targets: cmake -DVLT_FUZZ=ON with clang as the compiler; then build/tests/fuzz_x CORPUS.
+# libFuzzer targets, with coverage and the sanitizers in everything they link:
+#   cmake -S . -B build-fuzz -G Ninja -DCMAKE_C_COMPILER=clang -DVLT_FUZZ=ON
+#   cmake --build build-fuzz --target fuzz
+#   build-fuzz/tests/fuzz_x [-max_total_time=SECONDS] [CORPUS]
 if(VLT_FUZZ)
-  if(NOT CMAKE_C_COMPILER_ID MATCHES Clang)
-    message(FATAL_ERROR "VLT_FUZZ needs clang: cmake -DCMAKE_C_COMPILER=clang -DVLT_FUZZ=ON")
+  add_custom_target(fuzz)
+  function(vlt_fuzz name)
+    add_executable(fuzz_${name} EXCLUDE_FROM_ALL fuzz_${name}.c)
+    set_target_properties(fuzz_${name} PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(fuzz_${name} PRIVATE ${ARGN})
+    add_dependencies(fuzz fuzz_${name})
+  endfunction()
+
+  vlt_fuzz(safetensors vlt_formats)
+  vlt_fuzz(metadata vlt_formats)
+  vlt_fuzz(lmdb vlt_formats)
+  vlt_fuzz(manifest vlt_formats)
+  if(VLT_FFMPEG)
+    vlt_fuzz(plan vlt_precompute)
   endif()
-  foreach(target safetensors metadata lmdb manifest plan)
-    add_executable(fuzz_${target} fuzz_${target}.c)
-    set_target_properties(fuzz_${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-    target_compile_options(fuzz_${target} PRIVATE -fsanitize=fuzzer)
-    target_link_options(fuzz_${target} PRIVATE -fsanitize=fuzzer)
-    target_link_libraries(fuzz_${target} PRIVATE vlt_formats)
-  endforeach()
-  target_link_libraries(fuzz_plan PRIVATE vlt_precompute)
 endif()

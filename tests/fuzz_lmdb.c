@@ -6,15 +6,12 @@
 #include "formats/shards_parts.h"
 #include "tests/mutate.h"
 
-static unsigned touch(const vf_lmdb *m, vf_bytes b)
+static void touch(const vf_lmdb *m, vf_bytes b)
 {
     vf_bytes file = vf_lmdb_file(m);
-    unsigned sum = 0;
     if (b.size && (b.data < file.data || b.data + b.size > file.data + file.size))
         abort();
-    for (size_t i = 0; i < b.size; i++)
-        sum += b.data[i];
-    return sum;
+    mutate_touch(b.data, b.size);
 }
 
 static void walk(const vf_lmdb *m, const char *name)
@@ -23,16 +20,16 @@ static void walk(const vf_lmdb *m, const char *name)
     vf_lmdb_cursor c;
     vf_bytes key, value, again;
     vc_err err;
-    volatile unsigned sum = 0;
     int steps = 0, rc;
     if (vf_lmdb_tree(m, name, &t, &err))
         return;
     vf_lmdb_start(&c, m, &t);
     while ((rc = vf_lmdb_next(&c, &key, &value, &err)) > 0 && steps++ < 2000) {
-        sum += touch(m, key) + touch(m, value);
+        touch(m, key);
+        touch(m, value);
         rc = vf_lmdb_get(m, &t, key.data, key.size, &again, &err);
         if (!rc)
-            sum += touch(m, again);
+            touch(m, again);
     }
     if (rc == 0 && vf_lmdb_next(&c, &key, &value, &err) != 0)
         abort();                             /* the end stays the end */

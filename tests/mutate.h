@@ -11,6 +11,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* Reads every byte, so that a sanitizer sees a wrong one. */
+static inline void mutate_touch(const void *data, size_t n)
+{
+    const volatile uint8_t *p = data;
+    for (size_t i = 0; i < n; i++)
+        (void)p[i];
+}
+
 /* Changes buf[0..n), which has room for cap bytes; returns the new length, at most cap. */
 size_t mutate(uint8_t *buf, size_t n, size_t cap, uint32_t seed, uint32_t round);
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/mutate.h"
+
 enum { CHANNELS = 4, WIDTH = 8, TOKENS = 5 };
 
 cJSON *make_head(int seed)
@@ -185,17 +187,10 @@ static int failed(int rc, const vc_err *err)
     return rc != 0;
 }
 
-static void touch(const void *data, size_t n)
-{
-    volatile unsigned sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += ((const uint8_t *)data)[i];
-}
-
 static int read_value(vf_safetensors *st, int rc, const vc_err *err)
 {
     for (int i = 0; st && i < vf_safetensors_count(st); i++)
-        touch(vf_safetensors_at(st, i)->data, vf_safetensors_at(st, i)->bytes);
+        mutate_touch(vf_safetensors_at(st, i)->data, vf_safetensors_at(st, i)->bytes);
     vf_safetensors_close(st);
     return failed(rc, err);
 }
@@ -233,7 +228,7 @@ static int read_sample(const vf_dataset *d, uint32_t i)
     int rc = vf_dataset_latent(d, e->latent, true, &st, &err);
     bad += read_value(st, rc, &err);
     if (!vf_dataset_thumb(d, i, &jpeg, &n, NULL))
-        touch(jpeg, n);
+        mutate_touch(jpeg, n);
     return bad;
 }
 
