@@ -29,20 +29,20 @@ int plan_each_line(const vc_map *m, const char *path,
                    int (*each)(void *arg, const cJSON *o, uint64_t offset, vc_err *err), void *arg,
                    vc_err *err)
 {
-    const char *at = (const char *)m->data, *end = at + m->size;
+    const char *text = (const char *)m->data;      /* NULL where the file is empty */
+    size_t at = 0, n;
     int rc = 0;
 
-    for (int64_t line = 1; !rc && at < end; line++) {
-        const char *nl = memchr(at, '\n', (size_t)(end - at));
-        size_t n = (size_t)((nl ? nl : end) - at);
+    for (int64_t line = 1; !rc && at < m->size; line++, at += n + 1) {
+        const char *nl = memchr(text + at, '\n', m->size - at);
+        n = nl ? (size_t)(nl - text) - at : m->size - at;
         cJSON *o = NULL;
         if (n) {
-            rc = vf_json_parse(&o, at, n, err);
-            if (!rc) rc = each(arg, o, (uint64_t)(at - (const char *)m->data), err);
+            rc = vf_json_parse(&o, text + at, n, err);
+            if (!rc) rc = each(arg, o, at, err);
             cJSON_Delete(o);
             rc = vc_context(err, rc, "%s: line %lld", path, (long long)line);
         }
-        at += n + 1;
     }
     return rc;
 }
