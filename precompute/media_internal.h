@@ -153,16 +153,16 @@ typedef struct media_yuv media_yuv;
 bool media_yuv_can(const AVFrame *frame);
 /* For frames like this one: size, format, matrix. Closing NULL is fine. */
 int media_yuv_open(media_yuv **out, const AVFrame *frame, bool full_range, vc_err *err);
-/* rgb rows of 3*w bytes, stride bytes apart; rounded to the nearest, clamped. */
-void media_yuv_run(media_yuv *c, uint8_t *rgb, int stride, const AVFrame *frame);
+/* Row y: r, g, b [w], whole numbers: rounded to the nearest, clamped to 0..255. */
+void media_yuv_row(media_yuv *c, const AVFrame *frame, int y, float *r, float *g, float *b);
 void media_yuv_close(media_yuv *c);
 
 /* ---- media_pixels.c ---- */
 typedef struct media_pixels {
     media_yuv *yuv;                     /* one of these two */
     struct SwsContext *sws;
-    int rgb_w, rgb_h, format, space, range;     /* of the frames they and rgb are for */
-    uint8_t *rgb;                       /* [rgb_h, stride] */
+    int rgb_w, rgb_h, format, space, range;     /* of the frames they are for */
+    uint8_t *rgb;                       /* [rgb_h, stride]: what sws makes */
     int stride;
     resize *plan;                       /* from (h, w) to cut, both as stored */
     int h, w;

@@ -1,7 +1,7 @@
 /* media_pixels.c - a decoded frame to resized, turned RGB (see media_internal.h)
  *
- * Colour is converted at the stored size and the resize works in the stored orientation: the
- * filter is separable and symmetric, so turning its small result gives the same pixels as
+ * Colour is converted at the stored size (planar YUV: a row at a time, when the resize asks for
+ * it) and the resize works in the stored orientation: the filter is separable and symmetric, so turning its small result gives the same pixels as
  * turning the large frame. */
 #include <libavutil/imgutils.h>
 #include <libavutil/pixdesc.h>
@@ -87,8 +87,21 @@ static int plan_make(media_pixels *p, int h, int w, const media_fit *fit, vc_err
     return 0;
 }
 
-int media_pixels_rgb(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int h, int w, int stride,
-                     media_orient o, const media_fit *fit, vc_err *err)
+typedef struct yuv_source {
+    media_yuv *yuv;
+    const AVFrame *frame;
+} yuv_source;
+
+static void yuv_row(void *arg, int y, float *r, float *g, float *b)
+{
+    yuv_source *s = arg;
+    media_yuv_row(s->yuv, s->frame, y, r, g, b);
+}
+
+/* From rgb or, where it is NULL, from yuv. */
+static int fit_picture(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int stride,
+                       yuv_source *yuv, int h, int w, media_orient o, const media_fit *fit,
+                       vc_err *err)
 {
     media_fit f = stored_fit(fit, o);
     if (fit->flip) {                                /* after the cut, so the window stays */
@@ -99,10 +112,19 @@ int media_pixels_rgb(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int h, i
     if (rc)
         return rc;
     bool turned = o.transpose || o.flip_y || o.flip_x;
-    resize_run(p->plan, turned ? p->cut : dst, rgb, stride);
+    if (rgb)
+        resize_run(p->plan, turned ? p->cut : dst, rgb, stride);
+    else
+        resize_run_rows(p->plan, turned ? p->cut : dst, yuv_row, yuv);
     if (turned)
         turn(dst, p->cut, fit->h, fit->w, o);
     return 0;
+}
+
+int media_pixels_rgb(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int h, int w, int stride,
+                     media_orient o, const media_fit *fit, vc_err *err)
+{
+    return fit_picture(p, dst, rgb, stride, NULL, h, w, o, fit, err);
 }
 
 /* Whether swscale knows the matrix; it would take BT.601 for one it does not. */
@@ -125,15 +147,23 @@ static bool known_matrix(enum AVColorSpace space)
     }
 }
 
+/* RGB to RGB may go through YUV inside: there and back by one matrix. */
 static int scaler_make(media_pixels *p, const AVFrame *f, bool full_range, vc_err *err)
 {
+    bool rgb = av_pix_fmt_desc_get(f->format)->flags & AV_PIX_FMT_FLAG_RGB;
+    int matrix = rgb ? SWS_CS_DEFAULT : (int)f->colorspace;
     p->sws = sws_getContext(f->width, f->height, f->format, f->width, f->height, AV_PIX_FMT_RGB24,
                             SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INT, NULL, NULL, NULL);
     if (!p->sws)
         return media_av_fail(err, AVERROR(EINVAL), "no conversion from %s %dx%d",
                              av_get_pix_fmt_name(f->format), f->width, f->height);
-    sws_setColorspaceDetails(p->sws, sws_getCoefficients(f->colorspace), full_range,
+    sws_setColorspaceDetails(p->sws, sws_getCoefficients(matrix), full_range,
                              sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
+    /* the scaler's vector code may write a little behind a row */
+    p->stride = (f->width * 3 + 127) & ~63;
+    p->rgb = av_malloc((size_t)p->stride * (size_t)f->height + 64);
+    if (!p->rgb)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", f->width, f->height);
     return 0;
 }
 
@@ -153,11 +183,6 @@ static int converter_make(media_pixels *p, const AVFrame *f, vc_err *err)
                               : scaler_make(p, f, full_range, err);
     if (rc)
         return rc;
-    /* the scaler's vector code may write a little behind a row */
-    p->stride = (f->width * 3 + 127) & ~63;
-    p->rgb = av_malloc((size_t)p->stride * (size_t)f->height + 64);
-    if (!p->rgb)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", f->width, f->height);
     p->format = f->format;
     p->space = f->colorspace;
     p->range = f->color_range;
@@ -172,24 +197,24 @@ static void converter_close(media_pixels *p)
     media_yuv_close(p->yuv);
     p->sws = NULL;
     p->yuv = NULL;
+    p->rgb_w = 0;
     av_freep(&p->rgb);
 }
 
 int media_pixels_frame(media_pixels *p, uint8_t *dst, const AVFrame *f, media_orient o,
                        const media_fit *fit, vc_err *err)
 {
-    if (!p->rgb || p->rgb_w != f->width || p->rgb_h != f->height || p->format != f->format ||
+    if ((!p->yuv && !p->sws) || p->rgb_w != f->width || p->rgb_h != f->height || p->format != f->format ||
         p->space != (int)f->colorspace || p->range != (int)f->color_range) {
         converter_close(p);
         int rc = converter_make(p, f, err);
         if (rc)
             return rc;
     }
-    int rows = f->height;
     if (p->yuv)
-        media_yuv_run(p->yuv, p->rgb, p->stride, f);
-    else
-        rows = sws_scale(p->sws, (const uint8_t *const *)f->data, f->linesize, 0, f->height,
+        return fit_picture(p, dst, NULL, 0, &(yuv_source){ p->yuv, f }, f->height, f->width, o,
+                           fit, err);
+    int rows = sws_scale(p->sws, (const uint8_t *const *)f->data, f->linesize, 0, f->height,
                          &(uint8_t *){ p->rgb }, &p->stride);
     if (rows != f->height)
         return media_av_fail(err, rows < 0 ? rows : AVERROR_EXTERNAL, "colour conversion failed");

@@ -31,8 +31,7 @@ struct media_yuv {
     float r_v, g_u, g_v, b_u;       /* the matrix, times chroma's gain */
     float *mixed[2];                /* [EDGE + cw + EDGE]: chroma rows at luma's row */
     float *full[2];                 /* [w + 2]: and at its columns */
-    uint8_t *planes[3];             /* [w]: R, G, B */
-    void (*row)(const media_yuv *c, uint8_t *rgb, const AVFrame *f, int y);
+    void (*row)(const media_yuv *c, const AVFrame *f, int y, float *r, float *g, float *b);
 };
 
 static inline __attribute__((always_inline)) float sample(const void *row, int i, bool wide)
@@ -88,16 +87,17 @@ static inline __attribute__((always_inline)) const float *widen(float *restrict 
     return dst;
 }
 
-static inline __attribute__((always_inline)) uint8_t round8(float v)
+/* Cut to a whole number first, then clamped: integers have a minimum that vectors know. */
+static inline __attribute__((always_inline)) float round8(float v)
 {
-    v += 0.5f;
-    v = v < 255.f ? v : 255.f;
-    return (uint8_t)(int)(v > 0.f ? v : 0.f);
+    int i = (int)(v + 0.5f);
+    i = i < 0 ? 0 : i;
+    return (float)(i > 255 ? 255 : i);
 }
 
-/* Parameters, not fields: for all the compiler knows, the bytes stored could be c's. */
+/* Parameters, not fields: for all the compiler knows, the floats stored could be c's. */
 static inline __attribute__((always_inline)) void apply_matrix(
-    uint8_t *restrict r, uint8_t *restrict g, uint8_t *restrict b, const uint8_t *restrict luma,
+    float *restrict r, float *restrict g, float *restrict b, const uint8_t *restrict luma,
     const float *restrict u, const float *restrict v, int w, const media_yuv *c, bool wide)
 {
     float black = c->black, gain = c->gain_y;
@@ -110,50 +110,37 @@ static inline __attribute__((always_inline)) void apply_matrix(
     }
 }
 
-static inline __attribute__((always_inline)) void interleave(uint8_t *restrict rgb,
-                                                             const uint8_t *restrict r,
-                                                             const uint8_t *restrict g,
-                                                             const uint8_t *restrict b, int w)
-{
-    for (int i = 0; i < w; i++) {
-        rgb[3 * i] = r[i];
-        rgb[3 * i + 1] = g[i];
-        rgb[3 * i + 2] = b[i];
-    }
-}
-
-static inline __attribute__((always_inline)) void convert_row(const media_yuv *c, uint8_t *rgb,
-                                                              const AVFrame *f, int y, bool wide)
+static inline __attribute__((always_inline)) void convert_row(const media_yuv *c, const AVFrame *f,
+                                                              int y, float *r, float *g, float *b,
+                                                              bool wide)
 {
     mix(c->mixed[0], f->data[1], f->linesize[1], c, y, wide);
     mix(c->mixed[1], f->data[2], f->linesize[2], c, y, wide);
     const float *u = widen(c->full[0], c->mixed[0], c), *v = widen(c->full[1], c->mixed[1], c);
-    apply_matrix(c->planes[0], c->planes[1], c->planes[2],
-                 f->data[0] + (ptrdiff_t)y * f->linesize[0], u, v, c->w, c, wide);
-    interleave(rgb, c->planes[0], c->planes[1], c->planes[2], c->w);
+    apply_matrix(r, g, b, f->data[0] + (ptrdiff_t)y * f->linesize[0], u, v, c->w, c, wide);
 }
 
-static void row8(const media_yuv *c, uint8_t *rgb, const AVFrame *f, int y)
+static void row8(const media_yuv *c, const AVFrame *f, int y, float *r, float *g, float *b)
 {
-    convert_row(c, rgb, f, y, false);
+    convert_row(c, f, y, r, g, b, false);
 }
 
-static void row16(const media_yuv *c, uint8_t *rgb, const AVFrame *f, int y)
+static void row16(const media_yuv *c, const AVFrame *f, int y, float *r, float *g, float *b)
 {
-    convert_row(c, rgb, f, y, true);
+    convert_row(c, f, y, r, g, b, true);
 }
 
 #ifdef __x86_64__
-static __attribute__((target("avx2"))) void row8_avx2(const media_yuv *c, uint8_t *rgb,
-                                                      const AVFrame *f, int y)
+static __attribute__((target("avx2"))) void row8_avx2(const media_yuv *c, const AVFrame *f, int y,
+                                                      float *r, float *g, float *b)
 {
-    convert_row(c, rgb, f, y, false);
+    convert_row(c, f, y, r, g, b, false);
 }
 
-static __attribute__((target("avx2"))) void row16_avx2(const media_yuv *c, uint8_t *rgb,
-                                                       const AVFrame *f, int y)
+static __attribute__((target("avx2"))) void row16_avx2(const media_yuv *c, const AVFrame *f, int y,
+                                                       float *r, float *g, float *b)
 {
-    convert_row(c, rgb, f, y, true);
+    convert_row(c, f, y, r, g, b, true);
 }
 #endif
 
@@ -229,8 +216,6 @@ int media_yuv_open(media_yuv **out, const AVFrame *f, bool full_range, vc_err *e
         ok &= !!(c->mixed[i] = calloc((size_t)c->cw + 2 * EDGE, sizeof *c->mixed[i]));
         ok &= !!(c->full[i] = calloc((size_t)c->w + 2, sizeof *c->full[i]));
     }
-    for (int i = 0; i < 3; i++)
-        ok &= !!(c->planes[i] = malloc((size_t)c->w));
     if (!ok) {
         media_yuv_close(c);
         *out = NULL;
@@ -239,10 +224,9 @@ int media_yuv_open(media_yuv **out, const AVFrame *f, bool full_range, vc_err *e
     return 0;
 }
 
-void media_yuv_run(media_yuv *c, uint8_t *rgb, int stride, const AVFrame *f)
+void media_yuv_row(media_yuv *c, const AVFrame *f, int y, float *r, float *g, float *b)
 {
-    for (int y = 0; y < c->h; y++)
-        c->row(c, rgb + (ptrdiff_t)y * stride, f, y);
+    c->row(c, f, y, r, g, b);
 }
 
 void media_yuv_close(media_yuv *c)
@@ -253,7 +237,5 @@ void media_yuv_close(media_yuv *c)
         free(c->mixed[i]);
         free(c->full[i]);
     }
-    for (int i = 0; i < 3; i++)
-        free(c->planes[i]);
     free(c);
 }

@@ -1,8 +1,9 @@
 /* resize.c - see resize.h
  *
- * Columns first: a weighted sum of whole source rows, which is contiguous and so vectorises as
- * plain C, over only the source columns that the rectangle needs. Then along the row, four
- * floats at a time: one pixel and a lane nobody reads. */
+ * Source rows are asked for once, in order, as three rows of floats, and kept in a ring while an
+ * output row still needs them. Columns first: a weighted sum of whole rows, over only the source
+ * columns that the rectangle needs. Then along the row, a pixel at a time: four lanes, of which
+ * one is nobody's. Sums run from the first tap to the last, so vectors change no bit. */
 #include "precompute/resize.h"
 
 #include <math.h>
@@ -16,109 +17,191 @@
 #pragma GCC optimize("fp-contract=off")
 #endif
 
+enum { VECTOR = 8, BLOCK = 4 * VECTOR };
 typedef float pixel4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef float vec __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
 
-/* Weights of the outputs of one axis: weight[at[i]..at[i+1]) go to source first[i], first[i]+1.. */
+/* Weights of the outputs of one axis: weight[i * n ..] go to source first[i], first[i]+1..; n is
+ * the most that any output has, the others have zeros at an end. */
 typedef struct taps {
+    int n;
     int *first;
-    int *at;
     float *weight;
 } taps;
 
-typedef void resize_kernel(const resize *r, uint8_t *dst, float *dst_f32, const uint8_t *src,
-                           int64_t stride);
+typedef void resize_kernel(resize *r, uint8_t *dst, float *dst_f32, resize_row *source, void *arg);
 
 struct resize {
-    int out_h, out_w;
+    int w, out_h, out_w;
     int col0, cols;         /* the source columns that are needed */
     taps x, y;              /* x.first counts from col0 */
-    float *mixed;           /* [cols * 3 + 1]: one output row before it is resized along x */
+    size_t plane;           /* floats of a row of one colour: w, and room for a block */
+    float *ring;            /* [y.n][3][plane]: source row j is in slot j % y.n */
+    float *mixed;           /* [3][plane]: one output row before it is resized along x, */
+    float *pixels;          /* [plane * 4]: the same by pixels */
     float *row;             /* [out_w * 3 + 1] */
+    const float **rows;     /* [y.n] */
     resize_kernel *kernel;
+    resize_row *unpack;     /* the source that is a `packed` */
 };
 
-/* acc[i] = sum over t of weight[t] * rows[t][i], summed in the order of t */
-static inline __attribute__((always_inline)) void mix_rows(float *restrict acc,
-                                                           const uint8_t *restrict s,
-                                                           int64_t stride, const float *weight,
-                                                           int n, int len)
+/* What resize_run reads from. */
+typedef struct packed {
+    const uint8_t *data;
+    int64_t stride;
+    int w;
+} packed;
+
+static float *slot(const resize *r, int j)
 {
-    float a = weight[0];
-    for (int i = 0; i < len; i++)
-        acc[i] = a * (float)s[i];
-    int t = 1;
-    for (; t + 3 <= n; t += 3) {
-        const uint8_t *restrict p = s + t * stride, *restrict q = p + stride;
-        const uint8_t *restrict u = q + stride;
-        float b = weight[t], c = weight[t + 1], d = weight[t + 2];
-        for (int i = 0; i < len; i++)
-            acc[i] = acc[i] + b * (float)p[i] + c * (float)q[i] + d * (float)u[i];
-    }
-    for (; t < n; t++) {
-        const uint8_t *restrict p = s + t * stride;
-        float b = weight[t];
-        for (int i = 0; i < len; i++)
-            acc[i] = acc[i] + b * (float)p[i];
+    return r->ring + (size_t)(j % r->y.n) * 3 * r->plane;
+}
+
+/* dst[i] = sum over t of weight[t] * rows[t][i], for one colour; up to a block past n */
+static inline __attribute__((always_inline)) void mix_plane(float *dst, const float *const *rows,
+                                                            const float *weight, int count, int n)
+{
+    for (int i = 0; i < n; i += BLOCK) {
+        const vec *s = (const vec *)(rows[0] + i);
+        vec a = weight[0] * s[0], b = weight[0] * s[1], c = weight[0] * s[2], d = weight[0] * s[3];
+        for (int t = 1; t < count; t++) {
+            s = (const vec *)(rows[t] + i);
+            a += weight[t] * s[0];
+            b += weight[t] * s[1];
+            c += weight[t] * s[2];
+            d += weight[t] * s[3];
+        }
+        vec *to = (vec *)(dst + i);
+        to[0] = a;
+        to[1] = b;
+        to[2] = c;
+        to[3] = d;
     }
 }
 
-static inline __attribute__((always_inline)) void mix_columns(float *dst, const float *src,
-                                                              const taps *x, int n)
+/* Planes to pixels of four floats; up to three past n. */
+static inline __attribute__((always_inline)) void interleave(float *dst, const float *r,
+                                                             const float *g, const float *b, int n)
 {
-    for (int i = 0; i < n; i++) {
-        const float *s = src + (size_t)x->first[i] * 3;
-        const float *w = x->weight + x->at[i];
-        pixel4 acc = { 0 };
-        for (int t = 0; t < x->at[i + 1] - x->at[i]; t++)
-            acc += *(const pixel4 *)(s + (size_t)t * 3) * w[t];
-        *(pixel4 *)(dst + (size_t)i * 3) = acc;  /* the fourth lane: overwritten next, or the pad */
+    const pixel4 zero = { 0 };
+    for (int i = 0; i < n; i += 4) {
+        pixel4 x = *(const pixel4 *)(r + i), y = *(const pixel4 *)(g + i);
+        pixel4 z = *(const pixel4 *)(b + i), *to = (pixel4 *)dst + i;
+        pixel4 xy = __builtin_shufflevector(x, y, 0, 4, 1, 5);
+        pixel4 z0 = __builtin_shufflevector(z, zero, 0, 4, 1, 5);
+        to[0] = __builtin_shufflevector(xy, z0, 0, 1, 4, 5);
+        to[1] = __builtin_shufflevector(xy, z0, 2, 3, 6, 7);
+        xy = __builtin_shufflevector(x, y, 2, 6, 3, 7);
+        z0 = __builtin_shufflevector(z, zero, 2, 6, 3, 7);
+        to[2] = __builtin_shufflevector(xy, z0, 0, 1, 4, 5);
+        to[3] = __builtin_shufflevector(xy, z0, 2, 3, 6, 7);
     }
 }
 
-static inline __attribute__((always_inline)) void resize_rows(const resize *r, uint8_t *dst,
-                                                              float *dst_f32, const uint8_t *src,
-                                                              int64_t stride)
+/* Two outputs at a time; the last may be computed twice. A fourth lane is overwritten by the next
+ * output, or lands in the pad. */
+static inline __attribute__((always_inline)) void mix_pixels(float *dst, const float *pixels,
+                                                             const taps *x, int n)
+{
+    for (int i = 0; i < n; i += 2) {
+        int j = i + 1 < n ? i + 1 : i;
+        const pixel4 *s = (const pixel4 *)pixels + x->first[i];
+        const pixel4 *u = (const pixel4 *)pixels + x->first[j];
+        const float *v = x->weight + (size_t)i * (size_t)x->n;
+        const float *w = x->weight + (size_t)j * (size_t)x->n;
+        pixel4 a = { 0 }, b = { 0 };
+        for (int t = 0; t < x->n; t++) {
+            a += s[t] * v[t];
+            b += u[t] * w[t];
+        }
+        *(pixel4 *)(dst + (size_t)i * 3) = a;
+        *(pixel4 *)(dst + (size_t)j * 3) = b;
+    }
+}
+
+static inline __attribute__((always_inline)) void round_row(uint8_t *restrict dst,
+                                                            const float *restrict row, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float v = row[i] + 0.5f;
+        dst[i] = (uint8_t)(int)(v < 255.f ? v : 255.f);
+    }
+}
+
+static inline __attribute__((always_inline)) void resize_rows(resize *r, uint8_t *dst,
+                                                              float *dst_f32, resize_row *source,
+                                                              void *arg)
 {
     size_t n = (size_t)r->out_w * 3;
+    int have = r->y.first[0];
     for (int y = 0; y < r->out_h; y++) {
-        mix_rows(r->mixed, src + r->y.first[y] * stride + (size_t)r->col0 * 3, stride,
-                 r->y.weight + r->y.at[y], r->y.at[y + 1] - r->y.at[y], r->cols * 3);
-        mix_columns(r->row, r->mixed, &r->x, r->out_w);
-        if (dst_f32) {
+        const float *weight = r->y.weight + (size_t)y * (size_t)r->y.n;
+        int first = r->y.first[y], count = r->y.n;
+        while (count > 1 && weight[count - 1] == 0)
+            count--;
+        for (; have < first + count; have++) {
+            float *to = slot(r, have);
+            source(arg, have, to, to + r->plane, to + 2 * r->plane);
+        }
+        for (int c = 0; c < 3; c++) {
+            for (int t = 0; t < count; t++)
+                r->rows[t] = slot(r, first + t) + (size_t)c * r->plane + r->col0;
+            mix_plane(r->mixed + (size_t)c * r->plane, r->rows, weight, count, r->cols);
+        }
+        interleave(r->pixels, r->mixed, r->mixed + r->plane, r->mixed + 2 * r->plane, r->cols);
+        mix_pixels(r->row, r->pixels, &r->x, r->out_w);
+        if (dst_f32)
             memcpy(dst_f32 + (size_t)y * n, r->row, n * sizeof *dst_f32);
-            continue;
-        }
-        const float *restrict row = r->row;
-        uint8_t *restrict d = dst + (size_t)y * n;
-        for (size_t i = 0; i < n; i++) {
-            float v = row[i] + 0.5f;
-            d[i] = (uint8_t)(int)(v < 255.f ? v : 255.f);
-        }
+        else
+            round_row(dst + (size_t)y * n, r->row, n);
     }
 }
 
-static void kernel_plain(const resize *r, uint8_t *dst, float *dst_f32, const uint8_t *src,
-                         int64_t stride)
+static inline __attribute__((always_inline)) void unpack(const packed *p, int y, float *restrict r,
+                                                         float *restrict g, float *restrict b)
 {
-    resize_rows(r, dst, dst_f32, src, stride);
+    const uint8_t *restrict s = p->data + y * p->stride;
+    for (int x = 0; x < p->w; x++) {
+        r[x] = s[3 * x];
+        g[x] = s[3 * x + 1];
+        b[x] = s[3 * x + 2];
+    }
+}
+
+static void kernel_plain(resize *r, uint8_t *dst, float *dst_f32, resize_row *source, void *arg)
+{
+    resize_rows(r, dst, dst_f32, source, arg);
+}
+
+static void unpack_plain(void *arg, int y, float *r, float *g, float *b)
+{
+    unpack(arg, y, r, g, b);
 }
 
 #ifdef __x86_64__
-static __attribute__((target("avx2"))) void kernel_avx2(const resize *r, uint8_t *dst,
-                                                        float *dst_f32, const uint8_t *src,
-                                                        int64_t stride)
+static __attribute__((target("avx2"))) void kernel_avx2(resize *r, uint8_t *dst, float *dst_f32,
+                                                        resize_row *source, void *arg)
 {
-    resize_rows(r, dst, dst_f32, src, stride);
+    resize_rows(r, dst, dst_f32, source, arg);
+}
+
+static __attribute__((target("avx2"))) void unpack_avx2(void *arg, int y, float *r, float *g,
+                                                        float *b)
+{
+    unpack(arg, y, r, g, b);
 }
 #endif
 
-static resize_kernel *best_kernel(void)
+static void pick_kernel(resize *r)
 {
+    r->kernel = kernel_plain;
+    r->unpack = unpack_plain;
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2"))
-        return kernel_avx2;
+    if (__builtin_cpu_supports("avx2")) {
+        r->kernel = kernel_avx2;
+        r->unpack = unpack_avx2;
+    }
 #endif
-    return kernel_plain;
 }
 
 /* Writes the weights of output i of in -> out at w (room for 2 * max(in/out, 1) + 2 of them),
@@ -142,25 +225,52 @@ static int axis_taps(float *w, int *first, int in, int out, int i)
     return hi - lo;
 }
 
-static int taps_make(taps *t, int in, int out, int from, int n)
+/* Weights of outputs from..from+count-1. The same number of taps for each: a loop that always takes
+ * as many turns is much faster. */
+static int taps_make(taps *t, int in, int out, int from, int count)
 {
-    /* all outputs together take each source at most about twice, plus two at the ends of each */
-    size_t per = 2 * (size_t)fmax(1, (double)in / out) + 4;
-    t->first = calloc((size_t)n, sizeof *t->first);
-    t->at = calloc((size_t)n + 1, sizeof *t->at);
-    t->weight = calloc((size_t)n * per, sizeof *t->weight);
-    if (!t->first || !t->at || !t->weight)
-        return -1;
-    for (int i = 0; i < n; i++)
-        t->at[i + 1] = t->at[i] + axis_taps(t->weight + t->at[i], &t->first[i], in, out, from + i);
-    return 0;
+    size_t most = 2 * (size_t)fmax(1, (double)in / out) + 4, n = (size_t)count;
+    float *w = malloc(most * sizeof *w);
+    int *number = calloc(n, sizeof *number);
+    t->first = calloc(n, sizeof *t->first);
+    for (int i = 0; w && number && t->first && i < count; i++) {
+        number[i] = axis_taps(w, &t->first[i], in, out, from + i);
+        t->n = number[i] > t->n ? number[i] : t->n;
+    }
+    t->weight = t->n ? calloc(n * (size_t)t->n, sizeof *t->weight) : NULL;
+    for (int i = 0; t->weight && i < count; i++) {
+        int first = t->first[i];
+        axis_taps(w, &first, in, out, from + i);
+        t->first[i] = first < in - t->n ? first : in - t->n;
+        memcpy(t->weight + (size_t)i * (size_t)t->n + (first - t->first[i]), w,
+               (size_t)number[i] * sizeof *w);
+    }
+    free(number);
+    free(w);
+    return t->weight ? 0 : -1;
 }
 
 static void taps_free(taps *t)
 {
     free(t->first);
-    free(t->at);
     free(t->weight);
+}
+
+/* Room for rows of w source columns; r->x and r->y are there. */
+static int rows_make(resize *r, int w)
+{
+    int last = r->out_w - 1;
+    r->col0 = r->x.first[0];
+    r->cols = r->x.first[last] + r->x.n - r->col0;
+    for (int i = 0; i < r->out_w; i++)
+        r->x.first[i] -= r->col0;
+    r->plane = (size_t)w + BLOCK;
+    r->ring = calloc((size_t)r->y.n * 3 * r->plane, sizeof *r->ring);
+    r->rows = calloc((size_t)r->y.n, sizeof *r->rows);
+    r->mixed = calloc(3 * r->plane, sizeof *r->mixed);
+    r->pixels = calloc(4 * r->plane, sizeof *r->pixels);
+    r->row = calloc((size_t)r->out_w * 3 + 1, sizeof *r->row);
+    return r->ring && r->rows && r->mixed && r->pixels && r->row ? 0 : -1;
 }
 
 static int check(int h, int w, int rh, int rw, int top, int left, int out_h, int out_w, vc_err *err)
@@ -189,32 +299,30 @@ int resize_open(resize **out, int h, int w, int rh, int rw, int top, int left, i
         return vc_fail(err, VC_ENOMEM, "resize: out of memory");
     r->out_h = out_h;
     r->out_w = out_w;
-    r->kernel = best_kernel();
-    if (!taps_make(&r->y, h, rh, top, out_h) && !taps_make(&r->x, w, rw, left, out_w)) {
-        int last = out_w - 1;
-        r->col0 = r->x.first[0];
-        r->cols = r->x.first[last] + r->x.at[last + 1] - r->x.at[last] - r->col0;
-        for (int i = 0; i < out_w; i++)
-            r->x.first[i] -= r->col0;
-        r->mixed = calloc((size_t)r->cols * 3 + 1, sizeof *r->mixed);
-        r->row = calloc((size_t)out_w * 3 + 1, sizeof *r->row);
-    }
-    if (!r->mixed || !r->row) {
+    pick_kernel(r);
+    if (taps_make(&r->y, h, rh, top, out_h) || taps_make(&r->x, w, rw, left, out_w) ||
+        rows_make(r, w)) {
         resize_close(r);
         return vc_fail(err, VC_ENOMEM, "resize: out of memory for %dx%d to %dx%d", w, h, rw, rh);
     }
+    r->w = w;
     *out = r;
     return 0;
 }
 
+void resize_run_rows(resize *r, uint8_t *dst, resize_row *source, void *arg)
+{
+    r->kernel(r, dst, NULL, source, arg);
+}
+
 void resize_run(resize *r, uint8_t *dst, const uint8_t *src, int64_t stride)
 {
-    r->kernel(r, dst, NULL, src, stride);
+    r->kernel(r, dst, NULL, r->unpack, &(packed){ src, stride, r->w });
 }
 
 void resize_run_f32(resize *r, float *dst, const uint8_t *src, int64_t stride)
 {
-    r->kernel(r, NULL, dst, src, stride);
+    r->kernel(r, NULL, dst, r->unpack, &(packed){ src, stride, r->w });
 }
 
 void resize_close(resize *r)
@@ -223,7 +331,10 @@ void resize_close(resize *r)
         return;
     taps_free(&r->x);
     taps_free(&r->y);
+    free(r->ring);
+    free(r->rows);
     free(r->mixed);
+    free(r->pixels);
     free(r->row);
     free(r);
 }

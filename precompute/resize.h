@@ -4,7 +4,8 @@
  * antialiased bilinear). For output i of a side in -> out: scale = in/out, r = max(scale, 1),
  * centre = (i + 0.5) * scale, taps j from max(0, trunc(centre - r + 0.5)) to
  * min(in, trunc(centre + r + 0.5)) - 1, weight max(0, 1 - |j + 0.5 - centre| / r), normalised to
- * sum 1. Works on 8-bit RGB in f32, columns first, then rows; the same bits on every machine. */
+ * sum 1. Works on 8-bit RGB in f32, columns first, then rows; the same bits on every machine. A
+ * source need not be in memory: it can be a function that makes a row when one is needed. */
 #ifndef VPREP_RESIZE_H
 #define VPREP_RESIZE_H
 
@@ -15,8 +16,8 @@
 typedef struct resize resize;
 
 /* A plan for sources of (h, w), the whole resized to (rh, rw), of which only the rectangle
- * (top, left, out_h, out_w) is computed. Holds the weights and two rows of scratch: one thread at
- * a time. VC_EINVAL: a side that is not in 1..RESIZE_MAX_SIDE, a rectangle that leaves (rh, rw). */
+ * (top, left, out_h, out_w) is computed. Holds the weights, and as many source rows in f32 as an
+ * output row is made of (about 2 h/rh): one thread at a time. VC_EINVAL: a side that is not in 1..RESIZE_MAX_SIDE, a rectangle that leaves (rh, rw). */
 #define RESIZE_MAX_SIDE (1 << 20)
 int resize_open(resize **out, int h, int w, int rh, int rw, int top, int left, int out_h,
                 int out_w, vc_err *err);
@@ -25,6 +26,10 @@ int resize_open(resize **out, int h, int w, int rh, int rw, int top, int left, i
 void resize_run(resize *r, uint8_t *dst, const uint8_t *src, int64_t stride);
 /* The same without the rounding: 0..255. */
 void resize_run_f32(resize *r, float *dst, const uint8_t *src, int64_t stride);
+/* A source by rows: writes row y, [w] whole numbers of 0..255 for each colour. Asked for the rows that
+ * matter, in ascending order, each once. */
+typedef void resize_row(void *arg, int y, float *r, float *g, float *b);
+void resize_run_rows(resize *r, uint8_t *dst, resize_row *source, void *arg);
 void resize_close(resize *r);                       /* NULL is fine */
 
 #endif

@@ -366,7 +366,7 @@ int64_t ref_concat(double *y, const double *const *x, const op_args *a)
     for (int k = 1; k < a->n; k++)
         to.dim[axis] += a->s[k].dim[axis];
     for (int64_t i = 0; y && i < op_count(&to); i++) {
-        int64_t at[VT_DIMS];
+        int64_t at[VT_DIMS] = { 0 };
         int k = 0;
         unravel(&to, i, at);
         for (; at[axis] >= a->s[k].dim[axis]; k++)

@@ -119,7 +119,8 @@ static const stream_case streams[] = {
     { "gif", "z.gif", "gif", "", 120, 0, 0, 0 },
     { "apng", "z.apng", "apng", "-c:v apng -f apng", 120, 0, 0, 0 },
     { "two streams", "two.mkv", "libx264",
-      "-map 0 -map 0 -c:v libx264 -crf 12 -g 12 -s:v:1 64x32 -frames:v:1 20", 120, 0, 0, 0 },
+      "-map 0 -map 0 -c:v libx264 -crf 12 -g 12 -filter:v:1 trim=end_frame=20,scale=64:32",
+      120, 0, 0, 0 },
 };
 
 static int source_number(const stream_case *c, int64_t i)

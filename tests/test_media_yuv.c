@@ -116,7 +116,14 @@ static void convert(uint8_t *rgb, const AVFrame *f, bool full)
     media_yuv *c;
     assert_true(media_yuv_can(f));
     assert_int_equal(media_yuv_open(&c, f, full, NULL), 0);
-    media_yuv_run(c, rgb, f->width * 3 + PAD, f);
+    float row[3][256];
+    for (int y = 0; y < f->height; y++) {
+        uint8_t *to = rgb + y * (f->width * 3 + PAD);
+        media_yuv_row(c, f, y, row[0], row[1], row[2]);
+        for (int x = 0; x < f->width; x++)
+            for (int k = 0; k < 3; k++)
+                to[3 * x + k] = (uint8_t)row[k][x];
+    }
     media_yuv_close(c);
 }
 
