@@ -148,11 +148,8 @@ static bool known_matrix(enum AVColorSpace space)
 }
 
 /* RGB to RGB may go through YUV inside: there and back by one matrix. */
-/* RGB to RGB may go through YUV inside: there and back by one matrix. */
 static int scaler_make(media_pixels *p, const AVFrame *f, bool full_range, vc_err *err)
 {
-    bool rgb = av_pix_fmt_desc_get(f->format)->flags & AV_PIX_FMT_FLAG_RGB;
-    int matrix = rgb ? SWS_CS_DEFAULT : (int)f->colorspace;
     bool rgb = av_pix_fmt_desc_get(f->format)->flags & AV_PIX_FMT_FLAG_RGB;
     int matrix = rgb ? SWS_CS_DEFAULT : (int)f->colorspace;
     p->sws = sws_getContext(f->width, f->height, f->format, f->width, f->height, AV_PIX_FMT_RGB24,
