@@ -5,21 +5,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes of the character that s, a NUL-ended text, begins with, and its number in *c.
- * 0 if that is no valid character, or the end. */
-static inline size_t vc_utf8(const char *s, uint32_t *c)
+/* The bytes of the character that s[0..n) begins with, and its number in *c. 0 if that is no valid
+ * character, or its end is missing. */
+static inline size_t vc_utf8_in(const char *s, size_t n, uint32_t *c)
 {
-    static const uint32_t least[5] = { 0, 1, 0x80, 0x800, 0x10000 };
+    static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
     const unsigned char *p = (const unsigned char *)s;
-    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    if (!n) return 0;
+    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
 
-    *c = n < 2 ? p[0] : p[0] & (0xffu >> (n + 1));
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80)
+    *c = len < 2 ? p[0] : p[0] & (0xffu >> (len + 1));
+    for (size_t i = 1; i < len; i++) {
+        if (i == n || (p[i] & 0xc0) != 0x80)
             return 0;
         *c = *c << 6 | (p[i] & 0x3f);
     }
-    return n && *c >= least[n] && *c <= 0x10ffff && (*c < 0xd800 || *c > 0xdfff) ? n : 0;
+    return len && *c >= least[len] && *c <= 0x10ffff && (*c < 0xd800 || *c > 0xdfff) ? len : 0;
+}
+
+/* The same of a NUL-ended text, whose end is no character. */
+static inline size_t vc_utf8(const char *s, uint32_t *c)
+{
+    size_t len = vc_utf8_in(s, 4, c);
+    return *s ? len : 0;
 }
 
 #endif
