@@ -11,6 +11,7 @@
 
 #include "common/file.h"
 #include "precompute/media_write.h"
+#include "tests/tmp_dir.h"
 
 const uint8_t clip_colours[4][3] = {
     { 200, 40, 50 }, { 40, 180, 60 }, { 50, 60, 210 }, { 235, 235, 235 },
@@ -59,9 +60,7 @@ void clip_square(double mean[3], const uint8_t *rgb, int h, int w, int square)
 
 void clip_dir_make(char dir[256])
 {
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, 256, "%s/vlt-media-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    assert_non_null(mkdtemp(dir));
+    assert_int_equal(tmp_dir_make(dir), 0);
 }
 
 void clip_dir_remove(const char *dir)

@@ -17,6 +17,7 @@
 
 #include "common/err.h"
 #include "common/file.h"
+#include "tests/tmp_dir.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
@@ -85,7 +86,7 @@ static void test_long_messages_are_cut(void **state)
 
 /* ---- files ---- */
 
-static char folder[256];
+static char folder[TMP_DIR];
 
 /* folder/name, good for the next 31 calls. */
 static const char *in_folder(const char *name)
@@ -343,9 +344,7 @@ static void test_paths(void **state)
 static int make_folder(void **state)
 {
     (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/vlt-base-XXXXXX", tmp ? tmp : "/tmp");
-    return mkdtemp(folder) ? 0 : -1;
+    return tmp_dir_make(folder);
 }
 
 static int remove_folder(void **state)

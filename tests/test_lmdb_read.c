@@ -16,6 +16,7 @@
 #include "formats/lmdb_read.h"
 #include "formats/lmdb_write.h"
 #include "tests/mutate.h"
+#include "tests/tmp_dir.h"
 
 #define OK(call)                                                          \
     do {                                                                  \
@@ -23,20 +24,6 @@
         if ((call))                                                       \
             fail_msg("%s: %s", #call, err.text);                          \
     } while (0)
-
-static int make_folder(void **state)
-{
-    char *dir = strdup("/tmp/test-lmdb-XXXXXX");
-    *state = dir;
-    return mkdtemp(dir) ? 0 : -1;
-}
-
-static int drop_folder(void **state)
-{
-    int rc = vc_remove_tree(*state, NULL);
-    free(*state);
-    return rc;
-}
 
 static uint32_t next_random(uint32_t *s)
 {
@@ -369,7 +356,7 @@ static void page_reached_twice(void **state)
     free(path);
 }
 
-#define FOLDER_TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, drop_folder)
+#define FOLDER_TEST(f) cmocka_unit_test_setup_teardown(f, tmp_dir_setup, tmp_dir_teardown)
 
 int main(void)
 {

@@ -16,26 +16,11 @@
 #include "common/file.h"
 #include "formats/metadata.h"
 #include "tests/mutate.h"
+#include "tests/tmp_dir.h"
 
 typedef struct folder {
-    char path[64];
+    char path[TMP_DIR];
 } folder;
-
-static int make_folder(void **state)
-{
-    folder *f = calloc(1, sizeof *f);
-    strcpy(f->path, "/tmp/test-metadata-XXXXXX");
-    *state = f;
-    return mkdtemp(f->path) ? 0 : -1;
-}
-
-static int drop_folder(void **state)
-{
-    folder *f = *state;
-    int rc = vc_remove_tree(f->path, NULL);
-    free(f);
-    return rc;
-}
 
 static void put(const folder *dir, const char *name, const void *text, size_t n)
 {
@@ -482,7 +467,7 @@ static void test_real(void **state)
     }
 }
 
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, drop_folder)
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, tmp_dir_setup, tmp_dir_teardown)
 
 int main(void)
 {

@@ -15,6 +15,7 @@
 #include "common/file.h"
 #include "formats/model.h"
 #include "tests/mutate.h"
+#include "tests/tmp_dir.h"
 
 /* ---- helpers ---- */
 
@@ -31,24 +32,8 @@ static uint8_t *container(const char *header, size_t data, size_t *size)
 }
 
 typedef struct folder {
-    char path[64];
+    char path[TMP_DIR];
 } folder;
-
-static int make_folder(void **state)
-{
-    folder *f = calloc(1, sizeof *f);
-    strcpy(f->path, "/tmp/test-safetensors-XXXXXX");
-    *state = f;
-    return mkdtemp(f->path) ? 0 : -1;
-}
-
-static int drop_folder(void **state)
-{
-    folder *f = *state;
-    int rc = vc_remove_tree(f->path, NULL);
-    free(f);
-    return rc;
-}
 
 static const float six[6] = { 1, 2, 3, 4, 5, 6 };
 static const uint8_t three[3] = { 1, 2, 3 };
@@ -454,7 +439,7 @@ static void test_shards(void **state)
     }
 }
 
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, drop_folder)
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, tmp_dir_setup, tmp_dir_teardown)
 
 int main(void)
 {

@@ -18,20 +18,7 @@
 
 #include "common/file.h"
 #include "formats/tfevents.h"
-
-static int make_folder(void **state)
-{
-    char path[] = "/tmp/test-tfevents-XXXXXX";
-    *state = mkdtemp(path) ? strdup(path) : NULL;
-    return *state ? 0 : -1;
-}
-
-static int drop_folder(void **state)
-{
-    int rc = vc_remove_tree(*state, NULL);
-    free(*state);
-    return rc;
-}
+#include "tests/tmp_dir.h"
 
 /* Vectors of RFC 3720, B.4, and the check value of the CRC catalogue. */
 static void test_crc(void **state)
@@ -225,7 +212,7 @@ static void test_refused(void **state)
     free(below);
 }
 
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, drop_folder)
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, tmp_dir_setup, tmp_dir_teardown)
 
 int main(void)
 {

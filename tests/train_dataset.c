@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/file.h"
+#include "tests/tmp_dir.h"
 
 float toy_mean(uint32_t number, uint32_t variant, int64_t i)
 {
@@ -335,9 +336,7 @@ void toy_make(const toy *given)
 
 void toy_dir_make(char dir[256])
 {
-    const char *base = getenv("TMPDIR");
-    snprintf(dir, 256, "%s/vlt-XXXXXX", base ? base : "/tmp");
-    if (!mkdtemp(dir))
+    if (tmp_dir_make(dir))
         fail_msg("cannot make %s", dir);
 }
 
