@@ -1,8 +1,8 @@
 /* media_pixels.c - a decoded frame to resized, turned RGB (see media_internal.h)
  *
  * Colour is converted at the stored size (planar YUV: a row at a time, when the resize asks for
- * it) and the resize works in the stored orientation: the filter is separable and symmetric, so turning its small result gives the same pixels as
- * turning the large frame. */
+ * it) and the resize works in the stored orientation: the filter is separable and symmetric, so
+ * turning its small result gives the same pixels as turning the large frame. */
 #include <libavutil/imgutils.h>
 #include <libavutil/pixdesc.h>
 #include <stdlib.h>
@@ -204,7 +204,8 @@ static void converter_close(media_pixels *p)
 int media_pixels_frame(media_pixels *p, uint8_t *dst, const AVFrame *f, media_orient o,
                        const media_fit *fit, vc_err *err)
 {
-    if ((!p->yuv && !p->sws) || p->rgb_w != f->width || p->rgb_h != f->height || p->format != f->format ||
+    bool made = p->yuv || p->sws;
+    if (!made || p->rgb_w != f->width || p->rgb_h != f->height || p->format != f->format ||
         p->space != (int)f->colorspace || p->range != (int)f->color_range) {
         converter_close(p);
         int rc = converter_make(p, f, err);

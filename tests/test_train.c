@@ -479,7 +479,8 @@ static void test_dry_run(void **state)
     static const char *const lines[] = { "model: ", "data: ", "device: ", "steps: ", "memory: " };
     const char *dir = *state, *build = getenv("VLT_BUILD");
     char *command = vc_format("'%s/vtrain' --latents %s/set.lmdb --output_dir %s/dry " TINY
-                              "--dry_run --quiet 2>%s/said", build ? build : "build", dir, dir, dir);
+                              "--dry_run --quiet 2>%s/said", build ? build : "build", dir, dir,
+                              dir);
     FILE *f = popen(command, "r");
     char text[4096] = "";
     assert_non_null(f);
@@ -487,7 +488,8 @@ static void test_dry_run(void **state)
     assert_int_equal(pclose(f), 0);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         const char *at = strstr(text, lines[i]);
-        if (!at || (i ? at[-1] != '\n' : at != text)) fail_msg("no line '%s' in %s", lines[i], text);
+        if (!at || (i ? at[-1] != '\n' : at != text))
+            fail_msg("no line '%s' in %s", lines[i], text);
     }
     assert_false(run_exists(dir, "dry"));
     free(command);
