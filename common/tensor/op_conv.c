@@ -46,7 +46,8 @@ vt_tensor *vt_conv3d(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, const 
             return vt_bad(g, "conv3d", "the kernel does not fit into the padded input", 2, in);
         dim[1 + i] = room / c->stride[i] + 1;
     }
-    if (x->needs_grad || w->needs_grad || (b && b->needs_grad) || (c->front && c->front->needs_grad))
+    if (x->needs_grad || w->needs_grad || (b && b->needs_grad) ||
+        (c->front && c->front->needs_grad))
         return vt_bad(g, "conv3d", "it has no gradient", 2, in);
     x = vt_pack(g, x);
     v.front = c->front ? vt_pack(g, c->front) : NULL;

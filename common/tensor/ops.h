@@ -131,10 +131,10 @@ vt_tensor *vt_sum(vt_ctx *g, vt_tensor *x);                         /* scalar f3
 
 /* ---- channels-last video [N,T,H,W,C] (op_conv.c); no gradients: VAEs are not trained ---- */
 
-/* 3-D convolution: x [N,T,H,W,C], w [K,C,kt,kh,kw] (sides up to 64) as checkpoints store it, b
- * [K] or NULL; zero padding before and after each axis. 2-D: kt = 1. -> [N,T',H',W',K]. A causal convolution has its
- * padding in time in front, and zeros there or the frames of `front`, which are read where they
- * are: no copy of x with more frames is made. */
+/* 3-D convolution: x [N,T,H,W,C], w [K,C,kt,kh,kw] as checkpoints store it (sides up to 64), b [K]
+ * or NULL; zero padding before and after each axis. 2-D: kt = 1. -> [N,T',H',W',K]. A causal one
+ * has its padding in time in front: zeros, or the frames of `front`, which are read where they are:
+ * no copy of x with more frames is made. */
 typedef struct vt_conv {
     int stride[3], before[3], after[3];       /* t, h, w */
     vt_tensor *front;                         /* [N,F,H,W,C] of x's type, F = before[0], or 1: that
