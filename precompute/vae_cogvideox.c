@@ -140,10 +140,10 @@ static int encode_job(job *j, vae *v, int f, int h, int w, vc_err *err)
     if (f < 1 || f > MAX_FRAMES || (f - 1) % COG_RATIO_T)
         return vc_fail(err, VC_EINVAL, COG_CLASS ": %d frames: 1 or 4k+1 are possible", f);
     if (h < r || w < r || h % r || w % r || h > MAX_SIDE || w > MAX_SIDE)
-        return vc_fail(err, VC_EINVAL, COG_CLASS ": %dx%d: sides must be multiples of %d, at most %d",
-                       w, h, r, MAX_SIDE);
-    *j = (job){ .v = v, .pass = { .f = f, .h = h, .w = w }, .f = (f - 1) / COG_RATIO_T + 1, .h = h / r,
-                .w = w / r, .channels = 2 * v->c.latent };
+        return vc_fail(err, VC_EINVAL, COG_CLASS ": %dx%d: sides must be multiples of %d, at most "
+                       "%d", w, h, r, MAX_SIDE);
+    *j = (job){ .v = v, .pass = { .f = f, .h = h, .w = w }, .f = (f - 1) / COG_RATIO_T + 1,
+                .h = h / r, .w = w / r, .channels = 2 * v->c.latent };
     return 0;
 }
 
@@ -151,9 +151,10 @@ static int decode_job(job *j, vae *v, int f, int h, int w, vc_err *err)
 {
     int r = cog_ratio(&v->c);
 
-    if (f < 1 || f > MAX_FRAMES / COG_RATIO_T || h < 1 || w < 1 || h > MAX_SIDE / r || w > MAX_SIDE / r)
-        return vc_fail(err, VC_EINVAL, COG_CLASS ": a latent of %d frames of %dx%d is not possible", f,
-                       w, h);
+    if (f < 1 || f > MAX_FRAMES / COG_RATIO_T || h < 1 || w < 1 || h > MAX_SIDE / r ||
+        w > MAX_SIDE / r)
+        return vc_fail(err, VC_EINVAL, COG_CLASS ": a latent of %d frames of %dx%d is not possible",
+                       f, w, h);
     *j = (job){ .v = v, .decodes = true, .pass = { .f = f, .h = h, .w = w }, .f = cog_frames(f),
                 .h = h * r, .w = w * r, .channels = 3 };
     return 0;
@@ -161,8 +162,8 @@ static int decode_job(job *j, vae *v, int f, int h, int w, vc_err *err)
 
 static int finish(const job *j, int rc, vc_err *err)
 {
-    return vc_context(err, rc, COG_CLASS ": %s %d frames of %dx%d", j->decodes ? "decoding" : "encoding",
-                      j->pass.f, j->pass.w, j->pass.h);
+    return vc_context(err, rc, COG_CLASS ": %s %d frames of %dx%d",
+                      j->decodes ? "decoding" : "encoding", j->pass.f, j->pass.w, j->pass.h);
 }
 
 static int cog_encode_clip(vae *v, const float *pixels, int f, int h, int w, float *mean,
@@ -179,7 +180,8 @@ static int cog_encode_clip(vae *v, const float *pixels, int f, int h, int w, flo
     return finish(&j, run_job(&j, err), err);
 }
 
-static int cog_decode_clip(vae *v, const float *z, int f, int h, int w, uint8_t *pixels, vc_err *err)
+static int cog_decode_clip(vae *v, const float *z, int f, int h, int w, uint8_t *pixels,
+                           vc_err *err)
 {
     job j;
     int rc = decode_job(&j, v, f, h, w, err);

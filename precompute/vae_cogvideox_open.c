@@ -12,7 +12,8 @@ enum { MAX_WIDTH = 8192, MAX_SAMPLE = 1 << 14, MAX_CONFIG = 1 << 20 };
 
 /* ---- config.json ---- */
 
-static int read_int(const cJSON *o, const char *field, int64_t min, int64_t max, int *v, vc_err *err)
+static int read_int(const cJSON *o, const char *field, int64_t min, int64_t max, int *v,
+                    vc_err *err)
 {
     int64_t n = *v;
     int rc = vf_json_int_opt(o, field, &n, err);
@@ -49,7 +50,8 @@ static int read_widths(cog_config *c, const cJSON *o, vc_err *err)
 }
 
 /* down_block_types and up_block_types: one of the kind per level, or absent */
-static int check_blocks(const cJSON *o, const char *field, const char *kind, int levels, vc_err *err)
+static int check_blocks(const cJSON *o, const char *field, const char *kind, int levels,
+                        vc_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, field), *e;
 

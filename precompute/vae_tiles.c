@@ -101,7 +101,8 @@ static int run_row(const vae_tiles *p, tile *row, const tile *above, int i, int 
             blend_rows(p, &above[j], t);
         if (j > 0)
             blend_columns(p, &row[j - 1], t);
-        vae_tile done = { t->v, t->h, t->w, least(t->h, p->kept[0]), least(t->w, p->kept[1]), y, x };
+        vae_tile done = { t->v, t->h, t->w, least(t->h, p->kept[0]), least(t->w, p->kept[1]), y,
+                          x };
         rc = p->take(p->arg, &done, err);
         x += done.columns;
     }

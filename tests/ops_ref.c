@@ -414,7 +414,7 @@ int64_t ref_unpatchify(double *y, const double *const *x, const op_args *a)
     return n;
 }
 
-/* ---- convolution: x, w, b, front; arg: stride t h w, padding before t, before and after h, w ---- */
+/* ---- convolution: x, w, b, front; arg: stride t h w, padding before t, before and after ---- */
 
 static double input_at(const double *const *x, const op_args *a, const int64_t at[VT_DIMS])
 {
@@ -461,8 +461,8 @@ int64_t ref_conv3d(double *y, const double *const *x, const op_args *a)
 /* ---- x, w, b, scale, shift; arg: groups, eps, silu, first ---- */
 
 /* What the spatial form reads for position `at` of x. */
-static double below(const double *v, const op_shape *s, const op_shape *x, const int64_t at[VT_DIMS],
-                    int first)
+static double below(const double *v, const op_shape *s, const op_shape *x,
+                    const int64_t at[VT_DIMS], int first)
 {
     int64_t p[VT_DIMS] = { at[0], 0, 0, 0, at[4] };
 
@@ -476,7 +476,8 @@ static double below(const double *v, const op_shape *s, const op_shape *x, const
 int64_t ref_group_norm(double *y, const double *const *x, const op_args *a)
 {
     const op_shape *s = &a->s[0];
-    int64_t n = op_count(s), c = last(s), each = c / (int64_t)a->c->arg[0], rows = n / s->dim[0] / c;
+    int64_t n = op_count(s), c = last(s), each = c / (int64_t)a->c->arg[0];
+    int64_t rows = n / s->dim[0] / c;
 
     for (int64_t g = 0; y && g < s->dim[0] * (int64_t)a->c->arg[0]; g++) {
         int64_t base = g / (int64_t)a->c->arg[0] * rows * c, c0 = g % (int64_t)a->c->arg[0] * each;

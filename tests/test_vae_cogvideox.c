@@ -322,16 +322,16 @@ static void refuses_sizes(void **state)
 {
     static const struct { int f, h, w; const char *says; } rows[] = {
         { 2, 16, 16, "4k+1" }, { 8, 16, 16, "4k+1" }, { 0, 16, 16, "4k+1" }, { -3, 16, 16, "4k+1" },
-        { 1 << 20, 16, 16, "4k+1" }, { 5, 12, 16, "multiples of 8" }, { 5, 16, 0, "multiples of 8" },
-        { 5, 16, 1 << 20, "multiples of 8" },
+        { 1 << 20, 16, 16, "4k+1" }, { 5, 12, 16, "multiples of 8" },
+        { 5, 16, 0, "multiples of 8" }, { 5, 16, 1 << 20, "multiples of 8" },
     };
     (void)state;
     bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, true);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         vc_err err = { 0 };
         size_t bytes;
-        assert_int_equal(cog->encode(b.vae, NULL, rows[i].f, rows[i].h, rows[i].w, NULL, NULL, &err),
-                         VC_EINVAL);
+        int rc = cog->encode(b.vae, NULL, rows[i].f, rows[i].h, rows[i].w, NULL, NULL, &err);
+        assert_int_equal(rc, VC_EINVAL);
         assert_non_null(strstr(err.text, rows[i].says));
         assert_int_equal(cog->memory(b.vae, false, rows[i].f, rows[i].h, rows[i].w, &bytes, &err),
                          VC_EINVAL);
@@ -420,7 +420,8 @@ static void refuses_uneven_tiles(void **state)
                                  "\"latent_channels\":4,\"layers_per_block\":1,"
                                  "\"sample_height\":%s,\"sample_width\":%s}";
     for (int i = 0; i < 5; i++) {
-        char *text = vc_format(config, sizes[i], sizes[i]), *path = vc_path_join(dir, "config.json");
+        char *text = vc_format(config, sizes[i], sizes[i]);
+        char *path = vc_path_join(dir, "config.json");
         assert_int_equal(vc_file_write(path, text, strlen(text), &err), 0);
         assert_int_equal(cog->open(&v, &o, &info, &err), 0);
         float mean[4 * 6 * 8];
