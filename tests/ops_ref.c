@@ -414,7 +414,7 @@ int64_t ref_unpatchify(double *y, const double *const *x, const op_args *a)
     return n;
 }
 
-/* ---- convolution: x, w, b, front; arg: stride t h w, padding before t, before and after ---- */
+/* ---- convolution: x, w, b, front; arg: stride t h w; before t; before h w; after h w ---- */
 
 static double input_at(const double *const *x, const op_args *a, const int64_t at[VT_DIMS])
 {

@@ -139,6 +139,30 @@ static void reads_half_weights(void **state)
     }
 }
 
+/* As diffusers' posterior: a last bias far out brings logvar, and only that, to its ends. */
+static void logvar_is_clamped(void **state)
+{
+    (void)state;
+    bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, false);
+    static const float bias[8] = { 50, 50, 50, 50, 1000, -1000, 1000, -1000 };
+    static float x[16 * 16 * 3];
+    float mean[4 * 4], logvar[4 * 4];
+    vc_err err = { 0 };
+    cog_conv *last = &b.vae->encoder.conv_out;
+    vt_tensor *stored = last->b;
+
+    last->b = vt_param_new(b.vae->g, VC_F32, 1, (int64_t[]){ 8 }, bias, VC_F32, false, &err);
+    assert_non_null(last->b);
+    assert_int_equal(cog->encode(b.vae, x, 1, 16, 16, mean, logvar, &err), 0);
+    for (int i = 0; i < 16; i++) {
+        assert_true(mean[i] > 20);
+        assert_true(logvar[i] == (i / 4 % 2 ? -30 : 20));
+    }
+    vt_param_free(b.vae->g, last->b);
+    last->b = stored;
+    close_bench(&b);
+}
+
 /* ---- decode ---- */
 
 typedef struct frames {
@@ -438,9 +462,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(encodes_every_length), cmocka_unit_test(encodes_in_bf16),
-        cmocka_unit_test(reads_half_weights), cmocka_unit_test(decodes_odd_and_even),
-        cmocka_unit_test(decodes_to_bytes), cmocka_unit_test(tiles_are_blended),
-        cmocka_unit_test(small_clips_are_one_tile), cmocka_unit_test(memory_is_predicted),
+        cmocka_unit_test(reads_half_weights), cmocka_unit_test(logvar_is_clamped),
+        cmocka_unit_test(decodes_odd_and_even), cmocka_unit_test(decodes_to_bytes),
+        cmocka_unit_test(tiles_are_blended), cmocka_unit_test(small_clips_are_one_tile),
+        cmocka_unit_test(memory_is_predicted),
         cmocka_unit_test(bound_of_memory), cmocka_unit_test(refuses_sizes),
         cmocka_unit_test(refuses_configs), cmocka_unit_test(refuses_uneven_tiles),
     };
