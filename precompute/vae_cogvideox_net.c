@@ -295,7 +295,8 @@ static int step(vae *v, cog_net *net, bool decodes, cog_pass *a, vc_err *err)
     vc_err first = { 0 };
     int rc = run(&p, v->c.levels, unit, decodes, a, &first);
     int end = vt_step_end(v->g, err);
-    a->peak = vt_usage_of(v->g).pool_peak;
+    vt_usage use = vt_usage_of(v->g);
+    a->peak = use.pool_peak + use.scratch;
     return end ? end : rc ? vc_fail(err, rc, "%s", first.text) : 0;
 }
 

@@ -243,6 +243,8 @@ static void test_dry(void **state)
             em_step(g, &m, (vt_remat)how, 0);
             vt_usage real = vt_usage_of(g);
             assert_int_equal(dry.pool_peak, real.pool_peak);
+            assert_true(dry.scratch > 0 && dry.scratch <= real.scratch);
+            assert_true(real.scratch - dry.scratch <= 2 * 4096 * 4);     /* of the rows' kernels */
             assert_int_equal(dry.saved, real.saved);
             assert_true(dry.flops == real.flops && dry.flops > 0);
             free(grad);

@@ -71,8 +71,8 @@ static int dry_groups(vtrain *t, vc_err *err)
         int rc = vtrain_micro_dry(t, dim, true, &use, err);
         if (rc) return vc_context(err, rc, "bucket %s", group->name);
         work += use.flops * (double)group->repeats / (double)dim[0];
-        if (use.pool_peak <= t->plan.pool) continue;
-        t->plan.pool = use.pool_peak;
+        if (use.pool_peak + use.scratch <= t->plan.pool) continue;
+        t->plan.pool = use.pool_peak + use.scratch;
         t->plan.largest = i;
     }
     t->plan.flops = work / (double)t->plan.epoch_batches *

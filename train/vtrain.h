@@ -112,7 +112,7 @@ typedef struct vtrain_plan {
     int64_t steps;                            /* of the whole run */
     int64_t predicted;                        /* bytes of private memory at the peak */
     uint32_t largest;                         /* group of the peak */
-    size_t pool;                              /* of it: the step's tensors */
+    size_t pool;                              /* of it: the step's tensors, kernels' scratch */
     double flops;                             /* of a step, mean over the epoch's groups */
     bool recompute;                           /* blocks are recomputed in backward */
 } vtrain_plan;

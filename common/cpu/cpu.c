@@ -34,6 +34,31 @@ void *cpu_scratch(vt_dev *d, int t, size_t bytes)
     return d->scratch[t];
 }
 
+bool cpu_scratch_all(vt_dev *d, int threads, size_t first, size_t each)
+{
+    for (int t = 0; t < threads; t++) {
+        size_t bytes = t ? each : first;
+        if (d->dry && d->scratch_need[t] < bytes)
+            d->scratch_need[t] = round_up(bytes, 4096);
+        if (!d->dry && !cpu_scratch(d, t, bytes))
+            return false;
+    }
+    return !d->dry;
+}
+
+/* Scratch of all threads: what there is, or what kernels have noted since the device went dry. */
+static size_t cpu_dry(vt_dev *d, bool dry)
+{
+    size_t sum = 0;
+    for (int t = 0; t < d->threads; t++) {
+        if (!dry || !d->dry)
+            d->scratch_need[t] = 0;
+        sum += d->scratch_need[t] > d->scratch_bytes[t] ? d->scratch_need[t] : d->scratch_bytes[t];
+    }
+    d->dry = dry;
+    return sum;
+}
+
 void cpu_fault(vt_dev *d, int code, const char *fmt, ...)
 {
     #pragma omp critical(cpu_fault)
@@ -85,6 +110,7 @@ static void cpu_close(vt_dev *d)
         free(d->scratch[t]);
     free(d->scratch);
     free(d->scratch_bytes);
+    free(d->scratch_need);
     if (d->range)
         munmap(d->range, d->range_bytes);
     free(d);
@@ -103,7 +129,8 @@ static int set_up(vt_dev *d, const vt_options *o, vc_err *err)
     d->threads = o->threads ? o->threads : count_cpus();
     d->scratch = calloc((size_t)d->threads, sizeof *d->scratch);
     d->scratch_bytes = calloc((size_t)d->threads, sizeof *d->scratch_bytes);
-    if (!d->scratch || !d->scratch_bytes)
+    d->scratch_need = calloc((size_t)d->threads, sizeof *d->scratch_need);
+    if (!d->scratch || !d->scratch_bytes || !d->scratch_need)
         return vc_fail(err, VC_ENOMEM, "cpu: out of memory");
     cpu_flush_denormals(d->threads);
     if (cpu_dnnl_version() && (rc = cpu_dnnl_open(&d->dnnl, d, err)))
@@ -218,6 +245,7 @@ const vt_backend vt_cpu = {
     .host_memory = true,
     .upload = cpu_move,
     .download = cpu_move,
+    .dry = cpu_dry,
     .copy = cpu_copy,
     .embedding = cpu_embedding,
     .fill = cpu_fill,

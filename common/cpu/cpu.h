@@ -28,6 +28,8 @@ struct vt_dev {
     cpu_dnnl *dnnl;                             /* NULL: built without */
     char **scratch;                             /* one area per thread (cpu_scratch) */
     size_t *scratch_bytes;
+    bool dry;                                   /* kernels note what they need and do nothing else */
+    size_t *scratch_need;                       /* so noted, per thread */
     void *range;                                /* the pool's */
     size_t range_bytes;
     int fault;                                  /* first VC_E* of a kernel, 0: none */
@@ -39,6 +41,10 @@ struct vt_dev {
  * for more. The same area is handed out by the next call for t. NULL (and a sticky fault) when
  * memory is out. */
 void *cpu_scratch(vt_dev *d, int t, size_t bytes);
+/* The areas of `threads` threads at once: `first` bytes of thread 0, `each` of the others. False: out of
+ * memory, or the step is a dry one and only notes what a real one would take. Kernels that need much
+ * begin with it. */
+bool cpu_scratch_all(vt_dev *d, int threads, size_t first, size_t each);
 /* Remembers the first fault. Any thread. */
 void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

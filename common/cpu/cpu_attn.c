@@ -135,9 +135,8 @@ static void run(const fwd *f, size_t all)
     size_t bytes = place(f, NULL, NULL) * 4, units = all * f->parts;
     int threads = (int)least((size_t)f->d->threads, units);
 
-    for (int t = 0; t < threads; t++)
-        if (!cpu_scratch(f->d, t, bytes))
-            return;
+    if (!cpu_scratch_all(f->d, threads, bytes, bytes))
+        return;
 #pragma omp parallel num_threads(threads)
     {
         size_t held = all;                     /* the head whose panels lie in w: none yet */

@@ -282,9 +282,8 @@ void cpu_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
         f.parts = least(least(threads / all, f.k_blocks), MOST_PARTS);
 
     size_t bytes = place(&f, NULL, NULL) * 4;
-    for (size_t t = 0; t < least(threads, all * f.parts); t++)
-        if (!cpu_scratch(d, (int)t, bytes))
-            return;
+    if (!cpu_scratch_all(d, (int)least(threads, all * f.parts), bytes, bytes))
+        return;
     if (f.parts > 1)
         run_parts(&f, all, bytes);
     else

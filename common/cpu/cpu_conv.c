@@ -106,13 +106,10 @@ static void run(const conv *v)
     size_t nr = (size_t)v->g->nr, panels = (v->out + nr - 1) / nr;
     size_t packed = v->rows * v->row_weights, acc = (size_t)v->y->dim[3] * v->ldc;
     size_t gather = nr * v->kw * v->in, mine = acc + (v->stage > gather ? v->stage : gather);
-    uint32_t *weights = cpu_scratch(v->d, 0, (packed + mine) * 4);
 
-    for (int t = 1; weights && t < v->d->threads; t++)
-        if (!cpu_scratch(v->d, t, mine * 4))
-            return;
-    if (!weights)
+    if (!cpu_scratch_all(v->d, v->d->threads, (packed + mine) * 4, mine * 4))
         return;
+    uint32_t *weights = cpu_scratch(v->d, 0, (packed + mine) * 4);
 #pragma omp parallel num_threads(v->d->threads)
     {
         int t = omp_get_thread_num();
@@ -152,7 +149,7 @@ static int64_t left_by_dnnl(vt_dev *d, vt_tensor *y, const vt_tensor *x, const v
 {
     int64_t all = y->dim[1], before = c->before[0], step = c->stride[0];
 
-    if (!prefers_dnnl(d))
+    if (!prefers_dnnl(d) || d->dry)
         return all;
     if (!c->front)
         return cpu_dnnl_conv3d(d, y, x, w, b, c) ? 0 : all;

@@ -139,12 +139,9 @@ static bool make_room(group *s)
     size_t c = (size_t)s->c, shared = c * (2 * PARTS * sizeof(double) + 3 * sizeof(float));
 
     s->own_bytes = c * (2 + BLOCK) * sizeof(float);
-    for (int t = 1; t < s->d->threads; t++)
-        if (!cpu_scratch(s->d, t, s->own_bytes))
-            return false;
-    s->sums = (void *)cpu_scratch(s->d, 0, shared + s->own_bytes);
-    if (!s->sums)
+    if (!cpu_scratch_all(s->d, s->d->threads, shared + s->own_bytes, s->own_bytes))
         return false;
+    s->sums = (void *)cpu_scratch(s->d, 0, shared + s->own_bytes);
     s->at = (float *)(s->sums + 2 * PARTS * c);
     s->a = s->at + c;
     s->b = s->a + c;

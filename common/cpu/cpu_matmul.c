@@ -270,13 +270,10 @@ static void run(job *j)
     size_t mine = (z.b + z.a + z.c + 2 * z.row) * 4;
     size_t shared = j->thin ? 0 : j->slab * cpu_units(j->g, j->k) * 4;
     int threads = (int)least((size_t)j->d->threads, j->tiles_m * j->tiles_n);
-    char *first = cpu_scratch(j->d, 0, shared + mine);
 
-    for (int t = 1; first && t < threads; t++)
-        if (!cpu_scratch(j->d, t, mine))
-            return;
-    if (!first)
+    if (!cpu_scratch_all(j->d, threads, shared + mine, mine))
         return;
+    char *first = cpu_scratch(j->d, 0, shared + mine);
     j->packed = (uint32_t *)first;
 #pragma omp parallel num_threads(threads)
     {

@@ -54,6 +54,11 @@ typedef struct vt_backend {
     void (*upload)(vt_dev *dev, void *dst, const void *src, size_t bytes);
     void (*download)(vt_dev *dev, void *dst, const void *src, size_t bytes);
 
+    /* Around dry steps, may be NULL. While dry, kernels run by VT_RUN_HEAVY get operands without data
+     * and only note the device's own memory that they would take. Returns what all of it would be
+     * so far, with what was taken before. */
+    size_t (*dry)(vt_dev *dev, bool dry);
+
     /* y = x: any strides, types f32, bf16, f16, fp8, or equal ones (also i32) */
     void (*copy)(vt_dev *, vt_tensor *y, const vt_tensor *x);
     /* y = rows ids of table; ids i32, any table type. An id outside the table is a fault. */

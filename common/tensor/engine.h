@@ -46,6 +46,15 @@ struct vt_ctx {
         }                                                                                          \
     } while (0)
 
+/* The same for kernels that take much memory of the device's own: they run in dry steps too, where they
+ * only note how much (backend.h, dry). */
+#define VT_RUN_HEAVY(g, kernel, ...)                                                               \
+    do {                                                                                           \
+        if ((g)->flags & VT_DRY && (g)->be->dry && !(g)->err.code)                                 \
+            (g)->be->kernel((g)->dev, __VA_ARGS__);                                                \
+        VT_RUN(g, kernel, __VA_ARGS__);                                                            \
+    } while (0)
+
 /* profile.c: seconds of a steady clock; a kernel of g->op ran since `begin`. */
 double vt_profile_now(void);
 void vt_profile_add(vt_ctx *g, double begin);

@@ -17,7 +17,7 @@ static void attention_grad(vt_ctx *g, const vt_node *n)
     vt_tensor *dq = vt_grad(g, in[Q]), *dk = vt_grad(g, in[K]), *dv = vt_grad(g, in[V]);
 
     count_flops(g, in[Q], in[K], 5);
-    VT_RUN(g, attention_grad, dq, dk, dv, n->out->grad, in[Q], in[K], in[V], n->out, in[LSE],
+    VT_RUN_HEAVY(g, attention_grad, dq, dk, dv, n->out->grad, in[Q], in[K], in[V], n->out, in[LSE],
            in[KV_LEN], n->f[0]);
 }
 
@@ -53,7 +53,7 @@ static vt_tensor *attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v,
     if (!o || !in[LSE])
         return NULL;
     count_flops(g, q, k, 2);
-    VT_RUN(g, attention, o, in[LSE], in[Q], in[K], in[V], kv_len, bias, scale);
+    VT_RUN_HEAVY(g, attention, o, in[LSE], in[Q], in[K], in[V], kv_len, bias, scale);
     vt_node *node;
     o = vt_record(g, o, "attention", attention_grad, INPUTS, in, (1u << INPUTS) - 1, true, &node);
     if (node)

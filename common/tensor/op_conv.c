@@ -55,7 +55,7 @@ vt_tensor *vt_conv3d(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, const 
     if (!y)
         return NULL;
     g->usage.flops += 2.0 * (double)vt_count(y) * (double)(vt_count(w) / w->dim[0]);
-    VT_RUN(g, conv3d, y, x, w, b, &v);
+    VT_RUN_HEAVY(g, conv3d, y, x, w, b, &v);
     return y;
 }
 
@@ -104,7 +104,7 @@ vt_tensor *vt_group_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, co
         v.shift = vt_pack(g, n->shift);
     }
     vt_tensor *y = x ? vt_new(g, vt_result(g, x), 5, x->dim) : NULL;
-    VT_RUN(g, group_norm, y, x, w, b, &v);
+    VT_RUN_HEAVY(g, group_norm, y, x, w, b, &v);
     return g->err.code ? NULL : y;
 }
 

@@ -38,7 +38,7 @@ static void product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, bool ta, const 
                     bool tb, const vt_tensor *bias, float alpha, float by)
 {
     count_flops(g, c->dim[0], a->dim[ta ? 0 : 1], c->dim[1]);
-    VT_RUN(g, matmul, c, a, ta, b, tb, bias, alpha, by);
+    VT_RUN_HEAVY(g, matmul, c, a, ta, b, tb, bias, alpha, by);
     vt_wrote(c);
 }
 

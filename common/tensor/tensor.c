@@ -73,7 +73,6 @@ void vt_close(vt_ctx *g)
 
 vc_dtype vt_compute(const vt_ctx *g) { return g->compute; }
 const char *vt_describe(const vt_ctx *g) { return g->describe; }
-vt_usage vt_usage_of(const vt_ctx *g) { return g->usage; }
 bool vt_failed(const vt_ctx *g) { return g->err.code != 0; }
 
 void vt_set_hooks(vt_ctx *g, const vt_hooks *h)
@@ -85,6 +84,8 @@ void vt_set_hooks(vt_ctx *g, const vt_hooks *h)
 
 static void forget(vt_ctx *g)
 {
+    if (g->flags & VT_DRY && g->be->dry)
+        g->be->dry(g->dev, false);
     vt_pool_reset(&g->pool);
     vt_arena_rewind(&g->arena);
     g->tape = NULL;
@@ -104,12 +105,23 @@ void vt_step_begin(vt_ctx *g, int flags)
     g->flags = flags;
     g->recording = flags & VT_RECORD;
     g->in_step = true;
+    if (flags & VT_DRY && g->be->dry)
+        g->be->dry(g->dev, true);
+}
+
+vt_usage vt_usage_of(const vt_ctx *g)
+{
+    vt_usage u = g->usage;
+    if (g->in_step && g->be->dry)
+        u.scratch = g->be->dry(g->dev, g->flags & VT_DRY);
+    return u;
 }
 
 int vt_step_end(vt_ctx *g, vc_err *err)
 {
     int rc = g->err.code;
 
+    g->usage = vt_usage_of(g);
     if (rc) {
         vc_fail(err, rc, "%s", g->err.text);
         g->be->status(g->dev, NULL);           /* waits: nothing of this step runs on */

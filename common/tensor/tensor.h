@@ -104,6 +104,9 @@ typedef struct vt_usage {
     size_t pool_peak;                         /* bytes of the pool this step reached, gaps included:
                                                * a dry step tells the real step's exactly */
     size_t saved;                             /* bytes held for backward when forward ended */
+    size_t scratch;                           /* the device's own memory beside the pool, packed
+                                               * operands and the like, as taken so far; of a dry
+                                               * step: as the step would need it */
     double flops;                             /* of matmul, attention and convolution, forward,
                                                * backward and recomputation */
 } vt_usage;
