@@ -137,6 +137,12 @@ int vc_map_open(vc_map *m, const char *path, vc_err *err)
     return rc;
 }
 
+void vc_map_release(const vc_map *m)
+{
+    if (m->size)
+        madvise((void *)(uintptr_t)m->data, m->size, MADV_DONTNEED);
+}
+
 void vc_map_close(vc_map *m)
 {
     if (m->data)

@@ -22,6 +22,8 @@ typedef struct vc_map {
     size_t size;
 } vc_map;
 int vc_map_open(vc_map *m, const char *path, vc_err *err);
+/* Gives the map's memory back to the system; it is read again where it is touched again. */
+void vc_map_release(const vc_map *m);
 void vc_map_close(vc_map *m);                      /* an all-zero vc_map is fine */
 
 /* mkdir -p. VC_EIO names the part that could not be made. */

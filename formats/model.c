@@ -280,6 +280,12 @@ void vf_model_close(vf_model *m)
     free(m);
 }
 
+void vf_model_release(const vf_model *m)
+{
+    for (int i = 0; i < m->n_shards; i++)
+        vf_safetensors_release(m->shard[i]);
+}
+
 int vf_model_get(const vf_model *m, const char *name, vf_view *v, vc_err *err)
 {
     vf_view key = { .name = name };

@@ -15,6 +15,7 @@
 typedef struct vf_model vf_model;
 int vf_model_open(vf_model **out, const char *path, vc_err *err);
 void vf_model_close(vf_model *m);
+void vf_model_release(const vf_model *m);    /* vc_map_release of its files */
 int vf_model_get(const vf_model *m, const char *name, vf_view *v, vc_err *err);
 int vf_model_count(const vf_model *m);
 const vf_view *vf_model_at(const vf_model *m, int i);                /* in name order */

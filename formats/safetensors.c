@@ -364,6 +364,11 @@ int vf_safetensors_open(vf_safetensors **out, const char *path, vc_err *err)
     return 0;
 }
 
+void vf_safetensors_release(const vf_safetensors *f)
+{
+    vc_map_release(&f->map);
+}
+
 void vf_safetensors_close(vf_safetensors *f)
 {
     if (!f)

@@ -34,6 +34,8 @@ int vf_safetensors_open(vf_safetensors **out, const char *path, vc_err *err);
 /* The same over bytes that the caller keeps alive and unchanged. */
 int vf_safetensors_parse(vf_safetensors **out, const void *data, size_t size, vc_err *err);
 void vf_safetensors_close(vf_safetensors *f);        /* NULL is fine */
+/* vc_map_release of an opened file: after its values were copied. */
+void vf_safetensors_release(const vf_safetensors *f);
 
 /* *v borrows: valid until close. VC_ENOENT if there is no such tensor. */
 int vf_safetensors_get(const vf_safetensors *f, const char *name, vf_view *v, vc_err *err);
@@ -56,6 +58,15 @@ typedef struct vf_meta {
 /* Bytes of the whole container, malloc'ed; with_xxh3 adds the checksum to __metadata__. */
 int vf_safetensors_pack(uint8_t **out, size_t *size, const vf_view *tensors, int n,
                         const vf_meta *meta, int n_meta, int with_xxh3, vc_err *err);
+/* Where the bytes of tensor i come from when they are made while the file is written, tensor by
+ * tensor in the file's order: *data lives until the next call. */
+typedef struct vf_feed {
+    int (*get)(void *arg, int i, const void **data, vc_err *err);
+    void *arg;
+} vf_feed;
+/* As vf_safetensors_write; the views' data are not looked at. */
+int vf_safetensors_stream(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
+                          int n_meta, const vf_feed *feed, vc_err *err);
 /* Straight to a file, atomically, without a copy of the data in memory. */
 int vf_safetensors_write(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
                          int n_meta, vc_err *err);

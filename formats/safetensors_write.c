@@ -216,9 +216,25 @@ static int write_all(int fd, const void *data, size_t n)
     return 0;
 }
 
+/* The data of the tensors, in the file's order. */
+static int write_data(int fd, const vf_view **order, int n, const vf_view *tensors,
+                      const vf_feed *feed, vc_err *err)
+{
+    int rc = 0;
+
+    for (int i = 0; i < n && !rc; i++) {
+        const void *data = order[i]->data;
+        if (feed)
+            rc = feed->get(feed->arg, (int)(order[i] - tensors), &data, err);
+        if (!rc && write_all(fd, data, order[i]->bytes))
+            rc = vc_fail_errno(err, "cannot write");
+    }
+    return rc;
+}
+
 /* Header and data to a temporary file beside path, then the rename: whole or not at all. */
 static int replace_file(const char *path, const vf_buf *header, const vf_view **order, int n,
-                        vc_err *err)
+                        const vf_view *tensors, const vf_feed *feed, vc_err *err)
 {
     char *tmp = vc_format("%s.tmp-%ld", path, (long)getpid());
     char *dir = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
@@ -228,9 +244,8 @@ static int replace_file(const char *path, const vf_buf *header, const vf_view **
 
     if (!rc && (!made || write_all(fd, header->data, header->n)))
         rc = vc_fail_errno(err, "cannot write");
-    for (int i = 0; i < n && !rc; i++)
-        if (write_all(fd, order[i]->data, order[i]->bytes))
-            rc = vc_fail_errno(err, "cannot write");
+    if (!rc)
+        rc = write_data(fd, order, n, tensors, feed, err);
     if (!rc && fsync(fd))
         rc = vc_fail_errno(err, "cannot write");
     if (made && close(fd) && !rc)
@@ -249,6 +264,12 @@ static int replace_file(const char *path, const vf_buf *header, const vf_view **
 int vf_safetensors_write(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
                          int n_meta, vc_err *err)
 {
+    return vf_safetensors_stream(path, tensors, n, meta, n_meta, NULL, err);
+}
+
+int vf_safetensors_stream(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
+                          int n_meta, const vf_feed *feed, vc_err *err)
+{
     const vf_view **order = NULL;
     vf_buf header = { 0 };
 
@@ -258,7 +279,7 @@ int vf_safetensors_write(const char *path, const vf_view *tensors, int n, const 
     if (!rc)
         rc = put_header(&header, order, n, meta, n_meta, NULL, err);
     if (!rc)
-        rc = replace_file(path, &header, order, n, err);
+        rc = replace_file(path, &header, order, n, tensors, feed, err);
     free(order);
     vf_buf_free(&header);
     return vc_context(err, rc, "%s", path);

@@ -104,12 +104,14 @@ def run_process(argv, env, watch=None):
     """Output, the peak of resident memory in bytes, and when the file `watch` got its first line."""
     with tempfile.TemporaryFile("w+") as f:
         p = subprocess.Popen(argv, env={**os.environ, **env}, stdout=f)
-        seen = None
-        while watch and seen is None and p.poll() is None:
+        seen, done = None, 0
+        while watch and seen is None and not done:
             if watch.exists() and watch.stat().st_size:
                 seen = time.time()
             time.sleep(0.002)
-        _, status, use = os.wait4(p.pid, 0)
+            done, status, use = os.wait4(p.pid, os.WNOHANG)
+        if not done:
+            _, status, use = os.wait4(p.pid, 0)
         p.returncode = os.waitstatus_to_exitcode(status)
         if p.returncode:
             raise SystemExit(f"bench: {' '.join(argv)}: exit {p.returncode}")
@@ -131,7 +133,7 @@ def ours_train(a, what, model, n):
     argv = [f"{a.build}/vtrain", "--latents", f"{a.work}/latents.lmdb", "--model", model, "--output_dir", str(out),
             "--max_train_steps", str(a.steps), "--train_batch_size", "1", "--threads", str(a.threads), "--quiet",
             "--report_to", "none", "--training_type", "lora" if what == "lora" else "full-finetune",
-            "--gradient_checkpointing", "none", "--kernels", a.kernels, "--checkpointing_limit", "1"]
+            "--gradient_checkpointing=none", "--kernels", a.kernels, "--checkpointing_limit", "1"]
     begin = time.time()
     _, rss, seen = run_process(argv, {}, out / "metrics.jsonl")
     lines = [json.loads(s) for s in (out / "metrics.jsonl").read_text().splitlines()]

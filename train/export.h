@@ -29,8 +29,8 @@ int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_o
                        vc_err *err);
 
 /* w: what the parameters were loaded from; NULL: they began from noise, and are saved as held.
- * config: written where w has no file of it. Makes the folder. Needs memory for one shard's
- * converted values. */
+ * config: written where w has no file of it. Makes the folder. Needs memory for the
+ * largest tensor once more. */
 int vtrain_export_full(const char *folder, vt_params *p, const vtrain_weights *w,
                        const cJSON *config, size_t most, vc_err *err);
 

@@ -194,6 +194,7 @@ static int train_full(vtrain *t, vc_err *err)
 {
     char *modules = t->cfg.trainable_modules;
     int rc = vt_params_train(t->params, modules ? is_trainable : NULL, modules, err);
+    if (t->weights) vtrain_weights_release(t->weights);
     if (!rc && vt_params_bytes(t->params).trained == 0)
         rc = vc_fail(err, VC_EUSAGE, "--trainable_modules \"%s\": no parameter's name has such a "
                      "part; names are like %s", modules, vt_params_at(t->params, 0)->name);

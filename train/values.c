@@ -27,45 +27,29 @@ vf_view vtrain_values_view(const vt_tensor *t, const char *name)
 
 /* ---- many ---- */
 
+typedef struct vtrain_value {
+    const vt_tensor *t;
+    double scale;
+} value;
+
 int vtrain_views_open(vtrain_views *s, int room, vc_err *err)
 {
     *s = (vtrain_views){ .room = room };
     s->v = calloc((size_t)room + 1, sizeof *s->v);
     s->name = calloc((size_t)room + 1, sizeof *s->name);
-    s->area = calloc((size_t)room + 1, sizeof *s->area);
-    return s->v && s->name && s->area ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    s->from = calloc((size_t)room + 1, sizeof *s->from);
+    return s->v && s->name && s->from ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
 void vtrain_views_close(vtrain_views *s)
 {
-    for (int i = 0; i < s->n; i++) {
+    for (int i = 0; i < s->n; i++)
         free(s->name[i]);
-        free(s->area[i]);
-    }
     free(s->v);
     free(s->name);
-    free(s->area);
+    free(s->from);
+    free(s->converted);
     *s = (vtrain_views){ 0 };
-}
-
-/* Values of their own, in another type or size. */
-static int convert(vf_view *v, void **own, vc_dtype type, double scale, vc_err *err)
-{
-    size_t n = (size_t)vf_view_count(v), bytes = n * vc_dtype_size(type);
-    float *f = malloc(n * sizeof *f + 1);
-    void *area = *own = malloc(bytes + 1);
-    if (f && area) {
-        vc_to_f32(f, v->data, v->dtype, n);
-        for (size_t i = 0; scale != 1 && i < n; i++)
-            f[i] *= (float)scale;
-        vc_from_f32(area, type, f, n);
-    }
-    free(f);
-    if (!f || !area) return vc_fail(err, VC_ENOMEM, "out of memory for %s", v->name);
-    v->dtype = type;
-    v->data = area;
-    v->bytes = bytes;
-    return 0;
 }
 
 int vtrain_views_add(vtrain_views *s, const char *prefix, const char *name, const char *suffix,
@@ -75,16 +59,45 @@ int vtrain_views_add(vtrain_views *s, const char *prefix, const char *name, cons
     if (!full) return vc_fail(err, VC_ENOMEM, "out of memory");
     vf_view *v = &s->v[s->n];
     *v = vtrain_values_view(t, full);
-    void **own = &s->area[s->n++];
-    return v->dtype == type && scale == 1 ? 0 : convert(v, own, type, scale, err);
+    v->dtype = type;
+    v->bytes = (size_t)vt_count(t) * vc_dtype_size(type);
+    s->from[s->n++] = (value){ t, scale };
+    return 0;
 }
 
-int vtrain_views_write(const vtrain_views *s, const char *dir, const char *file,
+enum { CHUNK = 1 << 14 };                    /* elements converted at a time */
+
+/* The values of view i as they are written. */
+static int get(void *arg, int i, const void **data, vc_err *err)
+{
+    vtrain_views *s = arg;
+    const value *from = &s->from[i];
+    const vf_view *v = &s->v[i];
+    size_t n = (size_t)vf_view_count(v), in = vc_dtype_size(from->t->dtype);
+    *data = from->t->data;
+    if (from->t->dtype == v->dtype && from->scale == 1) return 0;
+    free(s->converted);
+    s->converted = malloc(v->bytes + 1);
+    if (!s->converted) return vc_fail(err, VC_ENOMEM, "out of memory for %s", v->name);
+    for (size_t at = 0; at < n; at += CHUNK) {
+        float f[CHUNK];
+        size_t some = n - at < CHUNK ? n - at : CHUNK;
+        vc_to_f32(f, (const char *)from->t->data + at * in, from->t->dtype, some);
+        for (size_t k = 0; from->scale != 1 && k < some; k++)
+            f[k] *= (float)from->scale;
+        vc_from_f32((char *)s->converted + at * vc_dtype_size(v->dtype), v->dtype, f, some);
+    }
+    *data = s->converted;
+    return 0;
+}
+
+int vtrain_views_write(vtrain_views *s, const char *dir, const char *file,
                        const vf_meta *meta, int n_meta, vc_err *err)
 {
+    const vf_feed feed = { get, s };
     char *path = vc_path_join(dir, file);
     if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
-    int rc = vf_safetensors_write(path, s->v, s->n, meta, n_meta, err);
+    int rc = vf_safetensors_stream(path, s->v, s->n, meta, n_meta, &feed, err);
     free(path);
     return rc;
 }

@@ -97,6 +97,11 @@ int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err)
     return rc;
 }
 
+void vtrain_weights_release(const vtrain_weights *w)
+{
+    vf_model_release(w->file);
+}
+
 vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name)
 {
     vf_view v;

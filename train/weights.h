@@ -20,6 +20,8 @@ vt_source vtrain_weights_source(vtrain_weights *w);
 size_t vtrain_weights_bytes(const vtrain_weights *w);       /* NULL: 0 */
 /* Fails unless p holds every tensor of the file, and every module of the preset was folded in. */
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err);
+/* Gives the memory of the files' maps back: what was copied is not read again. */
+void vtrain_weights_release(const vtrain_weights *w);
 /* Type of a tensor in the file; f32 if it has none (or w is NULL). */
 vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name);
 

@@ -15,7 +15,7 @@
 
 #include "common/cpu/cpu_loops.h"
 
-enum { ALIGN = 64 };
+enum { ALIGN = 64, HUGE = 2 << 20, LARGE = 1 << 20 };   /* bytes */
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -213,17 +213,39 @@ static int cpu_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
     return 0;
 }
 
+/* Large areas come from the system as zero pages, which the threads that first write them take, in
+ * steps of HUGE where they cover that: reserved with HUGE to spare, cut to an aligned start. */
+static void *alloc_pages(size_t bytes)
+{
+    size_t all = round_up(bytes, 4096) + HUGE;
+    char *p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    char *start = (char *)round_up((uintptr_t)p, HUGE), *end = start + round_up(bytes, 4096);
+    if (start > p)
+        munmap(p, (size_t)(start - p));
+    if (p + all > end)
+        munmap(end, (size_t)(p + all - end));
+    madvise(start, (size_t)(end - start), MADV_HUGEPAGE);
+    return start;
+}
+
 static void *cpu_alloc(vt_dev *d, size_t bytes)
 {
     (void)d;
+    if (bytes >= LARGE)
+        return alloc_pages(bytes);
     void *p = aligned_alloc(ALIGN, round_up(bytes, ALIGN));
     return p ? memset(p, 0, bytes) : NULL;
 }
 
 static void cpu_free(vt_dev *d, void *p, size_t bytes)
 {
-    (void)d, (void)bytes;
-    free(p);
+    (void)d;
+    if (p && bytes >= LARGE)
+        munmap(p, round_up(bytes, 4096));
+    else
+        free(p);
 }
 
 static void cpu_move(vt_dev *d, void *dst, const void *src, size_t bytes)
