@@ -15,6 +15,7 @@ typedef struct job {
     uint64_t id, seed;
     uint32_t variant;
     const vb_picks *given;
+    int h, w;                /* of the picture that shapes are chosen for and pixels come from */
 } job;
 
 static vc_draws stream(const job *j, uint32_t purpose)
@@ -107,10 +108,17 @@ static vb_size choose_size(const job *j)
     return list[t->picked];
 }
 
-static const vb_bucket *choose_bucket(const job *j)
+static const vb_bucket *nearest(const job *j, const vb_size *p)
+{
+    if (j->r->metric == VB_METRIC_LOG)
+        return vb_bucket_log(j->r, j->s, p, j->h, j->w);
+    return j->r->peer ? vb_peer_nearest(j->h, j->w) : vb_bucket_nearest(j->h, j->w);
+}
+
+static const vb_bucket *choose_bucket(const job *j, const vb_size *p)
 {
     if (!j->r->random_ratio_crop)
-        return vb_bucket_nearest(j->s->h, j->s->w);
+        return nearest(j, p);
 
     vb_draw *t = new_draw(j->c, "ratio");
     vc_draws d = stream(j, VC_DRAW_RATIO);
@@ -123,24 +131,62 @@ static const vb_bucket *choose_bucket(const job *j)
     return vb_ratio_crop.bucket[t->picked];
 }
 
-/* Target and key; *p is the size behind them, and without meaning where the target is fixed. */
+/* Down to a multiple of m, at least m. */
+static int floor_to(int64_t x, int m)
+{
+    return x < m ? m : (int)(x / m * m);
+}
+
+static int64_t root(uint64_t x)
+{
+    uint64_t r = (uint64_t)sqrt((double)x);
+    while (r * r > x)
+        r--;
+    while ((r + 1) * (r + 1) <= x)
+        r++;
+    return (int64_t)r;
+}
+
+/* The picture's own size, scaled down to at most max_pixels. */
+static void own_size(const job *j)
+{
+    const uint64_t h = (uint64_t)j->h, w = (uint64_t)j->w, most = (uint64_t)j->r->max_pixels;
+    const bool large = h * w > most;
+    const int q = j->r->family->q;
+
+    j->c->target_h = floor_to(large ? root(most * h / w) : (int64_t)h, q);
+    j->c->target_w = floor_to(large ? root(most * w / h) : (int64_t)w, q);
+}
+
+/* Whether the target is the flags' or the source's own instead of a bucket. */
+static bool has_target(const vb_rules *r)
+{
+    return r->enable_bucket && (r->fix_h || r->max_pixels);
+}
+
+/* Target and key; *p is the size behind them, and without meaning where there is no bucket. */
 static void choose_target(const job *j, vb_size *p)
 {
     vb_choice *c = j->c;
     const vb_rules *r = j->r;
-    const int q = r->family->q;
+    const vb_family *f = r->family;
 
     *p = choose_size(j);
-    if (r->enable_bucket && !r->fix_h) {
-        const vb_bucket *b = choose_bucket(j);
-        c->target_h = vb_side(r->family, b->h, p);
-        c->target_w = vb_side(r->family, b->w, p);
+    if (r->enable_bucket && !has_target(r)) {
+        const vb_bucket *b = choose_bucket(j, p);
+        c->target_h = vb_scaled(r, j->s, b->h, p);
+        c->target_w = vb_scaled(r, j->s, b->w, p);
         put(c->key, sizeof c->key, "%s", b->key);
         return;
     }
-    bool fixed = r->enable_bucket;
-    c->target_h = (int)(fixed ? r->fix_h : p->num) / q * q;
-    c->target_w = (int)(fixed ? r->fix_w : p->num) / q * q;
+    if (has_target(r) && !r->fix_h) {
+        own_size(j);
+    } else if (has_target(r)) {
+        c->target_h = floor_to(r->fix_h, f->ratio * f->patch);
+        c->target_w = floor_to(r->fix_w, f->ratio * f->patch);
+    } else {
+        c->target_h = c->target_w = floor_to(p->num, f->q);
+    }
     put(c->key, sizeof c->key, "%dx%d", c->target_h, c->target_w);
 }
 
@@ -151,39 +197,58 @@ static int half_even(int64_t diff)
     return (int)(half + (diff % 2 && half % 2));
 }
 
+/* The resized picture: it covers the target, or is the target. */
+static void resized_size(const job *j, int64_t *rh, int64_t *rw)
+{
+    const vb_rules *r = j->r;
+    const int64_t h = j->h, w = j->w, th = j->c->target_h, tw = j->c->target_w;
+
+    *rh = th;
+    *rw = tw;
+    if (r->fit == VB_FIT_STRETCH && r->enable_bucket && r->fix_h)
+        return;
+    if (r->peer && r->random_ratio_crop && r->enable_bucket && !has_target(r))
+        vb_peer_cover(j->h, j->w, (int)th, (int)tw, rh, rw);
+    else if (th * w > tw * h)
+        *rw = w * th / h;
+    else
+        *rh = h * tw / w;
+}
+
+/* How much longer than in the source a side becomes that is not cut. */
+static double enlargement(const job *j)
+{
+    const vb_choice *c = j->c;
+    double v = (double)c->target_h / j->s->h, u = (double)c->target_w / j->s->w;
+    double most = v > u ? v : u;
+    return most > 1 ? most : 1;
+}
+
 /* Cover the target, then crop its middle. */
 static bool fit_picture(const job *j)
 {
     vb_choice *c = j->c;
-    const int64_t h = j->s->h, w = j->s->w, th = c->target_h, tw = c->target_w;
-    int64_t rh = th, rw = tw;
+    const int th = c->target_h, tw = c->target_w;
+    int64_t rh, rw;
 
-    if (th * w > tw * h) {
-        rw = w * th / h;
-        c->upscale = (double)th / (double)h;
-    } else {
-        rh = h * tw / w;
-        c->upscale = (double)tw / (double)w;
-    }
-    if (c->upscale < 1)
-        c->upscale = 1;
+    resized_size(j, &rh, &rw);
+    c->upscale = enlargement(j);
     if (rh > VB_MAX_RESIZED_SIDE || rw > VB_MAX_RESIZED_SIDE) {
-        DROP(j, "%lldx%lld resized to cover %lldx%lld is %lldx%lld; sides of up to %d are allowed",
-             (long long)w, (long long)h, (long long)tw, (long long)th, (long long)rw,
-             (long long)rh, VB_MAX_RESIZED_SIDE);
+        DROP(j, "%dx%d resized to cover %dx%d is %lldx%lld; sides of up to %d are allowed", j->w,
+             j->h, tw, th, (long long)rw, (long long)rh, VB_MAX_RESIZED_SIDE);
         return false;
     }
     c->resize_h = (int)rh;
     c->resize_w = (int)rw;
-    c->top = half_even(rh - th);
-    c->left = half_even(rw - tw);
+    c->top = rh > th ? half_even(rh - th) : 0;
+    c->left = rw > tw ? half_even(rw - tw) : 0;
     return true;
 }
 
 static bool is_large_enough(const job *j, const vb_size *p)
 {
     const vb_choice *c = j->c;
-    bool fixed = j->r->enable_bucket && j->r->fix_h;
+    bool fixed = has_target(j->r);
     int64_t area = fixed ? (int64_t)c->target_h * c->target_w : p->num * p->num;
     int64_t den = fixed ? 1 : p->den * p->den;
 
@@ -215,18 +280,33 @@ static int64_t choose_frame_crop(const job *j)
     return (t->picked + 1) * k + 1;
 }
 
-/* How many frames first, then where: so short clips come from all over the video. */
-static void choose_frames(const job *j, const vb_size *p)
+/* Frames there are to take, up to n. 0: none, the sample is dropped. */
+static int64_t available_frames(const job *j)
 {
     const vb_rules *r = j->r;
-    const int64_t total = j->s->frames, s = r->stride;
-    bool by_size = r->enable_bucket && r->random_hw_adapt && r->token_length;
-    int64_t count = (total - 1) / s + 1;
-
+    const int64_t total = j->s->frames;
+    int64_t count = r->frame_count == VB_COUNT_PEER ? total / r->stride
+                                                    : (total - 1) / r->stride + 1;
+    if (count == 0)
+        DROP(j, "%lld frames; at least the stride, %lld, are needed with the frame count of "
+             "VideoX-Fun", (long long)total, (long long)r->stride);
     if (count > r->n_frames)
         count = r->n_frames;
     if (r->family->max_frames && count > r->family->max_frames)
         count = r->family->max_frames;
+    return count;
+}
+
+/* How many frames first, then where: so short clips come from all over the video. */
+static void choose_frames(const job *j, const vb_size *p)
+{
+    const vb_rules *r = j->r;
+    const int64_t loaded = available_frames(j);
+    bool by_size = r->enable_bucket && r->random_hw_adapt && r->token_length;
+    int64_t count = loaded;
+
+    if (j->c->drop)
+        return;
     if (by_size || r->frame_rule == VB_RULE_TOKENS) {
         int64_t limit = vb_frame_limit(r, p->num, j->c->target_h, j->c->target_w);
         if (count > limit)
@@ -239,7 +319,9 @@ static void choose_frames(const job *j, const vb_size *p)
     }
     count = vb_align_frames(r->family, count);
     j->c->frames = (int)count;
-    j->c->start = draw_range(j, "start", VC_DRAW_START, 0, total - 1 - (count - 1) * s,
+
+    int64_t placed = r->start_rule == VB_START_PEER ? loaded : count;
+    j->c->start = draw_range(j, "start", VC_DRAW_START, 0, j->s->frames - 1 - (placed - 1) * r->stride,
                              j->given->start);
 }
 
@@ -256,12 +338,18 @@ void vb_choose_given(vb_choice *c, const vb_rules *r, const vb_source *s, uint64
                      uint32_t variant, uint64_t seed, const vb_picks *given)
 {
     *c = (vb_choice){ .stride = r->stride, .frames = 1, .upscale = 1 };
-    const job j = { .c = c, .r = r, .s = s, .id = id, .seed = seed, .variant = variant,
-                    .given = given };
+    job j = { .c = c, .r = r, .s = s, .id = id, .seed = seed, .variant = variant, .given = given,
+              .h = s->h, .w = s->w };
     vb_size p;
 
     if (!source_is_usable(&j))
         return;
+    if (r->peer)
+        vb_peer_loaded(r, s, &j.h, &j.w);
+    if (j.h != s->h || j.w != s->w) {
+        c->load_h = j.h;
+        c->load_w = j.w;
+    }
     choose_target(&j, &p);
     if (!fit_picture(&j))
         return;
@@ -269,6 +357,8 @@ void vb_choose_given(vb_choice *c, const vb_rules *r, const vb_source *s, uint64
         return;
     if (s->is_video)
         choose_frames(&j, &p);
+    if (c->drop)
+        return;
     count_tokens(c, r->family);
     if (r->random_flip && !s->lr_caption)
         c->flip = draw_range(&j, "flip", VC_DRAW_FLIP, 0, 1, given->flip);

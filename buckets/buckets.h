@@ -11,10 +11,11 @@
 
 #include "common/err.h"
 
-/* What a family asks of sizes and frame counts. q = ratio * patch. */
+/* What a family asks of sizes and frame counts. q is a multiple of ratio * patch, which sides of a
+ * fixed size are multiples of. */
 typedef struct vb_family {
     const char *name;        /* "builtin", "cogvideox", ... */
-    int q;                   /* sides are multiples of it */
+    int q;                   /* sides of buckets are multiples of it */
     int k;                   /* frames are kj+1 */
     int pt;                  /* temporal patch that latent frames must divide by (1: none) */
     int ratio;               /* VAE's spatial ratio: 8 */
@@ -25,6 +26,10 @@ const vb_family *vb_family_find(const char *name);   /* NULL if unknown */
 const vb_family *vb_families(void);                  /* table, ended by a NULL name */
 
 typedef enum { VB_RULE_DOC, VB_RULE_PEER, VB_RULE_TOKENS } vb_frame_rule;
+typedef enum { VB_COUNT_ALL, VB_COUNT_PEER } vb_frame_count;     /* (N-1)//s + 1 | N//s frames */
+typedef enum { VB_START_WHOLE, VB_START_PEER } vb_start_rule;    /* drawn for the clip | before cuts */
+typedef enum { VB_FIT_CROP, VB_FIT_STRETCH } vb_fit;             /* of a fixed size */
+typedef enum { VB_METRIC_PEER, VB_METRIC_LOG } vb_metric;        /* of the nearest bucket */
 typedef enum { VB_SMALL_ENLARGE, VB_SMALL_DROP } vb_on_small;
 
 /* The sampling flags (defaults by vb_rules_default); checked once by vb_rules_check. */
@@ -35,13 +40,20 @@ typedef struct vb_rules {
     int64_t image_sample_size;           /* I, 512 */
     int64_t token_sample_size;           /* T, 512 */
     int64_t fix_h, fix_w;                /* fix_sample_size; 0: none */
+    int64_t max_pixels;                  /* each source's own size, up to this area; 0: buckets */
     bool random_hw_adapt;
     bool token_length;                   /* training_with_video_token_length */
     bool random_ratio_crop;
     bool random_frame_crop;
     int64_t stride;                      /* video_sample_stride, 4 */
     int64_t n_frames;                    /* video_sample_n_frames, 17 */
+    bool peer;                           /* sizes and shapes as VideoX-Fun computes them, in doubles
+                                          * and from a picture shrunk once before */
     vb_frame_rule frame_rule;
+    vb_frame_count frame_count;
+    vb_start_rule start_rule;
+    vb_fit fit;
+    vb_metric metric;
     double max_upscale;                  /* 1.25; six decimals count */
     vb_on_small on_small;
     bool allow_upscale;                  /* lets I < V through */
@@ -52,13 +64,18 @@ enum {
     VB_MAX_SAMPLE_SIZE = 16384,          /* V, I, T and each side of fix_sample_size */
     VB_MAX_FRAMES = 65536,               /* video_sample_n_frames */
     VB_MAX_STRIDE = 1000000,
+    VB_MAX_PIXELS = 1 << 28,
     VB_MAX_RESIZED_SIDE = 65535          /* a source that needs a longer side is dropped */
 };
 
 void vb_rules_default(vb_rules *r, const vb_family *family);
+/* --sampling peer: every switch that has VideoX-Fun's way goes to it. A sample is chosen as that
+ * chooses a batch of one. Call it before the switches that were given by themselves are set. */
+void vb_rules_peer(vb_rules *r);
 
 /* VC_EUSAGE names the flag, its value and what is allowed. Applies fix_sample_size's side
- * effects: V and I become at least its longer side, random_hw_adapt and token_length go off.
+ * effects: V and I become at least its longer side, random_hw_adapt and token_length go off, as
+ * they do with max_pixels.
  * *warning, if not NULL, gets a static line about flags that do nothing in this combination
  * (token length without random_hw_adapt, size flags without buckets), or NULL. */
 int vb_rules_check(vb_rules *r, const char **warning, vc_err *err);
@@ -82,10 +99,12 @@ typedef struct vb_draw {
 } vb_draw;
 
 /* Everything that is decided for one sample and variant. Unless it is dropped:
- *   target sides are multiples of q and at least q; the resized picture covers the target and the
- *   crop lies inside it; frames is kj+1 with latent_f a multiple of pt, or 1; every source frame
- *   start + i * stride is inside the file; under the rule "tokens" the latent frames times
- *   (target_h / q) * (target_w / q) stay within the budget, or frames is 1.
+ *   target sides are multiples of q (of ratio * patch, if fixed) and at least that; the resized
+ *   picture covers the target and the crop lies inside it (with `peer` and random_ratio_crop one
+ *   side may be one pixel short: then top or left is 0, and what is missing is black); frames is
+ *   kj+1 with latent_f a multiple of pt, or 1; every source frame start + i * stride is inside the
+ *   file; under the rule "tokens" the latent frames times (target_h / q) * (target_w / q) stay
+ *   within the budget, or frames is 1.
  * A dropped choice has only `reason` and whatever was decided before it was dropped. */
 typedef struct vb_choice {
     bool drop;
@@ -94,6 +113,8 @@ typedef struct vb_choice {
     vb_draw draws[VB_MAX_DRAWS];
     char key[16];                        /* bucket key as text: "0.57"; fixed or without buckets
                                           * the target's hw: "480x832" */
+    int load_h, load_w;                  /* `peer`: the picture is shrunk to this first, in 8 bits
+                                          * and without low-pass; 0: it is not */
     int target_h, target_w;
     int resize_h, resize_w, top, left;
     bool flip;

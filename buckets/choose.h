@@ -27,6 +27,7 @@ extern const vb_ratio_keys vb_ratio_crop;
 typedef struct vb_size {
     int64_t num, den;
     double shown;
+    double d;                /* B / p as VideoX-Fun has it: B is V of a video, I of a still */
 } vb_size;
 
 /* The sizes a source may get, in drawing order; returns their number, at least 1. One that
@@ -40,6 +41,25 @@ int64_t vb_size_list_length(const vb_rules *r);
 
 /* A side x of the table scaled to p and rounded down to a multiple of q, at least q. */
 int vb_side(const vb_family *f, int x, const vb_size *p);
+/* The bucket whose target at size p is nearest to h/w by the ratio of both ratios, exactly. Knows
+ * the twin of hw 352 672 too; of equally near targets the one nearer to square, then the larger. */
+const vb_bucket *vb_bucket_log(const vb_rules *r, const vb_source *s, const vb_size *p, int h, int w);
+
+/* ---- as VideoX-Fun does it, in doubles (peer.c) ---- */
+
+/* The size at which a video's frames arrive: short side down to the larger of V and I. */
+void vb_peer_loaded(const vb_rules *r, const vb_source *s, int *h, int *w);
+const vb_bucket *vb_peer_nearest(int h, int w);
+/* ((x/512)*B)/d, down to a multiple of q; at least q. */
+int vb_peer_side(const vb_rules *r, const vb_source *s, int x, const vb_size *p);
+/* Sizes below max_upscale times the mean of both sides of the loaded picture are kept; if none is,
+ * all are. Returns the number. */
+int vb_peer_keep_sizes(const vb_rules *r, const vb_source *s, vb_size *list, int n);
+/* Resized to cover (th, tw) under random_ratio_crop; may be one pixel short. */
+void vb_peer_cover(int h, int w, int th, int tw, int64_t *rh, int64_t *rw);
+
+/* A side of the table at size p, by the rules' arithmetic. */
+int vb_scaled(const vb_rules *r, const vb_source *s, int x, const vb_size *p);
 /* F: most frames for size p under "doc" or "peer", for the target hw under "tokens". */
 int64_t vb_frame_limit(const vb_rules *r, int64_t p, int target_h, int target_w);
 /* The largest kj+1 <= count (>= 1) whose latent frames divide by pt, or 1. */

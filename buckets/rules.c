@@ -20,15 +20,27 @@ void vb_rules_default(vb_rules *r, const vb_family *family)
     };
 }
 
+void vb_rules_peer(vb_rules *r)
+{
+    r->peer = true;
+    r->frame_rule = VB_RULE_PEER;
+    r->frame_count = VB_COUNT_PEER;
+    r->start_rule = VB_START_PEER;
+    r->fit = VB_FIT_STRETCH;
+    r->metric = VB_METRIC_PEER;
+    r->allow_upscale = true;
+}
+
 static int check_ranges(const vb_rules *r, vc_err *err)
 {
-    const int64_t q = r->family->q;
+    const int64_t q = r->family->q, least = r->max_pixels ? q * q : 0;
     const struct { const char *flag; int64_t value, lo, hi; } rows[] = {
         { "video_sample_size",     r->video_sample_size, q, VB_MAX_SAMPLE_SIZE },
         { "image_sample_size",     r->image_sample_size, q, VB_MAX_SAMPLE_SIZE },
         { "token_sample_size",     r->token_sample_size, q, VB_MAX_SAMPLE_SIZE },
         { "video_sample_n_frames", r->n_frames,          1, VB_MAX_FRAMES },
         { "video_sample_stride",   r->stride,            1, VB_MAX_STRIDE },
+        { "max_pixels",            r->max_pixels,        least, VB_MAX_PIXELS },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].value < rows[i].lo || rows[i].value > rows[i].hi)
@@ -43,7 +55,7 @@ static int check_ranges(const vb_rules *r, vc_err *err)
 
 static int check_fixed(const vb_rules *r, vc_err *err)
 {
-    const int q = r->family->q;
+    const int q = r->family->ratio * r->family->patch;
 
     if (r->fix_h < q || r->fix_w < q || r->fix_h > VB_MAX_SAMPLE_SIZE
             || r->fix_w > VB_MAX_SAMPLE_SIZE)
@@ -58,7 +70,7 @@ static int check_lists(const vb_rules *r, vc_err *err)
 {
     const int64_t v = r->video_sample_size, i = r->image_sample_size, k = r->family->k;
 
-    if (r->enable_bucket && !r->fix_h && i < v && !r->allow_upscale)
+    if (r->enable_bucket && !r->fix_h && !r->max_pixels && i < v && !r->allow_upscale)
         return vc_fail(err, VC_EUSAGE,
                        "--image_sample_size %" PRId64 " is below --video_sample_size %" PRId64
                        ": give %" PRId64 " or more, or --allow_upscale", i, v, v);
@@ -78,9 +90,12 @@ static int check_lists(const vb_rules *r, vc_err *err)
 
 static const char *idle_flags(const vb_rules *r)
 {
-    if (!r->enable_bucket && (r->fix_h || r->random_hw_adapt || r->random_ratio_crop))
-        return "fix_sample_size, random_hw_adapt and random_ratio_crop change nothing without "
-               "buckets: leave --no_enable_bucket out";
+    if (!r->enable_bucket
+            && (r->fix_h || r->max_pixels || r->random_hw_adapt || r->random_ratio_crop))
+        return "fix_sample_size, max_pixels, random_hw_adapt and random_ratio_crop change nothing "
+               "without buckets: leave --no_enable_bucket out";
+    if (r->fix_h && r->max_pixels)
+        return "max_pixels changes nothing with a fixed size: leave it out";
     if (r->token_length && !r->random_hw_adapt)
         return "training_with_video_token_length changes nothing without random_hw_adapt: add "
                "--random_hw_adapt";
@@ -106,8 +121,9 @@ int vb_rules_check(vb_rules *r, const char **warning, vc_err *err)
             r->video_sample_size = longer;
         if (r->image_sample_size < longer)
             r->image_sample_size = longer;
-        r->random_hw_adapt = r->token_length = false;
     }
+    if (r->enable_bucket && (r->fix_h || r->max_pixels))
+        r->random_hw_adapt = r->token_length = false;
     rc = check_lists(r, err);
     if (!rc && warning)
         *warning = idle_flags(r);

@@ -18,6 +18,7 @@ static const vb_family families[] = {
     { "wan2.2-5b",     32, 4, 1, 16, 2, 0 },
     { "qwen-image",    16, 1, 1,  8, 2, 1 },
     { "flux",          16, 1, 1,  8, 2, 1 },
+    { "ltx-2",         64, 8, 1, 32, 1, 0 },
     { 0 }
 };
 
@@ -79,10 +80,55 @@ int vb_side(const vb_family *f, int x, const vb_size *p)
     return side < f->q ? f->q : (int)side;
 }
 
+int vb_scaled(const vb_rules *r, const vb_source *s, int x, const vb_size *p)
+{
+    return r->peer ? vb_peer_side(r, s, x, p) : vb_side(r->family, x, p);
+}
+
+typedef unsigned __int128 u128;
+
+/* A target, and how far its ratio is from the source's: far / near >= 1. */
+typedef struct shape {
+    uint64_t h, w, far, near;
+} shape;
+
+static shape shape_of(int h, int w, int th, int tw)
+{
+    uint64_t a = (uint64_t)h * (uint64_t)tw, b = (uint64_t)w * (uint64_t)th;
+    return (shape){ (uint64_t)th, (uint64_t)tw, a > b ? a : b, a > b ? b : a };
+}
+
+static bool better(const shape *a, const shape *b)
+{
+    u128 far_a = (u128)a->far * b->near, far_b = (u128)b->far * a->near;
+    if (far_a != far_b)
+        return far_a < far_b;
+
+    shape p = shape_of(1, 1, (int)a->h, (int)a->w), q = shape_of(1, 1, (int)b->h, (int)b->w);
+    u128 long_a = (u128)p.far * q.near, long_b = (u128)q.far * p.near;
+    return long_a != long_b ? long_a < long_b : a->h * a->w > b->h * b->w;
+}
+
+const vb_bucket *vb_bucket_log(const vb_rules *r, const vb_source *s, const vb_size *p, int h, int w)
+{
+    static const vb_bucket twin = { "1.91", 191, 672, 352 };       /* of 0.52 */
+    const vb_bucket *best = NULL;
+    shape least = { 0 };
+
+    for (int i = 0; i <= VB_N_BUCKETS; i++) {
+        const vb_bucket *b = i < VB_N_BUCKETS ? &vb_buckets[i] : &twin;
+        shape t = shape_of(h, w, vb_scaled(r, s, b->h, p), vb_scaled(r, s, b->w, p));
+        if (!best || better(&t, &least)) {
+            best = b;
+            least = t;
+        }
+    }
+    return best;
+}
+
 /* Squared and in 128 bits: below 2^91 on the left, 2^124 on the right. */
 bool vb_enlarges_too_much(const vb_rules *r, const vb_source *s, int64_t area, int64_t den)
 {
-    typedef unsigned __int128 u128;
     uint64_t x = (uint64_t)(r->max_upscale * 1e6 + 0.5);
     return (u128)area * 1000000000000u
          > (u128)x * x * ((uint64_t)s->h * (uint64_t)s->w) * (uint64_t)den;
@@ -105,8 +151,8 @@ static int video_sizes(const vb_rules *r, vb_size *list)
     int n = 0;
 
     for (int64_t p = v; p < i && n + 1 < VB_MAX_OPTIONS; p += 128, n++)
-        list[n] = (vb_size){ p, 1, (double)p };
-    list[n] = (vb_size){ i, 1, (double)i };
+        list[n] = (vb_size){ p, 1, (double)p, (double)v / (double)p };
+    list[n] = (vb_size){ i, 1, (double)i, (double)v / (double)i };
     return n + 1;
 }
 
@@ -116,7 +162,8 @@ int64_t vb_size_list_length(const vb_rules *r)
     return v < i ? (i - v + 127) / 128 + 1 : 1;
 }
 
-/* Ratios d by which base s may be divided; images also get I/V, which leads to V. */
+/* Ratios d by which base s may be divided; images also get I/V, which leads to V (VideoX-Fun lists
+ * a ratio twice if need be, which changes the odds). */
 static int ratio_sizes(const vb_rules *r, bool is_video, vb_size *list)
 {
     static const struct { int num, den; } ratio[] = {
@@ -125,31 +172,27 @@ static int ratio_sizes(const vb_rules *r, bool is_video, vb_size *list)
     int64_t s = is_video ? r->video_sample_size : r->image_sample_size;
     int n = s < 768 ? 1 : s < 1024 ? 3 : s < 1536 ? 4 : 6;
 
-    for (int i = 0; i < n; i++)
-        list[i] = (vb_size){ s * ratio[i].den, ratio[i].num,
-                             (double)ratio[i].num / ratio[i].den };
+    for (int i = 0; i < n; i++) {
+        double d = (double)ratio[i].num / ratio[i].den;
+        list[i] = (vb_size){ s * ratio[i].den, ratio[i].num, d, d };
+    }
     if (is_video || s < 512)
         return n;
 
     int64_t v = r->video_sample_size;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && !r->peer; i++)
         if (list[i].num == v * list[i].den)
             return n;
-    list[n] = (vb_size){ v, 1, (double)s / (double)v };
+    list[n] = (vb_size){ v, 1, (double)s / (double)v, (double)s / (double)v };
     return n + 1;
 }
 
-int vb_size_list(const vb_rules *r, const vb_source *s, vb_size list[VB_MAX_OPTIONS])
+/* Sizes that enlarge too much leave the list; the smallest stays if all would. */
+static int keep_sizes(const vb_rules *r, const vb_source *s, vb_size *list, int n)
 {
-    if (!r->random_hw_adapt || !r->enable_bucket) {
-        int64_t b = s->is_video ? r->video_sample_size : r->image_sample_size;
-        list[0] = (vb_size){ b, 1, (double)b };
-        return 1;
-    }
-    int n = s->is_video && r->token_length ? video_sizes(r, list)
-                                           : ratio_sizes(r, s->is_video, list);
     vb_size smallest = list[0];
     int kept = 0;
+
     for (int i = 0; i < n; i++) {
         if (smaller(&list[i], &smallest))
             smallest = list[i];
@@ -159,6 +202,20 @@ int vb_size_list(const vb_rules *r, const vb_source *s, vb_size list[VB_MAX_OPTI
     if (kept == 0)
         list[kept++] = smallest;
     return kept;
+}
+
+int vb_size_list(const vb_rules *r, const vb_source *s, vb_size list[VB_MAX_OPTIONS])
+{
+    if (!r->random_hw_adapt || !r->enable_bucket) {
+        int64_t b = s->is_video ? r->video_sample_size : r->image_sample_size;
+        list[0] = (vb_size){ b, 1, (double)b, 1 };
+        return 1;
+    }
+    bool up = s->is_video && r->token_length;
+    int n = up ? video_sizes(r, list) : ratio_sizes(r, s->is_video, list);
+    if (r->peer)
+        return up ? vb_peer_keep_sizes(r, s, list, n) : n;
+    return keep_sizes(r, s, list, n);
 }
 
 int64_t vb_frame_limit(const vb_rules *r, int64_t p, int target_h, int target_w)

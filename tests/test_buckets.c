@@ -110,7 +110,7 @@ static void test_exact_sides(void **state)
         { 1024, 16384, 1, 32768 },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        vb_size p = { rows[i].num, rows[i].den, 0 };
+        vb_size p = { .num = rows[i].num, .den = rows[i].den };
         assert_int_equal(vb_side(vb_family_find("wan2.1"), rows[i].x, &p), rows[i].side);
     }
 }
