@@ -62,6 +62,10 @@ static void hash_pixels(vf_hasher *h, const vf_key *source, const vprep_clip *cl
     vf_hasher_bytes(h, "source", source->b, sizeof source->b);
     for (int i = 0; i < frames; i++)
         vf_hasher_int(h, "frame", clip->frames[i]);
+    if (c->load_h) {
+        vf_hasher_int(h, "load_h", c->load_h);
+        vf_hasher_int(h, "load_w", c->load_w);
+    }
     vf_hasher_int(h, "resize_h", c->resize_h);
     vf_hasher_int(h, "resize_w", c->resize_w);
     vf_hasher_int(h, "top", c->top);

@@ -73,7 +73,15 @@ static const vc_flag flags[] = {
          "longest side of the stored thumbnails; 0: none"),
     FLAG(VC_PATH, trace_dir, "trace_dir", NULL, NULL, NULL,
          "write what the encoders got and gave, a file a sample (everything is encoded again)"),
+    FLAG(VC_BOOLEAN, trust_metadata, "trust_metadata", NULL, NULL, NULL,
+         "take width, height, frames and fps from the list where a row has them, and open no such file "
+         "to plan"),
+    FLAG(VC_INT, train_batch_size, "train_batch_size", "1", "1..1000000", "batch_size",
+         "vtrain's: the table of buckets counts steps with it"),
     GROUP("Sampling"),
+    FLAG(VC_CHOICE, sampling, "sampling", "vlt", "vlt|peer", NULL,
+         "peer: sizes, frames and pixels as VideoX-Fun makes them for a batch of one, and the peer's "
+         "side of each switch below that is not given"),
     FLAG(VC_BOOLEAN, enable_bucket, "enable_bucket", "true", NULL, NULL,
          "sizes by aspect ratio; off: square centre crops"),
     FLAG(VC_INT, video_sample_size, "video_sample_size", "512", "16..16384", NULL,
@@ -84,6 +92,10 @@ static const vc_flag flags[] = {
          "with the frame count the pixel budget of a clip"),
     FLAG(VC_PAIR, fix_size, "fix_sample_size", NULL, NULL, "height:0 width:1",
          "one size for all, height and width: covered and cut at the centre"),
+    FLAG(VC_INT, height, "height", NULL, "16..16384", NULL, "height of a fixed size, with --width"),
+    FLAG(VC_INT, width, "width", NULL, "16..16384", NULL, "width of a fixed size, with --height"),
+    FLAG(VC_INT, max_pixels, "max_pixels", NULL, "256..268435456", NULL,
+         "no buckets: each source's own size, scaled down to this area"),
     FLAG(VC_BOOLEAN, random_hw_adapt, "random_hw_adapt", NULL, NULL, NULL,
          "draw a size per sample; videos: from video_sample_size up with token length, else down from it"),
     FLAG(VC_BOOLEAN, token_length, "training_with_video_token_length", NULL, NULL, NULL,
@@ -99,6 +111,13 @@ static const vc_flag flags[] = {
          "pick frames by time at this rate instead of by stride"),
     FLAG(VC_CHOICE, frame_rule, "frame_rule", "doc", "doc|peer|tokens", NULL,
          "frames of a size: as documented, as VideoX-Fun's code, or bounded by tokens"),
+    FLAG(VC_CHOICE, frame_count, "frame_count", "all", "all|peer", NULL,
+         "frames that N have at stride s: (N-1)//s + 1, or N//s"),
+    FLAG(VC_CHOICE, start_rule, "start_rule", "whole", "whole|peer", NULL,
+         "where clips begin: anywhere they fit, or where one of all loaded frames would"),
+    FLAG(VC_CHOICE, fit, "fit", "crop", "crop|stretch", NULL, "how a fixed size is reached"),
+    FLAG(VC_CHOICE, bucket_metric, "bucket_metric", "peer", "peer|log", NULL,
+         "nearest bucket by difference of ratios, or by their quotient, alike for h:w and w:h"),
     FLAG(VC_FLOAT, max_upscale, "max_upscale", "1.25", ">0", NULL,
          "sizes that would enlarge a source by more are not drawn"),
     FLAG(VC_CHOICE, on_small, "on_small", "enlarge", "enlarge|drop", NULL,
@@ -195,34 +214,7 @@ static int settle_config(vprep *p, vc_err *err)
         c->workers = n < 1 ? 1 : n > 64 ? 64 : n;
     }
 
-    vb_rules *r = &p->rules;
-    vb_rules_default(r, vb_family_find(bucket_rules));
-    r->enable_bucket = c->enable_bucket;
-    r->video_sample_size = c->video_sample_size;
-    r->image_sample_size = c->image_sample_size;
-    r->token_sample_size = c->token_sample_size;
-    /* one size given alone means both, unless --image_sample_size says otherwise */
-    if (!vc_flags_given(p->flags, "image_sample_size") && r->image_sample_size < r->video_sample_size)
-        r->image_sample_size = r->video_sample_size;
-    r->fix_h = c->fix_size[0];
-    r->fix_w = c->fix_size[1];
-    r->random_hw_adapt = c->random_hw_adapt;
-    r->token_length = c->token_length;
-    r->random_ratio_crop = c->random_ratio_crop;
-    r->random_frame_crop = c->random_frame_crop;
-    r->stride = c->stride;
-    r->n_frames = c->n_frames;
-    r->frame_rule = (vb_frame_rule)c->frame_rule;
-    r->max_upscale = c->max_upscale;
-    r->on_small = (vb_on_small)c->on_small;
-    r->allow_upscale = c->allow_upscale;
-    r->random_flip = c->random_flip;
-
-    const char *warning = NULL;
-    rc = vb_rules_check(r, &warning, err);
-    if (!rc && warning)
-        vc_warn(p->progress, "%s", warning);
-    return rc;
+    return vprep_rules(p, bucket_rules, err);
 }
 
 static int open_writer(vprep *p, vc_err *err)
@@ -327,7 +319,7 @@ static int run(vprep *p, vc_err *err)
     rc = vf_metadata_read(&p->meta, p->c.meta, &o, err);
     if (!rc) rc = vprep_identify(p, !p->c.dry_run || has_dataset(p), err);
     if (!rc) rc = p->c.dry_run ? vc_mkdirs(p->c.out, err) : open_writer(p, err);
-    if (!rc) rc = vprep_survey(p, true, err);
+    if (!rc) rc = vprep_survey(p, !p->c.dry_run || has_dataset(p), err);
     if (!rc) rc = vprep_plan(p, err);
     if (!rc) rc = vprep_report(p, stdout, err);
     if (!rc) rc = p->c.dry_run ? forecast(p, err) : encode_stages(p, err);

@@ -42,12 +42,30 @@ static void add_encoders(cJSON *o, const vprep *p)
     }
 }
 
+/* Those that are not as they are without flags, so that older datasets can be gone on with. */
+static void add_switches(cJSON *s, const vb_rules *r)
+{
+    if (r->peer)
+        cJSON_AddStringToObject(s, "sampling", "peer");
+    if (r->frame_count != VB_COUNT_ALL)
+        cJSON_AddStringToObject(s, "frame_count", "peer");
+    if (r->start_rule != VB_START_WHOLE)
+        cJSON_AddStringToObject(s, "start_rule", "peer");
+    if (r->fit != VB_FIT_CROP)
+        cJSON_AddStringToObject(s, "fit", "stretch");
+    if (r->metric != VB_METRIC_PEER)
+        cJSON_AddStringToObject(s, "bucket_metric", "log");
+    if (r->max_pixels)
+        vf_json_add_int(s, "max_pixels", r->max_pixels);
+}
+
 static void add_sampling(cJSON *o, const vprep *p)
 {
     static const char *const rule_names[] = { "doc", "peer", "tokens" };
     const vb_rules *r = &p->rules;
     cJSON *s = cJSON_AddObjectToObject(o, "sampling");
 
+    add_switches(s, r);
     cJSON_AddBoolToObject(s, "enable_bucket", r->enable_bucket);
     vf_json_add_int(s, "video_sample_size", r->video_sample_size);
     vf_json_add_int(s, "image_sample_size", r->image_sample_size);

@@ -11,21 +11,25 @@
 
 /* ---- one item's choice ---- */
 
+/* "left" or "right" at the beginning of a word: "right-hand" and "leftmost" too, "bright" not. */
 static bool says_side(const char *s)
 {
-    for (; *s; s++)
-        if (!strncasecmp(s, "left", 4) || !strncasecmp(s, "right", 5))
+    for (const char *at = s; *at; at++)
+        if ((at == s || !isalpha((unsigned char)at[-1]))
+                && (!strncasecmp(at, "left", 4) || !strncasecmp(at, "right", 5)))
             return true;
     return false;
 }
 
 /* The rate of the timeline that frames are counted on: --sample_fps, or a variable-rate clip's
- * own average; 0: the file's frames themselves. */
+ * own average; 0: the file's frames themselves, as VideoX-Fun counts in every case. */
 static double timeline_fps(const vprep *p, const vprep_source *s)
 {
     if (!s->is_video || s->frames < 2 || s->fps <= 0)
         return 0;
-    return p->c.sample_fps > 0 ? p->c.sample_fps : s->times ? s->fps : 0;
+    if (p->c.sample_fps > 0)
+        return p->c.sample_fps;
+    return s->times && !p->rules.peer ? s->fps : 0;
 }
 
 static double frame_time(const vprep_source *s, int64_t i)
@@ -216,6 +220,8 @@ cJSON *vprep_plan_line(const vprep *p, const vprep_item *it, const vprep_clip *c
     cJSON_AddItemToObject(o, "draws", draws_of(clip));
     if (!c->drop) {
         cJSON_AddStringToObject(o, "key", c->key);
+        if (c->load_h)
+            cJSON_AddItemToObject(o, "load", ints((int64_t[]){ c->load_h, c->load_w }, 2));
         cJSON_AddItemToObject(o, "target", ints((int64_t[]){ c->target_h, c->target_w }, 2));
         cJSON_AddItemToObject(o, "resize", ints((int64_t[]){ c->resize_h, c->resize_w }, 2));
         cJSON_AddItemToObject(o, "crop", ints((int64_t[]){ c->top, c->left }, 2));

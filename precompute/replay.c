@@ -145,15 +145,47 @@ static int plan_frames(const vprep *p, const vprep_item *it, const cJSON *o, vpr
     return 0;
 }
 
+/* `peer`: one side a pixel short of the target, to be filled with black. */
+static bool is_short(const vb_choice *c)
+{
+    int h = c->target_h - c->resize_h, w = c->target_w - c->resize_w;
+    return (h == 1 && w <= 0 && c->top == 0 && c->left >= 0 && c->left <= -w)
+        || (w == 1 && h <= 0 && c->left == 0 && c->top >= 0 && c->top <= -h);
+}
+
+static int check_loaded(const vprep *p, const vb_choice *c, vc_err *err)
+{
+    const int most = VB_MAX_RESIZED_SIDE;
+
+    if (!c->load_h && !c->load_w)
+        return 0;
+    if (!p->rules.peer)
+        return vc_fail(err, VC_EINVAL, "load: only with --sampling peer is a picture resized twice");
+    if (c->load_h < 1 || c->load_w < 1 || c->load_h > most || c->load_w > most)
+        return vc_fail(err, VC_EINVAL, "load: %d %d: sides of 1 to %d are allowed", c->load_h,
+                       c->load_w, most);
+    return 0;
+}
+
 /* What was edited by hand must still hold. */
 static int check_geometry(const vprep *p, vb_choice *c, vc_err *err)
 {
     const vb_family *f = p->rules.family;
+    const int q = f->ratio * f->patch;
+    const int most = VB_MAX_RESIZED_SIDE;
+    int rc = check_loaded(p, c, err);
 
-    if (c->target_h < f->q || c->target_w < f->q || c->target_h % f->q || c->target_w % f->q)
+    if (rc)
+        return rc;
+    if (c->target_h < q || c->target_w < q || c->target_h % q || c->target_w % q)
         return vc_fail(err, VC_EINVAL, "target: %d %d: sides must be multiples of %d", c->target_h,
-                       c->target_w, f->q);
-    if (c->top < 0 || c->left < 0 || c->top + c->target_h > c->resize_h ||
+                       c->target_w, q);
+    if (c->resize_h < 1 || c->resize_w < 1 || c->resize_h > most || c->resize_w > most)
+        return vc_fail(err, VC_EINVAL, "resize: %d %d: sides of 1 to %d are allowed", c->resize_h,
+                       c->resize_w, most);
+    if (p->rules.peer && is_short(c))
+        ;
+    else if (c->top < 0 || c->left < 0 || c->top + c->target_h > c->resize_h ||
         c->left + c->target_w > c->resize_w)
         return vc_fail(err, VC_EINVAL, "crop: %d %d of target %d %d leaves the resized %d %d",
                        c->top, c->left, c->target_h, c->target_w, c->resize_h, c->resize_w);
@@ -189,6 +221,7 @@ int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     }
     if (!rc) rc = vf_json_str(o, "key", &key, err);
     if (!rc) rc = pair(o, "target", &c->target_h, &c->target_w, err);
+    if (!rc && cJSON_HasObjectItem(o, "load")) rc = pair(o, "load", &c->load_h, &c->load_w, err);
     if (!rc) rc = pair(o, "resize", &c->resize_h, &c->resize_w, err);
     if (!rc) rc = pair(o, "crop", &c->top, &c->left, err);
     if (!rc) rc = vf_json_bool_opt(o, "flip", &c->flip, err);

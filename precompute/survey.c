@@ -52,6 +52,12 @@ static int by_row(const void *a, const void *b)
     return d ? d : strcmp(x->reason, y->reason);
 }
 
+void vprep_sort_errors(vprep *p)
+{
+    if (p->n_errors)
+        qsort(p->errors, p->n_errors, sizeof *p->errors, by_row);
+}
+
 int vprep_write_errors(vprep *p, vc_err *err)
 {
     char *text = NULL;
@@ -60,8 +66,7 @@ int vprep_write_errors(vprep *p, vc_err *err)
     if (!f)
         return vc_fail(err, VC_ENOMEM, "errors.jsonl: out of memory");
 
-    if (p->n_errors)
-        qsort(p->errors, p->n_errors, sizeof *p->errors, by_row);
+    vprep_sort_errors(p);
     int bad = 0;
     for (uint32_t i = 0; i < p->n_errors && !bad; i++) {
         const vprep_error *e = &p->errors[i];
@@ -122,8 +127,41 @@ static int hash_source(vprep *p, const vf_row *row, vf_key *key, vc_err *err)
     return rc;
 }
 
+/* Whether the row tells all that choosing needs; *s from it. A video has constant rate then. */
+static bool trusts(const vprep *p, const vf_row *row, vprep_source *s)
+{
+    const bool still = row->type == VF_TYPE_IMAGE;
+    const int64_t sides = row->width > row->height ? row->width : row->height;
+
+    if (!p->c.trust_metadata || row->type == VF_TYPE_UNKNOWN || row->width < 1 || row->height < 1
+            || sides > VB_MAX_RESIZED_SIDE)
+        return false;
+    if (!still && (row->frames < 1 || !(row->fps > 0)))
+        return false;
+    *s = (vprep_source){ .trusted = true, .is_video = !still, .w = (int)row->width,
+                         .h = (int)row->height, .frames = still ? 1 : row->frames,
+                         .fps = still ? 0 : row->fps };
+    return true;
+}
+
+static int take_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
+{
+    struct stat st;
+    int rc = 0;
+
+    if (hash)
+        rc = hash_source(p, row, &s->hash, err);
+    else if (stat(row->file, &st))
+        rc = vc_fail_errno(err, "%s", row->path);
+    s->ok = !rc;
+    return rc;
+}
+
 static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
 {
+    if (trusts(p, row, s))
+        return take_row(p, row, s, hash, err);
+
     media *m;
     media_info info;
     int rc = media_open(&m, row->file, &info, err);

@@ -33,6 +33,8 @@ typedef struct vprep_config {
     bool vae_tiling;
     int64_t max_length;               /* tokens of a prompt; 0: the model's */
     int64_t seed, workers, thumbnails, shard_size, video_repeat, noise_variants;
+    int64_t train_batch_size;         /* of the table of buckets */
+    bool trust_metadata;
     vc_dtype dtype;
     int train_mode;                   /* normal | i2v | inpaint */
     int mask_shapes;                  /* first_frame | all_frames */
@@ -45,7 +47,9 @@ typedef struct vprep_config {
     bool enable_bucket, random_hw_adapt, token_length, random_ratio_crop, random_frame_crop;
     bool allow_upscale, random_flip;
     int64_t video_sample_size, image_sample_size, token_sample_size, fix_size[2], stride, n_frames;
-    int frame_rule, on_small;
+    int64_t height, width, max_pixels;                   /* 0: not given */
+    int sampling;                     /* vlt | peer */
+    int frame_rule, frame_count, start_rule, fit, bucket_metric, on_small;
     double max_upscale;
 } vprep_config;
 
@@ -55,6 +59,7 @@ enum { STORE_AUTO, STORE_MOMENTS, STORE_SAMPLE, STORE_MODE };
 typedef struct vprep_source {
     bool ok;
     bool is_video;
+    bool trusted;                     /* as the metadata says; the file was not opened */
     int w, h, rotation;               /* as displayed; clockwise degrees that were applied */
     int64_t frames;                   /* in the file */
     double fps;
@@ -111,6 +116,7 @@ typedef struct vprep {
 /* Notes a failed row; with --on_error stop returns the code, else 0. Thread-safe. */
 int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,
                vc_err *err);
+void vprep_sort_errors(vprep *p);       /* by row; no other thread notes any then */
 /* Replaces OUT/errors.jsonl, rows in order. */
 int vprep_write_errors(vprep *p, vc_err *err);
 
@@ -123,7 +129,12 @@ int vprep_identify(vprep *p, bool hash, vc_err *err);
 /* Keeps the weights' hashes with the dataset. */
 int vprep_remember(vprep *p, vc_err *err);
 
-/* Opens, probes and (hash) hashes each row's file with all workers. */
+/* p->rules from the flags. bucket_rules: of the family. */
+int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err);
+
+/* Opens, probes and (hash) hashes each row's file with all workers. A row that tells the size (of a
+ * video also frames and fps) is taken at its word with --trust_metadata: its file must be there, but
+ * is only opened to be hashed. */
 int vprep_survey(vprep *p, bool hash, vc_err *err);
 
 /* One chosen clip: what plan.jsonl says of it. frames are source frames, ascending, possibly repeated
@@ -143,7 +154,8 @@ void vprep_clip_free(vprep_clip *clip);
 /* The plan line of an item; NULL when out of memory. The caller frees. */
 cJSON *vprep_plan_line(const vprep *p, const vprep_item *it, const vprep_clip *clip);
 
-/* Writes OUT/plan.jsonl and prints the table of buckets to `out`; notes dropped samples. */
+/* Writes OUT/plan.jsonl and prints the table of buckets to `out`, in a dry run also what is dropped and
+ * why; notes dropped samples. */
 int vprep_report(vprep *p, FILE *out, vc_err *err);
 
 /* The manifest's fields that say what makes the dataset; NULL when out of memory. */
@@ -152,6 +164,14 @@ cJSON *vprep_manifest_head(const vprep *p);
 /* Content keys: docs/format.md lists the fields. */
 vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt);
 vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip);
+
+/* Clips that a run encoded and how long it took, decoding and conditions included: a hint of the dataset
+ * for later forecasts. */
+typedef struct vprep_rate {
+    double pixels, seconds;
+} vprep_rate;
+#define VPREP_RATE "clip-rate"
+double vprep_clip_pixels(const vb_choice *c);        /* of all frames of the target */
 
 /* On an existing OUT, what a run would reuse, encode and drop, to stdout. */
 int vprep_forecast(vprep *p, vc_err *err);

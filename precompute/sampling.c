@@ -1,0 +1,84 @@
+/* sampling.c - the sampling flags as rules (buckets/buckets.h); see vprep.h */
+#include "precompute/vprep.h"
+
+enum { PEER = 1 };
+
+/* A switch that --sampling peer has set stays so unless it is given by itself. */
+static bool counts(const vprep *p, const char *flag)
+{
+    return p->c.sampling != PEER || vc_flags_given(p->flags, flag);
+}
+
+static void take_switches(const vprep *p, vb_rules *r)
+{
+    const vprep_config *c = &p->c;
+
+    if (c->sampling == PEER)
+        vb_rules_peer(r);
+    if (counts(p, "frame_rule"))
+        r->frame_rule = (vb_frame_rule)c->frame_rule;
+    if (counts(p, "frame_count"))
+        r->frame_count = (vb_frame_count)c->frame_count;
+    if (counts(p, "start_rule"))
+        r->start_rule = (vb_start_rule)c->start_rule;
+    if (counts(p, "fit"))
+        r->fit = (vb_fit)c->fit;
+    if (counts(p, "bucket_metric"))
+        r->metric = (vb_metric)c->bucket_metric;
+    if (counts(p, "allow_upscale"))
+        r->allow_upscale = c->allow_upscale;
+}
+
+static void take_sizes(const vprep *p, vb_rules *r)
+{
+    const vprep_config *c = &p->c;
+
+    r->video_sample_size = c->video_sample_size;
+    r->image_sample_size = c->image_sample_size;
+    r->token_sample_size = c->token_sample_size;
+    /* one size given alone means both, unless --image_sample_size says otherwise */
+    if (counts(p, "image_sample_size") && !vc_flags_given(p->flags, "image_sample_size")
+            && r->image_sample_size < r->video_sample_size)
+        r->image_sample_size = r->video_sample_size;
+    r->fix_h = c->fix_size[0] ? c->fix_size[0] : c->height;
+    r->fix_w = c->fix_size[1] ? c->fix_size[1] : c->width;
+    r->max_pixels = r->fix_h ? 0 : c->max_pixels;
+}
+
+static int check_fixed(const vprep_config *c, vc_err *err)
+{
+    if (!c->height != !c->width)
+        return vc_fail(err, VC_EUSAGE, "--%s is missing: a fixed size has both sides; with neither, "
+                       "--max_pixels keeps each source's own", c->height ? "width" : "height");
+    if (c->height && c->fix_size[0])
+        return vc_fail(err, VC_EUSAGE, "--height and --width say the same as --fix_sample_size: give "
+                       "one of them");
+    return 0;
+}
+
+int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err)
+{
+    const vprep_config *c = &p->c;
+    vb_rules *r = &p->rules;
+    const char *warning = NULL;
+
+    vb_rules_default(r, vb_family_find(bucket_rules));
+    take_switches(p, r);
+    take_sizes(p, r);
+    r->enable_bucket = c->enable_bucket;
+    r->random_hw_adapt = c->random_hw_adapt;
+    r->token_length = c->token_length;
+    r->random_ratio_crop = c->random_ratio_crop;
+    r->random_frame_crop = c->random_frame_crop;
+    r->stride = c->stride;
+    r->n_frames = c->n_frames;
+    r->max_upscale = c->max_upscale;
+    r->on_small = (vb_on_small)c->on_small;
+    r->random_flip = c->random_flip;
+
+    int rc = check_fixed(c, err);
+    if (!rc) rc = vb_rules_check(r, &warning, err);
+    if (!rc && warning)
+        vc_warn(p->progress, "%s", warning);
+    return rc;
+}
