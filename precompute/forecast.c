@@ -5,6 +5,7 @@
 
 typedef struct counts {
     uint64_t reuse, encode, conditions_reuse, conditions_encode, kept;
+    double pixels;                           /* of the clips to encode */
 } counts;
 
 static bool stored(const vf_dataset *d, vf_key k)
@@ -29,6 +30,8 @@ static int count_item(const vprep *p, const vf_dataset *d, const vprep_item *it,
         if (!(values & VALUE_BIT(v)))
             continue;
         bool there = stored(d, vprep_value_key(p, it, &clip, v));
+        if (v == VALUE_CLIP && !there)
+            n->pixels += vprep_clip_pixels(&clip.choice);
         *(v == VALUE_CLIP ? there ? &n->reuse : &n->encode
                           : there ? &n->conditions_reuse : &n->conditions_encode) += 1;
     }
@@ -36,6 +39,19 @@ static int count_item(const vprep *p, const vf_dataset *d, const vprep_item *it,
     n->kept += !vf_dataset_find(d, key, &at, NULL);
     vprep_clip_free(&clip);
     return rc;
+}
+
+/* How long that will take, where this dataset's last run has left its speed. */
+static void say_time(const vprep *p, double pixels)
+{
+    vprep_rate rate;
+    char t[32];
+
+    if (pixels > 0 && !vf_hint_read(p->c.out, VPREP_RATE, &rate, sizeof rate) && rate.pixels > 0 &&
+        rate.seconds > 0)
+        printf("about %s for the clips, at the rate of the last run: %.3g million pixels a second\n",
+               vc_human_time(t, pixels / rate.pixels * rate.seconds),
+               rate.pixels / rate.seconds / 1e6);
 }
 
 int vprep_forecast(vprep *p, vc_err *err)
@@ -54,6 +70,7 @@ int vprep_forecast(vprep *p, vc_err *err)
         return rc;
     printf("reuse %s, encode %s, drop %s\n", vc_human_count(a, n.reuse), vc_human_count(b, n.encode),
            vc_human_count(c, drop));
+    say_time(p, n.pixels);
     if (p->c.train_mode != PREP_NORMAL)
         printf("conditions: reuse %s, encode %s\n", vc_human_count(a, n.conditions_reuse),
                vc_human_count(b, n.conditions_encode));

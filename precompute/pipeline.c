@@ -34,6 +34,7 @@ typedef struct line {                /* the pipeline's own state */
     pthread_mutex_t lock;            /* guards err and what is counted below and in the run */
     vc_err err;                      /* the first such error */
     uint64_t done, failed;
+    double pixels;                   /* of the clips encoded */
 } line;
 
 /* Remembers the first error and wakes everybody up. */
@@ -59,6 +60,7 @@ static void line_done(line *l, const prep_job *j, bool ok)
     l->done++;
     l->failed += !ok;
     p->encoded += ok && clip;
+    l->pixels += ok && clip ? vprep_clip_pixels(&j->clip.choice) : 0;
     p->reused -= !ok && !clip;
     snprintf(extra, sizeof extra, "%llu encoded, %llu reused, %llu skipped",
              (unsigned long long)p->encoded, (unsigned long long)p->reused,
@@ -133,6 +135,15 @@ static int put_record(vprep *p, const prep_job *j, vc_err *err)
 
 /* ---- decoding ---- */
 
+/* A plan made from the metadata's word holds for the file only if that was true. */
+static int check_trusted(const vprep_source *s, const media_info *info, vc_err *err)
+{
+    if (!s->trusted || (s->w == info->w && s->h == info->h))
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "%dx%d in the metadata, %dx%d in the file: correct the list, or "
+                   "leave --trust_metadata out", s->w, s->h, info->w, info->h);
+}
+
 /* The first j->frames frames of the clip. */
 static int decode(const vprep *p, prep_job *j, vc_err *err)
 {
@@ -159,6 +170,7 @@ static int decode(const vprep *p, prep_job *j, vc_err *err)
             index[n++] = j->clip.frames[i];
 
     int rc = media_open(&m, row->file, &info, err);
+    if (!rc) rc = check_trusted(&p->sources[j->item->row], &info, err);
     if (!rc) rc = media_read(m, j->pixels, index, n, &fit, vc_stop_flag(), err);
     media_close(m);
     for (int i = j->frames - 1; !rc && i >= 0; i--) {
@@ -253,9 +265,9 @@ static void *write_worker(void *arg)
     return NULL;
 }
 
-static int64_t size_of(const vb_choice *c)
+double vprep_clip_pixels(const vb_choice *c)
 {
-    return (int64_t)c->frames * c->target_h * c->target_w;
+    return (double)c->frames * c->target_h * c->target_w;
 }
 
 /* What is stored already and unchanged is kept; a record that changed alone is written anew. */
@@ -272,7 +284,8 @@ static int settle_stored(line *l, vc_err *err)
         rc = settle_job(p, it, vf_writer_sample(p->writer, it->number, it->variant), &j, err);
         if (!rc && (j.need || j.want_thumb))
             l->todo[l->n_todo++] = (todo){ i, (uint8_t)j.need, j.want_thumb };
-        if (!rc && j.need & WHOLE_CLIPS && size_of(&j.clip.choice) > size_of(&l->largest))
+        if (!rc && j.need & WHOLE_CLIPS
+                && vprep_clip_pixels(&j.clip.choice) > vprep_clip_pixels(&l->largest))
             l->largest = j.clip.choice;
         if (!rc && !j.need && !j.want_thumb)
             rc = put_record(p, &j, err);
@@ -356,6 +369,18 @@ static int run_threads(line *l, vc_err *err)
     return l->err.code;
 }
 
+/* Leaves the speed for forecasts. */
+static int run_timed(line *l, vc_err *err)
+{
+    double begin = vc_seconds();
+    int rc = run_threads(l, err);
+    vprep_rate rate = { l->pixels, vc_seconds() - begin };
+
+    if (rc || rate.pixels <= 0)
+        return rc;
+    return vf_writer_hint_put(l->p->writer, VPREP_RATE, &rate, sizeof rate, err);
+}
+
 int vprep_clips(vprep *p, vc_err *err)
 {
     line l = { .p = p };
@@ -374,7 +399,7 @@ int vprep_clips(vprep *p, vc_err *err)
         if (!rc) rc = vc_queue_open(&l.encoded, QUEUE_CLIPS, QUEUE_BYTES, err);
         if (!rc) {
             vc_progress_begin(p->progress, "clips", "clips", l.n_todo);
-            rc = run_threads(&l, err);
+            rc = run_timed(&l, err);
             vc_progress_end(p->progress);
         }
     }
