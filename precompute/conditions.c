@@ -87,6 +87,8 @@ static void hash_encoding(vf_hasher *h, const vprep *p, const vprep_item *it)
     vf_hasher_bytes(h, "vae", p->vae.fingerprint.b, sizeof p->vae.fingerprint.b);
     vf_hasher_str(h, "precision", vc_dtype_name(p->vae_part.opts.dtype));
     vf_hasher_str(h, "tiling", p->vae_part.opts.tiling ? "spatial" : "none");
+    if (p->rules.peer && it)             /* not rounded, and stills as they are stored */
+        vf_hasher_str(h, "pixels", "peer");
     vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
     vf_hasher_int(h, "store", p->c.latent_store);
     if (p->c.latent_store == STORE_SAMPLE && it)

@@ -158,7 +158,7 @@ static int trace_value(prep_encoder *e, const prep_job *j, int v, int frames, in
         snprintf(name, sizeof name, "cond.%s.pixels", role);
         rc = add_trace(e, name, VC_F32, 4, shape, e->pixels, err);
     } else {
-        rc = add_trace(e, "pixels", VC_U8, 4, shape, j->pixels, err);
+        rc = add_trace(e, "pixels", j->exact ? VC_F32 : VC_U8, 4, shape, j->pixels, err);
     }
     snprintf(name, sizeof name, role ? "cond.%s.mean" : "moments.mean", role);
     if (!rc) rc = add_trace(e, name, VC_F32, nd, dim, e->mean, err);
@@ -270,6 +270,16 @@ static void to_f32(float *x, const uint8_t *u, size_t n)
         x[i] = (float)u[i] / 127.5f - 1.0f;
 }
 
+static void job_pixels(float *x, const prep_job *j, size_t n)
+{
+    const float *v = (const float *)(const void *)j->pixels;
+
+    if (!j->exact)
+        to_f32(x, j->pixels, n);
+    for (size_t i = 0; j->exact && i < n; i++)
+        x[i] = v[i] / 127.5f - 1.0f;
+}
+
 /* What the VAE gets for a value, into e->pixels. */
 static int fill_pixels(prep_encoder *e, const prep_job *j, int v, int times, int f, vc_err *err)
 {
@@ -286,7 +296,7 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, int v, int times, int
                 x[i] = -1.0f;
             continue;
         }
-        to_f32(x, j->pixels, n);
+        job_pixels(x, j, n);
         vprep_normals noise = vprep_normals_of(p, j->item, VC_DRAW_COND_NOISE, (uint32_t)k);
         if (v == VALUE_VIDEO)
             vprep_apply_mask(x, &j->clip.mask, e->scratch);
@@ -356,15 +366,34 @@ static int encode_mask(prep_encoder *e, prep_job *j, vc_err *err)
 
 /* ---- a job ---- */
 
+/* The first frame in bytes. */
+static int rounded(const prep_job *j, uint8_t **out, vc_err *err)
+{
+    const vb_choice *c = &j->clip.choice;
+    const float *v = (const float *)(const void *)j->pixels;
+    size_t n = (size_t)c->target_h * (size_t)c->target_w * 3;
+    uint8_t *u = *out = malloc(n);
+
+    if (!u)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a thumbnail");
+    for (size_t i = 0; i < n; i++)
+        u[i] = v[i] <= 0 ? 0 : v[i] >= 255 ? 255 : (uint8_t)(v[i] + 0.5f);
+    return 0;
+}
+
 static int thumbnail(const prep_encoder *e, prep_job *j, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     int side = (int)e->p->c.thumbnails, h, w;
-    uint8_t *small;
+    uint8_t *small = NULL;
 
     if (!side || !j->want_thumb)
         return 0;
-    int rc = media_shrink(&small, &h, &w, j->pixels, c->target_h, c->target_w, side, err);
+    uint8_t *first = NULL;
+    int rc = j->exact ? rounded(j, &first, err) : 0;
+    if (!rc) rc = media_shrink(&small, &h, &w, first ? first : j->pixels, c->target_h, c->target_w,
+                               side, err);
+    free(first);
     if (!rc) rc = media_jpeg(&j->thumb, &j->thumb_bytes, small, h, w, 85, err);
     free(small);
     return rc;

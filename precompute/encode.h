@@ -13,7 +13,8 @@ typedef struct prep_job {
     unsigned need;                   /* VALUE_BITs to be encoded; the others are stored already */
     bool want_thumb;
     int frames;                      /* decoded: the first ones of the clip, as many as needed */
-    uint8_t *pixels;                 /* [frames,h,w,3] */
+    uint8_t *pixels;                 /* [frames,h,w,3]; exact: of f32, 0..255 */
+    bool exact;
     size_t pixel_bytes;
     vf_key key[VALUES];              /* of those that the mode stores */
     uint8_t *value[VALUES];          /* safetensors; NULL: nothing to be put */

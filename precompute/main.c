@@ -92,8 +92,6 @@ static const vc_flag flags[] = {
          "with the frame count the pixel budget of a clip"),
     FLAG(VC_PAIR, fix_size, "fix_sample_size", NULL, NULL, "height:0 width:1",
          "one size for all, height and width: covered and cut at the centre"),
-    FLAG(VC_INT, height, "height", NULL, "16..16384", NULL, "height of a fixed size, with --width"),
-    FLAG(VC_INT, width, "width", NULL, "16..16384", NULL, "width of a fixed size, with --height"),
     FLAG(VC_INT, max_pixels, "max_pixels", NULL, "256..268435456", NULL,
          "no buckets: each source's own size, scaled down to this area"),
     FLAG(VC_BOOLEAN, random_hw_adapt, "random_hw_adapt", NULL, NULL, NULL,

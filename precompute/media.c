@@ -190,12 +190,25 @@ int media_set_threads(media *m, int n, vc_err *err)
     return vc_context(err, rc, "%s", m->path);
 }
 
+void media_as_stored(media *m, media_info *info)
+{
+    if (m->info.is_video)
+        return;
+    if (m->orient.transpose) {
+        int w = m->info.w;
+        m->info.w = m->info.h;
+        m->info.h = w;
+    }
+    set_orient(m, (media_orient){ 0 });
+    *info = m->info;
+}
+
 const double *media_times(const media *m)
 {
     return m->times;
 }
 
-static int read_jpeg(media *m, uint8_t *dst, const media_fit *fit, vc_err *err)
+static int read_jpeg(media *m, void *dst, const media_fit *fit, vc_err *err)
 {
     int w = m->still.w, h = m->still.h;
     uint8_t *rgb = malloc((size_t)w * (size_t)h * 3);
@@ -222,7 +235,7 @@ static int read_pass(media *m, uint8_t *dst, const int64_t *index, int n, const 
                      bool *done, vc_err *err)
 {
     media_video *v = &m->video;
-    size_t bytes = (size_t)fit->h * (size_t)fit->w * 3;
+    size_t bytes = (size_t)fit->h * (size_t)fit->w * media_pixel_bytes(fit);
     for (int first = 0; first < n;) {
         int64_t number;
         int rc = media_video_next(v, &number, err);
@@ -273,7 +286,7 @@ static int read_video(media *m, uint8_t *dst, const int64_t *index, int n, const
     return rc;
 }
 
-int media_read(media *m, uint8_t *dst, const int64_t *index, int n, const media_fit *fit,
+int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit *fit,
                const volatile int *stop, vc_err *err)
 {
     for (int i = 0; i < n; i++)

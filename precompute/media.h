@@ -53,20 +53,27 @@ void media_close(media *m);                         /* NULL is fine */
 /* Lets the decoder use n threads (1 when not called). The same pixels for any n. */
 int media_set_threads(media *m, int n, vc_err *err);
 
-/* How a shown frame becomes pixels: resize the whole to (rh, rw), cut (h, w) at (top, left). */
+/* How a shown frame becomes pixels: resize the whole to (rh, rw), cut (h, w) at (top, left). The last
+ * four are VideoX-Fun's way, for --sampling peer. */
 typedef struct media_fit {
     int rh, rw, top, left, h, w;
     bool flip;               /* mirrored left to right after the cut */
+    int load_h, load_w;      /* resized to this before, bilinear and in 8 bits (resize.h); 0: not */
+    bool exact;              /* f32 values 0..255, not rounded */
+    bool black;              /* the cut may leave (rh, rw) below or to the right: 0 there */
 } media_fit;
 
-/* Decodes frames index[0..n-1] (ascending, equal ones allowed) into dst u8 [n, fit.h, fit.w, 3]
- * RGB, each resized once from the decoded frame to its target (resize.h) and rounded to 8 bits
+/* A still as it is stored, whatever its EXIF orientation says; *info anew. Nothing for a video. */
+void media_as_stored(media *m, media_info *info);
+
+/* Decodes frames index[0..n-1] (ascending, equal ones allowed) into dst u8 (fit.exact: f32)
+ * [n, fit.h, fit.w, 3] RGB, each resized once from the decoded frame to its target (resize.h) and rounded to 8 bits
  * once. Seeks to the last key frame before index[0] where the container allows it, and decodes no
  * further than needed. Memory: a few decoded frames, whatever the clip's length. Only what the cut
  * needs is resized. stop, if not NULL, is polled between packets: nonzero gives VC_ESTOP.
  * VC_EINVAL: an index or a fit out of range. dst is undefined on failure.
  * May be called again with other indices; going on from where the last call ended costs no seek. */
-int media_read(media *m, uint8_t *dst, const int64_t *index, int n, const media_fit *fit,
+int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit *fit,
                const volatile int *stop, vc_err *err);
 
 /* Presentation times in seconds, from the first shown frame, of frames 0..frames-1: pts[0] = 0.

@@ -168,13 +168,16 @@ typedef struct media_pixels {
     int h, w;
     media_fit fit;
     uint8_t *cut;                       /* the result before it is turned, if it has to be */
+    uint8_t *loaded;                    /* [load_h, load_w, 3], as stored */
+    size_t loaded_room;
 } media_pixels;
 
 /* One picture, as stored, into dst [fit.h, fit.w, 3], turned by o. */
-int media_pixels_frame(media_pixels *p, uint8_t *dst, const AVFrame *frame, media_orient o,
+int media_pixels_frame(media_pixels *p, void *dst, const AVFrame *frame, media_orient o,
                        const media_fit *fit, vc_err *err);
-int media_pixels_rgb(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int h, int w, int stride,
+int media_pixels_rgb(media_pixels *p, void *dst, const uint8_t *rgb, int h, int w, int stride,
                      media_orient o, const media_fit *fit, vc_err *err);
+size_t media_pixel_bytes(const media_fit *fit);     /* of one pixel in dst */
 void media_pixels_close(media_pixels *p);
 
 #endif

@@ -35,7 +35,8 @@ static media_fit stored_fit(const media_fit *f, media_orient o)
     media_fit s = *f;
     if (o.transpose)
         s = (media_fit){ .rh = f->rw, .rw = f->rh, .top = f->left, .left = f->top,
-                         .h = f->w, .w = f->h };
+                         .h = f->w, .w = f->h, .load_h = f->load_w, .load_w = f->load_h,
+                         .exact = f->exact };
     if (o.flip_y)
         s.top = s.rh - s.top - s.h;
     if (o.flip_x)
@@ -44,27 +45,37 @@ static media_fit stored_fit(const media_fit *f, media_orient o)
     return s;
 }
 
-/* dst [h, w, 3] from src as stored, [w, h, 3] if transposed. */
-static void turn(uint8_t *restrict dst, const uint8_t *restrict src, int h, int w, media_orient o)
+/* dst [h, w] from src as stored, [w, h] if transposed, of pixels of px bytes. */
+static inline void turn_pixels(uint8_t *restrict dst, const uint8_t *restrict src, int h, int w,
+                               media_orient o, int px)
 {
     int sh = o.transpose ? w : h, sw = o.transpose ? h : w;
-    ptrdiff_t row = (ptrdiff_t)sw * 3 * (o.flip_y ? -1 : 1), col = o.flip_x ? -3 : 3;
+    ptrdiff_t row = (ptrdiff_t)sw * px * (o.flip_y ? -1 : 1), col = o.flip_x ? -px : px;
     ptrdiff_t step_y = o.transpose ? col : row, step_x = o.transpose ? row : col;
-    const uint8_t *s = src + (o.flip_y ? (ptrdiff_t)(sh - 1) * sw * 3 : 0) +
-                       (o.flip_x ? (ptrdiff_t)(sw - 1) * 3 : 0);
+    const uint8_t *s = src + (o.flip_y ? (ptrdiff_t)(sh - 1) * sw * px : 0) +
+                       (o.flip_x ? (ptrdiff_t)(sw - 1) * px : 0);
     for (int y = 0; y < h; y++)
-        for (int x = 0; x < w; x++, dst += 3) {
-            const uint8_t *p = s + y * step_y + x * step_x;
-            dst[0] = p[0];
-            dst[1] = p[1];
-            dst[2] = p[2];
-        }
+        for (int x = 0; x < w; x++, dst += px)
+            memcpy(dst, s + y * step_y + x * step_x, (size_t)px);
+}
+
+size_t media_pixel_bytes(const media_fit *fit)
+{
+    return 3 * (fit->exact ? sizeof(float) : 1);
+}
+
+static void turn(uint8_t *dst, const uint8_t *src, const media_fit *fit, media_orient o)
+{
+    if (fit->exact)
+        turn_pixels(dst, src, fit->h, fit->w, o, 3 * (int)sizeof(float));
+    else
+        turn_pixels(dst, src, fit->h, fit->w, o, 3);
 }
 
 static bool same_window(const media_fit *a, const media_fit *b)
 {
     return a->rh == b->rh && a->rw == b->rw && a->top == b->top && a->left == b->left &&
-           a->h == b->h && a->w == b->w;
+           a->h == b->h && a->w == b->w && a->exact == b->exact;
 }
 
 static int plan_make(media_pixels *p, int h, int w, const media_fit *fit, vc_err *err)
@@ -78,7 +89,7 @@ static int plan_make(media_pixels *p, int h, int w, const media_fit *fit, vc_err
                          err);
     if (rc)
         return rc;
-    p->cut = malloc((size_t)fit->h * (size_t)fit->w * 3);
+    p->cut = malloc((size_t)fit->h * (size_t)fit->w * media_pixel_bytes(fit));
     if (!p->cut)
         return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", fit->w, fit->h);
     p->fit = *fit;
@@ -98,8 +109,8 @@ static void yuv_row(void *arg, int y, float *r, float *g, float *b)
     media_yuv_row(s->yuv, s->frame, y, r, g, b);
 }
 
-/* From rgb or, where it is NULL, from yuv. */
-static int fit_picture(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int stride,
+/* From rgb or, where it is NULL, from yuv (then not exact). */
+static int fit_picture(media_pixels *p, void *dst, const uint8_t *rgb, int stride,
                        yuv_source *yuv, int h, int w, media_orient o, const media_fit *fit,
                        vc_err *err)
 {
@@ -112,19 +123,76 @@ static int fit_picture(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int st
     if (rc)
         return rc;
     bool turned = o.transpose || o.flip_y || o.flip_x;
-    if (rgb)
-        resize_run(p->plan, turned ? p->cut : dst, rgb, stride);
+    void *out = turned ? p->cut : dst;
+    if (!rgb)
+        resize_run_rows(p->plan, out, yuv_row, yuv);
+    else if (fit->exact)
+        resize_run_f32(p->plan, out, rgb, stride);
     else
-        resize_run_rows(p->plan, turned ? p->cut : dst, yuv_row, yuv);
+        resize_run(p->plan, out, rgb, stride);
     if (turned)
-        turn(dst, p->cut, fit->h, fit->w, o);
+        turn(dst, p->cut, fit, o);
     return 0;
 }
 
-int media_pixels_rgb(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int h, int w, int stride,
+/* A cut that leaves the resized picture: what there is, then black. */
+static int rgb_in_black(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int h, int w, int stride,
+                        media_orient o, const media_fit *fit, vc_err *err)
+{
+    media_fit in = *fit;
+    const size_t px = media_pixel_bytes(fit);
+
+    in.black = false;
+    in.h = fit->top + fit->h > fit->rh ? fit->rh - fit->top : fit->h;
+    in.w = fit->left + fit->w > fit->rw ? fit->rw - fit->left : fit->w;
+    if (in.h < 1 || in.w < 1)
+        return vc_fail(err, VC_EINVAL, "a cut at %d,%d of a picture of %dx%d", fit->top, fit->left,
+                       fit->rw, fit->rh);
+    uint8_t *part = malloc((size_t)in.h * (size_t)in.w * px);
+    if (!part)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", in.w, in.h);
+    int rc = media_pixels_rgb(p, part, rgb, h, w, stride, o, &in, err);
+    memset(dst, 0, (size_t)fit->h * (size_t)fit->w * px);
+    for (int y = 0; !rc && y < in.h; y++)
+        memcpy(dst + (size_t)y * (size_t)fit->w * px, part + (size_t)y * (size_t)in.w * px,
+               (size_t)in.w * px);
+    free(part);
+    return rc;
+}
+
+/* The first of two resizes: rgb, h, w and stride become those of the smaller picture. */
+static int load(media_pixels *p, const media_fit *fit, const uint8_t **rgb, int *h, int *w,
+                int *stride, vc_err *err)
+{
+    if (fit->load_h < 1 || fit->load_w < 1 || fit->load_h > RESIZE_MAX_SIDE ||
+        fit->load_w > RESIZE_MAX_SIDE)
+        return vc_fail(err, VC_EINVAL, "a first resize to %dx%d", fit->load_w, fit->load_h);
+    size_t room = (size_t)fit->load_h * (size_t)fit->load_w * 3;
+    if (room > p->loaded_room) {
+        free(p->loaded);
+        p->loaded = malloc(room);
+        p->loaded_room = p->loaded ? room : 0;
+        if (!p->loaded)
+            return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", fit->load_w,
+                           fit->load_h);
+    }
+    resize_bilinear(p->loaded, fit->load_h, fit->load_w, *rgb, *h, *w, *stride);
+    *rgb = p->loaded;
+    *h = fit->load_h;
+    *w = fit->load_w;
+    *stride = 3 * fit->load_w;
+    return 0;
+}
+
+int media_pixels_rgb(media_pixels *p, void *dst, const uint8_t *rgb, int h, int w, int stride,
                      media_orient o, const media_fit *fit, vc_err *err)
 {
-    return fit_picture(p, dst, rgb, stride, NULL, h, w, o, fit, err);
+    if (fit->black && (fit->top + fit->h > fit->rh || fit->left + fit->w > fit->rw))
+        return rgb_in_black(p, dst, rgb, h, w, stride, o, fit, err);
+
+    media_fit f = stored_fit(fit, o);
+    int rc = f.load_h ? load(p, &f, &rgb, &h, &w, &stride, err) : 0;
+    return rc ? rc : fit_picture(p, dst, rgb, stride, NULL, h, w, o, fit, err);
 }
 
 /* Whether swscale knows the matrix; it would take BT.601 for one it does not. */
@@ -201,7 +269,31 @@ static void converter_close(media_pixels *p)
     av_freep(&p->rgb);
 }
 
-int media_pixels_frame(media_pixels *p, uint8_t *dst, const AVFrame *f, media_orient o,
+/* The whole frame into p->rgb, where it is resized twice. */
+static int yuv_to_rgb(media_pixels *p, const AVFrame *f, vc_err *err)
+{
+    const size_t w = (size_t)f->width;
+    float *row = malloc(3 * w * sizeof *row);
+
+    if (!p->rgb)
+        p->rgb = av_malloc(3 * w * (size_t)f->height);
+    if (!row || !p->rgb) {
+        free(row);
+        return vc_fail(err, VC_ENOMEM, "out of memory for %dx%d pixels", f->width, f->height);
+    }
+    p->stride = 3 * f->width;
+    for (int y = 0; y < f->height; y++) {
+        uint8_t *out = p->rgb + (size_t)y * 3 * w;
+        media_yuv_row(p->yuv, f, y, row, row + w, row + 2 * w);
+        for (size_t x = 0; x < w; x++)
+            for (size_t c = 0; c < 3; c++)
+                out[3 * x + c] = (uint8_t)row[c * w + x];
+    }
+    free(row);
+    return 0;
+}
+
+int media_pixels_frame(media_pixels *p, void *dst, const AVFrame *f, media_orient o,
                        const media_fit *fit, vc_err *err)
 {
     bool made = p->yuv || p->sws;
@@ -211,6 +303,10 @@ int media_pixels_frame(media_pixels *p, uint8_t *dst, const AVFrame *f, media_or
         int rc = converter_make(p, f, err);
         if (rc)
             return rc;
+    }
+    if (p->yuv && (fit->exact || fit->load_h || fit->black)) {
+        int rc = yuv_to_rgb(p, f, err);
+        return rc ? rc : media_pixels_rgb(p, dst, p->rgb, f->height, f->width, p->stride, o, fit, err);
     }
     if (p->yuv)
         return fit_picture(p, dst, NULL, 0, &(yuv_source){ p->yuv, f }, f->height, f->width, o,
@@ -227,5 +323,6 @@ void media_pixels_close(media_pixels *p)
     converter_close(p);
     resize_close(p->plan);
     free(p->cut);
+    free(p->loaded);
     *p = (media_pixels){ 0 };
 }

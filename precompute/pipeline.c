@@ -149,8 +149,10 @@ static int decode(const vprep *p, prep_job *j, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     const vf_row *row = &p->meta.rows[j->item->row];
-    size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
-    media_fit fit = { c->resize_h, c->resize_w, c->top, c->left, c->target_h, c->target_w, c->flip };
+    const bool peer = p->rules.peer;
+    media_fit fit = { c->resize_h, c->resize_w, c->top, c->left, c->target_h, c->target_w, c->flip,
+                      c->load_h, c->load_w, .exact = peer, .black = peer };
+    size_t frame = (size_t)c->target_h * (size_t)c->target_w * (peer ? 3 * sizeof(float) : 3);
     int n = 0;
     media *m = NULL;
     media_info info;
@@ -158,6 +160,7 @@ static int decode(const vprep *p, prep_job *j, vc_err *err)
     if (!j->frames)
         return 0;
     int64_t *index = malloc((size_t)j->frames * sizeof *index);
+    j->exact = peer;
     j->pixel_bytes = frame * (size_t)j->frames;
     j->pixels = malloc(j->pixel_bytes);
     if (!index || !j->pixels) {
@@ -170,6 +173,8 @@ static int decode(const vprep *p, prep_job *j, vc_err *err)
             index[n++] = j->clip.frames[i];
 
     int rc = media_open(&m, row->file, &info, err);
+    if (!rc && peer)
+        media_as_stored(m, &info);
     if (!rc) rc = check_trusted(&p->sources[j->item->row], &info, err);
     if (!rc) rc = media_read(m, j->pixels, index, n, &fit, vc_stop_flag(), err);
     media_close(m);

@@ -36,6 +36,8 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
         return rc;
     r.random_hw_adapt = r.token_length = r.random_ratio_crop = r.random_frame_crop = false;
     r.on_small = VB_SMALL_ENLARGE;
+    r.peer = false;
+    r.fit = VB_FIT_CROP;
     if (h || w) {
         const int q = r.family->q;
         if (h < q || w < q || h > VB_MAX_SAMPLE_SIZE || w > VB_MAX_SAMPLE_SIZE)
@@ -133,7 +135,8 @@ bool vprep_prompt_images_missing(const vprep *p)
 static int encode_image(vprep *p, prep_encoder *e, const vprep_image *m, vc_err *err)
 {
     const vb_choice *c = &m->clip.choice;
-    media_fit fit = { c->resize_h, c->resize_w, c->top, c->left, c->target_h, c->target_w, false };
+    media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
+                      .h = c->target_h, .w = c->target_w };
     uint8_t *pixels = malloc((size_t)c->target_h * (size_t)c->target_w * 3), *value = NULL;
     size_t bytes;
     media *file = NULL;

@@ -338,3 +338,40 @@ void resize_close(resize *r)
     free(r->row);
     free(r);
 }
+
+/* ---- without low-pass ---- */
+
+/* The two source places around output i of a side in -> out, and the share of the second. */
+typedef struct between {
+    int lo, hi;
+    float t;
+} between;
+
+static between between_of(int i, int in, int out)
+{
+    double at = (i + 0.5) * ((double)in / out) - 0.5;
+    int lo = (int)floor(at);
+
+    if (lo < 0)
+        return (between){ 0, 0, 0 };
+    if (lo >= in - 1)
+        return (between){ in - 1, in - 1, 0 };
+    return (between){ lo, lo + 1, (float)(at - lo) };
+}
+
+void resize_bilinear(uint8_t *dst, int oh, int ow, const uint8_t *src, int h, int w,
+                     int64_t stride)
+{
+    for (int y = 0; y < oh; y++) {
+        const between v = between_of(y, h, oh);
+        const uint8_t *a = src + v.lo * stride, *b = src + v.hi * stride;
+        for (int x = 0; x < ow; x++, dst += 3) {
+            const between u = between_of(x, w, ow);
+            for (int c = 0; c < 3; c++) {
+                float top = a[3 * u.lo + c] + u.t * (float)(a[3 * u.hi + c] - a[3 * u.lo + c]);
+                float low = b[3 * u.lo + c] + u.t * (float)(b[3 * u.hi + c] - b[3 * u.lo + c]);
+                dst[c] = (uint8_t)(top + v.t * (low - top) + 0.5f);
+            }
+        }
+    }
+}

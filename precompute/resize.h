@@ -32,4 +32,9 @@ typedef void resize_row(void *arg, int y, float *r, float *g, float *b);
 void resize_run_rows(resize *r, uint8_t *dst, resize_row *source, void *arg);
 void resize_close(resize *r);                       /* NULL is fine */
 
+/* What VideoX-Fun shrinks a video with first: bilinear between the four nearest pixels, half-pixel
+ * centres, edges repeated, no low-pass, rounded to 8 bits. dst packed [oh, ow, 3]. No allocation. */
+void resize_bilinear(uint8_t *dst, int oh, int ow, const uint8_t *src, int h, int w,
+                     int64_t stride);
+
 #endif

@@ -40,20 +40,9 @@ static void take_sizes(const vprep *p, vb_rules *r)
     if (counts(p, "image_sample_size") && !vc_flags_given(p->flags, "image_sample_size")
             && r->image_sample_size < r->video_sample_size)
         r->image_sample_size = r->video_sample_size;
-    r->fix_h = c->fix_size[0] ? c->fix_size[0] : c->height;
-    r->fix_w = c->fix_size[1] ? c->fix_size[1] : c->width;
+    r->fix_h = c->fix_size[0];
+    r->fix_w = c->fix_size[1];
     r->max_pixels = r->fix_h ? 0 : c->max_pixels;
-}
-
-static int check_fixed(const vprep_config *c, vc_err *err)
-{
-    if (!c->height != !c->width)
-        return vc_fail(err, VC_EUSAGE, "--%s is missing: a fixed size has both sides; with neither, "
-                       "--max_pixels keeps each source's own", c->height ? "width" : "height");
-    if (c->height && c->fix_size[0])
-        return vc_fail(err, VC_EUSAGE, "--height and --width say the same as --fix_sample_size: give "
-                       "one of them");
-    return 0;
 }
 
 int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err)
@@ -76,8 +65,7 @@ int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err)
     r->on_small = (vb_on_small)c->on_small;
     r->random_flip = c->random_flip;
 
-    int rc = check_fixed(c, err);
-    if (!rc) rc = vb_rules_check(r, &warning, err);
+    int rc = vb_rules_check(r, &warning, err);
     if (!rc && warning)
         vc_warn(p->progress, "%s", warning);
     return rc;

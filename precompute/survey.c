@@ -167,6 +167,8 @@ static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, v
     int rc = media_open(&m, row->file, &info, err);
     if (rc)
         return rc;
+    if (p->rules.peer)
+        media_as_stored(m, &info);
 
     *s = (vprep_source){ .is_video = row->type == VF_TYPE_VIDEO, .w = info.w, .h = info.h,
                          .rotation = info.rotation, .frames = info.frames, .fps = info.fps };

@@ -47,7 +47,7 @@ typedef struct vprep_config {
     bool enable_bucket, random_hw_adapt, token_length, random_ratio_crop, random_frame_crop;
     bool allow_upscale, random_flip;
     int64_t video_sample_size, image_sample_size, token_sample_size, fix_size[2], stride, n_frames;
-    int64_t height, width, max_pixels;                   /* 0: not given */
+    int64_t max_pixels;               /* 0: not given */
     int sampling;                     /* vlt | peer */
     int frame_rule, frame_count, start_rule, fit, bucket_metric, on_small;
     double max_upscale;

@@ -370,8 +370,8 @@ static void test_fit(void **state)
 {
     (void)state;
     static const media_fit fits[] = {
-        { 40, 80, 3, 7, 31, 60, false }, { 40, 80, 3, 7, 31, 60, true },
-        { 100, 50, 20, 0, 64, 50, true }, { 64, 128, 0, 0, 64, 128, true },
+        { 40, 80, 3, 7, 31, 60, .flip = false }, { 40, 80, 3, 7, 31, 60, .flip = true },
+        { 100, 50, 20, 0, 64, 50, .flip = true }, { 64, 128, 0, 0, 64, 128, .flip = true },
     };
     for (size_t t = 0; t < sizeof turns / sizeof *turns; t++)
         for (size_t k = 0; k < sizeof fits / sizeof *fits; k++) {
@@ -563,8 +563,8 @@ static void test_arguments(void **state)
     (void)state;
     static const int64_t bad[][2] = { { 0, CLIP_FRAMES }, { -1, 0 }, { 5, 4 } };
     static const media_fit fits[] = {
-        { 64, 128, 0, 1, 64, 128, false }, { 0, 128, 0, 0, 1, 1, false },
-        { 64, 128, 60, 0, 5, 5, true },
+        { 64, 128, 0, 1, 64, 128, .flip = false }, { 0, 128, 0, 0, 1, 1, .flip = false },
+        { 64, 128, 60, 0, 5, 5, .flip = true },
     };
     media_info info;
     media *m = must_open(in_dir("numbers.mp4"), &info);
