@@ -79,18 +79,21 @@ static void test_exact(void **state)
     const int h = 50, w = 70;
     uint8_t *src = noise(h, w, 1), bytes[16 * 24 * 3];
     float exact[16 * 24 * 3];
+    media_pixels p = { 0 };                          /* one for all: it makes its plan anew */
+    vc_err err;
 
     for (int bits = 0; bits < 16; bits++) {
         media_orient o = { .transpose = bits & 1, .flip_y = bits >> 1 & 1, .flip_x = bits >> 2 & 1 };
         media_fit fit = { .rh = 20, .rw = 30, .top = 2, .left = 3, .h = 16, .w = 24,
                           .flip = bits & 8 };
-        run(bytes, src, h, w, o, &fit);
+        assert_int_equal(media_pixels_rgb(&p, bytes, src, h, w, 3 * w, o, &fit, &err), 0);
         fit.exact = true;
-        run(exact, src, h, w, o, &fit);
+        assert_int_equal(media_pixels_rgb(&p, exact, src, h, w, 3 * w, o, &fit, &err), 0);
         for (int i = 0; i < 16 * 24 * 3; i++)
             if (fabsf(exact[i] - bytes[i]) > 0.5f + 1e-3f)
                 fail_msg("orientation %d, value %d: %g, %d", bits, i, (double)exact[i], bytes[i]);
     }
+    media_pixels_close(&p);
     free(src);
 }
 

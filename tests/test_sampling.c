@@ -333,12 +333,12 @@ static void test_fixed_multiples(void **state)
 {
     (void)state;
     static const struct { const char *family; int th, tw; } rows[] = {
-        { "wan2.1", 720, 1264 }, { "wan2.2-5b", 704, 1248 }, { "ltx-2", 704, 1248 },
+        { "wan2.1", 736, 1264 }, { "wan2.2-5b", 736, 1248 }, { "ltx-2", 736, 1248 },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         vb_rules r = rules_of(rows[i].family, 512, 512, 512, 17, 4);
         vb_choice c;
-        r.fix_h = 720;
+        r.fix_h = 740;
         r.fix_w = 1279;
         check(&r);
         vb_choose(&c, &r, &(vb_source)VIDEO(1920, 1080, 99), 1, 0, 0);

@@ -59,6 +59,17 @@ check "load without peer" 1 "$vprep" "${meta[@]}" --out "$dir/bad2" --plan "$dir
 check plain 0 "$vprep" "${meta[@]}" --video_sample_size 32 --out "$dir/plain"
 ! same_values "$dir/p" "$dir/plain" >/dev/null
 
+# where nothing is resized, nothing is to be rounded: the same value by another key
+ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=1:d=1" -frames:v 1 "$dir/media/square.png"
+printf '{"file_path":"square.png","text":"x"}\n' >"$dir/media/one.jsonl"
+for s in vlt peer; do
+    check "one $s" 0 "$vprep" --meta "$dir/media/one.jsonl" --video_sample_size 64 --image_sample_size 64 \
+        --sampling $s --out "$dir/one-$s"
+    "$VLT_BUILD/tests/dump_dataset" "$dir/one-$s" | grep "^latent" >"$dir/latent-$s"
+done
+[ "$(cut -d' ' -f2 "$dir/latent-vlt")" != "$(cut -d' ' -f2 "$dir/latent-peer")" ] || { echo "one key"; exit 1; }
+[ "$(cut -d' ' -f3 "$dir/latent-vlt")" = "$(cut -d' ' -f3 "$dir/latent-peer")" ] || { echo "other values"; exit 1; }
+
 # ---- flips: "bright" is no side, "left" and "Right-hand" are ----
 printf '{"file_path":"still-3.png","text":"%s"}\n' "a bright day" "a bright day" "a bright day" "a bright day" \
     "a cat on the left" "a Right-hand glove" >"$dir/media/flips.jsonl"
