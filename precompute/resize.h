@@ -17,7 +17,8 @@ typedef struct resize resize;
 
 /* A plan for sources of (h, w), the whole resized to (rh, rw), of which only the rectangle
  * (top, left, out_h, out_w) is computed. Holds the weights, and as many source rows in f32 as an
- * output row is made of (about 2 h/rh): one thread at a time. VC_EINVAL: a side that is not in 1..RESIZE_MAX_SIDE, a rectangle that leaves (rh, rw). */
+ * output row is made of (about 2 h/rh): one thread at a time. VC_EINVAL: a side that is not in
+ * 1..RESIZE_MAX_SIDE, a rectangle that leaves (rh, rw). */
 #define RESIZE_MAX_SIDE (1 << 20)
 int resize_open(resize **out, int h, int w, int rh, int rw, int top, int left, int out_h,
                 int out_w, vc_err *err);

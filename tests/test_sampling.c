@@ -144,6 +144,50 @@ static void test_examples_here(void **state)
     assert_int_equal(c.target_w, 480);
 }
 
+/* ---- the reference's tables ---- */
+
+static void test_bucket_table(void **state)
+{
+    (void)state;
+    static const char table[] =
+        "0.25:256x1024 0.26:256x992 0.27:256x960 0.28:256x928 0.32:288x896 0.33:288x864 "
+        "0.35:288x832 0.4:320x800 0.42:320x768 0.48:352x736 0.5:352x704 0.52:352x672 "
+        "0.57:384x672 0.6:384x640 0.68:416x608 0.72:416x576 0.78:448x576 0.82:448x544 "
+        "0.88:480x544 0.94:480x512 1.0:512x512 1.07:512x480 1.13:544x480 1.21:544x448 "
+        "1.29:576x448 1.38:576x416 1.46:608x416 1.67:640x384 1.75:672x384 2.0:704x352 "
+        "2.09:736x352 2.4:768x320 2.5:800x320 2.89:832x288 3.0:864x288 3.11:896x288 "
+        "3.62:928x256 3.75:960x256 3.88:992x256 4.0:1024x256 ";
+    char got[sizeof table + 40] = "";
+
+    for (int i = 0; i < VB_N_BUCKETS; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s:%dx%d ", vb_buckets[i].key,
+                 vb_buckets[i].h, vb_buckets[i].w);
+    assert_string_equal(got, table);
+}
+
+/* Length by size, as the reference counts it in doubles: min(Q/p/p, n) // k * k + 1. */
+static void test_length_tables(void **state)
+{
+    (void)state;
+    static const struct { int n, t; } budgets[] = {
+        { 49, 512 }, { 49, 640 }, { 49, 1024 }, { 81, 512 }, { 81, 640 }, { 81, 960 },
+        { 121, 704 }, { 17, 256 }, { 1, 512 },
+    };
+    static const char *const families_with[] = { "wan2.1", "ltx-video" };       /* k 4 and 8 */
+
+    for (size_t b = 0; b < COUNT(budgets); b++)
+        for (int p = 32; p <= 2048; p++) {
+            vb_rules r = rules_of(families_with[p & 1], 512, 512, budgets[b].t, budgets[b].n, 1);
+            r.frame_rule = VB_RULE_PEER;
+            double q = (double)budgets[b].n * budgets[b].t * budgets[b].t, k = r.family->k;
+            double frames = floor(fmin(q / p / p, budgets[b].n) / k) * k + 1;
+            int64_t got = vb_frame_limit(&r, p, p, p);
+            if ((double)got != frames)
+                fail_msg("n %d, T %d, p %d: %lld, not %g", budgets[b].n, budgets[b].t, p,
+                         (long long)got, frames);
+        }
+}
+
 /* ---- odd numbers of the reference ---- */
 
 /* ((x / 512) * V) / (V / p), which is a hair below a multiple for a few sizes. */
@@ -513,6 +557,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_examples),
         cmocka_unit_test(test_examples_here),
+        cmocka_unit_test(test_bucket_table),
+        cmocka_unit_test(test_length_tables),
         cmocka_unit_test(test_doubles),
         cmocka_unit_test(test_black_line),
         cmocka_unit_test(test_loaded),

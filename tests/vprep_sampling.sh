@@ -70,6 +70,21 @@ done
 [ "$(cut -d' ' -f2 "$dir/latent-vlt")" != "$(cut -d' ' -f2 "$dir/latent-peer")" ] || { echo "one key"; exit 1; }
 [ "$(cut -d' ' -f3 "$dir/latent-vlt")" = "$(cut -d' ' -f3 "$dir/latent-peer")" ] || { echo "other values"; exit 1; }
 
+# a still with an orientation tag (6: to be turned by 90 degrees): turned, and for peer as it is stored
+ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x48:r=1:d=1" -frames:v 1 "$dir/plain.jpg"
+{
+    head -c 2 "$dir/plain.jpg"
+    printf '\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0'
+    tail -c +3 "$dir/plain.jpg"
+} >"$dir/media/turned.jpg"
+printf '{"file_path":"turned.jpg","text":"x"}\n' >"$dir/media/turned.jsonl"
+for s in vlt peer; do
+    check "turned $s" 0 "$vprep" --meta "$dir/media/turned.jsonl" --image_sample_size 64 --video_sample_size 64 \
+        --sampling $s --out "$dir/turned-$s" --trace_dir "$dir/turned-trace"
+done
+grep -q '"source":{"w":48,"h":96,.*"rotation":90}' "$dir/turned-vlt/plan.jsonl" || { echo "not turned"; exit 1; }
+grep -q '"source":{"w":96,"h":48,.*"rotation":0}' "$dir/turned-peer/plan.jsonl" || { echo "turned"; exit 1; }
+
 # ---- flips: "bright" is no side, "left" and "Right-hand" are ----
 printf '{"file_path":"still-3.png","text":"%s"}\n' "a bright day" "a bright day" "a bright day" "a bright day" \
     "a cat on the left" "a Right-hand glove" >"$dir/media/flips.jsonl"
@@ -107,3 +122,4 @@ tells "reuse 8, encode 0"
 sed 's/clip-0.mp4/clip-1.mp4/' "$dir/media/metadata.json" >"$dir/media/other.json"
 check "other rows" 0 "$vprep" --meta "$dir/media/other.json" "${sampling[@]}" --video_sample_size 32 --out "$dir/plain" --dry_run
 tells "reuse 6, encode 1" && tells "for the clips, at the rate of the last run: .* million pixels a second"
+echo "all as expected"
