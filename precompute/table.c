@@ -150,14 +150,23 @@ typedef struct epoch {
     double steps, visits, places, tokens, padding;
 } epoch;
 
+/* Micro-batches an epoch makes of a bucket. Where variants make its samples a matter of turns, what is
+ * left over is taken as any number below a batch, equally likely. */
+static double steps_of(double n, double batch)
+{
+    if (fabs(n - round(n)) < 1e-6)
+        return ceil(round(n) / batch);
+    return fmin(n, n / batch + (batch - 1) / (2 * batch));
+}
+
 static double print_bucket(const bucket *b, double batch, int pt, epoch *e, FILE *out)
 {
     char num[32], latent[32];
-    double steps = ceil(b->visits / batch - 1e-6);
+    double steps = steps_of(b->visits, batch);
     int frames = (b->f + pt - 1) / pt * pt;
 
     snprintf(latent, sizeof latent, "%dx%dx%d", b->f, b->lh, b->lw);
-    fprintf(out, "%-9s %6d %6d %7d    %-12s %7lld %9s %12.0f %8.0f\n", b->key, b->h, b->w,
+    fprintf(out, "%-9s %6d %6d %7d    %-12s %7lld %9s %12.0f %8.4g\n", b->key, b->h, b->w,
             b->frames, latent, (long long)b->tokens, vc_human_count(num, b->samples),
             (double)b->tokens * batch, steps);
     e->steps += steps;
