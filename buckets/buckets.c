@@ -319,6 +319,7 @@ static void choose_frames(const job *j, const vb_size *p)
     }
     count = vb_align_frames(r->family, count);
     j->c->frames = (int)count;
+    j->c->loaded = (int)loaded;
 
     int64_t placed = r->start_rule == VB_START_PEER ? loaded : count;
     j->c->start = draw_range(j, "start", VC_DRAW_START, 0, j->s->frames - 1 - (placed - 1) * r->stride,
@@ -337,7 +338,7 @@ static void count_tokens(vb_choice *c, const vb_family *f)
 void vb_choose_given(vb_choice *c, const vb_rules *r, const vb_source *s, uint64_t id,
                      uint32_t variant, uint64_t seed, const vb_picks *given)
 {
-    *c = (vb_choice){ .stride = r->stride, .frames = 1, .upscale = 1 };
+    *c = (vb_choice){ .stride = r->stride, .frames = 1, .loaded = 1, .upscale = 1 };
     job j = { .c = c, .r = r, .s = s, .id = id, .seed = seed, .variant = variant, .given = given,
               .h = s->h, .w = s->w };
     vb_size p;

@@ -120,6 +120,7 @@ typedef struct vb_choice {
     bool flip;
     int64_t start, stride;               /* source frame i of the clip: start + i * stride */
     int frames;                          /* kj+1 pixel frames kept */
+    int loaded;                          /* before size, frame crop and kj+1 cut them */
     double upscale;                      /* factor of enlargement, 1 if none */
     int latent_f, latent_h, latent_w;
     int64_t tokens;                      /* of the transformer's picture sequence */

@@ -14,6 +14,7 @@
       .latent_store = "moments", .bucket_rules = "cogvideox", .dtype = VC_BF16, .max_length = 226, \
       .length_field = "max_text_seq_length", .patch_t_field = "patch_size_t", \
       .bucket_rules_t = "cogvideox1.5", .noise_field = "add_noise_in_inpaint_model", \
+      .loaded_masks = true, \
       .channels_field = "in_channels", .channels = { 16, 32, 33 } }
 
 static const prep_family families[] = {

@@ -155,6 +155,49 @@ int mask_draw(mask *m, int f, int h, int w, bool all_frames, vc_draws *kind, vc_
     return 0;
 }
 
+/* Keeps entries of step numbers whose first, a frame, is below f. */
+static void keep_frames(mask *m, int step, int f)
+{
+    int n = 0;
+
+    for (int i = 0; i < m->n; i += step)
+        if (m->v[i] < f) {
+            memmove(m->v + n, m->v + i, (size_t)step * sizeof *m->v);
+            n += step;
+        }
+    m->n = n;
+}
+
+/* Frames c to end-1: to the last one, or everything in them. */
+static void cut_ends(mask *m, int f)
+{
+    int c = m->v[0], end = m->f - c;
+
+    if (end <= c)
+        return;
+    if (end >= f) {
+        m->kind = MASK_KEEP_HEAD;
+        return;
+    }
+    const int32_t v[6] = { m->w / 2, m->h / 2, 2 * m->w + 2, 2 * m->h + 2, c, end };
+    m->kind = MASK_BLOCK_IN_TIME;
+    memcpy(m->v, v, sizeof v);
+    m->n = 6;
+}
+
+void mask_cut(mask *m, int f)
+{
+    if (f >= m->f)
+        return;
+    if (m->kind == MASK_KEEP_ENDS)
+        cut_ends(m, f);
+    else if (m->kind == MASK_SMALL_BOXES)
+        keep_frames(m, 5, f);
+    else if (m->kind == MASK_WHOLE_FRAMES)
+        keep_frames(m, 1, f);
+    m->f = f;
+}
+
 void mask_free(mask *m)
 {
     free(m->v);
@@ -165,12 +208,14 @@ void mask_free(mask *m)
 
 cJSON *mask_json(const mask *m)
 {
+    /* a kind that stills do not have was drawn for a clip, of which one frame was kept */
+    const int f = odds(m->kind, m->f) > 0 ? m->f : 2;
     cJSON *o = cJSON_CreateObject(), *options = cJSON_CreateArray(), *pick, *purpose;
     cJSON *numbers = cJSON_CreateIntArray(m->v, m->n);
 
     purpose = cJSON_AddStringToObject(o, "purpose", "mask");
     for (int k = 0; options && k < MASK_KINDS; k++)
-        if (odds((mask_kind)k, m->f) > 0)
+        if (odds((mask_kind)k, f) > 0)
             cJSON_AddItemToArray(options, cJSON_CreateString(kinds[k].name));
     cJSON_AddItemToObject(o, "options", options);
     pick = cJSON_AddStringToObject(o, "pick", kinds[m->kind].name);

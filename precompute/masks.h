@@ -40,6 +40,9 @@ typedef struct mask {
  * with mask_free. */
 int mask_draw(mask *m, int f, int h, int w, bool all_frames, vc_draws *kind, vc_draws *numbers,
               vc_err *err);
+/* The same for the first f frames alone: told by other numbers or as another kind where the end of
+ * the clip was part of it. */
+void mask_cut(mask *m, int f);
 void mask_free(mask *m);                             /* an all-zero mask is fine */
 
 /* The draw of a plan line: {"purpose":"mask","options":[kinds],"pick":"block","numbers":[...]}.

@@ -104,8 +104,11 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     } else {
         vc_draws kind = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK_KIND);
         vc_draws numbers = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK);
-        rc = mask_draw(&clip->mask, c->frames, c->target_h, c->target_w, p->c.mask_shapes == 1,
+        bool loaded = p->rules.peer && p->family->loaded_masks && !it->line;
+        rc = mask_draw(&clip->mask, loaded ? c->loaded : c->frames, c->target_h, c->target_w, p->c.mask_shapes == 1,
                        &kind, &numbers, err);
+        if (!rc)
+            mask_cut(&clip->mask, c->frames);
     }
     clip->mask_all = !rc && mask_is_all(&clip->mask);
     return rc;
