@@ -153,27 +153,25 @@ static bool is_short(const vb_choice *c)
         || (w == 1 && h <= 0 && c->left == 0 && c->top >= 0 && c->top <= -h);
 }
 
-static int check_loaded(const vprep *p, const vb_choice *c, vc_err *err)
+static int check_loaded(const vprep *p, const vprep_source *s, const vb_choice *c, vc_err *err)
 {
-    const int most = VB_MAX_RESIZED_SIDE;
-
     if (!c->load_h && !c->load_w)
         return 0;
     if (!p->rules.peer)
         return vc_fail(err, VC_EINVAL, "load: only with --sampling peer is a picture resized twice");
-    if (c->load_h < 1 || c->load_w < 1 || c->load_h > most || c->load_w > most)
-        return vc_fail(err, VC_EINVAL, "load: %d %d: sides of 1 to %d are allowed", c->load_h,
-                       c->load_w, most);
+    if (c->load_h < 1 || c->load_w < 1 || c->load_h > s->h || c->load_w > s->w)
+        return vc_fail(err, VC_EINVAL, "load: %d %d: at least 1 and at most the source's %d %d",
+                       c->load_h, c->load_w, s->h, s->w);
     return 0;
 }
 
 /* What was edited by hand must still hold. */
-static int check_geometry(const vprep *p, vb_choice *c, vc_err *err)
+static int check_geometry(const vprep *p, const vprep_source *s, vb_choice *c, vc_err *err)
 {
     const vb_family *f = p->rules.family;
     const int q = f->ratio * f->patch;
     const int most = VB_MAX_RESIZED_SIDE;
-    int rc = check_loaded(p, c, err);
+    int rc = check_loaded(p, s, c, err);
 
     if (rc)
         return rc;
@@ -183,10 +181,9 @@ static int check_geometry(const vprep *p, vb_choice *c, vc_err *err)
     if (c->resize_h < 1 || c->resize_w < 1 || c->resize_h > most || c->resize_w > most)
         return vc_fail(err, VC_EINVAL, "resize: %d %d: sides of 1 to %d are allowed", c->resize_h,
                        c->resize_w, most);
-    if (p->rules.peer && is_short(c))
-        ;
-    else if (c->top < 0 || c->left < 0 || c->top + c->target_h > c->resize_h ||
-        c->left + c->target_w > c->resize_w)
+    if (!(p->rules.peer && is_short(c)) &&
+        (c->top < 0 || c->left < 0 || c->top + c->target_h > c->resize_h ||
+         c->left + c->target_w > c->resize_w))
         return vc_fail(err, VC_EINVAL, "crop: %d %d of target %d %d leaves the resized %d %d",
                        c->top, c->left, c->target_h, c->target_w, c->resize_h, c->resize_w);
     c->latent_f = (c->frames - 1) / f->k + 1;
@@ -231,7 +228,7 @@ int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     if (!rc) {
         clip->draws = cJSON_DetachItemFromObjectCaseSensitive(o, "draws");
         snprintf(c->key, sizeof c->key, "%s", key);
-        rc = check_geometry(p, c, err);
+        rc = check_geometry(p, &p->sources[it->row], c, err);
     }
     cJSON_Delete(o);
     return vc_context(err, rc, "%s: sample %u, variant %u", p->c.plan, it->number, it->variant);
