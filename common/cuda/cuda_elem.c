@@ -1,0 +1,129 @@
+/* cuda_elem.c - element-wise entries of the table, and the optimiser's: backend.h */
+#include "common/cuda/cuda.h"
+
+#define LIST(...) (const vt_tensor *const[]){ __VA_ARGS__ }
+#define COUNT(...) (int)(sizeof(LIST(__VA_ARGS__)) / sizeof(const vt_tensor *))
+#define MAP(d, op, f, s, ...) map(d, op, f, s, COUNT(__VA_ARGS__), LIST(__VA_ARGS__))
+
+/* t: y, then the inputs. s: adds and numbers. */
+static void map(vt_dev *d, const char *op, vk_element f, vk_map_args s, int k,
+                const vt_tensor *const *t)
+{
+    for (int o = 0; o < k; o++)
+        if (t[o]->dtype > VC_F8E5M2) {
+            cuda_fault(d, VC_EINVAL, "%s: type %s has no arithmetic", op,
+                       vc_dtype_name(t[o]->dtype));
+            return;
+        }
+    if (cuda_walk(d, &s.w, op, k, t, true))
+        cuda_ok(d, vk_map(d->stream, f, &s), op);
+}
+
+void cuda_copy(vt_dev *d, vt_tensor *y, const vt_tensor *x)
+{
+    vk_move_args s;
+
+    if (y->dtype != x->dtype)
+        MAP(d, "copy", VK_TAKE, (vk_map_args){ 0 }, y, x);
+    else if (vt_packed(x) && vt_packed(y))
+        cuda_copy_bytes(d, y->data, x->data, (size_t)vt_count(x) * vc_dtype_size(x->dtype));
+    else if (cuda_walk(d, &s.w, "copy", 2, LIST(y, x), true))
+        cuda_ok(d, vk_move(d->stream, &s), "copy");
+}
+
+void cuda_fill(vt_dev *d, vt_tensor *y, float value)
+{
+    MAP(d, "fill", VK_FILL, ((vk_map_args){ .a = { value } }), y);
+}
+
+void cuda_scale(vt_dev *d, vt_tensor *y, const vt_tensor *x, float a)
+{
+    bool adds = vt_adds(y);
+
+    if (!adds && a == 1.0f)
+        cuda_copy(d, y, x);
+    else
+        MAP(d, "scale", VK_SCALE, ((vk_map_args){ .adds = adds, .a = { a } }), y, x);
+    vt_wrote(y);
+}
+
+void cuda_binary(vt_dev *d, vt_binary op, vt_tensor *y, const vt_tensor *a, const vt_tensor *b)
+{
+    static const vk_element f[] = { [VT_ADD] = VK_ADD, [VT_SUB] = VK_SUB, [VT_MUL] = VK_MUL };
+
+    MAP(d, "binary", f[op], (vk_map_args){ 0 }, y, a, b);
+}
+
+void cuda_mul_grad(vt_dev *d, vt_tensor *da, const vt_tensor *dy, const vt_tensor *b)
+{
+    MAP(d, "mul", VK_MUL, (vk_map_args){ .adds = vt_adds(da) }, da, dy, b);
+    vt_wrote(da);
+}
+
+void cuda_unary(vt_dev *d, vt_unary op, vt_tensor *y, const vt_tensor *x)
+{
+    static const vk_element f[] = { [VT_SILU] = VK_SILU, [VT_GELU_TANH] = VK_GELU_TANH,
+                                    [VT_GELU_ERF] = VK_GELU_ERF };
+
+    MAP(d, "unary", f[op], (vk_map_args){ 0 }, y, x);
+}
+
+void cuda_unary_grad(vt_dev *d, vt_unary op, vt_tensor *dx, const vt_tensor *dy,
+                     const vt_tensor *x)
+{
+    static const vk_element f[] = { [VT_SILU] = VK_SILU_GRAD, [VT_GELU_TANH] = VK_GELU_TANH_GRAD,
+                                    [VT_GELU_ERF] = VK_GELU_ERF_GRAD };
+
+    MAP(d, "unary", f[op], (vk_map_args){ .adds = vt_adds(dx) }, dx, dy, x);
+    vt_wrote(dx);
+}
+
+void cuda_gated_add(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *h,
+                    const vt_tensor *gate)
+{
+    MAP(d, "gated_add", VK_GATED_ADD, (vk_map_args){ 0 }, y, x, h, gate);
+}
+
+void cuda_mix(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *n, const vt_tensor *a,
+              const vt_tensor *c)
+{
+    MAP(d, "mix", VK_MIX, (vk_map_args){ 0 }, y, x, n, a, c);
+}
+
+void cuda_posterior(vt_dev *d, vt_tensor *y, const vt_tensor *mean, const vt_tensor *logvar,
+                    const vt_tensor *noise)
+{
+    MAP(d, "posterior", VK_POSTERIOR, (vk_map_args){ 0 }, y, mean, logvar, noise);
+}
+
+void cuda_mse_grad(vt_dev *d, vt_tensor *dpred, const vt_tensor *dloss, const vt_tensor *pred,
+                   const vt_tensor *target, const vt_tensor *weight)
+{
+    vk_map_args s = { .adds = vt_adds(dpred), .a = { (float)(2.0 / (double)vt_count(pred)) } };
+    vt_tensor e = cuda_repeat(dloss, pred);
+
+    if (weight)
+        MAP(d, "mse", VK_MSE_GRAD_WEIGHTED, s, dpred, &e, pred, target, weight);
+    else
+        MAP(d, "mse", VK_MSE_GRAD, s, dpred, &e, pred, target);
+    vt_wrote(dpred);
+}
+
+/* ---- optimiser ---- */
+
+void cuda_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
+                const vt_adamw_args *a)
+{
+    vk_adamw_args s = {
+        w->data, m->data, v->data, grad->data, vt_count(w),
+        { .decay = 1.0f - a->lr * a->weight_decay, .step = a->lr / a->correct1,
+          .root = 1.0f / a->correct2, .eps = a->eps, .beta1 = a->beta1, .beta2 = a->beta2,
+          .grad_scale = a->grad_scale },
+    };
+    cuda_ok(d, vk_adamw(d->stream, &s), "adamw");
+}
+
+void cuda_ema(vt_dev *d, vt_tensor *ema, const vt_tensor *w, float decay)
+{
+    MAP(d, "ema", VK_EMA, ((vk_map_args){ .a = { decay, 1.0f - decay } }), ema, ema, w);
+}

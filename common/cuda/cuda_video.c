@@ -1,0 +1,134 @@
+/* cuda_video.c - patches, rotary positions, noise, sinusoids, tables, plain attention: backend.h */
+#include <math.h>
+
+#include "common/cuda/cuda.h"
+
+static void patch(vt_dev *d, const vt_tensor *x, const vt_tensor *tokens, bool to_tokens, bool adds,
+                  int pt, int ph, int pw, vt_patch_order order)
+{
+    vk_patch_args s = { .x = x->data, .tokens = tokens->data, .x_type = (int)x->dtype,
+                        .token_type = (int)tokens->dtype, .pt = pt, .ph = ph, .pw = pw,
+                        .c_first = order == VT_C_FIRST, .to_tokens = to_tokens, .adds = adds,
+                        .count = vt_count(x), .c = x->dim[1], .t = x->dim[2], .h = x->dim[3],
+                        .w = x->dim[4] };
+
+    cuda_ok(d, vk_patch(d->stream, &s), to_tokens ? "patchify" : "unpatchify");
+}
+
+void cuda_patchify(vt_dev *d, vt_tensor *tokens, const vt_tensor *x, int pt, int ph, int pw,
+                   vt_patch_order order)
+{
+    patch(d, x, tokens, true, vt_adds(tokens), pt, ph, pw, order);
+    vt_wrote(tokens);
+}
+
+void cuda_unpatchify(vt_dev *d, vt_tensor *x, const vt_tensor *tokens, int pt, int ph, int pw,
+                     vt_patch_order order)
+{
+    patch(d, x, tokens, false, vt_adds(x), pt, ph, pw, order);
+    vt_wrote(x);
+}
+
+void cuda_rope(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *c,
+               const vt_tensor *sn, int64_t begin, float sign)
+{
+    vk_rope_args s = { .c = c->data, .s = sn->data, .tokens = (uint32_t)x->dim[1],
+                       .heads = (uint32_t)x->dim[2], .begin = (uint32_t)begin,
+                       .end = (uint32_t)(begin + c->dim[0]), .sign = sign, .adds = vt_adds(y) };
+
+    if (cuda_walk(d, &s.w, "rope", 2, (const vt_tensor *const[]){ y, x }, false))
+        cuda_ok(d, vk_rope(d->stream, &s), "rope");
+    vt_wrote(y);
+}
+
+void cuda_randn(vt_dev *d, vt_tensor *y, uint64_t seed, uint32_t row0, uint32_t micro,
+                uint32_t purpose)
+{
+    int64_t n = vt_count(y) / y->dim[0];
+    vk_randn_args s = { .y = y->data, .n = n, .quads = (n + 3) / 4, .batch = (uint32_t)y->dim[0],
+                        .key = { (uint32_t)seed, (uint32_t)(seed >> 32) }, .row0 = row0,
+                        .micro = micro, .purpose = purpose };
+
+    cuda_ok(d, vk_randn(d->stream, &s), "randn");
+}
+
+void cuda_timestep(vt_dev *d, vt_tensor *y, const vt_tensor *t, float max_period)
+{
+    vk_timestep_args s = { y->data, t->data, (uint32_t)y->dim[0], (uint32_t)y->dim[1] / 2,
+                           log((double)max_period) };
+
+    cuda_ok(d, vk_timestep(d->stream, &s), "timestep");
+}
+
+void cuda_embedding(vt_dev *d, vt_tensor *y, const vt_tensor *table, const vt_tensor *ids)
+{
+    vk_embedding_args s = { .y = y->data, .table = table->data, .ids = ids->data,
+                            .y_type = (int)y->dtype, .table_type = (int)table->dtype,
+                            .count = (uint32_t)vt_count(ids), .rows = (uint32_t)table->dim[0],
+                            .n = table->dim[1], .fault = d->lost };
+
+    cuda_ok(d, vk_embedding(d->stream, &s), "embedding");
+}
+
+/* ---- plain attention ---- */
+
+static vk_heads heads(const vt_tensor *t)
+{
+    if (!t)
+        return (vk_heads){ 0 };
+    return (vk_heads){ t->data, (int)t->dtype, vt_adds(t), t->stride[0], t->stride[1],
+                       t->stride[2] };
+}
+
+static vk_attend_args attend_args(const vt_tensor *q, const vt_tensor *k, const vt_tensor *v,
+                                  const vt_tensor *kv_len, float scale)
+{
+    return (vk_attend_args){ .q = heads(q), .k = heads(k), .v = heads(v),
+                             .kv_len = kv_len ? kv_len->data : NULL, .batch = (uint32_t)q->dim[0],
+                             .sq = (uint32_t)q->dim[1], .heads = (uint32_t)q->dim[2],
+                             .d = (uint32_t)q->dim[3], .sk = (uint32_t)k->dim[1],
+                             .scale = scale };
+}
+
+void cuda_attend(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,
+                 const vt_tensor *v, const vt_tensor *kv_len, const vt_tensor *bias, float scale)
+{
+    vk_attend_args s = attend_args(q, k, v, kv_len, scale);
+
+    if (s.d > VK_HEAD) {
+        cuda_fault(d, VC_EINVAL, "attention: heads of %u, at most %d are possible", s.d, VK_HEAD);
+        return;
+    }
+    s.o = heads(o);
+    s.o.adds = 0;
+    s.lse = lse->data;
+    if (bias) {
+        s.bias = bias->data;
+        for (int i = 0; i < 4; i++)
+            s.bias_stride[i] = bias->stride[i];
+    }
+    cuda_ok(d, vk_attend(d->stream, &s), "attention");
+}
+
+void cuda_attend_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
+                      const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
+                      const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
+                      const vt_tensor *kv_len, float scale)
+{
+    vk_attend_args s = attend_args(q, k, v, kv_len, scale);
+
+    s.o = heads(o);
+    s.dout = heads(dout);
+    s.lse = lse->data;
+    s.dq = heads(dq);
+    s.dk = heads(dk);
+    s.dv = heads(dv);
+    if (dq && cuda_ok(d, vk_attend_dq(d->stream, &s), "attention"))
+        vt_wrote(dq);
+    if ((dk || dv) && cuda_ok(d, vk_attend_dkv(d->stream, &s), "attention")) {
+        if (dk)
+            vt_wrote(dk);
+        if (dv)
+            vt_wrote(dv);
+    }
+}

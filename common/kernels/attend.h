@@ -1,0 +1,178 @@
+/* attend.h - attention as plain row kernels: a warp for a query (or, backward, a key), each lane
+ * with its own columns of the head; online softmax (Milakov & Gimelshein 2018). No atomics, so
+ * the same bits every time. For f32 and for shapes that cuDNN cannot read; not fast. Included by
+ * bodies.h. */
+#ifndef VK_ATTEND_H
+#define VK_ATTEND_H
+
+enum { VK_ATTEND_TEAMS = VK_THREADS / VK_WARP };
+#ifdef __CUDA_ARCH__
+enum { VK_MINE = VK_HEAD / VK_WARP };          /* columns of one lane */
+#else
+enum { VK_MINE = VK_HEAD };
+#endif
+
+/* This lane's columns lane, lane + lanes, ..: j counts them. */
+#define VK_EACH_MINE(j, s, t)                                                                      \
+    VK_UNROLL                                                                                      \
+    for (int j = 0; j < VK_MINE; j++)                                                              \
+        if ((uint32_t)((t).lane + j * (t).lanes) < (s)->d)
+
+VK_HD const char *vk_head_at(const vk_heads *x, uint32_t b, uint32_t h, uint32_t i)
+{
+    return x->data + (b * x->b + h * x->h + i * x->s) * (x->type == VK_F32 ? 4 : 2);
+}
+
+VK_HD void vk_head_load(const vk_heads *x, const vk_attend_args *s, uint32_t b, uint32_t h,
+                        uint32_t i, vk_team t, float *v)
+{
+    const char *p = vk_head_at(x, b, h, i);
+
+    VK_EACH_MINE(j, s, t)
+        v[j] = vk_get(p, x->type, t.lane + j * t.lanes);
+}
+
+VK_HD void vk_head_store(const vk_heads *x, const vk_attend_args *s, uint32_t b, uint32_t h,
+                         uint32_t i, vk_team t, const float *v, float scale)
+{
+    char *p = (char *)vk_head_at(x, b, h, i);
+
+    VK_EACH_MINE(j, s, t) {
+        int64_t at = t.lane + j * t.lanes;
+        vk_put(p, x->type, at, v[j] * scale + (x->adds ? vk_get(p, x->type, at) : 0.0f));
+    }
+}
+
+VK_HD float vk_head_dot(const vk_attend_args *s, vk_team t, const float *a, const float *b)
+{
+    float sum = 0;
+
+    VK_EACH_MINE(j, s, t)
+        sum += a[j] * b[j];
+    return vk_team_sum(t, sum);
+}
+
+VK_HD uint32_t vk_keys(const vk_attend_args *s, uint32_t b)
+{
+    return s->kv_len ? (uint32_t)s->kv_len[b] : s->sk;
+}
+
+VK_HD float vk_bias_at(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i, uint32_t k)
+{
+    const int64_t *st = s->bias_stride;
+
+    return s->bias ? s->bias[b * st[0] + h * st[1] + i * st[2] + k * st[3]] : 0.0f;
+}
+
+VK_HD void vk_attend_row(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i, vk_team t)
+{
+    float q[VK_MINE], x[VK_MINE], acc[VK_MINE], most = -INFINITY, sum = 0;
+    uint32_t keys = vk_keys(s, b);
+
+    vk_head_load(&s->q, s, b, h, i, t, q);
+    VK_EACH_MINE(j, s, t)
+        acc[j] = 0;
+    for (uint32_t k = 0; k < keys; k++) {
+        vk_head_load(&s->k, s, b, h, k, t, x);
+        float score = vk_head_dot(s, t, q, x) * s->scale + vk_bias_at(s, b, h, i, k);
+        float top = fmaxf(most, score), keep = expf(most - top), p = expf(score - top);
+        vk_head_load(&s->v, s, b, h, k, t, x);
+        VK_EACH_MINE(j, s, t)
+            acc[j] = acc[j] * keep + p * x[j];
+        sum = sum * keep + p;
+        most = top;
+    }
+    vk_head_store(&s->o, s, b, h, i, t, acc, 1.0f / sum);
+    if (t.lane == 0)
+        s->lse[((uint64_t)b * s->heads + h) * s->sq + i] = most + logf(sum);
+}
+
+VK_HD void vk_attend_body(const vk_attend_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH_TEAM(row, part, (uint64_t)s->batch * s->heads * s->sq, VK_ATTEND_TEAMS) {
+        uint64_t bh = row / s->sq;
+        vk_attend_row(s, (uint32_t)(bh / s->heads), (uint32_t)(bh % s->heads),
+                      (uint32_t)(row % s->sq), part);
+    }
+}
+
+/* dS of one pair: p (dp - D), D = dout o; *prob: p. All lanes have it. */
+VK_HD float vk_pair(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i, vk_team t,
+                    const float *q, const float *k, const float *v, const float *dout,
+                    float delta, float *prob)
+{
+    float lse = s->lse[((uint64_t)b * s->heads + h) * s->sq + i];
+
+    *prob = expf(vk_head_dot(s, t, q, k) * s->scale - lse);
+    return *prob * (vk_head_dot(s, t, dout, v) - delta);
+}
+
+/* dq = scale * sum over keys of dS k */
+VK_HD void vk_attend_dq_row(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i, vk_team t)
+{
+    float q[VK_MINE], dout[VK_MINE], k[VK_MINE], v[VK_MINE], acc[VK_MINE], p;
+    uint32_t keys = vk_keys(s, b);
+
+    vk_head_load(&s->q, s, b, h, i, t, q);
+    vk_head_load(&s->dout, s, b, h, i, t, dout);
+    vk_head_load(&s->o, s, b, h, i, t, v);
+    float delta = vk_head_dot(s, t, dout, v);
+    VK_EACH_MINE(j, s, t)
+        acc[j] = 0;
+    for (uint32_t n = 0; n < keys; n++) {
+        vk_head_load(&s->k, s, b, h, n, t, k);
+        vk_head_load(&s->v, s, b, h, n, t, v);
+        float ds = vk_pair(s, b, h, i, t, q, k, v, dout, delta, &p);
+        VK_EACH_MINE(j, s, t)
+            acc[j] += ds * k[j];
+    }
+    vk_head_store(&s->dq, s, b, h, i, t, acc, s->scale);
+}
+
+VK_HD void vk_attend_dq_body(const vk_attend_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH_TEAM(row, part, (uint64_t)s->batch * s->heads * s->sq, VK_ATTEND_TEAMS) {
+        uint64_t bh = row / s->sq;
+        vk_attend_dq_row(s, (uint32_t)(bh / s->heads), (uint32_t)(bh % s->heads),
+                         (uint32_t)(row % s->sq), part);
+    }
+}
+
+/* dk = scale * sum over queries of dS q, dv = sum of p dout; 0 for keys past the length */
+VK_HD void vk_attend_dkv_row(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t n,
+                             vk_team t)
+{
+    float k[VK_MINE], v[VK_MINE], q[VK_MINE], dout[VK_MINE], o[VK_MINE], dk[VK_MINE], dv[VK_MINE];
+    uint32_t queries = n < vk_keys(s, b) ? s->sq : 0;
+
+    vk_head_load(&s->k, s, b, h, n, t, k);
+    vk_head_load(&s->v, s, b, h, n, t, v);
+    VK_EACH_MINE(j, s, t)
+        dk[j] = dv[j] = 0;
+    for (uint32_t i = 0; i < queries; i++) {
+        float p, ds;
+        vk_head_load(&s->q, s, b, h, i, t, q);
+        vk_head_load(&s->dout, s, b, h, i, t, dout);
+        vk_head_load(&s->o, s, b, h, i, t, o);
+        ds = vk_pair(s, b, h, i, t, q, k, v, dout, vk_head_dot(s, t, dout, o), &p);
+        VK_EACH_MINE(j, s, t) {
+            dk[j] += ds * q[j];
+            dv[j] += p * dout[j];
+        }
+    }
+    if (s->dk.data)
+        vk_head_store(&s->dk, s, b, h, n, t, dk, s->scale);
+    if (s->dv.data)
+        vk_head_store(&s->dv, s, b, h, n, t, dv, 1.0f);
+}
+
+VK_HD void vk_attend_dkv_body(const vk_attend_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH_TEAM(row, part, (uint64_t)s->batch * s->heads * s->sk, VK_ATTEND_TEAMS) {
+        uint64_t bh = row / s->sk;
+        vk_attend_dkv_row(s, (uint32_t)(bh / s->heads), (uint32_t)(bh % s->heads),
+                          (uint32_t)(row % s->sk), part);
+    }
+}
+
+#endif

@@ -1,0 +1,586 @@
+/* bodies.h - the kernels of kernels.h: what one block does. Included once, by cuda_kernels.cu and
+ * by the tests, after two macros are defined.
+ *
+ * VK_KERNEL(name, args, blocks) makes int vk_name(stream, const args *s), which runs
+ * vk_name_body(s, block, team) for so many blocks and each of their VK_THREADS lanes. A body's work
+ * is counted in units: a lane has one. VK_TEAM_KERNEL is the same where lanes share rows and meet
+ * in vk_team_sum; on a CPU it runs one lane a block, which then does the work of all. */
+#ifndef VK_BODIES_H
+#define VK_BODIES_H
+
+#include "common/kernels/kernels.h"
+
+/* Blocks for so many units of one lane. */
+#define VK_BLOCKS(units) (((units) + VK_THREADS - 1) / VK_THREADS)
+/* u: this lane's units of the block. */
+#define VK_EACH(u, units)                                                                          \
+    for (uint64_t u = (uint64_t)block * VK_THREADS + (uint32_t)t.lane,                             \
+                  u##_end_ = (uint64_t)(block + 1) * VK_THREADS;                                   \
+         u < u##_end_ && u < (uint64_t)(units); u += (uint32_t)t.lanes)
+
+/* Blocks for so many rows of one team, and this block's teams: `part` is the one at `row`. */
+#define VK_TEAM_BLOCKS(rows, teams) (((rows) + (teams) - 1) / (teams))
+#define VK_EACH_TEAM(row, part, rows, teams)                                                       \
+    vk_team part = vk_team_part(t, (teams));                                                       \
+    for (uint64_t row = (uint64_t)block * (teams) + (uint32_t)(t.lane / part.lanes),               \
+                  row##_end_ = (uint64_t)(block + 1) * (teams);                                    \
+         row < row##_end_ && row < (uint64_t)(rows);                                               \
+         row += part.lanes == 1 ? 1 : (uint64_t)(teams))
+
+VK_HD vk_team vk_team_part(vk_team t, uint32_t teams)
+{
+    int lanes = t.lanes == 1 ? 1 : t.lanes / (int)teams;
+    vk_team part = { t.lane % lanes, lanes, t.scratch };
+
+    return part;
+}
+
+/* ---- places ---- */
+
+/* Element `first` of a row, of operands 0..k-1. */
+VK_HD void vk_place(const vk_walk *w, int k, uint32_t row, int64_t first, char **p)
+{
+    VK_UNROLL
+    for (int o = 0; o < k; o++)
+        p[o] = w->data[o] + first * w->step[o] * w->size[o];
+    for (int i = w->nd; i-- > 0;) {
+        uint32_t rest = row / w->dim[i], at = row - rest * w->dim[i];
+        VK_UNROLL
+        for (int o = 0; o < k; o++)
+            if (w->data[o])
+                p[o] += at * w->stride[i][o] * w->size[o];
+        row = rest;
+    }
+}
+
+VK_HD int vk_left(const vk_walk *w, int64_t i) { return (int)(w->n - i < 8 ? w->n - i : 8); }
+
+/* n elements of operand o, `i` after p; `none` where there is no such operand. */
+VK_HD vk_f8 vk_load_or(const vk_walk *w, int o, const char *p, int64_t i, int n, float none)
+{
+    vk_f8 r;
+
+    if (w->data[o])
+        return vk_load8(p + i * w->step[o] * w->size[o], w->type[o], w->step[o], n);
+    VK_UNROLL
+    for (int j = 0; j < 8; j++)
+        r.v[j] = none;
+    return r;
+}
+
+VK_HD void vk_write(const vk_walk *w, int o, char *p, int n, vk_f8 x, int adds)
+{
+    if (adds) {
+        vk_f8 old = vk_load8(p, w->type[o], w->step[o], n);
+        VK_UNROLL
+        for (int j = 0; j < 8; j++)
+            x.v[j] += old.v[j];
+    }
+    vk_store8(p, w->type[o], w->step[o], n, x);
+}
+
+/* ---- element by element ---- */
+
+#define VK_MAP(name, inputs, value)                                                                \
+    VK_HD float vk_value_##name(const float *x, const float *a)                                    \
+    {                                                                                              \
+        (void)x, (void)a;                                                                          \
+        return value;                                                                              \
+    }                                                                                              \
+    VK_HD void vk_map_##name##_body(const vk_map_args *s, uint32_t block, vk_team t)               \
+    {                                                                                              \
+        const vk_walk *w = &s->w;                                                                  \
+        VK_EACH(u, (uint64_t)w->rows * w->packs) {                                                 \
+            uint32_t row = (uint32_t)u / w->packs;                                                 \
+            int64_t first = (int64_t)((uint32_t)u - row * w->packs) * 8;                           \
+            int n = vk_left(w, first);                                                             \
+            char *p[1 + (inputs)];                                                                 \
+            vk_f8 in[1 + (inputs)], y;                                                             \
+            vk_place(w, 1 + (inputs), row, first, p);                                              \
+            VK_UNROLL                                                                              \
+            for (int o = 1; o <= (inputs); o++)                                                    \
+                in[o] = vk_load8(p[o], w->type[o], w->step[o], n);                                 \
+            VK_UNROLL                                                                              \
+            for (int j = 0; j < 8; j++) {                                                          \
+                float x[1 + (inputs)];                                                             \
+                VK_UNROLL                                                                          \
+                for (int o = 0; o < (inputs); o++)                                                 \
+                    x[o] = in[1 + o].v[j];                                                         \
+                y.v[j] = vk_value_##name(x, s->a);                                                 \
+            }                                                                                      \
+            vk_write(w, 0, p[0], n, y, s->adds);                                                   \
+        }                                                                                          \
+    }
+VK_ELEMENTS(VK_MAP)
+
+VK_HD void vk_move_one(char *y, const char *x, int size)
+{
+    switch (size) {
+    case 1: *y = *x; break;
+    case 2: *(uint16_t *)y = *(const uint16_t *)x; break;
+    case 4: *(uint32_t *)y = *(const uint32_t *)x; break;
+    default: *(uint64_t *)y = *(const uint64_t *)x; break;
+    }
+}
+
+VK_HD void vk_move_body(const vk_move_args *s, uint32_t block, vk_team t)
+{
+    const vk_walk *w = &s->w;
+
+    VK_EACH(u, (uint64_t)w->rows * w->packs) {
+        uint32_t row = (uint32_t)u / w->packs;
+        int64_t first = (int64_t)((uint32_t)u - row * w->packs) * 8;
+        int n = vk_left(w, first), size = w->size[0];
+        char *p[2];
+        vk_place(w, 2, row, first, p);
+        if (size == 2 && vk_whole(p[0], w->step[0], n) && vk_whole(p[1], w->step[1], n)) {
+            vk_store_quad(p[0], vk_load_quad(p[1]));
+            continue;
+        }
+        for (int j = 0; j < n; j++)
+            vk_move_one(p[0] + j * w->step[0] * size, p[1] + j * w->step[1] * size, size);
+    }
+}
+
+/* ---- norms ---- */
+
+#define VK_EACH_PACK(i, n, w, t)                                                                   \
+    for (int64_t i = (int64_t)(t).lane * 8, n; i < (w)->n && (n = vk_left((w), i));                \
+         i += (int64_t)(t).lanes * 8)
+
+/* mean and 1/sqrt(var + eps), or 0 and 1/sqrt(mean(x^2) + eps) */
+VK_HD void vk_norm_stats(const vk_walk *w, const char *x, float eps, int rms, vk_team t,
+                         float stats[2])
+{
+    vk_f8 sum = { { 0 } }, square = { { 0 } };
+
+    stats[0] = 0;
+    if (!rms) {
+        VK_EACH_PACK(i, n, w, t) {
+            vk_f8 v = vk_load_or(w, VK_NORM_X, x, i, (int)n, 0);
+            VK_UNROLL
+            for (int j = 0; j < 8; j++)
+                sum.v[j] += v.v[j];
+        }
+        stats[0] = vk_team_sum(t, vk_sum8(sum)) / (float)w->n;
+    }
+    VK_EACH_PACK(i, n, w, t) {
+        vk_f8 v = vk_load_or(w, VK_NORM_X, x, i, (int)n, 0);
+        VK_UNROLL
+        for (int j = 0; j < 8; j++) {
+            float d = j < n ? v.v[j] - stats[0] : 0.0f;
+            square.v[j] += d * d;
+        }
+    }
+    stats[1] = 1.0f / sqrtf(vk_team_sum(t, vk_sum8(square)) / (float)w->n + eps);
+}
+
+/* y = ((x - mean) rstd w + b)(1 + scale) + shift */
+VK_HD void vk_norm_row(const vk_norm_args *s, uint32_t row, vk_team t)
+{
+    const vk_walk *w = &s->w;
+    char *p[VK_NORM_OPERANDS];
+    float stats[2];
+
+    vk_place(w, VK_NORM_OPERANDS, row, 0, p);
+    vk_norm_stats(w, p[VK_NORM_X], s->eps, s->rms, t, stats);
+    VK_EACH_PACK(i, n, w, t) {
+        vk_f8 x = vk_load_or(w, VK_NORM_X, p[VK_NORM_X], i, (int)n, 0), y;
+        vk_f8 wi = vk_load_or(w, VK_NORM_W, p[VK_NORM_W], i, (int)n, 1);
+        vk_f8 b = vk_load_or(w, VK_NORM_B, p[VK_NORM_B], i, (int)n, 0);
+        vk_f8 shift = vk_load_or(w, VK_NORM_SHIFT, p[VK_NORM_SHIFT], i, (int)n, 0);
+        vk_f8 scale = vk_load_or(w, VK_NORM_SCALE, p[VK_NORM_SCALE], i, (int)n, 0);
+        VK_UNROLL
+        for (int j = 0; j < 8; j++) {
+            float v = (x.v[j] - stats[0]) * stats[1] * wi.v[j] + b.v[j];
+            y.v[j] = v + v * scale.v[j] + shift.v[j];
+        }
+        vk_write(w, VK_NORM_Y, p[VK_NORM_Y] + i * w->size[VK_NORM_Y], (int)n, y, 0);
+    }
+    if (w->data[VK_NORM_STATS] && t.lane == 0)
+        memcpy(p[VK_NORM_STATS], stats, sizeof stats);
+}
+
+VK_HD void vk_norm_body(const vk_norm_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH_TEAM(row, part, s->w.rows, s->teams)
+        vk_norm_row(s, (uint32_t)row, part);
+}
+
+/* xhat and g = dy (1 + scale) w of a pack; lanes past the end have g = 0 */
+VK_HD void vk_norm_terms(const vk_walk *w, char *const *p, const float *stats, int64_t i, int n,
+                         vk_f8 *xhat, vk_f8 *g)
+{
+    vk_f8 dy = vk_load_or(w, VK_DX_DY, p[VK_DX_DY], i, n, 0);
+    vk_f8 x = vk_load_or(w, VK_DX_X, p[VK_DX_X], i, n, 0);
+    vk_f8 wi = vk_load_or(w, VK_DX_W, p[VK_DX_W], i, n, 1);
+    vk_f8 scale = vk_load_or(w, VK_DX_SCALE, p[VK_DX_SCALE], i, n, 0);
+
+    VK_UNROLL
+    for (int j = 0; j < 8; j++) {
+        xhat->v[j] = (x.v[j] - stats[0]) * stats[1];
+        g->v[j] = (dy.v[j] + dy.v[j] * scale.v[j]) * wi.v[j];
+    }
+}
+
+/* dx = rstd (g - mean(g) - xhat mean(g xhat)); rms: without mean(g) */
+VK_HD void vk_norm_dx_row(const vk_norm_dx_args *s, uint32_t row, vk_team t)
+{
+    const vk_walk *w = &s->w;
+    char *p[VK_DX_OPERANDS];
+    vk_f8 sum = { { 0 } }, product = { { 0 } }, xhat, g, dx;
+    float stats[2];
+
+    vk_place(w, VK_DX_OPERANDS, row, 0, p);
+    memcpy(stats, p[VK_DX_STATS], sizeof stats);
+    VK_EACH_PACK(i, n, w, t) {
+        vk_norm_terms(w, p, stats, i, (int)n, &xhat, &g);
+        VK_UNROLL
+        for (int j = 0; j < 8; j++) {
+            sum.v[j] += g.v[j];
+            product.v[j] += g.v[j] * xhat.v[j];
+        }
+    }
+    float mean = s->rms ? 0.0f : vk_team_sum(t, vk_sum8(sum)) / (float)w->n;
+    float slope = vk_team_sum(t, vk_sum8(product)) / (float)w->n;
+    VK_EACH_PACK(i, n, w, t) {
+        vk_norm_terms(w, p, stats, i, (int)n, &xhat, &g);
+        VK_UNROLL
+        for (int j = 0; j < 8; j++)
+            dx.v[j] = stats[1] * (g.v[j] - mean - xhat.v[j] * slope);
+        vk_write(w, VK_DX_DX, p[VK_DX_DX] + i * w->size[VK_DX_DX], (int)n, dx, s->adds);
+    }
+}
+
+VK_HD void vk_norm_dx_body(const vk_norm_dx_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH_TEAM(row, part, s->w.rows, s->teams)
+        vk_norm_dx_row(s, (uint32_t)row, part);
+}
+
+/* ---- sums over rows ---- */
+
+/* Adds one row's pack to the sums. */
+VK_HD void vk_column_add(const vk_columns_args *s, char *const *p, int n, vk_f8 *sum, vk_f8 *sum2)
+{
+    const vk_walk *w = &s->w;
+    vk_f8 dy = vk_load_or(w, VK_COL_DY, p[VK_COL_DY], 0, n, 0);
+    vk_f8 x = vk_load_or(w, VK_COL_X, p[VK_COL_X], 0, n, 1);
+    float stats[2];
+
+    if (s->terms == VK_PRODUCT) {
+        VK_UNROLL
+        for (int j = 0; j < 8; j++)
+            sum->v[j] += dy.v[j] * x.v[j];
+        return;
+    }
+    memcpy(stats, p[VK_COL_STATS], sizeof stats);
+    if (s->terms == VK_AFFINE) {
+        vk_f8 scale = vk_load_or(w, VK_COL_SCALE, p[VK_COL_SCALE], 0, n, 0);
+        VK_UNROLL
+        for (int j = 0; j < 8; j++) {
+            float g = dy.v[j] + dy.v[j] * scale.v[j];
+            sum->v[j] += g * ((x.v[j] - stats[0]) * stats[1]);
+            sum2->v[j] += g;
+        }
+        return;
+    }
+    vk_f8 wi = vk_load_or(w, VK_COL_W, p[VK_COL_W], 0, n, 1);
+    vk_f8 b = vk_load_or(w, VK_COL_B, p[VK_COL_B], 0, n, 0);
+    VK_UNROLL
+    for (int j = 0; j < 8; j++) {
+        sum->v[j] += dy.v[j];
+        sum2->v[j] += dy.v[j] * ((x.v[j] - stats[0]) * stats[1] * wi.v[j] + b.v[j]);
+    }
+}
+
+VK_HD float *vk_column_part(const vk_columns_args *s, int out, uint32_t target, uint32_t slice)
+{
+    uint64_t at = ((uint64_t)out * s->targets + target) * s->slices + slice;
+
+    return s->part + at * (uint64_t)s->w.n;
+}
+
+VK_HD void vk_columns_body(const vk_columns_args *s, uint32_t block, vk_team t)
+{
+    const vk_walk *w = &s->w;
+
+    VK_EACH(u, (uint64_t)s->targets * s->slices * w->packs) {
+        uint32_t at = (uint32_t)u / w->packs, target = at / s->slices;
+        uint32_t slice = at - target * s->slices;
+        int64_t first = (int64_t)((uint32_t)u - at * w->packs) * 8;
+        uint32_t row = (uint32_t)((uint64_t)s->per * slice / s->slices);
+        uint32_t end = (uint32_t)((uint64_t)s->per * (slice + 1) / s->slices);
+        int n = vk_left(w, first);
+        vk_f8 sum = { { 0 } }, sum2 = { { 0 } };
+        for (; row < end; row++) {
+            char *p[VK_COL_OPERANDS];
+            vk_place(w, VK_COL_OPERANDS, target * s->per + row, first, p);
+            vk_column_add(s, p, n, &sum, &sum2);
+        }
+        vk_store8((char *)(vk_column_part(s, 0, target, slice) + first), VK_F32, 1, n, sum);
+        if (s->terms != VK_PRODUCT)
+            vk_store8((char *)(vk_column_part(s, 1, target, slice) + first), VK_F32, 1, n, sum2);
+    }
+}
+
+VK_HD void vk_columns_end_body(const vk_columns_args *s, uint32_t block, vk_team t)
+{
+    const vk_walk *w = &s->w;
+
+    VK_EACH(u, (uint64_t)s->targets * w->packs) {
+        uint32_t target = (uint32_t)u / w->packs;
+        int64_t first = (int64_t)((uint32_t)u - target * w->packs) * 8;
+        int n = vk_left(w, first);
+        char *p[2];
+        vk_place(w, 2, target * s->per, first, p);
+        for (int out = 0; out < 2; out++) {
+            double sum[8] = { 0 };
+            vk_f8 y;
+            if (!w->data[out])
+                continue;
+            for (uint32_t slice = 0; slice < s->slices; slice++) {
+                const float *part = vk_column_part(s, out, target, slice) + first;
+                vk_f8 v = vk_load8((const char *)part, VK_F32, 1, n);
+                VK_UNROLL
+                for (int j = 0; j < 8; j++)
+                    sum[j] += (double)v.v[j];
+            }
+            VK_UNROLL
+            for (int j = 0; j < 8; j++)
+                y.v[j] = (float)sum[j] * s->scale;
+            vk_write(w, out, p[out], n, y, out ? s->adds2 : s->adds);
+        }
+    }
+}
+
+/* ---- sums of everything ---- */
+
+VK_HD float vk_term(vk_sum_terms terms, float x, float y, float w)
+{
+    if (terms == VK_SQUARES)
+        return x * x;
+    return terms == VK_ERRORS ? (x - y) * (x - y) * w : x * y;
+}
+
+/* Packs begin..end-1 of a target's rows. */
+VK_HD void vk_sum_part(const vk_sums_args *s, uint32_t target, uint32_t slice, vk_team t)
+{
+    const vk_walk *w = &s->w;
+    uint64_t packs = (uint64_t)s->per * w->packs, end = packs * (slice + 1) / s->slices;
+    float none = s->terms == VK_ERRORS ? 0.0f : 1.0f;
+    vk_f8 sum = { { 0 } };
+
+    for (uint64_t at = packs * slice / s->slices + (uint32_t)t.lane; at < end;
+         at += (uint32_t)t.lanes) {
+        uint32_t row = (uint32_t)at / w->packs;
+        int64_t first = (int64_t)((uint32_t)at - row * w->packs) * 8;
+        int n = vk_left(w, first);
+        char *p[VK_SUM_OPERANDS];
+        vk_place(w, VK_SUM_OPERANDS, target * s->per + row, first, p);
+        vk_f8 x = vk_load_or(w, VK_SUM_X, p[VK_SUM_X], 0, n, 0);
+        vk_f8 y = vk_load_or(w, VK_SUM_Y, p[VK_SUM_Y], 0, n, none);
+        vk_f8 wi = vk_load_or(w, VK_SUM_W, p[VK_SUM_W], 0, n, 1);
+        VK_UNROLL
+        for (int j = 0; j < 8; j++)
+            sum.v[j] += j < n ? vk_term(s->terms, x.v[j], y.v[j], wi.v[j]) : 0.0f;
+    }
+    float total = vk_team_sum(t, vk_sum8(sum));
+    if (t.lane == 0)
+        s->part[(uint64_t)target * s->slices + slice] = (double)total;
+}
+
+VK_HD void vk_sums_body(const vk_sums_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH_TEAM(at, part, (uint64_t)s->targets * s->slices, s->teams)
+        vk_sum_part(s, (uint32_t)(at / s->slices), (uint32_t)(at % s->slices), part);
+}
+
+VK_HD void vk_sums_end_body(const vk_sums_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH(target, s->targets) {
+        double sum = 0;
+        for (uint32_t i = 0; i < s->slices; i++)
+            sum += s->part[target * s->slices + i];
+        sum *= s->scale;
+        if (s->result) {
+            s->result[target] = sum;
+            continue;
+        }
+        char *p[1];
+        int type = s->w.type[VK_SUM_OUT];
+        vk_place(&s->w, 1, (uint32_t)target * s->per, 0, p);
+        vk_put(p[0], type, 0, (float)sum + (s->adds ? vk_get(p[0], type, 0) : 0.0f));
+    }
+}
+
+/* ---- video ---- */
+
+/* (a,b) -> (a c - s b sign, b c + s a sign) */
+VK_HD void vk_rope_body(const vk_rope_args *s, uint32_t block, vk_team t)
+{
+    const vk_walk *w = &s->w;
+
+    VK_EACH(u, (uint64_t)w->rows * w->packs) {
+        uint32_t row = (uint32_t)u / w->packs, token = row / s->heads % s->tokens;
+        int64_t first = (int64_t)((uint32_t)u - row * w->packs) * 8;
+        int n = vk_left(w, first);
+        char *p[2];
+        vk_place(w, 2, row, first, p);
+        vk_f8 x = vk_load8(p[1], w->type[1], w->step[1], n), y = x;
+        if (token >= s->begin && token < s->end) {
+            int64_t angle = (int64_t)(token - s->begin) * (w->n / 2) + first / 2;
+            VK_UNROLL
+            for (int j = 0; j < 8; j += 2) {
+                float c = j < n ? s->c[angle + j / 2] : 1.0f;
+                float si = j < n ? s->s[angle + j / 2] * s->sign : 0.0f;
+                y.v[j] = x.v[j] * c - x.v[j + 1] * si;
+                y.v[j + 1] = x.v[j + 1] * c + x.v[j] * si;
+            }
+        }
+        vk_write(w, 0, p[0], n, y, s->adds);
+    }
+}
+
+/* One element of the result each, so that writes are in order. */
+VK_HD void vk_patch_body(const vk_patch_args *s, uint32_t block, vk_team t)
+{
+    int64_t nt = s->t / s->pt, nh = s->h / s->ph, nw = s->w / s->pw;
+    int64_t size = s->c * s->pt * s->ph * s->pw;
+
+    VK_EACH(u, s->count) {
+        int64_t i = (int64_t)u, b, c, f, y, x, at;
+        if (s->to_tokens) {                    /* i: [b, (nt, nh, nw), token] */
+            int64_t e = i % size, token = i / size, dt, dh, dw;
+            if (s->c_first) {
+                dw = e % s->pw, dh = e / s->pw % s->ph, dt = e / s->pw / s->ph % s->pt;
+                c = e / s->pw / s->ph / s->pt;
+            } else {
+                c = e % s->c, dw = e / s->c % s->pw, dh = e / s->c / s->pw % s->ph;
+                dt = e / s->c / s->pw / s->ph;
+            }
+            x = token % nw * s->pw + dw;
+            y = token / nw % nh * s->ph + dh;
+            f = token / nw / nh % nt * s->pt + dt;
+            b = token / nw / nh / nt;
+            at = (((b * s->c + c) * s->t + f) * s->h + y) * s->w + x;
+        } else {                               /* i: [b, c, f, y, x] */
+            x = i % s->w, y = i / s->w % s->h, f = i / s->w / s->h % s->t;
+            c = i / s->w / s->h / s->t % s->c;
+            b = i / s->w / s->h / s->t / s->c;
+            int64_t dt = f % s->pt, dh = y % s->ph, dw = x % s->pw;
+            int64_t token = ((b * nt + f / s->pt) * nh + y / s->ph) * nw + x / s->pw;
+            at = token * size + (s->c_first ? ((c * s->pt + dt) * s->ph + dh) * s->pw + dw
+                                            : ((dt * s->ph + dh) * s->pw + dw) * s->c + c);
+        }
+        char *to = s->to_tokens ? s->tokens : s->x, *from = s->to_tokens ? s->x : s->tokens;
+        int to_type = s->to_tokens ? s->token_type : s->x_type;
+        int from_type = s->to_tokens ? s->x_type : s->token_type;
+        float v = vk_get(from, from_type, at);
+        vk_put(to, to_type, i, s->adds ? vk_get(to, to_type, i) + v : v);
+    }
+}
+
+VK_HD void vk_randn_body(const vk_randn_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH(u, (uint64_t)s->batch * (uint64_t)s->quads) {
+        uint32_t b = (uint32_t)(u / (uint64_t)s->quads);
+        uint32_t quad = (uint32_t)(u % (uint64_t)s->quads);
+        uint32_t word[4] = { quad, s->row0 + b, s->micro, s->purpose };
+        float z[4];
+        vk_philox(s->key[0], s->key[1], word);
+        vk_normal4(word, z);
+        for (int64_t j = 0; j < 4 && (int64_t)quad * 4 + j < s->n; j++)
+            s->y[b * s->n + (int64_t)quad * 4 + j] = z[j];
+    }
+}
+
+VK_HD void vk_timestep_body(const vk_timestep_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH(u, (uint64_t)s->batch * s->half) {
+        uint32_t b = (uint32_t)u / s->half, k = (uint32_t)u - b * s->half;
+        double a = (double)s->t[b] * exp(-s->log_period * (double)k / (double)s->half);
+        float *row = s->y + (uint64_t)b * 2 * s->half;
+        row[k] = (float)cos(a);
+        row[s->half + k] = (float)sin(a);
+    }
+}
+
+VK_HD void vk_embedding_body(const vk_embedding_args *s, uint32_t block, vk_team t)
+{
+    uint64_t packs = (uint64_t)(s->n + 7) / 8;
+
+    VK_EACH(u, s->count * packs) {
+        uint64_t i = u / packs;
+        int64_t first = (int64_t)(u % packs) * 8;
+        int n = (int)(s->n - first < 8 ? s->n - first : 8);
+        int32_t id = s->ids[i];
+        vk_f8 v = { { 0 } };
+        if (id >= 0 && (uint32_t)id < s->rows) {
+            int size = s->table_type == VK_F32 ? 4 : s->table_type <= VK_F16 ? 2 : 1;
+            v = vk_load8(s->table + (id * s->n + first) * size, s->table_type, 1, n);
+        } else {
+            *s->fault = i << 32 | (uint32_t)id;
+        }
+        int size = s->y_type == VK_F32 ? 4 : 2;
+        vk_store8(s->y + ((int64_t)i * s->n + first) * size, s->y_type, 1, n, v);
+    }
+}
+
+/* ---- optimiser ---- */
+
+VK_HD void vk_adamw_body(const vk_adamw_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH(u, (s->n + 7) / 8) {
+        int64_t i = (int64_t)u * 8;
+        int n = (int)(s->n - i < 8 ? s->n - i : 8);
+        vk_f8 g = vk_load8((const char *)(s->grad + i), VK_F32, 1, n);
+        vk_f8 w = vk_load8((const char *)(s->w + i), VK_F32, 1, n);
+        vk_f8 m = vk_load8((const char *)(s->m + i), VK_F32, 1, n);
+        vk_f8 v = vk_load8((const char *)(s->v + i), VK_F32, 1, n);
+        VK_UNROLL
+        for (int j = 0; j < 8; j++)
+            w.v[j] = vk_adamw_one(&s->step, w.v[j], &m.v[j], &v.v[j], g.v[j]);
+        vk_store8((char *)(s->w + i), VK_F32, 1, n, w);
+        vk_store8((char *)(s->m + i), VK_F32, 1, n, m);
+        vk_store8((char *)(s->v + i), VK_F32, 1, n, v);
+    }
+}
+
+#include "common/kernels/attend.h"
+
+/* ---- launchers ---- */
+
+#define VK_MAP_KERNEL(name, inputs, value) VK_MAP_LAUNCH(name)
+VK_ELEMENTS(VK_MAP_KERNEL)
+
+#define VK_MAP_CASE(name, inputs, value) case VK_##name: return vk_map_##name(stream, s);
+int vk_map(void *stream, vk_element f, const vk_map_args *s)
+{
+    switch (f) {
+        VK_ELEMENTS(VK_MAP_CASE)
+    default: return 1;                         /* cudaErrorInvalidValue */
+    }
+}
+
+VK_KERNEL(move, vk_move_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
+VK_TEAM_KERNEL(norm, vk_norm_args, VK_TEAM_BLOCKS(s->w.rows, s->teams))
+VK_TEAM_KERNEL(norm_dx, vk_norm_dx_args, VK_TEAM_BLOCKS(s->w.rows, s->teams))
+VK_KERNEL(columns, vk_columns_args, VK_BLOCKS((uint64_t)s->targets * s->slices * s->w.packs))
+VK_KERNEL(columns_end, vk_columns_args, VK_BLOCKS((uint64_t)s->targets * s->w.packs))
+VK_TEAM_KERNEL(sums, vk_sums_args, VK_TEAM_BLOCKS((uint64_t)s->targets * s->slices, s->teams))
+VK_KERNEL(sums_end, vk_sums_args, VK_BLOCKS((uint64_t)s->targets))
+VK_KERNEL(rope, vk_rope_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
+VK_KERNEL(patch, vk_patch_args, VK_BLOCKS((uint64_t)s->count))
+VK_KERNEL(randn, vk_randn_args, VK_BLOCKS((uint64_t)s->batch * (uint64_t)s->quads))
+VK_KERNEL(timestep, vk_timestep_args, VK_BLOCKS((uint64_t)s->batch * s->half))
+VK_KERNEL(embedding, vk_embedding_args, VK_BLOCKS(s->count * (uint64_t)((s->n + 7) / 8)))
+VK_KERNEL(adamw, vk_adamw_args, VK_BLOCKS((uint64_t)(s->n + 7) / 8))
+VK_TEAM_KERNEL(attend, vk_attend_args,
+               VK_TEAM_BLOCKS((uint64_t)s->batch * s->heads * s->sq, VK_ATTEND_TEAMS))
+VK_TEAM_KERNEL(attend_dq, vk_attend_args,
+               VK_TEAM_BLOCKS((uint64_t)s->batch * s->heads * s->sq, VK_ATTEND_TEAMS))
+VK_TEAM_KERNEL(attend_dkv, vk_attend_args,
+               VK_TEAM_BLOCKS((uint64_t)s->batch * s->heads * s->sk, VK_ATTEND_TEAMS))
+
+#endif

@@ -1,0 +1,195 @@
+/* kernels.h - launching the kernels of bodies.h: what common/cuda calls, without CUDA's headers.
+ *
+ * cuda_kernels.cu runs them on a GPU; the tests compile the same bodies for the CPU. Every launcher
+ * queues its work on `stream` (a cudaStream_t) and returns 0 or a cudaError_t. Operands were
+ * checked and allocated; a walk with data[o] NULL has no operand o. (+)=: `adds` decides. Sums are
+ * cut and ordered by shapes alone, so the same operands give the same bits. */
+#ifndef VK_KERNELS_H
+#define VK_KERNELS_H
+
+#include "common/kernels/row.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- element by element: y (+)= f(x[0], x[1], ..; a[0], a[1]) ---- */
+
+/* name, inputs, value */
+#define VK_ELEMENTS(E)                                                                             \
+    E(TAKE, 1, x[0])                                                                               \
+    E(FILL, 0, a[0])                                                                               \
+    E(SCALE, 1, a[0] * x[0])                                                                       \
+    E(ADD, 2, x[0] + x[1])                                                                         \
+    E(SUB, 2, x[0] - x[1])                                                                         \
+    E(MUL, 2, x[0] * x[1])                                                                         \
+    E(SILU, 1, vk_silu(x[0]))                                                                      \
+    E(GELU_TANH, 1, vk_gelu_tanh(x[0]))                                                            \
+    E(GELU_ERF, 1, vk_gelu_erf(x[0]))                                                              \
+    E(SILU_GRAD, 2, x[0] * vk_silu_slope(x[1]))                                                    \
+    E(GELU_TANH_GRAD, 2, x[0] * vk_gelu_tanh_slope(x[1]))                                          \
+    E(GELU_ERF_GRAD, 2, x[0] * vk_gelu_erf_slope(x[1]))                                            \
+    E(GATED_ADD, 3, x[0] + x[2] * x[1])                      /* x, h, gate */                      \
+    E(MIX, 4, x[2] * x[0] + x[3] * x[1])                     /* x, n, a, c */                      \
+    E(POSTERIOR, 3, x[0] + expf(0.5f * x[1]) * x[2])         /* mean, logvar, noise */             \
+    E(MSE_GRAD, 3, a[0] * x[0] * (x[1] - x[2]))              /* dloss, pred, target */             \
+    E(MSE_GRAD_WEIGHTED, 4, a[0] * x[0] * (x[1] - x[2]) * x[3])                                    \
+    E(EMA, 2, a[0] * x[0] + a[1] * x[1])
+
+#define VK_NAME(name, inputs, value) VK_##name,
+typedef enum vk_element { VK_ELEMENTS(VK_NAME) VK_ELEMENT_COUNT } vk_element;
+
+typedef struct vk_map_args {
+    vk_walk w;                                 /* y, x[0], .. */
+    int adds;
+    float a[2];
+} vk_map_args;
+int vk_map(void *stream, vk_element f, const vk_map_args *s);
+
+/* y = x bit by bit; elements of 1, 2, 4 or 8 bytes */
+typedef struct vk_move_args { vk_walk w; } vk_move_args;
+int vk_move(void *stream, const vk_move_args *s);
+
+/* ---- rows ---- */
+
+/* teams: of a block; 1, or VK_THREADS / VK_WARP for short rows */
+enum { VK_NORM_Y, VK_NORM_X, VK_NORM_W, VK_NORM_B, VK_NORM_SHIFT, VK_NORM_SCALE, VK_NORM_STATS,
+       VK_NORM_OPERANDS };
+typedef struct vk_norm_args {
+    vk_walk w;                                 /* stats: pairs, step 0 */
+    float eps;
+    int rms;
+    uint32_t teams;
+} vk_norm_args;
+int vk_norm(void *stream, const vk_norm_args *s);
+
+/* dx alone; its sums over rows are vk_columns' */
+enum { VK_DX_DX, VK_DX_DY, VK_DX_X, VK_DX_W, VK_DX_SCALE, VK_DX_STATS, VK_DX_OPERANDS };
+typedef struct vk_norm_dx_args {
+    vk_walk w;
+    int rms, adds;
+    uint32_t teams;
+} vk_norm_dx_args;
+int vk_norm_dx(void *stream, const vk_norm_dx_args *s);
+
+/* ---- sums over rows: one target for `per` successive rows ---- */
+
+enum { VK_COL_OUT, VK_COL_OUT2, VK_COL_DY, VK_COL_X, VK_COL_W, VK_COL_B, VK_COL_SCALE,
+       VK_COL_STATS, VK_COL_OPERANDS };
+typedef enum vk_column_terms {
+    VK_PRODUCT,                                /* out: dy x (x NULL: 1) */
+    VK_AFFINE,                                 /* out: dw, out2: db of a norm */
+    VK_MODULATION                              /* out: dshift, out2: dscale */
+} vk_column_terms;
+typedef struct vk_columns_args {
+    vk_walk w;
+    vk_column_terms terms;
+    uint32_t targets, per, slices;             /* rows of a target are summed in so many parts */
+    float *part;                               /* [2, targets, slices, n] */
+    float scale;
+    int adds, adds2;
+} vk_columns_args;
+int vk_columns(void *stream, const vk_columns_args *s);
+/* out (+)= scale * the sum of the parts, in their order */
+int vk_columns_end(void *stream, const vk_columns_args *s);
+
+/* ---- sums over all elements of `per` successive rows ---- */
+
+enum { VK_SUM_OUT, VK_SUM_X, VK_SUM_Y, VK_SUM_W, VK_SUM_OPERANDS };
+typedef enum vk_sum_terms {
+    VK_VALUES,                                 /* x, or x y */
+    VK_SQUARES,                                /* x^2 */
+    VK_ERRORS                                  /* (x - y)^2, times w */
+} vk_sum_terms;
+typedef struct vk_sums_args {
+    vk_walk w;
+    vk_sum_terms terms;
+    uint32_t targets, per, slices, teams;
+    double *part;                              /* [targets, slices] */
+    double scale;
+    int adds;
+    double *result;                            /* not NULL: [targets], instead of out */
+} vk_sums_args;
+int vk_sums(void *stream, const vk_sums_args *s);
+int vk_sums_end(void *stream, const vk_sums_args *s);
+
+/* ---- video ---- */
+
+typedef struct vk_rope_args {
+    vk_walk w;                                 /* y, x: rows [B,N,H], in order */
+    const float *c, *s;                        /* [end - begin, n / 2] */
+    uint32_t tokens, heads, begin, end;
+    float sign;
+    int adds;
+} vk_rope_args;
+int vk_rope(void *stream, const vk_rope_args *s);
+
+typedef struct vk_patch_args {
+    char *x, *tokens;
+    int x_type, token_type, pt, ph, pw, c_first, to_tokens, adds;
+    int64_t count, c, t, h, w;                 /* elements; sizes of x */
+} vk_patch_args;
+int vk_patch(void *stream, const vk_patch_args *s);
+
+typedef struct vk_randn_args {
+    float *y;
+    int64_t n, quads;                          /* per outermost index */
+    uint32_t batch, key[2], row0, micro, purpose;
+} vk_randn_args;
+int vk_randn(void *stream, const vk_randn_args *s);
+
+typedef struct vk_timestep_args {
+    float *y;
+    const float *t;
+    uint32_t batch, half;
+    double log_period;
+} vk_timestep_args;
+int vk_timestep(void *stream, const vk_timestep_args *s);
+
+/* An id outside the table gives zeros and *fault = its place * 2^32 + id. */
+typedef struct vk_embedding_args {
+    char *y;
+    const char *table;
+    const int32_t *ids;
+    int y_type, table_type;
+    uint32_t count, rows;
+    int64_t n;
+    uint64_t *fault;
+} vk_embedding_args;
+int vk_embedding(void *stream, const vk_embedding_args *s);
+
+/* ---- optimiser ---- */
+
+typedef struct vk_adamw_args {
+    float *w, *m, *v;
+    const float *grad;
+    int64_t n;
+    vk_adamw_step step;
+} vk_adamw_args;
+int vk_adamw(void *stream, const vk_adamw_args *s);
+
+/* ---- attention without cuDNN: f32, and what its graphs cannot read; one team a row ---- */
+
+typedef struct vk_heads {                      /* [B,S,H,D], D packed */
+    char *data;                                /* NULL: not wanted */
+    int type, adds;
+    int64_t b, s, h;                           /* strides */
+} vk_heads;
+enum { VK_HEAD = 512 };                        /* the widest head */
+typedef struct vk_attend_args {
+    vk_heads q, k, v, o, dout, dq, dk, dv;
+    float *lse;                                /* [B,H,Sq] */
+    const int32_t *kv_len;                     /* [B] or NULL */
+    const float *bias;                         /* NULL, or with strides of [B,H,Sq,Sk] */
+    int64_t bias_stride[4];
+    uint32_t batch, heads, sq, sk, d;
+    float scale;
+} vk_attend_args;
+int vk_attend(void *stream, const vk_attend_args *s);
+int vk_attend_dq(void *stream, const vk_attend_args *s);
+int vk_attend_dkv(void *stream, const vk_attend_args *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

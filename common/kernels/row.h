@@ -1,0 +1,346 @@
+/* row.h - the math of the GPU's element and row kernels, once: gcc compiles these lines for the
+ * tests on a CPU, nvcc for the GPU.
+ *
+ * Rows are worked on by a team: the lanes that share one. On a GPU it is a warp or a block, on a
+ * CPU one lane whose sum is its own. Data moves in packs of eight elements, which are one 16-byte
+ * access where bf16 lies packed and aligned. Arithmetic is f32; types convert at load and store,
+ * with the results of common/dtype.h. Formulas are those of common/cpu/rows.h and common/rng.h. */
+#ifndef VK_ROW_H
+#define VK_ROW_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "common/kernels/walk.h"
+
+#ifdef __CUDACC__
+#define VK_HD __host__ __device__ __forceinline__
+#else
+#define VK_HD static inline
+#endif
+#ifdef __CUDA_ARCH__
+#define VK_UNROLL _Pragma("unroll")
+#else
+#define VK_UNROLL
+#endif
+
+/* ---- teams ---- */
+
+enum { VK_THREADS = 256, VK_WARP = 32 };       /* of a block */
+
+typedef struct vk_team {
+    int lane, lanes;                           /* 1, VK_WARP or VK_THREADS of them */
+    float *scratch;                            /* of a block: VK_WARP floats it shares */
+} vk_team;
+
+/* The sum of every lane's v, in all of them; always in the same order. */
+VK_HD float vk_team_sum(vk_team t, float v)
+{
+#ifdef __CUDA_ARCH__
+    for (int o = VK_WARP / 2; o > 0; o /= 2)
+        v += __shfl_xor_sync(0xffffffffu, v, o);
+    if (t.lanes <= VK_WARP)
+        return v;
+    int warp = t.lane / VK_WARP, lane = t.lane % VK_WARP;
+    if (lane == 0)
+        t.scratch[warp] = v;
+    __syncthreads();
+    v = lane < t.lanes / VK_WARP ? t.scratch[lane] : 0.0f;
+    for (int o = VK_WARP / 2; o > 0; o /= 2)
+        v += __shfl_xor_sync(0xffffffffu, v, o);
+    __syncthreads();
+#else
+    (void)t;
+#endif
+    return v;
+}
+
+/* ---- element types ---- */
+
+VK_HD uint32_t vk_bits(float f)
+{
+    uint32_t u;
+
+    memcpy(&u, &f, 4);
+    return u;
+}
+
+VK_HD float vk_float(uint32_t u)
+{
+    float f;
+
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+VK_HD float vk_from_bf16(uint16_t h) { return vk_float((uint32_t)h << 16); }
+
+/* To nearest even; branch-free, NaN stays NaN. */
+VK_HD uint16_t vk_to_bf16(float f)
+{
+    uint32_t u = vk_bits(f), r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+
+    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16 | 0x40u) : r);
+}
+
+/* A small float: its sizes, and whether its largest exponent means infinity (IEEE) or is one more
+ * row of numbers with NaN at the end (e4m3). */
+typedef struct vk_small { int exponent, mantissa, ieee; } vk_small;
+
+VK_HD vk_small vk_small_of(int type)
+{
+    vk_small s = { 5, 10, 1 };                 /* f16 */
+
+    if (type == VK_F8E4M3)
+        s.exponent = 4, s.mantissa = 3, s.ieee = 0;
+    else if (type == VK_F8E5M2)
+        s.mantissa = 2;
+    return s;
+}
+
+/* Subnormals are differences of normal numbers, so that a thread that flushes denormals reads them
+ * right. */
+VK_HD float vk_widen(uint32_t b, vk_small s)
+{
+    int bits = s.exponent + s.mantissa;
+    uint32_t sign = (b >> bits & 1u) << 31, mag = (b & ((1u << bits) - 1u)) << (23 - s.mantissa);
+    uint32_t lift = 128u - (1u << (s.exponent - 1)), top = ((1u << s.exponent) - 1u) << 23;
+    uint32_t u = mag + (lift << 23);
+
+    if (s.ieee ? mag >= top : (b & 0x7fu) == 0x7fu)
+        u = mag | 0xffu << 23;
+    else if (mag < 1u << 23)
+        u = vk_bits(vk_float(u + (1u << 23)) - vk_float((lift + 1u) << 23));
+    return vk_float(u | sign);
+}
+
+/* To nearest even. IEEE: overflow gives infinity; else it saturates. */
+VK_HD uint32_t vk_narrow(float f, vk_small s)
+{
+    uint32_t x = vk_bits(f), u = x & 0x7fffffffu, sign = x >> 31 << (s.exponent + s.mantissa);
+    uint32_t top = (1u << (s.exponent + s.mantissa)) - 1u, lift = 128u - (1u << (s.exponent - 1));
+    uint32_t inf = s.ieee ? ((1u << s.exponent) - 1u) << s.mantissa : top, r;
+    int cut = 23 - s.mantissa;
+
+    if (u > 0x7f800000u)
+        return sign | (s.ieee ? inf | 1u << (s.mantissa - 1) : top);
+    if (u < (lift + 1u) << 23) {               /* the sum's last bit is the smallest subnormal */
+        uint32_t one = (lift + 1u + (uint32_t)cut) << 23;
+        r = vk_bits(vk_float(u) + vk_float(one)) - one;
+    } else {
+        r = ((u - (lift << 23)) + ((1u << (cut - 1)) - 1u) + (u >> cut & 1u)) >> cut;
+    }
+    if (s.ieee)
+        return sign | (r > inf ? inf : r);
+    return sign | (r >= top ? top - 1u : r);
+}
+
+/* ---- packs ---- */
+
+typedef struct vk_f8 { float v[8]; } vk_f8;
+
+/* Element i from p. */
+VK_HD float vk_get(const char *p, int type, int64_t i)
+{
+    if (type == VK_F32)
+        return ((const float *)p)[i];
+    if (type == VK_BF16)
+        return vk_from_bf16(((const uint16_t *)p)[i]);
+    if (type == VK_F16)
+        return vk_widen(((const uint16_t *)p)[i], vk_small_of(type));
+    return vk_widen(((const uint8_t *)p)[i], vk_small_of(type));
+}
+
+VK_HD void vk_put(char *p, int type, int64_t i, float f)
+{
+    if (type == VK_F32)
+        ((float *)p)[i] = f;
+    else if (type == VK_BF16)
+        ((uint16_t *)p)[i] = vk_to_bf16(f);
+    else if (type == VK_F16)
+        ((uint16_t *)p)[i] = (uint16_t)vk_narrow(f, vk_small_of(type));
+    else
+        ((uint8_t *)p)[i] = (uint8_t)vk_narrow(f, vk_small_of(type));
+}
+
+typedef struct vk_quad { uint32_t u[4]; } vk_quad;
+
+/* 16 aligned bytes */
+VK_HD vk_quad vk_load_quad(const void *p)
+{
+    vk_quad q;
+#ifdef __CUDA_ARCH__
+    uint4 v = *(const uint4 *)p;
+    q.u[0] = v.x, q.u[1] = v.y, q.u[2] = v.z, q.u[3] = v.w;
+#else
+    memcpy(&q, p, sizeof q);
+#endif
+    return q;
+}
+
+VK_HD void vk_store_quad(void *p, vk_quad q)
+{
+#ifdef __CUDA_ARCH__
+    *(uint4 *)p = make_uint4(q.u[0], q.u[1], q.u[2], q.u[3]);
+#else
+    memcpy(p, &q, sizeof q);
+#endif
+}
+
+VK_HD int vk_whole(const void *p, int64_t step, int n)
+{
+    return step == 1 && n == 8 && ((uintptr_t)p & 15) == 0;
+}
+
+/* n (1..8) elements `step` apart (0: one, repeated) from p; the rest is 0. */
+VK_HD vk_f8 vk_load8(const char *p, int type, int64_t step, int n)
+{
+    vk_f8 r;
+
+    if (type == VK_BF16 && vk_whole(p, step, n)) {
+        vk_quad q = vk_load_quad(p);
+        VK_UNROLL
+        for (int i = 0; i < 4; i++) {
+            r.v[2 * i] = vk_float(q.u[i] << 16);
+            r.v[2 * i + 1] = vk_float(q.u[i] & 0xffff0000u);
+        }
+        return r;
+    }
+    if (type == VK_F32 && vk_whole(p, step, n)) {
+        vk_quad a = vk_load_quad(p), b = vk_load_quad(p + 16);
+        VK_UNROLL
+        for (int i = 0; i < 4; i++) {
+            r.v[i] = vk_float(a.u[i]);
+            r.v[4 + i] = vk_float(b.u[i]);
+        }
+        return r;
+    }
+    VK_UNROLL
+    for (int i = 0; i < 8; i++)
+        r.v[i] = i < n ? vk_get(p, type, i * step) : 0.0f;
+    return r;
+}
+
+VK_HD void vk_store8(char *p, int type, int64_t step, int n, vk_f8 x)
+{
+    if (type == VK_BF16 && vk_whole(p, step, n)) {
+        vk_quad q;
+        VK_UNROLL
+        for (int i = 0; i < 4; i++)
+            q.u[i] = (uint32_t)vk_to_bf16(x.v[2 * i]) | (uint32_t)vk_to_bf16(x.v[2 * i + 1]) << 16;
+        vk_store_quad(p, q);
+        return;
+    }
+    if (type == VK_F32 && vk_whole(p, step, n)) {
+        vk_quad a, b;
+        VK_UNROLL
+        for (int i = 0; i < 4; i++) {
+            a.u[i] = vk_bits(x.v[i]);
+            b.u[i] = vk_bits(x.v[4 + i]);
+        }
+        vk_store_quad(p, a);
+        vk_store_quad(p + 16, b);
+        return;
+    }
+    VK_UNROLL
+    for (int i = 0; i < 8; i++)
+        if (i < n)
+            vk_put(p, type, i * step, x.v[i]);
+}
+
+VK_HD float vk_sum8(vk_f8 x)
+{
+    return ((x.v[0] + x.v[1]) + (x.v[2] + x.v[3])) + ((x.v[4] + x.v[5]) + (x.v[6] + x.v[7]));
+}
+
+/* ---- activations ---- */
+
+VK_HD float vk_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+/* Also 1 - sigmoid, without its cancellation. */
+VK_HD float vk_sigmoids(float x, float *rest)
+{
+    float e = expf(-fabsf(x)), more = 1.0f / (1.0f + e), less = e * more;
+
+    *rest = x > 0.0f ? less : more;
+    return x > 0.0f ? more : less;
+}
+
+VK_HD float vk_silu(float x) { return x * vk_sigmoid(x); }
+VK_HD float vk_silu_slope(float x)
+{
+    float rest, s = vk_sigmoids(x, &rest);
+
+    return s + x * s * rest;
+}
+
+/* 2 u of gelu's tanh form: x sigmoid(2 u) = x (1 + tanh u) / 2. Beyond 30 all is settled. */
+VK_HD float vk_gelu_arg(float x)
+{
+    float c = fminf(30.0f, fmaxf(-30.0f, x));
+
+    return c * (1.5957691216f + 0.0713548162726f * (c * c));
+}
+VK_HD float vk_gelu_tanh(float x) { return x * vk_sigmoid(vk_gelu_arg(x)); }
+VK_HD float vk_gelu_tanh_slope(float x)
+{
+    float c = fminf(30.0f, fmaxf(-30.0f, x)), rest, s = vk_sigmoids(vk_gelu_arg(x), &rest);
+
+    return s + c * s * rest * (1.5957691216f + 0.2140644488179f * (c * c));
+}
+
+VK_HD float vk_normal_cdf(float x) { return 0.5f * erfcf(x * -0.70710678119f); }
+VK_HD float vk_gelu_erf(float x) { return x * vk_normal_cdf(x); }
+VK_HD float vk_gelu_erf_slope(float x)
+{
+    return vk_normal_cdf(x) + x * 0.3989422804f * expf(-0.5f * x * x);
+}
+
+/* ---- random numbers: common/rng.h ---- */
+
+VK_HD void vk_philox(uint32_t k0, uint32_t k1, uint32_t c[4])
+{
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c[0], p1 = (uint64_t)0xCD9E8D57u * c[2];
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c[1] ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c[3] ^ k1;
+        c[1] = (uint32_t)p1;
+        c[3] = (uint32_t)p0;
+        c[0] = n0;
+        c[2] = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+}
+
+/* Box-Muller in f64, rounded once: a GPU's libm gives the CPU's f32 but where f64 results of
+ * either stand next to a rounding boundary (about one number in 10^8). */
+VK_HD void vk_normal4(const uint32_t w[4], float out[4])
+{
+    VK_UNROLL
+    for (int i = 0; i < 4; i += 2) {
+        double u = ((double)w[i] + 0.5) * 2.3283064365386963e-10;
+        double v = ((double)w[i + 1] + 0.5) * 2.3283064365386963e-10;
+        double r = sqrt(-2.0 * log(u)), a = 6.283185307179586476925 * v;
+        out[i] = (float)(r * cos(a));
+        out[i + 1] = (float)(r * sin(a));
+    }
+}
+
+/* ---- optimiser ---- */
+
+/* Decoupled weight decay (Loshchilov & Hutter, algorithm 2); numbers as in vt_adamw_args. */
+typedef struct vk_adamw_step {
+    float decay, step, root, eps, beta1, beta2, grad_scale;
+} vk_adamw_step;
+
+VK_HD float vk_adamw_one(const vk_adamw_step *a, float w, float *m, float *v, float grad)
+{
+    float g = grad * a->grad_scale;
+
+    *m = a->beta1 * *m + (1.0f - a->beta1) * g;
+    *v = a->beta2 * *v + (1.0f - a->beta2) * (g * g);
+    return w * a->decay - a->step * *m / (sqrtf(*v) * a->root + a->eps);
+}
+
+#endif

@@ -1,0 +1,25 @@
+/* walk.h - strided operands of one shape as rows of packs: what every kernel of kernels.h gets.
+ *
+ * Plain data, given to kernels by value. Sizes and strides are in elements. */
+#ifndef VK_WALK_H
+#define VK_WALK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { VK_OPERANDS = 8, VK_AXES = 6 };
+
+/* vc_dtype's numbers: what kernels load and store (checked in walk.c) */
+enum { VK_F32, VK_BF16, VK_F16, VK_F8E4M3, VK_F8E5M2 };
+
+typedef struct vk_walk {
+    int nd;                                    /* axes of rows */
+    uint32_t dim[VK_AXES], rows, packs;        /* packs of eight: of a row */
+    int64_t n;                                 /* elements of a row */
+    int64_t stride[VK_AXES][VK_OPERANDS];
+    int64_t step[VK_OPERANDS];                 /* between elements of a row; 0 repeats */
+    char *data[VK_OPERANDS];                   /* NULL: no such operand */
+    int8_t type[VK_OPERANDS], size[VK_OPERANDS];
+} vk_walk;
+
+#endif

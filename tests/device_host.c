@@ -1,0 +1,198 @@
+/* device_host.c - see device_host.h */
+#include "tests/device_host.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cuda/cuda.h"
+
+/* The linker sends the library's and the tests' calls here (--wrap): "host" is a device too. */
+const vt_backend *const *__wrap_vt_backends(void);
+int __real_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc_err *err);
+int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc_err *err);
+
+const vt_backend *const *__wrap_vt_backends(void)
+{
+    static const vt_backend *const all[] = { &host_backend, &vt_cpu, NULL };
+    return all;
+}
+
+int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc_err *err)
+{
+    if (!o->device || strcmp(o->device, "host"))
+        return __real_vt_backend_open(be, dev, o, err);
+    *be = &host_backend;
+    return host_backend.open(dev, o, 0, err);
+}
+
+/* ---- kernels ---- */
+
+#define LAUNCH(name, args, blocks, lanes)                                                          \
+    int vk_##name(void *stream, const args *s)                                                     \
+    {                                                                                              \
+        (void)stream;                                                                              \
+        for (uint64_t b = 0, n = (blocks); b < n; b++)                                             \
+            for (int lane = 0; lane < (lanes); lane++)                                             \
+                vk_##name##_body(s, (uint32_t)b, (vk_team){ lane, (lanes), NULL });                \
+        return 0;                                                                                  \
+    }
+#define VK_KERNEL(name, args, blocks) LAUNCH(name, args, blocks, VK_THREADS)
+#define VK_TEAM_KERNEL(name, args, blocks) LAUNCH(name, args, blocks, 1)
+#define VK_MAP_LAUNCH(name)                                                                        \
+    static VK_KERNEL(map_##name, vk_map_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
+#include "common/kernels/bodies.h"
+
+/* ---- what cuda.c does on a GPU ---- */
+
+struct cuda_runtime {
+    vt_dev *cpu;
+};
+
+void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes)
+{
+    if (d->area_bytes[area] >= bytes)
+        return d->area[area];
+    free(d->area[area]);
+    d->area[area] = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    d->area_bytes[area] = bytes;
+    return memset(d->area[area], 0xff, bytes); /* NaN: nobody may read what he did not write */
+}
+
+void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
+{
+    if (d->fault)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(d->fault_text, sizeof d->fault_text, fmt, ap);
+    va_end(ap);
+    d->fault = code;
+}
+
+bool cuda_ok(vt_dev *d, int rc, const char *op)
+{
+    if (rc)
+        cuda_fault(d, VC_EFAIL, "%s: error %d", op, rc);
+    return !rc;
+}
+
+void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t bytes)
+{
+    (void)d;
+    memmove(dst, src, bytes);
+}
+
+void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes)
+{
+    (void)d;
+    memcpy(dst, src, bytes);
+}
+
+static void host_close(vt_dev *d)
+{
+    if (!d)
+        return;
+    for (int i = 0; i < CUDA_AREAS; i++)
+        free(d->area[i]);
+    if (d->runtime)
+        vt_cpu.close(d->runtime->cpu);
+    free(d->runtime);
+    free(d->lost);
+    free(d);
+}
+
+static int host_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
+{
+    vt_dev *d = calloc(1, sizeof *d);
+
+    (void)index;
+    d->runtime = calloc(1, sizeof *d->runtime);
+    d->lost = malloc(sizeof *d->lost);
+    *d->lost = UINT64_MAX;
+    d->compute = o->compute;
+    *out = d;
+    return vt_cpu.open(&d->runtime->cpu, &(vt_options){ .threads = 1 }, 0, err);
+}
+
+static const char *host_describe(vt_dev *d) { return (void)d, "kernels of the CUDA backend"; }
+
+static int host_status(vt_dev *d, vc_err *err)
+{
+    int rc = d->fault;
+
+    if (rc)
+        vc_fail(err, rc, "host: %s", d->fault_text);
+    d->fault = 0;
+    return rc ? rc : vt_cpu.status(d->runtime->cpu, err);
+}
+
+static int host_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
+{
+    return vt_cpu.reserve(d->runtime->cpu, range, bytes, err);
+}
+
+static void *host_alloc(vt_dev *d, size_t bytes) { return vt_cpu.alloc(d->runtime->cpu, bytes); }
+
+static void host_free(vt_dev *d, void *p, size_t bytes) { vt_cpu.free(d->runtime->cpu, p, bytes); }
+
+static void host_move(vt_dev *d, void *dst, const void *src, size_t bytes)
+{
+    (void)d;
+    memcpy(dst, src, bytes);
+}
+
+static void host_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
+                        bool tb, const vt_tensor *bias, float alpha, float beta)
+{
+    vt_cpu.matmul(d->runtime->cpu, c, a, ta, b, tb, bias, alpha, beta);
+}
+
+static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
+                        const vt_tensor *b, const vt_conv *c)
+{
+    vt_cpu.conv3d(d->runtime->cpu, y, x, w, b, c);
+}
+
+const vt_backend host_backend = {
+    .name = "host",
+    .open = host_open,
+    .close = host_close,
+    .describe = host_describe,
+    .status = host_status,
+    .reserve = host_reserve,
+    .alloc = host_alloc,
+    .free = host_free,
+    .upload = host_move,
+    .download = host_move,
+    .copy = cuda_copy,
+    .embedding = cuda_embedding,
+    .fill = cuda_fill,
+    .scale = cuda_scale,
+    .reduce = cuda_reduce,
+    .binary = cuda_binary,
+    .mul_grad = cuda_mul_grad,
+    .unary = cuda_unary,
+    .unary_grad = cuda_unary_grad,
+    .gated_add = cuda_gated_add,
+    .mix = cuda_mix,
+    .posterior = cuda_posterior,
+    .randn = cuda_randn,
+    .timestep = cuda_timestep,
+    .patchify = cuda_patchify,
+    .unpatchify = cuda_unpatchify,
+    .norm = cuda_norm,
+    .norm_grad = cuda_norm_grad,
+    .matmul = host_matmul,
+    .attention = cuda_attend,
+    .attention_grad = cuda_attend_grad,
+    .rope = cuda_rope,
+    .mse = cuda_mse,
+    .mse_grad = cuda_mse_grad,
+    .sum = cuda_sum,
+    .conv3d = host_conv3d,
+    .sumsq = cuda_sumsq,
+    .adamw = cuda_adamw,
+    .ema = cuda_ema,
+};

@@ -1,0 +1,294 @@
+/* test_row.c - the kernels of common/kernels, compiled for the CPU, against the CPU backend and
+ * common/dtype.h and rng.h: entry by entry, with odd sizes and strides that ops rarely make. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/kernels/kernels.h"
+#include "common/rng.h"
+#include "tests/device_host.h"
+
+static bool same_bits(float a, float b)
+{
+    return (isnan(a) && isnan(b)) || vk_bits(a) == vk_bits(b);
+}
+
+/* Every bf16, f16 and fp8 there is, both ways. */
+static void test_types(void **state)
+{
+    (void)state;
+    for (vc_dtype t = VC_BF16; t <= VC_F8E5M2; t++)
+        for (uint32_t b = 0; b < (vc_dtype_size(t) == 1 ? 256u : 65536u); b++) {
+            uint32_t back = 0, want = 0;
+            float x, y;
+            vc_to_f32(&x, &b, t, 1);
+            y = vk_get((const char *)&b, (int)t, 0);
+            if (!same_bits(x, y))
+                fail_msg("%s %x: %a, not %a", vc_dtype_name(t), b, (double)y, (double)x);
+            vk_put((char *)&back, (int)t, 0, x);
+            vc_from_f32(&want, t, &x, 1);
+            if (back != want && !isnan(x))
+                fail_msg("%s %x comes back as %x", vc_dtype_name(t), b, back);
+        }
+}
+
+/* Numbers between representable ones, ties, over- and underflow. */
+static void test_rounding(void **state)
+{
+    (void)state;
+    for (vc_dtype t = VC_BF16; t <= VC_F8E5M2; t++)
+        for (uint64_t u = 0; u < 1ull << 32; u += 104729) {
+            float x = vk_float((uint32_t)u ^ ((uint32_t)u >> 3 & 0xfff));
+            uint32_t have = 0, want = 0;
+            vk_put((char *)&have, (int)t, 0, x);
+            vc_from_f32(&want, t, &x, 1);
+            if (have != want && !isnan(x))
+                fail_msg("%s of %a: %x, not %x", vc_dtype_name(t), (double)x, have, want);
+        }
+}
+
+static void test_philox(void **state)
+{
+    static const uint32_t known[4] = { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 };
+    uint32_t c[4] = { 0 };
+
+    (void)state;
+    vk_philox(0, 0, c);
+    assert_memory_equal(c, known, sizeof c);
+    for (uint32_t i = 0; i < 1000; i++) {
+        uint32_t w[4], z[4] = { i, 7 * i, ~i, 68 };
+        float have[4], want[4];
+        vc_train_block(0x123456789abcdefull, z[0], z[1], z[2], z[3], w);
+        vk_philox(0x89abcdef, 0x1234567, z);
+        assert_memory_equal(z, w, sizeof w);
+        vk_normal4(z, have);
+        vc_normal4(w, want);
+        assert_memory_equal(have, want, sizeof want);
+    }
+}
+
+/* ---- entries against the CPU backend ---- */
+
+typedef struct pair {
+    vt_dev *host, *cpu;
+} pair;
+
+static int open_pair(void **state)
+{
+    static pair p;
+    vt_options o = { .threads = 1, .kernels = "plain", .compute = VC_F32 };
+
+    *state = &p;
+    return host_backend.open(&p.host, &o, 0, NULL) || vt_cpu.open(&p.cpu, &o, 0, NULL);
+}
+
+static int close_pair(void **state)
+{
+    pair *p = *state;
+
+    host_backend.close(p->host);
+    vt_cpu.close(p->cpu);
+    return 0;
+}
+
+/* A tensor with its own memory; strides in elements, 0 for packed. */
+typedef struct own {
+    vt_tensor t;
+    vt_buf buf;
+    size_t bytes;
+} own;
+
+static own *make(vc_dtype type, int nd, const int64_t *dim, const int64_t *stride, uint32_t row)
+{
+    own *x = calloc(1, sizeof *x);
+    int64_t n = 1, packed = 1;
+
+    assert_non_null(x);
+    x->t = (vt_tensor){ .dtype = type, .nd = nd, .buf = &x->buf };
+    for (int i = nd; i-- > 0; packed *= dim[i]) {
+        x->t.dim[i] = dim[i];
+        x->t.stride[i] = stride ? stride[i] : packed;
+        n += (dim[i] - 1) * x->t.stride[i];
+    }
+    x->bytes = (size_t)n * vc_dtype_size(type);
+    x->t.data = malloc(x->bytes);
+    float *z = malloc((size_t)n * sizeof *z);
+    assert_true(x->t.data && z);
+    vc_train_normals(z, 0, (size_t)n, 3, row, 0, 99);
+    vc_from_f32(x->t.data, type, z, (size_t)n);
+    free(z);
+    return x;
+}
+
+static void drop(own *x)
+{
+    free(x->t.data);
+    free(x);
+}
+
+/* Every element that memory holds, gaps included, within tol of the largest. */
+static void compare(const char *what, const own *have, const own *want, double tol)
+{
+    size_t n = want->bytes / vc_dtype_size(want->t.dtype);
+    double most = 1e-30;
+    float a, b;
+
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < n; i++) {
+            size_t at = i * vc_dtype_size(want->t.dtype);
+            vc_to_f32(&a, (const char *)have->t.data + at, want->t.dtype, 1);
+            vc_to_f32(&b, (const char *)want->t.data + at, want->t.dtype, 1);
+            most = pass == 0 && fabs((double)b) > most ? fabs((double)b) : most;
+            if (pass == 1 && !(fabs((double)a - (double)b) <= tol * most))
+                fail_msg("%s: element %zu is %.9g, should be %.9g", what, i, (double)a, (double)b);
+        }
+}
+
+/* Rows with gaps, sizes that fill no pack, repeated rows, added to. */
+static void test_maps(void **state)
+{
+    const pair *p = *state;
+    const int64_t dim[] = { 3, 5, 13 }, gap[] = { 5 * 17, 17, 1 }, turned[] = { 1, 3, 15 },
+                  row[] = { 13, 0, 1 };
+
+    for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
+        double tol = type == VC_F32 ? 1e-6 : 8e-3; /* exp differs in the last bits: one rounding */
+        own *x = make(type, 3, dim, gap, 1), *h = make(type, 3, dim, turned, 2);
+        own *gate = make(VC_F32, 3, dim, row, 3);
+        own *y[2] = { make(type, 3, dim, gap, 4), make(type, 3, dim, gap, 4) };
+        for (int k = 0; k < 2; k++) {
+            const vt_backend *be = k ? &vt_cpu : &host_backend;
+            vt_dev *d = k ? p->cpu : p->host;
+            y[k]->buf.empty = false;
+            be->unary_grad(d, VT_GELU_ERF, &y[k]->t, &x->t, &h->t);
+            be->scale(d, &y[k]->t, &gate->t, -0.25f);
+        }
+        compare("gelu_erf, scale", y[0], y[1], tol);
+        for (int k = 0; k < 2; k++) {
+            const vt_backend *be = k ? &vt_cpu : &host_backend;
+            be->gated_add(k ? p->cpu : p->host, &y[k]->t, &x->t, &h->t, &gate->t);
+        }
+        compare("gated_add", y[0], y[1], tol);
+        own *all[] = { x, h, gate, y[0], y[1] };
+        for (int i = 0; i < 5; i++)
+            drop(all[i]);
+    }
+}
+
+/* i32, and every type to every other. */
+static void test_copies(void **state)
+{
+    const pair *p = *state;
+    const int64_t dim[] = { 4, 9 }, turned[] = { 1, 5 };
+
+    for (vc_dtype from = VC_F32; from <= VC_F8E5M2; from++)
+        for (vc_dtype to = VC_F32; to <= VC_F8E5M2; to++) {
+            own *x = make(from, 2, dim, turned, 1);
+            own *y[2] = { make(to, 2, dim, NULL, 2), make(to, 2, dim, NULL, 2) };
+            host_backend.copy(p->host, &y[0]->t, &x->t);
+            vt_cpu.copy(p->cpu, &y[1]->t, &x->t);
+            assert_memory_equal(y[0]->t.data, y[1]->t.data, y[1]->bytes);
+            drop(x), drop(y[0]), drop(y[1]);
+        }
+    int32_t big[36], out[36];
+    for (int i = 0; i < 36; i++)
+        big[i] = INT32_MAX - i;                /* f32 would round it */
+    vt_tensor x = { .dtype = VC_I32, .nd = 2, .dim = { 4, 9 }, .stride = { 1, 4 }, .data = big };
+    vt_tensor y = { .dtype = VC_I32, .nd = 2, .dim = { 4, 9 }, .stride = { 9, 1 }, .data = out };
+    host_backend.copy(p->host, &y, &x);
+    for (int i = 0; i < 36; i++)
+        assert_int_equal(out[i], big[i / 9 + i % 9 * 4]);
+    y.dtype = VC_F32;
+    host_backend.copy(p->host, &y, &x);
+    vc_err err = { 0 };
+    assert_int_equal(host_backend.status(p->host, &err), VC_EINVAL);
+    assert_non_null(strstr(err.text, "i32 has no arithmetic"));
+}
+
+/* Long sums in several parts, and their ends. */
+static void test_sums(void **state)
+{
+    const pair *p = *state;
+    const int64_t sizes[][3] = { { 1, 1, 1 }, { 3, 700, 33 }, { 2, 5, 4099 }, { 1, 9000, 8 },
+                                 { 40, 3, 7 } };
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int64_t *dim = sizes[i], one[3] = { 0 }, cols[] = { dim[2], 0, 1 },
+                      rows[] = { dim[1], 1, 0 };
+        own *x = make(VC_F32, 3, dim, NULL, 1), *w = make(VC_F32, 3, dim, NULL, 2);
+        const int64_t *strides[] = { one, cols, rows };
+        double a = host_backend.sumsq(p->host, &x->t), b = vt_cpu.sumsq(p->cpu, &x->t);
+        assert_true(fabs(a - b) <= 1e-6 * b);
+        for (int k = 0; k < 3; k++) {
+            own *y[2];
+            for (int j = 0; j < 2; j++)
+                y[j] = make(VC_F32, 3, dim, strides[k], 3);
+            for (int add = 0; add < 2; add++) {
+                y[0]->buf.empty = y[1]->buf.empty = !add;
+                host_backend.reduce(p->host, &y[0]->t, &x->t, add ? &w->t : NULL, 0.5f);
+                vt_cpu.reduce(p->cpu, &y[1]->t, &x->t, add ? &w->t : NULL, 0.5f);
+                compare("reduce", y[0], y[1], 1e-5);
+            }
+            drop(y[0]), drop(y[1]);
+        }
+        drop(x), drop(w);
+    }
+}
+
+static void test_adamw(void **state)
+{
+    const pair *p = *state;
+    const int64_t n = 1003;
+    const vt_adamw_args a = { .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f,
+                              .weight_decay = 0.1f, .grad_scale = 0.5f, .correct1 = 0.271f,
+                              .correct2 = 0.172f };
+    own *w[2], *m[2], *v[2], *e[2], *g = make(VC_F32, 1, &n, NULL, 9);
+
+    for (int k = 0; k < 2; k++) {
+        w[k] = make(VC_F32, 1, &n, NULL, 1);
+        m[k] = make(VC_F32, 1, &n, NULL, 2);
+        v[k] = make(VC_F32, 1, &n, NULL, 3);
+        e[k] = make(VC_F32, 1, &n, NULL, 4);
+        for (int64_t i = 0; i < n; i++)
+            ((float *)v[k]->t.data)[i] = fabsf(((float *)v[k]->t.data)[i]);
+        const vt_backend *be = k ? &vt_cpu : &host_backend;
+        vt_dev *d = k ? p->cpu : p->host;
+        be->adamw(d, &w[k]->t, &m[k]->t, &v[k]->t, &g->t, &a);
+        be->ema(d, &e[k]->t, &w[k]->t, 0.9f);
+    }
+    compare("adamw: w", w[0], w[1], 1e-6);
+    compare("adamw: m", m[0], m[1], 1e-6);
+    compare("adamw: v", v[0], v[1], 1e-6);
+    compare("ema", e[0], e[1], 1e-6);
+    for (int k = 0; k < 2; k++)
+        drop(w[k]), drop(m[k]), drop(v[k]), drop(e[k]);
+    drop(g);
+}
+
+static void test_randn(void **state)
+{
+    const pair *p = *state;
+    const int64_t dim[] = { 3, 1001 };
+    own *y[2] = { make(VC_F32, 2, dim, NULL, 1), make(VC_F32, 2, dim, NULL, 2) };
+
+    host_backend.randn(p->host, &y[0]->t, 0xfedcba9876543210ull, 5, 6, VC_DRAW_NOISE);
+    vt_cpu.randn(p->cpu, &y[1]->t, 0xfedcba9876543210ull, 5, 6, VC_DRAW_NOISE);
+    assert_memory_equal(y[0]->t.data, y[1]->t.data, y[1]->bytes);
+    drop(y[0]), drop(y[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_types),   cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_philox),  cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_copies),  cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_adamw),   cmocka_unit_test(test_randn),
+    };
+    return cmocka_run_group_tests(tests, open_pair, close_pair);
+}
