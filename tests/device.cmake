@@ -2,9 +2,36 @@
 # linker's --wrap puts the device "host" among the backends (device_host.c).
 set(device_sources device_host.c ../common/cuda/cuda_walk.c ../common/cuda/cuda_elem.c
     ../common/cuda/cuda_rows.c ../common/cuda/cuda_video.c)
-vlt_test(test_device SOURCES test_ops.c ops_check.c ops_ref.c ${device_sources} LIBS vlt_common m)
-set_property(TEST test_device APPEND PROPERTY ENVIRONMENT VLT_TEST=test_other_backends)
-vlt_test(test_row SOURCES test_row.c ${device_sources} LIBS vlt_common m)
-foreach(test test_device test_row)
-  target_link_options(${test} PRIVATE LINKER:--wrap=vt_backends,--wrap=vt_backend_open)
-endforeach()
+if(NOT VLT_CUDA)                       # there the library has these files, and a GPU's memory
+  vlt_test(test_device SOURCES test_ops.c ops_check.c ops_ref.c ${device_sources} LIBS vlt_common m)
+  set_property(TEST test_device APPEND PROPERTY ENVIRONMENT VLT_TEST=test_other_backends)
+  vlt_test(test_row SOURCES test_row.c ${device_sources} LIBS vlt_common m)
+  foreach(test test_device test_row)
+    target_link_options(${test} PRIVATE LINKER:--wrap=vt_backends,--wrap=vt_backend_open)
+  endforeach()
+endif()
+vlt_test(test_layout SOURCES test_layout.c ../common/cuda/cuda_layout.c LIBS vlt_common m)
+
+if(VLT_CUDA)
+  # Plans for a described GPU (ctest -L plan). The driver's stand-in lies in a folder of its own that
+  # only this test is told about.
+  find_library(VLT_CUDA_STUB cuda PATHS ${CUDAToolkit_LIBRARY_DIR}/stubs NO_DEFAULT_PATH)
+  if(VLT_CUDA_STUB)
+    set(driver ${CMAKE_BINARY_DIR}/tests/plan_driver)
+    file(MAKE_DIRECTORY ${driver})
+    add_custom_command(OUTPUT ${driver}/libcuda.so.1
+      COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/plan_driver.sh ${VLT_CUDA_STUB} > ${driver}/driver.c
+      COMMAND ${CMAKE_C_COMPILER} -shared -fPIC -w -Wl,-soname,libcuda.so.1
+              -o ${driver}/libcuda.so.1 ${driver}/driver.c
+      DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/plan_driver.sh VERBATIM)
+    add_custom_target(plan_driver DEPENDS ${driver}/libcuda.so.1)
+    vlt_test(test_plans SOURCES test_plans.c LIBS vlt_common LABELS plan)
+    add_dependencies(test_plans plan_driver)
+    set_property(TEST test_plans APPEND PROPERTY ENVIRONMENT "LD_LIBRARY_PATH=${driver}")
+  endif()
+
+  # On a GPU (ctest -L gpu): skipped, and said so, where there is none.
+  add_test(NAME gpu_ops COMMAND test_ops)
+  set_tests_properties(gpu_ops PROPERTIES LABELS gpu TIMEOUT 600 SKIP_REGULAR_EXPRESSION SKIPPED
+    ENVIRONMENT VLT_TEST=test_other_backends)
+endif()

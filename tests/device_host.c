@@ -10,8 +10,12 @@
 
 /* The linker sends the library's and the tests' calls here (--wrap): "host" is a device too. */
 const vt_backend *const *__wrap_vt_backends(void);
-int __real_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc_err *err);
-int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc_err *err);
+int __real_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o,
+                           vc_err *passed, vc_err *err);
+int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o,
+                           vc_err *passed, vc_err *err);
+
+const vt_backend *host_instead;
 
 const vt_backend *const *__wrap_vt_backends(void)
 {
@@ -19,11 +23,12 @@ const vt_backend *const *__wrap_vt_backends(void)
     return all;
 }
 
-int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc_err *err)
+int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o,
+                           vc_err *passed, vc_err *err)
 {
     if (!o->device || strcmp(o->device, "host"))
-        return __real_vt_backend_open(be, dev, o, err);
-    *be = &host_backend;
+        return __real_vt_backend_open(be, dev, o, passed, err);
+    *be = host_instead ? host_instead : &host_backend;
     return host_backend.open(dev, o, 0, err);
 }
 
@@ -84,6 +89,12 @@ void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t bytes)
     memmove(dst, src, bytes);
 }
 
+void cuda_upload(vt_dev *d, void *dst, const void *src, size_t bytes)
+{
+    (void)d;
+    memcpy(dst, src, bytes);
+}
+
 void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes)
 {
     (void)d;
@@ -120,6 +131,7 @@ static const char *host_describe(vt_dev *d) { return (void)d, "kernels of the CU
 
 static int host_status(vt_dev *d, vc_err *err)
 {
+    cuda_look_for_lost(d);
     int rc = d->fault;
 
     if (rc)
@@ -136,12 +148,6 @@ static int host_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
 static void *host_alloc(vt_dev *d, size_t bytes) { return vt_cpu.alloc(d->runtime->cpu, bytes); }
 
 static void host_free(vt_dev *d, void *p, size_t bytes) { vt_cpu.free(d->runtime->cpu, p, bytes); }
-
-static void host_move(vt_dev *d, void *dst, const void *src, size_t bytes)
-{
-    (void)d;
-    memcpy(dst, src, bytes);
-}
 
 static void host_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                         bool tb, const vt_tensor *bias, float alpha, float beta)
@@ -164,8 +170,8 @@ const vt_backend host_backend = {
     .reserve = host_reserve,
     .alloc = host_alloc,
     .free = host_free,
-    .upload = host_move,
-    .download = host_move,
+    .upload = cuda_upload,
+    .download = cuda_download,
     .copy = cuda_copy,
     .embedding = cuda_embedding,
     .fill = cuda_fill,

@@ -7,5 +7,6 @@
 #include "common/tensor/backend.h"
 
 extern const vt_backend host_backend;          /* "host" */
+extern const vt_backend *host_instead;         /* opened as "host", if not NULL */
 
 #endif

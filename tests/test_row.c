@@ -282,6 +282,38 @@ static void test_randn(void **state)
     drop(y[0]), drop(y[1]);
 }
 
+/* An entry that a backend lacks fails the step and says so; an id outside a table too, but late. */
+static void test_faults(void **state)
+{
+    static vt_backend lacking;
+    const int64_t two[] = { 2 }, table[] = { 3, 5 };
+    const int32_t ids[] = { 1, 3 };
+    vc_err err = { 0 };
+    vt_ctx *g;
+
+    (void)state;
+    lacking = host_backend;
+    lacking.unary = NULL;
+    host_instead = &lacking;
+    assert_int_equal(vt_open(&g, &(vt_options){ .device = "host", .pool_limit = 1 << 20 }, NULL), 0);
+    host_instead = NULL;
+    vt_step_begin(g, 0);
+    assert_null(vt_silu(g, vt_silu(g, vt_randn(g, 1, two, 1, 2, 3, 4))));
+    assert_int_equal(vt_step_end(g, &err), VC_EINVAL);
+    assert_string_equal(err.text, "silu: the host backend has no unary yet");
+
+    vt_step_begin(g, 0);
+    vt_tensor *t = vt_randn(g, 2, table, 1, 2, 3, 4);
+    float rows[10];
+    vt_tensor *y = vt_embedding(g, t, vt_from_host(g, VC_I32, 1, two, ids, VC_I32));
+    assert_int_equal(vt_to_host(g, y, rows, NULL), 0);
+    for (int i = 5; i < 10; i++)
+        assert_true(vk_bits(rows[i]) == 0);
+    assert_int_equal(vt_step_end(g, &err), VC_EINVAL);
+    assert_non_null(strstr(err.text, "embedding: id 3 at 1 is outside the table"));
+    vt_close(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_philox),  cmocka_unit_test(test_maps),
         cmocka_unit_test(test_copies),  cmocka_unit_test(test_sums),
         cmocka_unit_test(test_adamw),   cmocka_unit_test(test_randn),
+        cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, open_pair, close_pair);
 }

@@ -52,6 +52,7 @@ void cuda_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format
 bool cuda_ok(vt_dev *d, int rc, const char *op);
 /* On the device, queued. */
 void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t bytes);
+void cuda_upload(vt_dev *d, void *dst, const void *src, size_t bytes);
 void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes);
 
 /* ---- cuda_walk.c ---- */
@@ -128,6 +129,8 @@ void cuda_adamw(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_ten
                 const vt_adamw_args *a);
 void cuda_ema(vt_dev *, vt_tensor *ema, const vt_tensor *w, float decay);
 
+/* A fault if some kernel since the last call was given an id outside its table. Waits. */
+void cuda_look_for_lost(vt_dev *d);
 /* Attention by the kernels of attend.h: any type, strides and length. cuda_attention's last
  * resort. */
 void cuda_attend(vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,

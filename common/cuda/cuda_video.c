@@ -70,6 +70,19 @@ void cuda_embedding(vt_dev *d, vt_tensor *y, const vt_tensor *table, const vt_te
     cuda_ok(d, vk_embedding(d->stream, &s), "embedding");
 }
 
+void cuda_look_for_lost(vt_dev *d)
+{
+    const uint64_t none = UINT64_MAX;
+    uint64_t lost;
+
+    cuda_download(d, &lost, d->lost, sizeof lost);
+    if (lost == none)
+        return;
+    cuda_fault(d, VC_EINVAL, "embedding: id %d at %u is outside the table", (int)(uint32_t)lost,
+               (unsigned)(lost >> 32));
+    cuda_upload(d, d->lost, &none, sizeof none);
+}
+
 /* ---- plain attention ---- */
 
 static vk_heads heads(const vt_tensor *t)

@@ -5,7 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const vt_backend *const built[] = { &vt_cpu, NULL };
+static const vt_backend *const built[] = {
+#ifdef VLT_CUDA
+    &vt_cuda,
+#endif
+    &vt_cpu, NULL
+};
 
 const vt_backend *const *vt_backends(void) { return built; }
 
@@ -30,11 +35,12 @@ static int unknown(const char *device, size_t len, vc_err *err)
     return vc_fail(err, VC_EINVAL, "device \"%s\": auto, cpu, cuda or cuda:N are possible", device);
 }
 
-int vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc_err *err)
+int vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc_err *passed,
+                    vc_err *err)
 {
     const char *device = o->device ? o->device : "auto";
     size_t len;
-    int index = index_of(device, &len), rc = VC_EFAIL;
+    int index = index_of(device, &len), rc;
     bool any = len == 4 && !strncmp(device, "auto", 4);
 
     if (index < 0)
@@ -43,9 +49,10 @@ int vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc
         if (!any && (strlen(built[i]->name) != len || strncmp(built[i]->name, device, len)))
             continue;
         *be = built[i];
-        rc = built[i]->open(dev, o, index, err);
-        if (!rc || !any)
+        bool last = !any || !built[i + 1];
+        rc = built[i]->open(dev, o, index, last ? err : passed);
+        if (!rc || last)
             return rc;
     }
-    return any ? rc : unknown(device, len, err);
+    return unknown(device, len, err);
 }

@@ -9,7 +9,8 @@
  * (+)=: an empty target is overwritten, any other added to (vt_adds), and is not empty afterwards
  * (vt_wrote). Gradients and fresh results start empty. Targets that are NULL are skipped.
  * A device fault sticks to the vt_dev and surfaces in vt_step_end through `status`.
- * The same operands give the same bits on one machine, kernel set and thread count. */
+ * The same operands give the same bits on one machine, kernel set and thread count; on a GPU
+ * attention's gradient only if vt_options.repeatable. */
 #ifndef VT_BACKEND_H
 #define VT_BACKEND_H
 
@@ -48,6 +49,9 @@ typedef struct vt_backend {
     /* The pool: one range of at most *bytes (0: what the machine has; set to what was reserved),
      * costing memory only where it is written. Closed with the device. */
     int (*reserve)(vt_dev *dev, void **range, size_t *bytes, vc_err *err);
+    /* Makes the pool's first `bytes` usable, before the first kernel that needs them. NULL: the
+     * whole range is. */
+    int (*grow)(vt_dev *dev, size_t bytes, vc_err *err);
     void *(*alloc)(vt_dev *dev, size_t bytes);         /* persistent: zeroed, 64-byte aligned */
     void (*free)(vt_dev *dev, void *p, size_t bytes);  /* NULL is fine */
     bool host_memory;                         /* device pointers are host pointers */
@@ -154,9 +158,11 @@ typedef struct vt_backend {
 
 /* The backends of this build, best first, NULL-ended. */
 const vt_backend *const *vt_backends(void);
-/* Opens "auto", "cpu", "cuda", "cuda:1": the one file that knows what was built is backend.c. */
-int vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc_err *err);
+/* Opens "auto", "cpu", "cuda", "cuda:1": the one file that knows what was built is backend.c. "auto"
+ * takes the first backend that opens; *passed says why a better one did not (code 0: none). */
+int vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc_err *passed,
+                    vc_err *err);
 
-extern const vt_backend vt_cpu;
+extern const vt_backend vt_cpu, vt_cuda;
 
 #endif

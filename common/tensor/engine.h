@@ -13,11 +13,12 @@ struct vt_ctx {
     const vt_backend *be;
     vt_dev *dev;
     vc_dtype compute;
-    char describe[320];
+    char describe[480];
 
     vt_arena arena;                           /* descriptors and nodes of the step */
     vt_pool pool;
     char *range;                              /* where the pool's offset 0 is */
+    size_t grown;                             /* its bytes that the backend made usable */
 
     bool in_step;
     int flags;                                /* VT_RECORD, VT_DRY */
@@ -39,7 +40,10 @@ struct vt_ctx {
 /* Runs a kernel unless the step is dry or has failed. Its FLOPs are counted before. */
 #define VT_RUN(g, kernel, ...)                                                                     \
     do {                                                                                           \
-        if (!((g)->flags & VT_DRY) && !(g)->err.code) {                                            \
+        if (!(g)->be->kernel) {                                                                    \
+            vt_fail((g), VC_EINVAL, "%s: the %s backend has no " #kernel " yet", (g)->op,          \
+                    (g)->be->name);                                                                \
+        } else if (!((g)->flags & VT_DRY) && !(g)->err.code) {                                     \
             double vt_begin_ = (g)->profile ? vt_profile_now() : 0;                                \
             (g)->be->kernel((g)->dev, __VA_ARGS__);                                                \
             if ((g)->profile) vt_profile_add((g), vt_begin_);                                      \

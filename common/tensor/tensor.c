@@ -42,7 +42,8 @@ int vt_open(vt_ctx **out, const vt_options *o, vc_err *err)
     g->compute = o->compute;
     g->pool.limit = o->pool_limit;
 
-    int rc = vt_backend_open(&g->be, &g->dev, o, err);
+    vc_err passed = { 0 };
+    int rc = vt_backend_open(&g->be, &g->dev, o, &passed, err);
     if (!rc) {
         void *range = NULL;
         rc = g->be->reserve(g->dev, &range, &g->pool.limit, err);
@@ -52,8 +53,9 @@ int vt_open(vt_ctx **out, const vt_options *o, vc_err *err)
         vt_close(g);
         return rc;
     }
-    snprintf(g->describe, sizeof g->describe, "%s: %s, activations %s", g->be->name,
-             g->be->describe(g->dev), vc_dtype_name(g->compute));
+    snprintf(g->describe, sizeof g->describe, "%s: %s, activations %s%s%.120s%s", g->be->name,
+             g->be->describe(g->dev), vc_dtype_name(g->compute), passed.code ? " (" : "",
+             passed.code ? passed.text : "", passed.code ? ")" : "");
     *out = g;
     return 0;
 }
@@ -270,6 +272,13 @@ static vt_tensor *make(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim)
     b->bytes = (size_t)vt_count(t) * vc_dtype_size(dtype);
     if (vt_pool_take(&g->pool, b->bytes, &b->offset))
         return no_memory(g, t, b->bytes);
+    if (!(g->flags & VT_DRY) && g->be->grow && g->pool.peak > g->grown) {
+        vc_err err = { 0 };
+        int rc = g->be->grow(g->dev, g->pool.peak, &err);
+        if (rc)
+            return vt_fail(g, rc, "%s: %s", g->op, err.text);
+        g->grown = g->pool.peak;
+    }
     if (g->usage.pool_peak < g->pool.peak)
         g->usage.pool_peak = g->pool.peak;
     b->refs = 1;

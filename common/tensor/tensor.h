@@ -71,13 +71,16 @@ typedef struct vt_options {
     const char *kernels;                      /* CPU kernel set forced by name ("plain", "avx2",
                                                * "avx512", "amx"); NULL: the best */
     size_t pool_limit;                        /* most bytes of the pool; 0: what the machine has */
+    bool repeatable;                          /* same bits from attention's gradient on a GPU too,
+                                               * for time and memory; a CPU's always are */
 } vt_options;
 
 /* VC_EINVAL: an option this build or machine cannot do, with what it can; VC_ENOMEM. */
 int vt_open(vt_ctx **g, const vt_options *o, vc_err *err);
 void vt_close(vt_ctx *g);                     /* NULL is fine; after all parameters were freed */
 vc_dtype vt_compute(const vt_ctx *g);
-/* "cpu: avx2, oneDNN 2.6.3, 2 threads, activations bf16": one line, borrowed. */
+/* "cpu: avx2, oneDNN 2.6.3, 2 threads, activations bf16": one line, borrowed. Where "auto" wanted a
+ * GPU and got none, it ends with the reason. */
 const char *vt_describe(const vt_ctx *g);
 
 /* ---- steps ---- */

@@ -1,0 +1,172 @@
+/* cuda.c - the CUDA device and the backend table: see cuda.h */
+#include "common/cuda/cuda.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/cuda/cuda_device.h"
+
+/* ---- faults ---- */
+
+void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
+{
+    if (d->fault)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(d->fault_text, sizeof d->fault_text, fmt, ap);
+    va_end(ap);
+    d->fault = code;
+}
+
+bool cuda_ok(vt_dev *d, int rc, const char *op)
+{
+    if (rc)
+        cuda_fault(d, rc == cudaErrorMemoryAllocation ? VC_ENOMEM : VC_EFAIL, "%s: %s", op,
+                   cudaGetErrorString((cudaError_t)rc));
+    return !rc;
+}
+
+static int cuda_status(vt_dev *d, vc_err *err)
+{
+    if (cuda_ok(d, (int)cudaStreamSynchronize(d->stream), "a kernel"))
+        cuda_look_for_lost(d);
+    int rc = d->fault;
+    if (rc)
+        vc_fail(err, rc, "cuda: %s", d->fault_text);
+    d->fault = 0;
+    return rc;
+}
+
+/* ---- open and close ---- */
+
+static void cuda_close(vt_dev *d)
+{
+    if (!d)
+        return;
+    if (d->runtime) {
+        if (d->runtime->stream)
+            cudaStreamSynchronize(d->runtime->stream);
+        cuda_blas_close(d->blas);
+        cuda_dnn_close(d->dnn);
+        cuda_memory_close(d);
+        if (d->runtime->stream)
+            cudaStreamDestroy(d->runtime->stream);
+    }
+    free(d->runtime);
+    free(d);
+}
+
+static int choose(cuda_runtime *r, int index, vc_err *err)
+{
+    int count = 0;
+    cudaError_t rc = cudaGetDeviceCount(&count);
+
+    if (rc || !count)
+        return vc_fail(err, VC_EINVAL, "cuda: %s", rc ? cudaGetErrorString(rc) : "no GPU");
+    if (index >= count)
+        return vc_fail(err, VC_EINVAL, "device \"cuda:%d\": this machine has %d", index, count);
+    rc = cudaGetDeviceProperties(&r->about, index);
+    if (!rc)
+        rc = cudaSetDevice(index);
+    if (rc)
+        return vc_fail(err, VC_EFAIL, "cuda:%d: %s", index, cudaGetErrorString(rc));
+    if (r->about.major < 8)
+        return vc_fail(err, VC_EINVAL, "cuda:%d: %s has compute capability %d.%d, 8.0 is needed",
+                       index, r->about.name, r->about.major, r->about.minor);
+    r->index = index;
+    return 0;
+}
+
+static int set_up(vt_dev *d, const vt_options *o, int index, vc_err *err)
+{
+    cuda_runtime *r = d->runtime;
+    int rc = choose(r, index, err);
+
+    if (rc)
+        return rc;
+    cudaError_t e = cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking);
+    if (e)
+        return vc_fail(err, VC_EFAIL, "cuda:%d: %s", index, cudaGetErrorString(e));
+    d->stream = r->stream;
+    d->compute = o->compute;
+    d->repeatable = o->repeatable;
+    rc = cuda_memory_open(d, err);
+    if (!rc)
+        rc = cuda_blas_open(d, err);
+    if (!rc)
+        rc = cuda_dnn_open(d, err);
+    if (rc)
+        return rc;
+    int runtime = 0;
+    char dnn[24];
+    cudaRuntimeGetVersion(&runtime);
+    snprintf(d->describe, sizeof d->describe, "%.100s, %zu GiB, CUDA %d.%d, %s", r->about.name,
+             r->about.totalGlobalMem >> 30, runtime / 1000, runtime % 1000 / 10,
+             cuda_dnn_version(dnn));
+    return 0;
+}
+
+static int cuda_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
+{
+    *out = NULL;
+    vt_dev *d = calloc(1, sizeof *d);
+    if (!d || !(d->runtime = calloc(1, sizeof *d->runtime))) {
+        free(d);
+        return vc_fail(err, VC_ENOMEM, "cuda: out of memory");
+    }
+    int rc = set_up(d, o, index, err);
+    if (rc) {
+        cuda_close(d);
+        return rc;
+    }
+    *out = d;
+    return 0;
+}
+
+static const char *cuda_describe(vt_dev *d) { return d->describe; }
+
+const vt_backend vt_cuda = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .status = cuda_status,
+    .reserve = cuda_reserve,
+    .grow = cuda_grow,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .host_memory = false,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .copy = cuda_copy,
+    .embedding = cuda_embedding,
+    .fill = cuda_fill,
+    .scale = cuda_scale,
+    .reduce = cuda_reduce,
+    .binary = cuda_binary,
+    .mul_grad = cuda_mul_grad,
+    .unary = cuda_unary,
+    .unary_grad = cuda_unary_grad,
+    .gated_add = cuda_gated_add,
+    .mix = cuda_mix,
+    .posterior = cuda_posterior,
+    .randn = cuda_randn,
+    .timestep = cuda_timestep,
+    .patchify = cuda_patchify,
+    .unpatchify = cuda_unpatchify,
+    .norm = cuda_norm,
+    .norm_grad = cuda_norm_grad,
+    .matmul = cuda_matmul,
+    .attention = cuda_attention,
+    .attention_grad = cuda_attention_grad,
+    .rope = cuda_rope,
+    .mse = cuda_mse,
+    .mse_grad = cuda_mse_grad,
+    .sum = cuda_sum,
+    .conv3d = cuda_conv3d,
+    .sumsq = cuda_sumsq,
+    .adamw = cuda_adamw,
+    .ema = cuda_ema,
+};

@@ -1,0 +1,61 @@
+/* cuda_device.h - the parts of the CUDA device that know CUDA's headers; inside common/cuda only.
+ *
+ * Memory. The pool is a range of addresses, as large as the device's memory; physical memory is
+ * mapped into it from the bottom as `grow` asks, and stays. So parameters, allocated one by one,
+ * and the pool share the device without a division fixed in advance, and a step's addresses never
+ * move. Host data goes through a ring of pinned slots; copies are queued on the stream of the
+ * kernels, so that they are ordered with every use of the memory before and after. */
+#ifndef CUDA_CUDA_DEVICE_H
+#define CUDA_CUDA_DEVICE_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "common/cuda/cuda.h"
+
+/* The driver's calls for virtual memory: looked up when the device opens, so that programs start
+ * on machines without a driver. */
+typedef struct cuda_driver {
+    CUresult (*granularity)(size_t *, const CUmemAllocationProp *,
+                            CUmemAllocationGranularity_flags);
+    CUresult (*reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
+    CUresult (*give_back)(CUdeviceptr, size_t);
+    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+                       unsigned long long);
+    CUresult (*release)(CUmemGenericAllocationHandle);
+    CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+    CUresult (*unmap)(CUdeviceptr, size_t);
+    CUresult (*access)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
+} cuda_driver;
+
+enum { CUDA_SLOTS = 4, CUDA_SLOT_BYTES = 4 << 20 };
+
+struct cuda_runtime {
+    int index;                                 /* of the device */
+    struct cudaDeviceProp about;
+    cudaStream_t stream;
+    cuda_driver driver;
+    CUdeviceptr range;                         /* the pool's */
+    size_t range_bytes, mapped, granule;
+    char *ring;                                /* pinned: CUDA_SLOTS slots */
+    cudaEvent_t sent[CUDA_SLOTS];              /* a slot's copies are done */
+    int slot;                                  /* being filled */
+    size_t used;                               /* of it */
+};
+
+/* cuda_memory.c: backend.h's entries of the same names */
+int cuda_memory_open(vt_dev *d, vc_err *err);
+void cuda_memory_close(vt_dev *d);             /* half-opened is fine */
+int cuda_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err);
+int cuda_grow(vt_dev *d, size_t bytes, vc_err *err);
+void *cuda_alloc(vt_dev *d, size_t bytes);
+void cuda_free(vt_dev *d, void *p, size_t bytes);
+
+/* cuda_blas.c, cuda_dnn.c: made at open, closed before the stream */
+int cuda_blas_open(vt_dev *d, vc_err *err);
+void cuda_blas_close(cuda_blas *b);            /* NULL is fine */
+int cuda_dnn_open(vt_dev *d, vc_err *err);
+void cuda_dnn_close(cuda_dnn *c);              /* NULL is fine */
+const char *cuda_dnn_version(char text[24]);   /* "cuDNN 9.19.0" */
+
+#endif

@@ -1,0 +1,436 @@
+/* cuda_dnn.c - attention and convolution by cuDNN: backend.h. Plans are cuda_plans.h's, one for a
+ * shape, kept until the device closes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cuda/cuda_device.h"
+#include "common/cuda/cuda_plans.h"
+
+/* What dS may take in memory where gradients are repeatable: heads are worked on in groups. */
+static const int64_t DS_BYTES = (int64_t)1 << 30;
+/* The plain kernels stand in for a plan that cuDNN refuses up to so many pairs of rows. */
+static const double PLAIN_PAIRS = 1e9;
+
+typedef enum kind { ATTENTION, CONV } kind;
+
+typedef struct plan {
+    kind kind;
+    union {
+        cuda_attention_key attention;
+        cuda_conv_key conv;
+    } key;
+    cuda_graph graph;
+    bool refused;
+    char why[200];
+    struct plan *next;
+} plan;
+
+struct cuda_dnn {
+    cudnnHandle_t handle;
+    plan *plans;
+};
+
+/* ---- open and close ---- */
+
+int cuda_dnn_open(vt_dev *d, vc_err *err)
+{
+    enum { OLDEST = 90800 };
+
+    if (cudnnGetVersion() < OLDEST)
+        return vc_fail(err, VC_EINVAL, "cuDNN %zu is too old: 9.8 is needed", cudnnGetVersion());
+    d->dnn = calloc(1, sizeof *d->dnn);
+    if (!d->dnn)
+        return vc_fail(err, VC_ENOMEM, "cuda: out of memory");
+    cudnnStatus_t rc = cudnnCreate(&d->dnn->handle);
+    if (!rc)
+        rc = cudnnSetStream(d->dnn->handle, (cudaStream_t)d->stream);
+    return rc ? vc_fail(err, VC_EFAIL, "cuDNN: %s", cudnnGetErrorString(rc)) : 0;
+}
+
+void cuda_dnn_close(cuda_dnn *c)
+{
+    if (!c)
+        return;
+    for (plan *p = c->plans, *next; p; p = next) {
+        next = p->next;
+        cuda_graph_close(&p->graph);
+        free(p);
+    }
+    if (c->handle)
+        cudnnDestroy(c->handle);
+    free(c);
+}
+
+const char *cuda_dnn_version(char text[24])
+{
+    unsigned v = (unsigned)cudnnGetVersion();
+
+    snprintf(text, 24, "cuDNN %u.%u.%u", v / 10000 % 100, v / 100 % 100, v % 100);
+    return text;
+}
+
+/* ---- plans ---- */
+
+static int build(plan *p, vc_err *err)
+{
+    return p->kind == CONV ? cuda_plan_conv(&p->graph, &p->key.conv, err)
+                           : cuda_plan_attention(&p->graph, &p->key.attention, err);
+}
+
+/* The plan of a key, made when it is new; a refused one stays, so that it is tried once. NULL and a
+ * fault when memory is out. */
+static plan *plan_of(vt_dev *d, const plan *like)
+{
+    for (plan *p = d->dnn->plans; p; p = p->next)
+        if (p->kind == like->kind && !memcmp(&p->key, &like->key, sizeof p->key))
+            return p;
+    plan *p = malloc(sizeof *p);
+    if (!p) {
+        cuda_fault(d, VC_ENOMEM, "cuDNN: out of memory");
+        return NULL;
+    }
+    memcpy(p, like, sizeof *p);
+    cuda_graph_init(&p->graph, d->dnn->handle, NULL);
+    vc_err err = { 0 };
+    p->refused = build(p, &err) != 0;
+    snprintf(p->why, sizeof p->why, "%.199s", err.text);
+    if (p->refused)
+        cuda_graph_close(&p->graph);
+    p->next = d->dnn->plans;
+    return d->dnn->plans = p;
+}
+
+enum { MOST_TENSORS = 20 };
+typedef struct operands {
+    int n;
+    int64_t id[MOST_TENSORS];
+    void *data[MOST_TENSORS];
+} operands;
+
+static void give(operands *o, int64_t id, const void *data)
+{
+    o->id[o->n] = id;
+    o->data[o->n++] = (void *)(uintptr_t)data;
+}
+
+static bool run(vt_dev *d, const plan *p, const operands *o)
+{
+    void *workspace = NULL;
+
+    if (p->graph.workspace > 0 &&
+        !(workspace = cuda_scratch(d, CUDA_WORKSPACE, (size_t)p->graph.workspace)))
+        return false;
+    cudnnStatus_t rc = cuda_graph_run(&p->graph, o->n, o->id, o->data, workspace);
+    if (rc)
+        cuda_fault(d, VC_EFAIL, "cuDNN: %s: %s", p->kind == CONV ? "conv3d" : "attention",
+                   cudnnGetErrorString(rc));
+    return !rc;
+}
+
+/* ---- attention ---- */
+
+static cuda_rows_at rows_at(const vt_tensor *t)
+{
+    return (cuda_rows_at){ t->stride[0], t->stride[1], t->stride[2] };
+}
+
+/* cuDNN reads bf16 rows that begin at multiples of 16 bytes. */
+static bool readable(const vt_tensor *t)
+{
+    bool ok = t->dtype == VC_BF16 && (uintptr_t)t->data % 16 == 0 && t->dim[3] % 8 == 0;
+
+    for (int i = 0; i < 3; i++)
+        ok = ok && (t->dim[i] == 1 || (t->stride[i] % 8 == 0 && t->stride[i] > 0));
+    return ok;
+}
+
+static void set_shape(cuda_attention_key *k, const vt_tensor *q, const vt_tensor *kt,
+                      const vt_tensor *v, const vt_tensor *o, const vt_tensor *kv_len)
+{
+    k->b = q->dim[0];
+    k->sq = q->dim[1];
+    k->h = q->dim[2];
+    k->d = q->dim[3];
+    k->sk = kt->dim[1];
+    k->q = rows_at(q);
+    k->k = rows_at(kt);
+    k->v = rows_at(v);
+    k->o = rows_at(o);
+    k->lse_b = k->h * k->sq;
+    k->lse_h = k->sq;
+    k->lengths = kv_len != NULL;
+}
+
+/* Two numbers of the host, and the queries' length of every sample: all of them. */
+typedef struct numbers { float scale, lowest, one; } numbers;
+
+static bool give_common(vt_dev *d, operands *o, const numbers *n, const cuda_attention_key *k,
+                        const vt_tensor *kv_len)
+{
+    enum { MOST = 1024 };
+    int32_t all[MOST];
+
+    give(o, CUDA_SCALE, &n->scale);
+    if (!k->lengths)
+        return true;
+    int32_t *len = k->b <= MOST ? cuda_scratch(d, CUDA_LENGTHS, sizeof all) : NULL;
+    if (!len)
+        return false;
+    for (int64_t i = 0; i < k->b; i++)
+        all[i] = (int32_t)k->sq;
+    cuda_upload(d, len, all, (size_t)k->b * sizeof *all);
+    give(o, CUDA_LEN_Q, len);
+    give(o, CUDA_LEN_K, kv_len->data);
+    give(o, CUDA_LOWEST, &n->lowest);
+    return true;
+}
+
+/* A refused plan: true if the plain kernels may do it, else a fault. */
+static bool plain_instead(vt_dev *d, const plan *p)
+{
+    const cuda_attention_key *k = &p->key.attention;
+
+    if ((double)k->b * (double)k->h * (double)k->sq * (double)k->sk <= PLAIN_PAIRS)
+        return true;
+    cuda_fault(d, VC_EINVAL, "%s", p->why);
+    return false;
+}
+
+void cuda_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
+                    const vt_tensor *k, const vt_tensor *v, const vt_tensor *kv_len,
+                    const vt_tensor *bias, float scale)
+{
+    const numbers n = { scale, -1e30f, 1 };
+    plan like = { .kind = ATTENTION };
+    operands ops = { 0 };
+    bool fits = readable(q) && readable(k) && readable(v) && readable(o);
+
+    if (bias)
+        fits = fits && (uintptr_t)bias->data % 16 == 0 && bias->stride[3] == 1 &&
+               bias->stride[2] >= bias->dim[3];
+    if (!fits) {
+        cuda_attend(d, o, lse, q, k, v, kv_len, bias, scale);
+        return;
+    }
+    cuda_attention_key *key = &like.key.attention;
+    set_shape(key, q, k, v, o, kv_len);
+    if (bias) {
+        key->bias = 1;
+        key->bias_b = bias->stride[0];
+        key->bias_h = bias->stride[1];
+        key->bias_q = bias->stride[2];
+        give(&ops, CUDA_BIAS_IN, bias->data);
+    }
+    const plan *p = plan_of(d, &like);
+    if (!p)
+        return;
+    if (p->refused) {
+        if (plain_instead(d, p))
+            cuda_attend(d, o, lse, q, k, v, kv_len, bias, scale);
+        return;
+    }
+    if (!give_common(d, &ops, &n, key, kv_len))
+        return;
+    give(&ops, CUDA_Q, q->data);
+    give(&ops, CUDA_K, k->data);
+    give(&ops, CUDA_V, v->data);
+    give(&ops, CUDA_O, o->data);
+    give(&ops, CUDA_LSE, lse->data);
+    run(d, p, &ops);
+}
+
+/* Where cuDNN, which overwrites, may put a gradient: the target itself if it is empty and readable,
+ * else a packed tensor in an area. False after a fault. */
+static bool target(vt_dev *d, cuda_area area, const vt_tensor *like, vt_tensor *want,
+                   vt_tensor *to)
+{
+    if (want && !vt_adds(want) && readable(want)) {
+        *to = *want;
+        return true;
+    }
+    int64_t stride = 1;
+    *to = *like;
+    to->buf = NULL;
+    to->dtype = VC_BF16;
+    for (int i = 4; i-- > 0; stride *= like->dim[i])
+        to->stride[i] = stride;
+    to->data = cuda_scratch(d, area, (size_t)stride * 2);
+    return to->data != NULL;
+}
+
+static void deliver(vt_dev *d, vt_tensor *want, const vt_tensor *from)
+{
+    if (!want)
+        return;
+    if (want->data != from->data)
+        cuda_scale(d, want, from, 1.0f);
+    vt_wrote(want);
+}
+
+/* How many heads at a time: all, or a divisor whose dS fits. */
+static int64_t heads_at_once(const vt_dev *d, const cuda_attention_key *k)
+{
+    int64_t h = k->h, each = 2 * k->b * k->sq * k->sk;
+
+    while (d->repeatable && h > 1 && (k->h % h || h * each > DS_BYTES))
+        h--;
+    return h;
+}
+
+static const void *head(const vt_tensor *t, int64_t h)
+{
+    return (const char *)t->data + h * t->stride[2] * 2;
+}
+
+typedef struct grads {
+    const vt_tensor *dout, *q, *k, *v, *o, *lse, *kv_len;
+    vt_tensor dq, dk, dv;
+    float *sums, *sum_q;
+} grads;
+
+static bool run_heads(vt_dev *d, const plan *p, const grads *s, const numbers *n, int64_t h)
+{
+    const cuda_attention_key *k = &p->key.attention;
+    operands o = { 0 };
+
+    if (!give_common(d, &o, n, k, s->kv_len))
+        return false;
+    give(&o, CUDA_ONE, &n->one);
+    give(&o, CUDA_Q, head(s->q, h));
+    give(&o, CUDA_K, head(s->k, h));
+    give(&o, CUDA_V, head(s->v, h));
+    give(&o, CUDA_O, head(s->o, h));
+    give(&o, CUDA_DOUT, head(s->dout, h));
+    give(&o, CUDA_LSE, (const float *)s->lse->data + h * k->lse_h);
+    give(&o, CUDA_GRAD_Q, head(&s->dq, h));
+    give(&o, CUDA_GRAD_K, head(&s->dk, h));
+    give(&o, CUDA_GRAD_V, head(&s->dv, h));
+    give(&o, CUDA_ROW_SUMS, s->sums);
+    if (!k->repeatable)
+        give(&o, CUDA_SUM_Q, s->sum_q);
+    return run(d, p, &o);
+}
+
+/* Where gradients go, the rest of the key, and scratch. False after a fault. */
+static bool prepare(vt_dev *d, grads *s, cuda_attention_key *key, vt_tensor *dq, vt_tensor *dk,
+                    vt_tensor *dv)
+{
+    if (!target(d, CUDA_DQ, s->q, dq, &s->dq) || !target(d, CUDA_DK, s->k, dk, &s->dk) ||
+        !target(d, CUDA_DV, s->v, dv, &s->dv))
+        return false;
+    key->dout = rows_at(s->dout);
+    key->dq = rows_at(&s->dq);
+    key->dk = rows_at(&s->dk);
+    key->dv = rows_at(&s->dv);
+    key->grad = 1;
+    key->repeatable = d->repeatable;
+    key->h = heads_at_once(d, key);
+    size_t rows = (size_t)(key->b * key->h * key->sq);
+    size_t all = key->repeatable ? rows : rows * (1 + (size_t)key->d);
+    s->sum_q = cuda_scratch(d, CUDA_DSUM, (all + 64) * sizeof(float));
+    s->sums = s->sum_q ? s->sum_q + (key->repeatable ? 0 : rows * (size_t)key->d) : NULL;
+    return s->sums != NULL;
+}
+
+void cuda_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
+                         const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
+                         const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
+                         const vt_tensor *kv_len, float scale)
+{
+    const numbers n = { scale, -1e30f, 1 };
+    grads s = { dout, q, k, v, o, lse, kv_len, .sums = NULL };
+    plan like = { .kind = ATTENTION };
+    cuda_attention_key *key = &like.key.attention;
+    bool fits = readable(q) && readable(k) && readable(v) && readable(o) && readable(dout);
+    const plan *p = NULL;
+
+    if (fits) {
+        set_shape(key, q, k, v, o, kv_len);
+        if (!prepare(d, &s, key, dq, dk, dv) || !(p = plan_of(d, &like)) ||
+            (p->refused && !plain_instead(d, p)))
+            return;
+    }
+    if (!fits || p->refused) {
+        cuda_attend_grad(d, dq, dk, dv, dout, q, k, v, o, lse, kv_len, scale);
+        return;
+    }
+    if (kv_len) {                              /* keys past a length: nothing flows to them */
+        cuda_fill(d, &s.dk, 0.0f);
+        cuda_fill(d, &s.dv, 0.0f);
+    }
+    for (int64_t h = 0; h < q->dim[2]; h += key->h)
+        if (!run_heads(d, p, &s, &n, h))
+            return;
+    deliver(d, dq, &s.dq);
+    deliver(d, dk, &s.dk);
+    deliver(d, dv, &s.dv);
+}
+
+/* ---- convolution ---- */
+
+/* x with its channels, axis `c`, innermost and `wide` of them, zeros at the end; a copy of a type
+ * unless it already lies so. */
+static const void *channels_last(vt_dev *d, cuda_area area, vc_dtype type, const vt_tensor *x,
+                                 int c, int64_t wide)
+{
+    int64_t stride = wide;
+    vt_tensor y = *x;
+
+    if (c == 4 && x->dtype == type && wide == x->dim[4] && (uintptr_t)x->data % 16 == 0)
+        return x->data;
+    y.dtype = type;
+    y.stride[c] = 1;
+    for (int i = 5; i-- > 0;)
+        if (i != c) {
+            y.stride[i] = stride;
+            stride *= x->dim[i];
+        }
+    y.data = cuda_scratch(d, area, (size_t)stride * vc_dtype_size(type));
+    if (!y.data)
+        return NULL;
+    if (wide != x->dim[c]) {
+        vt_tensor all = { .dtype = type, .nd = 1, .dim = { stride }, .stride = { 1 },
+                          .data = y.data };
+        cuda_fill(d, &all, 0.0f);
+    }
+    cuda_copy(d, &y, x);
+    return y.data;
+}
+
+void cuda_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
+                 const vt_tensor *b, const vt_conv *c)
+{
+    const int64_t wide = (x->dim[4] + 7) / 8 * 8;
+    plan like = { .kind = CONV };
+    cuda_conv_key *k = &like.key.conv;
+    operands o = { 0 };
+
+    *k = (cuda_conv_key){ .n = x->dim[0], .c = wide, .k = w->dim[0], .bias = b != NULL,
+                          .f32 = y->dtype == VC_F32 };
+    for (int i = 0; i < 3; i++) {
+        k->size[i] = x->dim[1 + i];
+        k->kernel[i] = w->dim[2 + i];
+        k->stride[i] = c->stride[i];
+        k->before[i] = c->before[i];
+        k->after[i] = c->after[i];
+    }
+    const plan *p = plan_of(d, &like);
+    if (!p)
+        return;
+    if (p->refused) {
+        cuda_fault(d, VC_EINVAL, "%s", p->why);
+        return;
+    }
+    const void *xs = channels_last(d, CUDA_LEFT, y->dtype, x, 4, wide);
+    const void *ws = channels_last(d, CUDA_RIGHT, y->dtype, w, 1, wide);
+    const void *bs = b ? cuda_convert(d, CUDA_BIAS, y->dtype, b) : NULL;
+    if (!xs || !ws || (b && !bs))
+        return;
+    give(&o, CUDA_X, xs);
+    give(&o, CUDA_W, ws);
+    give(&o, CUDA_Y, y->data);
+    if (b)
+        give(&o, CUDA_B, bs);
+    run(d, p, &o);
+}

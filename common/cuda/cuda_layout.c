@@ -1,0 +1,41 @@
+/* cuda_layout.c - see cuda_layout.h */
+#include "common/cuda/cuda_layout.h"
+
+vc_dtype cuda_gemm_type(vc_dtype compute, const vt_tensor *c, const vt_tensor *a,
+                        const vt_tensor *b)
+{
+    if (c->dtype == VC_BF16)
+        return VC_BF16;
+    bool all = a->dtype == VC_F32 && b->dtype == VC_F32;
+    return compute == VC_F32 || all ? VC_F32 : VC_BF16;
+}
+
+/* Elements between rows; 0: not such a matrix. A single row has no next one. */
+static int64_t leading(const vt_tensor *t)
+{
+    if (t->dim[1] > 1 && t->stride[1] != 1)
+        return 0;
+    if (t->dim[0] == 1)
+        return t->dim[1];
+    return t->stride[0] < t->dim[1] ? 0 : t->stride[0];
+}
+
+static int32_t alignment(const vt_tensor *t)
+{
+    uintptr_t low = (uintptr_t)t->data | 256;
+
+    return (int32_t)(low & -low);
+}
+
+bool cuda_gemm_of(cuda_gemm *g, const vt_tensor *c, const vt_tensor *a, bool ta,
+                  const vt_tensor *b, bool tb, bool bias)
+{
+    *g = (cuda_gemm){
+        .m = c->dim[1], .n = c->dim[0], .k = a->dim[ta ? 0 : 1],
+        .lda = leading(b), .ldb = leading(a), .ldc = leading(c),
+        .type = (int32_t)a->dtype, .out_type = (int32_t)c->dtype,
+        .turn_a = tb, .turn_b = ta, .bias = bias,
+        .align_a = alignment(b), .align_b = alignment(a), .align_c = alignment(c),
+    };
+    return g->lda && g->ldb && g->ldc;
+}

@@ -1,0 +1,243 @@
+/* cuda_memory.c - the pool's range, parameters, scratch, transfers: see cuda_device.h */
+#include <string.h>
+
+#include "common/cuda/cuda_device.h"
+
+static const size_t CHUNK = 64 << 20;          /* the pool grows by so much at a time */
+static const size_t SPARE = (size_t)1 << 30;   /* left for scratch, libraries and the driver */
+
+static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+/* ---- open and close ---- */
+
+static int look_up(const char *name, void *fn, vc_err *err)
+{
+    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    void *p = NULL;
+#if CUDART_VERSION >= 12050
+    cudaError_t rc = cudaGetDriverEntryPointByVersion(name, &p, 12000, cudaEnableDefault, &found);
+#else
+    cudaError_t rc = cudaGetDriverEntryPoint(name, &p, cudaEnableDefault, &found);
+#endif
+    if (rc != cudaSuccess || found != cudaDriverEntryPointSuccess || !p)
+        return vc_fail(err, VC_EINVAL, "cuda: the driver has no %s; a newer one is needed", name);
+    memcpy(fn, &p, sizeof p);
+    return 0;
+}
+
+static int open_driver(cuda_driver *v, vc_err *err)
+{
+    const struct { const char *name; void *fn; } calls[] = {
+        { "cuMemGetAllocationGranularity", &v->granularity },
+        { "cuMemAddressReserve", &v->reserve }, { "cuMemAddressFree", &v->give_back },
+        { "cuMemCreate", &v->create },          { "cuMemRelease", &v->release },
+        { "cuMemMap", &v->map },                { "cuMemUnmap", &v->unmap },
+        { "cuMemSetAccess", &v->access },
+    };
+    int rc = 0;
+
+    for (size_t i = 0; i < sizeof calls / sizeof *calls && !rc; i++)
+        rc = look_up(calls[i].name, calls[i].fn, err);
+    return rc;
+}
+
+int cuda_memory_open(vt_dev *d, vc_err *err)
+{
+    cuda_runtime *r = d->runtime;
+    int rc = open_driver(&r->driver, err);
+
+    if (rc)
+        return rc;
+    cudaError_t e = cudaMallocHost((void **)&r->ring, (size_t)CUDA_SLOTS * CUDA_SLOT_BYTES);
+    for (int i = 0; i < CUDA_SLOTS && !e; i++)
+        e = cudaEventCreateWithFlags(&r->sent[i], cudaEventDisableTiming);
+    if (!e)
+        e = cudaMalloc((void **)&d->lost, sizeof *d->lost);
+    if (!e)
+        e = cudaMemset(d->lost, 0xff, sizeof *d->lost);
+    return e ? vc_fail(err, VC_ENOMEM, "cuda: transfer buffers: %s", cudaGetErrorString(e)) : 0;
+}
+
+void cuda_memory_close(vt_dev *d)
+{
+    cuda_runtime *r = d->runtime;
+
+    for (int i = 0; i < CUDA_AREAS; i++)
+        cudaFree(d->area[i]);
+    cudaFree(d->lost);
+    if (r->mapped)
+        r->driver.unmap(r->range, r->mapped);
+    if (r->range)
+        r->driver.give_back(r->range, r->range_bytes);
+    for (int i = 0; i < CUDA_SLOTS; i++)
+        if (r->sent[i])
+            cudaEventDestroy(r->sent[i]);
+    cudaFreeHost(r->ring);
+}
+
+/* ---- the pool ---- */
+
+static CUmemAllocationProp on_device(const cuda_runtime *r)
+{
+    return (CUmemAllocationProp){ .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE,
+                                                .id = r->index } };
+}
+
+int cuda_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
+{
+    cuda_runtime *r = d->runtime;
+    CUmemAllocationProp prop = on_device(r);
+    size_t n = *bytes ? *bytes : r->about.totalGlobalMem;
+
+    *range = NULL;
+    CUresult rc = r->driver.granularity(&r->granule, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+    if (!rc) {
+        r->granule = round_up(CHUNK, r->granule);
+        n = round_up(n, r->granule);
+        rc = r->driver.reserve(&r->range, n, 0, 0, 0);
+    }
+    if (rc)
+        return vc_fail(err, VC_ENOMEM, "cuda: no range of %zu bytes for the pool: driver error %d",
+                       n, (int)rc);
+    r->range_bytes = n;
+    *range = (void *)(uintptr_t)r->range;
+    if (!*bytes || *bytes > n)
+        *bytes = n;
+    return 0;
+}
+
+/* Maps n more bytes of memory at the end of what is mapped. */
+static CUresult map_more(cuda_runtime *r, size_t n)
+{
+    CUmemAllocationProp prop = on_device(r);
+    CUmemAccessDesc access = { .location = prop.location,
+                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+    CUmemGenericAllocationHandle memory;
+    CUdeviceptr at = r->range + r->mapped;
+
+    CUresult rc = r->driver.create(&memory, n, &prop, 0);
+    if (rc)
+        return rc;
+    rc = r->driver.map(at, n, 0, memory, 0);
+    r->driver.release(memory);                 /* the mapping keeps it */
+    if (rc)
+        return rc;
+    rc = r->driver.access(at, n, &access, 1);
+    if (rc)
+        r->driver.unmap(at, n);
+    else
+        r->mapped += n;
+    return rc;
+}
+
+int cuda_grow(vt_dev *d, size_t bytes, vc_err *err)
+{
+    cuda_runtime *r = d->runtime;
+    size_t left = 0, all = 0;
+
+    if (bytes <= r->mapped)
+        return 0;
+    size_t n = round_up(bytes - r->mapped, r->granule);
+    cudaMemGetInfo(&left, &all);
+    if (r->mapped + n <= r->range_bytes && n + SPARE <= left && map_more(r, n) == CUDA_SUCCESS)
+        return 0;
+    return vc_fail(err, VC_ENOMEM, "the step needs %zu MiB of GPU memory, the pool has %zu MiB and "
+                   "%zu MiB are free; smaller batches or sizes, recomputation "
+                   "(--gradient_checkpointing) or less beside it on the GPU would help",
+                   bytes >> 20, r->mapped >> 20, left >> 20);
+}
+
+/* ---- parameters, scratch ---- */
+
+void *cuda_alloc(vt_dev *d, size_t bytes)
+{
+    void *p = NULL;
+
+    if (cudaMalloc(&p, bytes ? bytes : 1)) {
+        cudaGetLastError();                    /* the caller says it */
+        return NULL;
+    }
+    cuda_ok(d, (int)cudaMemsetAsync(p, 0, bytes, d->stream), "alloc");
+    return p;
+}
+
+void cuda_free(vt_dev *d, void *p, size_t bytes)
+{
+    (void)d, (void)bytes;
+    cudaFree(p);                               /* waits for the kernels that use it */
+}
+
+void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes)
+{
+    if (d->area_bytes[area] >= bytes && d->area[area])
+        return d->area[area];
+    cudaFree(d->area[area]);
+    d->area[area] = NULL;
+    d->area_bytes[area] = 0;
+    bytes = round_up(bytes, (size_t)2 << 20);
+    cudaError_t rc = cudaMalloc(&d->area[area], bytes);
+    if (rc) {
+        cudaGetLastError();
+        d->area[area] = NULL;
+        cuda_fault(d, VC_ENOMEM, "no memory for %zu MiB of scratch: %s", bytes >> 20,
+                   cudaGetErrorString(rc));
+        return NULL;
+    }
+    d->area_bytes[area] = bytes;
+    return d->area[area];
+}
+
+/* ---- transfers ---- */
+
+/* Room in the ring for up to `bytes`; *n of them. NULL after a fault. */
+static char *ring_room(vt_dev *d, size_t bytes, size_t *n)
+{
+    cuda_runtime *r = d->runtime;
+
+    if (r->used == CUDA_SLOT_BYTES) {
+        cudaError_t rc = cudaEventRecord(r->sent[r->slot], r->stream);
+        r->slot = (r->slot + 1) % CUDA_SLOTS;
+        r->used = 0;
+        if (!rc)
+            rc = cudaEventSynchronize(r->sent[r->slot]);        /* never recorded: done */
+        if (!cuda_ok(d, (int)rc, "upload"))
+            return NULL;
+    }
+    *n = CUDA_SLOT_BYTES - r->used < bytes ? CUDA_SLOT_BYTES - r->used : bytes;
+    char *p = r->ring + (size_t)r->slot * CUDA_SLOT_BYTES + r->used;
+    r->used += *n;
+    return p;
+}
+
+void cuda_upload(vt_dev *d, void *dst, const void *src, size_t bytes)
+{
+    cuda_runtime *r = d->runtime;
+
+    for (size_t done = 0, n; done < bytes; done += n) {
+        char *p = ring_room(d, bytes - done, &n);
+        if (!p)
+            return;
+        memcpy(p, (const char *)src + done, n);
+        if (!cuda_ok(d, (int)cudaMemcpyAsync((char *)dst + done, p, n, cudaMemcpyHostToDevice,
+                                             r->stream), "upload"))
+            return;
+    }
+}
+
+/* Pageable memory: the call returns when the bytes are there. */
+void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes)
+{
+    cuda_runtime *r = d->runtime;
+    cudaError_t rc = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, r->stream);
+
+    if (!rc)
+        rc = cudaStreamSynchronize(r->stream);
+    if (!cuda_ok(d, (int)rc, "download"))
+        memset(dst, 0, bytes);
+}
+
+void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t bytes)
+{
+    cuda_ok(d, (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, d->stream), "copy");
+}

@@ -1,0 +1,186 @@
+/* test_plans.c - every cuDNN plan the models need, built for a described H200 on a machine with no
+ * GPU. What is shown: cuDNN accepts each graph and has an engine that runs it as one kernel.
+ * Nothing is computed. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cuda/cuda_plans.h"
+
+static const char h200[] =
+    "{\"deviceName\":\"NVIDIA H200\",\"maxGridSize\":[2147483647,65535,65535],"
+    "\"maxBlockSize\":[1024,1024,64],\"regsPerBlock\":65536,\"multiProcessorCount\":132,"
+    "\"warpSize\":32,\"maxSharedMemoryPerBlock\":49152,\"maxSharedMemoryPerBlockOptin\":232448,"
+    "\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,\"maxCtasPerSM\":32,"
+    "\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,\"pciDeviceId\":9013,\"isTccDriver\":0,"
+    "\"supportCoopLaunch\":1,\"totalGlobalMem\":150754820096,\"smClockRateKHz\":1980000,"
+    "\"memClockRateKHz\":3201000,\"l2CacheSize\":62914560,\"cudaDeviceId\":0,\"deviceVer\":900,"
+    "\"driverVer\":13000}";
+
+static int describe(void **state)
+{
+    static cudnnBackendDescriptor_t device;
+    vc_err err = { 0 };
+
+    *state = device;
+    if (cuda_graph_describe(&device, h200, &err)) {
+        print_error("%s\n", err.text);
+        return -1;
+    }
+    *state = device;
+    return 0;
+}
+
+static int forget(void **state) { return (int)cudnnBackendDestroyDescriptor(*state); }
+
+/* ---- attention ---- */
+
+enum { GRAD = 1, LENGTHS = 2, BIAS = 4, REPEATABLE = 8, FUSED = 16 };
+typedef struct attention_row {
+    const char *what;
+    int64_t b, h, sq, sk, d;
+    int flags;                                 /* FUSED: q, k, v side by side in one buffer */
+} attention_row;
+
+static const attention_row attentions[] = {
+    { "CogVideoX-2B, 49 x 480 x 720", 1, 30, 17776, 17776, 64, GRAD },
+    { "CogVideoX-5B, qkv in one buffer", 1, 48, 17776, 17776, 64, GRAD | FUSED },
+    { "a small bucket, batch 4", 4, 30, 994, 994, 64, GRAD },
+    { "one head, repeatable", 1, 1, 17776, 17776, 64, GRAD | REPEATABLE },
+    { "heads of 128, lengths", 1, 24, 11000, 11000, 128, GRAD | LENGTHS },
+    { "cross attention, lengths", 1, 40, 32760, 512, 128, GRAD | LENGTHS },
+    { "T5: bias and lengths", 2, 64, 226, 226, 64, LENGTHS | BIAS },
+    { "T5: bias", 1, 64, 226, 226, 64, BIAS },
+    { "odd length", 2, 3, 77, 131, 80, GRAD },
+    { "VAE, middle block", 1, 1, 6400, 6400, 512, 0 },
+};
+
+static cuda_attention_key key_of(const attention_row *r)
+{
+    int64_t wide = r->h * r->d * (r->flags & FUSED ? 3 : 1), own = r->h * r->d;
+    cuda_rows_at q = { r->sq * wide, wide, r->d }, k = { r->sk * wide, wide, r->d };
+    cuda_rows_at o = { r->sq * own, own, r->d };
+
+    return (cuda_attention_key){ .b = r->b, .h = r->h, .sq = r->sq, .sk = r->sk, .d = r->d, .q = q,
+                                 .k = k, .v = k, .o = o, .dout = o, .dq = q, .dk = k, .dv = k,
+                                 .lse_b = r->h * r->sq, .lse_h = r->sq,
+                                 .bias_h = r->sq * r->sk, .bias_q = r->sk,
+                                 .bias = (r->flags & BIAS) != 0,
+                                 .lengths = (r->flags & LENGTHS) != 0,
+                                 .repeatable = (r->flags & REPEATABLE) != 0 };
+}
+
+static int plan(void *device, const cuda_attention_key *k, const char *what)
+{
+    cuda_graph *g = malloc(sizeof *g);
+    vc_err err = { 0 };
+
+    assert_non_null(g);
+    cuda_graph_init(g, NULL, device);
+    int rc = cuda_plan_attention(g, k, &err);
+    if (rc)
+        print_error("%s: %s\n", what, err.text);
+    else
+        print_message("%s, %s: engine %d, %d MiB\n", what, k->grad ? "gradient" : "forward",
+                      (int)g->engine, (int)(g->workspace >> 20));
+    int bad = rc != 0;
+    if (!rc && k->repeatable && k->grad)       /* dS of all heads, in bf16 */
+        bad = g->workspace < 2 * k->b * k->h * k->sq * k->sk;
+    else if (!rc && g->workspace > 64 << 20) { /* scores in memory: not one kernel */
+        print_error("%s: a workspace of %d MiB\n", what, (int)(g->workspace >> 20));
+        bad = 1;
+    }
+    cuda_graph_close(g);
+    free(g);
+    return bad;
+}
+
+static void test_attention(void **state)
+{
+    int bad = 0;
+
+    for (size_t i = 0; i < sizeof attentions / sizeof *attentions; i++) {
+        cuda_attention_key k = key_of(&attentions[i]);
+        bad += plan(*state, &k, attentions[i].what);
+        k.grad = 1;
+        if (attentions[i].flags & GRAD)
+            bad += plan(*state, &k, attentions[i].what);
+    }
+    assert_int_equal(bad, 0);
+}
+
+/* ---- convolution ---- */
+
+typedef struct conv_row {
+    const char *what;
+    cuda_conv_key k;
+} conv_row;
+
+static const conv_row convs[] = {
+    { "causal 3x3x3, 128 channels",
+      { 1, 128, 128, { 9, 480, 720 }, { 3, 3, 3 }, { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, 1, 0 } },
+    { "the same with frames in front",
+      { 1, 512, 512, { 6, 60, 90 }, { 3, 3, 3 }, { 1, 1, 1 }, { 0, 1, 1 }, { 0, 1, 1 }, 1, 0 } },
+    { "pictures in, padded to 8 channels",
+      { 1, 8, 128, { 9, 480, 720 }, { 3, 3, 3 }, { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, 1, 0 } },
+    { "halving in space",
+      { 9, 128, 128, { 1, 480, 720 }, { 1, 3, 3 }, { 1, 2, 2 }, { 0, 0, 0 }, { 0, 1, 1 }, 1, 0 } },
+    { "pictures out",
+      { 1, 128, 3, { 9, 480, 720 }, { 3, 3, 3 }, { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, 1, 0 } },
+    { "1x1x1 without bias",
+      { 1, 32, 32, { 13, 60, 90 }, { 1, 1, 1 }, { 1, 1, 1 }, { 0, 0, 0 }, { 0, 0, 0 }, 0, 0 } },
+    { "f32",
+      { 1, 128, 128, { 5, 60, 90 }, { 3, 3, 3 }, { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, 1, 1 } },
+};
+
+static void test_conv(void **state)
+{
+    int bad = 0;
+
+    for (size_t i = 0; i < sizeof convs / sizeof *convs; i++) {
+        cuda_graph *g = malloc(sizeof *g);
+        vc_err err = { 0 };
+        assert_non_null(g);
+        cuda_graph_init(g, NULL, *state);
+        if (cuda_plan_conv(g, &convs[i].k, &err)) {
+            print_error("%s: %s\n", convs[i].what, err.text);
+            bad++;
+        } else {
+            print_message("%s: engine %d, %d MiB\n", convs[i].what, (int)g->engine,
+                          (int)(g->workspace >> 20));
+        }
+        cuda_graph_close(g);
+        free(g);
+    }
+    assert_int_equal(bad, 0);
+}
+
+/* A graph that cuDNN refuses says what it was. */
+static void test_refused(void **state)
+{
+    cuda_attention_key k = key_of(&attentions[2]);
+    cuda_graph *g = malloc(sizeof *g);
+    vc_err err = { 0 };
+
+    assert_non_null(g);
+    k.b = 0;
+    cuda_graph_init(g, NULL, *state);
+    assert_int_equal(cuda_plan_attention(g, &k, &err), VC_EFAIL);
+    assert_non_null(strstr(err.text, "attention forward, 0 x 30 heads, 994 queries"));
+    assert_non_null(strstr(err.text, "cuDNN: "));
+    cuda_graph_close(g);
+    free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_conv),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, describe, forget);
+}
