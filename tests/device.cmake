@@ -1,7 +1,7 @@
 # The CUDA backend's host code and kernel bodies on the CPU: every row of test_ops, no GPU needed. The
 # linker's --wrap puts the device "host" among the backends (device_host.c).
 set(device_sources device_host.c ../common/cuda/cuda_walk.c ../common/cuda/cuda_elem.c
-    ../common/cuda/cuda_rows.c ../common/cuda/cuda_video.c)
+    ../common/cuda/cuda_rows.c ../common/cuda/cuda_video.c ../common/cuda/cuda_grid.c)
 if(NOT VLT_CUDA)                       # there the library has these files, and a GPU's memory
   vlt_test(test_device SOURCES test_ops.c ops_check.c ops_ref.c ${device_sources} LIBS vlt_common m)
   set_property(TEST test_device APPEND PROPERTY ENVIRONMENT VLT_TEST=test_other_backends)

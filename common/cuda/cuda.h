@@ -124,6 +124,10 @@ void cuda_mse_grad(vt_dev *, vt_tensor *dpred, const vt_tensor *dloss, const vt_
 void cuda_sum(vt_dev *, vt_tensor *y, const vt_tensor *x);
 void cuda_conv3d(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                  const vt_tensor *b, const vt_conv *c);
+void cuda_group_norm(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
+                     const vt_tensor *b, const vt_group *n);
+void cuda_nearest(vt_dev *, vt_tensor *y, const vt_tensor *x);
+void cuda_pool_frames(vt_dev *, vt_tensor *y, const vt_tensor *x);
 double cuda_sumsq(vt_dev *, const vt_tensor *x);
 void cuda_adamw(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
                 const vt_adamw_args *a);

@@ -369,39 +369,70 @@ void cuda_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
 
 /* ---- convolution ---- */
 
-/* x with its channels, axis `c`, innermost and `wide` of them, zeros at the end; a copy of a type
- * unless it already lies so. */
-static const void *channels_last(vt_dev *d, cuda_area area, vc_dtype type, const vt_tensor *x,
-                                 int c, int64_t wide)
+/* Copies x, with its channels (axis c) innermost, to `wide` channels of y. */
+static void repack(vt_dev *d, vt_tensor *y, const vt_tensor *x, int c, int64_t wide)
 {
     int64_t stride = wide;
-    vt_tensor y = *x;
 
-    if (c == 4 && x->dtype == type && wide == x->dim[4] && (uintptr_t)x->data % 16 == 0)
-        return x->data;
-    y.dtype = type;
-    y.stride[c] = 1;
-    for (int i = 5; i-- > 0;)
-        if (i != c) {
-            y.stride[i] = stride;
-            stride *= x->dim[i];
-        }
-    y.data = cuda_scratch(d, area, (size_t)stride * vc_dtype_size(type));
-    if (!y.data)
-        return NULL;
-    if (wide != x->dim[c]) {
-        vt_tensor all = { .dtype = type, .nd = 1, .dim = { stride }, .stride = { 1 },
-                          .data = y.data };
-        cuda_fill(d, &all, 0.0f);
+    y->nd = 5;
+    for (int i = 5; i-- > 0;) {
+        y->dim[i] = x->dim[i];
+        y->stride[i] = i == c ? 1 : stride;
+        stride *= i == c ? 1 : x->dim[i];
     }
-    cuda_copy(d, &y, x);
+    cuda_copy(d, y, x);
+}
+
+/* Room for so many elements in an area, zeros if some stay unwritten. */
+static void *room(vt_dev *d, cuda_area area, vc_dtype type, int64_t n, bool zeros)
+{
+    vt_tensor all = { .dtype = type, .nd = 1, .dim = { n }, .stride = { 1 } };
+
+    all.data = cuda_scratch(d, area, (size_t)n * vc_dtype_size(type));
+    if (all.data && zeros)
+        cuda_fill(d, &all, 0.0f);
+    return all.data;
+}
+
+/* w [K,C,..] as [K,..,wide] */
+static const void *weight(vt_dev *d, vc_dtype type, const vt_tensor *w, int64_t wide)
+{
+    vt_tensor y = { .dtype = type };
+
+    y.data = room(d, CUDA_RIGHT, type, vt_count(w) / w->dim[1] * wide, wide != w->dim[1]);
+    if (y.data)
+        repack(d, &y, w, 1, wide);
     return y.data;
+}
+
+/* x with `frames` of front (repeated if it is one) before it, `wide` channels; x itself where it
+ * already lies so. */
+static const void *input(vt_dev *d, vc_dtype type, const vt_tensor *x, const vt_tensor *front,
+                         int64_t frames, int64_t wide)
+{
+    if (!front && x->dtype == type && wide == x->dim[4] && (uintptr_t)x->data % 16 == 0)
+        return x->data;
+    int64_t frame = x->dim[2] * x->dim[3] * wide, all = frames + x->dim[1];
+    size_t size = vc_dtype_size(type);
+    char *y = room(d, CUDA_LEFT, type, x->dim[0] * all * frame, wide != x->dim[4]);
+    for (int64_t n = 0; n < x->dim[0] && y; n++)
+        for (int64_t t = 0; t < all; t++) {
+            const vt_tensor *from = t < frames ? front : x;
+            int64_t at = t >= frames ? t - frames : front->dim[1] == 1 ? 0 : t;
+            vt_tensor one = *from, to = { .dtype = type, .data = y + (n * all + t) * frame *
+                                                                     (int64_t)size };
+            one.dim[0] = one.dim[1] = 1;
+            one.data = (char *)from->data + (n * from->stride[0] + at * from->stride[1]) *
+                                            (int64_t)vc_dtype_size(from->dtype);
+            repack(d, &to, &one, 4, wide);
+        }
+    return y;
 }
 
 void cuda_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                  const vt_tensor *b, const vt_conv *c)
 {
-    const int64_t wide = (x->dim[4] + 7) / 8 * 8;
+    const int64_t wide = (x->dim[4] + 7) / 8 * 8, frames = c->front ? c->before[0] : 0;
     plan like = { .kind = CONV };
     cuda_conv_key *k = &like.key.conv;
     operands o = { 0 };
@@ -415,6 +446,8 @@ void cuda_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w
         k->before[i] = c->before[i];
         k->after[i] = c->after[i];
     }
+    k->size[0] += frames;                      /* they stand where the padding would */
+    k->before[0] -= frames;
     const plan *p = plan_of(d, &like);
     if (!p)
         return;
@@ -422,8 +455,8 @@ void cuda_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w
         cuda_fault(d, VC_EINVAL, "%s", p->why);
         return;
     }
-    const void *xs = channels_last(d, CUDA_LEFT, y->dtype, x, 4, wide);
-    const void *ws = channels_last(d, CUDA_RIGHT, y->dtype, w, 1, wide);
+    const void *xs = input(d, y->dtype, x, c->front, frames, wide);
+    const void *ws = weight(d, y->dtype, w, wide);
     const void *bs = b ? cuda_convert(d, CUDA_BIAS, y->dtype, b) : NULL;
     if (!xs || !ws || (b && !bs))
         return;

@@ -548,6 +548,7 @@ VK_HD void vk_adamw_body(const vk_adamw_args *s, uint32_t block, vk_team t)
 }
 
 #include "common/kernels/attend.h"
+#include "common/kernels/grid.h"
 
 /* ---- launchers ---- */
 
@@ -576,6 +577,14 @@ VK_KERNEL(randn, vk_randn_args, VK_BLOCKS((uint64_t)s->batch * (uint64_t)s->quad
 VK_KERNEL(timestep, vk_timestep_args, VK_BLOCKS((uint64_t)s->batch * s->half))
 VK_KERNEL(embedding, vk_embedding_args, VK_BLOCKS(s->count * (uint64_t)((s->n + 7) / 8)))
 VK_KERNEL(adamw, vk_adamw_args, VK_BLOCKS((uint64_t)(s->n + 7) / 8))
+VK_TEAM_KERNEL(group_sums, vk_group_args, (uint64_t)s->n * s->groups * s->parts)
+VK_KERNEL(group_stats, vk_group_args, VK_BLOCKS((uint64_t)s->n * s->groups))
+VK_KERNEL(group_apply, vk_group_args,
+          VK_BLOCKS((uint64_t)s->n * s->positions * ((s->c + 7) / 8)))
+VK_KERNEL(nearest, vk_resize_args,
+          VK_BLOCKS((uint64_t)s->n * s->t * s->h * s->w * ((s->c + 7) / 8)))
+VK_KERNEL(pool_frames, vk_resize_args,
+          VK_BLOCKS((uint64_t)s->n * s->t * (((uint64_t)s->h * s->w * s->c + 7) / 8)))
 VK_TEAM_KERNEL(attend, vk_attend_args,
                VK_TEAM_BLOCKS((uint64_t)s->batch * s->heads * s->sq, VK_ATTEND_TEAMS))
 VK_TEAM_KERNEL(attend_dq, vk_attend_args,

@@ -158,6 +158,32 @@ typedef struct vk_embedding_args {
 } vk_embedding_args;
 int vk_embedding(void *stream, const vk_embedding_args *s);
 
+/* ---- channels-last video ---- */
+
+/* ops.h's vt_group_norm. x [n,t,h,w,c] packed; scale and shift [n,mt,mh,mw,c] or NULL. */
+typedef struct vk_group_args {
+    char *y;
+    const char *x, *weight, *bias, *scale, *shift;
+    int y_type, x_type, w_type, b_type, m_type, first, silu;
+    uint32_t n, t, h, w, c, groups, positions, mt, mh, mw, parts;
+    float eps;
+    double *part;                              /* [n, groups, parts, 2] */
+    float *stats;                              /* [n, groups, 2] */
+} vk_group_args;
+int vk_group_sums(void *stream, const vk_group_args *s);
+int vk_group_stats(void *stream, const vk_group_args *s);
+int vk_group_apply(void *stream, const vk_group_args *s);
+
+/* y [n,t,h,w,c] from x [n,xt,xh,xw,c], packed */
+typedef struct vk_resize_args {
+    char *y;
+    const char *x;
+    int y_type, x_type;
+    uint32_t n, t, h, w, c, xt, xh, xw;
+} vk_resize_args;
+int vk_nearest(void *stream, const vk_resize_args *s);
+int vk_pool_frames(void *stream, const vk_resize_args *s);
+
 /* ---- optimiser ---- */
 
 typedef struct vk_adamw_args {

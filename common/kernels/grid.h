@@ -1,0 +1,153 @@
+/* grid.h - channels-last video: group norm, nearest places, pairs of frames. Included by bodies.h. */
+#ifndef VK_GRID_H
+#define VK_GRID_H
+
+VK_HD int vk_size(int type) { return type == VK_F32 ? 4 : type <= VK_F16 ? 2 : 1; }
+
+/* ---- group norm ---- */
+
+/* Sums about the group's first element, which keep their digits when the mean is far from 0. */
+VK_HD float vk_group_first(const vk_group_args *s, uint32_t n, uint32_t g)
+{
+    int64_t at = (int64_t)n * s->positions * s->c + g * (s->c / s->groups);
+
+    return vk_get(s->x, s->x_type, at);
+}
+
+VK_HD void vk_group_part(const vk_group_args *s, uint32_t ng, uint32_t part, vk_team t)
+{
+    uint32_t n = ng / s->groups, g = ng % s->groups, each = s->c / s->groups;
+    uint64_t begin = (uint64_t)s->positions * part / s->parts * each;
+    uint64_t end = (uint64_t)s->positions * (part + 1) / s->parts * each;
+    int64_t from = (int64_t)n * s->positions * s->c + g * each;
+    float first = vk_group_first(s, n, g), sum = 0, square = 0;
+
+    for (uint64_t i = begin + (uint32_t)t.lane; i < end; i += (uint32_t)t.lanes) {
+        uint64_t position = i / each;
+        float d = vk_get(s->x, s->x_type,
+                         from + (int64_t)(position * s->c + (i - position * each))) - first;
+        sum += d;
+        square += d * d;
+    }
+    sum = vk_team_sum(t, sum);
+    square = vk_team_sum(t, square);
+    if (t.lane == 0) {
+        double *to = s->part + ((uint64_t)ng * s->parts + part) * 2;
+        to[0] = (double)sum;
+        to[1] = (double)square;
+    }
+}
+
+VK_HD void vk_group_sums_body(const vk_group_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH_TEAM(at, part, (uint64_t)s->n * s->groups * s->parts, 1)
+        vk_group_part(s, (uint32_t)(at / s->parts), (uint32_t)(at % s->parts), part);
+}
+
+/* Mean and 1/sqrt(var + eps) of a sample's group. */
+VK_HD void vk_group_stats_body(const vk_group_args *s, uint32_t block, vk_team t)
+{
+    VK_EACH(ng, (uint64_t)s->n * s->groups) {
+        double count = (double)s->positions * (double)(s->c / s->groups), sum = 0, square = 0;
+        for (uint32_t p = 0; p < s->parts; p++) {
+            sum += s->part[(ng * s->parts + p) * 2];
+            square += s->part[(ng * s->parts + p) * 2 + 1];
+        }
+        double mean = sum / count, var = square / count - mean * mean;
+        float first = vk_group_first(s, (uint32_t)ng / s->groups, (uint32_t)ng % s->groups);
+        s->stats[2 * ng] = (float)((double)first + mean);
+        s->stats[2 * ng + 1] = (float)(1.0 / sqrt((var > 0 ? var : 0) + (double)s->eps));
+    }
+}
+
+/* The position of scale and shift that serves position i of sample n. */
+VK_HD int64_t vk_group_place(const vk_group_args *s, uint32_t n, uint32_t i)
+{
+    uint32_t w = i % s->w, h = i / s->w % s->h, t = i / s->w / s->h, f;
+
+    if (s->first)
+        f = t ? 1 + (t - 1) * (s->mt - 1) / (s->t - 1) : 0;
+    else
+        f = t * s->mt / s->t;
+    return (((int64_t)n * s->mt + f) * s->mh + h * s->mh / s->h) * s->mw + w * s->mw / s->w;
+}
+
+/* y = silu(((x - mean) rstd w + b) scale + shift) of a pack of channels */
+VK_HD void vk_group_apply_body(const vk_group_args *s, uint32_t block, vk_team t)
+{
+    uint32_t packs = (s->c + 7) / 8, each = s->c / s->groups;
+
+    VK_EACH(u, (uint64_t)s->n * s->positions * packs) {
+        uint64_t position = u / packs;
+        uint32_t n = (uint32_t)(position / s->positions);
+        uint32_t i = (uint32_t)(position - (uint64_t)n * s->positions);
+        uint32_t c = (uint32_t)(u - position * packs) * 8;
+        int k = s->c - c < 8 ? (int)(s->c - c) : 8;
+        int64_t at = (int64_t)position * s->c + c;
+        vk_f8 v = vk_load8(s->x + at * vk_size(s->x_type), s->x_type, 1, k);
+        vk_f8 w = vk_load8(s->weight + c * vk_size(s->w_type), s->w_type, 1, k);
+        vk_f8 b = vk_load8(s->bias + c * vk_size(s->b_type), s->b_type, 1, k);
+        VK_UNROLL
+        for (int j = 0; j < 8; j++) {
+            uint32_t g = (c + (j < k ? j : 0)) / each;
+            const float *stats = s->stats + 2 * ((uint64_t)n * s->groups + g);
+            v.v[j] = (v.v[j] - stats[0]) * stats[1] * w.v[j] + b.v[j];
+        }
+        if (s->scale) {
+            int64_t z = (vk_group_place(s, n, i) * s->c + c) * vk_size(s->m_type);
+            vk_f8 scale = vk_load8(s->scale + z, s->m_type, 1, k);
+            vk_f8 shift = vk_load8(s->shift + z, s->m_type, 1, k);
+            VK_UNROLL
+            for (int j = 0; j < 8; j++)
+                v.v[j] = v.v[j] * scale.v[j] + shift.v[j];
+        }
+        VK_UNROLL
+        for (int j = 0; j < 8; j++)
+            v.v[j] = s->silu ? vk_silu(v.v[j]) : v.v[j];
+        vk_store8(s->y + at * vk_size(s->y_type), s->y_type, 1, k, v);
+    }
+}
+
+/* ---- sizes ---- */
+
+VK_HD void vk_nearest_body(const vk_resize_args *s, uint32_t block, vk_team t)
+{
+    uint32_t packs = (s->c + 7) / 8;
+
+    VK_EACH(u, (uint64_t)s->n * s->t * s->h * s->w * packs) {
+        uint64_t at = u / packs, i = at;
+        uint32_t c = (uint32_t)(u - at * packs) * 8;
+        int k = s->c - c < 8 ? (int)(s->c - c) : 8;
+        uint32_t w = (uint32_t)(i % s->w), h = (uint32_t)((i /= s->w) % s->h);
+        uint32_t f = (uint32_t)((i /= s->h) % s->t);
+        int64_t from = (((int64_t)(i / s->t) * s->xt + (uint64_t)f * s->xt / s->t) * s->xh +
+                        (uint64_t)h * s->xh / s->h) * s->xw + (uint64_t)w * s->xw / s->w;
+        vk_f8 v = vk_load8(s->x + (from * s->c + c) * vk_size(s->x_type), s->x_type, 1, k);
+        vk_store8(s->y + ((int64_t)at * s->c + c) * vk_size(s->y_type), s->y_type, 1, k, v);
+    }
+}
+
+/* Means of pairs of frames; of an odd number, the first stays as it is. */
+VK_HD void vk_pool_frames_body(const vk_resize_args *s, uint32_t block, vk_team t)
+{
+    int64_t frame = (int64_t)s->h * s->w * s->c, packs = (frame + 7) / 8;
+    uint32_t odd = s->xt % 2;
+
+    VK_EACH(u, (uint64_t)s->n * s->t * (uint64_t)packs) {
+        int64_t at = (int64_t)u / packs, i = ((int64_t)u - at * packs) * 8;
+        uint32_t f = (uint32_t)(at % s->t);
+        int k = frame - i < 8 ? (int)(frame - i) : 8;
+        int64_t from = at / s->t * s->xt + (odd && f == 0 ? 0 : 2 * f - odd);
+        vk_f8 a = vk_load8(s->x + (from * frame + i) * vk_size(s->x_type), s->x_type, 1, k);
+        if (!odd || f > 0) {
+            vk_f8 b = vk_load8(s->x + ((from + 1) * frame + i) * vk_size(s->x_type), s->x_type, 1,
+                               k);
+            VK_UNROLL
+            for (int j = 0; j < 8; j++)
+                a.v[j] = 0.5f * a.v[j] + 0.5f * b.v[j];
+        }
+        vk_store8(s->y + (at * frame + i) * vk_size(s->y_type), s->y_type, 1, k, a);
+    }
+}
+
+#endif
