@@ -1,11 +1,14 @@
 /* device_host.c - see device_host.h */
 #include "tests/device_host.h"
 
+#include <omp.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define VK_HOST_SUM host_team_sum
 #include "common/cuda/cuda.h"
 
 /* The linker sends the library's and the tests' calls here (--wrap): "host" is a device too. */
@@ -32,19 +35,72 @@ int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options
     return host_backend.open(dev, o, 0, err);
 }
 
+/* ---- teams of threads ---- */
+
+int host_lanes = 1;
+static _Thread_local int self;                 /* lane of the block */
+
+/* Where the lanes of a team wait for one another; a block has up to HOST_LANES teams. */
+typedef struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t all;
+    int here;
+    unsigned round;
+    float v[HOST_LANES], total;
+} meeting;
+
+float host_team_sum(int lane, int lanes, float v)
+{
+    static meeting meetings[HOST_LANES];       /* zero is an initialised mutex and condition here */
+    meeting *m = &meetings[self / lanes];
+
+    pthread_mutex_lock(&m->lock);
+    unsigned round = m->round;
+    m->v[lane] = v;
+    if (++m->here == lanes) {
+        m->total = 0;
+        for (int i = 0; i < lanes; i++)
+            m->total += m->v[i];
+        m->here = 0;
+        m->round++;
+        pthread_cond_broadcast(&m->all);
+    }
+    while (round == m->round)
+        pthread_cond_wait(&m->all, &m->lock);
+    v = m->total;
+    pthread_mutex_unlock(&m->lock);
+    return v;
+}
+
 /* ---- kernels ---- */
 
-#define LAUNCH(name, args, blocks, lanes)                                                          \
+#define RUN(name, blocks, lanes)                                                                   \
+    for (uint64_t b = 0, n = (blocks); b < n; b++)                                                 \
+        for (int lane = 0; lane < (lanes); lane++)                                                 \
+            vk_##name##_body(s, (uint32_t)b, (vk_team){ lane, (lanes), NULL })
+#define VK_KERNEL(name, args, blocks)                                                              \
     int vk_##name(void *stream, const args *s)                                                     \
     {                                                                                              \
         (void)stream;                                                                              \
-        for (uint64_t b = 0, n = (blocks); b < n; b++)                                             \
-            for (int lane = 0; lane < (lanes); lane++)                                             \
-                vk_##name##_body(s, (uint32_t)b, (vk_team){ lane, (lanes), NULL });                \
+        RUN(name, blocks, HOST_LANES);                                                             \
         return 0;                                                                                  \
     }
-#define VK_KERNEL(name, args, blocks) LAUNCH(name, args, blocks, VK_THREADS)
-#define VK_TEAM_KERNEL(name, args, blocks) LAUNCH(name, args, blocks, 1)
+#define VK_TEAM_KERNEL(name, args, blocks)                                                         \
+    int vk_##name(void *stream, const args *s)                                                     \
+    {                                                                                              \
+        (void)stream;                                                                              \
+        if (host_lanes == 1) {                                                                     \
+            RUN(name, blocks, 1);                                                                  \
+            return 0;                                                                              \
+        }                                                                                          \
+        _Pragma("omp parallel num_threads(HOST_LANES)")                                            \
+        {                                                                                          \
+            self = omp_get_thread_num();                                                           \
+            for (uint64_t b = 0, n = (blocks); b < n; b++)                                         \
+                vk_##name##_body(s, (uint32_t)b, (vk_team){ self, HOST_LANES, NULL });             \
+        }                                                                                          \
+        return 0;                                                                                  \
+    }
 #define VK_MAP_LAUNCH(name)                                                                        \
     static VK_KERNEL(map_##name, vk_map_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
 #include "common/kernels/bodies.h"

@@ -9,4 +9,9 @@
 extern const vt_backend host_backend;          /* "host" */
 extern const vt_backend *host_instead;         /* opened as "host", if not NULL */
 
+/* Lanes of a block where they meet in sums: 1, or HOST_LANES, which are threads then (slow). */
+enum { HOST_LANES = 16 };
+extern int host_lanes;
+float host_team_sum(int lane, int lanes, float v);
+
 #endif

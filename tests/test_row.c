@@ -282,6 +282,59 @@ static void test_randn(void **state)
     drop(y[0]), drop(y[1]);
 }
 
+/* Blocks of several lanes that share rows, against one lane: norms of short and long rows with
+ * their gradients, sums, plain attention. */
+static void run_teams(vt_dev *d, vt_tensor *const *t, double *sum)
+{
+    const vt_backend *be = &host_backend;
+    vt_tensor *x = t[0], *dy = t[1], *y = t[2], *dx = t[3], *stats = t[4];
+    vt_tensor q = *x, k = *dy, v = *x, o = *y, dq = *dx, dk = *t[5], dv = *t[6], lse = *t[7];
+    vt_tensor *four[] = { &q, &k, &v, &o, &dq, &dk, &dv };
+
+    *sum = be->sumsq(d, x);
+    be->norm(d, y, stats, x, NULL, NULL, NULL, NULL, 1e-5f, false);
+    dx->buf->empty = t[5]->buf->empty = t[6]->buf->empty = true;
+    be->norm_grad(d, dx, NULL, NULL, NULL, NULL, dy, x, stats, NULL, NULL, NULL, false);
+    if (x->dim[1] > VK_HEAD)
+        return;
+    for (int i = 0; i < 7; i++) {              /* rows as sequences of one head */
+        four[i]->nd = 4;
+        for (int j = 0; j < 4; j++) {
+            four[i]->stride[j] = j == 3 ? 1 : x->dim[1];
+            four[i]->dim[j] = j == 3 ? x->dim[1] : j == 1 ? x->dim[0] : 1;
+        }
+    }
+    be->attention(d, &o, &lse, &q, &k, &v, NULL, NULL, 0.125f);
+    be->attention_grad(d, &dq, &dk, &dv, &k, &q, &k, &v, &o, &lse, NULL, 0.125f);
+}
+
+static void test_teams(void **state)
+{
+    const pair *p = *state;
+    const int64_t sizes[][2] = { { 11, 40 }, { 3, 1001 } };
+
+    for (int i = 0; i < 2; i++) {
+        const int64_t *dim = sizes[i], two[] = { dim[0], 2 };
+        own *t[2][8];
+        double sum[2];
+        for (int k = 0; k < 2; k++) {
+            vt_tensor *all[8];
+            for (int j = 0; j < 8; j++) {
+                t[k][j] = make(VC_F32, 2, j == 4 ? two : dim, NULL, (uint32_t)j);
+                all[j] = &t[k][j]->t;
+            }
+            host_lanes = k ? HOST_LANES : 1;
+            run_teams(p->host, all, &sum[k]);
+        }
+        host_lanes = 1;
+        assert_true(fabs(sum[0] - sum[1]) <= 1e-6 * sum[0]);
+        for (int j = 2; j < 8; j++)
+            compare("teams", t[1][j], t[0][j], 1e-5);
+        for (int j = 0; j < 8; j++)
+            drop(t[0][j]), drop(t[1][j]);
+    }
+}
+
 /* An entry that a backend lacks fails the step and says so; an id outside a table too, but late. */
 static void test_faults(void **state)
 {
@@ -321,7 +374,7 @@ int main(void)
         cmocka_unit_test(test_philox),  cmocka_unit_test(test_maps),
         cmocka_unit_test(test_copies),  cmocka_unit_test(test_sums),
         cmocka_unit_test(test_adamw),   cmocka_unit_test(test_randn),
-        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_teams),   cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, open_pair, close_pair);
 }

@@ -12,11 +12,17 @@ enum { VK_MINE = VK_HEAD / VK_WARP };          /* columns of one lane */
 enum { VK_MINE = VK_HEAD };
 #endif
 
-/* This lane's columns lane, lane + lanes, ..: j counts them. */
+/* This lane's columns lane, lane + lanes, ..: j counts them. On a GPU the loop has a fixed length,
+ * so that what it indexes stays in registers. */
+#ifdef __CUDA_ARCH__
 #define VK_EACH_MINE(j, s, t)                                                                      \
     VK_UNROLL                                                                                      \
     for (int j = 0; j < VK_MINE; j++)                                                              \
         if ((uint32_t)((t).lane + j * (t).lanes) < (s)->d)
+#else
+#define VK_EACH_MINE(j, s, t)                                                                      \
+    for (int j = 0; (uint32_t)((t).lane + j * (t).lanes) < (s)->d; j++)
+#endif
 
 VK_HD const char *vk_head_at(const vk_heads *x, uint32_t b, uint32_t h, uint32_t i)
 {

@@ -50,6 +50,9 @@ VK_HD float vk_team_sum(vk_team t, float v)
     for (int o = VK_WARP / 2; o > 0; o /= 2)
         v += __shfl_xor_sync(0xffffffffu, v, o);
     __syncthreads();
+#elif defined(VK_HOST_SUM)                     /* tests: lanes that are threads */
+    if (t.lanes > 1)
+        return VK_HOST_SUM(t.lane, t.lanes, v);
 #else
     (void)t;
 #endif
