@@ -166,10 +166,11 @@ static void test_refused(void **state)
     vc_err err = { 0 };
 
     assert_non_null(g);
-    k.b = 0;
+    k.d = 1024;                                /* wider than any kernel for gradients */
+    k.grad = 1;
     cuda_graph_init(g, NULL, *state);
     assert_int_equal(cuda_plan_attention(g, &k, &err), VC_EFAIL);
-    assert_non_null(strstr(err.text, "attention forward, 0 x 30 heads, 994 queries"));
+    assert_non_null(strstr(err.text, "attention gradient, 4 x 30 heads, 994 queries"));
     assert_non_null(strstr(err.text, "cuDNN: "));
     cuda_graph_close(g);
     free(g);
