@@ -252,6 +252,10 @@ int vf_lmdb_tree(const vf_lmdb *m, const char *name, vf_tree *t, vc_err *err)
 {
     *t = (vf_tree){ .root = NO_PAGE };
     lmdb_node node;
+    if (!name) {
+        *t = m->main;
+        return 0;
+    }
     int rc = find(m, &m->main, (vf_bytes){ (const uint8_t *)name, strlen(name) }, &node, err);
     if (!rc && (node.flags != F_SUBDATA || node.data.size != TREE_BYTES))
         rc = vc_fail(err, VC_EFORMAT, "no sub-database");

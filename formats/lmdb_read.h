@@ -44,7 +44,7 @@ vf_bytes vf_lmdb_file(const vf_lmdb *m);                          /* the whole f
  * read. */
 void vf_lmdb_release(const vf_lmdb *m);
 
-/* A named sub-database. VC_ENOENT (and an empty tree) if there is none. */
+/* A named sub-database, or (NULL) the main one. VC_ENOENT (and an empty tree) if there is none. */
 int vf_lmdb_tree(const vf_lmdb *m, const char *name, vf_tree *t, vc_err *err);
 /* VC_ENOENT if the key is not in the tree. */
 int vf_lmdb_get(const vf_lmdb *m, const vf_tree *t, const void *key, size_t n, vf_bytes *value,
