@@ -53,6 +53,29 @@ static const vc_flag split_flags[] = {
     LOG_FORMAT, END
 };
 
+#define FORMATS "safetensors|webdataset|musubi|finetrainers|causvid|ttt-video"
+#define CONSTANTS \
+    FLAG(VC_PATH, vae, "vae", NULL, NULL, \
+         "config.json (or its folder) with the VAE's constants, where others than the known ones count"), \
+    FLAG(VC_CHOICE, space, "space", "auto", "auto|raw|normalized", \
+         "what the format's latents are; auto: as its trainer has them")
+static const vc_flag export_flags[] = {
+    FLAG(VC_STRING, to, "to", NULL, FORMATS, "the format (required)"),
+    FLAG(VC_PATH, out, "out", NULL, NULL, "the new folder (required)"),
+    CONSTANTS,
+    FLAG(VC_BYTES, shard_size, "shard_size", "1GiB", "1MiB..", "bytes after which a tar is closed"),
+    LOG_FORMAT, END
+};
+static const vc_flag import_flags[] = {
+    FLAG(VC_STRING, from, "from", NULL, FORMATS, "the format (required)"), NEW_DATASET("the new dataset (required)"),
+    FLAG(VC_STRING, family, "family", NULL, NULL, "whose latents they are, where the files do not say"),
+    CONSTANTS,
+    FLAG(VC_PATH, empty, "empty", NULL, NULL,
+         "the empty prompt's embeddings, where no caption is empty: a safetensors file with "
+         "prompt_embeds_1, pooled_1, ..., or `zeros`"),
+    LOG_FORMAT, END
+};
+
 typedef struct verb {
     const char *name, *words, *about;
     const vc_flag *flags;
@@ -92,6 +115,9 @@ static const verb verbs[] = {
       "Samples that only one of two datasets has (-, +) or that differ (~), by row. Exit status 1 if "
       "there are any.",
       plain_flags, 2, vlat_diff },
+    { "export", "DATASET", "A dataset as another trainer's cache: docs/export.md says what each holds.",
+      export_flags, 1, vlat_export },
+    { "import", "FOLDER", "A new dataset out of another trainer's cache.", import_flags, 1, vlat_import },
     { "gc", "DATASET",
       "Compacts a dataset into new shards: what no sample refers to is dropped. Needs the room of "
       "what stays; the old files go when the new ones are complete.",

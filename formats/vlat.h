@@ -12,6 +12,8 @@
 typedef struct vlat_options {
     bool json, repair;
     char *out, *of;
+    char *to, *from, *family, *vae, *empty;  /* export, import */
+    int space;                   /* 0: as the format, 1: raw, 2: normalized */
     int64_t limit, n, shard_size;
     int by;                      /* 0, or 1: bucket */
     int log_format;
@@ -35,6 +37,8 @@ int vlat_split(const vlat *v, vc_err *err);
 int vlat_select(const vlat *v, vc_err *err);
 int vlat_gc(const vlat *v, vc_err *err);
 int vlat_diff(const vlat *v, vc_err *err);
+int vlat_export(const vlat *v, vc_err *err);
+int vlat_import(const vlat *v, vc_err *err);
 
 /* ---- vlat_copy.c ---- */
 /* The new folder takes the dataset's name in one step, and the other way round; readers keep what

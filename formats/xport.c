@@ -1,0 +1,332 @@
+/* xport.c - vlat export, vlat import: the table of formats, and what they share. See xport.h */
+#include "formats/xport.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file.h"
+
+static const xport_format *const formats[] = {
+    &xport_safetensors, &xport_webdataset, &xport_musubi, &xport_finetrainers, &xport_causvid, &xport_ttt,
+};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+static const xport_format *need_format(const char *name, const char *flag, vc_err *err)
+{
+    char list[512] = "";
+    for (int i = 0; i < FORMATS; i++) {
+        if (name && !strcmp(formats[i]->name, name))
+            return formats[i];
+        strcat(strcat(list, i ? ", " : ""), formats[i]->name);
+    }
+    if (name)
+        vc_fail(err, VC_EUSAGE, "%s %.60s: no such format; there are %s", flag, name, list);
+    else
+        vc_fail(err, VC_EUSAGE, "%s says which format: %s", flag, list);
+    return NULL;
+}
+
+/* ---- files ---- */
+
+int xport_stopped(vc_err *err)
+{
+    return *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped") : 0;
+}
+
+int xport_write(const char *dir, const char *name, const void *data, size_t n, vc_err *err)
+{
+    char *path = vc_path_join(dir, name), *slash = path ? strrchr(path, '/') : NULL;
+    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (slash) {
+        *slash = 0;
+        rc = vc_mkdirs(path, err);
+        *slash = '/';
+    }
+    if (!rc) rc = vc_file_write(path, data, n, err);
+    free(path);
+    return rc;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void xport_list_free(vc_list *names)
+{
+    for (int i = 0; i < names->n; i++)
+        free(names->item[i]);
+    free(names->item);
+    *names = (vc_list){ 0 };
+}
+
+static int add_name(vc_list *l, const char *name, vc_err *err)
+{
+    if (!(l->n & (l->n - 1))) {
+        char **more = realloc(l->item, (size_t)(l->n ? 2 * l->n : 1) * sizeof *more);
+        if (!more)
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+        l->item = more;
+    }
+    if (!(l->item[l->n] = strdup(name)))
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    l->n++;
+    return 0;
+}
+
+int xport_list(vc_list *names, const char *dir, const char *ending, vc_err *err)
+{
+    *names = (vc_list){ 0 };
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    size_t k = strlen(ending);
+    int rc = 0;
+    if (!d)
+        return vc_fail_errno(err, "%s", dir);
+    while (!rc && (e = readdir(d))) {
+        size_t n = strlen(e->d_name);
+        if (*e->d_name != '.' && n > k && !strcmp(e->d_name + n - k, ending))
+            rc = add_name(names, e->d_name, err);
+    }
+    closedir(d);
+    if (names->n)
+        qsort(names->item, (size_t)names->n, sizeof *names->item, by_name);
+    if (rc)
+        xport_list_free(names);
+    return rc;
+}
+
+/* ---- export ---- */
+
+static int open_text(xport_sample *s, const vf_dataset *d, int i, const cJSON *hex, vc_err *err)
+{
+    vf_key k;
+    if (i >= XPORT_TEXTS || !cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
+        return vc_fail(err, VC_EFORMAT, "text key %d: 32 hex digits expected", i);
+    int rc = vf_dataset_text(d, k, true, &s->st[1 + i], err);
+    if (rc)
+        return rc;
+    vf_safetensors_get(s->st[1 + i], "prompt_embeds", &s->text[i].embeds, NULL);
+    vf_safetensors_get(s->st[1 + i], "pooled", &s->text[i].pooled, NULL);
+    if (s->text[i].embeds.data && s->text[i].embeds.nd != 2)
+        return vc_fail(err, VC_EFORMAT, "prompt_embeds: [n,D] expected");
+    s->n_text = i + 1;
+    return 0;
+}
+
+static int open_latent(xport_sample *s, const vf_dataset *d, int channels, vc_err *err)
+{
+    int rc = vf_dataset_latent(d, s->e->latent, true, &s->st[0], err);
+    if (rc)
+        return rc;
+    s->drawn = vf_safetensors_get(s->st[0], "mean", &s->mean, NULL) != 0;
+    if (s->drawn && (rc = vf_safetensors_get(s->st[0], "sample", &s->mean, err)))
+        return rc;
+    vf_safetensors_get(s->st[0], "logvar", &s->logvar, NULL);
+    if (s->mean.nd != 4 || s->mean.dim[0] != channels ||
+        (s->logvar.data && (s->logvar.nd != 4 ||
+                            (s->logvar.dim[0] != 1 && s->logvar.dim[0] != s->mean.dim[0]) ||
+                            memcmp(s->logvar.dim + 1, s->mean.dim + 1, 3 * sizeof *s->mean.dim))))
+        return vc_fail(err, VC_EFORMAT, "latents: [%d,f,h,w] expected", channels);
+    return 0;
+}
+
+static void close_sample(xport_sample *s)
+{
+    for (int i = 0; i < 1 + XPORT_TEXTS; i++)
+        vf_safetensors_close(s->st[i]);
+}
+
+static int open_sample(xport *x, xport_sample *s, const cJSON *record, vc_err *err)
+{
+    const cJSON *captions = cJSON_GetObjectItemCaseSensitive(record, "captions");
+    const cJSON *first = cJSON_IsArray(captions) ? captions->child : NULL, *hex;
+    int i = 0, rc = open_latent(s, x->d, x->norm.channels, err);
+    s->record = record;
+    s->caption = vlat_str(first, "text");
+    cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(first, "keys"))
+        rc = rc ? rc : open_text(s, x->d, i++, hex, err);
+    if (first && first->next)
+        x->no_captions += (uint64_t)cJSON_GetArraySize(captions) - 1;
+    x->no_conditions +=
+        (uint64_t)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(record, "conditions"));
+    return rc;
+}
+
+int xport_each(xport *x, int (*fn)(xport *x, const xport_sample *s, void *arg, vc_err *err), void *arg,
+               vc_err *err)
+{
+    uint32_t n = vf_dataset_count(x->d);
+    int rc = 0;
+    vc_progress_begin(x->v->progress, "exporting", "samples", n);
+    for (uint32_t i = 0; !rc && i < n; i++) {
+        xport_sample s = { .i = i, .e = vf_dataset_entry(x->d, i) };
+        cJSON *record;
+        char key[24];
+        rc = vf_dataset_sample(x->d, i, &record, err);
+        if (!rc) rc = open_sample(x, &s, record, err);
+        if (!rc) rc = fn(x, &s, arg, err);
+        rc = vc_context(err, rc, "sample %s", vf_sample_key(key, s.e->number, s.e->variant));
+        close_sample(&s);
+        cJSON_Delete(record);
+        if (!rc) rc = xport_stopped(err);
+        vc_progress_at(x->v->progress, i + 1u, NULL);
+    }
+    vc_progress_end(x->v->progress);
+    return rc;
+}
+
+int xport_latent_f32(const xport *x, const xport_sample *s, float **out, vc_err *err)
+{
+    size_t n = (size_t)vf_view_count(&s->mean), plane = n / (size_t)s->mean.dim[0];
+    float *f = *out = malloc(n * sizeof *f);
+    if (!f)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
+    vc_to_f32(f, s->mean.data, s->mean.dtype, n);
+    for (int c = 0; x->normalized && c < s->mean.dim[0]; c++)
+        xport_normalize(&x->norm, c, f + (size_t)c * plane, plane);
+    return 0;
+}
+
+char *xport_name(vf_keymap *names, const xport_sample *s, vc_err *err)
+{
+    const char *base = vc_path_base(vlat_str(s->record, "path")), *dot = strrchr(base, '.');
+    int n = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
+    char *name = n && n < 200 ? vc_format("%.*s", n, base) : vc_format("sample");
+    for (int turn = 0; name && vf_keymap_get(names, vf_hash(name, strlen(name)), NULL); turn++) {
+        char *next = turn ? vc_format("%s-", name)
+                          : vc_format("%.*s-%06" PRIu32 "-%03u", n && n < 200 ? n : 6,
+                                      n && n < 200 ? base : "sample", s->e->number,
+                                      (unsigned)s->e->variant);
+        free(name);
+        name = next;
+    }
+    if (!name || vf_keymap_put(names, vf_hash(name, strlen(name)), 0, err)) {
+        free(name);
+        vc_fail(err, VC_ENOMEM, "out of memory");
+        return NULL;
+    }
+    return name;
+}
+
+/* ---- the verbs ---- */
+
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = list; (p = strstr(p, word)); p += n)
+        if ((p == list || p[-1] == ' ') && (!p[n] || p[n] == ' '))
+            return true;
+    return false;
+}
+
+static bool is_normalized(const vlat *v, const xport_format *f)
+{
+    return v->o->space ? v->o->space == 2 : f->normalized;
+}
+
+static int check_export(xport *x, const xport_format *f, vc_err *err)
+{
+    const char *family = vlat_str(x->manifest, "family");
+    x->family = xport_family_find(family);
+    if (*f->families && !has_word(f->families, family))
+        return vc_fail(err, VC_EMISMATCH, "%s is of family %.60s; %s has latents of %s", x->v->path,
+                       family, f->name, f->families);
+    if (f->whole)
+        return 0;
+    int rc = xport_norm_manifest(&x->norm, x->manifest, err);
+    if (!rc && x->v->o->vae) rc = xport_norm_config(&x->norm, x->v->o->vae, err);
+    return rc;
+}
+
+/* Into OUT.part, which takes its name when it is whole. */
+static int export_to(xport *x, const xport_format *f, vc_err *err)
+{
+    const char *out = x->v->o->out;
+    char *part = vc_format("%s.part", out);
+    if (!part)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    x->dir = part;
+    int rc = 0;
+    if (vc_file_exists(out))
+        rc = vc_fail(err, VC_EINVAL, "%s is there already: remove it or give another name", out);
+    else if (mkdir(part, 0777))
+        rc = vc_fail_errno(err, "%s (left by an export that was ended? then remove it)", part);
+    if (!rc) rc = f->write(x, err);
+    if (!rc) rc = vc_sync_dir(part, err);
+    if (!rc && rename(part, out))
+        rc = vc_fail_errno(err, "%s: rename to %s", part, out);
+    free(part);
+    return rc;
+}
+
+int vlat_export(const vlat *v, vc_err *err)
+{
+    char a[32];
+    xport x = { .v = v };
+    vf_dataset *d = NULL;
+    const xport_format *f = need_format(v->o->to, "--to", err);
+    if (!f)
+        return VC_EUSAGE;
+    if (!v->o->out)
+        return vc_fail(err, VC_EUSAGE, "--out says which folder to make");
+    x.format = f->source;
+    x.normalized = is_normalized(v, f);
+    int rc = vf_dataset_open(&d, v->path, false, err);
+    if (!rc) {
+        x.d = d;
+        x.manifest = vf_dataset_manifest(d);
+        rc = check_export(&x, f, err);
+    }
+    if (!rc) rc = export_to(&x, f, err);
+    if (!rc) {
+        fprintf(v->out, "%s: %s samples for %s\n", v->o->out, vc_human_count(a, vf_dataset_count(d)),
+                f->source);
+        if (x.no_captions && !f->whole)
+            vc_warn(v->progress, "%" PRIu64 " captions were left out: %s has one for each sample",
+                    x.no_captions, f->source);
+        if (x.no_conditions && !f->whole)
+            vc_warn(v->progress, "%" PRIu64 " conditions were left out: pictures and masks beside the "
+                    "latents are not exported", x.no_conditions);
+    }
+    vf_dataset_close(d);
+    return rc;
+}
+
+static int refuse_finished(const char *path, vc_err *err)
+{
+    vf_dataset *d;
+    if (vf_dataset_open(&d, path, false, NULL))
+        return 0;
+    vf_dataset_close(d);
+    return vc_fail(err, VC_EINVAL, "%s is a finished dataset already: remove it or give another name",
+                   path);
+}
+
+int vlat_import(const vlat *v, vc_err *err)
+{
+    const xport_format *f = need_format(v->o->from, "--from", err);
+    if (!f)
+        return VC_EUSAGE;
+    if (!v->o->out)
+        return vc_fail(err, VC_EUSAGE, "--out says where the new dataset goes");
+    xport x = { .v = v, .format = f->source, .dir = v->path, .normalized = is_normalized(v, f) };
+    if (!f->whole) {
+        const char *family = v->o->family ? v->o->family : f->family;
+        if (!(x.family = xport_family_need(family, err)))
+            return VC_EUSAGE;
+        if (*f->families && !has_word(f->families, family))
+            return vc_fail(err, VC_EUSAGE, "--family %.60s: %s has latents of %s", family, f->name,
+                           f->families);
+    }
+    int rc = refuse_finished(v->o->out, err);
+    if (!rc) rc = f->read(&x, err);
+    if (!rc) rc = xport_finish(&x, err);
+    xport_close(&x);
+    return rc;
+}

@@ -1,0 +1,177 @@
+/* xport.h - latent datasets to and from the caches of other trainers.
+ *
+ * A format is a row of the table in xport.c: its name, what it holds, how it is written and how it
+ * is read. An exporter walks the samples (xport_each) and writes files into a new folder; an
+ * importer reads files and puts items (xport_put), from which a dataset is made. docs/export.md says
+ * what each format holds and what is lost. Part of vlat; one thread. */
+#ifndef VF_XPORT_H
+#define VF_XPORT_H
+
+#include "formats/keymap.h"
+#include "formats/vlat.h"
+
+enum { XPORT_TEXTS = 4, XPORT_CHANNELS = 128 };
+
+/* ---- families ---- */
+
+/* How raw latents z become what a transformer takes: x = (z - sub[c]) * mul[c]. */
+typedef struct xport_norm {
+    int channels;
+    double scaling, shift;
+    bool per_channel;                        /* mean and std count */
+    double mean[XPORT_CHANNELS], std[XPORT_CHANNELS];
+} xport_norm;
+
+/* What this project knows of a family where a cache says nothing. */
+typedef struct xport_family {
+    const char *name;                        /* as in manifests */
+    const char *vae;                         /* its class */
+    int channels, ratio[3];                  /* t, h, w */
+    int patch;                               /* of the transformer, for token counts */
+    double scaling;
+    bool invert;                             /* invert_scale_latents */
+    const double *mean, *std;                /* [channels]; NULL: there are none, or (LTX) they lie in
+                                              * the VAE's weights */
+    struct { const char *class; int max_length; bool masked; } text[3];   /* NULL-ended; masked: the
+                                              * transformer never sees rows of padding */
+} xport_family;
+
+const xport_family *xport_family_find(const char *name);     /* NULL if unknown */
+const xport_family *xport_family_need(const char *name, vc_err *err);
+
+/* From a manifest's `normalization`; what a VAE's config.json (or the folder it lies in) says over
+ * what n has; from the table. */
+int xport_norm_manifest(xport_norm *n, const cJSON *manifest, vc_err *err);
+int xport_norm_config(xport_norm *n, const char *path, vc_err *err);
+void xport_norm_family(xport_norm *n, const xport_family *f);
+/* count values from the first of channel c on, in place. */
+void xport_normalize(const xport_norm *n, int c, float *x, size_t count);
+void xport_denormalize(const xport_norm *n, int c, float *x, size_t count);
+
+/* ---- both ways ---- */
+
+typedef struct xport_sink xport_sink;
+typedef struct xport {
+    const vlat *v;
+    const char *format;                      /* the peer's name */
+    const char *dir;                         /* export: the new folder; import: what is read */
+    xport_norm norm;                         /* the dataset's constants */
+    const xport_family *family;              /* NULL: one that is not in the table */
+    bool normalized;                         /* latents in the peer's files */
+    /* export */
+    const vf_dataset *d;
+    const cJSON *manifest;
+    uint64_t no_captions;                    /* captions after the first: not in the format */
+    uint64_t no_conditions;                  /* conditions: not in the format */
+    /* import */
+    xport_sink *sink;
+} xport;
+
+typedef struct xport_format {
+    const char *name;                        /* as typed */
+    const char *source;                      /* the trainer's name, for manifests */
+    const char *about;
+    const char *families;                    /* blank-separated; "": any */
+    const char *family;                      /* import's, unless --family or the files say another */
+    bool normalized;                         /* what its latents are, unless --space says otherwise */
+    bool whole;                              /* carries the dataset as it is, manifest and all */
+    int (*write)(xport *x, vc_err *err);
+    int (*read)(xport *x, vc_err *err);
+} xport_format;
+
+extern const xport_format xport_safetensors, xport_webdataset, xport_musubi, xport_finetrainers,
+    xport_causvid, xport_ttt;
+
+/* Replaces dir/name by n bytes; folders that the name asks for are made. */
+int xport_write(const char *dir, const char *name, const void *data, size_t n, vc_err *err);
+/* Names in a folder that end in `ending`, sorted as text. VC_ENOENT: there is no such folder. */
+int xport_list(vc_list *names, const char *dir, const char *ending, vc_err *err);
+void xport_list_free(vc_list *names);
+int xport_stopped(vc_err *err);
+
+/* ---- export ---- */
+
+typedef struct xport_sample {
+    uint32_t i;                              /* its place in the dataset */
+    const vf_entry *e;
+    const cJSON *record;
+    const char *caption;                     /* the first */
+    vf_view mean, logvar;                    /* [C,f,h,w] raw: mean or sample; logvar.data NULL: none */
+    bool drawn;                              /* mean is a sample of the posterior */
+    int n_text;                              /* of the first caption */
+    struct { vf_view embeds, pooled; } text[XPORT_TEXTS];    /* data NULL: none */
+    vf_safetensors *st[1 + XPORT_TEXTS];     /* what the views borrow from */
+} xport_sample;
+
+/* fn for each sample, in order, with progress; an error names the sample. */
+int xport_each(xport *x, int (*fn)(xport *x, const xport_sample *s, void *arg, vc_err *err), void *arg,
+               vc_err *err);
+/* The latents as the peer's files have them (normalised if x->normalized), malloc'ed f32. */
+int xport_latent_f32(const xport *x, const xport_sample *s, float **out, vc_err *err);
+/* n values of v from element `from` on as type t. VC_ENUMERIC: one beyond what f16 holds. */
+int xport_convert(void *dst, vc_dtype t, const vf_view *v, size_t from, size_t n, vc_err *err);
+/* Mean and logvar as type t, raw, malloc'ed: [2C,f,h,w], or [f,2C,h,w] if frames_first. Without a
+ * logvar -30 stands for it: a point. */
+int xport_moments(const xport_sample *s, vc_dtype t, bool frames_first, void **out, vc_err *err);
+/* Of a mask of ones followed by zeros: how many ones, at least 1. */
+int xport_mask_rows(const vf_view *mask, int64_t *rows, vc_err *err);
+/* [a,b,n] -> [b,a,n], elements of `size` bytes. */
+void xport_swap(void *dst, const void *src, size_t a, size_t b, size_t n, size_t size);
+/* A name for a sample that is in no other: the stem of its path, else stem-NUMBER. Malloc'ed. */
+char *xport_name(vf_keymap *names, const xport_sample *s, vc_err *err);
+
+/* ---- import ---- */
+
+typedef struct xport_item {
+    const char *path;                        /* what the peer calls it */
+    const char *caption;
+    vf_view mean, logvar;                    /* [C,f,h,w] as in the peer's files; logvar.data NULL:
+                                              * none */
+    bool drawn;                              /* mean is a draw from the posterior */
+    int64_t source_w, source_h;              /* 0: not known */
+    int64_t first, frames;                   /* pixel frames; frames 0: what the latents stand for */
+    double fps;                              /* 0: not known */
+    int n_text;
+    struct {
+        vf_view embeds, pooled;              /* [n,D], [P]; data NULL: none */
+        int64_t length;                      /* rows with padding in the peer's files; 0: it pads nothing */
+    } text[XPORT_TEXTS];
+    int chunks;                              /* texts are of so many segments in a row; 0: of one */
+} xport_item;
+
+/* The first item makes the dataset: its channels, types and widths are what the manifest says, and
+ * every other one must agree. Values are copied. */
+int xport_put(xport *x, const xport_item *item, vc_err *err);
+
+/* Moments [2C,f,h,w], or [f,2C,h,w] if frames_first, as the item's mean and logvar: views, of *own
+ * (malloc'ed) where they had to be put in order, else NULL. */
+int xport_split(const vf_view *moments, bool frames_first, xport_item *item, void **own, vc_err *err);
+/* Ends the dataset that items made (VC_ENOENT: there were none) and says so. */
+int xport_finish(xport *x, vc_err *err);
+void xport_close(xport *x);
+
+/* ---- a dataset's own parts, for the formats that carry it whole ---- */
+
+/* manifest.json, validation.jsonl and texts/KEY.safetensors of the prompts, in x->dir. */
+int xport_write_frame(xport *x, vc_err *err);
+/* fn for each value that a record refers to: "latents/KEY.safetensors" or "texts/KEY.safetensors", and
+ * what it is to the sample: "latent", a condition's role, "text.0.0" (caption, encoder). */
+typedef int (*xport_ref_fn)(void *arg, const char *name, const char *role, vc_err *err);
+int xport_refs(const cJSON *record, xport_ref_fn fn, void *arg, vc_err *err);
+/* The bytes of such a value in the dataset, borrowed. */
+int xport_value(const xport *x, const char *name, const void **data, size_t *n, vc_err *err);
+/* Begins a dataset by the manifest.json in x->dir, and puts its prompts. */
+int xport_read_frame(xport *x, vc_err *err);
+bool xport_has_value(const xport *x, const char *name);
+/* Puts bytes as the value of such a name, after comparing them with their checksum. */
+int xport_put_value(xport *x, const char *name, const void *data, size_t n, vc_err *err);
+/* The same of the file x->dir/name, unless the value is there already. */
+int xport_put_file(xport *x, const char *name, vc_err *err);
+int xport_put_record(xport *x, const cJSON *record, const void *thumb, size_t thumb_n, vc_err *err);
+/* "000000000042-000" of a record, for names of files. */
+int xport_stem(char buf[24], const cJSON *record, vc_err *err);
+/* Each line of a .jsonl file as an object. VC_EFORMAT "FILE: line 7: ...". */
+int xport_lines(const char *path, int (*fn)(void *arg, const cJSON *o, vc_err *err), void *arg,
+                vc_err *err);
+
+#endif

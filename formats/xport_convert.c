@@ -1,0 +1,117 @@
+/* xport_convert.c - types and orders of latents. See xport.h */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/xport.h"
+
+enum { BLOCK = 4096 };
+#define POINT (-30.0f)                       /* least logvar that diffusers lets through */
+
+int xport_convert(void *dst, vc_dtype t, const vf_view *v, size_t from, size_t n, vc_err *err)
+{
+    size_t size = vc_dtype_size(v->dtype), to = vc_dtype_size(t);
+    const uint8_t *src = (const uint8_t *)v->data + from * size;
+    uint8_t *out = dst;
+    float f[BLOCK];
+    if (t == v->dtype) {
+        memcpy(dst, src, n * size);
+        return 0;
+    }
+    for (size_t i = 0; i < n; i += BLOCK) {
+        size_t k = n - i < BLOCK ? n - i : BLOCK;
+        vc_to_f32(f, src + i * size, v->dtype, k);
+        for (size_t j = 0; t == VC_F16 && j < k; j++)
+            if (fabsf(f[j]) > 65504)
+                return vc_fail(err, VC_ENUMERIC, "%g does not fit f16, which the format asks for",
+                               (double)f[j]);
+        vc_from_f32(out + i * to, t, f, k);
+    }
+    return 0;
+}
+
+void xport_swap(void *dst, const void *src, size_t a, size_t b, size_t n, size_t size)
+{
+    for (size_t i = 0; i < a; i++)
+        for (size_t j = 0; j < b; j++)
+            memcpy((uint8_t *)dst + (j * a + i) * n * size,
+                   (const uint8_t *)src + (i * b + j) * n * size, n * size);
+}
+
+/* [C,..] of logvar as type t; one channel stands for all, none for a point. */
+static int put_logvar(uint8_t *dst, const xport_sample *s, vc_dtype t, vc_err *err)
+{
+    size_t channels = (size_t)s->mean.dim[0], plane = (size_t)vf_view_count(&s->mean) / channels;
+    size_t size = vc_dtype_size(t);
+    const float point = POINT;
+    int rc = 0;
+    for (size_t c = 0; !rc && c < channels; c++) {
+        uint8_t *at = dst + c * plane * size;
+        if (s->logvar.data)
+            rc = xport_convert(at, t, &s->logvar, s->logvar.dim[0] == 1 ? 0 : c * plane, plane, err);
+        for (size_t i = 0; !s->logvar.data && i < plane; i++)
+            vc_from_f32(at + i * size, t, &point, 1);
+    }
+    return rc;
+}
+
+int xport_moments(const xport_sample *s, vc_dtype t, bool frames_first, void **out, vc_err *err)
+{
+    size_t n = (size_t)vf_view_count(&s->mean), size = vc_dtype_size(t);
+    uint8_t *m = *out = malloc(2 * n * size);
+    if (!m)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", 2 * n);
+    int rc = xport_convert(m, t, &s->mean, 0, n, err);
+    if (!rc) rc = put_logvar(m + n * size, s, t, err);
+    if (rc || !frames_first || s->mean.dim[1] == 1)
+        return rc;
+    uint8_t *swapped = malloc(2 * n * size);
+    if (!swapped)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", 2 * n);
+    xport_swap(swapped, m, 2 * (size_t)s->mean.dim[0], (size_t)s->mean.dim[1],
+               (size_t)(s->mean.dim[2] * s->mean.dim[3]), size);
+    free(m);
+    *out = swapped;
+    return 0;
+}
+
+int xport_split(const vf_view *v, bool frames_first, xport_item *item, void **own, vc_err *err)
+{
+    int c = frames_first ? 1 : 0;
+    *own = NULL;
+    if (v->nd != 4 || v->dim[c] < 2 || v->dim[c] % 2 || v->dtype > VC_F64)
+        return vc_fail(err, VC_EFORMAT, "moments: four dimensions with an even number of channels "
+                       "expected");
+    size_t size = vc_dtype_size(v->dtype), half = v->bytes / 2;
+    const uint8_t *data = v->data;
+    if (frames_first && v->dim[0] != 1) {
+        if (!(*own = malloc(v->bytes + 1)))
+            return vc_fail(err, VC_ENOMEM, "out of memory for %zu bytes", v->bytes);
+        xport_swap(*own, data, (size_t)v->dim[0], (size_t)v->dim[1], (size_t)(v->dim[2] * v->dim[3]),
+                   size);
+        data = *own;
+    }
+    item->mean = (vf_view){ "mean", v->dtype, 4, { v->dim[c] / 2, v->dim[1 - c], v->dim[2], v->dim[3] },
+                            data, half };
+    item->logvar = item->mean;
+    item->logvar.name = "logvar";
+    item->logvar.data = data + half;
+    return 0;
+}
+
+int xport_mask_rows(const vf_view *mask, int64_t *rows, vc_err *err)
+{
+    int64_t n = vf_view_count(mask), ones = 0;
+    size_t size = vc_dtype_size(mask->dtype);
+    bool ended = false;
+    for (int64_t i = 0; i < n; i++) {
+        float f;
+        vc_to_f32(&f, (const uint8_t *)mask->data + (size_t)i * size, mask->dtype, 1);
+        if (f != 0 && ended)
+            return vc_fail(err, VC_EFORMAT, "a mask with a gap: padding in front is not read");
+        ones += f != 0;
+        ended |= f == 0;
+    }
+    *rows = ones ? ones : 1;                 /* a text of no tokens: keep a row all the same */
+    return n ? 0 : vc_fail(err, VC_EFORMAT, "an empty mask");
+}

@@ -1,0 +1,352 @@
+/* xport_finetrainers.c - finetrainers' precomputed data: two pickled dictionaries for each sample.
+ *
+ *     finetrainers-precomputed-data/latent-7.pt     latents: moments [1,2C,F,H,W] (CogVideoX [1,F,2C,H,W])
+ *     finetrainers-precomputed-data/condition-7.pt  encoder_hidden_states [1,n,D], masks, pooled
+ *
+ * The two pair by their number only; captions are not in them. See xport.h */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/pt.h"
+#include "formats/xport_parts.h"
+
+#define FOLDER "finetrainers-precomputed-data"
+
+typedef struct layout {
+    const char *family;
+    bool frames_first;                       /* F before C */
+    const char *mask;                        /* its name, or NULL */
+    bool trims;                              /* rows of padding need not be kept */
+    bool pooled;                             /* of the second encoder */
+    int constants;                           /* 1: latents_mean and latents_std, 2: 1/std instead */
+    bool sizes;                              /* num_frames, height, width of the latents */
+} layout;
+
+static const layout layouts[] = {
+    { "cogvideox", true, "prompt_attention_mask", false, false, 0, false },
+    { "hunyuanvideo", false, "encoder_attention_mask", true, true, 0, false },
+    { "ltx-video", false, "encoder_attention_mask", true, false, 1, true },
+    { "wan2.1", false, NULL, true, false, 2, false },
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+static const layout *layout_of(const char *family)
+{
+    for (int i = 0; i < LAYOUTS; i++)
+        if (!strcmp(layouts[i].family, family))
+            return &layouts[i];
+    return NULL;
+}
+
+/* ---- export ---- */
+
+/* A dictionary being filled: room for what these files hold. */
+typedef struct dict {
+    vf_pt_value key[8], value[8];
+    const vf_pt_value *item[16];
+    vf_view view[8];
+    size_t n;
+} dict;
+
+static vf_pt_value *add(dict *d, const char *key, vf_pt_kind kind)
+{
+    size_t i = d->n++;
+    d->key[i] = (vf_pt_value){ .kind = VF_PT_STR, .s = key, .n = strlen(key) };
+    d->value[i] = (vf_pt_value){ .kind = kind, .tensor = &d->view[i] };
+    d->item[2 * i] = &d->key[i];
+    d->item[2 * i + 1] = &d->value[i];
+    return &d->value[i];
+}
+
+static void add_tensor(dict *d, const char *key, vf_view v)
+{
+    add(d, key, VF_PT_TENSOR);
+    d->view[d->n - 1] = v;
+}
+
+static int write_dict(const xport *x, const dict *d, const char *kind, uint32_t i, vc_err *err)
+{
+    const vf_pt_value v = { .kind = VF_PT_DICT, .item = (const vf_pt_value **)d->item, .n = d->n };
+    char *path = vc_format("%s/" FOLDER "/%s-%" PRIu32 ".pt", x->dir, kind, i);
+    int rc = path ? vf_pt_write(path, &v, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(path);
+    return rc;
+}
+
+static int write_latent(const xport *x, const layout *l, const xport_sample *s, vc_err *err)
+{
+    dict d = { .n = 0 };
+    vc_dtype t = s->mean.dtype;
+    int64_t c = 2 * s->mean.dim[0], f = s->e->f;
+    float mean[XPORT_CHANNELS], std[XPORT_CHANNELS];
+    void *data = NULL;
+    int rc = xport_moments(s, t, l->frames_first, &data, err);
+    if (!rc && l->constants && !x->norm.per_channel)
+        rc = vc_fail(err, VC_EMISMATCH, "the dataset has no mean and std for each channel, which "
+                     "finetrainers keeps beside these latents: --vae config.json gives them");
+    add_tensor(&d, "latents", (vf_view){ NULL, t, 5, { 1, l->frames_first ? f : c,
+                                                       l->frames_first ? c : f, s->e->h, s->e->w },
+                                         data, 2 * s->mean.bytes });
+    if (l->sizes) {
+        add(&d, "num_frames", VF_PT_INT)->i = f;
+        add(&d, "height", VF_PT_INT)->i = s->e->h;
+        add(&d, "width", VF_PT_INT)->i = s->e->w;
+    }
+    if (l->constants) {
+        int n = x->norm.channels;
+        for (int i = 0; i < n; i++) {
+            mean[i] = (float)x->norm.mean[i];
+            std[i] = (float)(l->constants == 2 ? 1 / x->norm.std[i] : x->norm.std[i]);
+        }
+        add_tensor(&d, "latents_mean", (vf_view){ NULL, VC_F32, 1, { n }, mean, 4 * (size_t)n });
+        add_tensor(&d, "latents_std", (vf_view){ NULL, VC_F32, 1, { n }, std, 4 * (size_t)n });
+    }
+    if (!rc) rc = write_dict(x, &d, "latent", s->i, err);
+    free(data);
+    return rc;
+}
+
+static int write_condition(const xport *x, const layout *l, const xport_sample *s, vc_err *err)
+{
+    dict d = { .n = 0 };
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
+    double said = vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
+    const vf_view *e = &s->text[0].embeds, *p = &s->text[1].pooled;
+    if (!s->n_text || !e->data || (l->pooled && (s->n_text < 2 || !p->data)))
+        return vc_fail(err, VC_EMISMATCH, "text embeddings%s: missing", l->pooled ? " of two encoders" : "");
+    int64_t rows = e->dim[0], all = said > (double)rows && said <= 1 << 14 ? (int64_t)said : rows;
+    size_t row = e->bytes / (size_t)rows;
+    uint8_t *data = calloc((size_t)all, row);
+    int64_t *mask = calloc((size_t)all, sizeof *mask);
+    int rc = data && mask ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) {
+        memcpy(data, e->data, e->bytes);
+        for (int64_t i = 0; i < rows; i++)
+            mask[i] = 1;
+        add_tensor(&d, "encoder_hidden_states",
+                   (vf_view){ NULL, e->dtype, 3, { 1, all, e->dim[1] }, data, (size_t)all * row });
+        if (l->mask)
+            add_tensor(&d, l->mask, (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, (size_t)all * 8 });
+        if (l->pooled)
+            add_tensor(&d, "pooled_projections",
+                       (vf_view){ NULL, p->dtype, 2, { 1, vf_view_count(p) }, p->data, p->bytes });
+        rc = write_dict(x, &d, "condition", s->i, err);
+    }
+    free(data);
+    free(mask);
+    return rc;
+}
+
+static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+{
+    int rc = write_latent(x, arg, s, err);
+    return rc ? rc : write_condition(x, arg, s, err);
+}
+
+static int export_finetrainers(xport *x, vc_err *err)
+{
+    layout l = *layout_of(x->family->name);
+    char *dir = vc_path_join(x->dir, FOLDER);
+    if (x->normalized)
+        return vc_fail(err, VC_EUSAGE, "--space normalized: finetrainers keeps raw moments");
+    int rc = dir ? vc_mkdirs(dir, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = xport_each(x, write_sample, &l, err);
+    free(dir);
+    return rc;
+}
+
+/* ---- import ---- */
+
+/* A tensor without its batch dimension of 1. */
+static int unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v, vc_err *err)
+{
+    int rc = vf_pt_tensor(d, key, v, err);
+    if (rc)
+        return rc;
+    if (v->nd != nd + 1 || v->dim[0] != 1)
+        return vc_fail(err, VC_EFORMAT, "%s: %d dimensions with a batch of 1 expected", key, nd + 1);
+    memmove(v->dim, v->dim + 1, (size_t)nd * sizeof *v->dim);
+    v->nd = nd;
+    return 0;
+}
+
+/* By the keys that only one family has. */
+static const layout *guess(const vf_pt_value *latent, const vf_pt_value *condition)
+{
+    vf_view v;
+    if (vf_pt_get(condition, "pooled_projections"))
+        return layout_of("hunyuanvideo");
+    if (vf_pt_get(condition, "prompt_attention_mask"))
+        return layout_of("cogvideox");
+    if (vf_pt_tensor(latent, "latents_mean", &v, NULL))
+        return NULL;
+    return layout_of(vf_pt_get(latent, "num_frames") ? "ltx-video" : "wan2.1");
+}
+
+static int read_constants(xport *x, const layout *l, const vf_pt_value *latent, int channels, vc_err *err)
+{
+    vf_view mean, std;
+    float m[XPORT_CHANNELS], s[XPORT_CHANNELS];
+    int rc = vf_pt_tensor(latent, "latents_mean", &mean, err);
+    if (!rc) rc = vf_pt_tensor(latent, "latents_std", &std, err);
+    if (rc)
+        return rc;
+    if (channels > XPORT_CHANNELS || vf_view_count(&mean) != channels || vf_view_count(&std) != channels)
+        return vc_fail(err, VC_EFORMAT, "latents_mean, latents_std: %d numbers expected", channels);
+    vc_to_f32(m, mean.data, mean.dtype, (size_t)channels);
+    vc_to_f32(s, std.data, std.dtype, (size_t)channels);
+    x->norm = (xport_norm){ .channels = channels, .scaling = 1, .per_channel = true };
+    for (int c = 0; c < channels; c++) {
+        x->norm.mean[c] = (double)m[c];
+        x->norm.std[c] = l->constants == 2 ? 1 / (double)s[c] : (double)s[c];
+        if (!(x->norm.std[c] > 0 && x->norm.std[c] < 1e30 && m[c] > -1e30f && m[c] < 1e30f))
+            return vc_fail(err, VC_EFORMAT, "latents_mean, latents_std: channel %d: %g, %g", c,
+                           (double)m[c], (double)s[c]);
+    }
+    /* f32 of the family's own numbers are these numbers */
+    xport_norm known;
+    xport_norm_family(&known, x->family);
+    for (int c = 0; known.per_channel && channels == known.channels && c < channels; c++)
+        if ((float)known.mean[c] != m[c] || (float)(l->constants == 2 ? 1 / known.std[c] : known.std[c]) != s[c])
+            return 0;
+    if (known.per_channel && channels == known.channels)
+        x->norm = known;
+    return 0;
+}
+
+/* Rows of padding at the end: of the mask's zeros, or (Wan) all zero. */
+static int trim(const layout *l, const vf_pt_value *condition, vf_view *e, vc_err *err)
+{
+    vf_view mask;
+    size_t row = e->bytes / (size_t)e->dim[0];
+    int64_t rows = e->dim[0];
+    if (l->mask) {
+        int rc = unbatched(condition, l->mask, 1, &mask, err);
+        if (!rc && mask.dim[0] != rows)
+            rc = vc_fail(err, VC_EFORMAT, "%s: [1,%" PRId64 "] expected", l->mask, rows);
+        if (!rc) rc = vc_context(err, xport_mask_rows(&mask, &rows, err), "%s", l->mask);
+        if (rc)
+            return rc;
+    } else {
+        const uint8_t *data = e->data;
+        bool zero = true;
+        while (zero && rows > 1) {
+            const uint8_t *last = data + (size_t)(rows - 1) * row;
+            for (size_t i = 0; i < row && zero; i++)
+                zero = !last[i];
+            rows -= zero;
+        }
+    }
+    e->dim[0] = rows;
+    e->bytes = (size_t)rows * row;
+    return 0;
+}
+
+static int read_condition(xport_item *m, const layout *l, const vf_pt_value *d, vc_err *err)
+{
+    vf_view *e = &m->text[0].embeds;
+    int rc = unbatched(d, "encoder_hidden_states", 2, e, err);
+    if (!rc && (e->dim[0] < 1 || e->dim[1] < 1))
+        rc = vc_fail(err, VC_EFORMAT, "encoder_hidden_states: empty");
+    m->text[0].length = e->dim[0];
+    if (!rc && l->trims) rc = trim(l, d, e, err);
+    if (!rc && l->pooled) rc = unbatched(d, "pooled_projections", 1, &m->text[1].pooled, err);
+    m->n_text = l->pooled ? 2 : 1;
+    return rc;
+}
+
+static int read_pair(xport *x, int64_t i, const vf_pt_value *latent, const vf_pt_value *condition,
+                     vc_err *err)
+{
+    char path[32], caption[48];
+    xport_item m = { .path = path, .caption = caption };
+    vf_view v;
+    void *own = NULL;
+    const layout *l = x->sink || x->v->o->family ? layout_of(x->family->name) : guess(latent, condition);
+    if (!l)
+        return vc_fail(err, VC_EFORMAT, "whose latents these are cannot be told: give --family");
+    x->family = xport_family_find(l->family);
+    snprintf(path, sizeof path, "latent-%" PRId64 ".pt", i);
+    snprintf(caption, sizeof caption, "(condition-%" PRId64 ".pt: no caption kept)", i);
+    int rc = vc_context(err, unbatched(latent, "latents", 4, &v, err), "%s", path);
+    if (!rc) rc = vc_context(err, xport_split(&v, l->frames_first, &m, &own, err), "%s", path);
+    if (!rc && !x->sink && l->constants)
+        rc = vc_context(err, read_constants(x, l, latent, (int)m.mean.dim[0], err), "%s", path);
+    if (!rc) rc = vc_context(err, read_condition(&m, l, condition, err), "condition-%" PRId64 ".pt", i);
+    if (vf_pt_get(latent, "latent_condition"))
+        x->no_conditions++;
+    if (!rc) rc = xport_put(x, &m, err);
+    free(own);
+    return rc;
+}
+
+static int read_sample(xport *x, const char *dir, int64_t i, vc_err *err)
+{
+    vf_pt *latent = NULL, *condition = NULL;
+    char *a = vc_format("%s/latent-%" PRId64 ".pt", dir, i);
+    char *b = vc_format("%s/condition-%" PRId64 ".pt", dir, i);
+    int rc = a && b ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = vf_pt_open(&latent, a, err);
+    if (!rc) rc = vf_pt_open(&condition, b, err);
+    if (!rc) rc = read_pair(x, i, vf_pt_root(latent), vf_pt_root(condition), err);
+    vf_pt_close(latent);
+    vf_pt_close(condition);
+    free(a);
+    free(b);
+    return rc;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The numbers of latent-*.pt, ascending. */
+static int64_t *numbers(const char *dir, int *n, vc_err *err)
+{
+    vc_list files;
+    *n = 0;
+    if (xport_list(&files, dir, ".pt", err))
+        return NULL;
+    int64_t *list = malloc(((size_t)files.n + 1) * sizeof *list);
+    if (!list)
+        vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; list && i < files.n; i++) {
+        char *end;
+        if (strncmp(files.item[i], "latent-", 7) || strlen(files.item[i]) > 26)
+            continue;
+        list[*n] = strtoll(files.item[i] + 7, &end, 10);
+        *n += end != files.item[i] + 7 && !strcmp(end, ".pt") && list[*n] >= 0;
+    }
+    xport_list_free(&files);
+    if (*n)
+        qsort(list, (size_t)*n, sizeof *list, by_number);
+    return list;
+}
+
+static int import_finetrainers(xport *x, vc_err *err)
+{
+    int n;
+    char *inside = vc_path_join(x->dir, FOLDER);
+    if (!inside)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    const char *dir = vc_file_exists(inside) ? inside : x->dir;
+    int64_t *list = numbers(dir, &n, err);
+    int rc = list ? 0 : VC_EIO;
+    vc_progress_begin(x->v->progress, "importing", "samples", (uint64_t)n);
+    for (int i = 0; !rc && i < n; i++)
+        rc = read_sample(x, dir, list[i], err);
+    free(list);
+    free(inside);
+    return rc;
+}
+
+const xport_format xport_finetrainers = {
+    "finetrainers", "finetrainers", "moments; no captions, no sizes or rates",
+    "cogvideox hunyuanvideo ltx-video wan2.1", "cogvideox", false, false,
+    export_finetrainers, import_finetrainers
+};

@@ -1,0 +1,276 @@
+/* xport_frame.c - a dataset's own parts, for the formats that carry it whole. See xport.h */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/buf.h"
+#include "formats/shards_parts.h"
+#include "formats/xport_parts.h"
+
+/* ---- references ---- */
+
+static int refer(const cJSON *hex, const char *folder, const char *role, xport_ref_fn fn, void *arg,
+                 vc_err *err)
+{
+    vf_key k;
+    char name[64];
+    if (!cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
+        return vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", role);
+    snprintf(name, sizeof name, "%s/%s.safetensors", folder, hex->valuestring);
+    return fn(arg, name, role, err);
+}
+
+/* Roles become parts of files' names. */
+static bool plain_role(const char *s)
+{
+    return s && *s && strlen(s) < 32 && strspn(s, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(s);
+}
+
+int xport_refs(const cJSON *record, xport_ref_fn fn, void *arg, vc_err *err)
+{
+    const cJSON *o, *hex;
+    char role[40];
+    int caption = 0;
+    int rc = refer(cJSON_GetObjectItemCaseSensitive(record, "latent_key"), "latents", "latent", fn, arg,
+                   err);
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions")) {
+        if (!rc && !plain_role(o->string))
+            rc = vc_fail(err, VC_EFORMAT, "conditions: a role with odd characters");
+        rc = rc ? rc : refer(o, "latents", o->string, fn, arg, err);
+    }
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "captions")) {
+        int encoder = 0;
+        cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(o, "keys")) {
+            snprintf(role, sizeof role, "text.%d.%d", caption, encoder++);
+            rc = rc ? rc : refer(hex, "texts", role, fn, arg, err);
+        }
+        caption++;
+    }
+    return rc;
+}
+
+/* Of a prompt: its own keys, the negative's, and its picture. */
+static int prompt_refs(const cJSON *o, xport_ref_fn fn, void *arg, vc_err *err)
+{
+    static const char *const lists[] = { "keys", "negative_keys" };
+    const cJSON *hex, *image = cJSON_GetObjectItemCaseSensitive(o, "image");
+    int rc = 0;
+    for (int i = 0; i < 2; i++)
+        cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(o, lists[i]))
+            rc = rc ? rc : refer(hex, "texts", lists[i], fn, arg, err);
+    return rc || !cJSON_IsString(image) ? rc : refer(image, "latents", "image", fn, arg, err);
+}
+
+static int encoder_refs(const cJSON *manifest, xport_ref_fn fn, void *arg, vc_err *err)
+{
+    const cJSON *o;
+    int rc = 0;
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(manifest, "text_encoders"))
+        rc = rc ? rc : refer(cJSON_GetObjectItemCaseSensitive(o, "empty"), "texts", "empty", fn, arg, err);
+    return rc;
+}
+
+static bool key_of(const char *name, bool *text, vf_key *k)
+{
+    const char *slash = strchr(name, '/');
+    *text = !strncmp(name, "texts/", 6);
+    return slash && strlen(slash) == 33 + strlen(".safetensors") && vf_key_parse_n(k, slash + 1, 32);
+}
+
+/* ---- export ---- */
+
+int xport_value(const xport *x, const char *name, const void **data, size_t *n, vc_err *err)
+{
+    bool text;
+    vf_key k;
+    if (!key_of(name, &text, &k))
+        return vc_fail(err, VC_EFORMAT, "%.60s: no name of a value", name);
+    return vf_dataset_bytes(x->d, text, k, data, n, err);
+}
+
+static int write_ref(void *arg, const char *name, const char *role, vc_err *err)
+{
+    xport *x = arg;
+    const void *data;
+    size_t n;
+    (void)role;
+    int rc = xport_value(x, name, &data, &n, err);
+    return rc ? rc : xport_write(x->dir, name, data, n, err);
+}
+
+static int write_manifest(xport *x, vc_err *err)
+{
+    static const char *const derived[] = { "format", "program", "complete", "samples", "root", "buckets",
+                                           "shards", NULL };
+    cJSON *head = cJSON_Duplicate(x->manifest, true);
+    for (const char *const *f = derived; *f; f++)
+        cJSON_DeleteItemFromObjectCaseSensitive(head, *f);
+    char *text = head ? vf_json_line(head) : NULL;
+    int rc = text ? xport_write(x->dir, VF_MANIFEST, text, strlen(text), err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(text);
+    cJSON_Delete(head);
+    return rc;
+}
+
+int xport_write_frame(xport *x, vc_err *err)
+{
+    vf_buf lines = { 0 };
+    int rc = write_manifest(x, err);
+    if (!rc) rc = encoder_refs(x->manifest, write_ref, x, err);
+    for (uint32_t i = 0; !rc && i < vf_dataset_validations(x->d); i++) {
+        cJSON *o;
+        rc = vf_dataset_validation(x->d, i, &o, err);
+        if (!rc) rc = prompt_refs(o, write_ref, x, err);
+        char *line = rc ? NULL : vf_json_line(o);
+        if (line) {
+            vf_buf_str(&lines, line);
+            vf_buf_str(&lines, "\n");
+        }
+        lines.failed |= !rc && !line;
+        free(line);
+        cJSON_Delete(o);
+    }
+    if (!rc && lines.failed) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && lines.n) rc = xport_write(x->dir, "validation.jsonl", lines.data, lines.n, err);
+    vf_buf_free(&lines);
+    return rc;
+}
+
+/* ---- import ---- */
+
+bool xport_has_value(const xport *x, const char *name)
+{
+    bool text;
+    vf_key k;
+    return key_of(name, &text, &k) && (text ? vf_writer_has_text(x->sink->w, k)
+                                            : vf_writer_has_latent(x->sink->w, k));
+}
+
+int xport_put_value(xport *x, const char *name, const void *data, size_t n, vc_err *err)
+{
+    bool text;
+    vf_key k;
+    vf_safetensors *st;
+    if (!key_of(name, &text, &k))
+        return vc_fail(err, VC_EFORMAT, "%.60s: no name of a value", name);
+    int rc = vf_safetensors_parse(&st, data, n, err);
+    if (!rc) {
+        rc = vf_safetensors_check(st, err);
+        vf_safetensors_close(st);
+    }
+    if (!rc)
+        rc = text ? vf_writer_put_text(x->sink->w, k, data, n, err)
+                  : vf_writer_put_latent(x->sink->w, k, data, n, err);
+    return vc_context(err, rc, "%s", name);
+}
+
+int xport_put_file(xport *x, const char *name, vc_err *err)
+{
+    vc_map m;
+    if (xport_has_value(x, name))
+        return 0;
+    char *path = vc_path_join(x->dir, name);
+    int rc = path ? vc_map_open(&m, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) {
+        rc = vc_context(err, xport_put_value(x, name, m.data, m.size, err), "%s", x->dir);
+        vc_map_close(&m);
+    }
+    free(path);
+    return rc;
+}
+
+static int put_ref(void *arg, const char *name, const char *role, vc_err *err)
+{
+    (void)role;
+    return xport_put_file(arg, name, err);
+}
+
+static int put_prompt(void *arg, const cJSON *o, vc_err *err)
+{
+    xport *x = arg;
+    int rc = prompt_refs(o, put_ref, x, err);
+    return rc ? rc : vf_writer_put_validation(x->sink->w, x->sink->next++, o, err);
+}
+
+static int put_prompts(xport *x, vc_err *err)
+{
+    char *path = vc_path_join(x->dir, "validation.jsonl");
+    int rc = 0;
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (vc_file_exists(path))
+        rc = xport_lines(path, put_prompt, x, err);
+    free(path);
+    return rc;
+}
+
+int xport_read_frame(xport *x, vc_err *err)
+{
+    cJSON *head = NULL;
+    char *path = vc_path_join(x->dir, VF_MANIFEST);
+    x->sink = calloc(1, sizeof *x->sink);
+    if (!path || !x->sink) {
+        free(path);
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    x->sink->whole = true;
+    int rc = vf_json_read(&head, path, VF_MAX_LIST, err);
+    const vf_writer_opts o = { .head = head, .shard_size = x->v->o->shard_size };
+    if (!rc && !cJSON_IsObject(head))
+        rc = vc_fail(err, VC_EFORMAT, "%s: an object expected", path);
+    if (!rc) rc = vf_writer_open(&x->sink->w, x->v->o->out, &o, err);
+    if (!rc) rc = encoder_refs(head, put_ref, x, err);
+    if (!rc) rc = put_prompts(x, err);
+    cJSON_Delete(head);
+    free(path);
+    return rc;
+}
+
+int xport_stem(char buf[24], const cJSON *record, vc_err *err)
+{
+    int64_t number = 0, variant = 0;
+    int rc = vf_json_int(record, "sample", &number, err);
+    if (!rc) rc = vf_json_int_opt(record, "variant", &variant, err);
+    if (!rc && (number < 0 || number > UINT32_MAX || variant < 0 || variant > VF_MAX_VARIANT))
+        rc = vc_fail(err, VC_EFORMAT, "sample %" PRId64 ", variant %" PRId64, number, variant);
+    if (!rc)
+        snprintf(buf, 24, "%012" PRIu32 "-%03u", (uint32_t)number, (unsigned)variant & 0xffff);
+    return rc;
+}
+
+int xport_put_record(xport *x, const cJSON *record, const void *thumb, size_t thumb_n, vc_err *err)
+{
+    char stem[24];
+    int rc = xport_stem(stem, record, err);
+    if (!rc)
+        rc = vf_writer_put_sample(x->sink->w, (uint32_t)strtoul(stem, NULL, 10),
+                                  (uint32_t)strtoul(strchr(stem, '-') + 1, NULL, 10), record, thumb,
+                                  thumb_n, err);
+    return rc ? rc : xport_stopped(err);
+}
+
+int xport_lines(const char *path, int (*fn)(void *arg, const cJSON *o, vc_err *err), void *arg, vc_err *err)
+{
+    vc_map m;
+    int rc = vc_map_open(&m, path, err);
+    if (rc)
+        return rc;
+    const char *at = (const char *)m.data, *end = at ? at + m.size : NULL;
+    for (int64_t line = 1; !rc && at < end; line++) {
+        const char *nl = memchr(at, '\n', (size_t)(end - at)), *stop = nl ? nl : end;
+        size_t n = (size_t)(stop - at);
+        cJSON *o = NULL;
+        if (n > VF_MAX_RECORD)
+            rc = vc_fail(err, VC_EFORMAT, "longer than %d bytes", VF_MAX_RECORD);
+        else if (n)
+            rc = vf_json_parse(&o, at, n, err);
+        if (o) rc = cJSON_IsObject(o) ? fn(arg, o, err) : vc_fail(err, VC_EFORMAT, "an object expected");
+        cJSON_Delete(o);
+        rc = vc_context(err, rc, "%s: line %" PRId64, path, line);
+        at = nl ? nl + 1 : end;
+    }
+    vc_map_close(&m);
+    return rc;
+}

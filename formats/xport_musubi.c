@@ -1,0 +1,358 @@
+/* xport_musubi.c - musubi-tuner's cache: a folder of safetensors files, two for each sample.
+ *
+ *     STEM_[FIRST-FRAMES_]WxH_ARCH.safetensors      latents_FxHxW_TYPE
+ *     STEM_ARCH_te.safetensors                      NAME_TYPE, varlen_NAME_TYPE, NAME_mask
+ *
+ * WxH is the source's size. Stems may have underscores, so names are read from their ends. The
+ * type in a tensor's name is not always that of its values; the header's is taken. See xport.h */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/xport_parts.h"
+
+typedef struct arch {
+    const char *tag, *full, *family;
+    bool normalized, drawn;                  /* its latents */
+    vc_dtype latent, text;                   /* as it writes them */
+    const char *embeds, *pooled;             /* names of texts; pooled: the second encoder's */
+    bool mask;                               /* embeds are padded, NAME_mask says how far */
+} arch;
+
+static const arch archs[] = {
+    { "wan", "wan", "wan2.1", true, false, VC_BF16, VC_BF16, "varlen_t5", NULL, false },
+    { "hv", "hunyuan_video", "hunyuanvideo", false, true, VC_F16, VC_F16, "llm", "clipL", true },
+    { "qi", "qwen_image", "qwen-image", true, false, VC_BF16, VC_BF16, "varlen_vl_embed", NULL, false },
+};
+enum { ARCHS = sizeof archs / sizeof *archs };
+
+/* "bfloat16": torch's words, as in tensors' names. */
+static const char *word_of(vc_dtype t)
+{
+    return t == VC_BF16 ? "bfloat16" : t == VC_F16 ? "float16" : "float32";
+}
+
+/* ---- export ---- */
+
+typedef struct exporting {
+    xport *x;
+    const arch *a;
+    vf_keymap names;
+    int64_t max_length;                      /* of the first encoder */
+} exporting;
+
+static int write_file(const exporting *e, const char *name, const vf_view *v, int n, const vf_meta *meta,
+                      int n_meta, vc_err *err)
+{
+    char *path = vc_path_join(e->x->dir, name);
+    int rc = path ? vf_safetensors_write(path, v, n, meta, n_meta, err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(path);
+    return rc;
+}
+
+static int write_latent(const exporting *e, const char *stem, const xport_sample *s, vc_err *err)
+{
+    const cJSON *source = cJSON_GetObjectItemCaseSensitive(s->record, "source");
+    const cJSON *target = cJSON_GetObjectItemCaseSensitive(s->record, "target");
+    const cJSON *frames = cJSON_GetObjectItemCaseSensitive(s->record, "frames");
+    double w = vlat_num(source, "w"), h = vlat_num(source, "h");
+    const cJSON *th = cJSON_GetArrayItem(target, 0), *tw = cJSON_GetArrayItem(target, 1);
+    if (!(w > 0 && h > 0) && cJSON_IsNumber(th) && cJSON_IsNumber(tw)) {
+        w = tw->valuedouble;
+        h = th->valuedouble;
+    }
+    char width[24], height[24], count[24], tensor[96];
+    bool video = s->e->f > 1;
+    snprintf(width, sizeof width, "%d", (int)w);
+    snprintf(height, sizeof height, "%d", (int)h);
+    snprintf(count, sizeof count, "%u", (unsigned)s->e->frames);
+    snprintf(tensor, sizeof tensor, "latents_%ux%ux%u_%s", s->e->f, s->e->h, s->e->w,
+             word_of(e->a->latent));
+    float *f = NULL;
+    size_t n = (size_t)vf_view_count(&s->mean);
+    void *data = malloc(n * vc_dtype_size(e->a->latent));
+    int rc = data ? xport_latent_f32(e->x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
+    if (!rc) rc = xport_convert(data, e->a->latent, &from, 0, n, err);
+    vf_view v = { tensor, e->a->latent, 4, { s->mean.dim[0], s->e->f, s->e->h, s->e->w }, data,
+                  n * vc_dtype_size(e->a->latent) };
+    const vf_meta meta[] = { { "architecture", e->a->full }, { "width", width }, { "height", height },
+                             { "format_version", "1.0.1" }, { "frame_count", count } };
+    const cJSON *first = cJSON_GetArrayItem(frames, 0);
+    char *name = !video ? vc_format("%s_%04dx%04d_%s.safetensors", stem, (int)w, (int)h, e->a->tag)
+                        : vc_format("%s_%05d-%03u_%04dx%04d_%s.safetensors", stem,
+                                    cJSON_IsNumber(first) ? (int)first->valuedouble : 0,
+                                    (unsigned)s->e->frames, (int)w, (int)h, e->a->tag);
+    if (!rc && !name) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = write_file(e, name, &v, 1, meta, video ? 5 : 4, err);
+    free(name);
+    free(f);
+    free(data);
+    return rc;
+}
+
+/* The first encoder's rows, padded with zeros and with a mask where the architecture has one. */
+static int embeds_view(const exporting *e, const xport_sample *s, vf_view v[2], char names[2][64],
+                       void *own[2], vc_err *err)
+{
+    const vf_view *from = &s->text[0].embeds;
+    size_t size = vc_dtype_size(e->a->text);
+    int64_t rows = from->dim[0], all = e->a->mask && e->max_length > rows ? e->max_length : rows;
+    size_t n = (size_t)vf_view_count(from);
+    int64_t *mask = own[1] = calloc((size_t)all, sizeof *mask);
+    own[0] = calloc((size_t)(all * from->dim[1]) + 1, size);
+    if (!own[0] || !mask)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int64_t i = 0; i < rows; i++)
+        mask[i] = 1;
+    snprintf(names[0], 64, "%s_%s", e->a->embeds, word_of(e->a->text));
+    snprintf(names[1], 64, "%s_mask", e->a->embeds);
+    v[0] = (vf_view){ names[0], e->a->text, 2, { all, from->dim[1] }, own[0],
+                      (size_t)(all * from->dim[1]) * size };
+    v[1] = (vf_view){ names[1], VC_I64, 1, { all }, mask, (size_t)all * 8 };
+    return xport_convert(own[0], e->a->text, from, 0, n, err);
+}
+
+static int write_text(const exporting *e, const char *stem, const xport_sample *s, vc_err *err)
+{
+    char names[2][64], pooled[64];
+    void *own[3] = { NULL };
+    vf_view v[3];
+    if (!s->n_text || !s->text[0].embeds.data)
+        return vc_fail(err, VC_EMISMATCH, "no text embeddings");
+    if (e->a->pooled && (s->n_text < 2 || !s->text[1].pooled.data))
+        return vc_fail(err, VC_EMISMATCH, "no pooled embedding of the second text encoder");
+    int rc = embeds_view(e, s, v, names, own, err), n = e->a->mask ? 2 : 1;
+    if (!rc && e->a->pooled) {
+        const vf_view *p = &s->text[1].pooled;
+        size_t count = (size_t)vf_view_count(p), size = vc_dtype_size(e->a->text);
+        snprintf(pooled, sizeof pooled, "%s_%s", e->a->pooled, word_of(e->a->text));
+        own[2] = malloc(count * size + 1);
+        rc = own[2] ? xport_convert(own[2], e->a->text, p, 0, count, err)
+                    : vc_fail(err, VC_ENOMEM, "out of memory");
+        v[n++] = (vf_view){ pooled, e->a->text, 1, { (int64_t)count }, own[2], count * size };
+    }
+    const vf_meta meta[] = { { "architecture", e->a->full }, { "caption1", s->caption },
+                             { "format_version", "1.0.1" } };
+    char *name = vc_format("%s_%s_te.safetensors", stem, e->a->tag);
+    if (!rc && !name) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = write_file(e, name, v, n, meta, 3, err);
+    free(name);
+    for (int i = 0; i < 3; i++)
+        free(own[i]);
+    return rc;
+}
+
+static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+{
+    exporting *e = arg;
+    char *stem = xport_name(&e->names, s, err);
+    (void)x;
+    if (!stem)
+        return VC_ENOMEM;
+    int rc = write_latent(e, stem, s, err);
+    if (!rc) rc = write_text(e, stem, s, err);
+    free(stem);
+    return rc;
+}
+
+static int export_musubi(xport *x, vc_err *err)
+{
+    exporting e = { .x = x };
+    for (int i = 0; i < ARCHS; i++)
+        if (!strcmp(archs[i].family, x->family->name))
+            e.a = &archs[i];
+    if (!x->v->o->space)
+        x->normalized = e.a->normalized;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
+    e.max_length = (int64_t)vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
+    if (e.max_length > 1 << 14)
+        return vc_fail(err, VC_EFORMAT, "max_length: %" PRId64, e.max_length);
+    int rc = xport_each(x, write_sample, &e, err);
+    vf_keymap_free(&e.names);
+    return rc;
+}
+
+/* ---- import ---- */
+
+typedef struct parsed {                      /* a latent file's name */
+    const arch *a;
+    char *stem;
+    int64_t w, h, first, frames;             /* frames 0: a still */
+} parsed;
+
+/* Cuts the part after the last '_' off s; NULL if there is none. */
+static char *cut_last(char *s)
+{
+    char *at = strrchr(s, '_');
+    if (!at || at == s)
+        return NULL;
+    *at = 0;
+    return at + 1;
+}
+
+/* Two numbers and nothing else: "0832x0480", "00000-081". */
+static bool two_numbers(const char *s, char between, int64_t *a, int64_t *b)
+{
+    char *end;
+    if (!s || *s < '0' || *s > '9' || strlen(s) > 20)
+        return false;
+    *a = strtoll(s, &end, 10);
+    if (*end != between || end[1] < '0' || end[1] > '9')
+        return false;
+    *b = strtoll(end + 1, &end, 10);
+    return !*end && *a < 1 << 30 && *b < 1 << 20;
+}
+
+static int parse_name(parsed *p, const char *file, vc_err *err)
+{
+    *p = (parsed){ .stem = strndup(file, strlen(file) - strlen(".safetensors")) };
+    if (!p->stem)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    const char *tag = cut_last(p->stem), *size = tag ? cut_last(p->stem) : NULL;
+    for (int i = 0; i < ARCHS && tag; i++)
+        if (!strcmp(archs[i].tag, tag))
+            p->a = &archs[i];
+    if (!p->a || !two_numbers(size, 'x', &p->w, &p->h)) {
+        free(p->stem);
+        p->stem = NULL;
+        return vc_fail(err, VC_EFORMAT, "%s: STEM_WxH_ARCH.safetensors expected, with ARCH wan, hv or qi",
+                       file);
+    }
+    char *under = strrchr(p->stem, '_');
+    if (under && under != p->stem && two_numbers(under + 1, '-', &p->first, &p->frames) && p->frames > 0)
+        *under = 0;
+    else
+        p->first = p->frames = 0;
+    return 0;
+}
+
+/* The tensor NAME_TYPE; latents_ are followed by a number. */
+static const vf_view *find_tensor(const vf_safetensors *f, const char *name, bool number)
+{
+    size_t n = strlen(name);
+    for (int i = 0; i < vf_safetensors_count(f); i++) {
+        const vf_view *v = vf_safetensors_at(f, i);
+        const char *rest = v->name + n;
+        if (!strncmp(v->name, name, n) && *rest == '_' && strcmp(rest, "_mask") &&
+            (!number || (rest[1] >= '0' && rest[1] <= '9')))
+            return v;
+    }
+    return NULL;
+}
+
+/* How many rows a mask of ones followed by zeros lets through. */
+static int masked_rows(const vf_safetensors *f, const char *name, const vf_view *v, int64_t *rows,
+                       vc_err *err)
+{
+    vf_view mask;
+    char full[64];
+    snprintf(full, sizeof full, "%s_mask", name);
+    int rc = vf_safetensors_get(f, full, &mask, err);
+    if (rc)
+        return rc;
+    if (vf_view_count(&mask) != v->dim[0])
+        return vc_fail(err, VC_EFORMAT, "%s: [%" PRId64 "] expected", full, v->dim[0]);
+    return vc_context(err, xport_mask_rows(&mask, rows, err), "%s", full);
+}
+
+static int read_text(xport_item *m, const arch *a, const vf_safetensors *f, vc_err *err)
+{
+    const vf_view *v = find_tensor(f, a->embeds, false), *p;
+    int64_t rows;
+    if (!v || v->nd != 2 || v->dim[0] < 1)
+        return vc_fail(err, VC_EFORMAT, "%s_TYPE [n,D]: missing", a->embeds);
+    m->text[0].embeds = *v;
+    m->n_text = 1;
+    if (a->mask) {
+        int rc = masked_rows(f, a->embeds, v, &rows, err);
+        if (rc)
+            return rc;
+        m->text[0].length = v->dim[0];
+        m->text[0].embeds.bytes = v->bytes / (size_t)v->dim[0] * (size_t)rows;
+        m->text[0].embeds.dim[0] = rows;
+    }
+    if (a->pooled) {
+        if (!(p = find_tensor(f, a->pooled, false)) || p->nd != 1)
+            return vc_fail(err, VC_EFORMAT, "%s_TYPE [D]: missing", a->pooled);
+        m->text[1].pooled = *p;
+        m->n_text = 2;
+    }
+    m->caption = vf_safetensors_meta(f, "caption1");
+    return 0;
+}
+
+static int read_pair(xport *x, const parsed *p, const char *file, const vf_safetensors *latent,
+                     const vf_safetensors *text, vc_err *err)
+{
+    xport_item m = { .path = p->stem, .drawn = p->a->drawn, .source_w = p->w, .source_h = p->h,
+                     .first = p->first, .frames = p->frames };
+    const vf_view *v = find_tensor(latent, "latents", true);
+    if (!v)
+        return vc_fail(err, VC_EFORMAT, "%s: latents_FxHxW_TYPE: missing", file);
+    m.mean = *v;
+    x->no_conditions += (uint64_t)vf_safetensors_count(latent) - 1;
+    int rc = vc_context(err, read_text(&m, p->a, text, err), "%s_%s_te.safetensors", p->stem, p->a->tag);
+    return rc ? rc : xport_put(x, &m, err);
+}
+
+static int read_sample(xport *x, const parsed *p, const char *file, vc_err *err)
+{
+    vf_safetensors *latent = NULL, *text = NULL;
+    char *a = vc_path_join(x->dir, file);
+    char *b = vc_format("%s/%s_%s_te.safetensors", x->dir, p->stem, p->a->tag);
+    int rc = a && b ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = vf_safetensors_open(&latent, a, err);
+    if (!rc) rc = vf_safetensors_open(&text, b, err);
+    if (!rc) rc = read_pair(x, p, file, latent, text, err);
+    vf_safetensors_close(latent);
+    vf_safetensors_close(text);
+    free(a);
+    free(b);
+    return rc;
+}
+
+/* All files are of one architecture, or --family says which count. */
+static int read_name(xport *x, const arch **a, const char *file, vc_err *err)
+{
+    parsed p;
+    size_t n = strlen(file), te = strlen("_te.safetensors");
+    if (n > te && !strcmp(file + n - te, "_te.safetensors"))
+        return 0;
+    int rc = parse_name(&p, file, err);
+    if (rc)
+        return rc;
+    bool mine = !x->v->o->family || !strcmp(p.a->family, x->v->o->family);
+    if (mine && *a && *a != p.a)
+        rc = vc_fail(err, VC_EMISMATCH, "%s: of %s, others are of %s: --family says which to take", file,
+                     p.a->family, (*a)->family);
+    if (!rc && mine && !*a) {
+        *a = p.a;
+        x->family = xport_family_find(p.a->family);
+        if (!x->v->o->space)
+            x->normalized = p.a->normalized;
+    }
+    if (!rc && mine) rc = read_sample(x, &p, file, err);
+    free(p.stem);
+    return rc;
+}
+
+static int import_musubi(xport *x, vc_err *err)
+{
+    vc_list files;
+    const arch *a = NULL;
+    int rc = xport_list(&files, x->dir, ".safetensors", err);
+    vc_progress_begin(x->v->progress, "importing", "samples", rc ? 0 : (uint64_t)files.n / 2);
+    for (int i = 0; !rc && i < files.n; i++)
+        rc = read_name(x, &a, files.item[i], err);
+    xport_list_free(&files);
+    return rc;
+}
+
+const xport_format xport_musubi = {
+    "musubi", "musubi-tuner", "one caption, posterior means (HunyuanVideo: draws)",
+    "wan2.1 hunyuanvideo qwen-image", "wan2.1", true, false,
+    export_musubi, import_musubi
+};

@@ -1,0 +1,486 @@
+/* xport_sink.c - a dataset out of what an importer reads. See xport.h */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/file.h"
+#include "formats/shards_parts.h"
+#include "formats/xport_parts.h"
+
+enum { MAX_WIDTH = 1 << 16 };
+
+/* ---- the manifest ---- */
+
+/* Of weights that nobody knows: all that is known of them. Two imports agree when these do. */
+static vf_key made_up(const xport *x, const char *kind, int i, int64_t width)
+{
+    vf_hasher h;
+    vf_hasher_begin(&h, kind);
+    vf_hasher_str(&h, "format", x->format);
+    vf_hasher_str(&h, "family", x->family->name);
+    vf_hasher_int(&h, "slot", i);
+    vf_hasher_int(&h, "width", width);
+    if (i < 0) {
+        vf_hasher_str(&h, "class", x->family->vae);
+        vf_hasher_int(&h, "normalized", x->normalized);
+        if (x->normalized) {                 /* else the constants say nothing of the values */
+            vf_hasher_bytes(&h, "scaling", &x->norm.scaling, sizeof x->norm.scaling);
+            vf_hasher_bytes(&h, "shift", &x->norm.shift, sizeof x->norm.shift);
+            vf_hasher_bytes(&h, "mean", x->norm.mean, sizeof x->norm.mean);
+            vf_hasher_bytes(&h, "std", x->norm.std, sizeof x->norm.std);
+        }
+    }
+    return vf_hasher_end(&h);
+}
+
+/* The empty prompt's key is known before its value; of others, embeddings that differ have
+ * different keys whatever their prompts are. */
+static vf_key text_key(const xport_sink *s, int i, const char *prompt, const void *data, size_t n)
+{
+    vf_hasher h;
+    vf_hasher_begin(&h, "imported-text");
+    vf_hasher_str(&h, "prompt", prompt);
+    vf_hasher_bytes(&h, "encoder", &s->text[i].fingerprint, sizeof(vf_key));
+    if (*prompt)
+        vf_hasher_bytes(&h, "value", data, n);
+    return vf_hasher_end(&h);
+}
+
+static void add_key(cJSON *o, const char *field, vf_key k)
+{
+    char hex[VF_KEY_HEX];
+    cJSON_AddStringToObject(o, field, vf_key_hex(hex, k));
+}
+
+static void add_norm(cJSON *o, const char *field, const xport_norm *n, bool invert)
+{
+    cJSON *e = cJSON_AddObjectToObject(o, field);
+    cJSON_AddNumberToObject(e, "scaling_factor", n->scaling);
+    cJSON_AddNumberToObject(e, "shift_factor", n->shift);
+    cJSON_AddItemToObject(e, "mean", n->per_channel ? cJSON_CreateDoubleArray(n->mean, n->channels)
+                                                    : cJSON_CreateNull());
+    cJSON_AddItemToObject(e, "std", n->per_channel ? cJSON_CreateDoubleArray(n->std, n->channels)
+                                                   : cJSON_CreateNull());
+    cJSON_AddBoolToObject(e, "invert_scale_latents", invert);
+}
+
+static void add_encoders(const xport *x, cJSON *o)
+{
+    static const char *const slots[] = { "text_encoder", "text_encoder_2", "text_encoder_3",
+                                         "text_encoder_4" };
+    cJSON *list = cJSON_AddArrayToObject(o, "text_encoders"), *e;
+    for (int i = 0; i < x->sink->n_text; i++) {
+        const struct xport_encoder *t = &x->sink->text[i];
+        cJSON_AddItemToArray(list, e = cJSON_CreateObject());
+        cJSON_AddStringToObject(e, "slot", slots[i]);
+        cJSON_AddStringToObject(e, "class", i < 3 && x->family->text[i].class ? x->family->text[i].class
+                                                                              : "unknown");
+        add_key(e, "fingerprint", t->fingerprint);
+        add_key(e, "tokenizer", made_up(x, "imported-tokenizer", i, 0));
+        cJSON_AddStringToObject(e, "dtype", vc_dtype_name(t->dtype));
+        vf_json_add_int(e, "max_length", t->max_length);
+        vf_json_add_int(e, "width", t->width);
+        add_key(e, "empty", text_key(x->sink, i, "", NULL, 0));
+    }
+}
+
+static cJSON *make_head(const xport *x)
+{
+    static const char *const stores[] = { "mode", "moments", "sample" };
+    const xport_sink *s = x->sink;
+    const xport_family *f = x->family;
+    cJSON *o = cJSON_CreateObject(), *e;
+    cJSON_AddStringToObject(o, "family", f->name);
+    cJSON_AddStringToObject(o, "train_mode", "normal");
+    e = cJSON_AddObjectToObject(o, "vae");
+    cJSON_AddStringToObject(e, "class", f->vae);
+    add_key(e, "fingerprint", made_up(x, "imported-vae", -1, s->channels));
+    cJSON_AddStringToObject(e, "dtype", vc_dtype_name(s->peer_dtype));
+    vf_json_add_int(e, "channels", s->channels);
+    cJSON_AddItemToObject(e, "ratio", cJSON_CreateIntArray(f->ratio, 3));
+    add_norm(o, "normalization", &x->norm, f->invert);
+    add_encoders(x, o);
+    cJSON_AddStringToObject(o, "latent_store", stores[s->store]);
+    cJSON_AddStringToObject(o, "dtype", vc_dtype_name(s->dtype));
+    cJSON_AddObjectToObject(o, "sampling");
+    e = cJSON_AddObjectToObject(o, "imported");
+    cJSON_AddStringToObject(e, "source_format", x->format);
+    cJSON_AddStringToObject(e, "latents", x->normalized ? "normalized" : "raw");
+    cJSON_AddStringToObject(e, "values", stores[s->store]);
+    cJSON_AddStringToObject(e, "dtype", vc_dtype_name(s->peer_dtype));
+    if (x->normalized)
+        add_norm(e, "constants", &x->norm, false);
+    return o;
+}
+
+/* ---- the first item ---- */
+
+static int check_latent(const xport_item *m, vc_err *err)
+{
+    const vf_view *v = &m->mean, *l = &m->logvar;
+    if (v->nd != 4 || v->dim[0] < 1 || v->dim[0] > XPORT_CHANNELS)
+        return vc_fail(err, VC_EFORMAT, "latents of %d dimensions, %" PRId64 " channels: [C,f,h,w] "
+                       "expected", v->nd, v->nd ? v->dim[0] : 0);
+    for (int i = 1; i < 4; i++)
+        if (v->dim[i] < 1 || v->dim[i] > UINT16_MAX)
+            return vc_fail(err, VC_EFORMAT, "latents: a side of %" PRId64, v->dim[i]);
+    if (v->dtype > VC_F64)
+        return vc_fail(err, VC_EFORMAT, "latents of type %s", vc_dtype_name(v->dtype));
+    if (l->data && (l->nd != 4 || l->dtype != v->dtype || (l->dim[0] != 1 && l->dim[0] != v->dim[0]) ||
+                    memcmp(l->dim + 1, v->dim + 1, 3 * sizeof *v->dim)))
+        return vc_fail(err, VC_EFORMAT, "logvar: its shape or type is not that of the mean");
+    return 0;
+}
+
+static int first_text(const xport *x, const xport_item *m, int i, vc_err *err)
+{
+    struct xport_encoder *t = &x->sink->text[i];
+    const vf_view *e = &m->text[i].embeds, *p = &m->text[i].pooled;
+    int64_t known = i < 3 ? x->family->text[i].max_length : 0, rows = e->data ? e->dim[0] : 1;
+    if (m->text[i].length)
+        known = m->text[i].length;
+    t->embeds = e->data;
+    t->width = e->data ? e->dim[1] : p->dim[0];
+    t->pooled = p->data ? p->dim[0] : 0;
+    t->max_length = rows > known ? rows : known;
+    t->dtype = e->data ? e->dtype : p->dtype;
+    if (t->width < 1 || t->width > MAX_WIDTH)
+        return vc_fail(err, VC_EFORMAT, "text %d: width %" PRId64, i + 1, t->width);
+    t->fingerprint = made_up(x, "imported-text", i, t->width);
+    return 0;
+}
+
+/* t: what the first item's text was, or NULL. */
+static int check_text(const struct xport_encoder *t, const xport_item *m, int i, vc_err *err)
+{
+    const vf_view *e = &m->text[i].embeds, *p = &m->text[i].pooled;
+    if ((e->data && (e->nd != 2 || e->dim[0] < 1 || e->dtype > VC_F64)) ||
+        (p->data && (p->nd != 1 || p->dtype > VC_F64)) || (!e->data && !p->data))
+        return vc_fail(err, VC_EFORMAT, "text %d: [n,D] expected", i + 1);
+    if (!t)
+        return 0;
+    if (t->embeds != (e->data != NULL))
+        return vc_fail(err, VC_EMISMATCH, "text %d: with and without states of its tokens", i + 1);
+    if ((e->data ? e->dim[1] : p->dim[0]) != t->width || (p->data ? p->dim[0] : 0) != t->pooled)
+        return vc_fail(err, VC_EMISMATCH, "text %d: width %" PRId64 ", the first was %" PRId64, i + 1,
+                       e->data ? e->dim[1] : p->dim[0], t->width);
+    if (e->data && e->dim[0] > t->max_length)
+        return vc_fail(err, VC_EMISMATCH, "text %d: %" PRId64 " tokens, at most %" PRId64 " expected "
+                       "after the first", i + 1, e->dim[0], t->max_length);
+    return 0;
+}
+
+static int put_packed(xport_sink *s, int i, const char *prompt, const vf_view *e, const vf_view *p,
+                      vf_key *k, vc_err *err)
+{
+    vf_view v[2];
+    int n = 0;
+    uint8_t *st;
+    size_t size;
+    if (e->data) {
+        v[n] = *e;
+        v[n++].name = "prompt_embeds";
+    }
+    if (p->data) {
+        v[n] = *p;
+        v[n++].name = "pooled";
+    }
+    int rc = vf_safetensors_pack(&st, &size, v, n, NULL, 0, 1, err);
+    if (rc)
+        return rc;
+    *k = text_key(s, i, prompt, st, size);
+    rc = vf_writer_put_text(s->w, *k, st, size, err);
+    free(st);
+    return rc;
+}
+
+/* The empty prompt of encoder i from --empty: zeros, or a file with prompt_embeds_1, pooled_1, ...
+ * as vprep --trace_dir names them (of one encoder also as a dataset's value does). */
+static int put_empty(const xport *x, int i, const vf_safetensors *file, vc_err *err)
+{
+    const struct xport_encoder *t = &x->sink->text[i];
+    vf_view e = { 0 }, p = { 0 };
+    vf_key k;
+    char name[32];
+    if (!file) {
+        size_t n = (size_t)(t->width > t->pooled ? t->width : t->pooled);
+        float *zeros = calloc(n, sizeof *zeros);
+        if (!zeros)
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+        e = (vf_view){ NULL, VC_F32, 2, { 1, t->width }, t->embeds ? zeros : NULL, (size_t)t->width * 4 };
+        p = (vf_view){ NULL, VC_F32, 1, { t->pooled }, t->pooled ? zeros : NULL, (size_t)t->pooled * 4 };
+        int rc = put_packed(x->sink, i, "", &e, &p, &k, err);
+        free(zeros);
+        return rc;
+    }
+    snprintf(name, sizeof name, "prompt_embeds_%d", i + 1);
+    if (vf_safetensors_get(file, name, &e, NULL) && x->sink->n_text == 1)
+        vf_safetensors_get(file, "prompt_embeds", &e, NULL);
+    snprintf(name, sizeof name, "pooled_%d", i + 1);
+    if (vf_safetensors_get(file, name, &p, NULL) && x->sink->n_text == 1)
+        vf_safetensors_get(file, "pooled", &p, NULL);
+    if ((e.data && (e.nd != 2 || e.dim[1] != t->width || e.dim[0] < 1 || e.dim[0] > t->max_length)) ||
+        (p.data ? p.nd != 1 || p.dim[0] != t->pooled : t->pooled > 0) || (!e.data && !p.data))
+        return vc_fail(err, VC_EMISMATCH, "prompt_embeds_%d [n,%" PRId64 "] (n at most %" PRId64 ")%s "
+                       "expected", i + 1, t->width, t->max_length, t->pooled ? " and pooled" : "");
+    return put_packed(x->sink, i, "", &e, &p, &k, err);
+}
+
+static int put_empties(const xport *x, vc_err *err)
+{
+    const char *path = x->v->o->empty;
+    vf_safetensors *file = NULL;
+    if (!path)
+        return 0;
+    int rc = strcmp(path, "zeros") ? vf_safetensors_open(&file, path, err) : 0;
+    for (int i = 0; !rc && i < x->sink->n_text; i++)
+        rc = vc_context(err, put_empty(x, i, file, err), "--empty %s", path);
+    vf_safetensors_close(file);
+    return rc;
+}
+
+static int begin(xport *x, const xport_item *m, vc_err *err)
+{
+    xport_sink *s = x->sink = calloc(1, sizeof *s);
+    if (!s)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    s->channels = (int)m->mean.dim[0];
+    s->peer_dtype = m->mean.dtype;
+    s->dtype = x->normalized ? VC_F32 : m->mean.dtype;
+    s->store = m->drawn ? 2 : m->logvar.data ? 1 : 0;
+    s->n_text = m->n_text;
+    if (x->norm.channels != s->channels)
+        xport_norm_family(&x->norm, x->family);
+    int rc = 0;
+    if (s->channels != x->family->channels) {
+        /* another VAE than the family's: --vae has to say all */
+        x->norm = (xport_norm){ .channels = s->channels, .scaling = x->family->scaling };
+        if (x->normalized && x->family->mean && !x->v->o->vae)
+            rc = vc_fail(err, VC_EMISMATCH, "latents of %d channels, %s has %d: --vae config.json gives "
+                         "their constants", s->channels, x->family->name, x->family->channels);
+    }
+    if (!rc && x->v->o->vae) rc = xport_norm_config(&x->norm, x->v->o->vae, err);
+    for (int i = 0; !rc && i < s->n_text; i++)
+        rc = first_text(x, m, i, err);
+    cJSON *head = rc ? NULL : make_head(x);
+    const vf_writer_opts o = { .head = head, .shard_size = x->v->o->shard_size };
+    if (!rc) rc = vf_writer_open(&s->w, x->v->o->out, &o, err);
+    cJSON_Delete(head);
+    return rc ? rc : put_empties(x, err);
+}
+
+/* ---- latents ---- */
+
+/* Raw f32 values of what is normalised; counts what would not come back by normalising again. */
+static int denormalize(xport *x, vf_view *v, float **own, vc_err *err)
+{
+    xport_sink *s = x->sink;
+    size_t n = (size_t)vf_view_count(v), plane = n / (size_t)v->dim[0], size = vc_dtype_size(v->dtype);
+    float *raw = *own = malloc(n * sizeof *raw), *back = malloc(plane * sizeof *back);
+    uint8_t *bytes = malloc(plane * size);
+    if (!raw || !back || !bytes) {
+        free(back);
+        free(bytes);
+        return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
+    }
+    vc_to_f32(raw, v->data, v->dtype, n);
+    for (int c = 0; c < v->dim[0]; c++) {
+        const uint8_t *was = (const uint8_t *)v->data + (size_t)c * plane * size;
+        xport_denormalize(&x->norm, c, raw + (size_t)c * plane, plane);
+        memcpy(back, raw + (size_t)c * plane, plane * sizeof *back);
+        xport_normalize(&x->norm, c, back, plane);
+        vc_from_f32(bytes, v->dtype, back, plane);
+        for (size_t i = 0; i < plane; i++)
+            s->inexact += memcmp(bytes + i * size, was + i * size, size) != 0;
+    }
+    s->values += n;
+    free(back);
+    free(bytes);
+    *v = (vf_view){ v->name, VC_F32, 4, { v->dim[0], v->dim[1], v->dim[2], v->dim[3] }, raw, 4 * n };
+    return 0;
+}
+
+static int put_latent(xport *x, const xport_item *m, vf_key *k, vc_err *err)
+{
+    vf_view v[2] = { m->mean, m->logvar };
+    float *own = NULL;
+    uint8_t *st = NULL;
+    size_t size = 0;
+    int rc = x->normalized ? denormalize(x, &v[0], &own, err) : 0;
+    v[0].name = m->drawn ? "sample" : "mean";
+    v[1].name = "logvar";
+    if (!rc) rc = vf_safetensors_pack(&st, &size, v, m->logvar.data ? 2 : 1, NULL, 0, 1, err);
+    if (!rc) {
+        vf_hasher h;
+        vf_key vae = made_up(x, "imported-vae", -1, x->sink->channels);
+        vf_hasher_begin(&h, "imported-latent");
+        vf_hasher_bytes(&h, "vae", &vae, sizeof vae);
+        vf_hasher_bytes(&h, "value", st, size);
+        *k = vf_hasher_end(&h);
+        rc = vf_writer_put_latent(x->sink->w, *k, st, size, err);
+    }
+    free(st);
+    free(own);
+    return rc;
+}
+
+/* ---- the record ---- */
+
+/* As vprep's: of the path, seeded with how many earlier ones have it. */
+static int add_id(xport_sink *s, cJSON *o, const char *path, vc_err *err)
+{
+    char text[24];
+    uint64_t seen = 0;
+    vf_key k = vf_hash(path, strlen(path));
+    vf_keymap_get(&s->paths, k, &seen);
+    snprintf(text, sizeof text, "%016" PRIx64, (uint64_t)XXH3_64bits_withSeed(path, strlen(path), seen));
+    cJSON_AddStringToObject(o, "id", text);
+    return vf_keymap_put(&s->paths, k, seen + 1, err);
+}
+
+static void add_ints(cJSON *o, const char *name, const int64_t *v, int n)
+{
+    cJSON *list = cJSON_AddArrayToObject(o, name);
+    for (int i = 0; i < n; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateNumber((double)v[i]));
+}
+
+static void add_sizes(const xport *x, cJSON *o, const xport_item *m, vf_key latent)
+{
+    const int64_t *dim = m->mean.dim;
+    const int *r = x->family->ratio;
+    char key[32];
+    int64_t frames = m->frames ? m->frames : (dim[1] - 1) * r[0] + 1;
+    int64_t grid = dim[1] * (dim[2] / x->family->patch) * (dim[3] / x->family->patch);
+    if (m->source_w > 0 && m->source_h > 0) {
+        cJSON *s = cJSON_AddObjectToObject(o, "source");
+        vf_json_add_int(s, "w", m->source_w);
+        vf_json_add_int(s, "h", m->source_h);
+    }
+    snprintf(key, sizeof key, "%.2f", (double)dim[2] / (double)dim[3]);
+    cJSON_AddStringToObject(o, "key", key);
+    add_ints(o, "target", (int64_t[]){ dim[2] * r[1], dim[3] * r[2] }, 2);
+    cJSON *list = cJSON_AddArrayToObject(o, "frames");
+    for (int64_t i = 0; i < frames; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateNumber((double)(m->first + i)));
+    if (m->fps > 0)
+        cJSON_AddNumberToObject(o, "fps", m->fps);
+    add_ints(o, "latent", dim + 1, 3);
+    vf_json_add_int(o, "tokens", grid > 0 ? grid : 1);
+    add_key(o, "latent_key", latent);
+    if (m->chunks > 1)
+        vf_json_add_int(o, "text_chunks", m->chunks);
+}
+
+static int put_record_of(xport *x, const xport_item *m, vf_key latent, const vf_key *text, vc_err *err)
+{
+    xport_sink *s = x->sink;
+    cJSON *o = cJSON_CreateObject(), *caption, *keys;
+    char hex[VF_KEY_HEX];
+    vf_json_add_int(o, "sample", s->next);
+    vf_json_add_int(o, "variant", 0);
+    int rc = add_id(s, o, m->path, err);
+    cJSON_AddStringToObject(o, "path", m->path);
+    cJSON_AddStringToObject(o, "type", m->mean.dim[1] > 1 ? "video" : "image");
+    cJSON_AddItemToArray(cJSON_AddArrayToObject(o, "captions"), caption = cJSON_CreateObject());
+    cJSON_AddStringToObject(caption, "text", m->caption ? m->caption : "");
+    keys = cJSON_AddArrayToObject(caption, "keys");
+    for (int i = 0; i < m->n_text; i++)
+        cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, text[i])));
+    add_sizes(x, o, m, latent);
+    if (!rc) rc = vf_writer_put_sample(s->w, s->next, 0, o, NULL, 0, err);
+    cJSON_Delete(o);
+    s->next += !rc;
+    return rc;
+}
+
+static int check_item(const xport *x, const xport_item *m, vc_err *err)
+{
+    const xport_sink *s = x->sink;
+    int rc = check_latent(m, err);
+    if (!rc && x->normalized && m->logvar.data)
+        rc = vc_fail(err, VC_EUSAGE, "--space normalized: latents with logvar are raw");
+    if (!rc && m->frames > 1 << 20)
+        rc = vc_fail(err, VC_EFORMAT, "%" PRId64 " frames", m->frames);
+    if (rc || !s || !s->w)
+        return rc;
+    if (m->mean.dim[0] != s->channels || m->n_text != s->n_text ||
+        (m->drawn ? 2 : m->logvar.data ? 1 : 0) != s->store)
+        return vc_fail(err, VC_EMISMATCH, "%" PRId64 " channels, %d texts%s: unlike the first sample's "
+                       "%d and %d", m->mean.dim[0], m->n_text, m->logvar.data ? ", moments" : "",
+                       s->channels, s->n_text);
+    if (m->mean.dtype != s->peer_dtype && m->mean.dtype != VC_F32)
+        return vc_fail(err, VC_EMISMATCH, "latents of type %s, the first were %s",
+                       vc_dtype_name(m->mean.dtype), vc_dtype_name(s->peer_dtype));
+    return 0;
+}
+
+int xport_put(xport *x, const xport_item *m, vc_err *err)
+{
+    vf_key latent, text[XPORT_TEXTS];
+    int rc = check_item(x, m, err);
+    for (int i = 0; !rc && i < m->n_text; i++)
+        rc = check_text(x->sink ? &x->sink->text[i] : NULL, m, i, err);
+    if (!rc && !x->sink) rc = begin(x, m, err);
+    for (int i = 0; !rc && i < m->n_text; i++)
+        rc = put_packed(x->sink, i, m->caption ? m->caption : "", &m->text[i].embeds,
+                        &m->text[i].pooled, &text[i], err);
+    if (!rc) rc = put_latent(x, m, &latent, err);
+    if (!rc) rc = put_record_of(x, m, latent, text, err);
+    if (!rc) rc = xport_stopped(err);
+    vc_progress_at(x->v->progress, x->sink ? x->sink->next : 0, NULL);
+    return vc_context(err, rc, "%s", m->path);
+}
+
+/* ---- the end ---- */
+
+static int check_empties(const xport *x, vc_err *err)
+{
+    for (int i = 0; i < x->sink->n_text; i++)
+        if (!vf_writer_has_text(x->sink->w, text_key(x->sink, i, "", NULL, 0)))
+            return vc_fail(err, VC_EINVAL, "no sample has an empty caption, and vtrain's caption dropout "
+                           "needs the empty prompt's embedding: run this again with --empty FILE (a "
+                           "safetensors file with prompt_embeds_1, ...) or --empty zeros; what was "
+                           "imported is kept");
+    return 0;
+}
+
+int xport_finish(xport *x, vc_err *err)
+{
+    xport_sink *s = x->sink;
+    vf_dataset *d;
+    uint32_t dropped;
+    char a[32];
+    if (!s || !s->w)
+        return vc_fail(err, VC_ENOENT, "%s: nothing of %s in it", x->dir, x->format);
+    int rc = s->whole ? 0 : check_empties(x, err);
+    if (!rc) rc = vf_writer_drop_unseen(s->w, &dropped, err);
+    if (!rc) rc = vf_writer_finish(s->w, err);
+    vc_progress_end(x->v->progress);
+    if (!rc) rc = vf_dataset_open(&d, x->v->o->out, false, err);
+    if (rc)
+        return rc;
+    fprintf(x->v->out, "%s: %s samples of %s, root %s\n", x->v->o->out,
+            vc_human_count(a, vf_dataset_count(d)), x->format,
+            vlat_str(vf_dataset_manifest(d), "root"));
+    vf_dataset_close(d);
+    if (x->no_conditions && !s->whole)
+        vc_warn(x->v->progress, "%" PRIu64 " conditions were left out: pictures and masks beside the "
+                "latents are not imported", x->no_conditions);
+    if (x->normalized && s->values)
+        vc_say(x->v->progress, "%" PRIu64 " of %" PRIu64 " normalised values would not come back exactly "
+               "from raw f32 ones", s->inexact, s->values);
+    return 0;
+}
+
+void xport_close(xport *x)
+{
+    if (!x->sink)
+        return;
+    vf_writer_close(x->sink->w);
+    vf_keymap_free(&x->sink->paths);
+    free(x->sink);
+    x->sink = NULL;
+}

@@ -1,0 +1,272 @@
+/* xport_tar.c - WebDataset: tar files whose members of one stem are a sample.
+ *
+ *     manifest.json  validation.jsonl  texts/KEY.safetensors (the prompts')  shard-000000.tar ...
+ *     in a tar:  000000000042-000.json  .latent.safetensors  .text.0.0.safetensors  .jpg
+ *
+ * See xport.h */
+#include <archive.h>
+#include <archive_entry.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "formats/shards_parts.h"
+#include "formats/xport_parts.h"
+
+enum { MAX_MEMBERS = 4096 };
+
+/* ---- export ---- */
+
+typedef struct taring {
+    xport *x;
+    struct archive *a;
+    int fd, n;                               /* n: tars begun */
+    int64_t bytes;                           /* in this one */
+    char stem[24];
+} taring;
+
+static int end_tar(taring *t, vc_err *err)
+{
+    int rc = 0;
+    if (!t->a)
+        return 0;
+    if (archive_write_close(t->a))
+        rc = vc_fail(err, VC_EIO, "shard-%06d.tar: %s", t->n - 1, archive_error_string(t->a));
+    else if (fsync(t->fd))
+        rc = vc_fail_errno(err, "shard-%06d.tar", t->n - 1);
+    archive_write_free(t->a);
+    close(t->fd);
+    t->a = NULL;
+    return rc;
+}
+
+static int begin_tar(taring *t, vc_err *err)
+{
+    char *path = vc_format("%s/shard-%06d.tar", t->x->dir, t->n);
+    t->fd = path ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+    int rc = t->fd < 0 ? vc_fail_errno(err, "%s", path ? path : "tar") : 0;
+    free(path);
+    if (rc)
+        return rc;
+    t->n++;
+    t->bytes = 0;
+    if (!(t->a = archive_write_new())) {
+        close(t->fd);
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    if (archive_write_set_format_ustar(t->a) || archive_write_open_fd(t->a, t->fd))
+        return vc_fail(err, VC_EIO, "shard-%06d.tar: %s", t->n - 1, archive_error_string(t->a));
+    return 0;
+}
+
+static int put_member(taring *t, const char *ending, const void *data, size_t n, vc_err *err)
+{
+    char name[96];
+    struct archive_entry *e = archive_entry_new();
+    if (!e)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    snprintf(name, sizeof name, "%s.%s", t->stem, ending);
+    archive_entry_set_pathname(e, name);
+    archive_entry_set_filetype(e, AE_IFREG);
+    archive_entry_set_perm(e, 0644);
+    archive_entry_set_size(e, (la_int64_t)n);
+    archive_entry_set_mtime(e, 0, 0);
+    int bad = archive_write_header(t->a, e);
+    archive_entry_free(e);
+    if (!bad && n && archive_write_data(t->a, data, n) != (la_ssize_t)n)
+        bad = ARCHIVE_FATAL;
+    if (!bad) bad = archive_write_finish_entry(t->a);
+    t->bytes += (int64_t)n + 512;
+    return bad ? vc_fail(err, VC_EIO, "%s: %s", name, archive_error_string(t->a)) : 0;
+}
+
+static int put_value(void *arg, const char *name, const char *role, vc_err *err)
+{
+    taring *t = arg;
+    const void *data;
+    size_t n;
+    char ending[64];
+    snprintf(ending, sizeof ending, "%s.safetensors", role);
+    int rc = xport_value(t->x, name, &data, &n, err);
+    return rc ? rc : put_member(t, ending, data, n, err);
+}
+
+static int put_sample(taring *t, uint32_t i, vc_err *err)
+{
+    cJSON *record;
+    const void *jpeg;
+    size_t n;
+    int rc = vf_dataset_sample(t->x->d, i, &record, err);
+    if (!rc) rc = xport_stem(t->stem, record, err);
+    char *line = rc ? NULL : vf_json_line(record);
+    if (!rc && !line) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = put_member(t, "json", line, strlen(line), err);
+    if (!rc) rc = xport_refs(record, put_value, t, err);
+    if (!rc && !vf_dataset_thumb(t->x->d, i, &jpeg, &n, NULL)) rc = put_member(t, "jpg", jpeg, n, err);
+    free(line);
+    cJSON_Delete(record);
+    return rc;
+}
+
+static int export_tars(xport *x, vc_err *err)
+{
+    taring t = { .x = x };
+    uint32_t n = vf_dataset_count(x->d);
+    int rc = xport_write_frame(x, err);
+    vc_progress_begin(x->v->progress, "exporting", "samples", n);
+    for (uint32_t i = 0; !rc && i < n; i++) {
+        if (t.a && t.bytes >= x->v->o->shard_size) rc = end_tar(&t, err);
+        if (!rc && !t.a) rc = begin_tar(&t, err);
+        if (!rc) rc = put_sample(&t, i, err);
+        if (!rc) rc = xport_stopped(err);
+        vc_progress_at(x->v->progress, i + 1u, NULL);
+    }
+    vc_progress_end(x->v->progress);
+    int ended = end_tar(&t, rc ? NULL : err);
+    return rc ? rc : ended;
+}
+
+/* ---- import ---- */
+
+typedef struct member {
+    char *ending;                            /* after the stem's dot */
+    uint8_t *data;
+    size_t size;
+} member;
+
+typedef struct group {                       /* one sample's members */
+    xport *x;
+    char stem[64];
+    member m[64];
+    int n;
+    size_t bytes;
+} group;
+
+static void clear(group *g)
+{
+    for (int i = 0; i < g->n; i++) {
+        free(g->m[i].ending);
+        free(g->m[i].data);
+    }
+    g->n = 0;
+    g->bytes = 0;
+}
+
+static const member *find(const group *g, const char *ending)
+{
+    for (int i = 0; i < g->n; i++)
+        if (!strcmp(g->m[i].ending, ending))
+            return &g->m[i];
+    return NULL;
+}
+
+static int take_value(void *arg, const char *name, const char *role, vc_err *err)
+{
+    const group *g = arg;
+    char ending[64];
+    snprintf(ending, sizeof ending, "%s.safetensors", role);
+    const member *m = find(g, ending);
+    if (xport_has_value(g->x, name))
+        return 0;
+    return m ? xport_put_value(g->x, name, m->data, m->size, err)
+             : vc_fail(err, VC_ENOENT, "%s: missing", ending);
+}
+
+static int take_sample(group *g, vc_err *err)
+{
+    const member *json = find(g, "json"), *jpeg = find(g, "jpg");
+    cJSON *record = NULL;
+    int rc = 0;
+    if (!g->n)
+        return 0;
+    if (!json || json->size > VF_MAX_RECORD)
+        rc = vc_fail(err, VC_EFORMAT, "no record of it: only what vlat export wrote is read");
+    if (!rc) rc = vf_json_parse(&record, (const char *)json->data, json->size, err);
+    if (!rc) rc = xport_refs(record, take_value, g, err);
+    if (!rc) rc = xport_put_record(g->x, record, jpeg ? jpeg->data : NULL, jpeg ? jpeg->size : 0, err);
+    cJSON_Delete(record);
+    rc = vc_context(err, rc, "%s", g->stem);
+    clear(g);
+    return rc;
+}
+
+static int take_member(group *g, struct archive *a, struct archive_entry *e, size_t file_size, vc_err *err)
+{
+    const char *path = archive_entry_pathname(e), *dot = path ? strchr(path, '.') : NULL;
+    int64_t size = archive_entry_size(e);
+    int rc = 0;
+    if (archive_entry_filetype(e) != AE_IFREG)
+        return 0;
+    if (!dot || dot == path || (size_t)(dot - path) >= sizeof g->stem || strlen(dot) > 100)
+        return vc_fail(err, VC_EFORMAT, "%.100s: STEM.json, STEM.latent.safetensors, ... expected",
+                       path ? path : "?");
+    if (strncmp(g->stem, path, (size_t)(dot - path)) || g->stem[dot - path]) {
+        rc = take_sample(g, err);
+        snprintf(g->stem, sizeof g->stem, "%.*s", (int)(dot - path), path);
+    }
+    if (!rc && (size < 0 || (uint64_t)size > file_size - (g->bytes < file_size ? g->bytes : file_size)))
+        rc = vc_fail(err, VC_EFORMAT, "%.100s: larger than its tar", path);
+    if (!rc && g->n == sizeof g->m / sizeof *g->m)
+        rc = vc_fail(err, VC_EFORMAT, "%s: more than %d members", g->stem, g->n);
+    if (rc)
+        return rc;
+    member *m = &g->m[g->n++];
+    *m = (member){ strdup(dot + 1), malloc((size_t)size + 1), (size_t)size };
+    if (!m->ending || !m->data)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %lld bytes", (long long)size);
+    g->bytes += m->size;
+    size_t got = 0;
+    la_ssize_t n = 1;
+    while (got < m->size && (n = archive_read_data(a, m->data + got, m->size - got)) > 0)
+        got += (size_t)n;
+    return got == m->size ? 0 : vc_fail(err, VC_EFORMAT, "%.100s: cut short", path);
+}
+
+static int import_tar(group *g, const char *path, vc_err *err)
+{
+    vc_map map;
+    int rc = vc_map_open(&map, path, err), got = 0;
+    if (rc)
+        return rc;
+    struct archive *a = archive_read_new();
+    struct archive_entry *e;
+    if (!a)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    else if (archive_read_support_format_tar(a) || archive_read_open_memory(a, map.data, map.size))
+        rc = vc_fail(err, VC_EFORMAT, "%s", archive_error_string(a));
+    while (!rc && !(got = archive_read_next_header(a, &e)))
+        rc = take_member(g, a, e, map.size, err);
+    if (!rc && got != ARCHIVE_EOF)
+        rc = vc_fail(err, VC_EFORMAT, "%s", archive_error_string(a));
+    if (!rc) rc = take_sample(g, err);
+    archive_read_free(a);
+    vc_map_close(&map);
+    return vc_context(err, rc, "%s", path);
+}
+
+static int import_tars(xport *x, vc_err *err)
+{
+    group g = { .x = x };
+    vc_list tars;
+    int rc = xport_list(&tars, x->dir, ".tar", err);
+    if (rc)
+        return rc;
+    if (!tars.n)
+        rc = vc_fail(err, VC_ENOENT, "%s: no .tar in it", x->dir);
+    if (!rc) rc = xport_read_frame(x, err);
+    for (int i = 0; !rc && i < tars.n; i++) {
+        char *path = vc_path_join(x->dir, tars.item[i]);
+        rc = path ? import_tar(&g, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        free(path);
+    }
+    clear(&g);
+    xport_list_free(&tars);
+    return rc;
+}
+
+const xport_format xport_webdataset = {
+    "webdataset", "WebDataset", "the whole dataset in tar files", "", NULL, false, true,
+    export_tars, import_tars
+};

@@ -1,0 +1,149 @@
+#!/bin/sh
+# vlat export and import: every format there and back, byte for byte; what is refused.
+set -u
+vlat="$VLT_BUILD/vlat" tool="$VLT_BUILD/tests/xport_dataset"
+data=$(mktemp -d /tmp/vlat-xport-XXXXXX)
+trap 'rm -rf "$data"' EXIT
+cp -r "$VLT_BUILD/tests/made.lmdb" "$data/made.lmdb"
+cd "$data" || exit 1
+bad=0
+
+# expect STATUS PATTERN ARGUMENTS...: the exit status, and a pattern in stdout and stderr together
+expect()
+{
+    want=$1 pattern=$2
+    shift 2
+    got=$("$vlat" "$@" 2>&1)
+    status=$?
+    if [ $status -ne "$want" ] || ! printf '%s\n' "$got" | grep -q -- "$pattern"; then
+        printf 'vlat %s: status %d, expected %d and "%s" in\n%s\n' "$*" $status "$want" "$pattern" "$got"
+        bad=1
+    fi
+}
+make() { "$tool" make "$@" || bad=1; }
+same() { "$tool" same "$1" "$2" || { echo "$1 and $2 differ"; bad=1; }; }
+root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
+same_root() { [ -n "$(root "$1")" ] && [ "$(root "$1")" = "$(root "$2")" ] || { echo "$1 and $2: other roots"; bad=1; }; }
+says() { grep -q "$2" "$1/manifest.json" || { echo "$1: no $2 in the manifest"; bad=1; }; }
+
+# usage
+expect 2 'there are safetensors, webdataset' export made.lmdb --to parquet --out x
+expect 2 '--to says' export made.lmdb --out x
+expect 2 '--out says' export made.lmdb --to safetensors
+expect 2 '--from says' import x --out y
+expect 1 'of family builtin; musubi has' export made.lmdb --to musubi --out x
+expect 2 'there are cogvideox' import x --from causvid --family flux --out y
+[ ! -e x ] && [ ! -e x.part ] && [ ! -e y ] || { echo 'a refused command wrote something'; bad=1; }
+
+# whole: records, prompts, thumbnails and all
+for f in safetensors webdataset; do
+    expect 0 '60 samples' export made.lmdb --to $f --out $f.out --shard_size 1MiB
+    expect 1 'there already' export made.lmdb --to $f --out $f.out
+    expect 0 '60 samples' import $f.out --from $f --out $f.lmdb
+    same_root made.lmdb $f.lmdb
+    same made.lmdb $f.lmdb
+    expect 0 'no damage' verify $f.lmdb
+    expect 0 '60 the same, 0 changed' diff made.lmdb $f.lmdb
+    expect 0 'prompts *1' info $f.lmdb
+    expect 1 'finished dataset already' import $f.out --from $f --out $f.lmdb
+done
+tar tf webdataset.out/shard-000000.tar | sed -n 1,5p >got
+printf '000000000000-000.%s\n' json latent.safetensors text.0.0.safetensors jpg >want
+sed -n 1,4p got | cmp - want || { echo 'webdataset: other members'; bad=1; }
+
+# damage in transit is found
+cp -r safetensors.out hurt.out
+first=$(ls hurt.out/latents | head -1)
+printf 'X' | dd of="hurt.out/latents/$first" bs=1 seek=400 conv=notrunc 2>/dev/null
+expect 1 "$first" import hurt.out --from safetensors --out hurt.lmdb
+rm "hurt.out/latents/$first"
+expect 1 'No such file' import hurt.out --from safetensors --out hurt.lmdb
+cp "safetensors.out/latents/$first" hurt.out/latents/
+expect 0 '60 samples' import hurt.out --from safetensors --out hurt.lmdb
+same_root made.lmdb hurt.lmdb
+cp -r webdataset.out cut.out
+truncate -s 30000 cut.out/shard-000000.tar
+expect 1 'shard-000000.tar' import cut.out --from webdataset --out cut.lmdb
+
+# there NAME FAMILY STORE LATENT TEXT FORMAT FLAGS...: out, in and out again; the two outs are the same bytes
+there()
+{
+    name=$1 format=$6
+    make "$name.lmdb" "$2" "$3" "$4" "$5"
+    shift 6
+    expect 0 '5 samples' export "$name.lmdb" --to $format --out "$name.1"
+    expect 0 '5 samples' import "$name.1" --from $format --out "$name.back" "$@"
+    expect 0 'no damage' verify "$name.back"
+    expect 0 '5 samples' export "$name.back" --to $format --out "$name.2"
+    diff -r "$name.1" "$name.2" || { echo "$name: another export than the first"; bad=1; }
+    says "$name.back" '"source_format"'
+}
+
+# formats of raw latents bring back the dataset's own bytes
+there hv hunyuanvideo sample f16 f16 musubi
+same hv.lmdb hv.back
+says hv.back '"values": *"sample"'
+there ft-hv hunyuanvideo moments f16 f32 finetrainers --empty zeros
+same ft-hv.lmdb ft-hv.back
+there ft-wan wan2.1 moments bf16 bf16 finetrainers --empty zeros
+same ft-wan.lmdb ft-wan.back
+says ft-wan.back '"latents": *"raw"'
+there ttt cogvideox moments bf16 bf16 ttt-video --empty zeros
+same ttt.lmdb ttt.back
+# CogVideoX's transformer sees all rows, so that they are all kept, as if none were padding
+make ft-cog.lmdb cogvideox moments bf16 bf16
+expect 0 '5 samples' export ft-cog.lmdb --to finetrainers --out ft-cog.1
+expect 0 '5 samples' import ft-cog.1 --from finetrainers --out ft-cog.back --empty zeros
+expect 0 '5 samples' export ft-cog.back --to finetrainers --out ft-cog.2
+expect 0 '5 samples' import ft-cog.2 --from finetrainers --out ft-cog.again --empty zeros
+same ft-cog.back ft-cog.again
+same_root ft-cog.back ft-cog.again
+diff -rq ft-cog.1 ft-cog.2 | grep latent && { echo 'ft-cog: other latents'; bad=1; }
+
+# normalised ones: what the peer wrote comes back
+there wan wan2.1 mode f32 bf16 musubi
+says wan.back '"latents": *"normalized"'
+there qwen qwen-image mode bf16 bf16 musubi
+make cv.all wan2.1 mode f32 bf16
+expect 1 'vlat split --by bucket' export cv.all --to causvid --out cv.x
+expect 0 '' split cv.all --by bucket --out cv
+expect 0 '2 samples' export cv-3x4x6 --to causvid --out cv.1
+expect 0 '2 samples' import cv.1 --from causvid --out cv.back
+expect 0 'no damage' verify cv.back
+expect 0 '2 samples' export cv.back --to causvid --out cv.2
+cmp cv.1/data.mdb cv.2/data.mdb || bad=1
+make raw.all wan2.1 mode f16 bf16
+expect 0 '' split raw.all --by bucket --out raw
+expect 0 '2 samples' export raw-3x4x6 --to causvid --space raw --out raw.1
+expect 0 '2 samples' import raw.1 --from causvid --space raw --out raw.back
+same raw-3x4x6 raw.back
+
+# several segments of text in ttt-video's list
+sed 's/"text_chunk_emb": *\[\(.*\)\]/"text_chunk_emb":[\1,\1,\1]/' ttt.1/metadata.jsonl >ttt.1/chunks.jsonl
+expect 0 '5 samples' import ttt.1/chunks.jsonl --from ttt-video --out chunks.back --empty zeros
+expect 0 '5 samples' export chunks.back --to ttt-video --out chunks.1
+[ "$(ls chunks.1/texts | wc -l)" -eq 15 ] || { echo 'ttt-video: other segments'; bad=1; }
+
+# the empty prompt must come from somewhere; what was imported is kept
+expect 1 'run this again with --empty' import ttt.1 --from ttt-video --out later.lmdb
+expect 0 '5 samples' import ttt.1 --from ttt-video --out later.lmdb --empty zeros
+same ttt.lmdb later.lmdb
+
+# imports of one kind merge, of unlike kinds do not
+expect 0 '5 samples were there twice' merge ttt.back later.lmdb --out both.lmdb
+expect 1 'unlike encoders' merge ttt.back ft-cog.back --out none
+
+# damaged files are errors that name them
+printf 'no tensor' >ttt.1/videos/"$(ls ttt.1/videos | head -1)"
+expect 1 'videos/.*no zip of torch.save' import ttt.1 --from ttt-video --out none --empty zeros
+truncate -s 9000 cv.2/data.mdb
+expect 1 'data.mdb' import cv.2 --from causvid --out none
+rm wan.1/*_te.safetensors
+expect 1 '_te.safetensors' import wan.1 --from musubi --out none
+mkdir empty
+expect 1 'nothing of finetrainers' import empty --from finetrainers --out none
+expect 1 'nothing of musubi' import empty --from musubi --out none
+touch empty/x.safetensors
+expect 1 'STEM_WxH_ARCH' import empty --from musubi --out none
+[ ! -e none ] || [ -z "$(ls none 2>/dev/null | grep -v lmdb$ | grep -v manifest)" ] || { echo 'something was left'; bad=1; }
+exit $bad
