@@ -48,8 +48,8 @@ const vf_pt_value *vf_pt_get(const vf_pt_value *v, const char *key);
 /* The tensor of a key. VC_ENOENT "latents: missing", VC_EFORMAT "latents: expected a tensor". */
 int vf_pt_tensor(const vf_pt_value *v, const char *key, vf_view *t, vc_err *err);
 
-/* Replaces path by a file that holds v, atomically; no value may contain itself and none may be
- * OPAQUE. The same value gives the same bytes. VC_EINVAL: what no file can hold. */
-int vf_pt_write(const char *path, const vf_pt_value *v, vc_err *err);
+/* The bytes of a file that holds v, malloc'ed; no value may contain itself and none may be OPAQUE.
+ * The same value gives the same bytes. VC_EINVAL: what no file can hold. */
+int vf_pt_pack(char **out, size_t *size, const vf_pt_value *v, vc_err *err);
 
 #endif

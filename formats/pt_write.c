@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
 #include "formats/buf.h"
 #include "formats/pt_parts.h"
 
@@ -213,34 +212,38 @@ static int put_members(const writer *w, struct archive *a, vf_buf *zip)
     return bad ? bad : archive_write_close(a);
 }
 
-static int write_zip(const writer *w, const char *path, vc_err *err)
+static int make_zip(const writer *w, vf_buf *zip, vc_err *err)
 {
-    vf_buf zip = { 0 };
     struct archive *a = archive_write_new();
     int rc = 0;
     if (!a || w->pickle.failed)
-        rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
-    else if (put_members(w, a, &zip))
-        rc = vc_fail(err, zip.failed ? VC_ENOMEM : VC_EFAIL, "%s: %s", path,
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    else if (put_members(w, a, zip))
+        rc = vc_fail(err, zip->failed ? VC_ENOMEM : VC_EFAIL, "%s",
                      archive_error_string(a) ? archive_error_string(a) : "no zip could be made");
     archive_write_free(a);
-    if (!rc)
-        rc = vc_file_write(path, zip.data, zip.n, err);
-    vf_buf_free(&zip);
     return rc;
 }
 
-int vf_pt_write(const char *path, const vf_pt_value *v, vc_err *err)
+int vf_pt_pack(char **out, size_t *size, const vf_pt_value *v, vc_err *err)
 {
+    vf_buf zip = { 0 };
+    *out = NULL;
+    *size = 0;
     writer *w = calloc(1, sizeof *w);
     if (!w)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     w->err = err;
     vf_buf_add(&w->pickle, "\x80\x02", 2);
-    int rc = vc_context(err, put_value(w, v, 0), "%s", path);
+    int rc = put_value(w, v, 0);
     put_op(w, '.');
-    if (!rc)
-        rc = write_zip(w, path, err);
+    if (!rc) rc = make_zip(w, &zip, err);
+    if (!rc) {
+        *size = zip.n;
+        *out = vf_buf_take(&zip);
+        rc = *out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    vf_buf_free(&zip);
     vf_buf_free(&w->pickle);
     free(w);
     return rc;

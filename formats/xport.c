@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +48,24 @@ int xport_write(const char *dir, const char *name, const void *data, size_t n, v
         rc = vc_mkdirs(path, err);
         *slash = '/';
     }
-    if (!rc) rc = vc_file_write(path, data, n, err);
+    FILE *f = rc ? NULL : fopen(path, "wbxe");
+    if (!rc && !f)
+        rc = vc_fail_errno(err, "%s", path);
+    if (!rc && n && fwrite(data, 1, n, f) != n)
+        rc = vc_fail_errno(err, "%s", path);
+    if (f && fclose(f) && !rc)
+        rc = vc_fail_errno(err, "%s", path);
     free(path);
+    return rc;
+}
+
+/* All files of the export at once, which is far faster than one after the other. */
+static int make_durable(const char *dir, vc_err *err)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = fd < 0 || syncfs(fd) ? vc_fail_errno(err, "%s", dir) : 0;
+    if (fd >= 0)
+        close(fd);
     return rc;
 }
 
@@ -258,7 +275,7 @@ static int export_to(xport *x, const xport_format *f, vc_err *err)
     else if (mkdir(part, 0777))
         rc = vc_fail_errno(err, "%s (left by an export that was ended? then remove it)", part);
     if (!rc) rc = f->write(x, err);
-    if (!rc) rc = vc_sync_dir(part, err);
+    if (!rc) rc = make_durable(part, err);
     if (!rc && rename(part, out))
         rc = vc_fail_errno(err, "%s: rename to %s", part, out);
     free(part);

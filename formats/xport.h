@@ -82,7 +82,8 @@ typedef struct xport_format {
 extern const xport_format xport_safetensors, xport_webdataset, xport_musubi, xport_finetrainers,
     xport_causvid, xport_ttt;
 
-/* Replaces dir/name by n bytes; folders that the name asks for are made. */
+/* Makes dir/name out of n bytes; folders that the name asks for are made. Nothing is durable before
+ * the whole export is. */
 int xport_write(const char *dir, const char *name, const void *data, size_t n, vc_err *err);
 /* Names in a folder that end in `ending`, sorted as text. VC_ENOENT: there is no such folder. */
 int xport_list(vc_list *names, const char *dir, const char *ending, vc_err *err);

@@ -70,9 +70,12 @@ static void add_tensor(dict *d, const char *key, vf_view v)
 static int write_dict(const xport *x, const dict *d, const char *kind, uint32_t i, vc_err *err)
 {
     const vf_pt_value v = { .kind = VF_PT_DICT, .item = (const vf_pt_value **)d->item, .n = d->n };
-    char *path = vc_format("%s/" FOLDER "/%s-%" PRIu32 ".pt", x->dir, kind, i);
-    int rc = path ? vf_pt_write(path, &v, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    free(path);
+    char name[64], *data;
+    size_t n;
+    snprintf(name, sizeof name, FOLDER "/%s-%" PRIu32 ".pt", kind, i);
+    int rc = vf_pt_pack(&data, &n, &v, err);
+    if (!rc) rc = xport_write(x->dir, name, data, n, err);
+    free(data);
     return rc;
 }
 
@@ -149,13 +152,9 @@ static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
 static int export_finetrainers(xport *x, vc_err *err)
 {
     layout l = *layout_of(x->family->name);
-    char *dir = vc_path_join(x->dir, FOLDER);
     if (x->normalized)
         return vc_fail(err, VC_EUSAGE, "--space normalized: finetrainers keeps raw moments");
-    int rc = dir ? vc_mkdirs(dir, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = xport_each(x, write_sample, &l, err);
-    free(dir);
-    return rc;
+    return xport_each(x, write_sample, &l, err);
 }
 
 /* ---- import ---- */

@@ -45,10 +45,13 @@ typedef struct exporting {
 static int write_file(const exporting *e, const char *name, const vf_view *v, int n, const vf_meta *meta,
                       int n_meta, vc_err *err)
 {
-    char *path = vc_path_join(e->x->dir, name);
-    int rc = path ? vf_safetensors_write(path, v, n, meta, n_meta, err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
-    free(path);
+    uint8_t *data;
+    size_t size;
+    int rc = vf_safetensors_pack(&data, &size, v, n, meta, n_meta, 0, err);
+    if (rc)
+        return rc;
+    rc = xport_write(e->x->dir, name, data, size, err);
+    free(data);
     return rc;
 }
 

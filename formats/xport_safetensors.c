@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/file.h"
 #include "formats/xport_parts.h"
@@ -74,10 +73,8 @@ static int export_folder(xport *x, vc_err *err)
         vc_progress_at(x->v->progress, i + 1u, NULL);
     }
     vc_progress_end(x->v->progress);
-    if (w.samples && (fflush(w.samples) || fsync(fileno(w.samples))) && !rc)
+    if (w.samples && fclose(w.samples) && !rc)
         rc = vc_fail_errno(err, "%s", path);
-    if (w.samples)
-        fclose(w.samples);
     vf_keymap_free(&w.done);
     free(path);
     return rc;

@@ -34,8 +34,6 @@ static int end_tar(taring *t, vc_err *err)
         return 0;
     if (archive_write_close(t->a))
         rc = vc_fail(err, VC_EIO, "shard-%06d.tar: %s", t->n - 1, archive_error_string(t->a));
-    else if (fsync(t->fd))
-        rc = vc_fail_errno(err, "shard-%06d.tar", t->n - 1);
     archive_write_free(t->a);
     close(t->fd);
     t->a = NULL;

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/file.h"
 #include "formats/pt.h"
@@ -28,9 +27,11 @@ typedef struct exporting {
 static int write_tensor(const xport *x, const char *name, const vf_view *v, vc_err *err)
 {
     const vf_pt_value value = { .kind = VF_PT_TENSOR, .tensor = v };
-    char *path = vc_path_join(x->dir, name);
-    int rc = path ? vf_pt_write(path, &value, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    free(path);
+    char *data;
+    size_t n;
+    int rc = vf_pt_pack(&data, &n, &value, err);
+    if (!rc) rc = xport_write(x->dir, name, data, n, err);
+    free(data);
     return rc;
 }
 
@@ -90,22 +91,14 @@ static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
 
 static int export_ttt(xport *x, vc_err *err)
 {
-    static const char *const folders[] = { "videos", "texts" };
     exporting e = { .list = NULL };
     int rc = x->normalized ? vc_fail(err, VC_EUSAGE, "--space normalized: ttt-video keeps raw moments") : 0;
-    for (int i = 0; !rc && i < 2; i++) {
-        char *dir = vc_path_join(x->dir, folders[i]);
-        rc = dir ? vc_mkdirs(dir, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-        free(dir);
-    }
     char *path = rc ? NULL : vc_path_join(x->dir, "metadata.jsonl");
     if (!rc && (!path || !(e.list = fopen(path, "wbe"))))
         rc = vc_fail_errno(err, "%s/metadata.jsonl", x->dir);
     if (!rc) rc = xport_each(x, write_sample, &e, err);
-    if (e.list && (fflush(e.list) || fsync(fileno(e.list))) && !rc)
+    if (e.list && fclose(e.list) && !rc)
         rc = vc_fail_errno(err, "%s", path);
-    if (e.list)
-        fclose(e.list);
     free(path);
     vf_keymap_free(&e.names);
     return rc;

@@ -22,7 +22,7 @@ static float value(uint32_t a, uint32_t b)
     return (float)(int32_t)(x >> 8) / (1 << 22) - 2;
 }
 
-/* Values of a tensor, in memory that nobody frees. */
+/* Values of a tensor; put frees them. */
 static vf_view tensor(const char *name, vc_dtype t, uint32_t seed, int nd, const int64_t *dim)
 {
     vf_view v = { .name = name, .dtype = t, .nd = nd };
@@ -50,6 +50,8 @@ static int put(vf_writer *w, bool text, vf_key k, const vf_view *v, int n, vc_er
     uint8_t *st;
     size_t size;
     int rc = vf_safetensors_pack(&st, &size, v, n, NULL, 0, 1, err);
+    for (int i = 0; i < n; i++)
+        free((void *)v[i].data);
     if (rc)
         return rc;
     rc = text ? vf_writer_put_text(w, k, st, size, err) : vf_writer_put_latent(w, k, st, size, err);
@@ -80,8 +82,9 @@ static int put_sample(vf_writer *w, const making *m, uint32_t i, vc_err *err)
     int f = i % 2 ? 3 : 1, h = 4, wd = 6;
     int64_t dim[4] = { m->channels, f, h, wd };
     bool sample = !strcmp(m->store, "sample"), moments = !strcmp(m->store, "moments");
-    vf_view v[2] = { tensor(sample ? "sample" : "mean", m->latent, i, 4, dim),
-                     tensor("logvar", m->latent, 50 + i, 4, dim) };
+    vf_view v[2] = { tensor(sample ? "sample" : "mean", m->latent, i, 4, dim) };
+    if (moments)
+        v[1] = tensor("logvar", m->latent, 50 + i, 4, dim);
     char hex[2][VF_KEY_HEX], text[900], keys[90];
     int rc = put(w, false, key_of("latent", i), v, moments ? 2 : 1, err);
     for (int e = 0; !rc && e < m->encoders; e++)

@@ -65,6 +65,23 @@ cp -r webdataset.out cut.out
 truncate -s 30000 cut.out/shard-000000.tar
 expect 1 'shard-000000.tar' import cut.out --from webdataset --out cut.lmdb
 
+# tars damaged anywhere, their headers first, end in an error or, where nothing depends on it, well
+i=0
+while [ $i -lt 30 ]; do
+    rm -rf cut.out cut.lmdb
+    cp -r webdataset.out cut.out
+    at=$((i < 20 ? i * 26 : i * 997 + 512))
+    printf '\3777' | dd of=cut.out/shard-000000.tar bs=1 seek=$at conv=notrunc 2>/dev/null
+    "$vlat" import cut.out --from webdataset --out cut.lmdb >got 2>&1
+    status=$?
+    if [ $status -gt 1 ] || { [ $status -eq 0 ] && ! "$vlat" verify cut.lmdb >/dev/null 2>&1; }; then
+        echo "tar damaged at $at: status $status"
+        cat got
+        bad=1
+    fi
+    i=$((i + 1))
+done
+
 # there NAME FAMILY STORE LATENT TEXT FORMAT FLAGS...: out, in and out again; the two outs are the same bytes
 there()
 {
