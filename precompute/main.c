@@ -11,6 +11,7 @@
 
 #include "common/file.h"
 #include "common/foreign.h"
+#include "common/tensor/backend.h"
 #include "common/threads.h"
 #include "precompute/vprep.h"
 
@@ -182,9 +183,13 @@ static int check_variants(const char *v, vc_err *err)
 
 static int check_device(const char *d, vc_err *err)
 {
-    if (!strcmp(d, "auto") || !strcmp(d, "cpu"))
+    size_t n = strcspn(d, ":");
+    if (!strcmp(d, "auto"))
         return 0;
-    if (!strncmp(d, "cuda", 4))
+    for (const vt_backend *const *b = vt_backends(); *b; b++)
+        if (strlen((*b)->name) == n && !strncmp((*b)->name, d, n))
+            return 0;
+    if (n == 4 && !strncmp(d, "cuda", 4))
         return vc_fail(err, VC_EUSAGE, "--device %s: this build has no CUDA backend; use --device cpu", d);
     return vc_fail(err, VC_EUSAGE, "--device %s: expected auto, cpu, cuda or cuda:N", d);
 }

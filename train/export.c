@@ -41,8 +41,11 @@ static int write_diffusers(const char *dir, vt_params *p, const vtrain_export_lo
     }
     char *text = rc ? NULL : lora_metadata(o);
     if (!rc && !text) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    const vf_meta meta[] = { { "format", "pt" }, { "lora_adapter_metadata", text } };
-    if (!rc) rc = vtrain_views_write(&s, dir, "pytorch_lora_weights.safetensors", meta, 2, err);
+    const vf_meta meta[] = { { "format", "pt" }, { "lora_adapter_metadata", text },
+                             { "vlt_data", o->data } };
+    if (!rc)
+        rc = vtrain_views_write(&s, dir, "pytorch_lora_weights.safetensors", meta, o->data ? 3 : 2,
+                                err);
     free(text);
     vtrain_views_close(&s);
     return rc;

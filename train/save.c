@@ -11,14 +11,30 @@
 
 /* ---- exported weights ---- */
 
+/* Roots of all datasets, blank-separated, malloc'ed. */
+static char *roots_of(const vtrain *t)
+{
+    char *text = strdup("");
+    for (int i = 0; text && i < vtrain_data_sets(t->data); i++) {
+        char *more = vc_format("%s%s%s", text, i ? " " : "", vtrain_data_root(t->data, i));
+        free(text);
+        text = more;
+    }
+    return text;
+}
+
 static int write_lora(const vtrain *t, const char *dir, vc_err *err)
 {
+    char *roots = roots_of(t);
+    if (!roots) return vc_fail(err, VC_ENOMEM, "out of memory");
     vtrain_export_lora_opts o = {
         .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
-        .kohya = t->cfg.export_kohya,
+        .kohya = t->cfg.export_kohya, .data = roots,
     };
     o.target = vtrain_targets_names(t->targets, &o.n_targets);
-    return vtrain_export_lora(dir, t->params, &o, err);
+    int rc = vtrain_export_lora(dir, t->params, &o, err);
+    free(roots);
+    return rc;
 }
 
 /* The noise schedule goes along, so that the folder can be trained on as it is. */
