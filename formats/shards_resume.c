@@ -139,8 +139,14 @@ static int remove_file(vf_writer *w, const char *name, vc_err *err)
     return rc;
 }
 
+/* In a folder without manifest: one that was being written when a first run was killed holds nothing;
+ * shards do. */
 static int refuse_file(vf_writer *w, const char *name, vc_err *err)
 {
+    bool text;
+    unsigned number;
+    if (!vf_shard_name_parse(name, &text, &number))
+        return remove_file(w, name, err);
     return vc_fail(err, VC_EFORMAT,
                    "%s holds %s but no %s: give --overwrite to make it anew, or another --out",
                    w->dir, name, VF_MANIFEST);

@@ -408,9 +408,25 @@ static void stray_shards(void **state)
     free(manifest);
 }
 
+/* A first run that was killed while its first manifest was being written: nothing is there yet. */
+static void first_manifest(void **state)
+{
+    char *tmp = vc_path_join(*state, "manifest.json.tmp-123");
+    vf_writer *w;
+    OK(vc_mkdirs(*state, &err));
+    OK(vc_file_write(tmp, "{\"format\": 1,", 13, &err));
+    OK(open_writer(&w, *state, 0, false, false, &err));
+    assert_false(vc_file_exists(tmp));
+    vf_writer_close(w);
+    OK(make_dataset(*state, 3, BIG, &err));
+    assert_whole(*state);
+    free(tmp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        FOLDER_TEST(first_manifest),
         FOLDER_TEST(killed),
         FOLDER_TEST(half_closed),
         FOLDER_TEST(damaged_open_shard),
