@@ -1,8 +1,1 @@
 vlt_test(test_tokenizer SOURCES test_tokenizer.c fuzz_tokenizer.c mutate.c LIBS vlt_precompute vlt_formats)
-if(VLT_FUZZ)
-  add_executable(fuzz_tokenizer fuzz_tokenizer.c)
-  set_target_properties(fuzz_tokenizer PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  target_compile_options(fuzz_tokenizer PRIVATE -fsanitize=fuzzer)
-  target_link_options(fuzz_tokenizer PRIVATE -fsanitize=fuzzer)
-  target_link_libraries(fuzz_tokenizer PRIVATE vlt_precompute)
-endif()
