@@ -42,9 +42,23 @@ static void fetch_across(const cpu_gemm *g, uint32_t *dst, cpu_vectors x, size_t
     g->across(dst, element(x, i, k), row1, x.type, n);
 }
 
-enum { STAGE_K = 32, STAGE_N = 256 };              /* units on the stack while they are turned */
+enum {
+    STAGE_K = 32, STAGE_N = 128,                   /* units on the stack while they are turned */
+    AHEAD = 16                 /* rows of k: each may lie on a page of its own, where no processor
+                                * fetches ahead by itself */
+};
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Row k of n vectors whose elements lie across will be read soon. */
+static void expect(cpu_vectors x, size_t i, size_t n, size_t k, size_t last)
+{
+    if (k >= last)
+        return;
+    const char *at = element(x, i, k), *end = at + n * vc_dtype_size(x.type);
+    for (; at < end; at += 64)
+        __builtin_prefetch(at);
+}
 
 void cpu_pack_a(const cpu_gemm *g, uint32_t *dst, size_t lda, cpu_vectors x, size_t i0, size_t n,
                 size_t k0, size_t k)
@@ -59,9 +73,11 @@ void cpu_pack_a(const cpu_gemm *g, uint32_t *dst, size_t lda, cpu_vectors x, siz
         for (size_t i = 0; i < n; i += STAGE_N)
             for (size_t u = 0; u < used; u += STAGE_K) {
                 size_t nn = least(STAGE_N, n - i), nu = least(STAGE_K, used - u);
-                for (size_t j = 0; j < nu; j++)
+                for (size_t j = 0; j < nu; j++) {
+                    expect(x, i0 + i, nn, k0 + (u + j + AHEAD) * pair, k0 + k);
                     fetch_across(g, stage + j * STAGE_N, x, i0 + i, nn, k0 + (u + j) * pair,
                                  k0 + k);
+                }
                 g->transpose(dst + i * lda + u, lda, stage, STAGE_N, nu, nn);
             }
     }
@@ -102,6 +118,7 @@ static void panels_across(const cpu_gemm *g, uint32_t *dst, size_t pb, cpu_vecto
         memset(stage + nn, 0, (full - nn) * 4);
         bool as_is = pair == 1 && x.type == VC_F32 && nn == full;
         for (size_t u = 0; u < used; u++) {
+            expect(x, i0 + i, nn, k0 + (u + AHEAD) * pair, k0 + k);
             const char *from = as_is ? element(x, i0 + i, k0 + u) : (const char *)stage;
             if (!as_is)
                 fetch_across(g, stage, x, i0 + i, nn, k0 + u * pair, k0 + k);

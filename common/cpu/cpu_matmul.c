@@ -2,10 +2,11 @@
  *
  * All threads pack B, or as many of its columns as a slab holds. Then C is cut into tiles, one
  * thread each at a time; a tile walks along k in steps of KC, packs MC rows of A at a time and
- * multiplies. Operands of any type are converted while they are packed, so no copy of a weight
- * outlives the call. k is never cut between threads and the steps do not depend on the tile: a
- * result has the same bits for any number of threads. A product with few rows would spend its time
- * on packing; there B is read once, where it lies.
+ * multiplies. Where one tile has all rows, no other reads its part of B: it packs that itself, a
+ * step at a time, and B passes through the cache once. Operands of any type are converted while
+ * they are packed, so no copy of a weight outlives the call. k is never cut between threads and the
+ * steps do not depend on the tile: a result has the same bits for any number of threads. A product
+ * with very few rows would still spend its time on packing; there B is read where it lies.
  *
  * With AMX, products whose A (the activations) is bf16 are computed in bf16, B being rounded to it;
  * everything else is computed in f32. */
@@ -18,6 +19,7 @@ enum {
     KC = 256,                                  /* units: a panel of B is 16 KB, half of L1 */
     MC = 192,                                  /* rows of A at a time: 192 KB, in L2 */
     TILE_M = 384, TILE_N = 768,                /* the largest tile */
+    OWN_N = 128,                               /* columns that it packs at a time: in L2 beside A */
     PACK_N = 256,                              /* columns of B packed by a thread at a time */
     SLAB = 8 << 20,                            /* units of packed B: 32 MB */
     PAD = 16,                                  /* units: rows of A and C not a power of two apart */
@@ -35,12 +37,27 @@ typedef struct job {
     size_t slab;                               /* columns of B packed at a time */
     size_t tm, tn, tiles_m, tiles_n;           /* of a slab */
     uint32_t *packed;                          /* B's panels: [steps of k][slab / nr][units][nr] */
+    bool own_b;                                /* each tile packs its part of B: all rows are its */
     bool direct_a, direct_c;              /* used where they lie: no packing of A, no block for C */
     bool thin;
+    bool turned;                               /* a and b have changed places: C is transposed */
 } job;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t parts(size_t n, size_t of) { return (n + of - 1) / of; }
+
+/* Few enough rows for one block: a tile per thread, or as wide as its C fits the cache. */
+static void cut_own(job *j)
+{
+    size_t each = parts(j->n, (size_t)j->d->threads);
+
+    j->own_b = true;
+    j->slab = j->n;
+    j->tm = j->m;
+    j->tn = cpu_round_up(parts(each, parts(each, TILE_N)), CPU_NR);
+    j->tiles_m = 1;
+    j->tiles_n = parts(j->n, j->tn);
+}
 
 /* The cut into tiles with the least time: rounds of tiles, each as long as its products and packing
  * A. In units of 16 products (a cycle or so); packing an element costs about one. */
@@ -79,8 +96,8 @@ static void cut_thin(job *j)
     j->tiles_n = parts(j->n, j->tn);
 }
 
-/* A thread's scratch, in units: a row of B (where B is not packed), A's rows, C's block, a row, the
- * bias. */
+/* A thread's scratch, in units: a row of B (where B is not packed) or its panels, A's rows, C's
+ * block, a row, the bias. */
 typedef struct places {
     uint32_t *b, *a;
     float *c, *row, *bias;
@@ -95,6 +112,7 @@ static sizes sizes_of(const job *j)
                         .c = j->m * (j->tn + PAD), .row = j->tn };
     size_t units = cpu_units(j->g, least(j->kc, j->k));
     return (sizes){
+        .b = j->own_b ? OWN_N * units : 0,
         .a = j->direct_a ? 0 : cpu_round_up(least(MC, j->tm), CPU_MR) * (units + PAD),
         .c = j->direct_c ? 0 : j->tm * (j->tn + PAD),
         .row = j->tn,
@@ -142,6 +160,24 @@ static bool prepare(const job *j, const places *p, size_t m0, size_t m, size_t n
     return true;
 }
 
+/* C's columns m0.. and rows n0.., few columns each, from a block that has them turned. */
+static void finish_turned(const job *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
+{
+    const cpu_rows *r = j->d->rows;
+    float sums[CPU_NR], old[CPU_NR];
+
+    for (size_t q = 0; q < n; q++) {
+        char *c = c_row(j, n0 + q, m0);
+        for (size_t i = 0; i < m; i++)
+            sums[i] = j->alpha * p->c[i * (j->tn + PAD) + q];
+        if (j->beta != 0) {
+            r->load(old, c, j->c->dtype, m);
+            r->axpby(sums, j->beta, old, 1, m);
+        }
+        r->store(c, j->c->dtype, sums, m);
+    }
+}
+
 /* c = alpha block + beta c + bias */
 static void finish(const job *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
 {
@@ -149,6 +185,10 @@ static void finish(const job *j, const places *p, size_t m0, size_t m, size_t n0
 
     if (j->direct_c)
         return;
+    if (j->turned) {
+        finish_turned(j, p, m0, m, n0, n);
+        return;
+    }
     load_bias(j, p, n0, n);
     for (size_t i = 0; i < m; i++) {
         float *t = p->c + i * (j->tn + PAD);
@@ -181,6 +221,19 @@ static void pack_columns(const job *j, size_t n1, size_t k0, size_t q)
                    least(PACK_N, end - q), k0, k);
 }
 
+/* A step of k of all rows: columns of B are packed and used while the cache has them. */
+static void multiply_own(const job *j, const places *p, size_t m, size_t n, size_t n0, size_t k0,
+                         const uint32_t *a, size_t lda, float *c, size_t ldc, bool add)
+{
+    size_t k = least(j->kc, j->k - k0), units = cpu_units(j->g, k), pb = units * (size_t)j->g->nr;
+
+    for (size_t q = 0; q < n; q += OWN_N) {
+        size_t nq = least(OWN_N, n - q);
+        cpu_pack_b(j->g, p->b, pb, j->b, n0 + q, nq, k0, k);
+        j->g->block(m, nq, units, a, lda, p->b, pb, c + q, ldc, add);
+    }
+}
+
 /* The tile at row m0 and column q of the slab that begins at n1. */
 static void tile(const job *j, const places *p, size_t m0, size_t n1, size_t q)
 {
@@ -196,7 +249,7 @@ static void tile(const job *j, const places *p, size_t m0, size_t n1, size_t q)
     if (j->k == 0)
         memset(c, 0, m * ldc * 4);
     for (size_t k0 = 0; k0 < j->k; k0 += j->kc, add = true) {
-        size_t k = least(j->kc, j->k - k0), units = cpu_units(g, k);
+        size_t k = least(j->kc, j->k - k0), units = cpu_units(g, k), pb = units * (size_t)g->nr;
         for (size_t i = 0; i < m; i += MC) {
             size_t mc = least(MC, m - i), lda = units + PAD;
             const uint32_t *a = p->a;
@@ -206,8 +259,10 @@ static void tile(const job *j, const places *p, size_t m0, size_t n1, size_t q)
             } else {
                 cpu_pack_a(g, p->a, lda, j->a, m0 + i, mc, k0, k);
             }
-            g->block(mc, n, units, a, lda, panels(j, k0, q, units), units * (size_t)g->nr,
-                     c + i * ldc, ldc, add);
+            if (j->own_b)
+                multiply_own(j, p, mc, n, n0, k0, a, lda, c, ldc, add);
+            else
+                g->block(mc, n, units, a, lda, panels(j, k0, q, units), pb, c + i * ldc, ldc, add);
         }
     }
     finish(j, p, m0, m, n0, n);
@@ -253,10 +308,12 @@ static void run_thin(const job *j, const places *p)
 static void run_slabs(const job *j, const places *p)
 {
     for (size_t n1 = 0; n1 < j->n; n1 += j->slab) {
+        if (!j->own_b) {
 #pragma omp for schedule(static) collapse(2)
-        for (size_t k0 = 0; k0 < j->k; k0 += j->kc)
-            for (size_t q = 0; q < j->slab; q += PACK_N)
-                pack_columns(j, n1, k0, q);
+            for (size_t k0 = 0; k0 < j->k; k0 += j->kc)
+                for (size_t q = 0; q < j->slab; q += PACK_N)
+                    pack_columns(j, n1, k0, q);
+        }
 #pragma omp for schedule(dynamic, 1) collapse(2)
         for (size_t q = 0; q < j->slab; q += j->tn)
             for (size_t m0 = 0; m0 < j->m; m0 += j->tm)
@@ -268,7 +325,7 @@ static void run(job *j)
 {
     sizes z = sizes_of(j);
     size_t mine = (z.b + z.a + z.c + 2 * z.row) * 4;
-    size_t shared = j->thin ? 0 : j->slab * cpu_units(j->g, j->k) * 4;
+    size_t shared = j->thin || j->own_b ? 0 : j->slab * cpu_units(j->g, j->k) * 4;
     int threads = (int)least((size_t)j->d->threads, j->tiles_m * j->tiles_n);
 
     if (!cpu_scratch_all(j->d, threads, shared + mine, mine))
@@ -299,15 +356,26 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
 
     if (j.m == 0 || j.n == 0)
         return;
+    /* Of a tall A whose rows lie across, turning all to multiply by few columns costs more than the
+     * products; as B it is read as it lies. */
+    j.turned = ta && j.n <= CPU_NR && j.n < j.m && !bias;
+    if (j.turned) {
+        j.m = (size_t)c->dim[1];
+        j.n = (size_t)c->dim[0];
+        j.a = cpu_columns_of(b, tb);
+        j.b = cpu_rows_of(a, ta);
+    }
     j.thin = j.m <= THIN;
     if (j.thin)
         j.g = cpu_gemm_of(d, VC_F32);
     j.kc = KC * (size_t)j.g->pair;
-    j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0 && !j.thin;
+    j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0 && !j.thin && !j.turned;
     /* With few columns packing A would cost more than the products; its rows are read in place. */
-    j.direct_a = j.g->pair == 1 && a->dtype == VC_F32 && !ta && j.n <= 4 * (size_t)j.g->nr;
+    j.direct_a = j.g->pair == 1 && j.a.type == VC_F32 && j.a.along && j.n <= 4 * (size_t)j.g->nr;
     if (j.thin)
         cut_thin(&j);
+    else if (j.m <= MC)
+        cut_own(&j);
     else
         cut(&j);
     run(&j);
