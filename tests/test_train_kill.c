@@ -125,6 +125,45 @@ static void test_kill(void **state)
     same_end(dir, "whole", "killed");
 }
 
+/* Killed at random moments of a run, start-up and saving among them, until there were enough ($VLT_KILLS,
+ * or 30). A run that ends by itself counts for nothing and shortens the next waits, so that the test
+ * says the same on a slow and on a fast machine. Every KILLS_A_RUN kills the run may end, and is
+ * compared. */
+static void test_random_kills(void **state)
+{
+    enum { KILLS_A_RUN = 5 };
+    const char *dir = *state, *wish = getenv("VLT_KILLS");
+    int kills = wish ? atoi(wish) : 30, killed = 0, runs = 0, attempts = 0;
+    uint32_t draw = 1;
+    char *out = vc_path_join(dir, "random");
+
+    double begin = vc_seconds();
+    assert_int_equal(end_status(start(dir, "timed", false)), 0);
+    double most = vc_seconds() - begin;
+    while (killed < kills && attempts++ < 20 * kills) {
+        pid_t pid = start(dir, "random", run_exists(dir, "random"));
+        draw = draw * 1664525u + 1013904223u;
+        usleep((useconds_t)(1e6 * most * (draw >> 8) * 0x1p-24));
+        kill(pid, SIGKILL);
+        int status = end_status(pid);
+        if (status == 1000 + SIGKILL) {
+            killed++;
+            if (killed % KILLS_A_RUN) continue;
+            status = end_status(start(dir, "random", run_exists(dir, "random")));
+        } else {
+            most *= 0.9;
+        }
+        assert_int_equal(status, 0);
+        same_end(dir, "timed", "random");
+        toy_dir_remove(out);
+        runs++;
+    }
+    free(out);
+    printf("%d of %d runs were killed; %d ends compared\n", killed, attempts, runs);
+    assert_int_equal(killed, kills);
+    assert_true(runs >= kills / KILLS_A_RUN);
+}
+
 /* Asked to stop: saves the last whole step, says so by its status, goes on from there. */
 static void test_stop(void **state)
 {
@@ -167,7 +206,7 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kill), cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_kill), cmocka_unit_test(test_random_kills), cmocka_unit_test(test_stop),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
