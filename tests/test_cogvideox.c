@@ -25,8 +25,6 @@ static const struct { const char *name, *cases[3]; } variants[] = {
     { "cogvideox-inp", { "base", "off", "dropped" } },
 };
 
-/* Errors are the greatest over the tensor's greatest value. f32: 1e-4 is the promise; sums in
- * another order differ by 1e-5. bf16: 2e-2, some roundings of 2^-9 in a chain. */
 /* Errors of outputs and of f32 gradients are the greatest over the tensor's greatest value; those
  * of bf16 gradients are root mean squares over the tensor's: single elements are sums in which much
  * cancels, and show chance. f32: 1e-4 is the promise; sums in another order differ by 1e-5. bf16:

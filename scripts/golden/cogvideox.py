@@ -1,4 +1,4 @@
-"""CogVideoX's transformer: outputs, losses, gradients, position tables, ten optimiser steps.
+"""CogVideoX's transformer: outputs, losses, gradients, position tables, ten optimiser steps; a LoRA's.
 
 One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t, text, what stands beside the
 noisy latents (cond.image, cond.mask, cond.video), noise's target, output, loss; the case `base` has
@@ -8,6 +8,7 @@ import golden
 import torch
 from diffusers import CogVideoXPipeline, CogVideoXTransformer3DModel
 from diffusers.pipelines.cogvideo import pipeline_cogvideox
+from peft import LoraConfig, inject_adapter_in_model
 
 TINY = dict(num_attention_heads=1, attention_head_dim=64, num_layers=2, time_embed_dim=32,
             text_embed_dim=16, max_text_seq_length=12, in_channels=4, out_channels=4,
@@ -178,12 +179,11 @@ def picked(tokens, columns):
 ADAM = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=1e-4)
 
 
-def steps(out):
+def ten_steps(model, config, shape):
     """Ten steps of AdamW with the gradients' norm cut to 1, noise and times new in each."""
-    model, config, shapes = model_of("5b-i2v")
-    opt = torch.optim.AdamW(model.parameters(), **ADAM)
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    opt = torch.optim.AdamW(trained.values(), **ADAM)
     file, losses, norms = {}, [], []
-    shape = (1, 3, 8, 12)
     for i in range(10):
         v = inputs(config, f"step {i}", *shape)
         cond = conditions(config, f"step {i}", *shape)
@@ -193,14 +193,64 @@ def steps(out):
             y = predict(model, config, v["x"], v["t"], v["text"], cond)
             loss = (y - v["target"]).pow(2).mean()
             loss.backward()
-        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
+        norms.append(float(torch.nn.utils.clip_grad_norm_(trained.values(), 1.0)))
         opt.step()
         losses.append(float(loss))
         file.update({f"{i}/{k}": t for k, t in v.items()})
         file.update({f"{i}/cond.{k}": t for k, t in cond.items()})
     file.update(losses=torch.tensor(losses), norms=torch.tensor(norms))
-    file.update({"final/" + n: p.detach() for n, p in model.named_parameters()})
+    return file, {n: p.detach() for n, p in trained.items()}
+
+
+def steps(out):
+    model, config, shapes = model_of("5b-i2v")
+    file, final = ten_steps(model, config, (1, 3, 8, 12))
+    file.update({"final/" + n: p for n, p in final.items()})
     golden.save(out / "cogvideox-steps.safetensors", file, config=config, weights=shapes)
+
+
+LORA = dict(r=3, lora_alpha=5, target_modules=["to_q", "to_k", "to_v", "to_out.0", "ff.net.0.proj", "ff.net.2"])
+
+
+def with_lora(dtype):
+    """5b with factors of PEFT's, A and B filled by their names as files have them."""
+    model, config, shapes = model_of("5b")
+    model = inject_adapter_in_model(LoraConfig(init_lora_weights=False, **LORA), model)
+    for name, p in model.named_parameters():
+        p.requires_grad_(".lora_" in name)
+        if p.requires_grad:
+            p.copy_(torch.from_numpy(golden.fill(plain(name), tuple(p.shape))))
+    return model.to(dtype), config, shapes
+
+
+def plain(name):
+    return name.replace(".default.", ".")
+
+
+def lora(out):
+    """Gradients and ten steps of a LoRA on frozen weights."""
+    model, config, shapes = with_lora(torch.float32)
+    shape = VARIANTS["5b"][1]["base"]
+    v, grads = run_lora(model, config, shape)
+    v16, grads16 = run_lora(*with_lora(torch.bfloat16)[:2], shape)
+    file = {"base/" + k: t for k, t in v.items()}
+    file.update({"grad/" + plain(n): g for n, g in grads.items()})
+    report("lora", file, v16, {plain(n): g for n, g in grads16.items()})
+    more, final = ten_steps(model, config, (1, 2, 8, 12))
+    file.update(more)
+    file.update({"final/" + plain(n): p for n, p in final.items()})
+    golden.save(out / "cogvideox-lora.safetensors", file, config=config, weights=shapes, lora=LORA)
+
+
+def run_lora(model, config, shape):
+    v = inputs(config, "base", *shape)
+    with torch.enable_grad():
+        y = predict(model, config, v["x"], v["t"], v["text"], {})
+        loss = (y.float() - v["target"]).pow(2).mean()
+        loss.backward()
+    grads = {n: p.grad.float().clone() for n, p in model.named_parameters() if p.requires_grad}
+    v.update(output=y.detach(), loss=loss.detach())
+    return v, grads
 
 
 def make(out):
@@ -209,3 +259,4 @@ def make(out):
         variant(out, name)
     ropes(out)
     steps(out)
+    lora(out)
