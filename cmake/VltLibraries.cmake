@@ -40,3 +40,15 @@ endif()
 if(VLT_TESTS)
   vlt_library(cmocka cmocka.h cmocka libcmocka-dev)
 endif()
+
+# the one library that the programs do well without
+set(VLT_MPI_FOUND OFF)
+if(VLT_MPI)
+  find_package(MPI QUIET COMPONENTS C)
+  if(MPI_C_FOUND)
+    set(VLT_MPI_FOUND ON)
+  else()
+    message(STATUS "MPI not found: programs run as one process (install libopenmpi-dev, or run "
+                   "scripts/setup, for several)")
+  endif()
+endif()

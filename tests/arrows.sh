@@ -37,4 +37,5 @@ only() {
 only 'libav[a-z]+/|libsw[a-z]+/|turbojpeg\.h|pcre2\.h|utf8proc\.h' precompute
 only 'lmdb\.h|csv\.h' formats
 only 'oneapi/|dnnl' common
+only 'mpi\.h' common
 exit $bad

@@ -1,0 +1,183 @@
+/* comm.c - a world of one, and who launched several; the one file that tests VLT_MPI. See comm.h */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/comm_parts.h"
+
+/* ---- how many were started ---- */
+
+/* What launchers tell each process: how many there are. SLURM_STEP_NUM_TASKS is srun's alone, and
+ * not that of a batch script, which is one process whatever SLURM_NTASKS says. */
+static const char *const counts[] = {
+    "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
+};
+
+static long launched(const char **variable)
+{
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const char *value = getenv(counts[i]);
+        if (!value || !*value) continue;
+        *variable = counts[i];
+        return strtol(value, NULL, 10);
+    }
+    return 1;
+}
+
+static int connect_all(vc_comm *c, long n, const char *variable, vc_err *err)
+{
+#ifdef VLT_MPI
+    int rc = vc_comm_mpi_open(c, err);
+    if (rc || c->size == n) return rc;
+    return vc_fail(err, VC_EUSAGE, "started as one of %ld processes (%s), but MPI connects %d: the "
+                   "launcher belongs to another MPI than this program was built with (its own "
+                   "mpirun, or srun --mpi=pmix, is needed)", n, variable, c->size);
+#else
+    (void)c;
+    return vc_fail(err, VC_EUSAGE, "started as one of %ld processes (%s), but this program was "
+                   "built without MPI: install libopenmpi-dev (scripts/setup) and build again with "
+                   "-DVLT_MPI=ON, or start one process", n, variable);
+#endif
+}
+
+/* ---- open, close ---- */
+
+int vc_comm_open(vc_comm **out, vc_err *err)
+{
+    const char *variable;
+    long n = launched(&variable);
+    *out = NULL;
+    vc_comm *c = calloc(1, sizeof *c);
+    if (!c) return vc_fail(err, VC_ENOMEM, "out of memory");
+    c->size = c->locals = 1;
+    int rc = n > 1 ? connect_all(c, n, variable, err) : 0;
+    if (rc) {
+        vc_comm_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}
+
+int vc_comm_split(vc_comm **out, vc_comm *c, int color, vc_err *err)
+{
+    *out = NULL;
+    vc_comm *part = calloc(1, sizeof *part);
+    if (!part) return vc_fail(err, VC_ENOMEM, "out of memory");
+    part->size = part->locals = 1;
+    int rc = c->ops ? c->ops->split(part, c, color, err) : 0;
+    if (rc) {
+        vc_comm_close(part);
+        return rc;
+    }
+    *out = part;
+    return 0;
+}
+
+void vc_comm_close(vc_comm *c)
+{
+    if (c && c->ops) c->ops->close(c);
+    free(c);
+}
+
+int vc_comm_rank(const vc_comm *c) { return c ? c->rank : 0; }
+int vc_comm_size(const vc_comm *c) { return c ? c->size : 1; }
+int vc_comm_local(const vc_comm *c) { return c ? c->local : 0; }
+int vc_comm_locals(const vc_comm *c) { return c ? c->locals : 1; }
+
+void vc_comm_abort(vc_comm *c, int status)
+{
+    if (c && c->ops) c->ops->abort(c, status);
+    _Exit(status);
+}
+
+/* ---- together ---- */
+
+static bool alone(const vc_comm *c)
+{
+    return vc_comm_size(c) == 1;
+}
+
+int vc_comm_barrier(vc_comm *c, vc_err *err)
+{
+    return alone(c) ? 0 : c->ops->barrier(c, err);
+}
+
+int vc_comm_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err)
+{
+    return alone(c) || n == 0 ? 0 : c->ops->broadcast(c, x, n, root, err);
+}
+
+int vc_comm_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err *err)
+{
+    if (!alone(c)) return n ? c->ops->gather(c, all, mine, n, err) : 0;
+    if (n) memmove(all, mine, n);
+    return 0;
+}
+
+int vc_comm_sum(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err)
+{
+    return alone(c) || n == 0 ? 0 : c->ops->sum(c, x, n, wire, err);
+}
+
+int vc_comm_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc_dtype wire,
+                        vc_err *err)
+{
+    if (!alone(c)) return n ? c->ops->sum_scatter(c, mine, x, n, wire, err) : 0;
+    if (n) memmove(mine, x, n * sizeof *x);
+    return 0;
+}
+
+static double combined(double a, double b, vc_comm_op op)
+{
+    switch (op) {
+    case VC_COMM_MIN: return b < a ? b : a;
+    case VC_COMM_MAX: return b > a ? b : a;
+    default: return a + b;
+    }
+}
+
+int vc_comm_reduce(vc_comm *c, double *x, int n, vc_comm_op op, vc_err *err)
+{
+    int size = vc_comm_size(c);
+    if (size == 1 || n == 0) return 0;
+    double *all = malloc((size_t)size * (size_t)n * sizeof *all);
+    if (!all) return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = vc_comm_gather(c, all, x, (size_t)n * sizeof *x, err);
+    for (int i = 0; !rc && i < n; i++) {
+        x[i] = all[i];
+        for (int r = 1; r < size; r++)
+            x[i] = combined(x[i], all[r * n + i], op);
+    }
+    free(all);
+    return rc;
+}
+
+/* Whose failure is everyone's: the lowest rank's that is no stop, else the lowest stop; -1: none. */
+static int who_failed(const int *code, int size, bool *all)
+{
+    int who = -1;
+    *all = true;
+    for (int r = size - 1; r >= 0; r--) {
+        *all &= code[r] != 0;
+        if (code[r] && (who < 0 || code[r] != VC_ESTOP || code[who] == VC_ESTOP)) who = r;
+    }
+    return who;
+}
+
+int vc_comm_agree(vc_comm *c, int rc, vc_err *err)
+{
+    if (alone(c)) return rc;
+    vc_err said = { .code = rc }, trouble = { 0 };
+    if (rc && err) said = *err;
+    int *code = malloc((size_t)c->size * sizeof *code);
+    if (!code || c->ops->gather(c, code, &rc, sizeof rc, &trouble)) vc_comm_abort(c, EXIT_FAILURE);
+    bool all;
+    int who = who_failed(code, c->size, &all);
+    rc = who < 0 ? 0 : code[who];
+    free(code);
+    if (who < 0) return 0;
+    if (c->ops->broadcast(c, &said, sizeof said, who, &trouble)) vc_comm_abort(c, EXIT_FAILURE);
+    if (err) *err = said;
+    return all ? rc : vc_context(err, rc, "rank %d", who);
+}

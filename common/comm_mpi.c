@@ -1,0 +1,266 @@
+/* comm_mpi.c - a comm filled by MPI. See comm.h
+ *
+ * Sums are not MPI's own, whose order of additions depends on library, size and network: each rank
+ * receives the others' values for its part, adds them in rank order, and hands the sum round. That
+ * moves as many bytes as the best all-reduce: 2 (size - 1) / size of the data each way.
+ *
+ *     rank 0:  a0 b0 c0   ->  a = a0 + a1 + a2   ->  a b c
+ *     rank 1:  a1 b1 c1   ->  b = b0 + b1 + b2   ->  a b c
+ *     rank 2:  a2 b2 c2   ->  c = c0 + c1 + c2   ->  a b c
+ */
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/comm_parts.h"
+
+enum {
+    PART = 1 << 16,              /* values of a part in one turn: what the scratch has room for */
+    MOST_BYTES = 1 << 30,        /* of one message: MPI counts in int */
+    SPINS = 200,                 /* looks at a request before sleeping between them */
+    FIRST_NAP = 10000, LONGEST_NAP = 1000000,            /* ns */
+    TAG = 1
+};
+
+typedef struct mpi {
+    MPI_Comm comm;
+    MPI_Request *request;        /* [2 size] */
+    float *own;                  /* [PART] the sum */
+    char *in, *out;              /* [size][PART] values on the wire */
+    bool world;                  /* its end is MPI's */
+} mpi;
+
+/* ---- errors and waiting ---- */
+
+static int check(int code, const char *what, vc_err *err)
+{
+    char text[MPI_MAX_ERROR_STRING];
+    int n;
+    if (code == MPI_SUCCESS) return 0;
+    if (MPI_Error_string(code, text, &n)) n = 0;
+    return vc_fail(err, VC_EFAIL, "MPI: %s: %.*s", what, n, text);
+}
+
+/* MPI's own waiting keeps a core busy. */
+static int wait_all(MPI_Request *r, int n, const char *what, vc_err *err)
+{
+    struct timespec nap = { .tv_nsec = FIRST_NAP };
+    int done = 0;
+    for (int looks = 0; !done; looks++) {
+        int rc = check(MPI_Testall(n, r, &done, MPI_STATUSES_IGNORE), what, err);
+        if (rc) return rc;
+        if (done || looks < SPINS) continue;
+        nanosleep(&nap, NULL);
+        if (nap.tv_nsec < LONGEST_NAP) nap.tv_nsec *= 2;
+    }
+    return 0;
+}
+
+/* ---- bytes ---- */
+
+static int mpi_barrier(vc_comm *c, vc_err *err)
+{
+    mpi *m = c->state;
+    int rc = check(MPI_Ibarrier(m->comm, m->request), "barrier", err);
+    return rc ? rc : wait_all(m->request, 1, "barrier", err);
+}
+
+static int mpi_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err)
+{
+    mpi *m = c->state;
+    int rc = 0;
+    for (size_t at = 0; !rc && at < n; at += MOST_BYTES) {
+        int some = n - at < MOST_BYTES ? (int)(n - at) : MOST_BYTES;
+        rc = check(MPI_Ibcast((char *)x + at, some, MPI_BYTE, root, m->comm, m->request),
+                   "broadcast", err);
+        if (!rc) rc = wait_all(m->request, 1, "broadcast", err);
+    }
+    return rc;
+}
+
+/* Rank r's bytes at..at+some-1 go to all + r * n + at: each turn a piece of everyone's. */
+static int mpi_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err *err)
+{
+    mpi *m = c->state;
+    char *to = all;
+    int rc = 0;
+    if (to + (size_t)c->rank * n != mine) memmove(to + (size_t)c->rank * n, mine, n);
+    mine = to + (size_t)c->rank * n;
+    for (size_t at = 0; !rc && at < n; at += MOST_BYTES) {
+        int some = n - at < MOST_BYTES ? (int)(n - at) : MOST_BYTES, k = 0;
+        for (int r = 0; !rc && r < c->size; r++) {
+            if (r == c->rank) continue;
+            rc = check(MPI_Irecv(to + (size_t)r * n + at, some, MPI_BYTE, r, TAG, m->comm,
+                                 &m->request[k++]), "gather", err);
+            if (!rc)
+                rc = check(MPI_Isend((const char *)mine + at, some, MPI_BYTE, r, TAG, m->comm,
+                                     &m->request[k++]), "gather", err);
+        }
+        if (!rc) rc = wait_all(m->request, k, "gather", err);
+    }
+    return rc;
+}
+
+/* ---- sums ---- */
+
+/* Values of one turn: rank r's part begins at x + r * stride. */
+typedef struct turn {
+    const float *x;
+    size_t stride, part, total;  /* `part` values each, but the last: `total` in all */
+    vc_dtype wire;
+} turn;
+
+static size_t part_of(const turn *t, int rank)
+{
+    size_t at = (size_t)rank * t->part;
+    if (at >= t->total) return 0;
+    return t->total - at < t->part ? t->total - at : t->part;
+}
+
+static char *slot(char *slots, int rank, vc_dtype wire)
+{
+    return slots + (size_t)rank * PART * vc_dtype_size(wire);
+}
+
+/* m->own: the sum over ranks of this rank's part, before rounding. */
+static int sum_own(vc_comm *c, const turn *t, vc_err *err)
+{
+    mpi *m = c->state;
+    size_t mine = part_of(t, c->rank), size = vc_dtype_size(t->wire);
+    int rc = 0, k = 0;
+    for (int r = 0; r < c->size; r++)
+        vc_from_f32(slot(r == c->rank ? m->in : m->out, r, t->wire), t->wire,
+                    t->x + (size_t)r * t->stride, part_of(t, r));
+    for (int r = 0; !rc && r < c->size; r++) {
+        if (r == c->rank) continue;
+        rc = check(MPI_Irecv(slot(m->in, r, t->wire), (int)(mine * size), MPI_BYTE, r, TAG, m->comm,
+                             &m->request[k++]), "sum", err);
+        if (!rc)
+            rc = check(MPI_Isend(slot(m->out, r, t->wire), (int)(part_of(t, r) * size), MPI_BYTE, r,
+                                 TAG, m->comm, &m->request[k++]), "sum", err);
+    }
+    if (!rc) rc = wait_all(m->request, k, "sum", err);
+    if (rc) return rc;
+    vc_to_f32(m->own, slot(m->in, 0, t->wire), t->wire, mine);
+    float *more = (float *)m->out;             /* sent by now */
+    for (int r = 1; r < c->size; r++) {
+        vc_to_f32(more, slot(m->in, r, t->wire), t->wire, mine);
+        for (size_t i = 0; i < mine; i++)
+            m->own[i] += more[i];
+    }
+    return 0;
+}
+
+static int mpi_sum(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err)
+{
+    mpi *m = c->state;
+    size_t most = (size_t)c->size * PART;
+    int rc = 0;
+    for (size_t at = 0; !rc && at < n; at += most) {
+        size_t total = n - at < most ? n - at : most;
+        size_t part = (total + (size_t)c->size - 1) / (size_t)c->size;
+        const turn t = { .x = x + at, .stride = part, .part = part, .total = total, .wire = wire };
+        size_t bytes = part * vc_dtype_size(wire);
+        rc = sum_own(c, &t, err);
+        if (rc) break;
+        vc_from_f32(m->in + (size_t)c->rank * bytes, wire, m->own, part_of(&t, c->rank));
+        rc = mpi_gather(c, m->in, m->in + (size_t)c->rank * bytes, bytes, err);
+        if (!rc) vc_to_f32(x + at, m->in, wire, total);
+    }
+    return rc;
+}
+
+static int mpi_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc_dtype wire,
+                           vc_err *err)
+{
+    mpi *m = c->state;
+    int rc = 0;
+    for (size_t at = 0; !rc && at < n; at += PART) {
+        size_t part = n - at < PART ? n - at : PART;
+        const turn t = { .x = x + at, .stride = n, .part = part, .total = part * (size_t)c->size,
+                         .wire = wire };
+        rc = sum_own(c, &t, err);
+        if (!rc) memcpy(mine + at, m->own, part * sizeof *mine);
+    }
+    return rc;
+}
+
+/* ---- open, close ---- */
+
+static int mpi_split(vc_comm *out, vc_comm *c, int color, vc_err *err);
+
+static void mpi_close(vc_comm *c)
+{
+    mpi *m = c->state;
+    if (m->world)
+        MPI_Finalize();
+    else
+        MPI_Comm_free(&m->comm);
+    free(m->request);
+    free(m->own);
+    free(m->in);
+    free(m->out);
+    free(m);
+}
+
+static void mpi_abort(vc_comm *c, int status)
+{
+    mpi *m = c->state;
+    MPI_Abort(m->comm, status);
+}
+
+static const vc_comm_ops mpi_ops = {
+    .split = mpi_split, .close = mpi_close, .abort = mpi_abort, .barrier = mpi_barrier,
+    .broadcast = mpi_broadcast, .gather = mpi_gather, .sum = mpi_sum,
+    .sum_scatter = mpi_sum_scatter,
+};
+
+/* Takes comm over, which is open: on failure too it is closed through *c. */
+static int fill(vc_comm *c, MPI_Comm comm, bool world, vc_err *err)
+{
+    MPI_Comm near;
+    mpi *m = calloc(1, sizeof *m);
+    if (!m) return vc_fail(err, VC_ENOMEM, "out of memory");
+    *m = (mpi){ .comm = comm, .world = world };
+    c->ops = &mpi_ops;
+    c->state = m;
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    int rc = check(MPI_Comm_rank(comm, &c->rank), "rank", err);
+    if (!rc) rc = check(MPI_Comm_size(comm, &c->size), "size", err);
+    if (!rc)
+        rc = check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &near),
+                   "ranks of this machine", err);
+    if (rc) return rc;
+    MPI_Comm_rank(near, &c->local);
+    MPI_Comm_size(near, &c->locals);
+    MPI_Comm_free(&near);
+    size_t size = (size_t)c->size, values = size * PART;
+    m->request = malloc(2 * size * sizeof *m->request);
+    m->own = malloc(PART * sizeof *m->own);
+    m->in = malloc(values * sizeof(float));
+    m->out = malloc(values * sizeof(float));
+    if (!m->request || !m->own || !m->in || !m->out)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d ranks", c->size);
+    return 0;
+}
+
+static int mpi_split(vc_comm *out, vc_comm *c, int color, vc_err *err)
+{
+    const mpi *m = c->state;
+    MPI_Comm part;
+    int rc = check(MPI_Comm_split(m->comm, color, c->rank, &part), "split", err);
+    return rc ? rc : fill(out, part, false, err);
+}
+
+int vc_comm_mpi_open(vc_comm *c, vc_err *err)
+{
+    int level;
+    int rc = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "start", err);
+    if (rc) return rc;
+    rc = fill(c, MPI_COMM_WORLD, true, err);
+    if (!rc && level < MPI_THREAD_SERIALIZED)
+        rc = vc_fail(err, VC_EFAIL, "MPI: this library cannot be called from more than one thread");
+    return rc;
+}

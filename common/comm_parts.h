@@ -1,0 +1,30 @@
+/* comm_parts.h - what fills a comm: one table a way of talking. Internal to common/. */
+#ifndef VC_COMM_PARTS_H
+#define VC_COMM_PARTS_H
+
+#include "common/comm.h"
+
+/* Called with size > 1 only; contracts as in comm.h. */
+typedef struct vc_comm_ops {
+    int (*split)(vc_comm *out, vc_comm *c, int color, vc_err *err);
+    void (*close)(vc_comm *c);
+    void (*abort)(vc_comm *c, int status);
+    int (*barrier)(vc_comm *c, vc_err *err);
+    int (*broadcast)(vc_comm *c, void *x, size_t n, int root, vc_err *err);
+    int (*gather)(vc_comm *c, void *all, const void *mine, size_t n, vc_err *err);
+    int (*sum)(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err);
+    int (*sum_scatter)(vc_comm *c, float *mine, const float *x, size_t n, vc_dtype wire,
+                       vc_err *err);
+} vc_comm_ops;
+
+struct vc_comm {
+    const vc_comm_ops *ops;      /* NULL: a world of one */
+    void *state;                 /* of ops */
+    int rank, size, local, locals;
+};
+
+/* comm_mpi.c: connects the processes of the launcher; *c is filled in, size 1 if it found itself
+ * alone. */
+int vc_comm_mpi_open(vc_comm *c, vc_err *err);
+
+#endif

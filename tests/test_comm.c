@@ -1,0 +1,200 @@
+/* What ranks do together, on as many as the launcher starts (comm.cmake: 1, 2, 3, 4). Every rank runs
+ * every test and checks its own side. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/comm.h"
+
+static vc_comm *comm;
+static int rank, size;
+
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        vc_err err = { 0 };                                                                        \
+        if ((call))                                                                                \
+            fail_msg("rank %d: %s: %s", rank, #call, err.text);                                    \
+    } while (0)
+
+/* A value whose sums in f32 depend on their order. */
+static float value(int r, size_t i)
+{
+    uint32_t h = (uint32_t)(i * 2654435761u) ^ (uint32_t)(r + 1) * 40503u;
+    return (float)((int32_t)(h * 2246822519u) % 100003) * (r % 2 ? 1e-3f : 7.0f);
+}
+
+static float bf16(float x) { return vc_bf16_to_f32(vc_f32_to_bf16(x)); }
+
+static float sum_of(size_t i, vc_dtype wire)
+{
+    float sum = 0;
+    for (int r = 0; r < size; r++) {
+        float x = wire == VC_BF16 && size > 1 ? bf16(value(r, i)) : value(r, i);
+        sum = r ? sum + x : x;
+    }
+    return sum;
+}
+
+static float *values(size_t n)
+{
+    float *x = malloc((n ? n : 1) * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = value(rank, i);
+    return x;
+}
+
+static const size_t counts[] = { 0, 1, 2, 3, 5, 1000, 65536, 65537, 700001 };
+enum { COUNTS = sizeof counts / sizeof *counts };
+
+static void test_sum(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2 * COUNTS; k++) {
+        vc_dtype wire = k % 2 ? VC_BF16 : VC_F32;
+        size_t n = counts[k / 2];
+        float *x = values(n);
+        OK(vc_comm_sum(comm, x, n, wire, &err));
+        for (size_t i = 0; i < n; i++) {
+            float want = sum_of(i, wire);
+            if (wire == VC_BF16 && size > 1) want = bf16(want);
+            if (memcmp(&x[i], &want, sizeof want))
+                fail_msg("%zu %s values: [%zu] is %.9g, in rank order %.9g", n, vc_dtype_name(wire),
+                         i, (double)x[i], (double)want);
+        }
+        free(x);
+    }
+}
+
+static void test_sum_scatter(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2 * COUNTS; k++) {
+        vc_dtype wire = k % 2 ? VC_BF16 : VC_F32;
+        size_t n = counts[k / 2], from = (size_t)rank * n;
+        float *x = values((size_t)size * n), *mine = malloc((n + 1) * sizeof *mine);
+        assert_non_null(mine);
+        OK(vc_comm_sum_scatter(comm, mine, x, n, wire, &err));
+        OK(vc_comm_sum_scatter(comm, x + from, x, n, wire, &err));
+        for (size_t i = 0; i < (size_t)size * n; i++) {
+            bool own = i >= from && i < from + n;
+            float want = own ? sum_of(i, wire) : value(rank, i);
+            assert_memory_equal(&x[i], &want, sizeof want);
+            if (own) assert_memory_equal(&mine[i - from], &want, sizeof want);
+        }
+        free(x);
+        free(mine);
+    }
+}
+
+static void test_gather_broadcast(void **state)
+{
+    (void)state;
+    char all[64 * 5], mine[5];
+    memset(mine, 'a' + rank, sizeof mine);
+    OK(vc_comm_gather(comm, all, mine, sizeof mine, &err));
+    for (int i = 0; i < 5 * size; i++)
+        assert_int_equal(all[i], 'a' + i / 5);
+    memset(all, 0, sizeof all);
+    memset(all + 5 * rank, 'A' + rank, 5);
+    OK(vc_comm_gather(comm, all, all + 5 * rank, 5, &err));
+    for (int i = 0; i < 5 * size; i++)
+        assert_int_equal(all[i], 'A' + i / 5);
+    for (int root = 0; root < size; root++) {
+        int x = rank == root ? 1000 + root : -1;
+        OK(vc_comm_broadcast(comm, &x, sizeof x, root, &err));
+        assert_int_equal(x, 1000 + root);
+    }
+    OK(vc_comm_barrier(comm, &err));
+}
+
+static void test_reduce(void **state)
+{
+    (void)state;
+    static const double order[] = { 1, 1e16, -1e16, 3 };     /* another order gives another sum */
+    double x[2] = { rank + 1, order[rank % 4] }, want = order[0];
+    OK(vc_comm_reduce(comm, x, 2, VC_COMM_SUM, &err));
+    for (int r = 1; r < size; r++)
+        want += order[r % 4];
+    assert_true(x[0] == size * (size + 1) / 2 && x[1] == want);
+    double least[2] = { rank, -rank }, most[2] = { rank, -rank };
+    OK(vc_comm_reduce(comm, least, 2, VC_COMM_MIN, &err));
+    OK(vc_comm_reduce(comm, most, 2, VC_COMM_MAX, &err));
+    assert_true(least[0] == 0 && least[1] == 1 - size && most[0] == size - 1 && most[1] == 0);
+}
+
+static void test_split(void **state)
+{
+    (void)state;
+    vc_comm *part;
+    OK(vc_comm_split(&part, comm, rank % 2, &err));
+    assert_int_equal(vc_comm_rank(part), rank / 2);
+    assert_int_equal(vc_comm_size(part), (size + 1 - rank % 2) / 2);
+    double x = rank;
+    int want = 0;
+    for (int r = rank % 2; r < size; r += 2)
+        want += r;
+    OK(vc_comm_reduce(part, &x, 1, VC_COMM_SUM, &err));
+    assert_int_equal((int)x, want);
+    vc_comm_close(part);
+}
+
+/* rows: which ranks fail how, and what all hear. */
+static void test_agree(void **state)
+{
+    (void)state;
+    vc_err err = { 0 };
+    assert_int_equal(vc_comm_agree(comm, 0, &err), 0);
+    assert_int_equal(vc_comm_agree(comm, 0, NULL), 0);
+
+    int rc = vc_fail(&err, VC_EFORMAT, "bad of %d", rank);         /* all */
+    assert_int_equal(vc_comm_agree(comm, rc, &err), VC_EFORMAT);
+    assert_string_equal(err.text, "bad of 0");
+    if (size == 1) return;
+
+    memset(&err, 0, sizeof err);                                     /* the last alone */
+    rc = rank == size - 1 ? vc_fail(&err, VC_EIO, "no disk") : 0;
+    assert_int_equal(vc_comm_agree(comm, rc, &err), VC_EIO);
+    char want[64];
+    snprintf(want, sizeof want, "rank %d: no disk", size - 1);
+    assert_string_equal(err.text, want);
+    assert_int_equal(err.code, VC_EIO);
+
+    memset(&err, 0, sizeof err);                         /* a stop is less than a failure */
+    rc = rank == 0 ? vc_fail(&err, VC_ESTOP, "stopped")
+                   : rank == 1 ? vc_fail(&err, VC_EIO, "no disk") : 0;
+    assert_int_equal(vc_comm_agree(comm, rc, &err), VC_EIO);
+    memset(&err, 0, sizeof err);
+    rc = rank == 1 ? vc_fail(&err, VC_ESTOP, "stopped") : 0;
+    assert_int_equal(vc_comm_agree(comm, rc, &err), VC_ESTOP);
+    assert_int_equal(err.code, VC_ESTOP);
+}
+
+int main(int argc, char **argv)
+{
+    vc_err err = { 0 };
+    if (vc_comm_open(&comm, &err)) {
+        fprintf(stderr, "%s\n", err.text);
+        return 2;
+    }
+    rank = vc_comm_rank(comm);
+    size = vc_comm_size(comm);
+    if (argc != 2 || size != atoi(argv[1])) {
+        fprintf(stderr, "%d ranks, not %s\n", size, argc == 2 ? argv[1] : "?");
+        vc_comm_abort(comm, 1);
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sum), cmocka_unit_test(test_sum_scatter),
+        cmocka_unit_test(test_gather_broadcast), cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_split), cmocka_unit_test(test_agree),
+    };
+    int bad = cmocka_run_group_tests(tests, NULL, NULL);
+    if (bad) vc_comm_abort(comm, 1);           /* the others may wait for this rank */
+    vc_comm_close(comm);
+    return 0;
+}
