@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ranks.sh N PROGRAM ARGS...: the program on N ranks of this machine. 77 where that cannot be.
-# What MPI itself leaves behind is no leak of ours.
+# What MPI itself leaves behind is no leak of ours (ranks.supp, keep_loaded.c).
 set -euo pipefail
 n=$1
 shift
@@ -14,4 +14,8 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=no
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
 export OMP_NUM_THREADS=1
 export LSAN_OPTIONS=${LSAN_OPTIONS:+$LSAN_OPTIONS:}suppressions=${VLT_SOURCE:?}/tests/ranks.supp
+if [ -n "${VLT_PRELOAD:-}" ]; then
+    set -- env "LD_PRELOAD=$VLT_PRELOAD" "$@"
+    export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0:fast_unwind_on_malloc=0
+fi
 exec mpirun -np "$n" "$@"
