@@ -70,9 +70,19 @@ int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, v
  * unreadable are left out, and each is told. What is read is checked as ever. */
 int vf_dataset_salvage(vf_dataset **out, const char *path,
                        void (*told)(void *arg, const char *what), void *arg, vc_err *err);
+/* As it was when no more than the first `shards` of the manifest's had been closed, however far it is
+ * now: closed ones never change and new ones are added at the end. VC_ENOENT: it has fewer. */
+int vf_dataset_open_first(vf_dataset **out, const char *path, int shards, vc_err *err);
 void vf_dataset_close(vf_dataset *d);                        /* NULL is fine */
 
+/* How many shards are closed now, and whether the dataset is complete: for a reader that follows a
+ * writer. VC_ENOENT: no dataset yet. */
+int vf_dataset_progress(const char *path, int *shards, bool *complete, vc_err *err);
+
 const cJSON *vf_dataset_manifest(const vf_dataset *d);       /* borrowed */
+int vf_dataset_shards(const vf_dataset *d);                  /* closed ones, as opened */
+/* Root (docs/format.md) of the samples that this handle sees: of a whole dataset its manifest's. */
+char *vf_dataset_root(const vf_dataset *d, char hex[VF_KEY_HEX]);
 const char *vf_dataset_path(const vf_dataset *d);
 uint32_t vf_dataset_count(const vf_dataset *d);              /* live samples and variants */
 const vf_entry *vf_dataset_entry(const vf_dataset *d, uint32_t i);   /* by number, then variant */
@@ -107,6 +117,8 @@ typedef struct vf_writer_opts {
                                               * train_mode, conditions, vae, normalization,
                                               * text_encoders, latent_store, dtype, sampling */
     int64_t shard_size;                      /* bytes after which a shard is closed */
+    double shard_seconds;                    /* one open for so long is closed with the sample that
+                                              * is put next; 0: by size alone */
     bool overwrite;                          /* start anew: the dataset's own files are removed */
     bool append;                             /* keep samples that are not put again */
 } vf_writer_opts;

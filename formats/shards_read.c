@@ -33,6 +33,7 @@ struct vf_dataset {
     int n_shards;
     vf_entry *entry;                         /* by number, then variant */
     uint32_t n;
+    vf_key root;                             /* of these samples */
     prompt *prompt;                          /* by key */
     uint32_t prompts;
     atomic_int last[2];                      /* shard of the last latent and text found: a hint */
@@ -65,13 +66,13 @@ static void sift(feed *heap, int n, int i)
     }
 }
 
-/* Puts the heap's first entry into *e and moves on in its shard. */
-static int pop(const vf_dataset *d, feed *heap, int *n, vf_entry *e, vc_err *err)
+/* Takes the heap's first entry and moves on in its shard. */
+static int pop(const vf_dataset *d, feed *heap, int *n, vf_index_item *item, vc_err *err)
 {
     const vf_index *x = &d->shard[heap->shard].index;
     vf_entry next;
-    vf_index_entry(x, heap->at, e);
-    e->shard = (uint16_t)heap->shard;
+    vf_index_get(x, heap->at, item);
+    item->entry.shard = (uint16_t)heap->shard;
     if (++heap->at < x->n) {
         vf_index_entry(x, heap->at, &next);
         if (vf_entry_rank(&next) <= heap->rank)
@@ -116,15 +117,17 @@ static int merge_entries(vf_dataset *d, vc_err *err)
     for (int i = n / 2 - 1; i >= 0; i--)
         sift(heap, n, i);
     while (n && !rc) {
-        vf_entry *e = &d->entry[d->n];
-        rc = pop(d, heap, &n, e, err);
-        if (rc || vf_entry_rank(e) == last)
+        vf_index_item item;
+        rc = pop(d, heap, &n, &item, err);
+        if (rc || vf_entry_rank(&item.entry) == last)
             continue;
-        last = vf_entry_rank(e);
-        if (e->flags & VF_ENTRY_DROPPED)
+        last = vf_entry_rank(&item.entry);
+        if (item.entry.flags & VF_ENTRY_DROPPED)
             continue;
-        rc = vc_context(err, check_entry(e, err), "%s", d->shard[e->shard].info->file);
-        d->n++;
+        rc = vc_context(err, check_entry(&item.entry, err), "%s",
+                        d->shard[item.entry.shard].info->file);
+        vf_root_add(&d->root, item.hash);
+        d->entry[d->n++] = item.entry;
     }
     free(heap);
     return rc;
@@ -216,12 +219,18 @@ static int open_one(vf_dataset *d, int i, const listener *l, vc_err *err)
     return rc ? vc_fail(err, rc, "%s: %s", s->info->file, e.text) : 0;
 }
 
-static int open_all(vf_dataset *d, bool allow_incomplete, const listener *l, vc_err *err)
+/* How much of a dataset is asked for. */
+typedef struct extent {
+    bool incomplete;                         /* one that is not finished is fine */
+    int shards;                              /* at most so many of the first; 0: all */
+} extent;
+
+static int open_all(vf_dataset *d, extent want, const listener *l, vc_err *err)
 {
     int rc = vf_manifest_read(&d->manifest, d->path, err);
     if (rc)
         return rc;
-    if (!d->manifest.complete && !allow_incomplete)
+    if (!d->manifest.complete && !want.incomplete)
         return vc_fail(err, VC_EINVAL,
                        "%s: vprep has not finished it: run vprep again, it goes on where it "
                        "stopped",
@@ -229,7 +238,11 @@ static int open_all(vf_dataset *d, bool allow_incomplete, const listener *l, vc_
     if (d->manifest.n_shards > UINT16_MAX)
         return vc_fail(err, VC_EFORMAT, "%s: %d shards, at most %d", d->path, d->manifest.n_shards,
                        UINT16_MAX);
-    d->n_shards = d->manifest.n_shards;
+    if (d->manifest.n_shards < want.shards)
+        return vc_fail(err, VC_ENOENT, "%s: %d shards, %d were there before", d->path,
+                       d->manifest.n_shards, want.shards);
+    bool whole = d->manifest.complete && !want.shards;
+    d->n_shards = want.shards ? want.shards : d->manifest.n_shards;
     d->shard = calloc((size_t)d->n_shards + 1, sizeof *d->shard);
     if (!d->shard)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", d->path);
@@ -241,7 +254,7 @@ static int open_all(vf_dataset *d, bool allow_incomplete, const listener *l, vc_
     for (int i = 0; i < d->n_shards && !rc; i++)
         if (d->shard[i].m)
             vf_lmdb_release(d->shard[i].m);      /* the indexes were read once and for all */
-    if (!rc && d->manifest.complete && !l->fn && d->n != d->manifest.samples)
+    if (!rc && whole && !l->fn && d->n != d->manifest.samples)
         rc = vc_fail(err, VC_EFORMAT,
                      "the shards hold %" PRIu32 " samples, the manifest says %" PRId64, d->n,
                      d->manifest.samples);
@@ -250,15 +263,15 @@ static int open_all(vf_dataset *d, bool allow_incomplete, const listener *l, vc_
     return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", d->path);
 }
 
-static int open_dataset(vf_dataset **out, const char *path, bool allow_incomplete,
-                        const listener *l, vc_err *err)
+static int open_dataset(vf_dataset **out, const char *path, extent want, const listener *l,
+                        vc_err *err)
 {
     *out = NULL;
     vf_dataset *d = calloc(1, sizeof *d);
     if (!d)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     d->path = strdup(path);
-    int rc = d->path ? open_all(d, allow_incomplete, l, err)
+    int rc = d->path ? open_all(d, want, l, err)
                      : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     if (rc) {
         vf_dataset_close(d);
@@ -270,13 +283,28 @@ static int open_dataset(vf_dataset **out, const char *path, bool allow_incomplet
 
 int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, vc_err *err)
 {
-    return open_dataset(out, path, allow_incomplete, &(listener){ 0 }, err);
+    return open_dataset(out, path, (extent){ allow_incomplete, 0 }, &(listener){ 0 }, err);
+}
+
+int vf_dataset_open_first(vf_dataset **out, const char *path, int shards, vc_err *err)
+{
+    return open_dataset(out, path, (extent){ true, shards }, &(listener){ 0 }, err);
 }
 
 int vf_dataset_salvage(vf_dataset **out, const char *path,
                        void (*told)(void *arg, const char *what), void *arg, vc_err *err)
 {
-    return open_dataset(out, path, true, &(listener){ told, arg }, err);
+    return open_dataset(out, path, (extent){ true, 0 }, &(listener){ told, arg }, err);
+}
+
+int vf_dataset_progress(const char *path, int *shards, bool *complete, vc_err *err)
+{
+    vf_manifest m;
+    int rc = vf_manifest_read(&m, path, err);
+    *shards = m.n_shards;
+    *complete = m.complete;
+    vf_manifest_free(&m);
+    return rc;
 }
 
 void vf_dataset_close(vf_dataset *d)
@@ -298,6 +326,16 @@ void vf_dataset_close(vf_dataset *d)
 const cJSON *vf_dataset_manifest(const vf_dataset *d)
 {
     return d->manifest.json;
+}
+
+int vf_dataset_shards(const vf_dataset *d)
+{
+    return d->n_shards;
+}
+
+char *vf_dataset_root(const vf_dataset *d, char hex[VF_KEY_HEX])
+{
+    return vf_key_hex(hex, d->root);
 }
 
 const char *vf_dataset_path(const vf_dataset *d)

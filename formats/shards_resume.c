@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/progress.h"
 
 /* ---- the same dataset? ---- */
 
@@ -179,8 +180,10 @@ int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err)
     if (h->env)
         return 0;
     if (h->number > VF_MAX_SHARD)
-        return vc_fail(err, VC_EINVAL, "more than %d shards: give a larger --shard_size",
-                       VF_MAX_SHARD + 1);
+        return vc_fail(err, VC_EINVAL, "more than %d shards: give a larger --shard_size%s",
+                       VF_MAX_SHARD + 1, w->shard_seconds > 0 ? " and --shard_seconds" : "");
+    if (!text)
+        w->shard_since = vc_seconds();
     return vf_env_open(&h->env, w->dir, vf_shard_name(file, text, h->number),
                        text ? vf_text_dbs : vf_shard_dbs, err);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/progress.h"
 
 enum { MAX_PROMPT = 999999 };                /* six digits in a key */
 #define BATCH ((uint64_t)64 << 20)           /* bytes per transaction */
@@ -36,6 +37,7 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     w->lock = -1;
     w->shard_size = (uint64_t)o->shard_size;
+    w->shard_seconds = o->shard_seconds;
     w->append = o->append;
     w->dir = vc_format("%s", path);
     w->head = as_read_back(o->head);
@@ -298,6 +300,11 @@ static int settle(vf_writer *w, vc_err *err)
     return rc;
 }
 
+static bool overdue(const vf_writer *w)
+{
+    return w->shard_seconds > 0 && w->shard.env && vc_seconds() - w->shard_since >= w->shard_seconds;
+}
+
 static int put(vf_writer *w, vf_half *h, int db, const char *key, const void *value, size_t n,
                vc_err *err)
 {
@@ -366,7 +373,8 @@ static int put_record(vf_writer *w, vf_index_item *item, const char *key, const 
     if (rc)
         return rc;
     vf_writer_slot(w, item->entry.number, item->entry.variant)->seen = true;
-    return settle(w, err);
+    rc = settle(w, err);
+    return rc || !overdue(w) ? rc : vf_writer_close_shard(w, err);
 }
 
 int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const cJSON *record,

@@ -36,6 +36,7 @@ struct vf_writer {
     int lock;                                /* descriptor of state.lmdb */
     cJSON *head;
     uint64_t shard_size;
+    double shard_seconds, shard_since;       /* since: when the open shard was opened */
     bool append, finished;
     vf_manifest manifest;
     vf_half shard, text;

@@ -70,6 +70,8 @@ static const vc_flag flags[] = {
     FLAG(VC_CHOICE, latent_store, "latent_store", "auto", "auto|moments|sample|mode", NULL,
          "what is kept of the posterior; auto: moments, of the built-in codec mode"),
     FLAG(VC_BYTES, shard_size, "shard_size", "4G", "1M..", NULL, "bytes after which a shard is closed"),
+    FLAG(VC_FLOAT, shard_seconds, "shard_seconds", "0", "0..", NULL,
+         "seconds after which one is closed too, so that vtrain --follow finds its samples; 0: never"),
     FLAG(VC_INT, thumbnails, "thumbnails", "160", "0..1024", NULL,
          "longest side of the stored thumbnails; 0: none"),
     FLAG(VC_PATH, trace_dir, "trace_dir", NULL, NULL, NULL,
@@ -223,7 +225,8 @@ static int settle_config(vprep *p, vc_err *err)
 static int open_writer(vprep *p, vc_err *err)
 {
     cJSON *head = vprep_manifest_head(p);
-    vf_writer_opts o = { .head = head, .shard_size = p->c.shard_size, .overwrite = p->c.overwrite,
+    vf_writer_opts o = { .head = head, .shard_size = p->c.shard_size,
+                         .shard_seconds = p->c.shard_seconds, .overwrite = p->c.overwrite,
                          .append = p->c.append };
     int rc = vf_writer_open(&p->writer, p->c.out, &o, err);
     cJSON_Delete(head);

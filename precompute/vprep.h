@@ -42,7 +42,7 @@ typedef struct vprep_config {
     int on_error;                     /* skip | stop */
     int log_format;
     bool dry_run, overwrite, append, quiet;
-    double sample_fps;
+    double sample_fps, shard_seconds;
     /* sampling flags, as vb_rules has them */
     bool enable_bucket, random_hw_adapt, token_length, random_ratio_crop, random_frame_crop;
     bool allow_upscale, random_flip;
