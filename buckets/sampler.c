@@ -162,12 +162,8 @@ static void make_plan(vb_sampler *s, uint64_t epoch)
     s->epoch = epoch;
 }
 
-int vb_sampler_get(vb_sampler *s, uint64_t m, uint32_t *rows, uint32_t *n, vc_err *err)
+void vb_sampler_get(vb_sampler *s, uint64_t m, uint32_t *rows, uint32_t *n)
 {
-    *n = 0;
-    if (m > UINT32_MAX)
-        return vc_fail(err, VC_EINVAL, "sampler: micro-batch %llu: a run has at most 2^32",
-                       (unsigned long long)m);
     if (s->epoch != m / s->batches)
         make_plan(s, m / s->batches);
 
@@ -182,5 +178,4 @@ int vb_sampler_get(vb_sampler *s, uint64_t m, uint32_t *rows, uint32_t *n, vc_er
             at = first;
     }
     *n = count;
-    return 0;
 }

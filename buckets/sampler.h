@@ -45,8 +45,7 @@ uint64_t vb_sampler_epoch_batches(const vb_sampler *s);
 
 /* Micro-batch number m of the run (epoch m / epoch_batches): up to `batch` sample indices into
  * rows, which has room for `batch`; *n how many. Random access; the first of another epoch than
- * the last call's makes that epoch's plan (0.1 s for a million samples), others cost nothing.
- * VC_EINVAL from 2^32 on: training's draws count micro-batches in 32 bits. */
-int vb_sampler_get(vb_sampler *s, uint64_t m, uint32_t *rows, uint32_t *n, vc_err *err);
+ * the last call's makes that epoch's plan (0.1 s for a million samples), others cost nothing. */
+void vb_sampler_get(vb_sampler *s, uint64_t m, uint32_t *rows, uint32_t *n);
 
 #endif

@@ -222,7 +222,7 @@ static int open_one(vf_dataset *d, int i, const listener *l, vc_err *err)
 /* How much of a dataset is asked for. */
 typedef struct extent {
     bool incomplete;                         /* one that is not finished is fine */
-    int shards;                              /* at most so many of the first; 0: all */
+    int shards;                              /* so many of the first; -1: all */
 } extent;
 
 static int open_all(vf_dataset *d, extent want, const listener *l, vc_err *err)
@@ -241,8 +241,8 @@ static int open_all(vf_dataset *d, extent want, const listener *l, vc_err *err)
     if (d->manifest.n_shards < want.shards)
         return vc_fail(err, VC_ENOENT, "%s: %d shards, %d were there before", d->path,
                        d->manifest.n_shards, want.shards);
-    bool whole = d->manifest.complete && !want.shards;
-    d->n_shards = want.shards ? want.shards : d->manifest.n_shards;
+    bool whole = d->manifest.complete && want.shards < 0;
+    d->n_shards = want.shards < 0 ? d->manifest.n_shards : want.shards;
     d->shard = calloc((size_t)d->n_shards + 1, sizeof *d->shard);
     if (!d->shard)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", d->path);
@@ -283,7 +283,7 @@ static int open_dataset(vf_dataset **out, const char *path, extent want, const l
 
 int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, vc_err *err)
 {
-    return open_dataset(out, path, (extent){ allow_incomplete, 0 }, &(listener){ 0 }, err);
+    return open_dataset(out, path, (extent){ allow_incomplete, -1 }, &(listener){ 0 }, err);
 }
 
 int vf_dataset_open_first(vf_dataset **out, const char *path, int shards, vc_err *err)
@@ -294,7 +294,7 @@ int vf_dataset_open_first(vf_dataset **out, const char *path, int shards, vc_err
 int vf_dataset_salvage(vf_dataset **out, const char *path,
                        void (*told)(void *arg, const char *what), void *arg, vc_err *err)
 {
-    return open_dataset(out, path, (extent){ true, 0 }, &(listener){ told, arg }, err);
+    return open_dataset(out, path, (extent){ true, -1 }, &(listener){ told, arg }, err);
 }
 
 int vf_dataset_progress(const char *path, int *shards, bool *complete, vc_err *err)

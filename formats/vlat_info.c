@@ -140,6 +140,21 @@ static const char *state_of(const char *path, const char *root)
     return same ? "unchanged" : "changed since";
 }
 
+/* What each epoch had, of a run that followed a dataset while it was written. */
+static void print_epochs(FILE *f, const cJSON *epochs)
+{
+    const cJSON *e, *set;
+    if (cJSON_GetArraySize(epochs) < 2)
+        return;
+    cJSON_ArrayForEach(e, epochs) {
+        fprintf(f, "%-14sfrom %.0f on", "epochs", vlat_num(e, "epoch"));
+        cJSON_ArrayForEach(set, cJSON_GetObjectItemCaseSensitive(e, "data"))
+            fprintf(f, ", %.0f samples in %.0f shards", vlat_num(set, "samples"),
+                    vlat_num(set, "shards"));
+        fputc('\n', f);
+    }
+}
+
 /* A checkpoint's folder, or a run's: trainer.json of it. */
 static int info_of(const vlat *v, vc_err *err)
 {
@@ -166,6 +181,7 @@ static int info_of(const vlat *v, vc_err *err)
             vlat_print(v->out, vlat_str(set, "root"), 40);
             fprintf(v->out, ", %s\n", state_of(vlat_str(set, "path"), vlat_str(set, "root")));
         }
+        print_epochs(v->out, cJSON_GetObjectItemCaseSensitive(o, "epochs"));
     }
     cJSON_Delete(o);
     free(path);

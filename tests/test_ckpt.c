@@ -54,11 +54,22 @@ static vtrain_state state_of(int64_t step)
                            .sets = sets, .n_sets = 2 };
 }
 
+static vtrain_part parts[] = {
+    { 3, 10, "00112233445566778899aabbccddeeff" }, { 1, 2, "0f112233445566778899aabbccddeeff" },
+    { 7, 12, "0e112233445566778899aabbccddeeff" }, { 1, 2, "0f112233445566778899aabbccddeeff" },
+};
+static const vtrain_span spans[] = {
+    { .part = parts, .n_parts = 2 }, { .epoch = 5, .micro = 35, .part = parts + 2, .n_parts = 2 },
+};
+
 static int write_state(int64_t step, const char *path, vc_err *err)
 {
     vtrain_state s = state_of(step);
     s.settings = cJSON_CreateObject();
     cJSON_AddStringToObject(s.settings, "learning_rate", "0.0001");
+    s.epoch = 9;
+    s.span = (vtrain_span *)spans;
+    s.n_spans = COUNT(spans);
     int rc = vtrain_state_write(&s, path, err);
     cJSON_Delete(s.settings);
     return rc;
@@ -223,6 +234,13 @@ static void test_state(void **state)
     assert_string_equal(s.sets[1].root, sets[1].root);
     assert_int_equal(s.sets[0].samples, 12);
     assert_string_equal(cJSON_GetObjectItem(s.settings, "learning_rate")->valuestring, "0.0001");
+    assert_int_equal(s.epoch, 9);
+    assert_int_equal(s.n_spans, COUNT(spans));
+    for (int i = 0; i < COUNT(spans); i++) {
+        assert_true(s.span[i].epoch == spans[i].epoch && s.span[i].micro == spans[i].micro);
+        assert_int_equal(s.span[i].n_parts, 2);
+        assert_memory_equal(s.span[i].part, spans[i].part, 2 * sizeof *parts);
+    }
     vtrain_state_free(&s);
     vtrain_state_free(&s);
     free(out);
@@ -242,6 +260,12 @@ static void test_state_damaged(void **state)
         { "\"captions_dropped\":11", "\"captions_dropped\":101", "captions_dropped" },
         { "\"samples\":12", "\"samples\":1e300", "data[0]: samples" },
         { "\"settings\":{", "\"settings\":[],\"x\":{", "settings" },
+        { "\"micro_batch\":35", "\"micro_batch\":4000000001", "epochs[1]: micro_batch" },
+        { "\"micro_batch\":0", "\"micro_batch\":36", "epochs[1]: micro_batch" },
+        { "\"shards\":7", "\"shards\":0", "epochs[1]: data[0]: shards" },
+        { "\"shards\":7", "\"shards\":3000000000", "epochs[1]: data[0]: shards" },
+        { "\"root\":\"0e1", "\"root\":\"0e", "epochs[1]: data[0]: root" },
+        { "\"epochs\":[", "\"epochs\":{},\"x\":[", "epochs" },
         { "\"format\":1", "\"format\":2", "format" }, { "}", "", "trainer.json" },
         { "\"family\":\"builtin\"", "\"family\":null", "family" },
     };

@@ -337,6 +337,7 @@ static void test_hostile_manifest(void **state)
 static void test_refused(void **state)
 {
     (void)state;
+    static const int none_closed[1];
     static const struct {
         const char *names;
         vtrain_data_opts o;
@@ -355,7 +356,7 @@ static void test_refused(void **state)
         { "one", { .eval_split = 0.1 }, VC_EINVAL, "nothing is left" },
         { "none", { 0 }, VC_EINVAL, "weight 0" },
         { "unfinished", { 0 }, VC_EINVAL, "vprep has not finished" },
-        { "unfinished", { .follow = true }, VC_EINVAL, "0 samples" },
+        { "unfinished", { .shards = none_closed }, VC_EINVAL, "0 samples" },
     };
     static const toy_sample heavy[] = { { .number = 1, .h = 1, .w = 1, .weight = 20000 } };
     static const toy_sample none[] = { { .number = 1, .h = 1, .w = 1, .unwanted = true } };

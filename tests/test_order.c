@@ -52,7 +52,7 @@ static vtrain_order *open_order(const vtrain_data *d)
 {
     vtrain_order *o;
     vc_err err = { 0 };
-    if (vtrain_order_open(&o, d, BATCH, SEED, &err))
+    if (vtrain_order_open(&o, d, BATCH, SEED, (vtrain_origin){ 0 }, &err))
         fail_msg("%s", err.text);
     return o;
 }
@@ -147,6 +147,31 @@ static void check_epochs(const vtrain_data *d, const micro *m, vtrain_order *o)
     }
 }
 
+/* Data that come to a run later begin with the epoch that they come in, wherever that is. */
+static void check_origin(const vtrain_data *d, const micro *all, vtrain_order *from_start)
+{
+    const vtrain_origin at = { .epoch = 2, .micro = 1000 };
+    uint64_t skipped = vtrain_order_count(from_start, at.epoch, UINT64_MAX), epoch, end;
+    vtrain_order *o;
+    vc_err err = { 0 };
+    micro got;
+    assert_int_equal(vtrain_order_open(&o, d, BATCH, SEED, at, &err), 0);
+    for (uint64_t i = 0; i < 60; i++) {
+        const micro *want = &all[skipped + i];
+        assert_int_equal(vtrain_order_get(o, at.micro + i, got.row, &got.n, &err), 0);
+        assert_int_equal(got.n, want->n);
+        assert_memory_equal(got.row, want->row, got.n * sizeof *got.row);
+    }
+    assert_int_equal(vtrain_order_epoch(o, at.micro, &epoch, &end, &err), 0);
+    assert_int_equal(epoch, 2);
+    assert_int_equal(end - at.micro,
+                     vtrain_order_count(from_start, 3, UINT64_MAX) - skipped);
+    assert_int_equal(vtrain_order_epoch(o, end, &epoch, &end, &err), 0);
+    assert_int_equal(epoch, 3);
+    assert_int_equal(vtrain_order_get(o, at.micro - 1, got.row, &got.n, &err), VC_EINVAL);
+    vtrain_order_close(o);
+}
+
 static void check_order(const toy_sample *samples, int n, bool varied)
 {
     vtrain_data *d = open_data(samples, n, 0);
@@ -164,6 +189,7 @@ static void check_order(const toy_sample *samples, int n, bool varied)
         assert_int_equal(again.n, all[m].n);
         assert_memory_equal(again.row, all[m].row, again.n * sizeof *again.row);
     }
+    check_origin(d, all, o);
     assert_int_equal(vtrain_order_count(o, UINT64_MAX, 1000), 1000);
     assert_int_equal(vtrain_order_count(o, 0, 1000), 0);
     assert_int_equal(vtrain_order_get(o, (uint64_t)1 << 32, all[0].row, &all[0].n, &err),

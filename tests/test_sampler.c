@@ -53,7 +53,7 @@ static uint32_t walk(vb_sampler *s, const shape *p, const uint32_t *group, uint6
     memset(seen, 0, p->n * sizeof *seen);
     for (uint64_t m = epoch * per; m < (epoch + 1) * per; m++) {
         uint32_t rows[MAX_BATCH], n;
-        assert_int_equal(vb_sampler_get(s, m, rows, &n, NULL), 0);
+        vb_sampler_get(s, m, rows, &n);
         assert_in_range(n, 1, p->batch);
         partial += n < p->batch;
         for (uint32_t i = 0; i < n; i++) {
@@ -126,8 +126,8 @@ static void test_wrap(void **state)
     assert_int_equal(vb_sampler_epoch_batches(s), 2);
     uint32_t order[5];
     vc_permutation(order, 5, 11, 0);
-    vb_sampler_get(s, 0, a, &n, NULL);
-    vb_sampler_get(s, 1, b, &n, NULL);
+    vb_sampler_get(s, 0, a, &n);
+    vb_sampler_get(s, 1, b, &n);
     const uint32_t *full = memcmp(a, order, sizeof a) ? b : a, *rest = full == a ? b : a;
     assert_memory_equal(full, order, 3 * sizeof *order);
     assert_int_equal(rest[0], order[3]);
@@ -136,7 +136,7 @@ static void test_wrap(void **state)
     vb_sampler_close(s);
 
     s = open_sampler(two, 2, 1, 3, VB_LEFTOVER_WRAP, 11);      /* smaller than a batch */
-    vb_sampler_get(s, 0, a, &n, NULL);
+    vb_sampler_get(s, 0, a, &n);
     assert_int_equal(n, 3);
     assert_int_equal(a[0], a[2]);
     assert_int_equal(a[0] + a[1], 1);
@@ -179,7 +179,7 @@ static void test_plan_as_defined(void **state)
     for (uint64_t place = per; place-- > 0;) {
         uint32_t rows[BATCH], n;
         bool rest = n_part && (!n_full || vc_draw_int(&d, (uint32_t)place + 1) < n_part);
-        vb_sampler_get(s, epoch * per + place, rows, &n, NULL);
+        vb_sampler_get(s, epoch * per + place, rows, &n);
         const uint32_t *want = rest ? list[part[--n_part]] : full[--n_full];
         assert_int_equal(n, rest ? fill[part[n_part]] : BATCH);
         assert_memory_equal(rows, want, n * sizeof *rows);
@@ -199,11 +199,11 @@ static void test_random_access(void **state)
     uint32_t (*plan)[8] = calloc(3 * per, sizeof *plan), *count = calloc(3 * per, sizeof *count);
 
     for (uint64_t m = 0; m < 3 * per; m++)
-        vb_sampler_get(a, m, plan[m], &count[m], NULL);
+        vb_sampler_get(a, m, plan[m], &count[m]);
     for (int i = 0; i < 1000; i++) {
         uint64_t m = vc_draw_int(&d, (uint32_t)(3 * per));
         uint32_t rows[8], n;
-        vb_sampler_get(b, m, rows, &n, NULL);
+        vb_sampler_get(b, m, rows, &n);
         assert_int_equal(n, count[m]);
         assert_memory_equal(rows, plan[m], n * sizeof *rows);
     }
@@ -221,10 +221,10 @@ static void test_seeds_and_epochs_differ(void **state)
     vb_sampler *a = open_sampler(group, 256, 1, 64, VB_LEFTOVER_SMALL, 1);
     vb_sampler *b = open_sampler(group, 256, 1, 64, VB_LEFTOVER_SMALL, 2);
 
-    vb_sampler_get(a, 0, rows[0], &n, NULL);
-    vb_sampler_get(b, 0, rows[1], &n, NULL);
-    vb_sampler_get(a, 4, rows[2], &n, NULL);
-    vb_sampler_get(a, 0, rows[3], &n, NULL);
+    vb_sampler_get(a, 0, rows[0], &n);
+    vb_sampler_get(b, 0, rows[1], &n);
+    vb_sampler_get(a, 4, rows[2], &n);
+    vb_sampler_get(a, 0, rows[3], &n);
     assert_memory_not_equal(rows[0], rows[1], sizeof rows[0]);
     assert_memory_not_equal(rows[0], rows[2], sizeof rows[0]);
     assert_memory_equal(rows[0], rows[3], sizeof rows[0]);
@@ -245,7 +245,7 @@ static void test_leftovers_are_spread(void **state)
 
     assert_int_equal(vb_sampler_epoch_batches(s), PLACES);
     for (uint64_t m = 0; m < (uint64_t)EPOCHS * PLACES; m++) {
-        vb_sampler_get(s, m, rows, &n, NULL);
+        vb_sampler_get(s, m, rows, &n);
         at[m % PLACES] += n == 2;
     }
     for (int i = 0; i < PLACES; i++)            /* 400 each, sigma 19 */
@@ -277,10 +277,9 @@ static void test_refusals(void **state)
     }
     vb_sampler *s = open_sampler(group, 4, 6, UINT32_MAX, VB_LEFTOVER_SMALL, 0);
     uint32_t n, few[4];
-    vc_err err;
     assert_int_equal(vb_sampler_epoch_batches(s), 3);
-    assert_int_equal(vb_sampler_get(s, UINT32_MAX, few, &n, &err), 0);
-    assert_int_equal(vb_sampler_get(s, (uint64_t)UINT32_MAX + 1, few, &n, &err), VC_EINVAL);
+    vb_sampler_get(s, UINT64_MAX, few, &n);
+    assert_in_range(n, 1, 2);
     vb_sampler_close(s);
     vb_sampler_close(NULL);
 }
@@ -294,7 +293,7 @@ static void test_million(void **state)
     struct timespec a, b;
 
     clock_gettime(CLOCK_MONOTONIC, &a);
-    vb_sampler_get(s, 0, rows, &n, NULL);
+    vb_sampler_get(s, 0, rows, &n);
     clock_gettime(CLOCK_MONOTONIC, &b);
     double ms = (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6;
     print_message("plan of %d samples: %.0f ms\n", N, ms);

@@ -301,37 +301,57 @@ static cJSON *make_head(const toy *t)
     return o;
 }
 
-static void put_all(vf_writer *w, const toy *t)
+vf_writer *toy_open(toy *t, double shard_seconds, bool overwrite)
 {
+    t->channels = t->channels ? t->channels : 2;
+    t->width = t->width ? t->width : 4;
+    t->encoders = t->encoders ? t->encoders : 1;
+    t->family = t->family ? t->family : "builtin";
+    t->vae = t->vae ? t->vae : "VaeBuiltin";
+    t->fingerprint = t->fingerprint ? t->fingerprint : "00112233445566778899aabbccddeeff";
+    t->scaling = t->scaling > 0 ? t->scaling : 1;
+
+    vf_writer *w;
+    vc_err err = { 0 };
+    cJSON *head = make_head(t);
+    const vf_writer_opts o = { .head = head, .shard_size = 1 << 30,
+                               .shard_seconds = shard_seconds, .overwrite = overwrite };
+    if (vf_writer_open(&w, t->path, &o, &err))
+        fail_msg("%s", err.text);
+    cJSON_Delete(head);
     put_prompt(w, t, "", TOY_WHOLE);
-    for (int i = 0; i < t->n; i++)
-        put_sample(w, t, &t->sample[i], t->sample[i].number == t->bad ? t->damage : TOY_WHOLE);
-    for (int i = 0; i < t->prompts; i++)
-        put_validation(w, t, i);
+    return w;
+}
+
+void toy_put(vf_writer *w, const toy *t, const toy_sample *s)
+{
+    put_sample(w, t, s, s->number == t->bad ? t->damage : TOY_WHOLE);
+}
+
+void toy_finish(vf_writer *w)
+{
+    vc_err err = { 0 };
+    if (vf_writer_finish(w, &err))
+        fail_msg("%s", err.text);
+    vf_writer_close(w);
 }
 
 void toy_make(const toy *given)
 {
     toy t = *given;
-    t.channels = t.channels ? t.channels : 2;
-    t.width = t.width ? t.width : 4;
-    t.encoders = t.encoders ? t.encoders : 1;
-    t.family = t.family ? t.family : "builtin";
-    t.vae = t.vae ? t.vae : "VaeBuiltin";
-    t.fingerprint = t.fingerprint ? t.fingerprint : "00112233445566778899aabbccddeeff";
-    t.scaling = t.scaling > 0 ? t.scaling : 1;
-
-    vf_writer *w;
     vc_err err = { 0 };
-    cJSON *head = make_head(&t);
-    const vf_writer_opts o = { .head = head, .shard_size = 1 << 30, .overwrite = true };
-    if (vf_writer_open(&w, t.path, &o, &err))
-        fail_msg("%s", err.text);
-    put_all(w, &t);
-    if (t.unfinished ? vf_writer_commit(w, &err) : vf_writer_finish(w, &err))
+    vf_writer *w = toy_open(&t, 0, true);
+    for (int i = 0; i < t.n; i++)
+        toy_put(w, &t, &t.sample[i]);
+    for (int i = 0; i < t.prompts; i++)
+        put_validation(w, &t, i);
+    if (!t.unfinished) {
+        toy_finish(w);
+        return;
+    }
+    if (vf_writer_commit(w, &err))
         fail_msg("%s", err.text);
     vf_writer_close(w);
-    cJSON_Delete(head);
 }
 
 void toy_dir_make(char dir[256])

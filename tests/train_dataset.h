@@ -52,6 +52,11 @@ typedef struct toy {
 
 /* Makes it anew; fails the test if that cannot be done. */
 void toy_make(const toy *t);
+/* The same in steps: a writer, t's zeros filled in, with nothing put yet but the empty prompt; then
+ * samples of one's own; then the end. */
+vf_writer *toy_open(toy *t, double shard_seconds, bool overwrite);
+void toy_put(vf_writer *w, const toy *t, const toy_sample *s);
+void toy_finish(vf_writer *w);
 
 /* What is stored: exact in f16. i counts elements in C,f,h,w order. */
 float toy_mean(uint32_t number, uint32_t variant, int64_t i);

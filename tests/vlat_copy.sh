@@ -77,6 +77,9 @@ expect 0 'back.lmdb: 60 samples.*, unchanged' info --of checkpoint-7
 expect 0 'p-02: 2 samples.*, changed since' info --of checkpoint-7
 expect 0 'gone: 2 samples.*, not there now' info --of checkpoint-7
 expect 1 'checkpoint-N is meant' info --of back.lmdb
+printf '{"step":7,"family":"builtin","training_type":"lora","data":[],"epochs":[{"epoch":0,"data":[{"shards":1,"samples":20}]},{"epoch":4,"data":[{"shards":3,"samples":60}]}]}' \
+    >checkpoint-7/trainer.json
+expect 0 'from 4 on, 60 samples in 3 shards' info --of checkpoint-7
 
 # repair: a flipped bit costs one sample, a shard that is cut short its samples; the plan says which
 for i in $(seq 0 59); do printf '{"sample":%d,"variant":0,"status":"ok","path":"row %d"}\n' "$i" "$i"; done >back.lmdb/plan.jsonl

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -298,6 +299,28 @@ static int add_sets(cJSON *o, const vtrain_state *s)
     return list ? 0 : -1;
 }
 
+static int add_spans(cJSON *o, const vtrain_state *s)
+{
+    cJSON *list = cJSON_AddArrayToObject(o, "epochs");
+    for (int i = 0; i < s->n_spans && list; i++) {
+        const vtrain_span *p = &s->span[i];
+        cJSON *e = cJSON_CreateObject(), *parts = NULL;
+        if (!cJSON_AddItemToArray(list, e) || vf_json_add_int(e, "epoch", (int64_t)p->epoch) ||
+            vf_json_add_int(e, "micro_batch", (int64_t)p->micro) ||
+            !(parts = cJSON_AddArrayToObject(e, "data")))
+            return -1;
+        for (int k = 0; k < p->n_parts; k++) {
+            cJSON *d = cJSON_CreateObject();
+            if (!cJSON_AddItemToArray(parts, d) ||
+                vf_json_add_int(d, "shards", p->part[k].shards) ||
+                vf_json_add_int(d, "samples", p->part[k].samples) ||
+                !cJSON_AddStringToObject(d, "root", p->part[k].root))
+                return -1;
+        }
+    }
+    return list ? 0 : -1;
+}
+
 /* The seed is a string: JSON numbers are exact to 2^53 only. */
 static cJSON *state_json(const vtrain_state *s)
 {
@@ -316,6 +339,7 @@ static cJSON *state_json(const vtrain_state *s)
         !cJSON_AddStringToObject(o, "backend", s->backend) ||
         vf_json_add_int(o, "captions", (int64_t)s->rows) ||
         vf_json_add_int(o, "captions_dropped", (int64_t)s->dropped) || add_sets(o, s) ||
+        vf_json_add_int(o, "epoch", (int64_t)s->epoch) || add_spans(o, s) ||
         !cJSON_AddItemReferenceToObject(o, "settings", s->settings)) {
         cJSON_Delete(o);
         return NULL;
@@ -394,6 +418,63 @@ static int read_sets(vtrain_state *s, const cJSON *o, vc_err *err)
     return 0;
 }
 
+static int read_part(vtrain_part *p, const cJSON *o, vc_err *err)
+{
+    const char *root;
+    int64_t shards;
+    int rc = read_int(o, "shards", 1, &shards, err);
+    if (!rc && shards > INT_MAX)
+        rc = vc_fail(err, VC_EFORMAT, "shards: %" PRId64, shards);
+    if (rc || (rc = read_int(o, "samples", 0, &p->samples, err)) ||
+        (rc = vf_json_str(o, "root", &root, err)))
+        return rc;
+    p->shards = (int)shards;
+    if (strlen(root) != sizeof p->root - 1)
+        return vc_fail(err, VC_EFORMAT, "root: 32 hex digits expected");
+    memcpy(p->root, root, sizeof p->root);
+    return 0;
+}
+
+static int read_span(vtrain_span *s, const cJSON *o, vc_err *err)
+{
+    const cJSON *parts, *p;
+    int rc = read_count(o, "epoch", &s->epoch, err);
+    if (rc || (rc = read_count(o, "micro_batch", &s->micro, err)) ||
+        (rc = vf_json_arr(o, "data", &parts, err)))
+        return rc;
+    s->part = calloc((size_t)cJSON_GetArraySize(parts) + 1, sizeof *s->part);
+    if (!s->part)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    cJSON_ArrayForEach(p, parts)
+        if (!rc && (rc = read_part(&s->part[s->n_parts++], p, err)))
+            vc_context(err, rc, "data[%d]", s->n_parts - 1);
+    return rc;
+}
+
+/* Checkpoints of earlier versions have none. */
+static int read_spans(vtrain_state *s, const cJSON *o, vc_err *err)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, "epochs"), *p;
+    if (!list)
+        return 0;
+    int rc = vf_json_arr(o, "epochs", &list, err);
+    if (rc || (rc = read_count(o, "epoch", &s->epoch, err)))
+        return rc;
+    s->span = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *s->span);
+    if (!s->span)
+        return vc_fail(err, VC_ENOMEM, "epochs: out of memory");
+    cJSON_ArrayForEach(p, list) {
+        const vtrain_span *last = s->n_spans ? &s->span[s->n_spans - 1] : NULL;
+        vtrain_span *span = &s->span[s->n_spans++];
+        rc = read_span(span, p, err);
+        if (!rc && (span->micro > s->micro || (last && span->micro < last->micro)))
+            rc = vc_fail(err, VC_EFORMAT, "micro_batch: %" PRIu64 " is out of order", span->micro);
+        if (rc)
+            return vc_context(err, rc, "epochs[%d]", s->n_spans - 1);
+    }
+    return 0;
+}
+
 static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
 {
     const cJSON *settings;
@@ -411,7 +492,7 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = read_text(o, "backend", &s->backend, err)) ||
         (rc = read_count(o, "captions", &s->rows, err)) ||
         (rc = read_count(o, "captions_dropped", &s->dropped, err)) ||
-        (rc = read_sets(s, o, err)) || (rc = vf_json_obj(o, "settings", &settings, err)))
+        (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) || (rc = vf_json_obj(o, "settings", &settings, err)))
         return rc;
     if (s->dropped > s->rows)
         return vc_fail(err, VC_EFORMAT, "captions_dropped: more than captions");
@@ -439,8 +520,16 @@ int vtrain_state_read(vtrain_state *s, const char *dir, vc_err *err)
     return rc;
 }
 
+void vtrain_spans_free(vtrain_span *s, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(s[i].part);
+    free(s);
+}
+
 void vtrain_state_free(vtrain_state *s)
 {
+    vtrain_spans_free(s->span, s->n_spans);
     for (int i = 0; i < s->n_sets; i++) {
         free(s->sets[i].path);
         free(s->sets[i].root);

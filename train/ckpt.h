@@ -32,6 +32,17 @@ typedef struct vtrain_ckpt_set {
     char *path, *root;           /* as given; hex root of its manifest */
     int64_t samples;
 } vtrain_ckpt_set;
+/* Epochs with the same samples: those of each dataset's first shards. */
+typedef struct vtrain_part {
+    int shards;
+    int64_t samples;
+    char root[33];
+} vtrain_part;
+typedef struct vtrain_span {
+    uint64_t epoch, micro;       /* its first epoch, and the first micro-batch of that */
+    vtrain_part *part;           /* [n_parts], a dataset each; malloc'ed */
+    int n_parts;
+} vtrain_span;
 typedef struct vtrain_state {
     int64_t step;                /* steps done */
     uint64_t micro;              /* micro-batches done: the next one's number */
@@ -41,12 +52,16 @@ typedef struct vtrain_state {
     uint64_t rows, dropped;      /* captions so far, and how many were dropped: achieved dropout */
     vtrain_ckpt_set *sets;
     int n_sets;
+    uint64_t epoch;              /* that the next micro-batch belongs to, or nearly */
+    vtrain_span *span;           /* oldest first, the last one is in use; none: not recorded */
+    int n_spans;
     cJSON *settings;             /* flag name -> value as text, for people and for comparing */
 } vtrain_state;
 
 int vtrain_state_write(const vtrain_state *s, const char *dir, vc_err *err);
 /* Checks every field; names the file in errors. */
 int vtrain_state_read(vtrain_state *s, const char *dir, vc_err *err);
+void vtrain_spans_free(vtrain_span *s, int n);
 void vtrain_state_free(vtrain_state *s);       /* frees what read() made; an all-zero one is fine */
 
 #endif

@@ -48,19 +48,19 @@ static int parse_path(char **path, double *weight, const char *arg, vc_err *err)
 
 static int open_set(vtrain_data *d, const vtrain_data_opts *o, const char *arg, vc_err *err)
 {
-    vtrain_set *s = &d->set[d->n_sets++];
+    int at = d->n_sets++;
+    vtrain_set *s = &d->set[at];
     char *path;
     int rc = parse_path(&path, &s->weight, arg, err);
     if (!rc)
-        rc = vf_dataset_open(&s->data, path, o->follow, err);
+        rc = o->shards ? vf_dataset_open_first(&s->data, path, o->shards[at], err)
+                       : vf_dataset_open(&s->data, path, false, err);
     free(path);
     if (rc)
         return rc;
 
-    const cJSON *manifest = vf_dataset_manifest(s->data);
-    rc = vf_json_str(manifest, "root", &s->root, err);
-    if (!rc)
-        rc = vtrain_head_read(&s->head, manifest, err);
+    vf_dataset_root(s->data, s->root);
+    rc = vtrain_head_read(&s->head, vf_dataset_manifest(s->data), err);
     return vc_context(err, rc, "%s: manifest.json", vf_dataset_path(s->data));
 }
 
@@ -75,6 +75,24 @@ static int open_sets(vtrain_data *d, const vtrain_data_opts *o, vc_err *err)
         int rc = open_set(d, o, o->paths->item[i], err);
         if (rc)
             return rc;
+    }
+    return 0;
+}
+
+int vtrain_data_progress(const vc_list *paths, int *shards, bool *complete, vc_err *err)
+{
+    *complete = true;
+    for (int i = 0; i < paths->n; i++) {
+        char *path;
+        double weight;
+        bool all = false;
+        int rc = parse_path(&path, &weight, paths->item[i], err);
+        if (!rc)
+            rc = vf_dataset_progress(path, &shards[i], &all, err);
+        free(path);
+        if (rc && rc != VC_ENOENT)
+            return rc;
+        *complete &= all;
     }
     return 0;
 }

@@ -29,7 +29,8 @@ typedef struct vtrain_data_opts {
     uint64_t seed;               /* of the split */
     const char *model_dir;       /* vae/config.json below it, if there, gives the normalisation */
     bool allow_mismatch;         /* a fingerprint that differs between datasets is no error */
-    bool follow;                 /* take an incomplete dataset as far as it is closed */
+    const int *shards;           /* [paths]: of each dataset only so many of its first shards, finished
+                                  * or not, as vtrain_data_progress told; NULL: whole ones */
 } vtrain_data_opts;
 
 /* A text encoder's slot, the same in all datasets. */
@@ -67,12 +68,15 @@ typedef struct vtrain_sample {
     bool held_out;
 } vtrain_sample;
 
-/* VC_EINVAL: an incomplete dataset without `follow`, no samples, nothing left to train on, an epoch
+/* VC_EINVAL: an incomplete dataset without `shards`, no samples, nothing left to train on, an epoch
  * above 2^28 samples; VC_EFORMAT: damaged, or a sample's own weight above 10,000;
  * VC_EMISMATCH names both sides (family, VAE, channels, encoders, widths). *note: a malloc'ed
  * line worth telling (normalisation of the model differs from the manifest's, samples left out),
  * or NULL. */
 int vtrain_data_open(vtrain_data **out, const vtrain_data_opts *o, char **note, vc_err *err);
+/* How far the datasets are written: closed shards of each (none of one that is not there yet), and
+ * whether all are complete. */
+int vtrain_data_progress(const vc_list *paths, int *shards, bool *complete, vc_err *err);
 void vtrain_data_close(vtrain_data *d);                     /* NULL is fine */
 
 /* What the transformer wants beyond plain latents. fit->pad_front: clips get copies of their first
@@ -115,7 +119,7 @@ uint32_t vtrain_data_visits(const vtrain_data *d);
 /* Whether the groups of the visits change from epoch to epoch. */
 bool vtrain_data_varied(const vtrain_data *d);
 
-/* Datasets as a checkpoint names them: path, root, samples. */
+/* Datasets as a checkpoint names them: path, root, samples. The root is that of the samples seen. */
 int vtrain_data_sets(const vtrain_data *d);
 const vf_dataset *vtrain_data_set(const vtrain_data *d, int i);
 const char *vtrain_data_root(const vtrain_data *d, int i);

@@ -27,7 +27,7 @@ typedef struct vtrain_head {
 typedef struct vtrain_set {
     vf_dataset *data;
     double weight;                       /* repeats, as given with its path */
-    const char *root;                    /* borrowed from the manifest */
+    char root[VF_KEY_HEX];
     vtrain_head head;
     bool noised;                         /* training takes `image_noised` in place of `image` */
 } vtrain_set;

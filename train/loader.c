@@ -90,7 +90,7 @@ int vtrain_loader_epochs(const vtrain_data *d, uint32_t batch, uint64_t epochs, 
                          uint64_t *n, vc_err *err)
 {
     vtrain_order *o;
-    int rc = vtrain_order_open(&o, d, batch, 0, err);
+    int rc = vtrain_order_open(&o, d, batch, 0, (vtrain_origin){ 0 }, err);
     *n = rc ? 0 : vtrain_order_count(o, epochs, limit);
     vtrain_order_close(o);
     return rc;
@@ -192,6 +192,11 @@ void vtrain_loader_give_back(vtrain_loader *l, const vtrain_batch *b)
             pthread_cond_signal(&l->room);
         }
     pthread_mutex_unlock(&l->lock);
+}
+
+uint64_t vtrain_loader_epoch_end(const vtrain_loader *l)
+{
+    return l->epoch_end;
 }
 
 size_t vtrain_loader_bytes(const vtrain_loader *l)
@@ -313,9 +318,17 @@ static int check_opts(const vtrain_loader_opts *o, vc_err *err)
 
 static int make_rows(vtrain_loader *l, vc_err *err)
 {
-    if (!l->o.held_out)
-        return vtrain_order_open(&l->order, l->d, l->o.batch, l->o.seed, err);
-    int rc = make_pass(&l->pass, l->d, l->o.batch, err);
+    uint64_t epoch, end;
+    int rc;
+    if (!l->o.held_out) {
+        rc = vtrain_order_open(&l->order, l->d, l->o.batch, l->o.seed, l->o.origin, err);
+        if (!rc && l->o.one_epoch)
+            rc = vtrain_order_epoch(l->order, l->o.first, &epoch, &end, err);
+        if (!rc && l->o.one_epoch && end < l->o.end)
+            l->o.end = l->epoch_end = end;
+        return rc;
+    }
+    rc = make_pass(&l->pass, l->d, l->o.batch, err);
     if (!rc && l->o.end > l->pass.n)
         rc = vc_fail(err, VC_EINVAL, "batch %" PRIu64 " of a pass of %" PRIu64, l->o.end,
                      l->pass.n);
@@ -370,6 +383,7 @@ int vtrain_loader_open(vtrain_loader **out, const vtrain_data *d, const vtrain_l
     l->d = d;
     l->o = *o;
     l->next_in = l->next_out = o->first;
+    l->epoch_end = UINT64_MAX;
     atomic_init(&l->stop, false);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->room, NULL);

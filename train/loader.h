@@ -1,6 +1,6 @@
 /* loader.h - micro-batches, copied from the maps by threads of its own ahead of time.
  *
- * Micro-batch m of the run is a pure function of (data, seed, batch, m): order.h says which
+ * Micro-batch m of the run is a pure function of (data, origin, seed, batch, m): order.h says which
  * samples, and the draws of (row in the micro-batch, m) which caption (VC_DRAW_CAPTION), whether
  * it is dropped (VC_DRAW_CAPTION_DROP), the posterior noise of stored moments (VC_DRAW_LATENT,
  * C,f,h,w order), which noised first frame (VC_DRAW_IMAGE), its noise and the masked clip's
@@ -21,7 +21,7 @@
 #ifndef VTRAIN_LOADER_H
 #define VTRAIN_LOADER_H
 
-#include "train/data.h"
+#include "train/order.h"
 
 typedef struct vtrain_loader vtrain_loader;
 
@@ -39,6 +39,8 @@ typedef struct vtrain_loader_opts {
     int threads;                 /* >= 1 */
     int ahead;                   /* batches made ahead, >= 1 */
     uint64_t first, end;         /* micro-batches first..end-1 of the run */
+    vtrain_origin origin;        /* of these data; first is not before it */
+    bool one_epoch;              /* end is no later than the epoch of `first` ends */
     bool check;                  /* compare xxh3 of latent and texts the first time a sample is
                                   * read */
 } vtrain_loader_opts;
@@ -88,6 +90,9 @@ void vtrain_loader_close(vtrain_loader *l);                 /* stops the threads
  * end. At most `ahead` batches may be out at a time. */
 int vtrain_loader_next(vtrain_loader *l, const vtrain_batch **b, double *waited, vc_err *err);
 void vtrain_loader_give_back(vtrain_loader *l, const vtrain_batch *b);
+/* Where a loader of one epoch ended before its `end`: the next epoch's first micro-batch; else
+ * UINT64_MAX. */
+uint64_t vtrain_loader_epoch_end(const vtrain_loader *l);
 /* Bytes of all buffers, for the prediction of memory. */
 size_t vtrain_loader_bytes(const vtrain_loader *l);
 

@@ -8,7 +8,6 @@
 
 #include "train/data_parts.h"
 #include "train/loader.h"
-#include "train/order.h"
 
 typedef enum { FREE, FILLING, READY, OUT } vtrain_slot_state;
 
@@ -35,6 +34,7 @@ struct vtrain_loader {
     vtrain_pass pass;
     vtrain_loader_slot *slot;
     int n_slots, out;            /* out: lent to the caller */
+    uint64_t epoch_end;
     size_t bytes;
 
     pthread_mutex_t lock;        /* guards all below, the order and the slots' states */

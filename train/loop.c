@@ -97,6 +97,8 @@ static int accumulate(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc
                            .number = b->micro, .place = (int)i };
         rc = vtrain_micro_run(t, &m, true, err);
         vtrain_loader_give_back(t->loader, b);
+        if (!rc && m.number + 1 == vtrain_loader_epoch_end(t->loader))
+            rc = vtrain_samples_next(t, m.number + 1, err);
         if (rc) return vc_context(err, rc, "step %lld", (long long)t->step + 1);
         sum += (double)m.loss;
     }
@@ -127,7 +129,7 @@ static int write_record(vtrain *t, const loop *l, vtrain_record *r, uint64_t tok
                         vc_err *err)
 {
     r->step = t->step;
-    r->epoch = (double)t->micro / (double)t->plan.epoch_batches;
+    r->epoch = vtrain_epoch(t);
     r->step_s = vc_seconds() - start;
     r->tokens_per_s = (double)tokens / r->step_s;
     r->bucket = l->bucket;

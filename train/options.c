@@ -28,7 +28,8 @@ static const vc_flag flags[] = {
         "inpainting: chance that mask and clip become zeros where all is to be generated"),
     ROW(CHOICE, posterior, "auto", "auto|sample|mean", NULL,
         "latents from stored moments: a fresh draw each time, or the mean (auto: the family's)"),
-    ROW(BOOLEAN, follow, "false", NULL, NULL, "train on a dataset that vprep still writes"),
+    ROW(BOOLEAN, follow, "false", NULL, NULL,
+        "train on a dataset that vprep still writes: what it has closed joins at the next epoch"),
     ROW(BOOLEAN, allow_mismatch, "false", NULL, NULL,
         "a dataset whose encoder fingerprints differ is no error"),
     ROW(BOOLEAN, verify_data, "true", NULL, NULL, "check each value's checksum when first read"),
@@ -229,6 +230,9 @@ int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err)
     if (rc) return rc;
     if (vc_flags_given(set, "eval_steps") && c->eval_steps && c->eval_split == 0)
         return not_with(err, "eval_steps", "no sample is held out: give --eval_split too");
+    if (c->follow && c->num_train_epochs)
+        return not_with(err, "follow", "how many steps --num_train_epochs are is not known while "
+                        "the dataset grows: give --max_train_steps");
     if (c->lr_scheduler == VTRAIN_CONSTANT && c->lr_warmup_steps)
         return not_with(err, "lr_warmup_steps", "--lr_scheduler constant has no warm-up: give "
                         "constant_with_warmup");

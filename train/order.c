@@ -11,6 +11,7 @@ struct vtrain_order {
     const vtrain_data *d;
     uint32_t batch, visits;
     uint64_t seed;
+    vtrain_origin origin;
     uint32_t *row, *group;       /* [visits] of the epoch */
     uint32_t *count;             /* [groups] scratch */
     uint64_t epoch, start;       /* the epoch of row and group, and its first micro-batch */
@@ -49,13 +50,13 @@ static int open_sampler(vtrain_order *o, vc_err *err)
 }
 
 int vtrain_order_open(vtrain_order **out, const vtrain_data *d, uint32_t batch, uint64_t seed,
-                      vc_err *err)
+                      vtrain_origin origin, vc_err *err)
 {
     *out = NULL;
     vtrain_order *o = calloc(1, sizeof *o);
     if (!o)
         return vc_fail(err, VC_ENOMEM, "out of memory");
-    *o = (vtrain_order){ .d = d, .batch = batch, .seed = seed,
+    *o = (vtrain_order){ .d = d, .batch = batch, .seed = seed, .origin = origin,
                          .visits = vtrain_data_visits(d) };
     o->row = malloc(o->visits * sizeof *o->row);
     o->group = malloc(o->visits * sizeof *o->group);
@@ -67,7 +68,7 @@ int vtrain_order_open(vtrain_order **out, const vtrain_data *d, uint32_t batch, 
         rc = vc_fail(err, VC_ENOMEM, "out of memory for an epoch of %" PRIu32 " samples",
                      o->visits);
     if (!rc) {
-        go_to(o, 0, 0);
+        go_to(o, origin.epoch, origin.micro);
         rc = open_sampler(o, err);
     }
     if (rc) {
@@ -92,16 +93,20 @@ void vtrain_order_close(vtrain_order *o)
 /* Makes the epoch of micro-batch m the current one. */
 static int seek(vtrain_order *o, uint64_t m, vc_err *err)
 {
+    const vtrain_origin from = o->origin;
     uint64_t was = o->epoch;
 
+    if (m < from.micro || m > UINT32_MAX)
+        return vc_fail(err, VC_EINVAL, "micro-batch %" PRIu64 ": a run has at most 2^32, those of "
+                       "these data begin at %" PRIu64, m, from.micro);
     if (!vtrain_data_varied(o->d)) {
-        uint64_t epoch = m / o->batches;
-        if (epoch != o->epoch)
-            go_to(o, epoch, epoch * o->batches);
+        uint64_t passed = (m - from.micro) / o->batches;
+        if (from.epoch + passed != o->epoch)
+            go_to(o, from.epoch + passed, from.micro + passed * o->batches);
         return 0;
     }
     if (m < o->start)
-        go_to(o, 0, 0);
+        go_to(o, from.epoch, from.micro);
     while (m - o->start >= o->batches)
         go_to(o, o->epoch + 1, o->start + o->batches);
     return o->epoch == was && o->sampler ? 0 : open_sampler(o, err);
@@ -110,13 +115,19 @@ static int seek(vtrain_order *o, uint64_t m, vc_err *err)
 int vtrain_order_get(vtrain_order *o, uint64_t m, uint32_t *rows, uint32_t *n, vc_err *err)
 {
     *n = 0;
-    if (m > UINT32_MAX)
-        return vc_fail(err, VC_EINVAL, "micro-batch %" PRIu64 ": a run has at most 2^32", m);
     int rc = seek(o, m, err);
     if (!rc)                             /* the sampler's epochs are all as long as this one */
-        rc = vb_sampler_get(o->sampler, o->epoch * o->batches + (m - o->start), rows, n, err);
+        vb_sampler_get(o->sampler, o->epoch * o->batches + (m - o->start), rows, n);
     for (uint32_t i = 0; i < *n; i++)
         rows[i] = o->row[rows[i]];
+    return rc;
+}
+
+int vtrain_order_epoch(vtrain_order *o, uint64_t m, uint64_t *epoch, uint64_t *end, vc_err *err)
+{
+    int rc = seek(o, m, err);
+    *epoch = rc ? 0 : o->epoch;
+    *end = rc ? 0 : o->start + o->batches;
     return rc;
 }
 
@@ -127,7 +138,7 @@ uint64_t vtrain_order_count(vtrain_order *o, uint64_t epochs, uint64_t limit)
     if (!vtrain_data_varied(o->d))
         return epochs > limit / o->batches ? limit : epochs * o->batches;
     for (uint64_t e = 0; e < epochs && n < limit; e++) {
-        go_to(o, e, 0);
+        go_to(o, o->origin.epoch + e, 0);
         n += o->batches;
     }
     go_to(o, was, start);

@@ -6,7 +6,7 @@
  * to epoch and with them, a little, the number of micro-batches; then the epoch of a micro-batch is
  * found by counting from the first one, some nanoseconds a visit passed.
  *
- * A pure function of (data, seed, batch, number of the micro-batch). One thread. */
+ * A pure function of (data, origin, seed, batch, number of the micro-batch). One thread. */
 #ifndef VTRAIN_ORDER_H
 #define VTRAIN_ORDER_H
 
@@ -14,13 +14,20 @@
 
 typedef struct vtrain_order vtrain_order;
 
+/* Where a run comes to train on these data: both 0, but for data that joined it later. */
+typedef struct vtrain_origin {
+    uint64_t epoch, micro;       /* of the run: the first of these data, and its first micro-batch */
+} vtrain_origin;
+
 int vtrain_order_open(vtrain_order **out, const vtrain_data *d, uint32_t batch, uint64_t seed,
-                      vc_err *err);
+                      vtrain_origin origin, vc_err *err);
 void vtrain_order_close(vtrain_order *o);                   /* NULL is fine */
-/* Samples of micro-batch m < 2^32 into rows, which has room for `batch`; *n how many. Cheapest when
- * m ascends. */
+/* Samples of micro-batch m, from origin.micro on and below 2^32, into rows, which has room for
+ * `batch`; *n how many. Cheapest when m ascends. */
 int vtrain_order_get(vtrain_order *o, uint64_t m, uint32_t *rows, uint32_t *n, vc_err *err);
-/* Micro-batches of the first `epochs` epochs, but counted no further than to `limit`. */
+/* The epoch of micro-batch m, and the first micro-batch after it. */
+int vtrain_order_epoch(vtrain_order *o, uint64_t m, uint64_t *epoch, uint64_t *end, vc_err *err);
+/* Micro-batches of the first `epochs` epochs from the origin on, but counted no further than to `limit`. */
 uint64_t vtrain_order_count(vtrain_order *o, uint64_t epochs, uint64_t limit);
 
 #endif

@@ -213,6 +213,16 @@ static void tell_validation(const vtrain *t)
         (long long)t->cfg.validation_steps);
 }
 
+int vtrain_plan_again(vtrain *t, vc_err *err)
+{
+    int rc = vtrain_plan_steps(t, err);
+    if (!rc) rc = dry_groups(t, err);
+    free(t->about_data);
+    t->about_data = rc ? NULL : text_data(t);
+    if (!rc && !t->about_data) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    return vc_context(err, rc, "dry step");
+}
+
 int vtrain_plan_memory(vtrain *t, vc_err *err)
 {
     int rc = choose_remat(t, err);

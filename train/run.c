@@ -6,27 +6,11 @@
 #include <unistd.h>
 
 #include "common/file.h"
-#include "train/ckpt.h"
 #include "train/lora.h"
 #include "train/trace.h"
 #include "train/weights.h"
 
-/* ---- data and model ---- */
-
-static int open_data(vtrain *t, vc_err *err)
-{
-    const vtrain_config *c = &t->cfg;
-    const vtrain_data_opts o = {
-        .paths = &c->latents, .dataset_repeat = c->dataset_repeat, .eval_split = c->eval_split,
-        .seed = (uint64_t)c->seed, .model_dir = c->model, .allow_mismatch = c->allow_mismatch,
-        .follow = c->follow,
-    };
-    char *note;
-    int rc = vtrain_data_open(&t->data, &o, &note, err);
-    if (!rc && note) vc_warn(t->ui, "%s", note);
-    free(note);
-    return vc_context(err, rc, "--latents");
-}
+/* ---- the model ---- */
 
 /* config.json: of the files given, or a new built-in model's. */
 static int open_config(vtrain *t, vc_err *err)
@@ -86,7 +70,7 @@ static int check_objective(vtrain *t, vc_err *err)
 }
 
 /* Both sides by name, where dataset and transformer do not fit each other. */
-static int check_fit(vtrain *t, vc_err *err)
+int vtrain_fit_data(vtrain *t, vc_err *err)
 {
     vtrain_fit fit;
     char *note;
@@ -141,7 +125,7 @@ static int open_model(vtrain *t, vc_err *err)
     if (!rc) rc = t->family->open(&t->model, t->model_config, t->params, &src, err);
     if (!rc && t->weights) rc = vtrain_weights_check(t->weights, t->params, err);
     if (rc && t->weights) return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));
-    return rc ? rc : check_fit(t, err);
+    return rc ? rc : vtrain_fit_data(t, err);
 }
 
 /* ---- what is trained ---- */
@@ -221,22 +205,23 @@ static int open_training(vtrain *t, vc_err *err)
     if (!rc) rc = vt_adamw_open(&t->adam, t->params, err);
     if (!rc && t->cfg.use_ema) rc = vt_ema_open(&t->ema, t->params, err);
     if (!rc) rc = open_objective(t, err);
-    if (!rc && t->cfg.resume_from_checkpoint) rc = vtrain_resume(t, err);
+    if (!rc && t->from_dir) rc = vtrain_resume(t, err);
     return rc;
 }
 
-static int open_loader(vtrain *t, vc_err *err)
+int vtrain_start_loader(vtrain *t, uint64_t micro, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
+    const vtrain_span *s = &t->span[t->n_spans - 1];
     const vtrain_loader_opts o = {
         .seed = (uint64_t)c->seed, .batch = (uint32_t)c->train_batch_size,
         .caption_dropout = c->caption_dropout_p, .image_dropout = c->image_dropout_p,
         .mask_dropout = c->mask_all_dropout_p,
         .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
                                                         : VTRAIN_LATENT_SAMPLE,
-        .threads = (int)c->workers, .ahead = (int)c->workers + 2, .first = t->micro,
+        .threads = (int)c->workers, .ahead = (int)c->workers + 2, .first = micro,
         .end = t->micro + (uint64_t)((t->plan.steps - t->step) * c->gradient_accumulation_steps),
-        .check = c->verify_data,
+        .origin = { s->epoch, s->micro }, .one_epoch = t->following, .check = c->verify_data,
     };
     return vtrain_loader_open(&t->loader, t->data, &o, err);
 }
@@ -291,7 +276,8 @@ static int describe(vtrain *t, vc_err *err)
 static int open_run(vtrain *t, const vc_flags *set, vc_err *err)
 {
     int rc = check_output(t, err);
-    if (!rc) rc = open_data(t, err);
+    if (!rc) rc = vtrain_resume_find(t, err);
+    if (!rc) rc = vtrain_samples_open(t, err);
     t->base_bytes = vtrain_private_bytes();
     if (!rc) rc = open_config(t, err);
     if (!rc) rc = open_scheduler(t, err);
@@ -304,7 +290,7 @@ static int open_run(vtrain *t, const vc_flags *set, vc_err *err)
     if (!rc) rc = open_model(t, err);
     if (!rc) rc = open_training(t, err);
     if (!rc) rc = vtrain_plan_steps(t, err);
-    if (!rc) rc = open_loader(t, err);
+    if (!rc) rc = vtrain_start_loader(t, t->micro, err);
     if (!rc) rc = vtrain_plan_memory(t, err);
     return rc ? rc : describe(t, err);
 }
@@ -325,6 +311,9 @@ static void close_run(vtrain *t)
     vtrain_weights_close(t->weights);
     cJSON_Delete(t->model_config);
     vtrain_data_close(t->data);
+    vtrain_spans_free(t->span, t->n_spans);
+    vtrain_state_free(&t->from);
+    free(t->from_dir);
     vtrain_scheduler_free(&t->scheduler);
     free(t->settings);
     free(t->about_model);

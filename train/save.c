@@ -1,4 +1,5 @@
 /* What a checkpoint holds: exported weights, optimizer.safetensors, trainer.json; and back. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,9 @@
 static char *roots_of(const vtrain *t)
 {
     char *text = strdup("");
-    for (int i = 0; text && i < vtrain_data_sets(t->data); i++) {
-        char *more = vc_format("%s%s%s", text, i ? " " : "", vtrain_data_root(t->data, i));
+    const vtrain_span *s = vtrain_span_now(t);
+    for (int i = 0; text && i < s->n_parts; i++) {
+        char *more = vc_format("%s%s%s", text, i ? " " : "", s->part[i].root);
         free(text);
         text = more;
     }
@@ -119,22 +121,22 @@ static cJSON *settings_object(const char *yaml)
  * themselves. */
 static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
 {
+    const vtrain_span *now = vtrain_span_now(t);
     *s = (vtrain_state){
         .step = t->step, .micro = t->micro, .seed = (uint64_t)t->cfg.seed,
         .batch = t->cfg.train_batch_size, .accumulation = t->cfg.gradient_accumulation_steps,
         .ranks = 1, .family = (char *)t->family->name,
         .training_type = t->cfg.training_type == VTRAIN_LORA ? "lora" : "full-finetune",
         .backend = (char *)vt_describe(t->g), .rows = t->rows, .dropped = t->dropped,
-        .n_sets = vtrain_data_sets(t->data), .settings = settings_object(t->settings),
+        .n_sets = now->n_parts, .settings = settings_object(t->settings),
+        .epoch = (uint64_t)fmax(vtrain_epoch(t), 0), .span = t->span,
+        .n_spans = (int)(now - t->span) + 1,
     };
     s->sets = calloc((size_t)s->n_sets, sizeof *s->sets);
     if (!s->sets || !s->settings) return vc_fail(err, VC_ENOMEM, "out of memory");
-    for (int i = 0; i < s->n_sets; i++) {
-        const vf_dataset *d = vtrain_data_set(t->data, i);
-        s->sets[i] = (vtrain_ckpt_set){ (char *)vf_dataset_path(d),
-                                        (char *)vtrain_data_root(t->data, i),
-                                        vf_dataset_count(d) };
-    }
+    for (int i = 0; i < s->n_sets; i++)
+        s->sets[i] = (vtrain_ckpt_set){ (char *)vf_dataset_path(vtrain_data_set(t->data, i)),
+                                        now->part[i].root, now->part[i].samples };
     return 0;
 }
 
@@ -212,36 +214,39 @@ static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_stat
     return 0;
 }
 
-static int resume_from(vtrain *t, const char *dir, vc_err *err)
+int vtrain_resume_find(vtrain *t, vc_err *err)
 {
-    vtrain_state s = { 0 }, now = { 0 };
-    int rc = vtrain_state_read(&s, dir, err);
-    if (!rc) rc = make_state(t, &now, err);
-    if (!rc) rc = check_state(t, &s, &now, err);
-    if (!rc) rc = read_optimizer(t, dir, err);
-    if (!rc) {
-        t->step = s.step;
-        t->micro = s.micro;
-        t->rows = s.rows;
-        t->dropped = s.dropped;
-        vc_say(t->ui, "resumes after step %lld from %s", (long long)t->step, dir);
+    vtrain_state *s = &t->from;
+    if (!t->cfg.resume_from_checkpoint) return 0;
+    int rc = vtrain_ckpt_find(&t->from_dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
+    if (rc) return vc_context(err, rc, "--resume_from_checkpoint");
+    if (!t->from_dir) {
+        vc_say(t->ui, "--resume_from_checkpoint latest: there is none yet, starts anew");
+        return 0;
     }
-    vtrain_state_free(&s);
-    free(now.sets);
-    cJSON_Delete(now.settings);
-    return vc_context(err, rc, "--resume_from_checkpoint: %s", dir);
+    rc = vtrain_state_read(s, t->from_dir, err);
+    t->span = s->span;
+    t->n_spans = s->n_spans;
+    s->span = NULL;
+    s->n_spans = 0;
+    return vc_context(err, rc, "--resume_from_checkpoint: %s", t->from_dir);
 }
 
 int vtrain_resume(vtrain *t, vc_err *err)
 {
-    char *dir;
-    int rc = vtrain_ckpt_find(&dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
-    if (rc) return vc_context(err, rc, "--resume_from_checkpoint");
-    if (!dir) {
-        vc_say(t->ui, "--resume_from_checkpoint latest: there is none yet, starts anew");
-        return 0;
+    const vtrain_state *s = &t->from;
+    vtrain_state now = { 0 };
+    t->micro = s->micro;
+    int rc = make_state(t, &now, err);
+    if (!rc) rc = check_state(t, s, &now, err);
+    if (!rc) rc = read_optimizer(t, t->from_dir, err);
+    if (!rc) {
+        t->step = s->step;
+        t->rows = s->rows;
+        t->dropped = s->dropped;
+        vc_say(t->ui, "resumes after step %lld from %s", (long long)t->step, t->from_dir);
     }
-    rc = resume_from(t, dir, err);
-    free(dir);
-    return rc;
+    free(now.sets);
+    cJSON_Delete(now.settings);
+    return vc_context(err, rc, "--resume_from_checkpoint: %s", t->from_dir);
 }

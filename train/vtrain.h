@@ -8,6 +8,7 @@
  *     forward,
  *                 save, evaluate, sample, stop                   loss, backward
  *     save.c      what a checkpoint holds            weights.h  the transformer's files
+ *     follow.c    which samples each epoch has
  *     data.h loader.h    latents in                  ckpt.h metrics.h report.h    results out
  *     dit.h       transformers, families.c's table   objective.h optim.h lora.h sample.h trace.h
  *
@@ -20,6 +21,7 @@
 #include "common/flags.h"
 #include "common/progress.h"
 #include "common/tensor/weights.h"
+#include "train/ckpt.h"
 #include "train/data.h"
 #include "train/dit.h"
 #include "train/loader.h"
@@ -124,6 +126,11 @@ typedef struct vtrain {
     FILE *out;                                /* for results: a dry run's plan */
 
     vtrain_data *data;
+    vtrain_span *span;                        /* epochs by their samples; the last has data's */
+    int n_spans;
+    bool following;                           /* more samples may join at the end of an epoch */
+    vtrain_state from;                        /* the checkpoint it goes on from, or all zero */
+    char *from_dir;                           /* its folder, or NULL */
     const vtrain_family *family;
     cJSON *model_config;                      /* the transformer's config.json */
     struct vtrain_weights *weights;           /* what it started from (frozen ones borrow it), or
@@ -159,11 +166,28 @@ int vtrain_run(const vtrain_config *c, const vc_flags *set, FILE *out, vc_progre
                const volatile int *stop, vc_err *err);
 /* After the last micro-batch to be traced. */
 void vtrain_end_trace(vtrain *t);
+/* Whether model and data fit each other; of data that were just opened. */
+int vtrain_fit_data(vtrain *t, vc_err *err);
+/* A loader for micro-batch `micro` to the run's end; while it follows, to the end of the epoch. */
+int vtrain_start_loader(vtrain *t, uint64_t micro, vc_err *err);
+
+/* follow.c. Opens the samples that the run begins or goes on with; with --follow waits until there
+ * are enough for a batch (VC_ESTOP: asked to stop meanwhile). */
+int vtrain_samples_open(vtrain *t, vc_err *err);
+/* The loader's epoch ended before micro-batch `micro`, while the run follows: what was closed meanwhile
+ * joins, and a new loader begins there. Done before the step's checkpoint, which so tells what comes
+ * next also where it lies between two epochs. */
+int vtrain_samples_next(vtrain *t, uint64_t micro, vc_err *err);
+/* The span of the steps done, and how many epochs they are; a fraction. */
+const vtrain_span *vtrain_span_now(const vtrain *t);
+double vtrain_epoch(const vtrain *t);
 
 /* plan.c: how many steps; then, with model and loader open, dry steps of every group: memory, work,
  * whether blocks are recomputed, and tells all of it. */
 int vtrain_plan_steps(vtrain *t, vc_err *err);
 int vtrain_plan_memory(vtrain *t, vc_err *err);
+/* The same when samples have joined; tells nothing. */
+int vtrain_plan_again(vtrain *t, vc_err *err);
 /* The plan's lines about a part, malloc'ed; NULL when out of memory. */
 typedef enum { VTRAIN_TEXT_MODEL, VTRAIN_TEXT_DATA } vtrain_plan_part;
 char *vtrain_plan_text(const vtrain *t, vtrain_plan_part part);
@@ -197,8 +221,9 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err);
 
 /* save.c: a checkpoint of t->step; and back. */
 int vtrain_save(vtrain *t, vc_err *err);
-/* Finds and loads what resume_from_checkpoint names; sets t->step. Call when all is open but
- * loader and metrics. */
+/* Finds what resume_from_checkpoint names and reads its trainer.json: t->from and its spans. */
+int vtrain_resume_find(vtrain *t, vc_err *err);
+/* Loads the rest of it; sets t->step. Call when all is open but loader and metrics. */
 int vtrain_resume(vtrain *t, vc_err *err);
 
 #endif

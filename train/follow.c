@@ -1,0 +1,248 @@
+/* follow.c - which samples the run has: those of whole datasets, or with --follow those of the
+ * shards that vprep has closed by the beginning of an epoch.
+ *
+ *     epoch      0         1         2         3
+ *     span       0                   1                    two shards, then five
+ *     loader     |--------||--------||--------||---       one for each epoch while it follows
+ *
+ * A span is a run of epochs with the same samples. Checkpoints hold all of them, so that a resumed
+ * run sees what the run saw that it goes on with, however far the dataset is by then. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "train/vtrain.h"
+
+enum { POLL_MS = 500, WHY = 300 };
+
+const vtrain_span *vtrain_span_now(const vtrain *t)
+{
+    int i = t->n_spans - 1;
+    while (i > 0 && t->span[i].micro > t->micro)     /* begun within a step that was not taken */
+        i--;
+    return &t->span[i];
+}
+
+/* Of the last span, whose epochs the plan counted. */
+double vtrain_epoch(const vtrain *t)
+{
+    const vtrain_span *s = &t->span[t->n_spans - 1];
+    double passed = (double)t->micro - (double)s->micro, of = (double)t->plan.epoch_batches;
+    return (double)s->epoch + (of > 0 ? passed / of : 0);
+}
+
+static int open_data(vtrain *t, vtrain_data **d, const int *shards, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    const vtrain_data_opts o = {
+        .paths = &c->latents, .dataset_repeat = c->dataset_repeat, .eval_split = c->eval_split,
+        .seed = (uint64_t)c->seed, .model_dir = c->model, .allow_mismatch = c->allow_mismatch,
+        .shards = shards,
+    };
+    char *note;
+    int rc = vtrain_data_open(d, &o, &note, err);
+    if (!rc && note && (!t->data || !c->follow)) vc_warn(t->ui, "%s", note);
+    free(note);
+    return rc;
+}
+
+/* From here on the samples are those of t->data. */
+static int add_span(vtrain *t, vtrain_origin origin, vc_err *err)
+{
+    int n = vtrain_data_sets(t->data);
+    vtrain_span s = { .epoch = origin.epoch, .micro = origin.micro, .n_parts = n };
+    vtrain_span *more = realloc(t->span, ((size_t)t->n_spans + 1) * sizeof *more);
+    if (more) t->span = more;
+    s.part = more ? calloc((size_t)n, sizeof *s.part) : NULL;
+    if (!s.part) return vc_fail(err, VC_ENOMEM, "out of memory for %d datasets", n);
+    for (int i = 0; i < n; i++) {
+        const vf_dataset *d = vtrain_data_set(t->data, i);
+        s.part[i] = (vtrain_part){ .shards = vf_dataset_shards(d), .samples = vf_dataset_count(d) };
+        snprintf(s.part[i].root, sizeof s.part[i].root, "%s", vtrain_data_root(t->data, i));
+    }
+    t->span[t->n_spans++] = s;
+    return 0;
+}
+
+/* Whether d's samples are those of the span. */
+static bool has_samples(const vtrain_span *s, const vtrain_data *d)
+{
+    bool same = s->n_parts == vtrain_data_sets(d);
+    for (int i = 0; same && i < s->n_parts; i++)
+        same = !strcmp(s->part[i].root, vtrain_data_root(d, i));
+    return same;
+}
+
+/* ---- the beginning ---- */
+
+/* On a resume with other samples a new epoch begins. */
+static int open_whole(vtrain *t, vc_err *err)
+{
+    int rc = open_data(t, &t->data, NULL, err);
+    if (rc) return rc;
+    if (t->n_spans && has_samples(&t->span[t->n_spans - 1], t->data)) return 0;
+    vtrain_origin origin = { t->from.epoch + 1, t->from.micro };
+    if (!t->n_spans) origin = (vtrain_origin){ 0 };
+    return add_span(t, origin, err);
+}
+
+/* The samples of the checkpoint's epoch, whatever has been written since. */
+static int open_again(vtrain *t, int *shards, vc_err *err)
+{
+    const vtrain_span *s = &t->span[t->n_spans - 1];
+    if (s->n_parts != t->cfg.latents.n)
+        return vc_fail(err, VC_EMISMATCH, "%d datasets, the checkpoint was trained on %d",
+                       t->cfg.latents.n, s->n_parts);
+    for (int i = 0; i < s->n_parts; i++)
+        shards[i] = s->part[i].shards;
+    int rc = open_data(t, &t->data, shards, err);
+    for (int i = 0; !rc && i < s->n_parts; i++)
+        if (strcmp(s->part[i].root, vtrain_data_root(t->data, i)))
+            rc = vc_fail(err, VC_EMISMATCH, "%s was made anew: its first %d shards have root %s, "
+                         "the checkpoint's had %s; without --follow the run goes on with it as it "
+                         "is", t->cfg.latents.item[i], shards[i], vtrain_data_root(t->data, i),
+                         s->part[i].root);
+    t->following = true;
+    return rc;
+}
+
+/* Opens what there is, unless it is too little: then *why says so. */
+static int try_open(vtrain *t, const int *shards, char *why, vc_err *err)
+{
+    vc_err e = { 0 };
+    int64_t batch = t->cfg.train_batch_size ? t->cfg.train_batch_size : 1;
+    uint32_t most = 0;
+    for (int i = 0; i < t->cfg.latents.n; i++)
+        if (!shards[i]) {
+            snprintf(why, WHY, "%s has no closed shard yet", t->cfg.latents.item[i]);
+            return 0;
+        }
+    int rc = open_data(t, &t->data, shards, &e);
+    if (rc == VC_EINVAL) {                           /* too few to hold some out, all unwanted */
+        snprintf(why, WHY, "%.*s", WHY - 1, e.text);
+        return 0;
+    }
+    if (rc) {
+        *err = e;
+        return rc;
+    }
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++)
+        if (vtrain_data_group(t->data, i)->samples > most)
+            most = vtrain_data_group(t->data, i)->samples;
+    if (most >= batch) return 0;
+    snprintf(why, WHY, "%u samples of one shape are there, a batch takes %lld", most,
+             (long long)batch);
+    vtrain_data_close(t->data);
+    t->data = NULL;
+    return 0;
+}
+
+static int wait_a_little(const vtrain *t, vc_err *err)
+{
+    const struct timespec poll = { .tv_nsec = POLL_MS * 1000000L };
+    nanosleep(&poll, NULL);
+    return *t->stop ? vc_fail(err, VC_ESTOP, "stopped while it waited for samples") : 0;
+}
+
+/* Until there is a batch: vprep may not even have begun. */
+static int wait_for_samples(vtrain *t, int *shards, vc_err *err)
+{
+    char why[WHY] = "", told[WHY] = "";
+    bool complete;
+    int rc = vtrain_data_progress(&t->cfg.latents, shards, &complete, err);
+    while (!rc && !complete) {
+        rc = try_open(t, shards, why, err);
+        if (rc || t->data) break;
+        if (t->cfg.dry_run) return vc_fail(err, VC_EINVAL, "%s", why);
+        if (strcmp(why, told)) vc_say(t->ui, "waiting for vprep: %s", why);
+        snprintf(told, sizeof told, "%s", why);
+        rc = wait_a_little(t, err);
+        if (!rc) rc = vtrain_data_progress(&t->cfg.latents, shards, &complete, err);
+    }
+    t->following = !complete;
+    if (!rc && complete) rc = open_data(t, &t->data, shards, err);
+    return rc ? rc : add_span(t, (vtrain_origin){ 0 }, err);
+}
+
+int vtrain_samples_open(vtrain *t, vc_err *err)
+{
+    if (!t->cfg.follow) return vc_context(err, open_whole(t, err), "--latents");
+    int *shards = calloc((size_t)t->cfg.latents.n + 1, sizeof *shards);
+    int rc = !shards ? vc_fail(err, VC_ENOMEM, "out of memory")
+           : t->n_spans ? open_again(t, shards, err) : wait_for_samples(t, shards, err);
+    free(shards);
+    return vc_context(err, rc, "--latents");
+}
+
+/* ---- the end of an epoch ---- */
+
+/* The epoch that follows that of micro-batch `last`, and where it begins. */
+static int next_epoch(const vtrain *t, uint64_t last, vtrain_origin *next, vc_err *err)
+{
+    const vtrain_span *s = &t->span[t->n_spans - 1];
+    vtrain_order *order;
+    int rc = vtrain_order_open(&order, t->data, (uint32_t)t->cfg.train_batch_size,
+                               (uint64_t)t->cfg.seed, (vtrain_origin){ s->epoch, s->micro }, err);
+    if (!rc) rc = vtrain_order_epoch(order, last, &next->epoch, &next->micro, err);
+    next->epoch++;
+    vtrain_order_close(order);
+    return rc;
+}
+
+/* Data with what was closed meanwhile, from micro-batch `micro` on. Shards may have come without
+ * samples: that changes nothing. */
+static int join(vtrain *t, const int *shards, uint64_t micro, vc_err *err)
+{
+    uint32_t before = vtrain_data_samples(t->data);
+    vtrain_origin origin;
+    vtrain_data *grown;
+    int rc = open_data(t, &grown, shards, err);
+    if (rc) return rc;
+    if (has_samples(&t->span[t->n_spans - 1], grown)) {
+        vtrain_data_close(grown);
+        return 0;
+    }
+    rc = next_epoch(t, micro - 1, &origin, err);
+    vtrain_data_close(t->data);
+    t->data = grown;
+    if (!rc) rc = add_span(t, origin, err);
+    if (!rc) rc = vtrain_fit_data(t, err);
+    if (!rc)
+        vc_say(t->ui, "epoch %llu, step %lld: %u samples in %u bucket%s, %u before",
+               (unsigned long long)origin.epoch, (long long)t->step + 1,
+               vtrain_data_samples(t->data), vtrain_data_groups(t->data),
+               vtrain_data_groups(t->data) == 1 ? "" : "s", before);
+    return rc;
+}
+
+static int look_and_join(vtrain *t, int *shards, uint64_t micro, vc_err *err)
+{
+    const vtrain_span *s = &t->span[t->n_spans - 1];
+    bool complete, more = false;
+    int rc = vtrain_data_progress(&t->cfg.latents, shards, &complete, err);
+    for (int i = 0; !rc && i < s->n_parts; i++) {
+        more |= shards[i] > s->part[i].shards;
+        if (shards[i] < s->part[i].shards)
+            rc = vc_fail(err, VC_EMISMATCH, "%s has %d shards, it had %d: it is made anew, or is "
+                         "gone", t->cfg.latents.item[i], shards[i], s->part[i].shards);
+    }
+    if (!rc && more) rc = join(t, shards, micro, err);
+    if (rc) return rc;
+    t->following = !complete;
+    if (complete) vc_say(t->ui, "--latents: complete, no more samples are waited for");
+    return 0;
+}
+
+int vtrain_samples_next(vtrain *t, uint64_t micro, vc_err *err)
+{
+    int n = t->n_spans, *shards = calloc((size_t)t->cfg.latents.n + 1, sizeof *shards);
+    vtrain_loader_close(t->loader);                  /* it borrows the data */
+    t->loader = NULL;
+    int rc = shards ? look_and_join(t, shards, micro, err)
+                    : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(shards);
+    vc_context(err, rc, "--latents");
+    if (!rc) rc = vtrain_start_loader(t, micro, err);
+    return rc || t->n_spans == n ? rc : vtrain_plan_again(t, err);
+}
