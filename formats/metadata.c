@@ -42,6 +42,7 @@ static void free_row(vf_row *r)
         free(r->tags[i]);
     free(r->tags);
     free(r->loss_mask_path);
+    free(r->loss_mask_file);
     for (int i = 0; i < r->n_extra; i++) {
         free(r->extra[i].column);
         free(r->extra[i].value);

@@ -37,7 +37,8 @@ typedef struct vf_row {
     double fps, weight;                /* fps 0: not given; weight 1 by default, never negative */
     char **tags;
     int n_tags;
-    char *loss_mask_path;              /* NULL: none */
+    char *loss_mask_path;              /* as written; NULL: none */
+    char *loss_mask_file;              /* joined to the data folder */
     vf_extra *extra;
     int n_extra;
     uint64_t id;                       /* XXH3-64 of path, seeded with how many earlier rows have

@@ -317,13 +317,15 @@ static int add_extra(vf_row *r, const cJSON *v, vc_err *why)
 }
 
 static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
-                      const vf_metadata_opts *opts, vc_err *why)
+                      const vf_metadata_opts *opts, const char *dir, vc_err *why)
 {
     const char *mask = "";
     int rc = vf_json_str_opt(o, "loss_mask_path", &mask, why);
 
     if (!rc && *mask)
         rc = copy(&r->loss_mask_path, mask, strlen(mask), why);
+    if (!rc && *mask && !(r->loss_mask_file = vc_path_join(dir, mask)))
+        rc = no_memory(why);
     for (const cJSON *v = o->child; v && !rc; v = v->next)
         if (v != medium && !empty(v)
             && (listed("control_file_path,input_image", v->string)
@@ -343,7 +345,7 @@ static int read_columns(vf_row *r, const cJSON *o, const vf_metadata_opts *opts,
     if (!rc) rc = read_integers(r, o, why);
     if (!rc) rc = read_reals(r, o, why);
     if (!rc) rc = read_tags(r, o, why);
-    if (!rc) rc = read_extra(r, o, medium, opts, why);
+    if (!rc) rc = read_extra(r, o, medium, opts, dir, why);
     return rc;
 }
 

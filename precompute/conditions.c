@@ -6,18 +6,19 @@
 
 const char *vprep_role(int value)
 {
-    static const char *const names[VALUES] = { NULL, "image", "image_noised", "video", "mask" };
+    static const char *const names[VALUES] = { NULL, "image", "image_noised", "video", "mask",
+                                               "loss_mask" };
     return names[value];
 }
 
-unsigned vprep_values(const vprep *p)
+unsigned vprep_values(const vprep *p, const vf_row *row)
 {
     static const unsigned sets[] = {
         [PREP_NORMAL] = VALUE_BIT(VALUE_CLIP),
         [PREP_I2V] = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_IMAGE) | VALUE_BIT(VALUE_NOISED),
         [PREP_INPAINT] = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_VIDEO) | VALUE_BIT(VALUE_MASK),
     };
-    return sets[p->c.train_mode];
+    return sets[p->c.train_mode] | (row->loss_mask_path ? VALUE_BIT(VALUE_LOSS_MASK) : 0);
 }
 
 int vprep_value_frames(const vprep_clip *clip, int value)
@@ -29,6 +30,7 @@ int vprep_value_frames(const vprep_clip *clip, int value)
     case VALUE_VIDEO:
         return clip->mask_all ? 0 : clip->choice.frames;
     case VALUE_MASK:
+    case VALUE_LOSS_MASK:
         return 0;
     default:
         return clip->choice.frames;
@@ -46,6 +48,7 @@ double vprep_value_bytes(const vprep *p, const vb_choice *c, int value)
     case VALUE_NOISED:
         return frame * (double)p->c.noise_variants;
     case VALUE_MASK:
+    case VALUE_LOSS_MASK:
         return grid * c->latent_f;
     default:
         return frame * c->latent_f;
@@ -107,6 +110,13 @@ static void hash_mask(vf_hasher *h, const vprep_clip *clip)
         vf_hasher_int(h, "number", m->v[i]);
 }
 
+static void hash_grid(vf_hasher *h, const vprep *p)
+{
+    vf_hasher_int(h, "k", p->vae.ratio[0]);
+    vf_hasher_int(h, "r", p->vae.ratio[1]);
+    vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
+}
+
 vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip)
 {
     return vprep_value_key(p, it, clip, VALUE_CLIP);
@@ -143,12 +153,15 @@ vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *c
         }
         hash_encoding(&h, p, it);
         break;
+    case VALUE_LOSS_MASK:
+        vf_hasher_begin(&h, "loss_mask");
+        hash_pixels(&h, &p->sources[it->row].loss_mask, clip, frames);
+        hash_grid(&h, p);
+        break;
     default:
         vf_hasher_begin(&h, "mask");
         hash_mask(&h, clip);
-        vf_hasher_int(&h, "k", p->vae.ratio[0]);
-        vf_hasher_int(&h, "r", p->vae.ratio[1]);
-        vf_hasher_str(&h, "dtype", vc_dtype_name(p->c.dtype));
+        hash_grid(&h, p);
         break;
     }
     return vf_hasher_end(&h);

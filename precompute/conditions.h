@@ -4,6 +4,7 @@
  *            image_noised  K first frames with pixel noise, each alone (--image_noise_variants)
  *   inpaint  video         the clip with its masked pixels at -1 (black)
  *            mask          1 = known, on the latent grid
+ *   any      loss_mask     of rows with a loss_mask_path: what counts in the loss (loss_mask.h)
  *
  * Each is an entry of the dataset by a content key of its own, so that a change of mode encodes
  * conditions and no clip. The mask is the clip's (masks.h), drawn with the plan. */
@@ -13,11 +14,13 @@
 #include "precompute/vprep.h"
 
 /* Values of a sample; the clip itself is the first. */
-enum { VALUE_CLIP, VALUE_IMAGE, VALUE_NOISED, VALUE_VIDEO, VALUE_MASK, VALUES };
+enum { VALUE_CLIP, VALUE_IMAGE, VALUE_NOISED, VALUE_VIDEO, VALUE_MASK, VALUE_LOSS_MASK,
+       VALUES };
 #define VALUE_BIT(v) (1u << (v))
 
 const char *vprep_role(int value);                   /* "image", ...; of the clip NULL */
-unsigned vprep_values(const vprep *p);               /* VALUE_BITs that the mode stores */
+/* VALUE_BITs that are stored of a row. */
+unsigned vprep_values(const vprep *p, const vf_row *row);
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, int value);
 /* Of a picture that is no sample: clip's first frame of a file with that hash. */
 vf_key vprep_picture_key(const vprep *p, vf_key source, const vprep_clip *clip);

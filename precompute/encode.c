@@ -34,7 +34,7 @@ struct prep_encoder {
 
 void prep_job_settle(const vprep *p, prep_job *j)
 {
-    unsigned values = vprep_values(p);
+    unsigned values = vprep_values(p, &p->meta.rows[j->item->row]);
 
     j->frames = j->want_thumb ? 1 : 0;
     for (int v = 0; v < VALUES; v++) {
@@ -53,6 +53,7 @@ void prep_job_free(prep_job *j)
     for (int v = 0; v < VALUES; v++)
         free(j->value[v]);
     free(j->pixels);
+    free(j->loss_mask);
     free(j->thumb);
     free(j);
 }
@@ -326,7 +327,7 @@ static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
 
 /* ---- masks ---- */
 
-static int trace_mask(prep_encoder *e, const prep_job *j, const int64_t dim[4], vc_err *err)
+static int trace_pixels(prep_encoder *e, const prep_job *j, vc_err *err)
 {
     const mask *m = &j->clip.mask;
     size_t area = (size_t)m->h * (size_t)m->w;
@@ -338,30 +339,41 @@ static int trace_mask(prep_encoder *e, const prep_job *j, const int64_t dim[4], 
         mask_frame(m, t, all + (size_t)t * area);
     int rc = add_trace(e, "cond.mask.pixels", VC_U8, 3, (int64_t[]){ m->f, m->h, m->w }, all, err);
     free(all);
-    return rc ? rc : add_trace(e, "cond.mask.mask", VC_F32, 4, dim, e->mean, err);
+    return rc;
+}
+
+/* A weight for each latent position. */
+static int pack_mask(prep_encoder *e, prep_job *j, int v, const float *values, vc_err *err)
+{
+    const vb_choice *c = &j->clip.choice;
+    vf_view t = { .name = "mask", .nd = 4, .dim = { 1, c->latent_f, c->latent_h, c->latent_w } };
+    size_t n = (size_t)vf_view_count(&t);
+    void *data = NULL;
+    char name[40];
+
+    snprintf(name, sizeof name, "cond.%s.mask", vprep_role(v));
+    int rc = add_trace(e, name, VC_F32, 4, t.dim, values, err);
+    if (!rc) rc = vprep_pack_dtype(&t.dtype, &data, values, n, e->p->c.dtype, err);
+    t.data = data;
+    t.bytes = n * vc_dtype_size(t.dtype);
+    if (!rc) rc = vf_safetensors_pack(&j->value[v], &j->value_bytes[v], &t, 1, NULL, 0, 1, err);
+    free(data);
+    return rc;
 }
 
 static int encode_mask(prep_encoder *e, prep_job *j, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     const int *ratio = e->p->vae.ratio;
-    vf_view t = { .name = "mask", .nd = 4, .dim = { 1, c->latent_f, c->latent_h, c->latent_w } };
-    size_t n = (size_t)vf_view_count(&t);
-    void *data = NULL;
+    size_t n = (size_t)c->latent_f * (size_t)c->latent_h * (size_t)c->latent_w;
 
     int rc = grow(&e->mean, &e->mean_room, n, err);
     if (!rc) rc = need_scratch(e, (size_t)c->target_h * (size_t)c->target_w, err);
     if (rc)
         return rc;
     mask_to_grid(e->mean, &j->clip.mask, ratio[0], ratio[1], e->scratch);
-    if (e->p->c.trace_dir) rc = trace_mask(e, j, t.dim, err);
-    if (!rc) rc = vprep_pack_dtype(&t.dtype, &data, e->mean, n, e->p->c.dtype, err);
-    t.data = data;
-    t.bytes = n * vc_dtype_size(t.dtype);
-    const int v = VALUE_MASK;
-    if (!rc) rc = vf_safetensors_pack(&j->value[v], &j->value_bytes[v], &t, 1, NULL, 0, 1, err);
-    free(data);
-    return rc;
+    if (e->p->c.trace_dir) rc = trace_pixels(e, j, err);
+    return rc ? rc : pack_mask(e, j, VALUE_MASK, e->mean, err);
 }
 
 /* ---- a job ---- */
@@ -418,7 +430,8 @@ int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
     for (int v = 0; !rc && v < VALUES; v++) {
         if (!(j->need & VALUE_BIT(v)) || (!traced && is_made(e, j, v)))
             continue;
-        rc = v == VALUE_MASK ? encode_mask(e, j, err) : encode_moments(e, j, v, err);
+        rc = v == VALUE_LOSS_MASK ? pack_mask(e, j, v, j->loss_mask, err)
+           : v == VALUE_MASK ? encode_mask(e, j, err) : encode_moments(e, j, v, err);
         if (rc && vprep_role(v))
             vc_context(err, rc, "%s", vprep_role(v));
         *n += v != VALUE_CLIP;

@@ -14,6 +14,7 @@ typedef struct prep_job {
     bool want_thumb;
     int frames;                      /* decoded: the first ones of the clip, as many as needed */
     uint8_t *pixels;                 /* [frames,h,w,3]; exact: of f32, 0..255 */
+    float *loss_mask;                /* [latent_f,latent_h,latent_w], where it is needed */
     bool exact;
     size_t pixel_bytes;
     vf_key key[VALUES];              /* of those that the mode stores */

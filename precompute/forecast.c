@@ -20,7 +20,7 @@ static bool stored(const vf_dataset *d, vf_key k)
 static int count_item(const vprep *p, const vf_dataset *d, const vprep_item *it, counts *n,
                       vc_err *err)
 {
-    unsigned values = vprep_values(p);
+    unsigned values = vprep_values(p, &p->meta.rows[it->row]);
     char key[24];
     uint32_t at;
     vprep_clip clip;
@@ -71,7 +71,7 @@ int vprep_forecast(vprep *p, vc_err *err)
     printf("reuse %s, encode %s, drop %s\n", vc_human_count(a, n.reuse), vc_human_count(b, n.encode),
            vc_human_count(c, drop));
     say_time(p, n.pixels);
-    if (p->c.train_mode != PREP_NORMAL)
+    if (n.conditions_reuse + n.conditions_encode)
         printf("conditions: reuse %s, encode %s\n", vc_human_count(a, n.conditions_reuse),
                vc_human_count(b, n.conditions_encode));
     return 0;

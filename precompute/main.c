@@ -273,8 +273,8 @@ static void say_done(const vprep *p, double seconds, uint32_t dropped)
     vc_say(p->progress, "%s: %s encoded, %s reused, %s skipped, %s gone; %s%s%llu of %llu prompts "
            "encoded; %s", p->c.out, vc_human_count(a, p->encoded), vc_human_count(b, p->reused),
            vc_human_count(c, p->n_errors), vc_human_count(d, dropped),
-           p->c.train_mode ? vc_human_count(e, p->conditions) : "",
-           p->c.train_mode ? " conditions encoded; " : "",
+           p->c.train_mode || p->conditions ? vc_human_count(e, p->conditions) : "",
+           p->c.train_mode || p->conditions ? " conditions encoded; " : "",
            (unsigned long long)p->texts_encoded,
            (unsigned long long)(p->texts_encoded + p->texts_reused), vc_human_time(t, seconds));
     if (p->n_errors)

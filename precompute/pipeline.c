@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/queue.h"
+#include "precompute/loss_mask.h"
 #include "precompute/prompt_images.h"
 
 enum { QUEUE_CLIPS = 16, WHOLE_CLIPS = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_VIDEO) };
@@ -87,7 +88,7 @@ static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *wh
 static cJSON *record_of(const vprep *p, const prep_job *j)
 {
     const vf_row *row = &p->meta.rows[j->item->row];
-    unsigned values = vprep_values(p);
+    unsigned values = vprep_values(p, row);
     char hex[VF_KEY_HEX];
     cJSON *o = vprep_plan_line(p, j->item, &j->clip), *captions = cJSON_CreateArray();
 
@@ -191,7 +192,7 @@ static int decode(const vprep *p, prep_job *j, vc_err *err)
 /* What of an item's values and thumbnail is not stored yet; fills j but for its pixels. */
 static int settle_job(const vprep *p, const vprep_item *it, bool stored, prep_job *j, vc_err *err)
 {
-    unsigned values = vprep_values(p);
+    unsigned values = vprep_values(p, &p->meta.rows[it->row]);
 
     *j = (prep_job){ .item = it };
     int rc = vprep_clip_of(p, it, &j->clip, err);
@@ -230,6 +231,8 @@ static void *decode_worker(void *arg)
         if (!rc) {
             prep_job_settle(l->p, j);
             rc = decode(l->p, j, &why);
+            if (!rc && j->need & VALUE_BIT(VALUE_LOSS_MASK))
+                rc = vprep_loss_mask(l->p, j->item, &j->clip, &j->loss_mask, &why);
         }
         if (rc)
             job_failed(l, j, "decode", &why);

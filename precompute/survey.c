@@ -99,28 +99,30 @@ typedef struct hint {
     vf_key hash;
 } hint;
 
-static int hash_source(vprep *p, const vf_row *row, vf_key *key, vc_err *err)
-{
-    struct stat st;
-    if (stat(row->file, &st))
-        return vc_fail_errno(err, "%s", row->path);
+typedef struct row_file {
+    const char *of, *path, *file;    /* kind; as written; joined, or NULL */
+    vf_key *key;
+} row_file;
 
-    hint now = { st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec, st.st_ino, { { 0 } } }, old;
+static int hash_file(vprep *p, const vf_row *row, const row_file *f, const struct stat *st,
+                     vc_err *err)
+{
+    hint now = { st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec, st->st_ino, { { 0 } } }, old;
     char name[32];
-    snprintf(name, sizeof name, "source-%016llx", (unsigned long long)row->id);
+    snprintf(name, sizeof name, "%s-%016llx", f->of, (unsigned long long)row->id);
     if (p->writer) {
         pthread_mutex_lock(&p->lock);
         int missing = vf_writer_hint_get(p->writer, name, &old, sizeof old);
         pthread_mutex_unlock(&p->lock);
         if (!missing && !memcmp(&old, &now, offsetof(hint, hash))) {
-            *key = old.hash;
+            *f->key = old.hash;
             return 0;
         }
     }
-    int rc = vf_hash_file(key, row->file, vc_stop_flag(), err);
+    int rc = vf_hash_file(f->key, f->file, vc_stop_flag(), err);
     if (rc || !p->writer)
         return rc;
-    now.hash = *key;
+    now.hash = *f->key;
     pthread_mutex_lock(&p->lock);
     rc = vf_writer_hint_put(p->writer, name, &now, sizeof now, err);
     pthread_mutex_unlock(&p->lock);
@@ -144,15 +146,21 @@ static bool trusts(const vprep *p, const vf_row *row, vprep_source *s)
     return true;
 }
 
+/* The row's files are there; hash: and hashed. */
 static int take_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
 {
+    const row_file files[] = {
+        { "source", row->path, row->file, &s->hash },
+        { "loss_mask", row->loss_mask_path, row->loss_mask_file, &s->loss_mask },
+    };
     struct stat st;
     int rc = 0;
 
-    if (hash)
-        rc = hash_source(p, row, &s->hash, err);
-    else if (stat(row->file, &st))
-        rc = vc_fail_errno(err, "%s", row->path);
+    for (size_t i = 0; !rc && i < sizeof files / sizeof *files; i++)
+        if (files[i].file && stat(files[i].file, &st))
+            rc = vc_fail_errno(err, "%s", files[i].path);
+        else if (files[i].file && hash)
+            rc = hash_file(p, row, &files[i], &st, err);
     s->ok = !rc;
     return rc;
 }
@@ -185,10 +193,7 @@ static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, v
     media_close(m);
     if (!rc && info.frames < 1)
         rc = vc_fail(err, VC_EFORMAT, "no frame to be shown");
-    if (!rc && hash)
-        rc = hash_source(p, row, &s->hash, err);
-    s->ok = !rc;
-    return rc;
+    return rc ? rc : take_row(p, row, s, hash, err);
 }
 
 int vprep_survey(vprep *p, bool hash, vc_err *err)

@@ -65,6 +65,7 @@ typedef struct vprep_source {
     double fps;
     double *times;                    /* variable frame rate: seconds of each frame; else NULL */
     vf_key hash;                      /* of the whole file */
+    vf_key loss_mask;                 /* of its loss mask's, where it has one */
 } vprep_source;
 
 typedef struct vprep_item {           /* one sample and variant of the plan */

@@ -1,0 +1,95 @@
+/* loss_mask.c - see loss_mask.h */
+#include "precompute/loss_mask.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Sum of the channels of r x r pixels from rgb on; w: pixels of a row. */
+static uint64_t sum_block(const uint8_t *rgb, int w, int r)
+{
+    uint64_t sum = 0;
+    for (int y = 0; y < r; y++, rgb += 3 * (size_t)w)
+        for (int x = 0; x < 3 * r; x++)
+            sum += rgb[x];
+    return sum;
+}
+
+void vprep_loss_weights(float *out, const uint8_t *rgb, int f, int h, int w, int k, int r)
+{
+    size_t frame = 3 * (size_t)h * (size_t)w;
+
+    for (int t = 0; t < f; t += t ? k : 1) {
+        int n = t ? k : 1;
+        double white = 255.0 * 3 * r * r * n;
+        for (int y = 0; y < h; y += r)
+            for (int x = 0; x < w; x += r) {
+                uint64_t sum = 0;
+                for (int i = t; i < t + n; i++)
+                    sum += sum_block(rgb + (size_t)i * frame + 3 * ((size_t)y * (size_t)w + (size_t)x),
+                                     w, r);
+                *out++ = (float)((double)sum / white);
+            }
+    }
+}
+
+/* The same shape, but for what rounding to whole pixels does to it. */
+static int check_shape(const vprep_source *s, const media_info *m, vc_err *err)
+{
+    double off = (double)m->w * s->h - (double)m->h * s->w;
+    if (fabs(off) <= (double)(s->w > s->h ? s->w : s->h))
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "%dx%d, but the source is %dx%d: a loss mask covers the whole "
+                   "picture, so it has its shape", m->w, m->h, s->w, s->h);
+}
+
+/* Reads the frames of the clip; of a still the one that there is, into *frames 1. */
+static int read_frames(media *m, const media_info *info, const vprep_clip *clip, uint8_t **rgb,
+                       int *frames, vc_err *err)
+{
+    static const int64_t first;
+    const vb_choice *c = &clip->choice;
+    bool still = info->frames == 1;
+    media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
+                      .h = c->target_h, .w = c->target_w, .flip = c->flip, .black = true };
+    int64_t last = clip->frames[c->frames - 1];
+
+    *frames = still ? 1 : c->frames;
+    if (!still && last >= info->frames)
+        return vc_fail(err, VC_EMISMATCH, "%lld frames, but the clip has the source's frame %lld",
+                       (long long)info->frames, (long long)last);
+    *rgb = malloc((size_t)*frames * (size_t)c->target_h * (size_t)c->target_w * 3);
+    if (!*rgb)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", *frames, c->target_w,
+                       c->target_h);
+    return media_read(m, *rgb, still ? &first : clip->frames, *frames, &fit, vc_stop_flag(), err);
+}
+
+int vprep_loss_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip, float **weights,
+                    vc_err *err)
+{
+    const vb_choice *c = &clip->choice;
+    const vf_row *row = &p->meta.rows[it->row];
+    size_t area = (size_t)c->latent_h * (size_t)c->latent_w;
+    uint8_t *rgb = NULL;
+    media *m = NULL;
+    media_info info;
+    int frames;
+
+    *weights = malloc((size_t)c->latent_f * area * sizeof **weights);
+    int rc = *weights ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d latent frames",
+                                    c->latent_f);
+    if (!rc) rc = media_open(&m, row->loss_mask_file, &info, err);
+    if (!rc && p->rules.peer)
+        media_as_stored(m, &info);
+    if (!rc) rc = check_shape(&p->sources[it->row], &info, err);
+    if (!rc) rc = read_frames(m, &info, clip, &rgb, &frames, err);
+    media_close(m);
+    if (!rc) {
+        vprep_loss_weights(*weights, rgb, frames, c->target_h, c->target_w, p->vae.ratio[0],
+                           p->vae.ratio[1]);
+        for (size_t i = area; frames == 1 && i < (size_t)c->latent_f * area; i++)
+            (*weights)[i] = (*weights)[i - area];
+    }
+    free(rgb);
+    return vc_context(err, rc, "loss_mask_path %s", row->loss_mask_path);
+}
