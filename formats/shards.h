@@ -112,6 +112,12 @@ void vf_dataset_prefetch(const vf_dataset *d, vf_key latent);
 
 typedef struct vf_writer vf_writer;
 
+/* How many of the named fields (NULL-ended) differ between two manifests or heads; told: the first
+ * differences, with both values. */
+enum { VF_HEAD_TOLD = 900 };
+int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fields,
+                    char told[VF_HEAD_TOLD]);
+
 typedef struct vf_writer_opts {
     const cJSON *head;                       /* manifest fields that describe the making: family,
                                               * train_mode, conditions, vae, normalization,
@@ -121,13 +127,14 @@ typedef struct vf_writer_opts {
                                               * is put next; 0: by size alone */
     bool overwrite;                          /* start anew: the dataset's own files are removed */
     bool append;                             /* keep samples that are not put again */
+    bool change;                             /* go on whatever the head was: each record is put again */
 } vf_writer_opts;
 
 /* Makes the folder or goes on in it: takes the lock (VC_EBUSY), checks what is there before
  * liblmdb opens it (VC_EFORMAT names the file to remove), refuses a dataset whose head differs in
- * more than normalization, train_mode and conditions (VC_EMISMATCH with the first differences and
- * the remedy); with `append`, which keeps records of the old mode, also in train_mode. The manifest
- * says incomplete from here on. */
+ * more than normalization, train_mode and conditions (VC_EMISMATCH with the differences and the
+ * remedies) unless `change`; with `append`, which keeps records of the old mode, also in train_mode.
+ * The manifest says incomplete from here on. */
 int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, vc_err *err);
 /* Gives everything back; what was committed stays, the rest is redone next time. NULL is fine. */
 void vf_writer_close(vf_writer *w);
@@ -137,7 +144,10 @@ void vf_writer_close(vf_writer *w);
 int vf_writer_lost_shards(const vf_writer *w);
 bool vf_writer_has_latent(const vf_writer *w, vf_key k);
 bool vf_writer_has_text(const vf_writer *w, vf_key k);
-/* The live record of a sample as JSON text, borrowed until the next call, or NULL. */
+/* Live samples and variants. Of one of them the key of its clip, and its record as JSON text; borrowed
+ * until the next call, NULL: there is no such sample. */
+uint32_t vf_writer_count(const vf_writer *w);
+const vf_key *vf_writer_clip_of(const vf_writer *w, uint32_t number, uint32_t variant);
 const char *vf_writer_sample(vf_writer *w, uint32_t number, uint32_t variant);
 /* Next free sample number; the number that a row has, by its id (VC_ENOENT if it is new). */
 uint32_t vf_writer_next_number(const vf_writer *w);
@@ -165,12 +175,19 @@ int vf_writer_commit(vf_writer *w, vc_err *err);
 /* Closes the open shards and writes the manifest as complete. Only close may follow. */
 int vf_writer_finish(vf_writer *w, vc_err *err);
 
-/* Hints, in state.lmdb: a small value by a name, e.g. a file's hash by (size, mtime, inode).
- * Losing them is harmless. get: 0, or VC_ENOENT if there is none of n bytes. */
-int vf_writer_hint_get(vf_writer *w, const char *name, void *value, size_t n);
+/* Keeps a hint with the dataset, in state.lmdb: a small value by a name, e.g. a file's hash by (size,
+ * mtime, inode). Losing it is harmless. */
 int vf_writer_hint_put(vf_writer *w, const char *name, const void *value, size_t n, vc_err *err);
-/* The same without a writer: of the dataset at path, if there is one. */
-int vf_hint_read(const char *path, const char *name, void *value, size_t n);
+
+/* ---- hints ---- */
+
+/* The hints that the dataset at path had when it was opened here, for many threads. Close it before
+ * the writer of the same dataset opens or finishes. NULL: there are none. */
+typedef struct vf_hints vf_hints;
+vf_hints *vf_hints_open(const char *path);
+void vf_hints_close(vf_hints *h);                            /* NULL is fine */
+/* 0, or VC_ENOENT if there is none of n bytes. h may be NULL. */
+int vf_hints_get(const vf_hints *h, const char *name, void *value, size_t n);
 
 /* ---- checking ---- */
 

@@ -56,12 +56,6 @@ int vf_manifest_add(vf_manifest *m, const vf_shard_info *s, vc_err *err);
 int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head,
                       const cJSON *buckets, vc_err *err);
 
-/* How many of the named fields (NULL-ended) differ between two manifests or heads; told: the first
- * differences, with both values. */
-enum { VF_HEAD_TOLD = 400 };
-int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fields,
-                    char told[VF_HEAD_TOLD]);
-
 /* Whether name is exactly shard-NNNNN.lmdb or text-NNNNN.lmdb. */
 bool vf_shard_name_parse(const char *name, bool *text, unsigned *number);
 char *vf_shard_name(char buf[VF_SHARD_NAME], bool text, unsigned number);
@@ -97,6 +91,11 @@ bool vf_prompt_key_parse(vf_bytes key, uint32_t *i);
 bool vf_is_dropped(vf_bytes value);
 /* sum += h, both 128-bit big-endian numbers. */
 void vf_root_add(vf_key *sum, vf_key h);
+
+/* ---- hints ---- */
+
+/* A hint lies under the hash of its name, with this after its value: a wrong one would do harm. */
+vf_key vf_hint_sum(vf_key name, const void *value, size_t n);
 
 /* ---- index ---- */
 

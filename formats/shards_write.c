@@ -15,18 +15,6 @@ enum { MAX_PROMPT = 999999 };                /* six digits in a key */
 
 /* ---- open, close ---- */
 
-/* A copy as the manifest will read back: integers that were added as raw digits become numbers, so
- * that a head compares with a stored one. NULL when out of memory. */
-static cJSON *as_read_back(const cJSON *head)
-{
-    char *text = vf_json_line(head);
-    cJSON *copy = NULL;
-    if (text && vf_json_parse(&copy, text, strlen(text), NULL))
-        copy = NULL;
-    free(text);
-    return copy;
-}
-
 int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, vc_err *err)
 {
     *out = NULL;
@@ -39,8 +27,9 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     w->shard_size = (uint64_t)o->shard_size;
     w->shard_seconds = o->shard_seconds;
     w->append = o->append;
+    w->change = o->change;
     w->dir = vc_format("%s", path);
-    w->head = as_read_back(o->head);
+    w->head = cJSON_Duplicate(o->head, true);
     char *state = vc_path_join(path, VF_STATE);
 
     int rc = w->dir && w->head && state ? vc_mkdirs(path, err)
@@ -231,6 +220,20 @@ int vf_writer_number_of(const vf_writer *w, uint64_t id, uint32_t *number)
         return VC_ENOENT;
     *number = w->slot[at].item.entry.number;
     return 0;
+}
+
+uint32_t vf_writer_count(const vf_writer *w)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < w->slots; i++)
+        n += live(&w->slot[i]);
+    return n;
+}
+
+const vf_key *vf_writer_clip_of(const vf_writer *w, uint32_t number, uint32_t variant)
+{
+    const vf_slot *s = vf_writer_slot(w, number, variant);
+    return live(s) ? &s->item.entry.latent : NULL;
 }
 
 /* A record in a closed shard: NUL-ended text in w->text_of, or NULL, also when it is damaged. */
@@ -509,54 +512,11 @@ int vf_writer_finish(vf_writer *w, vc_err *err)
     return stick(w, rc, err);
 }
 
-/* ---- hints: under the hash of their name, with a checksum: a wrong one would do harm ---- */
-
-static vf_key hint_sum(vf_key name, const void *value, size_t n)
-{
-    return vf_hash2(name.b, sizeof name.b, value, n);
-}
-
-static int hint_take(vf_key name, const void *v, size_t size, void *value, size_t n)
-{
-    if (size != n + sizeof name.b)
-        return VC_ENOENT;
-    vf_key sum = hint_sum(name, v, n);
-    if (memcmp((const char *)v + n, sum.b, sizeof sum.b))
-        return VC_ENOENT;
-    if (n)
-        memcpy(value, v, n);
-    return 0;
-}
-
-int vf_writer_hint_get(vf_writer *w, const char *name, void *value, size_t n)
-{
-    const void *v;
-    size_t size;
-    vf_key k = vf_hash(name, strlen(name));
-    if (!w->state || vf_env_get(w->state, 0, k.b, sizeof k.b, &v, &size, NULL))
-        return VC_ENOENT;
-    return hint_take(k, v, size, value, n);
-}
-
-int vf_hint_read(const char *path, const char *name, void *value, size_t n)
-{
-    vf_key k = vf_hash(name, strlen(name));
-    vf_lmdb *m = NULL;
-    vf_tree t;
-    vf_bytes v;
-    char *state = vc_path_join(path, VF_STATE);
-    int rc = state ? vf_lmdb_open(&m, state, NULL) : VC_ENOMEM;
-    if (!rc) rc = vf_lmdb_tree(m, "hint", &t, NULL);
-    if (!rc) rc = vf_lmdb_get(m, &t, k.b, sizeof k.b, &v, NULL);
-    if (!rc) rc = hint_take(k, v.data, v.size, value, n);
-    vf_lmdb_close(m);
-    free(state);
-    return rc ? VC_ENOENT : 0;
-}
+/* ---- hints ---- */
 
 int vf_writer_hint_put(vf_writer *w, const char *name, const void *value, size_t n, vc_err *err)
 {
-    vf_key k = vf_hash(name, strlen(name)), sum = hint_sum(k, value, n);
+    vf_key k = vf_hash(name, strlen(name)), sum = vf_hint_sum(k, value, n);
     int rc = writable(w, err);
     if (rc)
         return rc;

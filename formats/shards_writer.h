@@ -37,7 +37,7 @@ struct vf_writer {
     cJSON *head;
     uint64_t shard_size;
     double shard_seconds, shard_since;       /* since: when the open shard was opened */
-    bool append, finished;
+    bool append, change, finished;
     vf_manifest manifest;
     vf_half shard, text;
     int lost;                                /* shards that the manifest named in vain */
