@@ -9,7 +9,7 @@
 
 #include "common/file.h"
 #include "formats/model.h"
-#include "precompute/vprep.h"
+#include "precompute/stock.h"
 
 enum { MAX_CONFIG = 1 << 20, MAX_LENGTH = 1 << 15 };       /* bytes of JSON; tokens */
 
@@ -131,8 +131,9 @@ static void hint_name(char name[64], const prep_part *part)
     snprintf(name, 64, "weights-%s", vf_key_hex(hex, part->files));
 }
 
-int prep_part_hash(prep_part *part, const char *out, const char *what, vc_progress *progress,
-                   vc_err *err)
+/* opts.weights: vf_model_hash of the part's folder, or what a dataset remembers for the same files.
+ * Says so when it has to read them all. Built-in parts have none. */
+static int hash_part(const vprep *p, prep_part *part, const char *what, vc_err *err)
 {
     char name[64], size[32];
     double bytes = 0;
@@ -144,24 +145,27 @@ int prep_part_hash(prep_part *part, const char *out, const char *what, vc_progre
     if (rc)
         return rc;
     hint_name(name, part);
-    if (!vf_hint_read(out, name, &part->opts.weights, sizeof part->opts.weights))
+    prep_stock_place known =
+        p->c.rehash ? STOCK_NONE
+                    : prep_stock_recall(p, name, &part->opts.weights, sizeof part->opts.weights);
+    part->unkept = known != STOCK_OUT;
+    if (known != STOCK_NONE)
         return 0;
-    vc_say(progress, "%s: hashing %s of weights (once: %s remembers it)", what,
-           vc_human_bytes(size, bytes), out);
+    vc_say(p->progress, "%s: hashing %s of weights (once: %s remembers it)", what,
+           vc_human_bytes(size, bytes), p->c.out);
     rc = vf_model_open(&m, part->dir, err);
     if (rc)
         return rc;
     rc = vf_model_hash(&part->opts.weights, m, vc_stop_flag(), err);
     vc_context(err, rc, "%s", part->dir);
     vf_model_close(m);
-    part->hashed = !rc;
     return rc;
 }
 
 int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err)
 {
     char name[64];
-    if (!part->hashed)
+    if (!part->unkept)
         return 0;
     hint_name(name, part);
     return vf_writer_hint_put(w, name, &part->opts.weights, sizeof part->opts.weights, err);
@@ -300,12 +304,12 @@ int vprep_identify(vprep *p, bool hash, vc_err *err)
     for (int i = 0; !rc && i < p->n_text; i++) {
         text_enc *t = NULL;
         prep_part *part = &p->text_part[i];
-        if (hash) rc = prep_part_hash(part, p->c.out, f->text_slot[i], p->progress, err);
+        if (hash) rc = hash_part(p, part, f->text_slot[i], err);
         if (!rc) rc = f->text[i]->open(&t, &part->opts, &p->text[i], err);
         f->text[i]->close(t);
     }
     vae *v = NULL;
-    if (!rc && hash) rc = prep_part_hash(&p->vae_part, p->c.out, "vae", p->progress, err);
+    if (!rc && hash) rc = hash_part(p, &p->vae_part, "vae", err);
     if (!rc) rc = f->vae->open(&v, &p->vae_part.opts, &p->vae, err);
     f->vae->close(v);
     return rc;

@@ -12,7 +12,7 @@ typedef struct prep_part {
     char *dir, *tokenizer;       /* owned; NULL: built-in */
     encoder_opts opts;           /* for open: borrows dir and tokenizer */
     vf_key files;                /* of the names, sizes, times and inodes of its weights' files */
-    bool hashed;                 /* opts.weights was computed, not remembered */
+    bool unkept;                 /* opts.weights is not among the hints of --out yet */
 } prep_part;
 
 void prep_part_free(prep_part *part);                /* an all-zero one is fine */
@@ -24,11 +24,7 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
 /* _class_name of DIR/config.json. */
 int prep_component_class(char *name, size_t size, const char *dir, vc_err *err);
 
-/* opts.weights: vf_model_hash of dir, or what the dataset at `out` remembers for the same files.
- * Says so when it has to read them all. Built-in parts have none. */
-int prep_part_hash(prep_part *part, const char *out, const char *what, vc_progress *progress,
-                   vc_err *err);
-/* Keeps a computed hash with the dataset. */
+/* Keeps the weights' hash with the dataset. */
 int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err);
 
 #endif

@@ -60,7 +60,7 @@ void prep_job_free(prep_job *j)
 
 /* ---- open, close ---- */
 
-int prep_encoder_open(prep_encoder **out, const vprep *p, vc_err *err)
+int prep_encoder_open(prep_encoder **out, const vprep *p, bool needs_vae, vc_err *err)
 {
     vae_info info;
     prep_encoder *e = *out = calloc(1, sizeof *e);
@@ -68,7 +68,7 @@ int prep_encoder_open(prep_encoder **out, const vprep *p, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "out of memory");
 
     e->p = p;
-    int rc = p->family->vae->open(&e->vae, &p->vae_part.opts, &info, err);
+    int rc = needs_vae ? p->family->vae->open(&e->vae, &p->vae_part.opts, &info, err) : 0;
     if (rc) {
         prep_encoder_close(e);
         *out = NULL;

@@ -29,7 +29,8 @@ void prep_job_settle(const vprep *p, prep_job *j);
 void prep_job_free(prep_job *j);                     /* NULL is fine */
 
 typedef struct prep_encoder prep_encoder;
-int prep_encoder_open(prep_encoder **out, const vprep *p, vc_err *err);
+/* needs_vae: something goes through the VAE; without it masks and thumbnails alone can be made. */
+int prep_encoder_open(prep_encoder **out, const vprep *p, bool needs_vae, vc_err *err);
 void prep_encoder_close(prep_encoder *e);            /* NULL is fine */
 
 /* What the VAE will take for a clip of that shape, beside its weights. */

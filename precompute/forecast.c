@@ -1,78 +1,108 @@
-/* forecast.c - a dry run on an existing dataset: what a run would do; see vprep.h */
+/* forecast.c - what a run is going to reuse, encode and drop; see vprep.h */
 #include <stdio.h>
 
 #include "precompute/conditions.h"
+#include "precompute/prompt_images.h"
+#include "precompute/stock.h"
 
-typedef struct counts {
-    uint64_t reuse, encode, conditions_reuse, conditions_encode, kept;
-    double pixels;                           /* of the clips to encode */
-} counts;
+typedef struct tally {
+    uint64_t reuse, encode, copy;            /* copy: those of `reuse` that --reuse gives */
+} tally;
 
-static bool stored(const vf_dataset *d, vf_key k)
+typedef struct forecast {
+    tally clips, conditions, texts;
+    uint64_t kept;                           /* samples of --out that stay */
+    double pixels, bytes;                    /* of the clips, of all values to encode; about */
+} forecast;
+
+static void count(tally *t, prep_stock_place place)
 {
-    vf_safetensors *st;
-    if (vf_dataset_latent(d, k, false, &st, NULL))
-        return false;
-    vf_safetensors_close(st);
-    return true;
+    t->reuse += place != STOCK_NONE;
+    t->encode += place == STOCK_NONE;
+    t->copy += place == STOCK_OTHER;
 }
 
-static int count_item(const vprep *p, const vf_dataset *d, const vprep_item *it, counts *n,
-                      vc_err *err)
+static int count_item(const vprep *p, const vprep_item *it, forecast *f, vc_err *err)
 {
     unsigned values = vprep_values(p, &p->meta.rows[it->row]);
-    char key[24];
-    uint32_t at;
     vprep_clip clip;
     int rc = vprep_clip_of(p, it, &clip, err);
 
     for (int v = 0; !rc && v < VALUES; v++) {
         if (!(values & VALUE_BIT(v)))
             continue;
-        bool there = stored(d, vprep_value_key(p, it, &clip, v));
-        if (v == VALUE_CLIP && !there)
-            n->pixels += vprep_clip_pixels(&clip.choice);
-        *(v == VALUE_CLIP ? there ? &n->reuse : &n->encode
-                          : there ? &n->conditions_reuse : &n->conditions_encode) += 1;
+        prep_stock_place place = prep_stock_find(p, false, vprep_value_key(p, it, &clip, v));
+        count(v == VALUE_CLIP ? &f->clips : &f->conditions, place);
+        if (place != STOCK_NONE)
+            continue;
+        f->bytes += vprep_value_bytes(p, &clip.choice, v);
+        f->pixels += v == VALUE_CLIP ? vprep_clip_pixels(&clip.choice) : 0;
     }
-    vf_sample_key(key, it->number, it->variant);
-    n->kept += !vf_dataset_find(d, key, &at, NULL);
+    f->kept += prep_stock_has_sample(p, it->number, it->variant);
     vprep_clip_free(&clip);
     return rc;
 }
 
-/* How long that will take, where this dataset's last run has left its speed. */
-static void say_time(const vprep *p, double pixels)
+static int count_all(vprep *p, forecast *f, vc_err *err)
 {
-    vprep_rate rate;
-    char t[32];
+    int rc = vprep_text_forecast(p, &f->texts.reuse, &f->texts.encode, &f->texts.copy, err);
 
-    if (pixels > 0 && !vf_hint_read(p->c.out, VPREP_RATE, &rate, sizeof rate) && rate.pixels > 0 &&
-        rate.seconds > 0)
-        printf("about %s for the clips, at the rate of the last run: %.3g million pixels a second\n",
-               vc_human_time(t, pixels / rate.pixels * rate.seconds),
-               rate.pixels / rate.seconds / 1e6);
+    for (uint32_t i = 0; !rc && i < p->n_items; i++) {
+        if (!p->items[i].drop)
+            rc = count_item(p, &p->items[i], f, err);
+        if (!rc && *vc_stop_flag())
+            rc = vc_fail(err, VC_ESTOP, "stopped");
+    }
+    for (int i = 0; !rc && i < p->prompts.n; i++)
+        if (vprep_prompt_image(p, i))
+            count(&f->conditions, prep_stock_find(p, false, *vprep_prompt_image(p, i)));
+    return rc;
 }
 
-int vprep_forecast(vprep *p, vc_err *err)
+static void say_tally(const char *what, const tally *t, FILE *out)
 {
-    counts n = { 0 };
     char a[32], b[32], c[32];
-    vf_dataset *d;
-    int rc = vf_dataset_open(&d, p->c.out, true, err);
 
-    for (uint32_t i = 0; !rc && i < p->n_items; i++)
-        if (!p->items[i].drop)
-            rc = count_item(p, d, &p->items[i], &n, err);
-    uint64_t drop = rc || p->c.append ? 0 : vf_dataset_count(d) - n.kept;
-    vf_dataset_close(d);
+    fprintf(out, "%sreuse %s", what, vc_human_count(a, t->reuse));
+    if (t->copy)
+        fprintf(out, " (%s copied)", vc_human_count(c, t->copy));
+    fprintf(out, ", encode %s", vc_human_count(b, t->encode));
+}
+
+/* How much that is, and how long it will take, where an earlier run has left its speed. */
+static void say_cost(const vprep *p, const forecast *f, FILE *out)
+{
+    vprep_rate rate;
+    char bytes[32], t[32];
+
+    if (f->bytes <= 0)
+        return;
+    fprintf(out, "about %s of latents to encode", vc_human_bytes(bytes, f->bytes));
+    if (f->pixels > 0 && prep_stock_recall(p, VPREP_RATE, &rate, sizeof rate) && rate.pixels > 0 &&
+        rate.seconds > 0)
+        fprintf(out, "; about %s for the clips, at the rate of the last run: %.3g million pixels a "
+                "second", vc_human_time(t, f->pixels / rate.pixels * rate.seconds),
+                rate.pixels / rate.seconds / 1e6);
+    fprintf(out, "\n");
+}
+
+int vprep_forecast(vprep *p, FILE *out, vc_err *err)
+{
+    forecast f = { 0 };
+    char n[32];
+    int rc = count_all(p, &f, err);
+
     if (rc)
         return rc;
-    printf("reuse %s, encode %s, drop %s\n", vc_human_count(a, n.reuse), vc_human_count(b, n.encode),
-           vc_human_count(c, drop));
-    say_time(p, n.pixels);
-    if (n.conditions_reuse + n.conditions_encode)
-        printf("conditions: reuse %s, encode %s\n", vc_human_count(a, n.conditions_reuse),
-               vc_human_count(b, n.conditions_encode));
-    return 0;
+    uint32_t there = prep_stock_samples(p);
+    say_tally("", &f.clips, out);
+    fprintf(out, ", drop %s\n", vc_human_count(n, p->c.append ? 0 : there - f.kept));
+    say_tally("texts: ", &f.texts, out);
+    fprintf(out, "\n");
+    if (f.conditions.reuse + f.conditions.encode) {
+        say_tally("conditions: ", &f.conditions, out);
+        fprintf(out, "\n");
+    }
+    say_cost(p, &f, out);
+    return fflush(out) ? vc_fail_errno(err, "standard output") : 0;
 }

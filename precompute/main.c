@@ -13,7 +13,7 @@
 #include "common/foreign.h"
 #include "common/tensor/backend.h"
 #include "common/threads.h"
-#include "precompute/vprep.h"
+#include "precompute/stock.h"
 
 #define GROUP(text) { .kind = VC_GROUP, .help = text }
 #define FLAG(kind_, field, name_, value_, allowed_, aliases_, help_) \
@@ -61,6 +61,11 @@ static const vc_flag flags[] = {
     GROUP("Output"),
     FLAG(VC_PATH, out, "out", NULL, NULL, NULL, "latent dataset to make or to go on with"),
     FLAG(VC_BOOLEAN, overwrite, "overwrite", NULL, NULL, NULL, "start anew: removes the dataset first"),
+    FLAG(VC_LIST, reuse, "reuse", NULL, NULL, NULL,
+         "take texts, latents, conditions and thumbnails that are still valid from this dataset; "
+         "--out itself: change it in place"),
+    FLAG(VC_BOOLEAN, rehash, "rehash", NULL, NULL, NULL,
+         "open and hash every file again, whatever its size, time and inode say"),
     FLAG(VC_BOOLEAN, append, "append", NULL, NULL, NULL, "keep samples that the list no longer has"),
     FLAG(VC_BOOLEAN, dry_run, "dry_run", NULL, NULL, NULL,
          "write OUT/plan.jsonl, print the table of buckets, encode nothing"),
@@ -227,9 +232,10 @@ static int open_writer(vprep *p, vc_err *err)
     cJSON *head = vprep_manifest_head(p);
     vf_writer_opts o = { .head = head, .shard_size = p->c.shard_size,
                          .shard_seconds = p->c.shard_seconds, .overwrite = p->c.overwrite,
-                         .append = p->c.append };
+                         .append = p->c.append, .change = prep_stock_in_place(p) };
     int rc = vf_writer_open(&p->writer, p->c.out, &o, err);
     cJSON_Delete(head);
+    prep_stock_look_again(p);
     if (!rc) rc = vprep_remember(p, err);
     if (!rc && vf_writer_lost_shards(p->writer))
         vc_warn(p->progress, "%d shards of %s are gone: what they held is encoded again",
@@ -269,6 +275,7 @@ static int write_config(vprep *p, vc_err *err)
 static void say_done(const vprep *p, double seconds, uint32_t dropped)
 {
     char a[32], b[32], c[32], d[32], e[32], t[32];
+    uint64_t latents, texts;
 
     vc_say(p->progress, "%s: %s encoded, %s reused, %s skipped, %s gone; %s%s%llu of %llu prompts "
            "encoded; %s", p->c.out, vc_human_count(a, p->encoded), vc_human_count(b, p->reused),
@@ -277,6 +284,10 @@ static void say_done(const vprep *p, double seconds, uint32_t dropped)
            p->c.train_mode || p->conditions ? " conditions encoded; " : "",
            (unsigned long long)p->texts_encoded,
            (unsigned long long)(p->texts_encoded + p->texts_reused), vc_human_time(t, seconds));
+    prep_stock_taken(p, &latents, &texts);
+    if (latents + texts)
+        vc_say(p->progress, "of those reused, %s latents and %s texts were copied from --reuse",
+               vc_human_count(a, latents), vc_human_count(b, texts));
     if (p->n_errors)
         vc_say(p->progress, "%s/errors.jsonl says why each was skipped", p->c.out);
 }
@@ -298,20 +309,6 @@ static int encode_stages(vprep *p, vc_err *err)
     return rc;
 }
 
-static bool has_dataset(const vprep *p)
-{
-    char *manifest = vc_path_join(p->c.out, "manifest.json");
-    bool there = manifest && vc_file_exists(manifest) && !p->c.overwrite;
-    free(manifest);
-    return there;
-}
-
-/* A dry run on an existing dataset: what would happen. */
-static int forecast(vprep *p, vc_err *err)
-{
-    return has_dataset(p) ? vprep_forecast(p, err) : 0;
-}
-
 static int run(vprep *p, vc_err *err)
 {
     vf_metadata_opts o = { .data_dir = p->c.data, .file_keys = p->c.data_file_keys,
@@ -323,12 +320,17 @@ static int run(vprep *p, vc_err *err)
     if (!p->family->pipeline)
         vc_say(p->progress, "no --model: encoding with the built-in weight-free codec and text encoder");
     rc = vf_metadata_read(&p->meta, p->c.meta, &o, err);
-    if (!rc) rc = vprep_identify(p, !p->c.dry_run || has_dataset(p), err);
+    if (!rc) rc = prep_stock_open(p, err);
+    bool forecast = !rc && (prep_stock_goes_on(p) || p->c.reuse.n), keys = forecast || !p->c.dry_run;
+    if (!rc) rc = vprep_identify(p, keys, err);
+    if (!rc) prep_stock_compare(p);
     if (!rc) rc = p->c.dry_run ? vc_mkdirs(p->c.out, err) : open_writer(p, err);
-    if (!rc) rc = vprep_survey(p, !p->c.dry_run || has_dataset(p), err);
+    if (!rc) rc = vprep_survey(p, keys, err);
     if (!rc) rc = vprep_plan(p, err);
+    if (!rc) rc = vprep_prompts_load(p, err);
     if (!rc) rc = vprep_report(p, stdout, err);
-    if (!rc) rc = p->c.dry_run ? forecast(p, err) : encode_stages(p, err);
+    if (!rc && forecast) rc = vprep_forecast(p, stdout, err);
+    if (!rc && !p->c.dry_run) rc = encode_stages(p, err);
     if (vc_file_exists(p->c.out)) {
         vc_err e = { 0 };
         int wrote = vprep_write_errors(p, rc ? &e : err);
@@ -340,6 +342,7 @@ static int run(vprep *p, vc_err *err)
 static void release(vprep *p)
 {
     vf_writer_close(p->writer);
+    prep_stock_close(p);
     for (int64_t i = 0; p->sources && i < p->meta.n; i++)
         free(p->sources[i].times);
     for (uint32_t i = 0; i < p->n_errors; i++) {

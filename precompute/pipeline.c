@@ -14,6 +14,7 @@
 #include "common/queue.h"
 #include "precompute/loss_mask.h"
 #include "precompute/prompt_images.h"
+#include "precompute/stock.h"
 
 enum { QUEUE_CLIPS = 16, WHOLE_CLIPS = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_VIDEO) };
 #define QUEUE_BYTES ((size_t)512 << 20)
@@ -29,7 +30,8 @@ typedef struct line {                /* the pipeline's own state */
     prep_encoder *encoder;
     vc_queue *decoded, *encoded;
     todo *todo;
-    vb_choice largest;               /* of what goes through the VAE */
+    vb_choice largest;               /* of what goes through the VAE as a whole */
+    bool needs_vae;                  /* something goes through it */
     uint32_t n_todo, next;           /* next: taken by workers, atomically */
     int ended;                       /* atomic: an error ends the run */
     pthread_mutex_t lock;            /* guards err and what is counted below and in the run */
@@ -189,8 +191,27 @@ static int decode(const vprep *p, prep_job *j, vc_err *err)
     return rc;
 }
 
-/* What of an item's values and thumbnail is not stored yet; fills j but for its pixels. */
-static int settle_job(const vprep *p, const vprep_item *it, bool stored, prep_job *j, vc_err *err)
+/* The thumbnail of a clip that another dataset has, if that has one; else it is wanted. */
+static int take_thumb(vprep *p, prep_job *j, vc_err *err)
+{
+    const void *jpeg;
+    size_t n;
+    int rc = prep_stock_thumb(p, j->key[VALUE_CLIP], &jpeg, &n, err);
+
+    if (rc)
+        return rc == VC_ENOENT ? 0 : rc;
+    j->thumb = malloc(n ? n : 1);
+    if (!j->thumb)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a thumbnail");
+    memcpy(j->thumb, jpeg, n);
+    j->thumb_bytes = n;
+    j->want_thumb = false;
+    return 0;
+}
+
+/* What of an item's values and thumbnail is not stored yet; fills j but for its pixels. What another
+ * dataset has of it is copied. */
+static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
 {
     unsigned values = vprep_values(p, &p->meta.rows[it->row]);
 
@@ -199,12 +220,21 @@ static int settle_job(const vprep *p, const vprep_item *it, bool stored, prep_jo
     if (rc)
         return rc;
     prep_job_settle(p, j);
-    for (int v = 0; v < VALUES; v++)
-        if (values & VALUE_BIT(v) &&
-            (p->c.trace_dir || !vf_writer_has_latent(p->writer, j->key[v])))
+    for (int v = 0; !rc && v < VALUES; v++) {
+        if (!(values & VALUE_BIT(v)))
+            continue;
+        rc = p->c.trace_dir ? VC_ENOENT : prep_stock_take(p, false, j->key[v], err);
+        if (rc == VC_ENOENT) {
             j->need |= VALUE_BIT(v);
-    j->want_thumb = p->c.thumbnails && (!stored || j->need & VALUE_BIT(VALUE_CLIP));
-    return 0;
+            rc = 0;
+        }
+    }
+    const vf_key *shown = vf_writer_clip_of(p->writer, it->number, it->variant);
+    bool same = shown && !memcmp(shown, &j->key[VALUE_CLIP], sizeof *shown);
+    j->want_thumb = p->c.thumbnails && (!same || j->need & VALUE_BIT(VALUE_CLIP));
+    if (!rc && j->want_thumb && !j->need)
+        rc = take_thumb(p, j, err);
+    return rc;
 }
 
 static void *decode_worker(void *arg)
@@ -289,9 +319,10 @@ static int settle_stored(line *l, vc_err *err)
         prep_job j = { 0 };
         if (it->drop)
             continue;
-        rc = settle_job(p, it, vf_writer_sample(p->writer, it->number, it->variant), &j, err);
+        rc = settle_job(p, it, &j, err);
         if (!rc && (j.need || j.want_thumb))
             l->todo[l->n_todo++] = (todo){ i, (uint8_t)j.need, j.want_thumb };
+        l->needs_vae |= (j.need & ~VALUE_BIT(VALUE_MASK)) != 0;
         if (!rc && j.need & WHOLE_CLIPS
                 && vprep_clip_pixels(&j.clip.choice) > vprep_clip_pixels(&l->largest))
             l->largest = j.clip.choice;
@@ -299,6 +330,7 @@ static int settle_stored(line *l, vc_err *err)
             rc = put_record(p, &j, err);
         p->reused += !rc && !(j.need & VALUE_BIT(VALUE_CLIP));
         vprep_clip_free(&j.clip);
+        free(j.thumb);
         if (!rc && *vc_stop_flag())
             rc = vc_fail(err, VC_ESTOP, "stopped");
     }
@@ -399,8 +431,8 @@ int vprep_clips(vprep *p, vc_err *err)
     bool images = vprep_prompt_images_missing(p);
     if (!rc) rc = settle_stored(&l, err);
     if (!rc && (l.n_todo || images))
-        rc = prep_encoder_open(&l.encoder, p, err);
-    if (!rc && l.n_todo && p->family->pipeline) rc = say_memory(&l, err);
+        rc = prep_encoder_open(&l.encoder, p, l.needs_vae || images, err);
+    if (!rc && p->family->pipeline) rc = say_memory(&l, err);
     if (!rc && images) rc = vprep_prompt_images_encode(p, l.encoder, err);
     if (!rc && l.n_todo) {
         rc = vc_queue_open(&l.decoded, QUEUE_CLIPS, QUEUE_BYTES, err);

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/file.h"
-#include "precompute/vprep.h"
+#include "precompute/stock.h"
 
 int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,
                vc_err *err)
@@ -92,42 +92,78 @@ int vprep_write_errors(vprep *p, vc_err *err)
     return rc;
 }
 
-/* The hash of a file, remembered in state.lmdb by size, time and inode. */
+/* ---- hints of files ---- */
+
+/* What is remembered of a row's file, as long as its size, time and inode stay; of a loss mask's
+ * only the hash. */
 typedef struct hint {
-    int64_t size, mtime_s, mtime_ns;
-    uint64_t inode;
+    struct identity { int64_t size, mtime_s, mtime_ns; uint64_t inode; } is;
     vf_key hash;
+    int64_t frames;
+    double fps;
+    int32_t w, h, rotation;
+    uint8_t probed, is_video, vfr;           /* probed: the fields above are known */
+    uint8_t as_stored;                       /* they are media_as_stored's */
 } hint;
 
-typedef struct row_file {
-    const char *of, *path, *file;    /* kind; as written; joined, or NULL */
-    vf_key *key;
-} row_file;
+/* Frame times of longer clips are found anew each time: hints are to be small. */
+enum { MAX_HINT_TIMES = 8192 };
 
-static int hash_file(vprep *p, const vf_row *row, const row_file *f, const struct stat *st,
-                     vc_err *err)
+static void hint_name(char name[32], const char *what, const vf_row *row)
 {
-    hint now = { st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec, st->st_ino, { { 0 } } }, old;
+    snprintf(name, 32, "%s-%016llx", what, (unsigned long long)row->id);
+}
+
+typedef struct row_file { const char *what, *path, *file; } row_file;  /* as written; as joined */
+
+static row_file source_of(const vf_row *row)
+{
+    return (row_file){ "file", row->path, row->file };
+}
+
+/* *now: what is known of the file as it is. *place: where that was remembered. */
+static int recall(const vprep *p, const vf_row *row, row_file f, hint *now, prep_stock_place *place,
+                  vc_err *err)
+{
     char name[32];
-    snprintf(name, sizeof name, "%s-%016llx", f->of, (unsigned long long)row->id);
-    if (p->writer) {
-        pthread_mutex_lock(&p->lock);
-        int missing = vf_writer_hint_get(p->writer, name, &old, sizeof old);
-        pthread_mutex_unlock(&p->lock);
-        if (!missing && !memcmp(&old, &now, offsetof(hint, hash))) {
-            *f->key = old.hash;
-            return 0;
-        }
+    struct stat st;
+    hint old;
+
+    *place = STOCK_NONE;
+    memset(now, 0, sizeof *now);                         /* its padding too: it is stored */
+    if (stat(f.file, &st))
+        return vc_fail_errno(err, "%s", f.path);
+    now->is = (struct identity){ st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec, st.st_ino };
+    hint_name(name, f.what, row);
+    if (p->c.rehash)
+        return 0;
+    prep_stock_place found = prep_stock_recall(p, name, &old, sizeof old);
+    if (found != STOCK_NONE && !memcmp(&old.is, &now->is, sizeof old.is)) {
+        *now = old;
+        *place = found;
     }
-    int rc = vf_hash_file(f->key, f->file, vc_stop_flag(), err);
-    if (rc || !p->writer)
-        return rc;
-    now.hash = *f->key;
+    return 0;
+}
+
+/* times: of h->frames frames, or NULL. */
+static int remember(vprep *p, const vf_row *row, row_file f, const hint *h, const double *times,
+                    vc_err *err)
+{
+    char name[32];
+    int rc = 0;
+
     pthread_mutex_lock(&p->lock);
-    rc = vf_writer_hint_put(p->writer, name, &now, sizeof now, err);
+    if (times && h->frames <= MAX_HINT_TIMES) {
+        hint_name(name, "times", row);
+        rc = vf_writer_hint_put(p->writer, name, times, (size_t)h->frames * sizeof *times, err);
+    }
+    hint_name(name, f.what, row);
+    if (!rc) rc = vf_writer_hint_put(p->writer, name, h, sizeof *h, err);
     pthread_mutex_unlock(&p->lock);
     return rc;
 }
+
+/* ---- one row ---- */
 
 /* Whether the row tells all that choosing needs; *s from it. A video has constant rate then. */
 static bool trusts(const vprep *p, const vf_row *row, vprep_source *s)
@@ -146,30 +182,21 @@ static bool trusts(const vprep *p, const vf_row *row, vprep_source *s)
     return true;
 }
 
-/* The row's files are there; hash: and hashed. */
-static int take_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
+static bool as_video(const vf_row *row, bool is_video)
 {
-    const row_file files[] = {
-        { "source", row->path, row->file, &s->hash },
-        { "loss_mask", row->loss_mask_path, row->loss_mask_file, &s->loss_mask },
-    };
-    struct stat st;
-    int rc = 0;
-
-    for (size_t i = 0; !rc && i < sizeof files / sizeof *files; i++)
-        if (files[i].file && stat(files[i].file, &st))
-            rc = vc_fail_errno(err, "%s", files[i].path);
-        else if (files[i].file && hash)
-            rc = hash_file(p, row, &files[i], &st, err);
-    s->ok = !rc;
-    return rc;
+    return row->type == VF_TYPE_UNKNOWN ? is_video : row->type == VF_TYPE_VIDEO;
 }
 
-static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
+static int room_for_times(vprep_source *s, int64_t frames, vc_err *err)
 {
-    if (trusts(p, row, s))
-        return take_row(p, row, s, hash, err);
+    s->times = malloc((size_t)frames * sizeof *s->times);
+    return s->times ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %lld frame times",
+                                  (long long)frames);
+}
 
+/* Opens the file. */
+static int probe(const vprep *p, const vf_row *row, hint *h, vprep_source *s, vc_err *err)
+{
     media *m;
     media_info info;
     int rc = media_open(&m, row->file, &info, err);
@@ -177,23 +204,95 @@ static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, v
         return rc;
     if (p->rules.peer)
         media_as_stored(m, &info);
-
-    *s = (vprep_source){ .is_video = row->type == VF_TYPE_VIDEO, .w = info.w, .h = info.h,
-                         .rotation = info.rotation, .frames = info.frames, .fps = info.fps };
-    if (row->type == VF_TYPE_UNKNOWN)
-        s->is_video = info.is_video;
-    if (s->is_video && info.vfr && media_times(m)) {
-        s->times = malloc((size_t)info.frames * sizeof *s->times);
-        if (s->times)
+    h->frames = info.frames;
+    h->fps = info.fps;
+    h->w = info.w;
+    h->h = info.h;
+    h->rotation = info.rotation;
+    h->is_video = info.is_video;
+    h->vfr = info.vfr && media_times(m);
+    h->as_stored = p->rules.peer;
+    h->probed = true;
+    if (as_video(row, info.is_video) && h->vfr) {
+        rc = room_for_times(s, info.frames, err);
+        if (!rc)
             memcpy(s->times, media_times(m), (size_t)info.frames * sizeof *s->times);
-        else
-            rc = vc_fail(err, VC_ENOMEM, "out of memory for %lld frame times",
-                         (long long)info.frames);
     }
     media_close(m);
-    if (!rc && info.frames < 1)
-        rc = vc_fail(err, VC_EFORMAT, "no frame to be shown");
-    return rc ? rc : take_row(p, row, s, hash, err);
+    return rc || info.frames > 0 ? rc : vc_fail(err, VC_EFORMAT, "no frame to be shown");
+}
+
+/* Whether h says what the file has, without opening it. */
+static bool is_probed(const vprep *p, const vf_row *row, const hint *h, vprep_source *s)
+{
+    char name[32];
+
+    if (!h->probed || h->as_stored != p->rules.peer)
+        return false;
+    if (!h->vfr || !as_video(row, h->is_video))
+        return true;
+    if (h->frames > MAX_HINT_TIMES || room_for_times(s, h->frames, NULL))
+        return false;
+    hint_name(name, "times", row);
+    if (prep_stock_recall(p, name, s->times, (size_t)h->frames * sizeof *s->times) != STOCK_NONE)
+        return true;
+    free(s->times);
+    s->times = NULL;
+    return false;
+}
+
+/* The row's loss mask, where it has one, is there; hash: and hashed. */
+static int survey_mask(vprep *p, const vf_row *row, vf_key *key, bool hash, vc_err *err)
+{
+    const row_file f = { "loss_mask", row->loss_mask_path, row->loss_mask_file };
+    prep_stock_place place;
+    hint h;
+    int rc = f.file ? recall(p, row, f, &h, &place, err) : 0;
+
+    if (rc || !f.file || !hash)
+        return rc;
+    if (place == STOCK_NONE)
+        rc = vf_hash_file(&h.hash, f.file, vc_stop_flag(), err);
+    if (!rc && place != STOCK_OUT && p->writer)
+        rc = remember(p, row, f, &h, NULL, err);
+    *key = h.hash;
+    return rc;
+}
+
+static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
+{
+    const bool trusted = trusts(p, row, s);
+    const vf_key none = { { 0 } };
+    prep_stock_place place;
+    hint h;
+    int rc = recall(p, row, source_of(row), &h, &place, err);
+    bool keep = place != STOCK_OUT;
+
+    if (!rc && !trusted && !is_probed(p, row, &h, s)) {
+        rc = probe(p, row, &h, s, err);
+        keep = true;
+    }
+    if (!rc && hash && !memcmp(&h.hash, &none, sizeof none)) {
+        rc = vf_hash_file(&h.hash, row->file, vc_stop_flag(), err);
+        keep = true;
+    }
+    if (!rc && keep && p->writer)
+        rc = remember(p, row, source_of(row), &h, s->times, err);
+    if (!rc)
+        rc = survey_mask(p, row, &s->loss_mask, hash, err);
+    if (rc)
+        return rc;
+    s->hash = h.hash;
+    s->ok = true;
+    if (trusted)
+        return 0;
+    s->is_video = as_video(row, h.is_video);
+    s->w = h.w;
+    s->h = h.h;
+    s->rotation = h.rotation;
+    s->frames = h.frames;
+    s->fps = h.fps;
+    return 0;
 }
 
 int vprep_survey(vprep *p, bool hash, vc_err *err)

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "formats/keymap.h"
 #include "precompute/prompt_images.h"
+#include "precompute/stock.h"
 
 vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt)
 {
@@ -87,6 +89,10 @@ typedef struct text_job {
     const text_class *class;
     text_enc *enc;
     int encoder;
+    /* What is done with each prompt that the run needs. */
+    int (*one)(struct text_job *j, const char *prompt, vc_err *err);
+    vf_keymap counted;                            /* of a forecast */
+    uint64_t n[3];                                /* by prep_stock_place */
 } text_job;
 
 /* Only when there is a prompt to be encoded. */
@@ -103,11 +109,11 @@ static int one_prompt(text_job *j, const char *prompt, vc_err *err)
 
     if (*vc_stop_flag())
         return vc_fail(err, VC_ESTOP, "stopped");
-    if (vf_writer_has_text(j->p->writer, key) && !j->p->c.trace_dir) {
-        j->p->texts_reused++;
-        return 0;
-    }
-    int rc = j->enc ? 0 : open_encoder(j, err);
+    int rc = j->p->c.trace_dir ? VC_ENOENT : prep_stock_take(j->p, true, key, err);
+    j->p->texts_reused += !rc;
+    if (rc != VC_ENOENT)
+        return rc;
+    rc = j->enc ? 0 : open_encoder(j, err);
     if (!rc) rc = j->class->encode(j->enc, prompt, &r, err);
     if (!rc && j->p->c.trace_dir) rc = trace_text(j->p, j->encoder, key, &r, err);
     if (!rc && vf_writer_has_text(j->p->writer, key)) {
@@ -119,18 +125,31 @@ static int one_prompt(text_job *j, const char *prompt, vc_err *err)
     return rc;
 }
 
-static int all_prompts(text_job *j, const vprep_prompts *v, vc_err *err)
+static int count_prompt(text_job *j, const char *prompt, vc_err *err)
+{
+    vf_key key = vprep_text_key(j->p, j->encoder, prompt);
+
+    if (*vc_stop_flag())
+        return vc_fail(err, VC_ESTOP, "stopped");
+    if (vf_keymap_get(&j->counted, key, NULL))
+        return 0;
+    j->n[prep_stock_find(j->p, true, key)]++;
+    return vf_keymap_put(&j->counted, key, 0, err);
+}
+
+static int all_prompts(text_job *j, vc_err *err)
 {
     vprep *p = j->p;
+    const vprep_prompts *v = &p->prompts;
     uint32_t failed = UINT32_MAX;
-    int rc = one_prompt(j, "", err);
+    int rc = j->one(j, "", err);
 
-    if (!rc && p->c.negative_prompt) rc = one_prompt(j, p->c.negative_prompt, err);
+    if (!rc && p->c.negative_prompt) rc = j->one(j, p->c.negative_prompt, err);
     for (int i = 0; !rc && i < v->n; i++) {
         const char *negative = NULL;
-        rc = one_prompt(j, cJSON_GetObjectItem(v->row[i], "prompt")->valuestring, err);
+        rc = j->one(j, cJSON_GetObjectItem(v->row[i], "prompt")->valuestring, err);
         if (!rc) rc = vf_json_str_opt(v->row[i], "negative_prompt", &negative, err);
-        if (!rc && negative) rc = one_prompt(j, negative, err);
+        if (!rc && negative) rc = j->one(j, negative, err);
     }
     for (uint32_t i = 0; !rc && i < p->n_items; i++) {
         vprep_item *it = &p->items[i];
@@ -140,7 +159,7 @@ static int all_prompts(text_job *j, const vprep_prompts *v, vc_err *err)
             it->drop = true;
         bool done = it->drop || (i && p->items[i - 1].row == it->row);
         for (int k = 0; !rc && !done && k < row->n_captions; k++)
-            if (one_prompt(j, row->captions[k], &why)) {
+            if (j->one(j, row->captions[k], &why)) {
                 rc = vprep_note(p, row->row, row->path, "text", &why, err);
                 it->drop = done = true;
                 failed = it->row;
@@ -181,16 +200,37 @@ int vprep_put_validations(vprep *p, vc_err *err)
     return rc;
 }
 
-int vprep_text(vprep *p, vc_err *err)
+int vprep_prompts_load(vprep *p, vc_err *err)
 {
     const char *list = p->c.validation_prompts;
     int rc = list ? vprep_prompts_read(&p->prompts, list, err) : 0;
+    return rc ? rc : vprep_prompt_images_find(p, err);
+}
 
-    if (!rc) rc = vprep_prompt_images_find(p, err);
+int vprep_text_forecast(vprep *p, uint64_t *reuse, uint64_t *encode, uint64_t *copy, vc_err *err)
+{
+    int rc = 0;
+
+    *reuse = *encode = *copy = 0;
     for (int e = 0; !rc && e < p->n_text; e++) {
-        text_job j = { .p = p, .class = p->family->text[e], .encoder = e };
+        text_job j = { .p = p, .encoder = e, .one = count_prompt };
+        rc = all_prompts(&j, err);
+        vf_keymap_free(&j.counted);
+        *reuse += j.n[STOCK_OUT] + j.n[STOCK_OTHER];
+        *encode += j.n[STOCK_NONE];
+        *copy += j.n[STOCK_OTHER];
+    }
+    return rc;
+}
+
+int vprep_text(vprep *p, vc_err *err)
+{
+    int rc = 0;
+
+    for (int e = 0; !rc && e < p->n_text; e++) {
+        text_job j = { .p = p, .class = p->family->text[e], .encoder = e, .one = one_prompt };
         vc_progress_begin(p->progress, "text", "samples", p->n_items);
-        rc = all_prompts(&j, &p->prompts, err);
+        rc = all_prompts(&j, err);
         vc_progress_end(p->progress);
         j.class->close(j.enc);
     }

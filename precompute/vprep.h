@@ -3,9 +3,10 @@
  *   rows (formats/metadata) -> survey: open and hash every source   vprep_survey   survey.c
  *        -> items: one per sample and variant, numbered, chosen     vprep_plan     plan.c
  *        -> plan.jsonl and the table of buckets                     vprep_report   report.c
+ *        -> what is there already, what is to be made               vprep_forecast forecast.c
  *        -> text, each distinct prompt once                         vprep_text     text.c
  *        -> decode workers -> encoder -> writer                     vprep_clips    pipeline.c
- * Encoders are found and named in components.h; what a training mode stores besides clips is
+ * Values that need not be made are found by stock.h. Encoders are found and named in components.h; what a training mode stores besides clips is
  * conditions.h, how a job becomes values encode.h.
  *
  * A stage reads what the earlier ones left in the run; a clip that fails is noted in the error list with
@@ -41,7 +42,8 @@ typedef struct vprep_config {
     int latent_store;                 /* index into "auto|moments|sample|mode" */
     int on_error;                     /* skip | stop */
     int log_format;
-    bool dry_run, overwrite, append, quiet;
+    bool dry_run, overwrite, append, rehash, quiet;
+    vc_list reuse;
     double sample_fps, shard_seconds;
     /* sampling flags, as vb_rules has them */
     bool enable_bucket, random_hw_adapt, token_length, random_ratio_crop, random_frame_crop;
@@ -108,6 +110,7 @@ typedef struct vprep {
     vf_writer *writer;                /* NULL in a dry run on nothing */
     vc_progress *progress;
     vc_flags *flags;
+    struct prep_stock *stock;         /* what need not be made (stock.h) */
     pthread_mutex_t lock;             /* guards errors, and the writer's hints while surveying */
     vprep_error *errors;
     uint32_t n_errors;
@@ -133,7 +136,8 @@ int vprep_remember(vprep *p, vc_err *err);
 /* p->rules from the flags. bucket_rules: of the family. */
 int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err);
 
-/* Opens, probes and (hash) hashes each row's file with all workers. A row that tells the size (of a
+/* Opens, probes and (hash) hashes each row's file with all workers; what hints say of a file that has
+ * the same size, time and inode is believed, unless --rehash. A row that tells the size (of a
  * video also frames and fps) is taken at its word with --trust_metadata: its file must be there, but
  * is only opened to be hashed. */
 int vprep_survey(vprep *p, bool hash, vc_err *err);
@@ -174,12 +178,16 @@ typedef struct vprep_rate {
 #define VPREP_RATE "clip-rate"
 double vprep_clip_pixels(const vb_choice *c);        /* of all frames of the target */
 
-/* On an existing OUT, what a run would reuse, encode and drop, to stdout. */
-int vprep_forecast(vprep *p, vc_err *err);
+/* What the run is going to reuse, encode and drop, to `out`. */
+int vprep_forecast(vprep *p, FILE *out, vc_err *err);
 
+/* How many different prompts there are already, and are to be encoded. */
+int vprep_text_forecast(vprep *p, uint64_t *reuse, uint64_t *encode, uint64_t *copy, vc_err *err);
 /* Encodes what is missing: prompts of the items, the empty prompt, validation prompts. */
 int vprep_text(vprep *p, vc_err *err);
 int vprep_clips(vprep *p, vc_err *err);
+/* Reads --validation_prompts into p->prompts, and finds the pictures it names. */
+int vprep_prompts_load(vprep *p, vc_err *err);
 /* Writes the validation records, after all that they refer to. */
 int vprep_put_validations(vprep *p, vc_err *err);
 /* .json (array, or an object with `data`), .jsonl or .csv with Finetrainers' columns; `caption`,

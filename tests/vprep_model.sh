@@ -56,6 +56,16 @@ check "the same as the model" 0 "$vprep" "${meta[@]}" --train_mode i2v --out "$d
 printf '\x01' | dd of="$dir/t5/diffusion_pytorch_model.safetensors" bs=1 seek=20000 conv=notrunc 2>/dev/null
 check "changed weights" 1 "$vprep" "${meta[@]}" --text_encoder "$dir/t5" --train_mode i2v --out "$dir/b"
 says "hashing" && says "text_encoders.*fingerprint"
+check "another encoder, latents reused" 0 "$vprep" "${meta[@]}" --text_encoder "$dir/t5" --train_mode i2v --out "$dir/r" \
+    --reuse "$dir/b"
+says "--reuse $dir/b: text_encoders.*fingerprint" && tells "reuse 4 (4 copied), encode 0" && tells "texts: reuse 0, encode [1-9]"
+says "0 encoded, 4 reused" && says_not "vae: hashing"
+check verify 0 "$vlat" verify "$dir/r"
+check "remembered here too" 0 "$vprep" "${meta[@]}" --text_encoder "$dir/t5" --train_mode i2v --out "$dir/r" && says_not hashing
+check "another type, in place" 0 "$vprep" "${meta[@]}" --text_encoder "$dir/t5" --train_mode i2v --out "$dir/r" --reuse "$dir/r" \
+    --vae_dtype f32
+tells "reuse 0, encode 4" && tells "texts: reuse [1-9][0-9]*, encode 0" && has '"dtype":"f32","channels"' "$dir/r"
+check verify 0 "$vlat" verify "$dir/r"
 
 # ---- traces, and back to pictures ----
 check trace 0 "$vprep" "${meta[@]}" --train_mode i2v --out "$dir/c" --trace_dir "$dir/trace" --vae_dtype f32

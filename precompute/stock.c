@@ -1,0 +1,242 @@
+/* stock.c - see stock.h */
+#include "precompute/stock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
+#include "formats/keymap.h"
+
+typedef struct source {              /* a dataset of --reuse */
+    vf_dataset *d;
+    vf_hints *hints;
+    vf_keymap clip;                  /* latent key -> entry; filled when a thumbnail is asked for */
+    uint64_t taken[2];               /* latents, texts */
+} source;
+
+typedef struct prep_stock {
+    bool goes_on, in_place;
+    vf_dataset *out;                 /* of a dry run; else the writer knows */
+    vf_hints *hints;                 /* of --out */
+    source *from;
+    int n;
+} prep_stock;
+
+/* ---- open, close ---- */
+
+static bool same_folder(const char *a, const char *b)
+{
+    struct stat x, y;
+    return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static int open_source(vprep *p, const char *path, vc_err *err)
+{
+    prep_stock *s = p->stock;
+    source *from = &s->from[s->n];
+
+    if (same_folder(path, p->c.out)) {
+        if (p->c.overwrite || p->c.append)
+            return vc_fail(err, VC_EUSAGE, "--reuse %s is --out: without --%s, it is changed in "
+                           "place", path, p->c.overwrite ? "overwrite" : "append");
+        s->in_place = true;
+        return 0;
+    }
+    int rc = vf_dataset_open(&from->d, path, true, err);
+    if (rc)
+        return vc_context(err, rc, "--reuse");
+    from->hints = vf_hints_open(path);
+    s->n++;
+    return 0;
+}
+
+int prep_stock_open(vprep *p, vc_err *err)
+{
+    const vc_list *list = &p->c.reuse;
+    prep_stock *s = p->stock = calloc(1, sizeof *s);
+    char *manifest = vc_path_join(p->c.out, "manifest.json");
+    int rc = 0;
+
+    if (s)
+        s->from = calloc((size_t)list->n + 1, sizeof *s->from);
+    if (!s || !s->from || !manifest)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc)
+        s->goes_on = vc_file_exists(manifest) && !p->c.overwrite;
+    free(manifest);
+    for (int i = 0; !rc && i < list->n; i++)
+        rc = open_source(p, list->item[i], err);
+    if (!rc && s->goes_on && p->c.dry_run)
+        rc = vf_dataset_open(&s->out, p->c.out, true, err);
+    if (!rc)
+        prep_stock_look_again(p);
+    return rc;
+}
+
+void prep_stock_look_again(vprep *p)
+{
+    vf_hints_close(p->stock->hints);
+    p->stock->hints = vf_hints_open(p->c.out);
+}
+
+void prep_stock_close(vprep *p)
+{
+    prep_stock *s = p->stock;
+
+    if (!s)
+        return;
+    for (int i = 0; s->from && i < s->n; i++) {
+        vf_keymap_free(&s->from[i].clip);
+        vf_hints_close(s->from[i].hints);
+        vf_dataset_close(s->from[i].d);
+    }
+    vf_hints_close(s->hints);
+    vf_dataset_close(s->out);
+    free(s->from);
+    free(s);
+    p->stock = NULL;
+}
+
+bool prep_stock_goes_on(const vprep *p)
+{
+    return p->stock->goes_on;
+}
+
+bool prep_stock_in_place(const vprep *p)
+{
+    return p->stock->in_place;
+}
+
+void prep_stock_compare(const vprep *p)
+{
+    static const char *const fields[] = { "vae", "text_encoders", "latent_store", "dtype", NULL };
+    const prep_stock *s = p->stock;
+    char told[VF_HEAD_TOLD];
+    cJSON *head = s->n ? vprep_manifest_head(p) : NULL;
+
+    for (int i = 0; i < s->n; i++)
+        if (vf_head_compare(vf_dataset_manifest(s->from[i].d), head, fields, told))
+            vc_say(p->progress, "--reuse %s: %s: what depends on that is not taken from there",
+                   vf_dataset_path(s->from[i].d), told);
+    cJSON_Delete(head);
+}
+
+/* ---- looking ---- */
+
+prep_stock_place prep_stock_recall(const vprep *p, const char *name, void *value, size_t n)
+{
+    const prep_stock *s = p->stock;
+
+    if (!vf_hints_get(s->hints, name, value, n))
+        return STOCK_OUT;
+    for (int i = 0; i < s->n; i++)
+        if (!vf_hints_get(s->from[i].hints, name, value, n))
+            return STOCK_OTHER;
+    return STOCK_NONE;
+}
+
+static bool in_dataset(const vf_dataset *d, bool text, vf_key k)
+{
+    vf_safetensors *st;
+    if (text ? vf_dataset_text(d, k, false, &st, NULL) : vf_dataset_latent(d, k, false, &st, NULL))
+        return false;
+    vf_safetensors_close(st);
+    return true;
+}
+
+static bool in_writer(const vf_writer *w, bool text, vf_key k)
+{
+    return text ? vf_writer_has_text(w, k) : vf_writer_has_latent(w, k);
+}
+
+prep_stock_place prep_stock_find(const vprep *p, bool text, vf_key k)
+{
+    const prep_stock *s = p->stock;
+
+    if (p->writer ? in_writer(p->writer, text, k) : s->out && in_dataset(s->out, text, k))
+        return STOCK_OUT;
+    for (int i = 0; i < s->n; i++)
+        if (in_dataset(s->from[i].d, text, k))
+            return STOCK_OTHER;
+    return STOCK_NONE;
+}
+
+bool prep_stock_has_sample(const vprep *p, uint32_t number, uint32_t variant)
+{
+    char key[24];
+    uint32_t at;
+
+    if (p->writer)
+        return vf_writer_clip_of(p->writer, number, variant) != NULL;
+    return p->stock->out &&
+           !vf_dataset_find(p->stock->out, vf_sample_key(key, number, variant), &at, NULL);
+}
+
+uint32_t prep_stock_samples(const vprep *p)
+{
+    const vf_dataset *out = p->stock->out;
+    return p->writer ? vf_writer_count(p->writer) : out ? vf_dataset_count(out) : 0;
+}
+
+/* ---- taking ---- */
+
+int prep_stock_take(vprep *p, bool text, vf_key k, vc_err *err)
+{
+    const prep_stock *s = p->stock;
+
+    if (in_writer(p->writer, text, k))
+        return 0;
+    for (int i = 0; i < s->n; i++) {
+        source *from = &s->from[i];
+        vc_err why = { 0 };
+        const void *data;
+        size_t n;
+        int rc = vf_dataset_bytes(from->d, text, k, &data, &n, &why);
+        if (rc) {
+            if (rc != VC_ENOENT)
+                vc_warn(p->progress, "--reuse %s: %s: made anew", vf_dataset_path(from->d), why.text);
+            continue;
+        }
+        rc = text ? vf_writer_put_text(p->writer, k, data, n, err)
+                  : vf_writer_put_latent(p->writer, k, data, n, err);
+        from->taken[text] += !rc;
+        return rc;
+    }
+    return VC_ENOENT;
+}
+
+/* Which sample has a clip; of several any. */
+static int index_clips(source *from, vc_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; !rc && !from->clip.room && i < vf_dataset_count(from->d); i++)
+        rc = vf_keymap_put(&from->clip, vf_dataset_entry(from->d, i)->latent, i, err);
+    return rc;
+}
+
+int prep_stock_thumb(vprep *p, vf_key clip, const void **jpeg, size_t *n, vc_err *err)
+{
+    const prep_stock *s = p->stock;
+    int rc = 0;
+
+    for (int i = 0; !rc && i < s->n; i++) {
+        uint64_t at;
+        rc = index_clips(&s->from[i], err);
+        if (!rc && vf_keymap_get(&s->from[i].clip, clip, &at) &&
+            !vf_dataset_thumb(s->from[i].d, (uint32_t)at, jpeg, n, NULL))
+            return 0;
+    }
+    return rc ? rc : VC_ENOENT;
+}
+
+void prep_stock_taken(const vprep *p, uint64_t *latents, uint64_t *texts)
+{
+    const prep_stock *s = p->stock;
+
+    *latents = *texts = 0;
+    for (int i = 0; i < s->n; i++) {
+        *latents += s->from[i].taken[false];
+        *texts += s->from[i].taken[true];
+    }
+}
