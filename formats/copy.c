@@ -49,8 +49,8 @@ static int refuse_finished(const char *path, vc_err *err)
                    "name", path);
 }
 
-int vf_copy_open(vf_copy **out, const char *path, const vf_dataset *like, int64_t shard_size,
-                 vc_err *err)
+int vf_copy_open(vf_copy **out, const char *path, const vf_dataset *like, bool joined,
+                 int64_t shard_size, vc_err *err)
 {
     *out = NULL;
     int rc = refuse_finished(path, err);
@@ -60,6 +60,8 @@ int vf_copy_open(vf_copy **out, const char *path, const vf_dataset *like, int64_
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
     for (const char *const *f = derived; head && *f; f++)
         cJSON_DeleteItemFromObjectCaseSensitive(head, *f);
+    if (joined)
+        cJSON_DeleteItemFromObjectCaseSensitive(head, "part");
     const vf_writer_opts o = { .head = head,
                                .shard_size = shard_size > 0 ? shard_size : DEFAULT_SHARD };
     if (!rc)

@@ -120,7 +120,7 @@ int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fie
 
 typedef struct vf_writer_opts {
     const cJSON *head;                       /* manifest fields that describe the making: family,
-                                              * train_mode, conditions, vae, normalization,
+                                              * part, train_mode, conditions, vae, normalization,
                                               * text_encoders, latent_store, dtype, sampling */
     int64_t shard_size;                      /* bytes after which a shard is closed */
     double shard_seconds;                    /* one open for so long is closed with the sample that

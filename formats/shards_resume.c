@@ -21,7 +21,7 @@
  * records refer to besides their clips, and records are written anew. */
 static const char *const compared[] = {
     "train_mode",                        /* only under append: other records keep their conditions */
-    "family", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
+    "part", "family", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
 };
 
 enum { MAX_DEPTH = 64 };                     /* levels of JSON */

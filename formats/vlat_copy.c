@@ -53,9 +53,54 @@ static int content_of(vf_key *k, const vf_dataset *d, uint32_t i, vc_err *err)
     return rc;
 }
 
+/* The parts that jobs have made of one list (`part`, "2/4"): which one, and of how many. */
+static bool part_of(const vf_dataset *d, unsigned *i, unsigned *n)
+{
+    return sscanf(vlat_str(vf_dataset_manifest(d), "part"), "%u/%u", i, n) == 2 && *i && *i <= *n;
+}
+
+static bool has_part(vf_dataset **d, int n, unsigned i)
+{
+    unsigned part, parts;
+    while (n && !(part_of(d[n - 1], &part, &parts) && part == i))
+        n--;
+    return n;
+}
+
+/* Parts of one list are put together with the numbers that the list gave, unless it was changed
+ * between the jobs so that two of them gave the same. */
+static int keeps_numbers(const vlat *v, vf_dataset **d, int n, bool *keep, vc_err *err)
+{
+    vf_keymap owner = { 0 };
+    unsigned part, parts, same, missing = 1;
+    int rc = 0;
+    *keep = part_of(d[0], &part, &parts);
+    for (int k = 0; k < n && *keep; k++)
+        *keep = part_of(d[k], &part, &same) && same == parts;
+    if (!*keep)
+        return 0;
+    while (missing <= parts && has_part(d, n, missing))
+        missing++;
+    if (missing <= parts)
+        vc_warn(v->progress, "part %u/%u of the list is not among the datasets", missing, parts);
+    for (int k = 0; k < n; k++)
+        for (uint32_t i = 0; !rc && *keep && i < vf_dataset_count(d[k]); i++) {
+            uint32_t number = vf_dataset_entry(d[k], i)->number;
+            uint64_t at;
+            vf_key key = vf_hash(&number, sizeof number);
+            *keep = !vf_keymap_get(&owner, key, &at) || at == (uint64_t)k;
+            rc = vf_keymap_put(&owner, key, (uint64_t)k, err);
+        }
+    vf_keymap_free(&owner);
+    if (!rc && !*keep)
+        vc_say(v->progress, "a number occurs in two parts, of a list that changed: numbered anew");
+    return rc;
+}
+
 typedef struct merging {
     const vlat *v;
     vf_copy *c;
+    bool keep;                               /* the sources' numbers */
     vf_keymap seen;                          /* contents */
     uint32_t next;                           /* number */
     uint64_t samples, twice;
@@ -78,7 +123,7 @@ static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
             m->next++;
         last = number;
         if (!rc) rc = vf_keymap_put(&m->seen, k, 0, err);
-        if (!rc) rc = vf_copy_sample(m->c, d, i, m->next - 1, err);
+        if (!rc) rc = vf_copy_sample(m->c, d, i, m->keep ? number : m->next - 1, err);
         m->samples += !rc;
         vc_progress_at(m->v->progress, m->samples + m->twice, NULL);
         if (!rc) rc = stopped(err);
@@ -95,7 +140,8 @@ static int merge_all(const vlat *v, vf_dataset **d, int n, vc_err *err)
         all += vf_dataset_count(d[i]);
     for (int i = 1; !rc && i < n; i++)
         rc = vf_copy_compare(d[0], d[i], err);
-    if (!rc) rc = vf_copy_open(&m.c, v->o->out, d[0], v->o->shard_size, err);
+    if (!rc) rc = keeps_numbers(v, d, n, &m.keep, err);
+    if (!rc) rc = vf_copy_open(&m.c, v->o->out, d[0], true, v->o->shard_size, err);
     vc_progress_begin(v->progress, "merging", "samples", all);
     for (int i = 0; !rc && i < n; i++)
         rc = merge_one(&m, d[i], err);
@@ -137,7 +183,7 @@ static int copy_part(const vlat *v, const vf_dataset *d, const uint32_t *part, u
     uint64_t samples = 0, all = 0;
     for (uint32_t i = 0; i < vf_dataset_count(d); i++)
         all += part[i] == which;
-    int rc = vf_copy_open(&c, path, d, v->o->shard_size, err);
+    int rc = vf_copy_open(&c, path, d, false, v->o->shard_size, err);
     if (!rc) rc = vf_copy_prompts(c, d, err);
     vc_progress_begin(v->progress, path, "samples", all);
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {

@@ -203,6 +203,10 @@ int vlat_info(const vlat *v, vc_err *err)
     vlat_print(f, vlat_str(m, "family"), 60);
     fputs(", train mode ", f);
     vlat_print(f, vlat_str(m, "train_mode"), 60);
+    if (*vlat_str(m, "part")) {
+        fputs(", part ", f);
+        vlat_print(f, vlat_str(m, "part"), 20);
+    }
     fputs(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m, "complete")) ? "\n" : ", not finished\n",
           f);
     print_counts(f, d);

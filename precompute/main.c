@@ -151,6 +151,8 @@ static const vc_flag flags[] = {
          "the third one"),
     FLAG(VC_INT, workers, "workers", "0", "0..256", "dataloader_num_workers dataset_num_workers",
          "decoding threads; 0: one per processor"),
+    FLAG(VC_STRING, shard, "shard", NULL, NULL, NULL,
+         "i/n: the i-th of n jobs that share the list, each with its own --out, to be joined by vlat merge"),
     FLAG(VC_CHOICE, on_error, "on_error", "skip", "skip|stop", NULL, "a file that cannot be used"),
     FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", NULL, "of messages and progress"),
     FLAG(VC_BOOLEAN, quiet, "quiet", NULL, NULL, NULL, "errors only"),
@@ -212,6 +214,7 @@ static int settle_config(vprep *p, vc_err *err)
     const char *bucket_rules;
     rc = check_variants(c->variants, err);
     if (!rc) rc = check_device(c->device, err);
+    if (!rc) rc = vprep_parse_shard(p, err);
     if (!rc) rc = vprep_components(p, &bucket_rules, err);
     if (rc)
         return rc;

@@ -1,4 +1,6 @@
 /* manifest.c - the head of the manifest: what made the dataset; see vprep.h and docs/format.md */
+#include <stdio.h>
+
 #include "precompute/conditions.h"
 
 static cJSON *numbers(const double *v, int n)
@@ -107,6 +109,11 @@ cJSON *vprep_manifest_head(const vprep *p)
     cJSON *o = cJSON_CreateObject();
 
     cJSON_AddStringToObject(o, "family", p->family->name);
+    if (p->parts > 1) {
+        char part[32];
+        snprintf(part, sizeof part, "%u/%u", p->part + 1, p->parts);
+        cJSON_AddStringToObject(o, "part", part);
+    }
     cJSON_AddStringToObject(o, "train_mode", modes[p->c.train_mode]);
     if (p->c.train_mode != PREP_NORMAL)
         add_conditions(o, p);

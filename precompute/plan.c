@@ -272,7 +272,8 @@ static int read_known(plan_ids *l, const char *out, vc_err *err)
     return rc;
 }
 
-/* Numbers for every row: row numbers in a new dataset; else what the row had, and the next free. */
+/* Numbers for every row: what it had, else the next free one, but at least its place in the list: so a new
+ * dataset has row numbers, and jobs that share a list give no number twice. */
 static int number_rows(const vprep *p, uint32_t *number, vc_err *err)
 {
     plan_ids l = { 0 };
@@ -282,14 +283,13 @@ static int number_rows(const vprep *p, uint32_t *number, vc_err *err)
     for (size_t i = 0; i < l.n; i++)
         if (l.v[i].number >= next)
             next = l.v[i].number + 1;
-    bool fresh = next == 0;
     for (int64_t i = 0; !rc && i < p->meta.n; i++) {
         const vf_row *row = &p->meta.rows[i];
-        if (fresh)
-            number[i] = (uint32_t)i;
-        else if (!plan_ids_find(&l, row->id, &number[i]) &&
-                 (!p->writer || vf_writer_number_of(p->writer, row->id, &number[i])))
-            number[i] = next++;
+        if (!vprep_is_mine(p, row) || plan_ids_find(&l, row->id, &number[i]) ||
+            (p->writer && !vf_writer_number_of(p->writer, row->id, &number[i])))
+            continue;
+        number[i] = next > i ? next : (uint32_t)i;
+        next = number[i] + 1;
     }
     free(l.v);
     return rc;

@@ -314,6 +314,8 @@ int vprep_survey(vprep *p, bool hash, vc_err *err)
             continue;
 
         const vf_row *row = &p->meta.rows[i];
+        if (!vprep_is_mine(p, row))
+            continue;
         vc_err why = { 0 }, e = { 0 };
         if (*vc_stop_flag())
             rc = vc_fail(&e, VC_ESTOP, "stopped");

@@ -33,6 +33,7 @@ typedef struct vprep_config {
     vc_dtype vae_dtype, text_dtype[3];               /* VC_DTYPE_NONE: the family's */
     bool vae_tiling;
     int64_t max_length;               /* tokens of a prompt; 0: the model's */
+    char *shard;                      /* "i/n"; NULL: all rows */
     int64_t seed, workers, thumbnails, shard_size, video_repeat, noise_variants;
     int64_t train_batch_size;         /* of the table of buckets */
     bool trust_metadata;
@@ -96,6 +97,7 @@ typedef struct vprep {
     vprep_config c;
     const prep_family *family;
     vb_rules rules;
+    unsigned part, parts;             /* --shard: this job does part `part`, from 0, of `parts` */
     prep_part vae_part, text_part[3]; /* where the encoders lie and how they run */
     vae_info vae;
     text_info text[3];
@@ -132,6 +134,12 @@ int vprep_components(vprep *p, const char **bucket_rules, vc_err *err);
 int vprep_identify(vprep *p, bool hash, vc_err *err);
 /* Keeps the weights' hashes with the dataset. */
 int vprep_remember(vprep *p, vc_err *err);
+
+/* p->part and p->parts from --shard. */
+int vprep_parse_shard(vprep *p, vc_err *err);
+/* Whether a row is this job's. It is told by the path in the row alone: rows of one file stay together, no
+ * file is opened to find out, and a changed list moves no row to another job. */
+bool vprep_is_mine(const vprep *p, const vf_row *row);
 
 /* p->rules from the flags. bucket_rules: of the family. */
 int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err);
