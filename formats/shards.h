@@ -9,7 +9,8 @@
  *
  * Reading is by our own read-only walker (lmdb_read.h), which checks each page before it follows
  * it: a truncated, altered or hostile dataset gives errors, never a crash. A reader needs no lock
- * file and may serve many threads. Writing is by liblmdb, one process, one thread at a time. */
+ * file and may serve many threads. Writing is by liblmdb, one thread at a time, in one process or in
+ * the ranks of a job. */
 #ifndef VF_SHARDS_H
 #define VF_SHARDS_H
 
@@ -128,6 +129,7 @@ typedef struct vf_writer_opts {
     bool overwrite;                          /* start anew: the dataset's own files are removed */
     bool append;                             /* keep samples that are not put again */
     bool change;                             /* go on whatever the head was: each record is put again */
+    int rank, ranks;                         /* of several writers; 0, 0: alone */
 } vf_writer_opts;
 
 /* Makes the folder or goes on in it: takes the lock (VC_EBUSY), checks what is there before
@@ -138,6 +140,23 @@ typedef struct vf_writer_opts {
 int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, vc_err *err);
 /* Gives everything back; what was committed stays, the rest is redone next time. NULL is fine. */
 void vf_writer_close(vf_writer *w);
+
+/* ---- several writers of one dataset, each with shards of its own ----
+ * The ranks of a job, which only have to wait for each other here (|| all others have done so):
+ *     rank 0 opens || the others open || rank 0 shares || the others share
+ *     all put what no other puts and need only what was there, or what they caught up with ||
+ *     ranks but 0 finish || rank 0 catches up, drops, finishes
+ * Every call is as for a writer alone, but: `overwrite` and what is dropped are rank 0's affair, which
+ * keeps the samples that others have put; a hint that another puts is not kept. */
+/* The lock on the dataset, exclusive until then, becomes one that the ranks share: it keeps other
+ * jobs out for as long as any of them lives. */
+int vf_writer_share(vf_writer *w, vc_err *err);
+/* Closes the open shards, for others to catch up with. */
+int vf_writer_flush(vf_writer *w, vc_err *err);
+int vf_writer_shards(const vf_writer *w);                    /* closed ones, as far as w knows */
+/* Takes in what other ranks have closed, until there are so many shards. Waits for a file system that
+ * shows an old manifest; VC_EIO when that does not end. */
+int vf_writer_catch_up(vf_writer *w, int shards, vc_err *err);
 
 /* Closed shards that were gone at open: somebody removed them because they were damaged. What
  * they held counts as never made, and is to be put again. */

@@ -88,22 +88,24 @@ int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err)
 /* Finishes the file of h, hashes it and puts it into the manifest. */
 static int close_half(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
 {
+    char file[VF_OPEN_NAME];
     vf_env *env = h->env;
     uint64_t bytes;
-    s->text = h == &w->text;
-    s->number = h->number;
-    vf_shard_name(s->file, s->text, s->number);
     h->env = NULL;
     int rc = vf_env_finish(env, &bytes, err);
-    char *path = vc_path_join(w->dir, s->file);
+    char *path = vc_path_join(w->dir, vf_writer_half_name(w, h, file));
     if (!rc)
         rc = path ? vf_hash_file(&s->hash, path, NULL, err)
                   : vc_fail(err, VC_ENOMEM, "out of memory");
     free(path);
     if (rc)
         return rc;
+    s->text = h == &w->text;
     s->bytes = (int64_t)bytes;
-    h->number++;
+    if (h->number == VF_NO_NUMBER)
+        return vf_writer_publish(w, h, s, err);
+    s->number = h->number++;
+    vf_shard_name(s->file, s->text, s->number);
     rc = vf_manifest_add(&w->manifest, s, err);
     return rc ? rc : vf_writer_manifest(w, false, err);
 }
@@ -111,8 +113,8 @@ static int close_half(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
 /* An env that nothing was put into: no shard. */
 static int discard(vf_writer *w, vf_half *h, vc_err *err)
 {
-    char file[VF_SHARD_NAME];
-    char *path = vc_path_join(w->dir, vf_shard_name(file, h == &w->text, h->number));
+    char file[VF_OPEN_NAME];
+    char *path = vc_path_join(w->dir, vf_writer_half_name(w, h, file));
     vf_env_close(h->env);
     h->env = NULL;
     int rc = path ? vc_remove_tree(path, err) : vc_fail(err, VC_ENOMEM, "out of memory");

@@ -123,6 +123,12 @@ static int compare_heads(const vf_writer *w, vc_err *err)
 
 /* ---- files of the folder ---- */
 
+/* A manifest that was being written. */
+static bool is_temporary(const char *name)
+{
+    return !strncmp(name, VF_MANIFEST ".tmp-", strlen(VF_MANIFEST ".tmp-"));
+}
+
 /* Calls fn for each file that is a dataset's own; the folder may hold others. */
 static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_err *err),
                      vc_err *err)
@@ -134,8 +140,8 @@ static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_
     for (struct dirent *e; !rc && (e = readdir(d));) {
         bool text;
         unsigned number;
-        if (vf_shard_name_parse(e->d_name, &text, &number) ||
-            !strncmp(e->d_name, VF_MANIFEST ".tmp-", strlen(VF_MANIFEST ".tmp-")))
+        if (vf_shard_name_parse(e->d_name, &text, &number) || vf_open_name_parse(e->d_name, &text) ||
+            is_temporary(e->d_name))
             rc = fn(w, e->d_name, err);
     }
     closedir(d);
@@ -156,23 +162,24 @@ static int remove_file(vf_writer *w, const char *name, vc_err *err)
  * shards do. */
 static int refuse_file(vf_writer *w, const char *name, vc_err *err)
 {
-    bool text;
-    unsigned number;
-    if (!vf_shard_name_parse(name, &text, &number))
+    if (is_temporary(name))
         return remove_file(w, name, err);
     return vc_fail(err, VC_EFORMAT,
                    "%s holds %s but no %s: give --overwrite to make it anew, or another --out",
                    w->dir, name, VF_MANIFEST);
 }
 
-/* Files that the manifest does not name: the open shards of an earlier run, one of each kind; a
- * manifest that was being written. Anything else did not come from us. */
+/* Files that the manifest does not name: the open shards of a lone writer, one of each kind; those of
+ * ranks, whose turn comes later; a manifest that was being written. Anything else did not come from us. */
 static int adopt_file(vf_writer *w, const char *name, vc_err *err)
 {
     bool text;
     unsigned number;
-    if (!vf_shard_name_parse(name, &text, &number))
+    if (is_temporary(name))
         return remove_file(w, name, err);
+    if (vf_open_name_parse(name, &text))
+        return 0;
+    vf_shard_name_parse(name, &text, &number);
     vf_half *h = text ? &w->text : &w->shard;
     for (int i = 0; i < w->manifest.n_shards; i++)
         if (!strcmp(w->manifest.shard[i].file, name))
@@ -187,17 +194,22 @@ static int adopt_file(vf_writer *w, const char *name, vc_err *err)
 
 int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err)
 {
-    char file[VF_SHARD_NAME];
+    char file[VF_OPEN_NAME];
     bool text = h == &w->text;
     if (h->env)
         return 0;
-    if (h->number > VF_MAX_SHARD)
-        return vc_fail(err, VC_EINVAL, "more than %d shards: give a larger --shard_size%s",
-                       VF_MAX_SHARD + 1, w->shard_seconds > 0 ? " and --shard_seconds" : "");
+    if (h->number == VF_MAX_SHARD + 1)
+        return vf_writer_too_many(w, err);
     if (!text)
         w->shard_since = vc_seconds();
-    return vf_env_open(&h->env, w->dir, vf_shard_name(file, text, h->number),
+    return vf_env_open(&h->env, w->dir, vf_writer_half_name(w, h, file),
                        text ? vf_text_dbs : vf_shard_dbs, err);
+}
+
+int vf_writer_too_many(const vf_writer *w, vc_err *err)
+{
+    return vc_fail(err, VC_EINVAL, "more than %d shards: give a larger --shard_size%s",
+                   VF_MAX_SHARD + 1, w->shard_seconds > 0 ? " and --shard_seconds" : "");
 }
 
 /* ---- what shards hold ---- */
@@ -320,8 +332,8 @@ static int load_open(vf_writer *w, const vf_lmdb *m, unsigned number, vc_err *er
     return rc;
 }
 
-static int load_shard(vf_writer *w, const char *file, bool text, unsigned number, int64_t bytes,
-                      vc_err *err)
+int vf_writer_load(vf_writer *w, const char *file, bool text, unsigned number, int64_t bytes,
+                   vc_err *err)
 {
     vf_lmdb *m;
     int rc = vf_shard_open(&m, w->dir, file, bytes, err);
@@ -364,30 +376,34 @@ static int forget_lost(vf_writer *w, vc_err *err)
     return rc;
 }
 
-static int load_all(vf_writer *w, vc_err *err)
+static int load_listed(vf_writer *w, vc_err *err)
 {
-    int rc = forget_lost(w, err);
+    int rc = 0;
     for (int i = 0; i < w->manifest.n_shards && !rc; i++) {
         const vf_shard_info *s = &w->manifest.shard[i];
         vf_half *h = s->text ? &w->text : &w->shard;
         h->number = s->number + 1;
-        rc = load_shard(w, s->file, s->text, s->number, s->bytes, err);
+        rc = vf_writer_load(w, s->file, s->text, s->number, s->bytes, err);
     }
     if (rc == VC_EFORMAT)
         return vc_context(err, rc,
                           "a shard is damaged; remove that file and start again, which makes its "
                           "samples anew");
-    if (rc)
-        return rc;
+    return rc;
+}
 
-    rc = each_file(w, adopt_file, err);
+static int load_unlisted(vf_writer *w, vc_err *err)
+{
+    int rc = each_file(w, adopt_file, err);
     vf_half *half[2] = { &w->text, &w->shard };
     for (int i = 0; i < 2 && !rc; i++) {
         char file[VF_SHARD_NAME];
         if (half[i]->env)
-            rc = load_shard(w, vf_shard_name(file, half[i] == &w->text, half[i]->number),
+            rc = vf_writer_load(w, vf_shard_name(file, half[i] == &w->text, half[i]->number),
                             half[i] == &w->text, half[i]->number, -1, err);
     }
+    if (!rc)
+        rc = vf_writer_adopt_left(w, err);
     if (rc == VC_EFORMAT)
         return vc_context(err, rc,
                           "an unfinished shard is damaged; remove that file and start again, which "
@@ -409,9 +425,23 @@ static int open_state(vf_writer *w, vc_err *err)
     return vf_env_open(&w->state, w->dir, VF_STATE, dbs, err);
 }
 
+/* Rank 0 has seen to the rest. */
+static int join(vf_writer *w, vc_err *err)
+{
+    int rc = vf_manifest_read(&w->manifest, w->dir, err);
+    if (!rc)
+        rc = compare_heads(w, err);
+    if (!rc)
+        rc = load_listed(w, err);
+    w->shard.number = w->text.number = VF_NO_NUMBER;
+    return rc;
+}
+
 int vf_writer_resume(vf_writer *w, bool overwrite, vc_err *err)
 {
     int rc = 0;
+    if (w->rank)
+        return join(w, err);
     if (overwrite) {
         rc = remove_file(w, VF_MANIFEST, err); /* first: what is left without it is no dataset */
         if (!rc)
@@ -424,7 +454,11 @@ int vf_writer_resume(vf_writer *w, bool overwrite, vc_err *err)
     else if (!rc)
         rc = compare_heads(w, err);
     if (!rc)
-        rc = load_all(w, err);
+        rc = forget_lost(w, err);
+    if (!rc)
+        rc = load_listed(w, err);
+    if (!rc)
+        rc = load_unlisted(w, err);
     if (!rc)
         rc = open_state(w, err);
     return rc ? rc : vf_writer_manifest(w, false, err);

@@ -28,6 +28,8 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     w->shard_seconds = o->shard_seconds;
     w->append = o->append;
     w->change = o->change;
+    w->rank = o->rank;
+    w->ranks = o->ranks > 1 ? o->ranks : 1;
     w->dir = vc_format("%s", path);
     w->head = cJSON_Duplicate(o->head, true);
     char *state = vc_path_join(path, VF_STATE);
@@ -35,7 +37,7 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     int rc = w->dir && w->head && state ? vc_mkdirs(path, err)
                                         : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     if (!rc)
-        rc = vc_lock_file(&w->lock, state, err);
+        rc = vf_writer_lock(w, state, err);
     if (!rc)
         rc = vf_writer_resume(w, o->overwrite, err);
     free(state);
@@ -491,23 +493,33 @@ int vf_writer_commit(vf_writer *w, vc_err *err)
     return rc ? rc : stick(w, commit(w, err), err);
 }
 
+static int close_open(vf_writer *w, vc_err *err)
+{
+    int rc = vf_writer_close_shard(w, err);
+    return rc ? rc : vf_writer_close_text(w, err);
+}
+
+int vf_writer_flush(vf_writer *w, vc_err *err)
+{
+    int rc = writable(w, err);
+    return rc ? rc : stick(w, close_open(w, err), err);
+}
+
 int vf_writer_finish(vf_writer *w, vc_err *err)
 {
     int rc = writable(w, err);
     if (rc)
         return rc;
-    rc = vf_writer_close_shard(w, err);
-    if (!rc)
-        rc = vf_writer_close_text(w, err);
+    rc = close_open(w, err);
     vf_env *state = w->state;
     uint64_t bytes;
     w->state = NULL;
-    if (!rc)
+    if (!rc && state)
         rc = vf_env_finish(state, &bytes, err);
     else
         vf_env_close(state);
-    if (!rc)
-        rc = vf_writer_manifest(w, true, err);
+    if (!rc && w->rank == 0)
+        rc = vf_writer_complete(w, err);
     w->finished = !rc;
     return stick(w, rc, err);
 }
@@ -518,7 +530,7 @@ int vf_writer_hint_put(vf_writer *w, const char *name, const void *value, size_t
 {
     vf_key k = vf_hash(name, strlen(name)), sum = vf_hint_sum(k, value, n);
     int rc = writable(w, err);
-    if (rc)
+    if (rc || !w->state)
         return rc;
     char *v = malloc(n + sizeof sum.b);
     if (!v)

@@ -1,6 +1,7 @@
 # The latent dataset. shards_make.c makes small ones for all of these.
 vlt_test(test_shards SOURCES test_shards.c shards_make.c LIBS vlt_formats)
 vlt_test(test_shards_closed SOURCES test_shards_closed.c shards_make.c LIBS vlt_formats)
+vlt_test(test_shards_ranks SOURCES test_shards_ranks.c shards_make.c LIBS vlt_formats)
 vlt_test(test_shards_damage SOURCES test_shards_damage.c shards_make.c LIBS vlt_formats)
 vlt_test(test_lmdb_read SOURCES test_lmdb_read.c fuzz_lmdb.c mutate.c LIBS vlt_formats)
 vlt_test(test_hostile SOURCES test_hostile.c fuzz_manifest.c mutate.c shards_make.c LIBS vlt_formats)

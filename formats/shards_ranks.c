@@ -1,0 +1,254 @@
+/* shards_ranks.c - several writers of one dataset. See shards.h and shards_writer.h
+ *
+ * Each rank writes shards of its own. While one is open it has its rank's name; what closes it gives
+ * it the next number and puts it into the manifest, one rank at a time:
+ *
+ *     shard-open-00003.lmdb   full: index, cut, synced, hashed       (as a lone writer does)
+ *       manifest.lock         taken
+ *       manifest.json         read: the shards that others have closed since are taken in
+ *       shard-00017.lmdb      the next number: claimed by making the file, then renamed over
+ *       manifest.json         replaced
+ *       manifest.lock         given back
+ *
+ * So numbers ascend in the order of closing, as a lone writer's do, and the manifest is all that
+ * ranks tell each other. Where a file system shows an old manifest under the lock (NFS keeps names for
+ * a while), the number that it leads to is taken already, and the manifest is read again.
+ *
+ * A kill leaves open shards behind, and at most one number that was claimed in vain. The next
+ * start, of however many ranks, takes them over: vf_writer_adopt_left. */
+#include "formats/shards_writer.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "common/progress.h"
+
+enum { NAP = 100000, NAPS = 1200 };          /* us; how often: two minutes */
+
+/* ---- names ---- */
+
+bool vf_open_name_parse(const char *name, bool *text)
+{
+    unsigned rank;
+    int end = 0;
+    *text = !strncmp(name, "text-", 5);
+    return sscanf(name + (*text ? 5 : 6 * !strncmp(name, "shard-", 6)), "open-%5u.lmdb%n", &rank,
+                  &end) == 1 && end && !strcmp(name + strlen(name) - 5, ".lmdb");
+}
+
+char *vf_writer_half_name(const vf_writer *w, const vf_half *h, char buf[VF_OPEN_NAME])
+{
+    bool text = h == &w->text;
+    if (h->number != VF_NO_NUMBER)
+        return vf_shard_name(buf, text, h->number);
+    snprintf(buf, VF_OPEN_NAME, "%s-open-%05d.lmdb", text ? "text" : "shard", w->rank);
+    return buf;
+}
+
+/* ---- the locks ---- */
+
+int vf_writer_lock(vf_writer *w, const char *state, vc_err *err)
+{
+    int rc = vc_lock_file(&w->lock, state, err);
+    if (w->rank == 0)
+        return rc;
+    if (!rc)
+        return vc_fail(err, VC_EFAIL, "%s: a lock on this file system does not reach this process: "
+                       "start one job a machine with --shard i/n and an --out of its own, and "
+                       "vlat merge them", w->dir);
+    if (rc != VC_EBUSY)
+        return rc;
+    w->lock = open(state, O_RDWR | O_CLOEXEC);
+    return w->lock < 0 ? vc_fail_errno(err, "%s", state) : 0;
+}
+
+int vf_writer_share(vf_writer *w, vc_err *err)
+{
+    if (w->ranks > 1 && flock(w->lock, LOCK_SH | LOCK_NB))
+        return vc_fail_errno(err, "%s/%s: flock", w->dir, VF_STATE);
+    return 0;
+}
+
+static int lock_manifest(const vf_writer *w, int *fd, vc_err *err)
+{
+    char *path = vc_path_join(w->dir, VF_MANIFEST_LOCK);
+    int rc = 0;
+    *fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
+    if (*fd < 0)
+        rc = path ? vc_fail_errno(err, "%s", path) : vc_fail(err, VC_ENOMEM, "out of memory");
+    while (!rc && flock(*fd, LOCK_EX))
+        if (errno != EINTR)
+            rc = vc_fail_errno(err, "%s: flock", path);
+    free(path);
+    return rc;
+}
+
+/* ---- what the others have closed ---- */
+
+static int take_in(vf_writer *w, const vf_shard_info *s, vc_err *err)
+{
+    int rc = vf_manifest_add(&w->manifest, s, err);
+    return rc ? rc : vf_writer_load(w, s->file, s->text, s->number, s->bytes, err);
+}
+
+static int catch_up(vf_writer *w, vc_err *err)
+{
+    vf_manifest now;
+    int rc = vf_manifest_read(&now, w->dir, err);
+    if (rc)
+        return rc;
+    for (int i = w->manifest.n_shards; i < now.n_shards && !rc; i++)
+        rc = take_in(w, &now.shard[i], err);
+    vf_manifest_free(&now);
+    return rc;
+}
+
+int vf_writer_shards(const vf_writer *w)
+{
+    return w->manifest.n_shards;
+}
+
+int vf_writer_catch_up(vf_writer *w, int shards, vc_err *err)
+{
+    int rc = 0;
+    for (int naps = 0; !rc && w->manifest.n_shards < shards; naps++) {
+        if (naps == NAPS)
+            return vc_fail(err, VC_EIO, "%s: other ranks have closed %d shards, of which %s here "
+                           "shows %d", w->dir, shards, VF_MANIFEST, w->manifest.n_shards);
+        if (naps)
+            usleep(NAP);
+        rc = catch_up(w, err);
+    }
+    return rc;
+}
+
+/* ---- giving a closed shard its number ---- */
+
+static unsigned next_number(const vf_writer *w, bool text)
+{
+    int last = w->manifest.last[text];
+    return last ? w->manifest.shard[last - 1].number + 1 : 0;
+}
+
+/* Makes the file of the next number, which nobody else then has. */
+static int claim(vf_writer *w, vf_shard_info *s, char **path, vc_err *err)
+{
+    for (int naps = 0;; naps++) {
+        int rc = catch_up(w, err);
+        if (rc)
+            return rc;
+        s->number = next_number(w, s->text);
+        if (s->number > VF_MAX_SHARD)
+            return vf_writer_too_many(w, err);
+        free(*path);
+        *path = vc_path_join(w->dir, vf_shard_name(s->file, s->text, s->number));
+        if (!*path)
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+        int fd = open(*path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0)
+            return close(fd) ? vc_fail_errno(err, "%s", *path) : 0;
+        if (errno != EEXIST || naps == NAPS || *vc_stop_flag())
+            return vc_fail_errno(err, "%s", *path);
+        usleep(NAP);
+    }
+}
+
+int vf_writer_publish(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
+{
+    char file[VF_OPEN_NAME];
+    char *from = vc_path_join(w->dir, vf_writer_half_name(w, h, file)), *to = NULL;
+    int lock = -1;
+    int rc = from ? lock_manifest(w, &lock, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc)
+        rc = claim(w, s, &to, err);
+    if (!rc && rename(from, to))
+        rc = vc_fail_errno(err, "%s", from);
+    if (!rc)
+        rc = vc_sync_dir(w->dir, err);
+    for (uint32_t i = 0; i < w->slots && !rc && !s->text; i++)
+        if (w->slot[i].shard == VF_NO_NUMBER)
+            w->slot[i].shard = s->number;
+    if (!rc)
+        rc = vf_manifest_add(&w->manifest, s, err);
+    if (!rc)
+        rc = vf_writer_manifest(w, false, err);
+    if (lock >= 0)
+        close(lock);
+    free(from);
+    free(to);
+    return rc;
+}
+
+int vf_writer_complete(vf_writer *w, vc_err *err)
+{
+    char *path = vc_path_join(w->dir, VF_MANIFEST_LOCK);
+    int rc = path ? vf_writer_manifest(w, true, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && w->ranks > 1 && unlink(path) && errno != ENOENT)
+        rc = vc_fail_errno(err, "%s", path);
+    free(path);
+    return rc;
+}
+
+/* ---- what a killed run left ---- */
+
+/* An open shard of this kind, of any rank; NULL if there is none. */
+static char *find_left(const vf_writer *w, bool text)
+{
+    char *path = NULL;
+    DIR *d = opendir(w->dir);
+    for (struct dirent *e; d && !path && (e = readdir(d));) {
+        bool is_text;
+        if (vf_open_name_parse(e->d_name, &is_text) && is_text == text)
+            path = vc_path_join(w->dir, e->d_name);
+    }
+    if (d)
+        closedir(d);
+    return path;
+}
+
+/* Under the number that is next here it is the shard that a lone writer would have left open. */
+static int adopt(vf_writer *w, vf_half *h, const char *left, vc_err *err)
+{
+    char file[VF_SHARD_NAME];
+    bool text = h == &w->text;
+    int rc = text ? vf_writer_close_text(w, err) : vf_writer_close_shard(w, err);
+    char *path = vc_path_join(w->dir, vf_shard_name(file, text, h->number));
+    if (!rc && h->number > VF_MAX_SHARD)
+        rc = vf_writer_too_many(w, err);
+    if (!rc && !path)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && rename(left, path))
+        rc = vc_fail_errno(err, "%s", left);
+    if (!rc)
+        rc = vf_writer_env(w, h, err);
+    if (!rc)
+        rc = vf_writer_load(w, file, text, h->number, -1, err);
+    free(path);
+    return rc;
+}
+
+int vf_writer_adopt_left(vf_writer *w, vc_err *err)
+{
+    vf_half *half[2] = { &w->text, &w->shard };          /* a closed shard finds its texts closed */
+    char *left = NULL;
+    int rc = 0;
+    for (int i = 0; i < 2 && !rc; i++)
+        while (!rc && (left = find_left(w, half[i] == &w->text))) {
+            rc = adopt(w, half[i], left, err);
+            free(left);
+        }
+    if (rc || w->ranks == 1)
+        return rc;
+    rc = vf_writer_close_shard(w, err);                  /* for the other ranks to read */
+    if (!rc)
+        rc = vf_writer_close_text(w, err);
+    w->shard.number = w->text.number = VF_NO_NUMBER;
+    return rc;
+}
