@@ -31,6 +31,13 @@ const vf_pt_member *vf_pt_find(const vf_pt *p, const char *name);
 /* Memory that lives as long as p, zeroed; NULL when there is none. */
 void *vf_pt_alloc(vf_pt *p, size_t n);
 
+/* Item i of a tuple; NULL if t is none or has no such item. */
+const vf_pt_value *vf_pt_arg(const vf_pt_value *t, size_t i);
+/* The tensor that _rebuild_tensor(storage, offset, size, stride, ...) would make: *out is NULL where
+ * the type is VC_DTYPE_NONE. VC_EFORMAT: elements outside the storage, views larger than the file. */
+int vf_pt_view(vf_pt *p, const vf_view **out, const vf_pt_member *storage, vc_dtype dtype,
+               const vf_pt_value *args, vc_err *err);
+
 /* Runs the pickle in text[0..n) and sets p->root. */
 int vf_pt_unpickle(vf_pt *p, const uint8_t *text, size_t n, vc_err *err);
 

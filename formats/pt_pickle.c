@@ -288,25 +288,12 @@ static bool named(const vf_pt_value *v, const char *name)
     return v->kind == VF_PT_OPAQUE && ((const node *)v)->is_name && !strcmp(v->s, name);
 }
 
-/* Item i of a tuple, or NULL. */
-static const vf_pt_value *arg(const vf_pt_value *t, size_t i)
-{
-    return t->kind == VF_PT_TUPLE && i < t->n ? t->item[i] : NULL;
-}
-
-static bool int_arg(const vf_pt_value *v, int64_t *i)
-{
-    if (!v || v->kind != VF_PT_INT || v->i < 0)
-        return false;
-    *i = v->i;
-    return true;
-}
-
 /* Persistent ids name storages: ("storage", class, key, device, elements). */
 static void push_storage(machine *m)
 {
     const node *id = pop(m);
-    const vf_pt_value *word = arg(&id->v, 0), *class = arg(&id->v, 1), *key = arg(&id->v, 2);
+    const vf_pt_value *word = vf_pt_arg(&id->v, 0), *class = vf_pt_arg(&id->v, 1);
+    const vf_pt_value *key = vf_pt_arg(&id->v, 2);
     node *x = make(m, VF_PT_OPAQUE);
     char name[64];
     if (!word || word->kind != VF_PT_STR || word->n != 7 || memcmp(word->s, "storage", 7) || !class ||
@@ -337,114 +324,22 @@ static vc_dtype dtype_of(const vf_pt_value *v)
     return VC_DTYPE_NONE;
 }
 
-/* ---- tensors ---- */
-
-typedef struct layout {
-    int nd;
-    int64_t offset, dim[VF_MAX_DIMS], stride[VF_MAX_DIMS], count, last;   /* last: farthest element */
-} layout;
-
-static const char *read_layout(layout *l, const vf_pt_value *args)
-{
-    const vf_pt_value *dims = arg(args, 2), *strides = arg(args, 3);
-    if (!int_arg(arg(args, 1), &l->offset) || !dims || !strides || dims->kind != VF_PT_TUPLE ||
-        strides->kind != VF_PT_TUPLE || dims->n != strides->n || dims->n > VF_MAX_DIMS)
-        return "a tensor without offset, size and stride, or of more than 8 dimensions";
-    l->nd = (int)dims->n;
-    l->count = 1;
-    l->last = l->offset;
-    for (int i = 0; i < l->nd; i++) {
-        int64_t far;
-        if (!int_arg(dims->item[i], &l->dim[i]) || !int_arg(strides->item[i], &l->stride[i]) ||
-            __builtin_mul_overflow(l->count, l->dim[i], &l->count) ||
-            (l->dim[i] && (__builtin_mul_overflow(l->dim[i] - 1, l->stride[i], &far) ||
-                           __builtin_add_overflow(l->last, far, &l->last))))
-            return "a tensor of impossible size";
-    }
-    return NULL;
-}
-
-static bool row_major(const layout *l)
-{
-    int64_t want = 1;
-    for (int i = l->nd; i-- > 0;) {
-        if (l->dim[i] != 1 && l->stride[i] != want)
-            return false;
-        want *= l->dim[i];
-    }
-    return true;
-}
-
-/* Elements in the order of the dimensions. */
-static void pack(uint8_t *dst, const uint8_t *src, const layout *l, size_t size)
-{
-    int64_t at[VF_MAX_DIMS] = { 0 };
-    for (int64_t k = 0; k < l->count; k++) {
-        int64_t from = l->offset;
-        for (int i = 0; i < l->nd; i++)
-            from += at[i] * l->stride[i];
-        memcpy(dst + (size_t)k * size, src + (size_t)from * size, size);
-        for (int i = l->nd; i-- > 0 && ++at[i] == l->dim[i];)
-            at[i] = 0;
-    }
-}
+/* ---- calls ---- */
 
 static void push_tensor(machine *m, const vf_pt_value *args, vc_dtype dtype)
 {
-    const node *s = (const node *)arg(args, 0);
-    layout l = { 0 };
-    const char *bad = read_layout(&l, args);
-    if (!s || !s->is_storage)
-        bad = "a tensor without storage";
-    if (bad) {
-        fail(m, bad);
-        return;
-    }
-    if (dtype == VC_DTYPE_NONE)
-        dtype = s->type;
-    if (dtype == VC_DTYPE_NONE) {            /* complex, quantised, ... */
-        push(m, make(m, VF_PT_OPAQUE));
-        return;
-    }
-    size_t size = vc_dtype_size(dtype), have = s->storage->size / size;
-    if (l.count && (uint64_t)l.last >= have) {
-        m->rc = vc_fail(m->err, VC_EFORMAT, "a tensor up to element %lld of a storage of %zu",
-                        (long long)l.last, have);
-        return;
-    }
+    const node *s = (const node *)vf_pt_arg(args, 0);
     node *x = make(m, VF_PT_TENSOR);
-    vf_view *v = vf_pt_alloc(m->p, sizeof *v);
-    if (m->rc || !v) {
-        no_memory(m);
-        return;
-    }
-    *v = (vf_view){ .dtype = dtype, .nd = l.nd, .data = "" };
-    memcpy(v->dim, l.dim, sizeof l.dim);
-    x->v.tensor = v;
-    if (!l.count) {
-        push(m, x);
-        return;
-    }
-    const uint8_t *data = s->storage->data;
-    if (row_major(&l)) {                     /* count <= have, as the last element is inside */
-        v->data = data + (size_t)l.offset * size;
-    } else {
-        uint8_t *packed = NULL;
-        if ((uint64_t)l.count > (m->p->may_pack - m->p->packed) / size)
-            fail(m, "views larger than the file");
-        else if (!(packed = vf_pt_alloc(m->p, (size_t)l.count * size)))
-            no_memory(m);
-        if (m->rc)
-            return;
-        pack(packed, data, &l, size);
-        m->p->packed += (size_t)l.count * size;
-        v->data = packed;
-    }
-    v->bytes = (size_t)l.count * size;
+    if (!s || !s->is_storage)
+        fail(m, "a tensor without storage");
+    if (!m->rc)
+        m->rc = vf_pt_view(m->p, &x->v.tensor, s->storage,
+                           dtype == VC_DTYPE_NONE ? s->type : dtype, args, m->err);
+    if (!m->rc && !x->v.tensor)              /* complex, quantised, ... */
+        x = make(m, VF_PT_OPAQUE);
     push(m, x);
 }
 
-/* ---- calls ---- */
 
 /* Protocol 2 has no bytes: they are a call of _codecs.encode(text, "latin1"). */
 static void push_latin1(machine *m, const vf_pt_value *text)
@@ -479,13 +374,13 @@ static void push_empty(machine *m, vf_pt_kind kind)
 static void reduce(machine *m)
 {
     const node *args = pop(m), *f = pop(m);
-    const vf_pt_value *a = &args->v, *first = arg(a, 0);
+    const vf_pt_value *a = &args->v, *first = vf_pt_arg(a, 0);
     if (m->rc)
         return;
     if (named(&f->v, "torch._utils._rebuild_tensor_v2") || named(&f->v, "torch._utils._rebuild_tensor"))
         push_tensor(m, a, VC_DTYPE_NONE);
     else if (named(&f->v, "torch._utils._rebuild_tensor_v3"))
-        push_tensor(m, a, dtype_of(arg(a, 6)));
+        push_tensor(m, a, dtype_of(vf_pt_arg(a, 6)));
     else if (named(&f->v, "torch._utils._rebuild_parameter") && first && first->kind == VF_PT_TENSOR)
         push(m, (node *)first);
     else if (named(&f->v, "collections.OrderedDict") && a->kind == VF_PT_TUPLE && !a->n)
