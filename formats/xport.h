@@ -80,7 +80,7 @@ typedef struct xport_format {
 } xport_format;
 
 extern const xport_format xport_safetensors, xport_webdataset, xport_musubi, xport_finetrainers,
-    xport_causvid, xport_ttt;
+    xport_causvid, xport_ttt, xport_diffsynth;
 
 /* Makes dir/name out of n bytes; folders that the name asks for are made. Nothing is durable before
  * the whole export is. */
@@ -116,6 +116,11 @@ int xport_convert(void *dst, vc_dtype t, const vf_view *v, size_t from, size_t n
 int xport_moments(const xport_sample *s, vc_dtype t, bool frames_first, void **out, vc_err *err);
 /* Of a mask of ones followed by zeros: how many ones, at least 1. */
 int xport_mask_rows(const vf_view *mask, int64_t *rows, vc_err *err);
+/* Keeps the first rows of [n,D]: those that the mask [n] lets through; the first `rows`, at least 1;
+ * all but zeros at the end. */
+int xport_trim_mask(vf_view *e, const vf_view *mask, vc_err *err);
+void xport_trim_rows(vf_view *e, int64_t rows);
+void xport_trim_zeros(vf_view *e);
 /* [a,b,n] -> [b,a,n], elements of `size` bytes. */
 void xport_swap(void *dst, const void *src, size_t a, size_t b, size_t n, size_t size);
 /* A name for a sample that is in no other: the stem of its path, else stem-NUMBER. Malloc'ed. */

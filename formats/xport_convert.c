@@ -1,4 +1,5 @@
 /* xport_convert.c - types and orders of latents. See xport.h */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,4 +115,34 @@ int xport_mask_rows(const vf_view *mask, int64_t *rows, vc_err *err)
     }
     *rows = ones ? ones : 1;                 /* a text of no tokens: keep a row all the same */
     return n ? 0 : vc_fail(err, VC_EFORMAT, "an empty mask");
+}
+
+void xport_trim_rows(vf_view *e, int64_t rows)
+{
+    if (rows < 1)
+        rows = 1;
+    if (rows < e->dim[0]) {
+        e->bytes = e->bytes / (size_t)e->dim[0] * (size_t)rows;
+        e->dim[0] = rows;
+    }
+}
+
+int xport_trim_mask(vf_view *e, const vf_view *mask, vc_err *err)
+{
+    int64_t rows;
+    if (mask->nd != 1 || mask->dim[0] != e->dim[0])
+        return vc_fail(err, VC_EFORMAT, "a mask of %" PRId64 " numbers expected", e->dim[0]);
+    int rc = xport_mask_rows(mask, &rows, err);
+    if (!rc)
+        xport_trim_rows(e, rows);
+    return rc;
+}
+
+void xport_trim_zeros(vf_view *e)
+{
+    const uint8_t *data = e->data;
+    size_t row = e->bytes / (size_t)e->dim[0], used = e->bytes;
+    while (used && !data[used - 1])
+        used--;
+    xport_trim_rows(e, row ? (int64_t)((used + row - 1) / row) : e->dim[0]);
 }

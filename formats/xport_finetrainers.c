@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "common/file.h"
-#include "formats/pt.h"
 #include "formats/xport_parts.h"
+#include "formats/xport_pt.h"
 
 #define FOLDER "finetrainers-precomputed-data"
 
@@ -43,45 +43,17 @@ static const layout *layout_of(const char *family)
 
 /* ---- export ---- */
 
-/* A dictionary being filled: room for what these files hold. */
-typedef struct dict {
-    vf_pt_value key[8], value[8];
-    const vf_pt_value *item[16];
-    vf_view view[8];
-    size_t n;
-} dict;
-
-static vf_pt_value *add(dict *d, const char *key, vf_pt_kind kind)
+static int write_dict(const xport *x, const xport_dict *d, const char *kind, uint32_t i, vc_err *err)
 {
-    size_t i = d->n++;
-    d->key[i] = (vf_pt_value){ .kind = VF_PT_STR, .s = key, .n = strlen(key) };
-    d->value[i] = (vf_pt_value){ .kind = kind, .tensor = &d->view[i] };
-    d->item[2 * i] = &d->key[i];
-    d->item[2 * i + 1] = &d->value[i];
-    return &d->value[i];
-}
-
-static void add_tensor(dict *d, const char *key, vf_view v)
-{
-    add(d, key, VF_PT_TENSOR);
-    d->view[d->n - 1] = v;
-}
-
-static int write_dict(const xport *x, const dict *d, const char *kind, uint32_t i, vc_err *err)
-{
-    const vf_pt_value v = { .kind = VF_PT_DICT, .item = (const vf_pt_value **)d->item, .n = d->n };
-    char name[64], *data;
-    size_t n;
+    const vf_pt_value v = xport_dict_value(d);
+    char name[64];
     snprintf(name, sizeof name, FOLDER "/%s-%" PRIu32 ".pt", kind, i);
-    int rc = vf_pt_pack(&data, &n, &v, err);
-    if (!rc) rc = xport_write(x->dir, name, data, n, err);
-    free(data);
-    return rc;
+    return xport_write_pt(x->dir, name, &v, err);
 }
 
 static int write_latent(const xport *x, const layout *l, const xport_sample *s, vc_err *err)
 {
-    dict d = { .n = 0 };
+    xport_dict d = { .n = 0 };
     vc_dtype t = s->mean.dtype;
     int64_t c = 2 * s->mean.dim[0], f = s->e->f;
     float mean[XPORT_CHANNELS], std[XPORT_CHANNELS];
@@ -90,13 +62,13 @@ static int write_latent(const xport *x, const layout *l, const xport_sample *s, 
     if (!rc && l->constants && !x->norm.per_channel)
         rc = vc_fail(err, VC_EMISMATCH, "the dataset has no mean and std for each channel, which "
                      "finetrainers keeps beside these latents: --vae config.json gives them");
-    add_tensor(&d, "latents", (vf_view){ NULL, t, 5, { 1, l->frames_first ? f : c,
-                                                       l->frames_first ? c : f, s->e->h, s->e->w },
-                                         data, 2 * s->mean.bytes });
+    xport_dict_tensor(&d, "latents", (vf_view){ NULL, t, 5, { 1, l->frames_first ? f : c,
+                                                              l->frames_first ? c : f, s->e->h, s->e->w },
+                                                data, 2 * s->mean.bytes });
     if (l->sizes) {
-        add(&d, "num_frames", VF_PT_INT)->i = f;
-        add(&d, "height", VF_PT_INT)->i = s->e->h;
-        add(&d, "width", VF_PT_INT)->i = s->e->w;
+        xport_dict_add(&d, "num_frames", VF_PT_INT)->i = f;
+        xport_dict_add(&d, "height", VF_PT_INT)->i = s->e->h;
+        xport_dict_add(&d, "width", VF_PT_INT)->i = s->e->w;
     }
     if (l->constants) {
         int n = x->norm.channels;
@@ -104,8 +76,8 @@ static int write_latent(const xport *x, const layout *l, const xport_sample *s, 
             mean[i] = (float)x->norm.mean[i];
             std[i] = (float)(l->constants == 2 ? 1 / x->norm.std[i] : x->norm.std[i]);
         }
-        add_tensor(&d, "latents_mean", (vf_view){ NULL, VC_F32, 1, { n }, mean, 4 * (size_t)n });
-        add_tensor(&d, "latents_std", (vf_view){ NULL, VC_F32, 1, { n }, std, 4 * (size_t)n });
+        xport_dict_tensor(&d, "latents_mean", (vf_view){ NULL, VC_F32, 1, { n }, mean, 4 * (size_t)n });
+        xport_dict_tensor(&d, "latents_std", (vf_view){ NULL, VC_F32, 1, { n }, std, 4 * (size_t)n });
     }
     if (!rc) rc = write_dict(x, &d, "latent", s->i, err);
     free(data);
@@ -114,7 +86,7 @@ static int write_latent(const xport *x, const layout *l, const xport_sample *s, 
 
 static int write_condition(const xport *x, const layout *l, const xport_sample *s, vc_err *err)
 {
-    dict d = { .n = 0 };
+    xport_dict d = { .n = 0 };
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
     double said = vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
     const vf_view *e = &s->text[0].embeds, *p = &s->text[1].pooled;
@@ -129,12 +101,12 @@ static int write_condition(const xport *x, const layout *l, const xport_sample *
         memcpy(data, e->data, e->bytes);
         for (int64_t i = 0; i < rows; i++)
             mask[i] = 1;
-        add_tensor(&d, "encoder_hidden_states",
+        xport_dict_tensor(&d, "encoder_hidden_states",
                    (vf_view){ NULL, e->dtype, 3, { 1, all, e->dim[1] }, data, (size_t)all * row });
         if (l->mask)
-            add_tensor(&d, l->mask, (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, (size_t)all * 8 });
+            xport_dict_tensor(&d, l->mask, (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, (size_t)all * 8 });
         if (l->pooled)
-            add_tensor(&d, "pooled_projections",
+            xport_dict_tensor(&d, "pooled_projections",
                        (vf_view){ NULL, p->dtype, 2, { 1, vf_view_count(p) }, p->data, p->bytes });
         rc = write_dict(x, &d, "condition", s->i, err);
     }
@@ -158,19 +130,6 @@ static int export_finetrainers(xport *x, vc_err *err)
 }
 
 /* ---- import ---- */
-
-/* A tensor without its batch dimension of 1. */
-static int unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v, vc_err *err)
-{
-    int rc = vf_pt_tensor(d, key, v, err);
-    if (rc)
-        return rc;
-    if (v->nd != nd + 1 || v->dim[0] != 1)
-        return vc_fail(err, VC_EFORMAT, "%s: %d dimensions with a batch of 1 expected", key, nd + 1);
-    memmove(v->dim, v->dim + 1, (size_t)nd * sizeof *v->dim);
-    v->nd = nd;
-    return 0;
-}
 
 /* By the keys that only one family has. */
 static const layout *guess(const vf_pt_value *latent, const vf_pt_value *condition)
@@ -220,39 +179,23 @@ static int read_constants(xport *x, const layout *l, const vf_pt_value *latent, 
 static int trim(const layout *l, const vf_pt_value *condition, vf_view *e, vc_err *err)
 {
     vf_view mask;
-    size_t row = e->bytes / (size_t)e->dim[0];
-    int64_t rows = e->dim[0];
-    if (l->mask) {
-        int rc = unbatched(condition, l->mask, 1, &mask, err);
-        if (!rc && mask.dim[0] != rows)
-            rc = vc_fail(err, VC_EFORMAT, "%s: [1,%" PRId64 "] expected", l->mask, rows);
-        if (!rc) rc = vc_context(err, xport_mask_rows(&mask, &rows, err), "%s", l->mask);
-        if (rc)
-            return rc;
-    } else {
-        const uint8_t *data = e->data;
-        bool zero = true;
-        while (zero && rows > 1) {
-            const uint8_t *last = data + (size_t)(rows - 1) * row;
-            for (size_t i = 0; i < row && zero; i++)
-                zero = !last[i];
-            rows -= zero;
-        }
+    if (!l->mask) {
+        xport_trim_zeros(e);
+        return 0;
     }
-    e->dim[0] = rows;
-    e->bytes = (size_t)rows * row;
-    return 0;
+    int rc = xport_unbatched(condition, l->mask, 1, &mask, err);
+    return rc ? rc : vc_context(err, xport_trim_mask(e, &mask, err), "%s", l->mask);
 }
 
 static int read_condition(xport_item *m, const layout *l, const vf_pt_value *d, vc_err *err)
 {
     vf_view *e = &m->text[0].embeds;
-    int rc = unbatched(d, "encoder_hidden_states", 2, e, err);
+    int rc = xport_unbatched(d, "encoder_hidden_states", 2, e, err);
     if (!rc && (e->dim[0] < 1 || e->dim[1] < 1))
         rc = vc_fail(err, VC_EFORMAT, "encoder_hidden_states: empty");
     m->text[0].length = e->dim[0];
     if (!rc && l->trims) rc = trim(l, d, e, err);
-    if (!rc && l->pooled) rc = unbatched(d, "pooled_projections", 1, &m->text[1].pooled, err);
+    if (!rc && l->pooled) rc = xport_unbatched(d, "pooled_projections", 1, &m->text[1].pooled, err);
     m->n_text = l->pooled ? 2 : 1;
     return rc;
 }
@@ -270,7 +213,7 @@ static int read_pair(xport *x, int64_t i, const vf_pt_value *latent, const vf_pt
     x->family = xport_family_find(l->family);
     snprintf(path, sizeof path, "latent-%" PRId64 ".pt", i);
     snprintf(caption, sizeof caption, "(condition-%" PRId64 ".pt: no caption kept)", i);
-    int rc = vc_context(err, unbatched(latent, "latents", 4, &v, err), "%s", path);
+    int rc = vc_context(err, xport_unbatched(latent, "latents", 4, &v, err), "%s", path);
     if (!rc) rc = vc_context(err, xport_split(&v, l->frames_first, &m, &own, err), "%s", path);
     if (!rc && !x->sink && l->constants)
         rc = vc_context(err, read_constants(x, l, latent, (int)m.mean.dim[0], err), "%s", path);
@@ -298,44 +241,15 @@ static int read_sample(xport *x, const char *dir, int64_t i, vc_err *err)
     return rc;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* The numbers of latent-*.pt, ascending. */
-static int64_t *numbers(const char *dir, int *n, vc_err *err)
-{
-    vc_list files;
-    *n = 0;
-    if (xport_list(&files, dir, ".pt", err))
-        return NULL;
-    int64_t *list = malloc(((size_t)files.n + 1) * sizeof *list);
-    if (!list)
-        vc_fail(err, VC_ENOMEM, "out of memory");
-    for (int i = 0; list && i < files.n; i++) {
-        char *end;
-        if (strncmp(files.item[i], "latent-", 7) || strlen(files.item[i]) > 26)
-            continue;
-        list[*n] = strtoll(files.item[i] + 7, &end, 10);
-        *n += end != files.item[i] + 7 && !strcmp(end, ".pt") && list[*n] >= 0;
-    }
-    xport_list_free(&files);
-    if (*n)
-        qsort(list, (size_t)*n, sizeof *list, by_number);
-    return list;
-}
-
 static int import_finetrainers(xport *x, vc_err *err)
 {
-    int n;
+    int n = 0;
+    int64_t *list = NULL;
     char *inside = vc_path_join(x->dir, FOLDER);
     if (!inside)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     const char *dir = vc_file_exists(inside) ? inside : x->dir;
-    int64_t *list = numbers(dir, &n, err);
-    int rc = list ? 0 : VC_EIO;
+    int rc = xport_numbers(&list, &n, dir, "latent-", ".pt", err);
     vc_progress_begin(x->v->progress, "importing", "samples", (uint64_t)n);
     for (int i = 0; !rc && i < n; i++)
         rc = read_sample(x, dir, list[i], err);

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 
 #include "common/file.h"
-#include "formats/pt.h"
 #include "formats/xport_parts.h"
+#include "formats/xport_pt.h"
 
 enum { MAX_CHUNKS = 256 };
 
@@ -27,12 +27,7 @@ typedef struct exporting {
 static int write_tensor(const xport *x, const char *name, const vf_view *v, vc_err *err)
 {
     const vf_pt_value value = { .kind = VF_PT_TENSOR, .tensor = v };
-    char *data;
-    size_t n;
-    int rc = vf_pt_pack(&data, &n, &value, err);
-    if (!rc) rc = xport_write(x->dir, name, data, n, err);
-    free(data);
-    return rc;
+    return xport_write_pt(x->dir, name, &value, err);
 }
 
 static int write_video(const xport *x, const char *name, const xport_sample *s, vc_err *err)

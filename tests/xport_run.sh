@@ -121,6 +121,21 @@ diff -rq ft-cog.1 ft-cog.2 | grep latent && { echo 'ft-cog: other latents'; bad=
 there wan wan2.1 mode f32 bf16 musubi
 says wan.back '"latents": *"normalized"'
 there qwen qwen-image mode bf16 bf16 musubi
+there ds wan2.1 mode f32 bf16 diffsynth
+says ds.back '"latents": *"normalized"'
+make dsq.all qwen-image mode bf16 bf16
+expect 1 '3 frames: qwen-image has stills' export dsq.all --to diffsynth --out dsq.x
+expect 0 '' split dsq.all --by bucket --out dsq
+expect 0 '3 samples' export dsq-1x4x6 --to diffsynth --out dsq.1
+expect 0 '3 samples' import dsq.1 --from diffsynth --out dsq.back
+expect 0 '3 samples' export dsq.back --to diffsynth --out dsq.2
+diff -r dsq.1 dsq.2 || bad=1
+make dsr.all wan2.1 mode bf16 bf16
+expect 0 '5 samples' export dsr.all --to diffsynth --space raw --out dsr.1
+expect 0 '5 samples' import dsr.1 --from diffsynth --space raw --out dsr.back
+same dsr.all dsr.back
+cp dsq.1/0/0.pth dsr.1/0/5.pth
+expect 1 '0/5.pth: of qwen-image, the samples before it are of wan2.1' import dsr.1 --from diffsynth --out mixed
 make cv.all wan2.1 mode f32 bf16
 expect 1 'vlat split --by bucket' export cv.all --to causvid --out cv.x
 expect 0 '' split cv.all --by bucket --out cv
@@ -151,6 +166,8 @@ expect 0 '5 samples were there twice' merge ttt.back later.lmdb --out both.lmdb
 expect 1 'unlike encoders' merge ttt.back ft-cog.back --out none
 
 # damaged files are errors that name them
+cp ttt.1/videos/"$(ls ttt.1/videos | head -1)" ds.1/0/3.pth
+expect 1 '0/3.pth: a tuple of three' import ds.1 --from diffsynth --out none
 printf 'no tensor' >ttt.1/videos/"$(ls ttt.1/videos | head -1)"
 expect 1 'videos/.*no zip of torch.save' import ttt.1 --from ttt-video --out none --empty zeros
 truncate -s 9000 cv.2/data.mdb
@@ -159,6 +176,7 @@ rm wan.1/*_te.safetensors
 expect 1 '_te.safetensors' import wan.1 --from musubi --out none
 mkdir empty
 expect 1 'nothing of finetrainers' import empty --from finetrainers --out none
+expect 1 'nothing of DiffSynth-Studio' import empty --from diffsynth --out none
 expect 1 'nothing of musubi' import empty --from musubi --out none
 touch empty/x.safetensors
 expect 1 'STEM_WxH_ARCH' import empty --from musubi --out none

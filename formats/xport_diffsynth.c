@@ -1,0 +1,256 @@
+/* xport_diffsynth.c - DiffSynth-Studio's data: what its pipeline had made of each sample, pickled.
+ *
+ *     RANK/7.pth      a tuple of three dictionaries: shared, positive, negative
+ *     shared          input_latents [1,C,F,H,W] (Qwen-Image [1,C,H,W]), height, width, num_frames
+ *     positive        prompt, context [1,512,D], zeros after the text
+ *                     (Qwen-Image: prompt_emb [1,n,D], prompt_emb_mask [1,n])
+ *
+ * The real ones also hold the decoded pictures, as objects that are never looked into. See xport.h */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/xport_parts.h"
+#include "formats/xport_pt.h"
+
+typedef struct layout {
+    const char *family, *embeds, *mask;      /* mask NULL: padded with zeros to max_length */
+    int64_t max_length;
+    bool video;                              /* latents have an axis of frames */
+} layout;
+
+static const layout layouts[] = {
+    { "wan2.1", "context", NULL, 512, true },
+    { "qwen-image", "prompt_emb", "prompt_emb_mask", 0, false },
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts };
+
+/* ---- export ---- */
+
+typedef struct exporting {
+    const layout *l;
+    int64_t max_length;
+} exporting;
+
+static void add_shared(xport_dict *d, const layout *l, const xport_sample *s, const int ratio[3],
+                       const void *latents)
+{
+    const int64_t *n = s->mean.dim;
+    vf_view v = { NULL, VC_BF16, 5, { 1, n[0], n[1], n[2], n[3] }, latents,
+                  2 * (size_t)vf_view_count(&s->mean) };
+    if (!l->video) {
+        v.nd = 4;
+        v.dim[2] = n[2];
+        v.dim[3] = n[3];
+    }
+    xport_dict_tensor(d, "input_latents", v);
+    xport_dict_add(d, "height", VF_PT_INT)->i = n[2] * ratio[1];
+    xport_dict_add(d, "width", VF_PT_INT)->i = n[3] * ratio[2];
+    if (l->video)
+        xport_dict_add(d, "num_frames", VF_PT_INT)->i = (n[1] - 1) * ratio[0] + 1;
+    xport_dict_add(d, "cfg_scale", VF_PT_INT)->i = 1;        /* what its units ask for */
+    xport_dict_add(d, "cfg_merge", VF_PT_BOOL)->i = 0;
+    xport_dict_add(d, "tiled", VF_PT_BOOL)->i = 0;
+    xport_dict_add(d, "use_gradient_checkpointing", VF_PT_BOOL)->i = 1;
+    xport_dict_add(d, "use_gradient_checkpointing_offload", VF_PT_BOOL)->i = 0;
+}
+
+/* Rows as bf16, zeros up to the encoder's length; *own is theirs, and the mask's. */
+static int add_positive(xport_dict *d, const exporting *e, const xport_sample *s, void *own[2], vc_err *err)
+{
+    const vf_view *from = &s->text[0].embeds;
+    if (s->n_text != 1 || !from->data)
+        return vc_fail(err, VC_EMISMATCH, "embeddings of one text encoder expected");
+    int64_t rows = from->dim[0], all = e->max_length > rows ? e->max_length : rows, width = from->dim[1];
+    int64_t *mask = own[1] = malloc((size_t)all * sizeof *mask);
+    own[0] = calloc((size_t)(all * width) + 1, 2);
+    if (!own[0] || !mask)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int64_t i = 0; i < all; i++)
+        mask[i] = i < rows;
+    vf_pt_value *prompt = xport_dict_add(d, "prompt", VF_PT_STR);
+    prompt->s = s->caption;
+    prompt->n = strlen(s->caption);
+    xport_dict_tensor(d, e->l->embeds, (vf_view){ NULL, VC_BF16, 3, { 1, all, width }, own[0],
+                                                  2 * (size_t)(all * width) });
+    if (e->l->mask)
+        xport_dict_tensor(d, e->l->mask, (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, 8 * (size_t)all });
+    return xport_convert(own[0], VC_BF16, from, 0, (size_t)vf_view_count(from), err);
+}
+
+static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+{
+    const exporting *e = arg;
+    xport_dict shared = { .n = 0 }, positive = { .n = 0 };
+    size_t n = (size_t)vf_view_count(&s->mean);
+    void *own[2] = { NULL };
+    uint16_t *latents = malloc(2 * n);
+    float *f = NULL;
+    int rc = latents ? xport_latent_f32(x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
+    if (!rc && !e->l->video && s->mean.dim[1] != 1)
+        rc = vc_fail(err, VC_EMISMATCH, "%" PRId64 " frames: %s has stills", s->mean.dim[1],
+                     x->family->name);
+    if (!rc) rc = xport_convert(latents, VC_BF16, &from, 0, n, err);
+    if (!rc) {
+        add_shared(&shared, e->l, s, x->family->ratio, latents);
+        rc = add_positive(&positive, e, s, own, err);
+    }
+    const vf_pt_value part[3] = { xport_dict_value(&shared), xport_dict_value(&positive),
+                                  { .kind = VF_PT_DICT } };
+    const vf_pt_value *parts[3] = { &part[0], &part[1], &part[2] };
+    const vf_pt_value all = { .kind = VF_PT_TUPLE, .item = parts, .n = 3 };
+    char name[32];
+    snprintf(name, sizeof name, "0/%" PRIu32 ".pth", s->i);
+    if (!rc) rc = xport_write_pt(x->dir, name, &all, err);
+    free(own[0]);
+    free(own[1]);
+    free(latents);
+    free(f);
+    return rc;
+}
+
+static int export_diffsynth(xport *x, vc_err *err)
+{
+    exporting e = { .l = NULL };
+    for (int i = 0; i < LAYOUTS; i++)
+        if (!strcmp(layouts[i].family, x->family->name))
+            e.l = &layouts[i];
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
+    double said = vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
+    if (!e.l->mask)
+        e.max_length = said > 0 && said <= 1 << 14 ? (int64_t)said : e.l->max_length;
+    return xport_each(x, write_sample, &e, err);
+}
+
+/* ---- import ---- */
+
+static const layout *guess(const vf_pt_value *positive)
+{
+    for (int i = 0; i < LAYOUTS; i++)
+        if (vf_pt_get(positive, layouts[i].embeds))
+            return &layouts[i];
+    return NULL;
+}
+
+static int read_latents(xport_item *m, const vf_pt_value *shared, vc_err *err)
+{
+    static const char key[] = "input_latents";
+    vf_view *v = &m->mean;
+    int rc = vf_pt_tensor(shared, key, v, err);
+    if (!rc && v->nd == 4 && v->dim[0] == 1) {               /* [1,C,H,W] -> [C,1,H,W] */
+        v->dim[0] = v->dim[1];
+        v->dim[1] = 1;
+    } else if (!rc) {
+        rc = xport_unbatched(shared, key, 4, v, err);
+    }
+    return rc;
+}
+
+static int read_text(xport_item *m, const layout *l, const vf_pt_value *positive, vc_err *err)
+{
+    vf_view *e = &m->text[0].embeds, mask;
+    int rc = xport_unbatched(positive, l->embeds, 2, e, err);
+    m->n_text = 1;
+    if (!rc && (e->dim[0] < 1 || e->dim[1] < 1))
+        rc = vc_fail(err, VC_EFORMAT, "%s: empty", l->embeds);
+    if (rc)
+        return rc;
+    if (!l->mask) {
+        m->text[0].length = e->dim[0];
+        xport_trim_zeros(e);
+        return 0;
+    }
+    if ((rc = xport_unbatched(positive, l->mask, 1, &mask, err)))
+        return rc;
+    return vc_context(err, xport_trim_mask(e, &mask, err), "%s", l->mask);
+}
+
+/* What a sample has besides, which is not taken over. */
+static uint64_t conditions(const vf_pt_value *shared)
+{
+    static const char *const keys[] = { "y", "clip_feature", "first_frame_latents", "reference_latents",
+                                        "vace_context", "control_camera_latents_input", "edit_latents" };
+    uint64_t n = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const vf_pt_value *v = vf_pt_get(shared, keys[i]);
+        n += v && v->kind != VF_PT_NONE;
+    }
+    return n;
+}
+
+static int read_value(xport *x, const char *path, const vf_pt_value *v, vc_err *err)
+{
+    if (v->kind != VF_PT_TUPLE || v->n != 3)
+        return vc_fail(err, VC_EFORMAT, "a tuple of three dictionaries expected");
+    const vf_pt_value *shared = v->item[0], *positive = v->item[1], *said = vf_pt_get(positive, "prompt");
+    const layout *l = guess(positive);
+    if (!l)
+        return vc_fail(err, VC_EFORMAT, "neither Wan's context nor Qwen-Image's prompt_emb is in it");
+    if ((x->sink || x->v->o->family) && strcmp(x->family->name, l->family))
+        return vc_fail(err, VC_EMISMATCH, "of %s, %s %s", l->family,
+                       x->sink ? "the samples before it are of" : "--family says", x->family->name);
+    char *caption = said && said->kind == VF_PT_STR ? strndup(said->s, said->n) : strdup("");
+    xport_item m = { .path = path, .caption = caption, .frames = xport_int(shared, "num_frames", 0) };
+    int rc = caption ? read_latents(&m, shared, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = read_text(&m, l, positive, err);
+    x->family = xport_family_find(l->family);
+    x->no_conditions += conditions(shared);
+    if (!rc) rc = xport_put(x, &m, err);
+    free(caption);
+    return rc;
+}
+
+static int read_sample(xport *x, const char *name, vc_err *err)
+{
+    vf_pt *p = NULL;
+    char *path = vc_path_join(x->dir, name);
+    int rc = path ? vf_pt_open(&p, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = vc_context(err, read_value(x, name, vf_pt_root(p), err), "%s", name);
+    vf_pt_close(p);
+    free(path);
+    return rc;
+}
+
+/* The samples of one process, rank < 0: of the folder itself. */
+static int read_rank(xport *x, int64_t rank, vc_err *err)
+{
+    char sub[24] = "", name[64];
+    int64_t *list;
+    int n;
+    if (rank >= 0)
+        snprintf(sub, sizeof sub, "%" PRId64 "/", rank);
+    char *dir = vc_path_join(x->dir, sub);
+    int rc = dir ? xport_numbers(&list, &n, dir, "", ".pth", err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(dir);
+    if (rc)
+        return rc;
+    for (int i = 0; !rc && i < n; i++) {
+        snprintf(name, sizeof name, "%s%" PRId64 ".pth", sub, list[i]);
+        rc = read_sample(x, name, err);
+    }
+    free(list);
+    return rc;
+}
+
+static int import_diffsynth(xport *x, vc_err *err)
+{
+    int64_t *ranks;
+    int n;
+    int rc = xport_numbers(&ranks, &n, x->dir, "", "", err);
+    if (rc)
+        return rc;
+    vc_progress_begin(x->v->progress, "importing", "samples", 0);
+    rc = read_rank(x, -1, err);
+    for (int i = 0; !rc && i < n; i++)
+        rc = read_rank(x, ranks[i], err);
+    free(ranks);
+    return rc;
+}
+
+const xport_format xport_diffsynth = {
+    "diffsynth", "DiffSynth-Studio", "posterior means in bf16, one caption",
+    "wan2.1 qwen-image", "wan2.1", true, false,
+    export_diffsynth, import_diffsynth
+};

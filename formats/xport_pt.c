@@ -1,0 +1,98 @@
+/* xport_pt.c - see xport_pt.h */
+#include "formats/xport_pt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- export ---- */
+
+vf_pt_value *xport_dict_add(xport_dict *d, const char *key, vf_pt_kind kind)
+{
+    size_t i = d->n++;
+    d->key[i] = (vf_pt_value){ .kind = VF_PT_STR, .s = key, .n = strlen(key) };
+    d->value[i] = (vf_pt_value){ .kind = kind, .tensor = &d->view[i] };
+    d->item[2 * i] = &d->key[i];
+    d->item[2 * i + 1] = &d->value[i];
+    return &d->value[i];
+}
+
+void xport_dict_tensor(xport_dict *d, const char *key, vf_view v)
+{
+    xport_dict_add(d, key, VF_PT_TENSOR);
+    d->view[d->n - 1] = v;
+}
+
+vf_pt_value xport_dict_value(const xport_dict *d)
+{
+    return (vf_pt_value){ .kind = VF_PT_DICT, .item = (const vf_pt_value **)d->item, .n = d->n };
+}
+
+int xport_write_pt(const char *dir, const char *name, const vf_pt_value *v, vc_err *err)
+{
+    char *data;
+    size_t n;
+    int rc = vf_pt_pack(&data, &n, v, err);
+    if (rc)
+        return rc;
+    rc = xport_write(dir, name, data, n, err);
+    free(data);
+    return rc;
+}
+
+/* ---- import ---- */
+
+int xport_unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v, vc_err *err)
+{
+    int rc = vf_pt_tensor(d, key, v, err);
+    if (rc)
+        return rc;
+    if (v->nd != nd + 1 || v->dim[0] != 1)
+        return vc_fail(err, VC_EFORMAT, "%s: %d dimensions with a batch of 1 expected", key, nd + 1);
+    memmove(v->dim, v->dim + 1, (size_t)nd * sizeof *v->dim);
+    v->nd = nd;
+    return 0;
+}
+
+int64_t xport_int(const vf_pt_value *d, const char *key, int64_t otherwise)
+{
+    const vf_pt_value *v = vf_pt_get(d, key);
+    return v && v->kind == VF_PT_INT ? v->i : otherwise;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The number in PREFIX<number>ENDING; -1 if the name is another. */
+static int64_t number_of(const char *name, const char *prefix, const char *ending)
+{
+    size_t k = strlen(prefix);
+    char *end;
+    if (strncmp(name, prefix, k) || name[k] < '0' || name[k] > '9' || strlen(name) > k + 24)
+        return -1;
+    int64_t v = strtoll(name + k, &end, 10);
+    return strcmp(end, ending) ? -1 : v;
+}
+
+int xport_numbers(int64_t **out, int *n, const char *dir, const char *prefix, const char *ending,
+                  vc_err *err)
+{
+    vc_list files;
+    *n = 0;
+    *out = NULL;
+    int rc = xport_list(&files, dir, ending, err);
+    if (rc)
+        return rc;
+    int64_t *list = *out = malloc(((size_t)files.n + 1) * sizeof *list);
+    if (!list)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; !rc && i < files.n; i++)
+        if ((list[*n] = number_of(files.item[i], prefix, ending)) >= 0)
+            ++*n;
+    xport_list_free(&files);
+    if (*n)
+        qsort(list, (size_t)*n, sizeof *list, by_number);
+    return rc;
+}
