@@ -15,16 +15,21 @@
 static const xport_format *const formats[] = {
     &xport_safetensors, &xport_webdataset, &xport_musubi, &xport_finetrainers, &xport_causvid, &xport_ttt,
     &xport_diffsynth,
+#ifdef VLT_SQLITE
+    &xport_dpipe,
+#endif
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
-static const xport_format *need_format(const char *name, const char *flag, vc_err *err)
+static const xport_format *need_format(const char *name, const char *flag, bool write, vc_err *err)
 {
     char list[512] = "";
     for (int i = 0; i < FORMATS; i++) {
+        if (write && !formats[i]->write)
+            continue;
         if (name && !strcmp(formats[i]->name, name))
             return formats[i];
-        strcat(strcat(list, i ? ", " : ""), formats[i]->name);
+        strcat(strcat(list, *list ? ", " : ""), formats[i]->name);
     }
     if (name)
         vc_fail(err, VC_EUSAGE, "%s %.60s: no such format; there are %s", flag, name, list);
@@ -288,7 +293,7 @@ int vlat_export(const vlat *v, vc_err *err)
     char a[32];
     xport x = { .v = v };
     vf_dataset *d = NULL;
-    const xport_format *f = need_format(v->o->to, "--to", err);
+    const xport_format *f = need_format(v->o->to, "--to", true, err);
     if (!f)
         return VC_EUSAGE;
     if (!v->o->out)
@@ -328,7 +333,7 @@ static int refuse_finished(const char *path, vc_err *err)
 
 int vlat_import(const vlat *v, vc_err *err)
 {
-    const xport_format *f = need_format(v->o->from, "--from", err);
+    const xport_format *f = need_format(v->o->from, "--from", false, err);
     if (!f)
         return VC_EUSAGE;
     if (!v->o->out)

@@ -58,11 +58,11 @@ typedef struct xport {
     xport_norm norm;                         /* the dataset's constants */
     const xport_family *family;              /* NULL: one that is not in the table */
     bool normalized;                         /* latents in the peer's files */
+    uint64_t no_captions;                    /* captions after the first: left out */
+    uint64_t no_conditions;                  /* conditions: left out */
     /* export */
     const vf_dataset *d;
     const cJSON *manifest;
-    uint64_t no_captions;                    /* captions after the first: not in the format */
-    uint64_t no_conditions;                  /* conditions: not in the format */
     /* import */
     xport_sink *sink;
 } xport;
@@ -75,12 +75,15 @@ typedef struct xport_format {
     const char *family;                      /* import's, unless --family or the files say another */
     bool normalized;                         /* what its latents are, unless --space says otherwise */
     bool whole;                              /* carries the dataset as it is, manifest and all */
-    int (*write)(xport *x, vc_err *err);
+    int (*write)(xport *x, vc_err *err);     /* NULL: only read */
     int (*read)(xport *x, vc_err *err);
 } xport_format;
 
 extern const xport_format xport_safetensors, xport_webdataset, xport_musubi, xport_finetrainers,
     xport_causvid, xport_ttt, xport_diffsynth;
+#ifdef VLT_SQLITE
+extern const xport_format xport_dpipe;
+#endif
 
 /* Makes dir/name out of n bytes; folders that the name asks for are made. Nothing is durable before
  * the whole export is. */
@@ -148,6 +151,9 @@ typedef struct xport_item {
 /* The first item makes the dataset: its channels, types and widths are what the manifest says, and
  * every other one must agree. Values are copied. */
 int xport_put(xport *x, const xport_item *item, vc_err *err);
+
+/* The empty prompt of encoder i, after the first item. */
+int xport_put_empty(const xport *x, int i, const vf_view *embeds, const vf_view *pooled, vc_err *err);
 
 /* Moments [2C,f,h,w], or [f,2C,h,w] if frames_first, as the item's mean and logvar: views, of *own
  * (malloc'ed) where they had to be put in order, else NULL. */

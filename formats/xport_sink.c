@@ -196,13 +196,22 @@ static int put_packed(xport_sink *s, int i, const char *prompt, const vf_view *e
     return rc;
 }
 
+int xport_put_empty(const xport *x, int i, const vf_view *e, const vf_view *p, vc_err *err)
+{
+    vf_key k;
+    xport_item item = { .n_text = i + 1 };
+    item.text[i].embeds = *e;
+    item.text[i].pooled = *p;
+    int rc = check_text(&x->sink->text[i], &item, i, err);
+    return rc ? rc : put_packed(x->sink, i, "", e, p, &k, err);
+}
+
 /* The empty prompt of encoder i from --empty: zeros, or a file with prompt_embeds_1, pooled_1, ...
  * as vprep --trace_dir names them (of one encoder also as a dataset's value does). */
-static int put_empty(const xport *x, int i, const vf_safetensors *file, vc_err *err)
+static int read_empty(const xport *x, int i, const vf_safetensors *file, vc_err *err)
 {
     const struct xport_encoder *t = &x->sink->text[i];
     vf_view e = { 0 }, p = { 0 };
-    vf_key k;
     char name[32];
     if (!file) {
         size_t n = (size_t)(t->width > t->pooled ? t->width : t->pooled);
@@ -211,7 +220,7 @@ static int put_empty(const xport *x, int i, const vf_safetensors *file, vc_err *
             return vc_fail(err, VC_ENOMEM, "out of memory");
         e = (vf_view){ NULL, VC_F32, 2, { 1, t->width }, t->embeds ? zeros : NULL, (size_t)t->width * 4 };
         p = (vf_view){ NULL, VC_F32, 1, { t->pooled }, t->pooled ? zeros : NULL, (size_t)t->pooled * 4 };
-        int rc = put_packed(x->sink, i, "", &e, &p, &k, err);
+        int rc = xport_put_empty(x, i, &e, &p, err);
         free(zeros);
         return rc;
     }
@@ -225,7 +234,7 @@ static int put_empty(const xport *x, int i, const vf_safetensors *file, vc_err *
         (p.data ? p.nd != 1 || p.dim[0] != t->pooled : t->pooled > 0) || (!e.data && !p.data))
         return vc_fail(err, VC_EMISMATCH, "prompt_embeds_%d [n,%" PRId64 "] (n at most %" PRId64 ")%s "
                        "expected", i + 1, t->width, t->max_length, t->pooled ? " and pooled" : "");
-    return put_packed(x->sink, i, "", &e, &p, &k, err);
+    return xport_put_empty(x, i, &e, &p, err);
 }
 
 static int put_empties(const xport *x, vc_err *err)
@@ -236,7 +245,7 @@ static int put_empties(const xport *x, vc_err *err)
         return 0;
     int rc = strcmp(path, "zeros") ? vf_safetensors_open(&file, path, err) : 0;
     for (int i = 0; !rc && i < x->sink->n_text; i++)
-        rc = vc_context(err, put_empty(x, i, file, err), "--empty %s", path);
+        rc = vc_context(err, read_empty(x, i, file, err), "--empty %s", path);
     vf_safetensors_close(file);
     return rc;
 }
@@ -262,6 +271,9 @@ static int begin(xport *x, const xport_item *m, vc_err *err)
                          "their constants", s->channels, x->family->name, x->family->channels);
     }
     if (!rc && x->v->o->vae) rc = xport_norm_config(&x->norm, x->v->o->vae, err);
+    if (!rc && x->normalized && !x->norm.per_channel && x->norm.scaling == 1 && !x->v->o->vae)
+        rc = vc_fail(err, VC_EMISMATCH, "the constants of %s's VAE lie in its weights: --vae config.json "
+                     "with latents_mean and latents_std gives them", x->family->name);
     for (int i = 0; !rc && i < s->n_text; i++)
         rc = first_text(x, m, i, err);
     cJSON *head = rc ? NULL : make_head(x);
@@ -466,6 +478,9 @@ int xport_finish(xport *x, vc_err *err)
             vc_human_count(a, vf_dataset_count(d)), x->format,
             vlat_str(vf_dataset_manifest(d), "root"));
     vf_dataset_close(d);
+    if (x->no_captions && !s->whole)
+        vc_warn(x->v->progress, "%" PRIu64 " captions were left out: the first of each sample is imported",
+                x->no_captions);
     if (x->no_conditions && !s->whole)
         vc_warn(x->v->progress, "%" PRIu64 " conditions were left out: pictures and masks beside the "
                 "latents are not imported", x->no_conditions);

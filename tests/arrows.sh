@@ -35,7 +35,7 @@ only() {
                   --include='*.[ch]' || true)
 }
 only 'libav[a-z]+/|libsw[a-z]+/|turbojpeg\.h|pcre2\.h|utf8proc\.h' precompute
-only 'lmdb\.h|csv\.h' formats
+only 'lmdb\.h|csv\.h|sqlite3\.h' formats
 only 'oneapi/|dnnl' common
 only 'mpi\.h' common
 exit $bad

@@ -1,0 +1,339 @@
+/* xport_dpipe.c - diffusion-pipe's cache, MEDIA/cache/MODEL: read, not written, since it deletes a
+ * cache whose fingerprint (a hash over its own pickled code and data) is not the expected one.
+ *
+ *     cache_1.500x96x64x9/latents/              items: latents [C,F,H,W], image_spec, caption, mask
+ *     cache_1.500x96x64x9/text_embeddings_1/    items of one caption each: embeddings, image_spec;
+ *     ar_frames_1.500_9/text_embeddings_1/      or here, for all sizes of an aspect ratio
+ *     uncond_text_embeddings_1/                 one item: the empty prompt's
+ *
+ * image_spec (a tar or None, a path) pairs them. See tensor_cache.h, xport.h */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/tensor_cache.h"
+#include "formats/xport_parts.h"
+#include "formats/xport_pt.h"
+
+/* What a text encoder's items are: rows, and how many of them are text. */
+typedef struct text_layout {
+    const char *embeds, *mask, *length, *pooled;
+} text_layout;
+
+typedef struct layout {
+    const char *family;
+    bool drawn;                              /* latents are samples */
+    int n_text;
+    text_layout text[2];
+} layout;
+
+/* Told apart by the first encoder's keys, in this order. */
+static const layout layouts[] = {
+    { "wan2.1", false, 1, { { "text_embeddings", NULL, "seq_lens", NULL } } },
+    { "hunyuanvideo", true, 2, { { "prompt_embeds_1", "prompt_attention_mask_1", NULL, NULL },
+                                 { NULL, NULL, NULL, "prompt_embeds_2" } } },
+    { "ltx-video", true, 1, { { "prompt_embeds", "prompt_attention_mask", NULL, NULL } } },
+    { "qwen-image", false, 1, { { "prompt_embeds", NULL, NULL, NULL } } },
+};
+enum { LAYOUTS = sizeof layouts / sizeof *layouts, ENCODERS = 2 };
+
+typedef struct importing {
+    xport *x;
+    const layout *l;                         /* NULL before the first text */
+    vf_tensor_cache *latents, *text[ENCODERS];
+    vf_keymap first;                         /* of a media file: its first item in text[0] */
+} importing;
+
+/* ---- items ---- */
+
+static bool has(const vf_pt_value *d, const char *key)
+{
+    return !key || vf_pt_get(d, key);
+}
+
+static int guess(importing *m, const vf_pt_value *d, vc_err *err)
+{
+    const char *said = m->x->v->o->family;
+    for (int i = 0; i < LAYOUTS && !m->l; i++) {
+        const text_layout *t = &layouts[i].text[0];
+        if (has(d, t->embeds) && has(d, t->mask) && has(d, t->length))
+            m->l = &layouts[i];
+    }
+    if (!m->l)
+        return vc_fail(err, VC_EFORMAT, "text_embeddings_1: of none of the models wan, hunyuan-video, "
+                       "ltx-video, qwen_image");
+    if (said && strcmp(said, m->l->family))
+        return vc_fail(err, VC_EMISMATCH, "of %s, --family says %s", m->l->family, said);
+    m->x->family = xport_family_find(m->l->family);
+    return 0;
+}
+
+/* "PATH", or "TAR/PATH"; malloc'ed. */
+static char *spec_of(const vf_pt_value *d, vc_err *err)
+{
+    const vf_pt_value *s = vf_pt_get(d, "image_spec"), *tar, *path;
+    if (!s || (s->kind != VF_PT_LIST && s->kind != VF_PT_TUPLE) || s->n != 2) {
+        vc_fail(err, VC_EFORMAT, "image_spec: a pair expected");
+        return NULL;
+    }
+    tar = s->item[0];
+    path = s->item[1];
+    if (path->kind != VF_PT_STR || path->n > 4096 || tar->n > 4096 || memchr(path->s, 0, path->n)) {
+        vc_fail(err, VC_EFORMAT, "image_spec: a path expected");
+        return NULL;
+    }
+    char *text = tar->kind != VF_PT_STR ? strndup(path->s, path->n)
+                                        : vc_format("%.*s/%.*s", (int)tar->n, tar->s, (int)path->n, path->s);
+    if (!text)
+        vc_fail(err, VC_ENOMEM, "out of memory");
+    return text;
+}
+
+static int index_texts(importing *m, vc_err *err)
+{
+    int rc = 0;
+    vf_keymap_clear(&m->first);
+    for (size_t i = 0; !rc && i < vf_tensor_cache_count(m->text[0]); i++) {
+        vf_pt *p;
+        rc = vf_tensor_cache_get(m->text[0], i, &p, err);
+        if (!rc && !m->l) rc = guess(m, vf_pt_root(p), err);
+        char *spec = rc ? NULL : spec_of(vf_pt_root(p), err);
+        if (!rc && !spec)
+            rc = vc_context(err, VC_EFORMAT, "text_embeddings_1: item %zu", i);
+        if (!rc) {
+            vf_key k = vf_hash(spec, strlen(spec));
+            if (!vf_keymap_get(&m->first, k, NULL))
+                rc = vf_keymap_put(&m->first, k, i, err);
+        }
+        free(spec);
+        vf_pt_close(p);
+        if (!rc) rc = xport_stopped(err);
+    }
+    return rc;
+}
+
+/* [] or [1] of integers. */
+static int read_length(const vf_pt_value *d, const char *key, int64_t *rows, vc_err *err)
+{
+    vf_view v;
+    float f;
+    int rc = vf_pt_tensor(d, key, &v, err);
+    if (rc)
+        return rc;
+    if (vf_view_count(&v) != 1)
+        return vc_fail(err, VC_EFORMAT, "%s: one number expected", key);
+    vc_to_f32(&f, v.data, v.dtype, 1);
+    if (!(f >= 0 && f <= 1 << 20))
+        return vc_fail(err, VC_EFORMAT, "%s: %g", key, (double)f);
+    *rows = (int64_t)f;
+    return 0;
+}
+
+static int read_text(xport_item *item, int i, const text_layout *t, const vf_pt_value *d, vc_err *err)
+{
+    vf_view *e = &item->text[i].embeds, mask;
+    int64_t rows = 0;
+    if (t->pooled)
+        return vf_pt_tensor(d, t->pooled, &item->text[i].pooled, err);
+    int rc = vf_pt_tensor(d, t->embeds, e, err);
+    if (!rc && (e->nd != 2 || e->dim[0] < 1))
+        rc = vc_fail(err, VC_EFORMAT, "%s: [n,D] expected", t->embeds);
+    if (rc || (!t->mask && !t->length))
+        return rc;
+    item->text[i].length = e->dim[0];
+    if (t->length) {
+        rc = read_length(d, t->length, &rows, err);
+        if (!rc)
+            xport_trim_rows(e, rows);
+        return rc;
+    }
+    rc = vf_pt_tensor(d, t->mask, &mask, err);
+    return rc ? rc : vc_context(err, xport_trim_mask(e, &mask, err), "%s", t->mask);
+}
+
+/* Item `at` of each encoder's cache; the caller closes p. */
+static int open_texts(importing *m, xport_item *item, size_t at, vf_pt *p[ENCODERS], vc_err *err)
+{
+    int rc = 0;
+    for (int i = 0; !rc && i < m->l->n_text; i++) {
+        if (at >= vf_tensor_cache_count(m->text[i]))
+            rc = vc_fail(err, VC_EFORMAT, "text_embeddings_%d: no item %zu", i + 1, at);
+        if (!rc) rc = vf_tensor_cache_get(m->text[i], at, &p[i], err);
+        if (!rc)
+            rc = vc_context(err, read_text(item, i, &m->l->text[i], vf_pt_root(p[i]), err),
+                            "text_embeddings_%d: item %zu", i + 1, at);
+    }
+    item->n_text = m->l->n_text;
+    return rc;
+}
+
+/* The encoders' items are of one order; a pair that is not is a mixture of two caches. */
+static int same_spec(const importing *m, const char *spec, vf_pt *p[ENCODERS], vc_err *err)
+{
+    int rc = 0;
+    for (int i = 1; !rc && i < m->l->n_text; i++) {
+        char *other = spec_of(vf_pt_root(p[i]), err);
+        if (!other)
+            return VC_EFORMAT;
+        if (strcmp(other, spec))
+            rc = vc_fail(err, VC_EMISMATCH, "text_embeddings_%d: of %.200s where text_embeddings_1 is of "
+                         "%.200s", i + 1, other, spec);
+        free(other);
+    }
+    return rc;
+}
+
+/* The first caption; *more: how many others. */
+static char *caption_of(const vf_pt_value *d, uint64_t *more)
+{
+    const vf_pt_value *c = vf_pt_get(d, "caption");
+    if (c && (c->kind == VF_PT_LIST || c->kind == VF_PT_TUPLE)) {
+        *more += c->n ? c->n - 1 : 0;
+        c = c->n ? c->item[0] : NULL;
+    }
+    return c && c->kind == VF_PT_STR ? strndup(c->s, c->n) : strdup("");
+}
+
+/* What a sample has besides, which is not taken over. */
+static uint64_t conditions(const vf_pt_value *d)
+{
+    static const char *const keys[] = { "mask", "y", "clip_context", "control_latents" };
+    uint64_t n = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const vf_pt_value *v = vf_pt_get(d, keys[i]);
+        n += v && v->kind != VF_PT_NONE;
+    }
+    return n;
+}
+
+static int put_item(importing *m, const vf_pt_value *d, const char *spec, vc_err *err)
+{
+    vf_pt *p[ENCODERS] = { NULL };
+    uint64_t at;
+    if (!vf_keymap_get(&m->first, vf_hash(spec, strlen(spec)), &at))
+        return vc_fail(err, VC_ENOENT, "%s: no text embeddings of it", spec);
+    xport_item item = { .path = spec, .caption = caption_of(d, &m->x->no_captions), .drawn = m->l->drawn };
+    int rc = item.caption ? vf_pt_tensor(d, "latents", &item.mean, err)
+                          : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = open_texts(m, &item, (size_t)at, p, err);
+    if (!rc) rc = same_spec(m, spec, p, err);
+    m->x->no_conditions += conditions(d);
+    if (!rc) rc = xport_put(m->x, &item, err);
+    for (int i = 0; i < ENCODERS; i++)
+        vf_pt_close(p[i]);
+    free((char *)item.caption);
+    return rc;
+}
+
+/* ---- folders ---- */
+
+static int open_cache(vf_tensor_cache **c, const char *dir, const char *format, int i, vc_err *err)
+{
+    char name[48];
+    snprintf(name, sizeof name, format, i);
+    char *path = vc_path_join(dir, name);
+    int rc = path ? vf_tensor_cache_open(c, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(path);
+    return rc;
+}
+
+/* The folder of a bucket's texts: its own, or (cache_1.500x96x64x9) ar_frames_1.500_9. */
+static char *text_folder(const xport *x, const char *bucket)
+{
+    const char *ar = bucket + strlen("cache_"), *x1 = strchr(ar, 'x'), *frames = strrchr(ar, 'x');
+    char *own = vc_format("%s/%s", x->dir, bucket), *texts = own ? vc_path_join(own, "text_embeddings_1") : NULL;
+    bool there = texts && vc_file_exists(texts);
+    free(texts);
+    if (there || !own || !x1)
+        return own;
+    free(own);
+    return vc_format("%s/ar_frames_%.*s_%s", x->dir, (int)(x1 - ar), ar, frames + 1);
+}
+
+static void close_bucket(importing *m)
+{
+    vf_tensor_cache_close(m->latents);
+    m->latents = NULL;
+    for (int i = 0; i < ENCODERS; i++) {
+        vf_tensor_cache_close(m->text[i]);
+        m->text[i] = NULL;
+    }
+}
+
+static int open_bucket(importing *m, const char *bucket, vc_err *err)
+{
+    char *texts = text_folder(m->x, bucket), *dir = vc_path_join(m->x->dir, bucket);
+    int rc = texts && dir ? open_cache(&m->latents, dir, "latents", 0, err)
+                          : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = open_cache(&m->text[0], texts, "text_embeddings_%d", 1, err);
+    if (!rc) rc = index_texts(m, err);
+    for (int i = 1; !rc && m->l && i < m->l->n_text; i++)
+        rc = open_cache(&m->text[i], texts, "text_embeddings_%d", i + 1, err);
+    free(texts);
+    free(dir);
+    return rc;
+}
+
+static int read_bucket(importing *m, const char *bucket, vc_err *err)
+{
+    int rc = open_bucket(m, bucket, err);
+    for (size_t i = 0; !rc && i < vf_tensor_cache_count(m->latents); i++) {
+        vf_pt *p;
+        rc = vf_tensor_cache_get(m->latents, i, &p, err);
+        char *spec = rc ? NULL : spec_of(vf_pt_root(p), err);
+        if (!rc)
+            rc = vc_context(err, spec ? put_item(m, vf_pt_root(p), spec, err) : VC_EFORMAT,
+                            "%s/latents: item %zu", bucket, i);
+        free(spec);
+        vf_pt_close(p);
+    }
+    close_bucket(m);
+    return rc;
+}
+
+/* The empty prompt's embeddings, where they were cached. */
+static int read_empty(importing *m, vc_err *err)
+{
+    vf_pt *p[ENCODERS] = { NULL };
+    xport_item item = { .caption = "" };
+    int rc = 0;
+    for (int i = 0; !rc && i < m->l->n_text; i++)
+        rc = open_cache(&m->text[i], m->x->dir, "uncond_text_embeddings_%d", i + 1, err);
+    if (rc == VC_ENOENT)
+        rc = 0;
+    else if (!rc)
+        rc = open_texts(m, &item, 0, p, err);
+    for (int i = 0; !rc && item.n_text && i < m->l->n_text; i++)
+        rc = xport_put_empty(m->x, i, &item.text[i].embeds, &item.text[i].pooled, err);
+    for (int i = 0; i < ENCODERS; i++)
+        vf_pt_close(p[i]);
+    close_bucket(m);
+    return rc;
+}
+
+static int import_dpipe(xport *x, vc_err *err)
+{
+    importing m = { .x = x };
+    vc_list names;
+    int buckets = 0, rc = xport_list(&names, x->dir, "", err);
+    vc_progress_begin(x->v->progress, "importing", "samples", 0);
+    for (int i = 0; !rc && i < names.n; i++)
+        if (!strncmp(names.item[i], "cache_", 6)) {
+            buckets++;
+            rc = read_bucket(&m, names.item[i], err);
+        }
+    if (!rc && !buckets)
+        rc = vc_fail(err, VC_ENOENT, "%s: no folders cache_WxHxF: give the model's, MEDIA/cache/MODEL",
+                     x->dir);
+    if (!rc && x->sink) rc = read_empty(&m, err);
+    xport_list_free(&names);
+    vf_keymap_free(&m.first);
+    return rc;
+}
+
+const xport_format xport_dpipe = {
+    "diffusion-pipe", "diffusion-pipe", "SQLite and pickles; the first caption; only imported",
+    "wan2.1 hunyuanvideo ltx-video qwen-image", "wan2.1", true, false,
+    NULL, import_dpipe
+};
