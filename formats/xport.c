@@ -267,24 +267,41 @@ static int check_export(xport *x, const xport_format *f, vc_err *err)
     return rc;
 }
 
-/* Into OUT.part, which takes its name when it is whole. */
+/* Into OUT.part, which takes its name when it is whole and goes when it cannot be. The lock beside it
+ * outlives a kill: without it, OUT.part is somebody else's. */
+static int write_part(xport *x, const xport_format *f, const char *part, bool left, vc_err *err)
+{
+    int rc = left ? vc_remove_tree(part, err) : 0;
+    if (rc)
+        return rc;
+    if (mkdir(part, 0777))
+        return vc_fail_errno(err, "%s (no export left it: move it away)", part);
+    rc = f->write(x, err);
+    if (!rc) rc = make_durable(part, err);
+    if (!rc && rename(part, x->v->o->out))
+        rc = vc_fail_errno(err, "%s: rename to %s", part, x->v->o->out);
+    if (rc)
+        vc_remove_tree(part, NULL);
+    return rc;
+}
+
 static int export_to(xport *x, const xport_format *f, vc_err *err)
 {
     const char *out = x->v->o->out;
-    char *part = vc_format("%s.part", out);
-    if (!part)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+    char *part = vc_format("%s.part", out), *lock = vc_format("%s.part.lock", out);
+    bool left = lock && vc_file_exists(lock);
+    int fd = -1, rc = part && lock ? vc_lock_file(&fd, lock, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     x->dir = part;
-    int rc = 0;
-    if (vc_file_exists(out))
+    if (!rc && vc_file_exists(out))
         rc = vc_fail(err, VC_EINVAL, "%s is there already: remove it or give another name", out);
-    else if (mkdir(part, 0777))
-        rc = vc_fail_errno(err, "%s (left by an export that was ended? then remove it)", part);
-    if (!rc) rc = f->write(x, err);
-    if (!rc) rc = make_durable(part, err);
-    if (!rc && rename(part, out))
-        rc = vc_fail_errno(err, "%s: rename to %s", part, out);
+    else if (!rc)
+        rc = write_part(x, f, part, left, err);
+    if (fd >= 0) {
+        unlink(lock);
+        close(fd);
+    }
     free(part);
+    free(lock);
     return rc;
 }
 

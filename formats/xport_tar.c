@@ -33,7 +33,8 @@ static int end_tar(taring *t, vc_err *err)
     if (!t->a)
         return 0;
     if (archive_write_close(t->a))
-        rc = vc_fail(err, VC_EIO, "shard-%06d.tar: %s", t->n - 1, archive_error_string(t->a));
+        rc = vc_fail(err, VC_EIO, "shard-%06d.tar: %s: %s", t->n - 1,
+                     archive_error_string(t->a), strerror(archive_errno(t->a)));
     archive_write_free(t->a);
     close(t->fd);
     t->a = NULL;
@@ -55,7 +56,8 @@ static int begin_tar(taring *t, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     }
     if (archive_write_set_format_ustar(t->a) || archive_write_open_fd(t->a, t->fd))
-        return vc_fail(err, VC_EIO, "shard-%06d.tar: %s", t->n - 1, archive_error_string(t->a));
+        return vc_fail(err, VC_EIO, "shard-%06d.tar: %s: %s", t->n - 1,
+                     archive_error_string(t->a), strerror(archive_errno(t->a)));
     return 0;
 }
 
@@ -77,7 +79,8 @@ static int put_member(taring *t, const char *ending, const void *data, size_t n,
         bad = ARCHIVE_FATAL;
     if (!bad) bad = archive_write_finish_entry(t->a);
     t->bytes += (int64_t)n + 512;
-    return bad ? vc_fail(err, VC_EIO, "%s: %s", name, archive_error_string(t->a)) : 0;
+    return bad ? vc_fail(err, VC_EIO, "shard-%06d.tar: %s: %s: %s", t->n - 1, name, archive_error_string(t->a),
+                         strerror(archive_errno(t->a))) : 0;
 }
 
 static int put_value(void *arg, const char *name, const char *role, vc_err *err)

@@ -12,6 +12,7 @@ function(vlt_xport name script)
                        ENVIRONMENT "VLT_BUILD=${CMAKE_BINARY_DIR}")
 endfunction()
 vlt_xport(xport xport_run.sh)
+vlt_xport(vlat_kill vlat_kill.sh)
 if(VLT_SQLITE)
   set(pt ../formats/pt_read.c ../formats/pt_pickle.c ../formats/pt_tensor.c ../formats/pt_write.c)
   vlt_test(test_tensor_cache SOURCES test_tensor_cache.c fuzz_tensor_cache.c mutate.c
