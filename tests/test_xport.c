@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "formats/sha256.h"
 #include "formats/xport.h"
 
 static void test_swap(void **state)
@@ -89,11 +90,30 @@ static void test_masks(void **state)
     assert_int_equal(rows, 1);
 }
 
+/* FIPS 180-4's examples, and lengths where the padding goes over into another block. */
+static void test_sha256(void **state)
+{
+    static const struct { const char *text, *want; } rows[] = {
+        { "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" },
+        { "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" },
+        { "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+          "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1" },
+        { "0123456789012345678901234567890123456789012345678901234",
+          "f34d5a0f80c0cbf84c8c0b90218c22637abd199965249da736a20143c8c9c9d9" },
+        { "0123456789012345678901234567890123456789012345678901234567890123456789",
+          "57445fa40b08c60cdcba7ca39c756de614d11482e3f15a925f548688c19e58f4" },
+    };
+    char hex[VF_SHA256_HEX];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_string_equal(vf_sha256(hex, rows[i].text, strlen(rows[i].text)), rows[i].want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_swap), cmocka_unit_test(test_moments), cmocka_unit_test(test_constants),
-        cmocka_unit_test(test_types), cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_types), cmocka_unit_test(test_masks), cmocka_unit_test(test_sha256),
     };
     return cmocka_run_group_tests_name("xport", tests, NULL, NULL);
 }

@@ -4,7 +4,8 @@ set_target_properties(xport_dataset PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_
 target_link_libraries(xport_dataset PRIVATE vlt_formats)
 vlt_test(test_pt SOURCES test_pt.c fuzz_pt.c mutate.c ../formats/pt_read.c ../formats/pt_pickle.c
          ../formats/pt_tensor.c ../formats/pt_write.c LIBS vlt_formats vlt::archive)
-vlt_test(test_xport SOURCES test_xport.c ../formats/xport_convert.c ../formats/xport_family.c LIBS vlt_formats)
+vlt_test(test_xport SOURCES test_xport.c ../formats/xport_convert.c ../formats/xport_family.c
+         ../formats/sha256.c LIBS vlt_formats)
 # vlt_xport(NAME SCRIPT)
 function(vlt_xport name script)
   add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script})

@@ -79,6 +79,7 @@ static int put_text(vf_writer *w, const making *m, int encoder, uint32_t j, vc_e
 
 static int put_sample(vf_writer *w, const making *m, uint32_t i, vc_err *err)
 {
+    static const char *const captions[2] = { "a caption, \\\"quoted\\\" \\u00fc", "another" };
     int f = i % 2 ? 3 : 1, h = 4, wd = 6;
     int64_t dim[4] = { m->channels, f, h, wd };
     bool sample = !strcmp(m->store, "sample"), moments = !strcmp(m->store, "moments");
@@ -97,7 +98,7 @@ static int put_sample(vf_writer *w, const making *m, uint32_t i, vc_err *err)
         "\"captions\":[{\"text\":\"%s\",\"keys\":[%s]}],\"source\":{\"w\":96,\"h\":64},\"key\":\"0.67\","
         "\"target\":[32,48],\"frames\":[%s],\"fps\":8,\"latent\":[%d,4,6],\"tokens\":%d,"
         "\"latent_key\":\"%s\"}", i, i + 1, i, f > 1 ? "video" : "image",
-        i ? "a caption, \\\"quoted\\\" \\u00fc" : "", keys, f > 1 ? "2,3,4,5,6,7,8,9,10" : "0", f, f * 6,
+        i ? captions[i / 2 % 2] : "", keys, f > 1 ? "2,3,4,5,6,7,8,9,10" : "0", f, f * 6,
         vf_key_hex(hex[0], key_of("latent", i)));
     cJSON *o = NULL;
     if (!rc) rc = vf_json_parse(&o, text, (size_t)n, err);

@@ -112,6 +112,27 @@ expect 0 '5 samples' import dsr.1 --from diffsynth --space raw --out dsr.back
 same dsr.all dsr.back
 cp dsq.1/0/0.pth dsr.1/0/5.pth
 expect 1 '0/5.pth: of qwen-image, the samples before it are of wan2.1' import dsr.1 --from diffsynth --out mixed
+# CogVideo: one shape, one line a caption; every row of the texts, as with finetrainers
+make cog.all cogvideox sample bf16 bf16
+expect 1 'an empty caption' export cog.all --to cogvideo --out cog.x
+expect 0 '4 samples' select cog.all 'sample > 0' --out cog.two
+expect 1 'vlat split --by bucket' export cog.two --to cogvideo --out cog.x
+expect 0 '' split cog.all --by bucket --out cog
+expect 0 '2 samples' export cog-3x4x6 --to cogvideo --out cog.1
+latents=cache/video_latent/cogvideox-t2v/9x32x48
+expect 0 '2 samples' import cog.1/$latents --from cogvideo --out cog.back --empty zeros
+says cog.back '"values": *"sample"'
+expect 0 '2 samples' export cog.back --to cogvideo --out cog.2
+diff -r cog.1 cog.2 || bad=1
+expect 0 '2 samples' export cog.back --to cogvideo --space raw --out cogr.1
+expect 0 '2 samples' import cogr.1/$latents --from cogvideo --space raw --out cogr.back --empty zeros
+expect 0 '2 samples' export cogr.back --to cogvideo --space raw --out cogr.2
+diff -r cogr.1 cogr.2 || bad=1
+expect 2 'give the folder of latents' import cog.1 --from cogvideo --out none
+echo one more >>cog.2/prompts.txt
+expect 1 'another number of prompts' import cog.2/$latents --from cogvideo --out uneven --empty zeros
+sed -i 's/another/changed/' cog.1/prompts.txt
+expect 1 'prompt_embeddings/[0-9a-f]*.safetensors' import cog.1/$latents --from cogvideo --out changed --empty zeros
 make cv.all wan2.1 mode f32 bf16
 expect 1 'vlat split --by bucket' export cv.all --to causvid --out cv.x
 expect 0 '' split cv.all --by bucket --out cv

@@ -1,0 +1,290 @@
+/* xport_cogvideo.c - CogVideo's finetune cache, inside the folder of its data.
+ *
+ *     prompts.txt, videos.txt                                      a line a sample
+ *     cache/video_latent/MODEL/49x480x720/STEM.safetensors         encoded_video [C,F,H,W]
+ *     cache/prompt_embeddings/SHA256.safetensors                   prompt_embedding [n,D], of the prompt
+ *
+ * An import is given the folder 49x480x720. See xport.h */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/buf.h"
+#include "formats/sha256.h"
+#include "formats/xport_parts.h"
+
+#define VIDEOS "videos.txt"
+#define LATENT "encoded_video"
+#define PROMPT "prompt_embedding"
+
+/* ---- export ---- */
+
+typedef struct exporting {
+    vf_keymap names, prompts;                /* prompts: a hash of the embeddings */
+    vf_buf prompts_txt, videos_txt;
+    int64_t max_length;
+    char shape[64];                          /* "49x480x720" */
+} exporting;
+
+/* n bytes as one line without blanks around it, which is what CogVideo reads; "" if nothing is left. */
+static int trimmed(char **line, const char *text, size_t n, vc_err *err)
+{
+    while (n && (unsigned char)text[n - 1] <= ' ')
+        n--;
+    while (n && (unsigned char)*text <= ' ') {
+        text++;
+        n--;
+    }
+    if (!(*line = strndup(n ? text : "", n)))
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (char *p = *line; *p; p++)
+        if (*p == '\n' || *p == '\r')
+            *p = ' ';
+    return 0;
+}
+
+static int write_tensor(const xport *x, const char *name, vf_view v, vc_err *err)
+{
+    uint8_t *data;
+    size_t size;
+    int rc = vf_safetensors_pack(&data, &size, &v, 1, NULL, 0, 0, err);
+    if (rc)
+        return rc;
+    rc = xport_write(x->dir, name, data, size, err);
+    free(data);
+    return rc;
+}
+
+static int same_shape(exporting *e, const xport *x, const xport_sample *s, vc_err *err)
+{
+    char shape[64];
+    const int *r = x->family->ratio;
+    const int64_t *d = s->mean.dim;
+    snprintf(shape, sizeof shape, "%" PRId64 "x%" PRId64 "x%" PRId64, (d[1] - 1) * r[0] + 1, d[2] * r[1],
+             d[3] * r[2]);
+    if (!*e->shape)
+        strcpy(e->shape, shape);
+    return !strcmp(e->shape, shape) ? 0
+         : vc_fail(err, VC_EMISMATCH, "%s, others are %s: CogVideo trains on one shape: vlat split --by "
+                   "bucket first", shape, e->shape);
+}
+
+static int write_latent(const xport *x, const exporting *e, const char *stem, const xport_sample *s,
+                        vc_err *err)
+{
+    const int64_t *d = s->mean.dim;
+    size_t n = (size_t)vf_view_count(&s->mean);
+    float *f = NULL;
+    uint16_t *data = malloc(2 * n);
+    bool new = !strcmp(x->family->name, "cogvideox1.5");
+    char *name = vc_format("cache/video_latent/cogvideox%s-t2v/%s/%s.safetensors", new ? "1.5" : "", e->shape,
+                           stem);
+    int rc = data && name ? xport_latent_f32(x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
+    if (!rc) rc = xport_convert(data, VC_BF16, &from, 0, n, err);
+    if (!rc)
+        rc = write_tensor(x, name, (vf_view){ LATENT, VC_BF16, 4, { d[0], d[1], d[2], d[3] }, data, 2 * n },
+                          err);
+    free(f);
+    free(data);
+    free(name);
+    return rc;
+}
+
+/* Once for each prompt, with zeros up to the encoder's length. */
+static int write_prompt(const xport *x, exporting *e, const char *prompt, const vf_view *from, vc_err *err)
+{
+    char hex[VF_SHA256_HEX], name[120];
+    vf_key k = vf_hash(prompt, strlen(prompt)), content = vf_hash(from->data, from->bytes);
+    uint64_t known, now;
+    memcpy(&now, &content, sizeof now);
+    now >>= 1;                               /* a keymap's values are smaller than 2^64 - 1 */
+    if (vf_keymap_get(&e->prompts, k, &known))
+        return known == now ? 0 : vc_fail(err, VC_EMISMATCH, "another sample with this caption has other "
+                                          "embeddings: CogVideo keeps one for each");
+    int64_t rows = from->dim[0], all = e->max_length > rows ? e->max_length : rows, width = from->dim[1];
+    uint16_t *data = calloc((size_t)(all * width) + 1, sizeof *data);
+    int rc = data ? xport_convert(data, VC_BF16, from, 0, (size_t)(rows * width), err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    snprintf(name, sizeof name, "cache/prompt_embeddings/%s.safetensors",
+             vf_sha256(hex, prompt, strlen(prompt)));
+    if (!rc)
+        rc = write_tensor(x, name, (vf_view){ PROMPT, VC_BF16, 2, { all, width }, data,
+                                              2 * (size_t)(all * width) }, err);
+    if (!rc) rc = vf_keymap_put(&e->prompts, k, now, err);
+    free(data);
+    return rc;
+}
+
+static int write_named(const xport *x, exporting *e, const xport_sample *s, const char *stem,
+                       const char *prompt, vc_err *err)
+{
+    char *video = vc_format("videos/%s.mp4", stem);
+    int rc = video ? same_shape(e, x, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = write_latent(x, e, stem, s, err);
+    if (!rc) rc = write_prompt(x, e, prompt, &s->text[0].embeds, err);
+    if (!rc) rc = xport_write(x->dir, video, "", 0, err);    /* CogVideo asks whether it is there */
+    if (!rc) {
+        vf_buf_str(&e->prompts_txt, prompt);
+        vf_buf_str(&e->prompts_txt, "\n");
+        vf_buf_str(&e->videos_txt, video);
+        vf_buf_str(&e->videos_txt, "\n");
+    }
+    free(video);
+    return rc;
+}
+
+static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+{
+    exporting *e = arg;
+    char *stem, *prompt = NULL;
+    if (s->n_text != 1 || !s->text[0].embeds.data)
+        return vc_fail(err, VC_EMISMATCH, "embeddings of one text encoder expected");
+    int rc = trimmed(&prompt, s->caption, strlen(s->caption), err);
+    if (!rc && !*prompt)
+        rc = vc_fail(err, VC_EMISMATCH, "an empty caption: CogVideo skips empty lines of prompts.txt");
+    stem = rc ? NULL : xport_name(&e->names, s, err);
+    if (!rc && !stem)
+        rc = VC_ENOMEM;
+    if (!rc && strpbrk(stem, "\r\n"))
+        rc = vc_fail(err, VC_EMISMATCH, "a path with a line break does not go into " VIDEOS);
+    if (!rc) rc = write_named(x, e, s, stem, prompt, err);
+    free(stem);
+    free(prompt);
+    return rc;
+}
+
+static int export_cogvideo(xport *x, vc_err *err)
+{
+    exporting e = { .max_length = 0 };
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
+    double said = vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
+    e.max_length = said > 0 && said <= 1 << 14 ? (int64_t)said : 0;
+    int rc = xport_each(x, write_sample, &e, err);
+    if (!rc && (e.prompts_txt.failed || e.videos_txt.failed))
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = xport_write(x->dir, "prompts.txt", e.prompts_txt.data, e.prompts_txt.n, err);
+    if (!rc) rc = xport_write(x->dir, VIDEOS, e.videos_txt.data, e.videos_txt.n, err);
+    vf_buf_free(&e.prompts_txt);
+    vf_buf_free(&e.videos_txt);
+    vf_keymap_free(&e.names);
+    vf_keymap_free(&e.prompts);
+    return rc;
+}
+
+/* ---- import ---- */
+
+/* A text file whose lines are taken one after the other. */
+typedef struct lines {
+    vc_map m;
+    const char *at, *end;
+} lines;
+
+static int open_lines(lines *l, const char *root, const char *name, vc_err *err)
+{
+    char *path = vc_path_join(root, name);
+    int rc = path ? vc_map_open(&l->m, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(path);
+    l->at = (const char *)l->m.data;
+    l->end = l->at ? l->at + l->m.size : NULL;
+    return rc;
+}
+
+/* The next that is not blank, malloc'ed; *line is NULL at the end. */
+static int next_line(lines *l, char **line, vc_err *err)
+{
+    *line = NULL;
+    while (l->at < l->end) {
+        const char *nl = memchr(l->at, '\n', (size_t)(l->end - l->at)), *stop = nl ? nl : l->end;
+        int rc = trimmed(line, l->at, (size_t)(stop - l->at), err);
+        l->at = nl ? nl + 1 : l->end;
+        if (rc || **line)
+            return rc;
+        free(*line);
+        *line = NULL;
+    }
+    return 0;
+}
+
+/* The only tensor that a file is asked for, of nd dimensions. */
+static int open_tensor(vf_safetensors **f, const char *path, const char *name, int nd, vf_view *v, vc_err *err)
+{
+    int rc = path ? vf_safetensors_open(f, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = vc_context(err, vf_safetensors_get(*f, name, v, err), "%s", path);
+    if (!rc && (v->nd != nd || v->dim[0] < 1))
+        rc = vc_fail(err, VC_EFORMAT, "%s: %s: %d dimensions expected", path, name, nd);
+    return rc;
+}
+
+static int read_sample(xport *x, const char *root, const char *video, const char *prompt, vc_err *err)
+{
+    char hex[VF_SHA256_HEX];
+    const char *base = vc_path_base(video), *dot = strrchr(base, '.');
+    int n = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
+    char *latent = vc_format("%s/%.*s.safetensors", x->dir, n, base);
+    char *text = vc_format("%s/cache/prompt_embeddings/%s.safetensors", root,
+                           vf_sha256(hex, prompt, strlen(prompt)));
+    vf_safetensors *f[2] = { NULL };
+    xport_item m = { .path = video, .caption = prompt, .drawn = true, .n_text = 1 };
+    int rc = open_tensor(&f[0], latent, LATENT, 4, &m.mean, err);
+    if (!rc) rc = open_tensor(&f[1], text, PROMPT, 2, &m.text[0].embeds, err);
+    m.text[0].length = rc ? 0 : m.text[0].embeds.dim[0];
+    if (!rc) rc = xport_put(x, &m, err);
+    vf_safetensors_close(f[0]);
+    vf_safetensors_close(f[1]);
+    free(latent);
+    free(text);
+    return rc;
+}
+
+static int read_lists(xport *x, const char *root, vc_err *err)
+{
+    lines videos = { 0 }, prompts = { 0 };
+    char *one = vc_path_join(root, "prompts.txt");
+    bool plural = one && vc_file_exists(one);
+    free(one);
+    int rc = open_lines(&videos, root, VIDEOS, err);
+    if (!rc) rc = open_lines(&prompts, root, plural ? "prompts.txt" : "prompt.txt", err);
+    for (bool more = true; !rc && more;) {
+        char *video, *prompt = NULL;
+        rc = next_line(&videos, &video, err);
+        if (!rc) rc = next_line(&prompts, &prompt, err);
+        more = video && prompt;
+        if (!rc && more)
+            rc = read_sample(x, root, video, prompt, err);
+        else if (!rc && (video || prompt))
+            rc = vc_fail(err, VC_EFORMAT, "%s: another number of prompts than of videos", root);
+        free(video);
+        free(prompt);
+    }
+    vc_map_close(&videos.m);
+    vc_map_close(&prompts.m);
+    return rc;
+}
+
+static int import_cogvideo(xport *x, vc_err *err)
+{
+    char *model = vc_format("%s/..", x->dir), *real = model ? realpath(model, NULL) : NULL;
+    char *root = vc_format("%s/../../../..", x->dir);
+    int rc = root && model ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && !real)
+        rc = vc_fail_errno(err, "%s", x->dir);
+    if (!rc && strncmp(vc_path_base(real), "cogvideox", 9))
+        rc = vc_fail(err, VC_EUSAGE, "%s: give the folder of latents, DATA/cache/video_latent/cogvideox-t2v/"
+                     "49x480x720", x->dir);
+    if (!rc && !x->v->o->family && !strncmp(vc_path_base(real), "cogvideox1.5", 12))
+        x->family = xport_family_find("cogvideox1.5");
+    vc_progress_begin(x->v->progress, "importing", "samples", 0);
+    if (!rc) rc = read_lists(x, root, err);
+    free(model);
+    free(real);
+    free(root);
+    return rc;
+}
+
+const xport_format xport_cogvideo = {
+    "cogvideo", "CogVideo", "one shape, a draw in bf16, one caption",
+    "cogvideox cogvideox1.5", "cogvideox", true, false,
+    export_cogvideo, import_cogvideo
+};
