@@ -53,7 +53,7 @@ static const vc_flag split_flags[] = {
     LOG_FORMAT, END
 };
 
-#define FORMATS "safetensors|webdataset|musubi|finetrainers|causvid|ttt-video"
+#define FORMATS "safetensors|webdataset|musubi|finetrainers|causvid|ttt-video|diffsynth|cogvideo"
 #define CONSTANTS \
     FLAG(VC_PATH, vae, "vae", NULL, NULL, \
          "config.json (or its folder) with the VAE's constants, where others than the known ones count"), \
@@ -67,12 +67,15 @@ static const vc_flag export_flags[] = {
     LOG_FORMAT, END
 };
 static const vc_flag import_flags[] = {
-    FLAG(VC_STRING, from, "from", NULL, FORMATS, "the format (required)"), NEW_DATASET("the new dataset (required)"),
+    FLAG(VC_STRING, from, "from", NULL, FORMATS "|diffusion-pipe", "the format (required)"),
+    NEW_DATASET("the new dataset (required)"),
     FLAG(VC_STRING, family, "family", NULL, NULL, "whose latents they are, where the files do not say"),
     CONSTANTS,
     FLAG(VC_PATH, empty, "empty", NULL, NULL,
          "the empty prompt's embeddings, where no caption is empty: a safetensors file with "
          "prompt_embeds_1, pooled_1, ..., or `zeros`"),
+    FLAG(VC_PATH, texts, "texts", NULL, NULL,
+         "a dataset whose text embeddings are taken, by caption, in place of the cache's own"),
     LOG_FORMAT, END
 };
 

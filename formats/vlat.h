@@ -12,7 +12,7 @@
 typedef struct vlat_options {
     bool json, repair;
     char *out, *of;
-    char *to, *from, *family, *vae, *empty;  /* export, import */
+    char *to, *from, *family, *vae, *empty, *texts;          /* export, import */
     int space;                   /* 0: as the format, 1: raw, 2: normalized */
     int64_t limit, n, shard_size;
     int by;                      /* 0, or 1: bucket */

@@ -180,22 +180,31 @@ static uint64_t conditions(const vf_pt_value *shared)
     return n;
 }
 
-static int read_value(xport *x, const char *path, const vf_pt_value *v, vc_err *err)
+static int check_value(xport *x, const vf_pt_value *v, const layout **l, vc_err *err)
 {
     if (v->kind != VF_PT_TUPLE || v->n != 3)
         return vc_fail(err, VC_EFORMAT, "a tuple of three dictionaries expected");
-    const vf_pt_value *shared = v->item[0], *positive = v->item[1], *said = vf_pt_get(positive, "prompt");
-    const layout *l = guess(positive);
-    if (!l)
+    if (!(*l = guess(v->item[1])))
         return vc_fail(err, VC_EFORMAT, "neither Wan's context nor Qwen-Image's prompt_emb is in it");
-    if ((x->sink || x->v->o->family) && strcmp(x->family->name, l->family))
-        return vc_fail(err, VC_EMISMATCH, "of %s, %s %s", l->family,
+    if ((x->sink || x->v->o->family) && strcmp(x->family->name, (*l)->family))
+        return vc_fail(err, VC_EMISMATCH, "of %s, %s %s", (*l)->family,
                        x->sink ? "the samples before it are of" : "--family says", x->family->name);
+    x->family = xport_family_find((*l)->family);
+    return 0;
+}
+
+static int read_value(xport *x, const char *path, const vf_pt_value *v, vc_err *err)
+{
+    const layout *l = NULL;
+    int rc = check_value(x, v, &l, err);
+    if (rc)
+        return vc_context(err, rc, "%s", path);
+    const vf_pt_value *shared = v->item[0], *positive = v->item[1], *said = vf_pt_get(positive, "prompt");
     char *caption = said && said->kind == VF_PT_STR ? strndup(said->s, said->n) : strdup("");
     xport_item m = { .path = path, .caption = caption, .frames = xport_int(shared, "num_frames", 0) };
-    int rc = caption ? read_latents(&m, shared, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    rc = caption ? read_latents(&m, shared, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = read_text(&m, l, positive, err);
-    x->family = xport_family_find(l->family);
+    rc = vc_context(err, rc, "%s", path);
     x->no_conditions += conditions(shared);
     if (!rc) rc = xport_put(x, &m, err);
     free(caption);
@@ -207,7 +216,7 @@ static int read_sample(xport *x, const char *name, vc_err *err)
     vf_pt *p = NULL;
     char *path = vc_path_join(x->dir, name);
     int rc = path ? vf_pt_open(&p, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = vc_context(err, read_value(x, name, vf_pt_root(p), err), "%s", name);
+    if (!rc) rc = read_value(x, name, vf_pt_root(p), err);
     vf_pt_close(p);
     free(path);
     return rc;

@@ -4,8 +4,21 @@
 
 #include "formats/xport.h"
 
+/* Text embeddings of another dataset (--texts), by caption. */
+typedef struct xport_texts xport_texts;
+/* VC_EMISMATCH: of another family. */
+int xport_texts_open(xport_texts **out, const char *path, const xport_family *family, vc_err *err);
+/* Its manifest's `text_encoders`, borrowed; puts their empty prompts' values. */
+const cJSON *xport_texts_encoders(const xport_texts *t);
+int xport_texts_empty(const xport_texts *t, vf_writer *w, vc_err *err);
+/* Puts the values of a caption's texts; *keys, a list for the record, is the caller's.
+ * VC_ENOENT: it has no such caption. */
+int xport_texts_put(const xport_texts *t, vf_writer *w, const char *caption, cJSON **keys, vc_err *err);
+void xport_texts_close(xport_texts *t);                      /* NULL is fine */
+
 struct xport_sink {
     vf_writer *w;
+    xport_texts *texts;                      /* NULL: texts are the items' own */
     bool whole;                              /* values come with their keys, records as they are */
     int channels, n_text, store;             /* store: 0 mean, 1 moments, 2 sample */
     vc_dtype dtype, peer_dtype;              /* as stored, as in the peer's files */

@@ -70,6 +70,10 @@ static void add_encoders(const xport *x, cJSON *o)
 {
     static const char *const slots[] = { "text_encoder", "text_encoder_2", "text_encoder_3",
                                          "text_encoder_4" };
+    if (x->sink->texts) {
+        cJSON_AddItemToObject(o, "text_encoders", cJSON_Duplicate(xport_texts_encoders(x->sink->texts), true));
+        return;
+    }
     cJSON *list = cJSON_AddArrayToObject(o, "text_encoders"), *e;
     for (int i = 0; i < x->sink->n_text; i++) {
         const struct xport_encoder *t = &x->sink->text[i];
@@ -259,7 +263,7 @@ static int begin(xport *x, const xport_item *m, vc_err *err)
     s->peer_dtype = m->mean.dtype;
     s->dtype = x->normalized ? VC_F32 : m->mean.dtype;
     s->store = m->drawn ? 2 : m->logvar.data ? 1 : 0;
-    s->n_text = m->n_text;
+    s->n_text = x->v->o->texts ? 0 : m->n_text;
     if (x->norm.channels != s->channels)
         xport_norm_family(&x->norm, x->family);
     int rc = 0;
@@ -276,10 +280,12 @@ static int begin(xport *x, const xport_item *m, vc_err *err)
                      "with latents_mean and latents_std gives them", x->family->name);
     for (int i = 0; !rc && i < s->n_text; i++)
         rc = first_text(x, m, i, err);
+    if (!rc && x->v->o->texts) rc = xport_texts_open(&s->texts, x->v->o->texts, x->family, err);
     cJSON *head = rc ? NULL : make_head(x);
     const vf_writer_opts o = { .head = head, .shard_size = x->v->o->shard_size };
     if (!rc) rc = vf_writer_open(&s->w, x->v->o->out, &o, err);
     cJSON_Delete(head);
+    if (!rc && s->texts) rc = xport_texts_empty(s->texts, s->w, err);
     return rc ? rc : put_empties(x, err);
 }
 
@@ -386,11 +392,10 @@ static void add_sizes(const xport *x, cJSON *o, const xport_item *m, vf_key late
         vf_json_add_int(o, "text_chunks", m->chunks);
 }
 
-static int put_record_of(xport *x, const xport_item *m, vf_key latent, const vf_key *text, vc_err *err)
+static int put_record_of(xport *x, const xport_item *m, vf_key latent, cJSON *keys, vc_err *err)
 {
     xport_sink *s = x->sink;
-    cJSON *o = cJSON_CreateObject(), *caption, *keys;
-    char hex[VF_KEY_HEX];
+    cJSON *o = cJSON_CreateObject(), *caption;
     vf_json_add_int(o, "sample", s->next);
     vf_json_add_int(o, "variant", 0);
     int rc = add_id(s, o, m->path, err);
@@ -398,9 +403,7 @@ static int put_record_of(xport *x, const xport_item *m, vf_key latent, const vf_
     cJSON_AddStringToObject(o, "type", m->mean.dim[1] > 1 ? "video" : "image");
     cJSON_AddItemToArray(cJSON_AddArrayToObject(o, "captions"), caption = cJSON_CreateObject());
     cJSON_AddStringToObject(caption, "text", m->caption ? m->caption : "");
-    keys = cJSON_AddArrayToObject(caption, "keys");
-    for (int i = 0; i < m->n_text; i++)
-        cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, text[i])));
+    cJSON_AddItemToObject(caption, "keys", keys);
     add_sizes(x, o, m, latent);
     if (!rc) rc = vf_writer_put_sample(s->w, s->next, 0, o, NULL, 0, err);
     cJSON_Delete(o);
@@ -418,7 +421,7 @@ static int check_item(const xport *x, const xport_item *m, vc_err *err)
         rc = vc_fail(err, VC_EFORMAT, "%" PRId64 " frames", m->frames);
     if (rc || !s || !s->w)
         return rc;
-    if (m->mean.dim[0] != s->channels || m->n_text != s->n_text ||
+    if (m->mean.dim[0] != s->channels || (!s->texts && m->n_text != s->n_text) ||
         (m->drawn ? 2 : m->logvar.data ? 1 : 0) != s->store)
         return vc_fail(err, VC_EMISMATCH, "%" PRId64 " channels, %d texts%s: unlike the first sample's "
                        "%d and %d", m->mean.dim[0], m->n_text, m->logvar.data ? ", moments" : "",
@@ -429,18 +432,37 @@ static int check_item(const xport *x, const xport_item *m, vc_err *err)
     return 0;
 }
 
+/* The values of an item's texts; *keys, a list for the record, is the caller's. */
+static int put_texts(const xport *x, const xport_item *m, cJSON **keys, vc_err *err)
+{
+    const char *caption = m->caption ? m->caption : "";
+    xport_sink *s = x->sink;
+    char hex[VF_KEY_HEX];
+    int rc = 0;
+    if (s->texts)
+        return xport_texts_put(s->texts, s->w, caption, keys, err);
+    *keys = cJSON_CreateArray();
+    for (int i = 0; !rc && i < m->n_text; i++) {
+        vf_key k;
+        rc = put_packed(s, i, caption, &m->text[i].embeds, &m->text[i].pooled, &k, err);
+        if (!rc)
+            cJSON_AddItemToArray(*keys, cJSON_CreateString(vf_key_hex(hex, k)));
+    }
+    return rc;
+}
+
 int xport_put(xport *x, const xport_item *m, vc_err *err)
 {
-    vf_key latent, text[XPORT_TEXTS];
+    vf_key latent;
+    cJSON *keys = NULL;
     int rc = check_item(x, m, err);
-    for (int i = 0; !rc && i < m->n_text; i++)
+    for (int i = 0; !rc && !x->v->o->texts && i < m->n_text; i++)
         rc = check_text(x->sink ? &x->sink->text[i] : NULL, m, i, err);
     if (!rc && !x->sink) rc = begin(x, m, err);
-    for (int i = 0; !rc && i < m->n_text; i++)
-        rc = put_packed(x->sink, i, m->caption ? m->caption : "", &m->text[i].embeds,
-                        &m->text[i].pooled, &text[i], err);
+    if (!rc) rc = put_texts(x, m, &keys, err);
     if (!rc) rc = put_latent(x, m, &latent, err);
-    if (!rc) rc = put_record_of(x, m, latent, text, err);
+    if (!rc) rc = put_record_of(x, m, latent, keys, err);
+    else cJSON_Delete(keys);
     if (!rc) rc = xport_stopped(err);
     vc_progress_at(x->v->progress, x->sink ? x->sink->next : 0, NULL);
     return vc_context(err, rc, "%s", m->path);
@@ -495,6 +517,7 @@ void xport_close(xport *x)
     if (!x->sink)
         return;
     vf_writer_close(x->sink->w);
+    xport_texts_close(x->sink->texts);
     vf_keymap_free(&x->sink->paths);
     free(x->sink);
     x->sink = NULL;

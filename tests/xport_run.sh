@@ -147,6 +147,15 @@ expect 0 '2 samples' export raw-3x4x6 --to causvid --space raw --out raw.1
 expect 0 '2 samples' import raw.1 --from causvid --space raw --out raw.back
 same raw-3x4x6 raw.back
 
+# text embeddings of another dataset, by caption: then nothing is missing
+expect 0 '2 samples' import raw.1 --from causvid --space raw --texts raw-3x4x6 --out texts.back
+same raw-3x4x6 texts.back
+expect 0 'no damage' verify texts.back
+expect 0 '2 samples' export texts.back --to musubi --out texts.musubi
+expect 0 '1 samples' select raw.all 'sample = 0' --out raw.0
+expect 1 'no sample of --texts has the caption "a caption' import raw.1 --from causvid --texts raw.0 --out textless
+expect 1 'of family hunyuanvideo, what is imported is of wan2.1' import raw.1 --from causvid --texts hv.lmdb --out none
+
 # several segments of text in ttt-video's list
 sed 's/"text_chunk_emb": *\[\(.*\)\]/"text_chunk_emb":[\1,\1,\1]/' ttt.1/metadata.jsonl >ttt.1/chunks.jsonl
 expect 0 '5 samples' import ttt.1/chunks.jsonl --from ttt-video --out chunks.back --empty zeros

@@ -1,0 +1,112 @@
+/* xport_texts.c - vlat import --texts: text embeddings by caption, out of a dataset that has them, for
+ * caches that keep none or another encoder's. See xport_parts.h */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/shards_parts.h"
+#include "formats/xport_parts.h"
+
+struct xport_texts {
+    vf_dataset *d;
+    vf_keymap captions;                      /* where each is: sample << 16 | caption */
+};
+
+static const cJSON *captions_of(const cJSON *record)
+{
+    return cJSON_GetObjectItemCaseSensitive(record, "captions");
+}
+
+static int index_captions(xport_texts *t, vc_err *err)
+{
+    int rc = 0;
+    for (uint32_t i = 0; !rc && i < vf_dataset_count(t->d); i++) {
+        cJSON *record;
+        uint64_t at = 0;
+        rc = vf_dataset_sample(t->d, i, &record, err);
+        const cJSON *list = captions_of(record), *c;     /* NULL of NULL */
+        cJSON_ArrayForEach(c, list) {
+            const char *text = vlat_str(c, "text");
+            vf_key k = vf_hash(text, strlen(text));
+            if (!rc && at < 1 << 16 && !vf_keymap_get(&t->captions, k, NULL))
+                rc = vf_keymap_put(&t->captions, k, (uint64_t)i << 16 | at, err);
+            at++;
+        }
+        cJSON_Delete(record);
+        if (!rc) rc = xport_stopped(err);
+    }
+    return rc;
+}
+
+int xport_texts_open(xport_texts **out, const char *path, const xport_family *family, vc_err *err)
+{
+    *out = NULL;
+    xport_texts *t = calloc(1, sizeof *t);
+    int rc = t ? vf_dataset_open(&t->d, path, false, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    const char *has = rc ? "" : vlat_str(vf_dataset_manifest(t->d), "family");
+    if (!rc && strcmp(has, family->name))
+        rc = vc_fail(err, VC_EMISMATCH, "--texts %s: of family %.60s, what is imported is of %s", path, has,
+                     family->name);
+    if (!rc) rc = index_captions(t, err);
+    if (rc)
+        xport_texts_close(t);
+    else
+        *out = t;
+    return rc;
+}
+
+static int copy_text(const xport_texts *t, vf_writer *w, const cJSON *hex, vc_err *err)
+{
+    vf_key k;
+    const void *data;
+    size_t n;
+    if (!cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
+        return vc_fail(err, VC_EFORMAT, "--texts: a text's key: 32 hex digits expected");
+    if (vf_writer_has_text(w, k))
+        return 0;
+    int rc = vf_dataset_bytes(t->d, true, k, &data, &n, err);
+    return rc ? rc : vf_writer_put_text(w, k, data, n, err);
+}
+
+const cJSON *xport_texts_encoders(const xport_texts *t)
+{
+    return cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(t->d), "text_encoders");
+}
+
+int xport_texts_empty(const xport_texts *t, vf_writer *w, vc_err *err)
+{
+    const cJSON *e;
+    int rc = 0;
+    cJSON_ArrayForEach(e, xport_texts_encoders(t))
+        rc = rc ? rc : copy_text(t, w, cJSON_GetObjectItemCaseSensitive(e, "empty"), err);
+    return rc;
+}
+
+int xport_texts_put(const xport_texts *t, vf_writer *w, const char *caption, cJSON **keys, vc_err *err)
+{
+    uint64_t at;
+    cJSON *record;
+    const cJSON *hex;
+    *keys = NULL;
+    if (!vf_keymap_get(&t->captions, vf_hash(caption, strlen(caption)), &at))
+        return vc_fail(err, VC_ENOENT, "no sample of --texts has the caption \"%.200s\"", caption);
+    int rc = vf_dataset_sample(t->d, (uint32_t)(at >> 16), &record, err);
+    if (rc)
+        return rc;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(
+        cJSON_GetArrayItem(captions_of(record), (int)(at & 0xffff)), "keys");
+    cJSON_ArrayForEach(hex, list)
+        rc = rc ? rc : copy_text(t, w, hex, err);
+    if (!rc && !(*keys = cJSON_Duplicate(list, true)))
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    cJSON_Delete(record);
+    return rc;
+}
+
+void xport_texts_close(xport_texts *t)
+{
+    if (!t)
+        return;
+    vf_dataset_close(t->d);
+    vf_keymap_free(&t->captions);
+    free(t);
+}
