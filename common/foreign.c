@@ -55,11 +55,12 @@ const vc_foreign vc_vtrain_flags[] = {
     VTRAIN(1, "image_dropout_p noised_image_dropout mask_all_dropout_p"),
     VTRAIN(0, "uniform_sampling"),
     VTRAIN(1, "train_batch_size batch_size gradient_accumulation_steps"),
-    VTRAIN(1, "max_train_steps train_steps num_train_epochs num_epochs"),
+    VTRAIN(1, "max_train_steps train_steps num_train_epochs num_epochs optimizer"),
     VTRAIN(1, "learning_rate lr lr_scheduler lr_warmup_steps lr_num_cycles lr_power"),
     VTRAIN(1, "adam_beta1 beta1 adam_beta2 beta2 adam_weight_decay weight_decay"),
     VTRAIN(1, "adam_epsilon epsilon max_grad_norm ema_decay"),
-    VTRAIN(0, "use_ema gradient_checkpointing use_gradient_checkpointing"),
+    VTRAIN(0, "use_ema use_8bit_adam use_8bit_bnb"),
+    VTRAIN(0, "gradient_checkpointing use_gradient_checkpointing"),
     VTRAIN(0, "gradient_checkpointing_offload use_gradient_checkpointing_offload profile"),
     VTRAIN(1, "threads kernels"),
     VTRAIN(1, "checkpointing_steps save_steps checkpointing_limit checkpoints_total_limit"),
@@ -93,7 +94,6 @@ const vc_foreign vc_jobless_flags[] = {
     NONE(1, "local_rank nccl_timeout parallel_backend", "ranks come from mpirun or srun"),
     ONLY("1", "dp_degree dp_shards cp_degree tp_degree pp_degree",
          "ranks come from mpirun or srun"),
-    ONLY("adamw", "optimizer", "the optimiser is AdamW"),
     ONLY("1000", "train_sampling_steps", "there are 1000 timesteps"),
     ONLY("1|1.0", "max_timestep_boundary", "the whole range of timesteps is trained"),
     ONLY("0|0.0", "min_timestep_boundary", "the whole range of timesteps is trained"),
@@ -104,7 +104,6 @@ const vc_foreign vc_jobless_flags[] = {
 #define LAUNCH "start N processes with mpirun -np N or srun instead"
 #define FOLDER                                                                                     \
     "no program downloads or uploads anything: give a folder on this machine with --model"
-#define ADAMW "the optimiser is AdamW with f32 state: leave it out"
 
 const vc_foreign vc_refused_flags[] = {
     REFUSED(0, "use_deepspeed", LAUNCH),
@@ -117,7 +116,8 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(0, "push_to_hub", FOLDER),
     REFUSED(0, "train_text_encoder train_vae",
             "only the transformer is trained; VAE and text encoders stay as they are"),
-    REFUSED(0, "use_8bit_adam use_8bit_bnb use_came", ADAMW),
+    REFUSED(0, "use_came",
+            "the optimiser is AdamW: --optimizer adamw_bf16 or adamw8bit need less memory"),
     REFUSED(0, "snr_loss noise_share_in_frames",
             "loss and noise are those of the model's family: leave it out"),
     REFUSED(0, "scale_lr", "give the --learning_rate that is meant"),

@@ -31,7 +31,8 @@ enum {
     VC_DRAW_IMAGE = 74,           /* which of several noised first frames */
     VC_DRAW_IMAGE_LATENT = 75,    /* posterior noise of the first frame */
     VC_DRAW_VIDEO_LATENT = 76,    /* posterior noise of the masked clip */
-    VC_DRAW_VARIANT = 77          /* a sample's variant at its first visit */
+    VC_DRAW_VARIANT = 77,         /* a sample's variant at its first visit */
+    VC_DRAW_ROUND = 78            /* an optimiser's stochastic rounding: common/kernels/moments.h */
 };
 
 void vc_philox(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4]);

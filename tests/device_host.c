@@ -1,6 +1,7 @@
 /* device_host.c - see device_host.h */
 #include "tests/device_host.h"
 
+#include <math.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VK_HOST_SUM host_team_sum
+#define VK_HOST_FOLD host_team_fold
 #include "common/cuda/cuda.h"
 
 /* The linker sends the library's and the tests' calls here (--wrap): "host" is a device too. */
@@ -49,7 +50,7 @@ typedef struct meeting {
     float v[HOST_LANES], total;
 } meeting;
 
-float host_team_sum(int lane, int lanes, float v)
+float host_team_fold(int lane, int lanes, float v, int largest)
 {
     static meeting meetings[HOST_LANES];       /* zero is an initialised mutex and condition here */
     meeting *m = &meetings[self / lanes];
@@ -60,7 +61,7 @@ float host_team_sum(int lane, int lanes, float v)
     if (++m->here == lanes) {
         m->total = 0;
         for (int i = 0; i < lanes; i++)
-            m->total += m->v[i];
+            m->total = largest ? fmaxf(m->total, m->v[i]) : m->total + m->v[i];
         m->here = 0;
         m->round++;
         pthread_cond_broadcast(&m->all);

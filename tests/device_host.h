@@ -9,9 +9,10 @@
 extern const vt_backend host_backend;          /* "host" */
 extern const vt_backend *host_instead;         /* opened as "host", if not NULL */
 
-/* Lanes of a block where they meet in sums: 1, or HOST_LANES, which are threads then (slow). */
+/* Lanes of a block where they meet: 1, or HOST_LANES, which are threads then (slow). */
 enum { HOST_LANES = 16 };
 extern int host_lanes;
-float host_team_sum(int lane, int lanes, float v);
+/* The sum of the lanes' v, or the largest. */
+float host_team_fold(int lane, int lanes, float v, int largest);
 
 #endif

@@ -168,7 +168,7 @@ static int make_param(vt_ctx *g, work *w, int i, vc_err *err)
     free(v);
     if (!in->param)
         return -1;
-    return in->trained ? vt_param_train(g, in->param, err) : 0;
+    return in->trained ? vt_param_train(g, in->param, VC_F32, err) : 0;
 }
 
 /* The tensor an op sees: the parameter, cast, and seen through the layout's view. */

@@ -468,7 +468,7 @@ static void test_forward_only(void **state)
     vt_tensor *b = vt_param_new(g, VC_F32, 2, shape + 1, NULL, VC_F32, false, NULL);
     vt_tensor *odd = vt_param_new(g, VC_F32, 3, wide, NULL, VC_F32, false, NULL);
     vt_tensor *half = vt_param_new(g, VC_BF16, 1, (int64_t[]){ 4 }, NULL, VC_BF16, false, NULL);
-    assert_int_equal(vt_param_train(g, b, NULL), 0);
+    assert_int_equal(vt_param_train(g, b, VC_F32, NULL), 0);
     for (int i = 0; i < 11; i++) {
         static const char *const says[] = {
             "attention_biased: it has no gradient", "distances: it has no gradient",

@@ -1,4 +1,4 @@
-/* test_params.c - parameters by tables: binding, starting, LoRA, AdamW, moving averages. */
+/* test_params.c - parameters by tables: binding, starting, LoRA, moving averages. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -218,50 +218,6 @@ static void test_lora(void **state)
     vt_close(g);
 }
 
-static void test_adamw(void **state)
-{
-    enum { N = 5000 };
-    vt_ctx *g = em_context(VC_F32);
-    vt_params *p;
-    struct { vt_tensor *w; } m;
-    static const vt_weight table[] = { { "w", VT_W_TENSOR, 0, { N }, VT_INIT_NORMAL }, { 0 } };
-    static double w[N], mm[N], vv[N];
-    vt_adamw_state s;
-
-    (void)state;
-    assert_int_equal(vt_params_open(&p, g, NULL), 0);
-    assert_int_equal(vt_params_bind(p, table, "", 0, &m, NULL, &(vt_source){ .seed = 3 }, NULL), 0);
-    assert_int_equal(vt_params_train(p, NULL, NULL, NULL), 0);
-    assert_int_equal(vt_adamw_open(&s, p, NULL), 0);
-    for (int i = 0; i < N; i++)
-        w[i] = (double)((float *)m.w->data)[i];
-    for (int step = 1; step <= 10; step++) {
-        vt_adamw o = { 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step };
-        float *d = m.w->grad->data;
-        double sum = 0;
-        m.w->grad->buf->empty = false;
-        for (int i = 0; i < N; i++) {
-            d[i] = sinf((float)(i * step));
-            sum += (double)d[i] * (double)d[i];
-            double e = 0.5 * (double)d[i];
-            w[i] -= o.lr * o.weight_decay * w[i];
-            mm[i] = o.beta1 * mm[i] + (1 - o.beta1) * e;
-            vv[i] = o.beta2 * vv[i] + (1 - o.beta2) * e * e;
-            w[i] -= o.lr * (mm[i] / (1 - pow(o.beta1, step))) /
-                    (sqrt(vv[i] / (1 - pow(o.beta2, step))) + o.eps);
-        }
-        assert_true(fabs(vt_params_grad_norm(p) - sqrt(sum)) < 1e-6 * sqrt(sum));
-        vt_adamw_step(p, &s, &o);
-    }
-    for (int i = 0; i < N; i++)
-        assert_true(fabs((double)((float *)m.w->data)[i] - w[i]) < 2e-7);
-    vt_params_zero_grad(p);
-    assert_true(vt_params_grad_norm(p) == 0);                 /* empty is zero */
-    vt_adamw_close(&s, p);
-    vt_params_close(p);
-    vt_close(g);
-}
-
 static void test_ema(void **state)
 {
     vt_ctx *g = em_context(VC_F32);
@@ -293,7 +249,6 @@ int main(void)
         cmocka_unit_test(test_bind_errors),
         cmocka_unit_test(test_start_by_name),
         cmocka_unit_test(test_lora),
-        cmocka_unit_test(test_adamw),
         cmocka_unit_test(test_ema),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

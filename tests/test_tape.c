@@ -173,7 +173,7 @@ static void test_odd_outputs(void **state)
         for (int i = 0; i < 3; i++) {
             p[i] = vt_param_new(g, VC_F32, 2, (int64_t[]){ 4, 8 }, em_data(32 + (size_t)i), VC_F32,
                                 false, NULL);
-            assert_int_equal(vt_param_train(g, p[i], NULL), 0);
+            assert_int_equal(vt_param_train(g, p[i], VC_F32, NULL), 0);
         }
         vt_step_begin(g, VT_RECORD);
         vt_tensor *in[] = { vt_scale(g, p[0], 1.5f), vt_scale(g, p[1], 0.5f), NULL };
@@ -210,7 +210,7 @@ static void test_block_that_changes(void **state)
     vt_tensor *p = vt_param_new(g, VC_F32, 1, (int64_t[]){ 4 }, NULL, VC_F32, false, NULL), *y;
 
     (void)state;
-    assert_int_equal(vt_param_train(g, p, NULL), 0);
+    assert_int_equal(vt_param_train(g, p, VC_F32, NULL), 0);
     vt_step_begin(g, VT_RECORD);
     vt_tensor *x = vt_scale(g, p, 1.0f);
     vt_run_block(g, &(vt_block){ failing_block, &arg, 1, 1, 5 }, VT_RECOMPUTE, &x, &y);
@@ -319,7 +319,7 @@ static void test_steady_state(void **state)
         float loss[6];
         em_open(&m, g, 1);
         assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
-        assert_int_equal(vt_adamw_open(&s, m.p, NULL), 0);
+        assert_int_equal(vt_adamw_open(&s, m.p, VT_ADAMW_F32, NULL), 0);
         for (int step = 1; step <= 5; step++) {
             if (step == 3)
                 before = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
@@ -327,7 +327,7 @@ static void test_steady_state(void **state)
             loss[step] = em_step(g, &m, (vt_remat)how, 0);
             double norm = vt_params_grad_norm(m.p);
             vt_adamw_step(m.p, &s, &(vt_adamw){ 1e-2, 0.9, 0.95, 1e-8, 0.01, 1 / fmax(1, norm),
-                                                step });
+                                                step, 0 });
         }
         long made = __atomic_load_n(&allocations, __ATOMIC_RELAXED) - before;
         assert_int_equal(made, 0);
@@ -375,7 +375,7 @@ static void test_residuals(void **state)
     vt_tensor *p = vt_param_new(g, VC_F32, 2, (int64_t[]){ 2, 3 }, em_data(6), VC_F32, false, NULL);
 
     (void)state;
-    assert_int_equal(vt_param_train(g, p, NULL), 0);
+    assert_int_equal(vt_param_train(g, p, VC_F32, NULL), 0);
     vt_step_begin(g, VT_RECORD);
     vt_tensor *x = vt_scale(g, p, 2.0f);                      /* dp = 2 dx */
     vt_tensor *y = vt_add(g, x, vt_scale(g, x, 3.0f));        /* 4 */
@@ -400,7 +400,7 @@ static void test_after_backward(void **state)
     vc_err err;
 
     (void)state;
-    assert_int_equal(vt_param_train(g, p, NULL), 0);
+    assert_int_equal(vt_param_train(g, p, VC_F32, NULL), 0);
     vt_step_begin(g, VT_RECORD);
     vt_scope s = vt_scope_begin(g);
     vt_tensor *x = vt_scale(g, p, 2.0f), *loss = vt_sum(g, vt_scale(g, x, 3.0f));

@@ -55,6 +55,8 @@ static const struct { const char *name, *args; int half, all; } resumed[] = {
     { "all", "--use_ema --ema_decay 0.9 --gradient_accumulation_steps 3 --caption_dropout_p 0.4 "
       "--eval_split 0.2 --eval_steps 2 --dataset_repeat 3", 4, 6 },
     { "v", "--objective v --uniform_sampling --gradient_accumulation_steps 2", 1, 3 },
+    { "bf16", "--optimizer adamw_bf16 --use_ema", 2, 5 },
+    { "8bit", "--use_8bit_adam", 2, 5 },
 };
 
 /* Stopped after `half` steps and gone on with, against never stopped. */
@@ -76,6 +78,33 @@ static void test_resume(void **state)
         free(first);
         free(again);
     }
+}
+
+/* A state is of its optimiser: no other goes on with it, and each says which would. */
+static void test_resume_optimizer(void **state)
+{
+    static const char *const kinds[] = { "adamw", "adamw_bf16", "adamw8bit" };
+    const char *dir = *state;
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        char *args = vc_format(TINY "--max_train_steps 1 --optimizer %s", kinds[i]);
+        run_ok(dir, kinds[i], args);
+        free(args);
+        for (size_t k = 0; k < COUNT(kinds); k++) {
+            vc_err err = { 0 };
+            args = vc_format(TINY "--max_train_steps 2 --resume_from_checkpoint 1 --optimizer %s",
+                             kinds[k]);
+            int rc = run(dir, kinds[i], args, &err);
+            free(args);
+            assert_int_equal(rc, i == k ? 0 : VC_EMISMATCH);
+            char *remedy = vc_format("go on with --optimizer %s", kinds[i]);
+            if (i != k && !strstr(err.text, remedy)) fail_msg("%s", err.text);
+            free(remedy);
+        }
+    }
+    vc_err err = { 0 };
+    assert_int_equal(run(dir, "no", TINY "--use_8bit_adam --optimizer adamw_bf16", &err),
+                     VC_EUSAGE);
+    assert_non_null(strstr(err.text, "--use_8bit_adam: means adamw8bit"));
 }
 
 /* From an older checkpoint: later lines are cut, the same ones come back. */
@@ -516,7 +545,8 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_deterministic), TEST(test_resume),     TEST(test_resume_older),
+        TEST(test_deterministic), TEST(test_resume),     TEST(test_resume_optimizer),
+        TEST(test_resume_older),
         TEST(test_latest_without_one), TEST(test_recompute), TEST(test_learns),
         TEST(test_held_out),      TEST(test_lora),       TEST(test_trainable_modules),
         TEST(test_validation),    TEST(test_trace),      TEST(test_not_a_number),

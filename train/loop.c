@@ -116,7 +116,7 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
                                                 c->lr_warmup_steps, t->plan.steps);
     const vt_adamw o = {
         .lr = r->lr, .beta1 = c->adam_beta1, .beta2 = c->adam_beta2, .eps = c->adam_epsilon,
-        .weight_decay = c->adam_weight_decay, .step = t->step + 1,
+        .weight_decay = c->adam_weight_decay, .step = t->step + 1, .seed = (uint64_t)c->seed,
         .grad_scale = mean * vtrain_clip_factor(r->grad_norm, c->max_grad_norm),
     };
     vt_adamw_step(t->params, &t->adam, &o);

@@ -94,6 +94,10 @@ static const vc_flag flags[] = {
         "samples of a micro-batch, all of one bucket (default: the family's)"),
     ROW(INT, gradient_accumulation_steps, "1", "1..65536", NULL, "micro-batches of a step"),
     ROW(FLOAT, learning_rate, NULL, ">0", "lr", "base rate (default: the family's)"),
+    ROW(CHOICE, optimizer, "adamw", "adamw|adamw_bf16|adamw8bit", NULL,
+        "AdamW with f32 weights and moments (16 bytes a trained value, with its gradient), both in "
+        "bf16 with stochastic rounding (10), or moments in blocks of 8 bits (10)"),
+    ROW(BOOLEAN, use_8bit_adam, "false", NULL, "use_8bit_bnb", "the same as --optimizer adamw8bit"),
     ROW(CHOICE, lr_scheduler, "constant", "constant|constant_with_warmup|linear|cosine", NULL,
         "how the rate changes"),
     ROW(INT, lr_warmup_steps, "0", "0..", NULL, "steps of rising rate"),
@@ -236,6 +240,9 @@ int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err)
     if (c->lr_scheduler == VTRAIN_CONSTANT && c->lr_warmup_steps)
         return not_with(err, "lr_warmup_steps", "--lr_scheduler constant has no warm-up: give "
                         "constant_with_warmup");
+    if (c->use_8bit_adam && vc_flags_given(set, "optimizer") && c->optimizer != VT_ADAMW_8BIT)
+        return not_with(err, "use_8bit_adam", "means adamw8bit, but --optimizer says another");
+    if (c->use_8bit_adam) c->optimizer = VT_ADAMW_8BIT;
     if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)
         return not_with(err, "motion_sub_loss_ratio", "give --motion_sub_loss too");
     if (c->gradient_checkpointing_offload && c->gradient_checkpointing == VTRAIN_REMAT_NONE)

@@ -43,9 +43,9 @@ static int64_t free_bytes(void)
 static int64_t standing_bytes(const vtrain *t)
 {
     vt_param_bytes b = vt_params_bytes(t->params);
-    int64_t state = b.trained * (int64_t)sizeof(float) * (t->ema ? 3 : 2);
-    return (int64_t)(b.values + b.grads + vtrain_loader_bytes(t->loader) +
-                     vtrain_weights_bytes(t->weights)) + state;
+    int64_t averages = t->ema ? b.trained * (int64_t)sizeof(float) : 0;
+    return (int64_t)(b.values + b.grads + vt_adamw_bytes(&t->adam) +
+                     vtrain_loader_bytes(t->loader) + vtrain_weights_bytes(t->weights)) + averages;
 }
 
 static void group_dim(const vtrain *t, uint32_t i, int64_t dim[5])

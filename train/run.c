@@ -202,7 +202,7 @@ static int open_objective(vtrain *t, vc_err *err)
 static int open_training(vtrain *t, vc_err *err)
 {
     int rc = t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
-    if (!rc) rc = vt_adamw_open(&t->adam, t->params, err);
+    if (!rc) rc = vt_adamw_open(&t->adam, t->params, (vt_adamw_kind)t->cfg.optimizer, err);
     if (!rc && t->cfg.use_ema) rc = vt_ema_open(&t->ema, t->params, err);
     if (!rc) rc = open_objective(t, err);
     if (!rc && t->from_dir) rc = vtrain_resume(t, err);

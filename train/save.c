@@ -81,6 +81,7 @@ static int each_state(vtrain *t, state_fn f, void *arg, vc_err *err)
         rc = f(arg, "master/", p, p->t, err);
         if (!rc) rc = f(arg, "m/", p, t->adam.m[k], err);
         if (!rc) rc = f(arg, "v/", p, t->adam.v[k], err);
+        if (!rc && t->adam.peak[k]) rc = f(arg, "peak/", p, t->adam.peak[k], err);
         if (!rc && t->ema) rc = f(arg, "ema/", p, t->ema[k], err);
         k++;
     }
@@ -89,13 +90,13 @@ static int each_state(vtrain *t, state_fn f, void *arg, vc_err *err)
 
 static int add_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
 {
-    return vtrain_views_add(arg, prefix, p->name, "", x, VC_F32, 1, err);
+    return vtrain_views_add(arg, prefix, p->name, "", x, x->dtype, 1, err);
 }
 
 static int write_optimizer(vtrain *t, const char *dir, vc_err *err)
 {
     vtrain_views s;
-    int rc = vtrain_views_open(&s, 4 * vt_params_count(t->params), err);
+    int rc = vtrain_views_open(&s, 5 * vt_params_count(t->params), err);
     if (!rc) rc = each_state(t, add_state, &s, err);
     if (!rc) rc = vtrain_views_write(&s, dir, "optimizer.safetensors", NULL, 0, err);
     vtrain_views_close(&s);
@@ -193,12 +194,23 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
     return rc;
 }
 
+/* A setting as text; what came before the flag did as its default does. */
+static const char *setting(const vtrain_state *s, const char *name, const char *otherwise)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(s->settings, name));
+    return text ? text : otherwise;
+}
+
 static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_state *now,
                        vc_err *err)
 {
     if (strcmp(s->family, now->family) || strcmp(s->training_type, now->training_type))
         return vc_fail(err, VC_EMISMATCH, "it is of a %s of family %s, but this run is a %s of %s",
                        s->training_type, s->family, now->training_type, now->family);
+    const char *had = setting(s, "optimizer", "adamw"), *has = setting(now, "optimizer", "adamw");
+    if (strcmp(had, has))
+        return vc_fail(err, VC_EMISMATCH, "its state is that of --optimizer %s, but this run's is "
+                       "%s: go on with --optimizer %s", had, has, had);
     const char *differs = s->seed != now->seed ? "seed" : s->batch != now->batch
                         ? "train_batch_size" : s->accumulation != now->accumulation
                         ? "gradient_accumulation_steps" : NULL;

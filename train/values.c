@@ -5,15 +5,33 @@
 
 #include "common/file.h"
 
+enum { CHUNK = 1 << 14 };                    /* elements converted at a time */
+
+/* n elements, times scale */
+static void convert(void *to, vc_dtype type, const void *from, vc_dtype of, size_t n, double scale)
+{
+    for (size_t at = 0; at < n; at += CHUNK) {
+        float f[CHUNK];
+        size_t some = n - at < CHUNK ? n - at : CHUNK;
+        vc_to_f32(f, (const char *)from + at * vc_dtype_size(of), of, some);
+        for (size_t k = 0; scale != 1 && k < some; k++)
+            f[k] *= (float)scale;
+        vc_from_f32((char *)to + at * vc_dtype_size(type), type, f, some);
+    }
+}
+
 int vtrain_values_set(vt_tensor *t, const vf_view *v, vc_err *err)
 {
     bool same = v->nd == t->nd;
     for (int i = 0; same && i < t->nd; i++)
         same = v->dim[i] == t->dim[i];
-    if (!same || t->dtype != VC_F32 || !vt_packed(t))
+    if (!same || !vt_packed(t))
         return vc_fail(err, VC_EMISMATCH, "tensor \"%s\": another shape than the model's",
                        v->name);
-    vc_to_f32(t->data, v->data, v->dtype, (size_t)vt_count(t));
+    if ((t->dtype == VC_U8) != (v->dtype == VC_U8))
+        return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" holds %s, %s was expected", v->name,
+                       vc_dtype_name(v->dtype), vc_dtype_name(t->dtype));
+    convert(t->data, t->dtype, v->data, v->dtype, (size_t)vt_count(t), 1);
     return 0;
 }
 
@@ -65,28 +83,19 @@ int vtrain_views_add(vtrain_views *s, const char *prefix, const char *name, cons
     return 0;
 }
 
-enum { CHUNK = 1 << 14 };                    /* elements converted at a time */
-
 /* The values of view i as they are written. */
 static int get(void *arg, int i, const void **data, vc_err *err)
 {
     vtrain_views *s = arg;
     const value *from = &s->from[i];
     const vf_view *v = &s->v[i];
-    size_t n = (size_t)vf_view_count(v), in = vc_dtype_size(from->t->dtype);
     *data = from->t->data;
     if (from->t->dtype == v->dtype && from->scale == 1) return 0;
     free(s->converted);
     s->converted = malloc(v->bytes + 1);
     if (!s->converted) return vc_fail(err, VC_ENOMEM, "out of memory for %s", v->name);
-    for (size_t at = 0; at < n; at += CHUNK) {
-        float f[CHUNK];
-        size_t some = n - at < CHUNK ? n - at : CHUNK;
-        vc_to_f32(f, (const char *)from->t->data + at * in, from->t->dtype, some);
-        for (size_t k = 0; from->scale != 1 && k < some; k++)
-            f[k] *= (float)from->scale;
-        vc_from_f32((char *)s->converted + at * vc_dtype_size(v->dtype), v->dtype, f, some);
-    }
+    convert(s->converted, v->dtype, from->t->data, from->t->dtype, (size_t)vf_view_count(v),
+            from->scale);
     *data = s->converted;
     return 0;
 }

@@ -70,6 +70,8 @@ typedef struct vtrain_config {
     /* optimiser */
     int64_t max_train_steps, num_train_epochs, train_batch_size, gradient_accumulation_steps;
     double learning_rate;
+    int optimizer;                            /* vt_adamw_kind */
+    bool use_8bit_adam;
     int lr_scheduler;                         /* vtrain_schedule */
     int64_t lr_warmup_steps;
     double adam_beta1, adam_beta2, adam_weight_decay, adam_epsilon, max_grad_norm;

@@ -111,8 +111,8 @@ void cpu_group_norm(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor 
 void cpu_nearest(vt_dev *, vt_tensor *y, const vt_tensor *x);
 void cpu_pool_frames(vt_dev *, vt_tensor *y, const vt_tensor *x);
 double cpu_sumsq(vt_dev *, const vt_tensor *x);
-void cpu_adamw(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
-               const vt_adamw_args *a);
+void cpu_adamw(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
+               const vt_tensor *grad, const vt_adamw_args *a);
 void cpu_ema(vt_dev *, vt_tensor *ema, const vt_tensor *w, float decay);
 
 #endif

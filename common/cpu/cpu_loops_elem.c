@@ -1,4 +1,4 @@
-/* cpu_loops_elem.c - copies, element-wise kernels, reductions, losses, optimiser: backend.h */
+/* cpu_loops_elem.c - copies, element-wise kernels, reductions, losses, averages: backend.h */
 #include <math.h>
 #include <string.h>
 
@@ -279,31 +279,7 @@ double cpu_sumsq(vt_dev *d, const vt_tensor *x)
     return cpu_sum_of(d, square_sum, 1, LIST(x));
 }
 
-/* ---- optimiser ---- */
-
-typedef struct adamw {
-    const cpu_rows *rows;
-    float *w, *m, *v;
-    const float *grad;
-    const vt_adamw_args *a;
-} adamw;
-
-static void adamw_part(void *arg, int part, int64_t begin, int64_t end)
-{
-    const adamw *s = arg;
-
-    (void)part;
-    s->rows->adamw(s->w + begin, s->m + begin, s->v + begin, s->grad + begin,
-                   (size_t)(end - begin), s->a);
-}
-
-void cpu_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
-               const vt_adamw_args *a)
-{
-    adamw s = { d->rows, w->data, m->data, v->data, grad->data, a };
-    int64_t n = vt_count(w);
-    cpu_share(d, cpu_parts(d, n, 16384), n, adamw_part, &s);
-}
+/* ---- moving averages ---- */
 
 /* arg: decay; x: average, value */
 static void average(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)

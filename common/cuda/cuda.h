@@ -129,8 +129,8 @@ void cuda_group_norm(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor
 void cuda_nearest(vt_dev *, vt_tensor *y, const vt_tensor *x);
 void cuda_pool_frames(vt_dev *, vt_tensor *y, const vt_tensor *x);
 double cuda_sumsq(vt_dev *, const vt_tensor *x);
-void cuda_adamw(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
-                const vt_adamw_args *a);
+void cuda_adamw(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
+                const vt_tensor *grad, const vt_adamw_args *a);
 void cuda_ema(vt_dev *, vt_tensor *ema, const vt_tensor *w, float decay);
 
 /* A fault if some kernel since the last call was given an id outside its table. Waits. */

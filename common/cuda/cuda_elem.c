@@ -1,5 +1,6 @@
 /* cuda_elem.c - element-wise entries of the table, and the optimiser's: backend.h */
 #include "common/cuda/cuda.h"
+#include "common/rng.h"
 
 #define LIST(...) (const vt_tensor *const[]){ __VA_ARGS__ }
 #define COUNT(...) (int)(sizeof(LIST(__VA_ARGS__)) / sizeof(const vt_tensor *))
@@ -111,16 +112,18 @@ void cuda_mse_grad(vt_dev *d, vt_tensor *dpred, const vt_tensor *dloss, const vt
 
 /* ---- optimiser ---- */
 
-void cuda_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
-                const vt_adamw_args *a)
+void cuda_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
+                const vt_tensor *grad, const vt_adamw_args *a)
 {
     vk_adamw_args s = {
-        w->data, m->data, v->data, grad->data, vt_count(w),
-        { .decay = 1.0f - a->lr * a->weight_decay, .step = a->lr / a->correct1,
-          .root = 1.0f / a->correct2, .eps = a->eps, .beta1 = a->beta1, .beta2 = a->beta2,
-          .grad_scale = a->grad_scale },
+        .w = w->data, .m = m->data, .v = v->data, .type = (int)w->dtype,
+        .peak = peak ? peak->data : NULL, .grad = grad->data, .n = vt_count(w),
+        .step = { .decay = 1.0f - a->lr * a->weight_decay, .step = a->lr / a->correct1,
+                  .root = 1.0f / a->correct2, .eps = a->eps, .beta1 = a->beta1,
+                  .beta2 = a->beta2, .grad_scale = a->grad_scale },
+        .draws = { { a->key[0], a->key[1] }, a->step, VC_DRAW_ROUND },
     };
-    cuda_ok(d, vk_adamw(d->stream, &s), "adamw");
+    cuda_ok(d, peak ? vk_adamw8(d->stream, &s) : vk_adamw(d->stream, &s), "adamw");
 }
 
 void cuda_ema(vt_dev *d, vt_tensor *ema, const vt_tensor *w, float decay)

@@ -527,28 +527,9 @@ VK_HD void vk_embedding_body(const vk_embedding_args *s, uint32_t block, vk_team
     }
 }
 
-/* ---- optimiser ---- */
-
-VK_HD void vk_adamw_body(const vk_adamw_args *s, uint32_t block, vk_team t)
-{
-    VK_EACH(u, (s->n + 7) / 8) {
-        int64_t i = (int64_t)u * 8;
-        int n = (int)(s->n - i < 8 ? s->n - i : 8);
-        vk_f8 g = vk_load8((const char *)(s->grad + i), VK_F32, 1, n);
-        vk_f8 w = vk_load8((const char *)(s->w + i), VK_F32, 1, n);
-        vk_f8 m = vk_load8((const char *)(s->m + i), VK_F32, 1, n);
-        vk_f8 v = vk_load8((const char *)(s->v + i), VK_F32, 1, n);
-        VK_UNROLL
-        for (int j = 0; j < 8; j++)
-            w.v[j] = vk_adamw_one(&s->step, w.v[j], &m.v[j], &v.v[j], g.v[j]);
-        vk_store8((char *)(s->w + i), VK_F32, 1, n, w);
-        vk_store8((char *)(s->m + i), VK_F32, 1, n, m);
-        vk_store8((char *)(s->v + i), VK_F32, 1, n, v);
-    }
-}
-
 #include "common/kernels/attend.h"
 #include "common/kernels/grid.h"
+#include "common/kernels/update.h"
 
 /* ---- launchers ---- */
 
@@ -577,6 +558,7 @@ VK_KERNEL(randn, vk_randn_args, VK_BLOCKS((uint64_t)s->batch * (uint64_t)s->quad
 VK_KERNEL(timestep, vk_timestep_args, VK_BLOCKS((uint64_t)s->batch * s->half))
 VK_KERNEL(embedding, vk_embedding_args, VK_BLOCKS(s->count * (uint64_t)((s->n + 7) / 8)))
 VK_KERNEL(adamw, vk_adamw_args, VK_BLOCKS((uint64_t)(s->n + 7) / 8))
+VK_TEAM_KERNEL(adamw8, vk_adamw_args, VK_TEAM_BLOCKS(VK_MOMENT_BLOCKS(s->n), VK_MOMENT_TEAMS))
 VK_TEAM_KERNEL(group_sums, vk_group_args, (uint64_t)s->n * s->groups * s->parts)
 VK_KERNEL(group_stats, vk_group_args, VK_BLOCKS((uint64_t)s->n * s->groups))
 VK_KERNEL(group_apply, vk_group_args,

@@ -2,8 +2,6 @@
 #ifndef VK_GRID_H
 #define VK_GRID_H
 
-VK_HD int vk_size(int type) { return type == VK_F32 ? 4 : type <= VK_F16 ? 2 : 1; }
-
 /* ---- group norm ---- */
 
 /* Sums about the group's first element, which keep their digits when the mean is far from 0. */

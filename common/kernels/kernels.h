@@ -7,7 +7,7 @@
 #ifndef VK_KERNELS_H
 #define VK_KERNELS_H
 
-#include "common/kernels/row.h"
+#include "common/kernels/moments.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -186,13 +186,19 @@ int vk_pool_frames(void *stream, const vk_resize_args *s);
 
 /* ---- optimiser ---- */
 
+/* w, m, v of one type, f32 or bf16; in eight bits w is f32, m and v are codes, and peak holds the
+ * largest |m| and v of each block. */
 typedef struct vk_adamw_args {
-    float *w, *m, *v;
+    char *w, *m, *v;
+    int type;
+    float *peak;                               /* [blocks,2] */
     const float *grad;
     int64_t n;
     vk_adamw_step step;
+    vk_draws draws;
 } vk_adamw_args;
 int vk_adamw(void *stream, const vk_adamw_args *s);
+int vk_adamw8(void *stream, const vk_adamw_args *s);
 
 /* ---- attention without cuDNN: f32, and what its graphs cannot read; one team a row ---- */
 

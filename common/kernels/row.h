@@ -50,9 +50,24 @@ VK_HD float vk_team_sum(vk_team t, float v)
     for (int o = VK_WARP / 2; o > 0; o /= 2)
         v += __shfl_xor_sync(0xffffffffu, v, o);
     __syncthreads();
-#elif defined(VK_HOST_SUM)                     /* tests: lanes that are threads */
+#elif defined(VK_HOST_FOLD)                    /* tests: lanes that are threads */
     if (t.lanes > 1)
-        return VK_HOST_SUM(t.lane, t.lanes, v);
+        return VK_HOST_FOLD(t.lane, t.lanes, v, 0);
+#else
+    (void)t;
+#endif
+    return v;
+}
+
+/* The largest of every lane's v, none below 0, in all of them; of teams up to a warp. */
+VK_HD float vk_team_max(vk_team t, float v)
+{
+#ifdef __CUDA_ARCH__
+    for (int o = t.lanes / 2; o > 0; o /= 2)
+        v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, o));
+#elif defined(VK_HOST_FOLD)
+    if (t.lanes > 1)
+        return VK_HOST_FOLD(t.lane, t.lanes, v, 1);
 #else
     (void)t;
 #endif
@@ -138,6 +153,8 @@ VK_HD uint32_t vk_narrow(float f, vk_small s)
         return sign | (r > inf ? inf : r);
     return sign | (r >= top ? top - 1u : r);
 }
+
+VK_HD int vk_size(int type) { return type == VK_F32 ? 4 : type <= VK_F16 ? 2 : 1; }
 
 /* ---- packs ---- */
 

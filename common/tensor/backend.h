@@ -35,6 +35,7 @@ typedef enum { VT_SILU, VT_GELU_TANH, VT_GELU_ERF } vt_unary;
 typedef struct vt_adamw_args {
     float lr, beta1, beta2, eps, weight_decay, grad_scale;
     float correct1, correct2;                 /* 1 - beta1^step, sqrt(1 - beta2^step) */
+    uint32_t key[2], step;                    /* of the draws that round */
 } vt_adamw_args;
 
 typedef struct vt_backend {
@@ -149,10 +150,12 @@ typedef struct vt_backend {
     void (*nearest)(vt_dev *, vt_tensor *y, const vt_tensor *x);
     void (*pool_frames)(vt_dev *, vt_tensor *y, const vt_tensor *x);
 
-    /* Optimiser, on packed f32 parameters. */
+    /* Optimiser, on packed parameters with f32 gradients. */
     double (*sumsq)(vt_dev *, const vt_tensor *x);
-    void (*adamw)(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
-                  const vt_adamw_args *a);
+    /* w, m, v f32; or all bf16, rounded stochastically; or w f32, m and v codes of eight bits (u8)
+     * and peak f32 [blocks,2], else NULL (common/kernels/moments.h). */
+    void (*adamw)(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
+                  const vt_tensor *grad, const vt_adamw_args *a);
     void (*ema)(vt_dev *, vt_tensor *ema, const vt_tensor *w, float decay);
 } vt_backend;
 

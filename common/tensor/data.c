@@ -179,17 +179,17 @@ void vt_param_free(vt_ctx *g, vt_tensor *t)
     free(p);
 }
 
-int vt_param_train(vt_ctx *g, vt_tensor *t, vc_err *err)
+int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err)
 {
     param *p = (param *)t;
-    size_t bytes = (size_t)vt_count(t) * sizeof(float);
 
-    if (t->dtype != VC_F32 || p->mapped) {
+    if (t->dtype != dtype || p->mapped) {
         vt_tensor y = *t;
-        y.dtype = VC_F32;
-        y.data = g->be->alloc(g->dev, bytes);
+        y.dtype = dtype;
+        y.data = g->be->alloc(g->dev, bytes_of(&y));
         if (!y.data)
-            return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes of f32 values", bytes);
+            return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes of %s values", bytes_of(&y),
+                           vc_dtype_name(dtype));
         g->be->copy(g->dev, &y, t);
         free_values(g, p);
         p->mapped = false;
@@ -197,7 +197,9 @@ int vt_param_train(vt_ctx *g, vt_tensor *t, vc_err *err)
     }
     if (!t->grad) {
         p->grad = *t;
+        p->grad.dtype = VC_F32;
         p->grad.param = false;
+        size_t bytes = bytes_of(&p->grad);
         p->grad.data = g->be->alloc(g->dev, bytes);
         if (!p->grad.data)
             return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes of gradient", bytes);

@@ -1,7 +1,10 @@
 /* optim.c - gradients' sums, AdamW, moving averages over trained parameters. See weights.h */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
 
+#include "common/kernels/moments.h"
 #include "common/tensor/engine.h"
 #include "common/tensor/params.h"
 
@@ -45,22 +48,43 @@ static int count_trained(const vt_params *p)
 
 /* ---- AdamW ---- */
 
-int vt_adamw_open(vt_adamw_state *s, vt_params *p, vc_err *err)
+static vt_tensor *zeros_like(vt_params *p, const vt_tensor *t, vc_dtype dtype, vc_err *err)
 {
-    int n = count_trained(p);
+    return vt_param_new(p->g, dtype, t->nd, t->dim, NULL, dtype, false, err);
+}
 
-    *s = (vt_adamw_state){ .m = calloc((size_t)n + 1, sizeof *s->m),
-                           .v = calloc((size_t)n + 1, sizeof *s->v) };
-    int rc = s->m && s->v ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+static int open_moments(vt_adamw_state *s, int k, vt_params *p, vt_tensor *t, vt_adamw_kind kind,
+                        vc_err *err)
+{
+    int64_t blocks[] = { (int64_t)VK_MOMENT_BLOCKS(vt_count(t)), 2 };
+    vc_dtype type = kind == VT_ADAMW_BF16 ? VC_BF16 : kind == VT_ADAMW_8BIT ? VC_U8 : VC_F32;
+
+    if (kind == VT_ADAMW_BF16) {
+        int rc = vt_param_train(p->g, t, VC_BF16, err);
+        if (rc)
+            return rc;
+    }
+    s->m[k] = zeros_like(p, t, type, err);
+    s->v[k] = s->m[k] ? zeros_like(p, t, type, err) : NULL;
+    if (!s->v[k] || kind != VT_ADAMW_8BIT)
+        return s->v[k] ? 0 : VC_ENOMEM;
+    s->peak[k] = vt_param_new(p->g, VC_F32, 2, blocks, NULL, VC_F32, false, err);
+    return s->peak[k] ? 0 : VC_ENOMEM;
+}
+
+int vt_adamw_open(vt_adamw_state *s, vt_params *p, vt_adamw_kind kind, vc_err *err)
+{
+    size_t n = (size_t)count_trained(p) + 1;
+
+    *s = (vt_adamw_state){ .m = calloc(n, sizeof *s->m), .v = calloc(n, sizeof *s->v),
+                           .peak = calloc(n, sizeof *s->peak) };
+    int rc = s->m && s->v && s->peak ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; i < p->n && !rc; i++) {
-        const vt_tensor *t = p->at[i]->t;
-        if (!p->at[i]->trained)
-            continue;
-        int k = s->n++;
-        s->m[k] = vt_param_new(p->g, VC_F32, t->nd, t->dim, NULL, VC_F32, false, err);
-        if (s->m[k])
-            s->v[k] = vt_param_new(p->g, VC_F32, t->nd, t->dim, NULL, VC_F32, false, err);
-        rc = s->v[k] ? 0 : VC_ENOMEM;
+        vt_param *w = p->at[i];
+        bool small = vt_count(w->t) < VT_ADAMW_SMALL;
+        if (w->trained)
+            rc = vc_context(err, open_moments(s, s->n++, p, w->t, small ? VT_ADAMW_F32 : kind, err),
+                            "%s", w->name);
     }
     if (rc)
         vt_adamw_close(s, p);
@@ -72,10 +96,24 @@ void vt_adamw_close(vt_adamw_state *s, vt_params *p)
     for (int i = 0; i < s->n; i++) {
         vt_param_free(p->g, s->m[i]);
         vt_param_free(p->g, s->v[i]);
+        vt_param_free(p->g, s->peak[i]);
     }
     free(s->m);
     free(s->v);
+    free(s->peak);
     *s = (vt_adamw_state){ 0 };
+}
+
+size_t vt_adamw_bytes(const vt_adamw_state *s)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < s->n; i++) {
+        bytes += 2 * (size_t)vt_count(s->m[i]) * vc_dtype_size(s->m[i]->dtype);
+        if (s->peak[i])
+            bytes += (size_t)vt_count(s->peak[i]) * sizeof(float);
+    }
+    return bytes;
 }
 
 void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)
@@ -86,6 +124,7 @@ void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)
         .grad_scale = (float)o->grad_scale,
         .correct1 = (float)(1.0 - pow(o->beta1, (double)o->step)),
         .correct2 = (float)sqrt(1.0 - pow(o->beta2, (double)o->step)),
+        .step = (uint32_t)o->step,
     };
 
     vt_params_settle(p);
@@ -93,7 +132,10 @@ void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)
         vt_param *w = p->at[i];
         if (!w->trained)
             continue;
-        p->g->be->adamw(p->g->dev, w->t, s->m[k], s->v[k], w->grad, &a);
+        uint64_t key = XXH3_64bits_withSeed(w->name, strlen(w->name), o->seed);
+        a.key[0] = (uint32_t)key;
+        a.key[1] = (uint32_t)(key >> 32);
+        p->g->be->adamw(p->g->dev, w->t, s->m[k], s->v[k], s->peak[k], w->grad, &a);
         k++;
     }
 }
@@ -129,15 +171,17 @@ void vt_ema_update(vt_tensor **ema, vt_params *p, double decay)
             p->g->be->ema(p->g->dev, ema[k++], p->at[i]->t, (float)decay);
 }
 
-/* Both are private f32 memory of one size: the pointers change places. */
+/* Both are private memory of one shape: pointers and types change places. */
 void vt_ema_swap(vt_tensor **ema, vt_params *p)
 {
     for (int i = 0, k = 0; i < p->n; i++) {
         if (!p->at[i]->trained)
             continue;
-        void *data = p->at[i]->t->data;
-        p->at[i]->t->data = ema[k]->data;
-        ema[k++]->data = data;
+        vt_tensor *t = p->at[i]->t, *e = ema[k++], old = *t;
+        t->data = e->data;
+        t->dtype = e->dtype;
+        e->data = old.data;
+        e->dtype = old.dtype;
     }
 }
 

@@ -195,8 +195,9 @@ vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
                         vc_dtype from, bool map, vc_err *err);
 bool vt_param_mapped(const vt_tensor *t);
 void vt_param_free(vt_ctx *g, vt_tensor *t);           /* with its gradient; NULL is fine */
-/* Makes a parameter trained: values become private f32, with an f32 gradient. */
-int vt_param_train(vt_ctx *g, vt_tensor *t, vc_err *err);
+/* Makes a parameter trained: values become private, f32 or bf16, with an f32 gradient. Of a trained
+ * one it changes the type. */
+int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err);
 
 /* ---- for ops ---- */
 

@@ -259,7 +259,7 @@ int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int
 
 static int train(vt_params *p, vt_param *w, vc_err *err)
 {
-    int rc = vt_param_train(p->g, w->t, err);
+    int rc = vt_param_train(p->g, w->t, VC_F32, err);
 
     if (rc)
         return vc_context(err, rc, "%s", w->name);
@@ -343,7 +343,7 @@ vt_param_bytes vt_params_bytes(const vt_params *p)
         *(vt_param_mapped(w->t) ? &b.mapped : &b.values) += bytes;
         *(w->trained ? &b.trained : &b.frozen) += vt_count(w->t);
         if (w->grad)
-            b.grads += bytes;
+            b.grads += (size_t)vt_count(w->t) * sizeof(float);
     }
     return b;
 }

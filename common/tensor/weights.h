@@ -30,7 +30,7 @@ typedef struct vt_params vt_params;
 
 typedef struct vt_param {
     char *name;                               /* full: "transformer_blocks.3.attn1.to_q.weight" */
-    vt_tensor *t;                             /* the values as stored; f32 if trained */
+    vt_tensor *t;                             /* the values as stored; f32 or bf16 if trained */
     vt_tensor *grad;                          /* f32, packed; NULL if frozen */
     vt_lin *lin;                              /* the linear it belongs to, or NULL */
     char *module;                             /* of a linear: name without .weight; else NULL */
@@ -96,15 +96,27 @@ vt_param_bytes vt_params_bytes(const vt_params *p);
 double vt_params_grad_norm(vt_params *p);
 
 /* AdamW (Loshchilov & Hutter), as torch.optim.AdamW: decoupled decay on every trained parameter.
- * State is f32, one pair of moments a trained parameter, in bound order. grad_scale multiplies
- * gradients first (accumulation mean, clipping). step counts from 1. */
+ * grad_scale multiplies gradients first (accumulation mean, clipping). step counts from 1; seed:
+ * of stochastic rounding, whose draws are pure functions of seed, name, element and step. */
 typedef struct vt_adamw {
     double lr, beta1, beta2, eps, weight_decay, grad_scale;
     int64_t step;
+    uint64_t seed;
 } vt_adamw;
-typedef struct vt_adamw_state { vt_tensor **m, **v; int n; } vt_adamw_state;
-int vt_adamw_open(vt_adamw_state *s, vt_params *p, vc_err *err);
+/* What is kept of each element beside its f32 gradient. Parameters of fewer than VT_ADAMW_SMALL
+ * elements are kept as by VT_ADAMW_F32. */
+typedef enum vt_adamw_kind {
+    VT_ADAMW_F32,                             /* f32 value and moments: 12 bytes */
+    VT_ADAMW_BF16,                            /* bf16, rounded stochastically: 6 bytes */
+    VT_ADAMW_8BIT                             /* f32 value, moments in blocks of eight bits: 6 */
+} vt_adamw_kind;
+enum { VT_ADAMW_SMALL = 4096 };
+/* One entry a trained parameter, in bound order. peak[i] is NULL but for moments of eight bits. */
+typedef struct vt_adamw_state { vt_tensor **m, **v, **peak; int n; } vt_adamw_state;
+/* Moments of zero; with VT_ADAMW_BF16 the values become bf16 here. */
+int vt_adamw_open(vt_adamw_state *s, vt_params *p, vt_adamw_kind kind, vc_err *err);
 void vt_adamw_close(vt_adamw_state *s, vt_params *p);               /* an all-zero one is fine */
+size_t vt_adamw_bytes(const vt_adamw_state *s);
 void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o);
 
 /* ema = decay * ema + (1 - decay) * values: f32 copies in trained order, NULL-ended. */

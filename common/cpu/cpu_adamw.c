@@ -1,0 +1,94 @@
+/* cpu_adamw.c - AdamW on f32, on bf16 with stochastic rounding, and on moments of eight bits */
+#include <math.h>
+
+#include "common/cpu/cpu_loops.h"
+#include "common/kernels/moments.h"
+#include "common/rng.h"
+
+enum { BLOCK = VK_MOMENT_BLOCK, GRAIN = 64 };  /* elements of a turn; turns a thread should have */
+
+typedef struct update {
+    const cpu_rows *rows;
+    char *w, *m, *v;
+    vc_dtype type;                             /* of w */
+    float *peak;                               /* NULL: m and v have w's type */
+    const float *grad;
+    int64_t n;
+    const vt_adamw_args *a;
+} update;
+
+/* A turn of BLOCK elements from `at` on, fewer at the end. */
+typedef void (*turn)(const update *s, int64_t at, size_t n);
+
+static void f32_turn(const update *s, int64_t at, size_t n)
+{
+    s->rows->adamw((float *)s->w + at, (float *)s->m + at, (float *)s->v + at, s->grad + at, n,
+                   s->a);
+}
+
+static void round_turn(const update *s, char *to, const float *x, int64_t at, size_t n, int value)
+{
+    const vk_draws d = { { s->a->key[0], s->a->key[1] }, s->a->step, VC_DRAW_ROUND };
+
+    for (size_t i = 0; i < n; i += 8) {
+        int some = n - i < 8 ? (int)(n - i) : 8;
+        vk_f8 pack = vk_load8((const char *)(x + i), VK_F32, 1, some);
+        vk_store8_randomly(to + 2 * i, some, pack, &d, ((uint64_t)at + i) / 8, value);
+    }
+}
+
+static void bf16_turn(const update *s, int64_t at, size_t n)
+{
+    char *p[] = { s->w + 2 * at, s->m + 2 * at, s->v + 2 * at };
+    float x[3][BLOCK];
+
+    for (int i = 0; i < 3; i++)
+        s->rows->load(x[i], p[i], VC_BF16, n);
+    s->rows->adamw(x[0], x[1], x[2], s->grad + at, n, s->a);
+    for (int i = 0; i < 3; i++)
+        round_turn(s, p[i], x[i], at, n, (int[]){ VK_ROUND_W, VK_ROUND_M, VK_ROUND_V }[i]);
+}
+
+static void eight_bit_turn(const update *s, int64_t at, size_t n)
+{
+    uint8_t *mc = (uint8_t *)s->m + at, *vc = (uint8_t *)s->v + at;
+    float *peak = s->peak + 2 * (at / BLOCK), m[BLOCK], v[BLOCK];
+
+    for (size_t i = 0; i < n; i++) {
+        m[i] = vk_m_value(mc[i]) * peak[0];
+        v[i] = vk_v_value(vc[i]) * peak[1];
+    }
+    s->rows->adamw((float *)s->w + at, m, v, s->grad + at, n, s->a);
+    peak[0] = peak[1] = 0;
+    for (size_t i = 0; i < n; i++) {
+        peak[0] = fmaxf(peak[0], fabsf(m[i]));
+        peak[1] = fmaxf(peak[1], v[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        mc[i] = vk_m_code(vk_part_of(m[i], peak[0]));
+        vc[i] = vk_v_code(vk_part_of(v[i], peak[1]));
+    }
+}
+
+static void turns(void *arg, int part, int64_t begin, int64_t end)
+{
+    const update *s = arg;
+    turn f = s->peak ? eight_bit_turn : s->type == VC_BF16 ? bf16_turn : f32_turn;
+
+    (void)part;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t at = i * BLOCK;
+        f(s, at, (size_t)(s->n - at < BLOCK ? s->n - at : BLOCK));
+    }
+}
+
+void cpu_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
+               const vt_tensor *grad, const vt_adamw_args *a)
+{
+    update s = {
+        .rows = d->rows, .w = w->data, .m = m->data, .v = v->data, .type = w->dtype,
+        .peak = peak ? peak->data : NULL, .grad = grad->data, .n = vt_count(w), .a = a,
+    };
+    int64_t n = (s.n + BLOCK - 1) / BLOCK;
+    cpu_share(d, cpu_parts(d, n, GRAIN), n, turns, &s);
+}

@@ -1,0 +1,138 @@
+/* moments.h - what AdamW keeps in fewer bits than f32: bf16 by stochastic rounding, moments in
+ * eight bits. The CPU backend computes with these lines too.
+ *
+ * Stochastic rounding goes up or down with the chance that makes the mean right, so that updates
+ * below half a unit of the last place are not lost. The chance comes from a counter: pack, value
+ * and step, under the parameter's key.
+ *
+ * Eight bits are the dynamic map of Dettmers, "8-bit approximations for parallelism in deep
+ * learning" (2016), scaled by the largest magnitude of each block of 256 elements (Dettmers et al.,
+ * "8-bit optimizers via block-wise quantization", 2022). Between 0 and 1 lie decades; the next
+ * larger decade has twice as many values, the midpoints of as many equal parts of it. Level n has
+ * j = floor(log2 n):
+ *
+ *     10^(j - top) (0.1 + 0.9 (n - 2^j + 0.5) / 2^j)      n = first .. 2^(top+1) - 1
+ *
+ * and the level below all of them is 0, the one above is 1. The first moment has a sign and top 6;
+ * the second has none and top 7. Codes run through the values in rising order. */
+#ifndef VK_MOMENTS_H
+#define VK_MOMENTS_H
+
+#include "common/kernels/row.h"
+
+/* ---- stochastic rounding ---- */
+
+enum { VK_ROUND_W, VK_ROUND_M, VK_ROUND_V };   /* the value that is rounded */
+
+/* Where the draws of a parameter's step come from. */
+typedef struct vk_draws {
+    uint32_t key[2], step, purpose;
+} vk_draws;
+
+/* x to the bf16 below or above. Infinite and NaN stay so. */
+VK_HD uint16_t vk_to_bf16_randomly(float x, uint32_t bits16)
+{
+    uint32_t u = vk_bits(x);
+
+    return (u & 0x7f800000u) == 0x7f800000u ? vk_to_bf16(x) : (uint16_t)((u + bits16) >> 16);
+}
+
+/* n (1..8) elements of pack `pack` to packed bf16 at p. */
+VK_HD void vk_store8_randomly(char *p, int n, vk_f8 x, const vk_draws *d, uint64_t pack, int value)
+{
+    uint32_t w[4] = { (uint32_t)pack, (uint32_t)(pack >> 32) << 2 | (uint32_t)value, d->step,
+                      d->purpose };
+
+    vk_philox(d->key[0], d->key[1], w);
+    VK_UNROLL
+    for (int i = 0; i < 8; i++)
+        x.v[i] = vk_from_bf16(vk_to_bf16_randomly(x.v[i], w[i / 2] >> 16 * (i % 2) & 0xffffu));
+    vk_store8(p, VK_BF16, 1, n, x);
+}
+
+/* ---- eight bits ---- */
+
+enum { VK_MOMENT_BLOCK = 256 };                /* elements that share a largest magnitude */
+#define VK_MOMENT_BLOCKS(n) (((uint64_t)(n) + VK_MOMENT_BLOCK - 1) / VK_MOMENT_BLOCK)
+
+typedef struct vk_levels { int top, first; } vk_levels;
+VK_HD vk_levels vk_levels_of(int value)
+{
+    vk_levels l = { value == VK_ROUND_M ? 6 : 7, value == VK_ROUND_M ? 1 : 2 };
+
+    return l;
+}
+
+VK_HD float vk_decade(int e)                   /* 10^-e */
+{
+    const float d[8] = { 1.0f, 1e-1f, 1e-2f, 1e-3f, 1e-4f, 1e-5f, 1e-6f, 1e-7f };
+
+    return d[e];
+}
+
+VK_HD int vk_log2(uint32_t n)
+{
+#ifdef __CUDA_ARCH__
+    return 31 - __clz((int)n);
+#else
+    return 31 - __builtin_clz(n);
+#endif
+}
+
+/* Level n from first - 1 (0) to 2^(top+1) (1). */
+VK_HD float vk_level(vk_levels l, int n)
+{
+    if (n < l.first)
+        return 0.0f;
+    int j = vk_log2((uint32_t)n);
+    if (j > l.top)
+        return 1.0f;
+    float part = ((float)(n - (1 << j)) + 0.5f) / (float)(1 << j);
+    return vk_decade(l.top - j) * (0.1f + 0.9f * part);
+}
+
+/* The level nearest to x in 0..1. Inside a decade that is the part x lies in; at its ends a
+ * neighbour may be nearer. */
+VK_HD int vk_nearest_level(vk_levels l, float x)
+{
+    int j = l.top;
+
+    while (j > l.first - 1 && x < vk_decade(l.top - j + 1))
+        j--;
+    float parts = (float)(1 << j), at = (x / vk_decade(l.top - j) - 0.1f) / 0.9f * parts;
+    int n = (1 << j) + (int)fminf(fmaxf(at, 0.0f), parts - 1.0f);
+    float here = fabsf(x - vk_level(l, n));
+    if (fabsf(x - vk_level(l, n - 1)) < here)
+        return n - 1;
+    return fabsf(x - vk_level(l, n + 1)) < here ? n + 1 : n;
+}
+
+/* The first moment: 127 is 0, 255 is 1, and there is no -1. */
+VK_HD float vk_m_value(uint8_t code)
+{
+    int n = (int)code - 127;
+    float x = vk_level(vk_levels_of(VK_ROUND_M), n < 0 ? -n : n);
+
+    return n < 0 ? -x : x;
+}
+
+VK_HD uint8_t vk_m_code(float x)
+{
+    int n = vk_nearest_level(vk_levels_of(VK_ROUND_M), fabsf(x));
+
+    return (uint8_t)(x < 0.0f ? 127 - (n < 128 ? n : 127) : 127 + n);
+}
+
+/* The second: 0 is 0, 255 is 1. What is not 0 does not become 0, for the update divides by it. */
+VK_HD float vk_v_value(uint8_t code) { return vk_level(vk_levels_of(VK_ROUND_V), code + 1); }
+VK_HD uint8_t vk_v_code(float x)
+{
+    int n = vk_nearest_level(vk_levels_of(VK_ROUND_V), x);
+
+    return (uint8_t)(n == 1 && x > 0.0f ? 1 : n - 1);
+}
+
+/* x / peak for the codes; a block of zeros has peak 0. */
+VK_HD float vk_part_of(float x, float peak) { return peak > 0.0f ? x / peak : 0.0f; }
+
+#endif
