@@ -73,28 +73,37 @@ static float small_to_f32(uint32_t v, int e, int m, bool inf)
     return sign * ldexpf((float)(man | 1u << m), ex - bias - m);
 }
 
-static uint32_t f32_to_small(float f, int e, int m, bool inf)
+static uint32_t bits_of(float f)
 {
-    int bias = (1 << (e - 1)) - 1;
-    uint32_t sign = (signbit(f) ? 1u : 0u) << (e + m), top = (1u << (e + m)) - 1;
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+
+static float float_of(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+
+/* lift: what the exponents differ by. Subnormals are the last bits of a sum. */
+static inline uint32_t f32_to_small(float f, int e, int m, bool inf)
+{
+    uint32_t u = bits_of(f) & 0x7fffffff, sign = bits_of(f) >> 31 << (e + m), r;
+    uint32_t top = (1u << (e + m)) - 1, lift = 128u - (1u << (e - 1)), cut = 23u - (uint32_t)m;
     uint32_t nan = inf ? (((1u << e) - 1) << m | 1u << (m - 1)) : top;
     uint32_t most = inf ? ((1u << e) - 1) << m : top - 1;       /* infinity, or largest finite */
 
-    if (isnan(f))
+    if (u > 0x7f800000)
         return sign | nan;
-    f = fabsf(f);
-    if (isinf(f))
-        return sign | most;
-    if (f == 0)
-        return sign;
-
-    int ex;
-    frexpf(f, &ex);                                            /* f = 0.5..1 * 2^ex */
-    int step = ex - 1 < 1 - bias ? 1 - bias - m : ex - 1 - m;  /* exponent of the last bit */
-    uint32_t q = (uint32_t)rintf(ldexpf(f, -step));            /* rounds half to even */
-    int field = step + m + bias;                               /* 1 for subnormals and the first */
-    uint32_t bits = ((uint32_t)(field - 1) << m) + q;          /* q carries the implicit one */
-    return sign | (bits > most ? most : bits);
+    if (u < (lift + 1) << 23) {
+        uint32_t unit = (lift + 1 + cut) << 23;
+        r = bits_of(float_of(u) + float_of(unit)) - unit;
+    } else {
+        r = (u - (lift << 23) + (1u << (cut - 1)) - 1 + (u >> cut & 1)) >> cut;
+    }
+    return sign | (r > most ? most : r);
 }
 
 /* f16 has forms that a compiler vectorises. Its subnormals are made by adding and subtracting

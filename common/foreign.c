@@ -47,7 +47,8 @@ const vc_foreign vc_vtrain_flags[] = {
     VTRAIN(1, "target_name target_modules lora_target_modules lora_checkpoint preset_lora_path"),
     VTRAIN(0, "bake_scale export_kohya motion_sub_loss"),
     VTRAIN(1, "motion_sub_loss_ratio scheduler scheduler_id scheduler_path validation_sampler"),
-    VTRAIN(1, "transformer transformer_id transformer_path transformer_dtype mixed_precision"),
+    VTRAIN(1, "transformer transformer_id transformer_path transformer_dtype fp8_models"),
+    VTRAIN(1, "mixed_precision"),
     VTRAIN(1, "dit_width dit_layers dit_heads dit_patch"),
     VTRAIN(1, "objective weighting_scheme flow_weighting_scheme logit_mean flow_logit_mean"),
     VTRAIN(1, "logit_std flow_logit_std mode_scale flow_mode_scale flow_shift"),
@@ -79,8 +80,6 @@ const vc_foreign vc_jobless_flags[] = {
     ONLY("dit", "lora_base_model preset_lora_model", "the transformer is what is trained"),
     ONLY("sft", "task", "vprep prepares and vtrain trains"),
     NONE(1, "model_name", "the family is read from the model's folder"),
-    NONE(1, "fp8_models", "types are those of --vae_dtype, --text_encoder_dtype and "
-         "--transformer_dtype"),
     NONE(1, "cache_dir revision non_ema_revision variant", "nothing is downloaded"),
     NONE(0, "precompute_conditions enable_precomputation enable_text_encoder_in_dataloader",
          "vprep always encodes before training"),

@@ -185,6 +185,25 @@ static void test_rounding_at_random(void **state)
     assert_true(vc_f16_to_f32(vc_f32_to_f16(65519)) == 65504);
 }
 
+/* torch 2.15: the cast to float8_e4m3fn of all of 2^20 scattered f32 that are in its range, and
+ * every code back; hashes of its bytes and words. */
+static void test_fp8_is_torchs(void **state)
+{
+    uint64_t hash = 0;
+    (void)state;
+    for (uint64_t i = 0; i < 1 << 20; i++) {
+        float f = float_of((uint32_t)(i * 2654435761u));
+        if (fabsf(f) <= 448)
+            hash = hash * 31 + vc_f32_to_f8e4m3(f);
+    }
+    assert_true(hash == 0x26a2c15a35a817ee);
+    hash = 0;
+    for (int code = 0; code < 256; code++)
+        if (code % 128 != 127)                 /* NaN */
+            hash = hash * 31 + bits_of(vc_f8e4m3_to_f32((uint8_t)code));
+    assert_true(hash == 0x237a06276a000000);
+}
+
 static void test_rows_of_values(void **state)
 {
     (void)state;
@@ -548,6 +567,7 @@ int main(void)
         cmocka_unit_test(test_every_small_code),
         cmocka_unit_test(test_rounding_at_ties),
         cmocka_unit_test(test_rounding_at_random),
+        cmocka_unit_test(test_fp8_is_torchs),
         cmocka_unit_test(test_rows_of_values),
         cmocka_unit_test(test_whole_numbers),
         cmocka_unit_test(test_names),

@@ -43,7 +43,7 @@ RUN(modulate_two, vt_layer_norm_modulate_two(g, x[0], OPT(5), OPT(6), (int64_t)a
 RUN(gated_two, vt_gated_add_two(g, x[0], x[1], (int64_t)a->c->arg[0],
                                 (vt_tensor *[]){ x[2], x[3] }))
 RUN(linear, vt_linear(g, x[0], &(vt_lin){ .w = x[1], .b = OPT(2) }))
-RUN(lora, vt_linear(g, x[0], &(vt_lin){ x[1], x[2], x[3], x[4], ARG(0) }))
+RUN(lora, vt_linear(g, x[0], &(vt_lin){ x[1], x[2], x[3], x[4], ARG(0), NULL }))
 RUN(rope, vt_rope(g, x[0], x[1], x[2], (int64_t)a->c->arg[0]))
 RUN(mse, vt_mse(g, x[0], x[1], OPT(2)))
 RUN(sum, vt_sum(g, x[0]))

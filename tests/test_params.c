@@ -48,7 +48,7 @@ static store pair_store(void)
 /* Binds a pair from s; p is to be closed whatever came out. */
 static int bind_pair(vt_params **p, vt_ctx *g, pair *m, store *s, vc_err *err)
 {
-    vt_source src = { store_get, s, 0, true };
+    vt_source src = { .get = store_get, .arg = s, .mapped = true };
 
     assert_int_equal(vt_params_open(p, g, NULL), 0);
     return vt_params_bind(*p, pair_table, "a.%d.", 7, m, pair_sizes, &src, err);
@@ -218,6 +218,136 @@ static void test_lora(void **state)
     vt_close(g);
 }
 
+/* ---- fp8 ---- */
+
+enum { OUT = 7, IN = 48 };
+typedef struct fp8_pair { vt_lin lin, half; } fp8_pair;
+static const vt_weight fp8_table[] = {
+    { "proj", VT_W_LINEAR_NO_BIAS, offsetof(fp8_pair, lin), { OUT, IN }, VT_INIT_KAIMING },
+    { "half", VT_W_LINEAR, offsetof(fp8_pair, half), { OUT, IN }, VT_INIT_KAIMING },
+    { 0 }
+};
+
+/* Rows from 2^-30 to 2^30 and one of zeros; what comes back is a value of e4m3 times a power of
+ * two, within half a unit of its four bits. */
+static void test_fp8_rows(void **state)
+{
+    static float w[OUT * IN], b[OUT];
+    static uint8_t eight[OUT * IN];
+    store s = { .name = { "proj.weight", "half.weight", "half.bias" }, .n = 3,
+                .h = { { VC_F32, 2, { OUT, IN }, w }, { VC_F8E4M3, 2, { OUT, IN }, eight },
+                       { VC_F32, 1, { OUT }, b } } };
+    vt_source src = { .get = store_get, .arg = &s, .mapped = true, .converts = true,
+                      .to = VC_F8E4M3 };
+    vt_ctx *g = em_context(VC_F32);
+    vt_params *p;
+    fp8_pair m;
+    vc_err err = { 0 };
+
+    (void)state;
+    for (int i = 0; i < OUT * IN; i++)
+        w[i] = i / IN == 3 ? 0 : ldexpf(sinf((float)(i * i)), 10 * (i / IN) - 30);
+    assert_int_equal(vt_params_open(&p, g, NULL), 0);
+    assert_int_equal(vt_params_bind(p, fp8_table, "", 0, &m, NULL, &src, NULL), 0);
+    const float *scale = m.lin.scale->data;
+    for (int i = 0; i < OUT * IN; i++) {
+        float most = 0;
+        int e;
+        for (int k = 0; k < IN; k++)
+            most = fmaxf(most, fabsf(w[i / IN * IN + k]));
+        float have = vc_f8e4m3_to_f32(((uint8_t *)m.lin.w->data)[i]) * scale[i / IN];
+        assert_true(frexpf(scale[i / IN], &e) == 0.5f);
+        assert_true(most <= 448 * scale[i / IN] && (most > 223 * scale[i / IN] || i / IN == 3));
+        assert_true(fabsf(have - w[i]) <= fmaxf(fabsf(w[i]) / 16, scale[i / IN] * 0x1p-10f));
+    }
+    assert_null(m.half.scale);                             /* in fp8 already: borrowed as it is */
+    assert_true(vt_param_mapped(m.half.w));
+    assert_int_equal(vt_params_bytes(p).values, OUT * IN + OUT * sizeof(float));
+    assert_int_equal(vt_params_train(p, NULL, NULL, &err), VC_EINVAL);
+    assert_non_null(strstr(err.text, "proj.weight: held in fp8: it cannot be trained"));
+    vt_params_close(p);
+
+    w[2 * IN + 5] = NAN;
+    assert_int_equal(vt_params_open(&p, g, NULL), 0);
+    assert_int_equal(vt_params_bind(p, fp8_table, "", 0, &m, NULL, &src, &err), VC_EMISMATCH);
+    assert_non_null(strstr(err.text, "\"proj.weight\": row 2 holds a value that is not finite"));
+    vt_params_close(p);
+    vt_close(g);
+}
+
+/* y and dx of a linear layer with LoRA, 2 x 9 rows; grad: of A. */
+typedef struct linear_run { float y[18 * OUT], dx[18 * IN], da[2 * IN]; } linear_run;
+
+static void run_linear(linear_run *r, vc_dtype compute, bool fp8, vc_dtype stored, const void *w)
+{
+    store s = { .name = { "proj.weight", "half.weight", "half.bias" }, .n = 3 };
+    vt_source src = { .get = store_get, .arg = &s, .converts = fp8, .to = VC_F8E4M3 };
+    static float b[OUT] = { 1, 2, 3 };
+    vt_ctx *g = em_context(compute);
+    vt_params *p;
+    fp8_pair m;
+    int matched;
+
+    s.h[0] = s.h[1] = (vt_host){ stored, 2, { OUT, IN }, w };
+    s.h[2] = (vt_host){ VC_F32, 1, { OUT }, b };
+    assert_int_equal(vt_params_open(&p, g, NULL), 0);
+    assert_int_equal(vt_params_bind(p, fp8_table, "", 0, &m, NULL, &src, NULL), 0);
+    assert_int_equal(vt_params_lora(p, NULL, NULL, 2, 2, 7, &matched, NULL), 0);
+    memcpy(m.half.lora_b->data, em_data(2 * OUT), 2 * OUT * sizeof(float));
+    vt_tensor *x = vt_param_new(g, compute, 3, (int64_t[]){ 2, 9, IN }, em_data(18 * IN), VC_F32,
+                                false, NULL);
+    assert_int_equal(vt_param_train(g, x, compute, NULL), 0);
+    size_t peak[2];
+    for (int dry = 1; dry >= 0; dry--) {
+        vt_step_begin(g, VT_RECORD | (dry ? VT_DRY : 0));
+        vt_tensor *y = vt_linear(g, vt_scale(g, x, 1), &m.half);
+        assert_int_equal(vt_to_host(g, y, r->y, NULL), 0);
+        vt_backward(g, vt_sum(g, vt_mul(g, y, y)));
+        peak[dry] = vt_usage_of(g).pool_peak;
+        assert_int_equal(vt_step_end(g, NULL), 0);
+    }
+    assert_int_equal(peak[0], peak[1]);
+    assert_int_equal(vt_to_host(g, x->grad, r->dx, NULL), 0);
+    assert_int_equal(vt_to_host(g, m.half.lora_a->grad, r->da, NULL), 0);
+    vt_param_free(g, x);
+    vt_params_close(p);
+    vt_close(g);
+}
+
+/* Expanded fp8 is exact in f32 and in bf16: the same bits as with the values stored so. */
+static void test_fp8_linear(void **state)
+{
+    static float w[OUT * IN], whole[OUT * IN];
+    static uint16_t half[OUT * IN];
+    vt_ctx *g = em_context(VC_F32);
+    vt_params *p;
+    fp8_pair m;
+    store s = { .name = { "proj.weight", "half.weight", "half.bias" }, .n = 3,
+                .h = { { VC_F32, 2, { OUT, IN }, w }, { VC_F32, 2, { OUT, IN }, w },
+                       { VC_F32, 1, { OUT }, w } } };
+
+    (void)state;
+    for (int i = 0; i < OUT * IN; i++)
+        w[i] = sinf((float)(i * i)) * (float)(1 + i / IN) * 0.03f;
+    assert_int_equal(vt_params_open(&p, g, NULL), 0);
+    assert_int_equal(vt_params_bind(p, fp8_table, "", 0, &m, NULL,
+                                    &(vt_source){ .get = store_get, .arg = &s, .converts = true,
+                                                  .to = VC_F8E4M3 }, NULL), 0);
+    for (int i = 0; i < OUT * IN; i++)
+        whole[i] = vc_f8e4m3_to_f32(((uint8_t *)m.half.w->data)[i]) *
+                   ((float *)m.half.scale->data)[i / IN];
+    vc_from_f32(half, VC_BF16, whole, OUT * IN);
+    vt_params_close(p);
+    vt_close(g);
+    for (int c = 0; c < 2; c++) {
+        static linear_run a, b;
+        vc_dtype type = c ? VC_BF16 : VC_F32;
+        run_linear(&a, type, true, VC_F32, w);
+        run_linear(&b, type, false, type, c ? (void *)half : whole);
+        assert_memory_equal(&a, &b, sizeof a);
+    }
+}
+
 static void test_ema(void **state)
 {
     vt_ctx *g = em_context(VC_F32);
@@ -249,6 +379,8 @@ int main(void)
         cmocka_unit_test(test_bind_errors),
         cmocka_unit_test(test_start_by_name),
         cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_fp8_rows),
+        cmocka_unit_test(test_fp8_linear),
         cmocka_unit_test(test_ema),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -248,6 +248,16 @@ static void test_lora(void **state)
     run_ok(dir, "half", again);
     assert_true(run_same_file(dir, "half/checkpoint-4/pytorch_lora_weights.safetensors",
                               "lora/checkpoint-4/pytorch_lora_weights.safetensors"));
+    char *eight = vc_format("%s --fp8_models x", args);
+    run_ok(dir, "eight", eight);
+    for (int i = 0; i < 4; i++) {              /* the base's rounding to four bits, no more */
+        double whole = run_value(dir, "lora", i, "loss"), held = run_value(dir, "eight", i, "loss");
+        assert_true(held != whole && fabs(held - whole) < 0.02 * whole);
+    }
+    free(eight);
+    eight = vc_format("%s --fp8_models x --transformer_dtype bf16", args);
+    assert_int_equal(run(dir, "eight", eight, &err), VC_EUSAGE);
+    free(eight);
     char *other = vc_format("%s --max_train_steps 1 --rank 2 --lora_checkpoint "
                             "%s/lora/checkpoint-4", lora, dir);
     assert_int_equal(run(dir, "other", other, &err), VC_EMISMATCH);

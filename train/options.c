@@ -42,7 +42,10 @@ static const vc_flag flags[] = {
     ROW(PATH, scheduler, NULL, NULL, "scheduler_id scheduler_path",
         "scheduler_config.json or its folder, instead of MODEL/scheduler"),
     ROW(DTYPE_KIND, transformer_dtype, NULL, "f32|bf16|f16|fp8", NULL,
-        "how frozen weights are held (default: as in the file; fp8 is stored, not computed)"),
+        "how a LoRA's base is held (default: as in the file; fp8: e4m3 with a scale a row, stored, "
+        "not computed)"),
+    ROW(STRING, fp8_models, NULL, NULL, NULL,
+        "whatever it names: the same as --transformer_dtype fp8"),
     ROW(INT, dit_width, "192", "16..16384", NULL, "built-in DiT: width"),
     ROW(INT, dit_layers, "4", "1..256", NULL, "built-in DiT: blocks"),
     ROW(INT, dit_heads, "3", "1..256", NULL, "built-in DiT: attention heads"),
@@ -205,7 +208,7 @@ static int check_type(vtrain_config *c, const vc_flags *set, vc_err *err)
     return 0;
 }
 
-static int check_model(const vtrain_config *c, vc_err *err)
+static int check_model(vtrain_config *c, vc_err *err)
 {
     const struct { const char *flag, *path; } paths[] = {
         { "model", c->model }, { "transformer", c->transformer }, { "scheduler", c->scheduler },
@@ -221,6 +224,9 @@ static int check_model(const vtrain_config *c, vc_err *err)
     if ((c->model || c->transformer) && sized)
         return vc_fail(err, VC_EUSAGE, "--dit_width, --dit_layers, --dit_heads and --dit_patch "
                        "size a new built-in DiT; with --model its config.json says them");
+    if (c->fp8_models && c->transformer_dtype != VC_F8E4M3 && c->transformer_dtype != VC_DTYPE_NONE)
+        return not_with(err, "fp8_models", "means --transformer_dtype fp8, which says another");
+    if (c->fp8_models) c->transformer_dtype = VC_F8E4M3;
     if (c->preset_lora_path && !c->model && !c->transformer)
         return not_with(err, "preset_lora_path", "there are no weights to fold it into: give "
                         "--model or --transformer");

@@ -14,79 +14,23 @@ struct vtrain_weights {
     cJSON *config;
     vf_model *file;
     vtrain_lora *preset;
-    vt_source merged;            /* of file, with the preset in it */
     vc_dtype held;
-    void **cast;                 /* values in another type than the file's */
-    int n_cast, room_cast;
-    size_t bytes;                /* of these */
 };
 
 /* ---- values ---- */
 
-static bool is_float(vc_dtype t)
-{
-    return t == VC_F32 || t == VC_BF16 || t == VC_F16 || t == VC_F8E4M3 || t == VC_F8E5M2;
-}
-
-/* Remembers an area to be freed with w. */
-static int keep(vtrain_weights *w, void *area, vc_err *err)
-{
-    if (w->n_cast == w->room_cast) {
-        int room = w->room_cast ? 2 * w->room_cast : 256;
-        void **more = realloc(w->cast, sizeof *more * (size_t)room);
-        if (more) {
-            w->cast = more;
-            w->room_cast = room;
-        }
-    }
-    if (!area || w->n_cast == w->room_cast) {
-        free(area);
-        return vc_fail(err, VC_ENOMEM, "out of memory");
-    }
-    w->cast[w->n_cast++] = area;
-    return 0;
-}
-
-/* Weights of layers; norms' vectors, biases and tables are small, and stay as they are. */
-static bool is_matrix(const char *name, const vt_host *v)
-{
-    size_t n = strlen(name);
-    return v->nd >= 2 && n > 7 && !strcmp(name + n - 7, ".weight") && is_float(v->dtype);
-}
-
-static int held_get(void *arg, const char *name, vt_host *v, vc_err *err)
-{
-    vtrain_weights *w = arg;
-    int rc = w->merged.get(w->merged.arg, name, v, err);
-    if (rc || v->dtype == w->held || !is_matrix(name, v)) return rc;
-    size_t n = 1;
-    for (int i = 0; i < v->nd; i++)
-        n *= (size_t)v->dim[i];
-    void *area = malloc(n * vc_dtype_size(w->held) + 1);
-    rc = keep(w, area, err);
-    float *f = rc ? NULL : malloc(n * sizeof *f + 1);
-    if (!rc && !f) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    if (rc) return rc;
-    vc_to_f32(f, v->data, v->dtype, n);
-    vc_from_f32(area, w->held, f, n);
-    free(f);
-    w->bytes += n * vc_dtype_size(w->held);
-    v->dtype = w->held;
-    v->data = area;
-    return 0;
-}
-
 vt_source vtrain_weights_source(vtrain_weights *w)
 {
     const vt_source file = vf_model_source(w->file);
-    w->merged = w->preset ? vtrain_lora_source(w->preset, &file) : file;
-    if (w->held == VC_DTYPE_NONE) return w->merged;
-    return (vt_source){ .get = held_get, .arg = w, .mapped = true };
+    vt_source src = w->preset ? vtrain_lora_source(w->preset, &file) : file;
+    src.converts = w->held != VC_DTYPE_NONE;
+    src.to = w->held;
+    return src;
 }
 
 size_t vtrain_weights_bytes(const vtrain_weights *w)
 {
-    return w ? w->bytes + (w->preset ? vtrain_lora_bytes(w->preset) : 0) : 0;
+    return w && w->preset ? vtrain_lora_bytes(w->preset) : 0;
 }
 
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err)
@@ -165,9 +109,6 @@ int vtrain_weights_open(vtrain_weights **out, const char *model, const char *tra
 void vtrain_weights_close(vtrain_weights *w)
 {
     if (!w) return;
-    for (int i = 0; i < w->n_cast; i++)
-        free(w->cast[i]);
-    free(w->cast);
     vtrain_lora_close(w->preset);
     vf_model_close(w->file);
     cJSON_Delete(w->config);

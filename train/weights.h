@@ -7,7 +7,7 @@
 typedef struct vtrain_weights vtrain_weights;
 
 /* transformer: its folder; else model/transformer, or model itself if config.json is there. held:
- * the type frozen weights are held in (NONE: as in the file); preset: a LoRA to fold in, or
+ * the type the weights of linears are held in (NONE: as in the file); preset: a LoRA to fold in, or
  * NULL. */
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *transformer,
                         vc_dtype held, const char *preset, vc_err *err);
@@ -16,7 +16,7 @@ const cJSON *vtrain_weights_config(const vtrain_weights *w);
 const char *vtrain_weights_path(const vtrain_weights *w);
 /* Values for vt_params_bind; valid while w lives. */
 vt_source vtrain_weights_source(vtrain_weights *w);
-/* Private memory of values that are held in another type or have the preset in them. */
+/* Private memory of values that have the preset in them. */
 size_t vtrain_weights_bytes(const vtrain_weights *w);       /* NULL: 0 */
 /* Fails unless p holds every tensor of the file, and every module of the preset was folded in. */
 int vtrain_weights_check(const vtrain_weights *w, vt_params *p, vc_err *err);

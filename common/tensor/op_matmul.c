@@ -1,7 +1,8 @@
 /* op_matmul.c - linear layers, with LoRA in the same op: see ops.h */
 #include "common/tensor/engine.h"
 
-enum { X, W, B, LORA_A, LORA_B, H, INPUTS };   /* H: x a' [M,r], kept for b's gradient */
+/* H: x a' [M,r], kept for b's gradient */
+enum { X, W, B, LORA_A, LORA_B, SCALE, H, INPUTS };
 
 /* x [..,k] as [M,k] without a copy: false if its rows are not evenly spaced. */
 static bool flat(const vt_tensor *x, vt_tensor *m)
@@ -42,6 +43,27 @@ static void product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, bool ta, const 
     vt_wrote(c);
 }
 
+/* c = a op(w) + beta c + bias, where the rows of w may have a scale */
+static void product_by(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_tensor *w, bool tw,
+                       const vt_tensor *scale, const vt_tensor *bias, float by)
+{
+    if (!scale) {
+        product(g, c, a, false, w, tw, bias, 1.0f, by);
+        return;
+    }
+    vt_scope s = vt_scope_begin(g);
+    vt_tensor *whole = vt_new(g, g->compute, 2, w->dim);
+    if (whole) {
+        vt_tensor rows = *scale;
+        rows.nd = 2;
+        rows.dim[1] = w->dim[1];
+        rows.stride[1] = 0;
+        VT_RUN(g, binary, VT_MUL, whole, w, &rows);
+        product(g, c, a, false, whole, tw, bias, 1.0f, by);
+    }
+    vt_scope_end(g, s, 0, NULL);
+}
+
 /* Of the base: dw += dy' x, db += sum of dy's rows, dx += dy w. */
 static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x)
 {
@@ -56,7 +78,7 @@ static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt
     if (dx) {
         vt_tensor dx2;
         flat(dx, &dx2);
-        product(g, &dx2, dy, false, n->in[W], false, NULL, 1.0f, beta(dx));
+        product_by(g, &dx2, dy, n->in[W], false, n->in[SCALE], NULL, beta(dx));
     }
 }
 
@@ -106,6 +128,9 @@ static const char *wrong(const vt_tensor *x, const vt_lin *l)
     if (!a != !b || (a && (a->nd != 2 || b->nd != 2 || a->dim[1] != w->dim[1] ||
                            b->dim[0] != w->dim[0] || a->dim[0] != b->dim[1])))
         return "LoRA must be a [r,in] and b [out,r]";
+    if (l->scale && (l->scale->nd != 1 || l->scale->dim[0] != w->dim[0] || w->needs_grad ||
+                     l->scale->dtype != VC_F32 || !vt_packed(l->scale)))
+        return "the scale must be f32 [out], of a frozen weight";
     if (!vt_packed(w) || (l->b && !vt_packed(l->b)) || (a && !(vt_packed(a) && vt_packed(b))))
         return "weights must be packed";
     return NULL;
@@ -125,10 +150,10 @@ static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, const vt_tensor *x2, const 
 
 vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l)
 {
-    vt_tensor *all[] = { x, l->w, l->b, l->lora_a, l->lora_b }, *some[INPUTS];
+    vt_tensor *all[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale }, *some[INPUTS];
     int n = 0;
 
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < H; i++)
         if (all[i] || i < 2)
             some[n++] = all[i];
     if (!vt_ok(g, "linear", n, some))
@@ -151,11 +176,11 @@ vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l)
     if (!y)
         return NULL;
     flat(y, &y2);
-    product(g, &y2, &x2, false, l->w, true, l->b, 1.0f, 0.0f);
+    product_by(g, &y2, &x2, l->w, true, l->scale, l->b, 0.0f);
     if (l->lora_a && !(h = add_lora(g, &y2, &x2, l)))
         return NULL;
 
-    vt_tensor *in[] = { x, l->w, l->b, l->lora_a, l->lora_b, h };
+    vt_tensor *in[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale, h };
     unsigned keep = ((1u << INPUTS) - 1) & ~(1u << X | 1u << B);
     if (l->w->needs_grad || l->lora_a)
         keep |= 1u << X;

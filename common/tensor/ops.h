@@ -98,10 +98,13 @@ vt_tensor *vt_gated_add_two(vt_ctx *g, vt_tensor *x, vt_tensor *y, int64_t split
 /* ---- matrix products (op_matmul.c) ---- */
 
 /* A linear layer: w [out,in] as checkpoints store it, b [out] or NULL; with LoRA a [r,in],
- * lb [out,r] f32: y = x w' + b + lora_scale * (x a') lb'. Frozen parts get no gradient. */
+ * lb [out,r]: y = x w' + b + lora_scale * (x a') lb'. Frozen parts get no gradient. scale: NULL, or
+ * f32 [out] that the rows of a frozen w are to be multiplied with: they are expanded to the compute
+ * type for each product, in the step's memory. */
 typedef struct vt_lin {
     vt_tensor *w, *b, *lora_a, *lora_b;
     float lora_scale;
+    vt_tensor *scale;
 } vt_lin;
 /* x [..,in] -> [..,out] in the compute type; one op with or without LoRA. */
 vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l);

@@ -28,6 +28,7 @@ static void free_param(vt_params *p, vt_param *w)
     if (!w)
         return;
     vt_param_free(p->g, w->t);
+    vt_param_free(p->g, w->scale);
     free(w->name);
     free(w->module);
     free(w);
@@ -153,8 +154,61 @@ static void shape_text(char *s, size_t size, int nd, const int64_t *dim)
         snprintf(s + n, size - n, "]");
 }
 
-static int loaded(vt_tensor **t, vt_ctx *g, const vt_source *src, int nd, const int64_t *dim,
-                  const char *name, vc_err *err)
+/* Rows of n values to e4m3, each with the power of two that brings it into +-448. */
+static int to_rows_of_fp8(uint8_t *code, float *scale, const vt_host *h, const char *name,
+                          float *row, vc_err *err)
+{
+    size_t n = (size_t)h->dim[1], size = vc_dtype_size(h->dtype);
+
+    for (int64_t i = 0; i < h->dim[0]; i++) {
+        float most = 0;
+        bool finite = true;
+        int e;
+        vc_to_f32(row, (const char *)h->data + (size_t)i * n * size, h->dtype, n);
+        for (size_t k = 0; k < n; k++) {
+            most = fmaxf(most, fabsf(row[k]));
+            finite &= isfinite(row[k]);
+        }
+        if (!finite)
+            return vc_fail(err, VC_EMISMATCH, "tensor \"%s\": row %lld holds a value that is not "
+                           "finite, which fp8 cannot", name, (long long)i);
+        frexpf(most / 448, &e);                /* 0.5..1 times 2^e */
+        scale[i] = most > 0 ? ldexpf(1, e > -126 ? e : -126) : 1;
+        float by = 1 / scale[i];
+        for (size_t k = 0; k < n; k++)
+            row[k] *= by;
+        vc_from_f32(code + (size_t)i * n, VC_F8E4M3, row, n);
+    }
+    return 0;
+}
+
+static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *h, const char *name,
+                    vc_err *err)
+{
+    size_t rows = (size_t)h->dim[0], n = (size_t)h->dim[1];
+    uint8_t *code = malloc(rows * n);
+    float *s = malloc(rows * sizeof *s), *row = malloc(n * sizeof *row);
+    int rc = code && s && row ? to_rows_of_fp8(code, s, h, name, row, err)
+                              : vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
+
+    if (!rc) {
+        *t = vt_param_new(g, VC_F8E4M3, 2, h->dim, code, VC_F8E4M3, false, err);
+        *scale = *t ? vt_param_new(g, VC_F32, 1, h->dim, s, VC_F32, false, err) : NULL;
+        rc = *scale ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
+    }
+    if (rc) {
+        vt_param_free(g, *t);
+        *t = NULL;
+    }
+    free(code);
+    free(s);
+    free(row);
+    return rc;
+}
+
+/* A linear's weight may get a scale: *scale, which is NULL for all else. */
+static int loaded(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_source *src, int nd,
+                  const int64_t *dim, const char *name, vc_err *err)
 {
     char want[160], have[160];
     vt_host h = { 0 };
@@ -172,6 +226,10 @@ static int loaded(vt_tensor **t, vt_ctx *g, const vt_source *src, int nd, const 
         return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" holds %s, no weight has that type", name,
                        h.dtype < 0 ? "no known type" : vc_dtype_name(h.dtype));
     vc_dtype as = h.dtype == VC_F64 ? VC_F32 : h.dtype;
+    if (scale && src->converts)
+        as = src->to;
+    if (scale && as == VC_F8E4M3 && h.dtype != as)
+        return load_fp8(t, scale, g, &h, name, err);
     *t = vt_param_new(g, as, nd, dim, h.data, h.dtype, src->mapped, err);
     return *t ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
 }
@@ -182,14 +240,20 @@ static int bind_one(vt_params *p, const char *name, const char *module, vt_tenso
                     vt_lin *lin, int nd, const int64_t *dim, vt_init init, const vt_source *src,
                     vc_err *err)
 {
-    vt_tensor *t = NULL;
-    int rc = src->get ? loaded(&t, p->g, src, nd, dim, name, err)
+    vt_tensor *t = NULL, *scale = NULL, **may_scale = lin && slot == &lin->w ? &scale : NULL;
+    int rc = src->get ? loaded(&t, may_scale, p->g, src, nd, dim, name, err)
                       : started(&t, p->g, init, nd, dim, name, src->seed, err);
     if (rc)
         return rc;
-    if (!add(p, name, module, t, lin, VT_P_BASE, err))
+    vt_param *w = add(p, name, module, t, lin, VT_P_BASE, err);
+    if (!w) {
+        vt_param_free(p->g, scale);
         return VC_ENOMEM;
+    }
     *slot = t;
+    w->scale = scale;
+    if (may_scale)
+        lin->scale = scale;
     return 0;
 }
 
@@ -259,7 +323,8 @@ int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int
 
 static int train(vt_params *p, vt_param *w, vc_err *err)
 {
-    int rc = vt_param_train(p->g, w->t, VC_F32, err);
+    int rc = w->scale ? vc_fail(err, VC_EINVAL, "held in fp8: it cannot be trained")
+                      : vt_param_train(p->g, w->t, VC_F32, err);
 
     if (rc)
         return vc_context(err, rc, "%s", w->name);
@@ -341,6 +406,8 @@ vt_param_bytes vt_params_bytes(const vt_params *p)
         const vt_param *w = p->at[i];
         size_t bytes = (size_t)vt_count(w->t) * vc_dtype_size(w->t->dtype);
         *(vt_param_mapped(w->t) ? &b.mapped : &b.values) += bytes;
+        if (w->scale)
+            b.values += (size_t)vt_count(w->scale) * sizeof(float);
         *(w->trained ? &b.trained : &b.frozen) += vt_count(w->t);
         if (w->grad)
             b.grads += (size_t)vt_count(w->t) * sizeof(float);

@@ -32,6 +32,7 @@ typedef struct vt_param {
     char *name;                               /* full: "transformer_blocks.3.attn1.to_q.weight" */
     vt_tensor *t;                             /* the values as stored; f32 or bf16 if trained */
     vt_tensor *grad;                          /* f32, packed; NULL if frozen */
+    vt_tensor *scale;                         /* of a linear's weight in fp8: f32 [out], or NULL */
     vt_lin *lin;                              /* the linear it belongs to, or NULL */
     char *module;                             /* of a linear: name without .weight; else NULL */
     enum { VT_P_BASE, VT_P_LORA_A, VT_P_LORA_B } role;
@@ -52,6 +53,12 @@ typedef struct vt_source {
                                                * name: the order of binding does not matter */
     bool mapped;                              /* views outlive the params: frozen weights may
                                                * borrow them */
+    bool converts;                            /* weights of linears that have another type than `to`
+                                               * become private copies of it. fp8 (e4m3): with a power
+                                               * of two a row as scale, that of its largest value, so
+                                               * that nothing but the rounding to four bits is lost;
+                                               * they cannot be trained then */
+    vc_dtype to;
 } vt_source;
 
 int vt_params_open(vt_params **out, vt_ctx *g, vc_err *err);
