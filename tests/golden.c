@@ -123,12 +123,24 @@ double golden_error(const float *a, const float *b, int64_t n)
     return worst / most;
 }
 
+static char tmp[32];
+static pid_t owner;                          /* a child of it makes its own */
+
+static void remove_tmp(void)
+{
+    if (owner == getpid()) vc_remove_tree(tmp, NULL);
+}
+
 const char *golden_tmp(const char *name)
 {
     static char dir[512];
     vc_err err = { 0 };
-    snprintf(dir, sizeof dir, "%s/tests/tmp-golden/%ld/%s", getenv("VLT_BUILD"), (long)getpid(),
-             name);
+    if (owner != getpid()) {
+        owner = getpid();
+        snprintf(tmp, sizeof tmp, "/tmp/vlt-golden-XXXXXX");
+        if (!mkdtemp(tmp) || atexit(remove_tmp)) fail_msg("%s", tmp);
+    }
+    snprintf(dir, sizeof dir, "%s/%s", tmp, name);
     if (vc_mkdirs(dir, &err)) fail_msg("%s", err.text);
     return dir;
 }

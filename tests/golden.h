@@ -20,7 +20,7 @@ float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i);
 void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype);
 /* Greatest |a - b| over greatest |b|. */
 double golden_error(const float *a, const float *b, int64_t n);
-/* A folder of this process under the build's temporary files, made if it is not there; static. */
+/* A temporary folder of this process, made if it is not there, gone when it ends; static. */
 const char *golden_tmp(const char *name);
 
 #endif
