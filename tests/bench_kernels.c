@@ -13,9 +13,10 @@
 #include <time.h>
 
 #include "common/cpu/cpu_dnnl.h"
+#include "common/cpu/cpu_gemm.h"
 
-#if defined(VLT_ONEDNN)
 #include <omp.h>
+#if defined(VLT_ONEDNN)
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
@@ -110,6 +111,38 @@ static void show(const char *what, double flop, const turn *t, size_t n)
         printf("   %5.2fx of oneDNN", t[2].least / t[0].least);
     putchar('\n');
     fflush(stdout);
+}
+
+/* ---- the bound of all products ---- */
+
+/* Blocks that stay in the cache, all threads at once, nothing packed or shared: what the machine's
+ * units give to these kernels. */
+static void bench_peak(const bench *b)
+{
+    enum { M = 96, N = 64, K = 256, TIMES = 200 };
+    const cpu_gemm *g = cpu_gemm_of(b->best, VC_F32);
+    double least = 0;
+
+    for (int round = 0; round < 9; round++) {
+        double start = now(b->threads);
+#pragma omp parallel num_threads(b->threads)
+        {
+            uint32_t *a = or_die(calloc(M * K, 4)), *w = or_die(calloc(N * K, 4));
+            float *c = or_die(calloc(M * N, 4));
+            g->begin();
+            for (int i = 0; i < TIMES; i++)
+                g->block(M, N, K, a, K, w, (size_t)K * (size_t)g->nr, c, N, true);
+            g->end();
+            free(a);
+            free(w);
+            free(c);
+        }
+        double took = now(b->threads) - start;
+        if (round == 0 || took < least)
+            least = took;
+    }
+    printf("%-40s %8.2f ms %7.1f GF\n", "f32 blocks in the cache: the peak", 1e3 * least,
+           1e-9 * 2 * M * N * K * TIMES * b->threads / least);
 }
 
 /* ---- matmul ---- */
@@ -284,6 +317,7 @@ int main(int argc, char **argv)
     b.plain = open_set(b.be, b.threads, "plain");
     b.threads = b.best->threads;
     printf("%s\n", b.be->describe(b.best));
+    bench_peak(&b);
     for (size_t i = 0; i < COUNT(mms); i++) {
         int64_t m = mms[i][0], n = mms[i][1], k = mms[i][2];
         bench_mm(&b, m, n, k, false, true, VC_F32);
@@ -293,7 +327,9 @@ int main(int argc, char **argv)
             bench_mm(&b, m, n, k, false, true, VC_BF16);
         }
     }
-    bench_mm(&b, 16, 1536, 4096, true, false, VC_F32);
+    bench_mm(&b, 16, 1536, 4096, true, false, VC_F32);       /* a LoRA's gradients */
+    bench_mm(&b, 1536, 16, 4096, true, false, VC_F32);
+    bench_mm(&b, 64, 1920, 4096, true, false, VC_F32);
     bench_attention(&b, 8, 1024, 64, VC_F32);
     bench_attention(&b, 8, 1024, 64, VC_BF16);
     bench_attention(&b, 4, 2048, 128, VC_F32);
