@@ -130,4 +130,11 @@ static inline uint64_t vf_entry_rank(const vf_entry *e)
     return (uint64_t)e->number << 16 | e->variant;
 }
 
+/* As far as a thumbnail's first bytes say. */
+static inline bool vf_is_jpeg(const void *data, size_t n)
+{
+    const uint8_t *p = data;
+    return n >= 4 && p[0] == 0xff && p[1] == 0xd8;
+}
+
 #endif

@@ -283,7 +283,7 @@ static int visit_thumb(vf_check *c, const char *file, void *arg, vf_bytes key, v
     c->report->thumbs++;
     if (!vf_sample_key_parse((const char *)key.data, key.size, &number, &variant))
         vf_check_found(c, file, "thumb", key, "NNNNNNNNNNNN/NNN expected as key");
-    else if (value.size < 4 || value.data[0] != 0xff || value.data[1] != 0xd8)
+    else if (!vf_is_jpeg(value.data, value.size))
         vf_check_found(c, file, "thumb", key, "no JPEG");
     return 0;
 }

@@ -334,6 +334,7 @@ int vlat_export(const vlat *v, vc_err *err)
             vc_warn(v->progress, "%" PRIu64 " conditions were left out: pictures and masks beside the "
                     "latents are not exported", x.no_conditions);
     }
+    vf_keymap_free(&x.written);
     vf_dataset_close(d);
     return rc;
 }

@@ -63,6 +63,7 @@ typedef struct xport {
     /* export */
     const vf_dataset *d;
     const cJSON *manifest;
+    vf_keymap written;                       /* names of values in files of their own */
     /* import */
     xport_sink *sink;
 } xport;
@@ -170,6 +171,8 @@ int xport_write_frame(xport *x, vc_err *err);
  * what it is to the sample: "latent", a condition's role, "text.0.0" (caption, encoder). */
 typedef int (*xport_ref_fn)(void *arg, const char *name, const char *role, vc_err *err);
 int xport_refs(const cJSON *record, xport_ref_fn fn, void *arg, vc_err *err);
+/* Such a value as a file in x->dir, once, however many samples and prompts refer to it. */
+int xport_write_value(xport *x, const char *name, vc_err *err);
 /* The bytes of such a value in the dataset, borrowed. */
 int xport_value(const xport *x, const char *name, const void **data, size_t *n, vc_err *err);
 /* Begins a dataset by the manifest.json in x->dir, and puts its prompts. */

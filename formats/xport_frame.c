@@ -89,14 +89,22 @@ int xport_value(const xport *x, const char *name, const void **data, size_t *n, 
     return vf_dataset_bytes(x->d, text, k, data, n, err);
 }
 
-static int write_ref(void *arg, const char *name, const char *role, vc_err *err)
+int xport_write_value(xport *x, const char *name, vc_err *err)
 {
-    xport *x = arg;
     const void *data;
     size_t n;
-    (void)role;
+    vf_key k = vf_hash(name, strlen(name));
+    if (vf_keymap_get(&x->written, k, NULL))
+        return 0;
     int rc = xport_value(x, name, &data, &n, err);
-    return rc ? rc : xport_write(x->dir, name, data, n, err);
+    if (!rc) rc = xport_write(x->dir, name, data, n, err);
+    return rc ? rc : vf_keymap_put(&x->written, k, 0, err);
+}
+
+static int write_ref(void *arg, const char *name, const char *role, vc_err *err)
+{
+    (void)role;
+    return xport_write_value(arg, name, err);
 }
 
 static int write_manifest(xport *x, vc_err *err)
@@ -244,6 +252,8 @@ int xport_put_record(xport *x, const cJSON *record, const void *thumb, size_t th
 {
     char stem[24];
     int rc = xport_stem(stem, record, err);
+    if (!rc && thumb_n && !vf_is_jpeg(thumb, thumb_n))
+        rc = vc_fail(err, VC_EFORMAT, "%s: the thumbnail is no JPEG", stem);
     if (!rc)
         rc = vf_writer_put_sample(x->sink->w, (uint32_t)strtoul(stem, NULL, 10),
                                   (uint32_t)strtoul(strchr(stem, '-') + 1, NULL, 10), record, thumb,

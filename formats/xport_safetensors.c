@@ -14,21 +14,12 @@
 typedef struct writing {
     xport *x;
     FILE *samples;
-    vf_keymap done;                          /* values that several samples share */
 } writing;
 
 static int write_value(void *arg, const char *name, const char *role, vc_err *err)
 {
-    writing *w = arg;
-    const void *data;
-    size_t n;
-    vf_key k = vf_hash(name, strlen(name));
     (void)role;
-    if (vf_keymap_get(&w->done, k, NULL))
-        return 0;
-    int rc = xport_value(w->x, name, &data, &n, err);
-    if (!rc) rc = xport_write(w->x->dir, name, data, n, err);
-    return rc ? rc : vf_keymap_put(&w->done, k, 0, err);
+    return xport_write_value(((writing *)arg)->x, name, err);
 }
 
 static int write_thumb(const writing *w, uint32_t i, const cJSON *record, vc_err *err)
@@ -75,7 +66,6 @@ static int export_folder(xport *x, vc_err *err)
     vc_progress_end(x->v->progress);
     if (w.samples && fclose(w.samples) && !rc)
         rc = vc_fail_errno(err, "%s", path);
-    vf_keymap_free(&w.done);
     free(path);
     return rc;
 }

@@ -102,7 +102,7 @@ static int put_sample(vf_writer *w, const making *m, uint32_t i, vc_err *err)
         vf_key_hex(hex[0], key_of("latent", i)));
     cJSON *o = NULL;
     if (!rc) rc = vf_json_parse(&o, text, (size_t)n, err);
-    if (!rc) rc = vf_writer_put_sample(w, i, 0, o, "jpeg", i ? 4 : 0, err);
+    if (!rc) rc = vf_writer_put_sample(w, i, 0, o, "\xff\xd8\xff\xd9", i ? 4 : 0, err);
     cJSON_Delete(o);
     return rc;
 }

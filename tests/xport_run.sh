@@ -27,6 +27,14 @@ tar tf webdataset.out/shard-000000.tar | sed -n 1,5p >got
 printf '000000000000-000.%s\n' json latent.safetensors text.0.0.safetensors jpg >want
 sed -n 1,4p got | cmp - want || { echo 'webdataset: other members'; bad=1; }
 
+# one value for a sample's empty caption and for the encoder's empty prompt
+make shared.lmdb wan2.1 mode f16 bf16
+for f in safetensors webdataset; do
+    expect 0 '5 samples' export shared.lmdb --to $f --out shared.$f
+    expect 0 '5 samples' import shared.$f --from $f --out shared.$f.back
+    same_root shared.lmdb shared.$f.back
+done
+
 # damage in transit is found
 cp -r safetensors.out hurt.out
 first=$(ls hurt.out/latents | head -1)
