@@ -10,7 +10,8 @@
 #include "common/file.h"
 
 enum { MAX_SHARDS = 1 << 16 };
-enum { STEPS = 1000, STEPS_PER_BYTE = 16 };  /* of SQLite's machine; a row takes about ten and six bytes */
+/* Of SQLite's machine: a row takes about ten, and six bytes. */
+enum { STEPS = 1000, STEPS_PER_BYTE = 16 };
 
 typedef struct pair {
     int64_t a, b;                            /* shard and index in it; offset and size */
@@ -69,7 +70,8 @@ static int add_pair(pairs *p, int64_t a, int64_t b, vc_err *err)
 }
 
 /* Two columns of integers of a table, in the order of its rows, at the end of p. */
-static int read_table(reading *r, const char *table, const char *a, const char *b, pairs *p, vc_err *err)
+static int read_table(reading *r, const char *table, const char *a, const char *b, pairs *p,
+                      vc_err *err)
 {
     char sql[120];
     sqlite3_stmt *s = NULL;
@@ -80,7 +82,8 @@ static int read_table(reading *r, const char *table, const char *a, const char *
     while (!rc && (got = sqlite3_step(s)) != SQLITE_DONE) {
         if (got != SQLITE_ROW)
             rc = told(r, table, err);
-        else if (sqlite3_column_type(s, 0) != SQLITE_INTEGER || sqlite3_column_type(s, 1) != SQLITE_INTEGER)
+        else if (sqlite3_column_type(s, 0) != SQLITE_INTEGER ||
+                 sqlite3_column_type(s, 1) != SQLITE_INTEGER)
             rc = vc_fail(err, VC_EFORMAT, "metadata.db: %s: integers expected", table);
         else
             rc = add_pair(p, sqlite3_column_int64(s, 0), sqlite3_column_int64(s, 1), err);
@@ -123,8 +126,8 @@ static int read_shard(reading *r, size_t k, vc_err *err)
         const pair *p = &c->place.item[s->first + i];
         uint64_t size = s->file.size;
         if (p->a < 0 || p->b < 0 || (uint64_t)p->a > size || (uint64_t)p->b > size - (uint64_t)p->a)
-            rc = vc_fail(err, VC_EFORMAT, "%s: %" PRIu64 " bytes, row %zu asks for %" PRId64 " from %" PRId64
-                         " on: cut short?", file, size, i, p->b, p->a);
+            rc = vc_fail(err, VC_EFORMAT, "%s: %" PRIu64 " bytes, row %zu asks for %" PRId64 " from %"
+                         PRId64 " on: cut short?", file, size, i, p->b, p->a);
     }
     return rc;
 }

@@ -290,7 +290,8 @@ static int export_to(xport *x, const xport_format *f, vc_err *err)
     const char *out = x->v->o->out;
     char *part = vc_format("%s.part", out), *lock = vc_format("%s.part.lock", out);
     bool left = lock && vc_file_exists(lock);
-    int fd = -1, rc = part && lock ? vc_lock_file(&fd, lock, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int fd = -1;
+    int rc = part && lock ? vc_lock_file(&fd, lock, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     x->dir = part;
     if (!rc && vc_file_exists(out))
         rc = vc_fail(err, VC_EINVAL, "%s is there already: remove it or give another name", out);

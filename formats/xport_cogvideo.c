@@ -2,7 +2,7 @@
  *
  *     prompts.txt, videos.txt                                      a line a sample
  *     cache/video_latent/MODEL/49x480x720/STEM.safetensors         encoded_video [C,F,H,W]
- *     cache/prompt_embeddings/SHA256.safetensors                   prompt_embedding [n,D], of the prompt
+ *     cache/prompt_embeddings/SHA256.safetensors                   prompt_embedding [n,D]
  *
  * An import is given the folder 49x480x720. See xport.h */
 #include <inttypes.h>
@@ -61,13 +61,13 @@ static int same_shape(exporting *e, const xport *x, const xport_sample *s, vc_er
     char shape[64];
     const int *r = x->family->ratio;
     const int64_t *d = s->mean.dim;
-    snprintf(shape, sizeof shape, "%" PRId64 "x%" PRId64 "x%" PRId64, (d[1] - 1) * r[0] + 1, d[2] * r[1],
-             d[3] * r[2]);
+    snprintf(shape, sizeof shape, "%" PRId64 "x%" PRId64 "x%" PRId64, (d[1] - 1) * r[0] + 1,
+             d[2] * r[1], d[3] * r[2]);
     if (!*e->shape)
         strcpy(e->shape, shape);
     return !strcmp(e->shape, shape) ? 0
-         : vc_fail(err, VC_EMISMATCH, "%s, others are %s: CogVideo trains on one shape: vlat split --by "
-                   "bucket first", shape, e->shape);
+         : vc_fail(err, VC_EMISMATCH, "%s, others are %s: CogVideo trains on one shape: vlat split "
+                   "--by bucket first", shape, e->shape);
 }
 
 static int write_latent(const xport *x, const exporting *e, const char *stem, const xport_sample *s,
@@ -78,14 +78,14 @@ static int write_latent(const xport *x, const exporting *e, const char *stem, co
     float *f = NULL;
     uint16_t *data = malloc(2 * n);
     bool new = !strcmp(x->family->name, "cogvideox1.5");
-    char *name = vc_format("cache/video_latent/cogvideox%s-t2v/%s/%s.safetensors", new ? "1.5" : "", e->shape,
-                           stem);
+    char *name = vc_format("cache/video_latent/cogvideox%s-t2v/%s/%s.safetensors", new ? "1.5" : "",
+                           e->shape, stem);
     int rc = data && name ? xport_latent_f32(x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
     if (!rc) rc = xport_convert(data, VC_BF16, &from, 0, n, err);
     if (!rc)
-        rc = write_tensor(x, name, (vf_view){ LATENT, VC_BF16, 4, { d[0], d[1], d[2], d[3] }, data, 2 * n },
-                          err);
+        rc = write_tensor(x, name, (vf_view){ LATENT, VC_BF16, 4, { d[0], d[1], d[2], d[3] }, data,
+                                              2 * n }, err);
     free(f);
     free(data);
     free(name);
@@ -93,7 +93,8 @@ static int write_latent(const xport *x, const exporting *e, const char *stem, co
 }
 
 /* Once for each prompt, with zeros up to the encoder's length. */
-static int write_prompt(const xport *x, exporting *e, const char *prompt, const vf_view *from, vc_err *err)
+static int write_prompt(const xport *x, exporting *e, const char *prompt, const vf_view *from,
+                        vc_err *err)
 {
     char hex[VF_SHA256_HEX], name[120];
     vf_key k = vf_hash(prompt, strlen(prompt)), content = vf_hash(from->data, from->bytes);
@@ -101,9 +102,11 @@ static int write_prompt(const xport *x, exporting *e, const char *prompt, const 
     memcpy(&now, &content, sizeof now);
     now >>= 1;                               /* a keymap's values are smaller than 2^64 - 1 */
     if (vf_keymap_get(&e->prompts, k, &known))
-        return known == now ? 0 : vc_fail(err, VC_EMISMATCH, "another sample with this caption has other "
-                                          "embeddings: CogVideo keeps one for each");
-    int64_t rows = from->dim[0], all = e->max_length > rows ? e->max_length : rows, width = from->dim[1];
+        return known == now ? 0
+             : vc_fail(err, VC_EMISMATCH, "another sample with this caption has other embeddings: "
+                       "CogVideo keeps one for each");
+    int64_t rows = from->dim[0], width = from->dim[1];
+    int64_t all = e->max_length > rows ? e->max_length : rows;
     uint16_t *data = calloc((size_t)(all * width) + 1, sizeof *data);
     int rc = data ? xport_convert(data, VC_BF16, from, 0, (size_t)(rows * width), err)
                   : vc_fail(err, VC_ENOMEM, "out of memory");
@@ -208,7 +211,8 @@ static int next_line(lines *l, char **line, vc_err *err)
 }
 
 /* The only tensor that a file is asked for, of nd dimensions. */
-static int open_tensor(vf_safetensors **f, const char *path, const char *name, int nd, vf_view *v, vc_err *err)
+static int open_tensor(vf_safetensors **f, const char *path, const char *name, int nd, vf_view *v,
+                       vc_err *err)
 {
     int rc = path ? vf_safetensors_open(f, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vc_context(err, vf_safetensors_get(*f, name, v, err), "%s", path);
@@ -271,8 +275,8 @@ static int import_cogvideo(xport *x, vc_err *err)
     if (!rc && !real)
         rc = vc_fail_errno(err, "%s", x->dir);
     if (!rc && strncmp(vc_path_base(real), "cogvideox", 9))
-        rc = vc_fail(err, VC_EUSAGE, "%s: give the folder of latents, DATA/cache/video_latent/cogvideox-t2v/"
-                     "49x480x720", x->dir);
+        rc = vc_fail(err, VC_EUSAGE, "%s: give the folder of latents, DATA/cache/video_latent/"
+                     "cogvideox-t2v/49x480x720", x->dir);
     if (!rc && !x->v->o->family && !strncmp(vc_path_base(real), "cogvideox1.5", 12))
         x->family = xport_family_find("cogvideox1.5");
     vc_progress_begin(x->v->progress, "importing", "samples", 0);

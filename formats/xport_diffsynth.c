@@ -5,7 +5,8 @@
  *     positive        prompt, context [1,512,D], zeros after the text
  *                     (Qwen-Image: prompt_emb [1,n,D], prompt_emb_mask [1,n])
  *
- * The real ones also hold the decoded pictures, as objects that are never looked into. See xport.h */
+ * The real ones also hold the decoded pictures, as objects that are never looked into.
+ * See xport.h */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,12 +58,14 @@ static void add_shared(xport_dict *d, const layout *l, const xport_sample *s, co
 }
 
 /* Rows as bf16, zeros up to the encoder's length; *own is theirs, and the mask's. */
-static int add_positive(xport_dict *d, const exporting *e, const xport_sample *s, void *own[2], vc_err *err)
+static int add_positive(xport_dict *d, const exporting *e, const xport_sample *s, void *own[2],
+                        vc_err *err)
 {
     const vf_view *from = &s->text[0].embeds;
     if (s->n_text != 1 || !from->data)
         return vc_fail(err, VC_EMISMATCH, "embeddings of one text encoder expected");
-    int64_t rows = from->dim[0], all = e->max_length > rows ? e->max_length : rows, width = from->dim[1];
+    int64_t rows = from->dim[0], width = from->dim[1];
+    int64_t all = e->max_length > rows ? e->max_length : rows;
     int64_t *mask = own[1] = malloc((size_t)all * sizeof *mask);
     own[0] = calloc((size_t)(all * width) + 1, 2);
     if (!own[0] || !mask)
@@ -75,7 +78,8 @@ static int add_positive(xport_dict *d, const exporting *e, const xport_sample *s
     xport_dict_tensor(d, e->l->embeds, (vf_view){ NULL, VC_BF16, 3, { 1, all, width }, own[0],
                                                   2 * (size_t)(all * width) });
     if (e->l->mask)
-        xport_dict_tensor(d, e->l->mask, (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, 8 * (size_t)all });
+        xport_dict_tensor(d, e->l->mask,
+                          (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, 8 * (size_t)all });
     return xport_convert(own[0], VC_BF16, from, 0, (size_t)vf_view_count(from), err);
 }
 
@@ -170,8 +174,10 @@ static int read_text(xport_item *m, const layout *l, const vf_pt_value *positive
 /* What a sample has besides, which is not taken over. */
 static uint64_t conditions(const vf_pt_value *shared)
 {
-    static const char *const keys[] = { "y", "clip_feature", "first_frame_latents", "reference_latents",
-                                        "vace_context", "control_camera_latents_input", "edit_latents" };
+    static const char *const keys[] = {
+        "y", "clip_feature", "first_frame_latents", "reference_latents", "vace_context",
+        "control_camera_latents_input", "edit_latents"
+    };
     uint64_t n = 0;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const vf_pt_value *v = vf_pt_get(shared, keys[i]);
@@ -199,9 +205,11 @@ static int read_value(xport *x, const char *path, const vf_pt_value *v, vc_err *
     int rc = check_value(x, v, &l, err);
     if (rc)
         return vc_context(err, rc, "%s", path);
-    const vf_pt_value *shared = v->item[0], *positive = v->item[1], *said = vf_pt_get(positive, "prompt");
+    const vf_pt_value *shared = v->item[0], *positive = v->item[1];
+    const vf_pt_value *said = vf_pt_get(positive, "prompt");
     char *caption = said && said->kind == VF_PT_STR ? strndup(said->s, said->n) : strdup("");
-    xport_item m = { .path = path, .caption = caption, .frames = xport_int(shared, "num_frames", 0) };
+    xport_item m = { .path = path, .caption = caption,
+                     .frames = xport_int(shared, "num_frames", 0) };
     rc = caption ? read_latents(&m, shared, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = read_text(&m, l, positive, err);
     rc = vc_context(err, rc, "%s", path);
@@ -231,7 +239,8 @@ static int read_rank(xport *x, int64_t rank, vc_err *err)
     if (rank >= 0)
         snprintf(sub, sizeof sub, "%" PRId64 "/", rank);
     char *dir = vc_path_join(x->dir, sub);
-    int rc = dir ? xport_numbers(&list, &n, dir, "", ".pth", err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = dir ? xport_numbers(&list, &n, dir, "", ".pth", err)
+                 : vc_fail(err, VC_ENOMEM, "out of memory");
     free(dir);
     if (rc)
         return rc;

@@ -83,8 +83,9 @@ static char *spec_of(const vf_pt_value *d, vc_err *err)
         vc_fail(err, VC_EFORMAT, "image_spec: a path expected");
         return NULL;
     }
-    char *text = tar->kind != VF_PT_STR ? strndup(path->s, path->n)
-                                        : vc_format("%.*s/%.*s", (int)tar->n, tar->s, (int)path->n, path->s);
+    char *text = tar->kind != VF_PT_STR
+                     ? strndup(path->s, path->n)
+                     : vc_format("%.*s/%.*s", (int)tar->n, tar->s, (int)path->n, path->s);
     if (!text)
         vc_fail(err, VC_ENOMEM, "out of memory");
     return text;
@@ -177,8 +178,8 @@ static int same_spec(const importing *m, const char *spec, vf_pt *p[ENCODERS], v
         if (!other)
             return VC_EFORMAT;
         if (strcmp(other, spec))
-            rc = vc_fail(err, VC_EMISMATCH, "text_embeddings_%d: of %.200s where text_embeddings_1 is of "
-                         "%.200s", i + 1, other, spec);
+            rc = vc_fail(err, VC_EMISMATCH, "text_embeddings_%d: of %.200s where text_embeddings_1 is "
+                         "of %.200s", i + 1, other, spec);
         free(other);
     }
     return rc;
@@ -213,7 +214,8 @@ static int put_item(importing *m, const vf_pt_value *d, const char *spec, vc_err
     uint64_t at;
     if (!vf_keymap_get(&m->first, vf_hash(spec, strlen(spec)), &at))
         return vc_fail(err, VC_ENOENT, "%s: no text embeddings of it", spec);
-    xport_item item = { .path = spec, .caption = caption_of(d, &m->x->no_captions), .drawn = m->l->drawn };
+    xport_item item = { .path = spec, .caption = caption_of(d, &m->x->no_captions),
+                        .drawn = m->l->drawn };
     int rc = item.caption ? vf_pt_tensor(d, "latents", &item.mean, err)
                           : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = open_texts(m, &item, (size_t)at, p, err);
@@ -242,7 +244,8 @@ static int open_cache(vf_tensor_cache **c, const char *dir, const char *format, 
 static char *text_folder(const xport *x, const char *bucket)
 {
     const char *ar = bucket + strlen("cache_"), *x1 = strchr(ar, 'x'), *frames = strrchr(ar, 'x');
-    char *own = vc_format("%s/%s", x->dir, bucket), *texts = own ? vc_path_join(own, "text_embeddings_1") : NULL;
+    char *own = vc_format("%s/%s", x->dir, bucket);
+    char *texts = own ? vc_path_join(own, "text_embeddings_1") : NULL;
     bool there = texts && vc_file_exists(texts);
     free(texts);
     if (there || !own || !x1)

@@ -5,8 +5,8 @@
 #include "formats/pt.h"
 #include "formats/xport.h"
 
-/* A dictionary being filled: room for what these files hold. Begins as { .n = 0 } and stays where it
- * is; keys and tensors' bytes are borrowed. */
+/* A dictionary being filled: room for what these files hold. Begins as { .n = 0 } and stays where
+ * it is; keys and tensors' bytes are borrowed. */
 enum { XPORT_DICT = 12 };
 typedef struct xport_dict {
     vf_pt_value key[XPORT_DICT], value[XPORT_DICT];
@@ -27,7 +27,8 @@ int xport_unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v, v
 /* The number of a key; `otherwise` if there is none. */
 int64_t xport_int(const vf_pt_value *d, const char *key, int64_t otherwise);
 
-/* How many of a folder's files are named PREFIX<number>ENDING, and their numbers, ascending; malloc'ed. */
+/* How many of a folder's files are named PREFIX<number>ENDING, and their numbers, ascending;
+ * malloc'ed. */
 int xport_numbers(int64_t **list, int *n, const char *dir, const char *prefix, const char *ending,
                   vc_err *err);
 

@@ -71,7 +71,8 @@ static void add_encoders(const xport *x, cJSON *o)
     static const char *const slots[] = { "text_encoder", "text_encoder_2", "text_encoder_3",
                                          "text_encoder_4" };
     if (x->sink->texts) {
-        cJSON_AddItemToObject(o, "text_encoders", cJSON_Duplicate(xport_texts_encoders(x->sink->texts), true));
+        cJSON_AddItemToObject(o, "text_encoders",
+                              cJSON_Duplicate(xport_texts_encoders(x->sink->texts), true));
         return;
     }
     cJSON *list = cJSON_AddArrayToObject(o, "text_encoders"), *e;
@@ -276,8 +277,8 @@ static int begin(xport *x, const xport_item *m, vc_err *err)
     }
     if (!rc && x->v->o->vae) rc = xport_norm_config(&x->norm, x->v->o->vae, err);
     if (!rc && x->normalized && !x->norm.per_channel && x->norm.scaling == 1 && !x->v->o->vae)
-        rc = vc_fail(err, VC_EMISMATCH, "the constants of %s's VAE lie in its weights: --vae config.json "
-                     "with latents_mean and latents_std gives them", x->family->name);
+        rc = vc_fail(err, VC_EMISMATCH, "the constants of %s's VAE lie in its weights: --vae "
+                     "config.json with latents_mean and latents_std gives them", x->family->name);
     for (int i = 0; !rc && i < s->n_text; i++)
         rc = first_text(x, m, i, err);
     if (!rc && x->v->o->texts) rc = xport_texts_open(&s->texts, x->v->o->texts, x->family, err);
@@ -501,8 +502,8 @@ int xport_finish(xport *x, vc_err *err)
             vlat_str(vf_dataset_manifest(d), "root"));
     vf_dataset_close(d);
     if (x->no_captions && !s->whole)
-        vc_warn(x->v->progress, "%" PRIu64 " captions were left out: the first of each sample is imported",
-                x->no_captions);
+        vc_warn(x->v->progress, "%" PRIu64 " captions were left out: the first of each sample is "
+                "imported", x->no_captions);
     if (x->no_conditions && !s->whole)
         vc_warn(x->v->progress, "%" PRIu64 " conditions were left out: pictures and masks beside the "
                 "latents are not imported", x->no_conditions);

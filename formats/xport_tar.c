@@ -79,8 +79,8 @@ static int put_member(taring *t, const char *ending, const void *data, size_t n,
         bad = ARCHIVE_FATAL;
     if (!bad) bad = archive_write_finish_entry(t->a);
     t->bytes += (int64_t)n + 512;
-    return bad ? vc_fail(err, VC_EIO, "shard-%06d.tar: %s: %s: %s", t->n - 1, name, archive_error_string(t->a),
-                         strerror(archive_errno(t->a))) : 0;
+    return bad ? vc_fail(err, VC_EIO, "shard-%06d.tar: %s: %s: %s", t->n - 1, name,
+                         archive_error_string(t->a), strerror(archive_errno(t->a))) : 0;
 }
 
 static int put_value(void *arg, const char *name, const char *role, vc_err *err)

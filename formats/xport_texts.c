@@ -1,5 +1,5 @@
-/* xport_texts.c - vlat import --texts: text embeddings by caption, out of a dataset that has them, for
- * caches that keep none or another encoder's. See xport_parts.h */
+/* xport_texts.c - vlat import --texts: text embeddings by caption, out of a dataset that has them,
+ * for caches that keep none or another encoder's. See xport_parts.h */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,8 +44,8 @@ int xport_texts_open(xport_texts **out, const char *path, const xport_family *fa
     int rc = t ? vf_dataset_open(&t->d, path, false, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     const char *has = rc ? "" : vlat_str(vf_dataset_manifest(t->d), "family");
     if (!rc && strcmp(has, family->name))
-        rc = vc_fail(err, VC_EMISMATCH, "--texts %s: of family %.60s, what is imported is of %s", path, has,
-                     family->name);
+        rc = vc_fail(err, VC_EMISMATCH, "--texts %s: of family %.60s, what is imported is of %s",
+                     path, has, family->name);
     if (!rc) rc = index_captions(t, err);
     if (rc)
         xport_texts_close(t);

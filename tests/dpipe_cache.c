@@ -1,4 +1,4 @@
-/* dpipe_cache.c - a cache as diffusion-pipe writes it, out of a tiny dataset of wan2.1 or hunyuanvideo:
+/* dpipe_cache.c - a cache as diffusion-pipe writes it, of a tiny dataset (wan2.1 or hunyuanvideo):
  *
  *     dpipe_cache DATASET DIR
  *
@@ -74,8 +74,8 @@ static void add(cache *c, const xport_dict *d)
     if (vf_pt_pack(&data, &n, &v, NULL) || fwrite(data, 1, n, c->bin) != n)
         fail("cannot write");
     free(data);
-    snprintf(text, sizeof text, "INSERT INTO items VALUES(%d, %d); INSERT INTO shard_%d VALUES(%ld, %zu)",
-             c->shard, c->row++, c->shard, c->offset, n);
+    snprintf(text, sizeof text, "INSERT INTO items VALUES(%d, %d); INSERT INTO shard_%d VALUES(%ld, "
+             "%zu)", c->shard, c->row++, c->shard, c->offset, n);
     sql(c, text);
     c->offset += (long)n;
 }
@@ -134,6 +134,8 @@ static void add_text(cache *c, const vf_dataset *d, bool wan, int encoder, uint3
 {
     cJSON *record = record_of(d, i);
     const cJSON *first = cJSON_GetObjectItemCaseSensitive(record, "captions")->child;
+    const cJSON *hex = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(first, "keys"), encoder);
+    const char *embeds = encoder ? "prompt_embeds_2" : wan ? "text_embeddings" : "prompt_embeds_1";
     vf_key k;
     vf_safetensors *st;
     vf_view v;
@@ -141,8 +143,7 @@ static void add_text(cache *c, const vf_dataset *d, bool wan, int encoder, uint3
     vf_pt_value spec[2];
     const vf_pt_value *item[2];
     int64_t mask[PADDED] = { 0 }, length;
-    if (!vf_key_parse(&k, cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(first, "keys"), encoder)->valuestring) ||
-        vf_dataset_text(d, k, true, &st, NULL) ||
+    if (!vf_key_parse(&k, hex->valuestring) || vf_dataset_text(d, k, true, &st, NULL) ||
         vf_safetensors_get(st, encoder ? "pooled" : "prompt_embeds", &v, NULL))
         fail("a text");
     length = v.dim[0];
@@ -156,12 +157,12 @@ static void add_text(cache *c, const vf_dataset *d, bool wan, int encoder, uint3
     }
     for (int r = 0; r < PADDED; r++)
         mask[r] = r < length;
-    xport_dict_tensor(&dict, encoder ? "prompt_embeds_2" : wan ? "text_embeddings" : "prompt_embeds_1", v);
+    xport_dict_tensor(&dict, embeds, v);
     if (wan)
         xport_dict_tensor(&dict, "seq_lens", (vf_view){ NULL, VC_I64, 0, { 0 }, &length, 8 });
     else if (!encoder)
-        xport_dict_tensor(&dict, "prompt_attention_mask_1", (vf_view){ NULL, VC_I64, 1, { PADDED }, mask,
-                                                                       8 * PADDED });
+        xport_dict_tensor(&dict, "prompt_attention_mask_1",
+                          (vf_view){ NULL, VC_I64, 1, { PADDED }, mask, 8 * PADDED });
     add_spec(&dict, spec, item, str(record, "path"));
     add(c, &dict);
     free(rows);

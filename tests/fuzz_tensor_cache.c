@@ -1,5 +1,5 @@
-/* fuzz_tensor_cache.c - any bytes as diffusion-pipe's metadata.db, beside a shard of 4096 bytes: a cache
- * or an error, and every item lies in the shard. */
+/* fuzz_tensor_cache.c - any bytes as diffusion-pipe's metadata.db, beside a shard of 4096 bytes: a
+ * cache or an error, and every item lies in the shard. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-/* test_import.c - vlat import of caches in which one file is damaged in every way that mutate knows: a
- * dataset without damage, or an error in words. Run it under the sanitizers; VLT_ROUNDS says how often a
- * cache is damaged. */
+/* test_import.c - vlat import of caches in which one file is damaged in every way that mutate knows:
+ * a dataset without damage, or an error in words. VLT_ROUNDS says how often a cache is damaged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,7 +95,8 @@ static int import(const char *format, const char *path, const char *out, FILE *n
 }
 
 /* One file of the cache, written anew with damage, and put right again. */
-static void damage(tree *t, const char *format, const char *path, const char *out, FILE *null, uint32_t round)
+static void damage(tree *t, const char *format, const char *path, const char *out, FILE *null,
+                   uint32_t round)
 {
     vc_err err = { 0 };
     vc_draws d = vc_draws_of(11, round, 0, 0);
@@ -109,7 +109,8 @@ static void damage(tree *t, const char *format, const char *path, const char *ou
     assert_int_equal(vc_file_write(f->path, buf, n, NULL), 0);
     int rc = import(format, path, out, null, &err);
     if (rc && (err.code != rc || !*err.text))
-        fail_msg("%s: round %u: %s: status %d, error %d \"%s\"", format, round, f->from, rc, err.code, err.text);
+        fail_msg("%s: round %u: %s: status %d, error %d \"%s\"", format, round, f->from, rc, err.code,
+                 err.text);
     assert_int_equal(vc_file_write(f->path, f->data, f->size, NULL), 0);
     free(buf);
 }
@@ -132,7 +133,8 @@ static void test_damage(void **state)
         tree t = { .n = 0 };
         vc_err err = { 0 };
         char *from = vc_format("%s/tests/caches/%s", getenv("VLT_BUILD"), rows[i].format);
-        char *to = vc_path_join(dir, rows[i].format), *out = vc_format("%s/%s.lmdb", dir, rows[i].format);
+        char *to = vc_path_join(dir, rows[i].format);
+        char *out = vc_format("%s/%s.lmdb", dir, rows[i].format);
         char *path = vc_path_join(to, rows[i].inside);
         copy_tree(&t, to, from);
         qsort(t.item, t.n, sizeof *t.item, by_path);

@@ -1,5 +1,5 @@
-/* test_tensor_cache.c - diffusion-pipe's container: what is read, and databases that are damaged, forged
- * or made to keep the reader busy. */
+/* test_tensor_cache.c - diffusion-pipe's container: what is read, and databases that are damaged,
+ * forged or made to keep the reader busy. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +16,7 @@
 
 #define ITEMS "CREATE TABLE items(shard, shard_index);"
 #define SHARD "CREATE TABLE shard_0(offset, size);"
+#define ONE ITEMS SHARD "INSERT INTO items VALUES(0,0);"
 
 /* A cache of this SQL and two items of torch.save, one after the other, in shard_0.bin. */
 static size_t make_cache(const char *dir, const char *sql)
@@ -64,19 +65,18 @@ static void test_refuses(void **state)
     static const struct { const char *sql, *says; } rows[] = {
         { "CREATE TABLE other(a);", "items: no such table" },
         { ITEMS "INSERT INTO items VALUES(0,0);", "shard_0: no such table" },
-        { ITEMS SHARD "INSERT INTO items VALUES(0,0);", "item 0: row 0 of shard_0" },
+        { ONE, "item 0: row 0 of shard_0" },
         { ITEMS SHARD "INSERT INTO items VALUES(0,-1); INSERT INTO shard_0 VALUES(0,1);", "row -1" },
         { ITEMS "INSERT INTO items VALUES(-1,0);", "shard -1" },
         { ITEMS "INSERT INTO items VALUES(70000,0);", "shard 70000" },
         { ITEMS "INSERT INTO items VALUES('a',0);", "items: integers expected" },
-        { ITEMS SHARD "INSERT INTO items VALUES(0,0); INSERT INTO shard_0 VALUES(0,99999);", "cut short" },
-        { ITEMS SHARD "INSERT INTO items VALUES(0,0); INSERT INTO shard_0 VALUES(99999,0);", "cut short" },
-        { ITEMS SHARD "INSERT INTO items VALUES(0,0); INSERT INTO shard_0 VALUES(-1,1);", "cut short" },
-        { ITEMS SHARD "INSERT INTO items VALUES(0,0); INSERT INTO shard_0 VALUES(9223372036854775807,"
-          "9223372036854775807);", "cut short" },
+        { ONE "INSERT INTO shard_0 VALUES(0,99999);", "cut short" },
+        { ONE "INSERT INTO shard_0 VALUES(99999,0);", "cut short" },
+        { ONE "INSERT INTO shard_0 VALUES(-1,1);", "cut short" },
+        { ONE "INSERT INTO shard_0 VALUES(9223372036854775807,9223372036854775807);", "cut short" },
         { ITEMS "CREATE TABLE shard_1(offset, size); INSERT INTO items VALUES(1,0);", "shard_1.bin" },
-        { "CREATE VIEW items AS WITH RECURSIVE n(shard, shard_index, rowid) AS (SELECT 0, 0, 0 UNION ALL "
-          "SELECT 0, 0, 0 FROM n) SELECT * FROM n;", "far more work than its size" },
+        { "CREATE VIEW items AS WITH RECURSIVE n(shard, shard_index, rowid) AS "
+          "(SELECT 0, 0, 0 UNION ALL SELECT 0, 0, 0 FROM n) SELECT * FROM n;", "far more work" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         vf_tensor_cache *c;
@@ -93,8 +93,7 @@ static void test_damage(void **state)
 {
     char path[TMP_DIR + 32];
     vc_map m;
-    make_cache(*state, ITEMS SHARD "INSERT INTO items VALUES(0,0),(0,1); INSERT INTO shard_0 VALUES(0,100),"
-               "(100,200)");
+    make_cache(*state, ONE "INSERT INTO items VALUES(0,1); INSERT INTO shard_0 VALUES(0,100),(100,200)");
     snprintf(path, sizeof path, "%s/metadata.db", (const char *)*state);
     assert_int_equal(vc_map_open(&m, path, NULL), 0);
     mutate_run(m.data, m.size, 7, 2000, LLVMFuzzerTestOneInput);
