@@ -157,7 +157,11 @@ static int read_database(vf_tensor_cache *c, const char *path, vc_err *err)
     if (rc)
         return rc;
     r.left = m.size / STEPS * STEPS_PER_BYTE + 1000;
+    bool wal = m.size > 19 && (m.data[18] > 1 || m.data[19] > 1);
     vc_map_close(&m);
+    if (wal)                                 /* SQLite would make files beside it */
+        return vc_fail(err, VC_EFORMAT, "metadata.db: in WAL mode, which diffusion-pipe does not use: "
+                       "sqlite3 metadata.db 'PRAGMA journal_mode=DELETE' changes that");
     if (sqlite3_open_v2(path, &r.db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL)) {
         rc = vc_fail(err, VC_EIO, "metadata.db: %s", r.db ? sqlite3_errmsg(r.db) : "out of memory");
     } else {

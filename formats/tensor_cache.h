@@ -4,8 +4,7 @@
  *     shard_N.bin      files of torch.save, one after the other
  *
  * The database may be anybody's: only integers are taken from it, the work that it may cause is
- * bounded by its size, and every place is checked against its shard's file. Nothing is written, not
- * even a lock. A handle is immutable after open and may serve many threads. */
+ * bounded by its size, and every place is checked against its shard's file. Nothing is written. A handle is immutable after open and may serve many threads. */
 #ifndef VF_TENSOR_CACHE_H
 #define VF_TENSOR_CACHE_H
 

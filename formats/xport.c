@@ -357,6 +357,10 @@ int vlat_import(const vlat *v, vc_err *err)
         return VC_EUSAGE;
     if (!v->o->out)
         return vc_fail(err, VC_EUSAGE, "--out says where the new dataset goes");
+    if (v->o->texts && f->whole)
+        return vc_fail(err, VC_EUSAGE, "--texts: %s has the dataset whole, with its texts", f->name);
+    if (v->o->texts && v->o->empty)
+        return vc_fail(err, VC_EUSAGE, "--texts brings the empty prompt too: leave --empty out");
     xport x = { .v = v, .format = f->source, .dir = v->path, .normalized = is_normalized(v, f) };
     if (!f->whole) {
         const char *family = v->o->family ? v->o->family : f->family;

@@ -8,8 +8,10 @@
 typedef struct xport_texts xport_texts;
 /* VC_EMISMATCH: of another family. */
 int xport_texts_open(xport_texts **out, const char *path, const xport_family *family, vc_err *err);
-/* Its manifest's `text_encoders`, borrowed; puts their empty prompts' values. */
+/* Its manifest's `text_encoders` and `root`, borrowed. */
 const cJSON *xport_texts_encoders(const xport_texts *t);
+const char *xport_texts_root(const xport_texts *t);
+/* Puts the values of the encoders' empty prompts. */
 int xport_texts_empty(const xport_texts *t, vf_writer *w, vc_err *err);
 /* Puts the values of a caption's texts; *keys, a list for the record, is the caller's.
  * VC_ENOENT: it has no such caption. */

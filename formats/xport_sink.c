@@ -117,6 +117,8 @@ static cJSON *make_head(const xport *x)
     cJSON_AddStringToObject(e, "dtype", vc_dtype_name(s->peer_dtype));
     if (x->normalized)
         add_norm(e, "constants", &x->norm, false);
+    if (s->texts)
+        cJSON_AddStringToObject(e, "texts", xport_texts_root(s->texts));
     return o;
 }
 

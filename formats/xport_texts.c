@@ -72,6 +72,11 @@ const cJSON *xport_texts_encoders(const xport_texts *t)
     return cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(t->d), "text_encoders");
 }
 
+const char *xport_texts_root(const xport_texts *t)
+{
+    return vlat_str(vf_dataset_manifest(t->d), "root");
+}
+
 int xport_texts_empty(const xport_texts *t, vf_writer *w, vc_err *err)
 {
     const cJSON *e;

@@ -63,6 +63,7 @@ static void test_reads(void **state)
 static void test_refuses(void **state)
 {
     static const struct { const char *sql, *says; } rows[] = {
+        { "PRAGMA journal_mode=WAL;" ITEMS, "in WAL mode" },
         { "CREATE TABLE other(a);", "items: no such table" },
         { ITEMS "INSERT INTO items VALUES(0,0);", "shard_0: no such table" },
         { ONE, "item 0: row 0 of shard_0" },

@@ -159,6 +159,9 @@ same raw-3x4x6 raw.back
 expect 0 '2 samples' import raw.1 --from causvid --space raw --texts raw-3x4x6 --out texts.back
 same raw-3x4x6 texts.back
 expect 0 'no damage' verify texts.back
+says texts.back "\"texts\": *\"$(root raw-3x4x6)\""
+expect 2 'leave --empty out' import raw.1 --from causvid --texts raw-3x4x6 --empty zeros --out none
+expect 2 'has the dataset whole' import safetensors.out --from safetensors --texts raw-3x4x6 --out none
 expect 0 '2 samples' export texts.back --to musubi --out texts.musubi
 expect 0 '1 samples' select raw.all 'sample = 0' --out raw.0
 expect 1 'no sample of --texts has the caption "a caption' import raw.1 --from causvid --texts raw.0 --out textless
