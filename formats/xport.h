@@ -58,11 +58,11 @@ typedef struct xport {
     xport_norm norm;                         /* the dataset's constants */
     const xport_family *family;              /* NULL: one that is not in the table */
     bool normalized;                         /* latents in the peer's files */
-    uint64_t no_captions;                    /* captions after the first: left out */
     uint64_t no_conditions;                  /* conditions: left out */
     /* export */
     const vf_dataset *d;
     const cJSON *manifest;
+    uint64_t no_captions;                    /* captions after the first: left out */
     vf_keymap written;                       /* names of values in files of their own */
     /* import */
     xport_sink *sink;
@@ -147,6 +147,7 @@ typedef struct xport_item {
         int64_t length;                      /* rows with padding in the peer's files; 0: it pads nothing */
     } text[XPORT_TEXTS];
     int chunks;                              /* texts are of so many segments in a row; 0: of one */
+    const struct xport_item *more;           /* a further caption: its caption, texts and more count */
 } xport_item;
 
 /* The first item makes the dataset: its channels, types and widths are what the manifest says, and

@@ -36,14 +36,21 @@ static const layout layouts[] = {
     { "ltx-video", true, 1, { { "prompt_embeds", "prompt_attention_mask", NULL, NULL } } },
     { "qwen-image", false, 1, { { "prompt_embeds", NULL, NULL, NULL } } },
 };
-enum { LAYOUTS = sizeof layouts / sizeof *layouts, ENCODERS = 2 };
+enum { LAYOUTS = sizeof layouts / sizeof *layouts, ENCODERS = 2, MAX_CAPTIONS = 1000 };
 
 typedef struct importing {
     xport *x;
     const layout *l;                         /* NULL before the first text */
     vf_tensor_cache *latents, *text[ENCODERS];
-    vf_keymap first;                         /* of a media file: its first item in text[0] */
+    vf_keymap at;                            /* of a media file's captions: their items in text[0] */
 } importing;
+
+/* One caption of a sample, and what its texts borrow from. */
+typedef struct caption {
+    xport_item item;
+    char *text;
+    vf_pt *p[ENCODERS];
+} caption;
 
 /* ---- items ---- */
 
@@ -91,10 +98,17 @@ static char *spec_of(const vf_pt_value *d, vc_err *err)
     return text;
 }
 
+static vf_key caption_key(const char *spec, uint32_t i)
+{
+    return vf_hash2(spec, strlen(spec), &i, sizeof i);
+}
+
+/* Captions of a media file come in its own order, wherever they lie. */
 static int index_texts(importing *m, vc_err *err)
 {
     int rc = 0;
-    vf_keymap_clear(&m->first);
+    vf_keymap seen = { 0 };                  /* how many captions of a file there were */
+    vf_keymap_clear(&m->at);
     for (size_t i = 0; !rc && i < vf_tensor_cache_count(m->text[0]); i++) {
         vf_pt *p;
         rc = vf_tensor_cache_get(m->text[0], i, &p, err);
@@ -104,13 +118,16 @@ static int index_texts(importing *m, vc_err *err)
             rc = vc_context(err, VC_EFORMAT, "text_embeddings_1: item %zu", i);
         if (!rc) {
             vf_key k = vf_hash(spec, strlen(spec));
-            if (!vf_keymap_get(&m->first, k, NULL))
-                rc = vf_keymap_put(&m->first, k, i, err);
+            uint64_t n = 0;
+            vf_keymap_get(&seen, k, &n);
+            rc = vf_keymap_put(&seen, k, n + 1, err);
+            if (!rc) rc = vf_keymap_put(&m->at, caption_key(spec, (uint32_t)n), i, err);
         }
         free(spec);
         vf_pt_close(p);
         if (!rc) rc = xport_stopped(err);
     }
+    vf_keymap_free(&seen);
     return rc;
 }
 
@@ -185,17 +202,6 @@ static int same_spec(const importing *m, const char *spec, vf_pt *p[ENCODERS], v
     return rc;
 }
 
-/* The first caption; *more: how many others. */
-static char *caption_of(const vf_pt_value *d, uint64_t *more)
-{
-    const vf_pt_value *c = vf_pt_get(d, "caption");
-    if (c && (c->kind == VF_PT_LIST || c->kind == VF_PT_TUPLE)) {
-        *more += c->n ? c->n - 1 : 0;
-        c = c->n ? c->item[0] : NULL;
-    }
-    return c && c->kind == VF_PT_STR ? strndup(c->s, c->n) : strdup("");
-}
-
 /* What a sample has besides, which is not taken over. */
 static uint64_t conditions(const vf_pt_value *d)
 {
@@ -208,23 +214,51 @@ static uint64_t conditions(const vf_pt_value *d)
     return n;
 }
 
+/* Caption i, of the latent's list. */
+static int open_caption(importing *m, caption *c, const char *spec, uint32_t i, const vf_pt_value *text,
+                        vc_err *err)
+{
+    uint64_t at;
+    if (!vf_keymap_get(&m->at, caption_key(spec, i), &at))
+        return vc_fail(err, VC_ENOENT, "%s: no text embeddings of caption %" PRIu32, spec, i + 1);
+    c->text = text && text->kind == VF_PT_STR ? strndup(text->s, text->n) : strdup("");
+    c->item.caption = c->text;
+    int rc = c->text ? open_texts(m, &c->item, (size_t)at, c->p, err)
+                     : vc_fail(err, VC_ENOMEM, "out of memory");
+    return rc ? rc : same_spec(m, spec, c->p, err);
+}
+
+static void close_captions(caption *c, uint32_t n)
+{
+    for (uint32_t i = 0; c && i < n; i++) {
+        for (int k = 0; k < ENCODERS; k++)
+            vf_pt_close(c[i].p[k]);
+        free(c[i].text);
+    }
+    free(c);
+}
+
 static int put_item(importing *m, const vf_pt_value *d, const char *spec, vc_err *err)
 {
-    vf_pt *p[ENCODERS] = { NULL };
-    uint64_t at;
-    if (!vf_keymap_get(&m->first, vf_hash(spec, strlen(spec)), &at))
-        return vc_fail(err, VC_ENOENT, "%s: no text embeddings of it", spec);
-    xport_item item = { .path = spec, .caption = caption_of(d, &m->x->no_captions),
-                        .drawn = m->l->drawn };
-    int rc = item.caption ? vf_pt_tensor(d, "latents", &item.mean, err)
-                          : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = open_texts(m, &item, (size_t)at, p, err);
-    if (!rc) rc = same_spec(m, spec, p, err);
+    const vf_pt_value *list = vf_pt_get(d, "caption");
+    bool several = list && (list->kind == VF_PT_LIST || list->kind == VF_PT_TUPLE);
+    if (several && (!list->n || list->n > MAX_CAPTIONS))
+        return vc_fail(err, VC_EFORMAT, "caption: 1 to %d texts expected", MAX_CAPTIONS);
+    uint32_t n = several ? (uint32_t)list->n : 1;
+    caption *c = calloc(n, sizeof *c);
+    int rc = c ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    for (uint32_t i = 0; !rc && i < n; i++) {
+        rc = open_caption(m, &c[i], spec, i, several ? list->item[i] : list, err);
+        c[i].item.more = i + 1 < n ? &c[i + 1].item : NULL;
+    }
+    if (!rc) {
+        c->item.path = spec;
+        c->item.drawn = m->l->drawn;
+        rc = vf_pt_tensor(d, "latents", &c->item.mean, err);
+    }
     m->x->no_conditions += conditions(d);
-    if (!rc) rc = xport_put(m->x, &item, err);
-    for (int i = 0; i < ENCODERS; i++)
-        vf_pt_close(p[i]);
-    free((char *)item.caption);
+    if (!rc) rc = xport_put(m->x, &c->item, err);
+    close_captions(c, n);
     return rc;
 }
 
@@ -331,12 +365,12 @@ static int import_dpipe(xport *x, vc_err *err)
                      x->dir);
     if (!rc && x->sink) rc = read_empty(&m, err);
     xport_list_free(&names);
-    vf_keymap_free(&m.first);
+    vf_keymap_free(&m.at);
     return rc;
 }
 
 const xport_format xport_dpipe = {
-    "diffusion-pipe", "diffusion-pipe", "SQLite and pickles; the first caption; only imported",
+    "diffusion-pipe", "diffusion-pipe", "SQLite and pickles; only imported",
     "wan2.1 hunyuanvideo ltx-video qwen-image", "wan2.1", true, false,
     NULL, import_dpipe
 };

@@ -395,18 +395,16 @@ static void add_sizes(const xport *x, cJSON *o, const xport_item *m, vf_key late
         vf_json_add_int(o, "text_chunks", m->chunks);
 }
 
-static int put_record_of(xport *x, const xport_item *m, vf_key latent, cJSON *keys, vc_err *err)
+static int put_record_of(xport *x, const xport_item *m, vf_key latent, cJSON *captions, vc_err *err)
 {
     xport_sink *s = x->sink;
-    cJSON *o = cJSON_CreateObject(), *caption;
+    cJSON *o = cJSON_CreateObject();
     vf_json_add_int(o, "sample", s->next);
     vf_json_add_int(o, "variant", 0);
     int rc = add_id(s, o, m->path, err);
     cJSON_AddStringToObject(o, "path", m->path);
     cJSON_AddStringToObject(o, "type", m->mean.dim[1] > 1 ? "video" : "image");
-    cJSON_AddItemToArray(cJSON_AddArrayToObject(o, "captions"), caption = cJSON_CreateObject());
-    cJSON_AddStringToObject(caption, "text", m->caption ? m->caption : "");
-    cJSON_AddItemToObject(caption, "keys", keys);
+    cJSON_AddItemToObject(o, "captions", captions);
     add_sizes(x, o, m, latent);
     if (!rc) rc = vf_writer_put_sample(s->w, s->next, 0, o, NULL, 0, err);
     cJSON_Delete(o);
@@ -435,10 +433,9 @@ static int check_item(const xport *x, const xport_item *m, vc_err *err)
     return 0;
 }
 
-/* The values of an item's texts; *keys, a list for the record, is the caller's. */
-static int put_texts(const xport *x, const xport_item *m, cJSON **keys, vc_err *err)
+/* The values of a caption's texts; *keys, a list for the record, is the caller's. */
+static int put_texts(const xport *x, const xport_item *m, const char *caption, cJSON **keys, vc_err *err)
 {
-    const char *caption = m->caption ? m->caption : "";
     xport_sink *s = x->sink;
     char hex[VF_KEY_HEX];
     int rc = 0;
@@ -454,18 +451,44 @@ static int put_texts(const xport *x, const xport_item *m, cJSON **keys, vc_err *
     return rc;
 }
 
+/* All captions of an item, as the record has them. */
+static int put_captions(const xport *x, const xport_item *m, cJSON *list, vc_err *err)
+{
+    int rc = 0;
+    for (; !rc && m; m = m->more) {
+        cJSON *o = cJSON_CreateObject(), *keys = NULL;
+        const char *caption = m->caption ? m->caption : "";
+        cJSON_AddStringToObject(o, "text", caption);
+        rc = put_texts(x, m, caption, &keys, err);
+        cJSON_AddItemToObject(o, "keys", keys);
+        cJSON_AddItemToArray(list, o);
+    }
+    return rc;
+}
+
+static int check_texts(const xport *x, const xport_item *m, vc_err *err)
+{
+    int rc = 0, n = m->n_text;
+    for (; !rc && m; m = m->more) {
+        if (m->n_text != n)
+            rc = vc_fail(err, VC_EMISMATCH, "captions with %d and with %d texts", n, m->n_text);
+        for (int i = 0; !rc && i < n; i++)
+            rc = check_text(x->sink ? &x->sink->text[i] : NULL, m, i, err);
+    }
+    return rc;
+}
+
 int xport_put(xport *x, const xport_item *m, vc_err *err)
 {
     vf_key latent;
-    cJSON *keys = NULL;
+    cJSON *captions = cJSON_CreateArray();
     int rc = check_item(x, m, err);
-    for (int i = 0; !rc && !x->v->o->texts && i < m->n_text; i++)
-        rc = check_text(x->sink ? &x->sink->text[i] : NULL, m, i, err);
+    if (!rc && !x->v->o->texts) rc = check_texts(x, m, err);
     if (!rc && !x->sink) rc = begin(x, m, err);
-    if (!rc) rc = put_texts(x, m, &keys, err);
+    if (!rc) rc = put_captions(x, m, captions, err);
     if (!rc) rc = put_latent(x, m, &latent, err);
-    if (!rc) rc = put_record_of(x, m, latent, keys, err);
-    else cJSON_Delete(keys);
+    if (!rc) rc = put_record_of(x, m, latent, captions, err);
+    else cJSON_Delete(captions);
     if (!rc) rc = xport_stopped(err);
     vc_progress_at(x->v->progress, x->sink ? x->sink->next : 0, NULL);
     return vc_context(err, rc, "%s", m->path);
@@ -503,9 +526,6 @@ int xport_finish(xport *x, vc_err *err)
             vc_human_count(a, vf_dataset_count(d)), x->format,
             vlat_str(vf_dataset_manifest(d), "root"));
     vf_dataset_close(d);
-    if (x->no_captions && !s->whole)
-        vc_warn(x->v->progress, "%" PRIu64 " captions were left out: the first of each sample is "
-                "imported", x->no_captions);
     if (x->no_conditions && !s->whole)
         vc_warn(x->v->progress, "%" PRIu64 " conditions were left out: pictures and masks beside the "
                 "latents are not imported", x->no_conditions);

@@ -2,7 +2,8 @@
  *
  *     dpipe_cache DATASET DIR
  *
- * Latents are raw; texts lie in another order than latents, in two shards. */
+ * Latents are raw; texts lie in another order than latents, in two shards. Each sample has its own
+ * caption and that of the sample after it. */
 #include <inttypes.h>
 #include <sqlite3.h>
 #include <stdlib.h>
@@ -113,7 +114,8 @@ static void add_latent(cache *c, const vf_dataset *d, uint32_t i)
     vf_view v;
     xport_dict dict = { .n = 0 };
     vf_pt_value spec[2], text = { .kind = VF_PT_STR, .s = str(first, "text") };
-    const vf_pt_value *item[2], *captions[1] = { &text };
+    const vf_pt_value second = { .kind = VF_PT_STR, .s = "second", .n = 6 };
+    const vf_pt_value *item[2], *captions[2] = { &text, &second };
     text.n = strlen(text.s);
     if (vf_dataset_latent(d, vf_dataset_entry(d, i)->latent, true, &st, NULL) ||
         (vf_safetensors_get(st, "mean", &v, NULL) && vf_safetensors_get(st, "sample", &v, NULL)))
@@ -123,16 +125,16 @@ static void add_latent(cache *c, const vf_dataset *d, uint32_t i)
     add_spec(&dict, spec, item, str(record, "path"));
     vf_pt_value *list = xport_dict_add(&dict, "caption", VF_PT_LIST);
     list->item = captions;
-    list->n = 1;
+    list->n = 2;
     add(c, &dict);
     vf_safetensors_close(st);
     cJSON_Delete(record);
 }
 
-/* Sample i's text of an encoder; rows are padded with what must not be taken for text. */
-static void add_text(cache *c, const vf_dataset *d, bool wan, int encoder, uint32_t i)
+/* Sample `of`'s text of an encoder as one of sample i's; rows are padded with what must not be taken for text. */
+static void add_text(cache *c, const vf_dataset *d, bool wan, int encoder, uint32_t i, uint32_t of)
 {
-    cJSON *record = record_of(d, i);
+    cJSON *record = record_of(d, of), *path = record_of(d, i);
     const cJSON *first = cJSON_GetObjectItemCaseSensitive(record, "captions")->child;
     const cJSON *hex = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(first, "keys"), encoder);
     const char *embeds = encoder ? "prompt_embeds_2" : wan ? "text_embeddings" : "prompt_embeds_1";
@@ -163,11 +165,12 @@ static void add_text(cache *c, const vf_dataset *d, bool wan, int encoder, uint3
     else if (!encoder)
         xport_dict_tensor(&dict, "prompt_attention_mask_1",
                           (vf_view){ NULL, VC_I64, 1, { PADDED }, mask, 8 * PADDED });
-    add_spec(&dict, spec, item, str(record, "path"));
+    add_spec(&dict, spec, item, str(path, "path"));
     add(c, &dict);
     free(rows);
     vf_safetensors_close(st);
     cJSON_Delete(record);
+    cJSON_Delete(path);
 }
 
 int main(int argc, char **argv)
@@ -186,14 +189,15 @@ int main(int argc, char **argv)
         snprintf(name, sizeof name, "ar_frames_1.500_9/text_embeddings_%d", e + 1);
         begin(&c, argv[2], name);
         for (uint32_t i = vf_dataset_count(d); i-- > 0;) {
-            add_text(&c, d, wan, e, i);
+            add_text(&c, d, wan, e, i, i);
             if (i == 2)
                 next_shard(&c);
+            add_text(&c, d, wan, e, i, (i + 1) % vf_dataset_count(d));
         }
         end(&c);
         snprintf(name, sizeof name, "uncond_text_embeddings_%d", e + 1);
         begin(&c, argv[2], name);
-        add_text(&c, d, wan, e, 0);
+        add_text(&c, d, wan, e, 0, 0);
         end(&c);
     }
     vf_dataset_close(d);

@@ -17,6 +17,17 @@ dpipe hv hunyuanvideo sample f16 f16
 says hv.back '"values": *"sample"'
 says hv.back '"family": *"hunyuanvideo"'
 
+# the second caption of a sample has the embeddings of the next sample's first
+expect 0 '5 samples' export wan.back --to safetensors --out wan.out
+sed 's/.*"captions":\[{"text":"[^{}]*","keys":\["\([0-9a-f]*\)"\]},{"text":"second","keys":\["\([0-9a-f]*\)"\]}\].*/\1 \2/' \
+    wan.out/samples.jsonl >keys
+second=
+while read -r first next; do
+    [ -z "$second" ] || cmp "wan.out/texts/$second.safetensors" "wan.out/texts/$first.safetensors" || bad=1
+    second=$next
+done <keys
+[ "$(wc -w <keys)" -eq 10 ] || { echo 'other captions'; cat keys; bad=1; }
+
 expect 0 '5 samples' import wan.cache --from diffusion-pipe --out norm.back
 says norm.back '"latents": *"normalized"'
 expect 2 'no such format' export wan.lmdb --to diffusion-pipe --out x
