@@ -96,6 +96,10 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
 /* A value by key, zero-copy from the map: *st borrows from the dataset, close it first. check:
  * compare xxh3. VC_ENOENT: no shard has it; whatever is wrong names shard and key. */
 int vf_dataset_latent(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err);
+/* The same of something that belongs to entry e, whose shard most likely has it: the others are not
+ * searched then. */
+int vf_dataset_latent_of(const vf_dataset *d, const vf_entry *e, vf_key k, bool check,
+                         vf_safetensors **st, vc_err *err);
 int vf_dataset_text(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err);
 /* The same value as stored: the bytes of the safetensors container, borrowed. */
 int vf_dataset_bytes(const vf_dataset *d, bool text, vf_key k, const void **data, size_t *n,
@@ -106,8 +110,8 @@ int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t 
 uint32_t vf_dataset_validations(const vf_dataset *d);
 int vf_dataset_validation(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err);
 
-/* Asks the system to read a latent's pages ahead. */
-void vf_dataset_prefetch(const vf_dataset *d, vf_key latent);
+/* Asks the system to read the pages of a latent that belongs to entry e ahead. */
+void vf_dataset_prefetch(const vf_dataset *d, const vf_entry *e, vf_key latent);
 
 /* ---- writing ---- */
 

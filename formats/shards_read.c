@@ -440,13 +440,14 @@ int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t 
 
 static const char *const value_name[2] = { "latent", "text" };
 
-/* Looks where the last one was first, since neighbours lie together. */
-static int find_value(const vf_dataset *d, bool text, vf_key k, const shard **in, vf_bytes *value,
-                      vc_err *err)
+/* Looks first in the entry's shard, or without one where the last value was: neighbours lie
+ * together. */
+static int find_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *e, const shard **in,
+                      vf_bytes *value, vc_err *err)
 {
     char hex[VF_KEY_HEX];
     atomic_int *last = (atomic_int *)(uintptr_t)&d->last[text];
-    int start = atomic_load_explicit(last, memory_order_relaxed);
+    int start = e ? e->shard : atomic_load_explicit(last, memory_order_relaxed);
     vf_key_hex(hex, k);
     for (int i = 0; i < d->n_shards; i++) {
         int at = (start + i) % d->n_shards;
@@ -456,7 +457,7 @@ static int find_value(const vf_dataset *d, bool text, vf_key k, const shard **in
         int rc = vf_lmdb_get(s->m, &s->values, hex, 32, value, err);
         if (rc == VC_ENOENT)
             continue;
-        if (i)
+        if (i && !e)
             atomic_store_explicit(last, at, memory_order_relaxed);
         *in = s;
         return vc_context(err, rc, "%s: %s %s", s->info->file, value_name[text], hex);
@@ -464,14 +465,14 @@ static int find_value(const vf_dataset *d, bool text, vf_key k, const shard **in
     return vc_fail(err, VC_ENOENT, "%s: no %s %s", d->path, value_name[text], hex);
 }
 
-static int open_value(const vf_dataset *d, bool text, vf_key k, bool check, vf_safetensors **st,
-                      vc_err *err)
+static int open_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *e, bool check,
+                      vf_safetensors **st, vc_err *err)
 {
     char hex[VF_KEY_HEX];
-    const shard *s;
+    const shard *s = NULL;
     vf_bytes v;
     *st = NULL;
-    int rc = find_value(d, text, k, &s, &v, err);
+    int rc = find_value(d, text, k, e, &s, &v, err);
     if (rc)
         return rc;
     rc = vf_safetensors_parse(st, v.data, v.size, err);
@@ -488,12 +489,18 @@ static int open_value(const vf_dataset *d, bool text, vf_key k, bool check, vf_s
 
 int vf_dataset_latent(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err)
 {
-    return open_value(d, false, k, check, st, err);
+    return open_value(d, false, k, NULL, check, st, err);
+}
+
+int vf_dataset_latent_of(const vf_dataset *d, const vf_entry *e, vf_key k, bool check,
+                         vf_safetensors **st, vc_err *err)
+{
+    return open_value(d, false, k, e, check, st, err);
 }
 
 int vf_dataset_text(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err)
 {
-    return open_value(d, true, k, check, st, err);
+    return open_value(d, true, k, NULL, check, st, err);
 }
 
 int vf_dataset_bytes(const vf_dataset *d, bool text, vf_key k, const void **data, size_t *n,
@@ -502,20 +509,20 @@ int vf_dataset_bytes(const vf_dataset *d, bool text, vf_key k, const void **data
     vf_safetensors *st;
     const shard *s;
     vf_bytes v = { 0 };
-    int rc = open_value(d, text, k, true, &st, err);
+    int rc = open_value(d, text, k, NULL, true, &st, err);
     if (!rc)
-        rc = find_value(d, text, k, &s, &v, err);
+        rc = find_value(d, text, k, NULL, &s, &v, err);
     vf_safetensors_close(st);
     *data = v.data;
     *n = v.size;
     return rc;
 }
 
-void vf_dataset_prefetch(const vf_dataset *d, vf_key latent)
+void vf_dataset_prefetch(const vf_dataset *d, const vf_entry *e, vf_key latent)
 {
     const shard *s;
     vf_bytes v;
-    if (find_value(d, false, latent, &s, &v, NULL))
+    if (find_value(d, false, latent, e, &s, &v, NULL))
         return;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)v.data / page * page;
     madvise((void *)from, (uintptr_t)v.data + v.size - from, MADV_WILLNEED);

@@ -183,7 +183,7 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     snprintf(name, sizeof name, "%012u-%03u", e->number, e->variant);
     int rc = vf_dataset_sample(set, i, &record, err);
     if (!rc) rc = vf_json_num_opt(record, "fps", &fps, err);
-    if (!rc) rc = vf_dataset_latent(set, e->latent, true, &st, err);
+    if (!rc) rc = vf_dataset_latent_of(set, e, e->latent, true, &st, err);
     if (!rc) rc = decode_latent(d, st, (int)e->frames, &p, err);
     p.fps = rate(d, fps);
     char *stem = vc_path_join(d->o.out, name);

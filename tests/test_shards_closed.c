@@ -77,7 +77,8 @@ static seen look(const char *dir, int shards)
         cJSON *record;
         vf_safetensors *st;
         OK(vf_dataset_sample(d, i, &record, &err));
-        OK(vf_dataset_latent(d, vf_dataset_entry(d, i)->latent, true, &st, &err));
+        const vf_entry *e = vf_dataset_entry(d, i);
+        OK(vf_dataset_latent_of(d, e, e->latent, true, &st, &err));
         vf_safetensors_close(st);
         cJSON_Delete(record);
     }

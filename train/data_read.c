@@ -111,7 +111,7 @@ int vtrain_latent_open(const vtrain_data *d, uint32_t sample, bool check, vtrain
     char hex[VF_KEY_HEX];
 
     *v = (vtrain_latent_value){ 0 };
-    int rc = vf_dataset_latent(data, e->latent, check, &v->st, err);
+    int rc = vf_dataset_latent_of(data, e, e->latent, check, &v->st, err);
     if (!rc)
         rc = vc_context(err, latent_views(d, e, e->f, false, v, err), "latent %s",
                         vf_key_hex(hex, e->latent));
@@ -174,10 +174,11 @@ int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_co
     *v = (vtrain_latent_value){ 0 };
     if (!(c->has & 1u << e))
         return vc_fail(err, VC_ENOENT, "conditions: %s: missing", entry_names[e]);
-    int rc = vf_dataset_latent(data, c->key[e], check, &v->st, err);
+    const vf_entry *of = vf_dataset_entry(data, s->index);
+    int rc = vf_dataset_latent_of(data, of, c->key[e], check, &v->st, err);
     if (!rc)
-        rc = vc_context(err, condition_views(d, vf_dataset_entry(data, s->index), e, v, err),
-                        "latent %s", vf_key_hex(hex, c->key[e]));
+        rc = vc_context(err, condition_views(d, of, e, v, err), "latent %s",
+                        vf_key_hex(hex, c->key[e]));
     if (rc) {
         vf_safetensors_close(v->st);
         v->st = NULL;
