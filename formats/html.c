@@ -190,9 +190,16 @@ static bool is_number(const char *s)
     return !*s || !strcmp(s, "%") || (*s == ' ' && strlen(s) <= 6 && !strpbrk(s, "0123456789"));
 }
 
+/* One that must not be broken to make room for the long ones beside it. */
+static bool is_short_word(const char *s)
+{
+    return strlen(s) <= 12 && !strchr(s, ' ');
+}
+
 static void put_cell(vf_html *h, const char *text)
 {
-    vf_buf_str(&h->body, is_number(text) ? "<td class=\"n\">" : "<td>");
+    vf_buf_str(&h->body, is_number(text) ? "<td class=\"n\">"
+                         : is_short_word(text) ? "<td class=\"w\">" : "<td>");
     html_escape_str(&h->body, text);
     vf_buf_str(&h->body, "</td>");
 }

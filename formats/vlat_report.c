@@ -119,11 +119,16 @@ static int count_stage(stage *s, int n, const char *name)
     return n;
 }
 
+/* A reason that begins with the path does not say it twice. */
 static void add_error_row(vf_html *h, const cJSON *o)
 {
     char row[32];
+    const char *path = vlat_str(o, "path"), *reason = vlat_str(o, "reason");
+    size_t n = strlen(path);
     snprintf(row, sizeof row, "%.0f", vlat_num(o, "row"));
-    const char *cells[] = { row, vlat_str(o, "path"), vlat_str(o, "stage"), vlat_str(o, "reason") };
+    if (n && !strncmp(reason, path, n) && !strncmp(reason + n, ": ", 2))
+        reason += n + 2;
+    const char *cells[] = { row, path, vlat_str(o, "stage"), reason };
     vf_html_row(h, cells);
 }
 

@@ -172,12 +172,13 @@ static void test_tables(void **state)
 {
     static const struct {
         const char *cell;
-        bool number;
+        const char *class;
     } cells[] = {
-        { "12", true }, { "-3.5e-05", true }, { "1,024", true }, { "4.2 GiB", true },
-        { "7 %", true }, { "50%", true }, { "13x48x84", false }, { "77cc", false }, { "", false },
-        { "-", false },
-        { "1 h 02 min", false }, { "abc", false }, { "3 blind mice", false },
+        { "12", "n" }, { "-3.5e-05", "n" }, { "1,024", "n" }, { "4.2 GiB", "n" },
+        { "7 %", "n" }, { "50%", "n" }, { "13x48x84", "w" }, { "77cc", "w" }, { "", "w" },
+        { "-", "w" },
+        { "1 h 02 min", NULL }, { "abc", "w" }, { "3 blind mice", NULL },
+        { "twelve-marks", "w" }, { "thirteenmarks", NULL },
     };
     const char *columns[] = { "value" };
     (void)state;
@@ -190,8 +191,9 @@ static void test_tables(void **state)
     check_markup(body);
     assert_int_equal(count(body, "<tr>"), 1 + (int)(sizeof cells / sizeof *cells));
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
-        char *want = vc_format("<td%s>%s</td>", cells[i].number ? " class=\"n\"" : "",
-                               cells[i].cell);
+        char *want = cells[i].class
+                         ? vc_format("<td class=\"%s\">%s</td>", cells[i].class, cells[i].cell)
+                         : vc_format("<td>%s</td>", cells[i].cell);
         assert_non_null(strstr(body, want));
         free(want);
     }
