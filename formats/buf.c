@@ -101,6 +101,28 @@ void vf_buf_json(vf_buf *b, const char *s, size_t n)
     vf_buf_str(b, "\"");
 }
 
+void vf_buf_base64(vf_buf *b, const void *data, size_t n)
+{
+    const uint8_t *p = data;
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *to = n > SIZE_MAX / 2 ? NULL : vf_buf_room(b, (n + 2) / 3 * 4);
+
+    if (!to) {
+        b->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < n; i += 3) {
+        size_t left = n - i;
+        uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0)
+                     | (left > 2 ? p[i + 2] : 0);
+        *to++ = digit[v >> 18];
+        *to++ = digit[v >> 12 & 63];
+        *to++ = left > 1 ? digit[v >> 6 & 63] : '=';
+        *to++ = left > 2 ? digit[v & 63] : '=';
+    }
+    b->n += (n + 2) / 3 * 4;
+}
+
 char *vf_buf_take(vf_buf *b)
 {
     char *end = vf_buf_room(b, 1), *data = NULL;

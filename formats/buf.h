@@ -20,6 +20,7 @@ void vf_buf_printf(vf_buf *b, const char *fmt, ...) __attribute__((format(printf
 /* n bytes as a JSON string with its quotes: control characters escaped, UTF-8 kept, bytes that
  * are no UTF-8 replaced by U+FFFD. */
 void vf_buf_json(vf_buf *b, const char *s, size_t n);
+void vf_buf_base64(vf_buf *b, const void *data, size_t n);
 
 /* The bytes with a NUL after them, to be freed by the caller, or NULL; b is empty again. */
 char *vf_buf_take(vf_buf *b);

@@ -257,27 +257,6 @@ void vf_html_grid(vf_html *h, bool search)
     h->open = HTML_GRID;
 }
 
-static void put_base64(vf_buf *b, const uint8_t *p, size_t n)
-{
-    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *to = n > SIZE_MAX / 2 ? NULL : vf_buf_room(b, (n + 2) / 3 * 4);
-
-    if (!to) {
-        b->failed = true;
-        return;
-    }
-    for (size_t i = 0; i < n; i += 3) {
-        size_t left = n - i;
-        uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0)
-                     | (left > 2 ? p[i + 2] : 0);
-        *to++ = digit[v >> 18];
-        *to++ = digit[v >> 12 & 63];
-        *to++ = left > 1 ? digit[v >> 6 & 63] : '=';
-        *to++ = left > 2 ? digit[v & 63] : '=';
-    }
-    b->n += (n + 2) / 3 * 4;
-}
-
 static void put_media(vf_buf *b, const void *media, size_t size, const char *mime,
                       const char *title)
 {
@@ -289,7 +268,7 @@ static void put_media(vf_buf *b, const void *media, size_t size, const char *mim
     vf_buf_str(b, "\" src=\"data:");
     html_escape_str(b, mime);
     vf_buf_str(b, ";base64,");
-    put_base64(b, media, size);
+    vf_buf_base64(b, media, size);
     vf_buf_str(b, clip ? "\"></video>\n" : "\">\n");
 }
 

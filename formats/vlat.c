@@ -25,6 +25,11 @@ static const vc_flag list_flags[] = {
     FLAG(VC_BOOLEAN, json, "json", NULL, NULL, "the records, one JSON object a line"),
     LOG_FORMAT, END
 };
+static const vc_flag show_flags[] = {
+    FLAG(VC_CHOICE, draw, "thumbnail", "auto", "auto|none|kitty|sixel|blocks",
+         "how the thumbnail is drawn; auto: as the terminal can, and not into files"),
+    LOG_FORMAT, END
+};
 static const vc_flag verify_flags[] = {
     FLAG(VC_BOOLEAN, repair, "repair", NULL, NULL,
          "keep what is good, list the rest in repair.jsonl for vprep --plan, put the damaged files aside"),
@@ -94,7 +99,7 @@ static const verb verbs[] = {
     { "show", "DATASET KEY",
       "A sample's record, its tensors with statistics, its thumbnail. KEY is a sample "
       "(42, 42/1) or the 32 hex digits of a latent or text.",
-      plain_flags, 2, vlat_show },
+      show_flags, 2, vlat_show },
     { "verify", "DATASET",
       "Checks every page, checksum, reference, shape and number; lists all damage. Exit status 1 "
       "if there is any.",

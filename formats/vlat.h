@@ -16,6 +16,7 @@ typedef struct vlat_options {
     int space;                   /* 0: as the format, 1: raw, 2: normalized */
     int64_t limit, n, shard_size;
     int by;                      /* 0, or 1: bucket */
+    int draw;                    /* 0: as the terminal can, else 1 + vf_term */
     int log_format;
 } vlat_options;
 
@@ -48,6 +49,10 @@ int vlat_exchange(const char *path, const char *made, vc_err *err);
 int vlat_remove_left(const char *made, vc_err *err);
 /* plan.jsonl, errors.jsonl and vprep.yaml go along. */
 int vlat_carry_files(const char *from, const char *to, vc_err *err);
+
+/* ---- vlat_thumb.c ---- */
+/* Draws a JPEG where the terminal can, or as --thumbnail says; says so where it cannot be. */
+void vlat_draw(const vlat *v, const void *jpeg, size_t n);
 
 /* ---- vlat_text.c ---- */
 /* Opens the dataset, finished or not; says so when not. */

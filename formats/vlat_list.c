@@ -175,12 +175,15 @@ static void print_thumb(const vlat *v, const vf_dataset *d, uint32_t i)
     const void *jpeg;
     size_t n;
     int w, h;
-    if (vf_dataset_thumb(d, i, &jpeg, &n, NULL))
+    if (vf_dataset_thumb(d, i, &jpeg, &n, NULL)) {
         fputs("no thumbnail\n", v->out);
-    else if (jpeg_size(jpeg, n, &w, &h))
+        return;
+    }
+    if (jpeg_size(jpeg, n, &w, &h))
         fprintf(v->out, "thumbnail %dx%d, %zu bytes\n", w, h, n);
     else
         fprintf(v->out, "thumbnail of %zu bytes, no JPEG\n", n);
+    vlat_draw(v, jpeg, n);
 }
 
 static int show_sample(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *err)

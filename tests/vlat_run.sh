@@ -34,6 +34,8 @@ expect 0 '^000000000059/000  video' list "$data/a.lmdb"
 expect 0 '^{"sample":59,' list --json "$data/a.lmdb"
 expect 0 'mean f16 \[4,3,4,6\]' show "$data/a.lmdb" 1
 expect 0 'thumbnail' show "$data/a.lmdb" 1/0
+expect 0 'not drawn' show "$data/a.lmdb" 1 --thumbnail sixel       # four bytes that are no JPEG
+expect 2 'auto, none' show "$data/a.lmdb" 1 --thumbnail ascii
 expect 1 'no sample 60' show "$data/a.lmdb" 60
 expect 2 'NUMBER/VARIANT' show "$data/a.lmdb" first
 expect 0 'prompt_embeds' show "$data/a.lmdb" 99aa06d3014798d86001c324468d497f

@@ -33,6 +33,10 @@ tells "reuse 4, encode 0, drop 0" && tells "conditions: reuse 0, encode 1"
 check masked 0 "$vprep" --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused" && says " 1 conditions encoded"
 check verify 0 "$vlat" verify "$dir/a"
 check show 0 "$vlat" show "$dir/a" 0 && tells '"loss_mask"'
+check "thumbnail" 0 "$vlat" show "$dir/a" 0 --thumbnail blocks
+if grep -q 'takes libturbojpeg' "$dir/stdout"; then echo "no libturbojpeg.so.0: the thumbnail is not drawn"; else tells '48;2;'; fi
+check "no thumbnail in files" 0 env KITTY_WINDOW_ID=1 "$vlat" show "$dir/a" 0
+! grep -q "$(printf '\033')" "$dir/stdout" || { echo "escapes in a file"; exit 1; }
 check again 0 "$vprep" --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused"
 
 # ---- the loss of a batch with that sample is another one ----
