@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/rng.h"
 
@@ -39,6 +40,7 @@ static void put(char *dst, size_t size, const char *fmt, ...)
 static vb_draw *new_draw(vb_choice *c, const char *purpose)
 {
     vb_draw *d = &c->draws[c->n_draws++];
+    memset(d, 0, offsetof(vb_draw, options));
     d->purpose = purpose;
     return d;
 }
@@ -338,7 +340,10 @@ static void count_tokens(vb_choice *c, const vb_family *f)
 void vb_choose_given(vb_choice *c, const vb_rules *r, const vb_source *s, uint64_t id,
                      uint32_t variant, uint64_t seed, const vb_picks *given)
 {
-    *c = (vb_choice){ .stride = r->stride, .frames = 1, .loaded = 1, .upscale = 1 };
+    memset(c, 0, offsetof(vb_choice, draws));
+    c->stride = r->stride;
+    c->frames = c->loaded = 1;
+    c->upscale = 1;
     job j = { .c = c, .r = r, .s = s, .id = id, .seed = seed, .variant = variant, .given = given,
               .h = s->h, .w = s->w };
     vb_size p;

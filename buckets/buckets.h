@@ -109,8 +109,6 @@ typedef struct vb_draw {
 typedef struct vb_choice {
     bool drop;
     char reason[160];                    /* why, with the numbers, if dropped */
-    int n_draws;
-    vb_draw draws[VB_MAX_DRAWS];
     char key[16];                        /* bucket key as text: "0.57"; fixed or without buckets
                                           * the target's hw: "480x832" */
     int load_h, load_w;                  /* `peer`: the picture is shrunk to this first, in 8 bits
@@ -124,6 +122,8 @@ typedef struct vb_choice {
     double upscale;                      /* factor of enlargement, 1 if none */
     int latent_f, latent_h, latent_w;
     int64_t tokens;                      /* of the transformer's picture sequence */
+    int n_draws;
+    vb_draw draws[VB_MAX_DRAWS];         /* 12 KiB, last: only n_draws of them are ever set */
 } vb_choice;
 
 /* id: XXH3-64 of the path as written, seeded by the count of earlier rows with the same path.
