@@ -1,8 +1,8 @@
 /* buf.c - see buf.h */
 #include "formats/buf.h"
 
+#include <math.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +121,38 @@ void vf_buf_base64(vf_buf *b, const void *data, size_t n)
         *to++ = left > 2 ? digit[v & 63] : '=';
     }
     b->n += (n + 2) / 3 * 4;
+}
+
+void vf_buf_int(vf_buf *b, int64_t v)
+{
+    char text[20], *at = text + sizeof text;
+    uint64_t left = v < 0 ? -(uint64_t)v : (uint64_t)v;
+
+    do
+        *--at = (char)('0' + left % 10);
+    while (left /= 10);
+    if (v < 0)
+        *--at = '-';
+    vf_buf_add(b, at, (size_t)(text + sizeof text - at));
+}
+
+void vf_buf_number(vf_buf *b, double v)
+{
+    char text[40];
+    int digits = 1;
+
+    if (!isfinite(v)) {
+        vf_buf_str(b, "null");
+    } else if (v == trunc(v) && fabs(v) < 0x1p53) {
+        if (v == 0 && signbit(v))
+            vf_buf_str(b, "-");
+        vf_buf_int(b, (int64_t)v);
+    } else {
+        do
+            snprintf(text, sizeof text, "%.*g", digits, v);
+        while (digits++ < 17 && strtod(text, NULL) != v);
+        vf_buf_str(b, text);
+    }
 }
 
 char *vf_buf_take(vf_buf *b)

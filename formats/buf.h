@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct vf_buf {
     char *data;                /* not NUL-terminated until taken */
@@ -21,6 +22,10 @@ void vf_buf_printf(vf_buf *b, const char *fmt, ...) __attribute__((format(printf
  * are no UTF-8 replaced by U+FFFD. */
 void vf_buf_json(vf_buf *b, const char *s, size_t n);
 void vf_buf_base64(vf_buf *b, const void *data, size_t n);
+
+void vf_buf_int(vf_buf *b, int64_t v);
+/* The shortest digits that read back the same; NaN and infinity as null. */
+void vf_buf_number(vf_buf *b, double v);
 
 /* The bytes with a NUL after them, to be freed by the caller, or NULL; b is empty again. */
 char *vf_buf_take(vf_buf *b);

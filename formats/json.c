@@ -225,29 +225,12 @@ int vf_json_arr(const cJSON *o, const char *field, const cJSON **v, vc_err *err)
 
 /* ---- writing ---- */
 
-static void put_number(vf_buf *b, double v)
-{
-    char text[40];
-
-    if (!isfinite(v)) {
-        vf_buf_str(b, "null");
-    } else if (v == trunc(v) && fabs(v) < 0x1p53) {
-        vf_buf_printf(b, "%.0f", v);
-    } else {
-        int digits = 1;
-        do
-            snprintf(text, sizeof text, "%.*g", digits, v);
-        while (digits++ < 17 && strtod(text, NULL) != v);
-        vf_buf_str(b, text);
-    }
-}
-
 static void put_value(vf_buf *b, const cJSON *v)
 {
     if (cJSON_IsString(v)) {
         vf_buf_json(b, v->valuestring, strlen(v->valuestring));
     } else if (cJSON_IsNumber(v)) {
-        put_number(b, v->valuedouble);
+        vf_buf_number(b, v->valuedouble);
     } else if (cJSON_IsRaw(v)) {
         vf_buf_str(b, v->valuestring);
     } else if (cJSON_IsArray(v) || cJSON_IsObject(v)) {

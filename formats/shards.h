@@ -145,6 +145,9 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
 /* Gives everything back; what was committed stays, the rest is redone next time. NULL is fine. */
 void vf_writer_close(vf_writer *w);
 
+/* Many threads may ask what there is, and vf_writer_keep_record for samples of their own, while
+ * nothing is put. */
+
 /* ---- several writers of one dataset, each with shards of its own ----
  * The ranks of a job, which only have to wait for each other here (|| all others have done so):
  *     rank 0 opens || the others open || rank 0 shares || the others share
@@ -187,6 +190,9 @@ int vf_writer_put_text(vf_writer *w, vf_key k, const void *st, size_t n, vc_err 
 int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const cJSON *record,
                          const void *thumb, size_t thumb_n, vc_err *err);
 int vf_writer_put_validation(vf_writer *w, uint32_t i, const cJSON *record, vc_err *err);
+/* Whether the sample's live record has these n bytes: then it stays as it is. */
+bool vf_writer_keep_record(vf_writer *w, uint32_t number, uint32_t variant, const char *text,
+                           size_t n);
 /* A sample stays as it is. VC_ENOENT if there is none. */
 int vf_writer_keep_sample(vf_writer *w, uint32_t number, uint32_t variant);
 /* Drops each live record and validation prompt that was neither put nor kept since open; with

@@ -113,7 +113,8 @@ static int compare_heads(const vf_writer *w, vc_err *err)
 {
     char told[VF_HEAD_TOLD];
     const char *const *fields = w->append ? compared : compared + 1;
-    if (w->change || !vf_head_compare(w->manifest.json, w->head, fields, told))
+    if ((w->change && !w->append) ||
+        !vf_head_compare(w->manifest.json, w->head, fields, told))
         return 0;
     return vc_fail(err, VC_EMISMATCH,
                    "%s was made with other settings (%s): give another --out with --reuse %s, which "

@@ -382,6 +382,20 @@ static int put_record(vf_writer *w, vf_index_item *item, const char *key, const 
     return rc || !overdue(w) ? rc : vf_writer_close_shard(w, err);
 }
 
+bool vf_writer_keep_record(vf_writer *w, uint32_t number, uint32_t variant, const char *text,
+                           size_t n)
+{
+    char key[VF_SAMPLE_KEY];
+    vf_slot *s = vf_writer_slot(w, number, variant);
+    if (!live(s))
+        return false;
+    vf_sample_key(key, number, variant);
+    vf_key k = vf_hash2(key, VF_SAMPLE_KEY_LEN, text, n);
+    bool same = !memcmp(&s->item.hash, &k, sizeof k);
+    s->seen |= same;
+    return same;
+}
+
 int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const cJSON *record,
                          const void *thumb, size_t thumb_n, vc_err *err)
 {
@@ -410,10 +424,7 @@ int vf_writer_put_sample(vf_writer *w, uint32_t number, uint32_t variant, const 
     }
     vf_index_item item = { .entry = r.entry, .id = r.id,
                            .hash = vf_hash2(key, VF_SAMPLE_KEY_LEN, text, strlen(text)) };
-    vf_slot *s = vf_writer_slot(w, number, variant);
-    if (live(s) && !memcmp(&s->item.hash, &item.hash, sizeof item.hash)) {
-        s->seen = true;
-    } else {
+    if (!vf_writer_keep_record(w, number, variant, text, strlen(text))) {
         rc = vf_writer_bucket(w, r.bucket, &r.entry, &item.bucket, err);
         if (!rc)
             rc = put_record(w, &item, key, text, thumb, thumb_n, err);

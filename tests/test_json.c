@@ -234,6 +234,15 @@ static void test_buf(void **state)
     assert_string_equal(s + 3882, "998,999,");
     free(s);
 
+    const int64_t ints[] = { 0, -1, 1234567890, INT64_MAX, INT64_MIN };
+    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
+        vf_buf_int(&b, ints[i]);
+        vf_buf_str(&b, " ");
+    }
+    s = vf_buf_take(&b);
+    assert_string_equal(s, "0 -1 1234567890 9223372036854775807 -9223372036854775808 ");
+    free(s);
+
     assert_null(vf_buf_room(&b, SIZE_MAX - 1));    /* sticks */
     vf_buf_str(&b, "x");
     assert_null(vf_buf_take(&b));

@@ -381,6 +381,51 @@ static void other_settings(void **state)
     free(mine);
 }
 
+/* Told to, a writer goes on under another head: records are put again, old values stay. */
+static void changed_head(void **state)
+{
+    vf_writer *w;
+    cJSON *head = make_head(1);
+    uint32_t dropped;
+    vf_writer_opts o = { .head = head, .shard_size = BIG, .append = true, .change = true };
+    OK(make_dataset(*state, 5, BIG, &err));
+    FAILS(VC_EMISMATCH, "sampling.seed", vf_writer_open(&w, *state, &o, &err));
+    o.append = false;
+    OK(vf_writer_open(&w, *state, &o, &err));
+    OK(make_sample(w, 0, "anew", 1, 8, 4, &err));
+    OK(vf_writer_drop_unseen(w, &dropped, &err));
+    assert_int_equal(dropped, 4);
+    OK(vf_writer_finish(w, &err));
+    vf_writer_close(w);
+    assert_int_equal(count_samples(*state), 1);
+    assert_whole(*state);
+    OK(open_writer(&w, *state, 1, false, false, &err));      /* it is of the new head */
+    vf_writer_close(w);
+    cJSON_Delete(head);
+}
+
+/* The bytes that are stored keep a sample, others do not. */
+static void kept_records(void **state)
+{
+    vf_writer *w;
+    uint32_t dropped;
+    OK(make_dataset(*state, 5, BIG, &err));
+    OK(open_writer(&w, *state, 0, false, false, &err));
+    char *text = strdup(vf_writer_sample(w, 3, 0));
+    assert_false(vf_writer_keep_record(w, 2, 0, text, strlen(text)));
+    assert_false(vf_writer_keep_record(w, 3, 0, text, strlen(text) - 1));
+    assert_false(vf_writer_keep_record(w, 3, 1, text, strlen(text)));
+    assert_true(vf_writer_keep_record(w, 3, 0, text, strlen(text)));
+    assert_int_equal(vf_writer_count(w), 5);
+    OK(vf_writer_drop_unseen(w, &dropped, &err));
+    assert_int_equal(dropped, 4);
+    assert_false(vf_writer_clip_of(w, 2, 0));
+    assert_true(vf_writer_clip_of(w, 3, 0));
+    assert_int_equal(vf_writer_count(w), 1);
+    free(text);
+    vf_writer_close(w);
+}
+
 static void other_constants(void **state)
 {
     vf_writer *w;
@@ -555,6 +600,8 @@ int main(void)
         FOLDER_TEST(changed_sample),
         FOLDER_TEST(dropped_samples),
         FOLDER_TEST(other_settings),
+        FOLDER_TEST(changed_head),
+        FOLDER_TEST(kept_records),
         FOLDER_TEST(other_constants),
         FOLDER_TEST(one_writer),
         FOLDER_TEST(unfinished),
