@@ -32,6 +32,12 @@ struct prep_encoder {
 
 /* ---- jobs ---- */
 
+void prep_job_begin(prep_job *j, const vprep_item *it)
+{
+    memset(j, 0, offsetof(prep_job, clip.choice.draws));
+    j->item = it;
+}
+
 void prep_job_settle(const vprep *p, prep_job *j)
 {
     unsigned values = vprep_values(p, &p->meta.rows[j->item->row]);

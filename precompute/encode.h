@@ -9,7 +9,6 @@
 /* A sample on its way. Decoded: pixels. Encoded: value. Each stage frees what it has used. */
 typedef struct prep_job {
     const vprep_item *item;
-    vprep_clip clip;
     unsigned need;                   /* VALUE_BITs to be encoded; the others are stored already */
     bool want_thumb;
     int frames;                      /* decoded: the first ones of the clip, as many as needed */
@@ -22,8 +21,11 @@ typedef struct prep_job {
     size_t value_bytes[VALUES];
     uint8_t *thumb;
     size_t thumb_bytes;
+    vprep_clip clip;                 /* last: most of it is draws that nobody set */
 } prep_job;
 
+/* An empty job of the item. */
+void prep_job_begin(prep_job *j, const vprep_item *it);
 /* Fills keys, and from `need` and want_thumb how many frames are to be decoded. */
 void prep_job_settle(const vprep *p, prep_job *j);
 void prep_job_free(prep_job *j);                     /* NULL is fine */

@@ -1,8 +1,8 @@
 /* forecast.c - what a run is going to reuse, encode and drop; see vprep.h */
 #include <stdio.h>
 
-#include "precompute/conditions.h"
 #include "precompute/prompt_images.h"
+#include "precompute/record.h"
 #include "precompute/stock.h"
 
 typedef struct tally {
@@ -22,37 +22,100 @@ static void count(tally *t, prep_stock_place place)
     t->copy += place == STOCK_OTHER;
 }
 
-static int count_item(const vprep *p, const vprep_item *it, forecast *f, vc_err *err)
+/* Whether the writer has the record with the same bytes. */
+static bool keep(vprep *p, const prep_job *j)
 {
-    unsigned values = vprep_values(p, &p->meta.rows[it->row]);
-    vprep_clip clip;
-    int rc = vprep_clip_of(p, it, &clip, err);
+    vf_buf b = { 0 };
 
-    for (int v = 0; !rc && v < VALUES; v++) {
+    vprep_record(&b, p, j);
+    bool same = !b.failed && vf_writer_keep_record(p->writer, j->item->number, j->item->variant,
+                                                   b.data, b.n);
+    vf_buf_free(&b);
+    return same;
+}
+
+static int count_item(vprep *p, vprep_item *it, forecast *f, vc_err *err)
+{
+    unsigned values = vprep_values(p, &p->meta.rows[it->row]), here = 0;
+    prep_job j;
+    prep_job_begin(&j, it);
+    int rc = vprep_clip_of(p, it, &j.clip, err);
+
+    if (rc)
+        return rc;
+    prep_job_settle(p, &j);
+    for (int v = 0; v < VALUES; v++) {
         if (!(values & VALUE_BIT(v)))
             continue;
-        prep_stock_place place = prep_stock_find(p, false, vprep_value_key(p, it, &clip, v));
+        prep_stock_place place = prep_stock_find(p, false, j.key[v]);
         count(v == VALUE_CLIP ? &f->clips : &f->conditions, place);
+        if (place == STOCK_OUT)
+            here |= VALUE_BIT(v);
         if (place != STOCK_NONE)
             continue;
-        f->bytes += vprep_value_bytes(p, &clip.choice, v);
-        f->pixels += v == VALUE_CLIP ? vprep_clip_pixels(&clip.choice) : 0;
+        f->bytes += vprep_value_bytes(p, &j.clip.choice, v);
+        f->pixels += v == VALUE_CLIP ? vprep_clip_pixels(&j.clip.choice) : 0;
     }
     f->kept += prep_stock_has_sample(p, it->number, it->variant);
-    vprep_clip_free(&clip);
+    it->stored = p->writer && !p->c.trace_dir && here == values && keep(p, &j);
+    vprep_clip_free(&j.clip);
+    return 0;
+}
+
+static void add(tally *t, const tally *more)
+{
+    t->reuse += more->reuse;
+    t->encode += more->encode;
+    t->copy += more->copy;
+}
+
+static int count_items(vprep *p, uint32_t from, uint32_t end, forecast *f, vc_err *err)
+{
+    int rc = 0;
+
+    for (uint32_t i = from; !rc && i < end; i++) {
+        if (!p->items[i].drop)
+            rc = count_item(p, &p->items[i], f, err);
+        if (!rc && *vc_stop_flag())
+            rc = vc_fail(err, VC_ESTOP, "stopped");
+    }
     return rc;
+}
+
+/* All workers at once: nothing is put meanwhile. */
+static int count_clips(vprep *p, forecast *f, vc_err *err)
+{
+    const int workers = (int)p->c.workers;
+    int first = 0;
+
+#pragma omp parallel for num_threads(workers)
+    for (int w = 0; w < workers; w++) {
+        forecast own = { 0 };
+        vc_err why = { 0 };
+        uint32_t from = (uint32_t)((uint64_t)p->n_items * (unsigned)w / (unsigned)workers);
+        uint32_t end = (uint32_t)((uint64_t)p->n_items * (unsigned)(w + 1) / (unsigned)workers);
+        int rc = count_items(p, from, end, &own, &why);
+#pragma omp critical(vprep_forecast_sum)
+        {
+            add(&f->clips, &own.clips);
+            add(&f->conditions, &own.conditions);
+            f->kept += own.kept;
+            f->pixels += own.pixels;
+            f->bytes += own.bytes;
+            if (rc && !first) {
+                first = rc;
+                *err = why;
+            }
+        }
+    }
+    return first;
 }
 
 static int count_all(vprep *p, forecast *f, vc_err *err)
 {
     int rc = vprep_text_forecast(p, &f->texts.reuse, &f->texts.encode, &f->texts.copy, err);
 
-    for (uint32_t i = 0; !rc && i < p->n_items; i++) {
-        if (!p->items[i].drop)
-            rc = count_item(p, &p->items[i], f, err);
-        if (!rc && *vc_stop_flag())
-            rc = vc_fail(err, VC_ESTOP, "stopped");
-    }
+    if (!rc) rc = count_clips(p, f, err);
     for (int i = 0; !rc && i < p->prompts.n; i++)
         if (vprep_prompt_image(p, i))
             count(&f->conditions, prep_stock_find(p, false, *vprep_prompt_image(p, i)));

@@ -14,6 +14,7 @@
 #include "common/queue.h"
 #include "precompute/loss_mask.h"
 #include "precompute/prompt_images.h"
+#include "precompute/record.h"
 #include "precompute/stock.h"
 
 enum { QUEUE_CLIPS = 16, WHOLE_CLIPS = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_VIDEO) };
@@ -86,53 +87,25 @@ static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *wh
 
 /* ---- records ---- */
 
-/* The stored record: the plan line without status, captions with their keys, and what was added. */
-static cJSON *record_of(const vprep *p, const prep_job *j)
-{
-    const vf_row *row = &p->meta.rows[j->item->row];
-    unsigned values = vprep_values(p, row);
-    char hex[VF_KEY_HEX];
-    cJSON *o = vprep_plan_line(p, j->item, &j->clip), *captions = cJSON_CreateArray();
-
-    if (!o || !captions) {
-        cJSON_Delete(o);
-        cJSON_Delete(captions);
-        return NULL;
-    }
-    cJSON_DeleteItemFromObject(o, "status");
-    for (int i = 0; i < row->n_captions; i++) {
-        cJSON *c = cJSON_CreateObject(), *keys;
-        cJSON_AddStringToObject(c, "text", row->captions[i]);
-        keys = cJSON_AddArrayToObject(c, "keys");
-        for (int e = 0; e < p->n_text; e++)
-            cJSON_AddItemToArray(keys, cJSON_CreateString(
-                                     vf_key_hex(hex, vprep_text_key(p, e, row->captions[i]))));
-        cJSON_AddItemToArray(captions, c);
-    }
-    cJSON_ReplaceItemInObject(o, "captions", captions);
-    cJSON_AddStringToObject(o, "source_hash", vf_key_hex(hex, p->sources[j->item->row].hash));
-    cJSON_AddStringToObject(o, "latent_key", vf_key_hex(hex, j->key[VALUE_CLIP]));
-    cJSON *conditions = cJSON_AddObjectToObject(o, "conditions");
-    for (int v = VALUE_CLIP + 1; v < VALUES; v++)
-        if (values & VALUE_BIT(v))
-            cJSON_AddStringToObject(conditions, vprep_role(v), vf_key_hex(hex, j->key[v]));
-    if (values & VALUE_BIT(VALUE_MASK))
-        cJSON_AddBoolToObject(o, "mask_all", j->clip.mask_all);
-    cJSON *tags = cJSON_AddArrayToObject(o, "tags");
-    for (int i = 0; i < row->n_tags; i++)
-        cJSON_AddItemToArray(tags, cJSON_CreateString(row->tags[i]));
-    bool repeats = p->c.video_repeat > 1 && p->sources[j->item->row].is_video;
-    cJSON_AddNumberToObject(o, "weight", row->weight * (repeats ? (double)p->c.video_repeat : 1));
-    return o;
-}
-
+/* A record that is stored as it is stays, without being looked at any further. */
 static int put_record(vprep *p, const prep_job *j, vc_err *err)
 {
-    cJSON *record = record_of(p, j);
-    int rc = record ? vf_writer_put_sample(p->writer, j->item->number, j->item->variant, record,
-                                           j->thumb, j->thumb_bytes, err)
-                    : vc_fail(err, VC_ENOMEM, "out of memory for a record");
-    cJSON_Delete(record);
+    vf_buf b = { 0 };
+    cJSON *record = NULL;
+
+    vprep_record(&b, p, j);
+    size_t n = b.n;
+    char *text = vf_buf_take(&b);
+    if (!text)
+        return vc_fail(err, VC_ENOMEM, "out of memory for a record");
+    int rc = 0;
+    if (!vf_writer_keep_record(p->writer, j->item->number, j->item->variant, text, n)) {
+        rc = vf_json_parse(&record, text, n, err);
+        if (!rc) rc = vf_writer_put_sample(p->writer, j->item->number, j->item->variant, record,
+                                           j->thumb, j->thumb_bytes, err);
+        cJSON_Delete(record);
+    }
+    free(text);
     return rc;
 }
 
@@ -215,7 +188,7 @@ static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
 {
     unsigned values = vprep_values(p, &p->meta.rows[it->row]);
 
-    *j = (prep_job){ .item = it };
+    prep_job_begin(j, it);
     int rc = vprep_clip_of(p, it, &j->clip, err);
     if (rc)
         return rc;
@@ -316,8 +289,11 @@ static int settle_stored(line *l, vc_err *err)
 
     for (uint32_t i = 0; !rc && i < p->n_items; i++) {
         const vprep_item *it = &p->items[i];
-        prep_job j = { 0 };
+        prep_job j;
         if (it->drop)
+            continue;
+        p->reused += it->stored;
+        if (it->stored)
             continue;
         rc = settle_job(p, it, &j, err);
         if (!rc && (j.need || j.want_thumb))

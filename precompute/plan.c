@@ -1,4 +1,4 @@
-/* plan.c - from rows to numbered items, and from an item to its clip and its plan line; see vprep.h */
+/* plan.c - from rows to numbered items, and from an item to its clip; see vprep.h */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 /* "left" or "right" at the beginning of a word: "right-hand" and "leftmost" too, "bright" not. */
 static bool says_side(const char *s)
 {
-    for (const char *at = s; *at; at++)
+    for (const char *at = s; (at = strpbrk(at, "lLrR")); at++)
         if ((at == s || !isalpha((unsigned char)at[-1]))
                 && (!strncasecmp(at, "left", 4) || !strncasecmp(at, "right", 5)))
             return true;
@@ -77,7 +77,7 @@ static int fill_frames(const vprep *p, const vprep_source *s, vprep_clip *clip, 
     return 0;
 }
 
-static const cJSON *told_mask(const vprep_clip *clip)
+const cJSON *plan_told_mask(const vprep_clip *clip)
 {
     const cJSON *d;
     cJSON_ArrayForEach(d, clip->draws)
@@ -93,7 +93,7 @@ static const cJSON *told_mask(const vprep_clip *clip)
 static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
     const vb_choice *c = &clip->choice;
-    const cJSON *told = told_mask(clip);
+    const cJSON *told = plan_told_mask(clip);
     uint64_t seed = (uint64_t)p->c.seed, id = p->meta.rows[it->row].id;
     int rc;
 
@@ -137,7 +137,7 @@ static int chosen_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, v
 
 int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
-    memset(clip, 0, sizeof *clip);
+    memset(clip, 0, offsetof(vprep_clip, choice.draws));
     int rc = it->line ? plan_replayed_clip(p, it, clip, err) : chosen_clip(p, it, clip, err);
     if (!rc)
         rc = vc_context(err, settle_mask(p, it, clip, err), "sample %u, variant %u", it->number,
@@ -156,118 +156,17 @@ void vprep_clip_free(vprep_clip *clip)
     clip->draws = NULL;
 }
 
-/* ---- the plan line ---- */
-
-static cJSON *ints(const int64_t *v, int n)
-{
-    cJSON *a = cJSON_CreateArray();
-    for (int i = 0; a && i < n; i++)
-        cJSON_AddItemToArray(a, cJSON_CreateNumber((double)v[i]));
-    return a;
-}
-
-static cJSON *choice_draws(const vb_choice *c)
-{
-    cJSON *a = cJSON_CreateArray();
-
-    for (int i = 0; i < c->n_draws; i++) {
-        const vb_draw *d = &c->draws[i];
-        cJSON *o = cJSON_CreateObject();
-        cJSON_AddStringToObject(o, "purpose", d->purpose);
-        if (d->is_range) {
-            cJSON_AddItemToObject(o, "range", ints((int64_t[]){ d->lo, d->hi }, 2));
-            vf_json_add_int(o, "pick", d->pick);
-        } else {
-            cJSON *options = cJSON_AddArrayToObject(o, "options");
-            for (int j = 0; j < d->n_options; j++)
-                cJSON_AddItemToArray(options, cJSON_CreateString(d->options[j]));
-            cJSON_AddStringToObject(o, "pick", d->options[d->picked]);
-        }
-        cJSON_AddItemToArray(a, o);
-    }
-    return a;
-}
-
-static cJSON *draws_of(const vprep_clip *clip)
-{
-    cJSON *a = clip->draws ? cJSON_Duplicate(clip->draws, true) : choice_draws(&clip->choice);
-
-    if (clip->mask.v && !told_mask(clip))
-        cJSON_AddItemToArray(a, mask_json(&clip->mask));
-    return a;
-}
-
-cJSON *vprep_plan_line(const vprep *p, const vprep_item *it, const vprep_clip *clip)
-{
-    const vf_row *row = &p->meta.rows[it->row];
-    const vprep_source *s = &p->sources[it->row];
-    const vb_choice *c = &clip->choice;
-    cJSON *o = cJSON_CreateObject(), *src, *captions;
-    char id[20];
-
-    snprintf(id, sizeof id, "%016llx", (unsigned long long)row->id);
-    vf_json_add_int(o, "sample", it->number);
-    cJSON_AddStringToObject(o, "id", id);
-    vf_json_add_int(o, "variant", it->variant);
-    cJSON_AddStringToObject(o, "path", row->path);
-    cJSON_AddStringToObject(o, "type", s->is_video ? "video" : "image");
-    captions = cJSON_AddArrayToObject(o, "captions");
-    for (int i = 0; i < row->n_captions; i++)
-        cJSON_AddItemToArray(captions, cJSON_CreateString(row->captions[i]));
-    src = cJSON_AddObjectToObject(o, "source");
-    vf_json_add_int(src, "w", s->w);
-    vf_json_add_int(src, "h", s->h);
-    vf_json_add_int(src, "frames", s->frames);
-    cJSON_AddNumberToObject(src, "fps", s->fps);
-    vf_json_add_int(src, "rotation", s->rotation);
-    cJSON_AddItemToObject(o, "draws", draws_of(clip));
-    if (!c->drop) {
-        cJSON_AddStringToObject(o, "key", c->key);
-        if (c->load_h)
-            cJSON_AddItemToObject(o, "load", ints((int64_t[]){ c->load_h, c->load_w }, 2));
-        cJSON_AddItemToObject(o, "target", ints((int64_t[]){ c->target_h, c->target_w }, 2));
-        cJSON_AddItemToObject(o, "resize", ints((int64_t[]){ c->resize_h, c->resize_w }, 2));
-        cJSON_AddItemToObject(o, "crop", ints((int64_t[]){ c->top, c->left }, 2));
-        cJSON_AddBoolToObject(o, "flip", c->flip);
-        cJSON_AddItemToObject(o, "frames", ints(clip->frames, c->frames));
-        cJSON_AddNumberToObject(o, "fps", clip->fps);
-        cJSON_AddNumberToObject(o, "upscale", c->upscale);
-        cJSON_AddItemToObject(o, "latent",
-                              ints((int64_t[]){ c->latent_f, c->latent_h, c->latent_w }, 3));
-        vf_json_add_int(o, "tokens", c->tokens);
-    }
-    cJSON_AddStringToObject(o, "status", c->drop ? "drop" : "ok");
-    if (c->drop)
-        cJSON_AddStringToObject(o, "reason", c->reason);
-    return o;
-}
-
 /* ---- numbers given earlier ---- */
-
-static int add_known(void *arg, const cJSON *o, uint64_t offset, vc_err *err)
-{
-    (void)offset;
-    uint64_t id;
-    int64_t number, variant;
-    int rc = plan_line_head(o, &id, &number, &variant, err);
-    return rc || variant ? rc : plan_ids_add(arg, id, (uint32_t)number, err);
-}
 
 /* The plan of an earlier run on the same OUT: rows keep the numbers it gave. */
 static int read_known(plan_ids *l, const char *out, vc_err *err)
 {
     char *path = vc_path_join(out, "plan.jsonl");
-    vc_map m = { 0 };
     int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 
-    if (!rc && vc_file_exists(path)) {
-        rc = vc_map_open(&m, path, err);
-        if (!rc) rc = plan_each_line(&m, path, add_known, l, err);
-        vc_map_close(&m);
-        if (rc)
-            vc_context(err, rc, "remove the damaged file, or use --overwrite");
-    }
-    plan_ids_sort(l);
+    if (!rc && vc_file_exists(path))
+        rc = vc_context(err, plan_ids_read(l, path, err),
+                        "remove the damaged file, or use --overwrite");
     free(path);
     return rc;
 }

@@ -4,13 +4,6 @@
 
 #include "precompute/vprep.h"
 
-/* Calls each(arg, object, offset of the line) for every line; errors name the line. */
-int plan_each_line(const vc_map *m, const char *path,
-                   int (*each)(void *arg, const cJSON *o, uint64_t offset, vc_err *err), void *arg,
-                   vc_err *err);
-/* The fields that say which sample a line is about. */
-int plan_line_head(const cJSON *o, uint64_t *id, int64_t *number, int64_t *variant, vc_err *err);
-
 /* A list of (row id, number), found by id. */
 typedef struct plan_ids {
     struct plan_id {
@@ -21,7 +14,12 @@ typedef struct plan_ids {
 } plan_ids;
 int plan_ids_add(plan_ids *l, uint64_t id, uint32_t number, vc_err *err);
 void plan_ids_sort(plan_ids *l);
+/* Those of a plan's lines, sorted; errors name the line. */
+int plan_ids_read(plan_ids *l, const char *path, vc_err *err);
 bool plan_ids_find(const plan_ids *l, uint64_t id, uint32_t *number);     /* after sorting */
+
+/* The draw of a replayed line that tells the mask, or NULL. */
+const cJSON *plan_told_mask(const vprep_clip *clip);
 
 int plan_add_item(vprep *p, vprep_item it, vc_err *err);
 /* Items from --plan; the clip that a plan line tells, checked against what must hold. */

@@ -8,26 +8,52 @@
 
 /* ---- lines ---- */
 
-int plan_line_head(const cJSON *o, uint64_t *id, int64_t *number, int64_t *variant, vc_err *err)
+typedef struct head {                       /* which sample a line is about */
+    uint64_t id;
+    int64_t number, variant;
+} head;
+
+static int set_head(head *h, const char *hex, int64_t number, int64_t variant, vc_err *err)
 {
-    const char *hex;
-    int rc = vf_json_str(o, "id", &hex, err);
-    if (!rc) rc = vf_json_int(o, "sample", number, err);
-    if (!rc) rc = vf_json_int(o, "variant", variant, err);
-    if (rc)
-        return rc;
     char *end;
-    *id = strtoull(hex, &end, 16);
+    *h = (head){ strtoull(hex, &end, 16), number, variant };
     if (*end || strlen(hex) != 16)
         return vc_fail(err, VC_EFORMAT, "id: expected 16 hex digits");
-    if (*number < 0 || *number > UINT32_MAX - 1 || *variant < 0 || *variant > UINT16_MAX)
+    if (number < 0 || number > UINT32_MAX - 1 || variant < 0 || variant > UINT16_MAX)
         return vc_fail(err, VC_EFORMAT, "sample or variant out of range");
     return 0;
 }
 
-int plan_each_line(const vc_map *m, const char *path,
-                   int (*each)(void *arg, const cJSON *o, uint64_t offset, vc_err *err), void *arg,
-                   vc_err *err)
+static int parse_head(head *h, const char *text, size_t n, vc_err *err)
+{
+    const char *hex;
+    int64_t number, variant;
+    cJSON *o;
+    int rc = vf_json_parse(&o, text, n, err);
+
+    if (!rc) rc = vf_json_str(o, "id", &hex, err);
+    if (!rc) rc = vf_json_int(o, "sample", &number, err);
+    if (!rc) rc = vf_json_int(o, "variant", &variant, err);
+    if (!rc) rc = set_head(h, hex, number, variant, err);
+    cJSON_Delete(o);
+    return rc;
+}
+
+/* The same of a line that begins as ours do; its rest is not looked at. */
+static bool peek_head(head *h, const char *text, size_t n)
+{
+    char start[96], hex[17];
+    long long number, variant;
+    int end = 0;
+
+    snprintf(start, sizeof start, "%.*s", (int)(n < sizeof start ? n : sizeof start), text);
+    return sscanf(start, "{\"sample\":%lld,\"id\":\"%16[0-9a-f]\",\"variant\":%lld,%n", &number, hex,
+                  &variant, &end) == 3 && end && !set_head(h, hex, number, variant, NULL);
+}
+
+static int each_line(const vc_map *m, const char *path,
+                     int (*each)(void *arg, const char *text, size_t n, vc_err *err), void *arg,
+                     vc_err *err)
 {
     const char *text = (const char *)m->data;      /* NULL where the file is empty */
     size_t at = 0, n;
@@ -36,18 +62,32 @@ int plan_each_line(const vc_map *m, const char *path,
     for (int64_t line = 1; !rc && at < m->size; line++, at += n + 1) {
         const char *nl = memchr(text + at, '\n', m->size - at);
         n = nl ? (size_t)(nl - text) - at : m->size - at;
-        cJSON *o = NULL;
-        if (n) {
-            rc = vf_json_parse(&o, text + at, n, err);
-            if (!rc) rc = each(arg, o, at, err);
-            cJSON_Delete(o);
-            rc = vc_context(err, rc, "%s: line %lld", path, (long long)line);
-        }
+        if (n)
+            rc = vc_context(err, each(arg, text + at, n, err), "%s: line %lld", path,
+                            (long long)line);
     }
     return rc;
 }
 
 /* ---- ids ---- */
+
+static int add_known(void *arg, const char *text, size_t n, vc_err *err)
+{
+    head h;
+    int rc = peek_head(&h, text, n) ? 0 : parse_head(&h, text, n, err);
+    return rc || h.variant ? rc : plan_ids_add(arg, h.id, (uint32_t)h.number, err);
+}
+
+int plan_ids_read(plan_ids *l, const char *path, vc_err *err)
+{
+    vc_map m;
+    int rc = vc_map_open(&m, path, err);
+
+    if (!rc) rc = each_line(&m, path, add_known, l, err);
+    vc_map_close(&m);
+    plan_ids_sort(l);
+    return rc;
+}
 
 int plan_ids_add(plan_ids *l, uint64_t id, uint32_t number, vc_err *err)
 {
@@ -239,22 +279,21 @@ typedef struct replay {
     plan_ids rows;                         /* id -> row index */
 } replay;
 
-static int replay_line(void *arg, const cJSON *o, uint64_t offset, vc_err *err)
+static int replay_line(void *arg, const char *text, size_t n, vc_err *err)
 {
     replay *r = arg;
-    uint64_t id;
-    int64_t number, variant;
+    head h;
     uint32_t row;
-    int rc = plan_line_head(o, &id, &number, &variant, err);
+    int rc = parse_head(&h, text, n, err);
 
     if (rc)
         return rc;
-    if (!plan_ids_find(&r->rows, id, &row))
-        return vc_fail(err, VC_EMISMATCH, "sample %lld is not in the metadata", (long long)number);
+    if (!plan_ids_find(&r->rows, h.id, &row))
+        return vc_fail(err, VC_EMISMATCH, "sample %lld is not in the metadata", (long long)h.number);
     if (!r->p->sources[row].ok)
         return 0;                          /* already in the error list */
-    vprep_item it = { .row = row, .number = (uint32_t)number, .variant = (uint16_t)variant,
-                      .line = offset + 1 };
+    vprep_item it = { .row = row, .number = (uint32_t)h.number, .variant = (uint16_t)h.variant,
+                      .line = (uint64_t)((const uint8_t *)text - r->p->plan_file.data) + 1 };
     vprep_clip clip;
     rc = vprep_clip_of(r->p, &it, &clip, err);
     it.drop = !rc && clip.choice.drop;
@@ -270,7 +309,7 @@ int plan_replay(vprep *p, vc_err *err)
     for (int64_t i = 0; !rc && i < p->meta.n; i++)
         rc = plan_ids_add(&r.rows, p->meta.rows[i].id, (uint32_t)i, err);
     plan_ids_sort(&r.rows);
-    if (!rc) rc = plan_each_line(&p->plan_file, p->c.plan, replay_line, &r, err);
+    if (!rc) rc = each_line(&p->plan_file, p->c.plan, replay_line, &r, err);
     free(r.rows.v);
     return rc;
 }

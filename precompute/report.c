@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "precompute/record.h"
 #include "precompute/table.h"
 
 enum { SHOWN_DROPS = 20 };               /* of a dry run; errors.jsonl has all */
@@ -31,14 +32,16 @@ static int note_drop(vprep *p, const vprep_item *it, const vprep_clip *clip, vc_
 static int write_line(FILE *f, const vprep *p, const vprep_item *it, const vprep_clip *clip,
                       vc_err *err)
 {
-    cJSON *o = vprep_plan_line(p, it, clip);
-    char *line = o ? vf_json_line(o) : NULL;
-    int rc = line ? 0 : vc_fail(err, VC_ENOMEM, "plan.jsonl: out of memory");
+    vf_buf b = { 0 };
+    int rc = 0;
 
-    if (!rc && fprintf(f, "%s\n", line) < 0)
+    vprep_plan_line(&b, p, it, clip);
+    vf_buf_str(&b, "\n");
+    if (b.failed)
+        rc = vc_fail(err, VC_ENOMEM, "plan.jsonl: out of memory");
+    else if (fwrite(b.data, 1, b.n, f) != b.n)
         rc = vc_fail_errno(err, "plan.jsonl");
-    free(line);
-    cJSON_Delete(o);
+    vf_buf_free(&b);
     return rc;
 }
 

@@ -4,7 +4,7 @@
  * A value is found by its content key, which says everything that it depends on: one that is found is
  * the one that would be made, whatever else its dataset holds or was made with. Values of --reuse are
  * compared with their checksums and copied when they are wanted; a damaged one is told and made anew.
- * For the main thread, but for prep_stock_recall, which may be called by many. */
+ * Many threads may look for things while nothing is put; opening and taking are the main thread's. */
 #ifndef VPREP_STOCK_H
 #define VPREP_STOCK_H
 

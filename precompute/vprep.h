@@ -6,8 +6,8 @@
  *        -> what is there already, what is to be made               vprep_forecast forecast.c
  *        -> text, each distinct prompt once                         vprep_text     text.c
  *        -> decode workers -> encoder -> writer                     vprep_clips    pipeline.c
- * Values that need not be made are found by stock.h. Encoders are found and named in components.h; what a training mode stores besides clips is
- * conditions.h, how a job becomes values encode.h.
+ * Values that need not be made are found by stock.h. Encoders are found and named in components.h; what
+ * a training mode stores besides clips is conditions.h, how a job becomes values encode.h.
  *
  * A stage reads what the earlier ones left in the run; a clip that fails is noted in the error list with
  * its row and the run goes on (--on_error skip). Selection is recomputed where it is needed: it is a
@@ -76,6 +76,7 @@ typedef struct vprep_item {           /* one sample and variant of the plan */
     uint32_t number;                  /* sample number */
     uint16_t variant;
     bool drop;
+    bool stored;                      /* the forecast found its record and all it refers to as they are */
     int32_t size;                     /* --variants sizes: p; else 0 */
     uint64_t line;                    /* --plan: offset of its line + 1; else 0 */
 } vprep_item;
@@ -153,19 +154,17 @@ int vprep_survey(vprep *p, bool hash, vc_err *err);
 /* One chosen clip: what plan.jsonl says of it. frames are source frames, ascending, possibly repeated
  * (a picture that stands longer than a frame, in a clip of variable rate). */
 typedef struct vprep_clip {
-    vb_choice choice;
     int64_t *frames;                  /* [choice.frames] */
     double fps;                       /* of those frames; 0 for a still */
     cJSON *draws;                     /* of a replayed line, as it tells them; else NULL */
     mask mask;                        /* --train_mode inpaint */
     bool mask_all;                    /* every pixel is to be generated */
+    vb_choice choice;                 /* last, as its draws are in it */
 } vprep_clip;
 /* Fills items from the rows (or from --plan). known: numbers given earlier, by OUT's plan.jsonl. */
 int vprep_plan(vprep *p, vc_err *err);
 int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err);
 void vprep_clip_free(vprep_clip *clip);
-/* The plan line of an item; NULL when out of memory. The caller frees. */
-cJSON *vprep_plan_line(const vprep *p, const vprep_item *it, const vprep_clip *clip);
 
 /* Writes OUT/plan.jsonl and prints the table of buckets to `out`, in a dry run also what is dropped and
  * why; notes dropped samples. */
@@ -186,7 +185,7 @@ typedef struct vprep_rate {
 #define VPREP_RATE "clip-rate"
 double vprep_clip_pixels(const vb_choice *c);        /* of all frames of the target */
 
-/* What the run is going to reuse, encode and drop, to `out`. */
+/* What the run is going to reuse, encode and drop, to `out`; the writer keeps what is stored as it is. */
 int vprep_forecast(vprep *p, FILE *out, vc_err *err);
 
 /* How many different prompts there are already, and are to be encoded. */

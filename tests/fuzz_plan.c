@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "precompute/plan_lines.h"
+#include "precompute/record.h"
 #include "tests/mutate.h"
 
 static char *captions[] = { (char *)"a cat" };
@@ -35,7 +36,9 @@ static void must_hold(const vprep *p, const vprep_item *it)
             if (clip.frames[i] < 0 || clip.frames[i] >= sources[it->row].frames ||
                 (i && clip.frames[i] < clip.frames[i - 1]))
                 abort();
-        cJSON_Delete(vprep_plan_line(p, it, &clip));
+        vf_buf line = { 0 };
+        vprep_plan_line(&line, p, it, &clip);
+        vf_buf_free(&line);
     }
     vprep_clip_free(&clip);
 }

@@ -1,0 +1,209 @@
+/* record.c - see record.h. Text goes straight into a buffer: each start compares the records of all
+ * samples with what is stored. */
+#include "precompute/record.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "precompute/plan_lines.h"
+
+static void put_text(vf_buf *b, const char *before, const char *text)
+{
+    vf_buf_str(b, before);
+    vf_buf_json(b, text, strlen(text));
+}
+
+static void put_int(vf_buf *b, const char *before, int64_t v)
+{
+    vf_buf_str(b, before);
+    vf_buf_int(b, v);
+}
+
+static void put_number(vf_buf *b, const char *before, double v)
+{
+    vf_buf_str(b, before);
+    vf_buf_number(b, v);
+}
+
+static void put_bool(vf_buf *b, const char *before, bool v)
+{
+    vf_buf_str(b, before);
+    vf_buf_str(b, v ? "true" : "false");
+}
+
+static void put_ints(vf_buf *b, const char *before, const int64_t *v, int n)
+{
+    vf_buf_str(b, before);
+    for (int i = 0; i < n; i++)
+        put_int(b, i ? "," : "[", v[i]);
+    vf_buf_str(b, n ? "]" : "[]");
+}
+
+static void put_key(vf_buf *b, const char *before, vf_key k)
+{
+    char hex[VF_KEY_HEX];
+    put_text(b, before, vf_key_hex(hex, k));
+}
+
+static void put_json(vf_buf *b, const cJSON *o)
+{
+    char *line = o ? vf_json_line(o) : NULL;
+    if (line)
+        vf_buf_str(b, line);
+    b->failed |= !line;
+    free(line);
+}
+
+/* ---- draws ---- */
+
+static void put_draw(vf_buf *b, const vb_draw *d)
+{
+    put_text(b, "{\"purpose\":", d->purpose);
+    if (d->is_range) {
+        put_ints(b, ",\"range\":", (int64_t[]){ d->lo, d->hi }, 2);
+        put_int(b, ",\"pick\":", d->pick);
+    } else {
+        vf_buf_str(b, ",\"options\":[");
+        for (int i = 0; i < d->n_options; i++)
+            put_text(b, i ? "," : "", d->options[i]);
+        put_text(b, "],\"pick\":", d->options[d->picked]);
+    }
+    vf_buf_str(b, "}");
+}
+
+/* As they were drawn here, or as a replayed line tells them; and the mask, if it does not. */
+static void put_draws(vf_buf *b, const vprep_clip *clip)
+{
+    const vb_choice *c = &clip->choice;
+    const cJSON *told = clip->draws ? clip->draws->child : NULL;
+    const char *before = "";
+
+    vf_buf_str(b, ",\"draws\":[");
+    for (int i = 0; !clip->draws && i < c->n_draws; i++, before = ",") {
+        vf_buf_str(b, before);
+        put_draw(b, &c->draws[i]);
+    }
+    for (; told; told = told->next, before = ",") {
+        vf_buf_str(b, before);
+        put_json(b, told);
+    }
+    if (clip->mask.v && !plan_told_mask(clip)) {
+        cJSON *m = mask_json(&clip->mask);
+        vf_buf_str(b, before);
+        put_json(b, m);
+        cJSON_Delete(m);
+    }
+    vf_buf_str(b, "]");
+}
+
+/* ---- what both have ---- */
+
+static void put_head(vf_buf *b, const vprep *p, const vprep_item *it)
+{
+    const vf_row *row = &p->meta.rows[it->row];
+    char id[20];
+
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)row->id);
+    put_int(b, "{\"sample\":", it->number);
+    put_text(b, ",\"id\":", id);
+    put_int(b, ",\"variant\":", it->variant);
+    put_text(b, ",\"path\":", row->path);
+    put_text(b, ",\"type\":", p->sources[it->row].is_video ? "video" : "image");
+}
+
+static void put_choice(vf_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip)
+{
+    const vprep_source *s = &p->sources[it->row];
+    const vb_choice *c = &clip->choice;
+
+    put_int(b, ",\"source\":{\"w\":", s->w);
+    put_int(b, ",\"h\":", s->h);
+    put_int(b, ",\"frames\":", s->frames);
+    put_number(b, ",\"fps\":", s->fps);
+    put_int(b, ",\"rotation\":", s->rotation);
+    vf_buf_str(b, "}");
+    put_draws(b, clip);
+    if (c->drop)
+        return;
+    put_text(b, ",\"key\":", c->key);
+    if (c->load_h)
+        put_ints(b, ",\"load\":", (int64_t[]){ c->load_h, c->load_w }, 2);
+    put_ints(b, ",\"target\":", (int64_t[]){ c->target_h, c->target_w }, 2);
+    put_ints(b, ",\"resize\":", (int64_t[]){ c->resize_h, c->resize_w }, 2);
+    put_ints(b, ",\"crop\":", (int64_t[]){ c->top, c->left }, 2);
+    put_bool(b, ",\"flip\":", c->flip);
+    put_ints(b, ",\"frames\":", clip->frames, c->frames);
+    put_number(b, ",\"fps\":", clip->fps);
+    put_number(b, ",\"upscale\":", c->upscale);
+    put_ints(b, ",\"latent\":", (int64_t[]){ c->latent_f, c->latent_h, c->latent_w }, 3);
+    put_int(b, ",\"tokens\":", c->tokens);
+}
+
+/* ---- the two ---- */
+
+void vprep_plan_line(vf_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip)
+{
+    const vf_row *row = &p->meta.rows[it->row];
+    const vb_choice *c = &clip->choice;
+
+    put_head(b, p, it);
+    vf_buf_str(b, ",\"captions\":[");
+    for (int i = 0; i < row->n_captions; i++)
+        put_text(b, i ? "," : "", row->captions[i]);
+    vf_buf_str(b, "]");
+    put_choice(b, p, it, clip);
+    put_text(b, ",\"status\":", c->drop ? "drop" : "ok");
+    if (c->drop)
+        put_text(b, ",\"reason\":", c->reason);
+    vf_buf_str(b, "}");
+}
+
+static void put_captions(vf_buf *b, const vprep *p, const vf_row *row)
+{
+    vf_buf_str(b, ",\"captions\":[");
+    for (int i = 0; i < row->n_captions; i++) {
+        put_text(b, i ? ",{\"text\":" : "{\"text\":", row->captions[i]);
+        vf_buf_str(b, ",\"keys\":[");
+        for (int e = 0; e < p->n_text; e++)
+            put_key(b, e ? "," : "", vprep_text_key(p, e, row->captions[i]));
+        vf_buf_str(b, "]}");
+    }
+    vf_buf_str(b, "]");
+}
+
+static void put_conditions(vf_buf *b, const vprep *p, const prep_job *j)
+{
+    unsigned values = vprep_values(p, &p->meta.rows[j->item->row]);
+    const char *before = "";
+
+    vf_buf_str(b, ",\"conditions\":{");
+    for (int v = VALUE_CLIP + 1; v < VALUES; v++)
+        if (values & VALUE_BIT(v)) {
+            put_text(b, before, vprep_role(v));
+            put_key(b, ":", j->key[v]);
+            before = ",";
+        }
+    vf_buf_str(b, "}");
+    if (values & VALUE_BIT(VALUE_MASK))
+        put_bool(b, ",\"mask_all\":", j->clip.mask_all);
+}
+
+void vprep_record(vf_buf *b, const vprep *p, const prep_job *j)
+{
+    const vf_row *row = &p->meta.rows[j->item->row];
+    const vprep_source *s = &p->sources[j->item->row];
+    bool repeats = p->c.video_repeat > 1 && s->is_video;
+
+    put_head(b, p, j->item);
+    put_captions(b, p, row);
+    put_choice(b, p, j->item, &j->clip);
+    put_key(b, ",\"source_hash\":", s->hash);
+    put_key(b, ",\"latent_key\":", j->key[VALUE_CLIP]);
+    put_conditions(b, p, j);
+    vf_buf_str(b, ",\"tags\":[");
+    for (int i = 0; i < row->n_tags; i++)
+        put_text(b, i ? "," : "", row->tags[i]);
+    put_number(b, "],\"weight\":", row->weight * (repeats ? (double)p->c.video_repeat : 1));
+    vf_buf_str(b, "}");
+}

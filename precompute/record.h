@@ -1,0 +1,13 @@
+/* record.h - a sample's plan line and its stored record as JSON text, without blanks or a newline; fields
+ * as docs/interface.md and docs/format.md have them. Out of memory sticks to the buffer. */
+#ifndef VPREP_RECORD_H
+#define VPREP_RECORD_H
+
+#include "formats/buf.h"
+#include "precompute/encode.h"
+
+void vprep_plan_line(vf_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip);
+/* j's keys are settled. */
+void vprep_record(vf_buf *b, const vprep *p, const prep_job *j);
+
+#endif
