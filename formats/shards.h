@@ -142,6 +142,8 @@ typedef struct vf_writer_opts {
  * remedies) unless `change`; with `append`, which keeps records of the old mode, also in train_mode.
  * The manifest says incomplete from here on. */
 int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, vc_err *err);
+/* Sets a text field of the head that is known only later: manifests written from now on have it. */
+int vf_writer_describe(vf_writer *w, const char *field, const char *text, vc_err *err);
 /* Gives everything back; what was committed stays, the rest is redone next time. NULL is fine. */
 void vf_writer_close(vf_writer *w);
 

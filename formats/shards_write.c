@@ -49,6 +49,13 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     return 0;
 }
 
+int vf_writer_describe(vf_writer *w, const char *field, const char *text, vc_err *err)
+{
+    cJSON_DeleteItemFromObjectCaseSensitive(w->head, field);
+    return cJSON_AddStringToObject(w->head, field, text)
+               ? 0 : vc_fail(err, VC_ENOMEM, "%s: out of memory", field);
+}
+
 void vf_writer_close(vf_writer *w)
 {
     if (!w)

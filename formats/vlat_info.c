@@ -180,6 +180,11 @@ static int info_of(const vlat *v, vc_err *err)
             fprintf(v->out, ": %s samples, root ", vc_human_count(n, (uint64_t)vlat_num(set, "samples")));
             vlat_print(v->out, vlat_str(set, "root"), 40);
             fprintf(v->out, ", %s\n", state_of(vlat_str(set, "path"), vlat_str(set, "root")));
+            if (cJSON_HasObjectItem(set, "plan")) {
+                fprintf(v->out, "%-14s", "  plan");
+                vlat_print(v->out, vlat_str(set, "plan"), 40);
+                fputc('\n', v->out);
+            }
         }
         print_epochs(v->out, cJSON_GetObjectItemCaseSensitive(o, "epochs"));
     }
@@ -224,6 +229,11 @@ int vlat_info(const vlat *v, vc_err *err)
     fprintf(f, "%-14s", "root");
     vlat_print(f, vlat_str(m, "root"), 40);
     fputc('\n', f);
+    if (cJSON_HasObjectItem(m, "plan")) {
+        fprintf(f, "%-14s", "plan");
+        vlat_print(f, vlat_str(m, "plan"), 40);
+        fputc('\n', f);
+    }
     rc = print_buckets(f, m, err);
     vf_dataset_close(d);
     return rc;

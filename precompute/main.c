@@ -295,12 +295,26 @@ static void say_done(const vprep *p, double seconds, uint32_t dropped)
         vc_say(p->progress, "%s/errors.jsonl says why each was skipped", p->c.out);
 }
 
+/* The dataset names the plan that it is made by. */
+static int name_plan(vprep *p, vc_err *err)
+{
+    char hex[VF_KEY_HEX], *path = vc_path_join(p->c.out, "plan.jsonl");
+    vf_key k;
+    int rc = path ? vf_hash_file(&k, path, vc_stop_flag(), err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
+
+    if (!rc) rc = vf_writer_describe(p->writer, "plan", vf_key_hex(hex, k), err);
+    free(path);
+    return rc;
+}
+
 static int encode_stages(vprep *p, vc_err *err)
 {
     uint32_t dropped = 0;
     double begin = vc_seconds();
     int rc = p->c.trace_dir ? vc_mkdirs(p->c.trace_dir, err) : 0;
 
+    if (!rc) rc = name_plan(p, err);
     if (!rc) rc = write_config(p, err);
     if (!rc) rc = vprep_text(p, err);
     if (!rc) rc = vprep_clips(p, err);

@@ -43,8 +43,8 @@ static int unmake(void **state)
 
 /* ---- a run's checkpoint ---- */
 
-static vtrain_ckpt_set sets[] = { { "a.lmdb", "00112233445566778899aabbccddeeff", 12 },
-                                  { "b \xff\"\n", "ffeeddccbbaa99887766554433221100", 0 } };
+static vtrain_ckpt_set sets[] = { { "a.lmdb", "00112233445566778899aabbccddeeff", 12, "ab" },
+                                  { "b \xff\"\n", "ffeeddccbbaa99887766554433221100", 0, NULL } };
 
 static vtrain_state state_of(int64_t step)
 {
@@ -233,6 +233,8 @@ static void test_state(void **state)
     assert_string_equal(s.sets[0].path, "a.lmdb");
     assert_string_equal(s.sets[1].root, sets[1].root);
     assert_int_equal(s.sets[0].samples, 12);
+    assert_string_equal(s.sets[0].plan, "ab");
+    assert_null(s.sets[1].plan);
     assert_string_equal(cJSON_GetObjectItem(s.settings, "learning_rate")->valuestring, "0.0001");
     assert_int_equal(s.epoch, 9);
     assert_int_equal(s.n_spans, COUNT(spans));

@@ -362,7 +362,7 @@ static void lora_is_written(void **state)
     tiny_lora(&m, 3, 6);
     for (int form = 0; form < 4; form++) {
         bool bake = form & 1, kohya = form & 2;
-        const vtrain_export_lora_opts o = { names, 2, 3, 6, bake, kohya, NULL };
+        const vtrain_export_lora_opts o = { names, 2, 3, 6, bake, kohya, NULL, NULL };
         char sub[32];
         snprintf(sub, sizeof sub, "lora-%d", form);
         const char *dir = golden_tmp(sub);

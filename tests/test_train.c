@@ -210,6 +210,7 @@ static void check_lora_file(const char *dir)
     assert_int_equal(v.dim[1], 32);
     const char *roots = vf_safetensors_meta(f, "vlt_data");
     assert_true(roots && strlen(roots) == 32 && strspn(roots, "0123456789abcdef") == 32);
+    assert_string_equal(vf_safetensors_meta(f, "vlt_plan"), TOY_PLAN);
     const char *meta = vf_safetensors_meta(f, "lora_adapter_metadata");
     assert_non_null(strstr(meta, "\"transformer.r\":4"));
     assert_non_null(strstr(meta, "\"transformer.lora_alpha\":8"));

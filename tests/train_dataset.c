@@ -297,6 +297,7 @@ static cJSON *make_head(const toy *t)
     }
     cJSON_AddStringToObject(o, "latent_store", "moments");
     cJSON_AddStringToObject(o, "dtype", "f16");
+    cJSON_AddStringToObject(o, "plan", TOY_PLAN);
     cJSON_AddItemToObject(o, "sampling", cJSON_CreateObject());
     return o;
 }

@@ -5,6 +5,7 @@
 #include "formats/shards.h"
 
 enum { TOY_CAPTIONS = 3, TOY_TOKENS = 12 };
+#define TOY_PLAN "fedcba9876543210fedcba9876543210"      /* `plan` of the manifest */
 
 typedef struct toy_sample {
     uint32_t number, variant;

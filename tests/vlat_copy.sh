@@ -71,9 +71,10 @@ expect 0 'no damage' verify a.lmdb
 
 # a checkpoint's data
 mkdir checkpoint-7
-printf '{"step":7,"family":"builtin","training_type":"lora","data":[{"path":"back.lmdb","root":"%s","samples":60},{"path":"p-02","root":"0","samples":2},{"path":"gone","root":"0","samples":2}]}' \
+printf '{"step":7,"family":"builtin","training_type":"lora","data":[{"path":"back.lmdb","root":"%s","samples":60,"plan":"0123abcd"},{"path":"p-02","root":"0","samples":2},{"path":"gone","root":"0","samples":2}]}' \
     "$(root back.lmdb)" >checkpoint-7/trainer.json
 expect 0 'back.lmdb: 60 samples.*, unchanged' info --of checkpoint-7
+expect 0 '^  plan  *0123abcd$' info --of checkpoint-7
 expect 0 'p-02: 2 samples.*, changed since' info --of checkpoint-7
 expect 0 'gone: 2 samples.*, not there now' info --of checkpoint-7
 expect 1 'checkpoint-N is meant' info --of back.lmdb

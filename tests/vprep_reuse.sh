@@ -36,6 +36,13 @@ check "a file" 0 "$vprep" "${at64[@]}" --meta "$dir/media2/metadata.json" --out 
 tells "reuse 6, encode 1, drop 0" && tells "texts: reuse 8, encode 0" && tells "about .* of latents to encode; about .*"
 says "1 encoded, 6 reused"
 
+# ---- a dataset names the plan that it was made by ----
+plan_of() { "$vlat" info "$1" | sed -n 's/^plan  *\([0-9a-f]\{32\}\)$/\1/p'; }
+check "a plan again" 0 "$vprep" "${at64[@]}" --out "$dir/p" --plan "$dir/a/plan.jsonl"
+check "a caption less" 0 "$vprep" "${at64[@]}" --meta "$dir/media/caption.json" --out "$dir/q"
+[ -n "$(plan_of "$dir/a")" ] && [ "$(plan_of "$dir/a")" = "$(plan_of "$dir/p")" ] || { echo "one plan, two hashes"; exit 1; }
+[ "$(plan_of "$dir/a")" != "$(plan_of "$dir/q")" ] || { echo "two plans, one hash"; exit 1; }
+
 # ---- another size of videos: texts and the still are taken from the first dataset; the result is as without ----
 check "another size" 1 "$vprep" "${at48[@]}" --out "$dir/a"
 says "sampling.video_sample_size: 64 there, 48 now" && says "--reuse $dir/a" && says "--overwrite"

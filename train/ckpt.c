@@ -293,6 +293,7 @@ static int add_sets(cJSON *o, const vtrain_state *s)
         if (!cJSON_AddItemToArray(list, d) ||
             !cJSON_AddStringToObject(d, "path", s->sets[i].path) ||
             !cJSON_AddStringToObject(d, "root", s->sets[i].root) ||
+            (s->sets[i].plan && !cJSON_AddStringToObject(d, "plan", s->sets[i].plan)) ||
             vf_json_add_int(d, "samples", s->sets[i].samples))
             return -1;
     }
@@ -412,6 +413,7 @@ static int read_sets(vtrain_state *s, const cJSON *o, vc_err *err)
         vtrain_ckpt_set *set = &s->sets[s->n_sets++];
         if ((rc = read_text(d, "path", &set->path, err)) ||
             (rc = read_text(d, "root", &set->root, err)) ||
+            (cJSON_HasObjectItem(d, "plan") && (rc = read_text(d, "plan", &set->plan, err))) ||
             (rc = read_int(d, "samples", 0, &set->samples, err)))
             return vc_context(err, rc, "data[%d]", s->n_sets - 1);
     }
@@ -533,6 +535,7 @@ void vtrain_state_free(vtrain_state *s)
     for (int i = 0; i < s->n_sets; i++) {
         free(s->sets[i].path);
         free(s->sets[i].root);
+        free(s->sets[i].plan);
     }
     free(s->sets);
     free(s->family);

@@ -31,6 +31,7 @@ int vtrain_ckpt_find(char **path, const char *out, const char *which, vc_err *er
 typedef struct vtrain_ckpt_set {
     char *path, *root;           /* as given; hex root of its manifest */
     int64_t samples;
+    char *plan;                  /* hex hash of the plan that it was made by; NULL: not known */
 } vtrain_ckpt_set;
 /* Epochs with the same samples: those of each dataset's first shards. */
 typedef struct vtrain_part {

@@ -59,8 +59,11 @@ static int open_set(vtrain_data *d, const vtrain_data_opts *o, const char *arg, 
     if (rc)
         return rc;
 
+    const cJSON *manifest = vf_dataset_manifest(s->data);
     vf_dataset_root(s->data, s->root);
-    rc = vtrain_head_read(&s->head, vf_dataset_manifest(s->data), err);
+    rc = vf_json_str_opt(manifest, "plan", &s->plan, err);
+    if (!rc)
+        rc = vtrain_head_read(&s->head, manifest, err);
     return vc_context(err, rc, "%s: manifest.json", vf_dataset_path(s->data));
 }
 
@@ -498,6 +501,7 @@ const vtrain_sample *vtrain_data_sample(const vtrain_data *d, uint32_t i) { retu
 int vtrain_data_sets(const vtrain_data *d) { return d->n_sets; }
 const vf_dataset *vtrain_data_set(const vtrain_data *d, int i) { return d->set[i].data; }
 const char *vtrain_data_root(const vtrain_data *d, int i) { return d->set[i].root; }
+const char *vtrain_data_plan(const vtrain_data *d, int i) { return d->set[i].plan; }
 
 uint32_t vtrain_data_visits(const vtrain_data *d) { return d->n_visits; }
 bool vtrain_data_varied(const vtrain_data *d) { return d->varied; }

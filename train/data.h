@@ -119,10 +119,12 @@ uint32_t vtrain_data_visits(const vtrain_data *d);
 /* Whether the groups of the visits change from epoch to epoch. */
 bool vtrain_data_varied(const vtrain_data *d);
 
-/* Datasets as a checkpoint names them: path, root, samples. The root is that of the samples seen. */
+/* Datasets as a checkpoint names them: path, root, plan (NULL: it names none), samples. The root is
+ * that of the samples seen. */
 int vtrain_data_sets(const vtrain_data *d);
 const vf_dataset *vtrain_data_set(const vtrain_data *d, int i);
 const char *vtrain_data_root(const vtrain_data *d, int i);
+const char *vtrain_data_plan(const vtrain_data *d, int i);
 /* "000000000042/000", of the second dataset "2:000000000042/000", into buf. */
 char *vtrain_data_key(const vtrain_data *d, uint32_t sample, char buf[VTRAIN_KEY]);
 

@@ -28,6 +28,7 @@ typedef struct vtrain_set {
     vf_dataset *data;
     double weight;                       /* repeats, as given with its path */
     char root[VF_KEY_HEX];
+    const char *plan;                    /* borrowed from the manifest; NULL: it names none */
     vtrain_head head;
     bool noised;                         /* training takes `image_noised` in place of `image` */
 } vtrain_set;

@@ -28,6 +28,14 @@ static char *lora_metadata(const vtrain_export_lora_opts *o)
     return text;
 }
 
+/* Which data made it; the new number of fields. */
+static int add_lineage(vf_meta *meta, int n, const vtrain_export_lora_opts *o)
+{
+    if (o->data) meta[n++] = (vf_meta){ "vlt_data", o->data };
+    if (o->plan) meta[n++] = (vf_meta){ "vlt_plan", o->plan };
+    return n;
+}
+
 static int write_diffusers(const char *dir, vt_params *p, const vtrain_export_lora_opts *o,
                            vc_err *err)
 {
@@ -41,11 +49,10 @@ static int write_diffusers(const char *dir, vt_params *p, const vtrain_export_lo
     }
     char *text = rc ? NULL : lora_metadata(o);
     if (!rc && !text) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    const vf_meta meta[] = { { "format", "pt" }, { "lora_adapter_metadata", text },
-                             { "vlt_data", o->data } };
+    vf_meta meta[4] = { { "format", "pt" }, { "lora_adapter_metadata", text } };
+    int n = add_lineage(meta, 2, o);
     if (!rc)
-        rc = vtrain_views_write(&s, dir, "pytorch_lora_weights.safetensors", meta, o->data ? 3 : 2,
-                                err);
+        rc = vtrain_views_write(&s, dir, "pytorch_lora_weights.safetensors", meta, n, err);
     free(text);
     vtrain_views_close(&s);
     return rc;
@@ -78,8 +85,9 @@ static int write_kohya(const char *dir, vt_params *p, const vtrain_export_lora_o
         const vt_param *x = vt_params_at(p, i);
         if (x->role != VT_P_BASE) rc = add_kohya(&s, x, scale, &alpha, err);
     }
-    const vf_meta meta = { "format", "pt" };
-    if (!rc) rc = vtrain_views_write(&s, dir, "lora_kohya.safetensors", &meta, 1, err);
+    vf_meta meta[3] = { { "format", "pt" } };
+    int n = add_lineage(meta, 1, o);
+    if (!rc) rc = vtrain_views_write(&s, dir, "lora_kohya.safetensors", meta, n, err);
     vtrain_views_close(&s);
     return rc;
 }

@@ -24,8 +24,8 @@ typedef struct vtrain_export_lora_opts {
     double alpha;
     bool bake;                                /* alpha / rank goes into B, alpha becomes rank */
     bool kohya;
-    const char *data;                         /* what it was trained on, for the metadata: roots of
-                                               * the datasets, blank-separated; or NULL */
+    const char *data, *plan;                  /* what it was trained on, for the metadata: roots and
+                                               * plans of the datasets, blank-separated; or NULL */
 } vtrain_export_lora_opts;
 int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_opts *o,
                        vc_err *err);

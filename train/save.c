@@ -12,13 +12,16 @@
 
 /* ---- exported weights ---- */
 
-/* Roots of all datasets, blank-separated, malloc'ed. */
-static char *roots_of(const vtrain *t)
+static const char *root_of(const vtrain *t, int i) { return vtrain_span_now(t)->part[i].root; }
+static const char *plan_of(const vtrain *t, int i) { return vtrain_data_plan(t->data, i); }
+
+/* What `of` says of all datasets, "-" where it says nothing, blank-separated, malloc'ed. */
+static char *hashes_of(const vtrain *t, const char *(*of)(const vtrain *t, int i))
 {
     char *text = strdup("");
-    const vtrain_span *s = vtrain_span_now(t);
-    for (int i = 0; text && i < s->n_parts; i++) {
-        char *more = vc_format("%s%s%s", text, i ? " " : "", s->part[i].root);
+    for (int i = 0; text && i < vtrain_data_sets(t->data); i++) {
+        const char *hash = of(t, i);
+        char *more = vc_format("%s%s%s", text, i ? " " : "", hash ? hash : "-");
         free(text);
         text = more;
     }
@@ -27,15 +30,16 @@ static char *roots_of(const vtrain *t)
 
 static int write_lora(const vtrain *t, const char *dir, vc_err *err)
 {
-    char *roots = roots_of(t);
-    if (!roots) return vc_fail(err, VC_ENOMEM, "out of memory");
+    char *roots = hashes_of(t, root_of), *plans = hashes_of(t, plan_of);
     vtrain_export_lora_opts o = {
         .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
-        .kohya = t->cfg.export_kohya, .data = roots,
+        .kohya = t->cfg.export_kohya, .data = roots, .plan = plans,
     };
     o.target = vtrain_targets_names(t->targets, &o.n_targets);
-    int rc = vtrain_export_lora(dir, t->params, &o, err);
+    int rc = roots && plans ? vtrain_export_lora(dir, t->params, &o, err)
+                            : vc_fail(err, VC_ENOMEM, "out of memory");
     free(roots);
+    free(plans);
     return rc;
 }
 
@@ -137,7 +141,8 @@ static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
     if (!s->sets || !s->settings) return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; i < s->n_sets; i++)
         s->sets[i] = (vtrain_ckpt_set){ (char *)vf_dataset_path(vtrain_data_set(t->data, i)),
-                                        now->part[i].root, now->part[i].samples };
+                                        now->part[i].root, now->part[i].samples,
+                                        (char *)vtrain_data_plan(t->data, i) };
     return 0;
 }
 
