@@ -40,11 +40,6 @@ void vf_buf_add(vf_buf *b, const void *p, size_t n)
     b->n += n;
 }
 
-void vf_buf_str(vf_buf *b, const char *s)
-{
-    vf_buf_add(b, s, strlen(s));
-}
-
 void vf_buf_printf(vf_buf *b, const char *fmt, ...)
 {
     va_list ap, again;

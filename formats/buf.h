@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct vf_buf {
     char *data;                /* not NUL-terminated until taken */
@@ -16,7 +17,10 @@ typedef struct vf_buf {
 /* Room for more bytes at data + n (the caller writes them and adds to n), or NULL. */
 char *vf_buf_room(vf_buf *b, size_t more);
 void vf_buf_add(vf_buf *b, const void *p, size_t n);
-void vf_buf_str(vf_buf *b, const char *s);
+static inline void vf_buf_str(vf_buf *b, const char *s)     /* inline: literals know their length */
+{
+    vf_buf_add(b, s, strlen(s));
+}
 void vf_buf_printf(vf_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* n bytes as a JSON string with its quotes: control characters escaped, UTF-8 kept, bytes that
  * are no UTF-8 replaced by U+FFFD. */

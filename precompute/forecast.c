@@ -13,6 +13,7 @@ typedef struct forecast {
     tally clips, conditions, texts;
     uint64_t kept;                           /* samples of --out that stay */
     double pixels, bytes;                    /* of the clips, of all values to encode; about */
+    vf_buf record;                           /* room for one */
 } forecast;
 
 static void count(tally *t, prep_stock_place place)
@@ -23,15 +24,12 @@ static void count(tally *t, prep_stock_place place)
 }
 
 /* Whether the writer has the record with the same bytes. */
-static bool keep(vprep *p, const prep_job *j)
+static bool keep(vprep *p, const prep_job *j, vf_buf *b)
 {
-    vf_buf b = { 0 };
-
-    vprep_record(&b, p, j);
-    bool same = !b.failed && vf_writer_keep_record(p->writer, j->item->number, j->item->variant,
-                                                   b.data, b.n);
-    vf_buf_free(&b);
-    return same;
+    b->n = 0;
+    vprep_record(b, p, j);
+    return !b->failed && vf_writer_keep_record(p->writer, j->item->number, j->item->variant,
+                                               b->data, b->n);
 }
 
 static int count_item(vprep *p, vprep_item *it, forecast *f, vc_err *err)
@@ -57,7 +55,7 @@ static int count_item(vprep *p, vprep_item *it, forecast *f, vc_err *err)
         f->pixels += v == VALUE_CLIP ? vprep_clip_pixels(&j.clip.choice) : 0;
     }
     f->kept += prep_stock_has_sample(p, it->number, it->variant);
-    it->stored = p->writer && !p->c.trace_dir && here == values && keep(p, &j);
+    it->stored = p->writer && !p->c.trace_dir && here == values && keep(p, &j, &f->record);
     vprep_clip_free(&j.clip);
     return 0;
 }
@@ -95,6 +93,7 @@ static int count_clips(vprep *p, forecast *f, vc_err *err)
         uint32_t from = (uint32_t)((uint64_t)p->n_items * (unsigned)w / (unsigned)workers);
         uint32_t end = (uint32_t)((uint64_t)p->n_items * (unsigned)(w + 1) / (unsigned)workers);
         int rc = count_items(p, from, end, &own, &why);
+        vf_buf_free(&own.record);
 #pragma omp critical(vprep_forecast_sum)
         {
             add(&f->clips, &own.clips);

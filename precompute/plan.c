@@ -171,10 +171,24 @@ static int read_known(plan_ids *l, const char *out, vc_err *err)
     return rc;
 }
 
-/* Numbers for every row: what it had, else the next free one, but at least its place in the list: so a new
- * dataset has row numbers, and jobs that share a list give no number twice. */
+/* Whether each row is a sample that there is. */
+static bool all_are_samples(const vprep *p, uint32_t *number)
+{
+    int64_t i = 0;
+
+    while (i < p->meta.n && p->writer &&
+           !vf_writer_number_of(p->writer, p->meta.rows[i].id, &number[i]))
+        i++;
+    return i && i == p->meta.n;
+}
+
+/* Numbers for every row: what it had, else the next free one, but at least its place in the list:
+ * so a new dataset has row numbers, and jobs that share a list give no number twice. */
 static int number_rows(const vprep *p, uint32_t *number, vc_err *err)
 {
+    if (all_are_samples(p, number))
+        return 0;
+
     plan_ids l = { 0 };
     int rc = p->c.out && !p->c.overwrite ? read_known(&l, p->c.out, err) : 0;
     uint32_t next = p->writer ? vf_writer_next_number(p->writer) : 0;

@@ -29,32 +29,29 @@ static int note_drop(vprep *p, const vprep_item *it, const vprep_clip *clip, vc_
     return vprep_note(p, row->row, row->path, "select", &why, err);
 }
 
-static int write_line(FILE *f, const vprep *p, const vprep_item *it, const vprep_clip *clip,
-                      vc_err *err)
+/* b: room for a line, from call to call. */
+static int write_line(FILE *f, vf_buf *b, const vprep *p, const vprep_item *it,
+                      const vprep_clip *clip, vc_err *err)
 {
-    vf_buf b = { 0 };
-    int rc = 0;
-
-    vprep_plan_line(&b, p, it, clip);
-    vf_buf_str(&b, "\n");
-    if (b.failed)
-        rc = vc_fail(err, VC_ENOMEM, "plan.jsonl: out of memory");
-    else if (fwrite(b.data, 1, b.n, f) != b.n)
-        rc = vc_fail_errno(err, "plan.jsonl");
-    vf_buf_free(&b);
-    return rc;
+    b->n = 0;
+    vprep_plan_line(b, p, it, clip);
+    vf_buf_str(b, "\n");
+    if (b->failed)
+        return vc_fail(err, VC_ENOMEM, "plan.jsonl: out of memory");
+    return fwrite(b->data, 1, b->n, f) == b->n ? 0 : vc_fail_errno(err, "plan.jsonl");
 }
 
 /* Streams into a temporary file and renames: a plan of a million lines is never in memory. */
 static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
 {
+    vf_buf line = { 0 };
     int rc = 0;
 
     for (uint32_t i = 0; !rc && i < p->n_items; i++) {
         const vprep_item *it = &p->items[i];
         vprep_clip clip;
         rc = vprep_clip_of(p, it, &clip, err);
-        if (!rc) rc = write_line(f, p, it, &clip, err);
+        if (!rc) rc = write_line(f, &line, p, it, &clip, err);
         if (!rc)
             rc = clip.choice.drop ? note_drop(p, it, &clip, err)
                                   : prep_table_add(t, it, &clip.choice, err);
@@ -62,6 +59,7 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
         if (!rc && *vc_stop_flag())
             rc = vc_fail(err, VC_ESTOP, "stopped");
     }
+    vf_buf_free(&line);
     if (!rc && (fflush(f) || fsync(fileno(f))))
         rc = vc_fail_errno(err, "plan.jsonl");
     return rc;

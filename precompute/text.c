@@ -158,6 +158,10 @@ static int all_prompts(text_job *j, vc_err *err)
         if (i && it->row == failed)                           /* a further variant of the row */
             it->drop = true;
         bool done = it->drop || (i && p->items[i - 1].row == it->row);
+        if (!done && it->stored) {
+            p->texts_reused += (uint64_t)row->n_captions;
+            done = true;
+        }
         for (int k = 0; !rc && !done && k < row->n_captions; k++)
             if (j->one(j, row->captions[k], &why)) {
                 rc = vprep_note(p, row->row, row->path, "text", &why, err);
