@@ -222,11 +222,7 @@ static int settle_config(vprep *p, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--overwrite and --append contradict each other");
     if (c->latent_store == STORE_AUTO)
         c->latent_store = strcmp(p->family->latent_store, "mode") ? STORE_MOMENTS : STORE_MODE;
-    if (c->workers == 0) {
-        long n = sysconf(_SC_NPROCESSORS_ONLN);
-        c->workers = n < 1 ? 1 : n > 64 ? 64 : n;
-    }
-
+    vprep_share_cores(p);
     return vprep_rules(p, bucket_rules, err);
 }
 
@@ -236,10 +232,10 @@ static int open_writer(vprep *p, vc_err *err)
     vf_writer_opts o = { .head = head, .shard_size = p->c.shard_size,
                          .shard_seconds = p->c.shard_seconds, .overwrite = p->c.overwrite,
                          .append = p->c.append, .change = prep_stock_in_place(p) };
-    int rc = vf_writer_open(&p->writer, p->c.out, &o, err);
+    int rc = vprep_share_open(p, &o, err);
     cJSON_Delete(head);
     prep_stock_look_again(p);
-    if (!rc) rc = vprep_remember(p, err);
+    if (!rc && p->rank == 0) rc = vprep_remember(p, err);
     if (!rc && vf_writer_lost_shards(p->writer))
         vc_warn(p->progress, "%d shards of %s are gone: what they held is encoded again",
                 vf_writer_lost_shards(p->writer), p->c.out);
@@ -278,7 +274,6 @@ static int write_config(vprep *p, vc_err *err)
 static void say_done(const vprep *p, double seconds, uint32_t dropped)
 {
     char a[32], b[32], c[32], d[32], e[32], t[32];
-    uint64_t latents, texts;
 
     vc_say(p->progress, "%s: %s encoded, %s reused, %s skipped, %s gone; %s%s%llu of %llu prompts "
            "encoded; %s", p->c.out, vc_human_count(a, p->encoded), vc_human_count(b, p->reused),
@@ -287,10 +282,9 @@ static void say_done(const vprep *p, double seconds, uint32_t dropped)
            p->c.train_mode || p->conditions ? " conditions encoded; " : "",
            (unsigned long long)p->texts_encoded,
            (unsigned long long)(p->texts_encoded + p->texts_reused), vc_human_time(t, seconds));
-    prep_stock_taken(p, &latents, &texts);
-    if (latents + texts)
+    if (p->copied_latents + p->copied_texts)
         vc_say(p->progress, "of those reused, %s latents and %s texts were copied from --reuse",
-               vc_human_count(a, latents), vc_human_count(b, texts));
+               vc_human_count(a, p->copied_latents), vc_human_count(b, p->copied_texts));
     if (p->n_errors)
         vc_say(p->progress, "%s/errors.jsonl says why each was skipped", p->c.out);
 }
@@ -308,21 +302,44 @@ static int name_plan(vprep *p, vc_err *err)
     return rc;
 }
 
+/* Where ranks wait for each other. A stop comes to all of them; a rank that fails ends the others, who are
+ * in the midst of their work. What was made is kept. */
+static int meet(vprep *p, int rc, vc_err *err)
+{
+    if (rc && p->writer)
+        vf_writer_commit(p->writer, NULL);
+    if (rc && rc != VC_ESTOP && p->ranks > 1) {
+        fprintf(stderr, "vprep: rank %d: %s\n", p->rank, err->text);
+        vc_comm_abort(p->comm, EXIT_FAILURE);
+    }
+    return vc_comm_agree(p->comm, rc, err);
+}
+
+/* Rank 0 alone. */
+static int complete(vprep *p, uint32_t *dropped, vc_err *err)
+{
+    int rc = vprep_put_validations(p, err);
+
+    if (!rc && !p->c.append) rc = vf_writer_drop_unseen(p->writer, dropped, err);
+    if (!rc) rc = remove_trace_texts(p, err);
+    return rc ? rc : vf_writer_finish(p->writer, err);
+}
+
 static int encode_stages(vprep *p, vc_err *err)
 {
     uint32_t dropped = 0;
     double begin = vc_seconds();
     int rc = p->c.trace_dir ? vc_mkdirs(p->c.trace_dir, err) : 0;
 
-    if (!rc) rc = name_plan(p, err);
-    if (!rc) rc = write_config(p, err);
+    if (!rc && p->rank == 0) rc = name_plan(p, err);
+    if (!rc && p->rank == 0) rc = write_config(p, err);
     if (!rc) rc = vprep_text(p, err);
-    if (!rc) rc = vprep_clips(p, err);
-    if (!rc) rc = vprep_put_validations(p, err);
-    if (!rc && !p->c.append) rc = vf_writer_drop_unseen(p->writer, &dropped, err);
-    if (!rc) rc = remove_trace_texts(p, err);
-    if (!rc) rc = vf_writer_finish(p->writer, err);
-    if (!rc) say_done(p, vc_seconds() - begin, dropped);
+    rc = meet(p, rc, err);
+    if (!rc) rc = meet(p, vprep_share_texts(p, err), err);
+    if (!rc) rc = meet(p, vprep_clips(p, err), err);
+    if (!rc) rc = meet(p, vprep_share_clips(p, err), err);
+    if (!rc && p->rank == 0) rc = complete(p, &dropped, err);
+    if (!rc && p->rank == 0) say_done(p, vc_seconds() - begin, dropped);
     return rc;
 }
 
@@ -330,7 +347,7 @@ static int run(vprep *p, vc_err *err)
 {
     vf_metadata_opts o = { .data_dir = p->c.data, .file_keys = p->c.data_file_keys,
                            .extra_inputs = p->c.extra_inputs };
-    int rc = settle_config(p, err);
+    int rc = vc_comm_agree(p->comm, settle_config(p, err), err);
 
     if (rc)
         return rc;
@@ -340,15 +357,18 @@ static int run(vprep *p, vc_err *err)
     if (!rc) rc = prep_stock_open(p, err);
     bool forecast = !rc && (prep_stock_goes_on(p) || p->c.reuse.n), keys = forecast || !p->c.dry_run;
     if (!rc) rc = vprep_identify(p, keys, err);
+    rc = vc_comm_agree(p->comm, rc, err);
     if (!rc) prep_stock_compare(p);
     if (!rc) rc = p->c.dry_run ? vc_mkdirs(p->c.out, err) : open_writer(p, err);
-    if (!rc) rc = vprep_survey(p, keys, err);
+    if (!rc) rc = meet(p, vprep_survey(p, keys, err), err);
+    if (!rc) rc = meet(p, vprep_share_survey(p, err), err);
     if (!rc) rc = vprep_plan(p, err);
     if (!rc) rc = vprep_prompts_load(p, err);
-    if (!rc) rc = vprep_report(p, stdout, err);
-    if (!rc && forecast) rc = vprep_forecast(p, stdout, err);
+    rc = vc_comm_agree(p->comm, rc, err);
+    if (!rc && p->rank == 0) rc = vprep_report(p, stdout, err);
+    if (!rc && forecast && p->rank == 0) rc = vprep_forecast(p, stdout, err);
     if (!rc && !p->c.dry_run) rc = encode_stages(p, err);
-    if (vc_file_exists(p->c.out)) {
+    if (p->rank == 0 && vc_file_exists(p->c.out)) {
         vc_err e = { 0 };
         int wrote = vprep_write_errors(p, rc ? &e : err);
         rc = rc ? rc : wrote;
@@ -360,6 +380,7 @@ static void release(vprep *p)
 {
     vf_writer_close(p->writer);
     prep_stock_close(p);
+    vprep_share_free(p);
     for (int64_t i = 0; p->sources && i < p->meta.n; i++)
         free(p->sources[i].times);
     for (uint32_t i = 0; i < p->n_errors; i++) {
@@ -387,31 +408,46 @@ static int exit_status(const vprep *p, int rc)
     return rc == VC_EUSAGE ? 2 : rc ? 1 : p->n_errors ? 3 : 0;
 }
 
+/* A dry run is rank 0's alone. */
+static int run_ranks(vprep *p, vc_comm *comm, vc_err *err)
+{
+    int rc;
+
+    p->comm = p->c.dry_run ? NULL : comm;
+    p->rank = vc_comm_rank(comm);
+    p->ranks = vc_comm_size(p->comm);
+    if (p->c.dry_run && p->rank)
+        return 0;
+    rc = vc_progress_open(&p->progress, "vprep", (vc_log_format)p->c.log_format,
+                          p->c.quiet || p->rank, err);
+    if (!rc) rc = vc_catch_stop(err);
+    for (int i = 0; !rc && vc_flags_note(p->flags, i); i++)
+        vc_say(p->progress, "%s", vc_flags_note(p->flags, i));
+    return rc ? rc : run(p, err);
+}
+
 int main(int argc, char **argv)
 {
     vc_calm_threads(argv);
     vprep p = { 0 };
+    vc_comm *comm;
     vc_err err = { 0 };
-    int rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);
+    int rc = vc_comm_open(&comm, &err);
 
-    if (rc == 1) {
-        vc_flags_free(p.flags);
-        return 0;
-    }
     pthread_mutex_init(&p.lock, NULL);
-    if (!rc) rc = vc_progress_open(&p.progress, "vprep", (vc_log_format)p.c.log_format, p.c.quiet, &err);
-    if (!rc) rc = vc_catch_stop(&err);
-    for (int i = 0; !rc && vc_flags_note(p.flags, i); i++)
-        vc_say(p.progress, "%s", vc_flags_note(p.flags, i));
-    if (!rc) rc = run(&p, &err);
-
+    if (!rc) {
+        rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);
+        rc = vc_comm_agree(comm, rc, &err);
+        if (rc == 0) rc = run_ranks(&p, comm, &err);
+        else if (rc > 0) rc = 0;                /* help or version */
+    }
     int status = exit_status(&p, rc);
     release(&p);
     vc_progress_close(p.progress);
-    if (rc == VC_ESTOP)
-        fprintf(stderr, "vprep: stopped; the same command goes on where it was\n");
-    else if (rc)
-        fprintf(stderr, "vprep: %s\n", err.text);
+    if (rc && vc_comm_rank(comm) == 0)
+        fprintf(stderr, "vprep: %s\n",
+                rc == VC_ESTOP ? "stopped; the same command goes on where it was" : err.text);
     vc_flags_free(p.flags);
+    vc_comm_close(comm);
     return status;
 }

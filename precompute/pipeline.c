@@ -79,6 +79,7 @@ static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *wh
     const vf_row *row = &l->p->meta.rows[j->item->row];
     vc_err e = { 0 };
 
+    l->p->items[j->item - l->p->items].failed = true;
     if (vprep_note(l->p, row->row, row->path, stage, why, &e))
         line_fail(l, &e);
     line_done(l, j, false);
@@ -290,7 +291,7 @@ static int settle_stored(line *l, vc_err *err)
     for (uint32_t i = 0; !rc && i < p->n_items; i++) {
         const vprep_item *it = &p->items[i];
         prep_job j;
-        if (it->drop)
+        if (it->drop || !vprep_owns(p, i))
             continue;
         p->reused += it->stored;
         if (it->stored)
@@ -390,7 +391,7 @@ static int run_timed(line *l, vc_err *err)
 {
     double begin = vc_seconds();
     int rc = run_threads(l, err);
-    vprep_rate rate = { l->pixels, vc_seconds() - begin };
+    vprep_rate rate = { l->pixels * l->p->ranks, vc_seconds() - begin };
 
     if (rc || rate.pixels <= 0)
         return rc;
@@ -404,7 +405,7 @@ int vprep_clips(vprep *p, vc_err *err)
     pthread_mutex_init(&l.lock, NULL);
     l.todo = malloc((p->n_items ? p->n_items : 1) * sizeof *l.todo);
     int rc = l.todo ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u samples", p->n_items);
-    bool images = vprep_prompt_images_missing(p);
+    bool images = p->rank == 0 && vprep_prompt_images_missing(p);
     if (!rc) rc = settle_stored(&l, err);
     if (!rc && (l.n_todo || images))
         rc = prep_encoder_open(&l.encoder, p, l.needs_vae || images, err);

@@ -155,10 +155,10 @@ static int remember(vprep *p, const vf_row *row, row_file f, const hint *h, cons
     pthread_mutex_lock(&p->lock);
     if (times && h->frames <= MAX_HINT_TIMES) {
         hint_name(name, "times", row);
-        rc = vf_writer_hint_put(p->writer, name, times, (size_t)h->frames * sizeof *times, err);
+        rc = vprep_hint(p, name, times, (size_t)h->frames * sizeof *times, err);
     }
     hint_name(name, f.what, row);
-    if (!rc) rc = vf_writer_hint_put(p->writer, name, h, sizeof *h, err);
+    if (!rc) rc = vprep_hint(p, name, h, sizeof *h, err);
     pthread_mutex_unlock(&p->lock);
     return rc;
 }
@@ -314,7 +314,7 @@ int vprep_survey(vprep *p, bool hash, vc_err *err)
             continue;
 
         const vf_row *row = &p->meta.rows[i];
-        if (!vprep_is_mine(p, row))
+        if (!vprep_surveys(p, i))
             continue;
         vc_err why = { 0 }, e = { 0 };
         if (*vc_stop_flag())

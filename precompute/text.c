@@ -109,6 +109,8 @@ static int one_prompt(text_job *j, const char *prompt, vc_err *err)
 
     if (*vc_stop_flag())
         return vc_fail(err, VC_ESTOP, "stopped");
+    if (!vprep_owns_key(j->p, key))
+        return 0;
     int rc = j->p->c.trace_dir ? VC_ENOENT : prep_stock_take(j->p, true, key, err);
     j->p->texts_reused += !rc;
     if (rc != VC_ENOENT)

@@ -17,6 +17,7 @@
 
 #include <pthread.h>
 
+#include "common/comm.h"
 #include "common/flags.h"
 #include "common/progress.h"
 #include "formats/metadata.h"
@@ -76,7 +77,8 @@ typedef struct vprep_item {           /* one sample and variant of the plan */
     uint32_t number;                  /* sample number */
     uint16_t variant;
     bool drop;
-    bool stored;                      /* the forecast found its record and all it refers to as they are */
+    bool stored;                      /* the forecast found its record and all it refers to */
+    bool failed;                      /* decoding or encoding it did */
     int32_t size;                     /* --variants sizes: p; else 0 */
     uint64_t line;                    /* --plan: offset of its line + 1; else 0 */
 } vprep_item;
@@ -118,6 +120,12 @@ typedef struct vprep {
     vprep_error *errors;
     uint32_t n_errors;
     uint64_t encoded, reused, conditions, texts_encoded, texts_reused;
+    uint64_t copied_latents, copied_texts;       /* from --reuse, at the end */
+    vc_comm *comm;                    /* of the ranks that share the work; NULL: alone */
+    int rank, ranks;                  /* 0, 1: alone */
+    uint16_t *owner;                  /* of each item, its rank; NULL: rank 0 */
+    struct vprep_mail *mail;          /* hints for rank 0 (share.c) */
+    uint32_t told_errors;             /* of n_errors, those that all ranks have */
 } vprep;
 
 /* Notes a failed row; with --on_error stop returns the code, else 0. Thread-safe. */
@@ -141,6 +149,25 @@ int vprep_parse_shard(vprep *p, vc_err *err);
 /* Whether a row is this job's. It is told by the path in the row alone: rows of one file stay together, no
  * file is opened to find out, and a changed list moves no row to another job. */
 bool vprep_is_mine(const vprep *p, const vf_row *row);
+
+/* ---- the ranks of a job (mpirun): each surveys, encodes and writes a part ----
+ * Metadata, sources, items and their numbers are the same on all. Prompts are divided by their keys,
+ * sources and all that is made of one by size. Rank 0 alone writes what is not a shard and prints.
+ * Collective but for the local ones; alone, all of it is done by rank 0. */
+void vprep_share_cores(vprep *p);                      /* --workers and threads: local */
+bool vprep_surveys(const vprep *p, int64_t row);       /* whether this rank does: local */
+bool vprep_owns_key(const vprep *p, vf_key k);
+bool vprep_owns(const vprep *p, uint32_t item);        /* after vprep_share_texts */
+/* Keeps a hint with the dataset, from any rank: local. Not thread-safe. */
+int vprep_hint(vprep *p, const char *name, const void *value, size_t n, vc_err *err);
+/* Opens p->writer. */
+int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err);
+/* After each stage: what the others have found; the texts that they have encoded; that their clips
+ * are written, with everything counted together. */
+int vprep_share_survey(vprep *p, vc_err *err);
+int vprep_share_texts(vprep *p, vc_err *err);
+int vprep_share_clips(vprep *p, vc_err *err);
+void vprep_share_free(vprep *p);
 
 /* p->rules from the flags. bucket_rules: of the family. */
 int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err);
