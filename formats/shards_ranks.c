@@ -190,7 +190,7 @@ int vf_writer_complete(vf_writer *w, vc_err *err)
 {
     char *path = vc_path_join(w->dir, VF_MANIFEST_LOCK);
     int rc = path ? vf_writer_manifest(w, true, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc && w->ranks > 1 && unlink(path) && errno != ENOENT)
+    if (!rc && unlink(path) && errno != ENOENT)
         rc = vc_fail_errno(err, "%s", path);
     free(path);
     return rc;

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# mpirun vprep: 1, 2 and 4 ranks write what one process writes, and go on in what any number of them wrote.
+set -euo pipefail
+. "$(dirname "$0")/media.sh"
+[ "${VLT_MPI:?}" = ON ] && command -v mpirun >/dev/null || { echo "skipped: no MPI"; exit 77; }
+vlat=$VLT_BUILD/vlat
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+bad() { echo "$*"; cat "$dir/log"; exit 1; }
+root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
+
+small_set "$dir/media" 12
+ffmpeg -v error -y -f lavfi -i testsrc2=s=96x64:r=10:d=1 -vf "setpts='N/10/TB+0.02*mod(N,2)/TB'" -fps_mode vfr \
+    -c:v mpeg4 -q:v 4 "$dir/media/vfr.mp4"                     # its frames' times go from rank to rank
+cp "$dir/media/still-3.png" "$dir/media/copy.png"
+head -c 300 "$dir/media/clip-1.mp4" >"$dir/media/cut.mp4"
+sed -i '$ s/\]/,{"file_path": "vfr.mp4", "type": "video", "text": "jumpy"},\n{"file_path": "cut.mp4", "text": "cut"},\n{"text": "nothing"},\n{"file_path": "clip-4.mp4", "type": "video", "text": "no such size", "width": 80, "height": 80, "frames": 10, "fps": 10},\n{"file_path": "copy.png", "text": "a copy"},\n{"file_path": "clip-0.mp4", "type": "video", "text": "again"}]/' \
+    "$dir/media/metadata.json"
+printf '[{"prompt": "a validation prompt", "negative_prompt": "blurred"}]' >"$dir/prompts.json"
+list=$dir/media/metadata.json
+flags=("${sampling[@]}" --variants 2 --random_hw_adapt --shard_size 1M --trust_metadata --validation_prompts "$dir/prompts.json")
+
+# run STATUS N OUT flags...: 0 ranks is no mpirun at all
+run() {
+    local want=$1 n=$2 out=$3 got=0 start=()
+    shift 3
+    ((n == 0)) || start=("$(dirname "$0")/ranks.sh" "$n")
+    "${start[@]}" "$VLT_BUILD/vprep" --meta "$list" "${flags[@]}" --out "$out" "$@" >"$dir/log" 2>&1 || got=$?
+    [[ " $want " == *" $got "* ]] || bad "$n ranks: status $got, not $want"
+}
+same() { # same A B WHAT
+    same_values "$1" "$2"
+    [ "$(root "$1")" = "$(root "$2")" ] || bad "$3: another root"
+    cmp "$1/plan.jsonl" "$2/plan.jsonl" && cmp "$1/errors.jsonl" "$2/errors.jsonl" || bad "$3: other lists"
+    "$vlat" verify "$2" >"$dir/log" || bad "$3: damage"
+    ! ls "$2" | grep -q 'open\|manifest.lock' || bad "$3: something is left open"
+}
+
+run 3 0 "$dir/one"
+for stage in metadata probe decode; do
+    grep -q "\"stage\":\"$stage\"" "$dir/one/errors.jsonl" || bad "nothing fails at $stage"
+done
+for n in 1 2 4; do
+    run 3 $n "$dir/$n"
+    [ "$(grep -c '^bucket' "$dir/log")" -eq 1 ] || bad "$n ranks: not one table"
+    same "$dir/one" "$dir/$n" "$n ranks"
+done
+run 3 2 "$dir/4" && grep -q ' 0 encoded' "$dir/log" || bad "2 ranks go on where 4 were: something is encoded"
+run 3 3 "$dir/one" && grep -q ' 0 encoded' "$dir/log" || bad "3 ranks go on where none were: something is encoded"
+same "$dir/1" "$dir/one" "3 ranks after one process"
+run 3 0 "$dir/2" && grep -q ' 0 encoded' "$dir/log" || bad "one process goes on where 2 were: something is encoded"
+
+# a sample leaves, a caption changes, the mode changes
+sed -i -e '/clip-2.mp4/d' -e 's/picture 1,/picture one,/' "$list"
+run 3 0 "$dir/one"
+run 3 3 "$dir/2" && grep -q ' 0 encoded.* 2 gone' "$dir/log" || bad "a row less"
+same "$dir/one" "$dir/2" "a row less"
+run 3 0 "$dir/one" --train_mode inpaint
+run 3 3 "$dir/2" --train_mode inpaint
+same "$dir/one" "$dir/2" "another mode"
+run 3 2 "$dir/2" --train_mode inpaint --trace_dir "$dir/trace"
+same "$dir/one" "$dir/2" "traced"
+! ls -A "$dir/trace" | grep -q text || bad "traced: a text is left"
+run 3 0 "$dir/one" --trace_dir "$dir/trace-one" --train_mode inpaint
+diff -r "$dir/trace" "$dir/trace-one" >"$dir/log" || bad "traced: other traces"
+
+# what is refused, and what is rank 0's alone
+run 2 2 "$dir/none" --thumbnails -1 && [ "$(grep -c '^vprep:' "$dir/log")" -eq 1 ] || bad "usage: not said once"
+run 2 2 "$dir/none" --shard 3/2
+[ ! -e "$dir/none" ] || bad "a refused run wrote something"
+run 1 2 "$dir/2" --video_sample_size 32
+grep -q 'was made with other settings' "$dir/log" || bad "other settings"
+run 3 2 "$dir/dry" --dry_run && [ ! -e "$dir/dry/manifest.json" ] && [ -e "$dir/dry/plan.jsonl" ] || bad "dry run"
+run 1 2 "$dir/stop" --on_error stop
+# jobs of several ranks, each a part of the list
+for i in 1 2; do run "0 3" 2 "$dir/part-$i" --shard $i/2; done
+run 3 0 "$dir/fresh"
+"$vlat" merge "$dir/part-1" "$dir/part-2" --out "$dir/joined" >"$dir/log" || bad "merge"
+[ "$(root "$dir/joined")" = "$(root "$dir/fresh")" ] || bad "parts of two ranks: another root"
+echo "1, 2 and 4 ranks write what one process writes"
