@@ -63,7 +63,7 @@ const vc_foreign vc_vtrain_flags[] = {
     VTRAIN(0, "use_ema use_8bit_adam use_8bit_bnb"),
     VTRAIN(0, "gradient_checkpointing use_gradient_checkpointing"),
     VTRAIN(0, "gradient_checkpointing_offload use_gradient_checkpointing_offload profile"),
-    VTRAIN(1, "threads kernels"),
+    VTRAIN(1, "threads kernels memory_limit"),
     VTRAIN(1, "checkpointing_steps save_steps checkpointing_limit checkpoints_total_limit"),
     VTRAIN(1, "resume_from_checkpoint report_to trace_steps"),
     VTRAIN(1, "validation_steps validation_epochs num_inference_steps guidance_scale"),

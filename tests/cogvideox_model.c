@@ -93,7 +93,7 @@ vt_tensor *cog_forward(cog *m, const cog_case *c, vt_remat remat)
     vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, c->dim, c->x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, c->dim, c->t, VC_F32),
-        .n_texts = 1, .remat = remat,
+        .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
         .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, c->text_dim, c->text, VC_F32),
                     .length = c->length } },
     };

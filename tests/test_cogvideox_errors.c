@@ -171,12 +171,12 @@ static void test_bad_inputs(void **state)
 /* ---- what it needs ---- */
 
 static const struct { const char *golden; vtrain_fit fit; } fits[] = {
-    { "2b", { 4, 1, { 16 }, { 1, 2, 2 }, false, 0 } },
-    { "5b-i2v", { 4, 1, { 16 }, { 1, 2, 2 }, false, 1u << VTRAIN_ROLE_IMAGE } },
-    { "1.5", { 4, 1, { 16 }, { 2, 2, 2 }, true, 0 } },
-    { "1.5-i2v", { 4, 1, { 16 }, { 2, 2, 2 }, true, 1u << VTRAIN_ROLE_IMAGE } },
+    { "2b", { 4, 1, { 16 }, { 1, 2, 2 }, false, 0, 2 } },
+    { "5b-i2v", { 4, 1, { 16 }, { 1, 2, 2 }, false, 1u << VTRAIN_ROLE_IMAGE, 1 } },
+    { "1.5", { 4, 1, { 16 }, { 2, 2, 2 }, true, 0, 1 } },
+    { "1.5-i2v", { 4, 1, { 16 }, { 2, 2, 2 }, true, 1u << VTRAIN_ROLE_IMAGE, 1 } },
     { "inp", { 4, 1, { 16 }, { 1, 2, 2 }, false,
-               1u << VTRAIN_ROLE_VIDEO | 1u << VTRAIN_ROLE_MASK } },
+               1u << VTRAIN_ROLE_VIDEO | 1u << VTRAIN_ROLE_MASK, 1 } },
 };
 
 static void test_fit(void **state)
@@ -196,6 +196,7 @@ static void test_fit(void **state)
         assert_memory_equal(have.mult, want->mult, sizeof have.mult);
         assert_int_equal(have.pad_front, want->pad_front);
         assert_int_equal(have.roles, want->roles);
+        assert_int_equal(have.blocks, want->blocks);
         cog_close(&m);
     }
     assert_ptr_equal(vtrain_family_of_class("CogVideoXTransformer3DModel"), &vtrain_cogvideox);

@@ -96,7 +96,7 @@ static void check_step(vtrain *t, const vtrain_batch *b)
         assert_memory_equal(seen.video, b->cond[VTRAIN_ROLE_VIDEO], (size_t)(place * CHANNELS) * 4);
         assert_memory_equal(seen.mask, b->cond[VTRAIN_ROLE_MASK], (size_t)place * 4);
     }
-    if (vtrain_micro_dry(t, b->dim, false, &dry, &err))
+    if (vtrain_micro_dry(t, b->dim, false, 0, &dry, &err))
         fail_msg("%s", err.text);
     if (b->weighted == vtrain_data_weighted(t->data))
         assert_int_equal(dry.pool_peak - text_bytes(b->rows, TOY_TOKENS),

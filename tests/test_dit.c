@@ -92,7 +92,7 @@ static vt_tensor *forward(tiny *m, vt_remat remat)
     vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, dim, m->x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, &rows, m->t, VC_F32),
-        .n_texts = 1, .remat = remat,
+        .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
         .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, text, m->embeds, VC_F32),
                     .length = m->length } },
     };

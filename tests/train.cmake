@@ -3,6 +3,7 @@ vlt_test(test_train_lora SOURCES test_train_lora.c train_dataset.c LIBS vlt_trai
 vlt_test(test_dit SOURCES test_dit.c LIBS vlt_train)
 vlt_test(test_train SOURCES test_train.c train_run.c train_dataset.c LIBS vlt_train)
 vlt_test(test_train_follow SOURCES test_train_follow.c train_run.c train_dataset.c LIBS vlt_train)
+vlt_test(test_memory SOURCES test_memory.c train_run.c train_dataset.c LIBS vlt_train)
 vlt_test(test_train_kill SOURCES test_train_kill.c train_run.c train_dataset.c LIBS vlt_train)
 add_dependencies(test_train vtrain)
 add_dependencies(test_train_kill vtrain)

@@ -26,7 +26,7 @@ typedef struct vtrain_in {
     vt_tensor *t;                             /* f32 [B], as the timestep embedder takes it */
     int n_texts;
     vtrain_cond text[VTRAIN_TEXTS];
-    vt_remat remat;
+    int recompute;                            /* blocks below it are run again in backward */
     /* While a trace is written, else NULL: takes what forward() of diffusers is given beside the
      * above, under its names and in its layout. */
     void (*note)(void *arg, const char *name, const vt_tensor *x);
@@ -42,6 +42,7 @@ typedef struct vtrain_fit {
     bool pad_front;                           /* f is made a multiple by copies of the first latent
                                                * frame in front (CogVideoX 1.5) */
     unsigned roles;                           /* 1 << vtrain_role of what x is joined with */
+    int blocks;                               /* of the model */
 } vtrain_fit;
 
 /* How a condition is scaled for the transformer. */

@@ -206,7 +206,7 @@ static void builtin_fit(const void *model, vtrain_fit *fit)
 {
     const builtin *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->channels, .n_texts = 1, .text_width = { m->text },
-                         .mult = { 1, (int)m->patch, (int)m->patch } };
+                         .mult = { 1, (int)m->patch, (int)m->patch }, .blocks = (int)m->layers };
 }
 
 /* ---- positions ---- */
@@ -417,7 +417,7 @@ static vt_tensor *builtin_forward(vt_ctx *g, void *model, const vtrain_in *in)
     for (int i = 0; i < m->layers; i++) {
         const vt_block b = { block, &m->arg[i], 6, 2, i };
         vt_tensor *next[2];
-        vt_run_block(g, &b, in->remat, stream, next);
+        vt_run_block(g, &b, i < in->recompute ? VT_RECOMPUTE : VT_KEEP, stream, next);
         memcpy(stream, next, sizeof next);
     }
     vt_tensor *s[2];

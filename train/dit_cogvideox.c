@@ -212,7 +212,8 @@ static void cogvideox_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->c.out_channels,
                          .n_texts = 1, .text_width = { m->c.text },
                          .mult = { frames_of_patch(m), (int)m->c.patch, (int)m->c.patch },
-                         .pad_front = m->c.patch_t > 1, .roles = roles_of(m) };
+                         .pad_front = m->c.patch_t > 1, .roles = roles_of(m),
+                         .blocks = (int)m->c.layers };
 }
 
 /* ---- what a forward may be given ---- */
@@ -529,7 +530,7 @@ static vt_tensor *cogvideox_forward(vt_ctx *g, void *model, const vtrain_in *in)
     vt_scope_end(g, scope, 1, s);
     for (int i = 0; i < m->c.layers && !vt_failed(g); i++) {
         const vt_block b = { block, &m->arg[i], 4, 1, i };
-        vt_run_block(g, &b, in->remat, s, s);
+        vt_run_block(g, &b, i < in->recompute ? VT_RECOMPUTE : VT_KEEP, s, s);
         vt_scope_end(g, scope, 1, s);
     }
     x = predict(g, m, s[0], s[1]);

@@ -96,6 +96,7 @@ static int accumulate(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc
         vtrain_micro m = { .batch = b, .seed = (uint64_t)t->cfg.seed, .level = -1,
                            .number = b->micro, .place = (int)i };
         rc = vtrain_micro_run(t, &m, true, err);
+        if (rc) rc = vtrain_memory_remedy(t, b->group, rc, err);
         vtrain_loader_give_back(t->loader, b);
         if (!rc && m.number + 1 == vtrain_loader_epoch_end(t->loader))
             rc = vtrain_samples_next(t, m.number + 1, err);

@@ -123,7 +123,9 @@ static const vc_flag flags[] = {
     ROW(CHOICE, mixed_precision, NULL, "no|bf16", NULL, "what is computed in (default: the "
         "family's)"),
     ROW(OPTIONAL, gradient_checkpointing, "auto", "block|auto|none", "use_gradient_checkpointing",
-        "recompute blocks in backward to save memory; auto: if it would not fit otherwise"),
+        "recompute blocks in backward to save memory; auto: of each bucket as few as make it fit"),
+    ROW(BYTES, memory_limit, NULL, "0..", NULL, "peak of the run, beyond which it does not begin, "
+        "and what auto makes it fit (default: most of what is free; more is a warning)"),
     ROW(BOOLEAN, gradient_checkpointing_offload, "false", NULL,
         "use_gradient_checkpointing_offload", "the same, and keep block inputs in host memory"),
     ROW(BOOLEAN, profile, "false", NULL, NULL, "tell where the time of each step goes"),

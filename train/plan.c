@@ -1,96 +1,13 @@
-/* What will happen: dry steps of every bucket, memory and work beforehand. */
-#include <fcntl.h>
+/* What will happen: steps, memory and work beforehand, and the lines that tell it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/file.h"
 #include "train/vtrain.h"
-#include "train/weights.h"
 
 #define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */
-#define AUTO_PART 0.85           /* of the memory that is free: beyond it, blocks are recomputed */
-
-/* Called every step, so without stdio's buffer. */
-int64_t vtrain_private_bytes(void)
-{
-    char text[128];
-    long long size, resident, shared;
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) close(fd);
-    if (n <= 0) return 0;
-    text[n] = '\0';
-    if (sscanf(text, "%lld %lld %lld", &size, &resident, &shared) != 3) return 0;
-    return (resident - shared) * sysconf(_SC_PAGESIZE);
-}
-
-/* Bytes that this machine can still give; 0 where unknown. */
-static int64_t free_bytes(void)
-{
-    char line[128];
-    long long kib = 0;
-    FILE *f = fopen("/proc/meminfo", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1) break;
-    if (f) fclose(f);
-    return kib * 1024;
-}
-
-/* What stays all the time: weights, gradients, moments, averages, loader. */
-static int64_t standing_bytes(const vtrain *t)
-{
-    vt_param_bytes b = vt_params_bytes(t->params);
-    int64_t averages = t->ema ? b.trained * (int64_t)sizeof(float) : 0;
-    return (int64_t)(b.values + b.grads + vt_adamw_bytes(&t->adam) +
-                     vtrain_loader_bytes(t->loader) + vtrain_weights_bytes(t->weights)) + averages;
-}
-
-static void group_dim(const vtrain *t, uint32_t i, int64_t dim[5])
-{
-    const vtrain_group *g = vtrain_data_group(t->data, i);
-    dim[0] = t->cfg.train_batch_size;
-    dim[1] = vtrain_data_norm(t->data)->channels;
-    dim[2] = g->padded;
-    dim[3] = g->h;
-    dim[4] = g->w;
-}
-
-/* Dry steps of all groups: the largest peak, and the mean work of an epoch's micro-batches. */
-static int dry_groups(vtrain *t, vc_err *err)
-{
-    double work = 0;
-    t->plan.pool = 0;
-    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
-        const vtrain_group *group = vtrain_data_group(t->data, i);
-        int64_t dim[5];
-        vt_usage use;
-        group_dim(t, i, dim);
-        int rc = vtrain_micro_dry(t, dim, true, &use, err);
-        if (rc) return vc_context(err, rc, "bucket %s", group->name);
-        work += use.flops * (double)group->repeats / (double)dim[0];
-        if (use.pool_peak + use.scratch <= t->plan.pool) continue;
-        t->plan.pool = use.pool_peak + use.scratch;
-        t->plan.largest = i;
-    }
-    t->plan.flops = work / (double)t->plan.epoch_batches *
-                    (double)t->cfg.gradient_accumulation_steps;
-    t->plan.predicted = t->base_bytes + standing_bytes(t) + (int64_t)t->plan.pool;
-    return 0;
-}
-
-static int choose_remat(vtrain *t, vc_err *err)
-{
-    t->plan.recompute = t->cfg.gradient_checkpointing == VTRAIN_REMAT_BLOCK;
-    int rc = dry_groups(t, err);
-    if (rc || t->cfg.gradient_checkpointing != VTRAIN_REMAT_AUTO) return rc;
-    int64_t room = free_bytes() + vtrain_private_bytes();
-    if (room <= 0 || (double)t->plan.predicted <= AUTO_PART * (double)room) return 0;
-    t->plan.recompute = true;
-    return dry_groups(t, err);
-}
 
 /* ---- telling it ---- */
 
@@ -164,16 +81,30 @@ static void tell_steps(const vtrain *t)
         (long long)accumulation, t->plan.flops / 1e9);
 }
 
+/* Blocks that are recomputed, where buckets differ in it. */
+static void tell_recompute(const vtrain *t)
+{
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++)
+        say(t, "memory: bucket %s: %d of %d blocks recomputed in backward",
+            vtrain_data_group(t->data, i)->name, t->plan.recompute[i], t->plan.blocks);
+}
+
 static void tell_memory(const vtrain *t)
 {
     char all[32], standing[32], pool[32], mapped[32];
     vt_param_bytes b = vt_params_bytes(t->params);
+    int least = t->plan.blocks, most = 0;
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
+        least = t->plan.recompute[i] < least ? t->plan.recompute[i] : least;
+        most = t->plan.recompute[i] > most ? t->plan.recompute[i] : most;
+    }
     say(t, "memory: peak %s predicted: %s weights, optimiser and loader, %s activations "
         "of bucket %s%s", vc_human_bytes(all, (double)t->plan.predicted),
-        vc_human_bytes(standing, (double)standing_bytes(t)),
+        vc_human_bytes(standing, (double)t->plan.standing),
         vc_human_bytes(pool, (double)t->plan.pool),
         vtrain_data_group(t->data, t->plan.largest)->name,
-        t->plan.recompute ? ", blocks recomputed in backward" : "");
+        most > 0 && least == t->plan.blocks ? ", blocks recomputed in backward" : "");
+    if (most > 0 && least < t->plan.blocks) tell_recompute(t);
     if (b.mapped)
         say(t, "memory: %s of frozen weights stay in their file's map, on top of that",
             vc_human_bytes(mapped, (double)b.mapped));
@@ -225,13 +156,15 @@ int vtrain_plan_again(vtrain *t, vc_err *err)
 
 int vtrain_plan_memory(vtrain *t, vc_err *err)
 {
-    int rc = choose_remat(t, err);
-    if (rc) return vc_context(err, rc, "dry step");
+    int rc = vtrain_memory_plan(t, err);
+    if (rc) return rc;
     tell(t, "model: ", text_model(t));
     tell(t, "data: ", text_data(t));
     say(t, "device: %s", vt_describe(t->g));
     tell_steps(t);
     tell_memory(t);
+    rc = vtrain_memory_check(t, err);
+    if (rc) return rc;
     tell_validation(t);
     return t->cfg.dry_run && fflush(t->out) ? vc_fail_errno(err, "stdout") : 0;
 }

@@ -315,6 +315,7 @@ static void close_run(vtrain *t)
     vtrain_state_free(&t->from);
     free(t->from_dir);
     vtrain_scheduler_free(&t->scheduler);
+    free(t->plan.recompute);
     free(t->settings);
     free(t->about_model);
     free(t->about_data);

@@ -121,7 +121,6 @@ static void forward(vtrain *t, parts *p, const vtrain_batch *b, const levels *v,
     p->weight = load_weight(g, b, v);
     p->in.x = p->noisy;
     p->in.t = rows_of(g, dim[0], v->t);
-    p->in.remat = t->plan.recompute ? VT_RECOMPUTE : VT_KEEP;
     load_texts(g, &p->in, b->n_texts, b->text, dim[0]);
     load_cond(g, &p->in, dim, b->roles, b->cond);
     if (vt_failed(g)) return;
@@ -194,6 +193,7 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
         p.in.note = note;
         p.in.note_arg = &noted;
     }
+    if (t->plan.recompute) p.in.recompute = t->plan.recompute[m->batch->group];
     draw_levels(&v, t, m);
     double start = vc_seconds();
     vt_step_begin(t->g, record ? VT_RECORD : 0);
@@ -218,7 +218,8 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
     return rc;
 }
 
-int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vt_usage *use, vc_err *err)
+int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,
+                     vc_err *err)
 {
     static const levels none;
     int32_t length[VTRAIN_TEXTS][VTRAIN_ROWS];
@@ -233,7 +234,7 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vt_usage *use
         for (int64_t row = 0; row < dim[0]; row++)
             length[i][row] = (int32_t)s->max_length;
     }
-    parts p = { 0 };
+    parts p = { .in.recompute = recompute };
     vt_step_begin(t->g, VT_DRY | (record ? VT_RECORD : 0));
     forward(t, &p, &b, &none, 0, 0);
     if (record) vt_backward(t->g, p.loss);

@@ -2,8 +2,8 @@
  *
  *     main.c      flag table, exit status            options.c   checks settings, family
  *     defaults
- *     run.c       opens, resumes, closes             plan.c      what will happen; memory
- *     beforehand
+ *     run.c       opens, resumes, closes             plan.c      what will happen
+ *     memory.c    what a step takes, beforehand
  *     loop.c      steps: accumulate, clip, log,      step.c      one micro-batch: noise,
  *     forward,
  *                 save, evaluate, sample, stop                   loss, backward
@@ -86,6 +86,7 @@ typedef struct vtrain_config {
     int kernels;                              /* index into auto|plain|avx2|avx512|amx */
     int mixed_precision;                      /* vtrain_precision */
     int gradient_checkpointing;               /* vtrain_remat */
+    int64_t memory_limit;                     /* bytes; 0: what is free */
     bool gradient_checkpointing_offload;
     bool profile;
 
@@ -119,7 +120,10 @@ typedef struct vtrain_plan {
     uint32_t largest;                         /* group of the peak */
     size_t pool;                              /* of it: the step's tensors, kernels' scratch */
     double flops;                             /* of a step, mean over the epoch's groups */
-    bool recompute;                           /* blocks are recomputed in backward */
+    int64_t standing;                         /* of predicted: weights, optimiser, loader */
+    int blocks;                               /* of the transformer */
+    int *recompute;                           /* [groups] the first so many are run again in
+                                               * backward; NULL: none */
 } vtrain_plan;
 
 typedef struct vtrain {
@@ -185,8 +189,7 @@ int vtrain_samples_next(vtrain *t, uint64_t micro, vc_err *err);
 const vtrain_span *vtrain_span_now(const vtrain *t);
 double vtrain_epoch(const vtrain *t);
 
-/* plan.c: how many steps; then, with model and loader open, dry steps of every group: memory, work,
- * whether blocks are recomputed, and tells all of it. */
+/* plan.c: how many steps; then, with model and loader open, memory and work, and tells it all. */
 int vtrain_plan_steps(vtrain *t, vc_err *err);
 int vtrain_plan_memory(vtrain *t, vc_err *err);
 /* The same when samples have joined; tells nothing. */
@@ -194,6 +197,15 @@ int vtrain_plan_again(vtrain *t, vc_err *err);
 /* The plan's lines about a part, malloc'ed; NULL when out of memory. */
 typedef enum { VTRAIN_TEXT_MODEL, VTRAIN_TEXT_DATA } vtrain_plan_part;
 char *vtrain_plan_text(const vtrain *t, vtrain_plan_part part);
+
+/* memory.c: dry steps of every group fill the plan in but for steps and batches. The blocks that
+ * are kept are the last ones: their memory is back before backward reaches the others. */
+int vtrain_memory_plan(vtrain *t, vc_err *err);
+/* VC_ENOMEM if the plan is above --memory_limit; above what is free it is a warning. */
+int vtrain_memory_check(const vtrain *t, vc_err *err);
+/* Puts the group's bucket in front of an error of its step and, where memory ran out, the flags
+ * that would need less behind it; returns rc. */
+int vtrain_memory_remedy(const vtrain *t, uint32_t group, int rc, vc_err *err);
 /* Private (unshared) memory of the process now, in bytes. */
 int64_t vtrain_private_bytes(void);
 
@@ -212,8 +224,10 @@ typedef struct vtrain_micro {
 /* Forward and, if `record`, backward of one micro-batch; gradients add up. Writes the trace while
  * there is one. */
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
-/* The same without data, for latents dim [B,C,f,h,w] and texts of full length. */
-int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, vt_usage *use, vc_err *err);
+/* The same without data, for latents dim [B,C,f,h,w] and texts of full length, with the first
+ * `recompute` blocks run again in backward. */
+int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,
+                     vc_err *err);
 /* Prediction for noisy latents x at level l with host texts and pictures, outside training:
  * [B,C,f,h,w] f32. roles: bits of what is there in cond, as vtrain_in's but on the host. */
 int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain_level *l,

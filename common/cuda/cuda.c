@@ -135,6 +135,7 @@ const vt_backend vt_cuda = {
     .status = cuda_status,
     .reserve = cuda_reserve,
     .grow = cuda_grow,
+    .room = cuda_room,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .host_memory = false,

@@ -48,6 +48,7 @@ int cuda_memory_open(vt_dev *d, vc_err *err);
 void cuda_memory_close(vt_dev *d);             /* half-opened is fine */
 int cuda_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err);
 int cuda_grow(vt_dev *d, size_t bytes, vc_err *err);
+size_t cuda_room(vt_dev *d);
 void *cuda_alloc(vt_dev *d, size_t bytes);
 void cuda_free(vt_dev *d, void *p, size_t bytes);
 

@@ -131,6 +131,15 @@ static CUresult map_more(cuda_runtime *r, size_t n)
     return rc;
 }
 
+size_t cuda_room(vt_dev *d)
+{
+    size_t left = 0, all = 0;
+
+    cudaMemGetInfo(&left, &all);
+    left += d->runtime->mapped;
+    return left > SPARE ? left - SPARE : 1;
+}
+
 int cuda_grow(vt_dev *d, size_t bytes, vc_err *err)
 {
     cuda_runtime *r = d->runtime;
@@ -143,9 +152,7 @@ int cuda_grow(vt_dev *d, size_t bytes, vc_err *err)
     if (r->mapped + n <= r->range_bytes && n + SPARE <= left && map_more(r, n) == CUDA_SUCCESS)
         return 0;
     return vc_fail(err, VC_ENOMEM, "the step needs %zu MiB of GPU memory, the pool has %zu MiB and "
-                   "%zu MiB are free; smaller batches or sizes, recomputation "
-                   "(--gradient_checkpointing) or less beside it on the GPU would help",
-                   bytes >> 20, r->mapped >> 20, left >> 20);
+                   "%zu MiB are free", bytes >> 20, r->mapped >> 20, left >> 20);
 }
 
 /* ---- parameters, scratch ---- */

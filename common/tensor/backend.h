@@ -53,6 +53,9 @@ typedef struct vt_backend {
     /* Makes the pool's first `bytes` usable, before the first kernel that needs them. NULL: the
      * whole range is. */
     int (*grow)(vt_dev *dev, size_t bytes, vc_err *err);
+    /* Bytes of the device's own memory that a step may have, what it made usable included. NULL:
+     * its memory is the host's. */
+    size_t (*room)(vt_dev *dev);
     void *(*alloc)(vt_dev *dev, size_t bytes);         /* persistent: zeroed, 64-byte aligned */
     void (*free)(vt_dev *dev, void *p, size_t bytes);  /* NULL is fine */
     bool host_memory;                         /* device pointers are host pointers */

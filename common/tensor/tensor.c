@@ -119,6 +119,11 @@ vt_usage vt_usage_of(const vt_ctx *g)
     return u;
 }
 
+size_t vt_room(const vt_ctx *g)
+{
+    return g->be->room ? g->be->room(g->dev) : 0;
+}
+
 int vt_step_end(vt_ctx *g, vc_err *err)
 {
     int rc = g->err.code;
@@ -256,9 +261,8 @@ static vt_tensor *no_memory(vt_ctx *g, const vt_tensor *t, size_t bytes)
     char shape[160] = "";
 
     append_shape(shape, sizeof shape, t, "");
-    return vt_fail(g, VC_ENOMEM, "%s: %s needs %zu bytes; %zu of at most %zu are in use. A smaller "
-                   "batch, a smaller bucket or --gradient_checkpointing needs less",
-                   g->op, shape, bytes, g->pool.top, g->pool.limit);
+    return vt_fail(g, VC_ENOMEM, "%s: %s needs %zu bytes, %zu of at most %zu are in use", g->op,
+                   shape, bytes, g->pool.top, g->pool.limit);
 }
 
 /* A packed tensor with one reference that the caller owns. */

@@ -115,6 +115,10 @@ typedef struct vt_usage {
 } vt_usage;
 vt_usage vt_usage_of(const vt_ctx *g);        /* of the step in progress or the last one */
 
+/* Bytes that a step may take now, parameters not counted; 0 where the device's memory is the
+ * host's. */
+size_t vt_room(const vt_ctx *g);
+
 /* Where the time goes: one row per op and direction. flops counts matmul, attention, convolution. */
 typedef struct vt_op_time {
     const char *op;                           /* "linear"; borrowed, lives as long as the program */

@@ -54,8 +54,8 @@ typedef struct vt_source {
     bool mapped;                              /* views outlive the params: frozen weights may
                                                * borrow them */
     bool converts;                            /* weights of linears that have another type than `to`
-                                               * become private copies of it. fp8 (e4m3): with a power
-                                               * of two a row as scale, that of its largest value, so
+                                               * become private copies of it. fp8 (e4m3): with a
+                                               * power of two a row as scale, by its largest, so
                                                * that nothing but the rounding to four bits is lost;
                                                * they cannot be trained then */
     vc_dtype to;

@@ -1,0 +1,179 @@
+/* Memory: what stands all the time, what a step of each bucket takes (dry steps tell), how many
+ * blocks are recomputed so that it fits, and what would need less. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "train/vtrain.h"
+#include "train/weights.h"
+
+#define PART 0.85                /* of the memory that is free: beyond it a run is likely to fail */
+
+/* Called every step, so without stdio's buffer. */
+int64_t vtrain_private_bytes(void)
+{
+    char text[128];
+    long long size, resident, shared;
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0) close(fd);
+    if (n <= 0) return 0;
+    text[n] = '\0';
+    if (sscanf(text, "%lld %lld %lld", &size, &resident, &shared) != 3) return 0;
+    return (resident - shared) * sysconf(_SC_PAGESIZE);
+}
+
+/* Bytes that this machine can still give; 0 where unknown. */
+static int64_t free_bytes(void)
+{
+    char line[128];
+    long long kib = 0;
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1) break;
+    if (f) fclose(f);
+    return kib * 1024;
+}
+
+/* What stays all the time: weights, gradients, moments, averages, loader. */
+static int64_t standing_bytes(const vtrain *t)
+{
+    vt_param_bytes b = vt_params_bytes(t->params);
+    int64_t averages = t->ema ? b.trained * (int64_t)sizeof(float) : 0;
+    return (int64_t)(b.values + b.grads + vt_adamw_bytes(&t->adam) +
+                     vtrain_loader_bytes(t->loader) + vtrain_weights_bytes(t->weights)) + averages;
+}
+
+/* Bytes that a step may take: its tensors, and the kernels' scratch. */
+static int64_t room(const vtrain *t)
+{
+    int64_t standing = t->base_bytes + t->plan.standing, all = free_bytes();
+    if (t->cfg.memory_limit) return t->cfg.memory_limit - standing;
+    int64_t device = (int64_t)vt_room(t->g);
+    if (device) return device;
+    return all ? (int64_t)(PART * (double)(all + vtrain_private_bytes())) - standing : INT64_MAX;
+}
+
+/* ---- dry steps ---- */
+
+static int dry(vtrain *t, uint32_t group, int recompute, vt_usage *use, vc_err *err)
+{
+    const vtrain_group *g = vtrain_data_group(t->data, group);
+    const int64_t dim[5] = { t->cfg.train_batch_size, vtrain_data_norm(t->data)->channels,
+                             g->padded, g->h, g->w };
+    return vtrain_micro_dry(t, dim, true, recompute, use, err);
+}
+
+static int64_t taken(const vt_usage *use)
+{
+    return (int64_t)(use->pool_peak + use->scratch);
+}
+
+/* Auto: the fewest blocks so that the step fits, or all. What a step takes falls with their number;
+ * only the last of them may be in vain, as backward begins with it. */
+static int fewest(vtrain *t, uint32_t group, int64_t most, vt_usage *use, vc_err *err)
+{
+    int lo = 0, hi = t->plan.blocks, rc = dry(t, group, lo, use, err);
+    if (rc == VC_ENOMEM) use->pool_peak = SIZE_MAX / 2;
+    else if (rc) return rc;
+    if (taken(use) <= most) hi = 0;
+    while (lo < hi) {                          /* hi fits, or is all; lo does not */
+        int middle = lo + (hi - lo) / 2;
+        if (middle == lo) break;
+        rc = dry(t, group, middle, use, err);
+        if (rc && rc != VC_ENOMEM) return rc;
+        if (!rc && taken(use) <= most) hi = middle;
+        else lo = middle;
+    }
+    t->plan.recompute[group] = hi;
+    return dry(t, group, hi, use, err);
+}
+
+static int plan_group(vtrain *t, uint32_t group, int64_t most, vt_usage *use, vc_err *err)
+{
+    int how = t->cfg.gradient_checkpointing;
+    if (how == VTRAIN_REMAT_AUTO) return fewest(t, group, most, use, err);
+    t->plan.recompute[group] = how == VTRAIN_REMAT_BLOCK ? t->plan.blocks : 0;
+    return dry(t, group, t->plan.recompute[group], use, err);
+}
+
+int vtrain_memory_plan(vtrain *t, vc_err *err)
+{
+    double work = 0;
+    vtrain_fit fit;
+    uint32_t n = vtrain_data_groups(t->data);
+    t->family->fit(t->model, &fit);
+    t->plan.blocks = fit.blocks;
+    t->plan.recompute = calloc(n, sizeof *t->plan.recompute);
+    if (!t->plan.recompute) return vc_fail(err, VC_ENOMEM, "out of memory");
+    t->plan.standing = standing_bytes(t);
+    t->plan.pool = 0;
+    int64_t most = room(t);
+    for (uint32_t i = 0; i < n; i++) {
+        vt_usage use;
+        int rc = plan_group(t, i, most, &use, err);
+        if (rc) return vc_context(err, vtrain_memory_remedy(t, i, rc, err), "dry step");
+        work += use.flops * (double)vtrain_data_group(t->data, i)->repeats /
+                (double)t->cfg.train_batch_size;
+        if (taken(&use) <= (int64_t)t->plan.pool) continue;
+        t->plan.pool = (size_t)taken(&use);
+        t->plan.largest = i;
+    }
+    t->plan.flops = work / (double)t->plan.epoch_batches *
+                    (double)t->cfg.gradient_accumulation_steps;
+    t->plan.predicted = t->base_bytes + t->plan.standing + (int64_t)t->plan.pool;
+    return 0;
+}
+
+/* ---- too much ---- */
+
+/* The flags that this run has not used yet and that would need less, blank-separated. */
+static void remedies(const vtrain *t, uint32_t group, char *text, size_t size)
+{
+    const vtrain_config *c = &t->cfg;
+    bool lora = c->training_type == VTRAIN_LORA;
+    const struct { bool helps; const char *flag; } all[] = {
+        { t->plan.recompute[group] < t->plan.blocks, "--gradient_checkpointing=block" },
+        { c->train_batch_size > 1, "a smaller --train_batch_size" },
+        { lora && c->transformer_dtype != VC_F8E4M3, "--transformer_dtype fp8" },
+        { lora, "a smaller --rank" },
+        { c->optimizer == VT_ADAMW_F32, "--optimizer adamw8bit" },
+        { c->use_ema, "--no_use_ema" },
+        { true, "or smaller buckets (vprep --video_sample_size, --video_sample_n_frames)" },
+    };
+    size_t n = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof all / sizeof *all && n < size; i++)
+        if (all[i].helps)
+            n += (size_t)snprintf(text + n, size - n, "%s%s", n ? ", " : "", all[i].flag);
+}
+
+int vtrain_memory_remedy(const vtrain *t, uint32_t group, int rc, vc_err *err)
+{
+    char flags[400];
+    if (rc != VC_ENOMEM || !err)
+        return vc_context(err, rc, "bucket %s", vtrain_data_group(t->data, group)->name);
+    vc_err what = *err;
+    remedies(t, group, flags, sizeof flags);
+    return vc_fail(err, rc, "bucket %s: %s. Less would do with %s",
+                   vtrain_data_group(t->data, group)->name, what.text, flags);
+}
+
+int vtrain_memory_check(const vtrain *t, vc_err *err)
+{
+    char peak[32], there[32], flags[400];
+    const char *bucket = vtrain_data_group(t->data, t->plan.largest)->name;
+    int64_t over = (int64_t)t->plan.pool - room(t);
+    if (over <= 0) return 0;
+    remedies(t, t->plan.largest, flags, sizeof flags);
+    vc_human_bytes(peak, (double)t->plan.predicted);
+    vc_human_bytes(there, (double)(t->plan.predicted - over));
+    if (t->cfg.memory_limit)
+        return vc_fail(err, VC_ENOMEM, "bucket %s: a peak of %s is predicted, --memory_limit is "
+                       "%s. Less would do with %s", bucket, peak, there, flags);
+    vc_warn(t->ui, "bucket %s: a peak of %s is predicted, but about %s are there: it may fail. "
+            "Less would do with %s", bucket, peak, there, flags);
+    return 0;
+}
