@@ -6,7 +6,9 @@ if(NOT VLT_CUDA)                       # there the library has these files, and 
   vlt_test(test_device SOURCES test_ops.c ops_check.c ops_ref.c ${device_sources} LIBS vlt_common m)
   set_property(TEST test_device APPEND PROPERTY ENVIRONMENT VLT_TEST=test_other_backends)
   vlt_test(test_row SOURCES test_row.c ${device_sources} LIBS vlt_common m)
-  foreach(test test_device test_row)
+  vlt_test(test_train_device SOURCES test_train_device.c train_run.c train_dataset.c
+           ${device_sources} LIBS vlt_train)
+  foreach(test test_device test_row test_train_device)
     target_link_options(${test} PRIVATE LINKER:--wrap=vt_backends,--wrap=vt_backend_open)
   endforeach()
 endif()
@@ -34,4 +36,8 @@ if(VLT_CUDA)
   add_test(NAME gpu_ops COMMAND test_ops)
   set_tests_properties(gpu_ops PROPERTIES LABELS gpu TIMEOUT 600 SKIP_REGULAR_EXPRESSION SKIPPED
     ENVIRONMENT VLT_TEST=test_other_backends)
+  vlt_test(gpu_train SOURCES test_train_device.c train_run.c train_dataset.c LIBS vlt_train
+           LABELS gpu)
+  set_tests_properties(gpu_train PROPERTIES SKIP_RETURN_CODE 77)
+  set_property(TEST gpu_train APPEND PROPERTY ENVIRONMENT VLT_DEVICE=cuda)
 endif()

@@ -40,7 +40,7 @@ static int write_diffusers(const char *dir, vt_params *p, const vtrain_export_lo
                            vc_err *err)
 {
     vtrain_views s;
-    int rc = vtrain_views_open(&s, vt_params_count(p), err);
+    int rc = vtrain_views_open(&s, vt_params_context(p), vt_params_count(p), err);
     for (int i = 0; !rc && i < s.room; i++) {
         const vt_param *x = vt_params_at(p, i);
         if (x->role == VT_P_BASE) continue;
@@ -78,17 +78,20 @@ static int write_kohya(const char *dir, vt_params *p, const vtrain_export_lora_o
 {
     vtrain_views s;
     float value = (float)(o->bake ? (double)o->rank : o->alpha);
-    vt_tensor alpha = { .dtype = VC_F32, .data = &value };
+    vt_ctx *g = vt_params_context(p);
+    vt_tensor *alpha = vt_param_new(g, VC_F32, 0, NULL, &value, VC_F32, false, err);
     double scale = o->bake ? o->alpha / (double)o->rank : 1;
-    int rc = vtrain_views_open(&s, 2 * vt_params_count(p), err);
+    int rc = vtrain_views_open(&s, g, 2 * vt_params_count(p), err);
+    if (!alpha) rc = VC_ENOMEM;
     for (int i = 0; !rc && i < vt_params_count(p); i++) {
         const vt_param *x = vt_params_at(p, i);
-        if (x->role != VT_P_BASE) rc = add_kohya(&s, x, scale, &alpha, err);
+        if (x->role != VT_P_BASE) rc = add_kohya(&s, x, scale, alpha, err);
     }
     vf_meta meta[3] = { { "format", "pt" } };
     int n = add_lineage(meta, 1, o);
     if (!rc) rc = vtrain_views_write(&s, dir, "lora_kohya.safetensors", meta, n, err);
     vtrain_views_close(&s);
+    vt_param_free(g, alpha);
     return rc;
 }
 
@@ -143,7 +146,7 @@ static int write_shard(const char *folder, const shards *s, int at, vt_params *p
 {
     vtrain_views v;
     char *name = shard_name(s, at);
-    int rc = vtrain_views_open(&v, vt_params_count(p), err);
+    int rc = vtrain_views_open(&v, vt_params_context(p), vt_params_count(p), err);
     if (!rc && !name) rc = vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; !rc && i < v.room; i++) {
         const vt_param *x = vt_params_at(p, i);

@@ -399,7 +399,8 @@ int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
             return vc_fail(err, VC_EMISMATCH, "%s: scale (alpha / rank) %g, but this run's is %g: "
                            "give the file's --rank and --network_alpha", l->path, pair.scale,
                            (double)x->lin->lora_scale);
-        rc = vtrain_values_set(x->t, x->role == VT_P_LORA_A ? &pair.a : &pair.b, err);
+        rc = vtrain_values_set(vt_params_context(p), x->t,
+                               x->role == VT_P_LORA_A ? &pair.a : &pair.b, err);
         if (rc) return vc_context(err, rc, "%s (rank %lld)", l->path, (long long)pair.a.dim[0]);
     }
     return vtrain_lora_all_used(l, err);

@@ -100,7 +100,7 @@ static int add_state(void *arg, const char *prefix, const vt_param *p, vt_tensor
 static int write_optimizer(vtrain *t, const char *dir, vc_err *err)
 {
     vtrain_views s;
-    int rc = vtrain_views_open(&s, 5 * vt_params_count(t->params), err);
+    int rc = vtrain_views_open(&s, t->g, 5 * vt_params_count(t->params), err);
     if (!rc) rc = each_state(t, add_state, &s, err);
     if (!rc) rc = vtrain_views_write(&s, dir, "optimizer.safetensors", NULL, 0, err);
     vtrain_views_close(&s);
@@ -175,14 +175,19 @@ int vtrain_save(vtrain *t, vc_err *err)
 
 /* ---- back ---- */
 
+typedef struct stored {
+    vt_ctx *g;
+    vf_safetensors *file;
+} stored;
+
 static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
 {
-    const vf_safetensors *file = arg;
+    const stored *s = arg;
     char *name = vc_format("%s%s", prefix, p->name);
     if (!name) return vc_fail(err, VC_ENOMEM, "out of memory");
     vf_view v;
-    int rc = vf_safetensors_get(file, name, &v, err);
-    if (!rc) rc = vtrain_values_set(x, &v, err);
+    int rc = vf_safetensors_get(s->file, name, &v, err);
+    if (!rc) rc = vtrain_values_set(s->g, x, &v, err);
     free(name);
     return rc;
 }
@@ -191,10 +196,10 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
 {
     char *path = vc_path_join(dir, "optimizer.safetensors");
     if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
-    vf_safetensors *file;
-    int rc = vf_safetensors_open(&file, path, err);
-    if (!rc) rc = vc_context(err, each_state(t, set_state, file, err), "%s", path);
-    vf_safetensors_close(file);
+    stored s = { .g = t->g };
+    int rc = vf_safetensors_open(&s.file, path, err);
+    if (!rc) rc = vc_context(err, each_state(t, set_state, &s, err), "%s", path);
+    vf_safetensors_close(s.file);
     free(path);
     return rc;
 }

@@ -5,6 +5,62 @@
 
 #include "common/file.h"
 
+int vtrain_values_set(vt_ctx *g, vt_tensor *t, const vf_view *v, vc_err *err)
+{
+    bool same = v->nd == t->nd;
+    for (int i = 0; same && i < t->nd; i++)
+        same = v->dim[i] == t->dim[i];
+    if (!same || !vt_packed(t))
+        return vc_fail(err, VC_EMISMATCH, "tensor \"%s\": another shape than the model's",
+                       v->name);
+    if ((t->dtype == VC_U8) != (v->dtype == VC_U8))
+        return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" holds %s, %s was expected", v->name,
+                       vc_dtype_name(v->dtype), vc_dtype_name(t->dtype));
+    vt_param_set(g, t, v->data, v->dtype);
+    return 0;
+}
+
+/* ---- many ---- */
+
+typedef struct vtrain_value {
+    const vt_tensor *t;
+    double scale;
+} value;
+
+int vtrain_views_open(vtrain_views *s, vt_ctx *g, int room, vc_err *err)
+{
+    *s = (vtrain_views){ .g = g, .room = room };
+    s->v = calloc((size_t)room + 1, sizeof *s->v);
+    s->name = calloc((size_t)room + 1, sizeof *s->name);
+    s->from = calloc((size_t)room + 1, sizeof *s->from);
+    return s->v && s->name && s->from ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+void vtrain_views_close(vtrain_views *s)
+{
+    for (int i = 0; i < s->n; i++)
+        free(s->name[i]);
+    free(s->v);
+    free(s->name);
+    free(s->from);
+    free(s->held);
+    free(s->converted);
+    *s = (vtrain_views){ 0 };
+}
+
+int vtrain_views_add(vtrain_views *s, const char *prefix, const char *name, const char *suffix,
+                     const vt_tensor *t, vc_dtype type, double scale, vc_err *err)
+{
+    char *full = s->name[s->n] = vc_format("%s%s%s", prefix, name, suffix);
+    if (!full) return vc_fail(err, VC_ENOMEM, "out of memory");
+    vf_view *v = &s->v[s->n];
+    *v = (vf_view){ .name = full, .dtype = type, .nd = t->nd,
+                    .bytes = (size_t)vt_count(t) * vc_dtype_size(type) };
+    memcpy(v->dim, t->dim, sizeof *t->dim * (size_t)t->nd);
+    s->from[s->n++] = (value){ t, scale };
+    return 0;
+}
+
 enum { CHUNK = 1 << 14 };                    /* elements converted at a time */
 
 /* n elements, times scale */
@@ -20,67 +76,12 @@ static void convert(void *to, vc_dtype type, const void *from, vc_dtype of, size
     }
 }
 
-int vtrain_values_set(vt_tensor *t, const vf_view *v, vc_err *err)
+/* *area with room for so many bytes, in place of what it was. */
+static int renew(void **area, size_t bytes, const vf_view *v, vc_err *err)
 {
-    bool same = v->nd == t->nd;
-    for (int i = 0; same && i < t->nd; i++)
-        same = v->dim[i] == t->dim[i];
-    if (!same || !vt_packed(t))
-        return vc_fail(err, VC_EMISMATCH, "tensor \"%s\": another shape than the model's",
-                       v->name);
-    if ((t->dtype == VC_U8) != (v->dtype == VC_U8))
-        return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" holds %s, %s was expected", v->name,
-                       vc_dtype_name(v->dtype), vc_dtype_name(t->dtype));
-    convert(t->data, t->dtype, v->data, v->dtype, (size_t)vt_count(t), 1);
-    return 0;
-}
-
-vf_view vtrain_values_view(const vt_tensor *t, const char *name)
-{
-    vf_view v = { .name = name, .dtype = t->dtype, .nd = t->nd, .data = t->data,
-                  .bytes = (size_t)vt_count(t) * vc_dtype_size(t->dtype) };
-    memcpy(v.dim, t->dim, sizeof *t->dim * (size_t)t->nd);
-    return v;
-}
-
-/* ---- many ---- */
-
-typedef struct vtrain_value {
-    const vt_tensor *t;
-    double scale;
-} value;
-
-int vtrain_views_open(vtrain_views *s, int room, vc_err *err)
-{
-    *s = (vtrain_views){ .room = room };
-    s->v = calloc((size_t)room + 1, sizeof *s->v);
-    s->name = calloc((size_t)room + 1, sizeof *s->name);
-    s->from = calloc((size_t)room + 1, sizeof *s->from);
-    return s->v && s->name && s->from ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-}
-
-void vtrain_views_close(vtrain_views *s)
-{
-    for (int i = 0; i < s->n; i++)
-        free(s->name[i]);
-    free(s->v);
-    free(s->name);
-    free(s->from);
-    free(s->converted);
-    *s = (vtrain_views){ 0 };
-}
-
-int vtrain_views_add(vtrain_views *s, const char *prefix, const char *name, const char *suffix,
-                     const vt_tensor *t, vc_dtype type, double scale, vc_err *err)
-{
-    char *full = s->name[s->n] = vc_format("%s%s%s", prefix, name, suffix);
-    if (!full) return vc_fail(err, VC_ENOMEM, "out of memory");
-    vf_view *v = &s->v[s->n];
-    *v = vtrain_values_view(t, full);
-    v->dtype = type;
-    v->bytes = (size_t)vt_count(t) * vc_dtype_size(type);
-    s->from[s->n++] = (value){ t, scale };
-    return 0;
+    free(*area);
+    *area = malloc(bytes + 1);
+    return *area ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %s", v->name);
 }
 
 /* The values of view i as they are written. */
@@ -89,13 +90,15 @@ static int get(void *arg, int i, const void **data, vc_err *err)
     vtrain_views *s = arg;
     const value *from = &s->from[i];
     const vf_view *v = &s->v[i];
-    *data = from->t->data;
+    size_t n = (size_t)vf_view_count(v);
+    size_t room = vt_host_memory(s->g) ? 0 : n * vc_dtype_size(from->t->dtype);
+    int rc = renew(&s->held, room, v, err);
+    if (rc) return rc;
+    *data = vt_param_get(s->g, from->t, s->held);
     if (from->t->dtype == v->dtype && from->scale == 1) return 0;
-    free(s->converted);
-    s->converted = malloc(v->bytes + 1);
-    if (!s->converted) return vc_fail(err, VC_ENOMEM, "out of memory for %s", v->name);
-    convert(s->converted, v->dtype, from->t->data, from->t->dtype, (size_t)vf_view_count(v),
-            from->scale);
+    rc = renew(&s->converted, v->bytes, v, err);
+    if (rc) return rc;
+    convert(s->converted, v->dtype, *data, from->t->dtype, n, from->scale);
     *data = s->converted;
     return 0;
 }

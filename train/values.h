@@ -7,20 +7,19 @@
 
 /* t's values become those of v, whose shape must be t's, converted to t's type (codes of eight bits
  * stay what they are); VC_EMISMATCH names v. */
-int vtrain_values_set(vt_tensor *t, const vf_view *v, vc_err *err);
-/* A view of a packed parameter under `name`, borrowed from both. */
-vf_view vtrain_values_view(const vt_tensor *t, const char *name);
+int vtrain_values_set(vt_ctx *g, vt_tensor *t, const vf_view *v, vc_err *err);
 
-/* Views to be written to one file. Values of another type or scale are converted when their turn
- * comes: one tensor at a time is in memory twice. */
+/* Views to be written to one file. Values come from the device, and are converted to another type
+ * or scale, when their turn comes: one tensor at a time is in host memory. */
 typedef struct vtrain_views {
+    vt_ctx *g;
     vf_view *v;
     char **name;
     struct vtrain_value *from;
     int n, room;
-    void *converted;                         /* the last one's values */
+    void *held, *converted;                  /* the last one's values */
 } vtrain_views;
-int vtrain_views_open(vtrain_views *s, int room, vc_err *err);
+int vtrain_views_open(vtrain_views *s, vt_ctx *g, int room, vc_err *err);
 void vtrain_views_close(vtrain_views *s);                   /* an all-zero one is fine */
 /* Adds t as prefix + name + suffix, at most `room` of them, to be written in `type`, times scale (in
  * f32). t is borrowed until close. */

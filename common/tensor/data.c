@@ -160,6 +160,21 @@ vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
     return &p->t;
 }
 
+bool vt_host_memory(const vt_ctx *g) { return g->be->host_memory; }
+
+const void *vt_param_get(vt_ctx *g, const vt_tensor *t, void *to)
+{
+    if (g->be->host_memory)
+        return t->data;
+    g->be->download(g->dev, to, t->data, bytes_of(t));
+    return to;
+}
+
+void vt_param_set(vt_ctx *g, vt_tensor *t, const void *data, vc_dtype from)
+{
+    upload(g->be, g->dev, t->data, t->dtype, data, from, vt_count(t));
+}
+
 bool vt_param_mapped(const vt_tensor *t) { return ((const param *)t)->mapped; }
 
 static void free_values(vt_ctx *g, param *p)

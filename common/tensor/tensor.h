@@ -199,6 +199,12 @@ vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
                         vc_dtype from, bool map, vc_err *err);
 bool vt_param_mapped(const vt_tensor *t);
 void vt_param_free(vt_ctx *g, vt_tensor *t);           /* with its gradient; NULL is fine */
+/* A packed parameter's values, outside steps: as they are held, where the host can read them (to:
+ * room for them, used where the device's memory is not the host's); and set from packed host data
+ * of type `from`, converted to the parameter's. */
+const void *vt_param_get(vt_ctx *g, const vt_tensor *t, void *to);
+bool vt_host_memory(const vt_ctx *g);                  /* no room is needed */
+void vt_param_set(vt_ctx *g, vt_tensor *t, const void *data, vc_dtype from);
 /* Makes a parameter trained: values become private, f32 or bf16, with an f32 gradient. Of a trained
  * one it changes the type. */
 int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err);

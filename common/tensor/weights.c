@@ -44,6 +44,7 @@ void vt_params_close(vt_params *p)
     free(p);
 }
 
+vt_ctx *vt_params_context(const vt_params *p) { return p->g; }
 int vt_params_count(const vt_params *p) { return p->n; }
 vt_param *vt_params_at(vt_params *p, int i) { return p->at[i]; }
 

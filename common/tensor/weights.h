@@ -71,6 +71,7 @@ void vt_params_close(vt_params *p);           /* frees the tensors; NULL is fine
 int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int index, void *base,
                    const int64_t *sizes, const vt_source *src, vc_err *err);
 
+vt_ctx *vt_params_context(const vt_params *p);
 int vt_params_count(const vt_params *p);
 vt_param *vt_params_at(vt_params *p, int i);  /* in the order bound */
 vt_param *vt_params_find(vt_params *p, const char *name);           /* or NULL */
