@@ -63,7 +63,8 @@ const vc_foreign vc_vtrain_flags[] = {
     VTRAIN(0, "use_ema use_8bit_adam use_8bit_bnb"),
     VTRAIN(0, "gradient_checkpointing use_gradient_checkpointing"),
     VTRAIN(0, "gradient_checkpointing_offload use_gradient_checkpointing_offload profile"),
-    VTRAIN(1, "threads kernels memory_limit"),
+    VTRAIN(1, "threads kernels memory_limit blocks_to_swap"),
+    VTRAIN(0, "low_vram"),
     VTRAIN(1, "checkpointing_steps save_steps checkpointing_limit checkpoints_total_limit"),
     VTRAIN(1, "resume_from_checkpoint report_to trace_steps"),
     VTRAIN(1, "validation_steps validation_epochs num_inference_steps guidance_scale"),
@@ -71,7 +72,7 @@ const vc_foreign vc_vtrain_flags[] = {
 };
 
 const vc_foreign vc_jobless_flags[] = {
-    NONE(0, "low_vram enable_model_cpu_offload enable_slicing",
+    NONE(0, "enable_model_cpu_offload enable_slicing",
          "vprep holds one encoder at a time and vtrain none"),
     NONE(1, "vae_mini_batch", "clips go through the VAE one by one"),
     NONE(0, "use_peft_lora", "LoRA files always have the names that diffusers and PEFT read"),

@@ -61,6 +61,44 @@ static void test_losses(void **state)
     }
 }
 
+/* Swapped weights are the same weights: the same bits, whatever is recomputed, and however many are
+ * swapped; also as few as a limit asks for. */
+static void test_swap(void **state)
+{
+    static const char *const how[] = {
+        "", "--blocks_to_swap 1 --gradient_checkpointing=none", "--blocks_to_swap 2",
+        "--low_vram", "--low_vram --memory_limit 1M",
+        "--blocks_to_swap 2 --transformer_dtype fp8", "--transformer_dtype fp8",
+    };
+    (void)state;
+    train("swap", "cpu", "", STEPS, false);
+    for (int i = 0; i < 7; i++) {
+        char *all = vc_format("--model %s/swap/checkpoint-20 --rank 4 --learning_rate 1e-2 "
+                              "--max_train_steps 3 --device %s %s", dir, device, how[i]);
+        char *out = vc_format("swap-%d", i);
+        vc_err err = { 0 };
+        int rc = run(dir, out, all, &err);
+        if (rc != (i == 4 ? VC_ENOMEM : 0)) fail_msg("%s: %s", how[i], err.text);
+        free(all);
+        free(out);
+    }
+    static const char *const file = "checkpoint-3/pytorch_lora_weights.safetensors";
+    static const int same[][2] = { { 0, 1 }, { 0, 2 }, { 0, 3 }, { 5, 6 } };
+    for (int i = 0; i < 4; i++) {
+        char *a = vc_format("swap-%d/%s", same[i][0], file);
+        char *b = vc_format("swap-%d/%s", same[i][1], file);
+        if (!run_same_file(dir, a, b)) fail_msg("%s and %s differ", a, b);
+        free(a);
+        free(b);
+    }
+    vc_err err = { 0 };
+    char *all = vc_format("--model %s/swap/checkpoint-20 --rank 4 --max_train_steps 3 --device %s "
+                          "--blocks_to_swap 3", dir, device);
+    assert_int_equal(run(dir, "swap-many", all, &err), VC_EUSAGE);
+    assert_non_null(strstr(err.text, "--blocks_to_swap 3: the transformer has 2 blocks"));
+    free(all);
+}
+
 /* A LoRA over fp8 weights; its file is the CPU's but for the last digits' steps. */
 static void test_lora(void **state)
 {
@@ -97,7 +135,9 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_losses), cmocka_unit_test(test_lora) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_losses), cmocka_unit_test(test_swap), cmocka_unit_test(test_lora),
+    };
     vt_ctx *g;
     vc_err err = { 0 };
 

@@ -127,6 +127,46 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     return 0;
 }
 
+/* ---- weights that are away ---- */
+
+/* Bytes of block b's weights on the host. */
+static int64_t away_bytes(const vtrain *t, int b)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < vt_params_count(t->params); i++) {
+        const vt_param *x = vt_params_at(t->params, i);
+        if (x->block == b && vt_param_is_away(x->t))
+            bytes += vt_count(x->t) * (int64_t)vc_dtype_size(x->t->dtype);
+    }
+    return bytes;
+}
+
+/* The fewest blocks to leave away so that the others, and the largest of these, have room. */
+static int fewest_swapped(const vtrain *t)
+{
+    int64_t left = room(t) - (int64_t)t->plan.pool, largest = 0;
+    int n = t->plan.blocks;
+    for (int b = 0; b < n; b++)
+        if (away_bytes(t, b) > largest) largest = away_bytes(t, b);
+    for (; n > 0 && away_bytes(t, n - 1) + (n > 1 ? largest : 0) <= left; n--)
+        left -= away_bytes(t, n - 1);
+    return n;
+}
+
+int vtrain_memory_place(vtrain *t, vc_err *err)
+{
+    if (!vt_params_bytes(t->params).away) return 0;
+    if (t->cfg.blocks_to_swap > t->plan.blocks)
+        return vc_fail(err, VC_EUSAGE, "--blocks_to_swap %lld: the transformer has %d blocks",
+                       (long long)t->cfg.blocks_to_swap, t->plan.blocks);
+    t->plan.swapped = t->cfg.low_vram ? fewest_swapped(t) : (int)t->cfg.blocks_to_swap;
+    int rc = vt_params_place(t->params, t->plan.swapped, err);
+    if (rc) return vc_context(err, vtrain_memory_remedy(t, t->plan.largest, rc, err), "weights");
+    t->plan.standing = standing_bytes(t);
+    t->plan.predicted = t->base_bytes + t->plan.standing + (int64_t)t->plan.pool;
+    return 0;
+}
+
 /* ---- too much ---- */
 
 /* The flags that this run has not used yet and that would need less, blank-separated. */
@@ -139,6 +179,7 @@ static void remedies(const vtrain *t, uint32_t group, char *text, size_t size)
         { c->train_batch_size > 1, "a smaller --train_batch_size" },
         { lora && c->transformer_dtype != VC_F8E4M3, "--transformer_dtype fp8" },
         { lora, "a smaller --rank" },
+        { lora && !vt_host_memory(t->g) && t->plan.swapped < t->plan.blocks, "--low_vram" },
         { c->optimizer == VT_ADAMW_F32, "--optimizer adamw8bit" },
         { c->use_ema, "--no_use_ema" },
         { true, "or smaller buckets (vprep --video_sample_size, --video_sample_n_frames)" },

@@ -128,6 +128,10 @@ static const vc_flag flags[] = {
         "and what auto makes it fit (default: most of what is free; more is a warning)"),
     ROW(BOOLEAN, gradient_checkpointing_offload, "false", NULL,
         "use_gradient_checkpointing_offload", "the same, and keep block inputs in host memory"),
+    ROW(INT, blocks_to_swap, "0", "0..", NULL, "LoRA on a GPU: the frozen weights of so many "
+        "blocks stay on the host and are copied when their block is reached"),
+    ROW(BOOLEAN, low_vram, "false", NULL, NULL, "LoRA on a GPU: swap as many blocks as needed, and "
+        "recompute blocks in backward"),
     ROW(BOOLEAN, profile, "false", NULL, NULL, "tell where the time of each step goes"),
 
     GROUP("Output"),
@@ -257,6 +261,11 @@ int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err)
         return not_with(err, "gradient_checkpointing_offload", "--gradient_checkpointing says "
                         "none");
     if (c->gradient_checkpointing_offload) c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
+    if (c->low_vram && c->blocks_to_swap)
+        return not_with(err, "low_vram", "finds the number of blocks itself: leave "
+                        "--blocks_to_swap out");
+    if (c->low_vram && !vc_flags_given(set, "gradient_checkpointing"))
+        c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
     return 0;
 }
 

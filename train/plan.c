@@ -105,6 +105,9 @@ static void tell_memory(const vtrain *t)
         vtrain_data_group(t->data, t->plan.largest)->name,
         most > 0 && least == t->plan.blocks ? ", blocks recomputed in backward" : "");
     if (most > 0 && least < t->plan.blocks) tell_recompute(t);
+    if (b.away)
+        say(t, "memory: %s of frozen weights, of the first %d blocks, stay on the host and are "
+            "copied when their block is reached", vc_human_bytes(mapped, (double)b.away), t->plan.swapped);
     if (b.mapped)
         say(t, "memory: %s of frozen weights stay in their file's map, on top of that",
             vc_human_bytes(mapped, (double)b.mapped));
@@ -157,6 +160,7 @@ int vtrain_plan_again(vtrain *t, vc_err *err)
 int vtrain_plan_memory(vtrain *t, vc_err *err)
 {
     int rc = vtrain_memory_plan(t, err);
+    if (!rc) rc = vtrain_memory_place(t, err);
     if (rc) return rc;
     tell(t, "model: ", text_model(t));
     tell(t, "data: ", text_data(t));

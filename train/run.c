@@ -114,12 +114,29 @@ static int open_device(vtrain *t, vc_err *err)
     return rc == VC_EINVAL ? VC_EUSAGE : rc;
 }
 
+/* Whether weights are to be swapped; where that has no job, a line says so. */
+static bool swaps(const vtrain *t)
+{
+    const char *flag = t->cfg.low_vram ? "low_vram" : "blocks_to_swap";
+    if (!t->cfg.low_vram && !t->cfg.blocks_to_swap) return false;
+    if (t->cfg.training_type != VTRAIN_LORA)
+        vc_say(t->ui, "--%s: has no job here: it is for frozen weights, a full finetune has none",
+               flag);
+    else if (vt_host_memory(t->g))
+        vc_say(t->ui, "--%s: has no job on the CPU: frozen weights stay in their file's map", flag);
+    else
+        return true;
+    return false;
+}
+
 static int open_model(vtrain *t, vc_err *err)
 {
-    vt_source src = { .seed = (uint64_t)t->cfg.seed };
+    vt_source src = { .seed = (uint64_t)t->cfg.seed, .away = swaps(t) };
+    bool away = src.away;
     if (t->weights) {
         src = vtrain_weights_source(t->weights);
         src.seed = (uint64_t)t->cfg.seed;
+        src.away = away;
     }
     int rc = vt_params_open(&t->params, t->g, err);
     if (!rc) rc = t->family->open(&t->model, t->model_config, t->params, &src, err);

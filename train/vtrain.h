@@ -87,6 +87,8 @@ typedef struct vtrain_config {
     int mixed_precision;                      /* vtrain_precision */
     int gradient_checkpointing;               /* vtrain_remat */
     int64_t memory_limit;                     /* bytes; 0: what is free */
+    int64_t blocks_to_swap;
+    bool low_vram;
     bool gradient_checkpointing_offload;
     bool profile;
 
@@ -122,6 +124,7 @@ typedef struct vtrain_plan {
     double flops;                             /* of a step, mean over the epoch's groups */
     int64_t standing;                         /* of predicted: weights, optimiser, loader */
     int blocks;                               /* of the transformer */
+    int swapped;                              /* blocks whose weights stay on the host */
     int *recompute;                           /* [groups] the first so many are run again in
                                                * backward; NULL: none */
 } vtrain_plan;
@@ -201,6 +204,9 @@ char *vtrain_plan_text(const vtrain *t, vtrain_plan_part part);
 /* memory.c: dry steps of every group fill the plan in but for steps and batches. The blocks that
  * are kept are the last ones: their memory is back before backward reaches the others. */
 int vtrain_memory_plan(vtrain *t, vc_err *err);
+/* After it: brings the weights that are away to the device, but for those of --blocks_to_swap or,
+ * with --low_vram, of the fewest blocks. */
+int vtrain_memory_place(vtrain *t, vc_err *err);
 /* VC_ENOMEM if the plan is above --memory_limit; above what is free it is a warning. */
 int vtrain_memory_check(const vtrain *t, vc_err *err);
 /* Puts the group's bucket in front of an error of its step and, where memory ran out, the flags

@@ -108,6 +108,8 @@ float vt_item(vt_ctx *g, const vt_tensor *t)
 typedef struct param {
     vt_tensor t;                               /* first: a vt_tensor * is a param * */
     bool mapped;
+    const void *away;                          /* values on the host, of one that is away */
+    void *copy;                                /* of these, what is not borrowed */
     vt_tensor grad;                            /* of a trained one */
     vt_buf grad_buf;
 } param;
@@ -133,10 +135,11 @@ static int set_shape(vt_tensor *t, int nd, const int64_t *dim, vc_err *err)
     return 0;
 }
 
-vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
-                        vc_dtype from, bool map, vc_err *err)
+/* A descriptor with everything but values. */
+static param *describe(vc_dtype dtype, int nd, const int64_t *dim, vc_err *err)
 {
     param *p = calloc(1, sizeof *p);
+
     if (!p) {
         vc_fail(err, VC_ENOMEM, "parameter: out of memory");
         return NULL;
@@ -147,17 +150,90 @@ vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
         free(p);
         return NULL;
     }
+    return p;
+}
+
+static vt_tensor *no_room(param *p, vc_err *err)
+{
+    vc_fail(err, VC_ENOMEM, "parameter: no memory for %zu bytes", bytes_of(&p->t));
+    free(p);
+    return NULL;
+}
+
+vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
+                        vc_dtype from, bool map, vc_err *err)
+{
+    param *p = describe(dtype, nd, dim, err);
+
+    if (!p)
+        return NULL;
     p->mapped = map && data && from == dtype && g->be->host_memory &&
                 (uintptr_t)data % vc_dtype_size(dtype) == 0;
     p->t.data = p->mapped ? (void *)(uintptr_t)data : g->be->alloc(g->dev, bytes_of(&p->t));
-    if (!p->t.data) {
-        vc_fail(err, VC_ENOMEM, "parameter: no memory for %zu bytes", bytes_of(&p->t));
-        free(p);
-        return NULL;
-    }
+    if (!p->t.data)
+        return no_room(p, err);
     if (data && !p->mapped)
         upload(g->be, g->dev, p->t.data, dtype, data, from, vt_count(&p->t));
     return &p->t;
+}
+
+/* ---- away ---- */
+
+static void convert(void *to, vc_dtype type, const void *from, vc_dtype of, int64_t n)
+{
+    size_t out = vc_dtype_size(type), in = vc_dtype_size(of);
+    float stage[STAGE];
+
+    if (type == of) {
+        memcpy(to, from, (size_t)n * out);
+        return;
+    }
+    for (int64_t i = 0; i < n; i += STAGE) {
+        size_t m = (size_t)(n - i < STAGE ? n - i : STAGE);
+        vc_to_f32(stage, (const char *)from + (size_t)i * in, of, m);
+        vc_from_f32((char *)to + (size_t)i * out, type, stage, m);
+    }
+}
+
+vt_tensor *vt_param_away(vc_dtype dtype, int nd, const int64_t *dim, const void *data,
+                         vc_dtype from, bool borrow, vc_err *err)
+{
+    param *p = describe(dtype, nd, dim, err);
+
+    if (!p)
+        return NULL;
+    p->mapped = borrow && from == dtype;
+    p->away = data;
+    if (p->mapped)
+        return &p->t;
+    p->away = p->copy = malloc(bytes_of(&p->t));
+    if (!p->copy)
+        return no_room(p, err);
+    convert(p->copy, dtype, data, from, vt_count(&p->t));
+    return &p->t;
+}
+
+bool vt_param_is_away(const vt_tensor *t) { return ((const param *)t)->away; }
+
+int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err)
+{
+    param *p = (param *)t;
+    void *place = g->be->alloc(g->dev, bytes_of(t));
+
+    if (!place)
+        return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes on the device", bytes_of(t));
+    vt_param_lend(g, t, place);
+    free(p->copy);
+    p->away = p->copy = NULL;
+    p->mapped = false;
+    return 0;
+}
+
+void vt_param_lend(vt_ctx *g, vt_tensor *t, void *place)
+{
+    if (place)
+        g->be->upload(g->dev, place, ((param *)t)->away, bytes_of(t));
+    t->data = place;
 }
 
 bool vt_host_memory(const vt_ctx *g) { return g->be->host_memory; }
@@ -179,7 +255,8 @@ bool vt_param_mapped(const vt_tensor *t) { return ((const param *)t)->mapped; }
 
 static void free_values(vt_ctx *g, param *p)
 {
-    if (!p->mapped)
+    free(p->copy);
+    if (!p->mapped && !p->away)
         g->be->free(g->dev, p->t.data, bytes_of(&p->t));
 }
 

@@ -33,6 +33,8 @@ struct vt_ctx {
     struct vt_profile *profile;               /* NULL: kernels are not timed */
     vc_err err;                               /* the step's first failure */
     vt_hooks hooks;
+    struct vt_swap *swap;                     /* weights that come when their block is entered, or
+                                               * NULL */
     vt_usage usage;
     size_t kept;                              /* bytes the tape holds now */
 };
@@ -71,6 +73,9 @@ bool vt_ok(vt_ctx *g, const char *op, int n, vt_tensor *const *t);
 bool vt_tracks(const vt_ctx *g, int n, vt_tensor *const *in);
 /* f32 or bf16: what an op makes of x. */
 vc_dtype vt_result(const vt_ctx *g, const vt_tensor *x);
+
+/* swap.c: block `index` is entered in a step that is no dry one. */
+void vt_swap_in(struct vt_swap *s, int index);
 
 /* A descriptor from the step arena, nothing else; NULL fails the step. */
 vt_tensor *vt_describe_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim);

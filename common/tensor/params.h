@@ -4,10 +4,17 @@
 
 #include "common/tensor/weights.h"
 
+struct vt_swap;                               /* swap.c */
+
 struct vt_params {
     vt_ctx *g;
     vt_param **at;                            /* in bound order; each stays where it is */
     int n, room;
+    struct vt_swap *swap;                     /* NULL: nothing is away */
 };
+
+/* swap.c; NULL is fine. bytes: of the place on the device. */
+void vt_swap_close(struct vt_swap *s);
+size_t vt_swap_bytes(const struct vt_swap *s);
 
 #endif

@@ -141,6 +141,8 @@ typedef struct run {
 
 static void enter(vt_ctx *g, const run *r, bool backward)
 {
+    if (g->swap && !(g->flags & VT_DRY))
+        vt_swap_in(g->swap, r->b.index);
     if (g->hooks.enter)
         g->hooks.enter(g->hooks.arg, &r->b, backward);
 }

@@ -198,6 +198,17 @@ int vt_to_host(vt_ctx *g, const vt_tensor *t, float *out, vc_err *err);
 vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
                         vc_dtype from, bool map, vc_err *err);
 bool vt_param_mapped(const vt_tensor *t);
+/* A frozen one that stays on the host for now, for a device with memory of its own: it has no data
+ * but what vt_param_lend gives it. Its values are borrowed from `data` if `borrow` says so and
+ * from == dtype, else a copy. */
+vt_tensor *vt_param_away(vc_dtype dtype, int nd, const int64_t *dim, const void *data,
+                         vc_dtype from, bool borrow, vc_err *err);
+bool vt_param_is_away(const vt_tensor *t);
+/* Onto the device for good. */
+int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err);
+/* Its values are copied to `place` on the device and are its data from now on; NULL: it has none.
+ * In a step the copy takes its turn among the kernels. */
+void vt_param_lend(vt_ctx *g, vt_tensor *t, void *place);
 void vt_param_free(vt_ctx *g, vt_tensor *t);           /* with its gradient; NULL is fine */
 /* A packed parameter's values, outside steps: as they are held, where the host can read them (to:
  * room for them, used where the device's memory is not the host's); and set from packed host data

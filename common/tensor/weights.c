@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "common/rng.h"
+#include "common/tensor/engine.h"
 #include "common/tensor/params.h"
 
 /* ---- the list ---- */
@@ -38,6 +39,7 @@ void vt_params_close(vt_params *p)
 {
     if (!p)
         return;
+    vt_swap_close(p->swap);
     for (int i = 0; i < p->n; i++)
         free_param(p, p->at[i]);
     free(p->at);
@@ -67,7 +69,7 @@ static char *join(const char *a, const char *b, const char *c)
     return s;
 }
 
-/* A new entry at the end of the list: takes t, in every case. NULL: out of memory. */
+/* A new entry at the end of the list, of no block: takes t, in every case. NULL: out of memory. */
 static vt_param *add(vt_params *p, const char *name, const char *module, vt_tensor *t, vt_lin *lin,
                      int role, vc_err *err)
 {
@@ -90,7 +92,7 @@ static vt_param *add(vt_params *p, const char *name, const char *module, vt_tens
         free(w);
         return NULL;
     }
-    *w = (vt_param){ .name = nm, .module = mod, .t = t, .lin = lin, .role = role };
+    *w = (vt_param){ .name = nm, .module = mod, .t = t, .lin = lin, .role = role, .block = -1 };
     return p->at[p->n++] = w;
 }
 
@@ -183,8 +185,8 @@ static int to_rows_of_fp8(uint8_t *code, float *scale, const vt_host *h, const c
     return 0;
 }
 
-static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *h, const char *name,
-                    vc_err *err)
+static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *h, bool away,
+                    const char *name, vc_err *err)
 {
     size_t rows = (size_t)h->dim[0], n = (size_t)h->dim[1];
     uint8_t *code = malloc(rows * n);
@@ -193,7 +195,8 @@ static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *
                               : vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
 
     if (!rc) {
-        *t = vt_param_new(g, VC_F8E4M3, 2, h->dim, code, VC_F8E4M3, false, err);
+        *t = away ? vt_param_away(VC_F8E4M3, 2, h->dim, code, VC_F8E4M3, false, err)
+                  : vt_param_new(g, VC_F8E4M3, 2, h->dim, code, VC_F8E4M3, false, err);
         *scale = *t ? vt_param_new(g, VC_F32, 1, h->dim, s, VC_F32, false, err) : NULL;
         rc = *scale ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
     }
@@ -230,8 +233,9 @@ static int loaded(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_source *
     if (scale && src->converts)
         as = src->to;
     if (scale && as == VC_F8E4M3 && h.dtype != as)
-        return load_fp8(t, scale, g, &h, name, err);
-    *t = vt_param_new(g, as, nd, dim, h.data, h.dtype, src->mapped, err);
+        return load_fp8(t, scale, g, &h, src->away, name, err);
+    *t = scale && src->away ? vt_param_away(as, nd, dim, h.data, h.dtype, src->mapped, err)
+                            : vt_param_new(g, as, nd, dim, h.data, h.dtype, src->mapped, err);
     return *t ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
 }
 
@@ -312,11 +316,18 @@ static int bind_row(vt_params *p, const vt_weight *row, const char *prefix, int 
 int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int index, void *base,
                    const int64_t *sizes, const vt_source *src, vc_err *err)
 {
+    int first = p->n;
+    bool block = strstr(prefix, "%d");
+    vt_source from = *src;
+
+    from.away &= block && !p->g->be->host_memory;
     for (const vt_weight *row = table; row->name; row++) {
-        int rc = bind_row(p, row, prefix, index, base, sizes, src, err);
+        int rc = bind_row(p, row, prefix, index, base, sizes, &from, err);
         if (rc)
             return rc;
     }
+    for (int i = first; i < p->n && block; i++)
+        p->at[i]->block = index;
     return 0;
 }
 
@@ -357,8 +368,10 @@ static int add_factor(vt_params *p, const vt_param *of, const char *suffix, int 
     if (!rc) {
         vt_param *w = add(p, name, of->module, t, of->lin, role, err);
         rc = w ? train(p, w, err) : VC_ENOMEM;
-        if (w)
+        if (w) {
+            w->block = of->block;
             *slot = t;
+        }
     }
     free(name);
     return rc;
@@ -401,12 +414,13 @@ int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), v
 
 vt_param_bytes vt_params_bytes(const vt_params *p)
 {
-    vt_param_bytes b = { 0 };
+    vt_param_bytes b = { .values = vt_swap_bytes(p->swap) };
 
     for (int i = 0; i < p->n; i++) {
         const vt_param *w = p->at[i];
         size_t bytes = (size_t)vt_count(w->t) * vc_dtype_size(w->t->dtype);
-        *(vt_param_mapped(w->t) ? &b.mapped : &b.values) += bytes;
+        *(vt_param_is_away(w->t) ? &b.away : vt_param_mapped(w->t) ? &b.mapped : &b.values) +=
+            bytes;
         if (w->scale)
             b.values += (size_t)vt_count(w->scale) * sizeof(float);
         *(w->trained ? &b.trained : &b.frozen) += vt_count(w->t);

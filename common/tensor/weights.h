@@ -35,6 +35,7 @@ typedef struct vt_param {
     vt_tensor *scale;                         /* of a linear's weight in fp8: f32 [out], or NULL */
     vt_lin *lin;                              /* the linear it belongs to, or NULL */
     char *module;                             /* of a linear: name without .weight; else NULL */
+    int block;                                /* vt_block.index of the block it is of; -1: none */
     enum { VT_P_BASE, VT_P_LORA_A, VT_P_LORA_B } role;
     bool buffer, trained;
 } vt_param;
@@ -59,6 +60,9 @@ typedef struct vt_source {
                                                * that nothing but the rounding to four bits is lost;
                                                * they cannot be trained then */
     vc_dtype to;
+    bool away;                                /* weights of blocks' linears (a prefix with %d) stay
+                                               * on the host until vt_params_place, where the
+                                               * device's memory is not the host's */
 } vt_source;
 
 int vt_params_open(vt_params **out, vt_ctx *g, vc_err *err);
@@ -87,15 +91,21 @@ int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), vo
 int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
                    double alpha, uint64_t seed, int *matched, vc_err *err);
 
+/* Of what is away, the weights of the first `blocks` blocks stay there, and are copied to one place
+ * on the device that they share when their block is entered; the others get there for good. May be
+ * called again with fewer. Trained weights are never away. */
+int vt_params_place(vt_params *p, int blocks, vc_err *err);
+
 /* Marks all gradients empty: the next backward overwrites them. */
 void vt_params_zero_grad(vt_params *p);
 /* Writes zeros into gradients that nothing flowed to since vt_params_zero_grad, so that each
  * grad->data may be read. The optimiser and the norm do it themselves. */
 void vt_params_settle(vt_params *p);
 
-/* Bytes of frozen values that are borrowed, of private values, of gradients; elements. */
+/* Bytes of frozen values that are borrowed, of private values and the place for what is away, of
+ * gradients, of what is away; elements. */
 typedef struct vt_param_bytes {
-    size_t mapped, values, grads;
+    size_t mapped, values, grads, away;
     int64_t trained, frozen;
 } vt_param_bytes;
 vt_param_bytes vt_params_bytes(const vt_params *p);
