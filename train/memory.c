@@ -106,6 +106,7 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     uint32_t n = vtrain_data_groups(t->data);
     t->family->fit(t->model, &fit);
     t->plan.blocks = fit.blocks;
+    free(t->plan.recompute);                  /* a plan of fewer samples */
     t->plan.recompute = calloc(n, sizeof *t->plan.recompute);
     if (!t->plan.recompute) return vc_fail(err, VC_ENOMEM, "out of memory");
     t->plan.standing = standing_bytes(t);

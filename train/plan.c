@@ -150,7 +150,7 @@ static void tell_validation(const vtrain *t)
 int vtrain_plan_again(vtrain *t, vc_err *err)
 {
     int rc = vtrain_plan_steps(t, err);
-    if (!rc) rc = dry_groups(t, err);
+    if (!rc) rc = vtrain_memory_plan(t, err);
     free(t->about_data);
     t->about_data = rc ? NULL : text_data(t);
     if (!rc && !t->about_data) rc = vc_fail(err, VC_ENOMEM, "out of memory");
