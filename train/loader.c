@@ -135,7 +135,8 @@ static void *work(void *arg)
         if (!s)
             break;
         s->state = FILLING;
-        s->b.micro = l->next_in++;
+        s->b.micro = l->next_in;
+        l->next_in += l->o.stride;
         s->rc = pick_rows(l, s);
         pthread_mutex_unlock(&l->lock);
         if (!s->rc)
@@ -173,7 +174,7 @@ int vtrain_loader_next(vtrain_loader *l, const vtrain_batch **b, double *waited,
     } else if (s) {
         s->state = OUT;
         l->out++;
-        l->next_out++;
+        l->next_out += l->o.stride;
         *b = &s->b;
     }
     pthread_mutex_unlock(&l->lock);
@@ -382,6 +383,8 @@ int vtrain_loader_open(vtrain_loader **out, const vtrain_data *d, const vtrain_l
         return vc_fail(err, VC_ENOMEM, "out of memory");
     l->d = d;
     l->o = *o;
+    if (!l->o.stride)
+        l->o.stride = 1;
     l->next_in = l->next_out = o->first;
     l->epoch_end = UINT64_MAX;
     atomic_init(&l->stop, false);

@@ -4,16 +4,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/dist.h"
 #include "train/report.h"
 #include "train/sample.h"
 #include "train/vtrain.h"
+#include "train/zero.h"
 
 enum { ETA_AFTER = 5, BUCKETS_TEXT = 512 };
 
+/* What ranks tell each other of a micro-batch. */
+typedef struct note {
+    double loss, waited;
+    uint64_t tokens;
+    uint32_t group, rows, dropped, zeroed;
+    char key[][VTRAIN_KEY];                   /* [train_batch_size] */
+} note;
+
 /* What the steps reuse. */
 typedef struct loop {
-    char (*key)[VTRAIN_KEY];                  /* of a step's rows */
-    const char **keys;
+    char *notes;                              /* [ranks, accumulation] of a step */
+    size_t note_size;
+    const char **keys;                        /* of its rows, in order */
     char bucket[BUCKETS_TEXT];
     int64_t saved;                            /* step of the last checkpoint, -1: none */
     int64_t begun;                            /* step this process began at */
@@ -23,20 +34,18 @@ typedef struct loop {
 
 static int loop_open(loop *l, const vtrain *t, vc_err *err)
 {
-    size_t rows = (size_t)(t->cfg.train_batch_size * t->cfg.gradient_accumulation_steps);
+    size_t batch = (size_t)t->cfg.train_batch_size, micros = (size_t)vtrain_micros(t);
     *l = (loop){ .saved = t->step > 0 ? t->step : -1, .begun = t->step,
                  .begun_at = vc_seconds() };
-    l->key = calloc(rows, sizeof *l->key);
-    l->keys = calloc(rows, sizeof *l->keys);
-    if (!l->key || !l->keys) return vc_fail(err, VC_ENOMEM, "out of memory");
-    for (size_t i = 0; i < rows; i++)
-        l->keys[i] = l->key[i];
-    return 0;
+    l->note_size = sizeof(note) + batch * VTRAIN_KEY;
+    l->notes = calloc(micros, l->note_size);
+    l->keys = calloc(micros * batch, sizeof *l->keys);
+    return l->notes && l->keys ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
 static void loop_close(loop *l)
 {
-    free(l->key);
+    free(l->notes);
     free(l->keys);
 }
 
@@ -51,19 +60,22 @@ static void add_bucket(loop *l, const char *name)
     snprintf(l->bucket + used, sizeof l->bucket - used, "%s%s", used ? "," : "", name);
 }
 
-/* Notes a batch in the record of its step. */
-static void note_batch(vtrain *t, loop *l, vtrain_record *r, const vtrain_batch *b,
-                       uint64_t *tokens)
+/* Of micro-batch i of a rank's part of the step. */
+static note *note_of(const vtrain *t, const loop *l, int rank, int64_t i)
 {
+    int64_t at = rank * t->cfg.gradient_accumulation_steps + i;
+    return (note *)(void *)(l->notes + (size_t)at * l->note_size);
+}
+
+static void note_batch(note *n, const vtrain_batch *b, double waited)
+{
+    *n = (note){ .waited = waited, .tokens = b->tokens, .group = b->group,
+                 .rows = (uint32_t)b->rows };
     for (int i = 0; i < b->rows; i++) {
-        memcpy(l->key[r->n_samples++], b->key[i], VTRAIN_KEY);
-        t->dropped += b->dropped[i];
-        l->zeroed += b->cond_dropped[i];
+        memcpy(n->key[i], b->key[i], VTRAIN_KEY);
+        n->dropped += b->dropped[i];
+        n->zeroed += b->cond_dropped[i];
     }
-    t->rows += (uint64_t)b->rows;
-    l->rows += (uint64_t)b->rows;
-    *tokens += b->tokens;
-    add_bucket(l, vtrain_data_group(t->data, b->group)->name);
 }
 
 static int bad_loss(const vtrain *t, const loop *l, const char *what, double value,
@@ -74,15 +86,14 @@ static int bad_loss(const vtrain *t, const loop *l, const char *what, double val
         snprintf(kept, sizeof kept, "checkpoint-%lld is the last good state", (long long)l->saved);
     return vc_fail(err, VC_ENUMERIC, "step %lld: %s is %s (samples %s%s): training stops; %s; a "
                    "lower --learning_rate or --max_grad_norm may help", (long long)t->step + 1,
-                   what, isnan(value) ? "NaN" : "infinite", r->n_samples ? l->key[0] : "-",
+                   what, isnan(value) ? "NaN" : "infinite", r->n_samples ? l->keys[0] : "-",
                    r->n_samples > 1 ? ", ..." : "", kept);
 }
 
-/* Micro-batches of one step: gradients add up, the losses' mean goes into r. */
-static int accumulate(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc_err *err)
+/* This rank's micro-batches of one step: gradients add up. */
+static int accumulate(vtrain *t, loop *l, vc_err *err)
 {
     int64_t n = t->cfg.gradient_accumulation_steps;
-    double sum = 0;
     vt_params_zero_grad(t->params);
     for (int64_t i = 0; i < n; i++) {
         if (*t->stop) return vc_fail(err, VC_ESTOP, "stopped");
@@ -91,27 +102,78 @@ static int accumulate(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc
         int rc = vtrain_loader_next(t->loader, &b, &waited, err);
         if (rc) return rc;
         if (!b) return vc_fail(err, VC_EFAIL, "the loader ended before the run");
-        r->data_wait_s += waited;
-        note_batch(t, l, r, b, tokens);
+        note *own = note_of(t, l, vc_comm_rank(t->comm), i);
+        note_batch(own, b, waited);
         vtrain_micro m = { .batch = b, .seed = (uint64_t)t->cfg.seed, .level = -1,
                            .number = b->micro, .place = (int)i };
+        vtrain_dist_begin(t->dist, i);
         rc = vtrain_micro_run(t, &m, true, err);
         if (rc) rc = vtrain_memory_remedy(t, b->group, rc, err);
         vtrain_loader_give_back(t->loader, b);
         if (!rc && m.number + 1 == vtrain_loader_epoch_end(t->loader))
             rc = vtrain_samples_next(t, m.number + 1, err);
         if (rc) return vc_context(err, rc, "step %lld", (long long)t->step + 1);
-        sum += (double)m.loss;
+        own->loss = (double)m.loss;
     }
-    r->loss = sum / (double)n;
+    return 0;
+}
+
+/* Gradients summed over the ranks, on which all ranks go on or none. */
+static int gradients(vtrain *t, loop *l, vc_err *err)
+{
+    vc_err why = { 0 };
+    int rc = accumulate(t, l, err), sum_rc = vtrain_dist_finish(t->dist, &why);
+    if (!rc && sum_rc) {
+        rc = sum_rc;
+        if (err) *err = why;
+    }
+    if (!rc) rc = vtrain_trace_step(t, err);
+    return vc_comm_agree(t->comm, rc, err);
+}
+
+static void add_note(vtrain *t, loop *l, vtrain_record *r, const note *n, uint64_t *tokens)
+{
+    for (uint32_t i = 0; i < n->rows; i++)
+        l->keys[r->n_samples++] = n->key[i];
+    t->rows += n->rows;
+    t->dropped += n->dropped;
+    l->rows += n->rows;
+    l->zeroed += n->zeroed;
+    *tokens += n->tokens;
+    r->loss += n->loss;
+    add_bucket(l, vtrain_data_group(t->data, n->group)->name);
+}
+
+/* What all ranks did, in the order of the micro-batches' numbers: r is the same on all. */
+static int share(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc_err *err)
+{
+    int ranks = vc_comm_size(t->comm);
+    int64_t own = t->cfg.gradient_accumulation_steps;
+    int rc = vc_comm_gather(t->comm, l->notes, note_of(t, l, vc_comm_rank(t->comm), 0),
+                            (size_t)own * l->note_size, err);
+    if (rc) return rc;
+    for (int64_t i = 0; i < own; i++)
+        for (int rank = 0; rank < ranks; rank++)
+            add_note(t, l, r, note_of(t, l, rank, i), tokens);
+    for (int rank = 0; rank < ranks; rank++) {
+        double waited = 0;
+        for (int64_t i = 0; i < own; i++)
+            waited += note_of(t, l, rank, i)->waited;
+        r->data_wait_s = fmax(r->data_wait_s, waited);
+    }
+    r->loss /= (double)vtrain_micros(t);
     return isfinite(r->loss) ? 0 : bad_loss(t, l, "loss", r->loss, r, err);
 }
 
 static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
-    double mean = 1 / (double)c->gradient_accumulation_steps, start = vc_seconds();
-    r->grad_norm = vt_params_grad_norm(t->params) * mean;
+    double mean = 1 / (double)vtrain_micros(t), start = vc_seconds();
+    int rc = 0;
+    if (t->zero) rc = vtrain_zero_norm(t->zero, &r->grad_norm, err);
+    else r->grad_norm = vt_params_grad_norm(t->params);
+    if (rc) return rc;
+    r->grad_norm *= mean;
     if (!isfinite(r->grad_norm)) return bad_loss(t, l, "gradient norm", r->grad_norm, r, err);
     r->lr = c->learning_rate * vtrain_lr_factor((vtrain_schedule)c->lr_scheduler, t->step,
                                                 c->lr_warmup_steps, t->plan.steps);
@@ -120,10 +182,15 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
         .weight_decay = c->adam_weight_decay, .step = t->step + 1, .seed = (uint64_t)c->seed,
         .grad_scale = mean * vtrain_clip_factor(r->grad_norm, c->max_grad_norm),
     };
-    vt_adamw_step(t->params, &t->adam, &o);
-    if (t->ema) vt_ema_update(t->ema, t->params, c->ema_decay);
+    if (t->zero) {
+        rc = vtrain_zero_step(t->zero, &o, err);
+        vtrain_zero_ema(t->zero, c->ema_decay);
+    } else {
+        vt_adamw_step(t->params, &t->adam, &o);
+        if (t->ema) vt_ema_update(t->ema, t->params, c->ema_decay);
+    }
     t->time.update += vc_seconds() - start;
-    return 0;
+    return rc;
 }
 
 static int write_record(vtrain *t, const loop *l, vtrain_record *r, uint64_t tokens, double start,
@@ -143,11 +210,13 @@ static int write_record(vtrain *t, const loop *l, vtrain_record *r, uint64_t tok
     r->peak_bytes = t->peak_bytes;
     bool last = t->step == t->plan.steps;
     if (t->cfg.eval_steps && (last || t->step % t->cfg.eval_steps == 0)) {
-        int rc = vtrain_eval(t, &r->eval_loss, err);
+        int rc = vtrain_dist_whole(t->dist, true, err);
+        if (!rc) rc = vtrain_eval(t, &r->eval_loss, err);
+        vtrain_dist_part(t->dist);
         if (rc) return rc;
         vc_say(t->ui, "step %lld: held-out loss %.5f", (long long)t->step, r->eval_loss);
     }
-    return vtrain_metrics_step(t->metrics, r, err);
+    return vtrain_leads(t) ? vtrain_metrics_step(t->metrics, r, err) : 0;
 }
 
 static void tell_progress(const vtrain *t, const loop *l, const vtrain_record *r)
@@ -175,16 +244,29 @@ static int write_report(const vtrain *t, vc_err *err)
     return vtrain_report_write(&r, t->cfg.output_dir, err);
 }
 
+/* What was gathered of a split state. */
+static void drop_state(vtrain *t)
+{
+    vt_adamw_close(&t->adam, t->params);
+    vt_ema_close(t->ema, t->params);
+    t->ema = NULL;
+}
+
+/* Collective; rank 0 writes. */
 static int save(vtrain *t, loop *l, vc_err *err)
 {
     if (l->saved == t->step) return 0;
-    double start = vc_seconds();
-    int rc = vtrain_metrics_sync(t->metrics, err);
-    if (!rc) rc = vtrain_save(t, err);
-    if (rc) return rc;
     l->saved = t->step;
+    double start = vc_seconds();
+    bool leads = vtrain_leads(t);
+    int rc = vtrain_dist_whole(t->dist, leads, err);
+    if (!rc && t->zero) rc = vtrain_zero_gather(t->zero, leads, &t->adam, &t->ema, err);
+    if (!rc && leads) rc = vtrain_metrics_sync(t->metrics, err);
+    if (!rc && leads) rc = vtrain_save(t, err);
+    if (t->zero) drop_state(t);
+    vtrain_dist_part(t->dist);
     t->time.save += vc_seconds() - start;
-    return write_report(t, err);
+    return !rc && leads ? write_report(t, err) : rc;
 }
 
 /* A sample that is not finite is worth a warning, not the end of a long run. */
@@ -192,7 +274,10 @@ static int validate(vtrain *t, vc_err *err)
 {
     double start = vc_seconds();
     vc_err why = { 0 };
-    int rc = vtrain_validate(t, &why);
+    int rc = vtrain_dist_whole(t->dist, true, &why);
+    if (!rc) rc = vtrain_validate(t, &why);
+    vtrain_dist_part(t->dist);
+    rc = vc_comm_agree(t->comm, rc, &why);
     t->time.sample += vc_seconds() - start;
     if (rc == VC_ENUMERIC) {
         vc_warn(t->ui, "step %lld: %s", (long long)t->step, why.text);
@@ -206,21 +291,24 @@ static int after_step(vtrain *t, loop *l, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     bool last = t->step == t->plan.steps;
-    int rc = 0;
-    if (last || t->step % c->checkpointing_steps == 0) rc = save(t, l, err);
-    if (rc || !c->validation_steps) return rc;
-    if (!last && t->step % c->validation_steps) return 0;
+    bool saves = last || t->step % c->checkpointing_steps == 0;
+    bool samples = c->validation_steps && (last || t->step % c->validation_steps == 0);
+    int rc = saves ? vc_comm_agree(t->comm, save(t, l, err), err) : 0;
+    if (rc || !samples) return rc;
     rc = validate(t, err);
-    return rc ? rc : write_report(t, err);
+    if (!rc && vtrain_leads(t)) rc = write_report(t, err);
+    return vc_comm_agree(t->comm, rc, err);
 }
 
+/* Ends the same on all ranks. */
 static int one_step(vtrain *t, loop *l, vc_err *err)
 {
     vtrain_record r = { 0 };
     uint64_t tokens = 0, rows = t->rows, dropped = t->dropped;
     double start = vc_seconds();
     l->bucket[0] = '\0';
-    int rc = accumulate(t, l, &r, &tokens, err);
+    int rc = gradients(t, l, err);
+    if (!rc) rc = share(t, l, &r, &tokens, err);
     if (!rc) rc = update(t, l, &r, err);
     if (rc) {
         t->rows = rows;                       /* the step was not taken */
@@ -228,9 +316,9 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
         return rc;
     }
     t->step++;
-    t->micro += (uint64_t)t->cfg.gradient_accumulation_steps;
+    t->micro += (uint64_t)vtrain_micros(t);
     if (t->trace && (int64_t)t->micro >= t->cfg.trace_steps) vtrain_end_trace(t);
-    rc = write_record(t, l, &r, tokens, start, err);
+    rc = vc_comm_agree(t->comm, write_record(t, l, &r, tokens, start, err), err);
     if (!rc) tell_progress(t, l, &r);
     return rc ? rc : after_step(t, l, err);
 }
@@ -313,9 +401,10 @@ int vtrain_loop(vtrain *t, vc_err *err)
     if (t->cfg.profile) vt_profile_begin(t->g);
     vc_progress_begin(t->ui, "training", "steps", (uint64_t)t->plan.steps);
     vc_progress_at(t->ui, (uint64_t)t->step, NULL);
+    rc = vc_comm_agree(t->comm, rc, err);
     while (!rc && t->step < t->plan.steps)
         rc = one_step(t, &l, err);
-    if (rc == VC_ESTOP) rc = stopped(t, &l, err);
+    if (rc == VC_ESTOP) rc = vc_comm_agree(t->comm, stopped(t, &l, err), err);
     vc_progress_end(t->ui);
     if (!rc || rc == VC_ESTOP) {
         tell_captions(t);

@@ -1,4 +1,5 @@
 /* vtrain: latent dataset -> LoRA or finetuned weights. Prints errors and picks the exit status. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,22 +11,26 @@ enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 static int status_of(int rc, const volatile int *stop)
 {
     if (rc == VC_EUSAGE) return EXIT_USAGE;
-    if (rc == VC_ESTOP && *stop) return EXIT_SIGNAL + *stop;
+    if (rc == VC_ESTOP) return EXIT_SIGNAL + (*stop ? *stop : SIGTERM);   /* another rank's */
     return rc ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static int run(const vc_flags *set, vtrain_config *c, vc_err *err)
+/* Rank 0 speaks for all. */
+static int run(const vc_flags *set, vtrain_config *c, vc_comm *comm, vc_err *err)
 {
-    vc_progress *ui;
+    vc_progress *ui = NULL;
     int rc = vtrain_check(c, set, err);
-    if (rc) return rc;
-    rc = vc_progress_open(&ui, "vtrain", (vc_log_format)c->log_format, c->quiet, err);
-    if (rc) return rc;
+    if (!rc && vc_comm_rank(comm) == 0)
+        rc = vc_progress_open(&ui, "vtrain", (vc_log_format)c->log_format, c->quiet, err);
+    rc = vc_comm_agree(comm, rc ? rc : vc_catch_stop(err), err);
+    if (rc) {
+        vc_progress_close(ui);
+        return rc;
+    }
     const char *note;
     for (int i = 0; (note = vc_flags_note(set, i)); i++)
         vc_say(ui, "%s", note);
-    rc = vc_catch_stop(err);
-    if (!rc) rc = vtrain_run(c, set, stdout, ui, vc_stop_flag(), err);
+    rc = vtrain_run(c, set, comm, stdout, ui, vc_stop_flag(), err);
     vc_progress_close(ui);
     return rc;
 }
@@ -33,13 +38,19 @@ static int run(const vc_flags *set, vtrain_config *c, vc_err *err)
 int main(int argc, char **argv)
 {
     vtrain_config c;
-    vc_flags *set;
+    vc_flags *set = NULL;
+    vc_comm *comm;
     vc_err err = { 0 };
     vc_calm_threads(argv);
-    int rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, &err);
-    if (rc == 0) rc = run(set, &c, &err);
-    else if (rc > 0) rc = 0;     /* help or version */
-    if (rc) fprintf(stderr, "vtrain: %s\n", err.text);
+    int rc = vc_comm_open(&comm, &err);
+    if (!rc) {
+        rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, &err);
+        rc = vc_comm_agree(comm, rc, &err);
+        if (rc == 0) rc = run(set, &c, comm, &err);
+        else if (rc > 0) rc = 0;     /* help or version */
+    }
+    if (rc && vc_comm_rank(comm) == 0) fprintf(stderr, "vtrain: %s\n", err.text);
     vc_flags_free(set);
+    vc_comm_close(comm);
     return status_of(rc, vc_stop_flag());
 }

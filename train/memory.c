@@ -6,8 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "train/dist.h"
 #include "train/vtrain.h"
 #include "train/weights.h"
+#include "train/zero.h"
 
 #define PART 0.85                /* of the memory that is free: beyond it a run is likely to fail */
 
@@ -41,15 +43,16 @@ static int64_t free_bytes(void)
 static int64_t standing_bytes(const vtrain *t)
 {
     vt_param_bytes b = vt_params_bytes(t->params);
-    int64_t averages = t->ema ? b.trained * (int64_t)sizeof(float) : 0;
-    return (int64_t)(b.values + b.grads + vt_adamw_bytes(&t->adam) +
-                     vtrain_loader_bytes(t->loader) + vtrain_weights_bytes(t->weights)) + averages;
+    size_t averages = t->ema ? (size_t)b.trained * sizeof(float) : 0;
+    size_t state = t->zero ? vtrain_zero_bytes(t->zero) : vt_adamw_bytes(&t->adam) + averages;
+    return (int64_t)(b.values + b.grads + state + vtrain_loader_bytes(t->loader) +
+                     vtrain_weights_bytes(t->weights) + vtrain_dist_bytes(t->dist));
 }
 
-/* Bytes that a step may take: its tensors, and the kernels' scratch. */
+/* Bytes that a step may take on this rank: its tensors, and the kernels' scratch. */
 static int64_t room(const vtrain *t)
 {
-    int64_t standing = t->base_bytes + t->plan.standing, all = free_bytes();
+    int64_t standing = t->base_bytes + t->plan.standing, all = free_bytes() / vc_comm_locals(t->comm);
     if (t->cfg.memory_limit) return t->cfg.memory_limit - standing;
     int64_t device = (int64_t)vt_room(t->g);
     if (device) return device;
@@ -106,15 +109,18 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     uint32_t n = vtrain_data_groups(t->data);
     t->family->fit(t->model, &fit);
     t->plan.blocks = fit.blocks;
+    t->plan.standing = standing_bytes(t);
+    double least = (double)room(t);            /* of all ranks, which recompute the same */
+    int rc = vc_comm_reduce(t->comm, &least, 1, VC_COMM_MIN, err);
+    if (rc) return rc;
+    int64_t most = least < 0x1p62 ? (int64_t)least : INT64_MAX;
     free(t->plan.recompute);                  /* a plan of fewer samples */
     t->plan.recompute = calloc(n, sizeof *t->plan.recompute);
     if (!t->plan.recompute) return vc_fail(err, VC_ENOMEM, "out of memory");
-    t->plan.standing = standing_bytes(t);
     t->plan.pool = 0;
-    int64_t most = room(t);
     for (uint32_t i = 0; i < n; i++) {
         vt_usage use;
-        int rc = plan_group(t, i, most, &use, err);
+        rc = plan_group(t, i, most, &use, err);
         if (rc) return vc_context(err, vtrain_memory_remedy(t, i, rc, err), "dry step");
         work += use.flops * (double)vtrain_data_group(t->data, i)->repeats /
                 (double)t->cfg.train_batch_size;
@@ -122,8 +128,7 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
         t->plan.pool = (size_t)taken(&use);
         t->plan.largest = i;
     }
-    t->plan.flops = work / (double)t->plan.epoch_batches *
-                    (double)t->cfg.gradient_accumulation_steps;
+    t->plan.flops = work / (double)t->plan.epoch_batches * (double)vtrain_micros(t);
     t->plan.predicted = t->base_bytes + t->plan.standing + (int64_t)t->plan.pool;
     return 0;
 }

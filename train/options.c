@@ -134,6 +134,15 @@ static const vc_flag flags[] = {
         "recompute blocks in backward"),
     ROW(BOOLEAN, profile, "false", NULL, NULL, "tell where the time of each step goes"),
 
+    GROUP("Several ranks (mpirun, srun)"),
+    ROW(CHOICE, parallel, "ddp", "ddp|zero2|fsdp", NULL, "what ranks share the work of: gradients "
+        "are summed (ddp), gradients and optimiser state split too (zero2), weights too (fsdp)"),
+    ROW(INT, dp_degree, "0", "0..65536", NULL,
+        "groups of ranks that each hold everything; 0: ranks / dp_shards"),
+    ROW(INT, dp_shards, "0", "0..65536", NULL,
+        "ranks that split one group's state; 0: 1 for ddp, else ranks / dp_degree"),
+    ROW(CHOICE, reduce_dtype, "f32", "f32|bf16", NULL, "how gradients travel between ranks"),
+
     GROUP("Output"),
     NEED(PATH, output_dir, NULL, NULL, "output_path", "folder of the run"),
     ROW(INT, checkpointing_steps, "500", "1..", "save_steps", "steps between checkpoints"),
@@ -267,6 +276,28 @@ int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err)
     if (c->low_vram && !vc_flags_given(set, "gradient_checkpointing"))
         c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
     return 0;
+}
+
+int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
+{
+    if (c->parallel == VTRAIN_DDP && c->dp_shards > 1)
+        return not_with(err, "dp_shards", "--parallel ddp splits no state: leave it out, or give "
+                        "--parallel zero2 or fsdp");
+    if (c->parallel != VTRAIN_DDP && c->trace_dir)
+        return not_with(err, "trace_dir", "needs whole gradients on each rank: give --parallel ddp");
+    if (c->follow && ranks > 1)
+        return not_with(err, "follow", "is for one process: let vprep finish, or train with one rank");
+    if (!c->dp_shards)
+        c->dp_shards = c->parallel == VTRAIN_DDP ? 1 : c->dp_degree ? ranks / c->dp_degree : ranks;
+    if (!c->dp_shards) c->dp_shards = 1;
+    if (!c->dp_degree) c->dp_degree = ranks / c->dp_shards;
+    if (c->dp_shards > 1 && c->optimizer != VT_ADAMW_F32)
+        return not_with(err, "optimizer", "only adamw's state is split: give --optimizer adamw, or "
+                        "--parallel ddp");
+    if (c->dp_degree * c->dp_shards == ranks) return 0;
+    return vc_fail(err, VC_EUSAGE, "--dp_degree %lld x --dp_shards %lld: there are %d ranks (mpirun "
+                   "-np, srun -n); leave one of them out to have it worked out",
+                   (long long)c->dp_degree, (long long)c->dp_shards, ranks);
 }
 
 /* ---- what the family says ---- */

@@ -54,6 +54,7 @@ __attribute__((format(printf, 2, 3))) static void say(const vtrain *t, const cha
 {
     char line[1024];
     va_list ap;
+    if (!vtrain_leads(t)) return;
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
@@ -73,12 +74,14 @@ static void tell(const vtrain *t, const char *what, char *text)
 
 static void tell_steps(const vtrain *t)
 {
-    int64_t accumulation = t->cfg.gradient_accumulation_steps;
-    double epoch_steps = (double)t->plan.epoch_batches / (double)accumulation;
-    say(t, "steps: %lld, %.4g an epoch, so %.4g epochs; batch %lld x accumulation %lld; "
+    char ranks[32] = "";
+    int n = vc_comm_size(t->comm);
+    double epoch_steps = (double)t->plan.epoch_batches / (double)vtrain_micros(t);
+    if (n > 1) snprintf(ranks, sizeof ranks, " x %d ranks", n);
+    say(t, "steps: %lld, %.4g an epoch, so %.4g epochs; batch %lld x accumulation %lld%s; "
         "%.3g GFLOP a step", (long long)t->plan.steps, epoch_steps,
         (double)t->plan.steps / epoch_steps, (long long)t->cfg.train_batch_size,
-        (long long)accumulation, t->plan.flops / 1e9);
+        (long long)t->cfg.gradient_accumulation_steps, ranks, t->plan.flops / 1e9);
 }
 
 /* Blocks that are recomputed, where buckets differ in it. */
@@ -118,7 +121,7 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
     int rc = vtrain_loader_epoch(t->data, (uint32_t)t->cfg.train_batch_size, false,
                                  &t->plan.epoch_batches, err);
     if (rc) return rc;
-    uint64_t per_step = (uint64_t)t->cfg.gradient_accumulation_steps;
+    uint64_t per_step = (uint64_t)vtrain_micros(t);
     int64_t by_epochs = INT64_MAX;
     if (t->cfg.num_train_epochs > 0) {
         uint64_t n;

@@ -1,14 +1,19 @@
 /* A run from its settings to its end: what is opened, in which order, and closed. */
 #include <dirent.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "common/file.h"
+#include "train/ckpt.h"
+#include "train/dist.h"
 #include "train/lora.h"
 #include "train/trace.h"
 #include "train/weights.h"
+#include "train/zero.h"
 
 /* ---- the model ---- */
 
@@ -102,11 +107,23 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
     return 0;
 }
 
+/* 0: all that this process may use. Ranks of one machine that were not bound to cores of their own
+ * share it evenly. */
+static int threads_of(const vtrain *t)
+{
+    cpu_set_t may;
+    int ranks = vc_comm_locals(t->comm);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (t->cfg.threads || ranks == 1 || getenv("OMP_NUM_THREADS")) return (int)t->cfg.threads;
+    if (sched_getaffinity(0, sizeof may, &may) || CPU_COUNT(&may) < cores) return 0;
+    return cores > ranks ? (int)(cores / ranks) : 1;
+}
+
 static int open_device(vtrain *t, vc_err *err)
 {
     static const char *const kernels[] = { NULL, "plain", "avx2", "avx512", "amx" };
     const vt_options o = {
-        .device = t->cfg.device, .threads = (int)t->cfg.threads,
+        .device = t->cfg.device, .threads = threads_of(t),
         .compute = t->cfg.mixed_precision == VTRAIN_PRECISION_BF16 ? VC_BF16 : VC_F32,
         .kernels = kernels[t->cfg.kernels],
     };
@@ -209,21 +226,35 @@ static int open_objective(vtrain *t, vc_err *err)
         .kind = (vtrain_kind)(c->objective - 1), .density = (vtrain_density)c->weighting_scheme,
         .logit_mean = c->logit_mean, .logit_std = c->logit_std, .mode_scale = c->mode_scale,
         .shift = c->flow_shift, .stratified = c->uniform_sampling,
-        .micros = c->gradient_accumulation_steps, .beta_start = t->scheduler.beta_start,
+        .micros = vtrain_micros(t), .beta_start = t->scheduler.beta_start,
         .beta_end = t->scheduler.beta_end, .snr_shift = t->scheduler.snr_shift,
         .zero_snr = t->scheduler.zero_snr,
     };
     return vtrain_objective_open(&t->objective, &o, err);
 }
 
+static int open_whole_state(vtrain *t, vc_err *err)
+{
+    int rc = vt_adamw_open(&t->adam, t->params, (vt_adamw_kind)t->cfg.optimizer, err);
+    return rc || !t->cfg.use_ema ? rc : vt_ema_open(&t->ema, t->params, err);
+}
+
+/* Collective. */
 static int open_training(vtrain *t, vc_err *err)
 {
-    int rc = t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
-    if (!rc) rc = vt_adamw_open(&t->adam, t->params, (vt_adamw_kind)t->cfg.optimizer, err);
-    if (!rc && t->cfg.use_ema) rc = vt_ema_open(&t->ema, t->params, err);
+    const vtrain_dist_opts o = {
+        .wire = t->cfg.reduce_dtype ? VC_BF16 : VC_F32, .shards = (int)t->cfg.dp_shards,
+        .micros = t->cfg.gradient_accumulation_steps,
+        .values = t->cfg.parallel == VTRAIN_FSDP && t->cfg.dp_shards > 1,
+    };
+    int rc = vtrain_dist_open(&t->dist, t->comm, t->g, t->params, &o, err);
+    if (!rc && o.shards > 1)
+        rc = vtrain_zero_open(&t->zero, t->dist, t->g, t->params, t->cfg.use_ema, err);
+    else if (!rc)
+        rc = open_whole_state(t, err);
     if (!rc) rc = open_objective(t, err);
     if (!rc && t->from_dir) rc = vtrain_resume(t, err);
-    return rc;
+    return rc ? rc : vtrain_dist_split(t->dist, err);
 }
 
 int vtrain_start_loader(vtrain *t, uint64_t micro, vc_err *err)
@@ -236,8 +267,10 @@ int vtrain_start_loader(vtrain *t, uint64_t micro, vc_err *err)
         .mask_dropout = c->mask_all_dropout_p,
         .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
                                                         : VTRAIN_LATENT_SAMPLE,
-        .threads = (int)c->workers, .ahead = (int)c->workers + 2, .first = micro,
-        .end = t->micro + (uint64_t)((t->plan.steps - t->step) * c->gradient_accumulation_steps),
+        .threads = (int)c->workers, .ahead = (int)c->workers + 2,
+        .first = micro + (uint64_t)vc_comm_rank(t->comm),
+        .end = t->micro + (uint64_t)((t->plan.steps - t->step) * vtrain_micros(t)),
+        .stride = (uint64_t)vc_comm_size(t->comm),
         .origin = { s->epoch, s->micro }, .one_epoch = t->following, .check = c->verify_data,
     };
     return vtrain_loader_open(&t->loader, t->data, &o, err);
@@ -270,7 +303,6 @@ static int open_output(vtrain *t, vc_err *err)
     free(path);
     free(lock);
     if (!rc) rc = vtrain_metrics_open(&t->metrics, out, t->step, t->cfg.report_to == 0, err);
-    if (!rc && t->cfg.trace_dir) rc = vtrain_trace_open(&t->trace, t->cfg.trace_dir, err);
     return rc;
 }
 
@@ -292,7 +324,8 @@ static int describe(vtrain *t, vc_err *err)
 
 static int open_run(vtrain *t, const vc_flags *set, vc_err *err)
 {
-    int rc = check_output(t, err);
+    int rc = vtrain_check_ranks(&t->cfg, vc_comm_size(t->comm), err);
+    if (!rc) rc = check_output(t, err);
     if (!rc) rc = vtrain_resume_find(t, err);
     if (!rc) rc = vtrain_samples_open(t, err);
     t->base_bytes = vtrain_private_bytes();
@@ -305,11 +338,30 @@ static int open_run(vtrain *t, const vc_flags *set, vc_err *err)
     if (!t->settings) return vc_fail(err, VC_ENOMEM, "out of memory");
     rc = open_device(t, err);
     if (!rc) rc = open_model(t, err);
-    if (!rc) rc = open_training(t, err);
-    if (!rc) rc = vtrain_plan_steps(t, err);
-    if (!rc) rc = vtrain_start_loader(t, t->micro, err);
-    if (!rc) rc = vtrain_plan_memory(t, err);
-    return rc ? rc : describe(t, err);
+    if (rc) return rc;
+    return t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
+}
+
+/* Ranks that read another dataset or other settings would train something else together. */
+static int same_everywhere(const vtrain *t, vc_err *err)
+{
+    int ranks = vc_comm_size(t->comm);
+    uint64_t *all = calloc((size_t)ranks, sizeof *all), sum = XXH3_64bits(t->settings,
+                                                                          strlen(t->settings));
+    int rc = all ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; i < vtrain_data_sets(t->data); i++) {
+        const char *root = vtrain_data_root(t->data, i);
+        sum = XXH3_64bits_withSeed(root, strlen(root), sum + (uint64_t)t->step);
+    }
+    rc = vc_comm_agree(t->comm, rc, err);
+    if (!rc) rc = vc_comm_gather(t->comm, all, &sum, sizeof sum, err);
+    for (int i = 1; !rc && i < ranks; i++)
+        if (all[i] != all[0])
+            rc = vc_fail(err, VC_EMISMATCH, "rank %d has another dataset, other settings or "
+                         "another checkpoint than rank 0: all ranks need the same files under the "
+                         "same paths", i);
+    free(all);
+    return rc;
 }
 
 static void close_run(vtrain *t)
@@ -321,6 +373,8 @@ static void close_run(vtrain *t)
     vtrain_objective_close(t->objective);
     vt_ema_close(t->ema, t->params);
     if (t->params) vt_adamw_close(&t->adam, t->params);
+    vtrain_zero_close(t->zero);
+    vtrain_dist_close(t->dist);
     vtrain_targets_close(t->targets);
     if (t->family) t->family->close(t->model);
     vt_params_close(t->params);
@@ -338,15 +392,45 @@ static void close_run(vtrain *t)
     free(t->about_data);
 }
 
-int vtrain_run(const vtrain_config *c, const vc_flags *set, FILE *out, vc_progress *ui,
-               const volatile int *stop, vc_err *err)
+static int open_steps(vtrain *t, vc_err *err)
 {
-    vtrain t = { .cfg = *c, .ui = ui, .stop = stop, .out = out, .lock = -1 };
-    int rc = open_run(&t, set, err);
-    if (!rc && !c->dry_run) {
-        rc = open_output(&t, err);
-        if (!rc) rc = vtrain_loop(&t, err);
-    }
+    int rc = open_training(t, err);
+    if (!rc) rc = vtrain_plan_steps(t, err);
+    return rc ? rc : vtrain_start_loader(t, t->micro, err);
+}
+
+bool vtrain_leads(const vtrain *t)
+{
+    return vc_comm_rank(t->comm) == 0;
+}
+
+int64_t vtrain_micros(const vtrain *t)
+{
+    return t->cfg.gradient_accumulation_steps * vc_comm_size(t->comm);
+}
+
+static int begin_output(vtrain *t, vc_err *err)
+{
+    int rc = vtrain_leads(t) ? open_output(t, err) : 0;
+    if (!rc && t->cfg.trace_dir)
+        rc = vtrain_trace_open(&t->trace, t->cfg.trace_dir, vc_comm_rank(t->comm), err);
+    return rc;
+}
+
+/* Collective calls stand between agreements: none is reached by a part of the ranks. */
+int vtrain_run(const vtrain_config *c, const vc_flags *set, vc_comm *comm, FILE *out,
+               vc_progress *ui, const volatile int *stop, vc_err *err)
+{
+    vtrain t = { .cfg = *c, .comm = comm, .ui = ui, .stop = stop, .out = out, .lock = -1 };
+    int rc = vc_comm_agree(comm, open_run(&t, set, err), err);
+    if (!rc) rc = open_steps(&t, err);
+    rc = vc_comm_agree(comm, rc, err);
+    if (!rc) rc = same_everywhere(&t, err);
+    if (!rc) rc = vtrain_plan_memory(&t, err);
+    if (!rc) rc = describe(&t, err);
+    if (!rc && !c->dry_run) rc = begin_output(&t, err);
+    rc = vc_comm_agree(comm, rc, err);
+    if (!rc && !c->dry_run) rc = vtrain_loop(&t, err);
     close_run(&t);
     return rc;
 }

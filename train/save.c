@@ -9,6 +9,7 @@
 #include "train/lora.h"
 #include "train/values.h"
 #include "train/weights.h"
+#include "train/zero.h"
 
 /* ---- exported weights ---- */
 
@@ -73,7 +74,8 @@ static int write_full(const vtrain *t, const char *dir, vc_err *err)
 
 /* ---- state ---- */
 
-/* Calls f with each trained parameter's tensors and their names in the file. */
+/* Calls f with each trained parameter's tensors and their names in the file: those that are whole on
+ * this rank. */
 typedef int (*state_fn)(void *arg, const char *prefix, const vt_param *p, vt_tensor *t,
                         vc_err *err);
 static int each_state(vtrain *t, state_fn f, void *arg, vc_err *err)
@@ -83,9 +85,9 @@ static int each_state(vtrain *t, state_fn f, void *arg, vc_err *err)
         const vt_param *p = vt_params_at(t->params, i);
         if (!p->trained) continue;
         rc = f(arg, "master/", p, p->t, err);
-        if (!rc) rc = f(arg, "m/", p, t->adam.m[k], err);
-        if (!rc) rc = f(arg, "v/", p, t->adam.v[k], err);
-        if (!rc && t->adam.peak[k]) rc = f(arg, "peak/", p, t->adam.peak[k], err);
+        if (!rc && t->adam.m) rc = f(arg, "m/", p, t->adam.m[k], err);
+        if (!rc && t->adam.v) rc = f(arg, "v/", p, t->adam.v[k], err);
+        if (!rc && t->adam.peak && t->adam.peak[k]) rc = f(arg, "peak/", p, t->adam.peak[k], err);
         if (!rc && t->ema) rc = f(arg, "ema/", p, t->ema[k], err);
         k++;
     }
@@ -130,7 +132,7 @@ static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
     *s = (vtrain_state){
         .step = t->step, .micro = t->micro, .seed = (uint64_t)t->cfg.seed,
         .batch = t->cfg.train_batch_size, .accumulation = t->cfg.gradient_accumulation_steps,
-        .ranks = 1, .family = (char *)t->family->name,
+        .ranks = vc_comm_size(t->comm), .family = (char *)t->family->name,
         .training_type = t->cfg.training_type == VTRAIN_LORA ? "lora" : "full-finetune",
         .backend = (char *)vt_describe(t->g), .rows = t->rows, .dropped = t->dropped,
         .n_sets = now->n_parts, .settings = settings_object(t->settings),
@@ -198,7 +200,11 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
     if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
     stored s = { .g = t->g };
     int rc = vf_safetensors_open(&s.file, path, err);
-    if (!rc) rc = vc_context(err, each_state(t, set_state, &s, err), "%s", path);
+    if (!rc) {
+        rc = each_state(t, set_state, &s, err);
+        if (!rc && t->zero) rc = vtrain_zero_read(t->zero, s.file, err);
+        vc_context(err, rc, "%s", path);
+    }
     vf_safetensors_close(s.file);
     free(path);
     return rc;
@@ -222,8 +228,9 @@ static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_stat
         return vc_fail(err, VC_EMISMATCH, "its state is that of --optimizer %s, but this run's is "
                        "%s: go on with --optimizer %s", had, has, had);
     const char *differs = s->seed != now->seed ? "seed" : s->batch != now->batch
-                        ? "train_batch_size" : s->accumulation != now->accumulation
-                        ? "gradient_accumulation_steps" : NULL;
+                        ? "train_batch_size"
+                        : s->accumulation * s->ranks != now->accumulation * now->ranks
+                        ? "gradient_accumulation_steps times ranks" : NULL;
     if (differs)
         vc_warn(t->ui, "--%s differs from the checkpoint's: the run goes on, but not with the "
                 "samples it would have had", differs);

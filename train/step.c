@@ -172,7 +172,7 @@ static int trace_forward(vtrain *t, const parts *p, const levels *v, vc_err *err
 static int trace_params(vtrain *t, bool grads, vc_err *err)
 {
     int rc = 0;
-    float scale = 1 / (float)t->cfg.gradient_accumulation_steps;
+    float scale = 1 / (float)vtrain_micros(t);
     if (grads) vt_params_settle(t->params);
     for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
         const vt_param *x = vt_params_at(t->params, i);
@@ -213,8 +213,16 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
     }
     bool last = m->place == t->cfg.gradient_accumulation_steps - 1;
     if (!rc && traced) rc = trace_params(t, false, err);
-    if (!rc && traced && last) rc = trace_params(t, true, err);
-    if (!rc && traced) rc = vtrain_trace_write(t->trace, t->step + 1, m->place, err);
+    if (!rc && traced && !last) rc = vtrain_trace_write(t->trace, t->step + 1, m->place, err);
+    return rc;
+}
+
+int vtrain_trace_step(vtrain *t, vc_err *err)
+{
+    if (!t->trace) return 0;
+    int rc = trace_params(t, true, err);
+    if (!rc)
+        rc = vtrain_trace_write(t->trace, t->step + 1, t->cfg.gradient_accumulation_steps - 1, err);
     return rc;
 }
 
@@ -287,10 +295,12 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err)
     vtrain_loader_opts o = {
         .seed = ~(uint64_t)t->cfg.seed, .batch = (uint32_t)t->cfg.train_batch_size,
         .latent = VTRAIN_LATENT_MEAN, .held_out = true, .threads = 1, .ahead = 1,
-        .check = t->cfg.verify_data,
+        .check = t->cfg.verify_data, .stride = (uint64_t)vc_comm_size(t->comm),
     };
     vtrain_loader *l = NULL;
     int rc = vtrain_loader_epoch(t->data, o.batch, true, &o.end, err);
+    o.first = (uint64_t)vc_comm_rank(t->comm);
+    if (o.first > o.end) o.first = o.end;        /* more ranks than batches */
     if (!rc) rc = vtrain_loader_open(&l, t->data, &o, err);
     double sum = 0;
     uint64_t rows = 0;
@@ -304,6 +314,10 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err)
         if (!rc && *t->stop) rc = vc_fail(err, VC_ESTOP, "stopped");
     }
     vtrain_loader_close(l);
-    *loss = rows ? sum / (double)rows : NAN;
-    return vc_context(err, rc, "held-out samples");
+    vc_context(err, rc, "held-out samples");
+    rc = vc_comm_agree(t->comm, rc, err);
+    double all[2] = { sum, (double)rows };
+    if (!rc) rc = vc_comm_reduce(t->comm, all, 2, VC_COMM_SUM, err);
+    *loss = all[1] > 0 ? all[0] / all[1] : NAN;
+    return rc;
 }

@@ -7,15 +7,17 @@
 
 struct vtrain_trace {
     char *dir;
+    int rank;
     vf_view *view;               /* name and data are ours */
     int n, room;
 };
 
-int vtrain_trace_open(vtrain_trace **out, const char *dir, vc_err *err)
+int vtrain_trace_open(vtrain_trace **out, const char *dir, int rank, vc_err *err)
 {
     *out = NULL;
     vtrain_trace *t = calloc(1, sizeof *t);
     if (!t) return vc_fail(err, VC_ENOMEM, "out of memory");
+    t->rank = rank;
     t->dir = strdup(dir);
     int rc = t->dir ? vc_mkdirs(dir, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     if (rc) {
@@ -108,8 +110,8 @@ int vtrain_trace_param(vtrain_trace *t, vt_ctx *g, const vt_param *p, bool grad,
 
 int vtrain_trace_write(vtrain_trace *t, int64_t step, int64_t micro_in_step, vc_err *err)
 {
-    char *path = vc_format("%s/step-%06lld-mb-%02lld-rank-00.safetensors", t->dir,
-                           (long long)step, (long long)micro_in_step);
+    char *path = vc_format("%s/step-%06lld-mb-%02lld-rank-%02d.safetensors", t->dir,
+                           (long long)step, (long long)micro_in_step, t->rank);
     if (!path) return vc_fail(err, VC_ENOMEM, "trace: out of memory");
     int rc = vf_safetensors_write(path, t->view, t->n, NULL, 0, err);
     free(path);

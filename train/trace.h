@@ -13,7 +13,7 @@
 
 typedef struct vtrain_trace vtrain_trace;
 
-int vtrain_trace_open(vtrain_trace **out, const char *dir, vc_err *err);
+int vtrain_trace_open(vtrain_trace **out, const char *dir, int rank, vc_err *err);
 void vtrain_trace_close(vtrain_trace *t);                    /* NULL is fine */
 /* Notes a tensor of the step in progress under a name (values are copied to the host). */
 int vtrain_trace_tensor(vtrain_trace *t, vt_ctx *g, const char *name, const vt_tensor *x,

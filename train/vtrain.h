@@ -18,6 +18,7 @@
 
 #include <stdio.h>
 
+#include "common/comm.h"
 #include "common/flags.h"
 #include "common/progress.h"
 #include "common/tensor/weights.h"
@@ -32,6 +33,7 @@
 
 typedef enum { VTRAIN_LORA, VTRAIN_FULL } vtrain_type;
 typedef enum { VTRAIN_REMAT_BLOCK, VTRAIN_REMAT_AUTO, VTRAIN_REMAT_NONE } vtrain_remat;
+typedef enum { VTRAIN_DDP, VTRAIN_ZERO2, VTRAIN_FSDP } vtrain_parallel;
 typedef enum { VTRAIN_PRECISION_NO, VTRAIN_PRECISION_BF16 } vtrain_precision;
 typedef enum {
     VTRAIN_POSTERIOR_AUTO, VTRAIN_POSTERIOR_SAMPLE, VTRAIN_POSTERIOR_MEAN
@@ -91,6 +93,9 @@ typedef struct vtrain_config {
     bool low_vram;
     bool gradient_checkpointing_offload;
     bool profile;
+    int parallel;                             /* vtrain_parallel */
+    int64_t dp_degree, dp_shards;
+    int reduce_dtype;                         /* index into f32|bf16 */
 
     /* output */
     char *output_dir;
@@ -110,6 +115,8 @@ extern const vc_program vtrain_program;       /* options.c: the table of the fla
 
 /* Checks single values and pairs that contradict each other; VC_EUSAGE with one line. */
 int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err);
+/* Fills in dp_degree and dp_shards, whose product is the number of ranks; VC_EUSAGE if it is not. */
+int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err);
 /* Fills what was not given from the family and the model's scheduler (rate, targets, ...). */
 int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f,
                    const vtrain_scheduler *s, vc_err *err);
@@ -131,9 +138,10 @@ typedef struct vtrain_plan {
 
 typedef struct vtrain {
     vtrain_config cfg;
-    vc_progress *ui;
+    vc_comm *comm;                            /* the ranks */
+    vc_progress *ui;                          /* rank 0's; NULL on others */
     const volatile int *stop;                 /* a signal's number, or 0 */
-    FILE *out;                                /* for results: a dry run's plan */
+    FILE *out;                                /* for results: a dry run's plan; rank 0's */
 
     vtrain_data *data;
     vtrain_span *span;                        /* epochs by their samples; the last has data's */
@@ -152,6 +160,9 @@ typedef struct vtrain {
     vtrain_objective *objective;
     vt_adamw_state adam;
     vt_tensor **ema;
+    struct vtrain_dist *dist;                 /* gradients over the ranks */
+    struct vtrain_zero *zero;                 /* adam and ema, split over ranks; NULL: whole, in
+                                               * the two above */
     vtrain_loader *loader;
     vtrain_metrics *metrics;
     vtrain_plan plan;
@@ -159,8 +170,9 @@ typedef struct vtrain {
     int64_t peak_bytes;                       /* largest seen */
 
     int64_t step;                             /* done */
-    uint64_t micro;                           /* micro-batches done: the next one's number */
-    uint64_t rows, dropped;                   /* captions seen, and replaced by the empty prompt */
+    uint64_t micro;                           /* micro-batches done by all ranks: the next one's
+                                               * number */
+    uint64_t rows, dropped;                   /* captions seen by all ranks, and replaced by the empty prompt */
     bool told_conditions;                     /* what validation samples lack has been said */
     char *settings;                           /* YAML */
     char *about_model, *about_data;           /* what the plan said of them */
@@ -171,9 +183,13 @@ typedef struct vtrain {
 } vtrain;
 
 /* run.c. Trains to the end. 0; VC_ESTOP after a signal, everything resumable; else what went
- * wrong. A dry run prints its plan to out; any other sends it to ui. */
-int vtrain_run(const vtrain_config *c, const vc_flags *set, FILE *out, vc_progress *ui,
-               const volatile int *stop, vc_err *err);
+ * wrong. A dry run prints its plan to out; any other sends it to ui. Collective over comm: all
+ * ranks return the same. Rank 0 alone writes and speaks (but for traces and validation samples). */
+int vtrain_run(const vtrain_config *c, const vc_flags *set, vc_comm *comm, FILE *out,
+               vc_progress *ui, const volatile int *stop, vc_err *err);
+/* Whether this rank writes what the run leaves; micro-batches of a step, over all ranks. */
+bool vtrain_leads(const vtrain *t);
+int64_t vtrain_micros(const vtrain *t);
 /* After the last micro-batch to be traced. */
 void vtrain_end_trace(vtrain *t);
 /* Whether model and data fit each other; of data that were just opened. */
@@ -228,8 +244,9 @@ typedef struct vtrain_micro {
     float loss;                               /* out */
 } vtrain_micro;
 /* Forward and, if `record`, backward of one micro-batch; gradients add up. Writes the trace while
- * there is one. */
+ * there is one, but for the last of a step's: vtrain_trace_step does when gradients are whole. */
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
+int vtrain_trace_step(vtrain *t, vc_err *err);
 /* The same without data, for latents dim [B,C,f,h,w] and texts of full length, with the first
  * `recompute` blocks run again in backward. */
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,
@@ -239,7 +256,8 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
 int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain_level *l,
                    const vtrain_text *text, unsigned roles, float *const cond[VTRAIN_ROLES],
                    float *out, vc_err *err);
-/* Mean loss over the held-out samples, at fixed noise and times. */
+/* Mean loss over the held-out samples, at fixed noise and times. Collective: each rank takes its
+ * batches. */
 int vtrain_eval(vtrain *t, double *loss, vc_err *err);
 
 /* save.c: a checkpoint of t->step; and back. */

@@ -107,10 +107,11 @@ float vt_item(vt_ctx *g, const vt_tensor *t)
 
 typedef struct param {
     vt_tensor t;                               /* first: a vt_tensor * is a param * */
-    bool mapped;
+    bool mapped, values_lent;
     const void *away;                          /* values on the host, of one that is away */
     void *copy;                                /* of these, what is not borrowed */
     vt_tensor grad;                            /* of a trained one */
+    bool lent;                                 /* its values are the caller's */
     vt_buf grad_buf;
 } param;
 
@@ -236,8 +237,6 @@ void vt_param_lend(vt_ctx *g, vt_tensor *t, void *place)
     t->data = place;
 }
 
-bool vt_host_memory(const vt_ctx *g) { return g->be->host_memory; }
-
 const void *vt_param_get(vt_ctx *g, const vt_tensor *t, void *to)
 {
     if (g->be->host_memory)
@@ -256,7 +255,7 @@ bool vt_param_mapped(const vt_tensor *t) { return ((const param *)t)->mapped; }
 static void free_values(vt_ctx *g, param *p)
 {
     free(p->copy);
-    if (!p->mapped && !p->away)
+    if (!p->mapped && !p->away && !p->values_lent)
         g->be->free(g->dev, p->t.data, bytes_of(&p->t));
 }
 
@@ -266,10 +265,31 @@ void vt_param_free(vt_ctx *g, vt_tensor *t)
         return;
     param *p = (param *)t;
     free_values(g, p);
-    if (t->grad)
+    if (t->grad && !p->lent)
         g->be->free(g->dev, t->grad->data, bytes_of(t->grad));
     free(p);
 }
+
+void vt_param_lend_grad(vt_ctx *g, vt_tensor *t, float *data)
+{
+    param *p = (param *)t;
+    if (!p->lent)
+        g->be->free(g->dev, p->grad.data, bytes_of(&p->grad));
+    p->lent = true;
+    p->grad.data = data;
+}
+
+bool vt_param_grad_lent(const vt_tensor *t) { return ((const param *)t)->lent; }
+
+void vt_param_lend_values(vt_ctx *g, vt_tensor *t, float *data)
+{
+    param *p = (param *)t;
+    free_values(g, p);
+    p->values_lent = true;
+    t->data = data;
+}
+
+bool vt_param_values_lent(const vt_tensor *t) { return ((const param *)t)->values_lent; }
 
 int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err)
 {

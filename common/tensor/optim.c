@@ -116,9 +116,9 @@ size_t vt_adamw_bytes(const vt_adamw_state *s)
     return bytes;
 }
 
-void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)
+static vt_adamw_args args_of(const vt_adamw *o)
 {
-    vt_adamw_args a = {
+    return (vt_adamw_args){
         .lr = (float)o->lr, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
         .eps = (float)o->eps, .weight_decay = (float)o->weight_decay,
         .grad_scale = (float)o->grad_scale,
@@ -126,6 +126,19 @@ void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)
         .correct2 = (float)sqrt(1.0 - pow(o->beta2, (double)o->step)),
         .step = (uint32_t)o->step,
     };
+}
+
+void vt_adamw_values(vt_ctx *g, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
+                     const vt_adamw *o)
+{
+    const vt_adamw_args a = args_of(o);
+
+    g->be->adamw(g->dev, w, m, v, NULL, grad, &a);
+}
+
+void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)
+{
+    vt_adamw_args a = args_of(o);
 
     vt_params_settle(p);
     for (int i = 0, k = 0; i < p->n; i++) {
@@ -139,6 +152,8 @@ void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)
         k++;
     }
 }
+
+double vt_sum_of_squares(vt_ctx *g, const vt_tensor *x) { return g->be->sumsq(g->dev, x); }
 
 /* ---- moving averages ---- */
 
@@ -164,11 +179,16 @@ int vt_ema_open(vt_tensor ***out, vt_params *p, vc_err *err)
     return 0;
 }
 
+void vt_ema_values(vt_ctx *g, vt_tensor *ema, const vt_tensor *w, double decay)
+{
+    g->be->ema(g->dev, ema, w, (float)decay);
+}
+
 void vt_ema_update(vt_tensor **ema, vt_params *p, double decay)
 {
     for (int i = 0, k = 0; i < p->n; i++)
         if (p->at[i]->trained)
-            p->g->be->ema(p->g->dev, ema[k++], p->at[i]->t, (float)decay);
+            vt_ema_values(p->g, ema[k++], p->at[i]->t, decay);
 }
 
 /* Both are private memory of one shape: pointers and types change places. */

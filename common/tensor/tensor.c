@@ -75,6 +75,7 @@ void vt_close(vt_ctx *g)
 
 vc_dtype vt_compute(const vt_ctx *g) { return g->compute; }
 const char *vt_describe(const vt_ctx *g) { return g->describe; }
+bool vt_host_memory(const vt_ctx *g) { return g->be->host_memory; }
 bool vt_failed(const vt_ctx *g) { return g->err.code != 0; }
 
 void vt_set_hooks(vt_ctx *g, const vt_hooks *h)

@@ -82,6 +82,8 @@ vc_dtype vt_compute(const vt_ctx *g);
 /* "cpu: avx2, oneDNN 2.6.3, 2 threads, activations bf16": one line, borrowed. Where "auto" wanted a
  * GPU and got none, it ends with the reason. */
 const char *vt_describe(const vt_ctx *g);
+/* Tensors' data are host pointers. */
+bool vt_host_memory(const vt_ctx *g);
 
 /* ---- steps ---- */
 
@@ -214,11 +216,17 @@ void vt_param_free(vt_ctx *g, vt_tensor *t);           /* with its gradient; NUL
  * room for them, used where the device's memory is not the host's); and set from packed host data
  * of type `from`, converted to the parameter's. */
 const void *vt_param_get(vt_ctx *g, const vt_tensor *t, void *to);
-bool vt_host_memory(const vt_ctx *g);                  /* no room is needed */
 void vt_param_set(vt_ctx *g, vt_tensor *t, const void *data, vc_dtype from);
 /* Makes a parameter trained: values become private, f32 or bf16, with an f32 gradient. Of a trained
  * one it changes the type. */
 int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err);
+/* From now on the gradient's values are at `data`, which stays the caller's and may serve several
+ * parameters in turn; the gradient's own memory is given back. Outside steps. */
+void vt_param_lend_grad(vt_ctx *g, vt_tensor *t, float *data);
+bool vt_param_grad_lent(const vt_tensor *t);
+/* The same for the f32 values of a trained parameter, which are not copied. */
+void vt_param_lend_values(vt_ctx *g, vt_tensor *t, float *data);
+bool vt_param_values_lent(const vt_tensor *t);
 
 /* ---- for ops ---- */
 

@@ -419,12 +419,13 @@ vt_param_bytes vt_params_bytes(const vt_params *p)
     for (int i = 0; i < p->n; i++) {
         const vt_param *w = p->at[i];
         size_t bytes = (size_t)vt_count(w->t) * vc_dtype_size(w->t->dtype);
-        *(vt_param_is_away(w->t) ? &b.away : vt_param_mapped(w->t) ? &b.mapped : &b.values) +=
-            bytes;
+        if (!vt_param_values_lent(w->t))
+            *(vt_param_is_away(w->t) ? &b.away : vt_param_mapped(w->t) ? &b.mapped : &b.values) +=
+                bytes;
         if (w->scale)
             b.values += (size_t)vt_count(w->scale) * sizeof(float);
         *(w->trained ? &b.trained : &b.frozen) += vt_count(w->t);
-        if (w->grad)
+        if (w->grad && !vt_param_grad_lent(w->t))
             b.grads += (size_t)vt_count(w->t) * sizeof(float);
     }
     return b;

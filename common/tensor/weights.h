@@ -103,7 +103,7 @@ void vt_params_zero_grad(vt_params *p);
 void vt_params_settle(vt_params *p);
 
 /* Bytes of frozen values that are borrowed, of private values and the place for what is away, of
- * gradients, of what is away; elements. */
+ * gradients, of what is away; elements. What is lent (vt_param_lend_grad) is the lender's to count. */
 typedef struct vt_param_bytes {
     size_t mapped, values, grads, away;
     int64_t trained, frozen;
@@ -136,10 +136,16 @@ int vt_adamw_open(vt_adamw_state *s, vt_params *p, vt_adamw_kind kind, vc_err *e
 void vt_adamw_close(vt_adamw_state *s, vt_params *p);               /* an all-zero one is fine */
 size_t vt_adamw_bytes(const vt_adamw_state *s);
 void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o);
+/* The same for values w, moments m and v and gradient of any place, all f32 of one size; and the
+ * sum of a gradient's squares. For who splits the state (train/zero.h). */
+void vt_adamw_values(vt_ctx *g, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
+                     const vt_adamw *o);
+double vt_sum_of_squares(vt_ctx *g, const vt_tensor *x);
 
 /* ema = decay * ema + (1 - decay) * values: f32 copies in trained order, NULL-ended. */
 int vt_ema_open(vt_tensor ***ema, vt_params *p, vc_err *err);       /* starts as the values */
 void vt_ema_update(vt_tensor **ema, vt_params *p, double decay);
+void vt_ema_values(vt_ctx *g, vt_tensor *ema, const vt_tensor *w, double decay);
 void vt_ema_swap(vt_tensor **ema, vt_params *p);                    /* values <-> averages */
 void vt_ema_close(vt_tensor **ema, vt_params *p);                   /* NULL is fine */
 

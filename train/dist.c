@@ -1,0 +1,502 @@
+/* dist.c - see dist.h
+ *
+ * What the ranks do together in a round is a list of jobs, the same on all: sums of units' gradients
+ * and, where values are split, gathers of units' values. Hooks and the round's end let the first so
+ * many run, the thread runs them one by one, and a block that needs a job's result waits for it at
+ * its gate. With split values of three blocks, G gathers and S sums:
+ *
+ *     forward: G0 G1 G2    backward: G1 S2 G0 S1 S0 S(what is in no block)
+ *
+ * Two rows, of gradients and of values, serve all blocks in turns: G1 waits for block 2 to be
+ * entered, since block 3 had its row; block 0 waits for S2, whose gradients were in its row. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/progress.h"
+#include "common/tensor/backend.h"
+#include "train/dist_parts.h"
+
+enum { ALIGN = 16, TURNS = 2 };              /* values; rows that sharded blocks share */
+
+typedef vtrain_unit unit;
+
+typedef struct job {
+    unit *unit;
+    bool gather;                 /* its values; else: sum of its gradients */
+} job;
+
+/* At a hook of a block: the first `post` jobs may run; go on when `need` of them are done. */
+typedef struct gate { int post, need; } gate;
+typedef struct gates { gate forward, backward, ready; } gates;
+
+struct vtrain_dist {
+    vt_ctx *g;
+    vtrain_dist_opts o;
+    vtrain_layout l;
+    vt_param **list;             /* all trained ones, unit by unit */
+    size_t *at;                  /* of the same */
+    float **row;                 /* [rows] */
+    int rows;
+    float *part;                 /* sharded: [largest shard] a micro-batch's sum */
+    float *turn[TURNS];          /* split values: rows that they are gathered into */
+    job *job;
+    int n_jobs;
+    gates *gates;                /* [blocks] */
+    size_t bytes;
+    double waited;
+
+    int64_t rounds, round;       /* of a step: how many, and which is next */
+    bool on;                     /* in one */
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock;        /* guards all below */
+    pthread_cond_t changed;
+    int posted, done;            /* jobs of this round */
+    bool quit;
+    int rc;                      /* of the first sum that failed */
+    vc_err err;
+};
+
+static bool sharded(const vtrain_dist *d)
+{
+    return d->l.shards > 1;
+}
+
+/* ---- layout ---- */
+
+static int most_block(vt_params *p)
+{
+    int most = -1;
+    for (int i = 0; i < vt_params_count(p); i++)
+        if (vt_params_at(p, i)->block > most) most = vt_params_at(p, i)->block;
+    return most;
+}
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void fill_unit(vtrain_dist *d, unit *u, vt_params *p, int block)
+{
+    size_t values = 0;
+    for (int i = 0; i < vt_params_count(p); i++) {
+        vt_param *x = vt_params_at(p, i);
+        if (!x->trained || x->block != block) continue;
+        u->at[u->n] = values;
+        u->param[u->n++] = x;
+        values += round_up((size_t)vt_count(x->t), ALIGN);
+    }
+    u->shard = round_up((values + (size_t)d->l.shards - 1) / (size_t)d->l.shards, ALIGN);
+}
+
+static int make_units(vtrain_dist *d, vt_params *p, vc_err *err)
+{
+    int blocks = most_block(p) + 1, at = 0, room = vt_params_count(p) + 1;
+    d->l.n = blocks + 1;
+    d->l.unit = calloc((size_t)d->l.n, sizeof *d->l.unit);
+    d->list = calloc((size_t)room, sizeof *d->list);
+    d->at = calloc((size_t)room, sizeof *d->at);
+    if (!d->l.unit || !d->list || !d->at) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int k = 0; k < d->l.n; k++) {
+        unit *u = &d->l.unit[k];
+        u->param = d->list + at;
+        u->at = d->at + at;
+        fill_unit(d, u, p, k < blocks ? blocks - 1 - k : -1);
+        at += u->n;
+    }
+    return 0;
+}
+
+/* Which row a unit's gradients are in: its own; or, sharded, blocks take turns. */
+static int row_of(const vtrain_dist *d, int k)
+{
+    return !sharded(d) ? k : k == d->l.n - 1 ? TURNS : k % TURNS;
+}
+
+static int make_rows(vtrain_dist *d, vc_err *err)
+{
+    d->rows = sharded(d) ? TURNS + 1 : d->l.n;
+    d->row = calloc((size_t)d->rows, sizeof *d->row);
+    if (!d->row) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int r = 0; r < d->rows; r++) {
+        size_t most = ALIGN;
+        for (int k = 0; k < d->l.n; k++) {
+            size_t values = d->l.unit[k].shard * (size_t)d->l.shards;
+            if (row_of(d, k) == r && values > most) most = values;
+        }
+        d->row[r] = aligned_alloc(ALIGN * sizeof(float), most * sizeof(float));
+        if (!d->row[r])
+            return vc_fail(err, VC_ENOMEM, "out of memory for gradients of %zu values", most);
+        memset(d->row[r], 0, most * sizeof(float));
+        d->bytes += most * sizeof(float);
+    }
+    for (int k = 0; k < d->l.n; k++) {
+        unit *u = &d->l.unit[k];
+        u->row = d->row[row_of(d, k)];
+        for (int i = 0; i < u->n; i++)
+            vt_param_lend_grad(d->g, u->param[i]->t, u->row + u->at[i]);
+    }
+    return 0;
+}
+
+static int make_shards(vtrain_dist *d, vc_err *err)
+{
+    size_t most = ALIGN;
+    for (int k = 0; k < d->l.n; k++) {
+        unit *u = &d->l.unit[k];
+        const int64_t dim = (int64_t)u->shard;
+        if (u->shard > most) most = u->shard;
+        if (u->n == 0) continue;
+        u->grad = vt_param_new(d->g, VC_F32, 1, &dim, NULL, VC_F32, false, err);
+        if (!u->grad) return VC_ENOMEM;
+        d->bytes += u->shard * sizeof(float);
+    }
+    d->part = malloc(most * sizeof *d->part);
+    d->bytes += most * sizeof *d->part;
+    return d->part ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for gradients");
+}
+
+const vtrain_layout *vtrain_dist_layout(const vtrain_dist *d)
+{
+    return &d->l;
+}
+
+/* ---- sums ---- */
+
+/* Gradients that nothing flowed to are zero, and so are the gaps: of a row that is shared they hold
+ * what another block left. */
+static void fill_gaps(const unit *u, size_t values)
+{
+    for (int i = 0; i < u->n; i++) {
+        vt_tensor *x = u->param[i]->grad;
+        size_t n = (size_t)vt_count(x), end = i + 1 < u->n ? u->at[i + 1] : values;
+        float *row = u->row + u->at[i];
+        size_t from = vt_adds(x) ? n : 0;
+        memset(row + from, 0, (end - u->at[i] - from) * sizeof *row);
+    }
+}
+
+static int sum_shards(vtrain_dist *d, const unit *u, vc_err *err)
+{
+    int rc = vc_comm_sum_scatter(d->l.group, d->part, u->row, u->shard, d->o.wire, err);
+    if (!rc) rc = vc_comm_sum(d->l.copies, d->part, u->shard, d->o.wire, err);
+    float *sum = u->grad->data;
+    for (size_t i = 0; !rc && i < u->shard; i++)
+        sum[i] = d->round ? sum[i] + d->part[i] : d->part[i];
+    for (int i = 0; i < u->n; i++)
+        u->param[i]->grad->buf->empty = true;    /* the next backward overwrites it */
+    return rc;
+}
+
+static int sum_unit(vtrain_dist *d, const unit *u, vc_err *err)
+{
+    size_t values = u->shard * (size_t)d->l.shards;
+    if (u->n == 0) return 0;
+    fill_gaps(u, values);
+    if (sharded(d)) return sum_shards(d, u, err);
+    for (int i = 0; i < u->n; i++)
+        vt_wrote(u->param[i]->grad);
+    return vc_comm_sum(d->l.copies, u->row, values, d->o.wire, err);
+}
+
+static int gather_unit(vtrain_dist *d, const unit *u, float *row, vc_err *err)
+{
+    if (!u->value) return 0;
+    return vc_comm_gather(d->l.group, row, u->value->data, u->shard * sizeof *row, err);
+}
+
+/* ---- jobs ---- */
+
+static int add_job(vtrain_dist *d, int block, bool gather)
+{
+    int unit_no = block < 0 ? d->l.n - 1 : d->l.n - 2 - block;
+    d->job[d->n_jobs++] = (job){ &d->l.unit[unit_no], gather };
+    return d->n_jobs;
+}
+
+static int make_jobs(vtrain_dist *d, vc_err *err)
+{
+    int blocks = d->l.n - 1;
+    d->job = calloc((size_t)(3 * blocks + 1), sizeof *d->job);
+    d->gates = calloc((size_t)blocks + 1, sizeof *d->gates);
+    if (!d->job || !d->gates) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int b = 0; d->o.values && b < blocks; b++) {
+        d->gates[b].forward = (gate){ b + 2 < blocks ? b + 2 : blocks, add_job(d, b, true) };
+        d->gates[b].backward.need = b + 1;       /* still true of the last block alone */
+    }
+    for (int b = blocks - 1; b >= 0; b--) {
+        if (d->o.values && b > 0)
+            d->gates[b].backward.post = d->gates[b - 1].backward.need = add_job(d, b - 1, true);
+        d->gates[b].ready.post = add_job(d, b, false);
+        if (sharded(d) && !d->o.values && b >= TURNS)
+            d->gates[b - TURNS].backward = (gate){ d->n_jobs, d->n_jobs };
+    }
+    add_job(d, -1, false);
+    return 0;
+}
+
+/* ---- the thread ---- */
+
+static void *work(void *arg)
+{
+    vtrain_dist *d = arg;
+    pthread_mutex_lock(&d->lock);
+    for (;;) {
+        while (!d->quit && d->done >= d->posted)
+            pthread_cond_wait(&d->changed, &d->lock);
+        if (d->quit) break;
+        const job *j = &d->job[d->done];
+        pthread_mutex_unlock(&d->lock);
+        vc_err err = { 0 };
+        int rc = d->rc ? 0 : j->gather ? gather_unit(d, j->unit, j->unit->values, &err)
+                                       : sum_unit(d, j->unit, &err);
+        pthread_mutex_lock(&d->lock);
+        if (rc) {
+            d->rc = rc;
+            d->err = err;
+        }
+        d->done++;
+        pthread_cond_broadcast(&d->changed);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+/* The gate's first jobs may run; returns when those it needs are done. */
+static void pass(vtrain_dist *d, gate at)
+{
+    pthread_mutex_lock(&d->lock);
+    if (at.post > d->posted) d->posted = at.post;
+    pthread_cond_broadcast(&d->changed);
+    while (d->done < at.need)
+        pthread_cond_wait(&d->changed, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void grads_ready(void *arg, const vt_block *b)
+{
+    vtrain_dist *d = arg;
+    if (d->on && b->index < d->l.n - 1) pass(d, d->gates[b->index].ready);
+}
+
+static void enter(void *arg, const vt_block *b, bool backward)
+{
+    vtrain_dist *d = arg;
+    if (!d->on || b->index >= d->l.n - 1) return;       /* nothing is trained in such a block */
+    const gates *at = &d->gates[b->index];
+    pass(d, backward ? at->backward : at->forward);
+}
+
+/* ---- rounds ---- */
+
+static void begin_round(vtrain_dist *d)
+{
+    d->posted = d->done = 0;                     /* the thread is at rest */
+    d->on = true;
+}
+
+static void end_round(vtrain_dist *d)
+{
+    double start = vc_seconds();
+    pass(d, (gate){ d->n_jobs, d->n_jobs });
+    d->waited += vc_seconds() - start;
+    d->on = false;
+    d->round++;
+}
+
+void vtrain_dist_begin(vtrain_dist *d, int64_t i)
+{
+    if (d->on) end_round(d);
+    if (d->started && i >= d->o.micros - d->rounds) begin_round(d);
+}
+
+int vtrain_dist_finish(vtrain_dist *d, vc_err *err)
+{
+    if (!d->started) return 0;
+    while (d->round < d->rounds) {               /* all that this rank did not come to, too */
+        if (!d->on) begin_round(d);
+        end_round(d);
+    }
+    d->round = 0;
+    if (d->rc && err) *err = d->err;
+    return vc_context(err, d->rc, "sum of gradients");
+}
+
+/* ---- split values ---- */
+
+void vtrain_each_part(const unit *u, size_t first, size_t n, vtrain_part_fn f, void *arg)
+{
+    for (int i = 0; i < u->n; i++) {
+        size_t begin = u->at[i], end = begin + (size_t)vt_count(u->param[i]->t);
+        size_t from = begin > first ? begin : first, to = end < first + n ? end : first + n;
+        if (from < to) f(arg, u->param[i], from - begin, to - from, from - first);
+    }
+}
+
+void vtrain_read_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
+{
+    memcpy((float *)arg + at, (const float *)p->t->data + from, n * sizeof(float));
+}
+
+static float *new_row(size_t values, vc_err *err)
+{
+    float *row = aligned_alloc(ALIGN * sizeof *row, values * sizeof *row);
+    if (!row) vc_fail(err, VC_ENOMEM, "out of memory for weights of %zu values", values);
+    return row;
+}
+
+static size_t values_of(const vtrain_dist *d, const unit *u)
+{
+    return u->shard * (size_t)d->l.shards;
+}
+
+static void point_values(vtrain_dist *d, const unit *u, float *row)
+{
+    for (int i = 0; i < u->n; i++)
+        vt_param_lend_values(d->g, u->param[i]->t, row + u->at[i]);
+}
+
+/* The shard is taken while the values are still whole, then they go. */
+static int split_unit(vtrain_dist *d, unit *u, float *row, vc_err *err)
+{
+    const int64_t dim = (int64_t)u->shard;
+    u->value = vt_param_new(d->g, VC_F32, 1, &dim, NULL, VC_F32, false, err);
+    if (!u->value) return VC_ENOMEM;
+    vtrain_each_part(u, (size_t)d->l.shard * u->shard, u->shard, vtrain_read_part, u->value->data);
+    u->values = row;
+    point_values(d, u, row);
+    d->bytes += u->shard * sizeof(float);
+    return 0;
+}
+
+int vtrain_dist_split(vtrain_dist *d, vc_err *err)
+{
+    size_t most = ALIGN;
+    int rc = 0, blocks = d->l.n - 1;
+    if (!d->started || !d->o.values) return 0;
+    for (int k = 0; k < blocks; k++)
+        if (values_of(d, &d->l.unit[k]) > most) most = values_of(d, &d->l.unit[k]);
+    for (int i = 0; !rc && i < TURNS; i++)
+        if (!(d->turn[i] = new_row(most, err))) rc = VC_ENOMEM;
+    for (int k = 0; !rc && k < blocks; k++)
+        if (d->l.unit[k].n) rc = split_unit(d, &d->l.unit[k], d->turn[k % TURNS], err);
+    d->bytes += TURNS * most * sizeof(float);
+    return rc;
+}
+
+int vtrain_dist_whole(vtrain_dist *d, bool keep, vc_err *err)
+{
+    int rc = 0;
+    if (!d->started || !d->o.values) return 0;
+    for (int k = 0; !rc && keep && k < d->l.n; k++) {
+        unit *u = &d->l.unit[k];
+        if (u->value && !(u->whole = new_row(values_of(d, u), err))) rc = VC_ENOMEM;
+    }
+    rc = vc_comm_agree(d->l.all, rc, err);
+    for (int k = 0; !rc && k < d->l.n; k++) {
+        unit *u = &d->l.unit[k];
+        rc = gather_unit(d, u, keep ? u->whole : u->values, err);
+        if (u->whole) point_values(d, u, u->whole);
+    }
+    return vc_context(err, rc, "whole weights");
+}
+
+void vtrain_dist_part(vtrain_dist *d)
+{
+    for (int k = 0; d->l.unit && k < d->l.n; k++) {
+        unit *u = &d->l.unit[k];
+        if (!u->whole) continue;
+        point_values(d, u, u->values);
+        free(u->whole);
+        u->whole = NULL;
+    }
+}
+
+/* ---- open, close ---- */
+
+static int start(vtrain_dist *d, vc_comm *comm, vt_params *p, vc_err *err)
+{
+    int rank = vc_comm_rank(comm), shards = d->o.shards;
+    if (!vt_host_memory(d->g))
+        return vc_fail(err, VC_EINVAL, "several ranks train on CPUs only so far: give --device cpu, or "
+                       "start one process");
+    d->l.all = comm;
+    d->l.shards = shards;
+    d->l.shard = rank % shards;
+    d->rounds = shards > 1 ? d->o.micros : 1;
+    int rc = vc_comm_split(&d->l.group, comm, rank / shards, err);
+    if (!rc) rc = vc_comm_split(&d->l.copies, comm, rank % shards, err);
+    if (!rc) rc = make_units(d, p, err);
+    if (!rc) rc = make_rows(d, err);
+    if (!rc && shards > 1) rc = make_shards(d, err);
+    if (!rc) rc = make_jobs(d, err);
+    if (!rc && pthread_create(&d->thread, NULL, work, d))
+        rc = vc_fail(err, VC_EFAIL, "cannot start the thread that sums gradients");
+    d->started = !rc;
+    if (!rc) vt_set_hooks(d->g, &(vt_hooks){ .arg = d, .enter = enter, .grads_ready = grads_ready });
+    return rc;
+}
+
+int vtrain_dist_open(vtrain_dist **out, vc_comm *comm, vt_ctx *g, vt_params *p,
+                     const vtrain_dist_opts *o, vc_err *err)
+{
+    *out = NULL;
+    vtrain_dist *d = calloc(1, sizeof *d);
+    if (!d) return vc_fail(err, VC_ENOMEM, "out of memory");
+    *d = (vtrain_dist){ .g = g, .o = *o };
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->changed, NULL);
+    int rc = vc_comm_size(comm) > 1 ? start(d, comm, p, err) : 0;
+    if (rc) {
+        vtrain_dist_close(d);
+        return rc;
+    }
+    *out = d;
+    return 0;
+}
+
+void vtrain_dist_close(vtrain_dist *d)
+{
+    if (!d) return;
+    if (d->started) {
+        vt_set_hooks(d->g, NULL);
+        pthread_mutex_lock(&d->lock);
+        d->quit = true;
+        pthread_cond_broadcast(&d->changed);
+        pthread_mutex_unlock(&d->lock);
+        pthread_join(d->thread, NULL);
+    }
+    pthread_cond_destroy(&d->changed);
+    pthread_mutex_destroy(&d->lock);
+    vtrain_dist_part(d);
+    for (int k = 0; d->l.unit && k < d->l.n; k++) {
+        vt_param_free(d->g, d->l.unit[k].grad);
+        vt_param_free(d->g, d->l.unit[k].value);
+    }
+    for (int i = 0; i < TURNS; i++)
+        free(d->turn[i]);
+    free(d->job);
+    free(d->gates);
+    for (int r = 0; d->row && r < d->rows; r++)
+        free(d->row[r]);
+    vc_comm_close(d->l.copies);
+    vc_comm_close(d->l.group);
+    free(d->row);
+    free(d->part);
+    free(d->l.unit);
+    free(d->list);
+    free(d->at);
+    free(d);
+}
+
+size_t vtrain_dist_bytes(const vtrain_dist *d)
+{
+    return d ? d->bytes : 0;
+}
+
+double vtrain_dist_waited(const vtrain_dist *d)
+{
+    return d->waited;
+}

@@ -1,0 +1,42 @@
+/* dist_parts.h - how parameters are laid out for the ranks. Internal to dist.c and zero.c.
+ *
+ * A unit is one block's trained parameters, as if they were one row of values: each begins at a
+ * multiple of ALIGN, zeros fill the gaps. A rank's shard is an equal part of that row.
+ *
+ *     unit 0       1       ...   blocks-1   blocks
+ *     last block   before        first      what is in no block */
+#ifndef VTRAIN_DIST_PARTS_H
+#define VTRAIN_DIST_PARTS_H
+
+#include "train/dist.h"
+
+typedef struct vtrain_unit {
+    vt_param **param;            /* the trained ones */
+    size_t *at;                  /* [n] where each begins */
+    int n;
+    size_t shard;                /* values of one shard; the row has shards * shard */
+    float *row;                  /* of gradients; sharded: blocks take turns with two of them */
+    vt_tensor *grad;             /* sharded: [shard] this rank's sums; else NULL */
+    float *values;               /* split values: the row they are gathered into, in turns */
+    vt_tensor *value;            /* and [shard] this rank's part; else NULL */
+    float *whole;                /* all of them, while vtrain_dist_whole says so */
+} vtrain_unit;
+
+typedef struct vtrain_layout {
+    vtrain_unit *unit;
+    int n;
+    int shards, shard;           /* how many, and which is this rank's */
+    vc_comm *all;                /* the ranks */
+    vc_comm *group, *copies;     /* those that split a row; those that have the same shard */
+} vtrain_layout;
+
+const vtrain_layout *vtrain_dist_layout(const vtrain_dist *d);
+
+/* Calls f for what of each parameter is in the row's values first..first+n-1, with the part's place in
+ * the parameter and in the range. */
+typedef void (*vtrain_part_fn)(void *arg, const vt_param *p, size_t from, size_t n, size_t at);
+void vtrain_each_part(const vtrain_unit *u, size_t first, size_t n, vtrain_part_fn f, void *arg);
+/* Copies a part of the parameters' values to arg, floats from `first` on. */
+void vtrain_read_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at);
+
+#endif
