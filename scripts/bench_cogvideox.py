@@ -5,9 +5,11 @@
     python3 scripts/bench_cogvideox.py ref lora|full|vae|t5 MODEL --dtype bf16 ...       what `run` calls
 
 Random weights of real widths (scripts/random_model.py) and random data: 2B width with 4 layers for the
-training steps, 226 + 4,992 tokens; the whole VAE on 9 x 240 x 368; T5-XXL width with 2 blocks. Sides
-take turns; each round is a new process; the least time of all rounds counts. PyTorch is tried in bf16 and
-f32, each with default and with raised malloc thresholds, and its best counts. A ratio is ours/theirs.
+training steps, 226 + 4,992 tokens (others with --size, --layers and --grid); the whole VAE on 9 x 240 x 368;
+T5-XXL width with 2 blocks. Sides take turns; each round is a new process; the least time of all rounds counts.
+PyTorch is tried in bf16 and f32, each with default and with raised malloc thresholds, and its best counts. A
+ratio is ours/theirs. With --device cuda peak memory is the GPU's, seen by nvidia-smi, and PyTorch's blocks are
+recomputed if the step fails without.
 """
 import argparse
 import json
@@ -32,7 +34,9 @@ def ref_step(a, lora):
     from diffusers import CogVideoXTransformer3DModel
     from diffusers.models.embeddings import get_3d_rotary_pos_embed  # noqa: F401  (imported as trainers do)
     dtype = getattr(torch, {"bf16": "bfloat16", "f32": "float32"}[a.dtype])
-    m = CogVideoXTransformer3DModel.from_pretrained(a.model + "/transformer", torch_dtype=dtype)
+    m = CogVideoXTransformer3DModel.from_pretrained(a.model + "/transformer", torch_dtype=dtype).to(a.device)
+    if a.recompute:
+        m.enable_gradient_checkpointing()
     if lora:
         from peft import LoraConfig
         m.requires_grad_(False)
@@ -40,10 +44,10 @@ def ref_step(a, lora):
     params = [p for p in m.parameters() if p.requires_grad]
     opt = torch.optim.AdamW(params, lr=1e-4, betas=(0.9, 0.95), weight_decay=1e-4, fused=True)
     f, h, w = a.grid
-    x = torch.randn(1, f, 16, h, w, dtype=dtype)
-    target = torch.randn(1, f, 16, h, w)
-    text = torch.randn(1, TOKENS, 4096, dtype=dtype) * 0.2
-    t = torch.tensor([500])
+    x = torch.randn(1, f, 16, h, w, dtype=dtype, device=a.device)
+    target = torch.randn(1, f, 16, h, w, device=a.device)
+    text = torch.randn(1, TOKENS, 4096, dtype=dtype, device=a.device) * 0.2
+    t = torch.tensor([500], device=a.device)
     first, times = time.time() - a.begin, []
     for _ in range(a.steps):
         start = time.perf_counter()
@@ -53,6 +57,8 @@ def ref_step(a, lora):
         torch.nn.utils.clip_grad_norm_(params, 1.0)
         opt.step()
         opt.zero_grad(set_to_none=True)
+        if a.device != "cpu":
+            torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
     return first, times
 
@@ -100,29 +106,49 @@ def ref(a):
 
 # ---- both sides ----
 
-def run_process(argv, env, watch=None):
-    """Output, the peak of resident memory in bytes, and when the file `watch` got its first line."""
+def gpu_bytes():
+    """Memory in use on the GPU by all, the only one who asks being this benchmark."""
+    out = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
+                         capture_output=True, text=True, check=True).stdout
+    return int(out.splitlines()[0]) << 20
+
+
+def run_process(argv, env, watch=None, gpu=False):
+    """Output, the peak of resident (or the GPU's) memory in bytes, when the file `watch` got its first line; output None
+    if the process failed."""
     with tempfile.TemporaryFile("w+") as f:
         p = subprocess.Popen(argv, env={**os.environ, **env}, stdout=f)
-        seen, done = None, 0
-        while watch and seen is None and not done:
-            if watch.exists() and watch.stat().st_size:
+        seen, done, peak = None, 0, 0
+        while not done and (gpu or (watch and seen is None)):
+            if watch and seen is None and watch.exists() and watch.stat().st_size:
                 seen = time.time()
+            if gpu:
+                peak = max(peak, gpu_bytes())
             time.sleep(0.002)
             done, status, use = os.wait4(p.pid, os.WNOHANG)
         if not done:
             _, status, use = os.wait4(p.pid, 0)
         p.returncode = os.waitstatus_to_exitcode(status)
-        if p.returncode:
-            raise SystemExit(f"bench: {' '.join(argv)}: exit {p.returncode}")
         f.seek(0)
-        return f.read(), use.ru_maxrss * 1024, seen
+        return f.read() if p.returncode == 0 else None, peak or use.ru_maxrss * 1024, seen
+
+
+def must(done, argv):
+    if done[0] is None:
+        raise SystemExit(f"bench: {' '.join(argv)}: failed")
+    return done
 
 
 def theirs(a, what, model, dtype, tuned):
-    argv = [sys.executable, __file__, "ref", what, model, "--dtype", dtype, "--threads", str(a.threads),
+    """On a GPU with blocks recomputed where it fails without, as for want of memory."""
+    argv = [sys.executable, __file__, "ref", what, model, "--dtype", dtype, "--threads", str(a.threads), "--device", a.device,
             "--steps", str(a.steps), "--begin", repr(time.time()), "--grid", *map(str, a.grid)]
-    out, rss, _ = run_process(argv, {"OMP_NUM_THREADS": str(a.threads), **(TUNED if tuned else {})})
+    env, gpu = {"OMP_NUM_THREADS": str(a.threads), **(TUNED if tuned else {})}, a.device != "cpu"
+    out, rss, _ = run_process(argv, env, gpu=gpu)
+    if out is None and gpu:
+        out, rss, _ = must(run_process([*argv, "--recompute"], env, gpu=gpu), argv)
+    elif out is None:
+        must((out,), argv)
     r = json.loads(out.splitlines()[-1])
     return {"s": min(r["times"]), "first": r["first"], "rss": rss}
 
@@ -133,9 +159,10 @@ def ours_train(a, what, model, n):
     argv = [f"{a.build}/vtrain", "--latents", f"{a.work}/latents.lmdb", "--model", model, "--output_dir", str(out),
             "--max_train_steps", str(a.steps), "--train_batch_size", "1", "--threads", str(a.threads), "--quiet",
             "--report_to", "none", "--training_type", "lora" if what == "lora" else "full-finetune",
-            "--gradient_checkpointing=none", "--kernels", a.kernels, "--checkpointing_limit", "1"]
+            f"--gradient_checkpointing={'none' if a.device == 'cpu' else 'auto'}", "--kernels", a.kernels,
+            "--checkpointing_limit", "1", "--device", a.device]
     begin = time.time()
-    _, rss, seen = run_process(argv, {}, out / "metrics.jsonl")
+    _, rss, seen = must(run_process(argv, {}, out / "metrics.jsonl", a.device != "cpu"), argv)
     lines = [json.loads(s) for s in (out / "metrics.jsonl").read_text().splitlines()]
     subprocess.run(["rm", "-rf", str(out)], check=True)
     first = seen - begin - lines[0]["step_s"] if seen else None
@@ -145,7 +172,7 @@ def ours_train(a, what, model, n):
 def ours_encode(a, what, model):
     argv = [f"{a.build}/tests/bench_encoders", what, model, str(a.steps), str(a.threads), *map(str, CLIP)]
     begin = time.time()
-    out, rss, _ = run_process(argv, {})
+    out, rss, _ = must(run_process(argv, {}), argv)
     r = json.loads(out.splitlines()[-1])
     return {"s": min(r["times"]), "first": r["first"] - begin, "rss": rss}
 
@@ -157,6 +184,13 @@ def better(best, new, key=""):
             best[k + "_by"] = key
 
 
+def model_flops(a, what):
+    """Of a step without recomputation: forward, gradients of activations and, in a full finetune, of weights."""
+    heads, layers = {"2b": (30, 30), "5b": (48, 42)}[a.size]
+    d, n, layers = 64 * heads, TOKENS + a.grid[0] * (a.grid[1] // 2) * (a.grid[2] // 2), a.layers or layers
+    return (2 if what == "lora" else 3) * 24 * n * d * d * layers + 3 * 4 * n * n * d * layers
+
+
 def compare(a, what):
     step = what in ("lora", "full")
     model = f"{a.work}/{'dit' if step else 'encoders'}"
@@ -164,13 +198,16 @@ def compare(a, what):
     for n in range(a.rounds):
         better(us, ours_train(a, what, model, n) if step else ours_encode(a, what, model))
         for dtype in a.dtypes:
-            for tuned in (False, True):
+            for tuned in (False, True) if a.device == "cpu" else (False,):
                 better(them, theirs(a, what, model, dtype, tuned), f"{dtype}{', tuned malloc' if tuned else ''}")
     def ratio(k):
         return f"{us[k] / them[k]:.2f}" if k in us and k in them else "-"
     print(f"| {what} | {us['s']:.2f} s | {them['s']:.2f} s ({them['s_by']}) | {ratio('s')} | "
           f"{us['rss'] / 2**30:.2f} / {them['rss'] / 2**30:.2f} GiB = {ratio('rss')} | "
           f"{us.get('first') or 0:.2f} / {them['first']:.2f} s = {ratio('first')} |", flush=True)
+    if step and a.peak:
+        share = [100 * model_flops(a, what) / (t["s"] * a.peak * 1e12) for t in (us, them)]
+        print(f"  of the measured peak of {a.peak:g} TFLOP/s: vlt {share[0]:.1f}%, PyTorch {share[1]:.1f}%", flush=True)
 
 
 def make_inputs(a):
@@ -178,7 +215,8 @@ def make_inputs(a):
     make = [sys.executable, str(ROOT / "scripts/random_model.py")]
     if {"lora", "full"} & set(a.part):
         if not (work / "dit/model_index.json").exists():
-            subprocess.run([*make, str(work / "dit"), "--layers", "4", "--parts", "transformer,scheduler"], check=True)
+            layers = ["--layers", str(a.layers)] if a.layers else []
+            subprocess.run([*make, str(work / "dit"), "--size", a.size, *layers, "--parts", "transformer,scheduler"], check=True)
         subprocess.run([f"{a.build}/tests/random_dataset", str(work / "latents.lmdb"), "4", *map(str, a.grid),
                         str(TOKENS), "4096"], check=True)
     if {"vae", "t5"} & set(a.part) and not (work / "encoders/model_index.json").exists():
@@ -204,12 +242,16 @@ def main():
     r.add_argument("model")
     r.add_argument("--begin", type=float, default=time.time())
     r.add_argument("--dtype", default="bf16")
+    r.add_argument("--recompute", action="store_true")
     r.set_defaults(call=ref)
     d = sub.add_parser("run")
     d.add_argument("build")
     d.add_argument("work")
     d.add_argument("part", nargs="*")
     d.add_argument("--rounds", type=int, default=2)
+    d.add_argument("--size", default="2b", choices=["2b", "5b"])
+    d.add_argument("--layers", type=int, default=4, help="0: all that the size has")
+    d.add_argument("--peak", type=float, default=0, help="TFLOP/s of the best product, for shares of it")
     d.add_argument("--kernels", default="auto")
     d.add_argument("--dtypes", nargs="+", default=["bf16", "f32"])
     d.set_defaults(call=run)
@@ -217,6 +259,7 @@ def main():
         q.add_argument("--threads", type=int, default=os.cpu_count())
         q.add_argument("--steps", type=int, default=3)
         q.add_argument("--grid", type=int, nargs=3, default=list(GRID))
+        q.add_argument("--device", default="cpu")
     a = p.parse_args()
     a.call(a)
 
