@@ -7,6 +7,30 @@
 
 enum { BLOCK = VK_MOMENT_BLOCK, GRAIN = 64 };  /* elements of a turn; turns a thread should have */
 
+/* The values of codes in rising order, and where the next one is nearer. */
+typedef struct codes { float value[256], border[255]; } codes;
+
+static void make_codes(codes *c, float (*value)(uint8_t))
+{
+    for (int i = 0; i < 256; i++)
+        c->value[i] = value((uint8_t)i);
+    for (int i = 0; i < 255; i++)
+        c->border[i] = 0.5f * (c->value[i] + c->value[i + 1]);
+}
+
+/* The code of the value nearest to x: how many borders are below it. Without branches, which would
+ * be guessed wrong half of the time. */
+static uint8_t code_of(const codes *c, float x)
+{
+    unsigned n = 0;
+
+    for (int bit = 7; bit >= 0; bit--)
+        n += (unsigned)(x > c->border[n + (1u << bit) - 1]) << bit;
+    return (uint8_t)n;
+}
+
+static float larger(float a, float b) { return a > b ? a : b; }
+
 typedef struct update {
     const cpu_rows *rows;
     char *w, *m, *v;
@@ -15,6 +39,7 @@ typedef struct update {
     const float *grad;
     int64_t n;
     const vt_adamw_args *a;
+    const codes *cm, *cv;                      /* with peak */
 } update;
 
 /* A turn of BLOCK elements from `at` on, fewer at the end. */
@@ -55,18 +80,19 @@ static void eight_bit_turn(const update *s, int64_t at, size_t n)
     float *peak = s->peak + 2 * (at / BLOCK), m[BLOCK], v[BLOCK];
 
     for (size_t i = 0; i < n; i++) {
-        m[i] = vk_m_value(mc[i]) * peak[0];
-        v[i] = vk_v_value(vc[i]) * peak[1];
+        m[i] = s->cm->value[mc[i]] * peak[0];
+        v[i] = s->cv->value[vc[i]] * peak[1];
     }
     s->rows->adamw((float *)s->w + at, m, v, s->grad + at, n, s->a);
     peak[0] = peak[1] = 0;
     for (size_t i = 0; i < n; i++) {
-        peak[0] = fmaxf(peak[0], fabsf(m[i]));
-        peak[1] = fmaxf(peak[1], v[i]);
+        peak[0] = larger(fabsf(m[i]), peak[0]);
+        peak[1] = larger(v[i], peak[1]);
     }
     for (size_t i = 0; i < n; i++) {
-        mc[i] = vk_m_code(vk_part_of(m[i], peak[0]));
-        vc[i] = vk_v_code(vk_part_of(v[i], peak[1]));
+        mc[i] = code_of(s->cm, vk_part_of(m[i], peak[0]));
+        vc[i] = code_of(s->cv, vk_part_of(v[i], peak[1]));
+        vc[i] += vc[i] == 0 && v[i] > 0;       /* as vk_v_code */
     }
 }
 
@@ -90,5 +116,13 @@ void cpu_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *p
         .peak = peak ? peak->data : NULL, .grad = grad->data, .n = vt_count(w), .a = a,
     };
     int64_t n = (s.n + BLOCK - 1) / BLOCK;
+    codes cm, cv;
+
+    if (peak) {
+        make_codes(&cm, vk_m_value);
+        make_codes(&cv, vk_v_value);
+        s.cm = &cm;
+        s.cv = &cv;
+    }
     cpu_share(d, cpu_parts(d, n, GRAIN), n, turns, &s);
 }
