@@ -136,6 +136,9 @@ typedef struct vf_writer_opts {
     int rank, ranks;                         /* of several writers; 0, 0: alone */
 } vf_writer_opts;
 
+/* Whether a writer would go on in the dataset at path, whose manifest is `there`: 0, or VC_EMISMATCH
+ * with the differences and the remedies. */
+int vf_head_accept(const char *path, const cJSON *there, const vf_writer_opts *o, vc_err *err);
 /* Makes the folder or goes on in it: takes the lock (VC_EBUSY), checks what is there before
  * liblmdb opens it (VC_EFORMAT names the file to remove), refuses a dataset whose head differs in
  * more than normalization, train_mode and conditions (VC_EMISMATCH with the differences and the

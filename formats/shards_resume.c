@@ -109,17 +109,16 @@ int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fie
     return d.n;
 }
 
-static int compare_heads(const vf_writer *w, vc_err *err)
+int vf_head_accept(const char *path, const cJSON *there, const vf_writer_opts *o, vc_err *err)
 {
     char told[VF_HEAD_TOLD];
-    const char *const *fields = w->append ? compared : compared + 1;
-    if ((w->change && !w->append) ||
-        !vf_head_compare(w->manifest.json, w->head, fields, told))
+    const char *const *fields = o->append ? compared : compared + 1;
+    if ((o->change && !o->append) || !vf_head_compare(there, o->head, fields, told))
         return 0;
     return vc_fail(err, VC_EMISMATCH,
                    "%s was made with other settings (%s): give another --out with --reuse %s, which "
-                   "encodes only what that changes, or --overwrite to make it anew", w->dir, told,
-                   w->dir);
+                   "encodes only what that changes, or --overwrite to make it anew", path, told,
+                   path);
 }
 
 /* ---- files of the folder ---- */
@@ -427,23 +426,23 @@ static int open_state(vf_writer *w, vc_err *err)
 }
 
 /* Rank 0 has seen to the rest. */
-static int join(vf_writer *w, vc_err *err)
+static int join(vf_writer *w, const vf_writer_opts *o, vc_err *err)
 {
     int rc = vf_manifest_read(&w->manifest, w->dir, err);
     if (!rc)
-        rc = compare_heads(w, err);
+        rc = vf_head_accept(w->dir, w->manifest.json, o, err);
     if (!rc)
         rc = load_listed(w, err);
     w->shard.number = w->text.number = VF_NO_NUMBER;
     return rc;
 }
 
-int vf_writer_resume(vf_writer *w, bool overwrite, vc_err *err)
+int vf_writer_resume(vf_writer *w, const vf_writer_opts *o, vc_err *err)
 {
     int rc = 0;
     if (w->rank)
-        return join(w, err);
-    if (overwrite) {
+        return join(w, o, err);
+    if (o->overwrite) {
         rc = remove_file(w, VF_MANIFEST, err); /* first: what is left without it is no dataset */
         if (!rc)
             rc = each_file(w, remove_file, err);
@@ -453,7 +452,7 @@ int vf_writer_resume(vf_writer *w, bool overwrite, vc_err *err)
     if (rc == VC_ENOENT)
         rc = each_file(w, refuse_file, err);
     else if (!rc)
-        rc = compare_heads(w, err);
+        rc = vf_head_accept(w->dir, w->manifest.json, o, err);
     if (!rc)
         rc = forget_lost(w, err);
     if (!rc)

@@ -27,7 +27,6 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     w->shard_size = (uint64_t)o->shard_size;
     w->shard_seconds = o->shard_seconds;
     w->append = o->append;
-    w->change = o->change;
     w->rank = o->rank;
     w->ranks = o->ranks > 1 ? o->ranks : 1;
     w->dir = vc_format("%s", path);
@@ -39,7 +38,7 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
     if (!rc)
         rc = vf_writer_lock(w, state, err);
     if (!rc)
-        rc = vf_writer_resume(w, o->overwrite, err);
+        rc = vf_writer_resume(w, o, err);
     free(state);
     if (rc) {
         vf_writer_close(w);

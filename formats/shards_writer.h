@@ -43,7 +43,7 @@ struct vf_writer {
     cJSON *head;
     uint64_t shard_size;
     double shard_seconds, shard_since;       /* since: when the open shard was opened */
-    bool append, change, finished;
+    bool append, finished;
     int rank, ranks;                         /* 0, 1: alone */
     vf_manifest manifest;
     vf_half shard, text;
@@ -76,7 +76,7 @@ int vf_writer_prompt(vf_writer *w, uint32_t i, vf_prompt **p, vc_err *err);
 
 /* ---- shards_resume.c ---- */
 /* Reads what the folder has (or removes it), compares heads, opens the open shards. */
-int vf_writer_resume(vf_writer *w, bool overwrite, vc_err *err);
+int vf_writer_resume(vf_writer *w, const vf_writer_opts *o, vc_err *err);
 /* Opens the half's env if it is not open. */
 int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err);
 /* Notes what a shard holds; bytes < 0: an open one. */

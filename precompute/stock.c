@@ -113,12 +113,16 @@ void prep_stock_compare(const vprep *p)
     static const char *const fields[] = { "vae", "text_encoders", "latent_store", "dtype", NULL };
     const prep_stock *s = p->stock;
     char told[VF_HEAD_TOLD];
-    cJSON *head = s->n ? vprep_manifest_head(p) : NULL;
+    cJSON *head = s->n || s->out ? vprep_manifest_head(p) : NULL;
+    const vf_writer_opts o = { .head = head, .append = p->c.append, .change = s->in_place };
+    vc_err why;
 
     for (int i = 0; i < s->n; i++)
         if (vf_head_compare(vf_dataset_manifest(s->from[i].d), head, fields, told))
             vc_say(p->progress, "--reuse %s: %s: what depends on that is not taken from there",
                    vf_dataset_path(s->from[i].d), told);
+    if (s->out && vf_head_accept(p->c.out, vf_dataset_manifest(s->out), &o, &why))
+        vc_warn(p->progress, "a run will be refused: %s", why.text);
     cJSON_Delete(head);
 }
 

@@ -19,7 +19,8 @@ void prep_stock_close(vprep *p);
 bool prep_stock_goes_on(const vprep *p);
 /* Whether --reuse names --out itself: it may be changed in ways that make most of it anew. */
 bool prep_stock_in_place(const vprep *p);
-/* Says in what the encoders of a dataset of --reuse differ, so that their values are not found. */
+/* Says in what the encoders of a dataset of --reuse differ, so that their values are not found, and in
+ * a dry run why --out would be refused. */
 void prep_stock_compare(const vprep *p);
 
 typedef enum { STOCK_NONE, STOCK_OUT, STOCK_OTHER } prep_stock_place;

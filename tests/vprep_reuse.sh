@@ -46,6 +46,9 @@ check "a caption less" 0 "$vprep" "${at64[@]}" --meta "$dir/media/caption.json" 
 # ---- another size of videos: texts and the still are taken from the first dataset; the result is as without ----
 check "another size" 1 "$vprep" "${at48[@]}" --out "$dir/a"
 says "sampling.video_sample_size: 64 there, 48 now" && says "--reuse $dir/a" && says "--overwrite"
+check "another size, dry" 0 "$vprep" "${at48[@]}" --out "$dir/a" --dry_run
+says "will be refused: .*video_sample_size: 64 there, 48 now" && tells "reuse 1, encode 6, drop 0"
+check "the same, dry" 0 "$vprep" "${at64[@]}" --out "$dir/a" --dry_run && ! grep -q refused "$dir/stderr"
 check "dry reuse" 0 "$vprep" "${at48[@]}" --out "$dir/c" --reuse "$dir/a" --dry_run
 tells "reuse 1 (1 copied), encode 6, drop 0" && tells "texts: reuse 8 (8 copied), encode 0"
 [ ! -e "$dir/c/manifest.json" ] || { echo "a dry run made a dataset"; exit 1; }
@@ -58,6 +61,7 @@ check "fresh i2v" 0 "$vprep" "${at64[@]}" --out "$dir/i" --train_mode i2v
 check "all of it" 0 "$vprep" "${at64[@]}" --out "$dir/e" --train_mode i2v --reuse "$dir/c" --reuse "$dir/i"
 tells "reuse 7 (7 copied), encode 0, drop 0" && tells "conditions: reuse 14 (14 copied), encode 0"
 says "0 encoded, 7 reused" && says " 0 conditions encoded; 0 of 8 prompts" && same_values "$dir/e" "$dir/i"
+! grep -q "clips:" "$dir/stderr" || { echo "thumbnails were made again"; cat "$dir/stderr"; exit 1; }
 check verify 0 "$vlat" verify "$dir/e"
 check "once more" 0 "$vprep" "${at64[@]}" --out "$dir/e" --train_mode i2v && tells "reuse 7, encode 0, drop 0"
 
