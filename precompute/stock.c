@@ -214,7 +214,9 @@ int prep_stock_take(vprep *p, bool text, vf_key k, vc_err *err)
 static int index_clips(source *from, vc_err *err)
 {
     int rc = 0;
-    for (uint32_t i = 0; !rc && !from->clip.room && i < vf_dataset_count(from->d); i++)
+    if (from->clip.n)
+        return 0;
+    for (uint32_t i = 0; !rc && i < vf_dataset_count(from->d); i++)
         rc = vf_keymap_put(&from->clip, vf_dataset_entry(from->d, i)->latent, i, err);
     return rc;
 }
