@@ -131,8 +131,8 @@ static int try_open(vtrain *t, const int *shards, char *why, vc_err *err)
         if (vtrain_data_group(t->data, i)->samples > most)
             most = vtrain_data_group(t->data, i)->samples;
     if (most >= batch) return 0;
-    snprintf(why, WHY, "%u samples of one shape are there, a batch takes %lld", most,
-             (long long)batch);
+    snprintf(why, WHY, "a batch of %lld is not there yet, the largest bucket has %u",
+             (long long)batch, most);
     vtrain_data_close(t->data);
     t->data = NULL;
     return 0;
