@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define MAGIC 0xBEEFC0DEu
 
@@ -177,7 +178,11 @@ int vf_lmdb_open(vf_lmdb **out, const char *path, vc_err *err)
         vf_lmdb_close(m);
         return rc;
     }
-    return vc_context(err, open_over(out, m, m->map.data, m->map.size, err), "%s", path);
+    vf_lmdb_scattered(m, true);
+    rc = open_over(out, m, m->map.data, m->map.size, err);
+    if (!rc)
+        vf_lmdb_scattered(m, false);
+    return vc_context(err, rc, "%s", path);
 }
 
 int vf_lmdb_parse(vf_lmdb **out, const void *data, size_t size, vc_err *err)
@@ -200,9 +205,21 @@ vf_bytes vf_lmdb_file(const vf_lmdb *m)
     return (vf_bytes){ m->base, (size_t)m->size };
 }
 
-void vf_lmdb_release(const vf_lmdb *m)
+void vf_lmdb_scattered(const vf_lmdb *m, bool yes)
 {
     if (m->map.data)                             /* never the caller's memory */
+        madvise((void *)(uintptr_t)m->map.data, m->map.size, yes ? MADV_RANDOM : MADV_NORMAL);
+}
+
+void vf_lmdb_fetch(vf_bytes v)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)v.data / page * page;
+    madvise((void *)from, (uintptr_t)v.data + v.size - from, MADV_WILLNEED);
+}
+
+void vf_lmdb_release(const vf_lmdb *m)
+{
+    if (m->map.data)
         madvise((void *)(uintptr_t)m->map.data, m->map.size, MADV_DONTNEED);
 }
 

@@ -239,6 +239,7 @@ static int open_array(const vf_lmdb *m, const vf_tree *t, const char *name, size
         le(v.data + 8, 8) > UINT32_MAX || (v.size - INDEX_HEADER) / item != le(v.data + 8, 8) ||
         (v.size - INDEX_HEADER) % item)
         return vc_fail(err, VC_EFORMAT, "%s: bad header", name);
+    vf_lmdb_fetch(v);
     vf_key sum = vf_hash(v.data + INDEX_HEADER, v.size - INDEX_HEADER);
     if (memcmp(sum.b, v.data + 16, sizeof sum.b))
         return vc_fail(err, VC_EFORMAT, "%s: its checksum differs", name);

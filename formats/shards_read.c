@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 typedef struct shard {
     vf_lmdb *m;
@@ -140,6 +138,7 @@ static int open_shard(vf_dataset *d, shard *s, vc_err *err)
     int rc = vf_shard_open(&s->m, d->path, s->info->file, s->info->bytes, err);
     if (rc)
         return rc;
+    vf_lmdb_scattered(s->m, true);
     if (s->info->text)
         return vf_shard_tree(s->m, "text", &s->values, err);
     if ((rc = vf_shard_tree(s->m, "sample", &s->sample, err)) ||
@@ -252,8 +251,10 @@ static int open_all(vf_dataset *d, extent want, const listener *l, vc_err *err)
     if (!rc)
         rc = merge_entries(d, err);
     for (int i = 0; i < d->n_shards && !rc; i++)
-        if (d->shard[i].m)
+        if (d->shard[i].m) {
+            vf_lmdb_scattered(d->shard[i].m, false);
             vf_lmdb_release(d->shard[i].m);      /* the indexes were read once and for all */
+        }
     if (!rc && whole && !l->fn && d->n != d->manifest.samples)
         rc = vc_fail(err, VC_EFORMAT,
                      "the shards hold %" PRIu32 " samples, the manifest says %" PRId64, d->n,
@@ -524,8 +525,7 @@ void vf_dataset_prefetch(const vf_dataset *d, const vf_entry *e, vf_key latent)
     vf_bytes v;
     if (find_value(d, false, latent, e, &s, &v, NULL))
         return;
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)v.data / page * page;
-    madvise((void *)from, (uintptr_t)v.data + v.size - from, MADV_WILLNEED);
+    vf_lmdb_fetch(v);
 }
 
 /* ---- validation prompts ---- */
