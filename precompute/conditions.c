@@ -55,6 +55,11 @@ double vprep_value_bytes(const vprep *p, const vb_choice *c, int value)
     }
 }
 
+bool vprep_image_in_clip(const vprep *p, const vprep_clip *clip)
+{
+    return p->c.i2v_condition && clip->choice.frames > 1;
+}
+
 /* ---- keys ---- */
 
 /* The pixels: which frames of which file, how cut. */
@@ -128,6 +133,13 @@ vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *c
     int frames = clip->choice.frames;
     vf_hasher h;
 
+    if (value == VALUE_IMAGE && vprep_image_in_clip(p, clip)) {
+        vf_hasher_begin(&h, "image_clip");
+        hash_pixels(&h, source, clip, 1);
+        vf_hasher_int(&h, "frames", frames);
+        hash_encoding(&h, p, it);
+        return vf_hasher_end(&h);
+    }
     switch (value) {
     case VALUE_IMAGE:                        /* what a still of the first frame would be */
     case VALUE_CLIP:

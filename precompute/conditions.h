@@ -1,6 +1,7 @@
 /* conditions.h - what --train_mode stores beside a clip: roles, their keys, and their values.
  *
- *   i2v      image         the first frame encoded alone, as a clip of one frame
+ *   i2v      image         the first frame encoded alone, as a clip of one frame; with
+ *                          --i2v_condition clip the first latent frame of it and grey ones
  *            image_noised  K first frames with pixel noise, each alone (--image_noise_variants)
  *   inpaint  video         the clip with its masked pixels at -1 (black)
  *            mask          1 = known, on the latent grid
@@ -22,6 +23,8 @@ const char *vprep_role(int value);                   /* "image", ...; of the cli
 /* VALUE_BITs that are stored of a row. */
 unsigned vprep_values(const vprep *p, const vf_row *row);
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, int value);
+/* Whether the image condition goes through the VAE with frames after it. */
+bool vprep_image_in_clip(const vprep *p, const vprep_clip *clip);
 /* Of a picture that is no sample: clip's first frame of a file with that hash. */
 vf_key vprep_picture_key(const vprep *p, vf_key source, const vprep_clip *clip);
 /* Frames of the clip that a value is made from: all, 1, or 0. */

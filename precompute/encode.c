@@ -293,6 +293,7 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, int v, int times, int
     const vprep *p = e->p;
     const vb_choice *c = &j->clip.choice;
     size_t area = (size_t)c->target_h * (size_t)c->target_w, n = (size_t)f * area * 3;
+    size_t known = v == VALUE_IMAGE ? area * 3 : n;      /* grey follows, where it goes in a clip */
     int rc = grow(&e->pixels, &e->pixels_room, n * (size_t)times, err);
 
     if (!rc && v == VALUE_VIDEO) rc = need_scratch(e, area, err);
@@ -303,7 +304,8 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, int v, int times, int
                 x[i] = -1.0f;
             continue;
         }
-        job_pixels(x, j, n);
+        job_pixels(x, j, known);
+        memset(x + known, 0, (n - known) * sizeof *x);
         vprep_normals noise = vprep_normals_of(p, j->item, VC_DRAW_COND_NOISE, (uint32_t)k);
         if (v == VALUE_VIDEO)
             vprep_apply_mask(x, &j->clip.mask, e->scratch);
@@ -313,19 +315,33 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, int v, int times, int
     return rc;
 }
 
+/* [C,f,h,w] -> [C,1,h,w] in place. */
+static void keep_first(float *x, const int64_t dim[4])
+{
+    size_t frame = (size_t)(dim[2] * dim[3]), clip = frame * (size_t)dim[1];
+    for (size_t c = 1; c < (size_t)dim[0]; c++)
+        memmove(x + c * frame, x + c * clip, frame * sizeof *x);
+}
+
 static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
 {
     const vprep *p = e->p;
     const vb_choice *c = &j->clip.choice;
     int times = v == VALUE_NOISED ? (int)p->c.noise_variants : 1, nd = v == VALUE_NOISED ? 5 : 4;
-    int f = v == VALUE_IMAGE || v == VALUE_NOISED ? 1 : c->frames;
+    bool in_clip = v == VALUE_IMAGE && vprep_image_in_clip(p, &j->clip);
+    int f = (v == VALUE_IMAGE && !in_clip) || v == VALUE_NOISED ? 1 : c->frames;
     int64_t shape[5] = { times }, *dim = v == VALUE_NOISED ? shape : shape + 1;
     bool logvar = wants_logvar(p);
     /* what a still of the first frame has drawn, its image condition has drawn too */
-    uint32_t place = v == VALUE_NOISED || v == VALUE_VIDEO ? (uint32_t)v : 0;
+    uint32_t place = v == VALUE_NOISED || v == VALUE_VIDEO || in_clip ? (uint32_t)v : 0;
 
     int rc = fill_pixels(e, j, v, times, f, err);
     if (!rc) rc = run_vae(e, times, f, c->target_h, c->target_w, logvar, shape + 1, err);
+    if (!rc && in_clip) {
+        keep_first(e->mean, dim);
+        keep_first(e->logvar, dim);
+        dim[1] = 1;
+    }
     if (!rc) rc = trace_value(e, j, v, times * f, nd, dim, err);
     return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, j->item, place,
                                   logvar, err);

@@ -100,6 +100,7 @@ typedef struct prep_family {
     const char *patch_t_field;       /* an integer above 1 selects bucket_rules_t */
     const char *bucket_rules_t;
     const char *noise_field;         /* true: inpainting noises the known pixels */
+    bool clip_condition;             /* may have --i2v_condition clip */
     bool loaded_masks;               /* VideoX-Fun draws masks before it cuts frames */
     const char *channels_field;      /* an integer: which of `channels` tells the training mode */
     int channels[3];                 /* of PREP_NORMAL, PREP_I2V, PREP_INPAINT; 0: none */

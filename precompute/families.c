@@ -19,7 +19,8 @@
 
 static const prep_family families[] = {
     { .name = "builtin", .vae = &vae_builtin, .text_slot = { "text_encoder" },
-      .text = { &text_builtin }, .latent_store = "mode", .bucket_rules = "builtin", .dtype = VC_F32 },
+      .text = { &text_builtin }, .latent_store = "mode", .bucket_rules = "builtin", .dtype = VC_F32,
+      .clip_condition = true },
     COGVIDEOX("CogVideoXPipeline", PREP_NORMAL),
     COGVIDEOX("CogVideoXVideoToVideoPipeline", PREP_NORMAL),
     COGVIDEOX("CogVideoXImageToVideoPipeline", PREP_I2V),

@@ -56,6 +56,9 @@ static const vc_flag flags[] = {
          "encodes no clip again"),
     FLAG(VC_INT, noise_variants, "image_noise_variants", "1", "1..15", NULL,
          "i2v: noised first frames of a sample, of which training draws one each time"),
+    FLAG(VC_CHOICE, i2v_condition, "i2v_condition", "frame", "frame|clip", NULL,
+         "i2v: the first frame is encoded alone, or, as HunyuanVideo was trained, in front of grey "
+         "frames as long as the clip"),
     FLAG(VC_CHOICE, mask_shapes, "mask_shapes", "first_frame", "first_frame|all_frames", NULL,
          "inpaint: where ellipses and circles lie"),
     GROUP("Output"),
@@ -218,6 +221,11 @@ static int settle_config(vprep *p, vc_err *err)
     if (!rc) rc = vprep_components(p, &bucket_rules, err);
     if (rc)
         return rc;
+    if (c->i2v_condition && c->train_mode != PREP_I2V)
+        return vc_fail(err, VC_EUSAGE, "--i2v_condition clip: belongs to --train_mode i2v");
+    if (c->i2v_condition && !p->family->clip_condition)
+        return vc_fail(err, VC_EUSAGE, "--i2v_condition clip: %s was trained with first frames that "
+                       "were encoded alone: leave it out", p->family->name);
     if (c->overwrite && c->append)
         return vc_fail(err, VC_EUSAGE, "--overwrite and --append contradict each other");
     if (c->latent_store == STORE_AUTO)

@@ -286,6 +286,7 @@ double vprep_clip_pixels(const vb_choice *c)
 static int settle_stored(line *l, vc_err *err)
 {
     vprep *p = l->p;
+    const unsigned whole = WHOLE_CLIPS | (p->c.i2v_condition ? VALUE_BIT(VALUE_IMAGE) : 0);
     int rc = 0;
 
     for (uint32_t i = 0; !rc && i < p->n_items; i++) {
@@ -300,7 +301,7 @@ static int settle_stored(line *l, vc_err *err)
         if (!rc && (j.need || j.want_thumb))
             l->todo[l->n_todo++] = (todo){ i, (uint8_t)j.need, j.want_thumb };
         l->needs_vae |= (j.need & ~VALUE_BIT(VALUE_MASK)) != 0;
-        if (!rc && j.need & WHOLE_CLIPS
+        if (!rc && j.need & whole
                 && vprep_clip_pixels(&j.clip.choice) > vprep_clip_pixels(&l->largest))
             l->largest = j.clip.choice;
         if (!rc && !j.need && !j.want_thumb)

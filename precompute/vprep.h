@@ -41,6 +41,7 @@ typedef struct vprep_config {
     vc_dtype dtype;
     int train_mode;                   /* normal | i2v | inpaint */
     int mask_shapes;                  /* first_frame | all_frames */
+    int i2v_condition;                /* frame | clip */
     int latent_store;                 /* index into "auto|moments|sample|mode" */
     int on_error;                     /* skip | stop */
     int log_format;
