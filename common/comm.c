@@ -76,6 +76,7 @@ int vc_comm_split(vc_comm **out, vc_comm *c, int color, vc_err *err)
 
 void vc_comm_close(vc_comm *c)
 {
+    if (c && c->ops && c->broken) c->ops->abort(c, EXIT_FAILURE);
     if (c && c->ops) c->ops->close(c);
     free(c);
 }
@@ -98,33 +99,41 @@ static bool alone(const vc_comm *c)
     return vc_comm_size(c) == 1;
 }
 
+static int done(vc_comm *c, int rc)
+{
+    if (rc) c->broken = true;
+    return rc;
+}
+
 int vc_comm_barrier(vc_comm *c, vc_err *err)
 {
-    return alone(c) ? 0 : c->ops->barrier(c, err);
+    return alone(c) ? 0 : done(c, c->ops->barrier(c, err));
 }
 
 int vc_comm_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err)
 {
-    return alone(c) || n == 0 ? 0 : c->ops->broadcast(c, x, n, root, err);
+    return alone(c) || n == 0 ? 0 : done(c, c->ops->broadcast(c, x, n, root, err));
 }
 
 int vc_comm_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err *err)
 {
-    if (!alone(c)) return n ? c->ops->gather(c, all, mine, n, err) : 0;
-    if (n) memmove(all, mine, n);
+    if (n == 0) return 0;
+    if (!alone(c)) return done(c, c->ops->gather(c, all, mine, n, err));
+    memmove(all, mine, n);
     return 0;
 }
 
 int vc_comm_sum(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err)
 {
-    return alone(c) || n == 0 ? 0 : c->ops->sum(c, x, n, wire, err);
+    return alone(c) || n == 0 ? 0 : done(c, c->ops->sum(c, x, n, wire, err));
 }
 
 int vc_comm_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc_dtype wire,
                         vc_err *err)
 {
-    if (!alone(c)) return n ? c->ops->sum_scatter(c, mine, x, n, wire, err) : 0;
-    if (n) memmove(mine, x, n * sizeof *x);
+    if (n == 0) return 0;
+    if (!alone(c)) return done(c, c->ops->sum_scatter(c, mine, x, n, wire, err));
+    memmove(mine, x, n * sizeof *x);
     return 0;
 }
 
@@ -142,7 +151,7 @@ int vc_comm_reduce(vc_comm *c, double *x, int n, vc_comm_op op, vc_err *err)
     int size = vc_comm_size(c);
     if (size == 1 || n == 0) return 0;
     double *all = malloc((size_t)size * (size_t)n * sizeof *all);
-    if (!all) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!all) return done(c, vc_fail(err, VC_ENOMEM, "out of memory"));
     int rc = vc_comm_gather(c, all, x, (size_t)n * sizeof *x, err);
     for (int i = 0; !rc && i < n; i++) {
         x[i] = all[i];

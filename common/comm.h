@@ -15,8 +15,8 @@
  * same values give the same bits each time and on each rank, whatever the network. Waiting ranks
  * sleep between looks: the cores are the kernels'.
  *
- * Memory is the host's. A failed call is VC_EFAIL; after one the comm is of no more use, and the
- * run ends by vc_comm_abort. */
+ * Memory is the host's. A call that fails (VC_EFAIL, VC_ENOMEM) leaves ranks at different places: the
+ * comm is of no more use, and closing it ends all ranks of the run. */
 #ifndef VC_COMM_H
 #define VC_COMM_H
 

@@ -2,6 +2,8 @@
 #ifndef VC_COMM_PARTS_H
 #define VC_COMM_PARTS_H
 
+#include <stdbool.h>
+
 #include "common/comm.h"
 
 /* Called with size > 1 only; contracts as in comm.h. */
@@ -21,6 +23,7 @@ struct vc_comm {
     const vc_comm_ops *ops;      /* NULL: a world of one */
     void *state;                 /* of ops */
     int rank, size, local, locals;
+    bool broken;                 /* a call failed: the ranks no longer stand at one place */
 };
 
 /* comm_mpi.c: connects the processes of the launcher; *c is filled in, size 1 if it found itself

@@ -1,9 +1,9 @@
 /* dist.c - see dist.h
  *
- * What the ranks do together in a round is a list of jobs, the same on all: sums of units' gradients
- * and, where values are split, gathers of units' values. Hooks and the round's end let the first so
- * many run, the thread runs them one by one, and a block that needs a job's result waits for it at
- * its gate. With split values of three blocks, G gathers and S sums:
+ * What the ranks do together in a round is a list of jobs, the same on all: sums of units'
+ * gradients and, where values are split, gathers of units' values. Hooks and the round's end let
+ * the first so many run, the thread runs them one by one, and a block that needs a job's result
+ * waits for it at its gate. With split values of three blocks, G gathers and S sums:
  *
  *     forward: G0 G1 G2    backward: G1 S2 G0 S1 S0 S(what is in no block)
  *
@@ -293,7 +293,9 @@ static void enter(void *arg, const vt_block *b, bool backward)
 
 static void begin_round(vtrain_dist *d)
 {
-    d->posted = d->done = 0;                     /* the thread is at rest */
+    pthread_mutex_lock(&d->lock);                /* the thread is at rest */
+    d->posted = d->done = 0;
+    pthread_mutex_unlock(&d->lock);
     d->on = true;
 }
 
@@ -420,8 +422,8 @@ static int start(vtrain_dist *d, vc_comm *comm, vt_params *p, vc_err *err)
 {
     int rank = vc_comm_rank(comm), shards = d->o.shards;
     if (!vt_host_memory(d->g))
-        return vc_fail(err, VC_EINVAL, "several ranks train on CPUs only so far: give --device cpu, or "
-                       "start one process");
+        return vc_fail(err, VC_EINVAL, "several ranks train on CPUs only so far: give "
+                       "--device cpu, or start one process");
     d->l.all = comm;
     d->l.shards = shards;
     d->l.shard = rank % shards;
@@ -435,7 +437,8 @@ static int start(vtrain_dist *d, vc_comm *comm, vt_params *p, vc_err *err)
     if (!rc && pthread_create(&d->thread, NULL, work, d))
         rc = vc_fail(err, VC_EFAIL, "cannot start the thread that sums gradients");
     d->started = !rc;
-    if (!rc) vt_set_hooks(d->g, &(vt_hooks){ .arg = d, .enter = enter, .grads_ready = grads_ready });
+    const vt_hooks hooks = { .arg = d, .enter = enter, .grads_ready = grads_ready };
+    if (!rc) vt_set_hooks(d->g, &hooks);
     return rc;
 }
 

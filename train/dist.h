@@ -7,11 +7,11 @@
  *     vtrain_dist_finish(d, err);    // the rest; gradients are the ranks' sums
  *
  * Whole (shards 1): each rank adds up its micro-batches and all of it is summed in the step's last,
- * after which each parameter's gradient is everyone's sum. Sharded (ZeRO stage 2, Rajbhandari et al.
- * 2020): every micro-batch's gradients are summed and only the rank's part is kept, so that full
- * gradients exist for two blocks at a time; zero.h goes on from there. Split values (stage 3, FSDP):
- * blocks' values are split too; a block's are gathered while the one before it is at work, forwards
- * and backwards, and given up after it. What is in no block stays whole.
+ * after which each parameter's gradient is everyone's sum. Sharded (ZeRO stage 2, Rajbhandari et
+ * al. 2020): every micro-batch's gradients are summed and only the rank's part is kept, so that
+ * full gradients exist for two blocks at a time; zero.h goes on from there. Split values (stage 3,
+ * FSDP): blocks' values are split too; a block's are gathered while the one before it is at work,
+ * forwards and backwards, and given up after it. What is in no block stays whole.
  *
  * Blocks are summed in one fixed order, last to first and then what is in no block. A rank that
  * fails calls finish too: what it has, whatever it is worth, goes into the sums, so that no
@@ -43,11 +43,11 @@ void vtrain_dist_close(vtrain_dist *d);
 void vtrain_dist_begin(vtrain_dist *d, int64_t i);
 int vtrain_dist_finish(vtrain_dist *d, vc_err *err);
 
-/* Split values only, else without effect. From now on this rank holds its shard of them, and whole ones
- * exist between begin and finish alone. Local. */
+/* Split values only, else without effect. From now on this rank holds its shard of them, and whole
+ * ones exist between begin and finish alone. Local. */
 int vtrain_dist_split(vtrain_dist *d, vc_err *err);
-/* For evaluation, samples and checkpoints: gathers all values. keep: this rank gets them whole, until
- * vtrain_dist_part; others only give. Collective. */
+/* For evaluation, samples and checkpoints: gathers all values. keep: this rank gets them whole,
+ * until vtrain_dist_part; others only give. Collective. */
 int vtrain_dist_whole(vtrain_dist *d, bool keep, vc_err *err);
 void vtrain_dist_part(vtrain_dist *d);
 /* Bytes held, for the prediction of memory (NULL: none); seconds that finish has waited. */

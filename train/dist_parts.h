@@ -32,8 +32,8 @@ typedef struct vtrain_layout {
 
 const vtrain_layout *vtrain_dist_layout(const vtrain_dist *d);
 
-/* Calls f for what of each parameter is in the row's values first..first+n-1, with the part's place in
- * the parameter and in the range. */
+/* Calls f for what of each parameter is in the row's values first..first+n-1, with the part's place
+ * in the parameter and in the range. */
 typedef void (*vtrain_part_fn)(void *arg, const vt_param *p, size_t from, size_t n, size_t at);
 void vtrain_each_part(const vtrain_unit *u, size_t first, size_t n, vtrain_part_fn f, void *arg);
 /* Copies a part of the parameters' values to arg, floats from `first` on. */

@@ -38,7 +38,7 @@ typedef struct vtrain_loader_opts {
                                   * in list order; no dropout, first captions, clean images */
     int threads;                 /* >= 1 */
     int ahead;                   /* batches made ahead, >= 1 */
-    uint64_t first, end;         /* micro-batches of the run: first, first + stride, ... below end */
+    uint64_t first, end;         /* micro-batches of the run: first, first + stride, .. below end */
     uint64_t stride;             /* of as many ranks each takes its own; 0: all */
     vtrain_origin origin;        /* of these data; first is not before it */
     bool one_epoch;              /* end is no later than the epoch of `first` ends */

@@ -373,11 +373,13 @@ static void tell_profile(const vtrain *t, const loop *l)
     double steps = (double)(t->step - l->begun);
     double work = t->time.forward + t->time.backward;
     if (!t->cfg.profile || steps <= 0) return;
-    vc_say(t->ui, "profile, ms a step: data wait %.2f, forward %.2f, backward %.2f, update %.2f; "
-           "in all: checkpoints %.2f s, samples %.2f s; %.1f GFLOP/s in forward and backward",
+    vc_say(t->ui, "profile, ms a step: data wait %.2f, forward %.2f, backward %.2f, sums over "
+           "ranks %.2f after it, update %.2f; in all: checkpoints %.2f s, samples %.2f s; "
+           "%.1f GFLOP/s in forward and backward",
            1e3 * t->time.wait / steps, 1e3 * t->time.forward / steps,
-           1e3 * t->time.backward / steps, 1e3 * t->time.update / steps, t->time.save,
-           t->time.sample, work > 0 ? t->plan.flops * steps / work / 1e9 : 0);
+           1e3 * t->time.backward / steps, 1e3 * vtrain_dist_waited(t->dist) / steps,
+           1e3 * t->time.update / steps, t->time.save, t->time.sample,
+           work > 0 ? t->plan.flops * steps / work / 1e9 : 0);
     tell_ops(t, steps);
 }
 

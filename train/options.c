@@ -284,7 +284,8 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
         return not_with(err, "dp_shards", "--parallel ddp splits no state: leave it out, or give "
                         "--parallel zero2 or fsdp");
     if (c->parallel != VTRAIN_DDP && c->trace_dir)
-        return not_with(err, "trace_dir", "needs whole gradients on each rank: give --parallel ddp");
+        return not_with(err, "trace_dir", "needs whole gradients on each rank: give "
+                        "--parallel ddp");
     if (c->follow && ranks > 1)
         return not_with(err, "follow", "is for one process: let vprep finish, or train with one rank");
     if (!c->dp_shards)
@@ -295,8 +296,8 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
         return not_with(err, "optimizer", "only adamw's state is split: give --optimizer adamw, or "
                         "--parallel ddp");
     if (c->dp_degree * c->dp_shards == ranks) return 0;
-    return vc_fail(err, VC_EUSAGE, "--dp_degree %lld x --dp_shards %lld: there are %d ranks (mpirun "
-                   "-np, srun -n); leave one of them out to have it worked out",
+    return vc_fail(err, VC_EUSAGE, "--dp_degree %lld x --dp_shards %lld: there are %d ranks "
+                   "(mpirun -np, srun -n); leave one of them out to have it worked out",
                    (long long)c->dp_degree, (long long)c->dp_shards, ranks);
 }
 

@@ -74,8 +74,8 @@ static int write_full(const vtrain *t, const char *dir, vc_err *err)
 
 /* ---- state ---- */
 
-/* Calls f with each trained parameter's tensors and their names in the file: those that are whole on
- * this rank. */
+/* Calls f with each trained parameter's tensors and their names in the file: those that are whole
+ * on this rank. */
 typedef int (*state_fn)(void *arg, const char *prefix, const vt_param *p, vt_tensor *t,
                         vc_err *err);
 static int each_state(vtrain *t, state_fn f, void *arg, vc_err *err)

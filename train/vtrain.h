@@ -10,6 +10,7 @@
  *     save.c      what a checkpoint holds            weights.h  the transformer's files
  *     follow.c    which samples each epoch has
  *     data.h loader.h    latents in                  ckpt.h metrics.h report.h    results out
+ *     dist.h zero.h      gradients and state over several ranks (docs/cluster.md)
  *     dit.h       transformers, families.c's table   objective.h optim.h lora.h sample.h trace.h
  *
  * One thread runs the steps; the loader has threads of its own, kernels use several. */
