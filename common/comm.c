@@ -162,7 +162,8 @@ int vc_comm_reduce(vc_comm *c, double *x, int n, vc_comm_op op, vc_err *err)
     return rc;
 }
 
-/* Whose failure is everyone's: the lowest rank's that is no stop, else the lowest stop; -1: none. */
+/* Whose failure is everyone's: the lowest rank's that is no stop, else the lowest stop's; -1:
+ * none. */
 static int who_failed(const int *code, int size, bool *all)
 {
     int who = -1;

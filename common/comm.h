@@ -15,8 +15,8 @@
  * same values give the same bits each time and on each rank, whatever the network. Waiting ranks
  * sleep between looks: the cores are the kernels'.
  *
- * Memory is the host's. A call that fails (VC_EFAIL, VC_ENOMEM) leaves ranks at different places: the
- * comm is of no more use, and closing it ends all ranks of the run. */
+ * Memory is the host's. A call that fails (VC_EFAIL, VC_ENOMEM) leaves ranks at different places:
+ * the comm is of no more use, and closing it ends all ranks of the run. */
 #ifndef VC_COMM_H
 #define VC_COMM_H
 
@@ -63,7 +63,7 @@ int vc_comm_reduce(vc_comm *c, double *x, int n, vc_comm_op op, vc_err *err);
  * added in f32, and with VC_BF16 the sum is rounded to it once more. */
 int vc_comm_sum(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err);
 /* The same for x [size * n], of which each rank gets its own part in `mine` [n]; unlike that of
- * vc_comm_sum it is not rounded. mine may be x + rank * n; other parts of x are left as they are. */
+ * vc_comm_sum it is not rounded. mine may be x + rank * n; other parts of x stay as they are. */
 int vc_comm_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc_dtype wire,
                         vc_err *err);
 

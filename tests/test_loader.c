@@ -232,23 +232,28 @@ static uint64_t hash_batch(const vtrain_batch *b)
     return h;
 }
 
-/* The same batches from any number of threads, any depth, any start, and with several out. */
+/* The same batches from any number of threads, any depth, any start, on any of several ranks, and
+ * with several out. */
 static void test_pure(void **state)
 {
-    static const struct { int threads, ahead, out; uint64_t first; } row[] = {
-        { 1, 1, 1, 0 }, { 4, 1, 1, 0 }, { 4, 7, 1, 0 }, { 2, 3, 3, 0 }, { 3, 4, 2, 17 },
-        { 8, 2, 1, 29 },
+    static const struct { int threads, ahead, out; uint64_t first, stride; } row[] = {
+        { 1, 1, 1, 0, 0 }, { 4, 1, 1, 0, 1 }, { 4, 7, 1, 0, 1 }, { 2, 3, 3, 0, 1 },
+        { 3, 4, 2, 17, 1 }, { 8, 2, 1, 29, 1 },
+        { 2, 3, 1, 0, 4 }, { 1, 2, 2, 3, 4 }, { 3, 9, 1, 5, 7 }, { 2, 2, 1, 1, 40 },
     };
     enum { N = 30 };
     uint64_t want[N] = { 0 };
     for (int i = 0; i < COUNT(row); i++) {
         const vtrain_batch *held[8];
         int out = 0;
-        const vtrain_loader_opts o = { .first = row[i].first, .end = N, .threads = row[i].threads,
-                                       .ahead = row[i].ahead, .caption_dropout = 0.2 };
+        uint64_t stride = row[i].stride ? row[i].stride : 1;
+        const vtrain_loader_opts o = { .first = row[i].first, .end = N, .stride = row[i].stride,
+                                       .threads = row[i].threads, .ahead = row[i].ahead,
+                                       .caption_dropout = 0.2 };
         vtrain_loader *l = open_loader(*state, o);
-        for (uint64_t m = row[i].first; m < N; m++) {
+        for (uint64_t m = row[i].first; m < N; m += stride) {
             const vtrain_batch *b = next(l);
+            assert_int_equal(b->micro, m);
             want[m] = i ? want[m] : hash_batch(b);
             assert_int_equal(hash_batch(b), want[m]);
             held[out++] = b;

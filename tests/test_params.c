@@ -71,6 +71,7 @@ static void test_bind(void **state)
     assert_ptr_equal(q->lin, &m.lin);
     assert_string_equal(q->module, "a.7.proj");
     assert_null(vt_params_find(p, "a.7.proj"));
+    assert_int_equal(q->block, 7);
     vt_param_bytes bytes = vt_params_bytes(p);
     assert_int_equal(bytes.mapped, 24 * 4);
     assert_int_equal(bytes.values, 0);
@@ -371,6 +372,44 @@ static void test_ema(void **state)
     vt_close(g);
 }
 
+/* Values and gradient in memory of the caller's: written and read there, not counted, not freed. */
+static void test_lent(void **state)
+{
+    static float values[12], grads[12];
+    vt_ctx *g = em_context(VC_F32);
+    store s = pair_store();
+    vt_params *p;
+    pair m;
+
+    (void)state;
+    assert_int_equal(bind_pair(&p, g, &m, &s, NULL), 0);
+    assert_int_equal(vt_params_train(p, NULL, NULL, NULL), 0);
+    assert_false(vt_param_grad_lent(m.lin.w) || vt_param_values_lent(m.lin.w));
+    memcpy(values, m.lin.w->data, sizeof values);
+    vt_param_lend_grad(g, m.lin.w, grads);
+    vt_param_lend_grad(g, m.lin.w, grads);
+    vt_param_lend_values(g, m.lin.w, values);
+    assert_true(vt_param_grad_lent(m.lin.w) && vt_param_values_lent(m.lin.w));
+    assert_int_equal(vt_params_bytes(p).grads, 12 * 4);
+    assert_int_equal(vt_params_bytes(p).values, 12 * 4);
+    assert_int_equal(vt_params_bytes(p).trained, 24);
+
+    const int64_t dim[2] = { 2, 3 };
+    const float x[6] = { 1, 2, 3, 4, 5, 6 }, zero[8] = { 0 };
+    const int64_t out[2] = { 2, 4 };
+    values[5] = 1;                                   /* y[i][1] = x[i][2], all else is zero */
+    vt_step_begin(g, VT_RECORD);
+    vt_tensor *y = vt_linear(g, vt_from_host(g, VC_F32, 2, dim, x, VC_F32), &m.lin);
+    vt_tensor *loss = vt_mse(g, y, vt_from_host(g, VC_F32, 2, out, zero, VC_F32), NULL);
+    vt_backward(g, loss);
+    assert_true(fabsf(vt_item(g, loss) - (9 + 36) / 8.0f) < 1e-6f);
+    assert_int_equal(vt_step_end(g, NULL), 0);
+    assert_true(fabsf(grads[5] - 2 * (9 + 36) / 8.0f) < 1e-5f);      /* d/dw of mean(y^2) */
+    assert_true(grads[0] == 0);
+    vt_params_close(p);
+    vt_close(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -382,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_fp8_rows),
         cmocka_unit_test(test_fp8_linear),
         cmocka_unit_test(test_ema),
+        cmocka_unit_test(test_lent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

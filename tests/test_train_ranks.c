@@ -1,6 +1,6 @@
-/* test_train_ranks.c - vtrain on several ranks: the samples of one rank and, but for rounding, its losses
- * and weights; checkpoints that another number of ranks goes on from; one rank's failure, one rank's
- * signal. Ranks are started by ranks.sh; without MPI the test is skipped. */
+/* test_train_ranks.c - vtrain on several ranks: the samples of one rank and, but for rounding, its
+ * losses and weights; checkpoints that another number of ranks goes on from; one rank's failure,
+ * one rank's signal. Ranks are started by ranks.sh; without MPI the test is skipped. */
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
@@ -23,7 +23,8 @@
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"
 
-#define TINY "--dit_width 32 --dit_layers 5 --dit_heads 2 --train_batch_size 2 --seed 5 --threads 1 "
+#define TINY "--dit_width 32 --dit_layers 5 --dit_heads 2 --train_batch_size 2 --seed 5 " \
+             "--threads 1 "
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
 enum { STEPS = 6 };
@@ -109,7 +110,9 @@ static void same_training(const char *dir, const char *a, const char *b, int ste
     assert_string_equal(sa, sb);
     free(sa);
     free(sb);
-    static const char *const field[] = { "loss", "grad_norm", "lr", "caption_dropout", "eval_loss" };
+    static const char *const field[] = {
+        "loss", "grad_norm", "lr", "caption_dropout", "eval_loss"
+    };
     for (int i = 0; i < steps; i++)
         for (size_t k = 0; k < COUNT(field); k++) {
             double x = run_value(dir, a, i, field[k]), y = run_value(dir, b, i, field[k]);
@@ -167,7 +170,8 @@ static void test_split(void **state)
     char *more = vc_format(ALL "--max_train_steps 8 --validation_steps 8 --num_inference_steps 2 "
                            "--resume_from_checkpoint latest ");
     char *again = vc_format("%s --gradient_accumulation_steps 4", more);
-    char *split = vc_format("%s --parallel zero2", more), *all = vc_format("%s --parallel fsdp", more);
+    char *split = vc_format("%s --parallel zero2", more);
+    char *all = vc_format("%s --parallel fsdp", more);
     ranks_ok(4, dir, "one", split);
     ranks_ok(1, dir, "z4", again);
     ranks_ok(4, dir, "f4", all);
@@ -236,9 +240,14 @@ static void test_one_fails(void **state)
                     .damage = TOY_LATENT_SUM, .bad = 2 };
     if (vc_mkdirs(folder, NULL)) fail();
     toy_make(&t);
-    assert_int_equal(ranks_run(4, folder, "out", "--max_train_steps 9 --train_batch_size 1"), 1);
-    assert_int_equal(occurs("vtrain: rank "), 1);
-    assert_int_equal(occurs("xxh3 is"), 1);
+    static const char *const split[] = { "", "--parallel zero2", "--parallel fsdp" };
+    for (size_t i = 0; i < COUNT(split); i++) {
+        char *args = vc_format("--max_train_steps 9 --train_batch_size 1 %s", split[i]);
+        assert_int_equal(ranks_run(i ? 2 : 4, folder, "out", args), 1);
+        assert_int_equal(occurs("vtrain: rank "), 1);
+        assert_int_equal(occurs("xxh3 is"), 1);
+        free(args);
+    }
     assert_int_equal(ranks_run(4, folder, "nan", "--max_train_steps 9 --verify_data=false "
                                "--learning_rate 1e30 --max_grad_norm 0"), 1);
     assert_int_equal(occurs("training stops"), 1);
@@ -250,8 +259,8 @@ static void test_one_fails(void **state)
 static void test_different_settings(void **state)
 {
     const char *dir = *state;
-    char *args = vc_format("--max_train_steps 3 : -np 1 %s/vtrain --latents %s/set.lmdb --output_dir "
-                           "%s/mixed " TINY "--max_train_steps 4", getenv("VLT_BUILD"), dir, dir);
+    char *args = vc_format("--max_train_steps 3 : -np 1 %s/vtrain --latents %s/set.lmdb "
+                           "--output_dir %s/mixed " TINY "--max_train_steps 4", getenv("VLT_BUILD"), dir, dir);
     assert_int_equal(ranks_run(-1, dir, "mixed", args), 1);
     assert_int_equal(occurs("rank 1 has another dataset, other settings"), 1);
     assert_false(run_exists(dir, "mixed"));
@@ -278,14 +287,15 @@ static void test_stop(void **state)
     enum { MANY = 400 };
     char *set = vc_path_join(dir, "set.lmdb"), *out = vc_path_join(dir, "stopped");
     char *starts = vc_format("%s/tests/ranks.sh", getenv("VLT_SOURCE"));
-    char *vtrain = vc_format("%s/vtrain", getenv("VLT_BUILD")), *metrics = vc_path_join(out, "metrics.jsonl");
+    char *vtrain = vc_format("%s/vtrain", getenv("VLT_BUILD"));
+    char *metrics = vc_path_join(out, "metrics.jsonl");
     pid_t pid = fork(), child[4];
     if (pid == 0) {
         int null = open("/dev/null", O_WRONLY);
         dup2(null, 1);
         dup2(null, 2);
-        execl(starts, starts, "2", vtrain, "--latents", set, "--output_dir", out, "--dit_width", "32",
-              "--dit_layers", "5", "--dit_heads", "2", "--train_batch_size", "2", "--seed", "5",
+        execl(starts, starts, "2", vtrain, "--latents", set, "--output_dir", out,
+              "--dit_width", "32", "--dit_layers", "5", "--dit_heads", "2", "--train_batch_size", "2", "--seed", "5",
               "--threads", "1", "--max_train_steps", "400", NULL);
         _exit(127);
     }
@@ -329,6 +339,7 @@ static void test_refused(void **state)
         { 2, "--max_train_steps 1 --dp_degree 2 --dp_shards 2", "dp_shards" },
         { 1, "--max_train_steps 1 --dp_degree 2", "there are 1 ranks" },
         { 2, "--max_train_steps 1 --parallel fsdp --trace_dir t", "trace_dir" },
+        { 2, "--max_train_steps 1 --follow", "follow" },
         { 2, "--max_train_steps x", "max_train_steps" },
     };
     for (size_t i = 0; i < COUNT(row); i++) {
@@ -342,6 +353,8 @@ static void test_refused(void **state)
 static void test_dry_run_and_samples(void **state)
 {
     const char *dir = *state;
+    ranks_ok(2, dir, "none", "--version");
+    assert_int_equal(occurs("vtrain "), 1);
     ranks_ok(2, dir, "dry", "--max_train_steps 3 --dry_run");
     assert_int_equal(occurs("steps: 3"), 1);
     assert_false(run_exists(dir, "dry"));

@@ -43,6 +43,8 @@ int main(int argc, char **argv)
     vc_err err = { 0 };
     vc_calm_threads(argv);
     int rc = vc_comm_open(&comm, &err);
+    if (!rc && vc_comm_rank(comm) > 0 && !freopen("/dev/null", "w", stdout))
+        rc = vc_fail_errno(&err, "/dev/null");
     if (!rc) {
         rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, &err);
         rc = vc_comm_agree(comm, rc, &err);

@@ -1,5 +1,5 @@
-/* zero.h - AdamW and moving averages whose state the ranks of a group split (ZeRO, Rajbhandari et al.
- * 2020): each holds moments and averages of its shard, updates its part of the values from its
+/* zero.h - AdamW and moving averages whose state the ranks of a group split (ZeRO, Rajbhandari et
+ * al. 2020): each holds moments and averages of its shard, updates its part of the values from its
  * sums of gradients (dist.h), and all parts are gathered again. Values stay whole on each rank.
  *
  * Collective but for what says local. Every rank's values are the same before and after. */
