@@ -17,7 +17,8 @@
 #include "common/comm_parts.h"
 
 enum {
-    PART = 1 << 16,              /* values of a part in one turn: what the scratch has room for */
+    TURN = 1 << 20,              /* values summed in one turn: what the scratch has room for */
+    LEAST = 1 << 12,             /* of them a rank's part, with however many ranks */
     MOST_BYTES = 1 << 30,        /* of one message: MPI counts in int */
     SPINS = 200,                 /* looks at a request before sleeping between them */
     FIRST_NAP = 10000, LONGEST_NAP = 1000000,            /* ns */
@@ -27,8 +28,9 @@ enum {
 typedef struct mpi {
     MPI_Comm comm;
     MPI_Request *request;        /* [2 size] */
-    float *own;                  /* [PART] the sum */
-    char *in, *out;              /* [size][PART] values on the wire */
+    size_t part;                 /* most values of a rank's part */
+    float *own;                  /* [part] the sum */
+    char *in, *out;              /* [size][part] values on the wire; out: of bf16 */
     bool world;                  /* its end is MPI's */
 } mpi;
 
@@ -119,9 +121,34 @@ static size_t part_of(const turn *t, int rank)
     return t->total - at < t->part ? t->total - at : t->part;
 }
 
-static char *slot(char *slots, int rank, vc_dtype wire)
+static char *slot(const mpi *m, char *slots, int rank, vc_dtype wire)
 {
-    return slots + (size_t)rank * PART * vc_dtype_size(wire);
+    return slots + (size_t)rank * m->part * vc_dtype_size(wire);
+}
+
+/* sum (+)= x */
+static void add_values(float *sum, const void *x, vc_dtype type, size_t n, bool first)
+{
+    const float *f = x;
+    const uint16_t *h = x;
+    if (first)
+        vc_to_f32(sum, x, type, n);
+    else if (type == VC_F32)
+        for (size_t i = 0; i < n; i++)
+            sum[i] += f[i];
+    else
+        for (size_t i = 0; i < n; i++)
+            sum[i] += vc_bf16_to_f32(h[i]);
+}
+
+/* Rank r's part of this rank's values as it travels: f32 goes from where it is. */
+static const void *outgoing(mpi *m, const turn *t, int r)
+{
+    const float *x = t->x + (size_t)r * t->stride;
+    if (t->wire == VC_F32) return x;
+    char *to = slot(m, m->out, r, t->wire);
+    vc_from_f32(to, t->wire, x, part_of(t, r));
+    return to;
 }
 
 /* m->own: the sum over ranks of this rank's part, before rounding. */
@@ -129,45 +156,39 @@ static int sum_own(vc_comm *c, const turn *t, vc_err *err)
 {
     mpi *m = c->state;
     size_t mine = part_of(t, c->rank), size = vc_dtype_size(t->wire);
+    const void *own = outgoing(m, t, c->rank);
     int rc = 0, k = 0;
-    for (int r = 0; r < c->size; r++)
-        vc_from_f32(slot(r == c->rank ? m->in : m->out, r, t->wire), t->wire,
-                    t->x + (size_t)r * t->stride, part_of(t, r));
     for (int r = 0; !rc && r < c->size; r++) {
         if (r == c->rank) continue;
-        rc = check(MPI_Irecv(slot(m->in, r, t->wire), (int)(mine * size), MPI_BYTE, r, TAG, m->comm,
-                             &m->request[k++]), "sum", err);
+        rc = check(MPI_Irecv(slot(m, m->in, r, t->wire), (int)(mine * size), MPI_BYTE, r, TAG,
+                             m->comm, &m->request[k++]), "sum", err);
         if (!rc)
-            rc = check(MPI_Isend(slot(m->out, r, t->wire), (int)(part_of(t, r) * size), MPI_BYTE, r,
-                                 TAG, m->comm, &m->request[k++]), "sum", err);
+            rc = check(MPI_Isend(outgoing(m, t, r), (int)(part_of(t, r) * size), MPI_BYTE, r, TAG,
+                                 m->comm, &m->request[k++]), "sum", err);
     }
     if (!rc) rc = wait_all(m->request, k, "sum", err);
-    if (rc) return rc;
-    vc_to_f32(m->own, slot(m->in, 0, t->wire), t->wire, mine);
-    float *more = (float *)m->out;             /* sent by now */
-    for (int r = 1; r < c->size; r++) {
-        vc_to_f32(more, slot(m->in, r, t->wire), t->wire, mine);
-        for (size_t i = 0; i < mine; i++)
-            m->own[i] += more[i];
-    }
-    return 0;
+    for (int r = 0; !rc && r < c->size; r++)
+        add_values(m->own, r == c->rank ? own : slot(m, m->in, r, t->wire), t->wire, mine, r == 0);
+    return rc;
 }
 
 static int mpi_sum(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err)
 {
     mpi *m = c->state;
-    size_t most = (size_t)c->size * PART;
+    size_t most = (size_t)c->size * m->part;
     int rc = 0;
     for (size_t at = 0; !rc && at < n; at += most) {
         size_t total = n - at < most ? n - at : most;
         size_t part = (total + (size_t)c->size - 1) / (size_t)c->size;
         const turn t = { .x = x + at, .stride = part, .part = part, .total = total, .wire = wire };
         size_t bytes = part * vc_dtype_size(wire);
+        bool there = wire == VC_F32 && total == part * (size_t)c->size;
+        char *all = there ? (char *)(x + at) : m->in, *own = all + (size_t)c->rank * bytes;
         rc = sum_own(c, &t, err);
         if (rc) break;
-        vc_from_f32(m->in + (size_t)c->rank * bytes, wire, m->own, part_of(&t, c->rank));
-        rc = mpi_gather(c, m->in, m->in + (size_t)c->rank * bytes, bytes, err);
-        if (!rc) vc_to_f32(x + at, m->in, wire, total);
+        vc_from_f32(own, wire, m->own, part_of(&t, c->rank));
+        rc = mpi_gather(c, all, own, bytes, err);
+        if (!rc && !there) vc_to_f32(x + at, m->in, wire, total);
     }
     return rc;
 }
@@ -177,8 +198,8 @@ static int mpi_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc
 {
     mpi *m = c->state;
     int rc = 0;
-    for (size_t at = 0; !rc && at < n; at += PART) {
-        size_t part = n - at < PART ? n - at : PART;
+    for (size_t at = 0; !rc && at < n; at += m->part) {
+        size_t part = n - at < m->part ? n - at : m->part;
         const turn t = { .x = x + at, .stride = n, .part = part, .total = part * (size_t)c->size,
                          .wire = wire };
         rc = sum_own(c, &t, err);
@@ -236,11 +257,12 @@ static int fill(vc_comm *c, MPI_Comm comm, bool world, vc_err *err)
     MPI_Comm_rank(near, &c->local);
     MPI_Comm_size(near, &c->locals);
     MPI_Comm_free(&near);
-    size_t size = (size_t)c->size, values = size * PART;
+    size_t size = (size_t)c->size;
+    m->part = TURN / size > LEAST ? TURN / size : LEAST;
     m->request = malloc(2 * size * sizeof *m->request);
-    m->own = malloc(PART * sizeof *m->own);
-    m->in = malloc(values * sizeof(float));
-    m->out = malloc(values * sizeof(float));
+    m->own = malloc(m->part * sizeof *m->own);
+    m->in = malloc(size * m->part * sizeof(float));
+    m->out = malloc(size * m->part * sizeof(uint16_t));
     if (!m->request || !m->own || !m->in || !m->out)
         return vc_fail(err, VC_ENOMEM, "out of memory for %d ranks", c->size);
     return 0;
