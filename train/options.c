@@ -289,8 +289,6 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
     if (c->parallel != VTRAIN_DDP && c->trace_dir)
         return not_with(err, "trace_dir", "needs whole gradients on each rank: give "
                         "--parallel ddp");
-    if (c->follow && ranks > 1)
-        return not_with(err, "follow", "is for one process: let vprep finish, or train with one rank");
     if (!c->dp_shards)
         c->dp_shards = c->parallel == VTRAIN_DDP ? 1 : c->dp_degree ? ranks / c->dp_degree : ranks;
     if (!c->dp_shards) c->dp_shards = 1;
