@@ -6,7 +6,10 @@
  *     loader     |--------||--------||--------||---       one for each epoch while it follows
  *
  * A span is a run of epochs with the same samples. Checkpoints hold all of them, so that a resumed
- * run sees what the run saw that it goes on with, however far the dataset is by then. */
+ * run sees what the run saw that it goes on with, however far the dataset is by then.
+ *
+ * Ranks look together, before a step in which an epoch ends; then each changes over by itself, where
+ * its own micro-batches pass that end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +77,19 @@ static bool has_samples(const vtrain_span *s, const vtrain_data *d)
     return same;
 }
 
+/* How far the datasets are, as rank 0 sees them: into t->shards and t->complete. Collective. */
+static int look(vtrain *t, vc_err *err)
+{
+    int rc = 0;
+    if (vtrain_leads(t))
+        rc = vtrain_data_progress(&t->cfg.latents, t->shards, &t->complete, err);
+    rc = vc_comm_agree(t->comm, rc, err);
+    if (!rc)
+        rc = vc_comm_broadcast(t->comm, t->shards, (size_t)t->cfg.latents.n * sizeof *t->shards, 0,
+                               err);
+    return rc ? rc : vc_comm_broadcast(t->comm, &t->complete, sizeof t->complete, 0, err);
+}
+
 /* ---- the beginning ---- */
 
 /* On a resume with other samples a new epoch begins. */
@@ -88,37 +104,37 @@ static int open_whole(vtrain *t, vc_err *err)
 }
 
 /* The samples of the checkpoint's epoch, whatever has been written since. */
-static int open_again(vtrain *t, int *shards, vc_err *err)
+static int open_again(vtrain *t, vc_err *err)
 {
     const vtrain_span *s = &t->span[t->n_spans - 1];
     if (s->n_parts != t->cfg.latents.n)
         return vc_fail(err, VC_EMISMATCH, "%d datasets, the checkpoint was trained on %d",
                        t->cfg.latents.n, s->n_parts);
     for (int i = 0; i < s->n_parts; i++)
-        shards[i] = s->part[i].shards;
-    int rc = open_data(t, &t->data, shards, err);
+        t->shards[i] = s->part[i].shards;
+    int rc = open_data(t, &t->data, t->shards, err);
     for (int i = 0; !rc && i < s->n_parts; i++)
         if (strcmp(s->part[i].root, vtrain_data_root(t->data, i)))
             rc = vc_fail(err, VC_EMISMATCH, "%s was made anew: its first %d shards have root %s, "
                          "the checkpoint's had %s; without --follow the run goes on with it as it "
-                         "is", t->cfg.latents.item[i], shards[i], vtrain_data_root(t->data, i),
+                         "is", t->cfg.latents.item[i], t->shards[i], vtrain_data_root(t->data, i),
                          s->part[i].root);
     t->following = true;
     return rc;
 }
 
 /* Opens what there is, unless it is too little: then *why says so. */
-static int try_open(vtrain *t, const int *shards, char *why, vc_err *err)
+static int try_open(vtrain *t, char *why, vc_err *err)
 {
     vc_err e = { 0 };
     int64_t batch = t->cfg.train_batch_size ? t->cfg.train_batch_size : 1;
     uint32_t most = 0;
     for (int i = 0; i < t->cfg.latents.n; i++)
-        if (!shards[i]) {
+        if (!t->shards[i]) {
             snprintf(why, WHY, "%s has no closed shard yet", t->cfg.latents.item[i]);
             return 0;
         }
-    int rc = open_data(t, &t->data, shards, &e);
+    int rc = open_data(t, &t->data, t->shards, &e);
     if (rc == VC_EINVAL) {                           /* too few to hold some out, all unwanted */
         snprintf(why, WHY, "%.*s", WHY - 1, e.text);
         return 0;
@@ -145,65 +161,77 @@ static int wait_a_little(const vtrain *t, vc_err *err)
     return *t->stop ? vc_fail(err, VC_ESTOP, "stopped while it waited for samples") : 0;
 }
 
-/* Until there is a batch: vprep may not even have begun. */
-static int wait_for_samples(vtrain *t, int *shards, vc_err *err)
+/* Until there is a batch: vprep may not even have begun. Collective, in step with each other. */
+static int wait_for_samples(vtrain *t, vc_err *err)
 {
     char why[WHY] = "", told[WHY] = "";
-    bool complete;
-    int rc = vtrain_data_progress(&t->cfg.latents, shards, &complete, err);
-    while (!rc && !complete) {
-        rc = try_open(t, shards, why, err);
+    int rc = look(t, err);
+    while (!rc && !t->complete) {
+        rc = vc_comm_agree(t->comm, try_open(t, why, err), err);
         if (rc || t->data) break;
         if (t->cfg.dry_run) return vc_fail(err, VC_EINVAL, "%s", why);
         if (strcmp(why, told)) vc_say(t->ui, "waiting for vprep: %s", why);
         snprintf(told, sizeof told, "%s", why);
-        rc = wait_a_little(t, err);
-        if (!rc) rc = vtrain_data_progress(&t->cfg.latents, shards, &complete, err);
+        rc = vc_comm_agree(t->comm, wait_a_little(t, err), err);
+        if (!rc) rc = look(t, err);
     }
-    t->following = !complete;
-    if (!rc && complete) rc = open_data(t, &t->data, shards, err);
+    t->following = !t->complete;
+    if (!rc && t->complete) rc = open_data(t, &t->data, t->shards, err);
     return rc ? rc : add_span(t, (vtrain_origin){ 0 }, err);
 }
 
 int vtrain_samples_open(vtrain *t, vc_err *err)
 {
     if (!t->cfg.follow) return vc_context(err, open_whole(t, err), "--latents");
-    int *shards = calloc((size_t)t->cfg.latents.n + 1, sizeof *shards);
-    int rc = !shards ? vc_fail(err, VC_ENOMEM, "out of memory")
-           : t->n_spans ? open_again(t, shards, err) : wait_for_samples(t, shards, err);
-    free(shards);
+    t->shards = calloc((size_t)t->cfg.latents.n + 1, sizeof *t->shards);
+    int rc = vc_comm_agree(t->comm, t->shards ? 0 : vc_fail(err, VC_ENOMEM, "out of memory"), err);
+    if (!rc) rc = t->n_spans ? open_again(t, err) : wait_for_samples(t, err);
     return vc_context(err, rc, "--latents");
 }
 
 /* ---- the end of an epoch ---- */
 
-/* The epoch that follows that of micro-batch `last`, and where it begins. */
-static int next_epoch(const vtrain *t, uint64_t last, vtrain_origin *next, vc_err *err)
+/* The epoch of micro-batch `micro`, and where the next one begins. */
+static int find_epoch(const vtrain *t, uint64_t micro, uint64_t *epoch, uint64_t *end, vc_err *err)
 {
     const vtrain_span *s = &t->span[t->n_spans - 1];
     vtrain_order *order;
     int rc = vtrain_order_open(&order, t->data, (uint32_t)t->cfg.train_batch_size,
                                (uint64_t)t->cfg.seed, (vtrain_origin){ s->epoch, s->micro }, err);
-    if (!rc) rc = vtrain_order_epoch(order, last, &next->epoch, &next->micro, err);
-    next->epoch++;
+    if (!rc) rc = vtrain_order_epoch(order, micro, epoch, end, err);
     vtrain_order_close(order);
     return rc;
 }
 
-/* Data with what was closed meanwhile, from micro-batch `micro` on. Shards may have come without
- * samples: that changes nothing. */
-static int join(vtrain *t, const int *shards, uint64_t micro, vc_err *err)
+int vtrain_samples_begin(vtrain *t, uint64_t micro, vc_err *err)
+{
+    uint64_t epoch;
+    t->epoch_end = UINT64_MAX;
+    return t->following ? find_epoch(t, micro, &epoch, &t->epoch_end, err) : 0;
+}
+
+int vtrain_samples_look(vtrain *t, vc_err *err)
+{
+    if (t->epoch_end > t->micro + (uint64_t)vtrain_micros(t)) return 0;
+    return vc_context(err, look(t, err), "--latents");
+}
+
+/* What was closed meanwhile, from the end of the epoch on. Shards may have come without samples: that
+ * changes nothing. */
+static int join(vtrain *t, vc_err *err)
 {
     uint32_t before = vtrain_data_samples(t->data);
-    vtrain_origin origin;
+    vtrain_origin origin = { .micro = t->epoch_end };
+    uint64_t end;
     vtrain_data *grown;
-    int rc = open_data(t, &grown, shards, err);
+    int rc = open_data(t, &grown, t->shards, err);
     if (rc) return rc;
     if (has_samples(&t->span[t->n_spans - 1], grown)) {
         vtrain_data_close(grown);
         return 0;
     }
-    rc = next_epoch(t, micro - 1, &origin, err);
+    rc = find_epoch(t, t->epoch_end - 1, &origin.epoch, &end, err);
+    origin.epoch++;
     vtrain_data_close(t->data);
     t->data = grown;
     if (!rc) rc = add_span(t, origin, err);
@@ -216,33 +244,34 @@ static int join(vtrain *t, const int *shards, uint64_t micro, vc_err *err)
     return rc;
 }
 
-static int look_and_join(vtrain *t, int *shards, uint64_t micro, vc_err *err)
+static int compare_and_join(vtrain *t, vc_err *err)
 {
     const vtrain_span *s = &t->span[t->n_spans - 1];
-    bool complete, more = false;
-    int rc = vtrain_data_progress(&t->cfg.latents, shards, &complete, err);
-    for (int i = 0; !rc && i < s->n_parts; i++) {
-        more |= shards[i] > s->part[i].shards;
-        if (shards[i] < s->part[i].shards)
-            rc = vc_fail(err, VC_EMISMATCH, "%s has %d shards, it had %d: it is made anew, or is "
-                         "gone", t->cfg.latents.item[i], shards[i], s->part[i].shards);
+    bool more = false;
+    for (int i = 0; i < s->n_parts; i++) {
+        more |= t->shards[i] > s->part[i].shards;
+        if (t->shards[i] < s->part[i].shards)
+            return vc_fail(err, VC_EMISMATCH, "%s has %d shards, it had %d: it is made anew, or is "
+                           "gone", t->cfg.latents.item[i], t->shards[i], s->part[i].shards);
     }
-    if (!rc && more) rc = join(t, shards, micro, err);
+    int rc = more ? join(t, err) : 0;
     if (rc) return rc;
-    t->following = !complete;
-    if (complete) vc_say(t->ui, "--latents: complete, no more samples are waited for");
+    t->following = !t->complete;
+    if (t->complete) vc_say(t->ui, "--latents: complete, no more samples are waited for");
     return 0;
 }
 
-int vtrain_samples_next(vtrain *t, uint64_t micro, vc_err *err)
+int vtrain_samples_upto(vtrain *t, uint64_t micro, uint64_t own, vc_err *err)
 {
-    int n = t->n_spans, *shards = calloc((size_t)t->cfg.latents.n + 1, sizeof *shards);
+    int rc = 0;
+    if (t->epoch_end > micro) return 0;
     vtrain_loader_close(t->loader);                  /* it borrows the data */
     t->loader = NULL;
-    int rc = shards ? look_and_join(t, shards, micro, err)
-                    : vc_fail(err, VC_ENOMEM, "out of memory");
-    free(shards);
+    while (!rc && t->epoch_end <= micro) {
+        uint64_t begins = t->epoch_end;
+        rc = compare_and_join(t, err);
+        if (!rc) rc = vtrain_samples_begin(t, begins, err);
+    }
     vc_context(err, rc, "--latents");
-    if (!rc) rc = vtrain_start_loader(t, micro, err);
-    return rc || t->n_spans == n ? rc : vtrain_plan_again(t, err);
+    return rc ? rc : vtrain_start_loader(t, own, err);
 }

@@ -195,11 +195,6 @@ void vtrain_loader_give_back(vtrain_loader *l, const vtrain_batch *b)
     pthread_mutex_unlock(&l->lock);
 }
 
-uint64_t vtrain_loader_epoch_end(const vtrain_loader *l)
-{
-    return l->epoch_end;
-}
-
 size_t vtrain_loader_bytes(const vtrain_loader *l)
 {
     return l->bytes;
@@ -319,17 +314,9 @@ static int check_opts(const vtrain_loader_opts *o, vc_err *err)
 
 static int make_rows(vtrain_loader *l, vc_err *err)
 {
-    uint64_t epoch, end;
-    int rc;
-    if (!l->o.held_out) {
-        rc = vtrain_order_open(&l->order, l->d, l->o.batch, l->o.seed, l->o.origin, err);
-        if (!rc && l->o.one_epoch)
-            rc = vtrain_order_epoch(l->order, l->o.first, &epoch, &end, err);
-        if (!rc && l->o.one_epoch && end < l->o.end)
-            l->o.end = l->epoch_end = end;
-        return rc;
-    }
-    rc = make_pass(&l->pass, l->d, l->o.batch, err);
+    if (!l->o.held_out)
+        return vtrain_order_open(&l->order, l->d, l->o.batch, l->o.seed, l->o.origin, err);
+    int rc = make_pass(&l->pass, l->d, l->o.batch, err);
     if (!rc && l->o.end > l->pass.n)
         rc = vc_fail(err, VC_EINVAL, "batch %" PRIu64 " of a pass of %" PRIu64, l->o.end,
                      l->pass.n);
@@ -386,7 +373,6 @@ int vtrain_loader_open(vtrain_loader **out, const vtrain_data *d, const vtrain_l
     if (!l->o.stride)
         l->o.stride = 1;
     l->next_in = l->next_out = o->first;
-    l->epoch_end = UINT64_MAX;
     atomic_init(&l->stop, false);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->room, NULL);

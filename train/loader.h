@@ -41,7 +41,6 @@ typedef struct vtrain_loader_opts {
     uint64_t first, end;         /* micro-batches of the run: first, first + stride, .. below end */
     uint64_t stride;             /* of as many ranks each takes its own; 0: all */
     vtrain_origin origin;        /* of these data; first is not before it */
-    bool one_epoch;              /* end is no later than the epoch of `first` ends */
     bool check;                  /* compare xxh3 of latent and texts the first time a sample is
                                   * read */
 } vtrain_loader_opts;
@@ -91,9 +90,6 @@ void vtrain_loader_close(vtrain_loader *l);                 /* stops the threads
  * end. At most `ahead` batches may be out at a time. */
 int vtrain_loader_next(vtrain_loader *l, const vtrain_batch **b, double *waited, vc_err *err);
 void vtrain_loader_give_back(vtrain_loader *l, const vtrain_batch *b);
-/* Where a loader of one epoch ended before its `end`: the next epoch's first micro-batch; else
- * UINT64_MAX. */
-uint64_t vtrain_loader_epoch_end(const vtrain_loader *l);
 /* Bytes of all buffers, for the prediction of memory. */
 size_t vtrain_loader_bytes(const vtrain_loader *l);
 

@@ -34,7 +34,6 @@ struct vtrain_loader {
     vtrain_pass pass;
     vtrain_loader_slot *slot;
     int n_slots, out;            /* out: lent to the caller */
-    uint64_t epoch_end;
     size_t bytes;
 
     pthread_mutex_t lock;        /* guards all below, the order and the slots' states */

@@ -16,7 +16,8 @@ enum { ETA_AFTER = 5, BUCKETS_TEXT = 512 };
 typedef struct note {
     double loss, waited;
     uint64_t tokens;
-    uint32_t group, rows, dropped, zeroed;
+    uint32_t rows, dropped, zeroed;
+    char bucket[32];                          /* its name: data may grow within a step */
     char key[][VTRAIN_KEY];                   /* [train_batch_size] */
 } note;
 
@@ -67,10 +68,11 @@ static note *note_of(const vtrain *t, const loop *l, int rank, int64_t i)
     return (note *)(void *)(l->notes + (size_t)at * l->note_size);
 }
 
-static void note_batch(note *n, const vtrain_batch *b, double waited)
+static void note_batch(const vtrain *t, note *n, const vtrain_batch *b, double waited)
 {
-    *n = (note){ .waited = waited, .tokens = b->tokens, .group = b->group,
+    *n = (note){ .waited = waited, .tokens = b->tokens,
                  .rows = (uint32_t)b->rows };
+    snprintf(n->bucket, sizeof n->bucket, "%s", vtrain_data_group(t->data, b->group)->name);
     for (int i = 0; i < b->rows; i++) {
         memcpy(n->key[i], b->key[i], VTRAIN_KEY);
         n->dropped += b->dropped[i];
@@ -99,19 +101,19 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
         if (*t->stop) return vc_fail(err, VC_ESTOP, "stopped");
         const vtrain_batch *b;
         double waited;
-        int rc = vtrain_loader_next(t->loader, &b, &waited, err);
+        uint64_t number = t->micro + (uint64_t)(i * vc_comm_size(t->comm) + vc_comm_rank(t->comm));
+        int rc = vtrain_samples_upto(t, number, number, err);
+        if (!rc) rc = vtrain_loader_next(t->loader, &b, &waited, err);
         if (rc) return rc;
         if (!b) return vc_fail(err, VC_EFAIL, "the loader ended before the run");
         note *own = note_of(t, l, vc_comm_rank(t->comm), i);
-        note_batch(own, b, waited);
+        note_batch(t, own, b, waited);
         vtrain_micro m = { .batch = b, .seed = (uint64_t)t->cfg.seed, .level = -1,
                            .number = b->micro, .place = (int)i };
         vtrain_dist_begin(t->dist, i);
         rc = vtrain_micro_run(t, &m, true, err);
         if (rc) rc = vtrain_memory_remedy(t, b->group, rc, err);
         vtrain_loader_give_back(t->loader, b);
-        if (!rc && m.number + 1 == vtrain_loader_epoch_end(t->loader))
-            rc = vtrain_samples_next(t, m.number + 1, err);
         if (rc) return vc_context(err, rc, "step %lld", (long long)t->step + 1);
         own->loss = (double)m.loss;
     }
@@ -141,7 +143,7 @@ static void add_note(vtrain *t, loop *l, vtrain_record *r, const note *n, uint64
     l->zeroed += n->zeroed;
     *tokens += n->tokens;
     r->loss += n->loss;
-    add_bucket(l, vtrain_data_group(t->data, n->group)->name);
+    add_bucket(l, n->bucket);
 }
 
 /* What all ranks did, in the order of the micro-batches' numbers: r is the same on all. */
@@ -307,7 +309,8 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     uint64_t tokens = 0, rows = t->rows, dropped = t->dropped;
     double start = vc_seconds();
     l->bucket[0] = '\0';
-    int rc = gradients(t, l, err);
+    int rc = vtrain_samples_look(t, err);
+    if (!rc) rc = gradients(t, l, err);
     if (!rc) rc = share(t, l, &r, &tokens, err);
     if (!rc) rc = update(t, l, &r, err);
     if (rc) {
@@ -318,7 +321,9 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     t->step++;
     t->micro += (uint64_t)vtrain_micros(t);
     if (t->trace && (int64_t)t->micro >= t->cfg.trace_steps) vtrain_end_trace(t);
-    rc = vc_comm_agree(t->comm, write_record(t, l, &r, tokens, start, err), err);
+    rc = vtrain_samples_upto(t, t->micro, t->micro + (uint64_t)vc_comm_rank(t->comm), err);
+    if (!rc) rc = vtrain_plan_again(t, err);
+    rc = vc_comm_agree(t->comm, rc ? rc : write_record(t, l, &r, tokens, start, err), err);
     if (!rc) tell_progress(t, l, &r);
     return rc ? rc : after_step(t, l, err);
 }

@@ -121,6 +121,7 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
     int rc = vtrain_loader_epoch(t->data, (uint32_t)t->cfg.train_batch_size, false,
                                  &t->plan.epoch_batches, err);
     if (rc) return rc;
+    t->plan.spans = t->n_spans;
     uint64_t per_step = (uint64_t)vtrain_micros(t);
     int64_t by_epochs = INT64_MAX;
     if (t->cfg.num_train_epochs > 0) {
@@ -152,6 +153,7 @@ static void tell_validation(const vtrain *t)
 
 int vtrain_plan_again(vtrain *t, vc_err *err)
 {
+    if (t->plan.spans == t->n_spans) return 0;
     int rc = vtrain_plan_steps(t, err);
     if (!rc) rc = vtrain_memory_plan(t, err);
     free(t->about_data);

@@ -257,10 +257,12 @@ static int open_training(vtrain *t, vc_err *err)
     return rc ? rc : vtrain_dist_split(t->dist, err);
 }
 
-int vtrain_start_loader(vtrain *t, uint64_t micro, vc_err *err)
+int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     const vtrain_span *s = &t->span[t->n_spans - 1];
+    uint64_t run = t->micro + (uint64_t)((t->plan.steps - t->step) * vtrain_micros(t));
+    uint64_t end = run < t->epoch_end ? run : t->epoch_end;
     const vtrain_loader_opts o = {
         .seed = (uint64_t)c->seed, .batch = (uint32_t)c->train_batch_size,
         .caption_dropout = c->caption_dropout_p, .image_dropout = c->image_dropout_p,
@@ -268,10 +270,8 @@ int vtrain_start_loader(vtrain *t, uint64_t micro, vc_err *err)
         .latent = c->posterior == VTRAIN_POSTERIOR_MEAN ? VTRAIN_LATENT_MEAN
                                                         : VTRAIN_LATENT_SAMPLE,
         .threads = (int)c->workers, .ahead = (int)c->workers + 2,
-        .first = micro + (uint64_t)vc_comm_rank(t->comm),
-        .end = t->micro + (uint64_t)((t->plan.steps - t->step) * vtrain_micros(t)),
-        .stride = (uint64_t)vc_comm_size(t->comm),
-        .origin = { s->epoch, s->micro }, .one_epoch = t->following, .check = c->verify_data,
+        .first = own < end ? own : end, .end = end, .stride = (uint64_t)vc_comm_size(t->comm),
+        .origin = { s->epoch, s->micro }, .check = c->verify_data,
     };
     return vtrain_loader_open(&t->loader, t->data, &o, err);
 }
@@ -327,6 +327,7 @@ static int open_run(vtrain *t, const vc_flags *set, vc_err *err)
     int rc = vtrain_check_ranks(&t->cfg, vc_comm_size(t->comm), err);
     if (!rc) rc = check_output(t, err);
     if (!rc) rc = vtrain_resume_find(t, err);
+    rc = vc_comm_agree(t->comm, rc, err);
     if (!rc) rc = vtrain_samples_open(t, err);
     t->base_bytes = vtrain_private_bytes();
     if (!rc) rc = open_config(t, err);
@@ -385,6 +386,7 @@ static void close_run(vtrain *t)
     vtrain_spans_free(t->span, t->n_spans);
     vtrain_state_free(&t->from);
     free(t->from_dir);
+    free(t->shards);
     vtrain_scheduler_free(&t->scheduler);
     free(t->plan.recompute);
     free(t->settings);
@@ -396,7 +398,8 @@ static int open_steps(vtrain *t, vc_err *err)
 {
     int rc = open_training(t, err);
     if (!rc) rc = vtrain_plan_steps(t, err);
-    return rc ? rc : vtrain_start_loader(t, t->micro, err);
+    if (!rc) rc = vtrain_samples_begin(t, t->micro, err);
+    return rc ? rc : vtrain_start_loader(t, t->micro + (uint64_t)vc_comm_rank(t->comm), err);
 }
 
 bool vtrain_leads(const vtrain *t)

@@ -124,7 +124,8 @@ int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f
 
 /* What a plan found out about a run. */
 typedef struct vtrain_plan {
-    uint64_t epoch_batches;                   /* micro-batches in the first epoch */
+    uint64_t epoch_batches;                   /* micro-batches in the first epoch of the last span */
+    int spans;                                /* there were so many when it was made */
     int64_t steps;                            /* of the whole run */
     int64_t predicted;                        /* bytes of private memory at the peak */
     uint32_t largest;                         /* group of the peak */
@@ -148,6 +149,10 @@ typedef struct vtrain {
     vtrain_span *span;                        /* epochs by their samples; the last has data's */
     int n_spans;
     bool following;                           /* more samples may join at the end of an epoch */
+    uint64_t epoch_end;                       /* while it follows: the next epoch's first micro-batch
+                                               * of the run; else UINT64_MAX */
+    int *shards;                              /* [datasets] closed, when it last looked */
+    bool complete;                            /* and whether that were all */
     vtrain_state from;                        /* the checkpoint it goes on from, or all zero */
     char *from_dir;                           /* its folder, or NULL */
     const vtrain_family *family;
@@ -195,16 +200,21 @@ int64_t vtrain_micros(const vtrain *t);
 void vtrain_end_trace(vtrain *t);
 /* Whether model and data fit each other; of data that were just opened. */
 int vtrain_fit_data(vtrain *t, vc_err *err);
-/* A loader for micro-batch `micro` to the run's end; while it follows, to the end of the epoch. */
-int vtrain_start_loader(vtrain *t, uint64_t micro, vc_err *err);
+/* A loader for this rank's micro-batches from `own` on to the run's end; while it follows, to the end
+ * of the epoch. */
+int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err);
 
 /* follow.c. Opens the samples that the run begins or goes on with; with --follow waits until there
  * are enough for a batch (VC_ESTOP: asked to stop meanwhile). */
 int vtrain_samples_open(vtrain *t, vc_err *err);
-/* The loader's epoch ended before micro-batch `micro`, while the run follows: what was closed meanwhile
- * joins, and a new loader begins there. Done before the step's checkpoint, which so tells what comes
- * next also where it lies between two epochs. */
-int vtrain_samples_next(vtrain *t, uint64_t micro, vc_err *err);
+/* Before the first step, and again after each change: finds t->epoch_end from a micro-batch of the
+ * current epoch. Before each step, collective: looks for more if an epoch ends in it. */
+int vtrain_samples_begin(vtrain *t, uint64_t micro, vc_err *err);
+int vtrain_samples_look(vtrain *t, vc_err *err);
+/* Where an epoch ended before micro-batch `micro`, what was found joins, and a new loader begins with
+ * `own`, this rank's next one. Done before a step's checkpoint too, which so tells what comes next also
+ * where it lies between two epochs. */
+int vtrain_samples_upto(vtrain *t, uint64_t micro, uint64_t own, vc_err *err);
 /* The span of the steps done, and how many epochs they are; a fraction. */
 const vtrain_span *vtrain_span_now(const vtrain *t);
 double vtrain_epoch(const vtrain *t);
@@ -212,7 +222,8 @@ double vtrain_epoch(const vtrain *t);
 /* plan.c: how many steps; then, with model and loader open, memory and work, and tells it all. */
 int vtrain_plan_steps(vtrain *t, vc_err *err);
 int vtrain_plan_memory(vtrain *t, vc_err *err);
-/* The same when samples have joined; tells nothing. */
+/* The same if samples have joined since, between two steps: dry ones take the gradients for written.
+ * Tells nothing. */
 int vtrain_plan_again(vtrain *t, vc_err *err);
 /* The plan's lines about a part, malloc'ed; NULL when out of memory. */
 typedef enum { VTRAIN_TEXT_MODEL, VTRAIN_TEXT_DATA } vtrain_plan_part;
