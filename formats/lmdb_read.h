@@ -41,8 +41,8 @@ int vf_lmdb_open(vf_lmdb **out, const char *path, vc_err *err);
 int vf_lmdb_parse(vf_lmdb **out, const void *data, size_t size, vc_err *err);
 void vf_lmdb_close(vf_lmdb *m);                                   /* NULL is fine */
 vf_bytes vf_lmdb_file(const vf_lmdb *m);                          /* the whole file */
-/* Whether reads will be of single pages here and there, so that the system reads nothing around them
- * (some megabytes, where it is set up so); at first they are not. */
+/* Whether reads will be of single pages here and there, so that the system reads nothing around
+ * them (some megabytes, where it is set up so); at first they are not. */
 void vf_lmdb_scattered(const vf_lmdb *m, bool yes);
 /* Asks the system to read these bytes of a map, all of them, ahead. */
 void vf_lmdb_fetch(vf_bytes v);

@@ -71,8 +71,8 @@ int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, v
  * unreadable are left out, and each is told. What is read is checked as ever. */
 int vf_dataset_salvage(vf_dataset **out, const char *path,
                        void (*told)(void *arg, const char *what), void *arg, vc_err *err);
-/* As it was when no more than the first `shards` of the manifest's had been closed, however far it is
- * now: closed ones never change and new ones are added at the end. VC_ENOENT: it has fewer. */
+/* As it was when no more than the first `shards` of the manifest's had been closed, however far it
+ * is now: closed ones never change and new ones are added at the end. VC_ENOENT: it has fewer. */
 int vf_dataset_open_first(vf_dataset **out, const char *path, int shards, vc_err *err);
 void vf_dataset_close(vf_dataset *d);                        /* NULL is fine */
 

@@ -313,7 +313,8 @@ static int settle(vf_writer *w, vc_err *err)
 
 static bool overdue(const vf_writer *w)
 {
-    return w->shard_seconds > 0 && w->shard.env && vc_seconds() - w->shard_since >= w->shard_seconds;
+    return w->shard_seconds > 0 && w->shard.env &&
+           vc_seconds() - w->shard_since >= w->shard_seconds;
 }
 
 static int put(vf_writer *w, vf_half *h, int db, const char *key, const void *value, size_t n,

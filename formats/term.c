@@ -134,7 +134,7 @@ static void draw_sixel(vf_buf *b, const uint8_t *rgb, int w, int h)
     free(place);
 }
 
-/* ---- half blocks: the upper half in the foreground's colour, the lower in the background's ---- */
+/* ---- half blocks: the upper half in the foreground's colour, the lower in the other ---- */
 
 /* Mean of the pixels that fall into cell x, y of a grid of cw x ch. */
 static void mean_of(uint8_t mean[3], const uint8_t *rgb, int w, int h, int x, int y, int cw, int ch)

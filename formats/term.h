@@ -17,8 +17,8 @@ vf_term vf_term_of(char *(*env)(const char *name));
 int vf_term_columns(char *(*env)(const char *name));
 
 /* Adds u8 RGB [h,w,3] as `how` to b, from the beginning of a line to the beginning of the next.
- * Blocks: one pixel a column and two a line, reduced to at most `columns` and 24 lines. Sixels: in 216 colours,
- * dithered. */
+ * Blocks: one pixel a column and two a line, reduced to at most `columns` and 24 lines. Sixels: in
+ * 216 colours, dithered. */
 void vf_term_draw(vf_buf *b, vf_term how, const uint8_t *rgb, int w, int h, int columns);
 
 #endif

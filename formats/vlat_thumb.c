@@ -1,5 +1,5 @@
-/* vlat_thumb.c - a sample's thumbnail, drawn where the terminal can. libjpeg-turbo is loaded only when
- * there is something to draw: vlat links no decoder. */
+/* vlat_thumb.c - a sample's thumbnail, drawn where the terminal can. libjpeg-turbo is loaded only
+ * when there is something to draw: vlat links no decoder. */
 #include "formats/vlat.h"
 
 #include <dlfcn.h>
@@ -35,7 +35,8 @@ static bool load(turbojpeg *t)
     t->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     return t->library && find(t->library, "tjInitDecompress", &t->open) &&
            find(t->library, "tjDecompressHeader3", &t->header) &&
-           find(t->library, "tjDecompress2", &t->decode) && find(t->library, "tjDestroy", &t->close);
+           find(t->library, "tjDecompress2", &t->decode) &&
+           find(t->library, "tjDestroy", &t->close);
 }
 
 /* The pixels [h,w,3] in malloc'ed memory, or NULL and *why. */

@@ -23,10 +23,10 @@ void vprep_loss_weights(float *out, const uint8_t *rgb, int f, int h, int w, int
         double white = 255.0 * 3 * r * r * n;
         for (int y = 0; y < h; y += r)
             for (int x = 0; x < w; x += r) {
+                const uint8_t *block = rgb + 3 * ((size_t)y * (size_t)w + (size_t)x);
                 uint64_t sum = 0;
                 for (int i = t; i < t + n; i++)
-                    sum += sum_block(rgb + (size_t)i * frame + 3 * ((size_t)y * (size_t)w + (size_t)x),
-                                     w, r);
+                    sum += sum_block(block + (size_t)i * frame, w, r);
                 *out++ = (float)((double)sum / white);
             }
     }
@@ -38,8 +38,8 @@ static int check_shape(const vprep_source *s, const media_info *m, vc_err *err)
     double off = (double)m->w * s->h - (double)m->h * s->w;
     if (fabs(off) <= (double)(s->w > s->h ? s->w : s->h))
         return 0;
-    return vc_fail(err, VC_EMISMATCH, "%dx%d, but the source is %dx%d: a loss mask covers the whole "
-                   "picture, so it has its shape", m->w, m->h, s->w, s->h);
+    return vc_fail(err, VC_EMISMATCH, "%dx%d, but the source is %dx%d: a loss mask covers the "
+                   "whole picture, so it has its shape", m->w, m->h, s->w, s->h);
 }
 
 /* Reads the frames of the clip; of a still the one that there is, into *frames 1. */

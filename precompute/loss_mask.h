@@ -3,8 +3,8 @@
  *
  * It covers the whole source, at any size of its shape, and is resized, cut and mirrored like it. A
  * picture holds for all frames, of a clip the frames of the source's numbers are taken. A latent
- * position's weight is the mean over the pixels that it stands for: r x r of them, of frame 0 in the
- * first latent frame and of k frames in each later one. */
+ * position's weight is the mean over the pixels that it stands for: r x r of them, of frame 0 in
+ * the first latent frame and of k frames in each later one. */
 #ifndef VPREP_LOSS_MASK_H
 #define VPREP_LOSS_MASK_H
 

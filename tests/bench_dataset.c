@@ -113,7 +113,7 @@ static int read_randomly(const vf_dataset *d, uint32_t reads, bool check, double
     return 0;
 }
 
-/* Takes the shards' pages out of memory, so that the disk is read; those that a map still holds stay. */
+/* Takes the shards' pages out of memory, so that the disk is read; what a map holds stays. */
 static int forget_pages(const char *dir, vc_err *err)
 {
     DIR *folder = opendir(dir);

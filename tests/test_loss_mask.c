@@ -81,8 +81,8 @@ static void test_cut(void **state)
 
     source.w = 40;                                       /* of another shape */
     assert_int_equal(vprep_loss_mask(&p, &it, &clip, &w, &err), VC_EMISMATCH);
-    assert_string_equal(err.text, "loss_mask_path m.pgm: 32x16, but the source is 40x16: a loss mask "
-                        "covers the whole picture, so it has its shape");
+    assert_string_equal(err.text, "loss_mask_path m.pgm: 32x16, but the source is 40x16: a loss "
+                        "mask covers the whole picture, so it has its shape");
     free(w);
     source = (vprep_source){ .w = 64, .h = 33 };         /* the same shape but for a pixel */
     assert_int_equal(vprep_loss_mask(&p, &it, &clip, &w, &err), 0);
@@ -104,6 +104,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_weights), cmocka_unit_test(test_cut) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weights), cmocka_unit_test(test_cut),
+    };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -86,7 +86,7 @@ static seen look(const char *dir, int shards)
     return s;
 }
 
-/* What was seen while it was written can be seen again afterwards, also of a sample that changed. */
+/* What was seen while it was written can be seen again later, also of a sample that changed. */
 static void seen_again(void **state)
 {
     const char *dir = *state;

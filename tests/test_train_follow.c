@@ -1,5 +1,5 @@
-/* test_train_follow.c - training on a dataset that is still written: what is closed joins at the next
- * epoch, and a resumed run sees what the run saw that it goes on with. */
+/* test_train_follow.c - training on a dataset that is still written: what is closed joins at the
+ * next epoch, and a resumed run sees what the run saw that it goes on with. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

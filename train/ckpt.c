@@ -494,7 +494,8 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = read_text(o, "backend", &s->backend, err)) ||
         (rc = read_count(o, "captions", &s->rows, err)) ||
         (rc = read_count(o, "captions_dropped", &s->dropped, err)) ||
-        (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) || (rc = vf_json_obj(o, "settings", &settings, err)))
+        (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) ||
+        (rc = vf_json_obj(o, "settings", &settings, err)))
         return rc;
     if (s->dropped > s->rows)
         return vc_fail(err, VC_EFORMAT, "captions_dropped: more than captions");

@@ -29,8 +29,8 @@ typedef struct vtrain_data_opts {
     uint64_t seed;               /* of the split */
     const char *model_dir;       /* vae/config.json below it, if there, gives the normalisation */
     bool allow_mismatch;         /* a fingerprint that differs between datasets is no error */
-    const int *shards;           /* [paths]: of each dataset only so many of its first shards, finished
-                                  * or not, as vtrain_data_progress told; NULL: whole ones */
+    const int *shards;           /* [paths]: of each dataset only so many of its first shards,
+                                  * finished or not, as vtrain_data_progress told; NULL: all */
 } vtrain_data_opts;
 
 /* A text encoder's slot, the same in all datasets. */

@@ -16,7 +16,7 @@ typedef struct vtrain_order vtrain_order;
 
 /* Where a run comes to train on these data: both 0, but for data that joined it later. */
 typedef struct vtrain_origin {
-    uint64_t epoch, micro;       /* of the run: the first of these data, and its first micro-batch */
+    uint64_t epoch, micro;       /* of the run: their first epoch, and its first micro-batch */
 } vtrain_origin;
 
 int vtrain_order_open(vtrain_order **out, const vtrain_data *d, uint32_t batch, uint64_t seed,
@@ -27,7 +27,8 @@ void vtrain_order_close(vtrain_order *o);                   /* NULL is fine */
 int vtrain_order_get(vtrain_order *o, uint64_t m, uint32_t *rows, uint32_t *n, vc_err *err);
 /* The epoch of micro-batch m, and the first micro-batch after it. */
 int vtrain_order_epoch(vtrain_order *o, uint64_t m, uint64_t *epoch, uint64_t *end, vc_err *err);
-/* Micro-batches of the first `epochs` epochs from the origin on, but counted no further than to `limit`. */
+/* Micro-batches of the first `epochs` epochs from the origin on, but counted no further than to
+ * `limit`. */
 uint64_t vtrain_order_count(vtrain_order *o, uint64_t epochs, uint64_t limit);
 
 #endif

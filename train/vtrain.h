@@ -124,7 +124,7 @@ int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f
 
 /* What a plan found out about a run. */
 typedef struct vtrain_plan {
-    uint64_t epoch_batches;                   /* micro-batches in the first epoch of the last span */
+    uint64_t epoch_batches;                   /* micro-batches in the last span's first epoch */
     int spans;                                /* there were so many when it was made */
     int64_t steps;                            /* of the whole run */
     int64_t predicted;                        /* bytes of private memory at the peak */
@@ -222,8 +222,8 @@ double vtrain_epoch(const vtrain *t);
 /* plan.c: how many steps; then, with model and loader open, memory and work, and tells it all. */
 int vtrain_plan_steps(vtrain *t, vc_err *err);
 int vtrain_plan_memory(vtrain *t, vc_err *err);
-/* The same if samples have joined since, between two steps: dry ones take the gradients for written.
- * Tells nothing. */
+/* The same if samples have joined since, between two steps: dry ones take the gradients for
+ * written. Tells nothing. */
 int vtrain_plan_again(vtrain *t, vc_err *err);
 /* The plan's lines about a part, malloc'ed; NULL when out of memory. */
 typedef enum { VTRAIN_TEXT_MODEL, VTRAIN_TEXT_DATA } vtrain_plan_part;
