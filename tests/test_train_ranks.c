@@ -339,7 +339,6 @@ static void test_refused(void **state)
         { 2, "--max_train_steps 1 --dp_degree 2 --dp_shards 2", "dp_shards" },
         { 1, "--max_train_steps 1 --dp_degree 2", "there are 1 ranks" },
         { 2, "--max_train_steps 1 --parallel fsdp --trace_dir t", "trace_dir" },
-        { 2, "--max_train_steps 1 --follow", "follow" },
         { 2, "--max_train_steps x", "max_train_steps" },
     };
     for (size_t i = 0; i < COUNT(row); i++) {

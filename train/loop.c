@@ -322,6 +322,7 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
     t->micro += (uint64_t)vtrain_micros(t);
     if (t->trace && (int64_t)t->micro >= t->cfg.trace_steps) vtrain_end_trace(t);
     rc = vtrain_samples_upto(t, t->micro, t->micro + (uint64_t)vc_comm_rank(t->comm), err);
+    if (t->cfg.follow) rc = vc_comm_agree(t->comm, rc, err);
     if (!rc) rc = vtrain_plan_again(t, err);
     rc = vc_comm_agree(t->comm, rc ? rc : write_record(t, l, &r, tokens, start, err), err);
     if (!rc) tell_progress(t, l, &r);

@@ -283,9 +283,6 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
     if (c->parallel == VTRAIN_DDP && c->dp_shards > 1)
         return not_with(err, "dp_shards", "--parallel ddp splits no state: leave it out, or give "
                         "--parallel zero2 or fsdp");
-    if (ranks > 1 && c->follow)
-        return not_with(err, "follow", "ranks would see the dataset grow at different times: start "
-                        "one process, or wait for vprep");
     if (c->parallel != VTRAIN_DDP && c->trace_dir)
         return not_with(err, "trace_dir", "needs whole gradients on each rank: give "
                         "--parallel ddp");
