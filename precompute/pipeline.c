@@ -300,7 +300,7 @@ static int settle_stored(line *l, vc_err *err)
         rc = settle_job(p, it, &j, err);
         if (!rc && (j.need || j.want_thumb))
             l->todo[l->n_todo++] = (todo){ i, (uint8_t)j.need, j.want_thumb };
-        l->needs_vae |= (j.need & ~VALUE_BIT(VALUE_MASK)) != 0;
+        l->needs_vae |= (j.need & ~(VALUE_BIT(VALUE_MASK) | VALUE_BIT(VALUE_LOSS_MASK))) != 0;
         if (!rc && j.need & whole
                 && vprep_clip_pixels(&j.clip.choice) > vprep_clip_pixels(&l->largest))
             l->largest = j.clip.choice;
