@@ -78,6 +78,7 @@ void vc_comm_close(vc_comm *c)
 {
     if (c && c->ops && c->broken) c->ops->abort(c, EXIT_FAILURE);
     if (c && c->ops) c->ops->close(c);
+    if (c) free(c->last);
     free(c);
 }
 
@@ -190,4 +191,34 @@ int vc_comm_agree(vc_comm *c, int rc, vc_err *err)
     if (c->ops->broadcast(c, &said, sizeof said, who, &trouble)) vc_comm_abort(c, EXIT_FAILURE);
     if (err) *err = said;
     return all ? rc : vc_context(err, rc, "rank %d", who);
+}
+
+/* ---- progress ---- */
+
+static int room_for_posts(vc_comm *c, vc_err *err)
+{
+    if (!c->last) c->last = calloc((size_t)c->size * VC_COMM_POSTS, sizeof *c->last);
+    return c->last ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d ranks", c->size);
+}
+
+int vc_comm_post(vc_comm *c, const double *x, int n, vc_err *err)
+{
+    double all[VC_COMM_POSTS] = { 0 };
+    memcpy(all, x, (size_t)n * sizeof *x);
+    if (vc_comm_rank(c)) return c->ops->post(c, all, err);
+    int rc = c ? room_for_posts(c, err) : 0;
+    if (!rc && c) memcpy(c->last, all, sizeof all);
+    return rc;
+}
+
+int vc_comm_posted(vc_comm *c, double *sum, int n, vc_err *err)
+{
+    int rc = room_for_posts(c, err);
+    if (!rc && !alone(c)) rc = c->ops->posted(c, c->last, err);
+    for (int i = 0; !rc && i < n; i++) {
+        sum[i] = 0;
+        for (int r = 0; r < c->size; r++)
+            sum[i] += c->last[r * VC_COMM_POSTS + i];
+    }
+    return rc;
 }

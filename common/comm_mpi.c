@@ -22,7 +22,7 @@ enum {
     MOST_BYTES = 1 << 30,        /* of one message: MPI counts in int */
     SPINS = 200,                 /* looks at a request before sleeping between them */
     FIRST_NAP = 10000, LONGEST_NAP = 1000000,            /* ns */
-    TAG = 1
+    TAG = 1, POST_TAG = 2
 };
 
 typedef struct mpi {
@@ -31,6 +31,8 @@ typedef struct mpi {
     size_t part;                 /* most values of a rank's part */
     float *own;                  /* [part] the sum */
     char *in, *out;              /* [size][part] values on the wire; out: of bf16 */
+    double post[VC_COMM_POSTS];  /* under way to rank 0 */
+    MPI_Request posting;
     bool world;                  /* its end is MPI's */
 } mpi;
 
@@ -208,6 +210,33 @@ static int mpi_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc
     return rc;
 }
 
+/* ---- progress ---- */
+
+static int mpi_post(vc_comm *c, const double *x, vc_err *err)
+{
+    mpi *m = c->state;
+    int done = 1;
+    int rc = check(MPI_Test(&m->posting, &done, MPI_STATUS_IGNORE), "post", err);
+    if (rc || !done) return rc ? rc : 1;
+    memcpy(m->post, x, sizeof m->post);
+    return check(MPI_Isend(m->post, VC_COMM_POSTS, MPI_DOUBLE, 0, POST_TAG, m->comm, &m->posting),
+                 "post", err);
+}
+
+static int mpi_posted(vc_comm *c, double *last, vc_err *err)
+{
+    mpi *m = c->state;
+    for (;;) {
+        MPI_Status s;
+        int there = 0;
+        int rc = check(MPI_Iprobe(MPI_ANY_SOURCE, POST_TAG, m->comm, &there, &s), "posts", err);
+        if (rc || !there) return rc;
+        rc = check(MPI_Recv(last + s.MPI_SOURCE * VC_COMM_POSTS, VC_COMM_POSTS, MPI_DOUBLE,
+                            s.MPI_SOURCE, POST_TAG, m->comm, MPI_STATUS_IGNORE), "posts", err);
+        if (rc) return rc;
+    }
+}
+
 /* ---- open, close ---- */
 
 static int mpi_split(vc_comm *out, vc_comm *c, int color, vc_err *err);
@@ -215,6 +244,8 @@ static int mpi_split(vc_comm *out, vc_comm *c, int color, vc_err *err);
 static void mpi_close(vc_comm *c)
 {
     mpi *m = c->state;
+    int done;
+    MPI_Test(&m->posting, &done, MPI_STATUS_IGNORE);
     if (m->world)
         MPI_Finalize();
     else
@@ -235,7 +266,7 @@ static void mpi_abort(vc_comm *c, int status)
 static const vc_comm_ops mpi_ops = {
     .split = mpi_split, .close = mpi_close, .abort = mpi_abort, .barrier = mpi_barrier,
     .broadcast = mpi_broadcast, .gather = mpi_gather, .sum = mpi_sum,
-    .sum_scatter = mpi_sum_scatter,
+    .sum_scatter = mpi_sum_scatter, .post = mpi_post, .posted = mpi_posted,
 };
 
 /* Takes comm over, which is open: on failure too it is closed through *c. */
@@ -244,7 +275,7 @@ static int fill(vc_comm *c, MPI_Comm comm, bool world, vc_err *err)
     MPI_Comm near;
     mpi *m = calloc(1, sizeof *m);
     if (!m) return vc_fail(err, VC_ENOMEM, "out of memory");
-    *m = (mpi){ .comm = comm, .world = world };
+    *m = (mpi){ .comm = comm, .posting = MPI_REQUEST_NULL, .world = world };
     c->ops = &mpi_ops;
     c->state = m;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);

@@ -17,6 +17,8 @@ typedef struct vc_comm_ops {
     int (*sum)(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err);
     int (*sum_scatter)(vc_comm *c, float *mine, const float *x, size_t n, vc_dtype wire,
                        vc_err *err);
+    int (*post)(vc_comm *c, const double *x, vc_err *err);             /* VC_COMM_POSTS of them */
+    int (*posted)(vc_comm *c, double *last, vc_err *err);              /* [size], as they come */
 } vc_comm_ops;
 
 struct vc_comm {
@@ -24,6 +26,7 @@ struct vc_comm {
     void *state;                 /* of ops */
     int rank, size, local, locals;
     bool broken;                 /* a call failed: the ranks no longer stand at one place */
+    double *last;                /* [size][VC_COMM_POSTS] of rank 0: what each posted last */
 };
 
 /* comm_mpi.c: connects the processes of the launcher; *c is filled in, size 1 if it found itself

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -175,6 +176,33 @@ static void test_agree(void **state)
     assert_int_equal(err.code, VC_ESTOP);
 }
 
+/* Each rank posts twice; the last one counts. */
+static void test_posts(void **state)
+{
+    (void)state;
+    double x[2] = { 100, 100 }, sum[2] = { 0 }, want[2] = { 0 };
+    int left = 1000, rc;
+    assert_int_equal(vc_comm_post(comm, x, 2, NULL), 0);
+    x[0] = rank + 1;
+    x[1] = 0.5;
+    while ((rc = vc_comm_post(comm, x, 2, NULL)) == 1)
+        if (rank == 0) fail_msg("rank 0 waits for itself");
+    assert_int_equal(rc, 0);
+    for (int r = 0; r < size; r++) {
+        want[0] += r + 1;
+        want[1] += 0.5;
+    }
+    while (rank == 0 && left-- && (sum[0] != want[0] || sum[1] != want[1])) {
+        OK(vc_comm_posted(comm, sum, 2, &err));
+        nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+    }
+    if (rank == 0) {
+        assert_true(sum[0] == want[0]);
+        assert_true(sum[1] == want[1]);
+    }
+    OK(vc_comm_barrier(comm, &err));
+}
+
 int main(int argc, char **argv)
 {
     vc_err err = { 0 };
@@ -192,6 +220,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_sum), cmocka_unit_test(test_sum_scatter),
         cmocka_unit_test(test_gather_broadcast), cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_split), cmocka_unit_test(test_agree),
+        cmocka_unit_test(test_posts),
     };
     int bad = cmocka_run_group_tests(tests, NULL, NULL);
     if (bad) vc_comm_abort(comm, 1);           /* the others may wait for this rank */
