@@ -58,7 +58,6 @@ static void line_done(line *l, const prep_job *j, bool ok)
 {
     vprep *p = l->p;
     bool clip = j->need & VALUE_BIT(VALUE_CLIP);
-    char extra[80];
 
     pthread_mutex_lock(&l->lock);
     l->done++;
@@ -66,10 +65,7 @@ static void line_done(line *l, const prep_job *j, bool ok)
     p->encoded += ok && clip;
     l->pixels += ok && clip ? vprep_clip_pixels(&j->clip.choice) : 0;
     p->reused -= !ok && !clip;
-    snprintf(extra, sizeof extra, "%llu encoded, %llu reused, %llu skipped",
-             (unsigned long long)p->encoded, (unsigned long long)p->reused,
-             (unsigned long long)l->failed);
-    vc_progress_at(p->progress, l->done, extra);
+    vprep_share_progress(p, l->done, l->failed, false);
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -399,6 +395,13 @@ static int run_timed(line *l, vc_err *err)
     return vf_writer_hint_put(l->p->writer, VPREP_RATE, &rate, sizeof rate, err);
 }
 
+static int encode_todo(line *l, vc_err *err)
+{
+    int rc = vc_queue_open(&l->decoded, QUEUE_CLIPS, QUEUE_BYTES, err);
+    if (!rc) rc = vc_queue_open(&l->encoded, QUEUE_CLIPS, QUEUE_BYTES, err);
+    return rc ? rc : run_timed(l, err);
+}
+
 int vprep_clips(vprep *p, vc_err *err)
 {
     line l = { .p = p };
@@ -412,15 +415,12 @@ int vprep_clips(vprep *p, vc_err *err)
         rc = prep_encoder_open(&l.encoder, p, l.needs_vae || images, err);
     if (!rc && p->family->pipeline) rc = say_memory(&l, err);
     if (!rc && images) rc = vprep_prompt_images_encode(p, l.encoder, err);
-    if (!rc && l.n_todo) {
-        rc = vc_queue_open(&l.decoded, QUEUE_CLIPS, QUEUE_BYTES, err);
-        if (!rc) rc = vc_queue_open(&l.encoded, QUEUE_CLIPS, QUEUE_BYTES, err);
-        if (!rc) {
-            vc_progress_begin(p->progress, "clips", "clips", l.n_todo);
-            rc = run_timed(&l, err);
-            vc_progress_end(p->progress);
-        }
-    }
+    const uint64_t total = rc ? 0 : l.n_todo + p->others_clips;
+    if (total) vc_progress_begin(p->progress, "clips", "clips", total);
+    if (!rc && l.n_todo) rc = encode_todo(&l, err);
+    if ((!rc || rc == VC_ESTOP) && (total || p->rank))        /* rank 0 waits to hear of each */
+        vprep_share_progress(p, l.done, l.failed, true);
+    vc_progress_end(p->progress);
     vc_queue_free(l.decoded);
     vc_queue_free(l.encoded);
     prep_encoder_close(l.encoder);

@@ -139,15 +139,16 @@ static int divide(vprep *p, vc_err *err)
     vf_keymap at = { 0 };
     uint32_t n = 0;
     uint32_t *of = malloc((p->n_items + 1) * sizeof *of);
+    uint64_t *cost = calloc(p->n_items + 1, sizeof *cost);
     bundle *b = calloc(p->n_items + 1, sizeof *b);
     int rc = 0;
 
     p->owner = calloc(p->n_items + 1, sizeof *p->owner);
-    if (!of || !b || !p->owner)
+    if (!of || !cost || !b || !p->owner)
         rc = vc_fail(err, VC_ENOMEM, "out of memory for %u samples", p->n_items);
     for (uint32_t i = 0; !rc && i < p->n_items; i++) {
         const vf_key source = p->sources[p->items[i].row].hash;
-        uint64_t place, cost = 0;
+        uint64_t place;
         if (!vf_keymap_get(&at, source, &place)) {
             place = n++;
             b[place].first = i;
@@ -155,15 +156,19 @@ static int divide(vprep *p, vc_err *err)
         }
         of[i] = (uint32_t)place;
         if (!rc && !p->items[i].drop)
-            rc = cost_of(p, &p->items[i], &cost, err);
-        b[place].cost += cost;
+            rc = cost_of(p, &p->items[i], &cost[i], err);
+        b[place].cost += cost[i];
     }
     if (!rc)
         rc = deal(p, b, n, err);
-    for (uint32_t i = 0; !rc && i < p->n_items; i++)
+    p->others_clips = 0;
+    for (uint32_t i = 0; !rc && i < p->n_items; i++) {
         p->owner[i] = b[of[i]].owner;
+        p->others_clips += p->owner[i] && cost[i];
+    }
     vf_keymap_free(&at);
     free(of);
+    free(cost);
     free(b);
     return rc;
 }
@@ -413,6 +418,30 @@ int vprep_share_texts(vprep *p, vc_err *err)
 }
 
 /* ---- the clips ---- */
+
+enum { NAP = 100000 };               /* us */
+
+void vprep_share_progress(vprep *p, uint64_t done, uint64_t failed, bool end)
+{
+    enum { DONE, ENCODED, REUSED, FAILED, ENDED, N };
+    double x[N] = { (double)done, (double)p->encoded, (double)p->reused, (double)failed, end };
+    char extra[80];
+
+    while (p->ranks > 1 && vc_comm_post(p->comm, x, N, NULL) == 1 && end)
+        usleep(NAP);
+    if (p->rank)
+        return;
+    for (;;) {
+        if (p->ranks > 1 && vc_comm_posted(p->comm, x, N, NULL))
+            return;
+        snprintf(extra, sizeof extra, "%.0f encoded, %.0f reused, %.0f skipped", x[ENCODED], x[REUSED],
+                 x[FAILED]);
+        vc_progress_at(p->progress, (uint64_t)x[DONE], extra);
+        if (!end || x[ENDED] >= p->ranks || *vc_stop_flag())
+            return;
+        usleep(NAP);
+    }
+}
 
 static int take_failed(vprep *p, mail *m, vc_err *err)
 {

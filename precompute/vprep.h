@@ -127,6 +127,7 @@ typedef struct vprep {
     uint16_t *owner;                  /* of each item, its rank; NULL: rank 0 */
     struct vprep_mail *mail;          /* hints for rank 0 (share.c) */
     uint32_t told_errors;             /* of n_errors, those that all ranks have */
+    uint64_t others_clips;            /* clips that ranks but 0 are to encode */
 } vprep;
 
 /* Notes a failed row; with --on_error stop returns the code, else 0. Thread-safe. */
@@ -168,6 +169,9 @@ int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err);
 int vprep_share_survey(vprep *p, vc_err *err);
 int vprep_share_texts(vprep *p, vc_err *err);
 int vprep_share_clips(vprep *p, vc_err *err);
+/* Where this rank's clips are: rank 0 shows all ranks'. Local; one thread at a time. end: this rank is
+ * done with them, and rank 0 shows the others to their end. */
+void vprep_share_progress(vprep *p, uint64_t done, uint64_t failed, bool end);
 void vprep_share_free(vprep *p);
 
 /* p->rules from the flags. bucket_rules: of the family. */

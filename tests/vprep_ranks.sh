@@ -37,13 +37,17 @@ same() { # same A B WHAT
     ! ls "$2" | grep -q 'open\|manifest.lock' || bad "$3: something is left open"
 }
 
+clips() { sed -n 's/^vprep: clips: \([0-9]* clips\) in [^ ]* [^ ]* *\(.*\)/\1 \2/p' "$dir/log"; }
 run 3 0 "$dir/one"
+all=$(clips)
+[ -n "$all" ] || bad "no word of the clips"
 for stage in metadata probe decode; do
     grep -q "\"stage\":\"$stage\"" "$dir/one/errors.jsonl" || bad "nothing fails at $stage"
 done
 for n in 1 2 4; do
     run 3 $n "$dir/$n"
     [ "$(grep -c '^bucket' "$dir/log")" -eq 1 ] || bad "$n ranks: not one table"
+    [ "$(clips)" = "$all" ] || bad "$n ranks: not all of \"$all\" are shown"
     same "$dir/one" "$dir/$n" "$n ranks"
 done
 grep -q '"source":{"w":96,"h":64,"frames":10,"fps":[0-9]*\.[0-9]*,' "$dir/one/plan.jsonl" || bad "no clip of variable rate"
