@@ -96,4 +96,12 @@ for i in 1 2; do run "0 3" 2 "$dir/part-$i" --shard $i/2; done
 run 3 0 "$dir/fresh"
 "$vlat" merge "$dir/part-1" "$dir/part-2" --out "$dir/joined" >"$dir/log" || bad "merge"
 [ "$(root "$dir/joined")" = "$(root "$dir/fresh")" ] || bad "parts of two ranks: another root"
+
+# a model, whose encoders have threads of their own; first frames of clips and of a validation prompt
+"$VLT_BUILD/tests/make_model" "$dir/model" CogVideoXImageToVideoPipeline 32 >"$dir/log" 2>&1 || bad "no model"
+printf '[{"prompt": "a validation prompt", "image": "media/copy.png"}]' >"$dir/prompts.json"
+flags+=(--model "$dir/model" --train_mode i2v --image_sample_size 64)
+run 3 0 "$dir/model-one"
+run 3 3 "$dir/model-3"
+same "$dir/model-one" "$dir/model-3" "3 ranks with a model"
 echo "1, 2 and 4 ranks write what one process writes"

@@ -24,7 +24,15 @@ run() {
         exec "$(dirname "$0")/ranks.sh" "$1" "$VLT_BUILD/vprep" "${flags[@]}" "${shards[@]}" --out "$2" --workers 1
     fi
 }
-latents() { "$VLT_BUILD/tests/dump_dataset" "$1" | awk '$1 == "latent" { print $2 }' | sort -u | wc -l; }
+# how many are there; a file that was just being made holds none
+latents() {
+    local file
+    for file in "$1"/shard-*; do
+        rm -rf "$dir/look" && mkdir "$dir/look"
+        [ ! -e "$file" ] || ln "$file" "$dir/look/"
+        "$VLT_BUILD/tests/dump_dataset" "$dir/look" 2>/dev/null || true
+    done | awk '$1 == "latent" { print $2 }' | sort -u | wc -l
+}
 
 RANDOM=7
 killed=0 landed=0
