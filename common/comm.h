@@ -67,8 +67,8 @@ int vc_comm_sum(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err);
 int vc_comm_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc_dtype wire,
                         vc_err *err);
 
-/* Local, for progress: x [n <= VC_COMM_POSTS] goes to rank 0 while everybody works on. 1: an earlier
- * one is still under way and x is not sent; try again. A rank's last post must have been got. */
+/* Local, for progress: x [n <= VC_COMM_POSTS] goes to rank 0 while everybody works on. 1: an
+ * earlier one is still under way and x is not sent; try again. */
 enum { VC_COMM_POSTS = 6 };
 int vc_comm_post(vc_comm *c, const double *x, int n, vc_err *err);
 /* Local, rank 0: sum [n] of what each rank posted last. */

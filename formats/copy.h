@@ -11,8 +11,8 @@
 
 typedef struct vf_copy vf_copy;
 
-/* A dataset at `path` whose head is that of `like`; joined: but for `part`, since others come to it.
- * shard_size 0: 4 GiB. VC_EINVAL: there is a finished dataset already. */
+/* A dataset at `path` whose head is that of `like`; joined: but for `part`, since others come to
+ * it. shard_size 0: 4 GiB. VC_EINVAL: there is a finished dataset already. */
 int vf_copy_open(vf_copy **out, const char *path, const vf_dataset *like, bool joined,
                  int64_t shard_size, vc_err *err);
 /* Sample i of d as number `number` (its own, or a new one), with all that it refers to. */

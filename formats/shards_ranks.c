@@ -1,7 +1,7 @@
 /* shards_ranks.c - several writers of one dataset. See shards.h and shards_writer.h
  *
- * Each rank writes shards of its own. While one is open it has its rank's name; what closes it gives
- * it the next number and puts it into the manifest, one rank at a time:
+ * Each rank writes shards of its own. While one is open it has its rank's name; what closes it
+ * gives it the next number and puts it into the manifest, one rank at a time:
  *
  *     shard-open-00003.lmdb   full: index, cut, synced, hashed       (as a lone writer does)
  *       manifest.lock         taken
@@ -11,8 +11,8 @@
  *       manifest.lock         given back
  *
  * So numbers ascend in the order of closing, as a lone writer's do, and the manifest is all that
- * ranks tell each other. Where a file system shows an old manifest under the lock (NFS keeps names for
- * a while), the number that it leads to is taken already, and the manifest is read again.
+ * ranks tell each other. Where a file system shows an old manifest under the lock (NFS keeps names
+ * for a while), the number that it leads to is taken already, and the manifest is read again.
  *
  * A kill leaves open shards behind, and at most one number that was claimed in vain. The next
  * start, of however many ranks, takes them over: vf_writer_adopt_left. */

@@ -140,8 +140,8 @@ static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_
     for (struct dirent *e; !rc && (e = readdir(d));) {
         bool text;
         unsigned number;
-        if (vf_shard_name_parse(e->d_name, &text, &number) || vf_open_name_parse(e->d_name, &text) ||
-            is_temporary(e->d_name))
+        if (vf_shard_name_parse(e->d_name, &text, &number) ||
+            vf_open_name_parse(e->d_name, &text) || is_temporary(e->d_name))
             rc = fn(w, e->d_name, err);
     }
     closedir(d);
@@ -169,8 +169,9 @@ static int refuse_file(vf_writer *w, const char *name, vc_err *err)
                    w->dir, name, VF_MANIFEST);
 }
 
-/* Files that the manifest does not name: the open shards of a lone writer, one of each kind; those of
- * ranks, whose turn comes later; a manifest that was being written. Anything else did not come from us. */
+/* Files that the manifest does not name: the open shards of a lone writer, one of each kind; those
+ * of ranks, whose turn comes later; a manifest that was being written. Anything else did not come
+ * from us. */
 static int adopt_file(vf_writer *w, const char *name, vc_err *err)
 {
     bool text;

@@ -310,8 +310,8 @@ static int name_plan(vprep *p, vc_err *err)
     return rc;
 }
 
-/* Where ranks wait for each other. A stop comes to all of them; a rank that fails ends the others, who are
- * in the midst of their work. What was made is kept. */
+/* Where ranks wait for each other. A stop comes to all of them; a rank that fails ends the others,
+ * who are in the midst of their work. What was made is kept. */
 static int meet(vprep *p, int rc, vc_err *err)
 {
     if (rc && p->writer)

@@ -1,5 +1,5 @@
-/* share.c - which of the work is this process's: a job's part of the list, a rank's part of a job; and
- * what ranks tell each other. See vprep.h */
+/* share.c - which of the work is this process's: a job's part of the list, a rank's part of a job;
+ * and what ranks tell each other. See vprep.h */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,8 @@ int vprep_parse_shard(vprep *p, vc_err *err)
     p->parts = 1;
     if (!s)
         return 0;
-    if (strspn(s, "0123456789/") != strlen(s) || sscanf(s, "%6u/%6u%n", &i, &n, &end) != 2 || s[end])
+    if (strspn(s, "0123456789/") != strlen(s) || sscanf(s, "%6u/%6u%n", &i, &n, &end) != 2 ||
+        s[end])
         return vc_fail(err, VC_EUSAGE, "--shard %s: expected i/n, as in 1/4", s);
     if (i < 1 || i > n || n > MAX_PARTS)
         return vc_fail(err, VC_EUSAGE, "--shard %s: i/n with i from 1 to n, and n at most %d", s,
@@ -434,8 +435,8 @@ void vprep_share_progress(vprep *p, uint64_t done, uint64_t failed, bool end)
     for (;;) {
         if (p->ranks > 1 && vc_comm_posted(p->comm, x, N, NULL))
             return;
-        snprintf(extra, sizeof extra, "%.0f encoded, %.0f reused, %.0f skipped", x[ENCODED], x[REUSED],
-                 x[FAILED]);
+        snprintf(extra, sizeof extra, "%.0f encoded, %.0f reused, %.0f skipped", x[ENCODED],
+                 x[REUSED], x[FAILED]);
         vc_progress_at(p->progress, (uint64_t)x[DONE], extra);
         if (!end || x[ENDED] >= p->ranks || *vc_stop_flag())
             return;

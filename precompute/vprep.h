@@ -148,8 +148,8 @@ int vprep_remember(vprep *p, vc_err *err);
 
 /* p->part and p->parts from --shard. */
 int vprep_parse_shard(vprep *p, vc_err *err);
-/* Whether a row is this job's. It is told by the path in the row alone: rows of one file stay together, no
- * file is opened to find out, and a changed list moves no row to another job. */
+/* Whether a row is this job's. It is told by the path in the row alone: rows of one file stay
+ * together, no file is opened to find out, and a changed list moves no row to another job. */
 bool vprep_is_mine(const vprep *p, const vf_row *row);
 
 /* ---- the ranks of a job (mpirun): each surveys, encodes and writes a part ----

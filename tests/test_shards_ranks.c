@@ -9,7 +9,9 @@ enum { RANKS = 3, SAMPLES = 10 };
 static int open_rank(vf_writer **w, const char *dir, int rank, int ranks, vc_err *err)
 {
     cJSON *head = make_head(0);
-    vf_writer_opts o = { .head = head, .shard_size = rank ? BIG : SMALL, .rank = rank, .ranks = ranks };
+    vf_writer_opts o = {
+        .head = head, .shard_size = rank ? BIG : SMALL, .rank = rank, .ranks = ranks
+    };
     int rc = vf_writer_open(w, dir, &o, err);
     cJSON_Delete(head);
     return rc;
