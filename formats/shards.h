@@ -132,18 +132,18 @@ typedef struct vf_writer_opts {
                                               * is put next; 0: by size alone */
     bool overwrite;                          /* start anew: the dataset's own files are removed */
     bool append;                             /* keep samples that are not put again */
-    bool change;                             /* go on whatever the head was: each record is put again */
+    bool change;                             /* go on under any head: each record is put again */
     int rank, ranks;                         /* of several writers; 0, 0: alone */
 } vf_writer_opts;
 
-/* Whether a writer would go on in the dataset at path, whose manifest is `there`: 0, or VC_EMISMATCH
- * with the differences and the remedies. */
+/* Whether a writer would go on in the dataset at path, whose manifest is `there`: 0, or
+ * VC_EMISMATCH with the differences and the remedies. */
 int vf_head_accept(const char *path, const cJSON *there, const vf_writer_opts *o, vc_err *err);
 /* Makes the folder or goes on in it: takes the lock (VC_EBUSY), checks what is there before
  * liblmdb opens it (VC_EFORMAT names the file to remove), refuses a dataset whose head differs in
  * more than normalization, train_mode and conditions (VC_EMISMATCH with the differences and the
- * remedies) unless `change`; with `append`, which keeps records of the old mode, also in train_mode.
- * The manifest says incomplete from here on. */
+ * remedies) unless `change`; with `append`, which keeps records of the old mode, also in
+ * train_mode. The manifest says incomplete from here on. */
 int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, vc_err *err);
 /* Sets a text field of the head that is known only later: manifests written from now on have it. */
 int vf_writer_describe(vf_writer *w, const char *field, const char *text, vc_err *err);
@@ -175,8 +175,8 @@ int vf_writer_catch_up(vf_writer *w, int shards, vc_err *err);
 int vf_writer_lost_shards(const vf_writer *w);
 bool vf_writer_has_latent(const vf_writer *w, vf_key k);
 bool vf_writer_has_text(const vf_writer *w, vf_key k);
-/* Live samples and variants. Of one of them the key of its clip, and its record as JSON text; borrowed
- * until the next call, NULL: there is no such sample. */
+/* Live samples and variants. Of one of them the key of its clip, and its record as JSON text;
+ * borrowed until the next call, NULL: there is no such sample. */
 uint32_t vf_writer_count(const vf_writer *w);
 const vf_key *vf_writer_clip_of(const vf_writer *w, uint32_t number, uint32_t variant);
 const char *vf_writer_sample(vf_writer *w, uint32_t number, uint32_t variant);
@@ -209,8 +209,8 @@ int vf_writer_commit(vf_writer *w, vc_err *err);
 /* Closes the open shards and writes the manifest as complete. Only close may follow. */
 int vf_writer_finish(vf_writer *w, vc_err *err);
 
-/* Keeps a hint with the dataset, in state.lmdb: a small value by a name, e.g. a file's hash by (size,
- * mtime, inode). Losing it is harmless. */
+/* Keeps a hint with the dataset, in state.lmdb: a small value by a name, e.g. a file's hash by
+ * (size, mtime, inode). Losing it is harmless. */
 int vf_writer_hint_put(vf_writer *w, const char *name, const void *value, size_t n, vc_err *err);
 
 /* ---- hints ---- */

@@ -116,9 +116,9 @@ int vf_head_accept(const char *path, const cJSON *there, const vf_writer_opts *o
     if ((o->change && !o->append) || !vf_head_compare(there, o->head, fields, told))
         return 0;
     return vc_fail(err, VC_EMISMATCH,
-                   "%s was made with other settings (%s): give another --out with --reuse %s, which "
-                   "encodes only what that changes, or --overwrite to make it anew", path, told,
-                   path);
+                   "%s was made with other settings (%s): give another --out with --reuse %s, "
+                   "which encodes only what that changes, or --overwrite to make it anew", path,
+                   told, path);
 }
 
 /* ---- files of the folder ---- */

@@ -363,7 +363,8 @@ static int run(vprep *p, vc_err *err)
         vc_say(p->progress, "no --model: encoding with the built-in weight-free codec and text encoder");
     rc = vf_metadata_read(&p->meta, p->c.meta, &o, err);
     if (!rc) rc = prep_stock_open(p, err);
-    bool forecast = !rc && (prep_stock_goes_on(p) || p->c.reuse.n), keys = forecast || !p->c.dry_run;
+    bool forecast = !rc && (prep_stock_goes_on(p) || p->c.reuse.n);
+    bool keys = forecast || !p->c.dry_run;
     if (!rc) rc = vprep_identify(p, keys, err);
     rc = vc_comm_agree(p->comm, rc, err);
     if (!rc) prep_stock_compare(p);

@@ -179,8 +179,8 @@ static int take_thumb(vprep *p, prep_job *j, vc_err *err)
     return 0;
 }
 
-/* What of an item's values and thumbnail is not stored yet; fills j but for its pixels. What another
- * dataset has of it is copied. */
+/* What of an item's values and thumbnail is not stored yet; fills j but for its pixels. What
+ * another dataset has of it is copied. */
 static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
 {
     unsigned values = vprep_values(p, &p->meta.rows[it->row]);

@@ -1,5 +1,5 @@
-/* record.h - a sample's plan line and its stored record as JSON text, without blanks or a newline; fields
- * as docs/interface.md and docs/format.md have them. Out of memory sticks to the buffer. */
+/* record.h - a sample's plan line and its stored record as JSON text, without blanks or a newline;
+ * fields as docs/interface.md and docs/format.md have them. Out of memory sticks to the buffer. */
 #ifndef VPREP_RECORD_H
 #define VPREP_RECORD_H
 

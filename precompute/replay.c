@@ -47,8 +47,8 @@ static bool peek_head(head *h, const char *text, size_t n)
     int end = 0;
 
     snprintf(start, sizeof start, "%.*s", (int)(n < sizeof start ? n : sizeof start), text);
-    return sscanf(start, "{\"sample\":%lld,\"id\":\"%16[0-9a-f]\",\"variant\":%lld,%n", &number, hex,
-                  &variant, &end) == 3 && end && !set_head(h, hex, number, variant, NULL);
+    return sscanf(start, "{\"sample\":%lld,\"id\":\"%16[0-9a-f]\",\"variant\":%lld,%n", &number,
+                  hex, &variant, &end) == 3 && end && !set_head(h, hex, number, variant, NULL);
 }
 
 static int each_line(const vc_map *m, const char *path,
@@ -289,7 +289,8 @@ static int replay_line(void *arg, const char *text, size_t n, vc_err *err)
     if (rc)
         return rc;
     if (!plan_ids_find(&r->rows, h.id, &row))
-        return vc_fail(err, VC_EMISMATCH, "sample %lld is not in the metadata", (long long)h.number);
+        return vc_fail(err, VC_EMISMATCH, "sample %lld is not in the metadata",
+                       (long long)h.number);
     if (!r->p->sources[row].ok)
         return 0;                          /* already in the error list */
     vprep_item it = { .row = row, .number = (uint32_t)h.number, .variant = (uint16_t)h.variant,

@@ -199,7 +199,8 @@ int prep_stock_take(vprep *p, bool text, vf_key k, vc_err *err)
         int rc = vf_dataset_bytes(from->d, text, k, &data, &n, &why);
         if (rc) {
             if (rc != VC_ENOENT)
-                vc_warn(p->progress, "--reuse %s: %s: made anew", vf_dataset_path(from->d), why.text);
+                vc_warn(p->progress, "--reuse %s: %s: made anew", vf_dataset_path(from->d),
+                        why.text);
             continue;
         }
         rc = text ? vf_writer_put_text(p->writer, k, data, n, err)

@@ -1,10 +1,11 @@
-/* stock.h - what there is already and need not be made: values of the dataset at --out, values of the
- * datasets of --reuse, and hints of them all.
+/* stock.h - what there is already and need not be made: values of the dataset at --out, values of
+ * the datasets of --reuse, and hints of them all.
  *
- * A value is found by its content key, which says everything that it depends on: one that is found is
- * the one that would be made, whatever else its dataset holds or was made with. Values of --reuse are
- * compared with their checksums and copied when they are wanted; a damaged one is told and made anew.
- * Many threads may look for things while nothing is put; opening and taking are the main thread's. */
+ * A value is found by its content key, which says everything that it depends on: one that is found
+ * is the one that would be made, whatever else its dataset holds or was made with. Values of --reuse
+ * are compared with their checksums and copied when they are wanted; a damaged one is told and made
+ * anew. Many threads may look for things while nothing is put; opening and taking are the main
+ * thread's. */
 #ifndef VPREP_STOCK_H
 #define VPREP_STOCK_H
 
@@ -19,14 +20,14 @@ void prep_stock_close(vprep *p);
 bool prep_stock_goes_on(const vprep *p);
 /* Whether --reuse names --out itself: it may be changed in ways that make most of it anew. */
 bool prep_stock_in_place(const vprep *p);
-/* Says in what the encoders of a dataset of --reuse differ, so that their values are not found, and in
- * a dry run why --out would be refused. */
+/* Says in what the encoders of a dataset of --reuse differ, so that their values are not found, and
+ * in a dry run why --out would be refused. */
 void prep_stock_compare(const vprep *p);
 
 typedef enum { STOCK_NONE, STOCK_OUT, STOCK_OTHER } prep_stock_place;
 
-/* Where there is a hint of that name and size. Those of --out are as they were when they were looked
- * at: by open, and again after its writer has opened. */
+/* Where there is a hint of that name and size. Those of --out are as they were when they were
+ * looked at: by open, and again after its writer has opened. */
 prep_stock_place prep_stock_recall(const vprep *p, const char *name, void *value, size_t n);
 void prep_stock_look_again(vprep *p);
 

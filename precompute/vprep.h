@@ -6,8 +6,8 @@
  *        -> what is there already, what is to be made               vprep_forecast forecast.c
  *        -> text, each distinct prompt once                         vprep_text     text.c
  *        -> decode workers -> encoder -> writer                     vprep_clips    pipeline.c
- * Values that need not be made are found by stock.h. Encoders are found and named in components.h; what
- * a training mode stores besides clips is conditions.h, how a job becomes values encode.h.
+ * Values that need not be made are found by stock.h. Encoders are found and named in components.h;
+ * what a training mode stores besides clips is conditions.h, how a job becomes values encode.h.
  *
  * A stage reads what the earlier ones left in the run; a clip that fails is noted in the error list with
  * its row and the run goes on (--on_error skip). Selection is recomputed where it is needed: it is a
@@ -177,8 +177,8 @@ void vprep_share_free(vprep *p);
 /* p->rules from the flags. bucket_rules: of the family. */
 int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err);
 
-/* Opens, probes and (hash) hashes each row's file with all workers; what hints say of a file that has
- * the same size, time and inode is believed, unless --rehash. A row that tells the size (of a
+/* Opens, probes and (hash) hashes each row's file with all workers; what hints say of a file that
+ * has the same size, time and inode is believed, unless --rehash. A row that tells the size (of a
  * video also frames and fps) is taken at its word with --trust_metadata: its file must be there, but
  * is only opened to be hashed. */
 int vprep_survey(vprep *p, bool hash, vc_err *err);
@@ -217,7 +217,8 @@ typedef struct vprep_rate {
 #define VPREP_RATE "clip-rate"
 double vprep_clip_pixels(const vb_choice *c);        /* of all frames of the target */
 
-/* What the run is going to reuse, encode and drop, to `out`; the writer keeps what is stored as it is. */
+/* What the run is going to reuse, encode and drop, to `out`; the writer keeps what is stored as it
+ * is. */
 int vprep_forecast(vprep *p, FILE *out, vc_err *err);
 
 /* How many different prompts there are already, and are to be encoded. */
