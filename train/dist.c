@@ -17,7 +17,7 @@
 #include "common/tensor/backend.h"
 #include "train/dist_parts.h"
 
-enum { ALIGN = 16, TURNS = 2 };              /* values; rows that sharded blocks share */
+enum { ALIGN = VTRAIN_ROW_ALIGN, TURNS = 2 };            /* TURNS: rows that sharded blocks share */
 
 typedef vtrain_unit unit;
 
@@ -34,8 +34,6 @@ struct vtrain_dist {
     vt_ctx *g;
     vtrain_dist_opts o;
     vtrain_layout l;
-    vt_param **list;             /* all trained ones, unit by unit */
-    size_t *at;                  /* of the same */
     float **row;                 /* [rows] */
     int rows;
     float *part;                 /* sharded: [largest shard] a micro-batch's sum */
@@ -63,51 +61,7 @@ static bool sharded(const vtrain_dist *d)
     return d->l.shards > 1;
 }
 
-/* ---- layout ---- */
-
-static int most_block(vt_params *p)
-{
-    int most = -1;
-    for (int i = 0; i < vt_params_count(p); i++)
-        if (vt_params_at(p, i)->block > most) most = vt_params_at(p, i)->block;
-    return most;
-}
-
-static size_t round_up(size_t n, size_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
-static void fill_unit(vtrain_dist *d, unit *u, vt_params *p, int block)
-{
-    size_t values = 0;
-    for (int i = 0; i < vt_params_count(p); i++) {
-        vt_param *x = vt_params_at(p, i);
-        if (!x->trained || x->block != block) continue;
-        u->at[u->n] = values;
-        u->param[u->n++] = x;
-        values += round_up((size_t)vt_count(x->t), ALIGN);
-    }
-    u->shard = round_up((values + (size_t)d->l.shards - 1) / (size_t)d->l.shards, ALIGN);
-}
-
-static int make_units(vtrain_dist *d, vt_params *p, vc_err *err)
-{
-    int blocks = most_block(p) + 1, at = 0, room = vt_params_count(p) + 1;
-    d->l.n = blocks + 1;
-    d->l.unit = calloc((size_t)d->l.n, sizeof *d->l.unit);
-    d->list = calloc((size_t)room, sizeof *d->list);
-    d->at = calloc((size_t)room, sizeof *d->at);
-    if (!d->l.unit || !d->list || !d->at) return vc_fail(err, VC_ENOMEM, "out of memory");
-    for (int k = 0; k < d->l.n; k++) {
-        unit *u = &d->l.unit[k];
-        u->param = d->list + at;
-        u->at = d->at + at;
-        fill_unit(d, u, p, k < blocks ? blocks - 1 - k : -1);
-        at += u->n;
-    }
-    return 0;
-}
+/* ---- rows ---- */
 
 /* Which row a unit's gradients are in: its own; or, sharded, blocks take turns. */
 static int row_of(const vtrain_dist *d, int k)
@@ -328,20 +282,6 @@ int vtrain_dist_finish(vtrain_dist *d, vc_err *err)
 
 /* ---- split values ---- */
 
-void vtrain_each_part(const unit *u, size_t first, size_t n, vtrain_part_fn f, void *arg)
-{
-    for (int i = 0; i < u->n; i++) {
-        size_t begin = u->at[i], end = begin + (size_t)vt_count(u->param[i]->t);
-        size_t from = begin > first ? begin : first, to = end < first + n ? end : first + n;
-        if (from < to) f(arg, u->param[i], from - begin, to - from, from - first);
-    }
-}
-
-void vtrain_read_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
-{
-    memcpy((float *)arg + at, (const float *)p->t->data + from, n * sizeof(float));
-}
-
 static float *new_row(size_t values, vc_err *err)
 {
     float *row = aligned_alloc(ALIGN * sizeof *row, values * sizeof *row);
@@ -430,7 +370,7 @@ static int start(vtrain_dist *d, vc_comm *comm, vt_params *p, vc_err *err)
     d->rounds = shards > 1 ? d->o.micros : 1;
     int rc = vc_comm_split(&d->l.group, comm, rank / shards, err);
     if (!rc) rc = vc_comm_split(&d->l.copies, comm, rank % shards, err);
-    if (!rc) rc = make_units(d, p, err);
+    if (!rc) rc = vtrain_layout_open(&d->l, p, err);
     if (!rc) rc = make_rows(d, err);
     if (!rc && shards > 1) rc = make_shards(d, err);
     if (!rc) rc = make_jobs(d, err);
@@ -488,9 +428,7 @@ void vtrain_dist_close(vtrain_dist *d)
     vc_comm_close(d->l.group);
     free(d->row);
     free(d->part);
-    free(d->l.unit);
-    free(d->list);
-    free(d->at);
+    vtrain_layout_close(&d->l);
     free(d);
 }
 

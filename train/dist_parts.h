@@ -1,7 +1,7 @@
-/* dist_parts.h - how parameters are laid out for the ranks. Internal to dist.c and zero.c.
+/* dist_parts.h - how parameters are laid out for the ranks. Internal to dist*.c and zero.c.
  *
  * A unit is one block's trained parameters, as if they were one row of values: each begins at a
- * multiple of ALIGN, zeros fill the gaps. A rank's shard is an equal part of that row.
+ * multiple of VTRAIN_ROW_ALIGN, zeros fill the gaps. A rank's shard is an equal part of that row.
  *
  *     unit 0       1       ...   blocks-1   blocks
  *     last block   before        first      what is in no block */
@@ -9,6 +9,8 @@
 #define VTRAIN_DIST_PARTS_H
 
 #include "train/dist.h"
+
+enum { VTRAIN_ROW_ALIGN = 16 };              /* values: 64 bytes */
 
 typedef struct vtrain_unit {
     vt_param **param;            /* the trained ones */
@@ -26,10 +28,15 @@ typedef struct vtrain_layout {
     vtrain_unit *unit;
     int n;
     int shards, shard;           /* how many, and which is this rank's */
+    vt_param **list;             /* the units' params, one after the other */
+    size_t *at;                  /* and the units' at */
     vc_comm *all;                /* the ranks */
     vc_comm *group, *copies;     /* those that split a row; those that have the same shard */
 } vtrain_layout;
 
+/* Fills unit and n for what of p is trained; shards is set. */
+int vtrain_layout_open(vtrain_layout *l, vt_params *p, vc_err *err);
+void vtrain_layout_close(vtrain_layout *l);  /* an all-zero one is fine */
 const vtrain_layout *vtrain_dist_layout(const vtrain_dist *d);
 
 /* Calls f for what of each parameter is in the row's values first..first+n-1, with the part's place

@@ -1,0 +1,73 @@
+/* dist_layout.c - which trained parameter is where in the rows that ranks sum and split. See
+ * dist_parts.h */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/dist_parts.h"
+
+typedef vtrain_unit unit;
+
+static int most_block(vt_params *p)
+{
+    int most = -1;
+    for (int i = 0; i < vt_params_count(p); i++)
+        if (vt_params_at(p, i)->block > most) most = vt_params_at(p, i)->block;
+    return most;
+}
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static void fill_unit(const vtrain_layout *l, unit *u, vt_params *p, int block)
+{
+    size_t values = 0;
+    for (int i = 0; i < vt_params_count(p); i++) {
+        vt_param *x = vt_params_at(p, i);
+        if (!x->trained || x->block != block) continue;
+        u->at[u->n] = values;
+        u->param[u->n++] = x;
+        values += round_up((size_t)vt_count(x->t), VTRAIN_ROW_ALIGN);
+    }
+    u->shard = round_up((values + (size_t)l->shards - 1) / (size_t)l->shards, VTRAIN_ROW_ALIGN);
+}
+
+int vtrain_layout_open(vtrain_layout *l, vt_params *p, vc_err *err)
+{
+    int blocks = most_block(p) + 1, at = 0, room = vt_params_count(p) + 1;
+    l->n = blocks + 1;
+    l->unit = calloc((size_t)l->n, sizeof *l->unit);
+    l->list = calloc((size_t)room, sizeof *l->list);
+    l->at = calloc((size_t)room, sizeof *l->at);
+    if (!l->unit || !l->list || !l->at) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int k = 0; k < l->n; k++) {
+        unit *u = &l->unit[k];
+        u->param = l->list + at;
+        u->at = l->at + at;
+        fill_unit(l, u, p, k < blocks ? blocks - 1 - k : -1);
+        at += u->n;
+    }
+    return 0;
+}
+
+void vtrain_layout_close(vtrain_layout *l)
+{
+    free(l->unit);
+    free(l->list);
+    free(l->at);
+}
+
+void vtrain_each_part(const unit *u, size_t first, size_t n, vtrain_part_fn f, void *arg)
+{
+    for (int i = 0; i < u->n; i++) {
+        size_t begin = u->at[i], end = begin + (size_t)vt_count(u->param[i]->t);
+        size_t from = begin > first ? begin : first, to = end < first + n ? end : first + n;
+        if (from < to) f(arg, u->param[i], from - begin, to - from, from - first);
+    }
+}
+
+void vtrain_read_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
+{
+    memcpy((float *)arg + at, (const float *)p->t->data + from, n * sizeof(float));
+}
