@@ -137,7 +137,7 @@ static void test_steps(void **state)
     float *norms = golden_values(m.golden, "norms", NULL);
     assert_int_equal(vt_adamw_open(&s, m.params, VT_ADAMW_F32, NULL), 0);
     for (int i = 0; i < 10; i++) {
-        char name[8];
+        char name[16];
         cog_case c;
         vt_adamw o = adam;
         snprintf(name, sizeof name, "%d", i);
