@@ -183,6 +183,15 @@ static int trace_params(vtrain *t, bool grads, vc_err *err)
 
 /* ---- running ---- */
 
+/* Blocks of a batch that backward runs again. Samples that joined within the step are not planned
+ * for yet: then as many as may be. */
+static int recomputed(const vtrain *t, uint32_t group)
+{
+    if (!t->plan.recompute) return 0;
+    if (t->plan.spans == t->n_spans) return t->plan.recompute[group];
+    return t->cfg.gradient_checkpointing == VTRAIN_REMAT_NONE ? 0 : t->plan.blocks;
+}
+
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
 {
     levels v;
@@ -193,7 +202,7 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
         p.in.note = note;
         p.in.note_arg = &noted;
     }
-    if (t->plan.recompute) p.in.recompute = t->plan.recompute[m->batch->group];
+    p.in.recompute = recomputed(t, m->batch->group);
     draw_levels(&v, t, m);
     double start = vc_seconds();
     vt_step_begin(t->g, record ? VT_RECORD : 0);
