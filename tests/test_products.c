@@ -50,6 +50,12 @@ static const mm_case mm_cases[] = {
     { 3, 5, 0, 0, 1, F, F, F, 1, 0.5f, 1, 0 },
     { 3, 5, 0, 0, 1, F, F, F, 1, 0, 0, 0 },
     { 800, 70, 20, 0, 1, F, F, F, 1, 0, 1, 0 },
+    /* a LoRA's gradients: few rows, B as it lies, in whole panels and a rest; and turned */
+    { 16, 150, 300, 1, 0, F, F, F, 1, 0, 0, 3 },
+    { 23, 97, 260, 1, 0, F, F, H, 0.5f, 1, 1, 0 },
+    { 4, 64, 140, 0, 0, F, F, F, 1, 1, 1, 2 },
+    { 130, 48, 300, 1, 0, F, F, F, 1, 1, 0, 1 },
+    { 150, 101, 129, 1, 0, F, F, H, 2, 0.5f, 0, 0 },
 };
 #undef F
 #undef H

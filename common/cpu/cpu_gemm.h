@@ -57,6 +57,9 @@ typedef struct cpu_gemm {
     /* c (+)= a b */
     void (*block)(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const uint32_t *b,
                   size_t pb, float *c, size_t ldc, bool add);
+    /* the same where B lies as f32 rows, ldb apart, and n is a multiple of nr; NULL: not in f32 */
+    void (*block_as_is)(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const float *b,
+                        size_t ldb, float *c, size_t ldc, bool add);
     /* n elements that follow one another along k, to (n + pair - 1) / pair units */
     void (*along)(uint32_t *dst, const void *src, vc_dtype t, size_t n);
     /* unit i: element i of row 0 and, in a pair, of row 1; row1 NULL is zeros */

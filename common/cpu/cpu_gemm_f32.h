@@ -12,64 +12,83 @@
 
 /* ---- products ---- */
 
-/* rows of MR by NR of C; a[i] points at row i, missing rows repeat the last one. */
-static inline __attribute__((always_inline)) void multiply(vf acc[MR][2], size_t k,
-                                                           const float *const a[MR], const float *b)
+#define INLINE static inline __attribute__((always_inline))
+
+/* rows (a constant) by NR of C; row i of A is at a + i lda. */
+INLINE void multiply(vf acc[MR][2], int rows, size_t k, const float *a, size_t lda, const float *b,
+                     size_t ld, bool fetch)
 {
     vf s[MR][2];
 
 #pragma GCC unroll 16
-    for (int i = 0; i < MR; i++)
+    for (int i = 0; i < rows; i++)
         s[i][0] = s[i][1] = (vf){ 0 };
-    for (size_t p = 0; p < k; p++, b += NR) {
+    for (size_t p = 0; p < k; p++, b += ld) {
+        if (fetch)
+            __builtin_prefetch(b + NR);
         vf b0 = v_load(b), b1 = v_load(b + VW);
 #pragma GCC unroll 16
-        for (int i = 0; i < MR; i++) {
-            vf x = v_set(a[i][p]);
+        for (int i = 0; i < rows; i++) {
+            vf x = v_set(a[(size_t)i * lda + p]);
             s[i][0] += x * b0;
             s[i][1] += x * b1;
         }
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < MR; i++) {
+    for (int i = 0; i < rows; i++) {
         acc[i][0] = s[i][0];
         acc[i][1] = s[i][1];
     }
 }
 
-static void full(size_t k, const float *a, size_t lda, const float *b, float *c, size_t ldc,
-                 bool add)
+INLINE void full(size_t k, const float *a, size_t lda, const float *b, size_t ld, bool fetch,
+                 float *c, size_t ldc, bool add)
 {
     vf acc[MR][2];
-    const float *row[MR];
 
     for (size_t i = 0; i < MR; i++) {
-        row[i] = a + i * lda;
         __builtin_prefetch(c + i * ldc, 1);
         __builtin_prefetch(c + i * ldc + NR - 1, 1);
     }
-    multiply(acc, k, row, b);
+    multiply(acc, MR, k, a, lda, b, ld, fetch);
     for (size_t i = 0; i < MR; i++, c += ldc) {
         v_store(c, add ? v_load(c) + acc[i][0] : acc[i][0]);
         v_store(c + VW, add ? v_load(c + VW) + acc[i][1] : acc[i][1]);
     }
 }
 
-static void edge(size_t m, size_t n, size_t k, const float *a, size_t lda, const float *b, float *c,
-                 size_t ldc, bool add)
+/* A block of fewer rows or columns than a full one. */
+static __attribute__((noinline)) void edge(size_t m, size_t n, size_t k, const float *a, size_t lda,
+                                           const float *b, size_t ld, float *c, size_t ldc,
+                                           bool add)
 {
     vf acc[MR][2];
-    const float *row[MR];
     size_t n1 = n > VW ? n - VW : 0;
 
-    for (size_t i = 0; i < MR; i++)
-        row[i] = a + (i < m ? i : m - 1) * lda;
-    multiply(acc, k, row, b);
+    switch (m) {
+#define ROWS(r)                                     \
+    case r:                                         \
+        multiply(acc, r, k, a, lda, b, ld, false);  \
+        break;
+        ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5)
+#if MR > 6
+        ROWS(6) ROWS(7)
+#endif
+    default:
+        multiply(acc, MR, k, a, lda, b, ld, false);
+#undef ROWS
+    }
     for (size_t i = 0; i < m; i++, c += ldc) {
         v_put(c, add ? v_get(c, n) + acc[i][0] : acc[i][0], n);
         if (n1)
             v_put(c + VW, add ? v_get(c + VW, n1) + acc[i][1] : acc[i][1], n1);
     }
+}
+
+static __attribute__((noinline)) void full_packed(size_t k, const float *a, size_t lda,
+                                                  const float *b, float *c, size_t ldc, bool add)
+{
+    full(k, a, lda, b, NR, false, c, ldc, add);
 }
 
 static void f32_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda,
@@ -80,9 +99,25 @@ static void f32_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t ld
             const float *ai = (const float *)a + i * lda, *bj = (const float *)b;
             float *cij = c + i * ldc + j;
             if (m - i >= MR && n - j >= NR)
-                full(k, ai, lda, bj, cij, ldc, add);
+                full_packed(k, ai, lda, bj, cij, ldc, add);
             else
-                edge(m - i < MR ? m - i : MR, n - j, k, ai, lda, bj, cij, ldc, add);
+                edge(m - i < MR ? m - i : MR, n - j, k, ai, lda, bj, NR, cij, ldc, add);
+        }
+}
+
+/* The first rows fetch the next panel ahead: its rows of k lie on pages of their own, where no
+ * processor does it by itself. */
+static void f32_block_as_is(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda,
+                            const float *b, size_t ldb, float *c, size_t ldc, bool add)
+{
+    for (size_t j = 0; j < n; j += NR)
+        for (size_t i = 0; i < m; i += MR) {
+            const float *ai = (const float *)a + i * lda;
+            float *cij = c + i * ldc + j;
+            if (m - i < MR)
+                edge(m - i, NR, k, ai, lda, b + j, ldb, cij, ldc, add);
+            else
+                full(k, ai, lda, b + j, ldb, i == 0, cij, ldc, add);
         }
 }
 
@@ -156,6 +191,7 @@ const cpu_gemm GEMM_SET = {
     .begin = nothing,
     .end = nothing,
     .block = f32_block,
+    .block_as_is = f32_block_as_is,
     .along = f32_along,
     .across = f32_across,
     .transpose = turn,

@@ -2,11 +2,12 @@
  *
  * All threads pack B, or as many of its columns as a slab holds. Then C is cut into tiles, one
  * thread each at a time; a tile walks along k in steps of KC, packs MC rows of A at a time and
- * multiplies. Where one tile has all rows, no other reads its part of B: it packs that itself, a
- * step at a time, and B passes through the cache once. Operands of any type are converted while
- * they are packed, so no copy of a weight outlives the call. k is never cut between threads and the
- * steps do not depend on the tile: a result has the same bits for any number of threads. A product
- * with very few rows would still spend its time on packing; there B is read where it lies.
+ * multiplies. Where one tile has all rows, no other reads its part of B: f32 rows it uses as they
+ * lie, fetching them ahead (a LoRA's gradients: packing costs as much as their products), anything
+ * else it packs itself, a step at a time, and B passes through the cache once. Operands of any type
+ * are converted while they are packed, so no copy of a weight outlives the call. k is never cut
+ * between threads and the steps do not depend on the tile: a result has the same bits for any
+ * number of threads. Very few rows with a B that lies across are sums of single rows of B.
  *
  * With AMX, products whose A (the activations) is bf16 are computed in bf16, B being rounded to it;
  * everything else is computed in f32. */
@@ -17,12 +18,15 @@
 
 enum {
     KC = 256,                                  /* units: a panel of B is 16 KB, half of L1 */
+    DIRECT_KC = 128,                           /* the same where B is used as it lies */
     MC = 192,                                  /* rows of A at a time: 192 KB, in L2 */
     TILE_M = 384, TILE_N = 768,                /* the largest tile */
-    OWN_N = 128,                               /* columns that it packs at a time: in L2 beside A */
+    OWN_TILE_N = 1536,                         /* of all rows, which are few */
+    OWN_N = 128,                               /* columns a tile packs at a time: in L2 beside A */
     PACK_N = 256,                              /* columns of B packed by a thread at a time */
     SLAB = 8 << 20,                            /* units of packed B: 32 MB */
     PAD = 16,                                  /* units: rows of A and C not a power of two apart */
+    TURN_N = 128,                              /* columns that are few beside the rows */
     THIN = 4, THIN_N = 128, THIN_ROW = 4096    /* rows that are few; columns of their tiles */
 };
 
@@ -38,7 +42,7 @@ typedef struct job {
     size_t tm, tn, tiles_m, tiles_n;           /* of a slab */
     uint32_t *packed;                          /* B's panels: [steps of k][slab / nr][units][nr] */
     bool own_b;                                /* each tile packs its part of B: all rows are its */
-    bool direct_a, direct_c;              /* used where they lie: no packing of A, no block for C */
+    bool direct_a, direct_b, direct_c;         /* used where they lie: not packed, no block for C */
     bool thin;
     bool turned;                               /* a and b have changed places: C is transposed */
 } job;
@@ -54,7 +58,7 @@ static void cut_own(job *j)
     j->own_b = true;
     j->slab = j->n;
     j->tm = j->m;
-    j->tn = cpu_round_up(parts(each, parts(each, TILE_N)), CPU_NR);
+    j->tn = cpu_round_up(parts(each, parts(each, OWN_TILE_N)), CPU_NR);
     j->tiles_m = 1;
     j->tiles_n = parts(j->n, j->tn);
 }
@@ -164,7 +168,7 @@ static bool prepare(const job *j, const places *p, size_t m0, size_t m, size_t n
 static void finish_turned(const job *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
 {
     const cpu_rows *r = j->d->rows;
-    float sums[CPU_NR], old[CPU_NR];
+    float sums[TURN_N], old[TURN_N];
 
     for (size_t q = 0; q < n; q++) {
         char *c = c_row(j, n0 + q, m0);
@@ -225,9 +229,13 @@ static void pack_columns(const job *j, size_t n1, size_t k0, size_t q)
 static void multiply_own(const job *j, const places *p, size_t m, size_t n, size_t n0, size_t k0,
                          const uint32_t *a, size_t lda, float *c, size_t ldc, bool add)
 {
-    size_t k = least(j->kc, j->k - k0), units = cpu_units(j->g, k), pb = units * (size_t)j->g->nr;
+    size_t k = least(j->kc, j->k - k0), units = cpu_units(j->g, k), nr = (size_t)j->g->nr;
+    size_t pb = units * nr, lying = j->direct_b ? n / nr * nr : 0;
 
-    for (size_t q = 0; q < n; q += OWN_N) {
+    if (lying)
+        j->g->block_as_is(m, lying, k, a, lda, (const float *)j->b.data + k0 * j->b.stride + n0,
+                          j->b.stride, c, ldc, add);
+    for (size_t q = lying; q < n; q += OWN_N) {
         size_t nq = least(OWN_N, n - q);
         cpu_pack_b(j->g, p->b, pb, j->b, n0 + q, nq, k0, k);
         j->g->block(m, nq, units, a, lda, p->b, pb, c + q, ldc, add);
@@ -358,17 +366,18 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
         return;
     /* Of a tall A whose rows lie across, turning all to multiply by few columns costs more than the
      * products; as B it is read as it lies. */
-    j.turned = ta && j.n <= CPU_NR && j.n < j.m && !bias;
+    j.turned = ta && j.n <= TURN_N && j.n < j.m && !bias;
     if (j.turned) {
         j.m = (size_t)c->dim[1];
         j.n = (size_t)c->dim[0];
         j.a = cpu_columns_of(b, tb);
         j.b = cpu_rows_of(a, ta);
     }
-    j.thin = j.m <= THIN;
+    j.direct_b = j.g->block_as_is && j.b.type == VC_F32 && !j.b.along && j.m <= MC;
+    j.thin = j.m <= THIN && !j.direct_b;
     if (j.thin)
         j.g = cpu_gemm_of(d, VC_F32);
-    j.kc = KC * (size_t)j.g->pair;
+    j.kc = j.direct_b ? DIRECT_KC : KC * (size_t)j.g->pair;
     j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0 && !j.thin && !j.turned;
     /* With few columns packing A would cost more than the products; its rows are read in place. */
     j.direct_a = j.g->pair == 1 && j.a.type == VC_F32 && j.a.along && j.n <= 4 * (size_t)j.g->nr;
