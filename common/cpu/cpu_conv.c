@@ -128,10 +128,6 @@ static void run(const conv *v)
     }
 }
 
-/* With AVX2 the rows here have 0.7 to 1.8 times the speed of oneDNN's (bench_kernels), and more
- * where it counts, in wide 3^3 layers; its kernels for AVX-512 and AMX are the better ones. */
-static bool prefers_dnnl(const vt_dev *d) { return d->dnnl && d->isa.avx512; }
-
 /* What of a tensor with one sample follows its frame `from`. */
 static vt_tensor frames_from(const vt_tensor *t, int64_t from)
 {
@@ -149,7 +145,7 @@ static int64_t left_by_dnnl(vt_dev *d, vt_tensor *y, const vt_tensor *x, const v
 {
     int64_t all = y->dim[1], before = c->before[0], step = c->stride[0];
 
-    if (!prefers_dnnl(d) || d->dry)
+    if (!cpu_dnnl_preferred(d) || d->dry)
         return all;
     if (!c->front)
         return cpu_dnnl_conv3d(d, y, x, w, b, c) ? 0 : all;

@@ -25,6 +25,23 @@ static void dn_desc_close(dn_desc *m)
 }
 static dn_desc_view dn_view(const dn_desc *m) { return *m; }
 
+static dnnl_status_t dn_matrix_open(dn_desc *m, const dnnl_dims_t dim, const dnnl_dims_t stride)
+{
+    return dnnl_memory_desc_create_with_strides(m, 2, dim, dnnl_f32, stride);
+}
+
+static dnnl_status_t dn_append_sum(dnnl_post_ops_t p)
+{
+    return dnnl_post_ops_append_sum(p, 1, 0, dnnl_data_type_undef);
+}
+
+static dnnl_status_t dn_matmul_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dn_desc_view x,
+                                    dn_desc_view w, dn_desc_view b, dn_desc_view y,
+                                    const_dnnl_primitive_attr_t attr)
+{
+    return dnnl_matmul_primitive_desc_create(pd, e, x, w, b, y, attr);
+}
+
 static dnnl_status_t dn_conv_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dn_desc_view x,
                                   dn_desc_view w, dn_desc_view b, dn_desc_view y,
                                   const dnnl_dims_t stride, const dnnl_dims_t before,
@@ -46,6 +63,22 @@ static dnnl_status_t dn_desc_open(dn_desc *m, int nd, const dnnl_dims_t dim, dnn
 static void dn_desc_close(dn_desc *m) { (void)m; }
 static dn_desc_view dn_view(const dn_desc *m) { return m; }
 
+static dnnl_status_t dn_matrix_open(dn_desc *m, const dnnl_dims_t dim, const dnnl_dims_t stride)
+{
+    return dnnl_memory_desc_init_by_strides(m, 2, dim, dnnl_f32, stride);
+}
+
+static dnnl_status_t dn_append_sum(dnnl_post_ops_t p) { return dnnl_post_ops_append_sum(p, 1); }
+
+static dnnl_status_t dn_matmul_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dn_desc_view x,
+                                    dn_desc_view w, dn_desc_view b, dn_desc_view y,
+                                    const_dnnl_primitive_attr_t attr)
+{
+    dnnl_matmul_desc_t d;
+    dnnl_status_t rc = dnnl_matmul_desc_init(&d, x, w, b, y);
+    return rc ? rc : dnnl_primitive_desc_create(pd, &d, attr, e, NULL);
+}
+
 static dnnl_status_t dn_conv_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dn_desc_view x,
                                   dn_desc_view w, dn_desc_view b, dn_desc_view y,
                                   const dnnl_dims_t stride, const dnnl_dims_t before,
@@ -58,38 +91,42 @@ static dnnl_status_t dn_conv_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dn
 }
 #endif
 
-/* ---- a convolution of one shape ---- */
+/* ---- a convolution or a product of one shape ---- */
 
-typedef struct conv_key {                      /* all int64_t: compared as bytes */
+/* All int64_t: compared as bytes. A product's x, w and y are A, B and C with the strides of each. */
+typedef struct shape {
+    int64_t product;                           /* or a convolution */
     dnnl_dims_t x, w, y;                       /* as oneDNN orders them: N C T H W, K C t h w */
-    dnnl_dims_t stride, before, after;
-    int64_t type, bias, threads;
-} conv_key;
+    dnnl_dims_t stride, before, after;         /* of a convolution */
+    dnnl_dims_t x_stride, w_stride, y_stride;  /* of a product */
+    int64_t type, bias, sum, threads;
+} shape;
 
 /* In this order: x, user's weights, packed weights, bias, y, scratchpads of reorder and
  * convolution. */
 enum { M_X, M_W, M_PACKED, M_B, M_Y, M_PAD_W, M_PAD, MEMORIES };
 
-typedef struct conv {
-    conv_key key;
+typedef struct kept {
+    shape key;
     uint64_t used;                             /* when last; 0: a free place */
     bool able;                                 /* false: oneDNN has nothing fast for it */
+    bool allocates;                            /* it takes memory of its own in every call */
     dnnl_primitive_t pack, run;
     dnnl_memory_t mem[MEMORIES];
     size_t bytes[MEMORIES];
-} conv;
+} kept;
 
-enum { KEPT = 128 };                           /* shapes: a VAE has about 20 per picture size */
+enum { KEPT = 128 };               /* shapes: a VAE has about 20 per picture size, a DiT 40 */
 
 struct cpu_dnnl {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_attr_t attr;                /* scratchpads are ours: no malloc in a call */
     uint64_t clock;
-    conv kept[KEPT];
+    kept kept[KEPT];
 };
 
-static void conv_close(conv *c)
+static void kept_close(kept *c)
 {
     if (c->pack)
         dnnl_primitive_destroy(c->pack);
@@ -98,10 +135,10 @@ static void conv_close(conv *c)
     for (int i = 0; i < MEMORIES; i++)
         if (c->mem[i])
             dnnl_memory_destroy(c->mem[i]);
-    *c = (conv){ 0 };
+    *c = (kept){ 0 };
 }
 
-static dnnl_status_t memory(const cpu_dnnl *d, conv *c, int which, dn_desc_view m)
+static dnnl_status_t memory(const cpu_dnnl *d, kept *c, int which, dn_desc_view m)
 {
     if (!m || (c->bytes[which] = dnnl_memory_desc_get_size(m)) == 0)
         return dnnl_success;
@@ -109,7 +146,7 @@ static dnnl_status_t memory(const cpu_dnnl *d, conv *c, int which, dn_desc_view 
 }
 
 /* Primitives and memories of described operands: d[] is x, user's w, w of any layout, b, y. */
-static dnnl_status_t build(const cpu_dnnl *dn, conv *c, const dn_desc d[5])
+static dnnl_status_t build_conv(const cpu_dnnl *dn, kept *c, const dn_desc d[5])
 {
     dnnl_primitive_desc_t conv_pd = NULL, pack_pd = NULL;
     dn_desc_view b = c->key.bias ? dn_view(&d[3]) : NULL;
@@ -147,9 +184,9 @@ static dnnl_status_t build(const cpu_dnnl *dn, conv *c, const dn_desc d[5])
     return rc;
 }
 
-static bool conv_open(const cpu_dnnl *dn, conv *c)
+static bool conv_open(const cpu_dnnl *dn, kept *c)
 {
-    const conv_key *k = &c->key;
+    const shape *k = &c->key;
     dnnl_data_type_t t = k->type == VC_BF16 ? dnnl_bf16 : dnnl_f32;
     dn_desc d[5];
     dnnl_status_t rc;
@@ -165,19 +202,89 @@ static bool conv_open(const cpu_dnnl *dn, conv *c)
     if (!rc)
         rc = dn_desc_open(&d[4], 5, k->y, t, dnnl_ndhwc);
     if (!rc)
-        rc = build(dn, c, d);
+        rc = build_conv(dn, c, d);
     for (int i = 0; i < 5; i++)
         dn_desc_close(&d[i]);
     return rc == dnnl_success;
 }
 
-/* The kept convolution of a key; the one not used for longest makes room. */
-static conv *find(cpu_dnnl *dn, const conv_key *key)
+/* With what is C now added to it, if the shape says so. */
+static dnnl_status_t product_attr(const cpu_dnnl *dn, const shape *k, dnnl_primitive_attr_t *attr)
 {
-    conv *c = dn->kept;
+    dnnl_post_ops_t ops = NULL;
+    dnnl_status_t rc = dnnl_primitive_attr_clone(attr, dn->attr);
+
+    if (rc || !k->sum)
+        return rc;
+    rc = dnnl_post_ops_create(&ops);
+    if (!rc)
+        rc = dn_append_sum(ops);
+    if (!rc)
+        rc = dnnl_primitive_attr_set_post_ops(*attr, ops);
+    if (ops)
+        dnnl_post_ops_destroy(ops);
+    return rc;
+}
+
+/* d[] is a, b, bias, c. */
+static dnnl_status_t build_product(const cpu_dnnl *dn, kept *c, const dn_desc d[4],
+                                   const_dnnl_primitive_attr_t attr)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    dn_desc_view b = c->key.bias ? dn_view(&d[2]) : NULL;
+    const char *name = "";
+    dnnl_status_t rc =
+        dn_matmul_desc(&pd, dn->engine, dn_view(&d[0]), dn_view(&d[1]), b, dn_view(&d[3]), attr);
+
+    if (!rc)
+        rc = dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+    c->allocates = strncmp(name, "brg", 3) != 0;          /* what is made of sgemm does */
+    if (!rc)
+        rc = dnnl_primitive_create(&c->run, pd);
+    const struct { int which; dn_desc_view m; } of[] = {
+        { M_X, dn_view(&d[0]) }, { M_PACKED, dn_view(&d[1]) }, { M_B, b }, { M_Y, dn_view(&d[3]) },
+        { M_PAD, rc ? NULL : dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0) },
+    };
+    for (size_t i = 0; !rc && i < sizeof of / sizeof *of; i++)
+        rc = memory(dn, c, of[i].which, of[i].m);
+    if (pd)
+        dnnl_primitive_desc_destroy(pd);
+    return rc;
+}
+
+static bool product_open(const cpu_dnnl *dn, kept *c)
+{
+    const shape *k = &c->key;
+    const dnnl_dims_t row = { 1, k->y[1] }, packed = { k->y[1], 1 };
+    dnnl_primitive_attr_t attr = NULL;
+    dn_desc d[4];
+
+    memset(d, 0, sizeof d);
+    dnnl_status_t rc = dn_matrix_open(&d[0], k->x, k->x_stride);
+    if (!rc)
+        rc = dn_matrix_open(&d[1], k->w, k->w_stride);
+    if (!rc)
+        rc = dn_matrix_open(&d[2], row, packed);
+    if (!rc)
+        rc = dn_matrix_open(&d[3], k->y, k->y_stride);
+    if (!rc)
+        rc = product_attr(dn, k, &attr);
+    if (!rc)
+        rc = build_product(dn, c, d, attr);
+    if (attr)
+        dnnl_primitive_attr_destroy(attr);
+    for (int i = 0; i < 4; i++)
+        dn_desc_close(&d[i]);
+    return rc == dnnl_success;
+}
+
+/* What is kept for a shape; what was not used for longest makes room. */
+static kept *find(cpu_dnnl *dn, const shape *key)
+{
+    kept *c = dn->kept;
 
     for (int i = 0; i < KEPT; i++) {
-        conv *at = &dn->kept[i];
+        kept *at = &dn->kept[i];
         if (at->used && !memcmp(&at->key, key, sizeof *key)) {
             at->used = ++dn->clock;
             return at;
@@ -185,10 +292,10 @@ static conv *find(cpu_dnnl *dn, const conv_key *key)
         if (at->used < c->used)
             c = at;
     }
-    conv_close(c);
+    kept_close(c);
     c->key = *key;
     c->used = ++dn->clock;
-    c->able = conv_open(dn, c);
+    c->able = key->product ? product_open(dn, c) : conv_open(dn, c);
     return c;
 }
 
@@ -205,10 +312,10 @@ static bool fast(const vt_dev *d, vc_dtype t)
                dnnl_cpu_isa_avx512_core_amx;
 }
 
-static conv_key key_of(const vt_dev *d, const vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
+static shape conv_shape(const vt_dev *d, const vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                        const vt_tensor *b, const vt_conv *c)
 {
-    conv_key k;
+    shape k;
 
     memset(&k, 0, sizeof k);
     for (int i = 0; i < 5; i++) {
@@ -246,14 +353,15 @@ static void *as_type(const vt_dev *d, const vt_tensor *t, vc_dtype type, char *t
 
 static size_t aligned(size_t n) { return (n + 63) & ~(size_t)63; }
 
-static dnnl_status_t execute(const cpu_dnnl *dn, const conv *c, void *const at[MEMORIES])
+static bool execute(const vt_dev *d, const kept *c, void *const at[MEMORIES])
 {
+    const cpu_dnnl *dn = d->dnnl;
     dnnl_exec_arg_t pack[] = { { DNNL_ARG_FROM, c->mem[M_W] }, { DNNL_ARG_TO, c->mem[M_PACKED] },
                                { DNNL_ARG_SCRATCHPAD, c->mem[M_PAD_W] } };
     dnnl_exec_arg_t run[5] = { { DNNL_ARG_SRC, c->mem[M_X] },
                                { DNNL_ARG_WEIGHTS, c->mem[M_PACKED] },
                                { DNNL_ARG_DST, c->mem[M_Y] } };
-    int n = 3;
+    int n = 3, before = omp_get_max_threads();
     dnnl_status_t rc = dnnl_success;
 
     if (c->mem[M_B])
@@ -263,13 +371,15 @@ static dnnl_status_t execute(const cpu_dnnl *dn, const conv *c, void *const at[M
     for (int i = 0; !rc && i < MEMORIES; i++)
         if (c->mem[i])
             rc = dnnl_memory_set_data_handle(c->mem[i], at[i]);
-    if (!rc)
+    omp_set_num_threads(d->threads);           /* oneDNN runs with as many as OpenMP has */
+    if (!rc && c->pack)
         rc = dnnl_primitive_execute(c->pack, dn->stream, c->mem[M_PAD_W] ? 3 : 2, pack);
     if (!rc)
         rc = dnnl_primitive_execute(c->run, dn->stream, n, run);
     if (!rc)
         rc = dnnl_stream_wait(dn->stream);
-    return rc;
+    omp_set_num_threads(before);
+    return rc == dnnl_success;
 }
 
 bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
@@ -278,8 +388,8 @@ bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tenso
     if (!d->dnnl || !fast(d, x->dtype) || y->dtype != x->dtype)
         return false;
 
-    conv_key key = key_of(d, y, x, w, b, v);
-    const conv *c = find(d->dnnl, &key);
+    shape key = conv_shape(d, y, x, w, b, v);
+    const kept *c = find(d->dnnl, &key);
     if (!c->able)
         return false;
 
@@ -296,11 +406,48 @@ bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tenso
     if (b)
         at[M_B] = as_type(d, b, VC_F32, s + pad + aligned(c->bytes[M_PACKED]) + w_own);
 
-    int before = omp_get_max_threads();        /* oneDNN runs with as many threads as OpenMP has */
-    omp_set_num_threads(d->threads);
-    dnnl_status_t rc = execute(d->dnnl, c, at);
-    omp_set_num_threads(before);
-    return rc == dnnl_success;
+    return execute(d, c, at);
+}
+
+static void matrix(dnnl_dims_t dim, dnnl_dims_t stride, const vt_tensor *t, bool turned)
+{
+    dim[turned] = t->dim[0];
+    dim[!turned] = t->dim[1];
+    stride[turned] = t->stride[0];
+    stride[!turned] = 1;
+}
+
+bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
+                     bool tb, const vt_tensor *bias, float alpha, float beta, bool any)
+{
+    if (!d->dnnl || a->dtype != VC_F32 || b->dtype != VC_F32 || c->dtype != VC_F32 || alpha != 1 ||
+        (beta != 0 && beta != 1) || vt_count(a) == 0)
+        return false;
+    /* Vectors are ours: 2.6 multiplies what is in C by 0 there, and NaN stays. */
+    if (c->dim[0] <= 1 || c->dim[1] <= 1)
+        return false;
+
+    shape key;
+    memset(&key, 0, sizeof key);
+    key.product = 1;
+    matrix(key.x, key.x_stride, a, ta);
+    matrix(key.w, key.w_stride, b, tb);
+    matrix(key.y, key.y_stride, c, false);
+    key.bias = bias != NULL;
+    key.sum = beta == 1;
+    key.threads = d->threads;
+    const kept *k = find(d->dnnl, &key);
+    if (!k->able || (k->allocates && !any))
+        return false;
+
+    size_t pad = aligned(k->bytes[M_PAD]);
+    char *s = cpu_scratch(d, 0, pad + aligned(k->bytes[M_B]));
+    if (!s)
+        return true;
+    void *at[MEMORIES] = { [M_X] = a->data, [M_PACKED] = b->data, [M_Y] = c->data, [M_PAD] = s };
+    if (bias)
+        at[M_B] = as_type(d, bias, VC_F32, s + pad);
+    return execute(d, k, at);
 }
 
 /* ---- open and close ---- */
@@ -334,7 +481,7 @@ void cpu_dnnl_close(cpu_dnnl *c)
     if (!c)
         return;
     for (int i = 0; i < KEPT; i++)
-        conv_close(&c->kept[i]);
+        kept_close(&c->kept[i]);
     if (c->attr)
         dnnl_primitive_attr_destroy(c->attr);
     if (c->stream)

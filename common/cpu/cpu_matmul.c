@@ -10,7 +10,8 @@
  * number of threads. Very few rows with a B that lies across are sums of single rows of B.
  *
  * With AMX, products whose A (the activations) is bf16 are computed in bf16, B being rounded to it;
- * everything else is computed in f32. */
+ * everything else is computed in f32. With AVX-512 what is f32 throughout goes to oneDNN. */
+#include "common/cpu/cpu_dnnl.h"
 #include "common/cpu/cpu_gemm.h"
 
 #include <omp.h>
@@ -363,6 +364,9 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
     };
 
     if (j.m == 0 || j.n == 0)
+        return;
+    if (cpu_dnnl_preferred(d) && !d->dry &&
+        cpu_dnnl_matmul(d, c, a, ta, b, tb, bias, alpha, beta, false))
         return;
     /* Of a tall A whose rows lie across, turning all to multiply by few columns costs more than the
      * products; as B it is read as it lies. */
