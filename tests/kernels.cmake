@@ -1,9 +1,8 @@
 # The linker's --wrap lets the tests put AMX's kernels over emulated tiles where the library asks
 # for a set (kernels_dev.c).
 set(kernels_support kernels_dev.c kernels_emulated.c kernels_wide.c)
-vlt_test(test_kernels SOURCES test_kernels.c ${kernels_support} LIBS vlt_common m)
-vlt_test(test_products SOURCES test_products.c ${kernels_support} LIBS vlt_common m)
-foreach(test test_kernels test_products)
+foreach(test test_kernels test_matmul test_attention test_conv)
+  vlt_test(${test} SOURCES ${test}.c ${kernels_support} LIBS vlt_common m)
   target_link_options(${test} PRIVATE LINKER:--wrap=cpu_gemm_of)
 endforeach()
 # 16 lanes without AVX-512: gcc notes that such vectors could not be passed to other files.

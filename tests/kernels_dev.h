@@ -13,10 +13,13 @@
 #include "common/cpu/cpu_gemm.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
+#define TEST(name) static void name(void **state)
 
 /* The kernel sets this machine runs; "wide": the f32 kernels in AVX-512's 16 lanes; "emulated":
- * AMX's over tiles in plain C. NULL-ended. */
+ * AMX's source over tiles in plain C, so that its packing, edges and softmax run on any machine.
+ * NULL-ended. */
 const char *const *kd_sets(void);
+#define EACH_SET(s) for (const char *const *s = kd_sets(); *s; s++)
 const cpu_rows *const *kd_rows(void);
 
 typedef struct kd_dev {
@@ -43,5 +46,7 @@ void kd_fill(vt_tensor *t, float value);      /* gaps too */
 
 /* As a bf16 product sees it. */
 double kd_bf16(double x);
+/* How far a stored result may be off because of its type, relatively. */
+static inline double kd_half_step(vc_dtype t) { return t == VC_BF16 ? 0x1p-8 : 1e-7; }
 
 #endif

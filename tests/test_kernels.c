@@ -8,8 +8,7 @@
 
 #include "tests/kernels_dev.h"
 
-#define TEST(name) static void name(void **state)
-#define EACH_SET(s) for (const cpu_rows *const *s = kd_rows(); *s; s++)
+#define EACH_ROWS(s) for (const cpu_rows *const *s = kd_rows(); *s; s++)
 
 static const size_t sizes[] = { 0, 1, 3, 7, 8, 15, 16, 17, 33, 65, 100, 1000, 4099, 10000 };
 
@@ -76,7 +75,7 @@ static void check_load(const cpu_rows *r, vc_dtype t, size_t codes)
 TEST(load_every_code)
 {
     (void)state;
-    EACH_SET(s)
+    EACH_ROWS(s)
         for (size_t i = 0; i < COUNT(small); i++)
             check_load(*s, small[i].t, small[i].codes);
 }
@@ -112,7 +111,7 @@ static void check_store(const cpu_rows *r, vc_dtype t)
 TEST(store_rounds_as_dtype)
 {
     (void)state;
-    EACH_SET(s) {
+    EACH_ROWS(s) {
         check_store(*s, VC_BF16);
         check_store(*s, VC_F16);
     }
@@ -123,7 +122,7 @@ TEST(load_store_sizes)
     static const vc_dtype types[] = { VC_F32, VC_BF16, VC_F16, VC_F8E4M3, VC_F8E5M2 };
     kd_rng r = { 1 };
     (void)state;
-    EACH_SET(s)
+    EACH_ROWS(s)
         for (size_t i = 0; i < COUNT(sizes); i++)
             for (size_t k = 0; k < COUNT(types); k++) {
                 size_t n = sizes[i], bytes = n * vc_dtype_size(types[k]);
@@ -146,7 +145,7 @@ TEST(arithmetic)
 {
     kd_rng r = { 2 };
     (void)state;
-    EACH_SET(s)
+    EACH_ROWS(s)
         for (size_t k = 0; k < COUNT(sizes); k++) {
             size_t n = sizes[k];
             float *a = span(&r, n, 1), *b = span(&r, n, 1), *y = span(&r, n, 1),
@@ -259,7 +258,7 @@ static void check_curve(const cpu_rows *r, const curve *c)
 TEST(activations)
 {
     (void)state;
-    EACH_SET(s)
+    EACH_ROWS(s)
         for (size_t i = 0; i < COUNT(curves); i++)
             check_curve(*s, &curves[i]);
 }
@@ -272,7 +271,7 @@ TEST(activations_at_the_ends)
     (void)state;
     for (int i = 0; i < N; i++)
         one[i] = 1;
-    EACH_SET(s) {
+    EACH_ROWS(s) {
         (*s)->exp(y, x, N);
         assert_true(y[0] == 0 && y[1] == 0 && y[2] == 0 && y[3] == 1 && y[4] == 1);
         assert_true(isinf(y[5]) && isinf(y[6]) && isinf(y[7]) && isnan(y[8]));
@@ -371,7 +370,7 @@ static void check_norm(const cpu_rows *r, const norm_case *c)
 TEST(norms_and_gradients)
 {
     (void)state;
-    EACH_SET(s)
+    EACH_ROWS(s)
         for (size_t i = 0; i < COUNT(norms); i++)
             check_norm(*s, &norms[i]);
 }
@@ -380,7 +379,7 @@ TEST(moments_of_columns)
 {
     kd_rng r = { 5 };
     (void)state;
-    EACH_SET(s)
+    EACH_ROWS(s)
         for (size_t k = 0; k < COUNT(sizes); k++) {
             enum { ROWS = 5 };
             size_t n = sizes[k];
@@ -412,7 +411,7 @@ TEST(rope_turns_pairs)
 {
     kd_rng r = { 4 };
     (void)state;
-    EACH_SET(s)
+    EACH_ROWS(s)
         for (size_t k = 0; k < COUNT(sizes); k++) {
             size_t n = sizes[k];
             float *x = span(&r, 2 * n, 1), *c = span(&r, n, 1), *sn = span(&r, n, 1),
@@ -438,7 +437,7 @@ TEST(adamw_step)
                               .correct2 = 0.141f };
     kd_rng r = { 5 };
     (void)state;
-    EACH_SET(s)
+    EACH_ROWS(s)
         for (size_t k = 0; k < COUNT(sizes); k++) {
             size_t n = sizes[k];
             float *w = span(&r, n, 1), *m = span(&r, n, 1), *v = span(&r, n, 1),
