@@ -467,6 +467,41 @@ static void test_profile(void **state)
     assert_true(linear[1] > linear[0] && flops[1] > flops[0]);
 }
 
+typedef struct watched { double last; int calls; bool fell; } watched;
+
+static void watch(void *arg, double flops)
+{
+    watched *w = arg;
+    w->fell |= flops < w->last;
+    w->last = flops;
+    w->calls++;
+}
+
+/* Never back within a step, and in the end what a dry step said. */
+static void test_watch(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    watched w = { 0 };
+    em_model m;
+
+    (void)state;
+    em_open(&m, g, 1);
+    assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+    vt_watch(g, watch, &w);
+    em_step(g, &m, VT_RECOMPUTE, VT_DRY);
+    assert_int_equal(w.calls, 0);
+    double dry = vt_usage_of(g).flops;
+    em_step(g, &m, VT_RECOMPUTE, 0);
+    assert_true(w.calls > 20 && !w.fell);
+    assert_true(w.last == dry && dry > 0);
+    int calls = w.calls;
+    vt_watch(g, NULL, NULL);
+    em_step(g, &m, VT_RECOMPUTE, 0);
+    assert_int_equal(w.calls, calls);
+    vt_params_close(m.p);
+    vt_close(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -484,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_after_backward),
         cmocka_unit_test(test_nothing_trained),
         cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_watch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,8 @@
 #include "train/vtrain.h"
 #include "train/zero.h"
 
-enum { ETA_AFTER = 5, BUCKETS_TEXT = 512 };
+enum { ETA_AFTER = 5, BUCKETS_TEXT = 512,
+       WITHIN = 30 };                         /* seconds between words about one step */
 
 /* What ranks tell each other of a micro-batch. */
 typedef struct note {
@@ -31,13 +32,17 @@ typedef struct loop {
     int64_t begun;                            /* step this process began at */
     double begun_at;
     uint64_t rows, zeroed;                    /* since then: of conditions that became zeros */
+    double micro_flops;                       /* of the micro-batch at work */
+    int64_t micro;                            /* its place in this rank's part of the step */
+    double step_at, told_at;                  /* seconds: the step began, was last spoken of */
+    vtrain *t;
 } loop;
 
-static int loop_open(loop *l, const vtrain *t, vc_err *err)
+static int loop_open(loop *l, vtrain *t, vc_err *err)
 {
     size_t batch = (size_t)t->cfg.train_batch_size, micros = (size_t)vtrain_micros(t);
     *l = (loop){ .saved = t->step > 0 ? t->step : -1, .begun = t->step,
-                 .begun_at = vc_seconds() };
+                 .begun_at = vc_seconds(), .t = t };
     l->note_size = sizeof(note) + batch * VTRAIN_KEY;
     l->notes = calloc(micros, l->note_size);
     l->keys = calloc(micros * batch, sizeof *l->keys);
@@ -92,6 +97,22 @@ static int bad_loss(const vtrain *t, const loop *l, const char *what, double val
                    r->n_samples > 1 ? ", ..." : "", kept);
 }
 
+/* Of a long step: how far it is, by its arithmetic. */
+static void tell_within(void *arg, double flops)
+{
+    loop *l = arg;
+    double now = vc_seconds();
+    if (now - l->told_at < WITHIN) return;
+    l->told_at = now;
+    char extra[96], left[32];
+    double part = l->micro_flops > 0 ? fmin(flops / l->micro_flops, 1) : 0;
+    double done = ((double)l->micro + part) / (double)l->t->cfg.gradient_accumulation_steps;
+    if (done <= 0) return;
+    snprintf(extra, sizeof extra, "step %lld: %.0f%%, %s left", (long long)l->t->step + 1,
+             100 * done, vc_human_time(left, (now - l->step_at) * (1 - done) / done));
+    vc_progress_at(l->t->ui, (uint64_t)l->t->step, extra);
+}
+
 /* This rank's micro-batches of one step: gradients add up. */
 static int accumulate(vtrain *t, loop *l, vc_err *err)
 {
@@ -111,7 +132,11 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
         vtrain_micro m = { .batch = b, .seed = (uint64_t)t->cfg.seed, .level = -1,
                            .number = b->micro, .place = (int)i };
         vtrain_dist_begin(t->dist, i);
+        l->micro = i;
+        l->micro_flops = t->plan.group_flops[b->group];
+        vt_watch(t->g, tell_within, l);
         rc = vtrain_micro_run(t, &m, true, err);
+        vt_watch(t->g, NULL, NULL);
         if (rc) rc = vtrain_memory_remedy(t, b->group, rc, err);
         vtrain_loader_give_back(t->loader, b);
         if (rc) return vc_context(err, rc, "step %lld", (long long)t->step + 1);
@@ -307,7 +332,7 @@ static int one_step(vtrain *t, loop *l, vc_err *err)
 {
     vtrain_record r = { 0 };
     uint64_t tokens = 0, rows = t->rows, dropped = t->dropped;
-    double start = vc_seconds();
+    double start = l->step_at = l->told_at = vc_seconds();
     l->bucket[0] = '\0';
     int rc = vtrain_samples_look(t, err);
     if (!rc) rc = gradients(t, l, err);

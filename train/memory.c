@@ -115,13 +115,17 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     if (rc) return rc;
     int64_t most = least < 0x1p62 ? (int64_t)least : INT64_MAX;
     free(t->plan.recompute);                  /* a plan of fewer samples */
+    free(t->plan.group_flops);
     t->plan.recompute = calloc(n, sizeof *t->plan.recompute);
-    if (!t->plan.recompute) return vc_fail(err, VC_ENOMEM, "out of memory");
+    t->plan.group_flops = calloc(n, sizeof *t->plan.group_flops);
+    if (!t->plan.recompute || !t->plan.group_flops)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     t->plan.pool = 0;
     for (uint32_t i = 0; i < n; i++) {
         vt_usage use;
         rc = plan_group(t, i, most, &use, err);
         if (rc) return vc_context(err, vtrain_memory_remedy(t, i, rc, err), "dry step");
+        t->plan.group_flops[i] = use.flops;
         work += use.flops * (double)vtrain_data_group(t->data, i)->repeats /
                 (double)t->cfg.train_batch_size;
         if (taken(&use) <= (int64_t)t->plan.pool) continue;

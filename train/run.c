@@ -389,6 +389,7 @@ static void close_run(vtrain *t)
     free(t->shards);
     vtrain_scheduler_free(&t->scheduler);
     free(t->plan.recompute);
+    free(t->plan.group_flops);
     free(t->settings);
     free(t->about_model);
     free(t->about_data);

@@ -1,17 +1,14 @@
 /* vtrain.h - a training run: its settings, its state, and the order of its parts.
  *
- *     main.c      flag table, exit status            options.c   checks settings, family
- *     defaults
- *     run.c       opens, resumes, closes             plan.c      what will happen
- *     memory.c    what a step takes, beforehand
- *     loop.c      steps: accumulate, clip, log,      step.c      one micro-batch: noise,
- *     forward,
- *                 save, evaluate, sample, stop                   loss, backward
- *     save.c      what a checkpoint holds            weights.h  the transformer's files
- *     follow.c    which samples each epoch has
- *     data.h loader.h    latents in                  ckpt.h metrics.h report.h    results out
- *     dist.h zero.h      gradients and state over several ranks (docs/cluster.md)
- *     dit.h       transformers, families.c's table   objective.h optim.h lora.h sample.h trace.h
+ *     main.c      flag table, exit status          options.c  checks settings, family defaults
+ *     run.c       opens, resumes, closes           plan.c     what will happen
+ *     memory.c    what a step takes, beforehand    follow.c   which samples each epoch has
+ *     loop.c      steps: accumulate, clip, log,    step.c     one micro-batch: noise, forward,
+ *                 save, evaluate, sample, stop                loss, backward
+ *     save.c      what a checkpoint holds          weights.h  the transformer's files
+ *     data.h loader.h  latents in                  ckpt.h metrics.h report.h  results out
+ *     dist.h zero.h    gradients and state over several ranks (docs/cluster.md)
+ *     dit.h       transformers, families.c's table objective.h optim.h lora.h sample.h trace.h
  *
  * One thread runs the steps; the loader has threads of its own, kernels use several. */
 #ifndef VTRAIN_VTRAIN_H
@@ -131,6 +128,7 @@ typedef struct vtrain_plan {
     uint32_t largest;                         /* group of the peak */
     size_t pool;                              /* of it: the step's tensors, kernels' scratch */
     double flops;                             /* of a step, mean over the epoch's groups */
+    double *group_flops;                      /* [groups] of a micro-batch */
     int64_t standing;                         /* of predicted: weights, optimiser, loader */
     int blocks;                               /* of the transformer */
     int swapped;                              /* blocks whose weights stay on the host */

@@ -31,6 +31,8 @@ struct vt_ctx {
     const char *op;                           /* the one at work: for messages */
     bool in_grad;                             /* it is its gradient that runs */
     struct vt_profile *profile;               /* NULL: kernels are not timed */
+    void (*seen)(void *arg, double flops);    /* vt_watch */
+    void *seen_arg;
     vc_err err;                               /* the step's first failure */
     vt_hooks hooks;
     struct vt_swap *swap;                     /* weights that come when their block is entered, or
@@ -49,6 +51,7 @@ struct vt_ctx {
             double vt_begin_ = (g)->profile ? vt_profile_now() : 0;                                \
             (g)->be->kernel((g)->dev, __VA_ARGS__);                                                \
             if ((g)->profile) vt_profile_add((g), vt_begin_);                                      \
+            if ((g)->seen) (g)->seen((g)->seen_arg, (g)->usage.flops);                             \
         }                                                                                          \
     } while (0)
 

@@ -78,6 +78,12 @@ const char *vt_describe(const vt_ctx *g) { return g->describe; }
 bool vt_host_memory(const vt_ctx *g) { return g->be->host_memory; }
 bool vt_failed(const vt_ctx *g) { return g->err.code != 0; }
 
+void vt_watch(vt_ctx *g, void (*seen)(void *arg, double flops), void *arg)
+{
+    g->seen = seen;
+    g->seen_arg = arg;
+}
+
 void vt_set_hooks(vt_ctx *g, const vt_hooks *h)
 {
     g->hooks = h ? *h : (vt_hooks){ 0 };

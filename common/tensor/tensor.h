@@ -116,6 +116,9 @@ typedef struct vt_usage {
                                                * backward and recomputation */
 } vt_usage;
 vt_usage vt_usage_of(const vt_ctx *g);        /* of the step in progress or the last one */
+/* Tells the step's flops so far after every kernel (where kernels are queued: given to the device),
+ * in the thread of the step, for progress within long steps. NULL: nobody watches. */
+void vt_watch(vt_ctx *g, void (*seen)(void *arg, double flops), void *arg);
 
 /* Bytes that a step may take now, parameters not counted; 0 where the device's memory is the
  * host's. */
