@@ -1,6 +1,8 @@
 /* threads.c - see threads.h */
 #include "common/threads.h"
 
+#include <sched.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,4 +12,14 @@ void vc_calm_threads(char **argv)
         return;
     if (!setenv("GOMP_SPINCOUNT", "1000", 1))
         execv("/proc/self/exe", argv);
+}
+
+int vc_fair_cores(int processes)
+{
+    cpu_set_t may;
+    long all = sysconf(_SC_NPROCESSORS_ONLN);
+    bool bound = !sched_getaffinity(0, sizeof may, &may) && CPU_COUNT(&may) < all;
+    long n = bound ? CPU_COUNT(&may) : all / processes;
+
+    return n < 1 ? 1 : (int)n;
 }

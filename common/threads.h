@@ -1,4 +1,4 @@
-/* threads.h - how the kernels' threads wait for each other. */
+/* threads.h - how many threads a process should have, and how they wait for each other. */
 #ifndef VC_THREADS_H
 #define VC_THREADS_H
 
@@ -8,5 +8,9 @@
  * starts the program again with a short spin, unless the environment says something already. First
  * call of main(); returns if there is nothing to do or it cannot be done. */
 void vc_calm_threads(char **argv);
+
+/* Cores for one of `processes` on this machine that do the same work: those it is bound to, or,
+ * where it is bound to none, an even share. At least 1. */
+int vc_fair_cores(int processes);
 
 #endif

@@ -1,11 +1,11 @@
 /* share.c - which of the work is this process's: a job's part of the list, a rank's part of a job;
  * and what ranks tell each other. See vprep.h */
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/threads.h"
 #include "formats/keymap.h"
 #include "precompute/stock.h"
 
@@ -51,19 +51,13 @@ bool vprep_is_mine(const vprep *p, const vf_row *row)
 /* Cores of this process; ranks of one machine that are not bound to cores of their own share it. */
 void vprep_share_cores(vprep *p)
 {
-    cpu_set_t may;
-    long all = sysconf(_SC_NPROCESSORS_ONLN), n = all;
-    const int locals = vc_comm_locals(p->comm);
+    const int n = vc_fair_cores(vc_comm_locals(p->comm));
 
-    if (!sched_getaffinity(0, sizeof may, &may) && CPU_COUNT(&may) < all)
-        n = CPU_COUNT(&may);
-    else
-        n = all / locals;
     if (p->c.workers == 0)
-        p->c.workers = n < 1 ? 1 : n > MAX_WORKERS ? MAX_WORKERS : n;
+        p->c.workers = n > MAX_WORKERS ? MAX_WORKERS : n;
     if (p->ranks == 1 || getenv("OMP_NUM_THREADS"))
         return;
-    p->vae_part.opts.threads = n < 1 ? 1 : (int)n;
+    p->vae_part.opts.threads = n;
     for (int i = 0; i < p->n_text; i++)
         p->text_part[i].opts.threads = p->vae_part.opts.threads;
 }

@@ -1,6 +1,5 @@
 /* A run from its settings to its end: what is opened, in which order, and closed. */
 #include <dirent.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include <xxhash.h>
 
 #include "common/file.h"
+#include "common/threads.h"
 #include "train/ckpt.h"
 #include "train/dist.h"
 #include "train/lora.h"
@@ -107,16 +107,12 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
     return 0;
 }
 
-/* 0: all that this process may use. Ranks of one machine that were not bound to cores of their own
- * share it evenly. */
+/* 0: all that this process may use. */
 static int threads_of(const vtrain *t)
 {
-    cpu_set_t may;
     int ranks = vc_comm_locals(t->comm);
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (t->cfg.threads || ranks == 1 || getenv("OMP_NUM_THREADS")) return (int)t->cfg.threads;
-    if (sched_getaffinity(0, sizeof may, &may) || CPU_COUNT(&may) < cores) return 0;
-    return cores > ranks ? (int)(cores / ranks) : 1;
+    return vc_fair_cores(ranks);
 }
 
 static int open_device(vtrain *t, vc_err *err)
