@@ -273,7 +273,8 @@ static void test_held_out(void **state)
     vtrain_data *d = make_data(&whole, 0.45);
     uint64_t n;
     uint32_t last = 0, group = 0, seen = 0;
-    assert_int_equal(vtrain_data_held_out(d), 4);
+    uint32_t held = vtrain_data_held_out(d);
+    assert_in_range(held, 2, 8);
     assert_int_equal(vtrain_loader_epoch(d, 3, true, &n, NULL), 0);
     vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .held_out = true, .end = n, .batch = 3,
                                                             .caption_dropout = 1 });
@@ -288,7 +289,7 @@ static void test_held_out(void **state)
             last = index_of(b->key[r]);
             group = b->group;
         }
-    assert_int_equal(seen, 4);
+    assert_int_equal(seen, held);
     vtrain_loader_close(l);
 
     vc_err err = { 0 };

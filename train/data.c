@@ -310,19 +310,6 @@ static int make_groups(vtrain_data *d, vc_err *err)
 
 /* ---- held-out samples ---- */
 
-typedef struct number {                  /* a sample number: the samples from `first` on */
-    double draw;
-    uint32_t first;
-} number;
-
-static int by_draw(const void *a, const void *b)
-{
-    const number *x = a, *y = b;
-    if (x->draw != y->draw)
-        return x->draw < y->draw ? -1 : 1;
-    return x->first < y->first ? -1 : x->first > y->first;
-}
-
 static bool same_number(const vtrain_data *d, uint32_t i, uint32_t k)
 {
     return k < d->n_samples && d->sample[i].dataset == d->sample[k].dataset &&
@@ -335,31 +322,32 @@ static double split_draw(uint64_t seed, uint32_t id, uint32_t variant)
     return vc_draw_unit(&draws);
 }
 
+/* A sample's lot is its own draw's, whoever joins later: what was trained on is not held out then. */
 static int hold_out(vtrain_data *d, double part, uint64_t seed, vc_err *err)
 {
     if (!(part >= 0 && part <= 0.5))
         return vc_fail(err, VC_EINVAL, "--eval_split %g: 0..0.5 expected", part);
     if (part == 0)
         return 0;
-    number *list = malloc(d->n_samples * sizeof *list);
-    if (!list)
+    double *draw = malloc(d->n_samples * sizeof *draw);
+    if (!draw)
         return vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " samples", d->n_samples);
 
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < d->n_samples; i++)
-        if (!i || !same_number(d, i - 1, i))
-            list[n++] = (number){ split_draw(seed, entry_of(d, &d->sample[i])->number,
-                                             d->sample[i].dataset), i };
-    qsort(list, n, sizeof *list, by_draw);
-    uint32_t held = (uint32_t)ceil(part * n - 1e-9);     /* 0.07 * 100 is a little above 7 */
-    for (uint32_t k = 0; k < held && held < n; k++)
-        for (uint32_t i = list[k].first; i == list[k].first || same_number(d, i - 1, i); i++) {
-            d->sample[i].held_out = true;
-            d->n_held_out++;
-        }
-    free(list);
-    return held < n ? 0 : vc_fail(err, VC_EINVAL, "--eval_split %g: nothing is left to train on "
-                                  "of %" PRIu32 " samples", part, n);
+    uint32_t least = 0, most = 0;
+    for (uint32_t i = 0; i < d->n_samples; i++) {
+        draw[i] = split_draw(seed, entry_of(d, &d->sample[i])->number, d->sample[i].dataset);
+        if (draw[i] < draw[least]) least = i;
+        if (draw[i] > draw[most]) most = i;
+    }
+    for (uint32_t i = 0; i < d->n_samples; i++) {
+        bool low = draw[i] < part || draw[i] == draw[least];
+        d->sample[i].held_out = low && draw[i] < draw[most];
+        d->n_held_out += d->sample[i].held_out;
+    }
+    bool both = draw[least] < draw[most];
+    free(draw);
+    return both ? 0 : vc_fail(err, VC_EINVAL, "--eval_split %g: nothing is left to train on "
+                              "of %" PRIu32 " samples", part, d->n_samples);
 }
 
 /* ---- the epoch ---- */

@@ -104,8 +104,10 @@ const vtrain_group *vtrain_data_group(const vtrain_data *d, uint32_t i);
 uint32_t vtrain_data_samples(const vtrain_data *d);         /* distinct, held-out ones included */
 uint32_t vtrain_data_held_out(const vtrain_data *d);
 const vtrain_sample *vtrain_data_sample(const vtrain_data *d, uint32_t i);
-/* Held-out samples: those round-up(eval_split * samples) sample numbers of least VC_DRAW_SPLIT
- * draw (id = number, variant = place of the dataset); all variants of a number go together. */
+/* Held-out samples: those whose number's VC_DRAW_SPLIT draw (id = number, variant = place of the
+ * dataset) is below eval_split, and always the number of the least, never that of the greatest. So
+ * all variants of a number go together, and a number that was trained on stays so when others join
+ * (but for the greatest, while all others are below). */
 
 /* The epoch: each sample number as often as its repeats say, each visit in the number's next
  * variant, across epochs: visit j of r in epoch e takes variant (s + e r + j) mod k of the k that
