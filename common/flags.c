@@ -308,9 +308,9 @@ static int builtin(vc_flags *set, words *w, const char *name, size_t len, const 
                                        : vc_fail(err, VC_EUSAGE, "needs the name of a YAML file");
 }
 
-static int one_flag(vc_flags *set, words *w, const char *word, vc_err *err)
+static int one_flag(vc_flags *set, words *w, const char *name, vc_err *err)
 {
-    const char *name = word + 2, *equals = strchr(name, '='), *value = equals ? equals + 1 : NULL;
+    const char *equals = strchr(name, '='), *value = equals ? equals + 1 : NULL;
     size_t len = equals ? (size_t)(equals - name) : strlen(name);
     vc_found found;
     bool known, negated;
@@ -358,6 +358,13 @@ static int one_word(vc_flags *set, words *w, const char *s, bool only_words, vc_
     return vc_flags_value(set, &list, -1, s, &set->words, err);
 }
 
+/* "-o", where a flag has a name of one letter. */
+static bool is_letter(const vc_flags *set, const char *s)
+{
+    vc_found found;
+    return s[0] == '-' && s[1] && !s[2] && vc_flags_find(set->prog, s + 1, 1, &found);
+}
+
 static int read_words(vc_flags *set, words *w, vc_err *err)
 {
     bool only_words = false;
@@ -369,8 +376,8 @@ static int read_words(vc_flags *set, words *w, vc_err *err)
             only_words = true;
             continue;
         }
-        if (!only_words && !strncmp(s, "--", 2))
-            rc = one_flag(set, w, s, err);
+        if (!only_words && (!strncmp(s, "--", 2) || is_letter(set, s)))
+            rc = one_flag(set, w, s + 1 + (s[1] == '-'), err);
         else
             rc = one_word(set, w, s, only_words, err);
         if (rc)

@@ -47,8 +47,8 @@ typedef struct vc_flag {
     const char *value;     /* default as text, NULL: 0/NULL/none */
     const char *allowed;   /* choices "a|b"; for numbers a range "1..", "..9", "0..1", ">0", "<1",
                             * ">0..1", NULL: any; for text only shown ("auto|cpu|cuda:N") */
-    const char *aliases;   /* blank-separated further names, or NULL; of a pair, "height:0" and
-                            * "width:1" are names of one half */
+    const char *aliases;   /* blank-separated further names, or NULL; one letter is a short -o;
+                            * of a pair, "height:0" and "width:1" are names of one half */
     const char *help;      /* one sentence */
     bool required;
 } vc_flag;

@@ -13,6 +13,9 @@
 #define FLAG(kind_, field, name_, value_, allowed_, help_) \
     { .name = name_, .kind = kind_, .offset = offsetof(vlat_options, field), .value = value_, \
       .allowed = allowed_, .help = help_ }
+#define OUT(what) \
+    { .name = "out", .kind = VC_PATH, .offset = offsetof(vlat_options, out), .aliases = "o", \
+      .help = what }
 #define LOG_FORMAT FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", "of messages")
 #define END { .kind = VC_BOOLEAN }
 
@@ -36,15 +39,14 @@ static const vc_flag verify_flags[] = {
     LOG_FORMAT, END
 };
 static const vc_flag report_flags[] = {
-    FLAG(VC_PATH, out, "out", NULL, NULL,
-         "file to write; default: report.html in the dataset's folder"),
+    OUT("file to write; default: report.html in the dataset's folder"),
     FLAG(VC_INT, limit, "limit", "1000", "0..",
          "most thumbnails, spread evenly over the samples; 0: all"),
     LOG_FORMAT, END
 };
 
 #define NEW_DATASET(what) \
-    FLAG(VC_PATH, out, "out", NULL, NULL, what), \
+    OUT(what), \
     FLAG(VC_BYTES, shard_size, "shard_size", "4GiB", "1MiB..", "bytes after which a shard is closed")
 static const vc_flag copy_flags[] = { NEW_DATASET("the new dataset (required)"), LOG_FORMAT, END };
 static const vc_flag gc_flags[] = {
@@ -66,7 +68,7 @@ static const vc_flag split_flags[] = {
          "what the format's latents are; auto: as its trainer has them")
 static const vc_flag export_flags[] = {
     FLAG(VC_STRING, to, "to", NULL, FORMATS, "the format (required)"),
-    FLAG(VC_PATH, out, "out", NULL, NULL, "the new folder (required)"),
+    OUT("the new folder (required)"),
     CONSTANTS,
     FLAG(VC_BYTES, shard_size, "shard_size", "1GiB", "1MiB..", "bytes after which a tar is closed"),
     LOG_FORMAT, END
@@ -116,8 +118,8 @@ static const verb verbs[] = {
     { "select", "DATASET CONDITION",
       "A new dataset of the samples that fit a condition, with their numbers. CONDITION is like "
       "'width >= 512 and caption ~ \"red|blue\" and not tag = draft'; names: caption, width, height, "
-      "source_width, source_height, frames, seconds, fps, tokens, type, path, tag, weight, bucket, sample, variant; "
-      "= != < <= > >= compare, ~ !~ match a regular expression.",
+      "source_width, source_height, frames, seconds, fps, tokens, type, path, tag, weight, bucket, sample, variant, "
+      "extra.COLUMN (vprep --extra_inputs); = != < <= > >= compare, ~ !~ match a regular expression.",
       copy_flags, 2, vlat_select },
     { "diff", "DATASET DATASET",
       "Samples that only one of two datasets has (-, +) or that differ (~), by row. Exit status 1 if "
