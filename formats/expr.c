@@ -15,7 +15,7 @@ typedef enum { OR, AND, NOT, EQ, NE, LT, LE, GT, GE, MATCH, NO_MATCH } operation
 typedef struct node {
     operation op;
     struct node *a, *b;                      /* of OR, AND, NOT */
-    const char *name;                        /* of comparisons: borrowed from names */
+    char *name;                              /* of comparisons */
     char *text;
     double number;                           /* NaN: text is no number */
     regex_t regex;
@@ -82,17 +82,20 @@ static const struct { const char *sign; operation op; } signs[] = {
     { "=", EQ }, { "<", LT }, { ">", GT }, { "~", MATCH },
 };
 
-static const char *take_name(parser *p)
+/* malloc'ed. */
+static char *take_name(parser *p)
 {
     char list[400] = "";
     size_t n = 0;
     skip(p);
-    while (isalnum((unsigned char)p->at[n]) || p->at[n] == '_')
+    while (isalnum((unsigned char)p->at[n]) || p->at[n] == '_' || p->at[n] == '.')
         n++;
     for (const char *const *name = p->names; *name; name++) {
-        if (strlen(*name) == n && !strncmp(*name, p->at, n)) {
+        size_t len = strlen(*name);
+        bool open = (*name)[len - 1] == '.';
+        if ((open ? len < n : len == n) && !strncmp(*name, p->at, len)) {
             p->at += n;
-            return *name;
+            return strndup(p->at - n, n);
         }
         snprintf(list + strlen(list), sizeof list - strlen(list), " %s", *name);
     }
@@ -150,7 +153,7 @@ static void take_value(parser *p, node *x)
 
 static node *comparison(parser *p)
 {
-    const char *name = take_name(p);
+    char *name = take_name(p);
     if (!name)
         return NULL;
     skip(p);
@@ -161,11 +164,12 @@ static node *comparison(parser *p)
         p->at += n;
         node *x = make(p, signs[i].op);
         if (!x)
-            return NULL;
+            break;
         x->name = name;
         take_value(p, x);
         return p->failed ? NULL : x;
     }
+    free(name);
     return complain(p, "one of = != < <= > >= ~ !~ is missing");
 }
 
@@ -243,6 +247,7 @@ void vf_expr_close(vf_expr *e)
     for (int i = 0; i < e->n; i++) {
         if (e->node[i].compiled)
             regfree(&e->node[i].regex);
+        free(e->node[i].name);
         free(e->node[i].text);
     }
     free(e);

@@ -212,7 +212,7 @@ static uint32_t *new_parts(const vf_dataset *d, vc_err *err)
 
 static const char *const names[] = {
     "caption", "width", "height", "source_width", "source_height", "frames", "seconds", "fps", "tokens",
-    "type", "path", "tag", "weight", "bucket", "sample", "variant", NULL
+    "type", "path", "tag", "weight", "bucket", "sample", "variant", "extra.", NULL
 };
 
 typedef struct asked {
@@ -224,6 +224,18 @@ static bool text_value(vf_expr_value *v, const cJSON *o)
 {
     v->text = cJSON_IsString(o) ? o->valuestring : NULL;
     return v->text;
+}
+
+/* A column as the list had it: a number if it reads as one. */
+static bool column_value(vf_expr_value *v, const cJSON *o)
+{
+    char *end;
+    if (!text_value(v, o))
+        return false;
+    v->number = strtod(v->text, &end);
+    if (!*end && end != v->text)
+        v->text = NULL;
+    return true;
 }
 
 static double pair(const cJSON *record, const char *field, int i)
@@ -247,15 +259,20 @@ static bool get_value(void *arg, const char *name, int k, vf_expr_value *v)
         return false;
     if (!strcmp(name, "type") || !strcmp(name, "path"))
         return text_value(v, cJSON_GetObjectItemCaseSensitive(r, name));
+    if (!strncmp(name, "extra.", 6))
+        return column_value(v, cJSON_GetObjectItemCaseSensitive(
+                                   cJSON_GetObjectItemCaseSensitive(r, "extra"), name + 6));
     if (!strcmp(name, "bucket"))
         return text_value(v, cJSON_GetObjectItemCaseSensitive(r, "key"));
     const cJSON *source = cJSON_GetObjectItemCaseSensitive(r, "source");
+    double fps = vlat_num(r, "fps"), weight = 1;     /* of the record: the index has them as f32 */
+    vf_json_num_opt(r, "weight", &weight, NULL);
     const struct { const char *name; double value; } numbers[] = {
         { "width", pair(r, "target", 1) }, { "height", pair(r, "target", 0) },
         { "source_width", vlat_num(source, "w") }, { "source_height", vlat_num(source, "h") },
-        { "frames", a->e->frames }, { "fps", (double)a->e->fps },
-        { "seconds", a->e->fps > 0 ? a->e->frames / (double)a->e->fps : 0 },
-        { "tokens", a->e->tokens }, { "weight", (double)a->e->weight },
+        { "frames", a->e->frames }, { "fps", fps },
+        { "seconds", fps > 0 ? a->e->frames / fps : 0 },
+        { "tokens", a->e->tokens }, { "weight", weight },
         { "sample", a->e->number }, { "variant", a->e->variant },
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)

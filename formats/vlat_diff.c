@@ -36,6 +36,7 @@ static const struct { const char *field, *word; } fields[] = {
     { "latent_key", "latent" }, { "captions", "captions" }, { "source_hash", "source" },
     { "key", "bucket" }, { "target", "size" }, { "crop", "crop" }, { "frames", "frames" },
     { "conditions", "conditions" }, { "tags", "tags" }, { "weight", "weight" },
+    { "extra", "extra columns" },
 };
 
 static void differences(const cJSON *a, const cJSON *b, char what[160])

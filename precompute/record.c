@@ -159,6 +159,16 @@ void vprep_plan_line(vf_buf *b, const vprep *p, const vprep_item *it, const vpre
     vf_buf_str(b, "}");
 }
 
+/* Columns that --extra_inputs and the like named. */
+static void put_extra(vf_buf *b, const vf_row *row)
+{
+    for (int i = 0; i < row->n_extra; i++) {
+        put_text(b, i ? "," : ",\"extra\":{", row->extra[i].column);
+        put_text(b, ":", row->extra[i].value);
+    }
+    vf_buf_str(b, row->n_extra ? "}" : "");
+}
+
 static void put_captions(vf_buf *b, const vprep *p, const vf_row *row)
 {
     vf_buf_str(b, ",\"captions\":[");
@@ -205,5 +215,6 @@ void vprep_record(vf_buf *b, const vprep *p, const prep_job *j)
     for (int i = 0; i < row->n_tags; i++)
         put_text(b, i ? "," : "", row->tags[i]);
     put_number(b, "],\"weight\":", row->weight * (repeats ? (double)p->c.video_repeat : 1));
+    put_extra(b, row);
     vf_buf_str(b, "}");
 }

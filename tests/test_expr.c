@@ -10,7 +10,7 @@
 
 #include "formats/expr.h"
 
-static const char *const names[] = { "width", "caption", "tag", "none", NULL };
+static const char *const names[] = { "width", "caption", "tag", "none", "more.", NULL };
 
 /* width 512; captions "A red Car", "two"; tags 7 (a number) and "draft"; none has no value */
 static bool get(void *arg, const char *name, int k, vf_expr_value *v)
@@ -24,6 +24,8 @@ static bool get(void *arg, const char *name, int k, vf_expr_value *v)
         v->text = captions[k];
     else if (!strcmp(name, "tag") && k < 2)
         *v = k ? (vf_expr_value){ "draft", 0 } : (vf_expr_value){ NULL, 7 };
+    else if (!strcmp(name, "more.x_1.y") && !k)
+        v->text = "there";
     else
         return false;
     return !strcmp(name, "width") ? k == 0 : true;
@@ -40,6 +42,7 @@ static void meanings(void **state)
         { "caption ~ 'RED|blue'", true }, { "caption !~ red", false }, { "caption !~ green", true },
         { "caption != two", false }, { "caption != three", true }, { "caption < 5", false },
         { "tag = draft", true }, { "tag = 7", true }, { "tag > 6", true }, { "tag > 7", false },
+        { "more.x_1.y = there", true }, { "more.x = there", false }, { "more.z != 1", true },
         { "none = 1", false }, { "none != 1", true }, { "not none = 1", true },
         { "width = 1 or width = 512", true }, { "width = 1 OR width = 2", false },
         { "width = 512 and caption = two and tag = no", false },
@@ -67,7 +70,7 @@ static void refusals(void **state)
         { "width", "is missing" }, { "width =", "a value is missing" }, { "width = 1 width = 2", "and or or" },
         { "(width = 1", ") is missing" }, { "width = 'a", "missing quote" }, { "caption ~ '('", "no regular" },
         { "width = 1 and", "no name" }, { "not", "no name" }, { "width ! 1", "is missing" },
-        { "width = 1)", "and or or" },
+        { "width = 1)", "and or or" }, { "more. = 1", "no name" }, { "more.x", "is missing" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
