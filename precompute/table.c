@@ -103,13 +103,13 @@ static int grow(prep_table *t, vc_err *err)
     return 0;
 }
 
-/* How often an epoch takes this variant. */
+/* How often an epoch takes this variant: without any weight never, else at least once in turn. */
 static double visits(const prep_table *t, const vprep_item *it)
 {
     const vprep *p = t->p;
     bool repeats = p->c.video_repeat > 1 && p->sources[it->row].is_video;
     double n = p->meta.rows[it->row].weight * (repeats ? (double)p->c.video_repeat : 1);
-    return (n < 1 ? 1 : n) / t->live[it->row];
+    return (n > 0 && n < 1 ? 1 : n) / t->live[it->row];
 }
 
 int prep_table_add(prep_table *t, const vprep_item *it, const vb_choice *c, vc_err *err)
