@@ -1,6 +1,8 @@
 /* vlat_copy.c - vlat merge, split, select and gc: datasets out of parts of datasets. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -439,12 +441,49 @@ static int64_t bytes_of(const vf_dataset *d)
     return (int64_t)sum;
 }
 
-int vlat_remove_left(const char *made, vc_err *err)
+static bool is_own(const char *name)
+{
+#define NUMBER "[0-9][0-9][0-9][0-9][0-9]"
+    static const char *const own[] = {
+        "manifest.json", "manifest.lock", "state.lmdb", "plan.jsonl", "errors.jsonl", "vprep.yaml",
+        "shard-" NUMBER ".lmdb", "shard-open-" NUMBER ".lmdb", "text-" NUMBER ".lmdb",
+        "text-open-" NUMBER ".lmdb",
+    };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (!fnmatch(own[i], name, 0))
+            return true;
+    return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+/* What lies in a dataset's folder and is not of it: anybody's. */
+static int move_others(const char *from, const char *to, vc_err *err)
+{
+    DIR *d = opendir(from);
+    int rc = d ? 0 : vc_fail_errno(err, "%s", from);
+    for (struct dirent *e; !rc && (e = readdir(d));) {
+        if (is_own(e->d_name))
+            continue;
+        char *a = vc_path_join(from, e->d_name), *b = vc_path_join(to, e->d_name);
+        if (!a || !b)
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        else if (renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_NOREPLACE))
+            rc = vc_fail_errno(err, "%s cannot become %s", a, b);
+        free(a);
+        free(b);
+    }
+    if (d)
+        closedir(d);
+    return rc;
+}
+
+int vlat_remove_left(const char *made, const char *path, vc_err *err)
 {
     char *manifest = vc_path_join(made, "manifest.json");
     if (!manifest)
         return vc_fail(err, VC_ENOMEM, "out of memory");
-    int rc = vc_file_exists(manifest) ? vc_remove_tree(made, err) : 0;
+    int rc = 0;
+    if (vc_file_exists(manifest) && !(rc = move_others(made, path, err)))
+        rc = vc_remove_tree(made, err);
     free(manifest);
     return rc;
 }
@@ -476,13 +515,13 @@ int vlat_gc(const vlat *v, vc_err *err)
     int rc = made && state ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vf_dataset_open(&d, v->path, false, err);
     if (!rc) rc = vc_lock_file(&lock, state, err);
-    if (!rc) rc = vlat_remove_left(made, err);
+    if (!rc) rc = vlat_remove_left(made, v->path, err);
     if (!rc) {
         before = bytes_of(d);
         rc = compact(v, d, made, &left, err);
     }
     if (!rc) rc = vlat_exchange(v->path, made, err);
-    if (!rc) rc = vc_remove_tree(made, err);
+    if (!rc) rc = vlat_remove_left(made, v->path, err);
     if (!rc)
         fprintf(v->out, "%s of %s given back\n", vc_human_bytes(a, (double)(before - left)),
                 vc_human_bytes(b, (double)before));

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/file.h"
 #include "formats/copy.h"
@@ -171,12 +172,16 @@ static int put_in_place(repair *r, vc_err *err)
 static int run_repair(const vlat *v, vc_err *err)
 {
     repair r = { .v = v, .made = vc_format("%s.repair", v->path) };
-    int rc = r.made ? vlat_remove_left(r.made, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    char *list = r.made ? vc_path_join(r.made, "repair.jsonl") : NULL;
+    int rc = list ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && unlink(list) && errno != ENOENT) rc = vc_fail_errno(err, "%s", list);
+    if (!rc) rc = vlat_remove_left(r.made, v->path, err);
     if (!rc) rc = vf_dataset_salvage(&r.d, v->path, tell_shard, &r, err);
     if (!rc) rc = save_all(&r, err);
     vf_dataset_close(r.d);
     if (!rc) rc = vlat_carry_files(v->path, r.made, err);
     if (!rc) rc = put_in_place(&r, err);
+    free(list);
     free(r.made);
     return rc;
 }

@@ -62,12 +62,15 @@ sed 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"ffffffffffffffffffffffffffffffff
 expect 1 'unlike encoders (vae.fingerprint' merge p-00 p-01 --out none
 [ ! -e none ] || { echo 'merge wrote something'; bad=1; }
 
-# gc changes no sample; a copy that a killed one left is forgotten
+# gc changes no sample and takes no file that is not the dataset's; a copy that a killed one left is forgotten
 cp -r a.lmdb a.lmdb.gc
+mkdir a.lmdb/mine && echo 1 >a.lmdb/mine/clip.mp4 && echo 2 >a.lmdb/report.html && echo 3 >a.lmdb.gc/notes
 expect 0 'given back' gc a.lmdb
 same_root a.lmdb back.lmdb
 expect 0 'no damage' verify a.lmdb
 [ ! -e a.lmdb.gc ] || { echo 'gc left its copy'; bad=1; }
+[ "$(cat a.lmdb/mine/clip.mp4 a.lmdb/report.html a.lmdb/notes)" = "$(printf '1\n2\n3')" ] ||
+    { echo 'gc took files that were not its own'; bad=1; }
 
 # a checkpoint's data
 mkdir checkpoint-7
