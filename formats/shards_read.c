@@ -35,7 +35,11 @@ struct vf_dataset {
     prompt *prompt;                          /* by key */
     uint32_t prompts;
     atomic_int last[2];                      /* shard of the last latent and text found: a hint */
+    atomic_ushort *text_at;                  /* [slots] where a text of this slot was found, plus */
+    uint32_t slots;                          /* one: a hint. A power of two, 2 to 4 a text */
 };
+
+enum { MAX_SLOTS = 1 << 22 };
 
 /* ---- merging the shards' entries ---- */
 
@@ -193,6 +197,18 @@ static int read_prompts(vf_dataset *d, int at, vc_err *err)
     return rc;
 }
 
+/* What the manifest says may be wrong, so there is a most. */
+static int make_hints(vf_dataset *d, vc_err *err)
+{
+    int64_t texts = 0;
+    for (int i = 0; i < d->n_shards && texts < MAX_SLOTS; i++)
+        texts += d->shard[i].info->texts < MAX_SLOTS ? d->shard[i].info->texts : MAX_SLOTS;
+    for (d->slots = 1; d->slots < 2 * texts && d->slots < MAX_SLOTS;)
+        d->slots *= 2;
+    d->text_at = calloc(d->slots, sizeof *d->text_at);
+    return d->text_at ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " texts", d->slots);
+}
+
 /* Whom a salvage tells what it leaves out; fn NULL: nothing may be left out. */
 typedef struct listener {
     void (*fn)(void *arg, const char *what);
@@ -248,6 +264,8 @@ static int open_all(vf_dataset *d, extent want, const listener *l, vc_err *err)
     for (int i = 0; i < d->n_shards && !rc; i++)
         rc = open_one(d, i, l, err);
     pack_prompts(d);
+    if (!rc)
+        rc = make_hints(d, err);
     if (!rc)
         rc = merge_entries(d, err);
     for (int i = 0; i < d->n_shards && !rc; i++)
@@ -317,6 +335,7 @@ void vf_dataset_close(vf_dataset *d)
     free(d->shard);
     free(d->entry);
     free(d->prompt);
+    free(d->text_at);
     vf_manifest_free(&d->manifest);
     free(d->path);
     free(d);
@@ -441,14 +460,18 @@ int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t 
 
 static const char *const value_name[2] = { "latent", "text" };
 
-/* Looks first in the entry's shard, or without one where the last value was: neighbours lie
- * together. */
+/* Looks first in the entry's shard; without one where the text was found before, or where the last
+ * value was: neighbours lie together. */
 static int find_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *e, const shard **in,
                       vf_bytes *value, vc_err *err)
 {
     char hex[VF_KEY_HEX];
     atomic_int *last = (atomic_int *)(uintptr_t)&d->last[text];
-    int start = e ? e->shard : atomic_load_explicit(last, memory_order_relaxed);
+    uint32_t slot;
+    memcpy(&slot, k.b, sizeof slot);
+    atomic_ushort *hint = text ? &d->text_at[slot & (d->slots - 1)] : NULL;
+    int found = hint ? atomic_load_explicit(hint, memory_order_relaxed) : 0;
+    int start = e ? e->shard : found ? found - 1 : atomic_load_explicit(last, memory_order_relaxed);
     vf_key_hex(hex, k);
     for (int i = 0; i < d->n_shards; i++) {
         int at = (start + i) % d->n_shards;
@@ -460,6 +483,8 @@ static int find_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *
             continue;
         if (i && !e)
             atomic_store_explicit(last, at, memory_order_relaxed);
+        if (hint && found != at + 1)
+            atomic_store_explicit(hint, (unsigned short)(at + 1), memory_order_relaxed);
         *in = s;
         return vc_context(err, rc, "%s: %s %s", s->info->file, value_name[text], hex);
     }
