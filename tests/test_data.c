@@ -1,4 +1,5 @@
 /* test_data.c - datasets as a list of samples: weights, groups, split, normalisation, mismatches */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -13,6 +14,8 @@
 #include "common/file.h"
 #include "tests/train_dataset.h"
 #include "train/data.h"
+
+enum { ALL = 40, FIRST = 15 };               /* samples of "all" and "first" */
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 
@@ -38,6 +41,19 @@ static char *in_dir(const char *name)
     return vc_path_join(dir, name);
 }
 
+/* The same samples, at first some of them. */
+static void make_growing(void)
+{
+    toy_sample s[ALL];
+    for (uint32_t i = 0; i < ALL; i++)
+        s[i] = (toy_sample){ .number = i, .h = 2, .w = 2, .caption = { "x" } };
+    for (int i = 0; i < 2; i++) {
+        char *path = in_dir(i ? "all" : "first");
+        toy_make(&(toy){ .path = path, .sample = s, .n = i ? ALL : FIRST });
+        free(path);
+    }
+}
+
 static int make(void **state)
 {
     (void)state;
@@ -48,6 +64,7 @@ static int make(void **state)
     toy_make(&(toy){ .path = b, .sample = few, .n = COUNT(few), .pooled = 3, .encoders = 2,
                      .scaling = 0.5, .shift = 0.25, .per_channel = true });
     toy_make(&(toy){ .path = c, .sample = few, .n = COUNT(few) });
+    make_growing();
     free(a);
     free(b);
     free(c);
@@ -196,15 +213,6 @@ static void test_split(void **state)
 static void test_split_grows(void **state)
 {
     (void)state;
-    enum { N = 40, FIRST = 15 };
-    toy_sample s[N];
-    for (uint32_t i = 0; i < N; i++)
-        s[i] = (toy_sample){ .number = i, .h = 2, .w = 2, .caption = { "x" } };
-    for (int i = 0; i < 2; i++) {
-        char *path = in_dir(i ? "all" : "first");
-        toy_make(&(toy){ .path = path, .sample = s, .n = i ? N : FIRST });
-        free(path);
-    }
     for (uint64_t seed = 0; seed < 30; seed++) {
         const vtrain_data_opts o = { .eval_split = 0.2, .seed = seed };
         vtrain_data *first = open_with("first", o), *all = open_with("all", o);
@@ -214,6 +222,28 @@ static void test_split_grows(void **state)
         vtrain_data_close(first);
         vtrain_data_close(all);
     }
+}
+
+/* Weights below 1 are shares, whatever the sizes. */
+static void test_shares(void **state)
+{
+    (void)state;
+    static const struct { const char *names; double first; } row[] = {
+        { "first:0.7 all:0.3", 0.7 }, { "first:0.1 all:0.1", 0.5 }, { "first:0.2 all:0.6", 0.25 },
+    };
+    for (int i = 0; i < COUNT(row); i++)
+        for (uint64_t seed = 0; seed < 5; seed++) {
+            uint32_t rows[512], group[512], of_first = 0;
+            vtrain_data *d = open_with(row[i].names, (vtrain_data_opts){ .seed = seed });
+            uint32_t n = vtrain_data_visits(d);
+            assert_in_range(n, 55, COUNT(rows));     /* each of the 55 at least once */
+            vtrain_data_epoch(d, 0, rows, group);
+            for (uint32_t k = 0; k < n; k++)
+                of_first += vtrain_data_sample(d, rows[k])->dataset == 0;
+            if (fabs((double)of_first / n - row[i].first) > 0.05)
+                fail_msg("%s: %u of %u are of the first", row[i].names, of_first, n);
+            vtrain_data_close(d);
+        }
 }
 
 static void test_norm(void **state)
@@ -374,6 +404,7 @@ static void test_refused(void **state)
         { "a:0", { 0 }, VC_EUSAGE, "no weight" },
         { "a:2x", { 0 }, VC_EUSAGE, "no weight" },
         { "a:repeat=2.5", { 0 }, VC_EUSAGE, "no weight" },
+        { "a:0.5 b", { 0 }, VC_EUSAGE, "/b: weights below 1 are shares" },
         { "a:1e9", { 0 }, VC_EINVAL, "an epoch of" },
         { "a", { .dataset_repeat = 1000000000 }, VC_EINVAL, "an epoch of" },
         { "a", { .dataset_repeat = -1 }, VC_EINVAL, "--dataset_repeat" },
@@ -463,7 +494,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list), cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_fraction), cmocka_unit_test(test_split), cmocka_unit_test(test_split_grows),
+        cmocka_unit_test(test_fraction), cmocka_unit_test(test_split), cmocka_unit_test(test_split_grows), cmocka_unit_test(test_shares),
         cmocka_unit_test(test_norm), cmocka_unit_test(test_norm_model),
         cmocka_unit_test(test_mismatch), cmocka_unit_test(test_hostile_manifest),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_prompts),

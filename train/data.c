@@ -19,7 +19,8 @@ enum {
 
 /* ---- datasets ---- */
 
-/* "DIR:2.5" or "DIR:repeat=3" -> DIR in *path and the number; a folder of just that name wins. */
+/* "DIR:0.7", "DIR:2.5" or "DIR:repeat=3" -> DIR in *path and the number; a folder of just that name
+ * wins. */
 static int parse_path(char **path, double *weight, const char *arg, vc_err *err)
 {
     const char *colon = strrchr(arg, ':');
@@ -40,7 +41,7 @@ static int parse_path(char **path, double *weight, const char *arg, vc_err *err)
     *weight = strtod(number, &end);
     if (end == number || *end || !isfinite(*weight) || *weight <= 0 ||
         (repeat && *weight != floor(*weight)))
-        return vc_fail(err, VC_EUSAGE, "--latents %s: \":%s\" is no weight; DIR:2.5 or "
+        return vc_fail(err, VC_EUSAGE, "--latents %s: \":%s\" is no weight; DIR:0.7, DIR:2.5 or "
                        "DIR:repeat=3", arg, colon + 1);
     (*path)[colon - arg] = 0;
     return 0;
@@ -352,6 +353,32 @@ static int hold_out(vtrain_data *d, double part, uint64_t seed, vc_err *err)
 
 /* ---- the epoch ---- */
 
+/* Weights below 1 are shares of the visits: they become repeats, of which the smallest is 1. */
+static int share_out(vtrain_data *d, vc_err *err)
+{
+    double sum[MAX_SETS] = { 0 }, least = INFINITY;
+    int shares = 0;
+
+    for (int k = 0; k < d->n_sets; k++)
+        shares += d->set[k].weight < 1;
+    if (!shares)
+        return 0;
+    for (int k = 0; k < d->n_sets; k++)
+        if (d->set[k].weight >= 1)
+            return vc_fail(err, VC_EUSAGE, "--latents %s: weights below 1 are shares of the "
+                           "training: give every dataset one, or repeats from 1 on",
+                           vf_dataset_path(d->set[k].data));
+    for (uint32_t i = 0; i < d->n_samples; i++)
+        if (!d->sample[i].held_out && !(i && same_number(d, i - 1, i)))
+            sum[d->sample[i].dataset] += (double)entry_of(d, &d->sample[i])->weight;
+    for (int k = 0; k < d->n_sets; k++)
+        if (sum[k] > 0)
+            least = fmin(least, d->set[k].weight /= sum[k]);
+    for (int k = 0; k < d->n_sets; k++)
+        d->set[k].weight /= least;
+    return 0;
+}
+
 static uint64_t repeats_of(const vtrain_data *d, const vtrain_data_opts *o, uint32_t i)
 {
     const vtrain_sample *s = &d->sample[i];
@@ -406,6 +433,8 @@ static int make_epoch(vtrain_data *d, const vtrain_data_opts *o, vc_err *err)
     double *mean = calloc(d->n_groups, sizeof *mean);
     int rc = d->visited && mean ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32
                                               " samples", d->n_samples);
+    if (!rc)
+        rc = share_out(d, err);
     for (uint32_t i = 0, variants; i < d->n_samples && !rc; i += variants) {
         vtrain_visited v = number_at(d, o, i);
         variants = v.variants;

@@ -23,7 +23,8 @@ struct vtrain_fit;
 typedef struct vtrain_data vtrain_data;
 
 typedef struct vtrain_data_opts {
-    const vc_list *paths;        /* "DIR", "DIR:2.5" or "DIR:repeat=3": repeats of its samples */
+    const vc_list *paths;        /* "DIR", "DIR:2.5" or "DIR:repeat=3": repeats of its samples;
+                                  * "DIR:0.7", of all or of none: its share of the visits */
     int64_t dataset_repeat;      /* >= 1, on top of the above */
     double eval_split;           /* 0..0.5 of the samples are held out */
     uint64_t seed;               /* of the split */

@@ -26,7 +26,7 @@ typedef struct vtrain_head {
 
 typedef struct vtrain_set {
     vf_dataset *data;
-    double weight;                       /* repeats, as given with its path */
+    double weight;                       /* repeats; as given with its path, below 1 a share */
     char root[VF_KEY_HEX];
     const char *plan;                    /* borrowed from the manifest; NULL: it names none */
     vtrain_head head;

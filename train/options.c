@@ -16,8 +16,8 @@
 static const vc_flag flags[] = {
     GROUP("Data"),
     NEED(LIST, latents, NULL, NULL, NULL,
-         "latent dataset made by vprep; may be given several times, each with :weight or "
-         ":repeat=N"),
+         "latent dataset made by vprep; may be given several times, each with :repeat=N, or with "
+         ":weight: below 1 its share of the training, else repeats"),
     ROW(INT, dataset_repeat, "1", "1..1000000", NULL, "times a sample counts in an epoch"),
     ROW(FLOAT, eval_split, "0", "0..0.5", NULL, "part of the samples held out for eval_loss"),
     ROW(FLOAT, caption_dropout_p, NULL, "0..1", "caption_dropout",
