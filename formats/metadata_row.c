@@ -287,7 +287,7 @@ static int read_integers(vf_row *r, const cJSON *o, vc_err *why)
 
 static int read_reals(vf_row *r, const cJSON *o, vc_err *why)
 {
-    static const field fps = { "fps", 0.001, 10000, false }, weight = { "weight", 0, 1e6, false };
+    static const field fps = { "fps", 0.001, 10000, false }, weight = { "weight", 0, 1e4, false };
     double x;
     bool found;
 

@@ -415,7 +415,7 @@ static void test_refused(void **state)
         { "unfinished", { 0 }, VC_EINVAL, "vprep has not finished" },
         { "unfinished", { .shards = none_closed }, VC_EINVAL, "0 samples" },
     };
-    static const toy_sample heavy[] = { { .number = 1, .h = 1, .w = 1, .weight = 20000 } };
+    static const toy_sample heavy[] = { { .number = 1, .h = 1, .w = 1, .weight = 20000000 } };
     static const toy_sample none[] = { { .number = 1, .h = 1, .w = 1, .unwanted = true } };
     char *p[4] = { in_dir("heavy"), in_dir("one"), in_dir("none"), in_dir("unfinished") };
     toy_make(&(toy){ .path = p[0], .sample = heavy, .n = 1 });

@@ -122,6 +122,7 @@ static const struct {
     { "json", "[{\"video\":\"a\",\"fps\":1e999}]", "fps: expected", "a", VF_TYPE_VIDEO, "" },
     { "json", "[{\"video\":\"a\",\"weight\":\"nan\"}]", "weight: expected", "a", VF_TYPE_VIDEO,
       "" },
+    { "json", "[{\"video\":\"a\",\"weight\":10001}]", "weight: 10001", "a", VF_TYPE_VIDEO, "" },
     { "json", "[{\"video\":\"a\",\"weight\":-0.5}]", "weight: -0.5", "a", VF_TYPE_VIDEO, "" },
     { "json", "[{\"video\":\"a\",\"tags\":{}}]", "tags: expected", "a", VF_TYPE_VIDEO, "" },
     { "json", "[{\"video\":\"a\",\"tags\":[1]}]", "tags: expected", "a", VF_TYPE_VIDEO, "" },

@@ -13,7 +13,7 @@
 
 enum {
     MAX_SETS = 1000,
-    MAX_WEIGHT = 10000,                  /* of a record, which may be hostile */
+    MAX_WEIGHT = 10000000,               /* of a record: most of a row times --video_repeat */
     MAX_EPOCH = 1 << 28                  /* visits of an epoch: a list of 8 bytes each */
 };
 

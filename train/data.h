@@ -70,7 +70,7 @@ typedef struct vtrain_sample {
 } vtrain_sample;
 
 /* VC_EINVAL: an incomplete dataset without `shards`, no samples, nothing left to train on, an epoch
- * above 2^28 samples; VC_EFORMAT: damaged, or a sample's own weight above 10,000;
+ * above 2^28 samples; VC_EFORMAT: damaged, or a sample's own weight above 10,000,000;
  * VC_EMISMATCH names both sides (family, VAE, channels, encoders, widths). *note: a malloc'ed
  * line worth telling (normalisation of the model differs from the manifest's, samples left out),
  * or NULL. */
