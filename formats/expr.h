@@ -24,7 +24,8 @@ typedef struct vf_expr_value {
 /* False when the name has no value k. */
 typedef bool (*vf_expr_get)(void *arg, const char *name, int k, vf_expr_value *v);
 
-/* names: what may be asked for, NULL-ended; one that ends in a dot takes a further name behind it. VC_EUSAGE says what is wrong, and where. */
+/* names: what may be asked for, NULL-ended; one that ends in a dot takes a further name behind it.
+ * VC_EUSAGE says what is wrong, and where. */
 int vf_expr_open(vf_expr **out, const char *text, const char *const *names, vc_err *err);
 void vf_expr_close(vf_expr *e);              /* NULL is fine */
 bool vf_expr_holds(const vf_expr *e, vf_expr_get get, void *arg);
