@@ -111,12 +111,21 @@ static int copy_keys(vf_copy *c, const vf_dataset *d, const cJSON *o, const char
     return rc;
 }
 
+static int copy_conditions(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_err *err)
+{
+    const cJSON *o;
+    int rc = 0;
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions"))
+        rc = rc ? rc : copy_value(c, d, false, o, err);
+    return rc;
+}
+
 static int copy_values(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_err *err)
 {
     const cJSON *o;
     int rc = copy_value(c, d, false, cJSON_GetObjectItemCaseSensitive(record, "latent_key"), err);
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions"))
-        rc = rc ? rc : copy_value(c, d, false, o, err);
+    if (!rc)
+        rc = copy_conditions(c, d, record, err);
     cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "captions"))
         rc = rc ? rc : copy_keys(c, d, o, "keys", err);
     return rc;
@@ -161,6 +170,8 @@ static int copy_prompt(vf_copy *c, const vf_dataset *d, const cJSON *record, vc_
         rc = copy_keys(c, d, record, "negative_keys", err);
     if (!rc && cJSON_IsString(image))
         rc = copy_value(c, d, false, image, err);
+    if (!rc)
+        rc = copy_conditions(c, d, record, err);
     if (!rc)
         rc = vf_writer_put_validation(c->w, c->n_prompts, record, err);
     c->n_prompts += !rc;

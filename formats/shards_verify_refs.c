@@ -86,6 +86,14 @@ static void check_condition(const sight *s, const cJSON *hex)
     check_latent(s, hex, hex->string, kind, clip);
 }
 
+static void check_conditions(const sight *s, const cJSON *record)
+{
+    const cJSON *o;
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions"))
+        if (o->string)
+            check_condition(s, o);
+}
+
 /* One text key per encoder, of its width. */
 static void check_texts(const sight *s, const cJSON *keys, const char *name)
 {
@@ -133,9 +141,7 @@ static int check_record(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_er
     vf_root_add(&c->root, r.hash);
     check_latent(&s, cJSON_GetObjectItemCaseSensitive(json, "latent_key"), "latent_key", VF_MOMENTS,
                  true);
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(json, "conditions"))
-        if (o->string)
-            check_condition(&s, o);
+    check_conditions(&s, json);
     cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(json, "captions"))
         check_texts(&s, cJSON_GetObjectItemCaseSensitive(o, "keys"), "text key");
     int rc = count_bucket(c, &r, err);
@@ -165,6 +171,7 @@ static int check_prompt(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_er
         check_texts(&s, negative, "negative_keys");
     if (image && !cJSON_IsNull(image))
         check_latent(&s, image, "image", 0, false);
+    check_conditions(&s, json);
     cJSON_Delete(json);
     return 0;
 }

@@ -27,6 +27,18 @@ static bool plain_role(const char *s)
     return s && *s && strlen(s) < 32 && strspn(s, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(s);
 }
 
+static int condition_refs(const cJSON *record, xport_ref_fn fn, void *arg, vc_err *err)
+{
+    const cJSON *o;
+    int rc = 0;
+    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions")) {
+        if (!rc && !plain_role(o->string))
+            rc = vc_fail(err, VC_EFORMAT, "conditions: a role with odd characters");
+        rc = rc ? rc : refer(o, "latents", o->string, fn, arg, err);
+    }
+    return rc;
+}
+
 int xport_refs(const cJSON *record, xport_ref_fn fn, void *arg, vc_err *err)
 {
     const cJSON *o, *hex;
@@ -34,11 +46,7 @@ int xport_refs(const cJSON *record, xport_ref_fn fn, void *arg, vc_err *err)
     int caption = 0;
     int rc = refer(cJSON_GetObjectItemCaseSensitive(record, "latent_key"), "latents", "latent", fn, arg,
                    err);
-    cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "conditions")) {
-        if (!rc && !plain_role(o->string))
-            rc = vc_fail(err, VC_EFORMAT, "conditions: a role with odd characters");
-        rc = rc ? rc : refer(o, "latents", o->string, fn, arg, err);
-    }
+    if (!rc) rc = condition_refs(record, fn, arg, err);
     cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "captions")) {
         int encoder = 0;
         cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(o, "keys")) {
@@ -50,7 +58,7 @@ int xport_refs(const cJSON *record, xport_ref_fn fn, void *arg, vc_err *err)
     return rc;
 }
 
-/* Of a prompt: its own keys, the negative's, and its picture. */
+/* Of a prompt: its own keys, the negative's, its picture and conditions. */
 static int prompt_refs(const cJSON *o, xport_ref_fn fn, void *arg, vc_err *err)
 {
     static const char *const lists[] = { "keys", "negative_keys" };
@@ -59,7 +67,8 @@ static int prompt_refs(const cJSON *o, xport_ref_fn fn, void *arg, vc_err *err)
     for (int i = 0; i < 2; i++)
         cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(o, lists[i]))
             rc = rc ? rc : refer(hex, "texts", lists[i], fn, arg, err);
-    return rc || !cJSON_IsString(image) ? rc : refer(image, "latents", "image", fn, arg, err);
+    if (!rc && cJSON_IsString(image)) rc = refer(image, "latents", "image", fn, arg, err);
+    return rc ? rc : condition_refs(o, fn, arg, err);
 }
 
 static int encoder_refs(const cJSON *manifest, xport_ref_fn fn, void *arg, vc_err *err)

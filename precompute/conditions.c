@@ -83,11 +83,22 @@ static void hash_pixels(vf_hasher *h, const vf_key *source, const vprep_clip *cl
     vf_hasher_int(h, "flip", c->flip);
 }
 
+/* Whose draws: a sample's, or (it NULL) those that all prompts share. */
+static uint64_t id_of(const vprep *p, const vprep_item *it)
+{
+    return it ? p->meta.rows[it->row].id : 0;
+}
+
+static uint32_t variant_of(const vprep_item *it)
+{
+    return it ? it->variant : 0;
+}
+
 static void hash_draws(vf_hasher *h, const vprep *p, const vprep_item *it)
 {
     vf_hasher_int(h, "seed", p->c.seed);
-    vf_hasher_int(h, "id", (int64_t)p->meta.rows[it->row].id);
-    vf_hasher_int(h, "variant", it->variant);
+    vf_hasher_int(h, "id", (int64_t)id_of(p, it));
+    vf_hasher_int(h, "variant", variant_of(it));
 }
 
 static void hash_encoding(vf_hasher *h, const vprep *p, const vprep_item *it)
@@ -122,14 +133,10 @@ static void hash_grid(vf_hasher *h, const vprep *p)
     vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
 }
 
-vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip)
+/* it NULL: of a prompt, which has no loss mask. */
+static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *it,
+                        const vprep_clip *clip, int value)
 {
-    return vprep_value_key(p, it, clip, VALUE_CLIP);
-}
-
-vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, int value)
-{
-    const vf_key *source = &p->sources[it->row].hash;
     int frames = clip->choice.frames;
     vf_hasher h;
 
@@ -179,14 +186,19 @@ vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *c
     return vf_hasher_end(&h);
 }
 
-vf_key vprep_picture_key(const vprep *p, vf_key source, const vprep_clip *clip)
+vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip)
 {
-    vf_hasher h;
+    return vprep_value_key(p, it, clip, VALUE_CLIP);
+}
 
-    vf_hasher_begin(&h, "latent");
-    hash_pixels(&h, &source, clip, 1);
-    hash_encoding(&h, p, NULL);
-    return vf_hasher_end(&h);
+vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, int value)
+{
+    return value_key(p, &p->sources[it->row].hash, it, clip, value);
+}
+
+vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, int value)
+{
+    return value_key(p, &source, NULL, clip, value);
 }
 
 /* ---- draws ---- */
@@ -194,7 +206,7 @@ vf_key vprep_picture_key(const vprep *p, vf_key source, const vprep_clip *clip)
 vprep_normals vprep_normals_of(const vprep *p, const vprep_item *it, uint32_t purpose,
                                uint32_t place)
 {
-    vprep_normals s = { .d = vc_draws_of((uint64_t)p->c.seed, p->meta.rows[it->row].id, it->variant,
+    vprep_normals s = { .d = vc_draws_of((uint64_t)p->c.seed, id_of(p, it), variant_of(it),
                                          purpose) };
     s.d.ctr[0] = place << 28;
     return s;
@@ -213,11 +225,16 @@ float vprep_normal(vprep_normals *s)
 
 /* ---- pixels ---- */
 
-void vprep_pixel_noise(float *x, size_t n, bool keep_masked, vprep_normals *s)
+float vprep_noise_sigma(vprep_normals *s)
 {
     float sigma = (float)exp(-3.0 + 0.5 * (double)vprep_normal(s));
 
-    s->at = 0;                               /* the rest of sigma's block is not used */
+    s->at = 0;
+    return sigma;
+}
+
+void vprep_pixel_noise(float *x, size_t n, float sigma, bool keep_masked, vprep_normals *s)
+{
     for (size_t i = 0; i < n; i++) {
         float z = vprep_normal(s);
         if (!keep_masked || x[i] != -1.0f)

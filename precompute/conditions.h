@@ -25,15 +25,15 @@ unsigned vprep_values(const vprep *p, const vf_row *row);
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, int value);
 /* Whether the image condition goes through the VAE with frames after it. */
 bool vprep_image_in_clip(const vprep *p, const vprep_clip *clip);
-/* Of a picture that is no sample: clip's first frame of a file with that hash. */
-vf_key vprep_picture_key(const vprep *p, vf_key source, const vprep_clip *clip);
+/* Of a clip that is no sample (of a validation prompt), from a file with that hash. */
+vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, int value);
 /* Frames of the clip that a value is made from: all, 1, or 0. */
 int vprep_value_frames(const vprep_clip *clip, int value);
 /* Bytes of a value as stored, without its header: for estimates. */
 double vprep_value_bytes(const vprep *p, const vb_choice *c, int value);
 
 /* Standard normals of a sample's (seed, id, variant, purpose), one after the other, from block
- * place * 2^28 on. Place 0 is vc_draw_normals. */
+ * place * 2^28 on. Place 0 is vc_draw_normals. it NULL: id and variant 0, those of prompts. */
 typedef struct vprep_normals {
     vc_draws d;
     float z[4];
@@ -43,9 +43,12 @@ vprep_normals vprep_normals_of(const vprep *p, const vprep_item *it, uint32_t pu
                                uint32_t place);
 float vprep_normal(vprep_normals *s);
 
-/* Pixel noise of image-to-video training, in place: x += sigma * n, sigma = exp(N(-3, 0.5)) from
- * the first block of s, n from the next ones. keep_masked: values of exactly -1 stay. */
-void vprep_pixel_noise(float *x, size_t n, bool keep_masked, vprep_normals *s);
+/* Sigma of the pixel noise of image-to-video training: exp(N(-3, 0.5)) from the first block of s,
+ * of which nothing else is used. */
+float vprep_noise_sigma(vprep_normals *s);
+#define VPREP_PROMPT_SIGMA 0.0563f   /* of validation prompts: what VideoX-Fun samples with */
+/* x += sigma * n in place, n from s on. keep_masked: values of exactly -1 stay. */
+void vprep_pixel_noise(float *x, size_t n, float sigma, bool keep_masked, vprep_normals *s);
 
 /* The clip's pixels as the VAE gets them with the mask applied: x f32 [f,h,w,3]. scratch: h*w. */
 void vprep_apply_mask(float *x, const mask *m, uint8_t *scratch);

@@ -306,11 +306,13 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, int v, int times, int
         }
         job_pixels(x, j, known);
         memset(x + known, 0, (n - known) * sizeof *x);
-        vprep_normals noise = vprep_normals_of(p, j->item, VC_DRAW_COND_NOISE, (uint32_t)k);
         if (v == VALUE_VIDEO)
             vprep_apply_mask(x, &j->clip.mask, e->scratch);
-        if (v == VALUE_NOISED || (v == VALUE_VIDEO && p->mask_noise))
-            vprep_pixel_noise(x, n, v == VALUE_VIDEO, &noise);
+        if (v == VALUE_NOISED || (v == VALUE_VIDEO && p->mask_noise)) {
+            vprep_normals z = vprep_normals_of(p, j->item, VC_DRAW_COND_NOISE, (uint32_t)k);
+            float sigma = j->item ? vprep_noise_sigma(&z) : VPREP_PROMPT_SIGMA;
+            vprep_pixel_noise(x, n, sigma, v == VALUE_VIDEO, &z);
+        }
     }
     return rc;
 }
@@ -445,7 +447,7 @@ static bool is_made(const prep_encoder *e, const prep_job *j, int v)
 
 int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
 {
-    bool traced = e->p->c.trace_dir;
+    bool traced = e->p->c.trace_dir && j->item;
     int rc = 0;
 
     *n = 0;
@@ -467,19 +469,4 @@ int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
     free(j->pixels);
     j->pixels = NULL;
     return rc;
-}
-
-int prep_encode_picture(prep_encoder *e, uint8_t **value, size_t *bytes, const uint8_t *pixels,
-                        int h, int w, vc_err *err)
-{
-    size_t n = (size_t)h * (size_t)w * 3;
-    int64_t dim[4];
-    bool logvar = wants_logvar(e->p);
-    int rc = grow(&e->pixels, &e->pixels_room, n, err);
-
-    if (rc)
-        return rc;
-    to_f32(e->pixels, pixels, n);
-    rc = run_vae(e, 1, 1, h, w, logvar, dim, err);
-    return rc ? rc : pack_moments(e, value, bytes, 4, dim, NULL, 0, logvar, err);
 }

@@ -8,7 +8,7 @@
 
 /* A sample on its way. Decoded: pixels. Encoded: value. Each stage frees what it has used. */
 typedef struct prep_job {
-    const vprep_item *item;
+    const vprep_item *item;          /* NULL: of a validation prompt; it leaves no trace */
     unsigned need;                   /* VALUE_BITs to be encoded; the others are stored already */
     bool want_thumb;
     int frames;                      /* decoded: the first ones of the clip, as many as needed */
@@ -24,7 +24,7 @@ typedef struct prep_job {
     vprep_clip clip;                 /* last: most of it is draws that nobody set */
 } prep_job;
 
-/* An empty job of the item. */
+/* An empty job of the item, or of none. */
 void prep_job_begin(prep_job *j, const vprep_item *it);
 /* Fills keys, and from `need` and want_thumb how many frames are to be decoded. */
 void prep_job_settle(const vprep *p, prep_job *j);
@@ -42,10 +42,5 @@ int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *bytes, vc_e
  * not encoded again: jobs must be put in the order in which they were encoded. Frees j's pixels.
  * *n: values encoded besides the clip. */
 int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err);
-
-/* One picture u8 [h,w,3] as a latent value by itself (images of validation prompts); as `sample`
- * the posterior's mean. The caller frees. */
-int prep_encode_picture(prep_encoder *e, uint8_t **value, size_t *bytes, const uint8_t *pixels,
-                        int h, int w, vc_err *err);
 
 #endif

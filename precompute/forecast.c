@@ -115,9 +115,13 @@ static int count_all(vprep *p, forecast *f, vc_err *err)
     int rc = vprep_text_forecast(p, &f->texts.reuse, &f->texts.encode, &f->texts.copy, err);
 
     if (!rc) rc = count_clips(p, f, err);
-    for (int i = 0; !rc && i < p->prompts.n; i++)
-        if (vprep_prompt_image(p, i))
-            count(&f->conditions, prep_stock_find(p, false, *vprep_prompt_image(p, i)));
+    for (int i = 0; !rc && i < p->prompts.n; i++) {
+        const vf_key *key;
+        const unsigned values = vprep_prompt_values(p, i, &key);
+        for (int v = 0; v < VALUES; v++)
+            if (values & VALUE_BIT(v))
+                count(&f->conditions, prep_stock_find(p, false, key[v]));
+    }
     return rc;
 }
 

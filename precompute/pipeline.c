@@ -409,8 +409,9 @@ int vprep_clips(vprep *p, vc_err *err)
     pthread_mutex_init(&l.lock, NULL);
     l.todo = malloc((p->n_items ? p->n_items : 1) * sizeof *l.todo);
     int rc = l.todo ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u samples", p->n_items);
-    bool images = p->rank == 0 && vprep_prompt_images_missing(p);
+    bool images = false;
     if (!rc) rc = settle_stored(&l, err);
+    if (!rc && p->rank == 0) rc = vprep_prompt_images_settle(p, &l.largest, &images, err);
     if (!rc && (l.n_todo || images))
         rc = prep_encoder_open(&l.encoder, p, l.needs_vae || images, err);
     if (!rc && p->family->pipeline) rc = say_memory(&l, err);

@@ -1,17 +1,31 @@
-/* prompt_images.c - first frames of validation prompts: found and measured before anything is
- * encoded, encoded with the clips. See prompt_images.h */
+/* prompt_images.c - pictures of validation prompts: found and measured before anything is encoded,
+ * encoded before the clips. See prompt_images.h */
 #include "precompute/prompt_images.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/file.h"
+#include "precompute/stock.h"
 
 struct vprep_image {
     char *file;
-    vprep_clip clip;                 /* its first frame */
-    vf_key key;
+    vprep_clip clip;                 /* its first frame; to be inpainted: the clip that begins with
+                                      * it, all other frames masked */
+    vf_key key[VALUES];
 };
+
+static unsigned values_of(const vprep *p)
+{
+    switch (p->c.train_mode) {
+    case PREP_I2V:
+        return VALUE_BIT(VALUE_IMAGE);
+    case PREP_INPAINT:
+        return VALUE_BIT(VALUE_VIDEO) | VALUE_BIT(VALUE_MASK);
+    default:
+        return 0;
+    }
+}
 
 static void image_free(vprep_image *m)
 {
@@ -22,18 +36,35 @@ static void image_free(vprep_image *m)
     free(m);
 }
 
-/* The grid of the run's videos at the picture's shape, or the size that the row asks for. */
+/* The frames that the row asks for, made whole latent frames. */
+static int set_frames(const vprep *p, int64_t n, vb_choice *c, vc_err *err)
+{
+    const int k = p->vae.ratio[0];
+    if (n < 1 || n > VB_MAX_FRAMES)
+        return vc_fail(err, VC_EFORMAT, "num_frames %lld: must be in 1..%d", (long long)n,
+                       VB_MAX_FRAMES);
+    c->latent_f = ((int)n - 1 + k - 1) / k + 1;
+    c->frames = (c->latent_f - 1) * k + 1;
+    return 0;
+}
+
+/* The grid of the run's videos at the picture's shape, or the size that the row asks for. A clip is as
+ * long as the run's longest. */
 static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_choice *c,
                   vc_err *err)
 {
     vb_rules r = p->rules;
-    vb_source s = { .is_video = true, .w = info->w, .h = info->h, .frames = 1, .lr_caption = true };
-    int64_t h = 0, w = 0;
+    const bool clip = p->c.train_mode == PREP_INPAINT;
+    vb_source s = { .is_video = true, .w = info->w, .h = info->h,
+                    .frames = clip ? VB_MAX_FRAMES : 1, .lr_caption = true };
+    int64_t h = 0, w = 0, n = 0;
     int rc = vf_json_int_opt(row, "height", &h, err);
 
     if (!rc) rc = vf_json_int_opt(row, "width", &w, err);
+    if (!rc) rc = vf_json_int_opt(row, "num_frames", &n, err);
     if (rc)
         return rc;
+    r.stride = 1;
     r.random_hw_adapt = r.token_length = r.random_ratio_crop = r.random_frame_crop = false;
     r.on_small = VB_SMALL_ENLARGE;
     r.peer = false;
@@ -51,6 +82,18 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
     vb_choose(c, &r, &s, 0, 0, 0);
     if (c->drop)
         return vc_fail(err, VC_EINVAL, "%s", c->reason);
+    return clip && n ? set_frames(p, n, c, err) : 0;
+}
+
+/* The first frame is known, the others are to be generated: what VideoX-Fun samples with. */
+static int mask_rest(vprep_clip *clip)
+{
+    const vb_choice *c = &clip->choice;
+    clip->mask = (mask){ .kind = MASK_KEEP_HEAD, .f = c->frames, .h = c->target_h, .w = c->target_w,
+                         .n = 1, .v = malloc(sizeof *clip->mask.v) };
+    if (!clip->mask.v)
+        return -1;
+    clip->mask.v[0] = 1;
     return 0;
 }
 
@@ -66,14 +109,16 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
     media_close(file);
     rc = choose(p, row, &info, &m->clip.choice, err);
     if (!rc) rc = vf_hash_file(&hash, m->file, vc_stop_flag(), err);
-    if (!rc && !(m->clip.frames = calloc(1, sizeof *m->clip.frames)))
+    if (!rc && (!(m->clip.frames = calloc((size_t)m->clip.choice.frames, sizeof *m->clip.frames)) ||
+                mask_rest(&m->clip)))
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc)
-        m->key = vprep_picture_key(p, hash, &m->clip);
+    for (int v = 0; !rc && v < VALUES; v++)
+        if (values_of(p) & VALUE_BIT(v))
+            m->key[v] = vprep_prompt_key(p, hash, &m->clip, v);
     return rc;
 }
 
-/* The size that its latent has becomes the row's, so that the sample gets it. */
+/* One field of the size that its latents have. */
 static int set_number(cJSON *row, const char *field, int v)
 {
     cJSON *number = cJSON_CreateNumber(v);
@@ -82,13 +127,22 @@ static int set_number(cJSON *row, const char *field, int v)
     return number && cJSON_AddItemToObject(row, field, number) ? 0 : -1;
 }
 
+/* The size that its latents have becomes the row's, so that the sample gets it. */
+static int set_size(const vprep *p, cJSON *row, const vb_choice *c)
+{
+    if (set_number(row, "height", c->target_h) || set_number(row, "width", c->target_w))
+        return -1;
+    bool told = cJSON_HasObjectItem(row, "num_frames") || p->c.train_mode != PREP_INPAINT;
+    return told ? 0 : set_number(row, "num_frames", c->frames);
+}
+
 int vprep_prompt_images_find(vprep *p, vc_err *err)
 {
     vprep_prompts *v = &p->prompts;
     const char *list = p->c.validation_prompts;
     int rc = 0;
 
-    if (p->c.train_mode != PREP_I2V || !v->n)
+    if (!values_of(p) || !v->n)
         return 0;
     v->image = calloc((size_t)v->n, sizeof *v->image);
     char *dir = vc_format("%.*s", (int)(vc_path_base(list) - list), list);
@@ -103,8 +157,7 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
         if (!m || !(m->file = vc_path_join(*dir ? dir : ".", path)))
             rc = vc_fail(err, VC_ENOMEM, "out of memory");
         if (!rc) rc = vc_context(err, open_image(p, v->row[i], m, err), "%s", path);
-        if (!rc && (set_number(v->row[i], "height", m->clip.choice.target_h) ||
-                    set_number(v->row[i], "width", m->clip.choice.target_w)))
+        if (!rc && set_size(p, v->row[i], &m->clip.choice))
             rc = vc_fail(err, VC_ENOMEM, "out of memory");
         rc = vc_context(err, rc, "--validation_prompts %s: row %d", list, i + 1);
     }
@@ -112,55 +165,97 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
     return rc;
 }
 
-const vf_key *vprep_prompt_image(const vprep *p, int i)
+unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key)
 {
     const vprep_prompts *v = &p->prompts;
-    return v->image && v->image[i] ? &v->image[i]->key : NULL;
+    const bool has = v->image && v->image[i];
+
+    *key = has ? v->image[i]->key : NULL;
+    return has ? values_of(p) : 0;
 }
 
-static bool missing(const vprep *p, int i)
+/* VALUE_BITs of what row i's picture is still to be encoded to. */
+static unsigned missing(const vprep *p, int i)
 {
-    const vf_key *k = vprep_prompt_image(p, i);
-    return k && !vf_writer_has_latent(p->writer, *k);
+    const vf_key *key;
+    unsigned values = vprep_prompt_values(p, i, &key), need = 0;
+
+    for (int v = 0; v < VALUES; v++)
+        if (values & VALUE_BIT(v) && !vf_writer_has_latent(p->writer, key[v]))
+            need |= VALUE_BIT(v);
+    return need;
 }
 
-bool vprep_prompt_images_missing(const vprep *p)
+int vprep_prompt_images_settle(vprep *p, vb_choice *largest, bool *any, vc_err *err)
 {
-    for (int i = 0; i < p->prompts.n; i++)
-        if (missing(p, i))
-            return true;
-    return false;
+    *any = false;
+    for (int i = 0; i < p->prompts.n; i++) {
+        const unsigned need = missing(p, i);
+        const vprep_image *m = need ? p->prompts.image[i] : NULL;
+        bool left = false;
+        for (int v = 0; v < VALUES; v++) {
+            int rc = need & VALUE_BIT(v) ? prep_stock_take(p, false, m->key[v], err) : 0;
+            if (rc && rc != VC_ENOENT)
+                return rc;
+            left |= rc == VC_ENOENT;
+        }
+        if (left && vprep_clip_pixels(&m->clip.choice) > vprep_clip_pixels(largest))
+            *largest = m->clip.choice;
+        *any |= left;
+    }
+    return 0;
 }
 
-static int encode_image(vprep *p, prep_encoder *e, const vprep_image *m, vc_err *err)
+/* The picture as the first of the clip's frames. */
+static int read_pixels(prep_job *j, const char *path, vc_err *err)
 {
-    const vb_choice *c = &m->clip.choice;
-    media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
-                      .h = c->target_h, .w = c->target_w };
-    uint8_t *pixels = malloc((size_t)c->target_h * (size_t)c->target_w * 3), *value = NULL;
-    size_t bytes;
-    media *file = NULL;
+    const vb_choice *c = &j->clip.choice;
+    const media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
+                            .h = c->target_h, .w = c->target_w };
+    const size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
+    media *file;
     media_info info;
-    int rc = pixels ? media_open(&file, m->file, &info, err)
-                    : vc_fail(err, VC_ENOMEM, "out of memory for %dx%d", c->target_w, c->target_h);
 
-    if (!rc) rc = media_read(file, pixels, m->clip.frames, 1, &fit, vc_stop_flag(), err);
+    j->pixels = calloc((size_t)c->frames, frame);
+    if (!j->pixels)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", c->frames,
+                       c->target_w, c->target_h);
+    int rc = media_open(&file, path, &info, err);
+    if (!rc) rc = media_read(file, j->pixels, j->clip.frames, 1, &fit, vc_stop_flag(), err);
     media_close(file);
-    if (!rc) rc = prep_encode_picture(e, &value, &bytes, pixels, c->target_h, c->target_w, err);
-    if (!rc) rc = vf_writer_put_latent(p->writer, m->key, value, bytes, err);
-    free(value);
-    free(pixels);
+    return rc;
+}
+
+static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need, vc_err *err)
+{
+    prep_job *j = malloc(sizeof *j);
+    uint64_t n = 0;
+
+    if (!j)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    prep_job_begin(j, NULL);
+    j->need = need;
+    memcpy(j->key, m->key, sizeof j->key);
+    j->clip = m->clip;                               /* it is of no more use here */
+    m->clip.frames = NULL;
+    m->clip.mask = (mask){ 0 };
+    int rc = read_pixels(j, m->file, err);
+    if (!rc) rc = prep_encode(e, j, &n, err);
+    for (int v = 0; !rc && v < VALUES; v++)
+        if (j->value[v])
+            rc = vf_writer_put_latent(p->writer, j->key[v], j->value[v], j->value_bytes[v], err);
+    p->conditions += n;
+    prep_job_free(j);
     return vc_context(err, rc, "%s", m->file);
 }
 
 int vprep_prompt_images_encode(vprep *p, prep_encoder *e, vc_err *err)
 {
     int rc = 0;
-    for (int i = 0; !rc && i < p->prompts.n; i++)
-        if (missing(p, i)) {
-            rc = encode_image(p, e, p->prompts.image[i], err);
-            p->conditions += !rc;
-        }
+    for (int i = 0; !rc && i < p->prompts.n; i++) {
+        const unsigned need = missing(p, i);
+        rc = need ? encode_image(p, e, p->prompts.image[i], need, err) : 0;
+    }
     return rc;
 }
 

@@ -13,6 +13,8 @@ enum { MAX_PROMPTS = 10000 };
 static const char *const number_columns[] = { "height", "width", "num_frames", "frame_rate", "fps",
                                               "num_inference_steps", "guidance_scale", "seed", NULL };
 static const char *const prompt_columns[] = { "prompt", "caption", "text", NULL };
+/* Fields of the record that are not the list's to fill. */
+static const char *const own_columns[] = { "keys", "negative_keys", "conditions", NULL };
 static const char *const image_columns[] = { "image_path", "image", "input_image", NULL };
 
 static bool listed(const char *const *list, const char *name)
@@ -37,7 +39,7 @@ static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
     cJSON *clean = cJSON_CreateObject();
     cJSON_AddStringToObject(clean, "prompt", prompt);
     for (const cJSON *f = o->child; f; f = f->next) {
-        if (listed(prompt_columns, f->string))
+        if (listed(prompt_columns, f->string) || listed(own_columns, f->string))
             continue;
         char *end = NULL;
         double x = cJSON_IsString(f) ? strtod(f->valuestring, &end) : NAN;

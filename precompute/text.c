@@ -185,6 +185,22 @@ static int add_keys(cJSON *o, const char *field, const vprep *p, const char *pro
     return keys ? 0 : -1;
 }
 
+/* What prompt i's picture became: a first frame in a field of its own, all else by role. */
+static int add_pictures(cJSON *o, const vprep *p, int i)
+{
+    const vf_key *key;
+    const unsigned has = vprep_prompt_values(p, i, &key);
+    char hex[VF_KEY_HEX];
+    if (!has)
+        return 0;
+    cJSON *to = has & VALUE_BIT(VALUE_IMAGE) ? o : cJSON_AddObjectToObject(o, "conditions");
+    for (int v = 0; v < VALUES; v++)
+        if (has & VALUE_BIT(v) &&
+            !cJSON_AddStringToObject(to, vprep_role(v), vf_key_hex(hex, key[v])))
+            return -1;
+    return 0;
+}
+
 int vprep_put_validations(vprep *p, vc_err *err)
 {
     const vprep_prompts *v = &p->prompts;
@@ -192,13 +208,11 @@ int vprep_put_validations(vprep *p, vc_err *err)
 
     for (int i = 0; !rc && i < v->n; i++) {
         const char *negative = p->c.negative_prompt ? p->c.negative_prompt : "";
-        const vf_key *image = vprep_prompt_image(p, i);
-        char hex[VF_KEY_HEX];
         cJSON *o = cJSON_Duplicate(v->row[i], true);
         vf_json_str_opt(o, "negative_prompt", &negative, NULL);
         const char *prompt = cJSON_GetObjectItem(v->row[i], "prompt")->valuestring;
         if (!o || add_keys(o, "keys", p, prompt) || add_keys(o, "negative_keys", p, negative) ||
-            (image && !cJSON_AddStringToObject(o, "image", vf_key_hex(hex, *image))))
+            add_pictures(o, p, i))
             rc = vc_fail(err, VC_ENOMEM, "out of memory");
         if (!rc) rc = vf_writer_put_validation(p->writer, (uint32_t)i, o, err);
         cJSON_Delete(o);

@@ -435,7 +435,7 @@ static void pixel_noise(void **state)
         vprep_normals s = vprep_normals_of(&p, &it, VC_DRAW_COND_NOISE, k);
         for (int i = 0; i < N; i++)
             x[i] = i % 2 ? -1.0f : 0.5f;
-        vprep_pixel_noise(x, N, true, &s);
+        vprep_pixel_noise(x, N, vprep_noise_sigma(&s), true, &s);
         ctr[0]++;
         vc_philox(key, ctr, w);
         vc_normal4(w, z);

@@ -27,6 +27,8 @@ typedef struct oracle {
     int calls;
     int64_t dim[5];                               /* of the last call */
     bool image;                                   /* it had one */
+    float *masked, *mask;                         /* [rows,C,f,h,w], [rows,1,f,h,w] of the first
+                                                   * call that had them */
 } oracle;
 
 static void oracle_fit(const void *model, vtrain_fit *fit)
@@ -48,6 +50,12 @@ static float *clean_of(const oracle *m, const vtrain_in *in)
     return x;
 }
 
+static float *copy_of(const vt_tensor *t)
+{
+    size_t n = sizeof(float) * (size_t)vt_count(t);
+    return memcpy(malloc(n), t->data, n);
+}
+
 /* x = signal clean + noise n: what the objective's target is for this clean picture. */
 static vt_tensor *oracle_forward(vt_ctx *g, void *model, const vtrain_in *in)
 {
@@ -60,11 +68,16 @@ static vt_tensor *oracle_forward(vt_ctx *g, void *model, const vtrain_in *in)
     m->calls++;
     memcpy(m->dim, x->dim, sizeof m->dim);
     m->image = in->cond[VTRAIN_ROLE_IMAGE] != NULL;
+    if (in->cond[VTRAIN_ROLE_VIDEO] && in->cond[VTRAIN_ROLE_MASK] && !m->masked) {
+        m->masked = copy_of(in->cond[VTRAIN_ROLE_VIDEO]);
+        m->mask = copy_of(in->cond[VTRAIN_ROLE_MASK]);
+    }
     return vt_scale(g, vt_sub(g, x, d), (float)(1 / s));           /* flow: n - clean */
 }
 
 static const vtrain_family oracle_family = {
     .name = "builtin", .class_name = "Oracle", .fit = oracle_fit, .forward = oracle_forward,
+    .scale = { [VTRAIN_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR, [VTRAIN_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
 };
 
 static const toy_sample samples[] = {
@@ -73,12 +86,18 @@ static const toy_sample samples[] = {
     { .number = 2, .f = 3, .h = 4, .w = 4, .caption = { "rain" } },
 };
 
-static void open_toy(vtrain *t, const char *dir, bool image, vc_list *list)
+/* roles: what the data are fitted to; the even prompt then has it. */
+static void open_toy(vtrain *t, const char *dir, unsigned roles, vc_list *list)
 {
     static const int running = 0;
-    char *path = vc_path_join(dir, "toy.lmdb"), *note;
+    const bool image = roles & 1u << VTRAIN_ROLE_IMAGE, masked = roles & 1u << VTRAIN_ROLE_VIDEO;
+    char *path = vc_path_join(dir, "toy.lmdb"), *note, *unused = NULL;
     const toy made = { .path = path, .sample = samples, .n = 3, .prompts = 2, .per_channel = true,
-                      .image = image ? &samples[1] : NULL };
+                       .image = image ? &samples[1] : NULL, .masked = masked ? samples : NULL,
+                       .conditions = image ? 1u << TOY_IMAGE
+                                   : masked ? 1u << TOY_VIDEO | 1u << TOY_MASK : 0,
+                       .train_mode = image ? "i2v" : masked ? "inpaint" : NULL, .scaling = 0.5 };
+    const vtrain_fit fit = { .channels = 2, .mult = { 1, 1, 1 }, .roles = roles };
     vc_err err = { 0 };
     toy_make(&made);
     *list = (vc_list){ .item = malloc(sizeof(char *)), .n = 1 };
@@ -88,7 +107,8 @@ static void open_toy(vtrain *t, const char *dir, bool image, vc_list *list)
     const vtrain_objective_opts flow = { .kind = VTRAIN_FLOW, .shift = 3 };
     t->stop = &running;
     t->family = &oracle_family;
-    if (vtrain_data_open(&t->data, &d, &note, &err) || vt_open(&t->g, &o, &err) ||
+    if (vtrain_data_open(&t->data, &d, &note, &err) ||
+        vtrain_data_fit(t->data, t->family, &fit, &unused, &err) || vt_open(&t->g, &o, &err) ||
         vtrain_objective_open(&t->objective, &flow, &err) ||
         vtrain_scheduler_read(&t->scheduler, NULL, NULL, &err))
         fail_msg("%s", err.text);
@@ -97,7 +117,7 @@ static void open_toy(vtrain *t, const char *dir, bool image, vc_list *list)
         .guidance_scale = 2, .num_inference_steps = 4, .flow_shift = 3, .seed = 5,
         .validation_sampler = 1 + VTRAIN_EULER,
     };
-    t->cfg.output_dir = vc_path_join(dir, image ? "with" : "without");
+    t->cfg.output_dir = vc_path_join(dir, roles ? "with" : "without");
 }
 
 static void close_toy(vtrain *t, vc_list *list)
@@ -157,7 +177,7 @@ static void test_front(void **state)
         oracle m = { .fit = { .channels = 2, .pad_front = rows[i].pad } };
         vc_err err = { 0 };
         memcpy(m.fit.mult, rows[i].mult, sizeof m.fit.mult);
-        open_toy(&t, *state, false, &list);
+        open_toy(&t, *state, 0, &list);
         t.model = &m;
         if (vtrain_validate(&t, &err)) fail_msg("%s", err.text);
         assert_int_equal(m.calls, 8);
@@ -177,7 +197,7 @@ static void test_image(void **state)
     vc_list list;
     vc_err err = { 0 };
     oracle m = { .fit = { .channels = 2, .mult = { 1, 2, 2 }, .roles = 1u << VTRAIN_ROLE_IMAGE } };
-    open_toy(&t, *state, true, &list);
+    open_toy(&t, *state, 1u << VTRAIN_ROLE_IMAGE, &list);
     t.model = &m;
     if (vtrain_validate(&t, &err)) fail_msg("%s", err.text);
     check_sample(&t, 0, (const int64_t[]){ 2, 3, 4, 6 }, 0, true);
@@ -193,6 +213,54 @@ static void test_image(void **state)
     assert_int_equal(vtrain_validate(&t, &err), VC_EMISMATCH);
     assert_non_null(strstr(err.text, "4 x 6"));
     close_toy(&t, &list);
+}
+
+/* A condition as the model got it: sample 0's, times the scaling factor, in both rows, with copies
+ * of its first frame in front. */
+static void check_condition(const float *got, toy_cond what, int channels, int front)
+{
+    enum { F = 3, AREA = 16, ROWS = 2 };
+    const int f = F + front;
+    for (int i = 0; i < ROWS * channels * f * AREA; i++) {
+        int at = i / AREA % f, c = i / AREA / f % channels, from = at > front ? at - front : 0;
+        float raw = toy_condition(what, samples[0].number, (c * F + from) * AREA + i % AREA);
+        if (got[i] != raw * 0.5f)
+            fail_msg("%d: %g, not %g", i, (double)got[i], (double)raw * 0.5);
+    }
+}
+
+/* Prompt 0 has a masked clip and its mask, prompt 1 none. */
+static void test_masked(void **state)
+{
+    static const unsigned roles = 1u << VTRAIN_ROLE_VIDEO | 1u << VTRAIN_ROLE_MASK;
+    static const struct { int mult[3]; bool pad; int front; const char *says; } rows[] = {
+        { { 1, 2, 2 }, false, 0, NULL }, { { 2, 1, 1 }, true, 1, NULL },
+        { { 2, 1, 1 }, false, 0, "3 x 4 x 4" }, { { 1, 1, 3 }, false, 0, "3 x 4 x 4" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        vtrain t = { 0 };
+        vc_list list;
+        vc_err err = { 0 };
+        oracle m = { .fit = { .channels = 2, .pad_front = rows[i].pad, .roles = roles } };
+        memcpy(m.fit.mult, rows[i].mult, sizeof m.fit.mult);
+        open_toy(&t, *state, roles, &list);
+        t.model = &m;
+        int rc = vtrain_validate(&t, &err);
+        if (rows[i].says) {
+            assert_int_equal(rc, VC_EMISMATCH);
+            assert_non_null(strstr(err.text, rows[i].says));
+        } else {
+            if (rc) fail_msg("%s", err.text);
+            assert_int_equal(m.calls, 8);
+            assert_non_null(m.masked);
+            check_condition(m.masked, TOY_VIDEO, 2, rows[i].front);
+            check_condition(m.mask, TOY_MASK, 1, rows[i].front);
+            check_sample(&t, 0, (const int64_t[]){ 2, 3, 4, 4 }, rows[i].front, false);
+        }
+        free(m.masked);
+        free(m.mask);
+        close_toy(&t, &list);
+    }
 }
 
 /* ---- whole runs ---- */
@@ -391,6 +459,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_front),     cmocka_unit_test(test_image),
+        cmocka_unit_test(test_masked),
         cmocka_unit_test(test_motion),    cmocka_unit_test(test_scheduler),
         cmocka_unit_test(test_exports),
     };

@@ -251,6 +251,11 @@ static void put_validation(vf_writer *w, const toy *t, int i)
     char hex[VF_KEY_HEX];
     if (t->image && i % 2 == 0)
         cJSON_AddStringToObject(o, "image", vf_key_hex(hex, latent_key(t->image)));
+    if (t->masked && i % 2 == 0) {
+        cJSON *c = cJSON_AddObjectToObject(o, "conditions");
+        cJSON_AddStringToObject(c, "video", vf_key_hex(hex, condition_key(t->masked, TOY_VIDEO)));
+        cJSON_AddStringToObject(c, "mask", vf_key_hex(hex, condition_key(t->masked, TOY_MASK)));
+    }
     vc_err err = { 0 };
     if (vf_writer_put_validation(w, (uint32_t)i, o, &err))
         fail_msg("%s", err.text);

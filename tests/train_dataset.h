@@ -46,6 +46,7 @@ typedef struct toy {
     toy_store store;
     int prompts;                             /* validation records */
     const toy_sample *image;                 /* a still that even prompts begin with, or NULL */
+    const toy_sample *masked;                /* a sample whose masked clip and mask they have */
     bool unfinished;                         /* vprep was killed: committed, never finished */
     uint32_t bad;                            /* number of the sample that has the damage */
     toy_damage damage;

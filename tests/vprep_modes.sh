@@ -107,6 +107,24 @@ check "no such image" 1 "$vprep" "${meta[@]}" --out "$dir/c" --train_mode i2v --
     --validation_prompts "$dir/media/prompts.json"
 says "row 1: still-9.png"
 
+# ---- the same to be inpainted: a clip that begins with the picture, the rest masked. A mask of keep_head 1 is
+# there already where the clips have the same shape; num_frames is made whole latent frames ----
+cat >"$dir/media/inpaint.json" <<'JSON'
+[{"prompt": "a", "image": "still-3.png", "conditions": "?", "keys": 1},
+ {"prompt": "b", "image": "still-3.png", "num_frames": 11}, {"prompt": "c"}]
+JSON
+inpaint=(--train_mode inpaint --plan "$dir/edited" --seed 9 --validation_prompts "$dir/media/inpaint.json")
+check "dry prompts" 0 "$vprep" "${meta[@]}" --out "$dir/e" "${inpaint[@]}" --dry_run && tells "conditions: reuse 15, encode 3"
+check "masked prompts" 0 "$vprep" "${meta[@]}" --out "$dir/e" "${inpaint[@]}" && says " 3 conditions encoded"
+check "verify masked" 0 "$vlat" verify "$dir/e"
+check "masked again" 0 "$vprep" "${meta[@]}" --out "$dir/e" "${inpaint[@]}" && says " 0 conditions encoded"
+check "export" 0 "$vlat" export "$dir/e" --to safetensors --out "$dir/files"
+grep -q '"prompt":"a".*"num_frames":9,.*"conditions":{"video":"[0-9a-f]*","mask":"[0-9a-f]*"}' "$dir/files/validation.jsonl"
+check "merge" 0 "$vlat" merge "$dir/e" "$dir/g" --out "$dir/merged" && check "verify merged" 0 "$vlat" verify "$dir/merged"
+check "taken over" 0 "$vprep" "${meta[@]}" --out "$dir/taken" "${inpaint[@]}" --reuse "$dir/e" && says " 0 conditions encoded"
+sed -i 's/"num_frames": 11/"num_frames": 0.5/' "$dir/media/inpaint.json"
+check "no such length" 1 "$vprep" "${meta[@]}" --out "$dir/e" "${inpaint[@]}" && says "row 2: .*num_frames"
+
 # ---- model folders: what is missing is named, nothing is written ----
 mkdir -p "$dir/model/vae"
 echo '{"_class_name": "StableDiffusionPipeline"}' >"$dir/model/model_index.json"

@@ -153,8 +153,9 @@ typedef struct vtrain_prompt {
     double fps;                  /* 0: not said */
     bool has_seed;
     uint64_t seed;
-    float *image;                /* first frame [C,1,h,w] in raw VAE space (the posterior's mean),
-                                  * or NULL; the grid's h and w are then its own */
+    float *cond[VTRAIN_ROLES];   /* in raw VAE space (means of posteriors), or NULL: the first frame
+                                  * [C,1,h,w], the masked clip [C,f,h,w], its mask [1,f,h,w]; the
+                                  * grid's h and w are then theirs */
 } vtrain_prompt;
 uint32_t vtrain_data_prompts(const vtrain_data *d);
 int vtrain_data_prompt(const vtrain_data *d, uint32_t i, vtrain_prompt *p, vc_err *err);

@@ -8,6 +8,11 @@
 
 enum { FROM_TRAINING = 4, MAX_SIDE = 1 << 16, MAX_FRAMES = 1 << 16 };
 
+static const vtrain_entry entries[VTRAIN_ROLES] = {
+    [VTRAIN_ROLE_IMAGE] = VTRAIN_IMAGE, [VTRAIN_ROLE_VIDEO] = VTRAIN_VIDEO,
+    [VTRAIN_ROLE_MASK] = VTRAIN_MASK,
+};
+
 static uint32_t training_samples(const vtrain_data *d)
 {
     return d->n_samples - d->n_held_out;
@@ -132,42 +137,70 @@ static int find_rate(const cJSON *record, vtrain_prompt *p, vc_err *err)
     return rc;
 }
 
-/* ---- first frame ---- */
+/* ---- pictures ---- */
 
-/* A latent of one frame that a record names by its key: the picture its sample begins with. */
-static int read_image(const vtrain_data *d, const vf_safetensors *st, vtrain_prompt *p, vc_err *err)
+static bool has_picture(const vtrain_prompt *p)
 {
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        if (p->cond[i])
+            return true;
+    return false;
+}
+
+/* The first one says the grid's sides, the others have the same. */
+static int read_picture(const vtrain_data *d, const vf_safetensors *st, vtrain_role role,
+                        vtrain_prompt *p, vc_err *err)
+{
+    const bool mask = role == VTRAIN_ROLE_MASK, sized = has_picture(p);
+    const int channels = mask ? 1 : d->norm.channels, f = role == VTRAIN_ROLE_IMAGE ? 1 : p->f;
     vf_view v;
-    if (vf_safetensors_get(st, "mean", &v, NULL) && vf_safetensors_get(st, "sample", &v, NULL))
-        return vc_fail(err, VC_EFORMAT, "neither `mean` nor `sample` in it");
-    if (v.nd != 4 || v.dim[0] != d->norm.channels || v.dim[1] != 1 || v.dim[2] < 1 ||
+    if (mask ? vf_safetensors_get(st, "mask", &v, NULL)
+             : vf_safetensors_get(st, "mean", &v, NULL) &&
+               vf_safetensors_get(st, "sample", &v, NULL))
+        return vc_fail(err, VC_EFORMAT, mask ? "no `mask` in it"
+                                             : "neither `mean` nor `sample` in it");
+    if (v.nd != 4 || v.dim[0] != channels || v.dim[1] != f || v.dim[2] < 1 ||
         v.dim[2] > MAX_SIDE || v.dim[3] < 1 || v.dim[3] > MAX_SIDE)
-        return vc_fail(err, VC_EMISMATCH, "not the latent of one frame of %d channels",
-                       d->norm.channels);
+        return vc_fail(err, VC_EMISMATCH, "not the latent of %d frame%s of %d channel%s", f,
+                       f > 1 ? "s" : "", channels, channels > 1 ? "s" : "");
     if (v.dtype > VC_F64)
         return vc_fail(err, VC_EMISMATCH, "%s: type %s, expected a float type", v.name,
                        vc_dtype_name(v.dtype));
+    if (sized && (v.dim[2] != p->h || v.dim[3] != p->w))
+        return vc_fail(err, VC_EMISMATCH, "%" PRId64 " x %" PRId64 " latent rows and columns, "
+                       "another picture of the prompt has %d x %d", v.dim[2], v.dim[3], p->h, p->w);
     p->h = (int)v.dim[2];
     p->w = (int)v.dim[3];
-    return copy_f32(&p->image, &v, err);
+    return copy_f32(&p->cond[role], &v, err);
 }
 
-static int load_image(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
+static int load_picture(const vtrain_data *d, const cJSON *o, vtrain_role role, vtrain_prompt *p,
+                        vc_err *err)
 {
-    const char *hex = NULL;
+    const char *const name = vtrain_entry_name(entries[role]), *hex = NULL;
     vf_key key;
     vf_safetensors *st;
-    int rc = vf_json_str_opt(record, "image", &hex, err);
+    int rc = o ? vf_json_str_opt(o, name, &hex, err) : 0;
     if (rc || !hex)
         return rc;
     if (!vf_key_parse(&key, hex))
-        return vc_fail(err, VC_EFORMAT, "image: 32 hex digits expected");
+        return vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", name);
     rc = vf_dataset_latent(d->set[0].data, key, true, &st, err);
     if (!rc) {
-        rc = read_image(d, st, p, err);
+        rc = read_picture(d, st, role, p, err);
         vf_safetensors_close(st);
     }
-    return vc_context(err, rc, "image %s", hex);
+    return vc_context(err, rc, "%s %s", name, hex);
+}
+
+/* What the record names by key: a first frame by itself, all else among its conditions. */
+static int load_pictures(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
+{
+    const cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
+    int rc = load_picture(d, record, VTRAIN_ROLE_IMAGE, p, err);
+    for (int i = VTRAIN_ROLE_IMAGE + 1; !rc && i < VTRAIN_ROLES; i++)
+        rc = load_picture(d, conditions, (vtrain_role)i, p, err);
+    return rc;
 }
 
 /* ---- prompts ---- */
@@ -189,7 +222,7 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
         rc = vtrain_keys_read(d, o, "negative_keys", neg, err);
     p->has_seed = seed >= 0;
     p->seed = p->has_seed ? (uint64_t)seed : 0;
-    if (rc || (rc = load_image(d, o, p, err)) || (rc = copy_text(&p->text, text, err)) ||
+    if (rc || (rc = load_pictures(d, o, p, err)) || (rc = copy_text(&p->text, text, err)) ||
         (rc = copy_text(&p->negative, negative, err)))
         return rc;
     return load_texts(d, 0, pos, neg, p, err);
@@ -286,6 +319,7 @@ void vtrain_prompt_free(vtrain_prompt *p)
     }
     free(p->text);
     free(p->negative);
-    free(p->image);
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        free(p->cond[i]);
     *p = (vtrain_prompt){ 0 };
 }

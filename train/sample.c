@@ -20,7 +20,7 @@ typedef struct sampling {
     float *last, *noise;         /* [n]: the step before's clean picture, the step's noise */
     vtrain_solver_step *step;    /* [num_inference_steps] */
     vtrain_text text[VTRAIN_TEXTS];
-    float *image;                /* [rows,C,1,h,w] or NULL */
+    float *cond[VTRAIN_ROLES];   /* for every row, as the model takes them, or NULL */
     uint64_t seed;
 } sampling;
 
@@ -37,7 +37,8 @@ static void sampling_free(sampling *s)
     free(s->last);
     free(s->noise);
     free(s->step);
-    free(s->image);
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        free(s->cond[i]);
     vtrain_prompt_free(&s->p);
 }
 
@@ -88,41 +89,64 @@ static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
         s->front = (fit->mult[0] - f % fit->mult[0]) % fit->mult[0];
         s->p.f = f + s->front;
     }
-    if (!s->p.image || (h == s->p.h && w == s->p.w)) return 0;
-    return vc_fail(err, VC_EMISMATCH, "its image has %d x %d latent rows and columns, the "
-                   "transformer takes multiples of %d and %d", h, w, fit->mult[1], fit->mult[2]);
+    bool image = s->p.cond[VTRAIN_ROLE_IMAGE];
+    bool clip = s->p.cond[VTRAIN_ROLE_VIDEO] || s->p.cond[VTRAIN_ROLE_MASK];
+    if (!(image || clip) || (h == s->p.h && w == s->p.w && (!clip || f + s->front == s->p.f)))
+        return 0;
+    return vc_fail(err, VC_EMISMATCH, "its image has %d x %d x %d latent frames, rows and columns, "
+                   "the transformer takes multiples of %d, %d and %d", clip ? f : 1, h, w,
+                   fit->mult[0], fit->mult[1], fit->mult[2]);
 }
 
-/* The prompt's first frame as the model takes it, for every row. */
-static int make_image(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
+/* One of the prompt's pictures as the model takes it, for every row: normalised, and for the frames
+ * that are sampled in front copies of the first. */
+static int make_condition(sampling *s, const vtrain *t, vtrain_role role, vc_err *err)
 {
-    if (!(fit->roles & 1u << VTRAIN_ROLE_IMAGE) || !s->p.image) return 0;
-    const vtrain_norm *norm = vtrain_data_role_norm(t->data, VTRAIN_ROLE_IMAGE);
-    if (!norm || !norm->sub) norm = vtrain_data_norm(t->data);
-    size_t plane = (size_t)(s->dim[3] * s->dim[4]), all = plane * (size_t)norm->channels;
-    s->image = malloc(sizeof(float) * all * (size_t)s->dim[0]);
-    if (!s->image) return vc_fail(err, VC_ENOMEM, "out of memory");
-    for (size_t i = 0; i < all; i++)
-        s->image[i] = (s->p.image[i] - norm->sub[i / plane]) * norm->mul[i / plane];
+    const vtrain_norm *norm = vtrain_data_role_norm(t->data, role);
+    size_t plane = (size_t)(s->dim[3] * s->dim[4]), front = (size_t)s->front;
+    size_t f = (size_t)s->dim[2] - front;
+    if (role == VTRAIN_ROLE_IMAGE) {
+        f = 1;
+        front = 0;
+    }
+    size_t clip = (f + front) * plane, all = clip * (size_t)norm->channels;
+    float *x = s->cond[role] = malloc(sizeof *x * all * (size_t)s->dim[0]);
+    if (!x) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (size_t i = 0; i < all; i++) {
+        size_t c = i / clip, at = i % clip / plane;
+        size_t from = (c * f + (at > front ? at - front : 0)) * plane + i % plane;
+        x[i] = (s->p.cond[role][from] - norm->sub[c]) * norm->mul[c];
+    }
     for (int64_t row = 1; row < s->dim[0]; row++)
-        memcpy(s->image + (size_t)row * all, s->image, sizeof(float) * all);
+        memcpy(x + (size_t)row * all, x, sizeof *x * all);
     return 0;
 }
 
-/* What samples are made without, once a run, so that nobody wonders why a clip ignores its image.
- * */
+static int make_conditions(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
+{
+    int rc = 0;
+    for (int i = 0; !rc && i < VTRAIN_ROLES; i++)
+        if (fit->roles & 1u << i && s->p.cond[i])
+            rc = make_condition(s, t, (vtrain_role)i, err);
+    return rc;
+}
+
+/* What samples are made without, once a run, so that nobody wonders why a clip ignores its image. */
 static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit *fit)
 {
+    unsigned has = 0, used = 0;
+    for (int i = 0; i < VTRAIN_ROLES; i++) {
+        has |= s->p.cond[i] ? 1u << i : 0;
+        used |= s->cond[i] ? 1u << i : 0;
+    }
     if (t->told_conditions) return;
-    bool image = fit->roles & 1u << VTRAIN_ROLE_IMAGE;
-    if (image && !s->p.image)
-        vc_say(t->ui, "validation prompt %u has no image: its first frame is zeros", s->number);
-    if (!image && fit->roles)
-        vc_say(t->ui, "validation prompt %u: sampled without the pictures that the transformer is "
-               "joined with (zeros)", s->number);
-    if (!image && s->p.image)
-        vc_say(t->ui, "validation prompt %u has an image, which this transformer does not take",
-               s->number);
+    if (used != fit->roles)
+        vc_say(t->ui, "validation prompt %u: sampled without %s (zeros)%s", s->number,
+               fit->roles & 1u << VTRAIN_ROLE_IMAGE ? "a first frame" : "a mask and a masked clip",
+               has ? "" : ": it has no image");
+    if (has & ~used)
+        vc_say(t->ui, "validation prompt %u has an image %s", s->number, fit->roles
+               ? "that was stored for another --train_mode" : "which this transformer does not take");
 }
 
 static int make_plan(sampling *s, const vtrain *t, vc_err *err)
@@ -174,7 +198,7 @@ static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
     s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
     rc = make_plan(s, t, err);
     if (!rc) rc = make_rows(s, t, err);
-    if (!rc) rc = make_image(s, t, &fit, err);
+    if (!rc) rc = make_conditions(s, t, &fit, err);
     if (rc) return rc;
     tell_conditions(s, t, &fit);
     s->seed = s->p.has_seed ? s->p.seed : (uint64_t)t->cfg.seed;
@@ -189,9 +213,10 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
 {
     for (int64_t row = 0; row < s->dim[0]; row++)
         memcpy(s->in + (size_t)row * s->n, s->x, sizeof(float) * s->n);
-    float *const cond[VTRAIN_ROLES] = { [VTRAIN_ROLE_IMAGE] = s->image };
-    unsigned roles = s->image ? 1u << VTRAIN_ROLE_IMAGE : 0;
-    int rc = vtrain_predict(t, s->dim, s->in, l, s->text, roles, cond, s->out, err);
+    unsigned roles = 0;
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        roles |= s->cond[i] ? 1u << i : 0;
+    int rc = vtrain_predict(t, s->dim, s->in, l, s->text, roles, s->cond, s->out, err);
     if (rc || s->dim[0] == 1) return rc;
     float scale = (float)t->cfg.guidance_scale;
     const float *neg = s->out + s->n;

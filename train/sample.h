@@ -6,7 +6,8 @@
  * seed, else the run's; its number; the step): VC_DRAW_VALIDATION, micro 0 what the sample starts
  * from, i + 1 what step i adds.
  *
- * A model that takes a first frame gets the prompt's, scaled as in training, zeros if it has none.
+ * A model that takes pictures beside the noise gets the prompt's (a first frame; a masked clip and
+ * its mask), scaled as in training; zeros if it has none.
  * A model that wants whole groups of frames, padded in front (CogVideoX 1.5), samples them all, and
  * the frames in front are dropped before the sample is written. */
 #ifndef VTRAIN_SAMPLE_H
