@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/file.h"
+#include "common/rng.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"
 #include "train/sample.h"
@@ -263,6 +264,82 @@ static void test_masked(void **state)
     }
 }
 
+/* ---- noise ---- */
+
+/* Predicts v = x / 2 whatever else it is given: a sample is then a function of its noise alone. */
+static vt_tensor *half_forward(vt_ctx *g, void *model, const vtrain_in *in)
+{
+    (void)model;
+    return vt_scale(g, in->x, 0.5f);
+}
+
+static const vtrain_family half_family = {
+    .name = "builtin", .class_name = "Half", .fit = oracle_fit, .forward = half_forward,
+};
+
+/* The stochastic DPM-Solver++ by hand: the sample begins with draw 0 of its prompt, step i adds
+ * draw i + 1; elements in the order C,f,h,w. */
+static void dpm_by_hand(float *x, size_t n, const vtrain *t, uint32_t prompt, uint64_t seed)
+{
+    enum { MOST = 256, STEPS = 4 };
+    float v[MOST], last[MOST], noise[MOST];
+    vtrain_solver_step step[STEPS];
+    const vtrain_solver_opts o = {
+        .sampler = VTRAIN_DPM, .steps = STEPS, .spacing = VTRAIN_TRAILING, .final_alpha = 1,
+        .alpha_bar = vtrain_alpha_bars(t->objective),
+    };
+    assert_true(n <= MOST);
+    assert_int_equal(vtrain_solver_plan(step, &o, NULL), 0);
+    vc_train_normals(x, 0, n, seed, prompt, 0, 72);
+    for (int i = 0; i < STEPS; i++) {
+        for (size_t k = 0; k < n; k++)
+            v[k] = x[k] * 0.5f;
+        vc_train_normals(noise, 0, n, seed, prompt, (uint32_t)i + 1, 72);
+        assert_true((step[i].noise != 0) == (i < STEPS - 1));
+        vtrain_solver_apply(&step[i], x, last, v, noise, n);
+    }
+}
+
+static void test_noise(void **state)
+{
+    static const uint64_t seed[] = { 5, 7 };                    /* the run's, the prompt's own */
+    static const vtrain_objective_opts o = {
+        .kind = VTRAIN_V, .beta_start = 0.00085, .beta_end = 0.012, .snr_shift = 3,
+        .zero_snr = true, .shift = 1,
+    };
+    vtrain t = { 0 };
+    vc_list list;
+    vc_err err = { 0 };
+    oracle m = { .fit = { .channels = 2, .mult = { 1, 1, 1 } } };
+    open_toy(&t, *state, 0, &list);
+    vtrain_objective_close(t.objective);
+    if (vtrain_objective_open(&t.objective, &o, &err)) fail_msg("%s", err.text);
+    t.family = &half_family;
+    t.model = &m;
+    t.cfg.validation_sampler = 1 + VTRAIN_DPM;
+    if (vtrain_validate(&t, &err)) fail_msg("%s", err.text);
+    const vtrain_norm *norm = vtrain_data_norm(t.data);
+    for (uint32_t i = 0; i < 2; i++) {
+        char *path = vc_format("%s/validation/step-0/%03u.safetensors", t.cfg.output_dir, i);
+        vf_safetensors *f;
+        vf_view v;
+        float x[256];
+        if (vf_safetensors_open(&f, path, &err) || vf_safetensors_get(f, "latents", &v, &err))
+            fail_msg("%s", err.text);
+        size_t n = (size_t)vf_view_count(&v), each = n / 2;
+        dpm_by_hand(x, n, &t, i, seed[i]);
+        for (size_t k = 0; k < n; k++) {
+            float raw = x[k] / norm->mul[k / each] + norm->sub[k / each];
+            if (((const float *)v.data)[k] != raw)
+                fail_msg("%s: %zu: %g, not %g", path, k, (double)((const float *)v.data)[k],
+                         (double)raw);
+        }
+        vf_safetensors_close(f);
+        free(path);
+    }
+    close_toy(&t, &list);
+}
+
 /* ---- whole runs ---- */
 
 static const float *floats(const vf_safetensors *f, const char *name, vf_view *v)
@@ -459,7 +536,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_front),     cmocka_unit_test(test_image),
-        cmocka_unit_test(test_masked),
+        cmocka_unit_test(test_masked),    cmocka_unit_test(test_noise),
         cmocka_unit_test(test_motion),    cmocka_unit_test(test_scheduler),
         cmocka_unit_test(test_exports),
     };
