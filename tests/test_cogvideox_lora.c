@@ -70,20 +70,8 @@ static double mean_error(const float *a, const float *b, int64_t n)
 
 typedef double error_fn(const float *a, const float *b, int64_t n);
 
-/* How much a gradient in bf16 may be off. */
-static double fair(const cog *m, const char *param)
-{
-    char name[160];
-    snprintf(name, sizeof name, "far/%s", param);
-    float *far = golden_values(m->golden, name, NULL);
-    double most = fmax(2e-2, (double)far[0]);
-    free(far);
-    return most;
-}
-
-/* The worst error of the pairs' gradients, or of their values, against PREFIX/NAME; with `fairly`
- * in parts of what is fair, 2e-2. */
-static double worst(const cog *m, const char *prefix, bool grads, error_fn *error, bool fairly)
+/* The worst error of the pairs' gradients, or of their values, against PREFIX/NAME. */
+static double worst(const cog *m, const char *prefix, bool grads, error_fn *error)
 {
     double most = 0;
     int seen = 0;
@@ -94,7 +82,6 @@ static double worst(const cog *m, const char *prefix, bool grads, error_fn *erro
         snprintf(name, sizeof name, "%s/%s", prefix, p->name);
         float *want = golden_values(m->golden, name, NULL);
         double e = error(grads ? p->grad->data : p->t->data, want, vt_count(p->t));
-        if (fairly) e *= 2e-2 / fair(m, p->name);
         if (!(e <= most)) {
             most = isnan(e) ? INFINITY : e;
             print_message("%s: %.2g\n", name, e);
@@ -117,7 +104,7 @@ static void check_step(vc_dtype compute, error_fn *error, double allowed)
     double loss = (double)cog_step(&m, &c, VT_KEEP, out);
     assert_true(golden_error(out, c.output, n) <= allowed);
     assert_true(fabs(loss - (double)c.loss) <= allowed * (double)c.loss);
-    assert_true(worst(&m, "grad", true, error, compute == VC_BF16) <= allowed);
+    assert_true(worst(&m, "grad", true, error) <= allowed);
     free(out);
     cog_case_close(&c);
     cog_close(&m);
@@ -130,11 +117,12 @@ static void test_f32(void **state)
 }
 
 /* Some roundings of 2^-9 in a chain; gradients in the mean, as single elements are sums in which
- * much cancels. Where PEFT's own bf16 is farther from its f32 (far/NAME, up to 4.1e-2), so far. */
+ * much cancels. (PEFT's own bf16 is up to 4.1e-2 from its f32. With modulations in bf16 this would
+ * be 1.9e-2.) */
 static void test_bf16(void **state)
 {
     (void)state;
-    check_step(VC_BF16, mean_error, 2e-2);
+    check_step(VC_BF16, mean_error, 1.5e-2);
 }
 
 /* AdamW on the pairs alone; the frozen weights keep their bytes. */
@@ -165,7 +153,7 @@ static void test_steps(void **state)
         cog_case_close(&c);
     }
     /* values near 1 that moved by 1e-2: a thousandth of that */
-    assert_true(worst(&m, "final", false, mean_error, false) <= 1e-5);
+    assert_true(worst(&m, "final", false, mean_error) <= 1e-5);
     for (int i = 0; i < vt_params_count(m.params); i++) {
         const vt_param *p = vt_params_at(m.params, i);
         assert_true(p->trained || vt_param_mapped(p->t));

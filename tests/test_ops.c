@@ -43,6 +43,7 @@ RUN(modulate_two, vt_layer_norm_modulate_two(g, x[0], OPT(5), OPT(6), (int64_t)a
 RUN(gated_two, vt_gated_add_two(g, x[0], x[1], (int64_t)a->c->arg[0],
                                 (vt_tensor *[]){ x[2], x[3] }))
 RUN(linear, vt_linear(g, x[0], &(vt_lin){ .w = x[1], .b = OPT(2) }))
+RUN(linear_f32, vt_linear_f32(g, x[0], &(vt_lin){ .w = x[1], .b = OPT(2) }))
 RUN(lora, vt_linear(g, x[0], &(vt_lin){ x[1], x[2], x[3], x[4], ARG(0), NULL }))
 RUN(rope, vt_rope(g, x[0], x[1], x[2], (int64_t)a->c->arg[0]))
 RUN(mse, vt_mse(g, x[0], x[1], OPT(2)))
@@ -206,6 +207,7 @@ static const op_case cases[] = {
     { "linear: no bias, odd", linear, ref_linear, { "3 5 7", "11 7" }, SUMS, .weights = 2 },
     { "linear: one row", linear, ref_linear, { "64", "9 64", "9" }, SUMS, .weights = 6 },
     { "linear: one column", linear, ref_linear, { "6 1", "4 1", "4" }, SUMS, .weights = 6 },
+    { "linear in f32", linear_f32, ref_linear, { "2 1 24", "40 24", "40" }, SUMS, .weights = 6 },
     { "linear: large", linear, ref_linear, { "2 67 70", "66 70", "66" }, SUMS, .weights = 6 },
     { "linear: frozen bf16", linear, ref_linear, { "2 9 48", "33 48", "33" }, SUMS, .weights = 6,
       .stored = VC_BF16 },

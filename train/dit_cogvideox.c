@@ -412,11 +412,12 @@ static vt_tensor *embed(vt_ctx *g, cogvideox *m, vt_tensor *x, vt_tensor *text,
     return stored ? vt_add(g, all, m->w.table) : all;
 }
 
-/* Sinusoid of t [B], then two linears: [B,TIME] */
+/* Sinusoid of t [B], then two linears: [B,TIME] f32, as all that comes of it: in bf16 these few
+ * roundings would be half of a gradient's error, since they move every token alike. */
 static vt_tensor *embed_number(vt_ctx *g, vt_tensor *t, const vt_lin *l1, const vt_lin *l2)
 {
-    vt_tensor *h = vt_cast(g, vt_timestep(g, t, l1->w->dim[1], (float)THETA), vt_compute(g));
-    return vt_linear(g, vt_silu(g, vt_linear(g, h, l1)), l2);
+    vt_tensor *h = vt_timestep(g, t, l1->w->dim[1], (float)THETA);
+    return vt_linear_f32(g, vt_silu(g, vt_linear_f32(g, h, l1)), l2);
 }
 
 /* What modulates all blocks: [B,TIME] */
@@ -433,10 +434,10 @@ static vt_tensor *embed_time(vt_ctx *g, const cogvideox *m, vt_tensor *t)
     return vt_silu(g, e);
 }
 
-/* e [B,TIME] -> n tensors [B,1,D] */
+/* e [B,TIME] -> n tensors [B,1,D] f32 */
 static void modulation(vt_ctx *g, const vt_lin *l, vt_tensor *e, int n, vt_tensor **out)
 {
-    vt_tensor *y = vt_linear(g, e, l);
+    vt_tensor *y = vt_linear_f32(g, e, l);
     const int64_t dim[3] = { y ? y->dim[0] : 0, n, y ? y->dim[1] / n : 0 };
     vt_chunk(g, vt_reshape(g, y, 3, dim), 1, n, out);
 }

@@ -148,7 +148,7 @@ static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, const vt_tensor *x2, const 
     return h;
 }
 
-vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l)
+static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type)
 {
     vt_tensor *all[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale }, *some[INPUTS];
     int n = 0;
@@ -172,7 +172,7 @@ vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l)
     for (int i = 0; i < x->nd; i++)
         dim[i] = i == x->nd - 1 ? l->w->dim[0] : x->dim[i];
     g->op = "linear";
-    vt_tensor *y = vt_new(g, g->compute, x->nd, dim), *h = NULL;
+    vt_tensor *y = vt_new(g, type, x->nd, dim), *h = NULL;
     if (!y)
         return NULL;
     flat(y, &y2);
@@ -189,4 +189,14 @@ vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l)
     if (node)
         node->f[0] = l->lora_scale;
     return y;
+}
+
+vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l)
+{
+    return linear(g, x, l, g->compute);
+}
+
+vt_tensor *vt_linear_f32(vt_ctx *g, vt_tensor *x, const vt_lin *l)
+{
+    return linear(g, x, l, VC_F32);
 }

@@ -235,8 +235,6 @@ def lora(out):
     v16, grads16 = run_lora(*with_lora(torch.bfloat16)[:2], shape)
     file = {"base/" + k: t for k, t in v.items()}
     file.update({"grad/" + plain(n): g for n, g in grads.items()})
-    # how far PEFT's own bf16 is from its f32: root mean squares
-    file.update({"far/" + plain(n): (grads16[n] - g).norm() / g.norm() for n, g in grads.items()})
     report("lora", file, v16, {plain(n): g for n, g in grads16.items()})
     more, final = ten_steps(model, config, (1, 2, 8, 12))
     file.update(more)
