@@ -468,7 +468,11 @@ static const struct { int rc; const char *args, *says; } refused[] = {
     { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --use_deepspeed", "mpirun" },
     { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --report_to wandb", "tensorboard" },
     { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --trainable_modules nothing",
-      "trainable_modules" },
+      "the part \"nothing\"" },
+    { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --trainable_modules to_q,to_z,to_k",
+      "the part \"to_z\"" },
+    { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --trainable_modules ,",
+      "trainable_modules: no part" },
     { VC_EUSAGE, "--latents %s/set.lmdb --output_dir %s/no --device tpu", "tpu" },
     { VC_ENOENT, "--latents %s/none.lmdb --output_dir %s/no", "none.lmdb" },
     { VC_EMISMATCH, "--latents %s/set.lmdb --output_dir %s/no --dit_width 32 --dit_heads 2 "

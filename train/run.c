@@ -193,25 +193,50 @@ static int train_lora(vtrain *t, vc_err *err)
     return vc_context(err, rc, "--lora_checkpoint");
 }
 
-/* --trainable_modules: parts of names, split at commas and blanks; "." is in every name. */
+/* --trainable_modules: parts of names, split at commas and blanks; "." is in every name. Goes to
+ * the next one and returns its length, 0 at the end. */
+static size_t next_part(const char **p)
+{
+    static const char between[] = ", \t\n";
+    *p += strspn(*p, between);
+    return strcspn(*p, between);
+}
+
 static bool is_trainable(void *arg, const char *name)
 {
-    for (const char *p = arg; *p;) {
-        size_t n = strcspn(p, ", ");
-        if (n && memmem(name, strlen(name), p, n)) return true;
-        p += n + strspn(p + n, ", ");
-    }
+    size_t n;
+    for (const char *p = arg; (n = next_part(&p)); p += n)
+        if (memmem(name, strlen(name), p, n)) return true;
     return false;
+}
+
+/* A part that is in no name would silently train less than was asked for. */
+static int check_parts(vt_params *p, const char *modules, vc_err *err)
+{
+    const char *part = modules, *example = vt_params_at(p, 0)->name;
+    size_t n = next_part(&part);
+    if (!n)
+        return vc_fail(err, VC_EUSAGE, "--trainable_modules: no part of a name in it; names are "
+                       "like %s", example);
+    for (; n; part += n, n = next_part(&part)) {
+        bool found = false;
+        for (int i = 0; i < vt_params_count(p) && !found; i++) {
+            const char *name = vt_params_at(p, i)->name;
+            found = memmem(name, strlen(name), part, n);
+        }
+        if (!found)
+            return vc_fail(err, VC_EUSAGE, "--trainable_modules: no parameter's name has the part "
+                           "\"%.*s\"; names are like %s", (int)n, part, example);
+    }
+    return 0;
 }
 
 static int train_full(vtrain *t, vc_err *err)
 {
     char *modules = t->cfg.trainable_modules;
-    int rc = vt_params_train(t->params, modules ? is_trainable : NULL, modules, err);
+    int rc = modules ? check_parts(t->params, modules, err) : 0;
+    if (!rc) rc = vt_params_train(t->params, modules ? is_trainable : NULL, modules, err);
     if (t->weights) vtrain_weights_release(t->weights);
-    if (!rc && vt_params_bytes(t->params).trained == 0)
-        rc = vc_fail(err, VC_EUSAGE, "--trainable_modules \"%s\": no parameter's name has such a "
-                     "part; names are like %s", modules, vt_params_at(t->params, 0)->name);
     return rc;
 }
 
