@@ -48,8 +48,8 @@ static int set_frames(const vprep *p, int64_t n, vb_choice *c, vc_err *err)
     return 0;
 }
 
-/* The grid of the run's videos at the picture's shape, or the size that the row asks for. A clip is as
- * long as the run's longest. */
+/* The grid of the run's videos at the picture's shape, or the size that the row asks for. A clip is
+ * as long as the run's longest. */
 static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_choice *c,
                   vc_err *err)
 {

@@ -108,8 +108,8 @@ typedef struct vt_lin {
 } vt_lin;
 /* x [..,in] -> [..,out] in the compute type; one op with or without LoRA. */
 vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l);
-/* The same in f32: for the few numbers that every token is scaled and moved by, whose rounding all of
- * them would share. */
+/* The same in f32: for the few numbers that every token is scaled and moved by, whose rounding
+ * all of them would share. */
 vt_tensor *vt_linear_f32(vt_ctx *g, vt_tensor *x, const vt_lin *l);
 
 /* ---- attention and positions (op_attn.c) ---- */
