@@ -123,7 +123,8 @@ static void help_row(FILE *out, const vc_flag *f, int width)
         char name[96];
         bool half = n > 2 && s[n - 2] == ':';
         snprintf(name, sizeof name, "%s%s%.*s%s", at ? "" : "also ", n == 1 ? "-" : "--",
-                 (int)(half ? n - 2 : n), s, !half ? "" : s[n - 1] == '0' ? " (first)" : " (second)");
+                 (int)(half ? n - 2 : n), s,
+                 !half ? "" : s[n - 1] == '0' ? " (first)" : " (second)");
         if (!at)
             at = fprintf(out, "\n%*s", INDENT, "") - 1;
         at = wrap(out, name, at, INDENT, width);

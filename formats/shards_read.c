@@ -206,7 +206,8 @@ static int make_hints(vf_dataset *d, vc_err *err)
     for (d->slots = 1; d->slots < 2 * texts && d->slots < MAX_SLOTS;)
         d->slots *= 2;
     d->text_at = calloc(d->slots, sizeof *d->text_at);
-    return d->text_at ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " texts", d->slots);
+    return d->text_at ? 0
+                      : vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " texts", d->slots);
 }
 
 /* Whom a salvage tells what it leaves out; fn NULL: nothing may be left out. */
