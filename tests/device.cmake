@@ -8,7 +8,8 @@ if(NOT VLT_CUDA)                       # there the library has these files, and 
   vlt_test(test_row SOURCES test_row.c ${device_sources} LIBS vlt_common m)
   vlt_test(test_train_device SOURCES test_train_device.c train_run.c train_dataset.c
            ${device_sources} LIBS vlt_train)
-  foreach(test test_device test_row test_train_device)
+  vlt_test(test_beside SOURCES test_beside.c engine_model.c ${device_sources} LIBS vlt_common m)
+  foreach(test test_device test_row test_train_device test_beside)
     target_link_options(${test} PRIVATE LINKER:--wrap=vt_backends,--wrap=vt_backend_open)
   endforeach()
 endif()

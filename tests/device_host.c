@@ -75,6 +75,13 @@ float host_team_fold(int lane, int lanes, float v, int largest)
 
 /* ---- kernels ---- */
 
+/* The stream is a clock. */
+static void tick(void *stream)
+{
+    if (stream)
+        ++*(double *)stream;
+}
+
 #define RUN(name, blocks, lanes)                                                                   \
     for (uint64_t b = 0, n = (blocks); b < n; b++)                                                 \
         for (int lane = 0; lane < (lanes); lane++)                                                 \
@@ -82,14 +89,14 @@ float host_team_fold(int lane, int lanes, float v, int largest)
 #define VK_KERNEL(name, args, blocks)                                                              \
     int vk_##name(void *stream, const args *s)                                                     \
     {                                                                                              \
-        (void)stream;                                                                              \
+        tick(stream);                                                                              \
         RUN(name, blocks, HOST_LANES);                                                             \
         return 0;                                                                                  \
     }
 #define VK_TEAM_KERNEL(name, args, blocks)                                                         \
     int vk_##name(void *stream, const args *s)                                                     \
     {                                                                                              \
-        (void)stream;                                                                              \
+        tick(stream);                                                                              \
         if (host_lanes == 1) {                                                                     \
             RUN(name, blocks, 1);                                                                  \
             return 0;                                                                              \
@@ -108,8 +115,25 @@ float host_team_fold(int lane, int lanes, float v, int largest)
 
 /* ---- what cuda.c does on a GPU ---- */
 
+/* What was fetched: on its way until the place is entered. */
+typedef struct fetched {
+    struct fetched *next;
+    void *dst;
+    size_t bytes;
+    char src[];
+} fetched;
+
 struct cuda_runtime {
     vt_dev *cpu;
+    double kernels, copies, host;              /* when the streams have done what is queued; when
+                                                * the host queues more */
+    struct {
+        fetched *on_its_way;
+        bool entered;
+        double filled, left;
+    } place[VT_PLACES];
+    int64_t waits;
+    double waited;
 };
 
 void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes)
@@ -142,7 +166,7 @@ bool cuda_ok(vt_dev *d, int rc, const char *op)
 
 void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t bytes)
 {
-    (void)d;
+    tick(d->stream);
     memmove(dst, src, bytes);
 }
 
@@ -157,6 +181,85 @@ void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes)
     (void)d;
     memcpy(dst, src, bytes);
 }
+
+/* ---- copies beside the kernels ---- */
+
+double host_byte_time = 1e-6;
+
+static void host_download(vt_dev *d, void *dst, const void *src, size_t bytes)
+{
+    d->runtime->host = d->runtime->kernels;
+    cuda_download(d, dst, src, bytes);
+}
+
+static void host_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
+{
+    cuda_runtime *r = d->runtime;
+    fetched *f = malloc(sizeof *f + bytes);
+
+    if (r->place[place].entered)
+        cuda_fault(d, VC_EFAIL, "place %d is fetched into while kernels read it", (int)place);
+    *f = (fetched){ NULL, dst, bytes };
+    memcpy(f->src, src, bytes);
+    memset(dst, 0xff, bytes);
+    fetched **last = &r->place[place].on_its_way;
+    while (*last)
+        last = &(*last)->next;
+    *last = f;
+    r->copies = fmax(r->copies, fmax(r->place[place].left, r->host)) +
+                (double)bytes * host_byte_time;
+    r->place[place].filled = r->copies;
+}
+
+static void arrive(fetched **list)
+{
+    for (fetched *f; (f = *list); free(f)) {
+        *list = f->next;
+        memcpy(f->dst, f->src, f->bytes);
+    }
+}
+
+/* The memory is given back: waits for copies into it. */
+static void arrive_all(cuda_runtime *r)
+{
+    for (int i = 0; i < VT_PLACES; i++)
+        arrive(&r->place[i].on_its_way);
+}
+
+static void host_enter(vt_dev *d, vt_place place)
+{
+    cuda_runtime *r = d->runtime;
+    double wait = r->place[place].filled - r->kernels;
+
+    r->place[place].entered = true;
+    if (!r->place[place].on_its_way)
+        return;
+    arrive(&r->place[place].on_its_way);
+    if (wait <= 0)
+        return;
+    r->waits++;
+    r->waited += wait;
+    r->kernels += wait;
+}
+
+static void host_leave(vt_dev *d, vt_place place)
+{
+    d->runtime->place[place].entered = false;
+    d->runtime->place[place].left = d->runtime->kernels;
+}
+
+static int64_t host_waited(vt_dev *d, double *seconds)
+{
+    cuda_runtime *r = d->runtime;
+    int64_t n = r->waits;
+
+    *seconds = r->waited;
+    r->waited = 0;
+    r->waits = 0;
+    return n;
+}
+
+/* ---- open, close, the rest ---- */
 
 static void host_close(vt_dev *d)
 {
@@ -177,6 +280,7 @@ static int host_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
 
     (void)index;
     d->runtime = calloc(1, sizeof *d->runtime);
+    d->stream = &d->runtime->kernels;
     d->lost = malloc(sizeof *d->lost);
     *d->lost = UINT64_MAX;
     d->compute = o->compute;
@@ -188,6 +292,9 @@ static const char *host_describe(vt_dev *d) { return (void)d, "kernels of the CU
 
 static int host_status(vt_dev *d, vc_err *err)
 {
+    d->runtime->host = d->runtime->kernels;
+    for (int i = 0; i < VT_PLACES; i++)
+        d->runtime->place[i].entered = false;  /* all that read it have run */
     cuda_look_for_lost(d);
     int rc = d->fault;
 
@@ -204,17 +311,23 @@ static int host_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
 
 static void *host_alloc(vt_dev *d, size_t bytes) { return vt_cpu.alloc(d->runtime->cpu, bytes); }
 
-static void host_free(vt_dev *d, void *p, size_t bytes) { vt_cpu.free(d->runtime->cpu, p, bytes); }
+static void host_free(vt_dev *d, void *p, size_t bytes)
+{
+    arrive_all(d->runtime);
+    vt_cpu.free(d->runtime->cpu, p, bytes);
+}
 
 static void host_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                         bool tb, const vt_tensor *bias, float alpha, float beta)
 {
+    tick(d->stream);
     vt_cpu.matmul(d->runtime->cpu, c, a, ta, b, tb, bias, alpha, beta);
 }
 
 static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                         const vt_tensor *b, const vt_conv *c)
 {
+    tick(d->stream);
     vt_cpu.conv3d(d->runtime->cpu, y, x, w, b, c);
 }
 
@@ -228,7 +341,11 @@ const vt_backend host_backend = {
     .alloc = host_alloc,
     .free = host_free,
     .upload = cuda_upload,
-    .download = cuda_download,
+    .download = host_download,
+    .fetch = host_fetch,
+    .enter = host_enter,
+    .leave = host_leave,
+    .waited = host_waited,
     .copy = cuda_copy,
     .embedding = cuda_embedding,
     .fill = cuda_fill,

@@ -9,6 +9,10 @@
 extern const vt_backend host_backend;          /* "host" */
 extern const vt_backend *host_instead;         /* opened as "host", if not NULL */
 
+/* Time is counted on two streams: a kernel takes 1, a fetched byte host_byte_time. What is fetched
+ * is NaN until its place is entered; fetching into a place that is entered is a fault. */
+extern double host_byte_time;
+
 /* Lanes of a block where they meet: 1, or HOST_LANES, which are threads then (slow). */
 enum { HOST_LANES = 16 };
 extern int host_lanes;

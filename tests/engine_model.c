@@ -55,16 +55,20 @@ static void run_layer(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tenso
 
 void em_open(em_model *m, vt_ctx *g, uint64_t seed)
 {
-    vt_source start = { .seed = seed };
+    em_open_from(m, g, &(vt_source){ .seed = seed });
+}
+
+void em_open_from(em_model *m, vt_ctx *g, const vt_source *src)
+{
     vc_err err = { 0 };
     int rc;
 
     *m = (em_model){ 0 };
     rc = vt_params_open(&m->p, g, &err);
     if (!rc)
-        rc = vt_params_bind(m->p, model_table, "", 0, m, sizes, &start, &err);
+        rc = vt_params_bind(m->p, model_table, "", 0, m, sizes, src, &err);
     for (int i = 0; i < LAYERS && !rc; i++) {
-        rc = vt_params_bind(m->p, layer_table, "blocks.%d.", i, &m->layer[i], sizes, &start, &err);
+        rc = vt_params_bind(m->p, layer_table, "blocks.%d.", i, &m->layer[i], sizes, src, &err);
         m->block[i] = (vt_block){ run_layer, &m->layer[i], 3, 2, i };
     }
     if (rc)

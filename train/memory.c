@@ -151,14 +151,14 @@ static int64_t away_bytes(const vtrain *t, int b)
     return bytes;
 }
 
-/* The fewest blocks to leave away so that the others, and the largest of these, have room. */
+/* The fewest blocks to leave away so that the others, and the two largest of these, have room. */
 static int fewest_swapped(const vtrain *t)
 {
     int64_t left = room(t) - (int64_t)t->plan.pool, largest = 0;
     int n = t->plan.blocks;
     for (int b = 0; b < n; b++)
         if (away_bytes(t, b) > largest) largest = away_bytes(t, b);
-    for (; n > 0 && away_bytes(t, n - 1) + (n > 1 ? largest : 0) <= left; n--)
+    for (; n > 0 && away_bytes(t, n - 1) + (n > 2 ? 2 : n - 1) * largest <= left; n--)
         left -= away_bytes(t, n - 1);
     return n;
 }

@@ -50,6 +50,7 @@ static void cuda_close(vt_dev *d)
             cudaStreamSynchronize(d->runtime->stream);
         cuda_blas_close(d->blas);
         cuda_dnn_close(d->dnn);
+        cuda_transfer_close(d);
         cuda_memory_close(d);
         if (d->runtime->stream)
             cudaStreamDestroy(d->runtime->stream);
@@ -93,6 +94,8 @@ static int set_up(vt_dev *d, const vt_options *o, int index, vc_err *err)
     d->compute = o->compute;
     d->repeatable = o->repeatable;
     rc = cuda_memory_open(d, err);
+    if (!rc)
+        rc = cuda_transfer_open(d, err);
     if (!rc)
         rc = cuda_blas_open(d, err);
     if (!rc)
@@ -141,6 +144,10 @@ const vt_backend vt_cuda = {
     .host_memory = false,
     .upload = cuda_upload,
     .download = cuda_download,
+    .fetch = cuda_fetch,
+    .enter = cuda_enter,
+    .leave = cuda_leave,
+    .waited = cuda_waited,
     .copy = cuda_copy,
     .embedding = cuda_embedding,
     .fill = cuda_fill,

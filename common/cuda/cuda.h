@@ -1,11 +1,12 @@
 /* cuda.h - the CUDA device; inside common/cuda only. Design and measurements to come: docs/cuda.md
  *
- * cuda.c holds device, streams and memory; cuda_elem.c, cuda_rows.c and cuda_video.c turn tensors
- * into the arguments of common/kernels; cuda_blas.c has matmul, cuda_dnn*.c attention and
- * convolution. This header needs none of CUDA's, and neither do the files that only launch
- * kernels: the tests run those, with kernels compiled for the CPU, on a device of their own.
+ * cuda.c, cuda_memory.c and cuda_transfer.c hold device, memory and streams; cuda_elem.c,
+ * cuda_rows.c and cuda_video.c turn tensors into the arguments of common/kernels; cuda_blas.c has
+ * matmul, cuda_dnn*.c attention and convolution. This header needs none of CUDA's, and neither do
+ * the files that only launch kernels: the tests run those, with kernels compiled for the CPU, on a
+ * device of their own.
  *
- * All work is queued on one stream, so whatever an op frees may be reused by the next at once. */
+ * All kernels are queued on one stream: what an op frees may be reused by the next at once. */
 #ifndef CUDA_CUDA_H
 #define CUDA_CUDA_H
 
@@ -41,7 +42,7 @@ struct vt_dev {
     cuda_dnn *dnn;
 };
 
-/* ---- cuda.c ---- */
+/* ---- cuda.c, cuda_memory.c, cuda_transfer.c ---- */
 
 /* At least `bytes` of 256-byte aligned device memory; NULL and a fault when memory is out. What
  * the area held is lost when it grows. */

@@ -3,8 +3,11 @@
  * Memory. The pool is a range of addresses, as large as the device's memory; physical memory is
  * mapped into it from the bottom as `grow` asks, and stays. So parameters, allocated one by one,
  * and the pool share the device without a division fixed in advance, and a step's addresses never
- * move. Host data goes through a ring of pinned slots; copies are queued on the stream of the
- * kernels, so that they are ordered with every use of the memory before and after. */
+ * move.
+ *
+ * Transfers. Host data goes through rings of pinned slots. `upload` is queued on the stream of the
+ * kernels, ordered with every use of the memory before and after; `fetch` on a stream of copies
+ * that events tie to the kernels at the turns of its place (backend.h). */
 #ifndef CUDA_CUDA_DEVICE_H
 #define CUDA_CUDA_DEVICE_H
 
@@ -30,17 +33,33 @@ typedef struct cuda_driver {
 
 enum { CUDA_SLOTS = 4, CUDA_SLOT_BYTES = 4 << 20 };
 
+typedef struct cuda_ring {
+    cudaStream_t stream;                       /* of its copies */
+    char *slots;                               /* pinned: CUDA_SLOTS of them */
+    cudaEvent_t sent[CUDA_SLOTS];              /* a slot's copies are done */
+    int slot;                                  /* being filled */
+    size_t used;                               /* of it */
+} cuda_ring;
+
+/* What was fetched for one turn of a place: copied; the kernels have come to its `enter`. */
+typedef struct cuda_turn {
+    cudaEvent_t filled, reached;
+    enum { CUDA_TURN_FREE, CUDA_TURN_FETCHED, CUDA_TURN_ENTERED } state;
+} cuda_turn;
+
 struct cuda_runtime {
     int index;                                 /* of the device */
     struct cudaDeviceProp about;
     cudaStream_t stream;
+    cudaStream_t copies;
+    cuda_ring up, beside;                      /* of `stream`, of `copies` */
+    cudaEvent_t left[VT_PLACES];               /* the kernels are done with what a place holds */
+    int turn[VT_PLACES];                       /* that no kernel has entered yet, or -1 */
+    cuda_turn *turns;
+    int n_turns;
     cuda_driver driver;
     CUdeviceptr range;                         /* the pool's */
     size_t range_bytes, mapped, granule;
-    char *ring;                                /* pinned: CUDA_SLOTS slots */
-    cudaEvent_t sent[CUDA_SLOTS];              /* a slot's copies are done */
-    int slot;                                  /* being filled */
-    size_t used;                               /* of it */
 };
 
 /* cuda_memory.c: backend.h's entries of the same names */
@@ -51,6 +70,14 @@ int cuda_grow(vt_dev *d, size_t bytes, vc_err *err);
 size_t cuda_room(vt_dev *d);
 void *cuda_alloc(vt_dev *d, size_t bytes);
 void cuda_free(vt_dev *d, void *p, size_t bytes);
+
+/* cuda_transfer.c */
+int cuda_transfer_open(vt_dev *d, vc_err *err);
+void cuda_transfer_close(vt_dev *d);           /* half-opened is fine */
+void cuda_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes);
+void cuda_enter(vt_dev *d, vt_place place);
+void cuda_leave(vt_dev *d, vt_place place);
+int64_t cuda_waited(vt_dev *d, double *seconds);
 
 /* cuda_blas.c, cuda_dnn.c: made at open, closed before the stream */
 int cuda_blas_open(vt_dev *d, vc_err *err);

@@ -1,4 +1,4 @@
-/* cuda_memory.c - the pool's range, parameters, scratch, transfers: see cuda_device.h */
+/* cuda_memory.c - the pool's range, parameters, scratch: see cuda_device.h */
 #include <string.h>
 
 #include "common/cuda/cuda_device.h"
@@ -48,14 +48,10 @@ int cuda_memory_open(vt_dev *d, vc_err *err)
 
     if (rc)
         return rc;
-    cudaError_t e = cudaMallocHost((void **)&r->ring, (size_t)CUDA_SLOTS * CUDA_SLOT_BYTES);
-    for (int i = 0; i < CUDA_SLOTS && !e; i++)
-        e = cudaEventCreateWithFlags(&r->sent[i], cudaEventDisableTiming);
-    if (!e)
-        e = cudaMalloc((void **)&d->lost, sizeof *d->lost);
+    cudaError_t e = cudaMalloc((void **)&d->lost, sizeof *d->lost);
     if (!e)
         e = cudaMemset(d->lost, 0xff, sizeof *d->lost);
-    return e ? vc_fail(err, VC_ENOMEM, "cuda: transfer buffers: %s", cudaGetErrorString(e)) : 0;
+    return e ? vc_fail(err, VC_ENOMEM, "cuda: %s", cudaGetErrorString(e)) : 0;
 }
 
 void cuda_memory_close(vt_dev *d)
@@ -69,10 +65,6 @@ void cuda_memory_close(vt_dev *d)
         r->driver.unmap(r->range, r->mapped);
     if (r->range)
         r->driver.give_back(r->range, r->range_bytes);
-    for (int i = 0; i < CUDA_SLOTS; i++)
-        if (r->sent[i])
-            cudaEventDestroy(r->sent[i]);
-    cudaFreeHost(r->ring);
 }
 
 /* ---- the pool ---- */
@@ -193,58 +185,4 @@ void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes)
     }
     d->area_bytes[area] = bytes;
     return d->area[area];
-}
-
-/* ---- transfers ---- */
-
-/* Room in the ring for up to `bytes`; *n of them. NULL after a fault. */
-static char *ring_room(vt_dev *d, size_t bytes, size_t *n)
-{
-    cuda_runtime *r = d->runtime;
-
-    if (r->used == CUDA_SLOT_BYTES) {
-        cudaError_t rc = cudaEventRecord(r->sent[r->slot], r->stream);
-        r->slot = (r->slot + 1) % CUDA_SLOTS;
-        r->used = 0;
-        if (!rc)
-            rc = cudaEventSynchronize(r->sent[r->slot]);        /* never recorded: done */
-        if (!cuda_ok(d, (int)rc, "upload"))
-            return NULL;
-    }
-    *n = CUDA_SLOT_BYTES - r->used < bytes ? CUDA_SLOT_BYTES - r->used : bytes;
-    char *p = r->ring + (size_t)r->slot * CUDA_SLOT_BYTES + r->used;
-    r->used += *n;
-    return p;
-}
-
-void cuda_upload(vt_dev *d, void *dst, const void *src, size_t bytes)
-{
-    cuda_runtime *r = d->runtime;
-
-    for (size_t done = 0, n; done < bytes; done += n) {
-        char *p = ring_room(d, bytes - done, &n);
-        if (!p)
-            return;
-        memcpy(p, (const char *)src + done, n);
-        if (!cuda_ok(d, (int)cudaMemcpyAsync((char *)dst + done, p, n, cudaMemcpyHostToDevice,
-                                             r->stream), "upload"))
-            return;
-    }
-}
-
-/* Pageable memory: the call returns when the bytes are there. */
-void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes)
-{
-    cuda_runtime *r = d->runtime;
-    cudaError_t rc = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, r->stream);
-
-    if (!rc)
-        rc = cudaStreamSynchronize(r->stream);
-    if (!cuda_ok(d, (int)rc, "download"))
-        memset(dst, 0, bytes);
-}
-
-void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t bytes)
-{
-    cuda_ok(d, (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, d->stream), "copy");
 }

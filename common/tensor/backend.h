@@ -38,6 +38,10 @@ typedef struct vt_adamw_args {
     uint32_t key[2], step;                    /* of the draws that round */
 } vt_adamw_args;
 
+/* Memory that copies from the host fill while kernels run elsewhere: two take turns with the
+ * weights of swapped blocks, one has the next batch. */
+typedef enum { VT_PLACE_BLOCK, VT_PLACE_OTHER_BLOCK, VT_PLACE_BATCH, VT_PLACES } vt_place;
+
 typedef struct vt_backend {
     const char *name;                         /* "cpu", "cuda" */
 
@@ -61,6 +65,18 @@ typedef struct vt_backend {
     bool host_memory;                         /* device pointers are host pointers */
     void (*upload)(vt_dev *dev, void *dst, const void *src, size_t bytes);
     void (*download)(vt_dev *dev, void *dst, const void *src, size_t bytes);
+
+    /* The turns of a place; all NULL where the device's memory is the host's.
+     * fetch: copies into it beside the kernels, once those queued before its last `leave` have run;
+     *        src may change when it returns. What `alloc` gave is left once before the first.
+     * enter: kernels queued from now on find what was fetched.
+     * leave: those queued so far are the last to read it. */
+    void (*fetch)(vt_dev *dev, vt_place place, void *dst, const void *src, size_t bytes);
+    void (*enter)(vt_dev *dev, vt_place place);
+    void (*leave)(vt_dev *dev, vt_place place);
+    /* After `status`: how often kernels stood at an `enter` since the last call, for what was not
+     * there yet, and for how long. */
+    int64_t (*waited)(vt_dev *dev, double *seconds);
 
     /* Around dry steps, may be NULL. While dry, kernels run by VT_RUN_HEAVY get operands without data
      * and only note the device's own memory that they would take. Returns what all of it would be

@@ -42,7 +42,9 @@ vt_tensor *vt_from_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
         return NULL;
     g->op = "from_host";
     vt_tensor *t = vt_new(g, dtype, nd, dim);
-    if (t && !(g->flags & VT_DRY))
+    if (!t || g->flags & VT_DRY)
+        return t;
+    if (dtype != from || !vt_announced_copy(g, t, data))
         upload(g->be, g->dev, t->data, dtype, data, from, vt_count(t));
     return t;
 }
@@ -214,7 +216,8 @@ vt_tensor *vt_param_away(vc_dtype dtype, int nd, const int64_t *dim, const void 
     return &p->t;
 }
 
-bool vt_param_is_away(const vt_tensor *t) { return ((const param *)t)->away; }
+const void *vt_param_away_values(const vt_tensor *t) { return ((const param *)t)->away; }
+bool vt_param_is_away(const vt_tensor *t) { return vt_param_away_values(t); }
 
 int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err)
 {
@@ -223,18 +226,12 @@ int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err)
 
     if (!place)
         return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes on the device", bytes_of(t));
-    vt_param_lend(g, t, place);
+    g->be->upload(g->dev, place, p->away, bytes_of(t));
+    t->data = place;
     free(p->copy);
     p->away = p->copy = NULL;
     p->mapped = false;
     return 0;
-}
-
-void vt_param_lend(vt_ctx *g, vt_tensor *t, void *place)
-{
-    if (place)
-        g->be->upload(g->dev, place, ((param *)t)->away, bytes_of(t));
-    t->data = place;
 }
 
 const void *vt_param_get(vt_ctx *g, const vt_tensor *t, void *to)

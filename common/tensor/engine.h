@@ -37,6 +37,7 @@ struct vt_ctx {
     vt_hooks hooks;
     struct vt_swap *swap;                     /* weights that come when their block is entered, or
                                                * NULL */
+    struct vt_announced *announced;           /* NULL: nothing yet */
     vt_usage usage;
     size_t kept;                              /* bytes the tape holds now */
 };
@@ -77,8 +78,17 @@ bool vt_tracks(const vt_ctx *g, int n, vt_tensor *const *in);
 /* f32 or bf16: what an op makes of x. */
 vc_dtype vt_result(const vt_ctx *g, const vt_tensor *x);
 
-/* swap.c: block `index` is entered in a step that is no dry one. */
+/* swap.c: block `index` is entered, left, in a step that is no dry one. */
 void vt_swap_in(struct vt_swap *s, int index);
+void vt_swap_out(struct vt_swap *s, int index);
+
+/* announce.c: if these bytes were announced for t, which is packed, copies them there on the
+ * device and returns true. */
+bool vt_announced_copy(vt_ctx *g, vt_tensor *t, const void *data);
+void vt_announce_close(vt_ctx *g);
+
+/* data.c: the host's values of a parameter that is away. */
+const void *vt_param_away_values(const vt_tensor *t);
 
 /* A descriptor from the step arena, nothing else; NULL fails the step. */
 vt_tensor *vt_describe_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim);

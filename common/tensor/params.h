@@ -13,7 +13,7 @@ struct vt_params {
     struct vt_swap *swap;                     /* NULL: nothing is away */
 };
 
-/* swap.c; NULL is fine. bytes: of the place on the device. */
+/* swap.c; NULL is fine. bytes: of the places on the device. */
 void vt_swap_close(struct vt_swap *s);
 size_t vt_swap_bytes(const struct vt_swap *s);
 

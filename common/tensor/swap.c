@@ -1,31 +1,40 @@
 /* swap.c - frozen weights that stay on the host and come when their block is entered: weights.h
  *
- * All blocks that are away share one place on the device. Copies into it take their turn among the
- * kernels, so a block's weights never meet those of the one before; nothing is fetched ahead. */
+ * Blocks take turns in two places. A block is queued long before it runs, so the copies (C) into
+ * one place run beside the kernels (K) of the block before, which read the other. Of four blocks,
+ * forward and then backward:
+ *
+ *     kernels        K0  K1  K2  K3  K3  K2  K1  K0
+ *     place 0    C0      C2                  C0
+ *     place 1        C1      C3          C1
+ *
+ * The last two are still there when backward begins, the first two when the next step does. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/tensor/engine.h"
 #include "common/tensor/params.h"
 
+enum { PLACES = VT_PLACE_OTHER_BLOCK + 1 };
+
 typedef struct away {
     vt_tensor *t;
     int block;
-    size_t offset;                             /* in the place */
+    size_t offset;                             /* in a place */
 } away;
 
 struct vt_swap {
     vt_ctx *g;
-    away *at;
-    int n, here;                               /* here: the block whose weights are there, or -1 */
-    char *place;
-    size_t bytes;
+    away *at;                                  /* block by block */
+    int n;
+    char *memory;                              /* places after one another */
+    size_t bytes;                              /* of a place */
+    int places, last;                          /* how many; the one entered last */
+    int held[PLACES];                          /* whose weights are there, or -1 */
 };
 
-static size_t padded(const vt_tensor *t)
+static size_t bytes_of(const vt_tensor *t)
 {
-    size_t bytes = (size_t)vt_count(t) * vc_dtype_size(t->dtype);
-    return (bytes + 255) / 256 * 256;
+    return (size_t)vt_count(t) * vc_dtype_size(t->dtype);
 }
 
 void vt_swap_close(struct vt_swap *s)
@@ -34,31 +43,69 @@ void vt_swap_close(struct vt_swap *s)
         return;
     if (s->g->swap == s)
         s->g->swap = NULL;
-    s->g->be->free(s->g->dev, s->place, s->bytes);
+    s->g->be->free(s->g->dev, s->memory, vt_swap_bytes(s));
     free(s->at);
     free(s);
 }
 
-size_t vt_swap_bytes(const struct vt_swap *s) { return s ? s->bytes : 0; }
+size_t vt_swap_bytes(const struct vt_swap *s) { return s ? s->bytes * (size_t)s->places : 0; }
+
+static int place_of(const struct vt_swap *s, int block)
+{
+    for (int k = 0; k < s->places; k++)
+        if (s->held[k] == block)
+            return k;
+    return -1;
+}
+
+/* The block's weights into the place that was entered before the last one; -1 if none are away. */
+static int fetch(struct vt_swap *s, int block)
+{
+    int k = s->places ? (s->last + 1) % s->places : 0, n = 0;
+    char *place = s->memory + (size_t)k * s->bytes;
+
+    for (int i = 0; i < s->n; i++)
+        n += s->at[i].block == block;
+    for (int i = 0; i < s->n && n; i++) {
+        away *a = &s->at[i];
+        if (a->block == block) {
+            a->t->data = place + a->offset;
+            s->g->be->fetch(s->g->dev, (vt_place)k, a->t->data, vt_param_away_values(a->t),
+                            bytes_of(a->t));
+        } else if (a->block == s->held[k]) {
+            a->t->data = NULL;
+        }
+    }
+    if (n)
+        s->held[k] = block;
+    return n ? k : -1;
+}
 
 void vt_swap_in(struct vt_swap *s, int index)
 {
-    if (s->here == index)
+    int k = place_of(s, index);
+
+    if (k < 0)
+        k = fetch(s, index);
+    if (k < 0)
         return;
-    for (int i = 0; i < s->n; i++) {
-        away *a = &s->at[i];
-        if (a->block == index)
-            vt_param_lend(s->g, a->t, s->place + a->offset);
-        else if (a->block == s->here)
-            vt_param_lend(s->g, a->t, NULL);
-    }
-    s->here = index;
+    s->g->be->enter(s->g->dev, (vt_place)k);
+    s->last = k;
 }
 
-/* What is still away, with places that begin anew in each block. */
+void vt_swap_out(struct vt_swap *s, int index)
+{
+    int k = place_of(s, index);
+
+    if (k >= 0)
+        s->g->be->leave(s->g->dev, (vt_place)k);
+}
+
+/* What is still away, with offsets that begin anew in each block. */
 static int list(struct vt_swap *s, vt_params *p, vc_err *err)
 {
     size_t used = 0;
+    int blocks = 0;
 
     s->at = calloc((size_t)p->n + 1, sizeof *s->at);
     if (!s->at)
@@ -67,11 +114,30 @@ static int list(struct vt_swap *s, vt_params *p, vc_err *err)
         const vt_param *w = p->at[i];
         if (!vt_param_is_away(w->t))
             continue;
-        if (s->n && s->at[s->n - 1].block != w->block)
+        if (!s->n || s->at[s->n - 1].block != w->block) {
             used = 0;
+            blocks++;
+        }
         s->at[s->n++] = (away){ w->t, w->block, used };
-        used += padded(w->t);
+        used += (bytes_of(w->t) + 255) / 256 * 256;
         s->bytes = used > s->bytes ? used : s->bytes;
+    }
+    s->places = blocks < PLACES ? blocks : PLACES;
+    s->last = s->places - 1;
+    return 0;
+}
+
+static int make_places(struct vt_swap *s, vc_err *err)
+{
+    if (!s->places)
+        return 0;
+    s->memory = s->g->be->alloc(s->g->dev, vt_swap_bytes(s));
+    if (!s->memory)
+        return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes on the device, of %d blocks' "
+                       "weights", vt_swap_bytes(s), s->places);
+    for (int k = 0; k < s->places; k++) {
+        s->held[k] = -1;
+        s->g->be->leave(s->g->dev, (vt_place)k);
     }
     return 0;
 }
@@ -89,13 +155,9 @@ int vt_params_place(vt_params *p, int blocks, vc_err *err)
     if (!s)
         return rc ? rc : vc_fail(err, VC_ENOMEM, "out of memory");
     s->g = p->g;
-    s->here = -1;
     rc = list(s, p, err);
-    if (!rc && s->n) {
-        s->place = p->g->be->alloc(p->g->dev, s->bytes);
-        rc = s->place ? 0 : vc_fail(err, VC_ENOMEM, "no memory for %zu bytes on the device, of one "
-                                    "block's weights", s->bytes);
-    }
+    if (!rc)
+        rc = make_places(s, err);
     vt_swap_close(p->swap);
     p->swap = p->g->swap = s;
     return rc;

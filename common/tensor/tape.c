@@ -151,6 +151,8 @@ static void leave(vt_ctx *g, const run *r, bool backward)
 {
     if (g->hooks.leave)
         g->hooks.leave(g->hooks.arg, &r->b, backward);
+    if (g->swap && !(g->flags & VT_DRY))
+        vt_swap_out(g->swap, r->b.index);
 }
 
 static void grads_ready(vt_ctx *g, const run *r)

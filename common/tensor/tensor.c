@@ -64,6 +64,7 @@ void vt_close(vt_ctx *g)
 {
     if (!g)
         return;
+    vt_announce_close(g);
     if (g->be)
         g->be->close(g->dev);
     vt_arena_close(&g->arena);
@@ -142,6 +143,8 @@ int vt_step_end(vt_ctx *g, vc_err *err)
     } else if (!(g->flags & VT_DRY)) {
         rc = g->be->status(g->dev, err);
     }
+    if (g->be->waited && !(g->flags & VT_DRY))
+        g->usage.waits = g->be->waited(g->dev, &g->usage.waited);
     forget(g);
     return rc;
 }

@@ -114,6 +114,9 @@ typedef struct vt_usage {
                                                * step: as the step would need it */
     double flops;                             /* of matmul, attention and convolution, forward,
                                                * backward and recomputation */
+    int64_t waits;                            /* of an ended step: how often the device stood still
+                                               * for data of the host: swapped weights, a batch */
+    double waited;                            /* and for how long: seconds */
 } vt_usage;
 vt_usage vt_usage_of(const vt_ctx *g);        /* of the step in progress or the last one */
 /* Tells the step's flops so far after every kernel (where kernels are queued: given to the device),
@@ -194,6 +197,14 @@ vt_tensor *vt_new_like(vt_ctx *g, const vt_tensor *t);
 /* Copies packed host data of type `from` (any alignment) and converts it to dtype. */
 vt_tensor *vt_from_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
                         vc_dtype from);
+/* Data that calls of vt_from_host will be given in the next step: goes to the device beside what
+ * that is doing, so that they find it there. Each serves one call, of the same address and as many
+ * bytes, that converts nothing; until then it must not change. What was announced before is
+ * forgotten (n 0: no more than that). Does nothing where the device's memory is the host's, or has
+ * no room. */
+typedef struct vt_host_data { const void *data; size_t bytes; } vt_host_data;
+void vt_announce(vt_ctx *g, int n, const vt_host_data *data);
+bool vt_announced(const vt_ctx *g, const void *data);
 /* Copies a tensor of any strides to packed f32 on the host (waits). Zeros in a dry step. Packed
  * parameters can be read outside steps too. */
 int vt_to_host(vt_ctx *g, const vt_tensor *t, float *out, vc_err *err);
@@ -203,17 +214,14 @@ int vt_to_host(vt_ctx *g, const vt_tensor *t, float *out, vc_err *err);
 vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
                         vc_dtype from, bool map, vc_err *err);
 bool vt_param_mapped(const vt_tensor *t);
-/* A frozen one that stays on the host for now, for a device with memory of its own: it has no data
- * but what vt_param_lend gives it. Its values are borrowed from `data` if `borrow` says so and
- * from == dtype, else a copy. */
+/* A frozen one that stays on the host for now, for a device with memory of its own: it has data
+ * only while its block is entered (vt_params_place). Its values are borrowed from `data` if
+ * `borrow` says so and from == dtype, else a copy. */
 vt_tensor *vt_param_away(vc_dtype dtype, int nd, const int64_t *dim, const void *data,
                          vc_dtype from, bool borrow, vc_err *err);
 bool vt_param_is_away(const vt_tensor *t);
 /* Onto the device for good. */
 int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err);
-/* Its values are copied to `place` on the device and are its data from now on; NULL: it has none.
- * In a step the copy takes its turn among the kernels. */
-void vt_param_lend(vt_ctx *g, vt_tensor *t, void *place);
 void vt_param_free(vt_ctx *g, vt_tensor *t);           /* with its gradient; NULL is fine */
 /* A packed parameter's values, outside steps: as they are held, where the host can read them (to:
  * room for them, used where the device's memory is not the host's); and set from packed host data

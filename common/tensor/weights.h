@@ -91,9 +91,10 @@ int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), vo
 int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
                    double alpha, uint64_t seed, int *matched, vc_err *err);
 
-/* Of what is away, the weights of the first `blocks` blocks stay there, and are copied to one place
- * on the device that they share when their block is entered; the others get there for good. May be
- * called again with fewer. Trained weights are never away. */
+/* Of what is away, the weights of the first `blocks` blocks stay there, and are copied to the
+ * device when their block is entered, into one of two places that blocks take in turns: while the
+ * kernels of one run, the next one's weights come. The others get there for good. May be called
+ * again with fewer. Trained weights are never away. */
 int vt_params_place(vt_params *p, int blocks, vc_err *err);
 
 /* Marks all gradients empty: the next backward overwrites them. */
@@ -102,7 +103,7 @@ void vt_params_zero_grad(vt_params *p);
  * grad->data may be read. The optimiser and the norm do it themselves. */
 void vt_params_settle(vt_params *p);
 
-/* Bytes of frozen values that are borrowed, of private values and the place for what is away, of
+/* Bytes of frozen values that are borrowed, of private values and the places for what is away, of
  * gradients, of what is away; elements. What is lent (vt_param_lend_grad) is the lender's to count. */
 typedef struct vt_param_bytes {
     size_t mapped, values, grads, away;

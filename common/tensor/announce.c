@@ -1,0 +1,103 @@
+/* announce.c - host data that goes to the device before the step that reads it: tensor.h */
+#include <stdlib.h>
+
+#include "common/tensor/engine.h"
+
+typedef struct part {
+    const void *data;                          /* on the host; NULL: has been asked for */
+    size_t bytes, offset;                      /* offset: in the place */
+} part;
+
+struct vt_announced {
+    char *place;
+    size_t room;                               /* bytes of it */
+    part *part;
+    int n, parts;                              /* parts: room for so many */
+};
+
+static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+void vt_announce_close(vt_ctx *g)
+{
+    struct vt_announced *a = g->announced;
+
+    if (!a)
+        return;
+    g->be->free(g->dev, a->place, a->room);
+    free(a->part);
+    free(a);
+    g->announced = NULL;
+}
+
+/* Room for n parts of so many bytes in all, kept for the next; false: there is none. */
+static bool make_room(vt_ctx *g, int n, size_t bytes)
+{
+    struct vt_announced *a = g->announced;
+
+    if (n > a->parts) {
+        part *p = realloc(a->part, (size_t)n * sizeof *p);
+        if (!p)
+            return false;
+        a->part = p;
+        a->parts = n;
+    }
+    if (bytes <= a->room)
+        return true;
+    g->be->free(g->dev, a->place, a->room);
+    a->room = 0;
+    a->place = g->be->alloc(g->dev, bytes);
+    if (!a->place)
+        return false;
+    a->room = bytes;
+    g->be->leave(g->dev, VT_PLACE_BATCH);
+    return true;
+}
+
+void vt_announce(vt_ctx *g, int n, const vt_host_data *data)
+{
+    size_t bytes = 0;
+
+    if (!g->be->fetch)
+        return;
+    if (!g->announced && !(g->announced = calloc(1, sizeof *g->announced)))
+        return;
+    struct vt_announced *a = g->announced;
+    for (int i = 0; i < n; i++)
+        bytes += padded(data[i].bytes);
+    a->n = 0;
+    if (!make_room(g, n, bytes))
+        return;
+    for (size_t used = 0; a->n < n; used += padded(data[a->n++].bytes)) {
+        const vt_host_data *d = &data[a->n];
+        a->part[a->n] = (part){ d->data, d->bytes, used };
+        g->be->fetch(g->dev, VT_PLACE_BATCH, a->place + used, d->data, d->bytes);
+    }
+}
+
+static part *find(const struct vt_announced *a, const void *data)
+{
+    for (int i = 0; a && i < a->n; i++)
+        if (a->part[i].data == data)
+            return &a->part[i];
+    return NULL;
+}
+
+bool vt_announced(const vt_ctx *g, const void *data)
+{
+    return find(g->announced, data);
+}
+
+bool vt_announced_copy(vt_ctx *g, vt_tensor *t, const void *data)
+{
+    part *p = find(g->announced, data);
+
+    if (!p || p->bytes != (size_t)vt_count(t) * vc_dtype_size(t->dtype))
+        return false;
+    vt_tensor x = *t;
+    x.data = g->announced->place + p->offset;
+    p->data = NULL;
+    g->be->enter(g->dev, VT_PLACE_BATCH);
+    VT_RUN(g, copy, t, &x);
+    g->be->leave(g->dev, VT_PLACE_BATCH);
+    return true;
+}
