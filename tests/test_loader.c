@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -340,6 +341,7 @@ static void test_damage(void **state)
             fail_msg("row %d: %d after %d batches: %s", i, rc, good, err.text);
         assert_int_equal(vtrain_loader_next(l, &b, &waited, &err), rc);
         assert_null(b);
+        assert_null(vtrain_loader_peek(l));
         vtrain_loader_close(l);
         vtrain_data_close(d);
     }
@@ -358,6 +360,25 @@ static void test_stop(void **state)
         vtrain_loader_close(l);
     }
     vtrain_loader_close(NULL);
+}
+
+/* A look takes nothing: next() gives the batch that was seen, and nothing is behind the last. */
+static void test_peek(void **state)
+{
+    vtrain_loader *l = open_loader(*state, (vtrain_loader_opts){ .first = 3, .end = 6 });
+    for (uint64_t m = 3; m < 6; m++) {
+        const vtrain_batch *seen;
+        while (!(seen = vtrain_loader_peek(l)))
+            usleep(1000);
+        assert_ptr_equal(vtrain_loader_peek(l), seen);
+        assert_int_equal(seen->micro, m);
+        assert_ptr_equal(next(l), seen);
+        assert_ptr_not_equal(vtrain_loader_peek(l), seen);
+        vtrain_loader_give_back(l, seen);
+    }
+    assert_null(vtrain_loader_peek(l));
+    assert_null(next(l));
+    vtrain_loader_close(l);
 }
 
 static void test_bounds(void **state)
@@ -400,7 +421,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_content), cmocka_unit_test(test_epochs), cmocka_unit_test(test_pure),
         cmocka_unit_test(test_held_out), cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_stop), cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_stop), cmocka_unit_test(test_peek), cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, make, unmake);
 }

@@ -52,7 +52,8 @@ static vtrain_record record_of(int64_t step)
                             .lr = 1e-4, .grad_norm = 0.5, .sample = keys, .n_samples = 2,
                             .tokens_per_s = 1234.5, .step_s = 0.25, .data_wait_s = 0.001,
                             .peak_bytes = 5000000000, .bucket = "5x16x16,16x16",
-                            .caption_dropout = 0.1, .eval_loss = NAN };
+                            .caption_dropout = 0.1, .device_waits = NAN,
+                            .eval_loss = NAN };
 }
 
 static vtrain_metrics *open_metrics(const char *out, int64_t step, bool tensorboard)
@@ -124,6 +125,8 @@ static void test_line(void **state)
         r.grad_norm = i == 1 ? INFINITY : 0.5;
         if (i == 2)
             r.eval_loss = 0.25;
+        if (i == 3)
+            r.device_waits = 2;
         assert_int_equal(vtrain_metrics_step(m, &r, NULL), 0);
     }
     assert_int_equal(vtrain_metrics_sync(m, NULL), 0);
@@ -140,7 +143,9 @@ static void test_line(void **state)
         char *number = strstr(s, "\"loss\":") + 7;
         assert_true(strtof(number, NULL) == loss[i]);
         char *eval = strstr(s, "\"eval_loss\":0.25}"), *null = strstr(s, "\"grad_norm\":null");
+        char *waits = strstr(s, "\"device_waits\":2}");
         assert_int_equal(i == 2, eval && eval < strchr(s, '\n'));
+        assert_int_equal(i == 3, waits && waits < strchr(s, '\n'));
         assert_int_equal(i == 1, null && null < strchr(s, '\n'));
     }
     assert_int_equal(whole_steps(text), COUNT(loss));

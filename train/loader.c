@@ -181,6 +181,15 @@ int vtrain_loader_next(vtrain_loader *l, const vtrain_batch **b, double *waited,
     return rc;
 }
 
+const vtrain_batch *vtrain_loader_peek(vtrain_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    slot *s = l->next_out < l->o.end ? find_slot(l, READY, l->next_out) : NULL;
+    const vtrain_batch *b = s && !s->rc ? &s->b : NULL;
+    pthread_mutex_unlock(&l->lock);
+    return b;
+}
+
 void vtrain_loader_give_back(vtrain_loader *l, const vtrain_batch *b)
 {
     if (!b)

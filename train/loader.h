@@ -17,7 +17,7 @@
  * Buffers are made at open, sized for the largest group, and used again and again; only a sample's
  * record and the headers of its values take some KB while they are read. A value that is damaged,
  * missing, of another shape or not finite is an error of the batch's next(), and of every one
- * after it, naming dataset, sample and key. next() and give_back() are for one thread. */
+ * after it, naming dataset, sample and key. next(), peek() and give_back() are for one thread. */
 #ifndef VTRAIN_LOADER_H
 #define VTRAIN_LOADER_H
 
@@ -90,6 +90,8 @@ void vtrain_loader_close(vtrain_loader *l);                 /* stops the threads
  * end. At most `ahead` batches may be out at a time. */
 int vtrain_loader_next(vtrain_loader *l, const vtrain_batch **b, double *waited, vc_err *err);
 void vtrain_loader_give_back(vtrain_loader *l, const vtrain_batch *b);
+/* What next() would give without waiting, or NULL; stays the loader's until next() gives it. */
+const vtrain_batch *vtrain_loader_peek(vtrain_loader *l);
 /* Bytes of all buffers, for the prediction of memory. */
 size_t vtrain_loader_bytes(const vtrain_loader *l);
 

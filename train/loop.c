@@ -16,6 +16,7 @@ enum { ETA_AFTER = 5, BUCKETS_TEXT = 512,
 /* What ranks tell each other of a micro-batch. */
 typedef struct note {
     double loss, waited;
+    double device_waits;                      /* as vtrain_record's */
     uint64_t tokens;
     uint32_t rows, dropped, zeroed;
     char bucket[32];                          /* its name: data may grow within a step */
@@ -36,6 +37,8 @@ typedef struct loop {
     int64_t micro;                            /* its place in this rank's part of the step */
     double step_at, told_at;                  /* seconds: the step began, was last spoken of */
     vtrain *t;
+    int64_t waits;                            /* after the first step: of the device, for data */
+    double stood;                             /* and seconds of it */
 } loop;
 
 static int loop_open(loop *l, vtrain *t, vc_err *err)
@@ -113,6 +116,16 @@ static void tell_within(void *arg, double flops)
     vc_progress_at(l->t->ui, (uint64_t)l->t->step, extra);
 }
 
+/* How the device waited for the micro-batch that has run. */
+static void note_waits(const vtrain *t, loop *l, note *own)
+{
+    vt_usage use = vt_usage_of(t->g);
+    own->device_waits = vt_host_memory(t->g) ? NAN : (double)use.waits;
+    if (t->step == l->begun) return;
+    l->waits += use.waits;
+    l->stood += use.waited;
+}
+
 /* This rank's micro-batches of one step: gradients add up. */
 static int accumulate(vtrain *t, loop *l, vc_err *err)
 {
@@ -141,6 +154,7 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
         vtrain_loader_give_back(t->loader, b);
         if (rc) return vc_context(err, rc, "step %lld", (long long)t->step + 1);
         own->loss = (double)m.loss;
+        note_waits(t, l, own);
     }
     return 0;
 }
@@ -183,10 +197,13 @@ static int share(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc_err 
         for (int rank = 0; rank < ranks; rank++)
             add_note(t, l, r, note_of(t, l, rank, i), tokens);
     for (int rank = 0; rank < ranks; rank++) {
-        double waited = 0;
-        for (int64_t i = 0; i < own; i++)
+        double waited = 0, device = 0;
+        for (int64_t i = 0; i < own; i++) {
             waited += note_of(t, l, rank, i)->waited;
+            device += note_of(t, l, rank, i)->device_waits;
+        }
         r->data_wait_s = fmax(r->data_wait_s, waited);
+        r->device_waits = fmax(r->device_waits, device);
     }
     r->loss /= (double)vtrain_micros(t);
     return isfinite(r->loss) ? 0 : bad_loss(t, l, "loss", r->loss, r, err);
@@ -330,7 +347,7 @@ static int after_step(vtrain *t, loop *l, vc_err *err)
 /* Ends the same on all ranks. */
 static int one_step(vtrain *t, loop *l, vc_err *err)
 {
-    vtrain_record r = { 0 };
+    vtrain_record r = { .device_waits = NAN };
     uint64_t tokens = 0, rows = t->rows, dropped = t->dropped;
     double start = l->step_at = l->told_at = vc_seconds();
     l->bucket[0] = '\0';
@@ -411,6 +428,9 @@ static void tell_profile(const vtrain *t, const loop *l)
            1e3 * t->time.backward / steps, 1e3 * vtrain_dist_waited(t->dist) / steps,
            1e3 * t->time.update / steps, t->time.save, t->time.sample,
            work > 0 ? t->plan.flops * steps / work / 1e9 : 0);
+    if (!vt_host_memory(t->g))
+        vc_say(t->ui, "profile: after the first step the device waited for data %lld times, %.2f "
+               "ms a step", (long long)l->waits, 1e3 * l->stood / steps);
     tell_ops(t, steps);
 }
 

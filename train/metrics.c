@@ -158,6 +158,7 @@ static char *make_line(const vtrain_record *r)
                vf_json_add_int(o, "peak_bytes", r->peak_bytes) ||
                !cJSON_AddStringToObject(o, "bucket", r->bucket) ||
                add_number(o, "caption_dropout", r->caption_dropout) ||
+               (!isnan(r->device_waits) && add_number(o, "device_waits", r->device_waits)) ||
                (!isnan(r->eval_loss) && add_number(o, "eval_loss", r->eval_loss));
     char *text = bad ? NULL : vf_json_line(o), *line = text ? vc_format("%s\n", text) : NULL;
     free(text);
@@ -191,11 +192,12 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
         { "tokens_per_s", r->tokens_per_s }, { "step_s", r->step_s },
         { "data_wait_s", r->data_wait_s }, { "peak_bytes", (double)r->peak_bytes },
         { "caption_dropout", r->caption_dropout }, { "epoch", r->epoch },
-        { "eval_loss", r->eval_loss },
+        { "device_waits", r->device_waits }, { "eval_loss", r->eval_loss },
     };
-    int n = sizeof scalar / sizeof *scalar - isnan(r->eval_loss), rc = 0;
-    for (int i = 0; i < n && !rc; i++)
-        rc = vf_tfevents_scalar(m->events, r->step, scalar[i].tag, (float)scalar[i].v, err);
+    int rc = 0;
+    for (size_t i = 0; i < sizeof scalar / sizeof *scalar && !rc; i++)
+        if (!isnan(scalar[i].v))         /* NaN: not there */
+            rc = vf_tfevents_scalar(m->events, r->step, scalar[i].tag, (float)scalar[i].v, err);
     if (!rc && vc_seconds() - m->flushed > FLUSH_AFTER) {
         rc = vf_tfevents_flush(m->events, err);
         m->flushed = vc_seconds();

@@ -61,18 +61,24 @@ static void load_texts(vt_ctx *g, vtrain_in *in, int n, const vtrain_text *text,
     }
 }
 
+/* Sizes of a role's picture beside x of sizes dim. */
+static void cond_dim(int64_t of[5], const int64_t dim[5], int role)
+{
+    memcpy(of, dim, 5 * sizeof *of);
+    if (role == VTRAIN_ROLE_IMAGE) of[2] = 1;
+    if (role == VTRAIN_ROLE_MASK) of[1] = 1;
+}
+
 /* Pictures beside x, by the bits of `roles`: a first frame, a clip of x's size, a mask of one
  * channel. */
 static void load_cond(vt_ctx *g, vtrain_in *in, const int64_t dim[5], unsigned roles,
                       float *const cond[VTRAIN_ROLES])
 {
-    const int64_t of[VTRAIN_ROLES][5] = {
-        [VTRAIN_ROLE_IMAGE] = { dim[0], dim[1], 1, dim[3], dim[4] },
-        [VTRAIN_ROLE_VIDEO] = { dim[0], dim[1], dim[2], dim[3], dim[4] },
-        [VTRAIN_ROLE_MASK] = { dim[0], 1, dim[2], dim[3], dim[4] },
-    };
-    for (int i = 0; i < VTRAIN_ROLES; i++)
-        if (roles & 1u << i) in->cond[i] = vt_from_host(g, VC_F32, 5, of[i], cond[i], VC_F32);
+    for (int i = 0; i < VTRAIN_ROLES; i++) {
+        int64_t of[5];
+        cond_dim(of, dim, i);
+        if (roles & 1u << i) in->cond[i] = vt_from_host(g, VC_F32, 5, of, cond[i], VC_F32);
+    }
 }
 
 /* Weight of the loss: of each row's level, times the loss masks where there are some. */
@@ -126,6 +132,45 @@ static void forward(vtrain *t, parts *p, const vtrain_batch *b, const levels *v,
     if (vt_failed(g)) return;
     p->pred = t->family->forward(g, t->model, &p->in);
     p->loss = loss_of(t, p);
+}
+
+/* ---- ahead ---- */
+
+static vt_host_data floats(const float *v, int nd, const int64_t *dim)
+{
+    size_t n = 1;
+    for (int i = 0; i < nd; i++)
+        n *= (size_t)dim[i];
+    return (vt_host_data){ v, n * sizeof *v };
+}
+
+/* All that forward() takes of a batch goes to the device. */
+static void announce(const vtrain *t, const vtrain_batch *b)
+{
+    vt_host_data d[2 + VTRAIN_ROLES + 2 * VTRAIN_TEXTS];
+    int64_t of[5];
+    int n = 0;
+    d[n++] = floats(b->latents, 5, b->dim);
+    cond_dim(of, b->dim, VTRAIN_ROLE_MASK);
+    if (b->weighted) d[n++] = floats(b->loss_weight, 5, of);
+    for (int i = 0; i < VTRAIN_ROLES; i++) {
+        cond_dim(of, b->dim, i);
+        if (b->roles & 1u << i) d[n++] = floats(b->cond[i], 5, of);
+    }
+    for (int i = 0; i < b->n_texts; i++) {
+        const vtrain_text *x = &b->text[i];
+        d[n++] = floats(x->embeds, 3, (int64_t[]){ b->dim[0], x->n, x->width });
+        if (x->pooled_width)
+            d[n++] = floats(x->pooled, 2, (int64_t[]){ b->dim[0], x->pooled_width });
+    }
+    vt_announce(t->g, n, d);
+}
+
+/* The next batch, if it is made already, while the device is busy with this one's backward. */
+static void announce_next(const vtrain *t)
+{
+    const vtrain_batch *b = vtrain_loader_peek(t->loader);
+    if (b) announce(t, b);
 }
 
 /* ---- trace ---- */
@@ -204,6 +249,7 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
     }
     p.in.recompute = recomputed(t, m->batch->group);
     draw_levels(&v, t, m);
+    if (record && !vt_announced(t->g, m->batch->latents)) announce(t, m->batch);
     double start = vc_seconds();
     vt_step_begin(t->g, record ? VT_RECORD : 0);
     forward(t, &p, m->batch, &v, m->seed, m->number);
@@ -211,6 +257,7 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
     int rc = noted.rc;
     if (!rc && traced && !vt_failed(t->g)) rc = trace_forward(t, &p, &v, err);
     if (record) vt_backward(t->g, p.loss);
+    if (record) announce_next(t);
     m->loss = vt_item(t->g, p.loss);
     t->time.forward += middle - start;
     t->time.backward += vc_seconds() - middle;
