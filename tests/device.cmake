@@ -16,6 +16,10 @@ endif()
 vlt_test(test_layout SOURCES test_layout.c ../common/cuda/cuda_layout.c LIBS vlt_common m)
 
 if(VLT_CUDA)
+  # Not linked to CUDA: the test is its runtime.
+  vlt_test(test_transfer SOURCES test_transfer.c ../common/cuda/cuda_transfer.c ../common/err.c)
+  target_include_directories(test_transfer PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+
   # Plans for a described GPU (ctest -L plan). The driver's stand-in lies in a folder of its own that
   # only this test is told about.
   find_library(VLT_CUDA_STUB cuda PATHS ${CUDAToolkit_LIBRARY_DIR}/stubs NO_DEFAULT_PATH)

@@ -1,0 +1,219 @@
+/* test_transfer.c - the CUDA backend's copies beside the kernels, without a GPU: streams that run
+ * what is queued in any order that their events allow, and late. A missing wait shows as wrong
+ * bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cuda/cuda_device.h"
+
+enum { STREAMS = 2, EVENTS = 64, OPS = 4096, BYTES = 9 << 20, TURNS = 8, RUNS = 4 };
+
+typedef struct event {
+    int recorded, done;                        /* how often it was queued; the last that ran */
+    float at;
+} event;
+typedef struct op {
+    enum { COPY, RECORD, WAIT, READ } kind;
+    void *dst;
+    const void *src;
+    size_t bytes;
+    event *e;
+    int which;                                 /* recording; of a READ: the byte to be found */
+} op;
+typedef struct stream {
+    op queue[OPS];
+    int first, n;
+} stream;
+
+static stream streams[STREAMS];
+static event events[EVENTS];
+static int n_streams, n_events;
+static float now;
+static unsigned seed;
+static char *places[2];
+
+/* ---- the runtime ---- */
+
+static void put(stream *s, op o)
+{
+    assert_true(s->n < OPS);
+    s->queue[s->n++] = o;
+}
+
+/* False: it waits, or has nothing to do. */
+static bool run_one(stream *s)
+{
+    if (s->first == s->n)
+        return false;
+    const op *o = &s->queue[s->first];
+    if (o->kind == WAIT && o->e->done < o->which)
+        return false;
+    now += 1;
+    if (o->kind == COPY)
+        memcpy(o->dst, o->src, o->bytes);
+    if (o->kind == RECORD)
+        *o->e = (event){ o->e->recorded, o->which, now };
+    if (o->kind == READ) {
+        const unsigned char *p = o->src;
+        assert_int_equal(p[0], o->which);
+        assert_int_equal(memcmp(p, p + 1, BYTES - 1), 0);
+    }
+    if (++s->first == s->n)
+        s->first = s->n = 0;
+    return true;
+}
+
+static void run_some(void)
+{
+    stream *s = &streams[rand_r(&seed) % STREAMS];
+
+    if (!run_one(s) && !run_one(&streams[s == streams]))
+        fail_msg("the streams wait for each other");
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags)
+{
+    (void)flags;
+    *s = (cudaStream_t)(void *)&streams[n_streams++];
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t s) { return (void)s, cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t s)
+{
+    const stream *x = (const stream *)(const void *)s;
+    while (x->first < x->n)
+        run_some();
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *e)
+{
+    assert_true(n_events < EVENTS);
+    *e = (cudaEvent_t)(void *)&events[n_events++];
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
+{
+    return (void)flags, cudaEventCreate(e);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e) { return (void)e, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s)
+{
+    event *x = (event *)(void *)e;
+    put((stream *)(void *)s, (op){ .kind = RECORD, .e = x, .which = ++x->recorded });
+    return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t e)
+{
+    const event *x = (const event *)(const void *)e;
+    while (x->done < x->recorded)
+        run_some();
+    return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags)
+{
+    event *x = (event *)(void *)e;
+    (void)flags;
+    put((stream *)(void *)s, (op){ .kind = WAIT, .e = x, .which = x->recorded });
+    return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    const event *a = (const event *)(const void *)from, *b = (const event *)(const void *)to;
+    *ms = b->at - a->at;
+    return a->done < a->recorded || b->done < b->recorded ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void **p, size_t bytes)
+{
+    *p = malloc(bytes);
+    return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFreeHost(void *p) { return free(p), cudaSuccess; }
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind,
+                            cudaStream_t s)
+{
+    (void)kind;
+    put((stream *)(void *)s, (op){ .kind = COPY, .dst = dst, .src = src, .bytes = n });
+    return cudaSuccess;
+}
+const char *cudaGetErrorString(cudaError_t e) { return e ? "an error" : "none"; }
+
+/* ---- cuda.c's ---- */
+
+void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
+{
+    (void)d, (void)code;
+    fail_msg("%s", fmt);
+}
+bool cuda_ok(vt_dev *d, int rc, const char *what)
+{
+    (void)d;
+    if (rc)
+        fail_msg("%s: %d", what, rc);
+    return true;
+}
+
+/* ---- the test ---- */
+
+/* Two places in turns, each of more than two slots of the ring, read by kernels that run late. */
+static void turns(vt_dev *d, char *from)
+{
+    for (int t = 1; t <= TURNS; t++) {
+        vt_place place = (vt_place)(t % 2);
+        memset(from, t, BYTES);
+        cuda_fetch(d, place, places[place], from, BYTES / 3);
+        cuda_fetch(d, place, places[place] + BYTES / 3, from, BYTES - BYTES / 3);
+        memset(from, 0xee, BYTES);             /* it may change now */
+        cuda_enter(d, place);
+        for (int i = 0; i < 2; i++) {
+            put(d->stream, (op){ .kind = READ, .src = places[place], .which = t });
+            cuda_enter(d, place);              /* nothing new: no wait */
+        }
+        cuda_leave(d, place);
+    }
+}
+
+static void test_turns(void **state)
+{
+    char *from = malloc(BYTES);
+
+    (void)state;
+    for (int run = 0; run < RUNS; run++) {
+        cuda_runtime r = { 0 };
+        vt_dev d = { .runtime = &r };
+        double seconds;
+        seed = (unsigned)run;
+        n_streams = n_events = 0;
+        memset(events, 0, sizeof events);
+        cudaStreamCreateWithFlags(&r.stream, 0);
+        d.stream = r.stream;
+        assert_int_equal(cuda_transfer_open(&d, NULL), 0);
+        for (int i = 0; i < 2; i++)
+            places[i] = malloc(BYTES);
+        turns(&d, from);
+        cudaStreamSynchronize(r.stream);
+        int64_t n = cuda_waited(&d, &seconds);
+        assert_in_range(n, 1, TURNS);          /* the first cannot have been there */
+        assert_true(seconds > 0);
+        assert_int_equal(cuda_waited(&d, &seconds), 0);
+        assert_true(r.n_turns <= TURNS);
+        turns(&d, from);                       /* with the events there are */
+        cudaStreamSynchronize(r.stream);
+        assert_true(r.n_turns <= TURNS);
+        cuda_transfer_close(&d);
+        for (int i = 0; i < 2; i++)
+            free(places[i]);
+    }
+    free(from);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_turns) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
