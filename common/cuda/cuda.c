@@ -30,7 +30,7 @@ bool cuda_ok(vt_dev *d, int rc, const char *op)
 
 static int cuda_status(vt_dev *d, vc_err *err)
 {
-    if (cuda_ok(d, (int)cudaStreamSynchronize(d->stream), "a kernel"))
+    if (cuda_ok(d, (int)cudaStreamSynchronize(d->stream), "a kernel") && !d->of)
         cuda_look_for_lost(d);
     int rc = d->fault;
     if (rc)
@@ -45,6 +45,12 @@ static void cuda_close(vt_dev *d)
 {
     if (!d)
         return;
+    if (d->of) {
+        cudaStreamSynchronize(d->stream);
+        cudaStreamDestroy(d->stream);
+        free(d);
+        return;
+    }
     if (d->runtime) {
         if (d->runtime->stream)
             cudaStreamSynchronize(d->runtime->stream);
@@ -67,7 +73,8 @@ static int choose(cuda_runtime *r, int index, vc_err *err)
     if (rc || !count)
         return vc_fail(err, VC_EINVAL, "cuda: %s", rc ? cudaGetErrorString(rc) : "no GPU");
     if (index >= count)
-        return vc_fail(err, VC_EINVAL, "device \"cuda:%d\": this machine has %d", index, count);
+        return vc_fail(err, VC_EINVAL, "device \"cuda:%d\": this machine has %d (each rank of a "
+                       "machine takes the next, if no number is given)", index, count);
     rc = cudaGetDeviceProperties(&r->about, index);
     if (!rc)
         rc = cudaSetDevice(index);
@@ -130,6 +137,54 @@ static int cuda_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
 
 static const char *cuda_describe(vt_dev *d) { return d->describe; }
 
+/* ---- a second stream ---- */
+
+static int cuda_side(vt_dev **out, vt_dev *of, vc_err *err)
+{
+    cudaStream_t stream;
+    int least = 0, most = 0;
+
+    *out = NULL;
+    cudaDeviceGetStreamPriorityRange(&least, &most);       /* what others wait for goes first */
+    cudaError_t e = cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, most);
+    if (e)
+        return vc_fail(err, VC_EFAIL, "cuda: second stream: %s", cudaGetErrorString(e));
+    vt_dev *d = malloc(sizeof *d);
+    if (!d) {
+        cudaStreamDestroy(stream);
+        return vc_fail(err, VC_ENOMEM, "cuda: out of memory");
+    }
+    *d = (vt_dev){ .stream = stream, .compute = of->compute, .repeatable = of->repeatable,
+                   .lost = of->lost, .runtime = of->runtime, .of = of };
+    *out = d;
+    return 0;
+}
+
+static void cuda_adopt(vt_dev *d)
+{
+    cuda_ok(d, (int)cudaSetDevice(d->runtime->index), "a thread's device");
+}
+
+static vt_event *event_open(vt_dev *d)
+{
+    cudaEvent_t e = NULL;
+
+    cuda_ok(d, (int)cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "event");
+    return (vt_event *)e;
+}
+
+static void event_close(vt_event *e) { cudaEventDestroy((cudaEvent_t)e); }
+
+static void record(vt_dev *d, vt_event *e)
+{
+    cuda_ok(d, (int)cudaEventRecord((cudaEvent_t)e, d->stream), "event");
+}
+
+static void after(vt_dev *d, vt_event *e)
+{
+    cuda_ok(d, (int)cudaStreamWaitEvent(d->stream, (cudaEvent_t)e, 0), "event");
+}
+
 const vt_backend vt_cuda = {
     .name = "cuda",
     .open = cuda_open,
@@ -142,6 +197,15 @@ const vt_backend vt_cuda = {
     .alloc = cuda_alloc,
     .free = cuda_free,
     .host_memory = false,
+    .side = cuda_side,
+    .adopt = cuda_adopt,
+    .event_open = event_open,
+    .event_close = event_close,
+    .record = record,
+    .after = after,
+#ifdef VLT_NCCL
+    .links = &cuda_links,
+#endif
     .upload = cuda_upload,
     .download = cuda_download,
     .fetch = cuda_fetch,

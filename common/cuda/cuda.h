@@ -40,6 +40,8 @@ struct vt_dev {
     cuda_runtime *runtime;
     cuda_blas *blas;
     cuda_dnn *dnn;
+    const vt_dev *of;                          /* of a second stream: the device, whose runtime and
+                                                * `lost` are lent; else NULL */
 };
 
 /* ---- cuda.c, cuda_memory.c, cuda_transfer.c ---- */

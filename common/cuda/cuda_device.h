@@ -86,4 +86,6 @@ int cuda_dnn_open(vt_dev *d, vc_err *err);
 void cuda_dnn_close(cuda_dnn *c);              /* NULL is fine */
 const char *cuda_dnn_version(char text[24]);   /* "cuDNN 9.19.0" */
 
+extern const vt_links cuda_links;              /* cuda_nccl.c, where there is NCCL */
+
 #endif

@@ -14,17 +14,19 @@ static const vt_backend *const built[] = {
 
 const vt_backend *const *vt_backends(void) { return built; }
 
-/* "cuda:1" -> name length 4, index 1; -1: no number */
+enum { UNSAID = -1, NO_NUMBER = -2 };
+
+/* "cuda:1" -> name length 4, index 1 */
 static int index_of(const char *device, size_t *len)
 {
     const char *colon = strchr(device, ':');
 
     *len = colon ? (size_t)(colon - device) : strlen(device);
     if (!colon)
-        return 0;
+        return UNSAID;
     char *end;
     long i = strtol(colon + 1, &end, 10);
-    return end > colon + 1 && !*end && i >= 0 && i < 4096 ? (int)i : -1;
+    return end > colon + 1 && !*end && i >= 0 && i < 4096 ? (int)i : NO_NUMBER;
 }
 
 static int unknown(const char *device, size_t len, vc_err *err)
@@ -43,14 +45,15 @@ int vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc
     int index = index_of(device, &len), rc;
     bool any = len == 4 && !strncmp(device, "auto", 4);
 
-    if (index < 0)
+    if (index == NO_NUMBER)
         return vc_fail(err, VC_EINVAL, "device \"%s\": no number after the colon", device);
     for (int i = 0; built[i]; i++) {
         if (!any && (strlen(built[i]->name) != len || strncmp(built[i]->name, device, len)))
             continue;
         *be = built[i];
         bool last = !any || !built[i + 1];
-        rc = built[i]->open(dev, o, index, last ? err : passed);
+        int which = index != UNSAID ? index : built[i]->host_memory ? 0 : o->index;
+        rc = built[i]->open(dev, o, which, last ? err : passed);
         if (!rc || last)
             return rc;
     }

@@ -42,6 +42,27 @@ typedef struct vt_adamw_args {
  * weights of swapped blocks, one has the next batch. */
 typedef enum { VT_PLACE_BLOCK, VT_PLACE_OTHER_BLOCK, VT_PLACE_BATCH, VT_PLACES } vt_place;
 
+/* How ranks sum and gather from device to device (who calls them: common/comm_device.c): on a GPU
+ * NCCL's calls. Sums and gathers queue on the stream of a vt_dev that `side` made; x and
+ * mine as in comm.h. After a call look says VT_LINK_CALLING until the next may be made. */
+typedef struct vt_link vt_link;
+typedef enum vt_link_state { VT_LINK_IDLE, VT_LINK_RUNNING, VT_LINK_CALLING } vt_link_state;
+enum { VT_LINK_ID = 128 };
+typedef struct vt_links {
+    const char *name;                         /* "NCCL": begins the errors */
+    int (*id)(char id[VT_LINK_ID], vc_err *err);       /* by one rank, the same to open on all */
+    int (*open)(vt_link **out, vt_dev *side, int rank, int size, const char id[VT_LINK_ID],
+                vc_err *err);
+    void (*close)(vt_link *l);                /* alone; what is queued ends at once, undone */
+    int (*look)(vt_link *l, vt_link_state *state, vc_err *err);
+    int (*sum)(vt_link *l, void *x, size_t n, vc_dtype type, vc_err *err);
+    int (*sum_scatter)(vt_link *l, void *mine, const void *x, size_t n, vc_dtype type,
+                       vc_err *err);
+    int (*gather)(vt_link *l, void *all, const void *mine, size_t bytes, vc_err *err);
+} vt_links;
+
+typedef struct vt_event vt_event;             /* a place in a stream */
+
 typedef struct vt_backend {
     const char *name;                         /* "cpu", "cuda" */
 
@@ -82,6 +103,17 @@ typedef struct vt_backend {
      * and only note the device's own memory that they would take. Returns what all of it would be
      * so far, with what was taken before. */
     size_t (*dry)(vt_dev *dev, bool dry);
+
+    /* A second stream: a vt_dev on dev's memory whose kernels run beside dev's: alloc, free,
+     * copy, fill and scale. Closed before dev. All NULL: kernels have run when they return. */
+    int (*side)(vt_dev **out, vt_dev *dev, vc_err *err);
+    /* First thing on another thread than the one that opened the device. */
+    void (*adopt)(vt_dev *dev);
+    vt_event *(*event_open)(vt_dev *dev);     /* NULL: a fault */
+    void (*event_close)(vt_event *e);
+    void (*record)(vt_dev *dev, vt_event *e); /* e is now what has been queued so far */
+    void (*after)(vt_dev *dev, vt_event *e);  /* what is queued from now on runs after e */
+    const vt_links *links;                    /* NULL: ranks cannot share what is on this device */
 
     /* y = x: any strides, types f32, bf16, f16, fp8, or equal ones (also i32) */
     void (*copy)(vt_dev *, vt_tensor *y, const vt_tensor *x);

@@ -66,6 +66,7 @@ bool vt_same_shape(const vt_tensor *a, const vt_tensor *b);
 
 typedef struct vt_options {
     const char *device;                       /* "auto", "cpu", "cuda", "cuda:1"; NULL: auto */
+    int index;                                /* of the device where that gives no number */
     int threads;                              /* CPU threads; 0: all that the process may use */
     vc_dtype compute;                         /* of activations: VC_F32 or VC_BF16 */
     const char *kernels;                      /* CPU kernel set forced by name ("plain", "avx2",

@@ -1,0 +1,136 @@
+/* side.c - see side.h */
+#include "common/tensor/side.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/tensor/engine.h"
+
+/* ---- rows ---- */
+
+static vt_tensor row(void *x, vc_dtype type, size_t n)
+{
+    return (vt_tensor){ .dtype = type, .nd = 1, .dim = { (int64_t)n }, .stride = { 1 }, .data = x };
+}
+
+float *vt_values_new(vt_ctx *g, size_t n, vc_err *err)
+{
+    float *x = g->be->alloc(g->dev, n * sizeof *x);
+
+    if (!x)
+        vc_fail(err, VC_ENOMEM, "no memory for %zu bytes on the device", n * sizeof *x);
+    return x;
+}
+
+void vt_values_free(vt_ctx *g, float *x, size_t n)
+{
+    if (x)
+        g->be->free(g->dev, x, n * sizeof *x);
+}
+
+void vt_values_zero(vt_ctx *g, float *y, size_t n)
+{
+    vt_tensor t = row(y, VC_F32, n);
+
+    if (n && g->be->host_memory)
+        memset(y, 0, n * sizeof *y);
+    else if (n)
+        g->be->fill(g->dev, &t, 0.0f);
+}
+
+void vt_values_copy(vt_ctx *g, float *y, const float *x, size_t n)
+{
+    vt_values_cast(g, y, VC_F32, x, VC_F32, n);
+}
+
+void vt_values_add(vt_ctx *g, float *y, const float *x, size_t n)
+{
+    vt_tensor t = row(y, VC_F32, n), f = row((float *)x, VC_F32, n);
+
+    if (g->be->host_memory)
+        for (size_t i = 0; i < n; i++)
+            y[i] += x[i];
+    else if (n)
+        g->be->scale(g->dev, &t, &f, 1.0f);
+}
+
+void vt_values_cast(vt_ctx *g, void *y, vc_dtype to, const void *x, vc_dtype from, size_t n)
+{
+    vt_tensor t = row(y, to, n), f = row((void *)(uintptr_t)x, from, n);
+
+    if (n && g->be->host_memory && to == from)
+        memcpy(y, x, n * vc_dtype_size(to));
+    else if (n)
+        g->be->copy(g->dev, &t, &f);
+}
+
+void vt_values_put(vt_ctx *g, float *y, const void *x, vc_dtype from, size_t n)
+{
+    vt_tensor t = row(y, VC_F32, n);
+
+    if (n)
+        vt_param_set(g, &t, x, from);
+}
+
+/* ---- a second stream ---- */
+
+int vt_side_open(vt_ctx **out, vt_ctx *g, vc_err *err)
+{
+    *out = NULL;
+    vt_ctx *side = calloc(1, sizeof *side);
+    if (!side)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    side->be = g->be;
+    side->compute = g->compute;
+    int rc = g->be->side ? g->be->side(&side->dev, g->dev, err) : 0;
+    if (rc) {
+        free(side);
+        return rc;
+    }
+    *out = side;
+    return 0;
+}
+
+void vt_adopt(vt_ctx *g)
+{
+    if (g->be->adopt)
+        g->be->adopt(g->dev);
+}
+
+int vt_side_status(vt_ctx *side, vc_err *err)
+{
+    return side->be->side ? side->be->status(side->dev, err) : 0;
+}
+
+int vt_event_open(vt_event **out, vt_ctx *g, vc_err *err)
+{
+    *out = NULL;
+    if (!g->be->side)
+        return 0;
+    *out = g->be->event_open(g->dev);
+    return *out ? 0 : g->be->status(g->dev, err);
+}
+
+void vt_event_close(vt_ctx *g, vt_event *e)
+{
+    if (e)
+        g->be->event_close(e);
+}
+
+void vt_record_event(vt_ctx *g, vt_event *e)
+{
+    if (e)
+        g->be->record(g->dev, e);
+}
+
+void vt_after(vt_ctx *g, vt_event *e)
+{
+    if (e)
+        g->be->after(g->dev, e);
+}
+
+const vt_links *vt_links_of(const vt_ctx *side, vt_dev **dev)
+{
+    *dev = side->dev;
+    return side->be->links;
+}
