@@ -95,14 +95,16 @@ void vc_comm_abort(vc_comm *c, int status)
 
 /* ---- together ---- */
 
+/* On a device one rank's data has to move too. */
 static bool alone(const vc_comm *c)
 {
-    return vc_comm_size(c) == 1;
+    return vc_comm_size(c) == 1 && !(c && c->ops && c->ops->look);
 }
 
+/* A device's failure is told by vc_comm_agree: the ranks still meet there. */
 static int done(vc_comm *c, int rc)
 {
-    if (rc) c->broken = true;
+    if (rc && !c->ops->look) c->broken = true;
     return rc;
 }
 
@@ -136,6 +138,17 @@ int vc_comm_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc_dt
     if (!alone(c)) return done(c, c->ops->sum_scatter(c, mine, x, n, wire, err));
     memmove(mine, x, n * sizeof *x);
     return 0;
+}
+
+int vc_comm_look(vc_comm *c, bool *busy, vc_err *err)
+{
+    *busy = false;
+    return c && c->ops && c->ops->look ? c->ops->look(c, busy, err) : 0;
+}
+
+void vc_comm_give_up(vc_comm *c)
+{
+    if (c && c->ops && c->ops->give_up) c->ops->give_up(c);
 }
 
 static double combined(double a, double b, vc_comm_op op)

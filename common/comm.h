@@ -15,10 +15,12 @@
  * same values give the same bits each time and on each rank, whatever the network. Waiting ranks
  * sleep between looks: the cores are the kernels'.
  *
- * Memory is the host's. A call that fails (VC_EFAIL, VC_ENOMEM) leaves ranks at different places:
- * the comm is of no more use, and closing it ends all ranks of the run. */
+ * Memory is the host's, but for vc_comm_device. A call that fails (VC_EFAIL, VC_ENOMEM) leaves
+ * ranks at different places: the comm is of no more use, closing it ends all ranks of the run. */
 #ifndef VC_COMM_H
 #define VC_COMM_H
+
+#include <stdbool.h>
 
 #include "common/dtype.h"
 #include "common/err.h"
@@ -66,6 +68,27 @@ int vc_comm_sum(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err);
  * vc_comm_sum it is not rounded. mine may be x + rank * n; other parts of x stay as they are. */
 int vc_comm_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc_dtype wire,
                         vc_err *err);
+
+/* ---- memory of a device ---- */
+
+struct vt_ctx;
+
+typedef struct vc_comm_device_opts {
+    struct vt_ctx *side;         /* the second stream that calls queue on (tensor/side.h) */
+    vc_comm *all;                /* hears of a failure: the ranks of the run */
+    double patience;             /* s until ranks that do not come are a failure */
+} vc_comm_device_opts;
+/* The ranks of `c` once more, for vc_comm_sum, vc_comm_sum_scatter and vc_comm_gather of memory of
+ * their devices, and for what follows here; these queue and return. The device's library adds
+ * (NCCL), in an order of its own, the same on all ranks; bf16 is added in bf16. c and o are
+ * borrowed. VC_EINVAL: this build or device has no such way. *out NULL on failure. */
+int vc_comm_device(vc_comm **out, vc_comm *c, const vc_comm_device_opts *o, vc_err *err);
+/* Local, to be called now and then while something is queued: *busy, or done. A failure, of this
+ * rank or, heard of through `all`, of another, or out of patience: what is queued is given up, so
+ * that no stream waits for ever, and all later calls fail. On host memory nothing is queued. */
+int vc_comm_look(vc_comm *c, bool *busy, vc_err *err);
+/* Local: gives up what is queued. */
+void vc_comm_give_up(vc_comm *c);
 
 /* Local, for progress: x [n <= VC_COMM_POSTS] goes to rank 0 while everybody works on. 1: an
  * earlier one is still under way and x is not sent; try again. */

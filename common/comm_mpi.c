@@ -22,7 +22,7 @@ enum {
     MOST_BYTES = 1 << 30,        /* of one message: MPI counts in int */
     SPINS = 200,                 /* looks at a request before sleeping between them */
     FIRST_NAP = 10000, LONGEST_NAP = 1000000,            /* ns */
-    TAG = 1, POST_TAG = 2
+    TAG = 1, POST_TAG = 2, ALARM_TAG = 3
 };
 
 typedef struct mpi {
@@ -33,6 +33,7 @@ typedef struct mpi {
     char *in, *out;              /* [size][part] values on the wire; out: of bf16 */
     double post[VC_COMM_POSTS];  /* under way to rank 0 */
     MPI_Request posting;
+    vc_err alarm;                /* told to the others */
     bool world;                  /* its end is MPI's */
 } mpi;
 
@@ -237,6 +238,31 @@ static int mpi_posted(vc_comm *c, double *last, vc_err *err)
     }
 }
 
+/* ---- alarms ---- */
+
+/* Nobody waits for these: who hears one ends. */
+static void mpi_alarm(vc_comm *c, const vc_err *err)
+{
+    mpi *m = c->state;
+    MPI_Request r;
+    if (m->alarm.code) return;
+    m->alarm = *err;
+    for (int to = 0; to < c->size; to++)
+        if (to != c->rank && !MPI_Isend(&m->alarm, sizeof m->alarm, MPI_BYTE, to, ALARM_TAG,
+                                        m->comm, &r))
+            MPI_Request_free(&r);
+}
+
+static bool mpi_alarmed(vc_comm *c, vc_err *err)
+{
+    mpi *m = c->state;
+    MPI_Status s;
+    int there = 0;
+    return !MPI_Iprobe(MPI_ANY_SOURCE, ALARM_TAG, m->comm, &there, &s) && there &&
+           !MPI_Recv(err, sizeof *err, MPI_BYTE, s.MPI_SOURCE, ALARM_TAG, m->comm,
+                     MPI_STATUS_IGNORE);
+}
+
 /* ---- open, close ---- */
 
 static int mpi_split(vc_comm *out, vc_comm *c, int color, vc_err *err);
@@ -267,6 +293,7 @@ static const vc_comm_ops mpi_ops = {
     .split = mpi_split, .close = mpi_close, .abort = mpi_abort, .barrier = mpi_barrier,
     .broadcast = mpi_broadcast, .gather = mpi_gather, .sum = mpi_sum,
     .sum_scatter = mpi_sum_scatter, .post = mpi_post, .posted = mpi_posted,
+    .alarm = mpi_alarm, .alarmed = mpi_alarmed,
 };
 
 /* Takes comm over, which is open: on failure too it is closed through *c. */

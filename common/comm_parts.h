@@ -6,7 +6,7 @@
 
 #include "common/comm.h"
 
-/* Called with size > 1 only; contracts as in comm.h. */
+/* Called with size > 1 only, but for those of a device; contracts as in comm.h. */
 typedef struct vc_comm_ops {
     int (*split)(vc_comm *out, vc_comm *c, int color, vc_err *err);
     void (*close)(vc_comm *c);
@@ -19,6 +19,12 @@ typedef struct vc_comm_ops {
                        vc_err *err);
     int (*post)(vc_comm *c, const double *x, vc_err *err);             /* VC_COMM_POSTS of them */
     int (*posted)(vc_comm *c, double *last, vc_err *err);              /* [size], as they come */
+    /* Tells all others of a failure; and true if another told of one, which is *err then. */
+    void (*alarm)(vc_comm *c, const vc_err *err);
+    bool (*alarmed)(vc_comm *c, vc_err *err);
+    /* of memory of a device alone */
+    int (*look)(vc_comm *c, bool *busy, vc_err *err);
+    void (*give_up)(vc_comm *c);
 } vc_comm_ops;
 
 struct vc_comm {
