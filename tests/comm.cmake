@@ -1,3 +1,4 @@
+include_guard()
 # Tests of several ranks. vlt_ranks(NAME RANKS n COMMAND program args...): the command on n ranks by
 # mpirun; skipped where there is no MPI.
 if(VLT_SANITIZE)

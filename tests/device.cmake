@@ -1,5 +1,6 @@
 # The CUDA backend's host code and kernel bodies on the CPU: every row of test_ops, no GPU needed. The
 # linker's --wrap puts the device "host" among the backends (device_host.c).
+include(${CMAKE_CURRENT_LIST_DIR}/comm.cmake)           # vlt_ranks
 set(device_sources device_host.c ../common/cuda/cuda_walk.c ../common/cuda/cuda_elem.c
     ../common/cuda/cuda_rows.c ../common/cuda/cuda_video.c ../common/cuda/cuda_grid.c)
 if(NOT VLT_CUDA)                       # there the library has these files, and a GPU's memory
@@ -9,7 +10,20 @@ if(NOT VLT_CUDA)                       # there the library has these files, and 
   vlt_test(test_train_device SOURCES test_train_device.c train_run.c train_dataset.c
            ${device_sources} LIBS vlt_train)
   vlt_test(test_beside SOURCES test_beside.c engine_model.c ${device_sources} LIBS vlt_common m)
-  foreach(test test_device test_row test_train_device test_beside)
+
+  # Several ranks on it (links_host.h): the comm of devices, and vtrain's own tests of ranks.
+  vlt_test(test_comm_device SOURCES test_comm_device.c links_host.c ${device_sources} LIBS vlt_comm
+           ARGS 1)
+  foreach(n 2 3 4)
+    vlt_ranks(comm_device_${n} RANKS ${n} COMMAND $<TARGET_FILE:test_comm_device> ${n})
+  endforeach()
+  add_executable(vtrain_host ../train/main.c links_host.c ${device_sources})
+  set_target_properties(vtrain_host PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_link_libraries(vtrain_host PRIVATE vlt_train)
+  add_test(NAME train_ranks_device COMMAND test_train_ranks)
+  set_tests_properties(train_ranks_device PROPERTIES LABELS ranks TIMEOUT 900 SKIP_RETURN_CODE 77
+    ENVIRONMENT "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR};VLT_MPI=${VLT_MPI_FOUND};VLT_PRELOAD=${VLT_PRELOAD};VLT_PROGRAM=tests/vtrain_host;VLT_DEVICE=host")
+  foreach(test test_device test_row test_train_device test_beside test_comm_device vtrain_host)
     target_link_options(${test} PRIVATE LINKER:--wrap=vt_backends,--wrap=vt_backend_open)
   endforeach()
 endif()

@@ -1,6 +1,8 @@
 /* test_train_ranks.c - vtrain on several ranks: the samples of one rank and, but for rounding, its
  * losses and weights; checkpoints that another number of ranks goes on from; one rank's failure,
- * one rank's signal. Ranks are started by ranks.sh; without MPI the test is skipped. */
+ * one rank's signal. Ranks are started by ranks.sh; without MPI the test is skipped.
+ * $VLT_PROGRAM, $VLT_DEVICE: which vtrain of the build folder and on which device, if not "vtrain"
+ * on "cpu" (device.cmake: on "host", whose memory only links between devices can share). */
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
@@ -24,11 +26,12 @@
 #include "tests/train_run.h"
 
 #define TINY "--dit_width 32 --dit_layers 5 --dit_heads 2 --train_batch_size 2 --seed 5 " \
-             "--threads 1 "
+             "--threads 1 "                     /* then --device */
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
 enum { STEPS = 6 };
 static char *said;                            /* stderr of the last run */
+static const char *program = "vtrain", *device = "cpu";
 
 /* vtrain on so many ranks, -1: on one and what args add; its exit status. What it says is in
  * `said`. */
@@ -37,9 +40,9 @@ static int ranks_run(int ranks, const char *dir, const char *out, const char *ar
     const char *build = getenv("VLT_BUILD"), *source = getenv("VLT_SOURCE");
     char *starts = ranks == 1 ? strdup("") : vc_format("%s/tests/ranks.sh %d", source,
                                                                 abs(ranks));
-    char *line = vc_format("%s %s/vtrain --latents %s/set.lmdb --output_dir %s/%s " TINY
-                           "--report_to none %s >%s/said 2>&1", starts, build, dir, dir, out, args,
-                           dir);
+    char *line = vc_format("%s %s/%s --latents %s/set.lmdb --output_dir %s/%s " TINY
+                           "--device %s --report_to none %s >%s/said 2>&1", starts, build, program,
+                           dir, dir, out, device, args, dir);
     int status = system(line);
     size_t n;
     vc_err err = { 0 };
@@ -259,8 +262,9 @@ static void test_one_fails(void **state)
 static void test_different_settings(void **state)
 {
     const char *dir = *state;
-    char *args = vc_format("--max_train_steps 3 : -np 1 %s/vtrain --latents %s/set.lmdb "
-                           "--output_dir %s/mixed " TINY "--max_train_steps 4", getenv("VLT_BUILD"), dir, dir);
+    char *args = vc_format("--max_train_steps 3 : -np 1 %s/%s --latents %s/set.lmdb "
+                           "--output_dir %s/mixed " TINY "--device %s --max_train_steps 4",
+                           getenv("VLT_BUILD"), program, dir, dir, device);
     assert_int_equal(ranks_run(-1, dir, "mixed", args), 1);
     assert_int_equal(occurs("rank 1 has another dataset, other settings"), 1);
     assert_false(run_exists(dir, "mixed"));
@@ -287,7 +291,7 @@ static void test_stop(void **state)
     enum { MANY = 400 };
     char *set = vc_path_join(dir, "set.lmdb"), *out = vc_path_join(dir, "stopped");
     char *starts = vc_format("%s/tests/ranks.sh", getenv("VLT_SOURCE"));
-    char *vtrain = vc_format("%s/vtrain", getenv("VLT_BUILD"));
+    char *vtrain = vc_format("%s/%s", getenv("VLT_BUILD"), program);
     char *metrics = vc_path_join(out, "metrics.jsonl");
     pid_t pid = fork(), child[4];
     if (pid == 0) {
@@ -296,7 +300,7 @@ static void test_stop(void **state)
         dup2(null, 2);
         execl(starts, starts, "2", vtrain, "--latents", set, "--output_dir", out,
               "--dit_width", "32", "--dit_layers", "5", "--dit_heads", "2", "--train_batch_size", "2", "--seed", "5",
-              "--threads", "1", "--max_train_steps", "400", NULL);
+              "--threads", "1", "--device", device, "--max_train_steps", "400", NULL);
         _exit(127);
     }
     double end = vc_seconds() + 60;
@@ -366,12 +370,56 @@ static void test_dry_run_and_samples(void **state)
     free(trace);
 }
 
+/* ---- on another device ---- */
+
+/* The ranks of CPUs, whose sums go through MPI, learn the same. */
+static void test_like_cpu(void **state)
+{
+    const char *dir = *state, *there = device;
+    static const struct { int ranks; const char *args; } row[] = {
+        { 2, "" }, { 4, "--parallel fsdp --dp_degree 2" },
+    };
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *args = vc_format(ALL "--max_train_steps 6 %s", row[i].args);
+        ranks_ok(row[i].ranks, dir, i ? "dev4" : "dev2", args);
+        device = "cpu";
+        ranks_ok(row[i].ranks, dir, i ? "cpu4" : "cpu2", args);
+        device = there;
+        same_training(dir, i ? "cpu4" : "cpu2", i ? "dev4" : "dev2", STEPS, 1e-5, 1e-5);
+        free(args);
+    }
+}
+
+/* Links that fail on one rank, and a rank that leaves out a call (links_host.h): all end. */
+static void test_links_fail(void **state)
+{
+    const char *dir = *state;
+    static const struct { const char *fault, *args, *says; } row[] = {
+        { "broken 1 9", "", "rank 1: links: all-reduce of " },
+        { "broken 1 9", "--parallel zero2", "update: rank 1: links: all-gather of " },
+        { "broken 1 3", "--parallel zero2", "rank 1: links: reduce-scatter of " },
+        { "silent 1 9", "--nccl_timeout 2", "not done after 2 s: a rank does not answer" },
+        { "silent 1 9", "--nccl_timeout 2 --parallel fsdp", "not done after 2 s" },
+    };
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *args = vc_format("--max_train_steps 9 %s", row[i].args);
+        setenv("VLT_LINKS_FAULT", row[i].fault, 1);
+        int status = ranks_run(2, dir, "faulty", args);
+        if (status != 1 || occurs(row[i].says) != 1)
+            fail_msg("%s %s: status %d: %s", row[i].fault, args, status, said);
+        unsetenv("VLT_LINKS_FAULT");
+        free(args);
+    }
+}
+
 int main(void)
 {
     if (strcmp(getenv("VLT_MPI"), "ON") || system("command -v mpirun >/dev/null")) {
         printf("skipped: no MPI here\n");
         return 77;
     }
+    if (getenv("VLT_PROGRAM")) program = getenv("VLT_PROGRAM");
+    if (getenv("VLT_DEVICE")) device = getenv("VLT_DEVICE");
     char dir[256];
     run_dir_make(dir);
     const struct CMUnitTest tests[] = {
@@ -385,7 +433,12 @@ int main(void)
         cmocka_unit_test_prestate(test_refused, dir),
         cmocka_unit_test_prestate(test_dry_run_and_samples, dir),
     };
+    const struct CMUnitTest elsewhere[] = {
+        cmocka_unit_test_prestate(test_like_cpu, dir),
+        cmocka_unit_test_prestate(test_links_fail, dir),
+    };
     int bad = cmocka_run_group_tests(tests, NULL, NULL);
+    if (strcmp(device, "cpu")) bad += cmocka_run_group_tests(elsewhere, NULL, NULL);
     toy_dir_remove(dir);
     free(said);
     return bad;

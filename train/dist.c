@@ -11,10 +11,9 @@
  * entered, since block 3 had its row; block 0 waits for S2, whose gradients were in its row. */
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
+#include <time.h>
 
 #include "common/progress.h"
-#include "common/tensor/backend.h"
 #include "train/dist_parts.h"
 
 enum { ALIGN = VTRAIN_ROW_ALIGN, TURNS = 2 };            /* TURNS: rows that sharded blocks share */
@@ -24,7 +23,13 @@ typedef vtrain_unit unit;
 typedef struct job {
     unit *unit;
     bool gather;                 /* its values; else: sum of its gradients */
+    vt_event *ready, *over;      /* what it reads is there; what it writes is there */
 } job;
+
+typedef struct room {
+    float *x;                    /* on the device */
+    size_t n;
+} room;
 
 /* At a hook of a block: the first `post` jobs may run; go on when `need` of them are done. */
 typedef struct gate { int post, need; } gate;
@@ -34,10 +39,10 @@ struct vtrain_dist {
     vt_ctx *g;
     vtrain_dist_opts o;
     vtrain_layout l;
-    float **row;                 /* [rows] */
+    room *row;                   /* [rows] */
     int rows;
-    float *part;                 /* sharded: [largest shard] a micro-batch's sum */
-    float *turn[TURNS];          /* split values: rows that they are gathered into */
+    room part;                   /* sharded: [largest shard] a micro-batch's sum */
+    room turn[TURNS];            /* split values: rows that they are gathered into */
     job *job;
     int n_jobs;
     gates *gates;                /* [blocks] */
@@ -50,7 +55,8 @@ struct vtrain_dist {
     bool started;
     pthread_mutex_t lock;        /* guards all below */
     pthread_cond_t changed;
-    int posted, done;            /* jobs of this round */
+    int posted, done;            /* jobs of this round; done: queued, on a device */
+    bool queued;                 /* and some of them still at work there */
     bool quit;
     int rc;                      /* of the first sum that failed */
     vc_err err;
@@ -62,6 +68,15 @@ static bool sharded(const vtrain_dist *d)
 }
 
 /* ---- rows ---- */
+
+/* Room for n values, counted. */
+static int make_room(vtrain_dist *d, room *r, size_t n, vc_err *err)
+{
+    r->x = vt_values_new(d->g, n, err);
+    r->n = n;
+    d->bytes += n * sizeof *r->x;
+    return r->x ? 0 : VC_ENOMEM;
+}
 
 /* Which row a unit's gradients are in: its own; or, sharded, blocks take turns. */
 static int row_of(const vtrain_dist *d, int k)
@@ -80,15 +95,12 @@ static int make_rows(vtrain_dist *d, vc_err *err)
             size_t values = d->l.unit[k].shard * (size_t)d->l.shards;
             if (row_of(d, k) == r && values > most) most = values;
         }
-        d->row[r] = aligned_alloc(ALIGN * sizeof(float), most * sizeof(float));
-        if (!d->row[r])
-            return vc_fail(err, VC_ENOMEM, "out of memory for gradients of %zu values", most);
-        memset(d->row[r], 0, most * sizeof(float));
-        d->bytes += most * sizeof(float);
+        int rc = make_room(d, &d->row[r], most, err);
+        if (rc) return vc_context(err, rc, "gradients");
     }
     for (int k = 0; k < d->l.n; k++) {
         unit *u = &d->l.unit[k];
-        u->row = d->row[row_of(d, k)];
+        u->row = d->row[row_of(d, k)].x;
         for (int i = 0; i < u->n; i++)
             vt_param_lend_grad(d->g, u->param[i]->t, u->row + u->at[i]);
     }
@@ -107,12 +119,10 @@ static int make_shards(vtrain_dist *d, vc_err *err)
         if (!u->grad) return VC_ENOMEM;
         d->bytes += u->shard * sizeof(float);
     }
-    d->part = malloc(most * sizeof *d->part);
-    d->bytes += most * sizeof *d->part;
-    return d->part ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for gradients");
+    return vc_context(err, make_room(d, &d->part, most, err), "gradients");
 }
 
-const vtrain_layout *vtrain_dist_layout(const vtrain_dist *d)
+vtrain_layout *vtrain_dist_layout(vtrain_dist *d)
 {
     return &d->l;
 }
@@ -121,24 +131,23 @@ const vtrain_layout *vtrain_dist_layout(const vtrain_dist *d)
 
 /* Gradients that nothing flowed to are zero, and so are the gaps: of a row that is shared they hold
  * what another block left. */
-static void fill_gaps(const unit *u, size_t values)
+static void fill_gaps(const vtrain_dist *d, const unit *u, size_t values)
 {
     for (int i = 0; i < u->n; i++) {
         vt_tensor *x = u->param[i]->grad;
         size_t n = (size_t)vt_count(x), end = i + 1 < u->n ? u->at[i + 1] : values;
-        float *row = u->row + u->at[i];
-        size_t from = vt_adds(x) ? n : 0;
-        memset(row + from, 0, (end - u->at[i] - from) * sizeof *row);
+        size_t from = u->at[i] + (vt_adds(x) ? n : 0);
+        vt_values_zero(d->l.side, u->row + from, end - from);
     }
 }
 
 static int sum_shards(vtrain_dist *d, const unit *u, vc_err *err)
 {
-    int rc = vc_comm_sum_scatter(d->l.group, d->part, u->row, u->shard, d->o.wire, err);
-    if (!rc) rc = vc_comm_sum(d->l.copies, d->part, u->shard, d->o.wire, err);
-    float *sum = u->grad->data;
-    for (size_t i = 0; !rc && i < u->shard; i++)
-        sum[i] = d->round ? sum[i] + d->part[i] : d->part[i];
+    float *part = d->part.x;
+    int rc = vc_comm_sum_scatter(d->l.rows_group, part, u->row, u->shard, d->o.wire, err);
+    if (!rc) rc = vc_comm_sum(d->l.rows_copies, part, u->shard, d->o.wire, err);
+    if (!rc && d->round) vt_values_add(d->l.side, u->grad->data, part, u->shard);
+    else if (!rc) vt_values_copy(d->l.side, u->grad->data, part, u->shard);
     for (int i = 0; i < u->n; i++)
         u->param[i]->grad->buf->empty = true;    /* the next backward overwrites it */
     return rc;
@@ -148,17 +157,18 @@ static int sum_unit(vtrain_dist *d, const unit *u, vc_err *err)
 {
     size_t values = u->shard * (size_t)d->l.shards;
     if (u->n == 0) return 0;
-    fill_gaps(u, values);
+    fill_gaps(d, u, values);
     if (sharded(d)) return sum_shards(d, u, err);
     for (int i = 0; i < u->n; i++)
         vt_wrote(u->param[i]->grad);
-    return vc_comm_sum(d->l.copies, u->row, values, d->o.wire, err);
+    return vc_comm_sum(d->l.rows_copies, u->row, values, d->o.wire, err);
 }
 
-static int gather_unit(vtrain_dist *d, const unit *u, float *row, vc_err *err)
+static int gather_unit(vtrain_dist *d, const unit *u, vc_err *err)
 {
     if (!u->value) return 0;
-    return vc_comm_gather(d->l.group, row, u->value->data, u->shard * sizeof *row, err);
+    return vc_comm_gather(d->l.rows_group, u->values, u->value->data,
+                          u->shard * sizeof *u->values, err);
 }
 
 /* ---- jobs ---- */
@@ -166,7 +176,7 @@ static int gather_unit(vtrain_dist *d, const unit *u, float *row, vc_err *err)
 static int add_job(vtrain_dist *d, int block, bool gather)
 {
     int unit_no = block < 0 ? d->l.n - 1 : d->l.n - 2 - block;
-    d->job[d->n_jobs++] = (job){ &d->l.unit[unit_no], gather };
+    d->job[d->n_jobs++] = (job){ .unit = &d->l.unit[unit_no], .gather = gather };
     return d->n_jobs;
 }
 
@@ -188,45 +198,86 @@ static int make_jobs(vtrain_dist *d, vc_err *err)
             d->gates[b - TURNS].backward = (gate){ d->n_jobs, d->n_jobs };
     }
     add_job(d, -1, false);
-    return 0;
+    int rc = 0;
+    for (int i = 0; !rc && i < d->n_jobs; i++) {
+        rc = vt_event_open(&d->job[i].ready, d->g, err);
+        if (!rc) rc = vt_event_open(&d->job[i].over, d->g, err);
+    }
+    return rc;
 }
 
 /* ---- the thread ---- */
 
+/* On a device: queues it, behind what it reads and before who waits for it. */
+static int run_job(vtrain_dist *d, const job *j, vc_err *err)
+{
+    vt_after(d->l.side, j->ready);
+    int rc = j->gather ? gather_unit(d, j->unit, err) : sum_unit(d, j->unit, err);
+    vt_record_event(d->l.side, j->over);
+    return rc;
+}
+
+/* Sleeps until there is something to do; woken up for a look while a device is at work. */
+static void rest(vtrain_dist *d)
+{
+    struct timespec until;
+    if (!d->queued) {
+        pthread_cond_wait(&d->changed, &d->lock);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += VTRAIN_NAP;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait(&d->changed, &d->lock, &until);
+}
+
 static void *work(void *arg)
 {
     vtrain_dist *d = arg;
+    vt_adopt(d->l.side);
     pthread_mutex_lock(&d->lock);
-    for (;;) {
-        while (!d->quit && d->done >= d->posted)
-            pthread_cond_wait(&d->changed, &d->lock);
-        if (d->quit) break;
-        const job *j = &d->job[d->done];
-        pthread_mutex_unlock(&d->lock);
+    while (!d->quit) {
+        const job *j = d->done < d->posted ? &d->job[d->done] : NULL;
+        bool busy = false;
         vc_err err = { 0 };
-        int rc = d->rc ? 0 : j->gather ? gather_unit(d, j->unit, j->unit->values, &err)
-                                       : sum_unit(d, j->unit, &err);
+        int rc = 0;
+        if (!j && !d->queued) {
+            rest(d);
+            continue;
+        }
+        pthread_mutex_unlock(&d->lock);
+        if (j && !d->rc) rc = run_job(d, j, &err);
+        if (!rc && !d->rc) rc = vtrain_look(&d->l, &busy, &err);
         pthread_mutex_lock(&d->lock);
         if (rc) {
             d->rc = rc;
             d->err = err;
         }
-        d->done++;
+        d->done += j != NULL;
+        d->queued = busy;
         pthread_cond_broadcast(&d->changed);
+        if (!j && busy && d->done >= d->posted) rest(d);
     }
     pthread_mutex_unlock(&d->lock);
     return NULL;
 }
 
-/* The gate's first jobs may run; returns when those it needs are done. */
+/* The gate's first jobs may run, now that the stream has come here; returns when those it needs are
+ * done or, on a device, the stream will wait for them. */
 static void pass(vtrain_dist *d, gate at)
 {
+    for (int i = d->posted; i < at.post; i++)    /* nobody else sets it */
+        vt_record_event(d->g, d->job[i].ready);
     pthread_mutex_lock(&d->lock);
     if (at.post > d->posted) d->posted = at.post;
     pthread_cond_broadcast(&d->changed);
     while (d->done < at.need)
         pthread_cond_wait(&d->changed, &d->lock);
     pthread_mutex_unlock(&d->lock);
+    if (at.need) vt_after(d->g, d->job[at.need - 1].over);
 }
 
 static void grads_ready(void *arg, const vt_block *b)
@@ -276,18 +327,17 @@ int vtrain_dist_finish(vtrain_dist *d, vc_err *err)
         end_round(d);
     }
     d->round = 0;
+    double start = vc_seconds();
+    pthread_mutex_lock(&d->lock);
+    while (d->queued)
+        pthread_cond_wait(&d->changed, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+    d->waited += vc_seconds() - start;
     if (d->rc && err) *err = d->err;
     return vc_context(err, d->rc, "sum of gradients");
 }
 
 /* ---- split values ---- */
-
-static float *new_row(size_t values, vc_err *err)
-{
-    float *row = aligned_alloc(ALIGN * sizeof *row, values * sizeof *row);
-    if (!row) vc_fail(err, VC_ENOMEM, "out of memory for weights of %zu values", values);
-    return row;
-}
 
 static size_t values_of(const vtrain_dist *d, const unit *u)
 {
@@ -306,7 +356,8 @@ static int split_unit(vtrain_dist *d, unit *u, float *row, vc_err *err)
     const int64_t dim = (int64_t)u->shard;
     u->value = vt_param_new(d->g, VC_F32, 1, &dim, NULL, VC_F32, false, err);
     if (!u->value) return VC_ENOMEM;
-    vtrain_each_part(u, (size_t)d->l.shard * u->shard, u->shard, vtrain_read_part, u->value->data);
+    vtrain_each_part(u, (size_t)d->l.shard * u->shard, u->shard, vtrain_read_part,
+                     &(vtrain_row){ d->g, u->value->data });
     u->values = row;
     point_values(d, u, row);
     d->bytes += u->shard * sizeof(float);
@@ -321,11 +372,10 @@ int vtrain_dist_split(vtrain_dist *d, vc_err *err)
     for (int k = 0; k < blocks; k++)
         if (values_of(d, &d->l.unit[k]) > most) most = values_of(d, &d->l.unit[k]);
     for (int i = 0; !rc && i < TURNS; i++)
-        if (!(d->turn[i] = new_row(most, err))) rc = VC_ENOMEM;
+        rc = make_room(d, &d->turn[i], most, err);
     for (int k = 0; !rc && k < blocks; k++)
-        if (d->l.unit[k].n) rc = split_unit(d, &d->l.unit[k], d->turn[k % TURNS], err);
-    d->bytes += TURNS * most * sizeof(float);
-    return rc;
+        if (d->l.unit[k].n) rc = split_unit(d, &d->l.unit[k], d->turn[k % TURNS].x, err);
+    return vc_context(err, rc, "weights");
 }
 
 int vtrain_dist_whole(vtrain_dist *d, bool keep, vc_err *err)
@@ -334,12 +384,13 @@ int vtrain_dist_whole(vtrain_dist *d, bool keep, vc_err *err)
     if (!d->started || !d->o.values) return 0;
     for (int k = 0; !rc && keep && k < d->l.n; k++) {
         unit *u = &d->l.unit[k];
-        if (u->value && !(u->whole = new_row(values_of(d, u), err))) rc = VC_ENOMEM;
+        if (u->value && !(u->whole = vt_values_new(d->g, values_of(d, u), err))) rc = VC_ENOMEM;
     }
     rc = vc_comm_agree(d->l.all, rc, err);
     for (int k = 0; !rc && k < d->l.n; k++) {
         unit *u = &d->l.unit[k];
-        rc = gather_unit(d, u, keep ? u->whole : u->values, err);
+        if (u->value)
+            rc = vtrain_gather_row(&d->l, u, keep ? u->whole : u->values, u->value->data, err);
         if (u->whole) point_values(d, u, u->whole);
     }
     return vc_context(err, rc, "whole weights");
@@ -351,25 +402,71 @@ void vtrain_dist_part(vtrain_dist *d)
         unit *u = &d->l.unit[k];
         if (!u->whole) continue;
         point_values(d, u, u->values);
-        free(u->whole);
+        vt_values_free(d->g, u->whole, values_of(d, u));
         u->whole = NULL;
     }
 }
 
 /* ---- open, close ---- */
 
+/* All on GPUs or none: "auto" may find one for some of the ranks alone. */
+static int same_memory(const vtrain_dist *d, vc_comm *comm, vc_err *err)
+{
+    int ranks = vc_comm_size(comm), rc = 0;
+    bool own = vt_host_memory(d->g), *cpu = calloc((size_t)ranks, sizeof *cpu);
+    if (!cpu) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    rc = vc_comm_agree(comm, rc, err);
+    if (!rc) rc = vc_comm_gather(comm, cpu, &own, sizeof own, err);
+    for (int r = 1; !rc && r < ranks; r++)
+        if (cpu[r] != cpu[0])
+            rc = vc_fail(err, VC_EUSAGE, "rank %d computes on a GPU and rank %d on the CPU: start "
+                         "as many ranks on a machine as it has GPUs, or give --device cpu",
+                         cpu[0] ? r : 0, cpu[0] ? 0 : r);
+    free(cpu);
+    return rc;
+}
+
+/* The comm of the same ranks for rows; one rank has nothing to share. */
+static int open_rows(vtrain_dist *d, vc_comm **out, vc_comm *c, int rc, vc_err *err)
+{
+    const vc_comm_device_opts o = { .side = d->l.side, .all = d->l.all, .patience = d->o.patience };
+    *out = NULL;
+    rc = vc_comm_agree(d->l.all, rc, err);
+    if (!rc && (vt_host_memory(d->g) || vc_comm_size(c) == 1)) *out = c;
+    return rc || *out ? rc : vc_comm_device(out, c, &o, err);
+}
+
+/* The second stream, and the comms whose calls it takes. */
+static int open_side(vtrain_dist *d, vc_err *err)
+{
+    vtrain_layout *l = &d->l;
+    int rc = vt_side_open(&l->side, d->g, err);
+    if (!rc) rc = vt_event_open(&l->from, d->g, err);
+    rc = open_rows(d, &l->rows_group, l->group, rc, err);
+    rc = open_rows(d, &l->rows_copies, l->copies, rc, err);
+    return vc_comm_agree(l->all, rc, err);
+}
+
+static void close_side(vtrain_layout *l)
+{
+    if (l->rows_copies != l->copies) vc_comm_close(l->rows_copies);
+    if (l->rows_group != l->group) vc_comm_close(l->rows_group);
+    vt_event_close(l->g, l->from);
+    vt_close(l->side);
+}
+
 static int start(vtrain_dist *d, vc_comm *comm, vt_params *p, vc_err *err)
 {
     int rank = vc_comm_rank(comm), shards = d->o.shards;
-    if (!vt_host_memory(d->g))
-        return vc_fail(err, VC_EINVAL, "several ranks train on CPUs only so far: give "
-                       "--device cpu, or start one process");
+    d->l.g = d->g;
     d->l.all = comm;
     d->l.shards = shards;
     d->l.shard = rank % shards;
     d->rounds = shards > 1 ? d->o.micros : 1;
-    int rc = vc_comm_split(&d->l.group, comm, rank / shards, err);
+    int rc = same_memory(d, comm, err);
+    if (!rc) rc = vc_comm_split(&d->l.group, comm, rank / shards, err);
     if (!rc) rc = vc_comm_split(&d->l.copies, comm, rank % shards, err);
+    if (!rc) rc = open_side(d, err);
     if (!rc) rc = vtrain_layout_open(&d->l, p, err);
     if (!rc) rc = make_rows(d, err);
     if (!rc && shards > 1) rc = make_shards(d, err);
@@ -419,15 +516,20 @@ void vtrain_dist_close(vtrain_dist *d)
         vt_param_free(d->g, d->l.unit[k].value);
     }
     for (int i = 0; i < TURNS; i++)
-        free(d->turn[i]);
+        vt_values_free(d->g, d->turn[i].x, d->turn[i].n);
+    for (int i = 0; i < d->n_jobs; i++) {
+        vt_event_close(d->g, d->job[i].ready);
+        vt_event_close(d->g, d->job[i].over);
+    }
     free(d->job);
     free(d->gates);
     for (int r = 0; d->row && r < d->rows; r++)
-        free(d->row[r]);
+        vt_values_free(d->g, d->row[r].x, d->row[r].n);
+    vt_values_free(d->g, d->part.x, d->part.n);
+    close_side(&d->l);
     vc_comm_close(d->l.copies);
     vc_comm_close(d->l.group);
     free(d->row);
-    free(d->part);
     vtrain_layout_close(&d->l);
     free(d);
 }

@@ -18,7 +18,11 @@
  * rank waits for another, and all hear of the failure by vc_comm_agree afterwards.
  *
  * Between begin and finish no other call may use the comm: a thread of its own does. On one rank
- * nothing happens and no thread exists. Gradients must be host memory. */
+ * nothing happens and no thread exists.
+ *
+ * On GPUs the thread queues sums and gathers on a second stream instead (common/tensor/side.h);
+ * the steps' stream and it wait for each other by events, and the host waits in finish alone. The
+ * thread looks after what is queued: a rank that fails or does not come ends it on all. */
 #ifndef VTRAIN_DIST_H
 #define VTRAIN_DIST_H
 
@@ -32,10 +36,12 @@ typedef struct vtrain_dist_opts {
     int shards;                  /* consecutive ranks that split the gradients; 1: whole */
     bool values;                 /* and blocks' values, from vtrain_dist_split on */
     int64_t micros;              /* of a step on this rank */
+    double patience;             /* s: on GPUs, until a rank that does not come is a failure */
 } vtrain_dist_opts;
 
 /* comm, g and p are borrowed; sets g's hooks and moves the gradients (vt_param_lend_grad). p: all
- * that is trained is there. Collective. VC_EINVAL: the device is no CPU. */
+ * that is trained is there. Collective. VC_EUSAGE: some ranks
+ * compute on GPUs and some do not; VC_EINVAL: on GPUs, in a build without NCCL. */
 int vtrain_dist_open(vtrain_dist **out, vc_comm *comm, vt_ctx *g, vt_params *p,
                      const vtrain_dist_opts *o, vc_err *err);
 /* After the last use of p's gradients, before p is closed; NULL is fine. */

@@ -1,7 +1,7 @@
 /* dist_layout.c - which trained parameter is where in the rows that ranks sum and split. See
  * dist_parts.h */
 #include <stdlib.h>
-#include <string.h>
+#include <time.h>
 
 #include "train/dist_parts.h"
 
@@ -69,5 +69,38 @@ void vtrain_each_part(const unit *u, size_t first, size_t n, vtrain_part_fn f, v
 
 void vtrain_read_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
 {
-    memcpy((float *)arg + at, (const float *)p->t->data + from, n * sizeof(float));
+    const vtrain_row *r = arg;
+    vt_values_copy(r->g, r->x + at, (const float *)p->t->data + from, n);
+}
+
+void vtrain_write_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
+{
+    const vtrain_row *r = arg;
+    vt_values_copy(r->g, (float *)p->t->data + from, r->x + at, n);
+}
+
+int vtrain_look(vtrain_layout *l, bool *busy, vc_err *err)
+{
+    bool also;
+    int rc = vc_comm_look(l->rows_group, busy, err);
+    if (!rc) rc = vc_comm_look(l->rows_copies, &also, err);
+    if (!rc) *busy |= also;
+    if (!rc && !*busy) rc = vt_side_status(l->side, err);
+    if (!rc) return 0;
+    *busy = false;
+    vc_comm_give_up(l->rows_group);
+    vc_comm_give_up(l->rows_copies);
+    return rc;
+}
+
+int vtrain_gather_row(vtrain_layout *l, const unit *u, float *row, const float *mine, vc_err *err)
+{
+    const struct timespec nap = { .tv_nsec = VTRAIN_NAP };
+    bool busy;
+    vt_record_event(l->g, l->from);
+    vt_after(l->side, l->from);
+    int rc = vc_comm_gather(l->rows_group, row, mine, u->shard * sizeof *row, err);
+    while (!rc && !(rc = vtrain_look(l, &busy, err)) && busy)
+        nanosleep(&nap, NULL);
+    return rc;
 }

@@ -8,9 +8,13 @@
 #ifndef VTRAIN_DIST_PARTS_H
 #define VTRAIN_DIST_PARTS_H
 
+#include "common/tensor/side.h"
 #include "train/dist.h"
 
-enum { VTRAIN_ROW_ALIGN = 16 };              /* values: 64 bytes */
+enum {
+    VTRAIN_ROW_ALIGN = 16,                   /* values: 64 bytes */
+    VTRAIN_NAP = 50000                       /* ns between looks at a device */
+};
 
 typedef struct vtrain_unit {
     vt_param **param;            /* the trained ones */
@@ -32,18 +36,34 @@ typedef struct vtrain_layout {
     size_t *at;                  /* and the units' at */
     vc_comm *all;                /* the ranks */
     vc_comm *group, *copies;     /* those that split a row; those that have the same shard */
+    vt_ctx *g, *side;            /* of the steps; a second stream of its device, for rows */
+    vc_comm *rows_group, *rows_copies;       /* group and copies for rows, queued on side: on host
+                                              * memory group and copies themselves */
+    vt_event *from;              /* a place in g's stream */
 } vtrain_layout;
 
 /* Fills unit and n for what of p is trained; shards is set. */
 int vtrain_layout_open(vtrain_layout *l, vt_params *p, vc_err *err);
 void vtrain_layout_close(vtrain_layout *l);  /* an all-zero one is fine */
-const vtrain_layout *vtrain_dist_layout(const vtrain_dist *d);
+vtrain_layout *vtrain_dist_layout(vtrain_dist *d);
+
+/* row: all shards of `mine`, as g's stream leaves it; outside rounds. Waits, with looks: a stream
+ * that waits where nobody looks could wait for ever. */
+int vtrain_gather_row(vtrain_layout *l, const vtrain_unit *u, float *row, const float *mine,
+                      vc_err *err);
+/* Looks at what is queued on side, as vc_comm_look does; all of it is given up on a failure. */
+int vtrain_look(vtrain_layout *l, bool *busy, vc_err *err);
 
 /* Calls f for what of each parameter is in the row's values first..first+n-1, with the part's place
  * in the parameter and in the range. */
 typedef void (*vtrain_part_fn)(void *arg, const vt_param *p, size_t from, size_t n, size_t at);
 void vtrain_each_part(const vtrain_unit *u, size_t first, size_t n, vtrain_part_fn f, void *arg);
-/* Copies a part of the parameters' values to arg, floats from `first` on. */
+/* Copies a part of the parameters' values to a row, and back. arg: */
+typedef struct vtrain_row {
+    vt_ctx *g;
+    float *x;                    /* what is copied first of all is at, or comes from, x[0] */
+} vtrain_row;
 void vtrain_read_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at);
+void vtrain_write_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at);
 
 #endif

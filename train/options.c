@@ -142,6 +142,8 @@ static const vc_flag flags[] = {
     ROW(INT, dp_shards, "0", "0..65536", NULL,
         "ranks that split one group's state; 0: 1 for ddp, else ranks / dp_degree"),
     ROW(CHOICE, reduce_dtype, "f32", "f32|bf16", NULL, "how gradients travel between ranks"),
+    ROW(INT, nccl_timeout, "1800", "1..1000000", NULL, "on GPUs: seconds until a rank that does "
+        "not answer ends the run"),
 
     GROUP("Output"),
     NEED(PATH, output_dir, NULL, NULL, "output_path", "folder of the run"),

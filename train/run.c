@@ -119,7 +119,7 @@ static int open_device(vtrain *t, vc_err *err)
 {
     static const char *const kernels[] = { NULL, "plain", "avx2", "avx512", "amx" };
     const vt_options o = {
-        .device = t->cfg.device, .threads = threads_of(t),
+        .device = t->cfg.device, .index = vc_comm_local(t->comm), .threads = threads_of(t),
         .compute = t->cfg.mixed_precision == VTRAIN_PRECISION_BF16 ? VC_BF16 : VC_F32,
         .kernels = kernels[t->cfg.kernels],
     };
@@ -267,6 +267,7 @@ static int open_training(vtrain *t, vc_err *err)
         .wire = t->cfg.reduce_dtype ? VC_BF16 : VC_F32, .shards = (int)t->cfg.dp_shards,
         .micros = t->cfg.gradient_accumulation_steps,
         .values = t->cfg.parallel == VTRAIN_FSDP && t->cfg.dp_shards > 1,
+        .patience = (double)t->cfg.nccl_timeout,
     };
     int rc = vtrain_dist_open(&t->dist, t->comm, t->g, t->params, &o, err);
     if (!rc && o.shards > 1)

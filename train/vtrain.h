@@ -94,6 +94,7 @@ typedef struct vtrain_config {
     int parallel;                             /* vtrain_parallel */
     int64_t dp_degree, dp_shards;
     int reduce_dtype;                         /* index into f32|bf16 */
+    int64_t nccl_timeout;                     /* s */
 
     /* output */
     char *output_dir;

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/file.h"
 #include "train/dist_parts.h"
@@ -15,22 +14,17 @@ typedef enum { M, V, EMA, KINDS } kind;
 static const char *const prefix[KINDS] = { "m/", "v/", "ema/" };
 
 struct vtrain_zero {
-    const vtrain_layout *l;
+    vtrain_layout *l;
     vt_ctx *g;
     vt_params *p;
     int kinds;                   /* KINDS, or EMA: without averages */
     vt_tensor *(*state)[KINDS];  /* [units] shards; NULL where a unit is empty */
     vt_tensor *values;           /* room for a shard of values */
     float *row;                  /* room for a whole row */
-    size_t bytes;
+    size_t row_values, bytes;
 };
 
 /* ---- rows and shards ---- */
-
-static void write_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
-{
-    memcpy((float *)p->t->data + from, (const float *)arg + at, n * sizeof(float));
-}
 
 static size_t first_of(const vtrain_zero *z, const unit *u)
 {
@@ -43,15 +37,10 @@ static vt_tensor *own_values(vtrain_zero *z, const unit *u)
     vt_tensor *w = z->values;
     if (u->value) return u->value;
     w->dim[0] = (int64_t)u->shard;
-    memset(w->data, 0, u->shard * sizeof(float));
-    vtrain_each_part(u, first_of(z, u), u->shard, vtrain_read_part, w->data);
+    vt_values_zero(z->g, w->data, u->shard);
+    vtrain_each_part(u, first_of(z, u), u->shard, vtrain_read_part,
+                     &(vtrain_row){ z->g, w->data });
     return w;
-}
-
-/* z->row: all shards of `mine`. */
-static int gather_row(vtrain_zero *z, const unit *u, const float *mine, vc_err *err)
-{
-    return vc_comm_gather(z->l->group, z->row, mine, u->shard * sizeof *mine, err);
 }
 
 /* ---- open, close ---- */
@@ -76,17 +65,17 @@ static int make_state(vtrain_zero *z, vc_err *err)
             if (!(z->state[k][i] = new_shard(z, u->shard, err))) rc = VC_ENOMEM;
     }
     if (!rc && !(z->values = new_shard(z, most, err))) rc = VC_ENOMEM;
-    z->bytes += most * (size_t)z->l->shards * sizeof *z->row;
-    z->row = malloc(most * (size_t)z->l->shards * sizeof *z->row);
-    if (!rc && !z->row) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    z->row_values = most * (size_t)z->l->shards;
+    z->bytes += z->row_values * sizeof *z->row;
+    if (!rc && !(z->row = vt_values_new(z->g, z->row_values, err))) rc = VC_ENOMEM;
     for (int k = 0; !rc && z->kinds == KINDS && k < z->l->n; k++)
         if (z->state[k][EMA])
-            memcpy(z->state[k][EMA]->data, own_values(z, &z->l->unit[k])->data,
-                   z->l->unit[k].shard * sizeof(float));
+            vt_values_copy(z->g, z->state[k][EMA]->data, own_values(z, &z->l->unit[k])->data,
+                           z->l->unit[k].shard);
     return vc_context(err, rc, "optimizer state");
 }
 
-int vtrain_zero_open(vtrain_zero **out, const vtrain_dist *d, vt_ctx *g, vt_params *p, bool ema,
+int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, bool ema,
                      vc_err *err)
 {
     *out = NULL;
@@ -110,7 +99,7 @@ void vtrain_zero_close(vtrain_zero *z)
             vt_param_free(z->g, z->state[k][i]);
     vt_param_free(z->g, z->values);
     free(z->state);
-    free(z->row);
+    vt_values_free(z->g, z->row, z->row_values);
     free(z);
 }
 
@@ -140,8 +129,10 @@ int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err)
         vt_tensor *w = own_values(z, u);
         vt_adamw_values(z->g, w, z->state[k][M], z->state[k][V], u->grad, o);
         if (u->value) continue;      /* gathered when its block is entered */
-        rc = gather_row(z, u, w->data, err);
-        if (!rc) vtrain_each_part(u, 0, (size_t)z->l->shards * u->shard, write_part, z->row);
+        rc = vtrain_gather_row(z->l, u, z->row, w->data, err);
+        if (!rc)
+            vtrain_each_part(u, 0, (size_t)z->l->shards * u->shard, vtrain_write_part,
+                             &(vtrain_row){ z->g, z->row });
     }
     return vc_context(err, rc, "update");
 }
@@ -174,7 +165,7 @@ static vt_tensor *of_param(const whole *w, const vt_param *p)
 static void keep_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
 {
     const whole *w = arg;
-    memcpy((float *)of_param(w, p)->data + from, w->z->row + at, n * sizeof(float));
+    vt_values_copy(w->z->g, (float *)of_param(w, p)->data + from, w->z->row + at, n);
 }
 
 /* All of one kind into `to`, NULL: only gives. */
@@ -185,7 +176,7 @@ static int gather_kind(vtrain_zero *z, kind what, vt_tensor **to, vc_err *err)
     for (int k = 0; !rc && k < z->l->n; k++) {
         const unit *u = &z->l->unit[k];
         if (u->n == 0) continue;
-        rc = gather_row(z, u, z->state[k][what]->data, err);
+        rc = vtrain_gather_row(z->l, u, z->row, z->state[k][what]->data, err);
         if (!rc && to) vtrain_each_part(u, 0, (size_t)z->l->shards * u->shard, keep_part, &w);
     }
     return rc;
@@ -207,6 +198,7 @@ int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_adamw_state *adam, vt_tenso
 /* ---- from a checkpoint ---- */
 
 typedef struct reading {
+    vt_ctx *g;
     const vf_safetensors *file;
     const char *prefix;
     float *to;
@@ -234,12 +226,13 @@ static void read_state(void *arg, const vt_param *p, size_t from, size_t n, size
     vf_view v;
     if (!r->rc) r->rc = get(r, p, &v);
     if (r->rc) return;
-    vc_to_f32(r->to + at, (const char *)v.data + from * vc_dtype_size(v.dtype), v.dtype, n);
+    vt_values_put(r->g, r->to + at, (const char *)v.data + from * vc_dtype_size(v.dtype), v.dtype,
+                  n);
 }
 
 int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, vc_err *err)
 {
-    reading r = { .file = file, .err = err };
+    reading r = { .g = z->g, .file = file, .err = err };
     for (int k = 0; k < z->l->n; k++)
         for (int i = 0; !r.rc && i < z->kinds; i++) {
             const unit *u = &z->l->unit[k];

@@ -12,7 +12,7 @@
 typedef struct vtrain_zero vtrain_zero;
 
 /* d is sharded, and borrowed with g and p. ema: averages too; they start as the values. Local. */
-int vtrain_zero_open(vtrain_zero **out, const vtrain_dist *d, vt_ctx *g, vt_params *p, bool ema,
+int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, bool ema,
                      vc_err *err);
 void vtrain_zero_close(vtrain_zero *z);                      /* NULL is fine */
 
