@@ -279,7 +279,8 @@ static void test_held_out(void **state)
         for (int r = 0; r < b->rows; r++, rows++)
             assert_false(b->cond_dropped[r]);
     }
-    assert_int_equal(rows, 4);
+    assert_true(rows > 0);
+    assert_int_equal(rows, vtrain_data_held_out(d));
     vtrain_loader_close(l);
     vtrain_data_close(d);
 }
