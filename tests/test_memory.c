@@ -61,6 +61,7 @@ static void open_run(vtrain *t)
 static void close_run(vtrain *t)
 {
     free(t->plan.recompute);
+    free(t->plan.group_flops);
     vtrain_loader_close(t->loader);
     vtrain_objective_close(t->objective);
     vt_adamw_close(&t->adam, t->params);
@@ -74,7 +75,9 @@ static void close_run(vtrain *t)
 static int plan(vtrain *t, int how, int64_t limit, vc_err *err)
 {
     free(t->plan.recompute);
+    free(t->plan.group_flops);
     t->plan.recompute = NULL;
+    t->plan.group_flops = NULL;
     t->cfg.gradient_checkpointing = how;
     t->cfg.memory_limit = limit;
     return vtrain_memory_plan(t, err);

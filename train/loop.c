@@ -126,6 +126,13 @@ static void note_waits(const vtrain *t, loop *l, note *own)
     l->stood += use.waited;
 }
 
+/* Of a micro-batch; of a group that joined since the plan was made, the mean. */
+static double flops_of(const vtrain *t, uint32_t group)
+{
+    if (t->plan.group_flops && t->plan.spans == t->n_spans) return t->plan.group_flops[group];
+    return t->plan.flops / (double)vtrain_micros(t);
+}
+
 /* This rank's micro-batches of one step: gradients add up. */
 static int accumulate(vtrain *t, loop *l, vc_err *err)
 {
@@ -146,7 +153,7 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
                            .number = b->micro, .place = (int)i };
         vtrain_dist_begin(t->dist, i);
         l->micro = i;
-        l->micro_flops = t->plan.group_flops[b->group];
+        l->micro_flops = flops_of(t, b->group);
         vt_watch(t->g, tell_within, l);
         rc = vtrain_micro_run(t, &m, true, err);
         vt_watch(t->g, NULL, NULL);

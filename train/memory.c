@@ -185,7 +185,7 @@ static void remedies(const vtrain *t, uint32_t group, char *text, size_t size)
     const vtrain_config *c = &t->cfg;
     bool lora = c->training_type == VTRAIN_LORA;
     const struct { bool helps; const char *flag; } all[] = {
-        { t->plan.recompute[group] < t->plan.blocks, "--gradient_checkpointing=block" },
+        { vtrain_recomputed(t, group) < t->plan.blocks, "--gradient_checkpointing=block" },
         { c->train_batch_size > 1, "a smaller --train_batch_size" },
         { lora && c->transformer_dtype != VC_F8E4M3, "--transformer_dtype fp8" },
         { lora, "a smaller --rank" },

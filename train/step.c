@@ -228,9 +228,7 @@ static int trace_params(vtrain *t, bool grads, vc_err *err)
 
 /* ---- running ---- */
 
-/* Blocks of a batch that backward runs again. Samples that joined within the step are not planned
- * for yet: then as many as may be. */
-static int recomputed(const vtrain *t, uint32_t group)
+int vtrain_recomputed(const vtrain *t, uint32_t group)
 {
     if (!t->plan.recompute) return 0;
     if (t->plan.spans == t->n_spans) return t->plan.recompute[group];
@@ -247,7 +245,7 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
         p.in.note = note;
         p.in.note_arg = &noted;
     }
-    p.in.recompute = recomputed(t, m->batch->group);
+    p.in.recompute = vtrain_recomputed(t, m->batch->group);
     draw_levels(&v, t, m);
     if (record && !vt_announced(t->g, m->batch->latents)) announce(t, m->batch);
     double start = vc_seconds();

@@ -254,6 +254,9 @@ typedef struct vtrain_micro {
     int place;                                /* in its step, from 0: names the trace */
     float loss;                               /* out */
 } vtrain_micro;
+/* Blocks of a batch that backward runs again. Samples that joined within the step are not planned
+ * for yet: then as many as may be. */
+int vtrain_recomputed(const vtrain *t, uint32_t group);
 /* Forward and, if `record`, backward of one micro-batch; gradients add up. Writes the trace while
  * there is one, but for the last of a step's: vtrain_trace_step does when gradients are whole. */
 int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err);
