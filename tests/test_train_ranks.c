@@ -372,7 +372,9 @@ static void test_dry_run_and_samples(void **state)
 
 /* ---- on another device ---- */
 
-/* The ranks of CPUs, whose sums go through MPI, learn the same. */
+/* The ranks of CPUs, whose sums go through MPI, learn the same. Other kernels round differently, and
+ * where a weight's first gradient is next to nothing, AdamW's quotient makes of that a share of the
+ * rate (1e-3): a twentieth is allowed. */
 static void test_like_cpu(void **state)
 {
     const char *dir = *state, *there = device;
@@ -385,7 +387,7 @@ static void test_like_cpu(void **state)
         device = "cpu";
         ranks_ok(row[i].ranks, dir, i ? "cpu4" : "cpu2", args);
         device = there;
-        same_training(dir, i ? "cpu4" : "cpu2", i ? "dev4" : "dev2", STEPS, 1e-5, 1e-5);
+        same_training(dir, i ? "cpu4" : "cpu2", i ? "dev4" : "dev2", STEPS, 1e-5, 5e-5);
         free(args);
     }
 }
