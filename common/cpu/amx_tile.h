@@ -15,15 +15,18 @@
 #include <immintrin.h>
 
 #define TILES
+/* gcc's intrinsics do not say that they read and write memory (the configuration: only that its
+ * first eight bytes are read): stores before a load and reads after a store are kept there by hand. */
+#define TILE_FENCE() __asm__ volatile("" ::: "memory")
 #define tile_zero(t) _tile_zero(t)
-#define tile_load(t, p, stride) _tile_loadd(t, p, stride)
-#define tile_store(t, p, stride) _tile_stored(t, p, stride)
+#define tile_load(t, p, stride) do { TILE_FENCE(); _tile_loadd(t, p, stride); } while (0)
+#define tile_store(t, p, stride) do { _tile_stored(t, p, stride); TILE_FENCE(); } while (0)
 #define tile_mul(c, a, b) _tile_dpbf16ps(c, a, b)
 
 /* Eight full tiles. */
 static inline void tile_begin(void)
 {
-    const struct {
+    static const struct {
         uint8_t palette, start, reserved[14];
         uint16_t bytes[16];
         uint8_t rows[16];
