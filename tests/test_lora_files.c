@@ -193,7 +193,7 @@ static const struct { const char *key, *text, *says; double scale; } metas[] = {
     { "lora_config", "{\"r\":2,\"lora_alpha\":3,\"target_modules\":[\"m\"]}", NULL, 1.5 },
     { "lora_adapter_metadata", "{", "line 1", 0 },
     { "lora_adapter_metadata", "[]", NULL, 1 },
-    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":-2}", "out of range", 0 },
+    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":-1}", "out of range", 0 },
     { "lora_adapter_metadata", "{\"transformer.lora_alpha\":1e300}", "out of range", 0 },
     { "lora_adapter_metadata", "{\"transformer.lora_alpha\":\"8\"}", "expected a number", 0 },
     { "lora_adapter_metadata", "{\"transformer.use_dora\":true}", "DoRA", 0 },
@@ -226,29 +226,6 @@ static void metadata_is_read(void **state)
         }
         assert_int_equal(vtrain_lora_get(l, "m", &p, &err), 0);
         if (fabs(p.scale - metas[i].scale) > 1e-12) fail_msg("%s: %g", metas[i].text, p.scale);
-        vtrain_lora_close(l);
-    }
-    free(path);
-}
-
-static void alpha_is_a_number(void **state)
-{
-    (void)state;
-    static const float one[6] = { 1, 1, 1, 1, 1, 1 };
-    static const float bad[] = { NAN, INFINITY };
-    char *path = vc_path_join(golden_tmp("meta"), "alpha.safetensors");
-    for (size_t i = 0; i < COUNT(bad); i++) {
-        const vf_view v[] = {
-            { "lora_unet_m.lora_down.weight", VC_F32, 2, { 2, 3 }, one, 24 },
-            { "lora_unet_m.lora_up.weight", VC_F32, 2, { 3, 2 }, one, 24 },
-            { "lora_unet_m.alpha", VC_F32, 0, { 0 }, &bad[i], 4 },
-        };
-        vtrain_lora *l;
-        vtrain_lora_pair p;
-        vc_err err = { 0 };
-        assert_int_equal(vf_safetensors_write(path, v, 3, NULL, 0, &err), 0);
-        assert_int_equal(vtrain_lora_open(&l, path, &err), 0);
-        assert_int_equal(vtrain_lora_get(l, "m", &p, &err), VC_EFORMAT);
         vtrain_lora_close(l);
     }
     free(path);
@@ -334,6 +311,12 @@ static void tiny_lora(tiny *m, int rank, double alpha)
     }
 }
 
+static bool is_q(void *arg, const char *module)
+{
+    (void)arg;
+    return strstr(module, "to_q") != NULL;
+}
+
 /* scale * B A of a module in a file equals the model's. */
 static void same_product(const char *path, const vt_lin *lin, const char *module)
 {
@@ -399,6 +382,45 @@ static void lora_is_written(void **state)
         free(second);
     }
     tiny_close(&m);
+}
+
+/* What this program wrote is loaded; a file that is of other modules, ranks or alphas says so. */
+static void lora_is_gone_on_with(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "to_q", "to_out.0" };
+    static const struct { int rank; double alpha; bool one; const char *says; } rows[] = {
+        { 3, 6, false, NULL },
+        { 2, 4, false, "module \"blocks.0.to_q\" has rank 2, but this run's is 3: give --rank 2" },
+        { 3, 3, false, "has alpha 3, but this run's is 6: give --network_alpha 3" },
+        { 3, 6, true, "no module \"blocks.0.to_out.0\", which --target_name matches" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        tiny from, to;
+        const vt_source none = { .seed = 1 };
+        const char *dir = golden_tmp("gone-on");
+        const vtrain_export_lora_opts o = {
+            names, 2, rows[i].rank, rows[i].alpha, false, false, NULL, NULL
+        };
+        vtrain_lora *l;
+        int matched;
+        vc_err err = { 0 };
+        tiny_open(&from, &none);
+        if (vt_params_lora(from.p, rows[i].one ? is_q : NULL, NULL, rows[i].rank, rows[i].alpha, 3,
+                           &matched, &err) ||
+            vtrain_export_lora(dir, from.p, &o, &err) || vtrain_lora_open(&l, dir, &err))
+            fail_msg("%s", err.text);
+        tiny_open(&to, &none);
+        tiny_lora(&to, 3, 6);
+        int rc = vtrain_lora_load(to.p, l, &err);
+        if (rows[i].says ? rc != VC_EMISMATCH || !strstr(err.text, rows[i].says) : rc)
+            fail_msg("%d: %s", rc, err.text);
+        if (!rc)
+            assert_memory_equal(to.q.lora_a->data, from.q.lora_a->data, 3 * 6 * sizeof(float));
+        vtrain_lora_close(l);
+        tiny_close(&from);
+        tiny_close(&to);
+    }
 }
 
 /* ---- whole transformers ---- */
@@ -568,7 +590,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_merges), cmocka_unit_test(long_rows_merge),
         cmocka_unit_test(metadata_is_read),
-        cmocka_unit_test(alpha_is_a_number),   cmocka_unit_test(targets_are_pefts),
+        cmocka_unit_test(targets_are_pefts),   cmocka_unit_test(lora_is_gone_on_with),
         cmocka_unit_test(lora_is_written),     cmocka_unit_test(full_is_written),
         cmocka_unit_test(frozen_weights_are_mapped),
     };

@@ -112,6 +112,8 @@ static const layout layouts[] = {
     { MODULE ".lora_A.default.weight", MODULE ".lora_B.default.weight", NULL, NULL, 1 },
     { "diffusion_model." MODULE ".lora_A.weight", "diffusion_model." MODULE ".lora_B.weight", NULL,
       NULL, 1 },
+    { "transformer.base_model.model." MODULE ".lora_A.mine.weight",
+      "base_model.model.transformer." MODULE ".lora_B.mine.weight", MODULE ".alpha", NULL, 0.5 },
     { "lora_unet__" FLAT ".lora_down.weight", "lora_unet__" FLAT ".lora_up.weight",
       "lora_unet__" FLAT ".alpha", NULL, 0.5 },
     { "lora_unet_" FLAT ".lora_down.weight", "lora_unet_" FLAT ".lora_up.weight",
@@ -163,10 +165,19 @@ static void test_layouts(void **state)
 static void test_bad_files(void **state)
 {
     const struct { const char *a, *b, *says; int64_t rank_b; } bad[] = {
-        { "x.lora_A.weight", "x.weight", "no part of a LoRA", RANK },
+        { "x.lora_A.weight", "x.weight", "\"x.weight\" is no part of a LoRA", RANK },
+        { "x.lora_A.weight", "x.lora_B.a.b.weight", "no part of a LoRA", RANK },
+        { "x.lora_A.weight", "x.lora_magnitude_vector", "a DoRA's", RANK },
+        { "x.lora_A.weight", "x.lora_magnitude_vector.weight", "a DoRA's", RANK },
+        { "lora_unet_x.lora_down.weight", "lora_unet_x.dora_scale", "a DoRA's", RANK },
+        { "lora_unet_x.lokr_w1", "lora_unet_x.lokr_w2", "a LoKr's", RANK },
+        { "lora_unet_x.hada_w1_a", "lora_unet_x.hada_w1_b", "a LoHa's", RANK },
+        { "x.lora_A.weight", "x.lora_B.bias", "a bias's", RANK },
+        { "x.diff", "x.diff_b", "a whole layer's", RANK },
         { "x.lora_A.weight", "x.lora_down.weight", "twice", RANK },
+        { "x.lora_A.weight", "lora_unet_x.lora_up.weight", "twice", RANK },
         { "x.lora_A.weight", "y.lora_B.weight", "half", RANK },
-        { "x.lora_A.weight", "x.lora_B.weight", "do not fit", 1 },
+        { "x.lora_A.weight", "x.lora_B.weight", "are [2,5] and [3,1]", 1 },
     };
     char *path = vc_path_join(*state, "bad.safetensors");
     for (size_t i = 0; i < COUNT(bad); i++) {
@@ -186,6 +197,86 @@ static void test_bad_files(void **state)
         vtrain_lora_close(l);
     }
     free(path);
+}
+
+/* Whatever its type, alpha is a number; a value that is none, or a half of integers, is named. */
+static void test_values(void **state)
+{
+    static const int64_t whole = 1;
+    static const double exact = 1;
+    static const float bad[] = { NAN, INFINITY };
+    const struct { const char *says; vf_view a, alpha; } rows[] = {
+        { NULL, { "", VC_F32, 2, { RANK, IN }, a_values, sizeof a_values },
+          { "x.alpha", VC_I64, 0, { 0 }, &whole, 8 } },
+        { NULL, { "", VC_F32, 2, { RANK, IN }, a_values, sizeof a_values },
+          { "x.alpha", VC_F64, 1, { 1 }, &exact, 8 } },
+        { "x.alpha\": alpha is one number, not 2",
+          { "", VC_F32, 2, { RANK, IN }, a_values, sizeof a_values },
+          { "x.alpha", VC_F32, 1, { 2 }, a_values, 8 } },
+        { "x.alpha\": element 0 is inf", { "", VC_F32, 2, { RANK, IN }, a_values, sizeof a_values },
+          { "x.alpha", VC_F32, 0, { 0 }, &bad[1], 4 } },
+        { "x.lora_A.weight\": element 0 is nan", { "", VC_F32, 2, { 1, 1 }, bad, 4 },
+          { "x.alpha", VC_I64, 0, { 0 }, &whole, 8 } },
+        { "x.lora_A.weight\" holds i16", { "", VC_I16, 2, { RANK, IN }, a_values, 2 * RANK * IN },
+          { "x.alpha", VC_I64, 0, { 0 }, &whole, 8 } },
+    };
+    char *path = vc_path_join(*state, "values.safetensors");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        vf_view v[] = {
+            rows[i].a, { "x.lora_B.weight", VC_F32, 2, { OUT, RANK }, b_values, sizeof b_values },
+            rows[i].alpha,
+        };
+        v[0].name = "x.lora_A.weight";
+        vtrain_lora *l;
+        vtrain_lora_pair p;
+        vc_err err = { 0 };
+        assert_int_equal(vf_safetensors_write(path, v, 3, NULL, 0, &err), 0);
+        int rc = vtrain_lora_open(&l, path, &err);
+        if (!rc) rc = vtrain_lora_get(l, "x", &p, &err);
+        if (!rows[i].says) {
+            assert_true(!rc && p.scale == 1.0 / RANK);
+        } else if (!rc || !strstr(err.text, rows[i].says) || !strstr(err.text, path)) {
+            fail_msg("%s: %s", rows[i].says, err.text);
+        }
+        vtrain_lora_close(l);
+    }
+    free(path);
+}
+
+/* A folder as PEFT saves one: alpha is in its adapter_config.json. */
+static void test_peft_folder(void **state)
+{
+    static const layout l = { "base_model.model." MODULE ".lora_A.weight",
+                              "base_model.model." MODULE ".lora_B.weight", NULL, NULL, 0 };
+    static const char *const configs[] = {
+        "{\"r\":2,\"lora_alpha\":8,\"alpha_pattern\":{}}", "{\"lora_alpha\":8,\"use_dora\":true}"
+    };
+    char *dir = vc_path_join(*state, "peft");
+    char *path = vc_path_join(dir, "adapter_model.safetensors");
+    char *config = vc_path_join(dir, "adapter_config.json");
+    vtrain_lora *lora;
+    vtrain_lora_pair p;
+    vc_err err = { 0 };
+    assert_int_equal(vc_mkdirs(dir, &err), 0);
+    assert_int_equal(vtrain_lora_open(&lora, dir, &err), VC_ENOENT);
+    assert_non_null(strstr(err.text, "give the LoRA's file itself"));
+    write_layout(path, &l);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(vc_file_write(config, configs[i], strlen(configs[i]), &err), 0);
+        int rc = vtrain_lora_open(&lora, dir, &err);
+        if (i) {
+            assert_int_equal(rc, VC_EFORMAT);
+            assert_non_null(strstr(err.text, "adapter_config.json: use_dora"));
+        } else {
+            assert_int_equal(rc, 0);
+            assert_int_equal(vtrain_lora_get(lora, MODULE, &p, &err), 0);
+            assert_true(p.scale == 4);
+        }
+        vtrain_lora_close(lora);
+    }
+    free(dir);
+    free(path);
+    free(config);
 }
 
 /* ---- folding in ---- */
@@ -211,6 +302,39 @@ static int plain_get(void *arg, const char *name, vt_host *v, vc_err *err)
     if (strcmp(name, MODULE ".weight")) return vc_fail(err, VC_ENOENT, "no %s", name);
     *v = (vt_host){ .dtype = VC_F32, .nd = 2, .dim = { OUT, IN }, .data = arg };
     return 0;
+}
+
+static int half_get(void *arg, const char *name, vt_host *v, vc_err *err)
+{
+    int rc = plain_get(arg, name, v, err);
+    v->dtype = VC_F16;
+    return rc;
+}
+
+/* f16 ends at 65504. */
+static void test_overflow(void **state)
+{
+    static const float alpha = 4e4f;
+    static const layout l = { MODULE ".lora_A.weight", MODULE ".lora_B.weight", MODULE ".alpha",
+                              NULL, 0 };
+    const vf_view v[] = {
+        { l.a, VC_F32, 2, { RANK, IN }, a_values, sizeof a_values },
+        { l.b, VC_F32, 2, { OUT, RANK }, b_values, sizeof b_values },
+        { l.alpha, VC_F32, 0, { 0 }, &alpha, 4 },
+    };
+    uint16_t w[OUT * IN] = { 0 };
+    char *path = vc_path_join(*state, "big.safetensors");
+    vtrain_lora *lora;
+    vt_host h;
+    vc_err err = { 0 };
+    assert_int_equal(vf_safetensors_write(path, v, 3, NULL, 0, &err), 0);
+    if (vtrain_lora_open(&lora, path, &err)) fail_msg("%s", err.text);
+    const vt_source base = { .get = half_get, .arg = w };
+    vt_source src = vtrain_lora_source(lora, &base);
+    assert_int_equal(src.get(src.arg, MODULE ".weight", &h, &err), VC_ENUMERIC);
+    assert_non_null(strstr(err.text, "folded into f16"));
+    vtrain_lora_close(lora);
+    free(path);
 }
 
 static int folded(const char *path, float *w, float *out)
@@ -263,6 +387,8 @@ int main(void)
         cmocka_unit_test(test_targets), cmocka_unit_test(test_bad_targets),
         cmocka_unit_test(test_layouts), cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_merge),   cmocka_unit_test(test_source),
+        cmocka_unit_test(test_values),  cmocka_unit_test(test_peft_folder),
+        cmocka_unit_test(test_overflow),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

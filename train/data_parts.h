@@ -4,6 +4,7 @@
 #define VTRAIN_DATA_PARTS_H
 
 #include "train/data.h"
+#include "train/values.h"
 
 /* Normalisation as a manifest or a config says it. mean, std: arrays of `channels` numbers,
  * borrowed, or NULL. */
@@ -125,6 +126,5 @@ int vtrain_keys_read(const vtrain_data *d, const cJSON *o, const char *field,
 
 /* Elements first..first+n-1 of a view as f32; its bytes may lie at any address. */
 void vtrain_view_f32(float *dst, const vf_view *v, size_t first, size_t n);
-bool vtrain_all_finite(const float *x, size_t n);
 
 #endif

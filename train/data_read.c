@@ -25,18 +25,6 @@ void vtrain_view_f32(float *dst, const vf_view *v, size_t first, size_t n)
     }
 }
 
-bool vtrain_all_finite(const float *x, size_t n)
-{
-    uint32_t bad = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        uint32_t u;
-        memcpy(&u, &x[i], sizeof u);
-        bad |= (u & 0x7f800000) == 0x7f800000;
-    }
-    return !bad;
-}
-
 static bool is_float(vc_dtype t)
 {
     return t <= VC_F64;                  /* the float types come first in vc_dtype */

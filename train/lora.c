@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/file.h"
 #include "formats/json.h"
 #include "train/values.h"
 
-enum { MAX_TENSORS = 20000 };    /* entries are searched one by one */
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+enum { MAX_TENSORS = 20000, MAX_CONFIG = 1 << 20 };    /* entries are searched one by one */
 
 typedef struct entry {
     char *module;                /* without prefix and suffix; flat: underscores for dots */
@@ -22,7 +24,7 @@ struct vtrain_lora {
     vf_safetensors *file;
     cJSON *meta;                 /* of the header, or NULL */
     const cJSON *alphas;         /* its alpha_pattern: {ending of a module: alpha}, or NULL */
-    double alpha;                /* its alpha; below 0: not said */
+    double alpha;                /* its alpha; NaN: not said */
     bool root;                   /* rank-stabilised: alpha / sqrt(r) (Kalajdzievski 2023) */
     entry *entry;
     int n;
@@ -36,40 +38,70 @@ struct vtrain_lora {
 
 typedef enum { PART_NONE, PART_A, PART_B, PART_ALPHA } part;
 
-static const struct { const char *suffix; part is; } suffixes[] = {
-    { ".lora_A.weight", PART_A },      { ".lora_B.weight", PART_B },
-    { ".lora_A.default.weight", PART_A }, { ".lora_B.default.weight", PART_B },
-    { ".lora_down.weight", PART_A },   { ".lora_up.weight", PART_B },
-    { ".alpha", PART_ALPHA },
+static const struct { const char *word; part is; } halves[] = {
+    { ".lora_A.", PART_A }, { ".lora_down.", PART_A },
+    { ".lora_B.", PART_B }, { ".lora_up.", PART_B },
 };
 static const struct { const char *prefix; bool flat; } prefixes[] = {
     { "base_model.model.", false }, { "pipe.dit.", false }, { "transformer.", false },
     { "diffusion_model.", false },
     { "lora_unet__", true }, { "lora_unet_", true },
 };
+/* What files of such names may hold besides: adapters that are no product of two matrices. */
+static const struct { const char *word, *what; } others[] = {
+    { ".lora_magnitude_vector", "a DoRA's" }, { ".dora_scale", "a DoRA's" },
+    { ".lokr_", "a LoKr's" },                 { ".hada_", "a LoHa's" },
+    { ".oft_", "an OFT's" },                  { ".lora_mid.", "a convolution's" },
+    { ".diff", "a whole layer's" },           { ".bias", "a bias's" },
+};
+
+/* *module: length of the name before the part. Between a half's name and its "weight" may stand
+ * that of the adapter ("default"). */
+static part part_of(const char *name, size_t *module)
+{
+    static const char alpha[] = ".alpha";
+    size_t n = strlen(name), a = sizeof alpha - 1;
+    *module = n > a ? n - a : 0;
+    if (*module && !strcmp(name + *module, alpha)) return PART_ALPHA;
+    for (size_t i = 0; i < COUNT(halves); i++) {
+        const char *at = strstr(name, halves[i].word);
+        if (!at || at == name) continue;
+        const char *rest = at + strlen(halves[i].word), *dot = strchr(rest, '.');
+        *module = (size_t)(at - name);
+        if (!strcmp(dot ? dot + 1 : rest, "weight")) return halves[i].is;
+    }
+    return PART_NONE;
+}
 
 /* The module of a tensor's name, malloc'ed; NULL for a name that is no LoRA's (or no memory). */
 static char *module_of(const char *name, part *is, bool *flat)
 {
-    size_t n = strlen(name);
-    *is = PART_NONE;
+    size_t n;
     *flat = false;
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes && !*is; i++) {
-        size_t s = strlen(suffixes[i].suffix);
-        if (n <= s || strcmp(name + n - s, suffixes[i].suffix)) continue;
-        *is = suffixes[i].is;
-        n -= s;
-    }
+    *is = part_of(name, &n);
     if (!*is) return NULL;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+    for (size_t i = 0; i < COUNT(prefixes) && !*flat;) {     /* in any order, one after another */
         size_t p = strlen(prefixes[i].prefix);
-        if (n <= p || strncmp(name, prefixes[i].prefix, p)) continue;
+        if (n <= p || strncmp(name, prefixes[i].prefix, p)) {
+            i++;
+            continue;
+        }
         name += p;
         n -= p;
         *flat = prefixes[i].flat;
-        if (*flat) break;
+        i = 0;
     }
     return strndup(name, n);
+}
+
+static int no_part(const char *name, vc_err *err)
+{
+    for (size_t i = 0; i < COUNT(others); i++)
+        if (strstr(name, others[i].word))
+            return vc_fail(err, VC_EFORMAT, "tensor \"%s\" is %s part, and only products of two "
+                           "matrices are read: fold the file into the transformer with the program "
+                           "that made it, and train on that", name, others[i].what);
+    return vc_fail(err, VC_EFORMAT, "tensor \"%s\" is no part of a LoRA", name);
 }
 
 static bool same_module(const entry *e, const char *module)
@@ -93,7 +125,7 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
     part is;
     bool flat;
     char *module = module_of(v->name, &is, &flat);
-    if (!is) return vc_fail(err, VC_EFORMAT, "tensor \"%s\" is no part of a LoRA", v->name);
+    if (!is) return no_part(v->name, err);
     if (!module) return vc_fail(err, VC_ENOMEM, "out of memory");
     entry *e = entry_of(l, module, flat);
     if (e) {
@@ -105,7 +137,7 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
     const vf_view **slot = is == PART_A ? &e->a : is == PART_B ? &e->b : &e->alpha;
     if (*slot) return vc_fail(err, VC_EFORMAT, "module \"%s\" is there twice", e->module);
     *slot = v;
-    return 0;
+    return vtrain_view_finite(v, err);
 }
 
 /* ---- metadata ---- */
@@ -129,36 +161,52 @@ static int read_alphas(vtrain_lora *l, const char *field, vc_err *err)
 }
 
 /* What diffusers writes of PEFT's LoraConfig below "transformer.", Finetrainers without it. */
-static int read_config(vtrain_lora *l, const char *key, const char *prefix, vc_err *err)
+static int read_config(vtrain_lora *l, const char *prefix, vc_err *err)
 {
     static const char *const names[] = { "lora_alpha", "use_rslora", "use_dora", "alpha_pattern" };
     char field[4][40];
     for (int i = 0; i < 4; i++)
         snprintf(field[i], sizeof field[i], "%s%s", prefix, names[i]);
-    const char *text = vf_safetensors_meta(l->file, key);
     bool dora = false;
-    int rc = vf_json_parse(&l->meta, text, strlen(text), err);
-    if (!rc) rc = vf_json_num_opt(l->meta, field[0], &l->alpha, err);
-    if (!rc && !(l->alpha < 1e9 && (l->alpha >= 0 || l->alpha == -1)))
+    int rc = vf_json_num_opt(l->meta, field[0], &l->alpha, err);
+    if (!rc && (l->alpha < 0 || l->alpha >= 1e9))
         rc = vc_fail(err, VC_EFORMAT, "%s: out of range", field[0]);
     if (!rc) rc = vf_json_bool_opt(l->meta, field[1], &l->root, err);
     if (!rc) rc = vf_json_bool_opt(l->meta, field[2], &dora, err);
     if (!rc && dora) rc = vc_fail(err, VC_EFORMAT, "%s: a DoRA is no LoRA", field[2]);
-    if (!rc) rc = read_alphas(l, field[3], err);
-    return vc_context(err, rc, "%s", key);
+    return rc ? rc : read_alphas(l, field[3], err);
+}
+
+/* PEFT itself has it in a file beside the values. */
+static int read_adapter_config(vtrain_lora *l, vc_err *err)
+{
+    static const char name[] = "adapter_config.json";
+    char *path = vc_format("%.*s%s", (int)(vc_path_base(l->path) - l->path), l->path, name);
+    if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = 0;
+    if (vc_file_exists(path)) {
+        rc = vf_json_read(&l->meta, path, MAX_CONFIG, err);
+        if (!rc) rc = vc_context(err, read_config(l, "", err), "%s", name);
+    }
+    free(path);
+    return rc;
 }
 
 static int read_metadata(vtrain_lora *l, vc_err *err)
 {
     static const char *const keys[] = { "lora_adapter_metadata", "lora_config" };
-    l->alpha = -1;
-    for (int i = 0; i < 2; i++)
-        if (vf_safetensors_meta(l->file, keys[i]))
-            return read_config(l, keys[i], i ? "" : "transformer.", err);
-    return 0;
+    l->alpha = NAN;
+    for (int i = 0; i < 2; i++) {
+        const char *text = vf_safetensors_meta(l->file, keys[i]);
+        if (!text) continue;
+        int rc = vf_json_parse(&l->meta, text, strlen(text), err);
+        if (!rc) rc = read_config(l, i ? "" : "transformer.", err);
+        return vc_context(err, rc, "%s", keys[i]);
+    }
+    return read_adapter_config(l, err);
 }
 
-/* The alpha of the metadata for a module; below 0: none. */
+/* The alpha of the metadata for a module; NaN: none. */
 static double alpha_of(const vtrain_lora *l, const char *module)
 {
     size_t n = strlen(module);
@@ -174,19 +222,33 @@ static double alpha_of(const vtrain_lora *l, const char *module)
 
 /* ---- opening ---- */
 
-static char *file_of(const char *path)
+/* *file: the file itself, or of a folder the one that diffusers or PEFT would have made in it. */
+static int find_file(char **file, const char *path, vc_err *err)
 {
-    static const char st[] = ".safetensors";
-    size_t n = strlen(path), s = sizeof st - 1;
-    if (n > s && !strcmp(path + n - s, st)) return strdup(path);
-    return vc_path_join(path, "pytorch_lora_weights.safetensors");
+    static const char *const names[] = {
+        "pytorch_lora_weights.safetensors", "adapter_model.safetensors"
+    };
+    struct stat st;
+    if (stat(path, &st)) return vc_fail_errno(err, "%s", path);
+    if (!S_ISDIR(st.st_mode)) {
+        *file = strdup(path);
+        return *file ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    for (size_t i = 0; i < COUNT(names); i++) {
+        *file = vc_path_join(path, names[i]);
+        if (!*file) return vc_fail(err, VC_ENOMEM, "out of memory");
+        if (vc_file_exists(*file)) return 0;
+        free(*file);
+        *file = NULL;
+    }
+    return vc_fail(err, VC_ENOENT, "%s: neither %s nor %s in it: give the LoRA's file itself", path,
+                   names[0], names[1]);
 }
 
 static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
 {
-    l->path = file_of(path);
-    if (!l->path) return vc_fail(err, VC_ENOMEM, "out of memory");
-    int rc = vf_safetensors_open(&l->file, l->path, err);
+    int rc = find_file(&l->path, path, err);
+    if (!rc) rc = vf_safetensors_open(&l->file, l->path, err);
     if (rc) return rc;
     int n = vf_safetensors_count(l->file);
     if (n > MAX_TENSORS)
@@ -231,24 +293,31 @@ void vtrain_lora_close(vtrain_lora *l)
 
 /* ---- reading ---- */
 
-static bool is_float(vc_dtype t)
+static int check_type(const vtrain_lora *l, const vf_view *v, vc_err *err)
 {
-    return t == VC_F32 || t == VC_BF16 || t == VC_F16;
+    return v->dtype <= VC_F64 ? 0
+         : vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\" holds %s, no LoRA has that type", l->path,
+                   v->name, vc_dtype_name(v->dtype));
 }
 
 static int check_pair(const vtrain_lora *l, const entry *e, vc_err *err)
 {
-    if (!e->a || !e->b)
-        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": one half of the pair is missing",
-                       l->path, e->module);
-    if (e->a->nd != 2 || e->b->nd != 2 || e->a->dim[0] != e->b->dim[1] || e->a->dim[0] < 1 ||
-        !is_float(e->a->dtype) || !is_float(e->b->dtype))
-        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": the pair's shapes or types do not fit "
-                       "each other", l->path, e->module);
-    if (e->alpha && (vf_view_count(e->alpha) != 1 || !is_float(e->alpha->dtype)))
-        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": alpha is no number", l->path,
-                       e->module);
-    return 0;
+    const vf_view *a = e->a, *b = e->b;
+    if (!a || !b)
+        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": half of the pair is missing, its %s",
+                       l->path, e->module, a ? "lora_B (lora_up)" : "lora_A (lora_down)");
+    int rc = check_type(l, a, err);
+    if (!rc) rc = check_type(l, b, err);
+    if (!rc && e->alpha && vf_view_count(e->alpha) != 1)
+        rc = vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\": alpha is one number, not %lld", l->path,
+                     e->alpha->name, (long long)vf_view_count(e->alpha));
+    if (rc || (a->nd == 2 && b->nd == 2 && a->dim[0] == b->dim[1] && a->dim[0] > 0)) return rc;
+    char have_a[VT_SHAPE_TEXT], have_b[VT_SHAPE_TEXT];
+    vt_shape_text(have_a, a->nd, a->dim);
+    vt_shape_text(have_b, b->nd, b->dim);
+    return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": its halves are %s and %s; a linear's are "
+                   "[rank,in] and [out,rank], of a rank above 0", l->path, e->module, have_a,
+                   have_b);
 }
 
 /* The pair's own alpha before the metadata's; without any alpha = r. */
@@ -260,30 +329,41 @@ static double scale_of(const vtrain_lora *l, const entry *e, const char *module)
         vc_to_f32(&v, e->alpha->data, e->alpha->dtype, 1);
         return (double)v / r;
     }
-    return alpha < 0 ? 1 : l->root ? alpha / sqrt(r) : alpha / r;
+    return isnan(alpha) ? 1 : l->root ? alpha / sqrt(r) : alpha / r;
+}
+
+/* *e: the module's entry, or NULL. A file may have it under two names, which are no pair of one. */
+static int find_entry(vtrain_lora *l, const char *module, entry **e, vc_err *err)
+{
+    *e = NULL;
+    for (int i = 0; i < l->n; i++) {
+        if (!same_module(&l->entry[i], module)) continue;
+        if (*e)
+            return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" is there twice, as \"%s\" too",
+                           l->path, (*e)->module, l->entry[i].module);
+        *e = &l->entry[i];
+    }
+    return 0;
 }
 
 int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_err *err)
 {
-    for (int i = 0; i < l->n; i++) {
-        entry *e = &l->entry[i];
-        if (!same_module(e, module)) continue;
-        int rc = check_pair(l, e, err);
-        if (rc) return rc;
-        e->used = true;
-        *p = (vtrain_lora_pair){ .a = *e->a, .b = *e->b, .scale = scale_of(l, e, module) };
-        return isfinite(p->scale) ? 0 : vc_fail(err, VC_EFORMAT, "%s: module \"%s\": alpha is not "
-                                                "finite", l->path, module);
-    }
-    return vc_fail(err, VC_ENOENT, "%s: no module \"%s\"", l->path, module);
+    entry *e;
+    int rc = find_entry(l, module, &e, err);
+    if (!rc && !e) rc = vc_fail(err, VC_ENOENT, "%s: no module \"%s\"", l->path, module);
+    if (!rc) rc = check_pair(l, e, err);
+    if (rc) return rc;
+    e->used = true;
+    *p = (vtrain_lora_pair){ .a = *e->a, .b = *e->b, .scale = scale_of(l, e, module) };
+    return 0;
 }
 
 int vtrain_lora_all_used(const vtrain_lora *l, vc_err *err)
 {
     for (int i = 0; i < l->n; i++)
         if (!l->entry[i].used)
-            return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" is not in this transformer or not "
-                           "among its targets", l->path, l->entry[i].module);
+            return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" is no linear of this transformer, "
+                           "or not among those of --target_name", l->path, l->entry[i].module);
     return 0;
 }
 
@@ -344,6 +424,10 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
     } else {
         vtrain_lora_merge(w, out, in, a, b, r, p->scale);
         vc_from_f32(stored, v->dtype, w, (size_t)n);
+        vc_to_f32(w, stored, v->dtype, (size_t)n);
+        if (!vtrain_all_finite(w, (size_t)n))
+            rc = vc_fail(err, VC_ENUMERIC, "%s: folded into %s the values of \"%s\", times %g, are "
+                         "not finite", l->path, vc_dtype_name(v->dtype), p->b.name, p->scale);
         l->merged[l->n_merged++] = stored;
         l->merged_bytes += (size_t)n * vc_dtype_size(v->dtype);
         v->data = stored;
@@ -370,7 +454,9 @@ static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
         return 0;
     }
     if (!rc && (p.a.dim[1] != v->dim[1] || p.b.dim[0] != v->dim[0]))
-        rc = vc_fail(err, VC_EMISMATCH, "%s: the pair of \"%s\" has another shape", l->path, name);
+        rc = vc_fail(err, VC_EMISMATCH, "%s: \"%s\" is for a weight of [%lld,%lld], but here it is "
+                     "[%lld,%lld]", l->path, p.b.name, (long long)p.b.dim[0], (long long)p.a.dim[1],
+                     (long long)v->dim[0], (long long)v->dim[1]);
     return rc ? rc : make_merged(l, v, &p, err);
 }
 
@@ -387,6 +473,22 @@ size_t vtrain_lora_bytes(const vtrain_lora *l)
 
 /* ---- going on with one ---- */
 
+/* What the file has for a module, against the pair that this run trains. */
+static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
+{
+    long long rank = p->a.dim[0], own = x->lin->lora_a->dim[0];
+    double scale = (double)x->lin->lora_scale;
+    if (rank != own)
+        return vc_fail(err, VC_EMISMATCH, "module \"%s\" has rank %lld, but this run's is %lld: "
+                       "give --rank %lld (a file of several ranks can only be folded in, with "
+                       "--preset_lora_path)", x->module, rank, own, rank);
+    if (!(fabs(p->scale - scale) <= 1e-6 * fabs(p->scale)))
+        return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g, but this run's is %g: give "
+                       "--network_alpha %g", x->module, p->scale * (double)rank,
+                       scale * (double)rank, p->scale * (double)rank);
+    return 0;
+}
+
 int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
 {
     for (int i = 0; i < vt_params_count(p); i++) {
@@ -394,14 +496,13 @@ int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
         if (x->role == VT_P_BASE) continue;
         vtrain_lora_pair pair;
         int rc = vtrain_lora_get(l, x->module, &pair, err);
-        if (rc) return rc;
-        if (!(fabs(pair.scale - (double)x->lin->lora_scale) <= 1e-6 * fabs(pair.scale)))
-            return vc_fail(err, VC_EMISMATCH, "%s: scale (alpha / rank) %g, but this run's is %g: "
-                           "give the file's --rank and --network_alpha", l->path, pair.scale,
-                           (double)x->lin->lora_scale);
-        rc = vtrain_values_set(vt_params_context(p), x->t,
-                               x->role == VT_P_LORA_A ? &pair.a : &pair.b, err);
-        if (rc) return vc_context(err, rc, "%s (rank %lld)", l->path, (long long)pair.a.dim[0]);
+        if (rc == VC_ENOENT)
+            rc = vc_fail(err, VC_EMISMATCH, "no module \"%s\", which --target_name matches: give "
+                         "the file's targets", x->module);
+        if (!rc) rc = check_fit(x, &pair, err);
+        if (!rc) rc = vtrain_values_set(vt_params_context(p), x->t,
+                                        x->role == VT_P_LORA_A ? &pair.a : &pair.b, err);
+        if (rc) return vc_context(err, rc, "%s", l->path);
     }
     return vtrain_lora_all_used(l, err);
 }

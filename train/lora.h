@@ -9,12 +9,13 @@
  *
  * Files. pytorch_lora_weights.safetensors: `transformer.<module>.lora_A.weight` [r,in],
  * `.lora_B.weight` [out,r], and __metadata__'s lora_adapter_metadata with transformer.r,
- * .lora_alpha, .target_modules (export.h writes it). Read are, by suffix, all layouts in use: with
- * or without prefix `transformer.`, `diffusion_model.`, `base_model.model.` or `pipe.dit.`,
- * `.lora_A[.default].weight`, `.lora_down.weight` with a scalar `.alpha`, and `lora_unet_` /
- * `lora_unet__` names with underscores; f32, bf16 or f16, each module with its own rank. Alpha is
- * the pair's own, else the metadata's (alpha_pattern before lora_alpha; use_rslora; Finetrainers'
- * lora_config), else the rank. */
+ * .lora_alpha, .target_modules (export.h writes it). Read are, by what a name has in it, all layouts
+ * in use: with any of the prefixes `transformer.`, `diffusion_model.`, `base_model.model.` and
+ * `pipe.dit.`, or none; `.lora_A[.ADAPTER].weight` or `.lora_down.weight`, either with a scalar
+ * `.alpha`; and `lora_unet_` / `lora_unet__` names with underscores; of any float type, each module
+ * with its own rank. Alpha is the pair's own, else the metadata's (alpha_pattern before lora_alpha;
+ * use_rslora; Finetrainers' lora_config; of a file of PEFT's the adapter_config.json beside it),
+ * else the rank. What is no such pair (a DoRA, a LoKr, a bias) is refused, not left out. */
 #ifndef VTRAIN_LORA_H
 #define VTRAIN_LORA_H
 
@@ -39,7 +40,8 @@ typedef struct vtrain_lora_pair {
     vf_view a, b;                /* [r,in], [out,r] */
     double scale;                /* alpha / r */
 } vtrain_lora_pair;
-/* A folder (pytorch_lora_weights.safetensors in it) or a file. */
+/* A file, or a folder with pytorch_lora_weights.safetensors or adapter_model.safetensors in it.
+ * VC_EFORMAT, VC_ENUMERIC (NaN, infinity) name the tensor. */
 int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err);
 void vtrain_lora_close(vtrain_lora *l);
 /* The pair of a module; VC_ENOENT: it has none. Checks both shapes against each other. */

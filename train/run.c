@@ -34,7 +34,7 @@ static int open_config(vtrain *t, vc_err *err)
     int rc = vtrain_weights_open(&t->weights, c->model, c->transformer,
                                  lora ? c->transformer_dtype : VC_DTYPE_NONE,
                                  c->preset_lora_path, err);
-    if (rc) return vc_context(err, rc, c->transformer ? "--transformer" : "--model");
+    if (rc) return rc;
     const cJSON *config = vtrain_weights_config(t->weights);
     rc = vf_json_str(config, "_class_name", &class_name, err);
     if (rc) return vc_context(err, rc, "%s/config.json", vtrain_weights_path(t->weights));

@@ -1,9 +1,47 @@
 #include "train/values.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/file.h"
+#include "common/tensor/weights.h"
+
+bool vtrain_all_finite(const float *x, size_t n)
+{
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, &x[i], sizeof u);
+        bad |= (u & 0x7f800000) == 0x7f800000;
+    }
+    return !bad;
+}
+
+int vtrain_view_finite(const vf_view *v, vc_err *err)
+{
+    enum { SOME = 4096 };
+    float x[SOME];
+    size_t all = (size_t)vf_view_count(v), size = vc_dtype_size(v->dtype);
+    for (size_t at = 0; at < all; at += SOME) {
+        size_t n = all - at < SOME ? all - at : SOME, i = 0;
+        vc_to_f32(x, (const char *)v->data + at * size, v->dtype, n);
+        if (vtrain_all_finite(x, n)) continue;
+        while (isfinite(x[i]))
+            i++;
+        return vc_fail(err, VC_ENUMERIC, "tensor \"%s\": element %zu is %g", v->name, at + i,
+                       (double)x[i]);
+    }
+    return 0;
+}
+
+static int other_shape(const vt_tensor *t, const vf_view *v, vc_err *err)
+{
+    char have[VT_SHAPE_TEXT], want[VT_SHAPE_TEXT];
+    vt_shape_text(have, v->nd, v->dim);
+    vt_shape_text(want, t->nd, t->dim);
+    return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" is %s, %s was expected", v->name, have, want);
+}
 
 int vtrain_values_set(vt_ctx *g, vt_tensor *t, const vf_view *v, vc_err *err)
 {
@@ -11,8 +49,7 @@ int vtrain_values_set(vt_ctx *g, vt_tensor *t, const vf_view *v, vc_err *err)
     for (int i = 0; same && i < t->nd; i++)
         same = v->dim[i] == t->dim[i];
     if (!same || !vt_packed(t))
-        return vc_fail(err, VC_EMISMATCH, "tensor \"%s\": another shape than the model's",
-                       v->name);
+        return other_shape(t, v, err);
     if ((t->dtype == VC_U8) != (v->dtype == VC_U8))
         return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" holds %s, %s was expected", v->name,
                        vc_dtype_name(v->dtype), vc_dtype_name(t->dtype));

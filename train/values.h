@@ -5,6 +5,10 @@
 #include "common/tensor/tensor.h"
 #include "formats/safetensors.h"
 
+bool vtrain_all_finite(const float *x, size_t n);
+/* VC_ENUMERIC naming the first element that is NaN or infinite. */
+int vtrain_view_finite(const vf_view *v, vc_err *err);
+
 /* t's values become those of v, whose shape must be t's, converted to t's type (codes of eight bits
  * stay what they are); VC_EMISMATCH names v. */
 int vtrain_values_set(vt_ctx *g, vt_tensor *t, const vf_view *v, vc_err *err);

@@ -77,16 +77,15 @@ static int find_folder(char **path, const char *model, const char *transformer, 
                    *path);
 }
 
-static int open_parts(vtrain_weights *w, const char *preset, vc_err *err)
+static int open_parts(vtrain_weights *w, const char *model, const char *transformer, vc_err *err)
 {
-    char *config = vc_path_join(w->path, "config.json");
-    if (!config) return vc_fail(err, VC_ENOMEM, "out of memory");
-    int rc = vf_json_read(&w->config, config, MAX_CONFIG, err);
-    free(config);
+    int rc = find_folder(&w->path, model, transformer, err);
+    char *config = rc ? NULL : vc_path_join(w->path, "config.json");
+    if (!rc && !config) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = vf_json_read(&w->config, config, MAX_CONFIG, err);
     if (!rc) rc = vf_model_open(&w->file, w->path, err);
-    if (!rc && preset)
-        rc = vc_context(err, vtrain_lora_open(&w->preset, preset, err), "--preset_lora_path");
-    return rc;
+    free(config);
+    return vc_context(err, rc, transformer ? "--transformer" : "--model");
 }
 
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *transformer,
@@ -96,8 +95,9 @@ int vtrain_weights_open(vtrain_weights **out, const char *model, const char *tra
     vtrain_weights *w = calloc(1, sizeof *w);
     if (!w) return vc_fail(err, VC_ENOMEM, "out of memory");
     w->held = held;
-    int rc = find_folder(&w->path, model, transformer, err);
-    if (!rc) rc = open_parts(w, preset, err);
+    int rc = open_parts(w, model, transformer, err);
+    if (!rc && preset)
+        rc = vc_context(err, vtrain_lora_open(&w->preset, preset, err), "--preset_lora_path");
     if (rc) {
         vtrain_weights_close(w);
         return rc;

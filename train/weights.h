@@ -8,7 +8,7 @@ typedef struct vtrain_weights vtrain_weights;
 
 /* transformer: its folder; else model/transformer, or model itself if config.json is there. held:
  * the type the weights of linears are held in (NONE: as in the file); preset: a LoRA to fold in, or
- * NULL. */
+ * NULL. Errors name the flag. */
 int vtrain_weights_open(vtrain_weights **out, const char *model, const char *transformer,
                         vc_dtype held, const char *preset, vc_err *err);
 void vtrain_weights_close(vtrain_weights *w);               /* NULL is fine */

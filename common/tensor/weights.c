@@ -147,14 +147,14 @@ static int started(vt_tensor **t, vt_ctx *g, vt_init init, int nd, const int64_t
     return *t ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
 }
 
-static void shape_text(char *s, size_t size, int nd, const int64_t *dim)
+void vt_shape_text(char text[VT_SHAPE_TEXT], int nd, const int64_t *dim)
 {
-    size_t n = (size_t)snprintf(s, size, "[");
+    size_t n = (size_t)snprintf(text, VT_SHAPE_TEXT, "[");
 
-    for (int i = 0; i < nd && n < size; i++)
-        n += (size_t)snprintf(s + n, size - n, "%s%lld", i ? "," : "", (long long)dim[i]);
-    if (n < size)
-        snprintf(s + n, size - n, "]");
+    for (int i = 0; i < nd; i++)
+        n += (size_t)snprintf(text + n, VT_SHAPE_TEXT - n, "%s%lld", i ? "," : "",
+                              (long long)dim[i]);
+    snprintf(text + n, VT_SHAPE_TEXT - n, "]");
 }
 
 /* Rows of n values to e4m3, each with the power of two that brings it into +-448. */
@@ -214,16 +214,16 @@ static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *
 static int loaded(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_source *src, int nd,
                   const int64_t *dim, const char *name, vc_err *err)
 {
-    char want[160], have[160];
+    char want[VT_SHAPE_TEXT], have[VT_SHAPE_TEXT];
     vt_host h = { 0 };
 
-    shape_text(want, sizeof want, nd, dim);
+    vt_shape_text(want, nd, dim);
     int rc = src->get(src->arg, name, &h, err);
     if (rc == VC_ENOENT)
         return vc_fail(err, VC_ENOENT, "tensor \"%s\" is missing; it should be %s", name, want);
     if (rc)
         return vc_context(err, rc, "%s", name);
-    shape_text(have, sizeof have, h.nd, h.dim);
+    vt_shape_text(have, h.nd, h.dim);
     if (h.nd != nd || memcmp(h.dim, dim, (size_t)nd * sizeof *dim))
         return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" is %s, %s was expected", name, have, want);
     if (h.dtype < 0 || h.dtype > VC_F64)

@@ -65,6 +65,10 @@ typedef struct vt_source {
                                                * device's memory is not the host's */
 } vt_source;
 
+/* "[64,4096]" for messages. nd: at most 8, as files have. */
+enum { VT_SHAPE_TEXT = 176 };
+void vt_shape_text(char text[VT_SHAPE_TEXT], int nd, const int64_t *dim);
+
 int vt_params_open(vt_params **out, vt_ctx *g, vc_err *err);
 void vt_params_close(vt_params *p);           /* frees the tensors; NULL is fine */
 
