@@ -2,7 +2,9 @@
 #include "formats/model.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -73,7 +75,30 @@ static int rank_of(const char *name)
     return 32;
 }
 
-static int list_candidates(candidate **list, int *n, bool *shards, const char *dir, vc_err *err)
+/* What a folder has besides candidates, to say why there is none. */
+typedef struct rest {
+    bool shards;
+    char pickle[NAME_MAX + 1];           /* name of one, or "" */
+} rest;
+
+static void look_at(rest *r, const char *name)
+{
+    r->shards |= ends_with(name, ".safetensors") && is_shard(name);
+    if (ends_with(name, ".bin") || ends_with(name, ".pt") || ends_with(name, ".ckpt"))
+        snprintf(r->pickle, sizeof r->pickle, "%s", name);
+}
+
+static int no_candidate(const rest *r, const char *dir, vc_err *err)
+{
+    if (r->shards)
+        return vc_fail(err, VC_ENOENT, "%s: shards, but no .safetensors.index.json", dir);
+    if (*r->pickle)
+        return vc_fail(err, VC_ENOENT, "%s: no .safetensors file; %s is a pickle, which is not "
+                       "read: convert it", dir, r->pickle);
+    return vc_fail(err, VC_ENOENT, "%s: no .safetensors file", dir);
+}
+
+static int list_candidates(candidate **list, int *n, rest *r, const char *dir, vc_err *err)
 {
     DIR *d = opendir(dir);
     if (!d)
@@ -81,7 +106,7 @@ static int list_candidates(candidate **list, int *n, bool *shards, const char *d
 
     int rc = 0;
     for (struct dirent *e; !rc && (e = readdir(d));) {
-        *shards |= ends_with(e->d_name, ".safetensors") && is_shard(e->d_name);
+        look_at(r, e->d_name);
         int rank = rank_of(e->d_name);
         if (rank < 0)
             continue;
@@ -109,15 +134,14 @@ static int choose_file(char **file, const char *dir, vc_err *err)
 {
     candidate *list = NULL;
     int n = 0;
-    bool shards = false;
+    rest r = { 0 };
 
     *file = NULL;
-    int rc = list_candidates(&list, &n, &shards, dir, err);
+    int rc = list_candidates(&list, &n, &r, dir, err);
     if (!rc && n)
         qsort(list, (size_t)n, sizeof *list, by_rank);
     if (!rc && !n)
-        rc = vc_fail(err, VC_ENOENT, shards ? "%s: shards, but no .safetensors.index.json"
-                                            : "%s: no .safetensors file", dir);
+        rc = no_candidate(&r, dir, err);
     if (!rc && n > 1 && list[0].rank == list[1].rank)
         rc = vc_fail(err, VC_EINVAL, "%s: several files of weights (%s, %s): name one", dir,
                      list[0].name, list[1].name);

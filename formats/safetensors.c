@@ -304,6 +304,24 @@ static int check_names(vf_safetensors *f, vc_err *err)
     return 0;
 }
 
+/* What is often found where a safetensors file was meant to be, by its first bytes. */
+static const struct { const char *begins, *what; } strangers[] = {
+    { "version https://git-lfs", "a pointer of Git LFS: fetch the file itself (git lfs pull)" },
+    { "PK\003\004", "a zip file, as torch.save writes: convert it to safetensors" },
+    { "\x80\002", "a pickle: convert it to safetensors" },
+    { "GGUF", "a GGUF file: give the safetensors that it was made from" },
+    { "<", "HTML or XML, as a failed download leaves" },
+};
+
+static int bad_length(const uint8_t *bytes, size_t size, uint64_t n, vc_err *err)
+{
+    for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++)
+        if (!memcmp(bytes, strangers[i].begins, strnlen(strangers[i].begins, size)))
+            return vc_fail(err, VC_EFORMAT, "no safetensors file, but %s", strangers[i].what);
+    return vc_fail(err, VC_EFORMAT, "header of %llu bytes in a file of %zu", (unsigned long long)n,
+                   size);
+}
+
 static int parse(vf_safetensors *f, const uint8_t *bytes, size_t size, vc_err *err)
 {
     uint64_t n = 0;
@@ -313,8 +331,7 @@ static int parse(vf_safetensors *f, const uint8_t *bytes, size_t size, vc_err *e
     for (int i = 0; i < PREFIX; i++)
         n |= (uint64_t)bytes[i] << 8 * i;
     if (n == 0 || n > MAX_HEADER || n > size - PREFIX)
-        return vc_fail(err, VC_EFORMAT, "header of %llu bytes in a file of %zu",
-                       (unsigned long long)n, size);
+        return bad_length(bytes, size, n, err);
     f->data = bytes + PREFIX + n;
     f->size = size - PREFIX - n;
     f->names = malloc(n);

@@ -357,6 +357,30 @@ static float value_of(const vf_model *m, const char *name)
     return x;
 }
 
+/* What often lies where weights should, by name and by its first bytes. */
+static void test_strangers(void **state)
+{
+    static const struct { const char *name, *text, *says; } rows[] = {
+        { "model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+          "git lfs pull" },
+        { "model.safetensors", "PK\3\4\24\10\10\10\10\10", "torch.save" },
+        { "model.safetensors", "<!doctype html><html>", "failed download" },
+        { "model.safetensors", "12345678", "header of" },
+        { "pytorch_model.bin", "PK\3\4", "pytorch_model.bin is a pickle" },
+    };
+    folder *dir = *state;
+    vf_model *m;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        vc_err err = { 0 };
+        char *path = vc_path_join(dir->path, rows[i].name);
+        put_text(dir->path, rows[i].name, rows[i].text);
+        assert_true(vf_model_open(&m, dir->path, &err) != 0);
+        if (!strstr(err.text, rows[i].says)) fail_msg("%s", err.text);
+        unlink(path);
+        free(path);
+    }
+}
+
 /* Each step adds a file that must be preferred to all before it. */
 static void test_preference(void **state)
 {
@@ -447,7 +471,7 @@ int main(void)
         cmocka_unit_test(test_reference_bytes), IN_FOLDER(test_round_trip),
         cmocka_unit_test(test_empty), cmocka_unit_test(test_refused_writes),
         cmocka_unit_test(test_headers), cmocka_unit_test(test_deep_header),
-        cmocka_unit_test(test_lengths), cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_lengths), IN_FOLDER(test_strangers), cmocka_unit_test(test_mutations),
         IN_FOLDER(test_preference), IN_FOLDER(test_ambiguous), IN_FOLDER(test_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
