@@ -59,7 +59,7 @@ static const vc_flag flags[] = {
     ROW(STRING, trainable_modules, NULL, NULL, NULL,
         "full finetune: parts of parameter names to train, the others stay frozen (\".\": all)"),
     ROW(INT, rank, "64", "1..4096", "lora_rank", "LoRA: rank"),
-    ROW(FLOAT, network_alpha, NULL, ">0", "lora_alpha", "LoRA: alpha (default: the rank)"),
+    ROW(FLOAT, network_alpha, NULL, "1e-6..1e6", "lora_alpha", "LoRA: alpha (default: the rank)"),
     ROW(STRING, target_name, NULL, NULL, "target_modules lora_target_modules",
         "LoRA: modules, a list of names or endings, a regular expression over whole paths, or "
         "all-linear (default: the family's)"),
@@ -215,8 +215,9 @@ static int check_type(vtrain_config *c, const vc_flags *set, vc_err *err)
     if (c->training_type == VTRAIN_LORA) return 0;
     const struct { const char *flag; bool there; } lora[] = {
         { "target_name", c->target_name }, { "lora_checkpoint", c->lora_checkpoint },
-        { "rank", c->rank != 64 }, { "bake_scale", c->bake_scale },
-        { "export_kohya", c->export_kohya },
+        { "rank", c->rank != 64 },
+        { "network_alpha", c->network_alpha != 0 && c->network_alpha != (double)c->rank },
+        { "bake_scale", c->bake_scale }, { "export_kohya", c->export_kohya },
     };
     for (size_t i = 0; i < sizeof lora / sizeof *lora; i++)
         if (lora[i].there)
@@ -342,7 +343,7 @@ int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f
         return vc_fail(err, VC_EUSAGE, "--flow_shift and --weighting_scheme belong to "
                        "--objective flow, but this is v");
     if (!vc_flags_given(set, "caption_dropout_p")) c->caption_dropout_p = full ? 0.1 : 0;
-    if (!vc_flags_given(set, "network_alpha")) c->network_alpha = (double)c->rank;
+    if (!full && !vc_flags_given(set, "network_alpha")) c->network_alpha = (double)c->rank;
     if (!vc_flags_given(set, "guidance_scale")) c->guidance_scale = f->guidance;
     if (!vc_flags_given(set, "mixed_precision"))
         c->mixed_precision = f->bf16 ? VTRAIN_PRECISION_BF16 : VTRAIN_PRECISION_NO;
