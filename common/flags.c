@@ -339,8 +339,8 @@ static int stray_word(const vc_flags *set, const words *w, const char *s, vc_err
         return vc_fail(err, VC_EUSAGE, "unexpected %s after %s, which takes %s", q.s, before,
                        found.flag->kind == VC_BOOLEAN || found.flag->kind == VC_OPTIONAL
                            ? "a value only as --flag=value" : "one value");
-    return vc_fail(err, VC_EUSAGE, "unexpected %s: every value belongs to a flag, see %s --help",
-                   q.s, set->prog->name);
+    return vc_fail(err, VC_EUSAGE, "unexpected %s: every value belongs to a flag, and a list is "
+                   "one word, a,b: see %s --help", q.s, set->prog->name);
 }
 
 static int one_word(vc_flags *set, words *w, const char *s, bool only_words, vc_err *err)

@@ -1,6 +1,6 @@
 /* foreign.c - see foreign.h. Names are those of VideoX-Fun first, then those that users of
- * Finetrainers and DiffSynth-Studio type. What both programs act on (model, seed, device, workers,
- * trace_dir, dry_run, quiet, log_format) is in no table. */
+ * Finetrainers, DiffSynth-Studio and musubi-tuner type. What both programs act on (model, seed,
+ * device, workers, trace_dir, dry_run, quiet, log_format) is in no table. */
 #include "common/foreign.h"
 
 #define IN_VPREP "used by vprep, not here"
@@ -83,16 +83,26 @@ const vc_foreign vc_jobless_flags[] = {
     ONLY("sft", "task", "vprep prepares and vtrain trains"),
     NONE(1, "model_name", "the family is read from the model's folder"),
     NONE(1, "cache_dir revision non_ema_revision variant", "nothing is downloaded"),
-    NONE(0, "precompute_conditions enable_precomputation enable_text_encoder_in_dataloader",
-         "vprep always encodes before training"),
+    NONE(0, "precompute_conditions enable_precomputation enable_text_encoder_in_dataloader "
+         "precomputation_once precomputation_reuse", "vprep always encodes before training"),
+    NONE(1, "precomputation_items precomputation_dir", "vprep always encodes before training"),
+    NONE(1, "dataset_shuffle_buffer_size", "the whole dataset is shuffled in each epoch"),
+    NONE(1, "config_path output_name", "folders say it: --model and --output_dir"),
+    NONE(0, "report_model_info", "--profile and the plan of a run tell it"),
     NONE(0, "keep_all_node_same_token_length auto_tile_batch_size",
          "batches are made of latents of one shape"),
     NONE(0, "save_state", "every checkpoint can be resumed"),
     NONE(1, "tracker_name tracker_project_name logging_dir",
          "event files go to tensorboard/ in the run's folder"),
-    NONE(0, "allow_tf32 pin_memory multi_stream enable_xformers_memory_efficient_attention",
+    NONE(0, "allow_tf32 pin_memory multi_stream enable_xformers_memory_efficient_attention "
+         "sdpa flash_attn sage_attn xformers split_attn compile persistent_data_loader_workers",
          "the backend sees to it"),
-    NONE(1, "local_rank parallel_backend", "ranks come from mpirun or srun"),
+    NONE(1, "float32_matmul_precision compile_modules attn_provider_training",
+         "the backend sees to it"),
+    NONE(1, "local_rank parallel_backend init_timeout", "ranks come from mpirun or srun"),
+    NONE(1, "image_repeat_in_forward", "vprep's --video_repeat and weights of rows say it"),
+    ONLY("empty", "caption_dropout_technique", "a dropped caption is the empty prompt"),
+    ONLY("v_prediction|flow_prediction", "prediction_type", "the model's scheduler file says it"),
     ONLY("1", "cp_degree tp_degree pp_degree",
          "ranks come from mpirun or srun"),
     NONE(1, "loss_first_frame", "no family here leaves the first latent frame out of the loss"),
@@ -115,7 +125,8 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(0, "use_fsdp", LAUNCH),
     REFUSED(1, "fsdp_*", LAUNCH),
     REFUSED(0, "multi_gpu", LAUNCH),
-    REFUSED(1, "num_machines num_processes machine_rank main_process_ip main_process_port", LAUNCH),
+    REFUSED(1, "num_machines num_processes machine_rank main_process_ip main_process_port "
+            "num_cpu_threads_per_process gpu_ids", LAUNCH),
     REFUSED(1, "model_id_with_origin_paths model_paths hub_model_id hub_token", FOLDER),
     REFUSED(0, "push_to_hub", FOLDER),
     REFUSED(0, "train_text_encoder train_vae",
@@ -125,5 +136,41 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(0, "snr_loss noise_share_in_frames",
             "loss and noise are those of the model's family: leave it out"),
     REFUSED(0, "scale_lr", "give the --learning_rate that is meant"),
+    REFUSED(1, "noise_share_in_frames_ratio",
+            "loss and noise are those of the model's family: leave it out"),
+    REFUSED(1, "abnormal_norm_clip_start initial_grad_norm_ratio",
+            "gradients are clipped to --max_grad_norm alone"),
+    REFUSED(1, "lora_skip_name", "--target_name may be a regular expression over whole paths"),
+    REFUSED(1, "trainable_modules_low_learning_rate", "all that is trained has one rate"),
+    REFUSED(1, "max_train_samples", "give vprep a shorter list, or let vlat select from a dataset"),
+    REFUSED(1, "data_root instance_data_root dataset_config dataset_file video_column "
+            "caption_column image_column",
+            "give vprep the list of clips: --meta LIST.json, .jsonl, .csv, or a folder with "
+            "captions in .txt files"),
+    REFUSED(1, "id_token instance_prompt", "write it into the captions"),
+    REFUSED(1, "video_resolution_buckets image_resolution_buckets train_resolution",
+            "give vprep --fix_sample_size H W, or --video_sample_size for buckets of all shapes, "
+            "and --video_sample_n_frames"),
+    REFUSED(1, "layerwise_upcasting_modules layerwise_upcasting_storage_dtype",
+            "write --transformer_dtype fp8"),
+    REFUSED(0, "fp8_base fp8_scaled", "write --transformer_dtype fp8"),
+    REFUSED(1, "dit", "write --transformer FOLDER, with its config.json, or --model FOLDER"),
+    REFUSED(1, "network_module", "a LoRA is what --training_type lora trains: leave it out"),
+    REFUSED(1, "network_dim", "write --rank, and --network_alpha, which is 1 there unless given"),
+    REFUSED(1, "network_weights", "write --lora_checkpoint"),
+    REFUSED(1, "base_weights base_weights_multiplier",
+            "write --preset_lora_path, which folds one LoRA in as it is"),
+    REFUSED(1, "optimizer_type optimizer_args",
+            "write --optimizer adamw, adamw_bf16 or adamw8bit, and the --adam_ flags"),
+    REFUSED(1, "max_train_epochs", "write --num_train_epochs"),
+    REFUSED(1, "max_data_loader_n_workers", "write --workers"),
+    REFUSED(1, "timestep_sampling discrete_flow_shift",
+            "write --weighting_scheme and --flow_shift; CogVideoX has neither"),
+    REFUSED(1, "save_every_n_epochs save_every_n_steps", "write --checkpointing_steps N"),
+    REFUSED(1, "save_last_n_epochs save_last_n_steps", "write --checkpointing_limit N"),
+    REFUSED(1, "sample_every_n_epochs sample_every_n_steps", "write --validation_steps N"),
+    REFUSED(1, "sample_prompts validation_prompt", "give vprep --validation_prompts FILE"),
+    REFUSED(1, "resume", "write --resume_from_checkpoint latest, a step or a folder"),
+    REFUSED(1, "log_with", "write --report_to tensorboard or none"),
     { 0 }
 };

@@ -426,6 +426,10 @@ static void test_foreign_tables(void **state)
         { { "--fsdp_transformer_layer_cls_to_wrap", "X" }, "mpirun", true, true },
         { { "--model_id_with_origin_paths", "a/b:c" }, "give a folder", true, true },
         { { "--train_text_encoder" }, "only the transformer", true, true },
+        { { "--precomputation_items", "25" }, "has no job here", false, true },
+        { { "--caption_dropout_technique", "zero" }, "not one of empty", true, true },
+        { { "--network_dim", "32" }, "write --rank", true, true },
+        { { "--dataset_config", "t.json" }, "--meta", true, true },
     };
     for (size_t i = 0; i < COUNT(rows); i++)
         for (int k = 0; k < (rows[i].both ? 2 : 1); k++) {
