@@ -459,6 +459,10 @@ int vtrain_loop(vtrain *t, vc_err *err)
     loop l;
     int rc = loop_open(&l, t, err);
     if (t->cfg.profile) vt_profile_begin(t->g);
+    if (t->step >= t->plan.steps)
+        vc_warn(t->ui, "nothing is left to do: %lld steps are done, %lld are asked for "
+                "(--max_train_steps, --num_train_epochs)", (long long)t->step,
+                (long long)t->plan.steps);
     vc_progress_begin(t->ui, "training", "steps", (uint64_t)t->plan.steps);
     vc_progress_at(t->ui, (uint64_t)t->step, NULL);
     rc = vc_comm_agree(t->comm, rc, err);

@@ -182,6 +182,22 @@ typedef struct stored {
     vf_safetensors *file;
 } stored;
 
+/* A parameter that only one side trains would lose its state, or have none. */
+static int check_trained(const vtrain *t, const vf_safetensors *file, vc_err *err)
+{
+    static const char prefix[] = "master/";
+    bool lora = t->cfg.training_type == VTRAIN_LORA;
+    int own = 0, held = 0;
+    for (int i = 0; i < vt_params_count(t->params); i++)
+        own += vt_params_at(t->params, i)->trained;
+    for (int i = 0; i < vf_safetensors_count(file); i++)
+        held += !strncmp(vf_safetensors_at(file, i)->name, prefix, sizeof prefix - 1);
+    if (own == held) return 0;
+    return vc_fail(err, VC_EMISMATCH, "it holds the state of %d parameters, but this run trains "
+                   "%d: go on with the same %s", held, own,
+                   lora ? "--target_name" : "--trainable_modules");
+}
+
 static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
 {
     const stored *s = arg;
@@ -201,7 +217,8 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
     stored s = { .g = t->g };
     int rc = vf_safetensors_open(&s.file, path, err);
     if (!rc) {
-        rc = each_state(t, set_state, &s, err);
+        rc = check_trained(t, s.file, err);
+        if (!rc) rc = each_state(t, set_state, &s, err);
         if (!rc && t->zero) rc = vtrain_zero_read(t->zero, s.file, err);
         vc_context(err, rc, "%s", path);
     }
@@ -210,11 +227,50 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
     return rc;
 }
 
-/* A setting as text; what came before the flag did as its default does. */
-static const char *setting(const vtrain_state *s, const char *name, const char *otherwise)
+/* A checkpoint's state is of these settings. */
+static const char *const state_of[] = { "optimizer", "rank", "network_alpha", NULL };
+/* These may change on the way: where a run works, how long, what it keeps and shows; and what other
+ * lines tell. A change of any other is told: it changes what is trained. */
+static const char *const may_change[] = {
+    "latents", "follow", "verify_data", "training_type", "bake_scale", "export_kohya",
+    "max_train_steps", "num_train_epochs", "train_batch_size", "gradient_accumulation_steps",
+    "seed", "device", "threads", "kernels", "workers", "gradient_checkpointing", "memory_limit",
+    "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile", "parallel",
+    "dp_degree", "dp_shards", "nccl_timeout", "output_dir", "checkpointing_steps",
+    "checkpointing_limit", "resume_from_checkpoint", "eval_steps", "validation_steps",
+    "num_inference_steps", "guidance_scale", "validation_sampler", "report_to", "trace_dir",
+    "trace_steps", "dry_run", "quiet", "log_format", NULL
+};
+
+static bool listed(const char *const *list, const char *name)
 {
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(s->settings, name));
-    return text ? text : otherwise;
+    while (*list && strcmp(*list, name))
+        list++;
+    return *list;
+}
+
+/* A setting as text; what came before the flag did as its default does. */
+static const char *setting(const vtrain_state *s, const vc_flag *f)
+{
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(s->settings, f->name);
+    return text ? cJSON_GetStringValue(text) : f->value ? f->value : "not given";
+}
+
+static int check_settings(const vtrain *t, const vtrain_state *s, const vtrain_state *now,
+                          vc_err *err)
+{
+    for (const vc_flag *f = vtrain_program.flags; f->name; f++) {
+        if (f->kind == VC_GROUP || listed(may_change, f->name)) continue;
+        const char *had = setting(s, f), *has = setting(now, f);
+        if (!strcmp(had, has)) continue;
+        if (!listed(state_of, f->name))
+            vc_warn(t->ui, "--%s is %s from here on, in the checkpoint it was %s", f->name, has,
+                    had);
+        else if (cJSON_HasObjectItem(now->settings, f->name))
+            return vc_fail(err, VC_EMISMATCH, "its state is that of --%s %s, but this run's is "
+                           "%s: go on with --%s %s", f->name, had, has, f->name, had);
+    }
+    return 0;
 }
 
 static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_state *now,
@@ -223,10 +279,8 @@ static int check_state(const vtrain *t, const vtrain_state *s, const vtrain_stat
     if (strcmp(s->family, now->family) || strcmp(s->training_type, now->training_type))
         return vc_fail(err, VC_EMISMATCH, "it is of a %s of family %s, but this run is a %s of %s",
                        s->training_type, s->family, now->training_type, now->family);
-    const char *had = setting(s, "optimizer", "adamw"), *has = setting(now, "optimizer", "adamw");
-    if (strcmp(had, has))
-        return vc_fail(err, VC_EMISMATCH, "its state is that of --optimizer %s, but this run's is "
-                       "%s: go on with --optimizer %s", had, has, had);
+    int rc = check_settings(t, s, now, err);
+    if (rc) return rc;
     const char *differs = s->seed != now->seed ? "seed" : s->batch != now->batch
                         ? "train_batch_size"
                         : s->accumulation * s->ranks != now->accumulation * now->ranks
