@@ -231,6 +231,7 @@ static void test_targets(void **state)
 
 enum { F = 3, H = 8, W = 12, C = 4 };
 
+/* With first frames, and two validation prompts, the second one of 5 x 3 latents. */
 static void data_make(char dir[256])
 {
     static const toy_sample samples[] = {     /* of 11 letters: 12 tokens */
@@ -240,7 +241,8 @@ static void data_make(char dir[256])
     toy_dir_make(dir);
     char *path = vc_path_join(dir, "set.lmdb");
     const toy t = { .path = path, .sample = samples, .n = 2, .channels = C, .width = 16,
-                    .family = "cogvideox" };
+                    .family = "cogvideox", .train_mode = "i2v", .conditions = 1 << TOY_IMAGE,
+                    .prompts = 2 };
     toy_make(&t);
     free(path);
 }
@@ -349,13 +351,33 @@ static void test_lora_run(void **state)
     toy_dir_remove(dir);
 }
 
+/* A prompt that the model cannot sample ends a run before its first step. */
+static void test_prompt_of_another_size(void **state)
+{
+    char dir[256];
+    cog m;
+    vc_err err = { 0 };
+    (void)state;
+    data_make(dir);
+    cog_open(&m, "cogvideox-5b-i2v", VC_BF16, VC_F32);
+    char *args = vc_format("--transformer %s --rank 2 --max_train_steps 1 --validation_steps 1",
+                           golden_tmp("cogvideox-5b-i2v"));
+    assert_int_equal(run(dir, "sized", args, &err), VC_EMISMATCH);
+    if (!strstr(err.text, "validation prompt 1: ") || !strstr(err.text, "table of positions"))
+        fail_msg("%s", err.text);
+    assert_false(run_exists(dir, "sized"));
+    cog_close(&m);
+    free(args);
+    toy_dir_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_configs), cmocka_unit_test(test_bad_weights),
         cmocka_unit_test(test_bad_inputs),  cmocka_unit_test(test_fit),
         cmocka_unit_test(test_targets),     cmocka_unit_test(test_full_run),
-        cmocka_unit_test(test_lora_run),
+        cmocka_unit_test(test_lora_run),    cmocka_unit_test(test_prompt_of_another_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

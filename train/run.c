@@ -11,6 +11,7 @@
 #include "train/ckpt.h"
 #include "train/dist.h"
 #include "train/lora.h"
+#include "train/sample.h"
 #include "train/trace.h"
 #include "train/weights.h"
 #include "train/zero.h"
@@ -454,6 +455,7 @@ int vtrain_run(const vtrain_config *c, const vc_flags *set, vc_comm *comm, FILE 
     rc = vc_comm_agree(comm, rc, err);
     if (!rc) rc = same_everywhere(&t, err);
     if (!rc) rc = vtrain_plan_memory(&t, err);
+    if (!rc && c->validation_steps) rc = vtrain_validate_check(&t, err);
     if (!rc) rc = describe(&t, err);
     if (!rc && !c->dry_run) rc = begin_output(&t, err);
     rc = vc_comm_agree(comm, rc, err);

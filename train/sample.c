@@ -184,19 +184,25 @@ static int make_rows(sampling *s, const vtrain *t, vc_err *err)
     return rc;
 }
 
+/* The prompt, and the size that it is sampled in. */
+static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint32_t i, vc_err *err)
+{
+    s->number = i;
+    int rc = vtrain_data_prompt(t->data, i, &s->p, err);
+    if (!rc) rc = whole_patches(s, fit, err);
+    int rows = t->cfg.guidance_scale > 1 ? 2 : 1;
+    const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
+    memcpy(s->dim, dim, sizeof dim);
+    s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
+    return rc;
+}
+
 static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
 {
     vtrain_fit fit;
     t->family->fit(t->model, &fit);
-    s->number = i;
-    int rc = vtrain_data_prompt(t->data, i, &s->p, err);
-    if (!rc) rc = whole_patches(s, &fit, err);
-    if (rc) return rc;
-    int rows = t->cfg.guidance_scale == 1 ? 1 : 2;
-    const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
-    memcpy(s->dim, dim, sizeof dim);
-    s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
-    rc = make_plan(s, t, err);
+    int rc = open_prompt(s, t, &fit, i, err);
+    if (!rc) rc = make_plan(s, t, err);
     if (!rc) rc = make_rows(s, t, err);
     if (!rc) rc = make_conditions(s, t, &fit, err);
     if (rc) return rc;
@@ -311,6 +317,22 @@ static int sample_one(vtrain *t, const char *dir, uint32_t i, vc_err *err)
     }
     sampling_free(&s);
     return vc_context(err, rc, "validation prompt %u", i);
+}
+
+int vtrain_validate_check(vtrain *t, vc_err *err)
+{
+    vtrain_fit fit;
+    int rc = 0;
+    t->family->fit(t->model, &fit);
+    for (uint32_t i = 0; !rc && i < vtrain_data_prompts(t->data); i++) {
+        sampling s = { 0 };
+        vt_usage use;
+        rc = open_prompt(&s, t, &fit, i, err);
+        if (!rc) rc = vtrain_micro_dry(t, s.dim, false, 0, &use, err);
+        sampling_free(&s);
+        if (rc) vc_context(err, rc, "validation prompt %u", i);
+    }
+    return rc;
 }
 
 int vtrain_validate(vtrain *t, vc_err *err)
