@@ -1,6 +1,8 @@
 /* copy.c - see copy.h */
 #include "formats/copy.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,26 +36,31 @@ int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err)
                    "them anew", vf_dataset_path(a), vf_dataset_path(b), told);
 }
 
-static int refuse_finished(const char *path, vc_err *err)
+int vf_copy_room(const char *path, vc_err *err)
 {
-    vf_dataset *d;
-    char *manifest = vc_path_join(path, VF_MANIFEST);
-    if (!manifest)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
-    bool there = vc_file_exists(manifest) && !vf_dataset_open(&d, path, false, NULL);
-    free(manifest);
-    if (!there)
-        return 0;
-    vf_dataset_close(d);
-    return vc_fail(err, VC_EINVAL, "%s is a finished dataset already: remove it or give another "
-                   "name", path);
+    vf_dataset *there;
+    if (!vf_dataset_open(&there, path, false, NULL)) {
+        vf_dataset_close(there);
+        return vc_fail(err, VC_EINVAL, "%s is a finished dataset already: remove it or give another "
+                       "name", path);
+    }
+    DIR *d = opendir(path);
+    if (!d)
+        return errno == ENOENT ? 0 : vc_fail_errno(err, "%s", path);
+    int rc = 0;
+    for (struct dirent *e; !rc && (e = readdir(d));)
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && !vf_is_writers(e->d_name))
+            rc = vc_fail(err, VC_EINVAL, "%s is there and holds \"%.200s\", which is no unfinished "
+                         "copy's: give another name, or move that away", path, e->d_name);
+    closedir(d);
+    return rc;
 }
 
 int vf_copy_open(vf_copy **out, const char *path, const vf_dataset *like, bool joined,
                  int64_t shard_size, vc_err *err)
 {
     *out = NULL;
-    int rc = refuse_finished(path, err);
+    int rc = vf_copy_room(path, err);
     vf_copy *c = rc ? NULL : calloc(1, sizeof *c);
     cJSON *head = c ? cJSON_Duplicate(vf_dataset_manifest(like), true) : NULL;
     if (!rc && !head)

@@ -11,8 +11,12 @@
 
 typedef struct vf_copy vf_copy;
 
+/* Whether a new dataset may be written at path: nothing is there, an empty folder, or what an
+ * interrupted copy left. VC_EINVAL names what else lies there; VC_EIO. */
+int vf_copy_room(const char *path, vc_err *err);
+
 /* A dataset at `path` whose head is that of `like`; joined: but for `part`, since others come to
- * it. shard_size 0: 4 GiB. VC_EINVAL: there is a finished dataset already. */
+ * it. shard_size 0: 4 GiB. Errors also as of vf_copy_room. */
 int vf_copy_open(vf_copy **out, const char *path, const vf_dataset *like, bool joined,
                  int64_t shard_size, vc_err *err);
 /* Sample i of d as number `number` (its own, or a new one), with all that it refers to. */

@@ -56,6 +56,8 @@ int vf_manifest_add(vf_manifest *m, const vf_shard_info *s, vc_err *err);
 int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head,
                       const cJSON *buckets, vc_err *err);
 
+/* Whether a writer gives such names to files that it makes; vprep's others are not among them. */
+bool vf_is_writers(const char *name);
 /* Whether name is exactly shard-NNNNN.lmdb or text-NNNNN.lmdb. */
 bool vf_shard_name_parse(const char *name, bool *text, unsigned *number);
 char *vf_shard_name(char buf[VF_SHARD_NAME], bool text, unsigned number);

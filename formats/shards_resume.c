@@ -129,6 +129,22 @@ static bool is_temporary(const char *name)
     return !strncmp(name, VF_MANIFEST ".tmp-", strlen(VF_MANIFEST ".tmp-"));
 }
 
+static bool is_shard(const char *name)
+{
+    bool text;
+    unsigned number;
+    return vf_shard_name_parse(name, &text, &number) || vf_open_name_parse(name, &text);
+}
+
+bool vf_is_writers(const char *name)
+{
+    static const char *const other[] = { VF_MANIFEST, VF_MANIFEST_LOCK, VF_STATE };
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        if (!strcmp(other[i], name))
+            return true;
+    return is_shard(name) || is_temporary(name);
+}
+
 /* Calls fn for each file that is a dataset's own; the folder may hold others. */
 static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_err *err),
                      vc_err *err)
@@ -137,13 +153,9 @@ static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_
     if (!d)
         return vc_fail_errno(err, "%s", w->dir);
     int rc = 0;
-    for (struct dirent *e; !rc && (e = readdir(d));) {
-        bool text;
-        unsigned number;
-        if (vf_shard_name_parse(e->d_name, &text, &number) ||
-            vf_open_name_parse(e->d_name, &text) || is_temporary(e->d_name))
+    for (struct dirent *e; !rc && (e = readdir(d));)
+        if (is_shard(e->d_name) || is_temporary(e->d_name))
             rc = fn(w, e->d_name, err);
-    }
     closedir(d);
     return rc;
 }

@@ -2,7 +2,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "formats/copy.h"
 #include "formats/expr.h"
 #include "formats/keymap.h"
+#include "formats/shards_parts.h"
 #include "formats/vlat.h"
 
 static int stopped(vc_err *err)
@@ -373,10 +373,12 @@ static int write_parts(const vlat *v, const vf_dataset *d, const uint32_t *part,
                        vc_err *err)
 {
     int rc = 0;
-    for (uint32_t k = 0; !rc && k < parts; k++) {
+    for (uint32_t i = 0; !rc && i < 2 * parts; i++) {       /* all of them have room, or none is made */
+        uint32_t k = i % parts;
         char *path = part_name(v, d, part, k);
-        rc = path ? copy_part(v, d, part, k, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-        if (!rc) say_result(v, path);
+        rc = !path ? vc_fail(err, VC_ENOMEM, "out of memory")
+             : i < parts ? vf_copy_room(path, err) : copy_part(v, d, part, k, path, err);
+        if (!rc && i >= parts) say_result(v, path);
         free(path);
     }
     return rc;
@@ -404,11 +406,13 @@ int vlat_split(const vlat *v, vc_err *err)
 
 /* ---- gc ---- */
 
+/* What vprep made beside the shards. */
+static const char *const carried[] = { "plan.jsonl", "errors.jsonl", "vprep.yaml", NULL };
+
 int vlat_carry_files(const char *from, const char *to, vc_err *err)
 {
-    static const char *const files[] = { "plan.jsonl", "errors.jsonl", "vprep.yaml", NULL };
     int rc = 0;
-    for (const char *const *f = files; !rc && *f; f++) {
+    for (const char *const *f = carried; !rc && *f; f++) {
         char *a = vc_path_join(from, *f), *b = vc_path_join(to, *f);
         vc_map m;
         if (!a || !b)
@@ -443,16 +447,10 @@ static int64_t bytes_of(const vf_dataset *d)
 
 static bool is_own(const char *name)
 {
-#define NUMBER "[0-9][0-9][0-9][0-9][0-9]"
-    static const char *const own[] = {
-        "manifest.json", "manifest.lock", "state.lmdb", "plan.jsonl", "errors.jsonl", "vprep.yaml",
-        "shard-" NUMBER ".lmdb", "shard-open-" NUMBER ".lmdb", "text-" NUMBER ".lmdb",
-        "text-open-" NUMBER ".lmdb",
-    };
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (!fnmatch(own[i], name, 0))
+    for (const char *const *f = carried; *f; f++)
+        if (!strcmp(*f, name))
             return true;
-    return !strcmp(name, ".") || !strcmp(name, "..");
+    return vf_is_writers(name) || !strcmp(name, ".") || !strcmp(name, "..");
 }
 
 /* What lies in a dataset's folder and is not of it: anybody's. */
@@ -488,7 +486,7 @@ int vlat_remove_left(const char *made, const char *path, vc_err *err)
     return rc;
 }
 
-static int compact(const vlat *v, const vf_dataset *d, const char *made, int64_t *left, vc_err *err)
+static int compact(const vlat *v, vf_dataset *d, const char *made, int64_t *left, vc_err *err)
 {
     vf_dataset *now;
     uint32_t *all = new_parts(d, err);
@@ -511,7 +509,7 @@ int vlat_gc(const vlat *v, vc_err *err)
     int64_t before, left = 0;
     int lock = -1;
     vf_dataset *d = NULL;
-    char *made = vc_format("%s.gc", v->path), *state = vc_path_join(v->path, "state.lmdb");
+    char *made = vc_format("%s.gc", v->path), *state = vc_path_join(v->path, VF_STATE);
     int rc = made && state ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vf_dataset_open(&d, v->path, false, err);
     if (!rc) rc = vc_lock_file(&lock, state, err);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "formats/copy.h"
 
 static const xport_format *const formats[] = {
     &xport_safetensors, &xport_webdataset, &xport_musubi, &xport_finetrainers, &xport_causvid, &xport_ttt,
@@ -340,16 +341,6 @@ int vlat_export(const vlat *v, vc_err *err)
     return rc;
 }
 
-static int refuse_finished(const char *path, vc_err *err)
-{
-    vf_dataset *d;
-    if (vf_dataset_open(&d, path, false, NULL))
-        return 0;
-    vf_dataset_close(d);
-    return vc_fail(err, VC_EINVAL, "%s is a finished dataset already: remove it or give another name",
-                   path);
-}
-
 int vlat_import(const vlat *v, vc_err *err)
 {
     const xport_format *f = need_format(v->o->from, "--from", false, err);
@@ -370,7 +361,7 @@ int vlat_import(const vlat *v, vc_err *err)
             return vc_fail(err, VC_EUSAGE, "--family %.60s: %s has latents of %s", family, f->name,
                            f->families);
     }
-    int rc = refuse_finished(v->o->out, err);
+    int rc = vf_copy_room(v->o->out, err);
     if (!rc) rc = f->read(&x, err);
     if (!rc) rc = xport_finish(&x, err);
     xport_close(&x);

@@ -37,6 +37,20 @@ expect 0 'b-1x8x4: 20 samples' split a.lmdb --by bucket --out b
 expect 0 'samples *40' info b-3x4x6
 expect 2 'takes DATASET' merge a.lmdb --out one
 
+# a folder that holds something else than an unfinished copy is nobody's --out
+mkdir mine fresh && echo 1 >mine/notes.txt && cp p-00/state.lmdb fresh
+expect 1 'mine is there and holds "notes.txt"' merge p-00 p-01 --out mine
+expect 1 'holds "notes.txt"' select a.lmdb 'sample >= 40' --out mine
+mkdir s-01 && echo 1 >s-01/notes.txt
+expect 1 's-01 is there' split a.lmdb --n 2 --out s
+[ ! -e s-00 ] || { echo 'a refused split wrote something'; bad=1; }
+sed 's/"complete": true/"complete": false/' p-01/manifest.json >fresh/manifest.json && echo 1 >fresh/plan.jsonl
+expect 1 'holds "plan.jsonl"' select a.lmdb 'sample >= 40' --out fresh
+expect 1 'Not a directory' select a.lmdb 'sample >= 40' --out mine/notes.txt
+[ "$(ls mine)" = notes.txt ] || { echo 'a refused verb wrote something'; bad=1; }
+rm -r fresh && mkdir fresh
+expect 0 '20 samples' select a.lmdb 'sample >= 40' --out fresh
+
 # what occurs twice is kept once; new numbers follow the old ones
 expect 0 '60 samples were there twice' merge a.lmdb back.lmdb --out twice.lmdb
 same_root a.lmdb twice.lmdb

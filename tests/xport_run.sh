@@ -7,6 +7,8 @@ expect 2 'there are safetensors, webdataset' export made.lmdb --to parquet --out
 expect 2 '--to says' export made.lmdb --out x
 expect 2 '--out says' export made.lmdb --to safetensors
 expect 2 '--from says' import x --out y
+mkdir mine && echo 1 >mine/notes.txt
+expect 1 'mine is there and holds "notes.txt"' import x --from causvid --out mine
 expect 1 'of family builtin; musubi has' export made.lmdb --to musubi --out x
 expect 2 'there are cogvideox' import x --from causvid --family flux --out y
 [ ! -e x ] && [ ! -e x.part ] && [ ! -e y ] || { echo 'a refused command wrote something'; bad=1; }
