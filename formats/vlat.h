@@ -48,7 +48,7 @@ int vlat_exchange(const char *path, const char *made, vc_err *err);
 /* Removes the dataset `made`, what path was or was to become; files in it that are not of a dataset
  * go to path. Not there, or no dataset: 0. */
 int vlat_remove_left(const char *made, const char *path, vc_err *err);
-/* plan.jsonl, errors.jsonl and vprep.yaml go along. */
+/* plan.jsonl, errors.jsonl, vprep.yaml and the hints go along. */
 int vlat_carry_files(const char *from, const char *to, vc_err *err);
 
 /* ---- vlat_thumb.c ---- */

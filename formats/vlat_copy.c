@@ -406,8 +406,8 @@ int vlat_split(const vlat *v, vc_err *err)
 
 /* ---- gc ---- */
 
-/* What vprep made beside the shards. */
-static const char *const carried[] = { "plan.jsonl", "errors.jsonl", "vprep.yaml", NULL };
+/* What vprep made beside the shards, and its hints, which are of its sources. */
+static const char *const carried[] = { "plan.jsonl", "errors.jsonl", "vprep.yaml", VF_STATE, NULL };
 
 int vlat_carry_files(const char *from, const char *to, vc_err *err)
 {
