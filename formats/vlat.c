@@ -178,7 +178,10 @@ static int no_verb(const char *name, vc_err *err)
 static int run(const verb *b, vlat *v, const vc_flags *set, vc_err *err)
 {
     const vc_list *words = vc_flags_words(set);
-    if (v->o->of && !words->n)
+    if (v->o->of && words->n)
+        return vc_fail(err, VC_EUSAGE, "--of %s says itself which data it was made of: leave %s out",
+                       v->o->of, words->item[0]);
+    if (v->o->of)
         return b->run(v, err);
     if (b->n_words < 0 ? words->n < -b->n_words : words->n != b->n_words)
         return vc_fail(err, VC_EUSAGE, "vlat %s takes %s, not %d word%s", b->name, b->words,

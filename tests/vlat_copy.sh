@@ -95,6 +95,7 @@ expect 0 '^  plan  *0123abcd$' info --of checkpoint-7
 expect 0 'p-02: 2 samples.*, changed since' info --of checkpoint-7
 expect 0 'gone: 2 samples.*, not there now' info --of checkpoint-7
 expect 1 'checkpoint-N is meant' info --of back.lmdb
+expect 2 'leave back.lmdb out' info back.lmdb --of checkpoint-7
 printf '{"step":7,"family":"builtin","training_type":"lora","data":[],"epochs":[{"epoch":0,"data":[{"shards":1,"samples":20}]},{"epoch":4,"data":[{"shards":3,"samples":60}]}]}' \
     >checkpoint-7/trainer.json
 expect 0 'from 4 on, 60 samples in 3 shards' info --of checkpoint-7
