@@ -24,7 +24,7 @@ static const char *const derived[] = {
     "format", "program", "complete", "samples", "root", "buckets", "shards", NULL
 };
 static const char *const alike[] = {
-    "family", "vae", "text_encoders", "latent_store", "dtype", NULL
+    "vae", "text_encoders", "latent_store", "dtype", NULL
 };
 
 int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err)
@@ -56,19 +56,29 @@ int vf_copy_room(const char *path, vc_err *err)
     return rc;
 }
 
-int vf_copy_open(vf_copy **out, const char *path, const vf_dataset *like, bool joined,
+static int make_head(cJSON **out, vf_dataset *const *from, int n, vc_err *err)
+{
+    cJSON *head = *out = cJSON_Duplicate(vf_dataset_manifest(from[0]), true);
+    int rc = head ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    for (const char *const *f = derived; head && *f; f++)
+        cJSON_DeleteItemFromObjectCaseSensitive(head, *f);
+    if (n > 1)
+        cJSON_DeleteItemFromObjectCaseSensitive(head, "part");
+    for (int i = 1; !rc && i < n; i++)
+        rc = vc_context(err, vf_head_families(head, vf_dataset_manifest(from[i]), err), "%s",
+                        vf_dataset_path(from[i]));
+    return rc;
+}
+
+int vf_copy_open(vf_copy **out, const char *path, vf_dataset *const *from, int n,
                  int64_t shard_size, vc_err *err)
 {
     *out = NULL;
+    cJSON *head = NULL;
     int rc = vf_copy_room(path, err);
     vf_copy *c = rc ? NULL : calloc(1, sizeof *c);
-    cJSON *head = c ? cJSON_Duplicate(vf_dataset_manifest(like), true) : NULL;
-    if (!rc && !head)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    for (const char *const *f = derived; head && *f; f++)
-        cJSON_DeleteItemFromObjectCaseSensitive(head, *f);
-    if (joined)
-        cJSON_DeleteItemFromObjectCaseSensitive(head, "part");
+    if (!rc)
+        rc = c ? make_head(&head, from, n, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     const vf_writer_opts o = { .head = head,
                                .shard_size = shard_size > 0 ? shard_size : DEFAULT_SHARD };
     if (!rc)

@@ -15,9 +15,10 @@ typedef struct vf_copy vf_copy;
  * interrupted copy left. VC_EINVAL names what else lies there; VC_EIO. */
 int vf_copy_room(const char *path, vc_err *err);
 
-/* A dataset at `path` whose head is that of `like`; joined: but for `part`, since others come to
- * it. shard_size 0: 4 GiB. Errors also as of vf_copy_room. */
-int vf_copy_open(vf_copy **out, const char *path, const vf_dataset *like, bool joined,
+/* A dataset at `path` for samples of the n of `from`. Its head is the first one's; of several it is
+ * no `part`, and has the families of all. shard_size 0: 4 GiB. Errors also as of
+ * vf_copy_room. */
+int vf_copy_open(vf_copy **out, const char *path, vf_dataset *const *from, int n,
                  int64_t shard_size, vc_err *err);
 /* Sample i of d as number `number` (its own, or a new one), with all that it refers to. */
 int vf_copy_sample(vf_copy *c, const vf_dataset *d, uint32_t i, uint32_t number, vc_err *err);
@@ -27,8 +28,8 @@ int vf_copy_finish(vf_copy *c, vc_err *err);
 /* What was committed stays. NULL is fine. */
 void vf_copy_close(vf_copy *c);
 
-/* VC_EMISMATCH naming the first fields in which two datasets cannot be one: family, VAE, text
- * encoders, what is stored and in which type. Settings of sampling may differ. */
+/* VC_EMISMATCH naming the first fields in which two datasets cannot be one: VAE, text encoders, what
+ * is stored and in which type. Whom they were made for and settings of sampling may differ. */
 int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err);
 
 #endif

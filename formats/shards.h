@@ -123,6 +123,10 @@ enum { VF_HEAD_TOLD = 900 };
 int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fields,
                     char told[VF_HEAD_TOLD]);
 
+/* head gets the families of `other` too: `families`, all of them, once there are several; `family`
+ * stays. VC_EFORMAT: more than can be. */
+int vf_head_families(cJSON *head, const cJSON *other, vc_err *err);
+
 typedef struct vf_writer_opts {
     const cJSON *head;                       /* manifest fields that describe the making: family,
                                               * part, train_mode, conditions, vae, normalization,

@@ -17,11 +17,12 @@
 /* ---- the same dataset? ---- */
 
 /* A change of one of these makes what is there useless or misleading. The rest of the head may
- * change: normalization is applied when latents are read, train_mode and conditions say what
- * records refer to besides their clips, and records are written anew. */
+ * change: a family is whom values were made for, not what made them; normalization is applied when
+ * latents are read; train_mode and conditions say what records refer to besides their clips, and
+ * records are written anew. */
 static const char *const compared[] = {
     "train_mode",                        /* only under append: other records keep their conditions */
-    "part", "family", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
+    "part", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
 };
 
 enum { MAX_DEPTH = 64 };                     /* levels of JSON */
@@ -119,6 +120,49 @@ int vf_head_accept(const char *path, const cJSON *there, const vf_writer_opts *o
                    "%s was made with other settings (%s): give another --out with --reuse %s, "
                    "which encodes only what that changes, or --overwrite to make it anew", path,
                    told, path);
+}
+
+enum { MAX_FAMILIES = 64 };
+
+/* Its name at the list's end, unless it is there. */
+static int list_family(cJSON *list, const cJSON *name, vc_err *err)
+{
+    const cJSON *f;
+    if (!cJSON_IsString(name))
+        return 0;
+    cJSON_ArrayForEach(f, list)
+        if (!strcmp(f->valuestring, name->valuestring))
+            return 0;
+    if (cJSON_GetArraySize(list) == MAX_FAMILIES)
+        return vc_fail(err, VC_EFORMAT, "families: more than %d", MAX_FAMILIES);
+    return cJSON_AddItemToArray(list, cJSON_CreateString(name->valuestring))
+               ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+int vf_head_families(cJSON *head, const cJSON *other, vc_err *err)
+{
+    const cJSON *of[2] = { head, other }, *f;
+    cJSON *list = cJSON_CreateArray();
+    int rc = list ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; i < 2; i++) {
+        rc = rc ? rc : list_family(list, cJSON_GetObjectItemCaseSensitive(of[i], "family"), err);
+        cJSON_ArrayForEach(f, cJSON_GetObjectItemCaseSensitive(of[i], "families"))
+            rc = rc ? rc : list_family(list, f, err);
+    }
+    if (!rc && cJSON_GetArraySize(list) > 1) {
+        cJSON_DeleteItemFromObjectCaseSensitive(head, "families");
+        cJSON_AddItemToObject(head, "families", list);
+        return 0;
+    }
+    cJSON_Delete(list);
+    return rc;
+}
+
+/* w->manifest is what w, as told by o, may go on in; with append other records keep their family. */
+static int accept_manifest(vf_writer *w, const vf_writer_opts *o, vc_err *err)
+{
+    int rc = vf_head_accept(w->dir, w->manifest.json, o, err);
+    return rc || !o->append ? rc : vf_head_families(w->head, w->manifest.json, err);
 }
 
 /* ---- files of the folder ---- */
@@ -443,7 +487,7 @@ static int join(vf_writer *w, const vf_writer_opts *o, vc_err *err)
 {
     int rc = vf_manifest_read(&w->manifest, w->dir, err);
     if (!rc)
-        rc = vf_head_accept(w->dir, w->manifest.json, o, err);
+        rc = accept_manifest(w, o, err);
     if (!rc)
         rc = load_listed(w, err);
     w->shard.number = w->text.number = VF_NO_NUMBER;
@@ -465,7 +509,7 @@ int vf_writer_resume(vf_writer *w, const vf_writer_opts *o, vc_err *err)
     if (rc == VC_ENOENT)
         rc = each_file(w, refuse_file, err);
     else if (!rc)
-        rc = vf_head_accept(w->dir, w->manifest.json, o, err);
+        rc = accept_manifest(w, o, err);
     if (!rc)
         rc = forget_lost(w, err);
     if (!rc)

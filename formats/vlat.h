@@ -66,6 +66,9 @@ const char *vlat_caption(const cJSON *record);
 /* Strings and numbers of an object, "" and 0 where there is none of that type. */
 const char *vlat_str(const cJSON *o, const char *field);
 double vlat_num(const cJSON *o, const char *field);
+/* "cogvideox, cogvideox1.5": whom a dataset was made for; several, where it was merged. */
+enum { VLAT_FAMILIES = 200 };
+const char *vlat_families(char buf[VLAT_FAMILIES], const cJSON *manifest);
 /* "13x48x84" of an array of numbers. */
 char *vlat_dims(char buf[64], const cJSON *array);
 /* Width x height of the pictures, "48x32", or "?". */

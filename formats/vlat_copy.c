@@ -133,17 +133,30 @@ static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
     return rc;
 }
 
+/* 0, or why they cannot be one; says in what else than values the manifests differ. */
+static int compare_all(const vlat *v, vf_dataset **d, int n, vc_err *err)
+{
+    static const char *const said[] = { "family", "train_mode", "conditions", "normalization", NULL };
+    int rc = 0;
+    for (int i = 1; !rc && i < n; i++) {
+        char told[VF_HEAD_TOLD];
+        rc = vf_copy_compare(d[0], d[i], err);
+        if (!rc && vf_head_compare(vf_dataset_manifest(d[i]), vf_dataset_manifest(d[0]), said, told))
+            vc_say(v->progress, "%s: what it was made for is not what %s was, whose manifest is "
+                   "taken (%s)", vf_dataset_path(d[i]), vf_dataset_path(d[0]), told);
+    }
+    return rc;
+}
+
 static int merge_all(const vlat *v, vf_dataset **d, int n, vc_err *err)
 {
     merging m = { .v = v };
     uint64_t all = 0;
-    int rc = 0;
     for (int i = 0; i < n; i++)
         all += vf_dataset_count(d[i]);
-    for (int i = 1; !rc && i < n; i++)
-        rc = vf_copy_compare(d[0], d[i], err);
+    int rc = compare_all(v, d, n, err);
     if (!rc) rc = keeps_numbers(v, d, n, &m.keep, err);
-    if (!rc) rc = vf_copy_open(&m.c, v->o->out, d[0], true, v->o->shard_size, err);
+    if (!rc) rc = vf_copy_open(&m.c, v->o->out, d, n, v->o->shard_size, err);
     vc_progress_begin(v->progress, "merging", "samples", all);
     for (int i = 0; !rc && i < n; i++)
         rc = merge_one(&m, d[i], err);
@@ -178,14 +191,14 @@ int vlat_merge(const vlat *v, vc_err *err)
 /* ---- a part of one dataset, with its numbers ---- */
 
 /* Samples whose place is marked. */
-static int copy_part(const vlat *v, const vf_dataset *d, const uint32_t *part, uint32_t which,
+static int copy_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t which,
                      const char *path, vc_err *err)
 {
     vf_copy *c;
     uint64_t samples = 0, all = 0;
     for (uint32_t i = 0; i < vf_dataset_count(d); i++)
         all += part[i] == which;
-    int rc = vf_copy_open(&c, path, d, false, v->o->shard_size, err);
+    int rc = vf_copy_open(&c, path, &d, 1, v->o->shard_size, err);
     if (!rc) rc = vf_copy_prompts(c, d, err);
     vc_progress_begin(v->progress, path, "samples", all);
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
@@ -369,7 +382,7 @@ static char *part_name(const vlat *v, const vf_dataset *d, const uint32_t *part,
     return vc_format("%s-%ux%ux%u", v->o->out, e->f, e->h, e->w);
 }
 
-static int write_parts(const vlat *v, const vf_dataset *d, const uint32_t *part, uint32_t parts,
+static int write_parts(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t parts,
                        vc_err *err)
 {
     int rc = 0;

@@ -197,6 +197,7 @@ int vlat_info(const vlat *v, vc_err *err)
 {
     vf_dataset *d;
     const cJSON *encoder;
+    char families[VLAT_FAMILIES];
     if (v->o->of)
         return info_of(v, err);
     int rc = vlat_open(v, &d, err);
@@ -205,7 +206,7 @@ int vlat_info(const vlat *v, vc_err *err)
     const cJSON *m = vf_dataset_manifest(d);
     FILE *f = v->out;
     fprintf(f, "%-14s", "family");
-    vlat_print(f, vlat_str(m, "family"), 60);
+    vlat_print(f, vlat_families(families, m), VLAT_FAMILIES);
     fputs(", train mode ", f);
     vlat_print(f, vlat_str(m, "train_mode"), 60);
     if (*vlat_str(m, "part")) {

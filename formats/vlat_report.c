@@ -18,7 +18,7 @@ enum {
 
 static void add_facts(vf_html *h, const vlat *v, const vf_dataset *d)
 {
-    char a[32], b[32];
+    char a[32], b[32], families[VLAT_FAMILIES];
     const cJSON *m = vf_dataset_manifest(d), *s;
     double bytes = 0;
     int n = 0;
@@ -29,7 +29,7 @@ static void add_facts(vf_html *h, const vlat *v, const vf_dataset *d)
     char *text = cJSON_Print(m);
     vf_html_section(h, "Dataset");
     vf_html_fact(h, "folder", "%s", vc_path_base(v->path));
-    vf_html_fact(h, "family", "%s, train mode %s", vlat_str(m, "family"),
+    vf_html_fact(h, "family", "%s, train mode %s", vlat_families(families, m),
                  vlat_str(m, "train_mode"));
     vf_html_fact(h, "samples", "%s%s", vc_human_count(a, vf_dataset_count(d)),
                  cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(m, "complete")) ? ""

@@ -58,6 +58,24 @@ double vlat_num(const cJSON *o, const char *field)
     return v;
 }
 
+static void add_family(char buf[VLAT_FAMILIES], const char *name)
+{
+    size_t at = strlen(buf);
+    snprintf(buf + at, VLAT_FAMILIES - at, "%s%.60s", at ? ", " : "", name);
+}
+
+const char *vlat_families(char buf[VLAT_FAMILIES], const cJSON *manifest)
+{
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(manifest, "families"), *f;
+    buf[0] = 0;
+    cJSON_ArrayForEach(f, all)
+        if (cJSON_IsString(f))
+            add_family(buf, f->valuestring);
+    if (!*buf)
+        add_family(buf, vlat_str(manifest, "family"));
+    return buf;
+}
+
 const char *vlat_caption(const cJSON *record)
 {
     const cJSON *captions = cJSON_GetObjectItemCaseSensitive(record, "captions");

@@ -127,7 +127,7 @@ static int plan_lines(repair *r, vc_err *err)
 static int save_all(repair *r, vc_err *err)
 {
     char *list = vc_path_join(r->made, "repair.jsonl");
-    int rc = vf_copy_open(&r->c, r->made, r->d, false, r->v->o->shard_size, err);
+    int rc = vf_copy_open(&r->c, r->made, &r->d, 1, r->v->o->shard_size, err);
     if (!rc && !(r->list = list ? fopen(list, "w") : NULL))
         rc = vc_fail_errno(err, "%s", list ? list : "repair.jsonl");
     free(list);

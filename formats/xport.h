@@ -38,6 +38,8 @@ typedef struct xport_family {
 
 const xport_family *xport_family_find(const char *name);     /* NULL if unknown */
 const xport_family *xport_family_need(const char *name, vc_err *err);
+/* Whether the family of that name has f's text encoders: the classes, and how they are padded. */
+bool xport_family_same_texts(const char *name, const xport_family *f);
 
 /* From a manifest's `normalization`; what a VAE's config.json (or the folder it lies in) says over
  * what n has; from the table. */

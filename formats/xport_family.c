@@ -52,6 +52,20 @@ const xport_family *xport_family_need(const char *name, vc_err *err)
     return NULL;
 }
 
+bool xport_family_same_texts(const char *name, const xport_family *f)
+{
+    const xport_family *other = xport_family_find(name);
+    if (!other)
+        return !strcmp(name, f->name);
+    for (size_t i = 0; i < sizeof f->text / sizeof *f->text; i++) {
+        const char *a = f->text[i].class, *b = other->text[i].class;
+        if (!a != !b || (a && strcmp(a, b)) || f->text[i].masked != other->text[i].masked ||
+            f->text[i].max_length != other->text[i].max_length)
+            return false;
+    }
+    return true;
+}
+
 /* ---- constants ---- */
 
 void xport_norm_family(xport_norm *n, const xport_family *f)

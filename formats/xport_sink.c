@@ -13,17 +13,24 @@ enum { MAX_WIDTH = 1 << 16 };
 
 /* ---- the manifest ---- */
 
-/* Of weights that nobody knows: all that is known of them. Two imports agree when these do. */
+/* Class of text encoder i, or of the VAE (-1); NULL if the family does not say. */
+static const char *class_of(const xport_family *f, int i)
+{
+    return i < 0 ? f->vae : i < 3 ? f->text[i].class : NULL;
+}
+
+/* Of weights that nobody knows: all that is known of them. Two imports agree when these do: families
+ * of one class of VAE have one VAE. */
 static vf_key made_up(const xport *x, const char *kind, int i, int64_t width)
 {
+    const char *class = class_of(x->family, i);
     vf_hasher h;
     vf_hasher_begin(&h, kind);
     vf_hasher_str(&h, "format", x->format);
-    vf_hasher_str(&h, "family", x->family->name);
+    vf_hasher_str(&h, class ? "class" : "family", class ? class : x->family->name);
     vf_hasher_int(&h, "slot", i);
     vf_hasher_int(&h, "width", width);
     if (i < 0) {
-        vf_hasher_str(&h, "class", x->family->vae);
         vf_hasher_int(&h, "normalized", x->normalized);
         if (x->normalized) {                 /* else the constants say nothing of the values */
             vf_hasher_bytes(&h, "scaling", &x->norm.scaling, sizeof x->norm.scaling);
@@ -78,10 +85,10 @@ static void add_encoders(const xport *x, cJSON *o)
     cJSON *list = cJSON_AddArrayToObject(o, "text_encoders"), *e;
     for (int i = 0; i < x->sink->n_text; i++) {
         const struct xport_encoder *t = &x->sink->text[i];
+        const char *class = class_of(x->family, i);
         cJSON_AddItemToArray(list, e = cJSON_CreateObject());
         cJSON_AddStringToObject(e, "slot", slots[i]);
-        cJSON_AddStringToObject(e, "class", i < 3 && x->family->text[i].class ? x->family->text[i].class
-                                                                              : "unknown");
+        cJSON_AddStringToObject(e, "class", class ? class : "unknown");
         add_key(e, "fingerprint", t->fingerprint);
         add_key(e, "tokenizer", made_up(x, "imported-tokenizer", i, 0));
         cJSON_AddStringToObject(e, "dtype", vc_dtype_name(t->dtype));

@@ -43,9 +43,9 @@ int xport_texts_open(xport_texts **out, const char *path, const xport_family *fa
     xport_texts *t = calloc(1, sizeof *t);
     int rc = t ? vf_dataset_open(&t->d, path, false, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     const char *has = rc ? "" : vlat_str(vf_dataset_manifest(t->d), "family");
-    if (!rc && strcmp(has, family->name))
-        rc = vc_fail(err, VC_EMISMATCH, "--texts %s: of family %.60s, what is imported is of %s",
-                     path, has, family->name);
+    if (!rc && !xport_family_same_texts(has, family))
+        rc = vc_fail(err, VC_EMISMATCH, "--texts %s: of family %.60s, what is imported is of %s, which "
+                     "has other text encoders", path, has, family->name);
     if (!rc) rc = index_captions(t, err);
     if (rc)
         xport_texts_close(t);

@@ -302,6 +302,19 @@ static void test_padded(void **state)
     vtrain_data_close(d);
 }
 
+/* Records count tokens in patches of 1, as another family has them; the transformer's are of 2. */
+static void test_patches(void **state)
+{
+    (void)state;
+    vtrain_data *d = set_open(dir, &set_inpaint, &(wish){ .roles = VIDEO | MASK }, 0);
+    for (uint32_t i = 0; i < vtrain_data_groups(d); i++) {
+        const vtrain_group *g = vtrain_data_group(d, i);
+        assert_int_equal(g->padded, g->f);
+        assert_int_equal(g->tokens, g->f * 2 * 3);
+    }
+    vtrain_data_close(d);
+}
+
 /* ---- what is refused, and told ---- */
 
 static void test_refused(void **state)
@@ -473,7 +486,7 @@ int main(void)
         cmocka_unit_test(test_values), cmocka_unit_test(test_clean_only),
         cmocka_unit_test(test_rates), cmocka_unit_test(test_pure),
         cmocka_unit_test(test_held_out), cmocka_unit_test(test_padded),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_patches), cmocka_unit_test(test_refused), cmocka_unit_test(test_unused),
         cmocka_unit_test(test_damage), cmocka_unit_test(test_hostile_record),
         cmocka_unit_test(test_bounds),
     };

@@ -65,10 +65,10 @@ static void make_garbage(const char *path, uint32_t n, uint32_t kept)
     cJSON_Delete(head);
 }
 
-static int copy_some(const char *path, const vf_dataset *d, uint32_t n, bool finish, vc_err *err)
+static int copy_some(const char *path, vf_dataset *d, uint32_t n, bool finish, vc_err *err)
 {
     vf_copy *c;
-    int rc = vf_copy_open(&c, path, d, false, 0, err);
+    int rc = vf_copy_open(&c, path, &d, 1, 0, err);
     for (uint32_t i = 0; !rc && i < n; i++)
         rc = vf_copy_sample(c, d, i, vf_dataset_entry(d, i)->number, err);
     if (!rc)

@@ -311,7 +311,8 @@ static void test_mismatch(void **state)
 {
     (void)state;
     static const struct { toy t; bool allow; int rc; const char *says; } row[] = {
-        { { .family = "wan" }, true, VC_EMISMATCH, "family: \"wan\" here, \"builtin\" there" },
+        { { .family = "wan" }, false, 0, NULL },     /* one VAE, one text encoder */
+        { { .family = "wan", .fingerprint = "ff" }, false, VC_EMISMATCH, "vae: fingerprint" },
         { { .channels = 4 }, true, VC_EMISMATCH, "channels: 4 here, 2 there" },
         { { .vae = "Other" }, true, VC_EMISMATCH, "vae: class" },
         { { .width = 8 }, true, VC_EMISMATCH, "width: 8 here, 4 there" },

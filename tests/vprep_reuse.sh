@@ -65,6 +65,18 @@ says "0 encoded, 7 reused" && says " 0 conditions encoded; 0 of 8 prompts" && sa
 check verify 0 "$vlat" verify "$dir/e"
 check "once more" 0 "$vprep" "${at64[@]}" --out "$dir/e" --train_mode i2v && tells "reuse 7, encode 0, drop 0"
 
+# ---- what encoders made serves every family that has them: taken from there, gone on with, added to ----
+other() { sed -i 's/"family": *"builtin"/"family":"other"/' "$1/manifest.json"; }
+cp -r "$dir/a" "$dir/o" && other "$dir/o"
+check "of another family" 0 "$vprep" "${at64[@]}" --out "$dir/g" --reuse "$dir/o"
+says "0 encoded, 7 reused" && says "; 0 of 8 prompts encoded" && same_values "$dir/g" "$dir/a"
+sed 's/clip-0.mp4/.\/clip-0.mp4/' "$list" >"$dir/media/more.json"
+cp -r "$dir/o" "$dir/append"
+check "added to" 0 "$vprep" "${at64[@]}" --meta "$dir/media/more.json" --out "$dir/append" --append
+says "0 encoded, 7 reused" && grep -q '"families": *\["builtin","other"\]' "$dir/append/manifest.json"
+check "gone on with" 0 "$vprep" "${at64[@]}" --out "$dir/o" && says "0 encoded, 7 reused"
+grep -q '"family": *"builtin"' "$dir/o/manifest.json" && ! grep -q families "$dir/o/manifest.json"
+
 # ---- damage there is told, and made anew here ----
 cp -r "$dir/a" "$dir/bad"
 at=$(grep -abo '"xxh3"' "$dir/bad/shard-00000.lmdb" | head -1 | cut -d: -f1)

@@ -138,6 +138,14 @@ expect 0 '2 samples' export cog.back --to cogvideo --space raw --out cogr.1
 expect 0 '2 samples' import cogr.1/$latents --from cogvideo --space raw --out cogr.back --empty zeros
 expect 0 '2 samples' export cogr.back --to cogvideo --space raw --out cogr.2
 diff -r cogr.1 cogr.2 || bad=1
+# two families of one VAE and one text encoder are one dataset, and lend each other texts
+expect 0 '2 samples' import cog.1/$latents --from cogvideo --family cogvideox1.5 --out cog15 --empty zeros
+expect 0 '"cogvideox1.5" there, "cogvideox" now' merge cog.back cog15 --out cog.both
+expect 0 'family *cogvideox, cogvideox1.5, train mode' info cog.both
+says cog.both '"family": *"cogvideox"'
+expect 0 '2 samples' merge cog15 cog.both --out cog.three
+says cog.three '"families": *\["cogvideox1.5","cogvideox"\]'
+expect 0 '2 samples' import cog.1/$latents --from cogvideo --family cogvideox1.5 --texts cog.back --out cog15.texts
 expect 2 'give the folder of latents' import cog.1 --from cogvideo --out none
 echo one more >>cog.2/prompts.txt
 expect 1 'another number of prompts' import cog.2/$latents --from cogvideo --out uneven --empty zeros

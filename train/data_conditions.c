@@ -23,16 +23,15 @@ int vtrain_data_frames(const vtrain_data *d, int f)
     return (f + m - 1) / m * m;
 }
 
-/* Records count tokens for the family that they were made for, which may pad otherwise. */
+/* Records count tokens for the family that they were made for, which may have other patches. */
 static void pad_groups(vtrain_data *d, const vtrain_fit *fit)
 {
     d->frame_multiple = fit->pad_front ? fit->mult[0] : 1;
     for (uint32_t i = 0; i < d->n_groups; i++) {
         vtrain_group *g = &d->group[i];
         g->padded = vtrain_data_frames(d, g->f);
-        if (fit->pad_front)
-            g->tokens = (uint32_t)(g->padded / fit->mult[0]) * (uint32_t)(g->h / fit->mult[1]) *
-                        (uint32_t)(g->w / fit->mult[2]);
+        g->tokens = (uint32_t)(g->padded / fit->mult[0]) * (uint32_t)(g->h / fit->mult[1]) *
+                    (uint32_t)(g->w / fit->mult[2]);
     }
 }
 

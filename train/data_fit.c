@@ -176,8 +176,7 @@ int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, 
                         vc_err *err)
 {
     int rc;
-    if ((rc = same_text("family", a->family, b->family, "", err)) ||
-        (rc = same_text("vae: class", a->vae_class, b->vae_class, "", err)) ||
+    if ((rc = same_text("vae: class", a->vae_class, b->vae_class, "", err)) ||
         (rc = same_int("vae: channels", a->channels, b->channels, err)) ||
         (rc = same_int("text encoders", a->n_slots, b->n_slots, err)))
         return rc;

@@ -63,8 +63,8 @@ struct vtrain_data {
 /* ---- data_fit.c: manifests, and whether they fit each other ---- */
 
 int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err);
-/* VC_EMISMATCH names the field and both values. allow: a fingerprint may differ. same_norm: the
- * normalisation must be the same. */
+/* VC_EMISMATCH names the field and both values. Families may differ: encoders make the values.
+ * allow: a fingerprint may differ. same_norm: the normalisation must be the same. */
 int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, bool same_norm,
                         vc_err *err);
 /* Replaces the fields of f that model_dir/vae/config.json has. VC_EMISMATCH: it is another class of
