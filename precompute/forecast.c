@@ -5,6 +5,9 @@
 #include "precompute/record.h"
 #include "precompute/stock.h"
 
+#define NO_RATE "hours: not known before a run has encoded some clips: start one, stop it after a " \
+                "minute (Ctrl-C; the same command goes on) and ask again"
+
 typedef struct tally {
     uint64_t reuse, encode, copy;            /* copy: those of `reuse` that --reuse gives */
 } tally;
@@ -149,7 +152,14 @@ static void say_cost(const vprep *p, const forecast *f, FILE *out)
         fprintf(out, "; about %s for the clips, at the rate of the last run: %.3g million pixels a "
                 "second", vc_human_time(t, f->pixels / rate.pixels * rate.seconds),
                 rate.pixels / rate.seconds / 1e6);
+    else if (f->pixels > 0 && p->c.dry_run)
+        fprintf(out, "; " NO_RATE);
     fprintf(out, "\n");
+}
+
+void vprep_no_forecast(FILE *out)
+{
+    fprintf(out, NO_RATE "\n");
 }
 
 int vprep_forecast(vprep *p, FILE *out, vc_err *err)

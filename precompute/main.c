@@ -376,6 +376,7 @@ static int run(vprep *p, vc_err *err)
     rc = vc_comm_agree(p->comm, rc, err);
     if (!rc && p->rank == 0) rc = vprep_report(p, stdout, err);
     if (!rc && forecast && p->rank == 0) rc = vprep_forecast(p, stdout, err);
+    if (!rc && !forecast && p->c.dry_run) vprep_no_forecast(stdout);
     rc = vc_comm_agree(p->comm, rc, err);
     if (!rc && !p->c.dry_run) rc = encode_stages(p, err);
     if (p->rank == 0 && vc_file_exists(p->c.out)) {

@@ -383,16 +383,17 @@ static int run_threads(line *l, vc_err *err)
     return l->err.code;
 }
 
-/* Leaves the speed for forecasts. */
+/* Leaves the speed for forecasts, of a run that is stopped too. */
 static int run_timed(line *l, vc_err *err)
 {
     double begin = vc_seconds();
     int rc = run_threads(l, err);
     vprep_rate rate = { l->pixels * l->p->ranks, vc_seconds() - begin };
 
-    if (rc || rate.pixels <= 0)
+    if ((rc && rc != VC_ESTOP) || rate.pixels <= 0)
         return rc;
-    return vf_writer_hint_put(l->p->writer, VPREP_RATE, &rate, sizeof rate, err);
+    int kept = vf_writer_hint_put(l->p->writer, VPREP_RATE, &rate, sizeof rate, rc ? NULL : err);
+    return rc ? rc : kept;
 }
 
 static int encode_todo(line *l, vc_err *err)

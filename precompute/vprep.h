@@ -220,6 +220,8 @@ double vprep_clip_pixels(const vb_choice *c);        /* of all frames of the tar
 /* What the run is going to reuse, encode and drop, to `out`; the writer keeps what is stored as it
  * is. */
 int vprep_forecast(vprep *p, FILE *out, vc_err *err);
+/* In its place, of a dry run on nothing: how to come by a rate. */
+void vprep_no_forecast(FILE *out);
 
 /* How many different prompts there are already, and are to be encoded. */
 int vprep_text_forecast(vprep *p, uint64_t *reuse, uint64_t *encode, uint64_t *copy, vc_err *err);

@@ -112,6 +112,7 @@ tells "^1 samples" && tells "dropped: row 2, clip-9.mp4" && tells "1 dropped (pr
 check table 3 "$vprep" "${meta[@]}" --out "$dir/o3" --dry_run --train_batch_size 4 --max_upscale 1.25 --on_small drop \
     --image_sample_size 128
 tells "dropped: row 4, still-3.png: .*size 128" && tells "1 dropped (select: 1)"
+tells "^hours: not known before a run has encoded some clips: start one, stop it"
 tells "an epoch at --train_batch_size 4: 3 steps, 6 of 12 places empty (50%)"
 check "same once more" 0 "$vprep" "${meta[@]}" --out "$dir/p4" --video_repeat 4 --dry_run --train_batch_size 4
 tells "an epoch at --train_batch_size 4: 7 steps, 3 of 28 places empty (11%)"
@@ -122,4 +123,17 @@ tells "reuse 8, encode 0"
 sed 's/clip-0.mp4/clip-1.mp4/' "$dir/media/metadata.json" >"$dir/media/other.json"
 check "other rows" 0 "$vprep" --meta "$dir/media/other.json" "${sampling[@]}" --video_sample_size 32 --out "$dir/plain" --dry_run
 tells "reuse 6, encode 1" && tells "for the clips, at the rate of the last run: .* million pixels a second"
+
+# ---- a run that is stopped leaves its rate: that is how hours are measured before the rest is encoded ----
+ffmpeg -v error -y -f lavfi -i testsrc2=s=96x64:r=10:d=60 -c:v mpeg4 -q:v 4 "$dir/media/long.mp4"
+printf '{"file_path":"long.mp4","type":"video","text":"again"}\n%.0s' {1..100} >"$dir/media/many.jsonl"
+many=(--meta "$dir/media/many.jsonl" "${sampling[@]}" --video_sample_size 256 --variants 4 --workers 1 --out "$dir/many")
+for wait in 0.1 0.2 0.4 0.8 1.6 3.2 6.4 12.8; do
+    "$vprep" "${many[@]}" >"$dir/stdout" 2>"$dir/stderr" & pid=$!
+    sleep $wait && kill $pid && wait $pid && got=0 || got=$?
+    check "after $wait s" 0 "$vprep" "${many[@]}" --dry_run
+    grep -q "at the rate of the last run" "$dir/stdout" && break
+    tells "hours: not known"
+done
+[ $got -eq 143 ] && tells "about .* for the clips, at the rate of the last run"
 echo "all as expected"
