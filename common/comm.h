@@ -83,6 +83,9 @@ typedef struct vc_comm_device_opts {
  * (NCCL), in an order of its own, the same on all ranks; bf16 is added in bf16. c and o are
  * borrowed. VC_EINVAL: this build or device has no such way. *out NULL on failure. */
 int vc_comm_device(vc_comm **out, vc_comm *c, const vc_comm_device_opts *o, vc_err *err);
+/* All ranks compute on GPUs or none ("auto" may find one for some of them alone): `host` says that
+ * this one's memory is the host's. VC_EUSAGE names two that differ. */
+int vc_comm_same_memory(vc_comm *c, bool host, vc_err *err);
 /* Local, to be called now and then while something is queued: *busy, or done. A failure, of this
  * rank or, heard of through `all`, of another, or out of patience: what is queued is given up, so
  * that no stream waits for ever, and all later calls fail. On host memory nothing is queued. */

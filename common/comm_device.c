@@ -196,6 +196,22 @@ static int start(vc_comm *c, vc_comm *host, vc_err *err)
     return end(c, d->err.code, err);
 }
 
+int vc_comm_same_memory(vc_comm *c, bool host, vc_err *err)
+{
+    int ranks = vc_comm_size(c), rc = 0;
+    bool *on_host = calloc((size_t)ranks, sizeof *on_host);
+    if (!on_host) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    rc = vc_comm_agree(c, rc, err);
+    if (!rc) rc = vc_comm_gather(c, on_host, &host, sizeof host, err);
+    for (int r = 1; !rc && r < ranks; r++)
+        if (on_host[r] != on_host[0])
+            rc = vc_fail(err, VC_EUSAGE, "rank %d computes on a GPU and rank %d on the CPU: start "
+                         "as many ranks on a machine as it has GPUs, or give --device cpu",
+                         on_host[0] ? r : 0, on_host[0] ? 0 : r);
+    free(on_host);
+    return rc;
+}
+
 int vc_comm_device(vc_comm **out, vc_comm *c, const vc_comm_device_opts *o, vc_err *err)
 {
     vt_dev *dev;

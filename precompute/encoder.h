@@ -6,6 +6,7 @@
 #define VPREP_ENCODER_H
 
 #include "buckets/buckets.h"
+#include "common/tensor/tensor.h"
 #include "formats/shards.h"
 
 enum { VAE_MAX_CHANNELS = 128 };
@@ -29,10 +30,16 @@ typedef struct encoder_opts {
     int max_length;                  /* text encoders: tokens a prompt is cut or padded to */
     vc_dtype dtype;                  /* of activations: VC_F32 or VC_BF16 */
     const char *device;
+    int index;                       /* of the device where that gives no number */
     int threads;                     /* 0: all */
     vf_key weights;                  /* vf_model_hash of dir: part of the fingerprint */
     bool tiling;                     /* VAE: spatial tiles (less memory, other values) */
 } encoder_opts;
+static inline vt_options encoder_device(const encoder_opts *o)
+{
+    return (vt_options){ .device = o->device, .index = o->index, .threads = o->threads,
+                         .compute = o->dtype };
+}
 
 typedef struct vae vae;
 typedef struct vae_class {

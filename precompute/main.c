@@ -230,7 +230,7 @@ static int settle_config(vprep *p, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--overwrite and --append contradict each other");
     if (c->latent_store == STORE_AUTO)
         c->latent_store = strcmp(p->family->latent_store, "mode") ? STORE_MOMENTS : STORE_MODE;
-    vprep_share_cores(p);
+    vprep_share_machine(p);
     return vprep_rules(p, bucket_rules, err);
 }
 
@@ -357,10 +357,9 @@ static int run(vprep *p, vc_err *err)
                            .extra_inputs = p->c.extra_inputs };
     int rc = vc_comm_agree(p->comm, settle_config(p, err), err);
 
+    if (!rc) rc = vprep_share_devices(p, err);
     if (rc)
         return rc;
-    if (!p->family->pipeline)
-        vc_say(p->progress, "no --model: encoding with the built-in weight-free codec and text encoder");
     rc = vf_metadata_read(&p->meta, p->c.meta, &o, err);
     if (!rc) rc = prep_stock_open(p, err);
     bool forecast = !rc && (prep_stock_goes_on(p) || p->c.reuse.n);

@@ -48,18 +48,39 @@ bool vprep_is_mine(const vprep *p, const vf_row *row)
 
 /* ---- a rank's part ---- */
 
-/* Cores of this process; ranks of one machine that are not bound to cores of their own share it. */
-void vprep_share_cores(vprep *p)
+/* Ranks of one machine that are not bound to cores of their own share its cores; each takes the
+ * next of its GPUs. */
+void vprep_share_machine(vprep *p)
 {
-    const int n = vc_fair_cores(vc_comm_locals(p->comm));
+    const int n = vc_fair_cores(vc_comm_locals(p->comm)), index = vc_comm_local(p->comm);
+    const int threads = p->ranks == 1 || getenv("OMP_NUM_THREADS") ? 0 : n;
 
     if (p->c.workers == 0)
         p->c.workers = n > MAX_WORKERS ? MAX_WORKERS : n;
-    if (p->ranks == 1 || getenv("OMP_NUM_THREADS"))
-        return;
-    p->vae_part.opts.threads = n;
-    for (int i = 0; i < p->n_text; i++)
-        p->text_part[i].opts.threads = p->vae_part.opts.threads;
+    p->vae_part.opts.threads = threads;
+    p->vae_part.opts.index = index;
+    for (int i = 0; i < p->n_text; i++) {
+        p->text_part[i].opts.threads = threads;
+        p->text_part[i].opts.index = index;
+    }
+}
+
+int vprep_share_devices(vprep *p, vc_err *err)
+{
+    const vt_options o = encoder_device(&p->vae_part.opts);
+    vt_ctx *g = NULL;
+
+    if (!p->family->pipeline) {
+        vc_say(p->progress, "no --model: encoding with the built-in weight-free codec and text "
+                            "encoder");
+        return 0;
+    }
+    int rc = vt_open(&g, &o, err);
+    rc = vc_comm_agree(p->comm, rc == VC_EINVAL ? VC_EUSAGE : rc, err);
+    if (!rc) rc = vc_comm_same_memory(p->comm, vt_host_memory(g), err);
+    if (!rc) vc_say(p->progress, "device: %s", vt_describe(g));
+    vt_close(g);
+    return rc;
 }
 
 bool vprep_surveys(const vprep *p, int64_t row)

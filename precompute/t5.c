@@ -214,7 +214,7 @@ static vf_key fingerprint_of(const config *c, vf_key weights)
 
 static int set_up(t5 *m, const encoder_opts *o, const char *model_type, vc_err *err)
 {
-    const vt_options opts = { .device = o->device, .threads = o->threads, .compute = o->dtype };
+    const vt_options opts = encoder_device(o);
 
     int rc = load_config(&m->c, o->dir, model_type, err);
     if (rc)

@@ -342,7 +342,7 @@ static int read_folder(vae *v, const encoder_opts *o, vae_info *info, vc_err *er
 
 int cog_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
 {
-    const vt_options device = { .device = o->device, .threads = o->threads, .compute = o->dtype };
+    const vt_options device = encoder_device(o);
 
     *out = NULL;
     if (!o->dir)

@@ -156,7 +156,10 @@ bool vprep_is_mine(const vprep *p, const vf_row *row);
  * Metadata, sources, items and their numbers are the same on all. Prompts are divided by their keys,
  * sources and all that is made of one by size. Rank 0 alone writes what is not a shard and prints.
  * Collective but for the local ones; alone, all of it is done by rank 0. */
-void vprep_share_cores(vprep *p);                      /* --workers and threads: local */
+void vprep_share_machine(vprep *p);          /* --workers, threads and which GPU: local */
+/* Opens the encoders' device once, to say what it is, and that all ranks compute on GPUs or none.
+ * VC_EUSAGE: a rank has no such device. */
+int vprep_share_devices(vprep *p, vc_err *err);
 bool vprep_surveys(const vprep *p, int64_t row);       /* whether this rank does: local */
 bool vprep_owns_key(const vprep *p, vf_key k);
 bool vprep_owns(const vprep *p, uint32_t item);        /* after vprep_share_texts */

@@ -23,7 +23,14 @@ if(NOT VLT_CUDA)                       # there the library has these files, and 
   add_test(NAME train_ranks_device COMMAND test_train_ranks)
   set_tests_properties(train_ranks_device PROPERTIES LABELS ranks TIMEOUT 900 SKIP_RETURN_CODE 77
     ENVIRONMENT "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR};VLT_MPI=${VLT_MPI_FOUND};VLT_PRELOAD=${VLT_PRELOAD};VLT_PROGRAM=tests/vtrain_host;VLT_DEVICE=host")
-  foreach(test test_device test_row test_train_device test_beside test_comm_device vtrain_host)
+  add_executable(vprep_host ../precompute/main.c ${device_sources})
+  set_target_properties(vprep_host PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_link_libraries(vprep_host PRIVATE vlt_precompute)
+  add_test(NAME vprep_device COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/vprep_device.sh)
+  set_tests_properties(vprep_device PROPERTIES LABELS ranks TIMEOUT 600 SKIP_RETURN_CODE 77
+    ENVIRONMENT "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR};VLT_MPI=${VLT_MPI_FOUND};VLT_PRELOAD=${VLT_PRELOAD}")
+  foreach(test test_device test_row test_train_device test_beside test_comm_device vtrain_host
+          vprep_host)
     target_link_options(${test} PRIVATE LINKER:--wrap=vt_backends,--wrap=vt_backend_open)
   endforeach()
 endif()

@@ -33,7 +33,7 @@ int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options
     if (!o->device || strcmp(o->device, "host"))
         return __real_vt_backend_open(be, dev, o, passed, err);
     *be = host_instead ? host_instead : &host_backend;
-    return host_backend.open(dev, o, 0, err);
+    return host_backend.open(dev, o, o->index, err);
 }
 
 /* ---- teams of threads ---- */
@@ -276,9 +276,11 @@ static void host_close(vt_dev *d)
 
 static int host_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
 {
-    vt_dev *d = calloc(1, sizeof *d);
+    const char *count = getenv("VLT_HOST_DEVICES");        /* what the machine has; else enough */
 
-    (void)index;
+    if (count && index >= atoi(count))
+        return vc_fail(err, VC_EINVAL, "device \"host:%d\": this machine has %s", index, count);
+    vt_dev *d = calloc(1, sizeof *d);
     d->runtime = calloc(1, sizeof *d->runtime);
     d->stream = &d->runtime->kernels;
     d->lost = malloc(sizeof *d->lost);

@@ -409,23 +409,6 @@ void vtrain_dist_part(vtrain_dist *d)
 
 /* ---- open, close ---- */
 
-/* All on GPUs or none: "auto" may find one for some of the ranks alone. */
-static int same_memory(const vtrain_dist *d, vc_comm *comm, vc_err *err)
-{
-    int ranks = vc_comm_size(comm), rc = 0;
-    bool own = vt_host_memory(d->g), *cpu = calloc((size_t)ranks, sizeof *cpu);
-    if (!cpu) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    rc = vc_comm_agree(comm, rc, err);
-    if (!rc) rc = vc_comm_gather(comm, cpu, &own, sizeof own, err);
-    for (int r = 1; !rc && r < ranks; r++)
-        if (cpu[r] != cpu[0])
-            rc = vc_fail(err, VC_EUSAGE, "rank %d computes on a GPU and rank %d on the CPU: start "
-                         "as many ranks on a machine as it has GPUs, or give --device cpu",
-                         cpu[0] ? r : 0, cpu[0] ? 0 : r);
-    free(cpu);
-    return rc;
-}
-
 /* The comm of the same ranks for rows; one rank has nothing to share. */
 static int open_rows(vtrain_dist *d, vc_comm **out, vc_comm *c, int rc, vc_err *err)
 {
@@ -463,7 +446,7 @@ static int start(vtrain_dist *d, vc_comm *comm, vt_params *p, vc_err *err)
     d->l.shards = shards;
     d->l.shard = rank % shards;
     d->rounds = shards > 1 ? d->o.micros : 1;
-    int rc = same_memory(d, comm, err);
+    int rc = vc_comm_same_memory(comm, vt_host_memory(d->g), err);
     if (!rc) rc = vc_comm_split(&d->l.group, comm, rank / shards, err);
     if (!rc) rc = vc_comm_split(&d->l.copies, comm, rank % shards, err);
     if (!rc) rc = open_side(d, err);
