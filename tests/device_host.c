@@ -326,6 +326,20 @@ static void host_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, co
     vt_cpu.matmul(d->runtime->cpu, c, a, ta, b, tb, bias, alpha, beta);
 }
 
+static void host_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
+                             const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha,
+                             float beta)
+{
+    vt_gelu_after(&host_backend, d, y, pre, a, b, tb, bias, alpha, beta);
+}
+
+static void host_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, vt_tensor *db, const vt_tensor *a,
+                                  const vt_tensor *b, bool tb, const vt_tensor *pre, float alpha,
+                                  float beta)
+{
+    vt_gelu_grad_after(&host_backend, d, dx, db, a, b, tb, pre, alpha, beta);
+}
+
 static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                         const vt_tensor *b, const vt_conv *c)
 {
@@ -367,6 +381,8 @@ const vt_backend host_backend = {
     .norm = cuda_norm,
     .norm_grad = cuda_norm_grad,
     .matmul = host_matmul,
+    .matmul_gelu = host_matmul_gelu,
+    .matmul_gelu_grad = host_matmul_gelu_grad,
     .attention = cuda_attend,
     .attention_grad = cuda_attend_grad,
     .rope = cuda_rope,

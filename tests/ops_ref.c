@@ -205,6 +205,29 @@ int64_t ref_lora(double *y, const double *const *x, const op_args *a)
     return count;
 }
 
+/* x, w1, w2, then biases, or (arg 1) lora a and b of each; arg 0: their scale */
+int64_t ref_feed_forward(double *y, const double *const *x, const op_args *a)
+{
+    const op_shape *s = a->s;
+    bool lora = a->c->arg[1] > 0;
+    int64_t m = op_count(s) / s[1].dim[1], f = s[1].dim[0];
+    const op_args up = { a->c, lora ? 5 : a->n > 3 ? 3 : 2, { s[0], s[1], s[3], s[3], s[4] } };
+    op_args down = { a->c, lora ? 5 : a->n > 4 ? 3 : 2,
+                     { { 2, { m, f } }, s[2], s[4], s[5], s[6] } };
+    const double *no = calloc((size_t)(f + s[2].dim[0]), sizeof *no);
+    double *h = malloc((size_t)(m * f) * sizeof *h);
+
+    (lora ? ref_lora : ref_linear)(h, (const double *[]){ x[0], x[1], lora ? no : x[3], x[3],
+                                                          x[4] }, &up);
+    for (int64_t i = 0; i < m * f; i++)
+        h[i] = gelu(h[i]);
+    int64_t n = (lora ? ref_lora : ref_linear)(y, (const double *[]){ h, x[2], lora ? no : x[4],
+                                                                      x[5], x[6] }, &down);
+    free((void *)(uintptr_t)no);
+    free(h);
+    return n;
+}
+
 /* q, k, v, bias [H,Sq,Sk] if there; arg 0: scale, arg 1..: lengths of the keys (0: all) */
 int64_t ref_attention(double *y, const double *const *x, const op_args *a)
 {

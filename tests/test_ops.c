@@ -45,6 +45,10 @@ RUN(gated_two, vt_gated_add_two(g, x[0], x[1], (int64_t)a->c->arg[0],
 RUN(linear, vt_linear(g, x[0], &(vt_lin){ .w = x[1], .b = OPT(2) }))
 RUN(linear_f32, vt_linear_f32(g, x[0], &(vt_lin){ .w = x[1], .b = OPT(2) }))
 RUN(lora, vt_linear(g, x[0], &(vt_lin){ x[1], x[2], x[3], x[4], ARG(0), NULL }))
+RUN(feed_forward, vt_feed_forward(g, x[0], &(vt_lin){ .w = x[1], .b = OPT(3) },
+                                  &(vt_lin){ .w = x[2], .b = OPT(4) }))
+RUN(lora_forward, vt_feed_forward(g, x[0], &(vt_lin){ x[1], NULL, x[3], x[4], ARG(0), NULL },
+                                  &(vt_lin){ x[2], NULL, x[5], x[6], ARG(0), NULL }))
 RUN(rope, vt_rope(g, x[0], x[1], x[2], (int64_t)a->c->arg[0]))
 RUN(mse, vt_mse(g, x[0], x[1], OPT(2)))
 RUN(sum, vt_sum(g, x[0]))
@@ -219,6 +223,20 @@ static const op_case cases[] = {
       .weights = 30 },
     { "lora: frozen base", lora, ref_lora, { "2 37 65", "31 65", "31", "3 65", "31 3" }, SUMS,
       { 2 }, .weights = 30, .fixed = 6 },
+
+    { "feed_forward", feed_forward, ref_feed_forward, { "2 7 24", "40 24", "16 40", "40", "16" },
+      SUMS, .weights = 30 },
+    { "feed_forward: odd, no bias", feed_forward, ref_feed_forward, { "3 5 7", "13 7", "5 13" },
+      SUMS, .weights = 6 },
+    { "feed_forward: large", feed_forward, ref_feed_forward,
+      { "2 67 70", "130 70", "70 130", "130", "70" }, SUMS, .weights = 30 },
+    { "feed_forward: only the bias", feed_forward, ref_feed_forward,
+      { "2 9 24", "33 24", "24 33", "33" }, SUMS, .weights = 14, .fixed = 7 },
+    { "feed_forward: frozen bf16", feed_forward, ref_feed_forward,
+      { "2 9 48", "64 48", "48 64" }, SUMS, .weights = 6, .stored = VC_BF16 },
+    { "feed_forward: lora", lora_forward, ref_feed_forward,
+      { "2 9 24", "40 24", "16 40", "4 24", "40 4", "3 40", "16 3" }, SUMS, { 0.5, 1 },
+      .weights = 126, .fixed = 6 },
 
     { "attention", attention, ref_attention, { "2 17 3 32", "2 9 3 32", "2 9 3 32" }, SOFT },
     { "attention: self", attention, ref_attention, { "1 70 2 64", "1 70 2 64", "1 70 2 64" },

@@ -9,6 +9,7 @@ trap 'rm -rf "$dir"' EXIT
 bad() { echo "$*"; cat "$dir/log"; exit 1; }
 
 small_set "$dir/media" 4
+sampling+=(--image_sample_size 64)
 "$VLT_BUILD/tests/make_model" "$dir/model" CogVideoXPipeline 32 >"$dir/log" 2>&1 || bad "no model"
 run() { # run STATUS RANKS DEVICES OUT flags...
     local want=$1 n=$2 out=$4 got=0

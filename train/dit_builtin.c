@@ -317,7 +317,7 @@ static vt_tensor *attention(vt_ctx *g, const block_arg *a, vt_tensor *h, const p
 
 static vt_tensor *mlp(vt_ctx *g, const block_arg *a, vt_tensor *h)
 {
-    return vt_linear(g, vt_gelu(g, vt_linear(g, h, &a->w->up)), &a->w->down);
+    return vt_feed_forward(g, h, &a->w->up, &a->w->down);
 }
 
 /* Both streams normalised with their shift and scale, one after the other. */

@@ -469,7 +469,7 @@ static vt_tensor *attention(vt_ctx *g, const block_arg *a, vt_tensor *x, vt_tens
 
 static vt_tensor *mlp(vt_ctx *g, const block_weights *w, vt_tensor *x)
 {
-    return vt_linear(g, vt_gelu(g, vt_linear(g, x, &w->up)), &w->down);
+    return vt_feed_forward(g, x, &w->up, &w->down);
 }
 
 /* in: the sequence [B,n+N,D], time [B,TIME], rope's tables or NULL; out: the sequence. */

@@ -393,3 +393,24 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
         cut(&j);
     run(&j);
 }
+
+/* Not fused: beside thousands of products an element, one more pass over the result is not seen,
+ * and f32 rows would have to leave oneDNN for it. */
+void cpu_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
+                     const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta)
+{
+    if (d->dry)
+        cpu_matmul(d, y, a, false, b, tb, bias, alpha, beta);
+    else
+        vt_gelu_after(&vt_cpu, d, y, pre, a, b, tb, bias, alpha, beta);
+}
+
+void cpu_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, vt_tensor *db, const vt_tensor *a,
+                          const vt_tensor *b, bool tb, const vt_tensor *pre, float alpha,
+                          float beta)
+{
+    if (d->dry)
+        cpu_matmul(d, dx, a, false, b, tb, NULL, alpha, beta);
+    else
+        vt_gelu_grad_after(&vt_cpu, d, dx, db, a, b, tb, pre, alpha, beta);
+}

@@ -1,8 +1,19 @@
 /* op_matmul.c - linear layers, with LoRA in the same op: see ops.h */
 #include "common/tensor/engine.h"
 
-/* H: x a' [M,r], kept for b's gradient */
-enum { X, W, B, LORA_A, LORA_B, SCALE, H, INPUTS };
+/* H: x a' [M,r], kept for b's gradient. Of the second layer of a feed-forward, PRE: what came into
+ * gelu [M,k], and UP_B: the first layer's bias. */
+enum { X, W, B, LORA_A, LORA_B, SCALE, H, PRE, UP_B, INPUTS };
+
+/* How a sum of products ends, in its last one: pre and db are backend.h's. */
+typedef struct ending {
+    enum { PLAIN, GELU, GELU_GRAD } how;
+    vt_tensor *pre, *db;
+} ending;
+static const ending plain = { .how = PLAIN };
+
+/* What a feed-forward's second layer is told by its first. */
+typedef struct middle { vt_tensor *pre, *b; } middle;
 
 /* x [..,k] as [M,k] without a copy: false if its rows are not evenly spaced. */
 static bool flat(const vt_tensor *x, vt_tensor *m)
@@ -34,7 +45,7 @@ static void count_flops(vt_ctx *g, int64_t m, int64_t k, int64_t n)
     g->usage.flops += 2.0 * (double)m * (double)k * (double)n;
 }
 
-/* c = alpha op(a) op(b) + beta c + bias, counted; k: the inner size */
+/* c = alpha op(a) op(b) + beta c + bias, counted */
 static void product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                     bool tb, const vt_tensor *bias, float alpha, float by)
 {
@@ -43,12 +54,28 @@ static void product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, bool ta, const 
     vt_wrote(c);
 }
 
+/* The same with an ending. */
+static void last_product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_tensor *b, bool tb,
+                         const vt_tensor *bias, float alpha, float by, const ending *e)
+{
+    if (e->how == PLAIN) {
+        product(g, c, a, false, b, tb, bias, alpha, by);
+        return;
+    }
+    count_flops(g, c->dim[0], a->dim[1], c->dim[1]);
+    if (e->how == GELU)
+        VT_RUN_HEAVY(g, matmul_gelu, c, e->pre, a, b, tb, bias, alpha, by);
+    else
+        VT_RUN_HEAVY(g, matmul_gelu_grad, c, e->db, a, b, tb, e->pre, alpha, by);
+    vt_wrote(c);
+}
+
 /* c = a op(w) + beta c + bias, where the rows of w may have a scale */
 static void product_by(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_tensor *w, bool tw,
-                       const vt_tensor *scale, const vt_tensor *bias, float by)
+                       const vt_tensor *scale, const vt_tensor *bias, float by, const ending *e)
 {
     if (!scale) {
-        product(g, c, a, false, w, tw, bias, 1.0f, by);
+        last_product(g, c, a, w, tw, bias, 1.0f, by, e);
         return;
     }
     vt_scope s = vt_scope_begin(g);
@@ -59,31 +86,34 @@ static void product_by(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_ten
         rows.dim[1] = w->dim[1];
         rows.stride[1] = 0;
         VT_RUN(g, binary, VT_MUL, whole, w, &rows);
-        product(g, c, a, false, whole, tw, bias, 1.0f, by);
+        last_product(g, c, a, whole, tw, bias, 1.0f, by, e);
     }
     vt_scope_end(g, s, 0, NULL);
 }
 
-/* Of the base: dw += dy' x, db += sum of dy's rows, dx += dy w. */
-static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x)
+/* Of the base: dw += dy' x, db += sum of dy's rows, dx += dy w. e: dx's */
+static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x,
+                      const ending *e)
 {
-    vt_tensor *dw = vt_grad(g, n->in[W]), *db = vt_grad(g, n->in[B]), *dx = vt_grad(g, n->in[X]);
+    vt_tensor *dw = vt_grad(g, n->in[W]), *dx = vt_grad(g, n->in[X]);
+    vt_tensor *db = n->i[0] ? NULL : vt_grad(g, n->in[B]);
 
     if (dw)
         product(g, dw, dy, true, x, false, NULL, 1.0f, beta(dw));
     if (db) {
-        vt_tensor e = vt_expand(db, dy);
-        VT_RUN(g, reduce, &e, dy, NULL, 1.0f);
+        vt_tensor rows = vt_expand(db, dy);
+        VT_RUN(g, reduce, &rows, dy, NULL, 1.0f);
     }
     if (dx) {
         vt_tensor dx2;
         flat(dx, &dx2);
-        product_by(g, &dx2, dy, n->in[W], false, n->in[SCALE], NULL, beta(dx));
+        product_by(g, &dx2, dy, n->in[W], false, n->in[SCALE], NULL, beta(dx), e);
     }
 }
 
-/* dh = s dy b; db += s dy' h, da += dh' x, dx += dh a. */
-static void lora_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x)
+/* dh = s dy b; db += s dy' h, da += dh' x, dx += dh a. e: dx's */
+static void lora_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x,
+                      const ending *e)
 {
     vt_tensor *a = n->in[LORA_A], *b = n->in[LORA_B], *h = n->in[H];
     vt_tensor *da = vt_grad(g, a), *db = vt_grad(g, b), *dx = vt_grad(g, n->in[X]);
@@ -102,7 +132,7 @@ static void lora_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt
     if (dx) {
         vt_tensor dx2;
         flat(dx, &dx2);
-        product(g, &dx2, dh, false, a, false, NULL, 1.0f, 1.0f);
+        last_product(g, &dx2, dh, a, false, NULL, 1.0f, 1.0f, e);
     }
 }
 
@@ -112,9 +142,12 @@ static void linear_grad(vt_ctx *g, const vt_node *n)
 
     flat(n->out->grad, &dy);
     flat(n->in[X], &x);
-    base_grad(g, n, &dy, &x);
+    ending e = plain;
+    if (n->in[PRE])
+        e = (ending){ GELU_GRAD, n->in[PRE], vt_grad(g, n->in[UP_B]) };
+    base_grad(g, n, &dy, &x, n->in[LORA_A] ? &plain : &e);
     if (n->in[LORA_A])
-        lora_grad(g, n, &dy, &x);
+        lora_grad(g, n, &dy, &x, &e);
 }
 
 static const char *wrong(const vt_tensor *x, const vt_lin *l)
@@ -137,18 +170,23 @@ static const char *wrong(const vt_tensor *x, const vt_lin *l)
 }
 
 /* h = x a', y += s h b' */
-static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, const vt_tensor *x2, const vt_lin *l)
+static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, const vt_tensor *x2, const vt_lin *l,
+                           const ending *e)
 {
     vt_tensor *h = vt_new(g, VC_F32, 2, (int64_t[]){ x2->dim[0], l->lora_a->dim[0] });
 
     if (!h)
         return NULL;
     product(g, h, x2, false, l->lora_a, true, NULL, 1.0f, 0.0f);
-    product(g, y2, h, false, l->lora_b, true, NULL, l->lora_scale, 1.0f);
+    last_product(g, y2, h, l->lora_b, true, NULL, l->lora_scale, 1.0f, e);
     return h;
 }
 
-static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type)
+/* to, from: of the feed-forward that begins, ends with this layer, else NULL. The gradient of the
+ * first layer's result is, since the second one sees to it, that of what came into gelu, and its
+ * bias's is made there too. */
+static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type, middle *to,
+                         const middle *from)
 {
     vt_tensor *all[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale }, *some[INPUTS];
     int n = 0;
@@ -176,27 +214,48 @@ static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
     if (!y)
         return NULL;
     flat(y, &y2);
-    product_by(g, &y2, &x2, l->w, true, l->scale, l->b, 0.0f);
-    if (l->lora_a && !(h = add_lora(g, &y2, &x2, l)))
+    ending e = plain;
+    if (to) {
+        *to = (middle){ .b = l->b };
+        if (vt_tracks(g, H, all) && !(to->pre = vt_new(g, type, 2, y2.dim)))
+            return NULL;
+        e = (ending){ .how = GELU, .pre = to->pre };
+    }
+    product_by(g, &y2, &x2, l->w, true, l->scale, l->b, 0.0f, l->lora_a ? &plain : &e);
+    if (l->lora_a && !(h = add_lora(g, &y2, &x2, l, &e)))
         return NULL;
 
-    vt_tensor *in[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale, h };
-    unsigned keep = ((1u << INPUTS) - 1) & ~(1u << X | 1u << B);
+    vt_tensor *in[INPUTS] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale, h };
+    if (from && from->pre) {
+        in[PRE] = from->pre;
+        in[UP_B] = from->b;
+    }
+    unsigned keep = ((1u << INPUTS) - 1) & ~(1u << X | 1u << B | 1u << UP_B);
     if (l->w->needs_grad || l->lora_a)
         keep |= 1u << X;
     vt_node *node;
     y = vt_record(g, y, "linear", linear_grad, INPUTS, in, keep, false, &node);
-    if (node)
+    if (node) {
         node->f[0] = l->lora_scale;
+        node->i[0] = to != NULL;
+    }
     return y;
 }
 
 vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l)
 {
-    return linear(g, x, l, g->compute);
+    return linear(g, x, l, g->compute, NULL, NULL);
 }
 
 vt_tensor *vt_linear_f32(vt_ctx *g, vt_tensor *x, const vt_lin *l)
 {
-    return linear(g, x, l, VC_F32);
+    return linear(g, x, l, VC_F32, NULL, NULL);
+}
+
+vt_tensor *vt_feed_forward(vt_ctx *g, vt_tensor *x, const vt_lin *up, const vt_lin *down)
+{
+    middle m = { 0 };
+    vt_tensor *h = linear(g, x, up, g->compute, &m, NULL);
+
+    return linear(g, h, down, g->compute, NULL, &m);
 }

@@ -111,6 +111,9 @@ vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l);
 /* The same in f32: for the few numbers that every token is scaled and moved by, whose rounding
  * all of them would share. */
 vt_tensor *vt_linear_f32(vt_ctx *g, vt_tensor *x, const vt_lin *l);
+/* down(gelu(up(x))), gelu's tanh form (Vaswani et al. 2017, 3.3, with Hendrycks & Gimpel's GELU):
+ * x [..,in] -> [..,out]. One op, so that devices fuse GELU and its slope with the products. */
+vt_tensor *vt_feed_forward(vt_ctx *g, vt_tensor *x, const vt_lin *up, const vt_lin *down);
 
 /* ---- attention and positions (op_attn.c) ---- */
 

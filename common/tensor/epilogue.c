@@ -1,0 +1,35 @@
+/* epilogue.c - products that end in more than a sum, by the table's other entries: see backend.h */
+#include "common/tensor/engine.h"
+
+void vt_gelu_after(const vt_backend *be, vt_dev *d, vt_tensor *y, vt_tensor *pre,
+                   const vt_tensor *a, const vt_tensor *b, bool tb, const vt_tensor *bias,
+                   float alpha, float beta)
+{
+    vt_tensor *c = pre && beta == 0 ? pre : y;
+
+    be->matmul(d, c, a, false, b, tb, bias, alpha, beta);
+    if (pre && c != pre)
+        be->copy(d, pre, c);
+    be->unary(d, VT_GELU_TANH, y, c);
+}
+
+void vt_sum_rows(const vt_backend *be, vt_dev *d, vt_tensor *db, const vt_tensor *dy)
+{
+    vt_tensor e = vt_expand(db, dy);
+
+    be->reduce(d, &e, dy, NULL, 1.0f);
+}
+
+void vt_gelu_grad_after(const vt_backend *be, vt_dev *d, vt_tensor *dx, vt_tensor *db,
+                        const vt_tensor *a, const vt_tensor *b, bool tb, const vt_tensor *pre,
+                        float alpha, float beta)
+{
+    vt_buf over = { .empty = true };           /* in place: the product is overwritten */
+    vt_tensor to = *dx;
+
+    to.buf = &over;
+    be->matmul(d, dx, a, false, b, tb, NULL, alpha, beta);
+    be->unary_grad(d, VT_GELU_TANH, &to, dx, pre);
+    if (db)
+        vt_sum_rows(be, d, db, dx);
+}
