@@ -333,11 +333,17 @@ static void host_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_t
     vt_gelu_after(&host_backend, d, y, pre, a, b, tb, bias, alpha, beta);
 }
 
-static void host_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, vt_tensor *db, const vt_tensor *a,
+static void host_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, const vt_tensor *a,
                                   const vt_tensor *b, bool tb, const vt_tensor *pre, float alpha,
                                   float beta)
 {
-    vt_gelu_grad_after(&host_backend, d, dx, db, a, b, tb, pre, alpha, beta);
+    vt_gelu_grad_after(&host_backend, d, dx, a, b, tb, pre, alpha, beta);
+}
+
+static void host_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
+                                  const vt_tensor *x, float beta)
+{
+    vt_bias_grad_after(&host_backend, d, dw, db, dy, x, beta);
 }
 
 static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
@@ -383,6 +389,7 @@ const vt_backend host_backend = {
     .matmul = host_matmul,
     .matmul_gelu = host_matmul_gelu,
     .matmul_gelu_grad = host_matmul_gelu_grad,
+    .matmul_bias_grad = host_matmul_bias_grad,
     .attention = cuda_attend,
     .attention_grad = cuda_attend_grad,
     .rope = cuda_rope,

@@ -48,7 +48,7 @@ static void run_layer(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tenso
     x = vt_attention(g, heads(g, vt_linear(g, x, &w->q)), heads(g, vt_linear(g, x, &w->k)),
                      heads(g, vt_linear(g, x, &w->v)), NULL, 0);
     x = vt_linear(g, vt_reshape(g, x, 3, (int64_t[]){ BATCH, -1, WIDTH }), &w->out);
-    x = vt_linear(g, vt_gelu(g, vt_linear(g, x, &w->up)), &w->down);
+    x = vt_feed_forward(g, x, &w->up, &w->down);
     out[0] = vt_gated_add(g, in[0], vt_slice(g, x, 1, TEXT, TEXT + TOKENS), e[2]);
     out[1] = vt_add(g, in[1], vt_slice(g, x, 1, 0, TEXT));
 }

@@ -13,7 +13,7 @@ enum { ROOM = 4096 };
 
 typedef struct matrix {
     vt_tensor t;
-    float v[ROOM];
+    _Alignas(64) float v[ROOM];
 } matrix;
 
 static void make(matrix *x, int64_t rows, int64_t cols, int64_t gap)
@@ -29,17 +29,40 @@ static float at(const matrix *x, bool turned, int64_t i, int64_t j)
     return x->v[turned ? j * x->t.stride[0] + i : i * x->t.stride[0] + j];
 }
 
-/* What the library does: columns are packed. */
-static void column_major(const cuda_gemm *g, const float *a, const float *b, float *c)
+static const cuda_ending plain;
+
+/* Whole numbers in place of GELU and its slope. */
+static float like_gelu(float x) { return 3 * x + 1; }
+static float like_slope(float x) { return 2 * x - 5; }
+
+/* What the library does: columns are packed; a vector runs along C's rows, or columns for sums. */
+static void column_major(const cuda_gemm *g, const float *a, const float *b, float *c,
+                         const cuda_ending *e)
 {
-    for (int64_t i = 0; i < g->m; i++)
-        for (int64_t j = 0; j < g->n; j++) {
+    float *pre = e->pre ? e->pre->data : NULL, *vector = e->vector;
+
+    for (int64_t j = 0; j < g->n; j++) {
+        float total = 0;
+        for (int64_t i = 0; i < g->m; i++) {
             float sum = 0;
-            for (int64_t l = 0; l < g->k; l++)
-                sum += a[g->turn_a ? l + i * g->lda : i + l * g->lda] *
-                       b[g->turn_b ? j + l * g->ldb : l + j * g->ldb];
+            for (int64_t l = 0; l < g->k; l++) {
+                float right = b[g->turn_b ? j + l * g->ldb : l + j * g->ldb];
+                sum += a[g->turn_a ? l + i * g->lda : i + l * g->lda] * right;
+                total += i ? 0 : right;
+            }
+            if (g->ending & CUDA_BIAS_ADDED)
+                sum += vector[i];
+            if (g->ending & CUDA_KEPT)
+                pre[i + j * g->ld_pre] = sum;
+            if (g->ending & CUDA_GELU)
+                sum = like_gelu(sum);
+            if (g->ending & CUDA_GELU_SLOPE)
+                sum *= like_slope(pre[i + j * g->ld_pre]);
             c[i + j * g->ldc] = sum;
         }
+        if (g->ending & CUDA_BIAS_GRAD)
+            vector[j] = total;
+    }
 }
 
 static void test_layouts(void **state)
@@ -58,11 +81,11 @@ static void test_layouts(void **state)
             make(&a, ta ? k : m, ta ? m : k, gap);
             make(&b, tb ? n : k, tb ? k : n, 2 * gap);
             make(&c, m, n, gap);
-            assert_true(cuda_gemm_of(&g, &c.t, &a.t, ta, &b.t, tb, false));
+            assert_true(cuda_gemm_of(&g, &c.t, &a.t, ta, &b.t, tb, &plain));
             /* cuBLASLt refuses a leading size below the rows of the stored matrix */
             assert_true(g.lda >= (g.turn_a ? g.k : g.m) && g.ldb >= (g.turn_b ? g.n : g.k) &&
                         g.ldc >= g.m);
-            column_major(&g, b.v, a.v, c.v);
+            column_major(&g, b.v, a.v, c.v, &plain);
             for (int64_t i = 0; i < m; i++)
                 for (int64_t j = 0; j < n; j++) {
                     float sum = 0;
@@ -71,6 +94,75 @@ static void test_layouts(void **state)
                     assert_true(fabsf(at(&c, false, i, j) - sum) <= 0.0f);
                 }
         }
+}
+
+/* Bias, GELU and its slope belong to a row-major result's columns; what came into GELU lies as it
+ * does; a bias's gradient is the sum of dy's rows. */
+static void test_endings(void **state)
+{
+    enum { M = 6, N = 16, K = 5 };
+    static matrix a, b, c, pre;
+    static float v[N];
+    static const int32_t all[] = { CUDA_BIAS_ADDED, CUDA_GELU | CUDA_BIAS_ADDED,
+                                   CUDA_GELU | CUDA_KEPT, CUDA_GELU | CUDA_KEPT | CUDA_BIAS_ADDED,
+                                   CUDA_GELU_SLOPE };
+
+    (void)state;
+    for (size_t s = 0; s < sizeof all / sizeof *all; s++) {
+        cuda_ending e = { all[s], v, all[s] & (CUDA_KEPT | CUDA_GELU_SLOPE) ? &pre.t : NULL };
+        cuda_gemm g;
+        make(&a, M, K, 0), make(&b, N, K, 0), make(&c, M, N, 0), make(&pre, M, N, 0);
+        for (int i = 0; i < N; i++)
+            v[i] = (float)(rand() % 9);
+        matrix before = pre;
+        assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, true, &e));
+        assert_true(cuda_ending_fits(&g, &e));
+        column_major(&g, b.v, a.v, c.v, &e);
+        for (int64_t i = 0; i < M; i++)
+            for (int64_t j = 0; j < N; j++) {
+                float sum = all[s] & CUDA_BIAS_ADDED ? v[j] : 0, want;
+                for (int64_t l = 0; l < K; l++)
+                    sum += at(&a, false, i, l) * at(&b, true, l, j);
+                want = all[s] & CUDA_GELU ? like_gelu(sum) : sum;
+                if (all[s] & CUDA_GELU_SLOPE)
+                    want *= like_slope(at(&before, false, i, j));
+                assert_true(fabsf(at(&c, false, i, j) - want) <= 0.0f);
+                if (all[s] & CUDA_KEPT)
+                    assert_true(fabsf(at(&pre, false, i, j) - sum) <= 0.0f);
+            }
+    }
+    cuda_gemm g;                               /* dw [N,K] = dy' x, db [N] */
+    cuda_ending e = { CUDA_BIAS_GRAD, v, NULL };
+    make(&a, M, N, 0), make(&b, M, K, 0), make(&c, N, K, 0);
+    assert_true(cuda_gemm_of(&g, &c.t, &a.t, true, &b.t, false, &e));
+    column_major(&g, b.v, a.v, c.v, &e);
+    for (int64_t j = 0; j < N; j++) {
+        float sum = 0;
+        for (int64_t i = 0; i < M; i++)
+            sum += at(&a, false, i, j);
+        assert_true(fabsf(v[j] - sum) <= 0.0f);
+    }
+}
+
+/* What the library has no ending for: rows that are no multiple of eight, or begin anywhere. */
+static void test_endings_refused(void **state)
+{
+    static matrix a, b, c, pre;
+    const cuda_ending e = { CUDA_GELU | CUDA_KEPT, NULL, &pre.t };
+    cuda_gemm g;
+
+    (void)state;
+    make(&a, 4, 5, 0), make(&b, 12, 5, 0), make(&c, 4, 12, 0), make(&pre, 4, 12, 0);
+    assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, true, &e));
+    assert_false(cuda_ending_fits(&g, &e));
+    make(&b, 16, 5, 0), make(&c, 4, 16, 0), make(&pre, 4, 16, 0);
+    pre.t.data = (void *)(uintptr_t)(4096 + 8);
+    assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, true, &e));
+    assert_false(cuda_ending_fits(&g, &e));
+    pre.t.data = (void *)(uintptr_t)4096;
+    pre.t.dtype = VC_BF16;
+    assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, true, &e));
+    assert_false(cuda_ending_fits(&g, &e));
 }
 
 /* A single row may have any stride; repeated rows and holes between elements are refused. */
@@ -82,17 +174,17 @@ static void test_odd(void **state)
     (void)state;
     make(&a, 1, 4, 0), make(&b, 4, 5, 0), make(&c, 1, 5, 0);
     a.t.stride[0] = 0;
-    assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, false, true));
-    assert_true(g.ldb == 4 && g.bias);
+    assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, false, &plain));
+    assert_true(g.ldb == 4);
     b.t.stride[0] = 0;
-    assert_false(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, false, false));
+    assert_false(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, false, &plain));
     make(&b, 4, 5, 0);
     b.t.stride[1] = 2;
-    assert_false(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, false, false));
+    assert_false(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, false, &plain));
     make(&b, 4, 5, 0);
     b.t.data = (void *)(uintptr_t)(4096 + 24);
     c.t.data = (void *)(uintptr_t)65536;
-    assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, false, false));
+    assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, false, &plain));
     assert_int_equal(g.align_a, 8);
     assert_int_equal(g.align_c, 256);
 }
@@ -120,6 +212,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_endings),
+        cmocka_unit_test(test_endings_refused),
         cmocka_unit_test(test_odd),
         cmocka_unit_test(test_types),
     };

@@ -289,6 +289,7 @@ const vt_backend vt_cpu = {
     .matmul = cpu_matmul,
     .matmul_gelu = cpu_matmul_gelu,
     .matmul_gelu_grad = cpu_matmul_gelu_grad,
+    .matmul_bias_grad = cpu_matmul_bias_grad,
     .attention = cpu_attention,
     .attention_grad = cpu_attention_grad,
     .rope = cpu_rope,

@@ -405,12 +405,20 @@ void cpu_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a
         vt_gelu_after(&vt_cpu, d, y, pre, a, b, tb, bias, alpha, beta);
 }
 
-void cpu_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, vt_tensor *db, const vt_tensor *a,
-                          const vt_tensor *b, bool tb, const vt_tensor *pre, float alpha,
-                          float beta)
+void cpu_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b, bool tb,
+                          const vt_tensor *pre, float alpha, float beta)
 {
     if (d->dry)
         cpu_matmul(d, dx, a, false, b, tb, NULL, alpha, beta);
     else
-        vt_gelu_grad_after(&vt_cpu, d, dx, db, a, b, tb, pre, alpha, beta);
+        vt_gelu_grad_after(&vt_cpu, d, dx, a, b, tb, pre, alpha, beta);
+}
+
+void cpu_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
+                          const vt_tensor *x, float beta)
+{
+    if (d->dry)
+        cpu_matmul(d, dw, dy, true, x, false, NULL, 1.0f, beta);
+    else
+        vt_bias_grad_after(&vt_cpu, d, dw, db, dy, x, beta);
 }

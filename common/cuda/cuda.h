@@ -111,6 +111,12 @@ void cuda_norm_grad(vt_dev *, vt_tensor *dx, vt_tensor *dw, vt_tensor *db, vt_te
                     const vt_tensor *scale, bool rms);
 void cuda_matmul(vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
                  const vt_tensor *bias, float alpha, float beta);
+void cuda_matmul_gelu(vt_dev *, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
+                      const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta);
+void cuda_matmul_gelu_grad(vt_dev *, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b,
+                           bool tb, const vt_tensor *pre, float alpha, float beta);
+void cuda_matmul_bias_grad(vt_dev *, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
+                           const vt_tensor *x, float beta);
 void cuda_attention(vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
                     const vt_tensor *k, const vt_tensor *v, const vt_tensor *kv_len,
                     const vt_tensor *bias, float scale);

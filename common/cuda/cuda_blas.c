@@ -1,7 +1,8 @@
-/* cuda_blas.c - matmul by cuBLASLt: backend.h
+/* cuda_blas.c - products and what follows them by cuBLASLt: backend.h
  *
  * One plan for a shape: descriptors and the first algorithm that the library's heuristic names for
- * the addresses' true alignment and our workspace. */
+ * the addresses' true alignment and our workspace. Bias, GELU and its slope, and a bias's gradient
+ * are the library's epilogues; where it has none for a shape, row kernels follow (epilogue.c). */
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ static const size_t WORKSPACE = 32 << 20;      /* what the kernels for Hopper as
 
 typedef struct plan {
     cuda_gemm key;
+    cublasStatus_t rc;                         /* not 0: the library has none */
     cublasLtMatmulDesc_t op;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algo;
@@ -66,12 +68,43 @@ static cublasStatus_t set(plan *p, cublasLtMatmulDescAttributes_t what, const vo
     return cublasLtMatmulDescSetAttribute(p->op, what, v, size);
 }
 
-static cublasStatus_t describe(plan *p)
+static cublasLtEpilogue_t epilogue_of(int32_t ending)
+{
+    static const struct { int32_t ending; cublasLtEpilogue_t name; } all[] = {
+        { CUDA_BIAS_ADDED, CUBLASLT_EPILOGUE_BIAS },
+        { CUDA_GELU, CUBLASLT_EPILOGUE_GELU },
+        { CUDA_GELU | CUDA_BIAS_ADDED, CUBLASLT_EPILOGUE_GELU_BIAS },
+        { CUDA_GELU | CUDA_KEPT, CUBLASLT_EPILOGUE_GELU_AUX },
+        { CUDA_GELU | CUDA_KEPT | CUDA_BIAS_ADDED, CUBLASLT_EPILOGUE_GELU_AUX_BIAS },
+        { CUDA_GELU_SLOPE, CUBLASLT_EPILOGUE_DGELU },
+        { CUDA_BIAS_GRAD, CUBLASLT_EPILOGUE_BGRADB },
+    };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i].ending == ending)
+            return all[i].name;
+    return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/* Where an ending reads and writes: before the heuristic too, which looks at the alignment. */
+static cublasStatus_t point(plan *p, const cuda_ending *e)
+{
+    cublasStatus_t rc = CUBLAS_STATUS_SUCCESS;
+
+    if (e->vector)
+        rc = set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &e->vector, sizeof e->vector);
+    if (!rc && e->pre)
+        rc = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &e->pre->data,
+                 sizeof e->pre->data);
+    return rc;
+}
+
+static cublasStatus_t describe(plan *p, const cuda_ending *e)
 {
     const cuda_gemm *g = &p->key;
     cublasOperation_t ta = g->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t tb = g->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t epilogue = g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    cublasLtEpilogue_t epilogue = epilogue_of(g->ending);
     cudaDataType_t in = data_type(g->type), out = data_type(g->out_type);
 
     cublasStatus_t rc = cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -81,8 +114,12 @@ static cublasStatus_t describe(plan *p)
         rc = set(p, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
     if (!rc)
         rc = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
-    if (!rc && g->bias)
+    if (!rc && e->vector)
         rc = set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &out, sizeof out);
+    if (!rc && e->pre)
+        rc = set(p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &g->ld_pre, sizeof g->ld_pre);
+    if (!rc)
+        rc = point(p, e);
     if (!rc)
         rc = cublasLtMatrixLayoutCreate(&p->a, in, (uint64_t)(g->turn_a ? g->k : g->m),
                                         (uint64_t)(g->turn_a ? g->m : g->k), g->lda);
@@ -133,7 +170,7 @@ static void fault(vt_dev *d, const cuda_gemm *g, cublasStatus_t rc)
 }
 
 /* The plan of a product, made when it is new; NULL after a fault. */
-static plan *plan_of(vt_dev *d, const cuda_gemm *g)
+static plan *plan_of(vt_dev *d, const cuda_gemm *g, const cuda_ending *e)
 {
     cuda_blas *b = d->blas;
 
@@ -152,14 +189,9 @@ static plan *plan_of(vt_dev *d, const cuda_gemm *g)
     }
     plan *p = &b->plans[b->n];
     *p = (plan){ .key = *g };
-    cublasStatus_t rc = describe(p);
-    if (!rc)
-        rc = choose(b, p);
-    if (rc) {
-        plan_free(p);
-        fault(d, g, rc);
-        return NULL;
-    }
+    p->rc = describe(p, e);
+    if (!p->rc)
+        p->rc = choose(b, p);
     b->n++;
     return p;
 }
@@ -180,31 +212,90 @@ static bool operand(vt_dev *d, cuda_area area, vc_dtype type, const vt_tensor *x
     return out->data != NULL;
 }
 
-void cuda_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
-                 const vt_tensor *bias, float alpha, float beta)
+/* c = alpha op(a) op(b) + beta c and its ending. False: the library has no such ending for these
+ * operands, and nothing was done. */
+static bool product(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
+                    bool tb, float alpha, float beta, const cuda_ending *e)
 {
     vc_dtype type = cuda_gemm_type(d->compute, c, a, b);
-    vt_tensor left, right, add = { 0 };
+    bool can_wait = e->what & ~CUDA_BIAS_ADDED;
+    vt_tensor left, right;
     cuda_gemm g;
 
     if (c->dtype > VC_BF16 || !operand(d, CUDA_LEFT, type, a, &left) ||
         !operand(d, CUDA_RIGHT, type, b, &right) ||
-        (bias && !operand(d, CUDA_BIAS, c->dtype, bias, &add)) ||
-        !cuda_gemm_of(&g, c, &left, ta, &right, tb, bias != NULL)) {
+        !cuda_gemm_of(&g, c, &left, ta, &right, tb, e)) {
         cuda_fault(d, VC_EINVAL, "matmul: an operand is not a matrix of f32 or bf16 rows");
-        return;
+        return true;
     }
+    if (!cuda_ending_fits(&g, e))
+        return false;
     void *workspace = cuda_scratch(d, CUDA_WORKSPACE, WORKSPACE);
-    plan *p = workspace ? plan_of(d, &g) : NULL;
+    plan *p = workspace ? plan_of(d, &g, e) : NULL;
     if (!p)
-        return;
-    cublasStatus_t rc = CUBLAS_STATUS_SUCCESS;
-    if (bias)
-        rc = set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &add.data, sizeof add.data);
+        return true;
+    if (p->rc && can_wait)
+        return false;
+    cublasStatus_t rc = p->rc ? p->rc : point(p, e);
     if (!rc)
         rc = cublasLtMatmul(d->blas->handle, p->op, &alpha, right.data, p->a, left.data, p->b,
                             &beta, c->data, p->c, c->data, p->c, &p->algo, workspace, WORKSPACE,
                             (cudaStream_t)d->stream);
     if (rc)
         fault(d, &g, rc);
+    return true;
+}
+
+/* The bias in the result's type; NULL: there is none, or a fault. */
+static void *bias_of(vt_dev *d, const vt_tensor *bias, const vt_tensor *c)
+{
+    return bias ? (void *)(uintptr_t)cuda_convert(d, CUDA_BIAS, c->dtype, bias) : NULL;
+}
+
+void cuda_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
+                 const vt_tensor *bias, float alpha, float beta)
+{
+    void *add = bias_of(d, bias, c);
+
+    if (!bias || add)
+        product(d, c, a, ta, b, tb, alpha, beta,
+                &(cuda_ending){ bias ? CUDA_BIAS_ADDED : 0, add, NULL });
+}
+
+void cuda_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
+                      const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta)
+{
+    const int32_t what = CUDA_GELU | (bias ? CUDA_BIAS_ADDED : 0) | (pre ? CUDA_KEPT : 0);
+    void *add = bias_of(d, bias, y);
+
+    if (bias && !add)
+        return;
+    if (!product(d, y, a, false, b, tb, alpha, beta, &(cuda_ending){ what, add, pre }))
+        vt_gelu_after(&vt_cuda, d, y, pre, a, b, tb, bias, alpha, beta);
+}
+
+void cuda_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b,
+                           bool tb, const vt_tensor *pre, float alpha, float beta)
+{
+    if (!product(d, dx, a, false, b, tb, alpha, beta,
+                 &(cuda_ending){ CUDA_GELU_SLOPE, NULL, pre }))
+        vt_gelu_grad_after(&vt_cuda, d, dx, a, b, tb, pre, alpha, beta);
+}
+
+/* The library overwrites the sums: those that are added go by way of scratch. */
+void cuda_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
+                           const vt_tensor *x, float beta)
+{
+    vt_tensor sums = *db;
+
+    if (vt_adds(db))
+        sums.data = cuda_scratch(d, CUDA_BIAS, (size_t)db->dim[0] * sizeof(float));
+    if (!sums.data)
+        return;
+    if (!product(d, dw, dy, true, x, false, 1.0f, beta,
+                 &(cuda_ending){ CUDA_BIAS_GRAD, sums.data, NULL }))
+        vt_bias_grad_after(&vt_cuda, d, dw, db, dy, x, beta);
+    else if (vt_adds(db))
+        cuda_scale(d, db, &sums, 1.0f);
+    vt_wrote(db);
 }

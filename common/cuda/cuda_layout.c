@@ -20,22 +20,31 @@ static int64_t leading(const vt_tensor *t)
     return t->stride[0] < t->dim[1] ? 0 : t->stride[0];
 }
 
-static int32_t alignment(const vt_tensor *t)
+static int32_t alignment(const void *p)
 {
-    uintptr_t low = (uintptr_t)t->data | 256;
+    uintptr_t low = (uintptr_t)p | 256;
 
     return (int32_t)(low & -low);
 }
 
 bool cuda_gemm_of(cuda_gemm *g, const vt_tensor *c, const vt_tensor *a, bool ta,
-                  const vt_tensor *b, bool tb, bool bias)
+                  const vt_tensor *b, bool tb, const cuda_ending *e)
 {
     *g = (cuda_gemm){
         .m = c->dim[1], .n = c->dim[0], .k = a->dim[ta ? 0 : 1],
         .lda = leading(b), .ldb = leading(a), .ldc = leading(c),
         .type = (int32_t)a->dtype, .out_type = (int32_t)c->dtype,
-        .turn_a = tb, .turn_b = ta, .bias = bias,
-        .align_a = alignment(b), .align_b = alignment(a), .align_c = alignment(c),
+        .ld_pre = e->pre ? leading(e->pre) : 0,
+        .turn_a = tb, .turn_b = ta, .ending = e->what,
+        .align_a = alignment(b->data), .align_b = alignment(a->data),
+        .align_c = alignment(c->data), .align_vector = alignment(e->vector),
+        .align_pre = alignment(e->pre ? e->pre->data : NULL),
     };
     return g->lda && g->ldb && g->ldc;
+}
+
+bool cuda_ending_fits(const cuda_gemm *g, const cuda_ending *e)
+{
+    return !e->pre || ((int32_t)e->pre->dtype == g->out_type && g->ld_pre && g->ld_pre % 8 == 0 &&
+                       g->align_pre >= 16);
 }

@@ -170,17 +170,18 @@ typedef struct vt_backend {
      * mix of types; products accumulate in f32; beta 0 never reads c. */
     void (*matmul)(vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
                    const vt_tensor *bias, float alpha, float beta);
-    /* The two products around a feed-forward's GELU (tanh form), a not transposed, fused where the
-     * device can. y = gelu(z), z = alpha a op(b) + beta y + bias; pre: z as y's type holds it, for
+    /* Products with what follows them, fused where the device can; a is not transposed. Those around
+     * a feed-forward's GELU (tanh form): y = gelu(z), z = alpha a op(b) + beta y + bias; pre: z as y's type holds it, for
      * the gradient, or NULL. gelu may see z before it is rounded so. */
     void (*matmul_gelu)(vt_dev *, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
                         const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha,
                         float beta);
-    /* dx = (alpha a op(b) + beta dx) * gelu'(pre); db [n] (+)= the sum of dx's rows, or NULL. pre
-     * is packed and has dx's type. */
-    void (*matmul_gelu_grad)(vt_dev *, vt_tensor *dx, vt_tensor *db, const vt_tensor *a,
-                             const vt_tensor *b, bool tb, const vt_tensor *pre, float alpha,
-                             float beta);
+    /* dx = (alpha a op(b) + beta dx) * gelu'(pre); pre is packed and has dx's type. */
+    void (*matmul_gelu_grad)(vt_dev *, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b,
+                             bool tb, const vt_tensor *pre, float alpha, float beta);
+    /* dw = dy' x + beta dw, f32; db [n], f32, (+)= the sum of dy's rows */
+    void (*matmul_bias_grad)(vt_dev *, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
+                             const vt_tensor *x, float beta);
 
     /* lse f32 [B,H,Sq]: natural log-sum-exp of the scaled scores, kept for backward.
      * kv_len int32 [B] or NULL; bias f32 in [B,H,Sq,Sk]'s shape or NULL. q, k, v, bias strided. */
@@ -230,15 +231,15 @@ int vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o, vc
 
 extern const vt_backend vt_cpu, vt_cuda;
 
-/* matmul_gelu and matmul_gelu_grad as a product and row kernels of the same table, for what a
- * device cannot fuse (epilogue.c). */
+/* Those entries as a product and row kernels of the same table, for what a device cannot fuse
+ * (epilogue.c). */
 void vt_gelu_after(const vt_backend *be, vt_dev *d, vt_tensor *y, vt_tensor *pre,
                    const vt_tensor *a, const vt_tensor *b, bool tb, const vt_tensor *bias,
                    float alpha, float beta);
-void vt_gelu_grad_after(const vt_backend *be, vt_dev *d, vt_tensor *dx, vt_tensor *db,
-                        const vt_tensor *a, const vt_tensor *b, bool tb, const vt_tensor *pre,
-                        float alpha, float beta);
-/* db [n] (+)= the sum of dy's rows */
-void vt_sum_rows(const vt_backend *be, vt_dev *d, vt_tensor *db, const vt_tensor *dy);
+void vt_gelu_grad_after(const vt_backend *be, vt_dev *d, vt_tensor *dx, const vt_tensor *a,
+                        const vt_tensor *b, bool tb, const vt_tensor *pre, float alpha,
+                        float beta);
+void vt_bias_grad_after(const vt_backend *be, vt_dev *d, vt_tensor *dw, vt_tensor *db,
+                        const vt_tensor *dy, const vt_tensor *x, float beta);
 
 #endif

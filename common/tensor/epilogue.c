@@ -13,16 +13,9 @@ void vt_gelu_after(const vt_backend *be, vt_dev *d, vt_tensor *y, vt_tensor *pre
     be->unary(d, VT_GELU_TANH, y, c);
 }
 
-void vt_sum_rows(const vt_backend *be, vt_dev *d, vt_tensor *db, const vt_tensor *dy)
-{
-    vt_tensor e = vt_expand(db, dy);
-
-    be->reduce(d, &e, dy, NULL, 1.0f);
-}
-
-void vt_gelu_grad_after(const vt_backend *be, vt_dev *d, vt_tensor *dx, vt_tensor *db,
-                        const vt_tensor *a, const vt_tensor *b, bool tb, const vt_tensor *pre,
-                        float alpha, float beta)
+void vt_gelu_grad_after(const vt_backend *be, vt_dev *d, vt_tensor *dx, const vt_tensor *a,
+                        const vt_tensor *b, bool tb, const vt_tensor *pre, float alpha,
+                        float beta)
 {
     vt_buf over = { .empty = true };           /* in place: the product is overwritten */
     vt_tensor to = *dx;
@@ -30,6 +23,13 @@ void vt_gelu_grad_after(const vt_backend *be, vt_dev *d, vt_tensor *dx, vt_tenso
     to.buf = &over;
     be->matmul(d, dx, a, false, b, tb, NULL, alpha, beta);
     be->unary_grad(d, VT_GELU_TANH, &to, dx, pre);
-    if (db)
-        vt_sum_rows(be, d, db, dx);
+}
+
+void vt_bias_grad_after(const vt_backend *be, vt_dev *d, vt_tensor *dw, vt_tensor *db,
+                        const vt_tensor *dy, const vt_tensor *x, float beta)
+{
+    vt_tensor rows = vt_expand(db, dy);
+
+    be->matmul(d, dw, dy, true, x, false, NULL, 1.0f, beta);
+    be->reduce(d, &rows, dy, NULL, 1.0f);
 }

@@ -1,19 +1,16 @@
 /* op_matmul.c - linear layers, with LoRA in the same op: see ops.h */
 #include "common/tensor/engine.h"
 
-/* H: x a' [M,r], kept for b's gradient. Of the second layer of a feed-forward, PRE: what came into
- * gelu [M,k], and UP_B: the first layer's bias. */
-enum { X, W, B, LORA_A, LORA_B, SCALE, H, PRE, UP_B, INPUTS };
+/* H: x a' [M,r], kept for b's gradient. PRE: of the second layer of a feed-forward, what came into
+ * gelu [M,k]. */
+enum { X, W, B, LORA_A, LORA_B, SCALE, H, PRE, INPUTS };
 
-/* How a sum of products ends, in its last one: pre and db are backend.h's. */
+/* How a sum of products ends, in its last one; pre as in backend.h. */
 typedef struct ending {
     enum { PLAIN, GELU, GELU_GRAD } how;
-    vt_tensor *pre, *db;
+    vt_tensor *pre;
 } ending;
 static const ending plain = { .how = PLAIN };
-
-/* What a feed-forward's second layer is told by its first. */
-typedef struct middle { vt_tensor *pre, *b; } middle;
 
 /* x [..,k] as [M,k] without a copy: false if its rows are not evenly spaced. */
 static bool flat(const vt_tensor *x, vt_tensor *m)
@@ -66,7 +63,7 @@ static void last_product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_t
     if (e->how == GELU)
         VT_RUN_HEAVY(g, matmul_gelu, c, e->pre, a, b, tb, bias, alpha, by);
     else
-        VT_RUN_HEAVY(g, matmul_gelu_grad, c, e->db, a, b, tb, e->pre, alpha, by);
+        VT_RUN_HEAVY(g, matmul_gelu_grad, c, a, b, tb, e->pre, alpha, by);
     vt_wrote(c);
 }
 
@@ -96,11 +93,15 @@ static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt
                       const ending *e)
 {
     vt_tensor *dw = vt_grad(g, n->in[W]), *dx = vt_grad(g, n->in[X]);
-    vt_tensor *db = n->i[0] ? NULL : vt_grad(g, n->in[B]);
+    vt_tensor *db = vt_grad(g, n->in[B]);
 
-    if (dw)
+    if (dw && db) {
+        count_flops(g, dw->dim[0], dy->dim[0], dw->dim[1]);
+        VT_RUN_HEAVY(g, matmul_bias_grad, dw, db, dy, x, beta(dw));
+        vt_wrote(dw);
+    } else if (dw) {
         product(g, dw, dy, true, x, false, NULL, 1.0f, beta(dw));
-    if (db) {
+    } else if (db) {
         vt_tensor rows = vt_expand(db, dy);
         VT_RUN(g, reduce, &rows, dy, NULL, 1.0f);
     }
@@ -144,7 +145,7 @@ static void linear_grad(vt_ctx *g, const vt_node *n)
     flat(n->in[X], &x);
     ending e = plain;
     if (n->in[PRE])
-        e = (ending){ GELU_GRAD, n->in[PRE], vt_grad(g, n->in[UP_B]) };
+        e = (ending){ GELU_GRAD, n->in[PRE] };
     base_grad(g, n, &dy, &x, n->in[LORA_A] ? &plain : &e);
     if (n->in[LORA_A])
         lora_grad(g, n, &dy, &x, &e);
@@ -182,11 +183,11 @@ static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, const vt_tensor *x2, const 
     return h;
 }
 
-/* to, from: of the feed-forward that begins, ends with this layer, else NULL. The gradient of the
- * first layer's result is, since the second one sees to it, that of what came into gelu, and its
- * bias's is made there too. */
-static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type, middle *to,
-                         const middle *from)
+/* gelu: before the result is stored; what came into it goes to *gelu if a gradient is wanted. pre:
+ * the first layer's, whose result x is: x's gradient is made that of pre, as the first layer's own
+ * gradient takes it to be. */
+static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type, vt_tensor **gelu,
+                         vt_tensor *pre)
 {
     vt_tensor *all[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale }, *some[INPUTS];
     int n = 0;
@@ -215,30 +216,23 @@ static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type
         return NULL;
     flat(y, &y2);
     ending e = plain;
-    if (to) {
-        *to = (middle){ .b = l->b };
-        if (vt_tracks(g, H, all) && !(to->pre = vt_new(g, type, 2, y2.dim)))
+    if (gelu) {
+        if (vt_tracks(g, H, all) && !(*gelu = vt_new(g, type, 2, y2.dim)))
             return NULL;
-        e = (ending){ .how = GELU, .pre = to->pre };
+        e = (ending){ GELU, *gelu };
     }
     product_by(g, &y2, &x2, l->w, true, l->scale, l->b, 0.0f, l->lora_a ? &plain : &e);
     if (l->lora_a && !(h = add_lora(g, &y2, &x2, l, &e)))
         return NULL;
 
-    vt_tensor *in[INPUTS] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale, h };
-    if (from && from->pre) {
-        in[PRE] = from->pre;
-        in[UP_B] = from->b;
-    }
-    unsigned keep = ((1u << INPUTS) - 1) & ~(1u << X | 1u << B | 1u << UP_B);
+    vt_tensor *in[] = { x, l->w, l->b, l->lora_a, l->lora_b, l->scale, h, pre };
+    unsigned keep = ((1u << INPUTS) - 1) & ~(1u << X | 1u << B);
     if (l->w->needs_grad || l->lora_a)
         keep |= 1u << X;
     vt_node *node;
     y = vt_record(g, y, "linear", linear_grad, INPUTS, in, keep, false, &node);
-    if (node) {
+    if (node)
         node->f[0] = l->lora_scale;
-        node->i[0] = to != NULL;
-    }
     return y;
 }
 
@@ -254,8 +248,7 @@ vt_tensor *vt_linear_f32(vt_ctx *g, vt_tensor *x, const vt_lin *l)
 
 vt_tensor *vt_feed_forward(vt_ctx *g, vt_tensor *x, const vt_lin *up, const vt_lin *down)
 {
-    middle m = { 0 };
-    vt_tensor *h = linear(g, x, up, g->compute, &m, NULL);
+    vt_tensor *pre = NULL, *h = linear(g, x, up, g->compute, &pre, NULL);
 
-    return linear(g, h, down, g->compute, NULL, &m);
+    return linear(g, h, down, g->compute, NULL, pre);
 }
