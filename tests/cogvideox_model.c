@@ -100,7 +100,7 @@ vt_tensor *cog_forward(cog *m, const cog_case *c, vt_remat remat)
     for (int i = 0; i < VTRAIN_ROLES; i++)
         if (c->cond[i])
             in.cond[i] = vt_from_host(m->g, VC_F32, 5, c->cond_dim[i], c->cond[i], VC_F32);
-    return vtrain_cogvideox.forward(m->g, m->model, &in);
+    return vtrain_forward(&vtrain_cogvideox, m->g, m->model, &in);
 }
 
 float cog_step(cog *m, const cog_case *c, vt_remat remat, float *out)

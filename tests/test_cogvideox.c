@@ -284,13 +284,13 @@ static void rope_of(turned *t, cog *m, const int64_t grid[3])
     *t = (turned){ .m = m };
     float *x = calloc((size_t)(4 * grid[0] * grid[1] * grid[2]), sizeof *x);
     vt_step_begin(m->g, 0);
-    const vtrain_in in = {
+    vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, dim, x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, &one, zero, VC_F32), .n_texts = 1,
         .text = { { vt_from_host(m->g, VC_F32, 3, text, zero, VC_F32), &length, NULL } },
         .note = take_rope, .note_arg = t,
     };
-    vtrain_cogvideox.forward(m->g, m->model, &in);
+    vtrain_forward(&vtrain_cogvideox, m->g, m->model, &in);
     assert_int_equal(vt_step_end(m->g, NULL), VC_ESTOP);
     free(x);
 }

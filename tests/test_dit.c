@@ -96,7 +96,7 @@ static vt_tensor *forward(tiny *m, vt_remat remat)
         .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, text, m->embeds, VC_F32),
                     .length = m->length } },
     };
-    return vtrain_builtin.forward(m->g, m->model, &in);
+    return vtrain_forward(&vtrain_builtin, m->g, m->model, &in);
 }
 
 static void output(tiny *m, float out[LATENT])

@@ -12,6 +12,8 @@
 
 struct vtrain_config;
 
+enum { VTRAIN_MADE = 6 };
+
 /* What a forward gets. All tensors are of the step in progress. */
 typedef struct vtrain_cond {
     vt_tensor *embeds;                        /* [B,n,D] f32, zero beyond each row's length */
@@ -26,6 +28,7 @@ typedef struct vtrain_in {
     vt_tensor *t;                             /* f32 [B], as the timestep embedder takes it */
     int n_texts;
     vtrain_cond text[VTRAIN_TEXTS];
+    vt_tensor *made[VTRAIN_MADE];             /* by the family's prepare, for its forward */
     int recompute;                            /* blocks below it are run again in backward */
     /* While a trace is written, else NULL: takes what forward() of diffusers is given beside the
      * above, under its names and in its layout. */
@@ -66,6 +69,10 @@ typedef struct vtrain_family {
                 vc_err *err);
     void (*close)(void *model);               /* NULL is fine */
     void (*fit)(const void *model, vtrain_fit *fit);
+    /* Before the forward: checks what that is given, and makes all else that it reads from the host
+     * (positions, lengths: in->made). So what the forward queues depends on shapes and
+     * in->recompute alone. Fails the step. */
+    void (*prepare)(vt_ctx *g, void *model, vtrain_in *in);
     /* Prediction [B,C,f,h,w] in the compute type. */
     vt_tensor *(*forward)(vt_ctx *g, void *model, const vtrain_in *in);
     vtrain_scale scale[VTRAIN_ROLES];         /* of the conditions that fit() asks for */
@@ -81,6 +88,8 @@ typedef struct vtrain_family {
     const char *lora_targets;
 } vtrain_family;
 
+/* Both, one after the other. */
+vt_tensor *vtrain_forward(const vtrain_family *f, vt_ctx *g, void *model, vtrain_in *in);
 /* By _class_name; NULL if unknown. */
 const vtrain_family *vtrain_family_of_class(const char *class_name);
 /* All of them, NULL-ended. */

@@ -87,10 +87,9 @@ typedef struct block_arg {
     const block_weights *w;
 } block_arg;
 
-/* Where tokens are, and which count as keys: inputs of each block. */
-typedef struct places {
-    vt_tensor *cos, *sin, *kv_len;
-} places;
+/* vtrain_in.made: rope's tables; which tokens count as keys, of all and of the text; positions. The
+ * first three are inputs of each block. */
+enum { COS, SIN, KEYS, TEXT_KEYS, FEATURES };
 
 /* ---- config.json ---- */
 
@@ -294,22 +293,22 @@ static vt_tensor *key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before
 
 /* [B,N,D] -> [B,N,H,head], normalised and turned */
 static vt_tensor *heads(vt_ctx *g, const builtin *m, vt_tensor *x, const vt_lin *l,
-                        vt_tensor *norm, const places *at)
+                        vt_tensor *norm, vt_tensor *const *at)
 {
     vt_tensor *y = vt_linear(g, x, l);
     if (!y) return NULL;
     const int64_t dim[4] = { y->dim[0], y->dim[1], m->heads, m->head };
     y = vt_reshape(g, y, 4, dim);
-    return norm ? vt_rope(g, vt_rms_norm(g, y, norm, EPS), at->cos, at->sin, 0) : y;
+    return norm ? vt_rope(g, vt_rms_norm(g, y, norm, EPS), at[COS], at[SIN], 0) : y;
 }
 
 /* h [B,N,D]: all tokens -> [B,N,D] */
-static vt_tensor *attention(vt_ctx *g, const block_arg *a, vt_tensor *h, const places *at)
+static vt_tensor *attention(vt_ctx *g, const block_arg *a, vt_tensor *h, vt_tensor *const *at)
 {
     vt_tensor *q = heads(g, a->m, h, &a->w->q, a->w->norm_q, at);
     vt_tensor *k = heads(g, a->m, h, &a->w->k, a->w->norm_k, at);
     vt_tensor *v = heads(g, a->m, h, &a->w->v, NULL, at);
-    vt_tensor *o = vt_attention(g, q, k, v, at->kv_len, 0);
+    vt_tensor *o = vt_attention(g, q, k, v, at[KEYS], 0);
     if (!o) return NULL;
     const int64_t dim[3] = { o->dim[0], o->dim[1], a->m->heads * a->m->head };
     return vt_linear(g, vt_reshape(g, o, 3, dim), &a->w->out);
@@ -331,17 +330,16 @@ static vt_tensor *join(vt_ctx *g, vt_tensor *x, vt_tensor *const *ex, vt_tensor 
     return vt_concat(g, 1, 2, part);
 }
 
-/* in: x [B,N,D] video, c [B,n,D] text, m [B,6,D] time, places; out: x, c */
+/* in: x [B,N,D] video, c [B,n,D] text, m [B,6,D] time, then made's first; out: x, c */
 static void block(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **out)
 {
     const block_arg *a = arg;
-    const places at = { in[3], in[4], in[5] };
     vt_tensor *x = in[0], *c = in[1], *ex[6], *ec[6];
     vt_chunk(g, vt_add(g, in[2], a->w->table), 1, 6, ex);
     vt_chunk(g, vt_add(g, in[2], a->w->text_table), 1, 6, ec);
     int64_t n = x->dim[1], all = n + c->dim[1];
 
-    vt_tensor *h = attention(g, a, join(g, x, ex, c, ec), &at);
+    vt_tensor *h = attention(g, a, join(g, x, ex, c, ec), in + 3);
     x = vt_gated_add(g, x, vt_slice(g, h, 1, 0, n), ex[2]);
     c = vt_gated_add(g, c, vt_slice(g, h, 1, n, all), ec[2]);
     h = mlp(g, a, join(g, x, ex + 3, c, ec + 3));
@@ -380,39 +378,46 @@ static vt_tensor *modulation(vt_ctx *g, const vt_lin *l, vt_tensor *e, int64_t n
     return vt_reshape(g, y, 3, dim);
 }
 
-/* tokens [B,N,PATCH] -> [B,N,D], positions added */
-static vt_tensor *embed_patches(vt_ctx *g, const builtin *m, vt_tensor *tokens)
+/* tokens [B,N,PATCH], pos [1,N,POS] -> [B,N,D] */
+static vt_tensor *embed_patches(vt_ctx *g, const builtin *m, vt_tensor *tokens, vt_tensor *pos)
 {
-    const int64_t dim[3] = { 1, m->grid[0] * m->grid[1] * m->grid[2], POS };
-    vt_tensor *pos = vt_from_host(g, vt_compute(g), 3, dim, m->pos, VC_F32);
     return vt_add(g, vt_linear(g, tokens, &m->w.patch), vt_linear(g, pos, &m->w.pos));
 }
 
-static places make_places(vt_ctx *g, const builtin *m, const vtrain_cond *text)
+static void builtin_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
-    int64_t tokens = m->grid[0] * m->grid[1] * m->grid[2];
-    const int64_t dim[2] = { tokens, m->head / 2 };
-    return (places){ vt_from_host(g, VC_F32, 2, dim, m->cos, VC_F32),
-                     vt_from_host(g, VC_F32, 2, dim, m->sin, VC_F32),
-                     key_lengths(g, text, tokens) };
+    builtin *m = model;
+    if (vt_failed(g)) return;
+    const int64_t *dim = in->x->dim, p = m->patch;
+    const int64_t grid[3] = { dim[2], dim[3] / p, dim[4] / p };
+    int64_t tokens = grid[0] * grid[1] * grid[2];
+    const int64_t rope[2] = { tokens, m->head / 2 }, pos[3] = { 1, tokens, POS };
+    if (!make_tables(m, grid)) {
+        vt_fail(g, VC_ENOMEM, "positions: out of memory");
+        return;
+    }
+    in->made[COS] = vt_from_host(g, VC_F32, 2, rope, m->cos, VC_F32);
+    in->made[SIN] = vt_from_host(g, VC_F32, 2, rope, m->sin, VC_F32);
+    in->made[KEYS] = key_lengths(g, &in->text[0], tokens);
+    in->made[TEXT_KEYS] = key_lengths(g, &in->text[0], 0);
+    in->made[FEATURES] = vt_from_host(g, vt_compute(g), 3, pos, m->pos, VC_F32);
 }
 
 static vt_tensor *builtin_forward(vt_ctx *g, void *model, const vtrain_in *in)
 {
     builtin *m = model;
+    vt_tensor *const *made = in->made;
+    if (vt_failed(g)) return NULL;
     const int64_t *dim = in->x->dim, p = m->patch;
-    const int64_t grid[3] = { dim[2], dim[3] / p, dim[4] / p };
-    if (!make_tables(m, grid)) return vt_fail(g, VC_ENOMEM, "positions: out of memory");
-    places at = make_places(g, m, &in->text[0]);
 
     vt_tensor *c = vt_cast(g, in->text[0].embeds, vt_compute(g));
     c = vt_linear(g, vt_layer_norm(g, c, NULL, NULL, EPS), &m->w.text);
-    vt_tensor *e = embed_time(g, m, in->t, pool_text(g, m, c, key_lengths(g, &in->text[0], 0)));
+    vt_tensor *e = embed_time(g, m, in->t, pool_text(g, m, c, made[TEXT_KEYS]));
     vt_tensor *tokens = vt_cast(g, vt_patchify(g, in->x, 1, (int)p, (int)p, VT_C_FIRST),
                                 vt_compute(g));
     vt_tensor *stream[6] = {
-        embed_patches(g, m, tokens), c, modulation(g, &m->w.time_proj, e, 6),
-        at.cos, at.sin, at.kv_len,
+        embed_patches(g, m, tokens, made[FEATURES]), c, modulation(g, &m->w.time_proj, e, 6),
+        made[COS], made[SIN], made[KEYS],
     };
     for (int i = 0; i < m->layers; i++) {
         const vt_block b = { block, &m->arg[i], 6, 2, i };
@@ -432,7 +437,7 @@ const vtrain_family vtrain_builtin = {
     .name = "builtin", .class_name = "VltTransformer3DModel",
     .text_args = { "encoder_hidden_states" },
     .fresh = builtin_fresh, .open = builtin_open, .close = builtin_close, .fit = builtin_fit,
-    .forward = builtin_forward,
+    .prepare = builtin_prepare, .forward = builtin_forward,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 3, .logit_mean = 0, .logit_std = 1,
     .posterior_mean = false, .bf16 = false,

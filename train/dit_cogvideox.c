@@ -115,6 +115,10 @@ typedef struct cogvideox {
     int64_t video;                            /* video tokens of the step in progress */
 } cogvideox;
 
+/* vtrain_in.made: cos and sin of the rotations; sinusoids by frame, column and row; OFS. NULL where
+ * the model has none. */
+enum { TURN, SINCOS = 2, OFS_AT = 5 };
+
 typedef struct block_arg {
     const cogvideox *m;
     const block_weights *w;
@@ -274,31 +278,39 @@ static float *host_room(vt_ctx *g, cogvideox *m, int64_t n)
     return m->host;
 }
 
-/* x [B,f*h*w,D] with the sinusoids of each token added: of its frame in the first quarter, of its
- * column in the next three eighths, of its row in the rest. The parts are zero outside of their
- * columns, so that each element is rounded once, as if one table were added. */
-static vt_tensor *add_sincos(vt_ctx *g, cogvideox *m, vt_tensor *x, const int64_t grid[3])
+/* Sinusoids of each token: of its frame in the first quarter, of its column in the next three
+ * eighths, of its row in the rest. The tables, each [n,D] along its axis of the grid, are zero
+ * outside of their columns, so that each element is rounded once, as if one table were added. */
+static void make_sincos(vt_ctx *g, cogvideox *m, const int64_t grid[3], vt_tensor *table[3])
 {
     int64_t d = width(m), first = 0;
     const int64_t pairs[3] = { d / 8, 3 * d / 16, 3 * d / 16 };
     const double step[2] = { 1 / m->c.temporal_scale, 1 / m->c.spatial_scale };
     static const int order[3] = { 0, 2, 1 };
-    if (!x) return NULL;
-    const int64_t flat[3] = { x->dim[0], x->dim[1], d };
-    const int64_t video[5] = { x->dim[0], grid[0], grid[1], grid[2], d };
-    x = vt_reshape(g, x, 5, video);
     for (int k = 0; k < 3; k++) {
         int a = order[k];
         const vtrain_axis axis = { grid[a], 0, step[a > 0], pairs[a] };
         int64_t dim[4] = { 1, 1, 1, d };
         float *t = host_room(g, m, axis.n * d);
-        if (!t) return NULL;
+        if (!t) return;
         dim[a] = axis.n;
         memset(t, 0, (size_t)(axis.n * d) * sizeof *t);
         vtrain_sincos(t + first, d, &axis, THETA);
         first += 2 * pairs[a];
-        x = vt_add(g, x, vt_from_host(g, vt_compute(g), 4, dim, t, VC_F32));
+        table[k] = vt_from_host(g, vt_compute(g), 4, dim, t, VC_F32);
     }
+}
+
+/* x [B,f*h*w,D] with them added */
+static vt_tensor *add_sincos(vt_ctx *g, vt_tensor *x, vt_tensor *const table[3])
+{
+    if (!x) return NULL;
+    const int64_t flat[3] = { x->dim[0], x->dim[1], x->dim[2] };
+    const int64_t video[5] = { x->dim[0], table[0]->dim[0], table[2]->dim[1], table[1]->dim[2],
+                               x->dim[2] };
+    x = vt_reshape(g, x, 5, video);
+    for (int k = 0; k < 3; k++)
+        x = vt_add(g, x, table[k]);
     return vt_reshape(g, x, 3, flat);
 }
 
@@ -326,14 +338,13 @@ static void place_grid(const cogvideox *m, vtrain_axis *rows, vtrain_axis *colum
 }
 
 /* cos, sin [tokens, head/2]: a quarter of the pairs for frames, three eighths for rows and columns
- * each. NULL without rotations. */
+ * each. Nothing without rotations. */
 static void make_rope(vt_ctx *g, cogvideox *m, const int64_t grid[3], vt_tensor *turn[2])
 {
     int64_t pairs = m->c.head / 2;
     vtrain_axis axis[3] = { { grid[0], 0, 1, pairs / 4 }, { grid[1], 0, 1, pairs / 8 * 3 },
                             { grid[2], 0, 1, pairs / 8 * 3 } };
     const int64_t dim[2] = { grid[0] * grid[1] * grid[2], pairs };
-    turn[0] = turn[1] = NULL;
     float *host = m->c.rotary ? host_room(g, m, 2 * dim[0] * pairs) : NULL;
     if (!host) return;
     if (!m->c.patch_t) place_grid(m, &axis[1], &axis[2]);
@@ -400,16 +411,15 @@ static vt_tensor *embed_patches(vt_ctx *g, cogvideox *m, vt_tensor *x)
 
 /* The sequence: text, then video: [B,n+N,D] */
 static vt_tensor *embed(vt_ctx *g, cogvideox *m, vt_tensor *x, vt_tensor *text,
-                        const int64_t grid[3])
+                        vt_tensor *const *made)
 {
-    int64_t frames = (x ? x->dim[2] - 1 : 0) * m->c.compression + 1;
-    bool stored = m->c.learned && frames == m->c.frames;
+    bool sincos = made[SINCOS] != NULL;
     vt_tensor *part[2] = {
         vt_linear(g, vt_cast(g, text, vt_compute(g)), &m->w.text), embed_patches(g, m, x),
     };
-    if (!stored && (!m->c.rotary || m->c.learned)) part[1] = add_sincos(g, m, part[1], grid);
+    if (sincos) part[1] = add_sincos(g, part[1], made + SINCOS);
     vt_tensor *all = vt_concat(g, 1, 2, part);
-    return stored ? vt_add(g, all, m->w.table) : all;
+    return m->c.learned && !sincos ? vt_add(g, all, m->w.table) : all;
 }
 
 /* Sinusoid of t [B], then two linears: [B,TIME] f32, as all that comes of it: in bf16 these few
@@ -421,16 +431,11 @@ static vt_tensor *embed_number(vt_ctx *g, vt_tensor *t, const vt_lin *l1, const 
 }
 
 /* What modulates all blocks: [B,TIME] */
-static vt_tensor *embed_time(vt_ctx *g, const cogvideox *m, vt_tensor *t)
+static vt_tensor *embed_time(vt_ctx *g, const cogvideox *m, vt_tensor *t, vt_tensor *ofs)
 {
-    static const float ofs = OFS;
-    const int64_t one = 1;
     const model_weights *w = &m->w;
     vt_tensor *e = embed_number(g, t, &w->time1, &w->time2);
-    if (m->c.ofs) {
-        vt_tensor *o = vt_from_host(g, VC_F32, 1, &one, &ofs, VC_F32);
-        e = vt_add(g, e, embed_number(g, o, &w->ofs1, &w->ofs2));
-    }
+    if (ofs) e = vt_add(g, e, embed_number(g, ofs, &w->ofs1, &w->ofs2));
     return vt_silu(g, e);
 }
 
@@ -510,24 +515,35 @@ static vt_tensor *predict(vt_ctx *g, const cogvideox *m, vt_tensor *x, vt_tensor
     return vt_linear(g, x, &w->proj_out);
 }
 
+static void cogvideox_prepare(vt_ctx *g, void *model, vtrain_in *in)
+{
+    static const float ofs = OFS;
+    const int64_t one = 1;
+    cogvideox *m = model;
+    int pt = frames_of_patch(m), p = (int)m->c.patch;
+    if (!in->x || !check_latents(g, m, in->x) || !check_text(g, m, &in->text[0])) return;
+    const int64_t *dim = in->x->dim, grid[3] = { dim[2] / pt, dim[3] / p, dim[4] / p };
+    bool stored = m->c.learned && (dim[2] - 1) * m->c.compression + 1 == m->c.frames;
+    m->video = grid[0] * grid[1] * grid[2];
+    make_rope(g, m, grid, in->made + TURN);
+    if (!stored && (!m->c.rotary || m->c.learned)) make_sincos(g, m, grid, in->made + SINCOS);
+    if (m->c.ofs) in->made[OFS_AT] = vt_from_host(g, VC_F32, 1, &one, &ofs, VC_F32);
+}
+
 static vt_tensor *cogvideox_forward(vt_ctx *g, void *model, const vtrain_in *in)
 {
     cogvideox *m = model;
-    const vtrain_cond *text = &in->text[0];
     int pt = frames_of_patch(m), p = (int)m->c.patch;
-    if (!in->x || !check_latents(g, m, in->x) || !check_text(g, m, text)) return NULL;
-    const int64_t *dim = in->x->dim, grid[3] = { dim[2] / pt, dim[3] / p, dim[4] / p };
-    m->video = grid[0] * grid[1] * grid[2];
+    if (vt_failed(g)) return NULL;
 
-    vt_tensor *x = join(g, m, in), *s[4] = { NULL };
-    make_rope(g, m, grid, s + 2);
+    vt_tensor *x = join(g, m, in), *s[4] = { NULL, NULL, in->made[TURN], in->made[TURN + 1] };
     if (in->note) {
         note(in, "hidden_states", vt_permute(g, x, (int[]){ 0, 2, 1, 3, 4 }));
         note_rope(g, in, s + 2);
     }
-    s[1] = embed_time(g, m, in->t);
+    s[1] = embed_time(g, m, in->t, in->made[OFS_AT]);
     vt_scope scope = vt_scope_begin(g);        /* of sequences only the latest is kept */
-    s[0] = embed(g, m, x, text->embeds, grid);
+    s[0] = embed(g, m, x, in->text[0].embeds, in->made);
     vt_scope_end(g, scope, 1, s);
     for (int i = 0; i < m->c.layers && !vt_failed(g); i++) {
         const vt_block b = { block, &m->arg[i], 4, 1, i };
@@ -535,14 +551,14 @@ static vt_tensor *cogvideox_forward(vt_ctx *g, void *model, const vtrain_in *in)
         vt_scope_end(g, scope, 1, s);
     }
     x = predict(g, m, s[0], s[1]);
-    return vt_unpatchify(g, x, dim + 1, pt, p, p, VT_C_FIRST);
+    return vt_unpatchify(g, x, in->x->dim + 1, pt, p, p, VT_C_FIRST);
 }
 
 const vtrain_family vtrain_cogvideox = {
     .name = "cogvideox", .class_name = "CogVideoXTransformer3DModel",
     .text_args = { "encoder_hidden_states" }, .frames_first = true,
     .open = cogvideox_open, .close = cogvideox_close, .fit = cogvideox_fit,
-    .forward = cogvideox_forward,
+    .prepare = cogvideox_prepare, .forward = cogvideox_forward,
     .scale = { [VTRAIN_ROLE_IMAGE] = VTRAIN_SCALE_INVERT, [VTRAIN_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR,
                [VTRAIN_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
     .objective = VTRAIN_V, .density = VTRAIN_UNIFORM,

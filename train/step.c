@@ -113,9 +113,9 @@ static vt_tensor *loss_of(const vtrain *t, const parts *p)
     return vt_add(g, vt_scale(g, loss, (float)(1 - ratio)), vt_scale(g, motion, (float)ratio));
 }
 
-/* All of a micro-batch but the backward. */
-static void forward(vtrain *t, parts *p, const vtrain_batch *b, const levels *v, uint64_t seed,
-                    uint64_t number)
+/* What the host gives a micro-batch: queued before all that depends on shapes alone. */
+static void load(vtrain *t, parts *p, const vtrain_batch *b, const levels *v, uint64_t seed,
+                 uint64_t number)
 {
     vt_ctx *g = t->g;
     const int64_t *dim = b->dim;
@@ -129,9 +129,13 @@ static void forward(vtrain *t, parts *p, const vtrain_batch *b, const levels *v,
     p->in.t = rows_of(g, dim[0], v->t);
     load_texts(g, &p->in, b->n_texts, b->text, dim[0]);
     load_cond(g, &p->in, dim, b->roles, b->cond);
-    if (vt_failed(g)) return;
-    p->pred = t->family->forward(g, t->model, &p->in);
-    p->loss = loss_of(t, p);
+    t->family->prepare(g, t->model, &p->in);
+}
+
+static void forward(vtrain *t, parts *p)
+{
+    p->pred = t->family->forward(t->g, t->model, &p->in);
+    if (p->pred) p->loss = loss_of(t, p);
 }
 
 /* ---- ahead ---- */
@@ -144,7 +148,7 @@ static vt_host_data floats(const float *v, int nd, const int64_t *dim)
     return (vt_host_data){ v, n * sizeof *v };
 }
 
-/* All that forward() takes of a batch goes to the device. */
+/* All that load() takes of a batch goes to the device. */
 static void announce(const vtrain *t, const vtrain_batch *b)
 {
     vt_host_data d[2 + VTRAIN_ROLES + 2 * VTRAIN_TEXTS];
@@ -250,7 +254,8 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
     if (record && !vt_announced(t->g, m->batch->latents)) announce(t, m->batch);
     double start = vc_seconds();
     vt_step_begin(t->g, record ? VT_RECORD : 0);
-    forward(t, &p, m->batch, &v, m->seed, m->number);
+    load(t, &p, m->batch, &v, m->seed, m->number);
+    forward(t, &p);
     double middle = vc_seconds();
     int rc = noted.rc;
     if (!rc && traced && !vt_failed(t->g)) rc = trace_forward(t, &p, &v, err);
@@ -298,7 +303,8 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
     }
     parts p = { .in.recompute = recompute };
     vt_step_begin(t->g, VT_DRY | (record ? VT_RECORD : 0));
-    forward(t, &p, &b, &none, 0, 0);
+    load(t, &p, &b, &none, 0, 0);
+    forward(t, &p);
     if (record) vt_backward(t->g, p.loss);
     *use = vt_usage_of(t->g);
     return vt_step_end(t->g, err);
@@ -317,7 +323,7 @@ int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain
     };
     load_texts(t->g, &in, vtrain_data_slots(t->data), text, dim[0]);
     load_cond(t->g, &in, dim, roles, cond);
-    vt_tensor *y = vt_failed(t->g) ? NULL : t->family->forward(t->g, t->model, &in);
+    vt_tensor *y = vtrain_forward(t->family, t->g, t->model, &in);
     int rc = y ? vt_to_host(t->g, y, out, err) : 0;
     vc_err step = { 0 };
     int step_rc = vt_step_end(t->g, &step);
