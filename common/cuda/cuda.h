@@ -18,7 +18,7 @@
 typedef enum cuda_area {
     CUDA_PARTS,                                /* partial sums */
     CUDA_LEFT, CUDA_RIGHT, CUDA_OUT, CUDA_BIAS, /* converted operands of matmul and convolution */
-    CUDA_DQ, CUDA_DK, CUDA_DV, CUDA_DSUM, CUDA_LENGTHS,         /* of attention's gradient */
+    CUDA_DQ, CUDA_DK, CUDA_DV, CUDA_DSUM,      /* of attention's gradient */
     CUDA_WORKSPACE,                            /* of libraries */
     CUDA_AREAS
 } cuda_area;

@@ -21,6 +21,7 @@ typedef struct plan {
         cuda_conv_key conv;
     } key;
     cuda_graph graph;
+    int32_t *queries;                          /* device memory [B], with lengths: all of them */
     bool refused;
     char why[200];
     struct plan *next;
@@ -48,14 +49,20 @@ int cuda_dnn_open(vt_dev *d, vc_err *err)
     return rc ? vc_fail(err, VC_EFAIL, "cuDNN: %s", cudnnGetErrorString(rc)) : 0;
 }
 
+static void plan_free(plan *p)
+{
+    cuda_graph_close(&p->graph);
+    cudaFree(p->queries);
+    free(p);
+}
+
 void cuda_dnn_close(cuda_dnn *c)
 {
     if (!c)
         return;
     for (plan *p = c->plans, *next; p; p = next) {
         next = p->next;
-        cuda_graph_close(&p->graph);
-        free(p);
+        plan_free(p);
     }
     if (c->handle)
         cudnnDestroy(c->handle);
@@ -78,6 +85,19 @@ static int build(plan *p, vc_err *err)
                            : cuda_plan_attention(&p->graph, &p->key.attention, err);
 }
 
+/* Every sample's queries are all there. NULL and a fault when memory is out. */
+static int32_t *all_queries(vt_dev *d, const cuda_attention_key *k)
+{
+    const int32_t n = (int32_t)k->sq;
+    int32_t *all = cuda_alloc(d, (size_t)k->b * sizeof *all);
+
+    if (!all)
+        cuda_fault(d, VC_ENOMEM, "attention: no memory for %lld lengths", (long long)k->b);
+    for (int64_t i = 0; i < k->b && all; i++)
+        cuda_upload(d, all + i, &n, sizeof n);
+    return all;
+}
+
 /* The plan of a key, made when it is new; a refused one stays, so that it is tried once. NULL and a
  * fault when memory is out. */
 static plan *plan_of(vt_dev *d, const plan *like)
@@ -97,6 +117,11 @@ static plan *plan_of(vt_dev *d, const plan *like)
     snprintf(p->why, sizeof p->why, "%.199s", err.text);
     if (p->refused)
         cuda_graph_close(&p->graph);
+    bool lengths = !p->refused && p->kind == ATTENTION && p->key.attention.lengths;
+    if (lengths && !(p->queries = all_queries(d, &p->key.attention))) {
+        plan_free(p);
+        return NULL;
+    }
     p->next = d->dnn->plans;
     return d->dnn->plans = p;
 }
@@ -162,28 +187,17 @@ static void set_shape(cuda_attention_key *k, const vt_tensor *q, const vt_tensor
     k->lengths = kv_len != NULL;
 }
 
-/* Two numbers of the host, and the queries' length of every sample: all of them. */
+/* By-value operands, on the host. */
 typedef struct numbers { float scale, lowest, one; } numbers;
 
-static bool give_common(vt_dev *d, operands *o, const numbers *n, const cuda_attention_key *k,
-                        const vt_tensor *kv_len)
+static void give_common(operands *o, const numbers *n, const plan *p, const vt_tensor *kv_len)
 {
-    enum { MOST = 1024 };
-    int32_t all[MOST];
-
     give(o, CUDA_SCALE, &n->scale);
-    if (!k->lengths)
-        return true;
-    int32_t *len = k->b <= MOST ? cuda_scratch(d, CUDA_LENGTHS, sizeof all) : NULL;
-    if (!len)
-        return false;
-    for (int64_t i = 0; i < k->b; i++)
-        all[i] = (int32_t)k->sq;
-    cuda_upload(d, len, all, (size_t)k->b * sizeof *all);
-    give(o, CUDA_LEN_Q, len);
+    if (!kv_len)
+        return;
+    give(o, CUDA_LEN_Q, p->queries);
     give(o, CUDA_LEN_K, kv_len->data);
     give(o, CUDA_LOWEST, &n->lowest);
-    return true;
 }
 
 /* A refused plan: true if the plain kernels may do it, else a fault. */
@@ -230,8 +244,7 @@ void cuda_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
             cuda_attend(d, o, lse, q, k, v, kv_len, bias, scale);
         return;
     }
-    if (!give_common(d, &ops, &n, key, kv_len))
-        return;
+    give_common(&ops, &n, p, kv_len);
     give(&ops, CUDA_Q, q->data);
     give(&ops, CUDA_K, k->data);
     give(&ops, CUDA_V, v->data);
@@ -294,8 +307,7 @@ static bool run_heads(vt_dev *d, const plan *p, const grads *s, const numbers *n
     const cuda_attention_key *k = &p->key.attention;
     operands o = { 0 };
 
-    if (!give_common(d, &o, n, k, s->kv_len))
-        return false;
+    give_common(&o, n, p, s->kv_len);
     give(&o, CUDA_ONE, &n->one);
     give(&o, CUDA_Q, head(s->q, h));
     give(&o, CUDA_K, head(s->k, h));
