@@ -10,6 +10,7 @@ if(NOT VLT_CUDA)                       # there the library has these files, and 
   vlt_test(test_train_device SOURCES test_train_device.c train_run.c train_dataset.c
            ${device_sources} LIBS vlt_train)
   vlt_test(test_beside SOURCES test_beside.c engine_model.c ${device_sources} LIBS vlt_common m)
+  vlt_test(test_replay SOURCES test_replay.c engine_model.c ${device_sources} LIBS vlt_common m)
 
   # Several ranks on it (links_host.h): the comm of devices, and vtrain's own tests of ranks.
   vlt_test(test_comm_device SOURCES test_comm_device.c links_host.c ${device_sources} LIBS vlt_comm
@@ -29,8 +30,8 @@ if(NOT VLT_CUDA)                       # there the library has these files, and 
   add_test(NAME vprep_device COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/vprep_device.sh)
   set_tests_properties(vprep_device PROPERTIES LABELS ranks TIMEOUT 600 SKIP_RETURN_CODE 77
     ENVIRONMENT "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR};VLT_MPI=${VLT_MPI_FOUND};VLT_PRELOAD=${VLT_PRELOAD}")
-  foreach(test test_device test_row test_train_device test_beside test_comm_device vtrain_host
-          vprep_host)
+  foreach(test test_device test_row test_train_device test_beside test_replay test_comm_device
+          vtrain_host vprep_host)
     target_link_options(${test} PRIVATE LINKER:--wrap=vt_backends,--wrap=vt_backend_open)
   endforeach()
 endif()

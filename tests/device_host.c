@@ -75,27 +75,70 @@ float host_team_fold(int lane, int lanes, float v, int largest)
 
 /* ---- kernels ---- */
 
-/* The stream is a clock. */
-static void tick(void *stream)
+/* A call and a copy of its arguments. */
+typedef struct call {
+    struct call *next;
+    void (*run)(void *stream, const void *args);
+    _Alignas(16) char args[];
+} call;
+
+struct vt_graph {
+    call *first, **last;
+    unsigned moves;                            /* of scratch, when it was made */
+};
+
+/* A clock; and what keeps the calls that it is given, or NULL: they run. */
+typedef struct timeline {
+    double now;
+    vt_graph *keeps;
+} timeline;
+
+static void tick(void *to)
 {
-    if (stream)
-        ++*(double *)stream;
+    if (to)
+        ((timeline *)to)->now++;
+}
+
+/* True if the call is kept and must not run now. */
+static bool kept(void *to, void (*run)(void *, const void *), const void *args, size_t bytes)
+{
+    vt_graph *g = to ? ((timeline *)to)->keeps : NULL;
+
+    if (!g)
+        return false;
+    call *c = malloc(sizeof *c + bytes);
+    *c = (call){ .run = run };
+    memcpy(c->args, args, bytes);
+    *g->last = c;
+    g->last = &c->next;
+    return true;
 }
 
 #define RUN(name, blocks, lanes)                                                                   \
     for (uint64_t b = 0, n = (blocks); b < n; b++)                                                 \
         for (int lane = 0; lane < (lanes); lane++)                                                 \
             vk_##name##_body(s, (uint32_t)b, (vk_team){ lane, (lanes), NULL })
+#define AGAIN(name)                                                                                \
+    static void again_##name(void *stream, const void *s)                                          \
+    {                                                                                              \
+        vk_##name(stream, s);                                                                      \
+    }
 #define VK_KERNEL(name, args, blocks)                                                              \
+    AGAIN(name)                                                                                    \
     int vk_##name(void *stream, const args *s)                                                     \
     {                                                                                              \
+        if (kept(stream, again_##name, s, sizeof *s))                                              \
+            return 0;                                                                              \
         tick(stream);                                                                              \
         RUN(name, blocks, HOST_LANES);                                                             \
         return 0;                                                                                  \
     }
 #define VK_TEAM_KERNEL(name, args, blocks)                                                         \
+    AGAIN(name)                                                                                    \
     int vk_##name(void *stream, const args *s)                                                     \
     {                                                                                              \
+        if (kept(stream, again_##name, s, sizeof *s))                                              \
+            return 0;                                                                              \
         tick(stream);                                                                              \
         if (host_lanes == 1) {                                                                     \
             RUN(name, blocks, 1);                                                                  \
@@ -110,7 +153,8 @@ static void tick(void *stream)
         return 0;                                                                                  \
     }
 #define VK_MAP_LAUNCH(name)                                                                        \
-    static VK_KERNEL(map_##name, vk_map_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
+    static int vk_map_##name(void *stream, const vk_map_args *s);                                  \
+    VK_KERNEL(map_##name, vk_map_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
 #include "common/kernels/bodies.h"
 
 /* ---- what cuda.c does on a GPU ---- */
@@ -125,8 +169,9 @@ typedef struct fetched {
 
 struct cuda_runtime {
     vt_dev *cpu;
-    double kernels, copies, host;              /* when the streams have done what is queued; when
-                                                * the host queues more */
+    timeline kernels;
+    double copies, host;                       /* when the other stream has done what is queued;
+                                                * when the host queues more */
     struct {
         fetched *on_its_way;
         bool entered;
@@ -136,14 +181,33 @@ struct cuda_runtime {
     double waited;
 };
 
-void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes)
+typedef struct transfer {
+    void *dst;
+    const void *src;
+    size_t n;
+} transfer;
+
+/* NaN: nobody may read what he did not write. */
+static void poison(void *to, const void *args)
 {
-    if (d->area_bytes[area] >= bytes)
-        return d->area[area];
-    free(d->area[area]);
-    d->area[area] = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    d->area_bytes[area] = bytes;
-    return memset(d->area[area], 0xff, bytes); /* NaN: nobody may read what he did not write */
+    const transfer *b = args;
+
+    if (!kept(to, poison, b, sizeof *b))
+        memset(b->dst, 0xff, b->n);
+}
+
+void *cuda_scratch(vt_dev *d, cuda_area area, size_t n)
+{
+    if (d->area_bytes[area] < n) {
+        if (cuda_kept_from(d, "scratch that grows"))
+            return NULL;
+        d->moves++;
+        free(d->area[area]);
+        d->area[area] = aligned_alloc(256, (n + 255) / 256 * 256);
+        d->area_bytes[area] = n;
+    }
+    poison(d->stream, &(transfer){ .dst = d->area[area], .n = n });
+    return d->area[area];
 }
 
 void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
@@ -164,22 +228,77 @@ bool cuda_ok(vt_dev *d, int rc, const char *op)
     return !rc;
 }
 
-void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t bytes)
+static void move(void *to, const void *args)
 {
-    tick(d->stream);
-    memmove(dst, src, bytes);
+    const transfer *b = args;
+
+    if (kept(to, move, b, sizeof *b))
+        return;
+    tick(to);
+    memmove(b->dst, b->src, b->n);
 }
 
-void cuda_upload(vt_dev *d, void *dst, const void *src, size_t bytes)
+void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t n)
 {
-    (void)d;
-    memcpy(dst, src, bytes);
+    move(d->stream, &(transfer){ dst, src, n });
 }
 
-void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes)
+void cuda_upload(vt_dev *d, void *dst, const void *src, size_t n)
+{
+    if (!cuda_kept_from(d, "an upload"))
+        memcpy(dst, src, n);
+}
+
+void cuda_download(vt_dev *d, void *dst, const void *src, size_t n)
+{
+    if (!cuda_kept_from(d, "a download"))
+        memcpy(dst, src, n);
+}
+
+/* ---- what is kept ---- */
+
+static int host_capture_begin(vt_dev *d, vc_err *err)
+{
+    vt_graph *g = malloc(sizeof *g);
+
+    (void)err;
+    *g = (vt_graph){ .last = &g->first };
+    d->runtime->kernels.keeps = g;
+    d->keeping = true;
+    return 0;
+}
+
+static void host_drop(vt_dev *d, vt_graph *g)
 {
     (void)d;
-    memcpy(dst, src, bytes);
+    for (call *c; (c = g->first); free(c))
+        g->first = c->next;
+    free(g);
+}
+
+static int host_capture_end(vt_dev *d, vt_graph **out, vc_err *err)
+{
+    vt_graph *g = d->runtime->kernels.keeps;
+    const char *spoils = getenv("VLT_HOST_SPOILS");
+
+    if (spoils)
+        cuda_fault(d, VC_EFAIL, "%s", spoils);
+    d->runtime->kernels.keeps = NULL;
+    d->keeping = false;
+    int rc = d->fault ? vc_fail(err, d->fault, "%s", d->fault_text) : 0;
+    d->fault = 0;
+    g->moves = d->moves;
+    *out = rc ? NULL : g;
+    if (rc)
+        host_drop(d, g);
+    return rc;
+}
+
+static bool host_launch(vt_dev *d, vt_graph *g)
+{
+    for (call *c = g->moves == d->moves ? g->first : NULL; c; c = c->next)
+        c->run(d->stream, c->args);
+    return g->moves == d->moves;
 }
 
 /* ---- copies beside the kernels ---- */
@@ -188,15 +307,16 @@ double host_byte_time = 1e-6;
 
 static void host_download(vt_dev *d, void *dst, const void *src, size_t bytes)
 {
-    d->runtime->host = d->runtime->kernels;
+    d->runtime->host = d->runtime->kernels.now;
     cuda_download(d, dst, src, bytes);
 }
 
 static void host_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
 {
     cuda_runtime *r = d->runtime;
+    if (cuda_kept_from(d, "a fetch"))
+        return;
     fetched *f = malloc(sizeof *f + bytes);
-
     if (r->place[place].entered)
         cuda_fault(d, VC_EFAIL, "place %d is fetched into while kernels read it", (int)place);
     *f = (fetched){ NULL, dst, bytes };
@@ -229,8 +349,10 @@ static void arrive_all(cuda_runtime *r)
 static void host_enter(vt_dev *d, vt_place place)
 {
     cuda_runtime *r = d->runtime;
-    double wait = r->place[place].filled - r->kernels;
+    double wait = r->place[place].filled - r->kernels.now;
 
+    if (cuda_kept_from(d, "a place's turn"))
+        return;
     r->place[place].entered = true;
     if (!r->place[place].on_its_way)
         return;
@@ -239,13 +361,15 @@ static void host_enter(vt_dev *d, vt_place place)
         return;
     r->waits++;
     r->waited += wait;
-    r->kernels += wait;
+    r->kernels.now += wait;
 }
 
 static void host_leave(vt_dev *d, vt_place place)
 {
+    if (cuda_kept_from(d, "a place's turn"))
+        return;
     d->runtime->place[place].entered = false;
-    d->runtime->place[place].left = d->runtime->kernels;
+    d->runtime->place[place].left = d->runtime->kernels.now;
 }
 
 static int64_t host_waited(vt_dev *d, double *seconds)
@@ -294,7 +418,7 @@ static const char *host_describe(vt_dev *d) { return (void)d, "kernels of the CU
 
 static int host_status(vt_dev *d, vc_err *err)
 {
-    d->runtime->host = d->runtime->kernels;
+    d->runtime->host = d->runtime->kernels.now;
     for (int i = 0; i < VT_PLACES; i++)
         d->runtime->place[i].entered = false;  /* all that read it have run */
     cuda_look_for_lost(d);
@@ -319,11 +443,30 @@ static void host_free(vt_dev *d, void *p, size_t bytes)
     vt_cpu.free(d->runtime->cpu, p, bytes);
 }
 
+typedef struct product {
+    vt_dev *cpu;
+    vt_tensor c, a, b, bias;
+    bool ta, tb;
+    float alpha, beta;
+} product;
+
+static void multiply(void *to, const void *args)
+{
+    const product *m = args;
+    vt_tensor c = m->c;
+
+    if (kept(to, multiply, m, sizeof *m))
+        return;
+    tick(to);
+    vt_cpu.matmul(m->cpu, &c, &m->a, m->ta, &m->b, m->tb, m->bias.data ? &m->bias : NULL, m->alpha,
+                  m->beta);
+}
+
 static void host_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                         bool tb, const vt_tensor *bias, float alpha, float beta)
 {
-    tick(d->stream);
-    vt_cpu.matmul(d->runtime->cpu, c, a, ta, b, tb, bias, alpha, beta);
+    multiply(d->stream, &(product){ d->runtime->cpu, *c, *a, *b, bias ? *bias : (vt_tensor){ 0 },
+                                    ta, tb, alpha, beta });
 }
 
 static void host_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
@@ -349,6 +492,8 @@ static void host_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const
 static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                         const vt_tensor *b, const vt_conv *c)
 {
+    if (cuda_kept_from(d, "conv3d"))           /* training has none */
+        return;
     tick(d->stream);
     vt_cpu.conv3d(d->runtime->cpu, y, x, w, b, c);
 }
@@ -368,6 +513,10 @@ const vt_backend host_backend = {
     .enter = host_enter,
     .leave = host_leave,
     .waited = host_waited,
+    .capture_begin = host_capture_begin,
+    .capture_end = host_capture_end,
+    .launch = host_launch,
+    .drop = host_drop,
     .copy = cuda_copy,
     .embedding = cuda_embedding,
     .fill = cuda_fill,

@@ -1,6 +1,7 @@
 /* device_host.h - the CUDA backend's entries on the CPU: the same host code and the same kernel
  * bodies, compiled by gcc with teams of one lane. Products, attention by cuDNN and convolution,
- * which libraries do on a GPU, are the CPU backend's here. */
+ * which libraries do on a GPU, are the CPU backend's here. With VLT_HOST_SPOILS in the environment no
+ * capture ends well: it says why. */
 #ifndef DEVICE_HOST_H
 #define DEVICE_HOST_H
 

@@ -34,6 +34,8 @@ struct vt_dev {
     uint64_t *lost;                            /* device memory: see vk_embedding */
     void *area[CUDA_AREAS];
     size_t area_bytes[CUDA_AREAS];
+    unsigned moves;                            /* how often an area has moved */
+    bool keeping;                              /* between capture_begin and capture_end */
     int fault;                                 /* first VC_E*, 0: none */
     char fault_text[240];
     char describe[240];
@@ -51,6 +53,13 @@ struct vt_dev {
 void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes);
 /* Remembers the first fault. */
 void cuda_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* A fault, and true, within a capture: for what cannot be done again as it is. */
+static inline bool cuda_kept_from(vt_dev *d, const char *what)
+{
+    if (d->keeping)
+        cuda_fault(d, VC_EINVAL, "%s within what is kept", what);
+    return d->keeping;
+}
 /* True if rc (a cudaError_t) is 0; else a fault that names the op. */
 bool cuda_ok(vt_dev *d, int rc, const char *op);
 /* On the device, queued. */

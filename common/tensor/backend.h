@@ -62,6 +62,7 @@ typedef struct vt_links {
 } vt_links;
 
 typedef struct vt_event vt_event;             /* a place in a stream */
+typedef struct vt_graph vt_graph;             /* kernels with their operands, to be queued at once */
 
 typedef struct vt_backend {
     const char *name;                         /* "cpu", "cuda" */
@@ -114,6 +115,16 @@ typedef struct vt_backend {
     void (*record)(vt_dev *dev, vt_event *e); /* e is now what has been queued so far */
     void (*after)(vt_dev *dev, vt_event *e);  /* what is queued from now on runs after e */
     const vt_links *links;                    /* NULL: ranks cannot share what is on this device */
+
+    /* What is queued, kept (replay.h). All NULL: cannot. Between a capture_begin that returned 0 and
+     * capture_end kernels are kept with their operands' addresses and do not run; a transfer, a
+     * place's turn, a fault or scratch that grows spoils it: capture_end then gives NULL and says
+     * why, and the device is as if nothing had been queued. launch: false, and nothing queued, if
+     * what the graph uses has moved. */
+    int (*capture_begin)(vt_dev *dev, vc_err *err);
+    int (*capture_end)(vt_dev *dev, vt_graph **graph, vc_err *err);
+    bool (*launch)(vt_dev *dev, vt_graph *graph);
+    void (*drop)(vt_dev *dev, vt_graph *graph);
 
     /* y = x: any strides, types f32, bf16, f16, fp8, or equal ones (also i32) */
     void (*copy)(vt_dev *, vt_tensor *y, const vt_tensor *x);

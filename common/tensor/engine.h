@@ -38,6 +38,7 @@ struct vt_ctx {
     struct vt_swap *swap;                     /* weights that come when their block is entered, or
                                                * NULL */
     struct vt_announced *announced;           /* NULL: nothing yet */
+    struct vt_replays *replays;               /* NULL: nothing yet */
     vt_usage usage;
     size_t kept;                              /* bytes the tape holds now */
 };
@@ -86,6 +87,9 @@ void vt_swap_out(struct vt_swap *s, int index);
  * device and returns true. */
 bool vt_announced_copy(vt_ctx *g, vt_tensor *t, const void *data);
 void vt_announce_close(vt_ctx *g);
+
+/* replay.c: drops what is kept. */
+void vt_replay_close(vt_ctx *g);
 
 /* data.c: the host's values of a parameter that is away. */
 const void *vt_param_away_values(const vt_tensor *t);

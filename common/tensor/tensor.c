@@ -65,6 +65,7 @@ void vt_close(vt_ctx *g)
     if (!g)
         return;
     vt_announce_close(g);
+    vt_replay_close(g);
     if (g->be)
         g->be->close(g->dev);
     vt_arena_close(&g->arena);

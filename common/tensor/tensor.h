@@ -118,6 +118,7 @@ typedef struct vt_usage {
     int64_t waits;                            /* of an ended step: how often the device stood still
                                                * for data of the host: swapped weights, a batch */
     double waited;                            /* and for how long: seconds */
+    bool replayed;                            /* its work was launched at once (replay.h) */
 } vt_usage;
 vt_usage vt_usage_of(const vt_ctx *g);        /* of the step in progress or the last one */
 /* Tells the step's flops so far after every kernel (where kernels are queued: given to the device),
