@@ -53,7 +53,7 @@ static vtrain_record record_of(int64_t step)
                             .tokens_per_s = 1234.5, .step_s = 0.25, .data_wait_s = 0.001,
                             .peak_bytes = 5000000000, .bucket = "5x16x16,16x16",
                             .caption_dropout = 0.1, .device_waits = NAN,
-                            .eval_loss = NAN };
+                            .graph_replays = NAN, .eval_loss = NAN };
 }
 
 static vtrain_metrics *open_metrics(const char *out, int64_t step, bool tensorboard)
@@ -126,7 +126,7 @@ static void test_line(void **state)
         if (i == 2)
             r.eval_loss = 0.25;
         if (i == 3)
-            r.device_waits = 2;
+            r.device_waits = 2, r.graph_replays = 1;
         assert_int_equal(vtrain_metrics_step(m, &r, NULL), 0);
     }
     assert_int_equal(vtrain_metrics_sync(m, NULL), 0);
@@ -143,7 +143,7 @@ static void test_line(void **state)
         char *number = strstr(s, "\"loss\":") + 7;
         assert_true(strtof(number, NULL) == loss[i]);
         char *eval = strstr(s, "\"eval_loss\":0.25}"), *null = strstr(s, "\"grad_norm\":null");
-        char *waits = strstr(s, "\"device_waits\":2}");
+        char *waits = strstr(s, "\"device_waits\":2,\"graph_replays\":1}");
         assert_int_equal(i == 2, eval && eval < strchr(s, '\n'));
         assert_int_equal(i == 3, waits && waits < strchr(s, '\n'));
         assert_int_equal(i == 1, null && null < strchr(s, '\n'));

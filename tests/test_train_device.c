@@ -17,16 +17,17 @@
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"
 
-enum { STEPS = 20, HALF = 8 };
+enum { STEPS = 20, HALF = 8, GRAPHS = 24 };
 
 static const char *device;
 static char dir[256];
 
 static void train(const char *out, const char *on, const char *args, int steps, bool resume)
 {
-    char *all = vc_format("--dit_width 32 --dit_layers 2 --dit_heads 2 --learning_rate 1e-3 "
-                          "--device %s %s --max_train_steps %d%s", on, args, steps,
-                          resume ? " --resume_from_checkpoint latest" : "");
+    const char *model = strstr(args, "--model ") ? ""
+                                                 : "--dit_width 32 --dit_layers 2 --dit_heads 2";
+    char *all = vc_format("%s --learning_rate 1e-3 --device %s %s --max_train_steps %d%s", model, on,
+                          args, steps, resume ? " --resume_from_checkpoint latest" : "");
     vc_err err = { 0 };
     if (run(dir, out, all, &err)) fail_msg("%s on %s: %s", args, on, err.text);
     free(all);
@@ -109,6 +110,64 @@ static void test_swap(void **state)
     free(all);
 }
 
+/* Steps that the device is given at once have the bits of those that it is given kernel by kernel,
+ * as --profile asks for: two buckets, texts of several lengths, averages that swap places with the
+ * weights, other steps in between; a LoRA, whose frozen blocks have no gradients. */
+static void test_graphs(void **state)
+{
+    static const struct { const char *args, *weights; int least; } how[] = {
+        { "--use_ema --gradient_checkpointing --caption_dropout_p 0.3 --eval_split 0.2 --eval_steps 7 "
+          "--gradient_accumulation_steps 2 --validation_steps 10 --num_inference_steps 2",
+          "transformer/diffusion_pytorch_model.safetensors", GRAPHS },
+        { "--model %s/graphs-0-off/checkpoint-24 --rank 4 --transformer_dtype fp8",
+          "pytorch_lora_weights.safetensors", GRAPHS / 2 },
+    };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char *on = vc_format("graphs-%d-on", i), *off = vc_format("graphs-%d-off", i);
+        char *args = vc_format(how[i].args, dir), *profile = vc_format("%s --profile", args);
+        double replays = 0;
+        train(off, device, profile, GRAPHS, false);
+        train(on, device, args, GRAPHS, false);
+        for (int k = 0; k < GRAPHS; k++) {
+            assert_true(run_value(dir, on, k, "loss") == run_value(dir, off, k, "loss"));
+            assert_true(run_value(dir, off, k, "graph_replays") == 0);
+            if (i == 0 && (k + 1) % 7 == 0)
+                assert_true(run_value(dir, on, k, "eval_loss") ==
+                            run_value(dir, off, k, "eval_loss"));
+            replays += run_value(dir, on, k, "graph_replays");
+        }
+        if (replays < how[i].least) fail_msg("%s: %g replays", args, replays);
+        char *a = vc_format("%s/checkpoint-24/%s", on, how[i].weights);
+        char *b = vc_format("%s/checkpoint-24/%s", off, how[i].weights);
+        if (!run_same_file(dir, a, b)) fail_msg("%s and %s differ", a, b);
+        free(a);
+        free(b);
+        free(on);
+        free(off);
+        free(args);
+        free(profile);
+    }
+}
+
+/* Where no step can be kept, the first that was tried is done anew and all others are as ever. */
+static void test_no_graphs(void **state)
+{
+    (void)state;
+    if (strcmp(device, "host")) skip();
+    train("kept", device, "", HALF, false);
+    setenv("VLT_HOST_SPOILS", "no room", 1);
+    train("not-kept", device, "", HALF, false);
+    unsetenv("VLT_HOST_SPOILS");
+    double replays = 0;
+    for (int k = 0; k < HALF; k++) {
+        assert_true(run_value(dir, "kept", k, "loss") == run_value(dir, "not-kept", k, "loss"));
+        assert_true(run_value(dir, "not-kept", k, "graph_replays") == 0);
+        replays += run_value(dir, "kept", k, "graph_replays");
+    }
+    assert_true(replays > 0);
+}
+
 /* A LoRA over fp8 weights; its file is the CPU's but for the last digits' steps. */
 static void test_lora(void **state)
 {
@@ -147,6 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_losses), cmocka_unit_test(test_swap), cmocka_unit_test(test_lora),
+        cmocka_unit_test(test_graphs), cmocka_unit_test(test_no_graphs),
     };
     vt_ctx *g;
     vc_err err = { 0 };

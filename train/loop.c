@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/tensor/replay.h"
 #include "train/dist.h"
 #include "train/report.h"
 #include "train/sample.h"
@@ -16,7 +17,7 @@ enum { ETA_AFTER = 5, BUCKETS_TEXT = 512,
 /* What ranks tell each other of a micro-batch. */
 typedef struct note {
     double loss, waited;
-    double device_waits;                      /* as vtrain_record's */
+    double device_waits, graph_replays;       /* as vtrain_record's */
     uint64_t tokens;
     uint32_t rows, dropped, zeroed;
     char bucket[32];                          /* its name: data may grow within a step */
@@ -116,11 +117,13 @@ static void tell_within(void *arg, double flops)
     vc_progress_at(l->t->ui, (uint64_t)l->t->step, extra);
 }
 
-/* How the device waited for the micro-batch that has run. */
-static void note_waits(const vtrain *t, loop *l, note *own)
+/* How the device took the micro-batch that has run. */
+static void note_device(const vtrain *t, loop *l, note *own)
 {
     vt_usage use = vt_usage_of(t->g);
-    own->device_waits = vt_host_memory(t->g) ? NAN : (double)use.waits;
+    bool host = vt_host_memory(t->g);
+    own->device_waits = host ? NAN : (double)use.waits;
+    own->graph_replays = host ? NAN : use.replayed;
     if (t->step == l->begun) return;
     l->waits += use.waits;
     l->stood += use.waited;
@@ -161,7 +164,7 @@ static int accumulate(vtrain *t, loop *l, vc_err *err)
         vtrain_loader_give_back(t->loader, b);
         if (rc) return vc_context(err, rc, "step %lld", (long long)t->step + 1);
         own->loss = (double)m.loss;
-        note_waits(t, l, own);
+        note_device(t, l, own);
     }
     return 0;
 }
@@ -204,13 +207,15 @@ static int share(vtrain *t, loop *l, vtrain_record *r, uint64_t *tokens, vc_err 
         for (int rank = 0; rank < ranks; rank++)
             add_note(t, l, r, note_of(t, l, rank, i), tokens);
     for (int rank = 0; rank < ranks; rank++) {
-        double waited = 0, device = 0;
+        double waited = 0, device = 0, replays = 0;
         for (int64_t i = 0; i < own; i++) {
             waited += note_of(t, l, rank, i)->waited;
             device += note_of(t, l, rank, i)->device_waits;
+            replays += note_of(t, l, rank, i)->graph_replays;
         }
         r->data_wait_s = fmax(r->data_wait_s, waited);
         r->device_waits = fmax(r->device_waits, device);
+        r->graph_replays = fmax(r->graph_replays, replays);
     }
     r->loss /= (double)vtrain_micros(t);
     return isfinite(r->loss) ? 0 : bad_loss(t, l, "loss", r->loss, r, err);
@@ -354,7 +359,7 @@ static int after_step(vtrain *t, loop *l, vc_err *err)
 /* Ends the same on all ranks. */
 static int one_step(vtrain *t, loop *l, vc_err *err)
 {
-    vtrain_record r = { .device_waits = NAN };
+    vtrain_record r = { .device_waits = NAN, .graph_replays = NAN };
     uint64_t tokens = 0, rows = t->rows, dropped = t->dropped;
     double start = l->step_at = l->told_at = vc_seconds();
     l->bucket[0] = '\0';
@@ -454,6 +459,13 @@ static int stopped(vtrain *t, loop *l, vc_err *err)
                    "latest", (long long)t->step);
 }
 
+static void tell_graphs(const vtrain *t)
+{
+    const char *off = t->trace ? "a trace is written" : vt_replay_off(t->g);
+    if (off) vc_say(t->ui, "graphs: off: %s", off);
+    else vc_say(t->ui, "graphs: on: a micro-batch like two before it is given to the device at once");
+}
+
 int vtrain_loop(vtrain *t, vc_err *err)
 {
     loop l;
@@ -463,6 +475,7 @@ int vtrain_loop(vtrain *t, vc_err *err)
         vc_warn(t->ui, "nothing is left to do: %lld steps are done, %lld are asked for "
                 "(--max_train_steps, --num_train_epochs)", (long long)t->step,
                 (long long)t->plan.steps);
+    if (!vt_host_memory(t->g)) tell_graphs(t);
     vc_progress_begin(t->ui, "training", "steps", (uint64_t)t->plan.steps);
     vc_progress_at(t->ui, (uint64_t)t->step, NULL);
     rc = vc_comm_agree(t->comm, rc, err);

@@ -159,6 +159,7 @@ static char *make_line(const vtrain_record *r)
                !cJSON_AddStringToObject(o, "bucket", r->bucket) ||
                add_number(o, "caption_dropout", r->caption_dropout) ||
                (!isnan(r->device_waits) && add_number(o, "device_waits", r->device_waits)) ||
+               (!isnan(r->graph_replays) && add_number(o, "graph_replays", r->graph_replays)) ||
                (!isnan(r->eval_loss) && add_number(o, "eval_loss", r->eval_loss));
     char *text = bad ? NULL : vf_json_line(o), *line = text ? vc_format("%s\n", text) : NULL;
     free(text);
@@ -192,7 +193,8 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
         { "tokens_per_s", r->tokens_per_s }, { "step_s", r->step_s },
         { "data_wait_s", r->data_wait_s }, { "peak_bytes", (double)r->peak_bytes },
         { "caption_dropout", r->caption_dropout }, { "epoch", r->epoch },
-        { "device_waits", r->device_waits }, { "eval_loss", r->eval_loss },
+        { "device_waits", r->device_waits }, { "graph_replays", r->graph_replays },
+        { "eval_loss", r->eval_loss },
     };
     int rc = 0;
     for (size_t i = 0; i < sizeof scalar / sizeof *scalar && !rc; i++)

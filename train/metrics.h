@@ -26,13 +26,14 @@ typedef struct vtrain_record {
     double caption_dropout;      /* achieved since step 1 */
     double device_waits;         /* how often it stood still for the batch or swapped weights; NaN:
                                   * its memory is the host's, the field is left out */
+    double graph_replays;        /* micro-batches that it was given at once; NaN: the same */
     double eval_loss;            /* NaN: none at this step, the field is left out */
 } vtrain_record;
 
 /* Opens dir/metrics.jsonl to go on after `step` (0: anew): lines past it, and a torn last line,
  * are cut off in one step. tensorboard: also writes out/tensorboard/events.out.tfevents.*
  * (scalars loss, lr, grad_norm, eval_loss, tokens_per_s, step_s, data_wait_s, peak_bytes,
- * caption_dropout, epoch, device_waits); a resumed run's file purges later steps. */
+ * caption_dropout, epoch, device_waits, graph_replays); a resumed run's file purges later steps. */
 int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, bool tensorboard,
                         vc_err *err);
 /* Closes without losing what was written; NULL is fine. One thread at a time. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/rng.h"
+#include "common/tensor/replay.h"
 #include "train/trace.h"
 #include "train/vtrain.h"
 
@@ -179,17 +180,22 @@ static void announce_next(const vtrain *t)
 
 /* ---- trace ---- */
 
-/* What a forward notes by itself. */
-typedef struct notes {
+/* A micro-batch at work. */
+typedef struct job {
     vtrain *t;
-    int rc;
+    parts p;
+    levels v;
+    bool record, traced;
+    double forward_end;                       /* seconds; 0: it was replayed */
+    int rc;                                   /* of the trace */
     vc_err *err;
-} notes;
+} job;
 
+/* What a forward notes by itself. */
 static void note(void *arg, const char *name, const vt_tensor *x)
 {
-    notes *n = arg;
-    if (!n->rc) n->rc = vtrain_trace_tensor(n->t->trace, n->t->g, name, x, n->err);
+    job *j = arg;
+    if (!j->rc) j->rc = vtrain_trace_tensor(j->t->trace, j->t->g, name, x, j->err);
 }
 
 /* A video in the layout of diffusers' forward(); others as they are. */
@@ -239,41 +245,60 @@ int vtrain_recomputed(const vtrain *t, uint32_t group)
     return t->cfg.gradient_checkpointing == VTRAIN_REMAT_NONE ? 0 : t->plan.blocks;
 }
 
-int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
+/* All that follows load(): the kernels' operands are the same for each batch of a shape. */
+static vt_tensor *queue(void *arg)
 {
-    levels v;
-    parts p = { 0 };
-    bool traced = t->trace && record;
-    notes noted = { .t = t, .err = err };
-    if (traced) {
-        p.in.note = note;
-        p.in.note_arg = &noted;
-    }
-    p.in.recompute = vtrain_recomputed(t, m->batch->group);
-    draw_levels(&v, t, m);
-    if (record && !vt_announced(t->g, m->batch->latents)) announce(t, m->batch);
+    job *j = arg;
+    vt_ctx *g = j->t->g;
+    forward(j->t, &j->p);
+    j->forward_end = vc_seconds();
+    if (!j->rc && j->traced && !vt_failed(g)) j->rc = trace_forward(j->t, &j->p, &j->v, j->err);
+    if (j->record) vt_backward(g, j->p.loss);
+    return j->p.loss;
+}
+
+/* Returns the step's own error, if any: j->rc is the trace's. */
+static int run_job(job *j, vtrain_micro *m, vc_err *err)
+{
+    vtrain *t = j->t;
+    const vt_work w = { .queue = queue, .arg = j, .variant = j->p.in.recompute,
+                        .watched = j->traced };
+    if (j->record && !vt_announced(t->g, m->batch->latents)) announce(t, m->batch);
     double start = vc_seconds();
-    vt_step_begin(t->g, record ? VT_RECORD : 0);
-    load(t, &p, m->batch, &v, m->seed, m->number);
-    forward(t, &p);
-    double middle = vc_seconds();
-    int rc = noted.rc;
-    if (!rc && traced && !vt_failed(t->g)) rc = trace_forward(t, &p, &v, err);
-    if (record) vt_backward(t->g, p.loss);
-    if (record) announce_next(t);
-    m->loss = vt_item(t->g, p.loss);
+    vt_step_begin(t->g, j->record ? VT_RECORD : 0);
+    load(t, &j->p, m->batch, &j->v, m->seed, m->number);
+    const vt_tensor *loss = vt_replay(t->g, t->params, &w);
+    if (j->record) announce_next(t);
+    m->loss = vt_item(t->g, loss);
+    double middle = j->forward_end > 0 ? j->forward_end : start;
     t->time.forward += middle - start;
     t->time.backward += vc_seconds() - middle;
+    return vt_step_end(t->g, err);
+}
+
+int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
+{
+    job j = { .t = t, .record = record, .traced = t->trace && record, .err = err };
     vc_err step = { 0 };
-    int step_rc = vt_step_end(t->g, &step);
-    if (step_rc) {
+    if (j.traced) {
+        j.p.in.note = note;
+        j.p.in.note_arg = &j;
+    }
+    j.p.in.recompute = vtrain_recomputed(t, m->batch->group);
+    draw_levels(&j.v, t, m);
+    int rc = run_job(&j, m, &step);
+    if (rc && vt_replay_gave_up(t->g)) {
+        vc_warn(t->ui, "graphs: off: %s", vt_replay_off(t->g));
+        rc = run_job(&j, m, &step);
+    }
+    if (rc) {
         if (err) *err = step;
-        return step_rc;
+        return rc;
     }
     bool last = m->place == t->cfg.gradient_accumulation_steps - 1;
-    if (!rc && traced) rc = trace_params(t, false, err);
-    if (!rc && traced && !last) rc = vtrain_trace_write(t->trace, t->step + 1, m->place, err);
-    return rc;
+    if (!j.rc && j.traced) j.rc = trace_params(t, false, err);
+    if (!j.rc && j.traced && !last) j.rc = vtrain_trace_write(t->trace, t->step + 1, m->place, err);
+    return j.rc;
 }
 
 int vtrain_trace_step(vtrain *t, vc_err *err)
