@@ -79,6 +79,12 @@ void cuda_enter(vt_dev *d, vt_place place);
 void cuda_leave(vt_dev *d, vt_place place);
 int64_t cuda_waited(vt_dev *d, double *seconds);
 
+/* cuda_capture.c */
+int cuda_capture_begin(vt_dev *d, vc_err *err);
+int cuda_capture_end(vt_dev *d, vt_graph **graph, vc_err *err);
+bool cuda_launch(vt_dev *d, vt_graph *graph);
+void cuda_drop(vt_dev *d, vt_graph *graph);
+
 /* cuda_blas.c, cuda_dnn.c: made at open, closed before the stream */
 int cuda_blas_open(vt_dev *d, vc_err *err);
 void cuda_blas_close(cuda_blas *b);            /* NULL is fine */

@@ -171,6 +171,9 @@ void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes)
 {
     if (d->area_bytes[area] >= bytes && d->area[area])
         return d->area[area];
+    if (cuda_kept_from(d, "scratch that grows"))
+        return NULL;
+    d->moves++;
     cudaFree(d->area[area]);
     d->area[area] = NULL;
     d->area_bytes[area] = 0;

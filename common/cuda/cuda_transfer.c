@@ -101,18 +101,20 @@ static void send(vt_dev *d, cuda_ring *q, void *dst, const void *src, size_t byt
 
 void cuda_upload(vt_dev *d, void *dst, const void *src, size_t bytes)
 {
-    send(d, &d->runtime->up, dst, src, bytes);
+    if (!cuda_kept_from(d, "an upload"))
+        send(d, &d->runtime->up, dst, src, bytes);
 }
 
 /* Pageable memory: the call returns when the bytes are there. */
 void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes)
 {
     cuda_runtime *r = d->runtime;
-    cudaError_t rc = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, r->stream);
 
-    if (!rc)
-        rc = cudaStreamSynchronize(r->stream);
-    if (!cuda_ok(d, (int)rc, "download"))
+    bool ok = !cuda_kept_from(d, "a download") &&
+              cuda_ok(d, (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, r->stream),
+                      "download") &&
+              cuda_ok(d, (int)cudaStreamSynchronize(r->stream), "download");
+    if (!ok)
         memset(dst, 0, bytes);
 }
 
@@ -152,6 +154,8 @@ void cuda_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t by
 {
     cuda_runtime *r = d->runtime;
 
+    if (cuda_kept_from(d, "a fetch"))
+        return;
     if (r->turn[place] < 0) {                  /* the first of this turn */
         int i = free_turn(d);
         if (i < 0 || !cuda_ok(d, (int)cudaStreamWaitEvent(r->copies, r->left[place], 0), "fetch"))
@@ -168,7 +172,7 @@ void cuda_enter(vt_dev *d, vt_place place)
 {
     cuda_runtime *r = d->runtime;
 
-    if (r->turn[place] < 0)
+    if (cuda_kept_from(d, "a place's turn") || r->turn[place] < 0)
         return;
     cuda_turn *t = &r->turns[r->turn[place]];
     r->turn[place] = -1;
@@ -181,7 +185,8 @@ void cuda_enter(vt_dev *d, vt_place place)
 
 void cuda_leave(vt_dev *d, vt_place place)
 {
-    cuda_ok(d, (int)cudaEventRecord(d->runtime->left[place], d->stream), "leave");
+    if (!cuda_kept_from(d, "a place's turn"))
+        cuda_ok(d, (int)cudaEventRecord(d->runtime->left[place], d->stream), "leave");
 }
 
 int64_t cuda_waited(vt_dev *d, double *seconds)
