@@ -262,6 +262,7 @@ static void test_state_damaged(void **state)
         { "\"captions_dropped\":11", "\"captions_dropped\":101", "captions_dropped" },
         { "\"samples\":12", "\"samples\":1e300", "data[0]: samples" },
         { "\"settings\":{", "\"settings\":[],\"x\":{", "settings" },
+        { "\"settings\":{", "\"settings\":{\"rank\":4,", "settings: rank: expected a string" },
         { "\"micro_batch\":35", "\"micro_batch\":4000000001", "epochs[1]: micro_batch" },
         { "\"micro_batch\":0", "\"micro_batch\":36", "epochs[1]: micro_batch" },
         { "\"shards\":7", "\"shards\":0", "epochs[1]: data[0]: shards" },

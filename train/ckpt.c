@@ -477,6 +477,15 @@ static int read_spans(vtrain_state *s, const cJSON *o, vc_err *err)
     return 0;
 }
 
+static int check_settings(const cJSON *settings, vc_err *err)
+{
+    const char *text;
+    int rc = 0;
+    for (const cJSON *c = settings->child; c && !rc; c = c->next)
+        rc = vf_json_str(settings, c->string, &text, err);
+    return vc_context(err, rc, "settings");
+}
+
 static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
 {
     const cJSON *settings;
@@ -495,7 +504,7 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = read_count(o, "captions", &s->rows, err)) ||
         (rc = read_count(o, "captions_dropped", &s->dropped, err)) ||
         (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) ||
-        (rc = vf_json_obj(o, "settings", &settings, err)))
+        (rc = vf_json_obj(o, "settings", &settings, err)) || (rc = check_settings(settings, err)))
         return rc;
     if (s->dropped > s->rows)
         return vc_fail(err, VC_EFORMAT, "captions_dropped: more than captions");
