@@ -381,8 +381,8 @@ static int run(t5 *m, const int32_t *ids, int n, float *states, vc_err *err)
     if (end || rc)
         return end ? end : rc;
     if (!finite_all(states, (size_t)n * (size_t)m->c.width))
-        return vc_fail(err, VC_ENUMERIC, "the text encoder's states are not finite: its weights are "
-                       "damaged, or out of the range of %s", vc_dtype_name(vt_compute(m->g)));
+        return vc_fail(err, VC_ENUMERIC, "the text encoder's states are not finite: its weights "
+                       "are damaged, or out of the range of %s", vc_dtype_name(vt_compute(m->g)));
     return 0;
 }
 
