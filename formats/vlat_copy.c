@@ -382,18 +382,49 @@ static char *part_name(const vlat *v, const vf_dataset *d, const uint32_t *part,
     return vc_format("%s-%ux%ux%u", v->o->out, e->f, e->h, e->w);
 }
 
+static bool same_sample(const vf_dataset *a, uint32_t i, const vf_dataset *b, uint32_t j)
+{
+    vf_key x, y;
+    return j < vf_dataset_count(b) &&
+           vf_dataset_entry(a, i)->number == vf_dataset_entry(b, j)->number &&
+           !content_of(&x, a, i, NULL) && !content_of(&y, b, j, NULL) && !memcmp(&x, &y, sizeof x);
+}
+
+/* Whether a split that was interrupted has finished this part: it holds the same records. */
+static bool is_made(const char *path, const vf_dataset *d, const uint32_t *part, uint32_t which)
+{
+    vf_dataset *made;
+    uint32_t n = 0;
+    if (vf_dataset_open(&made, path, false, NULL))
+        return false;
+    bool same = true;
+    for (uint32_t i = 0; same && i < vf_dataset_count(d); i++)
+        if (part[i] == which)
+            same = same_sample(d, i, made, n++);
+    same = same && n == vf_dataset_count(made);
+    vf_dataset_close(made);
+    return same;
+}
+
+/* First all of them have room or are there, then those that are not are made. */
 static int write_parts(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t parts,
                        vc_err *err)
 {
-    int rc = 0;
-    for (uint32_t i = 0; !rc && i < 2 * parts; i++) {       /* all of them have room, or none is made */
+    bool *made = calloc((size_t)parts + 1, sizeof *made);
+    int rc = made ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    for (uint32_t i = 0; !rc && i < 2 * parts; i++) {
         uint32_t k = i % parts;
         char *path = part_name(v, d, part, k);
-        rc = !path ? vc_fail(err, VC_ENOMEM, "out of memory")
-             : i < parts ? vf_copy_room(path, err) : copy_part(v, d, part, k, path, err);
+        if (!path)
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        else if (i < parts && !(made[k] = is_made(path, d, part, k)))
+            rc = vf_copy_room(path, err);
+        else if (i >= parts && !made[k])
+            rc = copy_part(v, d, part, k, path, err);
         if (!rc && i >= parts) say_result(v, path);
         free(path);
     }
+    free(made);
     return rc;
 }
 

@@ -28,7 +28,11 @@ expect 2 'either --n N or --by' split a.lmdb --out p
 expect 2 'has 60 samples' split a.lmdb --out p --n 61
 expect 2 '--out says' split a.lmdb --n 3
 expect 0 'p-02: 20 samples' split a.lmdb --n 3 --out p
-expect 1 'finished dataset already' split a.lmdb --n 3 --out p
+expect 1 'p-00 is a finished dataset already' split a.lmdb --n 2 --out p
+rm -r p-01                                   # as if it had been stopped: what is whole stays
+at=$(stat -c %i p-02/manifest.json)
+expect 0 'p-01: 20 samples' split a.lmdb --n 3 --out p
+[ "$(stat -c %i p-02/manifest.json)" = "$at" ] || { echo 'split made a finished part again'; bad=1; }
 expect 0 'no damage' verify p-01
 expect 0 '60 samples' merge p-00 p-01 p-02 --out back.lmdb --shard_size 1MiB
 same_root a.lmdb back.lmdb
