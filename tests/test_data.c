@@ -306,6 +306,41 @@ static void test_norm_model(void **state)
     free(path);
 }
 
+/* Texts of another encoder may be as wide as the model's: its config.json tells them apart. */
+static void test_text_class(void **state)
+{
+    (void)state;
+    static const struct { const char *config; bool allow; int rc; const char *says; } row[] = {
+        { "{\"architectures\":[\"TextBuiltin\"]}", false, 0, NULL },
+        { "{\"architectures\":[]}", false, 0, NULL },
+        { "{\"architectures\":\"T5EncoderModel\"}", false, 0, NULL },
+        { "{\"architectures\":[\"T5EncoderModel\"]}", false, VC_EMISMATCH,
+          "a T5EncoderModel, the dataset's texts are of a TextBuiltin (--allow_mismatch" },
+        { "{\"architectures\":[\"T5EncoderModel\"]}", true, 0, NULL },
+        { "{", false, VC_EFORMAT, "text_encoder/config.json" },
+    };
+    char *model = in_dir("texts"), *folder = in_dir("texts/text_encoder");
+    char *path = in_dir("texts/text_encoder/config.json");
+    assert_int_equal(vc_mkdirs(folder, NULL), 0);
+    for (int i = 0; i < COUNT(row); i++) {
+        const vtrain_data_opts o = { .model_dir = model, .allow_mismatch = row[i].allow };
+        vtrain_data *d;
+        vc_err err = { 0 };
+        char *note;
+        assert_int_equal(vc_file_write(path, row[i].config, strlen(row[i].config), NULL), 0);
+        int rc = try_open(&d, "c", o, &note, &err);
+        if (rc != row[i].rc || (rc && !strstr(err.text, row[i].says)))
+            fail_msg("row %d: %d: %s", i, rc, err.text);
+        if (rc)
+            continue;
+        free(note);
+        vtrain_data_close(d);
+    }
+    free(model);
+    free(folder);
+    free(path);
+}
+
 /* What the second dataset has otherwise than the first, and what is said. */
 static void test_mismatch(void **state)
 {
@@ -365,6 +400,7 @@ static void test_hostile_manifest(void **state)
         { "\"empty\":\"", "\"empty\":\"../", "empty" },
         { "\"slot\":\"text_encoder\"", "\"slot\":\"0123456789012345678901234567890123456789\"",
           "slot" },
+        { "\"slot\":\"text_encoder\"", "\"slot\":\"../model\"", "slot: \"../model\" is no name" },
         { "\"family\": \"builtin\"", "\"family\": 7", "family" },
         { "\"format\": 1", "\"format\": 99", "format" },
     };
@@ -497,7 +533,8 @@ int main(void)
         cmocka_unit_test(test_list), cmocka_unit_test(test_groups),
         cmocka_unit_test(test_fraction), cmocka_unit_test(test_split), cmocka_unit_test(test_split_grows), cmocka_unit_test(test_shares),
         cmocka_unit_test(test_norm), cmocka_unit_test(test_norm_model),
-        cmocka_unit_test(test_mismatch), cmocka_unit_test(test_hostile_manifest),
+        cmocka_unit_test(test_text_class), cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_hostile_manifest),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_prompts),
         cmocka_unit_test(test_prompts_from_training),
     };

@@ -172,6 +172,8 @@ static int find_norm(vtrain_data *d, const vtrain_data_opts *o, char **note, vc_
     cJSON *config;
     int rc = vtrain_norm_config(&f, o->model_dir, h, &config, err);
 
+    if (!rc && o->model_dir && !o->allow_mismatch)
+        rc = vtrain_texts_check(h, o->model_dir, err);
     if (!rc)
         rc = vtrain_norm_make(&d->norm, &f, h->channels, err);
     if (!rc)

@@ -28,8 +28,10 @@ typedef struct vtrain_data_opts {
     int64_t dataset_repeat;      /* >= 1, on top of the above */
     double eval_split;           /* 0..0.5 of the samples are held out */
     uint64_t seed;               /* of the split */
-    const char *model_dir;       /* vae/config.json below it, if there, gives the normalisation */
-    bool allow_mismatch;         /* a fingerprint that differs between datasets is no error */
+    const char *model_dir;       /* vae/config.json below it, if there, gives the normalisation;
+                                  * text encoders there are of the classes that made the texts */
+    bool allow_mismatch;         /* a fingerprint that differs between datasets, or such a class,
+                                  * is no error */
     const int *shards;           /* [paths]: of each dataset only so many of its first shards,
                                   * finished or not, as vtrain_data_progress told; NULL: all */
 } vtrain_data_opts;

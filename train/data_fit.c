@@ -78,6 +78,12 @@ static int read_norm(vtrain_norm_fields *f, const cJSON *o, const char *mean, co
     return 0;
 }
 
+/* It names a folder of --model. */
+static bool is_slot(const char *name)
+{
+    return *name && !name[strspn(name, "abcdefghijklmnopqrstuvwxyz_0123456789")];
+}
+
 static int read_slot(vtrain_head *h, int i, const cJSON *o, vc_err *err)
 {
     vtrain_slot *s = &h->slot[i];
@@ -86,12 +92,15 @@ static int read_slot(vtrain_head *h, int i, const cJSON *o, vc_err *err)
     if ((rc = vf_json_str(o, "slot", &name, err)) ||
         (rc = vf_json_str(o, "fingerprint", &h->text_fingerprint[i], err)) ||
         (rc = vf_json_str(o, "tokenizer", &h->tokenizer[i], err)) ||
+        (rc = vf_json_str_opt(o, "class", &h->text_class[i], err)) ||
         (rc = int_in(o, "max_length", MAX_TOKENS, &s->max_length, err)) ||
         (rc = int_in(o, "width", MAX_WIDTH, &s->width, err)) ||
         (rc = vf_json_str(o, "empty", &empty, err)))
         return rc;
     if (strlen(name) >= sizeof s->name)
         return vc_fail(err, VC_EFORMAT, "slot: longer than %zu bytes", sizeof s->name - 1);
+    if (!is_slot(name))
+        return vc_fail(err, VC_EFORMAT, "slot: \"%s\" is no name like text_encoder_2", name);
     if (!vf_key_parse(&h->empty[i], empty))
         return vc_fail(err, VC_EFORMAT, "empty: 32 hex digits expected");
     snprintf(s->name, sizeof s->name, "%s", name);
@@ -188,6 +197,40 @@ int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, 
     for (int i = 0; i < a->n_slots && !rc; i++)
         rc = vc_context(err, compare_slot(a, b, i, allow, err), "text encoder %d", i + 1);
     return rc || !same_norm ? rc : compare_norm(&a->norm, &b->norm, err);
+}
+
+/* ---- text encoders of a model ---- */
+
+/* transformers writes the class into `architectures`. */
+static int check_text(const vtrain_head *h, int i, const char *path, vc_err *err)
+{
+    cJSON *config;
+    int rc = vf_json_read(&config, path, MAX_CONFIG, err);
+    if (rc)
+        return rc;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(config, "architectures");
+    const cJSON *class = cJSON_IsArray(list) ? list->child : NULL;
+    if (cJSON_IsString(class) && strcmp(class->valuestring, h->text_class[i]))
+        rc = vc_fail(err, VC_EMISMATCH, "%s: a %.64s, the dataset's texts are of a %.64s "
+                     "(--allow_mismatch takes them)", path, class->valuestring, h->text_class[i]);
+    cJSON_Delete(config);
+    return rc;
+}
+
+int vtrain_texts_check(const vtrain_head *h, const char *model_dir, vc_err *err)
+{
+    int rc = 0;
+    for (int i = 0; !rc && i < h->n_slots; i++) {
+        if (!h->text_class[i] || !strcmp(h->text_class[i], "unknown"))       /* of an import */
+            continue;
+        char *path = vc_format("%s/%s/config.json", model_dir, h->slot[i].name);
+        if (!path)
+            rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", model_dir);
+        else if (vc_file_exists(path))
+            rc = check_text(h, i, path, err);
+        free(path);
+    }
+    return rc;
 }
 
 /* ---- normalisation ---- */

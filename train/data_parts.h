@@ -22,6 +22,7 @@ typedef struct vtrain_head {
     int n_slots;
     vtrain_slot slot[VTRAIN_TEXTS];
     const char *text_fingerprint[VTRAIN_TEXTS], *tokenizer[VTRAIN_TEXTS];
+    const char *text_class[VTRAIN_TEXTS];    /* NULL: not said */
     vf_key empty[VTRAIN_TEXTS];          /* text keys of the empty prompt */
 } vtrain_head;
 
@@ -67,6 +68,8 @@ int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err);
  * allow: a fingerprint may differ. same_norm: the normalisation must be the same. */
 int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, bool same_norm,
                         vc_err *err);
+/* VC_EMISMATCH: a text encoder of model_dir, where its config.json is there, is of another class. */
+int vtrain_texts_check(const vtrain_head *h, const char *model_dir, vc_err *err);
 /* Replaces the fields of f that model_dir/vae/config.json has. VC_EMISMATCH: it is another class of
  * VAE. *config: the file, borrowed by f, for the caller to free; NULL if there is none. */
 int vtrain_norm_config(vtrain_norm_fields *f, const char *model_dir, const vtrain_head *h,
