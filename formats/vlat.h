@@ -45,6 +45,8 @@ int vlat_import(const vlat *v, vc_err *err);
 /* The new folder takes the dataset's name in one step, and the other way round; readers keep what
  * they have open. */
 int vlat_exchange(const char *path, const char *made, vc_err *err);
+/* What lies in the dataset's folder `from` and is not of it, anybody's, goes to `to`. */
+int vlat_move_others(const char *from, const char *to, vc_err *err);
 /* Removes the dataset `made`, what path was or was to become; files in it that are not of a dataset
  * go to path. Not there, or no dataset: 0. */
 int vlat_remove_left(const char *made, const char *path, vc_err *err);

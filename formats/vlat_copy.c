@@ -497,8 +497,7 @@ static bool is_own(const char *name)
     return vf_is_writers(name) || !strcmp(name, ".") || !strcmp(name, "..");
 }
 
-/* What lies in a dataset's folder and is not of it: anybody's. */
-static int move_others(const char *from, const char *to, vc_err *err)
+int vlat_move_others(const char *from, const char *to, vc_err *err)
 {
     DIR *d = opendir(from);
     int rc = d ? 0 : vc_fail_errno(err, "%s", from);
@@ -524,7 +523,7 @@ int vlat_remove_left(const char *made, const char *path, vc_err *err)
     if (!manifest)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     int rc = 0;
-    if (vc_file_exists(manifest) && !(rc = move_others(made, path, err)))
+    if (vc_file_exists(manifest) && !(rc = vlat_move_others(made, path, err)))
         rc = vc_remove_tree(made, err);
     free(manifest);
     return rc;

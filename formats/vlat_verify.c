@@ -150,6 +150,17 @@ static int save_all(repair *r, vc_err *err)
     return rc;
 }
 
+/* A list that an earlier repair left: the new one has what that had. */
+static int forget_list(const char *folder, vc_err *err)
+{
+    char *list = vc_path_join(folder, "repair.jsonl");
+    int rc = list ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && unlink(list) && errno != ENOENT)
+        rc = vc_fail_errno(err, "%s", list);
+    free(list);
+    return rc;
+}
+
 /* The saved part takes the dataset's place; the damaged one stays beside it. */
 static int put_in_place(repair *r, vc_err *err)
 {
@@ -159,6 +170,8 @@ static int put_in_place(repair *r, vc_err *err)
         rc = vc_fail(err, VC_EINVAL, "%s is there already: remove it; what was saved is in %s", aside,
                      r->made);
     if (!rc) rc = vlat_exchange(r->v->path, r->made, err);
+    if (!rc) rc = forget_list(r->made, err);
+    if (!rc) rc = vlat_move_others(r->made, r->v->path, err);
     if (!rc && rename(r->made, aside))
         rc = vc_fail_errno(err, "%s", aside);
     if (!rc)
@@ -172,16 +185,13 @@ static int put_in_place(repair *r, vc_err *err)
 static int run_repair(const vlat *v, vc_err *err)
 {
     repair r = { .v = v, .made = vc_format("%s.repair", v->path) };
-    char *list = r.made ? vc_path_join(r.made, "repair.jsonl") : NULL;
-    int rc = list ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc && unlink(list) && errno != ENOENT) rc = vc_fail_errno(err, "%s", list);
+    int rc = r.made ? forget_list(r.made, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vlat_remove_left(r.made, v->path, err);
     if (!rc) rc = vf_dataset_salvage(&r.d, v->path, tell_shard, &r, err);
     if (!rc) rc = save_all(&r, err);
     vf_dataset_close(r.d);
     if (!rc) rc = vlat_carry_files(v->path, r.made, err);
     if (!rc) rc = put_in_place(&r, err);
-    free(list);
     free(r.made);
     return rc;
 }

@@ -114,5 +114,6 @@ expect 0 "$had samples saved, $((60 - had)) to be encoded again" verify a.lmdb -
 expect 0 'no damage' verify a.lmdb
 [ "$(wc -l <a.lmdb/repair.jsonl)" -eq $((60 - had)) ] || { echo 'repair.jsonl: other length'; bad=1; }
 [ -d a.lmdb.damaged ] || { echo 'repair kept nothing'; bad=1; }
+[ "$(cat a.lmdb/mine/clip.mp4 a.lmdb/notes)" = "$(printf '1\n3')" ] || { echo 'repair took files that were not its own'; bad=1; }
 expect 1 'only in the second' diff a.lmdb back.lmdb
 exit $bad
