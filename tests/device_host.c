@@ -159,12 +159,13 @@ static bool kept(void *to, void (*run)(void *, const void *), const void *args, 
 
 /* ---- what cuda.c does on a GPU ---- */
 
-/* What was fetched: on its way until the place is entered. */
+/* What was fetched or moved: on its way until the place is entered. */
 typedef struct fetched {
     struct fetched *next;
     void *dst;
+    const void *from;                          /* moved: read when it arrives */
     size_t bytes;
-    char src[];
+    char src[];                                /* fetched: as it was */
 } fetched;
 
 struct cuda_runtime {
@@ -311,31 +312,54 @@ static void host_download(vt_dev *d, void *dst, const void *src, size_t bytes)
     cuda_download(d, dst, src, bytes);
 }
 
-static void host_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
+static void send(vt_dev *d, vt_place place, fetched *f)
 {
     cuda_runtime *r = d->runtime;
-    if (cuda_kept_from(d, "a fetch"))
+
+    if (cuda_kept_from(d, "a fetch")) {
+        free(f);
         return;
-    fetched *f = malloc(sizeof *f + bytes);
+    }
     if (r->place[place].entered)
         cuda_fault(d, VC_EFAIL, "place %d is fetched into while kernels read it", (int)place);
-    *f = (fetched){ NULL, dst, bytes };
-    memcpy(f->src, src, bytes);
-    memset(dst, 0xff, bytes);
+    memset(f->dst, 0xff, f->bytes);
     fetched **last = &r->place[place].on_its_way;
     while (*last)
         last = &(*last)->next;
     *last = f;
     r->copies = fmax(r->copies, fmax(r->place[place].left, r->host)) +
-                (double)bytes * host_byte_time;
+                (double)f->bytes * host_byte_time;
     r->place[place].filled = r->copies;
+}
+
+static void host_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
+{
+    fetched *f = malloc(sizeof *f + bytes);
+
+    *f = (fetched){ NULL, dst, f->src, bytes };
+    memcpy(f->src, src, bytes);
+    send(d, place, f);
+}
+
+static void host_move(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
+{
+    fetched *f = malloc(sizeof *f);
+
+    *f = (fetched){ NULL, dst, src, bytes };
+    send(d, place, f);
+}
+
+static void *host_pin(vt_dev *d, size_t bytes)
+{
+    (void)d;
+    return malloc(bytes);
 }
 
 static void arrive(fetched **list)
 {
     for (fetched *f; (f = *list); free(f)) {
         *list = f->next;
-        memcpy(f->dst, f->src, f->bytes);
+        memcpy(f->dst, f->from, f->bytes);
     }
 }
 
@@ -344,6 +368,12 @@ static void arrive_all(cuda_runtime *r)
 {
     for (int i = 0; i < VT_PLACES; i++)
         arrive(&r->place[i].on_its_way);
+}
+
+static void host_unpin(vt_dev *d, void *p)
+{
+    arrive_all(d->runtime);
+    free(p);
 }
 
 static void host_enter(vt_dev *d, vt_place place)
@@ -513,6 +543,9 @@ const vt_backend host_backend = {
     .enter = host_enter,
     .leave = host_leave,
     .waited = host_waited,
+    .move = host_move,
+    .pin = host_pin,
+    .unpin = host_unpin,
     .capture_begin = host_capture_begin,
     .capture_end = host_capture_end,
     .launch = host_launch,

@@ -104,7 +104,7 @@ vt_tensor *em_loss(vt_ctx *g, em_model *m, vt_remat how, int layers)
                       3, (int64_t[]){ BATCH, 1, WIDTH });
     vt_scope s = vt_scope_begin(g);
     for (int i = 0; i < layers; i++) {
-        vt_run_block(g, &m->block[i], how, x, x);
+        vt_run_block(g, &m->block[i % LAYERS], how, x, x);
         vt_scope_end(g, s, 2, x);
     }
     vt_tensor *v = vt_linear(g, x[0], &m->head);

@@ -25,7 +25,7 @@ vt_ctx *em_context_of(vc_dtype compute, int threads, size_t limit);
 
 void em_open(em_model *m, vt_ctx *g, uint64_t seed);
 void em_open_from(em_model *m, vt_ctx *g, const vt_source *src);
-/* The loss over the first `layers` blocks, inside a step. */
+/* The loss over the first `layers` blocks, which take turns beyond the last, inside a step. */
 vt_tensor *em_loss(vt_ctx *g, em_model *m, vt_remat how, int layers);
 /* One step with backward; the loss. flags: VT_DRY or 0. */
 float em_step(vt_ctx *g, em_model *m, vt_remat how, int flags);

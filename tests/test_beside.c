@@ -1,5 +1,5 @@
-/* test_beside.c - what comes from the host while kernels run: weights of swapped blocks, announced
- * data. On the device "host", where it comes as late as it may, and time is counted. */
+/* test_beside.c - what comes from the host, or goes there, while kernels run: weights of swapped
+ * blocks, announced data, inputs of recomputed blocks. On the device "host", where it comes as late as it may, and time is counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -132,6 +132,66 @@ static void test_overlap(void **state)
     close_model(&base, host);
 }
 
+/* ---- offloaded inputs ---- */
+
+enum { DEEP = 3 * LAYERS };
+
+static vt_usage deep_step(vt_ctx *g, em_model *m, vt_remat how, int flags, float *loss)
+{
+    vc_err err = { 0 };
+
+    vt_step_begin(g, VT_RECORD | flags);
+    vt_tensor *l = em_loss(g, m, how, DEEP);
+    vt_backward(g, l);
+    *loss = vt_item(g, l);
+    if (vt_step_end(g, &err))
+        fail_msg("%s", err.text);
+    return vt_usage_of(g);
+}
+
+/* Inputs that go and come are the same: the same bits, however long the copies take, which are
+ * waited for where they take longer than a block. The memory is what a dry step tells, and lower by
+ * all inputs but three: the first, which the caller holds, that of the block at work and the one
+ * that comes meanwhile. */
+static void test_offload(void **state)
+{
+    static const double copy[] = { 15, 1e4 };
+    const size_t input = (size_t)BATCH * (TOKENS + TEXT) * WIDTH * sizeof(float);
+
+    (void)state;
+    for (size_t r = 0; r < 2; r++) {
+        float *want = NULL, loss[STEPS] = { 0 }, l;
+        size_t peak = 0, n;
+        for (int flags = 0; flags <= VT_OFFLOAD; flags += VT_OFFLOAD) {
+            vt_ctx *g = open_host();
+            em_model m;
+            em_open(&m, g, 3);
+            assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+            host_byte_time = copy[r] / (double)input;
+            for (int i = 0; i < STEPS; i++) {
+                vt_usage dry = deep_step(g, &m, VT_RECOMPUTE, flags | VT_DRY, &l);
+                vt_usage use = deep_step(g, &m, VT_RECOMPUTE, flags, &l);
+                loss[i] = flags ? loss[i] : l;
+                assert_true(l == loss[i]);
+                assert_int_equal(use.pool_peak, dry.pool_peak);
+                assert_int_equal(use.offloaded, dry.offloaded);
+                assert_int_equal(use.offloaded, flags ? (DEEP - 2) * input : 0);
+                assert_true(flags && r ? use.waits > 0 : use.waits == 0);
+                peak = flags ? peak : use.pool_peak;
+                assert_int_equal(peak - use.pool_peak, flags ? (DEEP - 3) * input : 0);
+            }
+            assert_int_equal(deep_step(g, &m, VT_KEEP, flags, &l).offloaded, 0);
+            float *got = em_gradients(&m, &n);
+            if (want)
+                assert_memory_equal(got, want, n * sizeof *got);
+            free(want);
+            want = got;
+            close_model(&m, g);
+        }
+        free(want);
+    }
+}
+
 /* ---- announced data ---- */
 
 enum { N = 300 };
@@ -213,7 +273,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_announced), cmocka_unit_test(test_host_memory),
+        cmocka_unit_test(test_offload), cmocka_unit_test(test_announced), cmocka_unit_test(test_host_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,6 +168,21 @@ static void test_no_graphs(void **state)
     assert_true(replays > 0);
 }
 
+/* Inputs of blocks that wait on the host are the same: the same bits. */
+static void test_offload(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        char *all = vc_format("--dit_width 32 --dit_layers 4 --dit_heads 2 --max_train_steps 3 "
+                              "--device %s --gradient_checkpointing%s", device, k ? "_offload" : "");
+        vc_err err = { 0 };
+        if (run(dir, k ? "offload" : "recompute", all, &err)) fail_msg("%s", err.text);
+        free(all);
+    }
+    assert_true(run_same_file(dir, "recompute/checkpoint-3/transformer/diffusion_pytorch_model.safetensors",
+                              "offload/checkpoint-3/transformer/diffusion_pytorch_model.safetensors"));
+}
+
 /* A LoRA over fp8 weights; its file is the CPU's but for the last digits' steps. */
 static void test_lora(void **state)
 {
@@ -207,6 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_losses), cmocka_unit_test(test_swap), cmocka_unit_test(test_lora),
         cmocka_unit_test(test_graphs), cmocka_unit_test(test_no_graphs),
+        cmocka_unit_test(test_offload),
     };
     vt_ctx *g;
     vc_err err = { 0 };

@@ -178,6 +178,53 @@ static void turns(vt_dev *d, char *from)
     }
 }
 
+/* Out of memory that is overwritten at once, and back into other memory. */
+static void moves(vt_dev *d, char *const pattern[], char *host)
+{
+    for (int t = 1; t <= TURNS; t++) {
+        put(d->stream, (op){ .kind = COPY, .dst = places[0], .src = pattern[t], .bytes = BYTES });
+        cuda_leave(d, VT_PLACE_INPUT);
+        cuda_move(d, VT_PLACE_INPUT, host, places[0], BYTES);
+        cuda_enter(d, VT_PLACE_INPUT);
+        put(d->stream, (op){ .kind = COPY, .dst = places[0], .src = pattern[0], .bytes = BYTES });
+        put(d->stream, (op){ .kind = COPY, .dst = places[1], .src = pattern[0], .bytes = BYTES });
+        cuda_leave(d, VT_PLACE_INPUT);
+        cuda_move(d, VT_PLACE_INPUT, places[1], host, BYTES);
+        cuda_enter(d, VT_PLACE_INPUT);
+        put(d->stream, (op){ .kind = READ, .src = places[1], .which = t });
+    }
+}
+
+static void test_moves(void **state)
+{
+    char *pattern[TURNS + 1];
+
+    (void)state;
+    for (int t = 0; t <= TURNS; t++)
+        pattern[t] = memset(malloc(BYTES), t, BYTES);
+    for (int run = 0; run < RUNS; run++) {
+        cuda_runtime r = { 0 };
+        vt_dev d = { .runtime = &r };
+        seed = (unsigned)run;
+        n_streams = n_events = 0;
+        memset(events, 0, sizeof events);
+        cudaStreamCreateWithFlags(&r.stream, 0);
+        d.stream = r.stream;
+        assert_int_equal(cuda_transfer_open(&d, NULL), 0);
+        for (int i = 0; i < 2; i++)
+            places[i] = malloc(BYTES);
+        char *host = cuda_pin(&d, BYTES);
+        moves(&d, pattern, host);
+        cudaStreamSynchronize(r.stream);
+        cuda_unpin(&d, host);
+        cuda_transfer_close(&d);
+        for (int i = 0; i < 2; i++)
+            free(places[i]);
+    }
+    for (int t = 0; t <= TURNS; t++)
+        free(pattern[t]);
+}
+
 static void test_turns(void **state)
 {
     char *from = malloc(BYTES);
@@ -214,6 +261,8 @@ static void test_turns(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_turns) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_turns), cmocka_unit_test(test_moves),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

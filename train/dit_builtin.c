@@ -419,11 +419,13 @@ static vt_tensor *builtin_forward(vt_ctx *g, void *model, const vtrain_in *in)
         embed_patches(g, m, tokens, made[FEATURES]), c, modulation(g, &m->w.time_proj, e, 6),
         made[COS], made[SIN], made[KEYS],
     };
+    vt_scope scope = vt_scope_begin(g);        /* of both streams only the latest is kept */
     for (int i = 0; i < m->layers; i++) {
         const vt_block b = { block, &m->arg[i], 6, 2, i };
         vt_tensor *next[2];
         vt_run_block(g, &b, i < in->recompute ? VT_RECOMPUTE : VT_KEEP, stream, next);
         memcpy(stream, next, sizeof next);
+        vt_scope_end(g, scope, 2, stream);
     }
     vt_tensor *s[2];
     vt_chunk(g, modulation(g, &m->w.norm_out, e, 2), 1, 2, s);

@@ -461,7 +461,9 @@ static int stopped(vtrain *t, loop *l, vc_err *err)
 
 static void tell_graphs(const vtrain *t)
 {
-    const char *off = t->trace ? "a trace is written" : vt_replay_off(t->g);
+    const char *off = t->trace ? "a trace is written"
+                      : t->cfg.gradient_checkpointing_offload ? "inputs of blocks wait on the host"
+                      : vt_replay_off(t->g);
     if (off) vc_say(t->ui, "graphs: off: %s", off);
     else vc_say(t->ui, "graphs: on: a micro-batch like two before it is given to the device at once");
 }

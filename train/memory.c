@@ -120,7 +120,7 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     t->plan.group_flops = calloc(n, sizeof *t->plan.group_flops);
     if (!t->plan.recompute || !t->plan.group_flops)
         return vc_fail(err, VC_ENOMEM, "out of memory");
-    t->plan.pool = 0;
+    t->plan.pool = t->plan.offloaded = 0;
     for (uint32_t i = 0; i < n; i++) {
         vt_usage use;
         rc = plan_group(t, i, most, &use, err);
@@ -128,6 +128,7 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
         t->plan.group_flops[i] = use.flops;
         work += use.flops * (double)vtrain_data_group(t->data, i)->repeats /
                 (double)t->cfg.train_batch_size;
+        if (use.offloaded > t->plan.offloaded) t->plan.offloaded = use.offloaded;
         if (taken(&use) <= (int64_t)t->plan.pool) continue;
         t->plan.pool = (size_t)taken(&use);
         t->plan.largest = i;
@@ -187,6 +188,8 @@ static void remedies(const vtrain *t, uint32_t group, char *text, size_t size)
     const struct { bool helps; const char *flag; } all[] = {
         { vtrain_recomputed(t, group) < t->plan.blocks, "--gradient_checkpointing=block" },
         { c->train_batch_size > 1, "a smaller --train_batch_size" },
+        { !vt_host_memory(t->g) && !c->gradient_checkpointing_offload,
+          "--gradient_checkpointing_offload" },
         { lora && c->transformer_dtype != VC_F8E4M3, "--transformer_dtype fp8" },
         { lora, "a smaller --rank" },
         { lora && !vt_host_memory(t->g) && t->plan.swapped < t->plan.blocks, "--low_vram" },

@@ -127,7 +127,7 @@ static const vc_flag flags[] = {
     ROW(BYTES, memory_limit, NULL, "0..", NULL, "peak of the run, beyond which it does not begin, "
         "and what auto makes it fit (default: most of what is free; more is a warning)"),
     ROW(BOOLEAN, gradient_checkpointing_offload, "false", NULL,
-        "use_gradient_checkpointing_offload", "the same, and keep block inputs in host memory"),
+        "use_gradient_checkpointing_offload", "--gradient_checkpointing, and on a GPU the inputs of blocks wait for backward in host memory"),
     ROW(INT, blocks_to_swap, "0", "0..", NULL, "LoRA on a GPU: the frozen weights of so many "
         "blocks stay on the host and are copied when their block is reached"),
     ROW(BOOLEAN, low_vram, "false", NULL, NULL, "LoRA on a GPU: swap as many blocks as needed, and "

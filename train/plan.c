@@ -108,6 +108,9 @@ static void tell_memory(const vtrain *t)
         vtrain_data_group(t->data, t->plan.largest)->name,
         most > 0 && least == t->plan.blocks ? ", blocks recomputed in backward" : "");
     if (most > 0 && least < t->plan.blocks) tell_recompute(t);
+    if (t->plan.offloaded)
+        say(t, "memory: %s of blocks' inputs wait for backward in host memory",
+            vc_human_bytes(mapped, (double)t->plan.offloaded));
     if (b.away)
         say(t, "memory: %s of frozen weights, of the first %d blocks, stay on the host and are "
             "copied when their block is reached", vc_human_bytes(mapped, (double)b.away), t->plan.swapped);

@@ -125,6 +125,9 @@ static int open_device(vtrain *t, vc_err *err)
         .kernels = kernels[t->cfg.kernels],
     };
     int rc = vt_open(&t->g, &o, err);
+    if (!rc && t->cfg.gradient_checkpointing_offload && vt_host_memory(t->g))
+        vc_say(t->ui, "--gradient_checkpointing_offload: on the CPU inputs of blocks are in host "
+               "memory as it is");
     return rc == VC_EINVAL ? VC_EUSAGE : rc;
 }
 

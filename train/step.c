@@ -245,6 +245,12 @@ int vtrain_recomputed(const vtrain *t, uint32_t group)
     return t->cfg.gradient_checkpointing == VTRAIN_REMAT_NONE ? 0 : t->plan.blocks;
 }
 
+static int flags_of(const vtrain *t, bool record)
+{
+    int offload = t->cfg.gradient_checkpointing_offload ? VT_OFFLOAD : 0;
+    return record ? VT_RECORD | offload : 0;
+}
+
 /* All that follows load(): the kernels' operands are the same for each batch of a shape. */
 static vt_tensor *queue(void *arg)
 {
@@ -265,7 +271,7 @@ static int run_job(job *j, vtrain_micro *m, vc_err *err)
                         .watched = j->traced };
     if (j->record && !vt_announced(t->g, m->batch->latents)) announce(t, m->batch);
     double start = vc_seconds();
-    vt_step_begin(t->g, j->record ? VT_RECORD : 0);
+    vt_step_begin(t->g, flags_of(t, j->record));
     load(t, &j->p, m->batch, &j->v, m->seed, m->number);
     const vt_tensor *loss = vt_replay(t->g, t->params, &w);
     if (j->record) announce_next(t);
@@ -327,7 +333,7 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
             length[i][row] = (int32_t)s->max_length;
     }
     parts p = { .in.recompute = recompute };
-    vt_step_begin(t->g, VT_DRY | (record ? VT_RECORD : 0));
+    vt_step_begin(t->g, VT_DRY | flags_of(t, record));
     load(t, &p, &b, &none, 0, 0);
     forward(t, &p);
     if (record) vt_backward(t->g, p.loss);

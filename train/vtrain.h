@@ -128,6 +128,7 @@ typedef struct vtrain_plan {
     int64_t predicted;                        /* bytes of private memory at the peak */
     uint32_t largest;                         /* group of the peak */
     size_t pool;                              /* of it: the step's tensors, kernels' scratch */
+    size_t offloaded;                         /* beside it, in host memory: inputs of blocks */
     double flops;                             /* of a step, mean over the epoch's groups */
     double *group_flops;                      /* [groups] of a micro-batch */
     int64_t standing;                         /* of predicted: weights, optimiser, loader */

@@ -75,6 +75,9 @@ void cuda_free(vt_dev *d, void *p, size_t bytes);
 int cuda_transfer_open(vt_dev *d, vc_err *err);
 void cuda_transfer_close(vt_dev *d);           /* half-opened is fine */
 void cuda_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes);
+void cuda_move(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes);
+void *cuda_pin(vt_dev *d, size_t bytes);
+void cuda_unpin(vt_dev *d, void *p);
 void cuda_enter(vt_dev *d, vt_place place);
 void cuda_leave(vt_dev *d, vt_place place);
 int64_t cuda_waited(vt_dev *d, double *seconds);

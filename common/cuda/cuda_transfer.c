@@ -150,7 +150,9 @@ static int free_turn(vt_dev *d)
     return -1;
 }
 
-void cuda_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
+/* The turn of a place that is to be filled: it begins when the kernels have left. NULL after a
+ * fault. */
+static cuda_turn *turn_of(vt_dev *d, vt_place place)
 {
     cuda_runtime *r = d->runtime;
 
@@ -159,13 +161,45 @@ void cuda_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t by
     if (r->turn[place] < 0) {                  /* the first of this turn */
         int i = free_turn(d);
         if (i < 0 || !cuda_ok(d, (int)cudaStreamWaitEvent(r->copies, r->left[place], 0), "fetch"))
-            return;
+            return NULL;
         r->turns[i].state = CUDA_TURN_FETCHED;
         r->turn[place] = i;
     }
-    cuda_turn *t = &r->turns[r->turn[place]];
-    send(d, &r->beside, dst, src, bytes);
-    cuda_ok(d, (int)cudaEventRecord(t->filled, r->copies), "fetch");
+    return &r->turns[r->turn[place]];
+}
+
+void cuda_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
+{
+    cuda_turn *t = turn_of(d, place);
+
+    if (!t)
+        return;
+    send(d, &d->runtime->beside, dst, src, bytes);
+    cuda_ok(d, (int)cudaEventRecord(t->filled, d->runtime->copies), "fetch");
+}
+
+void cuda_move(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
+{
+    cuda_runtime *r = d->runtime;
+    cuda_turn *t = turn_of(d, place);
+
+    if (t && cuda_ok(d, (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, r->copies), "move"))
+        cuda_ok(d, (int)cudaEventRecord(t->filled, r->copies), "move");
+}
+
+void *cuda_pin(vt_dev *d, size_t bytes)
+{
+    void *p = NULL;
+
+    (void)d;
+    return cudaMallocHost(&p, bytes) ? NULL : p;
+}
+
+void cuda_unpin(vt_dev *d, void *p)
+{
+    if (p)
+        cudaStreamSynchronize(d->runtime->copies);
+    cudaFreeHost(p);
 }
 
 void cuda_enter(vt_dev *d, vt_place place)

@@ -38,9 +38,11 @@ typedef struct vt_adamw_args {
     uint32_t key[2], step;                    /* of the draws that round */
 } vt_adamw_args;
 
-/* Memory that copies from the host fill while kernels run elsewhere: two take turns with the
- * weights of swapped blocks, one has the next batch. */
-typedef enum { VT_PLACE_BLOCK, VT_PLACE_OTHER_BLOCK, VT_PLACE_BATCH, VT_PLACES } vt_place;
+/* Memory that is copied from or to the host while kernels run elsewhere: two take turns with the
+ * weights of swapped blocks, one has the next batch, one is any input of a block (offload.c). */
+typedef enum {
+    VT_PLACE_BLOCK, VT_PLACE_OTHER_BLOCK, VT_PLACE_BATCH, VT_PLACE_INPUT, VT_PLACES
+} vt_place;
 
 /* How ranks sum and gather from device to device (who calls them: common/comm_device.c): on a GPU
  * NCCL's calls. Sums and gathers queue on the stream of a vt_dev that `side` made; x and
@@ -96,6 +98,11 @@ typedef struct vt_backend {
     void (*fetch)(vt_dev *dev, vt_place place, void *dst, const void *src, size_t bytes);
     void (*enter)(vt_dev *dev, vt_place place);
     void (*leave)(vt_dev *dev, vt_place place);
+    /* A fetch between the device and host memory that `pin` gave, either way: neither may change
+     * before `enter`. */
+    void (*move)(vt_dev *dev, vt_place place, void *dst, const void *src, size_t bytes);
+    void *(*pin)(vt_dev *dev, size_t bytes);           /* NULL: out of memory */
+    void (*unpin)(vt_dev *dev, void *p);               /* NULL is fine; waits for its copies */
     /* After `status`: how often kernels stood at an `enter` since the last call, for what was not
      * there yet, and for how long. */
     int64_t (*waited)(vt_dev *dev, double *seconds);

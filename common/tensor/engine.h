@@ -38,6 +38,7 @@ struct vt_ctx {
     struct vt_swap *swap;                     /* weights that come when their block is entered, or
                                                * NULL */
     struct vt_announced *announced;           /* NULL: nothing yet */
+    struct vt_offload *offload;               /* NULL: nothing yet */
     struct vt_replays *replays;               /* NULL: nothing yet */
     vt_usage usage;
     size_t kept;                              /* bytes the tape holds now */
@@ -88,6 +89,14 @@ void vt_swap_out(struct vt_swap *s, int index);
 bool vt_announced_copy(vt_ctx *g, vt_tensor *t, const void *data);
 void vt_announce_close(vt_ctx *g);
 
+/* offload.c. In forward: a block with these inputs is about to run, is the latest on the tape. In
+ * backward: n's inputs are about to be read. Then the end of a step and of g. */
+void vt_offload_next(vt_ctx *g, int n, vt_tensor *const *in);
+void vt_offload_last(vt_ctx *g, const vt_node *n);
+void vt_offload_back(vt_ctx *g, const vt_node *n);
+void vt_offload_forget(vt_ctx *g);
+void vt_offload_close(vt_ctx *g);
+
 /* replay.c: drops what is kept. */
 void vt_replay_close(vt_ctx *g);
 
@@ -110,6 +119,12 @@ vt_tensor *vt_rows_packed(vt_ctx *g, vt_tensor *x);
 /* Takes and drops one reference; buf NULL and persistent ones are skipped. */
 void vt_retain(vt_buf *b);
 void vt_release(vt_ctx *g, vt_buf *b);
+/* The same for the tape (tape.c), which knows at any time how much it holds. */
+void vt_keep(vt_ctx *g, vt_buf *b);
+void vt_unkeep(vt_ctx *g, vt_buf *b);
+/* New memory for a tensor that owns its bytes and has given them back: one reference that the
+ * caller owns. False fails the step. */
+bool vt_buf_again(vt_ctx *g, vt_tensor *t);
 /* Holds t until the enclosing scope ends. False fails the step. */
 bool vt_hold(vt_ctx *g, vt_tensor *t);
 /* a's gradient (+)= n's output gradient: handed over where nobody has written to a's yet. The last

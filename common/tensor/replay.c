@@ -170,7 +170,7 @@ static vt_tensor *keep(vt_ctx *g, vt_params *p, kind *k, const vt_work *w)
 
 vt_tensor *vt_replay(vt_ctx *g, vt_params *p, const vt_work *w)
 {
-    if (g->err.code || g->flags & VT_DRY || w->watched || vt_replay_off(g))
+    if (g->err.code || g->flags & (VT_DRY | VT_OFFLOAD) || w->watched || vt_replay_off(g))
         return w->queue(w->arg);
     if (!g->replays && !(g->replays = calloc(1, sizeof *g->replays)))
         return w->queue(w->arg);

@@ -4,7 +4,7 @@
 #include "common/tensor/engine.h"
 
 /* The tape's references: counted twice over, so that `saved` is known at any time. */
-static void keep(vt_ctx *g, vt_buf *b)
+void vt_keep(vt_ctx *g, vt_buf *b)
 {
     if (!b || b->persistent)
         return;
@@ -13,7 +13,7 @@ static void keep(vt_ctx *g, vt_buf *b)
         g->kept += b->bytes;
 }
 
-static void unkeep(vt_ctx *g, vt_buf *b)
+void vt_unkeep(vt_ctx *g, vt_buf *b)
 {
     if (!b || b->persistent)
         return;
@@ -62,10 +62,10 @@ vt_tensor *vt_record(vt_ctx *g, vt_tensor *y, const char *op, vt_grad_fn fn, int
     for (int i = 0; i < n; i++) {
         m->in[i] = in[i];
         if (in[i] && keep_in >> i & 1)
-            keep(g, in[i]->buf);
+            vt_keep(g, in[i]->buf);
     }
     if (keep_out)
-        keep(g, y->buf);
+        vt_keep(g, y->buf);
     if (node)
         *node = m;
     return y;
@@ -98,9 +98,9 @@ static void run_tape(vt_ctx *g, const vt_node *stop)
         drop_grad(g, n->out);
         for (int i = 0; i < n->n_in; i++)
             if (n->in[i] && n->keep >> i & 1)
-                unkeep(g, n->in[i]->buf);
+                vt_unkeep(g, n->in[i]->buf);
         if (n->keep_out)
-            unkeep(g, n->out->buf);
+            vt_unkeep(g, n->out->buf);
     }
     g->recording = recording;
     g->in_grad = in_grad;
@@ -206,6 +206,7 @@ static void run_again(vt_ctx *g, const vt_node *n)
     vt_tensor *out[VT_BLOCK_IO] = { 0 };
     vt_node *outer = g->tape;
 
+    vt_offload_back(g, n);
     if (!any_grad(r)) {                        /* the loss does not depend on it */
         grads_ready(g, r);
         return;
@@ -260,6 +261,7 @@ static bool run_kept(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
 
 static bool run_recomputed(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
 {
+    vt_offload_next(g, r->b.n_in, in);
     g->recording = false;
     bool ok = run_once(g, r, in, out);
     g->recording = true;
@@ -280,8 +282,9 @@ static bool run_recomputed(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **
     for (int i = 0; i < r->b.n_in; i++) {
         n->in[i] = in[i];
         if (in[i])
-            keep(g, in[i]->buf);
+            vt_keep(g, in[i]->buf);
     }
+    vt_offload_last(g, n);
     return true;
 }
 

@@ -65,6 +65,7 @@ void vt_close(vt_ctx *g)
     if (!g)
         return;
     vt_announce_close(g);
+    vt_offload_close(g);
     vt_replay_close(g);
     if (g->be)
         g->be->close(g->dev);
@@ -98,6 +99,7 @@ static void forget(vt_ctx *g)
     if (g->flags & VT_DRY && g->be->dry)
         g->be->dry(g->dev, false);
     vt_pool_reset(&g->pool);
+    vt_offload_forget(g);
     vt_arena_rewind(&g->arena);
     g->tape = NULL;
     g->n_live = 0;
@@ -285,6 +287,15 @@ static vt_tensor *make(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim)
         return t ? vt_fail(g, VC_ENOMEM, "%s: out of memory for descriptors", g->op) : NULL;
 
     b->bytes = (size_t)vt_count(t) * vc_dtype_size(dtype);
+    b->empty = true;
+    t->buf = b;
+    return vt_buf_again(g, t) ? t : NULL;
+}
+
+bool vt_buf_again(vt_ctx *g, vt_tensor *t)
+{
+    vt_buf *b = t->buf;
+
     if (vt_pool_take(&g->pool, b->bytes, &b->offset))
         return no_memory(g, t, b->bytes);
     if (!(g->flags & VT_DRY) && g->be->grow && g->pool.peak > g->grown) {
@@ -297,10 +308,8 @@ static vt_tensor *make(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim)
     if (g->usage.pool_peak < g->pool.peak)
         g->usage.pool_peak = g->pool.peak;
     b->refs = 1;
-    b->empty = true;
-    t->buf = b;
     t->data = g->flags & VT_DRY ? NULL : g->range + b->offset;
-    return t;
+    return true;
 }
 
 vt_tensor *vt_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim)

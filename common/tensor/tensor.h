@@ -88,7 +88,9 @@ bool vt_host_memory(const vt_ctx *g);
 
 /* ---- steps ---- */
 
-enum { VT_RECORD = 1, VT_DRY = 2 };
+/* VT_OFFLOAD: what a block that is recomputed was given, and no other block is, waits for backward
+ * in the host's memory, if the device has its own. The same bits, for memory. */
+enum { VT_RECORD = 1, VT_DRY = 2, VT_OFFLOAD = 4 };
 
 /* Discards what an unfinished step left. */
 void vt_step_begin(vt_ctx *g, int flags);
@@ -113,6 +115,7 @@ typedef struct vt_usage {
     size_t scratch;                           /* the device's own memory beside the pool, packed
                                                * operands and the like, as taken so far; of a dry
                                                * step: as the step would need it */
+    size_t offloaded;                         /* bytes of blocks' inputs that went to the host */
     double flops;                             /* of matmul, attention and convolution, forward,
                                                * backward and recomputation */
     int64_t waits;                            /* of an ended step: how often the device stood still

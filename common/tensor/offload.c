@@ -1,0 +1,212 @@
+/* offload.c - inputs of recomputed blocks that wait for backward in the host's memory: tensor.h
+ *
+ * A block's input is copied out (O) beside the kernels (K) of the next block, and its memory is the
+ * pool's again when those are queued. Backward has it copied back (I), into other memory, a block
+ * before it is needed. Of four blocks, forward and then backward:
+ *
+ *     kernels    K0  K1  K2  K3  K3  K2  K1  K0
+ *     copies         O0  O1  O2      I1  I0
+ *
+ * The last input never leaves, and that before it has not been given up when backward begins. What
+ * leaves belongs to its block alone: it is not an input of the next one, and no scope holds it. */
+#include <stdlib.h>
+
+#include "common/tensor/engine.h"
+
+/* Host memory of one input, kept for the next steps. */
+typedef struct slot { void *p; size_t bytes; } slot;
+
+typedef struct away {
+    struct away *below;                        /* left before */
+    const vt_node *n;                          /* the block's */
+    vt_tensor *t;
+    int slot;
+    enum { LEAVING, GONE, COMING } state;
+} away;
+
+struct vt_offload {
+    slot *slot;
+    int slots, used;                           /* used: in this step */
+    const vt_node *last;                       /* the latest block, whose inputs are all here */
+    away *top;                                 /* left last; of the step's arena */
+};
+
+void vt_offload_close(vt_ctx *g)
+{
+    struct vt_offload *o = g->offload;
+
+    if (!o)
+        return;
+    for (int i = 0; i < o->slots; i++)
+        g->be->unpin(g->dev, o->slot[i].p);
+    free(o->slot);
+    free(o);
+    g->offload = NULL;
+}
+
+void vt_offload_forget(vt_ctx *g)
+{
+    struct vt_offload *o = g->offload;
+
+    if (!o)
+        return;
+    o->used = 0;
+    o->last = NULL;
+    o->top = NULL;
+}
+
+static bool copies(const vt_ctx *g) { return !(g->flags & VT_DRY) && !g->err.code; }
+
+/* A copy that begins when all that is queued now has run. */
+static void move(vt_ctx *g, const away *a, bool out)
+{
+    if (!copies(g))
+        return;
+    void *host = g->offload->slot[a->slot].p, *here = a->t->data;
+    g->be->leave(g->dev, VT_PLACE_INPUT);
+    g->be->move(g->dev, VT_PLACE_INPUT, out ? host : here, out ? here : host, a->t->buf->bytes);
+}
+
+/* What is queued from now on runs after them. */
+static void enter(vt_ctx *g)
+{
+    if (copies(g))
+        g->be->enter(g->dev, VT_PLACE_INPUT);
+}
+
+/* The next slot, with room for so much; -1: the host has none. */
+static int take_slot(vt_ctx *g, size_t bytes)
+{
+    struct vt_offload *o = g->offload;
+
+    if (!copies(g))
+        return o->used++;
+    if (o->used >= o->slots) {
+        slot *s = realloc(o->slot, (size_t)(o->used + 1) * sizeof *s);
+        if (!s)
+            return -1;
+        o->slot = s;
+        for (; o->slots <= o->used; o->slots++)
+            s[o->slots] = (slot){ 0 };
+    }
+    slot *s = &o->slot[o->used];
+    if (s->bytes < bytes) {
+        g->be->unpin(g->dev, s->p);
+        *s = (slot){ g->be->pin(g->dev, bytes), bytes };
+        if (!s->p) {
+            *s = (slot){ 0 };
+            return -1;
+        }
+    }
+    return o->used++;
+}
+
+/* ---- forward ---- */
+
+static bool among(const vt_tensor *t, int n, vt_tensor *const *in)
+{
+    for (int i = 0; i < n; i++)
+        if (in[i] && in[i]->buf == t->buf)
+            return true;
+    return false;
+}
+
+static bool may_leave(const vt_tensor *t)
+{
+    return t && t->buf && !t->buf->persistent && !t->base && vt_packed(t) && t->buf->refs == 1 &&
+           t->buf->kept == 1;
+}
+
+static void leave(vt_ctx *g, const vt_node *n, vt_tensor *t)
+{
+    struct vt_offload *o = g->offload;
+    away *a = vt_arena_new(&g->arena, sizeof *a);
+    int k = a ? take_slot(g, t->buf->bytes) : -1;
+
+    if (k < 0) {
+        vt_fail(g, VC_ENOMEM, "block: no host memory for an input of %zu bytes, of which %d are "
+                "there", t->buf->bytes, o->used);
+        return;
+    }
+    *a = (away){ o->top, n, t, k, LEAVING };
+    o->top = a;
+    g->usage.offloaded += t->buf->bytes;
+    move(g, a, true);
+}
+
+/* What was leaving has left. */
+static void give_up(vt_ctx *g)
+{
+    away *a = g->offload->top;
+
+    if (a && a->state == LEAVING)
+        enter(g);
+    for (; a && a->state == LEAVING; a = a->below) {
+        a->state = GONE;
+        vt_unkeep(g, a->t->buf);
+    }
+}
+
+void vt_offload_next(vt_ctx *g, int n, vt_tensor *const *in)
+{
+    if (!(g->flags & VT_OFFLOAD) || !g->be->move || !g->recording)
+        return;
+    if (!g->offload && !(g->offload = calloc(1, sizeof *g->offload))) {
+        vt_fail(g, VC_ENOMEM, "block: out of memory");
+        return;
+    }
+    struct vt_offload *o = g->offload;
+    give_up(g);
+    for (int i = 0; o->last && i < o->last->n_in && !g->err.code; i++)
+        if (may_leave(o->last->in[i]) && !among(o->last->in[i], n, in))
+            leave(g, o->last, o->last->in[i]);
+    o->last = NULL;
+}
+
+void vt_offload_last(vt_ctx *g, const vt_node *n)
+{
+    if (g->offload && g->flags & VT_OFFLOAD)
+        g->offload->last = n;
+}
+
+/* ---- backward ---- */
+
+/* Into memory of its own again, for the tape to give back. */
+static void come(vt_ctx *g, away *a)
+{
+    vt_buf *b = a->t->buf;
+
+    if (a->state != GONE)
+        return;
+    a->state = COMING;
+    if (vt_buf_again(g, a->t)) {
+        vt_keep(g, b);
+        vt_release(g, b);
+        move(g, a, false);
+    } else {
+        b->persistent = true;                  /* the step has failed: nothing to give back */
+    }
+}
+
+void vt_offload_back(vt_ctx *g, const vt_node *n)
+{
+    struct vt_offload *o = g->offload;
+
+    if (!o || !o->top)
+        return;
+    if (o->top->state == LEAVING) {            /* and n is the last block: both are still here */
+        enter(g);
+        while (o->top && o->top->state == LEAVING)
+            o->top = o->top->below;
+        return;
+    }
+    if (o->top->n == n) {
+        for (away *a = o->top; a && a->n == n; a = a->below)
+            come(g, a);
+        enter(g);
+        while (o->top && o->top->n == n)
+            o->top = o->top->below;
+    }
+    for (away *a = o->top; a && a->n == o->top->n; a = a->below)
+        come(g, a);
+}
