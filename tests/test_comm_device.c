@@ -63,7 +63,7 @@ static float *rows(float **host, size_t n)
     assert_non_null(x);
     for (size_t i = 0; i < n; i++)
         (*host)[i] = value(rank, i);
-    vt_values_put(g, x, *host, VC_F32, n);
+    vt_values_put(g, x, VC_F32, *host, VC_F32, n);
     return x;
 }
 
@@ -143,7 +143,7 @@ static void test_events(void **state)
         same(x, want, N / 2, false, "turn");
         for (int i = 0; i < N; i++)
             assert_true(i < N / 2 || y[i] == 0);
-        vt_values_put(g, x, host, VC_F32, N / 2);
+        vt_values_put(g, x, VC_F32, host, VC_F32, N / 2);
     }
     OK(finish(c, &err));
     vc_comm_close(c);

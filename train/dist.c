@@ -390,7 +390,8 @@ int vtrain_dist_whole(vtrain_dist *d, bool keep, vc_err *err)
     for (int k = 0; !rc && k < d->l.n; k++) {
         unit *u = &d->l.unit[k];
         if (u->value)
-            rc = vtrain_gather_row(&d->l, u, keep ? u->whole : u->values, u->value->data, err);
+            rc = vtrain_gather_row(&d->l, keep ? u->whole : u->values, u->value->data,
+                                   u->shard * sizeof(float), err);
         if (u->whole) point_values(d, u, u->whole);
     }
     return vc_context(err, rc, "whole weights");

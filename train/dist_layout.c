@@ -23,12 +23,16 @@ static size_t round_up(size_t n, size_t to)
 static void fill_unit(const vtrain_layout *l, unit *u, vt_params *p, int block)
 {
     size_t values = 0;
-    for (int i = 0; i < vt_params_count(p); i++) {
-        vt_param *x = vt_params_at(p, i);
-        if (!x->trained || x->block != block) continue;
-        u->at[u->n] = values;
-        u->param[u->n++] = x;
-        values += round_up((size_t)vt_count(x->t), VTRAIN_ROW_ALIGN);
+    for (int small = 1; small >= 0; small--) {
+        for (int i = 0; i < vt_params_count(p); i++) {
+            vt_param *x = vt_params_at(p, i);
+            if (!x->trained || x->block != block || (vt_count(x->t) < VT_ADAMW_SMALL) != small)
+                continue;
+            u->at[u->n] = values;
+            u->param[u->n++] = x;
+            values += round_up((size_t)vt_count(x->t), VTRAIN_ROW_ALIGN);
+        }
+        if (small) u->small = values;
     }
     u->shard = round_up((values + (size_t)l->shards - 1) / (size_t)l->shards, VTRAIN_ROW_ALIGN);
 }
@@ -93,13 +97,13 @@ int vtrain_look(vtrain_layout *l, bool *busy, vc_err *err)
     return rc;
 }
 
-int vtrain_gather_row(vtrain_layout *l, const unit *u, float *row, const float *mine, vc_err *err)
+int vtrain_gather_row(vtrain_layout *l, void *row, const void *mine, size_t bytes, vc_err *err)
 {
     const struct timespec nap = { .tv_nsec = VTRAIN_NAP };
     bool busy;
     vt_record_event(l->g, l->from);
     vt_after(l->side, l->from);
-    int rc = vc_comm_gather(l->rows_group, row, mine, u->shard * sizeof *row, err);
+    int rc = vc_comm_gather(l->rows_group, row, mine, bytes, err);
     while (!rc && !(rc = vtrain_look(l, &busy, err)) && busy)
         nanosleep(&nap, NULL);
     return rc;

@@ -1,7 +1,9 @@
 /* dist_parts.h - how parameters are laid out for the ranks. Internal to dist*.c and zero.c.
  *
- * A unit is one block's trained parameters, as if they were one row of values: each begins at a
- * multiple of VTRAIN_ROW_ALIGN, zeros fill the gaps. A rank's shard is an equal part of that row.
+ * A unit is one block's trained parameters, as if they were one row of values, small ones
+ * (VT_ADAMW_SMALL) first: each begins at a multiple of VTRAIN_ROW_ALIGN, zeros fill the gaps. A
+ * rank's shard is an equal part of that row, of so many too: no cut goes through what moments of
+ * eight bits share.
  *
  *     unit 0       1       ...   blocks-1   blocks
  *     last block   before        first      what is in no block */
@@ -12,7 +14,7 @@
 #include "train/dist.h"
 
 enum {
-    VTRAIN_ROW_ALIGN = 16,                   /* values: 64 bytes */
+    VTRAIN_ROW_ALIGN = VT_ADAMW_BLOCK,       /* values */
     VTRAIN_NAP = 50000                       /* ns between looks at a device */
 };
 
@@ -20,6 +22,7 @@ typedef struct vtrain_unit {
     vt_param **param;            /* the trained ones */
     size_t *at;                  /* [n] where each begins */
     int n;
+    size_t small;                /* values of the row before the first that is not small */
     size_t shard;                /* values of one shard; the row has shards * shard */
     float *row;                  /* of gradients; sharded: blocks take turns with two of them */
     vt_tensor *grad;             /* sharded: [shard] this rank's sums; else NULL */
@@ -47,10 +50,9 @@ int vtrain_layout_open(vtrain_layout *l, vt_params *p, vc_err *err);
 void vtrain_layout_close(vtrain_layout *l);  /* an all-zero one is fine */
 vtrain_layout *vtrain_dist_layout(vtrain_dist *d);
 
-/* row: all shards of `mine`, as g's stream leaves it; outside rounds. Waits, with looks: a stream
- * that waits where nobody looks could wait for ever. */
-int vtrain_gather_row(vtrain_layout *l, const vtrain_unit *u, float *row, const float *mine,
-                      vc_err *err);
+/* row: all shards of `mine`, of so many bytes each, as g's stream leaves it; outside rounds. Waits,
+ * with looks: a stream that waits where nobody looks could wait for ever. */
+int vtrain_gather_row(vtrain_layout *l, void *row, const void *mine, size_t bytes, vc_err *err);
 /* Looks at what is queued on side, as vc_comm_look does; all of it is given up on a failure. */
 int vtrain_look(vtrain_layout *l, bool *busy, vc_err *err);
 

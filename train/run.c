@@ -275,7 +275,8 @@ static int open_training(vtrain *t, vc_err *err)
     };
     int rc = vtrain_dist_open(&t->dist, t->comm, t->g, t->params, &o, err);
     if (!rc && o.shards > 1)
-        rc = vtrain_zero_open(&t->zero, t->dist, t->g, t->params, t->cfg.use_ema, err);
+        rc = vtrain_zero_open(&t->zero, t->dist, t->g, t->params,
+                              (vt_adamw_kind)t->cfg.optimizer, t->cfg.use_ema, err);
     else if (!rc)
         rc = open_whole_state(t, err);
     if (!rc) rc = open_objective(t, err);

@@ -9,16 +9,18 @@
 
 typedef vtrain_unit unit;
 
-typedef enum { M, V, EMA, KINDS } kind;
+/* Of moments in eight bits M and V are codes, and small parameters have theirs in f32. */
+typedef enum { M, V, EMA, PEAK, SMALL_M, SMALL_V, KINDS } kind;
 
-static const char *const prefix[KINDS] = { "m/", "v/", "ema/" };
+static const char *const prefix[KINDS] = { "m/", "v/", "ema/", "peak/", "m/", "v/" };
 
 struct vtrain_zero {
     vtrain_layout *l;
     vt_ctx *g;
     vt_params *p;
-    int kinds;                   /* KINDS, or EMA: without averages */
-    vt_tensor *(*state)[KINDS];  /* [units] shards; NULL where a unit is empty */
+    vt_adamw_kind how;
+    bool ema;                    /* there are averages */
+    vt_tensor *(*state)[KINDS];  /* [units] shards; NULL where a unit has nothing of a kind */
     vt_tensor *values;           /* room for a shard of values */
     float *row;                  /* room for a whole row */
     size_t row_values, bytes;
@@ -43,13 +45,47 @@ static vt_tensor *own_values(vtrain_zero *z, const unit *u)
     return w;
 }
 
+/* ---- kinds ---- */
+
+static vc_dtype type_of(const vtrain_zero *z, kind k)
+{
+    return z->how == VT_ADAMW_8BIT && (k == M || k == V) ? VC_U8 : VC_F32;
+}
+
+/* Elements of a kind for n values that begin with a block. */
+static size_t elements(kind k, size_t n)
+{
+    return k == PEAK ? 2 * ((n + VT_ADAMW_BLOCK - 1) / VT_ADAMW_BLOCK) : n;
+}
+
+static size_t bytes_of(const vtrain_zero *z, kind k, size_t n)
+{
+    return elements(k, n) * vc_dtype_size(type_of(z, k));
+}
+
+/* Values of a unit's shard that have the kind: the first so many. */
+static size_t covered(const vtrain_zero *z, const unit *u, kind k)
+{
+    if (k == EMA) return z->ema ? u->shard : 0;
+    if (k == M || k == V) return u->shard;
+    if (z->how != VT_ADAMW_8BIT) return 0;
+    return k == PEAK || u->small > u->shard ? u->shard : u->small;
+}
+
+/* Whether the parameter's state has it. */
+static bool has(const vtrain_zero *z, const vt_param *p, kind k)
+{
+    bool small = z->how == VT_ADAMW_8BIT && vt_count(p->t) < VT_ADAMW_SMALL;
+    return k == EMA || (k == SMALL_M || k == SMALL_V) == small;
+}
+
 /* ---- open, close ---- */
 
-static vt_tensor *new_shard(vtrain_zero *z, size_t values, vc_err *err)
+static vt_tensor *new_shard(vtrain_zero *z, vc_dtype type, size_t n, vc_err *err)
 {
-    const int64_t dim = (int64_t)values;
-    z->bytes += values * sizeof(float);
-    return vt_param_new(z->g, VC_F32, 1, &dim, NULL, VC_F32, false, err);
+    const int64_t dim = (int64_t)n;
+    z->bytes += n * vc_dtype_size(type);
+    return vt_param_new(z->g, type, 1, &dim, NULL, type, false, err);
 }
 
 static int make_state(vtrain_zero *z, vc_err *err)
@@ -61,27 +97,29 @@ static int make_state(vtrain_zero *z, vc_err *err)
     for (int k = 0; !rc && k < z->l->n; k++) {
         const unit *u = &z->l->unit[k];
         if (u->shard > most) most = u->shard;
-        for (int i = 0; !rc && u->n && i < z->kinds; i++)
-            if (!(z->state[k][i] = new_shard(z, u->shard, err))) rc = VC_ENOMEM;
+        for (kind i = 0; !rc && u->n && i < KINDS; i++) {
+            size_t n = elements(i, covered(z, u, i));
+            if (n && !(z->state[k][i] = new_shard(z, type_of(z, i), n, err))) rc = VC_ENOMEM;
+        }
     }
-    if (!rc && !(z->values = new_shard(z, most, err))) rc = VC_ENOMEM;
+    if (!rc && !(z->values = new_shard(z, VC_F32, most, err))) rc = VC_ENOMEM;
     z->row_values = most * (size_t)z->l->shards;
     z->bytes += z->row_values * sizeof *z->row;
     if (!rc && !(z->row = vt_values_new(z->g, z->row_values, err))) rc = VC_ENOMEM;
-    for (int k = 0; !rc && z->kinds == KINDS && k < z->l->n; k++)
+    for (int k = 0; !rc && k < z->l->n; k++)
         if (z->state[k][EMA])
             vt_values_copy(z->g, z->state[k][EMA]->data, own_values(z, &z->l->unit[k])->data,
                            z->l->unit[k].shard);
     return vc_context(err, rc, "optimizer state");
 }
 
-int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, bool ema,
-                     vc_err *err)
+int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, vt_adamw_kind how,
+                     bool ema, vc_err *err)
 {
     *out = NULL;
     vtrain_zero *z = calloc(1, sizeof *z);
     if (!z) return vc_fail(err, VC_ENOMEM, "out of memory");
-    *z = (vtrain_zero){ .l = vtrain_dist_layout(d), .g = g, .p = p, .kinds = ema ? KINDS : EMA };
+    *z = (vtrain_zero){ .l = vtrain_dist_layout(d), .g = g, .p = p, .how = how, .ema = ema };
     int rc = make_state(z, err);
     if (rc) {
         vtrain_zero_close(z);
@@ -120,6 +158,37 @@ int vtrain_zero_norm(vtrain_zero *z, double *norm, vc_err *err)
     return rc;
 }
 
+typedef struct update {
+    vtrain_zero *z;
+    vt_tensor *const *state;     /* the unit's */
+    vt_tensor *w;
+    const vt_tensor *grad;
+    const vt_adamw *o;
+} update;
+
+/* What begins at value `at` of a shard's tensor; NULL: there is none. */
+static vt_tensor *part_of(vt_tensor *out, const vt_tensor *x, kind k, size_t at, size_t n)
+{
+    if (!x) return NULL;
+    *out = *x;
+    out->data = (char *)x->data + elements(k, at) * vc_dtype_size(x->dtype);
+    out->dim[0] = (int64_t)elements(k, n);
+    return out;
+}
+
+static void update_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
+{
+    const update *x = arg;
+    bool small = has(x->z, p, SMALL_M);
+    vt_tensor w, m, v, peak, grad;
+    (void)from;
+    vt_adamw_values(x->z->g, part_of(&w, x->w, M, at, n),
+                    part_of(&m, x->state[small ? SMALL_M : M], M, at, n),
+                    part_of(&v, x->state[small ? SMALL_V : V], V, at, n),
+                    small ? NULL : part_of(&peak, x->state[PEAK], PEAK, at, n),
+                    part_of(&grad, x->grad, M, at, n), x->o);
+}
+
 int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err)
 {
     int rc = 0;
@@ -127,9 +196,13 @@ int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err)
         const unit *u = &z->l->unit[k];
         if (u->n == 0) continue;
         vt_tensor *w = own_values(z, u);
-        vt_adamw_values(z->g, w, z->state[k][M], z->state[k][V], u->grad, o);
+        if (z->how == VT_ADAMW_8BIT)
+            vtrain_each_part(u, first_of(z, u), u->shard, update_part,
+                             &(update){ z, z->state[k], w, u->grad, o });
+        else
+            vt_adamw_values(z->g, w, z->state[k][M], z->state[k][V], NULL, u->grad, o);
         if (u->value) continue;      /* gathered when its block is entered */
-        rc = vtrain_gather_row(z->l, u, z->row, w->data, err);
+        rc = vtrain_gather_row(z->l, z->row, w->data, u->shard * sizeof *z->row, err);
         if (!rc)
             vtrain_each_part(u, 0, (size_t)z->l->shards * u->shard, vtrain_write_part,
                              &(vtrain_row){ z->g, z->row });
@@ -139,7 +212,7 @@ int vtrain_zero_step(vtrain_zero *z, const vt_adamw *o, vc_err *err)
 
 void vtrain_zero_ema(vtrain_zero *z, double decay)
 {
-    for (int k = 0; z->kinds == KINDS && k < z->l->n; k++)
+    for (int k = 0; k < z->l->n; k++)
         if (z->state[k][EMA])
             vt_ema_values(z->g, z->state[k][EMA], own_values(z, &z->l->unit[k]), decay);
 }
@@ -149,6 +222,7 @@ void vtrain_zero_ema(vtrain_zero *z, double decay)
 /* Where a parameter's whole state goes: the n-th trained one's. */
 typedef struct whole {
     const vtrain_zero *z;
+    kind what;
     vt_tensor **to;              /* in trained order */
 } whole;
 
@@ -165,18 +239,24 @@ static vt_tensor *of_param(const whole *w, const vt_param *p)
 static void keep_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
 {
     const whole *w = arg;
-    vt_values_copy(w->z->g, (float *)of_param(w, p)->data + from, w->z->row + at, n);
+    const vtrain_zero *z = w->z;
+    vc_dtype type = type_of(z, w->what);
+    if (has(z, p, w->what))
+        vt_values_cast(z->g, (char *)of_param(w, p)->data + bytes_of(z, w->what, from), type,
+                       (const char *)z->row + bytes_of(z, w->what, at), type,
+                       elements(w->what, n));
 }
 
 /* All of one kind into `to`, NULL: only gives. */
 static int gather_kind(vtrain_zero *z, kind what, vt_tensor **to, vc_err *err)
 {
-    whole w = { z, to };
+    whole w = { z, what, to };
     int rc = 0;
     for (int k = 0; !rc && k < z->l->n; k++) {
         const unit *u = &z->l->unit[k];
-        if (u->n == 0) continue;
-        rc = vtrain_gather_row(z->l, u, z->row, z->state[k][what]->data, err);
+        if (!z->state[k][what]) continue;
+        rc = vtrain_gather_row(z->l, z->row, z->state[k][what]->data,
+                               bytes_of(z, what, covered(z, u, what)), err);
         if (!rc && to) vtrain_each_part(u, 0, (size_t)z->l->shards * u->shard, keep_part, &w);
     }
     return rc;
@@ -185,12 +265,17 @@ static int gather_kind(vtrain_zero *z, kind what, vt_tensor **to, vc_err *err)
 int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_adamw_state *adam, vt_tensor ***ema,
                        vc_err *err)
 {
-    if (z->kinds < KINDS) ema = NULL;
-    int rc = keep && adam ? vt_adamw_open(adam, z->p, VT_ADAMW_F32, err) : 0;
+    if (!z->ema) ema = NULL;
+    int rc = keep && adam ? vt_adamw_open(adam, z->p, z->how, err) : 0;
     if (!rc && keep && ema) rc = vt_ema_open(ema, z->p, err);
     rc = vc_comm_agree(z->l->all, rc, err);
-    if (!rc && adam) rc = gather_kind(z, M, keep ? adam->m : NULL, err);
-    if (!rc && adam) rc = gather_kind(z, V, keep ? adam->v : NULL, err);
+    const struct { kind what; vt_tensor **to; } all[] = {
+        { M, keep && adam ? adam->m : NULL }, { V, keep && adam ? adam->v : NULL },
+        { PEAK, keep && adam ? adam->peak : NULL },
+        { SMALL_M, keep && adam ? adam->m : NULL }, { SMALL_V, keep && adam ? adam->v : NULL },
+    };
+    for (size_t i = 0; !rc && adam && i < sizeof all / sizeof *all; i++)
+        rc = gather_kind(z, all[i].what, all[i].to, err);
     if (!rc && ema) rc = gather_kind(z, EMA, keep ? *ema : NULL, err);
     return vc_context(err, rc, "optimizer state");
 }
@@ -198,24 +283,27 @@ int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_adamw_state *adam, vt_tenso
 /* ---- from a checkpoint ---- */
 
 typedef struct reading {
-    vt_ctx *g;
+    const vtrain_zero *z;
     const vf_safetensors *file;
-    const char *prefix;
-    float *to;
+    kind what;
+    char *to;
     int rc;
     vc_err *err;
 } reading;
 
 static int get(reading *r, const vt_param *p, vf_view *v)
 {
-    char *name = vc_format("%s%s", r->prefix, p->name);
+    char *name = vc_format("%s%s", prefix[r->what], p->name);
     if (!name) return vc_fail(r->err, VC_ENOMEM, "out of memory");
     int rc = vf_safetensors_get(r->file, name, v, r->err);
-    bool same = !rc && v->nd == p->t->nd;
+    const int64_t peaks[] = { (int64_t)elements(PEAK, (size_t)vt_count(p->t)) / 2, 2 };
+    const int64_t *dim = r->what == PEAK ? peaks : p->t->dim;
+    bool same = !rc && v->nd == (r->what == PEAK ? 2 : p->t->nd);
     for (int i = 0; same && i < v->nd; i++)
-        same = v->dim[i] == p->t->dim[i];
-    if (!rc && !same)
-        rc = vc_fail(r->err, VC_EMISMATCH, "tensor \"%s\": another shape than the model's", name);
+        same = v->dim[i] == dim[i];
+    if (!rc && (!same || (v->dtype == VC_U8) != (type_of(r->z, r->what) == VC_U8)))
+        rc = vc_fail(r->err, VC_EMISMATCH, "tensor \"%s\": another shape or type than the model's",
+                     name);
     free(name);
     return rc;
 }
@@ -224,21 +312,22 @@ static void read_state(void *arg, const vt_param *p, size_t from, size_t n, size
 {
     reading *r = arg;
     vf_view v;
-    if (!r->rc) r->rc = get(r, p, &v);
+    if (r->rc || !has(r->z, p, r->what)) return;
+    r->rc = get(r, p, &v);
     if (r->rc) return;
-    vt_values_put(r->g, r->to + at, (const char *)v.data + from * vc_dtype_size(v.dtype), v.dtype,
-                  n);
+    vt_values_put(r->z->g, r->to + bytes_of(r->z, r->what, at), type_of(r->z, r->what),
+                  (const char *)v.data + elements(r->what, from) * vc_dtype_size(v.dtype), v.dtype,
+                  elements(r->what, n));
 }
 
 int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, vc_err *err)
 {
-    reading r = { .g = z->g, .file = file, .err = err };
+    reading r = { .z = z, .file = file, .err = err };
     for (int k = 0; k < z->l->n; k++)
-        for (int i = 0; !r.rc && i < z->kinds; i++) {
+        for (r.what = 0; !r.rc && r.what < KINDS; r.what++) {
             const unit *u = &z->l->unit[k];
-            if (u->n == 0) continue;
-            r.prefix = prefix[i];
-            r.to = z->state[k][i]->data;
+            if (!z->state[k][r.what]) continue;
+            r.to = z->state[k][r.what]->data;
             vtrain_each_part(u, first_of(z, u), u->shard, read_state, &r);
         }
     return r.rc;

@@ -11,9 +11,10 @@
 
 typedef struct vtrain_zero vtrain_zero;
 
-/* d is sharded, and borrowed with g and p. ema: averages too; they start as the values. Local. */
-int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, bool ema,
-                     vc_err *err);
+/* d is sharded, and borrowed with g and p. how: but for VT_ADAMW_BF16. ema: averages too; they start
+ * as the values. Local. */
+int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, vt_adamw_kind how,
+                     bool ema, vc_err *err);
 void vtrain_zero_close(vtrain_zero *z);                      /* NULL is fine */
 
 /* Global norm of the summed gradients. */
@@ -25,7 +26,8 @@ void vtrain_zero_ema(vtrain_zero *z, double decay);          /* local */
  * *ema, to be closed as usual; others only give. Either may be NULL: not wanted, by any rank. */
 int vtrain_zero_gather(vtrain_zero *z, bool keep, vt_adamw_state *adam, vt_tensor ***ema,
                        vc_err *err);
-/* Reads this rank's shard of the state from the tensors m/NAME, v/NAME, ema/NAME. Local. */
+/* Reads this rank's shard of the state from the tensors m/NAME, v/NAME, peak/NAME, ema/NAME.
+ * Local. */
 int vtrain_zero_read(vtrain_zero *z, const vf_safetensors *file, vc_err *err);
 /* Bytes of state on this rank. */
 size_t vtrain_zero_bytes(const vtrain_zero *z);

@@ -8,6 +8,8 @@
 #include "common/tensor/engine.h"
 #include "common/tensor/params.h"
 
+_Static_assert((int)VT_ADAMW_BLOCK == (int)VK_MOMENT_BLOCK, "who splits moments knows the block");
+
 void vt_params_zero_grad(vt_params *p)
 {
     for (int i = 0; i < p->n; i++)
@@ -128,12 +130,12 @@ static vt_adamw_args args_of(const vt_adamw *o)
     };
 }
 
-void vt_adamw_values(vt_ctx *g, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
-                     const vt_adamw *o)
+void vt_adamw_values(vt_ctx *g, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
+                     const vt_tensor *grad, const vt_adamw *o)
 {
     const vt_adamw_args a = args_of(o);
 
-    g->be->adamw(g->dev, w, m, v, NULL, grad, &a);
+    g->be->adamw(g->dev, w, m, v, peak, grad, &a);
 }
 
 void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)

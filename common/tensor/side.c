@@ -64,9 +64,9 @@ void vt_values_cast(vt_ctx *g, void *y, vc_dtype to, const void *x, vc_dtype fro
         g->be->copy(g->dev, &t, &f);
 }
 
-void vt_values_put(vt_ctx *g, float *y, const void *x, vc_dtype from, size_t n)
+void vt_values_put(vt_ctx *g, void *y, vc_dtype to, const void *x, vc_dtype from, size_t n)
 {
-    vt_tensor t = row(y, VC_F32, n);
+    vt_tensor t = row(y, to, n);
 
     if (n)
         vt_param_set(g, &t, x, from);

@@ -25,8 +25,8 @@ void vt_values_copy(vt_ctx *g, float *y, const float *x, size_t n);
 void vt_values_add(vt_ctx *g, float *y, const float *x, size_t n);         /* y += x */
 /* y = x in another type, both on the device. */
 void vt_values_cast(vt_ctx *g, void *y, vc_dtype to, const void *x, vc_dtype from, size_t n);
-/* y = x, host data of any float type and alignment. Not on a second stream. */
-void vt_values_put(vt_ctx *g, float *y, const void *x, vc_dtype from, size_t n);
+/* y = x in its type, host data of any alignment. Not on a second stream. */
+void vt_values_put(vt_ctx *g, void *y, vc_dtype to, const void *x, vc_dtype from, size_t n);
 
 /* ---- a second stream ---- */
 

@@ -133,7 +133,7 @@ typedef enum vt_adamw_kind {
     VT_ADAMW_BF16,                            /* bf16, rounded stochastically: 6 bytes */
     VT_ADAMW_8BIT                             /* f32 value, moments in blocks of eight bits: 6 */
 } vt_adamw_kind;
-enum { VT_ADAMW_SMALL = 4096 };
+enum { VT_ADAMW_SMALL = 4096, VT_ADAMW_BLOCK = 256 };     /* BLOCK: elements that share a peak */
 /* One entry a trained parameter, in bound order. peak[i] is NULL but for moments of eight bits. */
 typedef struct vt_adamw_state { vt_tensor **m, **v, **peak; int n; } vt_adamw_state;
 /* Moments of zero; with VT_ADAMW_BF16 the values become bf16 here. */
@@ -141,10 +141,11 @@ int vt_adamw_open(vt_adamw_state *s, vt_params *p, vt_adamw_kind kind, vc_err *e
 void vt_adamw_close(vt_adamw_state *s, vt_params *p);               /* an all-zero one is fine */
 size_t vt_adamw_bytes(const vt_adamw_state *s);
 void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o);
-/* The same for values w, moments m and v and gradient of any place, all f32 of one size; and the
- * sum of a gradient's squares. For who splits the state (train/zero.h). */
-void vt_adamw_values(vt_ctx *g, vt_tensor *w, vt_tensor *m, vt_tensor *v, const vt_tensor *grad,
-                     const vt_adamw *o);
+/* The same for values w, moments m and v and gradient of any place, of one size and f32; or m and v
+ * codes with their peak (else NULL), of whole blocks up to a parameter's end. And the sum of a
+ * gradient's squares. For who splits the state (train/zero.h). */
+void vt_adamw_values(vt_ctx *g, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
+                     const vt_tensor *grad, const vt_adamw *o);
 double vt_sum_of_squares(vt_ctx *g, const vt_tensor *x);
 
 /* ema = decay * ema + (1 - decay) * values: f32 copies in trained order, NULL-ended. */
