@@ -183,8 +183,12 @@ void cuda_move(vt_dev *d, vt_place place, void *dst, const void *src, size_t byt
     cuda_runtime *r = d->runtime;
     cuda_turn *t = turn_of(d, place);
 
-    if (t && cuda_ok(d, (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, r->copies), "move"))
-        cuda_ok(d, (int)cudaEventRecord(t->filled, r->copies), "move");
+    if (!t)
+        return;
+    cudaError_t rc = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, r->copies);
+    if (!rc)
+        rc = cudaEventRecord(t->filled, r->copies);
+    cuda_ok(d, (int)rc, "move");
 }
 
 void *cuda_pin(vt_dev *d, size_t bytes)

@@ -188,9 +188,9 @@ typedef struct vt_backend {
      * mix of types; products accumulate in f32; beta 0 never reads c. */
     void (*matmul)(vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
                    const vt_tensor *bias, float alpha, float beta);
-    /* Products with what follows them, fused where the device can; a is not transposed. Those around
-     * a feed-forward's GELU (tanh form): y = gelu(z), z = alpha a op(b) + beta y + bias; pre: z as y's type holds it, for
-     * the gradient, or NULL. gelu may see z before it is rounded so. */
+    /* Products with what follows them, fused where the device can; a is not transposed. Those
+     * around a feed-forward's GELU (tanh form): y = gelu(z), z = alpha a op(b) + beta y + bias;
+     * pre: z as y's type holds it, for the gradient, or NULL. gelu may see z before that. */
     void (*matmul_gelu)(vt_dev *, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
                         const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha,
                         float beta);

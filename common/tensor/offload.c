@@ -27,6 +27,7 @@ typedef struct away {
 struct vt_offload {
     slot *slot;
     int slots, used;                           /* used: in this step */
+    bool under_way;                            /* copies that nobody has waited for */
     const vt_node *last;                       /* the latest block, whose inputs are all here */
     away *top;                                 /* left last; of the step's arena */
 };
@@ -44,17 +45,6 @@ void vt_offload_close(vt_ctx *g)
     g->offload = NULL;
 }
 
-void vt_offload_forget(vt_ctx *g)
-{
-    struct vt_offload *o = g->offload;
-
-    if (!o)
-        return;
-    o->used = 0;
-    o->last = NULL;
-    o->top = NULL;
-}
-
 static bool copies(const vt_ctx *g) { return !(g->flags & VT_DRY) && !g->err.code; }
 
 /* A copy that begins when all that is queued now has run. */
@@ -63,6 +53,7 @@ static void move(vt_ctx *g, const away *a, bool out)
     if (!copies(g))
         return;
     void *host = g->offload->slot[a->slot].p, *here = a->t->data;
+    g->offload->under_way = true;
     g->be->leave(g->dev, VT_PLACE_INPUT);
     g->be->move(g->dev, VT_PLACE_INPUT, out ? host : here, out ? here : host, a->t->buf->bytes);
 }
@@ -70,8 +61,21 @@ static void move(vt_ctx *g, const away *a, bool out)
 /* What is queued from now on runs after them. */
 static void enter(vt_ctx *g)
 {
-    if (copies(g))
+    if (g->offload->under_way)
         g->be->enter(g->dev, VT_PLACE_INPUT);
+    g->offload->under_way = false;
+}
+
+void vt_offload_forget(vt_ctx *g)
+{
+    struct vt_offload *o = g->offload;
+
+    if (!o)
+        return;
+    enter(g);                                  /* a step that failed on its way */
+    o->used = 0;
+    o->last = NULL;
+    o->top = NULL;
 }
 
 /* The next slot, with room for so much; -1: the host has none. */
