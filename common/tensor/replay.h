@@ -26,8 +26,8 @@ typedef struct vt_work {
 } vt_work;
 
 /* Queues the work of a step on the model p, whose rest has been made before; steps with VT_OFFLOAD
- * are queued as ever. Returns a scalar that
- * vt_item reads, NULL where the step has failed. Nothing else of the step can be read after it. */
+ * are queued as ever. Returns a scalar that vt_item reads, NULL where the step has failed. Nothing
+ * else of the step can be read after it. */
 vt_tensor *vt_replay(vt_ctx *g, vt_params *p, const vt_work *w);
 /* Why works are queued as ever at present (one line, borrowed); NULL: they are replayed. */
 const char *vt_replay_off(const vt_ctx *g);
