@@ -393,6 +393,7 @@ static void lora_is_gone_on_with(void **state)
         { 3, 6, false, NULL },
         { 2, 4, false, "module \"blocks.0.to_q\" has rank 2, but this run's is 3: give --rank 2" },
         { 3, 3, false, "has alpha 3, but this run's is 6: give --network_alpha 3" },
+        { 3, 0, false, "\"blocks.0.to_q\" has alpha 0: a LoRA is trained with one above 0" },
         { 3, 6, true, "no module \"blocks.0.to_out.0\", which --target_name matches" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {

@@ -482,6 +482,9 @@ static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
         return vc_fail(err, VC_EMISMATCH, "module \"%s\" has rank %lld, but this run's is %lld: "
                        "give --rank %lld (a file of several ranks can only be folded in, with "
                        "--preset_lora_path)", x->module, rank, own, rank);
+    if (!(p->scale > 0))
+        return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g: a LoRA is trained with one "
+                       "above 0", x->module, p->scale * (double)rank);
     if (!(fabs(p->scale - scale) <= 1e-6 * fabs(p->scale)))
         return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g, but this run's is %g: give "
                        "--network_alpha %g", x->module, p->scale * (double)rank,
@@ -496,7 +499,8 @@ int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
         if (x->role == VT_P_BASE) continue;
         vtrain_lora_pair pair;
         int rc = vtrain_lora_get(l, x->module, &pair, err);
-        if (rc == VC_ENOENT)
+        if (rc && rc != VC_ENOENT) return rc;
+        if (rc)
             rc = vc_fail(err, VC_EMISMATCH, "no module \"%s\", which --target_name matches: give "
                          "the file's targets", x->module);
         if (!rc) rc = check_fit(x, &pair, err);
