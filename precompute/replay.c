@@ -69,6 +69,40 @@ static int each_line(const vc_map *m, const char *path,
     return rc;
 }
 
+/* ---- lines that stay ---- */
+
+typedef struct keeping {
+    FILE *f;
+    const vf_keymap *now;
+} keeping;
+
+vf_key plan_line_key(uint32_t number, uint16_t variant)
+{
+    const uint32_t both[2] = { number, variant };
+    return vf_hash(both, sizeof both);
+}
+
+static int keep_line(void *arg, const char *text, size_t n, vc_err *err)
+{
+    const keeping *k = arg;
+    head h;
+    int rc = peek_head(&h, text, n) ? 0 : parse_head(&h, text, n, err);
+    if (rc || vf_keymap_get(k->now, plan_line_key((uint32_t)h.number, (uint16_t)h.variant), NULL))
+        return rc;
+    return fwrite(text, 1, n, k->f) == n && fputc('\n', k->f) != EOF ? 0 : vc_fail_errno(err, "write");
+}
+
+int plan_keep_lines(FILE *f, const char *path, const vf_keymap *now, vc_err *err)
+{
+    vc_map m;
+    keeping k = { f, now };
+    int rc = vc_map_open(&m, path, err);
+
+    if (!rc) rc = each_line(&m, path, keep_line, &k, err);
+    vc_map_close(&m);
+    return rc;
+}
+
 /* ---- ids ---- */
 
 static int add_known(void *arg, const char *text, size_t n, vc_err *err)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "precompute/plan_lines.h"
 #include "precompute/record.h"
 #include "precompute/table.h"
 
@@ -39,6 +40,21 @@ static int write_line(FILE *f, vf_buf *b, const vprep *p, const vprep_item *it,
     if (b->failed)
         return vc_fail(err, VC_ENOMEM, "plan.jsonl: out of memory");
     return fwrite(b->data, 1, b->n, f) == b->n ? 0 : vc_fail_errno(err, "plan.jsonl");
+}
+
+/* With --append, samples that this run does not have stay, and so do their lines, in front. */
+static int keep_plan(const vprep *p, FILE *f, const char *path, vc_err *err)
+{
+    vf_keymap now = { 0 };
+    int rc = 0;
+
+    if (!p->c.append || !vc_file_exists(path))
+        return 0;
+    for (uint32_t i = 0; !rc && i < p->n_items; i++)
+        rc = vf_keymap_put(&now, plan_line_key(p->items[i].number, p->items[i].variant), 0, err);
+    if (!rc) rc = plan_keep_lines(f, path, &now, err);
+    vf_keymap_free(&now);
+    return rc;
 }
 
 /* Streams into a temporary file and renames: a plan of a million lines is never in memory. */
@@ -75,6 +91,7 @@ int vprep_report(vprep *p, FILE *out, vc_err *err)
     if (!rc) rc = prep_table_open(&t, p, err);
     if (!rc && !(f = fopen(tmp, "we")))
         rc = vc_fail_errno(err, "%s", path);
+    if (!rc) rc = keep_plan(p, f, path, err);
     if (!rc) rc = write_plan(p, f, t, err);
     if (f && fclose(f) && !rc)
         rc = vc_fail_errno(err, "%s", path);

@@ -84,6 +84,13 @@ printf '\xff\xff\xff' | dd of="$dir/bad/shard-00000.lmdb" bs=1 seek=$((at + 200)
 check damaged 0 "$vprep" "${at64[@]}" --out "$dir/f" --reuse "$dir/bad"
 says "warning: --reuse $dir/bad: shard-00000.lmdb" && says "1 encoded, 6 reused" && same_values "$dir/f" "$dir/a"
 
+# ---- repaired: what was lost is encoded again by the list, and the plan is that of all samples ----
+check damaged 1 "$vlat" verify "$dir/bad"
+check repair 0 "$vlat" verify "$dir/bad" --repair && tells ".*6 samples saved, 1 to be encoded again.*"
+check "by its list" 0 "$vprep" "${at64[@]}" --out "$dir/bad" --plan "$dir/bad/repair.jsonl" --append
+says "1 encoded" && same_values "$dir/bad" "$dir/a" && check verify 0 "$vlat" verify "$dir/bad"
+cmp <(sort "$dir/a/plan.jsonl") <(sort "$dir/bad/plan.jsonl") || { echo "the plan lost lines"; exit 1; }
+
 # ---- in place: what was made before stays until gc, so that the way back costs nothing ----
 check "in place" 0 "$vprep" "${at48[@]}" --out "$dir/f" --reuse "$dir/f"
 tells "reuse 1, encode 6, drop 0" && tells "texts: reuse 8, encode 0" && says "0 of 8 prompts encoded"
