@@ -37,6 +37,13 @@ static void forget(void)
     memset(&seen, 0, sizeof seen);
 }
 
+static void none_to_prepare(vt_ctx *g, void *model, vtrain_in *in)
+{
+    (void)g;
+    (void)model;
+    (void)in;
+}
+
 /* Predicts its input; remembers what it was given. */
 static vt_tensor *toy_forward(vt_ctx *g, void *model, const vtrain_in *in)
 {
@@ -114,6 +121,7 @@ static void test_step(void **state)
         data.train_mode = mode == 2 ? "normal" : data.train_mode;
         data.conditions |= 1 << TOY_LOSS_MASK;
         vc_err err = { 0 };
+        family.prepare = none_to_prepare;
         family.forward = toy_forward;
         vtrain t = { .family = &family, .data = set_open(dir, &data, &w, 0), .stop = &stop };
         t.cfg.gradient_accumulation_steps = 1;

@@ -57,6 +57,13 @@ static float *copy_of(const vt_tensor *t)
     return memcpy(malloc(n), t->data, n);
 }
 
+static void none_to_prepare(vt_ctx *g, void *model, vtrain_in *in)
+{
+    (void)g;
+    (void)model;
+    (void)in;
+}
+
 /* x = signal clean + noise n: what the objective's target is for this clean picture. */
 static vt_tensor *oracle_forward(vt_ctx *g, void *model, const vtrain_in *in)
 {
@@ -77,7 +84,8 @@ static vt_tensor *oracle_forward(vt_ctx *g, void *model, const vtrain_in *in)
 }
 
 static const vtrain_family oracle_family = {
-    .name = "builtin", .class_name = "Oracle", .fit = oracle_fit, .forward = oracle_forward,
+    .name = "builtin", .class_name = "Oracle", .fit = oracle_fit, .prepare = none_to_prepare,
+    .forward = oracle_forward,
     .scale = { [VTRAIN_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR, [VTRAIN_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
 };
 
@@ -274,7 +282,8 @@ static vt_tensor *half_forward(vt_ctx *g, void *model, const vtrain_in *in)
 }
 
 static const vtrain_family half_family = {
-    .name = "builtin", .class_name = "Half", .fit = oracle_fit, .forward = half_forward,
+    .name = "builtin", .class_name = "Half", .fit = oracle_fit, .prepare = none_to_prepare,
+    .forward = half_forward,
 };
 
 /* The stochastic DPM-Solver++ by hand: the sample begins with draw 0 of its prompt, step i adds
