@@ -41,8 +41,8 @@ int vf_copy_room(const char *path, vc_err *err)
     vf_dataset *there;
     if (!vf_dataset_open(&there, path, false, NULL)) {
         vf_dataset_close(there);
-        return vc_fail(err, VC_EINVAL, "%s is a finished dataset already: remove it or give another "
-                       "name", path);
+        return vc_fail(err, VC_EINVAL, "%s is a finished dataset already: remove it or give "
+                       "another name", path);
     }
     DIR *d = opendir(path);
     if (!d)

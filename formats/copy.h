@@ -28,8 +28,8 @@ int vf_copy_finish(vf_copy *c, vc_err *err);
 /* What was committed stays. NULL is fine. */
 void vf_copy_close(vf_copy *c);
 
-/* VC_EMISMATCH naming the first fields in which two datasets cannot be one: VAE, text encoders, what
- * is stored and in which type. Whom they were made for and settings of sampling may differ. */
+/* VC_EMISMATCH naming the first fields in which two datasets cannot be one: VAE, text encoders,
+ * what is stored and in which type. Whom they were made for and settings of sampling may differ. */
 int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err);
 
 #endif

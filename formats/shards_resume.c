@@ -158,7 +158,7 @@ int vf_head_families(cJSON *head, const cJSON *other, vc_err *err)
     return rc;
 }
 
-/* w->manifest is what w, as told by o, may go on in; with append other records keep their family. */
+/* w->manifest is what w, as told by o, may go on in; appended to, it keeps its families. */
 static int accept_manifest(vf_writer *w, const vf_writer_opts *o, vc_err *err)
 {
     int rc = vf_head_accept(w->dir, w->manifest.json, o, err);

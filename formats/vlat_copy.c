@@ -136,12 +136,14 @@ static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
 /* 0, or why they cannot be one; says in what else than values the manifests differ. */
 static int compare_all(const vlat *v, vf_dataset **d, int n, vc_err *err)
 {
-    static const char *const said[] = { "family", "train_mode", "conditions", "normalization", NULL };
+    static const char *const said[] = { "family", "train_mode", "conditions", "normalization",
+                                        NULL };
     int rc = 0;
     for (int i = 1; !rc && i < n; i++) {
         char told[VF_HEAD_TOLD];
         rc = vf_copy_compare(d[0], d[i], err);
-        if (!rc && vf_head_compare(vf_dataset_manifest(d[i]), vf_dataset_manifest(d[0]), said, told))
+        if (!rc && vf_head_compare(vf_dataset_manifest(d[i]), vf_dataset_manifest(d[0]), said,
+                                   told))
             vc_say(v->progress, "%s: what it was made for is not what %s was, whose manifest is "
                    "taken (%s)", vf_dataset_path(d[i]), vf_dataset_path(d[0]), told);
     }

@@ -89,7 +89,8 @@ static int keep_line(void *arg, const char *text, size_t n, vc_err *err)
     int rc = peek_head(&h, text, n) ? 0 : parse_head(&h, text, n, err);
     if (rc || vf_keymap_get(k->now, plan_line_key((uint32_t)h.number, (uint16_t)h.variant), NULL))
         return rc;
-    return fwrite(text, 1, n, k->f) == n && fputc('\n', k->f) != EOF ? 0 : vc_fail_errno(err, "write");
+    return fwrite(text, 1, n, k->f) == n && fputc('\n', k->f) != EOF
+               ? 0 : vc_fail_errno(err, "write");
 }
 
 int plan_keep_lines(FILE *f, const char *path, const vf_keymap *now, vc_err *err)
