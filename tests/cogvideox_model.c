@@ -11,7 +11,7 @@
 
 void cog_open_parts(cog *m, const char *name, vc_dtype stored, vc_dtype compute)
 {
-    const vt_options o = { .device = "cpu", .threads = 1, .compute = compute };
+    const vt_options o = { .device = golden_device(), .threads = 1, .compute = compute };
     const char *dir = golden_tmp(name), *text;
     vc_err err = { 0 };
     *m = (cog){ .golden = golden_open(name) };
@@ -41,6 +41,14 @@ void cog_close(cog *m)
     vf_model_close(m->file);
     cJSON_Delete(m->config);
     vf_safetensors_close(m->golden);
+}
+
+float *cog_read(const cog *m, const vt_tensor *t)
+{
+    vc_err err = { 0 };
+    float *x = malloc((size_t)vt_count(t) * sizeof *x);
+    if (vt_to_host(m->g, t, x, &err)) fail_msg("%s", err.text);
+    return x;
 }
 
 static float *values(const vf_safetensors *f, const char *name, const char *what, int64_t *dim)

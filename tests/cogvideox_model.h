@@ -16,11 +16,13 @@ typedef struct cog {
     void *model;
 } cog;
 
-/* Of tests/golden/NAME, its file in `stored`, activations in `compute`. */
+/* Of tests/golden/NAME, its file in `stored`, activations in `compute`, on golden_device(). */
 void cog_open(cog *m, const char *name, vc_dtype stored, vc_dtype compute);
 /* Only file, config and g; the model is opened by the caller. */
 void cog_open_parts(cog *m, const char *name, vc_dtype stored, vc_dtype compute);
 void cog_close(cog *m);
+/* A tensor's values, malloc'ed. */
+float *cog_read(const cog *m, const vt_tensor *t);
 
 /* Inputs of one case on the host, from the golden's tensors CASE/... */
 typedef struct cog_case {

@@ -10,6 +10,20 @@ if(NOT VLT_CUDA)                       # there the library has these files, and 
   vlt_test(test_train_device SOURCES test_train_device.c train_run.c train_dataset.c
            ${device_sources} LIBS vlt_train)
   vlt_test(test_beside SOURCES test_beside.c engine_model.c ${device_sources} LIBS vlt_common m)
+  # The goldens, as on a GPU.
+  vlt_test(cogvideox_device SOURCES test_cogvideox.c cogvideox_model.c golden.c ${device_sources}
+           LIBS vlt_train)
+  vlt_test(cogvideox_lora_device SOURCES test_cogvideox_lora.c cogvideox_model.c golden.c
+           ${device_sources} LIBS vlt_train)
+  vlt_test(t5_device SOURCES test_t5.c golden.c ${device_sources} LIBS vlt_precompute m)
+  set(goldens cogvideox_device cogvideox_lora_device t5_device)
+  if(VLT_FFMPEG)
+    vlt_test(vae_device SOURCES test_vae_cogvideox.c golden.c ${device_sources} LIBS vlt_precompute m)
+    list(APPEND goldens vae_device)
+  endif()
+  foreach(test ${goldens})
+    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT VLT_DEVICE=host)
+  endforeach()
   vlt_test(test_replay SOURCES test_replay.c engine_model.c ${device_sources} LIBS vlt_common m)
 
   # Several ranks on it (links_host.h): the comm of devices, and vtrain's own tests of ranks.
@@ -31,7 +45,7 @@ if(NOT VLT_CUDA)                       # there the library has these files, and 
   set_tests_properties(vprep_device PROPERTIES LABELS ranks TIMEOUT 600 SKIP_RETURN_CODE 77
     ENVIRONMENT "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR};VLT_MPI=${VLT_MPI_FOUND};VLT_PRELOAD=${VLT_PRELOAD}")
   foreach(test test_device test_row test_train_device test_beside test_replay test_comm_device
-          vtrain_host vprep_host)
+          vtrain_host vprep_host ${goldens})
     target_link_options(${test} PRIVATE LINKER:--wrap=vt_backends,--wrap=vt_backend_open)
   endforeach()
 endif()
@@ -67,4 +81,13 @@ if(VLT_CUDA)
            LABELS gpu)
   set_tests_properties(gpu_train PROPERTIES SKIP_RETURN_CODE 77)
   set_property(TEST gpu_train APPEND PROPERTY ENVIRONMENT VLT_DEVICE=cuda)
+  set(goldens cogvideox cogvideox_lora t5)
+  if(VLT_FFMPEG)
+    list(APPEND goldens vae_cogvideox)
+  endif()
+  foreach(golden ${goldens})
+    add_test(NAME gpu_${golden} COMMAND test_${golden})
+    set_tests_properties(gpu_${golden} PROPERTIES LABELS gpu TIMEOUT 600 SKIP_RETURN_CODE 77
+      ENVIRONMENT "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR};VLT_DEVICE=cuda")
+  endforeach()
 endif()

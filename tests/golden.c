@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "common/file.h"
+#include "common/tensor/tensor.h"
 #include "formats/json.h"
 
 enum { MAX_WEIGHTS = 4096 };
@@ -25,6 +26,24 @@ vf_safetensors *golden_open(const char *name)
     if (vf_safetensors_open(&f, path, &err)) fail_msg("%s", err.text);
     free(path);
     return f;
+}
+
+const char *golden_device(void)
+{
+    const char *device = getenv("VLT_DEVICE");
+    return device ? device : "cpu";
+}
+
+bool golden_has_device(void)
+{
+    vt_ctx *g;
+    vc_err err = { 0 };
+    if (vt_open(&g, &(vt_options){ .device = golden_device() }, &err)) {
+        fprintf(stderr, "SKIPPED: %s\n", err.text);
+        return false;
+    }
+    vt_close(g);
+    return true;
 }
 
 float *golden_values(const vf_safetensors *f, const char *tensor, int64_t *dim)

@@ -5,6 +5,7 @@
 #ifndef GOLDEN_H
 #define GOLDEN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/safetensors.h"
@@ -18,6 +19,10 @@ float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i);
 /* Writes DIR/config.json and DIR/diffusion_pytorch_model.safetensors, all weights in `dtype`, from
  * the golden's metadata `config` and `weights`. Makes the folder. */
 void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype);
+/* What to compute on: VLT_DEVICE, or "cpu". */
+const char *golden_device(void);
+/* Whether that is there; says so if it is not. */
+bool golden_has_device(void);
 /* Greatest |a - b| over greatest |b|. */
 double golden_error(const float *a, const float *b, int64_t n);
 /* A temporary folder of this process, made if it is not there, gone when it ends; static. */

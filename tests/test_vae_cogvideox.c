@@ -15,7 +15,8 @@
 
 /* Of the largest value. f32: sums of up to 27 * 32 terms in another order, some 20 layers deep.
  * bf16: activations keep 8 bits, 2e-3 each time they are stored. */
-#define TOL_F32 1e-5
+/* Devices sum a convolution's products one after another, not in blocks: 1.5e-5 was seen. */
+#define TOL_F32 (strcmp(golden_device(), "cpu") ? 3e-5 : 1e-5)
 #define TOL_BF16 2e-2
 
 static const vae_class *const cog = &vae_cogvideox;
@@ -37,7 +38,7 @@ static bench open_bench(const char *golden, vc_dtype compute, vc_dtype stored, b
 {
     bench b = { .golden = golden_open(golden) };
     vc_err err = { 0 };
-    encoder_opts o = { .dir = folder(b.golden, stored), .dtype = compute, .device = "cpu",
+    encoder_opts o = { .dir = folder(b.golden, stored), .dtype = compute, .device = golden_device(),
                        .threads = 2, .tiling = tiling };
     if (cog->open(&b.vae, &o, &b.info, &err)) fail_msg("%s", err.text);
     return b;
@@ -132,8 +133,9 @@ static void reads_half_weights(void **state)
     for (int i = 0; i < 2; i++) {
         bench b = open_bench("vae_cogvideox", VC_F32, rows[i].type, false);
         vt_param_bytes bytes = vt_params_bytes(b.vae->params);
-        assert_int_equal(bytes.values, 0);
-        assert_int_equal(bytes.mapped, 2 * bytes.frozen);
+        bool here = vt_host_memory(b.vae->g);      /* else on the device, in the same type */
+        assert_int_equal(here ? bytes.mapped : bytes.values, 2 * bytes.frozen);
+        assert_int_equal(here ? bytes.values : bytes.mapped, 0);
         encode_like(&b, "short", 9, ".9", rows[i].tol);
         close_bench(&b);
     }
@@ -374,7 +376,7 @@ static const char *opened_with(const char *dir, const char *config)
     char *path = vc_path_join(dir, "config.json");
     vae *v = NULL;
     vae_info info;
-    encoder_opts o = { .dir = dir, .dtype = VC_F32, .device = "cpu", .threads = 1 };
+    encoder_opts o = { .dir = dir, .dtype = VC_F32, .device = golden_device(), .threads = 1 };
 
     err = (vc_err){ 0 };
     assert_int_equal(vc_file_write(path, config, strlen(config), &err), 0);
@@ -438,7 +440,7 @@ static void refuses_uneven_tiles(void **state)
     vc_err err = { 0 };
     vae *v;
     vae_info info;
-    encoder_opts o = { .dir = dir, .dtype = VC_F32, .device = "cpu", .threads = 1, .tiling = true };
+    encoder_opts o = { .dir = dir, .dtype = VC_F32, .device = golden_device(), .threads = 1, .tiling = true };
     float *x = area(48 * 64 * 3, 4);
     static const char *const sizes[] = { "16", "18", "30", "33", "46" };
     static const char config[] = "{\"block_out_channels\":[16,24,24,32],\"norm_num_groups\":4,"
@@ -470,5 +472,5 @@ int main(void)
         cmocka_unit_test(bound_of_memory), cmocka_unit_test(refuses_sizes),
         cmocka_unit_test(refuses_configs), cmocka_unit_test(refuses_uneven_tiles),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
