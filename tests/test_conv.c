@@ -121,7 +121,9 @@ TEST(convolution_against_f64)
         }
 }
 
-/* Frames in front give what they would give as part of the input, on every set, by oneDNN too. */
+/* Frames in front give what they would give as part of the input, on every set, by oneDNN too. In f32
+ * they may differ by the order in which 27 * 12 products of size 1 are summed, as on machines where
+ * oneDNN has the frames that see none of the front: 324 * 2^-24. */
 static void cv_front(const char *set, const kd_dev *d, vc_dtype t, bool one)
 {
     enum { T = 4, H = 5, W = 9, C = 12, K = 20, N = H * W };
@@ -148,7 +150,7 @@ static void cv_front(const char *set, const kd_dev *d, vc_dtype t, bool one)
         float a, b;
         vc_to_f32(&a, (char *)y->data + (size_t)i * vc_dtype_size(t), t, 1);
         vc_to_f32(&b, (char *)want->data + (size_t)i * vc_dtype_size(t), t, 1);
-        if (!(fabsf(a - b) <= 1e-5f + (t == VC_BF16 ? 0.01f * fabsf(b) : 0)))
+        if (!(fabsf(a - b) <= 2e-5f + (t == VC_BF16 ? 0.01f * fabsf(b) : 0)))
             fail_msg("%s: y[%d] is %.9g, not %.9g", set, (int)i, (double)a, (double)b);
     }
     kd_free(all), kd_free(y), kd_free(want), kd_free(w);
