@@ -9,9 +9,17 @@
 
 enum { MAX_PROMPTS = 10000 };
 
-/* Columns that are numbers wherever they come from. */
-static const char *const number_columns[] = { "height", "width", "num_frames", "frame_rate", "fps",
-                                              "num_inference_steps", "guidance_scale", "seed", NULL };
+/* Columns that are numbers wherever they come from, in the bounds that vtrain reads them in. */
+static const struct number {
+    const char *name;
+    bool whole;
+    double least, most;
+} numbers[] = {
+    { "height", true, 0, 65536 }, { "width", true, 0, 65536 }, { "num_frames", true, 0, 65536 },
+    { "frame_rate", false, 0, 1e6 }, { "fps", false, 0, 1e6 },
+    { "num_inference_steps", true, 0, 100000 }, { "guidance_scale", false, 0, 1e6 },
+    { "seed", true, -1, 9007199254740992 },
+};
 static const char *const prompt_columns[] = { "prompt", "caption", "text", NULL };
 /* Fields of the record that are not the list's to fill. */
 static const char *const own_columns[] = { "keys", "negative_keys", "conditions", NULL };
@@ -22,6 +30,35 @@ static bool listed(const char *const *list, const char *name)
     while (*list && strcmp(*list, name))
         list++;
     return *list != NULL;
+}
+
+static const struct number *number_column(const char *name)
+{
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!strcmp(numbers[i].name, name))
+            return &numbers[i];
+    return NULL;
+}
+
+/* A number or its text; an empty field of a CSV adds none. */
+static int add_number(cJSON *clean, const struct number *k, const cJSON *f, int64_t row,
+                      vc_err *err)
+{
+    char *end = NULL;
+    bool text = cJSON_IsString(f);
+
+    if (cJSON_IsNull(f) || (text && !*f->valuestring))
+        return 0;
+    double x = cJSON_IsNumber(f) ? f->valuedouble : text ? strtod(f->valuestring, &end) : NAN;
+    if (!isfinite(x) || (text && (end == f->valuestring || *end)))
+        return vc_fail(err, VC_EFORMAT, "row %lld: %s: \"%.40s\" is no number", (long long)row,
+                       k->name, text ? f->valuestring : "?");
+    if (x < k->least || x > k->most || (k->whole && x != floor(x)))
+        return vc_fail(err, VC_EFORMAT, "row %lld: %s: %.16g is no %s in %.16g..%.16g",
+                       (long long)row, k->name, x, k->whole ? "whole number" : "number", k->least,
+                       k->most);
+    cJSON_AddNumberToObject(clean, k->name, x);
+    return 0;
 }
 
 /* Its caption becomes "prompt", its first frame "image_path", its numbers numbers. */
@@ -41,19 +78,15 @@ static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
     for (const cJSON *f = o->child; f; f = f->next) {
         if (listed(prompt_columns, f->string) || listed(own_columns, f->string))
             continue;
-        char *end = NULL;
-        double x = cJSON_IsString(f) ? strtod(f->valuestring, &end) : NAN;
-        if (listed(number_columns, f->string) && cJSON_IsString(f)) {
-            if (!*f->valuestring)
-                continue;                           /* an empty CSV field */
-            if (end == f->valuestring || *end || !isfinite(x)) {
-                vc_fail(err, VC_EFORMAT, "row %lld: %s: \"%.40s\" is no number", (long long)row,
-                        f->string, f->valuestring);
-                cJSON_Delete(clean);
-                return VC_EFORMAT;
-            }
-            cJSON_AddNumberToObject(clean, f->string, x);
-        } else if (listed(image_columns, f->string)) {
+        const struct number *k = number_column(f->string);
+        int rc = k ? add_number(clean, k, f, row, err) : 0;
+        if (rc) {
+            cJSON_Delete(clean);
+            return rc;
+        }
+        if (k)
+            continue;
+        if (listed(image_columns, f->string)) {
             if (cJSON_IsString(f) && *f->valuestring && !cJSON_HasObjectItem(clean, "image_path"))
                 cJSON_AddStringToObject(clean, "image_path", f->valuestring);
         } else if (!cJSON_IsString(f) || *f->valuestring) {
