@@ -465,7 +465,8 @@ static void tell_graphs(const vtrain *t)
                       : t->cfg.gradient_checkpointing_offload ? "inputs of blocks wait on the host"
                       : vt_replay_off(t->g);
     if (off) vc_say(t->ui, "graphs: off: %s", off);
-    else vc_say(t->ui, "graphs: on: a micro-batch like two before it is given to the device at once");
+    else vc_say(t->ui, "graphs: on: a micro-batch like two before it is given to the device at "
+                "once");
 }
 
 int vtrain_loop(vtrain *t, vc_err *err)
