@@ -161,19 +161,29 @@ static int forget_list(const char *folder, vc_err *err)
     return rc;
 }
 
+/* The damaged dataset, where the saved part was made, gives back others' files and goes aside. */
+static int put_aside(const char *made, const char *path, const char *aside, vc_err *err)
+{
+    int rc = forget_list(made, err);
+    if (!rc) rc = vlat_move_others(made, path, err);
+    if (!rc && rename(made, aside))
+        rc = vc_fail_errno(err, "%s", aside);
+    return rc;
+}
+
+static int room_for(const char *aside, vc_err *err)
+{
+    return vc_file_exists(aside) ? vc_fail(err, VC_EINVAL, "%s is there already: remove it, and "
+                                           "repair again", aside) : 0;
+}
+
 /* The saved part takes the dataset's place; the damaged one stays beside it. */
 static int put_in_place(repair *r, vc_err *err)
 {
     char *aside = vc_format("%s.damaged", r->v->path);
-    int rc = aside ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc && vc_file_exists(aside))
-        rc = vc_fail(err, VC_EINVAL, "%s is there already: remove it; what was saved is in %s", aside,
-                     r->made);
+    int rc = aside ? room_for(aside, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vlat_exchange(r->v->path, r->made, err);
-    if (!rc) rc = forget_list(r->made, err);
-    if (!rc) rc = vlat_move_others(r->made, r->v->path, err);
-    if (!rc && rename(r->made, aside))
-        rc = vc_fail_errno(err, "%s", aside);
+    if (!rc) rc = put_aside(r->made, r->v->path, aside, err);
     if (!rc)
         fprintf(r->v->out, "%" PRIu64 " samples saved, %" PRIu64 " to be encoded again: vprep --out %s --plan "
                 "%s/repair.jsonl --append, with the flags it was made with; the damaged files are in %s\n",
@@ -193,6 +203,24 @@ static int run_repair(const vlat *v, vc_err *err)
     if (!rc) rc = vlat_carry_files(v->path, r.made, err);
     if (!rc) rc = put_in_place(&r, err);
     free(r.made);
+    return rc;
+}
+
+/* A dataset without damage, beside which a repair that was stopped as it ended left the damaged
+ * one. */
+static int end_repair(const vlat *v, vc_err *err)
+{
+    char *made = vc_format("%s.repair", v->path), *aside = vc_format("%s.damaged", v->path);
+    int rc = made && aside ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && vc_file_exists(made)) {
+        rc = room_for(aside, err);
+        if (!rc) rc = put_aside(made, v->path, aside, err);
+        if (!rc)
+            fprintf(v->out, "an earlier repair was stopped as it ended: the damaged files are in %s\n",
+                    aside);
+    }
+    free(made);
+    free(aside);
     return rc;
 }
 
@@ -221,7 +249,7 @@ int vlat_verify(const vlat *v, vc_err *err)
             vc_human_time(time, t), vc_human_bytes(rate, t > 0 ? (double)r.bytes / t : 0));
     if (!r.damaged) {
         fputs("no damage\n", v->out);
-        return 0;
+        return v->o->repair ? end_repair(v, err) : 0;
     }
     fprintf(v->out, "%s findings\n", vc_human_count(b, r.damaged));
     if (v->o->repair)

@@ -77,6 +77,33 @@ whole g.lmdb && [ "$(root g.lmdb)" = "$source" ] || { echo 'gc: a full disk chan
 expect 0 'given back' gc g.lmdb
 whole g.lmdb && [ ! -e g.lmdb.gc ] || { echo 'gc: g.lmdb.gc was left'; bad=1; }
 
+# repair: what is left of a damaged dataset takes its place, with the files of others; stopped at any moment,
+# it is ended by the next one
+cp -r made.lmdb broken.lmdb
+echo mine >broken.lmdb/notes
+truncate -s 20000 "$(ls -d broken.lmdb/shard-*.lmdb | head -1)"
+cp -r broken.lmdb R.lmdb
+"$vlat" verify R.lmdb --repair >/dev/null 2>&1
+for ((i = 0; i < kills; i++)); do
+    rm -rf r.lmdb r.lmdb.*
+    cp -r broken.lmdb r.lmdb
+    (exec "$vlat" verify r.lmdb --repair) >/dev/null 2>&1 &
+    sleep "0.0$((RANDOM % 6))$((RANDOM % 10))"
+    kill -9 $! 2>/dev/null
+    wait $! 2>/dev/null
+    expect 0 '' verify r.lmdb --repair
+    whole r.lmdb && [ "$(root r.lmdb)" = "$(root R.lmdb)" ] || { echo 'repair: another dataset'; bad=1; }
+    [ "$(cat r.lmdb/notes)" = mine ] || { echo 'repair: a file of others is gone'; bad=1; }
+    [ ! -e r.lmdb.repair ] && [ -e r.lmdb.damaged ] || { echo 'repair: r.lmdb.repair was left'; bad=1; }
+done
+# as if stopped right after the exchange
+rm -rf r.lmdb r.lmdb.*
+cp -r R.lmdb r.lmdb
+rm r.lmdb/notes
+cp -r broken.lmdb r.lmdb.repair
+expect 0 'stopped as it ended' verify r.lmdb --repair
+[ "$(cat r.lmdb/notes)" = mine ] && [ ! -e r.lmdb.repair ] || { echo 'repair: not ended'; bad=1; }
+
 # split: each part for itself
 "$vlat" split made.lmdb --n 3 --out P >/dev/null
 for ((i = 0; i < kills; i++)); do
