@@ -157,7 +157,7 @@ static cuda_turn *turn_of(vt_dev *d, vt_place place)
     cuda_runtime *r = d->runtime;
 
     if (cuda_kept_from(d, "a fetch"))
-        return;
+        return NULL;
     if (r->turn[place] < 0) {                  /* the first of this turn */
         int i = free_turn(d);
         if (i < 0 || !cuda_ok(d, (int)cudaStreamWaitEvent(r->copies, r->left[place], 0), "fetch"))
