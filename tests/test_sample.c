@@ -527,20 +527,6 @@ static void test_exports(void **state)
     free(both);
 }
 
-static int setup(void **state)
-{
-    static char dir[256];
-    run_dir_make(dir);
-    *state = dir;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    toy_dir_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -549,5 +535,5 @@ int main(void)
         cmocka_unit_test(test_motion),    cmocka_unit_test(test_scheduler),
         cmocka_unit_test(test_exports),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, run_dir_setup, toy_dir_teardown);
 }

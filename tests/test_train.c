@@ -543,21 +543,7 @@ static void test_dry_run(void **state)
     free(command);
 }
 
-static int setup(void **state)
-{
-    static char dir[256];
-    run_dir_make(dir);
-    *state = dir;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    toy_dir_remove(*state);
-    return 0;
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, run_dir_setup, toy_dir_teardown)
 
 int main(void)
 {

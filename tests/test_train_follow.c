@@ -213,25 +213,11 @@ static void test_refused(void **state)
     assert_non_null(strstr(err.text, "--max_train_steps"));
 }
 
-static int setup(void **state)
-{
-    static char dir[256];
-    toy_dir_make(dir);
-    *state = dir;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    toy_dir_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_follow), cmocka_unit_test(test_made_anew),
         cmocka_unit_test(test_refused),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

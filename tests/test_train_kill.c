@@ -183,20 +183,6 @@ static void test_stop(void **state)
     same_end(dir, "whole", "stopped");
 }
 
-static int setup(void **state)
-{
-    static char dir[256];
-    run_dir_make(dir);
-    *state = dir;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    toy_dir_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const char *build = getenv("VLT_BUILD");
@@ -208,5 +194,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kill), cmocka_unit_test(test_random_kills), cmocka_unit_test(test_stop),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, run_dir_setup, toy_dir_teardown);
 }

@@ -367,20 +367,6 @@ static void test_source(void **state)
     free(path);
 }
 
-static int setup(void **state)
-{
-    static char dir[256];
-    toy_dir_make(dir);
-    *state = dir;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    toy_dir_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,5 +376,5 @@ int main(void)
         cmocka_unit_test(test_values),  cmocka_unit_test(test_peft_folder),
         cmocka_unit_test(test_overflow),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, toy_dir_setup, toy_dir_teardown);
 }

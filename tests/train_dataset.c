@@ -370,3 +370,17 @@ void toy_dir_remove(const char *dir)
 {
     vc_remove_tree(dir, NULL);
 }
+
+int toy_dir_setup(void **state)
+{
+    static char dir[256];
+    toy_dir_make(dir);
+    *state = dir;
+    return 0;
+}
+
+int toy_dir_teardown(void **state)
+{
+    toy_dir_remove(*state);
+    return 0;
+}

@@ -71,5 +71,8 @@ float toy_pooled(const char *prompt, int encoder, int64_t i);
 /* A folder of its own, removed with all in it. */
 void toy_dir_make(char dir[256]);
 void toy_dir_remove(const char *dir);
+/* The same as cmocka's fixtures: *state is the folder. */
+int toy_dir_setup(void **state);
+int toy_dir_teardown(void **state);
 
 #endif

@@ -35,6 +35,14 @@ void run_dir_make(char dir[256])
     free(path);
 }
 
+int run_dir_setup(void **state)
+{
+    static char dir[256];
+    run_dir_make(dir);
+    *state = dir;
+    return 0;
+}
+
 int run_bare(const char *args, vc_err *err)
 {
     char *text = strdup(args), *rest = text, *argv[MAX_ARGS] = { "vtrain" };

@@ -9,6 +9,8 @@
 /* A folder with set.lmdb in it: six samples of two shapes, moments, captions of several lengths and
  * two validation prompts. Same as toy_dir_make otherwise. */
 void run_dir_make(char dir[256]);
+/* The same as cmocka's fixture, with toy_dir_teardown. */
+int run_dir_setup(void **state);
 
 /* Runs `vtrain --latents DIR/set.lmdb --output_dir DIR/out` with a tiny model, f32, one thread,
  * seed 5, batch 2 and the further arguments, split at blanks. Returns the code; err may be NULL. */
