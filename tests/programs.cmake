@@ -14,6 +14,9 @@ set_target_properties(dump_dataset PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_B
 target_link_libraries(dump_dataset PRIVATE vlt_formats)
 
 vlt_script(arrows arrows.sh)
+if(NOT VLT_FFMPEG)                     # no vprep, no vdecode
+  return()
+endif()
 vlt_script(link link.sh)
 vlt_script(flags_doc ../scripts/flags-doc ARGS --check)
 vlt_script(flags_both flags_both.sh)

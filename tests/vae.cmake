@@ -1,4 +1,2 @@
 # Autoencoders against diffusers (tests/golden/vae_*).
-if(VLT_FFMPEG)
-  vlt_test(test_vae_cogvideox SOURCES test_vae_cogvideox.c golden.c LIBS vlt_precompute m)
-endif()
+vlt_test(test_vae_cogvideox SOURCES test_vae_cogvideox.c golden.c LIBS vlt_precompute m)
