@@ -46,6 +46,18 @@ static const mm_case mm_cases[] = {
     { 130, 48, 300, 1, 0, F, F, F, 1, 1, 0, 1 },
     { 150, 101, 129, 1, 0, F, F, H, 2, 0.5f, 0, 0 },
 };
+/* What oneDNN does: as it lies; widened whole; in slabs of op(B)'s columns and op(A)'s rows. */
+static const mm_case large_cases[] = {
+    { 128, 128, 128, 0, 1, F, F, F, 1, 1, 1, 3 },
+    { 130, 140, 150, 1, 0, F, F, F, 1, 0, 0, 0 },
+    { 150, 520, 530, 0, 0, H, H, H, 0.5f, 0.5f, 1, 1 },
+    { 129, 530, 600, 1, 0, F, F, F, 2, 1, 1, 0 },
+    { 150, 513, 530, 0, 1, F, VC_F16, F, 1, 0, 1, 0 },
+    { 136, 530, 600, 1, 0, H, F, F, 1, 1, 0, 2 },
+    { 150, 520, 530, 0, 1, H, VC_F8E4M3, H, 1, 0, 1, 0 },
+    { 300, 520, 33000, 0, 1, H, H, H, 1, 0, 1, 0 },
+    { 300, 520, 33000, 1, 0, F, H, F, 1, 1, 1, 0 },
+};
 #undef F
 #undef H
 
@@ -81,13 +93,14 @@ static void mm_run(const kd_dev *d, const mm_case *x, const mm_data *t)
     d->be->matmul(d->dev, t->c, t->a, x->ta, t->b, x->tb, t->bias, x->alpha, x->beta);
 }
 
+/* Each `step`-th row and column. */
 static void mm_check(const char *set, const kd_dev *d, const mm_case *x, size_t row,
-                     const mm_data *t)
+                     const mm_data *t, int64_t step)
 {
     bool as_bf16 = d->bf16 && x->a == VC_BF16;
 
-    for (int64_t i = 0; i < x->m; i++)
-        for (int64_t j = 0; j < x->n; j++) {
+    for (int64_t i = 0; i < x->m; i += step)
+        for (int64_t j = 0; j < x->n; j += step) {
             double sum = 0, size = 0;
             for (int64_t k = 0; k < x->k; k++) {
                 double b = x->tb ? kd_at(t->b, j, k, 0, 0) : kd_at(t->b, k, j, 0, 0);
@@ -113,14 +126,14 @@ TEST(matmul_against_f64)
         for (size_t i = 0; i < COUNT(mm_cases); i++) {
             mm_data t = mm_make(&mm_cases[i]);
             mm_run(&d, &mm_cases[i], &t);
-            mm_check(*s, &d, &mm_cases[i], i, &t);
+            mm_check(*s, &d, &mm_cases[i], i, &t, 1);
             mm_free(&t);
         }
         kd_close(&d);
     }
 }
 
-/* What AVX-512 machines do for f32, by whatever oneDNN has for this machine. */
+/* By whatever oneDNN has for this machine. */
 TEST(matmul_by_onednn)
 {
     (void)state;
@@ -137,9 +150,34 @@ TEST(matmul_by_onednn)
                 if (done != can)
                     fail_msg("%s, row %zu: oneDNN %s it", *s, i, done ? "did" : "did not do");
                 if (done)
-                    mm_check(*s, &d, x, i, &t);
+                    mm_check(*s, &d, x, i, &t, 1);
                 mm_free(&t);
             }
+        }
+        kd_close(&d);
+    }
+}
+
+TEST(large_matmul_by_onednn)
+{
+    (void)state;
+    EACH_SET(s) {
+        kd_dev d = kd_open(*s, 2);
+        for (size_t i = 0; d.dev->dnnl && i < COUNT(large_cases); i++) {
+            const mm_case *x = &large_cases[i];
+            bool want = !d.bf16 || x->a != VC_BF16;        /* those are AMX's own */
+            mm_data one = mm_make(x), two = mm_make(x);
+            bool done = cpu_matmul_dnnl(d.dev, one.c, one.a, x->ta, one.b, x->tb, one.bias,
+                                        x->alpha, x->beta);
+            if (done != want)
+                fail_msg("%s, row %zu: oneDNN %s it", *s, i, done ? "did" : "did not do");
+            if (done) {
+                mm_check(*s, &d, x, i, &one, x->k > 1000 ? 37 : 7);
+                mm_run(&d, x, &two);
+                if (memcmp(one.c->data, two.c->data, kd_bytes(one.c)))
+                    fail_msg("%s, row %zu: other bits the second time", *s, i);
+            }
+            mm_free(&one), mm_free(&two);
         }
         kd_close(&d);
     }
@@ -172,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matmul_against_f64),
         cmocka_unit_test(matmul_by_onednn),
+        cmocka_unit_test(large_matmul_by_onednn),
         cmocka_unit_test(matmul_same_bits_for_any_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

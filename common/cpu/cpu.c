@@ -21,28 +21,36 @@ static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* ---- what kernels ask for ---- */
 
+/* Huge pages for what is large: packed operands are read all over, and every page costs a look-up. */
+static size_t scratch_size(size_t bytes) { return round_up(bytes, bytes < HUGE ? 4096 : HUGE); }
+
 void *cpu_scratch(vt_dev *d, int t, size_t bytes)
 {
     if (d->scratch_bytes[t] >= bytes)
         return d->scratch[t];
     free(d->scratch[t]);
-    bytes = round_up(bytes, 4096);
-    d->scratch[t] = aligned_alloc(ALIGN, bytes);
+    bytes = scratch_size(bytes);
+    d->scratch[t] = aligned_alloc(bytes < HUGE ? ALIGN : HUGE, bytes);
     d->scratch_bytes[t] = d->scratch[t] ? bytes : 0;
     if (!d->scratch[t])
         cpu_fault(d, VC_ENOMEM, "no memory for %zu bytes of scratch", bytes);
+    else if (bytes >= HUGE)
+        madvise(d->scratch[t], bytes, MADV_HUGEPAGE);
     return d->scratch[t];
+}
+
+bool cpu_scratch_one(vt_dev *d, int t, size_t bytes)
+{
+    if (d->dry && d->scratch_need[t] < bytes)
+        d->scratch_need[t] = scratch_size(bytes);
+    return !d->dry && (bytes == 0 || cpu_scratch(d, t, bytes));
 }
 
 bool cpu_scratch_all(vt_dev *d, int threads, size_t first, size_t each)
 {
-    for (int t = 0; t < threads; t++) {
-        size_t bytes = t ? each : first;
-        if (d->dry && d->scratch_need[t] < bytes)
-            d->scratch_need[t] = round_up(bytes, 4096);
-        if (!d->dry && !cpu_scratch(d, t, bytes))
+    for (int t = 0; t < threads; t++)
+        if (!cpu_scratch_one(d, t, t ? each : first) && !d->dry)
             return false;
-    }
     return !d->dry;
 }
 
@@ -50,7 +58,7 @@ bool cpu_scratch_all(vt_dev *d, int threads, size_t first, size_t each)
 static size_t cpu_dry(vt_dev *d, bool dry)
 {
     size_t sum = 0;
-    for (int t = 0; t < d->threads; t++) {
+    for (int t = 0; t <= d->threads; t++) {
         if (!dry || !d->dry)
             d->scratch_need[t] = 0;
         sum += d->scratch_need[t] > d->scratch_bytes[t] ? d->scratch_need[t] : d->scratch_bytes[t];
@@ -106,7 +114,7 @@ static void cpu_close(vt_dev *d)
     if (!d)
         return;
     cpu_dnnl_close(d->dnnl);
-    for (int t = 0; d->scratch && t < d->threads; t++)
+    for (int t = 0; d->scratch && t <= d->threads; t++)
         free(d->scratch[t]);
     free(d->scratch);
     free(d->scratch_bytes);
@@ -127,9 +135,9 @@ static int set_up(vt_dev *d, const vt_options *o, vc_err *err)
         return rc;
     d->rows = rows_for(&d->isa);
     d->threads = o->threads ? o->threads : count_cpus();
-    d->scratch = calloc((size_t)d->threads, sizeof *d->scratch);
-    d->scratch_bytes = calloc((size_t)d->threads, sizeof *d->scratch_bytes);
-    d->scratch_need = calloc((size_t)d->threads, sizeof *d->scratch_need);
+    d->scratch = calloc((size_t)d->threads + 1, sizeof *d->scratch);
+    d->scratch_bytes = calloc((size_t)d->threads + 1, sizeof *d->scratch_bytes);
+    d->scratch_need = calloc((size_t)d->threads + 1, sizeof *d->scratch_need);
     if (!d->scratch || !d->scratch_bytes || !d->scratch_need)
         return vc_fail(err, VC_ENOMEM, "cpu: out of memory");
     cpu_flush_denormals(d->threads);

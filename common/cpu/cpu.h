@@ -26,7 +26,7 @@ struct vt_dev {
     const cpu_rows *rows;
     int threads;
     cpu_dnnl *dnnl;                             /* NULL: built without */
-    char **scratch;                             /* one area per thread (cpu_scratch) */
+    char **scratch;                             /* an area per thread, and oneDNN's (cpu_scratch) */
     size_t *scratch_bytes;
     bool dry;                                   /* kernels note what they need and do nothing else */
     size_t *scratch_need;                       /* so noted, per thread */
@@ -38,13 +38,15 @@ struct vt_dev {
 };
 
 /* At least `bytes` of 64-byte aligned memory of thread t, kept between calls; grows only when asked
- * for more. The same area is handed out by the next call for t. NULL (and a sticky fault) when
- * memory is out. */
+ * for more. The same area is handed out by the next call for t; that of t = d->threads is for what
+ * oneDNN works in, beside the caller's own. NULL (and a sticky fault) when memory is out. */
 void *cpu_scratch(vt_dev *d, int t, size_t bytes);
 /* The areas of `threads` threads at once: `first` bytes of thread 0, `each` of the others. False: out of
  * memory, or the step is a dry one and only notes what a real one would take. Kernels that need much
  * begin with it. */
 bool cpu_scratch_all(vt_dev *d, int threads, size_t first, size_t each);
+/* The same of area t alone. */
+bool cpu_scratch_one(vt_dev *d, int t, size_t bytes);
 /* Remembers the first fault. Any thread. */
 void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

@@ -11,7 +11,10 @@
 #include "common/cpu/cpu_gemm.h"
 #include "common/cpu/cpu_loops.h"
 
-enum { PAD = 16 };
+enum {
+    PAD = 16,
+    FEW = 16                       /* input channels: too few here; with AVX2 the rest is faster here */
+};
 
 typedef struct conv {
     vt_dev *d;
@@ -145,7 +148,8 @@ static int64_t left_by_dnnl(vt_dev *d, vt_tensor *y, const vt_tensor *x, const v
 {
     int64_t all = y->dim[1], before = c->before[0], step = c->stride[0];
 
-    if (!cpu_dnnl_preferred(d) || d->dry)
+    bool few = w->dim[1] < FEW;
+    if (!d->dnnl || (!d->isa.avx512 && !few))
         return all;
     if (!c->front)
         return cpu_dnnl_conv3d(d, y, x, w, b, c) ? 0 : all;

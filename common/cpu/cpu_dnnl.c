@@ -396,10 +396,10 @@ bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tenso
     size_t w_own = w->dtype == x->dtype ? 0 : aligned(c->bytes[M_W]),
            b_own = aligned(c->bytes[M_B]);
     size_t pad = aligned(c->bytes[M_PAD] > c->bytes[M_PAD_W] ? c->bytes[M_PAD] : c->bytes[M_PAD_W]);
-    char *s = cpu_scratch(d, 0, aligned(c->bytes[M_PACKED]) + w_own + b_own + pad);
-    if (!s)
-        return true;                           /* the fault says it; ours would need as much */
+    if (!cpu_scratch_one(d, d->threads, pad + aligned(c->bytes[M_PACKED]) + w_own + b_own))
+        return true;                           /* a dry step; or the fault says it: ours need as much */
 
+    char *s = cpu_scratch(d, d->threads, 0);
     void *at[MEMORIES] = { [M_X] = x->data, [M_Y] = y->data, [M_PAD] = s, [M_PAD_W] = s };
     at[M_PACKED] = s + pad;
     at[M_W] = as_type(d, w, x->dtype, s + pad + aligned(c->bytes[M_PACKED]));
@@ -440,14 +440,17 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     if (!k->able || (k->allocates && !any))
         return false;
 
-    size_t pad = aligned(k->bytes[M_PAD]);
-    char *s = cpu_scratch(d, 0, pad + aligned(k->bytes[M_B]));
-    if (!s)
+    size_t pad = aligned(k->bytes[M_PAD]), bytes = pad + aligned(k->bytes[M_B]);
+    if (!cpu_scratch_one(d, d->threads, bytes))
         return true;
+    char *s = cpu_scratch(d, d->threads, 0);
     void *at[MEMORIES] = { [M_X] = a->data, [M_PACKED] = b->data, [M_Y] = c->data, [M_PAD] = s };
     if (bias)
         at[M_B] = as_type(d, bias, VC_F32, s + pad);
-    return execute(d, k, at);
+    if (!execute(d, k, at))                    /* part of it may be done: not to be done again */
+        cpu_fault(d, VC_EFAIL, "oneDNN failed at a product of %d x %d x %d", (int)c->dim[0],
+                  (int)c->dim[1], (int)a->dim[ta ? 0 : 1]);
+    return true;
 }
 
 /* ---- open and close ---- */

@@ -11,14 +11,14 @@ bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tenso
                      const vt_tensor *b, const vt_conv *c);
 
 /* backend.h's matmul of f32 operands. False if it was not done, as above, or for a vector, or for
- * an alpha or beta that oneDNN would not do in the same pass. any: also where oneDNN's way
- * allocates in every call, as its products for AVX2 do up to 2.7 (tests and benchmarks). */
+ * an alpha or beta that oneDNN would not do in the same pass. any: also where oneDNN's way takes
+ * memory in every call, as its products for AVX2 do (some MB, given back at its end). */
 bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                      bool tb, const vt_tensor *bias, float alpha, float beta, bool any);
 
-/* Whether oneDNN is the better choice. With AVX2 the products here have 0.85 to 1.1 times its
- * speed and convolutions 0.7 to 1.8 times, more where it counts (bench_kernels); its kernels for
- * AVX-512 and AMX are the better ones. */
-static inline bool cpu_dnnl_preferred(const vt_dev *d) { return d->dnnl && d->isa.avx512; }
+/* backend.h's matmul of operands of any type that is computed in f32, where oneDNN is the better
+ * choice (cpu_matmul_dnnl.c). False if it was not done; nothing was written then. */
+bool cpu_matmul_dnnl(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
+                     bool tb, const vt_tensor *bias, float alpha, float beta);
 
 #endif

@@ -19,10 +19,9 @@ bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tenso
     return false;
 }
 
-bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
-                     bool tb, const vt_tensor *bias, float alpha, float beta, bool any)
+bool cpu_matmul_dnnl(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
+                     bool tb, const vt_tensor *bias, float alpha, float beta)
 {
     (void)d, (void)c, (void)a, (void)ta, (void)b, (void)tb, (void)bias, (void)alpha, (void)beta;
-    (void)any;
     return false;
 }

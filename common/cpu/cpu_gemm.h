@@ -80,6 +80,11 @@ extern const cpu_gemm cpu_gemm_avx2, cpu_gemm_avx512, cpu_gemm_amx;
  * everything else is f32. */
 const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t);
 
+/* n results t of one row, the first of them in column n0, to c: alpha t + beta c + bias. t is
+ * overwritten. (cpu_matmul.c) */
+void cpu_finish_row(const cpu_rows *r, void *c, vc_dtype type, float *t, size_t n,
+                    const vt_tensor *bias, size_t n0, float alpha, float beta);
+
 /* ---- packing (cpu_gemm_pack.c) ---- */
 
 /* Vectors over k: the rows of op(a), or the columns of op(b). along: element k of vector i is

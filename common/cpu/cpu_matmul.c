@@ -10,9 +10,10 @@
  * number of threads. Very few rows with a B that lies across are sums of single rows of B.
  *
  * With AMX, products whose A (the activations) is bf16 are computed in bf16, B being rounded to it;
- * everything else is computed in f32. With AVX-512 what is f32 throughout goes to oneDNN. */
+ * everything else is computed in f32. What is large there goes to oneDNN (cpu_matmul_dnnl.c). */
 #include "common/cpu/cpu_dnnl.h"
 #include "common/cpu/cpu_gemm.h"
+#include "common/cpu/cpu_loops.h"
 
 #include <omp.h>
 #include <string.h>
@@ -102,25 +103,25 @@ static void cut_thin(job *j)
 }
 
 /* A thread's scratch, in units: a row of B (where B is not packed) or its panels, A's rows, C's
- * block, a row, the bias. */
+ * block, the bias. */
 typedef struct places {
     uint32_t *b, *a;
-    float *c, *row, *bias;
+    float *c, *bias;
 } places;
 
-typedef struct sizes { size_t b, a, c, row; } sizes;
+typedef struct sizes { size_t b, a, c, bias; } sizes;
 
 static sizes sizes_of(const job *j)
 {
     if (j->thin)                               /* a row of B, all of A, C's block */
         return (sizes){ .b = j->k > j->tn ? j->k : j->tn, .a = j->m * j->k,
-                        .c = j->m * (j->tn + PAD), .row = j->tn };
+                        .c = j->m * (j->tn + PAD), .bias = j->tn };
     size_t units = cpu_units(j->g, least(j->kc, j->k));
     return (sizes){
         .b = j->own_b ? OWN_N * units : 0,
         .a = j->direct_a ? 0 : cpu_round_up(least(MC, j->tm), CPU_MR) * (units + PAD),
         .c = j->direct_c ? 0 : j->tm * (j->tn + PAD),
-        .row = j->tn,
+        .bias = j->tn,
     };
 }
 
@@ -128,8 +129,8 @@ static places place(const job *j, void *scratch)
 {
     sizes z = sizes_of(j);
     uint32_t *b = scratch, *a = b + z.b;
-    float *c = (float *)(a + z.a), *row = c + z.c;
-    return (places){ .b = b, .a = a, .c = c, .row = row, .bias = row + z.row };
+    float *c = (float *)(a + z.a);
+    return (places){ .b = b, .a = a, .c = c, .bias = c + z.c };
 }
 
 static char *c_row(const job *j, size_t i, size_t n0)
@@ -165,49 +166,54 @@ static bool prepare(const job *j, const places *p, size_t m0, size_t m, size_t n
     return true;
 }
 
+void cpu_finish_row(const cpu_rows *r, void *c, vc_dtype type, float *t, size_t n,
+                    const vt_tensor *bias, size_t n0, float alpha, float beta)
+{
+    float row[CPU_SPAN];
+    char *to = c;
+
+    for (size_t i = 0, m; i < n; i += m, t += m, to += m * vc_dtype_size(type)) {
+        m = least(CPU_SPAN, n - i);
+        if (alpha != 1)
+            r->axpby(t, alpha, t, 0, m);
+        if (bias) {
+            r->load(row, (const char *)bias->data + (n0 + i) * vc_dtype_size(bias->dtype),
+                    bias->dtype, m);
+            r->add(t, t, row, m);
+        }
+        if (beta != 0) {
+            r->load(row, to, type, m);
+            r->axpby(t, beta, row, 1, m);
+        }
+        r->store(to, type, t, m);
+    }
+}
+
 /* C's columns m0.. and rows n0.., few columns each, from a block that has them turned. */
 static void finish_turned(const job *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
 {
-    const cpu_rows *r = j->d->rows;
-    float sums[TURN_N], old[TURN_N];
+    float sums[TURN_N];
 
     for (size_t q = 0; q < n; q++) {
-        char *c = c_row(j, n0 + q, m0);
         for (size_t i = 0; i < m; i++)
-            sums[i] = j->alpha * p->c[i * (j->tn + PAD) + q];
-        if (j->beta != 0) {
-            r->load(old, c, j->c->dtype, m);
-            r->axpby(sums, j->beta, old, 1, m);
-        }
-        r->store(c, j->c->dtype, sums, m);
+            sums[i] = p->c[i * (j->tn + PAD) + q];
+        cpu_finish_row(j->d->rows, c_row(j, n0 + q, m0), j->c->dtype, sums, m, NULL, 0, j->alpha,
+                       j->beta);
     }
 }
 
 /* c = alpha block + beta c + bias */
 static void finish(const job *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
 {
-    const cpu_rows *r = j->d->rows;
-
     if (j->direct_c)
         return;
     if (j->turned) {
         finish_turned(j, p, m0, m, n0, n);
         return;
     }
-    load_bias(j, p, n0, n);
-    for (size_t i = 0; i < m; i++) {
-        float *t = p->c + i * (j->tn + PAD);
-        char *c = c_row(j, m0 + i, n0);
-        if (j->alpha != 1)
-            r->axpby(t, j->alpha, t, 0, n);
-        if (j->bias)
-            r->add(t, t, p->bias, n);
-        if (j->beta != 0) {
-            r->load(p->row, c, j->c->dtype, n);
-            r->axpby(t, j->beta, p->row, 1, n);
-        }
-        r->store(c, j->c->dtype, t, n);
-    }
+    for (size_t i = 0; i < m; i++)
+        cpu_finish_row(j->d->rows, c_row(j, m0 + i, n0), j->c->dtype, p->c + i * (j->tn + PAD), n,
+                       j->bias, n0, j->alpha, j->beta);
 }
 
 /* Panels of slab column q at step k0, whose panels are `units` long. */
@@ -333,7 +339,7 @@ static void run_slabs(const job *j, const places *p)
 static void run(job *j)
 {
     sizes z = sizes_of(j);
-    size_t mine = (z.b + z.a + z.c + 2 * z.row) * 4;
+    size_t mine = (z.b + z.a + z.c + z.bias) * 4;
     size_t shared = j->thin || j->own_b ? 0 : j->slab * cpu_units(j->g, j->k) * 4;
     int threads = (int)least((size_t)j->d->threads, j->tiles_m * j->tiles_n);
 
@@ -365,8 +371,7 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
 
     if (j.m == 0 || j.n == 0)
         return;
-    if (cpu_dnnl_preferred(d) && !d->dry &&
-        cpu_dnnl_matmul(d, c, a, ta, b, tb, bias, alpha, beta, false))
+    if (cpu_matmul_dnnl(d, c, a, ta, b, tb, bias, alpha, beta))
         return;
     /* Of a tall A whose rows lie across, turning all to multiply by few columns costs more than the
      * products; as B it is read as it lies. */
