@@ -198,7 +198,12 @@ static const struct { const char *key, *text, *says; double scale; } metas[] = {
     { "lora_adapter_metadata", "{\"transformer.lora_alpha\":\"8\"}", "expected a number", 0 },
     { "lora_adapter_metadata", "{\"transformer.use_dora\":true}", "DoRA", 0 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":[1]}", "expected an object", 0 },
-    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m|n\":1}}", "expressions", 0 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"k|n\":3,\"m|n\":1}}", NULL, 0.5 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m\\\\d\":3,\"[lm]\":7}}", NULL, 3.5 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\".m\":3}}", NULL, 1 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"(?=m)\":1}}", "look-around", 0 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m{9}\":1}}", "repeats", 0 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"(\":1}}", "no regular", 0 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m\":-1}}", "out of range", 0 },
 };
 

@@ -8,10 +8,12 @@
 
 #include "common/file.h"
 #include "formats/json.h"
+#include "train/paths_regex.h"
 #include "train/values.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
-enum { MAX_TENSORS = 20000, MAX_CONFIG = 1 << 20 };    /* entries are searched one by one */
+enum { MAX_TENSORS = 20000, MAX_CONFIG = 1 << 20,      /* entries are searched one by one */
+       MAX_PATTERNS = 4096, MAX_PATTERN = 512 };
 
 typedef struct entry {
     char *module;                /* without prefix and suffix; flat: underscores for dots */
@@ -23,7 +25,11 @@ struct vtrain_lora {
     char *path;
     vf_safetensors *file;
     cJSON *meta;                 /* of the header, or NULL */
-    const cJSON *alphas;         /* its alpha_pattern: {ending of a module: alpha}, or NULL */
+    struct pattern {             /* its alpha_pattern, in order: the first that matches counts */
+        regex_t module;
+        double alpha;
+    } *pattern;
+    int n_patterns;
     double alpha;                /* its alpha; NaN: not said */
     bool root;                   /* rank-stabilised: alpha / sqrt(r) (Kalajdzievski 2023) */
     entry *entry;
@@ -142,21 +148,34 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
 
 /* ---- metadata ---- */
 
-/* alpha_pattern's keys are expressions to PEFT; plain names and endings are what is written. */
+/* alpha_pattern: {expression for the end of a module's path: alpha} */
+static int read_pattern(vtrain_lora *l, const cJSON *o, const char *key, vc_err *err)
+{
+    struct pattern *p = &l->pattern[l->n_patterns];
+    int rc = vf_json_num_opt(o, key, &p->alpha, err);
+    if (!rc && !(p->alpha >= 0 && p->alpha < 1e9)) rc = vc_fail(err, VC_EFORMAT, "out of range");
+    if (!rc && (strlen(key) > MAX_PATTERN || strchr(key, '{')))   /* could cost any memory */
+        rc = vc_fail(err, VC_EFORMAT, "expressions longer than %d characters, or with a number of "
+                     "repeats, are not read", MAX_PATTERN);
+    if (!rc && vtrain_regex_open(&p->module, key, true, err)) rc = VC_EFORMAT;
+    l->n_patterns += !rc;
+    return rc;
+}
+
 static int read_alphas(vtrain_lora *l, const char *field, vc_err *err)
 {
     const cJSON *o = cJSON_GetObjectItemCaseSensitive(l->meta, field);
     if (!o || cJSON_IsNull(o) || !o->child) return 0;
     if (!cJSON_IsObject(o)) return vc_fail(err, VC_EFORMAT, "%s: expected an object", field);
+    int n = cJSON_GetArraySize(o);
+    if (n > MAX_PATTERNS)
+        return vc_fail(err, VC_EFORMAT, "%s: %d entries, %d are read", field, n, MAX_PATTERNS);
+    l->pattern = calloc((size_t)n, sizeof *l->pattern);
+    if (!l->pattern) return vc_fail(err, VC_ENOMEM, "out of memory");
     for (const cJSON *c = o->child; c; c = c->next) {
-        double v = -1;
-        int rc = vf_json_num_opt(o, c->string, &v, err);
-        if (!rc && !(v >= 0 && v < 1e9)) rc = vc_fail(err, VC_EFORMAT, "out of range");
-        if (!rc && c->string[strcspn(c->string, "()|*+?[]$\\{}")])
-            rc = vc_fail(err, VC_EFORMAT, "expressions are not read");
+        int rc = read_pattern(l, o, c->string, err);
         if (rc) return vc_context(err, rc, "%s: \"%.100s\"", field, c->string);
     }
-    l->alphas = o;
     return 0;
 }
 
@@ -209,14 +228,8 @@ static int read_metadata(vtrain_lora *l, vc_err *err)
 /* The alpha of the metadata for a module; NaN: none. */
 static double alpha_of(const vtrain_lora *l, const char *module)
 {
-    size_t n = strlen(module);
-    for (const cJSON *c = l->alphas ? l->alphas->child : NULL; c; c = c->next) {
-        bool whole = *c->string == '^';
-        const char *end = c->string + whole;
-        size_t e = strlen(end);
-        if (e > n || strcmp(module + n - e, end)) continue;
-        if (e == n || (!whole && module[n - e - 1] == '.')) return c->valuedouble;
-    }
+    for (int i = 0; i < l->n_patterns; i++)
+        if (!regexec(&l->pattern[i].module, module, 0, NULL, 0)) return l->pattern[i].alpha;
     return l->alpha;
 }
 
@@ -283,8 +296,11 @@ void vtrain_lora_close(vtrain_lora *l)
         free(l->entry[i].module);
     for (int i = 0; i < l->n_merged; i++)
         free(l->merged[i]);
+    for (int i = 0; i < l->n_patterns; i++)
+        regfree(&l->pattern[i].module);
     free(l->entry);
     free(l->merged);
+    free(l->pattern);
     cJSON_Delete(l->meta);
     vf_safetensors_close(l->file);
     free(l->path);

@@ -13,9 +13,9 @@
  * in use: with any of the prefixes `transformer.`, `diffusion_model.`, `base_model.model.` and
  * `pipe.dit.`, or none; `.lora_A[.ADAPTER].weight` or `.lora_down.weight`, either with a scalar
  * `.alpha`; and `lora_unet_` / `lora_unet__` names with underscores; of any float type, each module
- * with its own rank. Alpha is the pair's own, else the metadata's (alpha_pattern before lora_alpha;
- * use_rslora; Finetrainers' lora_config; of a file of PEFT's the adapter_config.json beside it),
- * else the rank. What is no such pair (a DoRA, a LoKr, a bias) is refused, not left out. */
+ * with its own rank. Alpha is the pair's own, else the metadata's (alpha_pattern, whose keys are
+ * expressions for the end of a path, before lora_alpha; use_rslora; Finetrainers' lora_config; of a
+ * file of PEFT's the adapter_config.json beside it), else the rank. What is no such pair (a DoRA, a LoKr, a bias) is refused, not left out. */
 #ifndef VTRAIN_LORA_H
 #define VTRAIN_LORA_H
 

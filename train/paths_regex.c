@@ -1,0 +1,114 @@
+#include "train/paths_regex.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+
+enum { MAX_REGEX = 4096 };
+
+/* What Python's class escapes are in a POSIX expression, outside brackets and inside. */
+static const struct { char letter; const char *set, *inside; } escapes[] = {
+    { 'd', "[0-9]", "0-9" },           { 'w', "[[:alnum:]_]", "[:alnum:]_" },
+    { 's', "[[:space:]]", "[:space:]" }, { 'D', "[^0-9]", NULL },
+    { 'W', "[^[:alnum:]_]", NULL },    { 'S', "[^[:space:]]", NULL },
+};
+
+/* An expression being rewritten. */
+typedef struct rewrite {
+    const char *from;
+    char *to;                    /* has room: no part grows above sixteenfold */
+} rewrite;
+
+static void put(rewrite *w, const char *text, size_t n)
+{
+    memcpy(w->to, text, n);
+    w->to += n;
+}
+
+/* After a backslash. False: an escape that POSIX has no words for. */
+static bool put_escape(rewrite *w, bool inside)
+{
+    char c = *w->from;
+    if (!c) return false;
+    w->from++;
+    for (size_t i = 0; i < sizeof escapes / sizeof *escapes; i++) {
+        if (c != escapes[i].letter) continue;
+        const char *text = inside ? escapes[i].inside : escapes[i].set;
+        if (text) put(w, text, strlen(text));
+        return text != NULL;
+    }
+    if (!inside && (c == 'b' || c == 'B')) put(w, (const char[]){ '\\', c }, 2);
+    else if (isalnum((unsigned char)c) || (inside && strchr("]^-\\[", c))) return false;
+    else if (inside) put(w, &c, 1);
+    else put(w, (const char[]){ '\\', c }, 2);
+    return true;
+}
+
+/* From after "[" to after its "]". */
+static bool put_brackets(rewrite *w)
+{
+    put(w, "[", 1);
+    if (*w->from == '^') put(w, w->from++, 1);
+    if (*w->from == ']') put(w, w->from++, 1);
+    while (*w->from && *w->from != ']') {
+        if (*w->from == '[') return false;               /* classes by name: not Python's */
+        if (*w->from != '\\') {
+            put(w, w->from++, 1);
+            continue;
+        }
+        w->from++;
+        if (!put_escape(w, true)) return false;
+    }
+    if (*w->from) put(w, w->from++, 1);                  /* else regcomp says what is missing */
+    return true;
+}
+
+/* Python's expression as a POSIX extended one that matches the same whole paths: groups are plain,
+ * a lazy repeat may take what a greedy one takes. False: it has parts that POSIX cannot say. */
+static bool to_posix(char *out, const char *value)
+{
+    rewrite w = { value, out };
+    for (char c; (c = *w.from);) {
+        w.from++;
+        if (c == '\\') {
+            if (!put_escape(&w, false)) return false;
+        } else if (c == '[') {
+            if (!put_brackets(&w)) return false;
+        } else if (c == '(' && *w.from == '?') {
+            if (w.from[1] != ':') return false;
+            w.from += 2;
+            put(&w, "(", 1);
+        } else {
+            put(&w, &c, 1);
+            bool repeat = strchr("*+?}", c) != NULL;
+            if (repeat && *w.from == '+') return false;  /* possessive */
+            if (repeat && *w.from == '?') w.from++;
+        }
+    }
+    *w.to = '\0';
+    return true;
+}
+
+int vtrain_regex_open(regex_t *out, const char *value, bool below, vc_err *err)
+{
+    size_t n = strlen(value);
+    char *posix = n < MAX_REGEX ? malloc(16 * n + 1) : NULL, *whole = NULL;
+    bool known = posix && to_posix(posix, value);
+    if (known) whole = vc_format("^%s(%s)$", below ? "(.*\\.)?" : "", posix);
+    free(posix);
+    if (n >= MAX_REGEX)
+        return vc_fail(err, VC_EUSAGE, "an expression of more than %d characters", MAX_REGEX);
+    if (!known)
+        return vc_fail(err, VC_EUSAGE, "\"%s\": look-around, back references, flags and escapes "
+                       "other than \\d \\w \\s \\b and signs are not understood: write it with "
+                       "groups, brackets and repeats", value);
+    if (!whole) return vc_fail(err, VC_ENOMEM, "out of memory");
+    int code = regcomp(out, whole, REG_EXTENDED | REG_NOSUB);
+    free(whole);
+    if (!code) return 0;
+    char why[128];
+    regerror(code, out, why, sizeof why);
+    return vc_fail(err, VC_EUSAGE, "\"%s\": no regular expression: %s", value, why);
+}
