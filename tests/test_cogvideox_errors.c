@@ -218,7 +218,8 @@ static void test_targets(void **state)
         if (p->module && p->lin->w == p->t) modules[n++] = p->module;
     }
     modules[n] = NULL;
-    if (vtrain_targets_open(&t, vtrain_cogvideox.lora_targets, modules, &text, &err))
+    if (vtrain_targets_open(&t, vtrain_cogvideox.lora_targets, modules,
+                            (const char *const[]){ NULL }, &text, &err))
         fail_msg("%s", err.text);
     assert_int_equal(vt_params_lora(m.params, vtrain_targets_match, t, 4, 4, 1, &matched, &err), 0);
     assert_int_equal(matched, 2 * 4);

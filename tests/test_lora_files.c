@@ -252,7 +252,7 @@ static void targets_are_pefts(void **state)
         vtrain_targets *t;
         char *note;
         vc_err err = { 0 };
-        int rc = vtrain_targets_open(&t, c->string, modules, &note, &err);
+        int rc = vtrain_targets_open(&t, c->string, modules, (const char *const[]){ NULL }, &note, &err);
         if ((rc == 0) != (c->child != NULL)) fail_msg("%s: %s", c->string, rc ? err.text : "taken");
         for (int i = 0; !rc && i < n; i++) {
             bool want = false;

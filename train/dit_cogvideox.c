@@ -56,8 +56,8 @@ static const vt_weight table_table[] = {
     { 0 }
 };
 static const vt_weight conv_table[] = {
-    { "patch_embed.proj.weight", VT_W_TENSOR, offsetof(model_weights, patch.w),
-      { D, IN, PATCH, PATCH }, VT_INIT_XAVIER },
+    { "patch_embed.proj", VT_W_CONV, offsetof(model_weights, patch), { D, IN, PATCH, PATCH },
+      VT_INIT_XAVIER },
     { 0 }
 };
 static const vt_weight conv_bias_table[] = {
@@ -405,6 +405,10 @@ static vt_tensor *embed_patches(vt_ctx *g, cogvideox *m, vt_tensor *x)
     vt_lin patch = m->w.patch;
     const int64_t flat[2] = { width(m), -1 };
     patch.w = vt_reshape(g, patch.w, 2, flat);     /* steps as wide as the kernel: a linear layer */
+    if (patch.lora_a) {
+        patch.lora_b = vt_reshape(g, patch.lora_b, 2, flat);
+        patch.lora_a = vt_reshape(g, patch.lora_a, 2, (int64_t[]){ patch.lora_a->dim[0], -1 });
+    }
     x = vt_cast(g, vt_patchify(g, x, frames_of_patch(m), p, p, VT_C_FIRST), vt_compute(g));
     return patch.w ? vt_linear(g, x, &patch) : NULL;
 }

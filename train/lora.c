@@ -327,13 +327,16 @@ static int check_pair(const vtrain_lora *l, const entry *e, vc_err *err)
     if (!rc && e->alpha && vf_view_count(e->alpha) != 1)
         rc = vc_fail(err, VC_EFORMAT, "%s: tensor \"%s\": alpha is one number, not %lld", l->path,
                      e->alpha->name, (long long)vf_view_count(e->alpha));
-    if (rc || (a->nd == 2 && b->nd == 2 && a->dim[0] == b->dim[1] && a->dim[0] > 0)) return rc;
+    bool fit = a->nd >= 2 && b->nd == a->nd && a->dim[0] == b->dim[1] && a->dim[0] > 0;
+    for (int i = 2; fit && i < b->nd; i++)
+        fit = b->dim[i] == 1;
+    if (rc || fit) return rc;
     char have_a[VT_SHAPE_TEXT], have_b[VT_SHAPE_TEXT];
     vt_shape_text(have_a, a->nd, a->dim);
     vt_shape_text(have_b, b->nd, b->dim);
     return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": its halves are %s and %s; a linear's are "
-                   "[rank,in] and [out,rank], of a rank above 0", l->path, e->module, have_a,
-                   have_b);
+                   "[rank,in] and [out,rank], of a rank above 0, a convolution's [rank,in,kernel] "
+                   "and [out,rank,1,1]", l->path, e->module, have_a, have_b);
 }
 
 /* The pair's own alpha before the metadata's; without any alpha = r. */
@@ -428,7 +431,7 @@ static int grow_merged(vtrain_lora *l, vc_err *err)
 /* The weight of v with the pair folded in, in v's type; remembered in l. */
 static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc_err *err)
 {
-    int64_t out = v->dim[0], in = v->dim[1], r = p->a.dim[0], n = out * in;
+    int64_t out = v->dim[0], r = p->a.dim[0], in = (int64_t)vf_view_count(&p->a) / r, n = out * in;
     float *w = floats_of(v->data, v->dtype, n);
     float *a = floats_of(p->a.data, p->a.dtype, r * in);
     float *b = floats_of(p->b.data, p->b.dtype, out * r);
@@ -454,12 +457,28 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
     return rc;
 }
 
+static int check_weight(const vtrain_lora *l, const vt_host *v, const vtrain_lora_pair *p,
+                        vc_err *err)
+{
+    const vf_view *a = &p->a;
+    size_t rest = (size_t)(v->nd - 1) * sizeof *v->dim;
+    if (a->nd == v->nd && p->b.dim[0] == v->dim[0] && !memcmp(a->dim + 1, v->dim + 1, rest))
+        return 0;
+    int64_t dim[8] = { p->b.dim[0] };
+    char want[VT_SHAPE_TEXT], have[VT_SHAPE_TEXT];
+    memcpy(dim + 1, a->dim + 1, (size_t)(a->nd - 1) * sizeof *dim);
+    vt_shape_text(want, a->nd, dim);
+    vt_shape_text(have, v->nd, v->dim);
+    return vc_fail(err, VC_EMISMATCH, "%s: \"%s\" is for a weight of %s, but here it is %s", l->path,
+                   p->b.name, want, have);
+}
+
 static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
 {
     vtrain_lora *l = arg;
     int rc = l->base.get(l->base.arg, name, v, err);
     size_t n = strlen(name);
-    if (rc || n < 8 || strcmp(name + n - 7, ".weight") || v->nd != 2) return rc;
+    if (rc || n < 8 || strcmp(name + n - 7, ".weight") || v->nd < 2) return rc;
     char *module = strndup(name, n - 7);
     if (!module) return vc_fail(err, VC_ENOMEM, "out of memory");
     vtrain_lora_pair p;
@@ -469,10 +488,7 @@ static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
         if (err) *err = (vc_err){ 0 };
         return 0;
     }
-    if (!rc && (p.a.dim[1] != v->dim[1] || p.b.dim[0] != v->dim[0]))
-        rc = vc_fail(err, VC_EMISMATCH, "%s: \"%s\" is for a weight of [%lld,%lld], but here it is "
-                     "[%lld,%lld]", l->path, p.b.name, (long long)p.b.dim[0], (long long)p.a.dim[1],
-                     (long long)v->dim[0], (long long)v->dim[1]);
+    if (!rc) rc = check_weight(l, v, &p, err);
     return rc ? rc : make_merged(l, v, &p, err);
 }
 

@@ -5,10 +5,11 @@
  * split at commas and blanks, and an entry matches a path that equals it or ends in ".entry". An
  * entry that matches nothing is an error listing near names, a value that matches a module which
  * holds others an error naming it. `ff.0` and `ff.2`, which VideoX-Fun's own documents give and
- * which match no module of any family, are left out with a line. "all-linear": every linear.
+ * which match no module of any family, are left out with a line. "all-linear": every linear, and no
+ * convolution.
  *
  * Files. pytorch_lora_weights.safetensors: `transformer.<module>.lora_A.weight` [r,in],
- * `.lora_B.weight` [out,r], and __metadata__'s lora_adapter_metadata with transformer.r,
+ * `.lora_B.weight` [out,r] (a convolution's: [r,in,kernel], [out,r,1,1]), and __metadata__'s lora_adapter_metadata with transformer.r,
  * .lora_alpha, .target_modules (export.h writes it). Read are, by what a name has in it, all layouts
  * in use: with any of the prefixes `transformer.`, `diffusion_model.`, `base_model.model.` and
  * `pipe.dit.`, or none; `.lora_A[.ADAPTER].weight` or `.lora_down.weight`, either with a scalar
@@ -23,10 +24,10 @@
 #include "formats/safetensors.h"
 
 typedef struct vtrain_targets vtrain_targets;
-/* modules: all linears of the model, NULL-ended. *note: malloc'ed line or NULL. VC_EUSAGE names
- * the flag. */
+/* modules: all linears and convolutions of the model, NULL-ended; convs: the latter of them. *note:
+ * malloc'ed line or NULL. VC_EUSAGE names the flag. */
 int vtrain_targets_open(vtrain_targets **out, const char *value, const char *const *modules,
-                        char **note, vc_err *err);
+                        const char *const *convs, char **note, vc_err *err);
 void vtrain_targets_close(vtrain_targets *t);
 /* As vt_params_lora wants it: arg is the vtrain_targets. */
 bool vtrain_targets_match(void *arg, const char *module);
@@ -37,7 +38,7 @@ const char *const *vtrain_targets_names(const vtrain_targets *t, int *n);
 /* A LoRA on disk. */
 typedef struct vtrain_lora vtrain_lora;
 typedef struct vtrain_lora_pair {
-    vf_view a, b;                /* [r,in], [out,r] */
+    vf_view a, b;                /* [r,in], [out,r], maybe with a kernel's axes */
     double scale;                /* alpha / r */
 } vtrain_lora_pair;
 /* A file, or a folder with pytorch_lora_weights.safetensors or adapter_model.safetensors in it.

@@ -14,7 +14,7 @@ struct vtrain_targets {
     bool all, is_regex;
     regex_t regex;
     char *text;                  /* the list, cut into entries */
-    char *entry[MAX_ENTRIES];
+    char *entry[MAX_ENTRIES];    /* of all: what is left out */
     int n_entries;
     char **name;                 /* of matched modules inside their blocks */
     int n_names;
@@ -40,7 +40,11 @@ static bool matches_entry(const char *module, const char *entry)
 bool vtrain_targets_match(void *arg, const char *module)
 {
     const vtrain_targets *t = arg;
-    if (t->all) return true;
+    if (t->all) {
+        for (int i = 0; i < t->n_entries; i++)
+            if (!strcmp(module, t->entry[i])) return false;
+        return true;
+    }
     if (t->is_regex) return regexec(&t->regex, module, 0, NULL, 0) == 0;
     for (int i = 0; i < t->n_entries; i++)
         if (matches_entry(module, t->entry[i])) return true;
@@ -68,6 +72,22 @@ static int split(vtrain_targets *t, const char *value, vc_err *err)
         t->entry[t->n_entries++] = e;
     }
     return 0;
+}
+
+/* "all-linear": convolutions are none. */
+static int take_all(vtrain_targets *t, const char *const *convs, vc_err *err)
+{
+    size_t n = 1;
+    t->all = true;
+    for (int i = 0; convs[i]; i++)
+        n += strlen(convs[i]) + 1;
+    char *text = calloc(1, n), *end = text;
+    if (!text) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; convs[i]; i++)
+        end += sprintf(end, "%s,", convs[i]);
+    int rc = split(t, text, err);
+    free(text);
+    return rc;
 }
 
 /* How unlike two names are, in edits; long ones are compared by their beginning. */
@@ -210,7 +230,7 @@ static int collect_names(vtrain_targets *t, const char *const *modules, vc_err *
 }
 
 int vtrain_targets_open(vtrain_targets **out, const char *value, const char *const *modules,
-                        char **note, vc_err *err)
+                        const char *const *convs, char **note, vc_err *err)
 {
     *out = NULL;
     *note = NULL;
@@ -218,10 +238,10 @@ int vtrain_targets_open(vtrain_targets **out, const char *value, const char *con
     if (!t) return vc_fail(err, VC_ENOMEM, "out of memory");
 
     int rc = 0;
-    if (!strcmp(value, "all-linear")) t->all = true;
+    if (!strcmp(value, "all-linear")) rc = take_all(t, convs, err);
     else if (value[strcspn(value, "()|*+?[]^$\\")]) rc = compile(t, value, err);
     else rc = split(t, value, err);
-    if (!rc && t->text) rc = check_entries(t, modules, note, err);
+    if (!rc && !t->all && t->text) rc = check_entries(t, modules, note, err);
     if (!rc) rc = collect_names(t, modules, err);
     if (!rc) rc = check_containers(t, value, modules, err);
     if (!rc && !t->n_names) rc = no_match(value, modules, err);

@@ -164,14 +164,15 @@ static int open_model(vtrain *t, vc_err *err)
 
 /* ---- what is trained ---- */
 
-/* Names of all linears, NULL-ended; the list is malloc'ed. */
-static const char **linears(vt_params *p)
+/* Names of all linears and convolutions (or the latter alone), NULL-ended; the list is malloc'ed. */
+static const char **modules_of(vt_params *p, bool convs)
 {
     int n = vt_params_count(p), k = 0;
     const char **list = calloc((size_t)n + 1, sizeof *list);
     for (int i = 0; list && i < n; i++) {
         const vt_param *x = vt_params_at(p, i);
-        if (x->module && (k == 0 || strcmp(list[k - 1], x->module))) list[k++] = x->module;
+        if (!x->module || x->t != x->lin->w || (convs && x->t->nd == 2)) continue;
+        list[k++] = x->module;
     }
     return list;
 }
@@ -179,11 +180,13 @@ static const char **linears(vt_params *p)
 static int train_lora(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
-    char *note;
-    const char **modules = linears(t->params);
-    if (!modules) return vc_fail(err, VC_ENOMEM, "out of memory");
-    int matched, rc = vtrain_targets_open(&t->targets, c->target_name, modules, &note, err);
+    char *note = NULL;
+    const char **modules = modules_of(t->params, false), **convs = modules_of(t->params, true);
+    int matched, rc = modules && convs ? vtrain_targets_open(&t->targets, c->target_name, modules,
+                                                             convs, &note, err)
+                                       : vc_fail(err, VC_ENOMEM, "out of memory");
     free(modules);
+    free(convs);
     if (!rc && note) vc_say(t->ui, "%s", note);
     free(note);
     if (!rc)

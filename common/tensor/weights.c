@@ -245,7 +245,8 @@ static int bind_one(vt_params *p, const char *name, const char *module, vt_tenso
                     vt_lin *lin, int nd, const int64_t *dim, vt_init init, const vt_source *src,
                     vc_err *err)
 {
-    vt_tensor *t = NULL, *scale = NULL, **may_scale = lin && slot == &lin->w ? &scale : NULL;
+    bool plain = lin && slot == &lin->w && nd == 2;
+    vt_tensor *t = NULL, *scale = NULL, **may_scale = plain ? &scale : NULL;
     int rc = src->get ? loaded(&t, may_scale, p->g, src, nd, dim, name, err)
                       : started(&t, p->g, init, nd, dim, name, src->seed, err);
     if (rc)
@@ -262,7 +263,7 @@ static int bind_one(vt_params *p, const char *name, const char *module, vt_tenso
     return 0;
 }
 
-static int bind_linear(vt_params *p, const vt_weight *row, const char *name, vt_lin *lin,
+static int bind_linear(vt_params *p, const vt_weight *row, const char *name, vt_lin *lin, int nd,
                        const int64_t *dim, const vt_source *src, vc_err *err)
 {
     char *w = join(name, ".weight", ""), *b = join(name, ".bias", "");
@@ -270,7 +271,7 @@ static int bind_linear(vt_params *p, const vt_weight *row, const char *name, vt_
 
     *lin = (vt_lin){ 0 };
     if (!rc)
-        rc = bind_one(p, w, name, &lin->w, lin, 2, dim, row->init, src, err);
+        rc = bind_one(p, w, name, &lin->w, lin, nd, dim, row->init, src, err);
     if (!rc && row->kind == VT_W_LINEAR)
         rc = bind_one(p, b, name, &lin->b, lin, 1, dim, VT_INIT_ZERO, src, err);
     free(w);
@@ -306,7 +307,7 @@ static int bind_row(vt_params *p, const vt_weight *row, const char *prefix, int 
     bool tensor = row->kind == VT_W_TENSOR || row->kind == VT_W_BUFFER;
     int rc = tensor
                  ? bind_one(p, name, NULL, (vt_tensor **)field, NULL, nd, dim, row->init, src, err)
-                 : bind_linear(p, row, name, (vt_lin *)field, dim, src, err);
+                 : bind_linear(p, row, name, (vt_lin *)field, nd, dim, src, err);
     if (!rc)
         p->at[p->n - 1]->buffer = row->kind == VT_W_BUFFER;
     free(name);
@@ -358,11 +359,11 @@ int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), vo
 }
 
 static int add_factor(vt_params *p, const vt_param *of, const char *suffix, int role, vt_init init,
-                      const int64_t dim[2], uint64_t seed, vt_tensor **slot, vc_err *err)
+                      const int64_t *dim, uint64_t seed, vt_tensor **slot, vc_err *err)
 {
     vt_tensor *t = NULL;
     char *name = join(of->module, suffix, "");
-    int rc = name ? started(&t, p->g, init, 2, dim, name, seed, err)
+    int rc = name ? started(&t, p->g, init, of->t->nd, dim, name, seed, err)
                   : vc_fail(err, VC_ENOMEM, "%s: out of memory", of->name);
 
     if (!rc) {
@@ -381,14 +382,15 @@ static int add_lora(vt_params *p, const vt_param *of, int rank, double alpha, ui
                     vc_err *err)
 {
     vt_lin *l = of->lin;
-    const int64_t *d = of->t->dim;
+    int64_t a[VT_DIMS] = { rank }, b[VT_DIMS] = { of->t->dim[0], rank, 1, 1, 1, 1 };
 
+    memcpy(a + 1, of->t->dim + 1, (size_t)(of->t->nd - 1) * sizeof *a);
     l->lora_scale = (float)(alpha / rank);
-    int rc = add_factor(p, of, ".lora_A.weight", VT_P_LORA_A, VT_INIT_KAIMING,
-                        (int64_t[]){ rank, d[1] }, seed, &l->lora_a, err);
+    int rc = add_factor(p, of, ".lora_A.weight", VT_P_LORA_A, VT_INIT_KAIMING, a, seed, &l->lora_a,
+                        err);
     if (!rc)
-        rc = add_factor(p, of, ".lora_B.weight", VT_P_LORA_B, VT_INIT_ZERO,
-                        (int64_t[]){ d[0], rank }, seed, &l->lora_b, err);
+        rc = add_factor(p, of, ".lora_B.weight", VT_P_LORA_B, VT_INIT_ZERO, b, seed, &l->lora_b,
+                        err);
     return rc;
 }
 

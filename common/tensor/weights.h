@@ -19,6 +19,8 @@ typedef enum vt_init {                        /* of a weight that starts from no
 typedef struct vt_weight {
     const char *name;                         /* below the prefix: "attn1.to_q", "norm1.weight" */
     enum { VT_W_TENSOR, VT_W_LINEAR, VT_W_LINEAR_NO_BIAS,
+           VT_W_CONV,                         /* a linear without bias that is stored as a
+                                               * convolution: out, in, kernel. Never converted */
            VT_W_BUFFER } kind;                /* a tensor that is loaded and saved, never trained */
     size_t offset;                            /* of the vt_tensor * or the vt_lin in the struct */
     int dim[VT_DIMS];                         /* positive: a size; -i: sizes[i]; 0 ends.
@@ -90,7 +92,8 @@ int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), vo
                     vc_err *err);
 /* Adds trained LoRA pairs to each linear whose module `match` accepts (NULL: all), and trains
  * nothing else: a kaiming-uniform(sqrt 5) = uniform +-1/sqrt(in), b zero, scale alpha / rank.
- * Named module.lora_A.weight and module.lora_B.weight, in bound order of the linears.
+ * Named module.lora_A.weight and module.lora_B.weight, in bound order of the linears. A convolution's
+ * are convolutions, as PEFT has them: a [rank,in,kernel], b [out,rank,1,..].
  * *matched: how many. */
 int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
                    double alpha, uint64_t seed, int *matched, vc_err *err);

@@ -209,7 +209,8 @@ def steps(out):
     golden.save(out / "cogvideox-steps.safetensors", file, config=config, weights=shapes)
 
 
-LORA = dict(r=3, lora_alpha=5, target_modules=["to_q", "to_k", "to_v", "to_out.0", "ff.net.0.proj", "ff.net.2"])
+LORA = dict(r=3, lora_alpha=5, target_modules=["to_q", "to_k", "to_v", "to_out.0", "ff.net.0.proj", "ff.net.2",
+                                                "patch_embed.proj"])
 
 
 def with_lora(dtype):
