@@ -17,7 +17,7 @@ static const struct number {
 } numbers[] = {
     { "height", true, 0, 65536 }, { "width", true, 0, 65536 }, { "num_frames", true, 0, 65536 },
     { "frame_rate", false, 0, 1e6 }, { "fps", false, 0, 1e6 },
-    { "num_inference_steps", true, 0, 100000 }, { "guidance_scale", false, 0, 1e6 },
+    { "num_inference_steps", true, 0, 1000 }, { "guidance_scale", false, 0, 100 },
     { "seed", true, -1, 9007199254740992 },
 };
 static const char *const prompt_columns[] = { "prompt", "caption", "text", NULL };

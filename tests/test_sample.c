@@ -94,8 +94,8 @@ static const toy_sample samples[] = {
     { .number = 2, .f = 3, .h = 4, .w = 4, .caption = { "rain" } },
 };
 
-/* roles: what the data are fitted to; the even prompt then has it. */
-static void open_toy(vtrain *t, const char *dir, unsigned roles, vc_list *list)
+/* roles: what the data are fitted to; the even prompt then has it. own: more of the odd one. */
+static void open_own(vtrain *t, const char *dir, unsigned roles, const char *own, vc_list *list)
 {
     static const int running = 0;
     const bool image = roles & 1u << VTRAIN_ROLE_IMAGE, masked = roles & 1u << VTRAIN_ROLE_VIDEO;
@@ -104,7 +104,8 @@ static void open_toy(vtrain *t, const char *dir, unsigned roles, vc_list *list)
                        .image = image ? &samples[1] : NULL, .masked = masked ? samples : NULL,
                        .conditions = image ? 1u << TOY_IMAGE
                                    : masked ? 1u << TOY_VIDEO | 1u << TOY_MASK : 0,
-                       .train_mode = image ? "i2v" : masked ? "inpaint" : NULL, .scaling = 0.5 };
+                       .train_mode = image ? "i2v" : masked ? "inpaint" : NULL, .scaling = 0.5,
+                       .own = own };
     const vtrain_fit fit = { .channels = 2, .mult = { 1, 1, 1 }, .roles = roles };
     vc_err err = { 0 };
     toy_make(&made);
@@ -126,6 +127,11 @@ static void open_toy(vtrain *t, const char *dir, unsigned roles, vc_list *list)
         .validation_sampler = 1 + VTRAIN_EULER,
     };
     t->cfg.output_dir = vc_path_join(dir, roles ? "with" : "without");
+}
+
+static void open_toy(vtrain *t, const char *dir, unsigned roles, vc_list *list)
+{
+    open_own(t, dir, roles, NULL, list);
 }
 
 static void close_toy(vtrain *t, vc_list *list)
@@ -273,11 +279,21 @@ static void test_masked(void **state)
 
 /* ---- noise ---- */
 
-/* Predicts v = x / 2 whatever else it is given: a sample is then a function of its noise alone. */
+/* Predicts v = x / 2 and the row's text's first number / 64: a sample is then a function of its
+ * noise and guidance alone. */
 static vt_tensor *half_forward(vt_ctx *g, void *model, const vtrain_in *in)
 {
-    (void)model;
-    return vt_scale(g, in->x, 0.5f);
+    oracle *m = model;
+    const vt_tensor *text = in->text[0].embeds;
+    const int64_t *d = in->x->dim, n = vt_count(in->x), row = n / d[0];
+    float *v = copy_of(in->x);
+    m->calls++;
+    memcpy(m->dim, d, sizeof m->dim);
+    for (int64_t i = 0; i < n; i++)
+        v[i] = v[i] / 2 + ((const float *)text->data)[i / row * text->dim[1] * text->dim[2]] / 64;
+    vt_tensor *y = vt_from_host(g, VC_F32, 5, d, v, VC_F32);
+    free(v);
+    return y;
 }
 
 static const vtrain_family half_family = {
@@ -286,9 +302,12 @@ static const vtrain_family half_family = {
 };
 
 /* The stochastic DPM-Solver++ by hand: the sample begins with draw 0 of its prompt, step i adds
- * draw i + 1; elements in the order C,f,h,w. */
+ * draw i + 1; elements in the order C,f,h,w. Guided where the run's scale is above 1. */
 static void dpm_by_hand(float *x, size_t n, const vtrain *t, uint32_t prompt, uint64_t seed)
 {
+    const float scale = (float)t->cfg.guidance_scale;
+    const float pos = toy_embed("prompt 0", 0, 0) / 64;          /* prompt 1 begins with the same */
+    const float neg = toy_embed(prompt ? "ugly" : "", 0, 0) / 64;
     enum { MOST = 256, STEPS = 4 };
     float v[MOST], last[MOST], noise[MOST];
     vtrain_solver_step step[STEPS];
@@ -301,51 +320,135 @@ static void dpm_by_hand(float *x, size_t n, const vtrain *t, uint32_t prompt, ui
     vc_train_normals(x, 0, n, seed, prompt, 0, 72);
     for (int i = 0; i < STEPS; i++) {
         for (size_t k = 0; k < n; k++)
-            v[k] = x[k] * 0.5f;
+            v[k] = scale > 1 ? x[k] / 2 + neg + scale * (x[k] / 2 + pos - (x[k] / 2 + neg))
+                             : x[k] / 2 + pos;
         vc_train_normals(noise, 0, n, seed, prompt, (uint32_t)i + 1, 72);
         assert_true((step[i].noise != 0) == (i < STEPS - 1));
         vtrain_solver_apply(&step[i], x, last, v, noise, n);
     }
 }
 
-static void test_noise(void **state)
+/* The half model, its v by the stochastic solver. */
+static void open_half(vtrain *t, oracle *m, const char *dir, const char *own, vc_list *list)
 {
-    static const uint64_t seed[] = { 5, 7 };                    /* the run's, the prompt's own */
     static const vtrain_objective_opts o = {
         .kind = VTRAIN_V, .beta_start = 0.00085, .beta_end = 0.012, .snr_shift = 3,
         .zero_snr = true, .shift = 1,
     };
-    vtrain t = { 0 };
-    vc_list list;
     vc_err err = { 0 };
-    oracle m = { .fit = { .channels = 2, .mult = { 1, 1, 1 } } };
-    open_toy(&t, *state, 0, &list);
-    vtrain_objective_close(t.objective);
-    if (vtrain_objective_open(&t.objective, &o, &err)) fail_msg("%s", err.text);
-    t.family = &half_family;
-    t.model = &m;
-    t.cfg.validation_sampler = 1 + VTRAIN_DPM;
-    if (vtrain_validate(&t, &err)) fail_msg("%s", err.text);
-    const vtrain_norm *norm = vtrain_data_norm(t.data);
-    for (uint32_t i = 0; i < 2; i++) {
-        char *path = vc_format("%s/validation/step-0/%03u.safetensors", t.cfg.output_dir, i);
-        vf_safetensors *f;
-        vf_view v;
-        float x[256];
-        if (vf_safetensors_open(&f, path, &err) || vf_safetensors_get(f, "latents", &v, &err))
-            fail_msg("%s", err.text);
-        size_t n = (size_t)vf_view_count(&v), each = n / 2;
-        dpm_by_hand(x, n, &t, i, seed[i]);
-        for (size_t k = 0; k < n; k++) {
-            float raw = x[k] / norm->mul[k / each] + norm->sub[k / each];
-            if (((const float *)v.data)[k] != raw)
-                fail_msg("%s: %zu: %g, not %g", path, k, (double)((const float *)v.data)[k],
-                         (double)raw);
-        }
-        vf_safetensors_close(f);
-        free(path);
+    *m = (oracle){ .fit = { .channels = 2, .mult = { 1, 1, 1 } } };
+    open_own(t, dir, 0, own, list);
+    vtrain_objective_close(t->objective);
+    if (vtrain_objective_open(&t->objective, &o, &err)) fail_msg("%s", err.text);
+    t->family = &half_family;
+    t->model = m;
+    t->cfg.validation_sampler = 1 + VTRAIN_DPM;
+}
+
+/* Whether a prompt's written sample is, bit for bit, the one by hand. */
+static bool is_by_hand(const vtrain *t, uint32_t prompt, uint64_t seed)
+{
+    const vtrain_norm *norm = vtrain_data_norm(t->data);
+    char *path = vc_format("%s/validation/step-0/%03u.safetensors", t->cfg.output_dir, prompt);
+    vf_safetensors *f;
+    vf_view v;
+    vc_err err = { 0 };
+    float x[256];
+    bool same = true;
+    if (vf_safetensors_open(&f, path, &err) || vf_safetensors_get(f, "latents", &v, &err))
+        fail_msg("%s", err.text);
+    size_t n = (size_t)vf_view_count(&v), each = n / 2;
+    dpm_by_hand(x, n, t, prompt, seed);
+    for (size_t k = 0; same && k < n; k++)
+        same = ((const float *)v.data)[k] == x[k] / norm->mul[k / each] + norm->sub[k / each];
+    vf_safetensors_close(f);
+    free(path);
+    return same;
+}
+
+static void test_noise(void **state)
+{
+    static const struct { double scale; int rows; } rows[] = {
+        { 2, 2 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        vtrain t = { 0 };
+        vc_list list;
+        vc_err err = { 0 };
+        oracle m;
+        open_half(&t, &m, *state, NULL, &list);
+        t.cfg.guidance_scale = rows[i].scale;
+        if (vtrain_validate(&t, &err)) fail_msg("%s", err.text);
+        assert_int_equal(m.calls, 8);
+        assert_int_equal(m.dim[0], rows[i].rows);
+        t.cfg.guidance_scale = rows[i].scale == 2 ? 2 : 1;
+        static const uint64_t seed[] = { 5, 7 };                /* the run's, the prompt's own */
+        for (uint32_t k = 0; k < 2; k++)
+            assert_int_equal(is_by_hand(&t, k, seed[k]), rows[i].scale != 1.001);
+        close_toy(&t, &list);
     }
-    close_toy(&t, &list);
+}
+
+/* Prompt 1's own numbers give the sample that the run's give elsewhere, and leave prompt 0 be. */
+static void test_own_numbers(void **state)
+{
+    static const struct { const char *own; int64_t steps; double scale; } rows[] = {
+        { NULL, 4, 2 }, { "{\"num_inference_steps\":0}", 4, 2 },
+        { "{\"num_inference_steps\":3}", 3, 2 }, { "{\"guidance_scale\":6.5}", 4, 6.5 },
+        { "{\"guidance_scale\":0}", 4, 0 },
+        { "{\"num_inference_steps\":1000,\"guidance_scale\":1}", 1000, 1 },
+    };
+    static const char *const file[] = {
+        "own/validation/step-0/000.safetensors", "run/validation/step-0/000.safetensors",
+        "own/validation/step-0/001.safetensors", "run/validation/step-0/001.safetensors",
+    };
+    const char *dir = *state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        oracle m;
+        for (int run = 0; run < 3; run++) {       /* own numbers; the run's; the run's the same */
+            vtrain t = { 0 };
+            vc_list list;
+            vc_err err = { 0 };
+            open_half(&t, &m, dir, run ? NULL : rows[i].own, &list);
+            free(t.cfg.output_dir);
+            t.cfg.output_dir = vc_path_join(dir, run ? "run" : "own");
+            if (run == 2) {
+                t.cfg.num_inference_steps = rows[i].steps;
+                t.cfg.guidance_scale = rows[i].scale;
+            }
+            if (vtrain_validate(&t, &err)) fail_msg("%s", err.text);
+            if (!run) {
+                assert_int_equal(m.calls, 4 + rows[i].steps);
+                assert_int_equal(m.dim[0], rows[i].scale > 1 ? 2 : 1);
+            }
+            if (run == 1 && !run_same_file(dir, file[0], file[1])) fail_msg("%s", rows[i].own);
+            if (run == 2 && !run_same_file(dir, file[2], file[3])) fail_msg("%s", rows[i].own);
+            close_toy(&t, &list);
+        }
+    }
+}
+
+static void test_bad_numbers(void **state)
+{
+    static const struct { const char *own, *says; } rows[] = {
+        { "{\"num_inference_steps\":1001}", "num_inference_steps: 1001 is not in 1..1000" },
+        { "{\"num_inference_steps\":-1}", "num_inference_steps: -1 is not in 1..1000" },
+        { "{\"num_inference_steps\":2.5}", "num_inference_steps: expected an integer" },
+        { "{\"guidance_scale\":-0.5}", "guidance_scale: -0.5 is not in 0..100" },
+        { "{\"guidance_scale\":101}", "guidance_scale: 101 is not in 0..100" },
+        { "{\"guidance_scale\":\"6\"}", "guidance_scale: expected" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        vtrain t = { 0 };
+        vc_list list;
+        vc_err err = { 0 };
+        oracle m;
+        open_half(&t, &m, *state, rows[i].own, &list);
+        assert_int_equal(vtrain_validate(&t, &err), VC_EFORMAT);
+        if (!strstr(err.text, rows[i].says) || !strstr(err.text, "toy.lmdb: validation prompt 1: "))
+            fail_msg("%s", err.text);
+        close_toy(&t, &list);
+    }
 }
 
 int main(void)
@@ -353,6 +456,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_front),     cmocka_unit_test(test_image),
         cmocka_unit_test(test_masked),    cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_own_numbers), cmocka_unit_test(test_bad_numbers),
     };
     return cmocka_run_group_tests(tests, run_dir_setup, toy_dir_teardown);
 }

@@ -230,6 +230,17 @@ static void put_sample(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
     cJSON_Delete(o);
 }
 
+static void add_fields(cJSON *o, const char *text)
+{
+    cJSON *own;
+    vc_err err = { 0 };
+    if (vf_json_parse(&own, text, strlen(text), &err))
+        fail_msg("%s", err.text);
+    for (const cJSON *f = own->child; f; f = f->next)
+        cJSON_AddItemToObject(o, f->string, cJSON_Duplicate(f, true));
+    cJSON_Delete(own);
+}
+
 static void put_validation(vf_writer *w, const toy *t, int i)
 {
     char prompt[32];
@@ -248,6 +259,8 @@ static void put_validation(vf_writer *w, const toy *t, int i)
         cJSON_AddNumberToObject(o, "frame_rate", 16);
         cJSON_AddNumberToObject(o, "seed", 7);
     }
+    if (t->own && i % 2)
+        add_fields(o, t->own);
     char hex[VF_KEY_HEX];
     if (t->image && i % 2 == 0)
         cJSON_AddStringToObject(o, "image", vf_key_hex(hex, latent_key(t->image)));

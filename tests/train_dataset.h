@@ -45,6 +45,7 @@ typedef struct toy {
     int noised;                              /* variants of image_noised */
     toy_store store;
     int prompts;                             /* validation records */
+    const char *own;                         /* JSON: further fields of the odd ones, or NULL */
     const toy_sample *image;                 /* a still that even prompts begin with, or NULL */
     const toy_sample *masked;                /* a sample whose masked clip and mask they have */
     bool unfinished;                         /* vprep was killed: committed, never finished */

@@ -153,6 +153,9 @@ typedef struct vtrain_prompt {
                                   * repeats; from_training: of its sample */
     int frames;                  /* pixel frames, to cut the decoded clip to */
     double fps;                  /* 0: not said */
+    int steps;                   /* num_inference_steps; 0: not said */
+    bool has_guidance;
+    double guidance;             /* guidance_scale */
     bool has_seed;
     uint64_t seed;
     float *cond[VTRAIN_ROLES];   /* in raw VAE space (means of posteriors), or NULL: the first frame

@@ -7,6 +7,7 @@
 #include "train/data_parts.h"
 
 enum { FROM_TRAINING = 4, MAX_SIDE = 1 << 16, MAX_FRAMES = 1 << 16 };
+enum { MAX_STEPS = 1000, MAX_GUIDANCE = 100 };       /* as of the flags of these names */
 
 static const vtrain_entry entries[VTRAIN_ROLES] = {
     [VTRAIN_ROLE_IMAGE] = VTRAIN_IMAGE, [VTRAIN_ROLE_VIDEO] = VTRAIN_VIDEO,
@@ -137,6 +138,27 @@ static int find_rate(const cJSON *record, vtrain_prompt *p, vc_err *err)
     return rc;
 }
 
+/* What the record says in place of --num_inference_steps and --guidance_scale. */
+static int find_guidance(const cJSON *record, vtrain_prompt *p, vc_err *err)
+{
+    int64_t steps = 0;
+    int rc = vf_json_int_opt(record, "num_inference_steps", &steps, err);
+    p->guidance = NAN;
+    if (!rc)
+        rc = vf_json_num_opt(record, "guidance_scale", &p->guidance, err);
+    if (rc)
+        return rc;
+    if (steps < 0 || steps > MAX_STEPS)
+        return vc_fail(err, VC_EFORMAT, "num_inference_steps: %" PRId64 " is not in 1..%d", steps,
+                       MAX_STEPS);
+    p->steps = (int)steps;
+    p->has_guidance = !isnan(p->guidance);
+    if (p->has_guidance && (p->guidance < 0 || p->guidance > MAX_GUIDANCE))
+        return vc_fail(err, VC_EFORMAT, "guidance_scale: %g is not in 0..%d", p->guidance,
+                       MAX_GUIDANCE);
+    return 0;
+}
+
 /* ---- pictures ---- */
 
 static bool has_picture(const vtrain_prompt *p)
@@ -216,7 +238,8 @@ static int read_stored(const vtrain_data *d, const cJSON *o, vtrain_prompt *p, v
     if ((rc = vf_json_str(o, "prompt", &text, err)) ||
         (rc = vf_json_str_opt(o, "negative_prompt", &negative, err)) ||
         (rc = vtrain_keys_read(d, o, "keys", pos, err)) || (rc = find_size(d, o, p, err)) ||
-        (rc = find_rate(o, p, err)) || (rc = vf_json_int_opt(o, "seed", &seed, err)))
+        (rc = find_rate(o, p, err)) || (rc = find_guidance(o, p, err)) ||
+        (rc = vf_json_int_opt(o, "seed", &seed, err)))
         return rc;
     if (cJSON_GetObjectItemCaseSensitive(o, "negative_keys"))
         rc = vtrain_keys_read(d, o, "negative_keys", neg, err);

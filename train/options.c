@@ -154,9 +154,10 @@ static const vc_flag flags[] = {
     ROW(INT, eval_steps, NULL, "0..", NULL,
         "steps between held-out losses (default: checkpointing_steps)"),
     ROW(INT, validation_steps, "0", "0..", NULL, "steps between validation samples; 0: never"),
-    ROW(INT, num_inference_steps, "28", "1..1000", NULL, "of a validation sample"),
-    ROW(FLOAT, guidance_scale, NULL, "0..100", NULL, "of validation samples (default: the "
-        "family's)"),
+    ROW(INT, num_inference_steps, "28", "1..1000", NULL, "of a validation sample whose "
+        "prompt names none"),
+    ROW(FLOAT, guidance_scale, NULL, "0..100", NULL, "of validation samples whose prompts "
+        "name none; 1 and below guide nothing (default: the family's)"),
     ROW(CHOICE, validation_sampler, "auto", "auto|ddim|dpm|euler", NULL,
         "of validation samples (auto: as the model's scheduler file says)"),
     ROW(CHOICE, report_to, "tensorboard", "tensorboard|none", NULL, "event files"),

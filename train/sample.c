@@ -15,10 +15,12 @@ typedef struct sampling {
     uint32_t number;             /* of the prompt */
     int64_t dim[5];              /* of one forward: rows 1, or 2 with guidance */
     int front;                   /* frames that are sampled, then dropped */
+    int steps;                   /* the prompt's own, else the run's; so is guidance */
+    double guidance;
     size_t n;                    /* elements of a row */
     float *x, *in, *out;         /* [n], [rows,n], [rows,n] */
     float *last, *noise;         /* [n]: the step before's clean picture, the step's noise */
-    vtrain_solver_step *step;    /* [num_inference_steps] */
+    vtrain_solver_step *step;    /* [steps] */
     vtrain_text text[VTRAIN_TEXTS];
     float *cond[VTRAIN_ROLES];   /* for every row, as the model takes them, or NULL */
     uint64_t seed;
@@ -155,7 +157,7 @@ static int make_plan(sampling *s, const vtrain *t, vc_err *err)
     bool flow = vtrain_objective_kind(t->objective) == VTRAIN_FLOW;
     vtrain_solver_opts o = {
         .sampler = (vtrain_sampler)(c->validation_sampler - 1), .shift = c->flow_shift,
-        .steps = (int)c->num_inference_steps, .spacing = t->scheduler.spacing, .final_alpha = 1,
+        .steps = s->steps, .spacing = t->scheduler.spacing, .final_alpha = 1,
         .alpha_bar = flow ? NULL : vtrain_alpha_bars(t->objective),
     };
     if (!flow && !t->scheduler.alpha_to_one) o.final_alpha = o.alpha_bar[0];
@@ -190,7 +192,9 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
     s->number = i;
     int rc = vtrain_data_prompt(t->data, i, &s->p, err);
     if (!rc) rc = whole_patches(s, fit, err);
-    int rows = t->cfg.guidance_scale > 1 ? 2 : 1;
+    s->steps = s->p.steps ? s->p.steps : (int)t->cfg.num_inference_steps;
+    s->guidance = s->p.has_guidance ? s->p.guidance : t->cfg.guidance_scale;
+    int rows = s->guidance > 1 ? 2 : 1;
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);
     s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
@@ -224,7 +228,7 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
         roles |= s->cond[i] ? 1u << i : 0;
     int rc = vtrain_predict(t, s->dim, s->in, l, s->text, roles, s->cond, s->out, err);
     if (rc || s->dim[0] == 1) return rc;
-    float scale = (float)t->cfg.guidance_scale;
+    float scale = (float)s->guidance;
     const float *neg = s->out + s->n;
     for (size_t i = 0; i < s->n; i++)
         s->out[i] = neg[i] + scale * (s->out[i] - neg[i]);
@@ -233,7 +237,7 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
 
 static int walk(sampling *s, vtrain *t, vc_err *err)
 {
-    for (int64_t i = 0; i < t->cfg.num_inference_steps; i++) {
+    for (int i = 0; i < s->steps; i++) {
         if (*t->stop) return vc_fail(err, VC_ESTOP, "stopped");
         const vtrain_solver_step *step = &s->step[i];
         vtrain_level l = vtrain_level_at(t->objective, step->level);
@@ -285,8 +289,8 @@ static int write(const sampling *s, const vtrain *t, const char *dir, uint32_t i
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)s->seed);
     snprintf(fps, sizeof fps, "%.6g", s->p.fps);
     snprintf(frames, sizeof frames, "%d", s->p.frames);
-    snprintf(steps, sizeof steps, "%lld", (long long)t->cfg.num_inference_steps);
-    snprintf(guidance, sizeof guidance, "%.6g", t->cfg.guidance_scale);
+    snprintf(steps, sizeof steps, "%d", s->steps);
+    snprintf(guidance, sizeof guidance, "%.6g", s->guidance);
     snprintf(name, sizeof name, "%03u.safetensors", i);
     const vf_meta meta[] = {
         { "prompt", s->p.text }, { "negative_prompt", s->p.negative }, { "seed", seed },

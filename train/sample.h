@@ -2,9 +2,10 @@
  *
  * --validation_sampler by solver.h: flow by Euler, v by DDIM or the stochastic DPM-Solver++, auto
  * as the model's scheduler file names its class. Guidance (Ho & Salimans 2022): neg + scale (pos -
- * neg) in f32, both in one batch; scale 1 and below: positive only. All noise is a pure function of (prompt's
- * seed, else the run's; its number; the step): VC_DRAW_VALIDATION, micro 0 what the sample starts
- * from, i + 1 what step i adds.
+ * neg) in f32, both in one batch; scale 1 and below: positive only. A prompt's own number of steps
+ * and scale come before the run's. All noise is a pure function of (prompt's seed, else the run's;
+ * its number; the step): VC_DRAW_VALIDATION, micro 0 what the sample starts from, i + 1 what step i
+ * adds.
  *
  * A model that takes pictures beside the noise gets the prompt's (a first frame; a masked clip and
  * its mask), scaled as in training; zeros if it has none.
