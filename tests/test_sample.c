@@ -366,10 +366,11 @@ static bool is_by_hand(const vtrain *t, uint32_t prompt, uint64_t seed)
     return same;
 }
 
-static void test_noise(void **state)
+/* Guidance of 1 and below is none: the negative prompt is not even asked. */
+static void test_guidance(void **state)
 {
     static const struct { double scale; int rows; } rows[] = {
-        { 2, 2 },
+        { 0, 1 }, { 0.5, 1 }, { 1, 1 }, { 1.001, 2 }, { 2, 2 },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         vtrain t = { 0 };
@@ -455,7 +456,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_front),     cmocka_unit_test(test_image),
-        cmocka_unit_test(test_masked),    cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_masked),    cmocka_unit_test(test_guidance),
         cmocka_unit_test(test_own_numbers), cmocka_unit_test(test_bad_numbers),
     };
     return cmocka_run_group_tests(tests, run_dir_setup, toy_dir_teardown);
