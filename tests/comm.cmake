@@ -24,8 +24,8 @@ endforeach()
 add_test(NAME comm_launcher COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/comm_launcher.sh $<TARGET_FILE:test_comm>)
 set_property(TEST comm_launcher PROPERTY ENVIRONMENT "VLT_MPI=${VLT_MPI_FOUND}")
 
-vlt_test(test_train_ranks SOURCES test_train_ranks.c train_run.c train_dataset.c LIBS vlt_train
-         LABELS ranks TIMEOUT 900)
+vlt_test(test_train_ranks SOURCES test_train_ranks.c train_run.c train_dataset.c golden.c
+         LIBS vlt_train LABELS ranks TIMEOUT 900)
 add_dependencies(test_train_ranks vtrain)
 set_tests_properties(test_train_ranks PROPERTIES SKIP_RETURN_CODE 77)
 set_property(TEST test_train_ranks APPEND PROPERTY ENVIRONMENT

@@ -22,16 +22,17 @@
 #include "common/file.h"
 #include "common/progress.h"
 #include "formats/safetensors.h"
+#include "tests/golden.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"
 
-#define TINY "--dit_width 32 --dit_layers 5 --dit_heads 2 --train_batch_size 2 --seed 5 " \
-             "--threads 1 "                     /* then --device */
+#define BUILTIN "--dit_width 32 --dit_layers 5 --dit_heads 2 "
+#define TINY "--train_batch_size 2 --seed 5 --threads 1 "      /* after a model; then --device */
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
 enum { STEPS = 6 };
 static char *said;                            /* stderr of the last run */
-static const char *program = "vtrain", *device = "cpu";
+static const char *program = "vtrain", *device = "cpu", *model = BUILTIN;
 
 /* vtrain on so many ranks, -1: on one and what args add; its exit status. What it says is in
  * `said`. */
@@ -40,9 +41,9 @@ static int ranks_run(int ranks, const char *dir, const char *out, const char *ar
     const char *build = getenv("VLT_BUILD"), *source = getenv("VLT_SOURCE");
     char *starts = ranks == 1 ? strdup("") : vc_format("%s/tests/ranks.sh %d", source,
                                                                 abs(ranks));
-    char *line = vc_format("%s %s/%s --latents %s/set.lmdb --output_dir %s/%s " TINY
+    char *line = vc_format("%s %s/%s --latents %s/set.lmdb --output_dir %s/%s %s " TINY
                            "--device %s --report_to none %s >%s/said 2>&1", starts, build, program,
-                           dir, dir, out, device, args, dir);
+                           dir, dir, out, model, device, args, dir);
     int status = system(line);
     size_t n;
     vc_err err = { 0 };
@@ -224,23 +225,86 @@ static void test_split_8bit(void **state)
     }
 }
 
-/* From 1 rank over 2 to 4 and back to 1, each going on from the other's checkpoint. */
+/* From 1 rank over 2 to 4 and the same way back, each going on from the other's checkpoint, is what
+ * one rank does in one go. split: of those that are several ranks. */
+static void resumes(const char *dir, const char *whole, const char *parts, const char *args,
+                    const char *split)
+{
+    static const int ranks[] = { 1, 2, 4, 2, 1 };
+    if (!run_exists(dir, whole)) {
+        char *all = vc_format(ALL "--max_train_steps 10 --gradient_accumulation_steps 4 %s", args);
+        ranks_ok(1, dir, whole, all);
+        free(all);
+    }
+    for (int i = 0; i < (int)COUNT(ranks); i++) {
+        char *part = vc_format(ALL "--max_train_steps %d --gradient_accumulation_steps %d %s %s %s",
+                               2 * i + 2, 4 / ranks[i], args, ranks[i] > 1 ? split : "",
+                               i ? "--resume_from_checkpoint latest" : "");
+        ranks_ok(ranks[i], dir, parts, part);
+        assert_null(strstr(said, "differs"));
+        if (ranks[i] == 4) assert_non_null(strstr(said, "x 4 ranks"));
+        free(part);
+    }
+    same_training(dir, whole, parts, 10, 1e-5, 1e-5);
+}
+
 static void test_resume(void **state)
 {
     const char *dir = *state;
-    ranks_ok(1, dir, "whole", ALL "--max_train_steps 8 --gradient_accumulation_steps 4");
-    ranks_ok(1, dir, "parts", ALL "--max_train_steps 2 --gradient_accumulation_steps 4");
-    ranks_ok(2, dir, "parts", ALL "--max_train_steps 4 --gradient_accumulation_steps 2 "
-             "--resume_from_checkpoint latest");
-    ranks_ok(4, dir, "parts", ALL "--max_train_steps 6 --resume_from_checkpoint latest");
-    assert_non_null(strstr(said, "x 4 ranks"));
-    assert_null(strstr(said, "differs"));
-    ranks_ok(1, dir, "parts", ALL "--max_train_steps 8 --gradient_accumulation_steps 4 "
-             "--resume_from_checkpoint latest");
-    same_training(dir, "whole", "parts", 8, 1e-5, 1e-5);
-    ranks_ok(2, dir, "parts", ALL "--max_train_steps 9 --gradient_accumulation_steps 4 "
+    resumes(dir, "whole", "parts", "", "");
+    ranks_ok(2, dir, "parts", ALL "--max_train_steps 11 --gradient_accumulation_steps 4 "
              "--resume_from_checkpoint latest");
     assert_non_null(strstr(said, "gradient_accumulation_steps times ranks differs"));
+}
+
+/* A small CogVideoX 1.5 in DIR/transformer, whose frames come in twos, and in DIR/set.lmdb samples
+ * with first frames for it. */
+static void make_cogvideox(const char *dir)
+{
+    static const toy_sample samples[] = {     /* of 11 letters: the 12 tokens of all its prompts */
+        { .number = 0, .f = 3, .h = 8, .w = 12, .caption = { "a red ball!", "a round one" } },
+        { .number = 1, .f = 3, .h = 8, .w = 12, .caption = { "a long walk" } },
+        { .number = 2, .f = 2, .h = 8, .w = 8, .caption = { "three cubes" } },
+        { .number = 3, .f = 3, .h = 8, .w = 12, .caption = { "a wet night" } },
+        { .number = 4, .f = 2, .h = 8, .w = 8, .caption = { "still water" } },
+        { .number = 5, .f = 3, .h = 8, .w = 12, .caption = { "an open end" } },
+    };
+    char *set = vc_path_join(dir, "set.lmdb"), *weights = vc_path_join(dir, "transformer");
+    const toy t = { .path = set, .sample = samples, .n = COUNT(samples), .channels = 4, .width = 16,
+                    .family = "cogvideox", .train_mode = "i2v", .noised = 2,
+                    .conditions = 1u << TOY_IMAGE | 1u << TOY_IMAGE_NOISED };
+    vf_safetensors *golden = golden_open("cogvideox-1.5-i2v");
+    if (vc_mkdirs(dir, NULL)) fail();
+    toy_make(&t);
+    golden_model(golden, weights, VC_BF16);
+    vf_safetensors_close(golden);
+    free(set);
+    free(weights);
+}
+
+/* Of several sizes, so that ranks split in the middle of one. */
+#define LORA "--training_type lora --rank 4 --target_name to_q,ff.net.0.proj"
+
+/* The same for a model of files, trained whole or by LoRA, its state on each rank or split. */
+static void test_resume_cogvideox(void **state)
+{
+    static const struct { const char *whole, *parts, *args, *split; } row[] = {
+        { "lora", "lora-ddp", LORA, "" }, { "lora", "lora-zero2", LORA, "--parallel zero2" },
+        { "full", "full-ddp", "--training_type full-finetune", "" },
+        { "full", "full-zero2", "--training_type full-finetune", "--parallel zero2" },
+    };
+    char *dir = vc_path_join(*state, "cogvideox");
+    char *own = vc_format("--transformer %s/transformer --mixed_precision no", dir);
+    make_cogvideox(dir);
+    model = own;
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *args = vc_format("%s --caption_dropout_p 0 --image_dropout_p 0.3", row[i].args);
+        resumes(dir, row[i].whole, row[i].parts, args, row[i].split);
+        free(args);
+    }
+    model = BUILTIN;
+    free(own);
+    free(dir);
 }
 
 /* Half the bits on the wire: other weights, but the same training. */
@@ -296,7 +360,7 @@ static void test_different_settings(void **state)
 {
     const char *dir = *state;
     char *args = vc_format("--max_train_steps 3 : -np 1 %s/%s --latents %s/set.lmdb "
-                           "--output_dir %s/mixed " TINY "--device %s --max_train_steps 4",
+                           "--output_dir %s/mixed " BUILTIN TINY "--device %s --max_train_steps 4",
                            getenv("VLT_BUILD"), program, dir, dir, device);
     assert_int_equal(ranks_run(-1, dir, "mixed", args), 1);
     assert_int_equal(occurs("rank 1 has another dataset, other settings"), 1);
@@ -463,6 +527,7 @@ int main(void)
         cmocka_unit_test_prestate(test_split, dir),
         cmocka_unit_test_prestate(test_split_8bit, dir),
         cmocka_unit_test_prestate(test_resume, dir),
+        cmocka_unit_test_prestate(test_resume_cogvideox, dir),
         cmocka_unit_test_prestate(test_bf16_wire, dir),
         cmocka_unit_test_prestate(test_one_fails, dir),
         cmocka_unit_test_prestate(test_different_settings, dir),
