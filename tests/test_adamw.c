@@ -149,7 +149,7 @@ static void test_no_bias(void **state)
 static void test_rounding(void **state)
 {
     static const float x[] = { 1.001f, -1.001f, 3e-5f, -7.77f, 1e30f, 1.00390625f };
-    const vk_draws d = { { 1, 2 }, 3, 4 };
+    const vk_draws d = { { 1, 2 }, 3, 4, 0 };
 
     (void)state;
     for (size_t i = 0; i < sizeof x / sizeof *x; i++) {
@@ -199,6 +199,60 @@ static void test_bf16_bits(void **state)
     assert_memory_equal(w[0], w[1], sizeof w[0]);
     assert_true(memcmp(w[0], w[2], sizeof w[0]) != 0);
     assert_memory_equal(w[0], w[3], sizeof w[0]);             /* what is exact stays */
+}
+
+/* ---- parts ---- */
+
+static vt_tensor part_of(const vt_tensor *x, int64_t from, int64_t n)
+{
+    vt_tensor y = *x;
+
+    y.data = (char *)x->data + (size_t)from * vc_dtype_size(x->dtype);
+    y.dim[0] = n;
+    return y;
+}
+
+/* Elements from..to-1, as one who holds no others would. */
+static void update_part(one *o, int64_t from, int64_t to, const vt_adamw *a)
+{
+    const vt_tensor *peaks = o->s.peak[0];
+    vt_tensor w = part_of(o->model.w, from, to - from), m = part_of(o->s.m[0], from, to - from),
+              v = part_of(o->s.v[0], from, to - from), peak,
+              grad = part_of(o->model.w->grad, from, to - from);
+
+    if (peaks)
+        peak = part_of(peaks, 2 * from / VT_ADAMW_BLOCK, (to - from + 255) / VT_ADAMW_BLOCK);
+    vt_adamw_update(o->g, &(vt_adamw_part){ "w", (uint64_t)from, &w, &m, &v, peaks ? &peak : NULL,
+                                            &grad }, a);
+}
+
+/* Cut anywhere between blocks, and updated in any order, a parameter's bits are the same. */
+static void test_parts(void **state)
+{
+    static const int64_t cut[][4] = { { 0, N }, { 0, 256, N }, { 0, 4096, 4352, N } };
+    static float w[3][N], m[3][N];
+
+    (void)state;
+    for (int kind = VT_ADAMW_F32; kind <= VT_ADAMW_8BIT; kind++)
+        for (int k = 0; k < 3; k++) {
+            one o;
+            one_open(&o, (vt_adamw_kind)kind, 1);
+            for (int step = 1; step <= 3; step++) {
+                const vt_adamw a = { 1e-3, 0.9, 0.99, 1e-8, 0.1, 0.5, step, 7 };
+                float *d = one_grad(&o);
+                for (int i = 0; i < N; i++)
+                    d[i] = sinf((float)(i + step));
+                if (k == 0)
+                    vt_adamw_step(o.p, &o.s, &a);
+                for (int i = k; k && i >= 0; i--)
+                    update_part(&o, cut[k][i], cut[k][i + 1], &a);
+            }
+            one_values(&o, w[k]);
+            memcpy(m[k], o.s.m[0]->data, N * vc_dtype_size(o.s.m[0]->dtype));
+            one_close(&o);
+            assert_memory_equal(w[k], w[0], sizeof w[0]);
+            assert_memory_equal(m[k], m[0], sizeof m[0]);
+        }
 }
 
 /* ---- eight bits ---- */
@@ -353,7 +407,7 @@ int main(void)
         cmocka_unit_test(test_f32),       cmocka_unit_test(test_no_bias),
         cmocka_unit_test(test_rounding),  cmocka_unit_test(test_bf16_bits),
         cmocka_unit_test(test_codes),     cmocka_unit_test(test_descent),
-        cmocka_unit_test(test_8bit_bits),
+        cmocka_unit_test(test_8bit_bits), cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,8 +21,8 @@ enum { ALIGN = VTRAIN_ROW_ALIGN, TURNS = 2 };            /* TURNS: rows that sha
 typedef vtrain_unit unit;
 
 typedef struct job {
-    unit *unit;
-    bool gather;                 /* its values; else: sum of its gradients */
+    unit *pair;                  /* a block's units */
+    bool gather;                 /* their values; else: sum of their gradients */
     vt_event *ready, *over;      /* what it reads is there; what it writes is there */
 } job;
 
@@ -78,21 +78,32 @@ static int make_room(vtrain_dist *d, room *r, size_t n, vc_err *err)
     return r->x ? 0 : VC_ENOMEM;
 }
 
-/* Which row a unit's gradients are in: its own; or, sharded, blocks take turns. */
+static size_t values_of(const vtrain_dist *d, const unit *u)
+{
+    return u->shard * (size_t)d->l.shards;
+}
+
+static size_t value_bytes(const vtrain_dist *d, const unit *u)
+{
+    return vtrain_shard_bytes(u) * (size_t)d->l.shards;
+}
+
+/* Which row the k-th pair's gradients are in: its own; or, sharded, blocks take turns. */
 static int row_of(const vtrain_dist *d, int k)
 {
-    return !sharded(d) ? k : k == d->l.n - 1 ? TURNS : k % TURNS;
+    return !sharded(d) ? k : k == d->l.blocks ? TURNS : k % TURNS;
 }
 
 static int make_rows(vtrain_dist *d, vc_err *err)
 {
-    d->rows = sharded(d) ? TURNS + 1 : d->l.n;
+    d->rows = sharded(d) ? TURNS + 1 : d->l.blocks + 1;
     d->row = calloc((size_t)d->rows, sizeof *d->row);
     if (!d->row) return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int r = 0; r < d->rows; r++) {
         size_t most = ALIGN;
-        for (int k = 0; k < d->l.n; k++) {
-            size_t values = d->l.unit[k].shard * (size_t)d->l.shards;
+        for (int k = 0; k <= d->l.blocks; k++) {
+            const unit *pair = &d->l.unit[VTRAIN_PAIR * k];
+            size_t values = values_of(d, &pair[0]) + values_of(d, &pair[1]);
             if (row_of(d, k) == r && values > most) most = values;
         }
         int rc = make_room(d, &d->row[r], most, err);
@@ -100,7 +111,7 @@ static int make_rows(vtrain_dist *d, vc_err *err)
     }
     for (int k = 0; k < d->l.n; k++) {
         unit *u = &d->l.unit[k];
-        u->row = d->row[row_of(d, k)].x;
+        u->row = d->row[row_of(d, k / VTRAIN_PAIR)].x + (k % VTRAIN_PAIR ? values_of(d, u - 1) : 0);
         for (int i = 0; i < u->n; i++)
             vt_param_lend_grad(d->g, u->param[i]->t, u->row + u->at[i]);
     }
@@ -155,34 +166,32 @@ static int sum_shards(vtrain_dist *d, const unit *u, vc_err *err)
 
 static int sum_unit(vtrain_dist *d, const unit *u, vc_err *err)
 {
-    size_t values = u->shard * (size_t)d->l.shards;
     if (u->n == 0) return 0;
-    fill_gaps(d, u, values);
+    fill_gaps(d, u, values_of(d, u));
     if (sharded(d)) return sum_shards(d, u, err);
     for (int i = 0; i < u->n; i++)
         vt_wrote(u->param[i]->grad);
-    return vc_comm_sum(d->l.rows_copies, u->row, values, d->o.wire, err);
+    return vc_comm_sum(d->l.rows_copies, u->row, values_of(d, u), d->o.wire, err);
 }
 
 static int gather_unit(vtrain_dist *d, const unit *u, vc_err *err)
 {
     if (!u->value) return 0;
-    return vc_comm_gather(d->l.rows_group, u->values, u->value->data,
-                          u->shard * sizeof *u->values, err);
+    return vc_comm_gather(d->l.rows_group, u->values, u->value->data, vtrain_shard_bytes(u), err);
 }
 
 /* ---- jobs ---- */
 
 static int add_job(vtrain_dist *d, int block, bool gather)
 {
-    int unit_no = block < 0 ? d->l.n - 1 : d->l.n - 2 - block;
-    d->job[d->n_jobs++] = (job){ .unit = &d->l.unit[unit_no], .gather = gather };
+    int k = block < 0 ? d->l.blocks : d->l.blocks - 1 - block;
+    d->job[d->n_jobs++] = (job){ .pair = &d->l.unit[VTRAIN_PAIR * k], .gather = gather };
     return d->n_jobs;
 }
 
 static int make_jobs(vtrain_dist *d, vc_err *err)
 {
-    int blocks = d->l.n - 1;
+    int blocks = d->l.blocks;
     d->job = calloc((size_t)(3 * blocks + 1), sizeof *d->job);
     d->gates = calloc((size_t)blocks + 1, sizeof *d->gates);
     if (!d->job || !d->gates) return vc_fail(err, VC_ENOMEM, "out of memory");
@@ -212,7 +221,9 @@ static int make_jobs(vtrain_dist *d, vc_err *err)
 static int run_job(vtrain_dist *d, const job *j, vc_err *err)
 {
     vt_after(d->l.side, j->ready);
-    int rc = j->gather ? gather_unit(d, j->unit, err) : sum_unit(d, j->unit, err);
+    int rc = 0;
+    for (int i = 0; !rc && i < VTRAIN_PAIR; i++)
+        rc = (j->gather ? gather_unit : sum_unit)(d, &j->pair[i], err);
     vt_record_event(d->l.side, j->over);
     return rc;
 }
@@ -283,13 +294,13 @@ static void pass(vtrain_dist *d, gate at)
 static void grads_ready(void *arg, const vt_block *b)
 {
     vtrain_dist *d = arg;
-    if (d->on && b->index < d->l.n - 1) pass(d, d->gates[b->index].ready);
+    if (d->on && b->index < d->l.blocks) pass(d, d->gates[b->index].ready);
 }
 
 static void enter(void *arg, const vt_block *b, bool backward)
 {
     vtrain_dist *d = arg;
-    if (!d->on || b->index >= d->l.n - 1) return;       /* nothing is trained in such a block */
+    if (!d->on || b->index >= d->l.blocks) return;       /* nothing is trained in such a block */
     const gates *at = &d->gates[b->index];
     pass(d, backward ? at->backward : at->forward);
 }
@@ -339,42 +350,47 @@ int vtrain_dist_finish(vtrain_dist *d, vc_err *err)
 
 /* ---- split values ---- */
 
-static size_t values_of(const vtrain_dist *d, const unit *u)
-{
-    return u->shard * (size_t)d->l.shards;
-}
-
-static void point_values(vtrain_dist *d, const unit *u, float *row)
+static void point_values(vtrain_dist *d, const unit *u, void *row)
 {
     for (int i = 0; i < u->n; i++)
-        vt_param_lend_values(d->g, u->param[i]->t, row + u->at[i]);
+        vt_param_lend_values(d->g, u->param[i]->t,
+                             (char *)row + u->at[i] * vc_dtype_size(vtrain_unit_type(u)));
 }
 
 /* The shard is taken while the values are still whole, then they go. */
-static int split_unit(vtrain_dist *d, unit *u, float *row, vc_err *err)
+static int split_unit(vtrain_dist *d, unit *u, void *row, vc_err *err)
 {
     const int64_t dim = (int64_t)u->shard;
-    u->value = vt_param_new(d->g, VC_F32, 1, &dim, NULL, VC_F32, false, err);
+    if (u->n == 0) return 0;
+    vc_dtype type = vtrain_unit_type(u);
+    u->value = vt_param_new(d->g, type, 1, &dim, NULL, type, false, err);
     if (!u->value) return VC_ENOMEM;
     vtrain_each_part(u, (size_t)d->l.shard * u->shard, u->shard, vtrain_read_part,
                      &(vtrain_row){ d->g, u->value->data });
     u->values = row;
     point_values(d, u, row);
-    d->bytes += u->shard * sizeof(float);
+    d->bytes += vtrain_shard_bytes(u);
     return 0;
 }
 
 int vtrain_dist_split(vtrain_dist *d, vc_err *err)
 {
-    size_t most = ALIGN;
-    int rc = 0, blocks = d->l.n - 1;
+    size_t most = ALIGN * sizeof(float);
+    int rc = 0;
     if (!d->started || !d->o.values) return 0;
-    for (int k = 0; k < blocks; k++)
-        if (values_of(d, &d->l.unit[k]) > most) most = values_of(d, &d->l.unit[k]);
+    for (int k = 0; k < d->l.blocks; k++) {
+        const unit *pair = &d->l.unit[VTRAIN_PAIR * k];
+        size_t bytes = value_bytes(d, &pair[0]) + value_bytes(d, &pair[1]);
+        if (bytes > most) most = bytes;
+    }
     for (int i = 0; !rc && i < TURNS; i++)
-        rc = make_room(d, &d->turn[i], most, err);
-    for (int k = 0; !rc && k < blocks; k++)
-        if (d->l.unit[k].n) rc = split_unit(d, &d->l.unit[k], d->turn[k % TURNS].x, err);
+        rc = make_room(d, &d->turn[i], most / sizeof(float), err);
+    for (int k = 0; !rc && k < d->l.blocks; k++) {
+        unit *pair = &d->l.unit[VTRAIN_PAIR * k];
+        char *row = (char *)d->turn[k % TURNS].x;
+        rc = split_unit(d, &pair[0], row, err);
+        if (!rc) rc = split_unit(d, &pair[1], row + value_bytes(d, &pair[0]), err);
+    }
     return vc_context(err, rc, "weights");
 }
 
@@ -384,14 +400,15 @@ int vtrain_dist_whole(vtrain_dist *d, bool keep, vc_err *err)
     if (!d->started || !d->o.values) return 0;
     for (int k = 0; !rc && keep && k < d->l.n; k++) {
         unit *u = &d->l.unit[k];
-        if (u->value && !(u->whole = vt_values_new(d->g, values_of(d, u), err))) rc = VC_ENOMEM;
+        if (u->value && !(u->whole = vt_values_new(d->g, value_bytes(d, u) / sizeof(float), err)))
+            rc = VC_ENOMEM;
     }
     rc = vc_comm_agree(d->l.all, rc, err);
     for (int k = 0; !rc && k < d->l.n; k++) {
         unit *u = &d->l.unit[k];
         if (u->value)
             rc = vtrain_gather_row(&d->l, keep ? u->whole : u->values, u->value->data,
-                                   u->shard * sizeof(float), err);
+                                   vtrain_shard_bytes(u), err);
         if (u->whole) point_values(d, u, u->whole);
     }
     return vc_context(err, rc, "whole weights");
@@ -403,7 +420,7 @@ void vtrain_dist_part(vtrain_dist *d)
         unit *u = &d->l.unit[k];
         if (!u->whole) continue;
         point_values(d, u, u->values);
-        vt_values_free(d->g, u->whole, values_of(d, u));
+        vt_values_free(d->g, u->whole, value_bytes(d, u) / sizeof(float));
         u->whole = NULL;
     }
 }
@@ -445,6 +462,7 @@ static int start(vtrain_dist *d, vc_comm *comm, vt_params *p, vc_err *err)
     d->l.g = d->g;
     d->l.all = comm;
     d->l.shards = shards;
+    d->l.how = d->o.how;
     d->l.shard = rank % shards;
     d->rounds = shards > 1 ? d->o.micros : 1;
     int rc = vc_comm_same_memory(comm, vt_host_memory(d->g), err);

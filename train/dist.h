@@ -35,6 +35,7 @@ typedef struct vtrain_dist_opts {
     vc_dtype wire;               /* how gradients travel: VC_F32 or VC_BF16 */
     int shards;                  /* consecutive ranks that split the gradients; 1: whole */
     bool values;                 /* and blocks' values, from vtrain_dist_split on */
+    vt_adamw_kind how;           /* what is kept of values, where they are split (zero.h) */
     int64_t micros;              /* of a step on this rank */
     double patience;             /* s: on GPUs, until a rank that does not come is a failure */
 } vtrain_dist_opts;

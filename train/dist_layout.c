@@ -22,34 +22,35 @@ static size_t round_up(size_t n, size_t to)
 
 static void fill_unit(const vtrain_layout *l, unit *u, vt_params *p, int block)
 {
+    bool apart = l->shards > 1 && l->how != VT_ADAMW_F32;
     size_t values = 0;
-    for (int small = 1; small >= 0; small--) {
-        for (int i = 0; i < vt_params_count(p); i++) {
-            vt_param *x = vt_params_at(p, i);
-            if (!x->trained || x->block != block || (vt_count(x->t) < VT_ADAMW_SMALL) != small)
-                continue;
-            u->at[u->n] = values;
-            u->param[u->n++] = x;
-            values += round_up((size_t)vt_count(x->t), VTRAIN_ROW_ALIGN);
-        }
-        if (small) u->small = values;
+    for (int i = 0; i < vt_params_count(p); i++) {
+        vt_param *x = vt_params_at(p, i);
+        bool small = apart && vt_count(x->t) < VT_ADAMW_SMALL;
+        if (!x->trained || x->block != block || small != u->small) continue;
+        u->at[u->n] = values;
+        u->param[u->n++] = x;
+        values += round_up((size_t)vt_count(x->t), VTRAIN_ROW_ALIGN);
     }
     u->shard = round_up((values + (size_t)l->shards - 1) / (size_t)l->shards, VTRAIN_ROW_ALIGN);
 }
 
 int vtrain_layout_open(vtrain_layout *l, vt_params *p, vc_err *err)
 {
-    int blocks = most_block(p) + 1, at = 0, room = vt_params_count(p) + 1;
-    l->n = blocks + 1;
+    int at = 0, room = vt_params_count(p) + 1;
+    l->blocks = most_block(p) + 1;
+    l->n = VTRAIN_PAIR * (l->blocks + 1);
     l->unit = calloc((size_t)l->n, sizeof *l->unit);
     l->list = calloc((size_t)room, sizeof *l->list);
     l->at = calloc((size_t)room, sizeof *l->at);
     if (!l->unit || !l->list || !l->at) return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int k = 0; k < l->n; k++) {
         unit *u = &l->unit[k];
+        int pair = k / VTRAIN_PAIR;
+        u->small = k % VTRAIN_PAIR == 0;
         u->param = l->list + at;
         u->at = l->at + at;
-        fill_unit(l, u, p, k < blocks ? blocks - 1 - k : -1);
+        fill_unit(l, u, p, pair < l->blocks ? l->blocks - 1 - pair : -1);
         at += u->n;
     }
     return 0;
@@ -60,6 +61,16 @@ void vtrain_layout_close(vtrain_layout *l)
     free(l->unit);
     free(l->list);
     free(l->at);
+}
+
+vc_dtype vtrain_unit_type(const unit *u)
+{
+    return u->param[0]->t->dtype;
+}
+
+size_t vtrain_shard_bytes(const unit *u)
+{
+    return u->n ? u->shard * vc_dtype_size(vtrain_unit_type(u)) : 0;
 }
 
 void vtrain_each_part(const unit *u, size_t first, size_t n, vtrain_part_fn f, void *arg)
@@ -74,13 +85,19 @@ void vtrain_each_part(const unit *u, size_t first, size_t n, vtrain_part_fn f, v
 void vtrain_read_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
 {
     const vtrain_row *r = arg;
-    vt_values_copy(r->g, r->x + at, (const float *)p->t->data + from, n);
+    vc_dtype type = p->t->dtype;
+    size_t size = vc_dtype_size(type);
+    vt_values_cast(r->g, (char *)r->x + at * size, type, (const char *)p->t->data + from * size,
+                   type, n);
 }
 
 void vtrain_write_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at)
 {
     const vtrain_row *r = arg;
-    vt_values_copy(r->g, (float *)p->t->data + from, r->x + at, n);
+    vc_dtype type = p->t->dtype;
+    size_t size = vc_dtype_size(type);
+    vt_values_cast(r->g, (char *)p->t->data + from * size, type, (const char *)r->x + at * size,
+                   type, n);
 }
 
 int vtrain_look(vtrain_layout *l, bool *busy, vc_err *err)

@@ -1,12 +1,13 @@
 /* dist_parts.h - how parameters are laid out for the ranks. Internal to dist*.c and zero.c.
  *
- * A unit is one block's trained parameters, as if they were one row of values, small ones
- * (VT_ADAMW_SMALL) first: each begins at a multiple of VTRAIN_ROW_ALIGN, zeros fill the gaps. A
- * rank's shard is an equal part of that row, of so many too: no cut goes through what moments of
- * eight bits share.
+ * A unit is trained parameters as if they were one row of values: each begins at a multiple of
+ * VTRAIN_ROW_ALIGN, zeros fill the gaps. A rank's shard is an equal part of that row, of so many
+ * too: no cut goes through what moments of eight bits or a draw share. A block has two units; its
+ * small parameters (VT_ADAMW_SMALL) are in the first if they are kept in other types than the rest,
+ * so that a row's values, moments and averages have one type each.
  *
- *     unit 0       1       ...   blocks-1   blocks
- *     last block   before        first      what is in no block */
+ *     units 0 1    2 3     ...   2 blocks - 2, - 1   2 blocks, + 1
+ *     last block   before        first               what is in no block */
 #ifndef VTRAIN_DIST_PARTS_H
 #define VTRAIN_DIST_PARTS_H
 
@@ -15,6 +16,7 @@
 
 enum {
     VTRAIN_ROW_ALIGN = VT_ADAMW_BLOCK,       /* values */
+    VTRAIN_PAIR = 2,                         /* units of a block */
     VTRAIN_NAP = 50000                       /* ns between looks at a device */
 };
 
@@ -22,19 +24,21 @@ typedef struct vtrain_unit {
     vt_param **param;            /* the trained ones */
     size_t *at;                  /* [n] where each begins */
     int n;
-    size_t small;                /* values of the row before the first that is not small */
+    bool small;                  /* of small parameters, kept as by VT_ADAMW_F32 */
     size_t shard;                /* values of one shard; the row has shards * shard */
     float *row;                  /* of gradients; sharded: blocks take turns with two of them */
     vt_tensor *grad;             /* sharded: [shard] this rank's sums; else NULL */
-    float *values;               /* split values: the row they are gathered into, in turns */
+    void *values;                /* split values: the row they are gathered into, in turns */
     vt_tensor *value;            /* and [shard] this rank's part; else NULL */
-    float *whole;                /* all of them, while vtrain_dist_whole says so */
+    void *whole;                 /* all of them, while vtrain_dist_whole says so */
 } vtrain_unit;
 
 typedef struct vtrain_layout {
     vtrain_unit *unit;
     int n;
+    int blocks;
     int shards, shard;           /* how many, and which is this rank's */
+    vt_adamw_kind how;           /* what is kept of a shard's values */
     vt_param **list;             /* the units' params, one after the other */
     size_t *at;                  /* and the units' at */
     vc_comm *all;                /* the ranks */
@@ -45,10 +49,14 @@ typedef struct vtrain_layout {
     vt_event *from;              /* a place in g's stream */
 } vtrain_layout;
 
-/* Fills unit and n for what of p is trained; shards is set. */
+/* Fills unit, n and blocks for what of p is trained; shards and how are set. */
 int vtrain_layout_open(vtrain_layout *l, vt_params *p, vc_err *err);
 void vtrain_layout_close(vtrain_layout *l);  /* an all-zero one is fine */
 vtrain_layout *vtrain_dist_layout(vtrain_dist *d);
+
+/* Of a unit that is not empty: its values' type now, and their bytes in one shard. */
+vc_dtype vtrain_unit_type(const vtrain_unit *u);
+size_t vtrain_shard_bytes(const vtrain_unit *u);
 
 /* row: all shards of `mine`, of so many bytes each, as g's stream leaves it; outside rounds. Waits,
  * with looks: a stream that waits where nobody looks could wait for ever. */
@@ -60,10 +68,10 @@ int vtrain_look(vtrain_layout *l, bool *busy, vc_err *err);
  * in the parameter and in the range. */
 typedef void (*vtrain_part_fn)(void *arg, const vt_param *p, size_t from, size_t n, size_t at);
 void vtrain_each_part(const vtrain_unit *u, size_t first, size_t n, vtrain_part_fn f, void *arg);
-/* Copies a part of the parameters' values to a row, and back. arg: */
+/* Copies a part of the parameters' values to a row of their type, and back. arg: */
 typedef struct vtrain_row {
     vt_ctx *g;
-    float *x;                    /* what is copied first of all is at, or comes from, x[0] */
+    void *x;                     /* what is copied first of all is at, or comes from, its begin */
 } vtrain_row;
 void vtrain_read_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at);
 void vtrain_write_part(void *arg, const vt_param *p, size_t from, size_t n, size_t at);

@@ -294,9 +294,6 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
         c->dp_shards = c->parallel == VTRAIN_DDP ? 1 : c->dp_degree ? ranks / c->dp_degree : ranks;
     if (!c->dp_shards) c->dp_shards = 1;
     if (!c->dp_degree) c->dp_degree = ranks / c->dp_shards;
-    if (c->dp_shards > 1 && c->optimizer == VT_ADAMW_BF16)
-        return not_with(err, "optimizer", "adamw_bf16's state is not split: give --optimizer "
-                        "adamw8bit or adamw, or --parallel ddp");
     if (c->dp_degree * c->dp_shards == ranks) return 0;
     return vc_fail(err, VC_EUSAGE, "--dp_degree %lld x --dp_shards %lld: there are %d ranks "
                    "(mpirun -np, srun -n); leave one of them out to have it worked out",

@@ -274,12 +274,12 @@ static int open_training(vtrain *t, vc_err *err)
         .wire = t->cfg.reduce_dtype ? VC_BF16 : VC_F32, .shards = (int)t->cfg.dp_shards,
         .micros = t->cfg.gradient_accumulation_steps,
         .values = t->cfg.parallel == VTRAIN_FSDP && t->cfg.dp_shards > 1,
+        .how = (vt_adamw_kind)t->cfg.optimizer,
         .patience = (double)t->cfg.nccl_timeout,
     };
     int rc = vtrain_dist_open(&t->dist, t->comm, t->g, t->params, &o, err);
     if (!rc && o.shards > 1)
-        rc = vtrain_zero_open(&t->zero, t->dist, t->g, t->params,
-                              (vt_adamw_kind)t->cfg.optimizer, t->cfg.use_ema, err);
+        rc = vtrain_zero_open(&t->zero, t->dist, t->g, t->params, t->cfg.use_ema, err);
     else if (!rc)
         rc = open_whole_state(t, err);
     if (!rc) rc = open_objective(t, err);

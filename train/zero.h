@@ -11,10 +11,10 @@
 
 typedef struct vtrain_zero vtrain_zero;
 
-/* d is sharded, and borrowed with g and p. how: but for VT_ADAMW_BF16. ema: averages too; they start
- * as the values. Local. */
-int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, vt_adamw_kind how,
-                     bool ema, vc_err *err);
+/* d is sharded, and borrowed with g and p, whose values become those of d's kind (vt_adamw_train).
+ * ema: averages too; they start as the values. Local. */
+int vtrain_zero_open(vtrain_zero **out, vtrain_dist *d, vt_ctx *g, vt_params *p, bool ema,
+                     vc_err *err);
 void vtrain_zero_close(vtrain_zero *z);                      /* NULL is fine */
 
 /* Global norm of the summed gradients. */

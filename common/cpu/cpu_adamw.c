@@ -53,7 +53,8 @@ static void f32_turn(const update *s, int64_t at, size_t n)
 
 static void round_turn(const update *s, char *to, const float *x, int64_t at, size_t n, int value)
 {
-    const vk_draws d = { { s->a->key[0], s->a->key[1] }, s->a->step, VC_DRAW_ROUND };
+    const vk_draws d = { { s->a->key[0], s->a->key[1] }, s->a->step, VC_DRAW_ROUND,
+                         s->a->first / 8 };
 
     for (size_t i = 0; i < n; i += 8) {
         int some = n - i < 8 ? (int)(n - i) : 8;

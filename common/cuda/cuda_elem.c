@@ -121,7 +121,7 @@ void cuda_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *
         .step = { .decay = 1.0f - a->lr * a->weight_decay, .step = a->lr / a->correct1,
                   .root = 1.0f / a->correct2, .eps = a->eps, .beta1 = a->beta1,
                   .beta2 = a->beta2, .grad_scale = a->grad_scale },
-        .draws = { { a->key[0], a->key[1] }, a->step, VC_DRAW_ROUND },
+        .draws = { { a->key[0], a->key[1] }, a->step, VC_DRAW_ROUND, a->first / 8 },
     };
     cuda_ok(d, peak ? vk_adamw8(d->stream, &s) : vk_adamw(d->stream, &s), "adamw");
 }

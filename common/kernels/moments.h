@@ -27,6 +27,7 @@ enum { VK_ROUND_W, VK_ROUND_M, VK_ROUND_V };   /* the value that is rounded */
 /* Where the draws of a parameter's step come from. */
 typedef struct vk_draws {
     uint32_t key[2], step, purpose;
+    uint64_t first;                            /* the parameter's pack that pack 0 is: of a part */
 } vk_draws;
 
 /* x to the bf16 below or above. Infinite and NaN stay so. */
@@ -40,7 +41,8 @@ VK_HD uint16_t vk_to_bf16_randomly(float x, uint32_t bits16)
 /* n (1..8) elements of pack `pack` to packed bf16 at p. */
 VK_HD void vk_store8_randomly(char *p, int n, vk_f8 x, const vk_draws *d, uint64_t pack, int value)
 {
-    uint32_t w[4] = { (uint32_t)pack, (uint32_t)(pack >> 32) << 2 | (uint32_t)value, d->step,
+    uint64_t at = d->first + pack;
+    uint32_t w[4] = { (uint32_t)at, (uint32_t)(at >> 32) << 2 | (uint32_t)value, d->step,
                       d->purpose };
 
     vk_philox(d->key[0], d->key[1], w);

@@ -36,6 +36,7 @@ typedef struct vt_adamw_args {
     float lr, beta1, beta2, eps, weight_decay, grad_scale;
     float correct1, correct2;                 /* 1 - beta1^step, sqrt(1 - beta2^step) */
     uint32_t key[2], step;                    /* of the draws that round */
+    uint64_t first;                           /* w's first is the parameter's element: x 8 */
 } vt_adamw_args;
 
 /* Memory that is copied from or to the host while kernels run elsewhere: two take turns with the

@@ -278,7 +278,7 @@ void vt_param_lend_grad(vt_ctx *g, vt_tensor *t, float *data)
 
 bool vt_param_grad_lent(const vt_tensor *t) { return ((const param *)t)->lent; }
 
-void vt_param_lend_values(vt_ctx *g, vt_tensor *t, float *data)
+void vt_param_lend_values(vt_ctx *g, vt_tensor *t, void *data)
 {
     param *p = (param *)t;
     free_values(g, p);

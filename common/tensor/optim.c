@@ -55,17 +55,24 @@ static vt_tensor *zeros_like(vt_params *p, const vt_tensor *t, vc_dtype dtype, v
     return vt_param_new(p->g, dtype, t->nd, t->dim, NULL, dtype, false, err);
 }
 
+int vt_adamw_train(vt_params *p, vt_adamw_kind kind, vc_err *err)
+{
+    for (int i = 0; i < p->n && kind == VT_ADAMW_BF16; i++) {
+        vt_param *w = p->at[i];
+        bool small = vt_count(w->t) < VT_ADAMW_SMALL;
+        int rc = w->trained && !small ? vt_param_train(p->g, w->t, VC_BF16, err) : 0;
+        if (rc)
+            return vc_context(err, rc, "%s", w->name);
+    }
+    return 0;
+}
+
 static int open_moments(vt_adamw_state *s, int k, vt_params *p, vt_tensor *t, vt_adamw_kind kind,
                         vc_err *err)
 {
     int64_t blocks[] = { (int64_t)VK_MOMENT_BLOCKS(vt_count(t)), 2 };
     vc_dtype type = kind == VT_ADAMW_BF16 ? VC_BF16 : kind == VT_ADAMW_8BIT ? VC_U8 : VC_F32;
 
-    if (kind == VT_ADAMW_BF16) {
-        int rc = vt_param_train(p->g, t, VC_BF16, err);
-        if (rc)
-            return rc;
-    }
     s->m[k] = zeros_like(p, t, type, err);
     s->v[k] = s->m[k] ? zeros_like(p, t, type, err) : NULL;
     if (!s->v[k] || kind != VT_ADAMW_8BIT)
@@ -81,6 +88,8 @@ int vt_adamw_open(vt_adamw_state *s, vt_params *p, vt_adamw_kind kind, vc_err *e
     *s = (vt_adamw_state){ .m = calloc(n, sizeof *s->m), .v = calloc(n, sizeof *s->v),
                            .peak = calloc(n, sizeof *s->peak) };
     int rc = s->m && s->v && s->peak ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc)
+        rc = vt_adamw_train(p, kind, err);
     for (int i = 0; i < p->n && !rc; i++) {
         vt_param *w = p->at[i];
         bool small = vt_count(w->t) < VT_ADAMW_SMALL;
@@ -118,39 +127,31 @@ size_t vt_adamw_bytes(const vt_adamw_state *s)
     return bytes;
 }
 
-static vt_adamw_args args_of(const vt_adamw *o)
+void vt_adamw_update(vt_ctx *g, const vt_adamw_part *x, const vt_adamw *o)
 {
-    return (vt_adamw_args){
+    uint64_t key = XXH3_64bits_withSeed(x->name, strlen(x->name), o->seed);
+    const vt_adamw_args a = {
         .lr = (float)o->lr, .beta1 = (float)o->beta1, .beta2 = (float)o->beta2,
         .eps = (float)o->eps, .weight_decay = (float)o->weight_decay,
         .grad_scale = (float)o->grad_scale,
         .correct1 = (float)(1.0 - pow(o->beta1, (double)o->step)),
         .correct2 = (float)sqrt(1.0 - pow(o->beta2, (double)o->step)),
-        .step = (uint32_t)o->step,
+        .step = (uint32_t)o->step, .key = { (uint32_t)key, (uint32_t)(key >> 32) },
+        .first = x->first,
     };
-}
 
-void vt_adamw_values(vt_ctx *g, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
-                     const vt_tensor *grad, const vt_adamw *o)
-{
-    const vt_adamw_args a = args_of(o);
-
-    g->be->adamw(g->dev, w, m, v, peak, grad, &a);
+    g->be->adamw(g->dev, x->w, x->m, x->v, x->peak, x->grad, &a);
 }
 
 void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o)
 {
-    vt_adamw_args a = args_of(o);
-
     vt_params_settle(p);
     for (int i = 0, k = 0; i < p->n; i++) {
         vt_param *w = p->at[i];
         if (!w->trained)
             continue;
-        uint64_t key = XXH3_64bits_withSeed(w->name, strlen(w->name), o->seed);
-        a.key[0] = (uint32_t)key;
-        a.key[1] = (uint32_t)(key >> 32);
-        p->g->be->adamw(p->g->dev, w->t, s->m[k], s->v[k], s->peak[k], w->grad, &a);
+        const vt_adamw_part x = { w->name, 0, w->t, s->m[k], s->v[k], s->peak[k], w->grad };
+        vt_adamw_update(p->g, &x, o);
         k++;
     }
 }

@@ -240,8 +240,8 @@ int vt_param_train(vt_ctx *g, vt_tensor *t, vc_dtype dtype, vc_err *err);
  * parameters in turn; the gradient's own memory is given back. Outside steps. */
 void vt_param_lend_grad(vt_ctx *g, vt_tensor *t, float *data);
 bool vt_param_grad_lent(const vt_tensor *t);
-/* The same for the f32 values of a trained parameter, which are not copied. */
-void vt_param_lend_values(vt_ctx *g, vt_tensor *t, float *data);
+/* The same for the values of a trained parameter, of its type, which are not copied. */
+void vt_param_lend_values(vt_ctx *g, vt_tensor *t, void *data);
 bool vt_param_values_lent(const vt_tensor *t);
 
 /* ---- for ops ---- */

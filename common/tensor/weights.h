@@ -139,17 +139,28 @@ typedef enum vt_adamw_kind {
 enum { VT_ADAMW_SMALL = 4096, VT_ADAMW_BLOCK = 256 };     /* BLOCK: elements that share a peak */
 /* One entry a trained parameter, in bound order. peak[i] is NULL but for moments of eight bits. */
 typedef struct vt_adamw_state { vt_tensor **m, **v, **peak; int n; } vt_adamw_state;
-/* Moments of zero; with VT_ADAMW_BF16 the values become bf16 here. */
+/* Moments of zero; and, by vt_adamw_train, values of the kind's type. */
 int vt_adamw_open(vt_adamw_state *s, vt_params *p, vt_adamw_kind kind, vc_err *err);
 void vt_adamw_close(vt_adamw_state *s, vt_params *p);               /* an all-zero one is fine */
 size_t vt_adamw_bytes(const vt_adamw_state *s);
 void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o);
-/* The same for values w, moments m and v and gradient of any place, of one size and f32; or m and v
- * codes with their peak (else NULL), of whole blocks up to a parameter's end. And the sum of a
- * gradient's squares. For who splits the state (train/zero.h). */
-void vt_adamw_values(vt_ctx *g, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
-                     const vt_tensor *grad, const vt_adamw *o);
-double vt_sum_of_squares(vt_ctx *g, const vt_tensor *x);
+
+/* ---- for who splits the state (train/zero.h) ---- */
+
+/* With VT_ADAMW_BF16 the trained values that are not small become bf16, rounded to the nearest. */
+int vt_adamw_train(vt_params *p, vt_adamw_kind kind, vc_err *err);
+/* A part of a parameter and of its state: whole blocks (VT_ADAMW_BLOCK), or up to its end. However
+ * it is cut, the bits are the same, draws too. */
+typedef struct vt_adamw_part {
+    const char *name;            /* the parameter's */
+    uint64_t first;              /* its element that the part begins with */
+    vt_tensor *w, *m, *v, *peak; /* as in vt_adamw_state */
+    const vt_tensor *grad;       /* f32 */
+} vt_adamw_part;
+void vt_adamw_update(vt_ctx *g, const vt_adamw_part *x, const vt_adamw *o);
+double vt_sum_of_squares(vt_ctx *g, const vt_tensor *x);    /* f64, in a fixed order */
+
+/* ---- moving averages ---- */
 
 /* ema = decay * ema + (1 - decay) * values: f32 copies in trained order, NULL-ended. */
 int vt_ema_open(vt_tensor ***ema, vt_params *p, vc_err *err);       /* starts as the values */
