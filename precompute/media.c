@@ -190,6 +190,12 @@ int media_set_threads(media *m, int n, vc_err *err)
     return vc_context(err, rc, "%s", m->path);
 }
 
+void media_use_gpu(media *m, media_gpu *gpu)
+{
+    if (!m->is_jpeg)
+        media_video_gpu(&m->video, gpu);
+}
+
 void media_as_stored(media *m, media_info *info)
 {
     if (m->info.is_video)
@@ -271,7 +277,7 @@ static int read_video(media *m, uint8_t *dst, const int64_t *index, int n, const
     int rc = media_video_seek(v, index[0], err);
     if (!rc)
         rc = read_pass(m, dst, index, n, fit, done, err);
-    if (rc == VC_EFORMAT && v->start > 0) {
+    if (rc == VC_EFORMAT && v->start > 0 && !v->gpu) {
         /* a container may call frames keys that are none: from the start it must be right */
         for (int64_t i = v->start; i < v->n; i++)
             v->index[i].bad = false;
@@ -301,6 +307,12 @@ int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit
     media_log_clear();
     m->video.stop = stop;
     int rc = m->is_jpeg ? read_jpeg(m, dst, fit, err) : read_video(m, dst, index, n, fit, err);
+    if (rc && rc != VC_ESTOP && m->video.gpu) {     /* the software decoder has the last word */
+        media_log_clear();
+        rc = media_video_cpu(&m->video, err);
+        if (!rc)
+            rc = read_video(m, dst, index, n, fit, err);
+    }
     m->video.stop = NULL;
     return vc_context(err, rc, "%s", m->path);
 }

@@ -53,6 +53,21 @@ void media_close(media *m);                         /* NULL is fine */
 /* Lets the decoder use n threads (1 when not called). The same pixels for any n. */
 int media_set_threads(media *m, int n, vc_err *err);
 
+/* NVDEC, the video decoder of an NVIDIA GPU, through FFmpeg. It serves any number of handles, on any
+ * threads, and is closed after them. */
+typedef struct media_gpu media_gpu;
+
+/* VC_EUSAGE: FFmpeg was built without it, or there is no driver or no such GPU; says which. */
+int media_gpu_open(media_gpu **out, int index, vc_err *err);
+void media_gpu_close(media_gpu *gpu);               /* NULL is fine */
+uint64_t media_gpu_frames(const media_gpu *gpu);    /* that it decoded; NULL: 0 */
+
+/* Lets media_read take a video's frames from gpu, for H.264, HEVC, VP9 and AV1: their standards fix
+ * every bit, so the pixels are the same. What the GPU cannot do, or finds wrong, is read by the
+ * software decoder as ever; but a GPU conceals most damage without a word, and then no frame is
+ * refused. */
+void media_use_gpu(media *m, media_gpu *gpu);
+
 /* How a shown frame becomes pixels: resize the whole to (rh, rw), cut (h, w) at (top, left). The last
  * four are VideoX-Fun's way, for --sampling peer. */
 typedef struct media_fit {

@@ -103,8 +103,10 @@ static int receive(media_video *v, vc_err *err)
 {
     for (int stalls = 0; stalls < MAX_STALLS; stalls++) {
         int r = avcodec_receive_frame(v->dec, v->frame);
-        if (r >= 0)
-            return 1;
+        if (r >= 0) {
+            int rc = media_gpu_fetch(v, err);
+            return rc ? rc : 1;
+        }
         if (r == AVERROR_EOF)
             return 0;
         if (r == AVERROR(ENOMEM))
@@ -280,12 +282,13 @@ int media_video_seek(media_video *v, int64_t want, vc_err *err)
     return media_video_rewind(v, err);
 }
 
-/* Replaces v->dec, if all goes well. */
+/* Replaces v->dec, if all goes well, by one that uses v->gpu if that is not NULL. */
 static int decoder_open(media_video *v, int threads, vc_err *err)
 {
     const AVStream *st = v->fmt->streams[v->stream];
     const AVCodecParameters *par = st->codecpar;
-    const AVCodec *codec = avcodec_find_decoder(par->codec_id);
+    const AVCodec *codec = v->gpu ? media_gpu_codec(par->codec_id)
+                                  : avcodec_find_decoder(par->codec_id);
     if (!codec)
         return vc_fail(err, VC_EFORMAT, "this FFmpeg has no decoder for %s",
                        avcodec_get_name(par->codec_id));
@@ -297,9 +300,11 @@ static int decoder_open(media_video *v, int threads, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "out of memory for the decoder");
     int r = avcodec_parameters_to_context(dec, par);
     dec->pkt_timebase = st->time_base;
-    dec->thread_count = threads;
+    dec->thread_count = v->gpu ? 1 : threads;
     dec->max_pixels = MEDIA_MAX_PIXELS;
     dec->err_recognition |= AV_EF_CRCCHECK;
+    if (r >= 0 && v->gpu)
+        r = media_gpu_use(v, dec);
     if (r >= 0)
         r = avcodec_open2(dec, codec, NULL);
     if (r < 0) {
@@ -311,19 +316,41 @@ static int decoder_open(media_video *v, int threads, vc_err *err)
     return 0;
 }
 
-int media_video_threads(media_video *v, int threads, vc_err *err)
+/* Goes on by another decoder, if it opens. */
+static int decoder_change(media_video *v, int threads, media_gpu *gpu, vc_err *err)
 {
-    if (threads == v->threads)
-        return 0;
+    media_gpu *old = v->gpu;
     if (!v->fmt)
         return vc_fail(err, VC_EFORMAT, "the file could not be opened again");
+    v->gpu = gpu;
+    v->planar = AV_PIX_FMT_NONE;
     int rc = decoder_open(v, threads, err);
-    if (rc)
+    if (rc) {
+        v->gpu = old;
         return rc;
+    }
     forget(v);
     v->threads = threads;
     v->out = INT64_MAX;                             /* nothing is on the way: seek anew */
     return 0;
+}
+
+int media_video_threads(media_video *v, int threads, vc_err *err)
+{
+    return threads == v->threads ? 0 : decoder_change(v, threads, v->gpu, err);
+}
+
+void media_video_gpu(media_video *v, media_gpu *gpu)
+{
+    if (!v->still && !v->counted && media_gpu_codec(v->dec->codec_id))
+        decoder_change(v, v->threads, gpu, NULL);   /* one that does not open: the old one serves */
+}
+
+int media_video_cpu(media_video *v, vc_err *err)
+{
+    for (int64_t i = 0; i < v->n; i++)
+        v->index[i].bad = false;
+    return decoder_change(v, v->threads, NULL, err);
 }
 
 /* Leading frames of the very first key frame count only from the first one that can be decoded. */

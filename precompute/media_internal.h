@@ -6,6 +6,7 @@
  *   media_io.c      FFmpeg's only view of the world: one file; FFmpeg's messages and error codes
  *   media_index.c   which frames a stream shows, and when
  *   media_decode.c  packets to frames: seeking, matching, damage
+ *   media_gpu.c     frames from a GPU's decoder, as the software decoder makes them
  *   media_pixels.c  a decoded frame to resized, oriented RGB
  *   media_yuv.c     planar YUV to RGB, the common case of that */
 #ifndef VPREP_MEDIA_INTERNAL_H
@@ -92,6 +93,8 @@ typedef struct media_video {
     media_io *io;           /* borrowed */
     AVFormatContext *fmt;
     AVCodecContext *dec;
+    media_gpu *gpu;         /* borrowed; NULL: dec decodes on the CPU */
+    enum AVPixelFormat planar;          /* of frames from gpu, once they are in memory */
     int stream, threads;
     AVRational time_base;
     AVPacket *pkt;
@@ -130,6 +133,10 @@ typedef struct media_video {
 int media_video_open(media_video *v, media_io *io, const char *path, vc_err *err);
 void media_video_close(media_video *v);             /* an all-zero one is fine */
 int media_video_threads(media_video *v, int threads, vc_err *err);
+/* Goes on by a decoder on gpu, if there is one for the stream and its frames are known by time. */
+void media_video_gpu(media_video *v, media_gpu *gpu);
+/* Goes on on the CPU. Damage found until now is forgotten. */
+int media_video_cpu(media_video *v, vc_err *err);
 /* The best starting point for frame number `want`, unless decoding is already on its way there. */
 int media_video_seek(media_video *v, int64_t want, vc_err *err);
 int media_video_rewind(media_video *v, vc_err *err);
@@ -145,6 +152,27 @@ int media_index_build(media_video *v, vc_err *err);
 int media_index_still(media_video *v, vc_err *err);
 /* The entry with this timestamp, or -1. */
 int64_t media_index_find(const media_video *v, int64_t pts);
+
+/* ---- media_gpu.c ---- */
+struct media_gpu {
+    AVBufferRef *device;
+    void *library;          /* NVDEC's, to know that it is there */
+    enum AVPixelFormat format;          /* of frames that lie on it */
+    int (*fetch)(AVFrame *dst, const AVFrame *src, int flags);  /* av_hwframe_transfer_data */
+    uint64_t frames;        /* atomic */
+};
+
+/* FFmpeg's decoder that can use NVDEC; NULL if there is none, or the codec's standard leaves bits
+ * of the picture open. */
+const AVCodec *media_gpu_codec(enum AVCodecID id);
+/* Lets dec, not yet open, give frames on v->gpu. 0 or FFmpeg's code. */
+int media_gpu_use(media_video *v, AVCodecContext *dec);
+/* v->frame, if it lies on v->gpu, comes into memory as the software decoder would give it. An
+ * error: it cannot, or that is not certain. */
+int media_gpu_fetch(media_video *v, vc_err *err);
+/* src (NV12, P010, P016, NV24, ...: samples of 8 bits, or of 16 with the lowest bits empty) in the
+ * planar format of as much chroma, into the empty frame dst. 0 or FFmpeg's code. */
+int media_planar(AVFrame *dst, const AVFrame *src, enum AVPixelFormat format);
 
 /* ---- media_yuv.c ---- */
 typedef struct media_yuv media_yuv;
