@@ -142,6 +142,9 @@ static const vc_flag flags[] = {
     FLAG(VC_INT, seed, "seed", "0", NULL, NULL, "of every draw"),
     GROUP("Running"),
     FLAG(VC_STRING, device, "device", "auto", NULL, NULL, "auto, cpu, cuda or cuda:N"),
+    FLAG(VC_CHOICE, video_decoder, "video_decoder", "cpu", "cpu|nvdec", NULL,
+         "nvdec: clips in H.264, HEVC, VP9 and AV1 are decoded by the GPU: the same pixels, but it "
+         "conceals damage without a word, where the cpu refuses the clip"),
     FLAG(VC_DTYPE_KIND, vae_dtype, "vae_dtype", NULL, "bf16|f32", NULL,
          "what the VAE computes in; default: bf16, on every machine"),
     FLAG(VC_BOOLEAN, vae_tiling, "vae_tiling", NULL, NULL, "enable_tiling use_tiling",
@@ -293,6 +296,8 @@ static void say_done(const vprep *p, double seconds, uint32_t dropped)
     if (p->copied_latents + p->copied_texts)
         vc_say(p->progress, "of those reused, %s latents and %s texts were copied from --reuse",
                vc_human_count(a, p->copied_latents), vc_human_count(b, p->copied_texts));
+    if (p->gpu)
+        vc_say(p->progress, "%s frames were decoded by NVDEC", vc_human_count(a, p->gpu_frames));
     if (p->n_errors)
         vc_say(p->progress, "%s/errors.jsonl says why each was skipped", p->c.out);
 }
@@ -358,6 +363,7 @@ static int run(vprep *p, vc_err *err)
     int rc = vc_comm_agree(p->comm, settle_config(p, err), err);
 
     if (!rc) rc = vprep_share_devices(p, err);
+    if (!rc) rc = vprep_share_decoder(p, err);
     if (rc)
         return rc;
     rc = vf_metadata_read(&p->meta, p->c.meta, &o, err);
@@ -391,6 +397,7 @@ static void release(vprep *p)
     vf_writer_close(p->writer);
     prep_stock_close(p);
     vprep_share_free(p);
+    media_gpu_close(p->gpu);
     for (int64_t i = 0; p->sources && i < p->meta.n; i++)
         free(p->sources[i].times);
     for (uint32_t i = 0; i < p->n_errors; i++) {

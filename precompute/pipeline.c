@@ -149,6 +149,7 @@ static int decode(const vprep *p, prep_job *j, vc_err *err)
     if (!rc && peer)
         media_as_stored(m, &info);
     if (!rc) rc = check_trusted(&p->sources[j->item->row], &info, err);
+    if (!rc && p->gpu) media_use_gpu(m, p->gpu);
     if (!rc) rc = media_read(m, j->pixels, index, n, &fit, vc_stop_flag(), err);
     media_close(m);
     for (int i = j->frames - 1; !rc && i >= 0; i--) {

@@ -83,6 +83,18 @@ int vprep_share_devices(vprep *p, vc_err *err)
     return rc;
 }
 
+int vprep_share_decoder(vprep *p, vc_err *err)
+{
+    int index = p->vae_part.opts.index, rc = 0;
+
+    if (!p->c.video_decoder)
+        return 0;
+    sscanf(p->c.device, "cuda:%d", &index);
+    rc = media_gpu_open(&p->gpu, index, err);
+    rc = vc_context(err, rc, "--video_decoder nvdec");
+    return vc_comm_agree(p->comm, rc, err);
+}
+
 bool vprep_surveys(const vprep *p, int64_t row)
 {
     return (p->ranks < 2 || row % p->ranks == p->rank) && vprep_is_mine(p, &p->meta.rows[row]);
@@ -484,11 +496,13 @@ static int share_failed(vprep *p, vc_err *err)
 static int sum_counts(vprep *p, vc_err *err)
 {
     uint64_t *count[] = { &p->encoded, &p->reused, &p->conditions, &p->texts_encoded,
-                          &p->texts_reused, &p->copied_latents, &p->copied_texts };
+                          &p->texts_reused, &p->copied_latents, &p->copied_texts,
+                          &p->gpu_frames };
     enum { N = sizeof count / sizeof *count };
     double sum[N];
 
     prep_stock_taken(p, &p->copied_latents, &p->copied_texts);
+    p->gpu_frames = media_gpu_frames(p->gpu);
     for (int i = 0; i < N; i++)
         sum[i] = (double)*count[i];
     int rc = vc_comm_reduce(p->comm, sum, N, VC_COMM_SUM, err);

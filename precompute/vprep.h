@@ -44,6 +44,7 @@ typedef struct vprep_config {
     int i2v_condition;                /* frame | clip */
     int latent_store;                 /* index into "auto|moments|sample|mode" */
     int on_error;                     /* skip | stop */
+    int video_decoder;                /* cpu | nvdec */
     int log_format;
     bool dry_run, overwrite, append, rehash, quiet;
     vc_list reuse;
@@ -121,6 +122,8 @@ typedef struct vprep {
     vprep_error *errors;
     uint32_t n_errors;
     uint64_t encoded, reused, conditions, texts_encoded, texts_reused;
+    media_gpu *gpu;                   /* that decodes clips; NULL: the CPU does */
+    uint64_t gpu_frames;              /* that it decoded, at the end */
     uint64_t copied_latents, copied_texts;       /* from --reuse, at the end */
     vc_comm *comm;                    /* of the ranks that share the work; NULL: alone */
     int rank, ranks;                  /* 0, 1: alone */
@@ -160,6 +163,8 @@ void vprep_share_machine(vprep *p);          /* --workers, threads and which GPU
 /* Opens the encoders' device once, to say what it is, and that all ranks compute on GPUs or none.
  * VC_EUSAGE: a rank has no such device. */
 int vprep_share_devices(vprep *p, vc_err *err);
+/* Opens p->gpu if it is asked for: of the GPUs the one that the encoders have. VC_EUSAGE: there is none. */
+int vprep_share_decoder(vprep *p, vc_err *err);
 bool vprep_surveys(const vprep *p, int64_t row);       /* whether this rank does: local */
 bool vprep_owns_key(const vprep *p, vf_key k);
 bool vprep_owns(const vprep *p, uint32_t item);        /* after vprep_share_texts */
