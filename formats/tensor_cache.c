@@ -222,3 +222,42 @@ void vf_tensor_cache_close(vf_tensor_cache *c)
     free(c->dir);
     free(c);
 }
+
+/* ---- writing ---- */
+
+/* Appends rows (a, b) to a table: (0, i) of its items, or (offset, size). */
+static int put_rows(sqlite3 *db, const char *sql, const uint64_t *size, bool places, size_t n)
+{
+    sqlite3_stmt *s = NULL;
+    uint64_t offset = 0;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
+    for (size_t i = 0; !rc && i < n; i++) {
+        sqlite3_bind_int64(s, 1, places ? (int64_t)offset : 0);
+        sqlite3_bind_int64(s, 2, (int64_t)(places ? size[i] : i));
+        offset += size[i];
+        rc = sqlite3_step(s) == SQLITE_DONE ? sqlite3_reset(s) : sqlite3_errcode(db);
+    }
+    sqlite3_finalize(s);
+    return rc;
+}
+
+int vf_tensor_cache_index(const char *dir, const uint64_t *size, size_t n, vc_err *err)
+{
+    char *path = vc_path_join(dir, "metadata.db");
+    sqlite3 *db = NULL;
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
+    if (!rc)
+        rc = sqlite3_exec(db, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN;"
+                          "CREATE TABLE fingerprint(value); CREATE TABLE items(shard, shard_index);"
+                          "CREATE TABLE shard_0(offset, size)", NULL, NULL, NULL);
+    if (!rc) rc = put_rows(db, "INSERT INTO items VALUES(?, ?)", size, false, n);
+    if (!rc) rc = put_rows(db, "INSERT INTO shard_0 VALUES(?, ?)", size, true, n);
+    if (!rc) rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    if (rc)
+        rc = vc_fail(err, VC_EIO, "%s: %s", path, db ? sqlite3_errmsg(db) : "out of memory");
+    sqlite3_close(db);
+    free(path);
+    return rc;
+}

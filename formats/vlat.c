@@ -60,7 +60,7 @@ static const vc_flag split_flags[] = {
     LOG_FORMAT, END
 };
 
-#define FORMATS "safetensors|webdataset|musubi|finetrainers|causvid|ttt-video|diffsynth|cogvideo"
+#define FORMATS "safetensors|webdataset|musubi|finetrainers|causvid|ttt-video|diffsynth|cogvideo|diffusion-pipe"
 #define CONSTANTS \
     FLAG(VC_PATH, vae, "vae", NULL, NULL, \
          "config.json (or its folder) with the VAE's constants, where others than the known ones count"), \
@@ -74,7 +74,7 @@ static const vc_flag export_flags[] = {
     LOG_FORMAT, END
 };
 static const vc_flag import_flags[] = {
-    FLAG(VC_STRING, from, "from", NULL, FORMATS "|diffusion-pipe", "the format (required)"),
+    FLAG(VC_STRING, from, "from", NULL, FORMATS, "the format (required)"),
     NEW_DATASET("the new dataset (required)"),
     FLAG(VC_STRING, family, "family", NULL, NULL, "whose latents they are, where the files do not say"),
     CONSTANTS,

@@ -1,5 +1,4 @@
-/* xport_dpipe.c - diffusion-pipe's cache, MEDIA/cache/MODEL: read, not written, since it deletes a
- * cache whose fingerprint (a hash over its own pickled code and data) is not the expected one.
+/* xport_dpipe.c - diffusion-pipe's cache, MEDIA/cache/MODEL, read; xport_dpipe_write.c writes it.
  *
  *     cache_1.500x96x64x9/latents/              items: latents [C,F,H,W], image_spec, caption, mask
  *     cache_1.500x96x64x9/text_embeddings_1/    items of one caption each: embeddings, image_spec;
@@ -57,6 +56,15 @@ typedef struct caption {
 static bool has(const vf_pt_value *d, const char *key)
 {
     return !key || vf_pt_get(d, key);
+}
+
+/* With --texts nothing but --family says whose latents they are. */
+static const layout *layout_of(const char *family)
+{
+    for (int i = 0; i < LAYOUTS; i++)
+        if (!strcmp(layouts[i].family, family))
+            return &layouts[i];
+    return NULL;
 }
 
 static int guess(importing *m, const vf_pt_value *d, vc_err *err)
@@ -219,12 +227,15 @@ static int open_caption(importing *m, caption *c, const char *spec, uint32_t i, 
                         vc_err *err)
 {
     uint64_t at;
-    if (!vf_keymap_get(&m->at, caption_key(spec, i), &at))
-        return vc_fail(err, VC_ENOENT, "%s: no text embeddings of caption %" PRIu32, spec, i + 1);
     c->text = text && text->kind == VF_PT_STR ? strndup(text->s, text->n) : strdup("");
     c->item.caption = c->text;
-    int rc = c->text ? open_texts(m, &c->item, (size_t)at, c->p, err)
-                     : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!c->text)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (m->x->v->o->texts)
+        return 0;
+    if (!vf_keymap_get(&m->at, caption_key(spec, i), &at))
+        return vc_fail(err, VC_ENOENT, "%s: no text embeddings of caption %" PRIu32, spec, i + 1);
+    int rc = open_texts(m, &c->item, (size_t)at, c->p, err);
     return rc ? rc : same_spec(m, spec, c->p, err);
 }
 
@@ -303,9 +314,10 @@ static int open_bucket(importing *m, const char *bucket, vc_err *err)
     char *texts = text_folder(m->x, bucket), *dir = vc_path_join(m->x->dir, bucket);
     int rc = texts && dir ? open_cache(&m->latents, dir, "latents", 0, err)
                           : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = open_cache(&m->text[0], texts, "text_embeddings_%d", 1, err);
-    if (!rc) rc = index_texts(m, err);
-    for (int i = 1; !rc && m->l && i < m->l->n_text; i++)
+    bool own = !m->x->v->o->texts;
+    if (!rc && own) rc = open_cache(&m->text[0], texts, "text_embeddings_%d", 1, err);
+    if (!rc && own) rc = index_texts(m, err);
+    for (int i = 1; !rc && own && m->l && i < m->l->n_text; i++)
         rc = open_cache(&m->text[i], texts, "text_embeddings_%d", i + 1, err);
     free(texts);
     free(dir);
@@ -351,7 +363,7 @@ static int read_empty(importing *m, vc_err *err)
 
 static int import_dpipe(xport *x, vc_err *err)
 {
-    importing m = { .x = x };
+    importing m = { .x = x, .l = x->v->o->texts ? layout_of(x->family->name) : NULL };
     vc_list names;
     int buckets = 0, rc = xport_list(&names, x->dir, "", err);
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
@@ -363,14 +375,14 @@ static int import_dpipe(xport *x, vc_err *err)
     if (!rc && !buckets)
         rc = vc_fail(err, VC_ENOENT, "%s: no folders cache_WxHxF: give the model's, MEDIA/cache/MODEL",
                      x->dir);
-    if (!rc && x->sink) rc = read_empty(&m, err);
+    if (!rc && x->sink && !x->v->o->texts) rc = read_empty(&m, err);
     xport_list_free(&names);
     vf_keymap_free(&m.at);
     return rc;
 }
 
 const xport_format xport_dpipe = {
-    "diffusion-pipe", "diffusion-pipe", "SQLite and pickles; only imported",
+    "diffusion-pipe", "diffusion-pipe", "Arrow, SQLite and pickles",
     "wan2.1 hunyuanvideo ltx-video qwen-image", "wan2.1", true, false,
-    NULL, import_dpipe
+    xport_dpipe_write, import_dpipe
 };

@@ -35,4 +35,7 @@ struct xport_sink {
     uint64_t values, inexact;                /* normalised values; those that raw f32 cannot give back */
 };
 
+/* diffusion-pipe's export. */
+int xport_dpipe_write(xport *x, vc_err *err);
+
 #endif

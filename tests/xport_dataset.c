@@ -1,7 +1,8 @@
 /* xport_dataset.c - datasets for the tests of vlat export and import.
  *
- *     xport_dataset make PATH FAMILY STORE LATENT TEXT    five samples, tiny: STORE moments|mode|sample,
- *                                                         types of latents and texts
+ *     xport_dataset make PATH FAMILY STORE LATENT TEXT [WIDTH]
+ *                                                         five samples, tiny: STORE moments|mode|sample,
+ *                                                         types of latents and texts, latents' width (6)
  *     xport_dataset same A B                              every tensor of every sample, byte by byte
  */
 #include <stdio.h>
@@ -62,7 +63,7 @@ static int put(vf_writer *w, bool text, vf_key k, const vf_view *v, int n, vc_er
 typedef struct making {
     const char *family, *store;
     vc_dtype latent, text;
-    int channels, encoders;
+    int channels, encoders, width;
 } making;
 
 /* Text j of encoder i: 0 is the empty prompt. */
@@ -80,7 +81,7 @@ static int put_text(vf_writer *w, const making *m, int encoder, uint32_t j, vc_e
 static int put_sample(vf_writer *w, const making *m, uint32_t i, vc_err *err)
 {
     static const char *const captions[2] = { "a caption, \\\"quoted\\\" \\u00fc", "another" };
-    int f = i % 2 ? 3 : 1, h = 4, wd = 6;
+    int f = i % 2 ? 3 : 1, h = 4, wd = m->width;
     int64_t dim[4] = { m->channels, f, h, wd };
     bool sample = !strcmp(m->store, "sample"), moments = !strcmp(m->store, "moments");
     vf_view v[2] = { tensor(sample ? "sample" : "mean", m->latent, i, 4, dim) };
@@ -96,9 +97,9 @@ static int put_sample(vf_writer *w, const making *m, uint32_t i, vc_err *err)
     int n = snprintf(text, sizeof text,
         "{\"sample\":%u,\"variant\":0,\"id\":\"%016x\",\"path\":\"clips/a_b %u.mp4\",\"type\":\"%s\","
         "\"captions\":[{\"text\":\"%s\",\"keys\":[%s]}],\"source\":{\"w\":96,\"h\":64},\"key\":\"0.67\","
-        "\"target\":[32,48],\"frames\":[%s],\"fps\":8,\"latent\":[%d,4,6],\"tokens\":%d,"
+        "\"target\":[32,%d],\"frames\":[%s],\"fps\":8,\"latent\":[%d,4,%d],\"tokens\":%d,"
         "\"latent_key\":\"%s\"}", i, i + 1, i, f > 1 ? "video" : "image",
-        i ? captions[i / 2 % 2] : "", keys, f > 1 ? "2,3,4,5,6,7,8,9,10" : "0", f, f * 6,
+        i ? captions[i / 2 % 2] : "", keys, 8 * wd, f > 1 ? "2,3,4,5,6,7,8,9,10" : "0", f, wd, f * wd,
         vf_key_hex(hex[0], key_of("latent", i)));
     cJSON *o = NULL;
     if (!rc) rc = vf_json_parse(&o, text, (size_t)n, err);
@@ -215,9 +216,9 @@ int main(int argc, char **argv)
 {
     vc_err err = { 0 };
     int rc = VC_EUSAGE;
-    if (argc == 7 && !strcmp(argv[1], "make")) {
+    if ((argc == 7 || argc == 8) && !strcmp(argv[1], "make")) {
         making m = { argv[3], argv[4], vc_dtype_from_name(argv[5]), vc_dtype_from_name(argv[6]), 16,
-                     strcmp(argv[3], "hunyuanvideo") ? 1 : 2 };
+                     strcmp(argv[3], "hunyuanvideo") ? 1 : 2, argc == 8 ? atoi(argv[7]) : 6 };
         rc = make(argv[2], &m, &err);
     } else if (argc == 4 && !strcmp(argv[1], "same")) {
         rc = same(argv[2], argv[3], &err);

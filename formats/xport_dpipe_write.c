@@ -1,0 +1,405 @@
+/* xport_dpipe_write.c - a cache that diffusion-pipe takes as its own when it starts with
+ * --trust_cache: it then lists no media, and pairs latents with captions as is written here.
+ *
+ *     dataset.toml                             a [[directory]] for each bucket
+ *     96x64x9/cache/MODEL/                     what is there of a bucket
+ *       metadata/grouping_keys.json            [[1.5, 9]]: aspect ratio, frames
+ *       metadata/grouped_metadata_1.500_9/     a table: image_spec, its captions, is_video
+ *       cache_1.500x96x64x9/latents/           items: latents, image_spec, mask, caption
+ *       cache_1.500x96x64x9/iteration_order/   a table: of each caption its latents' item
+ *
+ * A bucket has a folder of its own since the peer computes sizes from `resolutions` and the aspect
+ * ratio, and these give W and H back where they are multiples of what it rounds to. A peer that finds
+ * the cache to be of another version than its own deletes it, and must not make another one out of
+ * media, in an order of its own: so the tables lack mask_file, without which it cannot, and an
+ * image_spec is of a tar that is nowhere. The tar is named as the sample, since several samples may
+ * be of one file.
+ * See arrow.h, tensor_cache.h, xport.h */
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/arrow.h"
+#include "formats/buf.h"
+#include "formats/tensor_cache.h"
+#include "formats/utf8.h"
+#include "formats/xport_parts.h"
+#include "formats/xport_pt.h"
+
+typedef struct member {
+    uint32_t sample;                         /* its place in the dataset */
+    int captions;
+} member;
+
+typedef struct bucket {
+    int64_t w, h, frames;                    /* pixels */
+    char *dir, *cache;                       /* .../96x64x9/cache/MODEL; its cache_1.500x96x64x9 */
+    member *member;
+    uint64_t *size;                          /* of their items */
+    size_t n;
+} bucket;
+
+typedef struct exporting {
+    xport *x;
+    const char *model;
+    bucket *bucket;
+    size_t n;
+    vf_keymap at;                            /* of a shape: its bucket */
+    uint64_t texts;                          /* embeddings: left out */
+} exporting;
+
+/* ---- items ---- */
+
+static int make_bucket(exporting *e, const int64_t shape[3], vc_err *err)
+{
+    if (!(e->n & (e->n - 1))) {
+        bucket *more = realloc(e->bucket, (e->n ? 2 * e->n : 1) * sizeof *more);
+        if (!more)
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+        e->bucket = more;
+    }
+    const xport_family *f = e->x->family;
+    bucket *b = &e->bucket[e->n];
+    *b = (bucket){ .w = shape[2] * f->ratio[2], .h = shape[1] * f->ratio[1],
+                   .frames = (shape[0] - 1) * f->ratio[0] + 1 };
+    int64_t multiple = f->ratio[1] * f->patch;
+    if (b->w % multiple || b->h % multiple)
+        return vc_fail(err, VC_EMISMATCH, "bucket %" PRId64 "x%" PRId64 ": diffusion-pipe has widths "
+                       "and heights that are multiples of %" PRId64 " (vlat select leaves samples "
+                       "out)", b->w, b->h, multiple);
+    if (f->ratio[0] == 1 && shape[0] > 1)
+        return vc_fail(err, VC_EMISMATCH, "%" PRId64 " frames: %s has stills", shape[0], f->name);
+    b->dir = vc_format("%s/%" PRId64 "x%" PRId64 "x%" PRId64 "/cache/%s", e->x->dir, b->w, b->h,
+                       b->frames, e->model);
+    b->cache = b->dir ? vc_format("%s/cache_%.3fx%" PRId64 "x%" PRId64 "x%" PRId64, b->dir,
+                                  (double)b->w / (double)b->h, b->w, b->h, b->frames) : NULL;
+    char *latents = b->cache ? vc_path_join(b->cache, "latents") : NULL;
+    int rc = latents ? vc_mkdirs(latents, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(latents);
+    e->n++;                                  /* the folders' names are freed with it */
+    return rc;
+}
+
+static int find_bucket(exporting *e, const int64_t shape[3], bucket **b, vc_err *err)
+{
+    vf_key k = vf_hash(shape, 3 * sizeof *shape);
+    uint64_t i = e->n;
+    int rc = 0;
+    if (!vf_keymap_get(&e->at, k, &i)) {
+        rc = make_bucket(e, shape, err);
+        if (!rc) rc = vf_keymap_put(&e->at, k, i, err);
+    }
+    if (!rc)
+        *b = &e->bucket[i];
+    return rc;
+}
+
+static int append(bucket *b, const xport_sample *s, int captions, const char *data, size_t n,
+                  vc_err *err)
+{
+    if (!(b->n & (b->n - 1))) {
+        size_t room = b->n ? 2 * b->n : 1;
+        member *m = realloc(b->member, room * sizeof *m);
+        if (m)
+            b->member = m;
+        uint64_t *size = realloc(b->size, room * sizeof *size);
+        if (size)
+            b->size = size;
+        if (!m || !size)
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    char *path = vc_path_join(b->cache, "latents/shard_0.bin");
+    FILE *f = path ? fopen(path, "abe") : NULL;
+    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && (!f || fwrite(data, 1, n, f) != n))
+        rc = vc_fail_errno(err, "%s", path);
+    if (f && fclose(f) && !rc)
+        rc = vc_fail_errno(err, "%s", path);
+    free(path);
+    b->member[b->n] = (member){ s->i, captions };
+    b->size[b->n++] = n;
+    return rc;
+}
+
+/* The texts of a record's captions, at least one, borrowed; malloc'ed. */
+static const char **captions_of(const cJSON *record, int *n, vc_err *err)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(record, "captions"), *c;
+    const char **text = malloc(((size_t)cJSON_GetArraySize(list) + 1) * sizeof *text);
+    *n = 0;
+    if (!text) {
+        vc_fail(err, VC_ENOMEM, "out of memory");
+        return NULL;
+    }
+    cJSON_ArrayForEach(c, list)
+        text[(*n)++] = vlat_str(c, "text");
+    if (!*n)
+        text[(*n)++] = "";
+    return text;
+}
+
+static vf_pt_value text_value(const char *s)
+{
+    return (vf_pt_value){ .kind = VF_PT_STR, .s = s, .n = strlen(s) };
+}
+
+/* The item's bytes, malloc'ed; latents are of the type that the dataset has. */
+static int pack_item(const xport *x, const xport_sample *s, const char *const *caption, int captions,
+                     char **data, size_t *size, vc_err *err)
+{
+    size_t n = (size_t)vf_view_count(&s->mean), wide = vc_dtype_size(s->mean.dtype);
+    const vf_pt_value none = { .kind = VF_PT_NONE }, path = text_value(vlat_str(s->record, "path"));
+    const vf_pt_value *spec[2] = { &none, &path };
+    vf_pt_value *text = calloc((size_t)captions, sizeof *text);
+    const vf_pt_value **texts = calloc((size_t)captions, sizeof *texts);
+    void *latents = malloc(n * wide);
+    float *f = NULL;
+    xport_dict d = { .n = 0 };
+    int rc = text && texts && latents ? xport_latent_f32(x, s, &f, err)
+                                      : vc_fail(err, VC_ENOMEM, "out of memory");
+    vf_view v = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
+    if (!rc) rc = xport_convert(latents, s->mean.dtype, &v, 0, n, err);
+    v = s->mean;
+    v.data = latents;
+    xport_dict_tensor(&d, "latents", v);
+    vf_pt_value *list = xport_dict_add(&d, "image_spec", VF_PT_LIST);
+    list->item = spec;
+    list->n = 2;
+    xport_dict_add(&d, "mask", VF_PT_NONE);
+    for (int i = 0; !rc && i < captions; i++) {
+        text[i] = text_value(caption[i]);
+        texts[i] = &text[i];
+    }
+    list = xport_dict_add(&d, "caption", VF_PT_LIST);
+    list->item = texts;
+    list->n = (size_t)captions;
+    const vf_pt_value item = xport_dict_value(&d);
+    if (!rc) rc = vf_pt_pack(data, size, &item, err);
+    free(f);
+    free(latents);
+    free(texts);
+    free(text);
+    return rc;
+}
+
+static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+{
+    exporting *e = arg;
+    bucket *b = NULL;
+    char *data = NULL;
+    size_t size;
+    int n, rc = find_bucket(e, s->mean.dim + 1, &b, err);
+    const char **caption = rc ? NULL : captions_of(s->record, &n, err);
+    if (!rc) rc = caption ? pack_item(x, s, caption, n, &data, &size, err) : VC_ENOMEM;
+    if (!rc) rc = append(b, s, n, data, size, err);
+    if (!rc) e->texts += (uint64_t)n * (uint64_t)s->n_text;
+    free(data);
+    free(caption);
+    return rc;
+}
+
+/* ---- tables ---- */
+
+enum { SPEC };                               /* the first column of both */
+enum { CAPTIONS = 1, IS_VIDEO };
+static const vf_arrow_field metadata_fields[] = {
+    { "image_spec", VF_ARROW_LIST }, { "caption", VF_ARROW_LIST }, { "is_video", VF_ARROW_BOOL },
+};
+enum { LATENTS_IDX = 1, CAPTION, CAPTION_NUMBER };
+static const vf_arrow_field order_fields[] = {
+    { "image_spec", VF_ARROW_LIST }, { "latents_idx", VF_ARROW_INT64 }, { "caption", VF_ARROW_UTF8 },
+    { "caption_number", VF_ARROW_INT64 },
+};
+
+/* A caption of a member, in the order of training. */
+typedef struct turn {
+    uint64_t random;
+    uint32_t member;
+    int caption;
+} turn;
+
+/* First captions first, in an order of chance that is always the same. */
+static int by_turn(const void *a, const void *b)
+{
+    const turn *x = a, *y = b;
+    if (x->caption != y->caption)
+        return x->caption < y->caption ? -1 : 1;
+    if (x->random != y->random)
+        return x->random < y->random ? -1 : 1;
+    return (x->member > y->member) - (x->member < y->member);
+}
+
+static int order_of(const bucket *b, turn **out, size_t *n, vc_err *err)
+{
+    *n = 0;
+    for (size_t i = 0; i < b->n; i++)
+        *n += (size_t)b->member[i].captions;
+    turn *t = *out = malloc((*n + 1) * sizeof *t);
+    if (!t)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (size_t i = 0; i < b->n; i++)
+        for (int c = 0; c < b->member[i].captions; c++, t++) {
+            *t = (turn){ .member = (uint32_t)i, .caption = c };
+            vf_key k = vf_hash2(&b->member[i].sample, sizeof b->member[i].sample, &c, sizeof c);
+            memcpy(&t->random, k.b, sizeof t->random);
+        }
+    qsort(*out, *n, sizeof **out, by_turn);
+    return 0;
+}
+
+static void put_spec(vf_arrow *a, const xport *x, uint32_t sample, const cJSON *record)
+{
+    char key[24];
+    const vf_entry *e = vf_dataset_entry(x->d, sample);
+    vf_arrow_text(a, SPEC, vf_sample_key(key, e->number, e->variant));
+    vf_arrow_text(a, SPEC, vlat_str(record, "path"));
+}
+
+/* Row of turn t, or (NULL) of member i with all its captions. */
+static int put_row(vf_arrow *a, const xport *x, const bucket *b, size_t i, const turn *t, vc_err *err)
+{
+    cJSON *record = NULL;
+    int n, rc = vf_dataset_sample(x->d, b->member[i].sample, &record, err);
+    const char **caption = rc ? NULL : captions_of(record, &n, err);
+    if (!rc && !caption)
+        rc = VC_ENOMEM;
+    if (!rc) {
+        put_spec(a, x, b->member[i].sample, record);
+        if (t) {
+            vf_arrow_int(a, LATENTS_IDX, (int64_t)i);
+            vf_arrow_text(a, CAPTION, caption[t->caption]);
+            vf_arrow_int(a, CAPTION_NUMBER, t->caption);
+        } else {
+            for (int c = 0; c < n; c++)
+                vf_arrow_text(a, CAPTIONS, caption[c]);
+            vf_arrow_int(a, IS_VIDEO, b->frames > 1);
+        }
+        rc = vf_arrow_row(a, err);
+    }
+    free(caption);
+    cJSON_Delete(record);
+    return rc ? rc : xport_stopped(err);
+}
+
+/* What `datasets` wants beside a table. The fingerprint stands for its content. */
+static int write_state(const xport *x, const char *dir, vc_err *err)
+{
+    char text[400], hex[VF_KEY_HEX];
+    const char *root = vlat_str(x->manifest, "root"), *within = dir + strlen(x->dir);
+    vf_key_hex(hex, vf_hash2(root, strlen(root), within, strlen(within)));
+    int n = snprintf(text, sizeof text,
+                     "{\"_data_files\": [{\"filename\": \"data-00000-of-00001.arrow\"}], "
+                     "\"_fingerprint\": \"%s\", \"_format_columns\": null, \"_format_kwargs\": {}, "
+                     "\"_format_type\": null, \"_output_all_columns\": false, \"_split\": null}\n",
+                     hex);
+    int rc = xport_write(dir, "state.json", text, (size_t)n, err);
+    return rc ? rc : xport_write(dir, "dataset_info.json", "{}\n", 3, err);
+}
+
+/* The table of n rows: of the turns, or (NULL) of the members. */
+static int write_table(const xport *x, const bucket *b, const char *dir, const turn *t, size_t n,
+                       vc_err *err)
+{
+    char *path = vc_path_join(dir, "data-00000-of-00001.arrow");
+    vf_arrow *a = NULL;
+    int rc = path ? vc_mkdirs(dir, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc)
+        rc = t ? vf_arrow_open(&a, path, order_fields, 4, err)
+               : vf_arrow_open(&a, path, metadata_fields, 3, err);
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = put_row(a, x, b, t ? t[i].member : i, t ? &t[i] : NULL, err);
+    if (!rc) rc = vf_arrow_finish(a, err);
+    if (!rc) rc = write_state(x, dir, err);
+    vf_arrow_close(a);
+    free(path);
+    return rc;
+}
+
+static int write_bucket(const xport *x, const bucket *b, vc_err *err)
+{
+    double ar = (double)b->w / (double)b->h;
+    char key[64];
+    int n = snprintf(key, sizeof key, "[[%.17g, %" PRId64 "]]", ar, b->frames);
+    char *latents = vc_path_join(b->cache, "latents");
+    char *order = vc_path_join(b->cache, "iteration_order");
+    char *metadata = vc_format("%s/metadata/grouped_metadata_%.3f_%" PRId64, b->dir, ar, b->frames);
+    turn *t = NULL;
+    size_t turns;
+    int rc = latents && order && metadata ? vf_tensor_cache_index(latents, b->size, b->n, err)
+                                          : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = write_table(x, b, metadata, NULL, b->n, err);
+    if (!rc) rc = order_of(b, &t, &turns, err);
+    if (!rc) rc = write_table(x, b, order, t, turns, err);
+    if (!rc) rc = xport_write(b->dir, "metadata/grouping_keys.json", key, (size_t)n, err);
+    free(t);
+    free(metadata);
+    free(order);
+    free(latents);
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+/* `dir` will be the folder without its ".part". */
+static int write_toml(const exporting *e, vc_err *err)
+{
+    char part[PATH_MAX];
+    vf_buf b = { 0 };
+    if (!realpath(e->x->dir, part))
+        return vc_fail_errno(err, "%s", e->x->dir);
+    size_t n = strlen(part) - strlen(".part");
+    if (vf_utf8_prefix(part, n) < n)
+        return vc_fail(err, VC_EINVAL, "%s: a path that is not UTF-8 cannot stand in dataset.toml",
+                       part);
+    vf_buf_str(&b, "# Start diffusion-pipe with --trust_cache: there are no media here.\n"
+                   "# Captions and sizes are as they are; num_repeats may be changed.\n"
+                   "resolutions = []\n");
+    for (size_t i = 0; i < e->n; i++) {
+        const bucket *k = &e->bucket[i];
+        char *path = vc_format("%.*s/%" PRId64 "x%" PRId64 "x%" PRId64, (int)n, part, k->w, k->h,
+                               k->frames);
+        vf_buf_str(&b, "\n[[directory]]\npath = ");
+        vf_buf_json(&b, path ? path : "", path ? strlen(path) : 0);
+        vf_buf_printf(&b, "\nresolutions = [[%" PRId64 ", %" PRId64 "]]\nnum_repeats = 1\n", k->w,
+                      k->h);
+        b.failed |= !path;
+        free(path);
+    }
+    int rc = b.failed ? vc_fail(err, VC_ENOMEM, "out of memory")
+                      : xport_write(e->x->dir, "dataset.toml", b.data, b.n, err);
+    vf_buf_free(&b);
+    return rc;
+}
+
+int xport_dpipe_write(xport *x, vc_err *err)
+{
+    static const char *const models[][2] = {
+        { "wan2.1", "wan" }, { "hunyuanvideo", "hunyuan-video" }, { "ltx-video", "ltx-video" },
+        { "qwen-image", "qwen_image" },
+    };
+    exporting e = { .x = x };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (!strcmp(models[i][0], x->family->name))
+            e.model = models[i][1];
+    int rc = xport_each(x, write_sample, &e, err);
+    x->no_captions = 0;                      /* all are there */
+    for (size_t i = 0; !rc && i < e.n; i++)
+        rc = write_bucket(x, &e.bucket[i], err);
+    if (!rc) rc = write_toml(&e, err);
+    if (!rc && e.texts)
+        vc_warn(x->v->progress, "%" PRIu64 " text embeddings were left out: diffusion-pipe encodes "
+                "captions at its first start, which must be with --trust_cache, as every one",
+                e.texts);
+    for (size_t i = 0; i < e.n; i++) {
+        free(e.bucket[i].dir);
+        free(e.bucket[i].cache);
+        free(e.bucket[i].member);
+        free(e.bucket[i].size);
+    }
+    free(e.bucket);
+    vf_keymap_free(&e.at);
+    return rc;
+}
