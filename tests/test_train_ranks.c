@@ -197,7 +197,7 @@ static void test_split(void **state)
     free(split);
 }
 
-/* Three steps and three more that go on from their checkpoint, with other ranks or another split. */
+/* Three steps, and three more from their checkpoint, by other ranks or split otherwise. */
 typedef struct split_run { const char *out; int ranks[2]; const char *args[2]; } split_run;
 
 /* A split state is the same bits as that of as many ranks that split nothing: of the first row with
@@ -210,8 +210,8 @@ static void same_when_split(const char *dir, const char *name, const char *optim
         char *out = vc_format("%s-%s", name, row[i].out);
         for (int k = 0; k < 2; k++) {
             char *args = vc_format("--optimizer %s --max_grad_norm 0 --use_ema "
-                                   "--max_train_steps %d %s %s", optimizer, k ? 6 : 3, row[i].args[k],
-                                   k ? "--resume_from_checkpoint latest" : "");
+                                   "--max_train_steps %d %s %s", optimizer, k ? 6 : 3,
+                                   row[i].args[k], k ? "--resume_from_checkpoint latest" : "");
             ranks_ok(row[i].ranks[k], dir, out, args);
             free(args);
         }
@@ -243,8 +243,8 @@ static void test_split_kinds(void **state)
     same_when_split(*state, "bf16", "adamw_bf16", row, COUNT(row));
 }
 
-/* bf16 of other numbers of ranks. Where gradients differ in their last bits, a value beside its draw
- * is rounded the other way: a weight below 1 is then a step of bf16, 2^-8, off. */
+/* bf16 of other numbers of ranks. Where gradients differ in their last bits, a value beside its
+ * draw is rounded the other way: a weight below 1 is then a step of bf16, 2^-8, off. */
 static void test_bf16_ranks(void **state)
 {
     const char *dir = *state;
