@@ -183,6 +183,27 @@ static void test_offload(void **state)
                               "offload/checkpoint-3/transformer/diffusion_pytorch_model.safetensors"));
 }
 
+/* Two runs are the same bits, and tell that they are to be. */
+static void test_deterministic(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        char *all = vc_format("--dit_width 32 --dit_layers 4 --dit_heads 2 --max_train_steps 3 "
+                              "--device %s --deterministic", device);
+        vc_err err = { 0 };
+        if (run(dir, k ? "again" : "once", all, &err)) fail_msg("%s", err.text);
+        free(all);
+    }
+    assert_true(run_same_file(dir, "once/checkpoint-3/optimizer.safetensors",
+                              "again/checkpoint-3/optimizer.safetensors"));
+    char *path = vc_path_join(dir, "once/checkpoint-3/trainer.json"), *text;
+    size_t n;
+    assert_int_equal(vc_file_read(&text, &n, path, 1 << 20, NULL), 0);
+    assert_non_null(strstr(text, ", deterministic\""));
+    free(text);
+    free(path);
+}
+
 /* A LoRA over fp8 weights; its file is the CPU's but for the last digits' steps. */
 static void test_lora(void **state)
 {
@@ -222,7 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_losses), cmocka_unit_test(test_swap), cmocka_unit_test(test_lora),
         cmocka_unit_test(test_graphs), cmocka_unit_test(test_no_graphs),
-        cmocka_unit_test(test_offload),
+        cmocka_unit_test(test_offload), cmocka_unit_test(test_deterministic),
     };
     vt_ctx *g;
     vc_err err = { 0 };

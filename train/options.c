@@ -132,6 +132,8 @@ static const vc_flag flags[] = {
         "blocks stay on the host and are copied when their block is reached"),
     ROW(BOOLEAN, low_vram, "false", NULL, NULL, "LoRA on a GPU: swap as many blocks as needed, and "
         "recompute blocks in backward"),
+    ROW(BOOLEAN, deterministic, "false", NULL, NULL, "on a GPU: the same bits in each run, for "
+        "time and memory; on a CPU they always are"),
     ROW(BOOLEAN, profile, "false", NULL, NULL, "tell where the time of each step goes"),
 
     GROUP("Several ranks (mpirun, srun)"),

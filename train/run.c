@@ -122,7 +122,7 @@ static int open_device(vtrain *t, vc_err *err)
     const vt_options o = {
         .device = t->cfg.device, .index = vc_comm_local(t->comm), .threads = threads_of(t),
         .compute = t->cfg.mixed_precision == VTRAIN_PRECISION_BF16 ? VC_BF16 : VC_F32,
-        .kernels = kernels[t->cfg.kernels],
+        .kernels = kernels[t->cfg.kernels], .repeatable = t->cfg.deterministic,
     };
     int rc = vt_open(&t->g, &o, err);
     if (!rc && t->cfg.gradient_checkpointing_offload && vt_host_memory(t->g))

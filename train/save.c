@@ -234,9 +234,9 @@ static const char *const state_of[] = { "optimizer", "rank", "network_alpha", NU
 static const char *const may_change[] = {
     "latents", "follow", "verify_data", "training_type", "bake_scale", "export_kohya",
     "max_train_steps", "num_train_epochs", "train_batch_size", "gradient_accumulation_steps",
-    "seed", "device", "threads", "kernels", "workers", "gradient_checkpointing", "memory_limit",
-    "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile", "parallel",
-    "dp_degree", "dp_shards", "nccl_timeout", "output_dir", "checkpointing_steps",
+    "seed", "device", "threads", "kernels", "deterministic", "workers", "gradient_checkpointing",
+    "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",
+    "parallel", "dp_degree", "dp_shards", "nccl_timeout", "output_dir", "checkpointing_steps",
     "checkpointing_limit", "resume_from_checkpoint", "eval_steps", "validation_steps",
     "num_inference_steps", "guidance_scale", "validation_sampler", "report_to", "trace_dir",
     "trace_steps", "dry_run", "quiet", "log_format", NULL

@@ -90,7 +90,7 @@ typedef struct vtrain_config {
     int64_t blocks_to_swap;
     bool low_vram;
     bool gradient_checkpointing_offload;
-    bool profile;
+    bool deterministic, profile;
     int parallel;                             /* vtrain_parallel */
     int64_t dp_degree, dp_shards;
     int reduce_dtype;                         /* index into f32|bf16 */

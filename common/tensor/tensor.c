@@ -53,9 +53,10 @@ int vt_open(vt_ctx **out, const vt_options *o, vc_err *err)
         vt_close(g);
         return rc;
     }
-    snprintf(g->describe, sizeof g->describe, "%s: %s, activations %s%s%.120s%s", g->be->name,
-             g->be->describe(g->dev), vc_dtype_name(g->compute), passed.code ? " (" : "",
-             passed.code ? passed.text : "", passed.code ? ")" : "");
+    snprintf(g->describe, sizeof g->describe, "%s: %s, activations %s%s%s%.120s%s", g->be->name,
+             g->be->describe(g->dev), vc_dtype_name(g->compute),
+             o->repeatable && !g->be->host_memory ? ", deterministic" : "",
+             passed.code ? " (" : "", passed.code ? passed.text : "", passed.code ? ")" : "");
     *out = g;
     return 0;
 }
