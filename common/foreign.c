@@ -65,7 +65,7 @@ const vc_foreign vc_vtrain_flags[] = {
     VTRAIN(0, "gradient_checkpointing use_gradient_checkpointing"),
     VTRAIN(0, "gradient_checkpointing_offload use_gradient_checkpointing_offload profile"),
     VTRAIN(1, "threads kernels memory_limit blocks_to_swap"),
-    VTRAIN(0, "low_vram"),
+    VTRAIN(0, "low_vram deterministic"),
     VTRAIN(1, "parallel dp_degree dp_shards reduce_dtype nccl_timeout"),
     VTRAIN(1, "checkpointing_steps save_steps checkpointing_limit checkpoints_total_limit"),
     VTRAIN(1, "resume_from_checkpoint report_to trace_steps"),
