@@ -58,30 +58,43 @@ void clip_square(double mean[3], const uint8_t *rgb, int h, int w, int square)
         mean[c] = mean_of(rgb, w, h / 2 + h / 6, h / 2 + h / 3, x + w / 12, x + w / 6, c);
 }
 
-void clip_dir_make(char dir[256])
+char clip_dir[256];
+
+int clip_setup(void **state)
 {
-    assert_int_equal(tmp_dir_make(dir), 0);
+    (void)state;
+    assert_int_equal(tmp_dir_make(clip_dir), 0);
+    return 0;
 }
 
-void clip_dir_remove(const char *dir)
+int clip_teardown(void **state)
 {
+    (void)state;
     vc_err err = { 0 };
-    if (vc_remove_tree(dir, &err))
+    if (vc_remove_tree(clip_dir, &err))
         fail_msg("%s", err.text);
+    return 0;
 }
 
-void clip_write_numbers(const char *dir)
+const char *clip_path(const char *name)
 {
-    char path[512];
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", clip_dir, name);
+    return path;
+}
+
+int clip_setup_numbers(void **state)
+{
+    clip_setup(state);
     vc_err err = { 0 };
     uint8_t *rgb = malloc((size_t)CLIP_FRAMES * CLIP_BYTES);
     assert_non_null(rgb);
     for (int i = 0; i < CLIP_FRAMES; i++)
         clip_frame(rgb + (size_t)i * CLIP_BYTES, i);
-    snprintf(path, sizeof path, "%s/numbers.mp4", dir);
-    if (media_write_mp4(path, rgb, CLIP_FRAMES, CLIP_H, CLIP_W, CLIP_FPS, &err))
+    if (media_write_mp4(clip_path("numbers.mp4"), rgb, CLIP_FRAMES, CLIP_H, CLIP_W, CLIP_FPS, &err))
         fail_msg("%s", err.text);
     free(rgb);
+    return 0;
 }
 
 bool clip_have_ffmpeg(void)

@@ -20,12 +20,14 @@ int clip_number(const uint8_t *rgb, int h, int w);
 /* Mean colour of square 0..3, its middle, of a frame [h, w, 3] in stored orientation. */
 void clip_square(double mean[3], const uint8_t *rgb, int h, int w, int square);
 
-/* A folder of its own under TMPDIR or /tmp; removed with all in it by clip_dir_remove. */
-void clip_dir_make(char dir[256]);
-void clip_dir_remove(const char *dir);
+/* A test group's folder, of its own under TMPDIR or /tmp; with numbers.mp4 (CLIP_FRAMES frames) in
+ * it; removed with all in it. */
+extern char clip_dir[256];
+int clip_setup(void **state);
+int clip_setup_numbers(void **state);
+int clip_teardown(void **state);
+const char *clip_path(const char *name);              /* in clip_dir; until the next call */
 
-/* numbers.mp4: CLIP_FRAMES frames, in dir. */
-void clip_write_numbers(const char *dir);
 bool clip_have_ffmpeg(void);
 bool clip_have_encoder(const char *name);
 /* ffmpeg -i dir/numbers.mp4 ARGS dir/OUT; fails the test if ffmpeg fails. */

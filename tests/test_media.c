@@ -17,30 +17,6 @@
 #include "precompute/media_internal.h"
 #include "precompute/media_write.h"
 
-static char dir[256];
-
-static int setup(void **state)
-{
-    (void)state;
-    clip_dir_make(dir);
-    clip_write_numbers(dir);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    clip_dir_remove(dir);
-    return 0;
-}
-
-static const char *in_dir(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
 static media *must_open(const char *path, media_info *info)
 {
     media *m;
@@ -149,7 +125,7 @@ static void expect_frames(const stream_case *c, media *m, const media_info *info
 static void check_stream(const stream_case *c)
 {
     media_info info;
-    media *m = must_open(in_dir(c->file), &info);
+    media *m = must_open(clip_path(c->file), &info);
     if (info.frames != c->frames || info.vfr != c->vfr || !info.is_video)
         fail_msg("%s: %lld frames, vfr %d, video %d", c->name, (long long)info.frames, info.vfr,
                  info.is_video);
@@ -171,7 +147,7 @@ static void check_stream(const stream_case *c)
     int64_t *all = malloc((size_t)n * sizeof *all);
     for (int64_t i = 0; i < n; i++)
         all[i] = i;
-    m = must_open(in_dir(c->file), &info);
+    m = must_open(clip_path(c->file), &info);
     if (c->frames > 100)
         expect_frames(c, m, &info, (int64_t[]){ 77, 78 }, 2);
     expect_frames(c, m, &info, all, (int)n);
@@ -190,7 +166,7 @@ static void test_streams(void **state)
             print_message("skipped, no encoder %s: %s\n", c->encoder, c->name);
             continue;
         }
-        clip_ffmpeg(dir, c->args, c->file);
+        clip_ffmpeg(clip_dir, c->args, c->file);
         check_stream(c);
     }
 }
@@ -206,16 +182,16 @@ static void test_hidden(void **state)
     static const stream_case c = { "vp8, two passes", "hidden.webm", "libvpx", "", 120, 0, 0, 0 };
     char args[256];
     snprintf(args, sizeof args, "%s -pass 1 -f null", options);
-    clip_ffmpeg(dir, args, "/dev/null");
+    clip_ffmpeg(clip_dir, args, "/dev/null");
     snprintf(args, sizeof args, "%s -pass 2", options);
-    clip_ffmpeg(dir, args, c.file);
+    clip_ffmpeg(clip_dir, args, c.file);
     check_stream(&c);
 
     media_io io;
     media_video v;
     vc_err err = { 0 };
     uint32_t last = 0;
-    assert_int_equal(media_io_open(&io, in_dir(c.file), &err), 0);
+    assert_int_equal(media_io_open(&io, clip_path(c.file), &err), 0);
     assert_int_equal(media_video_open(&v, &io, c.file, &err), 0);
     for (int64_t i = 0; i < v.n; i++)
         last = v.index[i].pos > last ? v.index[i].pos : last;
@@ -233,12 +209,12 @@ static void test_seeks(void **state)
         skip();
     static const char *const files[] = { "seek.mp4", "seek.mkv", "seek.ts", "seek.flv" };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        clip_ffmpeg(dir, "-c:v libx264 -g 12 -bf 2", files[i]);
+        clip_ffmpeg(clip_dir, "-c:v libx264 -g 12 -bf 2", files[i]);
         media_io io;
         media_video v;
         vc_err err = { 0 };
         int64_t number;
-        assert_int_equal(media_io_open(&io, in_dir(files[i]), &err), 0);
+        assert_int_equal(media_io_open(&io, clip_path(files[i]), &err), 0);
         assert_int_equal(media_video_open(&v, &io, files[i], &err), 0);
         assert_int_equal(media_video_seek(&v, 77, &err), 0);
         assert_int_equal(v.start, 72);
@@ -265,7 +241,7 @@ static void test_threads(void **state)
     uint8_t *one = malloc(bytes), *four = malloc(bytes);
     for (int threads = 1; threads <= 4; threads += 3) {
         vc_err err = { 0 };
-        media *m = must_open(in_dir("numbers.mp4"), &info);
+        media *m = must_open(clip_path("numbers.mp4"), &info);
         media_fit fit = whole(&info);
         assert_int_equal(media_set_threads(m, threads, &err), 0);
         if (media_read(m, threads == 1 ? one : four, index, 4, &fit, NULL, &err))
@@ -342,11 +318,11 @@ static void test_rotation(void **state)
 {
     (void)state;
     media_info info;
-    uint8_t *plain = read_one(in_dir("numbers.mp4"), 100, NULL, &info);
+    uint8_t *plain = read_one(clip_path("numbers.mp4"), 100, NULL, &info);
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
         const turn_case *t = &turns[i];
-        patch_matrix(in_dir("numbers.mp4"), t->matrix);
-        uint8_t *turned = read_one(in_dir("numbers.mp4"), 100, NULL, &info);
+        patch_matrix(clip_path("numbers.mp4"), t->matrix);
+        uint8_t *turned = read_one(clip_path("numbers.mp4"), 100, NULL, &info);
         bool sideways = t->exif >= 5;
         if (info.rotation != t->rotation || info.mirrored != t->mirrored ||
             info.w != (sideways ? CLIP_H : CLIP_W) || info.h != (sideways ? CLIP_W : CLIP_H))
@@ -361,7 +337,7 @@ static void test_rotation(void **state)
             }
         free(turned);
     }
-    patch_matrix(in_dir("numbers.mp4"), turns[0].matrix);
+    patch_matrix(clip_path("numbers.mp4"), turns[0].matrix);
     free(plain);
 }
 
@@ -377,9 +353,9 @@ static void test_fit(void **state)
         for (size_t k = 0; k < sizeof fits / sizeof *fits; k++) {
             const media_fit *f = &fits[k];
             media_info info;
-            patch_matrix(in_dir("numbers.mp4"), turns[t].matrix);
-            uint8_t *shown = read_one(in_dir("numbers.mp4"), 42, NULL, &info);
-            uint8_t *got = read_one(in_dir("numbers.mp4"), 42, f, &info);
+            patch_matrix(clip_path("numbers.mp4"), turns[t].matrix);
+            uint8_t *shown = read_one(clip_path("numbers.mp4"), 42, NULL, &info);
+            uint8_t *got = read_one(clip_path("numbers.mp4"), 42, f, &info);
             uint8_t *want = malloc((size_t)f->h * (size_t)f->w * 3);
             resize *r;
             assert_int_equal(resize_open(&r, info.h, info.w, f->rh, f->rw, f->top, f->left, f->h,
@@ -396,7 +372,7 @@ static void test_fit(void **state)
             free(got);
             free(want);
         }
-    patch_matrix(in_dir("numbers.mp4"), turns[0].matrix);
+    patch_matrix(clip_path("numbers.mp4"), turns[0].matrix);
 }
 
 static void test_sample_aspect(void **state)
@@ -412,8 +388,8 @@ static void test_sample_aspect(void **state)
         media_info info;
         char args[128];
         snprintf(args, sizeof args, "%s -c:v ffv1 -frames:v 3", rows[i].args);
-        clip_ffmpeg(dir, args, "sar.mkv");
-        uint8_t *rgb = read_one(in_dir("sar.mkv"), 2, NULL, &info);
+        clip_ffmpeg(clip_dir, args, "sar.mkv");
+        uint8_t *rgb = read_one(clip_path("sar.mkv"), 2, NULL, &info);
         if (info.w != rows[i].w || info.h != CLIP_H || info.coded_w != CLIP_W)
             fail_msg("%s: %dx%d", rows[i].args, info.w, info.h);
         assert_int_equal(clip_number(rgb, info.h, info.w), 2);
@@ -443,8 +419,8 @@ static void test_colour(void **state)
                          "-colorspace %s -color_range %s -c:v ffv1 -frames:v 1",
                          matrices[i][0], full ? "pc" : "tv", formats[k], matrices[i][1],
                          full ? "pc" : "tv");
-                clip_ffmpeg(dir, args, "colour.mkv");
-                uint8_t *rgb = read_one(in_dir("colour.mkv"), 0, NULL, &info);
+                clip_ffmpeg(clip_dir, args, "colour.mkv");
+                uint8_t *rgb = read_one(clip_path("colour.mkv"), 0, NULL, &info);
                 for (int s = 0; s < 4; s++) {
                     double mean[3];
                     clip_square(mean, rgb, info.h, info.w, s);
@@ -491,11 +467,11 @@ static void test_cut(void **state)
 {
     (void)state;
     size_t n;
-    uint8_t *p = clip_load(in_dir("numbers.mp4"), &n);
+    uint8_t *p = clip_load(clip_path("numbers.mp4"), &n);
     int last = 0;
     for (int i = 0; i <= 24; i++) {
         char path[512];
-        snprintf(path, sizeof path, "%s/cut%d.mp4", dir, i);
+        snprintf(path, sizeof path, "%s/cut%d.mp4", clip_dir, i);
         clip_save(path, p, n * (size_t)i / 24);
         int right = count_right(path);
         if (right < last)
@@ -511,12 +487,12 @@ static void test_hole(void **state)
     (void)state;
     if (!clip_have_ffmpeg() || !clip_have_encoder("libx264"))
         skip();
-    clip_ffmpeg(dir, "-c:v libx264 -crf 12 -g 12 -bf 2 -movflags faststart", "whole.mp4");
+    clip_ffmpeg(clip_dir, "-c:v libx264 -crf 12 -g 12 -bf 2 -movflags faststart", "whole.mp4");
     size_t n;
-    uint8_t *p = clip_load(in_dir("whole.mp4"), &n);
+    uint8_t *p = clip_load(clip_path("whole.mp4"), &n);
     memset(p + n / 2, 0xa5, 200);
-    clip_save(in_dir("hole.mp4"), p, n);
-    int right = count_right(in_dir("hole.mp4"));
+    clip_save(clip_path("hole.mp4"), p, n);
+    int right = count_right(clip_path("hole.mp4"));
     /* 10 groups; the hole hits one or two of them */
     if (right >= CLIP_FRAMES || right < CLIP_FRAMES - 24)
         fail_msg("%d frames of %d", right, CLIP_FRAMES);
@@ -527,7 +503,7 @@ static void refuse(const char *name, int code, const char *why)
 {
     media *m = (media *)(uintptr_t)1;
     vc_err err = { 0 };
-    const char *path = *name == '/' ? name : in_dir(name);
+    const char *path = *name == '/' ? name : clip_path(name);
     int rc = media_open(&m, path, NULL, &err);
     if (rc != code || m || strncmp(err.text, path, strlen(path)) || !strstr(err.text, why))
         fail_msg("%s: code %d, %s", name, rc, err.text);
@@ -536,12 +512,12 @@ static void refuse(const char *name, int code, const char *why)
 static void test_refusals(void **state)
 {
     (void)state;
-    assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
-    clip_save(in_dir("empty"), "", 0);
-    clip_save(in_dir("text.mp4"), "no video at all, but some words\n", 32);
+    assert_int_equal(mkfifo(clip_path("fifo"), 0600), 0);
+    clip_save(clip_path("empty"), "", 0);
+    clip_save(clip_path("text.mp4"), "no video at all, but some words\n", 32);
     refuse("absent.mp4", VC_ENOENT, "cannot open");
     refuse("fifo", VC_EFORMAT, "regular");
-    refuse(dir, VC_EFORMAT, "regular");
+    refuse(clip_dir, VC_EFORMAT, "regular");
     refuse("empty", VC_EFORMAT, "empty");
     refuse("text.mp4", VC_EFORMAT, "");
 
@@ -553,7 +529,7 @@ static void test_refusals(void **state)
         "<?xml version=\"1.0\"?><MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\"></MPD>",
     };
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        clip_save(in_dir("list.mp4"), lists[i], strlen(lists[i]));
+        clip_save(clip_path("list.mp4"), lists[i], strlen(lists[i]));
         refuse("list.mp4", VC_EFORMAT, "");
     }
 }
@@ -567,7 +543,7 @@ static void test_arguments(void **state)
         { 64, 128, 60, 0, 5, 5, .flip = true },
     };
     media_info info;
-    media *m = must_open(in_dir("numbers.mp4"), &info);
+    media *m = must_open(clip_path("numbers.mp4"), &info);
     media_fit fit = whole(&info);
     uint8_t *rgb = malloc(2 * CLIP_BYTES);
     vc_err err = { 0 };
@@ -598,5 +574,5 @@ int main(void)
         cmocka_unit_test(test_hole),      cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_arguments),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, clip_setup_numbers, clip_teardown);
 }

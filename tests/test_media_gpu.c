@@ -19,30 +19,6 @@
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
-static char dir[256];
-
-static int setup(void **state)
-{
-    (void)state;
-    clip_dir_make(dir);
-    clip_write_numbers(dir);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    clip_dir_remove(dir);
-    return 0;
-}
-
-static const char *in_dir(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
 /* ---- samples in order ---- */
 
 static AVFrame *new_frame(enum AVPixelFormat format, int w, int h)
@@ -374,8 +350,8 @@ static uint8_t *read_some(const char *path, media_gpu *gpu, size_t *bytes)
 static void same_pixels(const stream *s, media_gpu *gpu)
 {
     size_t n, m;
-    uint8_t *want = read_some(in_dir(s->file), NULL, &n);
-    uint8_t *got = read_some(in_dir(s->file), gpu, &m);
+    uint8_t *want = read_some(clip_path(s->file), NULL, &n);
+    uint8_t *got = read_some(clip_path(s->file), gpu, &m);
     assert_int_equal(n, m);
     for (size_t i = 0; i < n; i++)
         if (want[i] != got[i])
@@ -390,7 +366,7 @@ static bool have_stream(const stream *s)
         print_message("not run: %s: this ffmpeg does not encode it\n", s->name);
         return false;
     }
-    clip_ffmpeg(dir, s->args, s->file);
+    clip_ffmpeg(clip_dir, s->args, s->file);
     return true;
 }
 
@@ -435,7 +411,8 @@ static void test_refused(void **state)
     assert_int_equal(media_gpu_frames(&g), 0);
 }
 
-/* Damage that the software decoder does not find is none, also where decoding began at the start. */
+/* Damage that the software decoder does not find is none, also where decoding began at the
+ * start. */
 static void test_false_alarm(void **state)
 {
     static const int64_t index[] = { 0, 3 };
@@ -447,7 +424,7 @@ static void test_false_alarm(void **state)
         skip();
     media_gpu g = fake_gpu(streams[0].layout);
     fake.damaged_from = 1;
-    if (media_open(&m, in_dir(streams[0].file), NULL, &err))
+    if (media_open(&m, clip_path(streams[0].file), NULL, &err))
         fail_msg("%s", err.text);
     media_use_gpu(m, &g);
     media_fit fit = { .rh = 16, .rw = 16, .h = 16, .w = 16 };
@@ -467,9 +444,9 @@ static void test_damage(void **state)
     (void)state;
     if (!ffmpeg_has_cuda() || !have_stream(&streams[0]))
         skip();
-    uint8_t *file = clip_load(in_dir(streams[0].file), &n);
+    uint8_t *file = clip_load(clip_path(streams[0].file), &n);
     memset(file + n / 2, 0x5a, n / 8);
-    clip_save(in_dir("damaged.mp4"), file, n);
+    clip_save(clip_path("damaged.mp4"), file, n);
     free(file);
     for (int i = 0; i < FRAMES; i++)
         all[i] = i;
@@ -479,7 +456,7 @@ static void test_damage(void **state)
         media *m;
         media_info info;
         vc_err err = { 0 };
-        if (media_open(&m, in_dir("damaged.mp4"), &info, &err))
+        if (media_open(&m, clip_path("damaged.mp4"), &info, &err))
             fail_msg("%s", err.text);
         if (i)
             media_use_gpu(m, &g);
@@ -555,5 +532,5 @@ int main(void)
         cmocka_unit_test(test_nvdec),
     };
     cmocka_set_test_filter(getenv("VLT_TEST"));
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, clip_setup_numbers, clip_teardown);
 }

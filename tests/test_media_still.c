@@ -16,29 +16,6 @@
 #include "precompute/media.h"
 #include "precompute/media_write.h"
 
-static char dir[256];
-
-static int setup(void **state)
-{
-    (void)state;
-    clip_dir_make(dir);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    clip_dir_remove(dir);
-    return 0;
-}
-
-static const char *in_dir(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    return path;
-}
-
 /* Smooth, without symmetry, different in each channel. */
 static uint8_t *picture(int h, int w)
 {
@@ -98,9 +75,9 @@ static void test_png(void **state)
         media_info info;
         vc_err err = { 0 };
         uint8_t *rgb = picture(h, w);
-        if (media_write_png(in_dir("a.png"), rgb, h, w, &err))
+        if (media_write_png(clip_path("a.png"), rgb, h, w, &err))
             fail_msg("%s", err.text);
-        uint8_t *back = must_read(in_dir("a.png"), &info);
+        uint8_t *back = must_read(clip_path("a.png"), &info);
         assert_int_equal(info.h, h);
         assert_int_equal(info.w, w);
         assert_memory_equal(back, rgb, (size_t)h * (size_t)w * 3);
@@ -126,7 +103,7 @@ static void test_formats(void **state)
         skip();
     enum { H = 61, W = 83 };
     uint8_t *rgb = picture(H, W);
-    assert_int_equal(media_write_png(in_dir("f0.png"), rgb, H, W, NULL), 0);
+    assert_int_equal(media_write_png(clip_path("f0.png"), rgb, H, W, NULL), 0);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char cmd[1024];
         media_info info;
@@ -136,10 +113,10 @@ static void test_formats(void **state)
             continue;
         }
         snprintf(cmd, sizeof cmd, "cd '%s' && ffmpeg -nostdin -v error -y -i f0.png -frames:v 1 "
-                 "-sws_flags accurate_rnd+full_chroma_int -c:v %s %s %s", dir, rows[i].encoder,
+                 "-sws_flags accurate_rnd+full_chroma_int -c:v %s %s %s", clip_dir, rows[i].encoder,
                  rows[i].args, rows[i].file);
         assert_int_equal(system(cmd), 0);
-        uint8_t *back = read_still(in_dir(rows[i].file), &info, &err);
+        uint8_t *back = read_still(clip_path(rows[i].file), &info, &err);
         if (rows[i].tolerance < 0) {                /* a format that is not let in */
             assert_null(back);
             continue;
@@ -259,17 +236,17 @@ static void test_exif(void **state)
     size_t n, png_n;
     media_info info;
     assert_int_equal(media_jpeg(&jpeg, &n, rgb, H, W, 95, NULL), 0);
-    clip_save(in_dir("e.jpg"), jpeg, n);
-    uint8_t *decoded = must_read(in_dir("e.jpg"), &info);
-    assert_int_equal(media_write_png(in_dir("e.png"), rgb, H, W, NULL), 0);
-    uint8_t *png = clip_load(in_dir("e.png"), &png_n);
+    clip_save(clip_path("e.jpg"), jpeg, n);
+    uint8_t *decoded = must_read(clip_path("e.jpg"), &info);
+    assert_int_equal(media_write_png(clip_path("e.png"), rgb, H, W, NULL), 0);
+    uint8_t *png = clip_load(clip_path("e.png"), &png_n);
     for (int o = 0; o <= 9; o++)
         for (int big = 0; big < 2; big++) {
             int valid = o >= 1 && o <= 8 ? o : 1;
-            jpeg_with_exif(in_dir("e.jpg"), jpeg, n, o, big);
-            check_exif(in_dir("e.jpg"), decoded, H, W, valid);
-            png_with_exif(in_dir("e.png"), png, png_n, o, big);
-            check_exif(in_dir("e.png"), rgb, H, W, valid);
+            jpeg_with_exif(clip_path("e.jpg"), jpeg, n, o, big);
+            check_exif(clip_path("e.jpg"), decoded, H, W, valid);
+            png_with_exif(clip_path("e.png"), png, png_n, o, big);
+            check_exif(clip_path("e.png"), rgb, H, W, valid);
         }
     free(rgb);
     free(jpeg);
@@ -302,8 +279,8 @@ static void test_jpeg_kinds(void **state)
     media_info info;
     uint8_t *rgb = picture(H, W), *cmyk = malloc(H * W * 4);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        save_jpeg(in_dir("k.jpg"), rgb, H, W, TJPF_RGB, rows[i].subsampling, rows[i].flags);
-        uint8_t *back = must_read(in_dir("k.jpg"), &info);
+        save_jpeg(clip_path("k.jpg"), rgb, H, W, TJPF_RGB, rows[i].subsampling, rows[i].flags);
+        uint8_t *back = must_read(clip_path("k.jpg"), &info);
         if (worst(rgb, back, H * W * 3) > rows[i].tolerance)
             fail_msg("row %zu: off by %g", i, worst(rgb, back, H * W * 3));
         free(back);
@@ -315,13 +292,13 @@ static void test_jpeg_kinds(void **state)
         for (int c = 0; c < 3; c++)
             rgb[i * 3 + c] = (uint8_t)((rgb[i * 3 + c] * 128 + 127) / 255);
     }
-    save_jpeg(in_dir("cmyk.jpg"), cmyk, H, W, TJPF_CMYK, TJSAMP_444, 0);
-    uint8_t *back = must_read(in_dir("cmyk.jpg"), &info);
+    save_jpeg(clip_path("cmyk.jpg"), cmyk, H, W, TJPF_CMYK, TJSAMP_444, 0);
+    uint8_t *back = must_read(clip_path("cmyk.jpg"), &info);
     assert_true(worst(rgb, back, H * W * 3) <= 4);
     free(back);
 
-    save_jpeg(in_dir("gray.jpg"), rgb, H, W, TJPF_RGB, TJSAMP_GRAY, 0);
-    back = must_read(in_dir("gray.jpg"), &info);
+    save_jpeg(clip_path("gray.jpg"), rgb, H, W, TJPF_RGB, TJSAMP_GRAY, 0);
+    back = must_read(clip_path("gray.jpg"), &info);
     for (int i = 0; i < H * W; i++)
         assert_true(back[i * 3] == back[i * 3 + 1] && back[i * 3] == back[i * 3 + 2]);
     free(back);
@@ -339,32 +316,32 @@ static void test_damage(void **state)
     media_info info;
     for (int i = 0; i < H * W * 3; i++)             /* noise, so that all data counts */
         rgb[i] = (uint8_t)(rgb[i] ^ (i * 7919 >> 7 & 31));
-    assert_int_equal(media_write_png(in_dir("d.png"), rgb, H, W, NULL), 0);
-    assert_int_equal(media_write_jpeg(in_dir("d.jpg"), rgb, H, W, 90, NULL), 0);
-    save_jpeg(in_dir("dp.jpg"), rgb, H, W, TJPF_RGB, TJSAMP_420, TJFLAG_PROGRESSIVE);
+    assert_int_equal(media_write_png(clip_path("d.png"), rgb, H, W, NULL), 0);
+    assert_int_equal(media_write_jpeg(clip_path("d.jpg"), rgb, H, W, 90, NULL), 0);
+    save_jpeg(clip_path("dp.jpg"), rgb, H, W, TJPF_RGB, TJSAMP_420, TJFLAG_PROGRESSIVE);
     for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
         size_t n;
-        uint8_t *p = clip_load(in_dir(files[k]), &n);
+        uint8_t *p = clip_load(clip_path(files[k]), &n);
         /* a PNG's last chunk, 12 bytes, says nothing */
         for (size_t cut = 1; cut < n - 12; cut += n / 60) {
             vc_err err = { 0 };
-            clip_save(in_dir("cut"), p, cut);
-            if (read_still(in_dir("cut"), &info, &err) || err.code != VC_EFORMAT)
+            clip_save(clip_path("cut"), p, cut);
+            if (read_still(clip_path("cut"), &info, &err) || err.code != VC_EFORMAT)
                 fail_msg("%s cut to %zu of %zu bytes: %s", files[k], cut, n, err.text);
         }
         free(p);
     }
     size_t n;
-    uint8_t *p = clip_load(in_dir("d.jpg"), &n);
+    uint8_t *p = clip_load(clip_path("d.jpg"), &n);
     uint8_t *junk = insert(p, &n, 20, (const uint8_t *)"junk", 4);     /* behind JFIF's header */
-    clip_save(in_dir("junk.jpg"), junk, n);
-    free(must_read(in_dir("junk.jpg"), &info));
+    clip_save(clip_path("junk.jpg"), junk, n);
+    free(must_read(clip_path("junk.jpg"), &info));
     vc_err err = { 0 };
     for (size_t i = n / 2; i < n / 2 + 40; i++)     /* all bits set, which is nobody's code */
         junk[i] = i & 1 ? 0 : 0xff;
     junk[n / 2 + 40] = junk[n / 2 - 1] = 0;
-    clip_save(in_dir("junk.jpg"), junk, n);
-    if (read_still(in_dir("junk.jpg"), &info, &err))
+    clip_save(clip_path("junk.jpg"), junk, n);
+    if (read_still(clip_path("junk.jpg"), &info, &err))
         fail_msg("damage behind junk is not seen");
     free(p);
     free(junk);
@@ -397,7 +374,7 @@ static void test_shrink(void **state)
 static int count_files(void)
 {
     int n = 0;
-    DIR *d = opendir(dir);
+    DIR *d = opendir(clip_dir);
     while (readdir(d))
         n++;
     closedir(d);
@@ -418,11 +395,11 @@ static void test_mp4(void **state)
         for (int k = 0; k < n; k++)
             memcpy(rgb + bytes * (size_t)k, one, bytes);
         vc_err err = { 0 };
-        if (media_write_mp4(in_dir("m.mp4"), rgb, n, h, w, rows[i].fps, &err))
+        if (media_write_mp4(clip_path("m.mp4"), rgb, n, h, w, rows[i].fps, &err))
             fail_msg("row %zu: %s", i, err.text);
         media *m;
         media_info info;
-        if (media_open(&m, in_dir("m.mp4"), &info, &err))
+        if (media_open(&m, clip_path("m.mp4"), &info, &err))
             fail_msg("row %zu: %s", i, err.text);
         if (info.frames != n || info.h != h + (h & 1) || info.w != w + (w & 1) || !info.is_video ||
             fabs(info.fps - rows[i].fps) > 1e-3 || info.vfr)
@@ -451,13 +428,13 @@ static void test_write_errors(void **state)
     size_t size;
     vc_err err = { 0 };
     int before = count_files();
-    assert_int_equal(media_write_mp4(in_dir("no/a.mp4"), rgb, 1, 16, 16, 25, &err), VC_ENOENT);
+    assert_int_equal(media_write_mp4(clip_path("no/a.mp4"), rgb, 1, 16, 16, 25, &err), VC_ENOENT);
     assert_non_null(strstr(err.text, "no/a.mp4"));
-    assert_int_equal(media_write_png(in_dir("no/a.png"), rgb, 16, 16, &err), VC_ENOENT);
-    assert_int_equal(media_write_mp4(in_dir("a.mp4"), rgb, 0, 16, 16, 25, &err), VC_EINVAL);
-    assert_int_equal(media_write_mp4(in_dir("a.mp4"), rgb, 1, 16, 16, NAN, &err), VC_EINVAL);
-    assert_int_equal(media_write_mp4(in_dir("a.mp4"), rgb, 1, 16, -1, 25, &err), VC_EINVAL);
-    assert_int_equal(media_write_png(in_dir("a.png"), rgb, 0, 16, &err), VC_EINVAL);
+    assert_int_equal(media_write_png(clip_path("no/a.png"), rgb, 16, 16, &err), VC_ENOENT);
+    assert_int_equal(media_write_mp4(clip_path("a.mp4"), rgb, 0, 16, 16, 25, &err), VC_EINVAL);
+    assert_int_equal(media_write_mp4(clip_path("a.mp4"), rgb, 1, 16, 16, NAN, &err), VC_EINVAL);
+    assert_int_equal(media_write_mp4(clip_path("a.mp4"), rgb, 1, 16, -1, 25, &err), VC_EINVAL);
+    assert_int_equal(media_write_png(clip_path("a.png"), rgb, 0, 16, &err), VC_EINVAL);
     assert_int_equal(media_jpeg(&jpeg, &size, rgb, 16, 16, 0, &err), VC_EINVAL);
     assert_null(jpeg);
     assert_int_equal(count_files(), before);
@@ -472,5 +449,5 @@ int main(void)
         cmocka_unit_test(test_damage),     cmocka_unit_test(test_shrink),
         cmocka_unit_test(test_mp4),        cmocka_unit_test(test_write_errors),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, clip_setup, clip_teardown);
 }
