@@ -1,3 +1,4 @@
+include(${CMAKE_CURRENT_LIST_DIR}/fault.cmake)
 # Tests of the programs as a user runs them.
 function(vlt_script name script)
   cmake_parse_arguments(T "" "TIMEOUT" "ARGS" ${ARGN})
@@ -6,7 +7,7 @@ function(vlt_script name script)
   endif()
   add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${T_ARGS})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77
-    ENVIRONMENT "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR};VLT_MPI=${VLT_MPI_FOUND};VLT_PRELOAD=${VLT_PRELOAD}")
+    ENVIRONMENT "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR};VLT_MPI=${VLT_MPI_FOUND};VLT_PRELOAD=${VLT_PRELOAD};${VLT_FAULT_ENV}")
 endfunction()
 
 add_executable(dump_dataset dump_dataset.c)
