@@ -46,7 +46,7 @@ const vc_foreign vc_vtrain_flags[] = {
     VTRAIN(1, "training_type trainable_models trainable_modules"),
     VTRAIN(1, "rank lora_rank network_alpha lora_alpha"),
     VTRAIN(1, "target_name target_modules lora_target_modules lora_checkpoint preset_lora_path"),
-    VTRAIN(0, "bake_scale export_kohya motion_sub_loss"),
+    VTRAIN(0, "bake_scale export_kohya export_comfyui motion_sub_loss"),
     VTRAIN(1, "motion_sub_loss_ratio scheduler scheduler_id scheduler_path validation_sampler"),
     VTRAIN(1, "transformer transformer_id transformer_path transformer_dtype fp8_models"),
     VTRAIN(1, "mixed_precision"),

@@ -348,21 +348,21 @@ static void lora_is_written(void **state)
     const vt_source none = { .seed = 1 };
     tiny_open(&m, &none);
     tiny_lora(&m, 3, 6);
-    for (int form = 0; form < 4; form++) {
-        bool bake = form & 1, kohya = form & 2;
-        const vtrain_export_lora_opts o = { names, 2, 3, 6, bake, kohya, NULL, NULL };
+    static const struct { const char *file, *alpha; } beside[] = {
+        { "lora_kohya.safetensors", "lora_unet__blocks_0_to_out_0.alpha" },
+        { "lora_comfyui.safetensors", "diffusion_model.blocks.0.to_out.0.alpha" },
+    };
+    for (int form = 0; form < 8; form++) {
+        bool bake = form & 1, have[2] = { form & 2, form & 4 };
+        const vtrain_export_lora_opts o = { names, 2, 3, 6, bake, have[0], have[1], NULL, NULL };
         char sub[32];
         snprintf(sub, sizeof sub, "lora-%d", form);
         const char *dir = golden_tmp(sub);
         vc_err err = { 0 };
         if (vtrain_export_lora(dir, m.p, &o, &err)) fail_msg("%s", err.text);
         char *main_file = vc_path_join(dir, "pytorch_lora_weights.safetensors");
-        char *second = vc_path_join(dir, "lora_kohya.safetensors");
-        assert_int_equal(vc_file_exists(second), kohya);
-        for (int k = 0; k <= kohya; k++) {
-            same_product(k ? second : main_file, &m.q, "blocks.0.to_q");
-            same_product(k ? second : main_file, &m.out, "blocks.0.to_out.0");
-        }
+        same_product(main_file, &m.q, "blocks.0.to_q");
+        same_product(main_file, &m.out, "blocks.0.to_out.0");
         vf_safetensors *f;
         assert_int_equal(vf_safetensors_open(&f, main_file, &err), 0);
         assert_string_equal(vf_safetensors_meta(f, "lora_adapter_metadata"),
@@ -373,18 +373,27 @@ static void lora_is_written(void **state)
         assert_int_equal(vf_safetensors_count(f), 4);
         for (int i = 0; i < 4; i++)                              /* diffusers refuses other names */
             assert_non_null(strstr(vf_safetensors_at(f, i)->name, ".lora_"));
+        if (bake) assert_string_equal(vf_safetensors_meta(f, "vlt_network_alpha"), "6");
         vf_safetensors_close(f);
-        if (kohya) {
-            vf_view v;
-            assert_int_equal(vf_safetensors_open(&f, second, &err), 0);
-            assert_int_equal(vf_safetensors_get(f, "lora_unet__blocks_0_to_out_0.alpha", &v, &err),
-                             0);
-            assert_int_equal(v.nd, 0);
-            assert_int_equal(vf_safetensors_count(f), 6);
-            vf_safetensors_close(f);
+        for (size_t k = 0; k < COUNT(beside); k++) {
+            char *second = vc_path_join(dir, beside[k].file);
+            assert_int_equal(vc_file_exists(second), have[k]);
+            if (have[k]) {
+                vf_view v;
+                float alpha;
+                same_product(second, &m.q, "blocks.0.to_q");
+                same_product(second, &m.out, "blocks.0.to_out.0");
+                assert_int_equal(vf_safetensors_open(&f, second, &err), 0);
+                assert_int_equal(vf_safetensors_get(f, beside[k].alpha, &v, &err), 0);
+                assert_int_equal(v.nd, 0);
+                memcpy(&alpha, v.data, sizeof alpha);
+                assert_true(alpha == (bake ? 3 : 6));
+                assert_int_equal(vf_safetensors_count(f), 6);
+                vf_safetensors_close(f);
+            }
+            free(second);
         }
         free(main_file);
-        free(second);
     }
     tiny_close(&m);
 }
@@ -394,35 +403,45 @@ static void lora_is_gone_on_with(void **state)
 {
     (void)state;
     static const char *const names[] = { "to_q", "to_out.0" };
-    static const struct { int rank; double alpha; bool one; const char *says; } rows[] = {
-        { 3, 6, false, NULL },
-        { 2, 4, false, "module \"blocks.0.to_q\" has rank 2, but this run's is 3: give --rank 2" },
-        { 3, 3, false, "has alpha 3, but this run's is 6: give --network_alpha 3" },
-        { 3, 0, false, "\"blocks.0.to_q\" has alpha 0: a LoRA is trained with one above 0" },
-        { 3, 6, true, "no module \"blocks.0.to_out.0\", which --target_name matches" },
+    static const struct { int rank; double alpha; bool bake, one; const char *says; } rows[] = {
+        { 3, 6, false, false, NULL },
+        { 3, 6, true, false, NULL },
+        { 2, 4, false, false,
+          "module \"blocks.0.to_q\" has rank 2, but this run's is 3: give --rank 2" },
+        { 3, 3, false, false, "has alpha 3, but this run's is 6: give --network_alpha 3" },
+        { 3, 3, true, false, "has alpha 3, but this run's is 6: give --network_alpha 3" },
+        { 3, 12, true, false, "has alpha 12, but this run's is 6: give --network_alpha 12" },
+        { 3, 0, false, false, "\"blocks.0.to_q\" has alpha 0: a LoRA is trained with one above 0" },
+        { 3, 6, false, true, "no module \"blocks.0.to_out.0\", which --target_name matches" },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         tiny from, to;
         const vt_source none = { .seed = 1 };
         const char *dir = golden_tmp("gone-on");
         const vtrain_export_lora_opts o = {
-            names, 2, rows[i].rank, rows[i].alpha, false, false, NULL, NULL
+            names, 2, rows[i].rank, rows[i].alpha, rows[i].bake, false, false, NULL, NULL
         };
         vtrain_lora *l;
         int matched;
         vc_err err = { 0 };
         tiny_open(&from, &none);
         if (vt_params_lora(from.p, rows[i].one ? is_q : NULL, NULL, rows[i].rank, rows[i].alpha, 3,
-                           &matched, &err) ||
-            vtrain_export_lora(dir, from.p, &o, &err) || vtrain_lora_open(&l, dir, &err))
+                           &matched, &err))
+            fail_msg("%s", err.text);
+        float *b = from.q.lora_b->data;
+        for (int64_t k = 0; k < vt_count(from.q.lora_b); k++)
+            b[k] = (float)k / 7;
+        if (vtrain_export_lora(dir, from.p, &o, &err) || vtrain_lora_open(&l, dir, &err))
             fail_msg("%s", err.text);
         tiny_open(&to, &none);
         tiny_lora(&to, 3, 6);
         int rc = vtrain_lora_load(to.p, l, &err);
         if (rows[i].says ? rc != VC_EMISMATCH || !strstr(err.text, rows[i].says) : rc)
             fail_msg("%d: %s", rc, err.text);
-        if (!rc)
+        if (!rc) {
             assert_memory_equal(to.q.lora_a->data, from.q.lora_a->data, 3 * 6 * sizeof(float));
+            assert_memory_equal(to.q.lora_b->data, b, (size_t)vt_count(to.q.lora_b) * sizeof *b);
+        }
         vtrain_lora_close(l);
         tiny_close(&from);
         tiny_close(&to);

@@ -155,7 +155,7 @@ static void test_scheduler(void **state)
     free(file);
 }
 
-/* What --bake_scale and --export_kohya leave in a checkpoint. */
+/* What --bake_scale, --export_kohya and --export_comfyui leave in a checkpoint. */
 static void test_exports(void **state)
 {
     const char *dir = *state;
@@ -163,16 +163,18 @@ static void test_exports(void **state)
     run_ok(dir, "plain", TINY "--max_train_steps 20 --learning_rate 3e-3");
     char *args = vc_format("--model %s/plain/checkpoint-20 --rank 2 --network_alpha 4 "
                            "--target_name to_q --max_train_steps 2 --learning_rate 0.1", dir);
-    char *both = vc_format("%s --bake_scale --export_kohya", args);
-    run_ok(dir, "lora", args);
-    run_ok(dir, "baked", both);
+    char *alone = vc_format("%s --no_bake_scale --no_export_kohya --no_export_comfyui", args);
+    run_ok(dir, "lora", alone);
+    run_ok(dir, "baked", args);
     assert_false(run_exists(dir, "lora/checkpoint-2/lora_kohya.safetensors"));
+    assert_false(run_exists(dir, "lora/checkpoint-2/lora_comfyui.safetensors"));
     assert_true(run_exists(dir, "baked/checkpoint-2/lora_kohya.safetensors"));
     assert_true(run_same_file(dir, "baked/checkpoint-2/optimizer.safetensors",
                               "lora/checkpoint-2/optimizer.safetensors"));
     /* folded in, either file is the same model */
     static const char *const files[] = {
-        "lora/checkpoint-2", "baked/checkpoint-2", "baked/checkpoint-2/lora_kohya.safetensors"
+        "lora/checkpoint-2", "baked/checkpoint-2", "baked/checkpoint-2/lora_kohya.safetensors",
+        "baked/checkpoint-2/lora_comfyui.safetensors"
     };
     double loss[COUNT(files)], without = run_value(dir, "lora", 0, "loss");
     for (size_t i = 0; i < COUNT(files); i++) {
@@ -192,7 +194,7 @@ static void test_exports(void **state)
     assert_int_equal(run(dir, "bad", full, &err), VC_EUSAGE);
     free(full);
     free(args);
-    free(both);
+    free(alone);
 }
 
 int main(void)

@@ -28,29 +28,40 @@ static char *lora_metadata(const vtrain_export_lora_opts *o)
     return text;
 }
 
-/* Which data made it; the new number of fields. */
-static int add_lineage(vf_meta *meta, int n, const vtrain_export_lora_opts *o)
+/* Which data made it, and the alpha that a baked file no longer shows; the new number of fields. */
+static int add_lineage(vf_meta *meta, int n, const vtrain_export_lora_opts *o, char alpha[32])
 {
     if (o->data) meta[n++] = (vf_meta){ "vlt_data", o->data };
     if (o->plan) meta[n++] = (vf_meta){ "vlt_plan", o->plan };
+    if (o->bake) {
+        snprintf(alpha, 32, "%.17g", o->alpha);
+        meta[n++] = (vf_meta){ "vlt_network_alpha", alpha };
+    }
     return n;
+}
+
+/* What B is multiplied by. */
+static double scale_of(const vtrain_export_lora_opts *o)
+{
+    return o->bake ? o->alpha / (double)o->rank : 1;
 }
 
 static int write_diffusers(const char *dir, vt_params *p, const vtrain_export_lora_opts *o,
                            vc_err *err)
 {
     vtrain_views s;
+    char alpha[32];
     int rc = vtrain_views_open(&s, vt_params_context(p), vt_params_count(p), err);
     for (int i = 0; !rc && i < s.room; i++) {
         const vt_param *x = vt_params_at(p, i);
         if (x->role == VT_P_BASE) continue;
-        double scale = o->bake && x->role == VT_P_LORA_B ? o->alpha / (double)o->rank : 1;
-        rc = vtrain_views_add(&s, "transformer.", x->name, "", x->t, VC_F32, scale, err);
+        rc = vtrain_views_add(&s, "transformer.", x->name, "", x->t, VC_F32,
+                              x->role == VT_P_LORA_B ? scale_of(o) : 1, err);
     }
     char *text = rc ? NULL : lora_metadata(o);
     if (!rc && !text) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    vf_meta meta[4] = { { "format", "pt" }, { "lora_adapter_metadata", text } };
-    int n = add_lineage(meta, 2, o);
+    vf_meta meta[5] = { { "format", "pt" }, { "lora_adapter_metadata", text } };
+    int n = add_lineage(meta, 2, o, alpha);
     if (!rc)
         rc = vtrain_views_write(&s, dir, "pytorch_lora_weights.safetensors", meta, n, err);
     free(text);
@@ -58,38 +69,45 @@ static int write_diffusers(const char *dir, vt_params *p, const vtrain_export_lo
     return rc;
 }
 
-/* Half of a pair under its kohya name; after the second half the alpha of both. */
-static int add_kohya(vtrain_views *s, const vt_param *x, double scale, vt_tensor *alpha,
-                     vc_err *err)
+/* A layout with a scalar alpha beside each pair. */
+typedef struct layout {
+    const char *file, *prefix;
+    bool flat;                                /* underscores for the dots of a module's path */
+} layout;
+
+/* Half of a pair under its name in the layout; after the second half the alpha of both. */
+static int add_half(vtrain_views *s, const layout *l, const vt_param *x, double scale,
+                    vt_tensor *alpha, vc_err *err)
 {
-    char *flat = strdup(x->module);
-    if (!flat) return vc_fail(err, VC_ENOMEM, "out of memory");
-    for (char *c = flat; (c = strchr(c, '.'));)
+    char *module = strdup(x->module);
+    if (!module) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (char *c = module; l->flat && (c = strchr(c, '.'));)
         *c = '_';
     bool a = x->role == VT_P_LORA_A;
-    int rc = vtrain_views_add(s, "lora_unet__", flat, a ? ".lora_down.weight" : ".lora_up.weight",
+    int rc = vtrain_views_add(s, l->prefix, module, a ? ".lora_down.weight" : ".lora_up.weight",
                               x->t, VC_F32, a ? 1 : scale, err);
-    if (!rc && !a) rc = vtrain_views_add(s, "lora_unet__", flat, ".alpha", alpha, VC_F32, 1, err);
-    free(flat);
+    if (!rc && !a) rc = vtrain_views_add(s, l->prefix, module, ".alpha", alpha, VC_F32, 1, err);
+    free(module);
     return rc;
 }
 
-static int write_kohya(const char *dir, vt_params *p, const vtrain_export_lora_opts *o, vc_err *err)
+static int write_layout(const char *dir, const layout *l, vt_params *p,
+                        const vtrain_export_lora_opts *o, vc_err *err)
 {
     vtrain_views s;
+    char trained[32];
     float value = (float)(o->bake ? (double)o->rank : o->alpha);
     vt_ctx *g = vt_params_context(p);
     vt_tensor *alpha = vt_param_new(g, VC_F32, 0, NULL, &value, VC_F32, false, err);
-    double scale = o->bake ? o->alpha / (double)o->rank : 1;
     int rc = vtrain_views_open(&s, g, 2 * vt_params_count(p), err);
     if (!alpha) rc = VC_ENOMEM;
     for (int i = 0; !rc && i < vt_params_count(p); i++) {
         const vt_param *x = vt_params_at(p, i);
-        if (x->role != VT_P_BASE) rc = add_kohya(&s, x, scale, alpha, err);
+        if (x->role != VT_P_BASE) rc = add_half(&s, l, x, scale_of(o), alpha, err);
     }
-    vf_meta meta[3] = { { "format", "pt" } };
-    int n = add_lineage(meta, 1, o);
-    if (!rc) rc = vtrain_views_write(&s, dir, "lora_kohya.safetensors", meta, n, err);
+    vf_meta meta[4] = { { "format", "pt" } };
+    int n = add_lineage(meta, 1, o, trained);
+    if (!rc) rc = vtrain_views_write(&s, dir, l->file, meta, n, err);
     vtrain_views_close(&s);
     vt_param_free(g, alpha);
     return rc;
@@ -97,8 +115,12 @@ static int write_kohya(const char *dir, vt_params *p, const vtrain_export_lora_o
 
 int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_opts *o, vc_err *err)
 {
+    static const layout kohya = { "lora_kohya.safetensors", "lora_unet__", true };
+    static const layout comfyui = { "lora_comfyui.safetensors", "diffusion_model.", false };
     int rc = write_diffusers(dir, p, o, err);
-    return rc || !o->kohya ? rc : write_kohya(dir, p, o, err);
+    if (!rc && o->kohya) rc = write_layout(dir, &kohya, p, o, err);
+    if (!rc && o->comfyui) rc = write_layout(dir, &comfyui, p, o, err);
+    return rc;
 }
 
 /* ---- all of it ---- */

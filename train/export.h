@@ -1,9 +1,12 @@
 /* export.h - trained weights as other programs load them.
  *
- * A LoRA: DIR/pytorch_lora_weights.safetensors in diffusers' layout (lora.h). With `kohya` also
- * DIR/lora_kohya.safetensors: `lora_unet__<module, _ for .>.lora_down.weight`, `.lora_up.weight`
- * and a scalar `.alpha`, as VideoX-Fun's networks and kohya's scripts have it. Its tensors carry no
- * alpha into diffusers' file, which would refuse them.
+ * A LoRA: DIR/pytorch_lora_weights.safetensors in diffusers' layout (lora.h), which has no tensor for
+ * alpha; its metadata has one, which diffusers reads from 0.33 on and most other programs never do.
+ * With `bake` the strength is therefore in B itself, alpha equals the rank, and every reader agrees;
+ * what it was trained with is then the metadata's vlt_network_alpha. Beside it, if wanted, the same
+ * values as `.lora_down.weight`, `.lora_up.weight` and a scalar `.alpha`:
+ *   DIR/lora_kohya.safetensors     lora_unet__<module, _ for .>: VideoX-Fun's merge_lora, kohya's
+ *   DIR/lora_comfyui.safetensors   diffusion_model.<module>: ComfyUI; VideoX-Fun since 12/2025
  *
  * A transformer: FOLDER/config.json, the bytes it came with, and FOLDER/diffusion_pytorch_model
  * .safetensors, above `most` bytes in shards with their index: what diffusers' from_pretrained
@@ -23,7 +26,7 @@ typedef struct vtrain_export_lora_opts {
     int64_t rank;
     double alpha;
     bool bake;                                /* alpha / rank goes into B, alpha becomes rank */
-    bool kohya;
+    bool kohya, comfyui;
     const char *data, *plan;                  /* what it was trained on, for the metadata: roots and
                                                * plans of the datasets, blank-separated; or NULL */
 } vtrain_export_lora_opts;

@@ -31,6 +31,7 @@ struct vtrain_lora {
     } *pattern;
     int n_patterns;
     double alpha;                /* its alpha; NaN: not said */
+    double trained;              /* vlt_network_alpha, of a file with alpha baked into B; or NaN */
     bool root;                   /* rank-stabilised: alpha / sqrt(r) (Kalajdzievski 2023) */
     entry *entry;
     int n;
@@ -211,10 +212,21 @@ static int read_adapter_config(vtrain_lora *l, vc_err *err)
     return rc;
 }
 
+static int read_trained(vtrain_lora *l, vc_err *err)
+{
+    const char *text = vf_safetensors_meta(l->file, "vlt_network_alpha");
+    char *end;
+    l->trained = text ? strtod(text, &end) : NAN;
+    if (text && (end == text || *end || !(l->trained > 0 && l->trained < 1e9)))
+        return vc_fail(err, VC_EFORMAT, "vlt_network_alpha: \"%.40s\"", text);
+    return 0;
+}
+
 static int read_metadata(vtrain_lora *l, vc_err *err)
 {
     static const char *const keys[] = { "lora_adapter_metadata", "lora_config" };
     l->alpha = NAN;
+    if (read_trained(l, err)) return VC_EFORMAT;
     for (int i = 0; i < 2; i++) {
         const char *text = vf_safetensors_meta(l->file, keys[i]);
         if (!text) continue;
@@ -374,6 +386,7 @@ int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_
     if (rc) return rc;
     e->used = true;
     *p = (vtrain_lora_pair){ .a = *e->a, .b = *e->b, .scale = scale_of(l, e, module) };
+    p->trained = isnan(l->trained) ? p->scale : l->trained / (double)e->a->dim[0];
     return 0;
 }
 
@@ -517,11 +530,30 @@ static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
     if (!(p->scale > 0))
         return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g: a LoRA is trained with one "
                        "above 0", x->module, p->scale * (double)rank);
-    if (!(fabs(p->scale - scale) <= 1e-6 * fabs(p->scale)))
+    if (!(fabs(p->trained - scale) <= 1e-6 * p->trained))
         return vc_fail(err, VC_EMISMATCH, "module \"%s\" has alpha %g, but this run's is %g: give "
-                       "--network_alpha %g", x->module, p->scale * (double)rank,
-                       scale * (double)rank, p->scale * (double)rank);
+                       "--network_alpha %g", x->module, p->trained * (double)rank,
+                       scale * (double)rank, p->trained * (double)rank);
     return 0;
+}
+
+/* One half of a pair; the strength that is baked into a B comes out of it again. */
+static int set_half(const vt_param *x, vt_ctx *g, const vtrain_lora_pair *p, vc_err *err)
+{
+    if (x->role == VT_P_LORA_A) return vtrain_values_set(g, x->t, &p->a, err);
+    if (p->scale == p->trained) return vtrain_values_set(g, x->t, &p->b, err);
+    size_t n = (size_t)vf_view_count(&p->b);
+    float *b = malloc((n ? n : 1) * sizeof *b), factor = (float)(p->scale / p->trained);
+    vf_view plain = p->b;
+    if (!b) return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
+    vc_to_f32(b, p->b.data, p->b.dtype, n);
+    for (size_t i = 0; i < n; i++)
+        b[i] *= factor;
+    plain.data = b;
+    plain.dtype = VC_F32;
+    int rc = vtrain_values_set(g, x->t, &plain, err);
+    free(b);
+    return rc;
 }
 
 int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
@@ -536,8 +568,7 @@ int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err)
             rc = vc_fail(err, VC_EMISMATCH, "no module \"%s\", which --target_name matches: give "
                          "the file's targets", x->module);
         if (!rc) rc = check_fit(x, &pair, err);
-        if (!rc) rc = vtrain_values_set(vt_params_context(p), x->t,
-                                        x->role == VT_P_LORA_A ? &pair.a : &pair.b, err);
+        if (!rc) rc = set_half(x, vt_params_context(p), &pair, err);
         if (rc) return vc_context(err, rc, "%s", l->path);
     }
     return vtrain_lora_all_used(l, err);

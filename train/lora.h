@@ -40,6 +40,7 @@ typedef struct vtrain_lora vtrain_lora;
 typedef struct vtrain_lora_pair {
     vf_view a, b;                /* [r,in], [out,r], maybe with a kernel's axes */
     double scale;                /* alpha / r */
+    double trained;              /* what it was while it was trained: not scale if export.h baked it */
 } vtrain_lora_pair;
 /* A file, or a folder with pytorch_lora_weights.safetensors or adapter_model.safetensors in it.
  * VC_EFORMAT, VC_ENUMERIC (NaN, infinity) name the tensor. */
@@ -59,8 +60,8 @@ vt_source vtrain_lora_source(vtrain_lora *l, const vt_source *base);
 /* Bytes of the weights it has made so far. */
 size_t vtrain_lora_bytes(const vtrain_lora *l);
 
-/* Copies a LoRA's values into the trained pairs of p; every module must be there, ranks must
- * agree. */
+/* Copies a LoRA's values into the trained pairs of p; every module must be there, ranks and the
+ * alpha they were trained with must agree. A baked B is divided by what it was multiplied by. */
 int vtrain_lora_load(vt_params *p, vtrain_lora *l, vc_err *err);
 
 #endif

@@ -66,10 +66,12 @@ static const vc_flag flags[] = {
     ROW(PATH, lora_checkpoint, NULL, NULL, NULL, "LoRA: start from this one"),
     ROW(PATH, preset_lora_path, NULL, NULL, NULL,
         "fold this LoRA into the weights before training"),
-    ROW(BOOLEAN, bake_scale, "false", NULL, NULL, "LoRA: multiply alpha / rank into the saved B, "
-        "with alpha = rank, so that programs that ignore alpha agree"),
-    ROW(BOOLEAN, export_kohya, "false", NULL, NULL,
-        "LoRA: save it a second time in kohya's layout, lora_unet__* with alpha"),
+    ROW(BOOLEAN, bake_scale, "true", NULL, NULL, "LoRA: multiply alpha / rank into the saved B, "
+        "with alpha = rank, so that programs that ignore alpha load it at the same strength"),
+    ROW(BOOLEAN, export_kohya, "true", NULL, NULL,
+        "LoRA: save it also as VideoX-Fun's merge_lora reads it, lora_kohya.safetensors"),
+    ROW(BOOLEAN, export_comfyui, "true", NULL, NULL,
+        "LoRA: save it also as ComfyUI reads it, lora_comfyui.safetensors"),
 
     GROUP("Objective"),
     ROW(CHOICE, objective, "auto", "auto|flow|v", NULL,
@@ -220,7 +222,9 @@ static int check_type(vtrain_config *c, const vc_flags *set, vc_err *err)
         { "target_name", c->target_name }, { "lora_checkpoint", c->lora_checkpoint },
         { "rank", c->rank != 64 },
         { "network_alpha", c->network_alpha != 0 && c->network_alpha != (double)c->rank },
-        { "bake_scale", c->bake_scale }, { "export_kohya", c->export_kohya },
+        { "bake_scale", c->bake_scale && vc_flags_given(set, "bake_scale") },
+        { "export_kohya", c->export_kohya && vc_flags_given(set, "export_kohya") },
+        { "export_comfyui", c->export_comfyui && vc_flags_given(set, "export_comfyui") },
     };
     for (size_t i = 0; i < sizeof lora / sizeof *lora; i++)
         if (lora[i].there)

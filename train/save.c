@@ -34,7 +34,8 @@ static int write_lora(const vtrain *t, const char *dir, vc_err *err)
     char *roots = hashes_of(t, root_of), *plans = hashes_of(t, plan_of);
     vtrain_export_lora_opts o = {
         .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
-        .kohya = t->cfg.export_kohya, .data = roots, .plan = plans,
+        .kohya = t->cfg.export_kohya, .comfyui = t->cfg.export_comfyui, .data = roots,
+        .plan = plans,
     };
     o.target = vtrain_targets_names(t->targets, &o.n_targets);
     int rc = roots && plans ? vtrain_export_lora(dir, t->params, &o, err)
@@ -233,7 +234,7 @@ static const char *const state_of[] = { "optimizer", "rank", "network_alpha", NU
  * lines tell. A change of any other is told: it changes what is trained. */
 static const char *const may_change[] = {
     "latents", "follow", "verify_data", "training_type", "bake_scale", "export_kohya",
-    "max_train_steps", "num_train_epochs", "train_batch_size", "gradient_accumulation_steps",
+    "export_comfyui", "max_train_steps", "num_train_epochs", "train_batch_size", "gradient_accumulation_steps",
     "seed", "device", "threads", "kernels", "deterministic", "workers", "gradient_checkpointing",
     "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",
     "parallel", "dp_degree", "dp_shards", "nccl_timeout", "output_dir", "checkpointing_steps",
