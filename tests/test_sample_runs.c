@@ -197,11 +197,65 @@ static void test_exports(void **state)
     free(alone);
 }
 
+static void put(const char *dir, const char *name, const char *text)
+{
+    char *path = vc_path_join(dir, name);
+    char *folder = strndup(path, (size_t)(vc_path_base(path) - path));
+    vc_err err = { 0 };
+    if (vc_mkdirs(folder, &err) || vc_file_write(path, text, strlen(text), &err))
+        fail_msg("%s", err.text);
+    free(folder);
+    free(path);
+}
+
+/* A full finetune of a whole folder leaves whole folders: links to what it did not change, and none
+ * out of the folder. */
+static void test_pipeline(void **state)
+{
+    static const char index[] =
+        "{ \"_class_name\": \"P\",\"vae\":[\"diffusers\",\"V\"], "
+        "\"transformer\":[\"diffusers\",\"T\"],\n\"tokenizer\":[\"transformers\",\"T\"],"
+        "\"../whole\":[\"x\",\"y\"],\"none\":[null,null]}\n";
+    const char *dir = *state;
+    char *model = vc_path_join(dir, "whole/checkpoint-1"), *got;
+    size_t n;
+    vc_err err = { 0 };
+    run_ok(dir, "whole", TINY "--max_train_steps 1");
+    put(model, "model_index.json", index);
+    put(model, "vae/config.json", "{\"v\":1}");
+    put(model, "text_encoder/config.json", "{}");            /* not named: not linked */
+    char *args = vc_format("--model %s --training_type full-finetune --max_train_steps 2 "
+                           "--checkpointing_steps 1 --checkpoints_total_limit 1", model);
+    char *no = vc_format("%s --no_export_pipeline", args);
+    run_ok(dir, "linked", args);
+    assert_false(run_exists(dir, "linked/checkpoint-1"));    /* removed, and with it links alone */
+    char *file = vc_path_join(dir, "linked/checkpoint-2/model_index.json");
+    assert_int_equal(vc_file_read(&got, &n, file, 1 << 20, &err), 0);
+    assert_string_equal(got, index);
+    assert_true(run_exists(dir, "whole/checkpoint-1/vae/config.json"));
+    assert_true(run_exists(dir, "linked/checkpoint-2/vae/config.json"));
+    assert_true(run_exists(dir, "linked/checkpoint-2/transformer/config.json"));
+    assert_false(run_exists(dir, "linked/checkpoint-2/text_encoder"));
+    assert_false(run_exists(dir, "linked/checkpoint-2/tokenizer"));
+    run_ok(dir, "apart", no);
+    assert_false(run_exists(dir, "apart/checkpoint-2/model_index.json"));
+    assert_false(run_exists(dir, "apart/checkpoint-2/vae"));
+    put(model, "model_index.json", "{\"vae\":");           /* is known before the first step */
+    assert_int_equal(run(dir, "bad", args, &err), VC_EFORMAT);
+    assert_non_null(strstr(err.text, "model_index.json"));
+    assert_false(run_exists(dir, "bad/metrics.jsonl"));
+    free(got);
+    free(file);
+    free(no);
+    free(args);
+    free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_motion), cmocka_unit_test(test_scheduler),
-        cmocka_unit_test(test_exports),
+        cmocka_unit_test(test_exports), cmocka_unit_test(test_pipeline),
     };
     return cmocka_run_group_tests(tests, run_dir_setup, toy_dir_teardown);
 }

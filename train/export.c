@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/file.h"
 #include "train/values.h"
@@ -239,5 +240,49 @@ int vtrain_export_full(const char *folder, vt_params *p, const vtrain_weights *w
         rc = write_shard(folder, &s, i, p, w, err);
     if (!rc && s.n > 1) rc = write_index(folder, &s, p, err);
     free(s.of);
+    return rc;
+}
+
+/* ---- a whole pipeline ---- */
+
+/* A component's name comes from a file: one that is a path could lead out of the folder. */
+static bool plain_name(const char *name)
+{
+    return *name && *name != '.' && !strchr(name, '/');
+}
+
+static int link_component(const char *dir, const char *model, const char *name, vc_err *err)
+{
+    char *from = vc_path_join(model, name), *to = vc_path_join(dir, name), *real = NULL;
+    int rc = from && to ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && vc_file_exists(from) && !vc_file_exists(to)) {
+        real = realpath(from, NULL);
+        if (!real || symlink(real, to)) rc = vc_fail_errno(err, "%s", to);
+    }
+    free(real);
+    free(to);
+    free(from);
+    return rc;
+}
+
+int vtrain_export_pipeline(const char *dir, const char *model, vc_err *err)
+{
+    static const char index[] = "model_index.json";
+    char *from = vc_path_join(model, index), *to = vc_path_join(dir, index), *text = NULL;
+    cJSON *o = NULL;
+    size_t n;
+    int rc = from && to ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && vc_file_exists(from)) {
+        rc = vc_file_read(&text, &n, from, MAX_CONFIG, err);
+        if (!rc) rc = vc_context(err, vf_json_parse(&o, text, n, err), "%s", from);
+        for (const cJSON *c = rc || !dir ? NULL : o->child; c && !rc; c = c->next)
+            if (cJSON_IsArray(c) && plain_name(c->string))
+                rc = link_component(dir, model, c->string, err);
+        if (!rc && dir) rc = vc_file_write(to, text, n, err);
+    }
+    cJSON_Delete(o);
+    free(text);
+    free(to);
+    free(from);
     return rc;
 }

@@ -39,4 +39,12 @@ int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_o
 int vtrain_export_full(const char *folder, vt_params *p, const vtrain_weights *w,
                        const cJSON *config, size_t most, vc_err *err);
 
+/* Makes `dir`, which has its transformer/ and scheduler/, a folder that diffusers' Pipeline
+ * .from_pretrained opens: model_index.json of `model` byte for byte, and a link to the model's own
+ * folder for each component that it names and dir lacks. The links are absolute paths: the checkpoint
+ * needs the model where it is (cp -rL makes a copy that does not). Does nothing where the model has no
+ * model_index.json. dir NULL: only reads that file, so that a damaged one is known before the first
+ * step. VC_EFORMAT names it. */
+int vtrain_export_pipeline(const char *dir, const char *model, vc_err *err);
+
 #endif

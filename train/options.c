@@ -72,6 +72,9 @@ static const vc_flag flags[] = {
         "LoRA: save it also as VideoX-Fun's merge_lora reads it, lora_kohya.safetensors"),
     ROW(BOOLEAN, export_comfyui, "true", NULL, NULL,
         "LoRA: save it also as ComfyUI reads it, lora_comfyui.safetensors"),
+    ROW(BOOLEAN, export_pipeline, "true", NULL, NULL,
+        "full finetune of a whole model folder: link its other components into each checkpoint, "
+        "so that diffusers' Pipeline.from_pretrained opens it"),
 
     GROUP("Objective"),
     ROW(CHOICE, objective, "auto", "auto|flow|v", NULL,

@@ -10,6 +10,7 @@
 #include "common/threads.h"
 #include "train/ckpt.h"
 #include "train/dist.h"
+#include "train/export.h"
 #include "train/lora.h"
 #include "train/sample.h"
 #include "train/trace.h"
@@ -156,6 +157,8 @@ static int open_model(vtrain *t, vc_err *err)
         src.away = away;
     }
     int rc = vt_params_open(&t->params, t->g, err);
+    if (!rc && t->cfg.training_type == VTRAIN_FULL && t->cfg.export_pipeline && t->cfg.model)
+        rc = vc_context(err, vtrain_export_pipeline(NULL, t->cfg.model, err), "--export_pipeline");
     if (!rc) rc = t->family->open(&t->model, t->model_config, t->params, &src, err);
     if (!rc && t->weights) rc = vtrain_weights_check(t->weights, t->params, err);
     if (rc && t->weights) return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));

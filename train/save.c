@@ -70,7 +70,10 @@ static int write_full(const vtrain *t, const char *dir, vc_err *err)
     int rc = vtrain_export_full(folder, t->params, t->weights, t->model_config, VTRAIN_SHARD_BYTES,
                                 err);
     free(folder);
-    return rc ? rc : write_scheduler(t, dir, err);
+    if (!rc) rc = write_scheduler(t, dir, err);
+    if (!rc && t->cfg.export_pipeline && t->cfg.model)
+        rc = vc_context(err, vtrain_export_pipeline(dir, t->cfg.model, err), "--export_pipeline");
+    return rc;
 }
 
 /* ---- state ---- */
@@ -234,7 +237,7 @@ static const char *const state_of[] = { "optimizer", "rank", "network_alpha", NU
  * lines tell. A change of any other is told: it changes what is trained. */
 static const char *const may_change[] = {
     "latents", "follow", "verify_data", "training_type", "bake_scale", "export_kohya",
-    "export_comfyui", "max_train_steps", "num_train_epochs", "train_batch_size", "gradient_accumulation_steps",
+    "export_comfyui", "export_pipeline", "max_train_steps", "num_train_epochs", "train_batch_size", "gradient_accumulation_steps",
     "seed", "device", "threads", "kernels", "deterministic", "workers", "gradient_checkpointing",
     "memory_limit", "gradient_checkpointing_offload", "blocks_to_swap", "low_vram", "profile",
     "parallel", "dp_degree", "dp_shards", "nccl_timeout", "output_dir", "checkpointing_steps",

@@ -59,7 +59,7 @@ typedef struct vtrain_config {
     int64_t rank;
     double network_alpha;
     char *target_name, *lora_checkpoint, *preset_lora_path;
-    bool bake_scale, export_kohya, export_comfyui;
+    bool bake_scale, export_kohya, export_comfyui, export_pipeline;
 
     /* objective */
     int objective;                            /* index into auto|flow|v */
