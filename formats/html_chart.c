@@ -12,8 +12,9 @@
 
 #define DRAWABLE 1e150
 
-/* Units of the drawing; the browser scales it to the page's width. */
-enum { WIDTH = 900, HEIGHT = 300, LEFT = 64, RIGHT = 28, TOP = 12, BOTTOM = 44 };
+/* Units of the drawing; the browser scales it to the page's width. The y axis is labelled on the right:
+ * a narrow screen shows the right end first (html_page.c), where a run's newest values are. */
+enum { WIDTH = 900, HEIGHT = 300, LEFT = 28, RIGHT = 64, TOP = 12, BOTTOM = 44 };
 enum { PLOT_W = WIDTH - LEFT - RIGHT, PLOT_H = HEIGHT - TOP - BOTTOM };
 enum { TICKS = 6, MAX_TICKS = 16, BINS = 20, SHOWN_BARS = 30 };
 
@@ -103,8 +104,8 @@ static void put_axes(vf_buf *b, const axis *x, const axis *y, const char *x_labe
         double at = y_of(y, y->tick[i]);
         tick_label(text, y, y->tick[i]);
         vf_buf_printf(b, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
-                      "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT,
-                      WIDTH - RIGHT, at, at, LEFT - 8, at + 4, text);
+                      "<text x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, WIDTH - RIGHT, at, at,
+                      WIDTH - RIGHT + 8, at + 4, text);
     }
     for (int i = 0; i < x->n; i++) {
         double at = x_of(x, x->tick[i]);
@@ -117,8 +118,8 @@ static void put_axes(vf_buf *b, const axis *x, const axis *y, const char *x_labe
                   "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", LEFT, WIDTH - RIGHT,
                   HEIGHT - BOTTOM, HEIGHT - BOTTOM, LEFT + PLOT_W / 2, HEIGHT - 6);
     html_escape_str(b, x_label);
-    vf_buf_printf(b, "</text>\n<text transform=\"translate(13 %d) rotate(-90)\" "
-                  "text-anchor=\"middle\">", TOP + PLOT_H / 2);
+    vf_buf_printf(b, "</text>\n<text transform=\"translate(%d %d) rotate(90)\" "
+                  "text-anchor=\"middle\">", WIDTH - 13, TOP + PLOT_H / 2);
     html_escape_str(b, y_label);
     vf_buf_str(b, "</text>\n");
 }
@@ -133,7 +134,8 @@ static void put_figure(vf_html *h, const char *title)
 
 static void put_svg(vf_html *h, const char *title)
 {
-    vf_buf_printf(&h->body, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDTH, HEIGHT);
+    vf_buf_printf(&h->body, "<div class=\"chart\"><svg viewBox=\"0 0 %d %d\" role=\"img\" "
+                  "aria-label=\"", WIDTH, HEIGHT);
     html_escape_str(&h->body, title);
     vf_buf_str(&h->body, "\">\n");
 }
@@ -280,7 +282,7 @@ void vf_html_line_chart(vf_html *h, const vf_chart *c)
         for (int i = 0; i < n; i++)
             if (c->series[i].faint == (pass == 1))
                 put_path(b, c, &c->series[i], i, &x, &y);
-    vf_buf_str(b, "</svg></figure>\n");
+    vf_buf_str(b, "</svg></div></figure>\n");
 }
 
 /* ---- bars ---- */
@@ -372,7 +374,7 @@ void vf_html_histogram(vf_html *h, const char *title, const char *x_label, const
     put_axes(&h->body, &x, &y, x_label, "");
     for (int i = 0; i < bins; i++)
         put_bin(&h->body, &x, &y, i, bins, count[i]);
-    vf_buf_str(&h->body, "</svg></figure>\n");
+    vf_buf_str(&h->body, "</svg></div></figure>\n");
     if (sum < (double)n)
         vf_html_text(h, "%.0f of %.0f values are no finite numbers.", (double)n - sum, (double)n);
 }

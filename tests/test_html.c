@@ -284,7 +284,7 @@ static void test_positions(void **state)
     vf_html *h = new_page("");
     vf_html_line_chart(h, &c);
     char *body = body_of(h);
-    assert_non_null(strstr(body, "d=\"M64.0 247.0h0L872.0 21.0\""));
+    assert_non_null(strstr(body, "d=\"M28.0 247.0h0L836.0 21.0\""));
     assert_non_null(strstr(body, ">0</text>"));
     assert_non_null(strstr(body, ">100</text>"));
     assert_non_null(strstr(body, ">step</text>"));
