@@ -85,6 +85,7 @@ const char *vc_code_name(int code)
     case VC_EUSAGE: return "usage";
     case VC_EMISMATCH: return "does not fit";
     case VC_ENUMERIC: return "not a number";
+    case VC_ETORN: return "cut short or unreadable";
     default: return "failed";
     }
 }

@@ -19,7 +19,8 @@ enum {
     VC_ESTOP = -9,      /* the user asked to stop; everything is resumable */
     VC_EUSAGE = -10,    /* command line or configuration: exit status 2 */
     VC_EMISMATCH = -11, /* two things that do not fit each other */
-    VC_ENUMERIC = -12   /* NaN or infinity where a number was needed */
+    VC_ENUMERIC = -12,  /* NaN or infinity where a number was needed */
+    VC_ETORN = -13      /* a file in use was cut short, or the disk failed under it (map.h) */
 };
 
 typedef struct vc_err {

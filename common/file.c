@@ -9,25 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* O_NONBLOCK, so that opening a FIFO named in hostile metadata cannot hang. */
-static int open_regular(const char *path, struct stat *st, vc_err *err)
+int vc_file_open(int *fd, struct stat *st, const char *path, vc_err *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-    if (fd < 0) {
-        vc_fail_errno(err, "%s", path);
-        return -1;
-    }
-    if (fstat(fd, st) || !S_ISREG(st->st_mode)) {
-        vc_fail(err, VC_EFORMAT, "%s: not a regular file", path);
-        close(fd);
-        return -1;
-    }
-    return fd;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0)
+        return vc_fail_errno(err, "%s", path);
+    if (!fstat(*fd, st) && S_ISREG(st->st_mode))
+        return 0;
+    close(*fd);
+    *fd = -1;
+    return vc_fail(err, VC_EFORMAT, "%s: not a regular file", path);
 }
 
 int vc_file_read(char **data, size_t *size, const char *path, size_t max, vc_err *err)
@@ -36,14 +31,10 @@ int vc_file_read(char **data, size_t *size, const char *path, size_t max, vc_err
     *size = 0;
 
     struct stat st;
-    vc_err e = { 0 };
-    int fd = open_regular(path, &st, &e);
-    if (fd < 0) {
-        if (err) *err = e;
-        return e.code;
-    }
+    int fd, rc = vc_file_open(&fd, &st, path, err);
+    if (rc)
+        return rc;
 
-    int rc = 0;
     char *buf = NULL;
     size_t n = (size_t)st.st_size, got = 0;
     if (n > max)
@@ -99,6 +90,7 @@ int vc_file_write(const char *path, const void *data, size_t size, vc_err *err)
         rc = vc_fail_errno(err, "%s", path);
     if (fd >= 0 && close(fd) && !rc)
         rc = vc_fail_errno(err, "%s", path);
+    rc = vc_maps_check(rc, err);
     if (!rc && rename(tmp, path))
         rc = vc_fail_errno(err, "%s", path);
     if (rc && fd >= 0)
@@ -113,41 +105,6 @@ int vc_file_write(const char *path, const void *data, size_t size, vc_err *err)
     rc = vc_sync_dir(*dir ? dir : ".", err);
     free(dir);
     return rc;
-}
-
-int vc_map_open(vc_map *m, const char *path, vc_err *err)
-{
-    *m = (vc_map){ 0 };
-
-    struct stat st;
-    vc_err e = { 0 };
-    int fd = open_regular(path, &st, &e), rc = 0;
-    if (fd < 0) {
-        if (err) *err = e;
-        return e.code;
-    }
-    if (st.st_size > 0) {
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
-        if (p == MAP_FAILED)
-            rc = vc_fail_errno(err, "%s", path);
-        else
-            *m = (vc_map){ .data = p, .size = (size_t)st.st_size };
-    }
-    close(fd);
-    return rc;
-}
-
-void vc_map_release(const vc_map *m)
-{
-    if (m->size)
-        madvise((void *)(uintptr_t)m->data, m->size, MADV_DONTNEED);
-}
-
-void vc_map_close(vc_map *m)
-{
-    if (m->data)
-        munmap((void *)(uintptr_t)m->data, m->size);
-    *m = (vc_map){ 0 };
 }
 
 int vc_mkdirs(const char *path, vc_err *err)

@@ -1,4 +1,4 @@
-/* file.h - files whole, mapped, locked, and replaced atomically. Thread-safe: no state. */
+/* file.h - files whole, mapped (map.h), locked, and replaced atomically. Thread-safe: no state. */
 #ifndef VC_FILE_H
 #define VC_FILE_H
 
@@ -7,24 +7,20 @@
 #include <stdint.h>
 
 #include "common/err.h"
+#include "common/map.h"
 
+struct stat;
+/* Opens a regular file to be read. VC_EFORMAT if it is something else (a FIFO would block); *fd is -1
+ * on failure. */
+int vc_file_open(int *fd, struct stat *st, const char *path, vc_err *err);
 /* Reads a regular file into malloc'ed memory with a NUL after its end. The caller frees *data.
  * VC_EFORMAT if it is larger than max bytes or no regular file (a FIFO would block). */
 int vc_file_read(char **data, size_t *size, const char *path, size_t max, vc_err *err);
 
 /* Replaces path by size bytes of data: temporary file beside it, fsync, rename, fsync of the
- * folder. After a crash the file is the old or the new one, whole. */
+ * folder. After a crash the file is the old or the new one, whole. VC_ETORN: a map is torn (map.h), and
+ * the file stays as it was. */
 int vc_file_write(const char *path, const void *data, size_t size, vc_err *err);
-
-/* A read-only map. data is NULL for an empty file. */
-typedef struct vc_map {
-    const uint8_t *data;
-    size_t size;
-} vc_map;
-int vc_map_open(vc_map *m, const char *path, vc_err *err);
-/* Gives the map's memory back to the system; it is read again where it is touched again. */
-void vc_map_release(const vc_map *m);
-void vc_map_close(vc_map *m);                      /* an all-zero vc_map is fine */
 
 /* mkdir -p. VC_EIO names the part that could not be made. */
 int vc_mkdirs(const char *path, vc_err *err);

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/map.h"
 #include "common/utf8.h"
 
 #define LINE 4096              /* bytes of an outgoing line */
@@ -485,7 +486,7 @@ int vc_catch_stop(vc_err *err)
     if (sigaction(SIGINT, &stop, NULL) || sigaction(SIGTERM, &stop, NULL) ||
         sigaction(SIGXFSZ, &ignore, NULL) || sigaction(SIGPIPE, &ignore, NULL))
         return vc_fail_errno(err, "cannot catch signals");
-    return 0;
+    return vc_maps_guard(err);
 }
 
 const volatile int *vc_stop_flag(void)

@@ -7,7 +7,8 @@
  * VC_EFORMAT. Trees are left in at most `depth` steps, cursors visit no more leaves than the file
  * has pages.
  *
- * The file must not shrink while it is open (closed shards never change). No lock file is used.
+ * A file that shrinks while it is open reads as zeroes there (map.h), which is VC_ETORN or
+ * VC_EFORMAT where a page of a tree is asked for; values are the reader's to check. No lock file.
  * Immutable after open: one handle may serve many threads. Needs plain trees as the dataset has
  * them: no duplicates, no integer or reversed keys. */
 #ifndef VF_LMDB_READ_H

@@ -39,6 +39,7 @@ struct vf_env {
     MDB_dbi dbi[VF_ENV_DBS];
     int dbs, fd;                             /* fd: to reserve space with; -1: cannot */
     uint64_t used, map, reserved, waiting;   /* bytes */
+    uint64_t size;                           /* of the file when it was last looked at */
     unsigned page_size;
     item *item;
     size_t items, room;
@@ -77,9 +78,41 @@ static int lmdb_error(vf_env *e, int code, const char *what, vc_err *err)
                    mdb_strerror(code));
 }
 
-static int usable(const vf_env *e, vc_err *err)
+/* liblmdb believes its file, so it is not asked about one that somebody cut short meanwhile. */
+static int usable(vf_env *e, vc_err *err)
 {
-    return e->broken ? vc_fail(err, VC_EIO, "%s: an earlier write failed", e->file) : 0;
+    struct stat st;
+    if (e->broken)
+        return vc_fail(err, VC_EIO, "%s: an earlier write failed", e->file);
+    if (fstat(e->fd, &st) || (uint64_t)st.st_size >= e->size)
+        return 0;
+    e->broken = true;
+    return vc_fail(err, VC_ETORN, "%s: byte %llu could not be read: the file was cut short, from %llu "
+                   "bytes, while it was being written; start again", e->path,
+                   (unsigned long long)st.st_size, (unsigned long long)e->size);
+}
+
+/* What a transaction is given; it returns liblmdb's code. */
+typedef struct job {
+    vf_env *e;
+    const char *const *dbs;                  /* of open_dbs */
+    int db;                                  /* of read_value and count_entries */
+    MDB_val key;
+    size_t size;                             /* out: of the copy of the value */
+    uint64_t n;                              /* out: of entries */
+} job;
+
+/* Runs a transaction. In the midst of one that met a page that could not be read the environment is
+ * in no state to be closed: it is dropped. *code is liblmdb's. */
+static int run(job *j, int (*transaction)(void *job), int *code, vc_err *err)
+{
+    int rc = vc_map_run(transaction, j, j->e->path, err);
+    *code = rc == VC_ETORN ? 0 : rc;
+    if (rc != VC_ETORN)
+        return 0;
+    j->e->broken = true;
+    j->e->env = NULL;
+    return rc;
 }
 
 /* ---- opening ---- */
@@ -104,20 +137,20 @@ static int check_file(const char *path, vc_err *err)
     return rc;
 }
 
-static int open_dbs(vf_env *e, const char *const *dbs, vc_err *err)
+static int open_dbs(void *arg)
 {
+    const job *j = arg;
+    vf_env *e = j->e;
     MDB_txn *txn;
-    int rc = mdb_txn_begin(e->env, NULL, 0, &txn);
-    if (rc)
-        return lmdb_error(e, rc, "begin", err);
-    for (; dbs[e->dbs] && !rc; e->dbs++)
-        rc = mdb_dbi_open(txn, dbs[e->dbs], MDB_CREATE, &e->dbi[e->dbs]);
-    if (rc) {
-        mdb_txn_abort(txn);
-        return lmdb_error(e, rc, "open", err);
-    }
-    rc = mdb_txn_commit(txn);
-    return rc ? lmdb_error(e, rc, "open", err) : 0;
+    int code = mdb_txn_begin(e->env, NULL, 0, &txn);
+    if (code)
+        return code;
+    for (; j->dbs[e->dbs] && !code; e->dbs++)
+        code = mdb_dbi_open(txn, j->dbs[e->dbs], MDB_CREATE, &e->dbi[e->dbs]);
+    if (!code)
+        return mdb_txn_commit(txn);          /* frees txn in every case */
+    mdb_txn_abort(txn);
+    return code;
 }
 
 static void look(vf_env *e)
@@ -129,12 +162,15 @@ static void look(vf_env *e)
     e->page_size = st.ms_psize;
     e->used = ((uint64_t)info.me_last_pgno + 1) * st.ms_psize;
     e->map = info.me_mapsize;
+    struct stat file;
+    e->size = fstat(e->fd, &file) ? 0 : (uint64_t)file.st_size;
 }
 
 static int open_env(vf_env *e, const char *const *dbs, vc_err *err)
 {
     bool made = !vc_file_exists(e->path);
     struct stat st;
+    int code;
     int rc = mdb_env_create(&e->env);
     if (!rc)
         rc = mdb_env_set_maxdbs(e->env, VF_ENV_DBS);
@@ -147,9 +183,9 @@ static int open_env(vf_env *e, const char *const *dbs, vc_err *err)
     if ((e->fd = open(e->path, O_RDWR | O_CLOEXEC)) < 0 || fstat(e->fd, &st))
         return vc_fail_errno(err, "%s", e->path);
     e->reserved = (uint64_t)st.st_size;
-    rc = open_dbs(e, dbs, err);
-    if (rc)
-        return rc;
+    rc = run(&(job){ .e = e, .dbs = dbs }, open_dbs, &code, err);
+    if (rc || code)
+        return rc ? rc : lmdb_error(e, code, "open", err);
     look(e);
     if (!made)
         return 0;
@@ -254,11 +290,34 @@ int vf_env_put(vf_env *e, int db, const void *key, size_t key_size, const void *
     return 0;
 }
 
+/* Copies the value out, so that no read transaction lives on: without locks it would not hold its
+ * pages. */
+static int read_value(void *arg)
+{
+    job *j = arg;
+    vf_env *e = j->e;
+    MDB_txn *txn;
+    MDB_val v;
+    int code = mdb_txn_begin(e->env, NULL, MDB_RDONLY, &txn);
+    if (code)
+        return code;
+    code = mdb_get(txn, e->dbi[j->db], &j->key, &v);
+    uint8_t *copy = code ? NULL : realloc(e->copy, v.mv_size + 1);
+    if (copy) {
+        e->copy = copy;
+        memcpy(copy, v.mv_data, v.mv_size);
+        copy[v.mv_size] = 0;
+        j->size = v.mv_size;
+    }
+    mdb_txn_abort(txn);
+    return code || copy ? code : ENOMEM;
+}
+
 int vf_env_get(vf_env *e, int db, const void *key, size_t key_size, const void **value,
                size_t *size, vc_err *err)
 {
     uint64_t at;
-    int rc = usable(e, err);
+    int code, rc = usable(e, err);
     if (rc)
         return rc;
     if (vf_keymap_get(&e->at, place(db, key, key_size), &at)) {
@@ -267,27 +326,14 @@ int vf_env_get(vf_env *e, int db, const void *key, size_t key_size, const void *
         return 0;
     }
 
-    /* copied out, so that no read transaction lives on: without locks it would not hold its
-     * pages */
-    MDB_txn *txn;
-    MDB_val k = { key_size, (void *)(uintptr_t)key }, v;
-    if ((rc = mdb_txn_begin(e->env, NULL, MDB_RDONLY, &txn)))
-        return lmdb_error(e, rc, "read", err);
-    rc = mdb_get(txn, e->dbi[db], &k, &v);
-    void *copy = rc ? NULL : realloc(e->copy, v.mv_size + 1);
-    if (copy) {
-        memcpy(copy, v.mv_data, v.mv_size);
-        ((char *)copy)[v.mv_size] = 0;
-        e->copy = copy;
-        *value = copy;
-        *size = v.mv_size;
-    }
-    mdb_txn_abort(txn);
-    if (rc == MDB_NOTFOUND)
+    job j = { .e = e, .db = db, .key = { key_size, (void *)(uintptr_t)key } };
+    if ((rc = run(&j, read_value, &code, err)))
+        return rc;
+    if (code == MDB_NOTFOUND)
         return vc_fail(err, VC_ENOENT, "%s: no such key", e->file);
-    if (rc)
-        return lmdb_error(e, rc, "read", err);
-    return copy ? 0 : vc_fail(err, VC_ENOMEM, "%s: out of memory", e->file);
+    *value = e->copy;
+    *size = j.size;
+    return code ? lmdb_error(e, code, "read", err) : 0;
 }
 
 /* ---- commit ---- */
@@ -342,9 +388,10 @@ static int reserve(vf_env *e, vc_err *err)
     return full(e, mdb_strerror(code), err);
 }
 
-/* One transaction with everything that waits; liblmdb's code. */
-static int write_items(vf_env *e)
+/* One transaction with everything that waits. */
+static int write_items(void *arg)
 {
+    vf_env *e = ((const job *)arg)->e;
     MDB_txn *txn;
     int rc = mdb_txn_begin(e->env, NULL, 0, &txn);
     if (rc)
@@ -363,19 +410,19 @@ static int write_items(vf_env *e)
 
 int vf_env_commit(vf_env *e, vc_err *err)
 {
-    int rc = usable(e, err);
+    job j = { .e = e };
+    int code = 0, rc = vc_maps_check(usable(e, err), err);
     if (rc || !e->items)
         return rc;
     rc = grow_map(e, worst(e), err);
     if (!rc)
         rc = reserve(e, err);
-    if (rc)
-        return rc;
-    int code = write_items(e);
+    if (!rc)
+        rc = run(&j, write_items, &code, err);
     for (int i = 0; code == MDB_MAP_FULL && i < MAP_TRIES && !rc; i++) {
         rc = grow_map(e, 2 * e->map, err);
         if (!rc)
-            code = write_items(e);
+            rc = run(&j, write_items, &code, err);
     }
     if (rc || code)
         return rc ? rc : lmdb_error(e, code, "write", err);
@@ -394,22 +441,29 @@ uint64_t vf_env_waiting(const vf_env *e)
     return e->waiting;
 }
 
+static int count_entries(void *arg)
+{
+    job *j = arg;
+    MDB_txn *txn;
+    MDB_stat st = { 0 };
+    int code = mdb_txn_begin(j->e->env, NULL, MDB_RDONLY, &txn);
+    if (code)
+        return code;
+    code = mdb_stat(txn, j->e->dbi[j->db], &st);
+    mdb_txn_abort(txn);
+    j->n = st.ms_entries;
+    return code;
+}
+
 int vf_env_count(vf_env *e, int db, uint64_t *n, vc_err *err)
 {
-    MDB_txn *txn;
-    MDB_stat st;
-    int rc = usable(e, err);
+    job j = { .e = e, .db = db };
+    int code, rc = usable(e, err);
     if (rc)
         return rc;
-    rc = mdb_txn_begin(e->env, NULL, MDB_RDONLY, &txn);
-    if (rc)
-        return lmdb_error(e, rc, "count", err);
-    rc = mdb_stat(txn, e->dbi[db], &st);
-    mdb_txn_abort(txn);
-    if (rc)
-        return lmdb_error(e, rc, "count", err);
-    *n = st.ms_entries;
-    return 0;
+    rc = run(&j, count_entries, &code, err);
+    *n = j.n;
+    return rc || !code ? rc : lmdb_error(e, code, "count", err);
 }
 
 int vf_env_finish(vf_env *e, uint64_t *bytes, vc_err *err)

@@ -226,8 +226,10 @@ static int write_data(int fd, const vf_view **order, int n, const vf_view *tenso
         const void *data = order[i]->data;
         if (feed)
             rc = feed->get(feed->arg, (int)(order[i] - tensors), &data, err);
-        if (!rc && write_all(fd, data, order[i]->bytes))
-            rc = vc_fail_errno(err, "cannot write");
+        if (!rc && write_all(fd, data, order[i]->bytes)) {
+            rc = errno == EFAULT ? vc_map_touch(data, order[i]->bytes, err) : 0;
+            rc = rc ? rc : vc_fail_errno(err, "cannot write");
+        }
     }
     return rc;
 }
@@ -250,6 +252,7 @@ static int replace_file(const char *path, const vf_buf *header, const vf_view **
         rc = vc_fail_errno(err, "cannot write");
     if (made && close(fd) && !rc)
         rc = vc_fail_errno(err, "cannot write");
+    rc = vc_maps_check(rc, err);
     if (!rc && rename(tmp, path))
         rc = vc_fail_errno(err, "cannot rename");
     if (rc && made)

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/map.h"
+
 typedef struct shard {
     vf_lmdb *m;
     const vf_shard_info *info;
@@ -505,6 +507,8 @@ static int open_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *
     rc = vf_safetensors_parse(st, v.data, v.size, err);
     if (!rc && check)
         rc = vf_safetensors_check(*st, err);
+    int torn = rc ? vc_map_check(v.data, v.size, err) : 0;
+    rc = torn ? torn : rc;
     if (rc) {
         vf_safetensors_close(*st);
         *st = NULL;

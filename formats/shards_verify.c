@@ -209,7 +209,7 @@ static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, v
                        vc_err *err)
 {
     const char *which = text ? "text" : "latent", *what = NULL;
-    vf_safetensors *st;
+    vf_safetensors *st = NULL;
     vf_shape s = { 0 };
     vf_key k;
     vc_err e = { 0 };
@@ -217,7 +217,9 @@ static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, v
         vf_check_found(c, file, which, key, "32 hex digits expected as key");
         return 0;
     }
-    int rc = vf_safetensors_parse(&st, value.data, value.size, &e);
+    int rc = vc_map_touch(value.data, value.size, &e);
+    if (!rc)
+        rc = vf_safetensors_parse(&st, value.data, value.size, &e);
     if (!rc)
         rc = vf_safetensors_check(st, &e);
     if (!rc)
@@ -278,10 +280,13 @@ static int visit_thumb(vf_check *c, const char *file, void *arg, vf_bytes key, v
                        vc_err *err)
 {
     uint32_t number, variant;
+    vc_err e = { 0 };
     (void)arg;
     (void)err;
     c->report->thumbs++;
-    if (!vf_sample_key_parse((const char *)key.data, key.size, &number, &variant))
+    if (vc_map_touch(value.data, value.size, &e))
+        vf_check_found(c, file, "thumb", key, e.text);
+    else if (!vf_sample_key_parse((const char *)key.data, key.size, &number, &variant))
         vf_check_found(c, file, "thumb", key, "NNNNNNNNNNNN/NNN expected as key");
     else if (!vf_is_jpeg(value.data, value.size))
         vf_check_found(c, file, "thumb", key, "no JPEG");
@@ -331,10 +336,12 @@ static int visit_sample(vf_check *c, const char *file, void *arg, vf_bytes key, 
 {
     records *r = arg;
     vf_record record;
-    cJSON *json;
+    cJSON *json = NULL;
     vc_err e = { 0 };
     uint32_t number, variant;
-    int rc = vf_record_read(&record, &json, key, value, &e);
+    int rc = vc_map_touch(value.data, value.size, &e);
+    if (!rc)
+        rc = vf_record_read(&record, &json, key, value, &e);
     if (rc == VC_ENOMEM)
         return vc_fail(err, rc, "%s: %s", file, e.text);
     if (rc)
@@ -404,8 +411,7 @@ static void check_counts(vf_check *c, const vf_shard_info *s, const int64_t coun
 }
 
 /* Size, hash and pages. Opened as well as it can be: c->m[at] stays NULL when nothing can be
- * walked, which is also so for a file that the disk cannot give: reading it through a map would
- * be SIGBUS. */
+ * walked, which is also so for a file that the disk cannot give where maps are not guarded. */
 static int open_shard(vf_check *c, int at, vc_err *err)
 {
     const vf_shard_info *s = &c->manifest.shard[at];
@@ -424,15 +430,16 @@ static int open_shard(vf_check *c, int at, vc_err *err)
     free(path);
     if (rc == VC_ESTOP || rc == VC_ENOMEM)
         return vc_fail(err, rc, "%s", e.text);
-    if (rc) {
-        if (c->m[at])
-            found(c, s->file, e.text);
+    if (rc && c->m[at])
+        found(c, s->file, e.text);
+    if (rc && !vc_maps_guarded()) {
         vf_lmdb_close(c->m[at]);
         c->m[at] = NULL;
-        return 0;
     }
+    if (!c->m[at])
+        return 0;
     c->report->bytes += vf_lmdb_file(c->m[at]).size;
-    if (memcmp(&hash, &s->hash, sizeof hash))
+    if (!rc && memcmp(&hash, &s->hash, sizeof hash))
         found(c, s->file, "the file's checksum differs from the manifest's");
     if (vf_lmdb_check(c->m[at], &e))
         found(c, s->file, e.text);
@@ -493,6 +500,10 @@ int vf_verify(const char *path, void (*told)(void *arg, const char *where, const
         check_strays(&c);
     r->latents = c.latents.n;
     r->texts = c.texts.n;
+    if (r->damaged)
+        vc_maps_reported();
+    else
+        rc = vc_maps_check(rc, err);
 
     for (int i = 0; i < c.manifest.n_shards && c.m; i++)
         vf_lmdb_close(c.m[i]);

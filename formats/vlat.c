@@ -10,6 +10,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "common/map.h"
+
 #define FLAG(kind_, field, name_, value_, allowed_, help_) \
     { .name = name_, .kind = kind_, .offset = offsetof(vlat_options, field), .value = value_, \
       .allowed = allowed_, .help = help_ }
@@ -251,7 +253,7 @@ int main(int argc, char **argv)
     if (!rc)
         rc = vc_progress_open(&v.progress, "vlat", (vc_log_format)options.log_format, false, &err);
     if (!rc)
-        rc = run(b, &v, set, &err);
+        rc = vc_maps_check(run(b, &v, set, &err), &err);
     vc_progress_close(v.progress);
     if (rc < 0 && *err.text)
         fprintf(stderr, "vlat: %s\n", err.text);

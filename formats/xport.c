@@ -279,6 +279,7 @@ static int write_part(xport *x, const xport_format *f, const char *part, bool le
         return vc_fail_errno(err, "%s (no export left it: move it away)", part);
     rc = f->write(x, err);
     if (!rc) rc = make_durable(part, err);
+    rc = vc_maps_check(rc, err);
     if (!rc && rename(part, x->v->o->out))
         rc = vc_fail_errno(err, "%s: rename to %s", part, x->v->o->out);
     if (rc)

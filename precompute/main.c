@@ -319,6 +319,7 @@ static int name_plan(vprep *p, vc_err *err)
  * who are in the midst of their work. What was made is kept. */
 static int meet(vprep *p, int rc, vc_err *err)
 {
+    rc = vc_maps_check(rc, err);
     if (rc && p->writer)
         vf_writer_commit(p->writer, NULL);
     if (rc && rc != VC_ESTOP && p->ranks > 1) {
@@ -384,6 +385,7 @@ static int run(vprep *p, vc_err *err)
     if (!rc && !forecast && p->c.dry_run) vprep_no_forecast(stdout);
     rc = vc_comm_agree(p->comm, rc, err);
     if (!rc && !p->c.dry_run) rc = encode_stages(p, err);
+    rc = vc_maps_check(rc, err);
     if (p->rank == 0 && vc_file_exists(p->c.out)) {
         vc_err e = { 0 };
         int wrote = vprep_write_errors(p, rc ? &e : err);

@@ -342,6 +342,7 @@ static int replace(const char *path, const char *tmp, vc_err *err)
     int rc = fd < 0 || fsync(fd) ? vc_fail_errno(err, "%s", path) : 0;
     if (fd >= 0)
         close(fd);
+    rc = vc_maps_check(rc, err);
     if (!rc && rename(tmp, path))
         rc = vc_fail_errno(err, "%s", path);
     if (rc)

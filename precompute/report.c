@@ -95,6 +95,7 @@ int vprep_report(vprep *p, FILE *out, vc_err *err)
     if (!rc) rc = write_plan(p, f, t, err);
     if (f && fclose(f) && !rc)
         rc = vc_fail_errno(err, "%s", path);
+    rc = vc_maps_check(rc, err);
     if (!rc && rename(tmp, path))
         rc = vc_fail_errno(err, "%s", path);
     if (rc && tmp)

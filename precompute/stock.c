@@ -197,6 +197,8 @@ int prep_stock_take(vprep *p, bool text, vf_key k, vc_err *err)
         const void *data;
         size_t n;
         int rc = vf_dataset_bytes(from->d, text, k, &data, &n, &why);
+        if (rc == VC_ETORN)
+            return vc_fail(err, rc, "--reuse %s: %s", vf_dataset_path(from->d), why.text);
         if (rc) {
             if (rc != VC_ENOENT)
                 vc_warn(p->progress, "--reuse %s: %s: made anew", vf_dataset_path(from->d),

@@ -12,12 +12,14 @@
 int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,
                vc_err *err)
 {
+    int rc = vc_maps_check(0, err);
+    if (rc)
+        return rc;
     if (why->code == VC_ESTOP || why->code == VC_ENOMEM || why->code == VC_EFULL) {
         *err = *why;
         return why->code;
     }
 
-    int rc = 0;
     pthread_mutex_lock(&p->lock);
     if ((p->n_errors & (p->n_errors - 1)) == 0) {        /* room for the next power of two */
         size_t room = p->n_errors ? 2 * (size_t)p->n_errors : 1;

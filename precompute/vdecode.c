@@ -437,7 +437,7 @@ int main(int argc, char **argv)
     }
     if (!rc) rc = vc_progress_open(&d.progress, "vdecode", (vc_log_format)d.o.log_format, d.o.quiet, &err);
     if (!rc) rc = vc_catch_stop(&err);
-    if (!rc) rc = run(&d, vc_flags_words(set), &err);
+    if (!rc) rc = vc_maps_check(run(&d, vc_flags_words(set), &err), &err);
     vc_progress_close(d.progress);
     if (rc)
         fprintf(stderr, "vdecode: %s\n", err.text);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/map.h"
 #include "common/rng.h"
 
 typedef vtrain_loader_slot slot;
@@ -205,5 +206,6 @@ int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
         b->weighted |= (s->cond[row].has & 1u << VTRAIN_LOSS_MASK) != 0;
     for (int row = 0; row < b->rows && !rc && !atomic_load(&l->stop); row++)
         rc = vtrain_loader_row(l, s, row, &s->err);
+    rc = vc_maps_check(rc, &s->err);
     return vc_context(&s->err, rc, "micro-batch %" PRIu64, b->micro);
 }

@@ -460,7 +460,7 @@ int vtrain_run(const vtrain_config *c, const vc_flags *set, vc_comm *comm, FILE 
                vc_progress *ui, const volatile int *stop, vc_err *err)
 {
     vtrain t = { .cfg = *c, .comm = comm, .ui = ui, .stop = stop, .out = out, .lock = -1 };
-    int rc = vc_comm_agree(comm, open_run(&t, set, err), err);
+    int rc = vc_comm_agree(comm, vc_maps_check(open_run(&t, set, err), err), err);
     if (!rc) rc = open_steps(&t, err);
     rc = vc_comm_agree(comm, rc, err);
     if (!rc) rc = same_everywhere(&t, err);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/map.h"
 #include "common/tensor/engine.h"
 
 bool vt_packed(const vt_tensor *t)
@@ -147,6 +148,7 @@ int vt_step_end(vt_ctx *g, vc_err *err)
     } else if (!(g->flags & VT_DRY)) {
         rc = g->be->status(g->dev, err);
     }
+    rc = vc_maps_check(rc, err);
     if (g->be->waited && !(g->flags & VT_DRY))
         g->usage.waits = g->be->waited(g->dev, &g->usage.waited);
     forget(g);

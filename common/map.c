@@ -1,0 +1,285 @@
+/* map.c - see map.h
+ *
+ * The signal handler finds the map of an address in a list that only grows: a guard is never freed,
+ * but used again. A guard's `change` is odd while its fields change, and the handler skips guards
+ * that change: they are not of the map it looks for, which is open. */
+#include "common/map.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file.h"
+
+enum { MIN_PAGE = 4096 };                    /* bytes: no system has smaller ones */
+
+typedef _Atomic(uint64_t) word;
+
+typedef struct vc_guard {
+    struct vc_guard *next, *next_free;
+    atomic_uint change;
+    atomic_uintptr_t from, to;               /* of the map; equal: of none */
+    _Atomic(word *) torn;                    /* a bit for each page that became zeroes */
+    atomic_size_t unreported;                /* one more than the byte of such a page; 0: none */
+    char *path;
+    size_t size;
+} guard;
+
+static _Atomic(guard *) guards;
+static guard *unused;
+static atomic_bool guarded, ever, pending;   /* ever: a page is torn; pending: and not reported */
+static char *closed_path;                    /* of a map that was closed unreported */
+static size_t closed_size, closed_at;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* for all but the handler */
+static struct sigaction before;
+static uintptr_t page_size;
+static _Thread_local sigjmp_buf *way_out;    /* of vc_map_run */
+
+/* ---- the handler ---- */
+
+/* The address's page in a guard: marked first, so that nobody sees zeroes without their mark. */
+static bool tear(guard *g, uintptr_t address)
+{
+    unsigned change = atomic_load(&g->change);
+    uintptr_t from = atomic_load(&g->from), to = atomic_load(&g->to);
+    word *torn = atomic_load(&g->torn);
+    if (change & 1 || atomic_load(&g->change) != change || address < from || address >= to)
+        return false;
+    uintptr_t page = (address - from) / page_size;
+    atomic_fetch_or(&torn[page / 64], UINT64_C(1) << page % 64);
+    atomic_store(&g->unreported, page * page_size + 1);
+    atomic_store(&ever, true);
+    atomic_store(&pending, true);
+    void *at = (void *)(from + page * page_size);
+    return mmap(at, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at;
+}
+
+/* Calls what may be called in a handler: loads, stores, mmap, sigaction, raise, siglongjmp out of
+ * code that vc_map_run was given. */
+static void on_fault(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    bool fault = info->si_code > 0;
+    for (guard *g = fault ? atomic_load(&guards) : NULL; g; g = g->next)
+        if (tear(g, (uintptr_t)info->si_addr))
+            return;
+    if (fault && way_out)
+        siglongjmp(*way_out, 1);
+    sigaction(sig, &before, NULL);           /* the fault comes again and goes where it would have */
+    if (!fault)
+        raise(sig);
+}
+
+int vc_maps_guard(vc_err *err)
+{
+    struct sigaction act = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO }, old;
+    sigemptyset(&act.sa_mask);
+    pthread_mutex_lock(&lock);
+    page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
+    int rc = sigaction(SIGBUS, &act, &old) ? vc_fail_errno(err, "cannot catch signals") : 0;
+    if (!rc && old.sa_sigaction != on_fault)
+        before = old;
+    if (!rc)
+        atomic_store(&guarded, true);
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+bool vc_maps_guarded(void)
+{
+    return atomic_load(&guarded);
+}
+
+/* ---- maps ---- */
+
+static void set(guard *g, const void *data, size_t size, word *torn)
+{
+    atomic_fetch_add(&g->change, 1);
+    atomic_store(&g->from, (uintptr_t)data);
+    atomic_store(&g->to, (uintptr_t)data + size);
+    atomic_store(&g->torn, torn);
+    atomic_store(&g->unreported, 0);
+    g->size = size;
+    atomic_fetch_add(&g->change, 1);
+}
+
+static guard *take(void)
+{
+    pthread_mutex_lock(&lock);
+    guard *g = unused;
+    if (g) {
+        unused = g->next_free;
+    } else if ((g = calloc(1, sizeof *g))) {
+        g->next = atomic_load(&guards);
+        atomic_store(&guards, g);
+    }
+    pthread_mutex_unlock(&lock);
+    return g;
+}
+
+static void give_back(guard *g)
+{
+    pthread_mutex_lock(&lock);
+    char *path = g->path;
+    word *torn = atomic_load(&g->torn);
+    if (atomic_load(&g->unreported)) {
+        free(closed_path);
+        closed_path = path;
+        closed_size = g->size;
+        closed_at = atomic_load(&g->unreported) - 1;
+        path = NULL;
+    }
+    set(g, NULL, 0, NULL);
+    g->path = NULL;
+    g->next_free = unused;
+    unused = g;
+    pthread_mutex_unlock(&lock);
+    free(path);
+    free(torn);
+}
+
+static int map_file(vc_map *m, int fd, size_t size, const char *path, vc_err *err)
+{
+    size_t words = size / (size_t)sysconf(_SC_PAGESIZE) / 64 + 1;
+    guard *g = take();
+    char *name = strdup(path);
+    word *torn = calloc(words, sizeof *torn);
+    void *p = g && name && torn ? mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (p != MAP_FAILED) {
+        pthread_mutex_lock(&lock);
+        g->path = name;
+        set(g, p, size, torn);
+        pthread_mutex_unlock(&lock);
+        *m = (vc_map){ .data = p, .size = size, .guard = g };
+        return 0;
+    }
+    int rc = g && name && torn ? vc_fail_errno(err, "%s", path)
+                               : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    if (g)
+        give_back(g);
+    free(name);
+    free(torn);
+    return rc;
+}
+
+int vc_map_open(vc_map *m, const char *path, vc_err *err)
+{
+    *m = (vc_map){ 0 };
+
+    struct stat st;
+    int fd, rc = vc_file_open(&fd, &st, path, err);
+    if (rc)
+        return rc;
+    if (st.st_size > 0)
+        rc = map_file(m, fd, (size_t)st.st_size, path, err);
+    close(fd);
+    return rc;
+}
+
+void vc_map_release(const vc_map *m)
+{
+    if (m->size)
+        madvise((void *)(uintptr_t)m->data, m->size, MADV_DONTNEED);
+}
+
+void vc_map_close(vc_map *m)
+{
+    if (m->data) {
+        give_back(m->guard);
+        munmap((void *)(uintptr_t)m->data, m->size);
+    }
+    *m = (vc_map){ 0 };
+}
+
+/* ---- asking ---- */
+
+/* What became of the file since is in its size. */
+static int torn_at(const char *path, size_t at, size_t size, vc_err *err)
+{
+    struct stat st;
+    if (!stat(path, &st) && (uint64_t)st.st_size < size)
+        return vc_fail(err, VC_ETORN, "%s: byte %zu could not be read: the file was cut short, from "
+                       "%zu bytes to %zu, while it was in use; put the whole file back and start "
+                       "again", path, at, size, (size_t)st.st_size);
+    return vc_fail(err, VC_ETORN, "%s: byte %zu of %zu could not be read: the disk or the network "
+                   "failed, or the file was exchanged while it was in use; put a whole file there "
+                   "and start again", path, at, size);
+}
+
+int vc_maps_check(int rc, vc_err *err)
+{
+    if (!atomic_load_explicit(&pending, memory_order_acquire))
+        return rc;
+    pthread_mutex_lock(&lock);
+    int torn = closed_path ? torn_at(closed_path, closed_at, closed_size, err) : 0;
+    for (guard *g = atomic_load(&guards); g && !torn; g = g->next) {
+        size_t at = atomic_load(&g->unreported);
+        if (at)
+            torn = torn_at(g->path, at - 1, g->size, err);
+    }
+    pthread_mutex_unlock(&lock);
+    return torn ? torn : rc;
+}
+
+int vc_map_check(const void *p, size_t n, vc_err *err)
+{
+    if (!atomic_load_explicit(&ever, memory_order_acquire) || !n)
+        return 0;
+    uintptr_t at = (uintptr_t)p;
+    int rc = 0;
+    pthread_mutex_lock(&lock);
+    for (guard *g = atomic_load(&guards); g && !rc; g = g->next) {
+        uintptr_t from = atomic_load(&g->from);
+        if (at < from || at >= atomic_load(&g->to))
+            continue;
+        word *torn = atomic_load(&g->torn);
+        size_t last = (at + n - 1 - from) / page_size;
+        for (size_t i = (at - from) / page_size; i <= last && !rc; i++)
+            if (atomic_load(&torn[i / 64]) & UINT64_C(1) << i % 64)
+                rc = torn_at(g->path, i * page_size, g->size, err);
+    }
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+int vc_map_touch(const void *p, size_t n, vc_err *err)
+{
+    const volatile uint8_t *byte = p;
+    for (size_t i = 0; i < n; i += MIN_PAGE)
+        (void)byte[i];
+    if (n)
+        (void)byte[n - 1];
+    return vc_map_check(p, n, err);
+}
+
+void vc_maps_reported(void)
+{
+    pthread_mutex_lock(&lock);
+    atomic_store(&pending, false);
+    for (guard *g = atomic_load(&guards); g; g = g->next)
+        atomic_store(&g->unreported, 0);
+    free(closed_path);
+    closed_path = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+int vc_map_run(int (*fn)(void *arg), void *arg, const char *path, vc_err *err)
+{
+    sigjmp_buf out, *volatile outer = way_out;
+    if (sigsetjmp(out, 1)) {
+        way_out = outer;
+        return vc_fail(err, VC_ETORN, "%s: a part of it could not be read: the file was cut short "
+                       "while it was in use, or the disk failed; put the whole file back and start "
+                       "again", path);
+    }
+    way_out = &out;
+    int rc = fn(arg);
+    way_out = outer;
+    return rc;
+}
