@@ -41,6 +41,49 @@ static struct sigaction before;
 static uintptr_t page_size;
 static _Thread_local sigjmp_buf *way_out;    /* of vc_map_run */
 
+/* ---- stacks for signals ---- */
+
+enum { STACK = 64 << 10 };                   /* bytes: the registers of AMX alone take 11 KiB */
+static pthread_key_t stack_key;              /* of a thread that ends: its stack */
+static bool has_key;
+static pthread_once_t stack_once = PTHREAD_ONCE_INIT;
+
+static void drop_stack(void *p)
+{
+    sigaltstack(&(stack_t){ .ss_flags = SS_DISABLE }, NULL);
+    munmap(p, STACK);
+}
+
+static void make_key(void)
+{
+    has_key = !pthread_key_create(&stack_key, drop_stack);
+}
+
+/* A thread that cannot have one goes on without: it is for the worst case alone. */
+static void signal_stack(void)
+{
+    static _Thread_local bool done;
+    stack_t old;
+    if (done)
+        return;
+    done = true;
+    pthread_once(&stack_once, make_key);
+    if (!has_key || sigaltstack(NULL, &old) || !(old.ss_flags & SS_DISABLE))
+        return;
+    void *p = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return;
+    if (sigaltstack(&(stack_t){ .ss_sp = p, .ss_size = STACK }, NULL) ||
+        pthread_setspecific(stack_key, p))
+        drop_stack(p);
+}
+
+void vc_signal_stacks(int n)
+{
+#pragma omp parallel num_threads(n)
+    signal_stack();
+}
+
 /* ---- the handler ---- */
 
 /* The address's page in a guard: marked first, so that nobody sees zeroes without their mark. */
@@ -78,8 +121,10 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 
 int vc_maps_guard(vc_err *err)
 {
-    struct sigaction act = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO }, old;
+    struct sigaction act = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK },
+                     old;
     sigemptyset(&act.sa_mask);
+    signal_stack();
     pthread_mutex_lock(&lock);
     page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
     int rc = sigaction(SIGBUS, &act, &old) ? vc_fail_errno(err, "cannot catch signals") : 0;

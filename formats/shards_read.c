@@ -408,6 +408,13 @@ int vf_dataset_find(const vf_dataset *d, const char *key, uint32_t *i, vc_err *e
     return 0;
 }
 
+/* What is wrong with bytes of a shard, or why they could not be read in the first place. */
+static int unless_torn(int rc, vf_bytes v, vc_err *err)
+{
+    int torn = rc ? vc_map_check(v.data, v.size, err) : 0;
+    return torn ? torn : rc;
+}
+
 int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err)
 {
     char key[VF_SAMPLE_KEY];
@@ -433,7 +440,7 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
         *record = NULL;
         rc = vc_fail(err, VC_EFORMAT, "record %s: its checksum differs", key);
     }
-    return vc_context(err, rc, "%s", s->info->file);
+    return vc_context(err, unless_torn(rc, value, err), "%s", s->info->file);
 }
 
 int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t *n, vc_err *err)
@@ -507,9 +514,8 @@ static int open_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *
     rc = vf_safetensors_parse(st, v.data, v.size, err);
     if (!rc && check)
         rc = vf_safetensors_check(*st, err);
-    int torn = rc ? vc_map_check(v.data, v.size, err) : 0;
-    rc = torn ? torn : rc;
     if (rc) {
+        rc = unless_torn(rc, v, err);
         vf_safetensors_close(*st);
         *st = NULL;
         return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: %s %s", s->info->file,

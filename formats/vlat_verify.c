@@ -72,9 +72,10 @@ static int save_one(repair *r, uint32_t i, vc_err *err)
     r->saved += !rc;
     if (!rc)
         return 0;
-    if (rc != VC_EFORMAT && rc != VC_ENOENT && rc != VC_EINVAL)
+    if (rc != VC_EFORMAT && rc != VC_ENOENT && rc != VC_EINVAL && rc != VC_ETORN)
         return vc_fail(err, rc, "%s", e.text);
     vc_warn(r->v->progress, "lost: %s", e.text);
+    vc_maps_reported();                      /* what was copied had its checksums compared */
     if (vf_dataset_sample(r->d, i, &record, NULL))
         return 0;                            /* the plan has its line, if anything has */
     cJSON *line = line_of(record);

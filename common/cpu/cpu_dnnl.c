@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/map.h"
+
 /* ---- the two versions ---- */
 
 #if DNNL_VERSION_MAJOR >= 3
@@ -371,6 +373,7 @@ static bool execute(const vt_dev *d, const kept *c, void *const at[MEMORIES])
     for (int i = 0; !rc && i < MEMORIES; i++)
         if (c->mem[i])
             rc = dnnl_memory_set_data_handle(c->mem[i], at[i]);
+    vc_signal_stacks(d->threads);
     omp_set_num_threads(d->threads);           /* oneDNN runs with as many as OpenMP has */
     if (!rc && c->pack)
         rc = dnnl_primitive_execute(c->pack, dn->stream, c->mem[M_PAD_W] ? 3 : 2, pack);
