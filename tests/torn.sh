@@ -16,10 +16,11 @@ bad() { echo "$*"; cat stdout stderr 2>/dev/null; bad=1; }
 torn()
 {
     local name=$1 want=$2 file=$3 size=$4 call=$5 got=0
+    [ -e "$file" ] || bad "$name: no $file"
     shift 5
     VLT_FAULT_RUN="truncate -s $size $PWD/$file" fault "$call:run" "$@" >stdout 2>stderr || got=$?
     [ "$got" -eq "$want" ] || bad "$name: status $got, not $want"
-    [ "$(stat -c %s "$file")" -eq "$size" ] || bad "$name: the file was not cut at $call"
+    [ "$name" = "verify --repair" ] || [ "$(stat -c %s "$file")" -eq "$size" ] || bad "$name: the file was not cut at $call"
     grep -q "$(basename "$file"): byte [0-9]* could not be read: the file was cut short" stdout stderr ||
         bad "$name: no word of $file"
 }
@@ -72,7 +73,7 @@ grep -q ' samples saved, [1-9][0-9]* to be encoded again' stdout || bad "verify 
 whole data "verify --repair"
 
 # ---- vtrain: the dataset, and weights that stay in their file ----
-train=("$vtrain" --max_train_steps 8 --checkpointing_steps 4 --learning_rate 1e-3 --train_batch_size 1
+train=("$vtrain" --max_train_steps 12 --checkpointing_steps 12 --learning_rate 1e-3 --train_batch_size 1
     --seed 1)
 last_is() { # last_is RUN N: the run's last checkpoint
     [ "$(find "$1" -maxdepth 1 -name 'checkpoint-*' | sed 's/.*-//' | sort -n | tail -1)" = "$2" ] ||
@@ -81,25 +82,33 @@ last_is() { # last_is RUN N: the run's last checkpoint
 "${train[@]}" --dit_layers 1 --latents made --output_dir full --training_type full-finetune >stdout 2>stderr || bad "vtrain full"
 mkdir model
 base=model/transformer/diffusion_pytorch_model.safetensors
-cp -r full/checkpoint-8/transformer model
+cp -r full/checkpoint-12/transformer model
 cp -r model model.whole
-lora=("${train[@]}" --latents made --model model --rank 4)
+lora=("${train[@]}" --latents data --model model --rank 4)
+fresh made data
 "${lora[@]}" --output_dir undisturbed >stdout 2>stderr || bad "vtrain lora"
+same_weights() {
+    cmp -s "$1/checkpoint-12/pytorch_lora_weights.safetensors" \
+        "undisturbed/checkpoint-12/pytorch_lora_weights.safetensors" || bad "$1: another result"
+}
+goes_on() { # goes_on RUN STEP: its last checkpoint is of that step, and with whole files it ends as it should
+    last_is "$1" "$2"
+    no_temporaries "$1"
+    fresh made data
+    fresh model.whole model
+    "${lora[@]}" --output_dir "$1" --resume_from_checkpoint latest >stdout 2>stderr || bad "$1: does not go on"
+    same_weights "$1"
+}
 fresh made data
-torn "vtrain, data" 1 $shard $cut "write@metrics.jsonl:3" "${train[@]}" --latents data --output_dir run --rank 4 --model model
-no_temporaries run
-same_weights() { cmp -s "$1/checkpoint-8/pytorch_lora_weights.safetensors" "undisturbed/checkpoint-8/pytorch_lora_weights.safetensors" || bad "$1: another result"; }
-fresh made data
-"${lora[@]}" --output_dir run --resume_from_checkpoint latest >stdout 2>stderr || bad "vtrain, on"
-same_weights run
+torn "vtrain, data" 1 $shard $cut "write@metrics.jsonl:2" "${lora[@]}" --output_dir run
+[ -e run/checkpoint-* ] || bad "vtrain, data: no checkpoint"
+goes_on run "$(ls run | sed -n 's/^checkpoint-//p')"
 for i in 1 3 6; do
     fresh model.whole model
-    torn "vtrain, weights at line $i" 1 $base 65536 "write@metrics.jsonl:$i" "${lora[@]}" --output_dir run-$i
-    no_temporaries run-$i
-    fresh model.whole model
-    "${lora[@]}" --output_dir run-$i --resume_from_checkpoint latest >stdout 2>stderr || bad "vtrain, on from $i"
-    same_weights run-$i
+    torn "vtrain, weights at step $i" 1 $base 65536 "write@metrics.jsonl:$i" "${lora[@]}" --output_dir run-$i
+    grep -q "step $i is saved" stderr || bad "vtrain, weights: step $i is not saved"
+    goes_on run-$i $i
 done
-fresh model.whole model
 torn "vtrain, weights at the start" 1 $base 65536 "close@$base:1" "${lora[@]}" --output_dir run-0
+[ -z "$(find run-0 -name 'checkpoint*')" ] || bad "vtrain, weights at the start: a checkpoint"
 exit $bad

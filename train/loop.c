@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/map.h"
 #include "common/tensor/replay.h"
 #include "train/dist.h"
 #include "train/report.h"
@@ -459,6 +460,35 @@ static int stopped(vtrain *t, loop *l, vc_err *err)
                    "latest", (long long)t->step);
 }
 
+/* What a checkpoint would hold, if all of it could be read. */
+static int check_weights(const vtrain *t, vc_err *err)
+{
+    int rc = 0;
+    for (int i = 0; !rc && i < vt_params_count(t->params); i++) {
+        const vt_param *p = vt_params_at(t->params, i);
+        bool saved = p->trained || t->cfg.training_type != VTRAIN_LORA;
+        if (saved && vt_host_memory(t->g))
+            rc = vc_map_check(p->t->data, (size_t)vt_count(p->t) * vc_dtype_size(p->t->dtype), err);
+    }
+    return vc_comm_agree(t->comm, rc, err);
+}
+
+/* A file in use could not be read. The step that needed it was not taken, so what was trained before
+ * is whole and is saved; the error stays. */
+static void torn(vtrain *t, loop *l)
+{
+    vc_err why = { 0 };
+    vc_maps_reported();
+    int rc = t->step > l->begun ? check_weights(t, &why) : VC_ENOENT;
+    if (!rc) rc = vc_comm_agree(t->comm, save(t, l, &why), &why);
+    if (!rc)
+        vc_warn(t->ui, "a file in use could not be read: step %lld is saved; when the file is whole "
+                "again, go on with --resume_from_checkpoint latest", (long long)t->step);
+    else if (rc != VC_ENOENT)
+        vc_warn(t->ui, "a file in use could not be read, and step %lld could not be saved: %s",
+                (long long)t->step, why.text);
+}
+
 static void tell_graphs(const vtrain *t)
 {
     const char *off = t->trace ? "a trace is written"
@@ -485,6 +515,7 @@ int vtrain_loop(vtrain *t, vc_err *err)
     while (!rc && t->step < t->plan.steps)
         rc = one_step(t, &l, err);
     if (rc == VC_ESTOP) rc = vc_comm_agree(t->comm, stopped(t, &l, err), err);
+    if (rc == VC_ETORN) torn(t, &l);
     vc_progress_end(t->ui);
     if (!rc || rc == VC_ESTOP) {
         tell_captions(t);
