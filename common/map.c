@@ -29,6 +29,8 @@ typedef struct vc_guard {
     atomic_size_t unreported;                /* one more than the byte of such a page; 0: none */
     char *path;
     size_t size;
+    dev_t dev;
+    ino_t ino;
 } guard;
 
 static _Atomic(guard *) guards;
@@ -168,9 +170,22 @@ static guard *take(void)
     return g;
 }
 
+/* Where a file now ends in the midst of a page, the rest of the page reads as zeroes without a fault. */
+static void look_at_end(guard *g)
+{
+    struct stat st;
+    if (!atomic_load(&guarded) || stat(g->path, &st) || st.st_dev != g->dev || st.st_ino != g->ino ||
+        (uint64_t)st.st_size >= g->size || (uint64_t)st.st_size % page_size == 0)
+        return;
+    atomic_store(&g->unreported, (size_t)st.st_size + 1);
+    atomic_store(&pending, true);
+}
+
 static void give_back(guard *g)
 {
     pthread_mutex_lock(&lock);
+    if (g->path && !atomic_load(&g->unreported))
+        look_at_end(g);
     char *path = g->path;
     word *torn = atomic_load(&g->torn);
     if (atomic_load(&g->unreported)) {
@@ -189,8 +204,9 @@ static void give_back(guard *g)
     free(torn);
 }
 
-static int map_file(vc_map *m, int fd, size_t size, const char *path, vc_err *err)
+static int map_file(vc_map *m, int fd, const struct stat *st, const char *path, vc_err *err)
 {
+    size_t size = (size_t)st->st_size;
     size_t words = size / (size_t)sysconf(_SC_PAGESIZE) / 64 + 1;
     guard *g = take();
     char *name = strdup(path);
@@ -199,6 +215,8 @@ static int map_file(vc_map *m, int fd, size_t size, const char *path, vc_err *er
     if (p != MAP_FAILED) {
         pthread_mutex_lock(&lock);
         g->path = name;
+        g->dev = st->st_dev;
+        g->ino = st->st_ino;
         set(g, p, size, torn);
         pthread_mutex_unlock(&lock);
         *m = (vc_map){ .data = p, .size = size, .guard = g };
@@ -222,7 +240,7 @@ int vc_map_open(vc_map *m, const char *path, vc_err *err)
     if (rc)
         return rc;
     if (st.st_size > 0)
-        rc = map_file(m, fd, (size_t)st.st_size, path, err);
+        rc = map_file(m, fd, &st, path, err);
     close(fd);
     return rc;
 }

@@ -25,7 +25,9 @@ typedef struct vc_map {
 int vc_map_open(vc_map *m, const char *path, vc_err *err);
 /* Gives the map's memory back to the system; it is read again where it is touched again. */
 void vc_map_release(const vc_map *m);
-void vc_map_close(vc_map *m);                      /* an all-zero vc_map is fine */
+/* Also looks whether the file ends in the midst of a page by now: what is missing of that page read as
+ * zeroes, and was no fault. An all-zero vc_map is fine. */
+void vc_map_close(vc_map *m);
 
 /* Catches SIGBUS; vc_catch_stop calls it. Faults outside the maps go where they went before. */
 int vc_maps_guard(vc_err *err);

@@ -500,13 +500,12 @@ int vf_verify(const char *path, void (*told)(void *arg, const char *where, const
         check_strays(&c);
     r->latents = c.latents.n;
     r->texts = c.texts.n;
-    if (r->damaged)
-        vc_maps_reported();
-    else
-        rc = vc_maps_check(rc, err);
 
     for (int i = 0; i < c.manifest.n_shards && c.m; i++)
         vf_lmdb_close(c.m[i]);
+    if (r->damaged)
+        vc_maps_reported();
+    rc = vc_maps_check(rc, err);
     free(c.m);
     vf_keymap_free(&c.latents);
     vf_keymap_free(&c.texts);

@@ -105,6 +105,26 @@ static void test_again(void **state)
     }
 }
 
+/* A part of the last page that is gone is no fault; it is seen at the latest when the map is closed. */
+static void test_last_page(void **state)
+{
+    const char *path = path_in(state, "last");
+    vc_err e = { 0 };
+    for (int renamed = 0; renamed < 2; renamed++) {
+        vc_map m = map_ones(path);
+        assert_int_equal(vc_map_touch(m.data, m.size, &e), 0);
+        if (renamed)                         /* another file of the name is not the one that is mapped */
+            assert_int_equal(vc_file_write(path, "x", 1, NULL), 0);
+        else
+            assert_int_equal(truncate(path, PAGES * PAGE - 100), 0);
+        assert_int_equal(vc_map_touch(m.data, m.size, &e), 0);
+        vc_map_close(&m);
+        assert_int_equal(vc_maps_check(0, &e), renamed ? 0 : VC_ETORN);
+        assert_true(holds(e.text, path, "byte 819100 could not be read"));
+        vc_maps_reported();
+    }
+}
+
 /* Every page by many threads at once, while other maps come and go. */
 static void test_threads(void **state)
 {
@@ -215,7 +235,8 @@ static void test_elsewhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut_short), cmocka_unit_test(test_again), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_cut_short), cmocka_unit_test(test_again),
+        cmocka_unit_test(test_last_page), cmocka_unit_test(test_threads),
         cmocka_unit_test(test_run), cmocka_unit_test(test_elsewhere),
     };
     return cmocka_run_group_tests(tests, tmp_dir_setup, tmp_dir_teardown);

@@ -6,6 +6,7 @@ set -euo pipefail
 . "$(dirname "$0")/media.sh"
 . "$(dirname "$0")/lib/fault.sh"
 vprep=$VLT_BUILD/vprep vlat=$VLT_BUILD/vlat vtrain=$VLT_BUILD/vtrain vdecode=$VLT_BUILD/vdecode
+here=$(cd "$(dirname "$0")" && pwd)
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
@@ -16,7 +17,7 @@ bad() { echo "$*"; cat stdout stderr 2>/dev/null; bad=1; }
 torn()
 {
     local name=$1 want=$2 file=$3 size=$4 call=$5 got=0
-    [ -e "$file" ] || bad "$name: no $file"
+    [ "$(stat -c %s "$file")" -gt "$size" ] || bad "$name: $file is too small to be cut"
     shift 5
     VLT_FAULT_RUN="truncate -s $size $PWD/$file" fault "$call:run" "$@" >stdout 2>stderr || got=$?
     [ "$got" -eq "$want" ] || bad "$name: status $got, not $want"
@@ -111,4 +112,76 @@ for i in 1 3 6; do
 done
 torn "vtrain, weights at the start" 1 $base 65536 "close@$base:1" "${lora[@]}" --output_dir run-0
 [ -z "$(find run-0 -name 'checkpoint*')" ] || bad "vtrain, weights at the start: a checkpoint"
+
+# ---- ranks: the one that could not read tells the other, and both end ----
+if [ "${VLT_MPI:-}" = ON ] && command -v mpirun >/dev/null; then
+    for parallel in ddp fsdp; do
+        fresh model.whole model
+        torn "vtrain, 2 ranks, $parallel" 1 $base 65536 "write@metrics.jsonl:3" \
+            "$here/ranks.sh" 2 "${lora[@]}" --parallel $parallel --output_dir ranks-$parallel
+        grep -q 'step 3 is saved' stderr || bad "vtrain, 2 ranks, $parallel: step 3 is not saved"
+        last_is ranks-$parallel 3
+    done
+    fresh model.whole model
+fi
+
+# ---- vprep: what it reuses, what it goes on in, and encoders' weights; vdecode ----
+not_done() { ! grep -qs '"complete": *true' "$1/manifest.json" || bad "$2: complete"; }
+fresh made data
+torn "vprep --reuse" 1 $shard $cut "close@data/shard-00000.lmdb:1" "$vprep" "${list[@]}" --out new --reuse data
+not_done new "vprep --reuse"
+"$vprep" "${list[@]}" --out new >stdout 2>stderr && same_values new made || bad "vprep, after --reuse"
+sed 's/picture 2/another picture/' media/metadata.json >media/other.json
+for part in "shard-00000 close@data/shard-00000.lmdb" "state open@plan.jsonl.tmp"; do
+    call=${part#* } part=${part% *}
+    fresh made data
+    torn "vprep, $part" 1 data/$part.lmdb 8192 "$call:1" "$vprep" --meta media/other.json "${sampling[@]}" \
+        --out data
+    [ $part != state ] || not_done data "vprep, $part"
+done
+fresh made data
+rm -rf frames
+torn "vdecode" 1 $shard $cut "close@shard-00000.lmdb:1" "$vdecode" data --out frames
+no_temporaries .
+if [ -x "$VLT_BUILD/tests/make_model" ]; then
+    "$VLT_BUILD/tests/make_model" cog.whole CogVideoXPipeline 32 >stdout 2>&1 || bad "make_model"
+    model=("${list[@]}" --image_sample_size 64 --model cog)
+    fresh cog.whole cog
+    "$vprep" "${model[@]}" --out cog.lmdb >stdout 2>stderr || bad "vprep --model"
+    for part in vae text_encoder; do
+        weights=cog/$part/diffusion_pytorch_model.safetensors
+        for i in 1 3; do                 # the first time and the last that they are opened
+            call="close@$weights:$i"
+            fresh cog.whole cog
+            rm -rf out
+            torn "vprep, $part at $call" 1 "$weights" 45056 "$call" "$vprep" "${model[@]}" --out out
+            not_done out "vprep, $part at $call"
+        done
+    done
+    fresh cog.whole cog
+    "$vprep" "${model[@]}" --out out >stdout 2>stderr && same_values out cog.lmdb || bad "vprep --model, after"
+    torn "vdecode, weights" 1 cog/vae/diffusion_pytorch_model.safetensors 45056 "open@shard-00000.lmdb:1" \
+        "$vdecode" cog.lmdb --model cog --out pictures
+    [ -z "$(find pictures -type f 2>/dev/null)" ] || bad "vdecode, weights: $(find pictures -type f)"
+fi
+
+# ---- imports ----
+for f in safetensors diffsynth; do
+    source=made
+    if [ $f = diffsynth ]; then
+        "$VLT_BUILD/tests/xport_dataset" make wan.lmdb wan2.1 mode f32 bf16 >stdout 2>&1 || bad "xport_dataset"
+        source=wan.lmdb
+    fi
+    rm -rf cache.whole
+    "$vlat" export "$source" --to $f --out cache.whole >stdout 2>stderr || bad "export $f"
+    fresh cache.whole cache
+    file=$(find cache -name '*.safetensors' -o -name '*.pth' | sort | tail -1)
+    for size in 0 $(($(stat -c %s "$file") - 5)); do
+        fresh cache.whole cache
+        torn "import $f, $size" 1 "$file" "$size" "close@$(basename "$file"):1" "$vlat" import cache --from $f \
+            --out imported
+        not_done imported "import $f"
+        rm -rf imported
+    done
+done
 exit $bad
