@@ -10,16 +10,16 @@
 #include "common/map.h"
 
 struct stat;
-/* Opens a regular file to be read. VC_EFORMAT if it is something else (a FIFO would block); *fd is -1
- * on failure. */
+/* Opens a regular file to be read. VC_EFORMAT if it is something else (a FIFO would block); *fd is
+ * -1 on failure. */
 int vc_file_open(int *fd, struct stat *st, const char *path, vc_err *err);
 /* Reads a regular file into malloc'ed memory with a NUL after its end. The caller frees *data.
  * VC_EFORMAT if it is larger than max bytes or no regular file (a FIFO would block). */
 int vc_file_read(char **data, size_t *size, const char *path, size_t max, vc_err *err);
 
 /* Replaces path by size bytes of data: temporary file beside it, fsync, rename, fsync of the
- * folder. After a crash the file is the old or the new one, whole. VC_ETORN: a map is torn (map.h), and
- * the file stays as it was. */
+ * folder. After a crash the file is the old or the new one, whole. VC_ETORN: a map is torn (map.h),
+ * and the file stays as it was. */
 int vc_file_write(const char *path, const void *data, size_t size, vc_err *err);
 
 /* mkdir -p. VC_EIO names the part that could not be made. */

@@ -116,7 +116,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
             return;
     if (fault && way_out)
         siglongjmp(*way_out, 1);
-    sigaction(sig, &before, NULL);           /* the fault comes again and goes where it would have */
+    sigaction(sig, &before, NULL);           /* the fault comes again, and goes there */
     if (!fault)
         raise(sig);
 }
@@ -170,12 +170,14 @@ static guard *take(void)
     return g;
 }
 
-/* Where a file now ends in the midst of a page, the rest of the page reads as zeroes without a fault. */
+/* Where a file now ends in the midst of a page, the rest of the page reads as zeroes without a
+ * fault. */
 static void look_at_end(guard *g)
 {
     struct stat st;
-    if (!atomic_load(&guarded) || stat(g->path, &st) || st.st_dev != g->dev || st.st_ino != g->ino ||
-        (uint64_t)st.st_size >= g->size || (uint64_t)st.st_size % page_size == 0)
+    if (!atomic_load(&guarded) || stat(g->path, &st) || st.st_dev != g->dev ||
+        st.st_ino != g->ino || (uint64_t)st.st_size >= g->size ||
+        (uint64_t)st.st_size % page_size == 0)
         return;
     atomic_store(&g->unreported, (size_t)st.st_size + 1);
     atomic_store(&pending, true);
@@ -267,9 +269,9 @@ static int torn_at(const char *path, size_t at, size_t size, vc_err *err)
 {
     struct stat st;
     if (!stat(path, &st) && (uint64_t)st.st_size < size)
-        return vc_fail(err, VC_ETORN, "%s: byte %zu could not be read: the file was cut short, from "
-                       "%zu bytes to %zu, while it was in use; put the whole file back and start "
-                       "again", path, at, size, (size_t)st.st_size);
+        return vc_fail(err, VC_ETORN, "%s: byte %zu could not be read: the file was cut short, "
+                       "from %zu bytes to %zu, while it was in use; put the whole file back and "
+                       "start again", path, at, size, (size_t)st.st_size);
     return vc_fail(err, VC_ETORN, "%s: byte %zu of %zu could not be read: the disk or the network "
                    "failed, or the file was exchanged while it was in use; put a whole file there "
                    "and start again", path, at, size);

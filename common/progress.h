@@ -48,8 +48,8 @@ char *vc_human_count(char buf[32], uint64_t n);
 
 /* After vc_catch_stop, SIGINT and SIGTERM set *vc_stop_flag() to the signal's number instead of
  * killing the process; a second one of the same kills. The flag is the process's, since signals
- * are. Also ignores SIGXFSZ and SIGPIPE and guards the maps (map.h), so that a full or a bad disk is an
- * error and not a death. */
+ * are. Also ignores SIGXFSZ and SIGPIPE and guards the maps (map.h), so that a full or a bad disk is
+ * an error and not a death. */
 int vc_catch_stop(vc_err *err);
 const volatile int *vc_stop_flag(void);
 

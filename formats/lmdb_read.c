@@ -33,8 +33,8 @@ int vf_lmdb_page(const vf_lmdb *m, uint64_t number, unsigned kind, const uint8_t
     unsigned long long at = number;
     if (le64(p) != number || le16(p + 10) != kind) {
         int rc = vc_map_check(p, m->page_size, err);
-        return rc ? rc : vc_fail(err, VC_EFORMAT, "page %llu: no %s page", at,
-                                 kind == P_BRANCH ? "branch" : kind == P_LEAF ? "leaf" : "overflow");
+        const char *name = kind == P_BRANCH ? "branch" : kind == P_LEAF ? "leaf" : "overflow";
+        return rc ? rc : vc_fail(err, VC_EFORMAT, "page %llu: no %s page", at, name);
     }
     if (kind != P_OVERFLOW) {
         unsigned lower = le16(p + 12), upper = le16(p + 14);

@@ -87,8 +87,8 @@ static int usable(vf_env *e, vc_err *err)
     if (fstat(e->fd, &st) || (uint64_t)st.st_size >= e->size)
         return 0;
     e->broken = true;
-    return vc_fail(err, VC_ETORN, "%s: byte %llu could not be read: the file was cut short, from %llu "
-                   "bytes, while it was being written; start again", e->path,
+    return vc_fail(err, VC_ETORN, "%s: byte %llu could not be read: the file was cut short, from "
+                   "%llu bytes, while it was being written; start again", e->path,
                    (unsigned long long)st.st_size, (unsigned long long)e->size);
 }
 

@@ -201,7 +201,7 @@ static int run_repair(const vlat *v, vc_err *err)
     if (!rc) rc = vf_dataset_salvage(&r.d, v->path, tell_shard, &r, err);
     if (!rc) rc = save_all(&r, err);
     vf_dataset_close(r.d);
-    vc_maps_reported();                      /* what was saved is finished, and was checked before that */
+    vc_maps_reported();                      /* what was saved was checked and is finished */
     if (!rc) rc = vlat_carry_files(v->path, r.made, err);
     if (!rc) rc = put_in_place(&r, err);
     free(r.made);

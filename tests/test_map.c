@@ -1,5 +1,5 @@
-/* test_map.c - maps of files that are cut short while they are open: zeroes, marks, messages; and the
- * faults that are none of ours. */
+/* test_map.c - maps of files that are cut short while they are open: zeroes, marks, messages;
+ * and the faults that are none of ours. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,9 +56,9 @@ static void test_cut_short(void **state)
     assert_int_equal(m.data[9 * PAGE + 17], 0);
     assert_int_equal(m.data[5 * PAGE - 1], 1);
     assert_int_equal(vc_maps_check(0, &e), VC_ETORN);
-    assert_true(holds(e.text, path, "byte 36864 could not be read: the file was cut short, from 819200 "
-                                    "bytes to 20480"));
-    assert_int_equal(vc_maps_check(VC_EFORMAT, &e), VC_ETORN);   /* instead of what the zeroes led to */
+    assert_true(holds(e.text, path, "byte 36864 could not be read: the file was cut short, "
+                                    "from 819200 bytes to 20480"));
+    assert_int_equal(vc_maps_check(VC_EFORMAT, &e), VC_ETORN);   /* the cause, not what it led to */
 
     /* of a range alone, in which any page may be the one */
     assert_int_equal(vc_map_check(m.data, 9 * PAGE, &e), 0);
@@ -105,7 +105,8 @@ static void test_again(void **state)
     }
 }
 
-/* A part of the last page that is gone is no fault; it is seen at the latest when the map is closed. */
+/* A part of the last page that is gone is no fault; it is seen at the latest when the map is
+ * closed. */
 static void test_last_page(void **state)
 {
     const char *path = path_in(state, "last");
@@ -113,7 +114,7 @@ static void test_last_page(void **state)
     for (int renamed = 0; renamed < 2; renamed++) {
         vc_map m = map_ones(path);
         assert_int_equal(vc_map_touch(m.data, m.size, &e), 0);
-        if (renamed)                         /* another file of the name is not the one that is mapped */
+        if (renamed)                         /* the map is of the file that had the name */
             assert_int_equal(vc_file_write(path, "x", 1, NULL), 0);
         else
             assert_int_equal(truncate(path, PAGES * PAGE - 100), 0);

@@ -473,8 +473,8 @@ static int check_weights(const vtrain *t, vc_err *err)
     return vc_comm_agree(t->comm, rc, err);
 }
 
-/* A file in use could not be read. The step that needed it was not taken, so what was trained before
- * is whole and is saved; the error stays. */
+/* A file in use could not be read. The step that needed it was not taken, so what was trained
+ * before is whole and is saved; the error stays. */
 static void torn(vtrain *t, loop *l)
 {
     vc_err why = { 0 };
@@ -482,8 +482,8 @@ static void torn(vtrain *t, loop *l)
     int rc = t->step > l->begun ? check_weights(t, &why) : VC_ENOENT;
     if (!rc) rc = vc_comm_agree(t->comm, save(t, l, &why), &why);
     if (!rc)
-        vc_warn(t->ui, "a file in use could not be read: step %lld is saved; when the file is whole "
-                "again, go on with --resume_from_checkpoint latest", (long long)t->step);
+        vc_warn(t->ui, "a file in use could not be read: step %lld is saved; when the file is "
+                "whole again, go on with --resume_from_checkpoint latest", (long long)t->step);
     else if (rc != VC_ENOENT)
         vc_warn(t->ui, "a file in use could not be read, and step %lld could not be saved: %s",
                 (long long)t->step, why.text);
