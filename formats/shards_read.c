@@ -412,7 +412,7 @@ int vf_dataset_find(const vf_dataset *d, const char *key, uint32_t *i, vc_err *e
 static int unless_torn(int rc, vf_bytes v, vc_err *err)
 {
     int torn = rc ? vc_map_check(v.data, v.size, err) : 0;
-    return torn ? torn : rc;
+    return torn ? torn : rc ? vc_maps_check(rc, err) : 0;    /* or what they are compared with */
 }
 
 int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err)
