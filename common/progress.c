@@ -481,11 +481,16 @@ int vc_catch_stop(vc_err *err)
      * SA_ONSTACK: vc_signal_stacks says why */
     struct sigaction stop = { .sa_handler = on_stop,
                               .sa_flags = SA_RESTART | SA_RESETHAND | SA_ONSTACK };
-    struct sigaction ignore = { .sa_handler = SIG_IGN };
+    struct sigaction ignore = { .sa_handler = SIG_IGN }, hangup = stop, now;
     sigemptyset(&stop.sa_mask);
     sigemptyset(&ignore.sa_mask);
+    sigemptyset(&hangup.sa_mask);
+    /* a closed terminal sends it twice: the shell its jobs, then the system the terminal's */
+    hangup.sa_flags = SA_RESTART | SA_ONSTACK;
 
+    bool nohup = !sigaction(SIGHUP, NULL, &now) && now.sa_handler == SIG_IGN;
     if (sigaction(SIGINT, &stop, NULL) || sigaction(SIGTERM, &stop, NULL) ||
+        sigaction(SIGHUP, nohup ? &ignore : &hangup, NULL) ||
         sigaction(SIGXFSZ, &ignore, NULL) || sigaction(SIGPIPE, &ignore, NULL))
         return vc_fail_errno(err, "cannot catch signals");
     return vc_maps_guard(err);

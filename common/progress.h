@@ -46,10 +46,11 @@ char *vc_human_bytes(char buf[32], double bytes);
 char *vc_human_time(char buf[32], double seconds);
 char *vc_human_count(char buf[32], uint64_t n);
 
-/* After vc_catch_stop, SIGINT and SIGTERM set *vc_stop_flag() to the signal's number instead of
- * killing the process; a second one of the same kills. The flag is the process's, since signals
- * are. Also ignores SIGXFSZ and SIGPIPE and guards the maps (map.h), so that a full or a bad disk is
- * an error and not a death. */
+/* After vc_catch_stop, SIGINT, SIGTERM and SIGHUP set *vc_stop_flag() to the signal's number instead
+ * of killing the process; a second one of the same kills, but for SIGHUP, which a closed terminal
+ * sends twice. Where SIGHUP was ignored (nohup) it stays so. The flag is the process's, since signals
+ * are. Also ignores SIGXFSZ and SIGPIPE and guards the maps (map.h), so that a full or a bad disk
+ * is an error and not a death. */
 int vc_catch_stop(vc_err *err);
 const volatile int *vc_stop_flag(void);
 

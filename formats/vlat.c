@@ -93,47 +93,50 @@ typedef struct verb {
     const vc_flag *flags;
     int n_words;                             /* at least -n_words if negative */
     int (*run)(const vlat *v, vc_err *err);
+    bool prints;                             /* and writes nothing that could be left half made */
 } verb;
 
 static const verb verbs[] = {
-    { "info", "DATASET", "What a dataset is and holds, on one screen.", info_flags, 1, vlat_info },
+    { "info", "DATASET", "What a dataset is and holds, on one screen.", info_flags, 1,
+      vlat_info, true },
     { "list", "DATASET",
       "One line per sample: key, type, size, frames, tokens, start of the caption.", list_flags, 1,
-      vlat_list },
+      vlat_list, true },
     { "show", "DATASET KEY",
       "A sample's record, its tensors with statistics, its thumbnail. KEY is a sample "
       "(42, 42/1) or the 32 hex digits of a latent or text.",
-      show_flags, 2, vlat_show },
+      show_flags, 2, vlat_show, true },
     { "verify", "DATASET",
       "Checks every page, checksum, reference, shape and number; lists all damage. Exit status 1 "
       "if there is any.",
-      verify_flags, 1, vlat_verify },
+      verify_flags, 1, vlat_verify, false },
     { "report", "DATASET",
       "One HTML file with thumbnails, captions, histograms and what was skipped.", report_flags, 1,
-      vlat_report },
+      vlat_report, false },
     { "merge", "DATASET...",
       "One new dataset out of several: samples get new numbers in the order given, what occurs twice is "
       "kept once. Datasets that were made by unlike encoders are refused.",
-      copy_flags, -2, vlat_merge },
+      copy_flags, -2, vlat_merge, false },
     { "split", "DATASET", "A dataset in several: by number of parts, or by latent shape.", split_flags,
-      1, vlat_split },
+      1, vlat_split, false },
     { "select", "DATASET CONDITION",
       "A new dataset of the samples that fit a condition, with their numbers. CONDITION is like "
       "'width >= 512 and caption ~ \"red|blue\" and not tag = draft'; names: caption, width, height, "
       "source_width, source_height, frames, seconds, fps, tokens, type, path, tag, weight, bucket, sample, variant, "
       "extra.COLUMN (vprep --extra_inputs); = != < <= > >= compare, ~ !~ match a regular expression.",
-      copy_flags, 2, vlat_select },
+      copy_flags, 2, vlat_select, false },
     { "diff", "DATASET DATASET",
       "Samples that only one of two datasets has (-, +) or that differ (~), by row. Exit status 1 if "
       "there are any.",
-      plain_flags, 2, vlat_diff },
+      plain_flags, 2, vlat_diff, true },
     { "export", "DATASET", "A dataset as another trainer's cache: docs/export.md says what each holds.",
-      export_flags, 1, vlat_export },
-    { "import", "FOLDER", "A new dataset out of another trainer's cache.", import_flags, 1, vlat_import },
+      export_flags, 1, vlat_export, false },
+    { "import", "FOLDER", "A new dataset out of another trainer's cache.", import_flags, 1,
+      vlat_import, false },
     { "gc", "DATASET",
       "Compacts a dataset into new shards: what no sample refers to is dropped. Needs the room of "
       "what stays; the old files go when the new ones are complete.",
-      gc_flags, 1, vlat_gc },
+      gc_flags, 1, vlat_gc, false },
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -249,7 +252,8 @@ int main(int argc, char **argv)
     }
     if (!rc)
         rc = vc_catch_stop(&err);
-    signal(SIGPIPE, SIG_DFL);                    /* `vlat list | head` ends quietly */
+    if (b && b->prints)
+        signal(SIGPIPE, SIG_DFL);                /* `vlat list | head` ends quietly */
     if (!rc)
         rc = vc_progress_open(&v.progress, "vlat", (vc_log_format)options.log_format, false, &err);
     if (!rc)

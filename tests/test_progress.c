@@ -333,6 +333,25 @@ static void stop_twice(vc_progress *p)
     _exit(1);
 }
 
+/* As a closed terminal does it: the shell's signal, then the system's. */
+static void hang_up_twice(vc_progress *p)
+{
+    (void)p;
+    vc_catch_stop(NULL);
+    raise(SIGHUP);
+    raise(SIGHUP);
+    _exit(*vc_stop_flag() == SIGHUP ? 7 : 1);
+}
+
+static void hang_up_ignored(vc_progress *p)
+{
+    (void)p;
+    signal(SIGHUP, SIG_IGN);
+    vc_catch_stop(NULL);
+    raise(SIGHUP);
+    _exit(*vc_stop_flag() ? 1 : 7);
+}
+
 static void full_disk(vc_progress *p)
 {
     (void)p;
@@ -358,8 +377,11 @@ static void test_signals(void **state)
         status = run(stop_twice, VC_LOG_TEXT, true, PIPE);
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == sent);
     }
-    int status = run(full_disk, VC_LOG_TEXT, true, PIPE);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    void (*const others[])(vc_progress *) = { hang_up_twice, hang_up_ignored, full_disk };
+    for (size_t i = 0; i < 3; i++) {
+        int status = run(others[i], VC_LOG_TEXT, true, PIPE);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    }
 }
 
 /* ---- numbers ---- */

@@ -168,7 +168,9 @@ static void test_random_kills(void **state)
 static void test_stop(void **state)
 {
     const char *dir = *state;
-    static const struct { int signal, line; } at[] = { { SIGINT, 4 }, { SIGTERM, 10 } };
+    static const struct { int signal, line; } at[] = {
+        { SIGINT, 4 }, { SIGTERM, 10 }, { SIGHUP, 16 },
+    };
     whole_run(dir);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         pid_t pid = start(dir, "stopped", i > 0);

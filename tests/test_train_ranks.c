@@ -436,10 +436,8 @@ static int children(pid_t pid, pid_t *child, int n)
     return found;
 }
 
-/* A signal to the last rank alone stops all after the same step, and nothing is lost. */
-static void test_stop(void **state)
+static void stop_by(const char *dir, int signal_sent)
 {
-    const char *dir = *state;
     enum { MANY = 400 };
     char *set = vc_path_join(dir, "set.lmdb"), *out = vc_path_join(dir, "stopped");
     char *starts = vc_format("%s/tests/ranks.sh", getenv("VLT_SOURCE"));
@@ -460,7 +458,7 @@ static void test_stop(void **state)
         usleep(1000);
     usleep(50000);
     int n = children(pid, child, 4), status;
-    if (n) kill(child[n - 1], SIGINT);
+    if (n) kill(child[n - 1], signal_sent);
     else kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(n, 2);
@@ -484,6 +482,21 @@ static void test_stop(void **state)
     free(starts);
     free(vtrain);
     free(metrics);
+}
+
+/* A signal to the last rank alone stops all after the same step, and nothing is lost. */
+static void test_stop(void **state)
+{
+    const char *dir = *state;
+    static const int signals[] = { SIGINT, SIGHUP };
+    for (size_t i = 0; i < COUNT(signals); i++) {
+        char *stopped = vc_path_join(dir, "stopped"), *unstopped = vc_path_join(dir, "unstopped");
+        vc_remove_tree(stopped, NULL);
+        vc_remove_tree(unstopped, NULL);
+        stop_by(dir, signals[i]);
+        free(stopped);
+        free(unstopped);
+    }
 }
 
 /* Wrong numbers of ranks and the like: said once, before anything is written. */
