@@ -438,3 +438,43 @@ int vf_safetensors_check(const vf_safetensors *f, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "damaged: xxh3 is %s, should be %.40s", have, want);
     return 0;
 }
+
+/* Where the seal's digits stand in the file, or NULL. */
+static const char *seal_at(const vf_safetensors *f, const char *want)
+{
+    char text[64];
+    if (!f->map.data || strlen(want) != 32)
+        return NULL;
+    snprintf(text, sizeof text, "\"" VF_SEAL "\":\"%s\"", want);
+    const char *at = memmem(f->map.data, f->map.size - f->size, text, strlen(text));
+    return at ? at + strlen(text) - 33 : NULL;
+}
+
+int vf_safetensors_unbroken(const vf_safetensors *f, vc_err *err)
+{
+    static const char zeros[] = "00000000000000000000000000000000";
+    const char *want = vf_safetensors_meta(f, VF_SEAL);
+    if (!want)
+        return vc_fail(err, VC_ENOENT, "no " VF_SEAL " in __metadata__");
+
+    const char *at = seal_at(f, want), *file = (const char *)f->map.data;
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    XXH128_hash_t h = { 0 };
+    if (at) {
+        XXH3_128bits_reset(state);
+        XXH3_128bits_update(state, file, (size_t)(at - file));
+        XXH3_128bits_update(state, zeros, 32);
+        XXH3_128bits_update(state, at + 32, f->map.size - (size_t)(at - file) - 32);
+        h = XXH3_128bits_digest(state);
+    }
+    XXH3_freeState(state);
+    char have[33];
+    snprintf(have, sizeof have, "%016llx%016llx", (unsigned long long)h.high64,
+             (unsigned long long)h.low64);
+    if (!at || strcmp(want, have))
+        return vc_fail(err, VC_EFORMAT, "damaged: its bytes differ from the checksum in its header "
+                       "(" VF_SEAL ")");
+    return 0;
+}

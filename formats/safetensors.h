@@ -7,6 +7,7 @@
 #ifndef VF_SAFETENSORS_H
 #define VF_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,7 @@ typedef struct vf_view {
 int64_t vf_view_count(const vf_view *v);             /* number of elements */
 
 typedef struct vf_safetensors vf_safetensors;
+struct vf_sums;                  /* sums.h */
 
 /* Opens and validates. VC_EIO, VC_ENOENT: cannot open or map; VC_EFORMAT: bad header. */
 int vf_safetensors_open(vf_safetensors **out, const char *path, vc_err *err);
@@ -47,6 +49,11 @@ const char *vf_safetensors_meta(const vf_safetensors *f, const char *key);
  * data: 0 equal, VC_ENOENT: there is none, VC_EFORMAT: different. */
 int vf_safetensors_check(const vf_safetensors *f, vc_err *err);
 
+/* Of an opened file: the seal, __metadata__'s "vlt_xxh3": XXH3-128 of the whole file with zeros for the seal's 32 digits.
+ * 0 equal, VC_ENOENT: there is none, VC_EFORMAT: different. */
+#define VF_SEAL "vlt_xxh3"
+int vf_safetensors_unbroken(const vf_safetensors *f, vc_err *err);
+
 /* A file to be written: tensors are sorted by (dtype from the widest, name) as the reference
  * implementation does, data starts 8-aligned, the same inputs give the same bytes. VC_EINVAL:
  * tensors or metadata that no file can hold (a name twice, no UTF-8, bytes that do not fit the
@@ -64,9 +71,11 @@ typedef struct vf_feed {
     int (*get)(void *arg, int i, const void **data, vc_err *err);
     void *arg;
 } vf_feed;
-/* As vf_safetensors_write; the views' data are not looked at. */
+/* As vf_safetensors_write; with a feed the views' data are not looked at. sealed: adds the seal, for
+ * which the feed is asked twice. sums: the file is added to them, or NULL. */
 int vf_safetensors_stream(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
-                          int n_meta, const vf_feed *feed, vc_err *err);
+                          int n_meta, const vf_feed *feed, bool sealed, struct vf_sums *sums,
+                          vc_err *err);
 /* Straight to a file, atomically, without a copy of the data in memory. */
 int vf_safetensors_write(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
                          int n_meta, vc_err *err);

@@ -13,7 +13,11 @@
 
 #include "common/file.h"
 #include "formats/buf.h"
+#include "formats/sums.h"
 #include "formats/utf8.h"
+
+/* The seal as the header has it before it is known. */
+#define UNSEALED "\"" VF_SEAL "\":\"00000000000000000000000000000000\""
 
 /* Data goes in this order, so that every tensor is aligned to its element: the reference's
  * order of types, from the last to the first, then by name. */
@@ -200,6 +204,22 @@ int vf_safetensors_pack(uint8_t **out, size_t *size, const vf_view *tensors, int
     return *out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %zu bytes", *size);
 }
 
+/* ---- straight to a file ---- */
+
+enum { PIECE = 1 << 20 };                         /* hashed and written while it is in the cache */
+
+/* A file on its way. */
+typedef struct stream {
+    const vf_view **order, *tensors;
+    int n;
+    const vf_feed *feed;
+    vf_sums *sums;                                /* or NULL */
+    vf_buf header;
+    int fd;                                       /* -1: only hashed */
+    uint64_t bytes;
+    XXH3_state_t *hash, *tensor;                  /* of the file and of a tensor; NULL: none asked for */
+} stream;
+
 static int write_all(int fd, const void *data, size_t n)
 {
     const char *p = data;
@@ -216,27 +236,74 @@ static int write_all(int fd, const void *data, size_t n)
     return 0;
 }
 
-/* The data of the tensors, in the file's order. */
-static int write_data(int fd, const vf_view **order, int n, const vf_view *tensors,
-                      const vf_feed *feed, vc_err *err)
+static int put(stream *s, const void *data, size_t n, XXH3_state_t *tensor, vc_err *err)
 {
-    int rc = 0;
-
-    for (int i = 0; i < n && !rc; i++) {
-        const void *data = order[i]->data;
-        if (feed)
-            rc = feed->get(feed->arg, (int)(order[i] - tensors), &data, err);
-        if (!rc && write_all(fd, data, order[i]->bytes)) {
-            rc = errno == EFAULT ? vc_map_touch(data, order[i]->bytes, err) : 0;
-            rc = rc ? rc : vc_fail_errno(err, "cannot write");
+    s->bytes += n;
+    for (const char *p = data; n;) {
+        size_t some = n < PIECE ? n : PIECE;
+        if (s->hash)
+            XXH3_128bits_update(s->hash, p, some);
+        if (tensor)
+            XXH3_64bits_update(tensor, p, some);
+        if (s->fd >= 0 && write_all(s->fd, p, some)) {
+            int rc = errno == EFAULT ? vc_map_touch(p, some, err) : 0;
+            return rc ? rc : vc_fail_errno(err, "cannot write");
         }
+        p += some;
+        n -= some;
     }
+    return 0;
+}
+
+static int put_view(stream *s, int i, vc_err *err)
+{
+    const vf_view *v = s->order[i];
+    const void *data = v->data;
+    XXH3_state_t *tensor = s->sums && s->fd >= 0 ? s->tensor : NULL;
+    int rc = s->feed ? s->feed->get(s->feed->arg, (int)(v - s->tensors), &data, err) : 0;
+    if (!rc && tensor)
+        XXH3_64bits_reset(tensor);
+    if (!rc)
+        rc = put(s, data, v->bytes, tensor, err);
+    if (!rc && tensor)
+        vf_sums_tensor(s->sums, v->name, XXH3_64bits_digest(tensor));
     return rc;
 }
 
-/* Header and data to a temporary file beside path, then the rename: whole or not at all. */
-static int replace_file(const char *path, const vf_buf *header, const vf_view **order, int n,
-                        const vf_view *tensors, const vf_feed *feed, vc_err *err)
+/* Header and data, in the file's order. */
+static int put_all(stream *s, vc_err *err)
+{
+    s->bytes = 0;
+    if (s->hash)
+        XXH3_128bits_reset(s->hash);
+    int rc = put(s, s->header.data, s->header.n, NULL, err);
+    for (int i = 0; i < s->n && !rc; i++)
+        rc = put_view(s, i, err);
+    return rc;
+}
+
+static vf_key sum_of(const stream *s)
+{
+    XXH128_canonical_t c;
+    vf_key k;
+    XXH128_canonicalFromHash(&c, XXH3_128bits_digest(s->hash));
+    memcpy(k.b, c.digest, sizeof k.b);
+    return k;
+}
+
+/* The header has the seal's place with zeros in it: they become the sum of such a file. */
+static int seal(stream *s, vc_err *err)
+{
+    char hex[VF_KEY_HEX], *at = memmem(s->header.data, s->header.n, UNSEALED, sizeof UNSEALED - 1);
+    s->fd = -1;
+    int rc = put_all(s, err);
+    if (!rc)
+        memcpy(at + sizeof UNSEALED - 1 - 33, vf_key_hex(hex, sum_of(s)), 32);
+    return rc;
+}
+
+/* To a temporary file beside path, then the rename: whole or not at all. */
+static int replace_file(const char *path, stream *s, vc_err *err)
 {
     char *tmp = vc_format("%s.tmp-%ld", path, (long)getpid());
     char *dir = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
@@ -244,10 +311,11 @@ static int replace_file(const char *path, const vf_buf *header, const vf_view **
     int fd = rc ? -1 : open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     bool made = fd >= 0;
 
-    if (!rc && (!made || write_all(fd, header->data, header->n)))
+    if (!rc && !made)
         rc = vc_fail_errno(err, "cannot write");
+    s->fd = fd;
     if (!rc)
-        rc = write_data(fd, order, n, tensors, feed, err);
+        rc = put_all(s, err);
     if (!rc && fsync(fd))
         rc = vc_fail_errno(err, "cannot write");
     if (made && close(fd) && !rc)
@@ -267,23 +335,52 @@ static int replace_file(const char *path, const vf_buf *header, const vf_view **
 int vf_safetensors_write(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
                          int n_meta, vc_err *err)
 {
-    return vf_safetensors_stream(path, tensors, n, meta, n_meta, NULL, err);
+    return vf_safetensors_stream(path, tensors, n, meta, n_meta, NULL, false, NULL, err);
+}
+
+/* __metadata__ with the seal's place behind the rest. */
+static int put_sealed(stream *s, const vf_meta *meta, int n, vc_err *err)
+{
+    vf_meta *more = calloc((size_t)n + 1, sizeof *more);
+    if (!more)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; i < n; i++)
+        more[i] = meta[i];
+    more[n] = (vf_meta){ VF_SEAL, "00000000000000000000000000000000" };
+    int rc = check_meta(more, n + 1, false, err);
+    if (!rc)
+        rc = put_header(&s->header, s->order, s->n, more, n + 1, NULL, err);
+    free(more);
+    return rc;
 }
 
 int vf_safetensors_stream(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
-                          int n_meta, const vf_feed *feed, vc_err *err)
+                          int n_meta, const vf_feed *feed, bool sealed, vf_sums *sums, vc_err *err)
 {
-    const vf_view **order = NULL;
-    vf_buf header = { 0 };
+    stream s = { .tensors = tensors, .n = n, .feed = feed, .sums = sums, .fd = -1 };
 
-    int rc = order_views(&order, tensors, n, err);
+    int rc = order_views(&s.order, tensors, n, err);
+    if (!rc && (sealed || sums)) {
+        s.hash = XXH3_createState();
+        s.tensor = XXH3_createState();
+        if (!s.hash || !s.tensor)
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    if (!rc && sealed)
+        rc = put_sealed(&s, meta, n_meta, err);
+    else if (!rc && !(rc = check_meta(meta, n_meta, false, err)))
+        rc = put_header(&s.header, s.order, n, meta, n_meta, NULL, err);
+    if (!rc && sealed)
+        rc = seal(&s, err);
+    if (!rc && sums)
+        vf_sums_begin(sums, path);
     if (!rc)
-        rc = check_meta(meta, n_meta, false, err);
-    if (!rc)
-        rc = put_header(&header, order, n, meta, n_meta, NULL, err);
-    if (!rc)
-        rc = replace_file(path, &header, order, n, tensors, feed, err);
-    free(order);
-    vf_buf_free(&header);
+        rc = replace_file(path, &s, err);
+    if (!rc && sums)
+        vf_sums_end(sums, s.bytes, sum_of(&s));
+    free(s.order);
+    vf_buf_free(&s.header);
+    XXH3_freeState(s.hash);
+    XXH3_freeState(s.tensor);
     return vc_context(err, rc, "%s", path);
 }

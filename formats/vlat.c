@@ -108,7 +108,7 @@ static const verb verbs[] = {
       show_flags, 2, vlat_show, true },
     { "verify", "DATASET",
       "Checks every page, checksum, reference, shape and number; lists all damage. Exit status 1 "
-      "if there is any.",
+      "if there is any. Of vtrain's it takes a run's folder, a checkpoint, or a LoRA file.",
       verify_flags, 1, vlat_verify, false },
     { "report", "DATASET",
       "One HTML file with thumbnails, captions, histograms and what was skipped.", report_flags, 1,

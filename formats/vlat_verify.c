@@ -239,6 +239,8 @@ int vlat_verify(const vlat *v, vc_err *err)
     vf_verify_report r;
     char a[32], b[32], c[32], d[32], bytes[32], time[32], rate[32];
     double t = vc_seconds();
+    if (vlat_is_run(v->path))
+        return vlat_verify_run(v, err);
     int rc = vf_verify(v->path, print_finding, v->out, vc_stop_flag(), &r, err);
     if (rc)
         return rc;

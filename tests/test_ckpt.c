@@ -70,7 +70,7 @@ static int write_state(int64_t step, const char *path, vc_err *err)
     s.epoch = 9;
     s.span = (vtrain_span *)spans;
     s.n_spans = COUNT(spans);
-    int rc = vtrain_state_write(&s, path, err);
+    int rc = vtrain_state_write(&s, path, NULL, err);
     cJSON_Delete(s.settings);
     return rc;
 }
@@ -182,7 +182,7 @@ static void test_find(void **state)
     static const struct { const char *which; int rc; const char *found; } row[] = {
         { "latest", 0, "checkpoint-30" }, { "9", 0, "checkpoint-9" }, { "40", VC_ENOENT, NULL },
         { "50", VC_ENOENT, NULL }, { "checkpoint-9", 0, "checkpoint-9" },
-        { "checkpoint-9/", 0, "checkpoint-9/" }, { "checkpoint-60.tmp", VC_ENOENT, NULL },
+        { "checkpoint-9/", 0, "checkpoint-9" }, { "checkpoint-60.tmp", VC_ENOENT, NULL },
         { "checkpoint-60.tmp/", VC_ENOENT, NULL }, { "nowhere", VC_ENOENT, NULL },
         { "", VC_ENOENT, NULL }, { "mine", 0, "mine" }, { "-9", VC_ENOENT, NULL },
         { "99999999999999999999", VC_ENOENT, NULL },

@@ -354,7 +354,8 @@ static void lora_is_written(void **state)
     };
     for (int form = 0; form < 8; form++) {
         bool bake = form & 1, have[2] = { form & 2, form & 4 };
-        const vtrain_export_lora_opts o = { names, 2, 3, 6, bake, have[0], have[1], NULL, NULL };
+        const vtrain_export_lora_opts o = { names, 2, 3, 6, bake, have[0], have[1], NULL, NULL,
+                                            NULL };
         char sub[32];
         snprintf(sub, sizeof sub, "lora-%d", form);
         const char *dir = golden_tmp(sub);
@@ -419,7 +420,7 @@ static void lora_is_gone_on_with(void **state)
         const vt_source none = { .seed = 1 };
         const char *dir = golden_tmp("gone-on");
         const vtrain_export_lora_opts o = {
-            names, 2, rows[i].rank, rows[i].alpha, rows[i].bake, false, false, NULL, NULL
+            names, 2, rows[i].rank, rows[i].alpha, rows[i].bake, false, false, NULL, NULL, NULL
         };
         vtrain_lora *l;
         int matched;
@@ -517,7 +518,7 @@ static void full_is_written(void **state)
         char name[40];
         snprintf(name, sizeof name, "full-%zu", i);
         const char *to = golden_tmp(name);
-        if (vtrain_export_full(to, m.p, w, NULL, rows[i].most, &err)) fail_msg("%s", err.text);
+        if (vtrain_export_full(to, m.p, w, NULL, rows[i].most, NULL, &err)) fail_msg("%s", err.text);
         char *text = file_text(to, "config.json");
         assert_string_equal(text, config_text);
         free(text);

@@ -18,7 +18,7 @@
 
 enum { MAX_ARGS = 96, MAX_FILE = 64 << 20 };
 
-void run_dir_make(char dir[256])
+void run_set_make(const char *path)
 {
     static const toy_sample samples[] = {
         { .number = 0, .f = 2, .h = 4, .w = 4, .caption = { "a red ball", "ball" } },
@@ -28,10 +28,15 @@ void run_dir_make(char dir[256])
         { .number = 4, .f = 0, .h = 4, .w = 6, .caption = { "another still" } },
         { .number = 5, .f = 2, .h = 4, .w = 4, .caption = { "a long walk" } },
     };
-    toy_dir_make(dir);
-    char *path = vc_path_join(dir, "set.lmdb");
     const toy t = { .path = path, .sample = samples, .n = 6, .prompts = 2, .per_channel = true };
     toy_make(&t);
+}
+
+void run_dir_make(char dir[256])
+{
+    toy_dir_make(dir);
+    char *path = vc_path_join(dir, "set.lmdb");
+    run_set_make(path);
     free(path);
 }
 

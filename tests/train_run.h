@@ -6,8 +6,10 @@
 
 #include "common/err.h"
 
-/* A folder with set.lmdb in it: six samples of two shapes, moments, captions of several lengths and
- * two validation prompts. Same as toy_dir_make otherwise. */
+/* A dataset: six samples of two shapes, moments, captions of several lengths and two validation
+ * prompts. */
+void run_set_make(const char *path);
+/* A folder with such a set.lmdb in it. Same as toy_dir_make otherwise. */
 void run_dir_make(char dir[256]);
 /* The same as cmocka's fixture, with toy_dir_teardown. */
 int run_dir_setup(void **state);

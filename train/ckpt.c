@@ -236,12 +236,21 @@ void vtrain_ckpt_abort(const char *out, int64_t step)
 
 /* ---- finding ---- */
 
-static int find_latest(char **path, const char *out, vc_err *err)
+bool vtrain_ckpt_step(const char *dir, int64_t *step)
+{
+    return parse_name(vc_path_base(dir), "", step);
+}
+
+int vtrain_ckpt_before(char **path, const char *out, int64_t *step, vc_err *err)
 {
     int64_t *steps;
     int n, rc = list_steps(out, "", true, &steps, &n, err);
+    *path = NULL;
+    while (!rc && n && steps[n - 1] >= *step)
+        n--;
     if (!rc && n) {
-        *path = folder(out, steps[n - 1], "");
+        *step = steps[n - 1];
+        *path = folder(out, *step, "");
         if (!*path)
             rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", out);
     }
@@ -262,22 +271,22 @@ static bool take_complete(char **found, char *path)
 
 int vtrain_ckpt_find(char **path, const char *out, const char *which, vc_err *err)
 {
+    int64_t step = INT64_MAX;
     *path = NULL;
     if (!strcmp(which, "latest"))
-        return find_latest(path, out, err);
+        return vtrain_ckpt_before(path, out, &step, err);
 
-    int64_t step;
     if (parse_step(which, strlen(which), &step)) {
         if (take_complete(path, folder(out, step, "")))
             return 0;
         return vc_fail(err, VC_ENOENT, "no complete %s/" PREFIX "%" PRId64, out, step);
     }
     size_t n = strlen(which);
-    while (n && which[n - 1] == '/')
+    while (n > 1 && which[n - 1] == '/')
         n--;
     bool temporary = n > 4 && !strncmp(which + n - 4, ".tmp", 4);
-    if (!temporary && (take_complete(path, vc_format("%s", which)) ||
-                       take_complete(path, vc_path_join(out, which))))
+    if (!temporary && (take_complete(path, vc_format("%.*s", (int)n, which)) ||
+                       take_complete(path, vc_format("%s/%.*s", out, (int)n, which))))
         return 0;
     return vc_fail(err, VC_ENOENT, "%s is no complete checkpoint: neither \"latest\", nor a step, "
                    "nor a folder with " STATE, which);
@@ -348,11 +357,15 @@ static cJSON *state_json(const vtrain_state *s)
     return o;
 }
 
-int vtrain_state_write(const vtrain_state *s, const char *dir, vc_err *err)
+int vtrain_state_write(const vtrain_state *s, const char *dir, vf_sums *sums, vc_err *err)
 {
     cJSON *o = state_json(s);
+    if (o && sums && !cJSON_AddTrueToObject(o, "checksums")) {
+        cJSON_Delete(o);
+        o = NULL;
+    }
     char *text = o ? vf_json_line(o) : NULL, *path = vc_path_join(dir, STATE);
-    int rc = text && path ? vc_file_write(path, text, strlen(text), err)
+    int rc = text && path ? vf_sums_put(sums, path, text, strlen(text), err)
                           : vc_fail(err, VC_ENOMEM, "%s/" STATE ": out of memory", dir);
     free(path);
     free(text);
@@ -503,6 +516,7 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = read_text(o, "backend", &s->backend, err)) ||
         (rc = read_count(o, "captions", &s->rows, err)) ||
         (rc = read_count(o, "captions_dropped", &s->dropped, err)) ||
+        (rc = vf_json_bool_opt(o, "checksums", &s->checksums, err)) ||
         (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) ||
         (rc = vf_json_obj(o, "settings", &settings, err)) || (rc = check_settings(settings, err)))
         return rc;

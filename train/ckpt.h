@@ -1,7 +1,7 @@
 /* ckpt.h - checkpoint folders: made whole or not at all, found again, pruned.
  *
  *     out/checkpoint-500/   what the run writes into it: weights, optimizer.safetensors,
- *     trainer.json
+ *     trainer.json, and last checksums.json (formats/sums.h)
  *
  * A checkpoint is written into out/checkpoint-500.tmp, synced and renamed, so a crash or a full
  * disk leaves the earlier ones as they were. Older ones are removed only once the new one is
@@ -9,7 +9,9 @@
 #ifndef VTRAIN_CKPT_H
 #define VTRAIN_CKPT_H
 
+#include "common/progress.h"
 #include "formats/json.h"
+#include "formats/sums.h"
 
 /* Makes out/checkpoint-STEP.tmp anew, after removing what killed runs left there of any step; *dir
  * malloc'ed. One process at a time works on `out`. */
@@ -26,6 +28,10 @@ void vtrain_ckpt_abort(const char *out, int64_t step);
  * a path of a checkpoint folder, as it is or below out. *path malloc'ed. VC_ENOENT: there is none
  * ("latest": *path NULL and 0). A .tmp folder or one without trainer.json is not complete. */
 int vtrain_ckpt_find(char **path, const char *out, const char *which, vc_err *err);
+/* Whether dir is named checkpoint-STEP. */
+bool vtrain_ckpt_step(const char *dir, int64_t *step);
+/* The newest complete one of out below *step, which becomes its step; *path NULL: there is none. */
+int vtrain_ckpt_before(char **path, const char *out, int64_t *step, vc_err *err);
 
 /* trainer.json */
 typedef struct vtrain_ckpt_set {
@@ -56,12 +62,20 @@ typedef struct vtrain_state {
     uint64_t epoch;              /* that the next micro-batch belongs to, or nearly */
     vtrain_span *span;           /* oldest first, the last one is in use; none: not recorded */
     int n_spans;
+    bool checksums;              /* read: the folder was written with a checksums.json */
     cJSON *settings;             /* flag name -> value as text, for people and for comparing */
 } vtrain_state;
 
-int vtrain_state_write(const vtrain_state *s, const char *dir, vc_err *err);
+/* sums: those of the checkpoint's folder, or NULL; the state says that there are some. */
+int vtrain_state_write(const vtrain_state *s, const char *dir, vf_sums *sums, vc_err *err);
 /* Checks every field; names the file in errors. */
 int vtrain_state_read(vtrain_state *s, const char *dir, vc_err *err);
+/* ckpt_check.c. The same of a checkpoint whose files agree with its checksums.json: the bytes of those
+ * that a run which goes on reads, names and sizes of the others, whose damage is a warning. VC_EFORMAT
+ * names the file, what changed in it, and the newest whole checkpoint before this one. One that was
+ * made before there were checksums is read, with a line that says so. */
+int vtrain_ckpt_read(vtrain_state *s, const char *dir, vc_progress *ui, const volatile int *stop,
+                     vc_err *err);
 void vtrain_spans_free(vtrain_span *s, int n);
 void vtrain_state_free(vtrain_state *s);       /* frees what read() made; an all-zero one is fine */
 

@@ -64,7 +64,8 @@ static int write_diffusers(const char *dir, vt_params *p, const vtrain_export_lo
     vf_meta meta[5] = { { "format", "pt" }, { "lora_adapter_metadata", text } };
     int n = add_lineage(meta, 2, o, alpha);
     if (!rc)
-        rc = vtrain_views_write(&s, dir, "pytorch_lora_weights.safetensors", meta, n, err);
+        rc = vtrain_views_write(&s, dir, "pytorch_lora_weights.safetensors", meta, n, true,
+                                o->sums, err);
     free(text);
     vtrain_views_close(&s);
     return rc;
@@ -108,7 +109,7 @@ static int write_layout(const char *dir, const layout *l, vt_params *p,
     }
     vf_meta meta[4] = { { "format", "pt" } };
     int n = add_lineage(meta, 1, o, trained);
-    if (!rc) rc = vtrain_views_write(&s, dir, l->file, meta, n, err);
+    if (!rc) rc = vtrain_views_write(&s, dir, l->file, meta, n, true, o->sums, err);
     vtrain_views_close(&s);
     vt_param_free(g, alpha);
     return rc;
@@ -165,7 +166,7 @@ static char *shard_name(const shards *s, int i)
 }
 
 static int write_shard(const char *folder, const shards *s, int at, vt_params *p,
-                       const vtrain_weights *w, vc_err *err)
+                       const vtrain_weights *w, vf_sums *sums, vc_err *err)
 {
     vtrain_views v;
     char *name = shard_name(s, at);
@@ -177,7 +178,7 @@ static int write_shard(const char *folder, const shards *s, int at, vt_params *p
             rc = vtrain_views_add(&v, "", x->name, "", x->t, saved_type(w, x), 1, err);
     }
     const vf_meta meta = { "format", "pt" };
-    if (!rc) rc = vtrain_views_write(&v, folder, name, &meta, 1, err);
+    if (!rc) rc = vtrain_views_write(&v, folder, name, &meta, 1, false, sums, err);
     vtrain_views_close(&v);
     free(name);
     return rc;
@@ -191,7 +192,8 @@ static int add_to_map(cJSON *map, const shards *s, int at, const char *tensor)
     return ok;
 }
 
-static int write_index(const char *folder, const shards *s, vt_params *p, vc_err *err)
+static int write_index(const char *folder, const shards *s, vt_params *p, vf_sums *sums,
+                       vc_err *err)
 {
     char *path = vc_path_join(folder, "diffusion_pytorch_model.safetensors.index.json");
     cJSON *o = cJSON_CreateObject(), *meta = cJSON_AddObjectToObject(o, "metadata");
@@ -200,7 +202,7 @@ static int write_index(const char *folder, const shards *s, vt_params *p, vc_err
     for (int i = 0; ok && i < vt_params_count(p); i++)
         ok = add_to_map(map, s, s->of[i], vt_params_at(p, i)->name);
     char *text = ok ? cJSON_Print(o) : NULL;
-    int rc = text ? vc_file_write(path, text, strlen(text), err)
+    int rc = text ? vf_sums_put(sums, path, text, strlen(text), err)
                   : vc_fail(err, VC_ENOMEM, "out of memory");
     free(text);
     free(path);
@@ -210,7 +212,7 @@ static int write_index(const char *folder, const shards *s, vt_params *p, vc_err
 
 /* The file that w was opened with, byte for byte; else the config as it is. */
 static int write_config(const char *folder, const vtrain_weights *w, const cJSON *config,
-                        vc_err *err)
+                        vf_sums *sums, vc_err *err)
 {
     char *to = vc_path_join(folder, "config.json"), *text = NULL;
     char *from = w ? vc_path_join(vtrain_weights_path(w), "config.json") : NULL;
@@ -222,7 +224,7 @@ static int write_config(const char *folder, const vtrain_weights *w, const cJSON
         rc = text ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
         n = text ? strlen(text) : 0;
     }
-    if (!rc) rc = vc_file_write(to, text, n, err);
+    if (!rc) rc = vf_sums_put(sums, to, text, n, err);
     free(to);
     free(from);
     free(text);
@@ -230,15 +232,15 @@ static int write_config(const char *folder, const vtrain_weights *w, const cJSON
 }
 
 int vtrain_export_full(const char *folder, vt_params *p, const vtrain_weights *w,
-                       const cJSON *config, size_t most, vc_err *err)
+                       const cJSON *config, size_t most, vf_sums *sums, vc_err *err)
 {
     shards s = { 0 };
     int rc = vc_mkdirs(folder, err);
-    if (!rc) rc = write_config(folder, w, config, err);
+    if (!rc) rc = write_config(folder, w, config, sums, err);
     if (!rc) rc = make_shards(&s, p, w, most, err);
     for (int i = 0; !rc && i < s.n; i++)
-        rc = write_shard(folder, &s, i, p, w, err);
-    if (!rc && s.n > 1) rc = write_index(folder, &s, p, err);
+        rc = write_shard(folder, &s, i, p, w, sums, err);
+    if (!rc && s.n > 1) rc = write_index(folder, &s, p, sums, err);
     free(s.of);
     return rc;
 }
@@ -265,7 +267,7 @@ static int link_component(const char *dir, const char *model, const char *name, 
     return rc;
 }
 
-int vtrain_export_pipeline(const char *dir, const char *model, vc_err *err)
+int vtrain_export_pipeline(const char *dir, const char *model, vf_sums *sums, vc_err *err)
 {
     static const char index[] = "model_index.json";
     char *from = vc_path_join(model, index), *to = vc_path_join(dir, index), *text = NULL;
@@ -278,7 +280,7 @@ int vtrain_export_pipeline(const char *dir, const char *model, vc_err *err)
         for (const cJSON *c = rc || !dir ? NULL : o->child; c && !rc; c = c->next)
             if (cJSON_IsArray(c) && plain_name(c->string))
                 rc = link_component(dir, model, c->string, err);
-        if (!rc && dir) rc = vc_file_write(to, text, n, err);
+        if (!rc && dir) rc = vf_sums_put(sums, to, text, n, err);
     }
     cJSON_Delete(o);
     free(text);

@@ -7,6 +7,7 @@
  * values as `.lora_down.weight`, `.lora_up.weight` and a scalar `.alpha`:
  *   DIR/lora_kohya.safetensors     lora_unet__<module, _ for .>: VideoX-Fun's merge_lora, kohya's
  *   DIR/lora_comfyui.safetensors   diffusion_model.<module>: ComfyUI; VideoX-Fun since 12/2025
+ * All of them are sealed (safetensors.h).
  *
  * A transformer: FOLDER/config.json, the bytes it came with, and FOLDER/diffusion_pytorch_model
  * .safetensors, above `most` bytes in shards with their index: what diffusers' from_pretrained
@@ -16,6 +17,7 @@
 
 #include "common/tensor/weights.h"
 #include "formats/json.h"
+#include "formats/sums.h"
 #include "train/weights.h"
 
 #define VTRAIN_SHARD_BYTES 10000000000u       /* where diffusers begins a new shard */
@@ -29,22 +31,23 @@ typedef struct vtrain_export_lora_opts {
     bool kohya, comfyui;
     const char *data, *plan;                  /* what it was trained on, for the metadata: roots and
                                                * plans of the datasets, blank-separated; or NULL */
+    vf_sums *sums;                            /* the files are added to them, or NULL */
 } vtrain_export_lora_opts;
 int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_opts *o,
                        vc_err *err);
 
 /* w: what the parameters were loaded from; NULL: they began from noise, and are saved as held.
  * config: written where w has no file of it. Makes the folder. Needs memory for the
- * largest tensor once more. */
+ * largest tensor once more. sums as above. */
 int vtrain_export_full(const char *folder, vt_params *p, const vtrain_weights *w,
-                       const cJSON *config, size_t most, vc_err *err);
+                       const cJSON *config, size_t most, vf_sums *sums, vc_err *err);
 
 /* Makes `dir`, which has its transformer/ and scheduler/, a folder that diffusers' Pipeline
  * .from_pretrained opens: model_index.json of `model` byte for byte, and a link to the model's own
  * folder for each component that it names and dir lacks. The links are absolute paths: the checkpoint
  * needs the model where it is (cp -rL makes a copy that does not). Does nothing where the model has no
  * model_index.json. dir NULL: only reads that file, so that a damaged one is known before the first
- * step. VC_EFORMAT names it. */
-int vtrain_export_pipeline(const char *dir, const char *model, vc_err *err);
+ * step. sums as above: links have none. VC_EFORMAT names it. */
+int vtrain_export_pipeline(const char *dir, const char *model, vf_sums *sums, vc_err *err);
 
 #endif

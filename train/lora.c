@@ -270,10 +270,22 @@ static int find_file(char **file, const char *path, vc_err *err)
                    names[0], names[1]);
 }
 
+/* Files of other programs have none. */
+static int check_seal(const vtrain_lora *l, vc_err *err)
+{
+    vc_err why = { 0 };
+    int rc = vf_safetensors_unbroken(l->file, &why);
+    if (!rc || rc == VC_ENOENT) return 0;
+    return vc_fail(err, rc, "%s: %s: copy it again, or take it from another checkpoint", l->path,
+                   why.text);
+}
+
 static int open_parts(vtrain_lora *l, const char *path, vc_err *err)
 {
     int rc = find_file(&l->path, path, err);
     if (!rc) rc = vf_safetensors_open(&l->file, l->path, err);
+    if (rc) return rc;
+    rc = check_seal(l, err);
     if (rc) return rc;
     int n = vf_safetensors_count(l->file);
     if (n > MAX_TENSORS)

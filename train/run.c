@@ -158,7 +158,8 @@ static int open_model(vtrain *t, vc_err *err)
     }
     int rc = vt_params_open(&t->params, t->g, err);
     if (!rc && t->cfg.training_type == VTRAIN_FULL && t->cfg.export_pipeline && t->cfg.model)
-        rc = vc_context(err, vtrain_export_pipeline(NULL, t->cfg.model, err), "--export_pipeline");
+        rc = vc_context(err, vtrain_export_pipeline(NULL, t->cfg.model, NULL, err),
+                        "--export_pipeline");
     if (!rc) rc = t->family->open(&t->model, t->model_config, t->params, &src, err);
     if (!rc && t->weights) rc = vtrain_weights_check(t->weights, t->params, err);
     if (rc && t->weights) return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));

@@ -29,13 +29,13 @@ static char *hashes_of(const vtrain *t, const char *(*of)(const vtrain *t, int i
     return text;
 }
 
-static int write_lora(const vtrain *t, const char *dir, vc_err *err)
+static int write_lora(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     char *roots = hashes_of(t, root_of), *plans = hashes_of(t, plan_of);
     vtrain_export_lora_opts o = {
         .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
         .kohya = t->cfg.export_kohya, .comfyui = t->cfg.export_comfyui, .data = roots,
-        .plan = plans,
+        .plan = plans, .sums = sums,
     };
     o.target = vtrain_targets_names(t->targets, &o.n_targets);
     int rc = roots && plans ? vtrain_export_lora(dir, t->params, &o, err)
@@ -46,7 +46,7 @@ static int write_lora(const vtrain *t, const char *dir, vc_err *err)
 }
 
 /* The noise schedule goes along, so that the folder can be trained on as it is. */
-static int write_scheduler(const vtrain *t, const char *dir, vc_err *err)
+static int write_scheduler(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     enum { MOST = 1 << 20 };
     if (!t->scheduler.path) return 0;
@@ -56,23 +56,24 @@ static int write_scheduler(const vtrain *t, const char *dir, vc_err *err)
     int rc = folder && path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vc_mkdirs(folder, err);
     if (!rc) rc = vc_file_read(&text, &n, t->scheduler.path, MOST, err);
-    if (!rc) rc = vc_file_write(path, text, n, err);
+    if (!rc) rc = vf_sums_put(sums, path, text, n, err);
     free(text);
     free(folder);
     free(path);
     return rc;
 }
 
-static int write_full(const vtrain *t, const char *dir, vc_err *err)
+static int write_full(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     char *folder = vc_path_join(dir, "transformer");
     if (!folder) return vc_fail(err, VC_ENOMEM, "out of memory");
     int rc = vtrain_export_full(folder, t->params, t->weights, t->model_config, VTRAIN_SHARD_BYTES,
-                                err);
+                                sums, err);
     free(folder);
-    if (!rc) rc = write_scheduler(t, dir, err);
+    if (!rc) rc = write_scheduler(t, dir, sums, err);
     if (!rc && t->cfg.export_pipeline && t->cfg.model)
-        rc = vc_context(err, vtrain_export_pipeline(dir, t->cfg.model, err), "--export_pipeline");
+        rc = vc_context(err, vtrain_export_pipeline(dir, t->cfg.model, sums, err),
+                        "--export_pipeline");
     return rc;
 }
 
@@ -103,12 +104,13 @@ static int add_state(void *arg, const char *prefix, const vt_param *p, vt_tensor
     return vtrain_views_add(arg, prefix, p->name, "", x, x->dtype, 1, err);
 }
 
-static int write_optimizer(vtrain *t, const char *dir, vc_err *err)
+static int write_optimizer(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     vtrain_views s;
     int rc = vtrain_views_open(&s, t->g, 5 * vt_params_count(t->params), err);
     if (!rc) rc = each_state(t, add_state, &s, err);
-    if (!rc) rc = vtrain_views_write(&s, dir, "optimizer.safetensors", NULL, 0, err);
+    if (!rc)
+        rc = vtrain_views_write(&s, dir, "optimizer.safetensors", NULL, 0, false, sums, err);
     vtrain_views_close(&s);
     return rc;
 }
@@ -152,13 +154,35 @@ static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
     return 0;
 }
 
-static int write_trainer(const vtrain *t, const char *dir, vc_err *err)
+static int write_trainer(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
     vtrain_state s;
     int rc = make_state(t, &s, err);
-    if (!rc) rc = vtrain_state_write(&s, dir, err);
+    if (!rc) rc = vtrain_state_write(&s, dir, sums, err);
     free(s.sets);
     cJSON_Delete(s.settings);
+    return rc;
+}
+
+/* The average is what is exported, where there is one. */
+static int write_weights(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
+{
+    if (t->ema) vt_ema_swap(t->ema, t->params);
+    int rc = t->cfg.training_type == VTRAIN_LORA ? write_lora(t, dir, sums, err)
+                                                 : write_full(t, dir, sums, err);
+    if (t->ema) vt_ema_swap(t->ema, t->params);
+    return rc;
+}
+
+static int write_files(vtrain *t, const char *dir, vc_err *err)
+{
+    vf_sums *sums;
+    int rc = vf_sums_open(&sums, dir, err);
+    if (!rc) rc = write_optimizer(t, dir, sums, err);
+    if (!rc) rc = write_weights(t, dir, sums, err);
+    if (!rc) rc = write_trainer(t, dir, sums, err);
+    if (!rc) rc = vf_sums_write(sums, err);
+    vf_sums_close(sums);
     return rc;
 }
 
@@ -166,13 +190,7 @@ int vtrain_save(vtrain *t, vc_err *err)
 {
     char *dir;
     int rc = vtrain_ckpt_begin(&dir, t->cfg.output_dir, t->step, err);
-    if (!rc) rc = write_optimizer(t, dir, err);
-    if (!rc && t->ema) vt_ema_swap(t->ema, t->params);       /* the average is what is exported */
-    bool swapped = !rc && t->ema;
-    if (!rc) rc = t->cfg.training_type == VTRAIN_LORA ? write_lora(t, dir, err)
-                                                      : write_full(t, dir, err);
-    if (swapped) vt_ema_swap(t->ema, t->params);
-    if (!rc) rc = write_trainer(t, dir, err);
+    if (!rc) rc = write_files(t, dir, err);
     free(dir);
     if (!rc) rc = vtrain_ckpt_commit(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit, err);
     if (rc) vtrain_ckpt_abort(t->cfg.output_dir, t->step);
@@ -311,7 +329,9 @@ int vtrain_resume_find(vtrain *t, vc_err *err)
         vc_say(t->ui, "--resume_from_checkpoint latest: there is none yet, starts anew");
         return 0;
     }
-    rc = vtrain_state_read(s, t->from_dir, err);
+    /* one rank of a machine checks its files; vc_comm_agree tells the others */
+    if (vc_comm_local(t->comm) == 0) rc = vtrain_ckpt_read(s, t->from_dir, t->ui, t->stop, err);
+    else rc = vtrain_state_read(s, t->from_dir, err);
     t->span = s->span;
     t->n_spans = s->n_spans;
     s->span = NULL;

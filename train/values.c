@@ -140,13 +140,14 @@ static int get(void *arg, int i, const void **data, vc_err *err)
     return 0;
 }
 
-int vtrain_views_write(vtrain_views *s, const char *dir, const char *file,
-                       const vf_meta *meta, int n_meta, vc_err *err)
+int vtrain_views_write(vtrain_views *s, const char *dir, const char *file, const vf_meta *meta,
+                       int n_meta, bool sealed, vf_sums *sums, vc_err *err)
 {
     const vf_feed feed = { get, s };
     char *path = vc_path_join(dir, file);
     if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
-    int rc = vf_safetensors_stream(path, s->v, s->n, meta, n_meta, &feed, err);
+    int rc = vf_safetensors_stream(path, s->v, s->n, meta, n_meta, &feed, sealed, sums,
+                                   err);
     free(path);
     return rc;
 }

@@ -4,6 +4,7 @@
 
 #include "common/tensor/tensor.h"
 #include "formats/safetensors.h"
+#include "formats/sums.h"
 
 bool vtrain_all_finite(const float *x, size_t n);
 /* VC_ENUMERIC naming the first element that is NaN or infinite. */
@@ -29,8 +30,8 @@ void vtrain_views_close(vtrain_views *s);                   /* an all-zero one i
  * f32). t is borrowed until close. */
 int vtrain_views_add(vtrain_views *s, const char *prefix, const char *name, const char *suffix,
                      const vt_tensor *t, vc_dtype type, double scale, vc_err *err);
-/* Writes DIR/FILE atomically. */
-int vtrain_views_write(vtrain_views *s, const char *dir, const char *file,
-                       const vf_meta *meta, int n_meta, vc_err *err);
+/* Writes DIR/FILE atomically; sealed and sums as vf_safetensors_stream has them. */
+int vtrain_views_write(vtrain_views *s, const char *dir, const char *file, const vf_meta *meta,
+                       int n_meta, bool sealed, vf_sums *sums, vc_err *err);
 
 #endif

@@ -1,0 +1,89 @@
+/* ckpt_check.c - vtrain_ckpt_read of ckpt.h: only a checkpoint that is what was written is gone on with. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "train/ckpt.h"
+
+/* What a run that goes on reads. */
+static const char *const read_back[] = { "trainer.json", "optimizer.safetensors", NULL };
+
+typedef struct look {
+    const char *dir;
+    vc_progress *ui;
+    vc_err *bad;                              /* the first finding in what is read */
+} look;
+
+static void found(void *arg, const char *file, const char *what)
+{
+    look *l = arg;
+    bool counts = !strcmp(file, VF_SUMS_FILE);
+    for (const char *const *p = read_back; *p; p++)
+        counts |= !strcmp(file, *p);
+    if (!counts)
+        vc_warn(l->ui, "%s/%s %s; the run goes on without it", l->dir, file, what);
+    else if (!l->bad->code)
+        vc_fail(l->bad, VC_EFORMAT, "%s %s", file, what);
+}
+
+/* 0, with the damage in *bad if there is any: then *s is empty. */
+static int look_at(vtrain_state *s, const char *dir, vc_progress *ui, const volatile int *stop,
+                   vc_err *bad, vc_err *err)
+{
+    look l = { dir, ui, bad };
+    vf_sums_report r;
+    *s = (vtrain_state){ 0 };
+    int rc = vf_sums_check(dir, read_back, found, &l, stop, &r, err);
+    if (rc || bad->code || vtrain_state_read(s, dir, bad)) return rc;
+    if (r.none && s->checksums) {
+        vtrain_state_free(s);
+        vc_fail(bad, VC_EFORMAT, VF_SUMS_FILE " is missing, which was written with it");
+    } else if (r.none) {
+        vc_say(ui, "%s was made by an earlier version, without checksums: its files cannot be "
+               "checked", dir);
+    }
+    return 0;
+}
+
+/* *path: the newest whole one of out below `step`, or NULL. */
+static int find_older(char **path, const char *out, int64_t step, const volatile int *stop,
+                      vc_err *err)
+{
+    for (;;) {
+        vtrain_state s;
+        vc_err bad = { 0 };
+        int rc = vtrain_ckpt_before(path, out, &step, err);
+        if (rc || !*path) return rc;
+        rc = look_at(&s, *path, NULL, stop, &bad, err);
+        vtrain_state_free(&s);
+        if (!rc && !bad.code) return 0;
+        free(*path);
+        *path = NULL;
+        if (rc) return rc;
+    }
+}
+
+/* Another one is for the user to choose: steps are lost by it. */
+static int damaged(const char *dir, const vc_err *bad, const volatile int *stop, vc_err *err)
+{
+    char *older = NULL, *out = vc_format("%.*s", (int)(vc_path_base(dir) - dir), dir);
+    int64_t step;
+    int rc = out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && vtrain_ckpt_step(dir, &step)) rc = find_older(&older, *out ? out : ".", step, stop, err);
+    free(out);
+    if (rc) return rc;
+    rc = older ? vc_fail(err, bad->code, "%s: copy it again, or go on from the newest whole one before "
+                         "it, --resume_from_checkpoint %s", bad->text, older)
+               : vc_fail(err, bad->code, "%s: copy it again, or begin anew in another --output_dir: there "
+                         "is no whole one before it", bad->text);
+    free(older);
+    return rc;
+}
+
+int vtrain_ckpt_read(vtrain_state *s, const char *dir, vc_progress *ui, const volatile int *stop,
+                     vc_err *err)
+{
+    vc_err bad = { 0 };
+    int rc = look_at(s, dir, ui, stop, &bad, err);
+    return rc || !bad.code ? rc : damaged(dir, &bad, stop, err);
+}
