@@ -49,8 +49,8 @@ const char *vf_safetensors_meta(const vf_safetensors *f, const char *key);
  * data: 0 equal, VC_ENOENT: there is none, VC_EFORMAT: different. */
 int vf_safetensors_check(const vf_safetensors *f, vc_err *err);
 
-/* Of an opened file: the seal, __metadata__'s "vlt_xxh3": XXH3-128 of the whole file with zeros for the seal's 32 digits.
- * 0 equal, VC_ENOENT: there is none, VC_EFORMAT: different. */
+/* Of an opened file the seal, __metadata__'s "vlt_xxh3": XXH3-128 of the whole file with zeros for
+ * the seal's 32 digits. 0 equal, VC_ENOENT: there is none, VC_EFORMAT: different. */
 #define VF_SEAL "vlt_xxh3"
 int vf_safetensors_unbroken(const vf_safetensors *f, vc_err *err);
 
@@ -71,8 +71,8 @@ typedef struct vf_feed {
     int (*get)(void *arg, int i, const void **data, vc_err *err);
     void *arg;
 } vf_feed;
-/* As vf_safetensors_write; with a feed the views' data are not looked at. sealed: adds the seal, for
- * which the feed is asked twice. sums: the file is added to them, or NULL. */
+/* As vf_safetensors_write; with a feed the views' data are not looked at. sealed: adds the seal,
+ * for which the feed is asked twice. sums: the file is added to them, or NULL. */
 int vf_safetensors_stream(const char *path, const vf_view *tensors, int n, const vf_meta *meta,
                           int n_meta, const vf_feed *feed, bool sealed, struct vf_sums *sums,
                           vc_err *err);

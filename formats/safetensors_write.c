@@ -217,7 +217,7 @@ typedef struct stream {
     vf_buf header;
     int fd;                                       /* -1: only hashed */
     uint64_t bytes;
-    XXH3_state_t *hash, *tensor;                  /* of the file and of a tensor; NULL: none asked for */
+    XXH3_state_t *hash, *tensor;                  /* of the file and of a tensor; or NULL */
 } stream;
 
 static int write_all(int fd, const void *data, size_t n)

@@ -70,8 +70,8 @@ void vf_sums_tensor(vf_sums *s, const char *name, uint64_t xxh3)
 void vf_sums_end(vf_sums *s, uint64_t bytes, vf_key xxh3)
 {
     char hex[VF_KEY_HEX];
-    vf_buf_printf(&s->text, "%s,\"bytes\":%" PRIu64 ",\"xxh3\":\"%s\"}", s->tensors ? "}" : "", bytes,
-                  vf_key_hex(hex, xxh3));
+    vf_buf_printf(&s->text, "%s,\"bytes\":%" PRIu64 ",\"xxh3\":\"%s\"}", s->tensors ? "}" : "",
+                  bytes, vf_key_hex(hex, xxh3));
 }
 
 int vf_sums_put(vf_sums *s, const char *path, const void *data, size_t n, vc_err *err)
@@ -118,6 +118,16 @@ static void finding(const check *c, const char *file, const char *what)
     c->found(c->arg, file, what);
 }
 
+/* Without the file's path, which stands in front of the error's text. */
+static void cannot_read(const check *c, const char *file, const vc_err *why)
+{
+    char what[400];
+    const char *last = strstr(why->text, file);
+    last = last && !strncmp(last + strlen(file), ": ", 2) ? last + strlen(file) + 2 : why->text;
+    snprintf(what, sizeof what, "cannot be read: %.300s", last);
+    finding(c, file, what);
+}
+
 /* Whether text ends in its own sum. */
 static bool is_whole(const char *text, size_t n)
 {
@@ -139,18 +149,16 @@ static int read_sums(check *c, cJSON **o, vc_err *err)
     int rc = path ? vc_file_read(&text, &n, path, MAX_SUMS, &why)
                   : vc_fail(err, VC_ENOMEM, "%s: out of memory", c->dir);
     free(path);
-    if (rc == VC_ENOMEM)
-        return vc_fail(err, rc, "%s/" VF_SUMS_FILE ": out of memory", c->dir);
     c->r->none = rc == VC_ENOENT;
-    if (rc && !c->r->none)
-        finding(c, VF_SUMS_FILE, why.text);
-    if (rc)
-        return 0;
-    if (!is_whole(text, n))
+    if (!rc && !is_whole(text, n))
         finding(c, VF_SUMS_FILE, "is damaged: it differs from its own checksum");
-    else if (vf_json_parse(o, text, n, &why))
-        finding(c, VF_SUMS_FILE, why.text);
+    else if (!rc)
+        rc = vf_json_parse(o, text, n, &why);
     free(text);
+    if (rc == VC_ENOMEM)
+        return vc_fail(err, rc, "%s/" VF_SUMS_FILE ": %s", c->dir, why.text);
+    if (rc && !c->r->none)
+        cannot_read(c, VF_SUMS_FILE, &why);
     return 0;
 }
 
@@ -174,7 +182,8 @@ static const char *changed_tensor(const char *path, const cJSON *entry, char nam
     return name;
 }
 
-static int check_bytes(check *c, const char *path, const char *name, const cJSON *entry, vc_err *err)
+static int check_bytes(check *c, const char *path, const char *name, const cJSON *entry,
+                       vc_err *err)
 {
     const char *hex;
     char tensor[256], what[400];
@@ -188,7 +197,7 @@ static int check_bytes(check *c, const char *path, const char *name, const cJSON
     if (rc == VC_ESTOP || rc == VC_ENOMEM)
         return vc_fail(err, rc, "%s", why.text);
     if (rc) {
-        finding(c, name, why.text);
+        cannot_read(c, name, &why);
     } else if (memcmp(want.b, have.b, sizeof want.b)) {
         snprintf(what, sizeof what, "is damaged: its bytes differ from their checksum%s",
                  changed_tensor(path, entry, tensor));
@@ -233,30 +242,38 @@ static int check_entry(check *c, const cJSON *entry, vc_err *err)
     return rc;
 }
 
-/* Files that no entry is about. Links lead to what is not the folder's: the components of a model that
- * was not changed. below: "" or "transformer/". */
+static int check_added(check *c, const char *below, int depth, vc_err *err);
+
+/* A file that no entry is about, or a folder with maybe such. A link leads to what is not the folder's:
+ * a component of the model that was not trained. */
+static int check_name(check *c, const char *name, int depth, vc_err *err)
+{
+    struct stat st = { 0 };
+    char *path = vc_path_join(c->dir, name), *sub = vc_format("%s/", name);
+    int rc = path && sub ? 0 : vc_fail(err, VC_ENOMEM, "%s: out of memory", c->dir);
+    if (!rc && !lstat(path, &st) && S_ISDIR(st.st_mode) && depth < DEEPEST)
+        rc = check_added(c, sub, depth + 1, err);
+    else if (!rc && !S_ISLNK(st.st_mode) && strcmp(name, VF_SUMS_FILE) &&
+             !cJSON_GetObjectItemCaseSensitive(c->sums, name))
+        finding(c, name, "was added: " VF_SUMS_FILE " has no such file");
+    free(path);
+    free(sub);
+    return rc;
+}
+
+/* below: "" or "transformer/". */
 static int check_added(check *c, const char *below, int depth, vc_err *err)
 {
     char *dir = vc_path_join(c->dir, below);
     DIR *d = dir ? opendir(dir) : NULL;
-    int rc = dir ? d ? 0 : vc_fail_errno(err, "%s", dir) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = 0;
+    if (!d)
+        rc = dir ? vc_fail_errno(err, "%s", dir) : vc_fail(err, VC_ENOMEM, "out of memory");
     for (struct dirent *e; !rc && (e = readdir(d));) {
-        struct stat st;
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
             continue;
-        char *name = vc_format("%s%s", below, e->d_name), *path = name ? vc_path_join(c->dir, name) : NULL;
-        bool there = path && !lstat(path, &st);
-        if (!path)
-            rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", c->dir);
-        else if (there && S_ISDIR(st.st_mode) && depth < DEEPEST) {
-            char *sub = vc_format("%s/", name);
-            rc = sub ? check_added(c, sub, depth + 1, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-            free(sub);
-        } else if (!(there && S_ISLNK(st.st_mode)) && strcmp(name, VF_SUMS_FILE) &&
-                   !cJSON_GetObjectItemCaseSensitive(c->sums, name)) {
-            finding(c, name, "was added: " VF_SUMS_FILE " has no such file");
-        }
-        free(path);
+        char *name = vc_format("%s%s", below, e->d_name);
+        rc = name ? check_name(c, name, depth, err) : vc_fail(err, VC_ENOMEM, "out of memory");
         free(name);
     }
     if (d)
@@ -276,7 +293,8 @@ int vf_sums_check(const char *dir, const char *const *only, vf_sums_found found,
     int rc = read_sums(&c, &o, err);
     if (rc || !o)
         return rc;
-    if (vf_json_int(o, "format", &format, NULL) || format != FORMAT || vf_json_arr(o, "files", &list, NULL)) {
+    if (vf_json_int(o, "format", &format, NULL) || format != FORMAT ||
+        vf_json_arr(o, "files", &list, NULL)) {
         finding(&c, VF_SUMS_FILE, "is of another format than this program's");
         cJSON_Delete(o);
         return 0;

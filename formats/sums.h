@@ -1,12 +1,12 @@
-/* sums.h - checksums.json: what the files of a folder are, so that a changed, missing, cut or added one
- * is found.
+/* sums.h - checksums.json: what the files of a folder are, so that a changed, missing, cut or added
+ * one is found.
  *
  *   {"format":1,"files":[{"name":"optimizer.safetensors","tensors":{"m/x":"16 digits",...},
  *                         "bytes":4096,"xxh3":"32 digits"}, ...],"xxh3":"32 digits"}
  *
  * `xxh3` of a file is XXH3-128 of its bytes (`xxhsum -H2` prints it), of a tensor XXH3-64: it tells
- * which one changed. The last `xxh3` is that of all that stands before it. Files are hashed while they
- * are written, and checksums.json is written after all of them. */
+ * which one changed. The last `xxh3` is that of all that stands before it. Files are hashed while
+ * they are written, and checksums.json is written after all of them. */
 #ifndef VF_SUMS_H
 #define VF_SUMS_H
 
@@ -25,8 +25,8 @@ int vf_sums_open(vf_sums **out, const char *dir, vc_err *err);
 void vf_sums_close(vf_sums *s);                    /* NULL is fine */
 /* vc_file_write, and adds the file; s may be NULL. path lies below the folder. */
 int vf_sums_put(vf_sums *s, const char *path, const void *data, size_t n, vc_err *err);
-/* The same for whoever writes a file in pieces: its tensors (or none), then the file. Running out of
- * memory shows in vf_sums_write. */
+/* The same for whoever writes a file in pieces: its tensors (or none), then the file. Running out
+ * of memory shows in vf_sums_write. */
 void vf_sums_begin(vf_sums *s, const char *path);
 void vf_sums_tensor(vf_sums *s, const char *name, uint64_t xxh3);
 void vf_sums_end(vf_sums *s, uint64_t bytes, vf_key xxh3);

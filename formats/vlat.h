@@ -42,8 +42,8 @@ int vlat_export(const vlat *v, vc_err *err);
 int vlat_import(const vlat *v, vc_err *err);
 
 /* ---- vlat_verify_run.c ---- */
-/* Whether path is a run's folder, a checkpoint or a .safetensors file; and vlat verify of it: checksums
- * where there are some, else the form of JSON and safetensors files. */
+/* Whether path is a run's folder, a checkpoint or a .safetensors file; and vlat verify of it:
+ * checksums where there are some, else the form of JSON and safetensors files. */
 bool vlat_is_run(const char *path);
 int vlat_verify_run(const vlat *v, vc_err *err);
 

@@ -1,4 +1,4 @@
-/* vlat_verify_run.c - vlat verify of what vtrain leaves: a run's folder, a checkpoint, a LoRA file. */
+/* vlat_verify_run.c - vlat verify of what vtrain leaves: a run, a checkpoint, a LoRA file. */
 #include "formats/vlat.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@ typedef struct verify {
     const vlat *v;
     const char *below;                       /* the checkpoint at work, as its findings name it */
     uint64_t files, bytes, checkpoints, findings;
-    int64_t whole;                           /* step of the newest checkpoint without damage; -1: none */
+    int64_t whole;                           /* step of the newest whole checkpoint; -1: none */
 } verify;
 
 static bool has(const char *dir, const char *name)
@@ -70,7 +70,7 @@ static int check_json(const char *path, vc_err *why)
     return rc;
 }
 
-/* Each line by itself; a last one without its end was torn by a kill, and a resumed run cuts it off. */
+/* Each line by itself; a last one without its end was torn by a kill, and is cut off on resume. */
 static int check_lines(const char *path, vc_err *why)
 {
     vc_map m;
@@ -78,8 +78,11 @@ static int check_lines(const char *path, vc_err *why)
     if (rc)
         return rc;
     const char *at = (const char *)m.data, *end = at + m.size, *stop;
-    for (; !rc && at < end && (stop = memchr(at, '\n', (size_t)(end - at))); at = stop + 1, number++) {
+    for (; !rc && at < end; at = stop + 1, number++) {
         cJSON *o;
+        stop = memchr(at, '\n', (size_t)(end - at));
+        if (!stop)
+            break;
         rc = stop - at > MAX_LINE ? vc_fail(why, VC_EFORMAT, "too long")
                                   : vf_json_parse(&o, at, (size_t)(stop - at), why);
         if (!rc)
@@ -92,7 +95,10 @@ static int check_lines(const char *path, vc_err *why)
 
 static void check_file(verify *r, const char *path, const char *name, int64_t bytes)
 {
-    static const struct { const char *ext; int (*check)(const char *path, vc_err *why); } kinds[] = {
+    static const struct {
+        const char *ext;
+        int (*check)(const char *path, vc_err *why);
+    } kinds[] = {
         { ".safetensors", check_tensors }, { ".json", check_json }, { ".jsonl", check_lines },
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -144,8 +150,8 @@ static int check_checkpoint(verify *r, const char *dir, const char *name, int de
     if (sums.none && had_sums(dir)) {
         found(r, VF_SUMS_FILE, "is missing, which was written with it");
     } else if (sums.none) {
-        vc_say(r->v->progress, "%s was made by an earlier version, without checksums: only the form of its "
-               "files can be checked", dir);
+        vc_say(r->v->progress, "%s was made by an earlier version, without checksums: only the form "
+               "of its files can be checked", dir);
         rc = walk(r, dir, name, depth, err);
     }
     const char *dash = strrchr(dir, '-');
@@ -166,7 +172,8 @@ static int check_entry(verify *r, const char *dir, const char *below, const char
                        vc_err *err)
 {
     struct stat st;
-    char *path = vc_path_join(dir, entry), *name = vc_format("%s%s%s", below, *below ? "/" : "", entry);
+    char *path = vc_path_join(dir, entry);
+    char *name = vc_format("%s%s%s", below, *below ? "/" : "", entry);
     int rc = 0;
     if (!path || !name)
         rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
@@ -175,7 +182,8 @@ static int check_entry(verify *r, const char *dir, const char *below, const char
     else if (stat(path, &st))
         print_finding(r, name, strerror(errno));
     else if (is_unfinished(entry))
-        vc_say(r->v->progress, "%s was left by a run that was killed: the next checkpoint removes it", path);
+        vc_say(r->v->progress, "%s was left by a run that was killed: the next checkpoint removes "
+               "it", path);
     else if (S_ISREG(st.st_mode))
         check_file(r, path, name, st.st_size);
     else if (S_ISDIR(st.st_mode) && has(path, "trainer.json"))
@@ -222,22 +230,24 @@ int vlat_verify_run(const vlat *v, vc_err *err)
     char a[32], b[32], c[32], bytes[32], time[32], rate[32];
     double t = vc_seconds();
     if (v->o->repair)
-        return vc_fail(err, VC_EUSAGE, "--repair: is for datasets; of a run, damaged files are copied anew, or "
-                       "an older checkpoint is gone on with");
+        return vc_fail(err, VC_EUSAGE, "--repair: is for datasets; copy a run's damaged files anew, or "
+                       "go on from an older checkpoint");
     int rc = check_path(&r, v->path, err);
     if (rc)
         return rc;
     t = vc_seconds() - t;
     fprintf(v->out, "%s checkpoints, %s files, %s in %s (%s/s): ", vc_human_count(a, r.checkpoints),
-            vc_human_count(b, r.files), vc_human_bytes(bytes, (double)r.bytes), vc_human_time(time, t),
-            vc_human_bytes(rate, t > 0 ? (double)r.bytes / t : 0));
+            vc_human_count(b, r.files), vc_human_bytes(bytes, (double)r.bytes),
+            vc_human_time(time, t), vc_human_bytes(rate, t > 0 ? (double)r.bytes / t : 0));
     if (!r.findings) {
         fputs("no damage\n", v->out);
         return 0;
     }
     fprintf(v->out, "%s findings\n", vc_human_count(c, r.findings));
     if (r.whole < 0 || has(v->path, "trainer.json"))
-        return vc_fail(err, VC_EFORMAT, "%s is damaged: copy it again, or use another checkpoint", v->path);
-    return vc_fail(err, VC_EFORMAT, "%s is damaged: the newest whole checkpoint is checkpoint-%" PRId64 ": go on "
-                   "with vtrain --resume_from_checkpoint %" PRId64, v->path, r.whole, r.whole);
+        return vc_fail(err, VC_EFORMAT, "%s is damaged: copy it again, or use another checkpoint",
+                       v->path);
+    return vc_fail(err, VC_EFORMAT, "%s is damaged: the newest whole checkpoint is checkpoint-%" PRId64
+                   ": go on with vtrain --resume_from_checkpoint %" PRId64, v->path, r.whole,
+                   r.whole);
 }

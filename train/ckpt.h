@@ -70,10 +70,10 @@ typedef struct vtrain_state {
 int vtrain_state_write(const vtrain_state *s, const char *dir, vf_sums *sums, vc_err *err);
 /* Checks every field; names the file in errors. */
 int vtrain_state_read(vtrain_state *s, const char *dir, vc_err *err);
-/* ckpt_check.c. The same of a checkpoint whose files agree with its checksums.json: the bytes of those
- * that a run which goes on reads, names and sizes of the others, whose damage is a warning. VC_EFORMAT
- * names the file, what changed in it, and the newest whole checkpoint before this one. One that was
- * made before there were checksums is read, with a line that says so. */
+/* ckpt_check.c. The same of a checkpoint whose files agree with its checksums.json: the bytes of
+ * those that a run which goes on reads, names and sizes of the others, whose damage is a warning.
+ * VC_EFORMAT names the file, what changed in it, and the newest whole checkpoint before this one.
+ * One that was made before there were checksums is read, with a line that says so. */
 int vtrain_ckpt_read(vtrain_state *s, const char *dir, vc_progress *ui, const volatile int *stop,
                      vc_err *err);
 void vtrain_spans_free(vtrain_span *s, int n);

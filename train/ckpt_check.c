@@ -1,4 +1,4 @@
-/* ckpt_check.c - vtrain_ckpt_read of ckpt.h: only a checkpoint that is what was written is gone on with. */
+/* ckpt_check.c - vtrain_ckpt_read of ckpt.h: whether a checkpoint is what was written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,10 @@ static int look_at(vtrain_state *s, const char *dir, vc_progress *ui, const vola
     vf_sums_report r;
     *s = (vtrain_state){ 0 };
     int rc = vf_sums_check(dir, read_back, found, &l, stop, &r, err);
-    if (rc || bad->code || vtrain_state_read(s, dir, bad)) return rc;
+    if (rc || bad->code) return rc;
+    rc = vtrain_state_read(s, dir, bad);
+    if (rc == VC_ENOMEM) return vc_fail(err, rc, "%s", bad->text);
+    if (rc) return 0;
     if (r.none && s->checksums) {
         vtrain_state_free(s);
         vc_fail(bad, VC_EFORMAT, VF_SUMS_FILE " is missing, which was written with it");
@@ -69,13 +72,14 @@ static int damaged(const char *dir, const vc_err *bad, const volatile int *stop,
     char *older = NULL, *out = vc_format("%.*s", (int)(vc_path_base(dir) - dir), dir);
     int64_t step;
     int rc = out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc && vtrain_ckpt_step(dir, &step)) rc = find_older(&older, *out ? out : ".", step, stop, err);
+    if (!rc && vtrain_ckpt_step(dir, &step))
+        rc = find_older(&older, *out ? out : ".", step, stop, err);
     free(out);
     if (rc) return rc;
-    rc = older ? vc_fail(err, bad->code, "%s: copy it again, or go on from the newest whole one before "
-                         "it, --resume_from_checkpoint %s", bad->text, older)
-               : vc_fail(err, bad->code, "%s: copy it again, or begin anew in another --output_dir: there "
-                         "is no whole one before it", bad->text);
+    rc = older ? vc_fail(err, bad->code, "%s: mend it or copy it again, or go on from the newest whole "
+                         "one before it, --resume_from_checkpoint %s", bad->text, older)
+               : vc_fail(err, bad->code, "%s: mend it or copy it again, or begin anew in another "
+                         "--output_dir: there is no whole one before it", bad->text);
     free(older);
     return rc;
 }

@@ -25,6 +25,10 @@ typedef struct note {
     char key[][VTRAIN_KEY];                   /* [train_batch_size] */
 } note;
 
+/* What a run writes beside its checkpoints. A failure there ends no training: it is told when it
+ * begins, and is the run's error if it is not made good by its end. */
+typedef enum { METRICS, REPORT, SAMPLES, ASIDES } aside;
+
 /* What the steps reuse. */
 typedef struct loop {
     char *notes;                              /* [ranks, accumulation] of a step */
@@ -41,6 +45,7 @@ typedef struct loop {
     vtrain *t;
     int64_t waits;                            /* after the first step: of the device, for data */
     double stood;                             /* and seconds of it */
+    vc_err missing[ASIDES];                   /* what is; code 0: nothing */
 } loop;
 
 static int loop_open(loop *l, vtrain *t, vc_err *err)
@@ -250,7 +255,17 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     return rc;
 }
 
-static int write_record(vtrain *t, const loop *l, vtrain_record *r, uint64_t tokens, double start,
+static void note_aside(const vtrain *t, loop *l, aside what, int rc, const vc_err *why)
+{
+    vc_err *missing = &l->missing[what];
+    if (rc && !missing->code)
+        vc_warn(t->ui, "step %lld: %s; training goes on", (long long)t->step, why->text);
+    if (!rc && missing->code && what != SAMPLES)
+        vc_say(t->ui, "step %lld: made good: %s", (long long)t->step, missing->text);
+    if (rc || what != SAMPLES) *missing = rc ? *why : (vc_err){ 0 };
+}
+
+static int write_record(vtrain *t, loop *l, vtrain_record *r, uint64_t tokens, double start,
                         vc_err *err)
 {
     r->step = t->step;
@@ -273,7 +288,9 @@ static int write_record(vtrain *t, const loop *l, vtrain_record *r, uint64_t tok
         if (rc) return rc;
         vc_say(t->ui, "step %lld: held-out loss %.5f", (long long)t->step, r->eval_loss);
     }
-    return vtrain_leads(t) ? vtrain_metrics_step(t->metrics, r, err) : 0;
+    vc_err why = { 0 };
+    if (vtrain_leads(t)) note_aside(t, l, METRICS, vtrain_metrics_step(t->metrics, r, &why), &why);
+    return 0;
 }
 
 static void tell_progress(const vtrain *t, const loop *l, const vtrain_record *r)
@@ -309,25 +326,33 @@ static void drop_state(vtrain *t)
     t->ema = NULL;
 }
 
+static void report(vtrain *t, loop *l)
+{
+    vc_err why = { 0 };
+    note_aside(t, l, REPORT, write_report(t, &why), &why);
+}
+
 /* Collective; rank 0 writes. */
 static int save(vtrain *t, loop *l, vc_err *err)
 {
+    vc_err why = { 0 };
     if (l->saved == t->step) return 0;
     l->saved = t->step;
     double start = vc_seconds();
     bool leads = vtrain_leads(t);
     int rc = vtrain_dist_whole(t->dist, leads, err);
     if (!rc && t->zero) rc = vtrain_zero_gather(t->zero, leads, &t->adam, &t->ema, err);
-    if (!rc && leads) rc = vtrain_metrics_sync(t->metrics, err);
+    if (!rc && leads) note_aside(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
     if (!rc && leads) rc = vtrain_save(t, err);
     if (t->zero) drop_state(t);
     vtrain_dist_part(t->dist);
     t->time.save += vc_seconds() - start;
-    return !rc && leads ? write_report(t, err) : rc;
+    if (!rc && leads) report(t, l);
+    return rc;
 }
 
-/* A sample that is not finite is worth a warning, not the end of a long run. */
-static int validate(vtrain *t, vc_err *err)
+/* A sample that is not finite, or cannot be written, is worth a warning, not the end of a run. */
+static int validate(vtrain *t, loop *l, vc_err *err)
 {
     double start = vc_seconds();
     vc_err why = { 0 };
@@ -338,6 +363,10 @@ static int validate(vtrain *t, vc_err *err)
     t->time.sample += vc_seconds() - start;
     if (rc == VC_ENUMERIC) {
         vc_warn(t->ui, "step %lld: %s", (long long)t->step, why.text);
+        return 0;
+    }
+    if (rc == VC_EFULL || rc == VC_EIO || rc == VC_ENOENT) {
+        note_aside(t, l, SAMPLES, rc, &why);
         return 0;
     }
     if (rc && err) *err = why;
@@ -352,9 +381,9 @@ static int after_step(vtrain *t, loop *l, vc_err *err)
     bool samples = c->validation_steps && (last || t->step % c->validation_steps == 0);
     int rc = saves ? vc_comm_agree(t->comm, save(t, l, err), err) : 0;
     if (rc || !samples) return rc;
-    rc = validate(t, err);
-    if (!rc && vtrain_leads(t)) rc = write_report(t, err);
-    return vc_comm_agree(t->comm, rc, err);
+    rc = validate(t, l, err);
+    if (!rc && vtrain_leads(t)) report(t, l);
+    return rc;
 }
 
 /* Ends the same on all ranks. */
@@ -489,6 +518,19 @@ static void torn(vtrain *t, loop *l)
                 (long long)t->step, why.text);
 }
 
+/* The steps are done and saved; whether all else is there too. */
+static int check_asides(const vtrain *t, loop *l, vc_err *err)
+{
+    vc_err why = { 0 };
+    if (vtrain_leads(t)) note_aside(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
+    for (int i = 0; i < ASIDES; i++)
+        if (l->missing[i].code)
+            return vc_fail(err, l->missing[i].code, "all %lld steps are done and saved as "
+                           "checkpoint-%lld, but not everything beside it: %s", (long long)t->step,
+                           (long long)t->step, l->missing[i].text);
+    return 0;
+}
+
 static void tell_graphs(const vtrain *t)
 {
     const char *off = t->trace ? "a trace is written"
@@ -516,6 +558,7 @@ int vtrain_loop(vtrain *t, vc_err *err)
         rc = one_step(t, &l, err);
     if (rc == VC_ESTOP) rc = vc_comm_agree(t->comm, stopped(t, &l, err), err);
     if (rc == VC_ETORN) torn(t, &l);
+    else if (!rc) rc = vc_comm_agree(t->comm, check_asides(t, &l, err), err);
     vc_progress_end(t->ui);
     if (!rc || rc == VC_ESTOP) {
         tell_captions(t);

@@ -12,6 +12,7 @@
 
 #include "common/file.h"
 #include "common/progress.h"
+#include "formats/buf.h"
 #include "formats/json.h"
 #include "formats/tfevents.h"
 
@@ -21,53 +22,63 @@ struct vtrain_metrics {
     char *path;
     int fd;
     int64_t size;                        /* of the file: whole lines */
+    vf_buf late;                         /* lines that are still to be written */
+    bool torn;                           /* there may be a part of them behind size */
+    vc_err lost;                         /* the first that never will be there for sure */
     vf_tfevents *events;                 /* NULL: off */
     double flushed;                      /* when, by vc_seconds */
 };
 
 /* ---- cutting ---- */
 
-/* The step of a line that is whole, else -1. */
-static int64_t step_of(const char *line, size_t n)
+/* The step of a line that is whole, else -1. VC_ENOMEM: not known. */
+static int step_of(int64_t *step, const char *line, size_t n, vc_err *err)
 {
     cJSON *o;
-    int64_t step = -1;
-    if (vf_json_parse(&o, line, n, NULL))
-        return -1;
-    if (vf_json_int(o, "step", &step, NULL) || step < 0)
-        step = -1;
+    *step = -1;
+    int rc = vf_json_parse(&o, line, n, err);
+    if (rc)
+        return rc == VC_ENOMEM ? rc : 0;
+    if (vf_json_int(o, "step", step, NULL) || *step < 0)
+        *step = -1;
     cJSON_Delete(o);
-    return step;
+    return 0;
 }
 
-/* Bytes of the file up to its last whole line of at most `step`. Steps ascend, so looking from the
- * end costs no more than what is cut off. */
-static size_t keep_until(const char *text, size_t n, int64_t step)
+/* *keep: bytes of the file up to its last whole line of at most `step`. Steps ascend, so looking
+ * from the end costs no more than what is cut off. */
+static int keep_until(size_t *keep, const char *text, size_t n, int64_t step, vc_err *err)
 {
     while (n && text[n - 1] != '\n')
         n--;
     while (n) {
         const char *before = memrchr(text, '\n', n - 1);
         size_t from = before ? (size_t)(before - text) + 1 : 0;
-        int64_t s = step_of(text + from, n - 1 - from);
+        int64_t s;
+        int rc = step_of(&s, text + from, n - 1 - from, err);
+        if (rc)
+            return rc;
         if (s >= 0 && s <= step)
             break;
         n = from;
     }
-    return n;
+    *keep = n;
+    return 0;
 }
 
 /* Shortening a file is one step for whoever is killed meanwhile. */
 static int cut(vtrain_metrics *m, int64_t step, vc_err *err)
 {
-    vc_map map;
+    vc_map map = { 0 };
+    size_t keep = 0;
     int rc = step > 0 ? vc_map_open(&map, m->path, err) : 0;
+    if (!rc)
+        rc = vc_context(err, keep_until(&keep, (const char *)map.data, map.size, step, err), "%s",
+                        m->path);
+    vc_map_close(&map);
     if (rc)
         return rc;
-    if (step > 0) {
-        m->size = (int64_t)keep_until((const char *)map.data, map.size, step);
-        vc_map_close(&map);
-    }
+    m->size = (int64_t)keep;
     return ftruncate(m->fd, m->size) ? vc_fail_errno(err, "%s", m->path) : 0;
 }
 
@@ -118,17 +129,6 @@ int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, boo
     return 0;
 }
 
-void vtrain_metrics_close(vtrain_metrics *m)
-{
-    if (!m)
-        return;
-    vf_tfevents_close(m->events, NULL);
-    if (m->fd >= 0)
-        close(m->fd);
-    free(m->path);
-    free(m);
-}
-
 /* ---- a step ---- */
 
 /* Nine digits bring every f32 back; what JSON has no number for is null. */
@@ -167,23 +167,47 @@ static char *make_line(const vtrain_record *r)
     return line;
 }
 
-/* A line that did not fit is taken back, so that the file always ends with a whole one. */
-static int append(vtrain_metrics *m, const char *line, vc_err *err)
+/* Cuts off what a write that failed left. */
+static int mend(vtrain_metrics *m, vc_err *err)
 {
-    size_t n = strlen(line), done = 0;
-    while (done < n) {
-        ssize_t w = write(m->fd, line + done, n - done);
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w < 0) {
-            int rc = vc_fail_errno(err, "%s", m->path);
-            return ftruncate(m->fd, m->size)
-                       ? vc_fail_errno(err, "%s: its last line is torn", m->path) : rc;
-        }
-        done += (size_t)w;
-    }
-    m->size += (int64_t)n;
+    if (m->torn && ftruncate(m->fd, m->size))
+        return vc_fail_errno(err, "%s: its last line is torn", m->path);
+    m->torn = false;
     return 0;
+}
+
+/* Lines that did not fit are taken back and kept, so that the file always ends with a whole one. */
+static int write_late(vtrain_metrics *m, vc_err *err)
+{
+    int rc = mend(m, err);
+    for (size_t done = 0; !rc && done < m->late.n;) {
+        ssize_t w = write(m->fd, m->late.data + done, m->late.n - done);
+        m->torn |= w > 0;
+        if (w > 0)
+            done += (size_t)w;
+        else if (w < 0 && errno != EINTR)
+            rc = vc_fail_errno(err, "%s", m->path);
+    }
+    if (rc) {
+        vc_err torn;
+        return mend(m, &torn) ? vc_fail(err, torn.code, "%s", torn.text) : rc;
+    }
+    m->size += (int64_t)m->late.n;
+    m->late.n = 0;
+    m->torn = false;
+    return 0;
+}
+
+static int add_line(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
+{
+    char *line = make_line(r);
+    if (line)
+        vf_buf_str(&m->late, line);
+    bool failed = !line || m->late.failed;
+    m->late.failed = false;
+    free(line);
+    return failed ? vc_fail(err, VC_ENOMEM, "%s: step %" PRId64 ": out of memory", m->path, r->step)
+                  : 0;
 }
 
 static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
@@ -197,28 +221,70 @@ static int write_events(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
         { "eval_loss", r->eval_loss },
     };
     int rc = 0;
-    for (size_t i = 0; i < sizeof scalar / sizeof *scalar && !rc; i++)
-        if (!isnan(scalar[i].v))         /* NaN: not there */
-            rc = vf_tfevents_scalar(m->events, r->step, scalar[i].tag, (float)scalar[i].v, err);
+    for (size_t i = 0; i < sizeof scalar / sizeof *scalar && rc != VC_ENOMEM; i++)
+        if (!isnan(scalar[i].v)) {       /* NaN: not there; others stay in memory if not written */
+            int one = vf_tfevents_scalar(m->events, r->step, scalar[i].tag, (float)scalar[i].v,
+                                         err);
+            rc = one ? one : rc;
+        }
     if (!rc && vc_seconds() - m->flushed > FLUSH_AFTER) {
         rc = vf_tfevents_flush(m->events, err);
-        m->flushed = vc_seconds();
+        m->flushed = rc ? m->flushed : vc_seconds();
     }
     return rc;
 }
 
+/* The first of the errors; what cannot be made good is remembered. */
+static int first_of(vtrain_metrics *m, int rc, const vc_err *why, bool lost, vc_err *first)
+{
+    if (rc && lost && !m->lost.code)
+        m->lost = *why;
+    if (rc && !first->code)
+        *first = *why;
+    return first->code;
+}
+
+static int end_with(const vtrain_metrics *m, const vc_err *first, vc_err *err)
+{
+    const vc_err *e = first->code ? first : &m->lost;
+    if (e->code && err)
+        *err = *e;
+    return e->code;
+}
+
 int vtrain_metrics_step(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
 {
-    char *line = make_line(r);
-    int rc = line ? append(m, line, err) : vc_fail(err, VC_ENOMEM, "%s: out of memory", m->path);
-    free(line);
-    return rc || !m->events ? rc : write_events(m, r, err);
+    vc_err first = { 0 }, why = { 0 };
+    first_of(m, add_line(m, r, &why), &why, true, &first);
+    first_of(m, write_late(m, &why), &why, false, &first);
+    if (m->events) {
+        int rc = write_events(m, r, &why);
+        first_of(m, rc, &why, rc == VC_ENOMEM, &first);
+    }
+    return end_with(m, &first, err);
 }
 
 int vtrain_metrics_sync(vtrain_metrics *m, vc_err *err)
 {
-    int rc = m->events ? vf_tfevents_flush(m->events, err) : 0;
-    if (!rc && fsync(m->fd))
-        rc = vc_fail_errno(err, "%s", m->path);
-    return rc;
+    vc_err first = { 0 }, why = { 0 };
+    first_of(m, write_late(m, &why), &why, false, &first);
+    if (m->events)
+        first_of(m, vf_tfevents_flush(m->events, &why), &why, false, &first);
+    if (fsync(m->fd))
+        first_of(m, vc_fail_errno(&why, "%s", m->path), &why, true, &first);
+    return end_with(m, &first, err);
+}
+
+void vtrain_metrics_close(vtrain_metrics *m)
+{
+    if (!m)
+        return;
+    if (m->fd >= 0)
+        write_late(m, NULL);
+    vf_tfevents_close(m->events, NULL);
+    vf_buf_free(&m->late);
+    if (m->fd >= 0)
+        close(m->fd);
+    free(m->path);
+    free(m);
 }

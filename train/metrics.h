@@ -38,8 +38,10 @@ int vtrain_metrics_open(vtrain_metrics **out, const char *dir, int64_t step, boo
                         vc_err *err);
 /* Closes without losing what was written; NULL is fine. One thread at a time. */
 void vtrain_metrics_close(vtrain_metrics *m);
-/* VC_EFULL and the like: the file still ends with its last whole line. A value that is not finite
- * is written as null. */
+/* VC_EFULL and the like: the file still ends with its last whole line, and what is not in it is
+ * written with a later one: 0 says that nothing is missing. What is lost for good (VC_ENOMEM, an
+ * fsync that failed) is the error of all later calls. A value that is not finite is written as
+ * null. */
 int vtrain_metrics_step(vtrain_metrics *m, const vtrain_record *r, vc_err *err);
 /* Makes what was written durable: before a checkpoint counts as done. */
 int vtrain_metrics_sync(vtrain_metrics *m, vc_err *err);

@@ -133,10 +133,13 @@ static int read_lines(vtrain_curves *c, const char *text, size_t size, vf_keymap
         const char *line = text + at, *end = memchr(line, '\n', size - at);
         size_t n = end ? (size_t)(end - line) : size - at;
         cJSON *o;
-        if (!vf_json_parse(&o, line, n, NULL) && cJSON_IsObject(o) && isfinite(number(o, "step")))
+        rc = vf_json_parse(&o, line, n, err);
+        if (!rc && cJSON_IsObject(o) && isfinite(number(o, "step")))
             rc = add_line(c, o, seen, err);
-        else
+        else if (rc != VC_ENOMEM) {
             c->unreadable++;
+            rc = 0;
+        }
         cJSON_Delete(o);
         at += n + 1;
     }

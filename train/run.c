@@ -451,6 +451,7 @@ int64_t vtrain_micros(const vtrain *t)
 static int begin_output(vtrain *t, vc_err *err)
 {
     int rc = vtrain_leads(t) ? open_output(t, err) : 0;
+    if (!rc && vtrain_leads(t)) vtrain_save_foresee(t);
     if (!rc && t->cfg.trace_dir)
         rc = vtrain_trace_open(&t->trace, t->cfg.trace_dir, vc_comm_rank(t->comm), err);
     return rc;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "common/file.h"
 #include "train/ckpt.h"
@@ -186,15 +187,90 @@ static int write_files(vtrain *t, const char *dir, vc_err *err)
     return rc;
 }
 
+/* ---- room ---- */
+
+enum { PER_TENSOR = 512, PER_FILE = 64 << 10 };      /* of headers, checksums and trainer.json */
+
+static int add_bytes(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
+{
+    (void)prefix, (void)p, (void)err;
+    *(int64_t *)arg += vt_count(x) * (int64_t)vc_dtype_size(x->dtype) + PER_TENSOR;
+    return 0;
+}
+
+/* Bytes of a checkpoint, while the whole state is on this rank. */
+static int64_t checkpoint_bytes(vtrain *t)
+{
+    bool lora = t->cfg.training_type == VTRAIN_LORA;
+    int64_t all = 2 * PER_FILE, files = lora && t->cfg.export_kohya ? 2 : 1;
+    each_state(t, add_bytes, &all, NULL);
+    for (int i = 0; i < vt_params_count(t->params); i++) {
+        const vt_param *p = vt_params_at(t->params, i);
+        vc_dtype type = lora ? VC_F32 : t->weights ? vtrain_weights_type(t->weights, p->name)
+                                                   : p->t->dtype;
+        if (lora && p->role == VT_P_BASE) continue;
+        all += files * (vt_count(p->t) * (int64_t)vc_dtype_size(type) + PER_TENSOR);
+    }
+    return all;
+}
+
+/* Free for this user where the run's folder is; INT64_MAX: not known. */
+static int64_t free_bytes(const vtrain *t)
+{
+    struct statvfs fs;
+    if (statvfs(t->cfg.output_dir, &fs)) return INT64_MAX;
+    return (int64_t)(fs.f_bavail * fs.f_frsize);
+}
+
+static int no_room(int64_t needed, int64_t is_free, const char *what, vc_err *err)
+{
+    char a[32], b[32];
+    return vc_fail(err, VC_EFULL, "%s: a checkpoint needs %s (%lld bytes), free are %s (%lld "
+                   "bytes): make room, or give a lower --checkpointing_limit", what,
+                   vc_human_bytes(a, (double)needed), (long long)needed,
+                   vc_human_bytes(b, (double)is_free), (long long)is_free);
+}
+
+static int check_room(vtrain *t, vc_err *err)
+{
+    int64_t needed = checkpoint_bytes(t), is_free = free_bytes(t);
+    return needed <= is_free ? 0 : no_room(needed, is_free, t->cfg.output_dir, err);
+}
+
+void vtrain_save_foresee(vtrain *t)
+{
+    vc_err why;
+    if (!t->zero && check_room(t, &why)) vc_warn(t->ui, "%s", why.text);
+}
+
+/* What lacks, and what is still there. */
+static int explain(vtrain *t, int rc, const vc_err *why, vc_err *err)
+{
+    char *last = NULL;
+    int64_t before = t->step;
+    vc_err full = *why;
+    if (rc == VC_EFULL && !strstr(why->text, "a checkpoint needs"))
+        no_room(checkpoint_bytes(t), free_bytes(t), why->text, &full);
+    vtrain_ckpt_before(&last, t->cfg.output_dir, &before, NULL);
+    vc_fail(err, rc, "checkpoint of step %lld: %s; %s%s", (long long)t->step, full.text,
+            last ? "go on later with --resume_from_checkpoint latest: the last whole one is "
+                 : "there is no whole one yet", last ? last : "");
+    free(last);
+    return rc;
+}
+
 int vtrain_save(vtrain *t, vc_err *err)
 {
-    char *dir;
-    int rc = vtrain_ckpt_begin(&dir, t->cfg.output_dir, t->step, err);
-    if (!rc) rc = write_files(t, dir, err);
+    char *dir = NULL;
+    vc_err why = { 0 };
+    int rc = check_room(t, &why);
+    if (!rc) rc = vtrain_ckpt_begin(&dir, t->cfg.output_dir, t->step, &why);
+    if (!rc) rc = write_files(t, dir, &why);
+    if (!rc) rc = vtrain_ckpt_commit(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit, &why);
     free(dir);
-    if (!rc) rc = vtrain_ckpt_commit(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit, err);
-    if (rc) vtrain_ckpt_abort(t->cfg.output_dir, t->step);
-    return vc_context(err, rc, "checkpoint of step %lld", (long long)t->step);
+    if (!rc) return 0;
+    vtrain_ckpt_abort(t->cfg.output_dir, t->step);
+    return explain(t, rc, &why, err);
 }
 
 /* ---- back ---- */

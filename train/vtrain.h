@@ -277,6 +277,8 @@ int vtrain_eval(vtrain *t, double *loss, vc_err *err);
 
 /* save.c: a checkpoint of t->step; and back. */
 int vtrain_save(vtrain *t, vc_err *err);
+/* Before the first step: warns where there is no room for a checkpoint. */
+void vtrain_save_foresee(vtrain *t);
 /* Finds what resume_from_checkpoint names and reads its trainer.json: t->from and its spans. */
 int vtrain_resume_find(vtrain *t, vc_err *err);
 /* Loads the rest of it; sets t->step. Call when all is open but loader and metrics. */

@@ -6,7 +6,8 @@
  *   CALL    open (also fopen, openat, opendir), read (pread, fread), write (pwrite, writev, fwrite,
  *           fflush), sync (fsync, fdatasync, msync), rename, unlink (unlinkat, remove), mkdir, truncate,
  *           close, mmap, flock, thread (pthread_create), memory (malloc, calloc, realloc,
- *           posix_memalign, aligned_alloc), any (all of these but memory)
+ *           posix_memalign, aligned_alloc), any (all of these but memory), space (statvfs: with
+ *           ENOSPC nothing is free)
  *   @PART   counts only calls on a path that contains PART; of a descriptor the path it was opened by
  *   N       the call it applies to, from 1; N+ for that call and all later ones
  *   ACTION  the name of an error (ENOSPC, EIO, EMFILE, EACCES, EINTR, EAGAIN, ENOMEM, ENOENT, EBUSY);
@@ -31,16 +32,17 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 enum {
     OPEN, READ, WRITE, SYNC, RENAME, UNLINK, MKDIR, TRUNCATE, CLOSE, MMAP, FLOCK, THREAD, MEMORY, ANY,
-    CALLS
+    SPACE, CALLS
 };
 static const char *const call_name[CALLS] = {
     "open", "read", "write", "sync", "rename", "unlink", "mkdir", "truncate", "close", "mmap",
-    "flock", "thread", "memory", "any"
+    "flock", "thread", "memory", "any", "space"
 };
 enum { SHORT = -1, KILL = -2, STOP = -3, TERM = -4, HUP = -5, RUN = -6 };
 static const struct { const char *name; int action; } actions[] = {
@@ -144,7 +146,7 @@ static int fault(int call, const char *path, int fd)
     atomic_fetch_add(&calls[call], 1);
     for (int i = 0; i < rule_count; i++) {
         rule *r = &rules[i];
-        if (r->call != call && (r->call != ANY || call == MEMORY))
+        if (r->call != call && (r->call != ANY || call == MEMORY || call == SPACE))
             continue;
         if (r->part[0] && !path && fd >= 0 && !of_fd[0]) {
             char link[64];
@@ -298,6 +300,15 @@ WRAP(void *, mmap, (void *a, size_t n, int p, int f, int fd, off_t o),
      T(void *, size_t, int, int, int, off_t), (a, n, p, f, fd, o), MAP_FAILED, MMAP, NULL, fd)
 WRAP(void *, mmap64, (void *a, size_t n, int p, int f, int fd, off_t o),
      T(void *, size_t, int, int, int, off_t), (a, n, p, f, fd, o), MAP_FAILED, MMAP, NULL, fd)
+
+int statvfs(const char *path, struct statvfs *fs)
+{
+    REAL(int, statvfs, const char *, struct statvfs *)
+    int e = fault(SPACE, path, -1), rc = real(path, fs);
+    if (e == ENOSPC)
+        fs->f_bfree = fs->f_bavail = 0;
+    return rc;
+}
 
 /* A close that fails has closed all the same. */
 int close(int fd)
