@@ -447,12 +447,12 @@ static int run_ranks(vprep *p, vc_comm *comm, vc_err *err)
 
 int main(int argc, char **argv)
 {
-    vc_calm_threads(argv);
     vprep p = { 0 };
-    vc_comm *comm;
+    vc_comm *comm = NULL;
     vc_err err = { 0 };
-    int rc = vc_comm_open(&comm, &err);
+    int rc = vc_calm_threads(argv, &err);
 
+    if (!rc) rc = vc_comm_open(&comm, &err);
     pthread_mutex_init(&p.lock, NULL);
     if (!rc) {
         rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);

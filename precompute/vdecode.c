@@ -425,11 +425,12 @@ static int run(decoder *d, const vc_list *in, vc_err *err)
 
 int main(int argc, char **argv)
 {
-    vc_calm_threads(argv);
     decoder d = { 0 };
-    vc_flags *set;
+    vc_flags *set = NULL;
     vc_err err = { 0 };
-    int rc = vc_flags_parse(&set, &program, &d.o, argc, argv, stdout, &err);
+    int rc = vc_calm_threads(argv, &err);
+
+    if (!rc) rc = vc_flags_parse(&set, &program, &d.o, argc, argv, stdout, &err);
 
     if (rc == 1) {
         vc_flags_free(set);

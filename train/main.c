@@ -39,10 +39,10 @@ int main(int argc, char **argv)
 {
     vtrain_config c;
     vc_flags *set = NULL;
-    vc_comm *comm;
+    vc_comm *comm = NULL;
     vc_err err = { 0 };
-    vc_calm_threads(argv);
-    int rc = vc_comm_open(&comm, &err);
+    int rc = vc_calm_threads(argv, &err);
+    if (!rc) rc = vc_comm_open(&comm, &err);
     if (!rc && vc_comm_rank(comm) > 0 && !freopen("/dev/null", "w", stdout))
         rc = vc_fail_errno(&err, "/dev/null");
     if (!rc) {

@@ -2,7 +2,7 @@
 #include "common/cpu/cpu.h"
 
 #include <math.h>
-#include <sched.h>
+#include <omp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 #endif
 
 #include "common/cpu/cpu_loops.h"
+#include "common/threads.h"
 
 enum { ALIGN = 64, HUGE = 2 << 20, LARGE = 1 << 20 };   /* bytes */
 
@@ -79,24 +80,52 @@ void cpu_fault(vt_dev *d, int code, const char *fmt, ...)
     }
 }
 
-void cpu_flush_denormals(int threads)
+int cpu_flush_denormals(int threads)
 {
-#if defined(__x86_64__)
-    enum { FTZ = 0x8000, DAZ = 0x0040 };
+    int team = 1;
+
     #pragma omp parallel num_threads(threads)
-    _mm_setcsr(_mm_getcsr() | FTZ | DAZ);
-#else
-    (void)threads;
+    {
+#if defined(__x86_64__)
+        enum { FTZ = 0x8000, DAZ = 0x0040 };
+        _mm_setcsr(_mm_getcsr() | FTZ | DAZ);
 #endif
+        #pragma omp single
+        team = omp_get_num_threads();
+    }
+    return team;
+}
+
+int cpu_team(int most)
+{
+    int limit = omp_in_parallel() ? 1 : omp_get_thread_limit();
+
+    if (omp_get_dynamic())
+        omp_set_dynamic(0);
+    return most < limit ? most : limit;
 }
 
 /* ---- open and close ---- */
 
-static int count_cpus(void)
+/* d->threads as OpenMP really has them, and a note where those are fewer than asked for. */
+static int open_threads(vt_dev *d, int asked, char note[], size_t size, vc_err *err)
 {
-    cpu_set_t set;
+    enum { MOST = 4096 };
+    bool said = !asked && getenv("OMP_NUM_THREADS");
 
-    return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+    if (asked < 0 || asked > MOST)
+        return vc_fail(err, VC_EINVAL, "%d threads: 0 (all) to %d are possible", asked, MOST);
+    int want = asked ? asked : said ? omp_get_max_threads() : omp_get_num_procs();
+    want = want < MOST ? want : MOST;
+    int team = cpu_team(want), rc = vc_can_thread(team, err);
+    if (rc)
+        return rc;
+    d->threads = cpu_flush_denormals(team);
+    if (d->threads < want)
+        snprintf(note, size, " of %d (%s)", want,
+                 d->threads < team ? "OpenMP gives no more"
+                 : omp_in_parallel() ? "inside a parallel region" : "OMP_THREAD_LIMIT");
+    return 0;
 }
 
 static const cpu_rows *rows_for(const cpu_isa *isa)
@@ -126,26 +155,22 @@ static void cpu_close(vt_dev *d)
 
 static int set_up(vt_dev *d, const vt_options *o, vc_err *err)
 {
-    enum { MOST = 4096 };
-
-    if (o->threads < 0 || o->threads > MOST)
-        return vc_fail(err, VC_EINVAL, "%d threads: 0 (all) to %d are possible", o->threads, MOST);
+    char note[48] = "";
     int rc = cpu_isa_open(&d->isa, o->kernels, err);
-    if (rc)
+
+    if (rc || (rc = open_threads(d, o->threads, note, sizeof note, err)))
         return rc;
     d->rows = rows_for(&d->isa);
-    d->threads = o->threads ? o->threads : count_cpus();
     d->scratch = calloc((size_t)d->threads + 1, sizeof *d->scratch);
     d->scratch_bytes = calloc((size_t)d->threads + 1, sizeof *d->scratch_bytes);
     d->scratch_need = calloc((size_t)d->threads + 1, sizeof *d->scratch_need);
     if (!d->scratch || !d->scratch_bytes || !d->scratch_need)
         return vc_fail(err, VC_ENOMEM, "cpu: out of memory");
-    cpu_flush_denormals(d->threads);
     if (cpu_dnnl_version() && (rc = cpu_dnnl_open(&d->dnnl, d, err)))
         return rc;
-    snprintf(d->describe, sizeof d->describe, "%s, %s%s%d thread%s", d->isa.set,
+    snprintf(d->describe, sizeof d->describe, "%s, %s%s%d thread%s%s", d->isa.set,
              d->dnnl ? cpu_dnnl_version() : "", d->dnnl ? ", " : "", d->threads,
-             d->threads == 1 ? "" : "s");
+             d->threads == 1 ? "" : "s", note);
     return 0;
 }
 

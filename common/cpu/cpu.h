@@ -2,8 +2,10 @@
  *
  * cpu.c fills the backend table; cpu_loops*.c walk tensors row by row over rows.h; the kernels
  * below are matmul (own AMX and own blocked f32 kernels, oneDNN where it is built in), attention
- * and convolution. Threads are OpenMP's, always dev->threads of them or one, and share work in
- * static parts: the same thread count gives the same bits. */
+ * and convolution. Threads are OpenMP's: dev->threads is what it really gave when the device was
+ * opened. Work is cut for that many and any team does it right, since every share, scratch area and
+ * partial sum belongs to a part or to a member of the team there is; oneDNN, which plans for a team, is
+ * told cpu_team(). The same thread count gives the same bits. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 
@@ -24,7 +26,7 @@ typedef struct cpu_dnnl cpu_dnnl;               /* cached oneDNN primitives; cpu
 struct vt_dev {
     cpu_isa isa;
     const cpu_rows *rows;
-    int threads;
+    int threads;                                /* of a team, and parts that work is cut into */
     cpu_dnnl *dnnl;                             /* NULL: built without */
     char **scratch;                             /* an area per thread, and oneDNN's (cpu_scratch) */
     size_t *scratch_bytes;
@@ -51,8 +53,13 @@ bool cpu_scratch_one(vt_dev *d, int t, size_t bytes);
 void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Sets FTZ and DAZ in the calling thread and every worker: denormals cost 10x and AMX flushes them
- * anyway. */
-void cpu_flush_denormals(int threads);
+ * anyway. The number of threads that OpenMP gave for it. */
+int cpu_flush_denormals(int threads);
+
+/* Threads, of `most`, that OpenMP gives a team which the calling thread begins now: 1 inside another
+ * team, else no more than OMP_THREAD_LIMIT. Ends OMP_DYNAMIC for that thread, since a team that follows
+ * the machine's load would give other bits in each run. */
+int cpu_team(int most);
 
 int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err);
 void cpu_dnnl_close(cpu_dnnl *c);

@@ -101,7 +101,7 @@ typedef struct shape {
     dnnl_dims_t x, w, y;                       /* as oneDNN orders them: N C T H W, K C t h w */
     dnnl_dims_t stride, before, after;         /* of a convolution */
     dnnl_dims_t x_stride, w_stride, y_stride;  /* of a product */
-    int64_t type, bias, sum, threads;
+    int64_t type, bias, sum, threads;          /* threads: the team it is planned for and run by */
 } shape;
 
 /* In this order: x, user's weights, packed weights, bias, y, scratchpads of reorder and
@@ -280,6 +280,16 @@ static bool product_open(const cpu_dnnl *dn, kept *c)
     return rc == dnnl_success;
 }
 
+/* oneDNN plans for as many threads as OpenMP has by default then, hands out one part to each, and takes
+ * for granted that the same number run it: a smaller team would leave parts undone. What was before. */
+static int team_begin(const shape *k)
+{
+    int before = omp_get_max_threads();
+
+    omp_set_num_threads((int)k->threads);
+    return before;
+}
+
 /* What is kept for a shape; what was not used for longest makes room. */
 static kept *find(cpu_dnnl *dn, const shape *key)
 {
@@ -297,7 +307,10 @@ static kept *find(cpu_dnnl *dn, const shape *key)
     kept_close(c);
     c->key = *key;
     c->used = ++dn->clock;
+    vc_signal_stack();
+    int before = team_begin(&c->key);
     c->able = key->product ? product_open(dn, c) : conv_open(dn, c);
+    omp_set_num_threads(before);
     return c;
 }
 
@@ -333,7 +346,7 @@ static shape conv_shape(const vt_dev *d, const vt_tensor *y, const vt_tensor *x,
     }
     k.type = x->dtype;
     k.bias = b != NULL;
-    k.threads = d->threads;
+    k.threads = cpu_team(d->threads);
     return k;
 }
 
@@ -363,7 +376,7 @@ static bool execute(const vt_dev *d, const kept *c, void *const at[MEMORIES])
     dnnl_exec_arg_t run[5] = { { DNNL_ARG_SRC, c->mem[M_X] },
                                { DNNL_ARG_WEIGHTS, c->mem[M_PACKED] },
                                { DNNL_ARG_DST, c->mem[M_Y] } };
-    int n = 3, before = omp_get_max_threads();
+    int n = 3;
     dnnl_status_t rc = dnnl_success;
 
     if (c->mem[M_B])
@@ -373,8 +386,8 @@ static bool execute(const vt_dev *d, const kept *c, void *const at[MEMORIES])
     for (int i = 0; !rc && i < MEMORIES; i++)
         if (c->mem[i])
             rc = dnnl_memory_set_data_handle(c->mem[i], at[i]);
-    vc_signal_stacks(d->threads);
-    omp_set_num_threads(d->threads);           /* oneDNN runs with as many as OpenMP has */
+    vc_signal_stack();
+    int before = team_begin(&c->key);
     if (!rc && c->pack)
         rc = dnnl_primitive_execute(c->pack, dn->stream, c->mem[M_PAD_W] ? 3 : 2, pack);
     if (!rc)
@@ -438,7 +451,7 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     matrix(key.y, key.y_stride, c, false);
     key.bias = bias != NULL;
     key.sum = beta == 1;
-    key.threads = d->threads;
+    key.threads = cpu_team(d->threads);
     const kept *k = find(d->dnnl, &key);
     if (!k->able || (k->allocates && !any))
         return false;

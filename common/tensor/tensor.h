@@ -67,7 +67,8 @@ bool vt_same_shape(const vt_tensor *a, const vt_tensor *b);
 typedef struct vt_options {
     const char *device;                       /* "auto", "cpu", "cuda", "cuda:1"; NULL: auto */
     int index;                                /* of the device where that gives no number */
-    int threads;                              /* CPU threads; 0: all that the process may use */
+    int threads;                              /* CPU threads; 0: OMP_NUM_THREADS, else as many as
+                                               * CPUs that the process may use */
     vc_dtype compute;                         /* of activations: VC_F32 or VC_BF16 */
     const char *kernels;                      /* CPU kernel set forced by name ("plain", "avx2",
                                                * "avx512", "amx"); NULL: the best */
@@ -81,7 +82,8 @@ int vt_open(vt_ctx **g, const vt_options *o, vc_err *err);
 void vt_close(vt_ctx *g);                     /* NULL is fine; after all parameters were freed */
 vc_dtype vt_compute(const vt_ctx *g);
 /* "cpu: avx2, oneDNN 2.6.3, 2 threads, activations bf16": one line, borrowed. Where "auto" wanted a
- * GPU and got none, it ends with the reason. */
+ * GPU and got none, it ends with the reason; "1 thread of 2 (OMP_THREAD_LIMIT)" where OpenMP gives fewer
+ * than asked for. */
 const char *vt_describe(const vt_ctx *g);
 /* Tensors' data are host pointers. */
 bool vt_host_memory(const vt_ctx *g);
