@@ -1,8 +1,11 @@
 /* cpu_dnnl.c - see cpu_dnnl.h. For oneDNN 2.6 and 3: the names dn_ hide where they differ. */
 #include "common/cpu/cpu_dnnl.h"
 
+#include "common/cpu/cpu_guard.h"
+
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
+#include <oneapi/dnnl/dnnl_debug.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,7 +189,7 @@ static dnnl_status_t build_conv(const cpu_dnnl *dn, kept *c, const dn_desc d[5])
     return rc;
 }
 
-static bool conv_open(const cpu_dnnl *dn, kept *c)
+static dnnl_status_t conv_open(const cpu_dnnl *dn, kept *c)
 {
     const shape *k = &c->key;
     dnnl_data_type_t t = k->type == VC_BF16 ? dnnl_bf16 : dnnl_f32;
@@ -207,7 +210,7 @@ static bool conv_open(const cpu_dnnl *dn, kept *c)
         rc = build_conv(dn, c, d);
     for (int i = 0; i < 5; i++)
         dn_desc_close(&d[i]);
-    return rc == dnnl_success;
+    return rc;
 }
 
 /* With what is C now added to it, if the shape says so. */
@@ -254,7 +257,7 @@ static dnnl_status_t build_product(const cpu_dnnl *dn, kept *c, const dn_desc d[
     return rc;
 }
 
-static bool product_open(const cpu_dnnl *dn, kept *c)
+static dnnl_status_t product_open(const cpu_dnnl *dn, kept *c)
 {
     const shape *k = &c->key;
     const dnnl_dims_t row = { 1, k->y[1] }, packed = { k->y[1], 1 };
@@ -277,22 +280,31 @@ static bool product_open(const cpu_dnnl *dn, kept *c)
         dnnl_primitive_attr_destroy(attr);
     for (int i = 0; i < 4; i++)
         dn_desc_close(&d[i]);
-    return rc == dnnl_success;
+    return rc;
 }
 
-/* oneDNN plans for as many threads as OpenMP has by default then, hands out one part to each, and takes
- * for granted that the same number run it: a smaller team would leave parts undone. What was before. */
-static int team_begin(const shape *k)
+/* Begins a call: oneDNN plans for as many threads as OpenMP has by default then, hands out one part to
+ * each, and takes for granted that the same number run it: a smaller team would leave parts undone. */
+static int team_begin(const shape *k, const char *what)
 {
     int before = omp_get_max_threads();
 
     omp_set_num_threads((int)k->threads);
+    cpu_guard_begin(what);
     return before;
 }
 
-/* What is kept for a shape; what was not used for longest makes room. */
-static kept *find(cpu_dnnl *dn, const shape *key)
+static void team_end(int before)
 {
+    cpu_guard_end();
+    omp_set_num_threads(before);
+}
+
+/* What is kept for a shape; what was not used for longest makes room. What memory was out for is not
+ * kept as impossible: it is a fault, since another way would give other bits. */
+static kept *find(vt_dev *d, const shape *key)
+{
+    cpu_dnnl *dn = d->dnnl;
     kept *c = dn->kept;
 
     for (int i = 0; i < KEPT; i++) {
@@ -304,13 +316,17 @@ static kept *find(cpu_dnnl *dn, const shape *key)
         if (at->used < c->used)
             c = at;
     }
+    int before = team_begin(key, "oneDNN plans");
     kept_close(c);
     c->key = *key;
     c->used = ++dn->clock;
-    vc_signal_stack();
-    int before = team_begin(&c->key);
-    c->able = key->product ? product_open(dn, c) : conv_open(dn, c);
-    omp_set_num_threads(before);
+    dnnl_status_t rc = key->product ? product_open(dn, c) : conv_open(dn, c);
+    team_end(before);
+    c->able = rc == dnnl_success;
+    if (rc == dnnl_out_of_memory) {
+        c->used = 0;
+        cpu_fault(d, VC_ENOMEM, "out of memory in oneDNN");
+    }
     return c;
 }
 
@@ -386,15 +402,14 @@ static bool execute(const vt_dev *d, const kept *c, void *const at[MEMORIES])
     for (int i = 0; !rc && i < MEMORIES; i++)
         if (c->mem[i])
             rc = dnnl_memory_set_data_handle(c->mem[i], at[i]);
-    vc_signal_stack();
-    int before = team_begin(&c->key);
+    int before = team_begin(&c->key, "oneDNN computes");
     if (!rc && c->pack)
         rc = dnnl_primitive_execute(c->pack, dn->stream, c->mem[M_PAD_W] ? 3 : 2, pack);
     if (!rc)
         rc = dnnl_primitive_execute(c->run, dn->stream, n, run);
     if (!rc)
         rc = dnnl_stream_wait(dn->stream);
-    omp_set_num_threads(before);
+    team_end(before);
     return rc == dnnl_success;
 }
 
@@ -405,7 +420,7 @@ bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tenso
         return false;
 
     shape key = conv_shape(d, y, x, w, b, v);
-    const kept *c = find(d->dnnl, &key);
+    const kept *c = find(d, &key);
     if (!c->able)
         return false;
 
@@ -452,7 +467,7 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     key.bias = bias != NULL;
     key.sum = beta == 1;
     key.threads = cpu_team(d->threads);
-    const kept *k = find(d->dnnl, &key);
+    const kept *k = find(d, &key);
     if (!k->able || (k->allocates && !any))
         return false;
 
@@ -480,6 +495,7 @@ int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err)
     if (!c)
         return vc_fail(err, VC_ENOMEM, "oneDNN: out of memory");
 
+    cpu_guard_begin("oneDNN starts");
     dnnl_status_t rc = dnnl_engine_create(&c->engine, dnnl_cpu, 0);
     if (!rc)
         rc = dnnl_stream_create(&c->stream, c->engine, dnnl_stream_default_flags);
@@ -487,9 +503,11 @@ int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err)
         rc = dnnl_primitive_attr_create(&c->attr);
     if (!rc)
         rc = dnnl_primitive_attr_set_scratchpad_mode(c->attr, dnnl_scratchpad_mode_user);
+    cpu_guard_end();
     if (rc) {
         cpu_dnnl_close(c);
-        return vc_fail(err, VC_EFAIL, "oneDNN does not start: status %d", (int)rc);
+        return vc_fail(err, rc == dnnl_out_of_memory ? VC_ENOMEM : VC_EFAIL,
+                       "oneDNN does not start: %s", dnnl_status2str(rc));
     }
     *out = c;
     return 0;

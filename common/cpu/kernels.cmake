@@ -6,7 +6,7 @@ set(VLT_CPU_KERNEL_SOURCES
   cpu/cpu_matmul.c cpu/cpu_attn.c cpu/cpu_attn_grad.c cpu/cpu_conv.c)
 
 if(VLT_ONEDNN)
-  list(APPEND VLT_CPU_KERNEL_SOURCES cpu/cpu_dnnl.c cpu/cpu_matmul_dnnl.c)
+  list(APPEND VLT_CPU_KERNEL_SOURCES cpu/cpu_dnnl.c cpu/cpu_guard.c cpu/cpu_matmul_dnnl.c)
 else()
   list(APPEND VLT_CPU_KERNEL_SOURCES cpu/cpu_dnnl_none.c)
 endif()
