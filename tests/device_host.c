@@ -2,7 +2,6 @@
 #include "tests/device_host.h"
 
 #include <math.h>
-#include <omp.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,6 +72,38 @@ float host_team_fold(int lane, int lanes, float v, int largest)
     return v;
 }
 
+typedef struct host_lane {
+    pthread_t thread;
+    int number;
+    void (*body)(int lane, const void *args);
+    const void *args;
+} host_lane;
+
+static void *run_lane(void *of)
+{
+    const host_lane *l = of;
+
+    self = l->number;
+    l->body(l->number, l->args);
+    return NULL;
+}
+
+/* Threads of its own, not OpenMP's: lanes that wait for one another must all be there. */
+static void run_lanes(void (*body)(int lane, const void *args), const void *args)
+{
+    host_lane lanes[HOST_LANES];
+
+    for (int i = 0; i < HOST_LANES; i++) {
+        lanes[i] = (host_lane){ .number = i, .body = body, .args = args };
+        if (pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i])) {
+            fprintf(stderr, "device host: no thread for lane %d\n", i);
+            abort();
+        }
+    }
+    for (int i = 0; i < HOST_LANES; i++)
+        pthread_join(lanes[i].thread, NULL);
+}
+
 /* ---- kernels ---- */
 
 /* A call and a copy of its arguments. */
@@ -135,21 +166,21 @@ static bool kept(void *to, void (*run)(void *, const void *), const void *args, 
     }
 #define VK_TEAM_KERNEL(name, args, blocks)                                                         \
     AGAIN(name)                                                                                    \
+    static void lane_##name(int lane, const void *of)                                              \
+    {                                                                                              \
+        const args *s = of;                                                                        \
+        for (uint64_t b = 0, n = (blocks); b < n; b++)                                             \
+            vk_##name##_body(s, (uint32_t)b, (vk_team){ lane, HOST_LANES, NULL });                 \
+    }                                                                                              \
     int vk_##name(void *stream, const args *s)                                                     \
     {                                                                                              \
         if (kept(stream, again_##name, s, sizeof *s))                                              \
             return 0;                                                                              \
         tick(stream);                                                                              \
-        if (host_lanes == 1) {                                                                     \
+        if (host_lanes == 1)                                                                       \
             RUN(name, blocks, 1);                                                                  \
-            return 0;                                                                              \
-        }                                                                                          \
-        _Pragma("omp parallel num_threads(HOST_LANES)")                                            \
-        {                                                                                          \
-            self = omp_get_thread_num();                                                           \
-            for (uint64_t b = 0, n = (blocks); b < n; b++)                                         \
-                vk_##name##_body(s, (uint32_t)b, (vk_team){ self, HOST_LANES, NULL });             \
-        }                                                                                          \
+        else                                                                                       \
+            run_lanes(lane_##name, s);                                                             \
         return 0;                                                                                  \
     }
 #define VK_MAP_LAUNCH(name)                                                                        \
