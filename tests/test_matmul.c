@@ -1,5 +1,6 @@
 /* test_matmul.c - products of every kernel set, against f64 loops. */
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,6 +184,49 @@ TEST(large_matmul_by_onednn)
     }
 }
 
+/* The device counts on two threads and gets one: inside another team, whose members OpenMP gives none;
+ * and in a thread that OpenMP did not make. */
+enum { IN_TEAM, IN_THREAD, PLACES };
+
+typedef struct elsewhere {
+    kd_dev *d;
+    const mm_case *x;
+    mm_data *t;
+} elsewhere;
+
+static void *run_there(void *of)
+{
+    const elsewhere *e = of;
+
+    mm_run(e->d, e->x, e->t);
+    return NULL;
+}
+
+TEST(matmul_in_other_teams)
+{
+    (void)state;
+    EACH_SET(s) {
+        kd_dev d = kd_open(*s, 2);
+        for (size_t i = 0; i < COUNT(large_cases); i++)
+            for (int place = 0; place < PLACES; place++) {
+                mm_data t = mm_make(&large_cases[i]);
+                elsewhere e = { &d, &large_cases[i], &t };
+                pthread_t thread;
+                if (place == IN_TEAM) {
+#pragma omp parallel num_threads(2)
+#pragma omp master
+                    run_there(&e);
+                } else {
+                    assert_int_equal(pthread_create(&thread, NULL, run_there, &e), 0);
+                    pthread_join(thread, NULL);
+                }
+                mm_check(*s, &d, e.x, i, &t, e.x->k > 1000 ? 37 : 7);
+                mm_free(&t);
+            }
+        kd_close(&d);
+    }
+}
+
 TEST(matmul_same_bits_for_any_threads)
 {
     (void)state;
@@ -211,6 +255,7 @@ int main(void)
         cmocka_unit_test(matmul_against_f64),
         cmocka_unit_test(matmul_by_onednn),
         cmocka_unit_test(large_matmul_by_onednn),
+        cmocka_unit_test(matmul_in_other_teams),
         cmocka_unit_test(matmul_same_bits_for_any_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
