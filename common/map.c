@@ -62,7 +62,7 @@ static void make_key(void)
 }
 
 /* A thread that cannot have one goes on without: it is for the worst case alone. */
-static void signal_stack(void)
+void vc_signal_stack(void)
 {
     static _Thread_local bool done;
     stack_t old;
@@ -78,12 +78,6 @@ static void signal_stack(void)
     if (sigaltstack(&(stack_t){ .ss_sp = p, .ss_size = STACK }, NULL) ||
         pthread_setspecific(stack_key, p))
         drop_stack(p);
-}
-
-void vc_signal_stacks(int n)
-{
-#pragma omp parallel num_threads(n)
-    signal_stack();
 }
 
 /* ---- the handler ---- */
@@ -126,7 +120,7 @@ int vc_maps_guard(vc_err *err)
     struct sigaction act = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK },
                      old;
     sigemptyset(&act.sa_mask);
-    signal_stack();
+    vc_signal_stack();
     pthread_mutex_lock(&lock);
     page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
     int rc = sigaction(SIGBUS, &act, &old) ? vc_fail_errno(err, "cannot catch signals") : 0;

@@ -33,11 +33,11 @@ void vc_map_close(vc_map *m);
 /* Catches SIGBUS; vc_catch_stop calls it. Faults outside the maps go where they went before. */
 int vc_maps_guard(vc_err *err);
 bool vc_maps_guarded(void);
-/* Gives this thread and those of its OpenMP team of n a stack for signals, where they have none.
- * Some kernels of oneDNN point the stack register into a buffer of theirs, and what the system
- * puts below it for a handler would be written over whatever lies there. To be called before
- * such kernels run. */
-void vc_signal_stacks(int n);
+/* Gives this thread a stack for signals, where it has none. Some kernels of oneDNN point the stack
+ * register into a buffer of theirs, and what the system puts below it for a handler would be
+ * written over whatever lies there. To be called in every thread that runs such kernels; costs a
+ * test from the second time on. */
+void vc_signal_stack(void);
 
 /* For the end of a unit of work that returns rc: VC_ETORN, which names file and byte, if a page
  * of any map became torn since vc_maps_reported, be that map closed by now; else rc. Whatever

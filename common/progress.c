@@ -478,7 +478,7 @@ static void on_stop(int sig)
 int vc_catch_stop(vc_err *err)
 {
     /* SA_RESTART: libraries need not expect EINTR; SA_RESETHAND: the second signal kills;
-     * SA_ONSTACK: vc_signal_stacks says why */
+     * SA_ONSTACK: vc_signal_stack says why */
     struct sigaction stop = { .sa_handler = on_stop,
                               .sa_flags = SA_RESTART | SA_RESETHAND | SA_ONSTACK };
     struct sigaction ignore = { .sa_handler = SIG_IGN }, hangup = stop, now;

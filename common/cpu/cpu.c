@@ -14,6 +14,7 @@
 #endif
 
 #include "common/cpu/cpu_loops.h"
+#include "common/map.h"
 #include "common/threads.h"
 
 enum { ALIGN = 64, HUGE = 2 << 20, LARGE = 1 << 20 };   /* bytes */
@@ -80,7 +81,7 @@ void cpu_fault(vt_dev *d, int code, const char *fmt, ...)
     }
 }
 
-int cpu_flush_denormals(int threads)
+int cpu_ready_team(int threads)
 {
     int team = 1;
 
@@ -90,6 +91,7 @@ int cpu_flush_denormals(int threads)
         enum { FTZ = 0x8000, DAZ = 0x0040 };
         _mm_setcsr(_mm_getcsr() | FTZ | DAZ);
 #endif
+        vc_signal_stack();
         #pragma omp single
         team = omp_get_num_threads();
     }
@@ -120,7 +122,7 @@ static int open_threads(vt_dev *d, int asked, char note[], size_t size, vc_err *
     int team = cpu_team(want), rc = vc_can_thread(team, err);
     if (rc)
         return rc;
-    d->threads = cpu_flush_denormals(team);
+    d->threads = cpu_ready_team(team);
     if (d->threads < want)
         snprintf(note, size, " of %d (%s)", want,
                  d->threads < team ? "OpenMP gives no more"

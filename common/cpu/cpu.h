@@ -52,9 +52,9 @@ bool cpu_scratch_one(vt_dev *d, int t, size_t bytes);
 /* Remembers the first fault. Any thread. */
 void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Sets FTZ and DAZ in the calling thread and every worker: denormals cost 10x and AMX flushes them
- * anyway. The number of threads that OpenMP gave for it. */
-int cpu_flush_denormals(int threads);
+/* Sets FTZ and DAZ in the calling thread and every worker, since denormals cost 10x and AMX flushes
+ * them anyway, and gives them stacks for signals. The number of threads that OpenMP gave for it. */
+int cpu_ready_team(int threads);
 
 /* Threads, of `most`, that OpenMP gives a team which the calling thread begins now: 1 inside another
  * team, else no more than OMP_THREAD_LIMIT. Ends OMP_DYNAMIC for that thread, since a team that follows

@@ -289,6 +289,7 @@ static int team_begin(const shape *k, const char *what)
 {
     int before = omp_get_max_threads();
 
+    vc_signal_stack();
     omp_set_num_threads((int)k->threads);
     cpu_guard_begin(what);
     return before;
