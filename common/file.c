@@ -8,21 +8,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* O_NONBLOCK, so that opening a FIFO named in hostile metadata cannot hang. */
 int vc_file_open(int *fd, struct stat *st, const char *path, vc_err *err)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    while ((*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0 && errno == EINTR)
+        ;
     if (*fd < 0)
         return vc_fail_errno(err, "%s", path);
-    if (!fstat(*fd, st) && S_ISREG(st->st_mode))
-        return 0;
-    close(*fd);
-    *fd = -1;
-    return vc_fail(err, VC_EFORMAT, "%s: not a regular file", path);
+    int rc = fstat(*fd, st) ? vc_fail_errno(err, "%s", path) : 0;
+    if (!rc && !S_ISREG(st->st_mode))
+        rc = vc_fail(err, VC_EFORMAT, "%s: not a regular file", path);
+    if (rc) {
+        close(*fd);
+        *fd = -1;
+    }
+    return rc;
 }
 
 int vc_file_read(char **data, size_t *size, const char *path, size_t max, vc_err *err)
@@ -185,22 +188,6 @@ bool vc_file_exists(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0;
-}
-
-int vc_lock_file(int *fd, const char *path, vc_err *err)
-{
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (*fd < 0)
-        return vc_fail_errno(err, "%s", path);
-    if (flock(*fd, LOCK_EX | LOCK_NB)) {
-        int rc = errno == EWOULDBLOCK
-                     ? vc_fail(err, VC_EBUSY, "%s: another process is writing here", path)
-                     : vc_fail_errno(err, "%s: flock", path);
-        close(*fd);
-        *fd = -1;
-        return rc;
-    }
-    return 0;
 }
 
 char *vc_path_join(const char *dir, const char *name)

@@ -1,4 +1,4 @@
-/* file.h - files whole, mapped (map.h), locked, and replaced atomically. Thread-safe: no state. */
+/* file.h - files whole, mapped (map.h), and replaced atomically. Thread-safe: no state. */
 #ifndef VC_FILE_H
 #define VC_FILE_H
 
@@ -29,10 +29,6 @@ int vc_sync_dir(const char *path, vc_err *err);
 /* Removes a file or a folder with all below it; never follows links. Not there: 0. */
 int vc_remove_tree(const char *path, vc_err *err);
 bool vc_file_exists(const char *path);
-
-/* Takes an exclusive flock on path (made if needed) and returns the descriptor in *fd; closing
- * it, or dying, gives the lock back. VC_EBUSY if another process holds it. */
-int vc_lock_file(int *fd, const char *path, vc_err *err);
 
 /* dir/name in malloc'ed memory, or NULL; an absolute name is kept as it is. */
 char *vc_path_join(const char *dir, const char *name);

@@ -17,6 +17,7 @@ struct vf_copy {
     vf_writer *w;
     vf_keymap prompts;                       /* hashes of those that are there */
     uint32_t n_prompts;
+    bool damage;                             /* the last failure was of what is copied */
 };
 
 /* Manifest fields that a writer makes itself. */
@@ -36,22 +37,30 @@ int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err)
                    "them anew", vf_dataset_path(a), vf_dataset_path(b), told);
 }
 
+static int room_beside(const char *path, DIR *d, vc_err *err)
+{
+    errno = 0;
+    for (struct dirent *e; (e = readdir(d)); errno = 0)
+        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && !vf_is_writers(e->d_name))
+            return vc_fail(err, VC_EINVAL, "%s is there and holds \"%.200s\", which is no "
+                           "unfinished copy's: give another name, or move that away", path, e->d_name);
+    return errno ? vc_fail_errno(err, "%s", path) : 0;
+}
+
+/* Only a manifest that can be read says that a dataset is not finished. */
 int vf_copy_room(const char *path, vc_err *err)
 {
-    vf_dataset *there;
-    if (!vf_dataset_open(&there, path, false, NULL)) {
-        vf_dataset_close(there);
-        return vc_fail(err, VC_EINVAL, "%s is a finished dataset already: remove it or give "
-                       "another name", path);
-    }
     DIR *d = opendir(path);
+    int shards;
+    bool complete;
     if (!d)
         return errno == ENOENT ? 0 : vc_fail_errno(err, "%s", path);
-    int rc = 0;
-    for (struct dirent *e; !rc && (e = readdir(d));)
-        if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && !vf_is_writers(e->d_name))
-            rc = vc_fail(err, VC_EINVAL, "%s is there and holds \"%.200s\", which is no unfinished "
-                         "copy's: give another name, or move that away", path, e->d_name);
+    int rc = vf_dataset_progress(path, &shards, &complete, err);
+    if (!rc && complete)
+        rc = vc_fail(err, VC_EINVAL, "%s is a finished dataset already: remove it or give "
+                     "another name", path);
+    else if (!rc || rc == VC_ENOENT)
+        rc = room_beside(path, d, err);
     closedir(d);
     return rc;
 }
@@ -79,7 +88,7 @@ int vf_copy_open(vf_copy **out, const char *path, vf_dataset *const *from, int n
     vf_copy *c = rc ? NULL : calloc(1, sizeof *c);
     if (!rc)
         rc = c ? make_head(&head, from, n, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    const vf_writer_opts o = { .head = head,
+    const vf_writer_opts o = { .head = head, .check = vf_copy_room,
                                .shard_size = shard_size > 0 ? shard_size : DEFAULT_SHARD };
     if (!rc)
         rc = vf_writer_open(&c->w, path, &o, err);
@@ -101,6 +110,18 @@ void vf_copy_close(vf_copy *c)
     free(c);
 }
 
+/* rc came from reading what is copied: whether that is at fault, or the system. */
+static int of_source(vf_copy *c, int rc)
+{
+    c->damage = rc == VC_EFORMAT || rc == VC_ENOENT;
+    return rc;
+}
+
+bool vf_copy_met_damage(const vf_copy *c)
+{
+    return c->damage;
+}
+
 /* The value named by 32 hex digits, unless it is there. */
 static int copy_value(vf_copy *c, const vf_dataset *d, bool text, const cJSON *hex, vc_err *err)
 {
@@ -108,10 +129,10 @@ static int copy_value(vf_copy *c, const vf_dataset *d, bool text, const cJSON *h
     const void *data;
     size_t n;
     if (!cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
-        return vc_fail(err, VC_EFORMAT, "a key of 32 hex digits expected");
+        return of_source(c, vc_fail(err, VC_EFORMAT, "a key of 32 hex digits expected"));
     if (text ? vf_writer_has_text(c->w, k) : vf_writer_has_latent(c->w, k))
         return 0;
-    int rc = vf_dataset_bytes(d, text, k, &data, &n, err);
+    int rc = of_source(c, vf_dataset_bytes(d, text, k, &data, &n, err));
     if (rc)
         return rc;
     return text ? vf_writer_put_text(c->w, k, data, n, err)
@@ -154,7 +175,7 @@ int vf_copy_sample(vf_copy *c, const vf_dataset *d, uint32_t i, uint32_t number,
     const vf_entry *e = vf_dataset_entry(d, i);
     const void *thumb = NULL;
     size_t thumb_n = 0;
-    int rc = vf_dataset_sample(d, i, &record, err);
+    int rc = of_source(c, vf_dataset_sample(d, i, &record, err));
     if (!rc)
         rc = copy_values(c, d, record, err);
     if (!rc) {
@@ -162,10 +183,12 @@ int vf_copy_sample(vf_copy *c, const vf_dataset *d, uint32_t i, uint32_t number,
         if (own)
             cJSON_SetNumberHelper(own, number);
         int found = vf_dataset_thumb(d, i, &thumb, &thumb_n, err);
-        rc = found == VC_ENOENT ? 0 : found;
+        rc = of_source(c, found == VC_ENOENT ? 0 : found);
     }
-    if (!rc)
+    if (!rc) {
         rc = vf_writer_put_sample(c->w, number, e->variant, record, thumb, thumb_n, err);
+        c->damage = rc == VC_EINVAL;         /* a record that no writer takes */
+    }
     cJSON_Delete(record);
     char key[24];
     return vc_context(err, rc, "%s: sample %s", vf_dataset_path(d),
@@ -205,7 +228,7 @@ int vf_copy_prompts(vf_copy *c, const vf_dataset *d, vc_err *err)
                                   err);
     for (uint32_t i = 0; !rc && i < vf_dataset_validations(d); i++) {
         cJSON *record;
-        rc = vf_dataset_validation(d, i, &record, err);
+        rc = of_source(c, vf_dataset_validation(d, i, &record, err));
         if (!rc)
             rc = copy_prompt(c, d, record, err);
         cJSON_Delete(record);

@@ -152,7 +152,9 @@ int vf_hash_file(vf_key *k, const char *path, const volatile int *stop, vc_err *
     uint8_t *buf = malloc(BLOCK);
     if (!s || !buf)
         rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
-    else if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+    else if (fstat(fd, &st))
+        rc = vc_fail_errno(err, "%s", path);
+    else if (!S_ISREG(st.st_mode))
         rc = vc_fail(err, VC_EFORMAT, "%s: not a regular file", path);
     if (!rc) {
         posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);

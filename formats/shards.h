@@ -68,13 +68,17 @@ typedef struct vf_entry {
  * unfinished (vprep has not written it all), unless allow_incomplete. */
 int vf_dataset_open(vf_dataset **out, const char *path, bool allow_incomplete, vc_err *err);
 /* As much of a damaged dataset as can be opened, finished or not: shards that are gone, cut short or
- * unreadable are left out, and each is told. What is read is checked as ever. */
+ * not whole inside are left out, and each is told. What is read is checked as ever. An error of the
+ * system (VC_EIO, VC_ENOMEM) says nothing of a shard, and ends it. */
 int vf_dataset_salvage(vf_dataset **out, const char *path,
                        void (*told)(void *arg, const char *what), void *arg, vc_err *err);
 /* As it was when no more than the first `shards` of the manifest's had been closed, however far it
  * is now: closed ones never change and new ones are added at the end. VC_ENOENT: it has fewer. */
 int vf_dataset_open_first(vf_dataset **out, const char *path, int shards, vc_err *err);
 void vf_dataset_close(vf_dataset *d);                        /* NULL is fine */
+
+/* Adds to the text of damage (rc VC_EFORMAT) in the dataset at path how it is mended. rc again. */
+int vf_dataset_remedy(const char *path, int rc, vc_err *err);
 
 /* How many shards are closed now, and whether the dataset is complete: for a reader that follows a
  * writer. VC_ENOENT: no dataset yet. */
@@ -115,6 +119,11 @@ void vf_dataset_prefetch(const vf_dataset *d, const vf_entry *e, vf_key latent);
 
 /* ---- writing ---- */
 
+/* Takes the lock that every writer of the dataset at path holds, for who repairs it or puts another
+ * folder in its place: *lock is a descriptor, and closing it gives the lock back. What is read from
+ * now on stays as it is. VC_ENOENT: no dataset, and nothing is made; VC_EBUSY. */
+int vf_dataset_lock(int *lock, const char *path, vc_err *err);
+
 typedef struct vf_writer vf_writer;
 
 /* How many of the named fields (NULL-ended) differ between two manifests or heads; told: the first
@@ -138,6 +147,8 @@ typedef struct vf_writer_opts {
     bool append;                             /* keep samples that are not put again */
     bool change;                             /* go on under any head: each record is put again */
     int rank, ranks;                         /* of several writers; 0, 0: alone */
+    /* What else must be so: asked when the lock is held, before anything changes. May be NULL. */
+    int (*check)(const char *path, vc_err *err);
 } vf_writer_opts;
 
 /* Whether a writer would go on in the dataset at path, whose manifest is `there`: 0, or
@@ -231,12 +242,15 @@ int vf_hints_get(const vf_hints *h, const char *name, void *value, size_t n);
 
 typedef struct vf_verify_report {
     uint64_t samples, latents, texts, thumbs, bytes;
-    uint64_t damaged;                        /* findings */
+    uint64_t damaged;                        /* findings of damage */
+    uint64_t unreadable;                     /* of files that the system did not give */
     struct { float min, max; } latent, text; /* of all finite values; min > max: there are none */
 } vf_verify_report;
 
 /* Every page, checksum, record, reference and shape. Each finding is told to `found` (file and key;
- * what is wrong) and the check goes on; 0 says that it came to its end. VC_ENOENT: no dataset. */
+ * what is wrong) and the check goes on; 0 says that it came to its end. A file that the system does
+ * not give (no permission, too many open files, a read error) is told too, but is no damage: nobody
+ * knows what it holds, and what refers to what is not looked at then. VC_ENOENT: no dataset. */
 int vf_verify(const char *path, void (*found)(void *arg, const char *where, const char *what),
               void *arg, const volatile int *stop, vf_verify_report *r, vc_err *err);
 

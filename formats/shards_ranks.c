@@ -25,9 +25,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/lock.h"
 #include "common/progress.h"
 
 enum { NAP = 100000, NAPS = 1200 };          /* us; how often: two minutes */
@@ -54,6 +56,23 @@ char *vf_writer_half_name(const vf_writer *w, const vf_half *h, char buf[VF_OPEN
 
 /* ---- the locks ---- */
 
+int vf_dataset_lock(int *lock, const char *path, vc_err *err)
+{
+    char *manifest = vc_path_join(path, VF_MANIFEST), *state = vc_path_join(path, VF_STATE);
+    struct stat st;
+    *lock = -1;
+    int rc = manifest && state ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && stat(manifest, &st))
+        rc = errno == ENOENT
+                 ? vc_fail(err, VC_ENOENT, "%s: no latent dataset (no %s)", path, VF_MANIFEST)
+                 : vc_fail_errno(err, "%s", manifest);
+    if (!rc)
+        rc = vc_lock_file(lock, state, err);
+    free(manifest);
+    free(state);
+    return rc;
+}
+
 int vf_writer_lock(vf_writer *w, const char *state, vc_err *err)
 {
     int rc = vc_lock_file(&w->lock, state, err);
@@ -79,13 +98,8 @@ int vf_writer_share(vf_writer *w, vc_err *err)
 static int lock_manifest(const vf_writer *w, int *fd, vc_err *err)
 {
     char *path = vc_path_join(w->dir, VF_MANIFEST_LOCK);
-    int rc = 0;
-    *fd = path ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666) : -1;
-    if (*fd < 0)
-        rc = path ? vc_fail_errno(err, "%s", path) : vc_fail(err, VC_ENOMEM, "out of memory");
-    while (!rc && flock(*fd, LOCK_EX))
-        if (errno != EINTR)
-            rc = vc_fail_errno(err, "%s: flock", path);
+    *fd = -1;
+    int rc = path ? vc_lock_wait(fd, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     free(path);
     return rc;
 }
@@ -198,19 +212,24 @@ int vf_writer_complete(vf_writer *w, vc_err *err)
 
 /* ---- what a killed run left ---- */
 
-/* An open shard of this kind, of any rank; NULL if there is none. */
-static char *find_left(const vf_writer *w, bool text)
+/* An open shard of this kind, of any rank: *left is its path, NULL if there is none. */
+static int find_left(const vf_writer *w, bool text, char **left, vc_err *err)
 {
-    char *path = NULL;
     DIR *d = opendir(w->dir);
-    for (struct dirent *e; d && !path && (e = readdir(d));) {
+    int rc = d ? 0 : vc_fail_errno(err, "%s", w->dir);
+    *left = NULL;
+    errno = 0;
+    for (struct dirent *e; !rc && !*left && (e = readdir(d)); errno = 0) {
         bool is_text;
-        if (vf_open_name_parse(e->d_name, &is_text) && is_text == text)
-            path = vc_path_join(w->dir, e->d_name);
+        if (vf_open_name_parse(e->d_name, &is_text) && is_text == text &&
+            !(*left = vc_path_join(w->dir, e->d_name)))
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
     }
+    if (!rc && !*left && errno)
+        rc = vc_fail_errno(err, "%s", w->dir);
     if (d)
         closedir(d);
-    return path;
+    return rc;
 }
 
 /* Under the number that is next here it is the shard that a lone writer would have left open. */
@@ -234,16 +253,24 @@ static int adopt(vf_writer *w, vf_half *h, const char *left, vc_err *err)
     return rc;
 }
 
+static int adopt_next(vf_writer *w, vf_half *h, bool *more, vc_err *err)
+{
+    char *left;
+    int rc = find_left(w, h == &w->text, &left, err);
+    *more = left != NULL;
+    if (!rc && left)
+        rc = adopt(w, h, left, err);
+    free(left);
+    return rc;
+}
+
 int vf_writer_adopt_left(vf_writer *w, vc_err *err)
 {
     vf_half *half[2] = { &w->text, &w->shard };          /* a closed shard finds its texts closed */
-    char *left = NULL;
     int rc = 0;
     for (int i = 0; i < 2 && !rc; i++)
-        while (!rc && (left = find_left(w, half[i] == &w->text))) {
-            rc = adopt(w, half[i], left, err);
-            free(left);
-        }
+        for (bool more = true; more && !rc;)
+            rc = adopt_next(w, half[i], &more, err);
     if (rc || w->ranks == 1)
         return rc;
     rc = vf_writer_close_shard(w, err);                  /* for the other ranks to read */

@@ -227,7 +227,7 @@ static int open_one(vf_dataset *d, int i, const listener *l, vc_err *err)
     int rc = open_shard(d, s, &e);
     if (!rc && s->info->text)
         rc = read_prompts(d, i, &e);
-    if (rc && l->fn && rc != VC_ENOMEM) {
+    if (l->fn && (rc == VC_EFORMAT || rc == VC_ENOENT)) {    /* another says nothing of it */
         vf_lmdb_close(s->m);
         *s = (shard){ .info = s->info };
         vc_context(&e, rc, "%s", s->info->file);
@@ -282,7 +282,8 @@ static int open_all(vf_dataset *d, extent want, const listener *l, vc_err *err)
                      d->manifest.samples);
     /* what the manifest names and the shards lack is damage; only a missing manifest is no
      * dataset */
-    return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", d->path);
+    rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", d->path);
+    return l->fn ? rc : vf_dataset_remedy(d->path, rc, err);
 }
 
 static int open_dataset(vf_dataset **out, const char *path, extent want, const listener *l,
@@ -342,6 +343,16 @@ void vf_dataset_close(vf_dataset *d)
     vf_manifest_free(&d->manifest);
     free(d->path);
     free(d);
+}
+
+int vf_dataset_remedy(const char *path, int rc, vc_err *err)
+{
+    if (rc == VC_EFORMAT && err) {
+        size_t n = strlen(err->text);
+        snprintf(err->text + n, sizeof err->text - n, "; vlat verify %s --repair keeps what is good, and "
+                 "says how vprep makes the rest anew", path);
+    }
+    return rc;
 }
 
 /* ---- samples ---- */

@@ -197,9 +197,12 @@ static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_
     if (!d)
         return vc_fail_errno(err, "%s", w->dir);
     int rc = 0;
-    for (struct dirent *e; !rc && (e = readdir(d));)
+    errno = 0;
+    for (struct dirent *e; !rc && (e = readdir(d)); errno = 0)
         if (is_shard(e->d_name) || is_temporary(e->d_name))
             rc = fn(w, e->d_name, err);
+    if (!rc && errno)
+        rc = vc_fail_errno(err, "%s", w->dir);
     closedir(d);
     return rc;
 }
@@ -265,7 +268,7 @@ int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err)
 
 int vf_writer_too_many(const vf_writer *w, vc_err *err)
 {
-    return vc_fail(err, VC_EINVAL, "more than %d shards: give a larger --shard_size%s",
+    return vc_fail(err, VC_EFULL, "more than %d shards: give a larger --shard_size%s",
                    VF_MAX_SHARD + 1, w->shard_seconds > 0 ? " and --shard_seconds" : "");
 }
 
@@ -406,7 +409,8 @@ int vf_writer_load(vf_writer *w, const char *file, bool text, unsigned number, i
             rc = bytes < 0 ? load_open(w, m, number, err) : load_closed(w, m, number, err);
     }
     vf_lmdb_close(m);
-    return vc_context(err, rc, "%s", file);
+    /* what a shard lacks is damage: only the file itself may be gone */
+    return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", file);
 }
 
 /* Takes shards out of the manifest whose file is gone: the remedy for a damaged one is to remove

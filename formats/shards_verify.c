@@ -25,15 +25,41 @@ static void show_key(char out[65], vf_bytes key)
     out[n] = 0;
 }
 
-void vf_check_found(vf_check *c, const char *file, const char *which, vf_bytes key,
-                    const char *what)
+static void tell(vf_check *c, const char *file, const char *which, vf_bytes key, const char *what)
 {
     char where[512], text[65];
     show_key(text, key);
     snprintf(where, sizeof where, "%.255s%s%.64s%s%s", file, *which ? ": " : "", which,
              *text ? " " : "", text);
-    c->report->damaged++;
     c->found(c->arg, where, what);
+}
+
+void vf_check_found(vf_check *c, const char *file, const char *which, vf_bytes key,
+                    const char *what)
+{
+    c->report->damaged++;
+    tell(c, file, which, key, what);
+}
+
+int vf_check_failed(vf_check *c, const char *file, const char *which, vf_bytes key, int rc,
+                    const vc_err *e, vc_err *err)
+{
+    char what[sizeof e->text + 64];
+    if (rc == VC_ENOMEM || rc == VC_ESTOP)
+        return vc_fail(err, rc, "%s: %s", file, e->text);
+    if (rc != VC_EIO && rc != VC_ETORN) {
+        vf_check_found(c, file, which, key, e->text);
+        return 0;
+    }
+    snprintf(what, sizeof what, "could not be read, which is no damage: %s", e->text);
+    c->report->unreadable++;
+    tell(c, file, which, key, what);
+    return 0;
+}
+
+static int failed(vf_check *c, const char *file, int rc, const vc_err *e, vc_err *err)
+{
+    return vf_check_failed(c, file, "", (vf_bytes){ NULL, 0 }, rc, e, err);
 }
 
 static void found(vf_check *c, const char *file, const char *what)
@@ -226,11 +252,11 @@ static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, v
         what = text ? text_shape(st, &s) : latent_shape(st, &s);
     if (!rc && !what)
         what = check_numbers(c, text, st);
-    if (rc == VC_ENOMEM)
-        return vc_fail(err, rc, "%s: %s", file, e.text);
-    if (rc || what)
-        vf_check_found(c, file, which, key, rc ? e.text : what);
     vf_safetensors_close(st);
+    if (!rc && what)
+        vf_check_found(c, file, which, key, what);
+    if (rc && (rc = vf_check_failed(c, file, which, key, rc, &e, err)))
+        return rc;
     return vf_keymap_put(text ? &c->texts : &c->latents, k, vf_shape_pack(s), err);
 }
 
@@ -257,9 +283,7 @@ static int walk(vf_check *c, const vf_lmdb *m, const char *file, const char *db,
                 return stop;
         }
     }
-    if (rc)
-        vf_check_found(c, file, db, (vf_bytes){ NULL, 0 }, e.text);
-    return 0;
+    return rc ? vf_check_failed(c, file, db, (vf_bytes){ NULL, 0 }, rc, &e, err) : 0;
 }
 
 static int visit_latent(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value,
@@ -282,11 +306,11 @@ static int visit_thumb(vf_check *c, const char *file, void *arg, vf_bytes key, v
     uint32_t number, variant;
     vc_err e = { 0 };
     (void)arg;
-    (void)err;
     c->report->thumbs++;
-    if (vc_map_touch(value.data, value.size, &e))
-        vf_check_found(c, file, "thumb", key, e.text);
-    else if (!vf_sample_key_parse((const char *)key.data, key.size, &number, &variant))
+    int rc = vc_map_touch(value.data, value.size, &e);
+    if (rc)
+        return vf_check_failed(c, file, "thumb", key, rc, &e, err);
+    if (!vf_sample_key_parse((const char *)key.data, key.size, &number, &variant))
         vf_check_found(c, file, "thumb", key, "NNNNNNNNNNNN/NNN expected as key");
     else if (!vf_is_jpeg(value.data, value.size))
         vf_check_found(c, file, "thumb", key, "no JPEG");
@@ -342,13 +366,11 @@ static int visit_sample(vf_check *c, const char *file, void *arg, vf_bytes key, 
     int rc = vc_map_touch(value.data, value.size, &e);
     if (!rc)
         rc = vf_record_read(&record, &json, key, value, &e);
-    if (rc == VC_ENOMEM)
-        return vc_fail(err, rc, "%s: %s", file, e.text);
-    if (rc)
-        vf_check_found(c, file, "sample", key, e.text);
-    else
+    if (!rc)
         check_index_item(c, file, r, key, &record);
     cJSON_Delete(json);
+    if (rc && (rc = vf_check_failed(c, file, "sample", key, rc, &e, err)))
+        return rc;
     r->n++;
     return vf_sample_key_parse((const char *)key.data, key.size, &number, &variant)
                ? vf_keymap_put(&c->newest, vf_check_sample_key(number, variant), (uint64_t)r->shard,
@@ -358,32 +380,35 @@ static int visit_sample(vf_check *c, const char *file, void *arg, vf_bytes key, 
 
 /* ---- a shard ---- */
 
-static cJSON *open_index(vf_check *c, const vf_lmdb *m, const char *file, records *r)
+/* The shard's index and its buckets, *list, which r borrows from; the caller frees. */
+static int open_index(vf_check *c, const vf_lmdb *m, const char *file, records *r, cJSON **list,
+                      vc_err *err)
 {
     vc_err e = { 0 };
-    cJSON *list = NULL;
     const cJSON *o;
+    *list = NULL;
     int rc = vf_index_open(&r->index, m, &e);
     if (!rc)
-        rc = vf_buckets_parse(&list, r->index.buckets, &e);
-    if (rc) {
-        found(c, file, e.text);
-        return NULL;
-    }
-    r->bucket = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *r->bucket);
-    cJSON_ArrayForEach(o, list)
-        if (r->bucket)
-            r->bucket[r->buckets++] = o;
-    r->has_index = r->bucket != NULL;
-    return list;
+        rc = vf_buckets_parse(list, r->index.buckets, &e);
+    if (rc)
+        return failed(c, file, rc, &e, err);
+    r->bucket = calloc((size_t)cJSON_GetArraySize(*list) + 1, sizeof *r->bucket);
+    if (!r->bucket)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", file);
+    cJSON_ArrayForEach(o, *list)
+        r->bucket[r->buckets++] = o;
+    r->has_index = true;
+    return 0;
 }
 
 static int check_samples(vf_check *c, int at, int64_t count[3], vc_err *err)
 {
     records r = { .shard = at };
     const char *file = c->manifest.shard[at].file;
-    cJSON *list = open_index(c, c->m[at], file, &r);
-    int rc = walk(c, c->m[at], file, "latent", visit_latent, &count[1], err);
+    cJSON *list;
+    int rc = open_index(c, c->m[at], file, &r, &list, err);
+    if (!rc)
+        rc = walk(c, c->m[at], file, "latent", visit_latent, &count[1], err);
     if (!rc)
         rc = walk(c, c->m[at], file, "sample", visit_sample, &r, err);
     if (!rc)
@@ -410,40 +435,52 @@ static void check_counts(vf_check *c, const vf_shard_info *s, const int64_t coun
     }
 }
 
-/* Size, hash and pages. Opened as well as it can be: c->m[at] stays NULL when nothing can be
- * walked, which is also so for a file that the disk cannot give where maps are not guarded. */
+/* Maps the shard as well as it can be, and hashes it by reading. What the disk cannot give of it is
+ * walked all the same where maps are guarded (map.h), for the values that it does give. */
+static int map_shard(vf_check *c, int at, vf_key *hash, bool *hashed, vc_err *err)
+{
+    const vf_shard_info *s = &c->manifest.shard[at];
+    vc_err e = { 0 };
+    char *path = vc_path_join(c->dir, s->file);
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", s->file);
+    int rc = vf_shard_open(&c->m[at], c->dir, s->file, s->bytes, &e);
+    if (rc == VC_EFORMAT) {
+        found(c, s->file, e.text);
+        if (vf_shard_open(&c->m[at], c->dir, s->file, -1, &e) == VC_EFORMAT) {
+            free(path);
+            return 0;                        /* told already */
+        }
+        rc = c->m[at] ? 0 : e.code;
+    }
+    if (!rc)
+        rc = vf_hash_file(hash, path, c->stop, &e);
+    free(path);
+    *hashed = !rc;
+    if (!rc)
+        return 0;
+    if (!vc_maps_guarded()) {
+        vf_lmdb_close(c->m[at]);
+        c->m[at] = NULL;
+    }
+    return failed(c, s->file, rc, &e, err);
+}
+
+/* Size, hash and pages: c->m[at] stays NULL when nothing can be walked. */
 static int open_shard(vf_check *c, int at, vc_err *err)
 {
     const vf_shard_info *s = &c->manifest.shard[at];
     vc_err e = { 0 };
     vf_key hash;
-    char *path = vc_path_join(c->dir, s->file);
-    if (!path)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", s->file);
-    int rc = vf_shard_open(&c->m[at], c->dir, s->file, s->bytes, &e);
-    if (rc) {
-        found(c, s->file, e.text);
-        rc = vf_shard_open(&c->m[at], c->dir, s->file, -1, &e);
-    }
-    if (!rc)
-        rc = vf_hash_file(&hash, path, c->stop, &e);
-    free(path);
-    if (rc == VC_ESTOP || rc == VC_ENOMEM)
-        return vc_fail(err, rc, "%s", e.text);
-    if (rc && c->m[at])
-        found(c, s->file, e.text);
-    if (rc && !vc_maps_guarded()) {
-        vf_lmdb_close(c->m[at]);
-        c->m[at] = NULL;
-    }
-    if (!c->m[at])
-        return 0;
+    bool hashed = false;
+    int rc = map_shard(c, at, &hash, &hashed, err);
+    if (rc || !c->m[at])
+        return rc;
     c->report->bytes += vf_lmdb_file(c->m[at]).size;
-    if (!rc && memcmp(&hash, &s->hash, sizeof hash))
+    if (hashed && memcmp(&hash, &s->hash, sizeof hash))
         found(c, s->file, "the file's checksum differs from the manifest's");
-    if (vf_lmdb_check(c->m[at], &e))
-        found(c, s->file, e.text);
-    return 0;
+    rc = vf_lmdb_check(c->m[at], &e);
+    return rc ? failed(c, s->file, rc, &e, err) : 0;
 }
 
 static int check_shard(vf_check *c, int at, vc_err *err)
@@ -461,10 +498,12 @@ static int check_shard(vf_check *c, int at, vc_err *err)
 }
 
 /* Shards that a finished dataset does not name: they would stop vprep from going on in it. */
-static void check_strays(vf_check *c)
+static int check_strays(vf_check *c, vc_err *err)
 {
     DIR *d = opendir(c->dir);
-    for (struct dirent *e; d && (e = readdir(d));) {
+    int rc = d ? 0 : vc_fail_errno(err, "%s", c->dir);
+    errno = 0;
+    for (struct dirent *e; d && (e = readdir(d)); errno = 0) {
         bool text, named = false;
         unsigned number;
         for (int i = 0; i < c->manifest.n_shards; i++)
@@ -472,8 +511,11 @@ static void check_strays(vf_check *c)
         if (!named && vf_shard_name_parse(e->d_name, &text, &number))
             found(c, e->d_name, "not in the manifest");
     }
+    if (d && errno)
+        rc = vc_fail_errno(err, "%s", c->dir);
     if (d)
         closedir(d);
+    return rc;
 }
 
 int vf_verify(const char *path, void (*told)(void *arg, const char *where, const char *what),
@@ -494,10 +536,10 @@ int vf_verify(const char *path, void (*told)(void *arg, const char *where, const
         rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     for (int i = 0; i < c.manifest.n_shards && !rc; i++)
         rc = check_shard(&c, i, err);
-    if (!rc)
+    if (!rc && !r->unreadable)               /* what nobody could read may be what is referred to */
         rc = vf_check_references(&c, err);
     if (!rc && c.manifest.complete)
-        check_strays(&c);
+        rc = check_strays(&c, err);
     r->latents = c.latents.n;
     r->texts = c.texts.n;
 

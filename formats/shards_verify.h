@@ -29,6 +29,10 @@ typedef struct vf_check {
 /* A finding: "file: what is it", and err's text if what is NULL. */
 void vf_check_found(vf_check *c, const char *file, const char *which, vf_bytes key,
                     const char *what);
+/* Tells what e says of a file or a value that could not be used: as damage; as unreadable where the
+ * system refused (VC_EIO). 0, or rc where that has to end the check: memory, a stop. */
+int vf_check_failed(vf_check *c, const char *file, const char *which, vf_bytes key, int rc,
+                    const vc_err *e, vc_err *err);
 /* VC_ESTOP when the user asked to stop. */
 int vf_check_stopped(const vf_check *c, vc_err *err);
 vf_key vf_check_sample_key(uint32_t number, uint32_t variant);

@@ -129,8 +129,9 @@ static int check_record(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_er
     cJSON *json;
     const cJSON *o;
     uint64_t newest = 0;
-    if (vf_record_read(&r, &json, key, value, NULL))
-        return 0;                            /* told already */
+    int rc = vf_record_read(&r, &json, key, value, err);
+    if (rc)
+        return rc == VC_ENOMEM ? rc : 0;     /* told already */
     vf_keymap_get(&c->newest, vf_check_sample_key(r.entry.number, r.entry.variant), &newest);
     if (newest != (uint64_t)at || r.entry.flags & VF_ENTRY_DROPPED) {
         cJSON_Delete(json);
@@ -144,7 +145,7 @@ static int check_record(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_er
     check_conditions(&s, json);
     cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(json, "captions"))
         check_texts(&s, cJSON_GetObjectItemCaseSensitive(o, "keys"), "text key");
-    int rc = count_bucket(c, &r, err);
+    rc = count_bucket(c, &r, err);
     cJSON_Delete(json);
     return rc;
 }
@@ -155,15 +156,13 @@ static int check_prompt(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_er
     uint32_t i;
     cJSON *json;
     vc_err e = { 0 };
-    (void)err;
     if (!vf_prompt_key_parse(key, &i))
         found(&s, "six digits expected as key");
     if (vf_is_dropped(value))
         return 0;
-    if (vf_record_parse(&json, value, &e)) {
-        found(&s, "%.200s", e.text);
-        return 0;
-    }
+    int rc = vf_record_parse(&json, value, &e);
+    if (rc)
+        return vf_check_failed(c, s.file, s.which, key, rc, &e, err);
     const cJSON *negative = cJSON_GetObjectItemCaseSensitive(json, "negative_keys");
     const cJSON *image = cJSON_GetObjectItemCaseSensitive(json, "image");
     check_texts(&s, cJSON_GetObjectItemCaseSensitive(json, "keys"), "keys");

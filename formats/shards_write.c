@@ -37,6 +37,8 @@ int vf_writer_open(vf_writer **out, const char *path, const vf_writer_opts *o, v
                                         : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     if (!rc)
         rc = vf_writer_lock(w, state, err);
+    if (!rc && o->check)
+        rc = o->check(path, err);
     if (!rc)
         rc = vf_writer_resume(w, o, err);
     free(state);

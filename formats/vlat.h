@@ -48,16 +48,26 @@ bool vlat_is_run(const char *path);
 int vlat_verify_run(const vlat *v, vc_err *err);
 
 /* ---- vlat_copy.c ---- */
-/* The new folder takes the dataset's name in one step, and the other way round; readers keep what
- * they have open. */
-int vlat_exchange(const char *path, const char *made, vc_err *err);
-/* What lies in the dataset's folder `from` and is not of it, anybody's, goes to `to`. */
-int vlat_move_others(const char *from, const char *to, vc_err *err);
-/* Removes the dataset `made`, what path was or was to become; files in it that are not of a dataset
- * go to path. Not there, or no dataset: 0. */
-int vlat_remove_left(const char *made, const char *path, vc_err *err);
+/* A new dataset at path of the samples of d, with their numbers, whose part[i] is `which`; part
+ * NULL: all of them. Names the remedy where it meets damage. */
+int vlat_copy_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t which,
+                   const char *path, vc_err *err);
+
+/* ---- vlat_gc.c: a new folder takes a dataset's place, under the lock of vf_dataset_lock ---- */
+/* The dataset's folder itself, malloc'ed: where path is a link or ends in a dot, what it leads to,
+ * so that another folder can lie beside it and take its place. VC_ENOMEM, VC_ENOENT, VC_EIO. */
+int vlat_folder(char **folder, const char *path, vc_err *err);
 /* plan.jsonl, errors.jsonl, vprep.yaml and the hints go along. */
 int vlat_carry_files(const char *from, const char *to, vc_err *err);
+/* The folder `made` takes the dataset's name in one step, and the other way round; readers keep
+ * what they have open. *lock is the lock on the new one, taken before it has the name. */
+int vlat_exchange(const char *path, const char *made, int *lock, vc_err *err);
+/* What lies in the dataset's folder `from` and is not of it, anybody's, goes to `to`; beside a file
+ * of that name as NAME.1, NAME.2 and so on. */
+int vlat_move_others(const char *from, const char *to, vc_err *err);
+/* Removes the dataset `made`, what path was or was to become; files in it that are not of a dataset
+ * go to path. Not there, or no dataset: 0. Stopped at any moment, it can be called again. */
+int vlat_remove_left(const char *made, const char *path, vc_err *err);
 
 /* ---- vlat_thumb.c ---- */
 /* Draws a JPEG where the terminal can, or as --thumbnail says; says so where it cannot be. */

@@ -1,11 +1,7 @@
-/* vlat_copy.c - vlat merge, split, select and gc: datasets out of parts of datasets. */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
+/* vlat_copy.c - vlat merge, split and select: datasets out of parts of datasets. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/file.h"
 #include "formats/copy.h"
@@ -35,6 +31,13 @@ static void say_result(const vlat *v, const char *path)
     vf_dataset_close(d);
 }
 
+/* What can be done about damage that the copy met in d. */
+static int told(const vf_copy *c, const vf_dataset *d, int rc, vc_err *err)
+{
+    return rc && vf_copy_met_damage(c) ? vf_dataset_remedy(vf_dataset_path(d), VC_EFORMAT, err)
+                                       : rc;
+}
+
 /* ---- merge ---- */
 
 /* What makes two samples the same: all of the record but its number. */
@@ -43,7 +46,7 @@ static int content_of(vf_key *k, const vf_dataset *d, uint32_t i, vc_err *err)
     cJSON *record;
     int rc = vf_dataset_sample(d, i, &record, err);
     if (rc)
-        return rc;
+        return vf_dataset_remedy(vf_dataset_path(d), rc, err);
     cJSON_DeleteItemFromObjectCaseSensitive(record, "sample");
     char *text = vf_json_line(record);
     if (text)
@@ -112,7 +115,7 @@ typedef struct merging {
 static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
 {
     int64_t last = -1;
-    int rc = vf_copy_prompts(m->c, d, err);
+    int rc = told(m->c, d, vf_copy_prompts(m->c, d, err), err);
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
         vf_key k;
         rc = content_of(&k, d, i, err);
@@ -125,7 +128,10 @@ static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
             m->next++;
         last = number;
         if (!rc) rc = vf_keymap_put(&m->seen, k, 0, err);
-        if (!rc) rc = vf_copy_sample(m->c, d, i, m->keep ? number : m->next - 1, err);
+        if (!rc) {
+            rc = vf_copy_sample(m->c, d, i, m->keep ? number : m->next - 1, err);
+            rc = told(m->c, d, rc, err);
+        }
         m->samples += !rc;
         vc_progress_at(m->v->progress, m->samples + m->twice, NULL);
         if (!rc) rc = stopped(err);
@@ -192,21 +198,20 @@ int vlat_merge(const vlat *v, vc_err *err)
 
 /* ---- a part of one dataset, with its numbers ---- */
 
-/* Samples whose place is marked. */
-static int copy_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t which,
-                     const char *path, vc_err *err)
+int vlat_copy_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t which,
+                   const char *path, vc_err *err)
 {
     vf_copy *c;
     uint64_t samples = 0, all = 0;
     for (uint32_t i = 0; i < vf_dataset_count(d); i++)
-        all += part[i] == which;
+        all += !part || part[i] == which;
     int rc = vf_copy_open(&c, path, &d, 1, v->o->shard_size, err);
-    if (!rc) rc = vf_copy_prompts(c, d, err);
+    if (!rc) rc = told(c, d, vf_copy_prompts(c, d, err), err);
     vc_progress_begin(v->progress, path, "samples", all);
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
-        if (part[i] != which)
+        if (part && part[i] != which)
             continue;
-        rc = vf_copy_sample(c, d, i, vf_dataset_entry(d, i)->number, err);
+        rc = told(c, d, vf_copy_sample(c, d, i, vf_dataset_entry(d, i)->number, err), err);
         samples += !rc;
         vc_progress_at(v->progress, samples, NULL);
         if (!rc) rc = stopped(err);
@@ -306,7 +311,7 @@ static int mark(const vf_dataset *d, const vf_expr *e, uint32_t *part, uint32_t 
     *found = 0;
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
         cJSON *record;
-        rc = vf_dataset_sample(d, i, &record, err);
+        rc = vf_dataset_remedy(vf_dataset_path(d), vf_dataset_sample(d, i, &record, err), err);
         asked a = { vf_dataset_entry(d, i), record };
         if (!rc)
             *found += part[i] = vf_expr_holds(e, get_value, &a);
@@ -329,7 +334,7 @@ int vlat_select(const vlat *v, vc_err *err)
     if (!rc && !found)
         rc = vc_fail(err, VC_ENOENT, "%s: no sample fits the condition: nothing was written",
                      v->path);
-    if (!rc) rc = copy_part(v, d, part, 1, v->o->out, err);
+    if (!rc) rc = vlat_copy_part(v, d, part, 1, v->o->out, err);
     if (!rc) say_result(v, v->o->out);
     free(part);
     vf_dataset_close(d);
@@ -392,20 +397,40 @@ static bool same_sample(const vf_dataset *a, uint32_t i, const vf_dataset *b, ui
            !content_of(&x, a, i, NULL) && !content_of(&y, b, j, NULL) && !memcmp(&x, &y, sizeof x);
 }
 
-/* Whether a split that was interrupted has finished this part: it holds the same records. */
-static bool is_made(const char *path, const vf_dataset *d, const uint32_t *part, uint32_t which)
+/* Whether a split that was interrupted has finished this part: it holds the same records. One that
+ * is not finished, or not there, is not made; one that cannot be read is nobody's to make again. */
+static int is_made(bool *made, const char *path, const vf_dataset *d, const uint32_t *part,
+                   uint32_t which, vc_err *err)
 {
-    vf_dataset *made;
+    vf_dataset *there;
     uint32_t n = 0;
-    if (vf_dataset_open(&made, path, false, NULL))
-        return false;
+    *made = false;
+    int rc = vf_dataset_open(&there, path, false, err);
+    if (rc)
+        return rc == VC_ENOENT || rc == VC_EINVAL ? 0 : rc;
     bool same = true;
     for (uint32_t i = 0; same && i < vf_dataset_count(d); i++)
         if (part[i] == which)
-            same = same_sample(d, i, made, n++);
-    same = same && n == vf_dataset_count(made);
-    vf_dataset_close(made);
-    return same;
+            same = same_sample(d, i, there, n++);
+    *made = same && n == vf_dataset_count(there);
+    vf_dataset_close(there);
+    return 0;
+}
+
+static int write_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t which, bool look,
+                      bool *made, vc_err *err)
+{
+    char *path = part_name(v, d, part, which);
+    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && look) {
+        rc = is_made(made, path, d, part, which, err);
+        if (!rc && !*made) rc = vf_copy_room(path, err);
+    } else if (!rc) {
+        if (!*made) rc = vlat_copy_part(v, d, part, which, path, err);
+        if (!rc) say_result(v, path);
+    }
+    free(path);
+    return rc;
 }
 
 /* First all of them have room or are there, then those that are not are made. */
@@ -414,18 +439,8 @@ static int write_parts(const vlat *v, vf_dataset *d, const uint32_t *part, uint3
 {
     bool *made = calloc((size_t)parts + 1, sizeof *made);
     int rc = made ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    for (uint32_t i = 0; !rc && i < 2 * parts; i++) {
-        uint32_t k = i % parts;
-        char *path = part_name(v, d, part, k);
-        if (!path)
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
-        else if (i < parts && !(made[k] = is_made(path, d, part, k)))
-            rc = vf_copy_room(path, err);
-        else if (i >= parts && !made[k])
-            rc = copy_part(v, d, part, k, path, err);
-        if (!rc && i >= parts) say_result(v, path);
-        free(path);
-    }
+    for (uint32_t i = 0; !rc && i < 2 * parts; i++)
+        rc = write_part(v, d, part, i % parts, i < parts, &made[i % parts], err);
     free(made);
     return rc;
 }
@@ -447,131 +462,5 @@ int vlat_split(const vlat *v, vc_err *err)
     if (!rc) rc = write_parts(v, d, part, parts, err);
     free(part);
     vf_dataset_close(d);
-    return rc;
-}
-
-/* ---- gc ---- */
-
-/* What vprep made beside the shards, and its hints, which are of its sources. */
-static const char *const carried[] = { "plan.jsonl", "errors.jsonl", "vprep.yaml", VF_STATE, NULL };
-
-int vlat_carry_files(const char *from, const char *to, vc_err *err)
-{
-    int rc = 0;
-    for (const char *const *f = carried; !rc && *f; f++) {
-        char *a = vc_path_join(from, *f), *b = vc_path_join(to, *f);
-        vc_map m;
-        if (!a || !b)
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
-        else if (vc_file_exists(a) && !(rc = vc_map_open(&m, a, err))) {
-            rc = vc_file_write(b, m.data, m.size, err);
-            vc_map_close(&m);
-        }
-        free(a);
-        free(b);
-    }
-    return rc;
-}
-
-int vlat_exchange(const char *path, const char *made, vc_err *err)
-{
-    if (renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_EXCHANGE))
-        return vc_fail(err, VC_EIO, "%s: its file system cannot exchange two folders (%s): the "
-                       "new dataset is in %s; put it in its place by hand", path, strerror(errno),
-                       made);
-    return 0;
-}
-
-static int64_t bytes_of(const vf_dataset *d)
-{
-    const cJSON *s;
-    double sum = 0;
-    cJSON_ArrayForEach(s, cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d), "shards"))
-        sum += vlat_num(s, "bytes");
-    return (int64_t)sum;
-}
-
-static bool is_own(const char *name)
-{
-    for (const char *const *f = carried; *f; f++)
-        if (!strcmp(*f, name))
-            return true;
-    return vf_is_writers(name) || !strcmp(name, ".") || !strcmp(name, "..");
-}
-
-int vlat_move_others(const char *from, const char *to, vc_err *err)
-{
-    DIR *d = opendir(from);
-    int rc = d ? 0 : vc_fail_errno(err, "%s", from);
-    for (struct dirent *e; !rc && (e = readdir(d));) {
-        if (is_own(e->d_name))
-            continue;
-        char *a = vc_path_join(from, e->d_name), *b = vc_path_join(to, e->d_name);
-        if (!a || !b)
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
-        else if (renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_NOREPLACE))
-            rc = vc_fail_errno(err, "%s cannot become %s", a, b);
-        free(a);
-        free(b);
-    }
-    if (d)
-        closedir(d);
-    return rc;
-}
-
-int vlat_remove_left(const char *made, const char *path, vc_err *err)
-{
-    char *manifest = vc_path_join(made, "manifest.json");
-    if (!manifest)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
-    int rc = 0;
-    if (vc_file_exists(manifest) && !(rc = vlat_move_others(made, path, err)))
-        rc = vc_remove_tree(made, err);
-    free(manifest);
-    return rc;
-}
-
-static int compact(const vlat *v, vf_dataset *d, const char *made, int64_t *left, vc_err *err)
-{
-    vf_dataset *now;
-    uint32_t *all = new_parts(d, err);
-    int rc = all ? copy_part(v, d, all, 0, made, err) : VC_ENOMEM;
-    free(all);
-    if (!rc) rc = vlat_carry_files(v->path, made, err);
-    if (!rc) rc = vf_dataset_open(&now, made, false, err);
-    if (rc)
-        return rc;
-    *left = bytes_of(now);
-    if (strcmp(vlat_str(vf_dataset_manifest(now), "root"), vlat_str(vf_dataset_manifest(d), "root")))
-        rc = vc_fail(err, VC_EFAIL, "%s: the copy has another root: nothing was changed", made);
-    vf_dataset_close(now);
-    return rc;
-}
-
-int vlat_gc(const vlat *v, vc_err *err)
-{
-    char a[32], b[32];
-    int64_t before, left = 0;
-    int lock = -1;
-    vf_dataset *d = NULL;
-    char *made = vc_format("%s.gc", v->path), *state = vc_path_join(v->path, VF_STATE);
-    int rc = made && state ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = vf_dataset_open(&d, v->path, false, err);
-    if (!rc) rc = vc_lock_file(&lock, state, err);
-    if (!rc) rc = vlat_remove_left(made, v->path, err);
-    if (!rc) {
-        before = bytes_of(d);
-        rc = compact(v, d, made, &left, err);
-    }
-    if (!rc) rc = vlat_exchange(v->path, made, err);
-    if (!rc) rc = vlat_remove_left(made, v->path, err);
-    if (!rc)
-        fprintf(v->out, "%s of %s given back\n", vc_human_bytes(a, (double)(before - left)),
-                vc_human_bytes(b, (double)before));
-    vf_dataset_close(d);
-    if (lock >= 0)
-        close(lock);
-    free(made);
-    free(state);
     return rc;
 }

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/file.h"
@@ -21,15 +22,28 @@ static void print_finding(void *arg, const char *where, const char *what)
     fputc('\n', f);
 }
 
-/* ---- repair ---- */
+/* ---- repair ----
+ *
+ * What is good is copied to NAME.repair, which takes the dataset's place; the damaged one becomes
+ * NAME.damaged. All of it happens under the dataset's lock. A kill leaves one of these:
+ *
+ *     NAME damaged            NAME.repair some of the saved part   removed by the next, which begins
+ *                                                                 again
+ *     NAME saved, and has     NAME.repair the damaged one          put aside by the next
+ *     repair.pending */
+
+#define LIST "repair.jsonl"
+#define PENDING "repair.pending"
 
 typedef struct repair {
     const vlat *v;
     vf_dataset *d;
     vf_copy *c;
     char *made;                              /* what could be saved, beside the dataset */
-    FILE *list;                              /* repair.jsonl in it */
+    const char *path;                        /* the dataset's folder */
+    FILE *list;                              /* repair.jsonl in made */
     uint64_t saved, lost;
+    int64_t untold;                          /* lost, and no line in the list */
 } repair;
 
 static void tell_shard(void *arg, const char *what)
@@ -57,27 +71,20 @@ static int write_line(repair *r, const cJSON *line, vc_err *err)
     char *text = vf_json_line(line);
     int rc = text ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc && fprintf(r->list, "%s\n", text) < 0)
-        rc = vc_fail(err, VC_EIO, "%s/repair.jsonl: %s", r->made, strerror(errno));
+        rc = vc_fail(err, VC_EIO, "%s/" LIST ": %s", r->made, strerror(errno));
     free(text);
     r->lost += !rc;
     return rc;
 }
 
-/* Sample i, or its plan line where it is damaged. */
-static int save_one(repair *r, uint32_t i, vc_err *err)
+/* A damaged sample's plan line; plan.jsonl has it where the record is unreadable too. */
+static int list_one(repair *r, uint32_t i, vc_err *err)
 {
-    vc_err e = { 0 };
     cJSON *record;
-    int rc = vf_copy_sample(r->c, r->d, i, vf_dataset_entry(r->d, i)->number, &e);
-    r->saved += !rc;
-    if (!rc)
-        return 0;
-    if (rc != VC_EFORMAT && rc != VC_ENOENT && rc != VC_EINVAL && rc != VC_ETORN)
-        return vc_fail(err, rc, "%s", e.text);
-    vc_warn(r->v->progress, "lost: %s", e.text);
-    vc_maps_reported();                      /* what was copied had its checksums compared */
-    if (vf_dataset_sample(r->d, i, &record, NULL))
-        return 0;                            /* the plan has its line, if anything has */
+    int rc = vf_dataset_sample(r->d, i, &record, err);
+    r->untold += rc == VC_EFORMAT;
+    if (rc)
+        return rc == VC_EFORMAT ? 0 : rc;
     cJSON *line = line_of(record);
     cJSON_Delete(record);
     rc = line ? write_line(r, line, err) : vc_fail(err, VC_ENOMEM, "out of memory");
@@ -85,31 +92,61 @@ static int save_one(repair *r, uint32_t i, vc_err *err)
     return rc;
 }
 
+static int save_one(repair *r, uint32_t i, vc_err *err)
+{
+    vc_err e = { 0 };
+    int rc = vf_copy_sample(r->c, r->d, i, vf_dataset_entry(r->d, i)->number, &e);
+    r->saved += !rc;
+    if (!rc)
+        return 0;
+    if (!vf_copy_met_damage(r->c))
+        return vc_fail(err, rc, "%s", e.text);
+    vc_warn(r->v->progress, "lost: %s", e.text);
+    return list_one(r, i, err);
+}
+
+/* Whether the index has the sample of a plan line, and whether its record is readable. */
+static int look_for(repair *r, const cJSON *line, bool *there, bool *known, vc_err *err)
+{
+    char key[24];
+    uint32_t i;
+    cJSON *record;
+    vf_sample_key(key, (uint32_t)vlat_num(line, "sample"), (uint32_t)vlat_num(line, "variant"));
+    *there = !vf_dataset_find(r->d, key, &i, NULL);
+    *known = false;
+    int rc = *there ? vf_dataset_sample(r->d, i, &record, err) : VC_ENOENT;
+    if (rc)
+        return rc == VC_EFORMAT || rc == VC_ENOENT ? 0 : rc;
+    *known = true;
+    cJSON_Delete(record);
+    return 0;
+}
+
 /* Lines of plan.jsonl whose sample is not even in the index of a shard that opens, or whose record is
  * unreadable. */
 static int plan_line(repair *r, const char *text, size_t n, vc_err *err)
 {
-    cJSON *line, *record;
-    char key[24];
-    uint32_t i;
-    if (vf_json_parse(&line, text, n, NULL))
-        return 0;
-    vf_sample_key(key, (uint32_t)vlat_num(line, "sample"), (uint32_t)vlat_num(line, "variant"));
-    bool known = !vf_dataset_find(r->d, key, &i, NULL) && !vf_dataset_sample(r->d, i, &record, NULL);
-    if (known)
-        cJSON_Delete(record);
-    int rc = known || strcmp(vlat_str(line, "status"), "ok") ? 0 : write_line(r, line, err);
+    cJSON *line;
+    bool there, known;
+    int rc = vf_json_parse(&line, text, n, err);
+    if (rc)
+        return rc == VC_EFORMAT ? 0 : rc;
+    rc = look_for(r, line, &there, &known, err);
+    if (!rc && !known && !strcmp(vlat_str(line, "status"), "ok")) {
+        rc = write_line(r, line, err);
+        r->untold -= there;
+    }
     cJSON_Delete(line);
     return rc;
 }
 
 static int plan_lines(repair *r, vc_err *err)
 {
-    char *path = vc_path_join(r->v->path, "plan.jsonl");
+    char *path = vc_path_join(r->path, "plan.jsonl");
     vc_map m;
     if (!path)
         return vc_fail(err, VC_ENOMEM, "out of memory");
-    int rc = vc_file_exists(path) ? vc_map_open(&m, path, err) : VC_ENOENT;
+    int rc = vc_map_open(&m, path, err);
     free(path);
     if (rc)
         return rc == VC_ENOENT ? 0 : rc;
@@ -125,16 +162,42 @@ static int plan_lines(repair *r, vc_err *err)
     return rc;
 }
 
+static int open_list(repair *r, vc_err *err)
+{
+    char *list = vc_path_join(r->made, LIST);
+    int rc = list ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && !(r->list = fopen(list, "we")))
+        rc = vc_fail_errno(err, "%s", list);
+    free(list);
+    return rc;
+}
+
+/* Durable before the exchange: it is all that tells of what was lost. */
+static int close_list(repair *r, int rc, vc_err *err)
+{
+    if (!rc && (fflush(r->list) || fsync(fileno(r->list))))
+        rc = vc_fail_errno(err, "%s/" LIST, r->made);
+    if (r->list && fclose(r->list) && !rc)
+        rc = vc_fail_errno(err, "%s/" LIST, r->made);
+    return rc ? rc : vc_sync_dir(r->made, err);
+}
+
+static int save_prompts(repair *r, vc_err *err)
+{
+    vc_err e = { 0 };
+    int rc = vf_copy_prompts(r->c, r->d, &e);
+    if (rc && !vf_copy_met_damage(r->c))
+        return vc_fail(err, rc, "%s", e.text);
+    if (rc)
+        vc_warn(r->v->progress, "lost: validation prompts: %s", e.text);
+    return 0;
+}
+
 static int save_all(repair *r, vc_err *err)
 {
-    char *list = vc_path_join(r->made, "repair.jsonl");
     int rc = vf_copy_open(&r->c, r->made, &r->d, 1, r->v->o->shard_size, err);
-    if (!rc && !(r->list = list ? fopen(list, "w") : NULL))
-        rc = vc_fail_errno(err, "%s", list ? list : "repair.jsonl");
-    free(list);
-    vc_err e = { 0 };
-    if (!rc && vf_copy_prompts(r->c, r->d, &e))
-        vc_warn(r->v->progress, "lost: validation prompts: %s", e.text);
+    if (!rc) rc = open_list(r, err);
+    if (!rc) rc = save_prompts(r, err);
     vc_progress_begin(r->v->progress, "saving", "samples", vf_dataset_count(r->d));
     for (uint32_t i = 0; !rc && i < vf_dataset_count(r->d); i++) {
         rc = save_one(r, i, err);
@@ -144,85 +207,106 @@ static int save_all(repair *r, vc_err *err)
     }
     vc_progress_end(r->v->progress);
     if (!rc) rc = plan_lines(r, err);
-    if (r->list && fclose(r->list) && !rc)
-        rc = vc_fail_errno(err, "%s/repair.jsonl", r->made);
+    rc = close_list(r, rc, err);
     if (!rc) rc = vf_copy_finish(r->c, err);
     vf_copy_close(r->c);
     return rc;
 }
 
-/* A list that an earlier repair left: the new one has what that had. */
-static int forget_list(const char *folder, vc_err *err)
+static int forget(const char *folder, const char *name, vc_err *err)
 {
-    char *list = vc_path_join(folder, "repair.jsonl");
-    int rc = list ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc && unlink(list) && errno != ENOENT)
-        rc = vc_fail_errno(err, "%s", list);
-    free(list);
-    return rc;
-}
-
-/* The damaged dataset, where the saved part was made, gives back others' files and goes aside. */
-static int put_aside(const char *made, const char *path, const char *aside, vc_err *err)
-{
-    int rc = forget_list(made, err);
-    if (!rc) rc = vlat_move_others(made, path, err);
-    if (!rc && rename(made, aside))
-        rc = vc_fail_errno(err, "%s", aside);
+    char *path = vc_path_join(folder, name);
+    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && unlink(path) && errno != ENOENT && errno != ENOTDIR)
+        rc = vc_fail_errno(err, "%s", path);
+    free(path);
     return rc;
 }
 
 static int room_for(const char *aside, vc_err *err)
 {
-    return vc_file_exists(aside) ? vc_fail(err, VC_EINVAL, "%s is there already: remove it, and "
-                                           "repair again", aside) : 0;
+    struct stat st;
+    if (lstat(aside, &st))
+        return errno == ENOENT ? 0 : vc_fail_errno(err, "%s", aside);
+    return vc_fail(err, VC_EINVAL, "%s is there already, from an earlier repair: when the dataset "
+                   "has all that you need of it, remove it (or move it away) and repair again", aside);
+}
+
+/* The damaged dataset, where the saved part was made, gives back others' files and goes aside. */
+static int put_aside(const char *made, const char *path, const char *aside, vc_err *err)
+{
+    int rc = forget(made, LIST, err);        /* an earlier repair's: the new one has what it had */
+    if (!rc) rc = vlat_move_others(made, path, err);
+    if (!rc && rename(made, aside))
+        rc = vc_fail_errno(err, "%s", aside);
+    return rc ? rc : forget(path, PENDING, err);
 }
 
 /* The saved part takes the dataset's place; the damaged one stays beside it. */
-static int put_in_place(repair *r, vc_err *err)
+static int put_in_place(repair *r, const char *aside, vc_err *err)
 {
-    char *aside = vc_format("%s.damaged", r->v->path);
-    int rc = aside ? room_for(aside, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = vlat_exchange(r->v->path, r->made, err);
-    if (!rc) rc = put_aside(r->made, r->v->path, aside, err);
+    static const char text[] = "vlat verify --repair ends what was stopped here\n";
+    char *pending = vc_path_join(r->made, PENDING);
+    int lock = -1;
+    int rc = pending ? vc_file_write(pending, text, strlen(text), err)
+                     : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(pending);
+    if (!rc) rc = vlat_exchange(r->path, r->made, &lock, err);
+    if (!rc) rc = put_aside(r->made, r->path, aside, err);
     if (!rc)
-        fprintf(r->v->out, "%" PRIu64 " samples saved, %" PRIu64 " to be encoded again: vprep --out %s --plan "
-                "%s/repair.jsonl --append, with the flags it was made with; the damaged files are in %s\n",
-                r->saved, r->lost, r->v->path, r->v->path, aside);
-    free(aside);
+        fprintf(r->v->out, "%" PRIu64 " samples saved, %" PRIu64 " to be encoded again: vprep --out %s "
+                "--plan %s/" LIST " --append, with the flags it was made with; the damaged files are "
+                "in %s\n",
+                r->saved, r->lost, r->path, r->path, aside);
+    if (!rc && r->untold > 0)
+        vc_warn(r->v->progress, "%" PRId64 " lost samples are in no list: their records are "
+                "unreadable, and plan.jsonl does not have them", r->untold);
+    if (lock >= 0)
+        close(lock);
     return rc;
 }
 
-static int run_repair(const vlat *v, vc_err *err)
+/* What vprep has not finished has samples in shards that the manifest does not name yet. */
+static int need_finished(const char *path, vc_err *err)
 {
-    repair r = { .v = v, .made = vc_format("%s.repair", v->path) };
-    int rc = r.made ? forget_list(r.made, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = vlat_remove_left(r.made, v->path, err);
-    if (!rc) rc = vf_dataset_salvage(&r.d, v->path, tell_shard, &r, err);
-    if (!rc) rc = save_all(&r, err);
-    vf_dataset_close(r.d);
-    vc_maps_reported();                      /* what was saved was checked and is finished */
-    if (!rc) rc = vlat_carry_files(v->path, r.made, err);
-    if (!rc) rc = put_in_place(&r, err);
-    free(r.made);
+    int shards;
+    bool complete;
+    int rc = vf_dataset_progress(path, &shards, &complete, err);
+    if (!rc && !complete)
+        rc = vc_fail(err, VC_EINVAL, "%s: vprep has not finished it: run vprep again, with the same "
+                     "command: it goes on where it stopped, or names the file that it cannot; then "
+                     "repair", path);
     return rc;
 }
 
-/* A dataset without damage, beside which a repair that was stopped as it ended left the damaged
- * one. */
-static int end_repair(const vlat *v, vc_err *err)
+static int run_repair(repair *r, const char *aside, vc_err *err)
 {
-    char *made = vc_format("%s.repair", v->path), *aside = vc_format("%s.damaged", v->path);
-    int rc = made && aside ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc && vc_file_exists(made)) {
-        rc = room_for(aside, err);
-        if (!rc) rc = put_aside(made, v->path, aside, err);
-        if (!rc)
-            fprintf(v->out, "an earlier repair was stopped as it ended: the damaged files are in %s\n",
-                    aside);
-    }
-    free(made);
-    free(aside);
+    int rc = room_for(aside, err);
+    if (!rc) rc = need_finished(r->path, err);
+    if (!rc) rc = forget(r->made, LIST, err);
+    if (!rc) rc = forget(r->made, PENDING, err);
+    if (!rc) rc = vlat_remove_left(r->made, r->path, err);
+    if (!rc) rc = vf_dataset_salvage(&r->d, r->path, tell_shard, r, err);
+    if (!rc) rc = save_all(r, err);
+    vf_dataset_close(r->d);
+    if (!rc) rc = vlat_carry_files(r->path, r->made, err);
+    if (rc == VC_EIO || rc == VC_ENOMEM)
+        vc_context(err, rc, "%s: nothing was changed, for this says nothing of the data", r->path);
+    return rc ? rc : put_in_place(r, aside, err);
+}
+
+/* One that was stopped after the exchange: the damaged dataset is where the saved part was. */
+static int end_repair(const repair *r, const char *aside, vc_err *err)
+{
+    struct stat st;
+    int rc = 0;
+    if (lstat(r->made, &st))
+        return errno == ENOENT ? forget(r->path, PENDING, err) : vc_fail_errno(err, "%s", r->made);
+    rc = room_for(aside, err);
+    if (!rc) rc = put_aside(r->made, r->path, aside, err);
+    if (!rc)
+        fprintf(r->v->out, "an earlier repair was stopped as it ended: the damaged files are in %s\n",
+                aside);
     return rc;
 }
 
@@ -234,30 +318,79 @@ static void print_range(FILE *f, const char *what, float min, float max)
         fprintf(f, "%s from %.4g to %.4g; ", what, (double)min, (double)max);
 }
 
-int vlat_verify(const vlat *v, vc_err *err)
+static int say_result(const vlat *v, const vf_verify_report *r, double seconds, vc_err *err)
+{
+    char a[32], b[32], c[32], d[32], bytes[32], time[32], rate[32];
+    fprintf(v->out, "%s samples, %s latents, %s texts, %s thumbnails; ",
+            vc_human_count(a, r->samples), vc_human_count(b, r->latents),
+            vc_human_count(c, r->texts), vc_human_count(d, r->thumbs));
+    print_range(v->out, "latents", r->latent.min, r->latent.max);
+    print_range(v->out, "texts", r->text.min, r->text.max);
+    fprintf(v->out, "%s in %s (%s/s): ", vc_human_bytes(bytes, (double)r->bytes),
+            vc_human_time(time, seconds),
+            vc_human_bytes(rate, seconds > 0 ? (double)r->bytes / seconds : 0));
+    if (!r->damaged && !r->unreadable)
+        fputs("no damage\n", v->out);
+    else
+        fprintf(v->out, "%s findings\n", vc_human_count(b, r->damaged + r->unreadable));
+    if (!r->unreadable)
+        return 0;
+    return vc_fail(err, VC_EIO, "%s: %" PRIu64 " of the findings are files that could not be read, "
+                   "which says nothing of what they hold%s: see to the cause and verify again. What a "
+                   "disk gives no more is given up by moving that file away: then --repair lists its "
+                   "samples", v->path, r->unreadable, v->o->repair ? "; nothing was repaired" : "");
+}
+
+static int check(const vlat *v, const char *path, bool *damaged, vc_err *err)
 {
     vf_verify_report r;
-    char a[32], b[32], c[32], d[32], bytes[32], time[32], rate[32];
     double t = vc_seconds();
+    int rc = vf_verify(path, print_finding, v->out, vc_stop_flag(), &r, err);
+    *damaged = !rc && r.damaged;
+    return rc ? rc : say_result(v, &r, vc_seconds() - t, err);
+}
+
+/* Under the lock, which was taken before anything was looked at. */
+static int check_and_repair(repair *r, const char *aside, vc_err *err)
+{
+    bool damaged = false;
+    char *pending = vc_path_join(r->path, PENDING);
+    int rc = pending ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && vc_file_exists(pending)) rc = end_repair(r, aside, err);
+    free(pending);
+    if (!rc) rc = check(r->v, r->path, &damaged, err);
+    return rc || !damaged ? rc : run_repair(r, aside, err);
+}
+
+static int verify_and_repair(const vlat *v, vc_err *err)
+{
+    repair r = { .v = v };
+    char *path = NULL, *aside = NULL;
+    int lock = -1, rc = vlat_folder(&path, v->path, err);
+    if (!rc && (!(r.made = vc_format("%s.repair", path)) ||
+                !(aside = vc_format("%s.damaged", path))))
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    r.path = path;
+    if (!rc) rc = vf_dataset_lock(&lock, path, err);
+    if (!rc) rc = check_and_repair(&r, aside, err);
+    if (lock >= 0)
+        close(lock);
+    free(r.made);
+    free(aside);
+    free(path);
+    return rc;
+}
+
+int vlat_verify(const vlat *v, vc_err *err)
+{
+    bool damaged;
     if (vlat_is_run(v->path))
         return vlat_verify_run(v, err);
-    int rc = vf_verify(v->path, print_finding, v->out, vc_stop_flag(), &r, err);
-    if (rc)
-        return rc;
-    t = vc_seconds() - t;
-    fprintf(v->out, "%s samples, %s latents, %s texts, %s thumbnails; ", vc_human_count(a, r.samples),
-            vc_human_count(b, r.latents), vc_human_count(c, r.texts), vc_human_count(d, r.thumbs));
-    print_range(v->out, "latents", r.latent.min, r.latent.max);
-    print_range(v->out, "texts", r.text.min, r.text.max);
-    fprintf(v->out, "%s in %s (%s/s): ", vc_human_bytes(bytes, (double)r.bytes),
-            vc_human_time(time, t), vc_human_bytes(rate, t > 0 ? (double)r.bytes / t : 0));
-    if (!r.damaged) {
-        fputs("no damage\n", v->out);
-        return v->o->repair ? end_repair(v, err) : 0;
-    }
-    fprintf(v->out, "%s findings\n", vc_human_count(b, r.damaged));
     if (v->o->repair)
-        return run_repair(v, err);
-    return vc_fail(err, VC_EFORMAT, "%s is damaged: --repair keeps what is good and lists what vprep is to "
-                   "encode again; or copy the dataset anew", v->path);
+        return verify_and_repair(v, err);
+    int rc = check(v, v->path, &damaged, err);
+    if (!rc && damaged)
+        rc = vc_fail(err, VC_EFORMAT, "%s is damaged: --repair keeps what is good and lists what vprep "
+                     "is to encode again; or copy the dataset anew", v->path);
+    return rc;
 }

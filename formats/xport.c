@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/lock.h"
 #include "formats/copy.h"
 
 static const xport_format *const formats[] = {

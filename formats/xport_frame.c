@@ -5,6 +5,7 @@
 
 #include "common/file.h"
 #include "formats/buf.h"
+#include "formats/copy.h"
 #include "formats/shards_parts.h"
 #include "formats/xport_parts.h"
 
@@ -234,7 +235,8 @@ int xport_read_frame(xport *x, vc_err *err)
     }
     x->sink->whole = true;
     int rc = vf_json_read(&head, path, VF_MAX_LIST, err);
-    const vf_writer_opts o = { .head = head, .shard_size = x->v->o->shard_size };
+    const vf_writer_opts o = { .head = head, .check = vf_copy_room,
+                               .shard_size = x->v->o->shard_size };
     if (!rc && !cJSON_IsObject(head))
         rc = vc_fail(err, VC_EFORMAT, "%s: an object expected", path);
     if (!rc) rc = vf_writer_open(&x->sink->w, x->v->o->out, &o, err);

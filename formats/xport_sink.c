@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "common/file.h"
+#include "formats/copy.h"
 #include "formats/shards_parts.h"
 #include "formats/xport_parts.h"
 
@@ -292,7 +293,8 @@ static int begin(xport *x, const xport_item *m, vc_err *err)
         rc = first_text(x, m, i, err);
     if (!rc && x->v->o->texts) rc = xport_texts_open(&s->texts, x->v->o->texts, x->family, err);
     cJSON *head = rc ? NULL : make_head(x);
-    const vf_writer_opts o = { .head = head, .shard_size = x->v->o->shard_size };
+    const vf_writer_opts o = { .head = head, .check = vf_copy_room,
+                               .shard_size = x->v->o->shard_size };
     if (!rc) rc = vf_writer_open(&s->w, x->v->o->out, &o, err);
     cJSON_Delete(head);
     if (!rc && s->texts) rc = xport_texts_empty(s->texts, s->w, err);

@@ -253,6 +253,14 @@ static int open_writer(vprep *p, vc_err *err)
     return rc;
 }
 
+/* A dry run writes plan.jsonl and errors.jsonl: into a dataset only while nobody else does. */
+static int open_dry(const vprep *p, int *lock, vc_err *err)
+{
+    int rc = vc_mkdirs(p->c.out, err);
+    if (!rc && p->rank == 0) rc = vf_dataset_lock(lock, p->c.out, err);
+    return rc == VC_ENOENT ? 0 : rc;
+}
+
 /* ---- the run ---- */
 
 static int remove_trace_texts(vprep *p, vc_err *err)
@@ -361,7 +369,7 @@ static int run(vprep *p, vc_err *err)
 {
     vf_metadata_opts o = { .data_dir = p->c.data, .file_keys = p->c.data_file_keys,
                            .extra_inputs = p->c.extra_inputs };
-    int rc = vc_comm_agree(p->comm, settle_config(p, err), err);
+    int lock = -1, rc = vc_comm_agree(p->comm, settle_config(p, err), err);
 
     if (!rc) rc = vprep_share_devices(p, err);
     if (!rc) rc = vprep_share_decoder(p, err);
@@ -374,7 +382,10 @@ static int run(vprep *p, vc_err *err)
     if (!rc) rc = vprep_identify(p, keys, err);
     rc = vc_comm_agree(p->comm, rc, err);
     if (!rc) prep_stock_compare(p);
-    if (!rc) rc = p->c.dry_run ? vc_mkdirs(p->c.out, err) : open_writer(p, err);
+    if (!rc)
+        rc = p->c.dry_run ? vc_comm_agree(p->comm, open_dry(p, &lock, err), err)
+                          : open_writer(p, err);
+    bool ours = !rc;                         /* the folder, from here on */
     if (!rc) rc = meet(p, vprep_survey(p, keys, err), err);
     if (!rc) rc = meet(p, vprep_share_survey(p, err), err);
     if (!rc) rc = vprep_plan(p, err);
@@ -386,11 +397,13 @@ static int run(vprep *p, vc_err *err)
     rc = vc_comm_agree(p->comm, rc, err);
     if (!rc && !p->c.dry_run) rc = encode_stages(p, err);
     rc = vc_maps_check(rc, err);
-    if (p->rank == 0 && vc_file_exists(p->c.out)) {
+    if (p->rank == 0 && ours) {
         vc_err e = { 0 };
         int wrote = vprep_write_errors(p, rc ? &e : err);
         rc = rc ? rc : wrote;
     }
+    if (lock >= 0)
+        close(lock);
     return rc;
 }
 

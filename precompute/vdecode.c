@@ -192,7 +192,8 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     free(stem);
     vf_safetensors_close(st);
     cJSON_Delete(record);
-    return vc_context(err, rc, "sample %s", key);
+    vc_context(err, rc, "sample %s", key);
+    return vf_dataset_remedy(vf_dataset_path(set), rc, err);
 }
 
 /* --samples: a number, or keys. Calls once per chosen sample. */

@@ -17,6 +17,7 @@
 
 #include "common/err.h"
 #include "common/file.h"
+#include "common/lock.h"
 #include "tests/tmp_dir.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -273,6 +274,9 @@ static void test_lock(void **state)
     int fd, again;
     assert_int_equal(vc_lock_file(&fd, path, &err), 0);
     assert_int_equal(vc_lock_file(&again, path, &err), VC_EBUSY);   /* another description */
+    char own[64];
+    snprintf(own, sizeof own, "(process %ld): wait until it ends", (long)getpid());
+    assert_non_null(strstr(err.text, own));
     assert_int_equal(again, -1);
     pid_t pid = fork();
     if (!pid) {

@@ -102,6 +102,7 @@ done
 rm -rf r.lmdb r.lmdb.*
 cp -r R.lmdb r.lmdb
 rm r.lmdb/notes
+echo >r.lmdb/repair.pending
 cp -r broken.lmdb r.lmdb.repair
 expect 0 'stopped as it ended' verify r.lmdb --repair
 [ "$(cat r.lmdb/notes)" = mine ] && [ ! -e r.lmdb.repair ] || { echo 'repair: not ended'; bad=1; }

@@ -179,9 +179,9 @@ int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_co
 int vtrain_name_sample(const vtrain_data *d, uint32_t sample, int rc, vc_err *err)
 {
     char key[VTRAIN_KEY];
-    return vc_context(err, rc, "%s: sample %s",
-                      vf_dataset_path(d->set[d->sample[sample].dataset].data),
-                      vtrain_data_key(d, sample, key));
+    const char *path = vf_dataset_path(d->set[d->sample[sample].dataset].data);
+    vc_context(err, rc, "%s: sample %s", path, vtrain_data_key(d, sample, key));
+    return vf_dataset_remedy(path, rc, err);
 }
 
 /* ---- text ---- */

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "common/file.h"
+#include "common/lock.h"
 #include "common/threads.h"
 #include "train/ckpt.h"
 #include "train/dist.h"
@@ -327,6 +328,20 @@ static int check_output(const vtrain *t, vc_err *err)
     return rc;
 }
 
+/* Under the lock: another run may have begun or gone on here since the folder was looked at. */
+static int check_again(const vtrain *t, vc_err *err)
+{
+    char *dir = NULL;
+    int rc = check_output(t, err);
+    if (!rc && t->cfg.resume_from_checkpoint)
+        rc = vtrain_ckpt_find(&dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
+    if (!rc && (!dir != !t->from_dir || (dir && strcmp(dir, t->from_dir))))
+        rc = vc_fail(err, VC_EBUSY, "--output_dir %s: another run wrote %s while this one began: start "
+                     "again", t->cfg.output_dir, dir ? vc_path_base(dir) : "here");
+    free(dir);
+    return rc;
+}
+
 static int open_output(vtrain *t, vc_err *err)
 {
     const char *out = t->cfg.output_dir;
@@ -334,6 +349,7 @@ static int open_output(vtrain *t, vc_err *err)
     char *path = vc_path_join(out, "config.yaml"), *lock = vc_path_join(out, ".lock");
     if (!rc && (!path || !lock)) rc = vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vc_lock_file(&t->lock, lock, err);
+    if (!rc) rc = check_again(t, err);
     if (!rc) rc = vc_file_write(path, t->settings, strlen(t->settings), err);
     free(path);
     free(lock);

@@ -1,0 +1,133 @@
+/* lock.c - see lock.h */
+#include "common/lock.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    HOLDER = 400,                            /* bytes of text about a process */
+    TRIES = 1000                             /* a file that is another one each time has no end */
+};
+
+/* ---- who holds a lock ---- */
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Whether the process has the file open: a number from a list of locks may be another's by now. */
+static bool has_open(long pid, const struct stat *file)
+{
+    char path[64], name[sizeof path + 256];
+    struct stat st;
+    snprintf(path, sizeof path, "/proc/%ld/fd", pid);
+    DIR *d = opendir(path);
+    bool found = false;
+    for (struct dirent *e; d && !found && (e = readdir(d));) {
+        snprintf(name, sizeof name, "%s/%s", path, e->d_name);
+        found = *e->d_name != '.' && !stat(name, &st) && same_file(&st, file);
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+/* ": vprep --out x (process 71)", from its command line. */
+static void describe(char out[HOLDER], long pid)
+{
+    char path[64], line[HOLDER - 64];
+    snprintf(path, sizeof path, "/proc/%ld/cmdline", pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(line, 1, sizeof line - 1, f) : 0;
+    if (f)
+        fclose(f);
+    while (n && !line[n - 1])
+        n--;
+    line[n] = 0;
+    for (size_t i = 0; i < n; i++)           /* a terminal obeys control characters */
+        if ((unsigned char)line[i] < 32 || line[i] == 127)
+            line[i] = ' ';
+    snprintf(out, HOLDER, ": %s (process %ld)", n ? line : "a program without a name", pid);
+}
+
+/* Fills out where the system's list of locks names the process and it has the file open; else it is
+ * empty: the process may run on another machine, in another container or for another user. */
+static void find_holder(char out[HOLDER], int fd)
+{
+    struct stat st;
+    char line[256], kind[16];
+    FILE *f = fopen("/proc/locks", "re");
+    *out = 0;
+    while (f && !*out && !fstat(fd, &st) && fgets(line, sizeof line, f)) {
+        long pid;
+        unsigned long long inode;
+        if (sscanf(line, "%*d: %15s %*s %*s %ld %*x:%*x:%llu", kind, &pid, &inode) == 3 &&
+            !strcmp(kind, "FLOCK") && inode == st.st_ino && has_open(pid, &st))
+            describe(out, pid);
+    }
+    if (f)
+        fclose(f);
+}
+
+static int busy(const char *path, int fd, vc_err *err)
+{
+    char holder[HOLDER];
+    find_holder(holder, fd);
+    return vc_fail(err, VC_EBUSY, "%s: another process is writing here%s: wait until it ends, "
+                   "or stop it", path, *holder ? holder : ", maybe on another machine");
+}
+
+/* ---- taking it ---- */
+
+static int take(int fd, const char *path, int wait, vc_err *err)
+{
+    int rc;
+    while ((rc = flock(fd, LOCK_EX | wait)) && errno == EINTR)
+        ;
+    if (!rc)
+        return 0;
+    return errno == EWOULDBLOCK ? busy(path, fd, err) : vc_fail_errno(err, "%s: flock", path);
+}
+
+/* Whether the path's name is still that of the file. */
+static bool is_there(int fd, const char *path)
+{
+    struct stat mine, there;
+    return !fstat(fd, &mine) && !stat(path, &there) && same_file(&mine, &there);
+}
+
+static int lock(int *fd, const char *path, int wait, vc_err *err)
+{
+    for (int i = 0; i < TRIES; i++) {
+        *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (*fd < 0)
+            return vc_fail_errno(err, "%s", path);
+        int rc = take(*fd, path, wait, err);
+        if (!rc && is_there(*fd, path))
+            return 0;
+        close(*fd);
+        *fd = -1;
+        if (rc)
+            return rc;
+    }
+    return vc_fail(err, VC_EBUSY, "%s: another file each time that it is opened", path);
+}
+
+int vc_lock_file(int *fd, const char *path, vc_err *err)
+{
+    return lock(fd, path, LOCK_NB, err);
+}
+
+int vc_lock_wait(int *fd, const char *path, vc_err *err)
+{
+    return lock(fd, path, 0, err);
+}
