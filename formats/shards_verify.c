@@ -545,7 +545,7 @@ int vf_verify(const char *path, void (*told)(void *arg, const char *where, const
 
     for (int i = 0; i < c.manifest.n_shards && c.m; i++)
         vf_lmdb_close(c.m[i]);
-    if (r->damaged)
+    if (r->damaged || r->unreadable)
         vc_maps_reported();
     rc = vc_maps_check(rc, err);
     free(c.m);
