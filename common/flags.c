@@ -6,6 +6,7 @@
 
 #include "common/file.h"
 #include "common/flags_internal.h"
+#include "common/streams.h"
 #include "common/utf8.h"
 
 /* ---- memory ---- */
@@ -286,6 +287,13 @@ static bool is_name(const char *name, size_t len, const char *what)
     return vc_flags_same_name(name, len, what, strlen(what));
 }
 
+/* The answer of vc_flags_parse when help or version was printed. */
+static int said(const words *w, vc_err *err)
+{
+    int rc = vc_std_flush(w->out, err);
+    return rc ? rc : 1;
+}
+
 /* --help, --version, --config; *known says whether it was one of them. */
 static int builtin(vc_flags *set, words *w, const char *name, size_t len, const char *value,
                    bool *known, vc_err *err)
@@ -300,7 +308,7 @@ static int builtin(vc_flags *set, words *w, const char *name, size_t len, const 
     if (version)
         vc_flags_version(set->prog, w->out);
     if (help || version)
-        return 1;
+        return said(w, err);
     if (set->config)
         return vc_fail(err, VC_EUSAGE, "given twice: one file is allowed");
     set->config = value ? value : next_value(w);
@@ -347,7 +355,7 @@ static int one_word(vc_flags *set, words *w, const char *s, bool only_words, vc_
 {
     if (!only_words && (!strcmp(s, "-h") || !strcmp(s, "-?"))) {
         vc_flags_help(set->prog, w->out);
-        return 1;
+        return said(w, err);
     }
     if (!only_words && s[0] == '-' && s[1])
         return vc_flags_unknown(set->prog, "-", s + 1, strcspn(s + 1, "="), err);

@@ -76,9 +76,9 @@ typedef struct vc_program {
 typedef struct vc_flags vc_flags;
 
 /* Reads argv (and --config) into *options: the field of every row is set, others stay as they are.
- * Returns 0: run; 1: help or version was written to out, exit 0; VC_EUSAGE: one line that says
- * what, why and what is allowed, with the nearest known flag for an unknown one.
- * *set (for vc_flags_given and friends) is to be freed in every case. Notes (lines about foreign
+ * Returns 0: run; 1: help or version was written to out, exit 0 (VC_EIO, VC_EFULL: it could not be);
+ * VC_EUSAGE: one line that says what, why and what is allowed, with the nearest known flag for an
+ * unknown one. *set (for vc_flags_given and friends) is to be freed in every case. Notes (lines about foreign
  * flags) are kept for vc_flags_note. */
 int vc_flags_parse(vc_flags **set, const vc_program *prog, void *options, int argc, char **argv,
                    FILE *out, vc_err *err);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/map.h"
+#include "common/streams.h"
 #include "common/utf8.h"
 
 #define LINE 4096              /* bytes of an outgoing line */
@@ -69,24 +70,12 @@ static void send_line(line *l)
     }
 }
 
-/* The bytes of the printable character at s, or 0 if it is none. Control characters are none, so
- * that a file's name cannot steer the terminal. */
-static size_t character(const char *s)
-{
-    uint32_t c;
-    size_t n = vc_utf8(s, &c);
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) ? 0 : n;
-}
-
 static void add_clean(line *l, const char *s)
 {
+    char shown[VC_SHOWN];
     while (*s) {
-        size_t n = character(s);
-        if (n)
-            add(l, "%.*s", (int)n, s);
-        else
-            add(l, "%c", *s == '\n' || *s == '\t' ? ' ' : '?');
-        s += n ? n : 1;
+        s += vc_show(shown, s);
+        add(l, "%s", shown);
     }
 }
 
@@ -95,15 +84,14 @@ static void add_json(line *l, const char *s)
     /* room is left for the rest of the object: a long text is cut and the line stays JSON */
     add(l, "\"");
     while (*s && l->n + 256 < sizeof l->s) {
-        size_t n = character(s);
+        uint32_t c;
+        size_t n = vc_utf8(s, &c);
         if (*s == '"' || *s == '\\')
             add(l, "\\%c", *s);
-        else if (n)
+        else if (n && vc_utf8_plain(c))
             add(l, "%.*s", (int)n, s);
-        else if ((unsigned char)*s < 0x20 || *s == 0x7f)
-            add(l, "\\u%04x", (unsigned)*s);
         else
-            add(l, "\\ufffd");
+            add(l, "\\u%04x", n ? (unsigned)c : 0xfffdu);
         s += n ? n : 1;
     }
     add(l, "\"");
@@ -199,7 +187,8 @@ static size_t cut(const char *s, size_t most)
 {
     size_t i = 0;
     while (s[i] && most--) {
-        size_t n = character(s + i);
+        uint32_t c;
+        size_t n = vc_utf8(s + i, &c);
         i += n ? n : 1;
     }
     return i;

@@ -22,8 +22,8 @@ int vc_progress_open(vc_progress **out, const char *program, vc_log_format forma
                      vc_err *err);
 void vc_progress_close(vc_progress *p);          /* ends the line; NULL is fine */
 
-/* A message: one line; control characters in it become '?', so that a file's name cannot steer the
- * terminal. Warnings begin with "warning: ". */
+/* A message: one line, its characters as vc_show (streams.h) shows them, so that a file's name cannot
+ * steer the terminal. Warnings begin with "warning: ". */
 void vc_say(vc_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void vc_warn(vc_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

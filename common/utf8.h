@@ -2,6 +2,7 @@
 #ifndef VC_UTF8_H
 #define VC_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,14 @@ static inline size_t vc_utf8(const char *s, uint32_t *c)
 {
     size_t len = vc_utf8_in(s, 4, c);
     return *s ? len : 0;
+}
+
+/* Whether a terminal may get it as it is: not the control characters, which it would obey, nor line
+ * separators and what turns the direction of the text that follows. */
+static inline bool vc_utf8_plain(uint32_t c)
+{
+    return c >= 0x20 && (c < 0x7f || c > 0x9f) && (c < 0x2028 || c > 0x202e)
+           && (c < 0x2066 || c > 0x2069);
 }
 
 #endif

@@ -2,7 +2,6 @@
 #include "formats/vlat.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <lmdb.h>
 #include <signal.h>
 #include <stddef.h>
@@ -11,6 +10,7 @@
 #include <xxhash.h>
 
 #include "common/map.h"
+#include "common/streams.h"
 
 #define FLAG(kind_, field, name_, value_, allowed_, help_) \
     { .name = name_, .kind = kind_, .offset = offsetof(vlat_options, field), .value = value_, \
@@ -198,10 +198,7 @@ static int run(const verb *b, vlat *v, const vc_flags *set, vc_err *err)
     v->words = words;
     for (int i = 0; vc_flags_note(set, i); i++)
         vc_say(v->progress, "%s", vc_flags_note(set, i));
-    int rc = b->run(v, err);
-    if (fflush(stdout) || ferror(stdout))
-        rc = rc ? rc : vc_fail(err, VC_EIO, "stdout: %s", strerror(errno));
-    return rc;
+    return b->run(v, err);
 }
 
 /* 0: run b; else main's exit status is in *status. */
@@ -230,6 +227,7 @@ static int exit_status(int rc)
 
 int main(int argc, char **argv)
 {
+    vc_std_open();
     const verb *b;
     vc_err err = { 0 };
     vlat_options options = { 0 };
@@ -258,9 +256,11 @@ int main(int argc, char **argv)
         rc = vc_progress_open(&v.progress, "vlat", (vc_log_format)options.log_format, false, &err);
     if (!rc)
         rc = vc_maps_check(run(b, &v, set, &err), &err);
+    if (rc >= 0 && vc_std_flush(stdout, &err))
+        rc = err.code;
     vc_progress_close(v.progress);
-    if (rc < 0 && *err.text)
-        fprintf(stderr, "vlat: %s\n", err.text);
+    if (rc < 0)
+        vc_std_complain("vlat", &err, rc);
     vc_flags_free(set);
     return exit_status(rc);
 }

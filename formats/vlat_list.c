@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/utf8.h"
+
 enum { CAPTION = 60 };                       /* characters of a caption in a line */
 
 /* ---- list ---- */
@@ -21,12 +23,24 @@ static void print_line(FILE *f, const vf_entry *e, const cJSON *record)
     fputc('\n', f);
 }
 
+/* JSON with \u escapes for what a terminal should not get: the same value. */
+static void put_escaped(FILE *f, const char *json)
+{
+    uint32_t c;
+    for (size_t n; (n = vc_utf8(json, &c)); json += n)
+        if (vc_utf8_plain(c))
+            fwrite(json, 1, n, f);
+        else
+            fprintf(f, "\\u%04x", (unsigned)c);
+}
+
 static int print_json(FILE *f, const cJSON *record, vc_err *err)
 {
     char *line = vf_json_line(record);
     if (!line)
         return vc_fail(err, VC_ENOMEM, "out of memory");
-    fprintf(f, "%s\n", line);
+    put_escaped(f, line);
+    fputc('\n', f);
     free(line);
     return 0;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "formats/utf8.h"
+#include "common/streams.h"
 
 int vlat_open(const vlat *v, vf_dataset **d, vc_err *err)
 {
@@ -13,35 +13,9 @@ int vlat_open(const vlat *v, vf_dataset **d, vc_err *err)
     return rc;
 }
 
-/* Bytes of the character at s, or 0 if a terminal must not get it: C0, DEL, C1, no UTF-8. */
-static int visible(const char *s)
-{
-    unsigned char c = (unsigned char)*s;
-    if (c < 32 || c == 127)
-        return 0;
-    if (c < 128)
-        return 1;
-    int n = c >= 0xf0 && c < 0xf5 ? 4 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xc2 && c < 0xe0 ? 2 : 0;
-    for (int i = 1; i < n; i++)
-        if (((unsigned char)s[i] & 0xc0) != 0x80)
-            return 0;
-    return c == 0xc2 && (unsigned char)s[1] < 0xa0 ? 0 : n;
-}
-
 void vlat_print(FILE *f, const char *text, int max)
 {
-    for (int shown = 0; *text; shown++) {
-        if (max && shown == max) {
-            fputs("...", f);
-            return;
-        }
-        int n = visible(text);
-        if (n)
-            fwrite(text, 1, (size_t)n, f);
-        else
-            fputc(' ', f);
-        text += n ? n : 1;
-    }
+    vc_print(f, text, max);
 }
 
 const char *vlat_str(const cJSON *o, const char *field)

@@ -11,6 +11,7 @@
 
 #include "common/file.h"
 #include "common/foreign.h"
+#include "common/streams.h"
 #include "common/tensor/backend.h"
 #include "common/threads.h"
 #include "precompute/stock.h"
@@ -460,6 +461,7 @@ static int run_ranks(vprep *p, vc_comm *comm, vc_err *err)
 
 int main(int argc, char **argv)
 {
+    vc_std_open();
     vprep p = { 0 };
     vc_comm *comm = NULL;
     vc_err err = { 0 };
@@ -471,14 +473,16 @@ int main(int argc, char **argv)
         rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);
         rc = vc_comm_agree(comm, rc, &err);
         if (rc == 0) rc = run_ranks(&p, comm, &err);
+        if (rc == 0 && p.c.dry_run) rc = vc_std_flush(stdout, &err);
         else if (rc > 0) rc = 0;                /* help or version */
     }
     int status = exit_status(&p, rc);
+    if (rc == VC_ESTOP)
+        vc_fail(&err, rc, "stopped; the same command goes on where it was");
     release(&p);
     vc_progress_close(p.progress);
     if (rc && vc_comm_rank(comm) == 0)
-        fprintf(stderr, "vprep: %s\n",
-                rc == VC_ESTOP ? "stopped; the same command goes on where it was" : err.text);
+        vc_std_complain("vprep", &err, rc);
     vc_flags_free(p.flags);
     vc_comm_close(comm);
     return status;

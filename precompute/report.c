@@ -6,18 +6,27 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/streams.h"
 #include "precompute/plan_lines.h"
 #include "precompute/record.h"
 #include "precompute/table.h"
 
 enum { SHOWN_DROPS = 20 };               /* of a dry run; errors.jsonl has all */
 
+static void print_drop(FILE *out, const vprep_error *e)
+{
+    fprintf(out, "dropped: row %lld, ", (long long)e->row);
+    vc_print(out, e->path, 0);
+    fputs(": ", out);
+    vc_print(out, e->reason, 0);
+    fputc('\n', out);
+}
+
 static void print_drops(vprep *p, FILE *out)
 {
     vprep_sort_errors(p);
     for (uint32_t i = 0; i < p->n_errors && i < SHOWN_DROPS; i++)
-        fprintf(out, "dropped: row %lld, %s: %s\n", (long long)p->errors[i].row, p->errors[i].path,
-                p->errors[i].reason);
+        print_drop(out, &p->errors[i]);
     if (p->n_errors > SHOWN_DROPS)
         fprintf(out, "... and %u more in %s/errors.jsonl\n", p->n_errors - SHOWN_DROPS, p->c.out);
 }

@@ -12,6 +12,7 @@
 #include "common/file.h"
 #include "common/flags.h"
 #include "common/progress.h"
+#include "common/streams.h"
 #include "common/threads.h"
 #include "formats/gallery.h"
 #include "precompute/components.h"
@@ -88,6 +89,15 @@ static int find_latent(const vf_safetensors *st, vf_view *v, vc_err *err)
     return vc_fail(err, VC_ENOENT, "no tensor latents, mean or sample");
 }
 
+/* A VAE would make grey of them. */
+static int check_finite(const char *name, const float *z, size_t n, vc_err *err)
+{
+    size_t bad = 0;
+    for (size_t i = 0; i < n; i++)
+        bad += !isfinite(z[i]);
+    return bad ? vc_fail(err, VC_ENUMERIC, "%s: %zu of %zu values are NaN or infinite", name, bad, n) : 0;
+}
+
 /* Decodes st's latent to malloc'ed u8 [n,h,w,3], cut to `frames` (0: all). */
 static int decode_latent(decoder *d, const vf_safetensors *st, int frames, picture *p, vc_err *err)
 {
@@ -115,8 +125,9 @@ static int decode_latent(decoder *d, const vf_safetensors *st, int frames, pictu
     rc = z && p->rgb ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", p->n, p->w, p->h);
     if (!rc) {
         vc_to_f32(z, v.data, v.dtype, n);
-        rc = d->class->decode(d->vae, z, f, h, w, p->rgb, err);
+        rc = check_finite(v.name, z, n, err);
     }
+    if (!rc) rc = d->class->decode(d->vae, z, f, h, w, p->rgb, err);
     free(z);
     if (frames > 0 && frames < p->n)
         p->n = frames;
@@ -426,6 +437,7 @@ static int run(decoder *d, const vc_list *in, vc_err *err)
 
 int main(int argc, char **argv)
 {
+    vc_std_open();
     decoder d = { 0 };
     vc_flags *set = NULL;
     vc_err err = { 0 };
@@ -442,7 +454,7 @@ int main(int argc, char **argv)
     if (!rc) rc = vc_maps_check(run(&d, vc_flags_words(set), &err), &err);
     vc_progress_close(d.progress);
     if (rc)
-        fprintf(stderr, "vdecode: %s\n", err.text);
+        vc_std_complain("vdecode", &err, rc);
     vc_flags_free(set);
     int signal = *vc_stop_flag();
     return rc == VC_ESTOP && signal ? 128 + signal : rc == VC_EUSAGE ? 2 : rc ? 1 : 0;

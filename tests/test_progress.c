@@ -117,12 +117,12 @@ static void test_messages(void **state)
 {
     (void)state;
     run(messages, VC_LOG_TEXT, false, PIPE);
-    assert_string_equal(output, "prog: made 3 of a b?[31m??c ?\"q\" \\ \xf0\x9f\x98\x80\n"
+    assert_string_equal(output, "prog: made 3 of a b\\x1b[31m\\x9bc \\xff\"q\" \\ \xf0\x9f\x98\x80\n"
                                 "prog: warning: careful\n");
     run(messages, VC_LOG_JSON, false, PIPE);
     assert_string_equal(
         output, "{\"event\":\"message\",\"program\":\"prog\",\"level\":\"info\",\"text\":"
-                "\"made 3 of a\\u000ab\\u001b[31m\\ufffd\\ufffdc \\ufffd\\\"q\\\" \\\\ "
+                "\"made 3 of a\\u000ab\\u001b[31m\\u009bc \\ufffd\\\"q\\\" \\\\ "
                 "\xf0\x9f\x98\x80\"}\n"
                 "{\"event\":\"message\",\"program\":\"prog\",\"level\":\"warning\",\"text\":"
                 "\"careful\"}\n");

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/streams.h"
 #include "common/threads.h"
 #include "train/vtrain.h"
 
@@ -41,6 +42,7 @@ int main(int argc, char **argv)
     vc_flags *set = NULL;
     vc_comm *comm = NULL;
     vc_err err = { 0 };
+    vc_std_open();
     int rc = vc_calm_threads(argv, &err);
     if (!rc) rc = vc_comm_open(&comm, &err);
     if (!rc && vc_comm_rank(comm) > 0 && !freopen("/dev/null", "w", stdout))
@@ -51,7 +53,7 @@ int main(int argc, char **argv)
         if (rc == 0) rc = run(set, &c, comm, &err);
         else if (rc > 0) rc = 0;     /* help or version */
     }
-    if (rc && vc_comm_rank(comm) == 0) fprintf(stderr, "vtrain: %s\n", err.text);
+    if (rc && vc_comm_rank(comm) == 0) vc_std_complain("vtrain", &err, rc);
     vc_flags_free(set);
     vc_comm_close(comm);
     return status_of(rc, vc_stop_flag());

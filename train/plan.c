@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/streams.h"
 #include "train/vtrain.h"
 
 #define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */
@@ -49,6 +50,12 @@ char *vtrain_plan_text(const vtrain *t, vtrain_plan_part part)
     return part == VTRAIN_TEXT_MODEL ? text_model(t) : text_data(t);
 }
 
+static void tell_line(FILE *out, const char *line)
+{
+    vc_print(out, line, 0);
+    fputc('\n', out);
+}
+
 /* A line of the plan: what a dry run is asked for, to any other run a message. */
 __attribute__((format(printf, 2, 3))) static void say(const vtrain *t, const char *fmt, ...)
 {
@@ -59,7 +66,7 @@ __attribute__((format(printf, 2, 3))) static void say(const vtrain *t, const cha
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
     if (t->cfg.dry_run)
-        fprintf(t->out, "%s\n", line);
+        tell_line(t->out, line);
     else
         vc_say(t->ui, "%s", line);
 }
@@ -178,5 +185,5 @@ int vtrain_plan_memory(vtrain *t, vc_err *err)
     rc = vtrain_memory_check(t, err);
     if (rc) return rc;
     tell_validation(t);
-    return t->cfg.dry_run && fflush(t->out) ? vc_fail_errno(err, "stdout") : 0;
+    return t->cfg.dry_run ? vc_std_flush(t->out, err) : 0;
 }

@@ -1,0 +1,62 @@
+/* streams.c - see streams.h */
+#include "common/streams.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/utf8.h"
+
+void vc_std_open(void)
+{
+    /* open() gives the lowest number that is free */
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
+            return;
+}
+
+int vc_std_flush(FILE *out, vc_err *err)
+{
+    errno = 0;
+    if (!fflush(out) && !ferror(out))
+        return 0;
+    return errno ? vc_fail_errno(err, "stdout") : vc_fail(err, VC_EIO, "stdout: a write to it failed");
+}
+
+size_t vc_show(char shown[VC_SHOWN], const char *s)
+{
+    uint32_t c;
+    size_t n = vc_utf8(s, &c);
+
+    if (*s == '\n' || *s == '\t')
+        strcpy(shown, " ");
+    else if (n && vc_utf8_plain(c))
+        snprintf(shown, VC_SHOWN, "%.*s", (int)n, s);
+    else if (n > 2)
+        snprintf(shown, VC_SHOWN, "\\u%04x", (unsigned)c & 0xffff);
+    else
+        snprintf(shown, VC_SHOWN, "\\x%02x", n ? (unsigned)c & 0xff : (unsigned char)*s);
+    return n ? n : 1;
+}
+
+void vc_print(FILE *f, const char *text, int max)
+{
+    char shown[VC_SHOWN];
+
+    for (int i = 0; *text; i++) {
+        if (max && i == max) {
+            fputs("...", f);
+            return;
+        }
+        text += vc_show(shown, text);
+        fputs(shown, f);
+    }
+}
+
+void vc_std_complain(const char *program, const vc_err *err, int rc)
+{
+    fprintf(stderr, "%s: ", program);
+    vc_print(stderr, *err->text ? err->text : vc_code_name(rc), 0);
+    fputc('\n', stderr);
+}
