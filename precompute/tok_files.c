@@ -9,16 +9,14 @@
 #include "common/file.h"
 #include "precompute/tok_parts.h"
 
-enum { CONFIG_MAX = 1 << 26, EXTRA_IDS_MAX = 10000 };
+enum { CONFIG_MAX = TOK_TREE_MAX, EXTRA_IDS_MAX = 10000 };
 
 /* ---- added tokens ---- */
 
 static tok_added *find_added(const tokenizer *t, const char *text)
 {
-    for (size_t i = 0; i < t->n_added; i++)
-        if (!strcmp(t->added[i].text, text))
-            return &t->added[i];
-    return NULL;
+    int32_t place = tok_vocab_id(&t->places, text, strlen(text));
+    return place < 0 ? NULL : &t->added[place];
 }
 
 int32_t tok_id_of(const tokenizer *t, const char *s)
@@ -31,6 +29,9 @@ int tok_add_token(tokenizer *t, const tok_added *a, vc_err *err)
 {
     if (!*a->text)
         return 0;                        /* nothing spells it */
+    if (strlen(a->text) > TOK_ADDED_MAX)
+        return vc_fail(err, VC_EFORMAT, "added token \"%.40s...\": longer than %d bytes", a->text,
+                       TOK_ADDED_MAX);
 
     tok_added *to = find_added(t, a->text);
     int32_t known = tok_id_of(t, a->text);
@@ -42,6 +43,8 @@ int tok_add_token(tokenizer *t, const tok_added *a, vc_err *err)
         if (!to->text)
             return vc_fail(err, VC_ENOMEM, "out of memory");
         t->n_added++;
+        if (tok_vocab_add(&t->places, a->text, strlen(a->text), (int32_t)t->n_added - 1))
+            return vc_fail(err, VC_ENOMEM, "out of memory");
     }
     char *text = to->text;
     *to = *a;
@@ -269,6 +272,9 @@ static int add_normalized(tokenizer *t, tok_run *r, int32_t place, vc_err *err)
                             : tok_run_normalizer(&t->normalizer, r, err);
     if (rc)
         return vc_context(err, rc, "added token \"%.100s\"", text);
+    if (r->text.n > TOK_ADDED_MAX)
+        return vc_fail(err, VC_EFORMAT, "added token \"%.100s\": its normalised spelling has %zu bytes, "
+                       "more than %d", text, r->text.n, TOK_ADDED_MAX);
     if (r->text.n && tok_trie_add(&t->after_normal, r->text.data, r->text.n, place))
         return vc_fail(err, VC_ENOMEM, "out of memory");
     return 0;
@@ -284,6 +290,8 @@ static int sort_added(tokenizer *t, vc_err *err)
         qsort(t->added, t->n_added, sizeof *t->added, by_id);
     for (size_t i = 0; i < t->n_added; i++) {
         const tok_added *a = &t->added[i];
+        if (tok_vocab_add(&t->places, a->text, strlen(a->text), (int32_t)i))
+            return vc_fail(err, VC_ENOMEM, "out of memory");
         if (tok_vocab_id(&t->vocab, a->text, strlen(a->text)) >= 0)
             continue;
         if ((size_t)a->id != next)
@@ -297,10 +305,13 @@ static int sort_added(tokenizer *t, vc_err *err)
 static int build_tries(tokenizer *t, vc_err *err)
 {
     tok_run r = { 0 };
+    size_t bytes = 0;
     int rc = sort_added(t, err);
 
+    for (size_t i = 0; i < t->n_added; i++)
+        bytes += strlen(t->added[i].text);
     if (!rc)
-        rc = tok_matcher_open(&r.matcher, err);
+        rc = tok_run_begin(&r, t->normalizer.n, bytes, err);
     for (size_t i = 0; i < t->n_added && !rc; i++) {
         const tok_added *a = &t->added[i];
         if (a->normalized)
@@ -308,10 +319,7 @@ static int build_tries(tokenizer *t, vc_err *err)
         else if (tok_trie_add(&t->before_normal, a->text, strlen(a->text), (int32_t)i))
             rc = vc_fail(err, VC_ENOMEM, "out of memory");
     }
-    tok_matcher_close(r.matcher);
-    vf_buf_free(&r.text);
-    vf_buf_free(&r.other);
-    free(r.found.v);
+    tok_run_free(&r);
     return rc;
 }
 

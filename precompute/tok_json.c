@@ -10,6 +10,8 @@
 #include "formats/json_scan.h"
 #include "precompute/tok_parts.h"
 
+enum { MEMBERS_MAX = 100 };              /* of the file, or of its model */
+
 static bool span_is(vf_span v, const char *word)
 {
     return v.n == strlen(word) && !memcmp(v.p, word, v.n);
@@ -104,8 +106,8 @@ static int read_scored(tokenizer *t, vf_span text, vc_err *err)
         if (!(rc = vf_scan_expect(&s, '[', err)) && !(rc = take_string(&s, &b, err))
             && !(rc = vf_scan_expect(&s, ',', err)) && !(rc = take_number(&s, &score, err)))
             rc = vf_scan_expect(&s, ']', err);
-        if (!rc && tok_unigram_add(t, b.data, b.n, score))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        if (!rc)
+            rc = tok_unigram_add(t, b.data, b.n, score, err);
     }
     vf_buf_free(&b);
     return rc;
@@ -159,6 +161,8 @@ static int copy_affix(char **to, const cJSON *o, const char *field, vc_err *err)
     int rc = vf_json_str_opt(o, field, &s, err);
     if (rc || !*s)
         return rc;
+    if (strlen(s) > TOK_AFFIX_MAX)
+        return vc_fail(err, VC_EFORMAT, "%s: longer than %d bytes", field, TOK_AFFIX_MAX);
     *to = strdup(s);
     return *to ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
@@ -211,6 +215,9 @@ static int add_member(cJSON *o, vf_span key, vf_span value, vc_err *err)
         return 0;
     memcpy(name, key.p, key.n);
     name[key.n] = 0;
+    if (value.n > TOK_TREE_MAX || cJSON_GetArraySize(o) >= MEMBERS_MAX)
+        return vc_fail(err, VC_EFORMAT, "%s: %zu bytes, after %d members; at most %d and %d are expected",
+                       name, value.n, cJSON_GetArraySize(o), TOK_TREE_MAX, MEMBERS_MAX);
     if (cJSON_HasObjectItem(o, name))
         return vc_fail(err, VC_EFORMAT, "%s: it is there twice", name);
     int rc = vf_json_parse(&v, value.p, value.n, err);
@@ -309,6 +316,8 @@ static int add_special(tok_ids *to, const cJSON *specials, const cJSON *piece, v
         double id = cJSON_IsNumber(v) ? v->valuedouble : -1;
         if (!(id >= 0 && id < TOK_ID_MAX) || id != floor(id))
             rc = vc_fail(err, VC_EFORMAT, "special token \"%s\": an id out of range", name);
+        else if (to->n >= TOK_TEMPLATE_MAX)
+            rc = vc_fail(err, VC_EFORMAT, "single: more than %d special tokens", TOK_TEMPLATE_MAX);
         else if (tok_add_id(to, (int64_t)id))
             rc = vc_fail(err, VC_ENOMEM, "out of memory");
     }

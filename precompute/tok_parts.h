@@ -13,7 +13,13 @@
 #include "precompute/tok_text.h"
 #include "precompute/tokenizer.h"
 
-enum { TOK_FILE_MAX = 1 << 28, TOK_ID_MAX = 1 << 30 };
+/* What a hostile file may cost: bytes of a file and of a tree of JSON in it, of an added token and of
+ * what characters wear, of a piece, nodes of the trie of all pieces, special tokens of a template. */
+enum {
+    TOK_FILE_MAX = 1 << 27, TOK_ID_MAX = 1 << 30, TOK_TREE_MAX = 1 << 23, TOK_ADDED_MAX = 1024,
+    TOK_PIECE_MAX = 4096, TOK_NODES_MAX = 1 << 24,
+    TOK_AFFIX_MAX = 64, TOK_TEMPLATE_MAX = 1024
+};
 
 /* ---- steps ---- */
 
@@ -78,7 +84,7 @@ typedef struct tok_span {
 
 typedef struct tok_spans {
     tok_span *v;
-    size_t n, cap;
+    size_t n, cap, most;                 /* most: that tok_add_span adds */
 } tok_spans;
 
 typedef struct tok_ids {
@@ -86,9 +92,12 @@ typedef struct tok_ids {
     size_t n, cap;
 } tok_ids;
 
-/* What one call of tokenizer_ids works with. */
+/* What one call of tokenizer_ids works with. Steps may make at most `most` bytes of a text at a time,
+ * and `work` in all: small multiples of what was given, whatever the file's rules are. */
 typedef struct tok_run {
     tok_matcher *matcher;
+    size_t given, most;
+    uint64_t work;
     vf_buf text, other;                  /* of a section: being read, being written */
     tok_spans words, next, found;
     void *scratch;                       /* the model's */
@@ -96,6 +105,10 @@ typedef struct tok_run {
     tok_ids ids;
 } tok_run;
 
+/* Opens r->matcher and sets the limits of a run of `steps` steps on n bytes of text. */
+int tok_run_begin(tok_run *r, size_t steps, size_t n, vc_err *err);
+void tok_run_free(tok_run *r);
+/* VC_ENOMEM, or VC_EFULL beyond s->most. */
 int tok_add_span(tok_spans *s, size_t at, size_t n, bool hit, bool first);
 int tok_add_id(tok_ids *ids, int64_t id);
 void *tok_scratch(tok_run *r, size_t bytes);              /* what was there is lost; NULL */
@@ -133,6 +146,7 @@ struct tokenizer {
     tok_steps normalizer, splits;
     tok_added *added;
     size_t n_added, cap_added;
+    tok_vocab places;                            /* in added, by text */
     tok_trie before_normal, after_normal;        /* value: place in added */
     enum { TOK_UNIGRAM, TOK_BPE } model;
     tok_vocab vocab;
@@ -147,8 +161,8 @@ struct tokenizer {
 /* Whether all bytes of s[0..n) have tokens of their own. */
 bool tok_has_bytes(const tokenizer *t, const char *s, size_t n);
 
-/* Adds the piece whose id is the next; VC_ENOMEM. */
-int tok_unigram_add(tokenizer *t, const char *s, size_t n, double score);
+/* Adds the piece whose id is the next. */
+int tok_unigram_add(tokenizer *t, const char *s, size_t n, double score, vc_err *err);
 /* After the last piece: unk is checked and the scores are completed. */
 int tok_unigram_done(tokenizer *t, vc_err *err);
 int tok_unigram_word(const tokenizer *t, tok_run *r, const char *s, size_t n);

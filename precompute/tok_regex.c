@@ -19,9 +19,11 @@ struct tok_regex {
 struct tok_matcher {
     pcre2_match_data *data;
     pcre2_match_context *limits;
+    uint64_t left;                       /* steps that matches may still take */
+    size_t at;                           /* where in the text the last one was */
 };
 
-enum { STEPS = 10000000 };               /* of one match, and 16 for each byte of the text */
+enum { HEAP_KIB = 64 << 10 };            /* of one match, without the JIT */
 
 /* ---- translation ---- */
 
@@ -98,9 +100,10 @@ static int compile(tok_regex *r, const char *text, size_t n, vc_err *err)
     int code;
     PCRE2_SIZE at;
 
-    /* Ruby's ^ and $ are those of lines */
+    /* Ruby's ^ and $ are those of lines. The callouts, one before each item, count: PCRE2's own limits
+     * begin anew at each start of a match. */
     r->code = pcre2_compile((PCRE2_SPTR)text, n, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE
-                            | PCRE2_NEVER_BACKSLASH_C, &code, &at, NULL);
+                            | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT, &code, &at, NULL);
     if (!r->code) {
         char why[200];
         if (pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why) < 0)
@@ -141,6 +144,20 @@ void tok_regex_close(tok_regex *r)
     free(r);
 }
 
+/* PCRE2's callout: an item of a pattern is about to be tried. */
+static int count_step(pcre2_callout_block *b, void *arg)
+{
+    tok_matcher *m = arg;
+    size_t at = b->current_position;
+    uint64_t cost = 1 + (at > m->at ? at - m->at : m->at - at);
+
+    m->at = at;
+    if (cost > m->left)
+        return PCRE2_ERROR_CALLOUT;
+    m->left -= cost;
+    return 0;
+}
+
 int tok_matcher_open(tok_matcher **out, vc_err *err)
 {
     *out = NULL;
@@ -153,6 +170,9 @@ int tok_matcher_open(tok_matcher **out, vc_err *err)
         tok_matcher_close(m);
         return vc_fail(err, VC_ENOMEM, "out of memory");
     }
+    pcre2_set_callout(m->limits, count_step, m);
+    pcre2_set_heap_limit(m->limits, HEAP_KIB);
+    pcre2_set_match_limit(m->limits, UINT32_MAX);
     *out = m;
     return 0;
 }
@@ -166,10 +186,15 @@ void tok_matcher_close(tok_matcher *m)
     free(m);
 }
 
+void tok_matcher_allow(tok_matcher *m, uint64_t steps)
+{
+    m->left = steps;
+}
+
 int tok_regex_find(const tok_regex *r, tok_matcher *m, const char *s, size_t n, size_t from,
                    bool *found, size_t *start, size_t *end, vc_err *err)
 {
-    pcre2_set_match_limit(m->limits, STEPS + 16 * (uint32_t)(n < STEPS ? n : STEPS));
+    m->at = from;
     int rc = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK, m->data, m->limits);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
         rc = pcre2_match(r->code, (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,

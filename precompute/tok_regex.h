@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/err.h"
 
@@ -18,6 +19,9 @@ void tok_regex_close(tok_regex *r);                      /* NULL is fine */
 
 int tok_matcher_open(tok_matcher **out, vc_err *err);
 void tok_matcher_close(tok_matcher *m);                  /* NULL is fine */
+
+/* How many items of patterns all matches from now on may try, and characters of texts pass. */
+void tok_matcher_allow(tok_matcher *m, uint64_t steps);
 
 /* The first match in s[0..n), valid UTF-8, that begins at `from` or later, and goes on to *start
  * and *end; *found false: there is none. VC_EFORMAT: the pattern takes too long on this text. */

@@ -111,8 +111,9 @@ static int read_piece(tokenizer *t, wire w, spec *s, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "piece %zu: its score is not finite", id);
     if (type == UNKNOWN)
         s->unk_id = id;
-    if (tok_unigram_add(t, p, n, score))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+    int added = tok_unigram_add(t, p, n, score, err);
+    if (added)
+        return added;
     if (type != UNKNOWN && type != CONTROL && type != USER_DEFINED)
         return 0;
 
@@ -214,9 +215,9 @@ static int add_extra_ids(tokenizer *t, int n, vc_err *err)
         if (tok_vocab_id(&t->vocab, name, (size_t)len) >= 0)
             continue;
         tok_added a = { .text = name, .id = (int32_t)t->unigram.n };
-        if (tok_unigram_add(t, name, (size_t)len, 0))
-            return vc_fail(err, VC_ENOMEM, "out of memory");
-        int rc = tok_add_token(t, &a, err);
+        int rc = tok_unigram_add(t, name, (size_t)len, 0, err);
+        if (!rc)
+            rc = tok_add_token(t, &a, err);
         if (rc)
             return rc;
     }

@@ -5,7 +5,13 @@
 
 #include "precompute/tok_parts.h"
 
-enum { GROWN_MAX = 1 << 30 };            /* bytes that steps may make of one text */
+/* What steps may make of a text of n bytes, and how long that may take: BASE + GROWTH * n bytes, words
+ * or matches; of work, the same for each step, in bytes written and in items of patterns tried. The
+ * greatest growth of a normal form is elevenfold; common patterns try less than 50 items a byte. */
+enum {
+    TEXT_BASE = 1 << 16, TEXT_GROWTH = 16, SPANS_BASE = 1 << 16, SPANS_GROWTH = 4, WORK_BASE = 1 << 18,
+    WORK_GROWTH = 512
+};
 
 const char *const tok_gpt2_pattern =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
@@ -64,14 +70,59 @@ void tok_steps_hash(const tok_steps *s, vf_hasher *h)
     }
 }
 
-/* ---- growing lists ---- */
+/* ---- a run ---- */
+
+int tok_run_begin(tok_run *r, size_t steps, size_t n, vc_err *err)
+{
+    r->given = n;
+    r->most = TEXT_BASE + TEXT_GROWTH * n;
+    r->work = (steps + 1) * (WORK_BASE + (uint64_t)WORK_GROWTH * n);
+    r->words.most = r->next.most = r->found.most = SPANS_BASE + SPANS_GROWTH * n;
+    int rc = tok_matcher_open(&r->matcher, err);
+    if (!rc)
+        tok_matcher_allow(r->matcher, r->work);
+    return rc;
+}
+
+void tok_run_free(tok_run *r)
+{
+    tok_matcher_close(r->matcher);
+    vf_buf_free(&r->text);
+    vf_buf_free(&r->other);
+    free(r->words.v);
+    free(r->next.v);
+    free(r->found.v);
+    free(r->scratch);
+    free(r->ids.v);
+}
 
 int tok_add_span(tok_spans *s, size_t at, size_t n, bool hit, bool first)
 {
+    if (s->n >= s->most)
+        return VC_EFULL;
     int rc = tok_grow((void **)&s->v, &s->cap, s->n, sizeof *s->v);
     if (!rc)
         s->v[s->n++] = (tok_span){ at, n, hit, first };
     return rc;
+}
+
+/* The message of a step that ran out of memory or of what it may make. */
+static int fail_step(const tok_run *r, int rc, vc_err *err)
+{
+    if (rc == VC_ENOMEM)
+        return vc_fail(err, rc, "out of memory");
+    return rc != VC_EFULL ? rc
+         : vc_fail(err, VC_EFORMAT, "it makes too much of a text of %zu bytes: more than %zu bytes or "
+                   "%zu pieces", r->given, r->most, r->found.most);
+}
+
+/* Adds to r->other; VC_EFULL if that is more than a text may become. */
+static int put(tok_run *r, const char *s, size_t n)
+{
+    if (n > r->most || r->other.n > r->most - n)
+        return VC_EFULL;
+    vf_buf_add(&r->other, s, n);
+    return r->other.failed ? VC_ENOMEM : 0;
 }
 
 int tok_add_id(tok_ids *ids, int64_t id)
@@ -122,49 +173,50 @@ static int find_regex(const tok_regex *re, tok_run *r, const char *s, size_t n, 
                 continue;
         }
         last = end;
-        if (add_hit(&r->found, done, start, end))
-            return VC_ENOMEM;
+        if ((rc = add_hit(&r->found, done, start, end)))
+            return rc;
     }
     return 0;
 }
 
 static int find_class(const tok_pattern *p, tok_run *r, const char *s, size_t n, size_t *done)
 {
-    for (size_t i = 0, len; i < n; i += len)
-        if (tok_is(tok_char(s + i, &len), p->class) && add_hit(&r->found, done, i, i + len))
-            return VC_ENOMEM;
-    return 0;
+    int rc = 0;
+    for (size_t i = 0, len; !rc && i < n; i += len)
+        if (tok_is(tok_char(s + i, &len), p->class))
+            rc = add_hit(&r->found, done, i, i + len);
+    return rc;
 }
 
 static int find_text(const tok_pattern *p, tok_run *r, const char *s, size_t n, size_t *done)
 {
     size_t len = strlen(p->text);
+    int rc = 0;
 
-    for (const char *at = s, *hit; (hit = memmem(at, n - (size_t)(at - s), p->text, len));
-         at = hit + len)
-        if (add_hit(&r->found, done, (size_t)(hit - s), (size_t)(hit - s) + len))
-            return VC_ENOMEM;
-    return 0;
+    for (const char *at = s, *hit;
+         !rc && (hit = memmem(at, n - (size_t)(at - s), p->text, len)); at = hit + len)
+        rc = add_hit(&r->found, done, (size_t)(hit - s), (size_t)(hit - s) + len);
+    return rc;
 }
 
 /* Runs of word characters, and runs of what is neither those nor space. */
 static int find_words(tok_run *r, const char *s, size_t n, size_t *done)
 {
     size_t from = 0, len;
-    int before = 0;                      /* 0: space, 1: word, 2: other */
+    int before = 0, rc = 0;              /* before: 0 space, 1 word, 2 other */
 
-    for (size_t i = 0; i <= n; i += len) {
+    for (size_t i = 0; !rc && i <= n; i += len) {
         len = 1;
         uint32_t c = i < n ? tok_char(s + i, &len) : ' ';
         int kind = tok_is(c, TOK_IS_WORD) ? 1 : tok_is(c, TOK_IS_SPACE) ? 0 : 2;
         if (kind == before)
             continue;
-        if (before && add_hit(&r->found, done, from, i))
-            return VC_ENOMEM;
+        if (before)
+            rc = add_hit(&r->found, done, from, i);
         from = i;
         before = kind;
     }
-    return 0;
+    return rc;
 }
 
 static int find(const tok_pattern *p, tok_run *r, const char *s, size_t n, vc_err *err)
@@ -181,7 +233,7 @@ static int find(const tok_pattern *p, tok_run *r, const char *s, size_t n, vc_er
     }
     if (!rc && done < n)
         rc = tok_add_span(&r->found, done, n - done, false, false);
-    return rc == VC_ENOMEM ? vc_fail(err, rc, "out of memory") : rc;
+    return rc;
 }
 
 /* ---- steps that change texts ---- */
@@ -192,12 +244,7 @@ static int replace(const tok_step *s, tok_run *r, vc_err *err)
 
     for (size_t i = 0; !rc && i < r->found.n; i++) {
         const tok_span *f = &r->found.v[i];
-        if (f->hit)
-            vf_buf_add(&r->other, s->text, s->n);
-        else
-            vf_buf_add(&r->other, r->text.data + f->at, f->n);
-        if (r->other.n > GROWN_MAX)
-            rc = vc_fail(err, VC_EFORMAT, "the normaliser makes the text too long");
+        rc = f->hit ? put(r, s->text, s->n) : put(r, r->text.data + f->at, f->n);
     }
     return rc;
 }
@@ -231,18 +278,19 @@ static int change(const tok_step *s, tok_run *r, vc_err *err)
         return tok_normalize(&r->other, r->text.data, r->text.n, s->form, err);
     case TOK_LOWERCASE: tok_lower(&r->other, r->text.data, r->text.n); return 0;
     case TOK_REPLACE: return replace(s, r, err);
-    case TOK_CHARSMAP: tok_charsmap_apply(&s->map, &r->other, r->text.data, r->text.n); return 0;
+    case TOK_CHARSMAP:
+        return tok_charsmap_apply(&s->map, &r->other, r->most, r->text.data, r->text.n);
     case TOK_STRIP: strip(s, r); return 0;
     case TOK_STRIP_ACCENTS: strip_accents(r); return 0;
-    default:
-        vf_buf_add(&r->other, s->text, s->n);
-        vf_buf_add(&r->other, r->text.data, r->text.n);
-        return 0;
+    default: {
+        int rc = put(r, s->text, s->n);
+        return rc ? rc : put(r, r->text.data, r->text.n);
+    }
     }
 }
 
 /* What was written is what is read next. */
-static int swap_texts(tok_run *r, vc_err *err)
+static int swap_texts(tok_run *r)
 {
     vf_buf b = r->text;
 
@@ -250,9 +298,30 @@ static int swap_texts(tok_run *r, vc_err *err)
     r->other = b;
     r->other.n = 0;
     if (r->text.failed)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
-    return r->text.n > GROWN_MAX ? vc_fail(err, VC_EFORMAT, "the steps make the text too long")
-                                 : 0;
+        return VC_ENOMEM;
+    if (r->text.n > r->most || r->text.n > r->work)
+        return VC_EFULL;
+    r->work -= r->text.n;
+    return 0;
+}
+
+static const char *const names[] = {
+    [TOK_NORMAL_FORM] = "a normal form", [TOK_LOWERCASE] = "Lowercase", [TOK_REPLACE] = "Replace",
+    [TOK_PREPEND] = "Prepend", [TOK_CHARSMAP] = "Precompiled", [TOK_STRIP] = "Strip",
+    [TOK_STRIP_ACCENTS] = "StripAccents", [TOK_SPLIT] = "Split", [TOK_METASPACE] = "Metaspace",
+    [TOK_BYTE_LEVEL] = "ByteLevel"
+};
+
+/* "normalizer: step 3, Replace "a": it makes too much ..." */
+static int name_step(const tok_run *r, const char *list, const tok_steps *s, size_t i, int rc,
+                     vc_err *err)
+{
+    const tok_step *p = &s->step[i];
+    const char *what = p->find.text ? p->find.text : "";
+
+    rc = fail_step(r, rc, err);
+    return vc_context(err, rc, "%s: step %zu, %s%s%.60s%s", list, i + 1, names[p->kind],
+                      *what ? " \"" : "", what, *what ? "\"" : "");
 }
 
 int tok_run_normalizer(const tok_steps *s, tok_run *r, vc_err *err)
@@ -263,9 +332,9 @@ int tok_run_normalizer(const tok_steps *s, tok_run *r, vc_err *err)
         r->other.n = 0;
         int rc = change(&s->step[i], r, err);
         if (!rc)
-            rc = swap_texts(r, err);
+            rc = swap_texts(r);
         if (rc)
-            return rc;
+            return name_step(r, "normalizer", s, i, rc, err);
     }
     return 0;
 }
@@ -320,15 +389,29 @@ static int put_parts(const tok_step *s, tok_run *r, size_t at, bool first)
 
 static int split(const tok_step *s, tok_run *r, vc_err *err)
 {
-    for (size_t i = 0; i < r->words.n; i++) {
+    int rc = 0;
+    for (size_t i = 0; !rc && i < r->words.n; i++) {
         tok_span w = r->words.v[i];
-        int rc = find(&s->find, r, r->text.data + w.at, w.n, err);
-        if (rc)
-            return rc;
-        if (put_parts(s, r, w.at, w.first))
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = find(&s->find, r, r->text.data + w.at, w.n, err);
+        if (!rc)
+            rc = put_parts(s, r, w.at, w.first);
     }
-    return 0;
+    return rc;
+}
+
+/* A word with marks for its blanks, and one in front of it if `lead`. */
+static int put_marked(const tok_step *s, tok_run *r, const char *p, size_t n, bool lead)
+{
+    int rc = lead ? put(r, s->text, s->n) : 0;
+
+    for (size_t k = 0, from = 0; !rc && k <= n; k++)
+        if (k == n || p[k] == ' ') {
+            rc = put(r, p + from, k - from);
+            if (!rc && k < n)
+                rc = put(r, s->text, s->n);
+            from = k + 1;
+        }
+    return rc;
 }
 
 /* Blanks become the mark, one may be put in front, and words end before each mark. */
@@ -343,24 +426,15 @@ static int metaspace(const tok_step *s, tok_run *r, vc_err *err)
         const char *p = r->text.data + w.at;
         size_t at = r->other.n;
         bool marked = *p == ' ' || (w.n >= s->n && !memcmp(p, s->text, s->n));
-        if (!marked && (s->scheme == TOK_ALWAYS || (s->scheme == TOK_FIRST && w.first)))
-            vf_buf_add(&r->other, s->text, s->n);
-        for (size_t k = 0, from = 0; k <= w.n; k++)
-            if (k == w.n || p[k] == ' ') {
-                vf_buf_add(&r->other, p + from, k - from);
-                if (k < w.n)
-                    vf_buf_add(&r->other, s->text, s->n);
-                from = k + 1;
-            }
-        if (r->other.failed)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
-        if (s->split)
+        rc = put_marked(s, r, p, w.n,
+                        !marked && (s->scheme == TOK_ALWAYS || (s->scheme == TOK_FIRST && w.first)));
+        if (!rc && s->split)
             rc = find(&marks.find, r, r->other.data + at, r->other.n - at, err);
-        if (!rc && (s->split ? put_parts(&marks, r, at, w.first)
-                             : tok_add_span(&r->next, at, r->other.n - at, false, w.first)))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        if (!rc)
+            rc = s->split ? put_parts(&marks, r, at, w.first)
+                          : tok_add_span(&r->next, at, r->other.n - at, false, w.first);
     }
-    return rc ? rc : swap_texts(r, err);
+    return rc ? rc : swap_texts(r);
 }
 
 /* GPT-2's letters for bytes: what is printable in Latin 1 stands for itself, the others, in order,
@@ -372,17 +446,17 @@ static uint32_t byte_letter(uint8_t b)
     return b <= ' ' ? 0x100u + b : b <= 0xa0 ? 0x121u + (b - 0x7fu) : 0x143u;
 }
 
-static int byte_level(tok_run *r, vc_err *err)
+static int byte_level(tok_run *r)
 {
-    for (size_t i = 0; i < r->words.n; i++) {
+    int rc = 0;
+    for (size_t i = 0; !rc && i < r->words.n; i++) {
         tok_span w = r->words.v[i];
         size_t at = r->other.n;
         for (size_t k = 0; k < w.n; k++)
             tok_put_char(&r->other, byte_letter((uint8_t)r->text.data[w.at + k]));
-        if (tok_add_span(&r->next, at, r->other.n - at, false, w.first))
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = tok_add_span(&r->next, at, r->other.n - at, false, w.first);
     }
-    return swap_texts(r, err);
+    return rc ? rc : swap_texts(r);
 }
 
 int tok_run_splits(const tok_steps *s, tok_run *r, bool first, vc_err *err)
@@ -396,9 +470,9 @@ int tok_run_splits(const tok_steps *s, tok_run *r, bool first, vc_err *err)
         r->next.n = r->other.n = 0;
         int rc = step->kind == TOK_SPLIT ? split(step, r, err)
                : step->kind == TOK_METASPACE ? metaspace(step, r, err)
-                                             : byte_level(r, err);
+                                             : byte_level(r);
         if (rc)
-            return rc;
+            return name_step(r, "pre_tokenizer", s, i, rc, err);
         tok_spans words = r->words;
         r->words = r->next;
         r->next = words;

@@ -283,32 +283,33 @@ static bool map_part(const tok_charsmap *m, vf_buf *out, const char *s, size_t n
     return to != NULL;
 }
 
-static void map_cluster(const tok_charsmap *m, vf_buf *out, const char *s, size_t n)
+static void map_cluster(const tok_charsmap *m, vf_buf *out, size_t most, const char *s, size_t n)
 {
     if (n < 6 && map_part(m, out, s, n))
         return;
-    for (size_t i = 0, len; i < n; i += len) {
+    for (size_t i = 0, len; i < n && out->n <= most; i += len) {
         tok_char(s + i, &len);
         if (!map_part(m, out, s + i, len))
             vf_buf_add(out, s + i, len);
     }
 }
 
-void tok_charsmap_apply(const tok_charsmap *m, vf_buf *out, const char *s, size_t n)
+int tok_charsmap_apply(const tok_charsmap *m, vf_buf *out, size_t most, const char *s, size_t n)
 {
     utf8proc_int32_t state = 0;
     size_t from = 0, len;
     uint32_t before = 0;
 
-    for (size_t i = 0; i < n; i += len) {
+    for (size_t i = 0; i < n && out->n <= most; i += len) {
         uint32_t c = tok_char(s + i, &len);
         if (i && utf8proc_grapheme_break_stateful((utf8proc_int32_t)before,
                                                   (utf8proc_int32_t)c, &state)) {
-            map_cluster(m, out, s + from, i - from);
+            map_cluster(m, out, most, s + from, i - from);
             from = i;
         }
         before = c;
     }
-    if (n)
-        map_cluster(m, out, s + from, n - from);
+    if (n && out->n <= most)
+        map_cluster(m, out, most, s + from, n - from);
+    return out->n > most ? VC_EFULL : 0;
 }

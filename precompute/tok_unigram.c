@@ -7,15 +7,19 @@
 
 static const double UNK_PENALTY = 10;    /* of an unknown character, below the worst piece */
 
-int tok_unigram_add(tokenizer *t, const char *s, size_t n, double score)
+int tok_unigram_add(tokenizer *t, const char *s, size_t n, double score, vc_err *err)
 {
     tok_unigram *u = &t->unigram;
     int32_t id = (int32_t)u->n;
 
+    if (n > TOK_PIECE_MAX || u->pieces.n > TOK_NODES_MAX)
+        return vc_fail(err, VC_EFORMAT, "piece %zu has %zu bytes, and the trie of those before it %zu "
+                       "nodes: at most %d and %d are expected", u->n, n, u->pieces.n, TOK_PIECE_MAX,
+                       TOK_NODES_MAX);
     if (u->n >= TOK_ID_MAX || tok_grow((void **)&u->score, &u->cap, u->n, sizeof *u->score)
         || tok_vocab_add(&t->vocab, s, n, id)
         || (n && tok_trie_add(&u->pieces, s, n, id)))
-        return VC_ENOMEM;
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     u->score[u->n++] = score;
     return 0;
 }

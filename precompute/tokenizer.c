@@ -30,6 +30,7 @@ void tokenizer_close(tokenizer *t)
     tok_trie_free(&t->before_normal);
     tok_trie_free(&t->after_normal);
     tok_vocab_free(&t->vocab);
+    tok_vocab_free(&t->places);
     tok_unigram_free(&t->unigram);
     tok_bpe_free(&t->bpe);
     free(t->front.v);
@@ -142,18 +143,6 @@ static int put_section(const tokenizer *t, tok_run *r, const char *s, size_t n, 
     return rc;
 }
 
-static void run_free(tok_run *r)
-{
-    tok_matcher_close(r->matcher);
-    vf_buf_free(&r->text);
-    vf_buf_free(&r->other);
-    free(r->words.v);
-    free(r->next.v);
-    free(r->found.v);
-    free(r->scratch);
-    free(r->ids.v);
-}
-
 int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **ids, size_t *n,
                   vc_err *err)
 {
@@ -165,7 +154,7 @@ int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **
     if (bytes > TOKENIZER_TEXT_MAX)
         return vc_fail(err, VC_EINVAL, "a text of %zu bytes; the most is %d", bytes,
                        TOKENIZER_TEXT_MAX);
-    int rc = tok_matcher_open(&r.matcher, err);
+    int rc = tok_run_begin(&r, t->normalizer.n + t->splits.n, bytes, err);
     if (!rc && vf_utf8_prefix(text, bytes) < bytes) {
         tok_repair(&repaired, text, bytes);
         text = repaired.data;
@@ -182,7 +171,7 @@ int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **
         *n = r.ids.n;
         r.ids.v = NULL;
     }
-    run_free(&r);
+    tok_run_free(&r);
     vf_buf_free(&repaired);
     return rc;
 }
