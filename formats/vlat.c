@@ -85,6 +85,8 @@ static const vc_flag import_flags[] = {
          "prompt_embeds_1, pooled_1, ..., or `zeros`"),
     FLAG(VC_PATH, texts, "texts", NULL, NULL,
          "a dataset whose text embeddings are taken, by caption, in place of the cache's own"),
+    FLAG(VC_BOOLEAN, allow_partial, "allow_partial", NULL, NULL,
+         "take what is there of a cache that lacks files or samples; exit status 3"),
     LOG_FORMAT, END
 };
 
@@ -222,7 +224,7 @@ static int exit_status(int rc)
 {
     if (rc == VC_ESTOP)
         return 128 + *vc_stop_flag();
-    return rc == VC_EUSAGE ? 2 : rc < 0 ? 1 : 0;
+    return rc == VC_EUSAGE ? 2 : rc < 0 ? 1 : rc == VLAT_PARTIAL ? 3 : 0;
 }
 
 int main(int argc, char **argv)

@@ -10,7 +10,7 @@
 #include "formats/shards.h"
 
 typedef struct vlat_options {
-    bool json, repair;
+    bool json, repair, allow_partial;
     char *out, *of;
     char *to, *from, *family, *vae, *empty, *texts;          /* export, import */
     int space;                   /* 0: as the format, 1: raw, 2: normalized */
@@ -27,6 +27,9 @@ typedef struct vlat {
     vc_progress *progress;
     FILE *out;
 } vlat;
+
+/* Verbs return 0, an error, or VLAT_PARTIAL: done, with part of the input left out (exit status 3). */
+enum { VLAT_PARTIAL = 3 };
 
 int vlat_info(const vlat *v, vc_err *err);
 int vlat_list(const vlat *v, vc_err *err);

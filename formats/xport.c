@@ -279,6 +279,7 @@ static int write_part(xport *x, const xport_format *f, const char *part, bool le
     if (mkdir(part, 0777))
         return vc_fail_errno(err, "%s (no export left it: move it away)", part);
     rc = f->write(x, err);
+    if (!rc) rc = xport_note(x, part, XPORT_NOTE, vf_dataset_count(x->d), err);
     if (!rc) rc = make_durable(part, err);
     rc = vc_maps_check(rc, err);
     if (!rc && rename(part, x->v->o->out))
@@ -339,6 +340,7 @@ int vlat_export(const vlat *v, vc_err *err)
                     "latents are not exported", x.no_conditions);
     }
     vf_keymap_free(&x.written);
+    xport_close(&x);
     vf_dataset_close(d);
     return rc;
 }
@@ -354,7 +356,8 @@ int vlat_import(const vlat *v, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--texts: %s has the dataset whole, with its texts", f->name);
     if (v->o->texts && v->o->empty)
         return vc_fail(err, VC_EUSAGE, "--texts brings the empty prompt too: leave --empty out");
-    xport x = { .v = v, .format = f->source, .dir = v->path, .normalized = is_normalized(v, f) };
+    xport x = { .v = v, .format = f->source, .dir = v->path, .note_dir = f->note_dir, .samples = -1,
+                .normalized = is_normalized(v, f) };
     if (!f->whole) {
         const char *family = v->o->family ? v->o->family : f->family;
         if (!(x.family = xport_family_need(family, err)))
@@ -364,8 +367,9 @@ int vlat_import(const vlat *v, vc_err *err)
                            f->families);
     }
     int rc = vf_copy_room(v->o->out, err);
+    if (!rc) rc = xport_read_note(&x, err);
     if (!rc) rc = f->read(&x, err);
     if (!rc) rc = xport_finish(&x, err);
     xport_close(&x);
-    return rc;
+    return rc || !x.lacks ? rc : VLAT_PARTIAL;
 }

@@ -66,8 +66,14 @@ typedef struct xport {
     const cJSON *manifest;
     uint64_t no_captions;                    /* captions after the first: left out */
     vf_keymap written;                       /* names of values in files of their own */
+    /* both: how many samples files of an export hold, by name, where more than one is in a file */
+    cJSON *files;
     /* import */
     xport_sink *sink;
+    const char *note_dir;                    /* from dir to the export's note; NULL: dir itself */
+    int64_t samples;                         /* that the note says; -1: there is no note */
+    char *root;                              /* of the exported dataset, as the note says */
+    uint64_t lacks;                          /* of --allow_partial: what was found missing */
 } xport;
 
 typedef struct xport_format {
@@ -80,6 +86,8 @@ typedef struct xport_format {
     bool whole;                              /* carries the dataset as it is, manifest and all */
     int (*write)(xport *x, vc_err *err);     /* NULL: only read */
     int (*read)(xport *x, vc_err *err);
+    const char *note_dir;                    /* from the folder that an import is given to the note's;
+                                              * NULL: the same */
 } xport_format;
 
 extern const xport_format xport_safetensors, xport_webdataset, xport_musubi, xport_finetrainers,
@@ -132,6 +140,19 @@ void xport_swap(void *dst, const void *src, size_t a, size_t b, size_t n, size_t
 /* A name for a sample that is in no other: the stem of its path, else stem-NUMBER. Malloc'ed. */
 char *xport_name(vf_keymap *names, const xport_sample *s, vc_err *err);
 
+/* ---- the note ----
+ *
+ * An export says what it holds, vlat-export.json: {"format": "musubi", "samples": 40, "root": "...",
+ * "files": {"shard-000000.tar": 20, ...}}. The trainers look for names of their own and pass it by. */
+
+#define XPORT_NOTE "vlat-export.json"
+/* Writes it, as dir/name, of so many samples. */
+int xport_note(const xport *x, const char *dir, const char *name, uint32_t samples, vc_err *err);
+/* Reads it, if it is there; a note of another format is passed by. */
+int xport_read_note(xport *x, vc_err *err);
+/* Before the end of an import: everything that the note names was there. */
+int xport_check_note(xport *x, vc_err *err);
+
 /* ---- import ---- */
 
 typedef struct xport_item {
@@ -162,6 +183,10 @@ int xport_put_empty(const xport *x, int i, const vf_view *embeds, const vf_view 
 /* Moments [2C,f,h,w], or [f,2C,h,w] if frames_first, as the item's mean and logvar: views, of *own
  * (malloc'ed) where they had to be put in order, else NULL. */
 int xport_split(const vf_view *moments, bool frames_first, xport_item *item, void **own, vc_err *err);
+/* Something is missing or damaged: an error, or with --allow_partial a warning, and 0. */
+int xport_lack(xport *x, vc_err *err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* The same of a sample that could not be read: rc of its reading, whose text is in err. */
+int xport_skip(xport *x, int rc, vc_err *err);
 /* Ends the dataset that items made (VC_ENOENT: there were none) and says so. */
 int xport_finish(xport *x, vc_err *err);
 void xport_close(xport *x);

@@ -209,7 +209,7 @@ static int import_causvid(xport *x, vc_err *err)
     if (!rc) rc = read_shape(&m, err);
     vc_progress_begin(x->v->progress, "importing", "samples", (uint64_t)m.n);
     for (int64_t i = 0; !rc && i < m.n; i++)
-        rc = read_sample(&m, i, err);
+        rc = xport_skip(x, read_sample(&m, i, err), err);
     rc = vc_context(err, rc, "%s", path ? path : x->dir);
     vf_lmdb_close(m.m);
     free(path);
@@ -218,5 +218,5 @@ static int import_causvid(xport *x, vc_err *err)
 
 const xport_format xport_causvid = {
     "causvid", "CausVid", "one shape, f16; one caption, no text embeddings", "", "wan2.1", true, false,
-    export_causvid, import_causvid
+    export_causvid, import_causvid, NULL
 };

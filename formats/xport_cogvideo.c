@@ -256,9 +256,9 @@ static int read_lists(xport *x, const char *root, vc_err *err)
         if (!rc) rc = next_line(&prompts, &prompt, err);
         more = video && prompt;
         if (!rc && more)
-            rc = read_sample(x, root, video, prompt, err);
+            rc = xport_skip(x, read_sample(x, root, video, prompt, err), err);
         else if (!rc && (video || prompt))
-            rc = vc_fail(err, VC_EFORMAT, "%s: another number of prompts than of videos", root);
+            rc = xport_lack(x, err, "%s: another number of prompts than of videos", root);
         free(video);
         free(prompt);
     }
@@ -290,5 +290,5 @@ static int import_cogvideo(xport *x, vc_err *err)
 const xport_format xport_cogvideo = {
     "cogvideo", "CogVideo", "one shape, a draw in bf16, one caption",
     "cogvideox cogvideox1.5", "cogvideox", true, false,
-    export_cogvideo, import_cogvideo
+    export_cogvideo, import_cogvideo, "../../../.."
 };

@@ -234,19 +234,18 @@ static int read_sample(xport *x, const char *name, vc_err *err)
 static int read_rank(xport *x, int64_t rank, vc_err *err)
 {
     char sub[24] = "", name[64];
-    int64_t *list;
+    int64_t *list = NULL;
     int n;
     if (rank >= 0)
         snprintf(sub, sizeof sub, "%" PRId64 "/", rank);
     char *dir = vc_path_join(x->dir, sub);
     int rc = dir ? xport_numbers(&list, &n, dir, "", ".pth", err)
                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = xport_check_numbers(x, list, n, dir, "", ".pth", err);
     free(dir);
-    if (rc)
-        return rc;
     for (int i = 0; !rc && i < n; i++) {
         snprintf(name, sizeof name, "%s%" PRId64 ".pth", sub, list[i]);
-        rc = read_sample(x, name, err);
+        rc = xport_skip(x, read_sample(x, name, err), err);
     }
     free(list);
     return rc;
@@ -260,7 +259,8 @@ static int import_diffsynth(xport *x, vc_err *err)
     if (rc)
         return rc;
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
-    rc = read_rank(x, -1, err);
+    rc = xport_check_numbers(x, ranks, n, x->dir, "", "", err);
+    if (!rc) rc = read_rank(x, -1, err);
     for (int i = 0; !rc && i < n; i++)
         rc = read_rank(x, ranks[i], err);
     free(ranks);
@@ -270,5 +270,5 @@ static int import_diffsynth(xport *x, vc_err *err)
 const xport_format xport_diffsynth = {
     "diffsynth", "DiffSynth-Studio", "posterior means in bf16, one caption",
     "wan2.1 qwen-image", "wan2.1", true, false,
-    export_diffsynth, import_diffsynth
+    export_diffsynth, import_diffsynth, NULL
 };

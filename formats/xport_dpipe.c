@@ -332,8 +332,8 @@ static int read_bucket(importing *m, const char *bucket, vc_err *err)
         rc = vf_tensor_cache_get(m->latents, i, &p, err);
         char *spec = rc ? NULL : spec_of(vf_pt_root(p), err);
         if (!rc)
-            rc = vc_context(err, spec ? put_item(m, vf_pt_root(p), spec, err) : VC_EFORMAT,
-                            "%s/latents: item %zu", bucket, i);
+            rc = spec ? put_item(m, vf_pt_root(p), spec, err) : VC_EFORMAT;
+        rc = xport_skip(m->x, vc_context(err, rc, "%s/latents: item %zu", bucket, i), err);
         free(spec);
         vf_pt_close(p);
     }
@@ -384,5 +384,5 @@ static int import_dpipe(xport *x, vc_err *err)
 const xport_format xport_dpipe = {
     "diffusion-pipe", "diffusion-pipe", "Arrow, SQLite and pickles",
     "wan2.1 hunyuanvideo ltx-video qwen-image", "wan2.1", true, false,
-    xport_dpipe_write, import_dpipe
+    xport_dpipe_write, import_dpipe, "metadata"
 };

@@ -334,6 +334,7 @@ static int write_bucket(const xport *x, const bucket *b, vc_err *err)
     if (!rc) rc = order_of(b, &t, &turns, err);
     if (!rc) rc = write_table(x, b, order, t, turns, err);
     if (!rc) rc = xport_write(b->dir, "metadata/grouping_keys.json", key, (size_t)n, err);
+    if (!rc) rc = xport_note(x, b->dir, "metadata/" XPORT_NOTE, (uint32_t)b->n, err);
     free(t);
     free(metadata);
     free(order);

@@ -241,6 +241,18 @@ static int read_sample(xport *x, const char *dir, int64_t i, vc_err *err)
     return rc;
 }
 
+/* A condition behind the last latent, whose number is `last`, has lost its own. */
+static int check_conditions(xport *x, const char *dir, int64_t last, vc_err *err)
+{
+    int64_t *list;
+    int n, rc = xport_numbers(&list, &n, dir, "condition-", ".pt", err);
+    if (!rc && n && list[n - 1] > last)
+        rc = xport_lack(x, err, "%s/latent-%" PRId64 ".pt is missing: its condition is there", dir,
+                        list[n - 1]);
+    free(list);
+    return rc;
+}
+
 static int import_finetrainers(xport *x, vc_err *err)
 {
     int n = 0;
@@ -250,9 +262,11 @@ static int import_finetrainers(xport *x, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     const char *dir = vc_file_exists(inside) ? inside : x->dir;
     int rc = xport_numbers(&list, &n, dir, "latent-", ".pt", err);
+    if (!rc) rc = xport_check_numbers(x, list, n, dir, "latent-", ".pt", err);
+    if (!rc) rc = check_conditions(x, dir, n ? list[n - 1] : -1, err);
     vc_progress_begin(x->v->progress, "importing", "samples", (uint64_t)n);
     for (int i = 0; !rc && i < n; i++)
-        rc = read_sample(x, dir, list[i], err);
+        rc = xport_skip(x, read_sample(x, dir, list[i], err), err);
     free(list);
     free(inside);
     return rc;
@@ -261,5 +275,5 @@ static int import_finetrainers(xport *x, vc_err *err)
 const xport_format xport_finetrainers = {
     "finetrainers", "finetrainers", "moments; no captions, no sizes or rates",
     "cogvideox hunyuanvideo ltx-video wan2.1", "cogvideox", false, false,
-    export_finetrainers, import_finetrainers
+    export_finetrainers, import_finetrainers, NULL
 };

@@ -269,6 +269,7 @@ int xport_put_record(xport *x, const cJSON *record, const void *thumb, size_t th
         rc = vf_writer_put_sample(x->sink->w, (uint32_t)strtoul(stem, NULL, 10),
                                   (uint32_t)strtoul(strchr(stem, '-') + 1, NULL, 10), record, thumb,
                                   thumb_n, err);
+    x->sink->records += !rc;
     return rc ? rc : xport_stopped(err);
 }
 

@@ -349,7 +349,7 @@ static int import_musubi(xport *x, vc_err *err)
     int rc = xport_list(&files, x->dir, ".safetensors", err);
     vc_progress_begin(x->v->progress, "importing", "samples", rc ? 0 : (uint64_t)files.n / 2);
     for (int i = 0; !rc && i < files.n; i++)
-        rc = read_name(x, &a, files.item[i], err);
+        rc = xport_skip(x, read_name(x, &a, files.item[i], err), err);
     xport_list_free(&files);
     return rc;
 }
@@ -357,5 +357,5 @@ static int import_musubi(xport *x, vc_err *err)
 const xport_format xport_musubi = {
     "musubi", "musubi-tuner", "one caption, posterior means (HunyuanVideo: draws)",
     "wan2.1 hunyuanvideo qwen-image", "wan2.1", true, false,
-    export_musubi, import_musubi
+    export_musubi, import_musubi, NULL
 };

@@ -32,6 +32,7 @@ struct xport_sink {
     } text[XPORT_TEXTS];
     vf_keymap paths;                         /* how often each was there */
     uint32_t next;                           /* number of the next sample */
+    uint32_t records;                        /* samples that were put */
     uint64_t values, inexact;                /* normalised values; those that raw f32 cannot give back */
 };
 

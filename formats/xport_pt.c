@@ -1,6 +1,7 @@
 /* xport_pt.c - see xport_pt.h */
 #include "formats/xport_pt.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,4 +96,14 @@ int xport_numbers(int64_t **out, int *n, const char *dir, const char *prefix, co
     if (*n)
         qsort(list, (size_t)*n, sizeof *list, by_number);
     return rc;
+}
+
+int xport_check_numbers(xport *x, const int64_t *list, int n, const char *dir, const char *prefix,
+                        const char *ending, vc_err *err)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] != i)
+            return xport_lack(x, err, "%s/%s%d%s is missing: the numbers there go up to %" PRId64, dir,
+                              prefix, i, ending, list[n - 1]);
+    return 0;
 }

@@ -31,5 +31,8 @@ int64_t xport_int(const vf_pt_value *d, const char *key, int64_t otherwise);
  * malloc'ed. */
 int xport_numbers(int64_t **list, int *n, const char *dir, const char *prefix, const char *ending,
                   vc_err *err);
+/* They are 0 to n - 1, as the trainers number them; else xport_lack names the first that is missing. */
+int xport_check_numbers(xport *x, const int64_t *list, int n, const char *dir, const char *prefix,
+                        const char *ending, vc_err *err);
 
 #endif

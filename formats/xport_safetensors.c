@@ -78,9 +78,8 @@ static int put_value(void *arg, const char *name, const char *role, vc_err *err)
     return xport_put_file(arg, name, err);
 }
 
-static int put_sample(void *arg, const cJSON *record, vc_err *err)
+static int put_one(xport *x, const cJSON *record, vc_err *err)
 {
-    xport *x = arg;
     char stem[24];
     vc_map thumb = { 0 };
     int rc = xport_refs(record, put_value, x, err);
@@ -91,6 +90,11 @@ static int put_sample(void *arg, const cJSON *record, vc_err *err)
     vc_map_close(&thumb);
     free(path);
     return rc;
+}
+
+static int put_sample(void *arg, const cJSON *record, vc_err *err)
+{
+    return xport_skip(arg, put_one(arg, record, err), err);
 }
 
 static int import_folder(xport *x, vc_err *err)
@@ -104,5 +108,5 @@ static int import_folder(xport *x, vc_err *err)
 
 const xport_format xport_safetensors = {
     "safetensors", "a safetensors folder", "the whole dataset, a file for each value", "", NULL, false, true,
-    export_folder, import_folder
+    export_folder, import_folder, NULL
 };

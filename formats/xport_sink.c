@@ -132,6 +132,13 @@ static cJSON *make_head(const xport *x)
 
 /* ---- the first item ---- */
 
+/* No VAE makes such latents. */
+static bool all_zero(const vf_view *v)
+{
+    const uint8_t *p = v->data;
+    return v->bytes && !p[0] && !memcmp(p, p + 1, v->bytes - 1);
+}
+
 static int check_latent(const xport_item *m, vc_err *err)
 {
     const vf_view *v = &m->mean, *l = &m->logvar;
@@ -146,6 +153,9 @@ static int check_latent(const xport_item *m, vc_err *err)
     if (l->data && (l->nd != 4 || l->dtype != v->dtype || (l->dim[0] != 1 && l->dim[0] != v->dim[0]) ||
                     memcmp(l->dim + 1, v->dim + 1, 3 * sizeof *v->dim)))
         return vc_fail(err, VC_EFORMAT, "logvar: its shape or type is not that of the mean");
+    if (all_zero(v))
+        return vc_fail(err, VC_EFORMAT, "latents: all of them are zero, as in a file that was not written "
+                       "to its end");
     return 0;
 }
 
@@ -418,6 +428,7 @@ static int put_record_of(xport *x, const xport_item *m, vf_key latent, cJSON *ca
     if (!rc) rc = vf_writer_put_sample(s->w, s->next, 0, o, NULL, 0, err);
     cJSON_Delete(o);
     s->next += !rc;
+    s->records += !rc;
     return rc;
 }
 
@@ -516,6 +527,14 @@ static int check_empties(const xport *x, vc_err *err)
     return 0;
 }
 
+/* Whoever changed a file of an export of the whole meant it, or did not. */
+static void compare_roots(const xport *x, const char *root)
+{
+    if (x->sink->whole && x->root && !x->lacks && strcmp(x->root, root))
+        vc_warn(x->v->progress, "root %s: " XPORT_NOTE " says that %s was exported: files of it have been "
+                "changed since", root, x->root);
+}
+
 int xport_finish(xport *x, vc_err *err)
 {
     xport_sink *s = x->sink;
@@ -524,7 +543,8 @@ int xport_finish(xport *x, vc_err *err)
     char a[32];
     if (!s || !s->w)
         return vc_fail(err, VC_ENOENT, "%s: nothing of %s in it", x->dir, x->format);
-    int rc = s->whole ? 0 : check_empties(x, err);
+    int rc = xport_check_note(x, err);
+    if (!rc && !s->whole) rc = check_empties(x, err);
     if (!rc) rc = vf_writer_drop_unseen(s->w, &dropped, err);
     if (!rc) rc = vf_writer_finish(s->w, err);
     vc_progress_end(x->v->progress);
@@ -534,6 +554,7 @@ int xport_finish(xport *x, vc_err *err)
     fprintf(x->v->out, "%s: %s samples of %s, root %s\n", x->v->o->out,
             vc_human_count(a, vf_dataset_count(d)), x->format,
             vlat_str(vf_dataset_manifest(d), "root"));
+    compare_roots(x, vlat_str(vf_dataset_manifest(d), "root"));
     vf_dataset_close(d);
     if (x->no_conditions && !s->whole)
         vc_warn(x->v->progress, "%" PRIu64 " conditions were left out: pictures and masks beside the "
@@ -546,6 +567,10 @@ int xport_finish(xport *x, vc_err *err)
 
 void xport_close(xport *x)
 {
+    cJSON_Delete(x->files);
+    free(x->root);
+    x->files = NULL;
+    x->root = NULL;
     if (!x->sink)
         return;
     vf_writer_close(x->sink->w);

@@ -7,6 +7,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,8 @@
 #include "formats/shards_parts.h"
 #include "formats/xport_parts.h"
 
-enum { MAX_MEMBERS = 4096 };
+enum { TAR_RECORD = 10240 };                /* bytes that tars are filled up to, by zeros */
+#define TAR_NAME "shard-%06d.tar"
 
 /* ---- export ---- */
 
@@ -23,6 +25,7 @@ typedef struct taring {
     xport *x;
     struct archive *a;
     int fd, n;                               /* n: tars begun */
+    uint32_t samples;                        /* in this one */
     int64_t bytes;                           /* in this one */
     char stem[24];
 } taring;
@@ -30,20 +33,24 @@ typedef struct taring {
 static int end_tar(taring *t, vc_err *err)
 {
     int rc = 0;
+    char name[40];
     if (!t->a)
         return 0;
     if (archive_write_close(t->a))
         rc = vc_fail(err, VC_EIO, "shard-%06d.tar: %s: %s", t->n - 1,
                      archive_error_string(t->a), strerror(archive_errno(t->a)));
     archive_write_free(t->a);
-    close(t->fd);
     t->a = NULL;
+    if (close(t->fd) && !rc)
+        rc = vc_fail_errno(err, TAR_NAME, t->n - 1);
+    snprintf(name, sizeof name, TAR_NAME, t->n - 1);
+    vf_json_add_int(t->x->files, name, t->samples);
     return rc;
 }
 
 static int begin_tar(taring *t, vc_err *err)
 {
-    char *path = vc_format("%s/shard-%06d.tar", t->x->dir, t->n);
+    char *path = vc_format("%s/" TAR_NAME, t->x->dir, t->n);
     t->fd = path ? open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
     int rc = t->fd < 0 ? vc_fail_errno(err, "%s", path ? path : "tar") : 0;
     free(path);
@@ -51,6 +58,7 @@ static int begin_tar(taring *t, vc_err *err)
         return rc;
     t->n++;
     t->bytes = 0;
+    t->samples = 0;
     if (!(t->a = archive_write_new())) {
         close(t->fd);
         return vc_fail(err, VC_ENOMEM, "out of memory");
@@ -115,12 +123,14 @@ static int export_tars(xport *x, vc_err *err)
 {
     taring t = { .x = x };
     uint32_t n = vf_dataset_count(x->d);
-    int rc = xport_write_frame(x, err);
+    x->files = cJSON_CreateObject();
+    int rc = x->files ? xport_write_frame(x, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     vc_progress_begin(x->v->progress, "exporting", "samples", n);
     for (uint32_t i = 0; !rc && i < n; i++) {
         if (t.a && t.bytes >= x->v->o->shard_size) rc = end_tar(&t, err);
         if (!rc && !t.a) rc = begin_tar(&t, err);
         if (!rc) rc = put_sample(&t, i, err);
+        t.samples += !rc;
         if (!rc) rc = xport_stopped(err);
         vc_progress_at(x->v->progress, i + 1u, NULL);
     }
@@ -225,6 +235,20 @@ static int take_member(group *g, struct archive *a, struct archive_entry *e, siz
     return got == m->size ? 0 : vc_fail(err, VC_EFORMAT, "%.100s: cut short", path);
 }
 
+/* At the mark that ends a tar, `at` bytes from its beginning, so does the file, but for what fills it up. */
+static int check_end(xport *x, const char *path, const vc_map *m, int64_t at, vc_err *err)
+{
+    static const char zeros[1024];
+    bool marked = m->size >= sizeof zeros && m->size % 512 == 0
+                  && !memcmp(m->data + m->size - sizeof zeros, zeros, sizeof zeros);
+    if (!marked)
+        return xport_lack(x, err, "%s: cut short: it has no end-of-archive mark", path);
+    if ((int64_t)m->size - at > TAR_RECORD)
+        return xport_lack(x, err, "%s: it ends in the middle: %" PRId64 " bytes lie behind zeros at %" PRId64,
+                          path, (int64_t)m->size - at, at);
+    return 0;
+}
+
 static int import_tar(group *g, const char *path, vc_err *err)
 {
     vc_map map;
@@ -242,9 +266,56 @@ static int import_tar(group *g, const char *path, vc_err *err)
     if (!rc && got != ARCHIVE_EOF)
         rc = vc_fail(err, VC_EFORMAT, "%s", archive_error_string(a));
     if (!rc) rc = take_sample(g, err);
+    if (!rc) rc = check_end(g->x, path, &map, archive_filter_bytes(a, 0), err);
     archive_read_free(a);
     vc_map_close(&map);
     return vc_context(err, rc, "%s", path);
+}
+
+/* The number of "shard-000007.tar"; -1: it is no such name. */
+static int64_t number_of(const char *name)
+{
+    int64_t n = -1;
+    int end = 0;
+    return sscanf(name, "shard-%9" SCNd64 ".tar%n", &n, &end) == 1 && end && !name[end] ? n : -1;
+}
+
+/* The numbers have no holes, and the tars that the note names are there. */
+static int check_names(xport *x, const vc_list *tars, vc_err *err)
+{
+    const cJSON *f;
+    int rc = 0, own = 0;
+    for (int i = 0; !rc && i < tars->n; i++) {
+        int64_t n = number_of(tars->item[i]);
+        if (n > own)
+            rc = xport_lack(x, err, "%s/" TAR_NAME " is missing: there is %s", x->dir, own, tars->item[i]);
+        own = n < 0 ? own : (int)n + 1;
+    }
+    cJSON_ArrayForEach(f, x->files) {
+        bool there = false;
+        for (int i = 0; !there && i < tars->n; i++)
+            there = !strcmp(tars->item[i], f->string);
+        if (!rc && !there)
+            rc = xport_lack(x, err, "%s/%s is missing, with %.0f samples", x->dir, f->string,
+                            cJSON_GetNumberValue(f));
+    }
+    return rc;
+}
+
+/* One tar, and whether all samples that the note gives it were in it. */
+static int take_tar(group *g, const char *name, vc_err *err)
+{
+    xport *x = g->x;
+    uint32_t before = x->sink->records;
+    double said = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(x->files, name));
+    char *path = vc_path_join(x->dir, name);
+    int rc = path ? import_tar(g, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    rc = xport_skip(x, rc, err);
+    clear(g);
+    if (!rc && x->sink->records - before < said)     /* false where nothing is said */
+        rc = xport_lack(x, err, "%s: %" PRIu32 " of %.0f samples", path, x->sink->records - before, said);
+    free(path);
+    return rc;
 }
 
 static int import_tars(xport *x, vc_err *err)
@@ -256,18 +327,15 @@ static int import_tars(xport *x, vc_err *err)
         return rc;
     if (!tars.n)
         rc = vc_fail(err, VC_ENOENT, "%s: no .tar in it", x->dir);
+    if (!rc) rc = check_names(x, &tars, err);
     if (!rc) rc = xport_read_frame(x, err);
-    for (int i = 0; !rc && i < tars.n; i++) {
-        char *path = vc_path_join(x->dir, tars.item[i]);
-        rc = path ? import_tar(&g, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-        free(path);
-    }
-    clear(&g);
+    for (int i = 0; !rc && i < tars.n; i++)
+        rc = take_tar(&g, tars.item[i], err);
     xport_list_free(&tars);
     return rc;
 }
 
 const xport_format xport_webdataset = {
     "webdataset", "WebDataset", "the whole dataset in tar files", "", NULL, false, true,
-    export_tars, import_tars
+    export_tars, import_tars, NULL
 };

@@ -164,9 +164,8 @@ static int read_texts(const importing *m, const cJSON *list, xport_item *item, v
     return rc;
 }
 
-static int read_sample(void *arg, const cJSON *o, vc_err *err)
+static int read_tensors(importing *m, const cJSON *o, vc_err *err)
 {
-    importing *m = arg;
     const cJSON *video = cJSON_GetObjectItemCaseSensitive(o, "vid_emb");
     vf_pt *p = NULL;
     vf_view v;
@@ -187,6 +186,12 @@ static int read_sample(void *arg, const cJSON *o, vc_err *err)
     free(own);
     vf_pt_close(p);
     return rc;
+}
+
+static int read_sample(void *arg, const cJSON *o, vc_err *err)
+{
+    importing *m = arg;
+    return xport_skip(m->x, read_tensors(m, o, err), err);
 }
 
 /* DIR is the .jsonl, or a folder with metadata.jsonl. */
@@ -212,5 +217,5 @@ static int import_ttt(xport *x, vc_err *err)
 const xport_format xport_ttt = {
     "ttt-video", "ttt-video", "moments in bf16, texts of one encoder by segments; no captions",
     "cogvideox cogvideox1.5", "cogvideox", false, false,
-    export_ttt, import_ttt
+    export_ttt, import_ttt, NULL
 };

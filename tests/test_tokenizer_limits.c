@@ -58,16 +58,16 @@ static const bomb bombs[] = {
     { STEPS "{\"type\":\"NFKD\"}],\"x\":[", "0", 1, ",", "]}}", "\xef\xb7\xba", 3000, NULL },
     /* patterns that try */
     { SPLITS, SPLIT("(a+)+[xy]"), 1, ",", "]}}", "a", 60, "gives up" },
-    { SPLITS, SPLIT("(a|aa)+b"), 1, ",", "]}}", "a", 60, "step 1, Split \"(a|aa)+b\"" },
-    { SPLITS, SPLIT("[^x]*y"), 1, ",", "]}}", "a", 100000, "gives up" },
-    { SPLITS, SPLIT("(((a?){9}){9}){9}b"), 60, ",", "]}}", "a", 1000, "gives up" },
-    { STEPS, REPLACE("Regex", "(?=(a+)*b)", "x"), 1, ",", "]}}", "a", 100, "gives up" },
+    { SPLITS, SPLIT("(a|aa)+[bc]"), 1, ",", "]}}", "a", 60, "step 1, Split \"(a|aa)+[bc]\"" },
+    { SPLITS, SPLIT("[^x]*[yz]"), 1, ",", "]}}", "a", 100000, "gives up" },
+    { SPLITS, SPLIT("(((a?){9}){9}){9}[bc]"), 60, ",", "]}}", "a", 1000, "gives up" },
+    { STEPS, REPLACE("Regex", "(?=(a+)*[bc])", "x"), 1, ",", "]}}", "a", 100, "gives up" },
     { SPLITS, SPLIT("a+|b+|\\\\s+(?!\\\\S)|\\\\s+"), 60, ",", "]}}", "ab  ", 20000, NULL },
     /* files */
     { "{" MODEL ",\"added_tokens\":[{\"id\":2,\"content\":\"", "a", 2000, "", "\"}]}", "a", 1, "longer than 1024" },
     { "{" MODEL ",\"normalizer\":" REPLACE("String", "z", "zzzzzzzzzzzzzzzzzzzz") ",\"added_tokens\":[{\"id\":2,"
       "\"content\":\"", "z", 1000, "", "\"}]}", "a", 1, "normalised spelling has 20000 bytes" },
-    { "{" MODEL ",\"other\":[", "0", 5000000, ",", "]}", "a", 1, "other: 9999999 bytes" },
+    { "{" MODEL ",\"other\":[", "0", 5000000, ",", "]}", "a", 1, "other: 10000001 bytes" },
     { "{" MODEL ",", "\"x\":0", 200, ",", "}", "a", 1, "there twice" },
     { "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"", "a", 5000, "", "\",0]]}}", "a", 1,
       "piece 0 has 5000 bytes" },

@@ -22,6 +22,8 @@ expect()
 }
 make() { "$tool" make "$@" || bad=1; }
 same() { "$tool" same "$1" "$2" || { echo "$1 and $2 differ"; bad=1; }; }
+# Two exports hold the same; only their notes say another root.
+alike() { diff -r -x vlat-export.json "$1" "$2"; }
 root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
 same_root() { [ -n "$(root "$1")" ] && [ "$(root "$1")" = "$(root "$2")" ] || { echo "$1 and $2: other roots"; bad=1; }; }
 says() { grep -q "$2" "$1/manifest.json" || { echo "$1: no $2 in the manifest"; bad=1; }; }

@@ -78,7 +78,7 @@ there()
     expect 0 '5 samples' import "$name.1" --from $format --out "$name.back" "$@"
     expect 0 'no damage' verify "$name.back"
     expect 0 '5 samples' export "$name.back" --to $format --out "$name.2"
-    diff -r "$name.1" "$name.2" || { echo "$name: another export than the first"; bad=1; }
+    alike "$name.1" "$name.2" || { echo "$name: another export than the first"; bad=1; }
     says "$name.back" '"source_format"'
 }
 
@@ -115,7 +115,7 @@ expect 0 '' split dsq.all --by bucket --out dsq
 expect 0 '3 samples' export dsq-1x4x6 --to diffsynth --out dsq.1
 expect 0 '3 samples' import dsq.1 --from diffsynth --out dsq.back
 expect 0 '3 samples' export dsq.back --to diffsynth --out dsq.2
-diff -r dsq.1 dsq.2 || bad=1
+alike dsq.1 dsq.2 || bad=1
 make dsr.all wan2.1 mode bf16 bf16
 expect 0 '5 samples' export dsr.all --to diffsynth --space raw --out dsr.1
 expect 0 '5 samples' import dsr.1 --from diffsynth --space raw --out dsr.back
@@ -133,11 +133,11 @@ latents=cache/video_latent/cogvideox-t2v/9x32x48
 expect 0 '2 samples' import cog.1/$latents --from cogvideo --out cog.back --empty zeros
 says cog.back '"values": *"sample"'
 expect 0 '2 samples' export cog.back --to cogvideo --out cog.2
-diff -r cog.1 cog.2 || bad=1
+alike cog.1 cog.2 || bad=1
 expect 0 '2 samples' export cog.back --to cogvideo --space raw --out cogr.1
 expect 0 '2 samples' import cogr.1/$latents --from cogvideo --space raw --out cogr.back --empty zeros
 expect 0 '2 samples' export cogr.back --to cogvideo --space raw --out cogr.2
-diff -r cogr.1 cogr.2 || bad=1
+alike cogr.1 cogr.2 || bad=1
 # two families of one VAE and one text encoder are one dataset, and lend each other texts
 expect 0 '2 samples' import cog.1/$latents --from cogvideo --family cogvideox1.5 --out cog15 --empty zeros
 expect 0 '"cogvideox1.5" there, "cogvideox" now' merge cog.back cog15 --out cog.both

@@ -1,0 +1,92 @@
+/* xport_note.c - what an export says that it holds, and what an import does where that is not there.
+ * See xport.h */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/xport_parts.h"
+
+enum { NOTE_MAX = 64 << 20 };
+
+int xport_note(const xport *x, const char *dir, const char *name, uint32_t samples, vc_err *err)
+{
+    cJSON *o = cJSON_CreateObject();
+    cJSON_AddStringToObject(o, "format", x->format);
+    vf_json_add_int(o, "samples", samples);
+    cJSON_AddStringToObject(o, "root", vlat_str(x->manifest, "root"));
+    if (x->files)
+        cJSON_AddItemReferenceToObject(o, "files", x->files);
+    char *text = o && cJSON_GetArraySize(o) == 3 + (x->files != NULL) ? vf_json_line(o) : NULL;
+    int rc = text ? xport_write(dir, name, text, strlen(text), err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    free(text);
+    cJSON_Delete(o);
+    return rc;
+}
+
+static int take_note(xport *x, const cJSON *o, vc_err *err)
+{
+    const char *format = "", *root = "";
+    int rc = vf_json_str(o, "format", &format, err);
+    if (rc || strcmp(format, x->format))
+        return rc;
+    rc = vf_json_int(o, "samples", &x->samples, err);
+    if (!rc) rc = vf_json_str(o, "root", &root, err);
+    const cJSON *files = cJSON_GetObjectItemCaseSensitive(o, "files");
+    x->root = strdup(root);
+    x->files = files ? cJSON_Duplicate(files, true) : NULL;
+    if (!rc && (!x->root || (files && !x->files)))
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    return rc;
+}
+
+int xport_read_note(xport *x, vc_err *err)
+{
+    cJSON *o = NULL;
+    char *path = vc_format("%s/%s%s" XPORT_NOTE, x->dir, x->note_dir ? x->note_dir : "",
+                           x->note_dir ? "/" : "");
+    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    x->samples = -1;
+    if (!rc && vc_file_exists(path)) {
+        rc = vf_json_read(&o, path, NOTE_MAX, err);
+        if (!rc) rc = vc_context(err, take_note(x, o, err), "%s", path);
+    }
+    cJSON_Delete(o);
+    free(path);
+    return rc;
+}
+
+int xport_lack(xport *x, vc_err *err, const char *fmt, ...)
+{
+    vc_err why = { 0 };
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(why.text, sizeof why.text, fmt, ap);
+    va_end(ap);
+    if (!x->v->o->allow_partial)
+        return vc_fail(err, VC_EMISMATCH, "%s (--allow_partial takes what is there)", why.text);
+    vc_warn(x->v->progress, "%s", why.text);
+    x->lacks++;
+    return 0;
+}
+
+/* A sink without a writer is one whose dataset could not be begun: nothing comes after that. */
+int xport_skip(xport *x, int rc, vc_err *err)
+{
+    bool damage = rc == VC_ENOENT || rc == VC_EFORMAT || rc == VC_ENUMERIC;
+    if (!damage || !x->v->o->allow_partial || (x->sink && !x->sink->w))
+        return rc;
+    return xport_lack(x, NULL, "left out: %s", err ? err->text : "a sample");
+}
+
+int xport_check_note(xport *x, vc_err *err)
+{
+    uint32_t have = x->sink ? x->sink->records : 0;
+    if (x->samples < 0 || have >= x->samples)
+        return 0;
+    return xport_lack(x, err, "%s: %" PRIu32 " of the %" PRId64 " samples that " XPORT_NOTE " says were "
+                      "exported: files are missing, or a list was cut", x->dir, have, x->samples);
+}
