@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "common/map.h"
@@ -227,9 +228,23 @@ static int exit_status(int rc)
     return rc == VC_EUSAGE ? 2 : rc < 0 ? 1 : rc == VLAT_PARTIAL ? 3 : 0;
 }
 
+/* A tree of JSON that lacks what there was no memory for would be written as if it were whole, and
+ * cJSON does not say which call failed: so memory for trees is there, or the program ends. An export or
+ * an import that ends so is begun anew, or goes on, when it is asked for again. */
+static void *must_malloc(size_t n)
+{
+    void *p = malloc(n);
+    if (!p) {
+        fputs("vlat: out of memory\n", stderr);
+        _exit(EXIT_FAILURE);
+    }
+    return p;
+}
+
 int main(int argc, char **argv)
 {
     vc_std_open();
+    cJSON_InitHooks(&(cJSON_Hooks){ .malloc_fn = must_malloc, .free_fn = free });
     const verb *b;
     vc_err err = { 0 };
     vlat_options options = { 0 };

@@ -16,8 +16,8 @@ endfunction()
 vlt_xport(xport xport_run.sh)
 vlt_xport(xport_partial xport_partial.sh)
 vlt_xport(vlat_kill vlat_kill.sh)
-vlt_xport(vlat_faults vlat_faults.sh)
-set_tests_properties(vlat_faults PROPERTIES TIMEOUT 3600
+vlt_xport(xport_faults xport_faults.sh)
+set_tests_properties(xport_faults PROPERTIES TIMEOUT 3600
                      ENVIRONMENT "VLT_BUILD=${CMAKE_BINARY_DIR};${VLT_FAULT_ENV}")
 vlt_xport(xport_caches xport_caches.sh)
 set_tests_properties(xport_caches PROPERTIES FIXTURES_SETUP caches)

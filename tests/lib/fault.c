@@ -272,11 +272,31 @@ SIZED(ssize_t, writev, (int fd, const struct iovec *v, int n), T(int, const stru
 SIZED(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t o),
       T(int, const struct iovec *, int, off_t), (fd, v, n, o), WRITE, fd, n)
 
-WRAP(size_t, fread, (void *p, size_t s, size_t n, FILE *f), T(void *, size_t, size_t, FILE *),
-     (p, s, n, f), 0, READ, NULL, fileno(f))
-WRAP(size_t, fwrite, (const void *p, size_t s, size_t n, FILE *f),
-     T(const void *, size_t, size_t, FILE *), (p, s, n, f), 0, WRITE, NULL, fileno(f))
-WRAP(int, fflush, (FILE *f), T(FILE *), (f), EOF, WRITE, NULL, f ? fileno(f) : -1)
+/* What fails on a stream leaves its mark there, as in the C library: ferror() says so. */
+static int fault_stream(int call, FILE *f)
+{
+    int e = fault(call, NULL, f ? fileno(f) : -1);
+    if (e > 0 && f)
+        f->_flags |= 0x20;                 /* glibc's _IO_ERR_SEEN */
+    return e;
+}
+#define STREAM(type, name, params, types, args, value, call, f) \
+    type name params; \
+    type name params \
+    { \
+        REAL(type, name, types) \
+        int e = fault_stream(call, f); \
+        if (e > 0) { \
+            errno = e; \
+            return value; \
+        } \
+        return real args; \
+    }
+STREAM(size_t, fread, (void *p, size_t s, size_t n, FILE *f), T(void *, size_t, size_t, FILE *),
+       (p, s, n, f), 0, READ, f)
+STREAM(size_t, fwrite, (const void *p, size_t s, size_t n, FILE *f),
+       T(const void *, size_t, size_t, FILE *), (p, s, n, f), 0, WRITE, f)
+STREAM(int, fflush, (FILE *f), T(FILE *), (f), EOF, WRITE, f)
 
 WRAP(int, fsync, (int fd), T(int), (fd), -1, SYNC, NULL, fd)
 WRAP(int, fdatasync, (int fd), T(int), (fd), -1, SYNC, NULL, fd)
