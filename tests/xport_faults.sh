@@ -82,4 +82,20 @@ for pair in $formats; do
     "$vlat" import $from --from $format --out $format.lmdb $empty >/dev/null 2>&1
     walk "import $format" $format.back $format.lmdb "$vlat" import $from --from $format --out $format.back $empty
 done
+# vdecode: a still of the built-in codec
+if [ -x "$VLT_BUILD/vdecode" ]; then
+    latents()
+    {
+        local head="{\"latents\":{\"dtype\":\"F32\",\"shape\":[$1,1,4,4],\"data_offsets\":[0,$(($1 * 64))]}}"
+        printf "\\x$(printf %02x ${#head})\0\0\0\0\0\0\0%s" "$head"
+        head -c $(($1 * 64)) /dev/zero
+    }
+    latents 1 >still.safetensors
+    channels=$("$VLT_BUILD/vdecode" still.safetensors --out x 2>&1 | sed 's/.*decodes \[\([0-9]*\),f.*/\1/')
+    latents "$channels" >still.safetensors
+    for format in png jpg mp4; do
+        "$VLT_BUILD/vdecode" still.safetensors --format $format --out d.$format >/dev/null 2>&1
+        walk "vdecode $format" d.got d.$format "$VLT_BUILD/vdecode" still.safetensors --format $format --out d.got
+    done
+fi
 exit $bad
