@@ -21,7 +21,8 @@ int vc_std_flush(FILE *out, vc_err *err)
     errno = 0;
     if (!fflush(out) && !ferror(out))
         return 0;
-    return errno ? vc_fail_errno(err, "stdout") : vc_fail(err, VC_EIO, "stdout: a write to it failed");
+    return errno ? vc_fail_errno(err, "stdout")
+                 : vc_fail(err, VC_EIO, "stdout: a write to it failed");
 }
 
 size_t vc_show(char shown[VC_SHOWN], const char *s)

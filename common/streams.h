@@ -7,9 +7,9 @@
 
 #include "common/err.h"
 
-/* The first call of a main: descriptors 0 to 2 that came closed are opened on the null device, so that
- * no file of data gets their numbers and what is printed goes nowhere else. They are open for reading
- * only: what is written to such a stdout fails, and vc_std_flush says so. */
+/* The first call of a main: descriptors 0 to 2 that came closed are opened on the null device, so
+ * that no file of data gets their numbers and what is printed goes nowhere else. They are open for
+ * reading only: what is written to such a stdout fails, and vc_std_flush says so. */
 void vc_std_open(void);
 
 /* After the last result: VC_EIO or VC_EFULL if not all of it was written, as to a full disk. */

@@ -332,7 +332,9 @@ static int meet(vprep *p, int rc, vc_err *err)
     if (rc && p->writer)
         vf_writer_commit(p->writer, NULL);
     if (rc && rc != VC_ESTOP && p->ranks > 1) {
-        fprintf(stderr, "vprep: rank %d: %s\n", p->rank, err->text);
+        char who[32];
+        snprintf(who, sizeof who, "vprep: rank %d", p->rank);
+        vc_std_complain(who, err, rc);
         vc_comm_abort(p->comm, EXIT_FAILURE);
     }
     return vc_comm_agree(p->comm, rc, err);
