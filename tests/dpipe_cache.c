@@ -111,7 +111,7 @@ static void add_latent(cache *c, const vf_dataset *d, uint32_t i)
     cJSON *record = record_of(d, i);
     const cJSON *first = cJSON_GetObjectItemCaseSensitive(record, "captions")->child;
     vf_safetensors *st;
-    vf_view v;
+    vf_view v = { 0 };
     xport_dict dict = { .n = 0 };
     vf_pt_value spec[2], text = { .kind = VF_PT_STR, .s = str(first, "text") };
     const vf_pt_value second = { .kind = VF_PT_STR, .s = "second", .n = 6 };

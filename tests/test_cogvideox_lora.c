@@ -22,7 +22,7 @@ static void open_lora(cog *m, vc_dtype compute)
     vc_err err = { 0 };
     cJSON *lora;
     vtrain_targets *targets;
-    int matched;
+    int matched = 0;
 
     cog_open(m, "cogvideox-lora", VC_BF16, compute);
     text = vf_safetensors_meta(m->golden, "lora");

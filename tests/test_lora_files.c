@@ -422,7 +422,7 @@ static void lora_is_gone_on_with(void **state)
         const vtrain_export_lora_opts o = {
             names, 2, rows[i].rank, rows[i].alpha, rows[i].bake, false, false, NULL, NULL, NULL
         };
-        vtrain_lora *l;
+        vtrain_lora *l = NULL;
         int matched;
         vc_err err = { 0 };
         tiny_open(&from, &none);

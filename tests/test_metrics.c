@@ -99,7 +99,7 @@ static int64_t whole_steps(const char *text)
 {
     int64_t n = 0, step;
     for (const char *s = text, *end; *s; s = end + 1) {
-        cJSON *o;
+        cJSON *o = NULL;
         end = strchr(s, '\n');
         if (!end || vf_json_parse(&o, s, (size_t)(end - s), NULL))
             fail_msg("after step %lld: %.80s", (long long)n, s);

@@ -25,3 +25,10 @@ bool cpu_matmul_dnnl(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     (void)d, (void)c, (void)a, (void)ta, (void)b, (void)tb, (void)bias, (void)alpha, (void)beta;
     return false;
 }
+
+bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
+                     bool tb, const vt_tensor *bias, float alpha, float beta, bool any)
+{
+    (void)any;
+    return cpu_matmul_dnnl(d, c, a, ta, b, tb, bias, alpha, beta);
+}
