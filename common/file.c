@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/temp.h"
+
 /* O_NONBLOCK, so that opening a FIFO named in hostile metadata cannot hang. */
 int vc_file_open(int *fd, struct stat *st, const char *path, vc_err *err)
 {
@@ -81,23 +83,20 @@ static int write_all(int fd, const char *p, size_t n)
 
 int vc_file_write(const char *path, const void *data, size_t size, vc_err *err)
 {
-    char *tmp = vc_format("%s.tmp-%ld", path, (long)getpid());
-    if (!tmp)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
-
-    int rc = 0;
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        rc = vc_fail_errno(err, "%s", path);
-    if (!rc && (write_all(fd, data, size) || fsync(fd)))
-        rc = vc_fail_errno(err, "%s", path);
-    if (fd >= 0 && close(fd) && !rc)
+    int fd;
+    char *tmp;
+    int rc = vc_temp_open(&fd, &tmp, path, err);
+    if (rc)
+        return rc;
+    if (write_all(fd, data, size) || fsync(fd))
         rc = vc_fail_errno(err, "%s", path);
     rc = vc_maps_check(rc, err);
     if (!rc && rename(tmp, path))
         rc = vc_fail_errno(err, "%s", path);
-    if (rc && fd >= 0)
+    if (rc)
         unlink(tmp);
+    if (close(fd) && !rc)
+        rc = vc_fail_errno(err, "%s", path);
     free(tmp);
     if (rc)
         return rc;

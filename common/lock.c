@@ -108,7 +108,7 @@ static bool is_there(int fd, const char *path)
 static int lock(int *fd, const char *path, int wait, vc_err *err)
 {
     for (int i = 0; i < TRIES; i++) {
-        *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (*fd < 0)
             return vc_fail_errno(err, "%s", path);
         int rc = take(*fd, path, wait, err);

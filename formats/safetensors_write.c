@@ -12,6 +12,7 @@
 #include <xxhash.h>
 
 #include "common/file.h"
+#include "common/temp.h"
 #include "formats/buf.h"
 #include "formats/sums.h"
 #include "formats/utf8.h"
@@ -305,26 +306,25 @@ static int seal(stream *s, vc_err *err)
 /* To a temporary file beside path, then the rename: whole or not at all. */
 static int replace_file(const char *path, stream *s, vc_err *err)
 {
-    char *tmp = vc_format("%s.tmp-%ld", path, (long)getpid());
-    char *dir = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
-    int rc = tmp && dir ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    int fd = rc ? -1 : open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool made = fd >= 0;
+    int fd;
+    char *tmp, *dir = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
+    int rc = dir ? vc_temp_open(&fd, &tmp, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (rc) {
+        free(dir);
+        return rc;
+    }
 
-    if (!rc && !made)
-        rc = vc_fail_errno(err, "cannot write");
     s->fd = fd;
-    if (!rc)
-        rc = put_all(s, err);
+    rc = put_all(s, err);
     if (!rc && fsync(fd))
-        rc = vc_fail_errno(err, "cannot write");
-    if (made && close(fd) && !rc)
         rc = vc_fail_errno(err, "cannot write");
     rc = vc_maps_check(rc, err);
     if (!rc && rename(tmp, path))
         rc = vc_fail_errno(err, "cannot rename");
-    if (rc && made)
+    if (rc)
         unlink(tmp);
+    if (close(fd) && !rc)
+        rc = vc_fail_errno(err, "cannot write");
     if (!rc)
         rc = vc_sync_dir(*dir ? dir : ".", err);
     free(tmp);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/file.h"
+#include "common/temp.h"
 #include "precompute/media_internal.h"
 #include "precompute/resize.h"
 
@@ -363,9 +364,11 @@ int media_write_mp4(const char *path, const uint8_t *rgb, int n, int h, int w, d
         rc = vc_fail(err, VC_EINVAL, "%d frames at %g a second", n, fps);
     if (rc)
         return vc_context(err, rc, "%s", path);
-    char *tmp = vc_format("%s.tmp-%ld", path, (long)getpid());
-    if (!tmp)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+    int fd;                                         /* holds the lock; libavformat opens its own */
+    char *tmp;
+    rc = vc_temp_open(&fd, &tmp, path, err);
+    if (rc)
+        return rc;
 
     media_log_clear();
     clip c = { 0 };
@@ -379,6 +382,7 @@ int media_write_mp4(const char *path, const uint8_t *rgb, int n, int h, int w, d
         rc = replace(path, tmp, err);
     if (rc)
         unlink(tmp);
+    close(fd);
     free(tmp);
     return rc;
 }

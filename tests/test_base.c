@@ -18,6 +18,7 @@
 #include "common/err.h"
 #include "common/file.h"
 #include "common/lock.h"
+#include "common/temp.h"
 #include "tests/tmp_dir.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -194,6 +195,55 @@ static void test_failed_writes_leave_nothing(void **state)
     unlink(path);
 }
 
+/* A process that was killed as it wrote leaves its temporary file: the next one uses it up. One
+ * that still writes is waited for. */
+static void test_file_of_a_killed_process(void **state)
+{
+    (void)state;
+    vc_err err = { 0 };
+    const char *path = in_folder("file");
+    for (int killed = 0; killed < 2; killed++) {
+        pid_t pid = fork();
+        if (!pid) {
+            int fd;
+            char *tmp;
+            bool ok = !vc_temp_open(&fd, &tmp, path, &err) && write(fd, "half a file", 11) == 11;
+            _exit(ok ? 0 : 1);
+        }
+        int status;
+        waitpid(pid, &status, 0);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        assert_int_equal(entries(folder), 1);
+    }
+    assert_int_equal(vc_file_write(path, "whole", 5, &err), 0);
+    file_is(path, "whole");
+    assert_int_equal(entries(folder), 1);
+
+    int fd, go[2];
+    char *tmp, byte = 0;
+    assert_int_equal(pipe(go), 0);
+    assert_int_equal(vc_temp_open(&fd, &tmp, path, &err), 0);
+    pid_t pid = fork();
+    if (!pid) {
+        close(fd);
+        _exit(write(go[1], "", 1) != 1 || vc_file_write(path, "second", 6, &err));
+    }
+    assert_int_equal(read(go[0], &byte, 1), 1);
+    assert_int_equal(write(fd, "first", 5), 5);
+    assert_int_equal(rename(tmp, path), 0);
+    file_is(path, "first");                  /* the second one cannot have written yet */
+    close(fd);
+    free(tmp);
+    int status;
+    waitpid(pid, &status, 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    file_is(path, "second");
+    assert_int_equal(entries(folder), 1);
+    close(go[0]);
+    close(go[1]);
+    unlink(path);
+}
+
 static void test_map(void **state)
 {
     (void)state;
@@ -365,6 +415,7 @@ int main(void)
         cmocka_unit_test(test_long_messages_are_cut),
         cmocka_unit_test(test_write_and_read),
         cmocka_unit_test(test_failed_writes_leave_nothing),
+        cmocka_unit_test(test_file_of_a_killed_process),
         cmocka_unit_test(test_map),
         cmocka_unit_test(test_folders),
         cmocka_unit_test(test_lock),
