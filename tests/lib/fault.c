@@ -6,7 +6,8 @@
  *   CALL    open (also fopen, openat, opendir), read (pread, fread), write (pwrite, writev, fwrite,
  *           fflush), sync (fsync, fdatasync, msync), rename, unlink (unlinkat, remove), mkdir, truncate,
  *           close, mmap, flock, thread (pthread_create), memory (malloc, calloc, realloc,
- *           posix_memalign, aligned_alloc), any (all of these but memory), space (statvfs: with
+ *           posix_memalign, aligned_alloc), any (all of these but memory), change (those that change
+ *           what is on the disk: write, sync, rename, unlink, mkdir, truncate), space (statvfs: with
  *           ENOSPC nothing is free)
  *   @PART   counts only calls on a path that contains PART; of a descriptor the path it was opened by
  *   N       the call it applies to, from 1; N+ for that call and all later ones
@@ -38,11 +39,11 @@
 
 enum {
     OPEN, READ, WRITE, SYNC, RENAME, UNLINK, MKDIR, TRUNCATE, CLOSE, MMAP, FLOCK, THREAD, MEMORY, ANY,
-    SPACE, CALLS
+    CHANGE, SPACE, CALLS
 };
 static const char *const call_name[CALLS] = {
     "open", "read", "write", "sync", "rename", "unlink", "mkdir", "truncate", "close", "mmap",
-    "flock", "thread", "memory", "any", "space"
+    "flock", "thread", "memory", "any", "change", "space"
 };
 enum { SHORT = -1, KILL = -2, STOP = -3, TERM = -4, HUP = -5, RUN = -6 };
 static const struct { const char *name; int action; } actions[] = {
@@ -115,12 +116,25 @@ __attribute__((constructor)) static void fault_begin(void)
     inside = false;
 }
 
+/* Whether a rule about one kind of calls counts a call of another. */
+static bool counts(int rule_call, int call)
+{
+    static const bool changes[CALLS] = { [WRITE] = true, [SYNC] = true, [RENAME] = true,
+                                         [UNLINK] = true, [MKDIR] = true, [TRUNCATE] = true };
+    return rule_call == call || (rule_call == ANY && call != MEMORY && call != SPACE) ||
+           (rule_call == CHANGE && changes[call]);
+}
+
 __attribute__((destructor)) static void fault_end(void)
 {
     inside = true;
     FILE *f = count_file[0] ? fopen(count_file, "a") : NULL;
-    for (int i = 0; f && i < ANY; i++)
-        fprintf(f, "%s %ld\n", call_name[i], atomic_load(&calls[i]));
+    for (int i = 0; f && i < CALLS; i++) {
+        long n = 0;
+        for (int j = 0; j < ANY; j++)
+            n += counts(i, j) ? atomic_load(&calls[j]) : 0;
+        fprintf(f, "%s %ld\n", call_name[i], n);
+    }
     if (f)
         fclose(f);
     inside = false;
@@ -146,7 +160,7 @@ static int fault(int call, const char *path, int fd)
     atomic_fetch_add(&calls[call], 1);
     for (int i = 0; i < rule_count; i++) {
         rule *r = &rules[i];
-        if (r->call != call && (r->call != ANY || call == MEMORY || call == SPACE))
+        if (!counts(r->call, call))
             continue;
         if (r->part[0] && !path && fd >= 0 && !of_fd[0]) {
             char link[64];

@@ -1,23 +1,31 @@
 # fault.sh - runs programs with lib/fault.c preloaded. Sourced. VLT_FAULT_MEMORY is 0 where a sanitizer
-# owns the memory, and rules about it never apply.
+# owns the memory, and rules about it never apply. With VLT_FAULT_LIMIT=SECONDS a program that hangs ends
+# with status 124.
 #
 #   fault 'write@shard:3:ENOSPC' PROGRAM ARGUMENTS...     the rules are explained in fault.c
 #   calls_of KIND PROGRAM ARGUMENTS...                    prints how many calls of a kind it makes
+#   all_calls_of PROGRAM ARGUMENTS...                     prints KIND NUMBER, a line for each kind
 fault()
 {
     local rules=$1
     shift
-    ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD=$VLT_FAULT_LIB \
-        VLT_FAULT=$rules "$@"
+    ${VLT_FAULT_LIMIT:+timeout -s ABRT "$VLT_FAULT_LIMIT"} env \
+        ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$VLT_FAULT_LIB" \
+        VLT_FAULT="$rules" "$@"
 }
 
 calls_of()
 {
-    local kind=$1 file n
+    local kind=$1
     shift
+    all_calls_of "$@" | awk -v kind="$kind" '$1 == kind { n = $2 } END { print n + 0 }'
+}
+
+all_calls_of()
+{
+    local file
     file=$(mktemp)
     VLT_FAULT_COUNT=$file fault '' "$@" >/dev/null 2>&1
-    n=$(awk -v kind="$kind" '$1 == kind { n += $2 } END { print n + 0 }' "$file")
+    awk '{ n[$1] += $2 } END { for (kind in n) print kind, n[kind] }' "$file"
     rm -f "$file"
-    echo "$n"
 }

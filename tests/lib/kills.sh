@@ -1,0 +1,249 @@
+# kills.sh - the cases of scripts/kills, and one trial of one of them. Sourced after media.sh and fault.sh.
+#
+# A case is a name, the state that it begins from, and a command. `prepare` makes two folders of each
+# under $VLT_KILLS_DIR: before/NAME, and want/NAME, what the command leaves when nothing disturbs it.
+# A trial copies before/NAME, runs the command with a rule, and compares.
+
+set_flags="--video_sample_size 64 --video_sample_n_frames 9 --video_sample_stride 1"
+set_flags+=" --image_sample_size 64 --workers 1 --quiet"
+size_flags="--dit_width 16 --dit_layers 1 --dit_heads 1"
+run_flags="--threads 1 --checkpointing_steps 2 --checkpointing_limit 2 --use_ema --validation_steps 3 --resume_from_checkpoint latest"
+
+# name | how the folder becomes what the command finds ($base: the datasets of make_base) | command
+cases()
+{
+    cat <<EOF
+vprep | | vprep --meta $base/media/list.json --out d.lmdb $set_flags --validation_prompts $base/media/prompts.json
+vprep, many shards | | vprep --meta $base/media/list.json --out d.lmdb $set_flags --shard_seconds 0.0001
+vprep, resumed | half_made d.lmdb | vprep --meta $base/media/list.json --out d.lmdb $set_flags
+vprep, other captions | cp -r $base/d.lmdb . | vprep --meta $base/media/other.json --out d.lmdb $set_flags
+vprep --append | cp -r $base/e.lmdb d.lmdb | vprep --meta $base/media/list.json --out d.lmdb $set_flags --append
+vprep --reuse, in place | cp -r $base/d.lmdb . | vprep --meta $base/media/list.json --out d.lmdb $set_flags --reuse d.lmdb --video_sample_n_frames 5
+vprep --reuse, of another | cp -r $base/d.lmdb . | vprep --meta $base/media/list.json --out n.lmdb $set_flags --reuse d.lmdb --train_mode i2v
+vlat gc | cp -r $base/d.lmdb . | vlat gc d.lmdb
+vlat merge | cp -r $base/d.lmdb $base/e.lmdb . | vlat merge d.lmdb e.lmdb --out m.lmdb
+vlat split | cp -r $base/d.lmdb . | vlat split d.lmdb --n 3 --out p
+vlat select | cp -r $base/d.lmdb . | vlat select d.lmdb sample>=3 --out s.lmdb
+vlat verify --repair | damaged d.lmdb | vlat verify d.lmdb --repair
+vlat export, safetensors | cp -r $base/d.lmdb . | vlat export d.lmdb --to safetensors --out x
+vlat export, webdataset | cp -r $base/d.lmdb . | vlat export d.lmdb --to webdataset --out x
+vlat export, musubi | cp -r $base/w.lmdb . | vlat export w.lmdb --to musubi --out x
+vlat export, diffsynth | cp -r $base/w.lmdb . | vlat export w.lmdb --to diffsynth --out x
+vlat import, safetensors | cp -r $base/x . | vlat import x --from safetensors --out i.lmdb
+vlat import, webdataset | cp -r $base/y . | vlat import y --from webdataset --out i.lmdb
+vtrain | cp -r $base/d.lmdb . | vtrain --latents d.lmdb --output_dir run --max_train_steps 6 $size_flags $run_flags
+vtrain, resumed | cp -r $base/d.lmdb . && cp -r $base/run . | vtrain --latents d.lmdb --output_dir run --max_train_steps 9 $size_flags $run_flags
+vtrain, a LoRA | cp -r $base/d.lmdb . | vtrain --latents d.lmdb --output_dir run --max_train_steps 4 $run_flags --training_type lora --model $base/run/checkpoint-6 --rank 2 --export_kohya
+vtrain --follow | cp -r $base/d.lmdb . | vtrain --latents d.lmdb --output_dir run --max_train_steps 6 $size_flags $run_flags --follow
+vdecode, a dataset | cp -r $base/d.lmdb . | vdecode d.lmdb --out pictures --sheet --quiet
+vdecode, a run | cp -r $base/run . | vdecode run --quiet
+EOF
+}
+case_names() { cases | sed 's/ *|.*//'; }
+# case_part NAME 2|3
+case_part() { cases | awk -F ' *[|] *' -v name="$1" -v part="$2" '$1 == name { print $part }'; }
+
+base=${VLT_KILLS_DIR:+$VLT_KILLS_DIR/base}
+
+# The media, datasets, folders and a run that cases begin from.
+make_base()
+{
+    base=$VLT_KILLS_DIR/base
+    local media=$base/media
+    small_set "$media" 6
+    mv "$media/metadata.json" "$media/list.json"
+    sed -e 's/picture 1/another picture/' "$media/list.json" >"$media/other.json"
+    { sed '5q' "$media/list.json" | sed '$s/,$//'; echo ']'; } >"$media/few.json"
+    echo '[{"prompt": "a cat", "height": 64, "width": 64, "num_frames": 5, "num_inference_steps": 2}]' \
+        >"$media/prompts.json"
+    (
+        cd "$base"
+        vprep --meta media/list.json --out d.lmdb $set_flags --validation_prompts media/prompts.json
+        vprep --meta media/few.json --out e.lmdb $set_flags
+        "$VLT_BUILD/tests/xport_dataset" make w.lmdb wan2.1 mode f32 bf16
+        vlat export d.lmdb --to safetensors --out x
+        vlat export d.lmdb --to webdataset --out y
+        vtrain --latents d.lmdb --output_dir run --max_train_steps 6 $size_flags $run_flags
+    ) >"$VLT_KILLS_DIR/log" 2>&1 || { cat "$VLT_KILLS_DIR/log"; return 1; }
+}
+
+# half_made OUT: what vprep leaves when it is killed in the middle
+half_made()
+{
+    local command="vprep --meta $base/media/list.json --out $1 $set_flags" half
+    half=$(($(calls_of change $command) / 2))
+    rm -rf "$1"
+    fault "change:$half:kill" $command 2>/dev/null || true
+}
+
+damaged()
+{
+    cp -r "$base/d.lmdb" "$1"
+    echo mine >"$1/notes"
+    truncate -s 20000 "$1"/shard-00000.lmdb
+}
+
+# prepare NAME: before/NAME, want/NAME, the calls of its command, and which files are the same bytes
+# whenever it is run
+prepare()
+{
+    local at=$VLT_KILLS_DIR name=$1 command
+    mkdir -p "$at"/{before,want,again,calls,steady}
+    mkdir "$at/before/$name"
+    (cd "$at/before/$name" && eval "$(case_part "$name" 2)") >"$at/log" 2>&1 ||
+        { echo "$name: cannot be prepared"; cat "$at/log"; return 1; } >&2
+    command=$(case_part "$name" 3)
+    cp -r "$at/before/$name" "$at/want/$name"
+    (cd "$at/want/$name" && $command) >"$at/log" 2>&1 ||
+        { echo "$name: failed undisturbed"; cat "$at/log"; return 1; } >&2
+    cp -r "$at/before/$name" "$at/again/$name"
+    (cd "$at/again/$name" && all_calls_of $command) >"$at/calls/$name"
+    comm -12 <(sums "$at/want/$name") <(sums "$at/again/$name") | cut -c 35- >"$at/steady/$name"
+    rm -rf "$at/again/$name"
+    state_of "$name" "$at/want/$name" >"$at/want/$name.state"
+}
+
+# Files that depend on nothing but the inputs; LMDB's pages and what tells times are not among them.
+sums()
+{
+    (cd "$1" && find . -type f ! -name '*.lmdb' ! -name '*.jsonl' ! -name report.html ! -path '*.lmdb/manifest.json' ! -path '*/p-0?/manifest.json' -print0 |
+        xargs -0 -r md5sum | LC_ALL=C sort)
+}
+dataset_root() { sed -n 's/^ "root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
+is_complete() { grep -q '^ "complete": true' "$1/manifest.json"; }
+datasets_of() { (cd "$1" && grep -lr --include=manifest.json '^{"format": ' . | xargs -r -n 1 dirname); }
+
+# All that has to be the same at the end: names of files, datasets by their roots, steady files by their
+# bytes, the run's metrics without times.
+state_of()
+{
+    local name=$1 dir=$2 d
+    (
+        cd "$dir"
+        find . -mindepth 1 | sed -E 's/-[0-9]{5}\.lmdb$/-N.lmdb/; s/tfevents.*/tfevents/' | LC_ALL=C sort -u
+        for d in $(datasets_of .); do
+            echo "$d $(dataset_root "$d") $(is_complete "$d" && echo complete)"
+        done | LC_ALL=C sort
+        find . -name metrics.jsonl -exec cat {} + |
+            sed -E 's/"(tokens_per_s|step_s|data_wait_s|peak_bytes)":[^,}]*//g'
+        [ ! -s "$VLT_KILLS_DIR/steady/$name" ] ||
+            tr '\n' '\0' <"$VLT_KILLS_DIR/steady/$name" | xargs -0 md5sum 2>&1 || true
+    )
+}
+
+# Whatever a command leaves, under names that the end has too: datasets without damage, and a finished
+# one is the old or the new one; steady files are whole, the old or the new ones. Prints what is not so.
+kept()
+{
+    local name=$1 before=$VLT_KILLS_DIR/before/$1 want=$VLT_KILLS_DIR/want/$1 d f r says
+    for d in $(datasets_of .); do
+        [ -d "$before/$d" ] || [ -d "$want/$d" ] || continue
+        says=$(vlat verify "$d" 2>&1) || [ "$name" = 'vlat verify --repair' ] ||
+            echo "$d is damaged: ${says##*$'\n'}"
+        r=$(dataset_root "$d")
+        if is_complete "$d"; then
+            [ "$r" = "$(dataset_root "$before/$d" 2>/dev/null)" ] ||
+                [ "$r" = "$(dataset_root "$want/$d" 2>/dev/null)" ] || echo "$d is another dataset, and complete"
+        fi
+    done
+    for d in $(datasets_of "$before"); do
+        [ -f "$d/manifest.json" ] || echo "$d is gone"
+    done
+    while read -r f; do
+        [ ! -f "$f" ] || cmp -s "$f" "$want/$f" || cmp -s "$f" "$before/$f" || echo "$f is half made"
+    done <"$VLT_KILLS_DIR/steady/$name"
+}
+
+# trial NAME RULE: prints "NAME<TAB>RULE<TAB>ok|missed|FAIL why". missed: the run had fewer calls than that.
+trial()
+{
+    local name=$1 rule=$2 dir command status why='' result=ok again
+    dir=$(mktemp -d "$VLT_KILLS_DIR/trial-XXXXXX")
+    command=$(case_part "$name" 3)
+    cp -r "$VLT_KILLS_DIR/before/$name" "$dir/at"
+    cd "$dir/at"
+    VLT_FAULT_LIMIT=60 fault "$rule" $command >"$dir/out" 2>"$dir/err"
+    status=$?
+    [ -z "${VLT_KILLS_KEEP:-}" ] || { echo "$dir: status $status"; cat "$dir/err"; }
+    why=$(kept "$name")
+    state_of "$name" . >"$dir/state"
+    case $status in
+    137) [[ $rule == *:kill ]] || why+='; killed' ;;
+    0)
+        [[ $rule != *:kill ]] || result=missed
+        cmp -s "$dir/state" "$VLT_KILLS_DIR/want/$name.state" || why+='; status 0, and another result' ;;
+    1 | 2 | 3)
+        grep -q "^${command%% *}: " "$dir/err" || [[ $rule == write:*+* ]] ||
+            why+="; status $status without a message" ;;
+    124) why+='; it hung' ;;
+    *) why+="; status $status" ;;
+    esac
+    # a command that was killed after its end may find its work done
+    timeout -s ABRT 60 $command >"$dir/out2" 2>"$dir/err2"
+    again=$?
+    state_of "$name" . >"$dir/state"
+    cmp -s "$dir/state" "$VLT_KILLS_DIR/want/$name.state" ||
+        why+="; run again: status $again, $(tail -1 "$dir/err2"), $(diff "$VLT_KILLS_DIR/want/$name.state" \
+            "$dir/state" | sed -n 2,4p | tr '\n' ' ')"
+    why=${why//$'\n'/; }
+    [ -z "$why" ] || result="FAIL ${why#; }"
+    printf '%s\t%s\t%s\n' "$name" "$rule" "$result"
+    [ -n "${VLT_KILLS_KEEP:-}" ] || rm -rf "$dir"
+}
+
+# places TOTAL KIND:ACTION...: which calls are disturbed, spread evenly over all cases and their calls:
+# lines NAME and RULE. Where a case has few calls, the others get its part.
+places()
+{
+    local total=$1 name pair
+    shift
+    [ "$total" != all ] || total=1000000000
+    for name in "${names[@]}"; do
+        for pair; do
+            awk -v kind="${pair%:*}" -v action="${pair#*:}" -v name="$name" '
+                $1 == kind { print $2 "\t" kind "\t" action "\t" name }' "$VLT_KILLS_DIR/calls/$name"
+        done
+    done | sort -n | awk -F '\t' -v total="$total" '
+        { calls[NR] = $1; kind[NR] = $2; action[NR] = $3; name[NR] = $4 }
+        END {
+            for (i = 1; i <= NR; i++) {
+                each = action[i] == "kill" ? 1 : 2      # a failure: once, and from then on
+                n = int(total / each / (NR - i + 1))
+                n = n < calls[i] ? n : calls[i]
+                total -= n * each
+                for (k = 0; k < n; k++) {
+                    at = int((k + 0.5) * calls[i] / n) + 1
+                    print name[i] "\n" kind[i] ":" at ":" action[i]
+                    if (each == 2)
+                        print name[i] "\n" kind[i] ":" at "+:" action[i]
+                }
+            }
+        }'
+}
+
+# progress TOTAL: a line now and then, and each failure, of the results on stdin
+progress()
+{
+    awk -F '\t' -v total="$1" '
+        $3 ~ /^FAIL/ { failed++; print "  " $1 ": --rule " $2 ": " substr($3, 6) }
+        NR % 100 == 0 { print "  " NR " of " total ", " failed + 0 " failed" }
+        { fflush() }'
+}
+
+summary()
+{
+    awk -F '\t' '
+        FILENAME != ARGV[1] {
+            split(FILENAME, part, "calls/")
+            if (sub(/^change /, "")) points[part[2]] = $0
+            next
+        }
+        { split($2, rule, ":"); tried[$1, rule[3] == "kill"]++; failed[$1] += $3 ~ /^FAIL/; seen[$1] = 1
+          missed[$1] += $3 == "missed" }
+        END {
+            printf "%-28s %8s %8s %8s %8s %8s\n", "case", "changes", "kills", "not met", "faults", "failed"
+            for (name in seen)
+                printf "%-28s %8d %8d %8d %8d %8d\n", name, points[name], tried[name, 1], missed[name],
+                    tried[name, 0], failed[name] | "sort"
+        }' "$1" calls/*
+}
