@@ -269,14 +269,15 @@ static int check_export(xport *x, const xport_format *f, vc_err *err)
     return rc;
 }
 
-/* Into OUT.part, which takes its name when it is whole and goes when it cannot be. The lock beside it
- * outlives a kill: without it, OUT.part is somebody else's. */
-static int write_part(xport *x, const xport_format *f, const char *part, bool left, vc_err *err)
+/* Into OUT.part, which takes its name when it is whole and goes when it cannot be. The lock beside
+ * it outlives a kill: without it, OUT.part is somebody else's. *left: OUT.part is an export's. */
+static int write_part(xport *x, const xport_format *f, const char *part, bool *left, vc_err *err)
 {
-    int rc = left ? vc_remove_tree(part, err) : 0;
+    int rc = *left ? vc_remove_tree(part, err) : 0;
     if (rc)
         return rc;
-    if (mkdir(part, 0777))
+    *left = !mkdir(part, 0777);
+    if (!*left)
         return vc_fail_errno(err, "%s (no export left it: move it away)", part);
     rc = f->write(x, err);
     if (!rc) rc = xport_note(x, part, XPORT_NOTE, vf_dataset_count(x->d), err);
@@ -300,9 +301,10 @@ static int export_to(xport *x, const xport_format *f, vc_err *err)
     if (!rc && vc_file_exists(out))
         rc = vc_fail(err, VC_EINVAL, "%s is there already: remove it or give another name", out);
     else if (!rc)
-        rc = write_part(x, f, part, left, err);
+        rc = write_part(x, f, part, &left, err);
     if (fd >= 0) {
-        unlink(lock);
+        if (!left || !vc_file_exists(part))      /* it could not be removed: the next one does it */
+            unlink(lock);
         close(fd);
     }
     free(part);
