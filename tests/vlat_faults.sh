@@ -109,7 +109,7 @@ point()
         kill:137) ;;
         kill:0) return 1 ;;
         kill:* | *:[!01]*) fail "status $status: $(cat log)"; return 1 ;;
-        *) [ "$(awk -v call="${2%%[@:]*}" '$1 == call || (call == "any" && $1 != "memory") { n += $2 }
+        *) [ "$(awk -v call="${2%%[@:]*}" '$1 == call { n += $2 }
                 END { print n }' count)" -ge "${2##*:}" ] || { rm -f count; return 1; } ;;
     esac
     rm -f count
@@ -136,7 +136,7 @@ walk()
     start_$verb
     between=
     VLT_FAULT_COUNT=$dir/count run_$verb fault '' "$vlat" >/dev/null 2>&1
-    n=$(awk -v call="${call%@*}" '$1 == call || (call == "any" && $1 != "memory") { n += $2 }
+    n=$(awk -v call="${call%@*}" '$1 == call { n += $2 }
             END { print n + 0 }' count)
     rm -f count
     [ "${VLT_KILLS:-}" = all ] || step=$((n / $4 + 1))
