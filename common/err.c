@@ -27,7 +27,9 @@ static int code_of(int e)
 {
     switch (e) {
     case ENOENT: return VC_ENOENT;
-    case ENOMEM: return VC_ENOMEM;
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE: return VC_ENOMEM;
     case ENOSPC:
     case EDQUOT:
     case EFBIG: return VC_EFULL;

@@ -9,7 +9,7 @@
 
 enum {
     VC_EFAIL = -1,      /* anything without a code of its own */
-    VC_ENOMEM = -2,
+    VC_ENOMEM = -2,     /* no memory, or no descriptor is left: the process's want, no file's fault */
     VC_EIO = -3,        /* the system refused: open, read, write, map */
     VC_EFORMAT = -4,    /* damaged or hostile data, or a format we do not know */
     VC_ENOENT = -5,     /* no such file, tensor, key, column */
@@ -32,7 +32,7 @@ typedef struct vc_err {
 int vc_fail(vc_err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* As vc_fail with ": " and the text of errno; the code comes from errno
- * (ENOENT, ENOMEM, ENOSPC/EDQUOT/EFBIG have their own, all else is VC_EIO). */
+ * (ENOENT, ENOMEM/EMFILE/ENFILE, ENOSPC/EDQUOT/EFBIG have their own, all else is VC_EIO). */
 int vc_fail_errno(vc_err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts "fmt: " in front of the text and returns rc. Does nothing when rc is 0. */

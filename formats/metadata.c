@@ -164,5 +164,6 @@ int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o
         return rc;
     }
     *m = l.list;
+    m->folder = folder;
     return 0;
 }

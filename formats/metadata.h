@@ -29,8 +29,9 @@ typedef struct vf_row {
     int64_t row;                       /* from 1, as errors.jsonl counts */
     char *path;                        /* as written in the row; "" when there is none */
     char *file;                        /* joined to the data folder; "" when there is none */
-    vf_type type;                      /* by `type`, else: image for file_path, by the column for
-                                          video and image, by the file's ending for the others */
+    vf_type type;                      /* by `type`, else: by the column for video and image, by the
+                                          file's ending for the others but file_path; unknown: what
+                                          the file holds decides */
     char **captions;                   /* at least one; "" when there is none */
     int n_captions;
     int64_t width, height, frames;     /* 0: not given */
@@ -45,11 +46,14 @@ typedef struct vf_row {
                                           the same path */
     char *bad;                         /* NULL, or why the row cannot be used; then what follows
                                           `type` up to `extra` may be missing */
+    bool unread;                       /* bad, because the system refused to read its caption, or
+                                          (path ends in '/') a folder with who knows what in it */
 } vf_row;
 
 typedef struct vf_metadata {
     vf_row *rows;
     int64_t n;
+    bool folder;                       /* a folder was the list */
 } vf_metadata;
 
 typedef struct vf_metadata_opts {
@@ -63,7 +67,7 @@ typedef struct vf_metadata_opts {
 
 /* Reads path. The caller frees. VC_EFORMAT, with line or row, for a file that is no such list.
  * Folders are read with their subfolders, in bytewise order of the paths, hidden files and
- * linked folders left out. */
+ * linked folders left out; a subfolder that cannot be read is a bad row. */
 int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err);
 void vf_metadata_free(vf_metadata *m);           /* an all-zero one is fine */
 

@@ -2,6 +2,7 @@
 #include "formats/metadata_parts.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,26 +12,43 @@
 
 enum { MAX_CAPTION = 1 << 20, MAX_LEVELS = 32 };
 
-/* Paths below the folder, relative to it. */
+/* A path below the folder, relative to it; of a subfolder that could not be read, with a '/' at its
+ * end, why. */
+typedef struct entry {
+    char *path, *why;
+} entry;
+
 typedef struct names {
-    char **path;
+    entry *v;
     int64_t n, cap;
 } names;
 
-static int add_name(names *l, char *path, vc_err *err)
+/* Takes both, also where it fails. */
+static int add_name(names *l, char *path, char *why, vc_err *err)
 {
     if (l->n == l->cap) {
         int64_t cap = l->cap ? l->cap * 2 : 64;
-        char **more = cap > INT32_MAX ? NULL : realloc(l->path, (size_t)cap * sizeof *more);
+        entry *more = cap > INT32_MAX ? NULL : realloc(l->v, (size_t)cap * sizeof *more);
         if (!more) {
             free(path);
+            free(why);
             return vc_fail(err, VC_ENOMEM, "out of memory for %lld files", (long long)cap);
         }
-        l->path = more;
+        l->v = more;
         l->cap = cap;
     }
-    l->path[l->n++] = path;
+    l->v[l->n++] = (entry){ path, why };
     return 0;
+}
+
+static int add_unread(names *l, const char *below, const vc_err *why, vc_err *err)
+{
+    char *path = vc_format("%s/", below), *text = vc_format("%s", why->text);
+    if (path && text)
+        return add_name(l, path, text, err);
+    free(path);
+    free(text);
+    return vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
 static int walk(names *l, const char *root, const char *below, int level, vc_err *err);
@@ -46,39 +64,61 @@ static int visit(names *l, const char *root, const char *below, const char *name
         return vc_fail(err, VC_ENOMEM, "out of memory");
     }
 
-    int rc = 0;
-    bool folder = lstat(full, &st) == 0 && S_ISDIR(st.st_mode);
+    vc_err why = { 0 };
+    int rc = 0, unseen = lstat(full, &st) ? vc_fail_errno(&why, "%s", full) : 0;
+    bool folder = !unseen && S_ISDIR(st.st_mode);
+    bool medium = !folder && vf_type_of_name(name) != VF_TYPE_UNKNOWN;
     if (folder)
         rc = walk(l, root, path, level + 1, err);
+    else if (!medium && unseen && unseen != VC_ENOENT)       /* it may be a folder */
+        rc = add_unread(l, path, &why, err);
     free(full);
-    if (!folder && vf_type_of_name(name) != VF_TYPE_UNKNOWN)
-        return add_name(l, path, err);
+    if (medium)
+        return add_name(l, path, NULL, err);
     free(path);
     return rc;
 }
 
+/* The next entry, or NULL; *why says where that is not the end. */
+static struct dirent *next_entry(DIR *d, const char *path, vc_err *why)
+{
+    errno = 0;
+    struct dirent *e = readdir(d);
+    if (!e && errno)
+        vc_fail_errno(why, "%s", path);
+    return e;
+}
+
 static int walk(names *l, const char *root, const char *below, int level, vc_err *err)
 {
+    vc_err why = { 0 };
     char *full = vc_path_join(root, below);
     if (!full)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     DIR *d = level > MAX_LEVELS ? NULL : opendir(full);
-    int rc = level > MAX_LEVELS ? vc_fail(err, VC_EFORMAT, "%s: over %d folders deep", full,
-                                          MAX_LEVELS)
-           : !d ? vc_fail_errno(err, "%s", full) : 0;
+    int rc = 0;
+    if (level > MAX_LEVELS)
+        vc_fail(&why, VC_EFORMAT, "%s: over %d folders deep", full, MAX_LEVELS);
+    else if (!d)
+        vc_fail_errno(&why, "%s", full);
 
-    for (struct dirent *e; !rc && (e = readdir(d));)
+    for (struct dirent *e; d && !rc && (e = next_entry(d, full, &why));)
         if (e->d_name[0] != '.')
             rc = visit(l, root, below, e->d_name, level, err);
     if (d)
         closedir(d);
     free(full);
-    return rc;
+    if (rc || !why.code)
+        return rc;
+    if (level && why.code != VC_ENOMEM)
+        return add_unread(l, below, &why, err);
+    *err = why;
+    return why.code;
 }
 
 static int by_bytes(const void *a, const void *b)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    return strcmp(((const entry *)a)->path, ((const entry *)b)->path);
 }
 
 static bool blank(char c)
@@ -92,10 +132,10 @@ static int read_caption(char **caption, const char *file, vc_err *why)
     char *text = NULL, *txt = vc_format("%.*s.txt", (int)(vc_path_ext(file) - file), file);
     size_t n = 0;
 
-    int rc = !txt ? vc_fail(why, VC_ENOMEM, "out of memory")
-           : vc_file_exists(txt) ? vc_file_read(&text, &n, txt, MAX_CAPTION, why) : 0;
+    int rc = txt ? vc_file_read(&text, &n, txt, MAX_CAPTION, why)
+                 : vc_fail(why, VC_ENOMEM, "out of memory");
     free(txt);
-    if (rc)
+    if (rc && rc != VC_ENOENT)
         return rc;
     size_t from = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
     while (from < n && blank(text[from]))
@@ -111,8 +151,9 @@ static int read_caption(char **caption, const char *file, vc_err *why)
     return *caption ? 0 : vc_fail(why, VC_ENOMEM, "out of memory");
 }
 
-static int fill_row(vf_row *r, const char *root, const char *path, vc_err *why)
+static int fill_row(vf_row *r, const char *root, const entry *of, vc_err *why)
 {
+    const char *path = of->path;
     r->path = strdup(path);
     r->file = vc_path_join(root, path);
     r->captions = calloc(1, sizeof *r->captions);
@@ -120,7 +161,9 @@ static int fill_row(vf_row *r, const char *root, const char *path, vc_err *why)
     if (!r->path || !r->file || !r->captions)
         return vc_fail(why, VC_ENOMEM, "out of memory");
 
-    int rc = read_caption(&r->captions[0], r->file, why);
+    int rc = of->why ? vc_fail(why, VC_EIO, "%s", of->why)
+                     : read_caption(&r->captions[0], r->file, why);
+    r->unread = rc == VC_EIO;
     if (!rc && vf_utf8_prefix(path, strlen(path)) < strlen(path))
         rc = vc_fail(why, VC_EFORMAT, "the file's name is not UTF-8");
     if (!r->captions[0] && !(r->captions[0] = strdup("")))
@@ -138,18 +181,20 @@ int metadata_read_folder(metadata_list *l, const char *path, vc_err *err)
 
     int rc = walk(&found, path, "", 0, err);
     if (found.n)
-        qsort(found.path, (size_t)found.n, sizeof *found.path, by_bytes);
+        qsort(found.v, (size_t)found.n, sizeof *found.v, by_bytes);
     for (int64_t i = 0; i < found.n && !rc; i++) {
         vc_err why = { 0 };
         vf_row *r;
         rc = metadata_add(l, i + 1, &r, err);
-        if (!rc && fill_row(r, path, found.path[i], &why))
-            rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", found.path[i]);
+        if (!rc && fill_row(r, path, &found.v[i], &why))
+            rc = vc_fail(err, VC_ENOMEM, "%s: %s", found.v[i].path, why.text);
     }
     if (!rc && !found.n)
         rc = vc_fail(err, VC_EFORMAT, "%s: no media files", path);
-    for (int64_t i = 0; i < found.n; i++)
-        free(found.path[i]);
-    free(found.path);
+    for (int64_t i = 0; i < found.n; i++) {
+        free(found.v[i].path);
+        free(found.v[i].why);
+    }
+    free(found.v);
     return rc;
 }

@@ -29,15 +29,17 @@ static int copy(char **to, const char *s, size_t n, vc_err *why)
     return 0;
 }
 
-/* Appends s[0..n) to a list of strings. */
+/* Appends s[0..n) to a list of strings, which doubles: it has room for the next power of two. */
 static int append(char ***list, int *count, const char *s, size_t n, vc_err *why)
 {
-    char **more = realloc(*list, ((size_t)*count + 1) * sizeof *more);
-
-    if (!more)
-        return no_memory(why);
-    *list = more;
-    int rc = copy(&more[*count], s, n, why);
+    if ((*count & (*count - 1)) == 0) {
+        size_t room = *count ? 2 * (size_t)*count : 1;
+        char **more = realloc(*list, room * sizeof *more);
+        if (!more)
+            return no_memory(why);
+        *list = more;
+    }
+    int rc = copy(&(*list)[*count], s, n, why);
     *count += rc == 0;
     return rc;
 }
@@ -64,7 +66,7 @@ static const struct {
     vf_type type;
     bool by_name;                      /* else `type` above */
 } media[] = {
-    { "file_path", VF_TYPE_IMAGE, false },
+    { "file_path", VF_TYPE_UNKNOWN, false },
     { "video", VF_TYPE_VIDEO, false },
     { "image", VF_TYPE_IMAGE, false },
     { "media_path", VF_TYPE_UNKNOWN, true },

@@ -17,7 +17,7 @@
 #include "formats/json_scan.h"
 #include "formats/utf8.h"
 
-enum { PIECE = 1 << 18, MAX_ROW = 16 << 20, MAX_COLUMNS = 4096 };
+enum { PIECE = 1 << 18, MAX_ROW = 16 << 20, MAX_COLUMNS = 4096, MAX_FIELD = 256 << 20 };
 static const size_t MAX_JSON = (size_t)4 << 30;
 
 static int too_many(vc_err *err)
@@ -56,6 +56,34 @@ static int skip_bom(const char *text, size_t n, size_t *bom, vc_err *err)
 
 /* ---- .json: whole in memory as text, one row at a time as a tree ---- */
 
+static int give_long(const vf_table_sink *sink, int64_t number, vc_err *err)
+{
+    vc_err why;
+    vc_fail(&why, VC_EFORMAT, "more than %d bytes in a row", MAX_ROW);
+    return sink->row(sink->arg, number, NULL, why.text, err);
+}
+
+/* The end of a value whose brackets lie deeper than a scan follows them; NULL: that is not it. */
+static const char *end_of_deep(const char *p, const char *end)
+{
+    int64_t depth = 0, most = 0;
+    bool text = false;
+
+    for (; p < end; p++) {
+        if (*p == '\\' && text) {
+            p++;
+        } else if (*p == '"') {
+            text = !text;
+        } else if (!text && (*p == '{' || *p == '[')) {
+            depth++;
+            most = depth > most ? depth : most;
+        } else if (!text && (*p == '}' || *p == ']') && --depth <= 0) {
+            return depth == 0 && most > VF_JSON_DEPTH ? p + 1 : NULL;
+        }
+    }
+    return NULL;
+}
+
 static int read_array(const char *text, size_t n, const vf_table_sink *sink, vc_err *err)
 {
     vf_scan s = vf_scan_of(text, n);
@@ -69,13 +97,18 @@ static int read_array(const char *text, size_t n, const vf_table_sink *sink, vc_
         if (rc || !more)
             break;
         vf_scan_peek(&s);
-        const char *from = s.at;
-        rc = vf_scan_skip(&s, err);
-        if (!rc && s.at - from > MAX_ROW)
-            rc = vf_scan_fail(&s, err, "more than %d bytes in a row", MAX_ROW);
-        if (rc)
-            return vc_context(err, rc, "row %" PRId64, row);
-        rc = give_json(sink, row, from, (size_t)(s.at - from), err);
+        const char *from = s.at, *deep = NULL;
+        vc_err why;
+        if (vf_scan_skip(&s, &why) && !(deep = end_of_deep(from, s.end)))
+            return vc_fail(err, why.code, "row %" PRId64 ": %s", row, why.text);
+        if (deep)
+            s.at = deep;
+        if (deep)
+            rc = sink->row(sink->arg, row, NULL, why.text, err);
+        else if (s.at - from > MAX_ROW)
+            rc = give_long(sink, row, err);
+        else
+            rc = give_json(sink, row, from, (size_t)(s.at - from), err);
     }
     return rc ? rc : vf_scan_done(&s, err);
 }
@@ -101,6 +134,7 @@ typedef struct pieces {
     int fd;
     char *buf;                   /* cap bytes, of which n are filled */
     size_t n, cap;
+    bool skip;                   /* what comes is the rest of a row that is too long */
 } pieces;
 
 static int pieces_open(pieces *p, const char *path, vc_err *err)
@@ -139,11 +173,14 @@ static int pieces_read(pieces *p, bool *end, vc_err *err)
     return 0;
 }
 
-/* Twice the room, for a row that does not fit. */
+/* Twice the room, for a row that does not fit; one that never will is skipped. */
 static int pieces_grow(pieces *p, vc_err *err)
 {
-    if (p->cap >= MAX_ROW)
-        return vc_fail(err, VC_EFORMAT, "more than %d bytes in a row", MAX_ROW);
+    if (p->cap >= MAX_ROW) {
+        p->skip = true;
+        p->n = 0;
+        return 0;
+    }
     char *more = realloc(p->buf, p->cap * 2);
     if (!more)
         return vc_fail(err, VC_ENOMEM, "out of memory");
@@ -166,6 +203,18 @@ static int give_line(const vf_table_sink *sink, int64_t number, const char *s, s
                      vc_err *err)
 {
     return blank(s, n) ? 0 : give_json(sink, number, s, n, err);
+}
+
+/* Passes over the rest of a row that was too long. */
+static int skip_line(pieces *p, bool end, int64_t *number, const vf_table_sink *sink, vc_err *err)
+{
+    const char *nl = memchr(p->buf, '\n', p->n);
+    size_t n = nl ? (size_t)(nl - p->buf) + 1 : p->n;
+
+    memmove(p->buf, p->buf + n, p->n - n);
+    p->n -= n;
+    p->skip = !nl && !end;
+    return p->skip ? 0 : give_long(sink, (*number)++, err);
 }
 
 /* Gives the whole lines in the buffer and moves the rest to its front; at the end, all of it. */
@@ -206,7 +255,9 @@ static int read_jsonl(const char *path, const vf_table_sink *sink, vc_err *err)
             rc = vc_context(err, pieces_grow(&p, err), "row %" PRId64, number);
         if (!rc)
             rc = pieces_read(&p, &end, err);
-        if (!rc && (end || p.n == p.cap || memchr(p.buf, '\n', p.n)))
+        if (!rc && p.skip)
+            rc = skip_line(&p, end, &number, sink, err);
+        if (!rc && !p.skip && (end || p.n == p.cap || memchr(p.buf, '\n', p.n)))
             rc = give_lines(&p, end, &number, sink, err);
     }
     pieces_close(&p);
@@ -328,13 +379,14 @@ static int csv_feed(csv_state *c, struct csv_parser *csv, pieces *p, bool end, v
                  ? skip_bom(p->buf, p->n, &bom, err) : 0;
     if (rc)
         return rc;
+    csv_set_blk_size(csv, csv->entry_pos > PIECE ? csv->entry_pos : PIECE);  /* a long field doubles */
     if (csv_parse(csv, p->buf + bom, p->n - bom, csv_field, csv_record, c) != p->n - bom)
         return vc_fail(err, VC_ENOMEM, "row %" PRId64 ": %s", c->number + 1,
                        csv_strerror(csv_error(csv)));
     p->n = 0;
-    if (!c->rc && csv->entry_pos > MAX_ROW)
+    if (!c->rc && csv->entry_pos > MAX_FIELD)
         return vc_fail(err, VC_EFORMAT, "row %" PRId64 ": more than %d bytes in a field; "
-                       "is a quote missing?", c->number + 1, MAX_ROW);
+                       "is a quote missing?", c->number + 1, MAX_FIELD);
     /* strict only here: before, quotes within an unquoted field are plain characters */
     csv_set_opts(csv, CSV_APPEND_NULL | (end ? CSV_STRICT | CSV_STRICT_FINI : 0));
     if (!c->rc && end && csv_fini(csv, csv_field, csv_record, c))
@@ -352,7 +404,6 @@ static int read_csv(const char *path, const vf_table_sink *sink, vc_err *err)
     if (csv_init(&csv, CSV_APPEND_NULL))
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     csv_set_space_func(&csv, no_space);
-    csv_set_blk_size(&csv, PIECE);      /* else a long field grows by 128 bytes at a time */
     int rc = pieces_open(&p, path, err);
     if (!rc) {
         while (!rc && !end) {

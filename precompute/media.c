@@ -1,6 +1,7 @@
 /* media.c - see media.h; media_internal.h says which file does what */
 #include "precompute/media.h"
 
+#include <errno.h>
 #include <libavutil/display.h>
 #include <math.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ static int shown_width(const media_video *v, int w)
 {
     AVRational a = av_guess_sample_aspect_ratio(v->fmt, v->fmt->streams[v->stream], v->frame);
     double ratio = a.num > 0 && a.den > 0 ? av_q2d(a) : 1;
-    if (v->still || ratio < 1 / 20. || ratio > 20)
+    if (v->still || ratio < 1 / 20. || ratio > 20 || w * ratio > (double)MEDIA_MAX_PIXELS)
         return w;
     return (int)fmax(1, floor(w * ratio + 0.5));
 }
@@ -110,14 +111,14 @@ static int open_video(media *m, vc_err *err)
 {
     media_video *v = &m->video;
     int rc = media_video_open(v, &m->io, m->path, err);
-    if (rc && rc != VC_ENOMEM && media_is_animated_webp(m->io.fd))
+    if (rc && rc != VC_ENOMEM && media_is_animated_webp(&m->io))
         return vc_fail(err, VC_EFORMAT, "an animated WebP, which this FFmpeg cannot decode");
     if (rc)
         return rc;
 
     const int32_t *matrix = display_matrix(v);
     set_orient(m, matrix ? media_orient_matrix(matrix)
-                         : media_orient_exif(media_exif_file(m->io.fd)));
+                         : media_orient_exif(media_exif_file(&m->io)));
     set_size(m, v->frame->width, v->frame->height, shown_width(v, v->frame->width));
     m->info.frames = v->n;
     m->info.stream_index = v->stream;
@@ -128,7 +129,29 @@ static int open_video(media *m, vc_err *err)
     rc = set_times(m, err);
     if (!rc)
         set_rate(m);
+    if (!rc && !(m->info.fps >= 0 && m->info.fps <= MEDIA_MAX_FPS && isfinite(m->info.duration)))
+        rc = vc_fail(err, VC_EFORMAT, "%g frames a second in %g seconds: no clock of a video",
+                     m->info.fps, m->info.duration);
     return rc;
+}
+
+/* What the system could not read is no damage, whatever FFmpeg made of the rest. */
+static int own_word(const media *m, int rc, vc_err *err)
+{
+    if (!m->io.failed || rc == VC_ESTOP)
+        return rc;
+    errno = m->io.failed;
+    return vc_fail_errno(err, "cannot read");
+}
+
+/* FFmpeg says of a header that asks for absurd sizes that memory is out. Where memory can be had,
+ * and it has said so twice, it was the header. */
+static int no_memory(int rc, vc_err *err)
+{
+    enum { PLENTY = 64 << 20 };
+    void *volatile p = malloc(PLENTY);
+    free(p);
+    return p ? vc_fail(err, VC_EFORMAT, "its headers ask for more memory than there is") : rc;
 }
 
 static int open_any(media *m, const char *path, vc_err *err)
@@ -149,22 +172,30 @@ static int open_any(media *m, const char *path, vc_err *err)
     return 0;
 }
 
-int media_open(media **out, const char *path, media_info *info, vc_err *err)
+static int open_once(media **out, const char *path, vc_err *err)
 {
-    *out = NULL;
-    media *m = calloc(1, sizeof *m);
+    media *m = *out = calloc(1, sizeof *m);
     if (!m)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     m->io.fd = -1;
-    int rc = open_any(m, path, err);
+    int rc = own_word(m, open_any(m, path, err), err);
     if (rc) {
         media_close(m);
-        return vc_context(err, rc, "%s", path);
+        *out = NULL;
     }
-    if (info)
-        *info = m->info;
-    *out = m;
-    return 0;
+    return rc;
+}
+
+int media_open(media **out, const char *path, media_info *info, vc_err *err)
+{
+    int rc = open_once(out, path, err);
+    if (rc == VC_ENOMEM)
+        rc = open_once(out, path, err);
+    if (rc == VC_ENOMEM)
+        rc = no_memory(rc, err);
+    if (!rc && info)
+        *info = (*out)->info;
+    return vc_context(err, rc, "%s", path);
 }
 
 void media_close(media *m)
@@ -313,6 +344,16 @@ int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit
         if (!rc)
             rc = read_video(m, dst, index, n, fit, err);
     }
+    if (rc == VC_ENOMEM && !m->is_jpeg) {
+        m->video.out = INT64_MAX;                   /* begin again */
+        rc = read_video(m, dst, index, n, fit, err);
+        rc = rc == VC_ENOMEM ? no_memory(rc, err) : rc;
+    }
     m->video.stop = NULL;
-    return vc_context(err, rc, "%s", m->path);
+    return vc_context(err, own_word(m, rc, err), "%s", m->path);
+}
+
+int media_fd(const media *m)
+{
+    return m->io.fd;
 }

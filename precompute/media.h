@@ -28,6 +28,7 @@ typedef struct media media;
 /* Larger pictures and longer videos are refused: no honest file has them, and they need memory. */
 #define MEDIA_MAX_PIXELS (INT64_C(1) << 28)
 #define MEDIA_MAX_FRAMES (INT64_C(1) << 24)
+#define MEDIA_MAX_FPS 1e6    /* what a record holds */
 
 typedef struct media_info {
     int w, h;                /* as displayed: rotation and sample aspect applied */
@@ -43,12 +44,13 @@ typedef struct media_info {
     char codec[24];
 } media_info;
 
-/* Opens and probes. Frames are counted by a pass over the packets; where those do not tell (no
+/* Opens and probes. What the system refuses to read is VC_EIO here and below, never damage. Frames are counted by a pass over the packets; where those do not tell (no
  * timestamps), by decoding once. Otherwise nothing is decoded beyond the first frame.
  * VC_EIO, VC_ENOENT: cannot open; VC_EFORMAT: no regular file, no video stream, no decoder,
  * damaged header, no frame that decodes. */
 int media_open(media **out, const char *path, media_info *info, vc_err *err);
 void media_close(media *m);                         /* NULL is fine */
+int media_fd(const media *m);                       /* of the open file; borrowed */
 
 /* Lets the decoder use n threads (1 when not called). The same pixels for any n. */
 int media_set_threads(media *m, int n, vc_err *err);

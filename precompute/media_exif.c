@@ -1,6 +1,5 @@
 /* media_exif.c - the one EXIF field that changes pixels (see media_internal.h) */
 #include <string.h>
-#include <unistd.h>
 
 #include "precompute/media_internal.h"
 
@@ -39,52 +38,52 @@ int media_exif_tiff(const uint8_t *p, size_t n)
     return 0;
 }
 
-static bool read_at(int fd, void *buf, size_t n, int64_t at)
+static bool read_at(media_io *io, void *buf, size_t n, int64_t at)
 {
-    return pread(fd, buf, n, at) == (ssize_t)n;
+    return media_io_at(io, buf, n, at) == (ssize_t)n;
 }
 
-static int exif_block(int fd, int64_t at, uint32_t size)
+static int exif_block(media_io *io, int64_t at, uint32_t size)
 {
     uint8_t buf[EXIF_MAX];
-    ssize_t n = pread(fd, buf, size < sizeof buf ? size : sizeof buf, at);
+    ssize_t n = media_io_at(io, buf, size < sizeof buf ? size : sizeof buf, at);
     if (n >= 6 && !memcmp(buf, "Exif\0\0", 6))      /* WebP writers disagree about this prefix */
         return media_exif_tiff(buf + 6, (size_t)n - 6);
     return n > 0 ? media_exif_tiff(buf, (size_t)n) : 0;
 }
 
 /* Chunks of PNG (size, name, data, crc; big endian) and of RIFF (name, size, data, padding). */
-static int exif_chunk(int fd, bool png)
+static int exif_chunk(media_io *io, bool png)
 {
     int64_t at = png ? 8 : 12;
     uint8_t head[8];
-    for (int i = 0; i < 4096 && read_at(fd, head, sizeof head, at); i++) {
+    for (int i = 0; i < 4096 && read_at(io, head, sizeof head, at); i++) {
         const uint8_t *name = png ? head + 4 : head;
         uint32_t size = png ? get(head, 4, false) : get(head + 4, 4, true);
         if (!memcmp(name, png ? "eXIf" : "EXIF", 4))
-            return exif_block(fd, at + 8, size);
+            return exif_block(io, at + 8, size);
         at += 8 + (int64_t)size + (png ? 4 : size & 1);
     }
     return 0;
 }
 
-int media_exif_file(int fd)
+int media_exif_file(media_io *io)
 {
     uint8_t head[12];
-    if (!read_at(fd, head, sizeof head, 0))
+    if (!read_at(io, head, sizeof head, 0))
         return 0;
     if (!memcmp(head, "\x89PNG\r\n\x1a\n", 8))
-        return exif_chunk(fd, true);
+        return exif_chunk(io, true);
     if (!memcmp(head, "RIFF", 4) && !memcmp(head + 8, "WEBP", 4))
-        return exif_chunk(fd, false);
+        return exif_chunk(io, false);
     if (!memcmp(head, "II*\0", 4) || !memcmp(head, "MM\0*", 4))
-        return exif_block(fd, 0, EXIF_MAX);
+        return exif_block(io, 0, EXIF_MAX);
     return 0;
 }
 
-bool media_is_animated_webp(int fd)
+bool media_is_animated_webp(media_io *io)
 {
     uint8_t head[21];
-    return read_at(fd, head, sizeof head, 0) && !memcmp(head, "RIFF", 4) &&
+    return read_at(io, head, sizeof head, 0) && !memcmp(head, "RIFF", 4) &&
            !memcmp(head + 8, "WEBPVP8X", 8) && head[20] & 2;
 }

@@ -34,14 +34,10 @@ media_orient media_orient_matrix(const int32_t matrix[9]);
 /* ---- media_exif.c ---- */
 /* Orientation 1..8 in a TIFF structure (an EXIF block without its "Exif\0\0"); 0 if it has none. */
 int media_exif_tiff(const uint8_t *p, size_t n);
-/* The same of a PNG, WebP or TIFF file. 0 if there is none, or fd is of another kind. */
-int media_exif_file(int fd);
-/* Whether fd is an animated WebP, which not every FFmpeg decodes. */
-bool media_is_animated_webp(int fd);
-
 /* ---- media_io.c ---- */
 typedef struct media_io {
     int fd;
+    int failed;             /* errno of a read that failed: what came after it is not the file's */
     int64_t size, pos;
     AVIOContext *avio;
 } media_io;
@@ -50,6 +46,8 @@ typedef struct media_io {
  * is to be closed all the same. */
 int media_io_open(media_io *io, const char *path, vc_err *err);
 void media_io_close(media_io *io);
+/* pread that notes its failure. */
+ssize_t media_io_at(media_io *io, void *buf, size_t n, int64_t at);
 /* A format context that can read io and nothing else. *fmt is NULL on failure. */
 int media_io_demux(AVFormatContext **fmt, media_io *io, const char *path, vc_err *err);
 /* vc_fail with ": " and FFmpeg's last message on this thread, or the text of the code av. */
@@ -58,6 +56,12 @@ int media_av_fail(vc_err *err, int av, const char *fmt, ...) __attribute__((form
  * a first use of FFmpeg: that is where its messages are caught instead of printed. */
 const char *media_log_last(void);
 void media_log_clear(void);
+
+/* ---- media_exif.c, of a file ---- */
+/* Orientation of a PNG, WebP or TIFF file. 0 if there is none, or io is of another kind. */
+int media_exif_file(media_io *io);
+/* Whether io is an animated WebP, which not every FFmpeg decodes. */
+bool media_is_animated_webp(media_io *io);
 
 /* ---- media_still.c ---- */
 typedef struct media_still {

@@ -58,7 +58,7 @@ void media_log_clear(void)
 
 int media_av_fail(vc_err *err, int av, const char *fmt, ...)
 {
-    int code = av == AVERROR(ENOMEM) ? VC_ENOMEM : av == AVERROR(EIO) ? VC_EIO : VC_EFORMAT;
+    int code = av == AVERROR(ENOMEM) ? VC_ENOMEM : VC_EFORMAT;
     char what[512], text[AV_ERROR_MAX_STRING_SIZE];
     va_list ap;
     va_start(ap, fmt);
@@ -69,15 +69,23 @@ int media_av_fail(vc_err *err, int av, const char *fmt, ...)
     return vc_fail(err, code, "%s: %s", what, log_line);
 }
 
+ssize_t media_io_at(media_io *io, void *buf, size_t n, int64_t at)
+{
+    ssize_t r;
+    do
+        r = pread(io->fd, buf, n, at);
+    while (r < 0 && errno == EINTR);
+    if (r < 0)
+        io->failed = errno;
+    return r;
+}
+
 static int io_read(void *opaque, uint8_t *buf, int n)
 {
     media_io *io = opaque;
-    ssize_t r;
-    do
-        r = pread(io->fd, buf, (size_t)n, io->pos);
-    while (r < 0 && errno == EINTR);
+    ssize_t r = media_io_at(io, buf, (size_t)n, io->pos);
     if (r <= 0)
-        return r ? AVERROR(errno) : AVERROR_EOF;
+        return r ? AVERROR(io->failed) : AVERROR_EOF;
     io->pos += r;
     return (int)r;
 }

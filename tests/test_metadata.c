@@ -57,12 +57,13 @@ static const struct {
     vf_type type;
     const char *captions;
 } rows[] = {
-    /* columns of VideoX-Fun: no type means image */
+    /* columns of VideoX-Fun; without a type the file decides */
     { "json", "[{\"file_path\":\"a.mp4\",\"text\":\"t\",\"type\":\"video\"}]", NULL, "a.mp4",
       VF_TYPE_VIDEO, "t" },
-    { "json", "[{\"file_path\":\"a.mp4\",\"text\":\"t\"}]", NULL, "a.mp4", VF_TYPE_IMAGE, "t" },
+    { "json", "[{\"file_path\":\"a.mp4\",\"text\":\"t\"}]", NULL, "a.mp4", VF_TYPE_UNKNOWN, "t" },
     { "json", "[{\"file_path\":\"a.mp4\",\"text\":\"\",\"type\":\"\"}]", NULL, "a.mp4",
-      VF_TYPE_IMAGE, "" },
+      VF_TYPE_UNKNOWN, "" },
+    { "json", "[{\"file_path\":\"a.mp4\",\"type\":\"image\"}]", NULL, "a.mp4", VF_TYPE_IMAGE, "" },
     { "csv", "file_path,text,type\na.mp4,t,video\n", NULL, "a.mp4", VF_TYPE_VIDEO, "t" },
     /* of DiffSynth */
     { "csv", "video,prompt\nv/a.mp4,\"one, \"\"two\"\"\"\n", NULL, "v/a.mp4", VF_TYPE_VIDEO,
@@ -78,13 +79,14 @@ static const struct {
     { "csv", "clip,text\na.mp4,t\n", NULL, "a.mp4", VF_TYPE_VIDEO, "t" },
     /* captions */
     { "json", "[{\"file_path\":\"a\",\"text\":[\"x\",\"\",\"y\"],\"captions\":[\"z\"]}]", NULL, "a",
-      VF_TYPE_IMAGE, "x|y|z" },
+      VF_TYPE_UNKNOWN, "x|y|z" },
     { "csv", "video,text,text_2,text_x,caption_10,prompt\na,1,2,3,4,\n", NULL, "a", VF_TYPE_VIDEO,
       "1|2|4" },
-    { "json", "[{\"file_path\":\"a\",\"text\":null}]", NULL, "a", VF_TYPE_IMAGE, "" },
-    { "json", "[{\"file_path\":\"a\",\"text\":7}]", "text: expected a string", "a", VF_TYPE_IMAGE,
+    { "json", "[{\"file_path\":\"a\",\"text\":null}]", NULL, "a", VF_TYPE_UNKNOWN, "" },
+    { "json", "[{\"file_path\":\"a\",\"text\":7}]", "text: expected a string", "a",
+      VF_TYPE_UNKNOWN,
       "" },
-    { "json", "[{\"file_path\":\"a\",\"text\":[[\"x\"]]}]", "text: expected", "a", VF_TYPE_IMAGE,
+    { "json", "[{\"file_path\":\"a\",\"text\":[[\"x\"]]}]", "text: expected", "a", VF_TYPE_UNKNOWN,
       "" },
     /* the file itself */
     { "csv", "\xef\xbb\xbfvideo,prompt\r\na,b\r\n\r\n", NULL, "a", VF_TYPE_VIDEO, "b" },
@@ -331,24 +333,82 @@ static void test_long_lists(void **state)
     }
 }
 
-static void test_row_too_long(void **state)
+/* A good row, one that is `bad`, and a good one. */
+static void expect_middle_bad(const folder *dir, const char *ext, const char *text, size_t n,
+                              const char *bad)
 {
-    size_t n = 40u << 20;
-    char *text = malloc(n);
     vf_metadata m;
     vc_err err;
 
-    memset(text, ' ', n);
-    memcpy(text, "{\"video\":\"", 10);
-    assert_int_equal(read_list(*state, &m, "jsonl", text, n, NULL, &err), VC_EFORMAT);
-    assert_non_null(strstr(err.text, "row 1: more than"));
-    memcpy(text, "[{\"video\"", 9);
-    memcpy(text + n - 6, ":\"x\"}]", 6);
-    assert_int_equal(read_list(*state, &m, "json", text, n, NULL, &err), VC_EFORMAT);
-    assert_non_null(strstr(err.text, "row 1: line 1"));
-    memcpy(text, "video\n\"", 7);
-    assert_int_equal(read_list(*state, &m, "csv", text, n, NULL, &err), VC_EFORMAT);
-    assert_non_null(strstr(err.text, "is a quote missing?"));
+    assert_int_equal(read_list(dir, &m, ext, text, n, NULL, &err), 0);
+    assert_int_equal(m.n, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(m.rows[i].row, i + 1);
+        if (i != 1)
+            assert_null(m.rows[i].bad);
+    }
+    assert_non_null(m.rows[1].bad);
+    assert_non_null(strstr(m.rows[1].bad, bad));
+    assert_string_equal(m.rows[2].path, "c");
+    vf_metadata_free(&m);
+}
+
+static void test_row_too_long(void **state)
+{
+    static const struct { const char *ext, *before, *after; } lists[] = {
+        { "jsonl", "{\"video\":\"a\"}\n{\"video\":\"b\",\"text\":\"", "\"}\n{\"video\":\"c\"}" },
+        { "json", "[{\"video\":\"a\"},{\"video\":\"b\",\"text\":\"", "\"},{\"video\":\"c\"}]" },
+        { "csv", "video,text\na,\nb,", "\nc,\n" },
+        { "csv", "video,text\na,\nb,\"", "\"\nc,\n" },
+    };
+    size_t n = 40u << 20;
+    char *text = malloc(n);
+
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        memset(text, 'x', n);
+        memcpy(text, lists[i].before, strlen(lists[i].before));
+        memcpy(text + n - strlen(lists[i].after), lists[i].after, strlen(lists[i].after));
+        expect_middle_bad(*state, lists[i].ext, text, n, "more than 16777216 bytes in a row");
+    }
+    free(text);
+}
+
+static void test_row_too_deep(void **state)
+{
+    enum { DEEP = 100000 };
+    char *open = malloc(DEEP + 1), *close = malloc(DEEP + 1);
+
+    memset(open, '[', DEEP);
+    memset(close, ']', DEEP);
+    open[DEEP] = close[DEEP] = 0;
+    char *json = vc_format("[{\"video\":\"a\"},{\"video\":\"b\",\"x\":%s\"]\\\"\"%s},{\"video\":\"c\"}]",
+                           open, close);
+    char *jsonl = vc_format("{\"video\":\"a\"}\n{\"video\":\"b\",\"x\":%s%s}\n{\"video\":\"c\"}\n",
+                            open, close);
+    expect_middle_bad(*state, "json", json, strlen(json), "levels deep");
+    expect_middle_bad(*state, "jsonl", jsonl, strlen(jsonl), "levels deep");
+    free(open);
+    free(close);
+    free(json);
+    free(jsonl);
+}
+
+/* So many captions of one row that a list which grows by one is felt. */
+static void test_many_captions(void **state)
+{
+    enum { MANY = 300000 };
+    char *text = malloc(MANY * 4 + 64), *p = text;
+    vf_metadata m;
+    vc_err err;
+
+    p += sprintf(p, "[{\"video\":\"a\",\"text\":[\"c\"");
+    for (int i = 1; i < MANY; i++)
+        p += sprintf(p, ",\"c\"");
+    p += sprintf(p, "]}]");
+    assert_int_equal(read_list(*state, &m, "json", text, (size_t)(p - text), NULL, &err), 0);
+    assert_int_equal(m.rows[0].n_captions, MANY);
+    assert_string_equal(m.rows[0].captions[MANY - 1], "c");
+    vf_metadata_free(&m);
     free(text);
 }
 
@@ -475,6 +535,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_rows), IN_FOLDER(test_fields), IN_FOLDER(test_refused),
         IN_FOLDER(test_numbers_and_ids), IN_FOLDER(test_long_lists), IN_FOLDER(test_row_too_long),
+        IN_FOLDER(test_row_too_deep), IN_FOLDER(test_many_captions),
         IN_FOLDER(test_folder), IN_FOLDER(test_folder_without_media),
         cmocka_unit_test(test_mutations), cmocka_unit_test(test_real),
     };
