@@ -22,6 +22,8 @@
 
 /* ---- content keys ---- */
 
+enum { VF_MAX_RECORD = 4 << 20 };   /* bytes of a record's JSON: parsed it takes 30 times that */
+
 typedef struct vf_key { uint8_t b[16]; } vf_key;             /* XXH3-128, big-endian as printed */
 enum { VF_KEY_HEX = 33 };
 char *vf_key_hex(char buf[VF_KEY_HEX], vf_key k);            /* 32 lower-case hex digits */

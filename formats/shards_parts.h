@@ -12,7 +12,6 @@
 
 enum {
     VF_FORMAT = 1,           /* of the dataset, as the manifest says */
-    VF_MAX_RECORD = 4 << 20, /* bytes of a record's JSON: parsed it takes 30 times that */
     VF_MAX_LIST = 64 << 20,  /* bytes of the manifest or of an index's buckets */
     VF_MAX_SHARD = 99999,    /* five digits in a file's name */
     VF_MAX_VARIANT = 999,    /* three digits in a key */

@@ -125,6 +125,20 @@ static int hash_files(prep_part *part, double *bytes, vc_err *err)
     return rc;
 }
 
+int prep_part_unchanged(const prep_part *part, vc_err *err)
+{
+    static const vf_key none;
+    prep_part now = { .dir = part->dir };
+    double bytes;
+
+    if (!part->dir || !memcmp(&part->files, &none, sizeof none))
+        return 0;
+    int rc = hash_files(&now, &bytes, err);
+    return rc || !memcmp(&now.files, &part->files, sizeof none)
+               ? rc : vc_fail(err, VC_EMISMATCH, "%s: its weights changed while this ran: start again; what "
+                              "was encoded meanwhile is not to be trusted (--overwrite)", part->dir);
+}
+
 static void hint_name(char name[64], const prep_part *part)
 {
     char hex[VF_KEY_HEX];
@@ -159,7 +173,7 @@ static int hash_part(const vprep *p, prep_part *part, const char *what, vc_err *
     rc = vf_model_hash(&part->opts.weights, m, vc_stop_flag(), err);
     vc_context(err, rc, "%s", part->dir);
     vf_model_close(m);
-    return rc;
+    return rc ? rc : prep_part_unchanged(part, err);
 }
 
 int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err)

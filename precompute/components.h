@@ -24,6 +24,8 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
 /* _class_name of DIR/config.json. */
 int prep_component_class(char *name, size_t size, const char *dir, vc_err *err);
 
+/* That the weights are the ones that were hashed: after they are mapped, and after they were used. */
+int prep_part_unchanged(const prep_part *part, vc_err *err);
 /* Keeps the weights' hash with the dataset. */
 int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err);
 

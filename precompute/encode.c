@@ -75,6 +75,10 @@ int prep_encoder_open(prep_encoder **out, const vprep *p, bool needs_vae, vc_err
 
     e->p = p;
     int rc = needs_vae ? p->family->vae->open(&e->vae, &p->vae_part.opts, &info, err) : 0;
+    if (!rc && needs_vae && memcmp(&info.fingerprint, &p->vae.fingerprint, sizeof info.fingerprint))
+        rc = vc_fail(err, VC_EMISMATCH, "%s: changed while this ran: start again",
+                     p->vae_part.dir ? p->vae_part.dir : info.class);
+    if (!rc && needs_vae) rc = prep_part_unchanged(&p->vae_part, err);
     if (rc) {
         prep_encoder_close(e);
         *out = NULL;

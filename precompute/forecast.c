@@ -171,6 +171,7 @@ int vprep_forecast(vprep *p, FILE *out, vc_err *err)
     if (rc)
         return rc;
     uint32_t there = prep_stock_samples(p);
+    f.kept += vprep_kept_samples(p);
     say_tally("", &f.clips, out);
     fprintf(out, ", drop %s\n", vc_human_count(n, p->c.append ? 0 : there - f.kept));
     say_tally("texts: ", &f.texts, out);

@@ -64,26 +64,50 @@ static int read_frames(media *m, const media_info *info, const vprep_clip *clip,
     return media_read(m, *rgb, still ? &first : clip->frames, *frames, &fit, vc_stop_flag(), err);
 }
 
+/* As prep_identity_check: 1: to be read again. */
+static int read_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip, prep_identity *is,
+                     uint8_t **rgb, int *frames, vc_err *err)
+{
+    const vprep_source *s = &p->sources[it->row];
+    const char *file = p->meta.rows[it->row].loss_mask_file;
+    media *m = NULL;
+    media_info info;
+    int rc = media_open(&m, file, &info, err);
+
+    if (rc)
+        return rc;
+    if (p->rules.peer)
+        media_as_stored(m, &info);
+    rc = check_shape(s, &info, err);
+    if (!rc) rc = read_frames(m, &info, clip, rgb, frames, err);
+    vc_err why = { 0 };
+    int other = rc == VC_ESTOP ? 0 : prep_identity_check(is, s->loss_mask, media_fd(m), file, &why);
+    media_close(m);
+    if (other < 0)
+        *err = why;
+    return other ? other : rc;
+}
+
 int vprep_loss_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip, float **weights,
                     vc_err *err)
 {
+    enum { MAX_TRIES = 3 };
     const vb_choice *c = &clip->choice;
     const vf_row *row = &p->meta.rows[it->row];
+    prep_identity is = p->sources[it->row].mask_is;
     size_t area = (size_t)c->latent_h * (size_t)c->latent_w;
     uint8_t *rgb = NULL;
-    media *m = NULL;
-    media_info info;
-    int frames;
+    int frames = 0, rc = 1;
 
     *weights = malloc((size_t)c->latent_f * area * sizeof **weights);
-    int rc = *weights ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d latent frames",
-                                    c->latent_f);
-    if (!rc) rc = media_open(&m, row->loss_mask_file, &info, err);
-    if (!rc && p->rules.peer)
-        media_as_stored(m, &info);
-    if (!rc) rc = check_shape(&p->sources[it->row], &info, err);
-    if (!rc) rc = read_frames(m, &info, clip, &rgb, &frames, err);
-    media_close(m);
+    if (!*weights)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory for %d latent frames", c->latent_f);
+    for (int tries = 0; rc > 0; tries++) {
+        free(rgb);
+        rgb = NULL;
+        rc = tries < MAX_TRIES ? read_mask(p, it, clip, &is, &rgb, &frames, err)
+                               : vc_fail(err, VC_EIO, "changes while it is read");
+    }
     if (!rc) {
         vprep_loss_weights(*weights, rgb, frames, c->target_h, c->target_w, p->vae.ratio[0],
                            p->vae.ratio[1]);

@@ -78,8 +78,8 @@ static const vc_flag flags[] = {
          "stored type; a sample out of f16's range is stored as f32"),
     FLAG(VC_CHOICE, latent_store, "latent_store", "auto", "auto|moments|sample|mode", NULL,
          "what is kept of the posterior; auto: moments, of the built-in codec mode"),
-    FLAG(VC_BYTES, shard_size, "shard_size", "4G", "1M..", NULL, "bytes after which a shard is closed"),
-    FLAG(VC_FLOAT, shard_seconds, "shard_seconds", "0", "0..", NULL,
+    FLAG(VC_BYTES, shard_size, "shard_size", "4G", "1M..1024T", NULL, "bytes after which a shard is closed"),
+    FLAG(VC_FLOAT, shard_seconds, "shard_seconds", "0", "0..1000000000", NULL,
          "seconds after which one is closed too, so that vtrain --follow finds its samples; 0: never"),
     FLAG(VC_INT, thumbnails, "thumbnails", "160", "0..1024", NULL,
          "longest side of the stored thumbnails; 0: none"),
@@ -114,10 +114,10 @@ static const vc_flag flags[] = {
          "draw the aspect ratio instead of taking the nearest"),
     FLAG(VC_BOOLEAN, random_frame_crop, "random_frame_crop", NULL, NULL, NULL,
          "draw a shorter frame count now and then"),
-    FLAG(VC_INT, stride, "video_sample_stride", "4", "1..", NULL, "distance between frames"),
-    FLAG(VC_INT, n_frames, "video_sample_n_frames", "17", "1..", "num_frames",
+    FLAG(VC_INT, stride, "video_sample_stride", "4", "1..1000000", NULL, "distance between frames"),
+    FLAG(VC_INT, n_frames, "video_sample_n_frames", "17", "1..65536", "num_frames",
          "most frames of a clip"),
-    FLAG(VC_FLOAT, sample_fps, "sample_fps", NULL, ">0", NULL,
+    FLAG(VC_FLOAT, sample_fps, "sample_fps", NULL, "0.001..10000", NULL,
          "pick frames by time at this rate instead of by stride"),
     FLAG(VC_CHOICE, frame_rule, "frame_rule", "doc", "doc|peer|tokens", NULL,
          "frames of a size: as documented, as VideoX-Fun's code, or bounded by tokens"),
@@ -128,7 +128,7 @@ static const vc_flag flags[] = {
     FLAG(VC_CHOICE, fit, "fit", "crop", "crop|stretch", NULL, "how a fixed size is reached"),
     FLAG(VC_CHOICE, bucket_metric, "bucket_metric", "peer", "peer|log", NULL,
          "nearest bucket by difference of ratios, or by their quotient, alike for h:w and w:h"),
-    FLAG(VC_FLOAT, max_upscale, "max_upscale", "1.25", ">0", NULL,
+    FLAG(VC_FLOAT, max_upscale, "max_upscale", "1.25", "0.01..100", NULL,
          "sizes that would enlarge a source by more are not drawn"),
     FLAG(VC_CHOICE, on_small, "on_small", "enlarge", "enlarge|drop", NULL,
          "a source too small for every size"),
@@ -160,7 +160,10 @@ static const vc_flag flags[] = {
          "decoding threads; 0: one per processor"),
     FLAG(VC_STRING, shard, "shard", NULL, NULL, NULL,
          "i/n: the i-th of n jobs that share the list, each with its own --out, to be joined by vlat merge"),
-    FLAG(VC_CHOICE, on_error, "on_error", "skip", "skip|stop", NULL, "a file that cannot be used"),
+    FLAG(VC_CHOICE, on_error, "on_error", "skip", "skip|stop", NULL,
+         "a file that cannot be used; skip: what --out has of one that cannot be read stays"),
+    FLAG(VC_BOOLEAN, allow_missing, "allow_missing", NULL, NULL, NULL,
+         "go on where most of the sources cannot be read"),
     FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", NULL, "of messages and progress"),
     FLAG(VC_BOOLEAN, quiet, "quiet", NULL, NULL, NULL, "errors only"),
     { 0 }
@@ -345,6 +348,7 @@ static int complete(vprep *p, uint32_t *dropped, vc_err *err)
 {
     int rc = vprep_put_validations(p, err);
 
+    vprep_keep_missing(p);
     if (!rc && !p->c.append) rc = vf_writer_drop_unseen(p->writer, dropped, err);
     if (!rc) rc = remove_trace_texts(p, err);
     return rc ? rc : vf_writer_finish(p->writer, err);
@@ -379,7 +383,10 @@ static int run(vprep *p, vc_err *err)
     if (rc)
         return rc;
     rc = vf_metadata_read(&p->meta, p->c.meta, &o, err);
+    rc = vprep_share_list(p, vc_comm_agree(p->comm, rc, err), err);
     if (!rc) rc = prep_stock_open(p, err);
+    if (!rc && p->rank == 0) rc = vprep_missing_before(p, err);
+    rc = vc_comm_agree(p->comm, rc, err);
     bool forecast = !rc && (prep_stock_goes_on(p) || p->c.reuse.n);
     bool keys = forecast || !p->c.dry_run;
     if (!rc) rc = vprep_identify(p, keys, err);
@@ -391,7 +398,9 @@ static int run(vprep *p, vc_err *err)
     bool ours = !rc;                         /* the folder, from here on */
     if (!rc) rc = meet(p, vprep_survey(p, keys, err), err);
     if (!rc) rc = meet(p, vprep_share_survey(p, err), err);
+    if (!rc) vprep_say_types(p);
     if (!rc) rc = vprep_plan(p, err);
+    if (!rc) rc = vprep_missing(p, err);
     if (!rc) rc = vprep_prompts_load(p, err);
     rc = vc_comm_agree(p->comm, rc, err);
     if (!rc && p->rank == 0) rc = vprep_report(p, stdout, err);
@@ -427,6 +436,7 @@ static void release(vprep *p)
     prep_part_free(&p->vae_part);
     vprep_prompts_free(&p->prompts);
     free(p->sources);
+    free(p->kept);
     free(p->items);
     free(p->errors);
     vc_map_close(&p->plan_file);

@@ -141,7 +141,7 @@ static int own_word(const media *m, int rc, vc_err *err)
     if (!m->io.failed || rc == VC_ESTOP)
         return rc;
     errno = m->io.failed;
-    return vc_fail_errno(err, "cannot read");
+    return vc_fail_errno(err, m->io.fd < 0 ? "cannot open" : "cannot read");
 }
 
 /* FFmpeg says of a header that asks for absurd sizes that memory is out. Where memory can be had,
@@ -172,14 +172,17 @@ static int open_any(media *m, const char *path, vc_err *err)
     return 0;
 }
 
-static int open_once(media **out, const char *path, vc_err *err)
+/* *claimed: memory is wanting, as FFmpeg has it. */
+static int open_once(media **out, const char *path, bool *claimed, vc_err *err)
 {
+    *claimed = false;
     media *m = *out = calloc(1, sizeof *m);
     if (!m)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     m->io.fd = -1;
     int rc = own_word(m, open_any(m, path, err), err);
     if (rc) {
+        *claimed = rc == VC_ENOMEM && !m->io.failed;
         media_close(m);
         *out = NULL;
     }
@@ -188,10 +191,11 @@ static int open_once(media **out, const char *path, vc_err *err)
 
 int media_open(media **out, const char *path, media_info *info, vc_err *err)
 {
-    int rc = open_once(out, path, err);
-    if (rc == VC_ENOMEM)
-        rc = open_once(out, path, err);
-    if (rc == VC_ENOMEM)
+    bool claimed;
+    int rc = open_once(out, path, &claimed, err);
+    if (claimed)
+        rc = open_once(out, path, &claimed, err);
+    if (claimed)
         rc = no_memory(rc, err);
     if (!rc && info)
         *info = (*out)->info;
@@ -344,7 +348,7 @@ int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit
         if (!rc)
             rc = read_video(m, dst, index, n, fit, err);
     }
-    if (rc == VC_ENOMEM && !m->is_jpeg) {
+    if (rc == VC_ENOMEM && !m->is_jpeg && !m->io.failed) {
         m->video.out = INT64_MAX;                   /* begin again */
         rc = read_video(m, dst, index, n, fit, err);
         rc = rc == VC_ENOMEM ? no_memory(rc, err) : rc;

@@ -108,11 +108,11 @@ int media_io_open(media_io *io, const char *path, vc_err *err)
     media_log_clear();
 
     *io = (media_io){ .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
-    if (io->fd < 0)
-        return vc_fail_errno(err, "cannot open");
     struct stat st;
-    if (fstat(io->fd, &st))
-        return vc_fail_errno(err, "cannot stat");
+    if (io->fd < 0 || fstat(io->fd, &st)) {
+        io->failed = errno;
+        return vc_fail_errno(err, "cannot open");
+    }
     if (!S_ISREG(st.st_mode))
         return vc_fail(err, VC_EFORMAT, "not a regular file");
     if (!st.st_size)

@@ -75,8 +75,12 @@ static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *wh
     const vf_row *row = &l->p->meta.rows[j->item->row];
     vc_err e = { 0 };
 
-    l->p->items[j->item - l->p->items].failed = true;
-    if (vprep_note(l->p, row->row, row->path, stage, why, &e))
+    vprep_item *it = &l->p->items[j->item - l->p->items];
+    it->failed = true;
+    it->absent = vprep_is_absent(why->code);
+    if (it->absent && prep_stock_in_place(l->p) && !l->p->c.allow_missing)
+        line_fail(l, why);                       /* to go on would remove what cannot be made now */
+    else if (vprep_note(l->p, row->row, row->path, stage, why, &e))
         line_fail(l, &e);
     line_done(l, j, false);
     prep_job_free(j);
@@ -117,18 +121,43 @@ static int check_trusted(const vprep_source *s, const media_info *info, vc_err *
                    "leave --trust_metadata out", s->w, s->h, info->w, info->h);
 }
 
+/* Reads frames index[0..n-1] of the row's file. 1: it may not be the one that was hashed, when it was
+ * *is; it is to be read again. VC_EIO: it is not. */
+static int read_frames(const vprep *p, prep_job *j, const int64_t *index, int n, const media_fit *fit,
+                       prep_identity *is, vc_err *err)
+{
+    const vprep_source *s = &p->sources[j->item->row];
+    const vf_row *row = &p->meta.rows[j->item->row];
+    media *m = NULL;
+    media_info info;
+    int rc = media_open(&m, row->file, &info, err);
+
+    if (rc)
+        return rc;
+    if (p->rules.peer)
+        media_as_stored(m, &info);
+    rc = check_trusted(s, &info, err);
+    if (!rc && p->gpu) media_use_gpu(m, p->gpu);
+    if (!rc) rc = media_read(m, j->pixels, index, n, fit, vc_stop_flag(), err);
+    vc_err why = { 0 };
+    int other = rc == VC_ESTOP ? 0 : prep_identity_check(is, s->hash, media_fd(m), row->file, &why);
+    media_close(m);
+    if (other < 0)
+        *err = why;
+    return other ? other : rc;
+}
+
 /* The first j->frames frames of the clip. */
 static int decode(const vprep *p, prep_job *j, vc_err *err)
 {
+    enum { MAX_TRIES = 3 };
     const vb_choice *c = &j->clip.choice;
-    const vf_row *row = &p->meta.rows[j->item->row];
     const bool peer = p->rules.peer;
     media_fit fit = { c->resize_h, c->resize_w, c->top, c->left, c->target_h, c->target_w, c->flip,
                       c->load_h, c->load_w, .exact = peer, .black = peer };
     size_t frame = (size_t)c->target_h * (size_t)c->target_w * (peer ? 3 * sizeof(float) : 3);
+    prep_identity is = p->sources[j->item->row].is;
     int n = 0;
-    media *m = NULL;
-    media_info info;
 
     if (!j->frames)
         return 0;
@@ -145,13 +174,10 @@ static int decode(const vprep *p, prep_job *j, vc_err *err)
         if (!n || index[n - 1] != j->clip.frames[i])
             index[n++] = j->clip.frames[i];
 
-    int rc = media_open(&m, row->file, &info, err);
-    if (!rc && peer)
-        media_as_stored(m, &info);
-    if (!rc) rc = check_trusted(&p->sources[j->item->row], &info, err);
-    if (!rc && p->gpu) media_use_gpu(m, p->gpu);
-    if (!rc) rc = media_read(m, j->pixels, index, n, &fit, vc_stop_flag(), err);
-    media_close(m);
+    int rc = 1;
+    for (int tries = 0; rc > 0; tries++)
+        rc = tries < MAX_TRIES ? read_frames(p, j, index, n, &fit, &is, err)
+                               : vc_fail(err, VC_EIO, "changes while it is read");
     for (int i = j->frames - 1; !rc && i >= 0; i--) {
         while (index[n - 1] != j->clip.frames[i])
             n--;
@@ -421,6 +447,7 @@ int vprep_clips(vprep *p, vc_err *err)
     const uint64_t total = rc ? 0 : l.n_todo + p->others_clips;
     if (total) vc_progress_begin(p->progress, "clips", "clips", total);
     if (!rc && l.n_todo) rc = encode_todo(&l, err);
+    if (!rc && l.encoder) rc = prep_part_unchanged(&p->vae_part, err);
     if ((!rc || rc == VC_ESTOP) && (total || p->rank))        /* rank 0 waits to hear of each */
         vprep_share_progress(p, l.done, l.failed, true);
     vc_progress_end(p->progress);

@@ -135,10 +135,26 @@ static int chosen_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     return fill_frames(p, s, clip, err);
 }
 
+/* What no record can hold is dropped before anything is encoded. */
+static void check_limits(vprep_clip *clip)
+{
+    vb_choice *c = &clip->choice;
+    const int longest = c->latent_h > c->latent_w ? c->latent_h : c->latent_w;
+
+    if (c->drop || (clip->fps >= 0 && clip->fps <= MEDIA_MAX_FPS && c->tokens <= UINT32_MAX &&
+                    longest <= UINT16_MAX && c->latent_f <= UINT16_MAX))
+        return;
+    c->drop = true;
+    snprintf(c->reason, sizeof c->reason, "%g frames a second, latents of %dx%dx%d: more than a record holds",
+             clip->fps, c->latent_f, c->latent_h, c->latent_w);
+}
+
 int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
     memset(clip, 0, offsetof(vprep_clip, choice.draws));
     int rc = it->line ? plan_replayed_clip(p, it, clip, err) : chosen_clip(p, it, clip, err);
+    if (!rc)
+        check_limits(clip);
     if (!rc)
         rc = vc_context(err, settle_mask(p, it, clip, err), "sample %u, variant %u", it->number,
                         it->variant);
@@ -172,21 +188,21 @@ static int read_known(plan_ids *l, const char *out, vc_err *err)
 }
 
 /* Whether each row is a sample that there is. */
-static bool all_are_samples(const vprep *p, uint32_t *number)
+static bool all_are_samples(const vprep *p)
 {
     int64_t i = 0;
 
     while (i < p->meta.n && p->writer &&
-           !vf_writer_number_of(p->writer, p->meta.rows[i].id, &number[i]))
+           !vf_writer_number_of(p->writer, p->meta.rows[i].id, &p->sources[i].number))
         i++;
     return i && i == p->meta.n;
 }
 
 /* Numbers for every row: what it had, else the next free one, but at least its place in the list:
  * so a new dataset has row numbers, and jobs that share a list give no number twice. */
-static int number_rows(const vprep *p, uint32_t *number, vc_err *err)
+static int number_rows(const vprep *p, vc_err *err)
 {
-    if (all_are_samples(p, number))
+    if (all_are_samples(p))
         return 0;
 
     plan_ids l = { 0 };
@@ -198,11 +214,12 @@ static int number_rows(const vprep *p, uint32_t *number, vc_err *err)
             next = l.v[i].number + 1;
     for (int64_t i = 0; !rc && i < p->meta.n; i++) {
         const vf_row *row = &p->meta.rows[i];
-        if (!vprep_is_mine(p, row) || plan_ids_find(&l, row->id, &number[i]) ||
-            (p->writer && !vf_writer_number_of(p->writer, row->id, &number[i])))
+        uint32_t *number = &p->sources[i].number;
+        if (!vprep_is_mine(p, row) || plan_ids_find(&l, row->id, number) ||
+            (p->writer && !vf_writer_number_of(p->writer, row->id, number)))
             continue;
-        number[i] = next > i ? next : (uint32_t)i;
-        next = number[i] + 1;
+        *number = next > i ? next : (uint32_t)i;
+        next = *number + 1;
     }
     free(l.v);
     return rc;
@@ -239,15 +256,14 @@ static int row_items(vprep *p, uint32_t row, uint32_t number, vc_err *err)
 
 int vprep_plan(vprep *p, vc_err *err)
 {
+    for (int64_t i = 0; i < p->meta.n; i++)
+        p->sources[i].number = VPREP_NO_NUMBER;
     if (p->c.plan)
         return plan_replay(p, err);
 
-    uint32_t *number = malloc((p->meta.n ? (size_t)p->meta.n : 1) * sizeof *number);
-    int rc = number ? number_rows(p, number, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-
+    int rc = number_rows(p, err);
     for (int64_t i = 0; !rc && i < p->meta.n; i++)
         if (p->sources[i].ok)
-            rc = row_items(p, (uint32_t)i, number[i], err);
-    free(number);
+            rc = row_items(p, (uint32_t)i, p->sources[i].number, err);
     return rc;
 }

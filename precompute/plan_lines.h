@@ -17,12 +17,14 @@ int plan_ids_add(plan_ids *l, uint64_t id, uint32_t number, vc_err *err);
 void plan_ids_sort(plan_ids *l);
 /* Those of a plan's lines, sorted; errors name the line. */
 int plan_ids_read(plan_ids *l, const char *path, vc_err *err);
+/* Adds those whose paths begin with `folder`. */
+int plan_ids_below(plan_ids *l, const char *path, const char *folder, vc_err *err);
 bool plan_ids_find(const plan_ids *l, uint64_t id, uint32_t *number);     /* after sorting */
 
 /* What a line is about, as a key. */
 vf_key plan_line_key(uint32_t number, uint16_t variant);
-/* Lines of the plan at path that are about none of `now`, to f as they are. */
-int plan_keep_lines(FILE *f, const char *path, const vf_keymap *now, vc_err *err);
+/* Lines of the plan at path that are about none of `now`, but about samples that stay, to f as they are. */
+int plan_keep_lines(FILE *f, const vprep *p, const char *path, const vf_keymap *now, vc_err *err);
 
 /* The draw of a replayed line that tells the mask, or NULL. */
 const cJSON *plan_told_mask(const vprep_clip *clip);

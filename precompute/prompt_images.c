@@ -12,7 +12,8 @@ struct vprep_image {
     char *file;
     vprep_clip clip;                 /* its first frame; to be inpainted: the clip that begins with
                                       * it, all other frames masked */
-    vf_key key[VALUES];
+    prep_identity is;                /* of the file that has that hash */
+    vf_key hash, key[VALUES];
 };
 
 static unsigned values_of(const vprep *p)
@@ -101,20 +102,24 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
 {
     media *file;
     media_info info;
-    vf_key hash;
-    int rc = media_open(&file, m->file, &info, err);
+    prep_identity now;
+    int rc = prep_identity_of(&m->is, m->file, m->file, err);
 
+    if (!rc) rc = media_open(&file, m->file, &info, err);
     if (rc)
         return rc;
     media_close(file);
     rc = choose(p, row, &info, &m->clip.choice, err);
-    if (!rc) rc = vf_hash_file(&hash, m->file, vc_stop_flag(), err);
+    if (!rc) rc = vf_hash_file(&m->hash, m->file, vc_stop_flag(), err);
+    if (!rc) rc = prep_identity_of(&now, m->file, m->file, err);
+    if (!rc && !prep_identity_same(&m->is, &now))
+        rc = vc_fail(err, VC_EIO, "changes while it is read: start again when it is whole");
     if (!rc && (!(m->clip.frames = calloc((size_t)m->clip.choice.frames, sizeof *m->clip.frames)) ||
                 mask_rest(&m->clip)))
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
     for (int v = 0; !rc && v < VALUES; v++)
         if (values_of(p) & VALUE_BIT(v))
-            m->key[v] = vprep_prompt_key(p, hash, &m->clip, v);
+            m->key[v] = vprep_prompt_key(p, m->hash, &m->clip, v);
     return rc;
 }
 
@@ -207,7 +212,7 @@ int vprep_prompt_images_settle(vprep *p, vb_choice *largest, bool *any, vc_err *
 }
 
 /* The picture as the first of the clip's frames. */
-static int read_pixels(prep_job *j, const char *path, vc_err *err)
+static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     const media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
@@ -220,8 +225,10 @@ static int read_pixels(prep_job *j, const char *path, vc_err *err)
     if (!j->pixels)
         return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", c->frames,
                        c->target_w, c->target_h);
-    int rc = media_open(&file, path, &info, err);
+    int rc = media_open(&file, m->file, &info, err);
     if (!rc) rc = media_read(file, j->pixels, j->clip.frames, 1, &fit, vc_stop_flag(), err);
+    if (!rc && prep_identity_check(&m->is, m->hash, media_fd(file), m->file, err))
+        rc = vc_fail(err, VC_EIO, "changed while this ran: the same command takes it as it is then");
     media_close(file);
     return rc;
 }
@@ -239,7 +246,7 @@ static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need
     j->clip = m->clip;                               /* it is of no more use here */
     m->clip.frames = NULL;
     m->clip.mask = (mask){ 0 };
-    int rc = read_pixels(j, m->file, err);
+    int rc = read_pixels(j, m, err);
     if (!rc) rc = prep_encode(e, j, &n, err);
     for (int v = 0; !rc && v < VALUES; v++)
         if (j->value[v])

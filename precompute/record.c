@@ -99,16 +99,20 @@ static void put_draws(vf_buf *b, const vprep_clip *clip)
 
 /* ---- what both have ---- */
 
-static void put_head(vf_buf *b, const vprep *p, const vprep_item *it)
+static void put_row(vf_buf *b, const vf_row *row, uint32_t number, uint16_t variant)
 {
-    const vf_row *row = &p->meta.rows[it->row];
     char id[20];
 
     snprintf(id, sizeof id, "%016llx", (unsigned long long)row->id);
-    put_int(b, "{\"sample\":", it->number);
+    put_int(b, "{\"sample\":", number);
     put_text(b, ",\"id\":", id);
-    put_int(b, ",\"variant\":", it->variant);
+    put_int(b, ",\"variant\":", variant);
     put_text(b, ",\"path\":", row->path);
+}
+
+static void put_head(vf_buf *b, const vprep *p, const vprep_item *it)
+{
+    put_row(b, &p->meta.rows[it->row], it->number, it->variant);
     put_text(b, ",\"type\":", p->sources[it->row].is_video ? "video" : "image");
 }
 
@@ -157,6 +161,12 @@ void vprep_plan_line(vf_buf *b, const vprep *p, const vprep_item *it, const vpre
     if (c->drop)
         put_text(b, ",\"reason\":", c->reason);
     vf_buf_str(b, "}");
+}
+
+void vprep_lost_line(vf_buf *b, const vprep *p, uint32_t row)
+{
+    put_row(b, &p->meta.rows[row], p->sources[row].number, 0);
+    vf_buf_str(b, ",\"status\":\"drop\",\"reason\":\"not to be used: errors.jsonl says why\"}");
 }
 
 /* Columns that --extra_inputs and the like named. */

@@ -7,6 +7,8 @@
 #include "precompute/encode.h"
 
 void vprep_plan_line(vf_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip);
+/* The line of a row that cannot be used. */
+void vprep_lost_line(vf_buf *b, const vprep *p, uint32_t row);
 /* j's keys are settled. */
 void vprep_record(vf_buf *b, const vprep *p, const prep_job *j);
 

@@ -73,6 +73,7 @@ static int each_line(const vc_map *m, const char *path,
 
 typedef struct keeping {
     FILE *f;
+    const vprep *p;
     const vf_keymap *now;
 } keeping;
 
@@ -87,16 +88,17 @@ static int keep_line(void *arg, const char *text, size_t n, vc_err *err)
     const keeping *k = arg;
     head h;
     int rc = peek_head(&h, text, n) ? 0 : parse_head(&h, text, n, err);
-    if (rc || vf_keymap_get(k->now, plan_line_key((uint32_t)h.number, (uint16_t)h.variant), NULL))
+    if (rc || vf_keymap_get(k->now, plan_line_key((uint32_t)h.number, (uint16_t)h.variant), NULL) ||
+        !(k->p->c.append || vprep_keeps(k->p, (uint32_t)h.number)))
         return rc;
     return fwrite(text, 1, n, k->f) == n && fputc('\n', k->f) != EOF
                ? 0 : vc_fail_errno(err, "write");
 }
 
-int plan_keep_lines(FILE *f, const char *path, const vf_keymap *now, vc_err *err)
+int plan_keep_lines(FILE *f, const vprep *p, const char *path, const vf_keymap *now, vc_err *err)
 {
     vc_map m;
-    keeping k = { f, now };
+    keeping k = { f, p, now };
     int rc = vc_map_open(&m, path, err);
 
     if (!rc) rc = each_line(&m, path, keep_line, &k, err);
@@ -121,6 +123,38 @@ int plan_ids_read(plan_ids *l, const char *path, vc_err *err)
     if (!rc) rc = each_line(&m, path, add_known, l, err);
     vc_map_close(&m);
     plan_ids_sort(l);
+    return rc;
+}
+
+typedef struct below {
+    plan_ids *l;
+    const char *folder;
+} below;
+
+static int add_below(void *arg, const char *text, size_t n, vc_err *err)
+{
+    const below *b = arg;
+    const char *path;
+    head h;
+    cJSON *o;
+    int rc = vf_json_parse(&o, text, n, err);
+
+    if (!rc) rc = vf_json_str(o, "path", &path, err);
+    if (!rc) rc = parse_head(&h, text, n, err);
+    if (!rc && !h.variant && !strncmp(path, b->folder, strlen(b->folder)))
+        rc = plan_ids_add(b->l, h.id, (uint32_t)h.number, err);
+    cJSON_Delete(o);
+    return rc;
+}
+
+int plan_ids_below(plan_ids *l, const char *path, const char *folder, vc_err *err)
+{
+    vc_map m;
+    below b = { l, folder };
+    int rc = vc_map_open(&m, path, err);
+
+    if (!rc) rc = each_line(&m, path, add_below, &b, err);
+    vc_map_close(&m);
     return rc;
 }
 
@@ -326,6 +360,7 @@ static int replay_line(void *arg, const char *text, size_t n, vc_err *err)
     if (!plan_ids_find(&r->rows, h.id, &row))
         return vc_fail(err, VC_EMISMATCH, "sample %lld is not in the metadata",
                        (long long)h.number);
+    r->p->sources[row].number = (uint32_t)h.number;
     if (!r->p->sources[row].ok)
         return 0;                          /* already in the error list */
     vprep_item it = { .row = row, .number = (uint32_t)h.number, .variant = (uint16_t)h.variant,

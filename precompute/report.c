@@ -39,29 +39,53 @@ static int note_drop(vprep *p, const vprep_item *it, const vprep_clip *clip, vc_
     return vprep_note(p, row->row, row->path, "select", &why, err);
 }
 
-/* b: room for a line, from call to call. */
-static int write_line(FILE *f, vf_buf *b, const vprep *p, const vprep_item *it,
-                      const vprep_clip *clip, vc_err *err)
+/* b: a line, but for its end; room for one, from call to call. */
+static int put_line(FILE *f, vf_buf *b, vc_err *err)
 {
-    b->n = 0;
-    vprep_plan_line(b, p, it, clip);
     vf_buf_str(b, "\n");
     if (b->failed)
         return vc_fail(err, VC_ENOMEM, "plan.jsonl: out of memory");
     return fwrite(b->data, 1, b->n, f) == b->n ? 0 : vc_fail_errno(err, "plan.jsonl");
 }
 
-/* With --append, samples that this run does not have stay, and so do their lines, in front. */
+/* A row that cannot be used, and that no sample is kept of: its line holds its number. */
+static bool is_lost(const vprep *p, int64_t i)
+{
+    const vprep_source *s = &p->sources[i];
+    return !s->ok && s->number != VPREP_NO_NUMBER && !vprep_keeps(p, s->number);
+}
+
+static int lost_lines(const vprep *p, FILE *f, vc_err *err)
+{
+    vf_buf b = { 0 };
+    int rc = 0;
+
+    for (int64_t i = 0; !rc && i < p->meta.n; i++) {
+        if (!is_lost(p, i))
+            continue;
+        b.n = 0;
+        vprep_lost_line(&b, p, (uint32_t)i);
+        rc = put_line(f, &b, err);
+    }
+    vf_buf_free(&b);
+    return rc;
+}
+
+/* Samples that stay though this run does not have them, and their lines with them, in front: with
+ * --append, and where a source cannot be read. */
 static int keep_plan(const vprep *p, FILE *f, const char *path, vc_err *err)
 {
     vf_keymap now = { 0 };
     int rc = 0;
 
-    if (!p->c.append || !vc_file_exists(path))
+    if ((!p->c.append && !p->n_kept) || !vc_file_exists(path))
         return 0;
     for (uint32_t i = 0; !rc && i < p->n_items; i++)
         rc = vf_keymap_put(&now, plan_line_key(p->items[i].number, p->items[i].variant), 0, err);
-    if (!rc) rc = plan_keep_lines(f, path, &now, err);
+    for (int64_t i = 0; !rc && i < p->meta.n; i++)
+        if (is_lost(p, i))
+            rc = vf_keymap_put(&now, plan_line_key(p->sources[i].number, 0), 0, err);
+    if (!rc) rc = plan_keep_lines(f, p, path, &now, err);
     vf_keymap_free(&now);
     return rc;
 }
@@ -76,7 +100,9 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
         const vprep_item *it = &p->items[i];
         vprep_clip clip;
         rc = vprep_clip_of(p, it, &clip, err);
-        if (!rc) rc = write_line(f, &line, p, it, &clip, err);
+        line.n = 0;
+        if (!rc) vprep_plan_line(&line, p, it, &clip);
+        if (!rc) rc = put_line(f, &line, err);
         if (!rc)
             rc = clip.choice.drop ? note_drop(p, it, &clip, err)
                                   : prep_table_add(t, it, &clip.choice, err);
@@ -101,6 +127,7 @@ int vprep_report(vprep *p, FILE *out, vc_err *err)
     if (!rc && !(f = fopen(tmp, "we")))
         rc = vc_fail_errno(err, "%s", path);
     if (!rc) rc = keep_plan(p, f, path, err);
+    if (!rc) rc = lost_lines(p, f, err);
     if (!rc) rc = write_plan(p, f, t, err);
     if (f && fclose(f) && !rc)
         rc = vc_fail_errno(err, "%s", path);

@@ -310,6 +310,31 @@ static int share_errors(vprep *p, vc_err *err)
 
 /* ---- opening ---- */
 
+/* A list on a file system that shows one machine something else, or a folder that one rank cannot
+ * read: rows would be taken for others. */
+int vprep_share_list(vprep *p, int rc, vc_err *err)
+{
+    vf_hasher h;
+    vf_key own, first;
+
+    if (rc || p->ranks == 1)
+        return rc;
+    vf_hasher_begin(&h, "list");
+    for (int64_t i = 0; i < p->meta.n; i++) {
+        const vf_row *row = &p->meta.rows[i];
+        vf_hasher_int(&h, "row", (int64_t)row->id);
+        vf_hasher_str(&h, "bad", row->bad ? row->bad : "");
+        for (int k = 0; k < row->n_captions; k++)
+            vf_hasher_str(&h, "caption", row->captions[k]);
+    }
+    own = first = vf_hasher_end(&h);
+    rc = vc_comm_broadcast(p->comm, &first, sizeof first, 0, err);
+    if (!rc && memcmp(&own, &first, sizeof own))
+        rc = vc_fail(err, VC_EMISMATCH, "%s: rank %d reads another list there than rank 0", p->c.meta,
+                     p->rank);
+    return vc_comm_agree(p->comm, rc, err);
+}
+
 int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err)
 {
     int rc = 0;
@@ -399,7 +424,7 @@ static int share_sources(vprep *p, vc_err *err)
         return rc;
     for (int64_t i = 0; i < p->meta.n; i++) {
         const vprep_source *s = &p->sources[i];
-        if (!vprep_surveys(p, i) || !s->ok)
+        if (!vprep_surveys(p, i) || !(s->ok || s->absent))
             continue;
         write_bytes(&m, &i, sizeof i);
         write_bytes(&m, s, sizeof *s);
@@ -477,6 +502,7 @@ static int take_failed(vprep *p, mail *m, vc_err *err)
     (void)err;
     memcpy(&item, read_bytes(m, sizeof item), sizeof item);
     p->items[item].failed = true;
+    p->items[item].absent = *(const char *)read_bytes(m, 1);
     return 0;
 }
 
@@ -488,8 +514,10 @@ static int share_failed(vprep *p, vc_err *err)
     if (rc)
         return rc;
     for (uint32_t i = 0; i < p->n_items; i++)
-        if (p->items[i].failed)
+        if (p->items[i].failed) {
             write_bytes(&m, &i, sizeof i);
+            write_bytes(&m, &(char){ p->items[i].absent }, 1);
+        }
     return swap(p, &m, take_failed, err);
 }
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/file.h"
+#include "formats/buf.h"
 #include "precompute/stock.h"
 
 int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,
@@ -99,7 +100,7 @@ int vprep_write_errors(vprep *p, vc_err *err)
 /* What is remembered of a row's file, as long as its size, time and inode stay; of a loss mask's
  * only the hash. */
 typedef struct hint {
-    struct identity { int64_t size, mtime_s, mtime_ns; uint64_t inode; } is;
+    struct hint_identity { int64_t size, mtime_s, mtime_ns; uint64_t inode; } is;
     vf_key hash;
     int64_t frames;
     double fps;
@@ -123,19 +124,19 @@ static row_file source_of(const vf_row *row)
     return (row_file){ "file", row->path, row->file };
 }
 
-/* *now: what is known of the file as it is. *place: where that was remembered. */
-static int recall(const vprep *p, const vf_row *row, row_file f, hint *now, prep_stock_place *place,
-                  vc_err *err)
+/* *is: the file as it is; *now: what is known of it; *place: where that was remembered. */
+static int recall(const vprep *p, const vf_row *row, row_file f, prep_identity *is, hint *now,
+                  prep_stock_place *place, vc_err *err)
 {
     char name[32];
-    struct stat st;
     hint old;
 
     *place = STOCK_NONE;
     memset(now, 0, sizeof *now);                         /* its padding too: it is stored */
-    if (stat(f.file, &st))
-        return vc_fail_errno(err, "%s", f.path);
-    now->is = (struct identity){ st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec, st.st_ino };
+    int rc = prep_identity_of(is, f.file, f.path, err);
+    if (rc)
+        return rc;
+    now->is = (struct hint_identity){ is->size, is->mtime_s, is->mtime_ns, is->inode };
     hint_name(name, f.what, row);
     if (p->c.rehash)
         return 0;
@@ -145,6 +146,18 @@ static int recall(const vprep *p, const vf_row *row, row_file f, hint *now, prep
         *place = found;
     }
     return 0;
+}
+
+/* After the file was read: whether it is still what it was. VC_EIO after so many times that it was not. */
+static int settled(const prep_identity *is, row_file f, int tries, bool *same, vc_err *err)
+{
+    enum { MAX_TRIES = 3 };
+    prep_identity now;
+    int rc = prep_identity_of(&now, f.file, f.path, err);
+
+    *same = !rc && prep_identity_same(is, &now);
+    return rc || *same || tries < MAX_TRIES
+               ? rc : vc_fail(err, VC_EIO, "%s: changes while it is read", f.path);
 }
 
 /* times: of h->frames frames, or NULL. */
@@ -167,21 +180,20 @@ static int remember(vprep *p, const vf_row *row, row_file f, const hint *h, cons
 
 /* ---- one row ---- */
 
-/* Whether the row tells all that choosing needs; *s from it. A video has constant rate then. */
-static bool trusts(const vprep *p, const vf_row *row, vprep_source *s)
+/* Whether the row tells all that choosing needs: then *s is from it. A video has constant rate then. */
+static void trust(const vprep *p, const vf_row *row, vprep_source *s)
 {
     const bool still = row->type == VF_TYPE_IMAGE;
     const int64_t sides = row->width > row->height ? row->width : row->height;
 
     if (!p->c.trust_metadata || row->type == VF_TYPE_UNKNOWN || row->width < 1 || row->height < 1
             || sides > VB_MAX_RESIZED_SIDE)
-        return false;
+        return;
     if (!still && (row->frames < 1 || !(row->fps > 0)))
-        return false;
+        return;
     *s = (vprep_source){ .trusted = true, .is_video = !still, .w = (int)row->width,
                          .h = (int)row->height, .frames = still ? 1 : row->frames,
                          .fps = still ? 0 : row->fps };
-    return true;
 }
 
 static bool as_video(const vf_row *row, bool is_video)
@@ -244,49 +256,64 @@ static bool is_probed(const vprep *p, const vf_row *row, const hint *h, vprep_so
 }
 
 /* The row's loss mask, where it has one, is there; hash: and hashed. */
-static int survey_mask(vprep *p, const vf_row *row, vf_key *key, bool hash, vc_err *err)
+static int survey_mask(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
 {
     const row_file f = { "loss_mask", row->loss_mask_path, row->loss_mask_file };
     prep_stock_place place;
     hint h;
-    int rc = f.file ? recall(p, row, f, &h, &place, err) : 0;
+    bool same = !f.file;
+    int rc = 0;
 
+    for (int tries = 1; !rc && !same; tries++) {
+        rc = recall(p, row, f, &s->mask_is, &h, &place, err);
+        same = place != STOCK_NONE || !hash;
+        if (!rc && !same) rc = vf_hash_file(&h.hash, f.file, vc_stop_flag(), err);
+        if (!rc && !same) rc = settled(&s->mask_is, f, tries, &same, err);
+    }
     if (rc || !f.file || !hash)
         return rc;
-    if (place == STOCK_NONE)
-        rc = vf_hash_file(&h.hash, f.file, vc_stop_flag(), err);
-    if (!rc && place != STOCK_OUT && p->writer)
-        rc = remember(p, row, f, &h, NULL, err);
-    *key = h.hash;
-    return rc;
+    s->loss_mask = h.hash;
+    return place != STOCK_OUT && p->writer ? remember(p, row, f, &h, NULL, err) : 0;
+}
+
+/* Probes and hashes the row's file, as far as *h does not tell. *read: it did not. */
+static int read_source(const vprep *p, const vf_row *row, hint *h, vprep_source *s, bool hash, bool *read,
+                       vc_err *err)
+{
+    const vf_key none = { { 0 } };
+    bool unknown = !s->trusted && !is_probed(p, row, h, s);
+    bool unhashed = hash && !memcmp(&h->hash, &none, sizeof none);
+    int rc = unknown ? probe(p, row, h, s, err) : 0;
+
+    *read = unknown || unhashed;
+    return rc || !unhashed ? rc : vf_hash_file(&h->hash, row->file, vc_stop_flag(), err);
 }
 
 static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
 {
-    const bool trusted = trusts(p, row, s);
-    const vf_key none = { { 0 } };
     prep_stock_place place;
     hint h;
-    int rc = recall(p, row, source_of(row), &h, &place, err);
-    bool keep = place != STOCK_OUT;
+    bool same = false, read = false;
+    int rc = 0;
 
-    if (!rc && !trusted && !is_probed(p, row, &h, s)) {
-        rc = probe(p, row, &h, s, err);
-        keep = true;
+    for (int tries = 1; !rc && !same; tries++) {
+        free(s->times);
+        *s = (vprep_source){ 0 };
+        trust(p, row, s);
+        rc = recall(p, row, source_of(row), &s->is, &h, &place, err);
+        if (!rc) rc = read_source(p, row, &h, s, hash, &read, err);
+        same = !read;
+        if (!rc && read) rc = settled(&s->is, source_of(row), tries, &same, err);
     }
-    if (!rc && hash && !memcmp(&h.hash, &none, sizeof none)) {
-        rc = vf_hash_file(&h.hash, row->file, vc_stop_flag(), err);
-        keep = true;
-    }
-    if (!rc && keep && p->writer)
+    if (!rc && (read || place != STOCK_OUT) && p->writer)
         rc = remember(p, row, source_of(row), &h, s->times, err);
     if (!rc)
-        rc = survey_mask(p, row, &s->loss_mask, hash, err);
+        rc = survey_mask(p, row, s, hash, err);
     if (rc)
         return rc;
     s->hash = h.hash;
     s->ok = true;
-    if (trusted)
+    if (s->trusted)
         return 0;
     s->is_video = as_video(row, h.is_video);
     s->w = h.w;
@@ -295,6 +322,45 @@ static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, v
     s->frames = h.frames;
     s->fps = h.fps;
     return 0;
+}
+
+/* Whether what the list tells of a row fits a record, with room for what vprep tells. */
+static int check_text(const vprep *p, const vf_row *row, vc_err *err)
+{
+    enum { OWN = 1 << 20, KEY = 40 };                    /* frames, draws; a key and its quotes */
+    vf_buf b = { 0 };
+    size_t keys = (size_t)row->n_captions * ((size_t)p->n_text * KEY + KEY);
+
+    vf_buf_json(&b, row->path, strlen(row->path));
+    for (int i = 0; i < row->n_captions; i++)
+        vf_buf_json(&b, row->captions[i], strlen(row->captions[i]));
+    for (int i = 0; i < row->n_tags; i++)
+        vf_buf_json(&b, row->tags[i], strlen(row->tags[i]));
+    for (int i = 0; i < row->n_extra; i++) {
+        vf_buf_json(&b, row->extra[i].column, strlen(row->extra[i].column));
+        vf_buf_json(&b, row->extra[i].value, strlen(row->extra[i].value));
+    }
+    size_t n = b.n + keys + 2 * (size_t)(row->n_tags + row->n_extra);
+    bool failed = b.failed;
+    vf_buf_free(&b);
+    if (failed)
+        return vc_fail(err, VC_ENOMEM, "out of memory for the row's text");
+    return n <= VF_MAX_RECORD - OWN ? 0
+         : vc_fail(err, VC_EINVAL, "its path, captions, tags and further columns take %zu bytes; a record "
+                   "has room for %d", n, VF_MAX_RECORD - OWN);
+}
+
+void vprep_say_types(const vprep *p)
+{
+    char a[32], b[32], t[32];
+    uint64_t n[2] = { 0 };
+
+    for (int64_t i = 0; i < p->meta.n; i++)
+        if (p->sources[i].ok && p->meta.rows[i].type == VF_TYPE_UNKNOWN)
+            n[p->sources[i].is_video]++;
+    if (n[0] + n[1])
+        vc_say(p->progress, "rows without a type: %s, by what their files hold: %s videos, %s stills",
+               vc_human_count(t, n[0] + n[1]), vc_human_count(a, n[1]), vc_human_count(b, n[0]));
 }
 
 int vprep_survey(vprep *p, bool hash, vc_err *err)
@@ -321,10 +387,13 @@ int vprep_survey(vprep *p, bool hash, vc_err *err)
         vc_err why = { 0 }, e = { 0 };
         if (*vc_stop_flag())
             rc = vc_fail(&e, VC_ESTOP, "stopped");
-        else if (row->bad && vc_fail(&why, VC_EFORMAT, "%s", row->bad))
+        else if (row->bad && vc_fail(&why, row->unread ? VC_EIO : VC_EFORMAT, "%s", row->bad))
+            rc = vprep_note(p, row->row, row->path, "metadata", &why, &e);
+        else if (check_text(p, row, &why))
             rc = vprep_note(p, row->row, row->path, "metadata", &why, &e);
         else if (survey_row(p, row, &p->sources[i], hash, &why))
             rc = vprep_note(p, row->row, row->path, "probe", &why, &e);
+        p->sources[i].absent = vprep_is_absent(why.code);
 #pragma omp critical(vprep_survey_error)
         {
             done++;

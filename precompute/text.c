@@ -98,8 +98,16 @@ typedef struct text_job {
 /* Only when there is a prompt to be encoded. */
 static int open_encoder(text_job *j, vc_err *err)
 {
+    const prep_part *part = &j->p->text_part[j->encoder];
+    const text_info *was = &j->p->text[j->encoder];
     text_info info;
-    return j->class->open(&j->enc, &j->p->text_part[j->encoder].opts, &info, err);
+    int rc = j->class->open(&j->enc, &part->opts, &info, err);
+
+    if (!rc && (memcmp(&info.fingerprint, &was->fingerprint, sizeof was->fingerprint) ||
+                memcmp(&info.tokenizer, &was->tokenizer, sizeof was->tokenizer)))
+        rc = vc_fail(err, VC_EMISMATCH, "%s: changed while this ran: start again",
+                     part->dir ? part->dir : was->class);
+    return rc ? rc : prep_part_unchanged(part, err);
 }
 
 static int one_prompt(text_job *j, const char *prompt, vc_err *err)
@@ -251,6 +259,7 @@ int vprep_text(vprep *p, vc_err *err)
         text_job j = { .p = p, .class = p->family->text[e], .encoder = e, .one = one_prompt };
         vc_progress_begin(p->progress, "text", "samples", p->n_items);
         rc = all_prompts(&j, err);
+        if (!rc && j.enc) rc = prep_part_unchanged(&p->text_part[e], err);
         vc_progress_end(p->progress);
         j.class->close(j.enc);
     }

@@ -1,6 +1,7 @@
 /* vprep.h - the run: settings, what was found, and the contracts of its stages.
  *
  *   rows (formats/metadata) -> survey: open and hash every source   vprep_survey   survey.c
+ *        -> sources that are not there: go on, or stop and ask      vprep_missing  missing.c
  *        -> items: one per sample and variant, numbered, chosen     vprep_plan     plan.c
  *        -> plan.jsonl and the table of buckets                     vprep_report   report.c
  *        -> what is there already, what is to be made               vprep_forecast forecast.c
@@ -23,6 +24,7 @@
 #include "formats/metadata.h"
 #include "common/file.h"
 #include "precompute/components.h"
+#include "precompute/identity.h"
 #include "precompute/masks.h"
 #include "precompute/media.h"
 
@@ -46,7 +48,7 @@ typedef struct vprep_config {
     int on_error;                     /* skip | stop */
     int video_decoder;                /* cpu | nvdec */
     int log_format;
-    bool dry_run, overwrite, append, rehash, quiet;
+    bool dry_run, overwrite, append, rehash, allow_missing, quiet;
     vc_list reuse;
     double sample_fps, shard_seconds;
     /* sampling flags, as vb_rules has them */
@@ -64,6 +66,7 @@ enum { STORE_AUTO, STORE_MOMENTS, STORE_SAMPLE, STORE_MODE };
 /* What is known of a row's file. */
 typedef struct vprep_source {
     bool ok;
+    bool absent;                      /* not ok: the system gave it not, which says nothing of it */
     bool is_video;
     bool trusted;                     /* as the metadata says; the file was not opened */
     int w, h, rotation;               /* as displayed; clockwise degrees that were applied */
@@ -72,7 +75,10 @@ typedef struct vprep_source {
     double *times;                    /* variable frame rate: seconds of each frame; else NULL */
     vf_key hash;                      /* of the whole file */
     vf_key loss_mask;                 /* of its loss mask's, where it has one */
+    prep_identity is, mask_is;        /* of the two, when they were hashed */
+    uint32_t number;                  /* of the row's sample; VPREP_NO_NUMBER: not this run's */
 } vprep_source;
+enum { VPREP_NO_NUMBER = UINT32_MAX };
 
 typedef struct vprep_item {           /* one sample and variant of the plan */
     uint32_t row;                     /* index into the metadata */
@@ -80,7 +86,8 @@ typedef struct vprep_item {           /* one sample and variant of the plan */
     uint16_t variant;
     bool drop;
     bool stored;                      /* the forecast found its record and all it refers to */
-    bool failed;                      /* decoding or encoding it did */
+    bool failed;                      /* decoding or encoding it did, */
+    bool absent;                      /* as its source was not to be read, or changed meanwhile */
     int32_t size;                     /* --variants sizes: p; else 0 */
     uint64_t line;                    /* --plan: offset of its line + 1; else 0 */
 } vprep_item;
@@ -118,6 +125,8 @@ typedef struct vprep {
     vc_progress *progress;
     vc_flags *flags;
     struct prep_stock *stock;         /* what need not be made (stock.h) */
+    uint32_t *kept;                   /* [n_kept] samples that stay without their sources, ascending */
+    uint32_t n_kept;
     pthread_mutex_t lock;             /* guards errors, and the writer's hints while surveying */
     vprep_error *errors;
     uint32_t n_errors;
@@ -172,6 +181,8 @@ bool vprep_owns(const vprep *p, uint32_t item);        /* after vprep_share_text
 int vprep_hint(vprep *p, const char *name, const void *value, size_t n, vc_err *err);
 /* Opens p->writer. */
 int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err);
+/* That all ranks have read the same list, after they agreed on rc. */
+int vprep_share_list(vprep *p, int rc, vc_err *err);
 /* After each stage: what the others have found; the texts that they have encoded; that their clips
  * are written, with everything counted together. */
 int vprep_share_survey(vprep *p, vc_err *err);
@@ -190,6 +201,21 @@ int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err);
  * video also frames and fps) is taken at its word with --trust_metadata: its file must be there, but
  * is only opened to be hashed. */
 int vprep_survey(vprep *p, bool hash, vc_err *err);
+/* How many rows without a `type` became videos, and stills. */
+void vprep_say_types(const vprep *p);
+
+/* ---- sources that the system does not give: not there, not readable ----
+ * That says nothing of what they hold, so what the dataset has of them stays, under its number. Where
+ * most are gone a folder is not mounted, or the list is a wrong one: VC_EFAIL, unless --allow_missing. */
+bool vprep_is_absent(int code);                        /* an error that says so */
+/* Before --out is opened for writing: looks for every source (--overwrite: reads of each). Rank 0's. */
+int vprep_missing_before(vprep *p, vc_err *err);
+/* After the plan: fills p->kept, says how many those are. */
+int vprep_missing(vprep *p, vc_err *err);
+bool vprep_keeps(const vprep *p, uint32_t number);
+/* Those, and samples whose sources were lost while they were encoded, are kept with the writer. Rank 0's. */
+void vprep_keep_missing(vprep *p);
+uint32_t vprep_kept_samples(const vprep *p);           /* with variants: what vprep_missing kept */
 
 /* One chosen clip: what plan.jsonl says of it. frames are source frames, ascending, possibly repeated
  * (a picture that stands longer than a frame, in a clip of variable rate). */
@@ -201,7 +227,8 @@ typedef struct vprep_clip {
     bool mask_all;                    /* every pixel is to be generated */
     vb_choice choice;                 /* last, as its draws are in it */
 } vprep_clip;
-/* Fills items from the rows (or from --plan). known: numbers given earlier, by OUT's plan.jsonl. */
+/* Fills items from the rows (or from --plan), and the sources' numbers: those given earlier, by OUT's
+ * plan.jsonl or samples, else the next. */
 int vprep_plan(vprep *p, vc_err *err);
 int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err);
 void vprep_clip_free(vprep_clip *clip);

@@ -1,0 +1,308 @@
+/* missing.c - sources that the system does not give; see vprep.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file.h"
+#include "formats/buf.h"
+#include "precompute/plan_lines.h"
+#include "precompute/stock.h"
+
+bool vprep_is_absent(int code)
+{
+    return code == VC_EIO || code == VC_ENOENT;
+}
+
+/* ---- counting ---- */
+
+enum { SHOWN = 3 };
+
+typedef struct tally {
+    uint64_t rows, absent;               /* of the list, that are this job's */
+    uint64_t had, had_absent;            /* of those, with samples of the dataset */
+    const vf_row *first[SHOWN];          /* absent ones */
+    size_t folder;                       /* bytes of first[0]->file that the files of all begin with */
+} tally;
+
+static void count_absent(tally *t, const vf_row *row)
+{
+    const char *a = t->absent ? t->first[0]->file : row->file, *b = row->file;
+    size_t n = 0, most = t->absent ? t->folder : strlen(row->file);
+
+    if (t->absent < SHOWN)
+        t->first[t->absent] = row;
+    t->absent++;
+    while (n < most && a[n] == b[n])
+        n++;
+    while (n && a[n - 1] != '/')
+        n--;
+    t->folder = n;
+}
+
+static bool more_than_half(uint64_t part, uint64_t whole)
+{
+    return 2 * part > whole;
+}
+
+static int ask(const tally *t, const char *what, uint64_t part, uint64_t whole, vc_err *err)
+{
+    vf_buf b = { 0 };
+
+    for (uint64_t i = 0; i < t->absent && i < SHOWN; i++)
+        vf_buf_printf(&b, "%s%.100s", i ? ", " : " (", t->first[i]->path);
+    if (t->absent)
+        vf_buf_printf(&b, "%s", t->absent > SHOWN ? ", ...)" : ")");
+    if (t->absent && t->folder)
+        vf_buf_printf(&b, ", all in %.*s", (int)(t->folder < 200 ? t->folder : 200), t->first[0]->file);
+    char *which = vf_buf_take(&b);
+    int rc = vc_fail(err, VC_EFAIL, "%llu of %llu %s cannot be read%s: is a folder not mounted? Nothing was "
+                     "removed or encoded; --allow_missing goes on without them",
+                     (unsigned long long)part, (unsigned long long)whole, what, which ? which : "");
+    free(which);
+    return rc;
+}
+
+/* A folder that is the list does not name what is gone from it: samples that it has no file for count as
+ * absent too. */
+static void count_unlisted(const vprep *p, tally *t, uint64_t there)
+{
+    if (p->meta.folder && !p->c.append && there > t->had) {
+        t->had_absent += there - t->had;
+        t->had = there;
+    }
+}
+
+static int judge(const vprep *p, const tally *t, vc_err *err)
+{
+    if (p->c.allow_missing)
+        return 0;
+    if (more_than_half(t->absent, t->rows))
+        return ask(t, "sources of the list", t->absent, t->rows, err);
+    if (more_than_half(t->had_absent, t->had))
+        return ask(t, "sources of the dataset's samples", t->had_absent, t->had, err);
+    if (t->had_absent && prep_stock_in_place(p))
+        return ask(t, "sources of samples that are to be changed in place", t->had_absent, t->had, err);
+    return 0;
+}
+
+/* A dry run does nothing that would have to be refused. */
+static int refuse(const vprep *p, const tally *t, vc_err *err)
+{
+    int rc = judge(p, t, err);
+    if (rc && p->c.dry_run)
+        vc_warn(p->progress, "a run will be refused: %s", err->text);
+    return p->c.dry_run ? 0 : rc;
+}
+
+/* ---- before --out is opened for writing ---- */
+
+/* Whether the system knows the file; deep: and gives its first byte. */
+static bool gives(const char *path, bool deep)
+{
+    struct stat st;
+    char c;
+
+    if (!deep)
+        return !stat(path, &st);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool given = fd >= 0 && (read(fd, &c, 1) >= 0 || errno == EISDIR || errno == EAGAIN);
+    if (fd >= 0)
+        close(fd);
+    return given;
+}
+
+/* gone[i]: row i's source is. */
+static void look(const vprep *p, bool *gone)
+{
+#pragma omp parallel for schedule(dynamic) num_threads((int)p->c.workers)
+    for (int64_t i = 0; i < p->meta.n; i++) {
+        const vf_row *row = &p->meta.rows[i];
+        if (vprep_is_mine(p, row) && !*vc_stop_flag())
+            gone[i] = row->bad ? row->unread : !gives(row->file, p->c.overwrite);
+    }
+}
+
+/* The rows that --out has by its plan, which is about right. */
+static int read_had(const vprep *p, plan_ids *had, vc_err *err)
+{
+    char *path = vc_path_join(p->c.out, "plan.jsonl");
+    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+
+    if (!rc && prep_stock_goes_on(p) && vc_file_exists(path))
+        rc = vc_context(err, plan_ids_read(had, path, err), "remove the damaged file, or use --overwrite");
+    free(path);
+    return rc;
+}
+
+int vprep_missing_before(vprep *p, vc_err *err)
+{
+    bool *gone = p->c.dry_run ? NULL : calloc((size_t)p->meta.n + 1, sizeof *gone);
+    plan_ids had = { 0 };
+    tally t = { 0 };
+
+    if (p->c.dry_run)
+        return 0;
+    int rc = gone ? read_had(p, &had, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc)
+        look(p, gone);
+    for (int64_t i = 0; !rc && i < p->meta.n; i++) {
+        const vf_row *row = &p->meta.rows[i];
+        uint32_t number;
+        if (!vprep_is_mine(p, row))
+            continue;
+        bool known = plan_ids_find(&had, row->id, &number);
+        t.rows++;
+        t.had += known;
+        t.had_absent += known && gone[i];
+        if (gone[i])
+            count_absent(&t, row);
+    }
+    if (!rc) count_unlisted(p, &t, had.n);
+    if (!rc) rc = *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped") : judge(p, &t, err);
+    free(had.v);
+    free(gone);
+    return rc;
+}
+
+/* ---- after the plan ---- */
+
+/* Variants that a row of this run may have at most. */
+static uint32_t variants(const vprep *p)
+{
+    const char *v = p->c.variants;
+    return !v ? 1 : strcmp(v, "sizes") ? (uint32_t)atoi(v) : VB_MAX_OPTIONS;
+}
+
+static uint32_t samples_of(const vprep *p, uint32_t number)
+{
+    uint32_t n = 0;
+    for (uint32_t v = 0; number != VPREP_NO_NUMBER && v < variants(p); v++)
+        n += prep_stock_has_sample(p, number, v);
+    return n;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+bool vprep_keeps(const vprep *p, uint32_t number)
+{
+    return p->n_kept && bsearch(&number, p->kept, p->n_kept, sizeof number, by_number);
+}
+
+static int keep(vprep *p, uint32_t number, vc_err *err)
+{
+    if ((p->n_kept & (p->n_kept - 1)) == 0) {            /* room for the next power of two */
+        size_t room = p->n_kept ? 2 * (size_t)p->n_kept : 1;
+        uint32_t *grown = realloc(p->kept, room * sizeof *grown);
+        if (!grown)
+            return vc_fail(err, VC_ENOMEM, "out of memory for %zu samples", room);
+        p->kept = grown;
+    }
+    p->kept[p->n_kept++] = number;
+    return 0;
+}
+
+/* Samples of what was in a folder that cannot be looked into now. */
+static int keep_folder(vprep *p, const vf_row *folder, vc_err *err)
+{
+    plan_ids l = { 0 };
+    char *path = vc_path_join(p->c.out, "plan.jsonl");
+    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+
+    if (!rc && vc_file_exists(path))
+        rc = plan_ids_below(&l, path, folder->path, err);
+    for (size_t i = 0; !rc && i < l.n; i++)
+        if (samples_of(p, l.v[i].number))
+            rc = keep(p, l.v[i].number, err);
+    free(l.v);
+    free(path);
+    return rc;
+}
+
+static bool is_folder(const vf_row *row)
+{
+    size_t n = strlen(row->path);
+    return row->unread && n && row->path[n - 1] == '/';
+}
+
+static int count_rows(vprep *p, tally *t, vc_err *err)
+{
+    int rc = 0;
+
+    for (int64_t i = 0; !rc && i < p->meta.n; i++) {
+        const vf_row *row = &p->meta.rows[i];
+        const vprep_source *s = &p->sources[i];
+        if (!vprep_is_mine(p, row))
+            continue;
+        bool had = samples_of(p, s->number) > 0;
+        t->rows++;
+        t->had += had;
+        if (!s->absent)
+            continue;
+        count_absent(t, row);
+        t->had_absent += had;
+        rc = is_folder(row) ? keep_folder(p, row, err) : had ? keep(p, s->number, err) : 0;
+    }
+    if (p->n_kept)
+        qsort(p->kept, p->n_kept, sizeof *p->kept, by_number);
+    return rc;
+}
+
+/* Rows that the writer has samples of. */
+static uint64_t rows_there(const vprep *p)
+{
+    uint64_t there = 0;
+    for (uint32_t i = 0; p->writer && i < vf_writer_next_number(p->writer); i++)
+        there += samples_of(p, i) > 0;
+    return there;
+}
+
+int vprep_missing(vprep *p, vc_err *err)
+{
+    tally t = { 0 };
+    char n[32];
+    int rc = count_rows(p, &t, err);
+
+    if (rc)
+        return rc;
+    if (p->meta.folder)
+        count_unlisted(p, &t, rows_there(p));
+    rc = refuse(p, &t, err);
+    if (prep_stock_in_place(p))                          /* made with other settings, they cannot stay */
+        p->n_kept = 0;
+    if (!rc && p->n_kept)
+        vc_say(p->progress, "%s samples stay as they are: their sources cannot be read now",
+               vc_human_count(n, vprep_kept_samples(p)));
+    return rc;
+}
+
+uint32_t vprep_kept_samples(const vprep *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_kept; i++)
+        n += samples_of(p, p->kept[i]);
+    return n;
+}
+
+void vprep_keep_missing(vprep *p)
+{
+    char n[32];
+    uint64_t lost = 0;
+
+    for (uint32_t i = 0; i < p->n_kept; i++)
+        for (uint32_t v = 0; v < variants(p); v++)
+            vf_writer_keep_sample(p->writer, p->kept[i], v);
+    for (uint32_t i = 0; i < p->n_items && !prep_stock_in_place(p); i++) {
+        const vprep_item *it = &p->items[i];
+        lost += it->absent && !vf_writer_keep_sample(p->writer, it->number, it->variant);
+    }
+    if (lost)
+        vc_say(p->progress, "%s samples stay as they were: their sources could not be read",
+               vc_human_count(n, lost));
+}
