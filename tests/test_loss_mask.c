@@ -71,6 +71,8 @@ static void test_cut(void **state)
     };
     vc_err err = { 0 };
     float *w;
+    assert_int_equal(prep_identity_of(&source.mask_is, row.loss_mask_file, "m.pgm", &err), 0);
+    assert_int_equal(vf_hash_file(&source.loss_mask, row.loss_mask_file, NULL, &err), 0);
     for (size_t i = 0; i < 2; i++) {
         clip.choice.flip = cases[i].flip;
         if (vprep_loss_mask(&p, &it, &clip, &w, &err)) fail_msg("%s", err.text);
@@ -84,8 +86,15 @@ static void test_cut(void **state)
     assert_string_equal(err.text, "loss_mask_path m.pgm: 32x16, but the source is 40x16: a loss "
                         "mask covers the whole picture, so it has its shape");
     free(w);
-    source = (vprep_source){ .w = 64, .h = 33 };         /* the same shape but for a pixel */
+    source.w = 64;                                       /* the same shape but for a pixel */
+    source.h = 33;
     assert_int_equal(vprep_loss_mask(&p, &it, &clip, &w, &err), 0);
+    free(w);
+    /* other bytes than those that were hashed */
+    grey[0] = 128;
+    free(write_pgm(*state, "m.pgm", W, H, grey));
+    assert_int_equal(vprep_loss_mask(&p, &it, &clip, &w, &err), VC_EIO);
+    assert_non_null(strstr(err.text, "changed while this ran"));
     free(w);
     free(row.loss_mask_file);
 }
