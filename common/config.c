@@ -17,6 +17,7 @@ enum {
 
 typedef struct config {
     vc_flags *set;
+    const char *path;
     yaml_document_t *doc;
     unsigned char *seen;             /* [row]: bits of the halves that the file has set */
 } config;
@@ -31,6 +32,11 @@ static bool is_null(const yaml_node_t *n)
     const char *s = text_of(n);
     return n->data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
            (!*s || !strcmp(s, "~") || !strcasecmp(s, "null"));
+}
+
+static ptrdiff_t sequence_length(const yaml_node_t *n)
+{
+    return n->data.sequence.items.top - n->data.sequence.items.start;
 }
 
 /* The node's text; what a C string cannot hold is refused. */
@@ -60,6 +66,26 @@ static int set_list(config *c, const vc_found *found, const yaml_node_t *value, 
     return rc;
 }
 
+/* A sequence of texts as one text, joined by commas. */
+static int set_words(config *c, const vc_found *found, const yaml_node_t *value, vc_err *err)
+{
+    const yaml_node_item_t *i = value->data.sequence.items.start;
+    const yaml_node_item_t *end = value->data.sequence.items.top;
+    const char *text = "", *all = "";
+    int rc = 0;
+
+    for (; !rc && i < end; i++) {
+        rc = scalar(yaml_document_get_node(c->doc, *i), &text, err);
+        char *longer = rc ? NULL : vc_flags_keep(c->set, strlen(all) + strlen(text) + 2);
+        if (longer)
+            sprintf(longer, "%s%s%s", all, *all ? "," : "", text);
+        else if (!rc)
+            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        all = longer;
+    }
+    return rc || !*all ? rc : vc_flags_set(c->set, found, &all, 1, VC_FROM_FILE, err);
+}
+
 static int set_pair(config *c, const vc_found *found, const yaml_node_t *value, vc_err *err)
 {
     const yaml_node_item_t *i = value->data.sequence.items.start;
@@ -85,6 +111,8 @@ static int set_own(config *c, vc_found *found, const yaml_node_t *value, vc_err 
     *seen |= halves;
     if (f->kind == VC_LIST && value->type == YAML_SEQUENCE_NODE)
         return set_list(c, found, value, err);
+    if (f->kind == VC_WORDS && value->type == YAML_SEQUENCE_NODE)
+        return set_words(c, found, value, err);
     if (f->kind == VC_PAIR && found->part < 0 && value->type == YAML_SEQUENCE_NODE)
         return set_pair(c, found, value, err);
 
@@ -101,29 +129,72 @@ static int set_own(config *c, vc_found *found, const yaml_node_t *value, vc_err 
     return vc_flags_set(c->set, found, &text, 1, VC_FROM_FILE, err);
 }
 
-static int set_pair_of_nodes(config *c, const yaml_node_t *key, const yaml_node_t *value,
-                             vc_err *err)
+/* The key as a flag's name: SimpleTuner's files have the dashes too. */
+static const char *name_of(const char *key)
 {
-    const char *name = NULL;
+    return key + (strncmp(key, "--", 2) ? 0 : 2);
+}
+
+static int set_foreign(config *c, const vc_foreign *f, const vc_place *at, bool negated,
+                       const yaml_node_t *value, vc_err *err)
+{
+    const char *text = value->type == YAML_SCALAR_NODE ? text_of(value) : NULL;
+
+    if ((text && is_null(value)) || (value->type == YAML_SEQUENCE_NODE && !sequence_length(value)))
+        return 0;
+    return vc_flags_set_foreign(c->set, f, at, negated, text, err);
+}
+
+static int set_section(config *c, const yaml_node_t *section, const char *prefix, vc_err *err);
+
+/* One line of the file. In a section, "optimizer: {type: adamw}", the name with the section's is
+ * looked for first, "optimizer.type", then the name alone. */
+static int set_key(config *c, const char *prefix, const char *name, const yaml_node_t *value,
+                   vc_place *at, const vc_flag **flag, vc_err *err)
+{
+    char *full = vc_flags_keep(c->set, strlen(prefix) + strlen(name) + 2);
     vc_found found;
     bool negated;
 
-    int rc = scalar(key, &name, err);
-    if (rc)
-        return vc_context(err, rc, "a key");
-    size_t len = strlen(name);
-    const vc_foreign *f = NULL;
-    if (vc_flags_find(c->set->prog, name, len, &found)) {
-        rc = set_own(c, &found, value, err);
-    } else if ((f = vc_flags_find_foreign(c->set->prog, name, len, &negated))) {
-        const char *text = value->type == YAML_SCALAR_NODE ? text_of(value) : NULL;
-        if (text && is_null(value))
-            return 0;
-        rc = vc_flags_set_foreign(c->set, f, name, len, negated, text, err);
-    } else {
-        return vc_flags_unknown(c->set->prog, "", name, len, err);
+    if (!full)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    sprintf(full, "%s%s%s", prefix, *prefix ? "." : "", name);
+    size_t n = strlen(full), len = strlen(name);
+    const vc_foreign *f = vc_flags_find_foreign(c->set->prog, full, n, &negated);
+    if (!f && vc_flags_find(c->set->prog, name, len, &found)) {
+        *flag = found.flag;
+        snprintf(at->name, sizeof at->name, "%s", full);
+        return set_own(c, &found, value, err);
     }
-    return vc_context(err, rc, "%s", name);
+    if (!f)
+        f = vc_flags_find_foreign(c->set->prog, name, len, &negated);
+    if (f) {
+        snprintf(at->name, sizeof at->name, "%s", full);
+        return set_foreign(c, f, at, negated, value, err);
+    }
+    if (value->type == YAML_MAPPING_NODE && !*prefix && !vc_flags_builtin_name(name, len))
+        return set_section(c, value, full, err);
+    return vc_flags_unknown(c->set->prog, "", full, n, err);
+}
+
+static int set_section(config *c, const yaml_node_t *section, const char *prefix, vc_err *err)
+{
+    const yaml_node_pair_t *p = section->data.mapping.pairs.start;
+    const yaml_node_pair_t *end = section->data.mapping.pairs.top;
+    int rc = 0;
+
+    for (; !rc && p < end; p++) {
+        const yaml_node_t *key = yaml_document_get_node(c->doc, p->key);
+        vc_place at = { .file = c->path, .line = key->start_mark.line + 1 };
+        const vc_flag *flag = NULL;
+        const char *name = "";
+        rc = vc_context(err, scalar(key, &name, err), "a key");
+        if (!rc)
+            rc = set_key(c, prefix, name_of(name), yaml_document_get_node(c->doc, p->value), &at,
+                         &flag, err);
+        rc = vc_flags_take(c->set, &at, flag, rc, err);
+    }
+    return rc;
 }
 
 static int apply(config *c, vc_err *err)
@@ -132,16 +203,9 @@ static int apply(config *c, vc_err *err)
     if (!root || (root->type == YAML_SCALAR_NODE && is_null(root)))
         return 0;                                /* an empty file */
     if (root->type != YAML_MAPPING_NODE)
-        return vc_fail(err, VC_EUSAGE, "lines of \"flag: value\" are expected");
-
-    const yaml_node_pair_t *p = root->data.mapping.pairs.start, *end = root->data.mapping.pairs.top;
-    int rc = 0;
-    for (; !rc && p < end; p++) {
-        const yaml_node_t *key = yaml_document_get_node(c->doc, p->key);
-        rc = set_pair_of_nodes(c, key, yaml_document_get_node(c->doc, p->value), err);
-        rc = vc_context(err, rc, "line %zu", key->start_mark.line + 1);
-    }
-    return rc;
+        return vc_context(err, vc_fail(err, VC_EUSAGE, "lines of \"flag: value\" are expected"), "%s",
+                          c->path);
+    return set_section(c, root, "", err);
 }
 
 static int bad_yaml(const yaml_parser_t *p, vc_err *err)
@@ -179,19 +243,19 @@ static int check_grammar(yaml_parser_t *parser, vc_err *err)
     return 0;
 }
 
-static int load(vc_flags *set, yaml_parser_t *parser, vc_err *err)
+static int load(vc_flags *set, yaml_parser_t *parser, const char *path, vc_err *err)
 {
     yaml_document_t doc;
     size_t rows = 0;
     while (!vc_flags_end(&set->prog->flags[rows]))
         rows++;
 
-    config c = { .set = set, .doc = &doc, .seen = calloc(rows + 1, 1) };
+    config c = { .set = set, .path = path, .doc = &doc, .seen = calloc(rows + 1, 1) };
     int rc;
     if (!c.seen) {
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
     } else if (!yaml_parser_load(parser, &doc)) {
-        rc = bad_yaml(parser, err);
+        rc = vc_context(err, bad_yaml(parser, err), "%s", path);
     } else {
         rc = apply(&c, err);
         yaml_document_delete(&doc);
@@ -200,7 +264,7 @@ static int load(vc_flags *set, yaml_parser_t *parser, vc_err *err)
     return rc;
 }
 
-static int parse(vc_flags *set, const char *text, size_t size, vc_err *err)
+static int parse(vc_flags *set, const char *text, size_t size, const char *path, vc_err *err)
 {
     int rc = 0;
 
@@ -209,10 +273,17 @@ static int parse(vc_flags *set, const char *text, size_t size, vc_err *err)
         if (!yaml_parser_initialize(&parser))
             return vc_fail(err, VC_ENOMEM, "out of memory");
         yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-        rc = pass == 0 ? check_grammar(&parser, err) : load(set, &parser, err);
+        rc = pass == 0 ? vc_context(err, check_grammar(&parser, err), "%s", path)
+                       : load(set, &parser, path, err);
         yaml_parser_delete(&parser);
     }
     return rc;
+}
+
+static bool is_toml(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 5 && !strcasecmp(path + n - 5, ".toml");
 }
 
 int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err)
@@ -222,10 +293,15 @@ int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err)
 
     int rc = vc_file_read(&text, &size, path, MOST_BYTES, err);
     if (rc)
-        return vc_context(err, rc == VC_ENOMEM ? rc : VC_EUSAGE, "--config");
-    rc = parse(set, text, size, err);
+        rc = vc_context(err, rc == VC_ENOMEM ? rc : VC_EUSAGE, "--config");
+    if (!rc && is_toml(path))
+        rc = vc_fail(err, VC_EUSAGE, "--config %s: TOML is not read here: write its lines as YAML, "
+                     "\"name = value\" as \"name: value\", a [table] as \"table:\" with its lines "
+                     "indented", path);
+    else if (!rc)
+        rc = parse(set, text, size, path, err);
     free(text);
-    return vc_context(err, rc, "%s", path);
+    return vc_flags_take(set, NULL, NULL, rc, err);
 }
 
 /* ---- writing ---- */
@@ -282,6 +358,7 @@ static void write_value(FILE *f, const vc_flag *flag, const void *src)
 
     switch (flag->kind) {
     case VC_STRING:
+    case VC_WORDS:
     case VC_PATH:
         write_string(f, *(char *const *)src);
         break;

@@ -45,12 +45,10 @@ void vc_flags_free(vc_flags *set)
         free(k);
         k = next;
     }
-    for (int i = 0; i < set->n_notes; i++) {
-        free(set->notes[i].names);
-        free(set->notes[i].line);
-    }
-    free(set->notes);
+    vc_flags_free_lines(&set->notes);
+    vc_flags_free_lines(&set->wrong);
     free(set->from);
+    free(set->bad);
     free(set);
 }
 
@@ -111,6 +109,7 @@ int vc_flags_set(vc_flags *set, const vc_found *found, const char *const *text, 
     case VC_BOOLEAN: n = sizeof value.b; break;
     case VC_FLOAT: n = sizeof value.d; break;
     case VC_STRING:
+    case VC_WORDS:
     case VC_PATH: n = sizeof value.s; break;
     case VC_CHOICE:
     case VC_OPTIONAL: n = sizeof value.c; break;
@@ -136,6 +135,7 @@ static int set_default(vc_flags *set, const vc_flag *f, vc_err *err)
     case VC_BYTES: *(int64_t *)dst = 0; break;
     case VC_FLOAT: *(double *)dst = 0; break;
     case VC_STRING:
+    case VC_WORDS:
     case VC_PATH: *(char **)dst = NULL; break;
     case VC_CHOICE:
     case VC_OPTIONAL: *(int *)dst = 0; break;
@@ -150,44 +150,6 @@ static int set_default(vc_flags *set, const vc_flag *f, vc_err *err)
 
 /* ---- foreign flags ---- */
 
-static int add_note(vc_flags *set, const char *say, const char *name, size_t len, vc_err *err)
-{
-    char *flag = vc_format("--%.*s", (int)len, name), *names = NULL, *line = NULL;
-    vc_note *n = NULL, *grown = NULL;
-
-    for (int i = 0; i < set->n_notes && !n; i++)
-        if (!strcmp(set->notes[i].say, say))
-            n = &set->notes[i];
-    if (flag && n) {
-        size_t at = strlen(flag);
-        for (const char *s = n->names; (s = strstr(s, flag)); s += at)
-            if (!s[at] || s[at] == ',') {          /* said already */
-                free(flag);
-                return 0;
-            }
-    }
-    if (flag)
-        names = n ? vc_format("%s, %s", n->names, flag) : vc_format("%s", flag);
-    if (names)
-        line = vc_format("%s: %s", names, say);
-    if (line && !n && (grown = realloc(set->notes, ((size_t)set->n_notes + 1) * sizeof *grown))) {
-        set->notes = grown;
-        n = &grown[set->n_notes++];
-        *n = (vc_note){ .say = say };
-    }
-    free(flag);
-    if (!line || !n) {
-        free(names);
-        free(line);
-        return vc_fail(err, VC_ENOMEM, "out of memory");
-    }
-    free(n->names);
-    free(n->line);
-    n->names = names;
-    n->line = line;
-    return 0;
-}
-
 static bool switched_off(const char *value, bool negated)
 {
     any_value v = { .b = true };
@@ -196,21 +158,27 @@ static bool switched_off(const char *value, bool negated)
     return ok ? v.b == negated : negated;
 }
 
-int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const char *name, size_t len,
-                         bool negated, const char *value, vc_err *err)
+int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const vc_place *at, bool negated,
+                         const char *value, vc_err *err)
 {
-    if (f->refused && switched_off(value, negated))
+    if (f->refused) {
+        if (!switched_off(value, negated))
+            vc_flags_line(set, &set->wrong, at, "not available here: ", f->say);
         return 0;
-    if (f->refused)
-        return vc_fail(err, VC_EUSAGE, "not available here: %s", f->say);
+    }
     if (f->only && value) {
         vc_flag choice = { .name = "", .kind = VC_CHOICE, .allowed = f->only };
         any_value v;
-        int rc = vc_flags_value(NULL, &choice, -1, value, &v, err);
-        if (rc)
-            return rc;
+        if (vc_flags_value(NULL, &choice, -1, value, &v, err)) {
+            size_t n = strlen(err->text);
+            snprintf(err->text + n, sizeof err->text - n, ": %s", f->why);
+            return VC_EUSAGE;
+        }
     }
-    return add_note(set, f->say, name, len, err);
+    vc_place flag = *at;
+    flag.file = NULL;
+    vc_flags_line(set, &set->notes, &flag, "", f->say);
+    return 0;
 }
 
 /* ---- the command line ---- */
@@ -218,12 +186,31 @@ int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const char *name, s
 typedef struct words {
     char **argv;
     int argc, i;                   /* i: the next one */
+    const char *flag;              /* the last one, NULL before the first */
+    bool only;                     /* after "--" there are no flags */
     FILE *out;
 } words;
 
 static const char *peek(const words *w)
 {
     return w->i < w->argc ? w->argv[w->i] : NULL;
+}
+
+/* "-o", where a flag has a name of one letter; "-rank" for "--rank", where there is one. */
+static bool has_one_dash(const vc_flags *set, const char *s)
+{
+    size_t len = s[0] == '-' ? strcspn(s + 1, "=") : 0;
+    vc_found found;
+    bool negated;
+
+    return len && (vc_flags_find(set->prog, s + 1, len, &found) ||
+                   (len > 1 && (vc_flags_builtin_name(s + 1, len) ||
+                                vc_flags_find_foreign(set->prog, s + 1, len, &negated))));
+}
+
+static bool is_flag(const vc_flags *set, const char *s)
+{
+    return !strncmp(s, "--", 2) || has_one_dash(set, s);
 }
 
 /* The next word if it can be a value: what begins with two dashes is a flag. */
@@ -236,9 +223,50 @@ static const char *next_value(words *w)
     return s;
 }
 
+/* The next word of a flag that takes several. */
+static const char *further_value(const vc_flags *set, words *w)
+{
+    const char *s = peek(w);
+    return s && !is_flag(set, s) ? next_value(w) : NULL;
+}
+
+/* The next word if it is a value of a switch: "true", or a choice of f. A program that takes words
+ * of its own has it as one of them. */
+static const char *switch_value(const vc_flags *set, words *w, const vc_flag *f)
+{
+    const char *s = peek(w);
+    any_value v;
+    if (!s || set->prog->positional || vc_flags_value(NULL, f, -1, s, &v, NULL))
+        return NULL;
+    w->i++;
+    return s;
+}
+
 static bool all_digits(const char *s)
 {
     return *s && !s[strspn(s, "0123456789")];
+}
+
+static int several(vc_flags *set, words *w, const vc_found *found, const char *text, vc_err *err)
+{
+    size_t len = strlen(text);
+    int rc = 0;
+
+    if (found->flag->kind == VC_LIST) {
+        for (; !rc && text; text = further_value(set, w))
+            rc = vc_flags_set(set, found, &text, 1, VC_FROM_WORDS, err);
+        return rc;
+    }
+    char *all = vc_flags_keep_text(set, text, len);
+    for (const char *more; all && (more = further_value(set, w));) {
+        char *longer = vc_flags_keep(set, len + strlen(more) + 2);
+        if (longer)
+            len = (size_t)sprintf(longer, "%s,%s", all, more);
+        all = longer;
+    }
+    if (!all)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    return vc_flags_set(set, found, (const char *const[]){ all }, 1, VC_FROM_WORDS, err);
 }
 
 static int own_flag(vc_flags *set, words *w, const vc_found *found, const char *value, vc_err *err)
@@ -258,20 +286,28 @@ static int own_flag(vc_flags *set, words *w, const vc_found *found, const char *
         snprintf(bare, sizeof bare, "%.*s", (int)len, first);
     }
     if (f->kind == VC_BOOLEAN || f->kind == VC_OPTIONAL)
-        text[0] = bare;
+        text[0] = (text[1] = switch_value(set, w, f)) ? text[1] : bare;
     else if (!(text[0] = next_value(w)))
         return vc_fail(err, VC_EUSAGE, "needs a value%s%s%s", f->allowed ? ": " : "",
                        f->allowed ? f->allowed : "",
                        peek(w) ? " (one that begins with \"--\" is given by --flag=value)" : "");
+    if ((f->kind == VC_LIST && !set->prog->positional) || f->kind == VC_WORDS)
+        return several(set, w, found, text[0], err);
     bool two = f->kind == VC_PAIR && found->part < 0 && all_digits(text[0]);
     if (two && !(text[1] = next_value(w)))
         return vc_fail(err, VC_EUSAGE, "needs two numbers (384 672 or 384x672)");
     return vc_flags_set(set, found, text, two ? 2 : 1, VC_FROM_WORDS, err);
 }
 
-static int foreign_flag(vc_flags *set, words *w, const vc_foreign *f, const char *name, size_t len,
+static int foreign_flag(vc_flags *set, words *w, const vc_foreign *f, const vc_place *at,
                         bool negated, const char *value, vc_err *err)
 {
+    const vc_flag boolean = { .name = "", .kind = VC_BOOLEAN };
+
+    if (!value && !f->values)
+        value = switch_value(set, w, &boolean);
+    while ((f->values < 0 || f->refused) && further_value(set, w))
+        ;
     for (int k = 0; !f->refused && !value && k < f->values; k++) {
         const char *s = next_value(w);
         if (!s)
@@ -279,7 +315,7 @@ static int foreign_flag(vc_flags *set, words *w, const vc_foreign *f, const char
         if (k + 1 == f->values || !all_digits(s))    /* "384x672" is two values in one word */
             value = s;
     }
-    return vc_flags_set_foreign(set, f, name, len, negated, value, err);
+    return vc_flags_set_foreign(set, f, at, negated, value, err);
 }
 
 static bool is_name(const char *name, size_t len, const char *what)
@@ -294,71 +330,94 @@ static int said(const words *w, vc_err *err)
     return rc ? rc : 1;
 }
 
-/* --help, --version, --config; *known says whether it was one of them. */
-static int builtin(vc_flags *set, words *w, const char *name, size_t len, const char *value,
-                   bool *known, vc_err *err)
+bool vc_flags_builtin_name(const char *name, size_t len)
 {
-    bool help = is_name(name, len, "help"), version = is_name(name, len, "version");
+    return is_name(name, len, "help") || is_name(name, len, "version") ||
+           is_name(name, len, "config");
+}
 
-    *known = help || version || is_name(name, len, "config");
-    if (!*known)
-        return 0;
-    if (help)
+/* --help, --version, --config */
+static int builtin(vc_flags *set, words *w, const char *name, size_t len, const char *value,
+                   vc_err *err)
+{
+    if (is_name(name, len, "help")) {
         vc_flags_help(set->prog, w->out);
-    if (version)
-        vc_flags_version(set->prog, w->out);
-    if (help || version)
         return said(w, err);
+    }
+    if (is_name(name, len, "version")) {
+        vc_flags_version(set->prog, w->out);
+        return said(w, err);
+    }
+    if (!value)
+        value = next_value(w);
     if (set->config)
         return vc_fail(err, VC_EUSAGE, "given twice: one file is allowed");
-    set->config = value ? value : next_value(w);
+    set->config = value;
     return set->config && *set->config ? 0
                                        : vc_fail(err, VC_EUSAGE, "needs the name of a YAML file");
 }
 
+/* What is wrong with a flag is noted; words up to the next one are not told then, as they may be
+ * its values. */
 static int one_flag(vc_flags *set, words *w, const char *name, vc_err *err)
 {
     const char *equals = strchr(name, '='), *value = equals ? equals + 1 : NULL;
     size_t len = equals ? (size_t)(equals - name) : strlen(name);
-    vc_found found;
-    bool known, negated;
+    vc_found found = { .flag = NULL };
+    vc_place at = { .file = NULL };
+    const vc_foreign *f = NULL;
+    bool negated;
+    int rc, before = set->wrong.n;
 
-    int rc = builtin(set, w, name, len, value, &known, err);
-    if (!known) {
-        const vc_foreign *f = NULL;
-        if (vc_flags_find(set->prog, name, len, &found))
-            rc = own_flag(set, w, &found, value, err);
-        else if ((f = vc_flags_find_foreign(set->prog, name, len, &negated)))
-            rc = foreign_flag(set, w, f, name, len, negated, value, err);
-        else
-            return vc_flags_unknown(set->prog, "--", name, len, err);
-    }
-    return rc < 0 ? vc_context(err, rc, "--%.*s", (int)len, name) : rc;
+    snprintf(at.name, sizeof at.name, "%.*s", (int)len, name);
+    if (vc_flags_builtin_name(name, len))
+        rc = builtin(set, w, name, len, value, err);
+    else if (vc_flags_find(set->prog, name, len, &found))
+        rc = own_flag(set, w, &found, value, err);
+    else if ((f = vc_flags_find_foreign(set->prog, name, len, &negated)))
+        rc = foreign_flag(set, w, f, &at, negated, value, err);
+    else
+        rc = vc_flags_unknown(set->prog, "--", name, len, err);
+    bool unknown = rc == VC_EUSAGE && !found.flag && !f && !vc_flags_builtin_name(name, len);
+    if (rc < 0)
+        rc = vc_flags_take(set, unknown ? NULL : &at, found.flag, rc, err);
+    while (set->wrong.n > before && further_value(set, w))
+        ;
+    return rc;
 }
 
-static int stray_word(const vc_flags *set, const words *w, const char *s, vc_err *err)
+static int stray_word(vc_flags *set, words *w, const char *s, vc_err *err)
 {
-    const char *before = w->i >= 2 ? w->argv[w->i - 2] : "";
+    const char *before = w->flag ? w->flag : "";
+    size_t dashes = strspn(before, "-");
     vc_found found;
     vc_quoted q = vc_flags_quote(s, strlen(s));
 
-    if (!strncmp(before, "--", 2) &&
-        vc_flags_find(set->prog, before + 2, strlen(before + 2), &found))
-        return vc_fail(err, VC_EUSAGE, "unexpected %s after %s, which takes %s", q.s, before,
-                       found.flag->kind == VC_BOOLEAN || found.flag->kind == VC_OPTIONAL
-                           ? "a value only as --flag=value" : "one value");
-    return vc_fail(err, VC_EUSAGE, "unexpected %s: every value belongs to a flag, and a list is "
-                   "one word, a,b: see %s --help", q.s, set->prog->name);
+    while (further_value(set, w))                  /* one of them is enough */
+        ;
+    if (!dashes || !vc_flags_find(set->prog, before + dashes, strcspn(before + dashes, "="),
+                                  &found))
+        return vc_fail(err, VC_EUSAGE, "unexpected %s: every value belongs to a flag, and blanks in "
+                       "a value want quotes: see %s --help", q.s, set->prog->name);
+    if (found.flag->kind == VC_BOOLEAN || found.flag->kind == VC_OPTIONAL)
+        return vc_fail(err, VC_EUSAGE, "unexpected %s after %s, which takes %s, or no value", q.s,
+                       before, found.flag->kind == VC_BOOLEAN ? "true or false"
+                                                              : found.flag->allowed);
+    return vc_fail(err, VC_EUSAGE, "unexpected %s after the value of %s, which takes one", q.s,
+                   before);
 }
 
-static int one_word(vc_flags *set, words *w, const char *s, bool only_words, vc_err *err)
+static int one_word(vc_flags *set, words *w, const char *s, vc_err *err)
 {
-    if (!only_words && (!strcmp(s, "-h") || !strcmp(s, "-?"))) {
+    if (!w->only && (!strcmp(s, "-h") || !strcmp(s, "-?"))) {
         vc_flags_help(set->prog, w->out);
         return said(w, err);
     }
-    if (!only_words && s[0] == '-' && s[1])
+    if (!w->only && s[0] == '-' && s[1]) {
+        while (further_value(set, w))
+            ;
         return vc_flags_unknown(set->prog, "-", s + 1, strcspn(s + 1, "="), err);
+    }
     if (!set->prog->positional)
         return stray_word(set, w, s, err);
 
@@ -366,32 +425,20 @@ static int one_word(vc_flags *set, words *w, const char *s, bool only_words, vc_
     return vc_flags_value(set, &list, -1, s, &set->words, err);
 }
 
-/* "-o", where a flag has a name of one letter. */
-static bool is_letter(const vc_flags *set, const char *s)
-{
-    vc_found found;
-    return s[0] == '-' && s[1] && !s[2] && vc_flags_find(set->prog, s + 1, 1, &found);
-}
-
 static int read_words(vc_flags *set, words *w, vc_err *err)
 {
-    bool only_words = false;
+    int rc = 0;
 
-    while (w->i < w->argc) {
+    while (!rc && w->i < w->argc) {
         const char *s = w->argv[w->i++];
-        int rc;
-        if (!only_words && !strcmp(s, "--")) {
-            only_words = true;
-            continue;
-        }
-        if (!only_words && (!strncmp(s, "--", 2) || is_letter(set, s)))
-            rc = one_flag(set, w, s + 1 + (s[1] == '-'), err);
+        if (!w->only && !strcmp(s, "--"))
+            w->only = true;
+        else if (!w->only && is_flag(set, s))
+            rc = one_flag(set, w, (w->flag = s) + 1 + (s[1] == '-'), err);
         else
-            rc = one_word(set, w, s, only_words, err);
-        if (rc)
-            return rc;
+            rc = vc_flags_take(set, NULL, NULL, one_word(set, w, s, err), err);
     }
-    return 0;
+    return rc;
 }
 
 /* Other text could not be written as YAML. */
@@ -408,35 +455,44 @@ static int check_utf8(int argc, char **argv, vc_err *err)
     return 0;
 }
 
-static int check_rows(const vc_flags *set, vc_err *err)
+static void check_rows(vc_flags *set)
 {
     for (const vc_flag *f = set->prog->flags; !vc_flags_end(f); f++) {
         const unsigned char *from = set->from[f - set->prog->flags];
-        if (f->required && !from[0] && !from[1])
-            return vc_fail(err, VC_EUSAGE, "--%s is required: %s", f->name, f->help);
         const int64_t *pair = (const int64_t *)(const void *)(set->options + f->offset);
+        if (f->required && !from[0] && !from[1])
+            vc_flags_wrong(set, "--%s is required: %s", f->name, f->help);
         if (f->kind == VC_PAIR && !from[0] != !from[1] && !f->value)
-            return vc_fail(err, VC_EUSAGE,
-                           "--%s: only one of two numbers was given (%lld and %lld)", f->name,
-                           (long long)pair[0], (long long)pair[1]);
+            vc_flags_wrong(set, "--%s: only one of two numbers was given (%lld and %lld)",
+                           f->name, (long long)pair[0], (long long)pair[1]);
     }
-    return 0;
+}
+
+static vc_flags *new_set(const vc_program *prog, void *options, size_t rows)
+{
+    vc_flags *set = calloc(1, sizeof *set);
+    if (!set)
+        return NULL;
+    set->from = calloc(rows + 1, sizeof *set->from);
+    set->bad = calloc(rows + 1, sizeof *set->bad);
+    set->prog = prog;
+    set->options = options;
+    return set;
 }
 
 int vc_flags_parse(vc_flags **out_set, const vc_program *prog, void *options, int argc, char **argv,
                    FILE *out, vc_err *err)
 {
+    vc_err none;
     size_t rows = 0;
     while (!vc_flags_end(&prog->flags[rows]))
         rows++;
 
-    vc_flags *set = *out_set = calloc(1, sizeof *set);
-    if (set)
-        set->from = calloc(rows + 1, sizeof *set->from);
-    if (!set || !set->from)
+    if (!err)
+        err = &none;
+    vc_flags *set = *out_set = new_set(prog, options, rows);
+    if (!set || !set->from || !set->bad)
         return vc_fail(err, VC_ENOMEM, "out of memory");
-    set->prog = prog;
-    set->options = options;
 
     int rc = 0;
     for (size_t i = 0; !rc && i < rows; i++)
@@ -446,11 +502,12 @@ int vc_flags_parse(vc_flags **out_set, const vc_program *prog, void *options, in
     words w = { .argv = argv, .argc = argc, .i = 1, .out = out };
     if (!rc)
         rc = read_words(set, &w, err);
-    if (!rc && set->config)
+    if (!rc && set->config && *set->config)
         rc = vc_flags_read_config(set, set->config, err);
-    if (!rc)
-        rc = check_rows(set, err);
-    return rc;
+    if (rc)
+        return rc;
+    check_rows(set);
+    return vc_flags_verdict(set, err);
 }
 
 /* ---- questions ---- */
@@ -462,11 +519,6 @@ bool vc_flags_given(const vc_flags *set, const char *name)
         return false;
     const unsigned char *from = set->from[found.flag - set->prog->flags];
     return from[0] || from[1];
-}
-
-const char *vc_flags_note(const vc_flags *set, int i)
-{
-    return i >= 0 && i < set->n_notes ? set->notes[i].line : NULL;
 }
 
 const vc_list *vc_flags_words(const vc_flags *set)

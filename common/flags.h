@@ -32,7 +32,9 @@ typedef enum vc_kind {
     VC_DTYPE_KIND,   /* vc_dtype; `allowed` lists which; no default: VC_DTYPE_NONE */
     VC_BYTES,        /* int64_t: 512M, 4GiB (2^20, 2^30), 4GB (10^9) */
     VC_PAIR,         /* int64_t[2]: --flag H W, --flag HxW; in a file [H, W] or "HxW" */
-    VC_LIST          /* vc_list: may be given several times; in a file a sequence or one value */
+    VC_LIST,         /* vc_list: may be given several times, or several words to one flag; in a
+                      * file a sequence or one value */
+    VC_WORDS         /* char * or NULL: several words, or a file's sequence, are joined by commas */
 } vc_kind;
 
 typedef struct vc_list {
@@ -58,10 +60,11 @@ typedef struct vc_flag {
  * (--no_use_fsdp, `use_fsdp: false`). */
 typedef struct vc_foreign {
     const char *name;      /* blank-separated names; a trailing '*' matches any ending */
-    int values;            /* how many words follow the flag (0: boolean) */
+    int values;            /* how many words follow the flag (0: boolean; -1: any number) */
     bool refused;
     const char *say;       /* "used by vprep", "has no job here: ...", "use mpirun instead" */
     const char *only;      /* values "a|b" it is accepted with, others are refused; NULL: any */
+    const char *why;       /* with only: why no other will do */
 } vc_foreign;
 
 typedef struct vc_program {
@@ -76,13 +79,30 @@ typedef struct vc_program {
 typedef struct vc_flags vc_flags;
 
 /* Reads argv (and --config) into *options: the field of every row is set, others stay as they are.
- * Returns 0: run; 1: help or version was written to out, exit 0 (VC_EIO, VC_EFULL: it could not be);
- * VC_EUSAGE: one line that says what, why and what is allowed, with the nearest known flag for an
- * unknown one. *set (for vc_flags_given and friends) is to be freed in every case. Notes (lines about foreign
- * flags) are kept for vc_flags_note. */
+ * Returns 0: run; 1: help or version was written to out, exit 0 (VC_EIO, VC_EFULL: it could not
+ * be); VC_EUSAGE: something is wrong. It is read to the end all the same, and everything that is wrong
+ * is kept, a line each, that says what, why and what is allowed, with the nearest known flag for an
+ * unknown one: err has the first.
+ * A program goes on to its own checks then, adds what they find, and asks for the verdict.
+ * *set (for vc_flags_given and friends) is to be freed in every case. Notes (lines about foreign
+ * flags) are kept for vc_flags_note. In a program without words of its own a switch may be followed
+ * by true or false, and a list by several words. */
 int vc_flags_parse(vc_flags **set, const vc_program *prog, void *options, int argc, char **argv,
                    FILE *out, vc_err *err);
 void vc_flags_free(vc_flags *set);
+
+/* Adds a line to what is wrong. One that names a flag ("--rank") whose value was refused is left
+ * out: it may have no other cause. */
+void vc_flags_wrong(vc_flags *set, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Takes a failure of VC_EUSAGE as such a line and returns 0; any other rc is returned. */
+int vc_flags_catch(vc_flags *set, int rc, const vc_err *err);
+/* VC_EUSAGE with the first line, if anything is wrong; else 0. */
+int vc_flags_verdict(const vc_flags *set, vc_err *err);
+/* Line i of what is wrong, or NULL past the last. */
+const char *vc_flags_wrong_line(const vc_flags *set, int i);
+/* Says on stderr why the program ends with rc: each thing that is wrong, or, where nothing is, what
+ * err has. set may be NULL. */
+void vc_flags_tell(const vc_flags *set, const char *program, const vc_err *err, int rc);
 
 /* Whether a flag was given on the command line or in the file, by its canonical name. */
 bool vc_flags_given(const vc_flags *set, const char *name);

@@ -1,6 +1,6 @@
 /* flags_internal.h - what the parts of the flag parser share: flags.c (command line), config.c
- * (YAML), flags_value.c (text and values), flags_help.c (--help, --version). Nobody else includes
- * it. */
+ * (YAML), flags_value.c (text and values), flags_lines.c (notes, and what is wrong), flags_help.c
+ * (--help, --version). Nobody else includes it. */
 #ifndef VC_FLAGS_INTERNAL_H
 #define VC_FLAGS_INTERNAL_H
 
@@ -9,20 +9,27 @@
 /* where a value came from; a higher one wins */
 enum { VC_FROM_DEFAULT, VC_FROM_FILE, VC_FROM_WORDS };
 
-typedef struct vc_note {
-    const char *say;                /* the foreign row's text */
+/* A line for the user. Lines of which the same is to be said are one, with all their names. */
+typedef struct vc_line {
+    const char *say, *file;         /* borrowed; say NULL: the line is alone */
     char *names;                    /* "--rank, --lr" */
-    char *line;                     /* names, ": " and say */
-} vc_note;
+    char *text;                     /* all of it */
+} vc_line;
+
+typedef struct vc_lines {
+    vc_line *line;
+    int n;
+} vc_lines;
 
 struct vc_flags {
     const vc_program *prog;
     char *options;
     unsigned char (*from)[2];       /* [row][half of a pair, else 0] */
+    bool *bad;                      /* [row]: a value of it was refused */
     const char *config;             /* of --config */
     struct vc_kept *kept;           /* all memory that values point into */
-    vc_note *notes;
-    int n_notes;
+    vc_lines notes, wrong;
+    bool lost;                      /* there was no memory for one of them */
     vc_list words;
 };
 
@@ -46,6 +53,9 @@ bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_foun
 const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name, size_t len,
                                         bool *negated);
 
+/* help, version, config: names that every program has. */
+bool vc_flags_builtin_name(const char *name, size_t len);
+
 /* n bytes that live as long as the set; NULL when out of memory. */
 void *vc_flags_keep(vc_flags *set, size_t n);
 char *vc_flags_keep_text(vc_flags *set, const char *s, size_t n);
@@ -55,12 +65,27 @@ char *vc_flags_keep_text(vc_flags *set, const char *s, size_t n);
  * The error says "\"7\" is out of range: 0 to 1", the caller puts the flag in front. */
 int vc_flags_set(vc_flags *set, const vc_found *found, const char *const *text, int n, int from,
                  vc_err *err);
-/* As above for a foreign flag: a note, or the refusal. value may be NULL. */
-int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const char *name, size_t len,
-                         bool negated, const char *value, vc_err *err);
+/* Where a flag stands, for messages: "--rank", or "FILE: line 3: rank". */
+typedef struct vc_place {
+    const char *file;               /* NULL: the command line */
+    size_t line;
+    char name[100];                 /* "rank"; "": the line as a whole */
+} vc_place;
+/* As above for a foreign flag: a note, or what is wrong. value may be NULL. */
+int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const vc_place *at, bool negated,
+                         const char *value, vc_err *err);
 /* "unknown flag", with the nearest one; dashes: "--" or "". */
 int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *name, size_t len,
                      vc_err *err);
+
+/* flags_lines.c: adds a line, NAMES: BETWEEN SAY, or joins the one of the same file and say. */
+void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const char *between,
+                   const char *say);
+
+/* Takes a failure of VC_EUSAGE as a thing that is wrong, of flag f unless it is NULL, and returns 0;
+ * any other code is returned. */
+int vc_flags_take(vc_flags *set, const vc_place *at, const vc_flag *f, int rc, const vc_err *err);
+void vc_flags_free_lines(vc_lines *lines);
 
 /* flags_value.c: one text to *dst, an object of the flag's kind (of a pair: both halves, or one
  * where part >= 0; of a list: appended). Strings are kept in the set. */

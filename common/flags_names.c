@@ -132,59 +132,109 @@ static int distance(const char *a, size_t n, const char *b, size_t m, int most)
     return one[m];
 }
 
-static int row_distance(const vc_flag *f, const char *name, size_t len, int most)
+/* Names with other digits are other flags: text_encoder_2, adam_beta1. */
+static bool same_digits(const char *a, size_t n, const char *b, size_t m)
 {
-    int best = distance(f->name, strlen(f->name), name, len, most);
-    const char *list = f->aliases, *s;
-    size_t n;
+    static const char digits[] = "0123456789";
+    size_t i = 0, j = 0;
 
-    while ((s = vc_flags_next_name(&list, &n))) {
-        int d = distance(s, n > 2 && s[n - 2] == ':' ? n - 2 : n, name, len, most);
-        best = d < best ? d : best;
+    for (;; i++, j++) {
+        while (i < n && !memchr(digits, a[i], 10))
+            i++;
+        while (j < m && !memchr(digits, b[j], 10))
+            j++;
+        if (i == n || j == m)
+            return i == n && j == m;
+        if (a[i] != b[j])
+            return false;
     }
-    return best;
 }
 
-static const char *nearest(const vc_program *prog, const char *name, size_t len)
-{
-    const char *best = NULL;
-    int most = 1 + (int)(len < 64 ? len : 64) / 4;
+typedef struct guess {
+    const char *name;              /* what is looked for */
+    size_t len;
+    int most;                      /* edits that are still a slip, or the best so far less one */
+    const char *best;              /* NULL: nothing is near */
+    size_t best_len;
+} guess;
 
+/* A slip of the finger, not another name: one edit, in long names two or three. */
+static int slips(size_t len)
+{
+    return len < 3 ? -1 : len < 9 ? 1 : len < 18 ? 2 : 3;
+}
+
+static void consider(guess *g, const char *name, size_t len, const char *shown, size_t shown_len)
+{
+    int d = same_digits(name, len, g->name, g->len) ? distance(name, len, g->name, g->len, g->most)
+                                                    : g->most + 1;
+    if (d <= g->most) {
+        g->most = d - 1;
+        g->best = shown;
+        g->best_len = shown_len;
+    }
+}
+
+static void consider_rows(guess *g, const vc_program *prog)
+{
     for (const vc_flag *f = prog->flags; !vc_flags_end(f); f++) {
         if (f->kind == VC_GROUP)
             continue;
-        int d = row_distance(f, name, len, most);
-        if (d <= most) {
-            best = f->name;
-            most = d - 1;
-        }
+        const char *list = f->aliases, *s;
+        size_t n, len = strlen(f->name);
+        consider(g, f->name, len, f->name, len);
+        while ((s = vc_flags_next_name(&list, &n)))
+            consider(g, s, n > 2 && s[n - 2] == ':' ? n - 2 : n, f->name, len);
     }
-    return best;
+}
+
+static void consider_foreign(guess *g, const vc_program *prog)
+{
+    for (const vc_foreign *const *table = prog->foreign; table && *table; table++)
+        for (const vc_foreign *f = *table; f->name; f++) {
+            const char *list = f->name, *s;
+            size_t n;
+            while ((s = vc_flags_next_name(&list, &n)))
+                if (s[n - 1] != '*')
+                    consider(g, s, n, s, n);
+        }
+}
+
+static guess nearest(const vc_program *prog, const char *name, size_t len)
+{
+    guess g = { .name = name, .len = len, .most = slips(len) };
+    consider_rows(&g, prog);
+    return g;
 }
 
 const char *vc_flags_nearest(const vc_program *prog, const char *name)
 {
-    return nearest(prog, name, strlen(name));
+    return nearest(prog, name, strlen(name)).best;
 }
 
 int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *name, size_t len,
                      vc_err *err)
 {
-    const char *near = starts_no(name, len) ? nearest(prog, name + 3, len - 3) : NULL;
-    const char *no = near ? "no_" : "";
+    guess g = { .best = NULL };
+    const char *no = "", *known = *dashes ? "--" : "";
     vc_found found;
     char negated[80];
 
-    snprintf(negated, sizeof negated, "no_%s", near ? near : "");
-    if (!near || !vc_flags_find(prog, negated, strlen(negated), &found)) {
+    if (starts_no(name, len)) {
+        g = nearest(prog, name + 3, len - 3);
+        snprintf(negated, sizeof negated, "no_%s", g.best ? g.best : "");
+        no = "no_";
+    }
+    if (!g.best || !vc_flags_find(prog, negated, strlen(negated), &found)) {
         no = "";
-        near = nearest(prog, name, len);
+        g = nearest(prog, name, len);
+        consider_foreign(&g, prog);
     }
     vc_quoted q = vc_flags_quote(name, len);
     q.s[strlen(q.s) - 1] = 0;                      /* without the quotes */
-    if (near)
-        return vc_fail(err, VC_EUSAGE, "unknown flag %s%s: did you mean %s%s%s?", dashes, q.s + 1,
-                       dashes, no, near);
+    if (g.best)
+        return vc_fail(err, VC_EUSAGE, "unknown flag %s%s: did you mean %s%s%.*s?", dashes,
+                       q.s + 1, known, no, (int)g.best_len, g.best);
     return vc_fail(err, VC_EUSAGE, "unknown flag %s%s: see %s --help", dashes, q.s + 1, prog->name);
 }
 
@@ -193,13 +243,11 @@ int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *nam
 static int check_name(const vc_program *prog, const vc_flag *f, const char *name, size_t len,
                       vc_err *err)
 {
-    static const char *const reserved[] = { "help", "version", "config" };
     bool negated;
     int part;
 
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (vc_flags_same_name(name, len, reserved[i], strlen(reserved[i])))
-            return vc_fail(err, VC_EFAIL, "--%.*s: every program has it", (int)len, name);
+    if (vc_flags_builtin_name(name, len))
+        return vc_fail(err, VC_EFAIL, "--%.*s: every program has it", (int)len, name);
     for (const vc_flag *g = prog->flags; !vc_flags_end(g); g++)
         if (g != f && has_name(g, name, len, &part))
             return vc_fail(err, VC_EFAIL, "--%.*s: also a name of --%s", (int)len, name, g->name);

@@ -346,6 +346,7 @@ int vc_flags_value(vc_flags *set, const vc_flag *f, int part, const char *text, 
                         : set_int(f, text, (int64_t *)dst + part, err);
     case VC_LIST: return append(set, dst, text, err);
     case VC_STRING:
+    case VC_WORDS:
     case VC_PATH: {
         char *s = vc_flags_keep_text(set, text, strlen(text));
         if (!s)
@@ -374,6 +375,7 @@ bool vc_flags_no_value(const vc_flag *f, const void *src)
     case VC_FLOAT: return unset(f, *(const double *)src);
     case VC_PAIR: return !f->value && !i[0] && !i[1];
     case VC_STRING:
+    case VC_WORDS:
     case VC_PATH: return !*(char *const *)src;
     case VC_DTYPE_KIND: return *(const vc_dtype *)src == VC_DTYPE_NONE;
     case VC_LIST: return !((const vc_list *)src)->n;

@@ -55,9 +55,9 @@ void vc_print(FILE *f, const char *text, int max)
     }
 }
 
-void vc_std_complain(const char *program, const vc_err *err, int rc)
+void vc_std_complain(const char *program, const char *text, int rc)
 {
     fprintf(stderr, "%s: ", program);
-    vc_print(stderr, *err->text ? err->text : vc_code_name(rc), 0);
+    vc_print(stderr, *text ? text : vc_code_name(rc), 0);
     fputc('\n', stderr);
 }

@@ -15,8 +15,8 @@ void vc_std_open(void);
 /* After the last result: VC_EIO or VC_EFULL if not all of it was written, as to a full disk. */
 int vc_std_flush(FILE *out, vc_err *err);
 
-/* "PROGRAM: TEXT" on stderr, where TEXT is err's or, where there is none, what rc means. */
-void vc_std_complain(const char *program, const vc_err *err, int rc);
+/* "PROGRAM: TEXT" on stderr, with what rc means for an empty text. */
+void vc_std_complain(const char *program, const char *text, int rc);
 
 /* What a terminal may get of the character at s, which is not its end: the character; a blank for a
  * line break or a tab; else an escape, \x1b of a control character or of a byte that is no UTF-8,

@@ -277,7 +277,7 @@ int main(int argc, char **argv)
         rc = err.code;
     vc_progress_close(v.progress);
     if (rc < 0)
-        vc_std_complain("vlat", &err, rc);
+        vc_flags_tell(set, "vlat", &err, rc);
     vc_flags_free(set);
     return exit_status(rc);
 }

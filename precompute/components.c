@@ -251,12 +251,14 @@ static vc_dtype dtype_of(vc_dtype given, const prep_family *f)
     return given == VC_DTYPE_NONE ? f->dtype : given;
 }
 
+/* A part that is not there is added to what is wrong with the flags. */
 static int find_parts(vprep *p, int max_length, vc_err *err)
 {
     const prep_family *f = p->family;
     const vprep_config *c = &p->c;
     prep_part *v = &p->vae_part;
-    int rc = prep_component_dir(&v->dir, c->model, c->vae, "vae", "vae", err);
+    int rc = vc_flags_catch(p->flags, prep_component_dir(&v->dir, c->model, c->vae, "vae", "vae", err),
+                            err);
 
     v->opts = (encoder_opts){ .dir = v->dir, .device = c->device, .tiling = c->vae_tiling,
                               .dtype = dtype_of(c->vae_dtype, f) };
@@ -264,9 +266,11 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
         prep_part *t = &p->text_part[i];
         rc = prep_component_dir(&t->dir, c->model, c->text_encoder[i], f->text_slot[i],
                                 text_flags[i], err);
+        rc = vc_flags_catch(p->flags, rc, err);
         if (!rc && f->tokenizer_slot[i])
             rc = prep_component_dir(&t->tokenizer, c->model, c->tokenizer[i], f->tokenizer_slot[i],
                                     tokenizer_flags[i], err);
+        rc = vc_flags_catch(p->flags, rc, err);
         t->opts = (encoder_opts){ .dir = t->dir, .tokenizer = t->tokenizer, .device = c->device,
                                   .max_length = max_length,
                                   .dtype = dtype_of(c->text_dtype[i], f) };

@@ -213,32 +213,45 @@ static int check_device(const char *d, vc_err *err)
     return vc_fail(err, VC_EUSAGE, "--device %s: expected auto, cpu, cuda or cuda:N", d);
 }
 
-static int settle_config(vprep *p, vc_err *err)
+static void check_together(const vprep_config *c, vc_flags *set)
+{
+    if (!c->meta || !c->out)
+        vc_flags_wrong(set, "%s required: vprep --meta metadata.json --out latents.lmdb",
+                       c->meta ? "--out is" : c->out ? "--meta is" : "--meta and --out are");
+    if (c->i2v_condition && c->train_mode != PREP_I2V)
+        vc_flags_wrong(set, "--i2v_condition clip: belongs to --train_mode i2v");
+    if (c->overwrite && c->append)
+        vc_flags_wrong(set, "--overwrite and --append contradict each other");
+}
+
+static int check_family(vprep *p, const char *bucket_rules, vc_err *err)
 {
     vprep_config *c = &p->c;
-    int rc = 0;
 
-    if (!c->meta || !c->out)
-        return vc_fail(err, VC_EUSAGE, "--%s is required: vprep --meta metadata.json --out latents.lmdb",
-                       c->meta ? "out" : "meta");
-    const char *bucket_rules;
-    rc = check_variants(c->variants, err);
-    if (!rc) rc = check_device(c->device, err);
-    if (!rc) rc = vprep_parse_shard(p, err);
-    if (!rc) rc = vprep_components(p, &bucket_rules, err);
-    if (rc)
-        return rc;
-    if (c->i2v_condition && c->train_mode != PREP_I2V)
-        return vc_fail(err, VC_EUSAGE, "--i2v_condition clip: belongs to --train_mode i2v");
-    if (c->i2v_condition && !p->family->clip_condition)
-        return vc_fail(err, VC_EUSAGE, "--i2v_condition clip: %s was trained with first frames that "
-                       "were encoded alone: leave it out", p->family->name);
-    if (c->overwrite && c->append)
-        return vc_fail(err, VC_EUSAGE, "--overwrite and --append contradict each other");
+    if (c->i2v_condition && c->train_mode == PREP_I2V && !p->family->clip_condition)
+        vc_flags_wrong(p->flags, "--i2v_condition clip: %s was trained with first frames that were "
+                       "encoded alone: leave it out", p->family->name);
     if (c->latent_store == STORE_AUTO)
         c->latent_store = strcmp(p->family->latent_store, "mode") ? STORE_MOMENTS : STORE_MODE;
-    vprep_share_machine(p);
-    return vprep_rules(p, bucket_rules, err);
+    return vc_flags_catch(p->flags, vprep_rules(p, bucket_rules, err), err);
+}
+
+/* After vc_flags_parse, whatever that has found: adds all else that is wrong. */
+static int settle_config(vprep *p, vc_err *err)
+{
+    const char *bucket_rules;
+
+    check_together(&p->c, p->flags);
+    int rc = vc_flags_catch(p->flags, check_variants(p->c.variants, err), err);
+    if (!rc) rc = vc_flags_catch(p->flags, check_device(p->c.device, err), err);
+    if (!rc) rc = vc_flags_catch(p->flags, vprep_parse_shard(p, err), err);
+    if (rc)
+        return rc;
+    rc = vprep_components(p, &bucket_rules, err);
+    rc = rc ? vc_flags_catch(p->flags, rc, err) : check_family(p, bucket_rules, err);
+    if (!rc) rc = vc_flags_verdict(p->flags, err);
+    if (!rc) vprep_share_machine(p);
+    return rc;
 }
 
 static int open_writer(vprep *p, vc_err *err)
@@ -337,7 +350,7 @@ static int meet(vprep *p, int rc, vc_err *err)
     if (rc && rc != VC_ESTOP && p->ranks > 1) {
         char who[32];
         snprintf(who, sizeof who, "vprep: rank %d", p->rank);
-        vc_std_complain(who, err, rc);
+        vc_std_complain(who, err->text, rc);
         vc_comm_abort(p->comm, EXIT_FAILURE);
     }
     return vc_comm_agree(p->comm, rc, err);
@@ -453,8 +466,8 @@ static int exit_status(const vprep *p, int rc)
     return rc == VC_EUSAGE ? 2 : rc ? 1 : p->n_errors ? 3 : 0;
 }
 
-/* A dry run is rank 0's alone. */
-static int run_ranks(vprep *p, vc_comm *comm, vc_err *err)
+/* A dry run is rank 0's alone. wrong: the flags are; the rest of what is wrong with them is found by run. */
+static int run_ranks(vprep *p, vc_comm *comm, bool wrong, vc_err *err)
 {
     int rc;
 
@@ -466,7 +479,7 @@ static int run_ranks(vprep *p, vc_comm *comm, vc_err *err)
     rc = vc_progress_open(&p->progress, "vprep", (vc_log_format)p->c.log_format,
                           p->c.quiet || p->rank, err);
     if (!rc) rc = vc_catch_stop(err);
-    for (int i = 0; !rc && vc_flags_note(p->flags, i); i++)
+    for (int i = 0; !rc && !wrong && vc_flags_note(p->flags, i); i++)
         vc_say(p->progress, "%s", vc_flags_note(p->flags, i));
     return rc ? rc : run(p, err);
 }
@@ -483,18 +496,19 @@ int main(int argc, char **argv)
     pthread_mutex_init(&p.lock, NULL);
     if (!rc) {
         rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);
-        rc = vc_comm_agree(comm, rc, &err);
-        if (rc == 0) rc = run_ranks(&p, comm, &err);
+        bool wrong = rc == VC_EUSAGE;
+        rc = vc_comm_agree(comm, wrong ? 0 : rc, &err);
+        if (rc == 0) rc = run_ranks(&p, comm, wrong, &err);
         if (rc == 0 && p.c.dry_run) rc = vc_std_flush(stdout, &err);
         else if (rc > 0) rc = 0;                /* help or version */
     }
     int status = exit_status(&p, rc);
-    if (rc == VC_ESTOP)
-        vc_fail(&err, rc, "stopped; the same command goes on where it was");
     release(&p);
     vc_progress_close(p.progress);
+    if (rc == VC_ESTOP)
+        vc_fail(&err, rc, "stopped; the same command goes on where it was");
     if (rc && vc_comm_rank(comm) == 0)
-        vc_std_complain("vprep", &err, rc);
+        vc_flags_tell(p.flags, "vprep", &err, rc);
     vc_flags_free(p.flags);
     vc_comm_close(comm);
     return status;

@@ -150,7 +150,7 @@ void vprep_sort_errors(vprep *p);       /* by row; no other thread notes any the
 int vprep_write_errors(vprep *p, vc_err *err);
 
 /* The family, and where its encoders lie, from the flags and the model's folder. bucket_rules: name
- * for vb_family_find. Opens no encoder. */
+ * for vb_family_find. Opens no encoder. What is wrong may also be found in p->flags. */
 int vprep_components(vprep *p, const char **bucket_rules, vc_err *err);
 /* Opens each encoder once for what it says of itself. hash: with the weights' hashes, so that
  * fingerprints and keys can be made. */

@@ -20,9 +20,9 @@
 typedef struct options {
     char before;                   /* odd neighbours show a write of the wrong size */
     bool bucket, verify;
-    int64_t rank, seed, frames;
+    int64_t rank, seed, frames, layers;
     double lr, alpha, fps;
-    char *prompt, *meta, *name;
+    char *prompt, *meta, *name, *targets, *encoder[3];
     int rule, remat;
     vc_dtype dtype, weights;
     int64_t shard;
@@ -49,6 +49,11 @@ static const vc_flag table[] = {
     ROW(VC_STRING, prompt, "prompt", NULL, NULL, NULL),
     ROW(VC_PATH, meta, "meta", NULL, NULL, "train_data_meta dataset_metadata_path"),
     ROW(VC_STRING, name, "name", "a b", NULL, NULL),
+    ROW(VC_WORDS, targets, "targets", NULL, NULL, NULL),
+    ROW(VC_PATH, encoder[0], "text_encoder", NULL, NULL, NULL),
+    ROW(VC_PATH, encoder[1], "text_encoder_2", NULL, NULL, NULL),
+    ROW(VC_PATH, encoder[2], "text_encoder_3", NULL, NULL, NULL),
+    ROW(VC_INT, layers, "dit_layers", NULL, "1..", NULL),
     ROW(VC_CHOICE, rule, "frame_rule", "peer", "doc|peer|no|full-finetune", NULL),
     ROW(VC_OPTIONAL, remat, "gradient_checkpointing", "auto", "block|auto|none",
         "use_gradient_checkpointing"),
@@ -65,7 +70,9 @@ static const vc_foreign others[] = {
     { .name = "other_number other_alias", .values = 1, .say = "used by elsewhere" },
     { .name = "other_switch", .values = 0, .say = "used by elsewhere" },
     { .name = "other_size", .values = 2, .say = "used by nobody" },
-    { .name = "task", .values = 1, .say = "has no job", .only = "sft" },
+    { .name = "adapter.type", .values = 1, .say = "has no job", .only = "lora", .why = "it is" },
+    { .name = "other_many", .values = -1, .say = "used by nobody" },
+    { .name = "task", .values = 1, .say = "has no job", .only = "sft", .why = "it tunes" },
     { .name = "use_fsdp", .refused = true, .say = "use mpirun" },
     { .name = "fsdp_*", .values = 1, .refused = true, .say = "use mpirun" },
     { 0 }
@@ -90,7 +97,7 @@ typedef struct run {
     char *out;                     /* what --help wrote */
 } run;
 
-enum { MOST_WORDS = 16 };
+enum { MOST_WORDS = 24 };
 
 static run start_with(const vc_program *prog, const char *const words[MOST_WORDS])
 {

@@ -25,6 +25,12 @@ static const struct {
     { "fix_sample_size: [1, 2]\n", "fix_sample_size: [1, 2]" },
     { "fix-sample-size: 1x2\n", "fix_sample_size: [1, 2]" },
     { "height: 1\nwidth: 2\n", "fix_sample_size: [1, 2]" },
+    { "targets: [a, b]\n", "targets: \"a,b\"" },
+    { "targets: a\n", "targets: a" },
+    { "targets: []\n", "rank: 64" },
+    { "--rank: 8\n", "rank: 8" },
+    { "{\"--lora-rank\": 8}", "rank: 8" },
+    { "adapter:\n  rank: 8\n  type: lora\noptimizer: {lr: 0.5}\n", "rank: 8" },
     { "latents: one\n", "latents: [one]" },
     { "latents: [one, two]\n", "latents: [one, two]" },
     { "latents:\n- one\n- 'a: b'\n", "latents: [one, \"a: b\"]" },
@@ -72,6 +78,9 @@ static const struct {
     { "latents: [[a]]\n", "one value is expected" },
     { "latents: {a: b}\n", "one value is expected" },
     { "[1, 2]: 3\n", "line 1: a key: one value is expected" },
+    { "adapter:\n  type: lokr\n", "line 2: adapter.type: \"lokr\" is not one of lora: it is" },
+    { "adapter:\n  rnak: 8\n", "line 2: unknown flag adapter.rnak" },
+    { "adapter:\n  more: {rank: 8}\n", "line 2: unknown flag adapter.more" },
     { "- rank\n", "lines of \"flag: value\"" },
     { "rank\n", "lines of \"flag: value\"" },
     { "rank: 8\n---\nrank: 9\n", "more than one YAML document" },
@@ -105,6 +114,19 @@ static void test_bad_files(void **state)
     r = START("--config", folder);
     assert_int_equal(r.rc, VC_EUSAGE);
     has(r.err.text, "not a regular file");
+    finish(&r);
+}
+
+static void test_toml_is_said(void **state)
+{
+    (void)state;
+    char toml[400];
+    const char *path = text_file("rank = 3\n");
+    snprintf(toml, sizeof toml, "%s.toml", path);
+    assert_int_equal(rename(path, toml), 0);
+    run r = START("--config", toml);
+    assert_int_equal(r.rc, VC_EUSAGE);
+    has(r.err.text, "TOML is not read here: write its lines as YAML");
     finish(&r);
 }
 
@@ -265,6 +287,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_toml_is_said),
         cmocka_unit_test(test_command_line_wins),
         cmocka_unit_test(test_texts_round_trip),
         cmocka_unit_test(test_random_texts_round_trip),

@@ -87,6 +87,20 @@ static const struct {
     { { "--fix_sample_size", "384 672" }, "fix_sample_size: [384, 672]" },
     { { "--height", "384", "--width=672" }, "fix_sample_size: [384, 672]" },
     { { "--fix_sample_size", "384x672", "--width", "5" }, "fix_sample_size: [384, 5]" },
+    { { "--enable_bucket", "False", "--rank", "7" }, "enable_bucket: false" },
+    { { "--verify_data", "true" }, "verify_data: true" },
+    { { "--gradient_checkpointing", "none", "--rank", "7" }, "gradient_checkpointing: none" },
+    { { "--gradient_checkpointing", "True" }, "gradient_checkpointing: block" },
+    { { "-learning_rate", "0.5", "-rank=5" }, "learning_rate: 0.5" },
+    { { "-rank=5" }, "rank: 5" },
+    { { "-other_number", "5", "-rank=5" }, "rank: 5" },
+    { { "--latents", "a", "b c" }, "latents: [a, \"b c\"]" },
+    { { "--latents", "a", "b", "-rank", "3" }, "latents: [a, b]" },
+    { { "--targets", "to_q", "to_k", "--rank", "7" }, "targets: \"to_q,to_k\"" },
+    { { "--targets", "to_q" }, "targets: to_q" },
+    { { "--other_many", "a", "b", "c", "--rank", "7" }, "rank: 7" },
+    { { "--other_switch", "True", "--rank", "7" }, "rank: 7" },
+    { { "--use_fsdp", "False", "--rank", "7" }, "rank: 7" },
     { { "--latents", "a", "--latents=b c" }, "latents: [a, \"b c\"]" },
     { { "--keys", "image" }, "keys: [image]" },
     { { "--keys", "1", "--keys", "2", "--keys", "3", "--keys", "4", "--keys", "5" },
@@ -125,7 +139,13 @@ static const struct {
     { { "--no_enable_bukcet" }, { "did you mean --no_enable_bucket?" } },
     { { "--heigth", "5" }, { "did you mean --fix_sample_size?" } },
     { { "--zzzzzzzzzz" }, { "unknown flag --zzzzzzzzzz", "prog --help" } },
-    { { "-rank", "3" }, { "unknown flag -rank" } },
+    { { "-rnak", "3" }, { "unknown flag -rnak: did you mean --rank?" } },
+    { { "-x" }, { "unknown flag -x: see prog --help" } },
+    { { "--text_encoder2", "x" }, { "did you mean --text_encoder_2?" } },
+    { { "--text_encoder_4", "x" }, { "unknown flag --text_encoder_4: see" } },
+    { { "--num_layers", "4" }, { "unknown flag --num_layers: see" } },
+    { { "--rl", "1" }, { "unknown flag --rl: see" } },
+    { { "--other_nubmer", "1" }, { "did you mean --other_number?" } },
     { { "--=3" }, { "unknown flag" } },
     { { "--no_rank" }, { "unknown flag --no_rank" } },
     { { "--rank" }, { "--rank: needs a value" } },
@@ -143,10 +163,11 @@ static const struct {
     { { "--lora_alpha", "-1" }, { "--lora_alpha: \"-1\" is out of range: above 0" } },
     { { "--enable_bucket=maybe" }, { "--enable_bucket", "\"maybe\" is not one of true, false" } },
     { { "--no_enable_bucket=true" }, { "--no_enable_bucket: takes no value" } },
-    { { "--enable_bucket", "true" }, { "unexpected \"true\" after --enable_bucket" } },
-    { { "--gradient_checkpointing", "none" }, { "unexpected \"none\"", "--flag=value" } },
+    { { "--enable_bucket", "maybe" },
+      { "unexpected \"maybe\" after --enable_bucket, which takes true or false, or no value" } },
+    { { "--gradient_checkpointing", "all" }, { "unexpected \"all\"", "takes block|auto|none" } },
+    { { "--rank", "8", "9" }, { "unexpected \"9\" after the value of --rank, which takes one" } },
     { { "word" }, { "unexpected \"word\"", "--help" } },
-    { { "--latents", "a", "b" }, { "unexpected \"b\"" } },
     { { "--frame_rule", "best" }, { "--frame_rule: \"best\" is not one of doc, peer, no" } },
     { { "--gradient_checkpointing=all" }, { "not one of block, auto, none" } },
     { { "--dtype", "fp8" }, { "--dtype: \"fp8\" is not one of f16, bf16, f32" } },
@@ -168,7 +189,7 @@ static const struct {
     { { "--config", "a", "--config", "b" }, { "--config: given twice" } },
     { { "--use_fsdp" }, { "--use_fsdp: not available here: use mpirun" } },
     { { "--fsdp_auto_wrap", "x" }, { "--fsdp_auto_wrap: not available here: use mpirun" } },
-    { { "--task", "distill" }, { "--task: \"distill\" is not one of sft" } },
+    { { "--task", "distill" }, { "--task: \"distill\" is not one of sft: it tunes" } },
 };
 
 static void test_errors(void **state)
@@ -183,6 +204,56 @@ static void test_errors(void **state)
             has(r.err.text, bad[i].say[k]);
         finish(&r);
     }
+}
+
+/* All that is wrong is told in one run, in order, and nothing that only follows from it. */
+static void test_everything_wrong_is_told(void **state)
+{
+    (void)state;
+    run r = START("--rnak", "8", "9", "--use_fsdp", "a", "b", "--lr", "0", "--fsdp_x", "y",
+                  "stray", "--task", "distill", "--height", "3", "--dtype", "q4");
+    static const char *const lines[] = {
+        "unknown flag --rnak: did you mean --rank?",
+        "--use_fsdp, --fsdp_x: not available here: use mpirun",
+        "--lr: \"0\" is out of range: above 0, up to 1",
+        "--task: \"distill\" is not one of sft: it tunes",
+        "--dtype: \"q4\" is not one of f16, bf16, f32",
+        "--fix_sample_size: only one of two numbers was given (3 and 0)",
+    };
+    assert_int_equal(r.rc, VC_EUSAGE);
+    assert_string_equal(r.err.text, lines[0]);
+    for (int i = 0; i < (int)COUNT(lines); i++)
+        assert_string_equal(vc_flags_wrong_line(r.set, i), lines[i]);
+    assert_null(vc_flags_wrong_line(r.set, COUNT(lines)));
+
+    /* a program's own checks come after, but not those that a refused value may have caused */
+    vc_flags_wrong(r.set, "--%s: needs --learning_rate", "rank");
+    vc_flags_wrong(r.set, "--learning_rate_x: %d", 5);
+    assert_string_equal(vc_flags_wrong_line(r.set, COUNT(lines)), "--learning_rate_x: 5");
+    assert_null(vc_flags_wrong_line(r.set, COUNT(lines) + 1));
+
+    char *text = NULL;
+    size_t size;
+    FILE *terminal = stderr;
+    stderr = open_memstream(&text, &size);
+    vc_flags_tell(r.set, "prog", &r.err, r.rc);
+    fclose(stderr);
+    stderr = terminal;
+    has(text, "prog: unknown flag --rnak: did you mean --rank?\nprog: --use_fsdp, --fsdp_x: not");
+    has(text, "\nprog: --learning_rate_x: 5\n");
+    free(text);
+    finish(&r);
+
+    r = START("--config", text_file("rnak: 3\nuse_fsdp: true\nrank: 0\nfsdp_y: 3\nseed: 4\n"),
+              "--lr", "2");
+    assert_int_equal(r.rc, VC_EUSAGE);
+    has(vc_flags_wrong_line(r.set, 0), "--lr: \"2\" is out");
+    has(vc_flags_wrong_line(r.set, 1), "line 1: unknown flag rnak: did you mean rank?");
+    has(vc_flags_wrong_line(r.set, 2), "line 2: use_fsdp, line 4: fsdp_y: not available");
+    has(vc_flags_wrong_line(r.set, 3), "line 3: rank: \"0\" is out of range");
+    assert_null(vc_flags_wrong_line(r.set, 4));
+    assert_int_equal(r.o.seed, 4);
+    finish(&r);
 }
 
 static void test_hostile_words_make_one_line(void **state)
@@ -342,7 +413,7 @@ static void test_nearest(void **state)
         { "Learning_rate", "learning_rate" },
         { "learningrate", "learning_rate" },
         { "lrr", "learning_rate" },
-        { "rl", "learning_rate" },
+        { "rl", NULL },
         { "train_data_met", "meta" },
         { "q", NULL },
         { "", NULL },
@@ -475,6 +546,7 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_everything_wrong_is_told),
         cmocka_unit_test(test_hostile_words_make_one_line),
         cmocka_unit_test(test_required_and_given),
         cmocka_unit_test(test_foreign),

@@ -62,7 +62,7 @@ int run_bare(const char *args, vc_err *err)
     if (!err) err = &none;
     *err = none;
     int rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, err);
-    if (!rc) rc = vtrain_check(&c, set, err);
+    if (!rc || rc == VC_EUSAGE) rc = vtrain_check(&c, set, err);
     if (!rc) rc = vtrain_run(&c, set, NULL, stdout, NULL, &running, err);
     vc_flags_free(set);
     free(text);

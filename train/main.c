@@ -17,11 +17,11 @@ static int status_of(int rc, const volatile int *stop)
 }
 
 /* Rank 0 speaks for all. */
-static int run(const vc_flags *set, vtrain_config *c, vc_comm *comm, vc_err *err)
+static int run(vc_flags *set, vtrain_config *c, vc_comm *comm, vc_err *err)
 {
     vc_progress *ui = NULL;
-    int rc = vtrain_check(c, set, err);
-    if (!rc && vc_comm_rank(comm) == 0)
+    int rc = 0;
+    if (vc_comm_rank(comm) == 0)
         rc = vc_progress_open(&ui, "vtrain", (vc_log_format)c->log_format, c->quiet, err);
     rc = vc_comm_agree(comm, rc ? rc : vc_catch_stop(err), err);
     if (rc) {
@@ -49,11 +49,12 @@ int main(int argc, char **argv)
         rc = vc_fail_errno(&err, "/dev/null");
     if (!rc) {
         rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, &err);
+        if (rc == 0 || rc == VC_EUSAGE) rc = vtrain_check(&c, set, &err);
         rc = vc_comm_agree(comm, rc, &err);
         if (rc == 0) rc = run(set, &c, comm, &err);
         else if (rc > 0) rc = 0;     /* help or version */
     }
-    if (rc && vc_comm_rank(comm) == 0) vc_std_complain("vtrain", &err, rc);
+    if (rc && vc_comm_rank(comm) == 0) vc_flags_tell(set, "vtrain", &err, rc);
     vc_flags_free(set);
     vc_comm_close(comm);
     return status_of(rc, vc_stop_flag());

@@ -195,32 +195,23 @@ const vc_program vtrain_program = {
 
 /* ---- what does not go together ---- */
 
-static int not_with(vc_err *err, const char *flag, const char *why)
+static void check_type(vtrain_config *c, vc_flags *set)
 {
-    return vc_fail(err, VC_EUSAGE, "--%s: %s", flag, why);
-}
-
-static int check_type(vtrain_config *c, const vc_flags *set, vc_err *err)
-{
-    if (c->trainable_models) {
-        if (strcmp(c->trainable_models, "dit"))
-            return vc_fail(err, VC_EUSAGE, "--trainable_models \"%s\": only dit, the transformer, "
-                           "is trained here; VAE and text encoders stay as they are",
-                           c->trainable_models);
-        if (vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA)
-            return not_with(err, "trainable_models", "dit means a full finetune, but "
-                            "--training_type says lora");
-        c->training_type = VTRAIN_FULL;
-    }
+    bool lora_said = vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA;
     bool fresh = !c->model && !c->transformer;
-    if (fresh && !vc_flags_given(set, "training_type")) c->training_type = VTRAIN_FULL;
-    if (fresh && c->training_type == VTRAIN_LORA)
-        return not_with(err, "training_type", "a LoRA needs a trained transformer: give --model or "
-                        "--transformer (the built-in DiT starts from noise)");
+    if (c->trainable_models && strcmp(c->trainable_models, "dit"))
+        vc_flags_wrong(set, "--trainable_models \"%s\": only dit, the transformer, is trained here; "
+                       "VAE and text encoders stay as they are", c->trainable_models);
+    else if (c->trainable_models && lora_said)
+        vc_flags_wrong(set, "--trainable_models: dit means a full finetune, but --training_type "
+                       "says lora");
+    else if (lora_said && fresh)
+        vc_flags_wrong(set, "--training_type: a LoRA needs a trained transformer: give --model or "
+                       "--transformer (the built-in DiT starts from noise)");
+    if (c->trainable_models || (fresh && !lora_said)) c->training_type = VTRAIN_FULL;
     if (c->training_type == VTRAIN_LORA && c->trainable_modules)
-        return not_with(err, "trainable_modules", "belongs to --training_type full-finetune; a "
-                        "LoRA's modules are --target_name");
-    if (c->training_type == VTRAIN_LORA) return 0;
+        vc_flags_wrong(set, "--trainable_modules: belongs to --training_type full-finetune; a "
+                       "LoRA's modules are --target_name");
     const struct { const char *flag; bool there; } lora[] = {
         { "target_name", c->target_name }, { "lora_checkpoint", c->lora_checkpoint },
         { "rank", c->rank != 64 },
@@ -229,14 +220,13 @@ static int check_type(vtrain_config *c, const vc_flags *set, vc_err *err)
         { "export_kohya", c->export_kohya && vc_flags_given(set, "export_kohya") },
         { "export_comfyui", c->export_comfyui && vc_flags_given(set, "export_comfyui") },
     };
-    for (size_t i = 0; i < sizeof lora / sizeof *lora; i++)
+    for (size_t i = 0; c->training_type == VTRAIN_FULL && i < sizeof lora / sizeof *lora; i++)
         if (lora[i].there)
-            return not_with(err, lora[i].flag, "belongs to --training_type lora, but this is a "
-                            "full finetune");
-    return 0;
+            vc_flags_wrong(set, "--%s: belongs to --training_type lora, but this is a full finetune%s",
+                           lora[i].flag, fresh ? " of the built-in DiT: give --model" : "");
 }
 
-static int check_model(vtrain_config *c, vc_err *err)
+static void check_files(const vtrain_config *c, vc_flags *set)
 {
     const struct { const char *flag, *path; } paths[] = {
         { "model", c->model }, { "transformer", c->transformer }, { "scheduler", c->scheduler },
@@ -244,51 +234,72 @@ static int check_model(vtrain_config *c, vc_err *err)
     };
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i].path && !vc_file_exists(paths[i].path))
-            return vc_fail(err, VC_EUSAGE, "--%s %s: no such file or folder (nothing is "
-                           "downloaded: give a folder on this machine)", paths[i].flag,
-                           paths[i].path);
-    bool sized = c->dit_width != 192 || c->dit_layers != 4 || c->dit_heads != 3 ||
-                 c->dit_patch != 2;
-    if ((c->model || c->transformer) && sized)
-        return vc_fail(err, VC_EUSAGE, "--dit_width, --dit_layers, --dit_heads and --dit_patch "
-                       "size a new built-in DiT; with --model its config.json says them");
-    if (c->fp8_models && c->transformer_dtype != VC_F8E4M3 && c->transformer_dtype != VC_DTYPE_NONE)
-        return not_with(err, "fp8_models", "means --transformer_dtype fp8, which says another");
-    if (c->fp8_models) c->transformer_dtype = VC_F8E4M3;
-    if (c->preset_lora_path && !c->model && !c->transformer)
-        return not_with(err, "preset_lora_path", "there are no weights to fold it into: give "
-                        "--model or --transformer");
-    return 0;
+            vc_flags_wrong(set, "--%s %s: no such file or folder (nothing is downloaded: give a "
+                           "folder on this machine)", paths[i].flag, paths[i].path);
+    for (int i = 0; i < c->latents.n; i++)
+        if (strchr(c->latents.item[i], ',') && !vc_file_exists(c->latents.item[i]))
+            vc_flags_wrong(set, "--latents %s: a comma divides nothing here: write the flag again for "
+                           "each dataset, --latents A --latents B", c->latents.item[i]);
 }
 
-int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err)
+static void check_model(vtrain_config *c, vc_flags *set)
 {
-    int rc = check_type(c, set, err);
-    if (!rc) rc = check_model(c, err);
-    if (rc) return rc;
-    if (vc_flags_given(set, "eval_steps") && c->eval_steps && c->eval_split == 0)
-        return not_with(err, "eval_steps", "no sample is held out: give --eval_split too");
-    if (c->follow && c->num_train_epochs)
-        return not_with(err, "follow", "how many steps --num_train_epochs are is not known while "
-                        "the dataset grows: give --max_train_steps");
+    bool fresh = !c->model && !c->transformer;
+    bool sized = c->dit_width != 192 || c->dit_layers != 4 || c->dit_heads != 3 ||
+                 c->dit_patch != 2;
+    if (!fresh && sized)
+        vc_flags_wrong(set, "--dit_width, --dit_layers, --dit_heads and --dit_patch size a new "
+                       "built-in DiT; with --model its config.json says them");
+    if (c->fp8_models && c->transformer_dtype != VC_F8E4M3 && c->transformer_dtype != VC_DTYPE_NONE)
+        vc_flags_wrong(set, "--fp8_models: means --transformer_dtype fp8, which says another");
+    if (c->fp8_models) c->transformer_dtype = VC_F8E4M3;
+    if (c->preset_lora_path && fresh)
+        vc_flags_wrong(set, "--preset_lora_path: there are no weights to fold it into: give --model "
+                       "or --transformer");
+}
+
+static void check_optimiser(vtrain_config *c, vc_flags *set)
+{
     if (c->lr_scheduler == VTRAIN_CONSTANT && c->lr_warmup_steps)
-        return not_with(err, "lr_warmup_steps", "--lr_scheduler constant has no warm-up: give "
-                        "constant_with_warmup");
+        vc_flags_wrong(set, "--lr_warmup_steps: --lr_scheduler constant has no warm-up: give "
+                       "constant_with_warmup");
     if (c->use_8bit_adam && vc_flags_given(set, "optimizer") && c->optimizer != VT_ADAMW_8BIT)
-        return not_with(err, "use_8bit_adam", "means adamw8bit, but --optimizer says another");
+        vc_flags_wrong(set, "--use_8bit_adam: means adamw8bit, but --optimizer says another");
     if (c->use_8bit_adam) c->optimizer = VT_ADAMW_8BIT;
-    if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)
-        return not_with(err, "motion_sub_loss_ratio", "give --motion_sub_loss too");
+}
+
+static void check_memory(vtrain_config *c, vc_flags *set)
+{
     if (c->gradient_checkpointing_offload && c->gradient_checkpointing == VTRAIN_REMAT_NONE)
-        return not_with(err, "gradient_checkpointing_offload", "--gradient_checkpointing says "
-                        "none");
+        vc_flags_wrong(set, "--gradient_checkpointing_offload: --gradient_checkpointing says none");
     if (c->gradient_checkpointing_offload) c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
     if (c->low_vram && c->blocks_to_swap)
-        return not_with(err, "low_vram", "finds the number of blocks itself: leave "
-                        "--blocks_to_swap out");
+        vc_flags_wrong(set, "--low_vram: finds the number of blocks itself: leave --blocks_to_swap "
+                       "out");
     if (c->low_vram && !vc_flags_given(set, "gradient_checkpointing"))
         c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
-    return 0;
+}
+
+int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
+{
+    check_type(c, set);
+    check_files(c, set);
+    check_model(c, set);
+    if (vc_flags_given(set, "eval_steps") && c->eval_steps && c->eval_split == 0)
+        vc_flags_wrong(set, "--eval_steps: no sample is held out: give --eval_split too");
+    if (c->follow && c->num_train_epochs)
+        vc_flags_wrong(set, "--follow: how many steps --num_train_epochs are is not known while the "
+                       "dataset grows: give --max_train_steps");
+    check_optimiser(c, set);
+    if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)
+        vc_flags_wrong(set, "--motion_sub_loss_ratio: give --motion_sub_loss too");
+    check_memory(c, set);
+    return vc_flags_verdict(set, err);
+}
+
+static int not_with(vc_err *err, const char *flag, const char *why)
+{
+    return vc_fail(err, VC_EUSAGE, "--%s: %s", flag, why);
 }
 
 int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err)
@@ -326,29 +337,28 @@ static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrai
         c->posterior = f->posterior_mean ? VTRAIN_POSTERIOR_MEAN : VTRAIN_POSTERIOR_SAMPLE;
 }
 
-static int resolve_sampler(vtrain_config *c, const vtrain_scheduler *s, vc_err *err)
+static void resolve_sampler(vtrain_config *c, vc_flags *set, const vtrain_scheduler *s)
 {
     bool flow = c->objective == 1 + VTRAIN_FLOW, euler;
     if (c->validation_sampler == 0)
         c->validation_sampler = 1 + (flow ? VTRAIN_EULER
                                           : s->kind == VTRAIN_V ? s->sampler : VTRAIN_DDIM);
     euler = c->validation_sampler == 1 + VTRAIN_EULER;
-    if (euler == flow) return 0;
-    return not_with(err, "validation_sampler", flow ? "ddim and dpm sample a model that predicts "
-                    "v, this one follows a flow: give euler" : "euler samples a flow, this model "
-                    "predicts v: give ddim or dpm");
+    if (euler != flow)
+        vc_flags_wrong(set, "--validation_sampler: %s", flow ? "ddim and dpm sample a model that "
+                       "predicts v, this one follows a flow: give euler" : "euler samples a flow, "
+                       "this model predicts v: give ddim or dpm");
 }
 
-int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f,
+int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
                    const vtrain_scheduler *s, vc_err *err)
 {
     bool full = c->training_type == VTRAIN_FULL;
     resolve_objective(c, set, f, s);
-    int rc = resolve_sampler(c, s, err);
-    if (rc) return rc;
+    resolve_sampler(c, set, s);
     if (c->objective == 1 + VTRAIN_V && (c->flow_shift != 1 || c->weighting_scheme))
-        return vc_fail(err, VC_EUSAGE, "--flow_shift and --weighting_scheme belong to "
-                       "--objective flow, but this is v");
+        vc_flags_wrong(set, "--flow_shift and --weighting_scheme belong to --objective flow, but "
+                       "this is v");
     if (!vc_flags_given(set, "caption_dropout_p")) c->caption_dropout_p = full ? 0.1 : 0;
     if (!full && !vc_flags_given(set, "network_alpha")) c->network_alpha = (double)c->rank;
     if (!vc_flags_given(set, "guidance_scale")) c->guidance_scale = f->guidance;
@@ -360,5 +370,5 @@ int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f
     if (c->eval_split == 0) c->eval_steps = 0;
     else if (c->eval_steps == 0) c->eval_steps = c->checkpointing_steps;
     if (!full && !c->target_name) c->target_name = (char *)f->lora_targets;
-    return 0;
+    return vc_flags_verdict(set, err);
 }

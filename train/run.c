@@ -373,7 +373,7 @@ static int describe(vtrain *t, vc_err *err)
     return t->about_model && t->about_data ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
-static int open_run(vtrain *t, const vc_flags *set, vc_err *err)
+static int open_run(vtrain *t, vc_flags *set, vc_err *err)
 {
     int rc = vtrain_check_ranks(&t->cfg, vc_comm_size(t->comm), err);
     if (!rc) rc = check_output(t, err);
@@ -474,7 +474,7 @@ static int begin_output(vtrain *t, vc_err *err)
 }
 
 /* Collective calls stand between agreements: none is reached by a part of the ranks. */
-int vtrain_run(const vtrain_config *c, const vc_flags *set, vc_comm *comm, FILE *out,
+int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
                vc_progress *ui, const volatile int *stop, vc_err *err)
 {
     vtrain t = { .cfg = *c, .comm = comm, .ui = ui, .stop = stop, .out = out, .lock = -1 };

@@ -112,12 +112,13 @@ typedef struct vtrain_config {
 
 extern const vc_program vtrain_program;       /* options.c: the table of the flags above */
 
-/* Checks single values and pairs that contradict each other; VC_EUSAGE with one line. */
-int vtrain_check(vtrain_config *c, const vc_flags *set, vc_err *err);
+/* Adds values and pairs that contradict each other to what is wrong with the flags, after
+ * vc_flags_parse; 0, or VC_EUSAGE if anything is (err: the first). */
+int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err);
 /* Fills in dp_degree and dp_shards, whose product is the number of ranks; VC_EUSAGE if it is not. */
 int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err);
 /* Fills what was not given from the family and the model's scheduler (rate, targets, ...). */
-int vtrain_resolve(vtrain_config *c, const vc_flags *set, const vtrain_family *f,
+int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
                    const vtrain_scheduler *s, vc_err *err);
 
 /* What a plan found out about a run. */
@@ -191,7 +192,7 @@ typedef struct vtrain {
 /* run.c. Trains to the end. 0; VC_ESTOP after a signal, everything resumable; else what went
  * wrong. A dry run prints its plan to out; any other sends it to ui. Collective over comm: all
  * ranks return the same. Rank 0 alone writes and speaks (but for traces and validation samples). */
-int vtrain_run(const vtrain_config *c, const vc_flags *set, vc_comm *comm, FILE *out,
+int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
                vc_progress *ui, const volatile int *stop, vc_err *err);
 /* Whether this rank writes what the run leaves; micro-batches of a step, over all ranks. */
 bool vtrain_leads(const vtrain *t);

@@ -1,0 +1,162 @@
+/* flags_lines.c - lines for the user: notes, and all that is wrong. See flags.h. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "common/flags_internal.h"
+#include "common/streams.h"
+
+void vc_flags_free_lines(vc_lines *lines)
+{
+    for (int i = 0; i < lines->n; i++) {
+        free(lines->line[i].names);
+        free(lines->line[i].text);
+    }
+    free(lines->line);
+    *lines = (vc_lines){ 0 };
+}
+
+/* Whether "--a, --b" has the name. */
+static bool has_name(const char *names, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *s = names; (s = strstr(s, name)); s += n)
+        if ((s == names || s[-1] == ' ') && (!s[n] || s[n] == ','))
+            return true;
+    return false;
+}
+
+static vc_line *line_of(vc_lines *lines, const char *file, const char *say)
+{
+    for (int i = 0; say && i < lines->n; i++) {
+        vc_line *l = &lines->line[i];
+        if (l->file == file && l->say && !strcmp(l->say, say))
+            return l;
+    }
+    vc_line *grown = realloc(lines->line, ((size_t)lines->n + 1) * sizeof *grown);
+    if (!grown)
+        return NULL;
+    lines->line = grown;
+    grown[lines->n] = (vc_line){ .say = say, .file = file };
+    return &grown[lines->n++];
+}
+
+typedef struct place_text {
+    char s[160];
+} place_text;
+
+static place_text text_of(const vc_place *at)
+{
+    place_text t;
+    if (!at->file)
+        snprintf(t.s, sizeof t.s, "--%s", at->name);
+    else
+        snprintf(t.s, sizeof t.s, "line %zu%s%s", at->line, *at->name ? ": " : "", at->name);
+    return t;
+}
+
+void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const char *between,
+                   const char *say)
+{
+    vc_line *l = line_of(lines, at->file, say);
+    place_text t = text_of(at);
+    if (l && l->names && has_name(l->names, t.s))
+        return;
+    char *names = !l ? NULL : l->names ? vc_format("%s, %s", l->names, t.s) : vc_format("%s", t.s);
+    char *text = !names ? NULL : vc_format("%s%s%s: %s%s", at->file ? at->file : "",
+                                           at->file ? ": " : "", names, between, say);
+    if (!text) {
+        set->lost = true;
+        free(names);
+        return;
+    }
+    free(l->names);
+    free(l->text);
+    l->names = names;
+    l->text = text;
+}
+
+static void add_wrong(vc_flags *set, const char *text)
+{
+    vc_line *l = line_of(&set->wrong, NULL, NULL);
+    if (l)
+        l->text = vc_format("%s", text);
+    if (!l || !l->text)
+        set->lost = true;
+}
+
+int vc_flags_take(vc_flags *set, const vc_place *at, const vc_flag *f, int rc, const vc_err *err)
+{
+    if (rc != VC_EUSAGE)
+        return rc;
+    if (f)
+        set->bad[f - set->prog->flags] = true;
+    vc_err all = *err;
+    if (at)
+        vc_context(&all, rc, "%s%s%s", at->file ? at->file : "", at->file ? ": " : "",
+                   text_of(at).s);
+    add_wrong(set, all.text);
+    return 0;
+}
+
+/* Whether the text has "--name" of a flag whose value was refused. */
+static bool names_a_bad_one(const vc_flags *set, const char *text)
+{
+    for (const vc_flag *f = set->prog->flags; !vc_flags_end(f); f++) {
+        size_t n = f->name ? strlen(f->name) : 0;
+        if (!set->bad[f - set->prog->flags])
+            continue;
+        for (const char *s = text; (s = strstr(s, "--")); s += 2)
+            if (!strncmp(s + 2, f->name, n) && !strchr("_abcdefghijklmnopqrstuvwxyz0123456789",
+                                                       s[2 + n] ? s[2 + n] : ' '))
+                return true;
+    }
+    return false;
+}
+
+void vc_flags_wrong(vc_flags *set, const char *fmt, ...)
+{
+    vc_err e;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e.text, sizeof e.text, fmt, ap);
+    va_end(ap);
+    if (!names_a_bad_one(set, e.text))
+        add_wrong(set, e.text);
+}
+
+int vc_flags_catch(vc_flags *set, int rc, const vc_err *err)
+{
+    if (rc != VC_EUSAGE)
+        return rc;
+    vc_flags_wrong(set, "%s", err->text);
+    return 0;
+}
+
+int vc_flags_verdict(const vc_flags *set, vc_err *err)
+{
+    if (set->lost)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    return set->wrong.n ? vc_fail(err, VC_EUSAGE, "%s", set->wrong.line[0].text) : 0;
+}
+
+const char *vc_flags_note(const vc_flags *set, int i)
+{
+    return i >= 0 && i < set->notes.n ? set->notes.line[i].text : NULL;
+}
+
+const char *vc_flags_wrong_line(const vc_flags *set, int i)
+{
+    return i >= 0 && i < set->wrong.n ? set->wrong.line[i].text : NULL;
+}
+
+void vc_flags_tell(const vc_flags *set, const char *program, const vc_err *err, int rc)
+{
+    int n = set && err->code == VC_EUSAGE ? set->wrong.n : 0;
+
+    if (!n)
+        vc_std_complain(program, err->text, rc);
+    for (int i = 0; i < n; i++)
+        vc_std_complain(program, set->wrong.line[i].text, rc);
+}
