@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "train/objective.h"
+#include "tests/golden.h"
 #include "train/optim.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
@@ -44,8 +45,59 @@ static void test_rates(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(rates); i++)
-        near(vtrain_lr_factor(rates[i].how, rates[i].step, rates[i].warmup, rates[i].steps),
-             rates[i].factor, 1e-12);
+        near(vtrain_rate_factor(&(vtrain_rate){ .how = rates[i].how, .warmup = rates[i].warmup,
+                                                .steps = rates[i].steps, .rate = 1 },
+                                rates[i].step), rates[i].factor, 1e-12);
+}
+
+/* 101 steps of each, as diffusers' get_scheduler makes them (stored in f32). */
+static const struct { const char *name; vtrain_rate rate; } peers[] = {
+    { "constant", { VTRAIN_CONSTANT, 0, 100, 1, 1, 1e-4, NULL } },
+    { "constant_with_warmup", { VTRAIN_CONSTANT_WITH_WARMUP, 10, 100, 1, 1, 1e-4, NULL } },
+    { "linear", { VTRAIN_LINEAR, 10, 100, 1, 1, 1e-4, NULL } },
+    { "cosine", { VTRAIN_COSINE, 10, 100, 1, 1, 1e-4, NULL } },
+    { "cosine_with_restarts", { VTRAIN_COSINE_WITH_RESTARTS, 10, 100, 3, 1, 1e-4, NULL } },
+    { "polynomial", { VTRAIN_POLYNOMIAL, 10, 100, 1, 2.5, 1e-4, NULL } },
+    { "piecewise_constant", { VTRAIN_PIECEWISE_CONSTANT, 0, 100, 1, 1, 1e-4,
+                              "1:10,0.1:30,0.5:60,0.005" } },
+};
+
+static void test_rates_are_diffusers(void **state)
+{
+    (void)state;
+    vf_safetensors *f = golden_open("rates");
+    for (size_t i = 0; i < COUNT(peers); i++) {
+        int64_t dim[8];
+        float *want = golden_values(f, peers[i].name, dim);
+        assert_int_equal(dim[0], 101);
+        for (int s = 0; s <= 100; s++)
+            near(vtrain_rate_factor(&peers[i].rate, s), want[s], 1e-7);
+        free(want);
+    }
+    vf_safetensors_close(f);
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
+    static const struct { const char *rules; bool good; } rows[] = {
+        { "1:10,0.1:20,0.01", true }, { "0.5", true }, { "0.1:20,1:10,0", true },
+        { NULL, false }, { "", false }, { "1:10", false }, { "1:10,", false }, { "x", false },
+        { "1:x,2", false }, { "1:10;2", false }, { "1,2", false }, { "-1:10,2", false },
+        { "nan", false }, { "1:-3,2", false }, { "1:10,0.1:20,0.01,", false },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        vc_err err = { 0 };
+        const vtrain_rate r = { .how = VTRAIN_PIECEWISE_CONSTANT, .rules = rows[i].rules };
+        if ((vtrain_rate_check(&r, &err) == 0) != rows[i].good)
+            fail_msg("%s: %s", rows[i].rules, err.text);
+    }
+    const vtrain_rate shuffled = { .how = VTRAIN_PIECEWISE_CONSTANT, .rules = "0.1:20,1:10,0" };
+    near(vtrain_rate_factor(&shuffled, 9), 1, 0);
+    near(vtrain_rate_factor(&shuffled, 10), 0.1, 0);
+    near(vtrain_rate_factor(&shuffled, 20), 0, 0);
+    const vtrain_rate low = { .how = VTRAIN_POLYNOMIAL, .rate = 1e-7 };
+    assert_int_equal(vtrain_rate_check(&low, NULL), VC_EUSAGE);
 }
 
 static void test_clip(void **state)
@@ -228,7 +280,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rates),        cmocka_unit_test(test_clip),
+        cmocka_unit_test(test_rates),        cmocka_unit_test(test_rates_are_diffusers),
+        cmocka_unit_test(test_rules),        cmocka_unit_test(test_clip),
         cmocka_unit_test(test_flow),         cmocka_unit_test(test_flow_extremes),
         cmocka_unit_test(test_schedule),     cmocka_unit_test(test_v_identity),
         cmocka_unit_test(test_strata),       cmocka_unit_test(test_draws),

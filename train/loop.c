@@ -237,8 +237,8 @@ static int update(vtrain *t, const loop *l, vtrain_record *r, vc_err *err)
     if (rc) return rc;
     r->grad_norm *= mean;
     if (!isfinite(r->grad_norm)) return bad_loss(t, l, "gradient norm", r->grad_norm, r, err);
-    r->lr = c->learning_rate * vtrain_lr_factor((vtrain_schedule)c->lr_scheduler, t->step,
-                                                c->lr_warmup_steps, t->plan.steps);
+    const vtrain_rate rate = vtrain_rate_of(c, t->plan.steps);
+    r->lr = c->learning_rate * vtrain_rate_factor(&rate, t->step);
     const vt_adamw o = {
         .lr = r->lr, .beta1 = c->adam_beta1, .beta2 = c->adam_beta2, .eps = c->adam_epsilon,
         .weight_decay = c->adam_weight_decay, .step = t->step + 1, .seed = (uint64_t)c->seed,

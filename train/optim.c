@@ -1,15 +1,72 @@
 #include "train/optim.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
-double vtrain_lr_factor(vtrain_schedule how, int64_t s, int64_t warmup, int64_t steps)
+static const double LAST_RATE = 1e-7;          /* of polynomial, as diffusers has it */
+
+/* Reads "VALUE:STEP," or the last "VALUE"; its end, or NULL. */
+static const char *next_rule(const char *s, double *value, int64_t *step)
 {
-    if (how != VTRAIN_CONSTANT && s < warmup) return (double)s / (double)warmup;
-    if (how != VTRAIN_LINEAR && how != VTRAIN_COSINE) return 1;
-    int64_t span = steps > warmup ? steps - warmup : 1;
-    double done = (double)(s - warmup) / (double)span;
+    char *end;
+    *value = strtod(s, &end);
+    *step = INT64_MAX;
+    if (end == s || !isfinite(*value) || *value < 0) return NULL;
+    if (!*end) return end;
+    if (*end != ':' || !strchr("0123456789", end[1]) || !end[1]) return NULL;
+    *step = strtoll(end + 1, &end, 10);
+    return *end == ',' && end[1] ? end + 1 : NULL;
+}
+
+/* The rule with the lowest step above s, in whatever order they stand. */
+static double piecewise(const char *rules, int64_t s)
+{
+    double value, best = 1;
+    int64_t step, lowest = INT64_MAX;
+    for (const char *p = rules; *p;) {
+        p = next_rule(p, &value, &step);
+        if (!p) break;
+        if (s < step && step <= lowest) {
+            lowest = step;
+            best = value;
+        }
+    }
+    return best;
+}
+
+int vtrain_rate_check(const vtrain_rate *r, vc_err *err)
+{
+    double value;
+    int64_t step = 0;
+    if (r->how == VTRAIN_POLYNOMIAL && r->rate > 0 && r->rate <= LAST_RATE)
+        return vc_fail(err, VC_EUSAGE, "--lr_scheduler polynomial: ends at a rate of 1e-7, so "
+                       "--learning_rate has to be above it");
+    if (r->how != VTRAIN_PIECEWISE_CONSTANT) return 0;
+    const char *p = r->rules;
+    while (p && *p)
+        p = next_rule(p, &value, &step);
+    if (p && r->rules && step == INT64_MAX) return 0;
+    return vc_fail(err, VC_EUSAGE, "--lr_step_rules%s%s: factors of --learning_rate and the steps "
+                   "they end at are expected, the last without, as in 1:100,0.1:200,0.01",
+                   r->rules ? " " : "", r->rules ? r->rules : "");
+}
+
+double vtrain_rate_factor(const vtrain_rate *r, int64_t s)
+{
+    if (r->how == VTRAIN_CONSTANT) return 1;
+    if (r->how == VTRAIN_PIECEWISE_CONSTANT) return piecewise(r->rules, s);
+    if (s < r->warmup) return (double)s / (double)r->warmup;
+    if (r->how == VTRAIN_CONSTANT_WITH_WARMUP) return 1;
+    int64_t span = r->steps > r->warmup ? r->steps - r->warmup : 1;
+    double done = (double)(s - r->warmup) / (double)span, end = LAST_RATE / r->rate;
+    if (r->how == VTRAIN_POLYNOMIAL)
+        return done >= 1 ? end : (1 - end) * pow(1 - done, r->power) + end;
     if (done >= 1) return 0;
-    return how == VTRAIN_LINEAR ? 1 - done : 0.5 * (1 + cos(M_PI * done));
+    if (r->how == VTRAIN_LINEAR) return 1 - done;
+    if (r->how == VTRAIN_COSINE_WITH_RESTARTS) done = fmod((double)r->cycles * done, 1);
+    return 0.5 * (1 + cos(M_PI * done));
 }
 
 double vtrain_clip_factor(double norm, double max)

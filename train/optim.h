@@ -4,14 +4,34 @@
 
 #include <stdint.h>
 
+#include "common/err.h"
+
 typedef enum vtrain_schedule {
-    VTRAIN_CONSTANT, VTRAIN_CONSTANT_WITH_WARMUP, VTRAIN_LINEAR, VTRAIN_COSINE
+    VTRAIN_CONSTANT, VTRAIN_CONSTANT_WITH_WARMUP, VTRAIN_LINEAR, VTRAIN_COSINE,
+    VTRAIN_COSINE_WITH_RESTARTS, VTRAIN_POLYNOMIAL, VTRAIN_PIECEWISE_CONSTANT
 } vtrain_schedule;
 
-/* Factor of the base rate at step s (from 0) of `steps`: with warm-up of w steps s/w below w
- * (all but `constant`), then 1, or down to 0 at `steps`: linearly, or by (1 + cos(pi p)) / 2
- * with p the part done. The formulas of diffusers' get_scheduler. */
-double vtrain_lr_factor(vtrain_schedule how, int64_t s, int64_t warmup, int64_t steps);
+/* What get_scheduler of diffusers (optimization.py) makes of these; with warm-up of w steps the
+ * factor is s/w below w (not of `constant` and `piecewise_constant`), and then, with p the part of
+ * the steps after it that is done:
+ *     constant_with_warmup    1
+ *     linear                  1 - p
+ *     cosine                  (1 + cos(pi p)) / 2
+ *     cosine_with_restarts    (1 + cos(pi (cycles p mod 1))) / 2, 0 at the end
+ *     polynomial              (1 - e) (1 - p)^power + e, with e = 1e-7 / rate; e past the end
+ *     piecewise_constant      by its rules */
+typedef struct vtrain_rate {
+    vtrain_schedule how;
+    int64_t warmup, steps, cycles;
+    double power, rate;                /* rate: the base rate */
+    const char *rules;                 /* "1:10,0.1:20,0.01": 1 below step 10, 0.1 below 20, then
+                                        * 0.01 */
+} vtrain_rate;
+
+/* Factor of the base rate at step s, from 0. The rules have passed vtrain_rate_check. */
+double vtrain_rate_factor(const vtrain_rate *r, int64_t s);
+/* VC_EUSAGE: the rules are none, or polynomial would rise. */
+int vtrain_rate_check(const vtrain_rate *r, vc_err *err);
 
 /* Factor that clips a gradient of norm `norm` to at most `max` (0: no clipping): min(1, max /
  * (norm + 1e-6)). */

@@ -106,9 +106,15 @@ static const vc_flag flags[] = {
         "AdamW with f32 weights and moments (16 bytes a trained value, with its gradient), both in "
         "bf16 with stochastic rounding (10), or moments in blocks of 8 bits (10)"),
     ROW(BOOLEAN, use_8bit_adam, "false", NULL, "use_8bit_bnb", "the same as --optimizer adamw8bit"),
-    ROW(CHOICE, lr_scheduler, "constant", "constant|constant_with_warmup|linear|cosine", NULL,
-        "how the rate changes"),
-    ROW(INT, lr_warmup_steps, "0", "0..", NULL, "steps of rising rate"),
+    ROW(CHOICE, lr_scheduler, "constant", "constant|constant_with_warmup|linear|cosine|"
+        "cosine_with_restarts|polynomial|piecewise_constant", NULL,
+        "how the rate changes, as in diffusers"),
+    ROW(INT, lr_warmup_steps, "0", "0..", "lr_num_warmup_steps", "steps of rising rate"),
+    ROW(INT, lr_num_cycles, "1", "1..1000000", "lr_scheduler_num_cycles",
+        "cosine_with_restarts: times that the rate falls to 0"),
+    ROW(FLOAT, lr_power, "1", ">0", "lr_scheduler_power", "polynomial: its power"),
+    ROW(STRING, lr_step_rules, NULL, "FACTOR:STEP,...,FACTOR", NULL,
+        "piecewise_constant: factors of the rate and the steps they end at, the last without"),
     ROW(FLOAT, adam_beta1, "0.9", "0..0.999999", "beta1", "AdamW"),
     ROW(FLOAT, adam_beta2, "0.95", "0..0.999999", "beta2", "AdamW"),
     ROW(FLOAT, adam_weight_decay, "1e-4", "0..", "weight_decay", "AdamW, decoupled"),
@@ -258,11 +264,35 @@ static void check_model(vtrain_config *c, vc_flags *set)
                        "or --transformer");
 }
 
+vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps)
+{
+    return (vtrain_rate){ .how = (vtrain_schedule)c->lr_scheduler, .warmup = c->lr_warmup_steps,
+                          .steps = steps, .cycles = c->lr_num_cycles, .power = c->lr_power,
+                          .rate = c->learning_rate, .rules = c->lr_step_rules };
+}
+
+static void check_rate(vtrain_config *c, vc_flags *set)
+{
+    const vtrain_rate rate = vtrain_rate_of(c, 0);
+    bool flat = c->lr_scheduler == VTRAIN_CONSTANT || c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT;
+    vc_err e;
+    if (flat && c->lr_warmup_steps)
+        vc_flags_wrong(set, "--lr_warmup_steps: --lr_scheduler %s has no warm-up: give %s",
+                       c->lr_scheduler == VTRAIN_CONSTANT ? "constant" : "piecewise_constant",
+                       c->lr_scheduler == VTRAIN_CONSTANT ? "constant_with_warmup"
+                                                          : "rules that begin with it");
+    if (c->lr_num_cycles != 1 && c->lr_scheduler != VTRAIN_COSINE_WITH_RESTARTS)
+        vc_flags_wrong(set, "--lr_num_cycles: belongs to --lr_scheduler cosine_with_restarts");
+    if (c->lr_power != 1 && c->lr_scheduler != VTRAIN_POLYNOMIAL)
+        vc_flags_wrong(set, "--lr_power: belongs to --lr_scheduler polynomial");
+    if (c->lr_step_rules && c->lr_scheduler != VTRAIN_PIECEWISE_CONSTANT)
+        vc_flags_wrong(set, "--lr_step_rules: belongs to --lr_scheduler piecewise_constant");
+    vc_flags_catch(set, vtrain_rate_check(&rate, &e), &e);
+}
+
 static void check_optimiser(vtrain_config *c, vc_flags *set)
 {
-    if (c->lr_scheduler == VTRAIN_CONSTANT && c->lr_warmup_steps)
-        vc_flags_wrong(set, "--lr_warmup_steps: --lr_scheduler constant has no warm-up: give "
-                       "constant_with_warmup");
+    check_rate(c, set);
     if (c->use_8bit_adam && vc_flags_given(set, "optimizer") && c->optimizer != VT_ADAMW_8BIT)
         vc_flags_wrong(set, "--use_8bit_adam: means adamw8bit, but --optimizer says another");
     if (c->use_8bit_adam) c->optimizer = VT_ADAMW_8BIT;

@@ -74,7 +74,9 @@ typedef struct vtrain_config {
     int optimizer;                            /* vt_adamw_kind */
     bool use_8bit_adam;
     int lr_scheduler;                         /* vtrain_schedule */
-    int64_t lr_warmup_steps;
+    int64_t lr_warmup_steps, lr_num_cycles;
+    double lr_power;
+    char *lr_step_rules;
     double adam_beta1, adam_beta2, adam_weight_decay, adam_epsilon, max_grad_norm;
     bool use_ema;
     double ema_decay;
@@ -120,6 +122,9 @@ int vtrain_check_ranks(vtrain_config *c, int ranks, vc_err *err);
 /* Fills what was not given from the family and the model's scheduler (rate, targets, ...). */
 int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
                    const vtrain_scheduler *s, vc_err *err);
+
+/* How the rate changes in a run of so many steps. */
+vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps);
 
 /* What a plan found out about a run. */
 typedef struct vtrain_plan {
