@@ -324,8 +324,8 @@ static void choose_frames(const job *j, const vb_size *p)
     j->c->loaded = (int)loaded;
 
     int64_t placed = r->start_rule == VB_START_PEER ? loaded : count;
-    j->c->start = draw_range(j, "start", VC_DRAW_START, 0, j->s->frames - 1 - (placed - 1) * r->stride,
-                             j->given->start);
+    int64_t last = r->start_rule == VB_START_FIRST ? 0 : j->s->frames - 1 - (placed - 1) * r->stride;
+    j->c->start = draw_range(j, "start", VC_DRAW_START, 0, last, j->given->start);
 }
 
 static void count_tokens(vb_choice *c, const vb_family *f)

@@ -27,7 +27,8 @@ const vb_family *vb_families(void);                  /* table, ended by a NULL n
 
 typedef enum { VB_RULE_DOC, VB_RULE_PEER, VB_RULE_TOKENS } vb_frame_rule;
 typedef enum { VB_COUNT_ALL, VB_COUNT_PEER } vb_frame_count;     /* (N-1)//s + 1 | N//s frames */
-typedef enum { VB_START_WHOLE, VB_START_PEER } vb_start_rule;    /* drawn for the clip | before cuts */
+/* drawn for the clip | before cuts | frame 0 */
+typedef enum { VB_START_WHOLE, VB_START_PEER, VB_START_FIRST } vb_start_rule;
 typedef enum { VB_FIT_CROP, VB_FIT_STRETCH } vb_fit;             /* of a fixed size */
 typedef enum { VB_METRIC_PEER, VB_METRIC_LOG } vb_metric;        /* of the nearest bucket */
 typedef enum { VB_SMALL_ENLARGE, VB_SMALL_DROP } vb_on_small;

@@ -147,6 +147,20 @@ static int set_foreign(config *c, const vc_foreign *f, const vc_place *at, bool 
 
 static int set_section(config *c, const yaml_node_t *section, const char *prefix, vc_err *err);
 
+/* Whether lines below the key are a section of the file: "model: {type: wan, dtype: bf16}". */
+static bool is_section(const config *c, const char *name, size_t len, const char *prefix,
+                       const yaml_node_t *value)
+{
+    vc_found found;
+    bool negated;
+
+    if (value->type != YAML_MAPPING_NODE || *prefix || vc_flags_builtin_name(name, len))
+        return false;
+    if (!vc_flags_find(c->set->prog, name, len, &found))
+        return !vc_flags_find_foreign(c->set->prog, name, len, &negated);
+    return found.flag->kind == VC_PATH || found.flag->kind == VC_CHOICE;
+}
+
 /* One line of the file. In a section, "optimizer: {type: adamw}", the name with the section's is
  * looked for first, "optimizer.type", then the name alone. */
 static int set_key(config *c, const char *prefix, const char *name, const yaml_node_t *value,
@@ -161,6 +175,10 @@ static int set_key(config *c, const char *prefix, const char *name, const yaml_n
     sprintf(full, "%s%s%s", prefix, *prefix ? "." : "", name);
     size_t n = strlen(full), len = strlen(name);
     const vc_foreign *f = vc_flags_find_foreign(c->set->prog, full, n, &negated);
+    if (!f && *prefix && vc_flags_find(c->set->prog, full, n, &found))
+        name = full, len = n;
+    if (!f && is_section(c, name, len, prefix, value))
+        return set_section(c, value, full, err);
     if (!f && vc_flags_find(c->set->prog, name, len, &found)) {
         *flag = found.flag;
         snprintf(at->name, sizeof at->name, "%s", full);
@@ -172,8 +190,6 @@ static int set_key(config *c, const char *prefix, const char *name, const yaml_n
         snprintf(at->name, sizeof at->name, "%s", full);
         return set_foreign(c, f, at, negated, value, err);
     }
-    if (value->type == YAML_MAPPING_NODE && !*prefix && !vc_flags_builtin_name(name, len))
-        return set_section(c, value, full, err);
     return vc_flags_unknown(c->set->prog, "", full, n, err);
 }
 
@@ -203,8 +219,7 @@ static int apply(config *c, vc_err *err)
     if (!root || (root->type == YAML_SCALAR_NODE && is_null(root)))
         return 0;                                /* an empty file */
     if (root->type != YAML_MAPPING_NODE)
-        return vc_context(err, vc_fail(err, VC_EUSAGE, "lines of \"flag: value\" are expected"), "%s",
-                          c->path);
+        return vc_fail(err, VC_EUSAGE, "%s: lines of \"flag: value\" are expected", c->path);
     return set_section(c, root, "", err);
 }
 

@@ -397,8 +397,8 @@ static int stray_word(vc_flags *set, words *w, const char *s, vc_err *err)
         ;
     if (!dashes || !vc_flags_find(set->prog, before + dashes, strcspn(before + dashes, "="),
                                   &found))
-        return vc_fail(err, VC_EUSAGE, "unexpected %s: every value belongs to a flag, and blanks in "
-                       "a value want quotes: see %s --help", q.s, set->prog->name);
+        return vc_fail(err, VC_EUSAGE, "unexpected %s: every value belongs to a flag, and blanks "
+                       "in a value want quotes: see %s --help", q.s, set->prog->name);
     if (found.flag->kind == VC_BOOLEAN || found.flag->kind == VC_OPTIONAL)
         return vc_fail(err, VC_EUSAGE, "unexpected %s after %s, which takes %s, or no value", q.s,
                        before, found.flag->kind == VC_BOOLEAN ? "true or false"

@@ -106,6 +106,8 @@ void vc_flags_tell(const vc_flags *set, const char *program, const vc_err *err, 
 
 /* Whether a flag was given on the command line or in the file, by its canonical name. */
 bool vc_flags_given(const vc_flags *set, const char *name);
+/* Adds a note. */
+void vc_flags_say(vc_flags *set, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Note i, or NULL past the last: one line for stderr each. Flags of which the same is to be said
  * share a line. */
 const char *vc_flags_note(const vc_flags *set, int i);

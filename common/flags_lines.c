@@ -77,9 +77,9 @@ void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const cha
     l->text = text;
 }
 
-static void add_wrong(vc_flags *set, const char *text)
+static void add_text(vc_flags *set, vc_lines *lines, const char *text)
 {
-    vc_line *l = line_of(&set->wrong, NULL, NULL);
+    vc_line *l = line_of(lines, NULL, NULL);
     if (l)
         l->text = vc_format("%s", text);
     if (!l || !l->text)
@@ -96,7 +96,7 @@ int vc_flags_take(vc_flags *set, const vc_place *at, const vc_flag *f, int rc, c
     if (at)
         vc_context(&all, rc, "%s%s%s", at->file ? at->file : "", at->file ? ": " : "",
                    text_of(at).s);
-    add_wrong(set, all.text);
+    add_text(set, &set->wrong, all.text);
     return 0;
 }
 
@@ -123,7 +123,17 @@ void vc_flags_wrong(vc_flags *set, const char *fmt, ...)
     vsnprintf(e.text, sizeof e.text, fmt, ap);
     va_end(ap);
     if (!names_a_bad_one(set, e.text))
-        add_wrong(set, e.text);
+        add_text(set, &set->wrong, e.text);
+}
+
+void vc_flags_say(vc_flags *set, const char *fmt, ...)
+{
+    vc_err e;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e.text, sizeof e.text, fmt, ap);
+    va_end(ap);
+    add_text(set, &set->notes, e.text);
 }
 
 int vc_flags_catch(vc_flags *set, int rc, const vc_err *err)

@@ -256,9 +256,11 @@ static void commas(const char *allowed, char *buf, size_t size)
 static int not_one_of(const char *text, const char *allowed, vc_err *err)
 {
     char say[400];
+    bool half = vc_dtype_from_name(text) == VC_F16 && strstr(allowed, "bf16");
     commas(allowed, say, sizeof say);
-    return vc_fail(err, VC_EUSAGE, "%s is not one of %s", vc_flags_quote(text, strlen(text)).s,
-                   say);
+    return vc_fail(err, VC_EUSAGE, "%s is not one of %s%s", vc_flags_quote(text, strlen(text)).s,
+                   say, half ? ": f16 overflows in what these models compute, bf16 is as small and "
+                   "does not: write bf16" : "");
 }
 
 static int set_choice(const vc_flag *f, const char *text, int *dst, vc_err *err)

@@ -292,6 +292,47 @@ static void use_builtin(vprep *p)
         p->text_part[i].opts = p->vae_part.opts;
 }
 
+/* DiffSynth's way to say that a model begins from a picture; the others of its inputs are not trained
+ * here. Takes it out of the columns to keep. */
+static void take_extra_inputs(vprep *p, int mode)
+{
+    static const char *const inputs[] = { "end_image", "control_video", "reference_image", "control_image",
+        "vace_video", "vace_reference_image", "edit_image", "kontext_images", "controlnet_image",
+        "blockwise_controlnet_image", "camera_control_direction", "animate_pose_video", "input_audio" };
+    vprep_config *c = &p->c;
+    char *kept = c->extra_inputs, *to = kept;
+    bool image = false;
+
+    for (const char *s = kept; s && *s;) {
+        size_t n = strcspn(s, ", "), after = n + strspn(s + n, ", ");
+        bool is_image = n == 11 && !strncmp(s, "input_image", n);
+        for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+            if (n == strlen(inputs[i]) && !strncmp(s, inputs[i], n))
+                vc_flags_wrong(p->flags, "--extra_inputs %s: no model here is trained with it; what there "
+                               "is are --train_mode normal, i2v and inpaint", inputs[i]);
+        if (!is_image) {
+            if (to != kept)
+                *to++ = ',';
+            memmove(to, s, n);
+            to += n;
+        }
+        image = image || is_image;
+        s += after;
+    }
+    if (!image)
+        return;
+    *to = 0;
+    if (to == kept)
+        c->extra_inputs = NULL;
+    if (c->model && mode != PREP_I2V && c->train_mode != PREP_I2V) {
+        vc_flags_wrong(p->flags, "--extra_inputs input_image: %s takes no first frame: leave it out, or "
+                       "give an image-to-video --model", c->model);
+    } else if (!vc_flags_given(p->flags, "train_mode")) {
+        vc_say(p->progress, "--extra_inputs input_image: --train_mode i2v, the first frame of each clip");
+        c->train_mode = PREP_I2V;
+    }
+}
+
 int vprep_components(vprep *p, const char **bucket_rules, vc_err *err)
 {
     static const char *const modes[] = { "normal", "i2v", "inpaint" };
@@ -300,6 +341,7 @@ int vprep_components(vprep *p, const char **bucket_rules, vc_err *err)
     if (!rc) rc = read_transformer(p, bucket_rules, &max_length, &mode, err);
     if (rc)
         return rc;
+    take_extra_inputs(p, mode);
     while (p->n_text < PREP_MAX_TEXTS && p->family->text[p->n_text])
         p->n_text++;
     if (p->family->pipeline)

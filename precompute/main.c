@@ -27,11 +27,11 @@ static const vc_flag flags[] = {
          "list of clips and stills: .json, .jsonl, .csv, or a folder of media files with .txt captions"),
     FLAG(VC_PATH, data, "data", NULL, NULL, "train_data_dir dataset_base_path",
          "folder that paths in the list are relative to; default: the list's own"),
-    FLAG(VC_STRING, data_file_keys, "data_file_keys", NULL, NULL, NULL,
+    FLAG(VC_WORDS, data_file_keys, "data_file_keys", NULL, NULL, NULL,
          "further names of the media column, comma separated"),
-    FLAG(VC_STRING, extra_inputs, "extra_inputs", NULL, NULL, NULL,
-         "further columns to keep, comma separated"),
-    FLAG(VC_PATH, model, "model", NULL, NULL, "pretrained_model_name_or_path",
+    FLAG(VC_WORDS, extra_inputs, "extra_inputs", NULL, NULL, NULL,
+         "further columns to keep, comma separated; input_image: --train_mode i2v, of a model for it"),
+    FLAG(VC_PATH, model, "model", NULL, NULL, "pretrained_model_name_or_path model_path model_id diffusers_path",
          "diffusers folder; without it: the built-in weight-free codec and text encoder"),
     FLAG(VC_PATH, vae, "vae", NULL, NULL, "vae_id vae_path",
          "VAE folder instead of the model's"),
@@ -115,16 +115,19 @@ static const vc_flag flags[] = {
     FLAG(VC_BOOLEAN, random_frame_crop, "random_frame_crop", NULL, NULL, NULL,
          "draw a shorter frame count now and then"),
     FLAG(VC_INT, stride, "video_sample_stride", "4", "1..1000000", NULL, "distance between frames"),
-    FLAG(VC_INT, n_frames, "video_sample_n_frames", "17", "1..65536", "num_frames",
+    FLAG(VC_INT, n_frames, "video_sample_n_frames", "17", "1..65536", "max_num_frames",
          "most frames of a clip"),
+    FLAG(VC_INT, num_frames, "num_frames", NULL, "1..65536", NULL,
+         "the first frames of a video, one after the other: --video_sample_n_frames N "
+         "--video_sample_stride 1 --start_rule first"),
     FLAG(VC_FLOAT, sample_fps, "sample_fps", NULL, "0.001..10000", NULL,
          "pick frames by time at this rate instead of by stride"),
     FLAG(VC_CHOICE, frame_rule, "frame_rule", "doc", "doc|peer|tokens", NULL,
          "frames of a size: as documented, as VideoX-Fun's code, or bounded by tokens"),
     FLAG(VC_CHOICE, frame_count, "frame_count", "all", "all|peer", NULL,
          "frames that N have at stride s: (N-1)//s + 1, or N//s"),
-    FLAG(VC_CHOICE, start_rule, "start_rule", "whole", "whole|peer", NULL,
-         "where clips begin: anywhere they fit, or where one of all loaded frames would"),
+    FLAG(VC_CHOICE, start_rule, "start_rule", "whole", "whole|peer|first", NULL,
+         "where clips begin: anywhere they fit, where one of all loaded frames would, or with the video"),
     FLAG(VC_CHOICE, fit, "fit", "crop", "crop|stretch", NULL, "how a fixed size is reached"),
     FLAG(VC_CHOICE, bucket_metric, "bucket_metric", "peer", "peer|log", NULL,
          "nearest bucket by difference of ratios, or by their quotient, alike for h:w and w:h"),
@@ -156,7 +159,8 @@ static const vc_flag flags[] = {
          "the second one"),
     FLAG(VC_DTYPE_KIND, text_dtype[2], "text_encoder_3_dtype", NULL, "bf16|f32", NULL,
          "the third one"),
-    FLAG(VC_INT, workers, "workers", "0", "0..256", "dataloader_num_workers dataset_num_workers",
+    FLAG(VC_INT, workers, "workers", "0", "0..256", "dataloader_num_workers dataset_num_workers num_workers "
+         "max_data_loader_n_workers",
          "decoding threads; 0: one per processor"),
     FLAG(VC_STRING, shard, "shard", NULL, NULL, NULL,
          "i/n: the i-th of n jobs that share the list, each with its own --out, to be joined by vlat merge"),
@@ -213,8 +217,24 @@ static int check_device(const char *d, vc_err *err)
     return vc_fail(err, VC_EUSAGE, "--device %s: expected auto, cpu, cuda or cuda:N", d);
 }
 
-static void check_together(const vprep_config *c, vc_flags *set)
+/* --num_frames stands for three flags; each may be given by itself. */
+static void take_first_frames(vprep_config *c, vc_flags *set)
 {
+    if (!c->num_frames)
+        return;
+    if (vc_flags_given(set, "video_sample_n_frames") && c->n_frames != c->num_frames)
+        vc_flags_wrong(set, "--num_frames %lld and --video_sample_n_frames %lld contradict each other",
+                       (long long)c->num_frames, (long long)c->n_frames);
+    c->n_frames = c->num_frames;
+    if (!vc_flags_given(set, "video_sample_stride"))
+        c->stride = 1;
+    if (!vc_flags_given(set, "start_rule"))
+        c->start_rule = VB_START_FIRST;
+}
+
+static void check_together(vprep_config *c, vc_flags *set)
+{
+    take_first_frames(c, set);
     if (!c->meta || !c->out)
         vc_flags_wrong(set, "%s required: vprep --meta metadata.json --out latents.lmdb",
                        c->meta ? "--out is" : c->out ? "--meta is" : "--meta and --out are");
@@ -236,6 +256,17 @@ static int check_family(vprep *p, const char *bucket_rules, vc_err *err)
     return vc_flags_catch(p->flags, vprep_rules(p, bucket_rules, err), err);
 }
 
+/* What other trainers mean by the type is what encoders compute in. */
+static void say_dtype(const vprep *p)
+{
+    const vprep_config *c = &p->c;
+    bool same = p->vae_part.opts.dtype == c->dtype && p->text_part[0].opts.dtype == c->dtype;
+    if (vc_flags_given(p->flags, "dtype") && p->family->pipeline && !same)
+        vc_say(p->progress, "--dtype %s: what is stored; the VAE computes in %s and text encoders in "
+               "%s: --vae_dtype and --text_encoder_dtype say that", vc_dtype_name(c->dtype),
+               vc_dtype_name(p->vae_part.opts.dtype), vc_dtype_name(p->text_part[0].opts.dtype));
+}
+
 /* After vc_flags_parse, whatever that has found: adds all else that is wrong. */
 static int settle_config(vprep *p, vc_err *err)
 {
@@ -250,6 +281,7 @@ static int settle_config(vprep *p, vc_err *err)
     rc = vprep_components(p, &bucket_rules, err);
     rc = rc ? vc_flags_catch(p->flags, rc, err) : check_family(p, bucket_rules, err);
     if (!rc) rc = vc_flags_verdict(p->flags, err);
+    if (!rc) say_dtype(p);
     if (!rc) vprep_share_machine(p);
     return rc;
 }

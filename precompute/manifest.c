@@ -52,7 +52,7 @@ static void add_switches(cJSON *s, const vb_rules *r)
     if (r->frame_count != VB_COUNT_ALL)
         cJSON_AddStringToObject(s, "frame_count", "peer");
     if (r->start_rule != VB_START_WHOLE)
-        cJSON_AddStringToObject(s, "start_rule", "peer");
+        cJSON_AddStringToObject(s, "start_rule", r->start_rule == VB_START_PEER ? "peer" : "first");
     if (r->fit != VB_FIT_CROP)
         cJSON_AddStringToObject(s, "fit", "stretch");
     if (r->metric != VB_METRIC_PEER)

@@ -1,6 +1,8 @@
 /* sampling.c - the sampling flags as rules (buckets/buckets.h); see vprep.h */
 #include "precompute/vprep.h"
 
+#include "buckets/choose.h"
+
 enum { PEER = 1 };
 
 /* A switch that --sampling peer has set stays so unless it is given by itself. */
@@ -19,7 +21,7 @@ static void take_switches(const vprep *p, vb_rules *r)
         r->frame_rule = (vb_frame_rule)c->frame_rule;
     if (counts(p, "frame_count"))
         r->frame_count = (vb_frame_count)c->frame_count;
-    if (counts(p, "start_rule"))
+    if (counts(p, "start_rule") || c->num_frames)
         r->start_rule = (vb_start_rule)c->start_rule;
     if (counts(p, "fit"))
         r->fit = (vb_fit)c->fit;
@@ -45,6 +47,22 @@ static void take_sizes(const vprep *p, vb_rules *r)
     r->max_pixels = r->fix_h ? 0 : c->max_pixels;
 }
 
+/* What of the flags' numbers cannot be had. */
+static void say_rounding(const vprep *p)
+{
+    const vb_rules *r = &p->rules;
+    const int q = r->family->ratio * r->family->patch;
+    int64_t n = vb_align_frames(r->family, r->n_frames), h = r->fix_h / q * q, w = r->fix_w / q * q;
+
+    if (n != r->n_frames && r->family->max_frames != 1)
+        vc_say(p->progress, "--video_sample_n_frames %lld: clips of %s have %lld frames at most, as "
+               "its VAE wants %d n + 1", (long long)r->n_frames, r->family->name, (long long)n,
+               r->family->k * (r->family->pt > 1 ? r->family->pt : 1));
+    if (r->enable_bucket && (h != r->fix_h || w != r->fix_w))
+        vc_say(p->progress, "--fix_sample_size %lld %lld: rounded to %lld %lld, multiples of %d",
+               (long long)r->fix_h, (long long)r->fix_w, (long long)h, (long long)w, q);
+}
+
 int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err)
 {
     const vprep_config *c = &p->c;
@@ -68,5 +86,7 @@ int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err)
     int rc = vb_rules_check(r, &warning, err);
     if (!rc && warning)
         vc_warn(p->progress, "%s", warning);
+    if (!rc)
+        say_rounding(p);
     return rc;
 }

@@ -56,6 +56,7 @@ typedef struct vprep_config {
     bool allow_upscale, random_flip;
     int64_t video_sample_size, image_sample_size, token_sample_size, fix_size[2], stride, n_frames;
     int64_t max_pixels;               /* 0: not given */
+    int64_t num_frames;               /* the first frames; 0: not given */
     int sampling;                     /* vlt | peer */
     int frame_rule, frame_count, start_rule, fit, bucket_metric, on_small;
     double max_upscale;

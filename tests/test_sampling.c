@@ -276,6 +276,8 @@ static void test_frame_switches(void **state)
         { VB_COUNT_PEER, VB_START_PEER,  145, 3, 49, 45, 3 },
         { VB_COUNT_ALL,  VB_START_PEER,  100, 3, 49, 33, 0 },       /* 34 frames: 0, 3, .. 99 */
         { VB_COUNT_ALL,  VB_START_WHOLE, 100, 3, 49, 33, 3 },
+        { VB_COUNT_ALL,  VB_START_FIRST, 100, 1, 49, 49, 0 },
+        { VB_COUNT_ALL,  VB_START_FIRST, 40, 1, 49, 37, 0 },
         { VB_COUNT_PEER, VB_START_PEER,  3, 4, 49, 0, 0 },
         { VB_COUNT_ALL,  VB_START_WHOLE, 3, 4, 49, 1, 2 },
         { VB_COUNT_PEER, VB_START_WHOLE, 4, 4, 49, 1, 3 },
@@ -434,7 +436,7 @@ static vb_rules random_rules(vc_draws *d)
         vb_rules_peer(&r);
     if (bits & 2) {                          /* switches by themselves, on top */
         r.frame_count = (vb_frame_count)vc_draw_int(d, 2);
-        r.start_rule = (vb_start_rule)vc_draw_int(d, 2);
+        r.start_rule = (vb_start_rule)vc_draw_int(d, 3);
         r.fit = (vb_fit)vc_draw_int(d, 2);
         r.frame_rule = (vb_frame_rule)vc_draw_int(d, 3);
     }

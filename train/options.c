@@ -2,9 +2,13 @@
 #include "train/vtrain.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "common/file.h"
 #include "common/foreign.h"
+
+/* Further names of choices, which vtrain_check makes one of their kinds' own. */
+enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_COSMAP + 1 };
 
 #define OFF(field) offsetof(vtrain_config, field)
 #define GROUP(title) { title, VC_GROUP, 0, NULL, NULL, NULL, NULL, false }
@@ -20,7 +24,8 @@ static const vc_flag flags[] = {
          ":weight: below 1 its share of the training, else repeats"),
     ROW(INT, dataset_repeat, "1", "1..1000000", NULL, "times a sample counts in an epoch"),
     ROW(FLOAT, eval_split, "0", "0..0.5", NULL, "part of the samples held out for eval_loss"),
-    ROW(FLOAT, caption_dropout_p, NULL, "0..1", "caption_dropout",
+    ROW(FLOAT, caption_dropout_p, NULL, "0..1", "caption_dropout "
+        "caption_dropout_probability",
         "chance that a caption becomes the empty prompt (default: 0.1 full finetune, 0 LoRA)"),
     ROW(FLOAT, image_dropout_p, "0.05", "0..1", "noised_image_dropout",
         "image to video: chance that the first frame becomes zeros"),
@@ -35,8 +40,8 @@ static const vc_flag flags[] = {
     ROW(BOOLEAN, verify_data, "true", NULL, NULL, "check each value's checksum when first read"),
 
     GROUP("Model"),
-    ROW(PATH, model, NULL, NULL, "pretrained_model_name_or_path",
-        "diffusers folder, or a checkpoint of a full finetune; without it: a small built-in DiT"),
+    ROW(PATH, model, NULL, NULL, "pretrained_model_name_or_path model_path "
+        "model_id diffusers_path", "diffusers folder, or a checkpoint of a full finetune; without it: a small built-in DiT"),
     ROW(PATH, transformer, NULL, NULL, "transformer_id transformer_path",
         "folder of the transformer, instead of MODEL/transformer"),
     ROW(PATH, scheduler, NULL, NULL, "scheduler_id scheduler_path",
@@ -44,8 +49,8 @@ static const vc_flag flags[] = {
     ROW(DTYPE_KIND, transformer_dtype, NULL, "f32|bf16|f16|fp8", NULL,
         "how a LoRA's base is held (default: as in the file; fp8: e4m3 with a scale a row, stored, "
         "not computed)"),
-    ROW(STRING, fp8_models, NULL, NULL, NULL,
-        "whatever it names: the same as --transformer_dtype fp8"),
+    ROW(WORDS, fp8_models, NULL, NULL, NULL,
+        "the same as --transformer_dtype fp8, unless all that it names are encoders or VAEs"),
     ROW(INT, dit_width, "192", "16..16384", NULL, "built-in DiT: width"),
     ROW(INT, dit_layers, "4", "1..256", NULL, "built-in DiT: blocks"),
     ROW(INT, dit_heads, "3", "1..256", NULL, "built-in DiT: attention heads"),
@@ -54,13 +59,13 @@ static const vc_flag flags[] = {
     GROUP("What is trained"),
     ROW(CHOICE, training_type, "lora", "lora|full-finetune", NULL,
         "default: lora; full-finetune for the built-in DiT, which starts from noise"),
-    ROW(STRING, trainable_models, NULL, NULL, NULL, "dit: the same as --training_type "
+    ROW(WORDS, trainable_models, NULL, NULL, NULL, "dit: the same as --training_type "
         "full-finetune"),
-    ROW(STRING, trainable_modules, NULL, NULL, NULL,
+    ROW(WORDS, trainable_modules, NULL, NULL, NULL,
         "full finetune: parts of parameter names to train, the others stay frozen (\".\": all)"),
     ROW(INT, rank, "64", "1..4096", "lora_rank", "LoRA: rank"),
     ROW(FLOAT, network_alpha, NULL, "1e-6..1e6", "lora_alpha", "LoRA: alpha (default: the rank)"),
-    ROW(STRING, target_name, NULL, NULL, "target_modules lora_target_modules",
+    ROW(WORDS, target_name, NULL, NULL, "target_modules lora_target_modules",
         "LoRA: modules, a list of names or endings, a regular expression over whole paths, or "
         "all-linear (default: the family's)"),
     ROW(PATH, lora_checkpoint, NULL, NULL, NULL, "LoRA: start from this one"),
@@ -79,9 +84,9 @@ static const vc_flag flags[] = {
     GROUP("Objective"),
     ROW(CHOICE, objective, "auto", "auto|flow|v", NULL,
         "flow matching or v-prediction (auto: the family's)"),
-    ROW(CHOICE, weighting_scheme, NULL, "uniform|logit_normal|mode|sigma_sqrt|cosmap",
-        "flow_weighting_scheme", "flow: density of noise levels and loss weight (default: the "
-        "family's)"),
+    ROW(CHOICE, weighting_scheme, NULL, "uniform|logit_normal|mode|sigma_sqrt|cosmap|none",
+        "flow_weighting_scheme", "flow: density of noise levels and loss weight; none is uniform "
+        "(default: the family's)"),
     ROW(FLOAT, logit_mean, "0", NULL, "flow_logit_mean", "flow: mean of logit_normal"),
     ROW(FLOAT, logit_std, "1", ">0", "flow_logit_std", "flow: deviation of logit_normal"),
     ROW(FLOAT, mode_scale, "1.29", NULL, "flow_mode_scale", "flow: scale of mode"),
@@ -94,22 +99,25 @@ static const vc_flag flags[] = {
     ROW(FLOAT, motion_sub_loss_ratio, "0.25", "0..1", NULL, "weight of the differences' loss"),
 
     GROUP("Optimiser"),
-    ROW(INT, max_train_steps, NULL, "0..", "train_steps",
+    ROW(INT, max_train_steps, NULL, "0..", "train_steps max_steps",
         "steps of the run (default, without epochs: the family's)"),
-    ROW(INT, num_train_epochs, NULL, "0..", "num_epochs",
+    ROW(INT, num_train_epochs, NULL, "0..", "num_epochs train_epochs max_train_epochs "
+        "epochs",
         "epochs of the run; with both, what ends first"),
-    ROW(INT, train_batch_size, NULL, "0..4096", "batch_size",
+    ROW(INT, train_batch_size, NULL, "0..4096", "batch_size micro_batch_size_per_gpu",
         "samples of a micro-batch, all of one bucket (default: the family's)"),
     ROW(INT, gradient_accumulation_steps, "1", "1..65536", NULL, "micro-batches of a step"),
     ROW(FLOAT, learning_rate, NULL, ">0", "lr", "base rate (default: the family's)"),
-    ROW(CHOICE, optimizer, "adamw", "adamw|adamw_bf16|adamw8bit", NULL,
+    ROW(CHOICE, optimizer, "adamw", "adamw|adamw_bf16|adamw8bit", "optimizer_type "
+        "optimizer.type",
         "AdamW with f32 weights and moments (16 bytes a trained value, with its gradient), both in "
         "bf16 with stochastic rounding (10), or moments in blocks of 8 bits (10)"),
     ROW(BOOLEAN, use_8bit_adam, "false", NULL, "use_8bit_bnb", "the same as --optimizer adamw8bit"),
     ROW(CHOICE, lr_scheduler, "constant", "constant|constant_with_warmup|linear|cosine|"
         "cosine_with_restarts|polynomial|piecewise_constant", NULL,
         "how the rate changes, as in diffusers"),
-    ROW(INT, lr_warmup_steps, "0", "0..", "lr_num_warmup_steps", "steps of rising rate"),
+    ROW(INT, lr_warmup_steps, "0", "0..", "lr_num_warmup_steps warmup_steps",
+        "steps of rising rate"),
     ROW(INT, lr_num_cycles, "1", "1..1000000", "lr_scheduler_num_cycles",
         "cosine_with_restarts: times that the rate falls to 0"),
     ROW(FLOAT, lr_power, "1", ">0", "lr_scheduler_power", "polynomial: its power"),
@@ -118,8 +126,8 @@ static const vc_flag flags[] = {
     ROW(FLOAT, adam_beta1, "0.9", "0..0.999999", "beta1", "AdamW"),
     ROW(FLOAT, adam_beta2, "0.95", "0..0.999999", "beta2", "AdamW"),
     ROW(FLOAT, adam_weight_decay, "1e-4", "0..", "weight_decay", "AdamW, decoupled"),
-    ROW(FLOAT, adam_epsilon, "1e-8", ">0", "epsilon", "AdamW"),
-    ROW(FLOAT, max_grad_norm, "1", "0..", NULL, "gradients are clipped to this norm; 0: never"),
+    ROW(FLOAT, adam_epsilon, "1e-8", ">0", "epsilon eps", "AdamW"),
+    ROW(FLOAT, max_grad_norm, "1", "0..", "gradient_clipping", "gradients are clipped to this norm; 0: never"),
     ROW(BOOLEAN, use_ema, "false", NULL, NULL, "keep a moving average of what is trained; it is "
         "what is exported and sampled"),
     ROW(FLOAT, ema_decay, "0.999", "0..0.9999999", NULL, "of the average"),
@@ -129,16 +137,19 @@ static const vc_flag flags[] = {
     ROW(STRING, device, "auto", NULL, NULL, "auto, cpu, cuda or cuda:N"),
     ROW(INT, threads, "0", "0..4096", NULL, "CPU threads of the kernels; 0: all"),
     ROW(CHOICE, kernels, "auto", "auto|plain|avx2|avx512|amx", NULL, "CPU kernels"),
-    ROW(INT, workers, "2", "1..256", "dataloader_num_workers dataset_num_workers",
-        "threads that read samples ahead"),
+    ROW(INT, workers, "2", "0..256", "dataloader_num_workers dataset_num_workers "
+        "num_workers max_data_loader_n_workers",
+        "threads that read samples ahead; 0: one"),
     ROW(CHOICE, mixed_precision, NULL, "no|bf16", NULL, "what is computed in (default: the "
         "family's)"),
-    ROW(OPTIONAL, gradient_checkpointing, "auto", "block|auto|none", "use_gradient_checkpointing",
+    ROW(OPTIONAL, gradient_checkpointing, "auto", "block|auto|none", "use_gradient_checkpointing "
+        "activation_checkpointing",
         "recompute blocks in backward to save memory; auto: of each bucket as few as make it fit"),
     ROW(BYTES, memory_limit, NULL, "0..", NULL, "peak of the run, beyond which it does not begin, "
         "and what auto makes it fit (default: most of what is free; more is a warning)"),
     ROW(BOOLEAN, gradient_checkpointing_offload, "false", NULL,
-        "use_gradient_checkpointing_offload", "--gradient_checkpointing, and on a GPU the inputs of blocks wait for backward in host memory"),
+        "use_gradient_checkpointing_offload gradient_checkpointing_cpu_offload",
+        "--gradient_checkpointing, and on a GPU the inputs of blocks wait for backward in host memory"),
     ROW(INT, blocks_to_swap, "0", "0..", NULL, "LoRA on a GPU: the frozen weights of so many "
         "blocks stay on the host and are copied when their block is reached"),
     ROW(BOOLEAN, low_vram, "false", NULL, NULL, "LoRA on a GPU: swap as many blocks as needed, and "
@@ -173,7 +184,8 @@ static const vc_flag flags[] = {
         "name none; 1 and below guide nothing (default: the family's)"),
     ROW(CHOICE, validation_sampler, "auto", "auto|ddim|dpm|euler", NULL,
         "of validation samples (auto: as the model's scheduler file says)"),
-    ROW(CHOICE, report_to, "tensorboard", "tensorboard|none", NULL, "event files"),
+    ROW(CHOICE, report_to, "tensorboard", "tensorboard|none|wandb|comet_ml|clearml|swanlab|mlflow|"
+        "aim|dvclive|all", NULL, "event files of TensorBoard, whichever is named, or none"),
     ROW(PATH, trace_dir, NULL, NULL, NULL, "write all tensors of the first micro-batches there"),
     ROW(INT, trace_steps, "1", "1..1000000", NULL, "micro-batches traced"),
     ROW(BOOLEAN, dry_run, "false", NULL, NULL, "tell what would happen and stop"),
@@ -248,6 +260,34 @@ static void check_files(const vtrain_config *c, vc_flags *set)
                            "each dataset, --latents A --latents B", c->latents.item[i]);
 }
 
+/* Whether a part of --fp8_models, a name or a path, is of a model that vtrain does not load. */
+static bool is_encoder(const char *part, size_t n)
+{
+    static const char *const names[] = { "text_encoder", "t5", "clip", "vae", "tokenizer", "encoder",
+                                         "llm", "qwen2", "qwen_2" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t k = 0; k + strlen(names[i]) <= n; k++)
+            if (!strncasecmp(part + k, names[i], strlen(names[i]))) return true;
+    return false;
+}
+
+static void check_fp8(vtrain_config *c, vc_flags *set)
+{
+    bool transformer = false;
+    size_t n;
+    for (const char *s = c->fp8_models; s && *s; s += n + strspn(s + n, ", ")) {
+        n = strcspn(s, ", ");
+        transformer = transformer || (n && !is_encoder(s, n));
+    }
+    if (c->fp8_models && !transformer)
+        vc_flags_say(set, "--fp8_models %s: vtrain loads no such model; the transformer stays as it is",
+                     c->fp8_models);
+    if (!transformer) return;
+    if (c->transformer_dtype != VC_F8E4M3 && c->transformer_dtype != VC_DTYPE_NONE)
+        vc_flags_wrong(set, "--fp8_models: means --transformer_dtype fp8, which says another");
+    c->transformer_dtype = VC_F8E4M3;
+}
+
 static void check_model(vtrain_config *c, vc_flags *set)
 {
     bool fresh = !c->model && !c->transformer;
@@ -256,9 +296,7 @@ static void check_model(vtrain_config *c, vc_flags *set)
     if (!fresh && sized)
         vc_flags_wrong(set, "--dit_width, --dit_layers, --dit_heads and --dit_patch size a new "
                        "built-in DiT; with --model its config.json says them");
-    if (c->fp8_models && c->transformer_dtype != VC_F8E4M3 && c->transformer_dtype != VC_DTYPE_NONE)
-        vc_flags_wrong(set, "--fp8_models: means --transformer_dtype fp8, which says another");
-    if (c->fp8_models) c->transformer_dtype = VC_F8E4M3;
+    check_fp8(c, set);
     if (c->preset_lora_path && fresh)
         vc_flags_wrong(set, "--preset_lora_path: there are no weights to fold it into: give --model "
                        "or --transformer");
@@ -306,6 +344,9 @@ static void check_memory(vtrain_config *c, vc_flags *set)
     if (c->low_vram && c->blocks_to_swap)
         vc_flags_wrong(set, "--low_vram: finds the number of blocks itself: leave --blocks_to_swap "
                        "out");
+    if (c->low_vram)
+        vc_flags_say(set, "--low_vram: no encoder is loaded here in any case; blocks are recomputed in "
+                     "backward, and on a GPU a LoRA's frozen blocks wait on the host as far as needed");
     if (c->low_vram && !vc_flags_given(set, "gradient_checkpointing"))
         c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
 }
@@ -324,6 +365,13 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)
         vc_flags_wrong(set, "--motion_sub_loss_ratio: give --motion_sub_loss too");
     check_memory(c, set);
+    if (c->report_to > REPORT_NONE) {
+        vc_flags_say(set, "--report_to: event files of TensorBoard are written, to tensorboard/ in the "
+                     "run's folder: wandb and others read them");
+        c->report_to = REPORT_TENSORBOARD;
+    }
+    if (c->weighting_scheme == DENSITY_NONE) c->weighting_scheme = VTRAIN_UNIFORM;
+    if (c->workers == 0) c->workers = 1;
     return vc_flags_verdict(set, err);
 }
 
@@ -367,6 +415,23 @@ static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrai
         c->posterior = f->posterior_mean ? VTRAIN_POSTERIOR_MEAN : VTRAIN_POSTERIOR_SAMPLE;
 }
 
+/* A model that predicts v has no flow to weight; whoever says --objective v knows that. */
+static void drop_flow_flags(vtrain_config *c, vc_flags *set)
+{
+    static const char *const flags_of_flow[] = { "flow_shift", "weighting_scheme", "logit_mean",
+                                                 "logit_std", "mode_scale" };
+    for (size_t i = 0; i < sizeof flags_of_flow / sizeof *flags_of_flow; i++) {
+        if (!vc_flags_given(set, flags_of_flow[i])) continue;
+        if (vc_flags_given(set, "objective"))
+            vc_flags_wrong(set, "--%s: belongs to --objective flow, but this is v", flags_of_flow[i]);
+        else
+            vc_flags_say(set, "--%s: has no job here: this model predicts v and follows no flow",
+                         flags_of_flow[i]);
+    }
+    c->flow_shift = 1;
+    c->weighting_scheme = VTRAIN_UNIFORM;
+}
+
 static void resolve_sampler(vtrain_config *c, vc_flags *set, const vtrain_scheduler *s)
 {
     bool flow = c->objective == 1 + VTRAIN_FLOW, euler;
@@ -386,9 +451,7 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
     bool full = c->training_type == VTRAIN_FULL;
     resolve_objective(c, set, f, s);
     resolve_sampler(c, set, s);
-    if (c->objective == 1 + VTRAIN_V && (c->flow_shift != 1 || c->weighting_scheme))
-        vc_flags_wrong(set, "--flow_shift and --weighting_scheme belong to --objective flow, but "
-                       "this is v");
+    if (c->objective == 1 + VTRAIN_V) drop_flow_flags(c, set);
     if (!vc_flags_given(set, "caption_dropout_p")) c->caption_dropout_p = full ? 0.1 : 0;
     if (!full && !vc_flags_given(set, "network_alpha")) c->network_alpha = (double)c->rank;
     if (!vc_flags_given(set, "guidance_scale")) c->guidance_scale = f->guidance;

@@ -384,7 +384,12 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     if (!rc) rc = open_config(t, err);
     if (!rc) rc = open_scheduler(t, err);
     if (!rc) rc = check_objective(t, err);
+    int told = 0;
+    while (vc_flags_note(set, told))
+        told++;
     if (!rc) rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, err);
+    for (; vc_flags_note(set, told); told++)
+        vc_say(t->ui, "%s", vc_flags_note(set, told));
     if (rc) return rc;
     t->settings = vc_flags_yaml(&vtrain_program, &t->cfg);
     if (!t->settings) return vc_fail(err, VC_ENOMEM, "out of memory");

@@ -1,0 +1,300 @@
+/* foreign_peers.c - see foreign.h: flags of other trainers that have no job in this design, or are
+ * refused with the remedy. Names in sections, "optimizer.type", are of their files of settings. */
+#include "common/foreign.h"
+
+#define NONE(words, names, reason) \
+    { .name = names, .values = words, .say = "has no job here: " reason }
+#define ONLY(allowed, names, reason) \
+    { .name = names, .values = 1, .say = "has no job here: " reason, .only = allowed, \
+      .why = reason }
+#define REFUSED(words, names, remedy) \
+    { .name = names, .values = words, .refused = true, .say = remedy }
+
+#define BACKEND "the backend sees to it"
+#define EVENTS "event files go to tensorboard/ in the run's folder, whatever reads them"
+#define ENCODED "vprep always encodes before training, and what is encoded already is reused"
+#define PRODIGY "the optimiser is AdamW, which has no such number"
+
+const vc_foreign vc_jobless_flags[] = {
+    NONE(0, "enable_model_cpu_offload initialize_model_on_cpu offload",
+         "vprep holds one encoder at a time and vtrain none; --low_vram or --blocks_to_swap N let "
+         "the transformer's blocks wait on the host"),
+    NONE(1, "offload_models", "vprep holds one encoder at a time and vtrain none"),
+    NONE(0, "enable_slicing use_slicing vae_cache_cpu vae_enable_patch_conv framewise_decoding "
+         "vae_gradient_checkpointing", "clips go through the VAE one by one; --vae_tiling saves "
+         "memory"),
+    NONE(1, "vae_mini_batch vae_chunk_size vae_spatial_tile_sample_min_size vae_sample_size "
+         "caching_batch_size", "clips go through the VAE one by one; --vae_tiling saves memory"),
+    NONE(0, "use_peft_lora", "LoRA files always have the names that diffusers and PEFT read"),
+    NONE(1, "remove_prefix_in_ckpt", "files always have the names of diffusers, without a prefix"),
+    NONE(0, "align_to_opensource_format safe_serialization",
+         "files are always safetensors with the names of diffusers"),
+    NONE(1, "max_shard_size", "weights are written to one file"),
+    NONE(0, "find_unused_parameters", "a parameter without a gradient is no error"),
+    ONLY("dit|transformer", "lora_base_model preset_lora_model", "the transformer is what is "
+         "trained"),
+    ONLY("sft|sft:data_process|sft:train", "task", "vprep prepares and vtrain trains"),
+    NONE(1, "model_name model_family model_flavour model_version",
+         "the family is read from the model's folder"),
+    ONLY("lora|sft|full|full-finetune|standard", "model_type",
+         "--training_type says what is trained, the model's folder which model it is"),
+    NONE(1, "cache_dir revision non_ema_revision variant", "nothing is downloaded"),
+    NONE(0, "precompute_conditions enable_precomputation enable_text_encoder_in_dataloader "
+         "precomputation_once precomputation_reuse load_tensors save_latents_and_embeddings "
+         "save_image_latents cache_latents skip_existing cache_only bulk_decode", ENCODED),
+    NONE(1, "precomputation_items precomputation_dir precompute_data_dir cache_dir_vae "
+         "cache_dir_text num_artifact_workers num_decode_threads map_num_proc", ENCODED),
+    NONE(1, "dataset_shuffle_buffer_size", "the whole dataset is shuffled in each epoch"),
+    NONE(1, "config_path output_name tag", "folders say it: --model and --output_dir"),
+    NONE(0, "report_model_info verbose show_progress",
+         "--profile and the plan of a run tell it"),
+    NONE(1, "logging_steps steps_per_print log_prefix console_width console_num_images "
+         "console_back",
+         "each step is told"),
+    NONE(0, "keep_all_node_same_token_length auto_tile_batch_size",
+         "batches are made of latents of one shape"),
+    NONE(0, "save_state save_state_on_train_end", "every checkpoint can be resumed"),
+    NONE(1, "tracker_name tracker_project_name logging_dir log_tracker_name log_tracker_config "
+         "wandb_run_name wandb_api_key wandb_project swanlab_project log_dir "
+         "tracker_run_name", EVENTS),
+    NONE(0, "enable_tensorboard_log enable_wandb_log enable_swanlab_log enable_csv_log log_config "
+         "log_loss_stats", EVENTS),
+    NONE(0, "allow_tf32 pin_memory multi_stream enable_xformers_memory_efficient_attention "
+         "sdpa flash_attn flash3 sage_attn xformers split_attn compile compile_fullgraph "
+         "compile_dit "
+         "cast_dit persistent_data_loader_workers cuda_allow_tf32 cuda_cudnn_benchmark "
+         "disable_cudnn_backend disable_numpy_memmap dynamo_fullgraph dynamo_dynamic "
+         "ddp_gradient_as_bucket_view ddp_static_graph enable_npu_flash_attention enable_npu_patch "
+         "use_pinned_memory_for_block_swap block_swap_h2d_only block_swap_optimizer_patch_params "
+         "use_32bit_attention img_in_txt_in_offloading fused_backward_pass mem_eff_save "
+         "set_grads_to_none reentrant_activation_checkpointing", BACKEND),
+    NONE(1, "float32_matmul_precision compile_modules compile_backend compile_mode compile_dynamic "
+         "compile_cache_size_limit dynamo_backend dynamo_mode attn_provider_training ddp_timeout "
+         "block_swap_ring_size selective_ac gpu_memory_mode cpu_offload_split_threshold "
+         "attention_mechanism", BACKEND),
+    NONE(-1, "compile_scopes attn_provider_inference", BACKEND),
+    NONE(1, "local_rank parallel_backend init_timeout master_port partition_method",
+         "ranks come from mpirun or srun"),
+    NONE(1, "image_repeat_in_forward", "vprep's --video_repeat and weights of rows say it"),
+    ONLY("empty", "caption_dropout_technique", "a dropped caption is the empty prompt"),
+    ONLY("v_prediction|flow_prediction", "prediction_type", "the model's scheduler file says it"),
+    ONLY("1", "cp_degree tp_degree pp_degree ulysses_degree ring_degree pipeline_stages",
+         "ranks come from mpirun or srun"),
+    NONE(1, "loss_first_frame", "no family here leaves the first latent frame out of the loss"),
+    NONE(1, "validation_epochs", "--validation_steps says how often samples are made"),
+    NONE(1, "do_validation", "--validation_steps says how often samples are made, 0: never"),
+    NONE(1, "validation_prompt_separator validation_separator gen_fps",
+         "prompts are rows of vprep's --validation_prompts FILE, each with what it says of its "
+         "sample"),
+    NONE(0, "use_dynamic_cfg skip_final_inference",
+         "samples are guided by --guidance_scale, or as their row says"),
+    ONLY("1", "num_validation_videos num_validation_images validation_batch_size",
+         "a prompt has one sample: repeat its row with another seed for more"),
+    ONLY("1000", "train_sampling_steps", "there are 1000 timesteps"),
+    ONLY("1|1.0", "max_timestep_boundary", "the whole range of timesteps is trained"),
+    ONLY("0|0.0", "min_timestep_boundary", "the whole range of timesteps is trained"),
+    ONLY("1000", "max_timestep", "the whole range of timesteps is trained"),
+    ONLY("0", "min_timestep", "the whole range of timesteps is trained"),
+    ONLY("0|0.0", "noise_offset input_perturbation", "noise is standard normal"),
+    ONLY("0|0.0", "lora_dropout network_dropout", "a LoRA has no dropout"),
+    ONLY("0", "skip_frames_start skip_frames_end", "clips begin anywhere in a video, or, with "
+         "--num_frames N, with it"),
+    NONE(0, "prodigy_decouple prodigy_use_bias_correction prodigy_safeguard_warmup", PRODIGY),
+    NONE(1, "prodigy_beta3 beta3", PRODIGY),
+    ONLY("resize|crop|center", "video_reshape_mode", "pictures are resized and cut"),
+    ONLY("gaussian|true|default", "init_lora_weights lora_init_type", "a LoRA's A is random, its B "
+         "zero"),
+    NONE(0, "gaussian_init_lora", "a LoRA's A is random, its B zero"),
+    NONE(0, "log_dataset_samples debug_dataset debug no_metadata no_sort",
+         "vprep --dry_run and vlat show what a dataset holds"),
+    NONE(1, "debug_mode show_timesteps training_comment metadata_author metadata_title "
+         "metadata_description metadata_license metadata_tags metadata_arch metadata_reso",
+         "config.yaml and the checkpoint tell what was trained on what"),
+    NONE(0, "eval_before_first_step x_axis_examples disable_block_swap_for_eval",
+         "held-out losses are made every --eval_steps steps"),
+    ONLY("single_beginning", "video_clip_mode", "write --num_frames N for the beginning; clips "
+         "begin "
+         "anywhere without it"),
+    NONE(0, "enable_lora_hot_loading exclude_frozen_parameters i_know_what_i_am_doing no_vae_load "
+         "offload_dit_during_sampling upcast_before_saving warn_on_caption_issues list_models "
+         "validate_caption_structure silent_on_missing_audio test_sample",
+         "it is so, or it is not done here at all"),
+    NONE(1, "model.type", "the family is read from the model's folder"),
+    ONLY("lora", "adapter.type lora_type", "LoRA is the only adapter here"),
+    ONLY("bf16|bfloat16|float32|fp32|no", "adapter.dtype save_dtype save_precision",
+         "weights are saved as they are trained"),
+    ONLY("bf16|bfloat16", "model.dtype base_model_default_dtype weight_dtype",
+         "--mixed_precision and --transformer_dtype say it"),
+    ONLY("pytorch|none", "quantize_via base_model_precision", "--transformer_dtype fp8 is what "
+         "there is"),
+    { 0 }
+};
+
+#define LAUNCH "start N processes with mpirun -np N or srun instead"
+#define FOLDER                                                                                     \
+    "no program downloads or uploads anything: give a folder on this machine with --model"
+#define LIST                                                                                       \
+    "give vprep the list of clips: --meta LIST.json, .jsonl, .csv, or a folder with captions in "  \
+    ".txt files"
+#define SIZES                                                                                      \
+    "give vprep --fix_sample_size H W, or --video_sample_size for buckets of all shapes, and "     \
+    "--video_sample_n_frames"
+#define PROMPTS                                                                                    \
+    "give vprep --validation_prompts FILE, whose rows have prompt, image_path, height, width, "    \
+    "num_frames, seed"
+#define OTHER                                                                                      \
+    "nothing is trained this way here; what there is are --train_mode normal, i2v and inpaint, "   \
+    "LoRA and full finetune"
+#define PART                                                                                       \
+    "give a diffusers folder with all parts, --model FOLDER, and of another part its folder: "     \
+    "--vae, --text_encoder, --tokenizer, --transformer"
+#define ADAMW "the optimiser is AdamW: --optimizer adamw_bf16 or adamw8bit need less memory"
+#define FP8 "write --transformer_dtype fp8, which is what there is; encoders compute in bf16"
+#define LOSS "loss, noise and times are those of the model's family: leave it out"
+#define ENCODERS "only the transformer is trained; VAE and text encoders stay as they are"
+
+const vc_foreign vc_refused_flags[] = {
+    REFUSED(0, "use_deepspeed", LAUNCH),
+    REFUSED(1, "deepspeed* zero_stage", LAUNCH),
+    REFUSED(0, "use_fsdp", LAUNCH),
+    REFUSED(1, "fsdp_*", LAUNCH),
+    REFUSED(0, "multi_gpu", LAUNCH),
+    REFUSED(1, "num_machines num_processes machine_rank main_process_ip main_process_port "
+            "num_cpu_threads_per_process gpu_ids world_size accelerator_config", LAUNCH),
+    REFUSED(1, "model_id_with_origin_paths model_paths hub_model_id hub_token huggingface_* "
+            "dataset_name dataset_config_name", FOLDER),
+    REFUSED(0, "push_to_hub async_upload save_state_to_huggingface "
+            "resume_from_huggingface", FOLDER),
+    REFUSED(0, "train_text_encoder train_vae train_text_encoder_ti enable_t5_ti", ENCODERS),
+    REFUSED(1, "text_encoder_lr adam_weight_decay_text_encoder train_text_encoder_frac "
+            "train_text_encoder_ti_frac train_transformer_frac initializer_concept "
+            "token_abstraction "
+            "num_new_tokens_per_abstraction", ENCODERS),
+    REFUSED(0, "use_came use_adafactor use_8bit_ademamix use_cpu_offload_optimizer "
+            "offload_gradients "
+            "enable_optimizer_cpu_offload use_torchao use_4bit use_8bit", ADAMW),
+    REFUSED(-1, "optimizer.betas betas", "write --adam_beta1 and --adam_beta2"),
+    REFUSED(1, "customized_optimizer optimizer_args optimizer_config optimizer_beta1 "
+            "optimizer_beta2 "
+            "adamw_optimi", ADAMW),
+    REFUSED(0, "snr_loss noise_share_in_frames preserve_distribution_shape "
+            "flow_resolution_shifting not_sigma_loss train_qk_norm train_norm_layers use_lora_bias",
+            LOSS),
+    REFUSED(0, "scale_lr", "give the --learning_rate that is meant"),
+    REFUSED(1, "noise_share_in_frames_ratio loss_type huber_c pseudo_huber_c snr_gamma "
+            "sigmoid_scale num_timestep_buckets timestep_sample_method timestep_sampling "
+            "discrete_flow_shift flow_base_seq_len flow_base_shift flow_max_seq_len flow_max_shift "
+            "flow_schedule_shift timestep_bias_strategy lora_multiplier scale_weight_norms "
+            "sigma_max "
+            "sigma_rel noise_clip_std noise_scale noise_scale_start noise_scale_end "
+            "initial_sigma eta", LOSS " (--weighting_scheme and --flow_shift weight a flow)"),
+    REFUSED(1, "lr_decay_steps lr_scheduler_args lr_scheduler_min_lr_ratio lr_scheduler_timescale "
+            "lr_scheduler_type lr_end force_constant_lr",
+            "a schedule is --lr_scheduler with --lr_warmup_steps, --lr_num_cycles, --lr_power or "
+            "--lr_step_rules, over all steps of the run"),
+    REFUSED(1, "abnormal_norm_clip_start initial_grad_norm_ratio",
+            "gradients are clipped to --max_grad_norm alone"),
+    REFUSED(1, "lora_skip_name lora_layers", "--target_name may be a list of names or a regular "
+            "expression over whole paths"),
+    REFUSED(1, "trainable_modules_low_learning_rate learning_rate_critic", "all that is trained "
+            "has one "
+            "rate"),
+    REFUSED(1, "max_train_samples max_data_samples", "give vprep a shorter list, or let vlat "
+            "select from "
+            "a dataset"),
+    REFUSED(1, "data_root instance_data_root dataset_config dataset_file video_column "
+            "caption_column image_column dataset data_backend_config instance_data_dir "
+            "data_df_path jsonl_for_train eval_datasets datasets directory cond_image_column "
+            "conditioning_image_column input_file output_file base_dir video_path", LIST),
+    REFUSED(1, "config_file", "write --config FILE, in YAML: keys are names of flags"),
+    REFUSED(1, "dit_in_channels num_layers num_double_layers num_single_layers",
+            "the transformer's config.json says its sizes"),
+    REFUSED(0, "only_target_transformer_blocks", "a LoRA's modules are --target_name"),
+    REFUSED(1, "qwen_max_length clip_max_length", "write vprep's --tokenizer_max_length"),
+    REFUSED(1, "save_merged_model save_weight_dtype",
+            "a checkpoint is the LoRA, or all weights, as they are trained"),
+    REFUSED(1, "id_token instance_prompt caption_prefix", "write it into the captions"),
+    REFUSED(1, "height_buckets width_buckets frame_buckets video_resolution_buckets "
+            "image_resolution_buckets train_resolution aspect_ratio_buckets resolution "
+            "resolution_type train_sample_height train_sample_width video_length "
+            "num_sampled_frames latent_window_size frame_sample_step", SIZES),
+    REFUSED(0, "use_aspect_ratio_buckets center_crop", SIZES),
+    REFUSED(1, "crops_coords_top_left_h crops_coords_top_left_w image_interpolation_mode", SIZES),
+    REFUSED(1, "fps target_fps frame_rate framerate", "write vprep's --sample_fps X: frames are "
+            "picked by "
+            "time"),
+    REFUSED(1, "repeats num_repeats", "write --latents DIR:repeat=N or --dataset_repeat N"),
+    REFUSED(1, "layerwise_upcasting_modules layerwise_upcasting_storage_dtype "
+            "layerwise_upcasting_skip_modules_pattern", FP8),
+    REFUSED(0, "fp8_base fp8_scaled fp8_text_encoder fp8_llm fp8_t5 fp8_te fp8_vl do_fp8_training "
+            "quantized_qwen", FP8),
+    REFUSED(1, "bnb_quantization_config_path quantized_model_path quant_options", FP8),
+    REFUSED(0, "full_bf16 full_fp16", "write --optimizer adamw_bf16 for weights and moments in "
+            "bf16"),
+    REFUSED(1, "dit", "write --transformer FOLDER, with its config.json, or --model FOLDER"),
+    REFUSED(1, "t5 clip byt5 clip_path llm_path ckpt_path text_encoder1 text_encoder_clip "
+            "text_encoder_qwen text_encoder_4_path image_encoder image_encoder_path "
+            "audio_encoder_path audio_processor_path processor_path processor_config "
+            "tokenizer_1_path tokenizer_2_path tokenizer_t5xxl_path tokenizer_name "
+            "dit_high_noise turbo_dit unconditional_dit override_dit transformer_high_path "
+            "pretrained_vae_model_name_or_path pretrained_text_encoder_4_name_or_path "
+            "pretrained_tokenizer_4_name_or_path pretrained_audio_model_name_or_path "
+            "pretrained_avatar_model_name_or_path cn_pretrained_model_name_or_path "
+            "silence_latent_path template_model_id_or_path remote_text_encoder", PART),
+    REFUSED(1, "dit_dtype", "write --transformer_dtype"),
+    REFUSED(1, "text_cache_dtype", "write vprep's --dtype"),
+    REFUSED(1, "network_module", "a LoRA is what --training_type lora trains: leave it out"),
+    REFUSED(-1, "network_args lora_config lycoris_config", "a LoRA's modules are --target_name"),
+    REFUSED(1, "network_dim", "write --rank, and --network_alpha, which is 1 there unless given"),
+    REFUSED(1, "network_weights init_lora lora_weight network_weights_ema network_weights_proj "
+            "dim_from_weights", "write --lora_checkpoint"),
+    REFUSED(-1, "base_weights base_weights_multiplier",
+            "write --preset_lora_path, which folds one LoRA in as it is"),
+    REFUSED(1, "save_every_n_epochs save_every_n_steps save_every_n_examples "
+            "checkpoint_every_n_epochs checkpoint_every_n_minutes checkpoint_step_interval "
+            "save_epochs", "write --checkpointing_steps N"),
+    REFUSED(1, "save_last_n_epochs save_last_n_steps save_last_n_epochs_state "
+            "save_last_n_steps_state", "write --checkpointing_limit N"),
+    REFUSED(1, "eval_every_n_epochs eval_every_n_steps eval_every_n_examples eval_step_interval",
+            "write --eval_steps N, with --eval_split"),
+    REFUSED(1, "eval_micro_batch_size_per_gpu image_eval_micro_batch_size_per_gpu "
+            "eval_gradient_accumulation_steps image_micro_batch_size_per_gpu",
+            "every micro-batch has --train_batch_size samples"),
+    REFUSED(1, "sample_every_n_epochs sample_every_n_steps validation_step_interval",
+            "write --validation_steps N"),
+    REFUSED(0, "sample_at_first", "write --validation_steps N"),
+    REFUSED(-1, "sample_prompts validation_prompt validation_image validation_images "
+            "validation_videos validation_dir validation_paths validation_image_paths "
+            "validation_prompt_path validation_audio_paths validation_sample_height "
+            "validation_sample_width validation_num_inference_steps validation_guidance "
+            "validation_resolution validation_seed validation_negative_prompt "
+            "final_validation_prompt prompt prompt_path prompts "
+            "validation_num_video_frames", PROMPTS),
+    REFUSED(1, "resume", "write --resume_from_checkpoint latest, a step or a folder"),
+    REFUSED(1, "log_with", "write --report_to tensorboard or none"),
+    REFUSED(1, "proportion_empty_prompts", "write --caption_dropout_p"),
+    REFUSED(1, "vae_encode_mode", "write vprep's --latent_store sample, mode or moments"),
+    REFUSED(0, "keep_cache", "write vprep's --append, which keeps samples that the list no longer "
+            "has"),
+    REFUSED(0, "regenerate_cache", "write vprep's --overwrite, or --rehash where files may have "
+            "changed"),
+    REFUSED(0, "trust_cache", "write vprep's --trust_metadata"),
+    REFUSED(0, "reset_dataloader reset_optimizer reset_optimizer_params",
+            "write --lora_checkpoint or --model to begin anew from a checkpoint's weights"),
+    REFUSED(0, "ignore_learned_positional_embeddings",
+            "a model with learned positions takes the size that it was trained for"),
+    REFUSED(0, "with_prior_preservation backprop controlnet_* control_* reward_* dmd2_* "
+            "dino_loss_* "
+            "self_flow* nabla_* no_nabla_* ideogram4_* backprop_* frame_conditioning_* prior_* "
+            "class_* "
+            "add_full_ref_image_in_self_attention add_inpaint_info edit edit_plus f1 i2v i2v_mode "
+            "i2v_ratio "
+            "i2v_noise_scale one_frame* remove_first_image_from_target first_frame_as_condition "
+            "boundary_ratio boundary_type timestep_boundary turbo_dit_cache zero_cond_t "
+            "offload_inactive_dit force_nabla_attention force_v2_1_time_embedding use_trigflow "
+            "denoising_step_indices_list distillation_* embedded_guidance "
+            "fake_guidance_scale real_guidance_scale gen_update_interval motion_frames mask_ratio "
+            "student_feature_layer teacher_feature_layer train_components randomize_step_indices",
+            OTHER),
+    { 0 }
+};
