@@ -5,7 +5,7 @@ cd "${VLT_SOURCE:?}"
 bad=0
 # flags PROGRAM: all names in its part of docs/flags.md, which is made from --help
 flags() {
-    sed -n "/^## $1\$/,/^## /p" docs/flags.md | grep -E '^ +(also )?--' | grep -oE -- '--(\[no_\])?[a-z0-9_]+' |
+    sed -n "/^## $1\$/,/^## /p" docs/flags.md | grep -E '^ +(also )?--' | grep -oE -- '--(\[no_\])?[a-z0-9_.]+' |
         sed 's/^--\(\[no_\]\)\?//' | sort -u
 }
 # table NAME: the names in a table of common/foreign.c
