@@ -321,6 +321,26 @@ static int mark(const vf_dataset *d, const vf_expr *e, uint32_t *part, uint32_t 
     return rc;
 }
 
+/* A bucket that is not there is answered with those that are. */
+static int none_fits(const vlat *v, const vf_dataset *d, vc_err *err)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d), "buckets"), *o;
+    char keys[600] = ", ";
+    size_t n = 2;
+    bool about_buckets = strstr(v->words->item[1], "bucket");
+
+    cJSON_ArrayForEach(o, list)
+    {
+        char key[80];
+        snprintf(key, sizeof key, ", %s, ", vlat_str(o, "key"));
+        if (about_buckets && !strstr(keys, key) && n + strlen(key) < sizeof keys)
+            n += (size_t)snprintf(keys + n, sizeof keys - n, "%s", key + 2);
+    }
+    keys[n > 2 ? n - 2 : 0] = 0;
+    return vc_fail(err, VC_ENOENT, "%s: no sample fits the condition: nothing was written%s%s",
+                   v->path, n > 2 ? "; its buckets are " : "", n > 2 ? keys + 2 : "");
+}
+
 int vlat_select(const vlat *v, vc_err *err)
 {
     vf_dataset *d = NULL;
@@ -332,8 +352,7 @@ int vlat_select(const vlat *v, vc_err *err)
     if (!rc && !(part = new_parts(d, err))) rc = VC_ENOMEM;
     if (!rc) rc = mark(d, e, part, &found, err);
     if (!rc && !found)
-        rc = vc_fail(err, VC_ENOENT, "%s: no sample fits the condition: nothing was written",
-                     v->path);
+        rc = none_fits(v, d, err);
     if (!rc) rc = vlat_copy_part(v, d, part, 1, v->o->out, err);
     if (!rc) say_result(v, v->o->out);
     free(part);

@@ -37,6 +37,9 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
     struct stat st;
 
     *out = NULL;
+    if (given && strncmp(slot, "tokenizer", 9) && !stat(given, &st) && S_ISREG(st.st_mode))
+        return vc_fail(err, VC_EUSAGE, "--%s %s: a file; give the folder of its weights, with their "
+                       "config.json, as diffusers has it", flag, given);
     if (!base)
         return vc_fail(err, VC_EUSAGE, "no %s: give --%s DIR, or --model with all components", slot,
                        flag);
@@ -209,7 +212,7 @@ static int find_family(vprep *p, vc_err *err)
     if (!rc) rc = prep_component_class(class, sizeof class, dir, err);
     if (!rc) rc = prep_family_by_vae(&p->family, class, err);
     free(dir);
-    return rc ? vc_context(err, VC_EUSAGE, "--vae %s", c->vae) : 0;
+    return !rc || strncmp(err->text, "--", 2) == 0 ? rc : vc_context(err, VC_EUSAGE, "--vae %s", c->vae);
 }
 
 /* What transformer/config.json says about preparation; a model without one has the defaults. */

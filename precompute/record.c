@@ -57,8 +57,44 @@ static void put_json(vf_buf *b, const cJSON *o)
 
 /* ---- draws ---- */
 
-static void put_draw(vf_buf *b, const vb_draw *d)
+/* An option's number as the text that it has been drawn by, and back. */
+typedef struct option_text {
+    char s[32];
+} option_text;
+
+static option_text text_of(double v)
 {
+    option_text t;
+    snprintf(t.s, sizeof t.s, "%.6g", v);
+    return t;
+}
+
+static bool is_number(const char *s)
+{
+    return *s >= '0' && *s <= '9' && !strcmp(text_of(strtod(s, NULL)).s, s);
+}
+
+/* Sizes and lengths stand in a plan as numbers; a ratio is the name of a bucket. In records options
+ * have always been texts, and stay so: the same choice makes the same record. */
+static bool has_numbers(const char *purpose, bool plan)
+{
+    return plan && strcmp(purpose, "ratio");
+}
+
+static void put_option(vf_buf *b, const char *before, const char *text, bool number)
+{
+    if (number && is_number(text)) {
+        vf_buf_str(b, before);
+        vf_buf_str(b, text);
+    } else {
+        put_text(b, before, text);
+    }
+}
+
+static void put_draw(vf_buf *b, const vb_draw *d, bool plan)
+{
+    bool number = has_numbers(d->purpose, plan);
+
     put_text(b, "{\"purpose\":", d->purpose);
     if (d->is_range) {
         put_ints(b, ",\"range\":", (int64_t[]){ d->lo, d->hi }, 2);
@@ -66,14 +102,45 @@ static void put_draw(vf_buf *b, const vb_draw *d)
     } else {
         vf_buf_str(b, ",\"options\":[");
         for (int i = 0; i < d->n_options; i++)
-            put_text(b, i ? "," : "", d->options[i]);
-        put_text(b, "],\"pick\":", d->options[d->picked]);
+            put_option(b, i ? "," : "", d->options[i], number);
+        put_option(b, "],\"pick\":", d->options[d->picked], number);
     }
     vf_buf_str(b, "}");
 }
 
+/* An option that a replayed line tells, as it is written here; NULL: as it is. */
+static cJSON *rewritten(const cJSON *o, bool number)
+{
+    if (number && cJSON_IsString(o) && is_number(o->valuestring))
+        return cJSON_CreateNumber(strtod(o->valuestring, NULL));
+    if (!number && cJSON_IsNumber(o))
+        return cJSON_CreateString(text_of(o->valuedouble).s);
+    return NULL;
+}
+
+/* Lines of older plans have texts where newer ones have numbers. */
+static void put_told(vf_buf *b, const cJSON *told, bool plan)
+{
+    cJSON *copy = cJSON_Duplicate(told, true), *next, *other;
+    cJSON *options = cJSON_GetObjectItemCaseSensitive(copy, "options");
+    cJSON *pick = cJSON_GetObjectItemCaseSensitive(copy, "pick");
+    const char *purpose = "";
+
+    vf_json_str_opt(copy, "purpose", &purpose, NULL);
+    bool number = has_numbers(purpose, plan);
+    for (cJSON *o = options ? options->child : NULL; o; o = next) {
+        next = o->next;
+        if ((other = rewritten(o, number)))
+            cJSON_ReplaceItemViaPointer(options, o, other);
+    }
+    if (options && pick && (other = rewritten(pick, number)))
+        cJSON_ReplaceItemInObjectCaseSensitive(copy, "pick", other);
+    put_json(b, copy);
+    cJSON_Delete(copy);
+}
+
 /* As they were drawn here, or as a replayed line tells them; and the mask, if it does not. */
-static void put_draws(vf_buf *b, const vprep_clip *clip)
+static void put_draws(vf_buf *b, const vprep_clip *clip, bool plan)
 {
     const vb_choice *c = &clip->choice;
     const cJSON *told = clip->draws ? clip->draws->child : NULL;
@@ -82,11 +149,11 @@ static void put_draws(vf_buf *b, const vprep_clip *clip)
     vf_buf_str(b, ",\"draws\":[");
     for (int i = 0; !clip->draws && i < c->n_draws; i++, before = ",") {
         vf_buf_str(b, before);
-        put_draw(b, &c->draws[i]);
+        put_draw(b, &c->draws[i], plan);
     }
     for (; told; told = told->next, before = ",") {
         vf_buf_str(b, before);
-        put_json(b, told);
+        put_told(b, told, plan);
     }
     if (clip->mask.v && !plan_told_mask(clip)) {
         cJSON *m = mask_json(&clip->mask);
@@ -116,7 +183,8 @@ static void put_head(vf_buf *b, const vprep *p, const vprep_item *it)
     put_text(b, ",\"type\":", p->sources[it->row].is_video ? "video" : "image");
 }
 
-static void put_choice(vf_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip)
+static void put_choice(vf_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip,
+                       bool plan)
 {
     const vprep_source *s = &p->sources[it->row];
     const vb_choice *c = &clip->choice;
@@ -127,7 +195,7 @@ static void put_choice(vf_buf *b, const vprep *p, const vprep_item *it, const vp
     put_number(b, ",\"fps\":", s->fps);
     put_int(b, ",\"rotation\":", s->rotation);
     vf_buf_str(b, "}");
-    put_draws(b, clip);
+    put_draws(b, clip, plan);
     if (c->drop)
         return;
     put_text(b, ",\"key\":", c->key);
@@ -156,7 +224,7 @@ void vprep_plan_line(vf_buf *b, const vprep *p, const vprep_item *it, const vpre
     for (int i = 0; i < row->n_captions; i++)
         put_text(b, i ? "," : "", row->captions[i]);
     vf_buf_str(b, "]");
-    put_choice(b, p, it, clip);
+    put_choice(b, p, it, clip, true);
     put_text(b, ",\"status\":", c->drop ? "drop" : "ok");
     if (c->drop)
         put_text(b, ",\"reason\":", c->reason);
@@ -217,7 +285,7 @@ void vprep_record(vf_buf *b, const vprep *p, const prep_job *j)
 
     put_head(b, p, j->item);
     put_captions(b, p, row);
-    put_choice(b, p, j->item, &j->clip);
+    put_choice(b, p, j->item, &j->clip, false);
     put_key(b, ",\"source_hash\":", s->hash);
     put_key(b, ",\"latent_key\":", j->key[VALUE_CLIP]);
     put_conditions(b, p, j);

@@ -59,6 +59,23 @@ check "load without peer" 1 "$vprep" "${meta[@]}" --out "$dir/bad2" --plan "$dir
 check plain 0 "$vprep" "${meta[@]}" --video_sample_size 32 --out "$dir/plain"
 ! same_values "$dir/p" "$dir/plain" >/dev/null
 
+# ---- draws of sizes and lengths are numbers; a plan that has them as texts, as they were, makes the same dataset ----
+draws=(--random_hw_adapt --random_frame_crop --random_ratio_crop --image_sample_size 320)
+check "draws" 0 "$vprep" "${meta[@]}" "${draws[@]}" --out "$dir/n"
+grep -q '"purpose":"frame_crop","options":\[5,9\],"pick":[59]}' "$dir/n/plan.jsonl" || { echo "lengths are texts"; exit 1; }
+grep -q '"purpose":"ratio","options":\["0.42",' "$dir/n/plan.jsonl" || { echo "names of buckets are numbers"; exit 1; }
+sed 's/"options":\[5,9\],"pick":\([59]\)/"options":["5","9"],"pick":"\1"/' "$dir/n/plan.jsonl" >"$dir/texts.jsonl"
+grep -q '"options":\["5","9"\]' "$dir/texts.jsonl" || { echo "no older plan"; exit 1; }
+for p in texts.jsonl n/plan.jsonl; do
+    check "replay $p" 0 "$vprep" "${meta[@]}" "${draws[@]}" --out "$dir/m" --overwrite --plan "$dir/$p"
+    same_values "$dir/n" "$dir/m"
+    [ "$("$vlat" info "$dir/n" | grep ^root)" = "$("$vlat" info "$dir/m" | grep ^root)" ] || { echo "$p: another root"; exit 1; }
+    cmp "$dir/n/plan.jsonl" "$dir/m/plan.jsonl"
+done
+
+# ---- a bucket that is not there is answered with those that are ----
+check "no such bucket" 1 "$vlat" select "$dir/n" 'bucket = "7x7"' -o "$dir/none" && says "nothing was written; its buckets are .*1\.46"
+
 # where nothing is resized, nothing is to be rounded: the same value by another key
 ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=1:d=1" -frames:v 1 "$dir/media/square.png"
 printf '{"file_path":"square.png","text":"x"}\n' >"$dir/media/one.jsonl"
