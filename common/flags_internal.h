@@ -82,8 +82,8 @@ int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *nam
 void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const char *between,
                    const char *say);
 
-/* Takes a failure of VC_EUSAGE as a thing that is wrong, of flag f unless it is NULL, and returns 0;
- * any other code is returned. */
+/* Takes a failure of VC_EUSAGE as a thing that is wrong, of flag f unless it is NULL, and returns
+ * 0; any other code is returned. */
 int vc_flags_take(vc_flags *set, const vc_place *at, const vc_flag *f, int rc, const vc_err *err);
 void vc_flags_free_lines(vc_lines *lines);
 

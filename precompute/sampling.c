@@ -55,8 +55,8 @@ static void say_rounding(const vprep *p)
     int64_t n = vb_align_frames(r->family, r->n_frames), h = r->fix_h / q * q, w = r->fix_w / q * q;
 
     if (n != r->n_frames && r->family->max_frames != 1)
-        vc_say(p->progress, "--video_sample_n_frames %lld: clips of %s have %lld frames at most, as "
-               "its VAE wants %d n + 1", (long long)r->n_frames, r->family->name, (long long)n,
+        vc_say(p->progress, "--video_sample_n_frames %lld: clips of %s have %lld frames at most, "
+               "as its VAE wants %d n + 1", (long long)r->n_frames, r->family->name, (long long)n,
                r->family->k * (r->family->pt > 1 ? r->family->pt : 1));
     if (r->enable_bucket && (h != r->fix_h || w != r->fix_w))
         vc_say(p->progress, "--fix_sample_size %lld %lld: rounded to %lld %lld, multiples of %d",

@@ -41,7 +41,8 @@ static const vc_flag flags[] = {
 
     GROUP("Model"),
     ROW(PATH, model, NULL, NULL, "pretrained_model_name_or_path model_path "
-        "model_id diffusers_path", "diffusers folder, or a checkpoint of a full finetune; without it: a small built-in DiT"),
+        "model_id diffusers_path", "diffusers folder, or a checkpoint of a full finetune; without "
+        "it: a small built-in DiT"),
     ROW(PATH, transformer, NULL, NULL, "transformer_id transformer_path",
         "folder of the transformer, instead of MODEL/transformer"),
     ROW(PATH, scheduler, NULL, NULL, "scheduler_id scheduler_path",
@@ -127,7 +128,8 @@ static const vc_flag flags[] = {
     ROW(FLOAT, adam_beta2, "0.95", "0..0.999999", "beta2", "AdamW"),
     ROW(FLOAT, adam_weight_decay, "1e-4", "0..", "weight_decay", "AdamW, decoupled"),
     ROW(FLOAT, adam_epsilon, "1e-8", ">0", "epsilon eps", "AdamW"),
-    ROW(FLOAT, max_grad_norm, "1", "0..", "gradient_clipping", "gradients are clipped to this norm; 0: never"),
+    ROW(FLOAT, max_grad_norm, "1", "0..", "gradient_clipping", "gradients are clipped to this "
+        "norm; 0: never"),
     ROW(BOOLEAN, use_ema, "false", NULL, NULL, "keep a moving average of what is trained; it is "
         "what is exported and sampled"),
     ROW(FLOAT, ema_decay, "0.999", "0..0.9999999", NULL, "of the average"),
@@ -149,7 +151,8 @@ static const vc_flag flags[] = {
         "and what auto makes it fit (default: most of what is free; more is a warning)"),
     ROW(BOOLEAN, gradient_checkpointing_offload, "false", NULL,
         "use_gradient_checkpointing_offload gradient_checkpointing_cpu_offload",
-        "--gradient_checkpointing, and on a GPU the inputs of blocks wait for backward in host memory"),
+        "--gradient_checkpointing, and on a GPU the inputs of blocks wait for backward in host "
+        "memory"),
     ROW(INT, blocks_to_swap, "0", "0..", NULL, "LoRA on a GPU: the frozen weights of so many "
         "blocks stay on the host and are copied when their block is reached"),
     ROW(BOOLEAN, low_vram, "false", NULL, NULL, "LoRA on a GPU: swap as many blocks as needed, and "
@@ -218,8 +221,8 @@ static void check_type(vtrain_config *c, vc_flags *set)
     bool lora_said = vc_flags_given(set, "training_type") && c->training_type == VTRAIN_LORA;
     bool fresh = !c->model && !c->transformer;
     if (c->trainable_models && strcmp(c->trainable_models, "dit"))
-        vc_flags_wrong(set, "--trainable_models \"%s\": only dit, the transformer, is trained here; "
-                       "VAE and text encoders stay as they are", c->trainable_models);
+        vc_flags_wrong(set, "--trainable_models \"%s\": only dit, the transformer, is trained "
+                       "here; VAE and text encoders stay as they are", c->trainable_models);
     else if (c->trainable_models && lora_said)
         vc_flags_wrong(set, "--trainable_models: dit means a full finetune, but --training_type "
                        "says lora");
@@ -240,8 +243,9 @@ static void check_type(vtrain_config *c, vc_flags *set)
     };
     for (size_t i = 0; c->training_type == VTRAIN_FULL && i < sizeof lora / sizeof *lora; i++)
         if (lora[i].there)
-            vc_flags_wrong(set, "--%s: belongs to --training_type lora, but this is a full finetune%s",
-                           lora[i].flag, fresh ? " of the built-in DiT: give --model" : "");
+            vc_flags_wrong(set, "--%s: belongs to --training_type lora, but this is a full "
+                           "finetune%s", lora[i].flag,
+                           fresh ? " of the built-in DiT: give --model" : "");
 }
 
 static void check_files(const vtrain_config *c, vc_flags *set)
@@ -256,15 +260,15 @@ static void check_files(const vtrain_config *c, vc_flags *set)
                            "folder on this machine)", paths[i].flag, paths[i].path);
     for (int i = 0; i < c->latents.n; i++)
         if (strchr(c->latents.item[i], ',') && !vc_file_exists(c->latents.item[i]))
-            vc_flags_wrong(set, "--latents %s: a comma divides nothing here: write the flag again for "
-                           "each dataset, --latents A --latents B", c->latents.item[i]);
+            vc_flags_wrong(set, "--latents %s: a comma divides nothing here: write the flag again "
+                           "for each dataset, --latents A --latents B", c->latents.item[i]);
 }
 
 /* Whether a part of --fp8_models, a name or a path, is of a model that vtrain does not load. */
 static bool is_encoder(const char *part, size_t n)
 {
-    static const char *const names[] = { "text_encoder", "t5", "clip", "vae", "tokenizer", "encoder",
-                                         "llm", "qwen2", "qwen_2" };
+    static const char *const names[] = { "text_encoder", "t5", "clip", "vae", "tokenizer",
+                                         "encoder", "llm", "qwen2", "qwen_2" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         for (size_t k = 0; k + strlen(names[i]) <= n; k++)
             if (!strncasecmp(part + k, names[i], strlen(names[i]))) return true;
@@ -280,8 +284,8 @@ static void check_fp8(vtrain_config *c, vc_flags *set)
         transformer = transformer || (n && !is_encoder(s, n));
     }
     if (c->fp8_models && !transformer)
-        vc_flags_say(set, "--fp8_models %s: vtrain loads no such model; the transformer stays as it is",
-                     c->fp8_models);
+        vc_flags_say(set, "--fp8_models %s: vtrain loads no such model; the transformer stays as "
+                     "it is", c->fp8_models);
     if (!transformer) return;
     if (c->transformer_dtype != VC_F8E4M3 && c->transformer_dtype != VC_DTYPE_NONE)
         vc_flags_wrong(set, "--fp8_models: means --transformer_dtype fp8, which says another");
@@ -298,8 +302,8 @@ static void check_model(vtrain_config *c, vc_flags *set)
                        "built-in DiT; with --model its config.json says them");
     check_fp8(c, set);
     if (c->preset_lora_path && fresh)
-        vc_flags_wrong(set, "--preset_lora_path: there are no weights to fold it into: give --model "
-                       "or --transformer");
+        vc_flags_wrong(set, "--preset_lora_path: there are no weights to fold it into: give "
+                       "--model or --transformer");
 }
 
 vtrain_rate vtrain_rate_of(const vtrain_config *c, int64_t steps)
@@ -345,8 +349,9 @@ static void check_memory(vtrain_config *c, vc_flags *set)
         vc_flags_wrong(set, "--low_vram: finds the number of blocks itself: leave --blocks_to_swap "
                        "out");
     if (c->low_vram)
-        vc_flags_say(set, "--low_vram: no encoder is loaded here in any case; blocks are recomputed in "
-                     "backward, and on a GPU a LoRA's frozen blocks wait on the host as far as needed");
+        vc_flags_say(set, "--low_vram: no encoder is loaded here in any case; blocks are "
+                     "recomputed in backward, and on a GPU a LoRA's frozen blocks wait on the host "
+                     "as far as needed");
     if (c->low_vram && !vc_flags_given(set, "gradient_checkpointing"))
         c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
 }
@@ -359,15 +364,15 @@ int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
     if (vc_flags_given(set, "eval_steps") && c->eval_steps && c->eval_split == 0)
         vc_flags_wrong(set, "--eval_steps: no sample is held out: give --eval_split too");
     if (c->follow && c->num_train_epochs)
-        vc_flags_wrong(set, "--follow: how many steps --num_train_epochs are is not known while the "
-                       "dataset grows: give --max_train_steps");
+        vc_flags_wrong(set, "--follow: how many steps --num_train_epochs are is not known while "
+                       "the dataset grows: give --max_train_steps");
     check_optimiser(c, set);
     if (c->motion_sub_loss_ratio != 0.25 && !c->motion_sub_loss)
         vc_flags_wrong(set, "--motion_sub_loss_ratio: give --motion_sub_loss too");
     check_memory(c, set);
     if (c->report_to > REPORT_NONE) {
-        vc_flags_say(set, "--report_to: event files of TensorBoard are written, to tensorboard/ in the "
-                     "run's folder: wandb and others read them");
+        vc_flags_say(set, "--report_to: event files of TensorBoard are written, to tensorboard/ "
+                     "in the run's folder: wandb and others read them");
         c->report_to = REPORT_TENSORBOARD;
     }
     if (c->weighting_scheme == DENSITY_NONE) c->weighting_scheme = VTRAIN_UNIFORM;
@@ -423,7 +428,8 @@ static void drop_flow_flags(vtrain_config *c, vc_flags *set)
     for (size_t i = 0; i < sizeof flags_of_flow / sizeof *flags_of_flow; i++) {
         if (!vc_flags_given(set, flags_of_flow[i])) continue;
         if (vc_flags_given(set, "objective"))
-            vc_flags_wrong(set, "--%s: belongs to --objective flow, but this is v", flags_of_flow[i]);
+            vc_flags_wrong(set, "--%s: belongs to --objective flow, but this is v",
+                           flags_of_flow[i]);
         else
             vc_flags_say(set, "--%s: has no job here: this model predicts v and follows no flow",
                          flags_of_flow[i]);
