@@ -199,7 +199,7 @@ static int set_section(config *c, const yaml_node_t *section, const char *prefix
     const yaml_node_pair_t *end = section->data.mapping.pairs.top;
     int rc = 0;
 
-    for (; !rc && p < end; p++) {
+    for (; !rc && p < end && c->set->faults < VC_MOST_FAULTS; p++) {
         const yaml_node_t *key = yaml_document_get_node(c->doc, p->key);
         vc_place at = { .file = c->path, .line = key->start_mark.line + 1 };
         const vc_flag *flag = NULL;

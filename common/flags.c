@@ -367,7 +367,7 @@ static int one_flag(vc_flags *set, words *w, const char *name, vc_err *err)
     vc_place at = { .file = NULL };
     const vc_foreign *f = NULL;
     bool negated;
-    int rc, before = set->wrong.n;
+    int rc, before = set->faults;
 
     snprintf(at.name, sizeof at.name, "%.*s", (int)len, name);
     if (vc_flags_builtin_name(name, len))
@@ -381,7 +381,7 @@ static int one_flag(vc_flags *set, words *w, const char *name, vc_err *err)
     bool unknown = rc == VC_EUSAGE && !found.flag && !f && !vc_flags_builtin_name(name, len);
     if (rc < 0)
         rc = vc_flags_take(set, unknown ? NULL : &at, found.flag, rc, err);
-    while (set->wrong.n > before && further_value(set, w))
+    while (set->faults > before && further_value(set, w))
         ;
     return rc;
 }
@@ -429,7 +429,7 @@ static int read_words(vc_flags *set, words *w, vc_err *err)
 {
     int rc = 0;
 
-    while (!rc && w->i < w->argc) {
+    while (!rc && w->i < w->argc && set->faults < VC_MOST_FAULTS) {
         const char *s = w->argv[w->i++];
         if (!w->only && !strcmp(s, "--"))
             w->only = true;

@@ -82,7 +82,7 @@ typedef struct vc_flags vc_flags;
  * Returns 0: run; 1: help or version was written to out, exit 0 (VC_EIO, VC_EFULL: it could not
  * be); VC_EUSAGE: something is wrong. It is read to the end all the same, and everything that is wrong
  * is kept, a line each, that says what, why and what is allowed, with the nearest known flag for an
- * unknown one: err has the first.
+ * unknown one (at 100 reading ends): err has the first.
  * A program goes on to its own checks then, adds what they find, and asks for the verdict.
  * *set (for vc_flags_given and friends) is to be freed in every case. Notes (lines about foreign
  * flags) are kept for vc_flags_note. In a program without words of its own a switch may be followed

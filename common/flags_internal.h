@@ -6,6 +6,8 @@
 
 #include "common/flags.h"
 
+enum { VC_MOST_FAULTS = 100 };      /* a file that is no list of flags has as many as lines */
+
 /* where a value came from; a higher one wins */
 enum { VC_FROM_DEFAULT, VC_FROM_FILE, VC_FROM_WORDS };
 
@@ -29,6 +31,7 @@ struct vc_flags {
     const char *config;             /* of --config */
     struct vc_kept *kept;           /* all memory that values point into */
     vc_lines notes, wrong;
+    int faults;                     /* things in `wrong`; reading ends at VC_MOST_FAULTS */
     bool lost;                      /* there was no memory for one of them */
     vc_list words;
 };

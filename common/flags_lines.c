@@ -60,6 +60,7 @@ void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const cha
                    const char *say)
 {
     vc_line *l = line_of(lines, at->file, say);
+    set->faults += lines == &set->wrong;
     place_text t = text_of(at);
     if (l && l->names && has_name(l->names, t.s))
         return;
@@ -80,6 +81,7 @@ void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const cha
 static void add_text(vc_flags *set, vc_lines *lines, const char *text)
 {
     vc_line *l = line_of(lines, NULL, NULL);
+    set->faults += lines == &set->wrong;
     if (l)
         l->text = vc_format("%s", text);
     if (!l || !l->text)
@@ -169,4 +171,6 @@ void vc_flags_tell(const vc_flags *set, const char *program, const vc_err *err, 
         vc_std_complain(program, err->text, rc);
     for (int i = 0; i < n; i++)
         vc_std_complain(program, set->wrong.line[i].text, rc);
+    if (n && set->faults >= VC_MOST_FAULTS)
+        vc_std_complain(program, "so much is wrong that the rest was not read", rc);
 }

@@ -270,6 +270,7 @@ static void test_costly_files(void **state)
         double since = vc_seconds();
         run r = START("--config", file_with(text, SIZE));
         assert_int_equal(r.rc, VC_EUSAGE);
+        assert_null(vc_flags_wrong_line(r.set, 100));
         finish(&r);
         if (vc_seconds() - since > 5)
             fail_msg("%s: %.1f s", parts[i], vc_seconds() - since);
