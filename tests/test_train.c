@@ -213,7 +213,8 @@ static void check_lora_file(const char *dir)
     assert_string_equal(vf_safetensors_meta(f, "vlt_plan"), TOY_PLAN);
     const char *meta = vf_safetensors_meta(f, "lora_adapter_metadata");
     assert_non_null(strstr(meta, "\"transformer.r\":4"));
-    assert_non_null(strstr(meta, "\"transformer.lora_alpha\":8"));
+    assert_non_null(strstr(meta, "\"transformer.lora_alpha\":4"));     /* 8 is in B */
+    assert_string_equal(vf_safetensors_meta(f, "vlt_network_alpha"), "8");
     assert_non_null(strstr(meta, "\"attn.to_q\""));
     vf_safetensors_close(f);
 }

@@ -237,9 +237,6 @@ static void check_type(vtrain_config *c, vc_flags *set)
         { "target_name", c->target_name }, { "lora_checkpoint", c->lora_checkpoint },
         { "rank", c->rank != 64 },
         { "network_alpha", c->network_alpha != 0 && c->network_alpha != (double)c->rank },
-        { "bake_scale", c->bake_scale && vc_flags_given(set, "bake_scale") },
-        { "export_kohya", c->export_kohya && vc_flags_given(set, "export_kohya") },
-        { "export_comfyui", c->export_comfyui && vc_flags_given(set, "export_comfyui") },
     };
     for (size_t i = 0; c->training_type == VTRAIN_FULL && i < sizeof lora / sizeof *lora; i++)
         if (lora[i].there)
