@@ -2,7 +2,7 @@
 # for a set (kernels_dev.c).
 set(kernels_support kernels_dev.c kernels_emulated.c kernels_wide.c)
 foreach(test test_kernels test_matmul test_attention test_conv)
-  vlt_test(${test} SOURCES ${test}.c ${kernels_support} LIBS vlt_common m)
+  vlt_test(${test} SOURCES ${test}.c ${kernels_support} LIBS vlt_common m TIMEOUT 900)
   target_link_options(${test} PRIVATE LINKER:--wrap=cpu_gemm_of)
 endforeach()
 # 16 lanes without AVX-512: gcc notes that such vectors could not be passed to other files.
