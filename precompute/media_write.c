@@ -183,6 +183,7 @@ static int encoder_open(clip *c, const char *name, int h, int w, AVRational rate
     c->enc->color_range = AVCOL_RANGE_MPEG;
     c->enc->chroma_sample_location = AVCHROMA_LOC_CENTER;   /* where swscale puts it */
     c->enc->flags |= AV_CODEC_FLAG_BITEXACT;
+    c->enc->thread_count = 1;           /* libx264's bytes depend on how many threads there are */
     if (c->mux->oformat->flags & AVFMT_GLOBALHEADER)
         c->enc->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
     if (!strcmp(name, "libx264")) {
@@ -203,7 +204,7 @@ static int encoder_pick(clip *c, int h, int w, AVRational rate, vc_err *err)
 {
     static const char *const names[] = { "libx264", "libopenh264", "mpeg4" };
     int r = 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !c->enc; i++)
+    for (size_t i = 0; i < sizeof names / sizeof *names && !c->enc && r != AVERROR(ENOMEM); i++)
         r = encoder_open(c, names[i], h, w, rate);
     return c->enc ? 0 : media_av_fail(err, r, "no encoder for H.264 or MPEG-4 takes %dx%d", w, h);
 }
