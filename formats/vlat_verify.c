@@ -285,6 +285,7 @@ static int run_repair(repair *r, const char *aside, vc_err *err)
     if (!rc) rc = need_finished(r->path, err);
     if (!rc) rc = forget(r->made, LIST, err);
     if (!rc) rc = forget(r->made, PENDING, err);
+    if (!rc) rc = forget(r->made, PENDING ".tmp-vlt", err);
     if (!rc) rc = vlat_remove_left(r->made, r->path, err);
     if (!rc) rc = vf_dataset_salvage(&r->d, r->path, tell_shard, r, err);
     if (!rc) rc = save_all(r, err);
