@@ -37,6 +37,14 @@ expect 1 'optimizer.safetensors.*tensor "v/' go_on r r/checkpoint-4/
 flip r/checkpoint-2/optimizer.safetensors 5000
 expect 1 'no whole one before it' go_on r
 
+# ---- what a kill left after the last checkpoint: the same command makes up for it ----
+cp -r whole late
+mkdir late/checkpoint-2.tmp
+rm late/report.html
+expect 0 'nothing is left to do' train late --max_train_steps 4 --checkpointing_steps 2 --resume_from_checkpoint latest
+[ ! -e late/checkpoint-2.tmp ] || wrong "a half removed checkpoint is left"
+[ -s late/report.html ] || wrong "the report is still missing"
+
 # ---- files that are cut, gone, added ----
 fresh
 truncate -s -8 r/checkpoint-4/optimizer.safetensors

@@ -116,11 +116,16 @@ static void remove_leftovers(const char *out, const char *suffix, bool put_back)
     free(steps);
 }
 
+void vtrain_ckpt_clean(const char *out)
+{
+    remove_leftovers(out, ".tmp", false);
+    remove_leftovers(out, ".old", true);
+}
+
 int vtrain_ckpt_begin(char **dir, const char *out, int64_t step, vc_err *err)
 {
     *dir = NULL;
-    remove_leftovers(out, ".tmp", false);
-    remove_leftovers(out, ".old", true);
+    vtrain_ckpt_clean(out);
     char *path = folder(out, step, ".tmp");
     if (!path)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", out);
@@ -181,7 +186,7 @@ static int put_in_place(const char *tmp, const char *path, const char *old, vc_e
 }
 
 /* Renamed first: a checkpoint that is half removed must not look like one. */
-static void prune(const char *out, int64_t step, int64_t limit)
+void vtrain_ckpt_prune(const char *out, int64_t step, int64_t limit)
 {
     int64_t *steps;
     int n, left;
@@ -218,7 +223,7 @@ int vtrain_ckpt_commit(const char *out, int64_t step, int64_t limit, vc_err *err
         rc = vc_sync_dir(out, err);
     if (!rc) {
         vc_remove_tree(old, NULL);
-        prune(out, step, limit);
+        vtrain_ckpt_prune(out, step, limit);
     }
     free(tmp);
     free(path);

@@ -13,6 +13,11 @@
 #include "formats/json.h"
 #include "formats/sums.h"
 
+/* Removes what killed runs left in out; one that was put aside for its successor, which never came,
+ * is back. Never fails. One process at a time works on `out`. */
+void vtrain_ckpt_clean(const char *out);
+/* Removes the oldest complete ones beyond `limit` (0: keeps all), never that of step. */
+void vtrain_ckpt_prune(const char *out, int64_t step, int64_t limit);
 /* Makes out/checkpoint-STEP.tmp anew, after removing what killed runs left there of any step; *dir
  * malloc'ed. One process at a time works on `out`. */
 int vtrain_ckpt_begin(char **dir, const char *out, int64_t step, vc_err *err);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
 #include "common/map.h"
 #include "common/tensor/replay.h"
 #include "train/dist.h"
@@ -373,14 +374,42 @@ static int validate(vtrain *t, loop *l, vc_err *err)
     return rc;
 }
 
+static bool samples_due(const vtrain *t)
+{
+    int64_t each = t->cfg.validation_steps;
+    return each && t->step > 0 && (t->step == t->plan.steps || t->step % each == 0);
+}
+
+/* Whether the checkpoint gone on from is of this folder, not of another run. */
+static bool is_own(const vtrain *t)
+{
+    char *own = vc_format("%s/checkpoint-%lld", t->cfg.output_dir, (long long)t->step);
+    bool yes = own && t->from_dir && vc_file_exists(own);
+    free(own);
+    return yes;
+}
+
+/* What a run that was killed behind its checkpoint had still to do there: samples, and at the end the
+ * report and the removal of old checkpoints. A run that goes on does the latter with its next one. */
+static int make_up(vtrain *t, loop *l, vc_err *err)
+{
+    vc_err why = { 0 };
+    bool leads = vtrain_leads(t) && is_own(t), done = t->step >= t->plan.steps;
+    int lacks = leads && samples_due(t) && !vtrain_validated(t) ? VC_ENOENT : 0;
+    int rc = vc_comm_agree(t->comm, lacks, &why) ? validate(t, l, err) : 0;
+    if (rc || !done || !leads) return rc;
+    vtrain_ckpt_prune(t->cfg.output_dir, t->step, t->cfg.checkpointing_limit);
+    report(t, l);
+    return 0;
+}
+
 static int after_step(vtrain *t, loop *l, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     bool last = t->step == t->plan.steps;
     bool saves = last || t->step % c->checkpointing_steps == 0;
-    bool samples = c->validation_steps && (last || t->step % c->validation_steps == 0);
     int rc = saves ? vc_comm_agree(t->comm, save(t, l, err), err) : 0;
-    if (rc || !samples) return rc;
+    if (rc || !samples_due(t)) return rc;
     rc = validate(t, l, err);
     if (!rc && vtrain_leads(t)) report(t, l);
     return rc;
@@ -554,6 +583,7 @@ int vtrain_loop(vtrain *t, vc_err *err)
     vc_progress_begin(t->ui, "training", "steps", (uint64_t)t->plan.steps);
     vc_progress_at(t->ui, (uint64_t)t->step, NULL);
     rc = vc_comm_agree(t->comm, rc, err);
+    if (!rc) rc = make_up(t, &l, err);
     while (!rc && t->step < t->plan.steps)
         rc = one_step(t, &l, err);
     if (rc == VC_ESTOP) rc = vc_comm_agree(t->comm, stopped(t, &l, err), err);

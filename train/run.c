@@ -350,6 +350,7 @@ static int open_output(vtrain *t, vc_err *err)
     if (!rc && (!path || !lock)) rc = vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vc_lock_file(&t->lock, lock, err);
     if (!rc) rc = check_again(t, err);
+    if (!rc) vtrain_ckpt_clean(out);
     if (!rc) rc = vc_file_write(path, t->settings, strlen(t->settings), err);
     free(path);
     free(lock);

@@ -358,3 +358,15 @@ int vtrain_validate(vtrain *t, vc_err *err)
     free(dir);
     return rc;
 }
+
+bool vtrain_validated(const vtrain *t)
+{
+    bool all = true;
+    for (uint32_t i = 0; all && i < vtrain_data_prompts(t->data); i++) {
+        char *path = vc_format("%s/validation/step-%lld/%03u.safetensors", t->cfg.output_dir,
+                               (long long)t->step, i);
+        all = path && vc_file_exists(path);
+        free(path);
+    }
+    return all;
+}

@@ -23,5 +23,7 @@ int vtrain_validate_check(vtrain *t, vc_err *err);
  * out/validation/step-N/000.safetensors: `latents` f32 [C,f,h,w] in raw VAE space, with prompt,
  * negative_prompt, seed, fps, frames, steps, sampler, guidance_scale as metadata. */
 int vtrain_validate(vtrain *t, vc_err *err);
+/* Whether the files of all prompts at this step are there. */
+bool vtrain_validated(const vtrain *t);
 
 #endif
