@@ -37,6 +37,8 @@ static void keep_message(void *obj, int level, const char *fmt, va_list ap)
     line[strcspn(line, "\r\n")] = 0;
     if (*line)
         memcpy(log_line, line, sizeof line);
+    if (level <= AV_LOG_PANIC)
+        fprintf(stderr, "%s\n", line);      /* abort() comes next: nobody else can tell */
 }
 
 static void install_hook(void)

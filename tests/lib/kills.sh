@@ -178,6 +178,9 @@ trial()
             { [[ $rule == memory:* ]] && grep -qx '.*libarchive: Out of memory' "$dir/err"; } ||
             why+="; status $status without a message" ;;
     124) why+='; it hung' ;;
+    134)                # libavcodec, out of memory for an encoder's options, asserts that it was not
+        [[ $rule == memory:* ]] && grep -q '^Assertion .* at .*libavcodec/options.c' "$dir/err" ||
+            why+='; aborted' ;;
     *) why+="; status $status" ;;
     esac
     # a command that was killed after its end may find its work done
