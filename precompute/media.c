@@ -144,8 +144,14 @@ static int own_word(const media *m, int rc, vc_err *err)
     return vc_fail_errno(err, m->io.fd < 0 ? "cannot open" : "cannot read");
 }
 
-/* FFmpeg says of a header that asks for absurd sizes that memory is out. Where memory can be had,
- * and it has said so twice, it was the header. */
+/* FFmpeg says of a header that asks for absurd sizes that memory is out, and where memory is out it may
+ * say that the data are invalid. So each failure is tried once more. Where memory can be had, and it has
+ * said twice that there is none, it was the header. */
+static bool may_be_memory(const media *m, int rc)
+{
+    return (rc == VC_ENOMEM || rc == VC_EFORMAT) && !m->io.failed;
+}
+
 static int no_memory(int rc, vc_err *err)
 {
     enum { PLENTY = 64 << 20 };
@@ -172,17 +178,17 @@ static int open_any(media *m, const char *path, vc_err *err)
     return 0;
 }
 
-/* *claimed: memory is wanting, as FFmpeg has it. */
-static int open_once(media **out, const char *path, bool *claimed, vc_err *err)
+/* *again: the failure may be one of memory. */
+static int open_once(media **out, const char *path, bool *again, vc_err *err)
 {
-    *claimed = false;
+    *again = false;
     media *m = *out = calloc(1, sizeof *m);
     if (!m)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     m->io.fd = -1;
     int rc = own_word(m, open_any(m, path, err), err);
     if (rc) {
-        *claimed = rc == VC_ENOMEM && !m->io.failed;
+        *again = may_be_memory(m, rc);
         media_close(m);
         *out = NULL;
     }
@@ -191,11 +197,11 @@ static int open_once(media **out, const char *path, bool *claimed, vc_err *err)
 
 int media_open(media **out, const char *path, media_info *info, vc_err *err)
 {
-    bool claimed;
-    int rc = open_once(out, path, &claimed, err);
-    if (claimed)
-        rc = open_once(out, path, &claimed, err);
-    if (claimed)
+    bool again;
+    int rc = open_once(out, path, &again, err);
+    if (again)
+        rc = open_once(out, path, &again, err);
+    if (again && rc == VC_ENOMEM)
         rc = no_memory(rc, err);
     if (!rc && info)
         *info = (*out)->info;
@@ -348,7 +354,7 @@ int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit
         if (!rc)
             rc = read_video(m, dst, index, n, fit, err);
     }
-    if (rc == VC_ENOMEM && !m->is_jpeg && !m->io.failed) {
+    if (!m->is_jpeg && may_be_memory(m, rc)) {
         m->video.out = INT64_MAX;                   /* begin again */
         rc = read_video(m, dst, index, n, fit, err);
         rc = rc == VC_ENOMEM ? no_memory(rc, err) : rc;
