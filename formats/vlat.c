@@ -77,7 +77,7 @@ static const vc_flag export_flags[] = {
     LOG_FORMAT, END
 };
 static const vc_flag import_flags[] = {
-    FLAG(VC_STRING, from, "from", NULL, FORMATS, "the format (required)"),
+    FLAG(VC_STRING, from, "from", NULL, FORMATS "|cogvideox-factory", "the format (required)"),
     NEW_DATASET("the new dataset (required)"),
     FLAG(VC_STRING, family, "family", NULL, NULL, "whose latents they are, where the files do not say"),
     CONSTANTS,

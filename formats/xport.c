@@ -16,7 +16,7 @@
 
 static const xport_format *const formats[] = {
     &xport_safetensors, &xport_webdataset, &xport_musubi, &xport_finetrainers, &xport_causvid, &xport_ttt,
-    &xport_diffsynth, &xport_cogvideo,
+    &xport_diffsynth, &xport_cogvideo, &xport_factory,
 #ifdef VLT_SQLITE
     &xport_dpipe,
 #endif

@@ -91,7 +91,7 @@ typedef struct xport_format {
 } xport_format;
 
 extern const xport_format xport_safetensors, xport_webdataset, xport_musubi, xport_finetrainers,
-    xport_causvid, xport_ttt, xport_diffsynth, xport_cogvideo;
+    xport_causvid, xport_ttt, xport_diffsynth, xport_cogvideo, xport_factory;
 #ifdef VLT_SQLITE
 extern const xport_format xport_dpipe;
 #endif

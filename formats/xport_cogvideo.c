@@ -14,7 +14,6 @@
 #include "formats/sha256.h"
 #include "formats/xport_parts.h"
 
-#define VIDEOS "videos.txt"
 #define LATENT "encoded_video"
 #define PROMPT "prompt_embedding"
 
@@ -151,7 +150,7 @@ static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
     if (!rc && !stem)
         rc = VC_ENOMEM;
     if (!rc && strpbrk(stem, "\r\n"))
-        rc = vc_fail(err, VC_EMISMATCH, "a path with a line break does not go into " VIDEOS);
+        rc = vc_fail(err, VC_EMISMATCH, "a path with a line break does not go into " XPORT_VIDEOS);
     if (!rc) rc = write_named(x, e, s, stem, prompt, err);
     free(stem);
     free(prompt);
@@ -168,7 +167,7 @@ static int export_cogvideo(xport *x, vc_err *err)
     if (!rc && (e.prompts_txt.failed || e.videos_txt.failed))
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = xport_write(x->dir, "prompts.txt", e.prompts_txt.data, e.prompts_txt.n, err);
-    if (!rc) rc = xport_write(x->dir, VIDEOS, e.videos_txt.data, e.videos_txt.n, err);
+    if (!rc) rc = xport_write(x->dir, XPORT_VIDEOS, e.videos_txt.data, e.videos_txt.n, err);
     vf_buf_free(&e.prompts_txt);
     vf_buf_free(&e.videos_txt);
     vf_keymap_free(&e.names);
@@ -242,13 +241,13 @@ static int read_sample(xport *x, const char *root, const char *video, const char
     return rc;
 }
 
-static int read_lists(xport *x, const char *root, vc_err *err)
+int xport_pairs(xport *x, const char *root, xport_pair_fn fn, vc_err *err)
 {
     lines videos = { 0 }, prompts = { 0 };
     char *one = vc_path_join(root, "prompts.txt");
     bool plural = one && vc_file_exists(one);
     free(one);
-    int rc = open_lines(&videos, root, VIDEOS, err);
+    int rc = open_lines(&videos, root, XPORT_VIDEOS, err);
     if (!rc) rc = open_lines(&prompts, root, plural ? "prompts.txt" : "prompt.txt", err);
     for (bool more = true; !rc && more;) {
         char *video, *prompt = NULL;
@@ -256,7 +255,7 @@ static int read_lists(xport *x, const char *root, vc_err *err)
         if (!rc) rc = next_line(&prompts, &prompt, err);
         more = video && prompt;
         if (!rc && more)
-            rc = xport_skip(x, read_sample(x, root, video, prompt, err), err);
+            rc = xport_skip(x, fn(x, root, video, prompt, err), err);
         else if (!rc && (video || prompt))
             rc = xport_lack(x, err, "%s: another number of prompts than of videos", root);
         free(video);
@@ -280,7 +279,7 @@ static int import_cogvideo(xport *x, vc_err *err)
     if (!rc && !x->v->o->family && !strncmp(vc_path_base(real), "cogvideox1.5", 12))
         x->family = xport_family_find("cogvideox1.5");
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
-    if (!rc) rc = read_lists(x, root, err);
+    if (!rc) rc = xport_pairs(x, root, read_sample, err);
     free(model);
     free(real);
     free(root);

@@ -36,6 +36,13 @@ struct xport_sink {
     uint64_t values, inexact;                /* normalised values; those that raw f32 cannot give back */
 };
 
+#define XPORT_VIDEOS "videos.txt"
+typedef int (*xport_pair_fn)(xport *x, const char *root, const char *video, const char *prompt,
+                             vc_err *err);
+/* fn for each pair of lines of ROOT/videos.txt and ROOT/prompts.txt (or prompt.txt), as CogVideo and
+ * CogVideoX-Factory read them: without blanks around them, and without blank lines. */
+int xport_pairs(xport *x, const char *root, xport_pair_fn fn, vc_err *err);
+
 /* diffusion-pipe's export. */
 int xport_dpipe_write(xport *x, vc_err *err);
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/file.h"
+
 /* ---- export ---- */
 
 vf_pt_value *xport_dict_add(xport_dict *d, const char *key, vf_pt_kind kind)
@@ -41,6 +43,23 @@ int xport_write_pt(const char *dir, const char *name, const vf_pt_value *v, vc_e
 }
 
 /* ---- import ---- */
+
+int xport_open_tensor(vf_pt **p, const char *dir, const char *name, int nd, vf_view *v, vc_err *err)
+{
+    if (strlen(name) > 4000)
+        return vc_fail(err, VC_EFORMAT, "\"%.100s...\": a path of %zu bytes", name, strlen(name));
+    char *path = vc_path_join(dir, name);
+    int rc = path ? vf_pt_open(p, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) {
+        const vf_pt_value *root = vf_pt_root(*p);
+        if (root->kind != VF_PT_TENSOR || root->tensor->nd != nd)
+            rc = vc_fail(err, VC_EFORMAT, "%s: a tensor of %d dimensions expected", path, nd);
+        else
+            *v = *root->tensor;
+    }
+    free(path);
+    return rc;
+}
 
 int xport_unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v, vc_err *err)
 {

@@ -22,6 +22,8 @@ vf_pt_value xport_dict_value(const xport_dict *d);           /* borrows d */
 /* The .pt file dir/name of v. */
 int xport_write_pt(const char *dir, const char *name, const vf_pt_value *v, vc_err *err);
 
+/* Opens DIR/NAME, which must be a tensor of nd dimensions; v borrows from *p. */
+int xport_open_tensor(vf_pt **p, const char *dir, const char *name, int nd, vf_view *v, vc_err *err);
 /* The tensor of a key, of nd dimensions without its batch dimension of 1. */
 int xport_unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v, vc_err *err);
 /* The number of a key; `otherwise` if there is none. */

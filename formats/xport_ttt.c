@@ -106,22 +106,11 @@ typedef struct importing {
     char *base;                              /* folder of the list: paths are relative to it */
 } importing;
 
-/* Opens DIR/NAME, which must hold a tensor of nd dimensions. */
 static int open_tensor(const importing *m, const cJSON *name, int nd, vf_pt **p, vf_view *v, vc_err *err)
 {
-    if (!cJSON_IsString(name) || strlen(name->valuestring) > 4000)
+    if (!cJSON_IsString(name))
         return vc_fail(err, VC_EFORMAT, "vid_emb, text_chunk_emb: paths expected");
-    char *path = vc_path_join(m->base, name->valuestring);
-    int rc = path ? vf_pt_open(p, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) {
-        const vf_pt_value *root = vf_pt_root(*p);
-        if (root->kind != VF_PT_TENSOR || root->tensor->nd != nd)
-            rc = vc_fail(err, VC_EFORMAT, "%s: a tensor of %d dimensions expected", path, nd);
-        else
-            *v = *root->tensor;
-    }
-    free(path);
-    return rc;
+    return xport_open_tensor(p, m->base, name->valuestring, nd, v, err);
 }
 
 /* The segments' rows, one after the other. */

@@ -119,7 +119,7 @@ static void test_damage(void **state)
 {
     static const struct { const char *format, *inside; } rows[] = {
         { "safetensors", "" }, { "webdataset", "" }, { "musubi", "" }, { "finetrainers", "" },
-        { "causvid", "" }, { "ttt-video", "" }, { "diffsynth", "" },
+        { "causvid", "" }, { "ttt-video", "" }, { "diffsynth", "" }, { "cogvideox-factory", "" },
         { "cogvideo", "cache/video_latent/cogvideox-t2v/9x32x48" },
 #ifdef VLT_SQLITE
         { "diffusion-pipe", "" },

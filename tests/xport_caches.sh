@@ -19,5 +19,6 @@ cache causvid wan2.1 mode f16 bf16 'frames > 1'
 cache ttt-video cogvideox moments bf16 bf16
 cache diffsynth wan2.1 mode bf16 bf16
 cache cogvideo cogvideox sample bf16 bf16 'frames > 1'
+"$VLT_BUILD/tests/factory_cache" ttt-video.lmdb "$caches/cogvideox-factory" || bad=1
 [ ! -x "$VLT_BUILD/tests/dpipe_cache" ] || "$VLT_BUILD/tests/dpipe_cache" musubi.lmdb "$caches/diffusion-pipe" || bad=1
 exit $bad
