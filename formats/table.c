@@ -63,22 +63,31 @@ static int give_long(const vf_table_sink *sink, int64_t number, vc_err *err)
     return sink->row(sink->arg, number, NULL, why.text, err);
 }
 
-/* The end of a value whose brackets lie deeper than a scan follows them; NULL: that is not it. */
-static const char *end_of_deep(const char *p, const char *end)
+/* Where the row that a scan could not read ends: at its last bracket, with the list going on behind
+ * it. NULL where that is not certain: a line ends within a string, so that a quote may be missing,
+ * or brackets are. */
+static const char *end_of_bad(const char *p, const char *end)
 {
-    int64_t depth = 0, most = 0;
+    char close = *p == '{' ? '}' : ']';
+    int64_t depth = 0;
     bool text = false;
 
+    if (p == end || (*p != '{' && *p != '['))
+        return NULL;
     for (; p < end; p++) {
         if (*p == '\\' && text) {
             p++;
         } else if (*p == '"') {
             text = !text;
-        } else if (!text && (*p == '{' || *p == '[')) {
+        } else if (text) {
+            if (*p == '\n' || *p == '\r')
+                return NULL;
+        } else if (*p == '{' || *p == '[') {
             depth++;
-            most = depth > most ? depth : most;
-        } else if (!text && (*p == '}' || *p == ']') && --depth <= 0) {
-            return depth == 0 && most > VF_JSON_DEPTH ? p + 1 : NULL;
+        } else if ((*p == '}' || *p == ']') && --depth == 0) {
+            vf_scan rest = vf_scan_of(p + 1, (size_t)(end - p - 1));
+            char next = vf_scan_peek(&rest);
+            return *p == close && (next == ',' || next == ']') ? p + 1 : NULL;
         }
     }
     return NULL;
@@ -97,13 +106,13 @@ static int read_array(const char *text, size_t n, const vf_table_sink *sink, vc_
         if (rc || !more)
             break;
         vf_scan_peek(&s);
-        const char *from = s.at, *deep = NULL;
+        const char *from = s.at, *bad = NULL;
         vc_err why;
-        if (vf_scan_skip(&s, &why) && !(deep = end_of_deep(from, s.end)))
+        if (vf_scan_skip(&s, &why) && !(bad = end_of_bad(from, s.end)))
             return vc_fail(err, why.code, "row %" PRId64 ": %s", row, why.text);
-        if (deep)
-            s.at = deep;
-        if (deep)
+        if (bad)
+            s.at = bad;
+        if (bad)
             rc = sink->row(sink->arg, row, NULL, why.text, err);
         else if (s.at - from > MAX_ROW)
             rc = give_long(sink, row, err);

@@ -235,7 +235,7 @@ static const struct {
     { "json", "{\"video\":\"a\"}", 0, VC_EFORMAT, "expected an array" },
     { "json", "", 0, VC_EFORMAT, "expected an array" },
     { "json", "[{\"video\":\"a\"}", 0, VC_EFORMAT, "expected ','" },
-    { "json", "[{\"video\":\"a\"},\n{\"video\":tru}]", 0, VC_EFORMAT, "row 2: line 2, column 10" },
+    { "json", "[{\"video\":\"a\"},\n{\"video\":tru]", 0, VC_EFORMAT, "row 2: line 2, column 10" },
     { "json", "[] []", 0, VC_EFORMAT, "after the end" },
     { "json", "\xff\xfe[\0]\0", 6, VC_EFORMAT, "UTF-16" },
     { "csv", "", 0, VC_EFORMAT, "no header" },
@@ -393,6 +393,46 @@ static void test_row_too_deep(void **state)
     free(jsonl);
 }
 
+/* What is wrong in one row says nothing of the next, as long as it is certain where that begins. */
+static void test_row_spoilt(void **state)
+{
+    static const struct { const char *row; size_t n; const char *bad; } spoilt[] = {
+#define ROW(text, bad) { text, sizeof text - 1, bad }
+        ROW("{\"video\":\"b\",\"text\":\"x\0y\"}", "control character 0x00"),
+        ROW("{\"video\":\"b\",\"text\":\"x\\u0000y\"}", "escape that is not allowed"),
+        ROW("{\"video\":\"b\",\"text\":\"C:\\x\"}", "escape that is not allowed"),
+        ROW("{\"video\":\"b\",\"text\":\"\\q\\\"}]\"}", "escape that is not allowed"),
+        ROW("{\"video\":\"b\",\"text\":\"\xff\"}", "is not UTF-8"),
+        ROW("{\"video\":\"b\",\"weight\":NaN}", "expected a value"),
+        ROW("{\"video\":\"b\",\0\"text\":\"x\"}", "expected a string"),
+        ROW("{\"video\":\"b\",\"tags\":[\"x\",]}", "a value is missing"),
+    };
+    static const char *const whole[] = {     /* these may go on in the next row */
+        "[{\"video\":\"b\",\"text\":\"x},\n{\"video\":\"c\"},\n{\"video\":\"d\"}]",
+        "[{\"video\":\"b\",\"text\":\"x\",\n{\"video\":\"c\"}]",
+        "[{\"video\":\"b\",\"tags\":[\"x\"},{\"video\":\"c\"}]",
+        "[{\"video\":\"b\",\"weight\":NaN} {\"video\":\"c\"}]",
+        "[NaN,{\"video\":\"c\"}]",
+    };
+    vf_metadata m;
+    vc_err err;
+
+    for (size_t i = 0; i < sizeof spoilt / sizeof *spoilt; i++)
+        for (int array = 0; array < 2; array++) {
+            char text[200];
+            size_t n = (size_t)sprintf(text, array ? "[{\"video\":\"a\"},\n" : "{\"video\":\"a\"}\n");
+            memcpy(text + n, spoilt[i].row, spoilt[i].n);
+            n += spoilt[i].n;
+            n += (size_t)sprintf(text + n, array ? ",\n{\"video\":\"c\"}]" : "\n{\"video\":\"c\"}");
+            expect_middle_bad(*state, array ? "json" : "jsonl", text, n, spoilt[i].bad);
+        }
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        assert_int_equal(read_list(*state, &m, "json", whole[i], strlen(whole[i]), NULL, &err),
+                         VC_EFORMAT);
+        assert_non_null(strstr(err.text, "row 1: line"));
+    }
+}
+
 /* So many captions of one row that a list which grows by one is felt. */
 static void test_many_captions(void **state)
 {
@@ -535,7 +575,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_rows), IN_FOLDER(test_fields), IN_FOLDER(test_refused),
         IN_FOLDER(test_numbers_and_ids), IN_FOLDER(test_long_lists), IN_FOLDER(test_row_too_long),
-        IN_FOLDER(test_row_too_deep), IN_FOLDER(test_many_captions),
+        IN_FOLDER(test_row_too_deep), IN_FOLDER(test_row_spoilt), IN_FOLDER(test_many_captions),
         IN_FOLDER(test_folder), IN_FOLDER(test_folder_without_media),
         cmocka_unit_test(test_mutations), cmocka_unit_test(test_real),
     };
