@@ -2,7 +2,12 @@
  * model.h */
 #include "formats/model.h"
 
+#include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "common/file.h"
 
 enum { BLOCK = 64 << 20 };               /* bytes hashed between looks at *stop */
 
@@ -62,4 +67,51 @@ int vf_model_hash(vf_key *k, const vf_model *m, const volatile int *stop, vc_err
     }
     *k = vf_hasher_end(&h);
     return 0;
+}
+
+/* ---- which files ---- */
+
+static int is_weights(const struct dirent *e)
+{
+    return strstr(e->d_name, ".safetensors") != NULL;
+}
+
+static int hash_stat(vf_hasher *h, const char *path, double *bytes, vc_err *err)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return vc_fail_errno(err, "%s", path);
+    vf_hasher_str(h, "name", vc_path_base(path));
+    vf_hasher_int(h, "size", st.st_size);
+    vf_hasher_int(h, "mtime", st.st_mtim.tv_sec);
+    vf_hasher_int(h, "mtime_ns", st.st_mtim.tv_nsec);
+    vf_hasher_int(h, "inode", (int64_t)st.st_ino);
+    *bytes += (double)st.st_size;
+    return 0;
+}
+
+int vf_model_files(vf_key *k, double *bytes, const char *path, vc_err *err)
+{
+    struct dirent **names = NULL;
+    struct stat st;
+    vf_hasher h;
+    int n = 0, rc = 0;
+
+    if (stat(path, &st))
+        return vc_fail_errno(err, "%s", path);
+    vf_hasher_begin(&h, "files");
+    if (!S_ISDIR(st.st_mode))
+        rc = hash_stat(&h, path, bytes, err);
+    else if ((n = scandir(path, &names, is_weights, alphasort)) < 0)
+        return vc_fail_errno(err, "%s", path);
+    for (int i = 0; i < n; i++) {
+        char *file = vc_path_join(path, names[i]->d_name);
+        if (!rc)
+            rc = file ? hash_stat(&h, file, bytes, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        free(file);
+        free(names[i]);
+    }
+    free(names);
+    *k = vf_hasher_end(&h);
+    return rc;
 }

@@ -1,7 +1,6 @@
 /* components.c - see components.h; and a run's own: which family, which parts (vprep.h) */
 #include "precompute/components.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,62 +81,16 @@ int prep_component_class(char *name, size_t size, const char *dir, vc_err *err)
 
 /* ---- hashes of weights ---- */
 
-static int is_weights(const struct dirent *e)
-{
-    return strstr(e->d_name, ".safetensors") != NULL;
-}
-
-static int hash_stat(vf_hasher *h, const char *path, double *bytes, vc_err *err)
-{
-    struct stat st;
-    if (stat(path, &st))
-        return vc_fail_errno(err, "%s", path);
-    vf_hasher_str(h, "name", vc_path_base(path));
-    vf_hasher_int(h, "size", st.st_size);
-    vf_hasher_int(h, "mtime", st.st_mtim.tv_sec);
-    vf_hasher_int(h, "mtime_ns", st.st_mtim.tv_nsec);
-    vf_hasher_int(h, "inode", (int64_t)st.st_ino);
-    *bytes += (double)st.st_size;
-    return 0;
-}
-
-/* Which files there are and when they changed, wherever the folder lies. */
-static int hash_files(prep_part *part, double *bytes, vc_err *err)
-{
-    struct dirent **names = NULL;
-    struct stat st;
-    vf_hasher h;
-    int n = 0, rc = 0;
-
-    if (stat(part->dir, &st))
-        return vc_fail_errno(err, "%s", part->dir);
-    vf_hasher_begin(&h, "files");
-    if (!S_ISDIR(st.st_mode))
-        rc = hash_stat(&h, part->dir, bytes, err);
-    else if ((n = scandir(part->dir, &names, is_weights, alphasort)) < 0)
-        return vc_fail_errno(err, "%s", part->dir);
-    for (int i = 0; i < n; i++) {
-        char *path = vc_path_join(part->dir, names[i]->d_name);
-        if (!rc)
-            rc = path ? hash_stat(&h, path, bytes, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-        free(path);
-        free(names[i]);
-    }
-    free(names);
-    part->files = vf_hasher_end(&h);
-    return rc;
-}
-
 int prep_part_unchanged(const prep_part *part, vc_err *err)
 {
     static const vf_key none;
-    prep_part now = { .dir = part->dir };
-    double bytes;
+    vf_key now;
+    double bytes = 0;
 
     if (!part->dir || !memcmp(&part->files, &none, sizeof none))
         return 0;
-    int rc = hash_files(&now, &bytes, err);
-    return rc || !memcmp(&now.files, &part->files, sizeof none)
+    int rc = vf_model_files(&now, &bytes, part->dir, err);
+    return rc || !memcmp(&now, &part->files, sizeof none)
                ? rc : vc_fail(err, VC_EMISMATCH, "%s: its weights changed while this ran: start again; what "
                               "was encoded meanwhile is not to be trusted (--overwrite)", part->dir);
 }
@@ -158,7 +111,7 @@ static int hash_part(const vprep *p, prep_part *part, const char *what, vc_err *
 
     if (!part->dir)
         return 0;
-    int rc = hash_files(part, &bytes, err);
+    int rc = vf_model_files(&part->files, &bytes, part->dir, err);
     if (rc)
         return rc;
     hint_name(name, part);

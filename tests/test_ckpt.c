@@ -62,6 +62,10 @@ static const vtrain_span spans[] = {
     { .part = parts, .n_parts = 2 }, { .epoch = 5, .micro = 35, .part = parts + 2, .n_parts = 2 },
 };
 
+static const vtrain_base_id base = {
+    .path = "m/transformer", .files = { { 1, 2 } }, .weights = { { 0xff, 3 } }
+};
+
 static int write_state(int64_t step, const char *path, vc_err *err)
 {
     vtrain_state s = state_of(step);
@@ -70,6 +74,7 @@ static int write_state(int64_t step, const char *path, vc_err *err)
     s.epoch = 9;
     s.span = (vtrain_span *)spans;
     s.n_spans = COUNT(spans);
+    s.base = base;
     int rc = vtrain_state_write(&s, path, NULL, err);
     cJSON_Delete(s.settings);
     return rc;
@@ -238,6 +243,9 @@ static void test_state(void **state)
     assert_string_equal(cJSON_GetObjectItem(s.settings, "learning_rate")->valuestring, "0.0001");
     assert_int_equal(s.epoch, 9);
     assert_int_equal(s.n_spans, COUNT(spans));
+    assert_string_equal(s.base.path, "m/transformer");
+    assert_memory_equal(&s.base.files, &base.files, sizeof base.files);
+    assert_memory_equal(&s.base.weights, &base.weights, sizeof base.weights);
     for (int i = 0; i < COUNT(spans); i++) {
         assert_true(s.span[i].epoch == spans[i].epoch && s.span[i].micro == spans[i].micro);
         assert_int_equal(s.span[i].n_parts, 2);
@@ -269,6 +277,9 @@ static void test_state_damaged(void **state)
         { "\"shards\":7", "\"shards\":3000000000", "epochs[1]: data[0]: shards" },
         { "\"root\":\"0e1", "\"root\":\"0e", "epochs[1]: data[0]: root" },
         { "\"epochs\":[", "\"epochs\":{},\"x\":[", "epochs" },
+        { "\"weights\":\"", "\"weights\":\"0", "base: weights: 32 hex digits" },
+        { "\"files\":\"", "\"files\":5,\"x\":\"", "base: files" },
+        { "\"base\":{", "\"base\":[],\"x\":{", "base" },
         { "\"format\":1", "\"format\":2", "format" }, { "}", "", "trainer.json" },
         { "\"family\":\"builtin\"", "\"family\":null", "family" },
     };

@@ -95,10 +95,95 @@ static void test_told(void **state)
     }
 }
 
+/* Runs a shell's command in dir. */
+static void shell(const char *dir, const char *what)
+{
+    char *command = vc_format("cd '%s' && { %s; }", dir, what);
+    assert_int_equal(system(command), 0);
+    free(command);
+}
+
+/* What a LoRA's run says when the weights below it are as `change` (a shell command in the test's
+ * folder, where m is the model and `other` one of the same shapes) made them; code 0: goes on. */
+static const struct { const char *name, *change, *args; int rc; const char *says; } bases[] = {
+    { "same", ":", LORA, 0, NULL },
+    { "touched", "touch -d 2001-02-03 m/transformer/*.safetensors", LORA, 0, NULL },
+    { "moved", "cp -r m n; rm -r m; mv n m", LORA, 0, NULL },
+    { "replaced", "cp other/checkpoint-1/transformer/*.safetensors m/transformer", LORA,
+      VC_EMISMATCH, "--allow_mismatch" },
+    { "allowed", "cp other/checkpoint-1/transformer/*.safetensors m/transformer",
+      LORA "--allow_mismatch", 0, NULL },
+    { "part", "cp other/checkpoint-1/transformer/*.safetensors m/transformer",
+      "--training_type full-finetune --trainable_modules to_q", VC_EMISMATCH, "was trained on" },
+    { "whole", "cp other/checkpoint-1/transformer/*.safetensors m/transformer",
+      "--training_type full-finetune", 0, NULL },
+    { "untold", "sed -i 's/\"base\":{[^}]*},//; s/,\"checksums\":true//' "
+      "untold/checkpoint-1/trainer.json; rm untold/checkpoint-1/checksums.json; "
+      "cp other/checkpoint-1/transformer/*.safetensors m/transformer", LORA, 0, NULL },
+};
+
+static void test_base(void **state)
+{
+    const char *dir = *state;
+    run_ok(dir, "base", TINY "--max_train_steps 1");
+    run_ok(dir, "other", TINY "--max_train_steps 1 --lr 0.5");
+    for (size_t i = 0; i < COUNT(bases); i++) {
+        vc_err err = { 0 };
+        char *first = vc_format("--model %s/m %s --max_train_steps 1", dir, bases[i].args);
+        char *then = vc_format("--model %s/m %s --max_train_steps 2 --resume_from_checkpoint latest",
+                               dir, bases[i].args);
+        shell(dir, "rm -rf m && cp -r base/checkpoint-1 m");
+        run_ok(dir, bases[i].name, first);
+        shell(dir, bases[i].change);
+        int rc = run(dir, bases[i].name, then, &err);
+        if (rc != bases[i].rc || (rc && !strstr(err.text, bases[i].says)))
+            fail_msg("%s: %d %s", bases[i].name, rc, err.text);
+        free(first);
+        free(then);
+    }
+    /* noise is no weights either */
+    vc_err err = { 0 };
+    int rc = run(dir, "part", TINY "--training_type full-finetune --trainable_modules to_q "
+                 "--max_train_steps 3 --resume_from_checkpoint latest", &err);
+    if (rc != VC_EMISMATCH || !strstr(err.text, "begins with noise"))
+        fail_msg("%d %s", rc, err.text);
+}
+
+/* Files that did not change are not read; what is read, or not known, is told. */
+static void test_base_told(void **state)
+{
+    static const struct { const char *change, *says; } rows[] = {
+        { ":", NULL },
+        { "touch m/transformer/*.safetensors", "hashing them to compare" },
+        { ":", NULL },
+        { "sed -i 's/\"base\":{[^}]*},//; s/,\"checksums\":true//' told/checkpoint-*/trainer.json; "
+          "rm told/checkpoint-*/checksums.json", "does not tell which weights it began with" },
+    };
+    const char *dir = *state;
+    char *args = vc_format("--model %s/m " LORA, dir);
+    run_ok(dir, "base", TINY "--max_train_steps 1");
+    shell(dir, "cp -r base/checkpoint-1 m");
+    char *first = vc_format("%s --max_train_steps 1", args);
+    run_ok(dir, "told", first);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *then = vc_format("%s --seed 5 --max_train_steps %d", args, (int)i + 2);
+        shell(dir, rows[i].change);
+        char *text = said(dir, "told", then);
+        bool told = strstr(text, "hashing") || strstr(text, "not tell which");
+        if (told != (rows[i].says != NULL) || (told && !strstr(text, rows[i].says)))
+            fail_msg("%zu: %s", i, text);
+        free(then);
+        free(text);
+    }
+    free(first);
+    free(args);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, run_dir_setup, toy_dir_teardown)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { TEST(test_refused), TEST(test_told) };
+    const struct CMUnitTest tests[] = { TEST(test_refused), TEST(test_told), TEST(test_base),
+                                         TEST(test_base_told) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

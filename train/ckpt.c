@@ -336,6 +336,17 @@ static int add_spans(cJSON *o, const vtrain_state *s)
     return list ? 0 : -1;
 }
 
+static int add_base(cJSON *o, const vtrain_base_id *base)
+{
+    char files[VF_KEY_HEX], weights[VF_KEY_HEX];
+    cJSON *b = base->path ? cJSON_AddObjectToObject(o, "base") : NULL;
+    if (!base->path)
+        return 0;
+    return b && cJSON_AddStringToObject(b, "path", base->path) &&
+           cJSON_AddStringToObject(b, "files", vf_key_hex(files, base->files)) &&
+           cJSON_AddStringToObject(b, "weights", vf_key_hex(weights, base->weights)) ? 0 : -1;
+}
+
 /* The seed is a string: JSON numbers are exact to 2^53 only. */
 static cJSON *state_json(const vtrain_state *s)
 {
@@ -354,7 +365,7 @@ static cJSON *state_json(const vtrain_state *s)
         !cJSON_AddStringToObject(o, "backend", s->backend) ||
         vf_json_add_int(o, "captions", (int64_t)s->rows) ||
         vf_json_add_int(o, "captions_dropped", (int64_t)s->dropped) || add_sets(o, s) ||
-        vf_json_add_int(o, "epoch", (int64_t)s->epoch) || add_spans(o, s) ||
+        vf_json_add_int(o, "epoch", (int64_t)s->epoch) || add_spans(o, s) || add_base(o, &s->base) ||
         !cJSON_AddItemReferenceToObject(o, "settings", s->settings)) {
         cJSON_Delete(o);
         return NULL;
@@ -495,6 +506,30 @@ static int read_spans(vtrain_state *s, const cJSON *o, vc_err *err)
     return 0;
 }
 
+static int read_key(const cJSON *o, const char *field, vf_key *k, vc_err *err)
+{
+    const char *hex;
+    int rc = vf_json_str(o, field, &hex, err);
+    if (!rc && !vf_key_parse(k, hex))
+        rc = vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", field);
+    return rc;
+}
+
+static int read_base(vtrain_base_id *base, const cJSON *o, vc_err *err)
+{
+    const cJSON *b;
+    if (!cJSON_HasObjectItem(o, "base"))
+        return 0;
+    int rc = vf_json_obj(o, "base", &b, err);
+    if (rc)
+        return rc;
+    if ((rc = read_key(b, "files", &base->files, err)) ||
+        (rc = read_key(b, "weights", &base->weights, err)) ||
+        (rc = read_text(b, "path", &base->path, err)))
+        return vc_context(err, rc, "base");
+    return 0;
+}
+
 static int check_settings(const cJSON *settings, vc_err *err)
 {
     const char *text;
@@ -523,6 +558,7 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
         (rc = read_count(o, "captions_dropped", &s->dropped, err)) ||
         (rc = vf_json_bool_opt(o, "checksums", &s->checksums, err)) ||
         (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) ||
+        (rc = read_base(&s->base, o, err)) ||
         (rc = vf_json_obj(o, "settings", &settings, err)) || (rc = check_settings(settings, err)))
         return rc;
     if (s->dropped > s->rows)
@@ -567,6 +603,7 @@ void vtrain_state_free(vtrain_state *s)
         free(s->sets[i].plan);
     }
     free(s->sets);
+    free(s->base.path);
     free(s->family);
     free(s->training_type);
     free(s->backend);

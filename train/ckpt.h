@@ -11,6 +11,7 @@
 
 #include "common/progress.h"
 #include "formats/json.h"
+#include "formats/shards.h"
 #include "formats/sums.h"
 
 /* Removes what killed runs left in out; one that was put aside for its successor, which never came,
@@ -55,6 +56,11 @@ typedef struct vtrain_span {
     vtrain_part *part;           /* [n_parts], a dataset each; malloc'ed */
     int n_parts;
 } vtrain_span;
+/* The weights that a run began with, where it does not train all of them. */
+typedef struct vtrain_base_id {
+    char *path;                  /* their folder; NULL: not recorded */
+    vf_key files, weights;       /* vf_model_files, vf_model_hash */
+} vtrain_base_id;
 typedef struct vtrain_state {
     int64_t step;                /* steps done */
     uint64_t micro;              /* micro-batches done: the next one's number */
@@ -67,6 +73,7 @@ typedef struct vtrain_state {
     uint64_t epoch;              /* that the next micro-batch belongs to, or nearly */
     vtrain_span *span;           /* oldest first, the last one is in use; none: not recorded */
     int n_spans;
+    vtrain_base_id base;
     bool checksums;              /* read: the folder was written with a checksums.json */
     cJSON *settings;             /* flag name -> value as text, for people and for comparing */
 } vtrain_state;

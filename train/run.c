@@ -9,6 +9,7 @@
 #include "common/file.h"
 #include "common/lock.h"
 #include "common/threads.h"
+#include "train/base.h"
 #include "train/ckpt.h"
 #include "train/dist.h"
 #include "train/export.h"
@@ -397,7 +398,8 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     rc = open_device(t, err);
     if (!rc) rc = open_model(t, err);
     if (rc) return rc;
-    return t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
+    rc = t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
+    return rc ? rc : vtrain_base_open(t, err);
 }
 
 /* Ranks that read another dataset or other settings would train something else together. */
@@ -437,6 +439,7 @@ static void close_run(vtrain *t)
     if (t->family) t->family->close(t->model);
     vt_params_close(t->params);
     vt_close(t->g);
+    vtrain_base_close(t->base);
     vtrain_weights_close(t->weights);
     cJSON_Delete(t->model_config);
     vtrain_data_close(t->data);

@@ -5,6 +5,7 @@
 #include <sys/statvfs.h>
 
 #include "common/file.h"
+#include "train/base.h"
 #include "train/ckpt.h"
 #include "train/export.h"
 #include "train/lora.h"
@@ -159,6 +160,7 @@ static int write_trainer(const vtrain *t, const char *dir, vf_sums *sums, vc_err
 {
     vtrain_state s;
     int rc = make_state(t, &s, err);
+    if (!rc) rc = vtrain_base_id_get(&s.base, t, err);
     if (!rc) rc = vtrain_state_write(&s, dir, sums, err);
     free(s.sets);
     cJSON_Delete(s.settings);

@@ -5,7 +5,7 @@
  *     memory.c    what a step takes, beforehand    follow.c   which samples each epoch has
  *     loop.c      steps: accumulate, clip, log,    step.c     one micro-batch: noise, forward,
  *                 save, evaluate, sample, stop                loss, backward
- *     save.c      what a checkpoint holds          weights.h  the transformer's files
+ *     save.c      what a checkpoint holds          weights.h  the transformer's files, base.h which
  *     data.h loader.h  latents in                  ckpt.h metrics.h report.h  results out
  *     dist.h zero.h    gradients and state over several ranks (docs/cluster.md)
  *     dit.h       transformers, families.c's table objective.h optim.h lora.h sample.h trace.h
@@ -165,6 +165,7 @@ typedef struct vtrain {
     cJSON *model_config;                      /* the transformer's config.json */
     struct vtrain_weights *weights;           /* what it started from (frozen ones borrow it), or
                                                * NULL: noise */
+    struct vtrain_base *base;                 /* which those are, where it matters (base.h) */
     vt_ctx *g;
     vt_params *params;
     void *model;

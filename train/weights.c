@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/file.h"
+#include "common/map.h"
 #include "formats/model.h"
 #include "train/lora.h"
 
@@ -11,6 +12,7 @@ enum { MAX_CONFIG = 1 << 20 };
 
 struct vtrain_weights {
     char *path;
+    vf_key files;
     cJSON *config;
     vf_model *file;
     vtrain_lora *preset;
@@ -83,6 +85,8 @@ static int open_parts(vtrain_weights *w, const char *model, const char *transfor
     char *config = rc ? NULL : vc_path_join(w->path, "config.json");
     if (!rc && !config) rc = vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vf_json_read(&w->config, config, MAX_CONFIG, err);
+    /* before they are opened: a file replaced meanwhile is then another one when it is looked at again */
+    if (!rc) rc = vf_model_files(&w->files, &(double){ 0 }, w->path, err);
     if (!rc) rc = vf_model_open(&w->file, w->path, err);
     free(config);
     return vc_context(err, rc, transformer ? "--transformer" : "--model");
@@ -124,4 +128,16 @@ const cJSON *vtrain_weights_config(const vtrain_weights *w)
 const char *vtrain_weights_path(const vtrain_weights *w)
 {
     return w->path;
+}
+
+vf_key vtrain_weights_files(const vtrain_weights *w)
+{
+    return w->files;
+}
+
+int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const volatile int *stop, vc_err *err)
+{
+    int rc = vf_model_hash(k, w->file, stop, err);
+    vf_model_release(w->file);
+    return vc_context(err, vc_maps_check(rc, err), "%s", w->path);
 }

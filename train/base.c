@@ -1,0 +1,124 @@
+#include "train/base.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/weights.h"
+
+struct vtrain_base {
+    const vtrain_weights *weights;
+    vtrain_base_id id;                        /* path borrowed */
+    pthread_t thread;
+    bool started, known;                      /* known: id.weights is there */
+    volatile int stop;
+    int rc;                                   /* the thread's */
+    vc_err err;
+};
+
+static void *work(void *arg)
+{
+    vtrain_base *b = arg;
+    b->rc = vtrain_weights_hash(&b->id.weights, b->weights, &b->stop, &b->err);
+    return NULL;
+}
+
+static bool same_key(const vf_key *a, const vf_key *b)
+{
+    return !memcmp(a, b, sizeof *a);
+}
+
+/* Reads all weights now: what the checkpoint tells of is not the files that are there. */
+static int compare_bytes(vtrain *t, vtrain_base *b, const vtrain_base_id *had, vc_err *err)
+{
+    char is[VF_KEY_HEX], was[VF_KEY_HEX];
+    vc_say(t->ui, "%s: not the files that the checkpoint began with: hashing them to compare",
+           b->id.path);
+    int rc = vtrain_weights_hash(&b->id.weights, b->weights, t->stop, err);
+    b->known = rc == 0;
+    if (rc || same_key(&b->id.weights, &had->weights)) return rc;
+    return vc_fail(err, VC_EMISMATCH, "%s: other weights (XXH3-128 %s) than those that %s was "
+                   "trained on (%s, XXH3-128 %s): give these, or --allow_mismatch", b->id.path,
+                   vf_key_hex(is, b->id.weights), t->from_dir, had->path,
+                   vf_key_hex(was, had->weights));
+}
+
+static int compare(vtrain *t, vtrain_base *b, vc_err *err)
+{
+    const vtrain_base_id *had = &t->from.base;
+    if (!had->path) {
+        vc_say(t->ui, "%s does not tell which weights it began with: they are not compared with "
+               "%s", t->from_dir, b->id.path);
+        return 0;
+    }
+    if (same_key(&had->files, &b->id.files)) {
+        b->id.weights = had->weights;
+        b->known = true;
+        return 0;
+    }
+    int rc = vc_comm_local(t->comm) == 0 ? compare_bytes(t, b, had, err) : 0;
+    if (rc != VC_EMISMATCH || !t->cfg.allow_mismatch) return rc;
+    vc_warn(t->ui, "%s", err->text);
+    return 0;
+}
+
+/* The weights are noise of the seed, but those of the checkpoint were files. */
+static int check_noise(const vtrain *t, vc_err *err)
+{
+    char was[VF_KEY_HEX];
+    if (!t->from.base.path || t->cfg.allow_mismatch) return 0;
+    return vc_fail(err, VC_EMISMATCH, "%s was trained on the weights of %s (XXH3-128 %s), but this "
+                   "run begins with noise: give --model or --transformer, or --allow_mismatch",
+                   t->from_dir, t->from.base.path, vf_key_hex(was, t->from.base.weights));
+}
+
+static bool all_trained(const vtrain *t)
+{
+    int i = 0, n = vt_params_count(t->params);
+    while (i < n && vt_params_at(t->params, i)->trained)
+        i++;
+    return i == n;
+}
+
+int vtrain_base_open(vtrain *t, vc_err *err)
+{
+    if (all_trained(t)) return 0;
+    if (!t->weights) return check_noise(t, err);
+    vtrain_base *b = t->base = calloc(1, sizeof *b);
+    if (!b) return vc_fail(err, VC_ENOMEM, "out of memory");
+    b->weights = t->weights;
+    b->id.path = (char *)vtrain_weights_path(t->weights);
+    b->id.files = vtrain_weights_files(t->weights);
+    int rc = t->from_dir ? compare(t, b, err) : 0;
+    if (rc || b->known || t->cfg.dry_run || !vtrain_leads(t)) return rc;
+    if (pthread_create(&b->thread, NULL, work, b))
+        return vc_fail(err, VC_EFAIL, "cannot start a thread");
+    b->started = true;
+    return 0;
+}
+
+int vtrain_base_id_get(vtrain_base_id *to, const vtrain *t, vc_err *err)
+{
+    vtrain_base *b = t->base;
+    *to = (vtrain_base_id){ 0 };
+    if (!b) return 0;
+    if (b->started) {
+        pthread_join(b->thread, NULL);
+        b->started = false;
+        b->known = b->rc == 0;
+    }
+    if (!b->known) {
+        if (err) *err = b->err;
+        return b->rc;
+    }
+    *to = b->id;
+    return 0;
+}
+
+void vtrain_base_close(vtrain_base *b)
+{
+    if (!b) return;
+    b->stop = 1;
+    if (b->started) pthread_join(b->thread, NULL);
+    free(b);
+}
