@@ -265,20 +265,27 @@ static void test_norm_model(void **state)
     (void)state;
     static const struct {
         const char *config;
+        bool allow;
         int rc;
         float sub1, mul1;
         const char *says;
     } row[] = {
-        { "{\"_class_name\":\"VaeBuiltin\",\"scaling_factor\":0.5,\"shift_factor\":null}", 0, 1.25f,
-          0.25f, NULL },
-        { "{\"scaling_factor\":2}", 0, 1.25f, 1, "is used" },
-        { "{\"latents_mean\":[5,6],\"latents_std\":[1,4]}", 0, 6.25f, 0.125f, "is used" },
-        { "{\"_class_name\":\"AutoencoderKLWan\"}", VC_EMISMATCH, 0, 0, "AutoencoderKLWan" },
-        { "{\"latents_std\":[1,0]}", VC_EFORMAT, 0, 0, "latents_std" },
-        { "{\"latents_std\":[1]}", VC_EFORMAT, 0, 0, "latents_std: 2 numbers" },
-        { "{\"scaling_factor\":-1}", VC_EFORMAT, 0, 0, "scaling_factor" },
-        { "{\"scaling_factor\":1e300}", VC_EFORMAT, 0, 0, "channel 0" },
-        { "{", VC_EFORMAT, 0, 0, "config.json" },
+        { "{\"_class_name\":\"VaeBuiltin\",\"scaling_factor\":0.5,\"shift_factor\":null}", false, 0,
+          1.25f, 0.25f, NULL },
+        { "{\"scaling_factor\":2}", true, 0, 1.25f, 1, "is used" },
+        { "{\"latents_mean\":[5,6],\"latents_std\":[1,4]}", true, 0, 6.25f, 0.125f, "is used" },
+        { "{\"scaling_factor\":2}", false, VC_EMISMATCH, 0, 0,
+          "a does not fit" },
+        { "{\"scaling_factor\":2,\"invert_scale_latents\":true}", false, VC_EMISMATCH, 0, 0,
+          "scaling_factor 0.5 here, 2 there; invert_scale_latents false here, true there (--allow" },
+        { "{\"latents_mean\":[5,6],\"latents_std\":[1,4]}", false, VC_EMISMATCH, 0, 0,
+          "mean differs; std differs" },
+        { "{\"_class_name\":\"AutoencoderKLWan\"}", true, VC_EMISMATCH, 0, 0, "AutoencoderKLWan" },
+        { "{\"latents_std\":[1,0]}", false, VC_EFORMAT, 0, 0, "latents_std" },
+        { "{\"latents_std\":[1]}", false, VC_EFORMAT, 0, 0, "latents_std: 2 numbers" },
+        { "{\"scaling_factor\":-1}", false, VC_EFORMAT, 0, 0, "scaling_factor" },
+        { "{\"scaling_factor\":1e300}", true, VC_EFORMAT, 0, 0, "channel 0" },
+        { "{", false, VC_EFORMAT, 0, 0, "config.json" },
     };
     char *model = in_dir("model"), *vae = in_dir("model/vae");
     char *path = in_dir("model/vae/config.json");
@@ -288,7 +295,8 @@ static void test_norm_model(void **state)
         vc_err err = { 0 };
         char *note;
         assert_int_equal(vc_file_write(path, row[i].config, strlen(row[i].config), NULL), 0);
-        int rc = try_open(&d, "a", (vtrain_data_opts){ .model_dir = model }, &note, &err);
+        int rc = try_open(&d, "a", (vtrain_data_opts){ .model_dir = model, .allow_mismatch = row[i].allow },
+                          &note, &err);
         assert_int_equal(rc, row[i].rc);
         if (rc && !strstr(err.text, row[i].says))
             fail_msg("row %d: %s", i, err.text);

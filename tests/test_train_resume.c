@@ -179,11 +179,41 @@ static void test_base_told(void **state)
     free(args);
 }
 
+/* As wide as an image-to-video model; its pipeline alone tells what it is. */
+static void test_control(void **state)
+{
+    static const struct { const char *class, *flag; int rc; } rows[] = {
+        { "CogVideoXFunControlPipeline", "--model %s/m", VC_EINVAL },
+        { "CogVideoX_Fun_Pipeline_Control", "--model %s/m", VC_EINVAL },
+        { "CogVideoXFunControlPipeline", "--transformer %s/m/transformer", 0 },
+        { "CogVideoXPipeline", "--model %s/m", 0 },
+    };
+    const char *dir = *state;
+    run_ok(dir, "base", TINY "--max_train_steps 1");
+    shell(dir, "cp -r base/checkpoint-1 m");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        vc_err err = { 0 };
+        char out[16];
+        char *make = vc_format("echo '{\"_class_name\":\"%s\"}' >m/model_index.json",
+                               rows[i].class);
+        const char *at = strstr(rows[i].flag, "%s");
+        char *args = vc_format("%.*s%s%s " LORA "--max_train_steps 1", (int)(at - rows[i].flag),
+                               rows[i].flag, dir, at + 2);
+        snprintf(out, sizeof out, "control-%zu", i);
+        shell(dir, make);
+        int rc = run(dir, out, args, &err);
+        if (rc != rows[i].rc || (rc && !strstr(err.text, "control video")))
+            fail_msg("%s: %d %s", rows[i].class, rc, err.text);
+        free(make);
+        free(args);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, run_dir_setup, toy_dir_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = { TEST(test_refused), TEST(test_told), TEST(test_base),
-                                         TEST(test_base_told) };
+                                         TEST(test_base_told), TEST(test_control) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

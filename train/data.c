@@ -163,6 +163,18 @@ static int note_norm(const vtrain_norm *used, const vtrain_norm *other, const ch
     return 0;
 }
 
+/* Every dataset's normalisation against the model's. */
+static int compare_norms(const vtrain_data *d, const vtrain_norm_fields *model,
+                         const char *model_dir, vc_err *err)
+{
+    int rc = 0;
+    for (int i = 0; !rc && i < d->n_sets; i++)
+        rc = vc_context(err, vtrain_norm_compare(model, &d->set[i].head.norm, err),
+                        "%s does not fit %s/vae/config.json", vf_dataset_path(d->set[i].data),
+                        model_dir);
+    return rc;
+}
+
 static int find_norm(vtrain_data *d, const vtrain_data_opts *o, char **note, vc_err *err)
 {
     const vtrain_head *h = &d->set[0].head;
@@ -180,6 +192,8 @@ static int find_norm(vtrain_data *d, const vtrain_data_opts *o, char **note, vc_
         rc = vc_context(err, vtrain_norm_make(&manifest, &h->norm, h->channels, err), "%s", first);
     if (!rc)
         rc = compare_sets(d, o->allow_mismatch, !config && !o->allow_mismatch, err);
+    if (!rc && config && !o->allow_mismatch)
+        rc = compare_norms(d, &f, o->model_dir, err);
     if (!rc)
         rc = note_norm(&d->norm, &manifest, o->model_dir, first, note, err);
     if (!rc && f.invert != h->norm.invert && add_note(note, "invert_scale_latents is %s, as %s/"

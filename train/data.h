@@ -30,8 +30,8 @@ typedef struct vtrain_data_opts {
     uint64_t seed;               /* of the split */
     const char *model_dir;       /* vae/config.json below it, if there, gives the normalisation;
                                   * text encoders there are of the classes that made the texts */
-    bool allow_mismatch;         /* a fingerprint that differs between datasets, or such a class,
-                                  * is no error */
+    bool allow_mismatch;         /* a fingerprint that differs between datasets, such a class, or
+                                  * another normalisation than the model's, is no error */
     const int *shards;           /* [paths]: of each dataset only so many of its first shards,
                                   * finished or not, as vtrain_data_progress told; NULL: all */
 } vtrain_data_opts;

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,15 +171,32 @@ static bool same_vector(const cJSON *a, const cJSON *b)
     return a == b || (a && b && cJSON_Compare(a, b, true));
 }
 
-static int compare_norm(const vtrain_norm_fields *a, const vtrain_norm_fields *b, vc_err *err)
+__attribute__((format(printf, 2, 3))) static void add(char text[400], const char *fmt, ...)
 {
-    if (a->scaling == b->scaling && a->shift == b->shift && a->invert == b->invert &&
-        same_vector(a->mean, b->mean) && same_vector(a->std, b->std))
-        return 0;
-    return vc_fail(err, VC_EMISMATCH, "normalization: scaling_factor %g, shift_factor %g here, %g "
-                   "and %g there, or another mean, std or invert_scale_latents (a vae/config.json "
-                   "of --model decides)",
-                   b->scaling, b->shift, a->scaling, a->shift);
+    size_t n = strlen(text);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text + n, 400 - n, fmt, ap);
+    va_end(ap);
+}
+
+/* Numbers are compared as they are used: in f32. */
+int vtrain_norm_compare(const vtrain_norm_fields *a, const vtrain_norm_fields *b, vc_err *err)
+{
+    char text[400] = "";
+    if ((float)a->scaling != (float)b->scaling)
+        add(text, "; scaling_factor %.9g here, %.9g there", b->scaling, a->scaling);
+    if ((float)a->shift != (float)b->shift)
+        add(text, "; shift_factor %.9g here, %.9g there", b->shift, a->shift);
+    if (a->invert != b->invert)
+        add(text, "; invert_scale_latents %s here, %s there", b->invert ? "true" : "false",
+            a->invert ? "true" : "false");
+    if (!same_vector(a->mean, b->mean))
+        add(text, "; mean %s", !b->mean ? "only there" : !a->mean ? "only here" : "differs");
+    if (!same_vector(a->std, b->std))
+        add(text, "; std %s", !b->std ? "only there" : !a->std ? "only here" : "differs");
+    return *text ? vc_fail(err, VC_EMISMATCH, "normalization: %s (--allow_mismatch takes it)",
+                           text + 2) : 0;
 }
 
 int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, bool same_norm,
@@ -196,7 +214,7 @@ int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, 
                        " (--allow_mismatch takes both)", err);
     for (int i = 0; i < a->n_slots && !rc; i++)
         rc = vc_context(err, compare_slot(a, b, i, allow, err), "text encoder %d", i + 1);
-    return rc || !same_norm ? rc : compare_norm(&a->norm, &b->norm, err);
+    return rc || !same_norm ? rc : vtrain_norm_compare(&a->norm, &b->norm, err);
 }
 
 /* ---- text encoders of a model ---- */

@@ -68,6 +68,8 @@ int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err);
  * allow: a fingerprint may differ. same_norm: the normalisation must be the same. */
 int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, bool same_norm,
                         vc_err *err);
+/* VC_EMISMATCH names all fields that differ, b's value as here. */
+int vtrain_norm_compare(const vtrain_norm_fields *a, const vtrain_norm_fields *b, vc_err *err);
 /* VC_EMISMATCH: a text encoder of model_dir, where its config.json is there, is of another class. */
 int vtrain_texts_check(const vtrain_head *h, const char *model_dir, vc_err *err);
 /* Replaces the fields of f that model_dir/vae/config.json has. VC_EMISMATCH: it is another class of

@@ -79,9 +79,28 @@ static int find_folder(char **path, const char *model, const char *transformer, 
                    *path);
 }
 
+/* Its transformer is as wide as an image-to-video one, so that it would be trained on first frames. */
+static int refuse_control(const char *model, vc_err *err)
+{
+    const char *class = "";
+    cJSON *o = NULL;
+    char *path = vc_path_join(model, "model_index.json");
+    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && vc_file_exists(path)) rc = vf_json_read(&o, path, MAX_CONFIG, err);
+    if (!rc && o) rc = vc_context(err, vf_json_str_opt(o, "_class_name", &class, err), "%s", path);
+    if (!rc && strstr(class, "Control"))
+        rc = vc_fail(err, VC_EINVAL, "%s: %.80s: a Control model takes the latents of a control video "
+                     "beside the noisy ones; no dataset holds these yet, and no step feeds them: give "
+                     "a text-to-video, image-to-video or inpainting model", path, class);
+    cJSON_Delete(o);
+    free(path);
+    return rc;
+}
+
 static int open_parts(vtrain_weights *w, const char *model, const char *transformer, vc_err *err)
 {
-    int rc = find_folder(&w->path, model, transformer, err);
+    int rc = transformer ? 0 : refuse_control(model, err);
+    if (!rc) rc = find_folder(&w->path, model, transformer, err);
     char *config = rc ? NULL : vc_path_join(w->path, "config.json");
     if (!rc && !config) rc = vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vf_json_read(&w->config, config, MAX_CONFIG, err);
