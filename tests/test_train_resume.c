@@ -130,8 +130,8 @@ static void test_base(void **state)
     for (size_t i = 0; i < COUNT(bases); i++) {
         vc_err err = { 0 };
         char *first = vc_format("--model %s/m %s --max_train_steps 1", dir, bases[i].args);
-        char *then = vc_format("--model %s/m %s --max_train_steps 2 --resume_from_checkpoint latest",
-                               dir, bases[i].args);
+        char *then = vc_format("--model %s/m %s --max_train_steps 2 "
+                               "--resume_from_checkpoint latest", dir, bases[i].args);
         shell(dir, "rm -rf m && cp -r base/checkpoint-1 m");
         run_ok(dir, bases[i].name, first);
         shell(dir, bases[i].change);

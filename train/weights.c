@@ -79,7 +79,7 @@ static int find_folder(char **path, const char *model, const char *transformer, 
                    *path);
 }
 
-/* Its transformer is as wide as an image-to-video one, so that it would be trained on first frames. */
+/* Its transformer is as wide as an image-to-video one and would be trained on first frames. */
 static int refuse_control(const char *model, vc_err *err)
 {
     const char *class = "";
@@ -89,8 +89,8 @@ static int refuse_control(const char *model, vc_err *err)
     if (!rc && vc_file_exists(path)) rc = vf_json_read(&o, path, MAX_CONFIG, err);
     if (!rc && o) rc = vc_context(err, vf_json_str_opt(o, "_class_name", &class, err), "%s", path);
     if (!rc && strstr(class, "Control"))
-        rc = vc_fail(err, VC_EINVAL, "%s: %.80s: a Control model takes the latents of a control video "
-                     "beside the noisy ones; no dataset holds these yet, and no step feeds them: give "
+        rc = vc_fail(err, VC_EINVAL, "%s: %.80s: a Control model takes the latents of a control "
+                     "video beside the noisy ones; no dataset holds these yet, and no step feeds them: give "
                      "a text-to-video, image-to-video or inpainting model", path, class);
     cJSON_Delete(o);
     free(path);
@@ -104,7 +104,7 @@ static int open_parts(vtrain_weights *w, const char *model, const char *transfor
     char *config = rc ? NULL : vc_path_join(w->path, "config.json");
     if (!rc && !config) rc = vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = vf_json_read(&w->config, config, MAX_CONFIG, err);
-    /* before they are opened: a file replaced meanwhile is then another one when it is looked at again */
+    /* before they are opened: a file replaced meanwhile is another one to the next look */
     if (!rc) rc = vf_model_files(&w->files, &(double){ 0 }, w->path, err);
     if (!rc) rc = vf_model_open(&w->file, w->path, err);
     free(config);
