@@ -10,10 +10,10 @@
 const vc_foreign vc_vprep_flags[] = {
     VPREP(1, "meta train_data_meta dataset_metadata_path"),
     VPREP(1, "data train_data_dir dataset_base_path"),
-    VPREP(-1, "data_file_keys extra_inputs"),
+    VPREP(-1, "data_file_keys caption_column extra_inputs"),
     VPREP(-1, "reuse"),
     VPREP(1, "out plan shard shard_size shard_seconds"),
-    VPREP(0, "overwrite append rehash trust_metadata allow_missing"),
+    VPREP(0, "overwrite append rehash trust_metadata allow_missing allow_empty_captions"),
     VPREP(1, "vae vae_id vae_path vae_dtype"),
     VPREP(1, "text_encoder text_encoder_id text_encoder_path text_encoder_dtype"),
     VPREP(1, "text_encoder_2 text_encoder_2_id text_encoder_2_dtype"),

@@ -203,7 +203,7 @@ const vc_foreign vc_refused_flags[] = {
             "select from "
             "a dataset"),
     REFUSED(1, "data_root instance_data_root dataset_config dataset_file video_column "
-            "caption_column image_column dataset data_backend_config instance_data_dir "
+            "image_column dataset data_backend_config instance_data_dir "
             "data_df_path jsonl_for_train eval_datasets datasets directory cond_image_column "
             "conditioning_image_column input_file output_file base_dir video_path", LIST),
     REFUSED(1, "config_file", "write --config FILE, in YAML: keys are names of flags"),

@@ -38,6 +38,7 @@ static void free_row(vf_row *r)
     for (int i = 0; i < r->n_captions; i++)
         free(r->captions[i]);
     free(r->captions);
+    free(r->caption_from);
     for (int i = 0; i < r->n_tags; i++)
         free(r->tags[i]);
     free(r->tags);
@@ -138,7 +139,21 @@ static int on_row(void *arg, int64_t number, const cJSON *o, const char *bad, vc
     vf_row *r = NULL;
 
     int rc = metadata_add(l, number, &r, err);
-    return rc ? rc : metadata_read_row(r, o, bad, l->opts, l->dir, err);
+    if (!rc) rc = metadata_read_row(r, o, bad, l->opts, l->dir, err);
+    if (!rc) rc = metadata_check_caption(l, r, err);
+    for (const cJSON *v = o && !r->caption_from ? o->child : NULL; v && !rc; v = v->next)
+        rc = metadata_saw(l, v->string, err);
+    return rc;
+}
+
+static int read_file(metadata_list *l, const char *path, vc_err *err)
+{
+    vf_table_sink sink = { .header = on_header, .row = on_row, .arg = l };
+    const char *own = l->opts->caption_columns;
+
+    l->known = own ? own : "the columns " METADATA_CAPTIONS;
+    int rc = vf_table_read(path, &sink, err);
+    return rc ? rc : vc_context(err, metadata_need_captions(l, err), "%s", path);
 }
 
 int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err)
@@ -154,11 +169,13 @@ int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
 
     metadata_list l = { .opts = o, .dir = !folder && o->data_dir ? o->data_dir : own };
-    vf_table_sink sink = { .header = on_header, .row = on_row, .arg = &l };
-    int rc = folder ? metadata_read_folder(&l, path, err) : vf_table_read(path, &sink, err);
+    int rc = folder ? metadata_read_folder(&l, path, err) : read_file(&l, path, err);
     if (!rc)
         rc = set_ids(&l.list, err);
     free(own);
+    for (int i = 0; i < l.n_seen; i++)
+        free(l.seen[i]);
+    free(l.seen);
     if (rc) {
         vf_metadata_free(&l.list);
         return rc;

@@ -5,7 +5,8 @@
  *   medium    file_path, video, image, media_path, file_name, then those of file_keys: the first
  *             that is not empty
  *   captions  text, prompt, caption, captions, each also as text_2, text_3, ...: a string or a
- *             list of strings; all that are not empty, in the order of the row
+ *             list of strings; all that are not empty, in the order of the row. A row that has none
+ *             of them, or null, has no caption; "" is one
  *   others    type (image|video), width, height, frames, fps, weight (numbers or strings of
  *             digits), tags (list, or separated by commas), loss_mask_path, control_file_path,
  *             input_image
@@ -34,6 +35,8 @@ typedef struct vf_row {
                                           the file holds decides */
     char **captions;                   /* at least one; "" when there is none */
     int n_captions;
+    char *caption_from;                /* the first one's column, or ending of its file, also where it
+                                          is ""; NULL: the row has none */
     int64_t width, height, frames;     /* 0: not given */
     double fps, weight;                /* fps 0: not given; weight 1 by default, never negative */
     char **tags;
@@ -61,6 +64,10 @@ typedef struct vf_metadata_opts {
                                           metadata is always its own */
     const char *file_keys;             /* --data_file_keys: further media columns, comma separated,
                                           kept as extra where not the row's medium; or NULL */
+    const char *caption_columns;       /* --caption_column: in place of those above, comma separated;
+                                          or NULL */
+    bool allow_empty_captions;         /* a row without a caption has the empty one; else it is bad,
+                                          and a list of such rows alone fails */
     const char *extra_inputs;          /* --extra_inputs: columns to keep, comma separated; or
                                           NULL */
 } vf_metadata_opts;

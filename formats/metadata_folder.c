@@ -21,6 +21,7 @@ typedef struct entry {
 typedef struct names {
     entry *v;
     int64_t n, cap;
+    metadata_list *list;               /* keeps the endings of other files */
 } names;
 
 /* Takes both, also where it fails. */
@@ -72,6 +73,8 @@ static int visit(names *l, const char *root, const char *below, const char *name
         rc = walk(l, root, path, level + 1, err);
     else if (!medium && unseen && unseen != VC_ENOENT)       /* it may be a folder */
         rc = add_unread(l, path, &why, err);
+    else if (!medium)
+        rc = metadata_saw(l->list, *vc_path_ext(name) ? vc_path_ext(name) : name, err);
     free(full);
     if (medium)
         return add_name(l, path, NULL, err);
@@ -126,8 +129,8 @@ static bool blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* The caption beside a file, without blanks around it; "" when there is no such file. */
-static int read_caption(char **caption, const char *file, vc_err *why)
+/* The caption beside a file, without blanks around it; none when there is no such file. */
+static int read_caption(vf_row *r, const char *file, vc_err *why)
 {
     char *text = NULL, *txt = vc_format("%.*s.txt", (int)(vc_path_ext(file) - file), file);
     size_t n = 0;
@@ -135,8 +138,8 @@ static int read_caption(char **caption, const char *file, vc_err *why)
     int rc = txt ? vc_file_read(&text, &n, txt, MAX_CAPTION, why)
                  : vc_fail(why, VC_ENOMEM, "out of memory");
     free(txt);
-    if (rc && rc != VC_ENOENT)
-        return rc;
+    if (rc)
+        return rc == VC_ENOENT ? 0 : rc;
     size_t from = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
     while (from < n && blank(text[from]))
         from++;
@@ -146,9 +149,11 @@ static int read_caption(char **caption, const char *file, vc_err *why)
         free(text);
         return vc_fail(why, VC_EFORMAT, "its .txt caption is not UTF-8 text");
     }
-    *caption = n > from ? strndup(text + from, n - from) : strdup("");
+    rc = metadata_append(&r->captions, &r->n_captions, text + from, n - from, why);
     free(text);
-    return *caption ? 0 : vc_fail(why, VC_ENOMEM, "out of memory");
+    if (!rc && !(r->caption_from = strdup(".txt")))
+        rc = vc_fail(why, VC_ENOMEM, "out of memory");
+    return rc;
 }
 
 static int fill_row(vf_row *r, const char *root, const entry *of, vc_err *why)
@@ -156,19 +161,18 @@ static int fill_row(vf_row *r, const char *root, const entry *of, vc_err *why)
     const char *path = of->path;
     r->path = strdup(path);
     r->file = vc_path_join(root, path);
-    r->captions = calloc(1, sizeof *r->captions);
     r->type = vf_type_of_name(path);
-    if (!r->path || !r->file || !r->captions)
+    if (!r->path || !r->file)
         return vc_fail(why, VC_ENOMEM, "out of memory");
 
     int rc = of->why ? vc_fail(why, VC_EIO, "%s", of->why)
-                     : read_caption(&r->captions[0], r->file, why);
+                     : read_caption(r, r->file, why);
     r->unread = rc == VC_EIO;
     if (!rc && vf_utf8_prefix(path, strlen(path)) < strlen(path))
         rc = vc_fail(why, VC_EFORMAT, "the file's name is not UTF-8");
-    if (!r->captions[0] && !(r->captions[0] = strdup("")))
-        return vc_fail(why, VC_ENOMEM, "out of memory");
-    r->n_captions = 1;
+    if (rc != VC_ENOMEM && !r->n_captions &&
+        metadata_append(&r->captions, &r->n_captions, "", 0, why))
+        return VC_ENOMEM;
     if (!rc || rc == VC_ENOMEM)
         return rc;
     r->bad = strdup(why->text);
@@ -177,7 +181,9 @@ static int fill_row(vf_row *r, const char *root, const entry *of, vc_err *why)
 
 int metadata_read_folder(metadata_list *l, const char *path, vc_err *err)
 {
-    names found = { 0 };
+    names found = { .list = l };
+
+    l->known = "a .txt file of the medium's name";
 
     int rc = walk(&found, path, "", 0, err);
     if (found.n)
@@ -188,9 +194,13 @@ int metadata_read_folder(metadata_list *l, const char *path, vc_err *err)
         rc = metadata_add(l, i + 1, &r, err);
         if (!rc && fill_row(r, path, &found.v[i], &why))
             rc = vc_fail(err, VC_ENOMEM, "%s: %s", found.v[i].path, why.text);
+        if (!rc)
+            rc = metadata_check_caption(l, r, err);
     }
     if (!rc && !found.n)
         rc = vc_fail(err, VC_EFORMAT, "%s: no media files", path);
+    if (!rc)
+        rc = vc_context(err, metadata_need_captions(l, err), "%s", path);
     for (int64_t i = 0; i < found.n; i++) {
         free(found.v[i].path);
         free(found.v[i].why);

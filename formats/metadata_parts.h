@@ -8,6 +8,7 @@
 
 #include "formats/metadata.h"
 
+#define METADATA_CAPTIONS "text, prompt, caption, captions"
 #define METADATA_MEDIA "file_path, video, image, media_path, file_name"
 
 typedef struct metadata_list {
@@ -15,6 +16,10 @@ typedef struct metadata_list {
     int64_t cap;
     const vf_metadata_opts *opts;
     const char *dir;                   /* what paths are relative to */
+    const char *known;                 /* columns, or files, that a caption may come from */
+    int64_t captioned, uncaptioned;    /* rows so far */
+    char **seen;                       /* columns of the latter, or a folder's other files */
+    int n_seen;
 } metadata_list;
 
 /* A new row with nothing in it but its number. */
@@ -23,9 +28,22 @@ int metadata_add(metadata_list *l, int64_t number, vf_row **row, vc_err *err);
 /* Fills a new row from o, or from bad where there is no o. Fails only for want of memory. */
 int metadata_read_row(vf_row *r, const cJSON *o, const char *bad, const vf_metadata_opts *opts,
                       const char *dir, vc_err *err);
+/* Fills captions and caption_from. A row without any has none then. */
+int metadata_read_captions(vf_row *r, const cJSON *o, const vf_metadata_opts *opts, vc_err *why);
+/* Counts the row, and makes it bad where it has no caption and needs one. */
+int metadata_check_caption(metadata_list *l, vf_row *r, vc_err *err);
+/* Keeps a name that is told where no row has a caption; each one once, and not too many. */
+int metadata_saw(metadata_list *l, const char *name, vc_err *err);
+/* VC_EFORMAT: rows need captions and not one has one; the text says what was seen, and is known. */
+int metadata_need_captions(const metadata_list *l, vc_err *err);
 /* Whether a column may name the medium. */
 bool metadata_is_medium(const vf_metadata_opts *opts, const char *column);
 
 int metadata_read_folder(metadata_list *l, const char *path, vc_err *err);
+
+/* Appends s[0..n) to a list of strings, which doubles: it has room for the next power of two. */
+int metadata_append(char ***list, int *count, const char *s, size_t n, vc_err *why);
+/* Whether `name` is one of the comma-separated names of list (which may be NULL). */
+bool metadata_listed(const char *list, const char *name);
 
 #endif

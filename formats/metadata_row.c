@@ -29,8 +29,7 @@ static int copy(char **to, const char *s, size_t n, vc_err *why)
     return 0;
 }
 
-/* Appends s[0..n) to a list of strings, which doubles: it has room for the next power of two. */
-static int append(char ***list, int *count, const char *s, size_t n, vc_err *why)
+int metadata_append(char ***list, int *count, const char *s, size_t n, vc_err *why)
 {
     if ((*count & (*count - 1)) == 0) {
         size_t room = *count ? 2 * (size_t)*count : 1;
@@ -44,8 +43,7 @@ static int append(char ***list, int *count, const char *s, size_t n, vc_err *why
     return rc;
 }
 
-/* Whether `name` is one of the comma-separated names of list (which may be NULL). */
-static bool listed(const char *list, const char *name)
+bool metadata_listed(const char *list, const char *name)
 {
     size_t n = strlen(name);
 
@@ -79,7 +77,7 @@ bool metadata_is_medium(const vf_metadata_opts *opts, const char *column)
     for (int i = 0; i < N_MEDIA; i++)
         if (!strcmp(media[i].column, column))
             return true;
-    return listed(opts->file_keys, column);
+    return metadata_listed(opts->file_keys, column);
 }
 
 static bool empty(const cJSON *v)
@@ -100,7 +98,7 @@ static const cJSON *find_medium(const cJSON *o, const vf_metadata_opts *opts, vf
     }
     *by_name = true;
     for (const cJSON *v = o->child; v; v = v->next)
-        if (!empty(v) && listed(opts->file_keys, v->string))
+        if (!empty(v) && metadata_listed(opts->file_keys, v->string))
             return v;
     return NULL;
 }
@@ -143,50 +141,7 @@ static int read_type(vf_row *r, const cJSON *o, vc_err *why)
     return 0;
 }
 
-/* ---- captions, tags ---- */
-
-/* text, prompt, caption, captions and their numbered forms (text_2) */
-static bool is_caption(const char *column)
-{
-    static const char *const names[] = { "text", "prompt", "caption", "captions" };
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t n = strlen(names[i]);
-        if (strncmp(column, names[i], n))
-            continue;
-        const char *p = column + n;
-        if (!*p || (*p == '_' && p[1] && p[1 + strspn(p + 1, "0123456789")] == 0))
-            return true;
-    }
-    return false;
-}
-
-static int add_caption(vf_row *r, const cJSON *v, const char *column, vc_err *why)
-{
-    if (!cJSON_IsString(v))
-        return vc_fail(why, VC_EFORMAT, "%s: expected a string or a list of strings", column);
-    if (!*v->valuestring)
-        return 0;
-    return append(&r->captions, &r->n_captions, v->valuestring, strlen(v->valuestring), why);
-}
-
-static int read_captions(vf_row *r, const cJSON *o, vc_err *why)
-{
-    int rc = 0;
-
-    for (const cJSON *v = o->child; v && !rc; v = v->next) {
-        if (!is_caption(v->string) || cJSON_IsNull(v))
-            continue;
-        if (!cJSON_IsArray(v))
-            rc = add_caption(r, v, v->string, why);
-        else
-            for (const cJSON *c = v->child; c && !rc; c = c->next)
-                rc = add_caption(r, c, v->string, why);
-    }
-    if (!rc && !r->n_captions)
-        rc = append(&r->captions, &r->n_captions, "", 0, why);
-    return rc;
-}
+/* ---- tags ---- */
 
 static int add_tag(vf_row *r, const char *s, size_t n, vc_err *why)
 {
@@ -194,7 +149,7 @@ static int add_tag(vf_row *r, const char *s, size_t n, vc_err *why)
         s++, n--;
     while (n && isspace((unsigned char)s[n - 1]))
         n--;
-    return n ? append(&r->tags, &r->n_tags, s, n, why) : 0;
+    return n ? metadata_append(&r->tags, &r->n_tags, s, n, why) : 0;
 }
 
 static int read_tags(vf_row *r, const cJSON *o, vc_err *why)
@@ -330,8 +285,8 @@ static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
         rc = no_memory(why);
     for (const cJSON *v = o->child; v && !rc; v = v->next)
         if (v != medium && !empty(v)
-            && (listed("control_file_path,input_image", v->string)
-                || listed(opts->file_keys, v->string) || listed(opts->extra_inputs, v->string)))
+            && (metadata_listed("control_file_path,input_image", v->string)
+                || metadata_listed(opts->file_keys, v->string) || metadata_listed(opts->extra_inputs, v->string)))
             rc = add_extra(r, v, why);
     return rc;
 }
@@ -343,7 +298,7 @@ static int read_columns(vf_row *r, const cJSON *o, const vf_metadata_opts *opts,
     int rc = read_medium(r, o, &medium, opts, dir, why);
 
     if (!rc) rc = read_type(r, o, why);
-    if (!rc) rc = read_captions(r, o, why);
+    if (!rc) rc = metadata_read_captions(r, o, opts, why);
     if (!rc) rc = read_integers(r, o, why);
     if (!rc) rc = read_reals(r, o, why);
     if (!rc) rc = read_tags(r, o, why);
@@ -366,6 +321,6 @@ int metadata_read_row(vf_row *r, const cJSON *o, const char *bad, const vf_metad
     if (!rc && !r->file)
         rc = copy(&r->file, "", 0, &why);
     if (!rc && !r->n_captions)
-        rc = append(&r->captions, &r->n_captions, "", 0, &why);
+        rc = metadata_append(&r->captions, &r->n_captions, "", 0, &why);
     return rc ? vc_fail(err, VC_ENOMEM, "row %lld: out of memory", (long long)r->row) : 0;
 }

@@ -29,6 +29,10 @@ static const vc_flag flags[] = {
          "folder that paths in the list are relative to; default: the list's own"),
     FLAG(VC_WORDS, data_file_keys, "data_file_keys", NULL, NULL, NULL,
          "further names of the media column, comma separated"),
+    FLAG(VC_WORDS, caption_column, "caption_column", NULL, NULL, NULL,
+         "columns of the captions, comma separated, in place of text, prompt, caption, captions"),
+    FLAG(VC_BOOLEAN, allow_empty_captions, "allow_empty_captions", NULL, NULL, NULL,
+         "a row without a caption has the empty one; without this it is skipped"),
     FLAG(VC_WORDS, extra_inputs, "extra_inputs", NULL, NULL, NULL,
          "further columns to keep, comma separated; input_image: --train_mode i2v, of a model for it"),
     FLAG(VC_PATH, model, "model", NULL, NULL, "pretrained_model_name_or_path model_path model_id diffusers_path",
@@ -420,7 +424,9 @@ static int encode_stages(vprep *p, vc_err *err)
 static int run(vprep *p, vc_err *err)
 {
     vf_metadata_opts o = { .data_dir = p->c.data, .file_keys = p->c.data_file_keys,
-                           .extra_inputs = p->c.extra_inputs };
+                           .extra_inputs = p->c.extra_inputs,
+                           .caption_columns = p->c.caption_column,
+                           .allow_empty_captions = p->c.allow_empty_captions };
     int lock = -1, rc = vc_comm_agree(p->comm, settle_config(p, err), err);
 
     if (!rc) rc = vprep_share_devices(p, err);

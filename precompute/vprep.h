@@ -30,7 +30,7 @@
 
 typedef struct vprep_config {
     char *meta, *data, *out, *model, *config;
-    char *data_file_keys, *extra_inputs;
+    char *data_file_keys, *extra_inputs, *caption_column;
     char *plan, *validation_prompts, *negative_prompt, *trace_dir, *variants, *device;
     char *vae, *text_encoder[3], *tokenizer[3];      /* component folders; NULL: the model's */
     vc_dtype vae_dtype, text_dtype[3];               /* VC_DTYPE_NONE: the family's */
@@ -49,6 +49,7 @@ typedef struct vprep_config {
     int video_decoder;                /* cpu | nvdec */
     int log_format;
     bool dry_run, overwrite, append, rehash, allow_missing, quiet;
+    bool allow_empty_captions;
     vc_list reuse;
     double sample_fps, shard_seconds;
     /* sampling flags, as vb_rules has them */

@@ -36,7 +36,7 @@ static void put(const folder *dir, const char *name, const void *text, size_t n)
 static int read_list(const folder *dir, vf_metadata *m, const char *ext, const char *text,
                      size_t n, const vf_metadata_opts *opts, vc_err *err)
 {
-    static const vf_metadata_opts none = { 0 };
+    static const vf_metadata_opts none = { .allow_empty_captions = true };
     char *name = vc_format("list.%s", ext), *path = vc_path_join(dir->path, name);
 
     *err = (vc_err){ 0 };
@@ -143,7 +143,7 @@ static void join(char *to, char *const *list, int n)
 
 static void test_rows(void **state)
 {
-    vf_metadata_opts opts = { .file_keys = "image, clip" };
+    vf_metadata_opts opts = { .file_keys = "image, clip", .allow_empty_captions = true };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         vf_metadata m;
@@ -203,7 +203,7 @@ static void test_fields(void **state)
         "\"input_image\":null,\"control_file_path\":\"c.mp4\",\"pose\":\"p.mp4\","
         "\"ref\":[\"r.png\", 1],\"x\":{}}]";
     vf_metadata_opts opts = { .data_dir = "/data", .file_keys = "pose",
-                              .extra_inputs = "ref,none" };
+                              .extra_inputs = "ref,none", .allow_empty_captions = true };
     vf_metadata m;
     vc_err err;
 
@@ -247,16 +247,24 @@ static const struct {
     { "csv", "vid\0eo,prompt\n", 14, VC_EFORMAT, "header" },
     { "csv", "\xff\xfev\0", 4, VC_EFORMAT, "UTF-16" },
     { "jsonl", "\xff\xfe{\0", 4, VC_EFORMAT, "UTF-16" },
+    /* a list without a single caption */
+    { "csv", "video,title,words\na,b,c\nd,e,f\n", 0, VC_EFORMAT,
+      "no row has a caption; found: video, title, words; known: the columns text, prompt, caption" },
+    { "jsonl", "{\"video\":\"a\"}\n{\"video\":\"b\",\"text\":null,\"words\":\"x\"}", 0,
+      VC_EFORMAT, "found: video, text, words; known:" },
+    { "json", "[{\"video\":\"a\",\"text\":[]},7]", 0, VC_EFORMAT, "--allow_empty_captions" },
     { "parquet", "x", 0, VC_EINVAL, "expected a .json, .jsonl or .csv file" },
 };
 
 static void test_refused(void **state)
 {
+    const vf_metadata_opts strict = { 0 };
+
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         vf_metadata m;
         vc_err err;
         size_t n = refused[i].n ? refused[i].n : strlen(refused[i].text);
-        int rc = read_list(*state, &m, refused[i].ext, refused[i].text, n, NULL, &err);
+        int rc = read_list(*state, &m, refused[i].ext, refused[i].text, n, &strict, &err);
         print_message("%s\n", err.text);
         assert_int_equal(rc, refused[i].rc);
         assert_non_null(strstr(err.text, refused[i].why));
@@ -270,6 +278,45 @@ static void test_refused(void **state)
     assert_int_equal(mkfifo(fifo, 0600), 0);       /* must not wait for a writer */
     assert_int_equal(vf_metadata_read(&m, fifo, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT);
     free(fifo);
+}
+
+/* ---- rows without a caption ---- */
+
+/* Rows of one list: of each its first caption and the column it is from; NULL: it has none. */
+static void test_captions(void **state)
+{
+    static const struct {
+        const char *columns, *text;
+        const char *from[4], *caption[4];
+    } lists[] = {
+        { NULL, "{\"video\":\"a\",\"text\":\"x\"}\n{\"video\":\"b\"}\n{\"video\":\"c\",\"prompt\":\"\"}"
+          "\n{\"video\":\"d\",\"text\":null,\"caption_2\":[\"\",\"y\"]}",
+          { "text", NULL, "prompt", "caption_2" }, { "x", "", "", "y" } },
+        { "words,more", "{\"video\":\"a\",\"text\":\"x\"}\n{\"video\":\"b\",\"text\":\"x\",\"words\":"
+          "\"w\"}\n{\"video\":\"c\",\"more\":\"m\"}\n{\"video\":\"d\",\"words\":\"\"}",
+          { NULL, "words", "more", "words" }, { "", "w", "m", "" } },
+    };
+
+    for (size_t i = 0; i < 2 * sizeof lists / sizeof *lists; i++) {
+        vf_metadata m;
+        vc_err err;
+        const char *text = lists[i / 2].text;
+        vf_metadata_opts opts = { .caption_columns = lists[i / 2].columns,
+                                  .allow_empty_captions = i % 2 };
+        assert_int_equal(read_list(*state, &m, "jsonl", text, strlen(text), &opts, &err), 0);
+        assert_int_equal(m.n, 4);
+        for (int r = 0; r < 4; r++) {
+            const char *from = lists[i / 2].from[r];
+            assert_true(!m.rows[r].bad == (from || i % 2));
+            if (m.rows[r].bad)
+                assert_non_null(strstr(m.rows[r].bad, "no caption"));
+            assert_true(!from == !m.rows[r].caption_from);
+            if (from)
+                assert_string_equal(m.rows[r].caption_from, from);
+            assert_string_equal(m.rows[r].captions[0], lists[i / 2].caption[r]);
+        }
+        vf_metadata_free(&m);
+    }
 }
 
 /* ---- several rows ---- */
@@ -462,9 +509,10 @@ static void test_folder(void **state)
         const char *bad;
     } want[] = {
         { "B.MP4", "upper", VF_TYPE_VIDEO, NULL },
-        { "a.jpg", "", VF_TYPE_IMAGE, NULL },
+        { "a.jpg", "", VF_TYPE_IMAGE, "no caption" },
         { "a.x.mp4", "dotted", VF_TYPE_VIDEO, NULL },
-        { "link.png", "", VF_TYPE_IMAGE, NULL },
+        { "empty.png", "", VF_TYPE_IMAGE, NULL },
+        { "link.png", "", VF_TYPE_IMAGE, "no caption" },
         { "sub/d.png", "", VF_TYPE_IMAGE, "not UTF-8" },
         { "sub/deep/c.webm", "two\nlines", VF_TYPE_VIDEO, NULL },
         { "sub/\xff.png", "", VF_TYPE_IMAGE, "name is not UTF-8" },
@@ -473,6 +521,8 @@ static void test_folder(void **state)
     put(dir, "a.jpg", "", 0);
     put(dir, "B.MP4", "", 0);
     put(dir, "B.txt", "\xef\xbb\xbfupper\r\n", 10);
+    put(dir, "empty.png", "", 0);
+    put(dir, "empty.txt", "", 0);
     put(dir, "a.x.mp4", "", 0);
     put(dir, "a.x.txt", "dotted", 6);
     put(dir, "notes.txt", "none", 4);
@@ -517,6 +567,16 @@ static void test_folder_without_media(void **state)
     vc_err err;
     assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT);
     assert_non_null(strstr(err.text, "no media files"));
+    put(dir, "a.mp4", "", 0);
+    put(dir, "sub/b.mp4", "", 0);
+    put(dir, "sub/b.words", "x", 1);
+    assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT);
+    print_message("%s\n", err.text);
+    assert_non_null(strstr(err.text, "no row has a caption; found: .words; known: "));
+    assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){
+                                      .allow_empty_captions = true }, &err), 0);
+    assert_true(m.n == 2 && !m.rows[0].bad && !*m.rows[1].captions[0]);
+    vf_metadata_free(&m);
 }
 
 /* ---- damage ---- */
@@ -576,7 +636,7 @@ int main(void)
         IN_FOLDER(test_rows), IN_FOLDER(test_fields), IN_FOLDER(test_refused),
         IN_FOLDER(test_numbers_and_ids), IN_FOLDER(test_long_lists), IN_FOLDER(test_row_too_long),
         IN_FOLDER(test_row_too_deep), IN_FOLDER(test_row_spoilt), IN_FOLDER(test_many_captions),
-        IN_FOLDER(test_folder), IN_FOLDER(test_folder_without_media),
+        IN_FOLDER(test_captions), IN_FOLDER(test_folder), IN_FOLDER(test_folder_without_media),
         cmocka_unit_test(test_mutations), cmocka_unit_test(test_real),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

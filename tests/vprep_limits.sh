@@ -33,14 +33,14 @@ long() { head -c "$1" /dev/zero | tr '\0' "$2"; }
     printf '{"file_path": "fast.mp4", "type": "video", "text": "too fast"},\n'
     for i in 1 2 3; do printf '{"file_path": "huge-%d.mp4", "type": "video", "text": "huge"},\n' $i; done
     printf '{"file_path": "clip-1.mp4", "text": "%s"},\n' "$(long 5000000 x)"
-    printf '{"file_path": "clip-1.mp4", "tags": ["%s"]},\n' "$(long 5000000 x)"
-    printf '{"file_path": "clip-1.mp4", "more": "%s"},\n' "$(long 5000000 x)"
+    printf '{"file_path": "clip-1.mp4", "tags": ["%s"], "text": "z"},\n' "$(long 5000000 x)"
+    printf '{"file_path": "clip-1.mp4", "more": "%s", "text": "z"},\n' "$(long 5000000 x)"
     printf '{"file_path": "clip-1.mp4", "text": "%s"},\n' "$(long 20000000 x)"
     printf '{"file_path": "clip-1.mp4", "text": ["y"%s]},\n' "$(long 300000 , | sed 's/,/,"y"/g')"
     printf '{"file_path": "%s.mp4", "text": "a long path"},\n' "$(long 6000 x)"
     printf '{"file_path": "%s.mp4", "text": "a longer path"},\n' "$(long 5000000 x)"
-    printf '{"file_path": "clip-1.mp4", "x": %s%s},\n' "$(long 300 '[')" "$(long 300 ']')"
-    printf '{"file_path": "clip-1.mp4", "fps": 1e9},\n{"file_path": "clip-1.mp4", "width": 99999999},\n'
+    printf '{"file_path": "clip-1.mp4", "x": %s%s, "text": "z"},\n' "$(long 300 '[')" "$(long 300 ']')"
+    printf '{"file_path": "clip-1.mp4", "fps": 1e9, "text": "z"},\n{"file_path": "clip-1.mp4", "width": 99999999, "text": "z"},\n'
     printf '{"file_path": "still-3.png", "type": "image", "text": "good"},\n'
     for i in 0 1 2; do printf '{"file_path": "clip-%d.mp4", "type": "video", "text": "more %d"},\n' $i $i{,,,}; done
     printf '{"file_path": "clip-1.mp4", "type": "video", "text": "good"}]\n'

@@ -165,7 +165,7 @@ fi
 mkdir -p "$dir/folder/sub"
 cp "$dir/media/clip-0.mp4" "$dir/media/clip-1.mp4" "$dir/folder/"
 cp "$dir/media/clip-2.mp4" "$dir/media/clip-4.mp4" "$dir/folder/sub/"
-echo "a caption" >"$dir/folder/sub/clip-2.txt"
+for clip in clip-0 clip-1 sub/clip-2 sub/clip-4; do echo "a caption" >"$dir/folder/$clip.txt"; done
 make=("$vprep" --meta "$dir/folder" "${sampling[@]}")
 rm -rf "$dir/whole"
 run folder 0 "${make[@]}" --out "$dir/whole"

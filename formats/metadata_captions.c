@@ -1,0 +1,105 @@
+/* metadata_captions.c - a row's captions: columns, and rows that have none; see metadata.h */
+#include "formats/metadata_parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+#include "formats/buf.h"
+
+enum { MAX_SEEN = 24 };
+
+/* ---- columns ---- */
+
+/* text, prompt, caption, captions and their numbered forms (text_2) */
+static bool is_known(const char *column)
+{
+    static const char *const names[] = { "text", "prompt", "caption", "captions" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i]);
+        if (strncmp(column, names[i], n))
+            continue;
+        const char *p = column + n;
+        if (!*p || (*p == '_' && p[1] && p[1 + strspn(p + 1, "0123456789")] == 0))
+            return true;
+    }
+    return false;
+}
+
+static bool is_caption(const char *column, const vf_metadata_opts *opts)
+{
+    return opts->caption_columns ? metadata_listed(opts->caption_columns, column)
+                                 : is_known(column);
+}
+
+static int add_caption(vf_row *r, const cJSON *v, const char *column, vc_err *why)
+{
+    if (!cJSON_IsString(v))
+        return vc_fail(why, VC_EFORMAT, "%s: expected a string or a list of strings", column);
+    if (!r->caption_from && !(r->caption_from = strdup(column)))
+        return vc_fail(why, VC_ENOMEM, "out of memory");
+    if (!*v->valuestring)
+        return 0;
+    return metadata_append(&r->captions, &r->n_captions, v->valuestring, strlen(v->valuestring),
+                           why);
+}
+
+int metadata_read_captions(vf_row *r, const cJSON *o, const vf_metadata_opts *opts, vc_err *why)
+{
+    int rc = 0;
+
+    for (const cJSON *v = o->child; v && !rc; v = v->next) {
+        if (!is_caption(v->string, opts) || cJSON_IsNull(v))
+            continue;
+        if (!cJSON_IsArray(v))
+            rc = add_caption(r, v, v->string, why);
+        else
+            for (const cJSON *c = v->child; c && !rc; c = c->next)
+                rc = add_caption(r, c, v->string, why);
+    }
+    if (!rc && !r->n_captions)
+        rc = metadata_append(&r->captions, &r->n_captions, "", 0, why);
+    return rc;
+}
+
+/* ---- rows without ---- */
+
+int metadata_check_caption(metadata_list *l, vf_row *r, vc_err *err)
+{
+    if (r->bad)
+        return 0;
+    l->captioned += r->caption_from != NULL;
+    l->uncaptioned += !r->caption_from;
+    if (r->caption_from || l->opts->allow_empty_captions)
+        return 0;
+    r->bad = vc_format("no caption: none of %.300s", l->known);
+    return r->bad ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+int metadata_saw(metadata_list *l, const char *name, vc_err *err)
+{
+    for (int i = 0; i < l->n_seen; i++)
+        if (!strcmp(l->seen[i], name))
+            return 0;
+    if (l->n_seen == MAX_SEEN)
+        return 0;
+    size_t n = strlen(name);
+    return metadata_append(&l->seen, &l->n_seen, name, n, err);
+}
+
+int metadata_need_captions(const metadata_list *l, vc_err *err)
+{
+    vf_buf found = { 0 };
+
+    if (l->captioned || !l->uncaptioned || l->opts->allow_empty_captions)
+        return 0;
+    for (int i = 0; i < l->n_seen; i++)
+        vf_buf_printf(&found, "%s%.40s", i ? ", " : "", l->seen[i]);
+    char *text = vf_buf_take(&found);
+    int rc = vc_fail(err, VC_EFORMAT, "no row has a caption; found: %.400s; known: %.300s; "
+                     "--caption_column names other columns, --allow_empty_captions takes the "
+                     "empty caption", text && *text ? text : "nothing", l->known);
+    free(text);
+    return rc;
+}
