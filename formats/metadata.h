@@ -1,12 +1,14 @@
 /* metadata.h - the list of clips and stills a dataset is made from.
  *
- * .json (array), .jsonl or .csv (table.h) with the columns of VideoX-Fun, DiffSynth or
- * Finetrainers, or a folder of media files with captions in .txt files of the same stem:
- *   medium    file_path, video, image, media_path, file_name, then those of file_keys: the first
- *             that is not empty
+ * .json (array), .jsonl, .csv or .tsv (table.h) with the columns of VideoX-Fun, DiffSynth or
+ * Finetrainers, or a folder of media files with captions in .txt or .caption files of the same
+ * stem:
+ *   medium    file_path, video, image, media_path, file_name, then those of file_keys, then (in
+ *             any case) all of those, video_path, image_path, path: the first that is not empty
  *   captions  text, prompt, caption, captions, each also as text_2, text_3, ...: a string or a
  *             list of strings; all that are not empty, in the order of the row. A row that has none
- *             of them, or null, has no caption; "" is one
+ *             of them, or null, takes (in any case) those, description, caption_text or cap; else
+ *             it has no caption; "" is one
  *   others    type (image|video), width, height, frames, fps, weight (numbers or strings of
  *             digits), tags (list, or separated by commas), loss_mask_path, control_file_path,
  *             input_image
@@ -35,8 +37,8 @@ typedef struct vf_row {
                                           the file holds decides */
     char **captions;                   /* at least one; "" when there is none */
     int n_captions;
-    char *caption_from;                /* the first one's column, or ending of its file, also where it
-                                          is ""; NULL: the row has none */
+    char *caption_from;                /* the first one's column, or ending of its file, also where
+                                          it is ""; NULL: the row has none */
     int64_t width, height, frames;     /* 0: not given */
     double fps, weight;                /* fps 0: not given; weight 1 by default, never negative */
     char **tags;
@@ -64,8 +66,8 @@ typedef struct vf_metadata_opts {
                                           metadata is always its own */
     const char *file_keys;             /* --data_file_keys: further media columns, comma separated,
                                           kept as extra where not the row's medium; or NULL */
-    const char *caption_columns;       /* --caption_column: in place of those above, comma separated;
-                                          or NULL */
+    const char *caption_columns;       /* --caption_column: in place of those above, comma
+                                          separated; or NULL */
     bool allow_empty_captions;         /* a row without a caption has the empty one; else it is bad,
                                           and a list of such rows alone fails */
     const char *extra_inputs;          /* --extra_inputs: columns to keep, comma separated; or

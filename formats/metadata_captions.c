@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/file.h"
 #include "formats/buf.h"
@@ -27,10 +28,15 @@ static bool is_known(const char *column)
     return false;
 }
 
-static bool is_caption(const char *column, const vf_metadata_opts *opts)
+static bool is_other(const char *column)
 {
-    return opts->caption_columns ? metadata_listed(opts->caption_columns, column)
-                                 : is_known(column);
+    static const char *const names[] = { "text", "prompt", "caption", "captions", "description",
+                                         "caption_text", "cap" };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcasecmp(column, names[i]))
+            return true;
+    return false;
 }
 
 static int add_caption(vf_row *r, const cJSON *v, const char *column, vc_err *why)
@@ -45,19 +51,32 @@ static int add_caption(vf_row *r, const cJSON *v, const char *column, vc_err *wh
                            why);
 }
 
-int metadata_read_captions(vf_row *r, const cJSON *o, const vf_metadata_opts *opts, vc_err *why)
+static int add_column(vf_row *r, const cJSON *v, vc_err *why)
 {
     int rc = 0;
 
-    for (const cJSON *v = o->child; v && !rc; v = v->next) {
-        if (!is_caption(v->string, opts) || cJSON_IsNull(v))
-            continue;
-        if (!cJSON_IsArray(v))
-            rc = add_caption(r, v, v->string, why);
-        else
-            for (const cJSON *c = v->child; c && !rc; c = c->next)
-                rc = add_caption(r, c, v->string, why);
-    }
+    if (cJSON_IsNull(v))
+        return 0;
+    if (!cJSON_IsArray(v))
+        return add_caption(r, v, v->string, why);
+    for (const cJSON *c = v->child; c && !rc; c = c->next)
+        rc = add_caption(r, c, v->string, why);
+    return rc;
+}
+
+/* Other columns count only where a row has none of the known ones, so that what these gave before
+ * the others were known stays as it was. */
+int metadata_read_captions(vf_row *r, const cJSON *o, const vf_metadata_opts *opts, vc_err *why)
+{
+    const char *own = opts->caption_columns;
+    int rc = 0;
+
+    for (const cJSON *v = o->child; v && !rc; v = v->next)
+        if (own ? metadata_listed(own, v->string) : is_known(v->string))
+            rc = add_column(r, v, why);
+    for (const cJSON *v = o->child; v && !rc && !own && !r->caption_from; v = v->next)
+        if (is_other(v->string))
+            rc = add_column(r, v, why);
     if (!rc && !r->n_captions)
         rc = metadata_append(&r->captions, &r->n_captions, "", 0, why);
     return rc;

@@ -129,17 +129,17 @@ static bool blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* The caption beside a file, without blanks around it; none when there is no such file. */
-static int read_caption(vf_row *r, const char *file, vc_err *why)
+/* The caption beside a file, without blanks around it; VC_ENOENT when there is no such file. */
+static int read_beside(vf_row *r, const char *file, const char *end, vc_err *why)
 {
-    char *text = NULL, *txt = vc_format("%.*s.txt", (int)(vc_path_ext(file) - file), file);
+    char *text = NULL, *path = vc_format("%.*s%s", (int)(vc_path_ext(file) - file), file, end);
     size_t n = 0;
 
-    int rc = txt ? vc_file_read(&text, &n, txt, MAX_CAPTION, why)
-                 : vc_fail(why, VC_ENOMEM, "out of memory");
-    free(txt);
+    int rc = path ? vc_file_read(&text, &n, path, MAX_CAPTION, why)
+                  : vc_fail(why, VC_ENOMEM, "out of memory");
+    free(path);
     if (rc)
-        return rc == VC_ENOENT ? 0 : rc;
+        return rc;
     size_t from = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
     while (from < n && blank(text[from]))
         from++;
@@ -147,12 +147,25 @@ static int read_caption(vf_row *r, const char *file, vc_err *why)
         n--;
     if (n && (vf_utf8_prefix(text, n) < n || memchr(text, 0, n))) {
         free(text);
-        return vc_fail(why, VC_EFORMAT, "its .txt caption is not UTF-8 text");
+        return vc_fail(why, VC_EFORMAT, "its %s caption is not UTF-8 text", end);
     }
     rc = metadata_append(&r->captions, &r->n_captions, text + from, n - from, why);
     free(text);
-    if (!rc && !(r->caption_from = strdup(".txt")))
+    if (!rc && !(r->caption_from = strdup(end)))
         rc = vc_fail(why, VC_ENOMEM, "out of memory");
+    return rc;
+}
+
+static int read_caption(vf_row *r, const char *file, vc_err *why)
+{
+    vc_err e = { 0 };
+    int rc = read_beside(r, file, ".txt", &e);
+
+    if (rc == VC_ENOENT)
+        rc = read_beside(r, file, ".caption", &e);
+    if (!rc || rc == VC_ENOENT)
+        return 0;
+    *why = e;
     return rc;
 }
 
@@ -183,7 +196,7 @@ int metadata_read_folder(metadata_list *l, const char *path, vc_err *err)
 {
     names found = { .list = l };
 
-    l->known = "a .txt file of the medium's name";
+    l->known = "a .txt or .caption file of the medium's name";
 
     int rc = walk(&found, path, "", 0, err);
     if (found.n)

@@ -8,8 +8,10 @@
 
 #include "formats/metadata.h"
 
-#define METADATA_CAPTIONS "text, prompt, caption, captions"
-#define METADATA_MEDIA "file_path, video, image, media_path, file_name"
+#define METADATA_CAPTIONS \
+    "text, prompt, caption, captions, description, caption_text, cap"
+#define METADATA_MEDIA \
+    "file_path, video, image, media_path, file_name, video_path, image_path, path"
 
 typedef struct metadata_list {
     vf_metadata list;

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/file.h"
 #include "formats/json.h"
@@ -70,12 +71,25 @@ static const struct {
     { "media_path", VF_TYPE_UNKNOWN, true },
     { "file_name", VF_TYPE_UNKNOWN, true },
 };
-enum { N_MEDIA = sizeof media / sizeof *media };
+/* Taken where a row has none of those, in any case; the first five are those in another case. */
+static const struct {
+    const char *column;
+    vf_type type;
+} other_media[] = {
+    { "file_path", VF_TYPE_UNKNOWN }, { "video", VF_TYPE_VIDEO }, { "image", VF_TYPE_IMAGE },
+    { "media_path", VF_TYPE_UNKNOWN }, { "file_name", VF_TYPE_UNKNOWN },
+    { "video_path", VF_TYPE_VIDEO }, { "image_path", VF_TYPE_IMAGE }, { "path", VF_TYPE_UNKNOWN },
+};
+enum { N_MEDIA = sizeof media / sizeof *media,
+       N_OTHER_MEDIA = sizeof other_media / sizeof *other_media };
 
 bool metadata_is_medium(const vf_metadata_opts *opts, const char *column)
 {
     for (int i = 0; i < N_MEDIA; i++)
         if (!strcmp(media[i].column, column))
+            return true;
+    for (int i = 0; i < N_OTHER_MEDIA; i++)
+        if (!strcasecmp(other_media[i].column, column))
             return true;
     return metadata_listed(opts->file_keys, column);
 }
@@ -100,6 +114,13 @@ static const cJSON *find_medium(const cJSON *o, const vf_metadata_opts *opts, vf
     for (const cJSON *v = o->child; v; v = v->next)
         if (!empty(v) && metadata_listed(opts->file_keys, v->string))
             return v;
+    for (int i = 0; i < N_OTHER_MEDIA; i++) {
+        const cJSON *v = cJSON_GetObjectItem(o, other_media[i].column);
+        *type = other_media[i].type;
+        *by_name = *type == VF_TYPE_UNKNOWN;
+        if (!empty(v))
+            return v;
+    }
     return NULL;
 }
 

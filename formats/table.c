@@ -403,7 +403,8 @@ static int csv_feed(csv_state *c, struct csv_parser *csv, pieces *p, bool end, v
     return c->rc;
 }
 
-static int read_csv(const char *path, const vf_table_sink *sink, vc_err *err)
+static int read_fields(const char *path, unsigned char between, const vf_table_sink *sink,
+                       vc_err *err)
 {
     struct csv_parser csv;
     csv_state c = { .sink = sink, .err = err };
@@ -413,6 +414,7 @@ static int read_csv(const char *path, const vf_table_sink *sink, vc_err *err)
     if (csv_init(&csv, CSV_APPEND_NULL))
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     csv_set_space_func(&csv, no_space);
+    csv_set_delim(&csv, between);
     int rc = pieces_open(&p, path, err);
     if (!rc) {
         while (!rc && !end) {
@@ -433,6 +435,16 @@ static int read_csv(const char *path, const vf_table_sink *sink, vc_err *err)
     return rc;
 }
 
+static int read_csv(const char *path, const vf_table_sink *sink, vc_err *err)
+{
+    return read_fields(path, ',', sink, err);
+}
+
+static int read_tsv(const char *path, const vf_table_sink *sink, vc_err *err)
+{
+    return read_fields(path, '\t', sink, err);
+}
+
 int vf_table_read(const char *path, const vf_table_sink *sink, vc_err *err)
 {
     static const struct {
@@ -440,11 +452,15 @@ int vf_table_read(const char *path, const vf_table_sink *sink, vc_err *err)
         int (*read)(const char *path, const vf_table_sink *sink, vc_err *err);
     } formats[] = {
         { ".json", read_json }, { ".jsonl", read_jsonl }, { ".ndjson", read_jsonl },
-        { ".csv", read_csv },
+        { ".csv", read_csv }, { ".tsv", read_tsv },
     };
 
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (!strcasecmp(vc_path_ext(path), formats[i].ext))
             return formats[i].read(path, sink, err);
-    return vc_fail(err, VC_EINVAL, "%s: expected a .json, .jsonl or .csv file", path);
+    if (!strcasecmp(vc_path_ext(path), ".parquet"))
+        return vc_fail(err, VC_EINVAL, "%s: a .parquet list is not read: save it as .jsonl, with "
+                       "pandas.read_parquet(FILE).to_json(\"list.jsonl\", orient=\"records\", "
+                       "lines=True)", path);
+    return vc_fail(err, VC_EINVAL, "%s: expected a .json, .jsonl, .csv or .tsv file", path);
 }

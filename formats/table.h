@@ -1,6 +1,7 @@
-/* table.h - a list of rows in a .json (array of objects), .jsonl or .csv file, each row given as a
- * JSON object. CSV and JSONL are read in pieces, so that a long list is never in memory twice.
+/* table.h - a list of rows in a .json (array of objects), .jsonl, .csv or .tsv file, each row given
+ * as a JSON object. CSV and JSONL are read in pieces, so that a long list is never in memory twice.
  *
+ * TSV has tabs for commas and is CSV else.
  * CSV as Python's csv module reads it: commas, quotes doubled inside quotes, line ends inside
  * quotes, LF or CRLF, blanks kept; the first record names the columns; an empty field is "". A
  * byte order mark is skipped. Row numbers count from 1: records after the header, elements of the

@@ -77,6 +77,18 @@ static const struct {
     { "jsonl", "{\"media_path\":\"a.bin\"}", NULL, "a.bin", VF_TYPE_UNKNOWN, "" },
     /* named by the user */
     { "csv", "clip,text\na.mp4,t\n", NULL, "a.mp4", VF_TYPE_VIDEO, "t" },
+    /* of others, taken where a row has none of those above */
+    { "csv", "Video,Prompt\na.mp4,t\n", NULL, "a.mp4", VF_TYPE_VIDEO, "t" },
+    { "csv", "video,video_path,prompt,Prompt,description\na,b,t,u,v\n", NULL, "a", VF_TYPE_VIDEO,
+      "t" },
+    { "csv", "file_name,caption_text\na.mp4,t\n", NULL, "a.mp4", VF_TYPE_VIDEO, "t" },
+    { "csv", "video,description\na,t\n", NULL, "a", VF_TYPE_VIDEO, "t" },
+    { "csv", "video,prompt,description\na,,t\n", NULL, "a", VF_TYPE_VIDEO, "" },
+    { "jsonl", "{\"video_path\":\"a.mp4\",\"caption\":\"t\"}", NULL, "a.mp4", VF_TYPE_VIDEO, "t" },
+    { "jsonl", "{\"image_path\":\"a.png\",\"caption\":\"t\"}", NULL, "a.png", VF_TYPE_IMAGE, "t" },
+    { "json", "[{\"path\":\"a.mp4\",\"cap\":[\"t\",\"u\"]}]", NULL, "a.mp4", VF_TYPE_VIDEO,
+      "t|u" },
+    { "tsv", "video\tprompt\na.mp4\tone, two\n", NULL, "a.mp4", VF_TYPE_VIDEO, "one, two" },
     /* captions */
     { "json", "[{\"file_path\":\"a\",\"text\":[\"x\",\"\",\"y\"],\"captions\":[\"z\"]}]", NULL, "a",
       VF_TYPE_UNKNOWN, "x|y|z" },
@@ -253,7 +265,8 @@ static const struct {
     { "jsonl", "{\"video\":\"a\"}\n{\"video\":\"b\",\"text\":null,\"words\":\"x\"}", 0,
       VC_EFORMAT, "found: video, text, words; known:" },
     { "json", "[{\"video\":\"a\",\"text\":[]},7]", 0, VC_EFORMAT, "--allow_empty_captions" },
-    { "parquet", "x", 0, VC_EINVAL, "expected a .json, .jsonl or .csv file" },
+    { "parquet", "x", 0, VC_EINVAL, "a .parquet list is not read: save it as .jsonl" },
+    { "xlsx", "x", 0, VC_EINVAL, "expected a .json, .jsonl, .csv or .tsv file" },
 };
 
 static void test_refused(void **state)
@@ -511,6 +524,7 @@ static void test_folder(void **state)
         { "B.MP4", "upper", VF_TYPE_VIDEO, NULL },
         { "a.jpg", "", VF_TYPE_IMAGE, "no caption" },
         { "a.x.mp4", "dotted", VF_TYPE_VIDEO, NULL },
+        { "b.mp4", "words", VF_TYPE_VIDEO, NULL },
         { "empty.png", "", VF_TYPE_IMAGE, NULL },
         { "link.png", "", VF_TYPE_IMAGE, "no caption" },
         { "sub/d.png", "", VF_TYPE_IMAGE, "not UTF-8" },
@@ -521,6 +535,8 @@ static void test_folder(void **state)
     put(dir, "a.jpg", "", 0);
     put(dir, "B.MP4", "", 0);
     put(dir, "B.txt", "\xef\xbb\xbfupper\r\n", 10);
+    put(dir, "b.mp4", "", 0);
+    put(dir, "b.caption", "words\n", 6);
     put(dir, "empty.png", "", 0);
     put(dir, "empty.txt", "", 0);
     put(dir, "a.x.mp4", "", 0);

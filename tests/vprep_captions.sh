@@ -49,4 +49,9 @@ says 'no row has a caption'
 echo 'beside it' >"$dir/media/folder/clip-1.txt"
 run 3 folder folder --dry_run
 says 'row 1, clip-0.mp4: no caption'
+printf 'Video\tPrompt\nclip-0.mp4\ta, b\n' >"$dir/media/other.tsv"
+run 0 tsv other.tsv
+says '1 encoded'
+"$VLT_BUILD/vlat" list "$dir/tsv" --json >"$dir/log"
+says '"captions":\[{"text":"a, b"'
 echo "no caption is lost in silence"
