@@ -116,6 +116,48 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
     return rc;
 }
 
+/* How many samples have a caption, from which columns or files, and the first three. */
+static void print_captions(const vprep *p, FILE *out)
+{
+    enum { KINDS = 8, SHOWN = 3, LENGTH = 100 };
+    const char *from[KINDS], *shown[SHOWN];
+    uint32_t n[KINDS], kinds = 0, samples = 0, captioned = 0, last = UINT32_MAX, k;
+
+    for (uint32_t i = 0; i < p->n_items; i++) {
+        const vprep_item *it = &p->items[i];
+        const vf_row *row = &p->meta.rows[it->row];
+        if (it->drop || it->row == last)
+            continue;
+        last = it->row;
+        samples++;
+        if (!*row->captions[0])
+            continue;
+        if (captioned < SHOWN)
+            shown[captioned] = row->captions[0];
+        captioned++;
+        for (k = 0; k < kinds && strcmp(from[k], row->caption_from); k++)
+            ;
+        if (k == kinds && kinds < KINDS) {
+            from[kinds] = row->caption_from;
+            n[kinds++] = 0;
+        }
+        if (k < kinds)
+            n[k]++;
+    }
+    fprintf(out, "captions: %u of %u samples have one", captioned, samples);
+    for (k = 0; k < kinds; k++) {
+        fputs(k ? ", " : "; from ", out);
+        vc_print(out, from[k], LENGTH);
+        fprintf(out, ": %u", n[k]);
+    }
+    fputc('\n', out);
+    for (k = 0; k < SHOWN && k < captioned; k++) {
+        fputs("    ", out);
+        vc_print(out, shown[k], LENGTH);
+        fputc('\n', out);
+    }
+}
+
 int vprep_report(vprep *p, FILE *out, vc_err *err)
 {
     prep_table *t = NULL;
@@ -140,6 +182,8 @@ int vprep_report(vprep *p, FILE *out, vc_err *err)
         print_drops(p, out);
     if (!rc)
         prep_table_print(t, out);
+    if (!rc)
+        print_captions(p, out);
     prep_table_close(t);
     free(tmp);
     free(path);

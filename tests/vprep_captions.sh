@@ -37,6 +37,7 @@ says '2 encoded'
 run 3 some some.jsonl
 says '2 encoded, 0 reused, 1 skipped'
 grep -q '"row":2,.*no caption: none of ' "$dir/some/errors.jsonl" || bad "row 2 is not in errors.jsonl"
+says 'captions: 1 of 2 samples have one; from text: 1$'
 run 0 all some.jsonl --allow_empty_captions
 says '3 encoded'
 run 1 stop some.jsonl --on_error stop
@@ -49,6 +50,8 @@ says 'no row has a caption'
 echo 'beside it' >"$dir/media/folder/clip-1.txt"
 run 3 folder folder --dry_run
 says 'row 1, clip-0.mp4: no caption'
+says 'captions: 1 of 1 samples have one; from .txt: 1$'
+says '^    beside it$'
 printf 'Video\tPrompt\nclip-0.mp4\ta, b\n' >"$dir/media/other.tsv"
 run 0 tsv other.tsv
 says '1 encoded'
