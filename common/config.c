@@ -182,13 +182,15 @@ static int set_key(config *c, const char *prefix, const char *name, const yaml_n
     if (!f && vc_flags_find(c->set->prog, name, len, &found)) {
         *flag = found.flag;
         snprintf(at->name, sizeof at->name, "%s", full);
-        return set_own(c, &found, value, err);
+        int rc = vc_flags_type(c->set, name, len, err);
+        return rc ? rc : set_own(c, &found, value, err);
     }
     if (!f)
         f = vc_flags_find_foreign(c->set->prog, name, len, &negated);
     if (f) {
         snprintf(at->name, sizeof at->name, "%s", full);
-        return set_foreign(c, f, at, negated, value, err);
+        int rc = vc_flags_type(c->set, full, n, err);
+        return rc ? rc : set_foreign(c, f, at, negated, value, err);
     }
     return vc_flags_unknown(c->set->prog, "", full, n, err);
 }

@@ -378,6 +378,8 @@ static int one_flag(vc_flags *set, words *w, const char *name, vc_err *err)
         rc = foreign_flag(set, w, f, &at, negated, value, err);
     else
         rc = vc_flags_unknown(set->prog, "--", name, len, err);
+    if (!rc && (found.flag || f))
+        rc = vc_flags_type(set, name, len, err);
     bool unknown = rc == VC_EUSAGE && !found.flag && !f && !vc_flags_builtin_name(name, len);
     if (rc < 0)
         rc = vc_flags_take(set, unknown ? NULL : &at, found.flag, rc, err);
@@ -518,7 +520,57 @@ bool vc_flags_given(const vc_flags *set, const char *name)
     if (!vc_flags_find(set->prog, name, strlen(name), &found))
         return false;
     const unsigned char *from = set->from[found.flag - set->prog->flags];
-    return from[0] || from[1];
+    return from[0] >= VC_FROM_FILE || from[1] >= VC_FROM_FILE;
+}
+
+bool vc_flags_decided(const vc_flags *set, const char *name)
+{
+    vc_found found;
+    return vc_flags_find(set->prog, name, strlen(name), &found) &&
+           (vc_flags_given(set, name) ||
+            set->from[found.flag - set->prog->flags][0] == VC_FROM_LIKE);
+}
+
+int vc_flags_prefer(vc_flags *set, const char *name, const char *text, vc_err *err)
+{
+    vc_found found;
+    if (!vc_flags_find(set->prog, name, strlen(name), &found))
+        return vc_fail(err, VC_EFAIL, "--%s: no such flag", name);
+    return vc_context(err, vc_flags_set(set, &found, &text, 1, VC_FROM_LIKE, err), "--%s", name);
+}
+
+void vc_flags_default(const vc_flags *set, const char *name, char *buf, size_t size)
+{
+    static const char begin[] = "(default: ";
+    vc_found found;
+    const char *text = "none", *said;
+    int n = -1;
+
+    if (vc_flags_find(set->prog, name, strlen(name), &found)) {
+        if (found.flag->value)
+            text = found.flag->value;
+        else if (found.flag->help && (said = strstr(found.flag->help, begin)))
+            n = (int)strcspn(text = said + strlen(begin), ")");
+    }
+    snprintf(buf, size, "%.*s", n, text);
+}
+
+int vc_flags_type(vc_flags *set, const char *name, size_t len, vc_err *err)
+{
+    const vc_flag list = { .name = "", .kind = VC_LIST };
+    char *text = vc_flags_keep_text(set, name, len);
+    return text ? vc_flags_value(set, &list, -1, text, &set->typed, err)
+                : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+bool vc_flags_typed(const vc_flags *set, const char *name)
+{
+    for (int i = 0; i < set->typed.n; i++) {
+        const char *s = set->typed.item[i];
+        if (vc_flags_same_name(s, strlen(s), name, strlen(name)))
+            return true;
+    }
+    return false;
 }
 
 const vc_list *vc_flags_words(const vc_flags *set)

@@ -2,7 +2,7 @@
  * defaults and the resolved settings all come from it.
  *
  * Values come from the command line, else from --config FILE (YAML; keys are flag names), else
- * from the table. '-' and '_' are the same in a flag's name. Given twice on the command line the
+ * from what the program prefers (vc_flags_prefer), else from the table. '-' and '_' are the same in a flag's name. Given twice on the command line the
  * last one counts, a list grows; twice in the file is an error. --help (-h), --version and
  * --config belong to every program and are in no table. Values are UTF-8 text.
  *
@@ -106,6 +106,17 @@ void vc_flags_tell(const vc_flags *set, const char *program, const vc_err *err, 
 
 /* Whether a flag was given on the command line or in the file, by its canonical name. */
 bool vc_flags_given(const vc_flags *set, const char *name);
+/* Whether this very name, which may be an alias or a foreign flag's, was one of those given. */
+bool vc_flags_typed(const vc_flags *set, const char *name);
+
+/* Instead of the table's default: sets a flag that was not given; of one that was, the text is only
+ * checked. vc_flags_given stays as it is. */
+int vc_flags_prefer(vc_flags *set, const char *name, const char *text, vc_err *err);
+/* Whether a flag was given, or has a preferred value: it is not for the program to fill in. */
+bool vc_flags_decided(const vc_flags *set, const char *name);
+/* The table's default as text; where it has none, what the explanation says, "(default: the
+ * family's)", or "none". */
+void vc_flags_default(const vc_flags *set, const char *name, char *buf, size_t size);
 /* Adds a note. */
 void vc_flags_say(vc_flags *set, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Note i, or NULL past the last: one line for stderr each. Flags of which the same is to be said

@@ -9,7 +9,7 @@
 enum { VC_MOST_FAULTS = 100 };      /* a file that is no list of flags has as many as lines */
 
 /* where a value came from; a higher one wins */
-enum { VC_FROM_DEFAULT, VC_FROM_FILE, VC_FROM_WORDS };
+enum { VC_FROM_DEFAULT, VC_FROM_LIKE, VC_FROM_FILE, VC_FROM_WORDS };
 
 /* A line for the user. Lines of which the same is to be said are one, with all their names. */
 typedef struct vc_line {
@@ -34,6 +34,7 @@ struct vc_flags {
     int faults;                     /* things in `wrong`; reading ends at VC_MOST_FAULTS */
     bool lost;                      /* there was no memory for one of them */
     vc_list words;
+    vc_list typed;                  /* names as they were written */
 };
 
 /* A name looked up: part is -1, or the half of a pair that the name stands for. */
@@ -58,6 +59,9 @@ const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name
 
 /* help, version, config: names that every program has. */
 bool vc_flags_builtin_name(const char *name, size_t len);
+
+/* Remembers that the flag was given by this name. */
+int vc_flags_type(vc_flags *set, const char *name, size_t len, vc_err *err);
 
 /* n bytes that live as long as the set; NULL when out of memory. */
 void *vc_flags_keep(vc_flags *set, size_t n);

@@ -11,6 +11,7 @@
 
 #include "common/file.h"
 #include "common/foreign.h"
+#include "common/like.h"
 #include "common/streams.h"
 #include "common/tensor/backend.h"
 #include "common/threads.h"
@@ -173,6 +174,8 @@ static const vc_flag flags[] = {
          "a file that cannot be used; skip: what --out has of one that cannot be read stays"),
     FLAG(VC_BOOLEAN, allow_missing, "allow_missing", NULL, NULL, NULL,
          "go on where most of the sources cannot be read"),
+    FLAG(VC_CHOICE, like, "like", "none", VC_LIKE_ALLOWED, NULL,
+         "take that trainer's defaults for what neither command line nor --config gives, and tell which differ"),
     FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", NULL, "of messages and progress"),
     FLAG(VC_BOOLEAN, quiet, "quiet", NULL, NULL, NULL, "errors only"),
     { 0 }
@@ -536,6 +539,8 @@ int main(int argc, char **argv)
     if (!rc) {
         rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);
         bool wrong = rc == VC_EUSAGE;
+        if (!rc)
+            rc = vc_like_take(p.flags, p.c.like, vc_vprep_like, NULL, &p.c, &err);
         rc = vc_comm_agree(comm, wrong ? 0 : rc, &err);
         if (rc == 0) rc = run_ranks(&p, comm, wrong, &err);
         if (rc == 0 && p.c.dry_run) rc = vc_std_flush(stdout, &err);

@@ -47,6 +47,7 @@ typedef struct vprep_config {
     int latent_store;                 /* index into "auto|moments|sample|mode" */
     int on_error;                     /* skip | stop */
     int video_decoder;                /* cpu | nvdec */
+    int like;                    /* index into VC_LIKE_ALLOWED */
     int log_format;
     bool dry_run, overwrite, append, rehash, allow_missing, quiet;
     bool allow_empty_captions;

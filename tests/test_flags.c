@@ -320,6 +320,34 @@ static void test_required_and_given(void **state)
     finish(&r);
 }
 
+static void test_preferred(void **state)
+{
+    (void)state;
+    char text[32];
+    run r = START("--rank", "7");
+    assert_int_equal(r.rc, 0);
+    assert_int_equal(vc_flags_prefer(r.set, "rank", "9", &r.err), 0);
+    assert_int_equal(r.o.rank, 7);                       /* what is given wins */
+    assert_int_equal(vc_flags_prefer(r.set, "rank", "x", &r.err), VC_EUSAGE);
+    assert_true(vc_flags_typed(r.set, "rank") && !vc_flags_typed(r.set, "lora_rank"));
+    finish(&r);
+
+    r = START("--prompt", "a");
+    assert_int_equal(vc_flags_prefer(r.set, "rank", "9", &r.err), 0);
+    assert_int_equal(r.o.rank, 9);
+    assert_false(vc_flags_given(r.set, "rank"));
+    assert_true(vc_flags_decided(r.set, "rank"));
+    assert_false(vc_flags_decided(r.set, "meta"));
+    vc_flags_default(r.set, "rank", text, sizeof text);
+    assert_string_equal(text, "64");
+    finish(&r);
+
+    r = START("--config", text_file("rank: 5\n"));
+    assert_int_equal(vc_flags_prefer(r.set, "rank", "9", &r.err), 0);
+    assert_int_equal(r.o.rank, 5);                       /* so does the file */
+    finish(&r);
+}
+
 static void test_foreign(void **state)
 {
     (void)state;
@@ -549,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_everything_wrong_is_told),
         cmocka_unit_test(test_hostile_words_make_one_line),
         cmocka_unit_test(test_required_and_given),
+        cmocka_unit_test(test_preferred),
         cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_version),

@@ -6,6 +6,7 @@
 
 #include "common/file.h"
 #include "common/foreign.h"
+#include "common/like.h"
 
 /* Further names of choices, which vtrain_check makes one of their kinds' own. */
 enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_COSMAP + 1 };
@@ -192,6 +193,8 @@ static const vc_flag flags[] = {
         "aim|dvclive|all", NULL, "event files of TensorBoard, whichever is named, or none"),
     ROW(PATH, trace_dir, NULL, NULL, NULL, "write all tensors of the first micro-batches there"),
     ROW(INT, trace_steps, "1", "1..1000000", NULL, "micro-batches traced"),
+    ROW(CHOICE, like, "none", VC_LIKE_ALLOWED, NULL, "take that trainer's defaults for what neither "
+        "command line nor --config gives, and tell which differ"),
     ROW(BOOLEAN, dry_run, "false", NULL, NULL, "tell what would happen and stop"),
     ROW(BOOLEAN, quiet, "false", NULL, NULL, "errors only"),
     ROW(CHOICE, log_format, "text", "text|json", NULL, "messages for people or for machines"),
@@ -354,9 +357,22 @@ static void check_memory(vtrain_config *c, vc_flags *set)
         c->gradient_checkpointing = VTRAIN_REMAT_BLOCK;
 }
 
+/* --like: ranks are a LoRA's, and a rate that stays the same or goes by rules has no warm-up. */
+static bool has_a_job(const void *options, const char *flag)
+{
+    const vtrain_config *c = options;
+    bool rules = c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT;
+    if (!strcmp(flag, "rank") || !strcmp(flag, "network_alpha"))
+        return c->training_type == VTRAIN_LORA;
+    if (!strcmp(flag, "lr_step_rules")) return rules;
+    return strcmp(flag, "lr_warmup_steps") || (!rules && c->lr_scheduler != VTRAIN_CONSTANT);
+}
+
 int vtrain_check(vtrain_config *c, vc_flags *set, vc_err *err)
 {
     check_type(c, set);
+    int rc = vc_like_take(set, c->like, vc_vtrain_like, has_a_job, c, err);
+    if (rc) return rc;
     check_files(c, set);
     check_model(c, set);
     if (vc_flags_given(set, "eval_steps") && c->eval_steps && c->eval_split == 0)
@@ -409,11 +425,11 @@ static void resolve_objective(vtrain_config *c, const vc_flags *set, const vtrai
     if (c->objective == 0) c->objective = 1 + (int)(s->path ? s->kind : f->objective);
     bool flow = c->objective == 1 + VTRAIN_FLOW;
     double shift = s->path && s->kind == VTRAIN_FLOW ? s->shift : f->flow_shift;
-    if (!vc_flags_given(set, "weighting_scheme"))
+    if (!vc_flags_decided(set, "weighting_scheme"))
         c->weighting_scheme = flow ? f->density : VTRAIN_UNIFORM;
-    if (!vc_flags_given(set, "logit_mean")) c->logit_mean = f->logit_mean;
-    if (!vc_flags_given(set, "logit_std")) c->logit_std = f->logit_std;
-    if (!vc_flags_given(set, "flow_shift")) c->flow_shift = flow ? shift : 1;
+    if (!vc_flags_decided(set, "logit_mean")) c->logit_mean = f->logit_mean;
+    if (!vc_flags_decided(set, "logit_std")) c->logit_std = f->logit_std;
+    if (!vc_flags_decided(set, "flow_shift")) c->flow_shift = flow ? shift : 1;
     if (c->posterior == VTRAIN_POSTERIOR_AUTO)
         c->posterior = f->posterior_mean ? VTRAIN_POSTERIOR_MEAN : VTRAIN_POSTERIOR_SAMPLE;
 }
@@ -456,8 +472,8 @@ int vtrain_resolve(vtrain_config *c, vc_flags *set, const vtrain_family *f,
     resolve_objective(c, set, f, s);
     resolve_sampler(c, set, s);
     if (c->objective == 1 + VTRAIN_V) drop_flow_flags(c, set);
-    if (!vc_flags_given(set, "caption_dropout_p")) c->caption_dropout_p = full ? 0.1 : 0;
-    if (!full && !vc_flags_given(set, "network_alpha")) c->network_alpha = (double)c->rank;
+    if (!vc_flags_decided(set, "caption_dropout_p")) c->caption_dropout_p = full ? 0.1 : 0;
+    if (!full && !vc_flags_decided(set, "network_alpha")) c->network_alpha = (double)c->rank;
     if (!vc_flags_given(set, "guidance_scale")) c->guidance_scale = f->guidance;
     if (!vc_flags_given(set, "mixed_precision"))
         c->mixed_precision = f->bf16 ? VTRAIN_PRECISION_BF16 : VTRAIN_PRECISION_NO;

@@ -149,6 +149,54 @@ int vtrain_plan_steps(vtrain *t, vc_err *err)
     return 0;
 }
 
+/* The value of a flag as the run's settings have it. */
+static const char *word_of(const vtrain *t, const char *flag, char *buf, size_t size)
+{
+    size_t n = strlen(flag);
+    snprintf(buf, size, "none");
+    for (const char *s = t->settings; s && *s; s += *s == '\n') {
+        size_t len = strcspn(s, "\n");
+        if (len > n + 2 && !strncmp(s, flag, n) && s[n] == ':')
+            snprintf(buf, size, "%.*s", (int)(len - n - 2), s + n + 2);
+        s += len;
+    }
+    return buf;
+}
+
+static void tell_loss(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    char scheme[32], normal[64] = "";
+    if (c->objective == 1 + VTRAIN_V) {
+        say(t, "loss: v-prediction, times uniform, weight 1");
+        return;
+    }
+    if (c->weighting_scheme == VTRAIN_LOGIT_NORMAL)
+        snprintf(normal, sizeof normal, " (mean %g, deviation %g)", c->logit_mean, c->logit_std);
+    if (c->weighting_scheme == VTRAIN_MODE)
+        snprintf(normal, sizeof normal, " (scale %g)", c->mode_scale);
+    say(t, "loss: flow matching, weighting %s%s, shift %g",
+        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, c->flow_shift);
+}
+
+static void tell_training(const vtrain *t)
+{
+    const vtrain_config *c = &t->cfg;
+    char optimiser[32], schedule[32], rules[128], clip[64] = "not clipped";
+    bool by_rules = c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT && c->lr_step_rules;
+    if (c->max_grad_norm > 0) snprintf(clip, sizeof clip, "clipped to norm %g", c->max_grad_norm);
+    snprintf(rules, sizeof rules, "%s%.100s", by_rules ? " " : "",
+             by_rules ? c->lr_step_rules : "");
+    say(t, "optimiser: %s, betas %g and %g, eps %g, weight decay %g, gradients %s",
+        word_of(t, "optimizer", optimiser, sizeof optimiser), c->adam_beta1, c->adam_beta2,
+        c->adam_epsilon, c->adam_weight_decay, clip);
+    say(t, "schedule: rate %g, %s%s, %lld steps of warm-up", c->learning_rate,
+        word_of(t, "lr_scheduler", schedule, sizeof schedule), rules,
+        (long long)c->lr_warmup_steps);
+    say(t, "captions: dropped with chance %g", c->caption_dropout_p);
+    tell_loss(t);
+}
+
 static void tell_validation(const vtrain *t)
 {
     vtrain_prompt p = { 0 };
@@ -181,6 +229,7 @@ int vtrain_plan_memory(vtrain *t, vc_err *err)
     tell(t, "data: ", text_data(t));
     say(t, "device: %s", vt_describe(t->g));
     tell_steps(t);
+    if (t->cfg.dry_run) tell_training(t);
     tell_memory(t);
     rc = vtrain_memory_check(t, err);
     if (rc) return rc;

@@ -105,6 +105,7 @@ typedef struct vtrain_config {
     int64_t eval_steps, validation_steps, num_inference_steps;
     double guidance_scale;
     int validation_sampler;                   /* 0: auto, else 1 + vtrain_sampler */
+    int like;                                 /* index into VC_LIKE_ALLOWED */
     int report_to;                            /* index into tensorboard|none */
     char *trace_dir;
     int64_t trace_steps;

@@ -1,0 +1,192 @@
+/* like.c - see like.h. Where the values were read, at which commit of which day:
+ *
+ *   videox-fun      aigc-apps/VideoX-Fun 804a425, 2026-05-12: scripts/cogvideox_fun/train.py and
+ *                   train_lora.py (arguments), videox_fun/data/dataset_image_video.py
+ *                   (text_drop_ratio), scripts/wan2.1/train.py (the weighting of a flow)
+ *   finetrainers    a-r-r-o-w/finetrainers f476c37, 2025-06-04: finetrainers/args.py (arguments),
+ *                   finetrainers/trainer/sft_trainer/config.py (LoRA), finetrainers/processors/text.py
+ *   diffsynth       modelscope/DiffSynth-Studio fed7b18f, 2026-08-20: diffsynth/diffusion/parsers.py,
+ *                   runner.py (AdamW and ConstantLR as PyTorch has them: a third of the rate in the
+ *                   first five steps; nothing is clipped), training_module.py (alpha is the rank)
+ *   musubi          kohya-ss/musubi-tuner 30c658c, 2026-06-24: src/musubi_tuner/training/
+ *                   parser_common.py and trainer_base.py (AdamW as PyTorch has it),
+ *                   networks/lora.py (rank 4), dataset/config_utils.py
+ *   diffusion-pipe  tdrussell/diffusion-pipe 8f83dbf, 2026-08-20: train.py (AdamW as PyTorch has it),
+ *                   models/base.py, utils/dataset.py, models/cosmos_predict2.py (times)
+ *
+ * PyTorch's AdamW has betas 0.9 and 0.999, eps 1e-8 and decay 0.01. What one of them asks for always
+ * (rank and rate of diffusion-pipe, frames of it and musubi), or takes from the model (the shift of
+ * videox-fun and diffsynth), is not here. */
+#include "common/like.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/file.h"
+
+#define LORA "a LoRA's"
+#define FLOW "a flow's"
+
+const vc_like vc_vtrain_like[] = {
+    { "learning_rate", { "1e-4", "1e-4", "1e-4", "2e-6", NULL }, NULL },
+    { "lr_scheduler", { "constant", "constant", "piecewise_constant", "constant", "constant" },
+      NULL },
+    { "lr_step_rules", { NULL, NULL, "0.333333:5,1", NULL, NULL }, NULL },
+    { "lr_warmup_steps", { "500", "500", "0", "0", "0" }, NULL },
+    { "adam_beta1", { "0.9", "0.9", "0.9", "0.9", "0.9" }, NULL },
+    { "adam_beta2", { "0.999", "0.95", "0.999", "0.999", "0.999" }, NULL },
+    { "adam_weight_decay", { "1e-2", "1e-4", "1e-2", "1e-2", "1e-2" }, NULL },
+    { "adam_epsilon", { "1e-8", "1e-8", "1e-8", "1e-8", "1e-8" }, NULL },
+    { "max_grad_norm", { "1", "1", "0", "1", "1" }, NULL },
+    { "caption_dropout_p", { "0.1", "0", "0", "0", "0" }, NULL },
+    { "rank", { "128", "64", "32", "4", NULL }, LORA },
+    { "network_alpha", { "64", "64", NULL, "1", NULL }, LORA },
+    { "weighting_scheme", { "uniform", "uniform", "uniform", "uniform", "logit_normal" }, FLOW },
+    { "logit_mean", { "0", "0", NULL, "0", "0" }, FLOW },
+    { "logit_std", { "1", "1", NULL, "1", "1" }, FLOW },
+    { "mode_scale", { "1.29", "1.29", NULL, "1.29", NULL }, FLOW },
+    { "flow_shift", { NULL, "1", NULL, "1", "1" }, FLOW },
+    { 0 }
+};
+
+const vc_like vc_vprep_like[] = {
+    { "enable_bucket", { "false", NULL, NULL, NULL, NULL }, NULL },
+    { "video_sample_n_frames", { "17", NULL, "81", NULL, NULL }, NULL },
+    { "video_sample_stride", { "4", NULL, "1", "1", "1" }, NULL },
+    { "start_rule", { NULL, NULL, "first", "first", "first" }, NULL },
+    { 0 }
+};
+
+/* Names that only this trainer has, of flags that are taken, not refused, and that are not ours. */
+static const struct {
+    const char *name, *signs;
+} peers[VC_LIKE_PEERS] = {
+    { "videox-fun", "train_data_meta vae_mini_batch use_peft_lora keep_all_node_same_token_length "
+                    "enable_text_encoder_in_dataloader auto_tile_batch_size" },
+    { "finetrainers", "flow_weighting_scheme flow_logit_mean flow_logit_std flow_mode_scale "
+                      "enable_precomputation precomputation_items precomputation_once "
+                      "precomputation_reuse precomputation_dir validation_dataset_file "
+                      "dataset_shuffle_buffer_size attn_provider_training" },
+    { "diffsynth", "dataset_metadata_path dataset_base_path lora_base_model remove_prefix_in_ckpt "
+                   "lora_target_modules preset_lora_model use_gradient_checkpointing "
+                   "use_gradient_checkpointing_offload dataset_num_workers" },
+    { "musubi", "max_data_loader_n_workers gradient_checkpointing_cpu_offload sdpa "
+                "persistent_data_loader_workers dynamo_backend" },
+    { "diffusion-pipe", "micro_batch_size_per_gpu optimizer.type adapter.type model.type "
+                        "pipeline_stages steps_per_print partition_method caching_batch_size "
+                        "video_clip_mode reentrant_activation_checkpointing" },
+};
+
+/* Whether two texts are the same value: 1e-2 and 0.01. */
+static bool same_value(const char *a, const char *b)
+{
+    char *end_a, *end_b;
+    double x = strtod(a, &end_a), y = strtod(b, &end_b);
+    if (!strcmp(a, b))
+        return true;
+    return end_a > a && end_b > b && !*end_a && !*end_b && fabs(x - y) <= 1e-12 * fabs(x);
+}
+
+/* The value of a row that was left out, or NULL; ours: what there is without it. */
+static const char *left_out(const vc_flags *set, const vc_like *row, int like, char *ours,
+                            size_t size)
+{
+    if (!row->value[like - 1] || vc_flags_given(set, row->flag))
+        return NULL;
+    vc_flags_default(set, row->flag, ours, size);
+    return row->value[like - 1];
+}
+
+static int take(vc_flags *set, int like, const vc_like *rows, vc_like_fits *fits,
+                const void *options, vc_err *err)
+{
+    char ours[64];
+    const char *theirs;
+    int rc = 0, said = 0;
+
+    for (const vc_like *row = rows; !rc && row->flag; row++) {
+        if (!(theirs = left_out(set, row, like, ours, sizeof ours)))
+            continue;
+        if (fits && !fits(options, row->flag))
+            continue;
+        rc = vc_flags_prefer(set, row->flag, theirs, err);
+        if (rc || same_value(ours, theirs))
+            continue;
+        if (!said++)
+            vc_flags_say(set, "--like %s: %-22s %-28s %s", peers[like - 1].name, "flag", "ours",
+                         "theirs, taken");
+        vc_flags_say(set, "--like %s: %-22s %-28s %s%s%s%s", peers[like - 1].name, row->flag, ours,
+                     theirs, row->only ? " (" : "", row->only ? row->only : "",
+                     row->only ? ")" : "");
+    }
+    return rc;
+}
+
+/* How many of the names were typed; *first is one of them. */
+static int signs_of(const vc_flags *set, const char *signs, char *first, size_t size)
+{
+    int n = 0;
+
+    for (const char *s = signs; *s;) {
+        char name[64];
+        size_t len = strcspn(s, " ");
+        snprintf(name, sizeof name, "%.*s", (int)len, s);
+        if (vc_flags_typed(set, name) && !n++)
+            snprintf(first, size, "%s", name);
+        s += len + (s[len] == ' ');
+    }
+    return n;
+}
+
+/* The trainer whose own names the command has, more than of any other; or VC_LIKE_NONE. */
+static int typed_like(const vc_flags *set, char *sign, size_t size)
+{
+    int best = VC_LIKE_NONE, most = 0;
+    bool tie = false;
+
+    for (int i = 0; i < VC_LIKE_PEERS; i++) {
+        char first[64] = "";
+        int n = signs_of(set, peers[i].signs, first, sizeof first);
+        tie = n > most ? false : tie || (n && n == most);
+        if (n <= most)
+            continue;
+        most = n;
+        best = i + 1;
+        snprintf(sign, size, "%s", first);
+    }
+    return tie ? VC_LIKE_NONE : best;
+}
+
+static int hint(vc_flags *set, const vc_like *rows, vc_like_fits *fits, const void *options,
+                vc_err *err)
+{
+    char sign[64], ours[64], *all = NULL;
+    const char *theirs;
+    int like = typed_like(set, sign, sizeof sign);
+
+    for (const vc_like *row = rows; like && row->flag; row++) {
+        if (!(theirs = left_out(set, row, like, ours, sizeof ours)) || same_value(ours, theirs))
+            continue;
+        if ((row->only && !strcmp(row->only, FLOW)) || (fits && !fits(options, row->flag)))
+            continue;
+        char *more = vc_format("%s%s%s %s (here %s)", all ? all : "", all ? ", " : "", row->flag,
+                               theirs, ours);
+        free(all);
+        if (!(all = more))
+            return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    if (all)
+        vc_flags_say(set, "--%s is a name of %s, which where nothing is given has %s: --like %s "
+                     "takes that", sign, peers[like - 1].name, all, peers[like - 1].name);
+    free(all);
+    return 0;
+}
+
+int vc_like_take(vc_flags *set, int like, const vc_like *rows, vc_like_fits *fits,
+                 const void *options, vc_err *err)
+{
+    if (like != VC_LIKE_NONE)
+        return take(set, like, rows, fits, options, err);
+    return vc_flags_given(set, "like") ? 0 : hint(set, rows, fits, options, err);
+}
