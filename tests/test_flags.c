@@ -320,32 +320,40 @@ static void test_required_and_given(void **state)
     finish(&r);
 }
 
+/* What the program prefers is below the command line and the file. */
 static void test_preferred(void **state)
 {
     (void)state;
-    char text[32];
-    run r = START("--rank", "7");
-    assert_int_equal(r.rc, 0);
-    assert_int_equal(vc_flags_prefer(r.set, "rank", "9", &r.err), 0);
-    assert_int_equal(r.o.rank, 7);                       /* what is given wins */
-    assert_int_equal(vc_flags_prefer(r.set, "rank", "x", &r.err), VC_EUSAGE);
-    assert_true(vc_flags_typed(r.set, "rank") && !vc_flags_typed(r.set, "lora_rank"));
-    finish(&r);
-
-    r = START("--prompt", "a");
-    assert_int_equal(vc_flags_prefer(r.set, "rank", "9", &r.err), 0);
-    assert_int_equal(r.o.rank, 9);
-    assert_false(vc_flags_given(r.set, "rank"));
-    assert_true(vc_flags_decided(r.set, "rank"));
-    assert_false(vc_flags_decided(r.set, "meta"));
-    vc_flags_default(r.set, "rank", text, sizeof text);
-    assert_string_equal(text, "64");
-    finish(&r);
-
-    r = START("--config", text_file("rank: 5\n"));
-    assert_int_equal(vc_flags_prefer(r.set, "rank", "9", &r.err), 0);
-    assert_int_equal(r.o.rank, 5);                       /* so does the file */
-    finish(&r);
+    char *file = (char *)text_file("rank: 5\n");
+    const struct {
+        char *words[3];
+        int64_t rank;
+        bool given;
+    } cases[] = {
+        { { "p", "--lora-rank", "7" }, 7, true },
+        { { "p", "--config", file }, 5, true },
+        { { "p", "--prompt", "a" }, 9, false },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        options o;
+        vc_flags *set;
+        vc_err err = { 0 };
+        char text[32], *words[3];
+        memcpy(words, cases[i].words, sizeof words);
+        assert_int_equal(vc_flags_parse(&set, &program, &o, 3, words, stdout, &err), 0);
+        assert_int_equal(vc_flags_prefer(set, "rank", "9", &err), 0);
+        assert_int_equal(o.rank, cases[i].rank);
+        assert_int_equal(vc_flags_given(set, "rank"), cases[i].given);
+        assert_true(vc_flags_decided(set, "rank"));
+        assert_false(vc_flags_decided(set, "seed"));
+        assert_int_equal(vc_flags_typed(set, "lora_rank"), i == 0);
+        assert_false(vc_flags_typed(set, "alpha"));
+        assert_int_equal(vc_flags_prefer(set, "rank", "x", &err), VC_EUSAGE);
+        assert_int_equal(o.rank, cases[i].rank);
+        vc_flags_default(set, "rank", text, sizeof text);
+        assert_string_equal(text, "64");
+        vc_flags_free(set);
+    }
 }
 
 static void test_foreign(void **state)

@@ -526,6 +526,22 @@ static void test_config(void **state)
     free(args);
 }
 
+/* A run with another trainer's defaults is the same again from its settings without --like. */
+static void test_like(void **state)
+{
+    const char *dir = *state;
+    run_ok(dir, "like", TINY "--max_train_steps 7 --like diffsynth --adam_beta1 0.8");
+    char *sed = vc_format("sed -i -e '/^like:/d' -e '/^export_/d' -e '/^bake_/d' "
+                          "%s/like/config.yaml", dir);
+    char *args = vc_format("--config %s/like/config.yaml --output_dir %s/unlike", dir, dir);
+    vc_err err = { 0 };
+    assert_int_equal(system(sed), 0);
+    if (run_bare(args, &err)) fail_msg("%s", err.text);
+    same_run(dir, "like", "unlike", 7);
+    free(sed);
+    free(args);
+}
+
 /* The plan is the result, so it is on stdout, whatever --quiet says, and nothing else is. */
 static void test_dry_run(void **state)
 {
@@ -559,7 +575,8 @@ int main(void)
         TEST(test_held_out),      TEST(test_lora),       TEST(test_trainable_modules),
         TEST(test_validation),    TEST(test_trace),      TEST(test_not_a_number),
         TEST(test_full_disk),     TEST(test_limit),      TEST(test_refused),
-        TEST(test_foreign),       TEST(test_config),     TEST(test_dry_run),
+        TEST(test_foreign),       TEST(test_config),     TEST(test_like),
+        TEST(test_dry_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
