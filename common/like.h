@@ -1,5 +1,5 @@
-/* like.h - --like TRAINER: what other trainers take for a setting that is left out, as values of our
- * flags. See docs/interface.md. */
+/* like.h - --like TRAINER: what other trainers take for a setting that is left out, as
+ * values of our flags. See docs/interface.md. */
 #ifndef VC_LIKE_H
 #define VC_LIKE_H
 
