@@ -2,7 +2,8 @@
  * defaults and the resolved settings all come from it.
  *
  * Values come from the command line, else from --config FILE (YAML; keys are flag names), else
- * from what the program prefers (vc_flags_prefer), else from the table. '-' and '_' are the same in a flag's name. Given twice on the command line the
+ * from what the program prefers (vc_flags_prefer), else from the table. '-' and '_' are the
+ * same in a flag's name. Given twice on the command line the
  * last one counts, a list grows; twice in the file is an error. --help (-h), --version and
  * --config belong to every program and are in no table. Values are UTF-8 text.
  *

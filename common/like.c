@@ -7,16 +7,16 @@
  *                   finetrainers/trainer/sft_trainer/config.py (LoRA) and
  *                   finetrainers/processors/text.py
  *   diffsynth       modelscope/DiffSynth-Studio fed7b18f, 2026-08-20: in diffsynth/diffusion/
- *                   parsers.py, runner.py (AdamW and ConstantLR as PyTorch has them: a third of the rate in the
- *                   first five steps; nothing is clipped), training_module.py (alpha is the rank)
+ *                   parsers.py, runner.py (AdamW and ConstantLR as PyTorch has them: a
+ *                   third of the rate in the first five steps; nothing is clipped), training_module.py (alpha is the rank)
  *   musubi          kohya-ss/musubi-tuner 30c658c, 2026-06-24: src/musubi_tuner/training/
  *                   parser_common.py and trainer_base.py (AdamW as PyTorch has it),
  *                   networks/lora.py (rank 4), dataset/config_utils.py
  *   diffusion-pipe  tdrussell/diffusion-pipe 8f83dbf, 2026-08-20: train.py (AdamW as PyTorch
  *                   has it), models/base.py, utils/dataset.py, models/cosmos_predict2.py (times)
  *
- * PyTorch's AdamW has betas 0.9 and 0.999, eps 1e-8 and decay 0.01. What one of them asks for always
- * (rank and rate of diffusion-pipe, frames of it and musubi), or takes from the model (the shift of
+ * PyTorch's AdamW has betas 0.9 and 0.999, eps 1e-8 and decay 0.01. What one of them asks for
+ * always (rank and rate of diffusion-pipe, frames of it and musubi), or takes from the model (the shift of
  * videox-fun and diffsynth), is not here. */
 #include "common/like.h"
 
