@@ -15,7 +15,7 @@ export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_defau
 export OMP_NUM_THREADS=1
 export LSAN_OPTIONS=${LSAN_OPTIONS:+$LSAN_OPTIONS:}suppressions=${VLT_SOURCE:?}/tests/ranks.supp
 if [ -n "${VLT_PRELOAD:-}" ]; then
-    set -- env "LD_PRELOAD=$VLT_PRELOAD" "$@"
+    set -- env "LD_PRELOAD=$VLT_PRELOAD${LD_PRELOAD:+:$LD_PRELOAD}" "$@"
     export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0:fast_unwind_on_malloc=0
 fi
 exec mpirun -np "$n" "$@"
