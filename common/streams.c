@@ -57,7 +57,14 @@ void vc_print(FILE *f, const char *text, int max)
 
 void vc_std_complain(const char *program, const char *text, int rc)
 {
-    fprintf(stderr, "%s: ", program);
-    vc_print(stderr, *text ? text : vc_code_name(rc), 0);
-    fputc('\n', stderr);
+    enum { LINE = 8192 };                        /* more than a vc_err's text can become */
+    char line[LINE];
+    int n = snprintf(line, LINE / 8, "%s: ", program);
+
+    for (const char *s = *text ? text : vc_code_name(rc); *s && n < LINE - VC_SHOWN - 1;) {
+        s += vc_show(line + n, s);
+        n += (int)strlen(line + n);
+    }
+    line[n++] = '\n';
+    fwrite(line, 1, (size_t)n, stderr);          /* at once: other ranks write there too */
 }

@@ -46,7 +46,7 @@ static void must_hold(const vprep *p, const vprep_item *it)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[40];
-    vprep p = { .meta = { rows, 2 }, .sources = sources };
+    vprep p = { .meta = { .rows = rows, .n = 2 }, .sources = sources };
     vc_err err = { 0 };
     int fd = memfd_create("plan", 0);
 
