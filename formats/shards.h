@@ -18,32 +18,10 @@
 #include <stdint.h>
 
 #include "formats/json.h"
+#include "formats/keys.h"
 #include "formats/safetensors.h"
 
-/* ---- content keys ---- */
-
 enum { VF_MAX_RECORD = 4 << 20 };   /* bytes of a record's JSON: parsed it takes 30 times that */
-
-typedef struct vf_key { uint8_t b[16]; } vf_key;             /* XXH3-128, big-endian as printed */
-enum { VF_KEY_HEX = 33 };
-char *vf_key_hex(char buf[VF_KEY_HEX], vf_key k);            /* 32 lower-case hex digits */
-bool vf_key_parse(vf_key *k, const char *hex);               /* exactly 32 lower-case digits */
-bool vf_key_parse_n(vf_key *k, const char *hex, size_t n);   /* the same without a NUL */
-vf_key vf_hash(const void *data, size_t n);
-vf_key vf_hash2(const void *a, size_t na, const void *b, size_t nb);    /* of a followed by b */
-
-/* A key is the hash of everything its value depends on, fed field by field: each field is its name,
- * a NUL, its length as u64 and its bytes, so that no two lists of fields run together. */
-typedef struct vf_hasher {
-    _Alignas(64) unsigned char state[640];                   /* XXH3's, no memory of its own */
-} vf_hasher;
-void vf_hasher_begin(vf_hasher *h, const char *kind);        /* "latent", "text", ... */
-void vf_hasher_bytes(vf_hasher *h, const char *field, const void *p, size_t n);
-void vf_hasher_str(vf_hasher *h, const char *field, const char *s);
-void vf_hasher_int(vf_hasher *h, const char *field, int64_t v);
-vf_key vf_hasher_end(vf_hasher *h);
-/* XXH3-128 of a whole file, read in large blocks. */
-int vf_hash_file(vf_key *k, const char *path, const volatile int *stop, vc_err *err);
 
 /* ---- reading ---- */
 

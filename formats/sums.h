@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "common/err.h"
-#include "formats/shards.h"
+#include "formats/keys.h"
 
 #define VF_SUMS_FILE "checksums.json"
 
