@@ -1,4 +1,5 @@
-/* utf8.h - one character of UTF-8 text, strictly: no overlong forms, no surrogates. No state. */
+/* utf8.h - UTF-8 text, strictly (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
+ * Thread-safe: no state. */
 #ifndef VC_UTF8_H
 #define VC_UTF8_H
 
@@ -30,6 +31,9 @@ static inline size_t vc_utf8(const char *s, uint32_t *c)
     size_t len = vc_utf8_in(s, 4, c);
     return *s ? len : 0;
 }
+
+/* Bytes of the valid prefix of s[0..n): n if all of it is UTF-8. */
+size_t vc_utf8_prefix(const char *s, size_t n);
 
 /* Whether a terminal may get it as it is: not the control characters, which it would obey, nor line
  * separators and what turns the direction of the text that follows. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/utf8.h"
+#include "common/utf8.h"
 
 char *vf_buf_room(vf_buf *b, size_t more)
 {
@@ -79,7 +79,7 @@ void vf_buf_json(vf_buf *b, const char *s, size_t n)
 {
     vf_buf_str(b, "\"");
     for (size_t i = 0; i < n;) {
-        size_t end = i + vf_utf8_prefix(s + i, n - i);
+        size_t end = i + vc_utf8_prefix(s + i, n - i);
         while (i < end) {
             size_t from = i;
             while (i < end && plain((unsigned char)s[i]))

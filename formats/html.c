@@ -10,7 +10,7 @@
 
 #include "common/file.h"
 #include "formats/html_parts.h"
-#include "formats/utf8.h"
+#include "common/utf8.h"
 
 enum { SHORT_CAPTION = 120 };          /* bytes of a caption that are shown without unfolding */
 
@@ -32,7 +32,7 @@ static const char *entity(unsigned char c)
 void html_escape(vf_buf *b, const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
-        size_t good = i + vf_utf8_prefix(s + i, n - i), from = i;
+        size_t good = i + vc_utf8_prefix(s + i, n - i), from = i;
         for (; i < good; i++) {
             const char *e = entity((unsigned char)s[i]);
             if (!e)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/utf8.h"
+#include "common/utf8.h"
 
 vf_scan vf_scan_of(const char *text, size_t n)
 {
@@ -134,7 +134,7 @@ int vf_scan_string(vf_scan *s, vf_span *v, vc_err *err)
         return vf_scan_fail(s, err, "ends within a string");
     v->n = (size_t)(s->at - v->p);
 
-    size_t good = vf_utf8_prefix(v->p, v->n);
+    size_t good = vc_utf8_prefix(v->p, v->n);
     if (good < v->n) {
         s->at = v->p + good;
         return vf_scan_fail(s, err, "byte 0x%02x is not UTF-8", (uint8_t)*s->at);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/file.h"
-#include "formats/utf8.h"
+#include "common/utf8.h"
 
 enum { MAX_CAPTION = 1 << 20, MAX_LEVELS = 32 };
 
@@ -145,7 +145,7 @@ static int read_beside(vf_row *r, const char *file, const char *end, vc_err *why
         from++;
     while (n > from && blank(text[n - 1]))
         n--;
-    if (n && (vf_utf8_prefix(text, n) < n || memchr(text, 0, n))) {
+    if (n && (vc_utf8_prefix(text, n) < n || memchr(text, 0, n))) {
         free(text);
         return vc_fail(why, VC_EFORMAT, "its %s caption is not UTF-8 text", end);
     }
@@ -181,7 +181,7 @@ static int fill_row(vf_row *r, const char *root, const entry *of, vc_err *why)
     int rc = of->why ? vc_fail(why, VC_EIO, "%s", of->why)
                      : read_caption(r, r->file, why);
     r->unread = rc == VC_EIO;
-    if (!rc && vf_utf8_prefix(path, strlen(path)) < strlen(path))
+    if (!rc && vc_utf8_prefix(path, strlen(path)) < strlen(path))
         rc = vc_fail(why, VC_EFORMAT, "the file's name is not UTF-8");
     if (rc != VC_ENOMEM && !r->n_captions &&
         metadata_append(&r->captions, &r->n_captions, "", 0, why))

@@ -15,7 +15,7 @@
 #include "common/temp.h"
 #include "formats/buf.h"
 #include "formats/sums.h"
-#include "formats/utf8.h"
+#include "common/utf8.h"
 
 /* The seal as the header has it before it is known. */
 #define UNSEALED "\"" VF_SEAL "\":\"00000000000000000000000000000000\""
@@ -47,7 +47,7 @@ static int by_name(const void *pa, const void *pb)
 static bool utf8(const char *s)
 {
     size_t n = strlen(s);
-    return vf_utf8_prefix(s, n) == n;
+    return vc_utf8_prefix(s, n) == n;
 }
 
 static int check_view(const vf_view *v, vc_err *err)

@@ -15,7 +15,7 @@
 #include "common/file.h"
 #include "formats/json.h"
 #include "formats/json_scan.h"
-#include "formats/utf8.h"
+#include "common/utf8.h"
 
 enum { PIECE = 1 << 18, MAX_ROW = 16 << 20, MAX_COLUMNS = 4096, MAX_FIELD = 256 << 20 };
 static const size_t MAX_JSON = (size_t)4 << 30;
@@ -307,7 +307,7 @@ static void csv_column(csv_state *c, const char *s, size_t n)
     memcpy(name, s, n);
     name[n] = 0;
     c->column[c->n_columns++] = name;
-    if (memchr(name, 0, n) || vf_utf8_prefix(name, n) < n)
+    if (memchr(name, 0, n) || vc_utf8_prefix(name, n) < n)
         c->rc = vc_fail(c->err, VC_EFORMAT, "the header is not UTF-8 text");
     for (int i = 0; i + 1 < c->n_columns && !c->rc; i++)
         if (*name && !strcmp(c->column[i], name))
@@ -332,7 +332,7 @@ static void csv_field(void *s, size_t n, void *arg)
     if (i >= c->n_columns || c->bad.code)
         return;
     c->bytes += n;
-    size_t good = vf_utf8_prefix(text, n);
+    size_t good = vc_utf8_prefix(text, n);
     if (good < n)
         vc_fail(&c->bad, VC_EFORMAT, "%s: byte %zu is not UTF-8", c->column[i], good + 1);
     else if (memchr(text, 0, n))

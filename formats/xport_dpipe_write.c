@@ -25,7 +25,7 @@
 #include "formats/arrow.h"
 #include "formats/buf.h"
 #include "formats/tensor_cache.h"
-#include "formats/utf8.h"
+#include "common/utf8.h"
 #include "formats/xport_parts.h"
 #include "formats/xport_pt.h"
 
@@ -352,7 +352,7 @@ static int write_toml(const exporting *e, vc_err *err)
     if (!realpath(e->x->dir, part))
         return vc_fail_errno(err, "%s", e->x->dir);
     size_t n = strlen(part) - strlen(".part");
-    if (vf_utf8_prefix(part, n) < n)
+    if (vc_utf8_prefix(part, n) < n)
         return vc_fail(err, VC_EINVAL, "%s: a path that is not UTF-8 cannot stand in dataset.toml",
                        part);
     vf_buf_str(&b, "# Start diffusion-pipe with --trust_cache: there are no media here.\n"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/utf8.h"
+#include "common/utf8.h"
 #include "precompute/tok_parts.h"
 
 /* ---- the wire format of protocol buffers ---- */
@@ -105,7 +105,7 @@ static int read_piece(tokenizer *t, wire w, spec *s, vc_err *err)
     memcpy(&score, &bits, sizeof score);
     const char *p = text.at ? (const char *)text.at : "";
     size_t n = (size_t)(text.end - text.at), id = t->unigram.n;
-    if (vf_utf8_prefix(p, n) < n || memchr(p, 0, n) || type < NORMAL || type > BYTE)
+    if (vc_utf8_prefix(p, n) < n || memchr(p, 0, n) || type < NORMAL || type > BYTE)
         return vc_fail(err, VC_EFORMAT, "piece %zu: its text or type is damaged", id);
     if (!isfinite(score))
         return vc_fail(err, VC_EFORMAT, "piece %zu: its score is not finite", id);

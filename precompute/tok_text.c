@@ -5,7 +5,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "formats/utf8.h"
+#include "common/utf8.h"
 
 uint32_t tok_char(const char *s, size_t *n)
 {
@@ -59,7 +59,7 @@ static size_t broken_part(const uint8_t *p, size_t n)
 void tok_repair(vf_buf *out, const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
-        size_t good = vf_utf8_prefix(s + i, n - i);
+        size_t good = vc_utf8_prefix(s + i, n - i);
         vf_buf_add(out, s + i, good);
         i += good;
         if (i < n) {
@@ -241,7 +241,7 @@ int tok_charsmap_of(tok_charsmap *m, const void *blob, size_t n, vc_err *err)
     m->n_units = bytes / 4;
     m->strings = (const char *)p + 4 + bytes;
     m->n_strings = n - 4 - bytes;
-    if (vf_utf8_prefix(m->strings, m->n_strings) != m->n_strings)
+    if (vc_utf8_prefix(m->strings, m->n_strings) != m->n_strings)
         return vc_fail(err, VC_EFORMAT, "precompiled_charsmap: its strings are not UTF-8");
     return 0;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/utf8.h"
+#include "common/utf8.h"
 #include "precompute/tok_parts.h"
 
 tokenizer *tok_new(void)
@@ -155,7 +155,7 @@ int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **
         return vc_fail(err, VC_EINVAL, "a text of %zu bytes; the most is %d", bytes,
                        TOKENIZER_TEXT_MAX);
     int rc = tok_run_begin(&r, t->normalizer.n + t->splits.n, bytes, err);
-    if (!rc && vf_utf8_prefix(text, bytes) < bytes) {
+    if (!rc && vc_utf8_prefix(text, bytes) < bytes) {
         tok_repair(&repaired, text, bytes);
         text = repaired.data;
         bytes = repaired.n;

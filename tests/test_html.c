@@ -15,7 +15,7 @@
 
 #include "common/file.h"
 #include "formats/html.h"
-#include "formats/utf8.h"
+#include "common/utf8.h"
 
 /* ---- looking at a page ---- */
 
@@ -34,7 +34,7 @@ static char *finish(vf_html *h)
     assert_int_equal(vc_file_read(&text, &n, path, 1 << 28, &err), 0);
     unlink(path);
     assert_int_equal(strlen(text), n);
-    assert_int_equal(vf_utf8_prefix(text, n), n);
+    assert_int_equal(vc_utf8_prefix(text, n), n);
     return text;
 }
 

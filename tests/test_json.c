@@ -12,7 +12,7 @@
 #include "formats/buf.h"
 #include "formats/json.h"
 #include "formats/json_scan.h"
-#include "formats/utf8.h"
+#include "common/utf8.h"
 
 /* text -> line; NULL: refused, and `why` is part of the message */
 static const struct {
@@ -219,7 +219,7 @@ static void test_utf8(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        assert_int_equal(vf_utf8_prefix(rows[i].text, strlen(rows[i].text)), rows[i].good);
+        assert_int_equal(vc_utf8_prefix(rows[i].text, strlen(rows[i].text)), rows[i].good);
 }
 
 static void test_buf(void **state)

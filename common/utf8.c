@@ -1,11 +1,7 @@
 /* utf8.c - see utf8.h */
-#include "formats/utf8.h"
-
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
-
 #include "common/utf8.h"
+
+#include <string.h>
 
 /* Eight bytes at a time where the text is ASCII. */
 static bool ascii8(const char *p)
@@ -15,7 +11,7 @@ static bool ascii8(const char *p)
     return (w & 0x8080808080808080u) == 0;
 }
 
-size_t vf_utf8_prefix(const char *s, size_t n)
+size_t vc_utf8_prefix(const char *s, size_t n)
 {
     uint32_t c;
 
