@@ -290,6 +290,21 @@ static void cpu_move(vt_dev *d, void *dst, const void *src, size_t bytes)
         memcpy(dst, src, bytes);
 }
 
+const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t)
+{
+#if defined(__x86_64__)
+    if (d->isa.amx_bf16 && t == VC_BF16)
+        return &cpu_gemm_amx;
+    if (d->isa.avx512)
+        return &cpu_gemm_avx512;
+    if (d->isa.avx2)
+        return &cpu_gemm_avx2;
+#else
+    (void)d, (void)t;
+#endif
+    return &cpu_gemm_plain;
+}
+
 const vt_backend vt_cpu = {
     .name = "cpu",
     .open = cpu_open,

@@ -9,17 +9,10 @@
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 
+#include "common/cpu/cpu_gemm.h"
+#include "common/cpu/cpu_isa.h"
 #include "common/cpu/rows.h"
 #include "common/tensor/backend.h"
-
-/* What start-up probing found and the options chose. */
-typedef struct cpu_isa {
-    bool avx2, avx512, avx512_bf16, amx_bf16;   /* usable now: CPU, kernel and permission */
-    const char *set;                            /* in use: "plain", "avx2", "avx512", "amx" */
-} cpu_isa;
-/* Probes, asks the kernel for AMX, applies a forced name (VC_EINVAL lists what this machine can
- * run). */
-int cpu_isa_open(cpu_isa *isa, const char *forced, vc_err *err);
 
 typedef struct cpu_dnnl cpu_dnnl;               /* cached oneDNN primitives; cpu_dnnl.c */
 
@@ -51,6 +44,14 @@ bool cpu_scratch_all(vt_dev *d, int threads, size_t first, size_t each);
 bool cpu_scratch_one(vt_dev *d, int t, size_t bytes);
 /* Remembers the first fault. Any thread. */
 void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* The set of kernels for operands of type t (of the activations): AMX computes in bf16 what is stored in bf16,
+ * everything else is f32. */
+const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t);
+/* n results t of one row, the first of them in column n0, to c: alpha t + beta c + bias. t is
+ * overwritten. (cpu_matmul.c) */
+void cpu_finish_row(const cpu_rows *r, void *c, vc_dtype type, float *t, size_t n,
+                    const vt_tensor *bias, size_t n0, float alpha, float beta);
 
 /* Sets FTZ and DAZ in the calling thread and every worker, since denormals cost 10x and AMX flushes
  * them anyway, and gives them stacks for signals. The number of threads that OpenMP gave for it. */

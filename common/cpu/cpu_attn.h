@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "common/cpu/cpu_gemm.h"
+#include "common/cpu/cpu.h"
 
 enum { CPU_ATTN_PAD = 16 };                    /* units: rows not a power of two apart */
 

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "common/cpu/cpu_dnnl.h"
-#include "common/cpu/cpu_gemm.h"
 #include "common/cpu/cpu_loops.h"
 
 enum {

@@ -13,7 +13,7 @@
 #ifndef CPU_CPU_GEMM_H
 #define CPU_CPU_GEMM_H
 
-#include "common/cpu/cpu.h"
+#include "common/cpu/rows.h"
 
 enum {
     CPU_MR = 32,                           /* rows and columns of every set divide these: callers */
@@ -75,15 +75,6 @@ extern const cpu_gemm cpu_gemm_plain;
 #if defined(__x86_64__)
 extern const cpu_gemm cpu_gemm_avx2, cpu_gemm_avx512, cpu_gemm_amx;
 #endif
-
-/* The set for operands of type t (of the activations): AMX computes in bf16 what is stored in bf16,
- * everything else is f32. */
-const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t);
-
-/* n results t of one row, the first of them in column n0, to c: alpha t + beta c + bias. t is
- * overwritten. (cpu_matmul.c) */
-void cpu_finish_row(const cpu_rows *r, void *c, vc_dtype type, float *t, size_t n,
-                    const vt_tensor *bias, size_t n0, float alpha, float beta);
 
 /* ---- packing (cpu_gemm_pack.c) ---- */
 

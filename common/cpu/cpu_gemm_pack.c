@@ -3,21 +3,6 @@
 
 #include <string.h>
 
-const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t)
-{
-#if defined(__x86_64__)
-    if (d->isa.amx_bf16 && t == VC_BF16)
-        return &cpu_gemm_amx;
-    if (d->isa.avx512)
-        return &cpu_gemm_avx512;
-    if (d->isa.avx2)
-        return &cpu_gemm_avx2;
-#else
-    (void)d, (void)t;
-#endif
-    return &cpu_gemm_plain;
-}
-
 cpu_vectors cpu_rows_of(const vt_tensor *a, bool ta)
 {
     return (cpu_vectors){ a->data, a->dtype, (size_t)a->stride[0], !ta };

@@ -12,7 +12,6 @@
  * With AMX, products whose A (the activations) is bf16 are computed in bf16, B being rounded to it;
  * everything else is computed in f32. What is large there goes to oneDNN (cpu_matmul_dnnl.c). */
 #include "common/cpu/cpu_dnnl.h"
-#include "common/cpu/cpu_gemm.h"
 #include "common/cpu/cpu_loops.h"
 
 #include <omp.h>

@@ -5,7 +5,6 @@
  * What is small or thin stays with cpu_matmul.c, whose kernels are as fast there (scripts/bench
  * kernels) and take no memory. */
 #include "common/cpu/cpu_dnnl.h"
-#include "common/cpu/cpu_gemm.h"
 
 enum {
     LARGE = 128, WIDE = 512,                   /* rows, columns and k; the last two if widened */
