@@ -34,8 +34,7 @@ static void open_run(vtrain *t)
     const vtrain_data_opts o = { .paths = &paths, .dataset_repeat = 1 };
 
     *t = (vtrain){ .family = &vtrain_builtin };
-    t->cfg = (vtrain_config){ .dit_width = 32, .dit_layers = BLOCKS, .dit_heads = 2,
-                              .dit_patch = 2, .train_batch_size = 2,
+    t->cfg = (vtrain_config){ .train_batch_size = 2,
                               .gradient_accumulation_steps = 1,
                               .training_type = VTRAIN_FULL,
                               .transformer_dtype = VC_DTYPE_NONE };
@@ -44,7 +43,10 @@ static void open_run(vtrain *t)
     free(note);
     if (!rc) rc = vt_open(&t->g, &(vt_options){ .threads = 1 }, &err);
     if (!rc) rc = vt_params_open(&t->params, t->g, &err);
-    if (!rc) rc = t->family->fresh(&t->model_config, &t->cfg, t->data, &err);
+    const vtrain_fresh want = { .channels = vtrain_data_norm(t->data)->channels,
+                                .text_width = vtrain_data_slot(t->data, 0)->width,
+                                .width = 32, .layers = BLOCKS, .heads = 2, .patch = 2 };
+    if (!rc) rc = t->family->fresh(&t->model_config, &want, &err);
     if (!rc) rc = t->family->open(&t->model, t->model_config, t->params, &(vt_source){ 0 }, &err);
     if (!rc) rc = vt_params_train(t->params, NULL, NULL, &err);
     if (!rc) rc = vt_adamw_open(&t->adam, t->params, VT_ADAMW_F32, &err);

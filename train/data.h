@@ -10,16 +10,10 @@
 
 #include "common/flags.h"
 #include "formats/shards.h"
+#include "train/dit.h"
 
-enum { VTRAIN_TEXTS = 4, VTRAIN_KEY = 32, VTRAIN_ROWS = 4096 };
+enum { VTRAIN_KEY = 32 };
 
-/* Pictures beside the noisy latents, by their roles in the dataset. */
-typedef enum vtrain_role {
-    VTRAIN_ROLE_IMAGE, VTRAIN_ROLE_VIDEO, VTRAIN_ROLE_MASK, VTRAIN_ROLES
-} vtrain_role;
-
-struct vtrain_family;            /* dit.h */
-struct vtrain_fit;
 typedef struct vtrain_data vtrain_data;
 
 typedef struct vtrain_data_opts {
@@ -87,8 +81,8 @@ void vtrain_data_close(vtrain_data *d);                     /* NULL is fine */
  * conditions that the loader is to bring, scaled as family->scale says; the first sample of each
  * group is looked at. VC_EMISMATCH names both sides when the dataset was made without them; errors
  * of a sample name it. *note: a malloc'ed line (conditions that nobody asks for), or NULL. */
-int vtrain_data_fit(vtrain_data *d, const struct vtrain_family *family,
-                    const struct vtrain_fit *fit, char **note, vc_err *err);
+int vtrain_data_fit(vtrain_data *d, const vtrain_family *family,
+                    const vtrain_fit *fit, char **note, vc_err *err);
 unsigned vtrain_data_roles(const vtrain_data *d);           /* 1 << vtrain_role, as fitted */
 /* Scaling of a role's values, of one channel for a mask: x = (z - sub[c]) * mul[c]. */
 const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vtrain_role role);

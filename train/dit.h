@@ -7,12 +7,15 @@
 #define VTRAIN_DIT_H
 
 #include "common/tensor/weights.h"
-#include "train/data.h"
+#include "formats/json.h"
 #include "train/objective.h"
 
-struct vtrain_config;
+enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 6 };
 
-enum { VTRAIN_MADE = 6 };
+/* Pictures beside the noisy latents, by their roles in the dataset. */
+typedef enum vtrain_role {
+    VTRAIN_ROLE_IMAGE, VTRAIN_ROLE_VIDEO, VTRAIN_ROLE_MASK, VTRAIN_ROLES
+} vtrain_role;
 
 /* What a forward gets. All tensors are of the step in progress. */
 typedef struct vtrain_cond {
@@ -48,6 +51,14 @@ typedef struct vtrain_fit {
     int blocks;                               /* of the model */
 } vtrain_fit;
 
+/* A model that starts from noise: what the data asks of it, and its size. */
+typedef struct vtrain_fresh {
+    int channels;                             /* of the latents */
+    int64_t text_width;                       /* of the first text slot */
+    int64_t width, layers, heads, patch;      /* --dit_width and so on */
+    vtrain_kind objective;
+} vtrain_fresh;
+
 /* How a condition is scaled for the transformer. */
 typedef enum vtrain_scale {
     VTRAIN_SCALE_LATENT,                      /* as the clip's latents; a mask: not at all */
@@ -62,8 +73,8 @@ typedef struct vtrain_family {
     const char *text_args[VTRAIN_TEXTS];      /* forward()'s names of the embeddings, for traces */
     bool frames_first;                        /* forward()'s layout, for traces: [B,F,C,H,W] */
 
-    /* config.json of a model that starts from noise and fits the data; NULL: weights are needed. */
-    int (*fresh)(cJSON **config, const struct vtrain_config *c, const vtrain_data *d, vc_err *err);
+    /* config.json of a model that starts from noise; NULL: weights are needed. */
+    int (*fresh)(cJSON **config, const vtrain_fresh *want, vc_err *err);
     /* Binds all weights from src into p. *model is freed by close. */
     int (*open)(void **model, const cJSON *config, vt_params *p, const vt_source *src,
                 vc_err *err);

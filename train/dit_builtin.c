@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/vtrain.h"
-
 #define EPS 1e-6f
 #define MAX_PERIOD 10000.0f
 #define POS_REACH 2.5
@@ -120,27 +118,27 @@ static int read_config(builtin *m, const cJSON *config, vc_err *err)
     return rc;
 }
 
-static bool fresh_sizes_fit(const vtrain_config *c)
+static bool fresh_sizes_fit(const vtrain_fresh *want)
 {
-    int64_t w = c->dit_width, h = c->dit_heads;
+    int64_t w = want->width, h = want->heads;
     return w % h == 0 && w / h % 8 == 0 && w / h <= 256;
 }
 
-static int builtin_fresh(cJSON **config, const vtrain_config *c, const vtrain_data *d, vc_err *err)
+static int builtin_fresh(cJSON **config, const vtrain_fresh *want, vc_err *err)
 {
-    if (!fresh_sizes_fit(c))
+    if (!fresh_sizes_fit(want))
         return vc_fail(err, VC_EUSAGE, "--dit_width %lld, --dit_heads %lld: width / heads must be "
-                       "a multiple of 8, at most 256", (long long)c->dit_width,
-                       (long long)c->dit_heads);
+                       "a multiple of 8, at most 256", (long long)want->width,
+                       (long long)want->heads);
     cJSON *o = cJSON_CreateObject();
     if (!o) return vc_fail(err, VC_ENOMEM, "out of memory");
     const struct { const char *field; int64_t v; } rows[] = {
-        { "in_channels", vtrain_data_norm(d)->channels }, { "patch_size", c->dit_patch },
-        { "num_layers", c->dit_layers }, { "num_attention_heads", c->dit_heads },
-        { "attention_head_dim", c->dit_width / c->dit_heads },
-        { "text_embed_dim", vtrain_data_slot(d, 0)->width }, { "rope_theta", 100 },
+        { "in_channels", want->channels }, { "patch_size", want->patch },
+        { "num_layers", want->layers }, { "num_attention_heads", want->heads },
+        { "attention_head_dim", want->width / want->heads },
+        { "text_embed_dim", want->text_width }, { "rope_theta", 100 },
     };
-    const char *kind = c->objective == 1 + VTRAIN_V ? "v" : "flow";
+    const char *kind = want->objective == VTRAIN_V ? "v" : "flow";
     bool ok = cJSON_AddStringToObject(o, "_class_name", vtrain_builtin.class_name) &&
               cJSON_AddStringToObject(o, "prediction_type", kind);
     for (size_t i = 0; ok && i < sizeof rows / sizeof *rows; i++)

@@ -28,7 +28,12 @@ static int open_config(vtrain *t, vc_err *err)
     if (!c->model && !c->transformer) {
         t->family = &vtrain_builtin;
         vc_say(t->ui, "no --model: a new built-in DiT is trained from noise");
-        return t->family->fresh(&t->model_config, c, t->data, err);
+        return t->family->fresh(&t->model_config, &(vtrain_fresh){
+            .channels = vtrain_data_norm(t->data)->channels,
+            .text_width = vtrain_data_slot(t->data, 0)->width,
+            .width = c->dit_width, .layers = c->dit_layers, .heads = c->dit_heads,
+            .patch = c->dit_patch,
+            .objective = c->objective == 1 + VTRAIN_V ? VTRAIN_V : VTRAIN_FLOW }, err);
     }
     const char *class_name;
     bool lora = c->training_type == VTRAIN_LORA;

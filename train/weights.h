@@ -2,7 +2,8 @@
 #ifndef VTRAIN_WEIGHTS_H
 #define VTRAIN_WEIGHTS_H
 
-#include "train/vtrain.h"
+#include "formats/model.h"
+#include "train/dit.h"
 
 typedef struct vtrain_weights vtrain_weights;
 
