@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* What a family asks of sizes and frame counts. q is a multiple of ratio * patch, which sides of a
  * fixed size are multiples of. */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 struct vb_sampler {
     uint32_t n, n_groups, batch;

@@ -22,7 +22,7 @@
 
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef struct vb_sampler vb_sampler;
 

@@ -22,8 +22,8 @@
 
 #include <stdbool.h>
 
-#include "common/dtype.h"
-#include "common/err.h"
+#include "common/base/dtype.h"
+#include "common/base/err.h"
 
 typedef struct vc_comm vc_comm;
 

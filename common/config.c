@@ -4,9 +4,9 @@
 #include <strings.h>
 #include <yaml.h>
 
+#include "common/base/utf8.h"
 #include "common/file.h"
 #include "common/flags_internal.h"
-#include "common/utf8.h"
 
 enum {
     MOST_BYTES = 256 << 10,          /* of a configuration file */

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/utf8.h"
 #include "common/file.h"
 #include "common/flags_internal.h"
 #include "common/streams.h"
-#include "common/utf8.h"
 
 /* ---- memory ---- */
 

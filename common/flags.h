@@ -17,8 +17,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "common/dtype.h"
-#include "common/err.h"
+#include "common/base/dtype.h"
+#include "common/base/err.h"
 
 typedef enum vc_kind {
     VC_GROUP,        /* a heading of --help, no flag; the text is in `help` (or `name`) */

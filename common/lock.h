@@ -8,7 +8,7 @@
 #ifndef VC_LOCK_H
 #define VC_LOCK_H
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* Takes an exclusive lock on path (made if needed) and returns the descriptor in *fd, -1 on
  * failure. VC_EBUSY if another process holds it: the text names that process where the system tells it. */

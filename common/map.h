@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* A read-only map. data is NULL for an empty file. */
 typedef struct vc_map {

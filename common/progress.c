@@ -15,9 +15,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/utf8.h"
 #include "common/map.h"
 #include "common/streams.h"
-#include "common/utf8.h"
 
 #define LINE 4096              /* bytes of an outgoing line */
 #define REDRAW_S 0.1           /* a terminal is redrawn at most this often */

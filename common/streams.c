@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/utf8.h"
+#include "common/base/utf8.h"
 
 void vc_std_open(void)
 {

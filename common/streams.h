@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* The first call of a main: descriptors 0 to 2 that came closed are opened on the null device, so
  * that no file of data gets their numbers and what is printed goes nowhere else. They are open for

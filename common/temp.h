@@ -2,7 +2,7 @@
 #ifndef VC_TEMP_H
 #define VC_TEMP_H
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* Opens PATH.tmp-vlt for writing, empty, in *fd, its name in *name (the caller frees it). The name is
  * always the same, so that a file that a killed process left is used up by the next one. The file is

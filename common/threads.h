@@ -3,7 +3,7 @@
 #ifndef VC_THREADS_H
 #define VC_THREADS_H
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* First call of main(): settings that are read when a program or a library is loaded, for which this
  * starts the program again in its own place. Returns where there is nothing to change.

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/buf.h"
+#include "common/base/buf.h"
 
 enum { BATCH_ROWS = 1000, BATCH_BYTES = 1 << 26 };
 enum { VERSION_5 = 4, HEADER_SCHEMA = 1, HEADER_BATCH = 3 };     /* Message.fbs */

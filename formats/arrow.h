@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef enum vf_arrow_type {
     VF_ARROW_BOOL, VF_ARROW_INT64, VF_ARROW_UTF8, VF_ARROW_LIST              /* of UTF8 */

@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef struct vf_expr vf_expr;
 

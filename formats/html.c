@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/utf8.h"
 #include "common/file.h"
 #include "formats/html_parts.h"
-#include "common/utf8.h"
 
 enum { SHORT_CAPTION = 120 };          /* bytes of a caption that are shown without unfolding */
 

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef struct vf_html vf_html;
 

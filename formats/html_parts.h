@@ -2,7 +2,7 @@
 #ifndef VF_HTML_PARTS_H
 #define VF_HTML_PARTS_H
 
-#include "formats/buf.h"
+#include "common/base/buf.h"
 #include "formats/html.h"
 
 /* What stands open at the end of the body. */

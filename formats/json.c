@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/buf.h"
 #include "common/file.h"
-#include "formats/buf.h"
 #include "formats/json_scan.h"
 
 static int by_name(const void *a, const void *b)

@@ -9,7 +9,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* Parses one JSON value that fills text[0..n) but for blanks; strictly RFC 8259, at most 64 levels
  * deep, numbers of at most 60 characters, no key twice in an object. The caller frees with

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/utf8.h"
+#include "common/base/utf8.h"
 
 vf_scan vf_scan_of(const char *text, size_t n)
 {

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 enum { VF_JSON_DEPTH = 64, VF_JSON_NUMBER = 60 };    /* levels; characters of a number */
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef struct vf_key { uint8_t b[16]; } vf_key;             /* XXH3-128, big-endian as printed */
 enum { VF_KEY_HEX = 33 };

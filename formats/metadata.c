@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+#include "common/base/buf.h"
 #include "common/file.h"
-#include "formats/buf.h"
 #include "formats/metadata_parts.h"
 #include "formats/table.h"
 

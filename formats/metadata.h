@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef enum { VF_TYPE_UNKNOWN, VF_TYPE_IMAGE, VF_TYPE_VIDEO } vf_type;
 

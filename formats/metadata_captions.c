@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/buf.h"
 #include "common/file.h"
-#include "formats/buf.h"
 
 enum { MAX_SEEN = 24 };
 

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/utf8.h"
 #include "common/file.h"
-#include "common/utf8.h"
 
 enum { MAX_CAPTION = 1 << 20, MAX_LEVELS = 32 };
 

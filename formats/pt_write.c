@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/buf.h"
+#include "common/base/buf.h"
 #include "formats/pt_parts.h"
 
 enum { MAX_DEPTH = 32, MAX_TENSORS = 4096 };

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/dtype.h"
-#include "common/err.h"
+#include "common/base/dtype.h"
+#include "common/base/err.h"
 
 enum { VF_MAX_DIMS = 8 };
 

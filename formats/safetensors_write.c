@@ -11,11 +11,11 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/base/buf.h"
+#include "common/base/utf8.h"
 #include "common/file.h"
 #include "common/temp.h"
-#include "formats/buf.h"
 #include "formats/sums.h"
-#include "common/utf8.h"
 
 /* The seal as the header has it before it is known. */
 #define UNSEALED "\"" VF_SEAL "\":\"00000000000000000000000000000000\""

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
+#include "common/base/buf.h"
 #include "common/file.h"
-#include "formats/buf.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 #include "formats/keys.h"
 
 #define VF_SUMS_FILE "checksums.json"

@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/utf8.h"
 #include "common/file.h"
 #include "formats/json.h"
 #include "formats/json_scan.h"
-#include "common/utf8.h"
 
 enum { PIECE = 1 << 18, MAX_ROW = 16 << 20, MAX_COLUMNS = 4096, MAX_FIELD = 256 << 20 };
 static const size_t MAX_JSON = (size_t)4 << 30;

@@ -13,7 +13,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef struct vf_table_sink {
     /* The CSV's columns, once, before the first row; NULL: not wanted. */

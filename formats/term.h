@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "formats/buf.h"
+#include "common/base/buf.h"
 
 typedef enum vf_term { VF_TERM_NONE, VF_TERM_KITTY, VF_TERM_SIXEL, VF_TERM_BLOCKS } vf_term;
 

@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/buf.h"
 #include "common/file.h"
-#include "formats/buf.h"
 
 enum { FLUSH_AT = 64 << 10 };
 

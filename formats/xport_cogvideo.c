@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/buf.h"
+#include "common/base/sha256.h"
 #include "common/file.h"
-#include "formats/buf.h"
-#include "formats/sha256.h"
 #include "formats/xport_parts.h"
 
 #define LATENT "encoded_video"

@@ -21,11 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/buf.h"
+#include "common/base/utf8.h"
 #include "common/file.h"
 #include "formats/arrow.h"
-#include "formats/buf.h"
 #include "formats/tensor_cache.h"
-#include "common/utf8.h"
 #include "formats/xport_parts.h"
 #include "formats/xport_pt.h"
 

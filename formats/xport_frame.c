@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/buf.h"
 #include "common/file.h"
-#include "formats/buf.h"
 #include "formats/copy.h"
 #include "formats/shards_parts.h"
 #include "formats/xport_parts.h"

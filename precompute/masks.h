@@ -10,8 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/err.h"
-#include "common/rng.h"
+#include "common/base/err.h"
+#include "common/base/rng.h"
 #include "formats/json.h"
 
 typedef enum mask_kind {

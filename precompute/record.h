@@ -3,7 +3,7 @@
 #ifndef VPREP_RECORD_H
 #define VPREP_RECORD_H
 
-#include "formats/buf.h"
+#include "common/base/buf.h"
 #include "precompute/encode.h"
 
 void vprep_plan_line(vf_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip);

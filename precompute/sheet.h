@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef struct picture {             /* a decoded latent */
     uint8_t *rgb;                    /* [n,h,w,3] */

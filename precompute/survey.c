@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/buf.h"
 #include "common/file.h"
-#include "formats/buf.h"
 #include "precompute/stock.h"
 
 int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,

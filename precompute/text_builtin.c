@@ -13,7 +13,7 @@
 
 #include <xxhash.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 enum { TOKENS = 32, WIDTH = 256 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 int tok_grow(void **array, size_t *cap, size_t n, size_t size)
 {

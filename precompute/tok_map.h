@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "formats/buf.h"
+#include "common/base/buf.h"
 #include "formats/shards.h"
 
 /* Open addressing with linear probing, at most half full. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/buf.h"
+#include "common/base/buf.h"
 
 /* Unicode's White_Space; PCRE2's own \s also has U+180E. Oniguruma's word characters. */
 #define SPACES "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}" \

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef struct tok_regex tok_regex;
 typedef struct tok_matcher tok_matcher;

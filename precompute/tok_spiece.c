@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/utf8.h"
+#include "common/base/utf8.h"
 #include "precompute/tok_parts.h"
 
 /* ---- the wire format of protocol buffers ---- */

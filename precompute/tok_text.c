@@ -5,7 +5,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "common/utf8.h"
+#include "common/base/utf8.h"
 
 uint32_t tok_char(const char *s, size_t *n)
 {

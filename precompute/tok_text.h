@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/err.h"
-#include "formats/buf.h"
+#include "common/base/buf.h"
+#include "common/base/err.h"
 
 /* The character at s, which is valid UTF-8 and not at its end; *n: its bytes. */
 uint32_t tok_char(const char *s, size_t *n);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/utf8.h"
+#include "common/base/utf8.h"
 #include "precompute/tok_parts.h"
 
 tokenizer *tok_new(void)

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 #include "formats/shards.h"
 
 typedef struct tokenizer tokenizer;

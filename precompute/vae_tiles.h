@@ -7,7 +7,7 @@
 #ifndef VAE_TILES_H
 #define VAE_TILES_H
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* A finished tile, or what is kept of it: values f32 [frames][h][w][channels], of which the first
  * `rows` and `columns` belong at (y, x) of the result. */

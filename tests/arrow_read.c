@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/buf.h"
 #include "common/file.h"
-#include "formats/buf.h"
 
 enum { MAX_COLUMNS = 8, MAX_BUFFERS = 5 * MAX_COLUMNS };
 enum { INT = 2, UTF8 = 5, BOOL = 6, LIST = 12 };

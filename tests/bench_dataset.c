@@ -13,9 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/rng.h"
 #include "common/file.h"
 #include "common/progress.h"
-#include "common/rng.h"
 #include "tests/shards_make.h"
 
 enum { LATENTS = 64 };                       /* different bytes; keys differ for each sample */

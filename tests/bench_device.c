@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 #include "common/tensor/ops.h"
 
 enum { ROUNDS = 3, MOST = 4 };

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/base/rng.h"
 #include "common/file.h"
 #include "common/progress.h"
-#include "common/rng.h"
 #include "precompute/encoder.h"
 
 enum { TOKENS = 226 };

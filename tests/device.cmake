@@ -57,7 +57,7 @@ vlt_test(test_layout SOURCES test_layout.c ../common/cuda/cuda_layout.c LIBS vlt
 
 if(VLT_CUDA)
   # Not linked to CUDA: the test is its runtime.
-  vlt_test(test_transfer SOURCES test_transfer.c ../common/cuda/cuda_transfer.c ../common/err.c)
+  vlt_test(test_transfer SOURCES test_transfer.c ../common/cuda/cuda_transfer.c ../common/base/err.c)
   target_include_directories(test_transfer PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 
   # Plans for a described GPU (ctest -L plan). The driver's stand-in lies in a folder of its own that

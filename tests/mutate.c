@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 /* Opens a gap of n bytes at `at`, as far as there is room; the gap's bytes stay as they were. */
 static size_t widen(uint8_t *buf, size_t *n, size_t cap, size_t at, size_t gap)

@@ -9,8 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/base/buf.h"
 #include "formats/arrow.h"
-#include "formats/buf.h"
 #include "tests/arrow_read.h"
 #include "tests/tmp_dir.h"
 

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 #include "common/file.h"
 #include "common/lock.h"
 #include "common/temp.h"

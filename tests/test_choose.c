@@ -1,5 +1,5 @@
 /* test_choose.c - one sample's choice: worked examples, draws, drops, properties of any input */
-#include "common/rng.h"
+#include "common/base/rng.h"
 #include "tests/buckets_rules.h"
 
 static void test_philox(void **state)

@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
+#include "common/base/rng.h"
 #include "common/file.h"
 #include "common/progress.h"
-#include "common/rng.h"
 #include "tests/train_dataset.h"
 #include "train/ckpt.h"
 

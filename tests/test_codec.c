@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 #include "precompute/encoder.h"
 
 static const encoder_opts opts = { .dtype = VC_F32, .device = "cpu" };

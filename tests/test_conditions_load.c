@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 #include "tests/conditions_set.h"
 #include "train/data_parts.h"
 

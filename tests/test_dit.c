@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 #include "train/dit.h"
 #include "train/lora.h"
 

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
+#include "common/base/utf8.h"
 #include "common/file.h"
 #include "formats/html.h"
-#include "common/utf8.h"
 
 /* ---- looking at a page ---- */
 

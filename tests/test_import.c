@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 #include "formats/vlat.h"
 #include "tests/mutate.h"
 #include "tests/tmp_dir.h"

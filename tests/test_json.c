@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
-#include "formats/buf.h"
+#include "common/base/buf.h"
+#include "common/base/utf8.h"
 #include "formats/json.h"
 #include "formats/json_scan.h"
-#include "common/utf8.h"
 
 /* text -> line; NULL: refused, and `why` is part of the message */
 static const struct {

@@ -20,8 +20,8 @@
 
 #include <cmocka.h>
 
+#include "common/base/rng.h"
 #include "common/file.h"
-#include "common/rng.h"
 #include "formats/json.h"
 #include "tests/train_dataset.h"
 #include "train/metrics.h"

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

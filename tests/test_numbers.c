@@ -9,8 +9,8 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "common/dtype.h"
-#include "common/rng.h"
+#include "common/base/dtype.h"
+#include "common/base/rng.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 

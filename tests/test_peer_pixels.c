@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 #include "precompute/media_internal.h"
 
 static uint8_t *noise(int h, int w, uint64_t seed)

@@ -1,5 +1,5 @@
 /* test_row.c - the kernels of common/kernels, compiled for the CPU, against the CPU backend and
- * common/dtype.h and rng.h: entry by entry, with odd sizes and strides that ops rarely make. */
+ * common/base/dtype.h and rng.h: entry by entry, with odd sizes and strides that ops rarely make. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/rng.h"
 #include "common/kernels/kernels.h"
-#include "common/rng.h"
 #include "common/tensor/weights.h"
 #include "tests/device_host.h"
 

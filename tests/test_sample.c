@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "common/base/rng.h"
 #include "common/file.h"
-#include "common/rng.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"
 #include "train/sample.h"

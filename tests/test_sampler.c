@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "buckets/sampler.h"
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { MAX_BATCH = 64 };

@@ -1,7 +1,7 @@
 /* test_sampling.c - VideoX-Fun's own choices (--sampling peer), and the switches one by one */
 #include "tests/buckets_rules.h"
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 /* ---- worked examples: the reference's functions were run with the draws shown ---- */
 

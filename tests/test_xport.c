@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "formats/sha256.h"
+#include "common/base/sha256.h"
 #include "formats/xport.h"
 
 static void test_swap(void **state)

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* A dataset: six samples of two shapes, moments, captions of several lengths and two validation
  * prompts. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/rng.h"
 #include "common/file.h"
-#include "common/rng.h"
 #include "train/data_parts.h"
 
 enum {

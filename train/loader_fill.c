@@ -4,8 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/base/rng.h"
 #include "common/map.h"
-#include "common/rng.h"
 
 typedef vtrain_loader_slot slot;
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 enum { CHUNK = 1024 };                   /* elements */
 

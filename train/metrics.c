@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/buf.h"
 #include "common/file.h"
 #include "common/progress.h"
-#include "formats/buf.h"
 #include "formats/json.h"
 #include "formats/tfevents.h"
 

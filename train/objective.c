@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 enum { TIMES = 1000 };
 

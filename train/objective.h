@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef enum { VTRAIN_FLOW, VTRAIN_V } vtrain_kind;
 

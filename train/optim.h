@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef enum vtrain_schedule {
     VTRAIN_CONSTANT, VTRAIN_CONSTANT_WITH_WARMUP, VTRAIN_LINEAR, VTRAIN_COSINE,

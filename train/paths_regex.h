@@ -6,7 +6,7 @@
 #include <regex.h>
 #include <stdbool.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* Matches (regexec) paths that `value` matches as a whole (re.fullmatch); below: also those whose
  * end after a dot it does (the keys of alpha_pattern). To be given to regfree if 0 is returned.

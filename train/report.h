@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef struct vtrain_report {
     const char *title;           /* output folder */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/rng.h"
 #include "common/file.h"
-#include "common/rng.h"
 #include "train/zero.h"
 
 /* One prompt being sampled. */

@@ -24,7 +24,7 @@
 
 #include <stddef.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 enum { VTRAIN_TIMES = 1000 };                 /* of a discrete schedule */
 

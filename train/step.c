@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 #include "common/tensor/replay.h"
 #include "train/trace.h"
 #include "train/vtrain.h"

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* What start-up probing found and the options chose. */
 typedef struct cpu_isa {

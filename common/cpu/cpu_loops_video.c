@@ -2,8 +2,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/base/rng.h"
 #include "common/cpu/cpu_loops.h"
-#include "common/rng.h"
 
 /* ---- patches ---- */
 

@@ -18,7 +18,7 @@
 #include <immintrin.h>
 #endif
 
-#include "common/dtype.h"
+#include "common/base/dtype.h"
 
 /* Lanes. The tests set 16 on any machine, to run what AVX-512 will. */
 #ifndef VW

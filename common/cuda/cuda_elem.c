@@ -1,6 +1,6 @@
 /* cuda_elem.c - element-wise entries of the table, and the optimiser's: backend.h */
+#include "common/base/rng.h"
 #include "common/cuda/cuda.h"
-#include "common/rng.h"
 
 #define LIST(...) (const vt_tensor *const[]){ __VA_ARGS__ }
 #define COUNT(...) (int)(sizeof(LIST(__VA_ARGS__)) / sizeof(const vt_tensor *))

@@ -11,7 +11,7 @@
 #include <cudnn.h>
 #include <cudnn_graph.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 typedef cudnnBackendDescriptor_t cuda_node;    /* a tensor or an op; borrowed from its graph */
 

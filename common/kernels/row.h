@@ -4,7 +4,7 @@
  * Rows are worked on by a team: the lanes that share one. On a GPU it is a warp or a block, on a
  * CPU one lane whose sum is its own. Data moves in packs of eight elements, which are one 16-byte
  * access where bf16 lies packed and aligned. Arithmetic is f32; types convert at load and store,
- * with the results of common/dtype.h. Formulas are those of common/cpu/rows.h and common/rng.h. */
+ * with the results of common/base/dtype.h. Formulas are those of common/cpu/rows.h and common/base/rng.h. */
 #ifndef VK_ROW_H
 #define VK_ROW_H
 
@@ -317,7 +317,7 @@ VK_HD float vk_gelu_erf_slope(float x)
     return vk_normal_cdf(x) + x * 0.3989422804f * expf(-0.5f * x * x);
 }
 
-/* ---- random numbers: common/rng.h ---- */
+/* ---- random numbers: common/base/rng.h ---- */
 
 VK_HD void vk_philox(uint32_t k0, uint32_t k1, uint32_t c[4])
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/err.h"
+#include "common/base/err.h"
 
 /* Gaps are fewer than taken spans, since two are never adjacent: making room when taking means
  * that giving back never fails. */

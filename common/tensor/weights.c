@@ -7,7 +7,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/rng.h"
+#include "common/base/rng.h"
 #include "common/tensor/engine.h"
 #include "common/tensor/params.h"
 

@@ -1,5 +1,5 @@
 /* err.c - see err.h */
-#include "common/err.h"
+#include "common/base/err.h"
 
 #include <errno.h>
 #include <stdarg.h>

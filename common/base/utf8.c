@@ -1,5 +1,5 @@
 /* utf8.c - see utf8.h */
-#include "common/utf8.h"
+#include "common/base/utf8.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* sha256.c - see sha256.h */
-#include "formats/sha256.h"
+#include "common/base/sha256.h"
 
 #include <stdint.h>
 #include <stdio.h>

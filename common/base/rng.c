@@ -1,5 +1,5 @@
 /* rng.c - see rng.h */
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 void vc_philox(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4])
 {

@@ -1,5 +1,5 @@
 /* buf.c - see buf.h */
-#include "formats/buf.h"
+#include "common/base/buf.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/utf8.h"
+#include "common/base/utf8.h"
 
 char *vf_buf_room(vf_buf *b, size_t more)
 {

@@ -5,7 +5,7 @@
  * plain IEEE operations without branches, in loops that compilers turn into vectors of any width:
  * the same bits on every machine. So this file must not be compiled with contraction of a * b + c
  * (common/CMakeLists.txt says so) or with relaxed arithmetic. */
-#include "common/rng.h"
+#include "common/base/rng.h"
 
 #include <math.h>
 #include <string.h>

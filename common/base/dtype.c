@@ -1,5 +1,5 @@
 /* dtype.c - see dtype.h */
-#include "common/dtype.h"
+#include "common/base/dtype.h"
 
 #include <math.h>
 #include <stdbool.h>
