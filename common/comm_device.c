@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "common/comm_parts.h"
-#include "common/progress.h"
+#include "common/os/progress.h"
 #include "common/tensor/side.h"
 
 typedef struct device {

@@ -5,8 +5,8 @@
 #include <yaml.h>
 
 #include "common/base/utf8.h"
-#include "common/file.h"
 #include "common/flags_internal.h"
+#include "common/os/file.h"
 
 enum {
     MOST_BYTES = 256 << 10,          /* of a configuration file */

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "common/base/utf8.h"
-#include "common/file.h"
 #include "common/flags_internal.h"
-#include "common/streams.h"
+#include "common/os/file.h"
+#include "common/os/streams.h"
 
 /* ---- memory ---- */
 

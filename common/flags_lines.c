@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
 #include "common/flags_internal.h"
-#include "common/streams.h"
+#include "common/os/file.h"
+#include "common/os/streams.h"
 
 void vc_flags_free_lines(vc_lines *lines)
 {

@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 
 #define LORA "a LoRA's"
 #define FLOW "a flow's"

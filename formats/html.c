@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/base/utf8.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/html_parts.h"
 
 enum { SHORT_CAPTION = 120 };          /* bytes of a caption that are shown without unfolding */

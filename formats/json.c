@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "common/base/buf.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/json_scan.h"
 
 static int by_name(const void *a, const void *b)

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/lmdb_read.h"
 
 enum {

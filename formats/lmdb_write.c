@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/keymap.h"
 #include "formats/lmdb_read.h"
 

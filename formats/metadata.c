@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "common/base/buf.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/metadata_parts.h"
 #include "formats/table.h"
 

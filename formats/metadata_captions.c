@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "common/base/buf.h"
-#include "common/file.h"
+#include "common/os/file.h"
 
 enum { MAX_SEEN = 24 };
 

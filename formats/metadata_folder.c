@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/base/utf8.h"
-#include "common/file.h"
+#include "common/os/file.h"
 
 enum { MAX_CAPTION = 1 << 20, MAX_LEVELS = 32 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/json.h"
 
 static int no_memory(vc_err *why)

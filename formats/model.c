@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/json.h"
 
 enum { MAX_INDEX = 64 << 20, MAX_SHARDS = 4096 };

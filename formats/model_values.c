@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 
 enum { BLOCK = 64 << 20 };               /* bytes hashed between looks at *stop */
 

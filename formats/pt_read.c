@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/pt_parts.h"
 
 enum { MAX_MEMBERS = 1 << 20 };

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/json_scan.h"
 
 enum { PREFIX = 8, MAX_HEADER = 100000000, SHOWN = 100 };

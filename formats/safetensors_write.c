@@ -13,8 +13,8 @@
 
 #include "common/base/buf.h"
 #include "common/base/utf8.h"
-#include "common/file.h"
-#include "common/temp.h"
+#include "common/os/file.h"
+#include "common/os/temp.h"
 #include "formats/sums.h"
 
 /* The seal as the header has it before it is known. */

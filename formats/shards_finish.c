@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 
 /* ---- manifest ---- */
 

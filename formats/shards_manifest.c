@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 
 const char *const vf_shard_dbs[] = { "sample", "latent", "thumb", "index", NULL };
 const char *const vf_text_dbs[] = { "text", "validation", NULL };

@@ -28,9 +28,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/file.h"
-#include "common/lock.h"
-#include "common/progress.h"
+#include "common/os/file.h"
+#include "common/os/lock.h"
+#include "common/os/progress.h"
 
 enum { NAP = 100000, NAPS = 1200 };          /* us; how often: two minutes */
 

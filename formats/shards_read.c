@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/map.h"
+#include "common/os/map.h"
 
 typedef struct shard {
     vf_lmdb *m;

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/file.h"
-#include "common/progress.h"
+#include "common/os/file.h"
+#include "common/os/progress.h"
 
 /* ---- the same dataset? ---- */
 

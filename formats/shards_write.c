@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/file.h"
-#include "common/progress.h"
+#include "common/os/file.h"
+#include "common/os/progress.h"
 
 enum { MAX_PROMPT = 999999 };                /* six digits in a key */
 #define BATCH ((uint64_t)64 << 20)           /* bytes per transaction */

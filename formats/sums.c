@@ -11,7 +11,7 @@
 #include <xxhash.h>
 
 #include "common/base/buf.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/utf8.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/json.h"
 #include "formats/json_scan.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 
 enum { MAX_SHARDS = 1 << 16 };
 /* Of SQLite's machine: a row takes about ten, and six bytes. */

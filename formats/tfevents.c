@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/base/buf.h"
-#include "common/file.h"
+#include "common/os/file.h"
 
 enum { FLUSH_AT = 64 << 10 };
 

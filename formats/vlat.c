@@ -10,8 +10,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "common/map.h"
-#include "common/streams.h"
+#include "common/os/map.h"
+#include "common/os/streams.h"
 
 #define FLAG(kind_, field, name_, value_, allowed_, help_) \
     { .name = name_, .kind = kind_, .offset = offsetof(vlat_options, field), .value = value_, \

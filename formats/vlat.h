@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "common/flags.h"
-#include "common/progress.h"
+#include "common/os/progress.h"
 #include "formats/shards.h"
 
 typedef struct vlat_options {
@@ -80,7 +80,7 @@ void vlat_draw(const vlat *v, const void *jpeg, size_t n);
 /* Opens the dataset, finished or not; says so when not. */
 int vlat_open(const vlat *v, vf_dataset **d, vc_err *err);
 /* Text from a dataset that may be anybody's, on one line of at most max characters (0: any), as
- * vc_print (common/streams.h) prints it. */
+ * vc_print (common/os/streams.h) prints it. */
 void vlat_print(FILE *f, const char *text, int max);
 /* The first caption's text, or "". Borrowed from the record. */
 const char *vlat_caption(const cJSON *record);

@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/file.h"
-#include "common/lock.h"
+#include "common/os/file.h"
+#include "common/os/lock.h"
 #include "formats/shards_parts.h"
 #include "formats/vlat.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 
 enum { ROWS = 16, BAR = 40 };                /* buckets shown; characters of the longest bar */
 enum { MAX_TRAINER = 16 << 20 };             /* bytes of trainer.json */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "common/streams.h"
+#include "common/os/streams.h"
 
 int vlat_open(const vlat *v, vf_dataset **d, vc_err *err)
 {

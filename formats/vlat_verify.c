@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/copy.h"
 
 enum { MAX_LINE = 4 << 20 };

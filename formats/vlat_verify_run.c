@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/safetensors.h"
 #include "formats/sums.h"
 

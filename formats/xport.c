@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/file.h"
-#include "common/lock.h"
+#include "common/os/file.h"
+#include "common/os/lock.h"
 #include "formats/copy.h"
 
 static const xport_format *const formats[] = {

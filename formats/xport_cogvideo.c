@@ -11,7 +11,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/sha256.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/xport_parts.h"
 
 #define LATENT "encoded_video"

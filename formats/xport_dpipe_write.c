@@ -23,7 +23,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/utf8.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/arrow.h"
 #include "formats/tensor_cache.h"
 #include "formats/xport_parts.h"

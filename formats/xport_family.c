@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/xport.h"
 
 /* vae/config.json of Wan 2.1, whose VAE Qwen-Image has too */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/xport_parts.h"
 #include "formats/xport_pt.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/base/buf.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/copy.h"
 #include "formats/shards_parts.h"
 #include "formats/xport_parts.h"

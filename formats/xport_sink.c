@@ -5,7 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/copy.h"
 #include "formats/shards_parts.h"
 #include "formats/xport_parts.h"

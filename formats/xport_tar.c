@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/shards_parts.h"
 #include "formats/xport_parts.h"
 

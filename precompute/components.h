@@ -5,7 +5,7 @@
 #ifndef VPREP_COMPONENTS_H
 #define VPREP_COMPONENTS_H
 
-#include "common/progress.h"
+#include "common/os/progress.h"
 #include "precompute/encoder.h"
 
 typedef struct prep_part {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "precompute/encoder.h"
 
 /* 2B, 5B, 1.5 and the Fun models, whose pipelines have an old and a new name: one VAE, one text

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/progress.h"
+#include "common/os/progress.h"
 
 static prep_identity identity(const struct stat *st)
 {

@@ -9,12 +9,12 @@
 
 #include <libavcodec/avcodec.h>
 
-#include "common/file.h"
 #include "common/foreign.h"
 #include "common/like.h"
-#include "common/streams.h"
+#include "common/os/file.h"
+#include "common/os/streams.h"
+#include "common/os/threads.h"
 #include "common/tensor/backend.h"
-#include "common/threads.h"
 #include "precompute/stock.h"
 
 #define GROUP(text) { .kind = VC_GROUP, .help = text }

@@ -13,8 +13,8 @@
 #include <turbojpeg.h>
 #include <unistd.h>
 
-#include "common/file.h"
-#include "common/temp.h"
+#include "common/os/file.h"
+#include "common/os/temp.h"
 #include "precompute/media_internal.h"
 #include "precompute/resize.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/buf.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "precompute/plan_lines.h"
 #include "precompute/stock.h"
 

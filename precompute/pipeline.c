@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/queue.h"
+#include "common/os/queue.h"
 #include "precompute/loss_mask.h"
 #include "precompute/prompt_images.h"
 #include "precompute/record.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/table.h"
 #include "precompute/prompt_images.h"
 

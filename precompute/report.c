@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/file.h"
-#include "common/streams.h"
+#include "common/os/file.h"
+#include "common/os/streams.h"
 #include "precompute/plan_lines.h"
 #include "precompute/record.h"
 #include "precompute/table.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/threads.h"
+#include "common/os/threads.h"
 #include "formats/keymap.h"
 #include "precompute/stock.h"
 

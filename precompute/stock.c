@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/keymap.h"
 
 typedef struct source {              /* a dataset of --reuse */

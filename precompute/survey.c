@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/base/buf.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "precompute/stock.h"
 
 int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,

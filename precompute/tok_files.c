@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "precompute/tok_parts.h"
 
 enum { CONFIG_MAX = TOK_TREE_MAX, EXTRA_IDS_MAX = 10000 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "precompute/vae_cogvideox.h"
 
 enum { MAX_WIDTH = 8192, MAX_SAMPLE = 1 << 14, MAX_CONFIG = 1 << 20 };

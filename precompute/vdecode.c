@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
 #include "common/flags.h"
-#include "common/progress.h"
-#include "common/streams.h"
-#include "common/threads.h"
+#include "common/os/file.h"
+#include "common/os/progress.h"
+#include "common/os/streams.h"
+#include "common/os/threads.h"
 #include "formats/gallery.h"
 #include "precompute/components.h"
 #include "precompute/media_write.h"

@@ -20,9 +20,9 @@
 
 #include "common/comm.h"
 #include "common/flags.h"
-#include "common/progress.h"
+#include "common/os/file.h"
+#include "common/os/progress.h"
 #include "formats/metadata.h"
-#include "common/file.h"
 #include "precompute/components.h"
 #include "precompute/identity.h"
 #include "precompute/masks.h"

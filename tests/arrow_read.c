@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/base/buf.h"
-#include "common/file.h"
+#include "common/os/file.h"
 
 enum { MAX_COLUMNS = 8, MAX_BUFFERS = 5 * MAX_COLUMNS };
 enum { INT = 2, UTF8 = 5, BOOL = 6, LIST = 12 };

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "common/base/rng.h"
-#include "common/file.h"
-#include "common/progress.h"
+#include "common/os/file.h"
+#include "common/os/progress.h"
 #include "tests/shards_make.h"
 
 enum { LATENTS = 64 };                       /* different bytes; keys differ for each sample */

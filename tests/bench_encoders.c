@@ -9,8 +9,8 @@
 #include <time.h>
 
 #include "common/base/rng.h"
-#include "common/file.h"
-#include "common/progress.h"
+#include "common/os/file.h"
+#include "common/os/progress.h"
 #include "precompute/encoder.h"
 
 enum { TOKENS = 226 };

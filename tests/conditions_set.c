@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 
 const toy_sample set_samples[SAMPLES] = {
     { .number = 0, .f = 3, .h = 4, .w = 6, .caption = { "a cat" } },

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
 #include "common/flags.h"
+#include "common/os/file.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "tests/mutate.h"
 #include "tests/shards_make.h"
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "tests/shards_make.h"
 
 int main(void)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "tests/golden.h"
 
 static const char *root, *pipeline, *channels;

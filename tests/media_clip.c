@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "precompute/media_write.h"
 #include "tests/tmp_dir.h"
 

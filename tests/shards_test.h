@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "tests/shards_make.h"
 
 enum { BIG = 1 << 30, SMALL = 60000 };       /* shard sizes: one shard, many */

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/json.h"
 #include "formats/model.h"
 #include "precompute/tokenizer.h"

@@ -16,9 +16,9 @@
 #include <sys/wait.h>
 
 #include "common/base/err.h"
-#include "common/file.h"
-#include "common/lock.h"
-#include "common/temp.h"
+#include "common/os/file.h"
+#include "common/os/lock.h"
+#include "common/os/temp.h"
 #include "tests/tmp_dir.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))

@@ -1,7 +1,7 @@
 /* Settings from a YAML file: what is understood, what is refused, and the way back. */
 #include "flags_run.h"
 
-#include "common/progress.h"
+#include "common/os/progress.h"
 
 static const struct {
     const char *yaml, *line;

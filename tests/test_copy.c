@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/copy.h"
 #include "tests/shards_make.h"
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/lmdb_write.h"
 #include "formats/shards_parts.h"
 #include "tests/mutate.h"

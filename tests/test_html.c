@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "common/base/utf8.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/html.h"
 
 /* ---- looking at a page ---- */

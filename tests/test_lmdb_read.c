@@ -12,7 +12,7 @@
 #include <cmocka.h>
 #include <lmdb.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/lmdb_read.h"
 #include "formats/lmdb_write.h"
 #include "tests/mutate.h"

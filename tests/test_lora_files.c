@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/json.h"
 #include "tests/golden.h"
 #include "train/dit.h"

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "precompute/loss_mask.h"
 #include "tests/tmp_dir.h"
 

@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "tests/tmp_dir.h"
 
 enum { PAGE = 4096, PAGES = 200 };

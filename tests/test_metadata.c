@@ -13,7 +13,7 @@
 #include <cmocka.h>
 #include <xxhash.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/metadata.h"
 #include "tests/mutate.h"
 #include "tests/tmp_dir.h"

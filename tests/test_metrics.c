@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "common/base/rng.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/json.h"
 #include "tests/train_dataset.h"
 #include "train/metrics.h"

@@ -18,7 +18,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "common/progress.h"
+#include "common/os/progress.h"
 
 typedef void (*child)(vc_progress *p);
 enum { PIPE = 0, WIDE = 120, NARROW = 30 };

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 #include <pthread.h>
 
-#include "common/progress.h"
-#include "common/queue.h"
+#include "common/os/progress.h"
+#include "common/os/queue.h"
 
 static vc_queue *open_queue(size_t items, size_t bytes)
 {

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/model.h"
 #include "tests/mutate.h"
 #include "tests/tmp_dir.h"

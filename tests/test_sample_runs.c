@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"
 #include "train/objective.h"

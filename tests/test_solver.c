@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "tests/golden.h"
 #include "train/scheduler.h"
 

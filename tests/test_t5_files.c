@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/json.h"
 #include "formats/model.h"
 #include "tests/t5_model.h"

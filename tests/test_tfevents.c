@@ -16,7 +16,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/tfevents.h"
 #include "tests/tmp_dir.h"
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "precompute/tok_parts.h"
 #include "tests/mutate.h"
 

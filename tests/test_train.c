@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/safetensors.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"

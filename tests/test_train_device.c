@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/tensor/tensor.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"

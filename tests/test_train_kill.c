@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
-#include "common/progress.h"
+#include "common/os/file.h"
+#include "common/os/progress.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"
 

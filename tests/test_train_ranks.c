@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
-#include "common/progress.h"
+#include "common/os/file.h"
+#include "common/os/progress.h"
 #include "formats/safetensors.h"
 #include "tests/golden.h"
 #include "tests/train_dataset.h"

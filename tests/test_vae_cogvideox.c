@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "precompute/vae_cogvideox.h"
 #include "tests/golden.h"
 

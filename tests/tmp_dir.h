@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 
 enum { TMP_DIR = 256 };
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "tests/tmp_dir.h"
 
 float toy_mean(uint32_t number, uint32_t variant, int64_t i)

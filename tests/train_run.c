@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "tests/train_dataset.h"
 #include "train/vtrain.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/shards.h"
 
 enum { WIDTH = 6, POOLED = 4, SAMPLES = 5 };

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 
 enum { MAX_STATE = 64 << 20 };
 

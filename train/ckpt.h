@@ -9,7 +9,7 @@
 #ifndef VTRAIN_CKPT_H
 #define VTRAIN_CKPT_H
 
-#include "common/progress.h"
+#include "common/os/progress.h"
 #include "formats/json.h"
 #include "formats/shards.h"
 #include "formats/sums.h"

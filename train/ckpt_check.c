@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "train/ckpt.h"
 
 /* What a run that goes on reads. */

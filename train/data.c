@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "train/data_parts.h"
 
 enum {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 
 /* Far above any model; they bound what a hostile manifest can make us allocate. */
 enum { MAX_CHANNELS = 4096, MAX_WIDTH = 1 << 16, MAX_TOKENS = 1 << 14, MAX_RATIO = 4096,

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "common/progress.h"
+#include "common/os/progress.h"
 #include "train/dist_parts.h"
 
 enum { ALIGN = VTRAIN_ROW_ALIGN, TURNS = 2 };            /* TURNS: rows that sharded blocks share */

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "train/values.h"
 
 enum { MAX_CONFIG = 1 << 20 };

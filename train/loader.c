@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/progress.h"
+#include "common/os/progress.h"
 #include "train/loader_parts.h"
 
 enum { MAX_BATCH = 1 << 16, MAX_THREADS = 1024, MAX_AHEAD = 4096 };

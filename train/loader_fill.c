@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
-#include "common/map.h"
+#include "common/os/map.h"
 
 typedef vtrain_loader_slot slot;
 

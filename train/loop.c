@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
-#include "common/map.h"
+#include "common/os/file.h"
+#include "common/os/map.h"
 #include "common/tensor/replay.h"
 #include "train/dist.h"
 #include "train/report.h"

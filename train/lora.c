@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "formats/json.h"
 #include "train/paths_regex.h"
 #include "train/values.h"

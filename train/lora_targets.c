@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "train/paths_regex.h"
 
 enum { MAX_ENTRIES = 256, NEAR = 6, MAX_PATH = 512 };

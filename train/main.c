@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/streams.h"
-#include "common/threads.h"
+#include "common/os/streams.h"
+#include "common/os/threads.h"
 #include "train/vtrain.h"
 
 enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128 };

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "common/base/buf.h"
-#include "common/file.h"
-#include "common/progress.h"
+#include "common/os/file.h"
+#include "common/os/progress.h"
 #include "formats/json.h"
 #include "formats/tfevents.h"
 

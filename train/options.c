@@ -4,9 +4,9 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/file.h"
 #include "common/foreign.h"
 #include "common/like.h"
+#include "common/os/file.h"
 
 /* Further names of choices, which vtrain_check makes one of their kinds' own. */
 enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_COSMAP + 1 };

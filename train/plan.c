@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
-#include "common/streams.h"
+#include "common/os/file.h"
+#include "common/os/streams.h"
 #include "train/vtrain.h"
 
 #define MOST_MICROS ((uint64_t)1 << 32)     /* of a run: draws number them in 32 bits */

@@ -6,9 +6,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "common/file.h"
-#include "common/lock.h"
-#include "common/threads.h"
+#include "common/os/file.h"
+#include "common/os/lock.h"
+#include "common/os/threads.h"
 #include "train/base.h"
 #include "train/ckpt.h"
 #include "train/dist.h"

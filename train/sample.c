@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
-#include "common/file.h"
+#include "common/os/file.h"
 #include "train/zero.h"
 
 /* One prompt being sampled. */

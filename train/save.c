@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "train/base.h"
 #include "train/ckpt.h"
 #include "train/export.h"

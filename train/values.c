@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "common/tensor/weights.h"
 
 bool vtrain_all_finite(const float *x, size_t n)

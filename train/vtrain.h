@@ -18,7 +18,7 @@
 
 #include "common/comm.h"
 #include "common/flags.h"
-#include "common/progress.h"
+#include "common/os/progress.h"
 #include "common/tensor/weights.h"
 #include "train/ckpt.h"
 #include "train/data.h"

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/file.h"
-#include "common/map.h"
+#include "common/os/file.h"
+#include "common/os/map.h"
 #include "formats/model.h"
 #include "train/lora.h"
 

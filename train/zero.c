@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 #include "train/dist_parts.h"
 
 typedef vtrain_unit unit;

@@ -14,8 +14,8 @@
 #endif
 
 #include "common/cpu/cpu_loops.h"
-#include "common/map.h"
-#include "common/threads.h"
+#include "common/os/map.h"
+#include "common/os/threads.h"
 
 enum { ALIGN = 64, HUGE = 2 << 20, LARGE = 1 << 20 };   /* bytes */
 

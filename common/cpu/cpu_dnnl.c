@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/map.h"
+#include "common/os/map.h"
 
 /* ---- the two versions ---- */
 

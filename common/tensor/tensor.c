@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/map.h"
+#include "common/os/map.h"
 #include "common/tensor/engine.h"
 
 bool vt_packed(const vt_tensor *t)

@@ -1,11 +1,11 @@
 /* queue.c - see queue.h */
-#include "common/queue.h"
+#include "common/os/queue.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "common/progress.h"
+#include "common/os/progress.h"
 
 typedef struct slot {
     void *item;

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
-#include "common/map.h"
+#include "common/os/map.h"
 
 struct stat;
 /* Opens a regular file to be read. VC_EFORMAT if it is something else (a FIFO would block); *fd is

@@ -1,5 +1,5 @@
 /* file.c - see file.h */
-#include "common/file.h"
+#include "common/os/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/temp.h"
+#include "common/os/temp.h"
 
 /* O_NONBLOCK, so that opening a FIFO named in hostile metadata cannot hang. */
 int vc_file_open(int *fd, struct stat *st, const char *path, vc_err *err)

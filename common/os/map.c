@@ -3,7 +3,7 @@
  * The signal handler finds the map of an address in a list that only grows: a guard is never freed,
  * but used again. A guard's `change` is odd while its fields change, and the handler skips guards
  * that change: they are not of the map it looks for, which is open. */
-#include "common/map.h"
+#include "common/os/map.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/file.h"
+#include "common/os/file.h"
 
 enum { MIN_PAGE = 4096 };                    /* bytes: no system has smaller ones */
 

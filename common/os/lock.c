@@ -1,5 +1,5 @@
 /* lock.c - see lock.h */
-#include "common/lock.h"
+#include "common/os/lock.h"
 
 #include <dirent.h>
 #include <errno.h>

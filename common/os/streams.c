@@ -1,5 +1,5 @@
 /* streams.c - see streams.h */
-#include "common/streams.h"
+#include "common/os/streams.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* progress.c - see progress.h
  *
  * Every line goes out by one write(2), so that the lines of several ranks do not mix. */
-#include "common/progress.h"
+#include "common/os/progress.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "common/base/utf8.h"
-#include "common/map.h"
-#include "common/streams.h"
+#include "common/os/map.h"
+#include "common/os/streams.h"
 
 #define LINE 4096              /* bytes of an outgoing line */
 #define REDRAW_S 0.1           /* a terminal is redrawn at most this often */

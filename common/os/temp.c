@@ -1,11 +1,11 @@
 /* temp.c - see temp.h */
-#include "common/temp.h"
+#include "common/os/temp.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/file.h"
-#include "common/lock.h"
+#include "common/os/file.h"
+#include "common/os/lock.h"
 
 int vc_temp_open(int *fd, char **name, const char *path, vc_err *err)
 {

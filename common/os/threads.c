@@ -1,5 +1,5 @@
 /* threads.c - see threads.h */
-#include "common/threads.h"
+#include "common/os/threads.h"
 
 #include <pthread.h>
 #include <sched.h>
