@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "common/flags.h"
+#include "common/cli/flags.h"
 #include "common/os/progress.h"
 #include "formats/shards.h"
 

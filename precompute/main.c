@@ -9,8 +9,8 @@
 
 #include <libavcodec/avcodec.h>
 
-#include "common/foreign.h"
-#include "common/like.h"
+#include "common/cli/foreign.h"
+#include "common/cli/like.h"
 #include "common/os/file.h"
 #include "common/os/streams.h"
 #include "common/os/threads.h"

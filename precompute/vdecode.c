@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/flags.h"
+#include "common/cli/flags.h"
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "common/os/streams.h"

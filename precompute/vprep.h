@@ -18,8 +18,8 @@
 
 #include <pthread.h>
 
+#include "common/cli/flags.h"
 #include "common/comm.h"
-#include "common/flags.h"
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "formats/metadata.h"

@@ -8,8 +8,8 @@ flags() {
     sed -n "/^## $1\$/,/^## /p" docs/flags.md | grep -E '^ +(also )?--' | grep -oE -- '--(\[no_\])?[a-z0-9_.]+' |
         sed 's/^--\(\[no_\]\)\?//' | sort -u
 }
-# table NAME: the names in a table of common/foreign.c
-table() { sed -n "/^const vc_foreign $1\[\]/,/^};/p" common/foreign.c | grep -o '"[^"]*"' | tr -d '"' | tr ' ' '\n' | sort -u; }
+# table NAME: the names in a table of common/cli/foreign.c
+table() { sed -n "/^const vc_foreign $1\[\]/,/^};/p" common/cli/foreign.c | grep -o '"[^"]*"' | tr -d '"' | tr ' ' '\n' | sort -u; }
 for pair in "vprep vtrain" "vtrain vprep"; do
     read -r one other <<<"$pair"
     missing=$(comm -23 <(flags "$one") <(sort -u <(flags "$other") <(table "vc_${one}_flags")))

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/flags.h"
+#include "common/cli/flags.h"
 #include "common/os/file.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))

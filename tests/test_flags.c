@@ -2,7 +2,7 @@
  * themselves. */
 #include "flags_run.h"
 
-#include "common/foreign.h"
+#include "common/cli/foreign.h"
 
 static void test_defaults(void **state)
 {

@@ -8,7 +8,7 @@
 #ifndef VTRAIN_DATA_H
 #define VTRAIN_DATA_H
 
-#include "common/flags.h"
+#include "common/cli/flags.h"
 #include "formats/shards.h"
 #include "train/dit.h"
 

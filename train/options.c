@@ -4,8 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/foreign.h"
-#include "common/like.h"
+#include "common/cli/foreign.h"
+#include "common/cli/like.h"
 #include "common/os/file.h"
 
 /* Further names of choices, which vtrain_check makes one of their kinds' own. */

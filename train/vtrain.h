@@ -16,8 +16,8 @@
 
 #include <stdio.h>
 
+#include "common/cli/flags.h"
 #include "common/comm.h"
-#include "common/flags.h"
 #include "common/os/progress.h"
 #include "common/tensor/weights.h"
 #include "train/ckpt.h"

@@ -4,7 +4,7 @@
 #ifndef VC_FLAGS_INTERNAL_H
 #define VC_FLAGS_INTERNAL_H
 
-#include "common/flags.h"
+#include "common/cli/flags.h"
 
 enum { VC_MOST_FAULTS = 100 };      /* a file that is no list of flags has as many as lines */
 

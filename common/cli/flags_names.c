@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/flags_internal.h"
+#include "common/cli/flags_internal.h"
 
 bool vc_flags_same_name(const char *a, size_t n, const char *b, size_t m)
 {

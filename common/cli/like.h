@@ -3,7 +3,7 @@
 #ifndef VC_LIKE_H
 #define VC_LIKE_H
 
-#include "common/flags.h"
+#include "common/cli/flags.h"
 
 #define VC_LIKE_ALLOWED "none|videox-fun|finetrainers|diffsynth|musubi|diffusion-pipe"
 enum { VC_LIKE_NONE, VC_LIKE_PEERS = 5 };

@@ -3,7 +3,7 @@
 #ifndef VC_FOREIGN_H
 #define VC_FOREIGN_H
 
-#include "common/flags.h"
+#include "common/cli/flags.h"
 
 extern const vc_foreign vc_vprep_flags[];      /* act in vprep: vtrain accepts them with a line */
 extern const vc_foreign vc_vtrain_flags[];     /* act in vtrain: vprep accepts them with a line */

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "common/flags_internal.h"
+#include "common/cli/flags_internal.h"
 
 /* Multi-byte characters are cut as bytes; the rest of one is not printed. */
 vc_quoted vc_flags_quote(const char *s, size_t len)

@@ -1,6 +1,6 @@
 /* foreign.c - see foreign.h: what one program acts on and the other only knows. What both act on
  * (model, seed, device, workers, trace_dir, dry_run, quiet, log_format) is in no table. */
-#include "common/foreign.h"
+#include "common/cli/foreign.h"
 
 #define IN_VPREP "used by vprep, not here"
 #define IN_VTRAIN "used by vtrain, not here"

@@ -1,11 +1,11 @@
 /* flags.c - the command line, and where values go. See flags.h and flags_internal.h. */
-#include "common/flags.h"
+#include "common/cli/flags.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/utf8.h"
-#include "common/flags_internal.h"
+#include "common/cli/flags_internal.h"
 #include "common/os/file.h"
 #include "common/os/streams.h"
 

@@ -1,6 +1,6 @@
 /* foreign_peers.c - see foreign.h: flags of other trainers that have no job in this design, or are
  * refused with the remedy. Names in sections, "optimizer.type", are of their files of settings. */
-#include "common/foreign.h"
+#include "common/cli/foreign.h"
 
 #define NONE(words, names, reason) \
     { .name = names, .values = words, .say = "has no job here: " reason }

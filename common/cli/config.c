@@ -5,7 +5,7 @@
 #include <yaml.h>
 
 #include "common/base/utf8.h"
-#include "common/flags_internal.h"
+#include "common/cli/flags_internal.h"
 #include "common/os/file.h"
 
 enum {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/flags_internal.h"
+#include "common/cli/flags_internal.h"
 #include "common/os/file.h"
 #include "common/os/streams.h"
 

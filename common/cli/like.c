@@ -18,7 +18,7 @@
  * PyTorch's AdamW has betas 0.9 and 0.999, eps 1e-8 and decay 0.01. What one of them asks for
  * always (rank and rate of diffusion-pipe, frames of it and musubi), or takes from the model (the shift of
  * videox-fun and diffsynth), is not here. */
-#include "common/like.h"
+#include "common/cli/like.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "common/flags_internal.h"
+#include "common/cli/flags_internal.h"
 
 #ifndef VLT_VERSION
 #define VLT_VERSION "unversioned"
