@@ -19,7 +19,7 @@
 #include <pthread.h>
 
 #include "common/cli/flags.h"
-#include "common/comm.h"
+#include "common/comm/comm.h"
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "formats/metadata.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "common/comm.h"
+#include "common/comm/comm.h"
 
 static vc_comm *comm;
 static int rank, size;

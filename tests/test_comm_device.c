@@ -1,4 +1,4 @@
-/* A comm for memory of a device (common/comm_device.c), on as many ranks as the launcher starts, over
+/* A comm for memory of a device (common/comm/device.c), on as many ranks as the launcher starts, over
  * the links of links_host.c: what it sums and gathers is, bit for bit, what the comm of MPI does; a
  * rank that fails or does not come ends it on all. Every rank runs every test. */
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "common/comm.h"
+#include "common/comm/comm.h"
 #include "common/tensor/side.h"
 #include "tests/links_host.h"
 

@@ -26,7 +26,7 @@
 #ifndef VTRAIN_DIST_H
 #define VTRAIN_DIST_H
 
-#include "common/comm.h"
+#include "common/comm/comm.h"
 #include "common/tensor/weights.h"
 
 typedef struct vtrain_dist vtrain_dist;

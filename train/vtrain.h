@@ -17,7 +17,7 @@
 #include <stdio.h>
 
 #include "common/cli/flags.h"
-#include "common/comm.h"
+#include "common/comm/comm.h"
 #include "common/os/progress.h"
 #include "common/tensor/weights.h"
 #include "train/ckpt.h"

@@ -1,4 +1,4 @@
-/* cuda_nccl.c - NCCL's calls as the table of links: see backend.h, common/comm_device.c
+/* cuda_nccl.c - NCCL's calls as the table of links: see backend.h, common/comm/device.c
  *
  * Communicators do not block: a call may come back as "in progress", and until look says otherwise
  * no other may follow. So a rank that never comes cannot hold the caller for ever. */

@@ -45,7 +45,7 @@ typedef enum {
     VT_PLACE_BLOCK, VT_PLACE_OTHER_BLOCK, VT_PLACE_BATCH, VT_PLACE_INPUT, VT_PLACES
 } vt_place;
 
-/* How ranks sum and gather from device to device (who calls them: common/comm_device.c): on a GPU
+/* How ranks sum and gather from device to device (who calls them: common/comm/device.c): on a GPU
  * NCCL's calls. Sums and gathers queue on the stream of a vt_dev that `side` made; x and
  * mine as in comm.h. After a call look says VT_LINK_CALLING until the next may be made. */
 typedef struct vt_link vt_link;

@@ -1,10 +1,10 @@
-/* comm_parts.h - what fills a comm: one table a way of talking. Internal to common/. */
+/* parts.h - what fills a comm: one table a way of talking. Internal to common/. */
 #ifndef VC_COMM_PARTS_H
 #define VC_COMM_PARTS_H
 
 #include <stdbool.h>
 
-#include "common/comm.h"
+#include "common/comm/comm.h"
 
 /* Called with size > 1 only, but for those of a device; contracts as in comm.h. */
 typedef struct vc_comm_ops {
@@ -35,7 +35,7 @@ struct vc_comm {
     double *last;                /* [size][VC_COMM_POSTS] of rank 0: what each posted last */
 };
 
-/* comm_mpi.c: connects the processes of the launcher; *c is filled in, size 1 if it found itself
+/* mpi.c: connects the processes of the launcher; *c is filled in, size 1 if it found itself
  * alone. */
 int vc_comm_mpi_open(vc_comm *c, vc_err *err);
 

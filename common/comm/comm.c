@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/comm_parts.h"
+#include "common/comm/parts.h"
 
 /* ---- how many were started ---- */
 

@@ -1,4 +1,4 @@
-/* comm_mpi.c - a comm filled by MPI. See comm.h
+/* mpi.c - a comm filled by MPI. See comm.h
  *
  * Sums are not MPI's own, whose order of additions depends on library, size and network: each rank
  * receives the others' values for its part, adds them in rank order, and hands the sum round. That
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/comm_parts.h"
+#include "common/comm/parts.h"
 
 enum {
     TURN = 1 << 20,              /* values summed in one turn: what the scratch has room for */

@@ -1,4 +1,4 @@
-/* comm_device.c - a comm for memory of devices: see comm.h
+/* device.c - a comm for memory of devices: see comm.h
  *
  * What moves the data is the device's table of links (backend.h): NCCL on a GPU. It starts through
  * the comm of the same ranks that has MPI: rank 0's id goes to all. Here is what the table leaves
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/comm_parts.h"
+#include "common/comm/parts.h"
 #include "common/os/progress.h"
 #include "common/tensor/side.h"
 
