@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/comm/comm.h"
-#include "common/tensor/side.h"
+#include "common/memory/side.h"
 #include "tests/links_host.h"
 
 static vc_comm *all;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/tensor/replay.h"
+#include "common/memory/replay.h"
 #include "tests/engine_model.h"
 
 /* A model on a device, and a step of it. */

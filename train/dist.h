@@ -20,7 +20,7 @@
  * Between begin and finish no other call may use the comm: a thread of its own does. On one rank
  * nothing happens and no thread exists.
  *
- * On GPUs the thread queues sums and gathers on a second stream instead (common/tensor/side.h);
+ * On GPUs the thread queues sums and gathers on a second stream instead (common/memory/side.h);
  * the steps' stream and it wait for each other by events, and the host waits in finish alone. The
  * thread looks after what is queued: a rank that fails or does not come ends it on all. */
 #ifndef VTRAIN_DIST_H

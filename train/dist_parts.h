@@ -11,7 +11,7 @@
 #ifndef VTRAIN_DIST_PARTS_H
 #define VTRAIN_DIST_PARTS_H
 
-#include "common/tensor/side.h"
+#include "common/memory/side.h"
 #include "train/dist.h"
 
 enum {

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/memory/replay.h"
 #include "common/os/file.h"
 #include "common/os/map.h"
-#include "common/tensor/replay.h"
 #include "train/dist.h"
 #include "train/report.h"
 #include "train/sample.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
-#include "common/tensor/replay.h"
+#include "common/memory/replay.h"
 #include "train/trace.h"
 #include "train/vtrain.h"
 

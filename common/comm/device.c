@@ -9,8 +9,8 @@
 #include <time.h>
 
 #include "common/comm/parts.h"
+#include "common/memory/side.h"
 #include "common/os/progress.h"
-#include "common/tensor/side.h"
 
 typedef struct device {
     vc_comm_device_opts o;

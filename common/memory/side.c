@@ -1,5 +1,5 @@
 /* side.c - see side.h */
-#include "common/tensor/side.h"
+#include "common/memory/side.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* replay.c - see replay.h */
-#include "common/tensor/replay.h"
+#include "common/memory/replay.h"
 
 #include <stdio.h>
 #include <stdlib.h>
