@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "common/cpu/cpu_dnnl.h"
-#include "common/cpu/cpu_gemm.h"
+#include "common/cpu/gemm/gemm.h"
 
 #include <omp.h>
 #if defined(VLT_ONEDNN)

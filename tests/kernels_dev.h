@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/cpu/cpu.h"
-#include "common/cpu/cpu_gemm.h"
+#include "common/cpu/gemm/gemm.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 #define TEST(name) static void name(void **state)

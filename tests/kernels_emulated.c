@@ -5,4 +5,4 @@
 #define GEMM_SET cpu_gemm_emulated
 #define GEMM_NAME "emulated"
 #define GEMM_ROWS cpu_rows_plain
-#include "common/cpu/cpu_gemm_amx.h"
+#include "common/cpu/gemm/amx.h"

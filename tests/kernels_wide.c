@@ -9,4 +9,4 @@
 #define GEMM_MR 8
 #include "common/cpu/rows_impl.h"
 
-#include "common/cpu/cpu_gemm_f32.h"
+#include "common/cpu/gemm/f32.h"

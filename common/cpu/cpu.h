@@ -9,8 +9,8 @@
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 
-#include "common/cpu/cpu_gemm.h"
 #include "common/cpu/cpu_isa.h"
+#include "common/cpu/gemm/gemm.h"
 #include "common/cpu/rows.h"
 #include "common/tensor/backend.h"
 

@@ -2,7 +2,7 @@
 # What a machine may run is chosen at start-up (cpu_isa.c), so one build serves all of them.
 set(VLT_CPU_KERNEL_SOURCES
   cpu/cpu_isa.c cpu/rows.c cpu/rows_plain.c
-  cpu/cpu_gemm_pack.c cpu/cpu_gemm_plain.c
+  cpu/gemm/pack.c cpu/gemm/plain.c
   cpu/cpu_matmul.c cpu/cpu_attn.c cpu/cpu_attn_grad.c cpu/cpu_conv.c)
 
 if(VLT_ONEDNN)

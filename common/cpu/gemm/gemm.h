@@ -1,4 +1,4 @@
-/* cpu_gemm.h - products of packed blocks: what matmul, attention and convolution are made of.
+/* gemm.h - products of packed blocks: what matmul, attention and convolution are made of.
  *
  * A set of kernels per instruction set, chosen by cpu_gemm_of. The callers are written once; they
  * see operands packed in units of 32 bits, a unit being one f32, or a pair of bf16 that are
@@ -76,7 +76,7 @@ extern const cpu_gemm cpu_gemm_plain;
 extern const cpu_gemm cpu_gemm_avx2, cpu_gemm_avx512, cpu_gemm_amx;
 #endif
 
-/* ---- packing (cpu_gemm_pack.c) ---- */
+/* ---- packing (pack.c) ---- */
 
 /* Vectors over k: the rows of op(a), or the columns of op(b). along: element k of vector i is
  * data[i stride + k]; else data[k stride + i]. */

@@ -1,10 +1,10 @@
-/* cpu_gemm_amx.h - cpu_gemm.h in bf16 on AMX tiles; a unit is a pair of bf16. cpu_gemm_amx.c
+/* amx.h - gemm.h in bf16 on AMX tiles; a unit is a pair of bf16. amx.c
  * and the tests' emulation define GEMM_SET, GEMM_NAME and GEMM_ROWS, and include this file.
  *
  * A block of 32 x 32 of C is four tiles; two tiles of A and two of B feed four products. A panel
  * of B is two tiles wide, [k][32] units. */
-#include "common/cpu/amx_tile.h"
-#include "common/cpu/cpu_gemm.h"
+#include "common/cpu/gemm/amx_tile.h"
+#include "common/cpu/gemm/gemm.h"
 #include "common/cpu/vec.h"
 
 enum { TILE = 16, PANEL = 2 * TILE };
@@ -119,7 +119,7 @@ static void amx_across(uint32_t *dst, const void *row0, const void *row1, vc_dty
     }
 }
 
-#include "common/cpu/cpu_gemm_turn.h"
+#include "common/cpu/gemm/turn.h"
 
 /* ---- softmax ---- */
 

@@ -1,10 +1,10 @@
-/* cpu_gemm_f32.h - cpu_gemm.h in f32, written once: cpu_gemm_{plain,avx2,avx512}.c define GEMM_SET,
+/* f32.h - gemm.h in f32, written once: cpu_gemm_{plain,avx2,avx512}.c define GEMM_SET,
  * GEMM_NAME, GEMM_ROWS (the rows_*.c of the same target) and GEMM_MR, and include this file.
  *
  * The heart is a block of GEMM_MR rows by two vectors of C held in registers. 6 x 2 leaves 16
  * registers two for B and one for A; with 32 registers 8 x 2 already hides the latency of the
  * products. */
-#include "common/cpu/cpu_gemm.h"
+#include "common/cpu/gemm/gemm.h"
 #include "common/cpu/vec.h"
 
 #define MR GEMM_MR
@@ -134,7 +134,7 @@ static void f32_across(uint32_t *dst, const void *row0, const void *row1, vc_dty
     GEMM_ROWS.load((float *)dst, row0, t, n);
 }
 
-#include "common/cpu/cpu_gemm_turn.h"
+#include "common/cpu/gemm/turn.h"
 
 /* ---- softmax ---- */
 

@@ -1,5 +1,5 @@
-/* cpu_gemm_turn.h - what the f32 and the AMX kernels share: transposing units, parts of softmax.
- * Included once per target, after vec.h and cpu_gemm.h. */
+/* turn.h - what the f32 and the AMX kernels share: transposing units, parts of softmax.
+ * Included once per target, after vec.h and gemm.h. */
 #include <math.h>
 
 /* Of rows i and i + s: what trades lanes whose number has bit s against those that have not. */

@@ -1,5 +1,5 @@
-/* cpu_gemm_pack.c - operands of any layout and type to the blocks of cpu_gemm.h. */
-#include "common/cpu/cpu_gemm.h"
+/* pack.c - operands of any layout and type to the blocks of gemm.h. */
+#include "common/cpu/gemm/gemm.h"
 
 #include <string.h>
 

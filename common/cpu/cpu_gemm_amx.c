@@ -1,5 +1,0 @@
-/* cpu_gemm_amx.c - cpu_gemm.h in bf16, compiled for AVX-512 with AMX tiles. */
-#define GEMM_SET cpu_gemm_amx
-#define GEMM_NAME "amx"
-#define GEMM_ROWS cpu_rows_avx512
-#include "common/cpu/cpu_gemm_amx.h"

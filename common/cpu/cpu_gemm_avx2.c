@@ -1,6 +1,0 @@
-/* cpu_gemm_avx2.c - cpu_gemm.h in f32, compiled for the target of rows_avx2.c. */
-#define GEMM_SET cpu_gemm_avx2
-#define GEMM_NAME "avx2"
-#define GEMM_ROWS cpu_rows_avx2
-#define GEMM_MR 6
-#include "common/cpu/cpu_gemm_f32.h"

@@ -1,6 +1,0 @@
-/* cpu_gemm_avx512.c - cpu_gemm.h in f32, compiled for the target of rows_avx512.c. */
-#define GEMM_SET cpu_gemm_avx512
-#define GEMM_NAME "avx512"
-#define GEMM_ROWS cpu_rows_avx512
-#define GEMM_MR 8
-#include "common/cpu/cpu_gemm_f32.h"
