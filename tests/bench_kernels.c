@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/cpu/cpu_dnnl.h"
+#include "common/cpu/dnnl.h"
 #include "common/cpu/gemm/gemm.h"
 
 #include <omp.h>

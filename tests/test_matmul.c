@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cpu/cpu_dnnl.h"
+#include "common/cpu/dnnl.h"
 #include "tests/kernels_dev.h"
 
 typedef struct mm_case {

@@ -13,7 +13,7 @@
 #include <xmmintrin.h>
 #endif
 
-#include "common/cpu/cpu_loops.h"
+#include "common/cpu/loops.h"
 #include "common/os/map.h"
 #include "common/os/threads.h"
 

@@ -14,7 +14,7 @@
 #include "common/cpu/rows.h"
 #include "common/tensor/backend.h"
 
-typedef struct cpu_dnnl cpu_dnnl;               /* cached oneDNN primitives; cpu_dnnl.c */
+typedef struct cpu_dnnl cpu_dnnl;               /* cached oneDNN primitives; dnnl.c */
 
 struct vt_dev {
     cpu_isa isa;
@@ -49,7 +49,7 @@ void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(
  * everything else is f32. */
 const cpu_gemm *cpu_gemm_of(const vt_dev *d, vc_dtype t);
 /* n results t of one row, the first of them in column n0, to c: alpha t + beta c + bias. t is
- * overwritten. (cpu_matmul.c) */
+ * overwritten. (matmul.c) */
 void cpu_finish_row(const cpu_rows *r, void *c, vc_dtype type, float *t, size_t n,
                     const vt_tensor *bias, size_t n0, float alpha, float beta);
 

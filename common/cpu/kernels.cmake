@@ -3,12 +3,12 @@
 set(VLT_CPU_KERNEL_SOURCES
   cpu/cpu_isa.c cpu/rows.c cpu/rows_plain.c
   cpu/gemm/pack.c cpu/gemm/plain.c
-  cpu/cpu_matmul.c cpu/cpu_attn.c cpu/cpu_attn_grad.c cpu/cpu_conv.c)
+  cpu/matmul.c cpu/attn.c cpu/attn_grad.c cpu/conv.c)
 
 if(VLT_ONEDNN)
-  list(APPEND VLT_CPU_KERNEL_SOURCES cpu/cpu_dnnl.c cpu/cpu_guard.c cpu/cpu_matmul_dnnl.c)
+  list(APPEND VLT_CPU_KERNEL_SOURCES cpu/dnnl.c cpu/guard.c cpu/matmul_dnnl.c)
 else()
-  list(APPEND VLT_CPU_KERNEL_SOURCES cpu/cpu_dnnl_none.c)
+  list(APPEND VLT_CPU_KERNEL_SOURCES cpu/dnnl_none.c)
 endif()
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")

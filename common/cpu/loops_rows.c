@@ -1,7 +1,7 @@
-/* cpu_loops_rows.c - kernels that see whole rows or sum over them: norms, reductions. backend.h */
+/* loops_rows.c - kernels that see whole rows or sum over them: norms, reductions. backend.h */
 #include <string.h>
 
-#include "common/cpu/cpu_loops.h"
+#include "common/cpu/loops.h"
 
 enum { ROW_GRAIN = 8192, BLOCK = 128 };        /* elements worth a thread; rows summed at a time */
 

@@ -1,4 +1,4 @@
-/* cpu_guard.h - the last words of a library that does not survive when memory is out.
+/* guard.h - the last words of a library that does not survive when memory is out.
  *
  * oneDNN is C++: where malloc gives nothing, an exception leaves its C functions, which ends in abort();
  * where mmap gives nothing for its machine code, it writes to address 0. Nothing can go on after that.

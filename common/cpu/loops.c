@@ -1,5 +1,5 @@
-/* cpu_loops.c - threads, walks, and the maps over them: see cpu_loops.h */
-#include "common/cpu/cpu_loops.h"
+/* loops.c - threads, walks, and the maps over them: see loops.h */
+#include "common/cpu/loops.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* cpu_dnnl_none.c - cpu_dnnl.h in a build without oneDNN. */
-#include "common/cpu/cpu_dnnl.h"
+/* dnnl_none.c - dnnl.h in a build without oneDNN. */
+#include "common/cpu/dnnl.h"
 
 int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err)
 {

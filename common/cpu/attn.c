@@ -1,11 +1,11 @@
-/* cpu_attn.c - flash attention, forward (Dao et al. 2022; running softmax of Milakov & Gimelshein
+/* attn.c - flash attention, forward (Dao et al. 2022; running softmax of Milakov & Gimelshein
  * 2018).
  *
  * A unit of work is a run of query blocks of one head. Its thread packs the head's K and V to
  * panels, unless it holds them from the unit before, then walks with each block of BQ queries over
  * blocks of BK keys, with a running maximum and sum per query. Nobody waits for another thread, and
  * no sum is split between threads: results do not depend on their number. */
-#include "common/cpu/cpu_attn.h"
+#include "common/cpu/attn.h"
 
 #include <omp.h>
 #include <string.h>

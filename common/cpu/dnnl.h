@@ -1,4 +1,4 @@
-/* cpu_dnnl.h - convolution and f32 products by oneDNN 2.6 or later, with primitives kept between
+/* dnnl.h - convolution and f32 products by oneDNN 2.6 or later, with primitives kept between
  * calls. */
 #ifndef CPU_CPU_DNNL_H
 #define CPU_CPU_DNNL_H
@@ -17,7 +17,7 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
                      bool tb, const vt_tensor *bias, float alpha, float beta, bool any);
 
 /* backend.h's matmul of operands of any type that is computed in f32, where oneDNN is the better
- * choice (cpu_matmul_dnnl.c). False if it was not done; nothing was written then. */
+ * choice (matmul_dnnl.c). False if it was not done; nothing was written then. */
 bool cpu_matmul_dnnl(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                      bool tb, const vt_tensor *bias, float alpha, float beta);
 

@@ -1,10 +1,10 @@
-/* cpu_matmul_dnnl.c - large products by oneDNN, which multiplies f32 alone: operands of other types
+/* matmul_dnnl.c - large products by oneDNN, which multiplies f32 alone: operands of other types
  * are widened a slab at a time, columns of op(B) outside, rows of op(A) inside, and so is C. A slab
  * costs a pass over its elements, each of which is in hundreds of products.
  *
- * What is small or thin stays with cpu_matmul.c, whose kernels are as fast there (scripts/bench
+ * What is small or thin stays with matmul.c, whose kernels are as fast there (scripts/bench
  * kernels) and take no memory. */
-#include "common/cpu/cpu_dnnl.h"
+#include "common/cpu/dnnl.h"
 
 enum {
     LARGE = 128, WIDE = 512,                   /* rows, columns and k; the last two if widened */

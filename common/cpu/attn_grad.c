@@ -1,11 +1,11 @@
-/* cpu_attn_grad.c - flash attention, backward (Dao et al. 2022, algorithm 4), in transposed form.
+/* attn_grad.c - flash attention, backward (Dao et al. 2022, algorithm 4), in transposed form.
  *
  * Rows are keys and columns queries: S' = K Q'. Then P' and dS' come out as the left operands of
  * dV = P' dO and dK = dS' Q, the statistics per query are plain vectors, and dQ' = K' dS'. A unit
  * of work is one head, or part of its blocks of keys where there are fewer heads than threads;
  * parts have their own dQ, summed in a fixed order, so that a number of threads always gives the
  * same bits. */
-#include "common/cpu/cpu_attn.h"
+#include "common/cpu/attn.h"
 
 #include <omp.h>
 #include <string.h>

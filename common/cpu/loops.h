@@ -1,4 +1,4 @@
-/* cpu_loops.h - walking strided tensors over the spans of rows.h; inside common/cpu only. */
+/* loops.h - walking strided tensors over the spans of rows.h; inside common/cpu only. */
 #ifndef CPU_CPU_LOOPS_H
 #define CPU_CPU_LOOPS_H
 

@@ -1,4 +1,4 @@
-/* cpu_conv.c - channels-last convolution: products of input rows, or oneDNN.
+/* conv.c - channels-last convolution: products of input rows, or oneDNN.
  *
  * Without an im2col. The window of an output position is, in one input row, kw * C neighbouring
  * numbers; those of the next position begin stride * C further on. So an input row, between its
@@ -7,8 +7,8 @@
 #include <omp.h>
 #include <string.h>
 
-#include "common/cpu/cpu_dnnl.h"
-#include "common/cpu/cpu_loops.h"
+#include "common/cpu/dnnl.h"
+#include "common/cpu/loops.h"
 
 enum {
     PAD = 16,

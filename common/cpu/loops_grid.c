@@ -1,8 +1,8 @@
-/* cpu_loops_grid.c - channels-last video: group norm, nearest places, pairs of frames. backend.h */
+/* loops_grid.c - channels-last video: group norm, nearest places, pairs of frames. backend.h */
 #include <math.h>
 #include <string.h>
 
-#include "common/cpu/cpu_loops.h"
+#include "common/cpu/loops.h"
 
 /* Sums are f32 over BLOCK positions and f64 beyond. The positions of a sample are cut into PARTS
  * whatever the threads, whose sums are added in order: no thread count changes them. */

@@ -1,7 +1,7 @@
-/* cpu_dnnl.c - see cpu_dnnl.h. For oneDNN 2.6 and 3: the names dn_ hide where they differ. */
-#include "common/cpu/cpu_dnnl.h"
+/* dnnl.c - see dnnl.h. For oneDNN 2.6 and 3: the names dn_ hide where they differ. */
+#include "common/cpu/dnnl.h"
 
-#include "common/cpu/cpu_guard.h"
+#include "common/cpu/guard.h"
 
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>

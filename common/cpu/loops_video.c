@@ -1,9 +1,9 @@
-/* cpu_loops_video.c - patches, rotary positions, noise, sinusoids: backend.h */
+/* loops_video.c - patches, rotary positions, noise, sinusoids: backend.h */
 #include <math.h>
 #include <string.h>
 
 #include "common/base/rng.h"
-#include "common/cpu/cpu_loops.h"
+#include "common/cpu/loops.h"
 
 /* ---- patches ---- */
 

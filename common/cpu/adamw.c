@@ -1,8 +1,8 @@
-/* cpu_adamw.c - AdamW on f32, on bf16 with stochastic rounding, and on moments of eight bits */
+/* adamw.c - AdamW on f32, on bf16 with stochastic rounding, and on moments of eight bits */
 #include <math.h>
 
 #include "common/base/rng.h"
-#include "common/cpu/cpu_loops.h"
+#include "common/cpu/loops.h"
 #include "common/kernels/moments.h"
 
 enum { BLOCK = VK_MOMENT_BLOCK, GRAIN = 64 };  /* elements of a turn; turns a thread should have */

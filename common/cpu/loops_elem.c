@@ -1,8 +1,8 @@
-/* cpu_loops_elem.c - copies, element-wise kernels, reductions, losses, averages: backend.h */
+/* loops_elem.c - copies, element-wise kernels, reductions, losses, averages: backend.h */
 #include <math.h>
 #include <string.h>
 
-#include "common/cpu/cpu_loops.h"
+#include "common/cpu/loops.h"
 
 #define LIST(...) (const vt_tensor *const[]){ __VA_ARGS__ }
 #define COUNT(...) (int)(sizeof(LIST(__VA_ARGS__)) / sizeof(const vt_tensor *))

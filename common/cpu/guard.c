@@ -1,5 +1,5 @@
-/* cpu_guard.c - see cpu_guard.h. Only what may be called in a signal handler is called there. */
-#include "common/cpu/cpu_guard.h"
+/* guard.c - see guard.h. Only what may be called in a signal handler is called there. */
+#include "common/cpu/guard.h"
 
 #include <errno.h>
 #include <omp.h>

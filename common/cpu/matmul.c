@@ -1,4 +1,4 @@
-/* cpu_matmul.c - matrix products of any mix of types, by blocks (Goto & van de Geijn 2008).
+/* matmul.c - matrix products of any mix of types, by blocks (Goto & van de Geijn 2008).
  *
  * All threads pack B, or as many of its columns as a slab holds. Then C is cut into tiles, one
  * thread each at a time; a tile walks along k in steps of KC, packs MC rows of A at a time and
@@ -10,9 +10,9 @@
  * number of threads. Very few rows with a B that lies across are sums of single rows of B.
  *
  * With AMX, products whose A (the activations) is bf16 are computed in bf16, B being rounded to it;
- * everything else is computed in f32. What is large there goes to oneDNN (cpu_matmul_dnnl.c). */
-#include "common/cpu/cpu_dnnl.h"
-#include "common/cpu/cpu_loops.h"
+ * everything else is computed in f32. What is large there goes to oneDNN (matmul_dnnl.c). */
+#include "common/cpu/dnnl.h"
+#include "common/cpu/loops.h"
 
 #include <omp.h>
 #include <string.h>

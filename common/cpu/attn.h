@@ -1,4 +1,4 @@
-/* cpu_attn.h - what attention's forward and backward share. */
+/* attn.h - what attention's forward and backward share. */
 #ifndef CPU_CPU_ATTN_H
 #define CPU_CPU_ATTN_H
 
