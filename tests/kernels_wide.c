@@ -7,6 +7,6 @@
 #define GEMM_NAME "wide"
 #define GEMM_ROWS cpu_rows_wide
 #define GEMM_MR 8
-#include "common/cpu/rows_impl.h"
+#include "common/cpu/simd/rows_impl.h"
 
 #include "common/cpu/gemm/f32.h"

@@ -9,9 +9,9 @@
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 
-#include "common/cpu/cpu_isa.h"
 #include "common/cpu/gemm/gemm.h"
-#include "common/cpu/rows.h"
+#include "common/cpu/simd/isa.h"
+#include "common/cpu/simd/rows.h"
 #include "common/tensor/backend.h"
 
 typedef struct cpu_dnnl cpu_dnnl;               /* cached oneDNN primitives; dnnl.c */

@@ -1,7 +1,7 @@
 # The CPU kernels: sources relative to common/, and the instruction set each file is compiled for.
 # What a machine may run is chosen at start-up (cpu_isa.c), so one build serves all of them.
 set(VLT_CPU_KERNEL_SOURCES
-  cpu/cpu_isa.c cpu/rows.c cpu/rows_plain.c
+  cpu/simd/isa.c cpu/simd/rows.c cpu/simd/rows_plain.c
   cpu/gemm/pack.c cpu/gemm/plain.c
   cpu/matmul.c cpu/attn.c cpu/attn_grad.c cpu/conv.c)
 

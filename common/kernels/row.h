@@ -4,7 +4,7 @@
  * Rows are worked on by a team: the lanes that share one. On a GPU it is a warp or a block, on a
  * CPU one lane whose sum is its own. Data moves in packs of eight elements, which are one 16-byte
  * access where bf16 lies packed and aligned. Arithmetic is f32; types convert at load and store,
- * with the results of common/base/dtype.h. Formulas are those of common/cpu/rows.h and common/base/rng.h. */
+ * with the results of common/base/dtype.h. Formulas are those of common/cpu/simd/rows.h and common/base/rng.h. */
 #ifndef VK_ROW_H
 #define VK_ROW_H
 

@@ -5,7 +5,7 @@
  * of B is two tiles wide, [k][32] units. */
 #include "common/cpu/gemm/amx_tile.h"
 #include "common/cpu/gemm/gemm.h"
-#include "common/cpu/vec.h"
+#include "common/cpu/simd/vec.h"
 
 enum { TILE = 16, PANEL = 2 * TILE };
 

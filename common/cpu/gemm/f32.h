@@ -5,7 +5,7 @@
  * registers two for B and one for A; with 32 registers 8 x 2 already hides the latency of the
  * products. */
 #include "common/cpu/gemm/gemm.h"
-#include "common/cpu/vec.h"
+#include "common/cpu/simd/vec.h"
 
 #define MR GEMM_MR
 #define NR (2 * VW)

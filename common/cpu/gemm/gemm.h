@@ -13,7 +13,7 @@
 #ifndef CPU_CPU_GEMM_H
 #define CPU_CPU_GEMM_H
 
-#include "common/cpu/rows.h"
+#include "common/cpu/simd/rows.h"
 
 enum {
     CPU_MR = 32,                           /* rows and columns of every set divide these: callers */

@@ -2,8 +2,8 @@
  * and includes this file, compiled with its own -m flags. */
 #include <math.h>
 
-#include "common/cpu/rows.h"
-#include "common/cpu/vec.h"
+#include "common/cpu/simd/rows.h"
+#include "common/cpu/simd/vec.h"
 
 /* One step of a span: k lanes at i, all of them but at the end. */
 #define SPAN(n) for (size_t i = 0, k; i < (n) && (k = (n) - i); i += VW)

@@ -1,4 +1,4 @@
-/* cpu_isa.h - the instruction sets that this machine can run, and the one in use. */
+/* isa.h - the instruction sets that this machine can run, and the one in use. */
 #ifndef CPU_CPU_ISA_H
 #define CPU_CPU_ISA_H
 

@@ -1,7 +1,7 @@
 /* rows.c - see rows.h: the kernel sets of this build, and which of them this machine can run. */
-#include "common/cpu/rows.h"
+#include "common/cpu/simd/rows.h"
 
-#include "common/cpu/cpu_isa.h"
+#include "common/cpu/simd/isa.h"
 
 #if defined(__x86_64__)
 static const cpu_rows *const sets_avx512[] = { &cpu_rows_avx512, &cpu_rows_avx2, &cpu_rows_plain,

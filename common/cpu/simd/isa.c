@@ -1,5 +1,5 @@
-/* cpu_isa.c - which kernel sets this machine can run. */
-#include "common/cpu/cpu_isa.h"
+/* isa.c - which kernel sets this machine can run. */
+#include "common/cpu/simd/isa.h"
 
 #include <stdio.h>
 #include <string.h>
