@@ -1,8 +1,8 @@
 # The CUDA backend's host code and kernel bodies on the CPU: every row of test_ops, no GPU needed. The
 # linker's --wrap puts the device "host" among the backends (device_host.c).
 include(${CMAKE_CURRENT_LIST_DIR}/comm.cmake)           # vlt_ranks
-set(device_sources device_host.c ../common/cuda/cuda_walk.c ../common/cuda/cuda_elem.c
-    ../common/cuda/cuda_rows.c ../common/cuda/cuda_video.c ../common/cuda/cuda_grid.c)
+set(device_sources device_host.c ../common/cuda/walk.c ../common/cuda/elem.c
+    ../common/cuda/rows.c ../common/cuda/video.c ../common/cuda/grid.c)
 if(NOT VLT_CUDA)                       # there the library has these files, and a GPU's memory
   vlt_test(test_device SOURCES test_ops.c ops_check.c ops_ref.c ${device_sources} LIBS vlt_common m)
   set_property(TEST test_device APPEND PROPERTY ENVIRONMENT VLT_TEST=test_other_backends)
@@ -53,11 +53,11 @@ if(NOT VLT_CUDA)                       # there the library has these files, and 
     target_link_options(${test} PRIVATE LINKER:--wrap=vt_backends,--wrap=vt_backend_open)
   endforeach()
 endif()
-vlt_test(test_layout SOURCES test_layout.c ../common/cuda/cuda_layout.c LIBS vlt_common m)
+vlt_test(test_layout SOURCES test_layout.c ../common/cuda/layout.c LIBS vlt_common m)
 
 if(VLT_CUDA)
   # Not linked to CUDA: the test is its runtime.
-  vlt_test(test_transfer SOURCES test_transfer.c ../common/cuda/cuda_transfer.c ../common/base/err.c)
+  vlt_test(test_transfer SOURCES test_transfer.c ../common/cuda/transfer.c ../common/base/err.c)
   target_include_directories(test_transfer PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 
   # Plans for a described GPU (ctest -L plan). The driver's stand-in lies in a folder of its own that

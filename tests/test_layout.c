@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "common/cuda/cuda_layout.h"
+#include "common/cuda/layout.h"
 
 enum { ROOM = 4096 };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cuda/cuda_plans.h"
+#include "common/cuda/plans.h"
 
 static const char h200[] =
     "{\"deviceName\":\"NVIDIA H200\",\"maxGridSize\":[2147483647,65535,65535],"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cuda/cuda_device.h"
+#include "common/cuda/device.h"
 
 enum { STREAMS = 2, EVENTS = 64, OPS = 4096, BYTES = 9 << 20, TURNS = 8, RUNS = 4 };
 

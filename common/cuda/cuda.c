@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/cuda/cuda_device.h"
+#include "common/cuda/device.h"
 
 /* ---- faults ---- */
 

@@ -1,7 +1,7 @@
 /* cuda.h - the CUDA device; inside common/cuda only. Design and measurements to come: docs/cuda.md
  *
- * cuda.c, cuda_memory.c and cuda_transfer.c hold device, memory and streams; cuda_elem.c,
- * cuda_rows.c and cuda_video.c turn tensors into the arguments of common/kernels; cuda_blas.c has
+ * cuda.c, memory.c and transfer.c hold device, memory and streams; elem.c,
+ * rows.c and video.c turn tensors into the arguments of common/kernels; blas.c has
  * matmul, cuda_dnn*.c attention and convolution. This header needs none of CUDA's, and neither do
  * the files that only launch kernels: the tests run those, with kernels compiled for the CPU, on a
  * device of their own.
@@ -24,8 +24,8 @@ typedef enum cuda_area {
 } cuda_area;
 
 typedef struct cuda_runtime cuda_runtime;      /* cuda.c */
-typedef struct cuda_blas cuda_blas;            /* cuda_blas.c */
-typedef struct cuda_dnn cuda_dnn;              /* cuda_dnn.c */
+typedef struct cuda_blas cuda_blas;            /* blas.c */
+typedef struct cuda_dnn cuda_dnn;              /* dnn.c */
 
 struct vt_dev {
     void *stream;                              /* cudaStream_t: of all kernels */
@@ -46,7 +46,7 @@ struct vt_dev {
                                                 * `lost` are lent; else NULL */
 };
 
-/* ---- cuda.c, cuda_memory.c, cuda_transfer.c ---- */
+/* ---- cuda.c, memory.c, transfer.c ---- */
 
 /* At least `bytes` of 256-byte aligned device memory; NULL and a fault when memory is out. What
  * the area held is lost when it grows. */
@@ -67,7 +67,7 @@ void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t bytes);
 void cuda_upload(vt_dev *d, void *dst, const void *src, size_t bytes);
 void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes);
 
-/* ---- cuda_walk.c ---- */
+/* ---- walk.c ---- */
 
 /* k operands of one shape (t[0]'s; NULL ones are skipped) as rows of packs. Axes that all operands
  * run through evenly are joined; join: the last one too. False and a fault past 2^31 packs. */

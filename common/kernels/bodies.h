@@ -1,4 +1,4 @@
-/* bodies.h - the kernels of kernels.h: what one block does. Included once, by cuda_kernels.cu and
+/* bodies.h - the kernels of kernels.h: what one block does. Included once, by common/cuda/kernels.cu and
  * by the tests, after two macros are defined.
  *
  * VK_KERNEL(name, args, blocks) makes int vk_name(stream, const args *s), which runs

@@ -1,6 +1,6 @@
 /* kernels.h - launching the kernels of bodies.h: what common/cuda calls, without CUDA's headers.
  *
- * cuda_kernels.cu runs them on a GPU; the tests compile the same bodies for the CPU. Every launcher
+ * common/cuda/kernels.cu runs them on a GPU; the tests compile the same bodies for the CPU. Every launcher
  * queues its work on `stream` (a cudaStream_t) and returns 0 or a cudaError_t. Operands were
  * checked and allocated; a walk with data[o] NULL has no operand o. (+)=: `adds` decides. Sums are
  * cut and ordered by shapes alone, so the same operands give the same bits. */

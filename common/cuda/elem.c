@@ -1,4 +1,4 @@
-/* cuda_elem.c - element-wise entries of the table, and the optimiser's: backend.h */
+/* elem.c - element-wise entries of the table, and the optimiser's: backend.h */
 #include "common/base/rng.h"
 #include "common/cuda/cuda.h"
 

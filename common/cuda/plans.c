@@ -1,5 +1,5 @@
-/* cuda_plans.c - see cuda_plans.h. The order of operations matters: it is what cuDNN matches. */
-#include "common/cuda/cuda_plans.h"
+/* plans.c - see plans.h. The order of operations matters: it is what cuDNN matches. */
+#include "common/cuda/plans.h"
 
 #define F32 CUDNN_DATA_FLOAT
 #define BF16 CUDNN_DATA_BFLOAT16

@@ -1,4 +1,4 @@
-/* cuda_video.c - patches, rotary positions, noise, sinusoids, tables, plain attention: backend.h */
+/* video.c - patches, rotary positions, noise, sinusoids, tables, plain attention: backend.h */
 #include <math.h>
 
 #include "common/cuda/cuda.h"

@@ -1,4 +1,4 @@
-/* cuda_grid.c - channels-last video: group norm, nearest places, pairs of frames. backend.h */
+/* grid.c - channels-last video: group norm, nearest places, pairs of frames. backend.h */
 #include "common/cuda/cuda.h"
 
 void cuda_group_norm(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,

@@ -1,11 +1,11 @@
-/* cuda_dnn.c - attention and convolution by cuDNN: backend.h. Plans are cuda_plans.h's, one for a
+/* dnn.c - attention and convolution by cuDNN: backend.h. Plans are plans.h's, one for a
  * shape, kept until the device closes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cuda/cuda_device.h"
-#include "common/cuda/cuda_plans.h"
+#include "common/cuda/device.h"
+#include "common/cuda/plans.h"
 
 /* What dS may take in memory where gradients are repeatable: heads are worked on in groups. */
 static const int64_t DS_BYTES = (int64_t)1 << 30;

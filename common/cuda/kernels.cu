@@ -1,4 +1,4 @@
-/* cuda_kernels.cu - the bodies of common/kernels as GPU kernels, and their launchers. */
+/* kernels.cu - the bodies of common/kernels as GPU kernels, and their launchers. */
 #include <cuda_runtime.h>
 
 #include "common/kernels/kernels.h"

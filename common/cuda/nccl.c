@@ -1,4 +1,4 @@
-/* cuda_nccl.c - NCCL's calls as the table of links: see backend.h, common/comm/device.c
+/* nccl.c - NCCL's calls as the table of links: see backend.h, common/comm/device.c
  *
  * Communicators do not block: a call may come back as "in progress", and until look says otherwise
  * no other may follow. So a rank that never comes cannot hold the caller for ever. */
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cuda/cuda_device.h"
+#include "common/cuda/device.h"
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
 #error "NCCL 2.18 is needed"

@@ -1,4 +1,4 @@
-/* cuda_rows.c - norms, sums and reductions: backend.h */
+/* rows.c - norms, sums and reductions: backend.h */
 #include "common/cuda/cuda.h"
 
 /* Rows that one lane adds up in f32 before parts are added in f64; most parts of a sum. */

@@ -1,10 +1,10 @@
-/* cuda_plans.h - the graphs of attention and convolution: cuDNN recognises them and runs each as
+/* plans.h - the graphs of attention and convolution: cuDNN recognises them and runs each as
  * one kernel; inside common/cuda and its tests. Which edits keep that, test_plans shows without a
  * GPU. */
 #ifndef CUDA_CUDA_PLANS_H
 #define CUDA_CUDA_PLANS_H
 
-#include "common/cuda/cuda_graph.h"
+#include "common/cuda/graph.h"
 
 /* Tensors by what they are; the second half are numbers of the host. */
 enum { CUDA_Q = 1, CUDA_K, CUDA_V, CUDA_O, CUDA_LSE, CUDA_BIAS_IN, CUDA_LEN_Q, CUDA_LEN_K,

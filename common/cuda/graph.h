@@ -1,4 +1,4 @@
-/* cuda_graph.h - cuDNN's graph interface in plain C: operations on tensors become one plan; inside
+/* graph.h - cuDNN's graph interface in plain C: operations on tensors become one plan; inside
  * common/cuda and its tests.
  *
  * A graph is built op by op; its first failure sticks and later calls do nothing, so that building

@@ -1,7 +1,7 @@
-/* cuda_capture.c - what the stream of kernels is given, kept and launched at once: backend.h */
+/* capture.c - what the stream of kernels is given, kept and launched at once: backend.h */
 #include <stdlib.h>
 
-#include "common/cuda/cuda_device.h"
+#include "common/cuda/device.h"
 
 struct vt_graph {
     cudaGraphExec_t exec;

@@ -1,8 +1,8 @@
-/* cuda_transfer.c - between host and device, in the kernels' order or beside them: cuda_device.h */
+/* transfer.c - between host and device, in the kernels' order or beside them: device.h */
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cuda/cuda_device.h"
+#include "common/cuda/device.h"
 
 /* ---- open and close ---- */
 

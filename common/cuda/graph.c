@@ -1,5 +1,5 @@
-/* cuda_graph.c - see cuda_graph.h */
-#include "common/cuda/cuda_graph.h"
+/* graph.c - see graph.h */
+#include "common/cuda/graph.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* cuda_device.h - the parts of the CUDA device that know CUDA's headers; inside common/cuda only.
+/* device.h - the parts of the CUDA device that know CUDA's headers; inside common/cuda only.
  *
  * Memory. The pool is a range of addresses, as large as the device's memory; physical memory is
  * mapped into it from the bottom as `grow` asks, and stays. So parameters, allocated one by one,
@@ -62,7 +62,7 @@ struct cuda_runtime {
     size_t range_bytes, mapped, granule;
 };
 
-/* cuda_memory.c: backend.h's entries of the same names */
+/* memory.c: backend.h's entries of the same names */
 int cuda_memory_open(vt_dev *d, vc_err *err);
 void cuda_memory_close(vt_dev *d);             /* half-opened is fine */
 int cuda_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err);
@@ -71,7 +71,7 @@ size_t cuda_room(vt_dev *d);
 void *cuda_alloc(vt_dev *d, size_t bytes);
 void cuda_free(vt_dev *d, void *p, size_t bytes);
 
-/* cuda_transfer.c */
+/* transfer.c */
 int cuda_transfer_open(vt_dev *d, vc_err *err);
 void cuda_transfer_close(vt_dev *d);           /* half-opened is fine */
 void cuda_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes);
@@ -82,19 +82,19 @@ void cuda_enter(vt_dev *d, vt_place place);
 void cuda_leave(vt_dev *d, vt_place place);
 int64_t cuda_waited(vt_dev *d, double *seconds);
 
-/* cuda_capture.c */
+/* capture.c */
 int cuda_capture_begin(vt_dev *d, vc_err *err);
 int cuda_capture_end(vt_dev *d, vt_graph **graph, vc_err *err);
 bool cuda_launch(vt_dev *d, vt_graph *graph);
 void cuda_drop(vt_dev *d, vt_graph *graph);
 
-/* cuda_blas.c, cuda_dnn.c: made at open, closed before the stream */
+/* blas.c, dnn.c: made at open, closed before the stream */
 int cuda_blas_open(vt_dev *d, vc_err *err);
 void cuda_blas_close(cuda_blas *b);            /* NULL is fine */
 int cuda_dnn_open(vt_dev *d, vc_err *err);
 void cuda_dnn_close(cuda_dnn *c);              /* NULL is fine */
 const char *cuda_dnn_version(char text[24]);   /* "cuDNN 9.19.0" */
 
-extern const vt_links cuda_links;              /* cuda_nccl.c, where there is NCCL */
+extern const vt_links cuda_links;              /* nccl.c, where there is NCCL */
 
 #endif

@@ -1,7 +1,7 @@
-/* cuda_memory.c - the pool's range, parameters, scratch: see cuda_device.h */
+/* memory.c - the pool's range, parameters, scratch: see device.h */
 #include <string.h>
 
-#include "common/cuda/cuda_device.h"
+#include "common/cuda/device.h"
 
 static const size_t CHUNK = 64 << 20;          /* the pool grows by so much at a time */
 static const size_t SPARE = (size_t)1 << 30;   /* left for scratch, libraries and the driver */

@@ -1,4 +1,4 @@
-/* cuda_layout.h - what a product of row-major tensors is to cuBLASLt, as pure functions; inside
+/* layout.h - what a product of row-major tensors is to cuBLASLt, as pure functions; inside
  * common/cuda and its tests.
  *
  * cuBLASLt's matrices are column-major. A row-major C [M,N] is a column-major C' (N x M), so

@@ -1,4 +1,4 @@
-/* cuda_blas.c - products and what follows them by cuBLASLt: backend.h
+/* blas.c - products and what follows them by cuBLASLt: backend.h
  *
  * One plan for a shape: descriptors and the first algorithm that the library's heuristic names for
  * the addresses' true alignment and our workspace. Bias, GELU and its slope, and a bias's gradient
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/cuda/cuda_device.h"
-#include "common/cuda/cuda_layout.h"
+#include "common/cuda/device.h"
+#include "common/cuda/layout.h"
 
 static const size_t WORKSPACE = 32 << 20;      /* what the kernels for Hopper ask */
 

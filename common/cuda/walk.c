@@ -1,4 +1,4 @@
-/* cuda_walk.c - tensors as walks: see cuda.h */
+/* walk.c - tensors as walks: see cuda.h */
 #include <string.h>
 
 #include "common/cuda/cuda.h"

@@ -1,5 +1,5 @@
-/* cuda_layout.c - see cuda_layout.h */
-#include "common/cuda/cuda_layout.h"
+/* layout.c - see layout.h */
+#include "common/cuda/layout.h"
 
 vc_dtype cuda_gemm_type(vc_dtype compute, const vt_tensor *c, const vt_tensor *a,
                         const vt_tensor *b)
