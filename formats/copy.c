@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 #include "formats/shards_parts.h"
 
 #define DEFAULT_SHARD ((int64_t)4 << 30)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 #include "formats/lmdb_read.h"
 
 enum {

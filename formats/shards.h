@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "formats/json.h"
-#include "formats/keys.h"
+#include "formats/keys/keys.h"
 #include "formats/safetensors.h"
 
 enum { VF_MAX_RECORD = 4 << 20 };   /* bytes of a record's JSON: parsed it takes 30 times that */

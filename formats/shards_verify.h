@@ -3,7 +3,7 @@
 #ifndef VF_SHARDS_VERIFY_H
 #define VF_SHARDS_VERIFY_H
 
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 #include "formats/shards_parts.h"
 
 enum { VF_OTHER, VF_MOMENTS, VF_NOISED, VF_MASK, VF_EMBEDS };    /* kinds of a latent value */

@@ -6,7 +6,7 @@
 #ifndef VF_SHARDS_WRITER_H
 #define VF_SHARDS_WRITER_H
 
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 #include "formats/lmdb_write.h"
 #include "formats/shards_parts.h"
 

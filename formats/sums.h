@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
-#include "formats/keys.h"
+#include "formats/keys/keys.h"
 
 #define VF_SUMS_FILE "checksums.json"
 

@@ -6,7 +6,7 @@
 #include "common/os/file.h"
 #include "formats/copy.h"
 #include "formats/expr.h"
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 #include "formats/shards_parts.h"
 #include "formats/vlat.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 
 typedef struct sides {
     const vlat *v;

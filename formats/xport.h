@@ -7,7 +7,7 @@
 #ifndef VF_XPORT_H
 #define VF_XPORT_H
 
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 #include "formats/vlat.h"
 
 enum { XPORT_TEXTS = 4, XPORT_CHANNELS = 128 };

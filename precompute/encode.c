@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 #include "precompute/media_write.h"
 
 enum { TRACES = 3 + 4 * (VALUES - 1) };

@@ -2,7 +2,7 @@
 #ifndef VPREP_PLAN_LINES_H
 #define VPREP_PLAN_LINES_H
 
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 #include "precompute/vprep.h"
 
 /* A list of (row id, number), found by id. */

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/os/threads.h"
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 #include "precompute/stock.h"
 
 enum { MAX_PARTS = 100000, MAX_WORKERS = 64 };

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 
 typedef struct source {              /* a dataset of --reuse */
     vf_dataset *d;

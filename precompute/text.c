@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 #include "precompute/prompt_images.h"
 #include "precompute/stock.h"
 

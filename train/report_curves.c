@@ -8,7 +8,7 @@
 
 #include "common/os/file.h"
 #include "formats/json.h"
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 
 enum { MAX_BUCKETS = 1000 };
 

@@ -1,5 +1,5 @@
 /* keys.c - content keys: 128-bit hashes of bytes, files and lists of named fields. See keys.h */
-#include "formats/keys.h"
+#include "formats/keys/keys.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #ifndef VF_KEYMAP_H
 #define VF_KEYMAP_H
 
-#include "formats/keys.h"
+#include "formats/keys/keys.h"
 
 typedef struct vf_keymap_slot {
     vf_key key;

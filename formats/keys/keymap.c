@@ -1,5 +1,5 @@
 /* keymap.c - open addressing with linear probing, at most 3/4 full. See keymap.h */
-#include "formats/keymap.h"
+#include "formats/keys/keymap.h"
 
 #include <stdlib.h>
 #include <string.h>
