@@ -10,8 +10,8 @@
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
+#include "formats/json/table.h"
 #include "formats/metadata_parts.h"
-#include "formats/table.h"
 
 vf_type vf_type_of_name(const char *name)
 {

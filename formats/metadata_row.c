@@ -11,7 +11,7 @@
 #include <strings.h>
 
 #include "common/os/file.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 
 static int no_memory(vc_err *why)
 {

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 
 enum { MAX_INDEX = 64 << 20, MAX_SHARDS = 4096 };
 

@@ -12,7 +12,7 @@
 #include <xxhash.h>
 
 #include "common/os/file.h"
-#include "formats/json_scan.h"
+#include "formats/json/scan.h"
 
 enum { PREFIX = 8, MAX_HEADER = 100000000, SHOWN = 100 };
 

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "formats/keys/keys.h"
 #include "formats/safetensors.h"
 

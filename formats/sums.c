@@ -12,7 +12,7 @@
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "formats/safetensors.h"
 
 enum { FORMAT = 1, MAX_SUMS = 256 << 20, HEX64 = 17, DEEPEST = 16 };

@@ -12,7 +12,7 @@
 
 #include "common/base/err.h"
 #include "common/base/rng.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 
 typedef enum mask_kind {
     MASK_BLOCK,              /* cx cy bw bh: a block in all frames */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/table.h"
+#include "formats/json/table.h"
 #include "precompute/prompt_images.h"
 
 enum { MAX_PROMPTS = 10000 };

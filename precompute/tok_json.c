@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/json_scan.h"
+#include "formats/json/scan.h"
 #include "precompute/tok_parts.h"
 
 enum { MEMBERS_MAX = 100 };              /* of the file, or of its model */

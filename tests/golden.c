@@ -14,7 +14,7 @@
 
 #include "common/os/file.h"
 #include "common/tensor/tensor.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 
 enum { MAX_WEIGHTS = 4096 };
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "formats/model.h"
 #include "precompute/tokenizer.h"
 

@@ -11,8 +11,8 @@
 
 #include "common/base/buf.h"
 #include "common/base/utf8.h"
-#include "formats/json.h"
-#include "formats/json_scan.h"
+#include "formats/json/json.h"
+#include "formats/json/scan.h"
 
 /* text -> line; NULL: refused, and `why` is part of the message */
 static const struct {

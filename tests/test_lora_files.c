@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "tests/golden.h"
 #include "train/dit.h"
 #include "train/export.h"

@@ -22,7 +22,7 @@
 
 #include "common/base/rng.h"
 #include "common/os/file.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "tests/train_dataset.h"
 #include "train/metrics.h"
 

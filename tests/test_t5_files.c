@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "formats/model.h"
 #include "tests/t5_model.h"
 

@@ -10,7 +10,7 @@
 #define VTRAIN_CKPT_H
 
 #include "common/os/progress.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "formats/shards.h"
 #include "formats/sums.h"
 

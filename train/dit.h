@@ -7,7 +7,7 @@
 #define VTRAIN_DIT_H
 
 #include "common/tensor/weights.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "train/objective.h"
 
 enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 6 };

@@ -2,7 +2,7 @@
 #ifndef VTRAIN_DIT_COGVIDEOX_H
 #define VTRAIN_DIT_COGVIDEOX_H
 
-#include "formats/json.h"
+#include "formats/json/json.h"
 
 typedef struct cogvideox_config {
     int64_t heads, head, layers, in_channels, out_channels, text, time;

@@ -16,7 +16,7 @@
 #define VTRAIN_EXPORT_H
 
 #include "common/tensor/weights.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "formats/sums.h"
 #include "train/weights.h"
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "train/paths_regex.h"
 #include "train/values.h"
 

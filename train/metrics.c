@@ -13,7 +13,7 @@
 #include "common/base/buf.h"
 #include "common/os/file.h"
 #include "common/os/progress.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "formats/tfevents.h"
 
 #define FLUSH_AFTER 10.0                 /* seconds; how old TensorBoard's picture may be */

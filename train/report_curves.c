@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 #include "formats/keys/keymap.h"
 
 enum { MAX_BUCKETS = 1000 };

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
-#include "formats/json.h"
+#include "formats/json/json.h"
 
 enum { MAX_CONFIG = 1 << 20 };
 

@@ -1,4 +1,4 @@
-/* json_scan.h - a cursor over JSON text (RFC 8259, strictly) that builds nothing: for lists too
+/* scan.h - a cursor over JSON text (RFC 8259, strictly) that builds nothing: for lists too
  * long for a tree, for headers with thousands of entries, and to check text before cJSON sees it.
  *
  * Every function takes the blanks in front of what it wants. Errors are VC_EFORMAT and begin with

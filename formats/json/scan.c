@@ -1,5 +1,5 @@
-/* json_scan.c - see json_scan.h */
-#include "formats/json_scan.h"
+/* scan.c - see scan.h */
+#include "formats/json/scan.h"
 
 #include <stdarg.h>
 #include <stdio.h>

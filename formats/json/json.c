@@ -3,7 +3,7 @@
  * cJSON is lenient where it should not be (blanks, numbers, control characters, U+0000 that ends a
  * string early) and says nothing about where it failed, so the text is scanned first; cJSON then
  * only builds the tree of text that is known to be right. */
-#include "formats/json.h"
+#include "formats/json/json.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,7 +13,7 @@
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
-#include "formats/json_scan.h"
+#include "formats/json/scan.h"
 
 static int by_name(const void *a, const void *b)
 {

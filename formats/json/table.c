@@ -1,5 +1,5 @@
 /* table.c - see table.h */
-#include "formats/table.h"
+#include "formats/json/table.h"
 
 #include <csv.h>
 #include <errno.h>
@@ -14,8 +14,8 @@
 
 #include "common/base/utf8.h"
 #include "common/os/file.h"
-#include "formats/json.h"
-#include "formats/json_scan.h"
+#include "formats/json/json.h"
+#include "formats/json/scan.h"
 
 enum { PIECE = 1 << 18, MAX_ROW = 16 << 20, MAX_COLUMNS = 4096, MAX_FIELD = 256 << 20 };
 static const size_t MAX_JSON = (size_t)4 << 30;
