@@ -22,7 +22,7 @@
 #include "common/comm/comm.h"
 #include "common/os/file.h"
 #include "common/os/progress.h"
-#include "formats/metadata.h"
+#include "formats/metadata/metadata.h"
 #include "precompute/components.h"
 #include "precompute/identity.h"
 #include "precompute/masks.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/metadata.h"
+#include "formats/metadata/metadata.h"
 #include "tests/mutate.h"
 
 static void touch(const char *text)

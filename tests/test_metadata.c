@@ -14,7 +14,7 @@
 #include <xxhash.h>
 
 #include "common/os/file.h"
-#include "formats/metadata.h"
+#include "formats/metadata/metadata.h"
 #include "tests/mutate.h"
 #include "tests/tmp_dir.h"
 

@@ -1,5 +1,5 @@
-/* metadata_folder.c - a folder of media files as a list; see metadata.h */
-#include "formats/metadata_parts.h"
+/* folder.c - a folder of media files as a list; see metadata.h */
+#include "formats/metadata/parts.h"
 
 #include <dirent.h>
 #include <errno.h>

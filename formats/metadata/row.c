@@ -1,8 +1,8 @@
-/* metadata_row.c - one row: columns to fields; see metadata.h.
+/* row.c - one row: columns to fields; see metadata.h.
  *
  * Each part returns VC_ENOMEM, which ends everything, or another code with the reason in `why`,
  * which makes the row bad. What was read before stays, so that a bad row still has its path. */
-#include "formats/metadata_parts.h"
+#include "formats/metadata/parts.h"
 
 #include <ctype.h>
 #include <math.h>

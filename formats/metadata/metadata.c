@@ -1,6 +1,6 @@
 /* metadata.c - the list as a whole: rows collected, numbered and freed; see metadata.h.
- * metadata_row.c reads one row, metadata_folder.c a folder. */
-#include "formats/metadata.h"
+ * row.c reads one row, folder.c a folder. */
+#include "formats/metadata/metadata.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "common/base/buf.h"
 #include "common/os/file.h"
 #include "formats/json/table.h"
-#include "formats/metadata_parts.h"
+#include "formats/metadata/parts.h"
 
 vf_type vf_type_of_name(const char *name)
 {

@@ -1,4 +1,4 @@
-/* metadata_parts.h - what the parts of the metadata reader tell each other; see metadata.h. */
+/* parts.h - what the parts of the metadata reader tell each other; see metadata.h. */
 #ifndef VF_METADATA_PARTS_H
 #define VF_METADATA_PARTS_H
 
@@ -6,7 +6,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "formats/metadata.h"
+#include "formats/metadata/metadata.h"
 
 #define METADATA_CAPTIONS \
     "text, prompt, caption, captions, description, caption_text, cap"

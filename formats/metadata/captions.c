@@ -1,5 +1,5 @@
-/* metadata_captions.c - a row's captions: columns, and rows that have none; see metadata.h */
-#include "formats/metadata_parts.h"
+/* captions.c - a row's captions: columns, and rows that have none; see metadata.h */
+#include "formats/metadata/parts.h"
 
 #include <stdlib.h>
 #include <string.h>
