@@ -9,7 +9,7 @@
 
 #include "common/os/file.h"
 #include "formats/html_parts.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 
 #define MARK "validation"
 

@@ -19,7 +19,7 @@
 
 #include "formats/json/json.h"
 #include "formats/keys/keys.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 
 enum { VF_MAX_RECORD = 4 << 20 };   /* bytes of a record's JSON: parsed it takes 30 times that */
 

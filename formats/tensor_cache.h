@@ -9,7 +9,7 @@
 #ifndef VF_TENSOR_CACHE_H
 #define VF_TENSOR_CACHE_H
 
-#include "formats/pt.h"
+#include "formats/tensors/pt.h"
 
 typedef struct vf_tensor_cache vf_tensor_cache;
 

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
-#include "formats/safetensors.h"
-#include "formats/sums.h"
+#include "formats/tensors/safetensors.h"
+#include "formats/tensors/sums.h"
 
 enum { DEEPEST = 16, MAX_JSON = 256 << 20, MAX_LINE = 64 << 20 };
 

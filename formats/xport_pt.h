@@ -2,7 +2,7 @@
 #ifndef VF_XPORT_PT_H
 #define VF_XPORT_PT_H
 
-#include "formats/pt.h"
+#include "formats/tensors/pt.h"
 #include "formats/xport.h"
 
 /* A dictionary being filled: room for what these files hold. Begins as { .n = 0 } and stays where

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 #include "precompute/stock.h"
 
 enum { MAX_CONFIG = 1 << 20, MAX_LENGTH = 1 << 15 };       /* bytes of JSON; tokens */

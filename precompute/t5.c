@@ -8,7 +8,7 @@
 #include "common/os/file.h"
 #include "common/tensor/ops.h"
 #include "formats/json/json.h"
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 
 enum { BUCKETS = 32, REACH = 128, EXACT = 8 };    /* relative positions: both signs; see bucket() */
 enum { MAX_CONFIG = 1 << 20 };

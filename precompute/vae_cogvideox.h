@@ -10,7 +10,7 @@
 #define VAE_COGVIDEOX_H
 
 #include "common/tensor/weights.h"
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 #include "precompute/encoder.h"
 
 #define COG_CLASS "AutoencoderKLCogVideoX"

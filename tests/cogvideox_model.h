@@ -3,7 +3,7 @@
 #ifndef COGVIDEOX_MODEL_H
 #define COGVIDEOX_MODEL_H
 
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 #include "tests/golden.h"
 #include "train/dit.h"
 

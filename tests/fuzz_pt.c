@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/pt_parts.h"
+#include "formats/tensors/pt_parts.h"
 #include "tests/mutate.h"
 
 /* As deep as a caller would go; a value may contain itself. */

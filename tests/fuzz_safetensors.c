@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "tests/mutate.h"
 
 static void touch(const vf_view *v)

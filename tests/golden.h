@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 
 /* tests/golden/NAME.safetensors */
 vf_safetensors *golden_open(const char *name);

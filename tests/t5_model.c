@@ -12,7 +12,7 @@
 
 #include "common/os/file.h"
 #include "formats/json/json.h"
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 #include "precompute/tokenizer.h"
 
 /* ---- the tokenizer's double: a prompt is numbers, the end is 1, padding 0 ---- */

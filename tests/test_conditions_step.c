@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "tests/conditions_set.h"
 #include "tests/train_run.h"
 #include "train/vtrain.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 #include "tests/golden.h"
 
 static void fill_is_the_scripts(void **state)

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/pt_parts.h"
+#include "formats/tensors/pt_parts.h"
 #include "tests/mutate.h"
 
 static vf_pt *open_golden(const char *name)

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "tests/train_dataset.h"
 #include "train/report.h"
 #include "train/report_parts.h"

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 #include "tests/mutate.h"
 #include "tests/tmp_dir.h"
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 #include "tests/t5_model.h"
 
 /* ---- states ---- */

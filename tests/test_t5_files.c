@@ -10,7 +10,7 @@
 
 #include "common/os/file.h"
 #include "formats/json/json.h"
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 #include "tests/t5_model.h"
 
 static bool drop(vf_view *v, const void *name) { return strcmp(v->name, name) != 0; }

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"
 

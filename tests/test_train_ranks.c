@@ -21,7 +21,7 @@
 
 #include "common/os/file.h"
 #include "common/os/progress.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "tests/golden.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"

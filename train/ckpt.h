@@ -1,7 +1,7 @@
 /* ckpt.h - checkpoint folders: made whole or not at all, found again, pruned.
  *
  *     out/checkpoint-500/   what the run writes into it: weights, optimizer.safetensors,
- *     trainer.json, and last checksums.json (formats/sums.h)
+ *     trainer.json, and last checksums.json (formats/tensors/sums.h)
  *
  * A checkpoint is written into out/checkpoint-500.tmp, synced and renamed, so a crash or a full
  * disk leaves the earlier ones as they were. Older ones are removed only once the new one is
@@ -12,7 +12,7 @@
 #include "common/os/progress.h"
 #include "formats/json/json.h"
 #include "formats/shards.h"
-#include "formats/sums.h"
+#include "formats/tensors/sums.h"
 
 /* Removes what killed runs left in out; one that was put aside for its successor, which never came,
  * is back. Never fails. One process at a time works on `out`. */

@@ -3,8 +3,8 @@
 #ifndef VTRAIN_DATA_PARTS_H
 #define VTRAIN_DATA_PARTS_H
 
+#include "formats/tensors/values.h"
 #include "train/data.h"
-#include "train/values.h"
 
 /* Normalisation as a manifest or a config says it. mean, std: arrays of `channels` numbers,
  * borrowed, or NULL. */

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
-#include "train/values.h"
+#include "formats/tensors/values.h"
 
 enum { MAX_CONFIG = 1 << 20 };
 

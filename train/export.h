@@ -17,7 +17,7 @@
 
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
-#include "formats/sums.h"
+#include "formats/tensors/sums.h"
 #include "train/weights.h"
 
 #define VTRAIN_SHARD_BYTES 10000000000u       /* where diffusers begins a new shard */

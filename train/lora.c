@@ -8,8 +8,8 @@
 
 #include "common/os/file.h"
 #include "formats/json/json.h"
+#include "formats/tensors/values.h"
 #include "train/paths_regex.h"
-#include "train/values.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { MAX_TENSORS = 20000, MAX_CONFIG = 1 << 20,      /* entries are searched one by one */

@@ -21,7 +21,7 @@
 #define VTRAIN_LORA_H
 
 #include "common/tensor/weights.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 
 typedef struct vtrain_targets vtrain_targets;
 /* modules: all linears and convolutions of the model, NULL-ended; convs: the latter of them. *note:

@@ -5,11 +5,11 @@
 #include <sys/statvfs.h>
 
 #include "common/os/file.h"
+#include "formats/tensors/values.h"
 #include "train/base.h"
 #include "train/ckpt.h"
 #include "train/export.h"
 #include "train/lora.h"
-#include "train/values.h"
 #include "train/weights.h"
 #include "train/zero.h"
 

@@ -5,7 +5,7 @@
 
 #include "common/os/file.h"
 #include "common/os/map.h"
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 #include "train/lora.h"
 
 enum { MAX_CONFIG = 1 << 20 };

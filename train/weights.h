@@ -2,7 +2,7 @@
 #ifndef VTRAIN_WEIGHTS_H
 #define VTRAIN_WEIGHTS_H
 
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 #include "train/dit.h"
 
 typedef struct vtrain_weights vtrain_weights;

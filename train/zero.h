@@ -6,7 +6,7 @@
 #ifndef VTRAIN_ZERO_H
 #define VTRAIN_ZERO_H
 
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 #include "train/dist.h"
 
 typedef struct vtrain_zero vtrain_zero;

@@ -1,4 +1,4 @@
-"""Small .pt files as torch.save writes them, for the reader of formats/pt.h.
+"""Small .pt files as torch.save writes them, for the reader of formats/tensors/pt.h.
 
 `pt_kinds.pt` has every kind of value and of tensor that the reader knows, `pt_protocol5.pt` the same by
 another protocol, `pt_objects.pt` what it must not build: an object of a class and a call of a function.

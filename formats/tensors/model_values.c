@@ -1,6 +1,6 @@
 /* model_values.c - a component's values: bound to parameters, compared with them, hashed. See
  * model.h */
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 
 #include <dirent.h>
 #include <stdlib.h>

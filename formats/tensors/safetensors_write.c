@@ -1,5 +1,5 @@
 /* safetensors_write.c - writing; see safetensors.h */
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "common/base/utf8.h"
 #include "common/os/file.h"
 #include "common/os/temp.h"
-#include "formats/sums.h"
+#include "formats/tensors/sums.h"
 
 /* The seal as the header has it before it is known. */
 #define UNSEALED "\"" VF_SEAL "\":\"00000000000000000000000000000000\""

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/buf.h"
-#include "formats/pt_parts.h"
+#include "formats/tensors/pt_parts.h"
 
 enum { MAX_DEPTH = 32, MAX_TENSORS = 4096 };
 

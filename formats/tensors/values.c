@@ -1,4 +1,4 @@
-#include "train/values.h"
+#include "formats/tensors/values.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/pt_parts.h"
+#include "formats/tensors/pt_parts.h"
 
 enum { MAX_MEMBERS = 1 << 20 };
 

@@ -2,7 +2,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "formats/pt_parts.h"
+#include "formats/tensors/pt_parts.h"
 
 const vf_pt_value *vf_pt_arg(const vf_pt_value *t, size_t i)
 {

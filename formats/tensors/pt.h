@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 
 typedef enum vf_pt_kind {
     VF_PT_NONE, VF_PT_BOOL, VF_PT_INT, VF_PT_FLOAT, VF_PT_STR, VF_PT_BYTES, VF_PT_TENSOR,

@@ -1,5 +1,5 @@
 /* sums.c - see sums.h */
-#include "formats/sums.h"
+#include "formats/tensors/sums.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include "common/base/buf.h"
 #include "common/os/file.h"
 #include "formats/json/json.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 
 enum { FORMAT = 1, MAX_SUMS = 256 << 20, HEX64 = 17, DEEPEST = 16 };
 

@@ -3,7 +3,7 @@
  * The header is read by a cursor, not into a JSON tree: a hostile one can then cost no more than a
  * small multiple of its own size, and integers are exact. Order of checks: the header's length,
  * each tensor by itself while it is read, then all together once their offsets are sorted. */
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #define VTRAIN_VALUES_H
 
 #include "common/tensor/tensor.h"
-#include "formats/safetensors.h"
-#include "formats/sums.h"
+#include "formats/tensors/safetensors.h"
+#include "formats/tensors/sums.h"
 
 bool vtrain_all_finite(const float *x, size_t n);
 /* VC_ENUMERIC naming the first element that is NaN or infinite. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/pt_parts.h"
+#include "formats/tensors/pt_parts.h"
 
 enum { NAME_MAX_LEN = 200, MAX_LATIN1 = 1 << 20 };
 

@@ -1,5 +1,5 @@
 /* model.c - the weights of a component, in one file or in shards; see model.h */
-#include "formats/model.h"
+#include "formats/tensors/model.h"
 
 #include <dirent.h>
 #include <limits.h>

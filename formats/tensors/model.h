@@ -6,7 +6,7 @@
 
 #include "common/tensor/weights.h"
 #include "formats/keys/keys.h"
-#include "formats/safetensors.h"
+#include "formats/tensors/safetensors.h"
 
 /* A component folder or file of diffusers' layout: DIR/stem.safetensors, or shards by
  * stem.safetensors.index.json, with or without a variant; one handle over all tensors. Of several

@@ -2,7 +2,7 @@
 #ifndef VF_PT_PARTS_H
 #define VF_PT_PARTS_H
 
-#include "formats/pt.h"
+#include "formats/tensors/pt.h"
 
 enum { VF_PT_NODES = 1 << 22 };              /* values of a pickle; bounds its memory */
 
