@@ -7,7 +7,7 @@
 
 #include "common/cli/flags.h"
 #include "common/os/progress.h"
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
 
 typedef struct vlat_options {
     bool json, repair, allow_partial;

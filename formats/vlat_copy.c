@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/copy.h"
-#include "formats/expr.h"
+#include "formats/dataset/copy.h"
+#include "formats/dataset/expr.h"
+#include "formats/dataset/parts.h"
 #include "formats/keys/keymap.h"
-#include "formats/shards_parts.h"
 #include "formats/vlat.h"
 
 static int stopped(vc_err *err)

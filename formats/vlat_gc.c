@@ -18,7 +18,7 @@
 
 #include "common/os/file.h"
 #include "common/os/lock.h"
-#include "formats/shards_parts.h"
+#include "formats/dataset/parts.h"
 #include "formats/vlat.h"
 
 /* ---- names ---- */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
-#include "formats/copy.h"
+#include "formats/dataset/copy.h"
 
 enum { MAX_LINE = 4 << 20 };
 

@@ -12,7 +12,7 @@
 
 #include "common/os/file.h"
 #include "common/os/lock.h"
-#include "formats/copy.h"
+#include "formats/dataset/copy.h"
 
 static const xport_format *const formats[] = {
     &xport_safetensors, &xport_webdataset, &xport_musubi, &xport_finetrainers, &xport_causvid, &xport_ttt,

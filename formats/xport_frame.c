@@ -5,8 +5,8 @@
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
-#include "formats/copy.h"
-#include "formats/shards_parts.h"
+#include "formats/dataset/copy.h"
+#include "formats/dataset/parts.h"
 #include "formats/xport_parts.h"
 
 /* ---- references ---- */

@@ -6,8 +6,8 @@
 #include <xxhash.h>
 
 #include "common/os/file.h"
-#include "formats/copy.h"
-#include "formats/shards_parts.h"
+#include "formats/dataset/copy.h"
+#include "formats/dataset/parts.h"
 #include "formats/xport_parts.h"
 
 enum { MAX_WIDTH = 1 << 16 };

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
-#include "formats/shards_parts.h"
+#include "formats/dataset/parts.h"
 #include "formats/xport_parts.h"
 
 enum { TAR_RECORD = 10240 };                /* bytes that tars are filled up to, by zeros */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/shards_parts.h"
+#include "formats/dataset/parts.h"
 #include "formats/xport_parts.h"
 
 struct xport_texts {

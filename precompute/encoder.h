@@ -7,7 +7,7 @@
 
 #include "buckets/buckets.h"
 #include "common/tensor/tensor.h"
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
 
 enum { VAE_MAX_CHANNELS = 128 };
 

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
 
 typedef struct prep_identity {
     int64_t size, mtime_s, mtime_ns, ctime_s, ctime_ns;

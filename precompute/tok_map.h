@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "common/base/buf.h"
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
 
 /* Open addressing with linear probing, at most half full. */
 typedef struct tok_map {

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
 
 typedef struct tokenizer tokenizer;
 

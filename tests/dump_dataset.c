@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/lmdb_read.h"
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
+#include "formats/dataset/lmdb_read.h"
 
 static int dump_tree(const vf_lmdb *m, const char *name, vc_err *err)
 {

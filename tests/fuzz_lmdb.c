@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/lmdb_read.h"
-#include "formats/shards_parts.h"
+#include "formats/dataset/lmdb_read.h"
+#include "formats/dataset/parts.h"
 #include "tests/mutate.h"
 
 static void touch(const vf_lmdb *m, vf_bytes b)

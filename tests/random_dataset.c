@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
 
 enum { CHANNELS = 16 };
 

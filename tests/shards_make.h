@@ -2,7 +2,7 @@
 #ifndef TESTS_SHARDS_MAKE_H
 #define TESTS_SHARDS_MAKE_H
 
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
 
 /* The manifest's head; with_seed goes into `sampling`. The caller frees. */
 cJSON *make_head(int seed);

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/copy.h"
+#include "formats/dataset/copy.h"
 #include "tests/shards_make.h"
 
 static char folder[] = "/tmp/test-copy-XXXXXX";

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "formats/expr.h"
+#include "formats/dataset/expr.h"
 
 static const char *const names[] = { "width", "caption", "tag", "none", "more.", NULL };
 

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/lmdb_write.h"
-#include "formats/shards_parts.h"
+#include "formats/dataset/lmdb_write.h"
+#include "formats/dataset/parts.h"
 #include "tests/mutate.h"
 #include "tests/shards_make.h"
 

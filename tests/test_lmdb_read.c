@@ -13,8 +13,8 @@
 #include <lmdb.h>
 
 #include "common/os/file.h"
-#include "formats/lmdb_read.h"
-#include "formats/lmdb_write.h"
+#include "formats/dataset/lmdb_read.h"
+#include "formats/dataset/lmdb_write.h"
 #include "tests/mutate.h"
 #include "tests/tmp_dir.h"
 

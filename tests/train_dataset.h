@@ -2,7 +2,7 @@
 #ifndef TESTS_TRAIN_DATASET_H
 #define TESTS_TRAIN_DATASET_H
 
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
 
 enum { TOY_CAPTIONS = 3, TOY_TOKENS = 12 };
 #define TOY_PLAN "fedcba9876543210fedcba9876543210"      /* `plan` of the manifest */

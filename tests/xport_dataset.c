@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
 
 enum { WIDTH = 6, POOLED = 4, SAMPLES = 5 };
 

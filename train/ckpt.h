@@ -10,8 +10,8 @@
 #define VTRAIN_CKPT_H
 
 #include "common/os/progress.h"
+#include "formats/dataset/dataset.h"
 #include "formats/json/json.h"
-#include "formats/shards.h"
 #include "formats/tensors/sums.h"
 
 /* Removes what killed runs left in out; one that was put aside for its successor, which never came,

@@ -9,7 +9,7 @@
 #define VTRAIN_DATA_H
 
 #include "common/cli/flags.h"
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
 #include "train/dit.h"
 
 enum { VTRAIN_KEY = 32 };

@@ -1,4 +1,4 @@
-/* shards_ranks.c - several writers of one dataset. See shards.h and shards_writer.h
+/* ranks.c - several writers of one dataset. See dataset.h and writer.h
  *
  * Each rank writes shards of its own. While one is open it has its rank's name; what closes it
  * gives it the next number and puts it into the manifest, one rank at a time:
@@ -16,7 +16,7 @@
  *
  * A kill leaves open shards behind, and at most one number that was claimed in vain. The next
  * start, of however many ranks, takes them over: vf_writer_adopt_left. */
-#include "formats/shards_writer.h"
+#include "formats/dataset/writer.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* copy.c - see copy.h */
-#include "formats/copy.h"
+#include "formats/dataset/copy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "formats/dataset/parts.h"
 #include "formats/keys/keymap.h"
-#include "formats/shards_parts.h"
 
 #define DEFAULT_SHARD ((int64_t)4 << 30)
 

@@ -1,4 +1,4 @@
-/* shards_index.c - sample records and the compact index derived from them. See shards_parts.h
+/* index.c - sample records and the compact index derived from them. See parts.h
  *
  * Sub-database `index` of a closed shard, little-endian:
  *   "entries", "records"   u32 1 (version)   u32 bytes of an item   u64 count
@@ -6,7 +6,7 @@
  *   "buckets"              JSON
  * An entry's 48 bytes are those of vf_entry with `shard` zero; a record's 32 are
  * u8[16] hash of key and value, u64 id, u32 bucket, u32 zero. */
-#include "formats/shards_parts.h"
+#include "formats/dataset/parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
-/* shards_read.c - a dataset opened for reading. See shards.h
+/* read.c - a dataset opened for reading. See dataset.h
  *
  * Opening reads the manifest, the first pages of each shard and its index; the newest entry of
  * each sample goes into one array. Records and values are looked up in the shards' trees when
  * asked for. */
-#include "formats/shards_parts.h"
+#include "formats/dataset/parts.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
-/* shards_verify_refs.c - what live records and validation prompts refer to, and the manifest's
- * sums. See shards_verify.h */
-#include "formats/shards_verify.h"
+/* verify_refs.c - what live records and validation prompts refer to, and the manifest's
+ * sums. See verify.h */
+#include "formats/dataset/verify.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,11 +1,11 @@
-/* shards_parts.h - what reading, writing and checking a dataset share: the manifest, the shards'
+/* parts.h - what reading, writing and checking a dataset share: the manifest, the shards'
  * file names and the `index` of a shard. Internal to formats/; the bytes are described in
  * docs/format.md. */
 #ifndef VF_SHARDS_PARTS_H
 #define VF_SHARDS_PARTS_H
 
-#include "formats/lmdb_read.h"
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
+#include "formats/dataset/lmdb_read.h"
 
 #define VF_MANIFEST "manifest.json"
 #define VF_STATE "state.lmdb"

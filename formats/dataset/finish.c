@@ -1,9 +1,9 @@
-/* shards_finish.c - closing shards and writing the manifest. See shards_writer.h
+/* finish.c - closing shards and writing the manifest. See writer.h
  *
  * A shard is closed in this order, and a kill between any two steps loses nothing: index committed,
  * file cut to its size and synced, hashed, manifest replaced. Until the manifest names it, the next
  * start takes it for an open one and goes on in it. */
-#include "formats/shards_writer.h"
+#include "formats/dataset/writer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* lmdb_write.c - see lmdb_write.h */
-#include "formats/lmdb_write.h"
+#include "formats/dataset/lmdb_write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "common/os/file.h"
+#include "formats/dataset/lmdb_read.h"
 #include "formats/keys/keymap.h"
-#include "formats/lmdb_read.h"
 
 enum {
     MAX_KEY = 511,        /* bytes, liblmdb's */

@@ -1,5 +1,5 @@
-/* shards_resume.c - opening a dataset to write: what the folder has already. See shards_writer.h */
-#include "formats/shards_writer.h"
+/* resume.c - opening a dataset to write: what the folder has already. See writer.h */
+#include "formats/dataset/writer.h"
 
 #include <dirent.h>
 #include <errno.h>

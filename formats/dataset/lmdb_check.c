@@ -3,7 +3,7 @@
  * A file that liblmdb wrote and closed holds each page up to the last exactly once: in a tree, in a
  * run of overflow pages, or in the free list. liblmdb believes all of it, so all of it is checked
  * before a file from disk is given to it. Pages in none of them are lost space and no danger. */
-#include "formats/lmdb_page.h"
+#include "formats/dataset/lmdb_page.h"
 
 #include <stdlib.h>
 

@@ -1,14 +1,14 @@
-/* shards_writer.h - the state of a vf_writer: internal to shards_write.c (puts), shards_resume.c
- * (what is there already), shards_finish.c (closing shards) and shards_ranks.c (several writers).
+/* writer.h - the state of a vf_writer: internal to write.c (puts), resume.c
+ * (what is there already), finish.c (closing shards) and ranks.c (several writers).
  *
  * Everything that decides whether something must be written is held in memory: the keys of all
  * latents and texts, and for each sample the hash of its record. */
 #ifndef VF_SHARDS_WRITER_H
 #define VF_SHARDS_WRITER_H
 
+#include "formats/dataset/lmdb_write.h"
+#include "formats/dataset/parts.h"
 #include "formats/keys/keymap.h"
-#include "formats/lmdb_write.h"
-#include "formats/shards_parts.h"
 
 #define VF_MANIFEST_LOCK "manifest.lock"
 enum {
@@ -66,7 +66,7 @@ struct vf_writer {
     vc_err failure;                          /* the first failed write; sticks */
 };
 
-/* ---- shards_write.c ---- */
+/* ---- write.c ---- */
 /* The newest record of a sample becomes item, in shard number `shard`. */
 int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_err *err);
 vf_slot *vf_writer_slot(const vf_writer *w, uint32_t number, uint32_t variant);    /* or NULL */
@@ -74,7 +74,7 @@ int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32
                      vc_err *err);
 int vf_writer_prompt(vf_writer *w, uint32_t i, vf_prompt **p, vc_err *err);
 
-/* ---- shards_resume.c ---- */
+/* ---- resume.c ---- */
 /* Reads what the folder has (or removes it), compares heads, opens the open shards. */
 int vf_writer_resume(vf_writer *w, const vf_writer_opts *o, vc_err *err);
 /* Opens the half's env if it is not open. */
@@ -84,13 +84,13 @@ int vf_writer_load(vf_writer *w, const char *file, bool text, unsigned number, i
                    vc_err *err);
 int vf_writer_too_many(const vf_writer *w, vc_err *err);     /* no number is left */
 
-/* ---- shards_finish.c ---- */
+/* ---- finish.c ---- */
 /* And the text shard: a closed shard must find its texts in closed ones. */
 int vf_writer_close_shard(vf_writer *w, vc_err *err);
 int vf_writer_close_text(vf_writer *w, vc_err *err);
 int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err);
 
-/* ---- shards_ranks.c ---- */
+/* ---- ranks.c ---- */
 bool vf_open_name_parse(const char *name, bool *text);       /* of an open shard of a rank */
 char *vf_writer_half_name(const vf_writer *w, const vf_half *h, char buf[VF_OPEN_NAME]);
 /* The lock on the whole dataset: rank 0 takes it, the others must find it taken. */

@@ -1,10 +1,10 @@
-/* shards_verify.h - the state of a check: internal to shards_verify.c (each shard by itself) and
- * shards_verify_refs.c (what refers to what, and the manifest's sums). */
+/* verify.h - the state of a check: internal to verify.c (each shard by itself) and
+ * verify_refs.c (what refers to what, and the manifest's sums). */
 #ifndef VF_SHARDS_VERIFY_H
 #define VF_SHARDS_VERIFY_H
 
+#include "formats/dataset/parts.h"
 #include "formats/keys/keymap.h"
-#include "formats/shards_parts.h"
 
 enum { VF_OTHER, VF_MOMENTS, VF_NOISED, VF_MASK, VF_EMBEDS };    /* kinds of a latent value */
 

@@ -7,7 +7,7 @@
 #ifndef VF_COPY_H
 #define VF_COPY_H
 
-#include "formats/shards.h"
+#include "formats/dataset/dataset.h"
 
 typedef struct vf_copy vf_copy;
 

@@ -1,5 +1,5 @@
-/* shards_write.c - making a dataset: puts, commits, hints. See shards.h and shards_writer.h */
-#include "formats/shards_writer.h"
+/* write.c - making a dataset: puts, commits, hints. See dataset.h and writer.h */
+#include "formats/dataset/writer.h"
 
 #include <inttypes.h>
 #include <stdio.h>

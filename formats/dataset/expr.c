@@ -1,5 +1,5 @@
 /* expr.c - conditions: a recursive-descent parser and a walk over its tree. See expr.h */
-#include "formats/expr.h"
+#include "formats/dataset/expr.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,9 +1,9 @@
-/* shards_hints.c - reading the hints of a dataset; see shards.h */
+/* hints.c - reading the hints of a dataset; see dataset.h */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/shards_parts.h"
+#include "formats/dataset/parts.h"
 
 struct vf_hints {
     vf_lmdb *m;

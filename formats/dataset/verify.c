@@ -1,8 +1,8 @@
-/* shards_verify.c - every page, checksum, record and index of every shard. See shards.h
+/* verify.c - every page, checksum, record and index of every shard. See dataset.h
  *
  * A shard is read once from end to end for its hash; the walks after it find it in the page cache.
  * Damage is told and the check goes on with what can still be walked. */
-#include "formats/shards_verify.h"
+#include "formats/dataset/verify.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* shards.h - the latent dataset: a folder of LMDB shards, a manifest, and what vprep says about it.
+/* dataset.h - the latent dataset: a folder of LMDB shards, a manifest, and what vprep says about it.
  *
  *     latents.lmdb/manifest.json  shard-00000.lmdb ...  text-00000.lmdb ...  errors.jsonl
  *                  plan.jsonl     state.lmdb

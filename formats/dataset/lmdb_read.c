@@ -1,6 +1,6 @@
 /* lmdb_read.c - the walker: open, look up, iterate. See lmdb_read.h and, for the bytes,
  * lmdb_page.h */
-#include "formats/lmdb_page.h"
+#include "formats/dataset/lmdb_page.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* shards_manifest.c - manifest.json and the shards' file names. See shards_parts.h */
-#include "formats/shards_parts.h"
+/* manifest.c - manifest.json and the shards' file names. See parts.h */
+#include "formats/dataset/parts.h"
 
 #include <ctype.h>
 #include <errno.h>
