@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/html.h"
+#include "formats/report/html.h"
 
 enum {
     MAX_ERRORS_FILE = 64 << 20,              /* bytes of errors.jsonl that are read */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/term.h"
+#include "formats/report/term.h"
 
 #define LIBRARY "libturbojpeg.so.0"
 

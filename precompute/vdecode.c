@@ -14,7 +14,7 @@
 #include "common/os/progress.h"
 #include "common/os/streams.h"
 #include "common/os/threads.h"
-#include "formats/gallery.h"
+#include "formats/report/gallery.h"
 #include "precompute/components.h"
 #include "precompute/media_write.h"
 #include "precompute/sheet.h"

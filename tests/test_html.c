@@ -15,7 +15,7 @@
 
 #include "common/base/utf8.h"
 #include "common/os/file.h"
-#include "formats/html.h"
+#include "formats/report/html.h"
 
 /* ---- looking at a page ---- */
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "formats/term.h"
+#include "formats/report/term.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

@@ -17,7 +17,7 @@
 #include <sys/resource.h>
 
 #include "common/os/file.h"
-#include "formats/tfevents.h"
+#include "formats/report/tfevents.h"
 #include "tests/tmp_dir.h"
 
 /* Vectors of RFC 3720, B.4, and the check value of the CRC catalogue. */

@@ -14,7 +14,7 @@
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "formats/json/json.h"
-#include "formats/tfevents.h"
+#include "formats/report/tfevents.h"
 
 #define FLUSH_AFTER 10.0                 /* seconds; how old TensorBoard's picture may be */
 

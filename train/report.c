@@ -9,7 +9,7 @@
 
 #include "common/os/file.h"
 #include "common/os/progress.h"
-#include "formats/gallery.h"
+#include "formats/report/gallery.h"
 #include "train/report_parts.h"
 
 /* ---- series ---- */

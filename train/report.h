@@ -5,7 +5,7 @@
  * buckets seen with steps and mean loss each, samples never seen, achieved caption dropout,
  * memory predicted and real, the settings, and validation pictures. Everything taken from files
  * is escaped. Pictures and clips (png, jpg, mp4 below validation/step-N/), newest step first, are
- * formats/gallery.h's, which vdecode replaces once it has decoded more. */
+ * formats/report/gallery.h's, which vdecode replaces once it has decoded more. */
 #ifndef VTRAIN_REPORT_H
 #define VTRAIN_REPORT_H
 

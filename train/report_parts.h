@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "formats/html.h"
+#include "formats/report/html.h"
 
 enum { VTRAIN_BINS = 2000 };
 

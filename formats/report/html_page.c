@@ -1,5 +1,5 @@
 /* html_page.c - the fixed parts of the page: style and script. */
-#include "formats/html_parts.h"
+#include "formats/report/html_parts.h"
 
 const char html_head[] =
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

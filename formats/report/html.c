@@ -1,5 +1,5 @@
 /* html.c - see html.h; charts are in html_chart.c, style and script in html_page.c */
-#include "formats/html.h"
+#include "formats/report/html.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include "common/base/utf8.h"
 #include "common/os/file.h"
-#include "formats/html_parts.h"
+#include "formats/report/html_parts.h"
 
 enum { SHORT_CAPTION = 120 };          /* bytes of a caption that are shown without unfolding */
 

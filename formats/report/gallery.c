@@ -1,5 +1,5 @@
 /* gallery.c - see gallery.h */
-#include "formats/gallery.h"
+#include "formats/report/gallery.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/html_parts.h"
+#include "formats/report/html_parts.h"
 #include "formats/tensors/safetensors.h"
 
 #define MARK "validation"

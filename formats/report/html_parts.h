@@ -3,7 +3,7 @@
 #define VF_HTML_PARTS_H
 
 #include "common/base/buf.h"
-#include "formats/html.h"
+#include "formats/report/html.h"
 
 /* What stands open at the end of the body. */
 typedef enum { HTML_NOTHING, HTML_TABLE, HTML_FACTS, HTML_GRID } html_block;

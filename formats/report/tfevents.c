@@ -1,6 +1,6 @@
 /* tfevents.c - see tfevents.h. Field numbers are those of TensorFlow's event.proto and
  * summary.proto. */
-#include "formats/tfevents.h"
+#include "formats/report/tfevents.h"
 
 #include <dirent.h>
 #include <errno.h>

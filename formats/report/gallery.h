@@ -6,7 +6,7 @@
 #ifndef VF_GALLERY_H
 #define VF_GALLERY_H
 
-#include "formats/html.h"
+#include "formats/report/html.h"
 
 /* Adds what is below DIR/validation/ to a page; what cannot be read is left out and counted. */
 void vf_gallery(vf_html *h, const char *dir);

@@ -1,5 +1,5 @@
 /* term.c - see term.h */
-#include "formats/term.h"
+#include "formats/report/term.h"
 
 #include <stdlib.h>
 #include <string.h>

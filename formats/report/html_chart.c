@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/html_parts.h"
+#include "formats/report/html_parts.h"
 
 #define DRAWABLE 1e150
 
