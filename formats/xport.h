@@ -8,7 +8,7 @@
 #define VF_XPORT_H
 
 #include "formats/keys/keymap.h"
-#include "formats/vlat.h"
+#include "formats/vlat/vlat.h"
 
 enum { XPORT_TEXTS = 4, XPORT_CHANNELS = 128 };
 

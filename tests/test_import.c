@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 #include "common/base/rng.h"
-#include "formats/vlat.h"
+#include "formats/vlat/vlat.h"
 #include "tests/mutate.h"
 #include "tests/tmp_dir.h"
 

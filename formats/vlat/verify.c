@@ -1,5 +1,5 @@
-/* vlat_verify.c - vlat verify: every finding a line, then the sums; --repair keeps what is good. */
-#include "formats/vlat.h"
+/* verify.c - vlat verify: every finding a line, then the sums; --repair keeps what is good. */
+#include "formats/vlat/vlat.h"
 
 #include <errno.h>
 #include <inttypes.h>

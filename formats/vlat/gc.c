@@ -1,4 +1,4 @@
-/* vlat_gc.c - vlat gc, and what repair shares with it: a new folder takes a dataset's place.
+/* gc.c - vlat gc, and what repair shares with it: a new folder takes a dataset's place.
  *
  * The new one is made beside the dataset, complete; then the two are exchanged in one step, and
  * what is not the dataset's own goes over. All of it happens under the dataset's lock, which is on a
@@ -19,7 +19,7 @@
 #include "common/os/file.h"
 #include "common/os/lock.h"
 #include "formats/dataset/parts.h"
-#include "formats/vlat.h"
+#include "formats/vlat/vlat.h"
 
 /* ---- names ---- */
 

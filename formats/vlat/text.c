@@ -1,5 +1,5 @@
-/* vlat_text.c - what the verbs share. See vlat.h */
-#include "formats/vlat.h"
+/* text.c - what the verbs share. See vlat.h */
+#include "formats/vlat/vlat.h"
 
 #include <string.h>
 

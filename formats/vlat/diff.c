@@ -1,5 +1,5 @@
-/* vlat_diff.c - vlat diff: what one dataset has and another has not, by the rows' ids. */
-#include "formats/vlat.h"
+/* diff.c - vlat diff: what one dataset has and another has not, by the rows' ids. */
+#include "formats/vlat/vlat.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* vlat_verify_run.c - vlat verify of what vtrain leaves: a run, a checkpoint, a LoRA file. */
-#include "formats/vlat.h"
+/* verify_run.c - vlat verify of what vtrain leaves: a run, a checkpoint, a LoRA file. */
+#include "formats/vlat/vlat.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* vlat_list.c - vlat list and show: samples as lines, one sample in full. */
-#include "formats/vlat.h"
+/* list.c - vlat list and show: samples as lines, one sample in full. */
+#include "formats/vlat/vlat.h"
 
 #include <inttypes.h>
 #include <math.h>

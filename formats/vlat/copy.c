@@ -1,4 +1,4 @@
-/* vlat_copy.c - vlat merge, split and select: datasets out of parts of datasets. */
+/* copy.c - vlat merge, split and select: datasets out of parts of datasets. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "formats/dataset/expr.h"
 #include "formats/dataset/parts.h"
 #include "formats/keys/keymap.h"
-#include "formats/vlat.h"
+#include "formats/vlat/vlat.h"
 
 static int stopped(vc_err *err)
 {

@@ -1,5 +1,5 @@
-/* vlat_info.c - vlat info: one screen. */
-#include "formats/vlat.h"
+/* info.c - vlat info: one screen. */
+#include "formats/vlat/vlat.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* vlat.c - vlat: looks after latent datasets. Table of verbs, exit status. */
-#include "formats/vlat.h"
+/* main.c - vlat: looks after latent datasets. Table of verbs, exit status. */
+#include "formats/vlat/vlat.h"
 
 #include <cjson/cJSON.h>
 #include <lmdb.h>

@@ -1,5 +1,5 @@
-/* vlat_report.c - vlat report: one HTML file of a dataset. */
-#include "formats/vlat.h"
+/* report.c - vlat report: one HTML file of a dataset. */
+#include "formats/vlat/vlat.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* vlat_thumb.c - a sample's thumbnail, drawn where the terminal can. libjpeg-turbo is loaded only
+/* thumb.c - a sample's thumbnail, drawn where the terminal can. libjpeg-turbo is loaded only
  * when there is something to draw: vlat links no decoder. */
-#include "formats/vlat.h"
+#include "formats/vlat/vlat.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* vlat.h - the verbs of vlat: each is a row of the table in vlat.c and a function in a file of
+/* vlat.h - the verbs of vlat: each is a row of the table in main.c and a function in a file of
  * its own. Results go to stdout, messages through the progress. */
 #ifndef VF_VLAT_H
 #define VF_VLAT_H
@@ -44,19 +44,19 @@ int vlat_diff(const vlat *v, vc_err *err);
 int vlat_export(const vlat *v, vc_err *err);
 int vlat_import(const vlat *v, vc_err *err);
 
-/* ---- vlat_verify_run.c ---- */
+/* ---- verify_run.c ---- */
 /* Whether path is a run's folder, a checkpoint or a .safetensors file; and vlat verify of it:
  * checksums where there are some, else the form of JSON and safetensors files. */
 bool vlat_is_run(const char *path);
 int vlat_verify_run(const vlat *v, vc_err *err);
 
-/* ---- vlat_copy.c ---- */
+/* ---- copy.c ---- */
 /* A new dataset at path of the samples of d, with their numbers, whose part[i] is `which`; part
  * NULL: all of them. Names the remedy where it meets damage. */
 int vlat_copy_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t which,
                    const char *path, vc_err *err);
 
-/* ---- vlat_gc.c: a new folder takes a dataset's place, under the lock of vf_dataset_lock ---- */
+/* ---- gc.c: a new folder takes a dataset's place, under the lock of vf_dataset_lock ---- */
 /* The dataset's folder itself, malloc'ed: where path is a link or ends in a dot, what it leads to,
  * so that another folder can lie beside it and take its place. VC_ENOMEM, VC_ENOENT, VC_EIO. */
 int vlat_folder(char **folder, const char *path, vc_err *err);
@@ -72,11 +72,11 @@ int vlat_move_others(const char *from, const char *to, vc_err *err);
  * go to path. Not there, or no dataset: 0. Stopped at any moment, it can be called again. */
 int vlat_remove_left(const char *made, const char *path, vc_err *err);
 
-/* ---- vlat_thumb.c ---- */
+/* ---- thumb.c ---- */
 /* Draws a JPEG where the terminal can, or as --thumbnail says; says so where it cannot be. */
 void vlat_draw(const vlat *v, const void *jpeg, size_t n);
 
-/* ---- vlat_text.c ---- */
+/* ---- text.c ---- */
 /* Opens the dataset, finished or not; says so when not. */
 int vlat_open(const vlat *v, vf_dataset **d, vc_err *err);
 /* Text from a dataset that may be anybody's, on one line of at most max characters (0: any), as
