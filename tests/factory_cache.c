@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/xport_pt.h"
+#include "formats/peers/torch.h"
 
 enum { PADDED = 8 };
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/tensor_cache.h"
+#include "formats/peers/tensor_cache.h"
 #include "tests/mutate.h"
 #include "tests/tmp_dir.h"
 

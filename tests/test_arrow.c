@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/base/buf.h"
-#include "formats/arrow.h"
+#include "formats/peers/arrow.h"
 #include "tests/arrow_read.h"
 #include "tests/tmp_dir.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/tensor_cache.h"
+#include "formats/peers/tensor_cache.h"
 #include "tests/mutate.h"
 #include "tests/tmp_dir.h"
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/base/sha256.h"
-#include "formats/xport.h"
+#include "formats/peers/exchange.h"
 
 static void test_swap(void **state)
 {

@@ -1,4 +1,4 @@
-/* xport_dpipe_write.c - a cache that diffusion-pipe takes as its own when it starts with
+/* diffusion_pipe_write.c - a cache that diffusion-pipe takes as its own when it starts with
  * --trust_cache: it then lists no media, and pairs latents with captions as is written here.
  *
  *     dataset.toml                             a [[directory]] for each bucket
@@ -14,7 +14,7 @@
  * media, in an order of its own: so the tables lack mask_file, without which it cannot, and an
  * image_spec is of a tar that is nowhere. The tar is named as the sample, since several samples may
  * be of one file.
- * See arrow.h, tensor_cache.h, xport.h */
+ * See arrow.h, tensor_cache.h, exchange.h */
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -24,10 +24,10 @@
 #include "common/base/buf.h"
 #include "common/base/utf8.h"
 #include "common/os/file.h"
-#include "formats/arrow.h"
-#include "formats/tensor_cache.h"
-#include "formats/xport_parts.h"
-#include "formats/xport_pt.h"
+#include "formats/peers/arrow.h"
+#include "formats/peers/exchange_parts.h"
+#include "formats/peers/tensor_cache.h"
+#include "formats/peers/torch.h"
 
 typedef struct member {
     uint32_t sample;                         /* its place in the dataset */

@@ -1,10 +1,10 @@
-/* xport_texts.c - vlat import --texts: text embeddings by caption, out of a dataset that has them,
- * for caches that keep none or another encoder's. See xport_parts.h */
+/* texts.c - vlat import --texts: text embeddings by caption, out of a dataset that has them,
+ * for caches that keep none or another encoder's. See exchange_parts.h */
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/dataset/parts.h"
-#include "formats/xport_parts.h"
+#include "formats/peers/exchange_parts.h"
 
 struct xport_texts {
     vf_dataset *d;

@@ -1,5 +1,5 @@
-/* xport.c - vlat export, vlat import: the table of formats, and what they share. See xport.h */
-#include "formats/xport.h"
+/* exchange.c - vlat export, vlat import: the table of formats, and what they share. See exchange.h */
+#include "formats/peers/exchange.h"
 
 #include <dirent.h>
 #include <errno.h>

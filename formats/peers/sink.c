@@ -1,4 +1,4 @@
-/* xport_sink.c - a dataset out of what an importer reads. See xport.h */
+/* sink.c - a dataset out of what an importer reads. See exchange.h */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "common/os/file.h"
 #include "formats/dataset/copy.h"
 #include "formats/dataset/parts.h"
-#include "formats/xport_parts.h"
+#include "formats/peers/exchange_parts.h"
 
 enum { MAX_WIDTH = 1 << 16 };
 

@@ -1,5 +1,5 @@
-/* xport_note.c - what an export says that it holds, and what an import does where that is not there.
- * See xport.h */
+/* note.c - what an export says that it holds, and what an import does where that is not there.
+ * See exchange.h */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/xport_parts.h"
+#include "formats/peers/exchange_parts.h"
 
 enum { NOTE_MAX = 64 << 20 };
 

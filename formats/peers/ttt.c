@@ -1,10 +1,10 @@
-/* xport_ttt.c - ttt-video's data: a .jsonl of paths, a tensor in each .pt.
+/* ttt.c - ttt-video's data: a .jsonl of paths, a tensor in each .pt.
  *
  *     metadata.jsonl                  {"vid_emb": "videos/a.pt", "text_chunk_emb": ["texts/a-0_txt_emb.pt"]}
  *     videos/a.pt                     moments [F,2C,H,W], raw, bf16
  *     texts/a-0_txt_emb.pt            [n,D], bf16: of one segment of three seconds
  *
- * See xport.h */
+ * See exchange.h */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
-#include "formats/xport_parts.h"
-#include "formats/xport_pt.h"
+#include "formats/peers/exchange_parts.h"
+#include "formats/peers/torch.h"
 
 enum { MAX_CHUNKS = 256 };
 

@@ -1,16 +1,16 @@
-/* xport_musubi.c - musubi-tuner's cache: a folder of safetensors files, two for each sample.
+/* musubi.c - musubi-tuner's cache: a folder of safetensors files, two for each sample.
  *
  *     STEM_[FIRST-FRAMES_]WxH_ARCH.safetensors      latents_FxHxW_TYPE
  *     STEM_ARCH_te.safetensors                      NAME_TYPE, varlen_NAME_TYPE, NAME_mask
  *
  * WxH is the source's size. Stems may have underscores, so names are read from their ends. The
- * type in a tensor's name is not always that of its values; the header's is taken. See xport.h */
+ * type in a tensor's name is not always that of its values; the header's is taken. See exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/xport_parts.h"
+#include "formats/peers/exchange_parts.h"
 
 typedef struct arch {
     const char *tag, *full, *family;

@@ -1,11 +1,11 @@
-/* xport_family.c - what is known of families, and the constants of their VAEs. See xport.h */
+/* family.c - what is known of families, and the constants of their VAEs. See exchange.h */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "common/os/file.h"
-#include "formats/xport.h"
+#include "formats/peers/exchange.h"
 
 /* vae/config.json of Wan 2.1, whose VAE Qwen-Image has too */
 static const double wan_mean[16] = {

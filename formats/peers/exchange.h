@@ -1,6 +1,6 @@
-/* xport.h - latent datasets to and from the caches of other trainers.
+/* exchange.h - latent datasets to and from the caches of other trainers.
  *
- * A format is a row of the table in xport.c: its name, what it holds, how it is written and how it
+ * A format is a row of the table in exchange.c: its name, what it holds, how it is written and how it
  * is read. An exporter walks the samples (xport_each) and writes files into a new folder; an
  * importer reads files and puts items (xport_put), from which a dataset is made. docs/export.md says
  * what each format holds and what is lost. Part of vlat; one thread. */

@@ -1,9 +1,9 @@
-/* xport_pt.h - what the formats of .pt files share. See xport.h, pt.h */
+/* torch.h - what the formats of .pt files share. See exchange.h, pt.h */
 #ifndef VF_XPORT_PT_H
 #define VF_XPORT_PT_H
 
+#include "formats/peers/exchange.h"
 #include "formats/tensors/pt.h"
-#include "formats/xport.h"
 
 /* A dictionary being filled: room for what these files hold. Begins as { .n = 0 } and stays where
  * it is; keys and tensors' bytes are borrowed. */

@@ -1,5 +1,5 @@
-/* xport_pt.c - see xport_pt.h */
-#include "formats/xport_pt.h"
+/* torch.c - see torch.h */
+#include "formats/peers/torch.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

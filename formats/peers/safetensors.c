@@ -1,15 +1,15 @@
-/* xport_safetensors.c - a folder of safetensors files: the dataset whole, one file a value.
+/* safetensors.c - a folder of safetensors files: the dataset whole, one file a value.
  *
  *     manifest.json  samples.jsonl  validation.jsonl
  *     latents/KEY.safetensors  texts/KEY.safetensors  thumbs/000000000042-000.jpg
  *
- * See xport.h */
+ * See exchange.h */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/xport_parts.h"
+#include "formats/peers/exchange_parts.h"
 
 typedef struct writing {
     xport *x;

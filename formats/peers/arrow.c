@@ -4,7 +4,7 @@
  * metadata (a flatbuffer, padded so that the body begins at a multiple of 8), the metadata, the body:
  * https://arrow.apache.org/docs/format/Columnar.html (Schema.fbs, Message.fbs) and
  * https://flatbuffers.dev/internals/. Numbers are little-endian here as there. */
-#include "formats/arrow.h"
+#include "formats/peers/arrow.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,17 +1,17 @@
-/* xport_finetrainers.c - finetrainers' precomputed data: two pickled dictionaries for each sample.
+/* finetrainers.c - finetrainers' precomputed data: two pickled dictionaries for each sample.
  *
  *     finetrainers-precomputed-data/latent-7.pt     latents: moments [1,2C,F,H,W] (CogVideoX [1,F,2C,H,W])
  *     finetrainers-precomputed-data/condition-7.pt  encoder_hidden_states [1,n,D], masks, pooled
  *
- * The two pair by their number only; captions are not in them. See xport.h */
+ * The two pair by their number only; captions are not in them. See exchange.h */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/xport_parts.h"
-#include "formats/xport_pt.h"
+#include "formats/peers/exchange_parts.h"
+#include "formats/peers/torch.h"
 
 #define FOLDER "finetrainers-precomputed-data"
 

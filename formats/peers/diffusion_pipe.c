@@ -1,19 +1,19 @@
-/* xport_dpipe.c - diffusion-pipe's cache, MEDIA/cache/MODEL, read; xport_dpipe_write.c writes it.
+/* diffusion_pipe.c - diffusion-pipe's cache, MEDIA/cache/MODEL, read; diffusion_pipe_write.c writes it.
  *
  *     cache_1.500x96x64x9/latents/              items: latents [C,F,H,W], image_spec, caption, mask
  *     cache_1.500x96x64x9/text_embeddings_1/    items of one caption each: embeddings, image_spec;
  *     ar_frames_1.500_9/text_embeddings_1/      or here, for all sizes of an aspect ratio
  *     uncond_text_embeddings_1/                 one item: the empty prompt's
  *
- * image_spec (a tar or None, a path) pairs them. See tensor_cache.h, xport.h */
+ * image_spec (a tar or None, a path) pairs them. See tensor_cache.h, exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/tensor_cache.h"
-#include "formats/xport_parts.h"
-#include "formats/xport_pt.h"
+#include "formats/peers/exchange_parts.h"
+#include "formats/peers/tensor_cache.h"
+#include "formats/peers/torch.h"
 
 /* What a text encoder's items are: rows, and how many of them are text. */
 typedef struct text_layout {

@@ -1,8 +1,8 @@
-/* xport_parts.h - the dataset that an import makes, for xport_sink.c and xport_frame.c. */
+/* exchange_parts.h - the dataset that an import makes, for sink.c and frame.c. */
 #ifndef VF_XPORT_PARTS_H
 #define VF_XPORT_PARTS_H
 
-#include "formats/xport.h"
+#include "formats/peers/exchange.h"
 
 /* Text embeddings of another dataset (--texts), by caption. */
 typedef struct xport_texts xport_texts;

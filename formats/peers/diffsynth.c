@@ -1,4 +1,4 @@
-/* xport_diffsynth.c - DiffSynth-Studio's data: what its pipeline had made of each sample, pickled.
+/* diffsynth.c - DiffSynth-Studio's data: what its pipeline had made of each sample, pickled.
  *
  *     RANK/7.pth      a tuple of three dictionaries: shared, positive, negative
  *     shared          input_latents [1,C,F,H,W] (Qwen-Image [1,C,H,W]), height, width, num_frames
@@ -6,14 +6,14 @@
  *                     (Qwen-Image: prompt_emb [1,n,D], prompt_emb_mask [1,n])
  *
  * The real ones also hold the decoded pictures, as objects that are never looked into.
- * See xport.h */
+ * See exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/xport_parts.h"
-#include "formats/xport_pt.h"
+#include "formats/peers/exchange_parts.h"
+#include "formats/peers/torch.h"
 
 typedef struct layout {
     const char *family, *embeds, *mask;      /* mask NULL: padded with zeros to max_length */

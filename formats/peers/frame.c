@@ -1,4 +1,4 @@
-/* xport_frame.c - a dataset's own parts, for the formats that carry it whole. See xport.h */
+/* frame.c - a dataset's own parts, for the formats that carry it whole. See exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "common/os/file.h"
 #include "formats/dataset/copy.h"
 #include "formats/dataset/parts.h"
-#include "formats/xport_parts.h"
+#include "formats/peers/exchange_parts.h"
 
 /* ---- references ---- */
 

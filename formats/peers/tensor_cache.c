@@ -1,5 +1,5 @@
 /* tensor_cache.c - see tensor_cache.h */
-#include "formats/tensor_cache.h"
+#include "formats/peers/tensor_cache.h"
 
 #include <inttypes.h>
 #include <sqlite3.h>

@@ -1,10 +1,10 @@
-/* xport_cogvideo.c - CogVideo's finetune cache, inside the folder of its data.
+/* cogvideo.c - CogVideo's finetune cache, inside the folder of its data.
  *
  *     prompts.txt, videos.txt                                      a line a sample
  *     cache/video_latent/MODEL/49x480x720/STEM.safetensors         encoded_video [C,F,H,W]
  *     cache/prompt_embeddings/SHA256.safetensors                   prompt_embedding [n,D]
  *
- * An import is given the folder 49x480x720. See xport.h */
+ * An import is given the folder 49x480x720. See exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "common/base/buf.h"
 #include "common/base/sha256.h"
 #include "common/os/file.h"
-#include "formats/xport_parts.h"
+#include "formats/peers/exchange_parts.h"
 
 #define LATENT "encoded_video"
 #define PROMPT "prompt_embedding"

@@ -1,9 +1,9 @@
-/* xport_tar.c - WebDataset: tar files whose members of one stem are a sample.
+/* tar.c - WebDataset: tar files whose members of one stem are a sample.
  *
  *     manifest.json  validation.jsonl  texts/KEY.safetensors (the prompts')  shard-000000.tar ...
  *     in a tar:  000000000042-000.json  .latent.safetensors  .text.0.0.safetensors  .jpg
  *
- * See xport.h */
+ * See exchange.h */
 #include <archive.h>
 #include <archive_entry.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #include "common/os/file.h"
 #include "formats/dataset/parts.h"
-#include "formats/xport_parts.h"
+#include "formats/peers/exchange_parts.h"
 
 enum { TAR_RECORD = 10240 };                /* bytes that tars are filled up to, by zeros */
 #define TAR_NAME "shard-%06d.tar"

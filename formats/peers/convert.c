@@ -1,10 +1,10 @@
-/* xport_convert.c - types and orders of latents. See xport.h */
+/* convert.c - types and orders of latents. See exchange.h */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/xport.h"
+#include "formats/peers/exchange.h"
 
 enum { BLOCK = 4096 };
 #define POINT (-30.0f)                       /* least logvar that diffusers lets through */

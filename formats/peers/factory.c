@@ -1,4 +1,4 @@
-/* xport_factory.c - what CogVideoX-Factory's prepare_dataset.py leaves, as its trainers load it with
+/* factory.c - what CogVideoX-Factory's prepare_dataset.py leaves, as its trainers load it with
  * --load_tensors.
  *
  *     data.jsonl                      {"prompt": "...", "prompt_embed": "prompt_embeds/UUID.pt",
@@ -9,14 +9,14 @@
  *     prompt_embeds/UUID.pt           [n,D], with rows of padding
  *     image_latents/UUID.pt           moments of the first frame: a condition
  *
- * See xport.h */
+ * See exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
-#include "formats/xport_parts.h"
-#include "formats/xport_pt.h"
+#include "formats/peers/exchange_parts.h"
+#include "formats/peers/torch.h"
 
 #define LIST "data.jsonl"
 

@@ -1,10 +1,10 @@
-/* xport_causvid.c - the LMDB of CausVid and Self-Forcing: one environment, one shape.
+/* causvid.c - the LMDB of CausVid and Self-Forcing: one environment, one shape.
  *
  *     latents_shape "N F C H W"   latents_0_data  f16, row-major
  *     prompts_shape "N"           prompts_0_data  UTF-8
  *
  * There are no text embeddings in it. Read by our own walker (lmdb_read.h), written by liblmdb. See
- * xport.h */
+ * exchange.h */
 #include <inttypes.h>
 #include <lmdb.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "common/os/file.h"
 #include "formats/dataset/lmdb_read.h"
-#include "formats/xport_parts.h"
+#include "formats/peers/exchange_parts.h"
 
 enum { BATCH = 64 };                         /* samples in a transaction */
 
