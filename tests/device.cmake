@@ -41,7 +41,7 @@ if(NOT VLT_CUDA)                       # there the library has these files, and 
   set(programs vtrain_host)
   if(VLT_FFMPEG)
     list(APPEND programs vprep_host)
-    add_executable(vprep_host ../precompute/main.c ${device_sources})
+    add_executable(vprep_host ../precompute/vprep/main.c ${device_sources})
     set_target_properties(vprep_host PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
     target_link_libraries(vprep_host PRIVATE vlt_precompute)
     add_test(NAME vprep_device COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/vprep_device.sh)

@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "precompute/plan_lines.h"
-#include "precompute/record.h"
+#include "precompute/vprep/plan_lines.h"
+#include "precompute/vprep/record.h"
 #include "tests/mutate.h"
 
 static char *captions[] = { (char *)"a cat" };

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "precompute/plan_lines.h"
+#include "precompute/vprep/plan_lines.h"
 #include "tests/mutate.h"
 
 /* Lines as vprep writes them for the two rows of fuzz_plan.c. */

@@ -8,8 +8,8 @@
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
-#include "precompute/plan_lines.h"
 #include "precompute/stock.h"
+#include "precompute/vprep/plan_lines.h"
 
 bool vprep_is_absent(int code)
 {

@@ -2,8 +2,8 @@
 #include <stdio.h>
 
 #include "precompute/prompt_images.h"
-#include "precompute/record.h"
 #include "precompute/stock.h"
+#include "precompute/vprep/record.h"
 
 #define NO_RATE "hours: not known before a run has encoded some clips: start one, stop it after a " \
                 "minute (Ctrl-C; the same command goes on) and ask again"

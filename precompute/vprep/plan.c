@@ -7,7 +7,7 @@
 
 #include "common/os/file.h"
 #include "precompute/conditions.h"
-#include "precompute/plan_lines.h"
+#include "precompute/vprep/plan_lines.h"
 
 /* ---- one item's choice ---- */
 

@@ -1,5 +1,5 @@
 /* replay.c - reads plans back, and turns a plan's lines, edited or not, into items; see plan_lines.h */
-#include "precompute/plan_lines.h"
+#include "precompute/vprep/plan_lines.h"
 
 #include <math.h>
 #include <stdio.h>

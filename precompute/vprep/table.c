@@ -1,5 +1,5 @@
 /* table.c - see table.h */
-#include "precompute/table.h"
+#include "precompute/vprep/table.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* record.c - see record.h. Text goes straight into a buffer: each start compares the records of all
  * samples with what is stored. */
-#include "precompute/record.h"
+#include "precompute/vprep/record.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/plan_lines.h"
+#include "precompute/vprep/plan_lines.h"
 
 static void put_text(vf_buf *b, const char *before, const char *text)
 {

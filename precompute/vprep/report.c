@@ -7,9 +7,9 @@
 
 #include "common/os/file.h"
 #include "common/os/streams.h"
-#include "precompute/plan_lines.h"
-#include "precompute/record.h"
-#include "precompute/table.h"
+#include "precompute/vprep/plan_lines.h"
+#include "precompute/vprep/record.h"
+#include "precompute/vprep/table.h"
 
 enum { SHOWN_DROPS = 20 };               /* of a dry run; errors.jsonl has all */
 
