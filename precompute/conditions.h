@@ -12,7 +12,7 @@
 #ifndef VPREP_CONDITIONS_H
 #define VPREP_CONDITIONS_H
 
-#include "precompute/vprep.h"
+#include "precompute/run/vprep.h"
 
 /* Values of a sample; the clip itself is the first. */
 enum { VALUE_CLIP, VALUE_IMAGE, VALUE_NOISED, VALUE_VIDEO, VALUE_MASK, VALUE_LOSS_MASK,

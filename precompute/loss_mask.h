@@ -8,7 +8,7 @@
 #ifndef VPREP_LOSS_MASK_H
 #define VPREP_LOSS_MASK_H
 
-#include "precompute/vprep.h"
+#include "precompute/run/vprep.h"
 
 /* The weights 0..1 of a clip, [latent_f,latent_h,latent_w]; the caller frees. Errors begin with the
  * path as written: VC_EMISMATCH: of another shape than the source, or too short; else those of

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "precompute/stock.h"
+#include "precompute/run/reuse.h"
 
 struct vprep_image {
     char *file;

@@ -15,8 +15,8 @@
 #include "common/os/streams.h"
 #include "common/os/threads.h"
 #include "formats/report/gallery.h"
-#include "precompute/components.h"
 #include "precompute/media_write.h"
+#include "precompute/run/components.h"
 #include "precompute/sheet.h"
 
 typedef struct options {

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "precompute/vprep.h"
+#include "precompute/run/vprep.h"
 
 typedef struct row {
     const char *ending, *text;

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "precompute/prompt_images.h"
-#include "precompute/stock.h"
+#include "precompute/run/reuse.h"
 #include "precompute/vprep/record.h"
 
 #define NO_RATE "hours: not known before a run has encoded some clips: start one, stop it after a " \

@@ -15,7 +15,7 @@
 #include "common/os/streams.h"
 #include "common/os/threads.h"
 #include "common/tensor/backend.h"
-#include "precompute/stock.h"
+#include "precompute/run/reuse.h"
 
 #define GROUP(text) { .kind = VC_GROUP, .help = text }
 #define FLAG(kind_, field, name_, value_, allowed_, aliases_, help_) \

@@ -8,7 +8,7 @@
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
-#include "precompute/stock.h"
+#include "precompute/run/reuse.h"
 #include "precompute/vprep/plan_lines.h"
 
 bool vprep_is_absent(int code)

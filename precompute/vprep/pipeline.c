@@ -14,7 +14,7 @@
 #include "common/os/queue.h"
 #include "precompute/loss_mask.h"
 #include "precompute/prompt_images.h"
-#include "precompute/stock.h"
+#include "precompute/run/reuse.h"
 #include "precompute/vprep/record.h"
 
 enum { QUEUE_CLIPS = 16, WHOLE_CLIPS = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_VIDEO) };

@@ -3,7 +3,7 @@
 #define VPREP_PLAN_LINES_H
 
 #include "formats/keys/keymap.h"
-#include "precompute/vprep.h"
+#include "precompute/run/vprep.h"
 
 /* A list of (row id, number), found by id. */
 typedef struct plan_ids {

@@ -8,7 +8,7 @@
 
 #include "common/base/buf.h"
 #include "common/os/file.h"
-#include "precompute/stock.h"
+#include "precompute/run/reuse.h"
 
 int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const vc_err *why,
                vc_err *err)

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "precompute/vprep.h"
+#include "precompute/run/vprep.h"
 
 typedef struct prep_table prep_table;
 

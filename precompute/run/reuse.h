@@ -1,4 +1,4 @@
-/* stock.h - what there is already and need not be made: values of the dataset at --out, values of
+/* reuse.h - what there is already and need not be made: values of the dataset at --out, values of
  * the datasets of --reuse, and hints of them all.
  *
  * A value is found by its content key, which says everything that it depends on: one that is found
@@ -9,7 +9,7 @@
 #ifndef VPREP_STOCK_H
 #define VPREP_STOCK_H
 
-#include "precompute/vprep.h"
+#include "precompute/run/vprep.h"
 
 /* Opens the datasets of --reuse, and for a dry run that of --out. VC_EUSAGE, or why one cannot be
  * opened. *p->stock is closed by prep_stock_close in every case. */

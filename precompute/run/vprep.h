@@ -7,7 +7,7 @@
  *        -> what is there already, what is to be made               vprep_forecast forecast.c
  *        -> text, each distinct prompt once                         vprep_text     text.c
  *        -> decode workers -> encoder -> writer                     vprep_clips    pipeline.c
- * Values that need not be made are found by stock.h. Encoders are found and named in components.h;
+ * Values that need not be made are found by reuse.h. Encoders are found and named in components.h;
  * what a training mode stores besides clips is conditions.h, how a job becomes values encode.h.
  *
  * A stage reads what the earlier ones left in the run; a clip that fails is noted in the error list with
@@ -23,10 +23,10 @@
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "formats/metadata/metadata.h"
-#include "precompute/components.h"
-#include "precompute/identity.h"
 #include "precompute/masks.h"
 #include "precompute/media.h"
+#include "precompute/run/components.h"
+#include "precompute/run/identity.h"
 
 typedef struct vprep_config {
     char *meta, *data, *out, *model, *config;
@@ -127,7 +127,7 @@ typedef struct vprep {
     vf_writer *writer;                /* NULL in a dry run on nothing */
     vc_progress *progress;
     vc_flags *flags;
-    struct prep_stock *stock;         /* what need not be made (stock.h) */
+    struct prep_stock *stock;         /* what need not be made (reuse.h) */
     uint32_t *kept;                   /* [n_kept] samples that stay without their sources, ascending */
     uint32_t n_kept;
     pthread_mutex_t lock;             /* guards errors, and the writer's hints while surveying */

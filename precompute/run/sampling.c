@@ -1,5 +1,5 @@
 /* sampling.c - the sampling flags as rules (buckets/buckets.h); see vprep.h */
-#include "precompute/vprep.h"
+#include "precompute/run/vprep.h"
 
 #include "buckets/choose.h"
 

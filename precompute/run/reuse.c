@@ -1,5 +1,5 @@
-/* stock.c - see stock.h */
-#include "precompute/stock.h"
+/* reuse.c - see reuse.h */
+#include "precompute/run/reuse.h"
 
 #include <stdlib.h>
 #include <string.h>

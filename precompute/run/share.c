@@ -7,7 +7,7 @@
 
 #include "common/os/threads.h"
 #include "formats/keys/keymap.h"
-#include "precompute/stock.h"
+#include "precompute/run/reuse.h"
 
 enum { MAX_PARTS = 100000, MAX_WORKERS = 64 };
 

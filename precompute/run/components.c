@@ -1,5 +1,5 @@
 /* components.c - see components.h; and a run's own: which family, which parts (vprep.h) */
-#include "precompute/components.h"
+#include "precompute/run/components.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "common/os/file.h"
 #include "formats/tensors/model.h"
-#include "precompute/stock.h"
+#include "precompute/run/reuse.h"
 
 enum { MAX_CONFIG = 1 << 20, MAX_LENGTH = 1 << 15 };       /* bytes of JSON; tokens */
 

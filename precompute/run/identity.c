@@ -1,5 +1,5 @@
 /* identity.c - see identity.h */
-#include "precompute/identity.h"
+#include "precompute/run/identity.h"
 
 #include <string.h>
 #include <sys/stat.h>
