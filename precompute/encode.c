@@ -8,7 +8,7 @@
 
 #include "common/os/file.h"
 #include "formats/keys/keymap.h"
-#include "precompute/media_write.h"
+#include "precompute/media/write.h"
 
 enum { TRACES = 3 + 4 * (VALUES - 1) };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/media_write.h"
+#include "precompute/media/write.h"
 
 enum { STRIP_FRAMES = 4, GAP = 4, COLUMNS = 2, BACKGROUND = 32 };
 

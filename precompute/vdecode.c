@@ -15,7 +15,7 @@
 #include "common/os/streams.h"
 #include "common/os/threads.h"
 #include "formats/report/gallery.h"
-#include "precompute/media_write.h"
+#include "precompute/media/write.h"
 #include "precompute/run/components.h"
 #include "precompute/sheet.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "precompute/media.h"
+#include "precompute/media/media.h"
 
 static double cpu_seconds(void)
 {

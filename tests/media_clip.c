@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "precompute/media_write.h"
+#include "precompute/media/write.h"
 #include "tests/tmp_dir.h"
 
 const uint8_t clip_colours[4][3] = {

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "precompute/masks.h"
+#include "precompute/media/masks.h"
 
 enum { H = 16, W = 24, MOST = 21 };
 

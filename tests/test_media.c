@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "media_clip.h"
-#include "precompute/media.h"
-#include "precompute/media_internal.h"
-#include "precompute/media_write.h"
+#include "precompute/media/internal.h"
+#include "precompute/media/media.h"
+#include "precompute/media/write.h"
 
 static media *must_open(const char *path, media_info *info)
 {

@@ -16,8 +16,8 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "precompute/media.h"
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
+#include "precompute/media/media.h"
 
 static const char *data;            /* the folder; NULL: none */
 static cJSON *reference;

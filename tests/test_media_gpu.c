@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "media_clip.h"
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

@@ -1,4 +1,4 @@
-/* test_media_still.c - stills, and what media_write.h writes, read back */
+/* test_media_still.c - stills, and what precompute/media/write.h writes, read back */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@
 #include <turbojpeg.h>
 
 #include "media_clip.h"
-#include "precompute/media.h"
-#include "precompute/media_write.h"
+#include "precompute/media/media.h"
+#include "precompute/media/write.h"
 
 /* Smooth, without symmetry, different in each channel. */
 static uint8_t *picture(int h, int w)

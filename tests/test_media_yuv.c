@@ -11,7 +11,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 /* Smooth with some noise: what bicubic and matrix meet in pictures, clipped colours included. */
 static AVFrame *make_frame(int format, int w, int h, enum AVColorSpace space)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 static uint8_t *noise(int h, int w, uint64_t seed)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "precompute/resize.h"
+#include "precompute/media/resize.h"
 
 typedef struct resize_case {
     const char *name;

@@ -23,8 +23,8 @@
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "formats/metadata/metadata.h"
-#include "precompute/masks.h"
-#include "precompute/media.h"
+#include "precompute/media/masks.h"
+#include "precompute/media/media.h"
 #include "precompute/run/components.h"
 #include "precompute/run/identity.h"
 

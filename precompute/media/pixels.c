@@ -1,4 +1,4 @@
-/* media_pixels.c - a decoded frame to resized, turned RGB (see media_internal.h)
+/* pixels.c - a decoded frame to resized, turned RGB (see internal.h)
  *
  * Colour is converted at the stored size (planar YUV: a row at a time, when the resize asks for
  * it) and the resize works in the stored orientation: the filter is separable and symmetric, so
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 media_orient media_orient_exif(int exif)
 {

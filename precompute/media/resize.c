@@ -4,7 +4,7 @@
  * output row still needs them. Columns first: a weighted sum of whole rows, over only the source
  * columns that the rectangle needs. Then along the row, a pixel at a time: four lanes, of which
  * one is nobody's. Sums run from the first tap to the last, so vectors change no bit. */
-#include "precompute/resize.h"
+#include "precompute/media/resize.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* masks.c - see masks.h */
-#include "precompute/masks.h"
+#include "precompute/media/masks.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* media_write.h - RGB pictures and clips into files.
+/* write.h - RGB pictures and clips into files.
  *
  * Pixels are u8 [h, w, 3], packed. Files are replaced whole: a reader sees the old file or the
  * new one. Functions keep no state: any thread, any number at a time.

@@ -1,4 +1,4 @@
-/* media_still.c - JPEG by TurboJPEG (see media_internal.h)
+/* still.c - JPEG by TurboJPEG (see internal.h)
  *
  * TurboJPEG reports only the first warning of a picture, and stray bytes between headers, which
  * are harmless, would be that first one and hide a later one about lost data. So those bytes are
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <turbojpeg.h>
 
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 enum { SOI = 0xd8, EOI = 0xd9, SOS = 0xda, APP1 = 0xe1, RST0 = 0xd0, RST7 = 0xd7, TEM = 0x01 };
 #define STILL_MAX_BYTES (1 << 30)

@@ -1,5 +1,5 @@
-/* media.c - see media.h; media_internal.h says which file does what */
-#include "precompute/media.h"
+/* media.c - see media.h; internal.h says which file does what */
+#include "precompute/media/media.h"
 
 #include <errno.h>
 #include <libavutil/display.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 struct media {
     char *path;

@@ -1,4 +1,4 @@
-/* media_index.c - which frames a stream shows, and when (see media_internal.h)
+/* index.c - which frames a stream shows, and when (see internal.h)
  *
  * A packet is one shown frame, unless the container says that it is not to be shown or the
  * codec's own header says so. Their timestamps, sorted, number the frames. Where timestamps are
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 /* VP9 uncompressed header, section 6.2: frame_marker(2), profile(2, and 1 more for profile 3),
  * show_existing_frame, frame_type, show_frame. */

@@ -1,14 +1,14 @@
-/* media_internal.h - what the media_*.c files share; for them and their tests.
+/* internal.h - what the media_*.c files share; for them and their tests.
  *
  *   media.c         the handle: opening by kind, what a frame looks like when shown, reading
- *   media_still.c   JPEG stills by TurboJPEG
- *   media_exif.c    EXIF orientation of JPEG, PNG, WebP, TIFF
- *   media_io.c      FFmpeg's only view of the world: one file; FFmpeg's messages and error codes
- *   media_index.c   which frames a stream shows, and when
- *   media_decode.c  packets to frames: seeking, matching, damage
- *   media_gpu.c     frames from a GPU's decoder, as the software decoder makes them
- *   media_pixels.c  a decoded frame to resized, oriented RGB
- *   media_yuv.c     planar YUV to RGB, the common case of that */
+ *   still.c   JPEG stills by TurboJPEG
+ *   exif.c    EXIF orientation of JPEG, PNG, WebP, TIFF
+ *   io.c      FFmpeg's only view of the world: one file; FFmpeg's messages and error codes
+ *   index.c   which frames a stream shows, and when
+ *   decode.c  packets to frames: seeking, matching, damage
+ *   gpu.c     frames from a GPU's decoder, as the software decoder makes them
+ *   pixels.c  a decoded frame to resized, oriented RGB
+ *   yuv.c     planar YUV to RGB, the common case of that */
 #ifndef VPREP_MEDIA_INTERNAL_H
 #define VPREP_MEDIA_INTERNAL_H
 
@@ -17,8 +17,8 @@
 #include <libswscale/swscale.h>
 #include <stddef.h>
 
-#include "precompute/media.h"
-#include "precompute/resize.h"
+#include "precompute/media/media.h"
+#include "precompute/media/resize.h"
 
 /* ---- orientation: stored pixel (sy, sx) of shown pixel (y, x) ---- */
 /* (sy, sx) = transpose ? (x, y) : (y, x); then each is counted from the far side if flipped. */
@@ -31,10 +31,10 @@ media_orient media_orient_exif(int exif);
 /* matrix: FFmpeg's display matrix; the nearest quarter turn. */
 media_orient media_orient_matrix(const int32_t matrix[9]);
 
-/* ---- media_exif.c ---- */
+/* ---- exif.c ---- */
 /* Orientation 1..8 in a TIFF structure (an EXIF block without its "Exif\0\0"); 0 if it has none. */
 int media_exif_tiff(const uint8_t *p, size_t n);
-/* ---- media_io.c ---- */
+/* ---- io.c ---- */
 typedef struct media_io {
     int fd;
     int failed;             /* errno of a read that failed: what came after it is not the file's */
@@ -57,13 +57,13 @@ int media_av_fail(vc_err *err, int av, const char *fmt, ...) __attribute__((form
 const char *media_log_last(void);
 void media_log_clear(void);
 
-/* ---- media_exif.c, of a file ---- */
+/* ---- exif.c, of a file ---- */
 /* Orientation of a PNG, WebP or TIFF file. 0 if there is none, or io is of another kind. */
 int media_exif_file(media_io *io);
 /* Whether io is an animated WebP, which not every FFmpeg decodes. */
 bool media_is_animated_webp(media_io *io);
 
-/* ---- media_still.c ---- */
+/* ---- still.c ---- */
 typedef struct media_still {
     uint8_t *data;          /* the file, stray bytes between its headers taken out */
     size_t size;
@@ -78,7 +78,7 @@ int media_still_open(media_still *s, bool *is_jpeg, media_io *io, vc_err *err);
 int media_still_decode(const media_still *s, uint8_t *rgb, vc_err *err);
 void media_still_close(media_still *s);
 
-/* ---- media_index.c, media_decode.c ---- */
+/* ---- index.c, decode.c ---- */
 typedef struct media_entry {
     int64_t pts;            /* in the stream's time base */
     uint32_t pos;           /* place of its packet among the stream's packets, in decoding order */
@@ -157,7 +157,7 @@ int media_index_still(media_video *v, vc_err *err);
 /* The entry with this timestamp, or -1. */
 int64_t media_index_find(const media_video *v, int64_t pts);
 
-/* ---- media_gpu.c ---- */
+/* ---- gpu.c ---- */
 struct media_gpu {
     AVBufferRef *device;
     void *library;          /* NVDEC's, to know that it is there */
@@ -178,7 +178,7 @@ int media_gpu_fetch(media_video *v, vc_err *err);
  * planar format of as much chroma, into the empty frame dst. 0 or FFmpeg's code. */
 int media_planar(AVFrame *dst, const AVFrame *src, enum AVPixelFormat format);
 
-/* ---- media_yuv.c ---- */
+/* ---- yuv.c ---- */
 typedef struct media_yuv media_yuv;
 
 /* Whether the frame is planar YUV of 8 to 16 bits, 4:2:0, 4:2:2 or 4:4:4 (alpha is left alone). */
@@ -189,7 +189,7 @@ int media_yuv_open(media_yuv **out, const AVFrame *frame, bool full_range, vc_er
 void media_yuv_row(media_yuv *c, const AVFrame *frame, int y, float *r, float *g, float *b);
 void media_yuv_close(media_yuv *c);
 
-/* ---- media_pixels.c ---- */
+/* ---- pixels.c ---- */
 typedef struct media_pixels {
     media_yuv *yuv;                     /* one of these two */
     struct SwsContext *sws;

@@ -1,7 +1,7 @@
-/* media_exif.c - the one EXIF field that changes pixels (see media_internal.h) */
+/* exif.c - the one EXIF field that changes pixels (see internal.h) */
 #include <string.h>
 
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 enum { TAG_ORIENTATION = 0x0112, TYPE_SHORT = 3, TYPE_LONG = 4, EXIF_MAX = 1 << 16 };
 

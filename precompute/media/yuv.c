@@ -1,4 +1,4 @@
-/* media_yuv.c - planar YUV to RGB (see media_internal.h)
+/* yuv.c - planar YUV to RGB (see internal.h)
  *
  * What nearly every video decodes to, done in f32: swscale's exact path gives the same picture
  * (to one step of 8 bits) in about eight times the time, and its fast one is off by more.
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 #ifdef __clang__
 #pragma STDC FP_CONTRACT OFF

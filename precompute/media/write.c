@@ -1,5 +1,5 @@
-/* media_write.c - see media_write.h */
-#include "precompute/media_write.h"
+/* write.c - see write.h */
+#include "precompute/media/write.h"
 
 #include <fcntl.h>
 #include <libavcodec/avcodec.h>
@@ -15,8 +15,8 @@
 
 #include "common/os/file.h"
 #include "common/os/temp.h"
-#include "precompute/media_internal.h"
-#include "precompute/resize.h"
+#include "precompute/media/internal.h"
+#include "precompute/media/resize.h"
 
 static int check_size(int h, int w, vc_err *err)
 {

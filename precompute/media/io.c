@@ -1,4 +1,4 @@
-/* media_io.c - one file and nothing else (see media_internal.h)
+/* io.c - one file and nothing else (see internal.h)
  *
  * A hostile playlist or movie may name other files or addresses. FFmpeg never gets to open any:
  * it reads through our descriptor, its own protocols and its way of opening more are switched
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 static const char demuxers[] =
     "mov,matroska,avi,gif,apng,flv,mpegts,mpeg,mpegvideo,asf,ogg,mxf,nut,ivf,obu,av1,h261,h263,"

@@ -1,10 +1,10 @@
-/* media_decode.c - packets to frames: seeking, matching, damage (see media_internal.h) */
+/* decode.c - packets to frames: seeking, matching, damage (see internal.h) */
 #include <errno.h>
 #include <libavutil/dict.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 enum {
     MAX_GAPS = 16,          /* read errors in a row that we step over */

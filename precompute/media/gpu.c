@@ -1,4 +1,4 @@
-/* media_gpu.c - NVDEC through FFmpeg (see media_internal.h)
+/* gpu.c - NVDEC through FFmpeg (see internal.h)
  *
  * FFmpeg's own parsers feed the GPU, and FFmpeg loads the driver itself: nothing of CUDA is linked.
  * Whatever is not certain to be the software decoder's very picture is an error here, upon which
@@ -8,7 +8,7 @@
 #include <libavutil/pixdesc.h>
 #include <stdlib.h>
 
-#include "precompute/media_internal.h"
+#include "precompute/media/internal.h"
 
 #define NVCUVID "libnvcuvid.so.1"
 
