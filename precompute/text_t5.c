@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "precompute/t5.h"
-#include "precompute/tokenizer.h"
+#include "precompute/tokenizer/tokenizer.h"
 
 enum { MAX_TOKENS = 1 << 15 };
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/tok_parts.h"
+#include "precompute/tokenizer/parts.h"
 #include "tests/mutate.h"
 
 static const char text[] = "the Cat\xcc\x81's  12\n\xef\xac\x81 \xe2\x96\x81<s> \xff\xf0\x9f\x98\x80 <mark> aaaa\0b";

@@ -13,7 +13,7 @@
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "formats/tensors/model.h"
-#include "precompute/tokenizer.h"
+#include "precompute/tokenizer/tokenizer.h"
 
 /* ---- the tokenizer's double: a prompt is numbers, the end is 1, padding 0 ---- */
 

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "precompute/tok_parts.h"
+#include "precompute/tokenizer/parts.h"
 #include "tests/mutate.h"
 
 static int hex_digit(char c)

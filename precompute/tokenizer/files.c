@@ -1,5 +1,5 @@
-/* tok_files.c - opening a tokenizer: which files, what stands beside them, and what is derived. See
- * tok_parts.h */
+/* files.c - opening a tokenizer: which files, what stands beside them, and what is derived. See
+ * parts.h */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
-#include "precompute/tok_parts.h"
+#include "precompute/tokenizer/parts.h"
 
 enum { CONFIG_MAX = TOK_TREE_MAX, EXTRA_IDS_MAX = 10000 };
 

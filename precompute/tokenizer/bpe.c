@@ -1,11 +1,11 @@
-/* tok_bpe.c - byte-pair merges of a word by rank (Sennrich et al. 2016). See tok_parts.h
+/* bpe.c - byte-pair merges of a word by rank (Sennrich et al. 2016). See parts.h
  *
  * The pairs of a word wait in a heap by rank, then place; the symbols are a linked list. A word of
  * n symbols takes n log n. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/tok_parts.h"
+#include "precompute/tokenizer/parts.h"
 
 void tok_bpe_free(tok_bpe *b)
 {

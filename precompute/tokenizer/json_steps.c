@@ -1,8 +1,8 @@
-/* tok_json_steps.c - the normalizer and the pre_tokenizer of tokenizer.json. See tok_parts.h */
+/* json_steps.c - the normalizer and the pre_tokenizer of tokenizer.json. See parts.h */
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/tok_parts.h"
+#include "precompute/tokenizer/parts.h"
 
 enum { DEPTH = 4, STEPS = 64 };          /* sequences in sequences; steps in all */
 

@@ -1,4 +1,4 @@
-/* tok_text.h - characters: repairing UTF-8, classes, normal forms, and SentencePiece's character
+/* text.h - characters: repairing UTF-8, classes, normal forms, and SentencePiece's character
  * map. No state. Where a vf_buf is written to, running out of memory sticks to it. */
 #ifndef VPREP_TOK_TEXT_H
 #define VPREP_TOK_TEXT_H

@@ -1,5 +1,5 @@
-/* tok_map.c - see tok_map.h */
-#include "precompute/tok_map.h"
+/* map.c - see map.h */
+#include "precompute/tokenizer/map.h"
 
 #include <stdlib.h>
 #include <string.h>

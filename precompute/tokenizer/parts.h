@@ -1,4 +1,4 @@
-/* tok_parts.h - what the parts of the tokenizer tell each other; see tokenizer.h.
+/* parts.h - what the parts of the tokenizer tell each other; see tokenizer.h.
  *
  *     text -> repaired -> added tokens cut out -> normalised -> added tokens cut out
  *          -> split into words -> each word by the model -> ids
@@ -8,10 +8,10 @@
 #ifndef VPREP_TOK_PARTS_H
 #define VPREP_TOK_PARTS_H
 
-#include "precompute/tok_map.h"
-#include "precompute/tok_regex.h"
-#include "precompute/tok_text.h"
-#include "precompute/tokenizer.h"
+#include "precompute/tokenizer/map.h"
+#include "precompute/tokenizer/regex.h"
+#include "precompute/tokenizer/text.h"
+#include "precompute/tokenizer/tokenizer.h"
 
 /* What a hostile file may cost: bytes of a file and of a tree of JSON in it, of an added token and of
  * what characters wear, of a piece, nodes of the trie of all pieces, special tokens of a template. */

@@ -1,4 +1,4 @@
-/* tok_map.h - what both tokenizer models look things up in: numbers by number, ids by string, and a
+/* map.h - what both tokenizer models look things up in: numbers by number, ids by string, and a
  * trie of byte strings. All-zero ones are empty; immutable once filled, then for many threads.
  * Adding returns 0 or VC_ENOMEM. */
 #ifndef VPREP_TOK_MAP_H

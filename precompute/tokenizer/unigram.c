@@ -1,9 +1,9 @@
-/* tok_unigram.c - the best path of a word through pieces with scores (Kudo 2018). See
- * tok_parts.h */
+/* unigram.c - the best path of a word through pieces with scores (Kudo 2018). See
+ * parts.h */
 #include <math.h>
 #include <stdlib.h>
 
-#include "precompute/tok_parts.h"
+#include "precompute/tokenizer/parts.h"
 
 static const double UNK_PENALTY = 10;    /* of an unknown character, below the worst piece */
 

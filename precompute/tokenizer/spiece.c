@@ -1,12 +1,12 @@
-/* tok_spiece.c - spiece.model: SentencePiece's ModelProto, unigram, as the T5 tokenizer of
+/* spiece.c - spiece.model: SentencePiece's ModelProto, unigram, as the T5 tokenizer of
  * transformers uses it: every piece is in the trie, control and user-defined pieces are added
- * tokens, <extra_id_N> come after the last piece in falling order. See tok_parts.h */
+ * tokens, <extra_id_N> come after the last piece in falling order. See parts.h */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/utf8.h"
-#include "precompute/tok_parts.h"
+#include "precompute/tokenizer/parts.h"
 
 /* ---- the wire format of protocol buffers ---- */
 

@@ -1,4 +1,4 @@
-/* tok_regex.h - regular expressions as tokenizer files have them (Oniguruma's Ruby syntax), run by
+/* regex.h - regular expressions as tokenizer files have them (Oniguruma's Ruby syntax), run by
  * PCRE2. Compiled ones are immutable and serve many threads; a matcher belongs to one. */
 #ifndef VPREP_TOK_REGEX_H
 #define VPREP_TOK_REGEX_H

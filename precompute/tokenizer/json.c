@@ -1,5 +1,5 @@
-/* tok_json.c - tokenizer.json: the vocabulary, the model, added tokens, the template. See
- * tok_parts.h
+/* json.c - tokenizer.json: the vocabulary, the model, added tokens, the template. See
+ * parts.h
  *
  * The vocabulary and the merges, most of the file, are read by a cursor; the rest becomes small
  * trees. */
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "formats/json/scan.h"
-#include "precompute/tok_parts.h"
+#include "precompute/tokenizer/parts.h"
 
 enum { MEMBERS_MAX = 100 };              /* of the file, or of its model */
 

@@ -1,9 +1,9 @@
-/* tok_steps.c - the normalisers and pre-tokenizers of a tokenizer, and running them. See
- * tok_parts.h */
+/* steps.c - the normalisers and pre-tokenizers of a tokenizer, and running them. See
+ * parts.h */
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/tok_parts.h"
+#include "precompute/tokenizer/parts.h"
 
 /* What steps may make of a text of n bytes, and how long that may take: BASE + GROWTH * n bytes, words
  * or matches; of work, the same for each step, in bytes written and in items of patterns tried. The

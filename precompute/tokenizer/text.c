@@ -1,5 +1,5 @@
-/* tok_text.c - see tok_text.h */
-#include "precompute/tok_text.h"
+/* text.c - see text.h */
+#include "precompute/tokenizer/text.h"
 
 #include <stdlib.h>
 #include <string.h>

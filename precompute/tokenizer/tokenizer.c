@@ -1,11 +1,11 @@
 /* tokenizer.c - running a tokenizer: added tokens, sections, prompts. See tokenizer.h */
-#include "precompute/tokenizer.h"
+#include "precompute/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/utf8.h"
-#include "precompute/tok_parts.h"
+#include "precompute/tokenizer/parts.h"
 
 tokenizer *tok_new(void)
 {

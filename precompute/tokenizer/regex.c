@@ -1,6 +1,6 @@
-/* tok_regex.c - see tok_regex.h */
+/* regex.c - see regex.h */
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "precompute/tok_regex.h"
+#include "precompute/tokenizer/regex.h"
 
 #include <pcre2.h>
 #include <stdlib.h>
