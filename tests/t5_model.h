@@ -3,7 +3,7 @@
 #ifndef T5_MODEL_H
 #define T5_MODEL_H
 
-#include "precompute/t5.h"
+#include "precompute/text/t5.h"
 #include "tests/golden.h"
 
 enum { TT_WIDTH = 32, TT_MOST = 150, TT_TENSORS = 64 };

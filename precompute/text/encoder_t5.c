@@ -1,11 +1,11 @@
-/* text_t5.c - prompts through T5 v1.1 (CogVideoX, LTX, FLUX) and UMT5 (Wan): see encoder.h.
+/* encoder_t5.c - prompts through T5 v1.1 (CogVideoX, LTX, FLUX) and UMT5 (Wan): see encoder.h.
  *
  * T5's users give it no mask: padding is attended to, changes every state and is stored. Wan masks
  * the padding's keys and stores the states of the prompt alone. Positions are relative, so those
  * are the states of the prompt alone without any padding: the encoder never sees it. */
 #include <stdlib.h>
 
-#include "precompute/t5.h"
+#include "precompute/text/t5.h"
 #include "precompute/tokenizer/tokenizer.h"
 
 enum { MAX_TOKENS = 1 << 15 };

@@ -1,4 +1,4 @@
-/* text_builtin.c - the weight-free text encoder: hashed word n-grams.
+/* encoder_builtin.c - the weight-free text encoder: hashed word n-grams.
  *
  * Words are runs of letters, digits and bytes above 127, in ASCII lower case. Every n-gram has a
  * fixed Gaussian vector, drawn by Philox from its XXH3-64. Row 0 is the whole prompt (all words and

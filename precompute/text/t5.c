@@ -1,5 +1,5 @@
 /* t5.c - T5 v1.1 and UMT5 encoder stacks: see t5.h */
-#include "precompute/t5.h"
+#include "precompute/text/t5.h"
 
 #include <math.h>
 #include <stdlib.h>
