@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "precompute/vae_cogvideox.h"
+#include "precompute/vae/cogvideox.h"
 #include "tests/golden.h"
 
 /* Of the largest value. f32: sums of up to 27 * 32 terms in another order, some 20 layers deep.

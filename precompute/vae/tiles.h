@@ -1,4 +1,4 @@
-/* vae_tiles.h - an autoencoder run on overlapping tiles of its pictures, blended as diffusers does.
+/* tiles.h - an autoencoder run on overlapping tiles of its pictures, blended as diffusers does.
  *
  * Tiles start at multiples of `step` in the source. Each is made on its own, its first rows are
  * faded into the last ones of the tile above (which was blended before), then its first columns

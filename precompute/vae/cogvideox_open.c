@@ -1,12 +1,12 @@
-/* vae_cogvideox_open.c - AutoencoderKLCogVideoX from its folder: config.json and weights. See
- * vae_cogvideox.h */
+/* cogvideox_open.c - AutoencoderKLCogVideoX from its folder: config.json and weights. See
+ * cogvideox.h */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
-#include "precompute/vae_cogvideox.h"
+#include "precompute/vae/cogvideox.h"
 
 enum { MAX_WIDTH = 8192, MAX_SAMPLE = 1 << 14, MAX_CONFIG = 1 << 20 };
 

@@ -1,4 +1,4 @@
-/* vae_cogvideox.h - AutoencoderKLCogVideoX inside: its weights, and one pass of a clip through the
+/* cogvideox.h - AutoencoderKLCogVideoX inside: its weights, and one pass of a clip through the
  * encoder or the decoder. For vae_cogvideox*.c and their test.
  *
  * A causal autoencoder (Yang et al. 2024, CogVideoX) that sees a clip in chunks: eight pixel frames

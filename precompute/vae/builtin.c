@@ -1,4 +1,4 @@
-/* vae_builtin.c - the weight-free codec: a fixed orthonormal block transform.
+/* builtin.c - the weight-free codec: a fixed orthonormal block transform.
  *
  * YCbCr blocks of 4 frames x 8 x 8 pixels go through a separable DCT-II, and the 16 lowest
  * frequencies (10 of Y, 3 of Cb, 3 of Cr) become the 16 latent channels. The first frame is a

@@ -1,5 +1,5 @@
-/* vae_tiles.c - see vae_tiles.h */
-#include "precompute/vae_tiles.h"
+/* tiles.c - see tiles.h */
+#include "precompute/vae/tiles.h"
 
 #include <stdlib.h>
 

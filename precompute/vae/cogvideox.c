@@ -1,11 +1,11 @@
-/* vae_cogvideox.c - AutoencoderKLCogVideoX: clips in and out, whole or in tiles. See
- * vae_cogvideox.h */
-#include "precompute/vae_cogvideox.h"
+/* cogvideox.c - AutoencoderKLCogVideoX: clips in and out, whole or in tiles. See
+ * cogvideox.h */
+#include "precompute/vae/cogvideox.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "precompute/vae_tiles.h"
+#include "precompute/vae/tiles.h"
 
 enum { MAX_SIDE = 1 << 14, MAX_FRAMES = 1 << 14 };
 

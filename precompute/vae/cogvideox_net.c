@@ -1,7 +1,7 @@
-/* vae_cogvideox_net.c - the encoder and the decoder of CogVideoX: see vae_cogvideox.h */
+/* cogvideox_net.c - the encoder and the decoder of CogVideoX: see cogvideox.h */
 #include <stdlib.h>
 
-#include "precompute/vae_cogvideox.h"
+#include "precompute/vae/cogvideox.h"
 
 enum { PIXEL_FRAMES = 8, LATENT_FRAMES = 2, CARRIED = 2 };
 #define EPS 1e-6f                              /* of norm_out and of the decoder */
