@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/conditions.h"
+#include "precompute/encode/conditions.h"
 #include "tests/mutate.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "precompute/loss_mask.h"
+#include "precompute/encode/loss_mask.h"
 #include "tests/tmp_dir.h"
 
 enum { K = 4, R = 8 };

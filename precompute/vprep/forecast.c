@@ -1,7 +1,7 @@
 /* forecast.c - what a run is going to reuse, encode and drop; see vprep.h */
 #include <stdio.h>
 
-#include "precompute/prompt_images.h"
+#include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/record.h"
 

@@ -1,7 +1,7 @@
 /* manifest.c - the head of the manifest: what made the dataset; see vprep.h and docs/format.md */
 #include <stdio.h>
 
-#include "precompute/conditions.h"
+#include "precompute/encode/conditions.h"
 
 static cJSON *numbers(const double *v, int n)
 {

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "common/os/queue.h"
-#include "precompute/loss_mask.h"
-#include "precompute/prompt_images.h"
+#include "precompute/encode/loss_mask.h"
+#include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/record.h"
 

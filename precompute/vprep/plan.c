@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "precompute/conditions.h"
+#include "precompute/encode/conditions.h"
 #include "precompute/vprep/plan_lines.h"
 
 /* ---- one item's choice ---- */

@@ -5,7 +5,7 @@
 
 #include "common/os/file.h"
 #include "formats/json/table.h"
-#include "precompute/prompt_images.h"
+#include "precompute/encode/prompt_images.h"
 
 enum { MAX_PROMPTS = 10000 };
 

@@ -4,7 +4,7 @@
 #define VPREP_RECORD_H
 
 #include "common/base/buf.h"
-#include "precompute/encode.h"
+#include "precompute/encode/encode.h"
 
 void vprep_plan_line(vf_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip);
 /* The line of a row that cannot be used. */

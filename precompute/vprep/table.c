@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "precompute/conditions.h"
+#include "precompute/encode/conditions.h"
 
 typedef struct bucket {
     char key[16];

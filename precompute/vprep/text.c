@@ -5,7 +5,7 @@
 
 #include "common/os/file.h"
 #include "formats/keys/keymap.h"
-#include "precompute/prompt_images.h"
+#include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
 
 vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt)

@@ -1,5 +1,5 @@
 /* loss_mask.c - see loss_mask.h */
-#include "precompute/loss_mask.h"
+#include "precompute/encode/loss_mask.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* conditions.c - roles, keys and pixels of conditions; see conditions.h */
-#include "precompute/conditions.h"
+#include "precompute/encode/conditions.h"
 
 #include <math.h>
 #include <string.h>

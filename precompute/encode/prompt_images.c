@@ -1,6 +1,6 @@
 /* prompt_images.c - pictures of validation prompts: found and measured before anything is encoded,
  * encoded before the clips. See prompt_images.h */
-#include "precompute/prompt_images.h"
+#include "precompute/encode/prompt_images.h"
 
 #include <stdlib.h>
 #include <string.h>

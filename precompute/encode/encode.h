@@ -4,7 +4,7 @@
 #ifndef VPREP_ENCODE_H
 #define VPREP_ENCODE_H
 
-#include "precompute/conditions.h"
+#include "precompute/encode/conditions.h"
 
 /* A sample on its way. Decoded: pixels. Encoded: value. Each stage frees what it has used. */
 typedef struct prep_job {

@@ -11,7 +11,7 @@
 #ifndef VPREP_PROMPT_IMAGES_H
 #define VPREP_PROMPT_IMAGES_H
 
-#include "precompute/encode.h"
+#include "precompute/encode/encode.h"
 
 typedef struct vprep_image vprep_image;
 

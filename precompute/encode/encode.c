@@ -1,5 +1,5 @@
 /* encode.c - pixels -> moments, masks and pictures as they are stored; see encode.h */
-#include "precompute/encode.h"
+#include "precompute/encode/encode.h"
 
 #include <math.h>
 #include <stdio.h>
