@@ -1,5 +1,5 @@
 /* sheet.c - see sheet.h */
-#include "precompute/sheet.h"
+#include "precompute/vdecode/sheet.h"
 
 #include <stdlib.h>
 #include <string.h>

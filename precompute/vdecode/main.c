@@ -1,4 +1,4 @@
-/* vdecode.c - latents -> PNG, JPEG, MP4 and contact sheets: main of the decoder.
+/* main.c - latents -> PNG, JPEG, MP4 and contact sheets: main of the decoder.
  *
  * An input is a latent dataset (posterior means), a latents file, or a run folder, of which what is
  * new under validation/ is decoded beside the latents. One VAE is open at a time. */
@@ -17,7 +17,7 @@
 #include "formats/report/gallery.h"
 #include "precompute/media/write.h"
 #include "precompute/run/components.h"
-#include "precompute/sheet.h"
+#include "precompute/vdecode/sheet.h"
 
 typedef struct options {
     char *out, *model, *vae, *samples, *device;
