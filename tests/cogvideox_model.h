@@ -5,7 +5,7 @@
 
 #include "formats/tensors/model.h"
 #include "tests/golden.h"
-#include "train/dit.h"
+#include "train/models/dit.h"
 
 typedef struct cog {
     vf_safetensors *golden;

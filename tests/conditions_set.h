@@ -3,8 +3,8 @@
 #define TESTS_CONDITIONS_SET_H
 
 #include "tests/train_dataset.h"
-#include "train/dit.h"
 #include "train/loader.h"
+#include "train/models/dit.h"
 
 enum { SEED = 42, CHANNELS = 2, AREA = 24, SAMPLES = 8 };
 enum { IMAGE = 1 << VTRAIN_ROLE_IMAGE, VIDEO = 1 << VTRAIN_ROLE_VIDEO,

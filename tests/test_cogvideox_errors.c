@@ -15,7 +15,7 @@
 #include "tests/cogvideox_model.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"
-#include "train/lora.h"
+#include "train/models/lora.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

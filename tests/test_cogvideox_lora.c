@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "tests/cogvideox_model.h"
-#include "train/lora.h"
+#include "train/models/lora.h"
 
 /* The model with the golden's pairs, their values filled by name as in a file. */
 static void open_lora(cog *m, vc_dtype compute)

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "common/base/rng.h"
-#include "train/dit.h"
-#include "train/lora.h"
+#include "train/models/dit.h"
+#include "train/models/lora.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { B = 2, C = 2, F = 2, H = 4, W = 6, TEXT = 6, N_TEXT = 3 };

@@ -12,7 +12,7 @@
 
 #include "common/os/file.h"
 #include "tests/train_dataset.h"
-#include "train/lora.h"
+#include "train/models/lora.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

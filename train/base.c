@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/weights.h"
+#include "train/models/weights.h"
 
 struct vtrain_base {
     const vtrain_weights *weights;

@@ -10,7 +10,7 @@
 
 #include "common/cli/flags.h"
 #include "formats/dataset/dataset.h"
-#include "train/dit.h"
+#include "train/models/dit.h"
 
 enum { VTRAIN_KEY = 32 };
 

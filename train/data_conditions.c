@@ -6,7 +6,7 @@
 
 #include "common/os/file.h"
 #include "train/data_parts.h"
-#include "train/dit.h"
+#include "train/models/dit.h"
 
 /* Each role: what a person calls it, where training finds it, and how vprep makes it. */
 static const struct { const char *what, *mode; vtrain_entry entry; } roles[VTRAIN_ROLES] = {

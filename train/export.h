@@ -18,7 +18,7 @@
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
 #include "formats/tensors/sums.h"
-#include "train/weights.h"
+#include "train/models/weights.h"
 
 #define VTRAIN_SHARD_BYTES 10000000000u       /* where diffusers begins a new shard */
 

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "train/dist.h"
+#include "train/models/weights.h"
 #include "train/vtrain.h"
-#include "train/weights.h"
 #include "train/zero.h"
 
 #define PART 0.85                /* of the memory that is free: beyond it a run is likely to fail */

@@ -13,10 +13,10 @@
 #include "train/ckpt.h"
 #include "train/dist.h"
 #include "train/export.h"
-#include "train/lora.h"
+#include "train/models/lora.h"
+#include "train/models/weights.h"
 #include "train/sample.h"
 #include "train/trace.h"
-#include "train/weights.h"
 #include "train/zero.h"
 
 /* ---- the model ---- */

@@ -9,8 +9,8 @@
 #include "train/base.h"
 #include "train/ckpt.h"
 #include "train/export.h"
-#include "train/lora.h"
-#include "train/weights.h"
+#include "train/models/lora.h"
+#include "train/models/weights.h"
 #include "train/zero.h"
 
 /* ---- exported weights ---- */

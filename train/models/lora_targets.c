@@ -1,4 +1,4 @@
-#include "train/lora.h"
+#include "train/models/lora.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "train/paths_regex.h"
+#include "train/models/paths_regex.h"
 
 enum { MAX_ENTRIES = 256, NEAR = 6, MAX_PATH = 512 };
 

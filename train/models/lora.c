@@ -1,4 +1,4 @@
-#include "train/lora.h"
+#include "train/models/lora.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "formats/tensors/values.h"
-#include "train/paths_regex.h"
+#include "train/models/paths_regex.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { MAX_TENSORS = 20000, MAX_CONFIG = 1 << 20,      /* entries are searched one by one */

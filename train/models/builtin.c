@@ -7,7 +7,7 @@
  * The noisy patches reach the output by a gate of the time alone, so that the blocks have only the
  * clean picture to say: at low noise the target is mostly the input's noise, which a narrow stream
  * is slow to learn to carry. Token order: video, then text: text padding ends the sequence. */
-#include "train/dit.h"
+#include "train/models/dit.h"
 
 #include <math.h>
 #include <stdlib.h>

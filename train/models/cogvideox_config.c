@@ -1,4 +1,4 @@
-#include "train/dit_cogvideox.h"
+#include "train/models/cogvideox.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "train/dit.h"
+#include "train/models/dit.h"
 
 #include <string.h>
 

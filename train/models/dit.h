@@ -106,7 +106,7 @@ const vtrain_family *vtrain_family_of_class(const char *class_name);
 /* All of them, NULL-ended. */
 const vtrain_family *const *vtrain_families(void);
 
-extern const vtrain_family vtrain_builtin;    /* dit_builtin.c */
-extern const vtrain_family vtrain_cogvideox;  /* dit_cogvideox.c */
+extern const vtrain_family vtrain_builtin;    /* builtin.c */
+extern const vtrain_family vtrain_cogvideox;  /* cogvideox.c */
 
 #endif

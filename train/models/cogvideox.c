@@ -10,14 +10,14 @@
  *
  * Token order: text, then video. Latents are [B,C,f,h,w] here, frames before channels only in
  * traces. */
-#include "train/dit_cogvideox.h"
+#include "train/models/cogvideox.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/dit.h"
-#include "train/positions.h"
+#include "train/models/dit.h"
+#include "train/models/positions.h"
 
 #define QK_EPS 1e-6f
 #define THETA 10000.0

@@ -1,4 +1,4 @@
-/* dit_cogvideox.h - config.json of a CogVideoX transformer; for dit_cogvideox*.c only. */
+/* cogvideox.h - config.json of a CogVideoX transformer; for dit_cogvideox*.c only. */
 #ifndef VTRAIN_DIT_COGVIDEOX_H
 #define VTRAIN_DIT_COGVIDEOX_H
 

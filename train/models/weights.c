@@ -1,4 +1,4 @@
-#include "train/weights.h"
+#include "train/models/weights.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "common/os/file.h"
 #include "common/os/map.h"
 #include "formats/tensors/model.h"
-#include "train/lora.h"
+#include "train/models/lora.h"
 
 enum { MAX_CONFIG = 1 << 20 };
 

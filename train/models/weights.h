@@ -3,7 +3,7 @@
 #define VTRAIN_WEIGHTS_H
 
 #include "formats/tensors/model.h"
-#include "train/dit.h"
+#include "train/models/dit.h"
 
 typedef struct vtrain_weights vtrain_weights;
 

@@ -1,4 +1,4 @@
-#include "train/positions.h"
+#include "train/models/positions.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "train/paths_regex.h"
+#include "train/models/paths_regex.h"
 
 #include <ctype.h>
 #include <stdlib.h>
