@@ -3,7 +3,7 @@
 #define TESTS_CONDITIONS_SET_H
 
 #include "tests/train_dataset.h"
-#include "train/loader.h"
+#include "train/data/loader.h"
 #include "train/models/dit.h"
 
 enum { SEED = 42, CHANNELS = 2, AREA = 24, SAMPLES = 8 };

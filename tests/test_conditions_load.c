@@ -13,7 +13,7 @@
 
 #include "common/base/rng.h"
 #include "tests/conditions_set.h"
-#include "train/data_parts.h"
+#include "train/data/parts.h"
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 

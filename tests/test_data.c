@@ -13,7 +13,7 @@
 
 #include "common/os/file.h"
 #include "tests/train_dataset.h"
-#include "train/data.h"
+#include "train/data/data.h"
 
 enum { ALL = 40, FIRST = 15 };               /* samples of "all" and "first" */
 

@@ -14,7 +14,7 @@
 #include "common/base/rng.h"
 #include "common/os/file.h"
 #include "tests/train_dataset.h"
-#include "train/loader.h"
+#include "train/data/loader.h"
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 

@@ -12,7 +12,7 @@
 
 #include "common/os/file.h"
 #include "tests/train_dataset.h"
-#include "train/order.h"
+#include "train/data/order.h"
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 

@@ -1,6 +1,6 @@
-/* data_read.c - values of the datasets, each checked against what was said of it. See
- * data_parts.h */
-#include "train/data_parts.h"
+/* read.c - values of the datasets, each checked against what was said of it. See
+ * parts.h */
+#include "train/data/parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/os/progress.h"
-#include "train/loader_parts.h"
+#include "train/data/loader_parts.h"
 
 enum { MAX_BATCH = 1 << 16, MAX_THREADS = 1024, MAX_AHEAD = 4096 };
 

@@ -21,7 +21,7 @@
 #ifndef VTRAIN_LOADER_H
 #define VTRAIN_LOADER_H
 
-#include "train/order.h"
+#include "train/data/order.h"
 
 typedef struct vtrain_loader vtrain_loader;
 

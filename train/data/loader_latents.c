@@ -1,6 +1,6 @@
 /* loader_latents.c - latents, conditions and loss weights of a row: drawn, normalised, padded,
  * checked. See loader.h */
-#include "train/loader_parts.h"
+#include "train/data/loader_parts.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -10,7 +10,7 @@
 #ifndef VTRAIN_ORDER_H
 #define VTRAIN_ORDER_H
 
-#include "train/data.h"
+#include "train/data/data.h"
 
 typedef struct vtrain_order vtrain_order;
 

@@ -1,10 +1,10 @@
-/* data_parts.h - what the files behind data.h share with each other and with the loader: the
+/* parts.h - what the files behind data.h share with each other and with the loader: the
  * opened datasets, and checked access to their values. Internal to train/. */
 #ifndef VTRAIN_DATA_PARTS_H
 #define VTRAIN_DATA_PARTS_H
 
 #include "formats/tensors/values.h"
-#include "train/data.h"
+#include "train/data/data.h"
 
 /* Normalisation as a manifest or a config says it. mean, std: arrays of `channels` numbers,
  * borrowed, or NULL. */
@@ -61,7 +61,7 @@ struct vtrain_data {
     bool varied;                         /* a number's variants lie in several groups */
 };
 
-/* ---- data_fit.c: manifests, and whether they fit each other ---- */
+/* ---- fit.c: manifests, and whether they fit each other ---- */
 
 int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err);
 /* VC_EMISMATCH names the field and both values. Families may differ: encoders make the values.
@@ -80,7 +80,7 @@ int vtrain_norm_config(vtrain_norm_fields *f, const char *model_dir, const vtrai
 int vtrain_norm_alloc(vtrain_norm *norm, int channels, vc_err *err);
 int vtrain_norm_make(vtrain_norm *norm, const vtrain_norm_fields *f, int channels, vc_err *err);
 
-/* ---- data_read.c: values, each checked against what the datasets say of it ---- */
+/* ---- read.c: values, each checked against what the datasets say of it ---- */
 
 typedef struct vtrain_latent_value {
     vf_safetensors *st;                  /* to be closed after the views' last use */

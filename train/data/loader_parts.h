@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "train/data_parts.h"
-#include "train/loader.h"
+#include "train/data/loader.h"
+#include "train/data/parts.h"
 
 typedef enum { FREE, FILLING, READY, OUT } vtrain_slot_state;
 

@@ -1,11 +1,11 @@
-/* data_conditions.c - what a transformer wants beyond plain latents: frames in front, and pictures
+/* conditions.c - what a transformer wants beyond plain latents: frames in front, and pictures
  * beside them. See data.h */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/os/file.h"
-#include "train/data_parts.h"
+#include "train/data/parts.h"
 #include "train/models/dit.h"
 
 /* Each role: what a person calls it, where training finds it, and how vprep makes it. */

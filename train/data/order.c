@@ -1,5 +1,5 @@
 /* order.c - see order.h */
-#include "train/order.h"
+#include "train/data/order.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* data_fit.c - what manifests say of the making, and whether they fit each other. See
- * data_parts.h */
-#include "train/data_parts.h"
+/* fit.c - what manifests say of the making, and whether they fit each other. See
+ * parts.h */
+#include "train/data/parts.h"
 
 #include <inttypes.h>
 #include <math.h>

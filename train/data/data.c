@@ -9,7 +9,7 @@
 
 #include "common/base/rng.h"
 #include "common/os/file.h"
-#include "train/data_parts.h"
+#include "train/data/parts.h"
 
 enum {
     MAX_SETS = 1000,

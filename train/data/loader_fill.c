@@ -1,5 +1,5 @@
 /* loader_fill.c - a batch's records and texts, and its rows one after the other. See loader.h */
-#include "train/loader_parts.h"
+#include "train/data/loader_parts.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-/* data_prompts.c - what a run samples from while it trains. See data.h */
+/* prompts.c - what a run samples from while it trains. See data.h */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/data_parts.h"
+#include "train/data/parts.h"
 
 enum { FROM_TRAINING = 4, MAX_SIDE = 1 << 16, MAX_FRAMES = 1 << 16 };
 enum { MAX_STEPS = 1000, MAX_GUIDANCE = 100 };       /* as of the flags of these names */
