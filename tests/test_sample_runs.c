@@ -14,7 +14,7 @@
 #include "common/os/file.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"
-#include "train/objective.h"
+#include "train/diffusion/objective.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 #define TINY "--dit_width 32 --dit_layers 1 --dit_heads 2 "

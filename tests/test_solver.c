@@ -13,7 +13,7 @@
 
 #include "common/os/file.h"
 #include "tests/golden.h"
-#include "train/scheduler.h"
+#include "train/diffusion/scheduler.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "train/objective.h"
 #include "tests/golden.h"
+#include "train/diffusion/objective.h"
 #include "train/optim.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))

@@ -23,11 +23,11 @@
 #include "train/ckpt.h"
 #include "train/data/data.h"
 #include "train/data/loader.h"
+#include "train/diffusion/objective.h"
+#include "train/diffusion/scheduler.h"
 #include "train/metrics.h"
 #include "train/models/dit.h"
-#include "train/objective.h"
 #include "train/optim.h"
-#include "train/scheduler.h"
 
 typedef enum { VTRAIN_LORA, VTRAIN_FULL } vtrain_type;
 typedef enum { VTRAIN_REMAT_BLOCK, VTRAIN_REMAT_AUTO, VTRAIN_REMAT_NONE } vtrain_remat;

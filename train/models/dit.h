@@ -8,7 +8,7 @@
 
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
-#include "train/objective.h"
+#include "train/diffusion/objective.h"
 
 enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 6 };
 

@@ -10,8 +10,8 @@
 
 #include <stdbool.h>
 
-#include "train/objective.h"
-#include "train/solver.h"
+#include "train/diffusion/objective.h"
+#include "train/diffusion/solver.h"
 
 typedef struct vtrain_scheduler {
     char *path;                               /* of the file; NULL: there is none */

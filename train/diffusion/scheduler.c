@@ -1,4 +1,4 @@
-#include "train/scheduler.h"
+#include "train/diffusion/scheduler.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "train/solver.h"
+#include "train/diffusion/solver.h"
 
 #include <math.h>
 #include <stdbool.h>

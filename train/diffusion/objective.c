@@ -1,4 +1,4 @@
-#include "train/objective.h"
+#include "train/diffusion/objective.h"
 
 #include <math.h>
 #include <stdlib.h>
