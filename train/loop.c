@@ -7,11 +7,11 @@
 #include "common/memory/replay.h"
 #include "common/os/file.h"
 #include "common/os/map.h"
-#include "train/dist.h"
+#include "train/parallel/dist.h"
+#include "train/parallel/zero.h"
 #include "train/report.h"
 #include "train/sample.h"
 #include "train/vtrain.h"
-#include "train/zero.h"
 
 enum { ETA_AFTER = 5, BUCKETS_TEXT = 512,
        WITHIN = 30 };                         /* seconds between words about one step */

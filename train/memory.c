@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "train/dist.h"
 #include "train/models/weights.h"
+#include "train/parallel/dist.h"
+#include "train/parallel/zero.h"
 #include "train/vtrain.h"
-#include "train/zero.h"
 
 #define PART 0.85                /* of the memory that is free: beyond it a run is likely to fail */
 

@@ -11,13 +11,13 @@
 #include "common/os/threads.h"
 #include "train/base.h"
 #include "train/ckpt.h"
-#include "train/dist.h"
 #include "train/export.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
+#include "train/parallel/dist.h"
+#include "train/parallel/zero.h"
 #include "train/sample.h"
 #include "train/trace.h"
-#include "train/zero.h"
 
 /* ---- the model ---- */
 

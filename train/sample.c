@@ -7,7 +7,7 @@
 
 #include "common/base/rng.h"
 #include "common/os/file.h"
-#include "train/zero.h"
+#include "train/parallel/zero.h"
 
 /* One prompt being sampled. */
 typedef struct sampling {

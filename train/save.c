@@ -11,7 +11,7 @@
 #include "train/export.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
-#include "train/zero.h"
+#include "train/parallel/zero.h"
 
 /* ---- exported weights ---- */
 

@@ -1,5 +1,5 @@
 /* side.h - plain rows of values on a device, and a second stream for what goes on beside steps:
- * sums of gradients between ranks, gathers of weights (train/dist.c).
+ * sums of gradients between ranks, gathers of weights (train/parallel/dist.c).
  *
  *     vt_record_event(g, ready);            // the thread of the steps
  *     vt_after(side, ready);                // from here on another thread, or the same

@@ -145,7 +145,7 @@ void vt_adamw_close(vt_adamw_state *s, vt_params *p);               /* an all-ze
 size_t vt_adamw_bytes(const vt_adamw_state *s);
 void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o);
 
-/* ---- for who splits the state (train/zero.h) ---- */
+/* ---- for who splits the state (train/parallel/zero.h) ---- */
 
 /* With VT_ADAMW_BF16 the trained values that are not small become bf16, rounded to the nearest. */
 int vt_adamw_train(vt_params *p, vt_adamw_kind kind, vc_err *err);

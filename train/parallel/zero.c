@@ -1,11 +1,11 @@
 /* zero.c - see zero.h */
-#include "train/zero.h"
+#include "train/parallel/zero.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "common/os/file.h"
-#include "train/dist_parts.h"
+#include "train/parallel/dist_parts.h"
 
 typedef vtrain_unit unit;
 

@@ -7,7 +7,7 @@
 #define VTRAIN_ZERO_H
 
 #include "formats/tensors/safetensors.h"
-#include "train/dist.h"
+#include "train/parallel/dist.h"
 
 typedef struct vtrain_zero vtrain_zero;
 

@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "common/os/progress.h"
-#include "train/dist_parts.h"
+#include "train/parallel/dist_parts.h"
 
 enum { ALIGN = VTRAIN_ROW_ALIGN, TURNS = 2 };            /* TURNS: rows that sharded blocks share */
 

@@ -12,7 +12,7 @@
 #define VTRAIN_DIST_PARTS_H
 
 #include "common/memory/side.h"
-#include "train/dist.h"
+#include "train/parallel/dist.h"
 
 enum {
     VTRAIN_ROW_ALIGN = VT_ADAMW_BLOCK,       /* values */

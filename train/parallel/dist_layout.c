@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "train/dist_parts.h"
+#include "train/parallel/dist_parts.h"
 
 typedef vtrain_unit unit;
 
