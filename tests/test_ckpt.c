@@ -21,7 +21,7 @@
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "tests/train_dataset.h"
-#include "train/ckpt.h"
+#include "train/output/ckpt.h"
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 

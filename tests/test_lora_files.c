@@ -15,10 +15,10 @@
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "tests/golden.h"
-#include "train/export.h"
 #include "train/models/dit.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
+#include "train/output/export.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 

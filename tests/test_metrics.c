@@ -24,7 +24,7 @@
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "tests/train_dataset.h"
-#include "train/metrics.h"
+#include "train/output/metrics.h"
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 

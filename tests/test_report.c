@@ -14,8 +14,8 @@
 #include "common/os/file.h"
 #include "formats/tensors/safetensors.h"
 #include "tests/train_dataset.h"
-#include "train/report.h"
-#include "train/report_parts.h"
+#include "train/output/report.h"
+#include "train/output/report_parts.h"
 
 #define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
 

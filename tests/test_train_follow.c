@@ -16,7 +16,7 @@
 #include "common/os/progress.h"
 #include "tests/train_dataset.h"
 #include "tests/train_run.h"
-#include "train/ckpt.h"
+#include "train/output/ckpt.h"
 
 enum { STEPS = 40, ACCUMULATION = 3, PATIENCE_S = 120 };
 

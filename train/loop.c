@@ -7,9 +7,9 @@
 #include "common/memory/replay.h"
 #include "common/os/file.h"
 #include "common/os/map.h"
+#include "train/output/report.h"
 #include "train/parallel/dist.h"
 #include "train/parallel/zero.h"
-#include "train/report.h"
 #include "train/sample.h"
 #include "train/vtrain.h"
 

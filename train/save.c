@@ -7,10 +7,10 @@
 #include "common/os/file.h"
 #include "formats/tensors/values.h"
 #include "train/base.h"
-#include "train/ckpt.h"
-#include "train/export.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
+#include "train/output/ckpt.h"
+#include "train/output/export.h"
 #include "train/parallel/zero.h"
 
 /* ---- exported weights ---- */

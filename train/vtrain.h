@@ -20,14 +20,14 @@
 #include "common/comm/comm.h"
 #include "common/os/progress.h"
 #include "common/tensor/weights.h"
-#include "train/ckpt.h"
 #include "train/data/data.h"
 #include "train/data/loader.h"
 #include "train/diffusion/objective.h"
 #include "train/diffusion/scheduler.h"
-#include "train/metrics.h"
 #include "train/models/dit.h"
 #include "train/optim.h"
+#include "train/output/ckpt.h"
+#include "train/output/metrics.h"
 
 typedef enum { VTRAIN_LORA, VTRAIN_FULL } vtrain_type;
 typedef enum { VTRAIN_REMAT_BLOCK, VTRAIN_REMAT_AUTO, VTRAIN_REMAT_NONE } vtrain_remat;

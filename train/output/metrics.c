@@ -1,5 +1,5 @@
 /* metrics.c - see metrics.h */
-#include "train/metrics.h"
+#include "train/output/metrics.h"
 
 #include <errno.h>
 #include <fcntl.h>

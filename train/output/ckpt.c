@@ -1,5 +1,5 @@
 /* ckpt.c - see ckpt.h */
-#include "train/ckpt.h"
+#include "train/output/ckpt.h"
 
 #include <dirent.h>
 #include <errno.h>

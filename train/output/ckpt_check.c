@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
-#include "train/ckpt.h"
+#include "train/output/ckpt.h"
 
 /* What a run that goes on reads. */
 static const char *const read_back[] = { "trainer.json", "optimizer.safetensors", NULL };

@@ -1,5 +1,5 @@
 /* report_curves.c - metrics.jsonl read into curves of bounded size. See report_parts.h */
-#include "train/report_parts.h"
+#include "train/output/report_parts.h"
 
 #include <math.h>
 #include <stdio.h>

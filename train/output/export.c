@@ -1,4 +1,4 @@
-#include "train/export.h"
+#include "train/output/export.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* report.c - see report.h */
-#include "train/report.h"
+#include "train/output/report.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "common/os/file.h"
 #include "common/os/progress.h"
 #include "formats/report/gallery.h"
-#include "train/report_parts.h"
+#include "train/output/report_parts.h"
 
 /* ---- series ---- */
 
