@@ -4,7 +4,7 @@
     python3 scripts/golden.py [PART...] [--out tests/golden]      # no PART: all of scripts/golden/
 
 The tests need none of this: they read the files. Weights are not stored: a tensor's values follow
-from its name (`fill` below, and golden_fill in tests/golden.c), so a file holds inputs, outputs and
+from its name (`fill` below, and golden_fill in tests/lib/golden.c), so a file holds inputs, outputs and
 gradients only. Its metadata holds `config` (the component's config.json), `weights` ({name: shape}),
 and the versions of the libraries that computed it. Everything is f32 on one thread with fixed seeds.
 """

@@ -1,4 +1,4 @@
-"""A table as pyarrow writes its stream, for the reader of tests/test_arrow.c."""
+"""A table as pyarrow writes its stream, for the reader of tests/formats/test_arrow.c."""
 import pyarrow as pa
 import pyarrow.ipc
 

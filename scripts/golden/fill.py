@@ -1,4 +1,4 @@
-"""Weights by name: what golden_fill in tests/golden.c must give."""
+"""Weights by name: what golden_fill in tests/lib/golden.c must give."""
 import golden
 
 SHAPES = {"lin.weight": (3, 5), "lin.bias": (3,), "norm.weight": (7,)}

@@ -1,0 +1,299 @@
+/* Settings from a YAML file: what is understood, what is refused, and the way back. */
+#include "tests/common/flags_run.h"
+
+#include "common/os/progress.h"
+
+static const struct {
+    const char *yaml, *line;
+} good_files[] = {
+    { "rank: 8\n", "rank: 8" },
+    { "{\"rank\": 8, \"lora-alpha\": 2.5}", "network_alpha: 2.5" },
+    { "# only a comment\n", "rank: 64" },
+    { "", "rank: 64" },
+    { "---\nrank: 8\n...\n", "rank: 8" },
+    { "lora-rank: '8'", "rank: 8" },
+    { "rank:\n", "rank: 64" },
+    { "rank: ~\n", "rank: 64" },
+    { "prompt: null\n", "seed: 42" },
+    { "prompt: 'null'\n", "prompt: \"null\"" },
+    { "enable_bucket: no\n", "enable_bucket: false" },
+    { "no_enable_bucket: true\n", "enable_bucket: false" },
+    { "no_enable_bucket: false\n", "enable_bucket: true" },
+    { "prompt: 1e3\n", "prompt: \"1e3\"" },
+    { "prompt: |\n  two\n  lines\n", "prompt: \"two\\nlines\\n\"" },
+    { "prompt: >\n  two\n  lines\n", "prompt: \"two lines\\n\"" },
+    { "fix_sample_size: [1, 2]\n", "fix_sample_size: [1, 2]" },
+    { "fix-sample-size: 1x2\n", "fix_sample_size: [1, 2]" },
+    { "height: 1\nwidth: 2\n", "fix_sample_size: [1, 2]" },
+    { "targets: [a, b]\n", "targets: \"a,b\"" },
+    { "targets: a\n", "targets: a" },
+    { "targets: []\n", "rank: 64" },
+    { "--rank: 8\n", "rank: 8" },
+    { "{\"--lora-rank\": 8}", "rank: 8" },
+    { "adapter:\n  rank: 8\n  type: lora\noptimizer: {lr: 0.5}\n", "rank: 8" },
+    { "latents: one\n", "latents: [one]" },
+    { "latents: [one, two]\n", "latents: [one, two]" },
+    { "latents:\n- one\n- 'a: b'\n", "latents: [one, \"a: b\"]" },
+    { "keys: []\n", "keys: [video]" },
+    { "gradient_checkpointing: true\n", "gradient_checkpointing: block" },
+    { "gradient_checkpointing: false\n", "gradient_checkpointing: none" },
+    { "gradient_checkpointing: auto\n", "gradient_checkpointing: auto" },
+    { "no_gradient_checkpointing: true\n", "gradient_checkpointing: none" },
+    { "shard_size: 1GiB\n", "shard_size: 1GiB" },
+    { "a: &x 3\n", NULL },
+    { "seed: &x 3\nrank: *x\n", "rank: 3" },
+};
+
+static void test_files(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(good_files); i++) {
+        run r = START("--config", text_file(good_files[i].yaml));
+        if (!good_files[i].line) {
+            assert_int_equal(r.rc, VC_EUSAGE);
+        } else {
+            if (r.rc)
+                fail_msg("%s: %s", good_files[i].yaml, r.err.text);
+            char *yaml = vc_flags_yaml(&program, &r.o);
+            if (!has_line(yaml, good_files[i].line))
+                fail_msg("%s: %s is not in\n%s", good_files[i].yaml, good_files[i].line, yaml);
+            free(yaml);
+        }
+        finish(&r);
+    }
+}
+
+static const struct {
+    const char *yaml, *say;
+} bad_files[] = {
+    { "seed: 1\nrnak: 8\n", "line 2: unknown flag rnak: did you mean rank?" },
+    { "\n\nrank: 0\n", "line 3: rank: \"0\" is out of range: 1 to 4096" },
+    { "rank: 1\nseed: 2\nlora-rank: 1\n", "line 3: lora-rank: set twice (as rank before)" },
+    { "fix_sample_size: [1, 2]\nwidth: 3\n", "line 2: width: set twice" },
+    { "rank: [1]\n", "line 1: rank: one value is expected, not a sequence" },
+    { "rank: {a: 1}\n", "rank: one value is expected, not a mapping" },
+    { "fix_sample_size: [1]\n", "two numbers are expected" },
+    { "fix_sample_size: [1, 2, 3]\n", "two numbers are expected" },
+    { "fix_sample_size: [1, [2]]\n", "one value is expected" },
+    { "latents: [[a]]\n", "one value is expected" },
+    { "latents: {a: b}\n", "one value is expected" },
+    { "[1, 2]: 3\n", "line 1: a key: one value is expected" },
+    { "adapter:\n  type: lokr\n", "line 2: adapter.type: \"lokr\" is not one of lora: it is" },
+    { "adapter:\n  rnak: 8\n", "line 2: unknown flag adapter.rnak" },
+    { "adapter:\n  more: {rank: 8}\n", "line 2: unknown flag adapter.more" },
+    { "- rank\n", "lines of \"flag: value\"" },
+    { "rank\n", "lines of \"flag: value\"" },
+    { "rank: 8\n---\nrank: 9\n", "more than one YAML document" },
+    { "rank: \"8\n", "no valid YAML" },
+    { "seed: 1\nrank: [1, 2\n", "no valid YAML" },
+    { "rank: 1\n\tseed: 3\n", "line 2: no valid YAML" },
+    { "rank: *nowhere\n", "no valid YAML" },
+    { "prompt: \"a\\0b\"\n", "prompt: a NUL character" },
+    { "config: other.yaml\n", "unknown flag config" },
+    { "help: true\n", "unknown flag help" },
+    { "no_rank: true\n", "unknown flag no_rank" },
+    { "no_enable_bucket: 3\n", "true or false is expected" },
+    { "prompt: \"\xff\"\n", "byte " },
+};
+
+static void test_bad_files(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad_files); i++) {
+        run r = START("--config", text_file(bad_files[i].yaml));
+        if (r.rc != VC_EUSAGE)
+            fail_msg("%s: code %d", bad_files[i].yaml, r.rc);
+        has(r.err.text, ".yaml: ");
+        has(r.err.text, bad_files[i].say);
+        finish(&r);
+    }
+    run r = START("--config", text_file("height: 3\n"));
+    assert_int_equal(r.rc, VC_EUSAGE);
+    has(r.err.text, "--fix_sample_size: only one of two numbers was given");
+    finish(&r);
+    r = START("--config", folder);
+    assert_int_equal(r.rc, VC_EUSAGE);
+    has(r.err.text, "not a regular file");
+    finish(&r);
+}
+
+static void test_toml_is_said(void **state)
+{
+    (void)state;
+    char toml[400];
+    const char *path = text_file("rank = 3\n");
+    snprintf(toml, sizeof toml, "%s.toml", path);
+    assert_int_equal(rename(path, toml), 0);
+    run r = START("--config", toml);
+    assert_int_equal(r.rc, VC_EUSAGE);
+    has(r.err.text, "TOML is not read here: write its lines as YAML");
+    finish(&r);
+}
+
+static void test_command_line_wins(void **state)
+{
+    (void)state;
+    const char *path =
+        text_file("rank: 8\nseed: 9\nenable_bucket: false\nlatents: [x, y]\n"
+                  "fix_sample_size: [10, 20]\nprompt: file\nframe_rule: doc\n"
+                  "dtype: f32\nshard_size: 1G\nlr: 0.5\ngradient_checkpointing: none\n");
+    run r = START("--rank", "1", "--config", path, "--enable_bucket", "--latents", "z", "--width",
+                  "7", "--prompt=line", "--dtype", "bf16");
+    if (r.rc)
+        fail_msg("%s", r.err.text);
+    assert_int_equal(r.o.rank, 1);
+    assert_int_equal(r.o.seed, 9);
+    assert_true(r.o.bucket);
+    assert_int_equal(r.o.latents.n, 1);
+    assert_string_equal(r.o.latents.item[0], "z");
+    assert_int_equal(r.o.size[0], 10);
+    assert_int_equal(r.o.size[1], 7);
+    assert_string_equal(r.o.prompt, "line");
+    assert_int_equal(r.o.rule, 0);
+    assert_int_equal(r.o.dtype, VC_BF16);
+    assert_int_equal(r.o.shard, 1 << 30);
+    assert_true(r.o.lr == 0.5);
+    assert_int_equal(r.o.remat, 2);
+    finish(&r);
+
+    /* what the file says is checked even where the command line wins */
+    r = START("--rank", "1", "--config", text_file("rank: 0\n"));
+    assert_int_equal(r.rc, VC_EUSAGE);
+    finish(&r);
+}
+
+static const char *const texts[] = {
+    "", " ", "  leading", "trailing  ", "two\nlines", "\n", "\n\nblank lines\n\n", "a\tb", "\t",
+    "a: b", "a #b", "#", "- a", "? a", "! a", "&a", "*a", "{a}", "[a]", "a, b", "'single'",
+    "\"double\"", "back\\slash", "\\n", "%d", "@a", "`a`", "|", ">", "no", "No", "yes", "on",
+    "off", "true", "FALSE", "null", "Null", "~", "y", "n", "1e3", "0x10", "1_000", "12:30:45",
+    "010", "0o7", "1.0", "-1", ".5", ".inf", ".nan", "2001-01-01", "=", "<<", "---", "...",
+    "--- a", "ünïcödé", "日本語", "\xf0\x9f\x98\x80 emoji", "\xc2\x85next line", "a\xe2\x80\xa8" "b",
+    "\xe2\x80\xa9", "\xef\xbb\xbf" "bom", "\xef\xbf\xbe", "\xef\xbf\xbf", "\xc2\xa0nbsp", "\xc2\x80",
+    "\x7f", "\x01\x1f", "\r\n", "\r", "a\x1b[31mb",
+    "very long: \"the quick brown fox jumps over the lazy dog\" and then some more words so that a "
+    "writer that folds lines at eighty columns would have to fold this one",
+    "/abs/path", "rel/path.yaml", "a.b-c_d", "x86", "e5", "to_q,to_k", "$HOME", "a\\",
+    "\xf4\x8f\xbf\xbf",
+};
+
+static void test_texts_round_trip(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        char prompt[400];
+        snprintf(prompt, sizeof prompt, "--prompt=%s", texts[i]);
+        char item[400];
+        snprintf(item, sizeof item, "--latents=%s", texts[i]);
+        run r = START(prompt, item, "--latents=x", item, "--name", "z");
+        if (r.rc)
+            fail_msg("%s: %s", texts[i], r.err.text);
+        assert_string_equal(r.o.prompt, texts[i]);
+        char *yaml = vc_flags_yaml(&program, &r.o);
+        run again = START("--config", text_file(yaml));
+        if (again.rc)
+            fail_msg("%s\n%s", again.err.text, yaml);
+        assert_string_equal(again.o.prompt, texts[i]);
+        assert_int_equal(again.o.latents.n, 3);
+        assert_string_equal(again.o.latents.item[0], texts[i]);
+        assert_string_equal(again.o.latents.item[1], "x");
+        assert_string_equal(again.o.latents.item[2], texts[i]);
+        assert_string_equal(again.o.name, "z");
+        free(yaml);
+        finish(&again);
+        finish(&r);
+    }
+}
+
+static uint32_t dice(uint32_t *s)
+{
+    *s = *s * 1664525u + 1013904223u;
+    return *s >> 8;
+}
+
+/* Any valid UTF-8 text comes back; the characters that YAML treats specially come often. */
+static void test_random_texts_round_trip(void **state)
+{
+    (void)state;
+    static const char *const bits[] = {
+        "\n",           " ",    ":",  "#", "\"", "\\", "'",  "-", "a",
+        "\t",           "{",    "]",  ",", "|",  "%",  "\r", "ä", "\xc2\x85",
+        "\xe2\x80\xa8", "\x02", "no", "1", "&",  "*",  "!",  "?", "\xf0\x9f\x98\x80"
+    };
+    uint32_t seed = 7;
+    for (int round = 0; round < 300; round++) {
+        char word[256] = "--prompt=";
+        for (uint32_t k = dice(&seed) % 24; k; k--)
+            strcat(word, bits[dice(&seed) % COUNT(bits)]);
+        run r = START(word);
+        assert_int_equal(r.rc, 0);
+        char *yaml = vc_flags_yaml(&program, &r.o);
+        run again = START("--config", text_file(yaml));
+        if (again.rc)
+            fail_msg("%s\n%s", again.err.text, yaml);
+        assert_string_equal(again.o.prompt, word + 9);
+        free(yaml);
+        finish(&again);
+        finish(&r);
+    }
+}
+
+/* Damaged files are an error or a setting, never a crash. */
+static void test_random_files(void **state)
+{
+    (void)state;
+    static const char seedling[] = "rank: 8\nprompt: \"a \\x41\"\nlatents: [a, {b: c}]\n"
+                                   "fix_sample_size: [1, 2]\nseed: &x 3\nkeys: [*x, 'y']\n";
+    static const char odd[] = "[]{}:,&*!|>'\"%@`#-?\n \t\\\0\xff\xc3";
+    uint32_t seed = 11;
+    for (int round = 0; round < 1500; round++) {
+        char text[sizeof seedling];
+        memcpy(text, seedling, sizeof text);
+        for (uint32_t k = 1 + dice(&seed) % 4; k; k--)
+            text[dice(&seed) % sizeof text] = odd[dice(&seed) % sizeof odd];
+        run r = START("--config", file_with(text, 1 + dice(&seed) % sizeof text));
+        assert_true(r.rc == 0 || r.rc == VC_EUSAGE);
+        finish(&r);
+    }
+}
+
+/* Whose cost would grow with the square of their size. */
+static void test_costly_files(void **state)
+{
+    (void)state;
+    enum { SIZE = 256 << 10 };
+    static const char *const parts[] = { "[", "{a: ", "[{", "{a,", "- ", "? ", "a: b\n" };
+    char *text = malloc(SIZE + 1);
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        for (size_t k = 0; k < SIZE; k++)
+            text[k] = parts[i][k % strlen(parts[i])];
+        double since = vc_seconds();
+        run r = START("--config", file_with(text, SIZE));
+        assert_int_equal(r.rc, VC_EUSAGE);
+        assert_null(vc_flags_wrong_line(r.set, 100));
+        finish(&r);
+        if (vc_seconds() - since > 5)
+            fail_msg("%s: %.1f s", parts[i], vc_seconds() - since);
+    }
+    memset(text, ' ', SIZE + 1);
+    run r = START("--config", file_with(text, SIZE + 1));
+    assert_int_equal(r.rc, VC_EUSAGE);
+    has(r.err.text, "at most");
+    finish(&r);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_toml_is_said),
+        cmocka_unit_test(test_command_line_wins),
+        cmocka_unit_test(test_texts_round_trip),
+        cmocka_unit_test(test_random_texts_round_trip),
+        cmocka_unit_test(test_random_files),
+        cmocka_unit_test(test_costly_files),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,598 @@
+/* The command line: values, messages, flags of other programs, --help, and tables that contradict
+ * themselves. */
+#include "tests/common/flags_run.h"
+
+#include "common/cli/foreign.h"
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    run r = START(NULL);
+
+    assert_int_equal(r.rc, 0);
+    assert_true(r.o.bucket);
+    assert_false(r.o.verify);
+    assert_int_equal(r.o.rank, 64);
+    assert_int_equal(r.o.frames, 0);
+    assert_true(r.o.lr == 1e-4);
+    assert_true(r.o.alpha == 0);
+    assert_null(r.o.prompt);
+    assert_string_equal(r.o.name, "a b");
+    assert_int_equal(r.o.rule, 1);
+    assert_int_equal(r.o.remat, 1);
+    assert_int_equal(r.o.dtype, VC_F16);
+    assert_int_equal(r.o.weights, VC_DTYPE_NONE);
+    assert_int_equal(r.o.shard, 4ll << 30);
+    assert_int_equal(r.o.size[0], 0);
+    assert_int_equal(r.o.latents.n, 0);
+    assert_int_equal(r.o.keys.n, 1);
+    assert_string_equal(r.o.keys.item[0], "video");
+    assert_false(vc_flags_given(r.set, "rank"));
+    assert_null(vc_flags_note(r.set, 0));
+    assert_int_equal(vc_flags_words(r.set)->n, 0);
+    finish(&r);
+}
+
+/* words -> a line of the resolved settings */
+static const struct {
+    const char *words[MOST_WORDS], *line;
+} good[] = {
+    { { "--rank", "8" }, "rank: 8" },
+    { { "--rank=8" }, "rank: 8" },
+    { { "--lora-rank", "9" }, "rank: 9" },
+    { { "--lora_rank=4096" }, "rank: 4096" },
+    { { "--rank", "1", "--rank", "2" }, "rank: 2" },
+    { { "--seed", "-5" }, "seed: -5" },
+    { { "--seed", "9223372036854775807" }, "seed: 9223372036854775807" },
+    { { "--seed=-9223372036854775808" }, "seed: -9223372036854775808" },
+    { { "--seed", "0" }, "seed: 0" },
+    { { "--no_enable_bucket" }, "enable_bucket: false" },
+    { { "--no-enable-bucket" }, "enable_bucket: false" },
+    { { "--enable_bucket=no" }, "enable_bucket: false" },
+    { { "--verify-data" }, "verify_data: true" },
+    { { "--verify_data=TRUE" }, "verify_data: true" },
+    { { "--check_data", "--no_check_data" }, "verify_data: false" },
+    { { "--lr", "2.5e-5" }, "learning_rate: 2.5e-05" },
+    { { "--learning_rate=1" }, "learning_rate: 1" },
+    { { "--lr", ".1" }, "learning_rate: 0.1" },
+    { { "--dropout", "0" }, "dropout: 0" },
+    { { "--lora_alpha", "0.30000000000000004" }, "network_alpha: 0.30000000000000004" },
+    { { "--prompt", "a cat" }, "prompt: \"a cat\"" },
+    { { "--prompt", "-5 degrees" }, "prompt: \"-5 degrees\"" },
+    { { "--prompt=--odd" }, "prompt: \"--odd\"" },
+    { { "--prompt=" }, "prompt: \"\"" },
+    { { "--prompt=a=b" }, "prompt: \"a=b\"" },
+    { { "--prompt", "plain" }, "prompt: plain" },
+    { { "--prompt", "no" }, "prompt: \"no\"" },
+    { { "--dataset_metadata_path", "a/b.json" }, "meta: a/b.json" },
+    { { "--frame_rule", "DOC" }, "frame_rule: doc" },
+    { { "--frame_rule", "full_finetune" }, "frame_rule: full-finetune" },
+    { { "--frame-rule=no" }, "frame_rule: \"no\"" },
+    { { "--gradient_checkpointing" }, "gradient_checkpointing: block" },
+    { { "--use_gradient_checkpointing=none" }, "gradient_checkpointing: none" },
+    { { "--no_gradient_checkpointing" }, "gradient_checkpointing: none" },
+    { { "--gradient-checkpointing=true" }, "gradient_checkpointing: block" },
+    { { "--gradient_checkpointing", "--rank", "7" }, "rank: 7" },
+    { { "--dtype", "torch.bfloat16" }, "dtype: bf16" },
+    { { "--dtype", "fp32" }, "dtype: f32" },
+    { { "--transformer_dtype", "fp8" }, "transformer_dtype: fp8" },
+    { { "--shard_size", "512M" }, "shard_size: 512MiB" },
+    { { "--shard_size", "1.5GiB" }, "shard_size: 1536MiB" },
+    { { "--shard_size", "2GB" }, "shard_size: 1953125KiB" },
+    { { "--shard_size", "1048577" }, "shard_size: 1048577" },
+    { { "--shard_size", "1048577B" }, "shard_size: 1048577" },
+    { { "--fix_sample_size", "384", "672" }, "fix_sample_size: [384, 672]" },
+    { { "--fix_sample_size", "384x672" }, "fix_sample_size: [384, 672]" },
+    { { "--fix-sample-size=384,672" }, "fix_sample_size: [384, 672]" },
+    { { "--fix_sample_size", "384 672" }, "fix_sample_size: [384, 672]" },
+    { { "--height", "384", "--width=672" }, "fix_sample_size: [384, 672]" },
+    { { "--fix_sample_size", "384x672", "--width", "5" }, "fix_sample_size: [384, 5]" },
+    { { "--enable_bucket", "False", "--rank", "7" }, "enable_bucket: false" },
+    { { "--verify_data", "true" }, "verify_data: true" },
+    { { "--gradient_checkpointing", "none", "--rank", "7" }, "gradient_checkpointing: none" },
+    { { "--gradient_checkpointing", "True" }, "gradient_checkpointing: block" },
+    { { "-learning_rate", "0.5", "-rank=5" }, "learning_rate: 0.5" },
+    { { "-rank=5" }, "rank: 5" },
+    { { "-other_number", "5", "-rank=5" }, "rank: 5" },
+    { { "--latents", "a", "b c" }, "latents: [a, \"b c\"]" },
+    { { "--latents", "a", "b", "-rank", "3" }, "latents: [a, b]" },
+    { { "--targets", "to_q", "to_k", "--rank", "7" }, "targets: \"to_q,to_k\"" },
+    { { "--targets", "to_q" }, "targets: to_q" },
+    { { "--other_many", "a", "b", "c", "--rank", "7" }, "rank: 7" },
+    { { "--other_switch", "True", "--rank", "7" }, "rank: 7" },
+    { { "--use_fsdp", "False", "--rank", "7" }, "rank: 7" },
+    { { "--latents", "a", "--latents=b c" }, "latents: [a, \"b c\"]" },
+    { { "--keys", "image" }, "keys: [image]" },
+    { { "--keys", "1", "--keys", "2", "--keys", "3", "--keys", "4", "--keys", "5" },
+      "keys: [\"1\", \"2\", \"3\", \"4\", \"5\"]" },
+};
+
+static void test_values(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(good); i++) {
+        run r = start(good[i].words);
+        if (r.rc)
+            fail_msg("%s: %s", good[i].line, r.err.text);
+        char *yaml = vc_flags_yaml(&program, &r.o);
+        if (!has_line(yaml, good[i].line))
+            fail_msg("%s is not in\n%s", good[i].line, yaml);
+
+        run again = START("--config", text_file(yaml));
+        if (again.rc)
+            fail_msg("read back: %s\n%s", again.err.text, yaml);
+        char *twice = vc_flags_yaml(&program, &again.o);
+        assert_string_equal(yaml, twice);
+        free(twice);
+        free(yaml);
+        finish(&again);
+        finish(&r);
+    }
+}
+
+static const struct {
+    const char *words[MOST_WORDS], *say[3];
+} bad[] = {
+    { { "--rnak", "8" }, { "unknown flag --rnak", "did you mean --rank?" } },
+    { { "--learning-rte=1" }, { "unknown flag --learning-rte", "--learning_rate?" } },
+    { { "--dataset_metadata_pth", "x" }, { "did you mean --meta?" } },
+    { { "--no_enable_bukcet" }, { "did you mean --no_enable_bucket?" } },
+    { { "--heigth", "5" }, { "did you mean --fix_sample_size?" } },
+    { { "--zzzzzzzzzz" }, { "unknown flag --zzzzzzzzzz", "prog --help" } },
+    { { "-rnak", "3" }, { "unknown flag -rnak: did you mean --rank?" } },
+    { { "-x" }, { "unknown flag -x: see prog --help" } },
+    { { "--text_encoder2", "x" }, { "did you mean --text_encoder_2?" } },
+    { { "--text_encoder_4", "x" }, { "unknown flag --text_encoder_4: see" } },
+    { { "--num_layers", "4" }, { "unknown flag --num_layers: see" } },
+    { { "--rl", "1" }, { "unknown flag --rl: see" } },
+    { { "--other_nubmer", "1" }, { "did you mean --other_number?" } },
+    { { "--=3" }, { "unknown flag" } },
+    { { "--no_rank" }, { "unknown flag --no_rank" } },
+    { { "--rank" }, { "--rank: needs a value" } },
+    { { "--rank", "--seed", "3" }, { "--rank: needs a value" } },
+    { { "--rank", "0" }, { "--rank: \"0\" is out of range: 1 to 4096" } },
+    { { "--rank", "4097" }, { "out of range" } },
+    { { "--rank", "8.5" }, { "--rank: \"8.5\" is not a whole number", "1 to 4096" } },
+    { { "--rank", "1e3" }, { "not a whole number" } },
+    { { "--rank", " 8" }, { "not a whole number" } },
+    { { "--rank=" }, { "not a whole number" } },
+    { { "--seed", "9223372036854775808" }, { "--seed", "not a whole number" } },
+    { { "--lr", "0" }, { "--lr: \"0\" is out of range: above 0, up to 1" } },
+    { { "--lr", "nan" }, { "--lr: \"nan\" is not a number" } },
+    { { "--lr", "1e999" }, { "not a number" } },
+    { { "--lora_alpha", "-1" }, { "--lora_alpha: \"-1\" is out of range: above 0" } },
+    { { "--enable_bucket=maybe" }, { "--enable_bucket", "\"maybe\" is not one of true, false" } },
+    { { "--no_enable_bucket=true" }, { "--no_enable_bucket: takes no value" } },
+    { { "--enable_bucket", "maybe" },
+      { "unexpected \"maybe\" after --enable_bucket, which takes true or false, or no value" } },
+    { { "--gradient_checkpointing", "all" }, { "unexpected \"all\"", "takes block|auto|none" } },
+    { { "--rank", "8", "9" }, { "unexpected \"9\" after the value of --rank, which takes one" } },
+    { { "word" }, { "unexpected \"word\"", "--help" } },
+    { { "--frame_rule", "best" }, { "--frame_rule: \"best\" is not one of doc, peer, no" } },
+    { { "--gradient_checkpointing=all" }, { "not one of block, auto, none" } },
+    { { "--dtype", "fp8" }, { "--dtype: \"fp8\" is not one of f16, bf16, f32" } },
+    { { "--dtype", "torch" }, { "not one of" } },
+    { { "--transformer_dtype", "q4" }, { "not one of f32, bf16, f16, fp8" } },
+    { { "--shard_size", "1K" }, { "--shard_size: \"1K\" is out of range: 1048576 or more" } },
+    { { "--shard_size", "4 GiB" }, { "not a number of bytes" } },
+    { { "--shard_size", "9999999999G" }, { "not a number of bytes" } },
+    { { "--shard_size", "4GG" }, { "not a number of bytes" } },
+    { { "--fix_sample_size", "384" }, { "--fix_sample_size: needs two numbers" } },
+    { { "--fix_sample_size", "384", "--rank", "3" }, { "needs two numbers" } },
+    { { "--fix_sample_size=384" }, { "not a pair" } },
+    { { "--fix_sample_size", "384x" }, { "\"\" is not a whole number" } },
+    { { "--fix_sample_size", "0x5" }, { "out of range: 1 or more" } },
+    { { "--height", "384" }, { "--fix_sample_size: only one of two numbers" } },
+    { { "--prompt", "\xff" }, { "not UTF-8" } },
+    { { "--config" }, { "--config: needs the name" } },
+    { { "--config", "/nowhere/x.yaml" }, { "--config: /nowhere/x.yaml: No such file" } },
+    { { "--config", "a", "--config", "b" }, { "--config: given twice" } },
+    { { "--use_fsdp" }, { "--use_fsdp: not available here: use mpirun" } },
+    { { "--fsdp_auto_wrap", "x" }, { "--fsdp_auto_wrap: not available here: use mpirun" } },
+    { { "--task", "distill" }, { "--task: \"distill\" is not one of sft: it tunes" } },
+};
+
+static void test_errors(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        run r = start(bad[i].words);
+        if (r.rc != VC_EUSAGE)
+            fail_msg("%s %s: code %d", bad[i].words[0], bad[i].words[1] ? bad[i].words[1] : "",
+                     r.rc);
+        for (int k = 0; k < 3 && bad[i].say[k]; k++)
+            has(r.err.text, bad[i].say[k]);
+        finish(&r);
+    }
+}
+
+/* All that is wrong is told in one run, in order, and nothing that only follows from it. */
+static void test_everything_wrong_is_told(void **state)
+{
+    (void)state;
+    run r = START("--rnak", "8", "9", "--use_fsdp", "a", "b", "--lr", "0", "--fsdp_x", "y",
+                  "stray", "--task", "distill", "--height", "3", "--dtype", "q4");
+    static const char *const lines[] = {
+        "unknown flag --rnak: did you mean --rank?",
+        "--use_fsdp, --fsdp_x: not available here: use mpirun",
+        "--lr: \"0\" is out of range: above 0, up to 1",
+        "--task: \"distill\" is not one of sft: it tunes",
+        "--dtype: \"q4\" is not one of f16, bf16, f32",
+        "--fix_sample_size: only one of two numbers was given (3 and 0)",
+    };
+    assert_int_equal(r.rc, VC_EUSAGE);
+    assert_string_equal(r.err.text, lines[0]);
+    for (int i = 0; i < (int)COUNT(lines); i++)
+        assert_string_equal(vc_flags_wrong_line(r.set, i), lines[i]);
+    assert_null(vc_flags_wrong_line(r.set, COUNT(lines)));
+
+    /* a program's own checks come after, but not those that a refused value may have caused */
+    vc_flags_wrong(r.set, "--%s: needs --learning_rate", "rank");
+    vc_flags_wrong(r.set, "--learning_rate_x: %d", 5);
+    assert_string_equal(vc_flags_wrong_line(r.set, COUNT(lines)), "--learning_rate_x: 5");
+    assert_null(vc_flags_wrong_line(r.set, COUNT(lines) + 1));
+
+    char *text = NULL;
+    size_t size;
+    FILE *terminal = stderr;
+    stderr = open_memstream(&text, &size);
+    vc_flags_tell(r.set, "prog", &r.err, r.rc);
+    fclose(stderr);
+    stderr = terminal;
+    has(text, "prog: unknown flag --rnak: did you mean --rank?\nprog: --use_fsdp, --fsdp_x: not");
+    has(text, "\nprog: --learning_rate_x: 5\n");
+    free(text);
+    finish(&r);
+
+    r = START("--config", text_file("rnak: 3\nuse_fsdp: true\nrank: 0\nfsdp_y: 3\nseed: 4\n"),
+              "--lr", "2");
+    assert_int_equal(r.rc, VC_EUSAGE);
+    has(vc_flags_wrong_line(r.set, 0), "--lr: \"2\" is out");
+    has(vc_flags_wrong_line(r.set, 1), "line 1: unknown flag rnak: did you mean rank?");
+    has(vc_flags_wrong_line(r.set, 2), "line 2: use_fsdp, line 4: fsdp_y: not available");
+    has(vc_flags_wrong_line(r.set, 3), "line 3: rank: \"0\" is out of range");
+    assert_null(vc_flags_wrong_line(r.set, 4));
+    assert_int_equal(r.o.seed, 4);
+    finish(&r);
+}
+
+static void test_hostile_words_make_one_line(void **state)
+{
+    (void)state;
+    char *name = malloc(100001);
+    memset(name, 'x', 100000);
+    name[100000] = 0;
+    memcpy(name, "--", 2);
+    run r = START(name);
+    assert_int_equal(r.rc, VC_EUSAGE);
+    assert_true(strlen(r.err.text) < 300);
+    finish(&r);
+    r = START("--rank", name + 2);
+    assert_int_equal(r.rc, VC_EUSAGE);
+    assert_true(strlen(r.err.text) < 300);
+    finish(&r);
+    free(name);
+
+    r = START("--rank", "1\n2\x1b[31m");
+    assert_int_equal(r.rc, VC_EUSAGE);
+    assert_null(strchr(r.err.text, '\x1b'));
+    finish(&r);
+    /* a cut text stays UTF-8 */
+    r = START("--rank", "a" "ääääääääääääääääääääääääääääääääääääääääääääääääääääääääääää");
+    has(r.err.text, "ä...\" is not");
+    finish(&r);
+}
+
+static void test_required_and_given(void **state)
+{
+    (void)state;
+    static const vc_flag need[] = {
+        { .name = "meta", .kind = VC_PATH, .offset = offsetof(options, meta), .help = "the list",
+          .required = true },
+        ROW(VC_INT, rank, "rank", "64", NULL, NULL),
+        { .kind = VC_BOOLEAN },
+    };
+    vc_program p = { .name = "p", .synopsis = "p", .flags = need, .positional = "IN..." };
+
+    run r = start_with(&p, (const char *const[MOST_WORDS]){ "--rank", "3" });
+    assert_int_equal(r.rc, VC_EUSAGE);
+    has(r.err.text, "--meta is required: the list");
+    finish(&r);
+
+    r = start_with(&p,
+                   (const char *const[MOST_WORDS]){ "in1", "--meta", "m", "-", "--", "--rank" });
+    assert_int_equal(r.rc, 0);
+    assert_true(vc_flags_given(r.set, "meta"));
+    assert_false(vc_flags_given(r.set, "rank"));
+    assert_false(vc_flags_given(r.set, "nonesuch"));
+    const vc_list *w = vc_flags_words(r.set);
+    assert_int_equal(w->n, 3);
+    assert_string_equal(w->item[0], "in1");
+    assert_string_equal(w->item[1], "-");
+    assert_string_equal(w->item[2], "--rank");
+    finish(&r);
+
+    /* required may come from the file */
+    r = start_with(&p, (const char *const[MOST_WORDS]){ "--config", text_file("meta: m.json\n") });
+    assert_int_equal(r.rc, 0);
+    assert_string_equal(r.o.meta, "m.json");
+    assert_true(vc_flags_given(r.set, "meta"));
+    finish(&r);
+}
+
+/* What the program prefers is below the command line and the file. */
+static void test_preferred(void **state)
+{
+    (void)state;
+    char *file = (char *)text_file("rank: 5\n");
+    const struct {
+        char *words[3];
+        int64_t rank;
+        bool given;
+    } cases[] = {
+        { { "p", "--lora-rank", "7" }, 7, true },
+        { { "p", "--config", file }, 5, true },
+        { { "p", "--prompt", "a" }, 9, false },
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        options o;
+        vc_flags *set;
+        vc_err err = { 0 };
+        char text[32], *words[3];
+        memcpy(words, cases[i].words, sizeof words);
+        assert_int_equal(vc_flags_parse(&set, &program, &o, 3, words, stdout, &err), 0);
+        assert_int_equal(vc_flags_prefer(set, "rank", "9", &err), 0);
+        assert_int_equal(o.rank, cases[i].rank);
+        assert_int_equal(vc_flags_given(set, "rank"), cases[i].given);
+        assert_true(vc_flags_decided(set, "rank"));
+        assert_false(vc_flags_decided(set, "seed"));
+        assert_int_equal(vc_flags_typed(set, "lora_rank"), i == 0);
+        assert_false(vc_flags_typed(set, "alpha"));
+        assert_int_equal(vc_flags_prefer(set, "rank", "x", &err), VC_EUSAGE);
+        assert_int_equal(o.rank, cases[i].rank);
+        vc_flags_default(set, "rank", text, sizeof text);
+        assert_string_equal(text, "64");
+        vc_flags_free(set);
+    }
+}
+
+static void test_foreign(void **state)
+{
+    (void)state;
+    run r =
+        START("--other-number", "5", "--rank", "2", "--no_other_switch", "--other_switch",
+              "--other_alias=3", "--other_size", "1", "2", "--task", "sft", "--other_number", "1");
+    if (r.rc)
+        fail_msg("%s", r.err.text);
+    assert_int_equal(r.o.rank, 2);
+    assert_string_equal(vc_flags_note(r.set, 0),
+                        "--other-number, --no_other_switch, --other_switch, --other_alias, "
+                        "--other_number: used by elsewhere");
+    assert_string_equal(vc_flags_note(r.set, 1), "--other_size: used by nobody");
+    assert_string_equal(vc_flags_note(r.set, 2), "--task: has no job");
+    assert_null(vc_flags_note(r.set, 3));
+    assert_null(vc_flags_note(r.set, -1));
+    finish(&r);
+
+    r = START("--other_size", "1x2", "--other_size=3x4", "--other_number", "--rank", "3",
+              "--no_use_fsdp", "--use_fsdp=false");
+    if (r.rc)
+        fail_msg("%s", r.err.text);
+    assert_int_equal(r.o.rank, 3);
+    assert_null(vc_flags_note(r.set, 2));
+    finish(&r);
+
+    r = START("--config", text_file("other_number: 5\nother_switch: true\nother_size: [1, 2]\n"
+                                    "task: sft\nuse_fsdp: false\nother_alias:\n"));
+    if (r.rc)
+        fail_msg("%s", r.err.text);
+    assert_string_equal(vc_flags_note(r.set, 0),
+                        "--other_number, --other_switch: used by elsewhere");
+    finish(&r);
+
+    r = START("--config", text_file("rank: 3\nfsdp_wrap: x\n"));
+    assert_int_equal(r.rc, VC_EUSAGE);
+    has(r.err.text, ": line 2: fsdp_wrap: not available here: use mpirun");
+    finish(&r);
+}
+
+static void test_help(void **state)
+{
+    (void)state;
+    const char *const asks[] = { "--help", "-h" };
+    for (size_t i = 0; i < COUNT(asks); i++) {
+        run r = START("--rank", "3", asks[i], "--nonesuch");
+        assert_int_equal(r.rc, 1);
+        has(r.out, "usage: prog --meta FILE [flags]\n");
+        has(r.out, "Does what it does.\n");
+        has(r.out, "\nInput\n");
+        has(r.out, "\nTexts\n");
+        has(r.out, "--[no_]enable_bucket");
+        has(r.out, "default on");
+        has(r.out, "(1 to 4096; default 64)");
+        has(r.out, "(above 0, up to 1; default\n                          1e-4)\n");
+        has(r.out, "also --train_data_meta --dataset_metadata_path\n");
+        has(r.out, "--frame_rule doc|peer|no|full-finetune");
+        has(r.out, "--gradient_checkpointing[=block|auto|none]");
+        has(r.out, "also --height (first) --width (second)");
+        has(r.out, "--config FILE");
+        has(r.out, "--version");
+        for (char *line = r.out, *end; *line; line = end + 1) {
+            end = strchr(line, '\n');
+            assert_non_null(end);
+            if (end - line > 80)
+                fail_msg("%.*s", (int)(end - line), line);
+            assert_true(end == line || end[-1] != ' ');
+        }
+        finish(&r);
+    }
+}
+
+static void test_version(void **state)
+{
+    (void)state;
+    run r = START("--version");
+    assert_int_equal(r.rc, 1);
+    assert_int_equal(strncmp(r.out, "prog ", 5), 0);
+    has(r.out, "\nlibfoo 1.2\n");
+    finish(&r);
+}
+
+static void test_nearest(void **state)
+{
+    (void)state;
+    static const struct { const char *name, *near; } rows[] = {
+        { "rank", "rank" },
+        { "rnak", "rank" },
+        { "ran", "rank" },
+        { "lora_rnk", "rank" },
+        { "Learning_rate", "learning_rate" },
+        { "learningrate", "learning_rate" },
+        { "lrr", "learning_rate" },
+        { "rl", NULL },
+        { "train_data_met", "meta" },
+        { "q", NULL },
+        { "", NULL },
+        { "completely_different", NULL },
+        { "enable-bucket", "enable_bucket" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const char *near = vc_flags_nearest(&program, rows[i].name);
+        if (!rows[i].near ? near != NULL : !near || strcmp(near, rows[i].near))
+            fail_msg("%s -> %s", rows[i].name, near ? near : "nothing");
+    }
+}
+
+/* ---- tables that contradict themselves ---- */
+
+static void check_says(const vc_flag *rows, const vc_foreign *const *tables, const char *say)
+{
+    vc_program p = { .name = "p", .synopsis = "p", .flags = rows, .foreign = tables };
+    vc_err err = { 0 };
+    int rc = vc_flags_check(&p, &err);
+    if (!say && rc)
+        fail_msg("%s", err.text);
+    if (!say)
+        return;
+    if (rc != VC_EFAIL)
+        fail_msg("no \"%s\"", say);
+    has(err.text, say);
+}
+
+static void test_check(void **state)
+{
+    (void)state;
+    const vc_flag end = { 0 };
+    vc_flag rank = ROW(VC_INT, rank, "rank", "64", "1..", "lora_rank");
+    check_says(table, foreign, NULL);
+    check_says((vc_flag[]){ rank, end }, NULL, NULL);
+
+    vc_flag f = rank;
+    f.value = "0";
+    check_says((vc_flag[]){ f, end }, NULL, "default of --rank: \"0\" is out of range");
+    vc_flag twin = ROW(VC_INT, seed, "lora-rank", NULL, NULL, NULL);
+    check_says((vc_flag[]){ rank, twin, end }, NULL, "also a name of --");
+    vc_flag config = ROW(VC_INT, seed, "config", NULL, NULL, NULL);
+    check_says((vc_flag[]){ config, end }, NULL, "every program has it");
+    vc_flag shared = ROW(VC_INT, seed, "seed", NULL, NULL, "other_alias");
+    check_says((vc_flag[]){ shared, end }, foreign, "--other_alias: also in a table of foreign");
+    f = rank;
+    f.help = NULL;
+    check_says((vc_flag[]){ f, end }, NULL, "no help");
+    vc_flag choice = ROW(VC_CHOICE, rule, "rule", NULL, NULL, NULL);
+    check_says((vc_flag[]){ choice, end }, NULL, "a choice of nothing");
+    f = rank;
+    f.aliases = "height:0";
+    check_says((vc_flag[]){ f, end }, NULL, "alias height:0");
+}
+
+static void test_foreign_tables(void **state)
+{
+    (void)state;
+    static const vc_flag none[] = { { 0 } };
+    static const vc_foreign *const vprep[] = { vc_vtrain_flags, vc_jobless_flags, vc_refused_flags,
+                                               NULL };
+    static const vc_foreign *const vtrain[] = { vc_vprep_flags, vc_jobless_flags, vc_refused_flags,
+                                                NULL };
+    const vc_program in_vprep = {
+        .name = "vprep", .synopsis = "s", .flags = none, .foreign = vprep
+    };
+    const vc_program in_vtrain = {
+        .name = "vtrain", .synopsis = "s", .flags = none, .foreign = vtrain
+    };
+    static const struct { const char *words[MOST_WORDS], *say; bool refused, both; } rows[] = {
+        { { "--learning_rate", "1e-4" }, "--learning_rate: used by vtrain", false, false },
+        { { "--use_gradient_checkpointing_offload" }, "vtrain", false, false },
+        { { "--low_vram" }, "--low_vram: used by vtrain, not here", false, false },
+        { { "--vae_mini_batch", "1" }, "has no job here", false, true },
+        { { "--lora_base_model", "dit" }, "has no job here", false, true },
+        { { "--lora_base_model", "text_encoder" }, "not one of dit", true, true },
+        { { "--task", "sft" }, "has no job here", false, true },
+        { { "--task", "direct_distill" }, "not one of sft", true, true },
+        { { "--use_deepspeed" }, "mpirun", true, true },
+        { { "--fsdp_transformer_layer_cls_to_wrap", "X" }, "mpirun", true, true },
+        { { "--model_id_with_origin_paths", "a/b:c" }, "give a folder", true, true },
+        { { "--train_text_encoder" }, "only the transformer", true, true },
+        { { "--precomputation_items", "25" }, "has no job here", false, true },
+        { { "--caption_dropout_technique", "zero" }, "not one of empty", true, true },
+        { { "--network_dim", "32" }, "write --rank", true, true },
+        { { "--dataset_config", "t.json" }, "--meta", true, true },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++)
+        for (int k = 0; k < (rows[i].both ? 2 : 1); k++) {
+            run r = start_with(k ? &in_vtrain : &in_vprep, rows[i].words);
+            assert_int_equal(r.rc, rows[i].refused ? VC_EUSAGE : 0);
+            has(rows[i].refused ? r.err.text : vc_flags_note(r.set, 0), rows[i].say);
+            finish(&r);
+        }
+    run r = start_with(&in_vtrain, (const char *const[MOST_WORDS]){
+        "--train_data_meta", "m.json", "--fix_sample_size", "384", "672", "--no_enable_bucket" });
+    assert_int_equal(r.rc, 0);
+    assert_string_equal(vc_flags_note(r.set, 0),
+                        "--train_data_meta, --fix_sample_size, --no_enable_bucket: "
+                        "used by vprep, not here");
+    finish(&r);
+}
+
+/* No name is in two tables that one program reads. */
+static void test_foreign_tables_are_apart(void **state)
+{
+    (void)state;
+    static const vc_foreign *const tables[] = { vc_vprep_flags, vc_vtrain_flags, vc_jobless_flags,
+                                                vc_refused_flags };
+    const char *seen[1000];
+    size_t len[1000], n = 0;
+    for (size_t t = 0; t < COUNT(tables); t++)
+        for (const vc_foreign *f = tables[t]; f->name; f++)
+            for (const char *s = f->name; *s; s += len[n - 1], s += strspn(s, " ")) {
+                assert_true(n < COUNT(seen));
+                seen[n] = s;
+                len[n] = strcspn(s, " ");
+                for (size_t i = 0; i < n; i++)
+                    if (len[i] == len[n] && !strncmp(seen[i], s, len[n]))
+                        fail_msg("%.*s is there twice", (int)len[n], s);
+                n++;
+            }
+    assert_true(n > 150);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_everything_wrong_is_told),
+        cmocka_unit_test(test_hostile_words_make_one_line),
+        cmocka_unit_test(test_required_and_given),
+        cmocka_unit_test(test_preferred),
+        cmocka_unit_test(test_foreign),
+        cmocka_unit_test(test_help),
+        cmocka_unit_test(test_version),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_foreign_tables),
+        cmocka_unit_test(test_foreign_tables_are_apart),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,619 @@
+/* device_host.c - see device_host.h */
+#include "tests/device/device_host.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VK_HOST_FOLD host_team_fold
+#include "common/cuda/cuda.h"
+
+/* The linker sends the library's and the tests' calls here (--wrap): "host" is a device too. */
+const vt_backend *const *__wrap_vt_backends(void);
+int __real_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o,
+                           vc_err *passed, vc_err *err);
+int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o,
+                           vc_err *passed, vc_err *err);
+
+const vt_backend *host_instead;
+
+const vt_backend *const *__wrap_vt_backends(void)
+{
+    static const vt_backend *const all[] = { &host_backend, &vt_cpu, NULL };
+    return all;
+}
+
+int __wrap_vt_backend_open(const vt_backend **be, vt_dev **dev, const vt_options *o,
+                           vc_err *passed, vc_err *err)
+{
+    if (!o->device || strcmp(o->device, "host"))
+        return __real_vt_backend_open(be, dev, o, passed, err);
+    *be = host_instead ? host_instead : &host_backend;
+    return host_backend.open(dev, o, o->index, err);
+}
+
+/* ---- teams of threads ---- */
+
+int host_lanes = 1;
+static _Thread_local int self;                 /* lane of the block */
+
+/* Where the lanes of a team wait for one another; a block has up to HOST_LANES teams. */
+typedef struct meeting {
+    pthread_mutex_t lock;
+    pthread_cond_t all;
+    int here;
+    unsigned round;
+    float v[HOST_LANES], total;
+} meeting;
+
+float host_team_fold(int lane, int lanes, float v, int largest)
+{
+    static meeting meetings[HOST_LANES];       /* zero is an initialised mutex and condition here */
+    meeting *m = &meetings[self / lanes];
+
+    pthread_mutex_lock(&m->lock);
+    unsigned round = m->round;
+    m->v[lane] = v;
+    if (++m->here == lanes) {
+        m->total = 0;
+        for (int i = 0; i < lanes; i++)
+            m->total = largest ? fmaxf(m->total, m->v[i]) : m->total + m->v[i];
+        m->here = 0;
+        m->round++;
+        pthread_cond_broadcast(&m->all);
+    }
+    while (round == m->round)
+        pthread_cond_wait(&m->all, &m->lock);
+    v = m->total;
+    pthread_mutex_unlock(&m->lock);
+    return v;
+}
+
+typedef struct host_lane {
+    pthread_t thread;
+    int number;
+    void (*body)(int lane, const void *args);
+    const void *args;
+} host_lane;
+
+static void *run_lane(void *of)
+{
+    const host_lane *l = of;
+
+    self = l->number;
+    l->body(l->number, l->args);
+    return NULL;
+}
+
+/* Threads of its own, not OpenMP's: lanes that wait for one another must all be there. */
+static void run_lanes(void (*body)(int lane, const void *args), const void *args)
+{
+    host_lane lanes[HOST_LANES];
+
+    for (int i = 0; i < HOST_LANES; i++) {
+        lanes[i] = (host_lane){ .number = i, .body = body, .args = args };
+        if (pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i])) {
+            fprintf(stderr, "device host: no thread for lane %d\n", i);
+            abort();
+        }
+    }
+    for (int i = 0; i < HOST_LANES; i++)
+        pthread_join(lanes[i].thread, NULL);
+}
+
+/* ---- kernels ---- */
+
+/* A call and a copy of its arguments. */
+typedef struct call {
+    struct call *next;
+    void (*run)(void *stream, const void *args);
+    _Alignas(16) char args[];
+} call;
+
+struct vt_graph {
+    call *first, **last;
+    unsigned moves;                            /* of scratch, when it was made */
+};
+
+/* A clock; and what keeps the calls that it is given, or NULL: they run. */
+typedef struct timeline {
+    double now;
+    vt_graph *keeps;
+} timeline;
+
+static void tick(void *to)
+{
+    if (to)
+        ((timeline *)to)->now++;
+}
+
+/* True if the call is kept and must not run now. */
+static bool kept(void *to, void (*run)(void *, const void *), const void *args, size_t bytes)
+{
+    vt_graph *g = to ? ((timeline *)to)->keeps : NULL;
+
+    if (!g)
+        return false;
+    call *c = malloc(sizeof *c + bytes);
+    *c = (call){ .run = run };
+    memcpy(c->args, args, bytes);
+    *g->last = c;
+    g->last = &c->next;
+    return true;
+}
+
+#define RUN(name, blocks, lanes)                                                                   \
+    for (uint64_t b = 0, n = (blocks); b < n; b++)                                                 \
+        for (int lane = 0; lane < (lanes); lane++)                                                 \
+            vk_##name##_body(s, (uint32_t)b, (vk_team){ lane, (lanes), NULL })
+#define AGAIN(name)                                                                                \
+    static void again_##name(void *stream, const void *s)                                          \
+    {                                                                                              \
+        vk_##name(stream, s);                                                                      \
+    }
+#define VK_KERNEL(name, args, blocks)                                                              \
+    AGAIN(name)                                                                                    \
+    int vk_##name(void *stream, const args *s)                                                     \
+    {                                                                                              \
+        if (kept(stream, again_##name, s, sizeof *s))                                              \
+            return 0;                                                                              \
+        tick(stream);                                                                              \
+        RUN(name, blocks, HOST_LANES);                                                             \
+        return 0;                                                                                  \
+    }
+#define VK_TEAM_KERNEL(name, args, blocks)                                                         \
+    AGAIN(name)                                                                                    \
+    static void lane_##name(int lane, const void *of)                                              \
+    {                                                                                              \
+        const args *s = of;                                                                        \
+        for (uint64_t b = 0, n = (blocks); b < n; b++)                                             \
+            vk_##name##_body(s, (uint32_t)b, (vk_team){ lane, HOST_LANES, NULL });                 \
+    }                                                                                              \
+    int vk_##name(void *stream, const args *s)                                                     \
+    {                                                                                              \
+        if (kept(stream, again_##name, s, sizeof *s))                                              \
+            return 0;                                                                              \
+        tick(stream);                                                                              \
+        if (host_lanes == 1)                                                                       \
+            RUN(name, blocks, 1);                                                                  \
+        else                                                                                       \
+            run_lanes(lane_##name, s);                                                             \
+        return 0;                                                                                  \
+    }
+#define VK_MAP_LAUNCH(name)                                                                        \
+    static int vk_map_##name(void *stream, const vk_map_args *s);                                  \
+    VK_KERNEL(map_##name, vk_map_args, VK_BLOCKS((uint64_t)s->w.rows * s->w.packs))
+#include "common/kernels/bodies.h"
+
+/* ---- what cuda.c does on a GPU ---- */
+
+/* What was fetched or moved: on its way until the place is entered. */
+typedef struct fetched {
+    struct fetched *next;
+    void *dst;
+    const void *from;                          /* moved: read when it arrives */
+    size_t bytes;
+    char src[];                                /* fetched: as it was */
+} fetched;
+
+struct cuda_runtime {
+    vt_dev *cpu;
+    timeline kernels;
+    double copies, host;                       /* when the other stream has done what is queued;
+                                                * when the host queues more */
+    struct {
+        fetched *on_its_way;
+        bool entered;
+        double filled, left;
+    } place[VT_PLACES];
+    int64_t waits;
+    double waited;
+};
+
+typedef struct transfer {
+    void *dst;
+    const void *src;
+    size_t n;
+} transfer;
+
+/* NaN: nobody may read what he did not write. */
+static void poison(void *to, const void *args)
+{
+    const transfer *b = args;
+
+    if (!kept(to, poison, b, sizeof *b))
+        memset(b->dst, 0xff, b->n);
+}
+
+void *cuda_scratch(vt_dev *d, cuda_area area, size_t n)
+{
+    if (d->area_bytes[area] < n) {
+        if (cuda_kept_from(d, "scratch that grows"))
+            return NULL;
+        d->moves++;
+        free(d->area[area]);
+        d->area[area] = aligned_alloc(256, (n + 255) / 256 * 256);
+        d->area_bytes[area] = n;
+    }
+    poison(d->stream, &(transfer){ .dst = d->area[area], .n = n });
+    return d->area[area];
+}
+
+void cuda_fault(vt_dev *d, int code, const char *fmt, ...)
+{
+    if (d->fault)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(d->fault_text, sizeof d->fault_text, fmt, ap);
+    va_end(ap);
+    d->fault = code;
+}
+
+bool cuda_ok(vt_dev *d, int rc, const char *op)
+{
+    if (rc)
+        cuda_fault(d, VC_EFAIL, "%s: error %d", op, rc);
+    return !rc;
+}
+
+static void move(void *to, const void *args)
+{
+    const transfer *b = args;
+
+    if (kept(to, move, b, sizeof *b))
+        return;
+    tick(to);
+    memmove(b->dst, b->src, b->n);
+}
+
+void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t n)
+{
+    move(d->stream, &(transfer){ dst, src, n });
+}
+
+void cuda_upload(vt_dev *d, void *dst, const void *src, size_t n)
+{
+    if (!cuda_kept_from(d, "an upload"))
+        memcpy(dst, src, n);
+}
+
+void cuda_download(vt_dev *d, void *dst, const void *src, size_t n)
+{
+    if (!cuda_kept_from(d, "a download"))
+        memcpy(dst, src, n);
+}
+
+/* ---- what is kept ---- */
+
+static int host_capture_begin(vt_dev *d, vc_err *err)
+{
+    vt_graph *g = malloc(sizeof *g);
+
+    (void)err;
+    *g = (vt_graph){ .last = &g->first };
+    d->runtime->kernels.keeps = g;
+    d->keeping = true;
+    return 0;
+}
+
+static void host_drop(vt_dev *d, vt_graph *g)
+{
+    (void)d;
+    for (call *c; (c = g->first); free(c))
+        g->first = c->next;
+    free(g);
+}
+
+static int host_capture_end(vt_dev *d, vt_graph **out, vc_err *err)
+{
+    vt_graph *g = d->runtime->kernels.keeps;
+    const char *spoils = getenv("VLT_HOST_SPOILS");
+
+    if (spoils)
+        cuda_fault(d, VC_EFAIL, "%s", spoils);
+    d->runtime->kernels.keeps = NULL;
+    d->keeping = false;
+    int rc = d->fault ? vc_fail(err, d->fault, "%s", d->fault_text) : 0;
+    d->fault = 0;
+    g->moves = d->moves;
+    *out = rc ? NULL : g;
+    if (rc)
+        host_drop(d, g);
+    return rc;
+}
+
+static bool host_launch(vt_dev *d, vt_graph *g)
+{
+    for (call *c = g->moves == d->moves ? g->first : NULL; c; c = c->next)
+        c->run(d->stream, c->args);
+    return g->moves == d->moves;
+}
+
+/* ---- copies beside the kernels ---- */
+
+double host_byte_time = 1e-6;
+
+static void host_download(vt_dev *d, void *dst, const void *src, size_t bytes)
+{
+    d->runtime->host = d->runtime->kernels.now;
+    cuda_download(d, dst, src, bytes);
+}
+
+static void send(vt_dev *d, vt_place place, fetched *f)
+{
+    cuda_runtime *r = d->runtime;
+
+    if (cuda_kept_from(d, "a fetch")) {
+        free(f);
+        return;
+    }
+    if (r->place[place].entered)
+        cuda_fault(d, VC_EFAIL, "place %d is fetched into while kernels read it", (int)place);
+    memset(f->dst, 0xff, f->bytes);
+    fetched **last = &r->place[place].on_its_way;
+    while (*last)
+        last = &(*last)->next;
+    *last = f;
+    r->copies = fmax(r->copies, fmax(r->place[place].left, r->host)) +
+                (double)f->bytes * host_byte_time;
+    r->place[place].filled = r->copies;
+}
+
+static void host_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
+{
+    fetched *f = malloc(sizeof *f + bytes);
+
+    *f = (fetched){ NULL, dst, f->src, bytes };
+    memcpy(f->src, src, bytes);
+    send(d, place, f);
+}
+
+static void host_move(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
+{
+    fetched *f = malloc(sizeof *f);
+
+    *f = (fetched){ NULL, dst, src, bytes };
+    send(d, place, f);
+}
+
+static void *host_pin(vt_dev *d, size_t bytes)
+{
+    (void)d;
+    return malloc(bytes);
+}
+
+static void arrive(fetched **list)
+{
+    for (fetched *f; (f = *list); free(f)) {
+        *list = f->next;
+        memcpy(f->dst, f->from, f->bytes);
+    }
+}
+
+/* The memory is given back: waits for copies into it. */
+static void arrive_all(cuda_runtime *r)
+{
+    for (int i = 0; i < VT_PLACES; i++)
+        arrive(&r->place[i].on_its_way);
+}
+
+static void host_unpin(vt_dev *d, void *p)
+{
+    arrive_all(d->runtime);
+    free(p);
+}
+
+static void host_enter(vt_dev *d, vt_place place)
+{
+    cuda_runtime *r = d->runtime;
+    double wait = r->place[place].filled - r->kernels.now;
+
+    if (cuda_kept_from(d, "a place's turn"))
+        return;
+    r->place[place].entered = true;
+    if (!r->place[place].on_its_way)
+        return;
+    arrive(&r->place[place].on_its_way);
+    if (wait <= 0)
+        return;
+    r->waits++;
+    r->waited += wait;
+    r->kernels.now += wait;
+}
+
+static void host_leave(vt_dev *d, vt_place place)
+{
+    if (cuda_kept_from(d, "a place's turn"))
+        return;
+    d->runtime->place[place].entered = false;
+    d->runtime->place[place].left = d->runtime->kernels.now;
+}
+
+static int64_t host_waited(vt_dev *d, double *seconds)
+{
+    cuda_runtime *r = d->runtime;
+    int64_t n = r->waits;
+
+    *seconds = r->waited;
+    r->waited = 0;
+    r->waits = 0;
+    return n;
+}
+
+/* ---- open, close, the rest ---- */
+
+static void host_close(vt_dev *d)
+{
+    if (!d)
+        return;
+    for (int i = 0; i < CUDA_AREAS; i++)
+        free(d->area[i]);
+    if (d->runtime)
+        vt_cpu.close(d->runtime->cpu);
+    free(d->runtime);
+    free(d->lost);
+    free(d);
+}
+
+static int host_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
+{
+    const char *count = getenv("VLT_HOST_DEVICES");        /* what the machine has; else enough */
+
+    if (count && index >= atoi(count))
+        return vc_fail(err, VC_EINVAL, "device \"host:%d\": this machine has %s", index, count);
+    vt_dev *d = calloc(1, sizeof *d);
+    d->runtime = calloc(1, sizeof *d->runtime);
+    d->stream = &d->runtime->kernels;
+    d->lost = malloc(sizeof *d->lost);
+    *d->lost = UINT64_MAX;
+    d->compute = o->compute;
+    *out = d;
+    return vt_cpu.open(&d->runtime->cpu, &(vt_options){ .threads = 1 }, 0, err);
+}
+
+static const char *host_describe(vt_dev *d) { return (void)d, "kernels of the CUDA backend"; }
+
+static int host_status(vt_dev *d, vc_err *err)
+{
+    d->runtime->host = d->runtime->kernels.now;
+    for (int i = 0; i < VT_PLACES; i++)
+        d->runtime->place[i].entered = false;  /* all that read it have run */
+    cuda_look_for_lost(d);
+    int rc = d->fault;
+
+    if (rc)
+        vc_fail(err, rc, "host: %s", d->fault_text);
+    d->fault = 0;
+    return rc ? rc : vt_cpu.status(d->runtime->cpu, err);
+}
+
+static int host_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
+{
+    return vt_cpu.reserve(d->runtime->cpu, range, bytes, err);
+}
+
+static void *host_alloc(vt_dev *d, size_t bytes) { return vt_cpu.alloc(d->runtime->cpu, bytes); }
+
+static void host_free(vt_dev *d, void *p, size_t bytes)
+{
+    arrive_all(d->runtime);
+    vt_cpu.free(d->runtime->cpu, p, bytes);
+}
+
+typedef struct product {
+    vt_dev *cpu;
+    vt_tensor c, a, b, bias;
+    bool ta, tb;
+    float alpha, beta;
+} product;
+
+static void multiply(void *to, const void *args)
+{
+    const product *m = args;
+    vt_tensor c = m->c;
+
+    if (kept(to, multiply, m, sizeof *m))
+        return;
+    tick(to);
+    vt_cpu.matmul(m->cpu, &c, &m->a, m->ta, &m->b, m->tb, m->bias.data ? &m->bias : NULL, m->alpha,
+                  m->beta);
+}
+
+static void host_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
+                        bool tb, const vt_tensor *bias, float alpha, float beta)
+{
+    multiply(d->stream, &(product){ d->runtime->cpu, *c, *a, *b, bias ? *bias : (vt_tensor){ 0 },
+                                    ta, tb, alpha, beta });
+}
+
+static void host_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
+                             const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha,
+                             float beta)
+{
+    vt_gelu_after(&host_backend, d, y, pre, a, b, tb, bias, alpha, beta);
+}
+
+static void host_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, const vt_tensor *a,
+                                  const vt_tensor *b, bool tb, const vt_tensor *pre, float alpha,
+                                  float beta)
+{
+    vt_gelu_grad_after(&host_backend, d, dx, a, b, tb, pre, alpha, beta);
+}
+
+static void host_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
+                                  const vt_tensor *x, float beta)
+{
+    vt_bias_grad_after(&host_backend, d, dw, db, dy, x, beta);
+}
+
+static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
+                        const vt_tensor *b, const vt_conv *c)
+{
+    if (cuda_kept_from(d, "conv3d"))           /* training has none */
+        return;
+    tick(d->stream);
+    vt_cpu.conv3d(d->runtime->cpu, y, x, w, b, c);
+}
+
+const vt_backend host_backend = {
+    .name = "host",
+    .open = host_open,
+    .close = host_close,
+    .describe = host_describe,
+    .status = host_status,
+    .reserve = host_reserve,
+    .alloc = host_alloc,
+    .free = host_free,
+    .upload = cuda_upload,
+    .download = host_download,
+    .fetch = host_fetch,
+    .enter = host_enter,
+    .leave = host_leave,
+    .waited = host_waited,
+    .move = host_move,
+    .pin = host_pin,
+    .unpin = host_unpin,
+    .capture_begin = host_capture_begin,
+    .capture_end = host_capture_end,
+    .launch = host_launch,
+    .drop = host_drop,
+    .copy = cuda_copy,
+    .embedding = cuda_embedding,
+    .fill = cuda_fill,
+    .scale = cuda_scale,
+    .reduce = cuda_reduce,
+    .binary = cuda_binary,
+    .mul_grad = cuda_mul_grad,
+    .unary = cuda_unary,
+    .unary_grad = cuda_unary_grad,
+    .gated_add = cuda_gated_add,
+    .mix = cuda_mix,
+    .posterior = cuda_posterior,
+    .randn = cuda_randn,
+    .timestep = cuda_timestep,
+    .patchify = cuda_patchify,
+    .unpatchify = cuda_unpatchify,
+    .norm = cuda_norm,
+    .norm_grad = cuda_norm_grad,
+    .matmul = host_matmul,
+    .matmul_gelu = host_matmul_gelu,
+    .matmul_gelu_grad = host_matmul_gelu_grad,
+    .matmul_bias_grad = host_matmul_bias_grad,
+    .attention = cuda_attend,
+    .attention_grad = cuda_attend_grad,
+    .rope = cuda_rope,
+    .mse = cuda_mse,
+    .mse_grad = cuda_mse_grad,
+    .sum = cuda_sum,
+    .conv3d = host_conv3d,
+    .group_norm = cuda_group_norm,
+    .nearest = cuda_nearest,
+    .pool_frames = cuda_pool_frames,
+    .sumsq = cuda_sumsq,
+    .adamw = cuda_adamw,
+    .ema = cuda_ema,
+};

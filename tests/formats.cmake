@@ -1,5 +1,0 @@
-vlt_test(test_json SOURCES test_json.c LIBS vlt_formats)
-vlt_test(test_safetensors SOURCES test_safetensors.c fuzz_safetensors.c mutate.c LIBS vlt_formats)
-vlt_test(test_metadata SOURCES test_metadata.c fuzz_metadata.c mutate.c LIBS vlt_formats)
-vlt_test(test_html SOURCES test_html.c LIBS vlt_formats)
-vlt_test(test_tfevents SOURCES test_tfevents.c LIBS vlt_formats)

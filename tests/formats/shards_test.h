@@ -1,0 +1,104 @@
+/* shards_test.h - what the tests of the dataset share: a folder each, calls that must or must not
+ * succeed, the check's findings as text. For cmocka programs only. */
+#ifndef TESTS_SHARDS_TEST_H
+#define TESTS_SHARDS_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "tests/lib/shards_make.h"
+
+enum { BIG = 1 << 30, SMALL = 60000 };       /* shard sizes: one shard, many */
+
+static inline int make_folder(void **state)
+{
+    char *dir = strdup("/tmp/test-shards-XXXXXX");
+    *state = dir;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static inline int drop_folder(void **state)
+{
+    int rc = vc_remove_tree(*state, NULL);
+    free(*state);
+    return rc;
+}
+
+/* The call's errors go to a vc_err named err. */
+#define OK(call)                                                          \
+    do {                                                                  \
+        vc_err err = { 0 };                                               \
+        if ((call))                                                       \
+            fail_msg("%s: %s", #call, err.text);                          \
+    } while (0)
+
+#define FAILS(code_wanted, text_wanted, call)                             \
+    do {                                                                  \
+        vc_err err = { 0 };                                               \
+        int rc_ = (call);                                                 \
+        if (rc_ != (code_wanted) || !strstr(err.text, (text_wanted)))     \
+            fail_msg("%s: %d: %s", #call, rc_, err.text);                 \
+    } while (0)
+
+static inline int open_writer(vf_writer **w, const char *dir, int seed, bool append, bool overwrite,
+                              vc_err *err)
+{
+    cJSON *head = make_head(seed);
+    vf_writer_opts o = {
+        .head = head, .shard_size = BIG, .append = append, .overwrite = overwrite
+    };
+    int rc = vf_writer_open(w, dir, &o, err);
+    cJSON_Delete(head);
+    return rc;
+}
+
+static inline uint32_t count_samples(const char *dir)
+{
+    vf_dataset *d;
+    OK(vf_dataset_open(&d, dir, false, &err));
+    uint32_t n = vf_dataset_count(d);
+    vf_dataset_close(d);
+    return n;
+}
+
+typedef struct findings {
+    int n;
+    char text[4000];
+} findings;
+
+static inline void note(void *arg, const char *where, const char *what)
+{
+    findings *f = arg;
+    size_t at = strlen(f->text);
+    f->n++;
+    snprintf(f->text + at, sizeof f->text - at, "%s: %s\n", where, what);
+}
+
+static inline findings verify(const char *dir)
+{
+    findings f = { 0 };
+    vf_verify_report r;
+    OK(vf_verify(dir, note, &f, NULL, &r, &err));
+    assert_int_equal(r.damaged, f.n);
+    return f;
+}
+
+static inline void assert_whole(const char *dir)
+{
+    findings f = verify(dir);
+    if (f.n)
+        fail_msg("%s", f.text);
+}
+
+#define FOLDER_TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, drop_folder)
+
+#endif

@@ -1,0 +1,129 @@
+/* test_shards_closed.c - shards closed by time, and what a reader sees of a dataset that is being
+ * written. */
+#include "tests/formats/shards_test.h"
+
+enum { SAMPLES = 5 };
+
+/* A writer that closes a shard with every sample, or (seconds huge) none before the end. */
+static vf_writer *open_timed(const char *dir, double seconds)
+{
+    vf_writer *w;
+    cJSON *head = make_head(1);
+    vf_writer_opts o = { .head = head, .shard_size = BIG, .shard_seconds = seconds };
+    OK(vf_writer_open(&w, dir, &o, &err));
+    cJSON_Delete(head);
+    return w;
+}
+
+static void put(vf_writer *w, uint32_t number, const char *caption)
+{
+    OK(make_sample(w, number, caption, 1, 4, 4, &err));
+}
+
+/* Shards of samples among the first n. */
+static int of_samples(const char *dir, int n)
+{
+    vf_dataset *d;
+    int k = 0;
+    OK(vf_dataset_open_first(&d, dir, n, &err));
+    const cJSON *o, *list = cJSON_GetObjectItem(vf_dataset_manifest(d), "shards");
+    cJSON_ArrayForEach(o, list)
+        k += n-- > 0 && !strncmp(cJSON_GetObjectItem(o, "file")->valuestring, "shard-", 6);
+    vf_dataset_close(d);
+    return k;
+}
+
+static void closed_by_time(void **state)
+{
+    static const struct { double seconds; int shards; } cases[] = {
+        { 1e-9, SAMPLES }, { 1e9, 1 }, { 0, 1 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *dir = vc_format("%s/%zu", (char *)*state, i);
+        vf_writer *w = open_timed(dir, cases[i].seconds);
+        int n;
+        bool complete;
+        for (uint32_t k = 0; k < SAMPLES; k++)
+            put(w, k, "a cat");
+        OK(vf_dataset_progress(dir, &n, &complete, &err));
+        assert_false(complete);
+        assert_int_equal(n > 0, cases[i].shards == SAMPLES);
+        OK(vf_writer_finish(w, &err));
+        vf_writer_close(w);
+        OK(vf_dataset_progress(dir, &n, &complete, &err));
+        assert_true(complete);
+        assert_int_equal(of_samples(dir, n), cases[i].shards);
+        assert_int_equal(count_samples(dir), SAMPLES);
+        assert_whole(dir);
+        free(dir);
+    }
+}
+
+typedef struct seen {
+    int shards;
+    uint32_t samples;
+    char root[VF_KEY_HEX];
+} seen;
+
+static seen look(const char *dir, int shards)
+{
+    seen s;
+    vf_dataset *d;
+    OK(vf_dataset_open_first(&d, dir, shards, &err));
+    s.shards = vf_dataset_shards(d);
+    s.samples = vf_dataset_count(d);
+    vf_dataset_root(d, s.root);
+    for (uint32_t i = 0; i < s.samples; i++) {       /* all that it shows can be read */
+        cJSON *record;
+        vf_safetensors *st;
+        OK(vf_dataset_sample(d, i, &record, &err));
+        const vf_entry *e = vf_dataset_entry(d, i);
+        OK(vf_dataset_latent_of(d, e, e->latent, true, &st, &err));
+        vf_safetensors_close(st);
+        cJSON_Delete(record);
+    }
+    vf_dataset_close(d);
+    return s;
+}
+
+/* What was seen while it was written can be seen again later, also of a sample that changed. */
+static void seen_again(void **state)
+{
+    const char *dir = *state;
+    seen before[SAMPLES + 1];
+    int n, k = 0;
+    bool complete;
+    FAILS(VC_ENOENT, "no latent dataset", vf_dataset_progress("/nothing", &n, &complete, &err));
+    vf_writer *w = open_timed(dir, 1e-9);
+    for (uint32_t i = 0; i <= SAMPLES; i++) {
+        put(w, i % SAMPLES, i < SAMPLES ? "a cat" : "the cat again");
+        OK(vf_dataset_progress(dir, &n, &complete, &err));
+        assert_false(complete);
+        before[k++] = look(dir, n);
+        assert_int_equal(before[i].samples, i < SAMPLES ? i + 1 : SAMPLES);
+    }
+    OK(vf_writer_finish(w, &err));
+    vf_writer_close(w);
+    for (int i = 0; i < k; i++) {
+        seen now = look(dir, before[i].shards);
+        assert_int_equal(now.samples, before[i].samples);
+        assert_string_equal(now.root, before[i].root);
+        if (i)
+            assert_string_not_equal(now.root, before[i - 1].root);
+    }
+    vf_dataset *d;
+    char root[VF_KEY_HEX];
+    OK(vf_dataset_open(&d, dir, false, &err));
+    assert_string_equal(vf_dataset_root(d, root),
+                        cJSON_GetObjectItem(vf_dataset_manifest(d), "root")->valuestring);
+    n = vf_dataset_shards(d);
+    vf_dataset_close(d);
+    FAILS(VC_ENOENT, "were there before", vf_dataset_open_first(&d, dir, n + 1, &err));
+    assert_null(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { FOLDER_TEST(closed_by_time), FOLDER_TEST(seen_again) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,250 @@
+/* test_shards_ranks.c - one dataset written by the ranks of a job, and what a killed job leaves. */
+#include <sys/stat.h>
+
+#include "tests/formats/shards_test.h"
+
+enum { RANKS = 3, SAMPLES = 10 };
+
+/* Rank 0 closes many shards, the others none before the end. */
+static int open_rank(vf_writer **w, const char *dir, int rank, int ranks, vc_err *err)
+{
+    cJSON *head = make_head(0);
+    vf_writer_opts o = {
+        .head = head, .shard_size = rank ? BIG : SMALL, .rank = rank, .ranks = ranks
+    };
+    int rc = vf_writer_open(w, dir, &o, err);
+    cJSON_Delete(head);
+    return rc;
+}
+
+static void open_all(vf_writer **w, const char *dir)
+{
+    for (int r = 0; r < RANKS; r++)
+        OK(open_rank(&w[r], dir, r, RANKS, &err));
+    for (int r = 0; r < RANKS; r++)
+        OK(vf_writer_share(w[r], &err));
+}
+
+static int put(vf_writer *w, uint32_t i, const char *what, vc_err *err)
+{
+    char caption[32];
+    snprintf(caption, sizeof caption, "%s %u", what, i);
+    return make_sample(w, i, caption, 3, 16, 16, err);
+}
+
+/* Rank 0 puts the text that all need; samples go round. */
+static void put_all(vf_writer **w, int ranks, uint32_t n, const char *what)
+{
+    OK(put(w[0], 0, what, &err));
+    OK(vf_writer_flush(w[0], &err));
+    for (int r = 1; r < ranks; r++)
+        OK(vf_writer_catch_up(w[r], vf_writer_shards(w[0]), &err));
+    for (uint32_t i = 1; i < n; i++)
+        OK(put(w[i % (uint32_t)ranks], i, what, &err));
+}
+
+static void finish_all(vf_writer **w, uint32_t n, uint32_t drops)
+{
+    int shards = 0;
+    uint32_t dropped;
+    for (int r = RANKS - 1; r > 0; r--) {
+        OK(vf_writer_finish(w[r], &err));
+        shards = shards > vf_writer_shards(w[r]) ? shards : vf_writer_shards(w[r]);
+    }
+    OK(vf_writer_catch_up(w[0], shards, &err));
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(vf_writer_keep_sample(w[0], i, 0), 0);
+    OK(vf_writer_drop_unseen(w[0], &dropped, &err));
+    assert_int_equal(dropped, drops);
+    OK(vf_writer_finish(w[0], &err));
+    for (int r = 0; r < RANKS; r++)
+        vf_writer_close(w[r]);
+}
+
+static void root_of(const char *dir, char hex[VF_KEY_HEX])
+{
+    vf_dataset *d;
+    OK(vf_dataset_open(&d, dir, false, &err));
+    vf_dataset_root(d, hex);
+    vf_dataset_close(d);
+}
+
+/* The dataset that one writer makes of the same samples. */
+static void assert_like_one(const char *dir, uint32_t n, const char *what)
+{
+    char *alone = vc_format("%s/alone", dir), a[VF_KEY_HEX], b[VF_KEY_HEX];
+    vf_writer *w;
+    OK(open_rank(&w, alone, 0, 1, &err));
+    put_all(&w, 1, n, what);
+    OK(vf_writer_finish(w, &err));
+    vf_writer_close(w);
+    root_of(alone, a);
+    root_of(dir, b);
+    assert_string_equal(a, b);
+    assert_whole(dir);
+    OK(vc_remove_tree(alone, &err));
+    free(alone);
+}
+
+static bool has_file(const char *dir, const char *name)
+{
+    char *path = vc_path_join(dir, name);
+    bool there = vc_file_exists(path);
+    free(path);
+    return there;
+}
+
+static void like_one_writer(void **state)
+{
+    vf_writer *w[RANKS];
+    open_all(w, *state);
+    put_all(w, RANKS, SAMPLES, "first");
+    assert_true(has_file(*state, "shard-open-00001.lmdb"));
+    finish_all(w, SAMPLES, 0);
+    assert_false(has_file(*state, "shard-open-00001.lmdb"));
+    assert_false(has_file(*state, "manifest.lock"));
+    assert_int_equal(count_samples(*state), SAMPLES);
+    assert_like_one(*state, SAMPLES, "first");
+
+    open_all(w, *state);                         /* other captions, fewer samples: newer ones count */
+    for (int r = 0; r < RANKS; r++)
+        assert_true(vf_writer_has_latent(w[r], make_latent_key(SAMPLES - 1, 3, 16, 16)));
+    put_all(w, RANKS, SAMPLES - 2, "second");
+    finish_all(w, SAMPLES - 2, 2);
+    assert_like_one(*state, SAMPLES - 2, "second");
+}
+
+/* A job that dies: every rank has committed some, closed some, and has more in flight. */
+static void die(const char *dir)
+{
+    vf_writer *w[RANKS];
+    open_all(w, dir);
+    put_all(w, RANKS, SAMPLES / 2, "first");
+    for (int r = 0; r < RANKS; r++)
+        OK(vf_writer_commit(w[r], &err));
+    for (uint32_t i = SAMPLES / 2; i < SAMPLES; i++)
+        OK(put(w[i % RANKS], i, "first", &err));
+    for (int r = RANKS - 1; r >= 0; r--)
+        vf_writer_close(w[r]);
+}
+
+static void a_lone_writer_goes_on(void **state)
+{
+    vf_writer *w;
+    die(*state);
+    OK(open_rank(&w, *state, 0, 1, &err));
+    for (uint32_t i = 0; i < SAMPLES / 2; i++)
+        assert_true(vf_writer_has_latent(w, make_latent_key(i, 3, 16, 16)));
+    put_all(&w, 1, SAMPLES, "first");
+    OK(vf_writer_finish(w, &err));
+    vf_writer_close(w);
+    assert_like_one(*state, SAMPLES, "first");
+}
+
+static void other_ranks_go_on(void **state)
+{
+    vf_writer *w[RANKS];
+    die(*state);
+    die(*state);
+    open_all(w, *state);
+    for (int r = 0; r < RANKS; r++)
+        for (uint32_t i = 0; i < SAMPLES / 2; i++)
+            assert_true(vf_writer_has_latent(w[r], make_latent_key(i, 3, 16, 16)));
+    put_all(w, RANKS, SAMPLES, "first");
+    finish_all(w, SAMPLES, 0);
+    assert_like_one(*state, SAMPLES, "first");
+}
+
+static void a_lone_writers_left_goes_on_in_ranks(void **state)
+{
+    vf_writer *w[RANKS];
+    OK(open_rank(&w[0], *state, 0, 1, &err));
+    put_all(w, 1, SAMPLES / 2, "first");
+    OK(vf_writer_commit(w[0], &err));
+    vf_writer_close(w[0]);
+    open_all(w, *state);
+    assert_true(vf_writer_has_latent(w[2], make_latent_key(3, 3, 16, 16)));
+    put_all(w, RANKS, SAMPLES, "first");
+    finish_all(w, SAMPLES, 0);
+    assert_like_one(*state, SAMPLES, "first");
+}
+
+/* Killed between making the file of the next number and renaming over it. */
+static void a_number_claimed_in_vain(void **state)
+{
+    vf_writer *w;
+    int shards;
+    bool complete;
+    die(*state);
+    OK(vf_dataset_progress(*state, &shards, &complete, &err));
+    for (int text = 0; text < 2; text++)
+        for (int i = 0; i < shards; i++) {
+            char *path = vc_format("%s/%s-%05d.lmdb", (char *)*state, text ? "text" : "shard", i);
+            if (!vc_file_exists(path)) {
+                fclose(fopen(path, "w"));
+                i = shards;
+            }
+            free(path);
+        }
+    OK(open_rank(&w, *state, 0, 1, &err));
+    put_all(&w, 1, SAMPLES, "first");
+    OK(vf_writer_finish(w, &err));
+    vf_writer_close(w);
+    assert_like_one(*state, SAMPLES, "first");
+}
+
+static void the_lock_is_the_jobs(void **state)
+{
+    vf_writer *w[RANKS], *other;
+    OK(open_rank(&w[0], *state, 0, 1, &err));
+    vf_writer_close(w[0]);
+    FAILS(VC_EFAIL, "does not reach this process", open_rank(&other, *state, 1, RANKS, &err));
+    open_all(w, *state);
+    FAILS(VC_EBUSY, "another process is writing", open_rank(&other, *state, 0, 1, &err));
+    vf_writer_close(w[0]);                       /* rank 0 is gone, another rank still writes */
+    vf_writer_close(w[1]);
+    FAILS(VC_EBUSY, "another process is writing", open_rank(&other, *state, 0, RANKS, &err));
+    vf_writer_close(w[2]);
+    OK(open_rank(&other, *state, 0, 1, &err));
+    vf_writer_close(other);
+}
+
+static void what_overwrite_removes(void **state)
+{
+    vf_writer *w;
+    die(*state);
+    assert_true(has_file(*state, "shard-open-00002.lmdb"));
+    OK(open_writer(&w, *state, 5, false, true, &err));
+    assert_false(has_file(*state, "shard-open-00002.lmdb"));
+    assert_false(vf_writer_has_latent(w, make_latent_key(1, 3, 16, 16)));
+    vf_writer_close(w);
+}
+
+/* The one that a rank had open is damaged: named, with the remedy. */
+static void damage_is_named(void **state)
+{
+    vf_writer *w;
+    die(*state);
+    char *path = vc_path_join(*state, "shard-open-00001.lmdb");
+    FILE *f = fopen(path, "r+");
+    for (int i = 0; i < 20000; i++)
+        fputc(i, f);
+    fclose(f);
+    FAILS(VC_EFORMAT, "remove that file and start again", open_rank(&w, *state, 0, 1, &err));
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(like_one_writer),
+        FOLDER_TEST(a_lone_writer_goes_on),
+        FOLDER_TEST(other_ranks_go_on),
+        FOLDER_TEST(a_lone_writers_left_goes_on_in_ranks),
+        FOLDER_TEST(a_number_claimed_in_vain),
+        FOLDER_TEST(the_lock_is_the_jobs),
+        FOLDER_TEST(what_overwrite_removes),
+        FOLDER_TEST(damage_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

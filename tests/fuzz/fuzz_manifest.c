@@ -1,0 +1,42 @@
+/* fuzz_manifest.c - any bytes as the manifest of a small dataset: an error, or what its shards
+ * hold. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/os/file.h"
+#include "tests/lib/mutate.h"
+#include "tests/lib/shards_make.h"
+
+static char folder[40];
+
+static void remove_folder(void)
+{
+    vc_remove_tree(folder, NULL);
+}
+
+/* The folder lives as long as the process; libFuzzer gives no place to make it. */
+static const char *dataset(void)
+{
+    static bool made;
+    if (!made) {
+        snprintf(folder, sizeof folder, "%s/fuzz-manifest-XXXXXX",
+                 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+        if (!mkdtemp(folder) || make_dataset(folder, 2, 1 << 30, NULL))
+            abort();
+        atexit(remove_folder);
+        made = true;
+    }
+    return folder;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/manifest.json", dataset());
+    FILE *f = fopen(path, "wb");
+    if (!f || (size && fwrite(data, size, 1, f) != 1) || fclose(f))
+        abort();
+    read_everything(folder);
+    return 0;
+}

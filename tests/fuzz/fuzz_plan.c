@@ -1,0 +1,65 @@
+/* fuzz_plan.c - any bytes as a plan to be replayed: an error, or clips that keep every rule. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "precompute/vprep/plan_lines.h"
+#include "precompute/vprep/record.h"
+#include "tests/lib/mutate.h"
+
+static char *captions[] = { (char *)"a cat" };
+static vf_row rows[2] = {
+    { .row = 1, .path = (char *)"a.mp4", .file = (char *)"a.mp4", .type = VF_TYPE_VIDEO, .captions = captions,
+      .n_captions = 1, .id = 0x1111111111111111 },
+    { .row = 2, .path = (char *)"b.png", .file = (char *)"b.png", .type = VF_TYPE_IMAGE, .captions = captions,
+      .n_captions = 1, .id = 0x2222222222222222 },
+};
+static vprep_source sources[2] = {
+    { .ok = true, .is_video = true, .w = 640, .h = 360, .frames = 100, .fps = 25 },
+    { .ok = true, .w = 300, .h = 500, .frames = 1 },
+};
+
+/* What encoding relies on. */
+static void must_hold(const vprep *p, const vprep_item *it)
+{
+    vprep_clip clip;
+    vc_err err;
+    if (vprep_clip_of(p, it, &clip, &err))
+        abort();
+    const vb_choice *c = &clip.choice;
+    if (!c->drop) {
+        if (c->target_h < 16 || c->target_w < 16 || c->target_h % 16 || c->target_w % 16 || c->top < 0 ||
+            c->left < 0 || c->top + c->target_h > c->resize_h || c->left + c->target_w > c->resize_w)
+            abort();
+        for (int i = 0; i < c->frames; i++)
+            if (clip.frames[i] < 0 || clip.frames[i] >= sources[it->row].frames ||
+                (i && clip.frames[i] < clip.frames[i - 1]))
+                abort();
+        vf_buf line = { 0 };
+        vprep_plan_line(&line, p, it, &clip);
+        vf_buf_free(&line);
+    }
+    vprep_clip_free(&clip);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char path[40];
+    vprep p = { .meta = { .rows = rows, .n = 2 }, .sources = sources };
+    vc_err err = { 0 };
+    int fd = memfd_create("plan", 0);
+
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+        abort();
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    p.c.plan = path;
+    vb_rules_default(&p.rules, vb_family_find("builtin"));
+    if (!plan_replay(&p, &err))
+        for (uint32_t i = 0; i < p.n_items; i++)
+            must_hold(&p, &p.items[i]);
+    vc_map_close(&p.plan_file);
+    free(p.items);
+    close(fd);
+    return 0;
+}

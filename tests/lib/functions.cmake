@@ -1,0 +1,70 @@
+# How tests are registered. A source or script that is not in the caller's folder is one of lib/ or
+# fuzz/; programs go to <build>/tests.
+set(VLT_TESTS_ENV "VLT_BUILD=${CMAKE_BINARY_DIR};VLT_SOURCE=${CMAKE_SOURCE_DIR}")
+set(VLT_RANKS_ENV "VLT_MPI=${VLT_MPI_FOUND}")
+if(VLT_SANITIZE)
+  list(APPEND VLT_RANKS_ENV "VLT_PRELOAD=$<TARGET_FILE:keep_loaded>")
+endif()
+# Scripts find lib/fault.c as $VLT_FAULT_LIB. Under sanitizers it leaves memory to their runtime.
+set(VLT_FAULT_ENV "VLT_FAULT_LIB=$<TARGET_FILE:vlt_fault>;VLT_FAULT_MEMORY=$<NOT:$<OR:$<BOOL:${VLT_SANITIZE}>,$<BOOL:${VLT_FUZZ}>>>")
+
+function(vlt_sources out)
+  set(found)
+  foreach(file ${ARGN})
+    foreach(folder ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests/lib ${CMAKE_SOURCE_DIR}/tests/fuzz)
+      if(EXISTS ${folder}/${file})
+        set(file ${folder}/${file})
+        break()
+      endif()
+    endforeach()
+    list(APPEND found ${file})
+  endforeach()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+# vlt_program(NAME SOURCES a.c ... LIBS vlt_x ...): a program for tests, which is none itself
+function(vlt_program name)
+  cmake_parse_arguments(T "" "" "SOURCES;LIBS" ${ARGN})
+  vlt_sources(files ${T_SOURCES})
+  add_executable(${name} ${files})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_link_libraries(${name} PRIVATE ${T_LIBS})
+endfunction()
+
+# vlt_test(NAME SOURCES a.c ... LIBS vlt_x ... [LABELS l ...] [TIMEOUT s] [ARGS a ...]): a cmocka program
+function(vlt_test name)
+  cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBS;LABELS;ARGS" ${ARGN})
+  if("vlt_precompute" IN_LIST T_LIBS AND NOT VLT_FFMPEG)     # there is none
+    return()
+  endif()
+  vlt_program(${name} SOURCES ${T_SOURCES} LIBS ${T_LIBS} vlt::cmocka)
+  add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 300)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} LABELS "${T_LABELS}"
+    ENVIRONMENT "${VLT_TESTS_ENV}")
+endfunction()
+
+# vlt_script(NAME x.sh [ARGS a ...] [TIMEOUT s]): exit status 77 is "skipped"
+function(vlt_script name script)
+  cmake_parse_arguments(T "" "TIMEOUT" "ARGS" ${ARGN})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${T_ARGS})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77
+    ENVIRONMENT "${VLT_TESTS_ENV};${VLT_RANKS_ENV};${VLT_FAULT_ENV}")
+endfunction()
+
+# vlt_ranks(NAME RANKS n COMMAND program args...): the command on n ranks by mpirun; skipped where there
+# is no MPI
+function(vlt_ranks name)
+  cmake_parse_arguments(T "" "TIMEOUT;RANKS" "COMMAND" ${ARGN})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/lib/ranks.sh ${T_RANKS} ${T_COMMAND})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77 LABELS ranks
+    ENVIRONMENT "${VLT_TESTS_ENV};${VLT_RANKS_ENV}")
+endfunction()

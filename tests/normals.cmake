@@ -1,1 +1,0 @@
-vlt_test(test_normals SOURCES test_normals.c LIBS vlt_common)

@@ -1,0 +1,120 @@
+/* test_loss_mask.c - weights of the loss from a picture or clip, worked out by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "precompute/encode/loss_mask.h"
+#include "tests/lib/tmp_dir.h"
+
+enum { K = 4, R = 8 };
+
+/* Grey g of frame t, row y, column x into an RGB clip. */
+static void paint(uint8_t *rgb, int h, int w, int t, int y, int x, uint8_t g)
+{
+    memset(rgb + 3 * (((size_t)t * (size_t)h + (size_t)y) * (size_t)w + (size_t)x), g, 3);
+}
+
+static void test_weights(void **state)
+{
+    enum { F = 5, H = 16, W = 24 };
+    static uint8_t rgb[F * H * W * 3];
+    float out[2 * 2 * 3];
+    (void)state;
+    paint(rgb, H, W, 0, 0, 0, 255);                      /* frame 0 stands alone */
+    for (int t = 1; t < F; t++)
+        for (int i = 0; i < R * R; i++)
+            paint(rgb, H, W, t, 8 + i / R, 16 + i % R, t < 3 ? 255 : 51);
+    vprep_loss_weights(out, rgb, F, H, W, K, R);
+    for (int i = 0; i < 12; i++) {
+        float want = i == 0 ? 1.0f / (R * R) : i == 11 ? (1 + 1 + 0.2f + 0.2f) / 4 : 0;
+        assert_true(out[i] >= want - 1e-6f && out[i] <= want + 1e-6f);
+    }
+}
+
+/* PGM is the plainest picture that there is. */
+static char *write_pgm(const char *dir, const char *name, int w, int h, const uint8_t *grey)
+{
+    char *path = vc_path_join(dir, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fprintf(f, "P5\n%d %d\n255\n", w, h);
+    assert_int_equal(fwrite(grey, 1, (size_t)w * (size_t)h, f), w * h);
+    fclose(f);
+    return path;
+}
+
+/* A source of 32x16, of which columns 8 to 23 are taken; the mask is white in columns 8 to 15. */
+static void test_cut(void **state)
+{
+    enum { W = 32, H = 16 };
+    uint8_t grey[W * H];
+    for (int i = 0; i < W * H; i++)
+        grey[i] = i % W >= 8 && i % W < 16 ? 255 : 0;
+    vf_row row = { .loss_mask_path = (char *)"m.pgm",
+                   .loss_mask_file = write_pgm(*state, "m.pgm", W, H, grey) };
+    vprep_source source = { .w = W, .h = H };
+    vprep p = { .meta = { .rows = &row, .n = 1 }, .sources = &source, .vae.ratio = { K, R, R } };
+    vprep_item it = { 0 };
+    int64_t frames[5] = { 3, 4, 5, 6, 7 };               /* a picture holds for all */
+    vprep_clip clip = { .frames = frames, .choice = { .frames = 5, .resize_h = H, .resize_w = W,
+                        .left = 8, .target_h = H, .target_w = 16, .latent_f = 2, .latent_h = 2,
+                        .latent_w = 2 } };
+    static const struct { bool flip; float want[2]; } cases[] = {
+        { false, { 1, 0 } }, { true, { 0, 1 } },
+    };
+    vc_err err = { 0 };
+    float *w;
+    assert_int_equal(prep_identity_of(&source.mask_is, row.loss_mask_file, "m.pgm", &err), 0);
+    assert_int_equal(vf_hash_file(&source.loss_mask, row.loss_mask_file, NULL, &err), 0);
+    for (size_t i = 0; i < 2; i++) {
+        clip.choice.flip = cases[i].flip;
+        if (vprep_loss_mask(&p, &it, &clip, &w, &err)) fail_msg("%s", err.text);
+        for (int k = 0; k < 8; k++)
+            assert_true(w[k] == cases[i].want[k % 2]);
+        free(w);
+    }
+
+    source.w = 40;                                       /* of another shape */
+    assert_int_equal(vprep_loss_mask(&p, &it, &clip, &w, &err), VC_EMISMATCH);
+    assert_string_equal(err.text, "loss_mask_path m.pgm: 32x16, but the source is 40x16: a loss "
+                        "mask covers the whole picture, so it has its shape");
+    free(w);
+    source.w = 64;                                       /* the same shape but for a pixel */
+    source.h = 33;
+    assert_int_equal(vprep_loss_mask(&p, &it, &clip, &w, &err), 0);
+    free(w);
+    /* other bytes than those that were hashed */
+    grey[0] = 128;
+    free(write_pgm(*state, "m.pgm", W, H, grey));
+    assert_int_equal(vprep_loss_mask(&p, &it, &clip, &w, &err), VC_EIO);
+    assert_non_null(strstr(err.text, "changed while this ran"));
+    free(w);
+    free(row.loss_mask_file);
+}
+
+static int setup(void **state)
+{
+    static char dir[256];
+    *state = dir;
+    return tmp_dir_make(dir);
+}
+
+static int teardown(void **state)
+{
+    return vc_remove_tree(*state, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weights), cmocka_unit_test(test_cut),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

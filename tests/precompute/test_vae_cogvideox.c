@@ -1,0 +1,476 @@
+/* AutoencoderKLCogVideoX against diffusers: clips of every length, odd and even latents, tiles,
+ * stored types, the predicted memory, and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "precompute/vae/cogvideox.h"
+#include "tests/lib/golden.h"
+
+/* Of the largest value. f32: sums of up to 27 * 32 terms in another order, some 20 layers deep.
+ * bf16: activations keep 8 bits, 2e-3 each time they are stored. */
+/* Devices sum a convolution's products one after another, not in blocks: 1.5e-5 was seen. */
+#define TOL_F32 (strcmp(golden_device(), "cpu") ? 3e-5 : 1e-5)
+#define TOL_BF16 2e-2
+
+static const vae_class *const cog = &vae_cogvideox;
+
+typedef struct bench {
+    vf_safetensors *golden;
+    vae *vae;
+    vae_info info;
+} bench;
+
+static const char *folder(const vf_safetensors *f, vc_dtype stored)
+{
+    const char *dir = golden_tmp("cogvideox");
+    golden_model(f, dir, stored);
+    return dir;
+}
+
+static bench open_bench(const char *golden, vc_dtype compute, vc_dtype stored, bool tiling)
+{
+    bench b = { .golden = golden_open(golden) };
+    vc_err err = { 0 };
+    encoder_opts o = { .dir = folder(b.golden, stored), .dtype = compute, .device = golden_device(),
+                       .threads = 2, .tiling = tiling };
+    if (cog->open(&b.vae, &o, &b.info, &err)) fail_msg("%s", err.text);
+    return b;
+}
+
+static void close_bench(bench *b)
+{
+    cog->close(b->vae);
+    vf_safetensors_close(b->golden);
+}
+
+/* A stored clip as the VAE gets it: f32 in -1..1. */
+static float *pixels_of(const bench *b, const char *name, int64_t dim[8])
+{
+    float *x = golden_values(b->golden, name, dim);
+    for (int64_t i = 0; i < dim[0] * dim[1] * dim[2] * dim[3]; i++)
+        x[i] = x[i] / 127.5f - 1;
+    return x;
+}
+
+static void near(const bench *b, const char *name, const float *have, double tol)
+{
+    int64_t dim[8], n = 1;
+    float *want = golden_values(b->golden, name, dim);
+    for (int i = 0; i < 4; i++)
+        n *= dim[i];
+    double e = golden_error(have, want, n);
+    if (!(e <= tol)) fail_msg("%s: error %.3g, at most %.3g is right", name, e, tol);
+    free(want);
+}
+
+static void *area(size_t n, size_t size)
+{
+    void *p = calloc(n, size);
+    assert_non_null(p);
+    return p;
+}
+
+/* The first f frames of a clip -> moments, compared with mean.NAME and logvar.NAME. */
+static void encode_like(const bench *b, const char *clip, int f, const char *name, double tol)
+{
+    vc_err err = { 0 };
+    int64_t dim[8];
+    char field[40];
+    float *x = pixels_of(b, clip, dim);
+    size_t n = (size_t)b->info.channels * (size_t)((f - 1) / 4 + 1) * (size_t)(dim[1] / 8) *
+               (size_t)(dim[2] / 8);
+    float *mean = area(n, 4), *logvar = area(n, 4);
+
+    if (cog->encode(b->vae, x, f, (int)dim[1], (int)dim[2], mean, logvar, &err))
+        fail_msg("%s", err.text);
+    snprintf(field, sizeof field, "mean%s", name);
+    near(b, field, mean, tol);
+    snprintf(field, sizeof field, "logvar%s", name);
+    near(b, field, logvar, tol);
+    free(x), free(mean), free(logvar);
+}
+
+static void encode_lengths(const bench *b, const int *lengths, double tol)
+{
+    char name[8];
+
+    for (; *lengths; lengths++) {
+        snprintf(name, sizeof name, ".%d", *lengths);
+        encode_like(b, "short", *lengths, name, tol);
+    }
+    encode_like(b, "tall", 17, ".tall", tol);
+}
+
+static void encodes_every_length(void **state)
+{
+    (void)state;
+    bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, false);
+    encode_lengths(&b, (int[]){ 1, 5, 9, 13, 17, 21, 33, 49, 0 }, TOL_F32);
+    close_bench(&b);
+}
+
+static void encodes_in_bf16(void **state)
+{
+    (void)state;
+    bench b = open_bench("vae_cogvideox", VC_BF16, VC_F32, false);
+    encode_lengths(&b, (int[]){ 1, 5, 17, 0 }, TOL_BF16);
+    close_bench(&b);
+}
+
+/* Weights of other types are used as they are stored: what differs is their rounding. */
+static void reads_half_weights(void **state)
+{
+    static const struct { vc_dtype type; double tol; } rows[] = { { VC_F16, 3e-3 },
+                                                                  { VC_BF16, 2e-2 } };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        bench b = open_bench("vae_cogvideox", VC_F32, rows[i].type, false);
+        vt_param_bytes bytes = vt_params_bytes(b.vae->params);
+        bool here = vt_host_memory(b.vae->g);      /* else on the device, in the same type */
+        assert_int_equal(here ? bytes.mapped : bytes.values, 2 * bytes.frozen);
+        assert_int_equal(here ? bytes.values : bytes.mapped, 0);
+        encode_like(&b, "short", 9, ".9", rows[i].tol);
+        close_bench(&b);
+    }
+}
+
+/* As diffusers' posterior: a last bias far out brings logvar, and only that, to its ends. */
+static void logvar_is_clamped(void **state)
+{
+    (void)state;
+    bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, false);
+    static const float bias[8] = { 50, 50, 50, 50, 1000, -1000, 1000, -1000 };
+    static float x[16 * 16 * 3];
+    float mean[4 * 4], logvar[4 * 4];
+    vc_err err = { 0 };
+    cog_conv *last = &b.vae->encoder.conv_out;
+    vt_tensor *stored = last->b;
+
+    last->b = vt_param_new(b.vae->g, VC_F32, 1, (int64_t[]){ 8 }, bias, VC_F32, false, &err);
+    assert_non_null(last->b);
+    assert_int_equal(cog->encode(b.vae, x, 1, 16, 16, mean, logvar, &err), 0);
+    for (int i = 0; i < 16; i++) {
+        assert_true(mean[i] > 20);
+        assert_true(logvar[i] == (i / 4 % 2 ? -30 : 20));
+    }
+    vt_param_free(b.vae->g, last->b);
+    last->b = stored;
+    close_bench(&b);
+}
+
+/* ---- decode ---- */
+
+typedef struct frames {
+    float *v;
+    size_t frame;
+} frames;
+
+static void keep_frames(void *arg, const float *values, int first, int n, int h, int w)
+{
+    frames *f = arg;
+    assert_int_equal((size_t)h * (size_t)w * 3, f->frame);
+    memcpy(f->v + (size_t)first * f->frame, values, (size_t)n * f->frame * 4);
+}
+
+/* Latents 0..n-1 of the golden's z, [C,n,h,w]. */
+static float *some_latents(const bench *b, int n, int64_t dim[8])
+{
+    float *z = golden_values(b->golden, "z", dim), *some;
+    size_t grid = (size_t)(dim[2] * dim[3]);
+    some = area((size_t)dim[0] * (size_t)n * grid, 4);
+    for (int64_t c = 0; c < dim[0]; c++)
+        memcpy(some + (size_t)c * (size_t)n * grid, z + (size_t)(c * dim[1]) * grid,
+               (size_t)n * grid * 4);
+    free(z);
+    return some;
+}
+
+static void decode_counts(const bench *b, int from, int to, double tol)
+{
+    for (int n = from; n <= to; n++) {
+        vc_err err = { 0 };
+        int64_t dim[8];
+        char name[16];
+        float *z = some_latents(b, n, dim);
+        int f = cog->frames(n), h = (int)dim[2], w = (int)dim[3];
+        frames out = { .frame = (size_t)(h * w * 64 * 3) };
+        out.v = area((size_t)f * out.frame, 4);
+        cog_pass p = { .source = z, .f = n, .h = h, .w = w, .rows = h, .columns = w,
+                       .take = keep_frames, .arg = &out };
+        assert_int_equal(f, n % 2 ? 4 * n - 3 : 4 * n);
+        if (cog_decode(b->vae, &p, &err)) fail_msg("%s", err.text);
+        snprintf(name, sizeof name, "sample.%d", n);
+        near(b, name, out.v, tol);
+        free(z), free(out.v);
+    }
+}
+
+static void decodes_odd_and_even(void **state)
+{
+    (void)state;
+    bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, false);
+    decode_counts(&b, 1, 5, TOL_F32);
+    close_bench(&b);
+    b = open_bench("vae_cogvideox", VC_BF16, VC_F32, false);
+    decode_counts(&b, 3, 4, TOL_BF16);
+    close_bench(&b);
+}
+
+/* Bytes: equal, but where a value lies within the tolerance of f32 of a half. */
+static void same_bytes(const bench *b, const char *name, const uint8_t *have)
+{
+    int64_t dim[8];
+    float *want = golden_values(b->golden, name, dim);
+    int64_t n = dim[0] * dim[1] * dim[2] * dim[3], off = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int d = abs((int)have[i] - (int)want[i]);
+        if (d > 1) fail_msg("%s: byte %d is %d, not %g", name, (int)i, have[i], (double)want[i]);
+        off += d;
+    }
+    if (off > n / 1000) fail_msg("%s: %d bytes of %d differ by one", name, (int)off, (int)n);
+    free(want);
+}
+
+static void decodes_to_bytes(void **state)
+{
+    (void)state;
+    bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, false);
+    for (int n = 1; n <= 5; n++) {
+        vc_err err = { 0 };
+        int64_t dim[8];
+        char name[16];
+        float *z = some_latents(&b, n, dim);
+        uint8_t *rgb = area((size_t)(cog->frames(n) * dim[2] * dim[3] * 64 * 3), 1);
+        if (cog->decode(b.vae, z, n, (int)dim[2], (int)dim[3], rgb, &err))
+            fail_msg("%s", err.text);
+        snprintf(name, sizeof name, "u8.%d", n);
+        same_bytes(&b, name, rgb);
+        free(z), free(rgb);
+    }
+    close_bench(&b);
+}
+
+/* ---- tiles ---- */
+
+static void tiles_are_blended(void **state)
+{
+    (void)state;
+    bench b = open_bench("vae_cogvideox_tiles", VC_F32, VC_F32, true);
+    encode_like(&b, "pixels", 17, "", TOL_F32);
+    vc_err err = { 0 };
+    int64_t dim[8];
+    float *z = some_latents(&b, 3, dim);
+    uint8_t *rgb = area((size_t)(9 * dim[2] * dim[3] * 64 * 3), 1);
+    if (cog->decode(b.vae, z, 3, (int)dim[2], (int)dim[3], rgb, &err)) fail_msg("%s", err.text);
+    same_bytes(&b, "u8", rgb);
+    free(z), free(rgb);
+    close_bench(&b);
+}
+
+/* Below the threshold tiling changes nothing, and the fingerprint knows of it. */
+static void small_clips_are_one_tile(void **state)
+{
+    (void)state;
+    bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, true);
+    vf_key with = b.info.fingerprint;
+    encode_like(&b, "tall", 17, ".tall", TOL_F32);
+    close_bench(&b);
+    b = open_bench("vae_cogvideox", VC_F32, VC_F32, false);
+    assert_memory_not_equal(with.b, b.info.fingerprint.b, sizeof with.b);
+    assert_int_equal(b.info.channels, 4);
+    assert_int_equal(b.info.ratio[0], 4);
+    assert_int_equal(b.info.ratio[1], 8);
+    assert_true(b.info.scaling_factor == 0.7 && b.info.invert_scale_latents && b.info.has_logvar);
+    close_bench(&b);
+}
+
+/* ---- memory ---- */
+
+static void memory_is_predicted(void **state)
+{
+    static const struct { bool decode; int f, h, w; } rows[] = {
+        { false, 1, 16, 24 }, { false, 9, 40, 24 }, { false, 17, 16, 24 }, { false, 49, 16, 24 },
+        { true, 1, 2, 3 }, { true, 2, 2, 3 }, { true, 3, 2, 3 }, { true, 13, 2, 3 },
+    };
+    (void)state;
+    bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, false);
+    size_t most = 0;
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        vc_err err = { 0 };
+        int f = rows[i].f, h = rows[i].h, w = rows[i].w, rc;
+        size_t bytes, n = (size_t)(f * h * w) * 768;
+        float *in = area(n, 4), *out = area(n, 4);
+        rc = cog->memory(b.vae, rows[i].decode, f, h, w, &bytes, &err);
+        if (!rc && rows[i].decode)
+            rc = cog->decode(b.vae, in, f, h, w, (uint8_t *)out, &err);
+        else if (!rc)
+            rc = cog->encode(b.vae, in, f, h, w, out, NULL, &err);
+        if (rc) fail_msg("%s", err.text);
+        vt_usage use = vt_usage_of(b.vae->g);
+        assert_int_equal(use.pool_peak + use.scratch, bytes);
+        free(in), free(out);
+        if (w == 24 && h == 16 && f >= 17) {       /* however long the clip is */
+            if (most) assert_int_equal(bytes, most);
+            most = bytes;
+        }
+    }
+    close_bench(&b);
+}
+
+/* Three activations of the widest level, and what is carried. */
+static void bound_of_memory(void **state)
+{
+    (void)state;
+    bench b = open_bench("vae_cogvideox_tiles", VC_F32, VC_F32, false);  /* two resnets a level */
+    size_t one, two, act = (size_t)9 * 96 * 96 * 16 * 4;
+    vc_err err = { 0 };
+    assert_int_equal(cog->memory(b.vae, false, 9, 96, 96, &one, &err), 0);
+    assert_int_equal(cog->memory(b.vae, false, 49, 96, 96, &two, &err), 0);
+    assert_in_range(one, 3 * act, 3 * act + act / 2);
+    assert_in_range(two, one, 5 * act);
+    /* decoder: the last level's input is half as wide again and lives until its shortcut is added;
+     * tensors of two sizes leave holes */
+    assert_int_equal(cog->memory(b.vae, true, 3, 12, 12, &one, &err), 0);
+    assert_in_range(one, 4 * act + act / 2, 5 * act + act / 2);
+    close_bench(&b);
+}
+
+/* ---- what is refused ---- */
+
+static void refuses_sizes(void **state)
+{
+    static const struct { int f, h, w; const char *says; } rows[] = {
+        { 2, 16, 16, "4k+1" }, { 8, 16, 16, "4k+1" }, { 0, 16, 16, "4k+1" }, { -3, 16, 16, "4k+1" },
+        { 1 << 20, 16, 16, "4k+1" }, { 5, 12, 16, "multiples of 8" },
+        { 5, 16, 0, "multiples of 8" }, { 5, 16, 1 << 20, "multiples of 8" },
+    };
+    (void)state;
+    bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, true);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        vc_err err = { 0 };
+        size_t bytes;
+        int rc = cog->encode(b.vae, NULL, rows[i].f, rows[i].h, rows[i].w, NULL, NULL, &err);
+        assert_int_equal(rc, VC_EINVAL);
+        assert_non_null(strstr(err.text, rows[i].says));
+        assert_int_equal(cog->memory(b.vae, false, rows[i].f, rows[i].h, rows[i].w, &bytes, &err),
+                         VC_EINVAL);
+    }
+    vc_err err = { 0 };
+    assert_int_equal(cog->decode(b.vae, NULL, 0, 2, 2, NULL, &err), VC_EINVAL);
+    assert_int_equal(cog->decode(b.vae, NULL, 1, 1 << 20, 2, NULL, &err), VC_EINVAL);
+    close_bench(&b);
+}
+
+/* Opens the folder with another config.json; the text of the failure. */
+static const char *opened_with(const char *dir, const char *config)
+{
+    static vc_err err;
+    char *path = vc_path_join(dir, "config.json");
+    vae *v = NULL;
+    vae_info info;
+    encoder_opts o = { .dir = dir, .dtype = VC_F32, .device = golden_device(), .threads = 1 };
+
+    err = (vc_err){ 0 };
+    assert_int_equal(vc_file_write(path, config, strlen(config), &err), 0);
+    free(path);
+    int rc = cog->open(&v, &o, &info, &err);
+    cog->close(v);
+    if (rc) assert_null(v);
+    return rc ? err.text : "";
+}
+
+static void refuses_configs(void **state)
+{
+    static const struct { const char *config, *says; } rows[] = {
+        { "{\"_class_name\":\"AutoencoderKL\"}", "_class_name" },
+        { "{\"use_quant_conv\":true}", "use_quant_conv" },
+        { "{\"use_post_quant_conv\":true}", "use_post_quant_conv" },
+        { "{\"temporal_compression_ratio\":8}", "temporal_compression_ratio" },
+        { "{\"act_fn\":\"gelu\"}", "act_fn" },
+        { "{\"in_channels\":4}", "in_channels" },
+        { "{\"block_out_channels\":[16,32]}", "block_out_channels" },
+        { "{\"block_out_channels\":[16,24,24,1e300]}", "block_out_channels" },
+        { "{\"block_out_channels\":[16,24,24,30.5]}", "block_out_channels" },
+        { "{\"block_out_channels\":\"x\"}", "block_out_channels" },
+        { "{\"block_out_channels\":[16,24,24,33]}", "norm_num_groups" },
+        { "{\"down_block_types\":[\"CogVideoXDownBlock3D\"]}", "down_block_types" },
+        { "{\"up_block_types\":[\"a\",\"b\",\"c\",\"d\"]}", "up_block_types" },
+        { "{\"layers_per_block\":200}", "layers_per_block" },
+        { "{\"latent_channels\":0}", "latent_channels" },
+        { "{\"norm_num_groups\":-1}", "norm_num_groups" },
+        { "{\"norm_eps\":0}", "norm_eps" },
+        { "{\"sample_height\":0}", "sample_height" },
+        { "{\"scaling_factor\":0}", "scaling_factor" },
+        { "{\"latents_mean\":[1,2]}", "latents_mean" },
+        { "{\"latent_channels\":1,\"latents_mean\":[0],\"latents_std\":[0]}", "latents_std" },
+        { "{\"latent_channels\":1,\"latents_std\":[1]}", "latents_mean" },
+        { "{\"block_out_channels\":[16,24,24,32],\"norm_num_groups\":4,\"latent_channels\":4,"
+          "\"layers_per_block\":2}", "resnets.1" },                      /* missing */
+        { "{\"block_out_channels\":[16,24,32],\"norm_num_groups\":4,\"latent_channels\":4,"
+          "\"layers_per_block\":1}", "encoder" },                        /* another shape */
+        { "[]", "config.json" }, { "{", "config.json" },
+    };
+    (void)state;
+    vf_safetensors *f = golden_open("vae_cogvideox");
+    const char *dir = folder(f, VC_F32);
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *text = opened_with(dir, rows[i].config);
+        if (!strstr(text, rows[i].says))
+            fail_msg("%s: \"%s\" does not name %s", rows[i].config, text, rows[i].says);
+    }
+    assert_string_equal(opened_with(dir, vf_safetensors_meta(f, "config")), "");
+    vf_safetensors_close(f);
+}
+
+/* Tiles that would not make the whole picture are refused, not cropped. */
+static void refuses_uneven_tiles(void **state)
+{
+    (void)state;
+    vf_safetensors *f = golden_open("vae_cogvideox");
+    const char *dir = folder(f, VC_F32);
+    vc_err err = { 0 };
+    vae *v;
+    vae_info info;
+    encoder_opts o = { .dir = dir, .dtype = VC_F32, .device = golden_device(), .threads = 1, .tiling = true };
+    float *x = area(48 * 64 * 3, 4);
+    static const char *const sizes[] = { "16", "18", "30", "33", "46" };
+    static const char config[] = "{\"block_out_channels\":[16,24,24,32],\"norm_num_groups\":4,"
+                                 "\"latent_channels\":4,\"layers_per_block\":1,"
+                                 "\"sample_height\":%s,\"sample_width\":%s}";
+    for (int i = 0; i < 5; i++) {
+        char *text = vc_format(config, sizes[i], sizes[i]);
+        char *path = vc_path_join(dir, "config.json");
+        assert_int_equal(vc_file_write(path, text, strlen(text), &err), 0);
+        assert_int_equal(cog->open(&v, &o, &info, &err), 0);
+        float mean[4 * 6 * 8];
+        int rc = cog->encode(v, x, 1, 48, 64, mean, NULL, &err);
+        if (rc && (rc != VC_EINVAL || !strstr(err.text, "tiles of"))) fail_msg("%s", err.text);
+        cog->close(v);
+        free(text), free(path);
+    }
+    free(x);
+    vf_safetensors_close(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(encodes_every_length), cmocka_unit_test(encodes_in_bf16),
+        cmocka_unit_test(reads_half_weights), cmocka_unit_test(logvar_is_clamped),
+        cmocka_unit_test(decodes_odd_and_even), cmocka_unit_test(decodes_to_bytes),
+        cmocka_unit_test(tiles_are_blended), cmocka_unit_test(small_clips_are_one_tile),
+        cmocka_unit_test(memory_is_predicted),
+        cmocka_unit_test(bound_of_memory), cmocka_unit_test(refuses_sizes),
+        cmocka_unit_test(refuses_configs), cmocka_unit_test(refuses_uneven_tiles),
+    };
+    return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+}

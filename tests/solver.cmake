@@ -1,1 +1,0 @@
-vlt_test(test_solver SOURCES test_solver.c golden.c LIBS vlt_train)

@@ -1,0 +1,262 @@
+/* test_matmul.c - products of every kernel set, against f64 loops. */
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cpu/dnnl.h"
+#include "tests/tensor/kernels_dev.h"
+
+typedef struct mm_case {
+    int64_t m, n, k;
+    bool ta, tb;
+    vc_dtype a, b, c;
+    float alpha, beta;
+    bool bias;
+    int gap;                                  /* unused elements between rows */
+} mm_case;
+#define F VC_F32
+#define H VC_BF16
+static const mm_case mm_cases[] = {
+    { 1, 1, 1, 0, 0, F, F, F, 1, 0, 0, 0 },
+    { 3, 7, 17, 0, 1, F, F, F, 1, 0, 1, 0 },
+    { 7, 3, 33, 1, 0, F, F, F, 1, 1, 0, 3 },
+    { 33, 65, 17, 0, 0, F, F, F, 0.5f, 2, 1, 5 },
+    { 65, 33, 300, 1, 1, F, F, F, 1, -0.5f, 0, 1 },
+    { 17, 65, 513, 0, 1, F, H, F, 1, 1, 1, 0 },
+    { 200, 40, 65, 0, 1, F, VC_F16, F, 1, 0, 1, 0 },
+    { 31, 47, 70, 0, 1, F, VC_F8E4M3, F, 2, 0, 0, 0 },
+    { 31, 47, 70, 0, 0, F, VC_F8E5M2, H, 1, 1, 1, 2 },
+    { 40, 129, 600, 0, 1, H, H, H, 1, 0, 1, 0 },
+    { 33, 31, 65, 0, 0, H, H, H, 1, 1, 0, 1 },
+    { 65, 97, 31, 1, 0, H, H, F, 1, 0, 0, 1 },
+    { 96, 64, 1100, 1, 0, H, H, F, 1, 1, 0, 0 },
+    { 1, 33, 1, 0, 1, H, H, H, 1, 0, 0, 0 },
+    { 17, 7, 33, 0, 1, H, F, H, 1, 0, 0, 0 },
+    { 19, 40, 45, 1, 1, H, VC_F8E4M3, F, 0.25f, 1, 1, 3 },
+    { 50, 4, 64, 0, 1, F, F, F, 1, 0, 0, 0 },
+    { 4, 50, 130, 1, 0, F, H, F, 1, 1, 0, 0 },
+    { 50, 64, 4, 0, 1, H, F, H, 2, 1, 0, 0 },
+    { 3, 5, 0, 0, 1, F, F, F, 1, 0.5f, 1, 0 },
+    { 3, 5, 0, 0, 1, F, F, F, 1, 0, 0, 0 },
+    { 800, 70, 20, 0, 1, F, F, F, 1, 0, 1, 0 },
+    /* a LoRA's gradients: few rows, B as it lies, in whole panels and a rest; and turned */
+    { 16, 150, 300, 1, 0, F, F, F, 1, 0, 0, 3 },
+    { 23, 97, 260, 1, 0, F, F, H, 0.5f, 1, 1, 0 },
+    { 4, 64, 140, 0, 0, F, F, F, 1, 1, 1, 2 },
+    { 130, 48, 300, 1, 0, F, F, F, 1, 1, 0, 1 },
+    { 150, 101, 129, 1, 0, F, F, H, 2, 0.5f, 0, 0 },
+};
+/* What oneDNN does: as it lies; widened whole; in slabs of op(B)'s columns and op(A)'s rows. */
+static const mm_case large_cases[] = {
+    { 128, 128, 128, 0, 1, F, F, F, 1, 1, 1, 3 },
+    { 130, 140, 150, 1, 0, F, F, F, 1, 0, 0, 0 },
+    { 150, 520, 530, 0, 0, H, H, H, 0.5f, 0.5f, 1, 1 },
+    { 129, 530, 600, 1, 0, F, F, F, 2, 1, 1, 0 },
+    { 150, 513, 530, 0, 1, F, VC_F16, F, 1, 0, 1, 0 },
+    { 136, 530, 600, 1, 0, H, F, F, 1, 1, 0, 2 },
+    { 150, 520, 530, 0, 1, H, VC_F8E4M3, H, 1, 0, 1, 0 },
+    { 300, 520, 33000, 0, 1, H, H, H, 1, 0, 1, 0 },
+    { 300, 520, 33000, 1, 0, F, H, F, 1, 1, 1, 0 },
+};
+#undef F
+#undef H
+
+typedef struct mm_data {
+    vt_tensor *a, *b, *c, *bias, *was;
+} mm_data;
+
+static mm_data mm_make(const mm_case *x)
+{
+    kd_rng r = { 7 }, again;
+    mm_data d = { 0 };
+    d.a = kd_tensor(&r, x->a, 2, (int64_t[]){ x->ta ? x->k : x->m, x->ta ? x->m : x->k }, x->gap,
+                    NULL);
+    d.b = kd_tensor(&r, x->b, 2, (int64_t[]){ x->tb ? x->n : x->k, x->tb ? x->k : x->n }, x->gap,
+                    NULL);
+    if (x->bias)
+        d.bias = kd_tensor(&r, VC_F32, 1, &x->n, 0, NULL);
+    again = r;
+    d.c = kd_tensor(&r, x->c, 2, (int64_t[]){ x->m, x->n }, x->gap, NULL);
+    d.was = kd_tensor(&again, x->c, 2, (int64_t[]){ x->m, x->n }, x->gap, NULL);
+    if (x->beta == 0)
+        kd_fill(d.c, NAN);                    /* must not be read */
+    return d;
+}
+
+static void mm_free(mm_data *d)
+{
+    kd_free(d->a), kd_free(d->b), kd_free(d->c), kd_free(d->bias), kd_free(d->was);
+}
+
+static void mm_run(const kd_dev *d, const mm_case *x, const mm_data *t)
+{
+    d->be->matmul(d->dev, t->c, t->a, x->ta, t->b, x->tb, t->bias, x->alpha, x->beta);
+}
+
+/* Each `step`-th row and column. */
+static void mm_check(const char *set, const kd_dev *d, const mm_case *x, size_t row,
+                     const mm_data *t, int64_t step)
+{
+    bool as_bf16 = d->bf16 && x->a == VC_BF16;
+
+    for (int64_t i = 0; i < x->m; i += step)
+        for (int64_t j = 0; j < x->n; j += step) {
+            double sum = 0, size = 0;
+            for (int64_t k = 0; k < x->k; k++) {
+                double b = x->tb ? kd_at(t->b, j, k, 0, 0) : kd_at(t->b, k, j, 0, 0);
+                double p = (x->ta ? kd_at(t->a, k, i, 0, 0) : kd_at(t->a, i, k, 0, 0)) *
+                           (as_bf16 ? kd_bf16(b) : b);
+                sum += p;
+                size += fabs(p);
+            }
+            double want = x->alpha * sum + (x->bias ? kd_at(t->bias, j, 0, 0, 0) : 0) +
+                          (x->beta ? x->beta * kd_at(t->was, i, j, 0, 0) : 0);
+            double got = kd_at(t->c, i, j, 0, 0);
+            if (!(fabs(got - want) <= 5e-7 * (size + 4) + kd_half_step(x->c) * fabs(want)))
+                fail_msg("%s, row %zu: c[%d,%d] is %.9g, not %.9g", set, row, (int)i, (int)j, got,
+                         want);
+        }
+}
+
+TEST(matmul_against_f64)
+{
+    (void)state;
+    EACH_SET(s) {
+        kd_dev d = kd_open(*s, 2);
+        for (size_t i = 0; i < COUNT(mm_cases); i++) {
+            mm_data t = mm_make(&mm_cases[i]);
+            mm_run(&d, &mm_cases[i], &t);
+            mm_check(*s, &d, &mm_cases[i], i, &t, 1);
+            mm_free(&t);
+        }
+        kd_close(&d);
+    }
+}
+
+/* By whatever oneDNN has for this machine. */
+TEST(matmul_by_onednn)
+{
+    (void)state;
+    EACH_SET(s) {
+        kd_dev d = kd_open(*s, 2);
+        for (size_t i = 0; d.dev->dnnl && i < COUNT(mm_cases); i++) {
+            const mm_case *x = &mm_cases[i];
+            bool can = x->a == VC_F32 && x->b == VC_F32 && x->c == VC_F32 && x->alpha == 1 &&
+                       (x->beta == 0 || x->beta == 1) && x->k > 0 && x->m > 1 && x->n > 1;
+            for (int again = 0; again < 2; again++) {     /* the second time from what was kept */
+                mm_data t = mm_make(x);
+                bool done = cpu_dnnl_matmul(d.dev, t.c, t.a, x->ta, t.b, x->tb, t.bias, x->alpha,
+                                            x->beta, true);
+                if (done != can)
+                    fail_msg("%s, row %zu: oneDNN %s it", *s, i, done ? "did" : "did not do");
+                if (done)
+                    mm_check(*s, &d, x, i, &t, 1);
+                mm_free(&t);
+            }
+        }
+        kd_close(&d);
+    }
+}
+
+TEST(large_matmul_by_onednn)
+{
+    (void)state;
+    EACH_SET(s) {
+        kd_dev d = kd_open(*s, 2);
+        for (size_t i = 0; d.dev->dnnl && i < COUNT(large_cases); i++) {
+            const mm_case *x = &large_cases[i];
+            bool want = !d.bf16 || x->a != VC_BF16;        /* those are AMX's own */
+            mm_data one = mm_make(x), two = mm_make(x);
+            bool done = cpu_matmul_dnnl(d.dev, one.c, one.a, x->ta, one.b, x->tb, one.bias,
+                                        x->alpha, x->beta);
+            if (done != want)
+                fail_msg("%s, row %zu: oneDNN %s it", *s, i, done ? "did" : "did not do");
+            if (done) {
+                mm_check(*s, &d, x, i, &one, x->k > 1000 ? 37 : 7);
+                mm_run(&d, x, &two);
+                if (memcmp(one.c->data, two.c->data, kd_bytes(one.c)))
+                    fail_msg("%s, row %zu: other bits the second time", *s, i);
+            }
+            mm_free(&one), mm_free(&two);
+        }
+        kd_close(&d);
+    }
+}
+
+/* The device counts on two threads and gets one: inside another team, whose members OpenMP gives none;
+ * and in a thread that OpenMP did not make. */
+enum { IN_TEAM, IN_THREAD, PLACES };
+
+typedef struct elsewhere {
+    kd_dev *d;
+    const mm_case *x;
+    mm_data *t;
+} elsewhere;
+
+static void *run_there(void *of)
+{
+    const elsewhere *e = of;
+
+    mm_run(e->d, e->x, e->t);
+    return NULL;
+}
+
+TEST(matmul_in_other_teams)
+{
+    (void)state;
+    EACH_SET(s) {
+        kd_dev d = kd_open(*s, 2);
+        for (size_t i = 0; i < COUNT(large_cases); i++)
+            for (int place = 0; place < PLACES; place++) {
+                mm_data t = mm_make(&large_cases[i]);
+                elsewhere e = { &d, &large_cases[i], &t };
+                pthread_t thread;
+                if (place == IN_TEAM) {
+#pragma omp parallel num_threads(2)
+#pragma omp master
+                    run_there(&e);
+                } else {
+                    assert_int_equal(pthread_create(&thread, NULL, run_there, &e), 0);
+                    pthread_join(thread, NULL);
+                }
+                mm_check(*s, &d, e.x, i, &t, e.x->k > 1000 ? 37 : 7);
+                mm_free(&t);
+            }
+        kd_close(&d);
+    }
+}
+
+TEST(matmul_same_bits_for_any_threads)
+{
+    (void)state;
+    EACH_SET(s)
+        for (size_t i = 0; i < COUNT(mm_cases); i++) {
+            mm_data one = mm_make(&mm_cases[i]);
+            kd_dev d = kd_open(*s, 1);
+            mm_run(&d, &mm_cases[i], &one);
+            kd_close(&d);
+            for (int threads = 2; threads <= 5; threads += 3) {
+                mm_data many = mm_make(&mm_cases[i]);
+                d = kd_open(*s, threads);
+                mm_run(&d, &mm_cases[i], &many);
+                kd_close(&d);
+                if (memcmp(one.c->data, many.c->data, kd_bytes(one.c)))
+                    fail_msg("%s, row %zu: other bits with %d threads", *s, i, threads);
+                mm_free(&many);
+            }
+            mm_free(&one);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matmul_against_f64),
+        cmocka_unit_test(matmul_by_onednn),
+        cmocka_unit_test(large_matmul_by_onednn),
+        cmocka_unit_test(matmul_in_other_teams),
+        cmocka_unit_test(matmul_same_bits_for_any_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,525 @@
+/* test_tape.c - backward, blocks and recomputation, dry steps, memory in the steady state. The
+ * program is linked with --wrap for malloc and its kin, so that it can count them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/tensor/engine_model.h"
+
+/* ---- counting the allocator ---- */
+
+static long allocations;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+    __atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED);
+    return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    __atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED);
+    return __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    __atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED);
+    return __real_realloc(p, n);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    __atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED);
+    return __real_aligned_alloc(align, n);
+}
+
+/* ---- blocks ---- */
+
+static void test_recompute_is_exact(void **state)
+{
+    static const vc_dtype types[] = { VC_F32, VC_BF16 };
+
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        float loss[2], *grad[2];
+        size_t n[2], saved[2];
+        for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+            vt_ctx *g = em_context(types[t]);
+            em_model m;
+            em_open(&m, g, 1);
+            assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+            loss[how] = em_step(g, &m, (vt_remat)how, 0);
+            grad[how] = em_gradients(&m, &n[how]);
+            saved[how] = vt_usage_of(g).saved;
+            vt_params_close(m.p);
+            vt_close(g);
+        }
+        assert_true(loss[0] == loss[1] && loss[0] > 0);
+        assert_int_equal(n[0], n[1]);
+        for (size_t i = 0; i < n[0]; i++)
+            if (grad[0][i] != grad[1][i])
+                fail_msg("%s gradient %zu: %.9g kept, %.9g recomputed", vc_dtype_name(types[t]), i,
+                         (double)grad[0][i], (double)grad[1][i]);
+        assert_true(saved[1] * 4 < saved[0]);
+        free(grad[0]);
+        free(grad[1]);
+    }
+}
+
+/* Different thread counts differ in the last bits only; the same one not at all. */
+static void test_threads(void **state)
+{
+    float *grad[3], loss[3];
+    size_t n;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        vt_ctx *g = em_context_of(VC_F32, i == 0 ? 1 : 3, 64 << 20);
+        em_model m;
+        em_open(&m, g, 1);
+        assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+        loss[i] = em_step(g, &m, VT_KEEP, 0);
+        grad[i] = em_gradients(&m, &n);
+        vt_params_close(m.p);
+        vt_close(g);
+    }
+    assert_true(loss[1] == loss[2]);
+    assert_memory_equal(grad[1], grad[2], n * sizeof(float));
+    float most = 0;
+    for (size_t k = 0; k < n; k++)
+        most = fmaxf(most, fabsf(grad[0][k]));
+    for (size_t k = 0; k < n; k++)
+        assert_true(fabsf(grad[0][k] - grad[1][k]) <= 2e-6f * most);
+    for (int i = 0; i < 3; i++)
+        free(grad[i]);
+}
+
+typedef struct journal { char text[1000]; } journal;
+
+static void on_enter(void *arg, const vt_block *b, bool backward)
+{
+    char *t = ((journal *)arg)->text;
+    sprintf(t + strlen(t), "%s%d ", backward ? "E" : "e", b->index);
+}
+
+static void on_leave(void *arg, const vt_block *b, bool backward)
+{
+    char *t = ((journal *)arg)->text;
+    sprintf(t + strlen(t), "%s%d ", backward ? "L" : "l", b->index);
+}
+
+static void on_ready(void *arg, const vt_block *b)
+{
+    char *t = ((journal *)arg)->text;
+    sprintf(t + strlen(t), "r%d ", b->index);
+}
+
+static void test_hooks(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    em_model m;
+
+    (void)state;
+    em_open(&m, g, 1);
+    assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+    for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+        journal log = { "" };
+        vt_set_hooks(g, &(vt_hooks){ &log, on_enter, on_leave, on_ready });
+        em_step(g, &m, (vt_remat)how, 0);
+        assert_string_equal(log.text, "e0 l0 e1 l1 e2 l2 e3 l3 "
+                                      "E3 L3 r3 E2 L2 r2 E1 L1 r1 E0 L0 r0 ");
+    }
+    vt_set_hooks(g, NULL);
+    em_step(g, &m, VT_KEEP, 0);
+    vt_params_close(m.p);
+    vt_close(g);
+}
+
+/* Outputs that are inputs, views of inputs, views of one tensor inside, and one unused. */
+static void odd_block(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **out)
+{
+    vt_tensor *h = vt_mul(g, vt_gelu(g, in[0]), *(vt_tensor *const *)arg);
+
+    out[0] = vt_slice(g, h, 0, 0, 2);
+    out[1] = vt_slice(g, h, 0, 2, 4);
+    out[2] = in[0];
+    out[3] = vt_slice(g, in[1], 0, 1, 3);
+    out[4] = vt_scale(g, in[0], 3.0f);
+}
+
+static void test_odd_outputs(void **state)
+{
+    float grad[2][4 * 8 * 3];
+
+    (void)state;
+    for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+        vt_ctx *g = em_context(VC_F32);
+        vt_tensor *p[3], *out[5];
+        for (int i = 0; i < 3; i++) {
+            p[i] = vt_param_new(g, VC_F32, 2, (int64_t[]){ 4, 8 }, em_data(32 + (size_t)i), VC_F32,
+                                false, NULL);
+            assert_int_equal(vt_param_train(g, p[i], VC_F32, NULL), 0);
+        }
+        vt_step_begin(g, VT_RECORD);
+        vt_tensor *in[] = { vt_scale(g, p[0], 1.5f), vt_scale(g, p[1], 0.5f), NULL };
+        vt_block b = { odd_block, &p[2], 3, 5, 0 };
+        vt_run_block(g, &b, (vt_remat)how, in, out);
+        vt_tensor *s = vt_mul(g, out[0], vt_silu(g, out[1]));
+        s = vt_add(g, s, vt_mul(g, vt_slice(g, out[2], 0, 1, 3), out[3]));
+        vt_backward(g, vt_add(g, vt_sum(g, s), vt_sum(g, in[0])));
+        vc_err err;
+        if (vt_step_end(g, &err))
+            fail_msg("%s", err.text);
+        for (int i = 0; i < 3; i++) {
+            memcpy(&grad[how][32 * i], p[i]->grad->data, 32 * sizeof(float));
+            vt_param_free(g, p[i]);
+        }
+        vt_close(g);
+    }
+    assert_memory_equal(grad[0], grad[1], sizeof grad[0]);
+    for (int i = 0; i < 96; i++)
+        assert_true(i / 8 == 4 || i / 8 == 7 || grad[0][i] != 0.0f);
+}
+
+static void failing_block(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **out)
+{
+    int *calls = *(int *const *)arg;
+    out[0] = ++*calls == 2 ? vt_slice(g, in[0], 0, 0, 1) : vt_scale(g, in[0], 2.0f);
+}
+
+static void test_block_that_changes(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    int calls = 0, *arg = &calls;
+    vc_err err = { 0 };
+    vt_tensor *p = vt_param_new(g, VC_F32, 1, (int64_t[]){ 4 }, NULL, VC_F32, false, NULL), *y;
+
+    (void)state;
+    assert_int_equal(vt_param_train(g, p, VC_F32, NULL), 0);
+    vt_step_begin(g, VT_RECORD);
+    vt_tensor *x = vt_scale(g, p, 1.0f);
+    vt_run_block(g, &(vt_block){ failing_block, &arg, 1, 1, 5 }, VT_RECOMPUTE, &x, &y);
+    vt_backward(g, vt_sum(g, y));
+    assert_int_equal(vt_step_end(g, &err), VC_EINVAL);
+    assert_non_null(strstr(err.text, "the second run gave another output"));
+    vt_param_free(g, p);
+    vt_close(g);
+}
+
+/* ---- dry steps, memory ---- */
+
+static void test_dry(void **state)
+{
+    static const vc_dtype types[] = { VC_F32, VC_BF16 };
+
+    (void)state;
+    for (int t = 0; t < 2; t++)
+        for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+            vt_ctx *g = em_context(types[t]);
+            em_model m;
+            size_t n;
+            em_open(&m, g, 1);
+            assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+            assert_true(em_step(g, &m, (vt_remat)how, VT_DRY) == 0.0f);
+            vt_usage dry = vt_usage_of(g);
+            float *grad = em_gradients(&m, &n);
+            for (size_t i = 0; i < n; i++)
+                assert_true(grad[i] == 0.0f);
+            em_step(g, &m, (vt_remat)how, 0);
+            vt_usage real = vt_usage_of(g);
+            assert_int_equal(dry.pool_peak, real.pool_peak);
+            assert_true(dry.scratch > 0 && dry.scratch <= real.scratch);
+            assert_true(real.scratch - dry.scratch <= 2 * 4096 * 4);     /* of the rows' kernels */
+            assert_int_equal(dry.saved, real.saved);
+            assert_true(dry.flops == real.flops && dry.flops > 0);
+            free(grad);
+            vt_params_close(m.p);
+            vt_close(g);
+            /* exactly that much is enough, and 64 bytes less is not */
+            for (int less = 0; less < 2; less++) {
+                vc_err err;
+                g = em_context_of(types[t], 2, dry.pool_peak - (size_t)less * 64);
+                em_open(&m, g, 1);
+                assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+                vt_step_begin(g, VT_RECORD);
+                vt_backward(g, em_loss(g, &m, (vt_remat)how, LAYERS));
+                assert_int_equal(vt_step_end(g, &err), less ? VC_ENOMEM : 0);
+                vt_params_close(m.p);
+                vt_close(g);
+            }
+        }
+}
+
+/* Forward alone needs one block's memory, however many there are. */
+static void test_forward_peak(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    em_model m;
+    size_t peak[LAYERS + 1];
+
+    (void)state;
+    em_open(&m, g, 1);
+    for (int n = 1; n <= LAYERS; n++) {
+        vt_step_begin(g, 0);
+        vt_tensor *loss = em_loss(g, &m, VT_KEEP, n);
+        assert_true(vt_item(g, loss) > 0);
+        assert_int_equal(vt_step_end(g, NULL), 0);
+        peak[n] = vt_usage_of(g).pool_peak;
+    }
+    assert_int_equal(peak[2], peak[3]);
+    assert_int_equal(peak[2], peak[LAYERS]);
+    vt_params_close(m.p);
+    vt_close(g);
+}
+
+/* Backward gives back what it has used: beyond what forward saved it needs one block's. */
+static void test_backward_peak(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    em_model m;
+    size_t more[LAYERS + 1];
+
+    (void)state;
+    em_open(&m, g, 1);
+    assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+    for (int n = 2; n <= LAYERS; n++) {
+        vt_step_begin(g, VT_RECORD | VT_DRY);
+        vt_backward(g, em_loss(g, &m, VT_RECOMPUTE, n));
+        assert_int_equal(vt_step_end(g, NULL), 0);
+        more[n] = vt_usage_of(g).pool_peak - vt_usage_of(g).saved;
+    }
+    assert_in_range(more[LAYERS], more[2] - more[2] / 8, more[2] + more[2] / 8);
+    vt_params_close(m.p);
+    vt_close(g);
+}
+
+static void test_steady_state(void **state)
+{
+    (void)state;
+    for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+        vt_ctx *g = em_context(VC_BF16);
+        em_model m;
+        vt_adamw_state s;
+        long before = 0;
+        float loss[6];
+        em_open(&m, g, 1);
+        assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+        assert_int_equal(vt_adamw_open(&s, m.p, VT_ADAMW_F32, NULL), 0);
+        for (int step = 1; step <= 5; step++) {
+            if (step == 3)
+                before = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
+            vt_params_zero_grad(m.p);
+            loss[step] = em_step(g, &m, (vt_remat)how, 0);
+            double norm = vt_params_grad_norm(m.p);
+            vt_adamw_step(m.p, &s, &(vt_adamw){ 1e-2, 0.9, 0.95, 1e-8, 0.01, 1 / fmax(1, norm),
+                                                step, 0 });
+        }
+        long made = __atomic_load_n(&allocations, __ATOMIC_RELAXED) - before;
+        assert_int_equal(made, 0);
+        assert_true(before > 0);
+        assert_true(loss[5] < loss[1]);
+        vt_adamw_close(&s, m.p);
+        vt_params_close(m.p);
+        vt_close(g);
+    }
+}
+
+/* ---- gradients: handing over, micro-batches ---- */
+
+static void test_accumulation(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    em_model m;
+    float *once, *twice;
+    size_t n;
+
+    (void)state;
+    em_open(&m, g, 1);
+    assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+    em_step(g, &m, VT_KEEP, 0);
+    once = em_gradients(&m, &n);
+    em_step(g, &m, VT_KEEP, 0);
+    twice = em_gradients(&m, &n);
+    for (size_t i = 0; i < n; i++)
+        assert_true(fabsf(twice[i] - 2 * once[i]) <= 1e-6f * fabsf(once[i]) + 1e-9f);
+    vt_params_zero_grad(m.p);
+    free(twice);
+    em_step(g, &m, VT_KEEP, 0);
+    twice = em_gradients(&m, &n);
+    assert_memory_equal(once, twice, n * sizeof *once);
+    free(once);
+    free(twice);
+    vt_params_close(m.p);
+    vt_close(g);
+}
+
+/* x + f(x), x + x, reshapes of x: gradients that are handed over must not be shared. */
+static void test_residuals(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    vt_tensor *p = vt_param_new(g, VC_F32, 2, (int64_t[]){ 2, 3 }, em_data(6), VC_F32, false, NULL);
+
+    (void)state;
+    assert_int_equal(vt_param_train(g, p, VC_F32, NULL), 0);
+    vt_step_begin(g, VT_RECORD);
+    vt_tensor *x = vt_scale(g, p, 2.0f);                      /* dp = 2 dx */
+    vt_tensor *y = vt_add(g, x, vt_scale(g, x, 3.0f));        /* 4 */
+    y = vt_add(g, y, y);                                      /* 8 */
+    vt_tensor *flat = vt_reshape(g, y, 1, (int64_t[]){ 6 });
+    y = vt_add(g, flat, vt_reshape(g, x, 1, (int64_t[]){ 6 }));   /* 9 */
+    y = vt_sub(g, y, vt_scale(g, flat, 0.5f));                /* 5 */
+    vt_backward(g, vt_sum(g, y));
+    assert_int_equal(vt_step_end(g, NULL), 0);
+    for (int i = 0; i < 6; i++)
+        assert_true(((float *)p->grad->data)[i] == 10.0f);
+    vt_param_free(g, p);
+    vt_close(g);
+}
+
+/* What no tape needs is given back before backward: only the loss can be read afterwards. */
+static void test_after_backward(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    vt_tensor *p = vt_param_new(g, VC_F32, 1, (int64_t[]){ 4096 }, NULL, VC_F32, false, NULL);
+    float z[4096];
+    vc_err err;
+
+    (void)state;
+    assert_int_equal(vt_param_train(g, p, VC_F32, NULL), 0);
+    vt_step_begin(g, VT_RECORD);
+    vt_scope s = vt_scope_begin(g);
+    vt_tensor *x = vt_scale(g, p, 2.0f), *loss = vt_sum(g, vt_scale(g, x, 3.0f));
+    assert_int_equal(vt_to_host(g, x, z, NULL), 0);
+    vt_backward(g, loss);
+    vt_scope_end(g, s, 1, &loss);
+    assert_true(vt_item(g, loss) == 0.0f);
+    assert_int_equal(vt_to_host(g, x, z, &err), VC_EFAIL);
+    assert_null(vt_scale(g, x, 1.0f));
+    assert_int_equal(vt_step_end(g, &err), VC_EINVAL);
+    assert_true(vt_usage_of(g).pool_peak < 4 * sizeof z);
+    vt_param_free(g, p);
+    vt_close(g);
+}
+
+static void test_nothing_trained(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    em_model m;
+    vc_err err = { 0 };
+
+    (void)state;
+    em_open(&m, g, 1);
+    vt_step_begin(g, VT_RECORD);
+    vt_backward(g, em_loss(g, &m, VT_RECOMPUTE, 2));
+    assert_int_equal(vt_step_end(g, &err), VC_EFAIL);
+    assert_non_null(strstr(err.text, "nothing below the loss is trained"));
+    assert_int_equal(vt_usage_of(g).saved, 0);
+    vt_params_close(m.p);
+    vt_close(g);
+}
+
+/* Every FLOP and every kernel is in some row; recomputation adds to the ops, not to their gradients. */
+static void test_profile(void **state)
+{
+    double flops[2] = { 0 };
+    int64_t linear[2] = { 0 }, grads[2] = { 0 };
+
+    (void)state;
+    for (int how = 0; how < 2; how++) {
+        vt_ctx *g = em_context(VC_F32);
+        const vt_op_time *row;
+        em_model m;
+        em_open(&m, g, 1);
+        assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+        assert_int_equal(vt_profile_rows(g, &row), 0);
+        vt_profile_begin(g);
+        for (int step = 0; step < 2; step++)
+            em_step(g, &m, how ? VT_RECOMPUTE : VT_KEEP, 0);
+        int n = vt_profile_rows(g, &row);
+        assert_true(n > 4);
+        for (int i = 0; i < n; i++) {
+            flops[how] += row[i].flops;
+            assert_true(row[i].calls > 0 && row[i].seconds >= 0);
+            assert_true(i == 0 || row[i].seconds <= row[i - 1].seconds);
+            if (!strcmp(row[i].op, "linear"))
+                *(row[i].grad ? &grads[how] : &linear[how]) += row[i].calls;
+        }
+        assert_true(fabs(flops[how] - 2 * vt_usage_of(g).flops) < 1e-6 * flops[how]);
+        vt_params_close(m.p);
+        vt_close(g);
+    }
+    assert_int_equal(grads[0], grads[1]);
+    assert_true(linear[1] > linear[0] && flops[1] > flops[0]);
+}
+
+typedef struct watched { double last; int calls; bool fell; } watched;
+
+static void watch(void *arg, double flops)
+{
+    watched *w = arg;
+    w->fell |= flops < w->last;
+    w->last = flops;
+    w->calls++;
+}
+
+/* Never back within a step, and in the end what a dry step said. */
+static void test_watch(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    watched w = { 0 };
+    em_model m;
+
+    (void)state;
+    em_open(&m, g, 1);
+    assert_int_equal(vt_params_train(m.p, NULL, NULL, NULL), 0);
+    vt_watch(g, watch, &w);
+    em_step(g, &m, VT_RECOMPUTE, VT_DRY);
+    assert_int_equal(w.calls, 0);
+    double dry = vt_usage_of(g).flops;
+    em_step(g, &m, VT_RECOMPUTE, 0);
+    assert_true(w.calls > 20 && !w.fell);
+    assert_true(w.last == dry && dry > 0);
+    int calls = w.calls;
+    vt_watch(g, NULL, NULL);
+    em_step(g, &m, VT_RECOMPUTE, 0);
+    assert_int_equal(w.calls, calls);
+    vt_params_close(m.p);
+    vt_close(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recompute_is_exact),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_hooks),
+        cmocka_unit_test(test_odd_outputs),
+        cmocka_unit_test(test_block_that_changes),
+        cmocka_unit_test(test_dry),
+        cmocka_unit_test(test_forward_peak),
+        cmocka_unit_test(test_backward_peak),
+        cmocka_unit_test(test_steady_state),
+        cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_residuals),
+        cmocka_unit_test(test_after_backward),
+        cmocka_unit_test(test_nothing_trained),
+        cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_watch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,96 @@
+/* conditions_set.c - see conditions_set.h */
+#include "tests/train/conditions_set.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+
+const toy_sample set_samples[SAMPLES] = {
+    { .number = 0, .f = 3, .h = 4, .w = 6, .caption = { "a cat" } },
+    { .number = 1, .f = 3, .h = 4, .w = 6, .caption = { "dogs" }, .loss_mask = true },
+    { .number = 2, .h = 4, .w = 6, .caption = { "a still" } },
+    { .number = 3, .f = 3, .h = 4, .w = 6, .caption = { "all" }, .mask_all = true },
+    { .number = 4, .h = 4, .w = 6, .caption = { "other" }, .mask_all = true },
+    { .number = 5, .f = 4, .h = 4, .w = 6, .caption = { NULL } },
+    { .number = 6, .f = 4, .h = 4, .w = 6, .caption = { "all" }, .loss_mask = true },
+    { .number = 7, .f = 3, .h = 4, .w = 6, .caption = { "seven" }, .mask_all = true },
+};
+
+enum { I2V = 1 << TOY_IMAGE | 1 << TOY_IMAGE_NOISED, INPAINT = 1 << TOY_VIDEO | 1 << TOY_MASK };
+const toy set_i2v = { .sample = set_samples, .n = SAMPLES, .scaling = SCALING,
+                       .train_mode = "i2v", .conditions = I2V, .noised = 3 };
+const toy set_inpaint = { .sample = set_samples, .n = SAMPLES, .scaling = SCALING,
+                           .train_mode = "inpaint", .conditions = INPAINT };
+
+vtrain_fit set_fit(const wish *w)
+{
+    return (vtrain_fit){ .channels = CHANNELS, .n_texts = 1, .text_width = { 4 },
+                         .mult = { w->pad ? 2 : 1, 2, 2 }, .pad_front = w->pad,
+                         .roles = w->roles };
+}
+
+vtrain_family set_family(const wish *w)
+{
+    return (vtrain_family){ .name = "toy", .class_name = "ToyTransformer3DModel",
+                            .scale = { w->image, w->video, w->mask } };
+}
+
+int set_try(vtrain_data **d, const char *dir, const toy *like, const wish *w, double eval_split,
+            char **note, vc_err *err)
+{
+    static int made;
+    char *path = vc_format("%s/%d-set", dir, made++);
+    toy t = *like;
+    t.path = path;
+    toy_make(&t);
+    vc_list list = { .item = &path, .n = 1 };
+    const vtrain_data_opts o = { .paths = &list, .dataset_repeat = 1, .seed = SEED,
+                                 .eval_split = eval_split };
+    if (vtrain_data_open(d, &o, note, err))
+        fail_msg("%s", err->text);
+    free(*note);
+    free(path);
+    vtrain_family family = set_family(w);
+    vtrain_fit fit = set_fit(w);
+    return vtrain_data_fit(*d, &family, &fit, note, err);
+}
+
+vtrain_data *set_open(const char *dir, const toy *like, const wish *w, double eval_split)
+{
+    vtrain_data *d;
+    char *note;
+    vc_err err = { 0 };
+    if (set_try(&d, dir, like, w, eval_split, &note, &err))
+        fail_msg("%s", err.text);
+    assert_null(note);
+    return d;
+}
+
+vtrain_loader *set_loader(const vtrain_data *d, vtrain_loader_opts o)
+{
+    vc_err err = { 0 };
+    vtrain_loader *l;
+    o.seed = SEED;
+    o.batch = 2;
+    o.threads = o.threads ? o.threads : 1;
+    o.ahead = o.ahead ? o.ahead : 2;
+    if (vtrain_loader_open(&l, d, &o, &err))
+        fail_msg("%s", err.text);
+    return l;
+}
+
+const vtrain_batch *set_next(vtrain_loader *l)
+{
+    const vtrain_batch *b;
+    vc_err err = { 0 };
+    double waited;
+    if (vtrain_loader_next(l, &b, &waited, &err))
+        fail_msg("%s", err.text);
+    return b;
+}

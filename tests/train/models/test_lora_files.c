@@ -1,0 +1,624 @@
+/* test_lora_files.c - LoRA files by the layouts of other programs, against peft's own merge; what
+ * is written, in every form; targets against peft's matcher; weights that stay in the file's map.
+ * Golden: lora. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "formats/json/json.h"
+#include "tests/lib/golden.h"
+#include "train/models/dit.h"
+#include "train/models/lora.h"
+#include "train/models/weights.h"
+#include "train/output/export.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+
+static cJSON *parsed(const vf_safetensors *f, const char *key)
+{
+    const char *text = vf_safetensors_meta(f, key);
+    cJSON *o;
+    vc_err err = { 0 };
+    assert_non_null(text);
+    if (vf_json_parse(&o, text, strlen(text), &err)) fail_msg("%s: %s", key, err.text);
+    return o;
+}
+
+static const char *text_of(const cJSON *o, const char *field)
+{
+    const char *v = NULL;
+    vc_err err = { 0 };
+    if (vf_json_str(o, field, &v, &err)) fail_msg("%s", err.text);
+    return v;
+}
+
+/* ---- every layout ---- */
+
+/* Writes a case of the golden as the file that its program would have written: names and header
+ * are the case's, values those that follow from "<module>.lora_A" and "<module>.lora_B". */
+static char *write_case(const cJSON *c, vc_dtype type)
+{
+    vf_view v[64];
+    void *area[64];
+    int n = 0;
+    for (const cJSON *t = cJSON_GetObjectItem(c, "tensors")->child; t; t = t->next, n++) {
+        const cJSON *shape = cJSON_GetObjectItem(t, "shape"), *value;
+        v[n] = (vf_view){ .name = t->string, .dtype = type, .nd = cJSON_GetArraySize(shape) };
+        for (int i = 0; i < v[n].nd; i++)
+            v[n].dim[i] = cJSON_GetArrayItem(shape, i)->valueint;
+        int64_t k = vf_view_count(&v[n]);
+        float *f = malloc(sizeof *f * (size_t)k);
+        value = cJSON_GetObjectItem(t, "value");
+        for (int64_t i = 0; i < k; i++)
+            f[i] = value ? (float)value->valuedouble
+                         : golden_fill(text_of(t, "fill"), v[n].nd, v[n].dim, i);
+        v[n].bytes = (size_t)k * vc_dtype_size(type);
+        v[n].data = area[n] = malloc(v[n].bytes);
+        vc_from_f32(area[n], type, f, (size_t)k);
+        free(f);
+    }
+    vf_meta meta[4] = { { "format", "pt" } };
+    int n_meta = 1;
+    for (const cJSON *m = cJSON_GetObjectItem(c, "meta")->child; m; m = m->next)
+        meta[n_meta++] = (vf_meta){ m->string, m->valuestring };
+    char *path = vc_path_join(golden_tmp("layouts"), text_of(c, "file"));
+    vc_err err = { 0 };
+    if (vf_safetensors_write(path, v, n, meta, n_meta, &err)) fail_msg("%s", err.text);
+    while (n)
+        free(area[--n]);
+    return path;
+}
+
+static int base_get(void *arg, const char *name, vt_host *v, vc_err *err)
+{
+    vf_view x;
+    int rc = vf_safetensors_get(arg, name, &x, err);
+    *v = (vt_host){ .dtype = x.dtype, .nd = x.nd, .data = x.data };
+    memcpy(v->dim, x.dim, sizeof v->dim);
+    return rc;
+}
+
+/* What peft's merge gives, computed in f32, and ours, in f64 sums rounded once: 4 roundings of sums
+ * of a few terms near 1. A file in f16 or bf16 rounds A, B and alpha too, which peft does as well.
+ * */
+static void same_merge(const vf_safetensors *golden, const vf_safetensors *base, const cJSON *c,
+                       vc_dtype type, double tolerance)
+{
+    char *path = write_case(c, type);
+    vtrain_lora *l;
+    vc_err err = { 0 };
+    if (vtrain_lora_open(&l, path, &err)) fail_msg("%s", err.text);
+    const vt_source file = { .get = base_get, .arg = (void *)base };
+    vt_source merged = vtrain_lora_source(l, &file);
+    int changed = 0;
+    for (int i = 0; i < vf_safetensors_count(base); i++) {
+        const char *name = vf_safetensors_at(base, i)->name;
+        char *want_name = vc_format("%s/%s", c->string, name);
+        vt_host h, was;
+        if (merged.get(merged.arg, name, &h, &err)) fail_msg("%s: %s", c->string, err.text);
+        assert_int_equal(base_get((void *)base, name, &was, &err), 0);
+        vf_view there;
+        if (vf_safetensors_get(golden, want_name, &there, NULL)) {
+            assert_ptr_equal(h.data, was.data);              /* no pair: the file's own values */
+        } else {
+            float *want = golden_values(golden, want_name, NULL);
+            double error = golden_error(h.data, want, h.dim[0] * h.dim[1]);
+            if (!(error <= tolerance)) fail_msg("%s: %g", want_name, error);
+            free(want);
+            changed++;
+        }
+        free(want_name);
+    }
+    assert_int_equal(changed, cJSON_GetObjectItem(c, "pairs")->valueint);
+    if (vtrain_lora_all_used(l, &err)) fail_msg("%s: %s", c->string, err.text);
+    vtrain_lora_close(l);
+    free(path);
+}
+
+/* The golden's base weights as a file of f32. */
+static vf_safetensors *open_base(const vf_safetensors *golden)
+{
+    const char *dir = golden_tmp("base");
+    golden_model(golden, dir, VC_F32);
+    char *path = vc_path_join(dir, "diffusion_pytorch_model.safetensors");
+    vf_safetensors *f;
+    vc_err err = { 0 };
+    if (vf_safetensors_open(&f, path, &err)) fail_msg("%s", err.text);
+    free(path);
+    return f;
+}
+
+static void every_layout_merges(void **state)
+{
+    (void)state;
+    vf_safetensors *golden = golden_open("lora"), *base = open_base(golden);
+    cJSON *cases = parsed(golden, "cases");
+    int n = 0;
+    for (const cJSON *c = cases->child; c; c = c->next, n++) {
+        same_merge(golden, base, c, VC_F32, 1e-6);
+        /* peft's values are of f32 factors: rounding them is 2^-12 (f16), 2^-9 (bf16) of B A, both
+         * factors, and of alpha, which is a small integer */
+        same_merge(golden, base, c, VC_F16, 1e-3);
+        same_merge(golden, base, c, VC_BF16, 8e-3);
+    }
+    assert_int_equal(n, 11);
+    cJSON_Delete(cases);
+    vf_safetensors_close(base);
+    vf_safetensors_close(golden);
+}
+
+/* Rows longer than a tile, against single sums. */
+static void long_rows_merge(void **state)
+{
+    (void)state;
+    enum { OUT = 2, IN = 1100, R = 3 };
+    static float w[OUT * IN], a[R * IN], b[OUT * R];
+    for (int i = 0; i < R * IN; i++)
+        a[i] = (float)(i % 37) - 18;
+    for (int i = 0; i < OUT * R; i++)
+        b[i] = (float)(i + 1) / 4;
+    for (int i = 0; i < OUT * IN; i++)
+        w[i] = (float)i;
+    vtrain_lora_merge(w, OUT, IN, a, b, R, 0.5);
+    for (int o = 0; o < OUT; o++)
+        for (int i = 0; i < IN; i++) {
+            double sum = 0;
+            for (int k = 0; k < R; k++)
+                sum += (double)b[o * R + k] * (double)a[k * IN + i];
+            assert_true((double)w[o * IN + i] == o * IN + i + 0.5 * sum);    /* exact in f32 */
+        }
+}
+
+/* ---- odd metadata ---- */
+
+#define A "m.lora_A.weight"
+#define B "m.lora_B.weight"
+static const struct { const char *key, *text, *says; double scale; } metas[] = {
+    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":6}", NULL, 3 },
+    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":0}", NULL, 0 },
+    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":null}", NULL, 1 },
+    { "lora_adapter_metadata", "{\"text_encoder.lora_alpha\":6}", NULL, 1 },
+    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":6,\"transformer.use_rslora\":true}",
+      NULL, 6 / M_SQRT2 },
+    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":6,\"transformer.alpha_pattern\":"
+      "{\"x.m\":1,\"^m\":10,\"m\":4}}", NULL, 5 },
+    { "lora_config", "{\"r\":2,\"lora_alpha\":3,\"target_modules\":[\"m\"]}", NULL, 1.5 },
+    { "lora_adapter_metadata", "{", "line 1", 0 },
+    { "lora_adapter_metadata", "[]", NULL, 1 },
+    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":-1}", "out of range", 0 },
+    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":1e300}", "out of range", 0 },
+    { "lora_adapter_metadata", "{\"transformer.lora_alpha\":\"8\"}", "expected a number", 0 },
+    { "lora_adapter_metadata", "{\"transformer.use_dora\":true}", "DoRA", 0 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":[1]}", "expected an object", 0 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"k|n\":3,\"m|n\":1}}", NULL, 0.5 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m\\\\d\":3,\"[lm]\":7}}", NULL, 3.5 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\".m\":3}}", NULL, 1 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"(?=m)\":1}}", "look-around", 0 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m{9}\":1}}", "repeats", 0 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"(\":1}}", "no regular", 0 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m\":-1}}", "out of range", 0 },
+};
+
+static void metadata_is_read(void **state)
+{
+    (void)state;
+    static const float one[6] = { 1, 1, 1, 1, 1, 1 };
+    char *path = vc_path_join(golden_tmp("meta"), "x.safetensors");
+    for (size_t i = 0; i < COUNT(metas); i++) {
+        const vf_view v[] = {
+            { A, VC_F32, 2, { 2, 3 }, one, 24 }, { B, VC_F32, 2, { 3, 2 }, one, 24 },
+        };
+        const vf_meta meta = { metas[i].key, metas[i].text };
+        vtrain_lora *l;
+        vtrain_lora_pair p;
+        vc_err err = { 0 };
+        assert_int_equal(vf_safetensors_write(path, v, 2, &meta, 1, &err), 0);
+        int rc = vtrain_lora_open(&l, path, &err);
+        assert_int_equal(rc == 0, metas[i].says == NULL);
+        if (rc) {
+            assert_null(l);
+            if (!strstr(err.text, metas[i].says) || !strstr(err.text, metas[i].key))
+                fail_msg("%s: %s", metas[i].text, err.text);
+            continue;
+        }
+        assert_int_equal(vtrain_lora_get(l, "m", &p, &err), 0);
+        if (fabs(p.scale - metas[i].scale) > 1e-12) fail_msg("%s: %g", metas[i].text, p.scale);
+        vtrain_lora_close(l);
+    }
+    free(path);
+}
+
+/* ---- targets ---- */
+
+/* The golden lists values with the modules that peft's matcher picks; none: an error there. */
+static void targets_are_pefts(void **state)
+{
+    (void)state;
+    vf_safetensors *golden = golden_open("lora");
+    cJSON *all = parsed(golden, "modules"), *cases = parsed(golden, "targets");
+    const char *modules[256] = { 0 };
+    int n = 0;
+    for (const cJSON *m = all->child; m; m = m->next)
+        modules[n++] = m->valuestring;
+    for (const cJSON *c = cases->child; c; c = c->next) {
+        vtrain_targets *t;
+        char *note;
+        vc_err err = { 0 };
+        int rc = vtrain_targets_open(&t, c->string, modules, (const char *const[]){ NULL }, &note, &err);
+        if ((rc == 0) != (c->child != NULL)) fail_msg("%s: %s", c->string, rc ? err.text : "taken");
+        for (int i = 0; !rc && i < n; i++) {
+            bool want = false;
+            for (const cJSON *m = c->child; m; m = m->next)
+                want |= !strcmp(m->valuestring, modules[i]);
+            if (vtrain_targets_match(t, modules[i]) != want)
+                fail_msg("\"%s\" and %s: peft says %s", c->string, modules[i], want ? "yes" : "no");
+        }
+        free(note);
+        vtrain_targets_close(t);
+    }
+    assert_true(cJSON_GetArraySize(cases) >= 30);
+    cJSON_Delete(all);
+    cJSON_Delete(cases);
+    vf_safetensors_close(golden);
+}
+
+/* ---- writing ---- */
+
+/* Two linears and a norm, with LoRA on the linears. */
+typedef struct tiny {
+    vt_lin q, out;
+    vt_tensor *norm, *table;
+    vt_ctx *g;
+    vt_params *p;
+} tiny;
+static const vt_weight tiny_table[] = {
+    { "blocks.0.to_q", VT_W_LINEAR, offsetof(tiny, q), { 4, 6 }, VT_INIT_XAVIER },
+    { "blocks.0.to_out.0", VT_W_LINEAR, offsetof(tiny, out), { 6, 4 }, VT_INIT_XAVIER },
+    { "norm.weight", VT_W_TENSOR, offsetof(tiny, norm), { 6 }, VT_INIT_ONE },
+    { "table", VT_W_TENSOR, offsetof(tiny, table), { 2, 6 }, VT_INIT_NORMAL },
+    { 0 }
+};
+
+static void tiny_open(tiny *m, const vt_source *src)
+{
+    const vt_options o = { .device = "cpu", .compute = VC_F32, .threads = 1 };
+    vc_err err = { 0 };
+    *m = (tiny){ 0 };
+    if (vt_open(&m->g, &o, &err) || vt_params_open(&m->p, m->g, &err) ||
+        vt_params_bind(m->p, tiny_table, "", 0, m, NULL, src, &err))
+        fail_msg("%s", err.text);
+}
+
+static void tiny_close(tiny *m)
+{
+    vt_params_close(m->p);
+    vt_close(m->g);
+}
+
+static void tiny_lora(tiny *m, int rank, double alpha)
+{
+    int matched;
+    vc_err err = { 0 };
+    if (vt_params_lora(m->p, NULL, NULL, rank, alpha, 3, &matched, &err)) fail_msg("%s", err.text);
+    assert_int_equal(matched, 2);
+    for (int i = 0; i < vt_params_count(m->p); i++) {
+        const vt_param *x = vt_params_at(m->p, i);
+        for (int64_t k = 0; x->role == VT_P_LORA_B && k < vt_count(x->t); k++)
+            ((float *)x->t->data)[k] = (float)sin((double)(k + i));
+    }
+}
+
+static bool is_q(void *arg, const char *module)
+{
+    (void)arg;
+    return strstr(module, "to_q") != NULL;
+}
+
+/* scale * B A of a module in a file equals the model's. */
+static void same_product(const char *path, const vt_lin *lin, const char *module)
+{
+    vtrain_lora *l;
+    vtrain_lora_pair p;
+    vc_err err = { 0 };
+    if (vtrain_lora_open(&l, path, &err) || vtrain_lora_get(l, module, &p, &err))
+        fail_msg("%s", err.text);
+    int64_t out = lin->w->dim[0], in = lin->w->dim[1], r = lin->lora_a->dim[0];
+    assert_int_equal(p.a.dim[0], r);
+    float want[24] = { 0 }, got[24] = { 0 };
+    vtrain_lora_merge(want, out, in, lin->lora_a->data, lin->lora_b->data, r,
+                      (double)lin->lora_scale);
+    vtrain_lora_merge(got, out, in, p.a.data, p.b.data, r, p.scale);
+    assert_true(golden_error(got, want, out * in) < 1e-6);       /* baking rounds B once */
+    vtrain_lora_close(l);
+}
+
+static void lora_is_written(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "to_q", "to_out.0" };
+    tiny m;
+    const vt_source none = { .seed = 1 };
+    tiny_open(&m, &none);
+    tiny_lora(&m, 3, 6);
+    static const struct { const char *file, *alpha; } beside[] = {
+        { "lora_kohya.safetensors", "lora_unet__blocks_0_to_out_0.alpha" },
+        { "lora_comfyui.safetensors", "diffusion_model.blocks.0.to_out.0.alpha" },
+    };
+    for (int form = 0; form < 8; form++) {
+        bool bake = form & 1, have[2] = { form & 2, form & 4 };
+        const vtrain_export_lora_opts o = { names, 2, 3, 6, bake, have[0], have[1], NULL, NULL,
+                                            NULL };
+        char sub[32];
+        snprintf(sub, sizeof sub, "lora-%d", form);
+        const char *dir = golden_tmp(sub);
+        vc_err err = { 0 };
+        if (vtrain_export_lora(dir, m.p, &o, &err)) fail_msg("%s", err.text);
+        char *main_file = vc_path_join(dir, "pytorch_lora_weights.safetensors");
+        same_product(main_file, &m.q, "blocks.0.to_q");
+        same_product(main_file, &m.out, "blocks.0.to_out.0");
+        vf_safetensors *f;
+        assert_int_equal(vf_safetensors_open(&f, main_file, &err), 0);
+        assert_string_equal(vf_safetensors_meta(f, "lora_adapter_metadata"),
+                            bake ? "{\"transformer.r\":3,\"transformer.lora_alpha\":3,"
+                                   "\"transformer.target_modules\":[\"to_q\",\"to_out.0\"]}"
+                                 : "{\"transformer.r\":3,\"transformer.lora_alpha\":6,"
+                                   "\"transformer.target_modules\":[\"to_q\",\"to_out.0\"]}");
+        assert_int_equal(vf_safetensors_count(f), 4);
+        for (int i = 0; i < 4; i++)                              /* diffusers refuses other names */
+            assert_non_null(strstr(vf_safetensors_at(f, i)->name, ".lora_"));
+        if (bake) assert_string_equal(vf_safetensors_meta(f, "vlt_network_alpha"), "6");
+        vf_safetensors_close(f);
+        for (size_t k = 0; k < COUNT(beside); k++) {
+            char *second = vc_path_join(dir, beside[k].file);
+            assert_int_equal(vc_file_exists(second), have[k]);
+            if (have[k]) {
+                vf_view v;
+                float alpha;
+                same_product(second, &m.q, "blocks.0.to_q");
+                same_product(second, &m.out, "blocks.0.to_out.0");
+                assert_int_equal(vf_safetensors_open(&f, second, &err), 0);
+                assert_int_equal(vf_safetensors_get(f, beside[k].alpha, &v, &err), 0);
+                assert_int_equal(v.nd, 0);
+                memcpy(&alpha, v.data, sizeof alpha);
+                assert_true(alpha == (bake ? 3 : 6));
+                assert_int_equal(vf_safetensors_count(f), 6);
+                vf_safetensors_close(f);
+            }
+            free(second);
+        }
+        free(main_file);
+    }
+    tiny_close(&m);
+}
+
+/* What this program wrote is loaded; a file that is of other modules, ranks or alphas says so. */
+static void lora_is_gone_on_with(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "to_q", "to_out.0" };
+    static const struct { int rank; double alpha; bool bake, one; const char *says; } rows[] = {
+        { 3, 6, false, false, NULL },
+        { 3, 6, true, false, NULL },
+        { 2, 4, false, false,
+          "module \"blocks.0.to_q\" has rank 2, but this run's is 3: give --rank 2" },
+        { 3, 3, false, false, "has alpha 3, but this run's is 6: give --network_alpha 3" },
+        { 3, 3, true, false, "has alpha 3, but this run's is 6: give --network_alpha 3" },
+        { 3, 12, true, false, "has alpha 12, but this run's is 6: give --network_alpha 12" },
+        { 3, 0, false, false, "\"blocks.0.to_q\" has alpha 0: a LoRA is trained with one above 0" },
+        { 3, 6, false, true, "no module \"blocks.0.to_out.0\", which --target_name matches" },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        tiny from, to;
+        const vt_source none = { .seed = 1 };
+        const char *dir = golden_tmp("gone-on");
+        const vtrain_export_lora_opts o = {
+            names, 2, rows[i].rank, rows[i].alpha, rows[i].bake, false, false, NULL, NULL, NULL
+        };
+        vtrain_lora *l = NULL;
+        int matched;
+        vc_err err = { 0 };
+        tiny_open(&from, &none);
+        if (vt_params_lora(from.p, rows[i].one ? is_q : NULL, NULL, rows[i].rank, rows[i].alpha, 3,
+                           &matched, &err))
+            fail_msg("%s", err.text);
+        float *b = from.q.lora_b->data;
+        for (int64_t k = 0; k < vt_count(from.q.lora_b); k++)
+            b[k] = (float)k / 7;
+        if (vtrain_export_lora(dir, from.p, &o, &err) || vtrain_lora_open(&l, dir, &err))
+            fail_msg("%s", err.text);
+        tiny_open(&to, &none);
+        tiny_lora(&to, 3, 6);
+        int rc = vtrain_lora_load(to.p, l, &err);
+        if (rows[i].says ? rc != VC_EMISMATCH || !strstr(err.text, rows[i].says) : rc)
+            fail_msg("%d: %s", rc, err.text);
+        if (!rc) {
+            assert_memory_equal(to.q.lora_a->data, from.q.lora_a->data, 3 * 6 * sizeof(float));
+            assert_memory_equal(to.q.lora_b->data, b, (size_t)vt_count(to.q.lora_b) * sizeof *b);
+        }
+        vtrain_lora_close(l);
+        tiny_close(&from);
+        tiny_close(&to);
+    }
+}
+
+/* ---- whole transformers ---- */
+
+static const char config_text[] =
+    "{\n  \"_class_name\": \"Tiny\",\n  \"eps\": 1e-05,\t\"x\": 1.0}\n";
+
+/* A folder with the tiny model: linears in `type`, the rest in f32. */
+static const char *tiny_folder(const char *name, vc_dtype type)
+{
+    tiny m;
+    const vt_source none = { .seed = 9 };
+    const char *dir = golden_tmp(name);
+    vf_view v[8];
+    void *area[8];
+    vc_err err = { 0 };
+    tiny_open(&m, &none);
+    int n = vt_params_count(m.p);
+    for (int i = 0; i < n; i++) {
+        const vt_param *x = vt_params_at(m.p, i);
+        size_t k = (size_t)vt_count(x->t);
+        v[i] = (vf_view){ .name = x->name, .dtype = x->lin ? type : VC_F32, .nd = x->t->nd };
+        memcpy(v[i].dim, x->t->dim, sizeof *v[i].dim * (size_t)x->t->nd);
+        v[i].bytes = k * vc_dtype_size(v[i].dtype);
+        v[i].data = area[i] = malloc(v[i].bytes);
+        vc_from_f32(area[i], v[i].dtype, x->t->data, k);
+    }
+    char *path = vc_path_join(dir, "diffusion_pytorch_model.safetensors");
+    char *config = vc_path_join(dir, "config.json");
+    if (vf_safetensors_write(path, v, n, NULL, 0, &err) ||
+        vc_file_write(config, config_text, strlen(config_text), &err))
+        fail_msg("%s", err.text);
+    while (n)
+        free(area[--n]);
+    free(path);
+    free(config);
+    tiny_close(&m);
+    return dir;
+}
+
+static char *file_text(const char *dir, const char *name)
+{
+    char *path = vc_path_join(dir, name), *text;
+    size_t n;
+    vc_err err = { 0 };
+    if (vc_file_read(&text, &n, path, 1 << 20, &err)) fail_msg("%s", err.text);
+    free(path);
+    return text;
+}
+
+/* Saved and opened again: the same values in the same types; config.json byte for byte. */
+static void full_is_written(void **state)
+{
+    (void)state;
+    static const struct { vc_dtype type; size_t most; int files; } rows[] = {
+        { VC_F32, 1 << 20, 1 }, { VC_BF16, 1 << 20, 1 }, { VC_F16, 1 << 20, 1 },
+        { VC_F16, 100, 3 }, { VC_F32, 1, 6 },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *from = strdup(tiny_folder("from", rows[i].type));
+        vtrain_weights *w, *again;
+        vc_err err = { 0 };
+        tiny m;
+        if (vtrain_weights_open(&w, NULL, from, VC_DTYPE_NONE, NULL, &err))
+            fail_msg("%s", err.text);
+        vt_source src = vtrain_weights_source(w);
+        tiny_open(&m, &src);
+        assert_int_equal(vt_params_train(m.p, NULL, NULL, &err), 0);
+        char name[40];
+        snprintf(name, sizeof name, "full-%zu", i);
+        const char *to = golden_tmp(name);
+        if (vtrain_export_full(to, m.p, w, NULL, rows[i].most, NULL, &err)) fail_msg("%s", err.text);
+        char *text = file_text(to, "config.json");
+        assert_string_equal(text, config_text);
+        free(text);
+        char *index = vc_path_join(to, "diffusion_pytorch_model.safetensors.index.json");
+        char *single = vc_path_join(to, "diffusion_pytorch_model.safetensors");
+        char *last = vc_format("%s/diffusion_pytorch_model-%05d-of-%05d.safetensors", to,
+                               rows[i].files, rows[i].files);
+        assert_int_equal(vc_file_exists(single), rows[i].files == 1);
+        assert_int_equal(vc_file_exists(index), rows[i].files > 1);
+        assert_int_equal(vc_file_exists(last), rows[i].files > 1);
+        if (vtrain_weights_open(&again, NULL, to, VC_DTYPE_NONE, NULL, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(vtrain_weights_check(again, m.p, &err), 0);
+        vt_source b = vtrain_weights_source(again);
+        for (int k = 0; k < vt_params_count(m.p); k++) {
+            vt_host x, y;
+            const char *param = vt_params_at(m.p, k)->name;
+            if (src.get(src.arg, param, &x, &err) || b.get(b.arg, param, &y, &err))
+                fail_msg("%s", err.text);
+            assert_int_equal(x.dtype, y.dtype);
+            size_t n = vc_dtype_size(x.dtype);
+            for (int d = 0; d < x.nd; d++)
+                n *= (size_t)x.dim[d];
+            assert_memory_equal(x.data, y.data, n);
+        }
+        tiny_close(&m);
+        vtrain_weights_close(w);
+        vtrain_weights_close(again);
+        free(from);
+        free(index);
+        free(single);
+        free(last);
+    }
+}
+
+/* ---- frozen weights ---- */
+
+/* A LoRA's base stays in the file's map in the file's type, also below a second reader; held in
+ * another type, matrices are private copies of it and the rest stays. */
+static void frozen_weights_are_mapped(void **state)
+{
+    (void)state;
+    static const struct { vc_dtype file, held; bool mapped; } rows[] = {
+        { VC_F32, VC_DTYPE_NONE, true }, { VC_BF16, VC_DTYPE_NONE, true },
+        { VC_F16, VC_DTYPE_NONE, true }, { VC_F16, VC_F16, true }, { VC_BF16, VC_F8E4M3, false },
+        { VC_F32, VC_BF16, false },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const char *dir = tiny_folder("frozen", rows[i].file);
+        vtrain_weights *w;
+        vc_err err = { 0 };
+        tiny m;
+        if (vtrain_weights_open(&w, NULL, dir, rows[i].held, NULL, &err)) fail_msg("%s", err.text);
+        vt_source src = vtrain_weights_source(w);
+        tiny_open(&m, &src);
+        tiny_lora(&m, 2, 2);
+        for (int k = 0; k < vt_params_count(m.p); k++) {
+            const vt_param *x = vt_params_at(m.p, k);
+            if (x->role != VT_P_BASE) continue;
+            bool cast = !rows[i].mapped && x->lin && x->t->nd > 1;
+            vc_dtype file = x->lin ? rows[i].file : VC_F32, type = cast ? rows[i].held : file;
+            if (x->t->dtype != type) fail_msg("%s is %s", x->name, vc_dtype_name(x->t->dtype));
+            vt_host h;
+            assert_int_equal(src.get(src.arg, x->name, &h, &err), 0);
+            assert_int_equal(vt_param_mapped(x->t), !cast);
+            if (!cast) assert_ptr_equal(x->t->data, h.data);
+        }
+        size_t lora = vt_params_bytes(m.p).grads, own = rows[i].mapped ? 0 : 48;
+        size_t scales = rows[i].held == VC_F8E4M3 ? 10 * sizeof(float) : 0;
+        assert_int_equal(vt_params_bytes(m.p).values - lora,
+                         own ? own * vc_dtype_size(rows[i].held) + scales : 0);
+        float x[6] = { 1, -2, 0.5f, 3, -1, 0.25f }, y[4];
+        vt_step_begin(m.g, 0);
+        vt_tensor *in = vt_from_host(m.g, VC_F32, 2, (int64_t[]){ 1, 6 }, x, VC_F32);
+        if (vt_to_host(m.g, vt_linear(m.g, in, &m.q), y, &err) || vt_step_end(m.g, &err))
+            fail_msg("%s", err.text);
+        float w32[24], a[24] = { 0 };
+        vc_to_f32(w32, m.q.w->data, m.q.w->dtype, 24);
+        for (int k = 0; m.q.scale && k < 24; k++)
+            w32[k] *= ((const float *)m.q.scale->data)[k / 6];
+        vtrain_lora_merge(a, 4, 6, m.q.lora_a->data, m.q.lora_b->data, 2, 1);
+        for (int o = 0; o < 4; o++) {
+            double sum = 0;                                       /* the bias starts at zero */
+            for (int k = 0; k < 6; k++)
+                sum += ((double)w32[o * 6 + k] + (double)a[o * 6 + k]) * (double)x[k];
+            assert_true(fabs(sum - (double)y[o]) < 1e-5);
+        }
+        tiny_close(&m);
+        vtrain_weights_close(w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_layout_merges), cmocka_unit_test(long_rows_merge),
+        cmocka_unit_test(metadata_is_read),
+        cmocka_unit_test(targets_are_pefts),   cmocka_unit_test(lora_is_gone_on_with),
+        cmocka_unit_test(lora_is_written),     cmocka_unit_test(full_is_written),
+        cmocka_unit_test(frozen_weights_are_mapped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,494 @@
+/* test_conditions_load.c - pictures beside the latents, frames in front, weights of the loss: what
+ * reaches the transformer, and what is refused */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/rng.h"
+#include "tests/train/conditions_set.h"
+#include "train/data/parts.h"
+
+#define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
+
+static char dir[256];
+
+static uint32_t number_of(const char *key)
+{
+    return (uint32_t)strtoul(key, NULL, 10);         /* numbers are places in `samples` */
+}
+
+/* ---- values, recomputed one by one ---- */
+
+typedef struct expected {
+    bool noised, draw;                   /* the image is one of several; posterior draws */
+    double image, video, mask;           /* factors */
+} expected;
+
+static double noise_at(const vtrain_batch *b, int row, uint32_t purpose, int64_t i)
+{
+    float four[4];
+    vc_train_normals(four, (uint64_t)i / 4 * 4, 4, SEED, (uint32_t)row, (uint32_t)b->micro,
+                     purpose);
+    return (double)four[i % 4];
+}
+
+/* Stored element [c,t,p] that element [c,t',p] of a clip of b's frames comes from. */
+static int64_t stored(const vtrain_batch *b, int64_t f, int64_t c, int64_t t, int64_t p)
+{
+    int64_t extra = b->dim[2] - f;
+    return (c * f + (t < extra ? 0 : t - extra)) * AREA + p;
+}
+
+static void check_clip(const vtrain_batch *b, int row, const float *x, int64_t f, bool cond,
+                       const expected *e)
+{
+    uint32_t number = number_of(b->key[row]);
+    double factor = cond ? e->video : SCALING;
+    for (int64_t c = 0, at = 0; c < CHANNELS; c++)
+        for (int64_t t = 0; t < b->dim[2]; t++)
+            for (int64_t p = 0; p < AREA; p++, at++) {
+                int64_t i = stored(b, f, c, t, p);
+                double z = (double)(cond ? toy_condition(TOY_VIDEO, number, i)
+                                         : toy_mean(number, 0, i));
+                if (e->draw)
+                    z += exp(0.5 * (double)toy_logvar(i)) *
+                         noise_at(b, row, cond ? VC_DRAW_VIDEO_LATENT : VC_DRAW_LATENT, i);
+                assert_float_equal(x[at], z * factor, 1e-5);
+            }
+}
+
+static void check_image(const vtrain_batch *b, int row, const float *x, const expected *e)
+{
+    double u = vc_train_unit(SEED, 0, (uint32_t)row, (uint32_t)b->micro, VC_DRAW_IMAGE);
+    int64_t n = CHANNELS * AREA, first = e->noised ? (int64_t)(u * 3) * n : 0;
+    for (int64_t i = 0; i < n; i++) {
+        double z = (double)toy_condition(e->noised ? TOY_IMAGE_NOISED : TOY_IMAGE,
+                                         number_of(b->key[row]), first + i);
+        if (e->draw)
+            z += exp(0.5 * (double)toy_logvar(first + i)) *
+                 noise_at(b, row, VC_DRAW_IMAGE_LATENT, i);
+        assert_float_equal(x[i], z * e->image, 1e-5);
+    }
+}
+
+static void check_mask(const vtrain_batch *b, int row, const float *x, int64_t f, toy_cond what,
+                       double factor)
+{
+    for (int64_t t = 0, at = 0; t < b->dim[2]; t++)
+        for (int64_t p = 0; p < AREA; p++, at++) {
+            double m = (double)toy_condition(what, number_of(b->key[row]),
+                                             stored(b, f, 0, t, p));
+            assert_float_equal(x[at], m * factor, 1e-6);
+        }
+}
+
+static void check_zeros(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        assert_float_equal(x[i], 0, 0);
+}
+
+static void check_roles(const vtrain_batch *b, int row, int64_t f, const expected *e)
+{
+    int64_t mask = b->dim[2] * AREA, clip = mask * CHANNELS, image = CHANNELS * AREA;
+    const float *i = b->cond[VTRAIN_ROLE_IMAGE], *v = b->cond[VTRAIN_ROLE_VIDEO];
+    const float *m = b->cond[VTRAIN_ROLE_MASK];
+    if (i && b->cond_dropped[row])
+        check_zeros(i + row * image, image);
+    else if (i)
+        check_image(b, row, i + row * image, e);
+    if (v && b->cond_dropped[row]) {
+        check_zeros(v + row * clip, clip);
+        check_zeros(m + row * mask, mask);
+    } else if (v) {
+        check_clip(b, row, v + row * clip, f, true, e);
+        check_mask(b, row, m + row * mask, f, TOY_MASK, e->mask);
+    }
+}
+
+static void check_batch(const vtrain_batch *b, bool pad, const expected *e)
+{
+    bool weighted = false;
+    for (int row = 0; row < b->rows; row++) {
+        const toy_sample *s = &set_samples[number_of(b->key[row])];
+        int64_t f = s->f ? s->f : 1, padded = pad ? (f + 1) / 2 * 2 : f;
+        assert_int_equal(b->dim[2], padded);
+        check_clip(b, row, b->latents + row * CHANNELS * padded * AREA, f, false, e);
+        check_roles(b, row, f, e);
+        weighted |= s->loss_mask;
+    }
+    assert_int_equal(b->weighted, weighted);
+    for (int row = 0; row < b->rows && weighted; row++) {
+        const toy_sample *s = &set_samples[number_of(b->key[row])];
+        const float *w = b->loss_weight + row * b->dim[2] * AREA;
+        if (s->loss_mask)
+            check_mask(b, row, w, s->f, TOY_LOSS_MASK, 1);
+        for (int64_t i = 0; i < b->dim[2] * AREA && !s->loss_mask; i++)
+            assert_float_equal(w[i], 1, 0);
+    }
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    const vtrain_scale L = VTRAIN_SCALE_LATENT, F = VTRAIN_SCALE_FACTOR, V = VTRAIN_SCALE_INVERT;
+    const struct { const toy *t; wish w; bool invert, mean; expected e; } row[] = {
+        { &set_i2v, { 0, true, L, L, L }, false, false, { .draw = true } },
+        { &set_i2v, { IMAGE, false, V, L, L }, false, false, { true, true, SCALING, 0, 0 } },
+        { &set_i2v, { IMAGE, true, V, L, L }, true, false, { true, true, 1 / SCALING, 0, 0 } },
+        { &set_i2v, { IMAGE, true, F, L, L }, true, true, { true, false, SCALING, 0, 0 } },
+        { &set_inpaint, { VIDEO | MASK, false, L, F, F }, false, false,
+          { false, true, 0, SCALING, SCALING } },
+        { &set_inpaint, { VIDEO | MASK, true, L, L, L }, true, false,
+          { false, true, 0, SCALING, 1 } },
+        { &set_inpaint, { VIDEO | MASK, true, L, V, F }, true, true,
+          { false, false, 0, 1 / SCALING, SCALING } },
+    };
+    for (int i = 0; i < COUNT(row); i++) {
+        toy t = *row[i].t;
+        char *note;
+        vtrain_data *d;
+        vc_err err = { 0 };
+        t.invert = row[i].invert;
+        if (set_try(&d, dir, &t, &row[i].w, 0, &note, &err))
+            fail_msg("row %d: %s", i, err.text);
+        free(note);
+        const vtrain_loader_opts o = { .end = 24, .image_dropout = 0.3, .mask_dropout = 0.5,
+                                       .check = i % 2, .threads = 2,
+                                       .latent = row[i].mean ? VTRAIN_LATENT_MEAN
+                                                             : VTRAIN_LATENT_SAMPLE };
+        vtrain_loader *l = set_loader(d, o);
+        for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b)) {
+            assert_int_equal(b->roles, row[i].w.roles);
+            check_batch(b, row[i].w.pad, &row[i].e);
+        }
+        vtrain_loader_close(l);
+        vtrain_data_close(d);
+    }
+}
+
+/* A dataset without noised frames trains on the clean ones. */
+static void test_clean_only(void **state)
+{
+    (void)state;
+    toy t = set_i2v;
+    t.conditions = 1 << TOY_IMAGE;
+    vtrain_data *d = set_open(dir, &t, &(wish){ .roles = IMAGE, .image = VTRAIN_SCALE_INVERT }, 0);
+    vtrain_loader *l = set_loader(d, (vtrain_loader_opts){ .end = 6 });
+    const expected e = { .draw = true, .image = SCALING };
+    for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b))
+        check_batch(b, false, &e);
+    vtrain_loader_close(l);
+    vtrain_data_close(d);
+}
+
+/* ---- how often ---- */
+
+/* Drops are as often as asked for, and only where they may be; each noised frame has its turn. */
+static void test_rates(void **state)
+{
+    (void)state;
+    enum { N = 1500 };
+    for (int mode = 0; mode < 2; mode++) {
+        const wish w = { .roles = mode ? VIDEO | MASK : IMAGE };
+        vtrain_data *d = set_open(dir, mode ? &set_inpaint : &set_i2v, &w, 0);
+        vtrain_loader *l = set_loader(d, (vtrain_loader_opts){
+            .end = N, .image_dropout = 0.2, .mask_dropout = 0.9, .threads = 2 });
+        int rows = 0, dropped = 0, variant[3] = { 0 };
+        for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b))
+            for (int r = 0; r < b->rows; r++) {
+                double u = vc_train_unit(SEED, 0, (uint32_t)r, (uint32_t)b->micro, VC_DRAW_IMAGE);
+                bool may = !mode || set_samples[number_of(b->key[r])].mask_all;
+                assert_true(may || !b->cond_dropped[r]);
+                rows += may;
+                dropped += b->cond_dropped[r];
+                variant[(int)(u * 3)]++;
+            }
+        double want = mode ? 0.9 : 0.2, got = (double)dropped / rows;
+        assert_true(fabs(got - want) < 4 * sqrt(want * (1 - want) / rows));
+        for (int k = 0; k < 3; k++)
+            assert_in_range(variant[k], N / 2, 4 * N / 5);
+        vtrain_loader_close(l);
+        vtrain_data_close(d);
+    }
+}
+
+/* ---- pure functions of the micro-batch ---- */
+
+static uint64_t hash_batch(const vtrain_batch *b)
+{
+    int64_t mask = b->rows * b->dim[2] * AREA;
+    const int64_t n[VTRAIN_ROLES] = { b->rows * CHANNELS * AREA, mask * CHANNELS, mask };
+    vf_key k = vf_hash(b->latents, (size_t)(mask * CHANNELS) * 4);
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        if (b->cond[i])
+            k = vf_hash2(&k, sizeof k, b->cond[i], (size_t)n[i] * 4);
+    if (b->weighted)
+        k = vf_hash2(&k, sizeof k, b->loss_weight, (size_t)mask * 4);
+    uint64_t h;
+    memcpy(&h, k.b, sizeof h);
+    return h;
+}
+
+static void test_pure(void **state)
+{
+    (void)state;
+    static const struct { int threads, ahead; uint64_t first; } row[] = {
+        { 1, 1, 0 }, { 4, 7, 0 }, { 3, 2, 13 }, { 8, 3, 19 },
+    };
+    enum { N = 20 };
+    for (int mode = 0; mode < 2; mode++) {
+        uint64_t want[N] = { 0 };
+        const wish w = { .roles = mode ? VIDEO | MASK : IMAGE, .pad = true };
+        vtrain_data *d = set_open(dir, mode ? &set_inpaint : &set_i2v, &w, 0);
+        for (int i = 0; i < COUNT(row); i++) {
+            vtrain_loader *l = set_loader(d, (vtrain_loader_opts){
+                .first = row[i].first, .end = N, .threads = row[i].threads, .ahead = row[i].ahead,
+                .image_dropout = 0.3, .mask_dropout = 0.5 });
+            for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b)) {
+                want[b->micro] = i ? want[b->micro] : hash_batch(b);
+                assert_int_equal(hash_batch(b), want[b->micro]);
+            }
+            vtrain_loader_close(l);
+        }
+        vtrain_data_close(d);
+    }
+}
+
+/* Held-out samples: the clean image, nothing dropped. */
+static void test_held_out(void **state)
+{
+    (void)state;
+    const wish w = { .roles = IMAGE, .image = VTRAIN_SCALE_INVERT };
+    vtrain_data *d = set_open(dir, &set_i2v, &w, 0.5);
+    uint64_t n;
+    assert_int_equal(vtrain_loader_epoch(d, 2, true, &n, NULL), 0);
+    vtrain_loader *l = set_loader(d, (vtrain_loader_opts){
+        .held_out = true, .end = n, .image_dropout = 1, .latent = VTRAIN_LATENT_MEAN });
+    const expected e = { .image = SCALING };
+    int rows = 0;
+    for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b)) {
+        check_batch(b, false, &e);
+        for (int r = 0; r < b->rows; r++, rows++)
+            assert_false(b->cond_dropped[r]);
+    }
+    assert_true(rows > 0);
+    assert_int_equal(rows, vtrain_data_held_out(d));
+    vtrain_loader_close(l);
+    vtrain_data_close(d);
+}
+
+/* ---- frames in front ---- */
+
+static void test_padded(void **state)
+{
+    (void)state;
+    vtrain_data *d = set_open(dir, &set_inpaint, &(wish){ .roles = VIDEO | MASK, .pad = true }, 0);
+    for (uint32_t i = 0; i < vtrain_data_groups(d); i++) {
+        const vtrain_group *g = vtrain_data_group(d, i);
+        assert_int_equal(g->padded, (g->f + 1) / 2 * 2);
+        assert_int_equal(g->tokens, g->padded / 2 * 2 * 3);
+    }
+    assert_int_equal(vtrain_data_frames(d, 1), 2);
+    assert_int_equal(vtrain_data_frames(d, 13), 14);
+    assert_int_equal(vtrain_data_frames(d, 14), 14);
+    vtrain_data_close(d);
+}
+
+/* Records count tokens in patches of 1, as another family has them; the transformer's are of 2. */
+static void test_patches(void **state)
+{
+    (void)state;
+    vtrain_data *d = set_open(dir, &set_inpaint, &(wish){ .roles = VIDEO | MASK }, 0);
+    for (uint32_t i = 0; i < vtrain_data_groups(d); i++) {
+        const vtrain_group *g = vtrain_data_group(d, i);
+        assert_int_equal(g->padded, g->f);
+        assert_int_equal(g->tokens, g->f * 2 * 3);
+    }
+    vtrain_data_close(d);
+}
+
+/* ---- what is refused, and told ---- */
+
+static void test_refused(void **state)
+{
+    (void)state;
+    toy normal = { .sample = set_samples, .n = SAMPLES };
+    const struct {
+        const toy *t;
+        unsigned roles;
+        toy_damage bad;
+        int rc;
+        const char *says;
+    } row[] = {
+        { &normal, IMAGE, 0, VC_EMISMATCH, "ToyTransformer3DModel takes a first-frame image (4 "
+          "channels in all)" },
+        { &normal, IMAGE, 0, VC_EMISMATCH, "--train_mode normal: run vprep --train_mode i2v" },
+        { &set_i2v, VIDEO | MASK, 0, VC_EMISMATCH, "takes a masked clip (5 channels in all)" },
+        { &set_inpaint, IMAGE, 0, VC_EMISMATCH, "--train_mode inpaint: run vprep --train_mode "
+          "i2v" },
+        { &set_i2v, IMAGE, TOY_NO_CONDITION, VC_ENOENT, "sample 000000000000/000: conditions: "
+          "image: missing" },
+        { &set_i2v, IMAGE, TOY_COND_SHAPE, VC_EMISMATCH, "shape [2,1,5,6], expected [2,1,4,6]" },
+        { &set_i2v, IMAGE, TOY_COND_NO_VARIANT, VC_EMISMATCH, "image_noised: latent" },
+        { &set_inpaint, VIDEO | MASK, TOY_COND_SHAPE, VC_EMISMATCH, "conditions: video: latent" },
+    };
+    for (int i = 0; i < COUNT(row); i++) {
+        toy t = *row[i].t;
+        vtrain_data *d;
+        char *note;
+        vc_err err = { 0 };
+        t.bad = 0;                       /* the first of its group */
+        t.damage = row[i].bad;
+        const wish w = { .roles = row[i].roles };
+        int rc = set_try(&d, dir, &t, &w, 0, &note, &err);
+        if (rc != row[i].rc || !strstr(err.text, row[i].says) || !strstr(err.text, "-set"))
+            fail_msg("row %d: %d: %s", i, rc, err.text);
+        vtrain_data_close(d);
+    }
+}
+
+/* A plain transformer trains on such a dataset; a line says what it leaves out. */
+static void test_unused(void **state)
+{
+    (void)state;
+    vtrain_data *d;
+    char *note;
+    vc_err err = { 0 };
+    assert_int_equal(set_try(&d, dir, &set_i2v, &(wish){ 0 }, 0, &note, &err), 0);
+    assert_non_null(strstr(note, "--train_mode i2v: its conditions are not used"));
+    free(note);
+    vtrain_loader *l = set_loader(d, (vtrain_loader_opts){ .end = 1, .image_dropout = 1 });
+    const vtrain_batch *b = set_next(l);
+    assert_true(!b->roles && !b->cond[0] && !b->cond_dropped[0]);
+    vtrain_loader_close(l);
+    vtrain_family family = set_family(&(wish){ 0 });
+    vtrain_fit fit = set_fit(&(wish){ 0 });
+    assert_int_equal(vtrain_data_fit(d, &family, &fit, &note, &err), VC_EINVAL);
+    vtrain_data_close(d);
+}
+
+/* A damaged entry of a later sample ends the run at its batch, by name. */
+static void test_damage(void **state)
+{
+    (void)state;
+    const struct {
+        const toy *t;
+        unsigned roles;
+        toy_damage bad;
+        bool check;
+        int rc;
+        const char *says;
+    } row[] = {
+        { &set_i2v, IMAGE, TOY_NO_CONDITION, false, VC_ENOENT, "image_noised: missing" },
+        { &set_i2v, IMAGE, TOY_COND_NAN, false, VC_ENUMERIC, "conditions: image_noised: latent" },
+        { &set_i2v, IMAGE, TOY_COND_SHAPE, false, VC_EMISMATCH, "expected [0,2,1,4,6]" },
+        { &set_i2v, IMAGE, TOY_COND_NO_VARIANT, false, VC_EMISMATCH, "expected [0,2,1,4,6]" },
+        { &set_i2v, IMAGE, TOY_COND_SUM, true, VC_EFORMAT, "xxh3" },
+        { &set_inpaint, VIDEO | MASK, TOY_NO_CONDITION, false, VC_ENOENT, "video: missing" },
+        { &set_inpaint, VIDEO | MASK, TOY_COND_NAN, false, VC_ENUMERIC, "video: latent" },
+        { &set_inpaint, MASK, TOY_COND_NAN, false, VC_ENUMERIC, "mask: latent" },
+        { &set_inpaint, MASK, TOY_COND_SUM, true, VC_EFORMAT, "conditions: mask" },
+        { &set_i2v, 0, TOY_COND_NAN, false, VC_ENUMERIC, "conditions: loss_mask: latent" },
+        { &set_i2v, 0, TOY_COND_NEGATIVE, false, VC_ENUMERIC, "loss_mask: a weight of -1" },
+        { &set_i2v, 0, TOY_COND_SHAPE, false, VC_EMISMATCH, "conditions: loss_mask: latent" },
+    };
+    for (int i = 0; i < COUNT(row); i++) {
+        toy t = *row[i].t;
+        vtrain_data *d;
+        char *note;
+        const vtrain_batch *b;
+        vc_err err = { 0 };
+        double waited;
+        int rc;
+        t.bad = row[i].roles ? 7 : 6;    /* not the first of its group; 6 has a loss mask */
+        t.damage = row[i].bad;
+        if (set_try(&d, dir, &t, &(wish){ .roles = row[i].roles }, 0, &note, &err))
+            fail_msg("row %d: %s", i, err.text);
+        free(note);
+        vtrain_loader *l = set_loader(d, (vtrain_loader_opts){ .end = 40, .threads = 2,
+                                                                .check = row[i].check });
+        while (!(rc = vtrain_loader_next(l, &b, &waited, &err)) && b)
+            vtrain_loader_give_back(l, b);
+        if (rc != row[i].rc || !strstr(err.text, row[i].says) ||
+            !strstr(err.text, row[i].roles ? "sample 000000000007/000" : "000000000006/000"))
+            fail_msg("row %d: %d: %s", i, rc, err.text);
+        vtrain_loader_close(l);
+        vtrain_data_close(d);
+    }
+}
+
+/* Records are from anybody: odd ones are refused before anything is read by them. */
+static void test_hostile_record(void **state)
+{
+    (void)state;
+    static const struct { const char *record, *says; } row[] = {
+        { "{\"conditions\":[1]}", "conditions: an object" },
+        { "{\"conditions\":{\"image\":7}}", "conditions: image: 32 hex digits" },
+        { "{\"conditions\":{\"mask\":\"../0123456789abcdef0123456789abc\"}}", "conditions: mask" },
+        { "{\"conditions\":{},\"mask_all\":\"yes\"}", "mask_all" },
+    };
+    vtrain_conditions c;
+    vc_err err = { 0 };
+    cJSON *o = NULL;
+    for (int i = 0; i < COUNT(row); i++) {
+        assert_int_equal(vf_json_parse(&o, row[i].record, strlen(row[i].record), &err), 0);
+        assert_int_equal(vtrain_conditions_read(&c, o, &err), VC_EFORMAT);
+        assert_non_null(strstr(err.text, row[i].says));
+        cJSON_Delete(o);
+    }
+    const char *fine = "{\"conditions\":{\"vision\":3,\"image\":null}}";
+    assert_int_equal(vf_json_parse(&o, fine, strlen(fine), &err), 0);
+    assert_int_equal(vtrain_conditions_read(&c, o, &err), 0);
+    assert_true(!c.has && !c.mask_all);
+    cJSON_Delete(o);
+}
+
+static void test_bounds(void **state)
+{
+    (void)state;
+    vtrain_data *d = set_open(dir, &set_i2v, &(wish){ .roles = IMAGE }, 0);
+    vtrain_loader *l;
+    vc_err err = { 0 };
+    const vtrain_loader_opts bad[] = {
+        { .batch = 1, .threads = 1, .ahead = 1, .image_dropout = -0.1 },
+        { .batch = 1, .threads = 1, .ahead = 1, .mask_dropout = 2 },
+    };
+    for (int i = 0; i < COUNT(bad); i++)
+        assert_int_equal(vtrain_loader_open(&l, d, &bad[i], &err), VC_EINVAL);
+    vtrain_data_close(d);
+}
+
+static int make(void **state)
+{
+    (void)state;
+    toy_dir_make(dir);
+    return 0;
+}
+
+static int unmake(void **state)
+{
+    (void)state;
+    toy_dir_remove(dir);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values), cmocka_unit_test(test_clean_only),
+        cmocka_unit_test(test_rates), cmocka_unit_test(test_pure),
+        cmocka_unit_test(test_held_out), cmocka_unit_test(test_padded),
+        cmocka_unit_test(test_patches), cmocka_unit_test(test_refused), cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_damage), cmocka_unit_test(test_hostile_record),
+        cmocka_unit_test(test_bounds),
+    };
+    return cmocka_run_group_tests(tests, make, unmake);
+}

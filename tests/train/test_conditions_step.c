@@ -1,0 +1,201 @@
+/* test_conditions_step.c - conditions, frames in front and loss masks in a step: what the forward
+ * gets, what the loss is, and what memory it takes */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "formats/tensors/safetensors.h"
+#include "tests/lib/train_run.h"
+#include "tests/train/conditions_set.h"
+#include "train/vtrain.h"
+
+static char dir[256];
+
+static struct { float *x, *image, *video, *mask; int calls; } seen;
+
+static void keep(vt_ctx *g, float **to, const vt_tensor *t)
+{
+    *to = t ? calloc((size_t)vt_count(t), sizeof **to) : NULL;
+    if (t && vt_to_host(g, t, *to, NULL))
+        fail_msg("cannot read a tensor of the step");
+}
+
+static void forget(void)
+{
+    free(seen.x);
+    free(seen.image);
+    free(seen.video);
+    free(seen.mask);
+    memset(&seen, 0, sizeof seen);
+}
+
+static void none_to_prepare(vt_ctx *g, void *model, vtrain_in *in)
+{
+    (void)g;
+    (void)model;
+    (void)in;
+}
+
+/* Predicts its input; remembers what it was given. */
+static vt_tensor *toy_forward(vt_ctx *g, void *model, const vtrain_in *in)
+{
+    (void)model;
+    forget();
+    keep(g, &seen.x, in->x);
+    keep(g, &seen.image, in->cond[VTRAIN_ROLE_IMAGE]);
+    keep(g, &seen.video, in->cond[VTRAIN_ROLE_VIDEO]);
+    keep(g, &seen.mask, in->cond[VTRAIN_ROLE_MASK]);
+    vt_tensor *y = in->x;
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        if (in->cond[i])
+            y = vt_add(g, y, vt_scale(g, in->cond[i], 0));
+    return y;
+}
+
+/* mean(w (x - (n - x0))^2) at level s of a flow, n from x = (1-s) x0 + s n. */
+static double loss_of(const vtrain_batch *b, double s)
+{
+    int64_t area = b->dim[3] * b->dim[4], n = b->rows * CHANNELS * b->dim[2] * area;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t place = i % (b->dim[2] * area), row = i / (CHANNELS * b->dim[2] * area);
+        double x = (double)seen.x[i], x0 = (double)b->latents[i], noise = (x - (1 - s) * x0) / s;
+        double w = b->weighted ? (double)b->loss_weight[row * b->dim[2] * area + place] : 1;
+        sum += w * (x - (noise - x0)) * (x - (noise - x0));
+    }
+    return sum / (double)n;
+}
+
+/* Of a step's text, which is as long as its longest row; a dry step's is as long as can be. */
+static size_t text_bytes(int rows, int64_t n)
+{
+    return ((size_t)(rows * n) * 4 * sizeof(float) + 63) / 64 * 64;
+}
+
+/* The forward gets what the batch holds, the loss has its weights, and a dry step takes the same
+ * memory. */
+static void check_step(vtrain *t, const vtrain_batch *b)
+{
+    vtrain_micro m = { .batch = b, .seed = SEED, .level = 0.5, .number = b->micro };
+    vtrain_level level = vtrain_level_of(t->objective, 0.5);
+    vc_err err = { 0 };
+    vt_usage dry, real;
+    int64_t place = b->rows * b->dim[2] * AREA;
+
+    if (vtrain_micro_run(t, &m, false, &err))
+        fail_msg("%s", err.text);
+    real = vt_usage_of(t->g);
+    assert_true(fabs((double)m.loss - loss_of(b, level.sigma)) < 1e-4 * (double)m.loss);
+    assert_true(!seen.image == !b->cond[VTRAIN_ROLE_IMAGE]);
+    assert_true(!seen.video == !b->cond[VTRAIN_ROLE_VIDEO]);
+    if (seen.image)
+        assert_memory_equal(seen.image, b->cond[VTRAIN_ROLE_IMAGE],
+                            (size_t)(b->rows * CHANNELS * AREA) * 4);
+    if (seen.video) {
+        assert_memory_equal(seen.video, b->cond[VTRAIN_ROLE_VIDEO], (size_t)(place * CHANNELS) * 4);
+        assert_memory_equal(seen.mask, b->cond[VTRAIN_ROLE_MASK], (size_t)place * 4);
+    }
+    if (vtrain_micro_dry(t, b->dim, false, 0, &dry, &err))
+        fail_msg("%s", err.text);
+    if (b->weighted == vtrain_data_weighted(t->data))
+        assert_int_equal(dry.pool_peak - text_bytes(b->rows, TOY_TOKENS),
+                         real.pool_peak - text_bytes(b->rows, b->text[0].n));
+}
+
+static void test_step(void **state)
+{
+    (void)state;
+    static const int stop = 0;
+    for (int mode = 0; mode < 3; mode++) {
+        const wish w = { .roles = mode == 2 ? 0 : mode ? VIDEO | MASK : IMAGE, .pad = true };
+        vtrain_family family = set_family(&w);
+        toy data = mode ? set_inpaint : set_i2v;
+        data.train_mode = mode == 2 ? "normal" : data.train_mode;
+        data.conditions |= 1 << TOY_LOSS_MASK;
+        vc_err err = { 0 };
+        family.prepare = none_to_prepare;
+        family.forward = toy_forward;
+        vtrain t = { .family = &family, .data = set_open(dir, &data, &w, 0), .stop = &stop };
+        t.cfg.gradient_accumulation_steps = 1;
+        const vtrain_objective_opts o = { .kind = VTRAIN_FLOW, .shift = 1, .logit_std = 1,
+                                          .micros = 1 };
+        if (vt_open(&t.g, &(vt_options){ .threads = 1 }, &err) ||
+            vtrain_objective_open(&t.objective, &o, &err))
+            fail_msg("%s", err.text);
+        vtrain_loader *l = set_loader(t.data, (vtrain_loader_opts){ .end = 6 });
+        for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b))
+            check_step(&t, b);
+        forget();
+        vtrain_loader_close(l);
+        vtrain_objective_close(t.objective);
+        vt_close(t.g);
+        vtrain_data_close(t.data);
+    }
+}
+
+/* A whole run on a dataset with loss masks: its trace holds to the contract. */
+static void test_trace(void **state)
+{
+    (void)state;
+    toy t = { .sample = set_samples, .n = SAMPLES, .conditions = 1 << TOY_LOSS_MASK };
+    char *path = vc_format("%s/traced", dir), *args;
+    t.path = path;
+    toy_make(&t);
+    args = vc_format("--latents %s --output_dir %s/run --trace_dir %s/trace --max_train_steps 1 "
+                     "--train_batch_size 2 --threads 1 --report_to none --dit_width 16 "
+                     "--dit_layers 1 --dit_heads 1", path, dir, dir);
+    vc_err err = { 0 };
+    if (run_bare(args, &err))
+        fail_msg("%s", err.text);
+    free(args);
+    free(path);
+
+    vf_safetensors *st;
+    vf_view y, target, w, loss;
+    path = vc_format("%s/trace/step-000001-mb-00-rank-00.safetensors", dir);
+    if (vf_safetensors_open(&st, path, &err) || vf_safetensors_get(st, "model_output", &y, &err) ||
+        vf_safetensors_get(st, "target", &target, &err) ||
+        vf_safetensors_get(st, "loss_weight", &w, &err) ||
+        vf_safetensors_get(st, "loss", &loss, &err))
+        fail_msg("%s", err.text);
+    assert_true(w.nd == 5 && w.dim[1] == 1 && w.dim[2] == y.dim[2] && w.dim[4] == y.dim[4]);
+    int64_t place = w.dim[2] * w.dim[3] * w.dim[4], all = place * y.dim[1], n = y.dim[0] * all;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double e = (double)((const float *)y.data)[i] - (double)((const float *)target.data)[i];
+        sum += e * e * (double)((const float *)w.data)[i / all * place + i % place];
+    }
+    assert_float_equal(sum / (double)n, *(const float *)loss.data, 1e-5);
+    vf_safetensors_close(st);
+    free(path);
+}
+
+static int make(void **state)
+{
+    (void)state;
+    toy_dir_make(dir);
+    return 0;
+}
+
+static int unmake(void **state)
+{
+    (void)state;
+    toy_dir_remove(dir);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_step), cmocka_unit_test(test_trace),
+    };
+    return cmocka_run_group_tests(tests, make, unmake);
+}

@@ -1,0 +1,427 @@
+/* test_loader.c - micro-batches: what is in them, in which order, and what damaged values do */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/rng.h"
+#include "common/os/file.h"
+#include "tests/lib/train_dataset.h"
+#include "train/data/loader.h"
+
+#define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
+
+enum { SEED = 42, CHANNELS = 2, WIDTH = 4, POOLED = 3 };
+static char dir[256];
+
+static const toy_sample samples[] = {
+    { .number = 0, .f = 3, .h = 4, .w = 6, .caption = { "a cat" } },
+    { .number = 1, .f = 3, .h = 4, .w = 6, .caption = { "two dogs", "dogs", "three" } },
+    { .number = 2, .h = 5, .w = 7, .caption = { "a still" } },
+    { .number = 3, .f = 3, .h = 4, .w = 6, .weight = 2, .caption = { "twice" } },
+    { .number = 4, .h = 5, .w = 7, .caption = { "other still" } },
+    { .number = 5, .f = 1, .h = 4, .w = 6, .caption = { NULL } },
+    { .number = 6, .f = 3, .h = 4, .w = 6, .caption = { "sixth" } },
+    { .number = 7, .f = 3, .h = 4, .w = 6, .caption = { "seven", "eight" } },
+};
+static const toy whole = { .sample = samples, .n = COUNT(samples), .pooled = POOLED, .encoders = 2,
+                           .scaling = 0.5, .shift = 0.25, .per_channel = true };
+
+static vtrain_data *make_data(const toy *like, double eval_split)
+{
+    vc_err err = { 0 };
+    vtrain_data *d;
+    static int made;                     /* the group's dataset stays as it is */
+    char *path = vc_format("%s/%d-set", dir, made++), *note;
+    toy t = *like;
+    t.path = path;
+    toy_make(&t);
+    vc_list list = { .item = &path, .n = 1 };
+    const vtrain_data_opts o = { .paths = &list, .dataset_repeat = 1, .seed = SEED,
+                                 .eval_split = eval_split };
+    if (vtrain_data_open(&d, &o, &note, &err))
+        fail_msg("%s", err.text);
+    free(note);
+    free(path);
+    return d;
+}
+
+static int make(void **state)
+{
+    toy_dir_make(dir);
+    *state = make_data(&whole, 0);
+    return 0;
+}
+
+static int unmake(void **state)
+{
+    vtrain_data_close(*state);
+    toy_dir_remove(dir);
+    return 0;
+}
+
+static vtrain_loader *open_loader(const vtrain_data *d, vtrain_loader_opts o)
+{
+    vc_err err = { 0 };
+    vtrain_loader *l;
+    o.seed = SEED;
+    o.batch = o.batch ? o.batch : 2;
+    o.threads = o.threads ? o.threads : 1;
+    o.ahead = o.ahead ? o.ahead : 2;
+    if (vtrain_loader_open(&l, d, &o, &err))
+        fail_msg("%s", err.text);
+    return l;
+}
+
+static const vtrain_batch *next(vtrain_loader *l)
+{
+    const vtrain_batch *b;
+    vc_err err = { 0 };
+    double waited;
+    if (vtrain_loader_next(l, &b, &waited, &err))
+        fail_msg("%s", err.text);
+    assert_true(waited >= 0);
+    return b;
+}
+
+/* ---- what is in a batch ---- */
+
+static uint32_t index_of(const char *key)
+{
+    return (uint32_t)strtoul(key, NULL, 10);         /* numbers are places in `samples` here */
+}
+
+/* Row r of b, recomputed from what the dataset was made of. */
+static void check_latent(const vtrain_batch *b, int r, bool draw, bool shared)
+{
+    uint32_t number = index_of(b->key[r]);
+    int64_t plane = b->dim[2] * b->dim[3] * b->dim[4], n = plane * CHANNELS;
+    float *noise = malloc((size_t)n * 4);
+    vc_train_normals(noise, 0, (size_t)n, SEED, (uint32_t)r, (uint32_t)b->micro, VC_DRAW_LATENT);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t c = i / plane;
+        double z = (double)toy_mean(number, 0, i);
+        if (draw)
+            z += exp(0.5 * (double)toy_logvar(shared ? i % plane : i)) * (double)noise[i];
+        double x = (z - (0.25 + (double)c)) * 0.5 / (1 + (double)c);
+        assert_float_equal(b->latents[r * n + i], x, 1e-5);
+    }
+    free(noise);
+}
+
+static void check_text(const vtrain_batch *b, int r, int e, const char *prompt)
+{
+    const vtrain_text *t = &b->text[e];
+    assert_int_equal(t->width, WIDTH);
+    assert_int_equal(t->length[r], toy_tokens(prompt));
+    for (int64_t i = 0; i < t->n * WIDTH; i++)
+        assert_float_equal(t->embeds[r * t->n * WIDTH + i],
+                           i < t->length[r] * WIDTH ? toy_embed(prompt, e, i) : 0, 0);
+    for (int64_t i = 0; i < POOLED; i++)
+        assert_float_equal(t->pooled[r * POOLED + i], toy_pooled(prompt, e, i), 0);
+}
+
+static const char *expected_prompt(const vtrain_batch *b, int r, double dropout, bool *dropped)
+{
+    const toy_sample *s = &samples[index_of(b->key[r])];
+    uint32_t row = (uint32_t)r, m = (uint32_t)b->micro;
+    int n = 0;
+    while (n < TOY_CAPTIONS && s->caption[n])
+        n++;
+    *dropped = vc_train_unit(SEED, 0, row, m, VC_DRAW_CAPTION_DROP) < dropout;
+    if (*dropped || !n)
+        return "";
+    return s->caption[(int)(vc_train_unit(SEED, 0, row, m, VC_DRAW_CAPTION) * n)];
+}
+
+static void check_batch(const vtrain_batch *b, double dropout, bool draw, bool shared)
+{
+    int64_t longest = 1;
+    assert_int_equal(b->dim[0], b->rows);
+    assert_int_equal(b->tokens, b->rows * b->dim[2] * b->dim[3] * b->dim[4]);
+    for (int r = 0; r < b->rows; r++) {
+        const toy_sample *s = &samples[index_of(b->key[r])];
+        bool dropped;
+        const char *prompt = expected_prompt(b, r, dropout, &dropped);
+        assert_true(b->dim[2] == (s->f ? s->f : 1) && b->dim[3] == s->h && b->dim[4] == s->w);
+        assert_int_equal(b->dropped[r], dropped);
+        check_latent(b, r, draw, shared);
+        for (int e = 0; e < b->n_texts; e++)
+            check_text(b, r, e, prompt);
+        if (b->text[0].length[r] > longest)
+            longest = b->text[0].length[r];
+    }
+    assert_int_equal(b->text[0].n, longest);
+}
+
+static void test_content(void **state)
+{
+    (void)state;
+    static const struct { toy_store store; vtrain_latent latent; bool draw, shared; } row[] = {
+        { TOY_MOMENTS, VTRAIN_LATENT_SAMPLE, true, false },
+        { TOY_MOMENTS, VTRAIN_LATENT_MEAN, false, false },
+        { TOY_SHARED_LOGVAR, VTRAIN_LATENT_SAMPLE, true, true },
+        { TOY_MODE, VTRAIN_LATENT_SAMPLE, false, false },
+        { TOY_SAMPLE, VTRAIN_LATENT_SAMPLE, false, false },
+    };
+    for (int i = 0; i < COUNT(row); i++) {
+        toy t = whole;
+        t.store = row[i].store;
+        vtrain_data *d = make_data(&t, 0);
+        vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .end = 40, .caption_dropout = 0.4,
+                                       .latent = row[i].latent, .check = i == 0 });
+        int dropped = 0, rows = 0;
+        for (uint64_t m = 0; m < 40; m++) {
+            const vtrain_batch *b = next(l);
+            assert_int_equal(b->micro, m);
+            check_batch(b, 0.4, row[i].draw, row[i].shared);
+            for (int r = 0; r < b->rows; r++, rows++)
+                dropped += b->dropped[r];
+            vtrain_loader_give_back(l, b);
+        }
+        assert_in_range(dropped, rows / 5, rows * 3 / 5);
+        assert_null(next(l));
+        assert_null(next(l));
+        vtrain_loader_close(l);
+        vtrain_data_close(d);
+    }
+}
+
+/* Every sample as often as it repeats in each epoch; the count is known beforehand. */
+static void test_epochs(void **state)
+{
+    const vtrain_data *d = *state;
+    uint64_t per;
+    assert_int_equal(vtrain_loader_epoch(d, 2, false, &per, NULL), 0);
+    assert_int_equal(per, 5);            /* 6 clips (one twice), 2 stills, 1 frame, in pairs */
+    vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .end = 3 * per, .threads = 2 });
+    for (int epoch = 0; epoch < 3; epoch++) {
+        int seen[COUNT(samples)] = { 0 };
+        for (uint64_t m = 0; m < per; m++) {
+            const vtrain_batch *b = next(l);
+            for (int r = 0; r < b->rows; r++)
+                seen[index_of(b->key[r])]++;
+            vtrain_loader_give_back(l, b);
+        }
+        for (int i = 0; i < COUNT(samples); i++)
+            assert_int_equal(seen[i], i == 3 ? 2 : 1);
+    }
+    vtrain_loader_close(l);
+}
+
+static uint64_t hash_batch(const vtrain_batch *b)
+{
+    uint64_t h = b->micro * 31 + b->group;
+    size_t n = (size_t)(b->dim[0] * b->dim[1] * b->dim[2] * b->dim[3] * b->dim[4]);
+    vf_key k = vf_hash2(b->latents, n * 4, b->key, (size_t)b->rows * sizeof *b->key);
+    memcpy(&n, k.b, 8);
+    h ^= n;
+    for (int e = 0; e < b->n_texts; e++) {
+        const vtrain_text *t = &b->text[e];
+        k = vf_hash2(t->embeds, (size_t)(b->rows * t->n * t->width) * 4, t->length,
+                     (size_t)b->rows * 4);
+        memcpy(&n, k.b, 8);
+        h = h * 3 ^ n;
+    }
+    return h;
+}
+
+/* The same batches from any number of threads, any depth, any start, on any of several ranks, and
+ * with several out. */
+static void test_pure(void **state)
+{
+    static const struct { int threads, ahead, out; uint64_t first, stride; } row[] = {
+        { 1, 1, 1, 0, 0 }, { 4, 1, 1, 0, 1 }, { 4, 7, 1, 0, 1 }, { 2, 3, 3, 0, 1 },
+        { 3, 4, 2, 17, 1 }, { 8, 2, 1, 29, 1 },
+        { 2, 3, 1, 0, 4 }, { 1, 2, 2, 3, 4 }, { 3, 9, 1, 5, 7 }, { 2, 2, 1, 1, 40 },
+    };
+    enum { N = 30 };
+    uint64_t want[N] = { 0 };
+    for (int i = 0; i < COUNT(row); i++) {
+        const vtrain_batch *held[8];
+        int out = 0;
+        uint64_t stride = row[i].stride ? row[i].stride : 1;
+        const vtrain_loader_opts o = { .first = row[i].first, .end = N, .stride = row[i].stride,
+                                       .threads = row[i].threads, .ahead = row[i].ahead,
+                                       .caption_dropout = 0.2 };
+        vtrain_loader *l = open_loader(*state, o);
+        for (uint64_t m = row[i].first; m < N; m += stride) {
+            const vtrain_batch *b = next(l);
+            assert_int_equal(b->micro, m);
+            want[m] = i ? want[m] : hash_batch(b);
+            assert_int_equal(hash_batch(b), want[m]);
+            held[out++] = b;
+            while (out == row[i].out)                /* the newest first: any order will do */
+                for (; out; out--)
+                    vtrain_loader_give_back(l, held[out - 1]);
+        }
+        vtrain_loader_close(l);
+    }
+    for (int m = 1; m < N; m++)
+        assert_int_not_equal(want[m], want[m - 1]);
+}
+
+static void test_held_out(void **state)
+{
+    (void)state;
+    vtrain_data *d = make_data(&whole, 0.45);
+    uint64_t n;
+    uint32_t last = 0, group = 0, seen = 0;
+    uint32_t held = vtrain_data_held_out(d);
+    assert_in_range(held, 2, 8);
+    assert_int_equal(vtrain_loader_epoch(d, 3, true, &n, NULL), 0);
+    vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .held_out = true, .end = n, .batch = 3,
+                                                            .caption_dropout = 1 });
+    for (const vtrain_batch *b; (b = next(l)); vtrain_loader_give_back(l, b))
+        for (int r = 0; r < b->rows; r++, seen++) {
+            const toy_sample *s = &samples[index_of(b->key[r])];
+            assert_true(vtrain_data_sample(d, index_of(b->key[r]))->held_out);
+            assert_true(b->group > group || !seen || index_of(b->key[r]) > last);
+            assert_false(b->dropped[r]);
+            check_text(b, r, 0, s->caption[0] ? s->caption[0] : "");
+            check_latent(b, r, true, false);
+            last = index_of(b->key[r]);
+            group = b->group;
+        }
+    assert_int_equal(seen, held);
+    vtrain_loader_close(l);
+
+    vc_err err = { 0 };
+    const vtrain_loader_opts o = { .held_out = true, .batch = 3, .threads = 1, .ahead = 1,
+                                   .end = n + 1 };
+    assert_int_equal(vtrain_loader_open(&l, d, &o, &err), VC_EINVAL);
+    vtrain_data_close(d);
+}
+
+/* ---- damage ---- */
+
+/* A damaged value ends the run at its batch, by name; batches before it are whole. */
+static void test_damage(void **state)
+{
+    (void)state;
+    static const struct { toy_damage damage; bool check; int rc; const char *says; } row[] = {
+        { TOY_NAN_MEAN, false, VC_ENUMERIC, "NaN or infinity" },
+        { TOY_INF_LOGVAR, false, VC_ENUMERIC, "NaN or infinity" },
+        { TOY_WRONG_SHAPE, false, VC_EMISMATCH, "shape [2,3,5,6], expected [2,3,4,6]" },
+        { TOY_INTEGERS, false, VC_EMISMATCH, "type i16" },
+        { TOY_OTHER_NAME, false, VC_EFORMAT, "neither" },
+        { TOY_LATENT_SUM, true, VC_EFORMAT, "xxh3" },
+        { TOY_TEXT_WIDTH, false, VC_EMISMATCH, "expected [0,4]" },
+        { TOY_TEXT_LONG, false, VC_EMISMATCH, "13 tokens, at most 12" },
+        { TOY_TEXT_NAN, false, VC_ENUMERIC, "text_encoder: prompt_embeds: NaN" },
+        { TOY_TEXT_SUM, true, VC_EFORMAT, "xxh3" },
+        { TOY_NO_POOLED, false, VC_ENOENT, "pooled" },
+        { TOY_FEW_KEYS, false, VC_EFORMAT, "1 keys" },
+    };
+    for (int i = 0; i < COUNT(row); i++) {
+        toy t = whole;
+        t.bad = 7;                       /* not the first of its group: opening reads that */
+        t.damage = row[i].damage;
+        vtrain_data *d = make_data(&t, 0);
+        vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .end = 20, .threads = 3, .ahead = 6,
+                                                                .check = row[i].check });
+        const vtrain_batch *b;
+        vc_err err = { 0 };
+        double waited;
+        int rc, good = 0;
+        for (; !(rc = vtrain_loader_next(l, &b, &waited, &err)) && b; good++) {
+            for (int r = 0; r < b->rows; r++)
+                assert_int_not_equal(index_of(b->key[r]), 7);
+            vtrain_loader_give_back(l, b);
+        }
+        if (rc != row[i].rc || !strstr(err.text, row[i].says) ||
+            !strstr(err.text, "-set: sample 000000000007/000") || !strstr(err.text, "micro-batch"))
+            fail_msg("row %d: %d after %d batches: %s", i, rc, good, err.text);
+        assert_int_equal(vtrain_loader_next(l, &b, &waited, &err), rc);
+        assert_null(b);
+        assert_null(vtrain_loader_peek(l));
+        vtrain_loader_close(l);
+        vtrain_data_close(d);
+    }
+}
+
+/* ---- life ---- */
+
+/* Closing at any moment: before the first batch, with batches out, at the end. */
+static void test_stop(void **state)
+{
+    for (int i = 0; i < 40; i++) {
+        vtrain_loader *l = open_loader(*state, (vtrain_loader_opts){ .end = 1000, .threads = 3,
+                                                                     .ahead = 4 });
+        for (int k = 0; k < i % 4; k++)
+            next(l);
+        vtrain_loader_close(l);
+    }
+    vtrain_loader_close(NULL);
+}
+
+/* A look takes nothing: next() gives the batch that was seen, and nothing is behind the last. */
+static void test_peek(void **state)
+{
+    vtrain_loader *l = open_loader(*state, (vtrain_loader_opts){ .first = 3, .end = 6 });
+    for (uint64_t m = 3; m < 6; m++) {
+        const vtrain_batch *seen;
+        while (!(seen = vtrain_loader_peek(l)))
+            usleep(1000);
+        assert_ptr_equal(vtrain_loader_peek(l), seen);
+        assert_int_equal(seen->micro, m);
+        assert_ptr_equal(next(l), seen);
+        assert_ptr_not_equal(vtrain_loader_peek(l), seen);
+        vtrain_loader_give_back(l, seen);
+    }
+    assert_null(vtrain_loader_peek(l));
+    assert_null(next(l));
+    vtrain_loader_close(l);
+}
+
+static void test_bounds(void **state)
+{
+    static const vtrain_loader_opts bad[] = {
+        { .batch = 0, .threads = 1, .ahead = 1 }, { .batch = 1 << 20, .threads = 1, .ahead = 1 },
+        { .batch = 1, .threads = 0, .ahead = 1 },
+        { .batch = 1, .threads = 1, .ahead = 0 },
+        { .batch = 1, .threads = 1, .ahead = 1, .first = 2 },
+        { .batch = 1, .threads = 1, .ahead = 1, .caption_dropout = 1.5 },
+        { .batch = 1, .threads = 1, .ahead = 1, .end = (uint64_t)1 << 33 },
+    };
+    vtrain_loader *l;
+    vc_err err = { 0 };
+    for (int i = 0; i < COUNT(bad); i++)
+        assert_int_equal(vtrain_loader_open(&l, *state, &bad[i], &err), VC_EINVAL);
+    const vtrain_batch *b;
+    double waited;
+    l = open_loader(*state, (vtrain_loader_opts){ .end = 9, .ahead = 2 });
+    assert_true(vtrain_loader_bytes(l) > 3 * 2 * 3 * 4 * 6 * CHANNELS * 4);
+    next(l);
+    next(l);
+    assert_int_equal(vtrain_loader_next(l, &b, &waited, &err), VC_EINVAL);
+    vtrain_loader_close(l);
+
+    /* buffers are for the rows that there are, not for those that were asked for */
+    l = open_loader(*state, (vtrain_loader_opts){ .end = 9, .batch = 1 << 16 });
+    assert_true(vtrain_loader_bytes(l) < 10 << 20);
+    for (int m = 0, rows = 0; m < 3; m++) {
+        const vtrain_batch *whole_group = next(l);
+        rows += whole_group->rows;
+        vtrain_loader_give_back(l, whole_group);
+        assert_true(m < 2 || rows == 9);
+    }
+    vtrain_loader_close(l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_content), cmocka_unit_test(test_epochs), cmocka_unit_test(test_pure),
+        cmocka_unit_test(test_held_out), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_stop), cmocka_unit_test(test_peek), cmocka_unit_test(test_bounds),
+    };
+    return cmocka_run_group_tests(tests, make, unmake);
+}

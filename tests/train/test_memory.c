@@ -1,0 +1,209 @@
+/* test_memory.c - what a run takes, foreseen: as few blocks recomputed as fit, and what is said
+ * when even that is too much */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "tests/lib/train_dataset.h"
+#include "tests/lib/train_run.h"
+#include "train/vtrain.h"
+
+enum { BLOCKS = 6, GROUPS = 2 };
+
+#define SAYS(err, part)                                                                            \
+    do {                                                                                           \
+        if (!strstr((err).text, (part)))                                                           \
+            fail_msg("\"%s\" should say \"%s\"", (err).text, (part));                              \
+    } while (0)
+
+static char dir[256];
+
+/* A run as it stands before its plan is made: a new model of BLOCKS blocks, two buckets. */
+static void open_run(vtrain *t)
+{
+    vc_err err = { 0 };
+    char *path = vc_path_join(dir, "set.lmdb"), *note;
+    const vc_list paths = { &path, 1 };
+    const vtrain_data_opts o = { .paths = &paths, .dataset_repeat = 1 };
+
+    *t = (vtrain){ .family = &vtrain_builtin };
+    t->cfg = (vtrain_config){ .train_batch_size = 2,
+                              .gradient_accumulation_steps = 1,
+                              .training_type = VTRAIN_FULL,
+                              .transformer_dtype = VC_DTYPE_NONE };
+    t->plan.epoch_batches = 3;
+    int rc = vtrain_data_open(&t->data, &o, &note, &err);
+    free(note);
+    if (!rc) rc = vt_open(&t->g, &(vt_options){ .threads = 1 }, &err);
+    if (!rc) rc = vt_params_open(&t->params, t->g, &err);
+    const vtrain_fresh want = { .channels = vtrain_data_norm(t->data)->channels,
+                                .text_width = vtrain_data_slot(t->data, 0)->width,
+                                .width = 32, .layers = BLOCKS, .heads = 2, .patch = 2 };
+    if (!rc) rc = t->family->fresh(&t->model_config, &want, &err);
+    if (!rc) rc = t->family->open(&t->model, t->model_config, t->params, &(vt_source){ 0 }, &err);
+    if (!rc) rc = vt_params_train(t->params, NULL, NULL, &err);
+    if (!rc) rc = vt_adamw_open(&t->adam, t->params, VT_ADAMW_F32, &err);
+    const vtrain_objective_opts how = { .kind = VTRAIN_FLOW, .shift = 1, .logit_std = 1,
+                                        .micros = 1 };
+    if (!rc) rc = vtrain_objective_open(&t->objective, &how, &err);
+    const vtrain_loader_opts load = { .batch = 2, .threads = 1, .ahead = 1, .end = 1 };
+    if (!rc) rc = vtrain_loader_open(&t->loader, t->data, &load, &err);
+    if (rc) fail_msg("%s", err.text);
+    free(path);
+    assert_int_equal(vtrain_data_groups(t->data), GROUPS);
+}
+
+static void close_run(vtrain *t)
+{
+    free(t->plan.recompute);
+    free(t->plan.group_flops);
+    vtrain_loader_close(t->loader);
+    vtrain_objective_close(t->objective);
+    vt_adamw_close(&t->adam, t->params);
+    t->family->close(t->model);
+    vt_params_close(t->params);
+    vt_close(t->g);
+    cJSON_Delete(t->model_config);
+    vtrain_data_close(t->data);
+}
+
+static int plan(vtrain *t, int how, int64_t limit, vc_err *err)
+{
+    free(t->plan.recompute);
+    free(t->plan.group_flops);
+    t->plan.recompute = NULL;
+    t->plan.group_flops = NULL;
+    t->cfg.gradient_checkpointing = how;
+    t->cfg.memory_limit = limit;
+    return vtrain_memory_plan(t, err);
+}
+
+/* What a step of each group takes with so many blocks recomputed. */
+static void measure(vtrain *t, int64_t taken[GROUPS][BLOCKS + 1])
+{
+    for (uint32_t i = 0; i < GROUPS; i++)
+        for (int n = 0; n <= BLOCKS; n++) {
+            const vtrain_group *g = vtrain_data_group(t->data, i);
+            const int64_t dim[5] = { 2, vtrain_data_norm(t->data)->channels, g->padded, g->h,
+                                     g->w };
+            vt_usage use;
+            vc_err err = { 0 };
+            if (vtrain_micro_dry(t, dim, true, n, &use, &err)) fail_msg("%s", err.text);
+            taken[i][n] = (int64_t)(use.pool_peak + use.scratch);
+            assert_true(n == 0 || n == BLOCKS || taken[i][n] < taken[i][n - 1]);
+        }
+}
+
+/* At, and one byte below, every peak that a number of blocks has: each bucket gets the smallest
+ * number that fits, the predicted peak is that of the larger one; none and block don't choose. */
+static void test_fewest(void **state)
+{
+    (void)state;
+    vtrain t;
+    vc_err err = { 0 };
+    int64_t taken[GROUPS][BLOCKS + 1];
+    bool differ = false;
+
+    open_run(&t);
+    measure(&t, taken);
+    assert_int_equal(plan(&t, VTRAIN_REMAT_NONE, 1, &err), 0);
+    assert_int_equal(t.plan.recompute[0] + t.plan.recompute[1], 0);
+    int64_t standing = t.plan.standing;
+    assert_true(standing > 16 * vt_params_bytes(t.params).trained);
+    assert_int_equal(plan(&t, VTRAIN_REMAT_BLOCK, 1, &err), 0);
+    assert_int_equal(t.plan.recompute[0] + t.plan.recompute[1], 2 * BLOCKS);
+    for (int at = 0; at < GROUPS * (BLOCKS + 1) * 2; at++) {
+        int64_t most = taken[at / 2 % GROUPS][at / 2 / GROUPS] - at % 2, peak = 0;
+        if (plan(&t, VTRAIN_REMAT_AUTO, standing + most, &err)) fail_msg("%s", err.text);
+        for (int i = 0; i < GROUPS; i++) {
+            int want = 0;
+            while (want < BLOCKS && taken[i][want] > most)
+                want++;
+            assert_int_equal(t.plan.recompute[i], want);
+            if (taken[i][want] > peak) peak = taken[i][want];
+        }
+        assert_int_equal(t.plan.pool, peak);
+        assert_int_equal(t.plan.predicted, standing + peak);
+        assert_int_equal(vtrain_memory_check(&t, &err), peak <= most ? 0 : VC_ENOMEM);
+        differ |= t.plan.recompute[0] != t.plan.recompute[1];
+    }
+    assert_true(differ);
+    close_run(&t);
+}
+
+/* Above the limit: bucket, both sizes, and the flags that this run has not used. */
+static void test_too_much(void **state)
+{
+    (void)state;
+    vtrain t;
+    vc_err err = { 0 };
+    open_run(&t);
+    assert_int_equal(plan(&t, VTRAIN_REMAT_NONE, 1 << 20, &err), 0);
+    assert_int_equal(vtrain_memory_check(&t, &err), VC_ENOMEM);
+    SAYS(err, "bucket 2x4x4: a peak of ");
+    SAYS(err, "is predicted, --memory_limit is 1.0 MiB");
+    SAYS(err, "--gradient_checkpointing=block, a smaller --train_batch_size, "
+         "--optimizer adamw8bit, or smaller buckets");
+    t.cfg.optimizer = VT_ADAMW_8BIT;
+    t.cfg.train_batch_size = 1;
+    t.cfg.training_type = VTRAIN_LORA;
+    assert_int_equal(plan(&t, VTRAIN_REMAT_BLOCK, 1 << 20, &err), 0);
+    assert_int_equal(vtrain_memory_check(&t, &err), VC_ENOMEM);
+    SAYS(err, "Less would do with --transformer_dtype fp8, a smaller --rank, or smaller buckets");
+    close_run(&t);
+
+    static const char args[] = "--dit_width 32 --dit_layers 2 --dit_heads 2 --memory_limit 1M";
+    assert_int_equal(run(dir, "none", args, &err), VC_ENOMEM);
+    SAYS(err, "--memory_limit is 1.0 MiB");
+    assert_false(run_exists(dir, "none"));
+}
+
+/* A step that finds no memory, in a dry step and in a real one: bucket, op, tensor, flags. */
+static void test_no_memory(void **state)
+{
+    (void)state;
+    vtrain t;
+    vc_err err = { 0 };
+    open_run(&t);
+    vt_ctx *g = t.g;
+    vt_step_begin(g, 0);
+    vt_randn(g, 2, (int64_t[]){ 1 << 30, 1 << 20 }, 1, 2, 3, 4);
+    assert_int_equal(vt_step_end(g, &err), VC_ENOMEM);
+    assert_int_equal(plan(&t, VTRAIN_REMAT_NONE, 0, &(vc_err){ 0 }), 0);
+    assert_int_equal(vtrain_memory_remedy(&t, 0, VC_ENOMEM, &err), VC_ENOMEM);
+    SAYS(err, "bucket 4x6: randn: ");
+    SAYS(err, "[1073741824,1048576] f32 needs 4503599627370496 bytes");
+    SAYS(err, "Less would do with --gradient_checkpointing=block");
+    assert_int_equal(vtrain_memory_remedy(&t, 1, 0, &err), 0);
+    close_run(&t);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    run_dir_make(dir);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    toy_dir_remove(dir);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fewest), cmocka_unit_test(test_too_much),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,213 @@
+/* test_report.c - report.html: what it says of a run, and that nothing in a file becomes markup */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "formats/tensors/safetensors.h"
+#include "tests/lib/train_dataset.h"
+#include "train/output/report.h"
+#include "train/output/report_parts.h"
+
+#define COUNT(a) ((int)(sizeof (a) / sizeof *(a)))
+
+static char dir[256];
+
+static int make(void **state)
+{
+    (void)state;
+    toy_dir_make(dir);
+    return 0;
+}
+
+static int unmake(void **state)
+{
+    (void)state;
+    toy_dir_remove(dir);
+    return 0;
+}
+
+static void save(const char *out, const char *name, const void *data, size_t n)
+{
+    char *path = vc_path_join(out, name);
+    char *folder = vc_format("%.*s", (int)(vc_path_base(path) - path), path);
+    assert_int_equal(vc_mkdirs(folder, NULL), 0);
+    assert_int_equal(vc_file_write(path, data, n, NULL), 0);
+    free(folder);
+    free(path);
+}
+
+static void save_metrics(const char *out, int steps)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    for (int s = 1; s <= steps; s++) {
+        fprintf(f, "{\"step\":%d,\"epoch\":%g,\"loss\":%s,\"lr\":0.0001,\"grad_norm\":%g,", s,
+                s / 4.0, s == 3 ? "null" : s == 5 ? "9" : "0.5", 1.0 / s);
+        fprintf(f, "\"samples\":[\"%012d/000\",\"000000000000/000\"],", s % 6);
+        fprintf(f, "\"tokens_per_s\":1000,\"step_s\":2,\"data_wait_s\":0.1,\"peak_bytes\":1,");
+        fprintf(f, "\"bucket\":\"%s\",\"caption_dropout\":0.125%s}\n",
+                s % 2 ? "5x16x16" : "5x16x16,<b>16x16", s % 4 ? "" : ",\"eval_loss\":0.25");
+    }
+    fputs("torn {\n", f);
+    fclose(f);
+    save(out, "metrics.jsonl", text, size);
+    free(text);
+}
+
+static char *report_of(const char *out, const vtrain_report *r)
+{
+    char *path = vc_path_join(out, "report.html"), *text;
+    size_t n;
+    vc_err err = { 0 };
+    if (vtrain_report_write(r, out, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(vc_file_read(&text, &n, path, 1 << 30, NULL), 0);
+    assert_int_equal(strlen(text), n);
+    free(path);
+    return text;
+}
+
+static const vtrain_report about = {
+    .title = "runs/<script>alert(1)</script>", .model = "DiT & co", .data = "line one\n<i>two</i>",
+    .settings = "seed: 1\nname: \"</pre>\"\n", .predicted_bytes = 1 << 20, .peak_bytes = 2 << 20,
+    .samples = 10,
+};
+
+static void test_page(void **state)
+{
+    (void)state;
+    static const char *const there[] = {
+        "DiT &amp; co", "&lt;b&gt;16x16", "&lt;i&gt;two", "name: &quot;&lt;/pre&gt;",
+        "Samples seen", "6 of 10; never seen: 4", "12.50 %", "2.0 MiB", "1.0 MiB", "-50.0 %",
+        "held-out",
+        "0.25000", "Unreadable lines", "5.00 % of it", "40, 10.00 epochs", "Learning rate",
+        "\n<!-- validation -->\n", "\n<!-- /validation -->\n", "--validation_steps",
+    };
+    static const char *const gone[] = { "<script>alert", "<b>16", "<i>two", "http:", "https:",
+                                        "nan" };
+    char *out = vc_path_join(dir, "page");
+    save_metrics(out, 40);
+    char *text = report_of(out, &about);
+    for (int i = 0; i < COUNT(there); i++)
+        if (!strstr(text, there[i]))
+            fail_msg("%s is not in the page", there[i]);
+    for (int i = 0; i < COUNT(gone); i++)
+        if (strstr(text, gone[i]))
+            fail_msg("%s is in the page", gone[i]);
+    /* 40 steps, of which 39 have a loss; the mean of all is (38 * 0.5 + 9) / 39 */
+    assert_non_null(strstr(text, "0.71795"));
+    free(text);
+    free(out);
+}
+
+static void test_pictures(void **state)
+{
+    (void)state;
+    static const uint8_t png[] = "\x89PNG\r\n\x1a\n....", jpg[] = "\xff\xd8\xff....",
+                         mp4[] = "\0\0\0\x20" "ftypisom";
+    float zero = 0;
+    const vf_view v = { "latents", VC_F32, 1, { 1 }, &zero, 4 };
+    const vf_meta meta = { "prompt", "a <cat>" };
+    uint8_t *st;
+    size_t n;
+    char *out = vc_path_join(dir, "pictures");
+    assert_int_equal(vf_safetensors_pack(&st, &n, &v, 1, &meta, 1, 0, NULL), 0);
+    save_metrics(out, 3);
+    save(out, "validation/step-9/000.safetensors", st, n);
+    save(out, "validation/step-9/000-002.png", png, sizeof png);
+    save(out, "validation/step-9/000-010.png", png, sizeof png);
+    save(out, "validation/step-10/000.jpg", jpg, sizeof jpg);
+    save(out, "validation/step-10/001.mp4", mp4, sizeof mp4);
+    save(out, "validation/step-10/002.png", "root:x:0:0:", 11);
+    save(out, "validation/step-10/notes.txt", "secret", 6);
+    save(out, "validation/other/003.png", png, sizeof png);
+    free(st);
+
+    char *text = report_of(out, &about), *at = strstr(text, "\n<!-- validation -->\n");
+    static const char *const order[] = { "Step 10", "image/jpeg", "video/mp4", "Step 9",
+                                         "000-002.png", "image/png", "a &lt;cat&gt;", "000-010.png",
+                                         "1 more are",
+                                         "\n<!-- /validation -->\n" };
+    for (int i = 0; i < COUNT(order); i++) {
+        at = at ? strstr(at, order[i]) : NULL;
+        if (!at)
+            fail_msg("%s is not in its place", order[i]);
+    }
+    assert_null(strstr(text, "\"002.png\""));
+    assert_null(strstr(text, "cm9vdDp4"));              /* "root:x" in base 64 */
+    assert_null(strstr(text, "003.png"));
+    assert_null(strstr(text, "notes"));
+    free(text);
+    free(out);
+}
+
+/* Any length, a page of bounded size; and it is remade in place. */
+static void test_long(void **state)
+{
+    (void)state;
+    char *out = vc_path_join(dir, "long");
+    save_metrics(out, 30000);
+    char *text = report_of(out, &about);
+    assert_in_range(strlen(text), 20000, 600000);
+    assert_non_null(strstr(text, "30,000, 7500.00 epochs"));
+    free(text);
+    save_metrics(out, 2);
+    text = report_of(out, &about);
+    assert_non_null(strstr(text, "2, 0.50 epochs"));
+    free(text);
+
+    save(out, "metrics.jsonl", "", 0);                  /* a run that was stopped at once */
+    free(report_of(out, &about));
+    vc_err err = { 0 };
+    assert_int_equal(vtrain_report_write(&about, dir, &err), VC_ENOENT);
+    free(out);
+}
+
+/* Thinning keeps sums, extremes and order. */
+static void test_curve(void **state)
+{
+    (void)state;
+    static const int lengths[] = { 1, VTRAIN_BINS - 1, VTRAIN_BINS, VTRAIN_BINS + 1,
+                                   5 * VTRAIN_BINS, 100003 };
+    for (int k = 0; k < COUNT(lengths); k++) {
+        vtrain_curve *c = calloc(1, sizeof *c);
+        double sum = 0, least = INFINITY, greatest = -INFINITY;
+        uint64_t n = 0;
+        for (int i = 0; i < lengths[k]; i++) {
+            vtrain_curve_add(c, i, i == 777 ? -50 : i % 10);
+            vtrain_curve_add(c, i, NAN);
+        }
+        assert_in_range(c->n, lengths[k] < VTRAIN_BINS ? lengths[k] : VTRAIN_BINS / 2, VTRAIN_BINS);
+        for (int i = 0; i < c->n; i++) {
+            sum += c->bin[i].sum;
+            n += c->bin[i].n;
+            least = fmin(least, c->bin[i].least);
+            greatest = fmax(greatest, c->bin[i].greatest);
+            assert_true(i == c->n - 1 || c->bin[i].n == c->each);
+            assert_true(c->bin[i].x == (double)(n - c->bin[i].n));
+        }
+        assert_int_equal(n, lengths[k]);
+        assert_true(sum == c->sum && least == c->best);
+        assert_true(lengths[k] < 778 || (least == -50 && c->best_x == 777 && greatest == 9));
+        free(c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_page), cmocka_unit_test(test_pictures), cmocka_unit_test(test_long),
+        cmocka_unit_test(test_curve),
+    };
+    return cmocka_run_group_tests(tests, make, unmake);
+}

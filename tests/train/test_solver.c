@@ -1,0 +1,413 @@
+/* test_solver.c - noise schedules, sampling times and sampler steps against diffusers; scheduler
+ * files. Goldens: schedulers, samplers. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "tests/lib/golden.h"
+#include "train/diffusion/scheduler.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+
+static void near(const char *what, double a, double b, double tolerance)
+{
+    if (!(fabs(a - b) <= tolerance))
+        fail_msg("%s: %.12g is not %.12g (+-%g)", what, a, b, tolerance);
+}
+
+/* f64 values of a golden, malloc'ed. */
+static double *doubles(const vf_safetensors *f, const char *name, int64_t *n)
+{
+    vf_view v;
+    vc_err err = { 0 };
+    if (vf_safetensors_get(f, name, &v, &err)) fail_msg("%s", err.text);
+    assert_int_equal(v.dtype, VC_F64);
+    double *x = malloc(v.bytes);
+    memcpy(x, v.data, v.bytes);
+    if (n) *n = vf_view_count(&v);
+    return x;
+}
+
+/* ---- schedules ---- */
+
+static const struct { const char *name; double shift; bool zero; } tables[] = {
+    { "s1", 1, true }, { "s3", 3, true }, { "plain", 1, false }, { "plain3", 3, false },
+};
+
+static vtrain_objective *open_table(double shift, bool zero)
+{
+    const vtrain_objective_opts o = {
+        .kind = VTRAIN_V, .beta_start = 0.00085, .beta_end = 0.012, .snr_shift = shift,
+        .zero_snr = zero, .shift = 1,
+    };
+    vtrain_objective *x;
+    vc_err err = { 0 };
+    if (vtrain_objective_open(&x, &o, &err)) fail_msg("%s", err.text);
+    return x;
+}
+
+static double *table_values(const vf_safetensors *f, const char *table, const char *what)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.%s", table, what);
+    return doubles(f, name, NULL);
+}
+
+/* f64 tables agree but for the order of roundings; coefficients are rounded to f32 once. */
+static void schedule_is_diffusers(void **state)
+{
+    (void)state;
+    vf_safetensors *f = golden_open("schedulers");
+    int64_t n, times[8];
+    double *x = doubles(f, "x", &n), *noise = doubles(f, "n", NULL);
+    float *t = golden_values(f, "times", times);
+    for (size_t i = 0; i < COUNT(tables); i++) {
+        vtrain_objective *o = open_table(tables[i].shift, tables[i].zero);
+        double *a = table_values(f, tables[i].name, "alphas_cumprod");
+        double *noisy = table_values(f, tables[i].name, "noisy");
+        double *v = table_values(f, tables[i].name, "velocity");
+        for (int k = 0; k < VTRAIN_TIMES; k++)
+            near("alpha_bar", vtrain_alpha_bar(o, k), a[k], 1e-14);
+        for (int64_t k = 0; k < times[0]; k++) {
+            vtrain_level l = vtrain_level_at(o, (double)t[k]);
+            for (int64_t e = 0; e < n; e++) {
+                double at = (double)l.x_of * x[e] + (double)l.n_of * noise[e];
+                double to = (double)l.tx_of * x[e] + (double)l.tn_of * noise[e];
+                near("noisy", at, noisy[k * n + e], 4e-7);
+                near("target", to, v[k * n + e], 4e-7);
+            }
+        }
+        free(a);
+        free(noisy);
+        free(v);
+        vtrain_objective_close(o);
+    }
+    free(x);
+    free(noise);
+    free(t);
+    vf_safetensors_close(f);
+}
+
+/* ---- times ---- */
+
+static void times_are_diffusers(void **state)
+{
+    (void)state;
+    static const char *const spacings[] = { "trailing", "linspace", "leading" };
+    vf_safetensors *f = golden_open("samplers");
+    int lists = 0;
+    for (int i = 0; i < vf_safetensors_count(f); i++) {
+        const vf_view *v = vf_safetensors_at(f, i);
+        for (int s = 0; s < 3; s++) {
+            char start[32];
+            int steps, t[VTRAIN_TIMES], at;
+            snprintf(start, sizeof start, "times.%s.", spacings[s]);
+            if (strncmp(v->name, start, strlen(start))) continue;
+            steps = atoi(v->name + strlen(start));
+            assert_int_equal(steps, v->dim[0]);
+            vtrain_solver_times(t, steps, (vtrain_spacing)s);
+            for (int k = 0; k < steps; k++) {
+                memcpy(&at, (const char *)v->data + 4 * k, 4);
+                if (t[k] != at) fail_msg("%s: step %d is at %d, not %d", v->name, k, t[k], at);
+            }
+            lists++;
+        }
+    }
+    assert_int_equal(lists, 21);
+    vf_safetensors_close(f);
+}
+
+/* ---- steps ---- */
+
+typedef struct walk {
+    const vf_safetensors *f;
+    double *start, *w, *noise;
+    int64_t n;
+} walk;
+
+static walk walk_open(const vf_safetensors *f)
+{
+    walk k = { .f = f };
+    k.start = doubles(f, "start", &k.n);
+    k.w = doubles(f, "w", NULL);
+    k.noise = doubles(f, "noise", NULL);
+    return k;
+}
+
+/* One trajectory; the state is f32, so each step adds a rounding of 6e-8 to what the model (which
+ * takes half of x along) and the steps carry on: 2e-6 of the greatest value after 50 of them. */
+static void same_walk(const walk *k, const char *name, const vtrain_solver_opts *o)
+{
+    int64_t n;
+    double *want = doubles(k->f, name, &n), most = 0;
+    vtrain_solver_step step[64];
+    vc_err err = { 0 };
+    assert_int_equal(n, o->steps * k->n);
+    if (vtrain_solver_plan(step, o, &err)) fail_msg("%s", err.text);
+    float x[16], last[16], v[16], noise[16];
+    assert_true((size_t)k->n <= COUNT(x));
+    for (int64_t e = 0; e < k->n; e++) {
+        x[e] = (float)k->start[e];
+        last[e] = NAN;                                   /* the first step must not read it */
+    }
+    for (int64_t i = 0; i < n; i++)
+        most = fmax(most, fabs(want[i]));
+    for (int i = 0; i < o->steps; i++) {
+        for (int64_t e = 0; e < k->n; e++) {
+            v[e] = (float)((double)x[e] / 2 - step[i].level / 1000 + k->w[e]);
+            noise[e] = (float)k->noise[i * k->n + e];
+        }
+        vtrain_solver_apply(&step[i], x, last, v, noise, (size_t)k->n);
+        for (int64_t e = 0; e < k->n; e++)
+            near(name, (double)x[e], want[i * k->n + e], 2e-6 * most);
+    }
+    free(want);
+}
+
+static void steps_are_diffusers(void **state)
+{
+    (void)state;
+    static const int lengths[] = { 50, 28, 10, 7, 1 };
+    vf_safetensors *f = golden_open("samplers");
+    walk k = walk_open(f);
+    for (int s = 1; s <= 3; s += 2) {
+        vtrain_objective *table = open_table(s, true);
+        for (int kind = 0; kind < 2; kind++) {
+            char name[32];
+            vtrain_solver_opts o = {
+                .sampler = kind ? VTRAIN_DPM : VTRAIN_DDIM, .final_alpha = 1,
+                .alpha_bar = vtrain_alpha_bars(table),
+            };
+            for (size_t i = 0; i < COUNT(lengths); i++) {
+                o.steps = lengths[i];
+                snprintf(name, sizeof name, "%s.s%d.%d", kind ? "dpm" : "ddim", s, lengths[i]);
+                same_walk(&k, name, &o);
+            }
+            o.steps = 10;
+            o.spacing = VTRAIN_LINSPACE;
+            o.final_alpha = o.alpha_bar[0];
+            snprintf(name, sizeof name, "%s.s%d.linspace", kind ? "dpm" : "ddim", s);
+            same_walk(&k, name, &o);
+        }
+        vtrain_objective_close(table);
+    }
+    free(k.start);
+    free(k.w);
+    free(k.noise);
+    vf_safetensors_close(f);
+}
+
+/* A straight flow is followed exactly in any number of steps: x = n at the start, v = n - data. */
+static void euler_follows_a_line(void **state)
+{
+    (void)state;
+    for (int steps = 1; steps <= 9; steps += 4)
+        for (int shift = 1; shift <= 7; shift += 3) {
+            vtrain_solver_step step[9];
+            const vtrain_solver_opts o = {
+                .sampler = VTRAIN_EULER, .steps = steps, .shift = shift,
+            };
+            float x = -1.25f, last = NAN, v = -1.25f - 0.75f;
+            assert_int_equal(vtrain_solver_plan(step, &o, NULL), 0);
+            near("first sigma", step[0].level, 1, 0);
+            for (int i = 0; i < steps; i++) {
+                double s = step[i].level;
+                near("on the line", (double)x, 0.75 * (1 - s) - 1.25 * s, 1e-6);
+                vtrain_solver_apply(&step[i], &x, &last, &v, NULL, 1);
+            }
+            near("the data", (double)x, 0.75, 1e-6);
+        }
+    vtrain_solver_step last[3];
+    const vtrain_solver_opts o = { .sampler = VTRAIN_EULER, .steps = 3, .shift = 3 };
+    assert_int_equal(vtrain_solver_plan(last, &o, NULL), 0);
+    near("last sigma", last[2].level, 3 * 1e-3 / (1 + 2 * 1e-3), 1e-12);
+}
+
+/* Every number of steps gives finite factors. */
+static void any_number_of_steps(void **state)
+{
+    (void)state;
+    static vtrain_solver_step step[VTRAIN_TIMES];
+    vtrain_objective *table = open_table(3, true);
+    for (int spacing = 0; spacing < 3; spacing++)
+        for (int kind = 0; kind < 2; kind++)
+            for (int n = 1; n <= VTRAIN_TIMES; n += n < 70 ? 1 : 31) {
+                const vtrain_solver_opts o = {
+                    .sampler = kind ? VTRAIN_DPM : VTRAIN_DDIM, .spacing = (vtrain_spacing)spacing,
+                    .steps = n, .alpha_bar = vtrain_alpha_bars(table), .final_alpha = 1,
+                };
+                assert_int_equal(vtrain_solver_plan(step, &o, NULL), 0);
+                for (int i = 0; i < n; i++) {
+                    double sum = step[i].x + step[i].clean + step[i].last + step[i].noise;
+                    assert_true(isfinite(sum) && step[i].level >= 0 && step[i].level < 1000);
+                    assert_true(i == 0 || step[i].level < step[i - 1].level);
+                }
+                assert_true(step[0].last == 0);
+            }
+    vtrain_objective_close(table);
+}
+
+static void odd_plans_are_refused(void **state)
+{
+    (void)state;
+    double flat[VTRAIN_TIMES];
+    vtrain_solver_step step[1];
+    vc_err err = { 0 };
+    for (int i = 0; i < VTRAIN_TIMES; i++)
+        flat[i] = 0.5;
+    const vtrain_solver_opts bad[] = {
+        { .sampler = VTRAIN_DDIM, .steps = 1, .alpha_bar = flat, .final_alpha = 1 },
+        { .sampler = VTRAIN_DDIM, .steps = 0, .alpha_bar = flat, .final_alpha = 1 },
+        { .sampler = VTRAIN_DPM, .steps = 1001, .alpha_bar = flat, .final_alpha = 1 },
+        { .sampler = VTRAIN_EULER, .steps = 1, .shift = 0 },
+        { .sampler = VTRAIN_EULER, .steps = 1, .shift = INFINITY },
+    };
+    for (size_t i = 0; i < COUNT(bad); i++)
+        assert_int_equal(vtrain_solver_plan(step, &bad[i], &err), VC_EINVAL);
+}
+
+/* ---- scheduler files ---- */
+
+#define V "\"prediction_type\":\"v_prediction\","
+static const struct { const char *text; vtrain_scheduler s; } files[] = {
+    /* as the released folders have it */
+    { "{\"_class_name\":\"CogVideoXDDIMScheduler\",\"beta_start\":0.00085,\"beta_end\":0.012,"
+      "\"beta_schedule\":\"scaled_linear\",\"clip_sample\":false,\"num_train_timesteps\":1000," V
+      "\"rescale_betas_zero_snr\":true,\"set_alpha_to_one\":true,\"snr_shift_scale\":3.0,"
+      "\"steps_offset\":0,\"timestep_spacing\":\"trailing\",\"trained_betas\":null}",
+      { .kind = VTRAIN_V, .sampler = VTRAIN_DDIM, .shift = 1, .beta_start = 0.00085,
+        .beta_end = 0.012, .snr_shift = 3, .zero_snr = true, .alpha_to_one = true,
+        .spacing = VTRAIN_TRAILING } },
+    /* what diffusers takes for fields that are missing */
+    { "{\"_class_name\":\"CogVideoXDPMScheduler\"," V "\"timestep_spacing\":\"linspace\"}",
+      { .kind = VTRAIN_V, .sampler = VTRAIN_DPM, .shift = 1, .beta_start = 0.00085,
+        .beta_end = 0.012, .snr_shift = 3, .alpha_to_one = true, .spacing = VTRAIN_LINSPACE } },
+    { "{\"_class_name\":\"CogVideoXDPMScheduler\"," V "\"snr_shift_scale\":1,"
+      "\"set_alpha_to_one\":false,\"beta_start\":0.001,\"beta_end\":0.02}",
+      { .kind = VTRAIN_V, .sampler = VTRAIN_DPM, .shift = 1, .beta_start = 0.001,
+        .beta_end = 0.02, .snr_shift = 1, .spacing = VTRAIN_LEADING } },
+    { "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\",\"shift\":7.0,"
+      "\"use_dynamic_shifting\":false,\"shift_terminal\":null}",
+      { .kind = VTRAIN_FLOW, .sampler = VTRAIN_EULER, .shift = 7, .beta_start = 0.00085,
+        .beta_end = 0.012, .snr_shift = 1, .zero_snr = true, .alpha_to_one = true,
+        .spacing = VTRAIN_TRAILING } },
+};
+
+static char *write_file(const char *text)
+{
+    char *folder = vc_format("%s/scheduler", golden_tmp("model"));
+    char *path = vc_path_join(folder, "scheduler_config.json");
+    vc_err err = { 0 };
+    if (vc_mkdirs(folder, &err) || vc_file_write(path, text, strlen(text), &err))
+        fail_msg("%s", err.text);
+    free(folder);
+    return path;
+}
+
+static void same_scheduler(const vtrain_scheduler *a, const vtrain_scheduler *b)
+{
+    assert_int_equal(a->kind, b->kind);
+    assert_int_equal(a->sampler, b->sampler);
+    assert_int_equal(a->spacing, b->spacing);
+    assert_int_equal(a->zero_snr, b->zero_snr);
+    assert_int_equal(a->alpha_to_one, b->alpha_to_one);
+    assert_true(a->shift == b->shift && a->snr_shift == b->snr_shift);
+    assert_true(a->beta_start == b->beta_start && a->beta_end == b->beta_end);
+}
+
+static void files_are_read(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(files); i++) {
+        char *path = write_file(files[i].text), *folder = vc_format("%.*s",
+            (int)(vc_path_base(path) - path - 1), path);
+        const char *const given[] = { NULL, path, folder };  /* below the model, file, folder */
+        for (int k = 0; k < 3; k++) {
+            vtrain_scheduler s;
+            vc_err err = { 0 };
+            if (vtrain_scheduler_read(&s, golden_tmp("model"), given[k], &err))
+                fail_msg("%s", err.text);
+            assert_string_equal(s.path, path);
+            same_scheduler(&s, &files[i].s);
+            vtrain_scheduler_free(&s);
+        }
+        free(path);
+        free(folder);
+    }
+}
+
+static void without_a_file(void **state)
+{
+    (void)state;
+    vtrain_scheduler s;
+    vc_err err = { 0 };
+    assert_int_equal(vtrain_scheduler_read(&s, golden_tmp("empty"), NULL, &err), 0);
+    assert_null(s.path);
+    assert_true(s.kind == VTRAIN_V && s.zero_snr && s.snr_shift == 1 && s.alpha_to_one);
+    assert_int_equal(vtrain_scheduler_read(&s, NULL, NULL, &err), 0);
+    assert_null(s.path);
+    assert_int_equal(vtrain_scheduler_read(&s, NULL, golden_tmp("empty"), &err), VC_ENOENT);
+}
+
+#define DDIM "{\"_class_name\":\"CogVideoXDDIMScheduler\","
+#define FLOW "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\","
+static const struct { const char *text, *says; } bad_files[] = {
+    { "{}", "_class_name" },
+    { "[]", "_class_name" },
+    { "{\"_class_name\":\"PNDMScheduler\"}", "PNDMScheduler" },
+    { "{\"_class_name\":7}", "_class_name" },
+    { DDIM "\"beta_start\":0.1}", "prediction_type \"epsilon\"" },
+    { DDIM "\"prediction_type\":\"sample\"}", "prediction_type \"sample\"" },
+    { DDIM V "\"num_train_timesteps\":500}", "num_train_timesteps 500" },
+    { DDIM V "\"beta_schedule\":\"linear\"}", "beta_schedule \"linear\"" },
+    { DDIM V "\"beta_start\":0}", "beta_start 0" },
+    { DDIM V "\"beta_end\":1}", "beta_end 1" },
+    { DDIM V "\"beta_start\":0.02}", "beta_start 0.02" },
+    { DDIM V "\"beta_start\":\"x\"}", "beta_start" },
+    { DDIM V "\"snr_shift_scale\":0}", "snr_shift_scale 0" },
+    { DDIM V "\"snr_shift_scale\":-3}", "snr_shift_scale -3" },
+    { DDIM V "\"rescale_betas_zero_snr\":1}", "rescale_betas_zero_snr" },
+    { DDIM V "\"timestep_spacing\":\"karras\"}", "timestep_spacing \"karras\"" },
+    { DDIM V "\"timestep_spacing\":\"leading\",\"steps_offset\":1}", "steps_offset 1" },
+    { DDIM V "\"trained_betas\":[0.1]}", "trained_betas" },
+    { FLOW "\"use_dynamic_shifting\":true}", "use_dynamic_shifting" },
+    { FLOW "\"shift_terminal\":0.1}", "shift_terminal" },
+    { FLOW "\"shift\":0}", "shift 0" },
+    { "{\"_class_name\":", "line 1" },
+};
+
+static void bad_files_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad_files); i++) {
+        char *path = write_file(bad_files[i].text);
+        vtrain_scheduler s;
+        vc_err err = { 0 };
+        if (!vtrain_scheduler_read(&s, golden_tmp("model"), NULL, &err))
+            fail_msg("taken: %s", bad_files[i].text);
+        assert_null(s.path);
+        if (!strstr(err.text, bad_files[i].says) || !strstr(err.text, "scheduler_config.json"))
+            fail_msg("%s: %s", bad_files[i].text, err.text);
+        free(path);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schedule_is_diffusers), cmocka_unit_test(times_are_diffusers),
+        cmocka_unit_test(steps_are_diffusers),   cmocka_unit_test(euler_follows_a_line),
+        cmocka_unit_test(any_number_of_steps),   cmocka_unit_test(odd_plans_are_refused),
+        cmocka_unit_test(files_are_read),        cmocka_unit_test(without_a_file),
+        cmocka_unit_test(bad_files_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

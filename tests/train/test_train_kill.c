@@ -1,0 +1,200 @@
+/* test_train_kill.c - vtrain killed at any moment: going on gives the run that was never killed */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "common/os/progress.h"
+#include "tests/lib/train_dataset.h"
+#include "tests/lib/train_run.h"
+
+enum { STEPS = 40, PATIENCE_S = 60 };
+
+static char program[512];
+
+/* Starts vtrain on DIR/set.lmdb; what it says is dropped. */
+static pid_t start(const char *dir, const char *out, bool resume)
+{
+    char *set = vc_path_join(dir, "set.lmdb"), *folder = vc_path_join(dir, out), steps[16];
+    snprintf(steps, sizeof steps, "%d", STEPS);
+    char *argv[] = {
+        program, "--latents", set, "--output_dir", folder, "--dit_width", "32", "--dit_layers", "2",
+        "--dit_heads", "2", "--train_batch_size", "2", "--seed", "5", "--threads", "1",
+        "--max_train_steps", steps, "--checkpointing_steps", "3", "--checkpointing_limit", "2",
+        "--use_ema", "--caption_dropout_p", "0.3", resume ? "--resume_from_checkpoint" : NULL,
+        "latest", NULL
+    };
+    pid_t pid = fork();
+    if (pid == 0) {
+        int null = open("/dev/null", O_WRONLY);
+        dup2(null, 1);
+        dup2(null, 2);
+        execv(program, argv);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    free(set);
+    free(folder);
+    return pid;
+}
+
+static int lines_of(const char *dir, const char *out)
+{
+    char *path = vc_format("%s/%s/metrics.jsonl", dir, out);
+    FILE *f = fopen(path, "r");
+    int n = 0;
+    for (int c; f && (c = fgetc(f)) != EOF;)
+        n += c == '\n';
+    if (f) fclose(f);
+    free(path);
+    return n;
+}
+
+/* Waits for line n of the metrics, and then some; false if the run ended before. */
+static bool wait_for_line(pid_t pid, const char *dir, const char *out, int n, int more_us)
+{
+    double end = vc_seconds() + PATIENCE_S;
+    while (lines_of(dir, out) < n) {
+        if (waitpid(pid, NULL, WNOHANG) == pid) return false;
+        if (vc_seconds() > end) fail_msg("no line %d in %d s", n, PATIENCE_S);
+        usleep(500);
+    }
+    usleep((useconds_t)more_us);
+    return true;
+}
+
+static int end_status(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+static void same_end(const char *dir, const char *a, const char *b)
+{
+    int na, nb;
+    char *ma = run_metrics(dir, a, &na), *mb = run_metrics(dir, b, &nb);
+    assert_int_equal(na, STEPS);
+    assert_string_equal(ma, mb);
+    free(ma);
+    free(mb);
+    static const char *const files[] = {
+        "transformer/diffusion_pytorch_model.safetensors", "optimizer.safetensors"
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char *fa = vc_format("%s/checkpoint-%d/%s", a, STEPS, files[i]);
+        char *fb = vc_format("%s/checkpoint-%d/%s", b, STEPS, files[i]);
+        if (!run_same_file(dir, fa, fb)) fail_msg("%s and %s differ", fa, fb);
+        free(fa);
+        free(fb);
+    }
+}
+
+static void whole_run(const char *dir)
+{
+    if (run_exists(dir, "whole")) return;
+    assert_int_equal(end_status(start(dir, "whole", false)), 0);
+}
+
+/* Killed over and over, at steps that are and are not checkpoints, in the middle of what it
+ * does. */
+static void test_kill(void **state)
+{
+    const char *dir = *state;
+    static const struct { int line, more_us; } at[] = {
+        { 1, 0 }, { 3, 500 }, { 4, 0 }, { 6, 1500 }, { 11, 3000 }, { 17, 100 }, { 24, 700 },
+    };
+    whole_run(dir);
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        pid_t pid = start(dir, "killed", i > 0);
+        if (!wait_for_line(pid, dir, "killed", at[i].line, at[i].more_us)) continue;
+        kill(pid, SIGKILL);
+        (void)end_status(pid);
+    }
+    assert_int_equal(end_status(start(dir, "killed", true)), 0);
+    same_end(dir, "whole", "killed");
+}
+
+/* Killed at random moments of a run, start-up and saving among them, until there were enough ($VLT_KILLS,
+ * or 30). A run that ends by itself counts for nothing and shortens the next waits, so that the test
+ * says the same on a slow and on a fast machine. Every KILLS_A_RUN kills the run may end, and is
+ * compared. */
+static void test_random_kills(void **state)
+{
+    enum { KILLS_A_RUN = 5 };
+    const char *dir = *state, *wish = getenv("VLT_KILLS");
+    int kills = wish ? atoi(wish) : 30, killed = 0, runs = 0, attempts = 0;
+    uint32_t draw = 1;
+    char *out = vc_path_join(dir, "random");
+
+    double begin = vc_seconds();
+    assert_int_equal(end_status(start(dir, "timed", false)), 0);
+    double most = vc_seconds() - begin;
+    while (killed < kills && attempts++ < 20 * kills) {
+        pid_t pid = start(dir, "random", run_exists(dir, "random"));
+        draw = draw * 1664525u + 1013904223u;
+        usleep((useconds_t)(1e6 * most * (draw >> 8) * 0x1p-24));
+        kill(pid, SIGKILL);
+        int status = end_status(pid);
+        if (status == 1000 + SIGKILL) {
+            killed++;
+            if (killed % KILLS_A_RUN) continue;
+            status = end_status(start(dir, "random", run_exists(dir, "random")));
+        } else {
+            most *= 0.9;
+        }
+        assert_int_equal(status, 0);
+        same_end(dir, "timed", "random");
+        toy_dir_remove(out);
+        runs++;
+    }
+    free(out);
+    printf("%d of %d runs were killed; %d ends compared\n", killed, attempts, runs);
+    assert_int_equal(killed, kills);
+    assert_true(runs >= kills / KILLS_A_RUN);
+}
+
+/* Asked to stop: saves the last whole step, says so by its status, goes on from there. */
+static void test_stop(void **state)
+{
+    const char *dir = *state;
+    static const struct { int signal, line; } at[] = {
+        { SIGINT, 4 }, { SIGTERM, 10 }, { SIGHUP, 16 },
+    };
+    whole_run(dir);
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        pid_t pid = start(dir, "stopped", i > 0);
+        if (!wait_for_line(pid, dir, "stopped", at[i].line, 0)) fail_msg("ended by itself");
+        kill(pid, at[i].signal);
+        assert_int_equal(end_status(pid), 128 + at[i].signal);
+        char newest[64];
+        snprintf(newest, sizeof newest, "stopped/checkpoint-%d", lines_of(dir, "stopped"));
+        assert_true(run_exists(dir, newest));
+    }
+    assert_int_equal(end_status(start(dir, "stopped", true)), 0);
+    same_end(dir, "whole", "stopped");
+}
+
+int main(void)
+{
+    const char *build = getenv("VLT_BUILD");
+    snprintf(program, sizeof program, "%s/vtrain", build ? build : ".");
+    if (access(program, X_OK)) {
+        printf("no %s: set VLT_BUILD to the build folder; skipped\n", program);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kill), cmocka_unit_test(test_random_kills), cmocka_unit_test(test_stop),
+    };
+    return cmocka_run_group_tests(tests, run_dir_setup, toy_dir_teardown);
+}

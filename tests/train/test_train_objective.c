@@ -1,0 +1,291 @@
+/* test_train_objective.c - schedules, clipping, noise levels and targets against their formulas */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/lib/golden.h"
+#include "train/diffusion/objective.h"
+#include "train/optim.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+
+static void near(double a, double b, double tolerance)
+{
+    if (!(fabs(a - b) <= tolerance)) fail_msg("%.12g is not %.12g (+-%g)", a, b, tolerance);
+}
+
+/* ---- schedules ---- */
+
+static const struct { vtrain_schedule how; int64_t step, warmup, steps; double factor; } rates[] = {
+    { VTRAIN_CONSTANT, 0, 0, 100, 1 },
+    { VTRAIN_CONSTANT, 99, 0, 100, 1 },
+    { VTRAIN_CONSTANT_WITH_WARMUP, 0, 10, 100, 0 },
+    { VTRAIN_CONSTANT_WITH_WARMUP, 3, 10, 100, 0.3 },
+    { VTRAIN_CONSTANT_WITH_WARMUP, 10, 10, 100, 1 },
+    { VTRAIN_CONSTANT_WITH_WARMUP, 5, 0, 100, 1 },
+    { VTRAIN_LINEAR, 5, 10, 110, 0.5 },
+    { VTRAIN_LINEAR, 10, 10, 110, 1 },
+    { VTRAIN_LINEAR, 35, 10, 110, 0.75 },
+    { VTRAIN_LINEAR, 110, 10, 110, 0 },
+    { VTRAIN_LINEAR, 500, 10, 110, 0 },
+    { VTRAIN_LINEAR, 7, 10, 10, 0.7 },
+    { VTRAIN_COSINE, 0, 0, 100, 1 },
+    { VTRAIN_COSINE, 25, 0, 100, 0.85355339059327 },
+    { VTRAIN_COSINE, 50, 0, 100, 0.5 },
+    { VTRAIN_COSINE, 60, 20, 100, 0.5 },
+    { VTRAIN_COSINE, 100, 0, 100, 0 },
+};
+
+static void test_rates(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(rates); i++)
+        near(vtrain_rate_factor(&(vtrain_rate){ .how = rates[i].how, .warmup = rates[i].warmup,
+                                                .steps = rates[i].steps, .rate = 1 },
+                                rates[i].step), rates[i].factor, 1e-12);
+}
+
+/* 101 steps of each, as diffusers' get_scheduler makes them (stored in f32). */
+static const struct { const char *name; vtrain_rate rate; } peers[] = {
+    { "constant", { VTRAIN_CONSTANT, 0, 100, 1, 1, 1e-4, NULL } },
+    { "constant_with_warmup", { VTRAIN_CONSTANT_WITH_WARMUP, 10, 100, 1, 1, 1e-4, NULL } },
+    { "linear", { VTRAIN_LINEAR, 10, 100, 1, 1, 1e-4, NULL } },
+    { "cosine", { VTRAIN_COSINE, 10, 100, 1, 1, 1e-4, NULL } },
+    { "cosine_with_restarts", { VTRAIN_COSINE_WITH_RESTARTS, 10, 100, 3, 1, 1e-4, NULL } },
+    { "polynomial", { VTRAIN_POLYNOMIAL, 10, 100, 1, 2.5, 1e-4, NULL } },
+    { "piecewise_constant", { VTRAIN_PIECEWISE_CONSTANT, 0, 100, 1, 1, 1e-4,
+                              "1:10,0.1:30,0.5:60,0.005" } },
+};
+
+static void test_rates_are_diffusers(void **state)
+{
+    (void)state;
+    vf_safetensors *f = golden_open("rates");
+    for (size_t i = 0; i < COUNT(peers); i++) {
+        int64_t dim[8];
+        float *want = golden_values(f, peers[i].name, dim);
+        assert_int_equal(dim[0], 101);
+        for (int s = 0; s <= 100; s++)
+            near(vtrain_rate_factor(&peers[i].rate, s), want[s], 1e-7);
+        free(want);
+    }
+    vf_safetensors_close(f);
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
+    static const struct { const char *rules; bool good; } rows[] = {
+        { "1:10,0.1:20,0.01", true }, { "0.5", true }, { "0.1:20,1:10,0", true },
+        { NULL, false }, { "", false }, { "1:10", false }, { "1:10,", false }, { "x", false },
+        { "1:x,2", false }, { "1:10;2", false }, { "1,2", false }, { "-1:10,2", false },
+        { "nan", false }, { "1:-3,2", false }, { "1:10,0.1:20,0.01,", false },
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        vc_err err = { 0 };
+        const vtrain_rate r = { .how = VTRAIN_PIECEWISE_CONSTANT, .rules = rows[i].rules };
+        if ((vtrain_rate_check(&r, &err) == 0) != rows[i].good)
+            fail_msg("%s: %s", rows[i].rules, err.text);
+    }
+    const vtrain_rate shuffled = { .how = VTRAIN_PIECEWISE_CONSTANT, .rules = "0.1:20,1:10,0" };
+    near(vtrain_rate_factor(&shuffled, 9), 1, 0);
+    near(vtrain_rate_factor(&shuffled, 10), 0.1, 0);
+    near(vtrain_rate_factor(&shuffled, 20), 0, 0);
+    const vtrain_rate low = { .how = VTRAIN_POLYNOMIAL, .rate = 1e-7 };
+    assert_int_equal(vtrain_rate_check(&low, NULL), VC_EUSAGE);
+}
+
+static void test_clip(void **state)
+{
+    (void)state;
+    near(vtrain_clip_factor(0.5, 1), 1, 0);
+    near(vtrain_clip_factor(4, 1), 0.25, 1e-6);
+    near(vtrain_clip_factor(1e30, 0), 1, 0);                /* 0: no clipping */
+    near(vtrain_clip_factor(0, 1), 1, 0);
+}
+
+/* ---- flow matching ---- */
+
+static vtrain_objective *open_flow(vtrain_density density, double shift)
+{
+    const vtrain_objective_opts o = {
+        .kind = VTRAIN_FLOW, .density = density, .logit_mean = 0.5, .logit_std = 2,
+        .mode_scale = 1.29, .shift = shift,
+    };
+    vtrain_objective *x;
+    vc_err err = { 0 };
+    if (vtrain_objective_open(&x, &o, &err)) fail_msg("%s", err.text);
+    return x;
+}
+
+/* Phi(1) = 0.841344746..., so quantile 0.841344746 of N(0.5, 2^2) is 2.5. */
+static const struct { vtrain_density density; double shift, r, sigma, weight; } levels[] = {
+    { VTRAIN_UNIFORM, 1, 0, 1, 1 },
+    { VTRAIN_UNIFORM, 1, 0.25, 0.75, 1 },
+    { VTRAIN_UNIFORM, 3, 0.5, 0.75, 1 },                    /* 3 * .5 / (1 + 2 * .5) */
+    { VTRAIN_LOGIT_NORMAL, 1, 0.5, 0.62245933120185, 1 },   /* 1 / (1 + e^-0.5) */
+    { VTRAIN_LOGIT_NORMAL, 1, 0.84134474606854, 0.92414181997876, 1 },
+    { VTRAIN_MODE, 1, 0, 1, 1 },
+    { VTRAIN_MODE, 1, 0.5, 0.5, 1 },
+    { VTRAIN_MODE, 1, 0.25, 0.61641612613, 1 },                 /* .75 - 1.29 (cos^2(pi/8) - .75) */
+    { VTRAIN_SIGMA_SQRT, 1, 0.5, 0.5, 4 },
+    { VTRAIN_COSMAP, 1, 0.5, 0.5, 1.2732395447352 },        /* 4 / pi */
+    { VTRAIN_COSMAP, 1, 0, 1, 0.63661977236758 },
+};
+
+static void test_flow(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(levels); i++) {
+        vtrain_objective *o = open_flow(levels[i].density, levels[i].shift);
+        vtrain_level l = vtrain_level_of(o, levels[i].r);
+        near(l.sigma, levels[i].sigma, 1e-7);
+        near((double)l.t, 1000 * levels[i].sigma, 1e-3);
+        near((double)l.weight, levels[i].weight, 1e-5);
+        /* x_s = (1-s) x + s n, target n - x */
+        near((double)l.x_of, 1 - l.sigma, 1e-7);
+        near((double)l.n_of, l.sigma, 1e-7);
+        near((double)l.tx_of, -1, 0);
+        near((double)l.tn_of, 1, 0);
+        vtrain_objective_close(o);
+    }
+}
+
+static void test_flow_extremes(void **state)
+{
+    (void)state;
+    for (int d = VTRAIN_UNIFORM; d <= VTRAIN_COSMAP; d++) {
+        vtrain_objective *o = open_flow((vtrain_density)d, 5);
+        for (int i = 0; i <= 1000; i++) {
+            vtrain_level l = vtrain_level_of(o, i == 1000 ? 1 - 0x1p-53 : i / 1000.0);
+            assert_true(l.sigma > 0 && l.sigma <= 1);
+            assert_true(isfinite(l.weight) && l.weight > 0);
+        }
+        vtrain_objective_close(o);
+    }
+}
+
+/* ---- v-prediction ---- */
+
+static vtrain_objective *open_v(double snr_shift)
+{
+    const vtrain_objective_opts o = {
+        .kind = VTRAIN_V, .beta_start = 0.00085, .beta_end = 0.012, .snr_shift = snr_shift,
+        .zero_snr = true, .shift = 1,
+    };
+    vtrain_objective *x;
+    vc_err err = { 0 };
+    if (vtrain_objective_open(&x, &o, &err)) fail_msg("%s", err.text);
+    return x;
+}
+
+/* Known values of the schedule for both shifts in use. */
+static const struct { double snr_shift; int t; double alpha_bar; } schedule[] = {
+    { 1, 0, 0.99915 },    { 1, 1, 0.99823345 },   { 1, 250, 0.65245702 }, { 1, 500, 0.24101878 },
+    { 1, 750, 0.03279912 }, { 1, 999, 0 },        { 3, 0, 0.99745433 },   { 3, 500, 0.09532810 },
+    { 3, 750, 0.01083890 },
+};
+
+static void test_schedule(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(schedule); i++) {
+        vtrain_objective *o = open_v(schedule[i].snr_shift);
+        near(vtrain_alpha_bar(o, schedule[i].t), schedule[i].alpha_bar, 5e-9);
+        vtrain_objective_close(o);
+    }
+}
+
+/* x = sqrt(A) x_t - sqrt(1-A) v for every t: noisy latents and target belong together. */
+static void test_v_identity(void **state)
+{
+    (void)state;
+    vtrain_objective *o = open_v(1);
+    const double x = 0.7, n = -1.3;
+    for (int t = 0; t < 1000; t++) {
+        vtrain_level l = vtrain_level_of(o, (t + 0.5) / 1000);
+        assert_int_equal((int)l.t, t);
+        double a = vtrain_alpha_bar(o, t);
+        double noisy = (double)l.x_of * x + (double)l.n_of * n;
+        double v = (double)l.tx_of * x + (double)l.tn_of * n;
+        near(sqrt(a) * noisy - sqrt(1 - a) * v, x, 3e-7);
+        near(l.sigma * l.sigma, 1 - a, 1e-12);
+    }
+    vtrain_objective_close(o);
+}
+
+/* ---- draws ---- */
+
+static const struct { int64_t ranks, strata; } strata[] = {
+    { 1, 1 }, { 2, 2 }, { 4, 4 }, { 6, 2 }, { 7, 1 }, { 8, 8 }, { 12, 4 }, { 16, 8 }, { 20, 20 },
+};
+
+static void test_strata(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(strata); i++)
+        assert_int_equal(vtrain_strata(strata[i].ranks, 1000), strata[i].strata);
+}
+
+/* Micro-batch m of a step of 4 stays in its quarter; without strata the whole range is met. */
+static void test_draws(void **state)
+{
+    (void)state;
+    for (int stratified = 0; stratified < 2; stratified++) {
+        vtrain_objective_opts opts = {
+            .kind = VTRAIN_FLOW, .shift = 1, .stratified = stratified, .micros = 4,
+        };
+        vtrain_objective *o;
+        assert_int_equal(vtrain_objective_open(&o, &opts, NULL), 0);
+        int outside = 0;
+        double sum = 0;
+        for (uint64_t m = 0; m < 400; m++)
+            for (uint32_t row = 0; row < 4; row++) {
+                double r = vtrain_level_draw(o, 42, row, m);
+                assert_true(r >= 0 && r < 1);
+                outside += (int)(r * 4) != (int)(m % 4);
+                sum += r;
+                near(vtrain_level_draw(o, 42, row, m), r, 0);
+            }
+        assert_true(stratified ? outside == 0 : outside > 1000);
+        near(sum / 1600, 0.5, 0.03);
+        vtrain_objective_close(o);
+    }
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    const vtrain_objective_opts bad[] = {
+        { .kind = VTRAIN_FLOW, .shift = 0 },
+        { .kind = VTRAIN_FLOW, .shift = NAN },
+        { .kind = VTRAIN_FLOW, .shift = 1, .density = VTRAIN_LOGIT_NORMAL, .logit_std = 0 },
+        { .kind = VTRAIN_V, .density = VTRAIN_COSMAP, .beta_start = 0.1, .beta_end = 0.2,
+          .snr_shift = 1 },
+        { .kind = VTRAIN_V, .beta_start = 0, .beta_end = 0.2, .snr_shift = 1 },
+    };
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        vtrain_objective *o;
+        vc_err err = { 0 };
+        assert_int_equal(vtrain_objective_open(&o, &bad[i], &err), VC_EINVAL);
+        assert_null(o);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rates),        cmocka_unit_test(test_rates_are_diffusers),
+        cmocka_unit_test(test_rules),        cmocka_unit_test(test_clip),
+        cmocka_unit_test(test_flow),         cmocka_unit_test(test_flow_extremes),
+        cmocka_unit_test(test_schedule),     cmocka_unit_test(test_v_identity),
+        cmocka_unit_test(test_strata),       cmocka_unit_test(test_draws),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

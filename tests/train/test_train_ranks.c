@@ -1,0 +1,617 @@
+/* test_train_ranks.c - vtrain on several ranks: the samples of one rank and, but for rounding, its
+ * losses and weights; checkpoints that another number of ranks goes on from; one rank's failure,
+ * one rank's signal. Ranks are started by ranks.sh; without MPI the test is skipped.
+ * $VLT_PROGRAM, $VLT_DEVICE: which vtrain of the build folder and on which device, if not "vtrain"
+ * on "cpu" (device.cmake: on "host", whose memory only links between devices can share). */
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "common/os/progress.h"
+#include "formats/tensors/safetensors.h"
+#include "tests/lib/golden.h"
+#include "tests/lib/train_dataset.h"
+#include "tests/lib/train_run.h"
+
+#define BUILTIN "--dit_width 32 --dit_layers 5 --dit_heads 2 "
+#define TINY "--train_batch_size 2 --seed 5 --threads 1 "      /* after a model; then --device */
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+
+enum { STEPS = 6 };
+static char *said;                            /* stderr of the last run */
+static const char *program = "vtrain", *device = "cpu", *model = BUILTIN;
+
+/* vtrain on so many ranks, -1: on one and what args add; its exit status. What it says is in
+ * `said`. */
+static int ranks_run(int ranks, const char *dir, const char *out, const char *args)
+{
+    const char *build = getenv("VLT_BUILD"), *source = getenv("VLT_SOURCE");
+    char *starts = ranks == 1 ? strdup("") : vc_format("%s/tests/lib/ranks.sh %d", source,
+                                                                abs(ranks));
+    char *line = vc_format("%s %s/%s --latents %s/set.lmdb --output_dir %s/%s %s " TINY
+                           "--device %s --report_to none %s >%s/said 2>&1", starts, build, program,
+                           dir, dir, out, strstr(args, "--model ") ? "" : model, device, args,
+                           dir);
+    int status = system(line);
+    size_t n;
+    vc_err err = { 0 };
+    char *path = vc_path_join(dir, "said");
+    free(said);
+    said = NULL;
+    if (vc_file_read(&said, &n, path, 1 << 20, &err)) fail_msg("%s", err.text);
+    free(path);
+    free(line);
+    free(starts);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
+}
+
+static void ranks_ok(int ranks, const char *dir, const char *out, const char *args)
+{
+    int status = ranks_run(ranks, dir, out, args);
+    if (status) fail_msg("%d ranks, %s: status %d: %s", ranks, args, status, said);
+}
+
+/* ---- comparing ---- */
+
+/* The samples of all steps, in order. */
+static char *samples_of(const char *dir, const char *out)
+{
+    char *text = run_metrics(dir, out, NULL), *all = strdup("");
+    for (char *p = text; (p = strstr(p, "\"samples\""));) {
+        size_t n = strcspn(p, "]");
+        char *more = vc_format("%s%.*s\n", all, (int)n, p);
+        free(all);
+        all = more;
+        p += n;
+    }
+    free(text);
+    return all;
+}
+
+static double worst(const char *dir, const char *a, const char *b, const char *file)
+{
+    const char *name[2] = { a, b };
+    vf_safetensors *f[2];
+    vc_err err = { 0 };
+    double most = 0;
+    for (int i = 0; i < 2; i++) {
+        char *path = vc_format("%s/%s/%s", dir, name[i], file);
+        if (vf_safetensors_open(&f[i], path, &err)) fail_msg("%s", err.text);
+        free(path);
+    }
+    assert_int_equal(vf_safetensors_count(f[0]), vf_safetensors_count(f[1]));
+    for (int i = 0; i < vf_safetensors_count(f[0]); i++) {
+        const vf_view x = *vf_safetensors_at(f[0], i);
+        vf_view y;
+        if (vf_safetensors_get(f[1], x.name, &y, &err)) fail_msg("%s", err.text);
+        assert_int_equal(x.bytes, y.bytes);
+        size_t n = x.bytes / vc_dtype_size(x.dtype);
+        float *p = malloc(2 * n * sizeof *p), *q = p + n;
+        vc_to_f32(p, x.data, x.dtype, n);
+        vc_to_f32(q, y.data, y.dtype, n);
+        for (size_t k = 0; k < n; k++)
+            most = fmax(most, fabs((double)p[k] - (double)q[k]));
+        free(p);
+    }
+    vf_safetensors_close(f[0]);
+    vf_safetensors_close(f[1]);
+    return most;
+}
+
+/* Samples the same, losses and norms to `loss` relative, weights to `weight`. */
+static void same_training(const char *dir, const char *a, const char *b, int steps, double loss,
+                          double weight)
+{
+    char *sa = samples_of(dir, a), *sb = samples_of(dir, b);
+    assert_string_equal(sa, sb);
+    free(sa);
+    free(sb);
+    static const char *const field[] = {
+        "loss", "grad_norm", "lr", "caption_dropout", "eval_loss"
+    };
+    for (int i = 0; i < steps; i++)
+        for (size_t k = 0; k < COUNT(field); k++) {
+            double x = run_value(dir, a, i, field[k]), y = run_value(dir, b, i, field[k]);
+            if (isnan(x) && isnan(y)) continue;
+            if (!(fabs(x - y) <= loss * fabs(x)))
+                fail_msg("%s, %s: step %d: %s %.9g and %.9g", a, b, i + 1, field[k], x, y);
+        }
+    char *file = vc_format("checkpoint-%d/optimizer.safetensors", steps);
+    double far = worst(dir, a, b, file);
+    if (far > weight) fail_msg("%s, %s: weights or state differ by %.3g", a, b, far);
+    printf("%s, %s: weights and state within %.3g\n", a, b, far);
+    free(file);
+}
+
+/* ---- the tests ---- */
+
+#define ALL "--caption_dropout_p 0.3 --eval_split 0.2 --eval_steps 2 --dataset_repeat 4 " \
+            "--uniform_sampling --use_ema --ema_decay 0.9 "
+
+static void test_same_training(void **state)
+{
+    const char *dir = *state;
+    ranks_ok(1, dir, "one", ALL "--max_train_steps 6 --gradient_accumulation_steps 4");
+    ranks_ok(2, dir, "two", ALL "--max_train_steps 6 --gradient_accumulation_steps 2");
+    ranks_ok(4, dir, "four", ALL "--max_train_steps 6");
+    same_training(dir, "one", "two", STEPS, 1e-5, 1e-5);
+    same_training(dir, "one", "four", STEPS, 1e-5, 1e-5);
+}
+
+/* Gradients and optimiser state split over all ranks, over groups of them, and weights too. */
+static void test_split(void **state)
+{
+    const char *dir = *state;
+    static const struct { int ranks; const char *out, *args; } row[] = {
+        { 2, "z2", "--gradient_accumulation_steps 2 --parallel zero2" },
+        { 3, "z3", "--gradient_accumulation_steps 2 --parallel zero2 --dp_shards 3" },
+        { 4, "z4", "--parallel zero2" },
+        { 4, "z22", "--parallel zero2 --dp_degree 2" },
+        { 4, "zb", "--parallel zero2 --dp_shards 2 --reduce_dtype bf16" },
+        { 2, "f2", "--gradient_accumulation_steps 2 --parallel fsdp" },
+        { 3, "f3", "--gradient_accumulation_steps 2 --parallel fsdp --gradient_checkpointing" },
+        { 4, "f4", "--parallel fsdp --gradient_checkpointing=none" },
+        { 4, "f22", "--parallel fsdp --dp_degree 2" },
+    };
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *args = vc_format(ALL "--max_train_steps 6 %s", row[i].args);
+        bool six = row[i].ranks == 3, rough = strstr(args, "bf16");
+        ranks_ok(row[i].ranks, dir, row[i].out, args);
+        if (six && !run_exists(dir, "six"))
+            ranks_ok(1, dir, "six", ALL "--max_train_steps 6 --gradient_accumulation_steps 6");
+        same_training(dir, six ? "six" : "one", row[i].out, STEPS, rough ? 0.02 : 1e-5,
+                      rough ? 0.02 : 1e-5);
+        free(args);
+    }
+    char *more = vc_format(ALL "--max_train_steps 8 --validation_steps 8 --num_inference_steps 2 "
+                           "--resume_from_checkpoint latest ");
+    char *again = vc_format("%s --gradient_accumulation_steps 4", more);
+    char *split = vc_format("%s --parallel zero2", more);
+    char *all = vc_format("%s --parallel fsdp", more);
+    ranks_ok(4, dir, "one", split);
+    ranks_ok(1, dir, "z4", again);
+    ranks_ok(4, dir, "f4", all);
+    same_training(dir, "one", "z4", 8, 1e-5, 1e-5);
+    same_training(dir, "one", "f4", 8, 1e-5, 1e-5);
+    static const char *const sampled[] = { "one", "f4" };
+    for (size_t i = 0; i < COUNT(sampled); i++) {
+        double far = worst(dir, "z4", sampled[i], "validation/step-8/001.safetensors");
+        if (far > 1e-4) fail_msg("%s: samples differ by %.3g", sampled[i], far);
+    }
+    free(all);
+    free(more);
+    free(again);
+    free(split);
+}
+
+/* Three steps, and three more from their checkpoint, by other ranks or split otherwise. */
+typedef struct split_run { const char *out; int ranks[2]; const char *args[2]; } split_run;
+
+/* A split state is the same bits as that of as many ranks that split nothing: of the first row with
+ * as many. (Unclipped: a norm that is summed by shards rounds differently.) */
+static void same_when_split(const char *dir, const char *name, const char *optimizer,
+                            const split_run *row, size_t n)
+{
+    const char *like = NULL;
+    for (size_t i = 0; i < n; i++) {
+        char *out = vc_format("%s-%s", name, row[i].out);
+        for (int k = 0; k < 2; k++) {
+            char *args = vc_format("--optimizer %s --max_grad_norm 0 --use_ema "
+                                   "--max_train_steps %d %s %s", optimizer, k ? 6 : 3,
+                                   row[i].args[k], k ? "--resume_from_checkpoint latest" : "");
+            ranks_ok(row[i].ranks[k], dir, out, args);
+            free(args);
+        }
+        if (i == 0 || row[i].ranks[0] != row[i - 1].ranks[0]) like = row[i].out;
+        for (int step = 3; step <= 6; step += 3) {
+            char *a = vc_format("%s-%s/checkpoint-%d/optimizer.safetensors", name, like, step);
+            char *b = vc_format("%s/checkpoint-%d/optimizer.safetensors", out, step);
+            if (!run_same_file(dir, a, b)) fail_msg("%s and %s differ", a, b);
+            free(a);
+            free(b);
+        }
+        free(out);
+    }
+}
+
+/* Moments in eight bits, and bf16 rounded stochastically: a rank's shard has whole blocks of the
+ * ones, and draws of the other belong to a parameter's elements. */
+static void test_split_kinds(void **state)
+{
+    static const split_run row[] = {
+        { "2", { 2, 2 }, { "", "" } },
+        { "2z", { 2, 2 }, { "--parallel zero2", "" } },
+        { "2f", { 2, 2 }, { "", "--parallel fsdp" } },
+        { "4", { 4, 2 }, { "", "" } },
+        { "4z", { 4, 2 }, { "--parallel zero2", "--parallel fsdp" } },
+        { "4f", { 4, 2 }, { "--parallel fsdp", "--parallel zero2" } },
+    };
+    same_when_split(*state, "8bit", "adamw8bit", row, COUNT(row));
+    same_when_split(*state, "bf16", "adamw_bf16", row, COUNT(row));
+}
+
+/* bf16 of other numbers of ranks. Where gradients differ in their last bits, a value beside its
+ * draw is rounded the other way: a weight below 1 is then a step of bf16, 2^-8, off. */
+static void test_bf16_ranks(void **state)
+{
+    const char *dir = *state;
+    static const struct { int ranks; const char *out, *args; } row[] = {
+        { 1, "h1", "--gradient_accumulation_steps 4" },
+        { 2, "h2", "--gradient_accumulation_steps 2 --parallel zero2" },
+        { 4, "h4", "--parallel fsdp" },
+        { 4, "h22", "--parallel zero2 --dp_degree 2" },
+    };
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *args = vc_format(ALL "--optimizer adamw_bf16 --max_train_steps 6 %s", row[i].args);
+        ranks_ok(row[i].ranks, dir, row[i].out, args);
+        same_training(dir, row[0].out, row[i].out, STEPS, 1e-3, 0x1p-8);
+        free(args);
+    }
+}
+
+/* A LoRA, and a part of the modules: units without small parameters, or without others. */
+static void test_bf16_parts(void **state)
+{
+    const char *dir = *state;
+    static const split_run row[] = {
+        { "2", { 2, 4 }, { "", "" } },
+        { "2z", { 2, 4 }, { "--parallel zero2", "--parallel fsdp" } },
+        { "2f", { 2, 4 }, { "--parallel fsdp", "--parallel zero2" } },
+    };
+    ranks_ok(1, dir, "base", "--max_train_steps 1");
+    char *lora = vc_format("adamw_bf16 --model %s/base/checkpoint-1 --rank 128 --target_name "
+                           "to_q,ff.net.0.proj", dir);
+    same_when_split(dir, "lora", lora, row, COUNT(row));
+    same_when_split(dir, "modules", "adamw_bf16 --trainable_modules ff,norm_out", row,
+                    COUNT(row));
+    free(lora);
+}
+
+/* From 1 rank over 2 to 4 and the same way back, each going on from the other's checkpoint, is what
+ * one rank does in one go. split: of those that are several ranks. */
+static void resumes(const char *dir, const char *whole, const char *parts, const char *args,
+                    const char *split)
+{
+    static const int ranks[] = { 1, 2, 4, 2, 1 };
+    if (!run_exists(dir, whole)) {
+        char *all = vc_format(ALL "--max_train_steps 10 --gradient_accumulation_steps 4 %s", args);
+        ranks_ok(1, dir, whole, all);
+        free(all);
+    }
+    for (int i = 0; i < (int)COUNT(ranks); i++) {
+        char *part = vc_format(ALL "--max_train_steps %d --gradient_accumulation_steps %d %s %s %s",
+                               2 * i + 2, 4 / ranks[i], args, ranks[i] > 1 ? split : "",
+                               i ? "--resume_from_checkpoint latest" : "");
+        ranks_ok(ranks[i], dir, parts, part);
+        assert_null(strstr(said, "differs"));
+        if (ranks[i] == 4) assert_non_null(strstr(said, "x 4 ranks"));
+        free(part);
+    }
+    same_training(dir, whole, parts, 10, 1e-5, 1e-5);
+}
+
+static void test_resume(void **state)
+{
+    const char *dir = *state;
+    resumes(dir, "whole", "parts", "", "");
+    ranks_ok(2, dir, "parts", ALL "--max_train_steps 11 --gradient_accumulation_steps 4 "
+             "--resume_from_checkpoint latest");
+    assert_non_null(strstr(said, "gradient_accumulation_steps times ranks differs"));
+}
+
+/* A small CogVideoX 1.5 in DIR/transformer, whose frames come in twos, and in DIR/set.lmdb samples
+ * with first frames for it. */
+static void make_cogvideox(const char *dir)
+{
+    static const toy_sample samples[] = {     /* of 11 letters: the 12 tokens of all its prompts */
+        { .number = 0, .f = 3, .h = 8, .w = 12, .caption = { "a red ball!", "a round one" } },
+        { .number = 1, .f = 3, .h = 8, .w = 12, .caption = { "a long walk" } },
+        { .number = 2, .f = 2, .h = 8, .w = 8, .caption = { "three cubes" } },
+        { .number = 3, .f = 3, .h = 8, .w = 12, .caption = { "a wet night" } },
+        { .number = 4, .f = 2, .h = 8, .w = 8, .caption = { "still water" } },
+        { .number = 5, .f = 3, .h = 8, .w = 12, .caption = { "an open end" } },
+    };
+    char *set = vc_path_join(dir, "set.lmdb"), *weights = vc_path_join(dir, "transformer");
+    const toy t = { .path = set, .sample = samples, .n = COUNT(samples), .channels = 4, .width = 16,
+                    .family = "cogvideox", .train_mode = "i2v", .noised = 2,
+                    .conditions = 1u << TOY_IMAGE | 1u << TOY_IMAGE_NOISED };
+    vf_safetensors *golden = golden_open("cogvideox-1.5-i2v");
+    if (vc_mkdirs(dir, NULL)) fail();
+    toy_make(&t);
+    golden_model(golden, weights, VC_BF16);
+    vf_safetensors_close(golden);
+    free(set);
+    free(weights);
+}
+
+/* Of several sizes, so that ranks split in the middle of one. */
+#define LORA "--training_type lora --rank 4 --target_name to_q,ff.net.0.proj"
+
+/* The same for a model of files, trained whole or by LoRA, its state on each rank or split. */
+static void test_resume_cogvideox(void **state)
+{
+    static const struct { const char *whole, *parts, *args, *split; } row[] = {
+        { "lora", "lora-ddp", LORA, "" }, { "lora", "lora-zero2", LORA, "--parallel zero2" },
+        { "full", "full-ddp", "--training_type full-finetune", "" },
+        { "full", "full-zero2", "--training_type full-finetune", "--parallel zero2" },
+    };
+    char *dir = vc_path_join(*state, "cogvideox");
+    char *own = vc_format("--transformer %s/transformer --mixed_precision no", dir);
+    make_cogvideox(dir);
+    model = own;
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *args = vc_format("%s --caption_dropout_p 0 --image_dropout_p 0.3", row[i].args);
+        resumes(dir, row[i].whole, row[i].parts, args, row[i].split);
+        free(args);
+    }
+    model = BUILTIN;
+    free(own);
+    free(dir);
+}
+
+/* Half the bits on the wire: other weights, but the same training. */
+static void test_bf16_wire(void **state)
+{
+    const char *dir = *state;
+    ranks_ok(2, dir, "f32", "--max_train_steps 6");
+    ranks_ok(2, dir, "bf16", "--max_train_steps 6 --reduce_dtype bf16");
+    same_training(dir, "f32", "bf16", STEPS, 0.02, 0.02);
+    assert_true(worst(dir, "f32", "bf16", "checkpoint-6/optimizer.safetensors") > 0);
+}
+
+static int occurs(const char *what)
+{
+    int n = 0;
+    for (const char *p = said; (p = strstr(p, what)); p += strlen(what))
+        n++;
+    return n;
+}
+
+/* What one rank finds wrong ends all, and is said once. */
+static void test_one_fails(void **state)
+{
+    const char *dir = *state;
+    static const toy_sample samples[] = {
+        { .number = 0, .f = 2, .h = 4, .w = 4, .caption = { "a" } },
+        { .number = 1, .f = 2, .h = 4, .w = 4, .caption = { "b" } },
+        { .number = 2, .f = 2, .h = 4, .w = 4, .caption = { "c" } },
+        { .number = 3, .f = 2, .h = 4, .w = 4, .caption = { "d" } },
+    };
+    char *folder = vc_path_join(dir, "bad"), *path = vc_path_join(folder, "set.lmdb");
+    const toy t = { .path = path, .sample = samples, .n = 4, .per_channel = true,
+                    .damage = TOY_LATENT_SUM, .bad = 2 };
+    if (vc_mkdirs(folder, NULL)) fail();
+    toy_make(&t);
+    static const char *const split[] = { "", "--parallel zero2", "--parallel fsdp" };
+    for (size_t i = 0; i < COUNT(split); i++) {
+        char *args = vc_format("--max_train_steps 9 --train_batch_size 1 %s", split[i]);
+        assert_int_equal(ranks_run(i ? 2 : 4, folder, "out", args), 1);
+        assert_int_equal(occurs("vtrain: rank "), 1);
+        assert_int_equal(occurs("xxh3 is"), 1);
+        free(args);
+    }
+    assert_int_equal(ranks_run(4, folder, "nan", "--max_train_steps 9 --verify_data=false "
+                               "--learning_rate 1e30 --max_grad_norm 0"), 1);
+    assert_int_equal(occurs("training stops"), 1);
+    free(path);
+    free(folder);
+}
+
+/* Two programs that were started as one run. */
+static void test_different_settings(void **state)
+{
+    const char *dir = *state;
+    char *args = vc_format("--max_train_steps 3 : -np 1 %s/%s --latents %s/set.lmdb "
+                           "--output_dir %s/mixed " BUILTIN TINY "--device %s --max_train_steps 4",
+                           getenv("VLT_BUILD"), program, dir, dir, device);
+    assert_int_equal(ranks_run(-1, dir, "mixed", args), 1);
+    assert_int_equal(occurs("rank 1 has another dataset, other settings"), 1);
+    assert_false(run_exists(dir, "mixed"));
+    free(args);
+}
+
+/* The processes that pid started; how many of at most n. */
+static int children(pid_t pid, pid_t *child, int n)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    FILE *f = fopen(path, "r");
+    int found = 0, one;
+    while (f && found < n && fscanf(f, "%d", &one) == 1)
+        child[found++] = one;
+    if (f) fclose(f);
+    return found;
+}
+
+static void stop_by(const char *dir, int signal_sent)
+{
+    enum { MANY = 400 };
+    char *set = vc_path_join(dir, "set.lmdb"), *out = vc_path_join(dir, "stopped");
+    char *starts = vc_format("%s/tests/lib/ranks.sh", getenv("VLT_SOURCE"));
+    char *vtrain = vc_format("%s/%s", getenv("VLT_BUILD"), program);
+    char *metrics = vc_path_join(out, "metrics.jsonl");
+    pid_t pid = fork(), child[4];
+    if (pid == 0) {
+        int null = open("/dev/null", O_WRONLY);
+        dup2(null, 1);
+        dup2(null, 2);
+        execl(starts, starts, "2", vtrain, "--latents", set, "--output_dir", out,
+              "--dit_width", "32", "--dit_layers", "5", "--dit_heads", "2", "--train_batch_size", "2", "--seed", "5",
+              "--threads", "1", "--device", device, "--max_train_steps", "400", NULL);
+        _exit(127);
+    }
+    double end = vc_seconds() + 60;
+    while (!vc_file_exists(metrics) && vc_seconds() < end)
+        usleep(1000);
+    usleep(50000);
+    int n = children(pid, child, 4), status;
+    if (n) kill(child[n - 1], signal_sent);
+    else kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(n, 2);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+    int lines;
+    free(run_metrics(dir, "stopped", &lines));
+    assert_in_range(lines, 1, MANY - 1);
+    char *kept = vc_format("stopped/checkpoint-%d/trainer.json", lines);
+    assert_true(run_exists(dir, kept));
+
+    char *more = vc_format("--max_train_steps %d --resume_from_checkpoint latest", lines + 2);
+    char *whole = vc_format("--max_train_steps %d", lines + 2);
+    ranks_ok(2, dir, "stopped", more);
+    ranks_ok(2, dir, "unstopped", whole);
+    same_training(dir, "stopped", "unstopped", lines + 2, 0, 0);
+    free(more);
+    free(whole);
+    free(kept);
+    free(set);
+    free(out);
+    free(starts);
+    free(vtrain);
+    free(metrics);
+}
+
+/* A signal to the last rank alone stops all after the same step, and nothing is lost. */
+static void test_stop(void **state)
+{
+    const char *dir = *state;
+    static const int signals[] = { SIGINT, SIGHUP };
+    for (size_t i = 0; i < COUNT(signals); i++) {
+        char *stopped = vc_path_join(dir, "stopped"), *unstopped = vc_path_join(dir, "unstopped");
+        vc_remove_tree(stopped, NULL);
+        vc_remove_tree(unstopped, NULL);
+        stop_by(dir, signals[i]);
+        free(stopped);
+        free(unstopped);
+    }
+}
+
+/* Wrong numbers of ranks and the like: said once, before anything is written. */
+static void test_refused(void **state)
+{
+    const char *dir = *state;
+    static const struct { int ranks; const char *args, *says; } row[] = {
+        { 2, "--max_train_steps 1 --dp_degree 3", "there are 2 ranks" },
+        { 2, "--max_train_steps 1 --dp_degree 2 --dp_shards 2", "dp_shards" },
+        { 1, "--max_train_steps 1 --dp_degree 2", "there are 1 ranks" },
+        { 2, "--max_train_steps 1 --parallel fsdp --trace_dir t", "trace_dir" },
+        { 2, "--max_train_steps x", "max_train_steps" },
+    };
+    for (size_t i = 0; i < COUNT(row); i++) {
+        assert_int_equal(ranks_run(row[i].ranks, dir, "refused", row[i].args), 2);
+        assert_int_equal(occurs("vtrain: "), 1);
+        assert_non_null(strstr(said, row[i].says));
+        assert_false(run_exists(dir, "refused"));
+    }
+}
+
+static void test_dry_run_and_samples(void **state)
+{
+    const char *dir = *state;
+    ranks_ok(2, dir, "none", "--version");
+    assert_int_equal(occurs("vtrain "), 1);
+    ranks_ok(2, dir, "dry", "--max_train_steps 3 --dry_run");
+    assert_int_equal(occurs("steps: 3"), 1);
+    assert_false(run_exists(dir, "dry"));
+    char *trace = vc_format("--max_train_steps 1 --validation_steps 1 --num_inference_steps 2 "
+                            "--trace_dir %s/trace", dir);
+    ranks_ok(2, dir, "s2", trace);
+    assert_true(run_exists(dir, "s2/validation/step-1/000.safetensors"));
+    assert_true(run_exists(dir, "s2/validation/step-1/001.safetensors"));
+    assert_true(run_exists(dir, "trace/step-000001-mb-00-rank-01.safetensors"));
+    free(trace);
+}
+
+/* ---- on another device ---- */
+
+/* The ranks of CPUs, whose sums go through MPI, learn the same. Other kernels round differently, and
+ * where a weight's first gradient is next to nothing, AdamW's quotient makes of that a share of the
+ * rate (1e-3): a twentieth is allowed. */
+static void test_like_cpu(void **state)
+{
+    const char *dir = *state, *there = device;
+    static const struct { int ranks; const char *args; } row[] = {
+        { 2, "" }, { 4, "--parallel fsdp --dp_degree 2" },
+    };
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *args = vc_format(ALL "--max_train_steps 6 %s", row[i].args);
+        ranks_ok(row[i].ranks, dir, i ? "dev4" : "dev2", args);
+        device = "cpu";
+        ranks_ok(row[i].ranks, dir, i ? "cpu4" : "cpu2", args);
+        device = there;
+        same_training(dir, i ? "cpu4" : "cpu2", i ? "dev4" : "dev2", STEPS, 1e-5, 5e-5);
+        free(args);
+    }
+}
+
+/* Links that fail on one rank, and a rank that leaves out a call (links_host.h): all end. */
+static void test_links_fail(void **state)
+{
+    const char *dir = *state;
+    static const struct { const char *fault, *args, *says; } row[] = {
+        { "broken 1 9", "", "rank 1: links: all-reduce of " },
+        { "broken 1 9", "--parallel zero2", "update: rank 1: links: all-gather of " },
+        { "broken 1 3", "--parallel zero2", "rank 1: links: reduce-scatter of " },
+        { "silent 1 9", "--nccl_timeout 2", "not done after 2 s: a rank does not answer" },
+        { "silent 1 9", "--nccl_timeout 2 --parallel fsdp", "not done after 2 s" },
+    };
+    for (size_t i = 0; i < COUNT(row); i++) {
+        char *args = vc_format("--max_train_steps 9 %s", row[i].args);
+        setenv("VLT_LINKS_FAULT", row[i].fault, 1);
+        int status = ranks_run(2, dir, "faulty", args);
+        if (status != 1 || occurs(row[i].says) != 1)
+            fail_msg("%s %s: status %d: %s", row[i].fault, args, status, said);
+        unsetenv("VLT_LINKS_FAULT");
+        free(args);
+    }
+}
+
+int main(void)
+{
+    if (strcmp(getenv("VLT_MPI"), "ON") || system("command -v mpirun >/dev/null")) {
+        printf("skipped: no MPI here\n");
+        return 77;
+    }
+    if (getenv("VLT_PROGRAM")) program = getenv("VLT_PROGRAM");
+    if (getenv("VLT_DEVICE")) device = getenv("VLT_DEVICE");
+    char dir[256];
+    run_dir_make(dir);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(test_same_training, dir),
+        cmocka_unit_test_prestate(test_split, dir),
+        cmocka_unit_test_prestate(test_split_kinds, dir),
+        cmocka_unit_test_prestate(test_bf16_ranks, dir),
+        cmocka_unit_test_prestate(test_bf16_parts, dir),
+        cmocka_unit_test_prestate(test_resume, dir),
+        cmocka_unit_test_prestate(test_resume_cogvideox, dir),
+        cmocka_unit_test_prestate(test_bf16_wire, dir),
+        cmocka_unit_test_prestate(test_one_fails, dir),
+        cmocka_unit_test_prestate(test_different_settings, dir),
+        cmocka_unit_test_prestate(test_stop, dir),
+        cmocka_unit_test_prestate(test_refused, dir),
+        cmocka_unit_test_prestate(test_dry_run_and_samples, dir),
+    };
+    const struct CMUnitTest elsewhere[] = {
+        cmocka_unit_test_prestate(test_like_cpu, dir),
+        cmocka_unit_test_prestate(test_links_fail, dir),
+    };
+    cmocka_set_test_filter(getenv("VLT_TEST"));  /* one test's name, * for any letters */
+    int bad = cmocka_run_group_tests(tests, NULL, NULL);
+    if (strcmp(device, "cpu")) bad += cmocka_run_group_tests(elsewhere, NULL, NULL);
+    toy_dir_remove(dir);
+    free(said);
+    return bad;
+}

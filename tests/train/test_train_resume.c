@@ -1,0 +1,219 @@
+/* test_train_resume.c - going on with other settings: what a checkpoint's state is of is refused,
+ * what changes the training is told, all else goes on without a word. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "tests/lib/train_dataset.h"
+#include "tests/lib/train_run.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+#define TINY "--dit_width 32 --dit_layers 1 --dit_heads 2 "
+#define LORA "--training_type lora --target_name to_q,to_k --rank 4 --network_alpha 2 "
+
+/* Of a LoRA's run of one step; says NULL: goes on. */
+static const struct { const char *args, *says; } changes[] = {
+    { LORA, NULL },
+    { LORA "--checkpointing_steps 1 --gradient_checkpointing=none --max_train_steps 3", NULL },
+    { "--training_type lora --target_name to_q,to_k --rank 8", "go on with --rank 4" },
+    { LORA "--network_alpha 4", "go on with --network_alpha 2" },
+    { "--training_type lora --target_name to_q --rank 4 --network_alpha 2",
+      "the state of 4 parameters, but this run trains 2: go on with the same --target_name" },
+    { "--training_type lora --target_name to_q,to_k,to_v --rank 4 --network_alpha 2",
+      "this run trains 6" },
+    { "--training_type lora --target_name to_q,to_v --rank 4 --network_alpha 2", "no tensor" },
+    { LORA "--use_ema", "no tensor ema/" },
+    { "--training_type full-finetune", "it is of a lora" },
+};
+
+static void test_refused(void **state)
+{
+    const char *dir = *state;
+    char *model = vc_format("--model %s/base/checkpoint-1 ", dir);
+    run_ok(dir, "base", TINY "--max_train_steps 1");
+    for (size_t i = 0; i < COUNT(changes); i++) {
+        vc_err err = { 0 };
+        char out[16];
+        snprintf(out, sizeof out, "out-%zu", i);
+        char *first = vc_format("%s" LORA "--max_train_steps 1", model);
+        char *then = vc_format("%s--max_train_steps 2 --resume_from_checkpoint latest %s", model,
+                               changes[i].args);
+        run_ok(dir, out, first);
+        int rc = run(dir, out, then, &err);
+        if (!changes[i].says ? rc : rc != VC_EMISMATCH && rc != VC_ENOENT)
+            fail_msg("%s: %d %s", changes[i].args, rc, err.text);
+        if (changes[i].says && !strstr(err.text, changes[i].says)) fail_msg("%s", err.text);
+        free(first);
+        free(then);
+    }
+    free(model);
+}
+
+/* What the program says on stderr when it goes on with `args`; out was run for a step. */
+static char *said(const char *dir, const char *out, const char *args)
+{
+    const char *build = getenv("VLT_BUILD");
+    char *path = vc_path_join(dir, "said"), *text;
+    char *command = vc_format("'%s/vtrain' --latents %s/set.lmdb --output_dir %s/%s "
+                              "--train_batch_size 2 --threads 1 --report_to none "
+                              "--resume_from_checkpoint latest %s 2>%s", build ? build : "build",
+                              dir, dir, out, args, path);
+    size_t n;
+    vc_err err = { 0 };
+    assert_int_equal(system(command), 0);
+    if (vc_file_read(&text, &n, path, 1 << 20, &err)) fail_msg("%s", err.text);
+    free(path);
+    free(command);
+    return text;
+}
+
+static void test_told(void **state)
+{
+    static const struct { const char *args, *says; } rows[] = {
+        { TINY "--max_train_steps 2 --seed 5", NULL },
+        { TINY "--max_train_steps 3 --seed 5 --lr 0.5",
+          "--learning_rate is 0.5 from here on, in the checkpoint it was " },
+        { TINY "--max_train_steps 4 --seed 6 --lr 0.5", "--seed differs" },
+        { TINY "--max_train_steps 2 --seed 6 --lr 0.5", "nothing is left to do: 4 steps are done" },
+    };
+    const char *dir = *state;
+    run_ok(dir, "told", TINY "--max_train_steps 1");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *text = said(dir, "told", rows[i].args);
+        bool warns = strstr(text, "warning") != NULL;
+        if (warns != (rows[i].says != NULL) || (warns && !strstr(text, rows[i].says)))
+            fail_msg("%s", text);
+        free(text);
+    }
+}
+
+/* Runs a shell's command in dir. */
+static void shell(const char *dir, const char *what)
+{
+    char *command = vc_format("cd '%s' && { %s; }", dir, what);
+    assert_int_equal(system(command), 0);
+    free(command);
+}
+
+/* What a LoRA's run says when the weights below it are as `change` (a shell command in the test's
+ * folder, where m is the model and `other` one of the same shapes) made them; code 0: goes on. */
+static const struct { const char *name, *change, *args; int rc; const char *says; } bases[] = {
+    { "same", ":", LORA, 0, NULL },
+    { "touched", "touch -d 2001-02-03 m/transformer/*.safetensors", LORA, 0, NULL },
+    { "moved", "cp -r m n; rm -r m; mv n m", LORA, 0, NULL },
+    { "replaced", "cp other/checkpoint-1/transformer/*.safetensors m/transformer", LORA,
+      VC_EMISMATCH, "--allow_mismatch" },
+    { "allowed", "cp other/checkpoint-1/transformer/*.safetensors m/transformer",
+      LORA "--allow_mismatch", 0, NULL },
+    { "part", "cp other/checkpoint-1/transformer/*.safetensors m/transformer",
+      "--training_type full-finetune --trainable_modules to_q", VC_EMISMATCH, "was trained on" },
+    { "whole", "cp other/checkpoint-1/transformer/*.safetensors m/transformer",
+      "--training_type full-finetune", 0, NULL },
+    { "untold", "sed -i 's/\"base\":{[^}]*},//; s/,\"checksums\":true//' "
+      "untold/checkpoint-1/trainer.json; rm untold/checkpoint-1/checksums.json; "
+      "cp other/checkpoint-1/transformer/*.safetensors m/transformer", LORA, 0, NULL },
+};
+
+static void test_base(void **state)
+{
+    const char *dir = *state;
+    run_ok(dir, "base", TINY "--max_train_steps 1");
+    run_ok(dir, "other", TINY "--max_train_steps 1 --lr 0.5");
+    for (size_t i = 0; i < COUNT(bases); i++) {
+        vc_err err = { 0 };
+        char *first = vc_format("--model %s/m %s --max_train_steps 1", dir, bases[i].args);
+        char *then = vc_format("--model %s/m %s --max_train_steps 2 "
+                               "--resume_from_checkpoint latest", dir, bases[i].args);
+        shell(dir, "rm -rf m && cp -r base/checkpoint-1 m");
+        run_ok(dir, bases[i].name, first);
+        shell(dir, bases[i].change);
+        int rc = run(dir, bases[i].name, then, &err);
+        if (rc != bases[i].rc || (rc && !strstr(err.text, bases[i].says)))
+            fail_msg("%s: %d %s", bases[i].name, rc, err.text);
+        free(first);
+        free(then);
+    }
+    /* noise is no weights either */
+    vc_err err = { 0 };
+    int rc = run(dir, "part", TINY "--training_type full-finetune --trainable_modules to_q "
+                 "--max_train_steps 3 --resume_from_checkpoint latest", &err);
+    if (rc != VC_EMISMATCH || !strstr(err.text, "begins with noise"))
+        fail_msg("%d %s", rc, err.text);
+}
+
+/* Files that did not change are not read; what is read, or not known, is told. */
+static void test_base_told(void **state)
+{
+    static const struct { const char *change, *says; } rows[] = {
+        { ":", NULL },
+        { "touch m/transformer/*.safetensors", "hashing them to compare" },
+        { ":", NULL },
+        { "sed -i 's/\"base\":{[^}]*},//; s/,\"checksums\":true//' told/checkpoint-*/trainer.json; "
+          "rm told/checkpoint-*/checksums.json", "does not tell which weights it began with" },
+    };
+    const char *dir = *state;
+    char *args = vc_format("--model %s/m " LORA, dir);
+    run_ok(dir, "base", TINY "--max_train_steps 1");
+    shell(dir, "cp -r base/checkpoint-1 m");
+    char *first = vc_format("%s --max_train_steps 1", args);
+    run_ok(dir, "told", first);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char *then = vc_format("%s --seed 5 --max_train_steps %d", args, (int)i + 2);
+        shell(dir, rows[i].change);
+        char *text = said(dir, "told", then);
+        bool told = strstr(text, "hashing") || strstr(text, "not tell which");
+        if (told != (rows[i].says != NULL) || (told && !strstr(text, rows[i].says)))
+            fail_msg("%zu: %s", i, text);
+        free(then);
+        free(text);
+    }
+    free(first);
+    free(args);
+}
+
+/* As wide as an image-to-video model; its pipeline alone tells what it is. */
+static void test_control(void **state)
+{
+    static const struct { const char *class, *flag; int rc; } rows[] = {
+        { "CogVideoXFunControlPipeline", "--model %s/m", VC_EINVAL },
+        { "CogVideoX_Fun_Pipeline_Control", "--model %s/m", VC_EINVAL },
+        { "CogVideoXFunControlPipeline", "--transformer %s/m/transformer", 0 },
+        { "CogVideoXPipeline", "--model %s/m", 0 },
+    };
+    const char *dir = *state;
+    run_ok(dir, "base", TINY "--max_train_steps 1");
+    shell(dir, "cp -r base/checkpoint-1 m");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        vc_err err = { 0 };
+        char out[16];
+        char *make = vc_format("echo '{\"_class_name\":\"%s\"}' >m/model_index.json",
+                               rows[i].class);
+        const char *at = strstr(rows[i].flag, "%s");
+        char *args = vc_format("%.*s%s%s " LORA "--max_train_steps 1", (int)(at - rows[i].flag),
+                               rows[i].flag, dir, at + 2);
+        snprintf(out, sizeof out, "control-%zu", i);
+        shell(dir, make);
+        int rc = run(dir, out, args, &err);
+        if (rc != rows[i].rc || (rc && !strstr(err.text, "control video")))
+            fail_msg("%s: %d %s", rows[i].class, rc, err.text);
+        free(make);
+        free(args);
+    }
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, run_dir_setup, toy_dir_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { TEST(test_refused), TEST(test_told), TEST(test_base),
+                                         TEST(test_base_told), TEST(test_control) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,5 +1,0 @@
-vlt_test(test_data SOURCES test_data.c train_dataset.c LIBS vlt_train)
-vlt_test(test_loader SOURCES test_loader.c train_dataset.c LIBS vlt_train)
-vlt_test(test_ckpt SOURCES test_ckpt.c train_dataset.c LIBS vlt_train)
-vlt_test(test_metrics SOURCES test_metrics.c train_dataset.c LIBS vlt_train)
-vlt_test(test_report SOURCES test_report.c train_dataset.c LIBS vlt_train)

@@ -1,0 +1,90 @@
+#!/bin/sh
+# vlat import of what CogVideoX-Factory's prepare_dataset.py leaves: by data.jsonl, by its two lists, and with parts
+# missing.
+. "$(dirname "$0")/../lib/exchange.sh"
+from='--from cogvideox-factory'
+cache_of() { "$VLT_BUILD/tests/factory_cache" "$1" "$2" || bad=1; }
+# comes_back IMPORT CACHE: IMPORT gives the files of CACHE again, byte for byte
+comes_back()
+{
+    rm -rf again
+    cache_of "$1" again
+    diff -r "$2" again || { echo "$1: another cache than was imported"; bad=1; }
+}
+make set.lmdb cogvideox moments bf16 f32
+cache_of set.lmdb cache
+fresh() { rm -rf hurt; cp -r cache hurt; }
+# lacking PATTERN HAVE FLAGS...: hurt is refused, and with --allow_partial HAVE samples of it are taken
+lacking()
+{
+    pattern=$1 have=$2
+    shift 2
+    rm -rf part.lmdb
+    expect 1 "$pattern" import hurt $from --out part.lmdb "$@"
+    rm -rf part.lmdb
+    expect 3 "$have samples" import hurt $from --out part.lmdb --allow_partial "$@"
+    expect 0 'no damage' verify part.lmdb
+}
+
+# moments, texts and captions come back; the first one's empty caption is the empty prompt
+expect 0 '1 conditions were left out' import cache $from --out back.lmdb
+comes_back back.lmdb cache
+expect 0 'no damage' verify back.lmdb
+says back.lmdb '"source_format": *"CogVideoX-Factory"'
+says back.lmdb '"latents": *"raw"'
+says back.lmdb '"values": *"moments"'
+says back.lmdb '"family": *"cogvideox"'
+expect 0 '"path":"videos/clip-3.mp4"' list back.lmdb --json
+expect 0 'a caption, \\"quoted\\"' list back.lmdb --json
+expect 0 '5 samples' import cache $from --out new.lmdb --family cogvideox1.5
+says new.lmdb '"invert_scale_latents": *true'
+for type in f16 f32; do
+    make $type.lmdb cogvideox moments $type $type
+    cache_of $type.lmdb $type.cache
+    expect 0 '5 samples' import $type.cache $from --out $type.back
+    comes_back $type.back $type.cache
+done
+expect 2 'vlat export --to\|no such format' export set.lmdb --to cogvideox-factory --out x
+expect 2 'cogvideox-factory has latents of' import cache $from --out x --family wan2.1
+expect 2 'latents with logvar are raw' import cache $from --out x --space normalized
+
+# without data.jsonl: the lists, whose blank line the trainers do not see
+fresh
+rm hurt/data.jsonl
+lacking 'another number of prompts' 4 --empty zeros
+rm -rf part.lmdb
+sed -i 's/^$/the first/' hurt/prompts.txt
+expect 0 '5 samples' import hurt $from --out part.lmdb --empty zeros
+same back.lmdb part.lmdb
+rm hurt/videos.txt
+expect 1 'neither data.jsonl nor videos.txt' import hurt $from --out none.lmdb
+mkdir empty
+expect 1 'empty: neither data.jsonl' import empty $from --out none.lmdb
+
+# what is missing, cut or of another sample
+fresh
+rm hurt/video_latents/clip-1.pt
+lacking 'video_latents/clip-1.pt: No such file' 4
+rm hurt/prompt_embeds/clip-2.pt
+lacking 'video_latents/clip-1.pt: No such file' 3
+fresh
+rm hurt/prompt_embeds/clip-2.pt
+lacking 'prompt_embeds/clip-2.pt: No such file' 4
+truncate -s 300 hurt/video_latents/clip-4.pt
+lacking 'video_latents/clip-4.pt\|prompt_embeds/clip-2.pt' 3
+fresh
+truncate -s 300 hurt/video_latents/clip-4.pt
+lacking 'video_latents/clip-4.pt' 4
+fresh
+cp hurt/prompt_embeds/clip-3.pt hurt/video_latents/
+lacking 'video_latents/clip-3.pt: a tensor of 4 dimensions' 4
+fresh
+cp hurt/video_latents/clip-2.pt hurt/video_latents/clip-3.pt
+lacking 'clip-3.mp4: metadata: num_frames: 9, and 1 latent frames' 4
+fresh
+sed -i '2s/"video_latent"/"latent"/' hurt/data.jsonl
+lacking 'data.jsonl: line 2: videos/clip-1.mp4: video_latent: missing' 4
+fresh
+truncate -s -20 hurt/data.jsonl
+expect 1 'data.jsonl: line 5: ' import hurt $from --out none.lmdb
+exit $bad

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# faults.sh kill|error: verbs that write, and vprep that goes on, killed before a counted call each, or
+# with that call failing. What they read stays as it was, what they replace is the old or the new at every
+# moment, nothing that is whole is given up, a look at it and a run of vprep in between are fine, and the
+# same command again gives what an undisturbed one gives. By default some of the calls; VLT_KILLS=all: every.
+mode=${1:?}
+. "$(dirname "$0")/../lib/media.sh"
+. "$(dirname "$0")/../lib/fault.sh"
+set -u
+vlat=$VLT_BUILD/vlat
+# no disk is tried here, and without one it is faster
+[ -n "${TMPDIR:-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+bad=0 points=0
+fail() { echo "$at: $*"; bad=1; }
+root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
+whole() { grep -q '"complete": *true' "$1/manifest.json" 2>/dev/null && "$vlat" verify "$1" >/dev/null 2>&1; }
+
+small_set media 7
+prep=("$VLT_BUILD/vprep" --meta media/metadata.json "${sampling[@]}" --out)
+"${prep[@]}" base >log 2>&1 || { cat log; exit 1; }
+"$vlat" select base 'sample >= 2' --out less >log 2>&1
+mkdir base/mine
+echo mine | tee base/notes >base/mine/notes
+others() { [ "$(cat "$1/notes" "$1/mine/notes" 2>/dev/null)" = $'mine\nmine' ]; }
+base=$(root base)
+cp -r base broken
+byte=$(grep -abo '"xxh3"' broken/shard-00000.lmdb | head -1 | cut -d: -f1)
+printf '\xff\xff\xff' | dd of=broken/shard-00000.lmdb bs=1 seek=$((byte + 200)) conv=notrunc 2>/dev/null
+
+# ---- what each begins with, what holds at any moment, what it ends with ----
+# run_VERB COMMAND...: the last word is vlat, before it what it runs under
+
+start_gc() { cp -r base d; }
+run_gc() { "$@" gc d; }
+always_gc() { whole d && [ "$(root d)" = "$base" ]; }
+end_gc() { always_gc && others d && [ ! -e d.gc ]; }
+
+start_repair() { cp -r broken d; }
+run_repair() { "$@" verify d --repair; }
+always_repair() { cmp -s d/shard-00000.lmdb broken/shard-00000.lmdb || whole d; }
+end_repair() {
+    whole d && others d && [ ! -e d.repair ] && [ ! -e d/repair.pending ] && [ -s d/repair.jsonl ] &&
+        cmp d.damaged/shard-00000.lmdb broken/shard-00000.lmdb &&
+        { [ "$(root d)" = "$repaired" ] || { [ $between = prep ] && [ "$(root d)" = "$base" ]; }; }
+}
+
+start_nothing() { cp -r base d; }            # there is none to repair
+run_nothing() { "$@" verify d --repair; }
+always_nothing() { whole d && [ "$(root d)" = "$base" ] && others d && [ ! -e d.damaged ]; }
+end_nothing() { always_nothing && [ ! -e d.repair ]; }
+
+start_prep() { cp -r base d; }               # nothing to encode
+run_prep() { "${@:1:$#-1}" "${prep[@]}" d; }
+always_prep() { cmp -s d/shard-00000.lmdb base/shard-00000.lmdb && grep -q ' 0 encoded\|vprep: ' log; }
+end_prep() { always_gc && always_prep; }
+
+made() { [ "$(root base)" = "$base" ] && { ! whole "$1" || [ "$(root "$1")" = "$2" ]; }; }
+start_merge() { :; }
+run_merge() { "$@" merge base less --out d; }
+always_merge() { made d "$merged"; }
+end_merge() { whole d && made d "$merged"; }
+start_select() { :; }
+run_select() { "$@" select base 'sample >= 3' --out d; }
+always_select() { made d "$selected"; }
+end_select() { whole d && made d "$selected"; }
+start_split() { :; }
+run_split() { "$@" split base --n 2 --out d; }
+always_split() { made d-00 "$split0" && made d-01 "$split1"; }
+end_split() { whole d-00 && whole d-01 && always_split; }
+done_already() { case $1 in merge | select) whole d ;; *) false ;; esac; }
+
+clear_all() { rm -rf d d.* d-*; }
+quietly() { "$@" >log 2>&1; }
+merged='' selected='' split0='' split1='' repaired=''
+for verb in repair merge select split; do
+    clear_all
+    start_$verb
+    quietly run_$verb "$vlat" || { echo "$verb: failed undisturbed"; cat log; exit 1; }
+    case $verb in
+        repair) repaired=$(root d) ;;
+        merge) merged=$(root d) ;;
+        select) selected=$(root d) ;;
+        split) split0=$(root d-00) split1=$(root d-01) ;;
+    esac
+done
+
+in_between()
+{
+    case $between in
+        info) quietly "$vlat" info base || fail "info: $(cat log)"
+              [ ! -e d ] || case $1 in gc | repair) quietly "$vlat" info d || fail "info: $(cat log)" ;; esac ;;
+        prep) case $1 in gc | repair) quietly "${prep[@]}" d || fail "vprep: $(cat log)" ;; esac ;;
+    esac
+}
+
+# point VERB CALL ACTION: 1 where the verb has no such call
+point()
+{
+    local verb=$1 status=0
+    at="$verb, $2:$3, then $between"
+    clear_all
+    start_$verb
+    VLT_FAULT_COUNT=$dir/count quietly run_$verb fault "$2:$3" "$vlat" || status=$?
+    [ -s log ] || [ $status -eq 137 ] || fail "status $status without a word"
+    case $3:$status in
+        kill:137) ;;
+        kill:0) return 1 ;;
+        kill:* | *:[!01]*) fail "status $status: $(cat log)"; return 1 ;;
+        *) [ "$(awk -v call="${2%%[@:]*}" '$1 == call { n += $2 }
+                END { print n }' count)" -ge "${2##*:}" ] || { rm -f count; return 1; } ;;
+    esac
+    rm -f count
+    points=$((points + 1))
+    always_$verb || fail "status $status, not what it was or is to become: $(cat log)"
+    in_between $verb
+    [ $status -eq 0 ] || done_already $verb || quietly run_$verb "$vlat" || fail "again: $(cat log)"
+    end_$verb || fail "another result: $(ls -d d* d/*)"
+}
+
+turn=0
+next()
+{
+    local all=(nothing info prep)
+    between=nothing
+    [ "$mode" = error ] || between=${all[turn = (turn + 1) % 3]}
+}
+
+# walk VERB CALL ACTION PARTS: every call, or by default about so many of them
+walk()
+{
+    local verb=$1 call=$2 action=$3 step=1 n i
+    clear_all
+    start_$verb
+    between=
+    VLT_FAULT_COUNT=$dir/count run_$verb fault '' "$vlat" >/dev/null 2>&1
+    n=$(awk -v call="${call%@*}" '$1 == call { n += $2 }
+            END { print n + 0 }' count)
+    rm -f count
+    [ "${VLT_KILLS:-}" = all ] || step=$((n / $4 + 1))
+    for ((i = step; i <= n; i += step)); do
+        next
+        point "$verb" "$call:$i" "$action" || break
+    done
+}
+
+case $mode in
+    kill)
+        for verb in gc repair merge select split; do
+            [ "${VLT_KILLS:-}" = all ] || { walk $verb rename kill 20; walk $verb unlink kill 20; }
+            walk $verb any kill 12
+            echo "$verb: $points kills so far"
+        done ;;
+    error)
+        for verb in gc repair nothing merge select split prep; do
+            walk $verb open@shard EMFILE 5
+            walk $verb open@shard EACCES 3
+            walk $verb read@shard EIO 3
+            walk $verb mmap@shard ENOMEM 4
+            [ $verb = prep ] || walk $verb any EIO 8
+            [ $verb = prep ] || [ "$VLT_FAULT_MEMORY" -eq 0 ] || walk $verb memory ENOMEM 8
+            echo "$verb: $points failed calls so far"
+        done ;;
+esac
+exit $bad

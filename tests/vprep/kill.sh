@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# vprep killed at random moments and started again ends with the same dataset as an uninterrupted run.
+set -euo pipefail
+. "$(dirname "$0")/../lib/media.sh"
+kills=${VLT_KILLS:-30}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+small_set "$dir/media" 24
+run() { "$VLT_BUILD/vprep" --meta "$dir/media/metadata.json" "${sampling[@]}" --shard_size 1M --out "$1" --quiet; }
+begin=$(date +%s%N)
+run "$dir/whole" >/dev/null
+took=$((($(date +%s%N) - begin) / 1000000))
+echo "an uninterrupted run takes $took ms"
+
+# Kills until there were enough: a run that ends by itself counts for nothing and shortens the next wait,
+# so that the test says the same on a slow and on a fast machine.
+finish() {
+    run "$dir/cut" >/dev/null
+    "$VLT_BUILD/vlat" verify "$dir/cut" >/dev/null
+    same_values "$dir/whole" "$dir/cut"
+    rm -rf "$dir/cut"
+}
+RANDOM=1
+killed=0 most=$took
+for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
+    (exec "$VLT_BUILD/vprep" --meta "$dir/media/metadata.json" "${sampling[@]}" --shard_size 1M \
+        --out "$dir/cut" --quiet) >/dev/null 2>&1 &
+    pid=$!
+    wait_ms=$((RANDOM % (most + 1)))
+    sleep "$((wait_ms / 1000)).$(printf '%03d' $((wait_ms % 1000)))"
+    if kill -9 $pid 2>/dev/null; then
+        wait $pid 2>/dev/null || true
+        killed=$((killed + 1))
+        ((killed % 5)) || finish             # restarted up to five times, then compared
+    else
+        wait $pid
+        most=$((most > 20 ? most * 9 / 10 : most))
+        finish
+    fi
+done
+echo "$killed runs were killed in $attempt attempts; every restart gave the same dataset"
+[ "$killed" -eq "$kills" ]

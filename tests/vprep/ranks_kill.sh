@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# One rank of mpirun vprep killed at random moments: the job ends, what it had written is intact, and any
+# number of ranks goes on in it, encodes nothing of that again and ends with the dataset of an uninterrupted run.
+set -euo pipefail
+. "$(dirname "$0")/../lib/media.sh"
+[ "${VLT_MPI:?}" = ON ] && command -v mpirun >/dev/null || { echo "skipped: no MPI"; exit 77; }
+kills=${VLT_KILLS:-8}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+bad() { echo "$*"; cat "$dir/log"; exit 1; }
+root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
+
+clips=24
+small_set "$dir/media" $clips
+flags=(--meta "$dir/media/metadata.json" "${sampling[@]}" --video_sample_size 384 --image_sample_size 384)
+begin=$(date +%s%N)
+"$VLT_BUILD/vprep" "${flags[@]}" --out "$dir/whole" --workers 1 >/dev/null 2>&1
+took=$((($(date +%s%N) - begin) / 1000000))
+# run N OUT: a shard a clip, or all that is committed in open ones
+run() {
+    if (($1 == 1)); then
+        exec "$VLT_BUILD/vprep" "${flags[@]}" "${shards[@]}" --out "$2" --workers 1
+    else
+        exec "$(dirname "$0")/../lib/ranks.sh" "$1" "$VLT_BUILD/vprep" "${flags[@]}" "${shards[@]}" --out "$2" --workers 1
+    fi
+}
+# how many are there; a file that was just being made holds none
+latents() {
+    local file
+    for file in "$1"/shard-*; do
+        rm -rf "$dir/look" && mkdir "$dir/look"
+        [ ! -e "$file" ] || ln "$file" "$dir/look/"
+        "$VLT_BUILD/tests/dump_dataset" "$dir/look" 2>/dev/null || true
+    done | awk '$1 == "latent" { print $2 }' | sort -u | wc -l
+}
+
+RANDOM=7
+killed=0 landed=0
+for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
+    shards=(--shard_seconds $((attempt % 2)).00001)
+    n=$((2 + RANDOM % 3))
+    run $n "$dir/cut" >"$dir/log" 2>&1 &
+    job=$!
+    # one in four at any moment, the others while clips are written
+    until ! kill -0 $job 2>/dev/null || { ((attempt % 4 == 3)) && [ -n "$(pgrep -P $job)" ]; } ||
+        ls "$dir/cut" 2>/dev/null | grep -q '^shard-open'; do sleep 0.02; done
+    wait_ms=$((RANDOM % (took + 1)))
+    ((attempt % 4 == 3)) || wait_ms=$((wait_ms / n))
+    sleep "$((wait_ms / 1000)).$(printf '%03d' $((wait_ms % 1000)))"
+    mapfile -t ranks < <(pgrep -P $job || true)
+    if ((${#ranks[@]} == n)) && kill -9 "${ranks[RANDOM % n]}" 2>/dev/null && ! wait $job; then
+        killed=$((killed + 1))
+    else
+        wait $job || bad "a job that nobody killed failed"
+        took=$((took * 9 / 10))
+        rm -rf "$dir/cut"
+        continue
+    fi
+    had=0
+    [ ! -e "$dir/cut/manifest.json" ] || had=$(latents "$dir/cut")
+    landed=$((landed + (had > 0 && had < clips)))
+    ((RANDOM % 3)) || continue                       # killed again, in what was left
+    (run $((1 + RANDOM % 4)) "$dir/cut") >"$dir/log" 2>&1 || bad "going on"
+    grep -q " $((clips - had)) encoded, $had reused" "$dir/log" || bad "of $clips clips $had were there, and yet"
+    "$VLT_BUILD/vlat" verify "$dir/cut" >"$dir/log" || bad "damage"
+    same_values "$dir/whole" "$dir/cut"
+    [ "$(root "$dir/whole")" = "$(root "$dir/cut")" ] || bad "another root"
+    ! ls "$dir/cut" | grep -q 'open\|manifest.lock' || bad "something is left open"
+    rm -rf "$dir/cut"
+done
+echo "$killed jobs lost a rank in $attempt attempts, $landed of them while clips were written"
+[ "$killed" -eq "$kills" ]
