@@ -1,4 +1,4 @@
-/* What ranks do together, on as many as the launcher starts (comm.cmake: 1, 2, 3, 4). Every rank
+/* What ranks do together, on as many as the launcher starts (CMakeLists.txt: 1, 2, 3, 4). Every rank
  * runs every test and checks its own side. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  * losses and weights; checkpoints that another number of ranks goes on from; one rank's failure,
  * one rank's signal. Ranks are started by ranks.sh; without MPI the test is skipped.
  * $VLT_PROGRAM, $VLT_DEVICE: which vtrain of the build folder and on which device, if not "vtrain"
- * on "cpu" (device.cmake: on "host", whose memory only links between devices can share). */
+ * on "cpu" (tests/device: on "host", whose memory only links between devices can share). */
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
