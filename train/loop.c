@@ -7,6 +7,7 @@
 #include "common/memory/replay.h"
 #include "common/os/file.h"
 #include "common/os/map.h"
+#include "train/encoders.h"
 #include "train/output/report.h"
 #include "train/parallel/dist.h"
 #include "train/parallel/zero.h"
@@ -186,6 +187,7 @@ static int gradients(vtrain *t, loop *l, vc_err *err)
         if (err) *err = why;
     }
     if (!rc) rc = vtrain_trace_step(t, err);
+    if (!rc) rc = vtrain_encoders_check(t, false, err);
     return vc_comm_agree(t->comm, rc, err);
 }
 
@@ -344,6 +346,7 @@ static int save(vtrain *t, loop *l, vc_err *err)
     int rc = vtrain_dist_whole(t->dist, leads, err);
     if (!rc && t->zero) rc = vtrain_zero_gather(t->zero, leads, &t->adam, &t->ema, err);
     if (!rc && leads) note_aside(t, l, METRICS, vtrain_metrics_sync(t->metrics, &why), &why);
+    if (!rc) rc = vtrain_encoders_check(t, true, err);
     if (!rc && leads) rc = vtrain_save(t, err);
     if (t->zero) drop_state(t);
     vtrain_dist_part(t->dist);

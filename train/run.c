@@ -10,6 +10,7 @@
 #include "common/os/lock.h"
 #include "common/os/threads.h"
 #include "train/base.h"
+#include "train/encoders.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
 #include "train/output/ckpt.h"
@@ -389,6 +390,7 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     if (!rc) rc = vtrain_samples_open(t, err);
     t->base_bytes = vtrain_private_bytes();
     if (!rc) rc = open_config(t, err);
+    if (!rc) rc = vtrain_encoders_open(t, err);
     if (!rc) rc = open_scheduler(t, err);
     if (!rc) rc = check_objective(t, err);
     int told = 0;
@@ -445,6 +447,7 @@ static void close_run(vtrain *t)
     vt_params_close(t->params);
     vt_close(t->g);
     vtrain_base_close(t->base);
+    vtrain_encoders_close(t->encoders);
     vtrain_weights_close(t->weights);
     cJSON_Delete(t->model_config);
     vtrain_data_close(t->data);
@@ -481,6 +484,7 @@ int64_t vtrain_micros(const vtrain *t)
 static int begin_output(vtrain *t, vc_err *err)
 {
     int rc = vtrain_leads(t) ? open_output(t, err) : 0;
+    if (!rc) rc = vtrain_encoders_begin(t, err);
     if (!rc && vtrain_leads(t)) vtrain_save_foresee(t);
     if (!rc && t->cfg.trace_dir)
         rc = vtrain_trace_open(&t->trace, t->cfg.trace_dir, vc_comm_rank(t->comm), err);

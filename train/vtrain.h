@@ -5,7 +5,8 @@
  *     memory.c    what a step takes, beforehand    follow.c   which samples each epoch has
  *     loop.c      steps: accumulate, clip, log,    step.c     one micro-batch: noise, forward,
  *                 save, evaluate, sample, stop                loss, backward
- *     save.c      what a checkpoint holds          weights.h  the transformer's files, base.h which
+ *     save.c      what a checkpoint holds          weights.h  the transformer's files, base.h which;
+ *                                             encoders.h whether the others made the data
  *     data.h loader.h  latents in                  ckpt.h metrics.h report.h  results out
  *     dist.h zero.h    gradients and state over several ranks (docs/cluster.md)
  *     dit.h       transformers, families.c's table objective.h optim.h lora.h sample.h trace.h
@@ -167,6 +168,7 @@ typedef struct vtrain {
     struct vtrain_weights *weights;           /* what it started from (frozen ones borrow it), or
                                                * NULL: noise */
     struct vtrain_base *base;                 /* which those are, where it matters (base.h) */
+    struct vtrain_encoders *encoders;         /* the model's, beside the dataset's; rank 0's */
     vt_ctx *g;
     vt_params *params;
     void *model;

@@ -65,6 +65,17 @@ int vf_copy_room(const char *path, vc_err *err)
     return rc;
 }
 
+/* Encoders are alike, so are their weights: an older dataset does not tell them, others may. */
+static int take_weights(cJSON *head, const cJSON *other, vc_err *err)
+{
+    const cJSON *theirs = cJSON_GetObjectItemCaseSensitive(other, "weights");
+    if (!theirs || cJSON_HasObjectItem(head, "weights"))
+        return 0;
+    cJSON *copy = cJSON_Duplicate(theirs, true);
+    return copy && cJSON_AddItemToObject(head, "weights", copy)
+               ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
 static int make_head(cJSON **out, vf_dataset *const *from, int n, vc_err *err)
 {
     cJSON *head = *out = cJSON_Duplicate(vf_dataset_manifest(from[0]), true);
@@ -73,9 +84,12 @@ static int make_head(cJSON **out, vf_dataset *const *from, int n, vc_err *err)
         cJSON_DeleteItemFromObjectCaseSensitive(head, *f);
     if (n > 1)
         cJSON_DeleteItemFromObjectCaseSensitive(head, "part");
-    for (int i = 1; !rc && i < n; i++)
+    for (int i = 1; !rc && i < n; i++) {
         rc = vc_context(err, vf_head_families(head, vf_dataset_manifest(from[i]), err), "%s",
                         vf_dataset_path(from[i]));
+        if (!rc)
+            rc = take_weights(head, vf_dataset_manifest(from[i]), err);
+    }
     return rc;
 }
 

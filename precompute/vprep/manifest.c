@@ -44,6 +44,26 @@ static void add_encoders(cJSON *o, const vprep *p)
     }
 }
 
+static void add_hash(cJSON *o, const char *component, const prep_part *part)
+{
+    char hex[VF_KEY_HEX];
+
+    if (part->dir)
+        cJSON_AddStringToObject(o, component, vf_key_hex(hex, part->opts.weights));
+}
+
+/* A trainer, which has no encoders, compares these. The hashes follow from the fingerprints and lie
+ * beside them, not within what datasets are compared by: those of before there were any are alike. */
+static void add_weights(cJSON *o, const vprep *p)
+{
+    if (!p->family->pipeline)                /* built in */
+        return;
+    cJSON *w = cJSON_AddObjectToObject(o, "weights");
+    add_hash(w, "vae", &p->vae_part);
+    for (int i = 0; i < p->n_text; i++)
+        add_hash(w, p->family->text_slot[i], &p->text_part[i]);
+}
+
 /* Those that are not as they are without flags, so that older datasets can be gone on with. */
 static void add_switches(cJSON *s, const vb_rules *r)
 {
@@ -120,6 +140,7 @@ cJSON *vprep_manifest_head(const vprep *p)
     if (p->c.train_mode != PREP_NORMAL)
         add_conditions(o, p);
     add_encoders(o, p);
+    add_weights(o, p);
     cJSON_AddStringToObject(o, "latent_store", stores[p->c.latent_store]);
     cJSON_AddStringToObject(o, "dtype", vc_dtype_name(p->c.dtype));
     add_sampling(o, p);

@@ -521,6 +521,14 @@ void vtrain_data_close(vtrain_data *d)
 
 /* ---- what it holds ---- */
 
+bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, vf_key *k)
+{
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d->set[set].data),
+                                                        "weights");
+    const cJSON *w = cJSON_GetObjectItemCaseSensitive(all, component);
+    return cJSON_IsString(w) && vf_key_parse(k, w->valuestring);
+}
+
 const char *vtrain_data_family(const vtrain_data *d) { return d->set[0].head.family; }
 const char *vtrain_data_vae(const vtrain_data *d) { return d->set[0].head.vae_class; }
 const vtrain_norm *vtrain_data_norm(const vtrain_data *d) { return &d->norm; }

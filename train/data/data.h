@@ -76,6 +76,10 @@ int vtrain_data_open(vtrain_data **out, const vtrain_data_opts *o, char **note, 
 int vtrain_data_progress(const vc_list *paths, int *shards, bool *complete, vc_err *err);
 void vtrain_data_close(vtrain_data *d);                     /* NULL is fine */
 
+/* vf_model_hash of the weights that made the values: of "vae", or of a slot's text encoder. False:
+ * that dataset does not tell. */
+bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, vf_key *k);
+
 /* What the transformer wants beyond plain latents. fit->pad_front: clips get copies of their first
  * latent frame in front until their frames are a multiple of fit->mult[0]. fit->roles: the
  * conditions that the loader is to bring, scaled as family->scale says; the first sample of each

@@ -124,6 +124,22 @@ static int read_slots(vtrain_head *h, const cJSON *manifest, vc_err *err)
     return 0;
 }
 
+/* Of the VAE and of each slot; older datasets, imports and built-in encoders have none. */
+static int check_weights(const cJSON *manifest, vc_err *err)
+{
+    const cJSON *all, *w;
+    vf_key k;
+    if (!cJSON_HasObjectItem(manifest, "weights"))
+        return 0;
+    int rc = vf_json_obj(manifest, "weights", &all, err);
+    if (rc)
+        return rc;
+    cJSON_ArrayForEach(w, all)
+        if (!cJSON_IsString(w) || !vf_key_parse(&k, w->valuestring))
+            return vc_fail(err, VC_EFORMAT, "weights: %.40s: 32 hex digits expected", w->string);
+    return 0;
+}
+
 int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err)
 {
     const cJSON *norm;
@@ -131,7 +147,7 @@ int vtrain_head_read(vtrain_head *h, const cJSON *manifest, vc_err *err)
     *h = (vtrain_head){ .train_mode = "normal", .norm = { .scaling = 1 } };
     if ((rc = vf_json_str(manifest, "family", &h->family, err)) ||
         (rc = vf_json_str_opt(manifest, "train_mode", &h->train_mode, err)) ||
-        (rc = read_vae(h, manifest, err)) ||
+        (rc = read_vae(h, manifest, err)) || (rc = check_weights(manifest, err)) ||
         (rc = vf_json_obj(manifest, "normalization", &norm, err)))
         return rc;
     rc = read_norm(&h->norm, norm, "mean", "std", h->channels, err);

@@ -1,0 +1,280 @@
+#include "train/encoders.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/os/file.h"
+#include "formats/tensors/model.h"
+
+#define REMEMBERED "weights.json"
+enum { MAX_REMEMBERED = 1 << 20, NAP = 20000000 };           /* bytes; ns */
+
+/* A component of the model that a dataset tells the weights of. */
+typedef struct part {
+    char *path, *set;                         /* its folder; the dataset that tells */
+    bool vae;
+    vf_key files, is, made;                   /* its vf_model_files; its weights, the dataset's */
+    double bytes;
+    bool known, tried, judged;                /* is; hashed, or in vain; compared */
+    int rc;                                   /* of hashing it */
+    vc_err why;
+} part;
+
+struct vtrain_encoders {
+    part part[1 + VTRAIN_TEXTS];
+    int n;
+    pthread_t thread;
+    bool started, news;                       /* news: hashes that are not remembered yet */
+    atomic_bool done;                         /* parts are the thread's until then */
+    volatile int stop;
+};
+
+static bool same_key(const vf_key *a, const vf_key *b)
+{
+    return !memcmp(a, b, sizeof *a);
+}
+
+/* ---- which parts ---- */
+
+/* Datasets that do not tell are as those that do: their fingerprints were compared. */
+static const char *dataset_of(const vtrain *t, const char *component, vf_key *made)
+{
+    for (int i = 0; i < vtrain_data_sets(t->data); i++)
+        if (vtrain_data_weights(t->data, i, component, made))
+            return vf_dataset_path(vtrain_data_set(t->data, i));
+    return NULL;
+}
+
+static int add_part(vtrain_encoders *e, const vtrain *t, const char *component, vc_err *err)
+{
+    part *p = &e->part[e->n];
+    *p = (part){ .vae = !strcmp(component, "vae") };
+    const char *set = dataset_of(t, component, &p->made);
+    if (!set) return 0;
+    p->path = vc_path_join(t->cfg.model, component);
+    p->set = strdup(set);
+    e->n++;
+    if (!p->path || !p->set) return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = vc_file_exists(p->path) ? vf_model_files(&p->files, &p->bytes, p->path, &p->why) : 0;
+    if (rc) vc_warn(t->ui, "%s: not compared with what made %s", p->why.text, p->set);
+    p->tried = rc || p->bytes <= 0;           /* a model's folder need not hold them */
+    return 0;
+}
+
+/* ---- what is remembered ---- */
+
+static const char *text_of(const cJSON *o, const char *field)
+{
+    const char *s = "";
+    vf_json_str_opt(o, field, &s, NULL);
+    return s;
+}
+
+static void recall_one(vtrain_encoders *e, const cJSON *o)
+{
+    vf_key files, weights;
+    if (!vf_key_parse(&files, text_of(o, "files"))) return;
+    if (!vf_key_parse(&weights, text_of(o, "weights"))) return;
+    for (int i = 0; i < e->n; i++) {
+        part *p = &e->part[i];
+        if (p->tried || !same_key(&p->files, &files)) continue;
+        p->is = weights;
+        p->known = p->tried = true;
+    }
+}
+
+/* What cannot be read is hashed again. */
+static void recall(vtrain_encoders *e, const char *out)
+{
+    cJSON *all = NULL;
+    const cJSON *o;
+    char *path = vc_path_join(out, REMEMBERED);
+    if (path && !vf_json_read(&all, path, MAX_REMEMBERED, NULL))
+        cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(all, "weights"))
+            recall_one(e, o);
+    cJSON_Delete(all);
+    free(path);
+}
+
+static cJSON *remembered(const vtrain_encoders *e)
+{
+    char files[VF_KEY_HEX], weights[VF_KEY_HEX];
+    cJSON *all = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(all, "weights");
+    for (int i = 0; list && i < e->n; i++) {
+        const part *p = &e->part[i];
+        cJSON *o = p->known ? cJSON_CreateObject() : NULL;
+        if (!p->known) continue;
+        if (!cJSON_AddItemToArray(list, o) || !cJSON_AddStringToObject(o, "path", p->path) ||
+            !cJSON_AddStringToObject(o, "files", vf_key_hex(files, p->files)) ||
+            !cJSON_AddStringToObject(o, "weights", vf_key_hex(weights, p->is)))
+            list = NULL;
+    }
+    if (list) return all;
+    cJSON_Delete(all);
+    return NULL;
+}
+
+/* Without it the next run hashes them again, which is no reason to end this one. */
+static void remember(const vtrain *t, vtrain_encoders *e)
+{
+    vc_err why = { 0 };
+    if (!e->news) return;
+    e->news = false;
+    cJSON *o = remembered(e);
+    char *text = o ? vf_json_line(o) : NULL;
+    char *path = vc_path_join(t->cfg.output_dir, REMEMBERED);
+    int rc = text && path ? vc_file_write(path, text, strlen(text), &why)
+                          : vc_fail(&why, VC_ENOMEM, "%s: out of memory", REMEMBERED);
+    if (rc) vc_warn(t->ui, "%s", why.text);
+    free(path);
+    free(text);
+    cJSON_Delete(o);
+}
+
+/* ---- hashing ---- */
+
+static void hash(part *p, const volatile int *stop)
+{
+    vf_model *m;
+    p->tried = true;
+    p->rc = vf_model_open(&m, p->path, &p->why);
+    if (p->rc) return;
+    p->rc = vc_maps_check(vf_model_hash(&p->is, m, stop, &p->why), &p->why);
+    p->known = p->rc == 0;
+    vf_model_close(m);
+}
+
+/* Whether it could be. One that is broken is none of the run's. */
+static int hashed(const vtrain *t, vtrain_encoders *e, const part *p, vc_err *err)
+{
+    bool ours = p->rc == VC_ESTOP || p->rc == VC_ETORN || p->rc == VC_ENOMEM;
+    e->news |= p->known;
+    if (!p->rc) return 0;
+    if (ours) return vc_fail(err, p->rc, "%s", p->why.text);
+    vc_warn(t->ui, "%s: %s: not compared with what made %s", p->path, p->why.text, p->set);
+    return 0;
+}
+
+static int hash_vae(const vtrain *t, vtrain_encoders *e, vc_err *err)
+{
+    char size[32];
+    int rc = 0;
+    for (int i = 0; !rc && i < e->n; i++) {
+        part *p = &e->part[i];
+        if (!p->vae || p->tried) continue;
+        vc_say(t->ui, "%s: hashing %s of weights, to compare them with what made %s", p->path,
+               vc_human_bytes(size, p->bytes), p->set);
+        hash(p, t->stop);
+        rc = hashed(t, e, p, err);
+    }
+    return rc;
+}
+
+static void *work(void *arg)
+{
+    vtrain_encoders *e = arg;
+    for (int i = 0; i < e->n && !e->stop; i++)
+        if (!e->part[i].tried) hash(&e->part[i], &e->stop);
+    atomic_store(&e->done, true);
+    return NULL;
+}
+
+/* ---- comparing ---- */
+
+/* Adds a part that differs to the list of them; NULL when out of memory. */
+static char *add_difference(char *list, const part *p)
+{
+    char is[VF_KEY_HEX], made[VF_KEY_HEX];
+    char *more = list ? vc_format("%s%s%s: other weights (XXH3-128 %s) than %s was made with (%s)",
+                                  list, *list ? "; " : "", p->path, vf_key_hex(is, p->is), p->set,
+                                  vf_key_hex(made, p->made)) : NULL;
+    free(list);
+    return more;
+}
+
+static int judge(const vtrain *t, vtrain_encoders *e, vc_err *err)
+{
+    char *list = strdup("");
+    for (int i = 0; i < e->n; i++) {
+        part *p = &e->part[i];
+        if (p->known && !p->judged && !same_key(&p->is, &p->made)) list = add_difference(list, p);
+        p->judged |= p->known;
+    }
+    int rc = !list ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
+    if (!rc && *list && t->cfg.allow_mismatch)
+        vc_warn(t->ui, "%s", list);
+    else if (!rc && *list)
+        rc = vc_fail(err, VC_EMISMATCH, "%s: give the --model that vprep was given, encode the "
+                     "dataset with this one, or --allow_mismatch", list);
+    free(list);
+    return rc;
+}
+
+/* ---- a run's ---- */
+
+int vtrain_encoders_open(vtrain *t, vc_err *err)
+{
+    if (!t->cfg.model || !vtrain_leads(t)) return 0;
+    vtrain_encoders *e = t->encoders = calloc(1, sizeof *e);
+    if (!e) return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = add_part(e, t, "vae", err);
+    for (int i = 0; !rc && i < vtrain_data_slots(t->data); i++)
+        rc = add_part(e, t, vtrain_data_slot(t->data, i)->name, err);
+    if (rc) return rc;
+    recall(e, t->cfg.output_dir);
+    rc = hash_vae(t, e, err);
+    return rc ? rc : judge(t, e, err);
+}
+
+int vtrain_encoders_begin(vtrain *t, vc_err *err)
+{
+    char size[32];
+    bool all = true;
+    vtrain_encoders *e = t->encoders;
+    for (int i = 0; e && i < e->n; i++) {
+        const part *p = &e->part[i];
+        if (p->tried) continue;
+        all = false;
+        vc_say(t->ui, "%s: hashing %s of weights beside the steps, to compare them with what made "
+               "%s", p->path, vc_human_bytes(size, p->bytes), p->set);
+    }
+    if (e) remember(t, e);
+    if (all) return 0;
+    if (pthread_create(&e->thread, NULL, work, e))
+        return vc_fail(err, VC_EFAIL, "cannot start a thread");
+    e->started = true;
+    return 0;
+}
+
+int vtrain_encoders_check(vtrain *t, bool wait, vc_err *err)
+{
+    vtrain_encoders *e = t->encoders;
+    const struct timespec nap = { .tv_nsec = NAP };
+    int rc = 0;
+    if (!e || !e->started) return 0;
+    while (wait && !atomic_load(&e->done) && !*t->stop)
+        nanosleep(&nap, NULL);
+    if (!atomic_load(&e->done)) return 0;
+    pthread_join(e->thread, NULL);
+    e->started = false;
+    for (int i = 0; !rc && i < e->n; i++)
+        if (!e->part[i].vae) rc = hashed(t, e, &e->part[i], err);
+    remember(t, e);
+    return rc ? rc : judge(t, e, err);
+}
+
+void vtrain_encoders_close(vtrain_encoders *e)
+{
+    if (!e) return;
+    e->stop = 1;
+    if (e->started) pthread_join(e->thread, NULL);
+    for (int i = 0; i < e->n; i++) {
+        free(e->part[i].path);
+        free(e->part[i].set);
+    }
+    free(e);
+}
