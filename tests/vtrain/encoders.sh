@@ -49,6 +49,23 @@ expect 0 'warning: .*both/text_encoder: other weights' train a allowed-3 --model
 expect 1 'both/vae: .*; both/text_encoder: .*--allow_mismatch' train a allowed-3 --model both "${lora[@]}" \
     --resume_from_checkpoint latest
 
+# ---- a hash that takes long: a checkpoint waits for it, a signal does not; one that cannot be kept ----
+held=open@t/text_encoder/diffusion:1:run                        # until there is a checkpoint
+hold() { export VLT_FAULT_RUN="i=0; until [ -e $1/checkpoint-1 ] || [ \$i = $2 ]; do i=\$((i+1)); sleep 0.05; done"; }
+hold long 40
+expect 1 't/text_encoder: other weights' fault $held "$vtrain" --latents a --output_dir long --train_batch_size 1 --threads 1 \
+    --model t "${lora[@]}"
+[ ! -e long/checkpoint-1 ] || wrong "a checkpoint did not wait"
+rm -rf long
+hold long 1000
+expect 143 'stopped after step 1' fault "$held;write@metrics.jsonl:1:term" "$vtrain" --latents a --output_dir long \
+    --train_batch_size 1 --threads 1 --model t --training_type lora --rank 2 --max_train_steps 100000000
+[ -e long/checkpoint-1 ] || wrong "a stop lost its step"
+expect 1 't/text_encoder: other weights' train a long --model t "${lora[@]}" --max_train_steps 2 --resume_from_checkpoint latest
+expect 0 'warning: .*weights.json' fault write@weights.json:1+:ENOSPC "$vtrain" --latents a --output_dir full --model m \
+    --train_batch_size 1 --threads 1 "${lora[@]}"
+expect 0 'm/vae: hashing' train a full --model m "${lora[@]}" --max_train_steps 2 --resume_from_checkpoint latest
+
 # ---- resumed: files that did not change are not read again; others are, and may be the same ----
 go_on() { train a "$1" --model m --training_type lora --rank 2 --max_train_steps "$2" --resume_from_checkpoint latest "${@:3}"; }
 expect 0 '' go_on same 2
