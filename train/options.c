@@ -37,8 +37,8 @@ static const vc_flag flags[] = {
     ROW(BOOLEAN, follow, "false", NULL, NULL,
         "train on a dataset that vprep still writes: what it has closed joins at the next epoch"),
     ROW(BOOLEAN, allow_mismatch, "false", NULL, NULL,
-        "a dataset whose encoders are not another's or --model's, and a checkpoint of other base "
-        "weights, are no errors"),
+        "a dataset whose encoders are not another's or --model's (by their weights' hash too), and "
+        "a checkpoint of other base weights, are no errors"),
     ROW(BOOLEAN, verify_data, "true", NULL, NULL, "check each value's checksum when first read"),
 
     GROUP("Model"),

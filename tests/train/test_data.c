@@ -410,6 +410,9 @@ static void test_hostile_manifest(void **state)
           "slot" },
         { "\"slot\":\"text_encoder\"", "\"slot\":\"../model\"", "slot: \"../model\" is no name" },
         { "\"family\": \"builtin\"", "\"family\": 7", "family" },
+        { "\"plan\":", "\"weights\": [], \"plan\":", "weights: expected an object" },
+        { "\"plan\":", "\"weights\": {\"vae\": 7}, \"plan\":", "weights: vae: 32 hex digits" },
+        { "\"plan\":", "\"weights\": {\"\": \"ffff\"}, \"plan\":", "weights: : 32 hex" },
         { "\"format\": 1", "\"format\": 99", "format" },
     };
     char *path = in_dir("c/manifest.json"), *text;
