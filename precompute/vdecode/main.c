@@ -15,6 +15,7 @@
 #include "common/os/streams.h"
 #include "common/os/threads.h"
 #include "formats/report/gallery.h"
+#include "formats/tensors/model.h"
 #include "precompute/media/write.h"
 #include "precompute/run/components.h"
 #include "precompute/vdecode/sheet.h"
@@ -71,6 +72,7 @@ static const vc_program program = {
 typedef struct decoder {
     options o;
     const vae_class *class;
+    char *dir;                               /* of its weights; NULL: built in */
     vae *vae;
     vae_info info;
     vc_progress *progress;
@@ -246,6 +248,28 @@ static int write_sheet(const decoder *d, sheet *s, const char *dir, vc_err *err)
     return rc;
 }
 
+/* Another VAE of the class makes pictures, but not those that were encoded. */
+static int compare_weights(const decoder *d, const vf_dataset *set, vc_err *err)
+{
+    const cJSON *all = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(set), "weights");
+    const cJSON *vae_of = cJSON_GetObjectItemCaseSensitive(all, "vae");
+    char is[VF_KEY_HEX];
+    vf_model *m;
+    vf_key k;
+
+    if (!d->dir || !cJSON_IsString(vae_of))
+        return 0;
+    int rc = vf_model_open(&m, d->dir, err);
+    if (rc)
+        return rc;
+    rc = vf_model_hash(&k, m, vc_stop_flag(), err);
+    vf_model_close(m);
+    if (!rc && strcmp(vf_key_hex(is, k), vae_of->valuestring))
+        vc_warn(d->progress, "%s: other weights (XXH3-128 %s) than %s was made with (%.32s)", d->dir, is,
+                vf_dataset_path(set), vae_of->valuestring);
+    return rc;
+}
+
 static int decode_dataset(decoder *d, const char *path, vc_err *err)
 {
     vf_dataset *set;
@@ -263,6 +287,7 @@ static int decode_dataset(decoder *d, const char *path, vc_err *err)
     if (!rc && strcmp(class, d->info.class))
         rc = vc_fail(err, VC_EMISMATCH, "%s was made by %s, and %s would decode it: give --model "
                      "or --vae", path, class, d->info.class);
+    if (!rc) rc = compare_weights(d, set, err);
     if (!rc && d->o.sheet) rc = sheet_open(&s, err);
     vc_progress_begin(d->progress, "decoding", "samples", vf_dataset_count(set));
     if (!rc) rc = chosen_samples(d, set, s, err);
@@ -404,20 +429,18 @@ static int decode_input(decoder *d, const char *in, vc_err *err)
 static int open_vae(decoder *d, vc_err *err)
 {
     encoder_opts o = { .dtype = VC_F32, .device = d->o.device, .tiling = d->o.vae_tiling };
-    char *dir = NULL, class[80];
+    char class[80];
     int rc = 0;
 
     d->class = &vae_builtin;
     if (d->o.model || d->o.vae) {
         o.dtype = d->o.vae_dtype == VC_DTYPE_NONE ? VC_BF16 : d->o.vae_dtype;
-        rc = prep_component_dir(&dir, d->o.model, d->o.vae, "vae", "vae", err);
-        if (!rc) rc = prep_component_class(class, sizeof class, dir, err);
+        rc = prep_component_dir(&d->dir, d->o.model, d->o.vae, "vae", "vae", err);
+        if (!rc) rc = prep_component_class(class, sizeof class, d->dir, err);
         if (!rc) rc = prep_vae_by_class(&d->class, class, err);
-        o.dir = dir;
+        o.dir = d->dir;
     }
-    if (!rc) rc = d->class->open(&d->vae, &o, &d->info, err);
-    free(dir);
-    return rc;
+    return rc ? rc : d->class->open(&d->vae, &o, &d->info, err);
 }
 
 static int run(decoder *d, const vc_list *in, vc_err *err)
@@ -432,6 +455,7 @@ static int run(decoder *d, const vc_list *in, vc_err *err)
         vc_say(d->progress, "%llu decoded", (unsigned long long)d->done);
     if (d->class)
         d->class->close(d->vae);
+    free(d->dir);
     return rc;
 }
 

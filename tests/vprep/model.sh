@@ -75,6 +75,12 @@ done
 check "wrong VAE" 1 "$vdecode" "$dir/c" --out "$dir/png" && says "give --model"
 check decode 0 "$vdecode" "$dir/c" --model "$dir/m" --out "$dir/png" --format png && says "4 decoded"
 ls "$dir/png/000000000000-000-008.png" >/dev/null
+says_not warning
+cp -r "$dir/m/vae" "$dir/other-vae"
+weights=$dir/other-vae/diffusion_pytorch_model.safetensors
+printf '\x01' | dd of="$weights" bs=1 seek=$(($(stat -c %s "$weights") - 1)) conv=notrunc 2>/dev/null
+check "another VAE" 0 "$vdecode" "$dir/c" --vae "$dir/other-vae" --out "$dir/png3" --samples 1 && says "1 decoded"
+says "warning: $dir/other-vae: other weights.*$dir/c was made with"
 check "decode by --vae" 0 "$vdecode" "$dir/c" --vae "$dir/m/vae" --vae_dtype f32 --vae_tiling --out "$dir/png2" --samples 1
 says "1 decoded"
 echo "all as expected"
