@@ -148,30 +148,27 @@ static void hash(part *p, const volatile int *stop)
     vf_model_close(m);
 }
 
-/* Whether it could be. One that is broken is none of the run's. */
-static int hashed(const vtrain *t, vtrain_encoders *e, const part *p, vc_err *err)
+/* One that is broken is none of the run's; of a torn file its steps hear besides. */
+static void hashed(const vtrain *t, vtrain_encoders *e, const part *p)
 {
-    bool ours = p->rc == VC_ESTOP || p->rc == VC_ETORN || p->rc == VC_ENOMEM;
     e->news |= p->known;
-    if (!p->rc) return 0;
-    if (ours) return vc_fail(err, p->rc, "%s", p->why.text);
-    vc_warn(t->ui, "%s: %s: not compared with what made %s", p->path, p->why.text, p->set);
-    return 0;
+    if (p->rc)
+        vc_warn(t->ui, "%s: %s: not compared with what made %s", p->path, p->why.text, p->set);
 }
 
 static int hash_vae(const vtrain *t, vtrain_encoders *e, vc_err *err)
 {
     char size[32];
-    int rc = 0;
-    for (int i = 0; !rc && i < e->n; i++) {
+    for (int i = 0; i < e->n; i++) {
         part *p = &e->part[i];
         if (!p->vae || p->tried) continue;
         vc_say(t->ui, "%s: hashing %s of weights, to compare them with what made %s", p->path,
                vc_human_bytes(size, p->bytes), p->set);
         hash(p, t->stop);
-        rc = hashed(t, e, p, err);
+        if (p->rc == VC_ESTOP) return vc_fail(err, p->rc, "stopped");
+        hashed(t, e, p);
     }
-    return rc;
+    return 0;
 }
 
 static void *work(void *arg)
@@ -254,17 +251,16 @@ int vtrain_encoders_check(vtrain *t, bool wait, vc_err *err)
 {
     vtrain_encoders *e = t->encoders;
     const struct timespec nap = { .tv_nsec = NAP };
-    int rc = 0;
     if (!e || !e->started) return 0;
     while (wait && !atomic_load(&e->done) && !*t->stop)
         nanosleep(&nap, NULL);
     if (!atomic_load(&e->done)) return 0;
     pthread_join(e->thread, NULL);
     e->started = false;
-    for (int i = 0; !rc && i < e->n; i++)
-        if (!e->part[i].vae) rc = hashed(t, e, &e->part[i], err);
+    for (int i = 0; i < e->n; i++)
+        if (!e->part[i].vae) hashed(t, e, &e->part[i]);
     remember(t, e);
-    return rc ? rc : judge(t, e, err);
+    return judge(t, e, err);
 }
 
 void vtrain_encoders_close(vtrain_encoders *e)

@@ -249,25 +249,25 @@ static int write_sheet(const decoder *d, sheet *s, const char *dir, vc_err *err)
 }
 
 /* Another VAE of the class makes pictures, but not those that were encoded. */
-static int compare_weights(const decoder *d, const vf_dataset *set, vc_err *err)
+static void compare_weights(const decoder *d, const vf_dataset *set)
 {
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(set), "weights");
     const cJSON *vae_of = cJSON_GetObjectItemCaseSensitive(all, "vae");
     char is[VF_KEY_HEX];
-    vf_model *m;
+    vf_model *m = NULL;
     vf_key k;
+    vc_err why;
 
     if (!d->dir || !cJSON_IsString(vae_of))
-        return 0;
-    int rc = vf_model_open(&m, d->dir, err);
-    if (rc)
-        return rc;
-    rc = vf_model_hash(&k, m, vc_stop_flag(), err);
+        return;
+    int rc = vf_model_open(&m, d->dir, &why);
+    if (!rc) rc = vf_model_hash(&k, m, vc_stop_flag(), &why);
     vf_model_close(m);
-    if (!rc && strcmp(vf_key_hex(is, k), vae_of->valuestring))
+    if (rc && rc != VC_ESTOP)
+        vc_warn(d->progress, "%s: not compared with what made %s", why.text, vf_dataset_path(set));
+    else if (!rc && strcmp(vf_key_hex(is, k), vae_of->valuestring))
         vc_warn(d->progress, "%s: other weights (XXH3-128 %s) than %s was made with (%.32s)", d->dir, is,
                 vf_dataset_path(set), vae_of->valuestring);
-    return rc;
 }
 
 static int decode_dataset(decoder *d, const char *path, vc_err *err)
@@ -287,7 +287,7 @@ static int decode_dataset(decoder *d, const char *path, vc_err *err)
     if (!rc && strcmp(class, d->info.class))
         rc = vc_fail(err, VC_EMISMATCH, "%s was made by %s, and %s would decode it: give --model "
                      "or --vae", path, class, d->info.class);
-    if (!rc) rc = compare_weights(d, set, err);
+    if (!rc) compare_weights(d, set);
     if (!rc && d->o.sheet) rc = sheet_open(&s, err);
     vc_progress_begin(d->progress, "decoding", "samples", vf_dataset_count(set));
     if (!rc) rc = chosen_samples(d, set, s, err);

@@ -66,6 +66,13 @@ expect 0 'warning: .*weights.json' fault write@weights.json:1+:ENOSPC "$vtrain" 
     --train_batch_size 1 --threads 1 "${lora[@]}"
 expect 0 'm/vae: hashing' train a full --model m "${lora[@]}" --max_train_steps 2 --resume_from_checkpoint latest
 
+# cut short while it is read: the steps done are saved
+cp -r m torn
+export VLT_FAULT_RUN="until grep -q '\"step\":3,' torn-out/metrics.jsonl; do sleep 0.05; done; truncate -s 45056 torn/$text"
+expect 1 'was cut short' fault close@torn/text_encoder/diffusion:1:run "$vtrain" --latents a --output_dir torn-out --model torn \
+    --train_batch_size 1 --threads 1 --training_type lora --rank 2 --max_train_steps 100000000 --checkpointing_steps 100000000
+grep -q 'step [0-9]* is saved' got || wrong "steps were lost: $(cat got)"
+
 # ---- resumed: files that did not change are not read again; others are, and may be the same ----
 go_on() { train a "$1" --model m --training_type lora --rank 2 --max_train_steps "$2" --resume_from_checkpoint latest "${@:3}"; }
 expect 0 '' go_on same 2
