@@ -25,6 +25,7 @@ cp -r m both && cp v/$vae both/vae && cp t/$text both/text_encoder
 # ---- the model that made the dataset, wherever it lies ----
 expect 0 'm/vae: hashing' train a same --model m "${lora[@]}"
 grep -q '"path"' same/weights.json || wrong "no weights.json"
+expect 0 'no damage' "$vlat" verify same
 cp -r m n
 expect 0 '' train a copied --model n "${lora[@]}"
 
