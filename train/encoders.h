@@ -1,7 +1,8 @@
-/* encoders.h - whether the VAE and the text encoders that lie in --model are those that the datasets
- * were made with. No step needs them, but what a run trains is worth nothing with others. They are
- * compared by the hash of their weights, which manifests tell and OUT/weights.json remembers; a
- * dataset or a model that has none is not compared. Rank 0 looks; on others these do nothing. */
+/* encoders.h - whether the VAE and the text encoders that lie in --model are those that the
+ * datasets were made with. No step needs them, but what a run trains is worth nothing with others.
+ * They are compared by the hash of their weights, which manifests tell and OUT/weights.json
+ * remembers; a dataset or a model that has none is not compared. Rank 0 looks; on others these do
+ * nothing. */
 #ifndef VTRAIN_ENCODERS_H
 #define VTRAIN_ENCODERS_H
 

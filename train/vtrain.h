@@ -5,8 +5,8 @@
  *     memory.c    what a step takes, beforehand    follow.c   which samples each epoch has
  *     loop.c      steps: accumulate, clip, log,    step.c     one micro-batch: noise, forward,
  *                 save, evaluate, sample, stop                loss, backward
- *     save.c      what a checkpoint holds          weights.h  the transformer's files, base.h which;
- *                                             encoders.h whether the others made the data
+ *     save.c      what a checkpoint holds          weights.h  the transformer's files
+ *     base.h      which weights those are          encoders.h  whether the VAE and the texts' fit
  *     data.h loader.h  latents in                  ckpt.h metrics.h report.h  results out
  *     dist.h zero.h    gradients and state over several ranks (docs/cluster.md)
  *     dit.h       transformers, families.c's table objective.h optim.h lora.h sample.h trace.h
