@@ -4,7 +4,6 @@
 . "$(dirname "$0")/../lib/media.sh"
 . "$(dirname "$0")/../lib/vtrain.sh"
 vprep=$VLT_BUILD/vprep
-export VLT_SOURCE=$source/..
 
 small_set media 3
 "$VLT_BUILD/tests/make_model" "$dir/m" CogVideoXPipeline 4 >/dev/null 2>&1 || { echo "no model"; exit 1; }
