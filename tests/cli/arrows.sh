@@ -34,7 +34,7 @@ precompute/vae       common/base common/os common/tensor formats/tensors precomp
 precompute/run       buckets common/cli common/comm common/os formats/dataset formats/keys formats/metadata formats/tensors precompute precompute/media
 precompute/encode    common/os formats/keys precompute/media precompute/run
 precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys precompute/encode precompute/run
-precompute/vdecode   common/base common/cli common/os formats/report precompute/media precompute/run
+precompute/vdecode   common/base common/cli common/os formats/report formats/tensors precompute/media precompute/run
 train/diffusion      common/base common/os formats/json
 train/models         common/base common/os common/tensor formats/json formats/tensors train/diffusion
 train/data           buckets common/base common/cli common/os formats/dataset formats/tensors train/models
