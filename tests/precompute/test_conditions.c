@@ -327,7 +327,7 @@ static vf_row row = { .row = 1, .id = 77 };
 
 static vprep run_of(int mode)
 {
-    vprep p = { .meta = { &row, 1 }, .sources = &source };
+    vprep p = { .meta = { .rows = &row, .n = 1 }, .sources = &source };
     p.c.train_mode = mode;
     p.c.noise_variants = 2;
     p.c.latent_store = STORE_MOMENTS;

@@ -64,7 +64,7 @@ static void edited_plans(void **state)
                            { .id = 0x2222222222222222, .path = (char *)"b" } };
         vprep_source sources[2] = { { .ok = true, .is_video = true, .frames = 100 },
                                     { .ok = true, .frames = 1 } };
-        vprep p = { .meta = { rows, 2 }, .sources = sources };
+        vprep p = { .meta = { .rows = rows, .n = 2 }, .sources = sources };
         p.c.plan = path;
         vb_rules_default(&p.rules, vb_family_find("builtin"));
         assert_int_not_equal(plan_replay(&p, &err), 0);
