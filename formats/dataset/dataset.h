@@ -57,7 +57,8 @@ int vf_dataset_salvage(vf_dataset **out, const char *path,
 int vf_dataset_open_first(vf_dataset **out, const char *path, int shards, vc_err *err);
 void vf_dataset_close(vf_dataset *d);                        /* NULL is fine */
 
-/* Adds to the text of damage (rc VC_EFORMAT) in the dataset at path how it is mended. rc again. */
+/* Adds to the text of damage (rc VC_EFORMAT) in the dataset at path how it is mended, unless it says so
+ * already: the calls below do it by themselves, of a handle that is not salvaged. rc again. */
 int vf_dataset_remedy(const char *path, int rc, vc_err *err);
 
 /* How many shards are closed now, and whether the dataset is complete: for a reader that follows a

@@ -28,6 +28,7 @@ typedef struct prompt {
 
 struct vf_dataset {
     char *path;
+    bool salvaged;                           /* its damage is what the reader is here for */
     vf_manifest manifest;
     shard *shard;                            /* as in the manifest */
     int n_shards;
@@ -135,6 +136,23 @@ static int merge_entries(vf_dataset *d, vc_err *err)
     }
     free(heap);
     return rc;
+}
+
+/* ---- damage ---- */
+
+int vf_dataset_remedy(const char *path, int rc, vc_err *err)
+{
+    if (rc == VC_EFORMAT && err && !strstr(err->text, "--repair keeps what is good")) {
+        size_t n = strlen(err->text);
+        snprintf(err->text + n, sizeof err->text - n, "; vlat verify %s --repair keeps what is good, and "
+                 "says how vprep makes the rest anew", path);
+    }
+    return rc;
+}
+
+static int mendable(const vf_dataset *d, int rc, vc_err *err)
+{
+    return d->salvaged ? rc : vf_dataset_remedy(d->path, rc, err);
 }
 
 /* ---- opening ---- */
@@ -283,7 +301,7 @@ static int open_all(vf_dataset *d, extent want, const listener *l, vc_err *err)
     /* what the manifest names and the shards lack is damage; only a missing manifest is no
      * dataset */
     rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", d->path);
-    return l->fn ? rc : vf_dataset_remedy(d->path, rc, err);
+    return mendable(d, rc, err);
 }
 
 static int open_dataset(vf_dataset **out, const char *path, extent want, const listener *l,
@@ -294,6 +312,7 @@ static int open_dataset(vf_dataset **out, const char *path, extent want, const l
     if (!d)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     d->path = strdup(path);
+    d->salvaged = l->fn;
     int rc = d->path ? open_all(d, want, l, err)
                      : vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     if (rc) {
@@ -343,16 +362,6 @@ void vf_dataset_close(vf_dataset *d)
     vf_manifest_free(&d->manifest);
     free(d->path);
     free(d);
-}
-
-int vf_dataset_remedy(const char *path, int rc, vc_err *err)
-{
-    if (rc == VC_EFORMAT && err) {
-        size_t n = strlen(err->text);
-        snprintf(err->text + n, sizeof err->text - n, "; vlat verify %s --repair keeps what is good, and "
-                 "says how vprep makes the rest anew", path);
-    }
-    return rc;
 }
 
 /* ---- samples ---- */
@@ -437,9 +446,10 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
     *record = NULL;
     vf_sample_key(key, e->number, e->variant);
     int rc = vf_lmdb_get(s->m, &s->sample, key, VF_SAMPLE_KEY_LEN, &value, err);
-    if (rc)
-        return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: record %s", s->info->file,
-                          key);
+    if (rc) {
+        rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: record %s", s->info->file, key);
+        return mendable(d, rc, err);
+    }
 
     rc = vf_record_read(&r, record, (vf_bytes){ (const uint8_t *)key, VF_SAMPLE_KEY_LEN }, value,
                         err);
@@ -451,7 +461,7 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
         *record = NULL;
         rc = vc_fail(err, VC_EFORMAT, "record %s: its checksum differs", key);
     }
-    return vc_context(err, unless_torn(rc, value, err), "%s", s->info->file);
+    return mendable(d, vc_context(err, unless_torn(rc, value, err), "%s", s->info->file), err);
 }
 
 int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t *n, vc_err *err)
@@ -472,7 +482,7 @@ int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t 
             continue;
         *jpeg = v.data;
         *n = v.size;
-        return vc_context(err, rc, "%s: thumbnail %s", s->info->file, key);
+        return mendable(d, vc_context(err, rc, "%s: thumbnail %s", s->info->file, key), err);
     }
     return vc_fail(err, VC_ENOENT, "sample %s: no thumbnail", key);
 }
@@ -520,8 +530,10 @@ static int open_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *
     vf_bytes v;
     *st = NULL;
     int rc = find_value(d, text, k, e, &s, &v, err);
-    if (rc)
+    if (rc) {                                /* a finished dataset has all that its records name */
+        mendable(d, rc == VC_ENOENT && d->manifest.complete ? VC_EFORMAT : rc, err);
         return rc;
+    }
     rc = vf_safetensors_parse(st, v.data, v.size, err);
     if (!rc && check)
         rc = vf_safetensors_check(*st, err);
@@ -529,8 +541,9 @@ static int open_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *
         rc = unless_torn(rc, v, err);
         vf_safetensors_close(*st);
         *st = NULL;
-        return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: %s %s", s->info->file,
-                          value_name[text], vf_key_hex(hex, k));
+        rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: %s %s", s->info->file,
+                        value_name[text], vf_key_hex(hex, k));
+        return mendable(d, rc, err);
     }
     return 0;
 }
@@ -595,6 +608,6 @@ int vf_dataset_validation(const vf_dataset *d, uint32_t i, cJSON **record, vc_er
         rc = vf_lmdb_get(s->m, &t, key, 6, &v, err);
     if (!rc)
         rc = vf_record_parse(record, v, err);
-    return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: validation %s", s->info->file,
-                      key);
+    rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: validation %s", s->info->file, key);
+    return mendable(d, rc, err);
 }

@@ -132,7 +132,8 @@ static int open_text(xport_sample *s, const vf_dataset *d, int i, const cJSON *h
 {
     vf_key k;
     if (i >= XPORT_TEXTS || !cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
-        return vc_fail(err, VC_EFORMAT, "text key %d: 32 hex digits expected", i);
+        return vf_dataset_remedy(vf_dataset_path(d),
+                                 vc_fail(err, VC_EFORMAT, "text key %d: 32 hex digits expected", i), err);
     int rc = vf_dataset_text(d, k, true, &s->st[1 + i], err);
     if (rc)
         return rc;

@@ -113,7 +113,8 @@ static int put_sample(taring *t, uint32_t i, vc_err *err)
     if (!rc && !line) rc = vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = put_member(t, "json", line, strlen(line), err);
     if (!rc) rc = xport_refs(record, put_value, t, err);
-    if (!rc && !vf_dataset_thumb(t->x->d, i, &jpeg, &n, NULL)) rc = put_member(t, "jpg", jpeg, n, err);
+    int found = rc ? rc : vf_dataset_thumb(t->x->d, i, &jpeg, &n, err);
+    if (!rc && found != VC_ENOENT) rc = found ? found : put_member(t, "jpg", jpeg, n, err);
     free(line);
     cJSON_Delete(record);
     return rc;

@@ -60,7 +60,9 @@ static int copy_text(const xport_texts *t, vf_writer *w, const cJSON *hex, vc_er
     const void *data;
     size_t n;
     if (!cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
-        return vc_fail(err, VC_EFORMAT, "--texts: a text's key: 32 hex digits expected");
+        return vf_dataset_remedy(
+            vf_dataset_path(t->d),
+            vc_fail(err, VC_EFORMAT, "--texts: a text's key: 32 hex digits expected"), err);
     if (vf_writer_has_text(w, k))
         return 0;
     int rc = vf_dataset_bytes(t->d, true, k, &data, &n, err);

@@ -46,7 +46,7 @@ static int content_of(vf_key *k, const vf_dataset *d, uint32_t i, vc_err *err)
     cJSON *record;
     int rc = vf_dataset_sample(d, i, &record, err);
     if (rc)
-        return vf_dataset_remedy(vf_dataset_path(d), rc, err);
+        return rc;
     cJSON_DeleteItemFromObjectCaseSensitive(record, "sample");
     char *text = vf_json_line(record);
     if (text)
@@ -311,7 +311,7 @@ static int mark(const vf_dataset *d, const vf_expr *e, uint32_t *part, uint32_t 
     *found = 0;
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
         cJSON *record;
-        rc = vf_dataset_remedy(vf_dataset_path(d), vf_dataset_sample(d, i, &record, err), err);
+        rc = vf_dataset_sample(d, i, &record, err);
         asked a = { vf_dataset_entry(d, i), record };
         if (!rc)
             *found += part[i] = vf_expr_holds(e, get_value, &a);

@@ -127,7 +127,7 @@ static int print_value(const vlat *v, const vf_dataset *d, bool text, const char
     vf_key k;
     vf_safetensors *st;
     if (!vf_key_parse(&k, hex))
-        return vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", what);
+        return vf_dataset_remedy(v->path, vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", what), err);
     int rc = text ? vf_dataset_text(d, k, true, &st, err) : vf_dataset_latent(d, k, true, &st, err);
     if (rc)
         return rc;
@@ -184,20 +184,21 @@ static bool jpeg_size(const uint8_t *p, size_t n, int *w, int *h)
     return false;
 }
 
-static void print_thumb(const vlat *v, const vf_dataset *d, uint32_t i)
+static int print_thumb(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *err)
 {
     const void *jpeg;
     size_t n;
-    int w, h;
-    if (vf_dataset_thumb(d, i, &jpeg, &n, NULL)) {
+    int w, h, rc = vf_dataset_thumb(d, i, &jpeg, &n, err);
+    if (rc == VC_ENOENT)
         fputs("no thumbnail\n", v->out);
-        return;
-    }
+    if (rc)
+        return rc == VC_ENOENT ? 0 : rc;
     if (jpeg_size(jpeg, n, &w, &h))
         fprintf(v->out, "thumbnail %dx%d, %zu bytes\n", w, h, n);
     else
         fprintf(v->out, "thumbnail of %zu bytes, no JPEG\n", n);
     vlat_draw(v, jpeg, n);
+    return 0;
 }
 
 static int show_sample(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *err)
@@ -217,7 +218,7 @@ static int show_sample(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *e
     if (!rc)
         rc = print_texts(v, d, record, err);
     if (!rc)
-        print_thumb(v, d, i);
+        rc = print_thumb(v, d, i, err);
     cJSON_Delete(record);
     return rc;
 }

@@ -195,7 +195,11 @@ static int add_card(vf_html *h, const vf_dataset *d, uint32_t i, vc_err *err)
     int rc = vf_dataset_sample(d, i, &record, err);
     if (rc)
         return rc;
-    vf_dataset_thumb(d, i, &jpeg, &n, NULL);         /* NULL and 0 where there is none */
+    rc = vf_dataset_thumb(d, i, &jpeg, &n, err);
+    if (rc && rc != VC_ENOENT) {
+        cJSON_Delete(record);
+        return rc;
+    }
     snprintf(title, sizeof title, "%s  %s, %" PRIu32 " frame%s",
              vf_sample_key(key, e->number, e->variant), vlat_size(size, record), e->frames,
              e->frames == 1 ? "" : "s");

@@ -201,7 +201,7 @@ int prep_stock_take(vprep *p, bool text, vf_key k, vc_err *err)
             return vc_fail(err, rc, "--reuse %s: %s", vf_dataset_path(from->d), why.text);
         if (rc) {
             if (rc != VC_ENOENT)
-                vc_warn(p->progress, "--reuse %s: %s: made anew", vf_dataset_path(from->d),
+                vc_warn(p->progress, "--reuse %s: made anew: %s", vf_dataset_path(from->d),
                         why.text);
             continue;
         }

@@ -82,7 +82,7 @@ cp -r "$dir/a" "$dir/bad"
 at=$(grep -abo '"xxh3"' "$dir/bad/shard-00000.lmdb" | head -1 | cut -d: -f1)
 printf '\xff\xff\xff' | dd of="$dir/bad/shard-00000.lmdb" bs=1 seek=$((at + 200)) conv=notrunc 2>/dev/null
 check damaged 0 "$vprep" "${at64[@]}" --out "$dir/f" --reuse "$dir/bad"
-says "warning: --reuse $dir/bad: shard-00000.lmdb" && says "1 encoded, 6 reused" && same_values "$dir/f" "$dir/a"
+says "warning: --reuse $dir/bad: made anew: shard-00000.lmdb.*--repair" && says "1 encoded, 6 reused" && same_values "$dir/f" "$dir/a"
 
 # ---- repaired: what was lost is encoded again by the list, and the plan is that of all samples ----
 check damaged 1 "$vlat" verify "$dir/bad"

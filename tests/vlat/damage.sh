@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Damage of a record, a latent or a text: every command that meets it fails, and names the remedy once.
+. "$(dirname "$0")/../lib/media.sh"
+set -u
+PATH=$VLT_BUILD:$PATH
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+bad=0
+
+small_set media 4
+vprep --meta media/metadata.json --out good "${sampling[@]}" --quiet >log 2>&1 || { cat log; exit 1; }
+tool=$VLT_BUILD/tests/xport_dataset
+{
+    "$tool" make wan wan2.1 mode f32 bf16
+    vlat split wan --by bucket --out wan
+    "$tool" make fine wan2.1 moments bf16 bf16
+    "$tool" make ttt cogvideox moments bf16 bf16
+    "$tool" make cog cogvideox sample bf16 bf16
+    vlat split cog --by bucket --out cog
+    vlat export wan --to musubi --out cache
+} >log 2>&1 || { cat log; exit 1; }
+
+# hurt SET record|latent|text|lost|thumb|cut: `hurt` is SET with its records, latents or texts damaged, its texts'
+# keys lost, the pages of its thumbnails damaged, or a shard cut short
+hurt()
+{
+    local in=shard what='s/"xxh3":"..../"xxh3":"0000/g' at
+    rm -rf hurt && cp -r "$1" hurt
+    case $2 in
+    record) what='s/{"sample":/{"sampl\xff":/g' ;;
+    text) in=text ;;
+    thumb)                                   # the flags of pages that begin with a JPEG
+        for at in $(LC_ALL=C grep -aboP '\xff\xd8\xff' hurt/shard-00000.lmdb | awk -F: '$1 % 4096 == 16 { print $1 - 6 }'); do
+            printf '\xff' | dd of=hurt/shard-00000.lmdb bs=1 seek=$at conv=notrunc status=none
+        done
+        return ;;
+    cut)
+        truncate -s -4096 hurt/shard-00000.lmdb
+        return ;;
+    lost) in=text what='s/[0-9a-f]\{32\}/00000000000000000000000000000000/g' ;;
+    esac
+    LC_ALL=C sed -i "$what" hurt/$in-00000.lmdb
+}
+key=$(vlat list good --json | sed -n '2s/.*"latent_key":"\([0-9a-f]*\)".*/\1/p')
+
+# SET | what is damaged | the commands that read it
+while IFS='|' read -r set kinds command; do
+    for kind in $kinds; do
+        hurt $set $kind
+        rm -rf out out-00 out.part
+        said=$(eval "$command" 2>&1 >log)
+        status=$?
+        if [ $status -ne 1 ] || ! grep -q '; vlat verify hurt --repair keeps what is good' <<<"$said"; then
+            echo "$command: a damaged $kind: status $status, $said"
+            bad=1
+        elif grep -q 'vlat verify.*vlat verify' <<<"$said"; then
+            echo "$command: the remedy twice: $said"
+            bad=1
+        fi
+    done
+done <<'TABLE'
+good|cut|vlat info hurt
+good|record cut|vlat list hurt
+good|record cut|vlat list hurt --json
+good|record latent text lost cut|vlat show hurt 1
+good|thumb|vlat show hurt 3
+good|latent cut|vlat show hurt $key
+good|record thumb cut|vlat report hurt --out out
+good|record cut|vlat diff hurt good
+good|record cut|vlat diff good hurt
+good|record cut|vlat select hurt 'sample >= 0' --out out
+good|record latent text lost thumb cut|vlat merge hurt good --out out
+good|record latent text lost thumb cut|vlat split hurt --n 1 --out out
+good|record latent text lost thumb cut|vlat gc hurt
+good|record latent text lost thumb cut|vlat export hurt --to safetensors --out out
+good|record latent text lost thumb cut|vlat export hurt --to webdataset --out out
+wan|record latent text lost cut|vlat export hurt --to musubi --out out
+wan|record latent text lost cut|vlat export hurt --to diffsynth --out out
+wan|record latent text lost cut|vlat export hurt --to diffusion-pipe --out out
+wan-3x4x6|record latent text lost cut|vlat export hurt --to causvid --out out
+fine|record latent text lost cut|vlat export hurt --to finetrainers --out out
+ttt|record latent text lost cut|vlat export hurt --to ttt-video --out out
+cog-3x4x6|record latent text lost cut|vlat export hurt --to cogvideo --out out
+wan|record text lost cut|vlat import cache --from musubi --texts hurt --out out
+good|record latent cut|vdecode hurt --out out
+good|record latent text lost cut|vtrain --latents hurt --output_dir out --max_train_steps 9 --dit_width 16 --dit_layers 1 --dit_heads 1
+TABLE
+exit $bad
