@@ -11,7 +11,7 @@ struct vtrain_base {
     vtrain_base_id id;                        /* path borrowed */
     pthread_t thread;
     bool started, known;                      /* known: id.weights is there */
-    volatile int stop;
+    atomic_int stop;
     int rc;                                   /* the thread's */
     vc_err err;
 };

@@ -30,7 +30,7 @@ struct vtrain_encoders {
     pthread_t thread;
     bool started, news;                       /* news: hashes that are not remembered yet */
     atomic_bool done;                         /* parts are the thread's until then */
-    volatile int stop;
+    atomic_int stop;
 };
 
 static bool same_key(const vf_key *a, const vf_key *b)
@@ -137,7 +137,7 @@ static void remember(const vtrain *t, vtrain_encoders *e)
 
 /* ---- hashing ---- */
 
-static void hash(part *p, const volatile int *stop)
+static void hash(part *p, const atomic_int *stop)
 {
     vf_model *m;
     p->tried = true;

@@ -9,7 +9,7 @@
 
 enum { EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
-static int status_of(int rc, const volatile int *stop)
+static int status_of(int rc, const atomic_int *stop)
 {
     if (rc == VC_EUSAGE) return EXIT_USAGE;
     if (rc == VC_ESTOP) return EXIT_SIGNAL + (*stop ? *stop : SIGTERM);   /* another rank's */

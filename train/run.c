@@ -493,7 +493,7 @@ static int begin_output(vtrain *t, vc_err *err)
 
 /* Collective calls stand between agreements: none is reached by a part of the ranks. */
 int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
-               vc_progress *ui, const volatile int *stop, vc_err *err)
+               vc_progress *ui, const atomic_int *stop, vc_err *err)
 {
     vtrain t = { .cfg = *c, .comm = comm, .ui = ui, .stop = stop, .out = out, .lock = -1 };
     int rc = vc_comm_agree(comm, vc_maps_check(open_run(&t, set, err), err), err);

@@ -15,6 +15,7 @@
 #ifndef VTRAIN_VTRAIN_H
 #define VTRAIN_VTRAIN_H
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "common/cli/flags.h"
@@ -150,7 +151,7 @@ typedef struct vtrain {
     vtrain_config cfg;
     vc_comm *comm;                            /* the ranks */
     vc_progress *ui;                          /* rank 0's; NULL on others */
-    const volatile int *stop;                 /* a signal's number, or 0 */
+    const atomic_int *stop;                 /* a signal's number, or 0 */
     FILE *out;                                /* for results: a dry run's plan; rank 0's */
 
     vtrain_data *data;
@@ -202,7 +203,7 @@ typedef struct vtrain {
  * wrong. A dry run prints its plan to out; any other sends it to ui. Collective over comm: all
  * ranks return the same. Rank 0 alone writes and speaks (but for traces and validation samples). */
 int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
-               vc_progress *ui, const volatile int *stop, vc_err *err);
+               vc_progress *ui, const atomic_int *stop, vc_err *err);
 /* Whether this rank writes what the run leaves; micro-batches of a step, over all ranks. */
 bool vtrain_leads(const vtrain *t);
 int64_t vtrain_micros(const vtrain *t);

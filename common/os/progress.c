@@ -456,7 +456,7 @@ char *vc_human_count(char buf[32], uint64_t n)
 }
 
 /* Signals belong to the process, hence the one variable of the program that is not in a handle. */
-static volatile sig_atomic_t stop_signal;
+static atomic_int stop_signal;
 
 static void on_stop(int sig)
 {
@@ -485,7 +485,7 @@ int vc_catch_stop(vc_err *err)
     return vc_maps_guard(err);
 }
 
-const volatile int *vc_stop_flag(void)
+const atomic_int *vc_stop_flag(void)
 {
     return &stop_signal;
 }

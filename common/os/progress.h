@@ -8,6 +8,7 @@
 #define VC_PROGRESS_H
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -52,6 +53,6 @@ char *vc_human_count(char buf[32], uint64_t n);
  * are. Also ignores SIGXFSZ and SIGPIPE and guards the maps (map.h), so that a full or a bad disk
  * is an error and not a death. */
 int vc_catch_stop(vc_err *err);
-const volatile int *vc_stop_flag(void);
+const atomic_int *vc_stop_flag(void);
 
 #endif

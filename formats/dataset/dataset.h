@@ -14,6 +14,7 @@
 #ifndef VF_SHARDS_H
 #define VF_SHARDS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -233,6 +234,6 @@ typedef struct vf_verify_report {
  * not give (no permission, too many open files, a read error) is told too, but is no damage: nobody
  * knows what it holds, and what refers to what is not looked at then. VC_ENOENT: no dataset. */
 int vf_verify(const char *path, void (*found)(void *arg, const char *where, const char *what),
-              void *arg, const volatile int *stop, vf_verify_report *r, vc_err *err);
+              void *arg, const atomic_int *stop, vf_verify_report *r, vc_err *err);
 
 #endif

@@ -519,7 +519,7 @@ static int check_strays(vf_check *c, vc_err *err)
 }
 
 int vf_verify(const char *path, void (*told)(void *arg, const char *where, const char *what),
-              void *arg, const volatile int *stop, vf_verify_report *r, vc_err *err)
+              void *arg, const atomic_int *stop, vf_verify_report *r, vc_err *err)
 {
     *r = (vf_verify_report){ .latent = { INFINITY, -INFINITY }, .text = { INFINITY, -INFINITY } };
     vf_check c = { .dir = path, .found = told, .arg = arg, .stop = stop, .report = r };

@@ -16,7 +16,7 @@ typedef struct vf_check {
     const char *dir;
     void (*found)(void *arg, const char *where, const char *what);
     void *arg;
-    const volatile int *stop;
+    const atomic_int *stop;
     vf_verify_report *report;
     vf_manifest manifest;
     vf_lmdb **m;                             /* the shards that can be walked, else NULL */

@@ -121,7 +121,7 @@ vf_key vf_hasher_end(vf_hasher *h)
 /* ---- files ---- */
 
 static int hash_blocks(XXH3_state_t *s, int fd, uint8_t *buf, const char *path,
-                       const volatile int *stop, vc_err *err)
+                       const atomic_int *stop, vc_err *err)
 {
     for (;;) {
         if (stop && *stop)
@@ -137,7 +137,7 @@ static int hash_blocks(XXH3_state_t *s, int fd, uint8_t *buf, const char *path,
     }
 }
 
-int vf_hash_file(vf_key *k, const char *path, const volatile int *stop, vc_err *err)
+int vf_hash_file(vf_key *k, const char *path, const atomic_int *stop, vc_err *err)
 {
     *k = (vf_key){ { 0 } };
 

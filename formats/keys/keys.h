@@ -3,6 +3,7 @@
 #ifndef VF_KEYS_H
 #define VF_KEYS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,6 +29,6 @@ void vf_hasher_str(vf_hasher *h, const char *field, const char *s);
 void vf_hasher_int(vf_hasher *h, const char *field, int64_t v);
 vf_key vf_hasher_end(vf_hasher *h);
 /* XXH3-128 of a whole file, read in large blocks. */
-int vf_hash_file(vf_key *k, const char *path, const volatile int *stop, vc_err *err);
+int vf_hash_file(vf_key *k, const char *path, const atomic_int *stop, vc_err *err);
 
 #endif

@@ -27,7 +27,7 @@ vt_source vf_model_source(const vf_model *m);
 int vf_model_all_bound(const vf_model *m, vt_params *p, const char *const *spare, vc_err *err);
 /* XXH3-128 over the tensors in name order (name, type, shape, bytes): the weights' part of a
  * fingerprint. Reads every byte. VC_ESTOP when *stop is set; stop may be NULL. */
-int vf_model_hash(vf_key *k, const vf_model *m, const volatile int *stop, vc_err *err);
+int vf_model_hash(vf_key *k, const vf_model *m, const atomic_int *stop, vc_err *err);
 /* Which files of weights there are and when they changed (name, size, time, inode), wherever the
  * folder lies: the same means the same hash, without reading them. Adds their sizes to *bytes. */
 int vf_model_files(vf_key *k, double *bytes, const char *path, vc_err *err);

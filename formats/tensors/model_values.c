@@ -47,7 +47,7 @@ int vf_model_all_bound(const vf_model *m, vt_params *p, const char *const *spare
     return 0;
 }
 
-int vf_model_hash(vf_key *k, const vf_model *m, const volatile int *stop, vc_err *err)
+int vf_model_hash(vf_key *k, const vf_model *m, const atomic_int *stop, vc_err *err)
 {
     vf_hasher h;
 

@@ -107,7 +107,7 @@ typedef struct check {
     const char *const *only;
     vf_sums_found found;
     void *arg;
-    const volatile int *stop;
+    const atomic_int *stop;
     vf_sums_report *r;
     cJSON *sums;                                  /* name -> its entry, borrowed from the file's */
 } check;
@@ -283,7 +283,7 @@ static int check_added(check *c, const char *below, int depth, vc_err *err)
 }
 
 int vf_sums_check(const char *dir, const char *const *only, vf_sums_found found, void *arg,
-                  const volatile int *stop, vf_sums_report *r, vc_err *err)
+                  const atomic_int *stop, vf_sums_report *r, vc_err *err)
 {
     *r = (vf_sums_report){ 0 };
     check c = { .dir = dir, .only = only, .found = found, .arg = arg, .stop = stop, .r = r };

@@ -10,6 +10,7 @@
 #ifndef VF_SUMS_H
 #define VF_SUMS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,6 +44,6 @@ typedef struct vf_sums_report {
 /* Compares the folder with its checksums.json: names and sizes of all files, and the bytes of those
  * in `only` (NULL-ended; NULL: all of them). 0 with findings in *r; VC_ESTOP, VC_ENOMEM. */
 int vf_sums_check(const char *dir, const char *const *only, vf_sums_found found, void *arg,
-                  const volatile int *stop, vf_sums_report *r, vc_err *err);
+                  const atomic_int *stop, vf_sums_report *r, vc_err *err);
 
 #endif

@@ -128,7 +128,7 @@ typedef struct media_video {
     int64_t key;            /* the last key frame sent */
     int64_t sent;           /* the frame of the last packet sent, -1 if it is none */
     uint32_t pos;           /* of the last packet sent */
-    const volatile int *stop;
+    const atomic_int *stop;
     int64_t spoilt_key;     /* the last damage noted, so that it is noted once */
     uint32_t spoilt_pos;
 } media_video;

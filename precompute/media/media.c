@@ -334,7 +334,7 @@ static int read_video(media *m, uint8_t *dst, const int64_t *index, int n, const
 }
 
 int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit *fit,
-               const volatile int *stop, vc_err *err)
+               const atomic_int *stop, vc_err *err)
 {
     for (int i = 0; i < n; i++)
         if (index[i] < (i ? index[i - 1] : 0) || index[i] >= m->info.frames)

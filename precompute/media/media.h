@@ -18,6 +18,7 @@
 #ifndef VPREP_MEDIA_H
 #define VPREP_MEDIA_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -91,7 +92,7 @@ void media_as_stored(media *m, media_info *info);
  * VC_EINVAL: an index or a fit out of range. dst is undefined on failure.
  * May be called again with other indices; going on from where the last call ended costs no seek. */
 int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit *fit,
-               const volatile int *stop, vc_err *err);
+               const atomic_int *stop, vc_err *err);
 
 /* Presentation times in seconds, from the first shown frame, of frames 0..frames-1: pts[0] = 0.
  * Borrowed, valid until close; NULL for a still. */

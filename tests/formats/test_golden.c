@@ -54,7 +54,7 @@ static void model_folder(void **state)
     assert_int_equal(vf_model_all_bound(m, p, (const char *[]){ "norm.weight", NULL }, &err), 0);
 
     vf_key a, b;
-    volatile int stop = 1;
+    atomic_int stop = 1;
     assert_int_equal(vf_model_hash(&a, m, NULL, &err), 0);
     assert_int_equal(vf_model_hash(&b, m, &stop, &err), VC_ESTOP);
     vt_params_close(p);

@@ -62,7 +62,7 @@ static void hashed_file(void **state)
     size_t n = 3 << 20 | 17;
     char *data = malloc(n);
     vf_key k, plain;
-    volatile int stop = 1;
+    atomic_int stop = 1;
     for (size_t i = 0; i < n; i++)
         data[i] = (char)(i * 2654435761u >> 13);
     OK(vc_file_write(path, data, n, &err));

@@ -55,7 +55,7 @@ int run_bare(const char *args, vc_err *err)
     for (char *word; (word = strsep(&rest, " "));)
         if (*word && argc < MAX_ARGS) argv[argc++] = word;
 
-    static const int running = 0;
+    static const atomic_int running = 0;
     vtrain_config c;
     vc_flags *set;
     vc_err none = { 0 };

@@ -547,7 +547,7 @@ static void test_arguments(void **state)
     media_fit fit = whole(&info);
     uint8_t *rgb = malloc(2 * CLIP_BYTES);
     vc_err err = { 0 };
-    volatile int stop = 1;
+    atomic_int stop = 1;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(media_read(m, rgb, bad[i], 2, &fit, NULL, &err), VC_EINVAL);
     for (size_t i = 0; i < sizeof fits / sizeof *fits; i++)

@@ -113,7 +113,7 @@ static void check_step(vtrain *t, const vtrain_batch *b)
 static void test_step(void **state)
 {
     (void)state;
-    static const int stop = 0;
+    static const atomic_int stop = 0;
     for (int mode = 0; mode < 3; mode++) {
         const wish w = { .roles = mode == 2 ? 0 : mode ? VIDEO | MASK : IMAGE, .pad = true };
         vtrain_family family = set_family(&w);

@@ -97,7 +97,7 @@ static const toy_sample samples[] = {
 /* roles: what the data are fitted to; the even prompt then has it. own: more of the odd one. */
 static void open_own(vtrain *t, const char *dir, unsigned roles, const char *own, vc_list *list)
 {
-    static const int running = 0;
+    static const atomic_int running = 0;
     const bool image = roles & 1u << VTRAIN_ROLE_IMAGE, masked = roles & 1u << VTRAIN_ROLE_VIDEO;
     char *path = vc_path_join(dir, "toy.lmdb"), *note, *unused = NULL;
     const toy made = { .path = path, .sample = samples, .n = 3, .prompts = 2, .per_channel = true,

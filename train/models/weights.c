@@ -154,7 +154,7 @@ vf_key vtrain_weights_files(const vtrain_weights *w)
     return w->files;
 }
 
-int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const volatile int *stop, vc_err *err)
+int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const atomic_int *stop, vc_err *err)
 {
     int rc = vf_model_hash(k, w->file, stop, err);
     vf_model_release(w->file);

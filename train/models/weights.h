@@ -17,7 +17,7 @@ const cJSON *vtrain_weights_config(const vtrain_weights *w);
 const char *vtrain_weights_path(const vtrain_weights *w);
 /* vf_model_files of them as they were opened, and vf_model_hash, which reads them all. */
 vf_key vtrain_weights_files(const vtrain_weights *w);
-int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const volatile int *stop, vc_err *err);
+int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const atomic_int *stop, vc_err *err);
 /* Values for vt_params_bind; valid while w lives. */
 vt_source vtrain_weights_source(vtrain_weights *w);
 /* Private memory of values that have the preset in them. */

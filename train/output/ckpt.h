@@ -86,7 +86,7 @@ int vtrain_state_read(vtrain_state *s, const char *dir, vc_err *err);
  * those that a run which goes on reads, names and sizes of the others, whose damage is a warning.
  * VC_EFORMAT names the file, what changed in it, and the newest whole checkpoint before this one.
  * One that was made before there were checksums is read, with a line that says so. */
-int vtrain_ckpt_read(vtrain_state *s, const char *dir, vc_progress *ui, const volatile int *stop,
+int vtrain_ckpt_read(vtrain_state *s, const char *dir, vc_progress *ui, const atomic_int *stop,
                      vc_err *err);
 void vtrain_spans_free(vtrain_span *s, int n);
 void vtrain_state_free(vtrain_state *s);       /* frees what read() made; an all-zero one is fine */

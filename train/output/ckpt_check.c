@@ -27,7 +27,7 @@ static void found(void *arg, const char *file, const char *what)
 }
 
 /* 0, with the damage in *bad if there is any: then *s is empty. */
-static int look_at(vtrain_state *s, const char *dir, vc_progress *ui, const volatile int *stop,
+static int look_at(vtrain_state *s, const char *dir, vc_progress *ui, const atomic_int *stop,
                    vc_err *bad, vc_err *err)
 {
     look l = { dir, ui, bad };
@@ -49,7 +49,7 @@ static int look_at(vtrain_state *s, const char *dir, vc_progress *ui, const vola
 }
 
 /* *path: the newest whole one of out below `step`, or NULL. */
-static int find_older(char **path, const char *out, int64_t step, const volatile int *stop,
+static int find_older(char **path, const char *out, int64_t step, const atomic_int *stop,
                       vc_err *err)
 {
     for (;;) {
@@ -67,7 +67,7 @@ static int find_older(char **path, const char *out, int64_t step, const volatile
 }
 
 /* Another one is for the user to choose: steps are lost by it. */
-static int damaged(const char *dir, const vc_err *bad, const volatile int *stop, vc_err *err)
+static int damaged(const char *dir, const vc_err *bad, const atomic_int *stop, vc_err *err)
 {
     char *older = NULL, *out = vc_format("%.*s", (int)(vc_path_base(dir) - dir), dir);
     int64_t step;
@@ -84,7 +84,7 @@ static int damaged(const char *dir, const vc_err *bad, const volatile int *stop,
     return rc;
 }
 
-int vtrain_ckpt_read(vtrain_state *s, const char *dir, vc_progress *ui, const volatile int *stop,
+int vtrain_ckpt_read(vtrain_state *s, const char *dir, vc_progress *ui, const atomic_int *stop,
                      vc_err *err)
 {
     vc_err bad = { 0 };
