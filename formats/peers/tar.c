@@ -6,6 +6,7 @@
  * See exchange.h */
 #include <archive.h>
 #include <archive_entry.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -257,17 +258,19 @@ static int import_tar(group *g, const char *path, vc_err *err)
     if (rc)
         return rc;
     struct archive *a = archive_read_new();
-    struct archive_entry *e;
-    if (!a)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    else if (archive_read_support_format_tar(a) || archive_read_open_memory(a, map.data, map.size))
-        rc = vc_fail(err, VC_EFORMAT, "%s", archive_error_string(a));
-    while (!rc && !(got = archive_read_next_header(a, &e)))
+    struct archive_entry *e = archive_entry_new2(a);
+    /* libarchive does not look whether it got the memory for its entry and its callback's data */
+    if (!a || !e || archive_read_support_format_tar(a) || archive_read_set_callback_data(a, NULL) ||
+        archive_read_open_memory(a, map.data, map.size))
+        rc = vc_fail(err, VC_ENOMEM, "out of memory for libarchive");
+    while (!rc && !(got = archive_read_next_header2(a, e)))
         rc = take_member(g, a, e, map.size, err);
     if (!rc && got != ARCHIVE_EOF)
-        rc = vc_fail(err, VC_EFORMAT, "%s", archive_error_string(a));
+        rc = vc_fail(err, archive_errno(a) == ENOMEM ? VC_ENOMEM : VC_EFORMAT, "%s",
+                     archive_error_string(a) ? archive_error_string(a) : "damaged tar");
     if (!rc) rc = take_sample(g, err);
     if (!rc) rc = check_end(g->x, path, &map, archive_filter_bytes(a, 0), err);
+    archive_entry_free(e);
     archive_read_free(a);
     vc_map_close(&map);
     return vc_context(err, rc, "%s", path);

@@ -1,6 +1,7 @@
 /* pt_read.c - the zip of a .pt file; see pt.h */
 #include <archive.h>
 #include <archive_entry.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,18 +112,24 @@ static int take_member(vf_pt *p, struct archive *a, struct archive_entry *e, siz
     return 0;
 }
 
+/* libarchive does not look whether it got the memory for an entry and for the callback's data: both are
+ * asked for here. */
 static int read_members(vf_pt *p, struct archive *a, const void *data, size_t size, vc_err *err)
 {
-    struct archive_entry *e;
+    struct archive_entry *e = archive_entry_new2(a);
     size_t left = size;
     int rc = 0, got;
-    if (archive_read_support_format_zip(a) || archive_read_open_memory(a, data, size))
-        return vc_fail(err, VC_EFORMAT, "%s", archive_error_string(a));
-    while (!rc && !(got = archive_read_next_header(a, &e)))
+    if (!e || archive_read_support_format_zip(a) || archive_read_set_callback_data(a, NULL) ||
+        archive_read_open_memory(a, data, size)) {
+        archive_entry_free(e);
+        return vc_fail(err, VC_ENOMEM, "out of memory for libarchive");
+    }
+    while (!rc && !(got = archive_read_next_header2(a, e)))
         rc = take_member(p, a, e, &left, err);
+    archive_entry_free(e);
     if (!rc && got != ARCHIVE_EOF)
-        rc = vc_fail(err, VC_EFORMAT, "%s", archive_error_string(a) ? archive_error_string(a)
-                                                                    : "damaged zip");
+        rc = vc_fail(err, archive_errno(a) == ENOMEM ? VC_ENOMEM : VC_EFORMAT, "%s",
+                     archive_error_string(a) ? archive_error_string(a) : "damaged zip");
     return rc;
 }
 

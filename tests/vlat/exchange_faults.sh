@@ -43,8 +43,9 @@ walk()
 }
 judge()
 {
-    case $name:$kind:$status in     # libarchive 3.6's zip reader crashes where its own malloc fails
-        'import finetrainers:memory:139' | 'import ttt-video:memory:139' | 'import diffsynth:memory:139') return ;;
+    case $name:$kind:$status in     # libarchive's writer of zips (docs/tests.md)
+        'export finetrainers:memory:139' | 'export ttt-video:memory:139' | 'export diffsynth:memory:139' | \
+            'export diffusion-pipe:memory:139') return ;;
     esac
     [ $status -eq 0 ] || { [ $status -eq 1 ] && grep -q '[a-z]: ..' said; return; }
     cmp -s got good || return 1
