@@ -134,8 +134,9 @@ const vc_foreign vc_jobless_flags[] = {
 #define FOLDER                                                                                     \
     "no program downloads or uploads anything: give a folder on this machine with --model"
 #define LIST                                                                                       \
-    "give vprep the list of clips: --meta LIST.json, .jsonl, .csv, or a folder with captions in "  \
-    ".txt files"
+    "give vprep the list of clips, .json, .jsonl, .csv or .tsv, or the folder: --meta PATH; it "   \
+    "reads captions beside the clips, metadata.jsonl or .csv, prompts.txt with videos.txt, "       \
+    "captions.json, videos2caption.json, and labels/ beside videos/"
 #define SIZES                                                                                      \
     "give vprep --fix_sample_size H W, or --video_sample_size for buckets of all shapes, and "     \
     "--video_sample_n_frames"

@@ -96,6 +96,40 @@ int metadata_check_caption(metadata_list *l, vf_row *r, vc_err *err)
     return r->bad ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
+int metadata_check_rows(metadata_list *l, vc_err *err)
+{
+    int rc = 0;
+
+    for (int64_t i = 0; i < l->list.n && !rc; i++) {
+        vf_row *r = &l->list.rows[i];
+        if (!r->n_captions)
+            rc = metadata_append(&r->captions, &r->n_captions, "", 0, err);
+        if (!rc)
+            rc = metadata_check_caption(l, r, err);
+    }
+    return rc;
+}
+
+int metadata_say_from(vf_row *r, const char *from, vc_err *err)
+{
+    char *copy = strdup(from);
+
+    if (!copy)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    free(r->caption_from);
+    r->caption_from = copy;
+    return 0;
+}
+
+void metadata_forget_seen(metadata_list *l)
+{
+    for (int i = 0; i < l->n_seen; i++)
+        free(l->seen[i]);
+    free(l->seen);
+    l->seen = NULL;
+    l->n_seen = 0;
+}
+
 int metadata_saw(metadata_list *l, const char *name, vc_err *err)
 {
     for (int i = 0; i < l->n_seen; i++)
@@ -107,15 +141,31 @@ int metadata_saw(metadata_list *l, const char *name, vc_err *err)
     return metadata_append(&l->seen, &l->n_seen, name, n, err);
 }
 
-int metadata_need_captions(const metadata_list *l, vc_err *err)
+/* The names that were seen, joined; NULL: out of memory. */
+static char *tell_seen(const metadata_list *l)
 {
     vf_buf found = { 0 };
 
-    if (l->captioned || !l->uncaptioned || l->opts->allow_empty_captions)
-        return 0;
     for (int i = 0; i < l->n_seen; i++)
         vf_buf_printf(&found, "%s%.40s", i ? ", " : "", l->seen[i]);
-    char *text = vf_buf_take(&found);
+    return vf_buf_take(&found);
+}
+
+int metadata_no_media(const metadata_list *l, const char *path, vc_err *err)
+{
+    char *text = tell_seen(l);
+    int rc = vc_fail(err, VC_EFORMAT, "%s: no media files; found: %.400s", path,
+                     text && *text ? text : "nothing");
+
+    free(text);
+    return rc;
+}
+
+int metadata_need_captions(const metadata_list *l, vc_err *err)
+{
+    if (l->captioned || !l->uncaptioned || l->opts->allow_empty_captions)
+        return 0;
+    char *text = tell_seen(l);
     int rc = vc_fail(err, VC_EFORMAT, "no row has a caption; found: %.400s; known: %.300s; "
                      "--caption_column names other columns, --allow_empty_captions takes the "
                      "empty caption", text && *text ? text : "nothing", l->known);

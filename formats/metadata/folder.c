@@ -129,47 +129,59 @@ static bool blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* The caption beside a file, without blanks around it; VC_ENOENT when there is no such file. */
-static int read_beside(vf_row *r, const char *file, const char *end, vc_err *why)
+void metadata_trim(const char **s, size_t *n)
 {
-    char *text = NULL, *path = vc_format("%.*s%s", (int)(vc_path_ext(file) - file), file, end);
+    while (*n && blank(**s))
+        ++*s, --*n;
+    while (*n && blank((*s)[*n - 1]))
+        --*n;
+}
+
+int metadata_read_text(vf_row *r, const char *path, const char *from, vc_err *why)
+{
+    char *text = NULL;
     size_t n = 0;
 
-    int rc = path ? vc_file_read(&text, &n, path, MAX_CAPTION, why)
-                  : vc_fail(why, VC_ENOMEM, "out of memory");
-    free(path);
+    int rc = vc_file_read(&text, &n, path, MAX_CAPTION, why);
     if (rc)
         return rc;
-    size_t from = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
-    while (from < n && blank(text[from]))
-        from++;
-    while (n > from && blank(text[n - 1]))
-        n--;
-    if (n && (vc_utf8_prefix(text, n) < n || memchr(text, 0, n))) {
-        free(text);
-        return vc_fail(why, VC_EFORMAT, "its %s caption is not UTF-8 text", end);
-    }
-    rc = metadata_append(&r->captions, &r->n_captions, text + from, n - from, why);
+    size_t bom = n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3) ? 3 : 0;
+    const char *s = text + bom;
+    n -= bom;
+    metadata_trim(&s, &n);
+    rc = n && (vc_utf8_prefix(s, n) < n || memchr(s, 0, n))
+             ? vc_fail(why, VC_EFORMAT, "its %s caption is not UTF-8 text", from)
+             : metadata_append(&r->captions, &r->n_captions, s, n, why);
     free(text);
-    if (!rc && !(r->caption_from = strdup(end)))
-        rc = vc_fail(why, VC_ENOMEM, "out of memory");
+    return rc ? rc : metadata_say_from(r, from, why);
+}
+
+static int read_beside(vf_row *r, const char *file, const char *end, vc_err *why)
+{
+    char *path = vc_format("%.*s%s", (int)(vc_path_ext(file) - file), file, end);
+    int rc = path ? metadata_read_text(r, path, end, why)
+                  : vc_fail(why, VC_ENOMEM, "out of memory");
+
+    free(path);
     return rc;
 }
 
-static int read_caption(vf_row *r, const char *file, vc_err *why)
+/* *own: there is a file for it. */
+static int read_caption(vf_row *r, const char *file, bool *own, vc_err *why)
 {
     vc_err e = { 0 };
     int rc = read_beside(r, file, ".txt", &e);
 
     if (rc == VC_ENOENT)
         rc = read_beside(r, file, ".caption", &e);
+    *own = *own || rc != VC_ENOENT;
     if (!rc || rc == VC_ENOENT)
         return 0;
     *why = e;
     return rc;
 }
 
-static int fill_row(vf_row *r, const char *root, const entry *of, vc_err *why)
+static int fill_row(vf_row *r, const char *root, const entry *of, bool *own, vc_err *why)
 {
     const char *path = of->path;
     r->path = strdup(path);
@@ -179,41 +191,62 @@ static int fill_row(vf_row *r, const char *root, const entry *of, vc_err *why)
         return vc_fail(why, VC_ENOMEM, "out of memory");
 
     int rc = of->why ? vc_fail(why, VC_EIO, "%s", of->why)
-                     : read_caption(r, r->file, why);
+                     : read_caption(r, r->file, own, why);
     r->unread = rc == VC_EIO;
     if (!rc && vc_utf8_prefix(path, strlen(path)) < strlen(path))
         rc = vc_fail(why, VC_EFORMAT, "the file's name is not UTF-8");
-    if (rc != VC_ENOMEM && !r->n_captions &&
-        metadata_append(&r->captions, &r->n_captions, "", 0, why))
-        return VC_ENOMEM;
     if (!rc || rc == VC_ENOMEM)
         return rc;
     r->bad = strdup(why->text);
     return r->bad ? 0 : VC_ENOMEM;
 }
 
+static int fill_rows(metadata_list *l, const char *root, const names *found, bool *own, vc_err *err)
+{
+    int rc = 0;
+
+    for (int64_t i = 0; i < found->n && !rc; i++) {
+        vc_err why = { 0 };
+        vf_row *r;
+        rc = metadata_add(l, i + 1, &r, err);
+        if (!rc && fill_row(r, root, &found->v[i], own, &why))
+            rc = vc_fail(err, VC_ENOMEM, "%s: %s", found->v[i].path, why.text);
+    }
+    return rc;
+}
+
+/* The folder as it is, without any list. */
+static int settle(metadata_list *l, const char *path, vc_err *err)
+{
+    const char *own = l->opts->caption_columns;
+
+    if (own)
+        return vc_fail(err, VC_EUSAGE, "%s: --caption_column %s: this folder has no list with "
+                       "columns: leave it out where captions are in files of the media's names, or "
+                       "give the list", path, own);
+    if (!l->list.n)
+        return metadata_no_media(l, path, err);
+    int rc = metadata_check_rows(l, err);
+    return rc ? rc : vc_context(err, metadata_need_captions(l, err), "%s", path);
+}
+
 int metadata_read_folder(metadata_list *l, const char *path, vc_err *err)
 {
     names found = { .list = l };
+    bool own = false, listed = false;
 
-    l->known = "a .txt or .caption file of the medium's name";
 
     int rc = walk(&found, path, "", 0, err);
     if (found.n)
         qsort(found.v, (size_t)found.n, sizeof *found.v, by_bytes);
-    for (int64_t i = 0; i < found.n && !rc; i++) {
-        vc_err why = { 0 };
-        vf_row *r;
-        rc = metadata_add(l, i + 1, &r, err);
-        if (!rc && fill_row(r, path, &found.v[i], &why))
-            rc = vc_fail(err, VC_ENOMEM, "%s: %s", found.v[i].path, why.text);
-        if (!rc)
-            rc = metadata_check_caption(l, r, err);
-    }
-    if (!rc && !found.n)
-        rc = vc_fail(err, VC_EFORMAT, "%s: no media files", path);
-    if (!rc)
-        rc = vc_context(err, metadata_need_captions(l, err), "%s", path);
+    if (!rc) rc = fill_rows(l, path, &found, &own, err);
+    l->known = own ? "a .txt or .caption file of the medium's name (where any medium has one, lists in "
+                     "the folder are not read)"
+                   : "a .txt or .caption file of the medium's name, labels/NAME.txt beside videos/, "
+                     "metadata.jsonl or .csv, captions.json, videos2caption.json, prompts.txt with "
+                     "videos.txt";
+    if (!rc && !own) rc = metadata_find_list(l, path, &listed, err);
+    if (!rc && !listed) rc = settle(l, path, err);
     for (int64_t i = 0; i < found.n; i++) {
         free(found.v[i].path);
         free(found.v[i].why);

@@ -1,5 +1,5 @@
 /* metadata.c - the list as a whole: rows collected, numbered and freed; see metadata.h.
- * row.c reads one row, folder.c a folder. */
+ * row.c reads one row, folder.c a folder, layouts.c a list in one. */
 #include "formats/metadata/metadata.h"
 
 #include <stdlib.h>
@@ -133,7 +133,7 @@ static int on_header(void *arg, char *const *column, int n, vc_err *err)
     return rc;
 }
 
-static int on_row(void *arg, int64_t number, const cJSON *o, const char *bad, vc_err *err)
+int metadata_take_row(void *arg, int64_t number, const cJSON *o, const char *bad, vc_err *err)
 {
     metadata_list *l = arg;
     vf_row *r = NULL;
@@ -146,9 +146,9 @@ static int on_row(void *arg, int64_t number, const cJSON *o, const char *bad, vc
     return rc;
 }
 
-static int read_file(metadata_list *l, const char *path, vc_err *err)
+int metadata_read_table(metadata_list *l, const char *path, vc_err *err)
 {
-    vf_table_sink sink = { .header = on_header, .row = on_row, .arg = l };
+    vf_table_sink sink = { .header = on_header, .row = metadata_take_row, .arg = l };
     const char *own = l->opts->caption_columns;
 
     l->known = own ? own : "the columns " METADATA_CAPTIONS;
@@ -169,18 +169,16 @@ int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
 
     metadata_list l = { .opts = o, .dir = !folder && o->data_dir ? o->data_dir : own };
-    int rc = folder ? metadata_read_folder(&l, path, err) : read_file(&l, path, err);
+    int rc = folder ? metadata_read_folder(&l, path, err) : metadata_read_table(&l, path, err);
     if (!rc)
         rc = set_ids(&l.list, err);
     free(own);
-    for (int i = 0; i < l.n_seen; i++)
-        free(l.seen[i]);
-    free(l.seen);
+    metadata_forget_seen(&l);
     if (rc) {
         vf_metadata_free(&l.list);
         return rc;
     }
     *m = l.list;
-    m->folder = folder;
+    m->folder = folder && !l.listed;
     return 0;
 }

@@ -1,10 +1,18 @@
 /* metadata.h - the list of clips and stills a dataset is made from.
  *
  * .json (array), .jsonl, .csv or .tsv (table.h) with the columns of VideoX-Fun, DiffSynth or
- * Finetrainers, or a folder of media files with captions in .txt or .caption files of the same
- * stem:
+ * Finetrainers, or a folder. Its media files are the rows, with captions in .txt or .caption files
+ * of the same stem. Where no medium has such a file, the first of these in the folder is read:
+ *   metadata.jsonl, .csv, .json or .tsv, then videos2caption.json (FastVideo), then captions.json that
+ *       is an array: as if given itself
+ *   captions.json (diffusion-pipe)   an object, {"a.mp4": "caption" or ["caption", ...]}
+ *   (prompt|prompts|caption|captions).txt with (video|videos|image|images).txt (Finetrainers)
+ *       one caption and one medium a line, as many of each
+ *   labels/NAME.txt (SAT)            of media in videos/
+ * Columns of a list:
  *   medium    file_path, video, image, media_path, file_name, then those of file_keys, then (in
- *             any case) all of those, video_path, image_path, path: the first that is not empty
+ *             any case) all of those, video_path, image_path, path: the first that is not empty;
+ *             path is looked for in videos/ as well
  *   captions  text, prompt, caption, captions, each also as text_2, text_3, ...: a string or a
  *             list of strings; all that are not empty, in the order of the row. A row that has none
  *             of them, or null, takes (in any case) those, description, caption_text or cap; else
@@ -37,8 +45,9 @@ typedef struct vf_row {
                                           the file holds decides */
     char **captions;                   /* at least one; "" when there is none */
     int n_captions;
-    char *caption_from;                /* the first one's column, or ending of its file, also where
-                                          it is ""; NULL: the row has none */
+    char *caption_from;                /* the first one's column, or ending of its file, or what list
+                                          of a folder has it; also where it is ""; NULL: the row has
+                                          none */
     int64_t width, height, frames;     /* 0: not given */
     double fps, weight;                /* fps 0: not given; weight 1 by default, never negative */
     char **tags;
@@ -58,16 +67,17 @@ typedef struct vf_row {
 typedef struct vf_metadata {
     vf_row *rows;
     int64_t n;
-    bool folder;                       /* a folder was the list */
+    bool folder;                       /* a folder was the list, and no list lay in it */
 } vf_metadata;
 
 typedef struct vf_metadata_opts {
-    const char *data_dir;              /* NULL: the folder of the metadata file; a folder read as
-                                          metadata is always its own */
+    const char *data_dir;              /* NULL: the folder of the metadata file; a folder's own files
+                                          are always in it */
     const char *file_keys;             /* --data_file_keys: further media columns, comma separated,
                                           kept as extra where not the row's medium; or NULL */
     const char *caption_columns;       /* --caption_column: in place of those above, comma
-                                          separated; or NULL */
+                                          separated, or in place of prompts.txt; or NULL. VC_EUSAGE
+                                          where the folder has no such list */
     bool allow_empty_captions;         /* a row without a caption has the empty one; else it is bad,
                                           and a list of such rows alone fails */
     const char *extra_inputs;          /* --extra_inputs: columns to keep, comma separated; or

@@ -124,6 +124,28 @@ static const cJSON *find_medium(const cJSON *o, const vf_metadata_opts *opts, vf
     return NULL;
 }
 
+/* FastVideo's paths are those below videos/, which lies beside the list. */
+static int look_in_videos(vf_row *r, const char *dir, vc_err *why)
+{
+    char *below, *file;
+
+    if (*r->path == '/' || vc_file_exists(r->file))
+        return 0;
+    if (!(below = vc_path_join("videos", r->path)))
+        return no_memory(why);
+    file = vc_path_join(dir, below);
+    free(below);
+    if (!file)
+        return no_memory(why);
+    if (vc_file_exists(file)) {
+        char *other = r->file;
+        r->file = file;
+        file = other;
+    }
+    free(file);
+    return 0;
+}
+
 static int read_medium(vf_row *r, const cJSON *o, const cJSON **medium,
                        const vf_metadata_opts *opts, const char *dir, vc_err *why)
 {
@@ -139,6 +161,8 @@ static int read_medium(vf_row *r, const cJSON *o, const cJSON **medium,
     if (!rc && !(r->file = vc_path_join(dir, path)))
         rc = no_memory(why);
     if (rc)
+        return rc;
+    if (!strcasecmp(v->string, "path") && (rc = look_in_videos(r, dir, why)))
         return rc;
     if (strstr(path, "://"))
         return vc_fail(why, VC_EFORMAT, "%s: an address; media must be files", v->string);

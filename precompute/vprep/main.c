@@ -25,14 +25,15 @@
 static const vc_flag flags[] = {
     GROUP("Input"),
     FLAG(VC_PATH, meta, "meta", NULL, NULL, "train_data_meta dataset_metadata_path",
-         "list of clips and stills: .json, .jsonl, .csv, .tsv, or a folder of media files with .txt or "
-         ".caption captions"),
+         "list of clips and stills: .json, .jsonl, .csv, .tsv, or a folder, of media files with .txt or "
+         ".caption captions, or with a list in it as other trainers have them"),
     FLAG(VC_PATH, data, "data", NULL, NULL, "train_data_dir dataset_base_path",
          "folder that paths in the list are relative to; default: the list's own"),
     FLAG(VC_WORDS, data_file_keys, "data_file_keys", NULL, NULL, NULL,
          "further names of the media column, comma separated"),
     FLAG(VC_WORDS, caption_column, "caption_column", NULL, NULL, NULL,
-         "columns of the captions, comma separated, in place of those that are known"),
+         "columns of the captions, comma separated, in place of those that are known; or the file that "
+         "has them beside videos.txt"),
     FLAG(VC_BOOLEAN, allow_empty_captions, "allow_empty_captions", NULL, NULL, NULL,
          "a row without a caption has the empty one; without this it is skipped"),
     FLAG(VC_WORDS, extra_inputs, "extra_inputs", NULL, NULL, NULL,

@@ -1,0 +1,220 @@
+/* test_layouts.c - folders as other trainers lay them out: which list is read, what its captions
+ * come from, and which folders are refused, with their reasons. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "formats/metadata/metadata.h"
+#include "tests/lib/tmp_dir.h"
+
+typedef struct folder {
+    char path[TMP_DIR];
+} folder;
+
+/* Each file as NAME=TEXT; a folder that is empty gets no file. */
+typedef struct layout {
+    const char *files[12];
+    const char *rows;                  /* PATH|FILE|FROM|CAPTION|..., one a line; !: it is bad */
+    const char *says;                  /* of a list that is refused, and of the row that is bad */
+    const char *caption_columns, *data_dir;
+    int code;
+} layout;
+
+static const layout layouts[] = {
+    /* a caption file of its own comes first, and then no list is read */
+    { { "a.mp4", "a.txt=own", "b.mp4", "metadata.csv=file_name,text\na.mp4,x\nb.mp4,y\n" },
+      "a.mp4|a.mp4|.txt|own\n!b.mp4|b.mp4||\n", "no caption: none of", NULL, NULL, 0 },
+    { { "video.mp4", "video.txt=own", "prompt.txt=x" }, "video.mp4|video.mp4|.txt|own\n", NULL,
+      NULL, NULL, 0 },
+    { { "a.mp4", "a.txt=caf\xe9", "metadata.csv=file_name,text\na.mp4,x\n" },
+      "!a.mp4|a.mp4||\n", "not UTF-8", NULL, NULL, 0 },
+    /* two lists of lines */
+    { { "prompt.txt=one \r\n\r\nthree", "videos.txt=v/a.mp4\nb.mp4\n\xc3\xa9.webm\n\n" },
+      "v/a.mp4|v/a.mp4|prompt.txt|one\nb.mp4|b.mp4|prompt.txt|\n"
+      "\xc3\xa9.webm|\xc3\xa9.webm|prompt.txt|three\n", NULL, NULL, NULL, 0 },
+    { { "prompts.txt=x", "video.txt=a.mp4" }, "a.mp4|a.mp4|prompts.txt|x\n", NULL, NULL, NULL, 0 },
+    { { "caption.txt=x\n", "images.txt=a.png\n", "a.png" }, "a.png|a.png|caption.txt|x\n", NULL,
+      NULL, NULL, 0 },
+    { { "captions.txt=x", "image.txt=a.png" }, "a.png|a.png|captions.txt|x\n", NULL, NULL, NULL,
+      0 },
+    { { "prompt.txt=x", "videos.txt=a.mp4", "videos/a.mp4" }, "a.mp4|videos/a.mp4|prompt.txt|x\n",
+      NULL, NULL, NULL, 0 },
+    { { "prompt.txt=x\ncaf\xe9", "videos.txt=a.mp4\nb.mp4" },
+      "a.mp4|a.mp4|prompt.txt|x\n!||\n", "not UTF-8", NULL, NULL, 0 },
+    { { "words.txt=x", "videos.txt=a.mp4" }, "a.mp4|a.mp4|words.txt|x\n", NULL, "words.txt", NULL,
+      0 },
+    { { "prompts.txt=x\ny\nz", "videos.txt=a.mp4\nb.mp4", "a.mp4" }, NULL,
+      "prompts.txt has 3 captions, videos.txt 2 media", NULL, NULL, VC_EFORMAT },
+    { { "prompts.txt=x", "prompt.txt=x", "videos.txt=a.mp4" }, NULL,
+      "which list is meant, prompt.txt or prompts.txt?", NULL, NULL, VC_EFORMAT },
+    { { "prompts.txt=x", "images.txt=x", "videos.txt=a.mp4" }, NULL,
+      "which list is meant, videos.txt or images.txt?", NULL, NULL, VC_EFORMAT },
+    /* a Hugging Face folder, and DiffSynth's, VideoX-Fun's and Finetrainers' metadata in it */
+    { { "a.mp4", "b.mp4", "metadata.jsonl={\"file_name\":\"b.mp4\",\"text\":\"x\"}\n"
+        "{\"file_name\":\"no.mp4\",\"text\":\"y\"}" },
+      "b.mp4|b.mp4|text in metadata.jsonl|x\nno.mp4|no.mp4|text in metadata.jsonl|y\n", NULL, NULL,
+      NULL, 0 },
+    { { "a.mp4", "metadata.csv=video,Prompt\na.mp4,x\n" }, "a.mp4|a.mp4|Prompt in metadata.csv|x\n",
+      NULL, NULL, NULL, 0 },
+    { { "a.mp4", "metadata.csv=video,words\na.mp4,x\n" }, "a.mp4|a.mp4|words in metadata.csv|x\n",
+      NULL, "words", NULL, 0 },
+    { { "metadata.json=[{\"file_path\":\"a.mp4\",\"text\":\"x\"}]" },
+      "a.mp4|/d/a.mp4|text in metadata.json|x\n", NULL, NULL, "/d", 0 },
+    { { "a.mp4", "metadata.tsv=video\tprompt\na.mp4\tx\n" },
+      "a.mp4|a.mp4|prompt in metadata.tsv|x\n", NULL, NULL, NULL, 0 },
+    { { "a.mp4", "metadata.csv=video,words\na.mp4,x\n" }, NULL,
+      "metadata.csv: no row has a caption; found: video, words; known: the columns text", NULL,
+      NULL, VC_EFORMAT },
+    { { "metadata.csv=video,text\na.mp4,x\n", "metadata.jsonl={}" }, NULL,
+      "which list is meant, metadata.jsonl or metadata.csv? Remove one, or give the file itself",
+      NULL, NULL, VC_EFORMAT },
+    { { "a.mp4", "metadata.parquet" }, NULL, "metadata.parquet: a .parquet list is not read: save "
+      "it as .jsonl", NULL, NULL, VC_EINVAL },
+    { { "data/train-0.parquet" }, NULL, "no media files; found: .parquet", NULL, NULL,
+      VC_EFORMAT },
+    /* FastVideo */
+    { { "videos/a.mp4", "videos/b.mp4", "videos2caption.json=[{\"path\":\"b.mp4\",\"cap\":[\"x\",\"y\"]"
+        "},{\"path\":\"videos/a.mp4\",\"cap\":\"z\"}]" },
+      "b.mp4|videos/b.mp4|cap in videos2caption.json|x|y\n"
+      "videos/a.mp4|videos/a.mp4|cap in videos2caption.json|z\n", NULL, NULL, NULL, 0 },
+    /* diffusion-pipe */
+    { { "a.mp4", "b.mp4", "c.mp4", "sub/d.png",
+        "captions.json={\"sub/d.png\":\"w\",\"b.mp4\":[\"x\",\"y\"],\"a.mp4\":\"z\",\"e.mp4\":\"v\"}" },
+      "a.mp4|a.mp4|captions.json|z\nb.mp4|b.mp4|captions.json|x|y\n!c.mp4|c.mp4||\n"
+      "sub/d.png|sub/d.png|captions.json|w\ne.mp4|e.mp4|captions.json|v\n",
+      "no caption: none of captions.json", NULL, NULL, 0 },
+    { { "a.mp4", "b.mp4", "captions.json={\"a.mp4\":7,\"b.mp4\":\"x\"}" },
+      "!a.mp4|a.mp4||\nb.mp4|b.mp4|captions.json|x\n", "expected a string", NULL, NULL, 0 },
+    { { "a.mp4", "captions.json=[{\"video\":\"a.mp4\",\"text\":\"x\"}]" },
+      "a.mp4|a.mp4|text in captions.json|x\n", NULL, NULL, NULL, 0 },
+    { { "a.mp4", "captions.json={\"a\":" }, NULL, "captions.json: ", NULL, NULL, VC_EFORMAT },
+    { { "a.mp4", "captions.json={\"a.mp4\":null}" }, NULL, "no row has a caption", NULL, NULL,
+      VC_EFORMAT },
+    /* SAT */
+    { { "videos/a.mp4", "videos/sub/b.mp4", "videos/c.mp4", "labels/a.txt=x\n", "labels/sub/b.txt=y" },
+      "videos/a.mp4|videos/a.mp4|labels/|x\n!videos/c.mp4|videos/c.mp4||\n"
+      "videos/sub/b.mp4|videos/sub/b.mp4|labels/|y\n", "no caption: none of", NULL, NULL, 0 },
+    { { "videos/a.mp4", "videos/b.mp4", "labels/a.txt=caf\xe9", "labels/b.txt=x" },
+      "!videos/a.mp4|videos/a.mp4||\nvideos/b.mp4|videos/b.mp4|labels/|x\n", "not UTF-8", NULL,
+      NULL, 0 },
+    /* columns, of what has none */
+    { { "a.mp4", "a.txt=x" }, NULL, "--caption_column words: this folder has no list with columns",
+      "words", NULL, VC_EUSAGE },
+    { { "a.mp4", "captions.json={\"a.mp4\":\"x\"}" }, NULL, "--caption_column words: this folder",
+      "words", NULL, VC_EUSAGE },
+    { { "a.mp4" }, NULL, "--caption_column words: this folder", "words", NULL, VC_EUSAGE },
+};
+
+static void put(const folder *dir, const char *file)
+{
+    const char *text = strchr(file, '=');
+    char *name = vc_format("%s/%.*s", dir->path, (int)(text ? text - file : (long)strlen(file)),
+                           file);
+    char *parent = vc_format("%.*s", (int)(vc_path_base(name) - name), name);
+
+    assert_int_equal(vc_mkdirs(parent, NULL), 0);
+    assert_int_equal(vc_file_write(name, text ? text + 1 : "", text ? strlen(text + 1) : 0, NULL), 0);
+    free(parent);
+    free(name);
+}
+
+static char *told(const folder *dir, const vf_metadata *m)
+{
+    static char text[4096];
+    size_t n = 0, own = strlen(dir->path);
+
+    for (int64_t i = 0; i < m->n; i++) {
+        const vf_row *r = &m->rows[i];
+        const char *file = strncmp(r->file, dir->path, own) ? r->file : r->file + own + 1;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s|%s|", r->bad ? "!" : "", r->path,
+                              file);
+        if (r->bad && !*r->path)
+            n--;                       /* such a row has nothing else */
+        else if (r->caption_from)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s", r->caption_from);
+        for (int k = 0; k < r->n_captions; k++)
+            n += (size_t)snprintf(text + n, sizeof text - n, "|%s", r->captions[k]);
+        n += (size_t)snprintf(text + n, sizeof text - n, "\n");
+    }
+    return text;
+}
+
+static void check(const folder *dir, const layout *l)
+{
+    vf_metadata m;
+    vc_err err = { 0 };
+    vf_metadata_opts opts = { .caption_columns = l->caption_columns, .data_dir = l->data_dir };
+
+    for (int i = 0; l->files[i]; i++)
+        put(dir, l->files[i]);
+    int rc = vf_metadata_read(&m, dir->path, &opts, &err);
+    if (rc != l->code)
+        print_error("%s: %d, expected %d: %s\n", l->files[0], rc, l->code, err.text);
+    assert_int_equal(rc, l->code);
+    if (rc) {
+        if (!strstr(err.text, l->says))
+            print_error("%s does not say: %s\n", err.text, l->says);
+        assert_non_null(strstr(err.text, l->says));
+        assert_int_equal(strncmp(err.text, dir->path, strlen(dir->path)), 0);
+        return;
+    }
+    assert_string_equal(told(dir, &m), l->rows);
+    for (int64_t i = 0; i < m.n; i++) {
+        assert_int_equal(m.rows[i].row, i + 1);
+        if (m.rows[i].bad && !strstr(m.rows[i].bad, l->says))
+            print_error("%s does not say: %s\n", m.rows[i].bad, l->says);
+        assert_true(!m.rows[i].bad || strstr(m.rows[i].bad, l->says));
+    }
+    vf_metadata_free(&m);
+}
+
+static void test_layouts(void **state)
+{
+    const folder *all = *state;
+
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        folder dir;
+        snprintf(dir.path, sizeof dir.path, "%.100s/%zu", all->path, i);
+        check(&dir, &layouts[i]);
+    }
+}
+
+/* Entries of captions.json are found by order, not one by one. */
+static void test_many(void **state)
+{
+    enum { MANY = 20000 };
+    const folder *dir = *state;
+    char *text = malloc(MANY * 40), *p = text;
+    vf_metadata m;
+    vc_err err;
+
+    p += sprintf(p, "captions.json={\"z.mp4\":\"last\"");
+    for (int i = MANY; i-- > 0;)
+        p += sprintf(p, ",\"%d.mp4\":\"caption %d\"", i, i);
+    sprintf(p, "}");
+    put(dir, text);
+    put(dir, "7.mp4");
+    put(dir, "z.mp4");
+    assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), 0);
+    assert_int_equal(m.n, MANY + 1);
+    assert_string_equal(m.rows[0].captions[0], "caption 7");
+    assert_string_equal(m.rows[1].captions[0], "last");
+    assert_string_equal(m.rows[2].captions[0], "caption 0");
+    vf_metadata_free(&m);
+    free(text);
+}
+
+#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, tmp_dir_setup, tmp_dir_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { IN_FOLDER(test_layouts), IN_FOLDER(test_many) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
