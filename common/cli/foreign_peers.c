@@ -136,7 +136,7 @@ const vc_foreign vc_jobless_flags[] = {
 #define LIST                                                                                       \
     "give vprep the list of clips, .json, .jsonl, .csv or .tsv, or the folder: --meta PATH; it "   \
     "reads captions beside the clips, metadata.jsonl or .csv, prompts.txt with videos.txt, "       \
-    "captions.json, videos2caption.json, and labels/ beside videos/"
+    "captions.json, videos2caption.json, labels/ beside videos/, and WebDataset's tars"
 #define SIZES                                                                                      \
     "give vprep --fix_sample_size H W, or --video_sample_size for buckets of all shapes, and "     \
     "--video_sample_n_frames"

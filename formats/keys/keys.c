@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -120,29 +121,41 @@ vf_key vf_hasher_end(vf_hasher *h)
 
 /* ---- files ---- */
 
-static int hash_blocks(XXH3_state_t *s, int fd, uint8_t *buf, const char *path,
+static int hash_blocks(XXH3_state_t *s, int fd, uint8_t *buf, const char *path, int64_t size,
                        const atomic_int *stop, vc_err *err)
 {
-    for (;;) {
+    int64_t left = size ? size : INT64_MAX;
+
+    while (left > 0) {
         if (stop && *stop)
             return vc_fail(err, VC_ESTOP, "%s: stopped", path);
-        ssize_t n = read(fd, buf, BLOCK);
+        ssize_t n = read(fd, buf, left < BLOCK ? (size_t)left : BLOCK);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return vc_fail_errno(err, "%s", path);
+        if (n == 0 && size)
+            return vc_fail(err, VC_EFORMAT, "%s: ends %" PRId64 " bytes too early", path, left);
         if (n == 0)
             return 0;
         XXH3_128bits_update(s, buf, (size_t)n);
+        left -= n;
     }
+    return 0;
 }
 
 int vf_hash_file(vf_key *k, const char *path, const atomic_int *stop, vc_err *err)
 {
+    return vf_hash_part(k, &(vf_part){ .name = path, .file = path }, stop, err);
+}
+
+int vf_hash_part(vf_key *k, const vf_part *part, const atomic_int *stop, vc_err *err)
+{
+    const char *path = part->name;
     *k = (vf_key){ { 0 } };
 
     /* O_NONBLOCK: a FIFO named in hostile metadata must not hang the open */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(part->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return vc_fail_errno(err, "%s", path);
 
@@ -156,10 +169,12 @@ int vf_hash_file(vf_key *k, const char *path, const atomic_int *stop, vc_err *er
         rc = vc_fail_errno(err, "%s", path);
     else if (!S_ISREG(st.st_mode))
         rc = vc_fail(err, VC_EFORMAT, "%s: not a regular file", path);
+    else if (part->at && lseek(fd, part->at, SEEK_SET) < 0)
+        rc = vc_fail_errno(err, "%s", path);
     if (!rc) {
         posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
         XXH3_128bits_reset(s);
-        rc = hash_blocks(s, fd, buf, path, stop, err);
+        rc = hash_blocks(s, fd, buf, path, part->size, stop, err);
     }
     if (!rc)
         *k = key_of(XXH3_128bits_digest(s));

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
+#include "formats/keys/part.h"
 
 typedef struct vf_key { uint8_t b[16]; } vf_key;             /* XXH3-128, big-endian as printed */
 enum { VF_KEY_HEX = 33 };
@@ -30,5 +31,6 @@ void vf_hasher_int(vf_hasher *h, const char *field, int64_t v);
 vf_key vf_hasher_end(vf_hasher *h);
 /* XXH3-128 of a whole file, read in large blocks. */
 int vf_hash_file(vf_key *k, const char *path, const atomic_int *stop, vc_err *err);
+int vf_hash_part(vf_key *k, const vf_part *part, const atomic_int *stop, vc_err *err);
 
 #endif

@@ -10,6 +10,8 @@
 #include "common/base/utf8.h"
 #include "common/os/file.h"
 
+#define OWN "a .txt or .caption file of the medium's name"
+
 enum { MAX_CAPTION = 1 << 20, MAX_LEVELS = 32 };
 
 /* A path below the folder, relative to it; of a subfolder that could not be read, with a '/' at its
@@ -240,11 +242,9 @@ int metadata_read_folder(metadata_list *l, const char *path, vc_err *err)
     if (found.n)
         qsort(found.v, (size_t)found.n, sizeof *found.v, by_bytes);
     if (!rc) rc = fill_rows(l, path, &found, &own, err);
-    l->known = own ? "a .txt or .caption file of the medium's name (where any medium has one, lists in "
-                     "the folder are not read)"
-                   : "a .txt or .caption file of the medium's name, labels/NAME.txt beside videos/, "
-                     "metadata.jsonl or .csv, captions.json, videos2caption.json, prompts.txt with "
-                     "videos.txt";
+    l->known = own ? OWN " (where any medium has one, lists in the folder are not read)"
+                   : OWN ", labels/NAME.txt beside videos/, metadata.jsonl or .csv, captions.json, "
+                     "videos2caption.json, prompts.txt with videos.txt, WebDataset's tars";
     if (!rc && !own) rc = metadata_find_list(l, path, &listed, err);
     if (!rc && !listed) rc = settle(l, path, err);
     for (int64_t i = 0; i < found.n; i++) {

@@ -49,8 +49,7 @@ static int find_one(char **path, const char *folder, const char *const *names, v
     return rc;
 }
 
-/* Rows come from a list now: those of the folder's files are forgotten. */
-static void begin_list(metadata_list *l)
+void metadata_begin_list(metadata_list *l)
 {
     vf_metadata_free(&l->list);
     l->cap = 0;
@@ -73,7 +72,7 @@ static int say_column(vf_row *r, const char *path, vc_err *err)
 
 static int read_table(metadata_list *l, const char *path, vc_err *err)
 {
-    begin_list(l);
+    metadata_begin_list(l);
     int rc = metadata_read_table(l, path, err);
     for (int64_t i = 0; i < l->list.n && !rc; i++)
         if (l->list.rows[i].caption_from)
@@ -179,8 +178,8 @@ static int add_row(metadata_list *l, const char *path, cJSON *v, const char *fro
     return r->caption_from ? metadata_say_from(r, from, err) : 0;
 }
 
-/* Files and entries in one pass, as both are in order. An entry without a file becomes a row: so that
- * its caption is not lost without a word. */
+/* Files and entries in one pass, as both are in order. An entry without a file becomes a row: so
+ * that its caption is not lost without a word. */
 static int match(metadata_list *l, const cJSON *o, vc_err *err)
 {
     int n, k = 0, left = 0, rc = 0;
@@ -320,7 +319,7 @@ static int find_lines(metadata_list *l, const char *folder, bool *found, vc_err 
         *found = true;
         opts.caption_columns = NULL;             /* it is no column's name */
         l->opts = &opts;
-        begin_list(l);
+        metadata_begin_list(l);
         rc = read_lines(&captions, err);
         if (!rc) rc = read_lines(&media, err);
         if (!rc) rc = pair(l, &captions, &media, err);
@@ -379,7 +378,8 @@ int metadata_find_list(metadata_list *l, const char *folder, bool *found, vc_err
 {
     static int (*const layouts[])(metadata_list *l, const char *folder, bool *found,
                                   vc_err *err) = {
-        find_metadata, find_fastvideo, find_captions_json, find_lines, find_labels, find_parquet,
+        find_metadata, find_fastvideo, find_captions_json, find_lines, metadata_find_tars,
+        find_labels, find_parquet,
     };
     int rc = 0;
 

@@ -31,6 +31,12 @@ vf_type vf_type_of_name(const char *name)
     return VF_TYPE_UNKNOWN;
 }
 
+vf_part vf_row_part(const vf_row *r)
+{
+    return (vf_part){ .name = r->size ? r->path : r->file, .file = r->file, .at = r->at,
+                      .size = r->size };
+}
+
 static void free_row(vf_row *r)
 {
     free(r->path);
@@ -156,6 +162,16 @@ int metadata_read_table(metadata_list *l, const char *path, vc_err *err)
     return rc ? rc : vc_context(err, metadata_need_captions(l, err), "%s", path);
 }
 
+static int read_tar(metadata_list *l, const char *path, vc_err *err)
+{
+    int rc = metadata_read_tar(l, path, err);
+    const vf_row *r = rc || l->list.n != 1 ? NULL : l->list.rows;
+
+    if (r && r->bad && !strchr(r->path, '/'))            /* the tar itself is all there is of it */
+        return vc_fail(err, VC_EFORMAT, "%s: %s", path, r->bad);
+    return rc ? rc : vc_context(err, metadata_need_captions(l, err), "%s", path);
+}
+
 int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err)
 {
     struct stat st;
@@ -169,7 +185,9 @@ int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
 
     metadata_list l = { .opts = o, .dir = !folder && o->data_dir ? o->data_dir : own };
-    int rc = folder ? metadata_read_folder(&l, path, err) : metadata_read_table(&l, path, err);
+    int rc = folder ? metadata_read_folder(&l, path, err)
+             : !strcasecmp(vc_path_ext(path), ".tar") ? read_tar(&l, path, err)
+             : metadata_read_table(&l, path, err);
     if (!rc)
         rc = set_ids(&l.list, err);
     free(own);

@@ -3,11 +3,14 @@
  * .json (array), .jsonl, .csv or .tsv (table.h) with the columns of VideoX-Fun, DiffSynth or
  * Finetrainers, or a folder. Its media files are the rows, with captions in .txt or .caption files
  * of the same stem. Where no medium has such a file, the first of these in the folder is read:
- *   metadata.jsonl, .csv, .json or .tsv, then videos2caption.json (FastVideo), then captions.json that
- *       is an array: as if given itself
+ *   metadata.jsonl, .csv, .json or .tsv, then videos2caption.json (FastVideo), then captions.json
+ *       that is an array: as if given itself
  *   captions.json (diffusion-pipe)   an object, {"a.mp4": "caption" or ["caption", ...]}
  *   (prompt|prompts|caption|captions).txt with (video|videos|image|images).txt (Finetrainers)
  *       one caption and one medium a line, as many of each
+ *   tars (WebDataset), or one itself
+ *       members of one stem, up to its first dot, are a sample: media, of which a still beside a
+ *       video is none, and .txt or else .json with a caption; the medium is a part of the tar
  *   labels/NAME.txt (SAT)            of media in videos/
  * Columns of a list:
  *   medium    file_path, video, image, media_path, file_name, then those of file_keys, then (in
@@ -20,6 +23,7 @@
  *   others    type (image|video), width, height, frames, fps, weight (numbers or strings of
  *             digits), tags (list, or separated by commas), loss_mask_path, control_file_path,
  *             input_image
+ * A medium may be a folder: the pictures in it are the frames of a video.
  * What makes a single row unusable is told in its `bad`, so that the reader can count and report
  * it; only a file that is no such list fails as a whole. */
 #ifndef VF_METADATA_H
@@ -29,6 +33,7 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
+#include "formats/keys/part.h"
 
 typedef enum { VF_TYPE_UNKNOWN, VF_TYPE_IMAGE, VF_TYPE_VIDEO } vf_type;
 
@@ -40,6 +45,8 @@ typedef struct vf_row {
     int64_t row;                       /* from 1, as errors.jsonl counts */
     char *path;                        /* as written in the row; "" when there is none */
     char *file;                        /* joined to the data folder; "" when there is none */
+    int64_t at, size;                  /* the medium is that part of the file, a tar; size 0: all
+                                          of it */
     vf_type type;                      /* by `type`, else: by the column for video and image, by the
                                           file's ending for the others but file_path; unknown: what
                                           the file holds decides */
@@ -90,6 +97,8 @@ typedef struct vf_metadata_opts {
 int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err);
 void vf_metadata_free(vf_metadata *m);           /* an all-zero one is fine */
 
+/* Where the medium's bytes are; borrowed from the row. */
+vf_part vf_row_part(const vf_row *r);
 /* By the ending of a file's name. */
 vf_type vf_type_of_name(const char *name);
 

@@ -53,11 +53,18 @@ bool metadata_is_medium(const vf_metadata_opts *opts, const char *column);
 int metadata_take_row(void *list, int64_t number, const cJSON *o, const char *bad, vc_err *err);
 int metadata_read_table(metadata_list *l, const char *path, vc_err *err);
 int metadata_read_folder(metadata_list *l, const char *path, vc_err *err);
-/* Looks for a list in a folder in which no medium has a caption file of its own. *found: there is one, and
- * the rows have its captions, or are its own. */
+/* A tar's samples, as further rows; that captions are needed is the caller's to check. */
+int metadata_read_tar(metadata_list *l, const char *path, vc_err *err);
+/* As metadata_find_list: the tars in the folder. */
+int metadata_find_tars(metadata_list *l, const char *folder, bool *found, vc_err *err);
+/* Rows of a folder come from a list now: those of its files are forgotten. */
+void metadata_begin_list(metadata_list *l);
+/* Looks for a list in a folder in which no medium has a caption file of its own. *found: there is
+ * one, and the rows have its captions, or are its own. */
 int metadata_find_list(metadata_list *l, const char *folder, bool *found, vc_err *err);
 
-/* The text of a file as the row's caption, without blanks around it; VC_ENOENT when there is no such file. */
+/* The text of a file as the row's caption, without blanks around it; VC_ENOENT when there is no
+ * such file. */
 int metadata_read_text(vf_row *r, const char *path, const char *from, vc_err *why);
 void metadata_trim(const char **s, size_t *n);
 

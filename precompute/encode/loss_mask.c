@@ -69,10 +69,11 @@ static int read_mask(const vprep *p, const vprep_item *it, const vprep_clip *cli
                      uint8_t **rgb, int *frames, vc_err *err)
 {
     const vprep_source *s = &p->sources[it->row];
-    const char *file = p->meta.rows[it->row].loss_mask_file;
+    const char *path = p->meta.rows[it->row].loss_mask_file;
+    const vf_part file = { .name = path, .file = path };
     media *m = NULL;
     media_info info;
-    int rc = media_open(&m, file, &info, err);
+    int rc = media_open_part(&m, &file, &info, err);
 
     if (rc)
         return rc;
@@ -81,7 +82,7 @@ static int read_mask(const vprep *p, const vprep_item *it, const vprep_clip *cli
     rc = check_shape(s, &info, err);
     if (!rc) rc = read_frames(m, &info, clip, rgb, frames, err);
     vc_err why = { 0 };
-    int other = rc == VC_ESTOP ? 0 : prep_identity_check(is, s->loss_mask, media_fd(m), file, &why);
+    int other = rc == VC_ESTOP ? 0 : prep_identity_check(is, s->loss_mask, media_fd(m), &file, &why);
     media_close(m);
     if (other < 0)
         *err = why;

@@ -218,6 +218,7 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
     const media_fit fit = { .rh = c->resize_h, .rw = c->resize_w, .top = c->top, .left = c->left,
                             .h = c->target_h, .w = c->target_w };
     const size_t frame = (size_t)c->target_h * (size_t)c->target_w * 3;
+    const vf_part part = { .name = m->file, .file = m->file };
     media *file;
     media_info info;
 
@@ -225,9 +226,9 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
     if (!j->pixels)
         return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", c->frames,
                        c->target_w, c->target_h);
-    int rc = media_open(&file, m->file, &info, err);
+    int rc = media_open_part(&file, &part, &info, err);
     if (!rc) rc = media_read(file, j->pixels, j->clip.frames, 1, &fit, vc_stop_flag(), err);
-    if (!rc && prep_identity_check(&m->is, m->hash, media_fd(file), m->file, err))
+    if (!rc && prep_identity_check(&m->is, m->hash, media_fd(file), &part, err))
         rc = vc_fail(err, VC_EIO, "changed while this ran: the same command takes it as it is then");
     media_close(file);
     return rc;

@@ -1,6 +1,7 @@
 /* internal.h - what the media_*.c files share; for them and their tests.
  *
  *   media.c         the handle: opening by kind, what a frame looks like when shown, reading
+ *   frames.c  a folder of pictures as a video
  *   still.c   JPEG stills by TurboJPEG
  *   exif.c    EXIF orientation of JPEG, PNG, WebP, TIFF
  *   io.c      FFmpeg's only view of the world: one file; FFmpeg's messages and error codes
@@ -38,13 +39,15 @@ int media_exif_tiff(const uint8_t *p, size_t n);
 typedef struct media_io {
     int fd;
     int failed;             /* errno of a read that failed: what came after it is not the file's */
+    int64_t from;           /* the file's byte that counts as the first */
     int64_t size, pos;
     AVIOContext *avio;
 } media_io;
 
-/* Opens a regular file (a FIFO would block). io must not move: avio points at it. On failure it
- * is to be closed all the same. */
+/* Opens a regular file (a FIFO would block), or a part of it. io must not move: avio points at it.
+ * On failure it is to be closed all the same. */
 int media_io_open(media_io *io, const char *path, vc_err *err);
+int media_io_open_part(media_io *io, const vf_part *part, vc_err *err);
 void media_io_close(media_io *io);
 /* pread that notes its failure. */
 ssize_t media_io_at(media_io *io, void *buf, size_t n, int64_t at);
@@ -62,6 +65,22 @@ void media_log_clear(void);
 int media_exif_file(media_io *io);
 /* Whether io is an animated WebP, which not every FFmpeg decodes. */
 bool media_is_animated_webp(media_io *io);
+
+/* ---- frames.c ---- */
+typedef struct media_frames {
+    char **path;            /* in bytewise order of their names */
+    int n;
+} media_frames;
+
+/* The pictures in a folder. On failure it is empty. */
+int media_frames_list(media_frames *f, const char *folder, vc_err *err);
+void media_frames_free(media_frames *f);
+/* *info is of the video that they are. On failure it is to be freed all the same. */
+int media_frames_open(media_frames *f, const char *folder, media_info *info, vc_err *err);
+/* As media_read; each frame must have the size that *as says. */
+int media_frames_read(const media_frames *f, uint8_t *dst, const int64_t *index, int n,
+                      const media_info *as, const media_fit *fit, const volatile int *stop,
+                      vc_err *err);
 
 /* ---- still.c ---- */
 typedef struct media_still {

@@ -73,9 +73,10 @@ int media_av_fail(vc_err *err, int av, const char *fmt, ...)
 
 ssize_t media_io_at(media_io *io, void *buf, size_t n, int64_t at)
 {
+    int64_t left = at < io->size ? io->size - at : 0;
     ssize_t r;
     do
-        r = pread(io->fd, buf, n, at);
+        r = pread(io->fd, buf, n < (uint64_t)left ? n : (size_t)left, io->from + at);
     while (r < 0 && errno == EINTR);
     if (r < 0)
         io->failed = errno;
@@ -106,10 +107,15 @@ static int64_t io_seek(void *opaque, int64_t offset, int whence)
 
 int media_io_open(media_io *io, const char *path, vc_err *err)
 {
+    return media_io_open_part(io, &(vf_part){ .name = path, .file = path }, err);
+}
+
+int media_io_open_part(media_io *io, const vf_part *part, vc_err *err)
+{
     enum { BUFFER = 1 << 16 };
     media_log_clear();
 
-    *io = (media_io){ .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
+    *io = (media_io){ .fd = open(part->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK) };
     struct stat st;
     if (io->fd < 0 || fstat(io->fd, &st)) {
         io->failed = errno;
@@ -119,7 +125,10 @@ int media_io_open(media_io *io, const char *path, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "not a regular file");
     if (!st.st_size)
         return vc_fail(err, VC_EFORMAT, "the file is empty");
-    io->size = st.st_size;
+    if (part->at > st.st_size || part->size > st.st_size - part->at)
+        return vc_fail(err, VC_EFORMAT, "cut short: the tar has changed");
+    io->from = part->at;
+    io->size = part->size ? part->size : st.st_size;
 
     uint8_t *buf = av_malloc(BUFFER);
     if (buf)

@@ -2,10 +2,13 @@
 #include "precompute/media/media.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libavutil/display.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "precompute/media/internal.h"
 
@@ -19,6 +22,7 @@ struct media {
     media_pixels pixels;
     media_info info;
     double *times;
+    media_frames frames;    /* n > 0: of a folder, and nothing else is open */
 };
 
 static void set_orient(media *m, media_orient o)
@@ -160,12 +164,12 @@ static int no_memory(int rc, vc_err *err)
     return p ? vc_fail(err, VC_EFORMAT, "its headers ask for more memory than there is") : rc;
 }
 
-static int open_any(media *m, const char *path, vc_err *err)
+static int open_any(media *m, const vf_part *part, vc_err *err)
 {
-    m->path = strdup(path);
+    m->path = strdup(part->name);
     if (!m->path)
         return vc_fail(err, VC_ENOMEM, "out of memory");
-    int rc = media_io_open(&m->io, path, err);
+    int rc = media_io_open_part(&m->io, part, err);
     if (!rc)
         rc = media_still_open(&m->still, &m->is_jpeg, &m->io, err);
     if (rc || !m->is_jpeg)
@@ -179,14 +183,14 @@ static int open_any(media *m, const char *path, vc_err *err)
 }
 
 /* *again: the failure may be one of memory. */
-static int open_once(media **out, const char *path, bool *again, vc_err *err)
+static int open_once(media **out, const vf_part *part, bool *again, vc_err *err)
 {
     *again = false;
     media *m = *out = calloc(1, sizeof *m);
     if (!m)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     m->io.fd = -1;
-    int rc = own_word(m, open_any(m, path, err), err);
+    int rc = own_word(m, open_any(m, part, err), err);
     if (rc) {
         *again = may_be_memory(m, rc);
         media_close(m);
@@ -195,17 +199,59 @@ static int open_once(media **out, const char *path, bool *again, vc_err *err)
     return rc;
 }
 
-int media_open(media **out, const char *path, media_info *info, vc_err *err)
+static int open_file(media **out, const vf_part *part, media_info *info, vc_err *err)
 {
     bool again;
-    int rc = open_once(out, path, &again, err);
+    int rc = open_once(out, part, &again, err);
     if (again)
-        rc = open_once(out, path, &again, err);
+        rc = open_once(out, part, &again, err);
     if (again && rc == VC_ENOMEM)
         rc = no_memory(rc, err);
     if (!rc && info)
         *info = (*out)->info;
-    return vc_context(err, rc, "%s", path);
+    return vc_context(err, rc, "%s", part->name);
+}
+
+int media_open(media **out, const char *path, media_info *info, vc_err *err)
+{
+    const vf_part whole = { .name = path, .file = path };
+    return open_file(out, &whole, info, err);
+}
+
+static int open_folder(media *m, const char *folder, vc_err *err)
+{
+    if ((m->io.fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return vc_fail_errno(err, "cannot open");
+    int rc = media_frames_open(&m->frames, folder, &m->info, err);
+    if (rc)
+        return rc;
+    m->times = malloc((size_t)m->frames.n * sizeof *m->times);
+    if (!m->times)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; i < m->frames.n; i++)
+        m->times[i] = (double)i / MEDIA_FRAMES_FPS;
+    return 0;
+}
+
+int media_open_part(media **out, const vf_part *part, media_info *info, vc_err *err)
+{
+    struct stat st;
+    if (part->size || stat(part->file, &st) || !S_ISDIR(st.st_mode))
+        return open_file(out, part, info, err);
+    media *m = *out = calloc(1, sizeof *m);
+    if (!m || !(m->path = strdup(part->name))) {
+        free(m);
+        *out = NULL;
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    }
+    int rc = open_folder(m, part->file, err);
+    if (rc) {
+        media_close(m);
+        *out = NULL;
+    } else if (info) {
+        *info = m->info;
+    }
+    return vc_context(err, rc, "%s", part->name);
 }
 
 void media_close(media *m)
@@ -216,6 +262,7 @@ void media_close(media *m)
     media_video_close(&m->video);
     media_still_close(&m->still);
     media_io_close(&m->io);
+    media_frames_free(&m->frames);
     free(m->times);
     free(m->path);
     free(m);
@@ -225,7 +272,7 @@ int media_set_threads(media *m, int n, vc_err *err)
 {
     if (n < 1)
         return vc_fail(err, VC_EINVAL, "%s: %d decoder threads", m->path, n);
-    if (m->is_jpeg)
+    if (m->is_jpeg || m->frames.n)
         return 0;
     int rc = media_video_threads(&m->video, n, err);
     return vc_context(err, rc, "%s", m->path);
@@ -233,7 +280,7 @@ int media_set_threads(media *m, int n, vc_err *err)
 
 void media_use_gpu(media *m, media_gpu *gpu)
 {
-    if (!m->is_jpeg)
+    if (!m->is_jpeg && !m->frames.n)
         media_video_gpu(&m->video, gpu);
 }
 
@@ -345,6 +392,9 @@ int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit
         return 0;
     if (stop && *stop)
         return vc_fail(err, VC_ESTOP, "%s: stopped", m->path);
+    if (m->frames.n)
+        return vc_context(err, media_frames_read(&m->frames, dst, index, n, &m->info, fit, stop,
+                                                 err), "%s", m->path);
     media_log_clear();
     m->video.stop = stop;
     int rc = m->is_jpeg ? read_jpeg(m, dst, fit, err) : read_video(m, dst, index, n, fit, err);

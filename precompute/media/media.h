@@ -23,12 +23,14 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
+#include "formats/keys/part.h"
 
 typedef struct media media;
 
 /* Larger pictures and longer videos are refused: no honest file has them, and they need memory. */
 #define MEDIA_MAX_PIXELS (INT64_C(1) << 28)
 #define MEDIA_MAX_FRAMES (INT64_C(1) << 24)
+#define MEDIA_FRAMES_FPS 25  /* as FFmpeg takes pictures */
 #define MEDIA_MAX_FPS 1e6    /* what a record holds */
 
 typedef struct media_info {
@@ -50,6 +52,9 @@ typedef struct media_info {
  * VC_EIO, VC_ENOENT: cannot open; VC_EFORMAT: no regular file, no video stream, no decoder,
  * damaged header, no frame that decodes. */
 int media_open(media **out, const char *path, media_info *info, vc_err *err);
+/* A part of a file; or the folder that it names, as a video with its pictures for frames, by name,
+ * at MEDIA_FRAMES_FPS. */
+int media_open_part(media **out, const vf_part *part, media_info *info, vc_err *err);
 void media_close(media *m);                         /* NULL is fine */
 int media_fd(const media *m);                       /* of the open file; borrowed */
 

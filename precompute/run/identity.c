@@ -5,11 +5,41 @@
 #include <sys/stat.h>
 
 #include "common/os/progress.h"
+#include "precompute/media/internal.h"
 
 static prep_identity identity(const struct stat *st)
 {
     return (prep_identity){ st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
                             st->st_ctim.tv_sec, st->st_ctim.tv_nsec, st->st_ino };
+}
+
+static void later(int64_t *s, int64_t *ns, const struct timespec *t)
+{
+    if (t->tv_sec > *s || (t->tv_sec == *s && t->tv_nsec > *ns)) {
+        *s = t->tv_sec;
+        *ns = t->tv_nsec;
+    }
+}
+
+/* A folder's frames are known by their sizes together, and the latest times of them and of it. */
+static int add_frames(prep_identity *is, const char *folder, vc_err *err)
+{
+    struct stat st;
+    media_frames f;
+    int rc = media_frames_list(&f, folder, err);
+
+    is->size = 0;
+    for (int i = 0; i < f.n && !rc; i++) {
+        if (stat(f.path[i], &st)) {
+            rc = vc_fail_errno(err, "%s", f.path[i]);
+            break;
+        }
+        is->size += st.st_size;
+        later(&is->mtime_s, &is->mtime_ns, &st.st_mtim);
+        later(&is->ctime_s, &is->ctime_ns, &st.st_ctim);
+    }
+    media_frames_free(&f);
+    return rc;
 }
 
 int prep_identity_of(prep_identity *is, const char *path, const char *name, vc_err *err)
@@ -19,7 +49,26 @@ int prep_identity_of(prep_identity *is, const char *path, const char *name, vc_e
     if (stat(path, &st))
         return vc_fail_errno(err, "%s", name);
     *is = identity(&st);
-    return 0;
+    return S_ISDIR(st.st_mode) ? vc_context(err, add_frames(is, path, err), "%s", name) : 0;
+}
+
+int prep_hash(vf_key *k, const vf_part *part, vc_err *err)
+{
+    struct stat st;
+    media_frames f;
+    vf_hasher h;
+
+    if (part->size || stat(part->file, &st) || !S_ISDIR(st.st_mode))
+        return vf_hash_part(k, part, vc_stop_flag(), err);
+    int rc = vc_context(err, media_frames_list(&f, part->file, err), "%s", part->name);
+    vf_hasher_begin(&h, "frames");
+    for (int i = 0; i < f.n && !rc; i++) {
+        rc = vf_hash_file(k, f.path[i], vc_stop_flag(), err);
+        vf_hasher_bytes(&h, "frame", k, sizeof *k);
+    }
+    *k = vf_hasher_end(&h);
+    media_frames_free(&f);
+    return rc;
 }
 
 bool prep_identity_same(const prep_identity *a, const prep_identity *b)
@@ -28,8 +77,9 @@ bool prep_identity_same(const prep_identity *a, const prep_identity *b)
            a->ctime_s == b->ctime_s && a->ctime_ns == b->ctime_ns && a->inode == b->inode;
 }
 
-int prep_identity_check(prep_identity *is, vf_key hash, int fd, const char *path, vc_err *err)
+int prep_identity_check(prep_identity *is, vf_key hash, int fd, const vf_part *part, vc_err *err)
 {
+    const char *path = part->name;
     struct stat st;
     prep_identity now;
     vf_key k;
@@ -37,10 +87,11 @@ int prep_identity_check(prep_identity *is, vf_key hash, int fd, const char *path
     if (fstat(fd, &st))
         return vc_fail_errno(err, "%s", path);
     now = identity(&st);
-    if (prep_identity_same(is, &now))
+    int rc = S_ISDIR(st.st_mode) ? prep_identity_of(&now, part->file, path, err) : 0;
+    if (!rc && prep_identity_same(is, &now))
         return 0;
-    int rc = prep_identity_of(is, path, path, err);
-    if (!rc) rc = vf_hash_file(&k, path, vc_stop_flag(), err);
+    if (!rc) rc = prep_identity_of(is, part->file, path, err);
+    if (!rc) rc = prep_hash(&k, part, err);
     if (!rc && memcmp(&k, &hash, sizeof k))
         rc = vc_fail(err, VC_EIO, "%s: changed while this ran: the same command takes it as it is then",
                      path);

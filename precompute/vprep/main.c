@@ -25,8 +25,8 @@
 static const vc_flag flags[] = {
     GROUP("Input"),
     FLAG(VC_PATH, meta, "meta", NULL, NULL, "train_data_meta dataset_metadata_path",
-         "list of clips and stills: .json, .jsonl, .csv, .tsv, or a folder, of media files with .txt or "
-         ".caption captions, or with a list in it as other trainers have them"),
+         "list of clips and stills: .json, .jsonl, .csv, .tsv, a WebDataset .tar, or a folder, of media files "
+         "with .txt or .caption captions, or with a list or tars in it as other trainers have them"),
     FLAG(VC_PATH, data, "data", NULL, NULL, "train_data_dir dataset_base_path",
          "folder that paths in the list are relative to; default: the list's own"),
     FLAG(VC_WORDS, data_file_keys, "data_file_keys", NULL, NULL, NULL,

@@ -128,9 +128,10 @@ static int read_frames(const vprep *p, prep_job *j, const int64_t *index, int n,
 {
     const vprep_source *s = &p->sources[j->item->row];
     const vf_row *row = &p->meta.rows[j->item->row];
+    const vf_part part = vf_row_part(row);
     media *m = NULL;
     media_info info;
-    int rc = media_open(&m, row->file, &info, err);
+    int rc = media_open_part(&m, &part, &info, err);
 
     if (rc)
         return rc;
@@ -140,7 +141,7 @@ static int read_frames(const vprep *p, prep_job *j, const int64_t *index, int n,
     if (!rc && p->gpu) media_use_gpu(m, p->gpu);
     if (!rc) rc = media_read(m, j->pixels, index, n, fit, vc_stop_flag(), err);
     vc_err why = { 0 };
-    int other = rc == VC_ESTOP ? 0 : prep_identity_check(is, s->hash, media_fd(m), row->file, &why);
+    int other = rc == VC_ESTOP ? 0 : prep_identity_check(is, s->hash, media_fd(m), &part, &why);
     media_close(m);
     if (other < 0)
         *err = why;

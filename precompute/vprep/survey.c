@@ -213,7 +213,8 @@ static int probe(const vprep *p, const vf_row *row, hint *h, vprep_source *s, vc
 {
     media *m;
     media_info info;
-    int rc = media_open(&m, row->file, &info, err);
+    const vf_part part = vf_row_part(row);
+    int rc = media_open_part(&m, &part, &info, err);
     if (rc)
         return rc;
     if (p->rules.peer)
@@ -286,7 +287,8 @@ static int read_source(const vprep *p, const vf_row *row, hint *h, vprep_source 
     int rc = unknown ? probe(p, row, h, s, err) : 0;
 
     *read = unknown || unhashed;
-    return rc || !unhashed ? rc : vf_hash_file(&h->hash, row->file, vc_stop_flag(), err);
+    const vf_part part = vf_row_part(row);
+    return rc || !unhashed ? rc : prep_hash(&h->hash, &part, err);
 }
 
 static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)

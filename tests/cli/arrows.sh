@@ -20,7 +20,7 @@ common/cpu           common/base common/cpu/gemm common/cpu/simd common/kernels 
 common/cuda          common/base common/kernels common/tensor
 formats/keys         common/base
 formats/json         common/base common/os
-formats/metadata     common/base common/os formats/json
+formats/metadata     common/base common/os formats/json formats/keys
 formats/tensors      common/base common/os common/tensor formats/json formats/keys
 formats/dataset      common/base common/os formats/json formats/keys formats/tensors
 formats/report       common/base common/os formats/tensors

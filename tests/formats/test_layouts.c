@@ -211,10 +211,143 @@ static void test_many(void **state)
     free(text);
 }
 
+/* ---- tars ---- */
+
+/* Appends a member; type '0': a file, '5': a folder. */
+static size_t tar_member(char *to, const char *name, char type, const char *text, size_t n)
+{
+    unsigned sum = 0;
+
+    memset(to, 0, 512);
+    snprintf(to, 100, "%s", name);
+    memcpy(to + 100, "0000644\0000000000\0000000000\0", 24);
+    snprintf(to + 124, 12, "%011o", (unsigned)n);
+    memcpy(to + 136, "00000000000\0        ", 20);
+    to[156] = type;
+    memcpy(to + 257, "ustar\00000", 8);
+    for (int i = 0; i < 512; i++)
+        sum += (unsigned char)to[i];
+    snprintf(to + 148, 8, "%06o", sum);
+    memset(to + 512, 0, (n + 511) / 512 * 512);
+    memcpy(to + 512, text, n);
+    return 512 + (n + 511) / 512 * 512;
+}
+
+static const struct { const char *name; char type; const char *text; } members[] = {
+    { "README.md", '0', "words" },
+    { "d/", '5', "" },
+    { "d/._a.mp4", '0', "rubbish" },
+    { "d/a.mp4", '0', "video a" },
+    { "d/a.jpg", '0', "thumbnail" },
+    { "d/a.txt", '0', " one\n" },
+    { "b.left.png", '0', "left" },
+    { "b.right.png", '0', "right" },
+    { "b.json", '0', "{\"caption\":[\"x\",\"y\"],\"id\":7}" },
+    { "c.mp4", '0', "c" },
+    { "c.json", '0', "{\"id\":7}" },
+    { "e.mp4", '0', "" },
+    { "e.txt", '0', "empty" },
+    { "f.mp4", '0', "f" },
+    { "f.txt", '0', "caf\xe9" },
+    { "g.mp4", '0', "g" },
+    { "g.json", '0', "[" },
+    { "h.txt", '0', "no medium" },
+};
+static const struct { const char *path, *text, *caption, *from, *bad; } tarred[] = {
+    { "README", NULL, "", NULL, "no video or picture" },
+    { "d/a.mp4", "video a", "one", ".txt in tar", NULL },
+    { "b.left.png", "left", "x", "caption in tar's .json", NULL },
+    { "b.right.png", "right", "x", "caption in tar's .json", NULL },
+    { "c.mp4", "c", "", NULL, "no caption" },
+    { "e.mp4", NULL, "", NULL, "the member is empty" },
+    { "f.mp4", "f", "", NULL, ".txt is not UTF-8" },
+    { "g.mp4", "g", "", NULL, "its .json: " },
+    { "h", NULL, "", NULL, "no video or picture" },
+};
+
+static size_t make_tar(char *to)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        n += tar_member(to + n, members[i].name, members[i].type, members[i].text,
+                        strlen(members[i].text));
+    memset(to + n, 0, 1024);
+    return n + 1024;
+}
+
+static void test_tar(void **state)
+{
+    const folder *dir = *state;
+    static char text[1 << 16];
+    size_t n = make_tar(text);
+    char *path = vc_path_join(dir->path, "x.tar");
+    vf_metadata m;
+    vc_err err = { 0 };
+
+    assert_int_equal(vc_file_write(path, text, n, NULL), 0);
+    for (int whole = 0; whole < 2; whole++) {
+        assert_int_equal(vf_metadata_read(&m, whole ? dir->path : path, &(vf_metadata_opts){ 0 },
+                                          &err), 0);
+        assert_int_equal(m.n, sizeof tarred / sizeof *tarred);
+        for (int64_t i = 0; i < m.n; i++) {
+            const vf_row *r = &m.rows[i];
+            assert_string_equal(r->file, path);
+            assert_memory_equal(r->path, "x.tar/", 6);
+            assert_string_equal(r->path + 6, tarred[i].path);
+            assert_true(!tarred[i].text == !r->size);
+            if (r->size)
+                assert_memory_equal(text + r->at, tarred[i].text, (size_t)r->size);
+            assert_string_equal(r->captions[0], tarred[i].caption);
+            assert_true(!tarred[i].from == !r->caption_from);
+            if (r->caption_from)
+                assert_string_equal(r->caption_from, tarred[i].from);
+            assert_true(!tarred[i].bad == !r->bad);
+            if (r->bad)
+                assert_non_null(strstr(r->bad, tarred[i].bad));
+        }
+        vf_metadata_free(&m);
+    }
+    free(path);
+}
+
+/* Cut anywhere and with any byte changed, a tar gives rows whose media lie within it, or is
+ * refused. */
+static void test_tar_damage(void **state)
+{
+    const folder *dir = *state;
+    static char good[1 << 16], text[1 << 16];
+    size_t whole = make_tar(good);
+    char *path = vc_path_join(dir->path, "x.tar");
+
+    for (size_t i = 0; i < whole + whole / 64; i++) {
+        size_t n = i < whole ? whole : (i - whole) * 64;
+        vf_metadata m;
+        vc_err err = { 0 };
+        if (i < whole && i % 512 > 160 && i % 7)
+            continue;
+        memcpy(text, good, whole);
+        if (i < whole)
+            text[i] ^= (char)(1 << i % 8);
+        FILE *f = fopen(path, "wb");
+        assert_true(f && fwrite(text, 1, n, f) == n && !fclose(f));
+        int rc = vf_metadata_read(&m, path, &(vf_metadata_opts){ 0 }, &err);
+        for (int64_t r = 0; !rc && r < m.n; r++)
+            assert_true(m.rows[r].at >= 0 && m.rows[r].size >= 0
+                        && m.rows[r].at + m.rows[r].size <= (int64_t)n);
+        if (rc)
+            assert_true(rc == VC_EFORMAT && *err.text);
+        else
+            vf_metadata_free(&m);
+    }
+    free(path);
+}
+
 #define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, tmp_dir_setup, tmp_dir_teardown)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { IN_FOLDER(test_layouts), IN_FOLDER(test_many) };
+    const struct CMUnitTest tests[] = { IN_FOLDER(test_layouts), IN_FOLDER(test_many),
+                                        IN_FOLDER(test_tar), IN_FOLDER(test_tar_damage) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,65 @@ same out-fastvideo list-flat
 run 0 out-fastvideo-file fastvideo/videos2caption.json
 same out-fastvideo-file list-flat
 
+# WebDataset: the same again from a folder that has the tar's name, whose files have the members' names
+list x.tar ""
+mkdir "$dir/tarred"
+mv "$dir/x.tar" "$dir/tarred/x.tar"
+for i in 0 1 2; do
+    printf '{"file_path": "x.tar/clip-%d.mp4", "type": "video", "text": "%s"}\n' $i "${captions[i]}"
+done >"$dir/tarred/list.jsonl"
+run 0 list-tarred tarred/list.jsonl
+mkdir "$dir/wds"
+echo "${captions[0]}" >"$dir/tarred/x.tar/clip-0.txt"
+printf '{"caption": "%s", "width": 9}' "${captions[1]}" >"$dir/tarred/x.tar/clip-1.json"
+printf '{"caption": "not this"}' >"$dir/tarred/x.tar/clip-2.json"
+echo "${captions[2]}" >"$dir/tarred/x.tar/clip-2.txt"
+ffmpeg -v error -f lavfi -i testsrc2=s=64x64:d=1:r=1 -frames:v 1 "$dir/tarred/x.tar/clip-2.jpg"
+(cd "$dir/tarred/x.tar" && tar --sort=name -cf "$dir/wds/x.tar" clip-*)
+run 0 out-wds wds
+says 'captions: 3 of 3 samples have one; from .txt in tar: 2, caption in tar.s .json: 1$'
+says '^    one, and more$'
+same out-wds list-tarred
+run 0 out-wds-file wds/x.tar
+same out-wds-file list-tarred
+run 0 out-wds wds
+says '0 encoded, 3 reused'
+run 1 no wds/x.tar --caption_column words
+says 'x.tar: no row has a caption; found: .*caption.*; known: words'
+run 3 out-wds-column wds/x.tar --caption_column caption
+says '2 encoded, 0 reused, 1 skipped'
+gzip -c "$dir/wds/x.tar" >"$dir/packed.tar"
+run 1 no packed.tar
+says 'packed.tar: no plain tar'
+head -c 30000 "$dir/wds/x.tar" >"$dir/short.tar"
+run 3 short short.tar
+cp "$dir/short/errors.jsonl" "$dir/log"
+says '"short.tar",.*no plain tar, or damaged from here on'
+
+# a folder of frames is a clip: as a lossless file of them, whose path is the same
+mkdir -p "$dir/file" "$dir/frames/clip"
+ffmpeg -v error -i "$dir/clips/clip-1.mp4" -frames:v 12 "$dir/frames/clip/%03d.png"
+ffmpeg -v error -framerate 25 -i "$dir/frames/clip/%03d.png" -c:v png -f mov "$dir/file/clip"
+echo '{"video_path": "clip", "caption": "x"}' | tee "$dir/file/list.jsonl" >"$dir/frames/list.jsonl"
+run 0 frames-file file/list.jsonl
+run 0 frames-folder frames/list.jsonl
+says '1 encoded'
+latents() { "$VLT_BUILD/tests/dump_dataset" "$dir/$1" | grep -E '^(latent|thumb) ' | awk '{ print $1, $3 }'; }
+[ -n "$(latents frames-file)" ] && [ "$(latents frames-file)" = "$(latents frames-folder)" ] || bad "frames differ"
+run 0 frames-folder frames/list.jsonl
+says '0 encoded, 1 reused'
+cp "$dir/frames/clip/007.png" "$dir/frames/clip/004.png"
+run 0 frames-folder frames/list.jsonl
+says '1 encoded, 0 reused'
+ffmpeg -v error -y -f lavfi -i testsrc2=s=32x32:d=1:r=1 -frames:v 1 "$dir/frames/clip/005.png"
+run 3 frames-other frames/list.jsonl
+cp "$dir/frames-other/errors.jsonl" "$dir/log"
+says '005.png: 32x32, and the first frame is '
+rm "$dir"/frames/clip/*
+run 3 frames-none frames/list.jsonl
+cp "$dir/frames-none/errors.jsonl" "$dir/log"
+says 'a folder without pictures'
+
 layout none .
 run 2 no none --caption_column words
 says '--caption_column words: this folder has no list with columns'
