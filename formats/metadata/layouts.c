@@ -8,10 +8,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/utf8.h"
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "formats/json/table.h"
-#include "formats/utf8.h"
 
 #define CAPTIONS_JSON "captions.json"
 
@@ -259,7 +259,7 @@ static int read_lines(lines *t, vc_err *err)
         size_t length = nl ? (size_t)(nl - from) : n - at;
         at += length + 1;
         metadata_trim(&from, &length);
-        bool text = vf_utf8_prefix(from, length) == length && !memchr(from, 0, length);
+        bool text = vc_utf8_prefix(from, length) == length && !memchr(from, 0, length);
         rc = metadata_append(&t->v, &t->n, text ? from : not_text, text ? length : 1, err);
     }
     free(all);

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/utf8.h"
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "formats/metadata/parts.h"
-#include "formats/utf8.h"
 
 enum { MAX_MEDIA = 32, MAX_CAPTION = 1 << 20 };
 
@@ -63,7 +63,7 @@ static int read_text(vf_row *r, const tar *t, vc_err *why)
     if (t->text.size < 0 || t->text.size > MAX_CAPTION)
         return vc_fail(why, VC_EFORMAT, "its .txt cannot be read");
     metadata_trim(&s, &n);
-    if (n && (vf_utf8_prefix(s, n) < n || memchr(s, 0, n)))
+    if (n && (vc_utf8_prefix(s, n) < n || memchr(s, 0, n)))
         return vc_fail(why, VC_EFORMAT, "its .txt is not UTF-8 text");
     int rc = metadata_append(&r->captions, &r->n_captions, s, n, why);
     return rc ? rc : metadata_say_from(r, ".txt in tar", why);
@@ -93,7 +93,7 @@ static int read_json(vf_row *r, const tar *t, vc_err *why)
 
 static int read_medium(vf_row *r, const tar *t, const member *m, vc_err *why)
 {
-    if (vf_utf8_prefix(m->name, strlen(m->name)) < strlen(m->name))
+    if (vc_utf8_prefix(m->name, strlen(m->name)) < strlen(m->name))
         return vc_fail(why, VC_EFORMAT, "the member's name is not UTF-8");
     if (m->size < 0)
         return vc_fail(why, VC_EFORMAT, "its data do not lie in one piece of the tar, or are cut "

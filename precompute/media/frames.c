@@ -67,7 +67,7 @@ int media_frames_open(media_frames *f, const char *folder, media_info *info, vc_
 }
 
 static int read_one(const media_frames *f, int64_t i, void *dst, const media_info *as,
-                    const media_fit *fit, const volatile int *stop, vc_err *err)
+                    const media_fit *fit, const atomic_int *stop, vc_err *err)
 {
     const int64_t only = 0;
     media *m;
@@ -85,7 +85,7 @@ static int read_one(const media_frames *f, int64_t i, void *dst, const media_inf
 }
 
 int media_frames_read(const media_frames *f, uint8_t *dst, const int64_t *index, int n,
-                      const media_info *as, const media_fit *fit, const volatile int *stop,
+                      const media_info *as, const media_fit *fit, const atomic_int *stop,
                       vc_err *err)
 {
     size_t bytes = (size_t)fit->h * (size_t)fit->w * media_pixel_bytes(fit);

@@ -79,7 +79,7 @@ void media_frames_free(media_frames *f);
 int media_frames_open(media_frames *f, const char *folder, media_info *info, vc_err *err);
 /* As media_read; each frame must have the size that *as says. */
 int media_frames_read(const media_frames *f, uint8_t *dst, const int64_t *index, int n,
-                      const media_info *as, const media_fit *fit, const volatile int *stop,
+                      const media_info *as, const media_fit *fit, const atomic_int *stop,
                       vc_err *err);
 
 /* ---- still.c ---- */

@@ -27,7 +27,7 @@ formats/report       common/base common/os formats/tensors
 formats/vlat         common/base common/cli common/os formats/dataset formats/keys formats/report formats/tensors
 formats/peers        common/base common/os formats/dataset formats/keys formats/tensors formats/vlat
 precompute           buckets common/tensor formats/dataset
-precompute/media     common/base common/os formats/json
+precompute/media     common/base common/os formats/json formats/keys formats/metadata
 precompute/tokenizer common/base common/os formats/dataset formats/json
 precompute/text      common/base common/os common/tensor formats/json formats/tensors precompute precompute/tokenizer
 precompute/vae       common/base common/os common/tensor formats/tensors precompute
