@@ -1,17 +1,15 @@
-/* config.c - flags from a YAML file, and the resolved settings as one. See flags.h. */
+/* config.c - flags from a YAML or TOML file, and the resolved settings as YAML. See flags.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <yaml.h>
 
 #include "common/base/utf8.h"
+#include "common/cli/config_toml.h"
 #include "common/cli/flags_internal.h"
 #include "common/os/file.h"
 
-enum {
-    MOST_BYTES = 256 << 10,          /* of a configuration file */
-    MOST_DEPTH = 16                  /* of its sequences and mappings */
-};
+enum { MOST_BYTES = 256 << 10 };     /* of a configuration file */
 
 /* ---- reading ---- */
 
@@ -252,36 +250,16 @@ static int check_grammar(yaml_parser_t *parser, vc_err *err)
         depth += type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
         depth -= type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT;
         documents += type == YAML_DOCUMENT_START_EVENT;
-        if (depth > MOST_DEPTH)
-            return vc_fail(err, VC_EUSAGE, "line %zu: nested more than %d deep", line, MOST_DEPTH);
+        if (depth > VC_CONFIG_DEPTH)
+            return vc_fail(err, VC_EUSAGE, "line %zu: nested more than %d deep", line,
+                           VC_CONFIG_DEPTH);
         if (documents > 1)
             return vc_fail(err, VC_EUSAGE, "line %zu: more than one YAML document", line);
     }
     return 0;
 }
 
-static int load(vc_flags *set, yaml_parser_t *parser, const char *path, vc_err *err)
-{
-    yaml_document_t doc;
-    size_t rows = 0;
-    while (!vc_flags_end(&set->prog->flags[rows]))
-        rows++;
-
-    config c = { .set = set, .path = path, .doc = &doc, .seen = calloc(rows + 1, 1) };
-    int rc;
-    if (!c.seen) {
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    } else if (!yaml_parser_load(parser, &doc)) {
-        rc = vc_context(err, bad_yaml(parser, err), "%s", path);
-    } else {
-        rc = apply(&c, err);
-        yaml_document_delete(&doc);
-    }
-    free(c.seen);
-    return rc;
-}
-
-static int parse(vc_flags *set, const char *text, size_t size, const char *path, vc_err *err)
+static int yaml_document(yaml_document_t *doc, const char *text, size_t size, vc_err *err)
 {
     int rc = 0;
 
@@ -290,8 +268,10 @@ static int parse(vc_flags *set, const char *text, size_t size, const char *path,
         if (!yaml_parser_initialize(&parser))
             return vc_fail(err, VC_ENOMEM, "out of memory");
         yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
-        rc = pass == 0 ? vc_context(err, check_grammar(&parser, err), "%s", path)
-                       : load(set, &parser, path, err);
+        if (pass == 0)
+            rc = check_grammar(&parser, err);
+        else if (!yaml_parser_load(&parser, doc))
+            rc = bad_yaml(&parser, err);
         yaml_parser_delete(&parser);
     }
     return rc;
@@ -303,6 +283,23 @@ static bool is_toml(const char *path)
     return n > 5 && !strcasecmp(path + n - 5, ".toml");
 }
 
+static int apply_text(vc_flags *set, const char *text, size_t size, const char *path, vc_err *err)
+{
+    yaml_document_t doc;
+    size_t rows = 0;
+    while (!vc_flags_end(&set->prog->flags[rows]))
+        rows++;
+
+    int rc = (is_toml(path) ? vc_toml_document : yaml_document)(&doc, text, size, err);
+    if (rc)
+        return vc_context(err, rc, "%s", path);
+    config c = { .set = set, .path = path, .doc = &doc, .seen = calloc(rows + 1, 1) };
+    rc = c.seen ? apply(&c, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    yaml_document_delete(&doc);
+    free(c.seen);
+    return rc;
+}
+
 int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err)
 {
     char *text;
@@ -311,12 +308,8 @@ int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err)
     int rc = vc_file_read(&text, &size, path, MOST_BYTES, err);
     if (rc)
         rc = vc_context(err, rc == VC_ENOMEM ? rc : VC_EUSAGE, "--config");
-    if (!rc && is_toml(path))
-        rc = vc_fail(err, VC_EUSAGE, "--config %s: TOML is not read here: write its lines as YAML, "
-                     "\"name = value\" as \"name: value\", a [table] as \"table:\" with its lines "
-                     "indented", path);
-    else if (!rc)
-        rc = parse(set, text, size, path, err);
+    else
+        rc = apply_text(set, text, size, path, err);
     free(text);
     return vc_flags_take(set, NULL, NULL, rc, err);
 }

@@ -137,7 +137,7 @@ void vc_flags_help(const vc_program *prog, FILE *out)
     static const vc_flag common[] = {
         { "", VC_GROUP, 0, NULL, NULL, NULL, "Every program", false },
         { "config", VC_PATH, 0, NULL, "FILE", NULL,
-          "settings from a YAML (or JSON) file, keys are flag names; the command line wins",
+          "settings from a YAML, JSON or TOML file, keys are flag names; the command line wins",
           false },
         { "help", VC_BOOLEAN, 0, NULL, NULL, NULL, "this page", false },
         { "version", VC_BOOLEAN, 0, NULL, NULL, NULL, "version, backends and libraries", false },

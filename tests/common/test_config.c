@@ -1,4 +1,4 @@
-/* Settings from a YAML file: what is understood, what is refused, and the way back. */
+/* Settings from a YAML or TOML file: what is understood, what is refused, and the way back. */
 #include "tests/common/flags_run.h"
 
 #include "common/os/progress.h"
@@ -117,16 +117,117 @@ static void test_bad_files(void **state)
     finish(&r);
 }
 
-static void test_toml_is_said(void **state)
+/* The text as a file whose name ends in .toml. */
+static const char *toml_with(const char *text, size_t size)
 {
-    (void)state;
-    char toml[400];
-    const char *path = text_file("rank = 3\n");
+    static char toml[400];
+    const char *path = file_with(text, size);
     snprintf(toml, sizeof toml, "%s.toml", path);
     assert_int_equal(rename(path, toml), 0);
-    run r = START("--config", toml);
+    return toml;
+}
+
+static const char *toml_file(const char *text)
+{
+    return toml_with(text, strlen(text));
+}
+
+static const struct {
+    const char *toml, *line;
+} good_tomls[] = {
+    { "", "rank: 64" },
+    { "# only a comment\n", "rank: 64" },
+    { "rank = 8\n", "rank: 8" },
+    { "\xef\xbb\xbf" "rank = 8\r\n", "rank: 8" },
+    { "rank = 0x10\n", "rank: 16" },
+    { "lora-rank = '8'\n", "rank: 8" },
+    { "'lora-rank' = 1_0\n", "rank: 10" },
+    { "network_alpha = 2.5\n", "network_alpha: 2.5" },
+    { "lr = 2e-5\n", "learning_rate: 2e-05" },
+    { "lr = 1.0\n", "learning_rate: 1" },
+    { "prompt = ''\nseed = 3\n", "prompt: \"\"" },
+    { "prompt = 'null'\n", "prompt: \"null\"" },
+    { "prompt = \"\"\"a \"quote\"\"\"\"\nseed = 3\n", "prompt: \"a \\\"quote\\\"\"" },
+    { "prompt = \"\"\"\nx.y.z = 1\n'\"\"\"\nseed = 3\n", "seed: 3" },
+    { "prompt = \"a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t.u.v\"\n", "seed: 42" },
+    { "# a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r.s.t.u.v\n", "seed: 42" },
+    { "prompt = \"\"\"a\\\n \xd0\x87x\"\"\"\nseed = 3\n", "prompt: \"a\xd0\x87x\"" },
+    { "prompt = '1979-05-27'\n", "prompt: \"1979-05-27\"" },
+    { "prompt = 1979-05-27T07:32:00Z\n", "prompt: \"1979-05-27T07:32:00Z\"" },
+    { "enable_bucket = false\n", "enable_bucket: false" },
+    { "no_enable_bucket = true\n", "enable_bucket: false" },
+    { "fix_sample_size = [1, 2]\n", "fix_sample_size: [1, 2]" },
+    { "height = 1\nwidth = 2\n", "fix_sample_size: [1, 2]" },
+    { "targets = ['a', \"b\"]\n", "targets: \"a,b\"" },
+    { "latents = [\n  'one', # a comment\n  'two',\n]\n", "latents: [one, two]" },
+    { "gradient_checkpointing = true\n", "gradient_checkpointing: block" },
+    { "[adapter]\ntype = 'lora'\nrank = 8\n[optimizer]\nlr = 0.5\n", "rank: 8" },
+    { "adapter.rank = 8\nadapter.type = 'lora'\n", "rank: 8" },
+    { "adapter = { rank = 8, type = 'lora' }\n", "rank: 8" },
+};
+
+static const struct {
+    const char *toml, *say;
+} bad_tomls[] = {
+    { "seed = 1\nrnak = 8\n", ".toml: line 2: unknown flag rnak: did you mean rank?" },
+    { "\n\nrank = 0\n", "line 3: rank: \"0\" is out of range: 1 to 4096" },
+    { "rank = 8.5\n", "line 1: rank: \"8.5\"" },
+    { "rank = 8.0\n", "line 1: rank: \"8.0\"" },
+    { "rank = 1\nlora-rank = 1\n", "line 2: lora-rank: set twice (as rank before)" },
+    { "rank = 1\nrank = 1\n", "line 2: column " },
+    { "seed = 1\nrank = \n", "line 2: column " },
+    { "rank: 8\n", "line 1: column 5: no valid TOML" },
+    { "seed = 1\n[!]\n", "line 2: column 2: no valid TOML" },
+    { "rank = [1]\n", "one value is expected, not a sequence" },
+    { "[adapter]\ntype = 'lokr'\n", "line 2: adapter.type: \"lokr\" is not one of lora: it is" },
+    { "[adapter.more]\nrank = 8\n", "unknown flag adapter.more" },
+    { "prompt = \"a\\u0000b\"\n", "prompt: a NUL character" },
+    { "prompt = \"\xff\"\n", "line 1: column " },
+    { "seed = 1\n\xd0\x87nk = 3\n", "line 2: column 1: no valid TOML" },
+    { "'\xd0\x87nk' = 3\n", "unknown flag \xd0\x87nk" },
+    { "rank = inf\n", "rank: \"inf\"" },
+    { "lr = nan\n", "lr: \"nan\"" },
+    { "seed = 1\na.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r = 1\n", "line 2: nested more than 16 deep" },
+    { "[a.b.c.d . e.f.g.h.i.'j'.k.l.m.n.o.p.q.r]\n", "nested more than 16 deep" },
+    { "prompt = \"\"\"\"\"\", a.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.q.r\n", "line 1: nested more than" },
+    { "x = {a.b.c.d.e.f.g = {a.b.c.d.e.f.g = {a.b.c.d.e.f.g = 1}}}\n", "nested more than 16" },
+};
+
+static void test_toml(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(good_tomls); i++) {
+        run r = START("--config", toml_file(good_tomls[i].toml));
+        if (r.rc)
+            fail_msg("%s: %s", good_tomls[i].toml, r.err.text);
+        char *yaml = vc_flags_yaml(&program, &r.o);
+        if (!has_line(yaml, good_tomls[i].line))
+            fail_msg("%s: %s is not in\n%s", good_tomls[i].toml, good_tomls[i].line, yaml);
+        free(yaml);
+        finish(&r);
+    }
+    for (size_t i = 0; i < COUNT(bad_tomls); i++) {
+        run r = START("--config", toml_file(bad_tomls[i].toml));
+        if (r.rc != VC_EUSAGE)
+            fail_msg("%s: code %d", bad_tomls[i].toml, r.rc);
+        has(r.err.text, ".toml: ");
+        has(r.err.text, bad_tomls[i].say);
+        finish(&r);
+    }
+}
+
+/* Lines are told in the file's order, whatever the names are. */
+static void test_toml_order(void **state)
+{
+    (void)state;
+    run r = START("--config", toml_file("zz = 1\nmm = 2\n[b]\nx = 1\naa = 3\n[a]\nx = 2\n"));
+    static const char *const order[] = { "zz", "mm", "b.x", "b.aa", "a.x" };
     assert_int_equal(r.rc, VC_EUSAGE);
-    has(r.err.text, "TOML is not read here: write its lines as YAML");
+    for (int i = 0; i < (int)COUNT(order); i++) {
+        assert_non_null(vc_flags_wrong_line(r.set, i));
+        has(vc_flags_wrong_line(r.set, i), order[i]);
+    }
+    assert_null(vc_flags_wrong_line(r.set, COUNT(order)));
     finish(&r);
 }
 
@@ -257,6 +358,27 @@ static void test_random_files(void **state)
     }
 }
 
+static void test_random_tomls(void **state)
+{
+    (void)state;
+    static const char seedling[] = "rank = 8\nprompt = \"\"\"a \\u0041\"\"\"\nadapter.type = 'lora'\n"
+                                   "fix_sample_size = [1, 2]\nadapter.rank = 0x8\n[[other]]\n"
+                                   "seed = 1979-05-27\nx = { y = 1e3, z.'a' = [true] }\n[a.b]\n";
+    static const char odd[] = "[]{}=.,'\"\\#-+_e0x:TZ\n \t\r\0\xff\xc3";
+    uint32_t seed = 13;
+    for (int round = 0; round < 3000; round++) {
+        char text[sizeof seedling];
+        memcpy(text, seedling, sizeof text);
+        for (uint32_t k = 1 + dice(&seed) % 4; k; k--)
+            text[dice(&seed) % sizeof text] = odd[dice(&seed) % sizeof odd];
+        const char *path = toml_with(text, 1 + dice(&seed) % sizeof text);
+        run r = START("--config", path);
+        assert_true(r.rc == 0 || r.rc == VC_EUSAGE);
+        finish(&r);
+        unlink(path);
+    }
+}
+
 /* Whose cost would grow with the square of their size. */
 static void test_costly_files(void **state)
 {
@@ -275,6 +397,18 @@ static void test_costly_files(void **state)
         if (vc_seconds() - since > 5)
             fail_msg("%s: %.1f s", parts[i], vc_seconds() - since);
     }
+    static const char *const tomls[] = { "[", "a=[", "a.", "[a.", "x={a=", "'", "\"\"\"", "[[a]]\n",
+                                         "[a.b]\n", "a={b={c={d={", "\n", "x=[{},", "[[a.a]]\n" };
+    for (size_t i = 0; i < COUNT(tomls); i++) {
+        for (size_t k = 0; k < SIZE; k++)
+            text[k] = tomls[i][k % strlen(tomls[i])];
+        double since = vc_seconds();
+        run r = START("--config", toml_with(text, SIZE));
+        assert_true(r.rc == VC_EUSAGE || *tomls[i] == '\n');
+        finish(&r);
+        if (vc_seconds() - since > 5)
+            fail_msg("%s: %.1f s", tomls[i], vc_seconds() - since);
+    }
     memset(text, ' ', SIZE + 1);
     run r = START("--config", file_with(text, SIZE + 1));
     assert_int_equal(r.rc, VC_EUSAGE);
@@ -288,11 +422,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_toml_is_said),
+        cmocka_unit_test(test_toml),
+        cmocka_unit_test(test_toml_order),
         cmocka_unit_test(test_command_line_wins),
         cmocka_unit_test(test_texts_round_trip),
         cmocka_unit_test(test_random_texts_round_trip),
         cmocka_unit_test(test_random_files),
+        cmocka_unit_test(test_random_tomls),
         cmocka_unit_test(test_costly_files),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

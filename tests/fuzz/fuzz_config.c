@@ -1,0 +1,71 @@
+/* fuzz_config.c - any bytes as a file of settings; the first byte chooses YAML or TOML. */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/cli/flags.h"
+#include "tests/lib/mutate.h"
+
+typedef struct options {
+    int64_t rank, size[2];
+    char *prompt, *targets;
+    vc_list latents;
+    bool bucket;
+} options;
+
+#define ROW(kind_, field, name_) \
+    { .name = name_, .kind = kind_, .offset = offsetof(options, field), .help = "A row." }
+
+static const vc_flag rows[] = {
+    ROW(VC_INT, rank, "rank"),
+    ROW(VC_PAIR, size, "size"),
+    ROW(VC_STRING, prompt, "prompt"),
+    ROW(VC_WORDS, targets, "targets"),
+    ROW(VC_LIST, latents, "latents"),
+    ROW(VC_BOOLEAN, bucket, "bucket"),
+    { 0 }
+};
+static const vc_foreign others[] = {
+    { .name = "other adapter.type", .values = 1, .say = "has no job", .only = "lora", .why = "so" },
+    { .name = "datasets fsdp_*", .values = 1, .refused = true, .say = "use mpirun" },
+    { 0 }
+};
+static const vc_foreign *const foreign[] = { others, NULL };
+static const vc_program program = {
+    .name = "prog", .synopsis = "prog", .about = "Fuzzed.", .flags = rows, .foreign = foreign,
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *dir = getenv("TMPDIR");
+    char path[512], name[] = "prog", flag[] = "--config";
+    char *argv[] = { name, flag, path, NULL };
+    options o;
+    vc_flags *set;
+    vc_err err;
+
+    if (size == 0)
+        return 0;
+    snprintf(path, sizeof path, "%s/fuzz-config-%ld.%s", dir ? dir : "/tmp", (long)getpid(),
+             data[0] % 2 ? "yaml" : "toml");
+    FILE *f = fopen(path, "wb");
+    if (!f)
+        abort();
+    fwrite(data + 1, 1, size - 1, f);
+    fclose(f);
+    int rc = vc_flags_parse(&set, &program, &o, 3, argv, stdout, &err);
+    if (rc && rc != VC_EUSAGE)
+        abort();
+    const char *line;
+    for (int i = 0; (line = vc_flags_wrong_line(set, i)); i++)
+        mutate_touch(line, strlen(line));
+    char *yaml = rc ? NULL : vc_flags_yaml(&program, &o);
+    if (yaml)
+        mutate_touch(yaml, strlen(yaml));
+    free(yaml);
+    vc_flags_free(set);
+    unlink(path);
+    return 0;
+}
