@@ -145,6 +145,29 @@ static int set_foreign(config *c, const vc_foreign *f, const vc_place *at, bool 
 
 static int set_section(config *c, const yaml_node_t *section, const char *prefix, vc_err *err);
 
+/* "[[datasets]]": whether the value is a list of sections. */
+static bool is_sections(const config *c, const yaml_node_t *value)
+{
+    return value->type == YAML_SEQUENCE_NODE && sequence_length(value) > 0 &&
+           yaml_document_get_node(c->doc, *value->data.sequence.items.start)->type ==
+               YAML_MAPPING_NODE;
+}
+
+/* Each of them; what is no section among them is left to whoever takes the list. */
+static int set_sections(config *c, const yaml_node_t *list, const char *prefix, vc_err *err)
+{
+    const yaml_node_item_t *i = list->data.sequence.items.start;
+    const yaml_node_item_t *end = list->data.sequence.items.top;
+    int rc = 0;
+
+    for (; !rc && i < end && c->set->faults < VC_MOST_FAULTS; i++) {
+        const yaml_node_t *section = yaml_document_get_node(c->doc, *i);
+        if (section->type == YAML_MAPPING_NODE)
+            rc = set_section(c, section, prefix, err);
+    }
+    return rc;
+}
+
 /* Whether lines below the key are a section of the file: "model: {type: wan, dtype: bf16}". */
 static bool is_section(const config *c, const char *name, size_t len, const char *prefix,
                        const yaml_node_t *value)
@@ -188,7 +211,9 @@ static int set_key(config *c, const char *prefix, const char *name, const yaml_n
     if (f) {
         snprintf(at->name, sizeof at->name, "%s", full);
         int rc = vc_flags_type(c->set, full, n, err);
-        return rc ? rc : set_foreign(c, f, at, negated, value, err);
+        if (!rc)
+            rc = set_foreign(c, f, at, negated, value, err);
+        return rc || *prefix || !is_sections(c, value) ? rc : set_sections(c, value, full, err);
     }
     return vc_flags_unknown(c->set->prog, "", full, n, err);
 }
@@ -218,6 +243,8 @@ static int apply(config *c, vc_err *err)
     const yaml_node_t *root = yaml_document_get_root_node(c->doc);
     if (!root || (root->type == YAML_SCALAR_NODE && is_null(root)))
         return 0;                                /* an empty file */
+    if (is_sections(c, root))                    /* datasets, as SimpleTuner lists them */
+        return set_sections(c, root, "datasets", err);
     if (root->type != YAML_MAPPING_NODE)
         return vc_fail(err, VC_EUSAGE, "%s: lines of \"flag: value\" are expected", c->path);
     return set_section(c, root, "", err);

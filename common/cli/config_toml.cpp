@@ -14,7 +14,7 @@
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_MAX_NESTED_VALUES 16      /* VC_CONFIG_DEPTH, of brackets */
 
-/* Release 3.3 takes letters of U+0400 to U+0499, asked whether they are blanks, for what cannot be. */
+/* Release 3.3, asked whether a letter of U+0400 to U+0499 is a blank, takes it for what cannot be. */
 #include <toml++/impl/preprocessor.h>
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false
@@ -56,8 +56,8 @@ size_t string_end(std::string_view text, size_t i)
     return i;
 }
 
-/* toml++ bounds nested brackets, not the names of a key, a.b.c, and takes tables apart by recursion:
- * so a key that is too deep is refused before. */
+/* toml++ bounds nested brackets, not the names of a key, a.b.c, and takes tables apart by
+ * recursion: so a key that is too deep is refused before. */
 void check_keys(std::string_view text)
 {
     const auto npos = std::string_view::npos;

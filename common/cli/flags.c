@@ -354,7 +354,7 @@ static int builtin(vc_flags *set, words *w, const char *name, size_t len, const 
         return vc_fail(err, VC_EUSAGE, "given twice: one file is allowed");
     set->config = value;
     return set->config && *set->config ? 0
-                                       : vc_fail(err, VC_EUSAGE, "needs the name of a YAML or TOML file");
+                                       : vc_fail(err, VC_EUSAGE, "needs the name of a file");
 }
 
 /* What is wrong with a flag is noted; words up to the next one are not told then, as they may be

@@ -3,7 +3,8 @@
  *
  * Values come from the command line, else from --config FILE (YAML, or TOML where its name ends in
  * .toml; keys are flag names), else from what the program prefers (vc_flags_prefer), else from the
- * table. '-' and '_' are the same in a flag's name. Given twice on the command line the last one counts, a list grows; twice in the file is an error. --help (-h), --version and
+ * table. '-' and '_' are the same in a flag's name. Given twice on the command line the last one
+ * counts, a list grows; twice in the file is an error. --help (-h), --version and
  * --config belong to every program and are in no table. Values are UTF-8 text.
  *
  * A program's options are a plain struct; each row says at which offset its value goes. Strings

@@ -28,7 +28,7 @@ const vc_foreign vc_vprep_flags[] = {
     VPREP(1, "video_repeat"),
     VPREP(1, "sampling frame_rule frame_count start_rule fit bucket_metric max_upscale on_small"),
     VPREP(1, "mask_shapes i2v_condition train_mode image_noise_variants variants"),
-    VPREP(0, "vae_tiling enable_tiling use_tiling"),
+    VPREP(0, "vae_tiling enable_tiling use_tiling vae_enable_tiling"),
     VPREP(1, "video_decoder"),
     VPREP(1, "dtype latent_store thumbnails on_error"),
     VPREP(-1, "validation_prompts"),

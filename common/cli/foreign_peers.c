@@ -127,6 +127,39 @@ const vc_foreign vc_jobless_flags[] = {
          "--mixed_precision and --transformer_dtype say it"),
     ONLY("pytorch|none", "quantize_via base_model_precision", "--transformer_dtype fp8 is what "
          "there is"),
+    NONE(0, "validation_torch_compile dynamo_use_regional_compilation fuse_qkv_projections "
+         "ramtorch ramtorch_disable_extensions ramtorch_disable_sync_hooks ramtorch_text_encoder "
+         "offload_during_startup disable_benchmark ema_cpu_only", BACKEND),
+    NONE(1, "ramtorch_* sdnq_* gradient_checkpointing_interval gradient_checkpointing_backend "
+         "gradient_checkpointing_segment_stride context_parallel_comm_strategy ema_device "
+         "attn_mode remat.* parallelism.fsdp_unsharded_dtype", BACKEND),
+    NONE(0, "vae_cache_disable vae_cache_ondemand vae_cache_clear_each_epoch text_cache_disable "
+         "text_cache_ondemand preserve_data_backend_cache compress_disk_cache skip_file_discovery",
+         ENCODED),
+    NONE(1, "vae_batch_size text_encoder_batch_size datasets.cache_dir datasets.cache_directory "
+         "cache_directory", ENCODED),
+    NONE(0, "vae_enable_slicing vae_enable_temporal_roll", "clips go through the VAE one by one; "
+         "--vae_tiling saves memory"),
+    NONE(1, "wandb.* wandb_tracker_name job.exp_name", EVENTS),
+    NONE(0, "enable_wandb", EVENTS),
+    NONE(0, "trust_remote_code", "no code is loaded from a model's folder"),
+    NONE(1, "partition_split", "ranks come from mpirun or srun"),
+    ONLY("1", "context_parallel_size parallelism.tp_sharding", "ranks come from mpirun or srun"),
+    ONLY("diffusers", "lora_format", "LoRA files always have the names that diffusers and PEFT "
+         "read"),
+    NONE(0, "skip_empty_caption", "vprep skips what has no caption, unless "
+         "--allow_empty_captions is given"),
+    NONE(0, "bucket_no_upscale", "vprep's --on_small and --max_upscale say what is done with small "
+         "clips"),
+    NONE(0, "disable_bucket_pruning strict_epoch_limit allow_dataset_oversubscription "
+         "datasets.ignore_epochs ignore_epochs", "every sample is in every epoch"),
+    NONE(0, "delete_problematic_images", "vprep's --on_error says what is done with damaged files"),
+    NONE(1, "model.name model.size", "the family is read from the model's folder"),
+    NONE(1, "num_eval_images", "--eval_split says how many samples are held out"),
+    NONE(1, "evaluation_type ema_validation", "held-out losses are made every --eval_steps steps, "
+         "with the weights that are trained"),
+    NONE(1, "guider.* eval.* discretization.* denoiser.*",
+         "samples are made by --validation_sampler as the model's scheduler file says"),
     { 0 }
 };
 
@@ -207,7 +240,7 @@ const vc_foreign vc_refused_flags[] = {
             "image_column dataset data_backend_config instance_data_dir "
             "data_df_path jsonl_for_train eval_datasets datasets directory cond_image_column "
             "conditioning_image_column input_file output_file base_dir video_path", LIST),
-    REFUSED(1, "config_file", "write --config FILE, in YAML: keys are names of flags"),
+    REFUSED(1, "config_file", "write --config FILE, in TOML, YAML or JSON: keys are flags"),
     REFUSED(1, "dit_in_channels num_layers num_double_layers num_single_layers",
             "the transformer's config.json says its sizes"),
     REFUSED(0, "only_target_transformer_blocks", "a LoRA's modules are --target_name"),
@@ -233,7 +266,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(0, "full_bf16 full_fp16", "write --optimizer adamw_bf16 for weights and moments in "
             "bf16"),
     REFUSED(1, "dit", "write --transformer FOLDER, with its config.json, or --model FOLDER"),
-    REFUSED(1, "t5 clip byt5 clip_path llm_path ckpt_path text_encoder1 text_encoder_clip "
+    REFUSED(1, "t5 clip byt5 clip_path llm_path ckpt_path ckpt text_encoder1 text_encoder_clip "
             "text_encoder_qwen text_encoder_4_path image_encoder image_encoder_path "
             "audio_encoder_path audio_processor_path processor_path processor_config "
             "tokenizer_1_path tokenizer_2_path tokenizer_t5xxl_path tokenizer_name "
@@ -284,6 +317,66 @@ const vc_foreign vc_refused_flags[] = {
             "write --lora_checkpoint or --model to begin anew from a checkpoint's weights"),
     REFUSED(0, "ignore_learned_positional_embeddings",
             "a model with learned positions takes the size that it was trained for"),
+    REFUSED(0, "push_checkpoints_to_hub push_to_hub_background", FOLDER),
+    REFUSED(1, "datasets.dataset_name aws_* huggingface.* datasets.huggingface", FOLDER),
+    REFUSED(1, "dataset_path jsonl_paths video_directory video_jsonl_file image_directory "
+            "image_jsonl_file image_lance_dataset caption_extension datasets.id datasets.type "
+            "datasets.caption_strategy caption_strategy datasets.metadata_backend "
+            "metadata_backend dataset_type datasets.default datasets.video datasets.conditioning "
+            "datasets.audio text_embeds image_embeds directory.path", LIST),
+    REFUSED(1, "resolutions min_ar max_ar num_ar_buckets ar_buckets size_buckets "
+            "minimum_image_size maximum_image_size target_downsample_size datasets.crop "
+            "crop_style crop_aspect aspect_bucket_rounding aspect_bucket_alignment", SIZES),
+    REFUSED(0, "enable_ar_bucket", SIZES),
+    REFUSED(1, "target_frames max_frames frame_extraction frame_stride frame_sample",
+            "write vprep's --num_frames N for the beginning of a video, or "
+            "--video_sample_n_frames N with --video_sample_stride"),
+    REFUSED(1, "source_fps", "write vprep's --sample_fps X: frames are picked by time"),
+    REFUSED(1, "datasets.probability", "write --latents DIR:weight=X"),
+    REFUSED(0, "prepend_instance_prompt only_instance_prompt", "write it into the captions"),
+    REFUSED(1, "cache_shuffle_num cache_shuffle_delimiter", "give vprep several captions of a "
+            "clip, a list in its row"),
+    REFUSED(1, "mask_path", "name the masks in the column loss_mask_path of vprep's list"),
+    REFUSED(1, "init_from_existing", "write --lora_checkpoint"),
+    REFUSED(-1, "fuse_adapters merge_adapters",
+            "write --preset_lora_path, which folds one LoRA in as it is"),
+    REFUSED(1, "musubi_blocks_to_swap", "write --blocks_to_swap N"),
+    REFUSED(1, "training.steps", "write --max_train_steps"),
+    REFUSED(1, "training.grad_accum_steps", "write --gradient_accumulation_steps"),
+    REFUSED(1, "training.global_batch_size", "write --train_batch_size, that of one process"),
+    REFUSED(1, "training.adapter_method",
+            "write --training_type lora, with --target_name, or full"),
+    REFUSED(1, "checkpoint.interval", "write --checkpointing_steps N"),
+    REFUSED(1, "checkpoint.init_state_dir", "write --model FOLDER"),
+    REFUSED(1, "optimizer.name", "write --optimizer"),
+    REFUSED(1, "optimizer.gradient_clipping_norm", "write --max_grad_norm"),
+    REFUSED(1, "optimizer.lr_schedule", "write --lr_scheduler"),
+    REFUSED(1, "optimizer.lr_ssm optimizer.lr_ssm_schedule", "all that is trained has one rate"),
+    REFUSED(1, "parallelism.dp_replicate parallelism.dp_sharding", LAUNCH),
+    REFUSED(0, "stabilize", ADAMW),
+    REFUSED(1, "prodigy_steps", ADAMW),
+    REFUSED(1, "grad_clip_method", "gradients are clipped to --max_grad_norm alone"),
+    REFUSED(1, "ema_update_interval ema_warmup_steps", "the average of --use_ema is taken at every "
+            "step, by --ema_decay"),
+    REFUSED(1, "eval_steps_interval", "write --eval_steps N, with --eval_split"),
+    REFUSED(1, "shift", "write --flow_shift"),
+    REFUSED(0, "flow_schedule_auto_shift", LOSS),
+    REFUSED(1, "audio_flow_schedule_shift image_shift cfg scheduler_scale", LOSS),
+    REFUSED(0, "quantize_activations", FP8),
+    REFUSED(1, "text_encoder_1_precision text_encoder_2_precision text_encoder_3_precision "
+            "text_encoder_4_precision", FP8),
+    REFUSED(-1, "diffusion_model audio_vae text_encoders pretrained_t5_model_name_or_path", PART),
+    REFUSED(0, "validation_prompt_library validation_disable validation_disable_unconditional",
+            PROMPTS),
+    REFUSED(1, "sampler_preset user_prompt_library validation_lyrics validation_guidance_rescale "
+            "validation_guidance_real validation_guidance_skip_layers validation_audio_duration "
+            "validation_adapter_strength validation_lycoris_strength", PROMPTS),
+    REFUSED(1, "decompose_factor", "LoRA is the only adapter here"),
+    REFUSED(1, "model.ssm_layer model.ttt_base_lr model.mini_batch_size model.scale_factor", OTHER),
+    REFUSED(0, "controlnet ltx2_* hidream_* ideogram_* cosmos3_* minimax_* tread_config "
+            "diffusion_blocks_config flux_lora_target conditioning_multidataset_sampling "
+            "multiple_target no_resize_control fp_latent_window_size fp_1f_* "
+            "use_unconditional_dit_for_lora_sampling skip_t2i_visual_dummy", OTHER),
     REFUSED(0, "with_prior_preservation backprop controlnet_* control_* reward_* dmd2_* "
             "dino_loss_* "
             "self_flow* nabla_* no_nabla_* ideogram4_* backprop_* frame_conditioning_* prior_* "
