@@ -92,6 +92,10 @@ int vc_flags_parse(vc_flags **set, const vc_program *prog, void *options, int ar
                    FILE *out, vc_err *err);
 void vc_flags_free(vc_flags *set);
 
+/* The text with each "--name" of the program's own as it was typed, which may be an alias, malloc'ed;
+ * NULL when out of memory. Notes and lines about what is wrong are so of themselves. */
+char *vc_flags_as_typed(const vc_flags *set, const char *text);
+
 /* Adds a line to what is wrong. One that names a flag ("--rank") whose value was refused is left
  * out: it may have no other cause. */
 void vc_flags_wrong(vc_flags *set, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

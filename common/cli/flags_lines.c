@@ -78,12 +78,58 @@ void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const cha
     l->text = text;
 }
 
+/* The name by which the user knows the flag that the text calls `name`; NULL: this one. */
+static const char *typed_name(const vc_flags *set, const char *name, size_t len)
+{
+    const char *typed = NULL;
+    vc_found own, other;
+
+    if (!vc_flags_find(set->prog, name, len, &own) || own.negated || own.part >= 0)
+        return NULL;
+    for (int i = 0; i < set->typed.n; i++) {
+        const char *s = set->typed.item[i];
+        if (vc_flags_same_name(s, strlen(s), name, len))
+            return NULL;
+        if (vc_flags_find(set->prog, s, strlen(s), &other) && other.flag == own.flag &&
+            other.part < 0 && !other.negated && s[1])
+            typed = s;
+    }
+    return typed;
+}
+
+char *vc_flags_as_typed(const vc_flags *set, const char *text)
+{
+    char *out = NULL;
+    size_t size, len;
+    FILE *f = open_memstream(&out, &size);
+    if (!f)
+        return NULL;
+
+    for (const char *s; (s = strstr(text, "--")); text = s + len) {
+        s += 2;
+        fwrite(text, 1, (size_t)(s - text), f);
+        len = strspn(s, "_abcdefghijklmnopqrstuvwxyz0123456789");
+        const char *name = len ? typed_name(set, s, len) : NULL;
+        if (name)
+            fputs(name, f);
+        else
+            fwrite(s, 1, len, f);
+    }
+    fputs(text, f);
+    bool failed = ferror(f);
+    if (fclose(f) || failed) {
+        free(out);
+        return NULL;
+    }
+    return out;
+}
+
 static void add_text(vc_flags *set, vc_lines *lines, const char *text)
 {
     vc_line *l = line_of(lines, NULL, NULL);
     set->faults += lines == &set->wrong;
     if (l)
-        l->text = vc_format("%s", text);
+        l->text = vc_flags_as_typed(set, text);
     if (!l || !l->text)
         set->lost = true;
 }
@@ -166,9 +212,11 @@ const char *vc_flags_wrong_line(const vc_flags *set, int i)
 void vc_flags_tell(const vc_flags *set, const char *program, const vc_err *err, int rc)
 {
     int n = set && err->code == VC_EUSAGE ? set->wrong.n : 0;
+    char *text = !n && set ? vc_flags_as_typed(set, err->text) : NULL;
 
     if (!n)
-        vc_std_complain(program, err->text, rc);
+        vc_std_complain(program, text ? text : err->text, rc);
+    free(text);
     for (int i = 0; i < n; i++)
         vc_std_complain(program, set->wrong.line[i].text, rc);
     if (n && set->faults >= VC_MOST_FAULTS)

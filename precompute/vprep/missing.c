@@ -47,9 +47,17 @@ static bool more_than_half(uint64_t part, uint64_t whole)
     return 2 * part > whole;
 }
 
-static int ask(const tally *t, const char *what, uint64_t part, uint64_t whole, vc_err *err)
+/* The folder that the user named for the files that are gone, as "--data FOLDER: ". */
+static void blame_data(vf_buf *b, const vprep *p, const tally *t)
 {
-    vf_buf b = { 0 };
+    size_t n = p->c.data ? strlen(p->c.data) : 0;
+    if (n && t->absent && t->folder >= n && !strncmp(t->first[0]->file, p->c.data, n))
+        vf_buf_printf(b, "--data %.200s: ", p->c.data);
+}
+
+static int ask(const vprep *p, const tally *t, const char *what, uint64_t part, uint64_t whole, vc_err *err)
+{
+    vf_buf b = { 0 }, folder = { 0 };
 
     for (uint64_t i = 0; i < t->absent && i < SHOWN; i++)
         vf_buf_printf(&b, "%s%.100s", i ? ", " : " (", t->first[i]->path);
@@ -57,11 +65,13 @@ static int ask(const tally *t, const char *what, uint64_t part, uint64_t whole, 
         vf_buf_printf(&b, "%s", t->absent > SHOWN ? ", ...)" : ")");
     if (t->absent && t->folder)
         vf_buf_printf(&b, ", all in %.*s", (int)(t->folder < 200 ? t->folder : 200), t->first[0]->file);
-    char *which = vf_buf_take(&b);
-    int rc = vc_fail(err, VC_EFAIL, "%llu of %llu %s cannot be read%s: is a folder not mounted? Nothing was "
-                     "removed or encoded; --allow_missing goes on without them",
+    blame_data(&folder, p, t);
+    char *which = vf_buf_take(&b), *whose = vf_buf_take(&folder);
+    int rc = vc_fail(err, VC_EFAIL, "%s%llu of %llu %s cannot be read%s: is a folder not mounted? Nothing was "
+                     "removed or encoded; --allow_missing goes on without them", whose ? whose : "",
                      (unsigned long long)part, (unsigned long long)whole, what, which ? which : "");
     free(which);
+    free(whose);
     return rc;
 }
 
@@ -80,11 +90,11 @@ static int judge(const vprep *p, const tally *t, vc_err *err)
     if (p->c.allow_missing)
         return 0;
     if (more_than_half(t->absent, t->rows))
-        return ask(t, "sources of the list", t->absent, t->rows, err);
+        return ask(p, t, "sources of the list", t->absent, t->rows, err);
     if (more_than_half(t->had_absent, t->had))
-        return ask(t, "sources of the dataset's samples", t->had_absent, t->had, err);
+        return ask(p, t, "sources of the dataset's samples", t->had_absent, t->had, err);
     if (t->had_absent && prep_stock_in_place(p))
-        return ask(t, "sources of samples that are to be changed in place", t->had_absent, t->had, err);
+        return ask(p, t, "sources of samples that are to be changed in place", t->had_absent, t->had, err);
     return 0;
 }
 
@@ -92,8 +102,11 @@ static int judge(const vprep *p, const tally *t, vc_err *err)
 static int refuse(const vprep *p, const tally *t, vc_err *err)
 {
     int rc = judge(p, t, err);
-    if (rc && p->c.dry_run)
-        vc_warn(p->progress, "a run will be refused: %s", err->text);
+    if (rc && p->c.dry_run) {
+        char *text = vc_flags_as_typed(p->flags, err->text);
+        vc_warn(p->progress, "a run will be refused: %s", text ? text : err->text);
+        free(text);
+    }
     return p->c.dry_run ? 0 : rc;
 }
 
