@@ -81,6 +81,10 @@ void vb_rules_peer(vb_rules *r);
  * (token length without random_hw_adapt, size flags without buckets), or NULL. */
 int vb_rules_check(vb_rules *r, const char **warning, vc_err *err);
 
+/* As vb_rules_check, and tells each thing that is wrong; err has the first. */
+typedef void vb_tell(void *arg, const char *text);
+int vb_rules_check_all(vb_rules *r, const char **warning, vb_tell *tell, void *arg, vc_err *err);
+
 typedef struct vb_source {
     bool is_video;
     int w, h;                /* displayed size */

@@ -2,7 +2,9 @@
 #include "buckets/choose.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 
 void vb_rules_default(vb_rules *r, const vb_family *family)
 {
@@ -31,7 +33,29 @@ void vb_rules_peer(vb_rules *r)
     r->allow_upscale = true;
 }
 
-static int check_ranges(const vb_rules *r, vc_err *err)
+/* Where faults go: the first to err, each to tell. */
+typedef struct faults {
+    vb_tell *tell;
+    void *arg;
+    vc_err *err;
+    int rc;
+} faults;
+
+__attribute__((format(printf, 2, 3)))
+static void fault(faults *f, const char *fmt, ...)
+{
+    vc_err e;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e.text, sizeof e.text, fmt, ap);
+    va_end(ap);
+    if (!f->rc)
+        f->rc = vc_fail(f->err, VC_EUSAGE, "%s", e.text);
+    if (f->tell)
+        f->tell(f->arg, e.text);
+}
+
+static void check_ranges(const vb_rules *r, faults *f)
 {
     const int64_t q = r->family->q, least = r->max_pixels ? q * q : 0;
     const struct { const char *flag; int64_t value, lo, hi; } rows[] = {
@@ -44,48 +68,41 @@ static int check_ranges(const vb_rules *r, vc_err *err)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].value < rows[i].lo || rows[i].value > rows[i].hi)
-            return vc_fail(err, VC_EUSAGE,
-                           "--%s %" PRId64 ": %" PRId64 " to %" PRId64 " are allowed",
-                           rows[i].flag, rows[i].value, rows[i].lo, rows[i].hi);
+            fault(f, "--%s %" PRId64 ": %" PRId64 " to %" PRId64 " are allowed",
+                  rows[i].flag, rows[i].value, rows[i].lo, rows[i].hi);
     if (!(r->max_upscale >= 0.01 && r->max_upscale <= 100))
-        return vc_fail(err, VC_EUSAGE, "--max_upscale %g: 0.01 to 100 are allowed",
-                       r->max_upscale);
-    return 0;
+        fault(f, "--max_upscale %g: 0.01 to 100 are allowed", r->max_upscale);
 }
 
-static int check_fixed(const vb_rules *r, vc_err *err)
+static void check_fixed(const vb_rules *r, faults *f)
 {
     const int q = r->family->ratio * r->family->patch;
 
     if (r->fix_h < q || r->fix_w < q || r->fix_h > VB_MAX_SAMPLE_SIZE
             || r->fix_w > VB_MAX_SAMPLE_SIZE)
-        return vc_fail(err, VC_EUSAGE,
-                       "--fix_sample_size %" PRId64 " %" PRId64 ": height and width of %d to %d "
-                       "are allowed", r->fix_h, r->fix_w, q, VB_MAX_SAMPLE_SIZE);
-    return 0;
+        fault(f, "--fix_sample_size %" PRId64 " %" PRId64 ": height and width of %d to %d are "
+              "allowed", r->fix_h, r->fix_w, q, VB_MAX_SAMPLE_SIZE);
 }
 
-/* The lists a plan spells out have to fit a vb_draw. */
-static int check_lists(const vb_rules *r, vc_err *err)
+/* The lists a plan spells out have to fit a vb_draw; sizes whose range is wrong make none. */
+static void check_lists(const vb_rules *r, faults *f)
 {
     const int64_t v = r->video_sample_size, i = r->image_sample_size, k = r->family->k;
 
-    if (r->enable_bucket && !r->fix_h && !r->max_pixels && i < v && !r->allow_upscale)
-        return vc_fail(err, VC_EUSAGE,
-                       "--image_sample_size %" PRId64 " is below --video_sample_size %" PRId64
-                       ": give %" PRId64 " or more, or --allow_upscale", i, v, v);
-    if (r->enable_bucket && r->random_hw_adapt && r->token_length
-            && vb_size_list_length(r) > VB_MAX_OPTIONS)
-        return vc_fail(err, VC_EUSAGE,
-                       "--image_sample_size %" PRId64 ": more than %d sizes in steps of 128 from "
-                       "--video_sample_size %" PRId64 "; at most %" PRId64 " is allowed with it",
-                       i, VB_MAX_OPTIONS, v, v + 128 * (VB_MAX_OPTIONS - 1));
-    if (r->random_frame_crop && r->family->max_frames != 1
+    if (r->random_frame_crop && r->family->max_frames != 1 && r->n_frames <= VB_MAX_FRAMES
             && (r->n_frames - 2 + k) / k > VB_MAX_OPTIONS)
-        return vc_fail(err, VC_EUSAGE,
-                       "--video_sample_n_frames %" PRId64 ": at most %" PRId64 " are allowed with "
-                       "--random_frame_crop", r->n_frames, k * VB_MAX_OPTIONS + 1);
-    return 0;
+        fault(f, "--video_sample_n_frames %" PRId64 ": at most %" PRId64 " are allowed with "
+              "--random_frame_crop", r->n_frames, k * VB_MAX_OPTIONS + 1);
+    if (v < r->family->q || i < r->family->q || v > VB_MAX_SAMPLE_SIZE || i > VB_MAX_SAMPLE_SIZE)
+        return;
+    if (r->enable_bucket && !r->fix_h && !r->max_pixels && i < v && !r->allow_upscale)
+        fault(f, "--image_sample_size %" PRId64 " is below --video_sample_size %" PRId64
+              ": give %" PRId64 " or more, or --allow_upscale", i, v, v);
+    else if (r->enable_bucket && r->random_hw_adapt && r->token_length
+             && vb_size_list_length(r) > VB_MAX_OPTIONS)
+        fault(f, "--image_sample_size %" PRId64 ": more than %d sizes in steps of 128 from "
+              "--video_sample_size %" PRId64 "; at most %" PRId64 " is allowed with it",
+              i, VB_MAX_OPTIONS, v, v + 128 * (VB_MAX_OPTIONS - 1));
 }
 
 static const char *idle_flags(const vb_rules *r)
@@ -102,20 +119,19 @@ static const char *idle_flags(const vb_rules *r)
     return NULL;
 }
 
-int vb_rules_check(vb_rules *r, const char **warning, vc_err *err)
+int vb_rules_check_all(vb_rules *r, const char **warning, vb_tell *tell, void *arg, vc_err *err)
 {
+    faults f = { .tell = tell, .arg = arg, .err = err };
+
     if (warning)
         *warning = NULL;
-    if (!r->family)
-        return vc_fail(err, VC_EUSAGE, "sampling: no model family");
-
-    int rc = check_ranges(r, err);
-    if (rc)
-        return rc;
+    if (!r->family) {
+        fault(&f, "sampling: no model family");
+        return f.rc;
+    }
+    check_ranges(r, &f);
     if (r->enable_bucket && (r->fix_h || r->fix_w)) {
-        rc = check_fixed(r, err);
-        if (rc)
-            return rc;
+        check_fixed(r, &f);
         int64_t longer = r->fix_h > r->fix_w ? r->fix_h : r->fix_w;
         if (r->video_sample_size < longer)
             r->video_sample_size = longer;
@@ -124,8 +140,13 @@ int vb_rules_check(vb_rules *r, const char **warning, vc_err *err)
     }
     if (r->enable_bucket && (r->fix_h || r->max_pixels))
         r->random_hw_adapt = r->token_length = false;
-    rc = check_lists(r, err);
-    if (!rc && warning)
+    check_lists(r, &f);
+    if (!f.rc && warning)
         *warning = idle_flags(r);
-    return rc;
+    return f.rc;
+}
+
+int vb_rules_check(vb_rules *r, const char **warning, vc_err *err)
+{
+    return vb_rules_check_all(r, warning, NULL, NULL, err);
 }

@@ -36,6 +36,13 @@ static int run(vc_flags *set, vtrain_config *c, vc_comm *comm, vc_err *err)
     return rc;
 }
 
+/* What needs no files, all of it in one round. */
+static int check(vtrain_config *c, vc_flags *set, int ranks, vc_err *err)
+{
+    int rc = vc_flags_catch(set, vtrain_check_ranks(c, ranks, err), err);
+    return rc ? rc : vtrain_check(c, set, err);
+}
+
 int main(int argc, char **argv)
 {
     vtrain_config c;
@@ -49,7 +56,7 @@ int main(int argc, char **argv)
         rc = vc_fail_errno(&err, "/dev/null");
     if (!rc) {
         rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, &err);
-        if (rc == 0 || rc == VC_EUSAGE) rc = vtrain_check(&c, set, &err);
+        if (rc == 0 || rc == VC_EUSAGE) rc = check(&c, set, vc_comm_size(comm), &err);
         rc = vc_comm_agree(comm, rc, &err);
         if (rc == 0) rc = run(set, &c, comm, &err);
         else if (rc > 0) rc = 0;     /* help or version */

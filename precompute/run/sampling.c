@@ -5,10 +5,10 @@
 
 enum { PEER = 1 };
 
-/* A switch that --sampling peer has set stays so unless it is given by itself. */
+/* A switch that --sampling peer has set stays so unless it, or a --like that says it, is given. */
 static bool counts(const vprep *p, const char *flag)
 {
-    return p->c.sampling != PEER || vc_flags_given(p->flags, flag);
+    return p->c.sampling != PEER || vc_flags_decided(p->flags, flag);
 }
 
 static void take_switches(const vprep *p, vb_rules *r)
@@ -63,6 +63,11 @@ static void say_rounding(const vprep *p)
                (long long)r->fix_h, (long long)r->fix_w, (long long)h, (long long)w, q);
 }
 
+static void tell(void *flags, const char *text)
+{
+    vc_flags_wrong(flags, "%s", text);
+}
+
 int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err)
 {
     const vprep_config *c = &p->c;
@@ -83,10 +88,11 @@ int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err)
     r->on_small = (vb_on_small)c->on_small;
     r->random_flip = c->random_flip;
 
-    int rc = vb_rules_check(r, &warning, err);
-    if (!rc && warning)
+    int rc = vb_rules_check_all(r, &warning, tell, p->flags, err);
+    if (rc)
+        return rc == VC_EUSAGE ? 0 : rc;
+    if (warning)
         vc_warn(p->progress, "%s", warning);
-    if (!rc)
-        say_rounding(p);
-    return rc;
+    say_rounding(p);
+    return 0;
 }

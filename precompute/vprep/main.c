@@ -263,7 +263,7 @@ static int check_family(vprep *p, const char *bucket_rules, vc_err *err)
                        "encoded alone: leave it out", p->family->name);
     if (c->latent_store == STORE_AUTO)
         c->latent_store = strcmp(p->family->latent_store, "mode") ? STORE_MOMENTS : STORE_MODE;
-    return vc_flags_catch(p->flags, vprep_rules(p, bucket_rules, err), err);
+    return vprep_rules(p, bucket_rules, err);
 }
 
 /* What other trainers mean by the type is what encoders compute in. */
