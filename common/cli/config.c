@@ -206,11 +206,12 @@ static int set_key(config *c, const char *prefix, const char *name, const yaml_n
         int rc = vc_flags_type(c->set, name, len, err);
         return rc ? rc : set_own(c, &found, value, err);
     }
+    const char *typed = f ? full : name;
     if (!f)
         f = vc_flags_find_foreign(c->set->prog, name, len, &negated);
     if (f) {
         snprintf(at->name, sizeof at->name, "%s", full);
-        int rc = vc_flags_type(c->set, full, n, err);
+        int rc = vc_flags_type(c->set, typed, strlen(typed), err);
         if (!rc)
             rc = set_foreign(c, f, at, negated, value, err);
         return rc || *prefix || !is_sections(c, value) ? rc : set_sections(c, value, full, err);

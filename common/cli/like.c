@@ -59,7 +59,7 @@ const vc_like vc_vprep_like[] = {
     { 0 }
 };
 
-/* Names that only this trainer has, of flags that are taken, not refused, and that are not ours. */
+/* Names that only this trainer has, or with others of its own, and that are not ours. */
 static const struct {
     const char *name, *signs;
 } peers[VC_LIKE_PEERS] = {
@@ -71,12 +71,16 @@ static const struct {
                       "dataset_shuffle_buffer_size attn_provider_training" },
     { "diffsynth", "dataset_metadata_path dataset_base_path lora_base_model remove_prefix_in_ckpt "
                    "lora_target_modules preset_lora_model use_gradient_checkpointing "
-                   "use_gradient_checkpointing_offload dataset_num_workers" },
+                   "use_gradient_checkpointing_offload dataset_num_workers "
+                   "model_id_with_origin_paths model_paths" },
     { "musubi", "max_data_loader_n_workers gradient_checkpointing_cpu_offload sdpa "
-                "persistent_data_loader_workers dynamo_backend" },
+                "persistent_data_loader_workers dynamo_backend dataset_config network_module "
+                "network_dim network_args discrete_flow_shift fp8_base fp8_scaled "
+                "text_cache_dtype video_directory target_frames frame_extraction source_fps" },
     { "diffusion-pipe", "micro_batch_size_per_gpu optimizer.type adapter.type model.type "
                         "pipeline_stages steps_per_print partition_method caching_batch_size "
-                        "video_clip_mode reentrant_activation_checkpointing" },
+                        "video_clip_mode reentrant_activation_checkpointing directory ar_buckets "
+                        "num_ar_buckets checkpoint_every_n_minutes optimizer.betas" },
 };
 
 /* Whether two texts are the same value: 1e-2 and 0.01. */
@@ -177,11 +181,17 @@ static int hint(vc_flags *set, const vc_like *rows, vc_like_fits *fits, const vo
         if (!(all = more))
             return vc_fail(err, VC_ENOMEM, "out of memory");
     }
-    if (all)
-        vc_flags_say(set, "--%s is a name of %s, which where nothing is given has %s: --like %s "
-                     "takes that", sign, peers[like - 1].name, all, peers[like - 1].name);
+    char *text = !all ? NULL : vc_format("--%s is a name of %s, which where nothing is given has "
+                                         "%s: --like %s takes that", sign, peers[like - 1].name,
+                                         all, peers[like - 1].name);
+    if (text && vc_flags_wrong_line(set, 0))       /* then the notes are not shown */
+        vc_flags_wrong(set, "%s", text);
+    else if (text)
+        vc_flags_say(set, "%s", text);
+    int rc = all && !text ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
+    free(text);
     free(all);
-    return 0;
+    return rc;
 }
 
 int vc_like_take(vc_flags *set, int like, const vc_like *rows, vc_like_fits *fits,

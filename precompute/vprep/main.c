@@ -541,9 +541,9 @@ int main(int argc, char **argv)
     if (!rc) {
         rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);
         bool wrong = rc == VC_EUSAGE;
-        if (!rc)
+        if (!rc || wrong)
             rc = vc_like_take(p.flags, p.c.like, vc_vprep_like, NULL, &p.c, &err);
-        rc = vc_comm_agree(comm, wrong ? 0 : rc, &err);
+        rc = vc_comm_agree(comm, rc, &err);
         if (rc == 0) rc = run_ranks(&p, comm, wrong, &err);
         if (rc == 0 && p.c.dry_run) rc = vc_std_flush(stdout, &err);
         else if (rc > 0) rc = 0;                /* help or version */
