@@ -30,6 +30,8 @@ plan 0 '"load":\[32,48\]' && plan 0 '"range":\[0,3\]' && plan 0 '"frames":\[[0-3
 dry --sampling peer --start_rule whole --frame_count all --video_sample_size 32 --image_sample_size 32 \
     --video_sample_n_frames 9 --video_sample_stride 2
 plan 0 '"range":\[0,1\]' && plan 0 '"load":\[32,48\]'          # 5 frames: 0 to 8 or 1 to 9
+dry --sampling peer --like musubi --video_sample_size 32 --image_sample_size 32 --video_sample_n_frames 9 --video_sample_stride 3
+plan 0 '"draws":\[\]'                                      # its --start_rule first: nothing is drawn
 dry --sampling peer --fix_sample_size 64 64 && plan 0 '"resize":\[64,64\]'
 dry --sampling peer --fix_sample_size 64 64 --fit crop && plan 0 '"resize":\[64,96\]'
 dry --fix_sample_size 64 64 --fit stretch && plan 0 '"resize":\[64,64\]'
