@@ -14,7 +14,7 @@
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_MAX_NESTED_VALUES 16      /* VC_CONFIG_DEPTH, of brackets */
 
-/* Release 3.3, asked whether a letter of U+0400 to U+0499 is a blank, takes it for what cannot be. */
+/* Release 3.3, asked whether U+0400 to U+0499 are blanks, takes them for what cannot be. */
 #include <toml++/impl/preprocessor.h>
 #undef TOML_UNREACHABLE
 #define TOML_UNREACHABLE return false

@@ -361,9 +361,9 @@ static void test_random_files(void **state)
 static void test_random_tomls(void **state)
 {
     (void)state;
-    static const char seedling[] = "rank = 8\nprompt = \"\"\"a \\u0041\"\"\"\nadapter.type = 'lora'\n"
-                                   "fix_sample_size = [1, 2]\nadapter.rank = 0x8\n[[other]]\n"
-                                   "seed = 1979-05-27\nx = { y = 1e3, z.'a' = [true] }\n[a.b]\n";
+    static const char seedling[] =
+        "rank = 8\nprompt = \"\"\"a \\u0041\"\"\"\nadapter.type = 'lora'\nfix_sample_size = [1, 2]\n"
+        "adapter.rank = 0x8\n[[other]]\nseed = 1979-05-27\nx = { y = 1e3, z.'a' = [true] }\n[a.b]\n";
     static const char odd[] = "[]{}=.,'\"\\#-+_e0x:TZ\n \t\r\0\xff\xc3";
     uint32_t seed = 13;
     for (int round = 0; round < 3000; round++) {
@@ -397,7 +397,8 @@ static void test_costly_files(void **state)
         if (vc_seconds() - since > 5)
             fail_msg("%s: %.1f s", parts[i], vc_seconds() - since);
     }
-    static const char *const tomls[] = { "[", "a=[", "a.", "[a.", "x={a=", "'", "\"\"\"", "[[a]]\n",
+    static const char *const tomls[] = { "[", "a=[", "a.", "[a.", "x={a=", "'", "\"\"\"",
+                                         "[[a]]\n",
                                          "[a.b]\n", "a={b={c={d={", "\n", "x=[{},", "[[a.a]]\n" };
     for (size_t i = 0; i < COUNT(tomls); i++) {
         for (size_t k = 0; k < SIZE; k++)
