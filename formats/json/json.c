@@ -94,6 +94,28 @@ int vf_json_read(cJSON **out, const char *path, size_t max, vc_err *err)
     return vc_context(err, rc, "%s", path);
 }
 
+static int read_in(cJSON **out, const char *dir, const char *name, size_t max, bool needed,
+                   vc_err *err)
+{
+    *out = NULL;
+    char *path = vc_path_join(dir, name);
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "%s/%s: out of memory", dir, name);
+    int rc = needed || vc_file_exists(path) ? vf_json_read(out, path, max, err) : 0;
+    free(path);
+    return rc;
+}
+
+int vf_json_read_in(cJSON **out, const char *dir, const char *name, size_t max, vc_err *err)
+{
+    return read_in(out, dir, name, max, true, err);
+}
+
+int vf_json_read_in_opt(cJSON **out, const char *dir, const char *name, size_t max, vc_err *err)
+{
+    return read_in(out, dir, name, max, false, err);
+}
+
 /* ---- getters ---- */
 
 static const char *kind_of(const cJSON *v)

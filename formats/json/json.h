@@ -17,6 +17,10 @@
 int vf_json_parse(cJSON **out, const char *text, size_t n, vc_err *err);
 /* A whole file of at most max bytes; a byte order mark in front is fine. */
 int vf_json_read(cJSON **out, const char *path, size_t max, vc_err *err);
+/* The file `name` of a folder. What is wrong with a field of it later is said with
+ * vc_context(err, rc, "%s/%s", dir, name). _opt: no such file is no error, *out is NULL then. */
+int vf_json_read_in(cJSON **out, const char *dir, const char *name, size_t max, vc_err *err);
+int vf_json_read_in_opt(cJSON **out, const char *dir, const char *name, size_t max, vc_err *err);
 
 /* Getters: VC_ENOENT "field: missing" (null counts as missing) or VC_EFORMAT "field: expected an
  * integer, found a string". The _opt forms leave *v as it is when the field is missing. Integers

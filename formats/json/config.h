@@ -1,0 +1,105 @@
+/* config.h - a component's config.json into a struct, by a table: one row a field.
+ *
+ *     static const vf_config_row rows[] = {
+ *         VF_INT_NEEDED(config, width, "d_model", 1, 65536),
+ *         VF_NUM(config, eps, "norm_eps", 1e-6, VF_ABOVE_0, 1),
+ *         VF_WORD(config, spacing, "timestep_spacing", "leading", "trailing|linspace|leading"),
+ *         VF_ONLY("activation_fn", "gelu", "gelu"),
+ *         { 0 }
+ *     };
+ *     rc = vf_config_read(&c, rows, o, err);
+ *
+ * A field that is missing, or null, has the row's default, which may lie outside of the bounds (it
+ * means "none" then, and may be written as well). Bounds are inclusive. Rules between fields are
+ * checked by the caller afterwards. */
+#ifndef VF_CONFIG_H
+#define VF_CONFIG_H
+
+#include <float.h>
+#include <math.h>
+
+#include "formats/json/json.h"
+
+#define VF_ABOVE_0 DBL_MIN                   /* as the lower bound of a number */
+
+typedef enum vf_config_kind {
+    VF_CONFIG_INT, VF_CONFIG_NUM, VF_CONFIG_FLAG, VF_CONFIG_WORD,
+    VF_CONFIG_INTS, VF_CONFIG_NUMS, VF_CONFIG_WORDS, VF_CONFIG_UNSET
+} vf_config_kind;
+
+typedef struct vf_config_row {
+    const char *name;                        /* NULL ends the table */
+    vf_config_kind kind;
+    bool needed;                             /* without a default */
+    size_t at, size;                         /* offset in the struct, bytes of a value; size 0: the
+                                              * field is checked and not kept */
+    double value, min, max;                  /* default, bounds; a flag is 0 or 1 */
+    const char *word, *words;                /* default; what is allowed: "a|b|c" */
+    size_t count;                            /* lists: offset of the int that gets their length */
+    int least, most;                         /* lists: possible lengths */
+    const char *why;                         /* UNSET: what is said besides */
+} vf_config_row;
+
+/* Fields of the struct: int or int64_t; double; bool; int or an enum, which gets the word's place
+ * among `words`. Another type does not compile. */
+#define VF_INT(type, field, name_, value_, min_, max_) \
+    { .name = name_, .kind = VF_CONFIG_INT, VF_CONFIG_AT(type, field, VF_CONFIG_INT_SIZE), \
+      .value = value_, .min = min_, .max = max_ }
+#define VF_INT_NEEDED(type, field, name_, min_, max_) \
+    { .name = name_, .kind = VF_CONFIG_INT, VF_CONFIG_AT(type, field, VF_CONFIG_INT_SIZE), \
+      .needed = true, .min = min_, .max = max_ }
+#define VF_NUM(type, field, name_, value_, min_, max_) \
+    { .name = name_, .kind = VF_CONFIG_NUM, VF_CONFIG_AT(type, field, VF_CONFIG_NUM_SIZE), \
+      .value = value_, .min = min_, .max = max_ }
+#define VF_NUM_NEEDED(type, field, name_, min_, max_) \
+    { .name = name_, .kind = VF_CONFIG_NUM, VF_CONFIG_AT(type, field, VF_CONFIG_NUM_SIZE), \
+      .needed = true, .min = min_, .max = max_ }
+#define VF_FLAG(type, field, name_, value_) \
+    { .name = name_, .kind = VF_CONFIG_FLAG, VF_CONFIG_AT(type, field, VF_CONFIG_FLAG_SIZE), \
+      .value = value_, .max = 1 }
+#define VF_WORD(type, field, name_, word_, words_) \
+    { .name = name_, .kind = VF_CONFIG_WORD, VF_CONFIG_AT(type, field, VF_CONFIG_WORD_SIZE), \
+      .word = word_, .words = words_ }
+
+/* Lists fill an array of the struct, and `count`, an int, gets their length: `least` to as many as
+ * the array holds. A list that is missing leaves both as they are. Of words the length alone. */
+#define VF_INTS(type, field, count_, name_, least_, min_, max_) \
+    { .name = name_, .kind = VF_CONFIG_INTS, VF_CONFIG_AT(type, field[0], VF_CONFIG_INT_SIZE), \
+      .min = min_, .max = max_, VF_CONFIG_LENGTH(type, field, count_), .least = least_ }
+#define VF_NUMS(type, field, count_, name_, least_, min_, max_) \
+    { .name = name_, .kind = VF_CONFIG_NUMS, VF_CONFIG_AT(type, field[0], VF_CONFIG_NUM_SIZE), \
+      .min = min_, .max = max_, VF_CONFIG_LENGTH(type, field, count_), .least = least_ }
+#define VF_WORDS(type, count_, name_, words_) \
+    { .name = name_, .kind = VF_CONFIG_WORDS, .words = words_, .count = offsetof(type, count_), \
+      .most = 4096 }
+
+/* Fields with one value that is supported: any other is an error that says so. VF_ONLY: any of
+ * "a|b"; `missing` is what a missing one stands for, NULL: it must be there. VF_UNSET: missing, null
+ * or false. */
+#define VF_ONLY_INT(name_, v) \
+    { .name = name_, .kind = VF_CONFIG_INT, .value = v, .min = v, .max = v }
+#define VF_ONLY_NUM(name_, v) \
+    { .name = name_, .kind = VF_CONFIG_NUM, .value = v, .min = v, .max = v }
+#define VF_ONLY_FLAG(name_, v) \
+    { .name = name_, .kind = VF_CONFIG_FLAG, .value = v, .min = v, .max = v }
+#define VF_ONLY(name_, words_, missing_) \
+    { .name = name_, .kind = VF_CONFIG_WORD, .words = words_, .word = missing_ }
+#define VF_UNSET(name_, why_) { .name = name_, .kind = VF_CONFIG_UNSET, .why = why_ }
+
+/* Fills the struct `to`. VC_ENOENT: a needed field is missing; VC_EFORMAT: one has another kind or
+ * value than its row allows. Both name the field, its value, and what is possible. */
+int vf_config_read(void *to, const vf_config_row *rows, const cJSON *o, vc_err *err);
+
+/* ---- for the macros above ---- */
+
+#define VF_CONFIG_AT(type, field, size_of) \
+    .at = offsetof(type, field), .size = size_of(((type *)0)->field)
+#define VF_CONFIG_LENGTH(type, field, count_) \
+    .count = offsetof(type, count_), \
+    .most = sizeof ((type *)0)->field / sizeof *((type *)0)->field
+#define VF_CONFIG_INT_SIZE(v) _Generic((v), int: sizeof (int), int64_t: sizeof (int64_t))
+#define VF_CONFIG_NUM_SIZE(v) _Generic((v), double: sizeof (double))
+#define VF_CONFIG_FLAG_SIZE(v) _Generic((v), bool: sizeof (bool))
+#define VF_CONFIG_WORD_SIZE(v) _Generic((v), int: sizeof (int), unsigned: sizeof (int))
+
+#endif
