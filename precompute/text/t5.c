@@ -7,7 +7,7 @@
 
 #include "common/os/file.h"
 #include "common/tensor/ops.h"
-#include "formats/json/json.h"
+#include "formats/json/config.h"
 #include "formats/tensors/model.h"
 
 enum { BUCKETS = 32, REACH = 128, EXACT = 8 };    /* relative positions: both signs; see bucket() */
@@ -110,88 +110,41 @@ static int bind(t5 *m, vc_err *err)
 
 /* ---- config.json ---- */
 
-static int read_sizes(config *c, const cJSON *o, vc_err *err)
-{
-    const struct { const char *field; int64_t *v, max; } rows[] = {
-        { "d_model", &c->width, 1 << 16 },  { "d_ff", &c->hidden, 1 << 18 },
-        { "d_kv", &c->head, 256 },          { "num_heads", &c->heads, 1 << 10 },
-        { "num_layers", &c->layers, 1 << 10 }, { "vocab_size", &c->vocab, 1 << 24 },
-    };
-    int rc = 0;
+static const vf_config_row rows[] = {
+    VF_INT_NEEDED(config, width, "d_model", 1, 1 << 16),
+    VF_INT_NEEDED(config, hidden, "d_ff", 1, 1 << 18),
+    VF_INT_NEEDED(config, head, "d_kv", 1, 256),
+    VF_INT_NEEDED(config, heads, "num_heads", 1, 1 << 10),
+    VF_INT_NEEDED(config, layers, "num_layers", 1, 1 << 10),
+    VF_INT_NEEDED(config, vocab, "vocab_size", 1, 1 << 24),
+    VF_NUM(config, eps, "layer_norm_epsilon", 1e-6, 0, 1),
+    VF_ONLY("feed_forward_proj", "gated-gelu", NULL),
+    VF_ONLY_FLAG("is_gated_act", true),           /* older files leave these three out */
+    VF_ONLY_INT("relative_attention_num_buckets", BUCKETS),
+    VF_ONLY_INT("relative_attention_max_distance", REACH),
+    VF_UNSET("quantization_config", "use the f32, bf16 or f16 files"),
+    { 0 }
+};
 
-    for (size_t i = 0; !rc && i < sizeof rows / sizeof *rows; i++) {
-        rc = vf_json_int(o, rows[i].field, rows[i].v, err);
-        if (!rc && (*rows[i].v < 1 || *rows[i].v > rows[i].max))
-            rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not within 1..%lld", rows[i].field,
-                         (long long)*rows[i].v, (long long)rows[i].max);
-    }
+static int read_config(config *c, const cJSON *o, const char *model_type, vc_err *err)
+{
+    const vf_config_row type[] = { VF_ONLY("model_type", model_type, NULL), { 0 } };
+
+    c->own_tables = !strcmp(model_type, "umt5");
+    int rc = vf_config_read(c, type, o, err);
+    if (!rc) rc = vf_config_read(c, rows, o, err);
     if (!rc && c->head % 8)
         rc = vc_fail(err, VC_EFORMAT, "d_kv: %lld is no multiple of 8", (long long)c->head);
     return rc;
 }
 
-static int read_eps(double *eps, const cJSON *o, vc_err *err)
-{
-    *eps = 1e-6;
-    int rc = vf_json_num_opt(o, "layer_norm_epsilon", eps, err);
-    if (!rc && !(*eps >= 0 && *eps < 1))
-        rc = vc_fail(err, VC_EFORMAT, "layer_norm_epsilon: %g is not within 0..1", *eps);
-    return rc;
-}
-
-/* A field that has one value here. */
-static int expect_str(const cJSON *o, const char *field, const char *want, vc_err *err)
-{
-    const char *s;
-    int rc = vf_json_str(o, field, &s, err);
-    if (!rc && strcmp(s, want))
-        rc = vc_fail(err, VC_EFORMAT, "%s: \"%.60s\"; only \"%s\" is possible here", field, s,
-                     want);
-    return rc;
-}
-
-static int expect_int(const cJSON *o, const char *field, int64_t want, vc_err *err)
-{
-    int64_t v = want;                             /* what older files leave out */
-    int rc = vf_json_int_opt(o, field, &v, err);
-    if (!rc && v != want)
-        rc = vc_fail(err, VC_EFORMAT, "%s: %lld; only %lld is possible here", field, (long long)v,
-                     (long long)want);
-    return rc;
-}
-
-static int read_config(config *c, const cJSON *o, const char *model_type, vc_err *err)
-{
-    bool gated = true;
-
-    c->own_tables = !strcmp(model_type, "umt5");
-    int rc = expect_str(o, "model_type", model_type, err);
-    if (!rc) rc = read_sizes(c, o, err);
-    if (!rc) rc = read_eps(&c->eps, o, err);
-    if (!rc) rc = expect_str(o, "feed_forward_proj", "gated-gelu", err);
-    if (!rc) rc = vf_json_bool_opt(o, "is_gated_act", &gated, err);
-    if (!rc && !gated)
-        rc = vc_fail(err, VC_EFORMAT, "is_gated_act: false; only gated layers are possible here");
-    if (!rc) rc = expect_int(o, "relative_attention_num_buckets", BUCKETS, err);
-    if (!rc) rc = expect_int(o, "relative_attention_max_distance", REACH, err);
-    if (!rc && cJSON_GetObjectItemCaseSensitive(o, "quantization_config"))
-        rc = vc_fail(err, VC_EFORMAT, "quantization_config: quantised weights cannot be read; use "
-                     "the f32, bf16 or f16 files");
-    return rc;
-}
-
 static int load_config(config *c, const char *dir, const char *model_type, vc_err *err)
 {
-    cJSON *o = NULL;
-    char *path = vc_path_join(dir, "config.json");
-    if (!path)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
-
-    int rc = vf_json_read(&o, path, MAX_CONFIG, err);
+    cJSON *o;
+    int rc = vf_json_read_in(&o, dir, "config.json", MAX_CONFIG, err);
     if (!rc)
-        rc = vc_context(err, read_config(c, o, model_type, err), "%s", path);
+        rc = vc_context(err, read_config(c, o, model_type, err), "%s/config.json", dir);
     cJSON_Delete(o);
-    free(path);
     return rc;
 }
 

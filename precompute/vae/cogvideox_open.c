@@ -1,123 +1,65 @@
 /* cogvideox_open.c - AutoencoderKLCogVideoX from its folder: config.json and weights. See
  * cogvideox.h */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "common/os/file.h"
+#include "formats/json/config.h"
 #include "precompute/vae/cogvideox.h"
 
 enum { MAX_WIDTH = 8192, MAX_SAMPLE = 1 << 14, MAX_CONFIG = 1 << 20 };
 
 /* ---- config.json ---- */
 
-static int read_int(const cJSON *o, const char *field, int64_t min, int64_t max, int *v,
-                    vc_err *err)
-{
-    int64_t n = *v;
-    int rc = vf_json_int_opt(o, field, &n, err);
+/* What config.json says: of the network, and the constants of normalisation, which are kept in the
+ * manifest and no part of what is encoded. */
+typedef struct config {
+    cog_config c;
+    vae_info info;
+    int n_down, n_up, n_mean, n_std;
+} config;
 
-    if (!rc && (n < min || n > max))
-        rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not within %lld..%lld", field, (long long)n,
-                     (long long)min, (long long)max);
-    *v = (int)n;
-    return rc;
+static const vf_config_row rows[] = {
+    VF_ONLY("_class_name", COG_CLASS, COG_CLASS),
+    VF_INTS(config, c.width, c.levels, "block_out_channels", 3, 1, MAX_WIDTH),
+    VF_WORDS(config, n_down, "down_block_types", "CogVideoXDownBlock3D"),
+    VF_WORDS(config, n_up, "up_block_types", "CogVideoXUpBlock3D"),
+    VF_INT(config, c.layers, "layers_per_block", 3, 1, COG_LAYERS - 1),
+    VF_INT(config, c.latent, "latent_channels", 16, 1, VAE_MAX_CHANNELS),
+    VF_INT(config, c.groups, "norm_num_groups", 32, 1, MAX_WIDTH),
+    VF_INT(config, c.sample[0], "sample_height", 480, 1, MAX_SAMPLE),
+    VF_INT(config, c.sample[1], "sample_width", 720, 1, MAX_SAMPLE),
+    VF_NUM(config, c.eps, "norm_eps", 1e-6, VF_ABOVE_0, 1),
+    VF_ONLY_INT("in_channels", 3),
+    VF_ONLY_INT("out_channels", 3),
+    VF_ONLY_INT("temporal_compression_ratio", COG_RATIO_T),
+    VF_ONLY_FLAG("use_quant_conv", false),
+    VF_ONLY_FLAG("use_post_quant_conv", false),
+    VF_ONLY("act_fn", "silu|swish", "silu"),
+    VF_NUM(config, info.scaling_factor, "scaling_factor", 1.15258426, VF_ABOVE_0, INFINITY),
+    VF_NUM(config, info.shift_factor, "shift_factor", 0, -INFINITY, INFINITY),
+    VF_FLAG(config, info.invert_scale_latents, "invert_scale_latents", false),
+    VF_NUMS(config, info.mean, n_mean, "latents_mean", 1, -INFINITY, INFINITY),
+    VF_NUMS(config, info.std, n_std, "latents_std", 1, VF_ABOVE_0, INFINITY),
+    { 0 }
+};
+
+/* That a list, where there is one, has an entry for each of n. */
+static int check_length(const char *field, int has, int n, const char *what, vc_err *err)
+{
+    return !has || has == n ? 0 : vc_fail(err, VC_EFORMAT, "%s: a list of %d for %d %s", field, has,
+                                          n, what);
 }
 
-static int read_widths(cog_config *c, const cJSON *o, vc_err *err)
+static int check_config(const config *f, vc_err *err)
 {
-    static const char field[] = "block_out_channels";
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, field), *e;
+    const cog_config *c = &f->c;
+    int rc = check_length("down_block_types", f->n_down, c->levels, "block_out_channels", err);
 
-    if (!list)
-        return 0;
-    int rc = vf_json_arr(o, field, &list, err);
-    if (rc)
-        return rc;
-    c->levels = cJSON_GetArraySize(list);
-    if (c->levels < 3 || c->levels > COG_LEVELS)
-        return vc_fail(err, VC_EFORMAT, "%s: %d levels, 3 to %d are possible", field, c->levels,
-                       COG_LEVELS);
-    int i = 0;
-    cJSON_ArrayForEach(e, list) {
-        if (!cJSON_IsNumber(e) || !(e->valuedouble >= 1 && e->valuedouble <= MAX_WIDTH) ||
-            e->valuedouble != floor(e->valuedouble))
-            return vc_fail(err, VC_EFORMAT, "%s: widths are integers of 1 to %d", field, MAX_WIDTH);
-        c->width[i++] = (int)e->valuedouble;
-    }
-    return 0;
-}
-
-/* down_block_types and up_block_types: one of the kind per level, or absent */
-static int check_blocks(const cJSON *o, const char *field, const char *kind, int levels,
-                        vc_err *err)
-{
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, field), *e;
-
-    if (!list)
-        return 0;
-    int rc = vf_json_arr(o, field, &list, err);
-    if (!rc && cJSON_GetArraySize(list) != levels)
-        rc = vc_fail(err, VC_EFORMAT, "%s: %d of them for %d block_out_channels", field,
-                     cJSON_GetArraySize(list), levels);
-    if (rc)
-        return rc;
-    cJSON_ArrayForEach(e, list)
-        if (!cJSON_IsString(e) || strcmp(e->valuestring, kind))
-            return vc_fail(err, VC_EFORMAT, "%s: only %s can be run", field, kind);
-    return 0;
-}
-
-/* Fields with one value that can be run. */
-static int check_fixed(const cJSON *o, vc_err *err)
-{
-    static const struct { const char *field; int64_t value; } fixed[] = {
-        { "in_channels", 3 }, { "out_channels", 3 }, { "temporal_compression_ratio", COG_RATIO_T },
-    };
-    static const char *const never[] = { "use_quant_conv", "use_post_quant_conv" };
-    const char *act = "silu", *class = COG_CLASS;
-    int rc = cJSON_IsObject(o) ? vf_json_str_opt(o, "_class_name", &class, err)
-                               : vc_fail(err, VC_EFORMAT, "no JSON object");
-
-    if (!rc && strcmp(class, COG_CLASS))
-        rc = vc_fail(err, VC_EFORMAT, "_class_name: %s is not " COG_CLASS, class);
-    for (size_t i = 0; !rc && i < sizeof fixed / sizeof *fixed; i++) {
-        int64_t v = fixed[i].value;
-        rc = vf_json_int_opt(o, fixed[i].field, &v, err);
-        if (!rc && v != fixed[i].value)
-            rc = vc_fail(err, VC_EFORMAT, "%s: %lld; only %lld can be run", fixed[i].field,
-                         (long long)v, (long long)fixed[i].value);
-    }
-    for (size_t i = 0; !rc && i < sizeof never / sizeof *never; i++) {
-        bool on = false;
-        rc = vf_json_bool_opt(o, never[i], &on, err);
-        if (!rc && on)
-            rc = vc_fail(err, VC_EFORMAT, "%s: true; only models without it can be run", never[i]);
-    }
-    if (!rc) rc = vf_json_str_opt(o, "act_fn", &act, err);
-    if (!rc && strcmp(act, "silu") && strcmp(act, "swish"))
-        rc = vc_fail(err, VC_EFORMAT, "act_fn: %s; only silu can be run", act);
-    return rc;
-}
-
-static int read_config(cog_config *c, const cJSON *o, vc_err *err)
-{
-    *c = (cog_config){ .levels = 4, .width = { 128, 256, 256, 512 }, .layers = 3, .latent = 16,
-                       .groups = 32, .eps = 1e-6, .sample = { 480, 720 } };
-    int rc = check_fixed(o, err);
-
-    if (!rc) rc = read_widths(c, o, err);
-    if (!rc) rc = check_blocks(o, "down_block_types", "CogVideoXDownBlock3D", c->levels, err);
-    if (!rc) rc = check_blocks(o, "up_block_types", "CogVideoXUpBlock3D", c->levels, err);
-    if (!rc) rc = read_int(o, "layers_per_block", 1, COG_LAYERS - 1, &c->layers, err);
-    if (!rc) rc = read_int(o, "latent_channels", 1, VAE_MAX_CHANNELS, &c->latent, err);
-    if (!rc) rc = read_int(o, "norm_num_groups", 1, MAX_WIDTH, &c->groups, err);
-    if (!rc) rc = read_int(o, "sample_height", 1, MAX_SAMPLE, &c->sample[0], err);
-    if (!rc) rc = read_int(o, "sample_width", 1, MAX_SAMPLE, &c->sample[1], err);
-    if (!rc) rc = vf_json_num_opt(o, "norm_eps", &c->eps, err);
-    if (!rc && !(c->eps > 0 && c->eps < 1))
-        rc = vc_fail(err, VC_EFORMAT, "norm_eps: %g is not within 0..1", c->eps);
+    if (!rc) rc = check_length("up_block_types", f->n_up, c->levels, "block_out_channels", err);
+    if (!rc) rc = check_length("latents_mean", f->n_mean, c->latent, "latent_channels", err);
+    if (!rc) rc = check_length("latents_std", f->n_std, c->latent, "latent_channels", err);
+    if (!rc && f->n_mean != f->n_std)
+        rc = vc_fail(err, VC_EFORMAT, "latents_mean and latents_std go together");
     for (int i = 0; !rc && i < c->levels; i++)
         if (c->width[i] % c->groups)
             rc = vc_fail(err, VC_EFORMAT, "block_out_channels: %d is no multiple of "
@@ -125,52 +67,22 @@ static int read_config(cog_config *c, const cJSON *o, vc_err *err)
     return rc;
 }
 
-/* latents_mean or latents_std: null, or one number a channel */
-static int read_channels(const cJSON *o, const char *field, int n, double *v, bool *there,
-                         vc_err *err)
+static int read_config(cog_config *c, vae_info *info, const cJSON *o, vc_err *err)
 {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, field), *e;
-    int i = 0;
+    config f = { .c = { .levels = 4, .width = { 128, 256, 256, 512 } },
+                 .info = { .class = COG_CLASS, .has_logvar = true } };
+    int rc = vf_config_read(&f, rows, o, err);
 
-    *there = list && !cJSON_IsNull(list);
-    if (!*there)
-        return 0;
-    int rc = vf_json_arr(o, field, &list, err);
-    if (!rc && cJSON_GetArraySize(list) != n)
-        rc = vc_fail(err, VC_EFORMAT, "%s: %d numbers for %d channels", field,
-                     cJSON_GetArraySize(list), n);
+    if (!rc) rc = check_config(&f, err);
     if (rc)
         return rc;
-    cJSON_ArrayForEach(e, list) {
-        if (!cJSON_IsNumber(e))
-            return vc_fail(err, VC_EFORMAT, "%s: element %d is no number", field, i);
-        v[i++] = e->valuedouble;
-    }
+    *c = f.c;
+    *info = f.info;
+    info->channels = c->latent;
+    info->ratio[0] = COG_RATIO_T;
+    info->ratio[1] = info->ratio[2] = cog_ratio(c);
+    info->per_channel = f.n_mean != 0;
     return 0;
-}
-
-/* The constants of normalisation: kept in the manifest, not part of what is encoded. */
-static int read_info(vae_info *info, const cog_config *c, const cJSON *o, vc_err *err)
-{
-    int r = cog_ratio(c);
-    bool mean = false, std = false;
-
-    *info = (vae_info){ .class = COG_CLASS, .channels = c->latent, .ratio = { COG_RATIO_T, r, r },
-                        .scaling_factor = 1.15258426, .has_logvar = true };
-    int rc = vf_json_num_opt(o, "scaling_factor", &info->scaling_factor, err);
-    if (!rc && !(info->scaling_factor > 0))
-        rc = vc_fail(err, VC_EFORMAT, "scaling_factor: %g is not above 0", info->scaling_factor);
-    if (!rc) rc = vf_json_num_opt(o, "shift_factor", &info->shift_factor, err);
-    if (!rc) rc = vf_json_bool_opt(o, "invert_scale_latents", &info->invert_scale_latents, err);
-    if (!rc) rc = read_channels(o, "latents_mean", c->latent, info->mean, &mean, err);
-    if (!rc) rc = read_channels(o, "latents_std", c->latent, info->std, &std, err);
-    if (!rc && mean != std)
-        rc = vc_fail(err, VC_EFORMAT, "latents_mean and latents_std go together");
-    for (int i = 0; !rc && std && i < c->latent; i++)
-        if (!(info->std[i] > 0))
-            rc = vc_fail(err, VC_EFORMAT, "latents_std: element %d is not above 0", i);
-    info->per_channel = mean;
-    return rc;
 }
 
 /* Of the weights and of what else changes the output. */
@@ -321,23 +233,16 @@ void cog_close(vae *v)
 
 static int read_folder(vae *v, const encoder_opts *o, vae_info *info, vc_err *err)
 {
-    char *path = vc_path_join(o->dir, "config.json");
-    cJSON *config = NULL;
-    int rc = path ? vf_json_read(&config, path, MAX_CONFIG, err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    cJSON *json;
+    int rc = vf_json_read_in(&json, o->dir, "config.json", MAX_CONFIG, err);
 
-    if (!rc) {
-        rc = read_config(&v->c, config, err);
-        if (!rc) rc = read_info(info, &v->c, config, err);
-        rc = vc_context(err, rc, "%s", path);
-    }
-    if (!rc) {
-        info->fingerprint = fingerprint(&v->c, o);
-        rc = vf_model_open(&v->file, o->dir, err);
-    }
-    cJSON_Delete(config);
-    free(path);
-    return rc;
+    if (!rc)
+        rc = vc_context(err, read_config(&v->c, info, json, err), "%s/config.json", o->dir);
+    cJSON_Delete(json);
+    if (rc)
+        return rc;
+    info->fingerprint = fingerprint(&v->c, o);
+    return vf_model_open(&v->file, o->dir, err);
 }
 
 int cog_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)

@@ -165,7 +165,7 @@ static void config_refused(void **state)
         free(text);
     }
     tt_put_config(&f, "[]");
-    tt_refused(f.dir, "t5", VC_ENOENT, "config.json: model_type");
+    tt_refused(f.dir, "t5", VC_EFORMAT, "config.json: no JSON object");
     tt_put_config(&f, "{\"d_model\": ");
     tt_refused(f.dir, "t5", VC_EFORMAT, "config.json");
     tt_close(&f);

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "common/os/file.h"
-#include "formats/json/json.h"
+#include "formats/json/config.h"
 
 enum { MAX_CONFIG = 1 << 20 };
 
@@ -15,88 +15,50 @@ static const struct { const char *name; vtrain_kind kind; vtrain_sampler sampler
     { "FlowMatchEulerDiscreteScheduler", VTRAIN_FLOW, VTRAIN_EULER },
 };
 
-/* ---- single fields ---- */
+/* ---- fields ---- */
 
-/* A text field that must be `only`; fallback: what a missing one means. */
-static int want_text(const cJSON *o, const char *field, const char *only, const char *fallback,
-                     vc_err *err)
-{
-    const char *v = fallback;
-    int rc = vf_json_str_opt(o, field, &v, err);
-    if (rc || !strcmp(v, only)) return rc;
-    return vc_fail(err, VC_EINVAL, "%s \"%s\": only \"%s\" is known here", field, v, only);
-}
+typedef vtrain_scheduler config;
 
-static int want_number(const cJSON *o, const char *field, double only, vc_err *err)
-{
-    double v = only;
-    int rc = vf_json_num_opt(o, field, &v, err);
-    if (rc || v == only) return rc;
-    return vc_fail(err, VC_EINVAL, "%s %g: only %g is known here", field, v, only);
-}
+static const vf_config_row v_rows[] = {
+    VF_NUM(config, beta_start, "beta_start", 0.00085, VF_ABOVE_0, 1),
+    VF_NUM(config, beta_end, "beta_end", 0.012, VF_ABOVE_0, 1),
+    VF_NUM(config, snr_shift, "snr_shift_scale", 3, VF_ABOVE_0, 1e6),
+    VF_FLAG(config, zero_snr, "rescale_betas_zero_snr", false),
+    VF_FLAG(config, alpha_to_one, "set_alpha_to_one", true),
+    VF_WORD(config, spacing, "timestep_spacing", "leading", "trailing|linspace|leading"),
+    VF_ONLY("beta_schedule", "scaled_linear", "scaled_linear"),
+    VF_ONLY("prediction_type", "v_prediction", "epsilon"),
+    VF_ONLY_INT("num_train_timesteps", VTRAIN_TIMES),
+    VF_UNSET("trained_betas", NULL),
+    { 0 }
+};
+static const vf_config_row leading_rows[] = { VF_ONLY_INT("steps_offset", 0), { 0 } };
 
-/* Fields that must be missing, null or false. */
-static int want_none(const cJSON *o, const char *const *field, vc_err *err)
-{
-    for (; *field; field++) {
-        const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, *field);
-        if (v && !cJSON_IsNull(v) && !cJSON_IsFalse(v))
-            return vc_fail(err, VC_EINVAL, "%s is set: this program has no such schedule", *field);
-    }
-    return 0;
-}
-
-static int read_spacing(const cJSON *o, vtrain_spacing *spacing, vc_err *err)
-{
-    static const char *const names[] = { "trailing", "linspace", "leading" };
-    const char *v = "leading";
-    int rc = vf_json_str_opt(o, "timestep_spacing", &v, err);
-    if (rc) return rc;
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(v, names[i])) {
-            *spacing = (vtrain_spacing)i;
-            return *spacing == VTRAIN_LEADING ? want_number(o, "steps_offset", 0, err) : 0;
-        }
-    return vc_fail(err, VC_EINVAL, "timestep_spacing \"%s\": not trailing, linspace or leading", v);
-}
-
-/* ---- classes ---- */
+static const vf_config_row flow_rows[] = {
+    VF_NUM(config, shift, "shift", 1, VF_ABOVE_0, 1e6),
+    VF_ONLY_INT("num_train_timesteps", VTRAIN_TIMES),
+    VF_UNSET("use_dynamic_shifting", NULL),
+    VF_UNSET("use_karras_sigmas", NULL),
+    VF_UNSET("use_exponential_sigmas", NULL),
+    VF_UNSET("use_beta_sigmas", NULL),
+    VF_UNSET("invert_sigmas", NULL),
+    VF_UNSET("shift_terminal", NULL),
+    VF_UNSET("stochastic_sampling", NULL),
+    { 0 }
+};
 
 static int read_v(vtrain_scheduler *s, const cJSON *o, vc_err *err)
 {
-    static const char *const none[] = { "trained_betas", NULL };
-    s->snr_shift = 3;
-    s->zero_snr = false;
-    int rc = want_none(o, none, err);
-    if (!rc) rc = want_text(o, "beta_schedule", "scaled_linear", "scaled_linear", err);
-    if (!rc) rc = want_text(o, "prediction_type", "v_prediction", "epsilon", err);
-    if (!rc) rc = vf_json_num_opt(o, "beta_start", &s->beta_start, err);
-    if (!rc) rc = vf_json_num_opt(o, "beta_end", &s->beta_end, err);
-    if (!rc) rc = vf_json_num_opt(o, "snr_shift_scale", &s->snr_shift, err);
-    if (!rc) rc = vf_json_bool_opt(o, "rescale_betas_zero_snr", &s->zero_snr, err);
-    if (!rc) rc = vf_json_bool_opt(o, "set_alpha_to_one", &s->alpha_to_one, err);
-    if (!rc) rc = read_spacing(o, &s->spacing, err);
-    if (rc) return rc;
-    if (!(s->beta_start > 0 && s->beta_start < s->beta_end && s->beta_end < 1))
-        return vc_fail(err, VC_EINVAL, "beta_start %g, beta_end %g: 0 < start < end < 1 is "
-                       "expected", s->beta_start, s->beta_end);
-    if (!(s->snr_shift > 0 && s->snr_shift <= 1e6))
-        return vc_fail(err, VC_EINVAL, "snr_shift_scale %g: must be above 0", s->snr_shift);
-    return 0;
-}
-
-static int read_flow(vtrain_scheduler *s, const cJSON *o, vc_err *err)
-{
-    static const char *const none[] = {
-        "use_dynamic_shifting", "use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas",
-        "invert_sigmas", "shift_terminal", "stochastic_sampling", NULL
-    };
-    int rc = want_none(o, none, err);
-    if (!rc) rc = vf_json_num_opt(o, "shift", &s->shift, err);
-    if (!rc && !(s->shift > 0 && s->shift <= 1e6))
-        rc = vc_fail(err, VC_EINVAL, "shift %g: must be above 0", s->shift);
+    int rc = vf_config_read(s, v_rows, o, err);
+    if (!rc && s->spacing == VTRAIN_LEADING)
+        rc = vf_config_read(s, leading_rows, o, err);
+    if (!rc && !(s->beta_start < s->beta_end && s->beta_end < 1))
+        rc = vc_fail(err, VC_EINVAL, "beta_start: %g, beta_end: %g; 0 < start < end < 1 is "
+                     "expected", s->beta_start, s->beta_end);
     return rc;
 }
+
+/* ---- classes ---- */
 
 static int read_class(vtrain_scheduler *s, const cJSON *o, vc_err *err)
 {
@@ -107,8 +69,7 @@ static int read_class(vtrain_scheduler *s, const cJSON *o, vc_err *err)
         if (strcmp(name, classes[i].name)) continue;
         s->kind = classes[i].kind;
         s->sampler = classes[i].sampler;
-        rc = want_number(o, "num_train_timesteps", VTRAIN_TIMES, err);
-        return rc ? rc : s->kind == VTRAIN_V ? read_v(s, o, err) : read_flow(s, o, err);
+        return s->kind == VTRAIN_V ? read_v(s, o, err) : vf_config_read(s, flow_rows, o, err);
     }
     return vc_fail(err, VC_EINVAL, "_class_name \"%s\": known are CogVideoXDDIMScheduler, "
                    "CogVideoXDPMScheduler and FlowMatchEulerDiscreteScheduler", name);

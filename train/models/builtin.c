@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/json/config.h"
+
 #define EPS 1e-6f
 #define MAX_PERIOD 10000.0f
 #define POS_REACH 2.5
@@ -91,27 +93,20 @@ enum { COS, SIN, KEYS, TEXT_KEYS, FEATURES };
 
 /* ---- config.json ---- */
 
-static int read_size(const cJSON *config, const char *field, int64_t min, int64_t max, int64_t *v,
-                     vc_err *err)
-{
-    int rc = vf_json_int(config, field, v, err);
-    if (!rc && (*v < min || *v > max))
-        rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not within %lld..%lld", field, (long long)*v,
-                     (long long)min, (long long)max);
-    return rc;
-}
+static const vf_config_row config_rows[] = {
+    VF_INT_NEEDED(builtin, channels, "in_channels", 1, 1024),
+    VF_INT_NEEDED(builtin, patch, "patch_size", 1, 16),
+    VF_INT_NEEDED(builtin, layers, "num_layers", 1, MAX_LAYERS),
+    VF_INT_NEEDED(builtin, heads, "num_attention_heads", 1, 256),
+    VF_INT_NEEDED(builtin, head, "attention_head_dim", 8, 256),
+    VF_INT_NEEDED(builtin, text, "text_embed_dim", 1, 65536),
+    VF_NUM_NEEDED(builtin, theta, "rope_theta", 1, 1e9),
+    { 0 }
+};
 
 static int read_config(builtin *m, const cJSON *config, vc_err *err)
 {
-    int rc = read_size(config, "in_channels", 1, 1024, &m->channels, err);
-    if (!rc) rc = read_size(config, "patch_size", 1, 16, &m->patch, err);
-    if (!rc) rc = read_size(config, "num_layers", 1, MAX_LAYERS, &m->layers, err);
-    if (!rc) rc = read_size(config, "num_attention_heads", 1, 256, &m->heads, err);
-    if (!rc) rc = read_size(config, "attention_head_dim", 8, 256, &m->head, err);
-    if (!rc) rc = read_size(config, "text_embed_dim", 1, 65536, &m->text, err);
-    if (!rc) rc = vf_json_num(config, "rope_theta", &m->theta, err);
-    if (!rc && !(m->theta >= 1 && m->theta <= 1e9))
-        rc = vc_fail(err, VC_EFORMAT, "rope_theta: out of range");
+    int rc = vf_config_read(m, config_rows, config, err);
     if (!rc && (m->head % 8 || m->heads * m->head > MAX_WIDTH))
         rc = vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
                      "num_attention_heads times it at most %d", MAX_WIDTH);

@@ -40,7 +40,7 @@ static int open_with(cog *m, const char *name, const char *more, vc_err *err)
 static const struct { const char *golden, *fields, *says; } bad_configs[] = {
     { "5b", "{\"activation_fn\":\"swiglu\"}", "activation_fn: \"swiglu\"" },
     { "5b", "{\"timestep_activation_fn\":\"gelu\"}", "timestep_activation_fn" },
-    { "5b", "{\"attention_bias\":false}", "attention_bias: only true" },
+    { "5b", "{\"attention_bias\":false}", "attention_bias: false; only true" },
     { "5b", "{\"attention_bias\":\"yes\"}", "attention_bias: expected" },
     { "5b", "{\"dropout\":0.1}", "dropout: 0.1" },
     { "5b", "{\"flip_sin_to_cos\":false}", "flip_sin_to_cos" },
