@@ -154,7 +154,7 @@ static void own_size(const job *j)
 {
     const uint64_t h = (uint64_t)j->h, w = (uint64_t)j->w, most = (uint64_t)j->r->max_pixels;
     const bool large = h * w > most;
-    const int q = j->r->family->q;
+    const int q = j->r->family->side;
 
     j->c->target_h = floor_to(large ? root(most * h / w) : (int64_t)h, q);
     j->c->target_w = floor_to(large ? root(most * w / h) : (int64_t)w, q);
@@ -171,7 +171,7 @@ static void choose_target(const job *j, vb_size *p)
 {
     vb_choice *c = j->c;
     const vb_rules *r = j->r;
-    const vb_family *f = r->family;
+    const vc_family *f = r->family;
 
     *p = choose_size(j);
     if (r->enable_bucket && !has_target(r)) {
@@ -184,10 +184,10 @@ static void choose_target(const job *j, vb_size *p)
     if (has_target(r) && !r->fix_h) {
         own_size(j);
     } else if (has_target(r)) {
-        c->target_h = floor_to(r->fix_h, f->ratio * f->patch);
-        c->target_w = floor_to(r->fix_w, f->ratio * f->patch);
+        c->target_h = floor_to(r->fix_h, f->ratio[1] * f->patch);
+        c->target_w = floor_to(r->fix_w, f->ratio[1] * f->patch);
     } else {
-        c->target_h = c->target_w = floor_to(p->num, f->q);
+        c->target_h = c->target_w = floor_to(p->num, f->side);
     }
     put(c->key, sizeof c->key, "%dx%d", c->target_h, c->target_w);
 }
@@ -267,7 +267,7 @@ static bool is_large_enough(const job *j, const vb_size *p)
 /* t of random_frame_crop: k+1, 2k+1, ... below n+k, the last with 0.90. */
 static int64_t choose_frame_crop(const job *j)
 {
-    const int64_t k = j->r->family->k;
+    const int64_t k = j->r->family->ratio[0];
     const int n = (int)((j->r->n_frames + k - 2) / k);
     if (n <= 1)
         return n * k + 1;
@@ -328,12 +328,12 @@ static void choose_frames(const job *j, const vb_size *p)
     j->c->start = draw_range(j, "start", VC_DRAW_START, 0, last, j->given->start);
 }
 
-static void count_tokens(vb_choice *c, const vb_family *f)
+static void count_tokens(vb_choice *c, const vc_family *f)
 {
-    c->latent_f = (c->frames - 1) / f->k + 1;
-    c->latent_h = c->target_h / f->ratio;
-    c->latent_w = c->target_w / f->ratio;
-    c->tokens = (int64_t)((c->latent_f + f->pt - 1) / f->pt) * (c->latent_h / f->patch)
+    c->latent_f = (c->frames - 1) / f->ratio[0] + 1;
+    c->latent_h = c->target_h / f->ratio[1];
+    c->latent_w = c->target_w / f->ratio[1];
+    c->tokens = (int64_t)((c->latent_f + f->patch_t - 1) / f->patch_t) * (c->latent_h / f->patch)
               * (c->latent_w / f->patch);
 }
 

@@ -10,20 +10,7 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
-
-/* What a family asks of sizes and frame counts. q is a multiple of ratio * patch, which sides of a
- * fixed size are multiples of. */
-typedef struct vb_family {
-    const char *name;        /* "builtin", "cogvideox", ... */
-    int q;                   /* sides of buckets are multiples of it */
-    int k;                   /* frames are kj+1 */
-    int pt;                  /* temporal patch that latent frames must divide by (1: none) */
-    int ratio;               /* VAE's spatial ratio: 8 */
-    int patch;               /* transformer's spatial patch, for token counts */
-    int max_frames;          /* 0: any; 1: stills only, videos are dropped */
-} vb_family;
-const vb_family *vb_family_find(const char *name);   /* NULL if unknown */
-const vb_family *vb_families(void);                  /* table, ended by a NULL name */
+#include "common/families.h"
 
 typedef enum { VB_RULE_DOC, VB_RULE_PEER, VB_RULE_TOKENS } vb_frame_rule;
 typedef enum { VB_COUNT_ALL, VB_COUNT_PEER } vb_frame_count;     /* (N-1)//s + 1 | N//s frames */
@@ -35,7 +22,7 @@ typedef enum { VB_SMALL_ENLARGE, VB_SMALL_DROP } vb_on_small;
 
 /* The sampling flags (defaults by vb_rules_default); checked once by vb_rules_check. */
 typedef struct vb_rules {
-    const vb_family *family;
+    const vc_family *family;
     bool enable_bucket;                  /* on */
     int64_t video_sample_size;           /* V, 512 */
     int64_t image_sample_size;           /* I, 512 */
@@ -69,7 +56,7 @@ enum {
     VB_MAX_RESIZED_SIDE = 65535          /* a source that needs a longer side is dropped */
 };
 
-void vb_rules_default(vb_rules *r, const vb_family *family);
+void vb_rules_default(vb_rules *r, const vc_family *family);
 /* --sampling peer: every switch that has VideoX-Fun's way goes to it. A sample is chosen as that
  * chooses a batch of one. Call it before the switches that were given by themselves are set. */
 void vb_rules_peer(vb_rules *r);

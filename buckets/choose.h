@@ -40,7 +40,7 @@ bool vb_enlarges_too_much(const vb_rules *r, const vb_source *s, int64_t area, i
 int64_t vb_size_list_length(const vb_rules *r);
 
 /* A side x of the table scaled to p and rounded down to a multiple of q, at least q. */
-int vb_side(const vb_family *f, int x, const vb_size *p);
+int vb_side(const vc_family *f, int x, const vb_size *p);
 /* The bucket whose target at size p is nearest to h/w by the ratio of both ratios, exactly. Knows
  * the twin of hw 352 672 too; of equally near targets the one nearer to square, then the larger. */
 const vb_bucket *vb_bucket_log(const vb_rules *r, const vb_source *s, const vb_size *p, int h, int w);
@@ -63,7 +63,7 @@ int vb_scaled(const vb_rules *r, const vb_source *s, int x, const vb_size *p);
 /* F: most frames for size p under "doc" or "peer", for the target hw under "tokens". */
 int64_t vb_frame_limit(const vb_rules *r, int64_t p, int target_h, int target_w);
 /* The largest kj+1 <= count (>= 1) whose latent frames divide by pt, or 1. */
-int64_t vb_align_frames(const vb_family *f, int64_t count);
+int64_t vb_align_frames(const vc_family *f, int64_t count);
 
 /* Picks made by the caller instead of drawn; -1: draw. Each must be within the draw's outcomes. */
 typedef struct vb_picks {

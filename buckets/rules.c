@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-void vb_rules_default(vb_rules *r, const vb_family *family)
+void vb_rules_default(vb_rules *r, const vc_family *family)
 {
     *r = (vb_rules){
         .family = family,
@@ -57,7 +57,7 @@ static void fault(faults *f, const char *fmt, ...)
 
 static void check_ranges(const vb_rules *r, faults *f)
 {
-    const int64_t q = r->family->q, least = r->max_pixels ? q * q : 0;
+    const int64_t q = r->family->side, least = r->max_pixels ? q * q : 0;
     const struct { const char *flag; int64_t value, lo, hi; } rows[] = {
         { "video_sample_size",     r->video_sample_size, q, VB_MAX_SAMPLE_SIZE },
         { "image_sample_size",     r->image_sample_size, q, VB_MAX_SAMPLE_SIZE },
@@ -76,7 +76,7 @@ static void check_ranges(const vb_rules *r, faults *f)
 
 static void check_fixed(const vb_rules *r, faults *f)
 {
-    const int q = r->family->ratio * r->family->patch;
+    const int q = r->family->ratio[1] * r->family->patch;
 
     if (r->fix_h < q || r->fix_w < q || r->fix_h > VB_MAX_SAMPLE_SIZE
             || r->fix_w > VB_MAX_SAMPLE_SIZE)
@@ -87,7 +87,7 @@ static void check_fixed(const vb_rules *r, faults *f)
 /* The lists a plan spells out have to fit a vb_draw; sizes whose range is wrong make none. */
 static void check_lists(const vb_rules *r, faults *f)
 {
-    const int64_t v = r->video_sample_size, i = r->image_sample_size, k = r->family->k;
+    const int64_t v = r->video_sample_size, i = r->image_sample_size, k = r->family->ratio[0];
 
     if (r->random_frame_crop && r->family->max_frames != 1 && r->n_frames <= VB_MAX_FRAMES
             && (r->n_frames - 2 + k) / k > VB_MAX_OPTIONS)

@@ -1,4 +1,4 @@
-/* tables.c - families, buckets, sizes and frame counts: see buckets.h and choose.h.
+/* tables.c - buckets, sizes and frame counts: see buckets.h and choose.h.
  *
  * Table values are VideoX-Fun's. Everything is integer arithmetic, so that no size depends on how
  * a machine rounds. */
@@ -6,34 +6,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-static const vb_family families[] = {
-    /* name             q  k pt ratio patch max */
-    { "builtin",       16, 4, 1,  8, 2, 0 },
-    { "cogvideox",     16, 4, 1,  8, 2, 0 },
-    { "cogvideox1.5",  16, 4, 2,  8, 2, 0 },
-    { "hunyuanvideo",  16, 4, 1,  8, 2, 0 },
-    { "ltx-video",     32, 8, 1, 32, 1, 0 },
-    { "wan2.1",        16, 4, 1,  8, 2, 0 },
-    { "wan2.2-5b",     32, 4, 1, 16, 2, 0 },
-    { "qwen-image",    16, 1, 1,  8, 2, 1 },
-    { "flux",          16, 1, 1,  8, 2, 1 },
-    { "ltx-2",         64, 8, 1, 32, 1, 0 },
-    { 0 }
-};
-
-const vb_family *vb_families(void)
-{
-    return families;
-}
-
-const vb_family *vb_family_find(const char *name)
-{
-    for (const vb_family *f = families; f->name; f++)
-        if (!strcmp(f->name, name))
-            return f;
-    return NULL;
-}
 
 const vb_bucket vb_buckets[VB_N_BUCKETS] = {
     { "0.25",  25, 256, 1024 }, { "0.26",  26, 256,  992 }, { "0.27",  27, 256,  960 },
@@ -74,10 +46,10 @@ const vb_bucket *vb_bucket_nearest(int h, int w)
     return best;
 }
 
-int vb_side(const vb_family *f, int x, const vb_size *p)
+int vb_side(const vc_family *f, int x, const vb_size *p)
 {
-    int64_t side = x * p->num / (512 * p->den) / f->q * f->q;
-    return side < f->q ? f->q : (int)side;
+    int64_t side = x * p->num / (512 * p->den) / f->side * f->side;
+    return side < f->side ? f->side : (int)side;
 }
 
 int vb_scaled(const vb_rules *r, const vb_source *s, int x, const vb_size *p)
@@ -220,27 +192,27 @@ int vb_size_list(const vb_rules *r, const vb_source *s, vb_size list[VB_MAX_OPTI
 
 int64_t vb_frame_limit(const vb_rules *r, int64_t p, int target_h, int target_w)
 {
-    const vb_family *f = r->family;
+    const vc_family *f = r->family;
     int64_t n = r->n_frames, t = r->token_sample_size, pp = p * p;
     int64_t pixels = min64(n * t * t, n * pp);
 
     switch (r->frame_rule) {
     case VB_RULE_PEER:
-        return pixels / (pp * f->k) * f->k + 1;
+        return pixels / (pp * f->ratio[0]) * f->ratio[0] + 1;
     case VB_RULE_DOC:
-        return (pixels > pp ? (pixels - pp) / (pp * f->k) : 0) * f->k + 1;
+        return (pixels > pp ? (pixels - pp) / (pp * f->ratio[0]) : 0) * f->ratio[0] + 1;
     case VB_RULE_TOKENS:
         break;
     }
-    int64_t most = (n - 1) / f->k + 1, side = t / f->q;      /* latent frames */
-    int64_t per_frame = (int64_t)(target_h / f->q) * (target_w / f->q);
+    int64_t most = (n - 1) / f->ratio[0] + 1, side = t / f->side;      /* latent frames */
+    int64_t per_frame = (int64_t)(target_h / f->side) * (target_w / f->side);
     int64_t fit = min64(most, most * side * side / per_frame);
-    return fit < 1 ? 1 : (fit - 1) * f->k + 1;
+    return fit < 1 ? 1 : (fit - 1) * f->ratio[0] + 1;
 }
 
-int64_t vb_align_frames(const vb_family *f, int64_t count)
+int64_t vb_align_frames(const vc_family *f, int64_t count)
 {
-    int64_t latent = (count - 1) / f->k + 1;
-    latent -= latent % f->pt;
-    return latent < 1 ? 1 : (latent - 1) * f->k + 1;
+    int64_t latent = (count - 1) / f->ratio[0] + 1;
+    latent -= latent % f->patch_t;
+    return latent < 1 ? 1 : (latent - 1) * f->ratio[0] + 1;
 }

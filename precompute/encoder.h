@@ -1,4 +1,4 @@
-/* encoder.h - what an autoencoder and a text encoder must do, and the table of families.
+/* encoder.h - what an autoencoder and a text encoder must do, and which families have theirs here.
  *
  * vprep opens one encoder at a time: the text encoders one after the other, then the VAE. An
  * implementation is a const table of functions; its state belongs to one thread. */
@@ -84,40 +84,22 @@ typedef struct text_class {
     int (*encode)(text_enc *t, const char *prompt, text_result *r, vc_err *err);
 } text_class;
 
-enum { PREP_MAX_TEXTS = 3 };
-enum { PREP_NORMAL, PREP_I2V, PREP_INPAINT };        /* --train_mode */
+enum { PREP_MAX_TEXTS = VC_FAMILY_TEXTS };
+enum { PREP_NORMAL = VC_MODE_NORMAL, PREP_I2V = VC_MODE_I2V, PREP_INPAINT = VC_MODE_INPAINT };
 
-/* A family: which encoders its transformer was trained with, and its defaults. One row for each
- * pipeline class that model_index.json may name; rows of one family share its name, since their
- * datasets are interchangeable. */
+/* A family that this program has the encoders of. */
 typedef struct prep_family {
-    const char *name;                /* as in the manifest and in vb_family */
-    const char *pipeline;            /* _class_name of model_index.json; NULL: needs no model */
+    const vc_family *is;             /* NULL: not found yet */
     const vae_class *vae;
-    const char *text_slot[PREP_MAX_TEXTS + 1];       /* "text_encoder", ...; NULL-ended */
-    const char *tokenizer_slot[PREP_MAX_TEXTS];
-    const text_class *text[PREP_MAX_TEXTS];
-    const char *latent_store;        /* "moments" or "mode" */
-    const char *bucket_rules;        /* name for vb_family_find */
-    int train_mode;                  /* what the pipeline was made for */
-    vc_dtype dtype;                  /* that encoders compute in unless a flag says otherwise */
-    int max_length;                  /* tokens of a prompt; 0: the encoder knows */
-    /* fields of transformer/config.json that preparation depends on; NULL: none */
-    const char *length_field;        /* an integer, instead of max_length */
-    const char *patch_t_field;       /* an integer above 1 selects bucket_rules_t */
-    const char *bucket_rules_t;
-    const char *noise_field;         /* true: inpainting noises the known pixels */
-    bool clip_condition;             /* may have --i2v_condition clip */
-    bool loaded_masks;               /* VideoX-Fun draws masks before it cuts frames */
-    const char *channels_field;      /* an integer: which of `channels` tells the training mode */
-    int channels[3];                 /* of PREP_NORMAL, PREP_I2V, PREP_INPAINT; 0: none */
+    const text_class *text[PREP_MAX_TEXTS + 1];      /* NULL-ended */
+    bool from_files;                 /* its encoders have files; else it needs no model */
+    vc_mode train_mode;              /* what the pipeline was made for */
 } prep_family;
 
-const prep_family *prep_families(void);              /* ended by a NULL name; the built-in one first */
 /* The family of a model folder (NULL: the built-in one). VC_EUSAGE names what is known. */
-int prep_family_of(const prep_family **out, const char *model_dir, vc_err *err);
+int prep_family_of(prep_family *out, const char *model_dir, vc_err *err);
 /* The one family that has this autoencoder. VC_EUSAGE if there is none, or several. */
-int prep_family_by_vae(const prep_family **out, const char *class, vc_err *err);
+int prep_family_by_vae(prep_family *out, const char *class, vc_err *err);
 /* The autoencoder whose class a manifest or a config.json names. VC_EUSAGE if it is unknown. */
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 

@@ -17,7 +17,7 @@ static char *text_model(const vtrain *t)
 {
     char trained[32], frozen[32];
     vt_param_bytes b = vt_params_bytes(t->params);
-    return vc_format("%s, %s: %s parameters trained, %s frozen", t->family->name,
+    return vc_format("%s, %s: %s parameters trained, %s frozen", vtrain_family_name(t->family),
                      t->cfg.training_type == VTRAIN_LORA ? "LoRA" : "full finetune",
                      vc_human_count(trained, (uint64_t)b.trained),
                      vc_human_count(frozen, (uint64_t)b.frozen));

@@ -27,7 +27,7 @@ static int open_config(vtrain *t, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     if (!c->model && !c->transformer) {
-        t->family = &vtrain_builtin;
+        t->family = vtrain_family_fresh();
         vc_say(t->ui, "no --model: a new built-in DiT is trained from noise");
         return t->family->fresh(&t->model_config, &(vtrain_fresh){
             .channels = vtrain_data_norm(t->data)->channels,
@@ -63,7 +63,7 @@ static int open_scheduler(vtrain *t, vc_err *err)
     const vtrain_config *c = &t->cfg;
     int rc = vtrain_scheduler_read(&t->scheduler, c->model, c->scheduler, err);
     if (rc) return vc_context(err, rc, c->scheduler ? "--scheduler" : "--model");
-    if (!t->scheduler.path && t->family != &vtrain_builtin && t->family->objective == VTRAIN_V)
+    if (!t->scheduler.path && t->family->objective == VTRAIN_V)
         vc_warn(t->ui, "no scheduler/scheduler_config.json below --model: a noise schedule with "
                 "zero terminal SNR and snr_shift_scale 1 is taken (CogVideoX-2B needs 3): give "
                 "--scheduler if the model was trained with another");
@@ -75,7 +75,7 @@ static int check_objective(vtrain *t, vc_err *err)
 {
     const char *kind = NULL;
     int rc = vf_json_str_opt(t->model_config, "prediction_type", &kind, err);
-    if (rc || !kind || t->family != &vtrain_builtin) return rc;
+    if (rc || !kind || !t->family->fresh) return rc;
     int objective = 1 + (strcmp(kind, "v") ? VTRAIN_FLOW : VTRAIN_V);
     if (t->cfg.objective && t->cfg.objective != objective)
         return vc_fail(err, VC_EUSAGE, "--objective: this transformer predicts \"%s\" "

@@ -140,7 +140,7 @@ static int make_state(const vtrain *t, vtrain_state *s, vc_err *err)
     *s = (vtrain_state){
         .step = t->step, .micro = t->micro, .seed = (uint64_t)t->cfg.seed,
         .batch = t->cfg.train_batch_size, .accumulation = t->cfg.gradient_accumulation_steps,
-        .ranks = vc_comm_size(t->comm), .family = (char *)t->family->name,
+        .ranks = vc_comm_size(t->comm), .family = (char *)vtrain_family_name(t->family),
         .training_type = t->cfg.training_type == VTRAIN_LORA ? "lora" : "full-finetune",
         .backend = (char *)vt_describe(t->g), .rows = t->rows, .dropped = t->dropped,
         .n_sets = now->n_parts, .settings = settings_object(t->settings),

@@ -76,9 +76,8 @@ static int write_latent(const xport *x, const exporting *e, const char *stem, co
     size_t n = (size_t)vf_view_count(&s->mean);
     float *f = NULL;
     uint16_t *data = malloc(2 * n);
-    bool new = !strcmp(x->family->name, "cogvideox1.5");
-    char *name = vc_format("cache/video_latent/cogvideox%s-t2v/%s/%s.safetensors", new ? "1.5" : "",
-                           e->shape, stem);
+    char *name = vc_format("cache/video_latent/%s-t2v/%s/%s.safetensors", x->family->name, e->shape,
+                           stem);
     int rc = data && name ? xport_latent_f32(x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
     if (!rc) rc = xport_convert(data, VC_BF16, &from, 0, n, err);
@@ -266,6 +265,20 @@ int xport_pairs(xport *x, const char *root, xport_pair_fn fn, vc_err *err)
     return rc;
 }
 
+/* The family whose name begins the folder's, "cogvideox1.5-t2v", the longest of the format's; NULL:
+ * none. */
+static const vc_family *family_of(const char *folder)
+{
+    const vc_family *best = NULL;
+    for (const vc_family *f = vc_families(); f->name; f++) {
+        size_t n = strlen(f->name);
+        if (xport_has_family(&xport_cogvideo, f->name) && !strncmp(folder, f->name, n) &&
+            (!best || n > strlen(best->name)))
+            best = f;
+    }
+    return best;
+}
+
 static int import_cogvideo(xport *x, vc_err *err)
 {
     char *model = vc_format("%s/..", x->dir), *real = model ? realpath(model, NULL) : NULL;
@@ -273,11 +286,12 @@ static int import_cogvideo(xport *x, vc_err *err)
     int rc = root && model ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc && !real)
         rc = vc_fail_errno(err, "%s", x->dir);
-    if (!rc && strncmp(vc_path_base(real), "cogvideox", 9))
+    const vc_family *f = rc ? NULL : family_of(vc_path_base(real));
+    if (!rc && !f)
         rc = vc_fail(err, VC_EUSAGE, "%s: give the folder of latents, DATA/cache/video_latent/"
                      "cogvideox-t2v/49x480x720", x->dir);
-    if (!rc && !x->v->o->family && !strncmp(vc_path_base(real), "cogvideox1.5", 12))
-        x->family = xport_family_find("cogvideox1.5");
+    if (!rc && !x->v->o->family)
+        x->family = f;
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
     if (!rc) rc = xport_pairs(x, root, read_sample, err);
     free(model);

@@ -21,7 +21,7 @@ typedef struct text_layout {
 } text_layout;
 
 typedef struct layout {
-    const char *family;
+    const char *family, *model;              /* ours, and the peer's name of it */
     bool drawn;                              /* latents are samples */
     int n_text;
     text_layout text[2];
@@ -29,11 +29,13 @@ typedef struct layout {
 
 /* Told apart by the first encoder's keys, in this order. */
 static const layout layouts[] = {
-    { "wan2.1", false, 1, { { "text_embeddings", NULL, "seq_lens", NULL } } },
-    { "hunyuanvideo", true, 2, { { "prompt_embeds_1", "prompt_attention_mask_1", NULL, NULL },
-                                 { NULL, NULL, NULL, "prompt_embeds_2" } } },
-    { "ltx-video", true, 1, { { "prompt_embeds", "prompt_attention_mask", NULL, NULL } } },
-    { "qwen-image", false, 1, { { "prompt_embeds", NULL, NULL, NULL } } },
+    { "wan2.1", "wan", false, 1, { { "text_embeddings", NULL, "seq_lens", NULL } } },
+    { "hunyuanvideo", "hunyuan-video", true, 2,
+      { { "prompt_embeds_1", "prompt_attention_mask_1", NULL, NULL },
+        { NULL, NULL, NULL, "prompt_embeds_2" } } },
+    { "ltx-video", "ltx-video", true, 1,
+      { { "prompt_embeds", "prompt_attention_mask", NULL, NULL } } },
+    { "qwen-image", "qwen_image", false, 1, { { "prompt_embeds", NULL, NULL, NULL } } },
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts, ENCODERS = 2, MAX_CAPTIONS = 1000 };
 
@@ -381,8 +383,13 @@ static int import_dpipe(xport *x, vc_err *err)
     return rc;
 }
 
+static int export_dpipe(xport *x, vc_err *err)
+{
+    return xport_dpipe_write(x, layout_of(x->family->name)->model, err);
+}
+
 const xport_format xport_dpipe = {
     "diffusion-pipe", "diffusion-pipe", "Arrow, SQLite and pickles",
     "wan2.1 hunyuanvideo ltx-video qwen-image", "wan2.1", true, false,
-    xport_dpipe_write, import_dpipe, "metadata"
+    export_dpipe, import_dpipe, "metadata"
 };

@@ -61,7 +61,7 @@ static int make_bucket(exporting *e, const int64_t shape[3], vc_err *err)
             return vc_fail(err, VC_ENOMEM, "out of memory");
         e->bucket = more;
     }
-    const xport_family *f = e->x->family;
+    const vc_family *f = e->x->family;
     bucket *b = &e->bucket[e->n];
     *b = (bucket){ .w = shape[2] * f->ratio[2], .h = shape[1] * f->ratio[1],
                    .frames = (shape[0] - 1) * f->ratio[0] + 1 };
@@ -375,16 +375,9 @@ static int write_toml(const exporting *e, vc_err *err)
     return rc;
 }
 
-int xport_dpipe_write(xport *x, vc_err *err)
+int xport_dpipe_write(xport *x, const char *model, vc_err *err)
 {
-    static const char *const models[][2] = {
-        { "wan2.1", "wan" }, { "hunyuanvideo", "hunyuan-video" }, { "ltx-video", "ltx-video" },
-        { "qwen-image", "qwen_image" },
-    };
-    exporting e = { .x = x };
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (!strcmp(models[i][0], x->family->name))
-            e.model = models[i][1];
+    exporting e = { .x = x, .model = model };
     int rc = xport_each(x, write_sample, &e, err);
     x->no_captions = 0;                      /* all are there */
     for (size_t i = 0; !rc && i < e.n; i++)

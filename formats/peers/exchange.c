@@ -242,13 +242,15 @@ char *xport_name(vf_keymap *names, const xport_sample *s, vc_err *err)
 
 /* ---- the verbs ---- */
 
-static bool has_word(const char *list, const char *word)
+bool xport_has_family(const xport_format *f, const char *family)
 {
-    size_t n = strlen(word);
-    for (const char *p = list; (p = strstr(p, word)); p += n)
-        if ((p == list || p[-1] == ' ') && (!p[n] || p[n] == ' '))
+    for (const char *w = f->families; *w; w += strspn(w, " ")) {
+        size_t n = strcspn(w, " ");
+        if (n == strlen(family) && !strncmp(w, family, n))
             return true;
-    return false;
+        w += n;
+    }
+    return !*f->families;
 }
 
 static bool is_normalized(const vlat *v, const xport_format *f)
@@ -260,7 +262,7 @@ static int check_export(xport *x, const xport_format *f, vc_err *err)
 {
     const char *family = vlat_str(x->manifest, "family");
     x->family = xport_family_find(family);
-    if (*f->families && !has_word(f->families, family))
+    if (!xport_has_family(f, family))
         return vc_fail(err, VC_EMISMATCH, "%s is of family %.60s; %s has latents of %s", x->v->path,
                        family, f->name, f->families);
     if (f->whole)
@@ -365,7 +367,7 @@ int vlat_import(const vlat *v, vc_err *err)
         const char *family = v->o->family ? v->o->family : f->family;
         if (!(x.family = xport_family_need(family, err)))
             return VC_EUSAGE;
-        if (*f->families && !has_word(f->families, family))
+        if (!xport_has_family(f, family))
             return vc_fail(err, VC_EUSAGE, "--family %.60s: %s has latents of %s", family, f->name,
                            f->families);
     }

@@ -7,6 +7,7 @@
 #ifndef VF_XPORT_H
 #define VF_XPORT_H
 
+#include "common/families.h"
 #include "formats/keys/keymap.h"
 #include "formats/vlat/vlat.h"
 
@@ -22,30 +23,17 @@ typedef struct xport_norm {
     double mean[XPORT_CHANNELS], std[XPORT_CHANNELS];
 } xport_norm;
 
-/* What this project knows of a family where a cache says nothing. */
-typedef struct xport_family {
-    const char *name;                        /* as in manifests */
-    const char *vae;                         /* its class */
-    int channels, ratio[3];                  /* t, h, w */
-    int patch;                               /* of the transformer, for token counts */
-    double scaling;
-    bool invert;                             /* invert_scale_latents */
-    const double *mean, *std;                /* [channels]; NULL: there are none, or (LTX) they lie in
-                                              * the VAE's weights */
-    struct { const char *class; int max_length; bool masked; } text[3];   /* NULL-ended; masked: the
-                                              * transformer never sees rows of padding */
-} xport_family;
-
-const xport_family *xport_family_find(const char *name);     /* NULL if unknown */
-const xport_family *xport_family_need(const char *name, vc_err *err);
+/* Of the families that other trainers keep caches of: what is known where a cache says nothing. */
+const vc_family *xport_family_find(const char *name);     /* NULL if unknown */
+const vc_family *xport_family_need(const char *name, vc_err *err);
 /* Whether the family of that name has f's text encoders: the classes, and how they are padded. */
-bool xport_family_same_texts(const char *name, const xport_family *f);
+bool xport_family_same_texts(const char *name, const vc_family *f);
 
 /* From a manifest's `normalization`; what a VAE's config.json (or the folder it lies in) says over
  * what n has; from the table. */
 int xport_norm_manifest(xport_norm *n, const cJSON *manifest, vc_err *err);
 int xport_norm_config(xport_norm *n, const char *path, vc_err *err);
-void xport_norm_family(xport_norm *n, const xport_family *f);
+void xport_norm_family(xport_norm *n, const vc_family *f);
 /* count values from the first of channel c on, in place. */
 void xport_normalize(const xport_norm *n, int c, float *x, size_t count);
 void xport_denormalize(const xport_norm *n, int c, float *x, size_t count);
@@ -58,7 +46,7 @@ typedef struct xport {
     const char *format;                      /* the peer's name */
     const char *dir;                         /* export: the new folder; import: what is read */
     xport_norm norm;                         /* the dataset's constants */
-    const xport_family *family;              /* NULL: one that is not in the table */
+    const vc_family *family;              /* NULL: one that is not in the table */
     bool normalized;                         /* latents in the peer's files */
     uint64_t no_conditions;                  /* conditions: left out */
     /* export */
@@ -89,6 +77,9 @@ typedef struct xport_format {
     const char *note_dir;                    /* from the folder that an import is given to the note's;
                                               * NULL: the same */
 } xport_format;
+
+/* Whether the peer has that family. */
+bool xport_has_family(const xport_format *f, const char *family);
 
 extern const xport_format xport_safetensors, xport_webdataset, xport_musubi, xport_finetrainers,
     xport_causvid, xport_ttt, xport_diffsynth, xport_cogvideo, xport_factory;

@@ -7,7 +7,7 @@
 /* Text embeddings of another dataset (--texts), by caption. */
 typedef struct xport_texts xport_texts;
 /* VC_EMISMATCH: of another family. */
-int xport_texts_open(xport_texts **out, const char *path, const xport_family *family, vc_err *err);
+int xport_texts_open(xport_texts **out, const char *path, const vc_family *family, vc_err *err);
 /* Its manifest's `text_encoders` and `root`, borrowed. */
 const cJSON *xport_texts_encoders(const xport_texts *t);
 const char *xport_texts_root(const xport_texts *t);
@@ -44,6 +44,6 @@ typedef int (*xport_pair_fn)(xport *x, const char *root, const char *video, cons
 int xport_pairs(xport *x, const char *root, xport_pair_fn fn, vc_err *err);
 
 /* diffusion-pipe's export. */
-int xport_dpipe_write(xport *x, vc_err *err);
+int xport_dpipe_write(xport *x, const char *model, vc_err *err);
 
 #endif

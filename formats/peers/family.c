@@ -1,4 +1,5 @@
-/* family.c - what is known of families, and the constants of their VAEs. See exchange.h */
+/* family.c - families that other trainers keep caches of, and the constants of their VAEs. See
+ * exchange.h */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,54 +8,28 @@
 #include "common/os/file.h"
 #include "formats/peers/exchange.h"
 
-/* vae/config.json of Wan 2.1, whose VAE Qwen-Image has too */
-static const double wan_mean[16] = {
-    -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508,
-    0.4134, -0.0715, 0.5517, -0.3632, -0.1922, -0.9497, 0.2503, -0.2921
-};
-static const double wan_std[16] = {
-    2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
-    3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160
-};
-
-#define T5 { "T5EncoderModel", 226, false }
-static const xport_family families[] = {
-    { "cogvideox", "AutoencoderKLCogVideoX", 16, { 4, 8, 8 }, 2, 0.7, false, NULL, NULL, { T5 } },
-    { "cogvideox1.5", "AutoencoderKLCogVideoX", 16, { 4, 8, 8 }, 2, 0.7, true, NULL, NULL, { T5 } },
-    { "hunyuanvideo", "AutoencoderKLHunyuanVideo", 16, { 4, 8, 8 }, 2, 0.476986, false, NULL, NULL,
-      { { "LlamaModel", 256, true }, { "CLIPTextModel", 77, false } } },
-    { "ltx-video", "AutoencoderKLLTXVideo", 128, { 8, 32, 32 }, 1, 1, false, NULL, NULL,
-      { { "T5EncoderModel", 128, true } } },
-    { "wan2.1", "AutoencoderKLWan", 16, { 4, 8, 8 }, 2, 1, false, wan_mean, wan_std,
-      { { "UMT5EncoderModel", 512, true } } },
-    { "qwen-image", "AutoencoderKLQwenImage", 16, { 1, 8, 8 }, 2, 1, false, wan_mean, wan_std,
-      { { "Qwen2_5_VLForConditionalGeneration", 1024, true } } },
-    { 0 },
-};
-
-const xport_family *xport_family_find(const char *name)
+const vc_family *xport_family_find(const char *name)
 {
-    for (const xport_family *f = families; f->name; f++)
-        if (!strcmp(f->name, name))
-            return f;
-    return NULL;
+    const vc_family *f = vc_family_find(name);
+    return f && f->cached ? f : NULL;
 }
 
-const xport_family *xport_family_need(const char *name, vc_err *err)
+const vc_family *xport_family_need(const char *name, vc_err *err)
 {
     char list[160] = "";
-    const xport_family *f = xport_family_find(name);
+    const vc_family *f = xport_family_find(name);
     if (f)
         return f;
-    for (f = families; f->name; f++)
-        strcat(strcat(list, *list ? ", " : ""), f->name);
+    for (f = vc_families(); f->name; f++)
+        if (f->cached)
+            strcat(strcat(list, *list ? ", " : ""), f->name);
     vc_fail(err, VC_EUSAGE, "family \"%.60s\": there are %s", name, list);
     return NULL;
 }
 
-bool xport_family_same_texts(const char *name, const xport_family *f)
+bool xport_family_same_texts(const char *name, const vc_family *f)
 {
-    const xport_family *other = xport_family_find(name);
+    const vc_family *other = xport_family_find(name);
     if (!other)
         return !strcmp(name, f->name);
     for (size_t i = 0; i < sizeof f->text / sizeof *f->text; i++) {
@@ -68,7 +43,7 @@ bool xport_family_same_texts(const char *name, const xport_family *f)
 
 /* ---- constants ---- */
 
-void xport_norm_family(xport_norm *n, const xport_family *f)
+void xport_norm_family(xport_norm *n, const vc_family *f)
 {
     *n = (xport_norm){ .channels = f->channels, .scaling = f->scaling, .per_channel = f->mean };
     for (int c = 0; f->mean && c < f->channels; c++) {

@@ -16,7 +16,7 @@
 #define FOLDER "finetrainers-precomputed-data"
 
 typedef struct layout {
-    const char *family;
+    const char *family, *sign;               /* sign: a key that tells its files from those below */
     bool frames_first;                       /* F before C */
     const char *mask;                        /* its name, or NULL */
     bool trims;                              /* rows of padding need not be kept */
@@ -26,10 +26,10 @@ typedef struct layout {
 } layout;
 
 static const layout layouts[] = {
-    { "cogvideox", true, "prompt_attention_mask", false, false, 0, false },
-    { "hunyuanvideo", false, "encoder_attention_mask", true, true, 0, false },
-    { "ltx-video", false, "encoder_attention_mask", true, false, 1, true },
-    { "wan2.1", false, NULL, true, false, 2, false },
+    { "hunyuanvideo", "pooled_projections", false, "encoder_attention_mask", true, true, 0, false },
+    { "cogvideox", "prompt_attention_mask", true, "prompt_attention_mask", false, false, 0, false },
+    { "ltx-video", "num_frames", false, "encoder_attention_mask", true, false, 1, true },
+    { "wan2.1", "latents_mean", false, NULL, true, false, 2, false },
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -134,14 +134,10 @@ static int export_finetrainers(xport *x, vc_err *err)
 /* By the keys that only one family has. */
 static const layout *guess(const vf_pt_value *latent, const vf_pt_value *condition)
 {
-    vf_view v;
-    if (vf_pt_get(condition, "pooled_projections"))
-        return layout_of("hunyuanvideo");
-    if (vf_pt_get(condition, "prompt_attention_mask"))
-        return layout_of("cogvideox");
-    if (vf_pt_tensor(latent, "latents_mean", &v, NULL))
-        return NULL;
-    return layout_of(vf_pt_get(latent, "num_frames") ? "ltx-video" : "wan2.1");
+    for (int i = 0; i < LAYOUTS; i++)
+        if (vf_pt_get(condition, layouts[i].sign) || vf_pt_get(latent, layouts[i].sign))
+            return &layouts[i];
+    return NULL;
 }
 
 static int read_constants(xport *x, const layout *l, const vf_pt_value *latent, int channels, vc_err *err)

@@ -15,7 +15,7 @@ enum { MAX_WIDTH = 1 << 16 };
 /* ---- the manifest ---- */
 
 /* Class of text encoder i, or of the VAE (-1); NULL if the family does not say. */
-static const char *class_of(const xport_family *f, int i)
+static const char *class_of(const vc_family *f, int i)
 {
     return i < 0 ? f->vae : i < 3 ? f->text[i].class : NULL;
 }
@@ -76,8 +76,6 @@ static void add_norm(cJSON *o, const char *field, const xport_norm *n, bool inve
 
 static void add_encoders(const xport *x, cJSON *o)
 {
-    static const char *const slots[] = { "text_encoder", "text_encoder_2", "text_encoder_3",
-                                         "text_encoder_4" };
     if (x->sink->texts) {
         cJSON_AddItemToObject(o, "text_encoders",
                               cJSON_Duplicate(xport_texts_encoders(x->sink->texts), true));
@@ -88,7 +86,7 @@ static void add_encoders(const xport *x, cJSON *o)
         const struct xport_encoder *t = &x->sink->text[i];
         const char *class = class_of(x->family, i);
         cJSON_AddItemToArray(list, e = cJSON_CreateObject());
-        cJSON_AddStringToObject(e, "slot", slots[i]);
+        cJSON_AddStringToObject(e, "slot", vc_text_slots[i]);
         cJSON_AddStringToObject(e, "class", class ? class : "unknown");
         add_key(e, "fingerprint", t->fingerprint);
         add_key(e, "tokenizer", made_up(x, "imported-tokenizer", i, 0));
@@ -103,7 +101,7 @@ static cJSON *make_head(const xport *x)
 {
     static const char *const stores[] = { "mode", "moments", "sample" };
     const xport_sink *s = x->sink;
-    const xport_family *f = x->family;
+    const vc_family *f = x->family;
     cJSON *o = cJSON_CreateObject(), *e;
     cJSON_AddStringToObject(o, "family", f->name);
     cJSON_AddStringToObject(o, "train_mode", "normal");

@@ -37,7 +37,7 @@ static int index_captions(xport_texts *t, vc_err *err)
     return rc;
 }
 
-int xport_texts_open(xport_texts **out, const char *path, const xport_family *family, vc_err *err)
+int xport_texts_open(xport_texts **out, const char *path, const vc_family *family, vc_err *err)
 {
     *out = NULL;
     xport_texts *t = calloc(1, sizeof *t);

@@ -74,7 +74,7 @@ int prep_encoder_open(prep_encoder **out, const vprep *p, bool needs_vae, vc_err
         return vc_fail(err, VC_ENOMEM, "out of memory");
 
     e->p = p;
-    int rc = needs_vae ? p->family->vae->open(&e->vae, &p->vae_part.opts, &info, err) : 0;
+    int rc = needs_vae ? p->family.vae->open(&e->vae, &p->vae_part.opts, &info, err) : 0;
     if (!rc && needs_vae && memcmp(&info.fingerprint, &p->vae.fingerprint, sizeof info.fingerprint))
         rc = vc_fail(err, VC_EMISMATCH, "%s: changed while this ran: start again",
                      p->vae_part.dir ? p->vae_part.dir : info.class);
@@ -88,7 +88,7 @@ int prep_encoder_open(prep_encoder **out, const vprep *p, bool needs_vae, vc_err
 
 int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *bytes, vc_err *err)
 {
-    const vae_class *class = e->p->family->vae;
+    const vae_class *class = e->p->family.vae;
     return class->memory(e->vae, false, c->frames, c->target_h, c->target_w, bytes, err);
 }
 
@@ -103,7 +103,7 @@ void prep_encoder_close(prep_encoder *e)
 {
     if (!e)
         return;
-    e->p->family->vae->close(e->vae);
+    e->p->family.vae->close(e->vae);
     clear_trace(&e->trace);
     vf_keymap_free(&e->made);
     free(e->pixels);
@@ -264,7 +264,7 @@ static int run_vae(prep_encoder *e, int times, int f, int h, int w, bool logvar,
     for (int i = 0; !rc && i < times; i++)
         rc = *vc_stop_flag()
                  ? vc_fail(err, VC_ESTOP, "stopped")
-                 : e->p->family->vae->encode(e->vae, e->pixels + (size_t)i * in, f, h, w,
+                 : e->p->family.vae->encode(e->vae, e->pixels + (size_t)i * in, f, h, w,
                                              e->mean + (size_t)i * n,
                                              logvar ? e->logvar + (size_t)i * n : NULL, err);
     return rc;

@@ -63,19 +63,15 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
 
 int prep_component_class(char *name, size_t size, const char *dir, vc_err *err)
 {
-    char *path = vc_path_join(dir, "config.json");
-    cJSON *o = NULL;
+    cJSON *o;
     const char *class;
-    int rc = path ? vf_json_read(&o, path, MAX_CONFIG, err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = vf_json_read_in(&o, dir, "config.json", MAX_CONFIG, err);
 
-    if (!rc) {
-        rc = vc_context(err, vf_json_str(o, "_class_name", &class, err), "%s", path);
-        if (!rc)
-            snprintf(name, size, "%s", class);
-    }
+    if (!rc)
+        rc = vc_context(err, vf_json_str(o, "_class_name", &class, err), "%s/config.json", dir);
+    if (!rc)
+        snprintf(name, size, "%s", class);
     cJSON_Delete(o);
-    free(path);
     return rc;
 }
 
@@ -143,11 +139,6 @@ int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err)
 
 /* ---- a run's parts ---- */
 
-static const char *const text_flags[PREP_MAX_TEXTS] = { "text_encoder", "text_encoder_2",
-                                                        "text_encoder_3" };
-static const char *const tokenizer_flags[PREP_MAX_TEXTS] = { "tokenizer", "tokenizer_2",
-                                                             "tokenizer_3" };
-
 static int find_family(vprep *p, vc_err *err)
 {
     const vprep_config *c = &p->c;
@@ -158,7 +149,8 @@ static int find_family(vprep *p, vc_err *err)
             if (c->text_encoder[i] || c->tokenizer[i])
                 return vc_fail(err, VC_EUSAGE, "--%s: give --model or --vae too; without them the "
                                "built-in encoders are used",
-                               c->text_encoder[i] ? text_flags[i] : tokenizer_flags[i]);
+                               c->text_encoder[i] ? vc_text_slots[i]
+                                                  : vc_tokenizer_slots[i]);
         return prep_family_of(&p->family, c->model, err);
     }
     int rc = prep_component_dir(&dir, NULL, c->vae, "vae", "vae", err);
@@ -169,40 +161,42 @@ static int find_family(vprep *p, vc_err *err)
 }
 
 /* What transformer/config.json says about preparation; a model without one has the defaults. */
-static int read_transformer(vprep *p, const char **bucket_rules, int *max_length, int *mode,
-                            vc_err *err)
+static int read_fields(const vc_family *f, const cJSON *o, int64_t *length, int64_t *patch_t,
+                       int64_t *channels, bool *noise, vc_err *err)
 {
-    const prep_family *f = p->family;
-    char *path = p->c.model ? vc_format("%s/transformer/config.json", p->c.model) : NULL;
-    cJSON *o = NULL;
-    int64_t length = f->max_length, patch_t = 1, channels = 0;
-    int rc = 0;
-
-    *mode = f->train_mode;
-    *bucket_rules = f->bucket_rules;
-    if (path && vc_file_exists(path)) {
-        rc = vf_json_read(&o, path, MAX_CONFIG, err);
-        if (!rc && f->length_field) rc = vf_json_int_opt(o, f->length_field, &length, err);
-        if (!rc && f->patch_t_field) rc = vf_json_int_opt(o, f->patch_t_field, &patch_t, err);
-        if (!rc && f->noise_field) rc = vf_json_bool_opt(o, f->noise_field, &p->mask_noise, err);
-        if (!rc && f->channels_field) rc = vf_json_int_opt(o, f->channels_field, &channels, err);
-        for (int i = 0; i < 3; i++)
-            if (f->channels[i] && channels == f->channels[i])
-                *mode = i;
-        if (!rc && f->length_field && (length < 1 || length > MAX_LENGTH))
-            rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not in 1..%d", f->length_field,
-                         (long long)length, MAX_LENGTH);
-        rc = vc_context(err, rc, "%s", path);
-    }
-    if (!rc && patch_t > 1 && f->bucket_rules_t)
-        *bucket_rules = f->bucket_rules_t;
-    *max_length = (int)(p->c.max_length ? p->c.max_length : length);
-    cJSON_Delete(o);
-    free(path);
+    int rc = f->length_field ? vf_json_int_opt(o, f->length_field, length, err) : 0;
+    if (!rc && f->patch_t_field) rc = vf_json_int_opt(o, f->patch_t_field, patch_t, err);
+    if (!rc && f->noise_field) rc = vf_json_bool_opt(o, f->noise_field, noise, err);
+    if (!rc && f->channels_field) rc = vf_json_int_opt(o, f->channels_field, channels, err);
+    if (!rc && f->length_field && (*length < 1 || *length > MAX_LENGTH))
+        rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not in 1..%d", f->length_field,
+                     (long long)*length, MAX_LENGTH);
     return rc;
 }
 
-static vc_dtype dtype_of(vc_dtype given, const prep_family *f)
+static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, vc_mode *mode,
+                            vc_err *err)
+{
+    static const char file[] = "transformer/config.json";
+    const vc_family *f = p->family.is;
+    cJSON *o = NULL;
+    int64_t length = f->text[0].max_length, patch_t = 1, channels = 0;
+    int rc = p->c.model ? vf_json_read_in_opt(&o, p->c.model, file, MAX_CONFIG, err) : 0;
+
+    if (!rc && o)
+        rc = vc_context(err, read_fields(f, o, &length, &patch_t, &channels, &p->mask_noise, err),
+                        "%s/%s", p->c.model, file);
+    cJSON_Delete(o);
+    *mode = p->family.train_mode;
+    for (int i = 0; i < VC_MODES; i++)
+        if (f->inputs[i] && channels == f->inputs[i])
+            *mode = (vc_mode)i;
+    *sizes = patch_t > 1 && f->patched ? vc_family_find(f->patched) : f;
+    *max_length = (int)(p->c.max_length ? p->c.max_length : length);
+    return rc;
+}
+
+static vc_dtype dtype_of(vc_dtype given, const vc_family *f)
 {
     return given == VC_DTYPE_NONE ? f->dtype : given;
 }
@@ -210,7 +204,7 @@ static vc_dtype dtype_of(vc_dtype given, const prep_family *f)
 /* A part that is not there is added to what is wrong with the flags. */
 static int find_parts(vprep *p, int max_length, vc_err *err)
 {
-    const prep_family *f = p->family;
+    const vc_family *f = p->family.is;
     const vprep_config *c = &p->c;
     prep_part *v = &p->vae_part;
     int rc = vc_flags_catch(p->flags, prep_component_dir(&v->dir, c->model, c->vae, "vae", "vae", err),
@@ -220,12 +214,12 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
                               .dtype = dtype_of(c->vae_dtype, f) };
     for (int i = 0; !rc && i < p->n_text; i++) {
         prep_part *t = &p->text_part[i];
-        rc = prep_component_dir(&t->dir, c->model, c->text_encoder[i], f->text_slot[i],
-                                text_flags[i], err);
+        rc = prep_component_dir(&t->dir, c->model, c->text_encoder[i], vc_text_slots[i],
+                                vc_text_slots[i], err);
         rc = vc_flags_catch(p->flags, rc, err);
-        if (!rc && f->tokenizer_slot[i])
-            rc = prep_component_dir(&t->tokenizer, c->model, c->tokenizer[i], f->tokenizer_slot[i],
-                                    tokenizer_flags[i], err);
+        if (!rc)
+            rc = prep_component_dir(&t->tokenizer, c->model, c->tokenizer[i], vc_tokenizer_slots[i],
+                                    vc_tokenizer_slots[i], err);
         rc = vc_flags_catch(p->flags, rc, err);
         t->opts = (encoder_opts){ .dir = t->dir, .tokenizer = t->tokenizer, .device = c->device,
                                   .max_length = max_length,
@@ -239,8 +233,8 @@ static void use_builtin(vprep *p)
 {
     const vprep_config *c = &p->c;
 
-    if (c->vae_tiling || c->max_length || dtype_of(c->vae_dtype, p->family) != VC_F32 ||
-        dtype_of(c->text_dtype[0], p->family) != VC_F32)
+    if (c->vae_tiling || c->max_length || dtype_of(c->vae_dtype, p->family.is) != VC_F32 ||
+        dtype_of(c->text_dtype[0], p->family.is) != VC_F32)
         vc_say(p->progress, "the built-in encoders compute in f32, without tiles and with a prompt "
                             "length of their own");
     p->vae_part.opts = (encoder_opts){ .dtype = VC_F32, .device = c->device };
@@ -289,22 +283,23 @@ static void take_extra_inputs(vprep *p, int mode)
     }
 }
 
-int vprep_components(vprep *p, const char **bucket_rules, vc_err *err)
+int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
 {
     static const char *const modes[] = { "normal", "i2v", "inpaint" };
-    int max_length = 0, mode = 0, rc = find_family(p, err);
+    vc_mode mode = VC_MODE_NORMAL;
+    int max_length = 0, rc = find_family(p, err);
 
-    if (!rc) rc = read_transformer(p, bucket_rules, &max_length, &mode, err);
+    if (!rc) rc = read_transformer(p, sizes, &max_length, &mode, err);
     if (rc)
         return rc;
     take_extra_inputs(p, mode);
-    while (p->n_text < PREP_MAX_TEXTS && p->family->text[p->n_text])
+    while (p->family.text[p->n_text])
         p->n_text++;
-    if (p->family->pipeline)
+    if (p->family.from_files)
         rc = find_parts(p, max_length, err);
     else
         use_builtin(p);
-    if (!rc && p->c.model && mode != p->c.train_mode)
+    if (!rc && p->c.model && (int)mode != p->c.train_mode)
         vc_warn(p->progress, "%s is trained with --train_mode %s, not %s (a change of mode encodes "
                 "no clip again)", p->c.model, modes[mode], modes[p->c.train_mode]);
     return rc;
@@ -314,13 +309,13 @@ int vprep_components(vprep *p, const char **bucket_rules, vc_err *err)
 
 int vprep_identify(vprep *p, bool hash, vc_err *err)
 {
-    const prep_family *f = p->family;
+    const prep_family *f = &p->family;
     int rc = 0;
 
     for (int i = 0; !rc && i < p->n_text; i++) {
         text_enc *t = NULL;
         prep_part *part = &p->text_part[i];
-        if (hash) rc = hash_part(p, part, f->text_slot[i], err);
+        if (hash) rc = hash_part(p, part, vc_text_slots[i], err);
         if (!rc) rc = f->text[i]->open(&t, &part->opts, &p->text[i], err);
         f->text[i]->close(t);
     }

@@ -1,68 +1,82 @@
-/* families.c - which encoders belong to which family; see encoder.h */
+/* families.c - the encoders of this program, and which families they make; see encoder.h */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/os/file.h"
 #include "precompute/encoder.h"
 
-/* 2B, 5B, 1.5 and the Fun models, whose pipelines have an old and a new name: one VAE, one text
- * encoder, no mask, so that all tokens are stored. Only the transformer differs. */
-#define COGVIDEOX(pipeline_, mode_) \
-    { .name = "cogvideox", .pipeline = pipeline_, .train_mode = mode_, .vae = &vae_cogvideox, \
-      .text_slot = { "text_encoder" }, .tokenizer_slot = { "tokenizer" }, .text = { &text_t5 }, \
-      .latent_store = "moments", .bucket_rules = "cogvideox", .dtype = VC_BF16, .max_length = 226, \
-      .length_field = "max_text_seq_length", .patch_t_field = "patch_size_t", \
-      .bucket_rules_t = "cogvideox1.5", .noise_field = "add_noise_in_inpaint_model", \
-      .loaded_masks = true, \
-      .channels_field = "in_channels", .channels = { 16, 32, 33 } }
+static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, NULL };
+static const text_class *const texts[] = { &text_builtin, &text_t5, &text_umt5, NULL };
 
-static const prep_family families[] = {
-    { .name = "builtin", .vae = &vae_builtin, .text_slot = { "text_encoder" },
-      .text = { &text_builtin }, .latent_store = "mode", .bucket_rules = "builtin", .dtype = VC_F32,
-      .clip_condition = true },
-    COGVIDEOX("CogVideoXPipeline", PREP_NORMAL),
-    COGVIDEOX("CogVideoXVideoToVideoPipeline", PREP_NORMAL),
-    COGVIDEOX("CogVideoXImageToVideoPipeline", PREP_I2V),
-    COGVIDEOX("CogVideoXFunPipeline", PREP_NORMAL),
-    COGVIDEOX("CogVideoXFunInpaintPipeline", PREP_INPAINT),
-    COGVIDEOX("CogVideoXFunControlPipeline", PREP_NORMAL),
-    COGVIDEOX("CogVideoX_Fun_Pipeline", PREP_NORMAL),
-    COGVIDEOX("CogVideoX_Fun_Pipeline_Inpaint", PREP_INPAINT),
-    COGVIDEOX("CogVideoX_Fun_Pipeline_Control", PREP_NORMAL),
-    { 0 },
-};
-
-const prep_family *prep_families(void)
+static const vae_class *find_vae(const char *class)
 {
-    return families;
+    const vae_class *const *v = vaes;
+
+    while (*v && strcmp((*v)->name, class))
+        v++;
+    return *v;
+}
+
+static const text_class *find_text(const char *class)
+{
+    const text_class *const *t = texts;
+
+    while (*t && strcmp((*t)->name, class))
+        t++;
+    return *t;
+}
+
+/* Whether all encoders of f are here, and a model folder can say that it is f, or needs not. */
+static bool make_family(prep_family *out, const vc_family *f)
+{
+    bool builtin = f == vc_families();
+
+    *out = (prep_family){ .is = f, .from_files = !builtin };
+    out->vae = f->vae ? find_vae(f->vae) : NULL;
+    bool all = out->vae && f->text[0].class && (builtin || f->pipeline[0].class);
+    for (int i = 0; all && i < PREP_MAX_TEXTS && f->text[i].class; i++)
+        all = (out->text[i] = find_text(f->text[i].class)) != NULL;
+    return all;
 }
 
 /* _class_name of DIR/model_index.json */
 static int pipeline_of(char *name, size_t size, const char *dir, vc_err *err)
 {
-    char *path = vc_path_join(dir, "model_index.json");
-    if (!path)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
-
+    static const char file[] = "model_index.json";
     cJSON *o;
     const char *s;
-    int rc = vf_json_read(&o, path, 1 << 20, err);
-    if (!rc) {
-        rc = vc_context(err, vf_json_str(o, "_class_name", &s, err), "%s", path);
-        if (!rc)
-            snprintf(name, size, "%s", s);
-        cJSON_Delete(o);
-    }
-    free(path);
+    int rc = vf_json_read_in(&o, dir, file, 1 << 20, err);
+    if (!rc)
+        rc = vc_context(err, vf_json_str(o, "_class_name", &s, err), "%s/%s", dir, file);
+    if (!rc)
+        snprintf(name, size, "%s", s);
+    cJSON_Delete(o);
     return rc;
 }
 
-int prep_family_of(const prep_family **out, const char *model_dir, vc_err *err)
+static bool has_pipeline(const vc_family *f, const char *name, vc_mode *mode)
 {
-    *out = NULL;
+    for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
+        if (!strcmp(f->pipeline[i].class, name)) {
+            *mode = f->pipeline[i].mode;
+            return true;
+        }
+    return false;
+}
+
+/* Names of the pipelines of the families that are here, each after a blank. */
+static void list_pipelines(char *list, size_t size)
+{
+    prep_family p;
+
+    for (const vc_family *f = vc_families(); f->name; f++)
+        for (int i = 0; make_family(&p, f) && i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++)
+            snprintf(list + strlen(list), size - strlen(list), " %s", f->pipeline[i].class);
+}
+
+int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
+{
     if (!model_dir) {
-        *out = &families[0];
+        make_family(out, vc_families());
         return 0;
     }
 
@@ -70,38 +84,34 @@ int prep_family_of(const prep_family **out, const char *model_dir, vc_err *err)
     if (pipeline_of(name, sizeof name, model_dir, err))
         return vc_context(err, VC_EUSAGE, "--model %s: give a diffusers folder (nothing is downloaded)",
                           model_dir);
-    for (const prep_family *f = families; f->name; f++) {
-        if (f->pipeline && !strcmp(f->pipeline, name)) {
-            *out = f;
+    for (const vc_family *f = vc_families(); f->name; f++)
+        if (make_family(out, f) && has_pipeline(f, name, &out->train_mode))
             return 0;
-        }
-        if (f->pipeline)
-            snprintf(known + strlen(known), sizeof known - strlen(known), " %s", f->pipeline);
-    }
+    *out = (prep_family){ 0 };
+    list_pipelines(known, sizeof known);
     return vc_fail(err, VC_EUSAGE, "--model %s: no family here for %s; known:%s; without --model "
-                   "the built-in codec is used", model_dir, name, *known ? known : " none yet");
+                   "the built-in codec is used", model_dir, name, known);
 }
 
-int prep_family_by_vae(const prep_family **out, const char *class, vc_err *err)
+int prep_family_by_vae(prep_family *out, const char *class, vc_err *err)
 {
-    *out = NULL;
-    for (const prep_family *f = families; f->name; f++) {
-        if (strcmp(f->vae->name, class) || (*out && !strcmp((*out)->name, f->name)))
+    prep_family p;
+    const char *first = NULL;
+
+    for (const vc_family *f = vc_families(); f->name; f++) {
+        if (!make_family(&p, f) || strcmp(f->vae, class))
             continue;
-        if (*out)
-            return vc_fail(err, VC_EUSAGE, "%s belongs to %s and to %s: give --model", class,
-                           (*out)->name, f->name);
-        *out = f;
+        if (first)
+            return vc_fail(err, VC_EUSAGE, "%s belongs to %s and to %s: give --model", class, first,
+                           f->name);
+        first = f->name;
+        *out = p;
     }
-    return *out ? 0 : vc_fail(err, VC_EUSAGE, "this build has no autoencoder \"%s\"", class);
+    return first ? 0 : vc_fail(err, VC_EUSAGE, "this build has no autoencoder \"%s\"", class);
 }
 
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err)
 {
-    for (const prep_family *f = families; f->name; f++)
-        if (!strcmp(f->vae->name, class)) {
-            *out = f->vae;
-            return 0;
-        }
-    return vc_fail(err, VC_EUSAGE, "this build has no autoencoder \"%s\"", class);
+    *out = find_vae(class);
+    return *out ? 0 : vc_fail(err, VC_EUSAGE, "this build has no autoencoder \"%s\"", class);
 }

@@ -51,13 +51,13 @@ static void take_sizes(const vprep *p, vb_rules *r)
 static void say_rounding(const vprep *p)
 {
     const vb_rules *r = &p->rules;
-    const int q = r->family->ratio * r->family->patch;
+    const int q = r->family->ratio[1] * r->family->patch;
     int64_t n = vb_align_frames(r->family, r->n_frames), h = r->fix_h / q * q, w = r->fix_w / q * q;
 
     if (n != r->n_frames && r->family->max_frames != 1)
         vc_say(p->progress, "--video_sample_n_frames %lld: clips of %s have %lld frames at most, "
                "as its VAE wants %d n + 1", (long long)r->n_frames, r->family->name, (long long)n,
-               r->family->k * (r->family->pt > 1 ? r->family->pt : 1));
+               r->family->ratio[0] * (r->family->patch_t > 1 ? r->family->patch_t : 1));
     if (r->enable_bucket && (h != r->fix_h || w != r->fix_w))
         vc_say(p->progress, "--fix_sample_size %lld %lld: rounded to %lld %lld, multiples of %d",
                (long long)r->fix_h, (long long)r->fix_w, (long long)h, (long long)w, q);
@@ -68,13 +68,13 @@ static void tell(void *flags, const char *text)
     vc_flags_wrong(flags, "%s", text);
 }
 
-int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err)
+int vprep_rules(vprep *p, const vc_family *sizes, vc_err *err)
 {
     const vprep_config *c = &p->c;
     vb_rules *r = &p->rules;
     const char *warning = NULL;
 
-    vb_rules_default(r, vb_family_find(bucket_rules));
+    vb_rules_default(r, sizes);
     take_switches(p, r);
     take_sizes(p, r);
     r->enable_bucket = c->enable_bucket;

@@ -70,7 +70,7 @@ int vprep_share_devices(vprep *p, vc_err *err)
     const vt_options o = encoder_device(&p->vae_part.opts);
     vt_ctx *g = NULL;
 
-    if (!p->family->pipeline) {
+    if (!p->family.from_files) {
         vc_say(p->progress, "no --model: encoding with the built-in weight-free codec and text "
                             "encoder");
         return 0;

@@ -110,7 +110,7 @@ typedef struct vprep_prompts {
 
 typedef struct vprep {
     vprep_config c;
-    const prep_family *family;
+    prep_family family;
     vb_rules rules;
     unsigned part, parts;             /* --shard: this job does part `part`, from 0, of `parts` */
     prep_part vae_part, text_part[3]; /* where the encoders lie and how they run */
@@ -152,9 +152,10 @@ void vprep_sort_errors(vprep *p);       /* by row; no other thread notes any the
 /* Replaces OUT/errors.jsonl, rows in order. */
 int vprep_write_errors(vprep *p, vc_err *err);
 
-/* The family, and where its encoders lie, from the flags and the model's folder. bucket_rules: name
- * for vb_family_find. Opens no encoder. What is wrong may also be found in p->flags. */
-int vprep_components(vprep *p, const char **bucket_rules, vc_err *err);
+/* The family, and where its encoders lie, from the flags and the model's folder. *sizes: the row
+ * that sizes and frame counts follow. Opens no encoder. What is wrong may also be found in
+ * p->flags. */
+int vprep_components(vprep *p, const vc_family **sizes, vc_err *err);
 /* Opens each encoder once for what it says of itself. hash: with the weights' hashes, so that
  * fingerprints and keys can be made. */
 int vprep_identify(vprep *p, bool hash, vc_err *err);
@@ -196,8 +197,8 @@ int vprep_share_clips(vprep *p, vc_err *err);
 void vprep_share_progress(vprep *p, uint64_t done, uint64_t failed, bool end);
 void vprep_share_free(vprep *p);
 
-/* p->rules from the flags. bucket_rules: of the family. */
-int vprep_rules(vprep *p, const char *bucket_rules, vc_err *err);
+/* p->rules from the flags, for vprep_components' sizes. */
+int vprep_rules(vprep *p, const vc_family *sizes, vc_err *err);
 
 /* Opens, probes and (hash) hashes each row's file with all workers; what hints say of a file that
  * has the same size, time and inode is believed, unless --rehash. A row that tells the size (of a

@@ -432,7 +432,7 @@ static int open_vae(decoder *d, vc_err *err)
     char class[80];
     int rc = 0;
 
-    d->class = &vae_builtin;
+    rc = prep_vae_by_class(&d->class, vc_families()->vae, err);
     if (d->o.model || d->o.vae) {
         o.dtype = d->o.vae_dtype == VC_DTYPE_NONE ? VC_BF16 : d->o.vae_dtype;
         rc = prep_component_dir(&d->dir, d->o.model, d->o.vae, "vae", "vae", err);

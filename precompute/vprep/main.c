@@ -254,16 +254,16 @@ static void check_together(vprep_config *c, vc_flags *set)
         vc_flags_wrong(set, "--overwrite and --append contradict each other");
 }
 
-static int check_family(vprep *p, const char *bucket_rules, vc_err *err)
+static int check_family(vprep *p, const vc_family *sizes, vc_err *err)
 {
     vprep_config *c = &p->c;
 
-    if (c->i2v_condition && c->train_mode == PREP_I2V && !p->family->clip_condition)
+    if (c->i2v_condition && c->train_mode == PREP_I2V && !p->family.is->clip_condition)
         vc_flags_wrong(p->flags, "--i2v_condition clip: %s was trained with first frames that were "
-                       "encoded alone: leave it out", p->family->name);
+                       "encoded alone: leave it out", p->family.is->name);
     if (c->latent_store == STORE_AUTO)
-        c->latent_store = strcmp(p->family->latent_store, "mode") ? STORE_MOMENTS : STORE_MODE;
-    return vprep_rules(p, bucket_rules, err);
+        c->latent_store = p->family.is->moments ? STORE_MOMENTS : STORE_MODE;
+    return vprep_rules(p, sizes, err);
 }
 
 /* What other trainers mean by the type is what encoders compute in. */
@@ -271,7 +271,7 @@ static void say_dtype(const vprep *p)
 {
     const vprep_config *c = &p->c;
     bool same = p->vae_part.opts.dtype == c->dtype && p->text_part[0].opts.dtype == c->dtype;
-    if (vc_flags_given(p->flags, "dtype") && p->family->pipeline && !same)
+    if (vc_flags_given(p->flags, "dtype") && p->family.from_files && !same)
         vc_say(p->progress, "--dtype %s: what is stored; the VAE computes in %s and text encoders in "
                "%s: --vae_dtype and --text_encoder_dtype say that", vc_dtype_name(c->dtype),
                vc_dtype_name(p->vae_part.opts.dtype), vc_dtype_name(p->text_part[0].opts.dtype));
@@ -280,7 +280,7 @@ static void say_dtype(const vprep *p)
 /* After vc_flags_parse, whatever that has found: adds all else that is wrong. */
 static int settle_config(vprep *p, vc_err *err)
 {
-    const char *bucket_rules;
+    const vc_family *sizes;
 
     check_together(&p->c, p->flags);
     int rc = vc_flags_catch(p->flags, check_variants(p->c.variants, err), err);
@@ -288,8 +288,8 @@ static int settle_config(vprep *p, vc_err *err)
     if (!rc) rc = vc_flags_catch(p->flags, vprep_parse_shard(p, err), err);
     if (rc)
         return rc;
-    rc = vprep_components(p, &bucket_rules, err);
-    rc = rc ? vc_flags_catch(p->flags, rc, err) : check_family(p, bucket_rules, err);
+    rc = vprep_components(p, &sizes, err);
+    rc = rc ? vc_flags_catch(p->flags, rc, err) : check_family(p, sizes, err);
     if (!rc) rc = vc_flags_verdict(p->flags, err);
     if (!rc) say_dtype(p);
     if (!rc) vprep_share_machine(p);

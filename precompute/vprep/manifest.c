@@ -33,7 +33,7 @@ static void add_encoders(cJSON *o, const vprep *p)
     for (int i = 0; i < p->n_text; i++) {
         const text_info *t = &p->text[i];
         cJSON_AddItemToArray(list, e = cJSON_CreateObject());
-        cJSON_AddStringToObject(e, "slot", p->family->text_slot[i]);
+        cJSON_AddStringToObject(e, "slot", vc_text_slots[i]);
         cJSON_AddStringToObject(e, "class", t->class);
         cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, t->fingerprint));
         cJSON_AddStringToObject(e, "tokenizer", vf_key_hex(hex, t->tokenizer));
@@ -130,7 +130,7 @@ cJSON *vprep_manifest_head(const vprep *p)
     static const char *const stores[] = { "auto", "moments", "sample", "mode" };
     cJSON *o = cJSON_CreateObject();
 
-    cJSON_AddStringToObject(o, "family", p->family->name);
+    cJSON_AddStringToObject(o, "family", p->family.is->name);
     if (p->parts > 1) {
         char part[32];
         snprintf(part, sizeof part, "%u/%u", p->part + 1, p->parts);

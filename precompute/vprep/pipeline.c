@@ -443,7 +443,7 @@ int vprep_clips(vprep *p, vc_err *err)
     if (!rc && p->rank == 0) rc = vprep_prompt_images_settle(p, &l.largest, &images, err);
     if (!rc && (l.n_todo || images))
         rc = prep_encoder_open(&l.encoder, p, l.needs_vae || images, err);
-    if (!rc && p->family->pipeline) rc = say_memory(&l, err);
+    if (!rc && p->family.from_files) rc = say_memory(&l, err);
     if (!rc && images) rc = vprep_prompt_images_encode(p, l.encoder, err);
     const uint64_t total = rc ? 0 : l.n_todo + p->others_clips;
     if (total) vc_progress_begin(p->progress, "clips", "clips", total);

@@ -104,7 +104,7 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     } else {
         vc_draws kind = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK_KIND);
         vc_draws numbers = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK);
-        bool loaded = p->rules.peer && p->family->loaded_masks && !it->line;
+        bool loaded = p->rules.peer && p->family.is->loaded_masks && !it->line;
         rc = mask_draw(&clip->mask, loaded ? c->loaded : c->frames, c->target_h, c->target_w, p->c.mask_shapes == 1,
                        &kind, &numbers, err);
         if (!rc)

@@ -235,9 +235,9 @@ static int plan_frames(const vprep *p, const vprep_item *it, const cJSON *o, vpr
         return rc;
     int n = cJSON_GetArraySize(a), i = 0;
     int64_t last = 0;
-    if (n < 1 || (n - 1) % p->rules.family->k)
+    if (n < 1 || (n - 1) % p->rules.family->ratio[0])
         return vc_fail(err, VC_EINVAL, "frames: %d of them; %s takes %dj+1", n,
-                       p->rules.family->name, p->rules.family->k);
+                       p->rules.family->name, p->rules.family->ratio[0]);
     clip->frames = malloc((size_t)n * sizeof *clip->frames);
     if (!clip->frames)
         return vc_fail(err, VC_ENOMEM, "out of memory for %d frames", n);
@@ -277,8 +277,8 @@ static int check_loaded(const vprep *p, const vprep_source *s, const vb_choice *
 /* What was edited by hand must still hold. */
 static int check_geometry(const vprep *p, const vprep_source *s, vb_choice *c, vc_err *err)
 {
-    const vb_family *f = p->rules.family;
-    const int q = f->ratio * f->patch;
+    const vc_family *f = p->rules.family;
+    const int q = f->ratio[1] * f->patch;
     const int most = VB_MAX_RESIZED_SIDE;
     int rc = check_loaded(p, s, c, err);
 
@@ -295,13 +295,13 @@ static int check_geometry(const vprep *p, const vprep_source *s, vb_choice *c, v
          c->left + c->target_w > c->resize_w))
         return vc_fail(err, VC_EINVAL, "crop: %d %d of target %d %d leaves the resized %d %d",
                        c->top, c->left, c->target_h, c->target_w, c->resize_h, c->resize_w);
-    c->latent_f = (c->frames - 1) / f->k + 1;
-    c->latent_h = c->target_h / f->ratio;
-    c->latent_w = c->target_w / f->ratio;
-    if (c->latent_f > 1 && c->latent_f % f->pt)
+    c->latent_f = (c->frames - 1) / f->ratio[0] + 1;
+    c->latent_h = c->target_h / f->ratio[1];
+    c->latent_w = c->target_w / f->ratio[1];
+    if (c->latent_f > 1 && c->latent_f % f->patch_t)
         return vc_fail(err, VC_EINVAL, "frames: %d give %d latent frames, which must be a "
-                       "multiple of %d", c->frames, c->latent_f, f->pt);
-    c->tokens = (int64_t)(c->latent_f + f->pt - 1) / f->pt * (c->latent_h / f->patch) *
+                       "multiple of %d", c->frames, c->latent_f, f->patch_t);
+    c->tokens = (int64_t)(c->latent_f + f->patch_t - 1) / f->patch_t * (c->latent_h / f->patch) *
                 (c->latent_w / f->patch);
     return 0;
 }

@@ -225,8 +225,8 @@ void prep_table_print(prep_table *t, FILE *out)
     fprintf(out, "bucket    height  width  frames    latent        tokens   samples  tokens/step"
             "    steps\n");
     for (uint32_t i = 0; i < t->n; i++)
-        samples += print_bucket(&t->b[i], (double)p->c.train_batch_size, p->rules.family->pt, &e,
-                                out);
+        samples += print_bucket(&t->b[i], (double)p->c.train_batch_size,
+                                p->rules.family->patch_t, &e, out);
     fprintf(out, "%s samples", vc_human_count(num, (uint64_t)samples));
     fprintf(out, ", about %s of latents", vc_human_bytes(bytes, t->bytes));
     if (t->enlarged)

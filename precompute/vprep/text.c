@@ -256,7 +256,7 @@ int vprep_text(vprep *p, vc_err *err)
     int rc = 0;
 
     for (int e = 0; !rc && e < p->n_text; e++) {
-        text_job j = { .p = p, .class = p->family->text[e], .encoder = e, .one = one_prompt };
+        text_job j = { .p = p, .class = p->family.text[e], .encoder = e, .one = one_prompt };
         vc_progress_begin(p->progress, "text", "samples", p->n_items);
         rc = all_prompts(&j, err);
         if (!rc && j.enc) rc = prep_part_unchanged(&p->text_part[e], err);

@@ -21,7 +21,7 @@ static inline vb_rules rules_of(const char *family, int64_t v, int64_t i, int64_
                                 int64_t s)
 {
     vb_rules r;
-    const vb_family *f = vb_family_find(family);
+    const vc_family *f = vc_family_find(family);
     assert_non_null(f);
     vb_rules_default(&r, f);
     r.video_sample_size = v;

@@ -55,7 +55,7 @@ static void test_alignment(void **state)
         { "ltx-video", 49, 49 },    { "ltx-video", 48, 41 },    { "ltx-video", 8, 1 },
     };
     for (size_t i = 0; i < COUNT(rows); i++)
-        assert_int_equal(vb_align_frames(vb_family_find(rows[i].family), rows[i].count),
+        assert_int_equal(vb_align_frames(vc_family_find(rows[i].family), rows[i].count),
                          rows[i].frames);
 }
 
@@ -111,7 +111,7 @@ static void test_exact_sides(void **state)
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         vb_size p = { .num = rows[i].num, .den = rows[i].den };
-        assert_int_equal(vb_side(vb_family_find("wan2.1"), rows[i].x, &p), rows[i].side);
+        assert_int_equal(vb_side(vc_family_find("wan2.1"), rows[i].x, &p), rows[i].side);
     }
 }
 

@@ -394,7 +394,7 @@ static int64_t spread(vc_draws *d, int64_t lo, int64_t hi)      /* every magnitu
 
 static vb_rules random_rules(vc_draws *d)
 {
-    const vb_family *f = &vb_families()[under(d, 9)];
+    const vc_family *f = &vc_families()[under(d, 9)];
     vb_rules r = rules_of(f->name, spread(d, 32, 2048), spread(d, 32, 2048), spread(d, 32, 2048),
                           spread(d, 1, 500), spread(d, 1, 30));
     uint32_t flags = under(d, 1u << 10);
@@ -431,28 +431,28 @@ static vb_source random_source(vc_draws *d)
 
 static bool holds(const vb_choice *c, const vb_rules *r, const vb_source *s)
 {
-    const vb_family *f = r->family;
-    int64_t budget = ((r->n_frames - 1) / f->k + 1) * (r->token_sample_size / f->q)
-                   * (r->token_sample_size / f->q);
-    int64_t grid = (int64_t)c->latent_f * (c->target_h / f->q) * (c->target_w / f->q);
+    const vc_family *f = r->family;
+    int64_t budget = ((r->n_frames - 1) / f->ratio[0] + 1) * (r->token_sample_size / f->side)
+                   * (r->token_sample_size / f->side);
+    int64_t grid = (int64_t)c->latent_f * (c->target_h / f->side) * (c->target_w / f->side);
     int64_t count = (s->frames - 1) / r->stride + 1;
 
-    return c->target_h >= f->q && c->target_w >= f->q
-        && c->target_h % f->q == 0 && c->target_w % f->q == 0
+    return c->target_h >= f->side && c->target_w >= f->side
+        && c->target_h % f->side == 0 && c->target_w % f->side == 0
         && c->resize_h >= c->target_h && c->resize_w >= c->target_w
         && (c->resize_h == c->target_h || c->resize_w == c->target_w)
         && c->top >= 0 && c->top + c->target_h <= c->resize_h
         && c->left >= 0 && c->left + c->target_w <= c->resize_w
-        && c->frames >= 1 && c->frames % f->k == 1 % f->k
-        && c->latent_f == (c->frames - 1) / f->k + 1
-        && (c->frames == 1 || c->latent_f % f->pt == 0)
+        && c->frames >= 1 && c->frames % f->ratio[0] == 1 % f->ratio[0]
+        && c->latent_f == (c->frames - 1) / f->ratio[0] + 1
+        && (c->frames == 1 || c->latent_f % f->patch_t == 0)
         && c->frames <= r->n_frames && (s->is_video || c->frames == 1)
         && (!s->is_video || c->frames <= count)
         && c->start >= 0 && c->stride == r->stride
         && (s->is_video ? c->start + (c->frames - 1) * c->stride < s->frames : c->start == 0)
         && (r->frame_rule != VB_RULE_TOKENS || c->frames == 1 || grid <= budget)
-        && c->latent_h * f->ratio == c->target_h && c->latent_w * f->ratio == c->target_w
-        && c->tokens == grid / c->latent_f * ((c->latent_f + f->pt - 1) / f->pt)
+        && c->latent_h * f->ratio[1] == c->target_h && c->latent_w * f->ratio[1] == c->target_w
+        && c->tokens == grid / c->latent_f * ((c->latent_f + f->patch_t - 1) / f->patch_t)
         && c->upscale >= 1 && c->n_draws <= 5 && (r->random_flip || !c->flip);
 }
 

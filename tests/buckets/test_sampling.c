@@ -179,7 +179,7 @@ static void test_length_tables(void **state)
         for (int p = 32; p <= 2048; p++) {
             vb_rules r = rules_of(families_with[p & 1], 512, 512, budgets[b].t, budgets[b].n, 1);
             r.frame_rule = VB_RULE_PEER;
-            double q = (double)budgets[b].n * budgets[b].t * budgets[b].t, k = r.family->k;
+            double q = (double)budgets[b].n * budgets[b].t * budgets[b].t, k = r.family->ratio[0];
             double frames = floor(fmin(q / p / p, budgets[b].n) / k) * k + 1;
             int64_t got = vb_frame_limit(&r, p, p, p);
             if ((double)got != frames)
@@ -390,8 +390,8 @@ static void test_fixed_multiples(void **state)
         vb_choose(&c, &r, &(vb_source)VIDEO(1920, 1080, 99), 1, 0, 0);
         assert_int_equal(c.target_h, rows[i].th);
         assert_int_equal(c.target_w, rows[i].tw);
-        assert_int_equal(c.tokens, (int64_t)c.latent_f * (c.target_h / r.family->ratio
-                         / r.family->patch) * (c.target_w / r.family->ratio / r.family->patch));
+        assert_int_equal(c.tokens, (int64_t)c.latent_f * (c.target_h / r.family->ratio[1]
+                         / r.family->patch) * (c.target_w / r.family->ratio[1] / r.family->patch));
     }
 }
 
@@ -426,9 +426,9 @@ static int64_t spread(vc_draws *d, int64_t lo, int64_t hi)      /* every magnitu
 static vb_rules random_rules(vc_draws *d)
 {
     int families = 0;
-    while (vb_families()[families].name)
+    while (vc_families()[families].name)
         families++;
-    const vb_family *f = &vb_families()[vc_draw_int(d, (uint32_t)families)];
+    const vc_family *f = &vc_families()[vc_draw_int(d, (uint32_t)families)];
     vb_rules r = rules_of(f->name, spread(d, 64, 2048), spread(d, 64, 2048), spread(d, 64, 2048),
                           spread(d, 1, 500), spread(d, 1, 30));
     uint32_t bits = vc_draw_int(d, 1u << 12);
@@ -475,7 +475,8 @@ static vb_source random_source(vc_draws *d)
 
 static bool picture_holds(const vb_choice *c, const vb_rules *r, const vb_source *s)
 {
-    const int q = r->enable_bucket && r->fix_h ? r->family->ratio * r->family->patch : r->family->q;
+    const int q = r->enable_bucket && r->fix_h ? r->family->ratio[1] * r->family->patch
+                                               : r->family->side;
     const int slack = r->peer && r->random_ratio_crop;      /* a black line */
 
     return c->target_h >= q && c->target_w >= q && c->target_h % q == 0 && c->target_w % q == 0
@@ -484,27 +485,27 @@ static bool picture_holds(const vb_choice *c, const vb_rules *r, const vb_source
         && c->top >= 0 && c->left >= 0
         && (c->top + c->target_h <= c->resize_h || (c->resize_h < c->target_h && c->top == 0))
         && (c->left + c->target_w <= c->resize_w || (c->resize_w < c->target_w && c->left == 0))
-        && c->latent_h * r->family->ratio == c->target_h
-        && c->latent_w * r->family->ratio == c->target_w && c->upscale >= 1
+        && c->latent_h * r->family->ratio[1] == c->target_h
+        && c->latent_w * r->family->ratio[1] == c->target_w && c->upscale >= 1
         && (c->load_h ? r->peer && s->is_video && c->load_h <= s->h && c->load_w <= s->w
                       : !c->load_w);
 }
 
 static bool frames_hold(const vb_choice *c, const vb_rules *r, const vb_source *s)
 {
-    const vb_family *f = r->family;
-    int64_t budget = ((r->n_frames - 1) / f->k + 1) * (r->token_sample_size / f->q)
-                   * (r->token_sample_size / f->q);
-    int64_t grid = (int64_t)c->latent_f * (c->target_h / f->q) * (c->target_w / f->q);
+    const vc_family *f = r->family;
+    int64_t budget = ((r->n_frames - 1) / f->ratio[0] + 1) * (r->token_sample_size / f->side)
+                   * (r->token_sample_size / f->side);
+    int64_t grid = (int64_t)c->latent_f * (c->target_h / f->side) * (c->target_w / f->side);
 
-    return c->frames >= 1 && c->frames % f->k == 1 % f->k && c->frames <= r->n_frames
-        && c->latent_f == (c->frames - 1) / f->k + 1
-        && (c->frames == 1 || c->latent_f % f->pt == 0) && (s->is_video || c->frames == 1)
+    return c->frames >= 1 && c->frames % f->ratio[0] == 1 % f->ratio[0] && c->frames <= r->n_frames
+        && c->latent_f == (c->frames - 1) / f->ratio[0] + 1
+        && (c->frames == 1 || c->latent_f % f->patch_t == 0) && (s->is_video || c->frames == 1)
         && c->start >= 0 && c->stride == r->stride
         && (s->is_video ? c->start + (c->frames - 1) * c->stride < s->frames : c->start == 0)
         && (r->frame_rule != VB_RULE_TOKENS || c->frames == 1 || grid <= budget)
-        && c->tokens == (int64_t)((c->latent_f + f->pt - 1) / f->pt) * (c->latent_h / f->patch)
-                        * (c->latent_w / f->patch);
+        && c->tokens == (int64_t)((c->latent_f + f->patch_t - 1) / f->patch_t)
+                        * (c->latent_h / f->patch) * (c->latent_w / f->patch);
 }
 
 /* h:w and w:h get transposed targets under the logarithmic metric. */

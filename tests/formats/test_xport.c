@@ -61,6 +61,33 @@ static void test_constants(void **state)
     xport_normalize(&n, 3, &x, 1);
     assert_true(x == 0.476986f);
     assert_null(xport_family_find("none"));
+    assert_null(xport_family_find("builtin"));                               /* of no other trainer */
+    assert_null(xport_family_find("flux"));
+}
+
+/* Names in the rows of formats are names of families. */
+static void test_formats(void **state)
+{
+    static const xport_format *const all[] = {
+        &xport_musubi, &xport_finetrainers, &xport_causvid, &xport_ttt, &xport_diffsynth,
+        &xport_cogvideo, &xport_factory,
+#ifdef VLT_SQLITE
+        &xport_dpipe,
+#endif
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        size_t blanks = 0, known = 0;
+        assert_non_null(xport_family_find(all[i]->family));
+        assert_true(xport_has_family(all[i], all[i]->family));
+        assert_int_equal(xport_has_family(all[i], ""), !*all[i]->families);
+        assert_int_equal(xport_has_family(all[i], "wan"), !*all[i]->families);
+        for (const char *s = all[i]->families; *s; s++)
+            blanks += *s == ' ';
+        for (const vc_family *f = vc_families(); f->name; f++)
+            known += f->cached && *all[i]->families && xport_has_family(all[i], f->name);
+        assert_int_equal(known, *all[i]->families ? blanks + 1 : 0);
+    }
 }
 
 static void test_types(void **state)
@@ -113,7 +140,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_swap), cmocka_unit_test(test_moments), cmocka_unit_test(test_constants),
-        cmocka_unit_test(test_types), cmocka_unit_test(test_masks), cmocka_unit_test(test_sha256),
+        cmocka_unit_test(test_types), cmocka_unit_test(test_formats), cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_sha256),
     };
     return cmocka_run_group_tests_name("xport", tests, NULL, NULL);
 }

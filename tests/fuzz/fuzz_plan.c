@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     p.c.plan = path;
-    vb_rules_default(&p.rules, vb_family_find("builtin"));
+    vb_rules_default(&p.rules, vc_family_find("builtin"));
     if (!plan_replay(&p, &err))
         for (uint32_t i = 0; i < p.n_items; i++)
             must_hold(&p, &p.items[i]);

@@ -66,7 +66,7 @@ static void edited_plans(void **state)
                                     { .ok = true, .frames = 1 } };
         vprep p = { .meta = { .rows = rows, .n = 2 }, .sources = sources };
         p.c.plan = path;
-        vb_rules_default(&p.rules, vb_family_find("builtin"));
+        vb_rules_default(&p.rules, vc_family_find("builtin"));
         assert_int_not_equal(plan_replay(&p, &err), 0);
         if (!strstr(err.text, edits[i].says) || !strstr(err.text, "line 1"))
             fail_msg("edit %zu: \"%s\" does not say \"%s\"", i, err.text, edits[i].says);

@@ -37,7 +37,7 @@ vtrain_fit set_fit(const wish *w)
 
 vtrain_family set_family(const wish *w)
 {
-    return (vtrain_family){ .name = "toy", .class_name = "ToyTransformer3DModel",
+    return (vtrain_family){ .class_name = "ToyTransformer3DModel",
                             .scale = { w->image, w->video, w->mask } };
 }
 

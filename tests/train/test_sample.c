@@ -83,7 +83,7 @@ static vt_tensor *oracle_forward(vt_ctx *g, void *model, const vtrain_in *in)
 }
 
 static const vtrain_family oracle_family = {
-    .name = "builtin", .class_name = "Oracle", .fit = oracle_fit, .prepare = none_to_prepare,
+    .class_name = "Oracle", .fit = oracle_fit, .prepare = none_to_prepare,
     .forward = oracle_forward,
     .scale = { [VTRAIN_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR, [VTRAIN_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
 };
@@ -297,7 +297,7 @@ static vt_tensor *half_forward(vt_ctx *g, void *model, const vtrain_in *in)
 }
 
 static const vtrain_family half_family = {
-    .name = "builtin", .class_name = "Half", .fit = oracle_fit, .prepare = none_to_prepare,
+    .class_name = "Half", .fit = oracle_fit, .prepare = none_to_prepare,
     .forward = half_forward,
 };
 

@@ -11,6 +11,9 @@ mkdir mine && echo 1 >mine/notes.txt
 expect 1 'mine is there and holds "notes.txt"' import x --from causvid --out mine
 expect 1 'of family builtin; musubi has' export made.lmdb --to musubi --out x
 expect 2 'there are cogvideox' import x --from causvid --family flux --out y
+cp -r made.lmdb nameless.lmdb && sed -i 's/"family": *"builtin"/"family":""/' nameless.lmdb/manifest.json
+timeout -s KILL 60 "$vlat" export nameless.lmdb --to musubi --out x 2>&1 | grep -q 'is of family ; musubi has' || {
+    echo 'an empty family: no error'; bad=1; }
 [ ! -e x ] && [ ! -e x.part ] && [ ! -e y ] || { echo 'a refused command wrote something'; bad=1; }
 
 # whole: records, prompts, thumbnails and all

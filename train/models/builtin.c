@@ -429,7 +429,7 @@ static vt_tensor *builtin_forward(vt_ctx *g, void *model, const vtrain_in *in)
 }
 
 const vtrain_family vtrain_builtin = {
-    .name = "builtin", .class_name = "VltTransformer3DModel",
+    .class_name = "VltTransformer3DModel",
     .text_args = { "encoder_hidden_states" },
     .fresh = builtin_fresh, .open = builtin_open, .close = builtin_close, .fit = builtin_fit,
     .prepare = builtin_prepare, .forward = builtin_forward,

@@ -559,7 +559,7 @@ static vt_tensor *cogvideox_forward(vt_ctx *g, void *model, const vtrain_in *in)
 }
 
 const vtrain_family vtrain_cogvideox = {
-    .name = "cogvideox", .class_name = "CogVideoXTransformer3DModel",
+    .class_name = "CogVideoXTransformer3DModel",
     .text_args = { "encoder_hidden_states" }, .frames_first = true,
     .open = cogvideox_open, .close = cogvideox_close, .fit = cogvideox_fit,
     .prepare = cogvideox_prepare, .forward = cogvideox_forward,

@@ -68,12 +68,12 @@ typedef enum vtrain_scale {
 } vtrain_scale;
 
 typedef struct vtrain_family {
-    const char *name;                         /* as manifests say: "builtin" */
-    const char *class_name;                   /* _class_name of config.json */
+    const char *class_name;                   /* _class_name of config.json, and in vc_family */
     const char *text_args[VTRAIN_TEXTS];      /* forward()'s names of the embeddings, for traces */
     bool frames_first;                        /* forward()'s layout, for traces: [B,F,C,H,W] */
 
-    /* config.json of a model that starts from noise; NULL: weights are needed. */
+    /* config.json of a model that starts from noise, which says there what it predicts
+     * (prediction_type); NULL: weights are needed. */
     int (*fresh)(cJSON **config, const vtrain_fresh *want, vc_err *err);
     /* Binds all weights from src into p. *model is freed by close. */
     int (*open)(void **model, const cJSON *config, vt_params *p, const vt_source *src,
@@ -103,8 +103,10 @@ typedef struct vtrain_family {
 vt_tensor *vtrain_forward(const vtrain_family *f, vt_ctx *g, void *model, vtrain_in *in);
 /* By _class_name; NULL if unknown. */
 const vtrain_family *vtrain_family_of_class(const char *class_name);
-/* All of them, NULL-ended. */
-const vtrain_family *const *vtrain_families(void);
+/* What is trained without --model: the one that starts from noise. */
+const vtrain_family *vtrain_family_fresh(void);
+/* As manifests say it: "builtin"; the class of a transformer that no row of vc_families has. */
+const char *vtrain_family_name(const vtrain_family *f);
 
 extern const vtrain_family vtrain_builtin;    /* builtin.c */
 extern const vtrain_family vtrain_cogvideox;  /* cogvideox.c */

@@ -2,12 +2,9 @@
 
 #include <string.h>
 
-static const vtrain_family *const families[] = { &vtrain_builtin, &vtrain_cogvideox, NULL };
+#include "common/families.h"
 
-const vtrain_family *const *vtrain_families(void)
-{
-    return families;
-}
+static const vtrain_family *const families[] = { &vtrain_builtin, &vtrain_cogvideox, NULL };
 
 vt_tensor *vtrain_forward(const vtrain_family *f, vt_ctx *g, void *model, vtrain_in *in)
 {
@@ -20,4 +17,18 @@ const vtrain_family *vtrain_family_of_class(const char *class_name)
     for (const vtrain_family *const *f = families; *f; f++)
         if (!strcmp((*f)->class_name, class_name)) return *f;
     return NULL;
+}
+
+const vtrain_family *vtrain_family_fresh(void)
+{
+    const vtrain_family *const *f = families;
+    while (!(*f)->fresh)
+        f++;
+    return *f;
+}
+
+const char *vtrain_family_name(const vtrain_family *f)
+{
+    const vc_family *is = vc_family_of_transformer(f->class_name);
+    return is ? is->name : f->class_name;
 }

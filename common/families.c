@@ -1,0 +1,89 @@
+/* families.c - see families.h; sizes are VideoX-Fun's, constants those of the released files */
+#include "common/families.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* vae/config.json of Wan 2.1, whose VAE Qwen-Image has too */
+static const double wan_mean[16] = {
+    -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508,
+    0.4134, -0.0715, 0.5517, -0.3632, -0.1922, -0.9497, 0.2503, -0.2921
+};
+static const double wan_std[16] = {
+    2.8184, 1.4541, 2.3275, 2.6558, 1.2196, 1.7708, 2.6052, 2.0743,
+    3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160
+};
+
+#define SIZES(side_, k, ratio_, patch_, patch_t_) \
+    .side = side_, .ratio = { k, ratio_, ratio_ }, .patch = patch_, .patch_t = patch_t_
+
+/* 2B, 5B, 1.5 and the Fun models have one VAE and one text encoder without a mask, so that all
+ * tokens are stored; only the transformers differ. */
+#define COGVIDEOX \
+    .vae = "AutoencoderKLCogVideoX", .channels = 16, .scaling = 0.7, .cached = true, \
+    .text = { { "T5EncoderModel", 226, false } }, \
+    .moments = true, .dtype = VC_BF16, .loaded_masks = true
+
+static const vc_family families[] = {
+    { .name = "builtin", SIZES(16, 4, 8, 2, 1),
+      .vae = "BuiltinCodec", .channels = 16, .text = { { .class = "BuiltinTextEncoder" } },
+      .transformer = "VltTransformer3DModel", .dtype = VC_F32, .clip_condition = true },
+    { .name = "cogvideox", SIZES(16, 4, 8, 2, 1), COGVIDEOX,
+      .transformer = "CogVideoXTransformer3DModel",
+      .pipeline = { { "CogVideoXPipeline", VC_MODE_NORMAL },
+                    { "CogVideoXVideoToVideoPipeline", VC_MODE_NORMAL },
+                    { "CogVideoXImageToVideoPipeline", VC_MODE_I2V },
+                    { "CogVideoXFunPipeline", VC_MODE_NORMAL },
+                    { "CogVideoXFunInpaintPipeline", VC_MODE_INPAINT },
+                    { "CogVideoXFunControlPipeline", VC_MODE_NORMAL },
+                    { "CogVideoX_Fun_Pipeline", VC_MODE_NORMAL },            /* older names */
+                    { "CogVideoX_Fun_Pipeline_Inpaint", VC_MODE_INPAINT },
+                    { "CogVideoX_Fun_Pipeline_Control", VC_MODE_NORMAL } },
+      .length_field = "max_text_seq_length", .noise_field = "add_noise_in_inpaint_model",
+      .patch_t_field = "patch_size_t", .patched = "cogvideox1.5",
+      .channels_field = "in_channels", .inputs = { 16, 32, 33 } },
+    { .name = "cogvideox1.5", SIZES(16, 4, 8, 2, 2), COGVIDEOX, .invert = true },
+    { .name = "hunyuanvideo", SIZES(16, 4, 8, 2, 1),
+      .vae = "AutoencoderKLHunyuanVideo", .channels = 16, .scaling = 0.476986, .cached = true,
+      .text = { { "LlamaModel", 256, true }, { "CLIPTextModel", 77, false } } },
+    { .name = "ltx-video", SIZES(32, 8, 32, 1, 1),
+      .vae = "AutoencoderKLLTXVideo", .channels = 128, .scaling = 1, .cached = true,
+      .text = { { "T5EncoderModel", 128, true } } },
+    { .name = "wan2.1", SIZES(16, 4, 8, 2, 1),
+      .vae = "AutoencoderKLWan", .channels = 16, .scaling = 1, .mean = wan_mean, .std = wan_std,
+      .cached = true, .text = { { "UMT5EncoderModel", 512, true } } },
+    { .name = "wan2.2-5b", SIZES(32, 4, 16, 2, 1) },
+    { .name = "qwen-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
+      .vae = "AutoencoderKLQwenImage", .channels = 16, .scaling = 1, .mean = wan_mean,
+      .std = wan_std, .cached = true,
+      .text = { { "Qwen2_5_VLForConditionalGeneration", 1024, true } } },
+    { .name = "flux", SIZES(16, 1, 8, 2, 1), .max_frames = 1 },
+    { .name = "ltx-2", SIZES(64, 8, 32, 1, 1) },
+    { 0 }
+};
+
+const char *const vc_text_slots[VC_SLOTS] = { "text_encoder", "text_encoder_2", "text_encoder_3",
+                                              "text_encoder_4" };
+const char *const vc_tokenizer_slots[VC_SLOTS] = { "tokenizer", "tokenizer_2", "tokenizer_3",
+                                                   "tokenizer_4" };
+
+const vc_family *vc_families(void)
+{
+    return families;
+}
+
+const vc_family *vc_family_find(const char *name)
+{
+    for (const vc_family *f = families; f->name; f++)
+        if (!strcmp(f->name, name))
+            return f;
+    return NULL;
+}
+
+const vc_family *vc_family_of_transformer(const char *class)
+{
+    for (const vc_family *f = families; f->name; f++)
+        if (f->transformer && !strcmp(f->transformer, class))
+            return f;
+    return NULL;
+}

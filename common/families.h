@@ -1,0 +1,75 @@
+/* families.h - what is known of each family of models: one row of facts a family.
+ *
+ * Buckets, export and both programs read it. Where a family needs code, a program has a table from a
+ * class of this row to functions (an autoencoder, a text encoder, a transformer), so a family is
+ * named nowhere else; which families a program can run follows from the classes that it has. */
+#ifndef VC_FAMILIES_H
+#define VC_FAMILIES_H
+
+#include <stdbool.h>
+
+#include "common/base/dtype.h"
+
+enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_SLOTS = 4 };
+
+/* --train_mode: what is beside the noisy latents */
+typedef enum vc_mode { VC_MODE_NORMAL, VC_MODE_I2V, VC_MODE_INPAINT, VC_MODES } vc_mode;
+
+typedef struct vc_family {
+    const char *name;                    /* as in manifests and in trainers' states */
+
+    /* sizes and frame counts (docs/sampling.md) */
+    int side;                            /* q: sides of buckets are multiples of it, and it of ratio[1]
+                                          * times patch, which sides of a fixed size are multiples of */
+    int ratio[3];                        /* of the autoencoder: t (k: frames are kj+1), h, w */
+    int patch;                           /* rows and columns of a token: for token counts */
+    int patch_t;                         /* latent frames are a multiple of it; 1: any number */
+    int max_frames;                      /* 0: any; 1: stills only, videos are dropped */
+
+    /* the autoencoder; NULL: nothing is known of it and of the texts */
+    const char *vae;                     /* its class, as diffusers names it, or ours */
+    int channels;
+    double scaling;
+    bool invert;                         /* invert_scale_latents */
+    const double *mean, *std;            /* [channels]; NULL: there are none, or (LTX) they lie in the
+                                          * VAE's weights */
+    bool cached;                         /* other trainers keep caches of it: export, import */
+
+    /* text encoders, as the transformer was trained with them */
+    struct {
+        const char *class;               /* NULL ends the list */
+        int max_length;                  /* tokens of a prompt; 0: the encoder knows */
+        bool masked;                     /* the transformer never sees rows of padding */
+    } text[VC_FAMILY_TEXTS];
+
+    /* the transformer */
+    const char *transformer;             /* its class; NULL: another row's */
+    struct {
+        const char *class;               /* _class_name of model_index.json; NULL ends the list */
+        vc_mode mode;                    /* what it was made for */
+    } pipeline[VC_FAMILY_PIPELINES];     /* none: no model folder says this family */
+    /* fields of transformer/config.json that preparation depends on; NULL: none */
+    const char *length_field;            /* an integer, instead of text[].max_length */
+    const char *patch_t_field;           /* an integer above 1 selects the sizes of row patched */
+    const char *patched;
+    const char *noise_field;             /* true: inpainting noises the known pixels */
+    const char *channels_field;          /* an integer: which of `inputs` tells the mode */
+    int inputs[VC_MODES];                /* 0: none */
+
+    /* how it is prepared unless a flag says otherwise */
+    bool moments;                        /* mean and variance are stored, else the mode */
+    vc_dtype dtype;                      /* that encoders compute in */
+    bool clip_condition;                 /* may have --i2v_condition clip */
+    bool loaded_masks;                   /* VideoX-Fun draws masks before it cuts frames */
+} vc_family;
+
+/* All of them, ended by a NULL name. The first is the built-in one, which needs no files. */
+const vc_family *vc_families(void);
+const vc_family *vc_family_find(const char *name);                   /* NULL if unknown */
+/* By the class of the transformer; NULL if unknown. */
+const vc_family *vc_family_of_transformer(const char *class);
+
+/* Folders of a model's text encoders and tokenizers: "text_encoder", "text_encoder_2", ... */
+extern const char *const vc_text_slots[VC_SLOTS], *const vc_tokenizer_slots[VC_SLOTS];
+
+#endif

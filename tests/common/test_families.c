@@ -1,0 +1,95 @@
+/* test_families.c - the table of families: rows that fit each other, and the classes of this program */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/families.h"
+#include "precompute/encoder.h"
+
+static void rows_hold_together(void **state)
+{
+    (void)state;
+    for (const vc_family *f = vc_families(); f->name; f++) {
+        assert_ptr_equal(vc_family_find(f->name), f);                    /* names are unique */
+        assert_true(f->patch >= 1 && f->patch_t >= 1);
+        for (int i = 0; i < 3; i++)
+            assert_true(f->ratio[i] >= 1);
+        assert_int_equal(f->side % (f->ratio[1] * f->patch), 0);
+        assert_int_equal(f->ratio[1], f->ratio[2]);
+        assert_true(!f->mean == !f->std);
+        if (f->cached) assert_true(f->vae && f->text[0].class && f->channels && f->scaling > 0);
+        if (f->transformer) assert_ptr_equal(vc_family_of_transformer(f->transformer), f);
+        if (f->pipeline[0].class) assert_true(f->vae && f->text[0].class && f->transformer);
+        if (!f->patch_t_field) continue;
+        const vc_family *other = vc_family_find(f->patched);
+        assert_true(other && other->patch_t > 1 && other->side == f->side);
+    }
+    assert_null(vc_family_find(""));
+    assert_null(vc_family_find("cogvideo"));
+    assert_null(vc_family_of_transformer("UNet3DConditionModel"));
+}
+
+/* A pipeline names one family. */
+static void pipelines_are_unique(void **state)
+{
+    const char *seen[64];
+    int n = 0;
+
+    (void)state;
+    for (const vc_family *f = vc_families(); f->name; f++)
+        for (int i = 0; i < VC_FAMILY_PIPELINES && f->pipeline[i].class; i++) {
+            for (int k = 0; k < n; k++)
+                assert_string_not_equal(seen[k], f->pipeline[i].class);
+            assert_true(n < 64);
+            seen[n++] = f->pipeline[i].class;
+        }
+    assert_int_equal(n, 9);
+}
+
+static void encoders_of_families(void **state)
+{
+    prep_family p;
+    vc_err err = { 0 };
+
+    (void)state;
+    assert_int_equal(prep_family_of(&p, NULL, &err), 0);
+    assert_true(p.is == vc_families() && p.vae == &vae_builtin && p.text[0] == &text_builtin);
+    assert_true(!p.text[1] && !p.from_files);
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLCogVideoX", &err), 0);
+    assert_string_equal(p.is->name, "cogvideox");
+    assert_true(p.vae == &vae_cogvideox && p.text[0] == &text_t5 && !p.text[1] && p.from_files);
+    /* Wan's text encoder is here, its autoencoder is not */
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLWan", &err), VC_EUSAGE);
+    assert_non_null(strstr(err.text, "no autoencoder \"AutoencoderKLWan\""));
+}
+
+/* What the row says of the built-in codec is what it does. */
+static void codec_has_its_row(void **state)
+{
+    const vc_family *f = vc_families();
+    encoder_opts o = { .dtype = VC_F32, .device = "cpu" };
+    vae_info info;
+    vae *v;
+    vc_err err = { 0 };
+
+    (void)state;
+    if (vae_builtin.open(&v, &o, &info, &err))
+        fail_msg("%s", err.text);
+    assert_string_equal(info.class, f->vae);
+    assert_int_equal(info.channels, f->channels);
+    assert_memory_equal(info.ratio, f->ratio, sizeof f->ratio);
+    vae_builtin.close(v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_hold_together),   cmocka_unit_test(pipelines_are_unique),
+        cmocka_unit_test(encoders_of_families), cmocka_unit_test(codec_has_its_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
