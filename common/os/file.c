@@ -189,6 +189,14 @@ bool vc_file_exists(const char *path)
     return stat(path, &st) == 0;
 }
 
+bool vc_file_exists_in(const char *dir, const char *name)
+{
+    char *path = vc_path_join(dir, name);
+    bool there = path && vc_file_exists(path);
+    free(path);
+    return there;
+}
+
 char *vc_path_join(const char *dir, const char *name)
 {
     if (name[0] == '/' || !dir || !*dir)

@@ -29,6 +29,7 @@ int vc_sync_dir(const char *path, vc_err *err);
 /* Removes a file or a folder with all below it; never follows links. Not there: 0. */
 int vc_remove_tree(const char *path, vc_err *err);
 bool vc_file_exists(const char *path);
+bool vc_file_exists_in(const char *dir, const char *name);
 
 /* dir/name in malloc'ed memory, or NULL; an absolute name is kept as it is. */
 char *vc_path_join(const char *dir, const char *name);

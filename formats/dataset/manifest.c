@@ -148,15 +148,11 @@ static int read_fields(vf_manifest *m, vc_err *err)
 int vf_manifest_read(vf_manifest *m, const char *dir, vc_err *err)
 {
     *m = (vf_manifest){ 0 };
-    char *path = vc_path_join(dir, VF_MANIFEST);
-    if (!path)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
-    int rc = vf_json_read(&m->json, path, VF_MAX_LIST, err);
+    int rc = vf_json_read_in(&m->json, dir, VF_MANIFEST, VF_MAX_LIST, err);
     if (rc == VC_ENOENT)
         rc = vc_fail(err, rc, "%s: no latent dataset (no %s)", dir, VF_MANIFEST);
     if (!rc && (rc = read_fields(m, err))) /* a missing field is damage, not a missing dataset */
-        rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", path);
-    free(path);
+        rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s/%s", dir, VF_MANIFEST);
     if (rc)
         vf_manifest_free(m);
     return rc;

@@ -1,12 +1,13 @@
 /* family.c - families that other trainers keep caches of, and the constants of their VAEs. See
  * exchange.h */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/os/file.h"
+#include "formats/json/config.h"
 #include "formats/peers/exchange.h"
+
+enum { MAX_CONFIG = 16 << 20 };
 
 const vc_family *xport_family_find(const char *name)
 {
@@ -52,35 +53,33 @@ void xport_norm_family(xport_norm *n, const vc_family *f)
     }
 }
 
-/* An array of exactly n numbers; false if it is missing or null. */
-static bool read_vector(const cJSON *o, const char *field, int n, double *v)
-{
-    const cJSON *a = cJSON_GetObjectItemCaseSensitive(o, field), *x;
-    int i = 0;
-    if (!cJSON_IsArray(a) || cJSON_GetArraySize(a) != n)
-        return false;
-    cJSON_ArrayForEach(x, a)
-        v[i++] = cJSON_IsNumber(x) ? x->valuedouble : NAN;
-    return true;
-}
+typedef struct constants {
+    xport_norm n;
+    int n_mean, n_std;
+} constants;
 
+/* What o says over what n has; without lists, no constants of channels. */
 static int read_norm(xport_norm *n, const cJSON *o, const char *mean, const char *std, vc_err *err)
 {
-    int rc;
+    const vf_config_row rows[] = {
+        VF_NUM(constants, n.scaling, "scaling_factor", n->scaling, VF_ABOVE_0, INFINITY),
+        VF_NUM(constants, n.shift, "shift_factor", n->shift, -INFINITY, INFINITY),
+        VF_NUMS(constants, n.mean, n_mean, mean, 1, -INFINITY, INFINITY),
+        VF_NUMS(constants, n.std, n_std, std, 1, VF_ABOVE_0, INFINITY),
+        { 0 }
+    };
+    constants c = { .n = *n };
     if (n->channels < 1 || n->channels > XPORT_CHANNELS)
         return vc_fail(err, VC_EFORMAT, "channels: %d: at most %d", n->channels, XPORT_CHANNELS);
-    if ((rc = vf_json_num_opt(o, "scaling_factor", &n->scaling, err)) ||
-        (rc = vf_json_num_opt(o, "shift_factor", &n->shift, err)))
+    int rc = vf_config_read(&c, rows, o, err);
+    if (!rc && (c.n_mean != c.n_std || (c.n_mean && c.n_mean != n->channels)))
+        rc = vc_fail(err, VC_EFORMAT, "%s and %s: lists of %d and %d, %d numbers each expected", mean,
+                     std, c.n_mean, c.n_std, n->channels);
+    if (rc)
         return rc;
-    bool has_mean = read_vector(o, mean, n->channels, n->mean);
-    if (has_mean != read_vector(o, std, n->channels, n->std))
-        return vc_fail(err, VC_EFORMAT, "%s and %s: %d numbers each expected", mean, std, n->channels);
-    n->per_channel = has_mean;
-    for (int c = 0; c < n->channels && has_mean; c++)
-        if (!isfinite(n->mean[c]) || !(n->std[c] > 0) || !isfinite(n->std[c]))
-            return vc_fail(err, VC_EFORMAT, "channel %d: mean %g, std %g", c, n->mean[c], n->std[c]);
-    return n->scaling > 0 ? 0 : vc_fail(err, VC_EFORMAT, "scaling_factor: %g is not positive",
-                                        n->scaling);
+    *n = c.n;
+    n->per_channel = c.n_mean != 0;
+    return 0;
 }
 
 int xport_norm_manifest(xport_norm *n, const cJSON *manifest, vc_err *err)
@@ -100,13 +99,12 @@ int xport_norm_config(xport_norm *n, const char *path, vc_err *err)
     cJSON *o;
     struct stat st;
     bool folder = !stat(path, &st) && S_ISDIR(st.st_mode);
-    char *file = folder ? vc_path_join(path, "config.json") : strdup(path);
-    int rc = file ? vf_json_read(&o, file, 16 << 20, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) {
-        rc = vc_context(err, read_norm(n, o, "latents_mean", "latents_std", err), "%s", file);
-        cJSON_Delete(o);
-    }
-    free(file);
+    int rc = folder ? vf_json_read_in(&o, path, "config.json", MAX_CONFIG, err)
+                    : vf_json_read(&o, path, MAX_CONFIG, err);
+    if (!rc)
+        rc = vc_context(err, read_norm(n, o, "latents_mean", "latents_std", err), "%s%s", path,
+                        folder ? "/config.json" : "");
+    cJSON_Delete(o);
     return rc;
 }
 

@@ -227,23 +227,19 @@ static int put_prompts(xport *x, vc_err *err)
 int xport_read_frame(xport *x, vc_err *err)
 {
     cJSON *head = NULL;
-    char *path = vc_path_join(x->dir, VF_MANIFEST);
     x->sink = calloc(1, sizeof *x->sink);
-    if (!path || !x->sink) {
-        free(path);
+    if (!x->sink)
         return vc_fail(err, VC_ENOMEM, "out of memory");
-    }
     x->sink->whole = true;
-    int rc = vf_json_read(&head, path, VF_MAX_LIST, err);
+    int rc = vf_json_read_in(&head, x->dir, VF_MANIFEST, VF_MAX_LIST, err);
     const vf_writer_opts o = { .head = head, .check = vf_copy_room,
                                .shard_size = x->v->o->shard_size };
     if (!rc && !cJSON_IsObject(head))
-        rc = vc_fail(err, VC_EFORMAT, "%s: an object expected", path);
+        rc = vc_fail(err, VC_EFORMAT, "%s/%s: an object expected", x->dir, VF_MANIFEST);
     if (!rc) rc = vf_writer_open(&x->sink->w, x->v->o->out, &o, err);
     if (!rc) rc = encoder_refs(head, put_ref, x, err);
     if (!rc) rc = put_prompts(x, err);
     cJSON_Delete(head);
-    free(path);
     return rc;
 }
 

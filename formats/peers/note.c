@@ -45,17 +45,16 @@ static int take_note(xport *x, const cJSON *o, vc_err *err)
 
 int xport_read_note(xport *x, vc_err *err)
 {
-    cJSON *o = NULL;
-    char *path = vc_format("%s/%s%s" XPORT_NOTE, x->dir, x->note_dir ? x->note_dir : "",
-                           x->note_dir ? "/" : "");
-    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    cJSON *o;
+    char *dir = x->note_dir ? vc_path_join(x->dir, x->note_dir) : strdup(x->dir);
     x->samples = -1;
-    if (!rc && vc_file_exists(path)) {
-        rc = vf_json_read(&o, path, NOTE_MAX, err);
-        if (!rc) rc = vc_context(err, take_note(x, o, err), "%s", path);
-    }
+    if (!dir)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = vf_json_read_in_opt(&o, dir, XPORT_NOTE, NOTE_MAX, err);
+    if (!rc && o)
+        rc = vc_context(err, take_note(x, o, err), "%s/%s", dir, XPORT_NOTE);
     cJSON_Delete(o);
-    free(path);
+    free(dir);
     return rc;
 }
 

@@ -160,13 +160,10 @@ static int info_of(const vlat *v, vc_err *err)
 {
     cJSON *o;
     const cJSON *list, *set;
-    char *path = vc_path_join(v->o->of, "trainer.json");
-    int rc = path ? vf_json_read(&o, path, MAX_TRAINER, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (rc) {
-        free(path);
+    int rc = vf_json_read_in(&o, v->o->of, "trainer.json", MAX_TRAINER, err);
+    if (rc)
         return vc_context(err, rc, "--of %s: a folder checkpoint-N is meant", v->o->of);
-    }
-    rc = vc_context(err, vf_json_arr(o, "data", &list, err), "%s", path);
+    rc = vc_context(err, vf_json_arr(o, "data", &list, err), "%s/trainer.json", v->o->of);
     if (!rc) {
         fprintf(v->out, "%-14s%.0f\n%-14s", "step", vlat_num(o, "step"), "family");
         vlat_print(v->out, vlat_str(o, "family"), 60);
@@ -189,7 +186,6 @@ static int info_of(const vlat *v, vc_err *err)
         print_epochs(v->out, cJSON_GetObjectItemCaseSensitive(o, "epochs"));
     }
     cJSON_Delete(o);
-    free(path);
     return rc;
 }
 

@@ -21,14 +21,6 @@ typedef struct verify {
     int64_t whole;                           /* step of the newest whole checkpoint; -1: none */
 } verify;
 
-static bool has(const char *dir, const char *name)
-{
-    char *path = vc_path_join(dir, name);
-    bool there = path && vc_file_exists(path);
-    free(path);
-    return there;
-}
-
 bool vlat_is_run(const char *path)
 {
     struct stat st;
@@ -36,7 +28,8 @@ bool vlat_is_run(const char *path)
         return false;
     if (S_ISREG(st.st_mode))
         return !strcmp(vc_path_ext(path), ".safetensors");
-    return !has(path, "manifest.json") && (has(path, "trainer.json") || has(path, "config.yaml"));
+    return !vc_file_exists_in(path, "manifest.json") &&
+           (vc_file_exists_in(path, "trainer.json") || vc_file_exists_in(path, "config.yaml"));
 }
 
 static void print_finding(verify *r, const char *where, const char *what)
@@ -125,12 +118,10 @@ static void found(void *arg, const char *file, const char *what)
 /* Whether trainer.json says that there was a checksums.json; of a damaged one that is not known. */
 static bool had_sums(const char *dir)
 {
-    cJSON *o = NULL;
-    char *path = vc_path_join(dir, "trainer.json");
-    bool had = path && !vf_json_read(&o, path, MAX_JSON, NULL)
-               && cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "checksums"));
+    cJSON *o;
+    bool had = !vf_json_read_in(&o, dir, "trainer.json", MAX_JSON, NULL) &&
+               cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(o, "checksums"));
     cJSON_Delete(o);
-    free(path);
     return had;
 }
 
@@ -186,7 +177,7 @@ static int check_entry(verify *r, const char *dir, const char *below, const char
                "it", path);
     else if (S_ISREG(st.st_mode))
         check_file(r, path, name, st.st_size);
-    else if (S_ISDIR(st.st_mode) && has(path, "trainer.json"))
+    else if (S_ISDIR(st.st_mode) && vc_file_exists_in(path, "trainer.json"))
         rc = check_checkpoint(r, path, name, depth, err);
     else if (S_ISDIR(st.st_mode) && depth < DEEPEST)
         rc = walk(r, path, name, depth + 1, err);
@@ -217,7 +208,7 @@ static int check_path(verify *r, const char *path, vc_err *err)
         return vc_fail_errno(err, "%s", path);
     if (S_ISREG(st.st_mode))
         check_file(r, path, path, st.st_size);
-    else if (has(path, "trainer.json"))
+    else if (vc_file_exists_in(path, "trainer.json"))
         return check_checkpoint(r, path, "", 0, err);
     else
         return walk(r, path, "", 0, err);
@@ -244,7 +235,7 @@ int vlat_verify_run(const vlat *v, vc_err *err)
         return 0;
     }
     fprintf(v->out, "%s findings\n", vc_human_count(c, r.findings));
-    if (r.whole < 0 || has(v->path, "trainer.json"))
+    if (r.whole < 0 || vc_file_exists_in(v->path, "trainer.json"))
         return vc_fail(err, VC_EFORMAT, "%s is damaged: copy it again, or use another checkpoint",
                        v->path);
     return vc_fail(err, VC_EFORMAT, "%s is damaged: the newest whole checkpoint is checkpoint-%" PRId64

@@ -21,14 +21,6 @@ void prep_part_free(prep_part *part)
 
 /* ---- folders ---- */
 
-static bool has_file(const char *dir, const char *name)
-{
-    char *path = vc_path_join(dir, name);
-    bool there = path && vc_file_exists(path);
-    free(path);
-    return there;
-}
-
 int prep_component_dir(char **out, const char *model, const char *given, const char *slot,
                        const char *flag, vc_err *err)
 {
@@ -54,7 +46,7 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
         return VC_EUSAGE;
     }
     /* one that is the component itself has a subfolder of that name only by chance */
-    bool itself = given && (!nested || has_file(given, "config.json"));
+    bool itself = given && (!nested || vc_file_exists_in(given, "config.json"));
     *out = itself ? vc_format("%s", given) : below;
     if (itself)
         free(below);

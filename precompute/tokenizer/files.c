@@ -415,13 +415,9 @@ static int path_if(char **path, const char *folder, const char *name, vc_err *er
 
 static int json_if(cJSON **o, const char *folder, const char *name, vc_err *err)
 {
-    char *path;
-    int rc = path_if(&path, folder, name, err);
-    if (!rc && path)
-        rc = vf_json_read(o, path, CONFIG_MAX, err);
+    int rc = vf_json_read_in_opt(o, folder, name, CONFIG_MAX, err);
     if (!rc && *o && !cJSON_IsObject(*o))
-        rc = vc_fail(err, VC_EFORMAT, "%s: expected an object", path);
-    free(path);
+        rc = vc_fail(err, VC_EFORMAT, "%s/%s: expected an object", folder, name);
     return rc;
 }
 

@@ -11,6 +11,7 @@
 
 #include "common/base/sha256.h"
 #include "formats/peers/exchange.h"
+#include "tests/lib/tmp_dir.h"
 
 static void test_swap(void **state)
 {
@@ -63,6 +64,37 @@ static void test_constants(void **state)
     assert_null(xport_family_find("none"));
     assert_null(xport_family_find("builtin"));                               /* of no other trainer */
     assert_null(xport_family_find("flux"));
+}
+
+/* Of --vae: constants that are no lists of numbers, or not one for each channel, are no constants. */
+static void test_constants_of_a_file(void **state)
+{
+    static const struct { const char *text, *says; } rows[] = {
+        { "{\"latents_mean\":\"x\",\"latents_std\":\"x\"}", "latents_mean: expected an array" },
+        { "{\"latents_mean\":[0,1],\"latents_std\":[1,1]}", "lists of 2 and 2, 3 numbers each" },
+        { "{\"latents_mean\":[0,1,2]}", "lists of 3 and 0, 3 numbers each" },
+        { "{\"latents_mean\":[0,1,2],\"latents_std\":[1,1,0]}", "latents_std[2]: 0 is not above 0" },
+        { "{\"latents_mean\":[0,null,2],\"latents_std\":[1,1,1]}", "latents_mean[1]: expected" },
+        { "{\"scaling_factor\":0}", "scaling_factor: 0 is not above 0" },
+        { "[]", "no JSON object" },
+        { "{\"latents_mean\":[0,1,2],\"latents_std\":[1,1,4],\"shift_factor\":0.5}", NULL },
+        { "{\"latents_mean\":null,\"latents_std\":null}", NULL },
+    };
+    char *path = vc_path_join(*state, "config.json");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        xport_norm n = { .channels = 3, .scaling = 2, .per_channel = true };
+        vc_err err = { 0 };
+        assert_int_equal(vc_file_write(path, rows[i].text, strlen(rows[i].text), &err), 0);
+        int rc = xport_norm_config(&n, i % 2 ? path : *state, &err);
+        if (!rows[i].says ? rc : rc != VC_EFORMAT || !strstr(err.text, rows[i].says) ||
+                                 !strstr(err.text, path))
+            fail_msg("%s: %s", rows[i].text, err.text);
+        if (rows[i].says) continue;
+        assert_true(n.scaling == 2 && n.channels == 3);
+        assert_int_equal(n.per_channel, rows[i].text[16] == '[');
+        if (n.per_channel) assert_true(n.shift == 0.5 && n.mean[2] == 2 && n.std[2] == 4);
+    }
+    free(path);
 }
 
 /* Names in the rows of formats are names of families. */
@@ -140,7 +172,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_swap), cmocka_unit_test(test_moments), cmocka_unit_test(test_constants),
-        cmocka_unit_test(test_types), cmocka_unit_test(test_formats), cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_types), cmocka_unit_test(test_formats),
+        cmocka_unit_test_setup_teardown(test_constants_of_a_file, tmp_dir_setup, tmp_dir_teardown),
+        cmocka_unit_test(test_masks),
         cmocka_unit_test(test_sha256),
     };
     return cmocka_run_group_tests_name("xport", tests, NULL, NULL);

@@ -236,17 +236,16 @@ int vtrain_head_compare(const vtrain_head *a, const vtrain_head *b, bool allow, 
 /* ---- text encoders of a model ---- */
 
 /* transformers writes the class into `architectures`. */
-static int check_text(const vtrain_head *h, int i, const char *path, vc_err *err)
+static int check_text(const vtrain_head *h, int i, const char *dir, vc_err *err)
 {
     cJSON *config;
-    int rc = vf_json_read(&config, path, MAX_CONFIG, err);
-    if (rc)
-        return rc;
+    int rc = vf_json_read_in_opt(&config, dir, "config.json", MAX_CONFIG, err);
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(config, "architectures");
     const cJSON *class = cJSON_IsArray(list) ? list->child : NULL;
-    if (cJSON_IsString(class) && strcmp(class->valuestring, h->text_class[i]))
-        rc = vc_fail(err, VC_EMISMATCH, "%s: a %.64s, the dataset's texts are of a %.64s "
-                     "(--allow_mismatch takes them)", path, class->valuestring, h->text_class[i]);
+    if (!rc && cJSON_IsString(class) && strcmp(class->valuestring, h->text_class[i]))
+        rc = vc_fail(err, VC_EMISMATCH, "%s/config.json: a %.64s, the dataset's texts are of a "
+                     "%.64s (--allow_mismatch takes them)", dir, class->valuestring,
+                     h->text_class[i]);
     cJSON_Delete(config);
     return rc;
 }
@@ -257,12 +256,10 @@ int vtrain_texts_check(const vtrain_head *h, const char *model_dir, vc_err *err)
     for (int i = 0; !rc && i < h->n_slots; i++) {
         if (!h->text_class[i] || !strcmp(h->text_class[i], "unknown"))       /* of an import */
             continue;
-        char *path = vc_format("%s/%s/config.json", model_dir, h->slot[i].name);
-        if (!path)
-            rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", model_dir);
-        else if (vc_file_exists(path))
-            rc = check_text(h, i, path, err);
-        free(path);
+        char *dir = vc_path_join(model_dir, h->slot[i].name);
+        rc = dir ? check_text(h, i, dir, err)
+                 : vc_fail(err, VC_ENOMEM, "%s: out of memory", model_dir);
+        free(dir);
     }
     return rc;
 }
@@ -285,20 +282,11 @@ static int apply_config(vtrain_norm_fields *f, const cJSON *config, const vtrain
 int vtrain_norm_config(vtrain_norm_fields *f, const char *model_dir, const vtrain_head *h,
                        cJSON **config, vc_err *err)
 {
+    static const char file[] = "vae/config.json";
     *config = NULL;
-    if (!model_dir)
-        return 0;
-    char *path = vc_path_join(model_dir, "vae/config.json");
-    if (!path)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", model_dir);
-
-    int rc = 0;
-    if (vc_file_exists(path)) {
-        rc = vf_json_read(config, path, MAX_CONFIG, err);
-        if (!rc)
-            rc = vc_context(err, apply_config(f, *config, h, err), "%s", path);
-    }
-    free(path);
+    int rc = model_dir ? vf_json_read_in_opt(config, model_dir, file, MAX_CONFIG, err) : 0;
+    if (!rc && *config)
+        rc = vc_context(err, apply_config(f, *config, h, err), "%s/%s", model_dir, file);
     return rc;
 }
 

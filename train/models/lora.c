@@ -201,15 +201,11 @@ static int read_config(vtrain_lora *l, const char *prefix, vc_err *err)
 static int read_adapter_config(vtrain_lora *l, vc_err *err)
 {
     static const char name[] = "adapter_config.json";
-    char *path = vc_format("%.*s%s", (int)(vc_path_base(l->path) - l->path), l->path, name);
-    if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
-    int rc = 0;
-    if (vc_file_exists(path)) {
-        rc = vf_json_read(&l->meta, path, MAX_CONFIG, err);
-        if (!rc) rc = vc_context(err, read_config(l, "", err), "%s", name);
-    }
-    free(path);
-    return rc;
+    char *dir = vc_format("%.*s", (int)(vc_path_base(l->path) - l->path), l->path);
+    if (!dir) return vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = vf_json_read_in_opt(&l->meta, dir, name, MAX_CONFIG, err);
+    free(dir);
+    return rc || !l->meta ? rc : vc_context(err, read_config(l, "", err), "%s", name);
 }
 
 static int read_trained(vtrain_lora *l, vc_err *err)

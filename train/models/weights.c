@@ -57,20 +57,12 @@ vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name)
 
 /* ---- files ---- */
 
-static bool has_config(const char *dir)
-{
-    char *p = vc_path_join(dir, "config.json");
-    bool there = p && vc_file_exists(p);
-    free(p);
-    return there;
-}
-
 static int find_folder(char **path, const char *model, const char *transformer, vc_err *err)
 {
     *path = transformer ? strdup(transformer) : vc_path_join(model, "transformer");
     if (!*path) return vc_fail(err, VC_ENOMEM, "out of memory");
-    if (has_config(*path)) return 0;
-    if (!transformer && has_config(model)) {
+    if (vc_file_exists_in(*path, "config.json")) return 0;
+    if (!transformer && vc_file_exists_in(model, "config.json")) {
         free(*path);
         *path = strdup(model);
         return *path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
@@ -82,18 +74,18 @@ static int find_folder(char **path, const char *model, const char *transformer, 
 /* Its transformer is as wide as an image-to-video one and would be trained on first frames. */
 static int refuse_control(const char *model, vc_err *err)
 {
+    static const char file[] = "model_index.json";
     const char *class = "";
-    cJSON *o = NULL;
-    char *path = vc_path_join(model, "model_index.json");
-    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc && vc_file_exists(path)) rc = vf_json_read(&o, path, MAX_CONFIG, err);
-    if (!rc && o) rc = vc_context(err, vf_json_str_opt(o, "_class_name", &class, err), "%s", path);
+    cJSON *o;
+    int rc = vf_json_read_in_opt(&o, model, file, MAX_CONFIG, err);
+    if (!rc && o)
+        rc = vc_context(err, vf_json_str_opt(o, "_class_name", &class, err), "%s/%s", model, file);
     if (!rc && strstr(class, "Control"))
-        rc = vc_fail(err, VC_EINVAL, "%s: %.80s: a Control model takes the latents of a control "
-                     "video beside the noisy ones; no dataset holds these yet, and no step feeds them: give "
-                     "a text-to-video, image-to-video or inpainting model", path, class);
+        rc = vc_fail(err, VC_EINVAL, "%s/%s: %.80s: a Control model takes the latents of a control "
+                     "video beside the noisy ones; no dataset holds these yet, and no step feeds "
+                     "them: give a text-to-video, image-to-video or inpainting model", model, file,
+                     class);
     cJSON_Delete(o);
-    free(path);
     return rc;
 }
 
@@ -101,13 +93,10 @@ static int open_parts(vtrain_weights *w, const char *model, const char *transfor
 {
     int rc = transformer ? 0 : refuse_control(model, err);
     if (!rc) rc = find_folder(&w->path, model, transformer, err);
-    char *config = rc ? NULL : vc_path_join(w->path, "config.json");
-    if (!rc && !config) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = vf_json_read(&w->config, config, MAX_CONFIG, err);
+    if (!rc) rc = vf_json_read_in(&w->config, w->path, "config.json", MAX_CONFIG, err);
     /* before they are opened: a file replaced meanwhile is another one to the next look */
     if (!rc) rc = vf_model_files(&w->files, &(double){ 0 }, w->path, err);
     if (!rc) rc = vf_model_open(&w->file, w->path, err);
-    free(config);
     return vc_context(err, rc, transformer ? "--transformer" : "--model");
 }
 

@@ -52,10 +52,7 @@ static bool parse_name(const char *name, const char *suffix, int64_t *step)
 
 static bool is_complete(const char *path)
 {
-    char *state = vc_path_join(path, STATE);
-    bool yes = state && vc_file_exists(state);
-    free(state);
-    return yes;
+    return vc_file_exists_in(path, STATE);
 }
 
 /* Steps of the folders below out whose names end in suffix, ascending. None if there is no out. */
@@ -572,18 +569,13 @@ static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
 int vtrain_state_read(vtrain_state *s, const char *dir, vc_err *err)
 {
     *s = (vtrain_state){ 0 };
-    char *path = vc_path_join(dir, STATE);
-    if (!path)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", dir);
-
     cJSON *o;
-    int rc = vf_json_read(&o, path, MAX_STATE, err);
+    int rc = vf_json_read_in(&o, dir, STATE, MAX_STATE, err);
     if (!rc)
-        rc = vc_context(err, read_fields(s, o, err), "%s", path);
+        rc = vc_context(err, read_fields(s, o, err), "%s/%s", dir, STATE);
     if (rc)
         vtrain_state_free(s);
     cJSON_Delete(o);
-    free(path);
     return rc;
 }
 
