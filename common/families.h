@@ -1,8 +1,8 @@
 /* families.h - what is known of each family of models: one row of facts a family.
  *
- * Buckets, export and both programs read it. Where a family needs code, a program has a table from a
- * class of this row to functions (an autoencoder, a text encoder, a transformer), so a family is
- * named nowhere else; which families a program can run follows from the classes that it has. */
+ * Buckets, export and both programs read it. Where a family needs code, a program has a table from
+ * a class that this row names to functions (an autoencoder, a text encoder, a transformer). So
+ * programs name no family, and which families one can run follows from the classes that it has. */
 #ifndef VC_FAMILIES_H
 #define VC_FAMILIES_H
 
@@ -19,8 +19,8 @@ typedef struct vc_family {
     const char *name;                    /* as in manifests and in trainers' states */
 
     /* sizes and frame counts (docs/sampling.md) */
-    int side;                            /* q: sides of buckets are multiples of it, and it of ratio[1]
-                                          * times patch, which sides of a fixed size are multiples of */
+    int side;                            /* q: sides of buckets are multiples of it; sides of a
+                                          * fixed size of ratio[1] times patch, which divides it */
     int ratio[3];                        /* of the autoencoder: t (k: frames are kj+1), h, w */
     int patch;                           /* rows and columns of a token: for token counts */
     int patch_t;                         /* latent frames are a multiple of it; 1: any number */
@@ -31,8 +31,8 @@ typedef struct vc_family {
     int channels;
     double scaling;
     bool invert;                         /* invert_scale_latents */
-    const double *mean, *std;            /* [channels]; NULL: there are none, or (LTX) they lie in the
-                                          * VAE's weights */
+    const double *mean, *std;            /* [channels]; NULL: there are none, or (LTX) they lie in
+                                          * the VAE's weights */
     bool cached;                         /* other trainers keep caches of it: export, import */
 
     /* text encoders, as the transformer was trained with them */

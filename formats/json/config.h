@@ -74,8 +74,8 @@ typedef struct vf_config_row {
       .most = 4096 }
 
 /* Fields with one value that is supported: any other is an error that says so. VF_ONLY: any of
- * "a|b"; `missing` is what a missing one stands for, NULL: it must be there. VF_UNSET: missing, null
- * or false. */
+ * "a|b"; `missing` is the value that a missing field stands for, NULL: it must be there. VF_UNSET:
+ * missing, null or false. */
 #define VF_ONLY_INT(name_, v) \
     { .name = name_, .kind = VF_CONFIG_INT, .value = v, .min = v, .max = v }
 #define VF_ONLY_NUM(name_, v) \

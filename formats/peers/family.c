@@ -1,5 +1,5 @@
-/* family.c - families that other trainers keep caches of, and the constants of their VAEs. See
- * exchange.h */
+/* family.c - families that other trainers keep caches of, and the constants of their VAEs.
+ * See exchange.h */
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -73,8 +73,8 @@ static int read_norm(xport_norm *n, const cJSON *o, const char *mean, const char
         return vc_fail(err, VC_EFORMAT, "channels: %d: at most %d", n->channels, XPORT_CHANNELS);
     int rc = vf_config_read(&c, rows, o, err);
     if (!rc && (c.n_mean != c.n_std || (c.n_mean && c.n_mean != n->channels)))
-        rc = vc_fail(err, VC_EFORMAT, "%s and %s: lists of %d and %d, %d numbers each expected", mean,
-                     std, c.n_mean, c.n_std, n->channels);
+        rc = vc_fail(err, VC_EFORMAT, "%s and %s: lists of %d and %d, %d numbers each expected",
+                     mean, std, c.n_mean, c.n_std, n->channels);
     if (rc)
         return rc;
     *n = c.n;

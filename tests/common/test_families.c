@@ -1,4 +1,4 @@
-/* test_families.c - the table of families: rows that fit each other, and the classes of this program */
+/* test_families.c - the table of families: rows that fit each other, and the classes of vprep */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

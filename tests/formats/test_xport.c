@@ -62,18 +62,19 @@ static void test_constants(void **state)
     xport_normalize(&n, 3, &x, 1);
     assert_true(x == 0.476986f);
     assert_null(xport_family_find("none"));
-    assert_null(xport_family_find("builtin"));                               /* of no other trainer */
+    assert_null(xport_family_find("builtin"));           /* no other trainer has it */
     assert_null(xport_family_find("flux"));
 }
 
-/* Of --vae: constants that are no lists of numbers, or not one for each channel, are no constants. */
+/* --vae: constants that are no lists of numbers, or not one for each channel, are refused. */
 static void test_constants_of_a_file(void **state)
 {
     static const struct { const char *text, *says; } rows[] = {
         { "{\"latents_mean\":\"x\",\"latents_std\":\"x\"}", "latents_mean: expected an array" },
         { "{\"latents_mean\":[0,1],\"latents_std\":[1,1]}", "lists of 2 and 2, 3 numbers each" },
         { "{\"latents_mean\":[0,1,2]}", "lists of 3 and 0, 3 numbers each" },
-        { "{\"latents_mean\":[0,1,2],\"latents_std\":[1,1,0]}", "latents_std[2]: 0 is not above 0" },
+        { "{\"latents_mean\":[0,1,2],\"latents_std\":[1,1,0]}",
+          "latents_std[2]: 0 is not above 0" },
         { "{\"latents_mean\":[0,null,2],\"latents_std\":[1,1,1]}", "latents_mean[1]: expected" },
         { "{\"scaling_factor\":0}", "scaling_factor: 0 is not above 0" },
         { "[]", "no JSON object" },

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/os/file.h"
+#include "formats/json/config.h"
 
 /* Far above any model; they bound what a hostile manifest can make us allocate. */
 enum { MAX_CHANNELS = 4096, MAX_WIDTH = 1 << 16, MAX_TOKENS = 1 << 14, MAX_RATIO = 4096,
@@ -67,16 +68,15 @@ static int read_vector(const cJSON *o, const char *field, int channels, bool pos
 static int read_norm(vtrain_norm_fields *f, const cJSON *o, const char *mean, const char *std,
                      int channels, vc_err *err)
 {
-    int rc = 0;
-    if ((rc = vf_json_num_opt(o, "scaling_factor", &f->scaling, err)) ||
-        (rc = vf_json_num_opt(o, "shift_factor", &f->shift, err)) ||
-        (rc = vf_json_bool_opt(o, "invert_scale_latents", &f->invert, err)) ||
-        (rc = read_vector(o, mean, channels, false, &f->mean, err)) ||
-        (rc = read_vector(o, std, channels, true, &f->std, err)))
-        return rc;
-    if (f->scaling <= 0)
-        return vc_fail(err, VC_EFORMAT, "scaling_factor: %g is not positive", f->scaling);
-    return 0;
+    const vf_config_row rows[] = {
+        VF_NUM(vtrain_norm_fields, scaling, "scaling_factor", f->scaling, VF_ABOVE_0, INFINITY),
+        VF_NUM(vtrain_norm_fields, shift, "shift_factor", f->shift, -INFINITY, INFINITY),
+        VF_FLAG(vtrain_norm_fields, invert, "invert_scale_latents", f->invert),
+        { 0 }
+    };
+    int rc = vf_config_read(f, rows, o, err);
+    if (!rc) rc = read_vector(o, mean, channels, false, &f->mean, err);
+    return rc ? rc : read_vector(o, std, channels, true, &f->std, err);
 }
 
 /* It names a folder of --model. */

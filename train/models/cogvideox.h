@@ -13,8 +13,8 @@ typedef struct cogvideox_config {
     bool rotary, learned, patch_bias;
 } cogvideox_config;
 
-/* Fields that are missing have diffusers' defaults. VC_EFORMAT: of another kind, out of range or not
- * supported; VC_EINVAL: a model that is none of the known variants; both name the field. */
+/* Fields that are missing have diffusers' defaults. VC_EFORMAT: of another kind, out of range or
+ * not supported; VC_EINVAL: a model that is none of the known variants; both name the field. */
 int cogvideox_config_read(cogvideox_config *c, const cJSON *o, vc_err *err);
 
 #endif
