@@ -217,6 +217,7 @@ static int import_causvid(xport *x, vc_err *err)
 }
 
 const xport_format xport_causvid = {
-    "causvid", "CausVid", "one shape, f16; one caption, no text embeddings", "", "wan2.1", true, false,
+    "causvid", "CausVid", "one shape, f16; one caption, no text embeddings",
+    NULL, 0, "wan2.1", true, false,
     export_causvid, import_causvid, NULL
 };

@@ -272,7 +272,7 @@ static const vc_family *family_of(const char *folder)
     const vc_family *best = NULL;
     for (const vc_family *f = vc_families(); f->name; f++) {
         size_t n = strlen(f->name);
-        if (xport_has_family(&xport_cogvideo, f->name) && !strncmp(folder, f->name, n) &&
+        if (xport_layout(&xport_cogvideo, f->name) && !strncmp(folder, f->name, n) &&
             (!best || n > strlen(best->name)))
             best = f;
     }
@@ -302,6 +302,6 @@ static int import_cogvideo(xport *x, vc_err *err)
 
 const xport_format xport_cogvideo = {
     "cogvideo", "CogVideo", "one shape, a draw in bf16, one caption",
-    "cogvideox cogvideox1.5", "cogvideox", true, false,
+    xport_only_cogvideox, sizeof *xport_only_cogvideox, "cogvideox", true, false,
     export_cogvideo, import_cogvideo, "../../../.."
 };

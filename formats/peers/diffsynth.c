@@ -24,8 +24,8 @@ typedef struct layout {
 static const layout layouts[] = {
     { "wan2.1", "context", NULL, 512, true },
     { "qwen-image", "prompt_emb", "prompt_emb_mask", 0, false },
+    { 0 }
 };
-enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
 /* ---- export ---- */
 
@@ -117,10 +117,7 @@ static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
 
 static int export_diffsynth(xport *x, vc_err *err)
 {
-    exporting e = { .l = NULL };
-    for (int i = 0; i < LAYOUTS; i++)
-        if (!strcmp(layouts[i].family, x->family->name))
-            e.l = &layouts[i];
+    exporting e = { .l = xport_layout(&xport_diffsynth, x->family->name) };
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
     double said = vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
     if (!e.l->mask)
@@ -132,9 +129,9 @@ static int export_diffsynth(xport *x, vc_err *err)
 
 static const layout *guess(const vf_pt_value *positive)
 {
-    for (int i = 0; i < LAYOUTS; i++)
-        if (vf_pt_get(positive, layouts[i].embeds))
-            return &layouts[i];
+    for (const layout *l = layouts; l->family; l++)
+        if (vf_pt_get(positive, l->embeds))
+            return l;
     return NULL;
 }
 
@@ -269,6 +266,6 @@ static int import_diffsynth(xport *x, vc_err *err)
 
 const xport_format xport_diffsynth = {
     "diffsynth", "DiffSynth-Studio", "posterior means in bf16, one caption",
-    "wan2.1 qwen-image", "wan2.1", true, false,
+    layouts, sizeof *layouts, "wan2.1", true, false,
     export_diffsynth, import_diffsynth, NULL
 };

@@ -36,8 +36,9 @@ static const layout layouts[] = {
     { "ltx-video", "ltx-video", true, 1,
       { { "prompt_embeds", "prompt_attention_mask", NULL, NULL } } },
     { "qwen-image", "qwen_image", false, 1, { { "prompt_embeds", NULL, NULL, NULL } } },
+    { 0 }
 };
-enum { LAYOUTS = sizeof layouts / sizeof *layouts, ENCODERS = 2, MAX_CAPTIONS = 1000 };
+enum { ENCODERS = 2, MAX_CAPTIONS = 1000 };
 
 typedef struct importing {
     xport *x;
@@ -60,22 +61,14 @@ static bool has(const vf_pt_value *d, const char *key)
     return !key || vf_pt_get(d, key);
 }
 
-/* With --texts nothing but --family says whose latents they are. */
-static const layout *layout_of(const char *family)
-{
-    for (int i = 0; i < LAYOUTS; i++)
-        if (!strcmp(layouts[i].family, family))
-            return &layouts[i];
-    return NULL;
-}
 
 static int guess(importing *m, const vf_pt_value *d, vc_err *err)
 {
     const char *said = m->x->v->o->family;
-    for (int i = 0; i < LAYOUTS && !m->l; i++) {
-        const text_layout *t = &layouts[i].text[0];
+    for (const layout *l = layouts; l->family && !m->l; l++) {
+        const text_layout *t = &l->text[0];
         if (has(d, t->embeds) && has(d, t->mask) && has(d, t->length))
-            m->l = &layouts[i];
+            m->l = l;
     }
     if (!m->l)
         return vc_fail(err, VC_EFORMAT, "text_embeddings_1: of none of the models wan, hunyuan-video, "
@@ -365,7 +358,9 @@ static int read_empty(importing *m, vc_err *err)
 
 static int import_dpipe(xport *x, vc_err *err)
 {
-    importing m = { .x = x, .l = x->v->o->texts ? layout_of(x->family->name) : NULL };
+    importing m = { .x = x };
+    if (x->v->o->texts)                      /* nothing but --family says whose latents they are */
+        m.l = xport_layout(&xport_dpipe, x->family->name);
     vc_list names;
     int buckets = 0, rc = xport_list(&names, x->dir, "", err);
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
@@ -385,11 +380,12 @@ static int import_dpipe(xport *x, vc_err *err)
 
 static int export_dpipe(xport *x, vc_err *err)
 {
-    return xport_dpipe_write(x, layout_of(x->family->name)->model, err);
+    const layout *l = xport_layout(&xport_dpipe, x->family->name);
+    return xport_dpipe_write(x, l->model, err);
 }
 
 const xport_format xport_dpipe = {
     "diffusion-pipe", "diffusion-pipe", "Arrow, SQLite and pickles",
-    "wan2.1 hunyuanvideo ltx-video qwen-image", "wan2.1", true, false,
+    layouts, sizeof *layouts, "wan2.1", true, false,
     export_dpipe, import_dpipe, "metadata"
 };

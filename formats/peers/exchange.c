@@ -242,15 +242,34 @@ char *xport_name(vf_keymap *names, const xport_sample *s, vc_err *err)
 
 /* ---- the verbs ---- */
 
-bool xport_has_family(const xport_format *f, const char *family)
+const char *const xport_only_cogvideox[] = { "cogvideox", "cogvideox1.5", NULL };
+
+static const char *layout_name(const xport_format *f, size_t i)
 {
-    for (const char *w = f->families; *w; w += strspn(w, " ")) {
-        size_t n = strcspn(w, " ");
-        if (n == strlen(family) && !strncmp(w, family, n))
-            return true;
-        w += n;
-    }
-    return !*f->families;
+    return *(const char *const *)(const void *)((const char *)f->layouts + i * f->layout_size);
+}
+
+const void *xport_layout(const xport_format *f, const char *family)
+{
+    for (size_t i = 0; f->layouts && layout_name(f, i); i++)
+        if (!strcmp(layout_name(f, i), family))
+            return (const char *)f->layouts + i * f->layout_size;
+    return NULL;
+}
+
+static bool lacks_family(const xport_format *f, const char *family)
+{
+    return f->layouts && !xport_layout(f, family);
+}
+
+enum { LIST = 160 };
+
+static const char *list_families(char buf[LIST], const xport_format *f)
+{
+    size_t n = 0;
+    for (size_t i = 0; layout_name(f, i) && n < LIST; i++)
+        n += (size_t)snprintf(buf + n, LIST - n, "%s%s", i ? " " : "", layout_name(f, i));
+    return buf;
 }
 
 static bool is_normalized(const vlat *v, const xport_format *f)
@@ -262,9 +281,10 @@ static int check_export(xport *x, const xport_format *f, vc_err *err)
 {
     const char *family = vlat_str(x->manifest, "family");
     x->family = xport_family_find(family);
-    if (!xport_has_family(f, family))
+    char list[LIST];
+    if (lacks_family(f, family))
         return vc_fail(err, VC_EMISMATCH, "%s is of family %.60s; %s has latents of %s", x->v->path,
-                       family, f->name, f->families);
+                       family, f->name, list_families(list, f));
     if (f->whole)
         return 0;
     int rc = xport_norm_manifest(&x->norm, x->manifest, err);
@@ -367,9 +387,10 @@ int vlat_import(const vlat *v, vc_err *err)
         const char *family = v->o->family ? v->o->family : f->family;
         if (!(x.family = xport_family_need(family, err)))
             return VC_EUSAGE;
-        if (!xport_has_family(f, family))
+        char list[LIST];
+        if (lacks_family(f, family))
             return vc_fail(err, VC_EUSAGE, "--family %.60s: %s has latents of %s", family, f->name,
-                           f->families);
+                           list_families(list, f));
     }
     int rc = vf_copy_room(v->o->out, err);
     if (!rc) rc = xport_read_note(&x, err);

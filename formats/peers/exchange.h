@@ -68,7 +68,10 @@ typedef struct xport_format {
     const char *name;                        /* as typed */
     const char *source;                      /* the trainer's name, for manifests */
     const char *about;
-    const char *families;                    /* blank-separated; "": any */
+    /* Its families: rows of layout_size bytes that begin with a family's name and say what the peer
+     * makes of it; ended by a NULL name. NULL: any family. */
+    const void *layouts;
+    size_t layout_size;
     const char *family;                      /* import's, unless --family or the files say another */
     bool normalized;                         /* what its latents are, unless --space says otherwise */
     bool whole;                              /* carries the dataset as it is, manifest and all */
@@ -78,8 +81,9 @@ typedef struct xport_format {
                                               * NULL: the same */
 } xport_format;
 
-/* Whether the peer has that family. */
-bool xport_has_family(const xport_format *f, const char *family);
+/* The row of a family; NULL: the peer does not have it, or has any. */
+const void *xport_layout(const xport_format *f, const char *family);
+extern const char *const xport_only_cogvideox[];  /* layouts of peers that have CogVideoX alone */
 
 extern const xport_format xport_safetensors, xport_webdataset, xport_musubi, xport_finetrainers,
     xport_causvid, xport_ttt, xport_diffsynth, xport_cogvideo, xport_factory;

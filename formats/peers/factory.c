@@ -120,6 +120,6 @@ static int import_factory(xport *x, vc_err *err)
 
 const xport_format xport_factory = {
     "cogvideox-factory", "CogVideoX-Factory", "moments, type as stored, one caption",
-    "cogvideox cogvideox1.5", "cogvideox", false, false,
+    xport_only_cogvideox, sizeof *xport_only_cogvideox, "cogvideox", false, false,
     NULL, import_factory, NULL
 };

@@ -26,20 +26,12 @@ typedef struct layout {
 } layout;
 
 static const layout layouts[] = {
-    { "hunyuanvideo", "pooled_projections", false, "encoder_attention_mask", true, true, 0, false },
     { "cogvideox", "prompt_attention_mask", true, "prompt_attention_mask", false, false, 0, false },
+    { "hunyuanvideo", "pooled_projections", false, "encoder_attention_mask", true, true, 0, false },
     { "ltx-video", "num_frames", false, "encoder_attention_mask", true, false, 1, true },
     { "wan2.1", "latents_mean", false, NULL, true, false, 2, false },
+    { 0 }
 };
-enum { LAYOUTS = sizeof layouts / sizeof *layouts };
-
-static const layout *layout_of(const char *family)
-{
-    for (int i = 0; i < LAYOUTS; i++)
-        if (!strcmp(layouts[i].family, family))
-            return &layouts[i];
-    return NULL;
-}
 
 /* ---- export ---- */
 
@@ -123,7 +115,7 @@ static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
 
 static int export_finetrainers(xport *x, vc_err *err)
 {
-    layout l = *layout_of(x->family->name);
+    layout l = *(const layout *)xport_layout(&xport_finetrainers, x->family->name);
     if (x->normalized)
         return vc_fail(err, VC_EUSAGE, "--space normalized: finetrainers keeps raw moments");
     return xport_each(x, write_sample, &l, err);
@@ -134,9 +126,9 @@ static int export_finetrainers(xport *x, vc_err *err)
 /* By the keys that only one family has. */
 static const layout *guess(const vf_pt_value *latent, const vf_pt_value *condition)
 {
-    for (int i = 0; i < LAYOUTS; i++)
-        if (vf_pt_get(condition, layouts[i].sign) || vf_pt_get(latent, layouts[i].sign))
-            return &layouts[i];
+    for (const layout *l = layouts; l->family; l++)
+        if (vf_pt_get(condition, l->sign) || vf_pt_get(latent, l->sign))
+            return l;
     return NULL;
 }
 
@@ -203,7 +195,9 @@ static int read_pair(xport *x, int64_t i, const vf_pt_value *latent, const vf_pt
     xport_item m = { .path = path, .caption = caption };
     vf_view v;
     void *own = NULL;
-    const layout *l = x->sink || x->v->o->family ? layout_of(x->family->name) : guess(latent, condition);
+    const layout *l = guess(latent, condition);
+    if (x->sink || x->v->o->family)
+        l = xport_layout(&xport_finetrainers, x->family->name);
     if (!l)
         return vc_fail(err, VC_EFORMAT, "whose latents these are cannot be told: give --family");
     x->family = xport_family_find(l->family);
@@ -270,6 +264,6 @@ static int import_finetrainers(xport *x, vc_err *err)
 
 const xport_format xport_finetrainers = {
     "finetrainers", "finetrainers", "moments; no captions, no sizes or rates",
-    "cogvideox hunyuanvideo ltx-video wan2.1", "cogvideox", false, false,
+    layouts, sizeof *layouts, "cogvideox", false, false,
     export_finetrainers, import_finetrainers, NULL
 };

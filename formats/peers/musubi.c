@@ -13,7 +13,7 @@
 #include "formats/peers/exchange_parts.h"
 
 typedef struct arch {
-    const char *tag, *full, *family;
+    const char *family, *tag, *full;
     bool normalized, drawn;                  /* its latents */
     vc_dtype latent, text;                   /* as it writes them */
     const char *embeds, *pooled;             /* names of texts; pooled: the second encoder's */
@@ -21,11 +21,12 @@ typedef struct arch {
 } arch;
 
 static const arch archs[] = {
-    { "wan", "wan", "wan2.1", true, false, VC_BF16, VC_BF16, "varlen_t5", NULL, false },
-    { "hv", "hunyuan_video", "hunyuanvideo", false, true, VC_F16, VC_F16, "llm", "clipL", true },
-    { "qi", "qwen_image", "qwen-image", true, false, VC_BF16, VC_BF16, "varlen_vl_embed", NULL, false },
+    { "wan2.1", "wan", "wan", true, false, VC_BF16, VC_BF16, "varlen_t5", NULL, false },
+    { "hunyuanvideo", "hv", "hunyuan_video", false, true, VC_F16, VC_F16, "llm", "clipL", true },
+    { "qwen-image", "qi", "qwen_image", true, false, VC_BF16, VC_BF16, "varlen_vl_embed", NULL,
+      false },
+    { 0 }
 };
-enum { ARCHS = sizeof archs / sizeof *archs };
 
 /* "bfloat16": torch's words, as in tensors' names. */
 static const char *word_of(vc_dtype t)
@@ -163,10 +164,7 @@ static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
 
 static int export_musubi(xport *x, vc_err *err)
 {
-    exporting e = { .x = x };
-    for (int i = 0; i < ARCHS; i++)
-        if (!strcmp(archs[i].family, x->family->name))
-            e.a = &archs[i];
+    exporting e = { .x = x, .a = xport_layout(&xport_musubi, x->family->name) };
     if (!x->v->o->space)
         x->normalized = e.a->normalized;
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
@@ -215,9 +213,9 @@ static int parse_name(parsed *p, const char *file, vc_err *err)
     if (!p->stem)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     const char *tag = cut_last(p->stem), *size = tag ? cut_last(p->stem) : NULL;
-    for (int i = 0; i < ARCHS && tag; i++)
-        if (!strcmp(archs[i].tag, tag))
-            p->a = &archs[i];
+    for (const arch *a = archs; a->family && tag; a++)
+        if (!strcmp(a->tag, tag))
+            p->a = a;
     if (!p->a || !two_numbers(size, 'x', &p->w, &p->h)) {
         free(p->stem);
         p->stem = NULL;
@@ -356,6 +354,6 @@ static int import_musubi(xport *x, vc_err *err)
 
 const xport_format xport_musubi = {
     "musubi", "musubi-tuner", "one caption, posterior means (HunyuanVideo: draws)",
-    "wan2.1 hunyuanvideo qwen-image", "wan2.1", true, false,
+    archs, sizeof *archs, "wan2.1", true, false,
     export_musubi, import_musubi, NULL
 };

@@ -107,6 +107,7 @@ static int import_folder(xport *x, vc_err *err)
 }
 
 const xport_format xport_safetensors = {
-    "safetensors", "a safetensors folder", "the whole dataset, a file for each value", "", NULL, false, true,
+    "safetensors", "a safetensors folder", "the whole dataset, a file for each value",
+    NULL, 0, NULL, false, true,
     export_folder, import_folder, NULL
 };

@@ -340,6 +340,7 @@ static int import_tars(xport *x, vc_err *err)
 }
 
 const xport_format xport_webdataset = {
-    "webdataset", "WebDataset", "the whole dataset in tar files", "", NULL, false, true,
+    "webdataset", "WebDataset", "the whole dataset in tar files",
+    NULL, 0, NULL, false, true,
     export_tars, import_tars, NULL
 };

@@ -205,6 +205,6 @@ static int import_ttt(xport *x, vc_err *err)
 
 const xport_format xport_ttt = {
     "ttt-video", "ttt-video", "moments in bf16, texts of one encoder by segments; no captions",
-    "cogvideox cogvideox1.5", "cogvideox", false, false,
+    xport_only_cogvideox, sizeof *xport_only_cogvideox, "cogvideox", false, false,
     export_ttt, import_ttt, NULL
 };
