@@ -70,7 +70,7 @@ typedef struct vf_config_row {
     { .name = name_, .kind = VF_CONFIG_NUMS, VF_CONFIG_AT(type, field[0], VF_CONFIG_NUM_SIZE), \
       .min = min_, .max = max_, VF_CONFIG_LENGTH(type, field, count_), .least = least_ }
 #define VF_WORDS(type, count_, name_, words_) \
-    { .name = name_, .kind = VF_CONFIG_WORDS, .words = words_, .count = offsetof(type, count_), \
+    { .name = name_, .kind = VF_CONFIG_WORDS, .words = words_, VF_CONFIG_COUNT(type, count_), \
       .most = 4096 }
 
 /* Fields with one value that is supported: any other is an error that says so. VF_ONLY: any of
@@ -94,8 +94,10 @@ int vf_config_read(void *to, const vf_config_row *rows, const cJSON *o, vc_err *
 
 #define VF_CONFIG_AT(type, field, size_of) \
     .at = offsetof(type, field), .size = size_of(((type *)0)->field)
+#define VF_CONFIG_COUNT(type, count_) \
+    .count = offsetof(type, count_) + 0 * _Generic(((type *)0)->count_, int: 1)
 #define VF_CONFIG_LENGTH(type, field, count_) \
-    .count = offsetof(type, count_), \
+    VF_CONFIG_COUNT(type, count_), \
     .most = sizeof ((type *)0)->field / sizeof *((type *)0)->field
 #define VF_CONFIG_INT_SIZE(v) _Generic((v), int: sizeof (int), int64_t: sizeof (int64_t))
 #define VF_CONFIG_NUM_SIZE(v) _Generic((v), double: sizeof (double))
