@@ -56,12 +56,12 @@ static void add_hash(cJSON *o, const char *component, const prep_part *part)
  * beside them, not within what datasets are compared by: those of before there were any are alike. */
 static void add_weights(cJSON *o, const vprep *p)
 {
-    if (!p->family->pipeline)                /* built in */
+    if (!p->family.from_files)
         return;
     cJSON *w = cJSON_AddObjectToObject(o, "weights");
     add_hash(w, "vae", &p->vae_part);
     for (int i = 0; i < p->n_text; i++)
-        add_hash(w, p->family->text_slot[i], &p->text_part[i]);
+        add_hash(w, vc_text_slots[i], &p->text_part[i]);
 }
 
 /* Those that are not as they are without flags, so that older datasets can be gone on with. */

@@ -8,7 +8,8 @@ cd "$root"
 table='
 common/base
 common/kernels
-buckets              common/base
+common               common/base
+buckets              common common/base
 common/os            common/base
 common/cli           common/base common/os
 common/tensor        common/base common/kernels common/os
@@ -25,19 +26,19 @@ formats/tensors      common/base common/os common/tensor formats/json formats/ke
 formats/dataset      common/base common/os formats/json formats/keys formats/tensors
 formats/report       common/base common/os formats/tensors
 formats/vlat         common/base common/cli common/os formats/dataset formats/keys formats/report formats/tensors
-formats/peers        common/base common/os formats/dataset formats/keys formats/tensors formats/vlat
+formats/peers        common common/base common/os formats/dataset formats/json formats/keys formats/tensors formats/vlat
 precompute           buckets common/tensor formats/dataset
 precompute/media     common/base common/os formats/json formats/keys formats/metadata
 precompute/tokenizer common/base common/os formats/dataset formats/json
 precompute/text      common/base common/os common/tensor formats/json formats/tensors precompute precompute/tokenizer
-precompute/vae       common/base common/os common/tensor formats/tensors precompute
+precompute/vae       common/base common/tensor formats/json formats/tensors precompute
 precompute/run       buckets common/cli common/comm common/os formats/dataset formats/keys formats/metadata formats/tensors precompute precompute/media
 precompute/encode    common/os formats/keys precompute/media precompute/run
 precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys precompute/encode precompute/run
 precompute/vdecode   common/base common/cli common/os formats/report formats/tensors precompute/media precompute/run
 train/diffusion      common/base common/os formats/json
-train/models         common/base common/os common/tensor formats/json formats/tensors train/diffusion
-train/data           buckets common/base common/cli common/os formats/dataset formats/tensors train/models
+train/models         common common/base common/os common/tensor formats/json formats/tensors train/diffusion
+train/data           buckets common/base common/cli common/os formats/dataset formats/json formats/tensors train/models
 train/output         common/base common/os common/tensor formats/dataset formats/json formats/keys formats/report formats/tensors train/models
 train/parallel       common/comm common/memory common/os common/tensor formats/tensors
 train                common/base common/cli common/comm common/memory common/os common/tensor formats/tensors train/data train/diffusion train/models train/output train/parallel
