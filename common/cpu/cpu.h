@@ -66,22 +66,9 @@ int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err);
 void cpu_dnnl_close(cpu_dnnl *c);
 const char *cpu_dnnl_version(void);             /* "oneDNN 2.6.3", or NULL: built without */
 
-/* backend.h's entries of the same names */
-void cpu_matmul(vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
-                const vt_tensor *bias, float alpha, float beta);
-void cpu_matmul_gelu(vt_dev *, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
-                     const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta);
-void cpu_matmul_gelu_grad(vt_dev *, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b, bool tb,
-                          const vt_tensor *pre, float alpha, float beta);
-void cpu_matmul_bias_grad(vt_dev *, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
-                          const vt_tensor *x, float beta);
-void cpu_attention(vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,
-                   const vt_tensor *v, const vt_tensor *kv_len, const vt_tensor *bias, float scale);
-void cpu_attention_grad(vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
-                        const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
-                        const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
-                        const vt_tensor *kv_len, float scale);
-void cpu_conv3d(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w, const vt_tensor *b,
-                const vt_conv *c);
+/* ---- the kernels of tensor/kernel_list.h ---- */
+
+#define VT_KERNEL(result, name, args) result cpu_##name args;
+#include "common/tensor/kernel_list.h"
 
 #endif

@@ -85,71 +85,10 @@ vt_tensor cuda_stats(const vt_tensor *stats, const vt_tensor *x);
  * is packed). NULL after a fault. */
 const void *cuda_convert(vt_dev *d, cuda_area area, vc_dtype type, const vt_tensor *x);
 
-/* ---- backend.h's entries of the same names ---- */
+/* ---- the kernels of tensor/kernel_list.h ---- */
 
-void cuda_copy(vt_dev *, vt_tensor *y, const vt_tensor *x);
-void cuda_embedding(vt_dev *, vt_tensor *y, const vt_tensor *table, const vt_tensor *ids);
-void cuda_fill(vt_dev *, vt_tensor *y, float value);
-void cuda_scale(vt_dev *, vt_tensor *y, const vt_tensor *x, float a);
-void cuda_reduce(vt_dev *, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *other,
-                 float scale);
-void cuda_binary(vt_dev *, vt_binary op, vt_tensor *y, const vt_tensor *a, const vt_tensor *b);
-void cuda_mul_grad(vt_dev *, vt_tensor *da, const vt_tensor *dy, const vt_tensor *b);
-void cuda_unary(vt_dev *, vt_unary op, vt_tensor *y, const vt_tensor *x);
-void cuda_unary_grad(vt_dev *, vt_unary op, vt_tensor *dx, const vt_tensor *dy,
-                     const vt_tensor *x);
-void cuda_gated_add(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *h,
-                    const vt_tensor *gate);
-void cuda_mix(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *n, const vt_tensor *a,
-              const vt_tensor *c);
-void cuda_posterior(vt_dev *, vt_tensor *y, const vt_tensor *mean, const vt_tensor *logvar,
-                    const vt_tensor *noise);
-void cuda_randn(vt_dev *, vt_tensor *y, uint64_t seed, uint32_t row0, uint32_t micro,
-                uint32_t purpose);
-void cuda_timestep(vt_dev *, vt_tensor *y, const vt_tensor *t, float max_period);
-void cuda_patchify(vt_dev *, vt_tensor *tokens, const vt_tensor *x, int pt, int ph, int pw,
-                   vt_patch_order order);
-void cuda_unpatchify(vt_dev *, vt_tensor *x, const vt_tensor *tokens, int pt, int ph, int pw,
-                     vt_patch_order order);
-void cuda_norm(vt_dev *, vt_tensor *y, vt_tensor *stats, const vt_tensor *x, const vt_tensor *w,
-               const vt_tensor *b, const vt_tensor *shift, const vt_tensor *scale, float eps,
-               bool rms);
-void cuda_norm_grad(vt_dev *, vt_tensor *dx, vt_tensor *dw, vt_tensor *db, vt_tensor *dshift,
-                    vt_tensor *dscale, const vt_tensor *dy, const vt_tensor *x,
-                    const vt_tensor *stats, const vt_tensor *w, const vt_tensor *b,
-                    const vt_tensor *scale, bool rms);
-void cuda_matmul(vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
-                 const vt_tensor *bias, float alpha, float beta);
-void cuda_matmul_gelu(vt_dev *, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
-                      const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta);
-void cuda_matmul_gelu_grad(vt_dev *, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b,
-                           bool tb, const vt_tensor *pre, float alpha, float beta);
-void cuda_matmul_bias_grad(vt_dev *, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
-                           const vt_tensor *x, float beta);
-void cuda_attention(vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
-                    const vt_tensor *k, const vt_tensor *v, const vt_tensor *kv_len,
-                    const vt_tensor *bias, float scale);
-void cuda_attention_grad(vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
-                         const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
-                         const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
-                         const vt_tensor *kv_len, float scale);
-void cuda_rope(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *cos,
-               const vt_tensor *sin, int64_t begin, float sign);
-void cuda_mse(vt_dev *, vt_tensor *loss, const vt_tensor *pred, const vt_tensor *target,
-              const vt_tensor *weight);
-void cuda_mse_grad(vt_dev *, vt_tensor *dpred, const vt_tensor *dloss, const vt_tensor *pred,
-                   const vt_tensor *target, const vt_tensor *weight);
-void cuda_sum(vt_dev *, vt_tensor *y, const vt_tensor *x);
-void cuda_conv3d(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
-                 const vt_tensor *b, const vt_conv *c);
-void cuda_group_norm(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
-                     const vt_tensor *b, const vt_group *n);
-void cuda_nearest(vt_dev *, vt_tensor *y, const vt_tensor *x);
-void cuda_pool_frames(vt_dev *, vt_tensor *y, const vt_tensor *x);
-double cuda_sumsq(vt_dev *, const vt_tensor *x);
-void cuda_adamw(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
-                const vt_tensor *grad, const vt_adamw_args *a);
-void cuda_ema(vt_dev *, vt_tensor *ema, const vt_tensor *w, float decay);
+#define VT_KERNEL(result, name, args) result cuda_##name args;
+#include "common/tensor/kernel_list.h"
 
 /* A fault if some kernel since the last call was given an id outside its table. Waits. */
 void cuda_look_for_lost(vt_dev *d);

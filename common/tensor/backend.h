@@ -1,13 +1,5 @@
-/* backend.h - the kernel table: what a device must be able to do.
+/* backend.h - what a device must be able to do: memory, transfers, and the kernels of kernel_list.h.
  *
- * Operands were checked, typed and allocated by the op; a kernel only computes. It never allocates
- * tensors, chooses, or fails on shapes. Unless said otherwise operands are packed. "strided": any
- * strides with the last axis packed; "any": any strides at all, 0 repeats (how ops broadcast).
- * Element types: f32 or bf16 for activations and their gradients; weights and tables also f16 and
- * fp8; gradients of weights f32. Arithmetic is f32.
- *
- * (+)=: an empty target is overwritten, any other added to (vt_adds), and is not empty afterwards
- * (vt_wrote). Gradients and fresh results start empty. Targets that are NULL are skipped.
  * A device fault sticks to the vt_dev and surfaces in vt_step_end through `status`.
  * The same operands give the same bits on one machine, kernel set and thread count; on a GPU
  * attention's gradient only if vt_options.repeatable. */
@@ -134,111 +126,9 @@ typedef struct vt_backend {
     bool (*launch)(vt_dev *dev, vt_graph *graph);
     void (*drop)(vt_dev *dev, vt_graph *graph);
 
-    /* y = x: any strides, types f32, bf16, f16, fp8, or equal ones (also i32) */
-    void (*copy)(vt_dev *, vt_tensor *y, const vt_tensor *x);
-    /* y = rows ids of table; ids i32, any table type. An id outside the table is a fault. */
-    void (*embedding)(vt_dev *, vt_tensor *y, const vt_tensor *table, const vt_tensor *ids);
-    /* y = value; any */
-    void (*fill)(vt_dev *, vt_tensor *y, float value);
-    /* y (+)= a x; any */
-    void (*scale)(vt_dev *, vt_tensor *y, const vt_tensor *x, float a);
-    /* dx (+)= scale * sum of dy * other over the axes along which dx has stride 0; all seen in
-     * dy's shape; other NULL: 1; any */
-    void (*reduce)(vt_dev *, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *other,
-                   float scale);
-    /* y = a op b; any */
-    void (*binary)(vt_dev *, vt_binary op, vt_tensor *y, const vt_tensor *a, const vt_tensor *b);
-    /* da (+)= dy * b; any */
-    void (*mul_grad)(vt_dev *, vt_tensor *da, const vt_tensor *dy, const vt_tensor *b);
-    /* y = f(x); any */
-    void (*unary)(vt_dev *, vt_unary op, vt_tensor *y, const vt_tensor *x);
-    /* dx (+)= dy f'(x); any */
-    void (*unary_grad)(vt_dev *, vt_unary op, vt_tensor *dx, const vt_tensor *dy,
-                       const vt_tensor *x);
-    /* y = x + gate * h; any */
-    void (*gated_add)(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *h,
-                      const vt_tensor *gate);
-    /* y = a x + c n, a and c f32 [B] seen in x's shape; any */
-    void (*mix)(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *n, const vt_tensor *a,
-                const vt_tensor *c);
-    /* y = mean + exp(logvar / 2) noise; any */
-    void (*posterior)(vt_dev *, vt_tensor *y, const vt_tensor *mean, const vt_tensor *logvar,
-                      const vt_tensor *noise);
-    void (*randn)(vt_dev *, vt_tensor *y, uint64_t seed, uint32_t row0, uint32_t micro,
-                  uint32_t purpose);
-    void (*timestep)(vt_dev *, vt_tensor *y, const vt_tensor *t, float max_period);
-    /* (+)= */
-    void (*patchify)(vt_dev *, vt_tensor *tokens, const vt_tensor *x, int pt, int ph, int pw,
-                     vt_patch_order order);
-    void (*unpatchify)(vt_dev *, vt_tensor *x, const vt_tensor *tokens, int pt, int ph, int pw,
-                       vt_patch_order order);
-
-    /* ops.h's norms. rms: no mean and no b. stats f32 [rows,2]: mean, rstd; NULL: not kept.
-     * y, x strided; shift, scale NULL or in x's shape, strided. */
-    void (*norm)(vt_dev *, vt_tensor *y, vt_tensor *stats, const vt_tensor *x, const vt_tensor *w,
-                 const vt_tensor *b, const vt_tensor *shift, const vt_tensor *scale, float eps,
-                 bool rms);
-    /* all (+)=; dx, dy, x strided; dshift, dscale in x's shape, equal strides, sums over stride 0 */
-    void (*norm_grad)(vt_dev *, vt_tensor *dx, vt_tensor *dw, vt_tensor *db, vt_tensor *dshift,
-                      vt_tensor *dscale, const vt_tensor *dy, const vt_tensor *x,
-                      const vt_tensor *stats, const vt_tensor *w, const vt_tensor *b,
-                      const vt_tensor *scale, bool rms);
-
-    /* c = alpha * op(a) op(b) + beta * c + bias; 2-D, rows may be strided (lda = stride[0]).
-     * op(a) [m,k], op(b) [k,n]; ta, tb: the operand is stored transposed. bias [n] or NULL. Any
-     * mix of types; products accumulate in f32; beta 0 never reads c. */
-    void (*matmul)(vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b, bool tb,
-                   const vt_tensor *bias, float alpha, float beta);
-    /* Products with what follows them, fused where the device can; a is not transposed. Those
-     * around a feed-forward's GELU (tanh form): y = gelu(z), z = alpha a op(b) + beta y + bias;
-     * pre: z as y's type holds it, for the gradient, or NULL. gelu may see z before that. */
-    void (*matmul_gelu)(vt_dev *, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
-                        const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha,
-                        float beta);
-    /* dx = (alpha a op(b) + beta dx) * gelu'(pre); pre is packed and has dx's type. */
-    void (*matmul_gelu_grad)(vt_dev *, vt_tensor *dx, const vt_tensor *a, const vt_tensor *b,
-                             bool tb, const vt_tensor *pre, float alpha, float beta);
-    /* dw = dy' x + beta dw, f32; db [n], f32, (+)= the sum of dy's rows */
-    void (*matmul_bias_grad)(vt_dev *, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
-                             const vt_tensor *x, float beta);
-
-    /* lse f32 [B,H,Sq]: natural log-sum-exp of the scaled scores, kept for backward.
-     * kv_len int32 [B] or NULL; bias f32 in [B,H,Sq,Sk]'s shape or NULL. q, k, v, bias strided. */
-    void (*attention)(vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
-                      const vt_tensor *k, const vt_tensor *v, const vt_tensor *kv_len,
-                      const vt_tensor *bias, float scale);
-    /* dq, dk, dv (+)=, each may be NULL; all strided, but o, lse and dout packed. */
-    void (*attention_grad)(vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
-                           const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
-                           const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
-                           const vt_tensor *kv_len, float scale);
-    /* y (+)= x turned; sign -1 turns back: the gradient. x, y strided. */
-    void (*rope)(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *cos,
-                 const vt_tensor *sin, int64_t begin, float sign);
-
-    /* weight NULL or in pred's shape; any */
-    void (*mse)(vt_dev *, vt_tensor *loss, const vt_tensor *pred, const vt_tensor *target,
-                const vt_tensor *weight);
-    /* dpred (+)= */
-    void (*mse_grad)(vt_dev *, vt_tensor *dpred, const vt_tensor *dloss, const vt_tensor *pred,
-                     const vt_tensor *target, const vt_tensor *weight);
-    void (*sum)(vt_dev *, vt_tensor *y, const vt_tensor *x);        /* x any */
-
-    /* c->front: NULL, or packed as x is. */
-    void (*conv3d)(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
-                   const vt_tensor *b, const vt_conv *c);
-    void (*group_norm)(vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
-                       const vt_tensor *b, const vt_group *n);
-    void (*nearest)(vt_dev *, vt_tensor *y, const vt_tensor *x);
-    void (*pool_frames)(vt_dev *, vt_tensor *y, const vt_tensor *x);
-
-    /* Optimiser, on packed parameters with f32 gradients. */
-    double (*sumsq)(vt_dev *, const vt_tensor *x);
-    /* w, m, v f32; or all bf16, rounded stochastically; or w f32, m and v codes of eight bits (u8)
-     * and peak f32 [blocks,2], else NULL (common/kernels/moments.h). */
-    void (*adamw)(vt_dev *, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *peak,
-                  const vt_tensor *grad, const vt_adamw_args *a);
-    void (*ema)(vt_dev *, vt_tensor *ema, const vt_tensor *w, float decay);
+    /* The kernels, with their contracts: kernel_list.h. */
+#define VT_KERNEL(result, name, args) result (*name) args;
+#include "common/tensor/kernel_list.h"
 } vt_backend;
 
 /* The backends of this build, best first, NULL-ended. */

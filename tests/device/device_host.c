@@ -559,6 +559,15 @@ static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_te
     vt_cpu.conv3d(d->runtime->cpu, y, x, w, b, c);
 }
 
+/* The entries that a GPU's libraries serve. */
+#define cuda_matmul host_matmul
+#define cuda_matmul_gelu host_matmul_gelu
+#define cuda_matmul_gelu_grad host_matmul_gelu_grad
+#define cuda_matmul_bias_grad host_matmul_bias_grad
+#define cuda_attention cuda_attend
+#define cuda_attention_grad cuda_attend_grad
+#define cuda_conv3d host_conv3d
+
 const vt_backend host_backend = {
     .name = "host",
     .open = host_open,
@@ -581,39 +590,6 @@ const vt_backend host_backend = {
     .capture_end = host_capture_end,
     .launch = host_launch,
     .drop = host_drop,
-    .copy = cuda_copy,
-    .embedding = cuda_embedding,
-    .fill = cuda_fill,
-    .scale = cuda_scale,
-    .reduce = cuda_reduce,
-    .binary = cuda_binary,
-    .mul_grad = cuda_mul_grad,
-    .unary = cuda_unary,
-    .unary_grad = cuda_unary_grad,
-    .gated_add = cuda_gated_add,
-    .mix = cuda_mix,
-    .posterior = cuda_posterior,
-    .randn = cuda_randn,
-    .timestep = cuda_timestep,
-    .patchify = cuda_patchify,
-    .unpatchify = cuda_unpatchify,
-    .norm = cuda_norm,
-    .norm_grad = cuda_norm_grad,
-    .matmul = host_matmul,
-    .matmul_gelu = host_matmul_gelu,
-    .matmul_gelu_grad = host_matmul_gelu_grad,
-    .matmul_bias_grad = host_matmul_bias_grad,
-    .attention = cuda_attend,
-    .attention_grad = cuda_attend_grad,
-    .rope = cuda_rope,
-    .mse = cuda_mse,
-    .mse_grad = cuda_mse_grad,
-    .sum = cuda_sum,
-    .conv3d = host_conv3d,
-    .group_norm = cuda_group_norm,
-    .nearest = cuda_nearest,
-    .pool_frames = cuda_pool_frames,
-    .sumsq = cuda_sumsq,
-    .adamw = cuda_adamw,
-    .ema = cuda_ema,
+#define VT_KERNEL(result, name, args) .name = cuda_##name,
+#include "common/tensor/kernel_list.h"
 };
