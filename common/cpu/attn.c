@@ -20,8 +20,9 @@ typedef struct fwd {
     const cpu_gemm *g;
     vt_tensor *o, *lse;
     const vt_tensor *q, *k, *v, *kv_len, *bias;
+    size_t causal;                             /* vt_attn's */
     float scale;
-    size_t heads, sq, sk, dim;
+    size_t heads, shared, sq, sk, dim;         /* shared: query heads of a key head */
     size_t q_blocks, parts;                    /* blocks of queries; units per head */
     size_t du, dp;                             /* D in units; D as columns of panels */
     size_t ku;                                 /* units of BK keys */
@@ -53,10 +54,11 @@ static size_t place(const fwd *f, uint32_t *at, own *w)
     return kv + q + s + o + 2 * BQ + p;
 }
 
-/* A head's K as panels over D, its V as panels over each block of keys. */
-static void pack_keys(const fwd *f, const own *w, size_t bh)
+/* A key head's K as panels over D, its V as panels over each block of keys. */
+static void pack_keys(const fwd *f, const own *w, size_t bk)
 {
-    size_t b = bh / f->heads, h = bh % f->heads, keys = cpu_keys(f->k, f->kv_len, b);
+    size_t heads = f->heads / f->shared, b = bk / heads, h = bk % heads;
+    size_t keys = cpu_keys(f->k, f->kv_len, b);
     size_t nr = (size_t)f->g->nr;
     uint32_t *v = w->panels + f->head_units;
 
@@ -82,6 +84,22 @@ static void add_bias(const fwd *f, const own *w, size_t bh, size_t q0, size_t ro
     }
 }
 
+/* Of `keys` keys, those that query i sees. */
+static size_t seen(const fwd *f, size_t i, size_t keys)
+{
+    return f->causal ? least(keys, (i / f->causal + 1) * f->causal) : keys;
+}
+
+/* Scores of keys j0.. that their query, one of q0.., does not see; key 0 all queries see. */
+static void leave_out(const fwd *f, const own *w, size_t q0, size_t rows, size_t j0, size_t n)
+{
+    for (size_t i = 0; i < rows; i++) {
+        size_t end = seen(f, q0 + i, j0 + n);
+        for (size_t j = end > j0 ? end - j0 : 0; j < n; j++)
+            w->s[i * w->lds + j] = -INFINITY;
+    }
+}
+
 /* Queries q0.. of a head against its packed keys. */
 static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
 {
@@ -89,6 +107,7 @@ static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
     size_t b = bh / f->heads, h = bh % f->heads, keys = cpu_keys(f->k, f->kv_len, b);
     size_t rows = least(BQ, f->sq - q0), ldq = f->du + CPU_ATTN_PAD, nr = (size_t)g->nr;
 
+    keys = seen(f, q0 + rows - 1, keys);
     cpu_pack_a(g, w->q, ldq, cpu_head(f->q, b, h, true), q0, rows, 0, f->dim);
     for (size_t i = 0; i < rows; i++) {
         w->max[i] = -INFINITY;
@@ -100,6 +119,8 @@ static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
                  w->s, w->lds, false);
         if (f->bias)
             add_bias(f, w, bh, q0, rows, j0, n);
+        if (f->causal && j0 + n > seen(f, q0, j0 + n))
+            leave_out(f, w, q0, rows, j0, n);
         cpu_softmax x = {
             .rows = (int)rows, .n = (int)n, .np = (int)(units * (size_t)g->pair),
             .scale = f->bias ? 1 : f->scale * CPU_LOG2E, .s = w->s, .lds = w->lds, .p = w->p,
@@ -139,16 +160,16 @@ static void run(const fwd *f, size_t all)
         return;
 #pragma omp parallel num_threads(threads)
     {
-        size_t held = all;                     /* the head whose panels lie in w: none yet */
+        size_t held = all;                     /* the key head whose panels lie in w: none yet */
         own w;
         place(f, cpu_scratch(f->d, omp_get_thread_num(), bytes), &w);
         f->g->begin();
 #pragma omp for schedule(dynamic, 1)
         for (size_t u = 0; u < units; u++) {
-            size_t bh = u / f->parts, part = u % f->parts;
-            if (bh != held)
-                pack_keys(f, &w, bh);
-            held = bh;
+            size_t bh = u / f->parts, part = u % f->parts, bk = bh / f->shared;
+            if (bk != held)
+                pack_keys(f, &w, bk);
+            held = bk;
             for (size_t j = part * f->q_blocks / f->parts; j < (part + 1) * f->q_blocks / f->parts;
                  j++) {
                 query_block(f, &w, bh, j * BQ);
@@ -160,12 +181,14 @@ static void run(const fwd *f, size_t all)
 }
 
 void cpu_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,
-                   const vt_tensor *v, const vt_tensor *kv_len, const vt_tensor *bias, float scale)
+                   const vt_tensor *v, const vt_attn *how)
 {
     size_t all = (size_t)(q->dim[0] * q->dim[2]);
     fwd f = {
         .d = d, .g = cpu_gemm_of(d, q->dtype), .o = o, .lse = lse, .q = q, .k = k, .v = v,
-        .kv_len = kv_len, .bias = bias, .scale = scale, .heads = (size_t)q->dim[2],
+        .kv_len = how->kv_len, .bias = how->bias, .causal = (size_t)how->causal,
+        .scale = how->scale, .heads = (size_t)q->dim[2],
+        .shared = (size_t)(q->dim[2] / k->dim[2]),
         .sq = (size_t)q->dim[1], .sk = (size_t)k->dim[1], .dim = (size_t)q->dim[3],
     };
 

@@ -258,13 +258,13 @@ static void run_parts(const bwd *f, size_t all, size_t bytes)
 void cpu_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
                         const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
                         const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
-                        const vt_tensor *kv_len, float scale)
+                        const vt_attn *how)
 {
     enum { MOST_PARTS = 64 };
     size_t all = (size_t)(q->dim[0] * q->dim[2]), threads = (size_t)d->threads;
     bwd f = {
         .d = d, .g = cpu_gemm_of(d, q->dtype), .dq = dq, .dk = dk, .dv = dv, .dout = dout, .q = q,
-        .k = k, .v = v, .o = o, .lse = lse, .kv_len = kv_len, .scale = scale,
+        .k = k, .v = v, .o = o, .lse = lse, .kv_len = how->kv_len, .scale = how->scale,
         .add_q = dq && vt_adds(dq), .add_k = dk && vt_adds(dk), .add_v = dv && vt_adds(dv),
         .heads = (size_t)q->dim[2], .sq = (size_t)q->dim[1], .sk = (size_t)k->dim[1],
         .dim = (size_t)q->dim[3], .parts = 1,

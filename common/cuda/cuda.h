@@ -95,10 +95,10 @@ void cuda_look_for_lost(vt_dev *d);
 /* Attention by the kernels of attend.h: any type, strides and length. cuda_attention's last
  * resort. */
 void cuda_attend(vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,
-                 const vt_tensor *v, const vt_tensor *kv_len, const vt_tensor *bias, float scale);
+                 const vt_tensor *v, const vt_attn *how);
 void cuda_attend_grad(vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
                       const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
                       const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
-                      const vt_tensor *kv_len, float scale);
+                      const vt_attn *how);
 
 #endif

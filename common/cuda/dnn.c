@@ -212,19 +212,20 @@ static bool plain_instead(vt_dev *d, const plan *p)
 }
 
 void cuda_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
-                    const vt_tensor *k, const vt_tensor *v, const vt_tensor *kv_len,
-                    const vt_tensor *bias, float scale)
+                    const vt_tensor *k, const vt_tensor *v, const vt_attn *how)
 {
-    const numbers n = { scale, -1e30f, 1 };
+    const numbers n = { how->scale, -1e30f, 1 };
+    const vt_tensor *bias = how->bias, *kv_len = how->kv_len;
     plan like = { .kind = ATTENTION };
     operands ops = { 0 };
     bool fits = readable(q) && readable(k) && readable(v) && readable(o);
 
+    fits = fits && !how->causal && q->dim[2] == k->dim[2];
     if (bias)
         fits = fits && (uintptr_t)bias->data % 16 == 0 && bias->stride[3] == 1 &&
                bias->stride[2] >= bias->dim[3];
     if (!fits) {
-        cuda_attend(d, o, lse, q, k, v, kv_len, bias, scale);
+        cuda_attend(d, o, lse, q, k, v, how);
         return;
     }
     cuda_attention_key *key = &like.key.attention;
@@ -241,7 +242,7 @@ void cuda_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
         return;
     if (p->refused) {
         if (plain_instead(d, p))
-            cuda_attend(d, o, lse, q, k, v, kv_len, bias, scale);
+            cuda_attend(d, o, lse, q, k, v, how);
         return;
     }
     give_common(&ops, &n, p, kv_len);
@@ -348,9 +349,10 @@ static bool prepare(vt_dev *d, grads *s, cuda_attention_key *key, vt_tensor *dq,
 void cuda_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
                          const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
                          const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
-                         const vt_tensor *kv_len, float scale)
+                         const vt_attn *how)
 {
-    const numbers n = { scale, -1e30f, 1 };
+    const numbers n = { how->scale, -1e30f, 1 };
+    const vt_tensor *kv_len = how->kv_len;
     grads s = { dout, q, k, v, o, lse, kv_len, .sums = NULL };
     plan like = { .kind = ATTENTION };
     cuda_attention_key *key = &like.key.attention;
@@ -364,7 +366,7 @@ void cuda_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
             return;
     }
     if (!fits || p->refused) {
-        cuda_attend_grad(d, dq, dk, dv, dout, q, k, v, o, lse, kv_len, scale);
+        cuda_attend_grad(d, dq, dk, dv, dout, q, k, v, o, lse, how);
         return;
     }
     if (kv_len) {                              /* keys past a length: nothing flows to them */

@@ -94,19 +94,24 @@ static vk_heads heads(const vt_tensor *t)
 }
 
 static vk_attend_args attend_args(const vt_tensor *q, const vt_tensor *k, const vt_tensor *v,
-                                  const vt_tensor *kv_len, float scale)
+                                  const vt_attn *how)
 {
+    const int64_t run = how->causal < k->dim[1] ? how->causal : k->dim[1];
+
+
     return (vk_attend_args){ .q = heads(q), .k = heads(k), .v = heads(v),
-                             .kv_len = kv_len ? kv_len->data : NULL, .batch = (uint32_t)q->dim[0],
+                             .kv_len = how->kv_len ? how->kv_len->data : NULL,
+                             .batch = (uint32_t)q->dim[0], .causal = (uint32_t)run,
+                             .shared = (uint32_t)(q->dim[2] / k->dim[2]),
                              .sq = (uint32_t)q->dim[1], .heads = (uint32_t)q->dim[2],
                              .d = (uint32_t)q->dim[3], .sk = (uint32_t)k->dim[1],
-                             .scale = scale };
+                             .scale = how->scale };
 }
 
 void cuda_attend(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, const vt_tensor *k,
-                 const vt_tensor *v, const vt_tensor *kv_len, const vt_tensor *bias, float scale)
+                 const vt_tensor *v, const vt_attn *how)
 {
-    vk_attend_args s = attend_args(q, k, v, kv_len, scale);
+    vk_attend_args s = attend_args(q, k, v, how);
 
     if (s.d > VK_HEAD) {
         cuda_fault(d, VC_EINVAL, "attention: heads of %u, at most %d are possible", s.d, VK_HEAD);
@@ -115,10 +120,10 @@ void cuda_attend(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, co
     s.o = heads(o);
     s.o.adds = 0;
     s.lse = lse->data;
-    if (bias) {
-        s.bias = bias->data;
+    if (how->bias) {
+        s.bias = how->bias->data;
         for (int i = 0; i < 4; i++)
-            s.bias_stride[i] = bias->stride[i];
+            s.bias_stride[i] = how->bias->stride[i];
     }
     cuda_ok(d, vk_attend(d->stream, &s), "attention");
 }
@@ -126,9 +131,9 @@ void cuda_attend(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, co
 void cuda_attend_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
                       const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
                       const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
-                      const vt_tensor *kv_len, float scale)
+                      const vt_attn *how)
 {
-    vk_attend_args s = attend_args(q, k, v, kv_len, scale);
+    vk_attend_args s = attend_args(q, k, v, how);
 
     s.o = heads(o);
     s.dout = heads(dout);

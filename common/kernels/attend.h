@@ -63,6 +63,14 @@ VK_HD uint32_t vk_keys(const vk_attend_args *s, uint32_t b)
     return s->kv_len ? (uint32_t)s->kv_len[b] : s->sk;
 }
 
+/* Of them, those that query i sees. */
+VK_HD uint32_t vk_keys_seen(const vk_attend_args *s, uint32_t b, uint32_t i)
+{
+    uint32_t keys = vk_keys(s, b), end = s->causal ? (i / s->causal + 1) * s->causal : keys;
+
+    return end < keys ? end : keys;
+}
+
 VK_HD float vk_bias_at(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i, uint32_t k)
 {
     const int64_t *st = s->bias_stride;
@@ -73,16 +81,16 @@ VK_HD float vk_bias_at(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t
 VK_HD void vk_attend_row(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i, vk_team t)
 {
     float q[VK_MINE], x[VK_MINE], acc[VK_MINE], most = -INFINITY, sum = 0;
-    uint32_t keys = vk_keys(s, b);
+    uint32_t keys = vk_keys_seen(s, b, i), hk = h / s->shared;
 
     vk_head_load(&s->q, s, b, h, i, t, q);
     VK_EACH_MINE(j, s, t)
         acc[j] = 0;
     for (uint32_t k = 0; k < keys; k++) {
-        vk_head_load(&s->k, s, b, h, k, t, x);
+        vk_head_load(&s->k, s, b, hk, k, t, x);
         float score = vk_head_dot(s, t, q, x) * s->scale + vk_bias_at(s, b, h, i, k);
         float top = fmaxf(most, score), keep = expf(most - top), p = expf(score - top);
-        vk_head_load(&s->v, s, b, h, k, t, x);
+        vk_head_load(&s->v, s, b, hk, k, t, x);
         VK_EACH_MINE(j, s, t)
             acc[j] = acc[j] * keep + p * x[j];
         sum = sum * keep + p;

@@ -214,7 +214,8 @@ typedef struct vk_attend_args {
     const int32_t *kv_len;                     /* [B] or NULL */
     const float *bias;                         /* NULL, or with strides of [B,H,Sq,Sk] */
     int64_t bias_stride[4];
-    uint32_t batch, heads, sq, sk, d;
+    uint32_t batch, heads, shared, sq, sk, d;  /* shared: query heads of a key head */
+    uint32_t causal;                           /* vt_attn's, at most sk */
     float scale;
 } vk_attend_args;
 int vk_attend(void *stream, const vk_attend_args *s);

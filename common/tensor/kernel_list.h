@@ -85,16 +85,16 @@ VT_KERNEL(void, matmul_gelu_grad, (vt_dev *, vt_tensor *dx, const vt_tensor *a,
 VT_KERNEL(void, matmul_bias_grad, (vt_dev *, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
                                    const vt_tensor *x, float beta))
 
-/* lse f32 [B,H,Sq]: natural log-sum-exp of the scaled scores, kept for backward.
- * kv_len int32 [B] or NULL; bias f32 in [B,H,Sq,Sk]'s shape or NULL. q, k, v, bias strided. */
+/* lse f32 [B,H,Sq]: natural log-sum-exp of the scaled scores, kept for backward. how's scale is the
+ * one to use, its bias has [B,H,Sq,Sk]'s shape. q, k, v, bias strided. */
 VT_KERNEL(void, attention, (vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
-                            const vt_tensor *k, const vt_tensor *v, const vt_tensor *kv_len,
-                            const vt_tensor *bias, float scale))
-/* dq, dk, dv (+)=, each may be NULL; all strided, but o, lse and dout packed. */
+                            const vt_tensor *k, const vt_tensor *v, const vt_attn *how))
+/* dq, dk, dv (+)=, each may be NULL; all strided, but o, lse and dout packed. how has a length and
+ * a scale only, k as many heads as q, D is at most 256. */
 VT_KERNEL(void, attention_grad, (vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
                                  const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
                                  const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
-                                 const vt_tensor *kv_len, float scale))
+                                 const vt_attn *how))
 /* y (+)= x turned; sign -1 turns back: the gradient. x, y strided. */
 VT_KERNEL(void, rope, (vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *c,
                        const vt_tensor *s, int64_t begin, float sign))

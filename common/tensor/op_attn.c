@@ -4,6 +4,7 @@
 #include "common/tensor/engine.h"
 
 enum { Q, K, V, KV_LEN, LSE, INPUTS };
+enum { WIDEST = 512, WIDEST_GRAD = 256 };      /* heads */
 
 /* Scores and their product with v: 2 matmuls forward; backward scores again, and 4 gradients. */
 static void count_flops(vt_ctx *g, const vt_tensor *q, const vt_tensor *k, int matmuls)
@@ -15,85 +16,89 @@ static void attention_grad(vt_ctx *g, const vt_node *n)
 {
     vt_tensor *const *in = n->in;
     vt_tensor *dq = vt_grad(g, in[Q]), *dk = vt_grad(g, in[K]), *dv = vt_grad(g, in[V]);
+    const vt_attn how = { .kv_len = in[KV_LEN], .scale = n->f[0] };
 
     count_flops(g, in[Q], in[K], 5);
     VT_RUN_HEAVY(g, attention_grad, dq, dk, dv, n->out->grad, in[Q], in[K], in[V], n->out, in[LSE],
-           in[KV_LEN], n->f[0]);
+                 &how);
 }
 
-static const char *wrong(const vt_tensor *q, const vt_tensor *k, const vt_tensor *v,
-                         const vt_tensor *kv_len)
+static const char *wrong_shape(const vt_tensor *q, const vt_tensor *k, const vt_tensor *v)
 {
     if (q->nd != 4 || k->nd != 4 || !vt_same_shape(k, v))
-        return "q must be [B,Sq,H,D], k and v equal [B,Sk,H,D]";
-    if (q->dim[0] != k->dim[0] || q->dim[2] != k->dim[2] || q->dim[3] != k->dim[3])
-        return "batch, heads or head sizes differ";
-    if (q->dim[3] % 8 || q->dim[3] > 256)
-        return "the head size must be a multiple of 8, at most 256";
+        return "q must be [B,Sq,H,D], k and v equal [B,Sk,K,D]";
+    if (q->dim[0] != k->dim[0] || q->dim[3] != k->dim[3])
+        return "batch or head sizes differ";
+    if (k->dim[2] < 1 || q->dim[2] % k->dim[2])
+        return "the query heads must be a multiple of the key heads";
+    if (q->dim[3] % 8 || q->dim[3] > WIDEST)
+        return "the head size must be a multiple of 8, at most 512";
     if (q->dtype > VC_BF16 || k->dtype != q->dtype || v->dtype != q->dtype)
         return "q, k and v must have one type, f32 or bf16";
-    if (kv_len && (kv_len->dtype != VC_I32 || kv_len->nd != 1 || kv_len->dim[0] != q->dim[0] ||
-                   !vt_packed(kv_len) || (kv_len->buf && kv_len->buf->refs <= 0)))
-        return "kv_len must be i32 [B], and not given back yet";
     return NULL;
 }
 
-static vt_tensor *attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v,
-                            const vt_tensor *bias, vt_tensor *kv_len, float scale)
+static const char *wrong(const vt_tensor *q, const vt_tensor *k, const vt_tensor *v,
+                         const vt_attn *how)
 {
-    vt_tensor *in[INPUTS] = { q, k, v, kv_len, NULL };
+    const vt_tensor *len = how->kv_len, *bias = how->bias;
+    const char *why = wrong_shape(q, k, v);
 
+    if (why)
+        return why;
+    const vt_tensor scores = { .nd = 4, .dim = { q->dim[0], q->dim[2], q->dim[1], k->dim[1] } };
+    if (len && (len->dtype != VC_I32 || len->nd != 1 || len->dim[0] != q->dim[0] ||
+                !vt_packed(len) || (len->buf && len->buf->refs <= 0)))
+        return "kv_len must be i32 [B], and not given back yet";
+    if (bias && (bias->dtype != VC_F32 || !vt_broadcasts(bias, &scores) ||
+                 vt_last(bias) != k->dim[1]))
+        return "the bias must be f32, broadcast to [B,H,Sq,Sk] and have Sk columns";
+    if (how->causal < 0)
+        return "a causal run is negative";
+    if (!q->needs_grad && !k->needs_grad && !v->needs_grad && !(bias && bias->needs_grad))
+        return NULL;
+    if (bias || how->causal)
+        return "it has no gradient with a bias or a causal mask";
+    if (q->dim[2] != k->dim[2] || q->dim[3] > WIDEST_GRAD)
+        return "it has no gradient with fewer key heads than query heads, or heads above 256";
+    return NULL;
+}
+
+vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const vt_attn *how)
+{
+    vt_attn h = how ? *how : (vt_attn){ 0 };
+    vt_tensor *in[INPUTS] = { q, k, v, h.kv_len, NULL }, *said[] = { q, k, v, h.bias, h.kv_len };
+    int n = h.kv_len ? 5 : h.bias ? 4 : 3;
+
+    if (!vt_ok(g, "attention", 3, in) || (h.bias && !vt_ok(g, "attention", 1, &h.bias)))
+        return NULL;
+    const char *why = wrong(q, k, v, &h);
+    if (why)
+        return vt_bad(g, "attention", why, n, said);
     for (int i = Q; i <= V; i++)
         if (!(in[i] = vt_rows_packed(g, in[i])))
             return NULL;
-    if (scale == 0.0f)
-        scale = 1.0f / sqrtf((float)q->dim[3]);
+    const vt_tensor scores = { .nd = 4, .dim = { q->dim[0], q->dim[2], q->dim[1], k->dim[1] } };
+    vt_tensor bias;
+    if (h.bias) {
+        if (!(h.bias = vt_rows_packed(g, h.bias)))
+            return NULL;
+        bias = vt_expand(h.bias, &scores);
+        h.bias = &bias;
+    }
+    if (h.scale == 0.0f)
+        h.scale = 1.0f / sqrtf((float)q->dim[3]);
     vt_tensor *o = vt_new_like(g, q);
-    in[LSE] = vt_new(g, VC_F32, 3, (int64_t[]){ q->dim[0], q->dim[2], q->dim[1] });
+    in[LSE] = vt_new(g, VC_F32, 3, scores.dim);
     if (!o || !in[LSE])
         return NULL;
     count_flops(g, q, k, 2);
-    VT_RUN_HEAVY(g, attention, o, in[LSE], in[Q], in[K], in[V], kv_len, bias, scale);
+    VT_RUN_HEAVY(g, attention, o, in[LSE], in[Q], in[K], in[V], &h);
     vt_node *node;
     o = vt_record(g, o, "attention", attention_grad, INPUTS, in, (1u << INPUTS) - 1, true, &node);
     if (node)
-        node->f[0] = scale;
+        node->f[0] = h.scale;
     return o;
-}
-
-vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
-                        float scale)
-{
-    vt_tensor *in[] = { q, k, v, kv_len };
-
-    if (!vt_ok(g, "attention", 3, in))
-        return NULL;
-    const char *why = wrong(q, k, v, kv_len);
-    if (why)
-        return vt_bad(g, "attention", why, 4, in);
-    return attention(g, q, k, v, NULL, kv_len, scale);
-}
-
-vt_tensor *vt_attention_biased(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v,
-                               vt_tensor *bias, vt_tensor *kv_len, float scale)
-{
-    vt_tensor *in[] = { q, k, v, bias };
-
-    if (!vt_ok(g, "attention_biased", 4, in))
-        return NULL;
-    const char *why = wrong(q, k, v, kv_len);
-    if (why)
-        return vt_bad(g, "attention_biased", why, 4, in);
-    const vt_tensor scores = { .nd = 4, .dim = { q->dim[0], q->dim[2], q->dim[1], k->dim[1] } };
-    if (bias->dtype != VC_F32 || !vt_broadcasts(bias, &scores) || vt_last(bias) != k->dim[1])
-        return vt_bad(g, "attention_biased", "the bias must be f32, broadcast to [B,H,Sq,Sk] and "
-                      "have Sk columns", 4, in);
-    if (q->needs_grad || k->needs_grad || v->needs_grad || bias->needs_grad)
-        return vt_bad(g, "attention_biased", "it has no gradient", 4, in);
-    if (!(bias = vt_rows_packed(g, bias)))
-        return NULL;
-    const vt_tensor e = vt_expand(bias, &scores);
-    return attention(g, q, k, v, &e, kv_len, scale);
 }
 
 static void rope_grad(vt_ctx *g, const vt_node *n)

@@ -117,15 +117,20 @@ vt_tensor *vt_feed_forward(vt_ctx *g, vt_tensor *x, const vt_lin *up, const vt_l
 
 /* ---- attention and positions (op_attn.c) ---- */
 
-/* softmax(scale * q k' ) v, flash form, never S x S in memory. q [B,Sq,H,D], k, v [B,Sk,H,D];
- * scale 0: 1/sqrt(D). kv_len: int32 [B] valid keys each (1..Sk), or NULL for all; queries are not
- * masked. -> [B,Sq,H,D]. D a multiple of 8, at most 256. */
-vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
-                        float scale);
-/* softmax(scale * q k' + bias) v. bias f32, finite, broadcasts to [B,H,Sq,Sk]; its last axis is Sk.
- * (no gradient) */
-vt_tensor *vt_attention_biased(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v,
-                               vt_tensor *bias, vt_tensor *kv_len, float scale);
+/* What attention's scores are scaled by, what is added to them and what is left out of them. All
+ * zeros: every query sees every key, and the scale is 1/sqrt(D). */
+typedef struct vt_attn {
+    vt_tensor *kv_len;          /* i32 [B]: sample b has kv_len[b] keys, 1..Sk; NULL: all */
+    vt_tensor *bias;            /* f32, finite, broadcasts to [B,H,Sq,Sk], last axis Sk; or NULL */
+    int64_t causal;             /* n > 0: query i sees the keys before the end of its own run of n:
+                                 * 1 is a text's mask, H*W a video's by frames */
+    float scale;                /* 0: 1/sqrt(D) */
+} vt_attn;
+/* softmax(scale * q k' + bias) v over the keys that a query sees, flash form, never S x S in memory.
+ * q [B,Sq,H,D], k, v [B,Sk,K,D] with H a multiple of K: each key head serves H/K query heads that
+ * follow one another. how NULL: all zeros. -> [B,Sq,H,D]. D a multiple of 8, at most 512. With a
+ * bias, causal, fewer key heads than query heads, or D above 256: (no gradient). */
+vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const vt_attn *how);
 /* Interleaved-pair rotation (RoFormer): pair j of the last axis of x [B,N,H,D] turns by the angle
  * with cos[n,j], sin[n,j] (f32 [N', D/2]): (a,b) -> (a cos - b sin, b cos + a sin); tokens
  * begin..begin+N'-1 turn, the others stay. */

@@ -281,7 +281,7 @@ static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *
     vt_tensor *q = heads(g, c, vt_linear(g, y, &w->q));
     vt_tensor *k = heads(g, c, vt_linear(g, y, &w->k));
     vt_tensor *v = heads(g, c, vt_linear(g, y, &w->v));
-    vt_tensor *o = vt_attention_biased(g, q, k, v, bias, NULL, 1.0f);
+    vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .bias = bias, .scale = 1.0f });
     o = vt_reshape(g, o, 3, (int64_t[]){ 1, -1, c->heads * c->head });
     return vt_add(g, x, vt_linear(g, o, &w->o));
 }

@@ -120,8 +120,8 @@ static void once(vt_ctx *g, const row *r, vt_tensor *const t[MOST])
 {
     switch (r->kind) {
     case PRODUCT: vt_linear(g, t[0], &(vt_lin){ .w = t[1] }); break;
-    case ATTENTION: vt_attention(g, t[0], t[1], t[2], NULL, 0); break;
-    case BACKWARD: vt_backward(g, vt_sum(g, vt_attention(g, t[0], t[1], t[2], NULL, 0))); break;
+    case ATTENTION: vt_attention(g, t[0], t[1], t[2], NULL); break;
+    case BACKWARD: vt_backward(g, vt_sum(g, vt_attention(g, t[0], t[1], t[2], NULL))); break;
     case CONV:
         vt_conv3d(g, t[0], t[1], NULL, &(vt_conv){ { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, NULL });
         break;

@@ -211,7 +211,8 @@ typedef struct at {
 static void run_forward(void *arg, vt_dev *d)
 {
     at *x = arg;
-    x->b->be->attention(d, &x->o, &x->lse, &x->q, &x->k, &x->v, NULL, NULL, x->scale);
+    x->b->be->attention(d, &x->o, &x->lse, &x->q, &x->k, &x->v,
+                        &(vt_attn){ .scale = x->scale });
 }
 
 static void run_backward(void *arg, vt_dev *d)
@@ -220,7 +221,7 @@ static void run_backward(void *arg, vt_dev *d)
     for (int i = 0; i < 3; i++)
         x->empty[i].empty = true;
     x->b->be->attention_grad(d, &x->dq, &x->dk, &x->dv, &x->dout, &x->q, &x->k, &x->v, &x->o,
-                             &x->lse, NULL, x->scale);
+                             &x->lse, &(vt_attn){ .scale = x->scale });
 }
 
 static void bench_attention(const bench *b, int64_t h, int64_t s, int64_t d, vc_dtype t)

@@ -336,6 +336,7 @@ static void run_teams(vt_dev *d, vt_tensor *const *t, double *sum)
     const vt_backend *be = &host_backend;
     vt_tensor *x = t[0], *dy = t[1], *y = t[2], *dx = t[3], *stats = t[4];
     vt_tensor q = *x, k = *dy, v = *x, o = *y, dq = *dx, dk = *t[5], dv = *t[6], lse = *t[7];
+    const vt_attn how = { .scale = 0.125f };
     vt_tensor *four[] = { &q, &k, &v, &o, &dq, &dk, &dv };
 
     *sum = be->sumsq(d, x);
@@ -351,8 +352,8 @@ static void run_teams(vt_dev *d, vt_tensor *const *t, double *sum)
             four[i]->dim[j] = j == 3 ? x->dim[1] : j == 1 ? x->dim[0] : 1;
         }
     }
-    be->attention(d, &o, &lse, &q, &k, &v, NULL, NULL, 0.125f);
-    be->attention_grad(d, &dq, &dk, &dv, &k, &q, &k, &v, &o, &lse, NULL, 0.125f);
+    be->attention(d, &o, &lse, &q, &k, &v, &how);
+    be->attention_grad(d, &dq, &dk, &dv, &k, &q, &k, &v, &o, &lse, &how);
 }
 
 static void test_teams(void **state)

@@ -46,7 +46,7 @@ static void run_layer(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tenso
         y[i] = vt_layer_norm_modulate(g, in[i], w->norm_w, w->norm_b, e[0], e[1], 1e-5f);
     x = vt_concat(g, 1, 2, (vt_tensor *[]){ y[1], y[0] });
     x = vt_attention(g, heads(g, vt_linear(g, x, &w->q)), heads(g, vt_linear(g, x, &w->k)),
-                     heads(g, vt_linear(g, x, &w->v)), NULL, 0);
+                     heads(g, vt_linear(g, x, &w->v)), NULL);
     x = vt_linear(g, vt_reshape(g, x, 3, (int64_t[]){ BATCH, -1, WIDTH }), &w->out);
     x = vt_feed_forward(g, x, &w->up, &w->down);
     out[0] = vt_gated_add(g, in[0], vt_slice(g, x, 1, TEXT, TEXT + TOKENS), e[2]);

@@ -234,16 +234,19 @@ int64_t ref_attention(double *y, const double *const *x, const op_args *a)
     const int64_t *q = a->s[0].dim, *k = a->s[1].dim;
     int64_t h = q[2], d = q[3], n = op_count(&a->s[0]);
     double scale = a->c->arg[0] != 0 ? a->c->arg[0] : 1 / sqrt((double)d);
+    int64_t run = (int64_t)a->c->arg[4], shared = h / k[2];
     op_shape scores = { 4, { q[0], h, q[1], k[1] } };
     double *p = malloc((size_t)k[1] * sizeof *p);
 
     for (int64_t i = 0; y && i < n / d; i++) {
         int64_t head = i % h, b = i / h / q[1];
         int64_t len = a->c->arg[1] != 0 ? (int64_t)a->c->arg[1 + b] : k[1];
-        int64_t row = (b * h + head) * q[1] + i / h % q[1];
+        int64_t at = i / h % q[1], row = (b * h + head) * q[1] + at;
+        if (run && (at / run + 1) * run < len)
+            len = (at / run + 1) * run;
         double most = -INFINITY, sum = 0;
         for (int64_t j = 0; j < len; j++) {
-            p[j] = scale * dot(x[0] + i * d, x[1] + ((b * k[1] + j) * h + head) * d, d);
+            p[j] = scale * dot(x[0] + i * d, x[1] + ((b * k[1] + j) * k[2] + head / shared) * d, d);
             if (a->n > 3)
                 p[j] += x[3][met(&scores, &a->s[3], row * k[1] + j)];
             most = fmax(most, p[j]);
@@ -253,7 +256,7 @@ int64_t ref_attention(double *y, const double *const *x, const op_args *a)
         for (int64_t e = 0; e < d; e++) {
             y[i * d + e] = 0;
             for (int64_t j = 0; j < len; j++)
-                y[i * d + e] += p[j] / sum * x[2][((b * k[1] + j) * h + head) * d + e];
+                y[i * d + e] += p[j] / sum * x[2][((b * k[1] + j) * k[2] + head / shared) * d + e];
         }
     }
     free(p);

@@ -12,21 +12,31 @@ typedef struct at_case {
     bool head_first;                          /* [B,H,S,D] in memory instead of [B,S,H,D] */
     int32_t kv_len[2];                        /* 0: no kv_len */
     float size;                               /* of the queries: large ones make a peaked softmax */
+    int64_t shared, causal;                   /* query heads of a key head; vt_attn's */
 } at_case;
 static const at_case at_cases[] = {
-    { 1, 1, 1, 1, 8, VC_F32, 0, 0, { 0 }, 1 },
-    { 1, 2, 3, 7, 16, VC_F32, 0, 0, { 0 }, 1 },
-    { 2, 3, 17, 33, 24, VC_F32, 8, 0, { 33, 1 }, 1 },
-    { 1, 2, 65, 65, 64, VC_F32, 0, 1, { 0 }, 4 },
-    { 2, 1, 100, 300, 40, VC_F32, 3, 1, { 257, 96 }, 1 },
-    { 1, 1, 300, 97, 32, VC_F32, 0, 0, { 0 }, 30 },
-    { 1, 1, 260, 520, 128, VC_F32, 0, 0, { 0 }, 1 },
-    { 1, 1, 33, 40, 256, VC_F32, 0, 0, { 0 }, 1 },
-    { 1, 5, 33, 200, 16, VC_F32, 0, 0, { 0 }, 1 },          /* more heads than threads, unevenly */
-    { 1, 1, 1, 9, 8, VC_BF16, 0, 0, { 0 }, 1 },
-    { 2, 2, 33, 65, 40, VC_BF16, 8, 0, { 17, 65 }, 1 },
-    { 1, 1, 300, 270, 64, VC_BF16, 0, 1, { 0 }, 2 },
-    { 1, 2, 65, 31, 72, VC_BF16, 4, 0, { 0 }, 8 },
+    { 1, 1, 1, 1, 8, VC_F32, 0, 0, { 0 }, 1, 1, 0 },
+    { 1, 2, 3, 7, 16, VC_F32, 0, 0, { 0 }, 1, 1, 0 },
+    { 2, 3, 17, 33, 24, VC_F32, 8, 0, { 33, 1 }, 1, 1, 0 },
+    { 1, 2, 65, 65, 64, VC_F32, 0, 1, { 0 }, 4, 1, 0 },
+    { 2, 1, 100, 300, 40, VC_F32, 3, 1, { 257, 96 }, 1, 1, 0 },
+    { 1, 1, 300, 97, 32, VC_F32, 0, 0, { 0 }, 30, 1, 0 },
+    { 1, 1, 260, 520, 128, VC_F32, 0, 0, { 0 }, 1, 1, 0 },
+    { 1, 1, 33, 40, 256, VC_F32, 0, 0, { 0 }, 1, 1, 0 },
+    { 1, 5, 33, 200, 16, VC_F32, 0, 0, { 0 }, 1, 1, 0 },          /* more heads than threads, unevenly */
+    { 1, 1, 1, 9, 8, VC_BF16, 0, 0, { 0 }, 1, 1, 0 },
+    { 2, 2, 33, 65, 40, VC_BF16, 8, 0, { 17, 65 }, 1, 1, 0 },
+    { 1, 1, 300, 270, 64, VC_BF16, 0, 1, { 0 }, 2, 1, 0 },
+    { 1, 2, 65, 31, 72, VC_BF16, 4, 0, { 0 }, 8, 1, 0 },
+};
+/* Those without a gradient: texts, a video by frames, wide heads. */
+static const at_case at_forward_cases[] = {
+    { 2, 6, 100, 100, 40, VC_F32, 3, 1, { 97, 5 }, 1, 6, 1 },
+    { 2, 4, 130, 300, 64, VC_BF16, 0, 0, { 300, 180 }, 1, 2, 1 },
+    { 1, 3, 300, 300, 16, VC_F32, 0, 0, { 0 }, 4, 1, 1 },
+    { 1, 1, 290, 290, 512, VC_F32, 0, 0, { 0 }, 1, 1, 58 },
+    { 2, 2, 97, 270, 512, VC_BF16, 8, 0, { 270, 31 }, 1, 1, 0 },
+    { 1, 14, 33, 520, 128, VC_F32, 0, 0, { 0 }, 1, 7, 0 },
 };
 
 typedef struct at_data {
@@ -38,7 +48,7 @@ static at_data at_make(const at_case *c)
 {
     static const int head_first[] = { 0, 2, 1, 3 };
     const int *order = c->head_first ? head_first : NULL;
-    const int64_t q[] = { c->b, c->sq, c->h, c->d }, k[] = { c->b, c->sk, c->h, c->d };
+    const int64_t q[] = { c->b, c->sq, c->h, c->d }, k[] = { c->b, c->sk, c->h / c->shared, c->d };
     kd_rng r = { 11 };
     at_data d = { .scale = 1 / sqrtf((float)c->d) };
     vt_tensor **at[] = { &d.q, &d.o, &d.dout, &d.dq, &d.k, &d.v, &d.dk, &d.dv };
@@ -67,13 +77,17 @@ static void at_free(at_data *d)
 
 static void at_forward(const kd_dev *d, const at_data *t)
 {
-    d->be->attention(d->dev, t->o, t->lse, t->q, t->k, t->v, t->kv_len, NULL, t->scale);
+    const vt_attn how = { .kv_len = t->kv_len, .scale = t->scale };
+
+    d->be->attention(d->dev, t->o, t->lse, t->q, t->k, t->v, &how);
 }
 
 static void at_backward(const kd_dev *d, const at_data *t)
 {
+    const vt_attn how = { .kv_len = t->kv_len, .scale = t->scale };
+
     d->be->attention_grad(d->dev, t->dq, t->dk, t->dv, t->dout, t->q, t->k, t->v, t->o, t->lse,
-                          t->kv_len, t->scale);
+                          &how);
 }
 
 /* One head in f64: [S][D] each, P [Sq][Sk], lse [Sq]. */
@@ -245,21 +259,23 @@ static vt_tensor at_bias(const at_case *c, const vt_tensor *line)
     return e;
 }
 
-/* Query i of a head: its output row and log-sum-exp. */
+/* Query i of a head: its output row and log-sum-exp. bias may be NULL. */
 static double at_biased_query(const at_case *c, const at_data *t, const vt_tensor *bias, int64_t b,
                               int64_t h, int64_t i, double *o)
 {
-    int64_t keys = c->kv_len[0] ? c->kv_len[b] : c->sk;
+    int64_t keys = c->kv_len[0] ? c->kv_len[b] : c->sk, hk = h / c->shared;
     double sum = 0;
 
+    if (c->causal && (i / c->causal + 1) * c->causal < keys)
+        keys = (i / c->causal + 1) * c->causal;
     memset(o, 0, (size_t)c->d * sizeof *o);
     for (int64_t j = 0; j < keys; j++) {
-        double s = kd_at(bias, b, h, i, j), p;
+        double s = bias ? kd_at(bias, b, h, i, j) : 0, p;
         for (int64_t e = 0; e < c->d; e++)
-            s += t->scale * kd_at(t->q, b, i, h, e) * kd_at(t->k, b, j, h, e);
+            s += t->scale * kd_at(t->q, b, i, h, e) * kd_at(t->k, b, j, hk, e);
         sum += p = exp(s);
         for (int64_t e = 0; e < c->d; e++)
-            o[e] += p * kd_at(t->v, b, j, h, e);
+            o[e] += p * kd_at(t->v, b, j, hk, e);
     }
     for (int64_t e = 0; e < c->d; e++)
         o[e] /= sum;
@@ -267,11 +283,10 @@ static double at_biased_query(const at_case *c, const at_data *t, const vt_tenso
 }
 
 /* Every eleventh query and the last: q of size 1, so that exp needs no maximum. */
-static void at_biased_check(const char *set, size_t row, const at_data *t, const vt_tensor *bias,
-                            double tol)
+static void at_biased_check(const char *set, size_t row, const at_case *c, const at_data *t,
+                            const vt_tensor *bias, double tol)
 {
-    const at_case *c = &at_cases[row];
-    double o[256];
+    double o[512];
 
     for (int64_t u = 0; u < c->b * c->h * c->sq; u++) {
         int64_t i = u % c->sq, h = u / c->sq % c->h, b = u / c->sq / c->h;
@@ -303,8 +318,32 @@ TEST(attention_with_a_bias)
         EACH_SET(s) {
             kd_dev d = kd_open(*s, 3);
             kd_fill(t.o, NAN);
-            d.be->attention(d.dev, t.o, t.lse, t.q, t.k, t.v, t.kv_len, &bias, t.scale);
-            at_biased_check(*s, i, &t, &bias, at_tolerance(&d, c));
+            d.be->attention(d.dev, t.o, t.lse, t.q, t.k, t.v,
+                            &(vt_attn){ t.kv_len, &bias, 0, t.scale });
+            at_biased_check(*s, i, c, &t, &bias, at_tolerance(&d, c));
+            kd_close(&d);
+        }
+        kd_free(line);
+        at_free(&t);
+    }
+}
+
+/* With fewer key heads, a causal mask or wide heads, on every set; with no bias and with one. */
+TEST(attention_without_a_gradient)
+{
+    (void)state;
+    for (size_t i = 0; i < 2 * COUNT(at_forward_cases); i++) {
+        const at_case *c = &at_forward_cases[i / 2];
+        at_data t = at_make(c);
+        kd_rng r = { 6 };
+        vt_tensor *line = kd_tensor(&r, VC_F32, 2, (int64_t[]){ c->h, c->sq + c->sk - 1 }, 0, NULL);
+        vt_tensor bias = at_bias(c, line), *some = i % 2 ? &bias : NULL;
+        EACH_SET(s) {
+            kd_dev d = kd_open(*s, 3);
+            kd_fill(t.o, NAN);
+            d.be->attention(d.dev, t.o, t.lse, t.q, t.k, t.v,
+                            &(vt_attn){ t.kv_len, some, c->causal, t.scale });
+            at_biased_check(*s, i, c, &t, some, at_tolerance(&d, c));
             kd_close(&d);
         }
         kd_free(line);
@@ -343,10 +382,9 @@ TEST(attention_only_some_gradients)
         at_forward(&d, &a);
         at_forward(&d, &b);
         at_backward(&d, &a);
-        d.be->attention_grad(d.dev, b.dq, NULL, NULL, b.dout, b.q, b.k, b.v, b.o, b.lse, NULL,
-                             b.scale);
-        d.be->attention_grad(d.dev, NULL, b.dk, b.dv, b.dout, b.q, b.k, b.v, b.o, b.lse, NULL,
-                             b.scale);
+        const vt_attn how = { .scale = b.scale };
+        d.be->attention_grad(d.dev, b.dq, NULL, NULL, b.dout, b.q, b.k, b.v, b.o, b.lse, &how);
+        d.be->attention_grad(d.dev, NULL, b.dk, b.dv, b.dout, b.q, b.k, b.v, b.o, b.lse, &how);
         assert_memory_equal(a.dq->data, b.dq->data, kd_bytes(a.dq));
         assert_memory_equal(a.dk->data, b.dk->data, kd_bytes(a.dk));
         assert_memory_equal(a.dv->data, b.dv->data, kd_bytes(a.dv));
@@ -361,6 +399,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_against_f64),
         cmocka_unit_test(attention_with_a_bias),
+        cmocka_unit_test(attention_without_a_gradient),
         cmocka_unit_test(attention_repeats_its_bits),
         cmocka_unit_test(attention_only_some_gradients),
     };

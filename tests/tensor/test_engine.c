@@ -96,7 +96,7 @@ static void test_first_failure_sticks(void **state)
     assert_null(c);
     assert_true(vt_failed(g));
     assert_null(vt_silu(g, c));
-    assert_null(vt_attention(g, c, c, c, NULL, 0));           /* another failure: not the first */
+    assert_null(vt_attention(g, c, c, c, NULL));              /* another failure: not the first */
     assert_null(vt_add(g, a, a));
     vt_tensor *out[2] = { a, a };
     vt_chunk(g, a, 1, 2, out);
@@ -155,7 +155,7 @@ static vt_tensor *bad_loss(vt_ctx *g, vt_tensor *x)
 static vt_tensor *bad_heads(vt_ctx *g, vt_tensor *x)
 {
     vt_tensor *q = vt_reshape(g, x, 4, (int64_t[]){ 1, 3, 1, 4 });
-    return vt_attention(g, q, q, q, NULL, 0);
+    return vt_attention(g, q, q, q, NULL);
 }
 static vt_tensor *bad_outside(vt_ctx *g, vt_tensor *x)
 {
@@ -180,7 +180,7 @@ static void test_messages(void **state)
         { bad_missing, VC_EFAIL, "add: operand 2 is missing" },
         { bad_memory, VC_ENOMEM, "[8192,8192] f32 needs 268435456 bytes" },
         { bad_loss, VC_EINVAL, "backward: the loss must be one f32 value: [3,4] f32" },
-        { bad_heads, VC_EINVAL, "attention: the head size must be a multiple of 8, at most 256" },
+        { bad_heads, VC_EINVAL, "attention: the head size must be a multiple of 8, at most 512" },
         { bad_outside, VC_ENUMERIC, "sigma is 2.5 at row 3" },
     };
     vt_ctx *g = em_context(VC_F32);

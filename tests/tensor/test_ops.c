@@ -85,13 +85,14 @@ static vt_tensor *chunk(vt_ctx *g, vt_tensor *const *x, const op_args *a)
 static vt_tensor *attention(vt_ctx *g, vt_tensor *const *x, const op_args *a)
 {
     vt_tensor *len = NULL;
+    vt_attn how = { .bias = OPT(3), .causal = (int64_t)a->c->arg[4], .scale = ARG(0) };
 
     if (a->c->arg[1] != 0) {
         int32_t n[4] = { (int32_t)a->c->arg[1], (int32_t)a->c->arg[2], (int32_t)a->c->arg[3] };
         len = vt_from_host(g, VC_I32, 1, &a->s[0].dim[0], n, VC_I32);
     }
-    return a->n > 3 ? vt_attention_biased(g, x[0], x[1], x[2], x[3], len, ARG(0))
-                    : vt_attention(g, x[0], x[1], x[2], len, ARG(0));
+    how.kv_len = len;
+    return vt_attention(g, x[0], x[1], x[2], &how);
 }
 
 static vt_tensor *embedding(vt_ctx *g, vt_tensor *const *x, const op_args *a)
@@ -259,6 +260,21 @@ static const op_case cases[] = {
     { "attention biased: per key", attention, ref_attention,
       { "3 6 2 16", "3 11 2 16", "3 11 2 16", "3 1 1 11" }, SOFT, { 0, 11, 1, 6 }, .weights = 8,
       .fixed = 15 },
+    { "attention causal", attention, ref_attention, { "2 17 3 32", "2 17 3 32", "2 17 3 32" }, SOFT,
+      { 0, 0, 0, 0, 1 }, .fixed = 7 },
+    { "attention causal: blocks", attention, ref_attention,
+      { "1 300 1 16", "1 600 1 16", "1 600 1 16" }, SOFT, { 0, 0, 0, 0, 1 }, .fixed = 7 },
+    { "attention causal: frames, lengths", attention, ref_attention,
+      { "3 110 2 8", "3 110 2 8", "3 110 2 8" }, SOFT, { 0, 110, 1, 40, 23 }, .fixed = 7 },
+    { "attention causal: a run longer than the keys", attention, ref_attention,
+      { "1 9 1 8", "1 5 1 8", "1 5 1 8" }, SOFT, { 0, 0, 0, 0, 5e9 }, .fixed = 7 },
+    { "attention causal: fewer key heads, bias", attention, ref_attention,
+      { "2 40 6 16", "2 40 2 16", "2 40 2 16", "6 40 40" }, SOFT, { 0.3, 33, 40, 0, 1 },
+      .weights = 8, .fixed = 15 },
+    { "attention: fewer key heads", attention, ref_attention,
+      { "2 130 7 32", "2 99 1 32", "2 99 1 32" }, SOFT, .fixed = 7 },
+    { "attention: head 512", attention, ref_attention, { "1 35 1 512", "1 41 1 512", "1 41 1 512" },
+      SOFT, .fixed = 7 },
     { "rope", rope, ref_rope, { "2 5 3 8", "5 4", "5 4" }, CHAIN, .weights = 6, .fixed = 6 },
     { "rope: part", rope, ref_rope, { "2 9 3 18", "4 9", "4 9" }, CHAIN, { 3 }, .weights = 6,
       .fixed = 6 },
@@ -489,28 +505,44 @@ static void test_forward_only(void **state)
     vt_tensor *odd = vt_param_new(g, VC_F32, 3, wide, NULL, VC_F32, false, NULL);
     vt_tensor *half = vt_param_new(g, VC_BF16, 1, (int64_t[]){ 4 }, NULL, VC_BF16, false, NULL);
     assert_int_equal(vt_param_train(g, b, VC_F32, NULL), 0);
-    for (int i = 0; i < 11; i++) {
+    vt_tensor *train[3];
+    for (int k = 0; k < 3; k++) {
+        const int64_t n[] = { 64, 264, 520 };
+        train[k] = vt_param_new(g, VC_F32, 1, &n[k], NULL, VC_F32, false, NULL);
+        assert_int_equal(vt_param_train(g, train[k], VC_F32, NULL), 0);
+    }
+    for (int i = 0; i < 16; i++) {
         static const char *const says[] = {
-            "attention_biased: it has no gradient", "distances: it has no gradient",
+            "attention: it has no gradient with a bias", "distances: it has no gradient",
             "embedding: it has no gradient", "have Sk columns: ", "have Sk columns: ",
-            "attention_biased: operand 4 is missing", "x must be [..,Sq+Sk-1]",
+            "attention: a causal run is negative", "x must be [..,Sq+Sk-1]",
             "x must be [..,Sq+Sk-1]", "embedding: operand 2 is missing", "packed [V,D], ids i32",
             "packed [V,D], ids i32",               /* what follows a failure says nothing */
+            "a bias or a causal mask: ", "fewer key heads than query heads", "heads above 256",
+            "must be a multiple of the key heads", "at most 512",
         };
         vt_step_begin(g, VT_RECORD);
         vt_tensor *bias = vt_reshape(g, b, 3, (int64_t[]){ 2, 1, 4 });
         vt_tensor *id = vt_from_host(g, VC_I32, 1, (int64_t[]){ 1 }, &(int32_t){ 0 }, VC_I32);
-        vt_tensor *y = i == 0 ? vt_attention_biased(g, w, w, w, bias, NULL, 1)
+        vt_tensor *one = vt_slice(g, w, 2, 0, 1), *heads[3];
+        for (int k = 0; k < 3; k++)
+            heads[k] = vt_reshape(g, train[k], 4, k ? (int64_t[]){ 1, 1, 1, -1 } : shape);
+        vt_tensor *y = i == 0 ? vt_attention(g, w, w, w, &(vt_attn){ .bias = bias })
                      : i == 1 ? vt_distances(g, b, 2)
                      : i == 2 ? vt_embedding(g, b, id)
-                     : i == 3 ? vt_attention_biased(g, w, w, w, odd, NULL, 1)
-                     : i == 4 ? vt_attention_biased(g, w, w, w, half, NULL, 1)
-                     : i == 5 ? vt_attention_biased(g, w, w, w, NULL, NULL, 1)
+                     : i == 3 ? vt_attention(g, w, w, w, &(vt_attn){ .bias = odd })
+                     : i == 4 ? vt_attention(g, w, w, w, &(vt_attn){ .bias = half })
+                     : i == 5 ? vt_attention(g, w, w, w, &(vt_attn){ .causal = -1 })
                      : i == 6 ? vt_distances(g, odd, 6)
                      : i == 7 ? vt_distances(g, odd, 0)
                      : i == 8 ? vt_embedding(g, half, NULL)
                      : i == 9 ? vt_embedding(g, half, id)
-                     : vt_distances(g, vt_embedding(g, half, id), 2);
+                     : i == 10 ? vt_distances(g, vt_embedding(g, half, id), 2)
+                     : i == 11 ? vt_attention(g, heads[0], w, w, &(vt_attn){ .causal = 1 })
+                     : i == 12 ? vt_attention(g, heads[0], one, one, NULL)
+                     : i == 13 ? vt_attention(g, heads[1], heads[1], heads[1], NULL)
+                     : i == 14 ? vt_attention(g, one, w, w, NULL)
+                     : vt_attention(g, heads[2], heads[2], heads[2], NULL);
         assert_null(y);
         assert_int_not_equal(vt_step_end(g, &err), 0);
         if (!strstr(err.text, says[i]))
@@ -520,6 +552,8 @@ static void test_forward_only(void **state)
     vt_param_free(g, b);
     vt_param_free(g, odd);
     vt_param_free(g, half);
+    for (int k = 0; k < 3; k++)
+        vt_param_free(g, train[k]);
     vt_close(g);
 }
 

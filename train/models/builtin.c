@@ -301,7 +301,7 @@ static vt_tensor *attention(vt_ctx *g, const block_arg *a, vt_tensor *h, vt_tens
     vt_tensor *q = heads(g, a->m, h, &a->w->q, a->w->norm_q, at);
     vt_tensor *k = heads(g, a->m, h, &a->w->k, a->w->norm_k, at);
     vt_tensor *v = heads(g, a->m, h, &a->w->v, NULL, at);
-    vt_tensor *o = vt_attention(g, q, k, v, at[KEYS], 0);
+    vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .kv_len = at[KEYS] });
     if (!o) return NULL;
     const int64_t dim[3] = { o->dim[0], o->dim[1], a->m->heads * a->m->head };
     return vt_linear(g, vt_reshape(g, o, 3, dim), &a->w->out);
@@ -350,7 +350,8 @@ static vt_tensor *pool_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor
     const int64_t dim[2] = { c->dim[0], m->heads * m->head };
     vt_tensor *k = vt_reshape(g, c, 4, heads_dim), *first = vt_slice(g, c, 1, 0, 1);
     vt_tensor *q = vt_reshape(g, vt_scale(g, first, 0), 4, query_dim);
-    vt_tensor *mean = vt_reshape(g, vt_attention(g, q, k, k, length, 0), 2, dim);
+    vt_tensor *o = vt_attention(g, q, k, k, &(vt_attn){ .kv_len = length });
+    vt_tensor *mean = vt_reshape(g, o, 2, dim);
     return vt_add(g, mean, vt_reshape(g, first, 2, dim));
 }
 

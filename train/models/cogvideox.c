@@ -470,7 +470,7 @@ static vt_tensor *attention(vt_ctx *g, const block_arg *a, vt_tensor *x, vt_tens
     vt_tensor *q = heads(g, a->m, x, &w->q, w->norm_q_w, w->norm_q_b, turn);
     vt_tensor *k = heads(g, a->m, x, &w->k, w->norm_k_w, w->norm_k_b, turn);
     vt_tensor *v = heads(g, a->m, x, &w->v, NULL, NULL, turn);
-    vt_tensor *o = vt_attention(g, q, k, v, NULL, 0);
+    vt_tensor *o = vt_attention(g, q, k, v, NULL);
     if (!o) return NULL;
     const int64_t dim[3] = { o->dim[0], o->dim[1], width(a->m) };
     return vt_linear(g, vt_reshape(g, o, 3, dim), &w->out);
