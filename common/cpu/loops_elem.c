@@ -140,11 +140,9 @@ void cpu_mul_grad(vt_dev *d, vt_tensor *da, const vt_tensor *dy, const vt_tensor
 
 static void unary(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
 {
-    switch (*(const vt_unary *)arg) {
-    case VT_SILU: r->silu(y, x[0], n); break;
-    case VT_GELU_TANH: r->gelu_tanh(y, x[0], n); break;
-    case VT_GELU_ERF: r->gelu_erf(y, x[0], n); break;
-    }
+#define CASE(with, NAME, name) case VT_##NAME: r->name(y, x[0], n); break;
+    switch (*(const vt_unary *)arg) { VF_UNARIES(CASE, ) }
+#undef CASE
 }
 
 void cpu_unary(vt_dev *d, vt_unary op, vt_tensor *y, const vt_tensor *x)
@@ -155,11 +153,9 @@ void cpu_unary(vt_dev *d, vt_unary op, vt_tensor *y, const vt_tensor *x)
 static void unary_grad(const cpu_rows *r, const void *arg, float *dx, const float *const *x,
                        size_t n)
 {
-    switch (*(const vt_unary *)arg) {
-    case VT_SILU: r->silu_grad(dx, x[0], x[1], n); break;
-    case VT_GELU_TANH: r->gelu_tanh_grad(dx, x[0], x[1], n); break;
-    case VT_GELU_ERF: r->gelu_erf_grad(dx, x[0], x[1], n); break;
-    }
+#define CASE(with, NAME, name) case VT_##NAME: r->name##_grad(dx, x[0], x[1], n); break;
+    switch (*(const vt_unary *)arg) { VF_UNARIES(CASE, ) }
+#undef CASE
 }
 
 void cpu_unary_grad(vt_dev *d, vt_unary op, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *x)

@@ -63,8 +63,9 @@ void cuda_mul_grad(vt_dev *d, vt_tensor *da, const vt_tensor *dy, const vt_tenso
 
 void cuda_unary(vt_dev *d, vt_unary op, vt_tensor *y, const vt_tensor *x)
 {
-    static const vk_element f[] = { [VT_SILU] = VK_SILU, [VT_GELU_TANH] = VK_GELU_TANH,
-                                    [VT_GELU_ERF] = VK_GELU_ERF };
+#define VALUE(with, NAME, name) [VT_##NAME] = VK_##NAME,
+    static const vk_element f[] = { VF_UNARIES(VALUE, ) };
+#undef VALUE
 
     MAP(d, "unary", f[op], (vk_map_args){ 0 }, y, x);
 }
@@ -72,8 +73,9 @@ void cuda_unary(vt_dev *d, vt_unary op, vt_tensor *y, const vt_tensor *x)
 void cuda_unary_grad(vt_dev *d, vt_unary op, vt_tensor *dx, const vt_tensor *dy,
                      const vt_tensor *x)
 {
-    static const vk_element f[] = { [VT_SILU] = VK_SILU_GRAD, [VT_GELU_TANH] = VK_GELU_TANH_GRAD,
-                                    [VT_GELU_ERF] = VK_GELU_ERF_GRAD };
+#define VALUE(with, NAME, name) [VT_##NAME] = VK_##NAME##_GRAD,
+    static const vk_element f[] = { VF_UNARIES(VALUE, ) };
+#undef VALUE
 
     MAP(d, "unary", f[op], (vk_map_args){ .adds = vt_adds(dx) }, dx, dy, x);
     vt_wrote(dx);
@@ -118,9 +120,7 @@ void cuda_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *
     vk_adamw_args s = {
         .w = w->data, .m = m->data, .v = v->data, .type = (int)w->dtype,
         .peak = peak ? peak->data : NULL, .grad = grad->data, .n = vt_count(w),
-        .step = { .decay = 1.0f - a->lr * a->weight_decay, .step = a->lr / a->correct1,
-                  .root = 1.0f / a->correct2, .eps = a->eps, .beta1 = a->beta1,
-                  .beta2 = a->beta2, .grad_scale = a->grad_scale },
+        .step = vt_adamw_numbers(a),
         .draws = { { a->key[0], a->key[1] }, a->step, VC_DRAW_ROUND, a->first / 8 },
     };
     cuda_ok(d, peak ? vk_adamw8(d->stream, &s) : vk_adamw(d->stream, &s), "adamw");

@@ -15,6 +15,9 @@ extern "C" {
 
 /* ---- element by element: y (+)= f(x[0], x[1], ..; a[0], a[1]) ---- */
 
+#define VK_UNARY(E, NAME, name)                                                                    \
+    E(NAME, 1, vk_##name(x[0]))                                                                    \
+    E(NAME##_GRAD, 2, x[0] * vk_##name##_slope(x[1]))
 /* name, inputs, value */
 #define VK_ELEMENTS(E)                                                                             \
     E(TAKE, 1, x[0])                                                                               \
@@ -23,12 +26,7 @@ extern "C" {
     E(ADD, 2, x[0] + x[1])                                                                         \
     E(SUB, 2, x[0] - x[1])                                                                         \
     E(MUL, 2, x[0] * x[1])                                                                         \
-    E(SILU, 1, vk_silu(x[0]))                                                                      \
-    E(GELU_TANH, 1, vk_gelu_tanh(x[0]))                                                            \
-    E(GELU_ERF, 1, vk_gelu_erf(x[0]))                                                              \
-    E(SILU_GRAD, 2, x[0] * vk_silu_slope(x[1]))                                                    \
-    E(GELU_TANH_GRAD, 2, x[0] * vk_gelu_tanh_slope(x[1]))                                          \
-    E(GELU_ERF_GRAD, 2, x[0] * vk_gelu_erf_slope(x[1]))                                            \
+    VF_UNARIES(VK_UNARY, E)                                                                        \
     E(GATED_ADD, 3, x[0] + x[2] * x[1])                      /* x, h, gate */                      \
     E(MIX, 4, x[2] * x[0] + x[3] * x[1])                     /* x, n, a, c */                      \
     E(POSTERIOR, 3, x[0] + expf(0.5f * x[1]) * x[2])         /* mean, logvar, noise */             \
@@ -194,7 +192,7 @@ typedef struct vk_adamw_args {
     float *peak;                               /* [blocks,2] */
     const float *grad;
     int64_t n;
-    vk_adamw_step step;
+    vf_adamw step;
     vk_draws draws;
 } vk_adamw_args;
 int vk_adamw(void *stream, const vk_adamw_args *s);

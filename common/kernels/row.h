@@ -4,7 +4,8 @@
  * Rows are worked on by a team: the lanes that share one. On a GPU it is a warp or a block, on a
  * CPU one lane whose sum is its own. Data moves in packs of eight elements, which are one 16-byte
  * access where bf16 lies packed and aligned. Arithmetic is f32; types convert at load and store,
- * with the results of common/base/dtype.h. Formulas are those of common/cpu/simd/rows.h and common/base/rng.h. */
+ * with the results of common/base/dtype.h. Activations and the optimiser are formulas.h's, random
+ * numbers those of common/base/rng.h. */
 #ifndef VK_ROW_H
 #define VK_ROW_H
 
@@ -274,48 +275,20 @@ VK_HD float vk_sum8(vk_f8 x)
     return ((x.v[0] + x.v[1]) + (x.v[2] + x.v[3])) + ((x.v[4] + x.v[5]) + (x.v[6] + x.v[7]));
 }
 
-/* ---- activations ---- */
+/* ---- activations, optimiser ---- */
 
-VK_HD float vk_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-
-/* Also 1 - sigmoid, without its cancellation. */
-VK_HD float vk_sigmoids(float x, float *rest)
-{
-    float e = expf(-fabsf(x)), more = 1.0f / (1.0f + e), less = e * more;
-
-    *rest = x > 0.0f ? less : more;
-    return x > 0.0f ? more : less;
-}
-
-VK_HD float vk_silu(float x) { return x * vk_sigmoid(x); }
-VK_HD float vk_silu_slope(float x)
-{
-    float rest, s = vk_sigmoids(x, &rest);
-
-    return s + x * s * rest;
-}
-
-/* 2 u of gelu's tanh form: x sigmoid(2 u) = x (1 + tanh u) / 2. Beyond 30 all is settled. */
-VK_HD float vk_gelu_arg(float x)
-{
-    float c = fminf(30.0f, fmaxf(-30.0f, x));
-
-    return c * (1.5957691216f + 0.0713548162726f * (c * c));
-}
-VK_HD float vk_gelu_tanh(float x) { return x * vk_sigmoid(vk_gelu_arg(x)); }
-VK_HD float vk_gelu_tanh_slope(float x)
-{
-    float c = fminf(30.0f, fmaxf(-30.0f, x)), rest, s = vk_sigmoids(vk_gelu_arg(x), &rest);
-
-    return s + c * s * rest * (1.5957691216f + 0.2140644488179f * (c * c));
-}
-
+VK_HD float vk_exp(float x) { return expf(x); }
+VK_HD float vk_abs(float x) { return fabsf(x); }
+VK_HD float vk_sqrt(float x) { return sqrtf(x); }
+VK_HD float vk_clamp(float x, float limit) { return fminf(limit, fmaxf(-limit, x)); }
+VK_HD float vk_if(int mask, float yes, float no) { return mask ? yes : no; }
+VK_HD float vk_bell(float x) { return expf(-0.5f * x * x); }
 VK_HD float vk_normal_cdf(float x) { return 0.5f * erfcf(x * -0.70710678119f); }
-VK_HD float vk_gelu_erf(float x) { return x * vk_normal_cdf(x); }
-VK_HD float vk_gelu_erf_slope(float x)
-{
-    return vk_normal_cdf(x) + x * 0.3989422804f * expf(-0.5f * x * x);
-}
+
+#define VF float
+#define VF_FN VK_HD
+#define VF_(name) vk_##name
+#include "common/kernels/formulas.h"
 
 /* ---- random numbers: common/base/rng.h ---- */
 
@@ -345,22 +318,6 @@ VK_HD void vk_normal4(const uint32_t w[4], float out[4])
         out[i] = (float)(r * cos(a));
         out[i + 1] = (float)(r * sin(a));
     }
-}
-
-/* ---- optimiser ---- */
-
-/* Decoupled weight decay (Loshchilov & Hutter, algorithm 2); numbers as in vt_adamw_args. */
-typedef struct vk_adamw_step {
-    float decay, step, root, eps, beta1, beta2, grad_scale;
-} vk_adamw_step;
-
-VK_HD float vk_adamw_one(const vk_adamw_step *a, float w, float *m, float *v, float grad)
-{
-    float g = grad * a->grad_scale;
-
-    *m = a->beta1 * *m + (1.0f - a->beta1) * g;
-    *v = a->beta2 * *v + (1.0f - a->beta2) * (g * g);
-    return w * a->decay - a->step * *m / (sqrtf(*v) * a->root + a->eps);
 }
 
 #endif

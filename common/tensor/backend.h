@@ -6,6 +6,7 @@
 #ifndef VT_BACKEND_H
 #define VT_BACKEND_H
 
+#include "common/kernels/formulas.h"
 #include "common/tensor/ops.h"
 
 typedef struct vt_dev vt_dev;
@@ -21,7 +22,9 @@ static inline bool vt_adds(const vt_tensor *t) { return !t->buf || !t->buf->empt
 static inline void vt_wrote(vt_tensor *t) { if (t->buf) t->buf->empty = false; }
 
 typedef enum { VT_ADD, VT_SUB, VT_MUL } vt_binary;
-typedef enum { VT_SILU, VT_GELU_TANH, VT_GELU_ERF } vt_unary;
+#define VT_UNARY(prefix, NAME, name) prefix##NAME,
+typedef enum { VF_UNARIES(VT_UNARY, VT_) } vt_unary;
+#undef VT_UNARY
 
 /* Per-step numbers of AdamW, already reduced: see weights.h. */
 typedef struct vt_adamw_args {
@@ -30,6 +33,12 @@ typedef struct vt_adamw_args {
     uint32_t key[2], step;                    /* of the draws that round */
     uint64_t first;                           /* w's first is the parameter's element: x 8 */
 } vt_adamw_args;
+static inline vf_adamw vt_adamw_numbers(const vt_adamw_args *a)
+{
+    return (vf_adamw){ .decay = 1.0f - a->lr * a->weight_decay, .step = a->lr / a->correct1,
+                       .root = 1.0f / a->correct2, .eps = a->eps, .beta1 = a->beta1,
+                       .beta2 = a->beta2, .grad_scale = a->grad_scale };
+}
 
 /* Memory that is copied from or to the host while kernels run elsewhere: two take turns with the
  * weights of swapped blocks, one has the next batch, one is any input of a block (offload.c). */

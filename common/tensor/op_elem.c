@@ -111,6 +111,12 @@ static vt_tensor *unary(vt_ctx *g, vt_unary how, const char *op, vt_tensor *x)
 vt_tensor *vt_silu(vt_ctx *g, vt_tensor *x) { return unary(g, VT_SILU, "silu", x); }
 vt_tensor *vt_gelu(vt_ctx *g, vt_tensor *x) { return unary(g, VT_GELU_TANH, "gelu", x); }
 vt_tensor *vt_gelu_erf(vt_ctx *g, vt_tensor *x) { return unary(g, VT_GELU_ERF, "gelu_erf", x); }
+vt_tensor *vt_quick_gelu(vt_ctx *g, vt_tensor *x)
+{
+    return unary(g, VT_QUICK_GELU, "quick_gelu", x);
+}
+vt_tensor *vt_sigmoid(vt_ctx *g, vt_tensor *x) { return unary(g, VT_SIGMOID, "sigmoid", x); }
+vt_tensor *vt_tanh(vt_ctx *g, vt_tensor *x) { return unary(g, VT_TANH, "tanh", x); }
 
 /* ---- gated residual ---- */
 

@@ -55,6 +55,9 @@ vt_tensor *vt_scale(vt_ctx *g, vt_tensor *x, float a);              /* a * x */
 vt_tensor *vt_silu(vt_ctx *g, vt_tensor *x);
 vt_tensor *vt_gelu(vt_ctx *g, vt_tensor *x);                        /* tanh form */
 vt_tensor *vt_gelu_erf(vt_ctx *g, vt_tensor *x);
+vt_tensor *vt_quick_gelu(vt_ctx *g, vt_tensor *x);                  /* x sigmoid(1.702 x) */
+vt_tensor *vt_sigmoid(vt_ctx *g, vt_tensor *x);
+vt_tensor *vt_tanh(vt_ctx *g, vt_tensor *x);
 /* x + gate * y: the gated residual of adaLN-Zero (Peebles & Xie, 3.2). gate broadcasts to x, whose
  * shape y has. */
 vt_tensor *vt_gated_add(vt_ctx *g, vt_tensor *x, vt_tensor *y, vt_tensor *gate);

@@ -70,6 +70,21 @@ int64_t ref_gelu_erf(double *y, const double *const *x, const op_args *a)
     EACH(y, op_count(&a->s[0]), 0.5 * x[0][i] * (1 + erf(x[0][i] / sqrt(2))));
 }
 
+int64_t ref_quick_gelu(double *y, const double *const *x, const op_args *a)
+{
+    EACH(y, op_count(&a->s[0]), x[0][i] / (1 + exp(-1.702 * x[0][i])));
+}
+
+int64_t ref_sigmoid(double *y, const double *const *x, const op_args *a)
+{
+    EACH(y, op_count(&a->s[0]), 1 / (1 + exp(-x[0][i])));
+}
+
+int64_t ref_tanh(double *y, const double *const *x, const op_args *a)
+{
+    EACH(y, op_count(&a->s[0]), tanh(x[0][i]));
+}
+
 int64_t ref_gated_add(double *y, const double *const *x, const op_args *a)
 {
     EACH(y, op_count(&a->s[0]), x[0][i] + x[1][i] * x[2][met(&a->s[0], &a->s[2], i)]);

@@ -192,11 +192,11 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double ref_exp(double x) { return exp(x); }
 static double ref_silu(double x) { return x * sigmoid(x); }
 static double ref_silu_slope(double x) { return sigmoid(x) * (1 + x * sigmoid(-x)); }
-static double ref_tanh(double x)
+static double ref_gelu(double x)
 {
     return x * sigmoid(2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
 }
-static double ref_tanh_slope(double x)
+static double ref_gelu_slope(double x)
 {
     double u = 2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
     double du = 2 * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
@@ -207,6 +207,13 @@ static double ref_erf_slope(double x)
 {
     return 0.5 * erfc(-x / sqrt(2)) + x * exp(-x * x / 2) / sqrt(2 * M_PI);
 }
+static double ref_quick(double x) { return x * sigmoid(1.702 * x); }
+static double ref_quick_slope(double x)
+{
+    return sigmoid(1.702 * x) * (1 + 1.702 * x * sigmoid(-1.702 * x));
+}
+static double ref_sigmoid_slope(double x) { return sigmoid(x) * sigmoid(-x); }
+static double ref_tanh_slope(double x) { return 4 * sigmoid(2 * x) * sigmoid(-2 * x); }
 
 /* from..to in equal steps. Errors are bounded by relative * |value| + absolute. The relative bounds
  * are twice what was measured; slopes cross zero, where only an absolute bound has a meaning. */
@@ -222,11 +229,18 @@ static const curve curves[] = {
     { "exp, denormal", AT(exp), 0, ref_exp, -103, -87, 0, 1.5e-45 },
     { "silu", AT(silu), 0, ref_silu, -80, 80, 5e-7, 0 },
     { "silu'", 0, AT(silu_grad), ref_silu_slope, -80, 80, 5e-7, 1e-7 },
-    { "gelu", AT(gelu_tanh), 0, ref_tanh, -3, 60, 1e-6, 0 },
-    { "gelu, tail", AT(gelu_tanh), 0, ref_tanh, -60, -3, 1e-5, 1e-30 },
-    { "gelu'", 0, AT(gelu_tanh_grad), ref_tanh_slope, -60, 60, 5e-7, 3e-7 },
+    { "gelu", AT(gelu_tanh), 0, ref_gelu, -3, 60, 1e-6, 0 },
+    { "gelu, tail", AT(gelu_tanh), 0, ref_gelu, -60, -3, 1e-5, 1e-30 },
+    { "gelu'", 0, AT(gelu_tanh_grad), ref_gelu_slope, -60, 60, 5e-7, 3e-7 },
     { "gelu erf", AT(gelu_erf), 0, ref_erf, -12, 60, 1e-6, 0 },
     { "gelu erf'", 0, AT(gelu_erf_grad), ref_erf_slope, -60, 60, 5e-7, 3e-7 },
+    { "quick gelu", AT(quick_gelu), 0, ref_quick, -9, 60, 2e-6, 0 },
+    { "quick gelu'", 0, AT(quick_gelu_grad), ref_quick_slope, -60, 60, 5e-7, 3e-7 },
+    { "sigmoid", AT(sigmoid), 0, sigmoid, -80, 80, 5e-7, 0 },
+    { "sigmoid'", 0, AT(sigmoid_grad), ref_sigmoid_slope, -80, 80, 5e-7, 0 },
+    { "tanh", AT(tanh), 0, tanh, -10, 10, 3e-7, 0 },
+    { "tanh, near 0", AT(tanh), 0, tanh, -0.7, 0.7, 3e-7, 0 },
+    { "tanh'", 0, AT(tanh_grad), ref_tanh_slope, -40, 40, 1e-6, 0 },
 };
 
 static void check_curve(const cpu_rows *r, const curve *c)
@@ -276,19 +290,25 @@ TEST(activations_at_the_ends)
         assert_true(y[0] == 0 && y[1] == 0 && y[2] == 0 && y[3] == 1 && y[4] == 1);
         assert_true(isinf(y[5]) && isinf(y[6]) && isinf(y[7]) && isnan(y[8]));
         void (*const f[])(float *, const float *, size_t) = { (*s)->silu, (*s)->gelu_tanh,
-                                                              (*s)->gelu_erf };
+                                                              (*s)->gelu_erf, (*s)->quick_gelu };
         for (size_t k = 0; k < COUNT(f); k++) {
             f[k](y, x, N);
             assert_true(fabsf(y[1]) < 1e-30f && fabsf(y[2]) < 1e-30f && y[3] == 0 && y[4] == 0);
             assert_true(y[5] == 200 && y[6] == 1e30f && isnan(y[8]));
         }
         void (*const g[])(float *, const float *, const float *, size_t) = {
-            (*s)->silu_grad, (*s)->gelu_tanh_grad, (*s)->gelu_erf_grad };
+            (*s)->silu_grad, (*s)->gelu_tanh_grad, (*s)->gelu_erf_grad, (*s)->quick_gelu_grad };
         for (size_t k = 0; k < COUNT(g); k++) {
             g[k](y, one, x, N);
             assert_true(fabsf(y[1]) < 1e-30f && fabsf(y[2]) < 1e-30f && y[3] == 0.5f);
             assert_true(y[5] == 1 && y[6] == 1 && isnan(y[8]));
         }
+        (*s)->sigmoid(y, x, N);
+        assert_true(y[0] == 0 && y[1] == 0 && y[3] == 0.5f && y[5] == 1 && y[7] == 1);
+        assert_true(isnan(y[8]));
+        (*s)->tanh(y, x, N);
+        assert_true(y[0] == -1 && y[1] == -1 && y[3] == 0 && y[4] == 0 && y[7] == 1);
+        assert_true(isnan(y[8]));
     }
 }
 

@@ -29,6 +29,9 @@ RUN(scale, vt_scale(g, x[0], ARG(0)))
 RUN(silu, vt_silu(g, x[0]))
 RUN(gelu, vt_gelu(g, x[0]))
 RUN(gelu_erf, vt_gelu_erf(g, x[0]))
+RUN(quick_gelu, vt_quick_gelu(g, x[0]))
+RUN(sigmoid, vt_sigmoid(g, x[0]))
+RUN(hyperbolic, vt_tanh(g, x[0]))
 RUN(gated_add, vt_gated_add(g, x[0], x[1], x[2]))
 RUN(mix, vt_mix(g, x[0], x[1], x[2], x[3]))
 RUN(posterior, vt_posterior(g, x[0], x[1], x[2]))
@@ -163,6 +166,9 @@ static const op_case cases[] = {
     { "gelu", gelu, ref_gelu, { "7 333" }, CHAIN },
     { "gelu: long", gelu, ref_gelu, { "9 4099" }, CHAIN },
     { "gelu_erf", gelu_erf, ref_gelu_erf, { "5 77" }, CHAIN },
+    { "quick_gelu", quick_gelu, ref_quick_gelu, { "3 5 333" }, CHAIN },
+    { "sigmoid", sigmoid, ref_sigmoid, { "9 401" }, CHAIN },
+    { "tanh", hyperbolic, ref_tanh, { "5 777" }, CHAIN },
     { "gated_add: per sample", gated_add, ref_gated_add, { "2 60 257", "2 60 257", "2 1 257" },
       SUMS },
     { "gated_add: per token", gated_add, ref_gated_add, { "2 5 9", "2 5 9", "2 5 9" }, CHAIN },

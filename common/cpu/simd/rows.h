@@ -26,13 +26,12 @@ typedef struct cpu_rows {
     float (*sum)(const float *x, size_t n);
     double (*sumsq)(const float *x, size_t n);
     float (*dot)(const float *a, const float *b, size_t n);
-    /* activations and their gradients: dx = dy f'(x) */
-    void (*silu)(float *y, const float *x, size_t n);
-    void (*silu_grad)(float *dx, const float *dy, const float *x, size_t n);
-    void (*gelu_tanh)(float *y, const float *x, size_t n);
-    void (*gelu_tanh_grad)(float *dx, const float *dy, const float *x, size_t n);
-    void (*gelu_erf)(float *y, const float *x, size_t n);
-    void (*gelu_erf_grad)(float *dx, const float *dy, const float *x, size_t n);
+    /* activations (formulas.h) and their gradients: dx = dy f'(x) */
+#define ROWS_UNARY(with, NAME, name)                                                               \
+    void (*name)(float *y, const float *x, size_t n);                                              \
+    void (*name##_grad)(float *dx, const float *dy, const float *x, size_t n);
+    VF_UNARIES(ROWS_UNARY, )
+#undef ROWS_UNARY
     void (*exp)(float *y, const float *x, size_t n);
     /* per column, over packed rows of n: sum += x - at, sumsq += (x - at)^2 */
     void (*moments)(float *sum, float *sumsq, const float *x, const float *at, size_t rows,

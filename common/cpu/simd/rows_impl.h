@@ -103,30 +103,24 @@ static void rows_muladd(float *y, const float *a, const float *b, size_t n)
         v_put(y + i, v_get(y + i, k) + v_get(a + i, k) * v_get(b + i, k), k);
 }
 
-#define UNARY(name, expr)                                               \
-    static void rows_##name(float *y, const float *p, size_t n)         \
-    {                                                                   \
-        SPAN(n) {                                                       \
-            vf x = v_get(p + i, k);                                     \
-            v_put(y + i, (expr), k);                                    \
-        }                                                               \
-    }
-#define UNARY_GRAD(name, slope)                                         \
-    static void rows_##name##_grad(float *dx, const float *dy, const float *p, size_t n) \
-    {                                                                   \
-        SPAN(n) {                                                       \
-            vf x = v_get(p + i, k);                                     \
-            v_put(dx + i, v_get(dy + i, k) * (slope), k);               \
-        }                                                               \
-    }
+static void rows_exp(float *y, const float *x, size_t n)
+{
+    SPAN(n)
+        v_put(y + i, v_exp(v_get(x + i, k)), k);
+}
 
-UNARY(exp, v_exp(x))
-UNARY(silu, x * v_sigmoid(x))
-UNARY_GRAD(silu, v_silu_slope(x))
-UNARY(gelu_tanh, v_gelu_tanh(x))
-UNARY_GRAD(gelu_tanh, v_gelu_tanh_slope(x))
-UNARY(gelu_erf, x * v_normal_cdf(x))
-UNARY_GRAD(gelu_erf, v_normal_cdf(x) + x * 0.3989422804f * v_bell(x))
+#define UNARY(with, NAME, name)                                                                    \
+    static void rows_##name(float *y, const float *x, size_t n)                                    \
+    {                                                                                              \
+        SPAN(n)                                                                                    \
+            v_put(y + i, v_##name(v_get(x + i, k)), k);                                            \
+    }                                                                                              \
+    static void rows_##name##_grad(float *dx, const float *dy, const float *x, size_t n)           \
+    {                                                                                              \
+        SPAN(n)                                                                                    \
+            v_put(dx + i, v_get(dy + i, k) * v_##name##_slope(v_get(x + i, k)), k);                \
+    }
+VF_UNARIES(UNARY, )
 
 /* ---- sums ---- */
 
@@ -307,23 +301,20 @@ static void rows_rope(float *y, const float *x, const float *c, const float *s, 
     }
 }
 
-/* Decoupled weight decay (Loshchilov & Hutter, algorithm 2), bias corrections as given. */
 static void rows_adamw(float *w, float *m, float *v, const float *grad, size_t n,
                        const vt_adamw_args *a)
 {
-    float decay = 1.0f - a->lr * a->weight_decay, step = a->lr / a->correct1;
-    float root = 1.0f / a->correct2;
+    const vf_adamw step = vt_adamw_numbers(a);
 
     SPAN(n) {
-        vf g = v_get(grad + i, k) * a->grad_scale;
-        vf mi = a->beta1 * v_get(m + i, k) + (1.0f - a->beta1) * g;
-        vf vi_ = a->beta2 * v_get(v + i, k) + (1.0f - a->beta2) * (g * g);
+        vf mi = v_get(m + i, k), vi_ = v_get(v + i, k);
+        v_put(w + i, v_adamw_one(&step, v_get(w + i, k), &mi, &vi_, v_get(grad + i, k)), k);
         v_put(m + i, mi, k);
         v_put(v + i, vi_, k);
-        v_put(w + i, v_get(w + i, k) * decay - step * mi / (v_sqrt(vi_) * root + a->eps), k);
     }
 }
 
+#define VALUES(with, NAME, name) .name = rows_##name, .name##_grad = rows_##name##_grad,
 const cpu_rows ROWS_SET = {
     .name = ROWS_NAME,
     .load = rows_load,
@@ -336,12 +327,7 @@ const cpu_rows ROWS_SET = {
     .sum = rows_sum,
     .sumsq = rows_sumsq,
     .dot = rows_dot,
-    .silu = rows_silu,
-    .silu_grad = rows_silu_grad,
-    .gelu_tanh = rows_gelu_tanh,
-    .gelu_tanh_grad = rows_gelu_tanh_grad,
-    .gelu_erf = rows_gelu_erf,
-    .gelu_erf_grad = rows_gelu_erf_grad,
+    VF_UNARIES(VALUES, )
     .exp = rows_exp,
     .moments = rows_moments,
     .layer_stats = rows_layer_stats,

@@ -267,33 +267,6 @@ static inline vf v_exp2(vf x)
     return p * (vf)((vu)t << 23);
 }
 
-static inline vf v_sigmoid(vf x) { return 1.0f / (1.0f + v_exp(-x)); }
-/* Also 1 - sigmoid, without its cancellation. */
-static inline vf v_sigmoids(vf x, vf *rest)
-{
-    vf e = v_exp(-v_abs(x)), more = 1.0f / (1.0f + e), less = e * more;
-    *rest = v_if(x > 0.0f, less, more);
-    return v_if(x > 0.0f, more, less);
-}
-static inline vf v_silu_slope(vf x)
-{
-    vf rest, s = v_sigmoids(x, &rest);
-    return s + x * s * rest;
-}
-
-/* 2 u of gelu's tanh form: x sigmoid(2 u) = x (1 + tanh u) / 2. Beyond 30 all is settled. */
-static inline vf v_gelu_arg(vf x)
-{
-    x = v_min(v_set(30.0f), v_max(v_set(-30.0f), x));
-    return x * (1.5957691216f + 0.0713548162726f * (x * x));
-}
-static inline vf v_gelu_tanh(vf x) { return x * v_sigmoid(v_gelu_arg(x)); }
-static inline vf v_gelu_tanh_slope(vf x)
-{
-    vf c = v_min(v_set(30.0f), v_max(v_set(-30.0f), x)), rest, s = v_sigmoids(v_gelu_arg(x), &rest);
-    return s + c * s * rest * (1.5957691216f + 0.2140644488179f * (c * c));
-}
-
 /* e^(-x^2/2), the normal density without its 1/sqrt(2 pi). x^2 is split so that its rounding does
  * not grow in the exponential. */
 static inline vf v_bell(vf x)
@@ -317,5 +290,15 @@ static inline vf v_normal_cdf(vf x)
     vf tail = 0.5f * (p * t) * v_bell(z);
     return v_if(x < 0.0f, tail, 1.0f - tail);
 }
+
+static inline vf v_clamp(vf x, float limit)
+{
+    return v_min(v_set(limit), v_max(v_set(-limit), x));
+}
+
+#define VF vf
+#define VF_FN static inline
+#define VF_(name) v_##name
+#include "common/kernels/formulas.h"
 
 #endif

@@ -1,0 +1,118 @@
+/* formulas.h - activations, their slopes and the optimiser's update, once for both backends.
+ *
+ * The CPU's vec.h and the GPU's row.h include this file after they have defined
+ *     VF           the type of values: a vector of f32, or one f32
+ *     VF_FN        what stands before a function
+ *     VF_(name)    the name of a function in that file, v_name or vk_name
+ * and VF_ functions exp, abs, sqrt, clamp (to +-limit), if (lane by lane), bell (e^(-x^2/2)) and
+ * normal_cdf. Without VF the file has the list of activations alone.
+ *
+ * A new activation is a row of VF_UNARIES and two functions, VF_(name) and VF_(name_slope); ops.h
+ * and op_elem.c then give it to models. */
+#ifndef VF_UNARIES
+
+/* U(with, NAME, name) for each activation, `with` being the user's. */
+#define VF_UNARIES(U, with)                                                                        \
+    U(with, SILU, silu)                                                                            \
+    U(with, GELU_TANH, gelu_tanh)                                                                  \
+    U(with, GELU_ERF, gelu_erf)                                                                    \
+    U(with, QUICK_GELU, quick_gelu)                                                                \
+    U(with, SIGMOID, sigmoid)                                                                      \
+    U(with, TANH, tanh)
+
+/* What an update by AdamW multiplies with: Loshchilov & Hutter, algorithm 2, decoupled decay. */
+typedef struct vf_adamw {
+    float decay, step, root, eps, beta1, beta2, grad_scale;
+} vf_adamw;
+
+#endif
+#ifdef VF
+
+VF_FN VF VF_(sigmoid)(VF x) { return 1.0f / (1.0f + VF_(exp)(-x)); }
+
+/* Also 1 - sigmoid, without its cancellation. */
+VF_FN VF VF_(sigmoids)(VF x, VF *rest)
+{
+    VF e = VF_(exp)(-VF_(abs)(x)), more = 1.0f / (1.0f + e), less = e * more;
+
+    *rest = VF_(if)(x > 0.0f, less, more);
+    return VF_(if)(x > 0.0f, more, less);
+}
+
+VF_FN VF VF_(sigmoid_slope)(VF x)
+{
+    VF rest, s = VF_(sigmoids)(x, &rest);
+
+    return s * rest;
+}
+
+VF_FN VF VF_(silu)(VF x) { return x * VF_(sigmoid)(x); }
+VF_FN VF VF_(silu_slope)(VF x)
+{
+    VF rest, s = VF_(sigmoids)(x, &rest);
+
+    return s + x * s * rest;
+}
+
+/* 2 u of gelu's tanh form: x sigmoid(2 u) = x (1 + tanh u) / 2. Beyond 30 all is settled. */
+VF_FN VF VF_(gelu_arg)(VF x)
+{
+    VF c = VF_(clamp)(x, 30.0f);
+
+    return c * (1.5957691216f + 0.0713548162726f * (c * c));
+}
+VF_FN VF VF_(gelu_tanh)(VF x) { return x * VF_(sigmoid)(VF_(gelu_arg)(x)); }
+VF_FN VF VF_(gelu_tanh_slope)(VF x)
+{
+    VF c = VF_(clamp)(x, 30.0f), rest, s = VF_(sigmoids)(VF_(gelu_arg)(x), &rest);
+
+    return s + c * s * rest * (1.5957691216f + 0.2140644488179f * (c * c));
+}
+
+VF_FN VF VF_(gelu_erf)(VF x) { return x * VF_(normal_cdf)(x); }
+VF_FN VF VF_(gelu_erf_slope)(VF x)
+{
+    return VF_(normal_cdf)(x) + x * 0.3989422804f * VF_(bell)(x);
+}
+
+/* x sigmoid(1.702 x), of CLIP. */
+VF_FN VF VF_(quick_gelu)(VF x) { return x * VF_(sigmoid)(1.702f * x); }
+VF_FN VF VF_(quick_gelu_slope)(VF x)
+{
+    VF rest, s = VF_(sigmoids)(1.702f * x, &rest);
+
+    return s + 1.702f * x * s * rest;
+}
+
+/* Near 0 a polynomial, since 1 - e^(-2|x|) cancels there: relative error 2e-7 everywhere. */
+VF_FN VF VF_(tanh)(VF x)
+{
+    VF a = VF_(abs)(x), e = VF_(exp)(-2.0f * a), far = (1.0f - e) / (1.0f + e), z = x * x;
+    VF p = z * -0.00570498872745f + 0.0206390887954f;
+
+    p = p * z - 0.0537397155531f;
+    p = p * z + 0.133314422036f;
+    p = p * z - 0.333332819422f;
+    return VF_(if)(a < 0.625f, p * z * x + x, VF_(if)(x < 0.0f, -far, far));
+}
+VF_FN VF VF_(tanh_slope)(VF x)
+{
+    VF rest, s = VF_(sigmoids)(2.0f * x, &rest);
+
+    return 4.0f * s * rest;
+}
+
+/* The weight after a step; m and v are brought up to date. */
+VF_FN VF VF_(adamw_one)(const vf_adamw *a, VF w, VF *m, VF *v, VF grad)
+{
+    VF g = grad * a->grad_scale;
+
+    *m = a->beta1 * *m + (1.0f - a->beta1) * g;
+    *v = a->beta2 * *v + (1.0f - a->beta2) * (g * g);
+    return w * a->decay - a->step * *m / (VF_(sqrt)(*v) * a->root + a->eps);
+}
+
+#undef VF
+#undef VF_FN
+#undef VF_
+#endif
