@@ -94,8 +94,39 @@ typedef struct rope {
     const float *c, *s;
     int64_t tokens, heads, begin, end;         /* of a sequence; those that turn */
     float sign;
-    bool adds;
+    bool halves, adds;
 } rope;
+
+/* Elements i.. of y's row. */
+static void put(const rope *s, const cpu_at *at, int64_t i, const float *x, size_t n)
+{
+    const cpu_walk *w = &s->w;
+
+    (s->adds ? cpu_store_add : cpu_store)(s->rows, cpu_ptr(w, at, 0, i), w->type[0], w->step[0], x,
+                                          n);
+}
+
+static const float *get(const rope *s, const cpu_at *at, int64_t i, float *buf, size_t n)
+{
+    const cpu_walk *w = &s->w;
+
+    return cpu_load(s->rows, buf, cpu_ptr(w, at, 1, i), w->type[1], w->step[1], n);
+}
+
+/* A row whose pairs are elements half a row apart. */
+static void rope_row_halves(const rope *s, const cpu_at *at, int64_t token)
+{
+    int64_t half = s->w.n / 2, angle = (token - s->begin) * half;
+    float in[2][CPU_SPAN], out[2][CPU_SPAN];
+
+    for (int64_t i = 0; i < half; i += CPU_SPAN) {
+        size_t n = (size_t)(half - i < CPU_SPAN ? half - i : CPU_SPAN);
+        const float *a = get(s, at, i, in[0], n), *b = get(s, at, half + i, in[1], n);
+        s->rows->rope_halves(out[0], out[1], a, b, s->c + angle + i, s->s + angle + i, s->sign, n);
+        put(s, at, i, out[0], n);
+        put(s, at, half + i, out[1], n);
+    }
+}
 
 static void rope_row(const rope *s, const cpu_at *at, int64_t token)
 {
@@ -103,18 +134,19 @@ static void rope_row(const rope *s, const cpu_at *at, int64_t token)
     bool turns = token >= s->begin && token < s->end;
     float in[CPU_SPAN], out[CPU_SPAN];
 
+    if (turns && s->halves) {
+        rope_row_halves(s, at, token);
+        return;
+    }
     for (int64_t i = 0; i < w->n; i += CPU_SPAN) {
         size_t n = (size_t)(w->n - i < CPU_SPAN ? w->n - i : CPU_SPAN);
-        const float *x = cpu_load(s->rows, in, cpu_ptr(w, at, 1, i), w->type[1], w->step[1], n);
+        const float *x = get(s, at, i, in, n);
         if (turns) {
             int64_t angle = (token - s->begin) * (w->n / 2) + i / 2;
             s->rows->rope(out, x, s->c + angle, s->s + angle, s->sign, n / 2);
             x = out;
         }
-        if (s->adds)
-            cpu_store_add(s->rows, cpu_ptr(w, at, 0, i), w->type[0], w->step[0], x, n);
-        else
-            cpu_store(s->rows, cpu_ptr(w, at, 0, i), w->type[0], w->step[0], x, n);
+        put(s, at, i, x, n);
     }
 }
 
@@ -130,11 +162,11 @@ static void rope_part(void *arg, int part, int64_t begin, int64_t end)
 }
 
 void cpu_rope(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *c, const vt_tensor *sn,
-              int64_t begin, float sign)
+              int64_t begin, bool halves, float sign)
 {
     rope s = { .rows = d->rows, .c = c->data, .s = sn->data, .tokens = x->dim[1],
                .heads = x->dim[2], .begin = begin, .end = begin + c->dim[0], .sign = sign,
-               .adds = vt_adds(y) };
+               .halves = halves, .adds = vt_adds(y) };
 
     cpu_walk_init(&s.w, 2, (const vt_tensor *const[]){ y, x }, false);
     cpu_share(d, cpu_parts(d, s.w.rows, 8192 / s.w.n + 1), s.w.rows, rope_part, &s);

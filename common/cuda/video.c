@@ -30,11 +30,12 @@ void cuda_unpatchify(vt_dev *d, vt_tensor *x, const vt_tensor *tokens, int pt, i
 }
 
 void cuda_rope(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *c,
-               const vt_tensor *sn, int64_t begin, float sign)
+               const vt_tensor *sn, int64_t begin, bool halves, float sign)
 {
     vk_rope_args s = { .c = c->data, .s = sn->data, .tokens = (uint32_t)x->dim[1],
                        .heads = (uint32_t)x->dim[2], .begin = (uint32_t)begin,
-                       .end = (uint32_t)(begin + c->dim[0]), .sign = sign, .adds = vt_adds(y) };
+                       .end = (uint32_t)(begin + c->dim[0]), .sign = sign,
+                       .halves = halves, .adds = vt_adds(y) };
 
     if (cuda_walk(d, &s.w, "rope", 2, (const vt_tensor *const[]){ y, x }, false))
         cuda_ok(d, vk_rope(d->stream, &s), "rope");

@@ -416,6 +416,23 @@ VK_HD void vk_sums_end_body(const vk_sums_args *s, uint32_t block, vk_team t)
 
 /* ---- video ---- */
 
+/* A pack whose elements' partners are half a row away: elements first.. at x. */
+VK_HD void vk_rope_halves(const vk_rope_args *s, int64_t token, int64_t first, int n,
+                          const char *x, vk_f8 *y)
+{
+    const int64_t half = s->w.n / 2;
+
+    VK_UNROLL
+    for (int j = 0; j < 8; j++) {
+        if (j >= n)
+            continue;
+        int64_t low = first + j < half, at = token * half + first + j - (low ? 0 : half);
+        int64_t other = (j + (low ? half : -half)) * s->w.step[1];
+        float turn = vk_get(x, s->w.type[1], other) * (s->s[at] * s->sign);
+        y->v[j] = y->v[j] * s->c[at] + (low ? -turn : turn);
+    }
+}
+
 /* (a,b) -> (a c - s b sign, b c + s a sign) */
 VK_HD void vk_rope_body(const vk_rope_args *s, uint32_t block, vk_team t)
 {
@@ -428,7 +445,10 @@ VK_HD void vk_rope_body(const vk_rope_args *s, uint32_t block, vk_team t)
         char *p[2];
         vk_place(w, 2, row, first, p);
         vk_f8 x = vk_load8(p[1], w->type[1], w->step[1], n), y = x;
-        if (token >= s->begin && token < s->end) {
+        int turns = token >= s->begin && token < s->end;
+        if (turns && s->halves) {
+            vk_rope_halves(s, token - s->begin, first, n, p[1], &y);
+        } else if (turns) {
             int64_t angle = (int64_t)(token - s->begin) * (w->n / 2) + first / 2;
             VK_UNROLL
             for (int j = 0; j < 8; j += 2) {

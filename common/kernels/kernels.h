@@ -118,7 +118,7 @@ typedef struct vk_rope_args {
     const float *c, *s;                        /* [end - begin, n / 2] */
     uint32_t tokens, heads, begin, end;
     float sign;
-    int adds;
+    int halves, adds;
 } vk_rope_args;
 int vk_rope(void *stream, const vk_rope_args *s);
 

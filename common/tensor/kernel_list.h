@@ -95,9 +95,10 @@ VT_KERNEL(void, attention_grad, (vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tens
                                  const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
                                  const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
                                  const vt_attn *how))
-/* y (+)= x turned; sign -1 turns back: the gradient. x, y strided. */
+/* y (+)= x turned, in pairs of neighbours or of elements D/2 apart; sign -1 turns back: the
+ * gradient. x, y strided. */
 VT_KERNEL(void, rope, (vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *c,
-                       const vt_tensor *s, int64_t begin, float sign))
+                       const vt_tensor *s, int64_t begin, bool halves, float sign))
 
 /* weight NULL or in pred's shape; any */
 VT_KERNEL(void, mse, (vt_dev *, vt_tensor *loss, const vt_tensor *pred, const vt_tensor *target,

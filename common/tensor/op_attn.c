@@ -105,29 +105,43 @@ static void rope_grad(vt_ctx *g, const vt_node *n)
 {
     vt_tensor *dx = vt_grad(g, n->in[0]);
     if (dx)
-        VT_RUN(g, rope, dx, n->out->grad, n->in[1], n->in[2], n->i[0], -1.0f);
+        VT_RUN(g, rope, dx, n->out->grad, n->in[1], n->in[2], n->i[0], n->i[1] != 0,
+               -1.0f);
 }
 
-vt_tensor *vt_rope(vt_ctx *g, vt_tensor *x, vt_tensor *c, vt_tensor *s, int64_t begin)
+static vt_tensor *rope(vt_ctx *g, const char *op, vt_tensor *x, vt_tensor *c, vt_tensor *s,
+                       int64_t begin, bool halves)
 {
     vt_tensor *in[] = { x, c, s };
 
-    if (!vt_ok(g, "rope", 3, in))
+    if (!vt_ok(g, op, 3, in))
         return NULL;
     if (x->nd != 4 || x->dim[3] % 2 || c->nd != 2 || c->dim[1] != x->dim[3] / 2 || begin < 0 ||
         begin > x->dim[1] - c->dim[0] || !vt_same_shape(c, s) || c->dtype != VC_F32 ||
         s->dtype != VC_F32 || !vt_packed(c) || !vt_packed(s))
-        return vt_bad(g, "rope", "x must be [B,N,H,D], cos and sin f32 [N',D/2] within N", 3, in);
+        return vt_bad(g, op, "x must be [B,N,H,D], cos and sin f32 [N',D/2] within N", 3, in);
     if (c->needs_grad || s->needs_grad)
-        return vt_bad(g, "rope", "the tables get no gradient", 3, in);
+        return vt_bad(g, op, "the tables get no gradient", 3, in);
     in[0] = vt_rows_packed(g, x);
     vt_tensor *y = in[0] ? vt_new(g, vt_result(g, x), 4, x->dim) : NULL;
     if (!y)
         return NULL;
-    VT_RUN(g, rope, y, in[0], c, s, begin, 1.0f);
+    VT_RUN(g, rope, y, in[0], c, s, begin, halves, 1.0f);
     vt_node *node;
-    y = vt_record(g, y, "rope", rope_grad, 3, in, 6, false, &node);
-    if (node)
+    y = vt_record(g, y, op, rope_grad, 3, in, 6, false, &node);
+    if (node) {
         node->i[0] = begin;
+        node->i[1] = halves;
+    }
     return y;
+}
+
+vt_tensor *vt_rope(vt_ctx *g, vt_tensor *x, vt_tensor *c, vt_tensor *s, int64_t begin)
+{
+    return rope(g, "rope", x, c, s, begin, false);
+}
+
+vt_tensor *vt_rope_halves(vt_ctx *g, vt_tensor *x, vt_tensor *c, vt_tensor *s, int64_t begin)
+{
+    return rope(g, "rope_halves", x, c, s, begin, true);
 }

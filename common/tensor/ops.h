@@ -138,6 +138,8 @@ vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, con
  * with cos[n,j], sin[n,j] (f32 [N', D/2]): (a,b) -> (a cos - b sin, b cos + a sin); tokens
  * begin..begin+N'-1 turn, the others stay. */
 vt_tensor *vt_rope(vt_ctx *g, vt_tensor *x, vt_tensor *cos, vt_tensor *sin, int64_t begin);
+/* The same where pair j is elements j and j + D/2, as in LLaMA. */
+vt_tensor *vt_rope_halves(vt_ctx *g, vt_tensor *x, vt_tensor *cos, vt_tensor *sin, int64_t begin);
 
 /* ---- loss (op_loss.c) ---- */
 

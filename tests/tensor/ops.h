@@ -55,11 +55,11 @@ int op_check(vt_ctx *g, op_want *w, int layout, char why[256]);
 /* ops_ref.c: the loops */
 typedef int64_t op_ref(double *y, const double *const *x, const op_args *a);
 op_ref ref_add, ref_sub, ref_mul, ref_scale, ref_silu, ref_gelu, ref_gelu_erf, ref_quick_gelu,
-    ref_sigmoid, ref_tanh, ref_gated_add,
-    ref_mix, ref_posterior, ref_timestep, ref_layer_norm, ref_rms_norm, ref_layer_modulate,
-    ref_rms_modulate, ref_modulate_two, ref_gated_two, ref_linear, ref_lora, ref_feed_forward, ref_attention,
-    ref_rope, ref_mse, ref_sum, ref_same, ref_distances, ref_embedding, ref_permute, ref_slice,
-    ref_chunk, ref_concat, ref_patchify, ref_unpatchify, ref_conv3d, ref_group_norm, ref_nearest,
+    ref_sigmoid, ref_tanh, ref_gated_add, ref_mix, ref_posterior, ref_timestep, ref_layer_norm,
+    ref_rms_norm, ref_layer_modulate, ref_rms_modulate, ref_modulate_two, ref_gated_two,
+    ref_linear, ref_lora, ref_feed_forward, ref_attention, ref_rope, ref_rope_halves, ref_mse,
+    ref_sum, ref_same, ref_distances, ref_embedding, ref_permute, ref_slice, ref_chunk,
+    ref_concat, ref_patchify, ref_unpatchify, ref_conv3d, ref_group_norm, ref_nearest,
     ref_pool_frames;
 
 #endif

@@ -278,20 +278,31 @@ int64_t ref_attention(double *y, const double *const *x, const op_args *a)
     return n;
 }
 
-/* x, cos, sin; arg 0: first token */
-int64_t ref_rope(double *y, const double *const *x, const op_args *a)
+/* x, cos, sin; arg 0: first token. Pair j: elements j step and j step + apart of a row. */
+static int64_t rope(double *y, const double *const *x, const op_args *a, int64_t step, int64_t apart)
 {
     const int64_t *s = a->s[0].dim;
     int64_t n = op_count(&a->s[0]), d = s[3], first = (int64_t)a->c->arg[0];
 
-    for (int64_t i = 0; y && i < n; i += 2) {
-        int64_t token = i / d / s[2] % s[1] - first, at = token * (d / 2) + i % d / 2;
+    for (int64_t i = 0; y && i < n / 2; i++) {
+        int64_t row = i / (d / 2), j = i % (d / 2), token = row / s[2] % s[1] - first;
+        int64_t low = row * d + j * step, high = low + apart, at = token * (d / 2) + j;
         int turns = token >= 0 && token < a->s[1].dim[0];
         double c = turns ? x[1][at] : 1, sn = turns ? x[2][at] : 0;
-        y[i] = x[0][i] * c - x[0][i + 1] * sn;
-        y[i + 1] = x[0][i + 1] * c + x[0][i] * sn;
+        y[low] = x[0][low] * c - x[0][high] * sn;
+        y[high] = x[0][high] * c + x[0][low] * sn;
     }
     return n;
+}
+
+int64_t ref_rope(double *y, const double *const *x, const op_args *a)
+{
+    return rope(y, x, a, 2, 1);
+}
+
+int64_t ref_rope_halves(double *y, const double *const *x, const op_args *a)
+{
+    return rope(y, x, a, 1, a->s[0].dim[3] / 2);
 }
 
 /* ---- losses ---- */

@@ -53,6 +53,7 @@ RUN(feed_forward, vt_feed_forward(g, x[0], &(vt_lin){ .w = x[1], .b = OPT(3) },
 RUN(lora_forward, vt_feed_forward(g, x[0], &(vt_lin){ x[1], NULL, x[3], x[4], ARG(0), NULL },
                                   &(vt_lin){ x[2], NULL, x[5], x[6], ARG(0), NULL }))
 RUN(rope, vt_rope(g, x[0], x[1], x[2], (int64_t)a->c->arg[0]))
+RUN(rope_halves, vt_rope_halves(g, x[0], x[1], x[2], (int64_t)a->c->arg[0]))
 RUN(mse, vt_mse(g, x[0], x[1], OPT(2)))
 RUN(sum, vt_sum(g, x[0]))
 RUN(pack, vt_pack(g, x[0]))
@@ -286,6 +287,12 @@ static const op_case cases[] = {
       .fixed = 6 },
     { "rope: full width", rope, ref_rope, { "1 9 1 2500", "9 1250", "9 1250" }, CHAIN,
       .weights = 6, .fixed = 6 },
+    { "rope halves", rope_halves, ref_rope_halves, { "2 5 3 8", "5 4", "5 4" }, CHAIN,
+      .weights = 6, .fixed = 6 },
+    { "rope halves: part, odd", rope_halves, ref_rope_halves, { "2 9 3 26", "4 13", "4 13" }, CHAIN,
+      { 3 }, .weights = 6, .fixed = 6 },
+    { "rope halves: full width", rope_halves, ref_rope_halves, { "1 9 1 5000", "9 2500", "9 2500" },
+      CHAIN, .weights = 6, .fixed = 6 },
 
     { "mse", mse, ref_mse, { "2 3 5", "2 3 5" }, SUMS, .fixed = 2 },
     { "mse: long", mse, ref_mse, { "3 70 257", "3 70 257" }, SUMS, .fixed = 2 },

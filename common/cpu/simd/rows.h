@@ -50,6 +50,9 @@ typedef struct cpu_rows {
                       const float *b, const float *scale, size_t n, int rms);
     /* pairs: (a,b) -> (a c - s b sign, b c + s a sign); n = pairs */
     void (*rope)(float *y, const float *x, const float *c, const float *s, float sign, size_t n);
+    /* the same of pairs (x0[i], x1[i]) to (y0[i], y1[i]) */
+    void (*rope_halves)(float *y0, float *y1, const float *x0, const float *x1, const float *c,
+                        const float *s, float sign, size_t n);
     void (*adamw)(float *w, float *m, float *v, const float *grad, size_t n,
                   const vt_adamw_args *a);
 } cpu_rows;

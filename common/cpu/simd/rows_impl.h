@@ -301,6 +301,17 @@ static void rows_rope(float *y, const float *x, const float *c, const float *s, 
     }
 }
 
+static void rows_rope_halves(float *y0, float *y1, const float *x0, const float *x1,
+                             const float *c, const float *s, float sign, size_t n)
+{
+    SPAN(n) {
+        vf ci = v_get(c + i, k), si = v_get(s + i, k) * sign;
+        vf p = v_get(x0 + i, k), q = v_get(x1 + i, k);
+        v_put(y0 + i, p * ci - q * si, k);
+        v_put(y1 + i, q * ci + p * si, k);
+    }
+}
+
 static void rows_adamw(float *w, float *m, float *v, const float *grad, size_t n,
                        const vt_adamw_args *a)
 {
@@ -335,5 +346,6 @@ const cpu_rows ROWS_SET = {
     .norm = rows_norm,
     .norm_grad = rows_norm_grad,
     .rope = rows_rope,
+    .rope_halves = rows_rope_halves,
     .adamw = rows_adamw,
 };
