@@ -25,7 +25,8 @@ typedef struct conv {
     size_t pb, row_weights;                    /* units: a panel; all panels of one (kt, kh) */
     size_t units, lda, ldc;               /* units of kw C; from one position to the next; of acc */
     size_t stage;                          /* units of an input row, padding and all that is read */
-    size_t outputs;                            /* rows of y to compute: the first ones */
+    size_t head, done, outputs;                /* rows of y: before and of what oneDNN has computed;
+                                                * the rest */
 } conv;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
@@ -50,6 +51,12 @@ static void pack_panel(const conv *v, uint32_t *dst, float *stage, size_t row, s
     cpu_pack_b(v->g, dst, v->pb, (cpu_vectors){ stage, VC_F32, k, true }, 0, n, 0, k);
 }
 
+/* Where element i of an axis of n lies: padding is its first and last element if `edge`. */
+static long at_edge(long i, int64_t n, bool edge)
+{
+    return !edge ? i : i < 0 ? 0 : i < n ? i : (long)n - 1;
+}
+
 /* Input row (n, t, h), t < 0 being a frame in front; NULL: zeros. */
 static const char *input_row(const conv *v, size_t n, long t, long h)
 {
@@ -59,10 +66,24 @@ static const char *input_row(const conv *v, size_t n, long t, long h)
         x = v->c->front;
         t = x->dim[1] == 1 ? 0 : t + v->c->before[0];
     }
+    t = at_edge(t, x->dim[1], v->c->edge[0]);
+    h = at_edge(h, x->dim[2], v->c->edge[1]);
     if (t < 0 || t >= x->dim[1] || h < 0 || h >= x->dim[2])
         return NULL;
     size_t row = (n * (size_t)x->dim[1] + (size_t)t) * (size_t)x->dim[2] + (size_t)h;
     return (const char *)x->data + row * (size_t)x->dim[3] * v->in * vc_dtype_size(x->dtype);
+}
+
+/* The row's first and last position in its padding. */
+static void fill_edges(const conv *v, uint32_t *stage)
+{
+    size_t each = v->in / (size_t)v->g->pair, before = (size_t)v->c->before[2];
+    size_t width = (size_t)v->x->dim[3];
+
+    for (size_t i = 0; i < before; i++)
+        memcpy(stage + i * each, stage + before * each, each * 4);
+    for (size_t i = before + width; i < before + width + (size_t)v->c->after[2]; i++)
+        memcpy(stage + i * each, stage + (before + width - 1) * each, each * 4);
 }
 
 /* acc += what comes through one kernel row from input row (n, t, h), if that is not zeros */
@@ -74,16 +95,20 @@ static void add_row(const conv *v, const uint32_t *weights, uint32_t *stage, flo
         return;
     size_t before = (size_t)v->c->before[2] * v->in / (size_t)v->g->pair;
     v->g->along(stage + before, row, v->x->dtype, (size_t)v->x->dim[3] * v->in);
+    if (v->c->edge[2])
+        fill_edges(v, stage);
     v->g->block((size_t)v->y->dim[3], v->out, v->units, stage, v->lda, weights, v->pb, acc, v->ldc,
                 true);
 }
 
-/* Output row r of [N,To,Ho]. */
+/* Output row r of [N,To,Ho], of which oneDNN has computed those from `head` on. */
 static void output_row(const conv *v, const uint32_t *weights, uint32_t *stage, float *acc,
                        size_t r)
 {
     const int64_t *wd = v->w->dim, *yd = v->y->dim;
     const vt_conv *c = v->c;
+
+    r += r < v->head ? 0 : v->done;
     long ho = (long)(r % (size_t)yd[2]), to = (long)(r / (size_t)yd[2] % (size_t)yd[1]);
     size_t n = r / (size_t)(yd[1] * yd[2]), width = (size_t)yd[3];
 
@@ -130,50 +155,64 @@ static void run(const conv *v)
     }
 }
 
-/* What of a tensor with one sample follows its frame `from`. */
-static vt_tensor frames_from(const vt_tensor *t, int64_t from)
+/* Frames of a tensor with one sample. */
+typedef struct frames { int64_t begin, end; } frames;
+
+static vt_tensor frames_of(const vt_tensor *t, frames f)
 {
     vt_tensor p = *t;
 
-    p.dim[1] -= from;
-    p.data = (char *)p.data + from * t->stride[1] * (int64_t)vc_dtype_size(t->dtype);
+    p.dim[1] = f.end - f.begin;
+    p.data = (char *)p.data + f.begin * t->stride[1] * (int64_t)vc_dtype_size(t->dtype);
     return p;
 }
 
-/* Frames of y that oneDNN leaves to the code here: it cannot read `front`, so it is given the
- * output frames that do not see it. */
-static int64_t left_by_dnnl(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
-                            const vt_tensor *b, const vt_conv *c)
+/* Those of y that oneDNN has computed, none if it could not. It pads with zeros and cannot read
+ * `front`, so it is given the output frames that see neither front nor a repeated frame. */
+static frames by_dnnl(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
+                      const vt_tensor *b, const vt_conv *c)
 {
-    int64_t all = y->dim[1], before = c->before[0], step = c->stride[0];
+    const frames none = { 0, 0 };
+    int64_t before = c->before[0], step = c->stride[0], in = x->dim[1];
+    frames f = { 0, y->dim[1] };
 
     bool few = w->dim[1] < FEW;
-    if (!d->dnnl || (!d->isa.avx512 && !few))
-        return all;
-    if (!c->front)
-        return cpu_dnnl_conv3d(d, y, x, w, b, c) ? 0 : all;
-    int64_t head = (before + step - 1) / step, skip = head * step - before;
-    if (y->dim[0] != 1 || head >= all || skip >= x->dim[1])
-        return all;
-    vt_tensor yt = frames_from(y, head), xt = frames_from(x, skip);
-    vt_conv rest = *c;
-    rest.front = NULL;
-    rest.before[0] = 0;
-    return cpu_dnnl_conv3d(d, &yt, &xt, w, b, &rest) ? head : all;
+    if (!d->dnnl || (!d->isa.avx512 && !few) || c->edge[1] || c->edge[2])
+        return none;
+    if (!c->front && !c->edge[0])
+        return cpu_dnnl_conv3d(d, y, x, w, b, c) ? f : none;
+    f.begin = (before + step - 1) / step;
+    int64_t skip = f.begin * step - before;
+    if (c->edge[0]) {
+        f.end = in + before < w->dim[2] ? 0 : (in + before - w->dim[2]) / step + 1;
+        in = (f.end - 1) * step - before + w->dim[2];
+    }
+    if (y->dim[0] != 1 || f.begin >= f.end || skip >= in)
+        return none;
+    vt_tensor yt = frames_of(y, f), xt = frames_of(x, (frames){ skip, in });
+    vt_conv rest = { .before = { 0, c->before[1], c->before[2] } };
+    for (int i = 0; i < 3; i++) {
+        rest.stride[i] = c->stride[i];
+        rest.after[i] = i == 0 && c->edge[0] ? 0 : c->after[i];
+    }
+    return cpu_dnnl_conv3d(d, &yt, &xt, w, b, &rest) ? f : none;
 }
 
 void cpu_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w, const vt_tensor *b,
                 const vt_conv *c)
 {
-    int64_t frames = left_by_dnnl(d, y, x, w, b, c);
-    if (frames == 0)
+    frames dnnl = by_dnnl(d, y, x, w, b, c);
+    int64_t done = dnnl.begin < dnnl.end ? dnnl.end - dnnl.begin : 0;
+    if (done == y->dim[1])
         return;
 
     conv v = {
         .d = d, .g = cpu_gemm_of(d, x->dtype), .y = y, .x = x, .w = w, .b = b, .c = c,
         .in = (size_t)x->dim[4], .out = (size_t)w->dim[0], .kw = (size_t)w->dim[4],
         .rows = (size_t)(w->dim[2] * w->dim[3]),
-        .outputs = (size_t)(y->dim[0] * frames * y->dim[2]),
+        .head = done ? (size_t)(dnnl.begin * y->dim[2]) : SIZE_MAX,
+        .done = (size_t)(done * y->dim[2]),
+        .outputs = (size_t)(y->dim[0] * (y->dim[1] - done) * y->dim[2]),
     };
     if (v.in % (size_t)v.g->pair)              /* a position would begin inside a unit */
         v.g = cpu_gemm_of(d, VC_F32);

@@ -90,6 +90,17 @@ const void *cuda_convert(vt_dev *d, cuda_area area, vc_dtype type, const vt_tens
 #define VT_KERNEL(result, name, args) result cuda_##name args;
 #include "common/tensor/kernel_list.h"
 
+/* ---- grid.c ---- */
+
+/* A library's convolution knows padding with zeros alone. What it is to read instead of x, with
+ * c's front and repeated edges around it and `wide` channels, the last ones zeros: a packed tensor
+ * without data, and *rest, the convolution that is left. */
+vt_tensor cuda_conv_input(vt_conv *rest, vc_dtype type, int64_t wide, const vt_tensor *x,
+                          const vt_conv *c);
+/* Its data: x's own where nothing is added, else an area. NULL after a fault. */
+const void *cuda_conv_fill(vt_dev *d, vt_tensor *in, const vt_tensor *x, const vt_conv *c,
+                           const vt_conv *rest);
+
 /* A fault if some kernel since the last call was given an id outside its table. Waits. */
 void cuda_look_for_lost(vt_dev *d);
 /* Attention by the kernels of attend.h: any type, strides and length. cuda_attention's last

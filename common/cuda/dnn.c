@@ -419,49 +419,25 @@ static const void *weight(vt_dev *d, vc_dtype type, const vt_tensor *w, int64_t 
     return y.data;
 }
 
-/* x with `frames` of front (repeated if it is one) before it, `wide` channels; x itself where it
- * already lies so. */
-static const void *input(vt_dev *d, vc_dtype type, const vt_tensor *x, const vt_tensor *front,
-                         int64_t frames, int64_t wide)
-{
-    if (!front && x->dtype == type && wide == x->dim[4] && (uintptr_t)x->data % 16 == 0)
-        return x->data;
-    int64_t frame = x->dim[2] * x->dim[3] * wide, all = frames + x->dim[1];
-    size_t size = vc_dtype_size(type);
-    char *y = room(d, CUDA_LEFT, type, x->dim[0] * all * frame, wide != x->dim[4]);
-    for (int64_t n = 0; n < x->dim[0] && y; n++)
-        for (int64_t t = 0; t < all; t++) {
-            const vt_tensor *from = t < frames ? front : x;
-            int64_t at = t >= frames ? t - frames : front->dim[1] == 1 ? 0 : t;
-            vt_tensor one = *from, to = { .dtype = type, .data = y + (n * all + t) * frame *
-                                                                     (int64_t)size };
-            one.dim[0] = one.dim[1] = 1;
-            one.data = (char *)from->data + (n * from->stride[0] + at * from->stride[1]) *
-                                            (int64_t)vc_dtype_size(from->dtype);
-            repack(d, &to, &one, 4, wide);
-        }
-    return y;
-}
-
 void cuda_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                  const vt_tensor *b, const vt_conv *c)
 {
-    const int64_t wide = (x->dim[4] + 7) / 8 * 8, frames = c->front ? c->before[0] : 0;
+    const int64_t wide = (x->dim[4] + 7) / 8 * 8;
     plan like = { .kind = CONV };
     cuda_conv_key *k = &like.key.conv;
     operands o = { 0 };
+    vt_conv rest;
+    vt_tensor in = cuda_conv_input(&rest, y->dtype, wide, x, c);
 
     *k = (cuda_conv_key){ .n = x->dim[0], .c = wide, .k = w->dim[0], .bias = b != NULL,
                           .f32 = y->dtype == VC_F32 };
     for (int i = 0; i < 3; i++) {
-        k->size[i] = x->dim[1 + i];
+        k->size[i] = in.dim[1 + i];
         k->kernel[i] = w->dim[2 + i];
-        k->stride[i] = c->stride[i];
-        k->before[i] = c->before[i];
-        k->after[i] = c->after[i];
+        k->stride[i] = rest.stride[i];
+        k->before[i] = rest.before[i];
+        k->after[i] = rest.after[i];
     }
-    k->size[0] += frames;                      /* they stand where the padding would */
-    k->before[0] -= frames;
     const plan *p = plan_of(d, &like);
     if (!p)
         return;
@@ -469,7 +445,7 @@ void cuda_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w
         cuda_fault(d, VC_EINVAL, "%s", p->why);
         return;
     }
-    const void *xs = input(d, y->dtype, x, c->front, frames, wide);
+    const void *xs = cuda_conv_fill(d, &in, x, c, &rest);
     const void *ws = weight(d, y->dtype, w, wide);
     const void *bs = b ? cuda_convert(d, CUDA_BIAS, y->dtype, b) : NULL;
     if (!xs || !ws || (b && !bs))

@@ -110,7 +110,7 @@ VT_KERNEL(void, mse_grad, (vt_dev *, vt_tensor *dpred, const vt_tensor *dloss,
 /* x any */
 VT_KERNEL(void, sum, (vt_dev *, vt_tensor *y, const vt_tensor *x))
 
-/* c->front: NULL, or packed as x is. */
+/* c->front: NULL, or packed as x is. c->edge: only where there is padding of x itself. */
 VT_KERNEL(void, conv3d, (vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                          const vt_tensor *b, const vt_conv *c))
 /* ops.h's; x and y packed, of n's scale and shift too. */

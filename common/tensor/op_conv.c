@@ -49,6 +49,8 @@ vt_tensor *vt_conv3d(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, const 
     if (x->needs_grad || w->needs_grad || (b && b->needs_grad) ||
         (c->front && c->front->needs_grad))
         return vt_bad(g, "conv3d", "it has no gradient", 2, in);
+    for (int i = 0; i < 3; i++)                /* where there is padding that front does not give */
+        v.edge[i] = c->edge[i] && (c->after[i] || (c->before[i] && (i || !c->front)));
     x = vt_pack(g, x);
     v.front = c->front ? vt_pack(g, c->front) : NULL;
     vt_tensor *y = x && !v.front == !c->front ? vt_new(g, vt_result(g, x), 5, dim) : NULL;

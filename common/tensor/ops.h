@@ -151,13 +151,15 @@ vt_tensor *vt_sum(vt_ctx *g, vt_tensor *x);                         /* scalar f3
 /* ---- channels-last video [N,T,H,W,C] (op_conv.c); no gradients: VAEs are not trained ---- */
 
 /* 3-D convolution: x [N,T,H,W,C], w [K,C,kt,kh,kw] as checkpoints store it (sides up to 64), b [K]
- * or NULL; zero padding before and after each axis. 2-D: kt = 1. -> [N,T',H',W',K]. A causal one
- * has its padding in time in front: zeros, or the frames of `front`, which are read where they are:
- * no copy of x with more frames is made. */
+ * or NULL; padding before and after each axis. 2-D: kt = 1. -> [N,T',H',W',K]. Padding is zeros, or
+ * on axes with `edge` their first and last elements again and again. A causal convolution has its
+ * padding in time in front: that, or the frames of `front`, which are read where they are: no copy
+ * of x with more frames is made. */
 typedef struct vt_conv {
     int stride[3], before[3], after[3];       /* t, h, w */
     vt_tensor *front;                         /* [N,F,H,W,C] of x's type, F = before[0], or 1: that
-                                               * frame again and again; NULL: zeros */
+                                               * frame again and again; NULL: as edge says */
+    bool edge[3];
 } vt_conv;
 vt_tensor *vt_conv3d(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, const vt_conv *c);
 

@@ -18,7 +18,7 @@ typedef struct pass {
 
 static vt_tensor *causal(const pass *p, const cog_conv *c, vt_tensor *x)
 {
-    vt_conv how = { { 1, 1, 1 }, { CARRIED, 1, 1 }, { 0, 1, 1 }, NULL };
+    vt_conv how = { .stride = { 1, 1, 1 }, .before = { CARRIED, 1, 1 }, .after = { 0, 1, 1 } };
 
     if (!x)
         return NULL;
@@ -37,7 +37,8 @@ static vt_tensor *pointwise(const pass *p, const cog_conv *c, vt_tensor *x)
 /* 3 x 3 in each frame */
 static vt_tensor *per_frame(const pass *p, const cog_conv *c, vt_tensor *x, int stride, int before)
 {
-    vt_conv how = { { 1, stride, stride }, { 0, before, before }, { 0, 1, 1 }, NULL };
+    vt_conv how = { .stride = { 1, stride, stride }, .before = { 0, before, before },
+                    .after = { 0, 1, 1 } };
     const int64_t *k = c->w->dim;
 
     return vt_conv3d(p->g, x, vt_reshape(p->g, c->w, 5, (int64_t[]){ k[0], k[1], 1, k[2], k[3] }),

@@ -123,7 +123,8 @@ static void once(vt_ctx *g, const row *r, vt_tensor *const t[MOST])
     case ATTENTION: vt_attention(g, t[0], t[1], t[2], NULL); break;
     case BACKWARD: vt_backward(g, vt_sum(g, vt_attention(g, t[0], t[1], t[2], NULL))); break;
     case CONV:
-        vt_conv3d(g, t[0], t[1], NULL, &(vt_conv){ { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, NULL });
+        vt_conv3d(g, t[0], t[1], NULL, &(vt_conv){ .stride = { 1, 1, 1 }, .before = { 2, 1, 1 },
+                                                .after = { 0, 1, 1 } });
         break;
     case COPY: vt_assign(g, vt_new_like(g, t[0]), t[0]); break;
     case NORM: vt_layer_norm_modulate(g, t[0], NULL, NULL, t[2], t[2], 1e-5f); break;

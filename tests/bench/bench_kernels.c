@@ -281,7 +281,7 @@ static void bench_conv(const bench *b, int64_t t, int64_t h, int64_t w, int64_t 
     cv x = { b, tensor(VC_F32, 5, (int64_t[]){ 1, t, h, w, in }),
              tensor(VC_F32, 5, (int64_t[]){ out, in, k, k, k }),
              tensor(VC_F32, 5, (int64_t[]){ 1, t, h, w, out }),
-             { { 1, 1, 1 }, { 2 * p, p, p }, { 0, p, p }, NULL } };
+             { { 1, 1, 1 }, { 2 * p, p, p }, { 0, p, p }, NULL, { 0 } } };
     cpu_dnnl *dnnl = b->best->dnnl;
     turn turns[3] = { { run_conv, b->best, 0 }, { run_conv, b->plain, 0 } };
     double flop = 2.0 * (double)(t * h * w * in * out) * k * k * k;

@@ -556,7 +556,10 @@ static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_te
     if (cuda_kept_from(d, "conv3d"))           /* training has none */
         return;
     tick(d->stream);
-    vt_cpu.conv3d(d->runtime->cpu, y, x, w, b, c);
+    vt_conv rest;
+    vt_tensor in = cuda_conv_input(&rest, x->dtype, x->dim[4], x, c);
+    if (cuda_conv_fill(d, &in, x, c, &rest))
+        vt_cpu.conv3d(d->runtime->cpu, y, &in, w, b, &rest);
 }
 
 /* The entries that a GPU's libraries serve. */

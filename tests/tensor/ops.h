@@ -28,7 +28,7 @@ struct op_case {
     int64_t (*ref)(double *y, const double *const *x, const op_args *a);
     const char *in[OP_INPUTS];                 /* "2 3 64"; "" is a scalar */
     float tol, tol16;                          /* largest error over largest value; f32, bf16 */
-    double arg[6];
+    double arg[8];
     unsigned weights;                          /* bit i: input i is a parameter: f32, packed */
     unsigned fixed;                            /* bit i: no gradient is asked for */
     vc_dtype stored;                           /* type of the inputs in `weights` (then fixed) */

@@ -466,7 +466,8 @@ int64_t ref_unpatchify(double *y, const double *const *x, const op_args *a)
     return n;
 }
 
-/* ---- convolution: x, w, b, front; arg: stride t h w; before t; before h w; after h w ---- */
+/* ---- convolution: x, w, b, front; arg: stride t h w; before t; before h w; after h w; after
+ * t; axes with edges, a bit each ---- */
 
 static double input_at(const double *const *x, const op_args *a, const int64_t at[VT_DIMS])
 {
@@ -484,11 +485,21 @@ static double input_at(const double *const *x, const op_args *a, const int64_t a
     return x[front ? 3 : 0][ravel(s, p)];
 }
 
+/* i, or the nearest element of an axis of n; front: what is below 0 lies in front of it. */
+static int64_t at_edge(int64_t i, int64_t n, int edge, int front)
+{
+    if (!edge || (i < 0 && front))
+        return i;
+    return i < 0 ? 0 : i < n ? i : n - 1;
+}
+
 int64_t ref_conv3d(double *y, const double *const *x, const op_args *a)
 {
     const int64_t *in = a->s[0].dim, *w = a->s[1].dim;
     int64_t before[3] = { (int64_t)a->c->arg[3], (int64_t)a->c->arg[4], (int64_t)a->c->arg[4] };
-    int64_t after[3] = { 0, (int64_t)a->c->arg[5], (int64_t)a->c->arg[5] }, step[3];
+    int64_t after[3] = { (int64_t)a->c->arg[6], (int64_t)a->c->arg[5], (int64_t)a->c->arg[5] };
+    int64_t step[3];
+    int edge = (int)a->c->arg[7];
     op_shape to = { 5, { in[0], 0, 0, 0, w[0] } };
 
     for (int k = 0; k < 3; k++) {
@@ -503,7 +514,8 @@ int64_t ref_conv3d(double *y, const double *const *x, const op_args *a)
             int64_t c = j / (w[2] * w[3] * w[4]), p[VT_DIMS] = { at[0], 0, 0, 0, c };
             int64_t tap[3] = { j / (w[3] * w[4]) % w[2], j / w[4] % w[3], j % w[4] };
             for (int k = 0; k < 3; k++)
-                p[1 + k] = at[1 + k] * step[k] + tap[k] - before[k];
+                p[1 + k] = at_edge(at[1 + k] * step[k] + tap[k] - before[k], in[1 + k],
+                                   edge >> k & 1, k == 0 && a->n > 3);
             y[i] += input_at(x, a, p) * x[1][at[4] * (op_count(&a->s[1]) / w[0]) + j];
         }
     }

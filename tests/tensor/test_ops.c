@@ -111,9 +111,10 @@ static vt_tensor *embedding(vt_ctx *g, vt_tensor *const *x, const op_args *a)
 
 static vt_tensor *conv3d(vt_ctx *g, vt_tensor *const *x, const op_args *a)
 {
-    int p = (int)a->c->arg[4], q = (int)a->c->arg[5];
+    int p = (int)a->c->arg[4], q = (int)a->c->arg[5], edge = (int)a->c->arg[7];
     vt_conv c = { { (int)a->c->arg[0], (int)a->c->arg[1], (int)a->c->arg[2] },
-                  { (int)a->c->arg[3], p, p }, { 0, q, q }, OPT(3) };
+                  { (int)a->c->arg[3], p, p }, { (int)a->c->arg[6], q, q }, OPT(3),
+                  { edge & 1, edge & 2, edge & 4 } };
     return vt_conv3d(g, x[0], x[1], OPT(2), &c);
 }
 
@@ -349,6 +350,21 @@ static const op_case cases[] = {
       .weights = 6, .fixed = 15 },
     { "conv3d: one frame and its front", conv3d, ref_conv3d,
       { "1 1 4 5 8", "16 8 3 3 3", "16", "1 2 4 5 8" }, SUMS, { 1, 1, 1, 2, 1, 1 },
+      .weights = 6, .fixed = 15 },
+    { "conv3d: edges", conv3d, ref_conv3d, { "1 4 5 6 16", "24 16 3 3 3", "24" }, SUMS,
+      { 1, 1, 1, 2, 1, 1, 0, 7 }, .weights = 6, .fixed = 7 },
+    { "conv3d: edges around two samples", conv3d, ref_conv3d, { "2 7 4 5 10", "9 10 3 3 3", "9" },
+      SUMS, { 2, 1, 2, 1, 1, 1, 1, 7 }, .weights = 6, .fixed = 7 },
+    { "conv3d: edges in time, few channels", conv3d, ref_conv3d, { "1 6 4 9 3", "20 3 3 3 3", "20" },
+      SUMS, { 1, 1, 1, 1, 1, 1, 1, 1 }, .weights = 6, .fixed = 7 },
+    { "conv3d: wide edges of one row, odd channels", conv3d, ref_conv3d,
+      { "1 1 1 2 3", "4 3 1 4 4", "4" }, SUMS, { 1, 1, 1, 0, 3, 2, 0, 6 }, .weights = 6,
+      .fixed = 7 },
+    { "conv3d: edges and a front", conv3d, ref_conv3d,
+      { "1 3 5 4 6", "5 6 4 3 3", "5", "1 2 5 4 6" }, SUMS, { 1, 1, 1, 2, 1, 1, 2, 7 },
+      .weights = 6, .fixed = 15 },
+    { "conv3d: edges in time and a front", conv3d, ref_conv3d,
+      { "1 5 5 4 6", "5 6 4 3 3", "5", "1 1 5 4 6" }, SUMS, { 1, 1, 1, 2, 1, 1, 2, 1 },
       .weights = 6, .fixed = 15 },
 
     { "group_norm", group_norm, ref_group_norm, { "2 3 5 7 24", "24", "24" }, SUMS, { 4, 1e-6 },
