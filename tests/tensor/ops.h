@@ -5,6 +5,8 @@
 #ifndef TESTS_OPS_H
 #define TESTS_OPS_H
 
+#include <math.h>
+
 #include "common/tensor/ops.h"
 
 enum { OP_INPUTS = 7, OP_SAMPLES = 16 };       /* gradient elements compared per input */
@@ -52,14 +54,87 @@ enum { OP_PACKED, OP_SLICED, OP_PERMUTED, OP_LAYOUTS };
 /* Runs the row on g; 0, or -1 with what differs in why. */
 int op_check(vt_ctx *g, op_want *w, int layout, char why[256]);
 
-/* ops_ref.c: the loops */
-typedef int64_t op_ref(double *y, const double *const *x, const op_args *a);
-op_ref ref_add, ref_sub, ref_mul, ref_scale, ref_silu, ref_gelu, ref_gelu_erf, ref_quick_gelu,
-    ref_sigmoid, ref_tanh, ref_gated_add, ref_mix, ref_posterior, ref_timestep, ref_layer_norm,
-    ref_rms_norm, ref_layer_modulate, ref_rms_modulate, ref_modulate_two, ref_gated_two,
-    ref_linear, ref_lora, ref_feed_forward, ref_attention, ref_rope, ref_rope_halves, ref_mse,
-    ref_sum, ref_same, ref_distances, ref_embedding, ref_permute, ref_slice, ref_chunk,
-    ref_concat, ref_patchify, ref_unpatchify, ref_conv3d, ref_group_norm, ref_nearest,
-    ref_pool_frames;
+/* ---- rows by subject, each list ended by one without a name: ops_elem.c, .. ---- */
+
+extern const op_case ops_elem[], ops_norm[], ops_matmul[], ops_attn[], ops_shape[], ops_conv[];
+
+/* ---- what rows are written with ---- */
+
+/* A function `name` that runs an op: x are its inputs, a the row. */
+#define OP_RUN(name, expr)                                                                         \
+    static vt_tensor *name(vt_ctx *g, vt_tensor *const *x, const op_args *a)                       \
+    {                                                                                              \
+        (void)a;                                                                                   \
+        return expr;                                                                               \
+    }
+#define OP_ARG(i) ((float)a->c->arg[i])
+#define OP_OPT(i) (a->n > (i) ? x[i] : NULL)
+
+/* Tolerances: of the largest value. bf16 keeps 8 bits, so one rounding costs up to 2^-9 = 2e-3 of
+ * an element and gradients that meet several roundings in a chain get a few of those. */
+#define EXACT .tol = 0, .tol16 = 0             /* data only moves */
+#define ROUND .tol = 3e-7f, .tol16 = 5e-3f     /* one f32 operation or two, one bf16 rounding */
+#define CHAIN .tol = 2e-6f, .tol16 = 1.5e-2f   /* some tens of f32 operations; 2 or 3 roundings */
+#define SUMS .tol = 1e-5f, .tol16 = 1.5e-2f    /* f32 sums of hundreds of terms */
+#define SOFT .tol = 2e-5f, .tol16 = 4e-2f      /* softmax: P, and in backward differences of
+                                                * sums over rounded outputs */
+
+/* ---- what loops are written with ---- */
+
+/* Element of b (broadcast to a) that element i of a meets. */
+static inline int64_t op_met(const op_shape *a, const op_shape *b, int64_t i)
+{
+    int64_t at = 0, stride = 1;
+
+    for (int k = 1; k <= a->nd; k++) {
+        int64_t n = a->dim[a->nd - k], j = i % n;
+        i /= n;
+        if (k > b->nd)
+            continue;
+        int64_t m = b->dim[b->nd - k];
+        at += (m == 1 ? 0 : j) * stride;
+        stride *= m;
+    }
+    return at;
+}
+
+static inline int64_t op_last(const op_shape *s) { return s->nd ? s->dim[s->nd - 1] : 1; }
+
+/* Indices of element i of a tensor. */
+static inline void op_unravel(const op_shape *s, int64_t i, int64_t at[VT_DIMS])
+{
+    for (int k = s->nd; k-- > 0; i /= s->dim[k])
+        at[k] = i % s->dim[k];
+}
+
+static inline int64_t op_ravel(const op_shape *s, const int64_t at[VT_DIMS])
+{
+    int64_t i = 0;
+    for (int k = 0; k < s->nd; k++)
+        i = i * s->dim[k] + at[k];
+    return i;
+}
+
+static inline double op_dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* The tanh form. */
+static inline double op_gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+/* The body of a loop over elements i. */
+#define OP_EACH(y, n, value)                                                                       \
+    do {                                                                                           \
+        for (int64_t i = 0; (y) && i < (n); i++)                                                   \
+            (y)[i] = (value);                                                                      \
+        return (n);                                                                                \
+    } while (0)
 
 #endif
