@@ -1,4 +1,6 @@
 /* op_norm.c - norms over the last axis, with modulation: see ops.h */
+#include <math.h>
+
 #include "common/tensor/engine.h"
 
 enum { X, STATS, W, B, SHIFT, SCALE, INPUTS };
@@ -105,4 +107,12 @@ vt_tensor *vt_rms_norm_modulate(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor
                                 vt_tensor *scale, float eps)
 {
     return norm(g, "rms_norm_modulate", x, w, NULL, shift, scale, eps, true);
+}
+
+vt_tensor *vt_l2_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, float eps)
+{
+    float d = x ? (float)vt_last(x) : 1;
+    vt_tensor *y = norm(g, "l2_norm", x, w, NULL, NULL, NULL, eps * eps / d, true);
+
+    return y ? vt_scale(g, y, 1.0f / sqrtf(d)) : NULL;
 }

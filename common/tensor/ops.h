@@ -87,6 +87,10 @@ vt_tensor *vt_rms_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, float eps);
 vt_tensor *vt_rms_norm_modulate(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *shift,
                                 vt_tensor *scale, float eps);
 
+/* x / sqrt(sum(x^2) + eps^2) * w: rows of length 1, F.normalize's where they are longer than eps,
+ * which is at least 1e-15. Times sqrt(D), as Wan's VAE has it, it is vt_rms_norm with eps^2/D. */
+vt_tensor *vt_l2_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, float eps);
+
 /* ---- modulation of two groups of tokens (op_groups.c) ---- */
 
 /* Text and video in one sequence, a clean first frame and the rest: x [B,N,D], of which tokens

@@ -42,6 +42,19 @@ static int64_t ref_rms_norm(double *y, const double *const *x, const op_args *a)
     return norm(y, x[0], a->n > 1 ? x[1] : NULL, NULL, NULL, NULL, NULL, a, 1);
 }
 
+static int64_t ref_l2_norm(double *y, const double *const *x, const op_args *a)
+{
+    int64_t n = op_count(&a->s[0]), d = op_last(&a->s[0]);
+
+    for (int64_t i = 0; y && i < n; i++) {
+        double sum = a->c->arg[0] * a->c->arg[0];
+        for (int64_t j = i / d * d; j < i / d * d + d; j++)
+            sum += x[0][j] * x[0][j];
+        y[i] = x[0][i] / sqrt(sum) * (a->n > 1 ? x[1][i % d] : 1);
+    }
+    return n;
+}
+
 /* x, shift, scale, then w and b if there */
 static int64_t ref_layer_modulate(double *y, const double *const *x, const op_args *a)
 {
@@ -84,6 +97,7 @@ static int64_t ref_gated_two(double *y, const double *const *x, const op_args *a
 
 OP_RUN(layer_norm, vt_layer_norm(g, x[0], OP_OPT(1), OP_OPT(2), OP_ARG(0)))
 OP_RUN(rms_norm, vt_rms_norm(g, x[0], OP_OPT(1), OP_ARG(0)))
+OP_RUN(l2_norm, vt_l2_norm(g, x[0], OP_OPT(1), OP_ARG(0)))
 OP_RUN(layer_modulate, vt_layer_norm_modulate(g, x[0], OP_OPT(3), OP_OPT(4), x[1], x[2], OP_ARG(0)))
 OP_RUN(rms_modulate, vt_rms_norm_modulate(g, x[0], OP_OPT(3), x[1], x[2], OP_ARG(0)))
 OP_RUN(modulate_two, vt_layer_norm_modulate_two(g, x[0], OP_OPT(5), OP_OPT(6),
@@ -119,6 +133,8 @@ const op_case ops_norm[] = {
     { "rms_norm: no affine", rms_norm, ref_rms_norm, { "200 129" }, SUMS, { 1e-6 } },
     { "rms_norm: frozen bf16", rms_norm, ref_rms_norm, { "4 129", "129" }, SUMS, { 1e-6 },
       .weights = 2, .stored = VC_BF16 },
+    { "l2_norm", l2_norm, ref_l2_norm, { "2 3 4 96", "96" }, SUMS, { 1e-12 }, .weights = 2 },
+    { "l2_norm: no affine, eps", l2_norm, ref_l2_norm, { "31 129" }, SUMS, { 3 } },
     { "rms modulate", rms_modulate, ref_rms_modulate, { "2 7 48", "2 1 48", "2 1 48", "48" }, SUMS,
       { 1e-6 }, .weights = 8 },
     { "modulate two", modulate_two, ref_modulate_two,
