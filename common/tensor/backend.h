@@ -1,4 +1,4 @@
-/* backend.h - what a device must be able to do: memory, transfers, and the kernels of kernel_list.h.
+/* backend.h - what a device must be able to do: memory, transfers, the kernels of kernel_list.h.
  *
  * A device fault sticks to the vt_dev and surfaces in vt_step_end through `status`.
  * The same operands give the same bits on one machine, kernel set and thread count; on a GPU

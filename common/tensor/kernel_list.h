@@ -1,4 +1,4 @@
-/* kernel_list.h - the kernels of a device, once: each row is a prototype with its contract above it.
+/* kernel_list.h - the kernels of a device, once: a row is a prototype with its contract above it.
  *
  * A file defines VT_KERNEL(result, name, arguments) and includes this list: backend.h makes the
  * table's fields of it, each backend its declarations and the table's values. A new kernel is a row

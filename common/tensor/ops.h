@@ -133,10 +133,10 @@ typedef struct vt_attn {
                                  * 1 is a text's mask, H*W a video's by frames */
     float scale;                /* 0: 1/sqrt(D) */
 } vt_attn;
-/* softmax(scale * q k' + bias) v over the keys that a query sees, flash form, never S x S in memory.
- * q [B,Sq,H,D], k, v [B,Sk,K,D] with H a multiple of K: each key head serves H/K query heads that
- * follow one another. how NULL: all zeros. -> [B,Sq,H,D]. D a multiple of 8, at most 512. With a
- * bias, causal, fewer key heads than query heads, or D above 256: (no gradient). */
+/* softmax(scale * q k' + bias) v over the keys that a query sees, flash form, never S x S in
+ * memory. q [B,Sq,H,D], k, v [B,Sk,K,D] with H a multiple of K: each key head serves H/K query
+ * heads that follow one another. how NULL: all zeros. -> [B,Sq,H,D]. D a multiple of 8, at most
+ * 512. With a bias, causal, fewer key heads than query heads, or D above 256: (no gradient). */
 vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const vt_attn *how);
 /* Interleaved-pair rotation (RoFormer): pair j of the last axis of x [B,N,H,D] turns by the angle
  * with cos[n,j], sin[n,j] (f32 [N', D/2]): (a,b) -> (a cos - b sin, b cos + a sin); tokens
