@@ -315,13 +315,17 @@ bool vt_buf_again(vt_ctx *g, vt_tensor *t)
     return true;
 }
 
-vt_tensor *vt_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim)
+vt_tensor *vt_new_for_step(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim)
 {
     if (g->err.code)
         return NULL;
-    if (!g->in_step)
-        return vt_fail(g, VC_EFAIL, "new tensor outside a step");
-    vt_tensor *t = make(g, dtype, nd, dim);
+    return g->in_step ? make(g, dtype, nd, dim) : vt_fail(g, VC_EFAIL, "new tensor outside a step");
+}
+
+vt_tensor *vt_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim)
+{
+    vt_tensor *t = vt_new_for_step(g, dtype, nd, dim);
+
     if (!t || !vt_hold(g, t))
         return NULL;
     vt_release(g, t->buf);                     /* the scope's reference is the only one */

@@ -201,6 +201,10 @@ void vt_set_hooks(vt_ctx *g, const vt_hooks *h);       /* NULL: none */
 /* Uninitialised, packed, from the pool. */
 vt_tensor *vt_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim);
 vt_tensor *vt_new_like(vt_ctx *g, const vt_tensor *t);
+/* The same, but no scope gives it back: it lasts until the step ends. */
+vt_tensor *vt_new_for_step(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim);
+/* The same, but no scope gives it back: it lasts until the step ends. */
+vt_tensor *vt_new_for_step(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim);
 /* Copies packed host data of type `from` (any alignment) and converts it to dtype. */
 vt_tensor *vt_from_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, const void *data,
                         vc_dtype from);

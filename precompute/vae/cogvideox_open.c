@@ -1,12 +1,11 @@
-/* cogvideox_open.c - AutoencoderKLCogVideoX from its folder: config.json and weights. See
- * cogvideox.h */
+/* cogvideox_open.c - AutoencoderKLCogVideoX's config.json and weights: see cogvideox.h */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "formats/json/config.h"
 #include "precompute/vae/cogvideox.h"
 
-enum { MAX_WIDTH = 8192, MAX_SAMPLE = 1 << 14, MAX_CONFIG = 1 << 20 };
+enum { MAX_WIDTH = 8192, MAX_SAMPLE = 1 << 14 };
+#define EPS 1e-6                     /* of norm_out and of the decoder's norms */
 
 /* ---- config.json ---- */
 
@@ -85,185 +84,115 @@ static int read_config(cog_config *c, vae_info *info, const cJSON *o, vc_err *er
     return 0;
 }
 
-/* Of the weights and of what else changes the output. */
-static vf_key fingerprint(const cog_config *c, const encoder_opts *o)
+/* Tiles are half of the sample's size, of which 1/6 and 1/5 overlap. */
+static vae_tiling tiles(const cog_config *c)
 {
-    vf_hasher h;
+    return (vae_tiling){ .size = { 0, c->sample[0] / 2, c->sample[1] / 2 },
+                         .overlap = { 0, 1.0 / 6, 1.0 / 5 } };
+}
 
-    vf_hasher_begin(&h, "vae");
-    vf_hasher_str(&h, "class", COG_CLASS);
-    vf_hasher_bytes(&h, "weights", o->weights.b, sizeof o->weights.b);
-    vf_hasher_int(&h, "layers_per_block", c->layers);
-    vf_hasher_int(&h, "latent_channels", c->latent);
-    vf_hasher_int(&h, "norm_num_groups", c->groups);
-    vf_hasher_bytes(&h, "norm_eps", &c->eps, sizeof c->eps);
+int cog_configure(vae *v, const cJSON *config, bool tiling, vae_info *info, vf_hasher *h,
+                  vc_err *err)
+{
+    cog_config *c = &((cog_vae *)v)->c;
+    int rc = read_config(c, info, config, err);
+
+    if (rc)
+        return rc;
+    if (tiling)
+        v->tiling = tiles(c);
+    vf_hasher_int(h, "layers_per_block", c->layers);
+    vf_hasher_int(h, "latent_channels", c->latent);
+    vf_hasher_int(h, "norm_num_groups", c->groups);
+    vf_hasher_bytes(h, "norm_eps", &c->eps, sizeof c->eps);
     for (int i = 0; i < c->levels; i++)
-        vf_hasher_int(&h, "block_out_channels", c->width[i]);
-    for (int i = 0; i < 2 && o->tiling; i++)
-        vf_hasher_int(&h, i ? "sample_width" : "sample_height", c->sample[i]);
-    return vf_hasher_end(&h);
+        vf_hasher_int(h, "block_out_channels", c->width[i]);
+    for (int i = 0; i < 2 && tiling; i++)
+        vf_hasher_int(h, i ? "sample_width" : "sample_height", c->sample[i]);
+    return 0;
 }
 
 /* ---- weights ---- */
 
-enum { OUT = -1, IN = -2 };
-
-#define CONV(...) \
-    { { "weight", VT_W_TENSOR, offsetof(cog_conv, w), { OUT, IN, __VA_ARGS__ }, VT_INIT_ZERO }, \
-      { "bias", VT_W_TENSOR, offsetof(cog_conv, b), { OUT }, VT_INIT_ZERO }, { 0 } }
-static const vt_weight cube[] = CONV(3, 3, 3), point[] = CONV(1, 1, 1), plane[] = CONV(3, 3);
-static const vt_weight norm_table[] = {
-    { "weight", VT_W_TENSOR, offsetof(cog_norm, w), { OUT }, VT_INIT_ZERO },
-    { "bias", VT_W_TENSOR, offsetof(cog_norm, b), { OUT }, VT_INIT_ZERO },
-    { 0 }
-};
-
-/* Binds tables below a name; the first failure sticks, as in vt_ctx. */
-typedef struct binder {
-    const vae *v;
-    vt_source from;
-    int latent;                      /* channels that spatial norms read; 0: plain norms */
-    int rc;
-    vc_err *err;
-} binder;
-
-static void bind(binder *b, const vt_weight *table, void *base, int64_t out, int64_t in,
-                 const char *below, const char *name)
-{
-    const int64_t sizes[] = { 0, out, in };
-    char prefix[128];
-
-    snprintf(prefix, sizeof prefix, "%s%s.", below, name);
-    if (!b->rc)
-        b->rc = vt_params_bind(b->v->params, table, prefix, 0, base, sizes, &b->from, b->err);
-}
-
-static void bind_norm(binder *b, cog_norm *n, int64_t width, const char *below, const char *name)
+/* latent: channels that a spatial norm reads; 0: a plain norm. */
+static void bind_norm(vae_binder *b, nn_video_norm *n, const cog_config *c, double eps, int latent,
+                      int64_t width, const char *below, const char *name)
 {
     char inner[96];
 
-    if (!b->latent) {
-        bind(b, norm_table, n, width, 0, below, name);
+    n->groups = c->groups;
+    n->eps = (float)eps;
+    if (!latent) {
+        vae_bind(b, nn_video_affine, n, width, 0, below, name);
         return;
     }
     snprintf(inner, sizeof inner, "%s%s.", below, name);
-    bind(b, norm_table, n, width, 0, inner, "norm_layer");
-    bind(b, point, &n->scale, width, b->latent, inner, "conv_y.conv");
-    bind(b, point, &n->shift, width, b->latent, inner, "conv_b.conv");
+    vae_bind(b, nn_video_affine, n, width, 0, inner, "norm_layer");
+    vae_bind(b, nn_video_point, &n->scale, width, latent, inner, "conv_y.conv");
+    vae_bind(b, nn_video_point, &n->shift, width, latent, inner, "conv_b.conv");
 }
 
-static void bind_block(binder *b, cog_block *k, int n, int64_t in, int64_t out, const char *below)
+static void bind_block(vae_binder *b, cog_block *k, const cog_config *c, int n, int latent,
+                       int64_t in, int64_t out, const char *below)
 {
+    double eps = latent ? EPS : c->eps;
     char name[72];
 
     k->n = n;
     for (int i = 0; i < n; i++, in = out) {
-        cog_resnet *r = &k->resnet[i];
+        nn_video_resnet *r = &k->resnet[i];
         snprintf(name, sizeof name, "%sresnets.%d.", below, i);
-        bind_norm(b, &r->norm1, in, name, "norm1");
-        bind(b, cube, &r->conv1, out, in, name, "conv1.conv");
-        bind_norm(b, &r->norm2, out, name, "norm2");
-        bind(b, cube, &r->conv2, out, out, name, "conv2.conv");
+        bind_norm(b, &r->norm1, c, eps, latent, in, name, "norm1");
+        vae_bind(b, nn_video_cube, &r->conv1, out, in, name, "conv1.conv");
+        bind_norm(b, &r->norm2, c, eps, latent, out, name, "norm2");
+        vae_bind(b, nn_video_cube, &r->conv2, out, out, name, "conv2.conv");
         if (in != out)
-            bind(b, point, &r->shortcut, out, in, name, "conv_shortcut");
+            vae_bind(b, nn_video_point, &r->shortcut, out, in, name, "conv_shortcut");
     }
 }
 
-static void bind_encoder(binder *b, cog_net *n, const cog_config *c)
+static void bind_encoder(vae_binder *b, cog_net *n, const cog_config *c)
 {
     int last = c->levels - 1;
     char name[48];
 
-    n->eps = (float)c->eps;
-    n->out = 2 * c->latent;
-    bind(b, cube, &n->conv_in, c->width[0], 3, "encoder.", "conv_in.conv");
+    vae_bind(b, nn_video_cube, &n->conv_in, c->width[0], 3, "encoder.", "conv_in.conv");
     for (int i = 0; i <= last; i++) {
         snprintf(name, sizeof name, "encoder.down_blocks.%d.", i);
-        bind_block(b, &n->level[i], c->layers, c->width[i ? i - 1 : 0], c->width[i], name);
+        bind_block(b, &n->level[i], c, c->layers, 0, c->width[i ? i - 1 : 0], c->width[i], name);
         if (i < last)
-            bind(b, plane, &n->level[i].sampler, c->width[i], c->width[i], name,
-                 "downsamplers.0.conv");
+            vae_bind(b, nn_video_plane, &n->level[i].sampler, c->width[i], c->width[i], name,
+                     "downsamplers.0.conv");
     }
-    bind_block(b, &n->mid, COG_MID, c->width[last], c->width[last], "encoder.mid_block.");
-    bind_norm(b, &n->norm_out, c->width[last], "encoder.", "norm_out");
-    bind(b, cube, &n->conv_out, n->out, c->width[last], "encoder.", "conv_out.conv");
+    bind_block(b, &n->mid, c, COG_MID, 0, c->width[last], c->width[last], "encoder.mid_block.");
+    bind_norm(b, &n->norm_out, c, EPS, 0, c->width[last], "encoder.", "norm_out");
+    vae_bind(b, nn_video_cube, &n->conv_out, 2 * c->latent, c->width[last], "encoder.",
+             "conv_out.conv");
 }
 
-static void bind_decoder(binder *b, cog_net *n, const cog_config *c)
+static void bind_decoder(vae_binder *b, cog_net *n, const cog_config *c)
 {
-    int last = c->levels - 1;
+    int last = c->levels - 1, z = c->latent;
     char name[48];
 
-    n->eps = 1e-6f;
-    n->out = 3;
-    b->latent = c->latent;
-    bind(b, cube, &n->conv_in, c->width[last], c->latent, "decoder.", "conv_in.conv");
-    bind_block(b, &n->mid, COG_MID, c->width[last], c->width[last], "decoder.mid_block.");
+    vae_bind(b, nn_video_cube, &n->conv_in, c->width[last], z, "decoder.", "conv_in.conv");
+    bind_block(b, &n->mid, c, COG_MID, z, c->width[last], c->width[last], "decoder.mid_block.");
     for (int i = 0; i <= last; i++) {
         int64_t out = c->width[last - i];
         snprintf(name, sizeof name, "decoder.up_blocks.%d.", i);
-        bind_block(b, &n->level[i], c->layers + 1, c->width[i ? last - i + 1 : last], out, name);
+        bind_block(b, &n->level[i], c, c->layers + 1, z, c->width[i ? last - i + 1 : last], out,
+                   name);
         if (i < last)
-            bind(b, plane, &n->level[i].sampler, out, out, name, "upsamplers.0.conv");
+            vae_bind(b, nn_video_plane, &n->level[i].sampler, out, out, name, "upsamplers.0.conv");
     }
-    bind_norm(b, &n->norm_out, c->width[0], "decoder.", "norm_out");
-    bind(b, cube, &n->conv_out, 3, c->width[0], "decoder.", "conv_out.conv");
+    bind_norm(b, &n->norm_out, c, EPS, z, c->width[0], "decoder.", "norm_out");
+    vae_bind(b, nn_video_cube, &n->conv_out, 3, c->width[0], "decoder.", "conv_out.conv");
 }
 
-static int bind_all(vae *v, vc_err *err)
+void cog_bind(vae *v, vae_binder *b)
 {
-    binder b = { .v = v, .from = vf_model_source(v->file), .err = err };
+    cog_vae *cog = (cog_vae *)v;
 
-    bind_encoder(&b, &v->encoder, &v->c);
-    bind_decoder(&b, &v->decoder, &v->c);
-    return b.rc ? b.rc : vf_model_all_bound(v->file, v->params, NULL, err);
-}
-
-/* ---- open and close ---- */
-
-void cog_close(vae *v)
-{
-    if (!v)
-        return;
-    vt_params_close(v->params);
-    vt_close(v->g);
-    vf_model_close(v->file);
-    free(v);
-}
-
-static int read_folder(vae *v, const encoder_opts *o, vae_info *info, vc_err *err)
-{
-    cJSON *json;
-    int rc = vf_json_read_in(&json, o->dir, "config.json", MAX_CONFIG, err);
-
-    if (!rc)
-        rc = vc_context(err, read_config(&v->c, info, json, err), "%s/config.json", o->dir);
-    cJSON_Delete(json);
-    if (rc)
-        return rc;
-    info->fingerprint = fingerprint(&v->c, o);
-    return vf_model_open(&v->file, o->dir, err);
-}
-
-int cog_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
-{
-    const vt_options device = encoder_device(o);
-
-    *out = NULL;
-    if (!o->dir)
-        return vc_fail(err, VC_EUSAGE, COG_CLASS ": give its folder, with config.json and weights");
-    vae *v = calloc(1, sizeof *v);
-    if (!v)
-        return vc_fail(err, VC_ENOMEM, COG_CLASS ": out of memory");
-    v->tiling = o->tiling;
-    int rc = read_folder(v, o, info, err);
-    if (!rc) rc = vt_open(&v->g, &device, err);
-    if (!rc) rc = vt_params_open(&v->params, v->g, err);
-    if (!rc) rc = vc_context(err, bind_all(v, err), "%s", o->dir);
-    if (rc) {
-        cog_close(v);
-        return rc;
-    }
-    *out = v;
-    return 0;
+    bind_encoder(b, &cog->encoder, &cog->c);
+    bind_decoder(b, &cog->decoder, &cog->c);
 }

@@ -14,6 +14,7 @@ common/os            common/base
 common/cli           common/base common/os
 common/tensor        common/base common/kernels common/os
 common/memory        common/tensor
+common/nn            common/tensor
 common/comm          common/base common/memory common/os
 common/cpu/simd      common/base common/kernels common/tensor
 common/cpu/gemm      common/cpu/simd
@@ -31,7 +32,7 @@ precompute           buckets common/tensor formats/dataset
 precompute/media     common/base common/os formats/json formats/keys formats/metadata
 precompute/tokenizer common/base common/os formats/dataset formats/json
 precompute/text      common/base common/os common/tensor formats/json formats/tensors precompute precompute/tokenizer
-precompute/vae       common/base common/tensor formats/json formats/tensors precompute
+precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
 precompute/run       buckets common/cli common/comm common/os formats/dataset formats/keys formats/metadata formats/tensors precompute precompute/media
 precompute/encode    common/os formats/keys precompute/media precompute/run
 precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys precompute/encode precompute/run

@@ -150,7 +150,7 @@ static void logvar_is_clamped(void **state)
     static float x[16 * 16 * 3];
     float mean[4 * 4], logvar[4 * 4];
     vc_err err = { 0 };
-    cog_conv *last = &b.vae->encoder.conv_out;
+    nn_video_conv *last = &((cog_vae *)b.vae)->encoder.conv_out;
     vt_tensor *stored = last->b;
 
     last->b = vt_param_new(b.vae->g, VC_F32, 1, (int64_t[]){ 8 }, bias, VC_F32, false, &err);
@@ -202,10 +202,10 @@ static void decode_counts(const bench *b, int from, int to, double tol)
         int f = cog->frames(n), h = (int)dim[2], w = (int)dim[3];
         frames out = { .frame = (size_t)(h * w * 64 * 3) };
         out.v = area((size_t)f * out.frame, 4);
-        cog_pass p = { .source = z, .f = n, .h = h, .w = w, .rows = h, .columns = w,
+        vae_pass p = { .decodes = true, .source = z, .of = { n, h, w }, .n = { n, h, w },
                        .take = keep_frames, .arg = &out };
         assert_int_equal(f, n % 2 ? 4 * n - 3 : 4 * n);
-        if (cog_decode(b->vae, &p, &err)) fail_msg("%s", err.text);
+        if (vae_run_pass(b->vae, &p, &err)) fail_msg("%s", err.text);
         snprintf(name, sizeof name, "sample.%d", n);
         near(b, name, out.v, tol);
         free(z), free(out.v);
@@ -288,6 +288,121 @@ static void small_clips_are_one_tile(void **state)
     assert_int_equal(b.info.ratio[0], 4);
     assert_int_equal(b.info.ratio[1], 8);
     assert_true(b.info.scaling_factor == 0.7 && b.info.invert_scale_latents && b.info.has_logvar);
+    close_bench(&b);
+}
+
+/* ---- tiles in time, which no released CogVideoX is run with ---- */
+
+/* Frames of the latent [C,f,grid] that tile `at` of `n` pixel frames makes alone. */
+typedef struct part {
+    float *mean;
+    int f;
+} part;
+
+static part encode_part(const bench *b, const float *x, const int64_t dim[8], int at, int n)
+{
+    part p = { .f = (n - 1) / 4 + 1 };
+    vc_err err = { 0 };
+    size_t frame = (size_t)(dim[1] * dim[2] * 3), grid = (size_t)(dim[1] * dim[2] / 64);
+
+    p.mean = area((size_t)b->info.channels * (size_t)p.f * grid, 4);
+    x += (size_t)at * frame;
+    if (cog->encode(b->vae, x, n, (int)dim[1], (int)dim[2], p.mean, NULL, &err))
+        fail_msg("%s", err.text);
+    return p;
+}
+
+/* Frames a.. of `tiled` (of f in all) against frames c.. of p: equal, or a mix with frames d.. of
+ * the part before it. */
+static void same_frames(const bench *b, const float *tiled, int f, int a, int n, const part *p,
+                        int c, const part *before, int d, size_t grid)
+{
+    for (int k = 0; k < b->info.channels; k++)
+        for (int i = 0; i < n; i++)
+            for (size_t g = 0; g < grid; g++) {
+                float have = tiled[((size_t)k * (size_t)f + (size_t)(a + i)) * grid + g];
+                float want = p->mean[((size_t)k * (size_t)p->f + (size_t)(c + i)) * grid + g];
+                float s = (float)i / (float)n;
+                size_t at = before ? (size_t)k * (size_t)before->f + (size_t)(d + i) : 0;
+                if (before)
+                    want = before->mean[at * grid + g] * (1 - s) + want * s;
+                if (memcmp(&have, &want, sizeof have))
+                    fail_msg("frame %d: %g, not %g", a + i, (double)have, (double)want);
+            }
+}
+
+/* Tiles of size + 1 frames: their insides are what each makes alone, the first ones' of a whole
+ * clip; the first latents of a tile are blended with the last ones of the tile before. */
+static void encodes_tiles_of(const bench *b, int size, int blend)
+{
+    int64_t dim[8];
+    float *x = pixels_of(b, "short", dim);
+    size_t grid = (size_t)(dim[1] * dim[2] / 64);
+    const vae_tiling space = b->vae->tiling;
+    vae_tiling both = space;
+    both.size[0] = size;
+    both.overlap[0] = 0.25;
+    part whole = encode_part(b, x, dim, 0, 49), before = { 0 };
+
+    b->vae->tiling = both;
+    part tiled = encode_part(b, x, dim, 0, 49);
+    b->vae->tiling = space;
+    for (int at = 0, t = 0; at < 48; at += size * 3 / 4) {
+        part p = encode_part(b, x, dim, at, at + size + 1 < 49 ? size + 1 : 49 - at);
+        int drop = at > 0, mixed = at ? blend : 0, kept = size * 3 / 16 + !at;
+        kept = kept < p.f - drop ? kept : p.f - drop;
+        if (at)
+            same_frames(b, tiled.mean, 13, t, mixed, &p, drop, &before, before.f - mixed, grid);
+        else
+            same_frames(b, tiled.mean, 13, 0, kept, &whole, 0, NULL, 0, grid);
+        same_frames(b, tiled.mean, 13, t + mixed, kept - mixed, &p, drop + mixed, NULL, 0, grid);
+        t += kept;
+        free(before.mean);
+        before = p;
+    }
+    free(x), free(before.mean), free(whole.mean), free(tiled.mean);
+}
+
+/* The same of decoding, where bytes are compared and so only what is not blended. */
+static void decodes_tiles(const bench *b)
+{
+    enum { F = 13, H = 2, W = 3, FRAME = H * W * 64 * 3 };
+    static float z[4 * F * H * W], part_z[4 * 7 * H * W];
+    static uint8_t whole[49 * FRAME], tiled[49 * FRAME], second[25 * FRAME];
+    vc_err err = { 0 };
+
+    for (int i = 0; i < 4 * F * H * W; i++)
+        z[i] = (float)(i * 37 % 101) / 25 - 2;
+    for (int c = 0; c < 4; c++)
+        memcpy(part_z + c * 7 * H * W, z + (c * F + 6) * H * W, sizeof(float) * 7 * H * W);
+    assert_int_equal(cog->decode(b->vae, z, F, H, W, whole, &err), 0);
+    assert_int_equal(cog->decode(b->vae, part_z, 7, H, W, second, &err), 0);
+    b->vae->tiling = (vae_tiling){ .size = { 32 }, .overlap = { 0.25 } };
+    assert_int_equal(cog->decode(b->vae, z, F, H, W, tiled, &err), 0);
+    assert_memory_equal(tiled, whole, 25 * FRAME);
+    assert_memory_not_equal(tiled + 33 * FRAME, whole + 33 * FRAME, 16 * FRAME);
+    assert_memory_equal(tiled + 33 * FRAME, second + 9 * FRAME, 16 * FRAME);
+}
+
+static void tiles_in_time(void **state)
+{
+    (void)state;
+    bench b = open_bench("vae_cogvideox", VC_F32, VC_F32, false);
+    size_t tile, clip;
+    vc_err err = { 0 };
+
+    encodes_tiles_of(&b, 32, 2);
+    encodes_tiles_of(&b, 16, 1);
+    b.vae->tiling = (vae_tiling){ .size = { 0, 16, 16 }, .overlap = { 0, 0.5, 0.5 } };
+    encodes_tiles_of(&b, 32, 2);                   /* on all axes */
+    b.vae->tiling = (vae_tiling){ 0 };
+    assert_int_equal(cog->memory(b.vae, true, 3, 2, 3, &clip, &err), 0);
+    decodes_tiles(&b);
+    b.vae->tiling = (vae_tiling){ .size = { 8 }, .overlap = { 0.5 } };
+    assert_int_equal(cog->memory(b.vae, true, 7, 2, 3, &tile, &err), 0);
+    assert_int_equal(tile, clip + (7 - 3) * 4 * 2 * 3 * sizeof(float));    /* the whole latent's */
+    assert_int_equal(cog->memory(b.vae, true, 8, 2, 3, &tile, &err), VC_EINVAL);
+    assert_non_null(strstr(err.text, "tiles of 3 frames in steps of 1 make"));
     close_bench(&b);
 }
 
@@ -468,7 +583,7 @@ int main(void)
         cmocka_unit_test(reads_half_weights), cmocka_unit_test(logvar_is_clamped),
         cmocka_unit_test(decodes_odd_and_even), cmocka_unit_test(decodes_to_bytes),
         cmocka_unit_test(tiles_are_blended), cmocka_unit_test(small_clips_are_one_tile),
-        cmocka_unit_test(memory_is_predicted),
+        cmocka_unit_test(tiles_in_time), cmocka_unit_test(memory_is_predicted),
         cmocka_unit_test(bound_of_memory), cmocka_unit_test(refuses_sizes),
         cmocka_unit_test(refuses_configs), cmocka_unit_test(refuses_uneven_tiles),
     };

@@ -275,6 +275,35 @@ static void test_scopes(void **state)
     vt_close(g);
 }
 
+/* What is made for the step outlives the scopes that it was made in, and the step's end takes it. */
+static void test_for_step(void **state)
+{
+    vt_ctx *g = em_context(VC_F32);
+    int64_t dim[2] = { 32, 64 };
+    float z[32 * 64];
+
+    (void)state;
+    assert_null(vt_new_for_step(g, VC_F32, 2, dim));          /* outside a step */
+    for (int again = 0; again < 2; again++) {
+        vt_step_begin(g, 0);
+        vt_scope s = vt_scope_begin(g);
+        vt_tensor *x = em_input(g, 2, dim), *kept = vt_new_for_step(g, VC_F32, 2, dim);
+        vt_assign(g, kept, x);
+        vt_scope_end(g, s, 0, NULL);
+        for (int i = 0; i < 3; i++) {
+            vt_scale(g, em_input(g, 2, dim), 0);              /* into what was given back */
+            vt_scope_end(g, s, 0, NULL);
+        }
+        vt_tensor *sum = vt_sub(g, kept, em_input(g, 2, dim));
+        assert_int_equal(vt_to_host(g, sum, z, NULL), 0);
+        for (int i = 0; i < 32 * 64; i++)
+            assert_true(z[i] == 0);
+        assert_int_equal(vt_step_end(g, NULL), 0);
+        assert_int_equal(vt_usage_of(g).pool_peak, 3 * sizeof z);
+    }
+    vt_close(g);
+}
+
 /* Every type in, every type of view out. */
 static void test_host(void **state)
 {
@@ -311,7 +340,7 @@ int main(void)
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_open_errors),
         cmocka_unit_test(test_auto),
-        cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_scopes), cmocka_unit_test(test_for_step),
         cmocka_unit_test(test_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

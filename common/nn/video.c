@@ -1,0 +1,149 @@
+/* video.c - see video.h */
+#include "common/nn/video.h"
+
+#define CONV(...) \
+    { { "weight", VT_W_TENSOR, offsetof(nn_video_conv, w), \
+        { NN_VIDEO_OUT, NN_VIDEO_IN, __VA_ARGS__ }, VT_INIT_ZERO }, \
+      { "bias", VT_W_TENSOR, offsetof(nn_video_conv, b), { NN_VIDEO_OUT }, VT_INIT_ZERO }, { 0 } }
+const vt_weight nn_video_cube[] = CONV(3, 3, 3), nn_video_point[] = CONV(1, 1, 1),
+                nn_video_plane[] = CONV(3, 3);
+const vt_weight nn_video_affine[] = {
+    { "weight", VT_W_TENSOR, offsetof(nn_video_norm, w), { NN_VIDEO_OUT }, VT_INIT_ZERO },
+    { "bias", VT_W_TENSOR, offsetof(nn_video_norm, b), { NN_VIDEO_OUT }, VT_INIT_ZERO },
+    { 0 }
+};
+
+/* ---- convolutions ---- */
+
+/* Room for what c carries, as large as x in rows and columns. */
+static void room(const nn_video *n, nn_video_conv *c, const vt_tensor *x)
+{
+    if (!x || !n->first || n->last)
+        return;
+    c->carried = vt_new_for_step(n->g, vt_compute(n->g), 5,
+                                 (int64_t[]){ 1, c->w->dim[2] - 1, x->dim[2], x->dim[3],
+                                              c->w->dim[1] });
+}
+
+/* nn_video_causal once there is room */
+static vt_tensor *causal(const nn_video *n, nn_video_conv *c, vt_tensor *x)
+{
+    const int64_t *k = c->w->dim + 2;
+    int front = (int)k[0] - 1, h = (int)k[1] / 2, w = (int)k[2] / 2;
+    vt_conv how = { { 1, 1, 1 }, { front, h, w }, { 0, h, w }, NULL };
+
+    if (!x)
+        return NULL;
+    how.front = n->first ? vt_slice(n->g, x, 1, 0, 1) : c->carried;
+    vt_tensor *y = vt_conv3d(n->g, x, c->w, c->b, &how);
+    if (!n->last)
+        vt_assign(n->g, c->carried, vt_slice(n->g, x, 1, x->dim[1] - front, x->dim[1]));
+    return y;
+}
+
+vt_tensor *nn_video_causal(const nn_video *n, nn_video_conv *c, vt_tensor *x)
+{
+    room(n, c, x);
+    return causal(n, c, x);
+}
+
+vt_tensor *nn_video_pointwise(const nn_video *n, const nn_video_conv *c, vt_tensor *x)
+{
+    return vt_conv3d(n->g, x, c->w, c->b, &(vt_conv){ .stride = { 1, 1, 1 } });
+}
+
+/* 3 x 3 in each frame; before: zeros above and on the left, as one below and on the right */
+static vt_tensor *per_frame(const nn_video *n, const nn_video_conv *c, vt_tensor *x, int stride,
+                            int before)
+{
+    vt_conv how = { { 1, stride, stride }, { 0, before, before }, { 0, 1, 1 }, NULL };
+    const int64_t *k = c->w->dim;
+
+    return vt_conv3d(n->g, x, vt_reshape(n->g, c->w, 5, (int64_t[]){ k[0], k[1], 1, k[2], k[3] }),
+                     c->b, &how);
+}
+
+/* ---- residual blocks ---- */
+
+/* A pointwise convolution of the nearest latent is the nearest of the convolved latent, so scale
+ * and shift are made at the latent's size. */
+vt_tensor *nn_video_norm_silu(const nn_video *n, const nn_video_norm *norm, vt_tensor *x)
+{
+    vt_group how = { .groups = norm->groups, .eps = norm->eps, .silu = true };
+
+    if (!x)
+        return NULL;
+    if (norm->scale.w) {
+        how.scale = nn_video_pointwise(n, &norm->scale, n->z);
+        how.shift = nn_video_pointwise(n, &norm->shift, n->z);
+        how.first = x->dim[1] > 1 && x->dim[1] % 2;
+        if (!how.scale || !how.shift)
+            return NULL;
+    }
+    return vt_group_norm(n->g, x, norm->w, norm->b, &how);
+}
+
+static vt_tensor *resnet(const nn_video *n, nn_video_resnet *r, vt_tensor *x)
+{
+    vt_scope s = vt_scope_begin(n->g);
+    vt_tensor *h = nn_video_norm_silu(n, &r->norm1, x);
+
+    h = causal(n, &r->conv1, h);
+    vt_scope_end(n->g, s, 1, &h);
+    h = nn_video_norm_silu(n, &r->norm2, h);
+    vt_scope_end(n->g, s, 1, &h);
+    h = causal(n, &r->conv2, h);
+    vt_scope_end(n->g, s, 1, &h);
+    if (r->shortcut.w)
+        x = nn_video_pointwise(n, &r->shortcut, x);
+    h = vt_add(n->g, h, x);
+    vt_scope_end(n->g, s, 1, &h);
+    return h;
+}
+
+void nn_video_make_room(const nn_video *n, nn_video_resnet *r, int count, const vt_tensor *x)
+{
+    for (int i = 0; i < count; i++) {
+        room(n, &r[i].conv1, x);
+        room(n, &r[i].conv2, x);
+    }
+}
+
+vt_tensor *nn_video_resnets(const nn_video *n, nn_video_resnet *r, int count, vt_tensor *x,
+                            vt_scope s)
+{
+    for (int i = 0; i < count; i++) {
+        x = resnet(n, &r[i], x);
+        vt_scope_end(n->g, s, 1, &x);
+    }
+    return x;
+}
+
+/* ---- samplers ---- */
+
+vt_tensor *nn_video_down(const nn_video *n, const nn_video_conv *c, vt_tensor *x, bool time)
+{
+    return per_frame(n, c, time ? vt_pool_frames(n->g, x) : x, 2, 0);
+}
+
+/* Frames are convolved one by one, so the doubled ones are convolved once. */
+vt_tensor *nn_video_up(const nn_video *n, const nn_video_conv *c, vt_tensor *x, bool time)
+{
+    vt_ctx *g = n->g;
+
+    if (!x)
+        return NULL;
+    int64_t t = x->dim[1], h = 2 * x->dim[2], w = 2 * x->dim[3], to = 0;
+    bool doubled = time && t > 1;
+    vt_tensor *y = vt_new(g, vt_compute(g), 5, (int64_t[]){ 1, doubled ? 2 * t - t % 2 : t, h, w,
+                                                            c->w->dim[0] });
+    for (int64_t i = 0; i < t && y; i++) {
+        vt_scope s = vt_scope_begin(g);
+        vt_tensor *f = vt_nearest(g, vt_slice(g, x, 1, i, i + 1), 1, h, w);
+        f = per_frame(n, c, f, 1, 1);
+        for (int copies = doubled && !(t % 2 && i == 0) ? 2 : 1; copies > 0; copies--, to++)
+            vt_assign(g, vt_slice(g, y, 1, to, to + 1), f);
+        vt_scope_end(g, s, 0, NULL);
+    }
+    return y;
+}

@@ -1,0 +1,68 @@
+/* video.h - layers of causal video autoencoders, on [1,T,H,W,C] and without gradients.
+ *
+ * A clip goes through in chunks of frames. Each causal convolution carries the last frames of its
+ * input to the next chunk. Room for them is made when the first chunk is there, which tells the
+ * rows and columns: for a list of residual blocks before the first of them runs, since what lives
+ * as long as the clip then fills holes in memory and leaves none.
+ *
+ * Layers give back what they have read: a residual block has three activations in memory. */
+#ifndef NN_VIDEO_H
+#define NN_VIDEO_H
+
+#include "common/tensor/ops.h"
+#include "common/tensor/weights.h"
+
+/* w [K,C,kt,kh,kw], or [K,C,kh,kw] for a convolution of each frame alone; b [K] */
+typedef struct nn_video_conv {
+    vt_tensor *w, *b;
+    vt_tensor *carried;              /* [1,kt-1,H,W,C] from the chunk before, until the step ends */
+} nn_video_conv;
+
+/* A group norm, w, b [C]. In spatial form (Zheng et al. 2022) pointwise convolutions of the latent,
+ * which have weights then, scale and shift its result. */
+typedef struct nn_video_norm {
+    vt_tensor *w, *b;
+    int groups;
+    float eps;
+    nn_video_conv scale, shift;
+} nn_video_norm;
+
+typedef struct nn_video_resnet {
+    nn_video_norm norm1, norm2;
+    nn_video_conv conv1, conv2;
+    nn_video_conv shortcut;          /* pointwise; w NULL: the block is as wide as its input */
+} nn_video_resnet;
+
+/* Where in a clip the network is. */
+typedef struct nn_video {
+    vt_ctx *g;
+    bool first, last;                /* of the clip's chunks; a short clip is one chunk */
+    vt_tensor *z;                    /* the chunk's latent, which spatial norms read, or NULL */
+} nn_video;
+
+/* Rows for vt_params_bind of a convolution with sides 3, 3, 3, or 1, 1, 1, or 3, 3, and of a norm's
+ * own w and b. Sizes: -1 is the number of its results, -2 that of its inputs. */
+enum { NN_VIDEO_OUT = -1, NN_VIDEO_IN = -2 };
+extern const vt_weight nn_video_cube[], nn_video_point[], nn_video_plane[], nn_video_affine[];
+
+/* As large as x: before the clip's first frame stand copies of it, around each frame zeros. Makes
+ * room for what it carries itself. */
+vt_tensor *nn_video_causal(const nn_video *n, nn_video_conv *c, vt_tensor *x);
+vt_tensor *nn_video_pointwise(const nn_video *n, const nn_video_conv *c, vt_tensor *x);
+/* silu(norm(x)) */
+vt_tensor *nn_video_norm_silu(const nn_video *n, const nn_video_norm *norm, vt_tensor *x);
+/* Room for what `count` blocks carry; x: of their input's rows and columns. A network's first
+ * blocks want it before their input is made. */
+void nn_video_make_room(const nn_video *n, nn_video_resnet *r, int count, const vt_tensor *x);
+/* `count` residual blocks that have room: each x + conv2(silu(norm2(conv1(silu(norm1(x))))).
+ * s: the scope that x was made in, so that x is given back as soon as the first block has read it. */
+vt_tensor *nn_video_resnets(const nn_video *n, nn_video_resnet *r, int count, vt_tensor *x,
+                            vt_scope s);
+/* Half the rows and columns: zeros on the right and below, then c [K,C,3,3] in steps of two. In
+ * time means of neighbouring frames come before it; an odd count leaves frame 0 alone. */
+vt_tensor *nn_video_down(const nn_video *n, const nn_video_conv *c, vt_tensor *x, bool time);
+/* Twice the rows and columns, then c [K,C,3,3]; in time also each frame twice, where an odd count
+ * leaves frame 0 alone. */
+vt_tensor *nn_video_up(const nn_video *n, const nn_video_conv *c, vt_tensor *x, bool time);
+
+#endif

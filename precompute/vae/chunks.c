@@ -1,0 +1,99 @@
+/* chunks.c - a clip through a network, some frames at a time: see vae.h */
+#include <stdlib.h>
+
+#include "precompute/vae/vae.h"
+
+/* Frames begin..end-1 of chunk i: `unit` of them, the first chunk with the remainder. */
+static void chunk_of(int frames, int unit, int i, int *begin, int *end)
+{
+    int rest = frames % unit;
+
+    *begin = i ? unit * i + rest : 0;
+    *end = unit * (i + 1) + rest;
+    if (*end > frames)
+        *end = frames;
+}
+
+/* Rows and columns of the tile. */
+static vt_tensor *part_of(vt_ctx *g, const vae_pass *p, vt_tensor *x)
+{
+    x = vt_slice(g, x, 2, p->at[1], p->at[1] + p->n[1]);
+    return vt_slice(g, x, 3, p->at[2], p->at[2] + p->n[2]);
+}
+
+static vt_tensor *pixels(vt_ctx *g, const vae_pass *p, int begin, int end)
+{
+    int64_t dim[] = { 1, end - begin, p->of[1], p->of[2], 3 };
+    size_t frame = (size_t)p->of[1] * (size_t)p->of[2] * 3;
+    const float *from = p->source ? p->source + (size_t)(p->at[0] + begin) * frame : NULL;
+
+    return vt_pack(g, part_of(g, p, vt_from_host(g, vt_compute(g), 5, dim, from, VC_F32)));
+}
+
+/* z: the whole latent [1,f,h,w,C], a view */
+static vt_tensor *latents(vt_ctx *g, const vae_pass *p, vt_tensor *z, int begin, int end)
+{
+    z = part_of(g, p, vt_slice(g, z, 1, p->at[0] + begin, p->at[0] + end));
+    return vt_pack(g, vt_cast(g, z, vt_compute(g)));
+}
+
+static vt_tensor *whole_latent(vae *v, const vae_pass *p)
+{
+    int64_t dim[] = { 1, v->channels, p->of[0], p->of[1], p->of[2] };
+
+    return vt_permute(v->g, vt_from_host(v->g, VC_F32, 5, dim, p->source, VC_F32),
+                      (int[]){ 0, 2, 3, 4, 1 });
+}
+
+/* A chunk's result to the host and to the taker. */
+static int hand_over(vt_ctx *g, vae_pass *p, vt_tensor *y, int *frame, vc_err *err)
+{
+    if (!y || !p->take)
+        return 0;                              /* vt_step_end says why, or a dry pass */
+    float *values = malloc((size_t)vt_count(y) * sizeof *values);
+    if (!values)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %lld values", (long long)vt_count(y));
+    int n = (int)y->dim[1], rc = vt_to_host(g, y, values, err);
+    if (!rc)
+        p->take(p->arg, values, *frame, n, (int)y->dim[2], (int)y->dim[3]);
+    *frame += n;
+    free(values);
+    return rc;
+}
+
+static int run_chunks(vae *v, vae_pass *p, vc_err *err)
+{
+    int unit = p->decodes ? v->net->latent_frames : v->net->pixel_frames;
+    int chunks = p->n[0] < unit ? 1 : p->n[0] / unit, frame = 0, rc = 0;
+    vt_ctx *g = v->g;
+    vt_tensor *z = p->decodes ? whole_latent(v, p) : NULL;
+    vt_scope s = vt_scope_begin(g);
+
+    for (int i = 0; i < chunks && !rc && !vt_failed(g); i++) {
+        nn_video n = { .g = g, .first = i == 0, .last = i + 1 == chunks };
+        int begin, end;
+        vt_tensor *y;
+        chunk_of(p->n[0], unit, i, &begin, &end);
+        if (p->decodes) {
+            n.z = latents(g, p, z, begin, end);
+            y = v->net->decode_chunk(v, &n, n.z);
+        } else {
+            y = v->net->encode_chunk(v, &n, pixels(g, p, begin, end));
+        }
+        rc = hand_over(g, p, y, &frame, err);
+        vt_scope_end(g, s, 0, NULL);
+    }
+    return rc;
+}
+
+int vae_run_pass(vae *v, vae_pass *p, vc_err *err)
+{
+    vc_err first = { 0 };
+
+    vt_step_begin(v->g, p->take ? 0 : VT_DRY);
+    int rc = run_chunks(v, p, &first);
+    int end = vt_step_end(v->g, err);
+    vt_usage use = vt_usage_of(v->g);
+    p->peak = use.pool_peak + use.scratch;
+    return end ? end : rc ? vc_fail(err, rc, "%s", first.text) : 0;
+}

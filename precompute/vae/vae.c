@@ -1,0 +1,306 @@
+/* vae.c - an autoencoder from its folder, and clips in and out, whole or in tiles: see vae.h */
+#include "precompute/vae/vae.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/os/file.h"
+#include "precompute/vae/tiles.h"
+
+enum { MAX_SIDE = 1 << 14, MAX_FRAMES = 1 << 14, MAX_CONFIG = 1 << 20 };
+
+/* ---- the folder ---- */
+
+struct vae_binder {
+    vt_params *params;
+    vt_source from;
+    int rc;
+    vc_err *err;
+};
+
+void vae_bind(vae_binder *b, const vt_weight *table, void *base, int64_t out, int64_t in,
+              const char *below, const char *name)
+{
+    const int64_t sizes[] = { 0, out, in };
+    char prefix[128];
+
+    snprintf(prefix, sizeof prefix, "%s%s.", below, name);
+    if (!b->rc)
+        b->rc = vt_params_bind(b->params, table, prefix, 0, base, sizes, &b->from, b->err);
+}
+
+static int bind_all(vae *v, vc_err *err)
+{
+    vae_binder b = { .params = v->params, .from = vf_model_source(v->file), .err = err };
+
+    v->net->bind(v, &b);
+    return b.rc ? b.rc : vf_model_all_bound(v->file, v->params, NULL, err);
+}
+
+/* The fingerprint is of the weights and of what else changes the output. */
+static int configure(vae *v, const cJSON *config, const encoder_opts *o, vae_info *info,
+                     vc_err *err)
+{
+    vf_hasher h;
+
+    vf_hasher_begin(&h, "vae");
+    vf_hasher_str(&h, "class", v->net->class);
+    vf_hasher_bytes(&h, "weights", o->weights.b, sizeof o->weights.b);
+    int rc = v->net->configure(v, config, o->tiling, info, &h, err);
+    info->fingerprint = vf_hasher_end(&h);
+    v->channels = info->channels;
+    memcpy(v->ratio, info->ratio, sizeof v->ratio);
+    return rc;
+}
+
+static int read_folder(vae *v, const encoder_opts *o, vae_info *info, vc_err *err)
+{
+    char *path = vc_path_join(o->dir, "config.json");
+    cJSON *config = NULL;
+    int rc = path ? vf_json_read(&config, path, MAX_CONFIG, err)
+                  : vc_fail(err, VC_ENOMEM, "out of memory");
+
+    if (!rc) rc = vc_context(err, configure(v, config, o, info, err), "%s", path);
+    if (!rc) rc = vf_model_open(&v->file, o->dir, err);
+    cJSON_Delete(config);
+    free(path);
+    return rc;
+}
+
+int vae_open(vae **out, const vae_net *net, const encoder_opts *o, vae_info *info, vc_err *err)
+{
+    const vt_options device = encoder_device(o);
+
+    *out = NULL;
+    if (!o->dir)
+        return vc_fail(err, VC_EUSAGE, "%s: give its folder, with config.json and weights",
+                       net->class);
+    vae *v = calloc(1, net->size);
+    if (!v)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", net->class);
+    v->net = net;
+    int rc = read_folder(v, o, info, err);
+    if (!rc) rc = vt_open(&v->g, &device, err);
+    if (!rc) rc = vt_params_open(&v->params, v->g, err);
+    if (!rc) rc = vc_context(err, bind_all(v, err), "%s", o->dir);
+    if (rc) {
+        vae_close(v);
+        return rc;
+    }
+    *out = v;
+    return 0;
+}
+
+void vae_close(vae *v)
+{
+    if (!v)
+        return;
+    vt_params_close(v->params);
+    vt_close(v->g);
+    vf_model_close(v->file);
+    free(v);
+}
+
+/* ---- a clip ---- */
+
+/* An encode or decode: its pass, the size of the result, and where that goes. */
+typedef struct job {
+    vae *v;
+    vae_pass pass;
+    int to[3], channels;             /* t, h, w of the result */
+    float *mean, *logvar;            /* [C,t,h,w] */
+    uint8_t *pixels;                 /* [t,h,w,3] */
+    float *values;                   /* of the tile that is being made */
+} job;
+
+/* What diffusers' video processor makes of -1..1: half to even, as its rint. */
+static uint8_t to_u8(float x)
+{
+    float v = rintf(fminf(fmaxf(x * 0.5f + 0.5f, 0), 1) * 255);
+    return v > 0 ? (uint8_t)v : 0;             /* NaN is 0 */
+}
+
+/* One row of positions of the result, from (frame, y, x) on. */
+static void put_row(const job *j, const float *v, int frame, int y, int x, int n)
+{
+    size_t at = ((size_t)frame * (size_t)j->to[1] + (size_t)y) * (size_t)j->to[2] + (size_t)x;
+    size_t channel = (size_t)j->to[0] * (size_t)j->to[1] * (size_t)j->to[2];
+    int c = j->channels / 2;
+
+    for (int i = 0; j->pass.decodes && i < 3 * n; i++)
+        j->pixels[3 * at + (size_t)i] = to_u8(v[i]);
+    for (int i = 0; !j->pass.decodes && i < n; i++, at++, v += j->channels)
+        for (int k = 0; k < c; k++) {
+            j->mean[(size_t)k * channel + at] = v[k];
+            if (j->logvar)
+                j->logvar[(size_t)k * channel + at] = fminf(fmaxf(v[c + k], -30), 20);
+        }
+}
+
+static void take_whole(void *arg, const float *values, int first, int n, int h, int w)
+{
+    const job *j = arg;
+
+    for (int t = 0; t < n; t++)
+        for (int y = 0; y < h; y++, values += w * j->channels)
+            put_row(j, values, first + t, y, 0, w);
+}
+
+static void take_frames(void *arg, const float *values, int first, int n, int h, int w)
+{
+    const job *j = arg;
+    size_t frame = (size_t)h * (size_t)w * (size_t)j->channels;
+
+    memcpy(j->values + (size_t)first * frame, values, (size_t)n * frame * sizeof *values);
+}
+
+static int make_tile(void *arg, const int at[3], const int n[3], float *values, vc_err *err)
+{
+    job *j = arg;
+
+    j->values = values;
+    memcpy(j->pass.at, at, sizeof j->pass.at);
+    memcpy(j->pass.n, n, sizeof j->pass.n);
+    return vae_run_pass(j->v, &j->pass, err);
+}
+
+static int take_tile(void *arg, const vae_tile *t, vc_err *err)
+{
+    const job *j = arg;
+
+    (void)err;
+    for (int f = 0; f < t->frames; f++)
+        for (int y = 0; y < t->rows; y++)
+            put_row(j, t->values + ((size_t)f * (size_t)t->h + (size_t)y) * (size_t)t->w *
+                                       (size_t)j->channels,
+                    t->t + f, t->y + y, t->x, t->columns);
+    return 0;
+}
+
+/* Frames that n frames of the source make. */
+static int frames_of(void *arg, int n)
+{
+    const job *j = arg;
+
+    return j->pass.decodes ? j->v->net->frames(n) : (n - 1) / j->v->ratio[0] + 1;
+}
+
+/* False: the clip is one tile. */
+static bool tiles_of(job *j, vae_tiles *t)
+{
+    const vae_tiling *tiling = &j->v->tiling;
+    bool decodes = j->pass.decodes, larger = false;
+    int r = j->v->ratio[1];
+
+    *t = (vae_tiles){ .times = decodes ? r : 1, .per = decodes ? 1 : r, .channels = j->channels,
+                      .arg = j, .frames = frames_of, .make = make_tile, .take = take_tile };
+    for (int i = 0; i < 3; i++) {
+        int pixel = tiling->size[i], latent = pixel / j->v->ratio[i];
+        int from = decodes ? latent : pixel, to = decodes ? pixel : latent;
+        t->source[i] = t->size[i] = t->step[i] = j->pass.of[i];
+        t->kept[i] = j->to[i];
+        if (!pixel)
+            continue;
+        t->size[i] = from;
+        t->step[i] = (int)(from * (1 - tiling->overlap[i]));
+        t->blend[i] = (int)(to * tiling->overlap[i]);
+        t->kept[i] = to - t->blend[i];
+        larger |= t->source[i] > t->size[i];
+    }
+    return larger;
+}
+
+static int run_job(job *j, vc_err *err)
+{
+    vae_tiles t;
+
+    j->pass.arg = j;
+    if (!tiles_of(j, &t)) {
+        memcpy(j->pass.n, j->pass.of, sizeof j->pass.n);
+        j->pass.take = take_whole;
+        return vae_run_pass(j->v, &j->pass, err);
+    }
+    j->pass.take = take_frames;
+    int rc = vae_tiles_check(&t, j->to, err);
+    return rc ? rc : vae_tiles_run(&t, err);
+}
+
+static int encode_job(job *j, vae *v, int f, int h, int w, vc_err *err)
+{
+    const int k = v->ratio[0], r = v->ratio[1];
+
+    if (f < 1 || f > MAX_FRAMES || (f - 1) % k)
+        return vc_fail(err, VC_EINVAL, "%s: %d frames: 1 or %dk+1 are possible", v->net->class, f,
+                       k);
+    if (h < r || w < r || h % r || w % r || h > MAX_SIDE || w > MAX_SIDE)
+        return vc_fail(err, VC_EINVAL, "%s: %dx%d: sides must be multiples of %d, at most %d",
+                       v->net->class, w, h, r, MAX_SIDE);
+    *j = (job){ .v = v, .pass = { .of = { f, h, w } }, .to = { (f - 1) / k + 1, h / r, w / r },
+                .channels = 2 * v->channels };
+    return 0;
+}
+
+static int decode_job(job *j, vae *v, int f, int h, int w, vc_err *err)
+{
+    const int r = v->ratio[1];
+
+    if (f < 1 || f > MAX_FRAMES / v->ratio[0] || h < 1 || w < 1 || h > MAX_SIDE / r ||
+        w > MAX_SIDE / r)
+        return vc_fail(err, VC_EINVAL, "%s: a latent of %d frames of %dx%d is not possible",
+                       v->net->class, f, w, h);
+    *j = (job){ .v = v, .pass = { .decodes = true, .of = { f, h, w } },
+                .to = { v->net->frames(f), h * r, w * r }, .channels = 3 };
+    return 0;
+}
+
+static int finish(const job *j, int rc, vc_err *err)
+{
+    return vc_context(err, rc, "%s: %s %d frames of %dx%d", j->v->net->class,
+                      j->pass.decodes ? "decoding" : "encoding", j->pass.of[0], j->pass.of[2],
+                      j->pass.of[1]);
+}
+
+int vae_encode(vae *v, const float *pixels, int f, int h, int w, float *mean, float *logvar,
+               vc_err *err)
+{
+    job j;
+    int rc = encode_job(&j, v, f, h, w, err);
+
+    if (rc)
+        return rc;
+    j.pass.source = pixels;
+    j.mean = mean;
+    j.logvar = logvar;
+    return finish(&j, run_job(&j, err), err);
+}
+
+int vae_decode(vae *v, const float *z, int f, int h, int w, uint8_t *pixels, vc_err *err)
+{
+    job j;
+    int rc = decode_job(&j, v, f, h, w, err);
+
+    if (rc)
+        return rc;
+    j.pass.source = z;
+    j.pixels = pixels;
+    return finish(&j, run_job(&j, err), err);
+}
+
+int vae_memory(vae *v, bool decode, int f, int h, int w, size_t *bytes, vc_err *err)
+{
+    job j;
+    vae_tiles t;
+    int rc = (decode ? decode_job : encode_job)(&j, v, f, h, w, err);
+
+    *bytes = 0;
+    if (rc)
+        return rc;
+    bool tiled = tiles_of(&j, &t);
+    vae_tiles_first(&t, j.pass.n);
+    rc = tiled ? vae_tiles_check(&t, j.to, err) : 0;
+    if (!rc) rc = vae_run_pass(v, &j.pass, err);
+    *bytes = j.pass.peak;
+    return finish(&j, rc, err);
+}
