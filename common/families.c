@@ -21,7 +21,7 @@ static const double wan_std[16] = {
  * tokens are stored; only the transformers differ. */
 #define COGVIDEOX \
     .vae = "AutoencoderKLCogVideoX", .channels = 16, .scaling = 0.7, .cached = true, \
-    .text = { { "T5EncoderModel", 226, false } }, \
+    .text = { { .class = "T5EncoderModel", .max_length = 226 } }, \
     .moments = true, .dtype = VC_BF16, .loaded_masks = true
 
 static const vc_family families[] = {
@@ -45,18 +45,18 @@ static const vc_family families[] = {
     { .name = "cogvideox1.5", SIZES(16, 4, 8, 2, 2), COGVIDEOX, .invert = true },
     { .name = "hunyuanvideo", SIZES(16, 4, 8, 2, 1),
       .vae = "AutoencoderKLHunyuanVideo", .channels = 16, .scaling = 0.476986, .cached = true,
-      .text = { { "LlamaModel", 256, true }, { "CLIPTextModel", 77, false } } },
+      .text = { { .class = "LlamaModel", .max_length = 256, .masked = true }, { .class = "CLIPTextModel", .max_length = 77 } } },
     { .name = "ltx-video", SIZES(32, 8, 32, 1, 1),
       .vae = "AutoencoderKLLTXVideo", .channels = 128, .scaling = 1, .cached = true,
-      .text = { { "T5EncoderModel", 128, true } } },
+      .text = { { .class = "T5EncoderModel", .max_length = 128, .masked = true } } },
     { .name = "wan2.1", SIZES(16, 4, 8, 2, 1),
       .vae = "AutoencoderKLWan", .channels = 16, .scaling = 1, .mean = wan_mean, .std = wan_std,
-      .cached = true, .text = { { "UMT5EncoderModel", 512, true } } },
+      .cached = true, .text = { { .class = "UMT5EncoderModel", .max_length = 512, .masked = true } } },
     { .name = "wan2.2-5b", SIZES(32, 4, 16, 2, 1) },
     { .name = "qwen-image", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
       .vae = "AutoencoderKLQwenImage", .channels = 16, .scaling = 1, .mean = wan_mean,
       .std = wan_std, .cached = true,
-      .text = { { "Qwen2_5_VLForConditionalGeneration", 1024, true } } },
+      .text = { { .class = "Qwen2_5_VLForConditionalGeneration", .max_length = 1024, .masked = true } } },
     { .name = "flux", SIZES(16, 1, 8, 2, 1), .max_frames = 1 },
     { .name = "ltx-2", SIZES(64, 8, 32, 1, 1) },
     { 0 }

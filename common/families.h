@@ -39,7 +39,11 @@ typedef struct vc_family {
     struct {
         const char *class;               /* NULL ends the list */
         int max_length;                  /* tokens of a prompt; 0: the encoder knows */
+        const char *template;            /* around the prompt, at its "{}"; NULL: none */
+        int crop;                        /* tokens in front, the template's, whose states are
+                                          * dropped; max_length does not count them */
         bool masked;                     /* the transformer never sees rows of padding */
+        bool pooled_only;                /* it reads no states of tokens */
     } text[VC_FAMILY_TEXTS];
 
     /* the transformer */

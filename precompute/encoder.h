@@ -24,10 +24,19 @@ typedef struct vae_info {
     bool has_logvar;                 /* encode gives one; else the posterior is a point */
 } vae_info;
 
+/* How the prompts of a text encoder's slot become what the transformer reads. */
+typedef struct text_rule {
+    int max_length;                  /* tokens a prompt is cut or padded to; 0: the encoder knows */
+    const char *template;            /* around the prompt, which stands at its "{}"; NULL: none */
+    int crop;                        /* tokens in front, the template's, whose states are dropped;
+                                      * max_length does not count them */
+    bool pooled_only;                /* the transformer reads no states of tokens */
+} text_rule;
+
 typedef struct encoder_opts {
     const char *dir;                 /* component folder (or weights file); NULL: built-in ones */
     const char *tokenizer;           /* text encoders: the tokenizer's folder */
-    int max_length;                  /* text encoders: tokens a prompt is cut or padded to */
+    text_rule text;                  /* text encoders: the slot's; borrowed */
     vc_dtype dtype;                  /* of activations: VC_F32 or VC_BF16 */
     const char *device;
     int index;                       /* of the device where that gives no number */
@@ -63,12 +72,24 @@ typedef struct vae_class {
 typedef struct text_info {
     const char *class;
     vf_key fingerprint, tokenizer;
-    int max_length, width;
+    text_rule rule;                  /* max_length is known */
+    int width, pooled;               /* of a token's state, of the pooled one; 0: there is none */
 } text_info;
+
+/* What a text is made of. */
+typedef struct text_picture {
+    vf_key key;                      /* of everything that its pixels depend on */
+    int h, w;
+    const float *pixels;             /* [h,w,3] in -1..1 */
+} text_picture;
+typedef struct text_input {
+    const char *prompt;
+    const text_picture *picture;     /* NULL: none; else the text's key is of both */
+} text_input;
 
 /* One encoded prompt; areas belong to the encoder and last until its next call. */
 typedef struct text_result {
-    int n, width;                    /* tokens to store, and their width */
+    int n, width;                    /* tokens to store, and their width; 0: the slot is pooled only */
     const float *embeds;             /* [n,width] */
     int pooled_width;                /* 0: none */
     const float *pooled;
@@ -81,7 +102,7 @@ typedef struct text_class {
     const char *name;
     int (*open)(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err);
     void (*close)(text_enc *t);
-    int (*encode)(text_enc *t, const char *prompt, text_result *r, vc_err *err);
+    int (*encode)(text_enc *t, const text_input *in, text_result *r, vc_err *err);
 } text_class;
 
 enum { PREP_MAX_TEXTS = VC_FAMILY_TEXTS };

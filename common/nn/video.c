@@ -30,7 +30,7 @@ static vt_tensor *causal(const nn_video *n, nn_video_conv *c, vt_tensor *x)
 {
     const int64_t *k = c->w->dim + 2;
     int front = (int)k[0] - 1, h = (int)k[1] / 2, w = (int)k[2] / 2;
-    vt_conv how = { { 1, 1, 1 }, { front, h, w }, { 0, h, w }, NULL };
+    vt_conv how = { .stride = { 1, 1, 1 }, .before = { front, h, w }, .after = { 0, h, w } };
 
     if (!x)
         return NULL;
@@ -56,7 +56,8 @@ vt_tensor *nn_video_pointwise(const nn_video *n, const nn_video_conv *c, vt_tens
 static vt_tensor *per_frame(const nn_video *n, const nn_video_conv *c, vt_tensor *x, int stride,
                             int before)
 {
-    vt_conv how = { { 1, stride, stride }, { 0, before, before }, { 0, 1, 1 }, NULL };
+    vt_conv how = { .stride = { 1, stride, stride }, .before = { 0, before, before },
+                    .after = { 0, 1, 1 } };
     const int64_t *k = c->w->dim;
 
     return vt_conv3d(n->g, x, vt_reshape(n->g, c->w, 5, (int64_t[]){ k[0], k[1], 1, k[2], k[3] }),

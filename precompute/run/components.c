@@ -193,6 +193,18 @@ static vc_dtype dtype_of(vc_dtype given, const vc_family *f)
     return given == VC_DTYPE_NONE ? f->dtype : given;
 }
 
+/* Of a slot: its family's, with the length that a flag or the transformer's config says. */
+static text_rule rule_of(const vprep *p, int slot, int max_length)
+{
+    const vc_family *f = p->family.is;
+    text_rule rule = { f->text[slot].max_length, f->text[slot].template, f->text[slot].crop,
+                       f->text[slot].pooled_only };
+
+    if (!rule.pooled_only && p->family.from_files && (p->c.max_length || f->length_field))
+        rule.max_length = max_length;
+    return rule;
+}
+
 /* A part that is not there is added to what is wrong with the flags. */
 static int find_parts(vprep *p, int max_length, vc_err *err)
 {
@@ -214,7 +226,7 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
                                     vc_tokenizer_slots[i], err);
         rc = vc_flags_catch(p->flags, rc, err);
         t->opts = (encoder_opts){ .dir = t->dir, .tokenizer = t->tokenizer, .device = c->device,
-                                  .max_length = max_length,
+                                  .text = rule_of(p, i, max_length),
                                   .dtype = dtype_of(c->text_dtype[i], f) };
     }
     return rc;
@@ -230,8 +242,10 @@ static void use_builtin(vprep *p)
         vc_say(p->progress, "the built-in encoders compute in f32, without tiles and with a prompt "
                             "length of their own");
     p->vae_part.opts = (encoder_opts){ .dtype = VC_F32, .device = c->device };
-    for (int i = 0; i < p->n_text; i++)
+    for (int i = 0; i < p->n_text; i++) {
         p->text_part[i].opts = p->vae_part.opts;
+        p->text_part[i].opts.text = rule_of(p, i, 0);
+    }
 }
 
 /* DiffSynth's way to say that a model begins from a picture; the others of its inputs are not trained

@@ -4,11 +4,10 @@
  * fixed Gaussian vector, drawn by Philox from its XXH3-64. Row 0 is the whole prompt (all words and
  * pairs of words, divided by the root of their number), rows 1.. are the words in order, each
  * with half of the pair it ends. What is left is zero. */
-#include "precompute/encoder.h"
+#include "precompute/text/prompt.h"
 
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <xxhash.h>
@@ -17,26 +16,20 @@
 
 enum { TOKENS = 32, WIDTH = 256 };
 
-struct text_enc {
-    float embeds[TOKENS * WIDTH];
-    int64_t ids[TOKENS], mask[TOKENS];
-};
-
-static int builtin_open(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
+static int open_words(void **model, const encoder_opts *o, text_info *info, vc_err *err)
 {
-    (void)o;
-    *out = calloc(1, sizeof **out);
-    if (!*out)
-        return vc_fail(err, VC_ENOMEM, "built-in text encoder: out of memory");
-    *info = (text_info){ .class = "BuiltinTextEncoder", .max_length = TOKENS, .width = WIDTH };
+    (void)o, (void)err;
+    *model = NULL;
+    info->rule.max_length = TOKENS;
+    info->width = WIDTH;
     info->fingerprint = vf_hash("hashed word n-grams 1", 21);
     info->tokenizer = vf_hash("ascii lower-case words 1", 24);
     return 0;
 }
 
-static void builtin_close(text_enc *t)
+static void close_words(void *model)
 {
-    free(t);
+    (void)model;
 }
 
 static void add_vector(float *row, uint64_t ngram, float scale)
@@ -67,42 +60,58 @@ static bool next_word(const char **s, uint64_t *h)
     return n > 0;
 }
 
-static int builtin_encode(text_enc *t, const char *prompt, text_result *r, vc_err *err)
+/* The words that have a row. */
+static void words(const char *text, int length, int64_t *ids, int64_t *mask)
 {
-    (void)err;
-    memset(t, 0, sizeof *t);
+    uint64_t word;
+    int n = 1;
 
+    memset(ids, 0, (size_t)length * sizeof *ids);
+    memset(mask, 0, (size_t)length * sizeof *mask);
+    for (mask[0] = 1; n < length && next_word(&text, &word); n++) {
+        ids[n] = (int64_t)(word & 0x7fffffff);
+        mask[n] = 1;
+    }
+}
+
+static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
+{
     uint64_t word, last = 0;
-    int words = 0, grams = 0;
-    for (const char *s = prompt; next_word(&s, &word); last = word, words++) {
+    int n = 0, grams = 0;
+
+    (void)model, (void)pooled, (void)err;
+    memset(states, 0, (size_t)t->n * WIDTH * sizeof *states);
+    for (const char *s = t->text; next_word(&s, &word); last = word, n++) {
         uint64_t pair[2] = { last, word };
         uint64_t both = XXH3_64bits(pair, sizeof pair);
-        add_vector(t->embeds, word, 1);
+        add_vector(states, word, 1);
         grams++;
-        if (words) {
-            add_vector(t->embeds, both, 1);
+        if (n) {
+            add_vector(states, both, 1);
             grams++;
         }
-        if (words + 1 < TOKENS) {
-            float *row = t->embeds + (size_t)(words + 1) * WIDTH;
+        if (n + 1 < t->n) {
+            float *row = states + (size_t)(n + 1) * WIDTH;
             add_vector(row, word, 1);
-            if (words)
+            if (n)
                 add_vector(row, both, 0.5f);
-            t->ids[words + 1] = (int64_t)(word & 0x7fffffff);
-            t->mask[words + 1] = 1;
         }
     }
     if (!grams)
-        add_vector(t->embeds, XXH3_64bits("", 0), 1);
+        add_vector(states, XXH3_64bits("", 0), 1);
     else
         for (int i = 0; i < WIDTH; i++)
-            t->embeds[i] /= sqrtf((float)grams);
-    t->mask[0] = 1;
-
-    *r = (text_result){ .n = TOKENS, .width = WIDTH, .embeds = t->embeds, .length = TOKENS,
-                        .ids = t->ids, .mask = t->mask };
+            states[i] /= sqrtf((float)grams);
     return 0;
 }
 
-const text_class text_builtin = { "BuiltinTextEncoder", builtin_open, builtin_close,
-                                  builtin_encode };
+static const text_model model = { "BuiltinTextEncoder", false, open_words, close_words, words,
+                                  encode };
+
+static int builtin_open(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    return text_prompt_open(out, &model, o, info, err);
+}
+
+const text_class text_builtin = { "BuiltinTextEncoder", builtin_open, text_prompt_close,
+                                  text_prompt_encode };

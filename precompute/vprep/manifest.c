@@ -38,8 +38,8 @@ static void add_encoders(cJSON *o, const vprep *p)
         cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, t->fingerprint));
         cJSON_AddStringToObject(e, "tokenizer", vf_key_hex(hex, t->tokenizer));
         cJSON_AddStringToObject(e, "dtype", vc_dtype_name(p->text_part[i].opts.dtype));
-        vf_json_add_int(e, "max_length", t->max_length);
-        vf_json_add_int(e, "width", t->width);
+        vf_json_add_int(e, "max_length", t->rule.max_length);
+        vf_json_add_int(e, "width", t->rule.pooled_only ? t->pooled : t->width);
         cJSON_AddStringToObject(e, "empty", vf_key_hex(hex, vprep_text_key(p, i, "")));
     }
 }

@@ -7,20 +7,12 @@
 #include "formats/keys/keymap.h"
 #include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
+#include "precompute/text/prompt.h"
 
 vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt)
 {
-    const text_info *t = &p->text[encoder];
-    vf_hasher h;
-
-    vf_hasher_begin(&h, "text");
-    vf_hasher_str(&h, "prompt", prompt);
-    vf_hasher_bytes(&h, "tokenizer", t->tokenizer.b, sizeof t->tokenizer.b);
-    vf_hasher_bytes(&h, "encoder", t->fingerprint.b, sizeof t->fingerprint.b);
-    vf_hasher_int(&h, "max_length", t->max_length);
-    vf_hasher_str(&h, "precision", vc_dtype_name(p->text_part[encoder].opts.dtype));
-    vf_hasher_str(&h, "dtype", vc_dtype_name(p->c.dtype));
-    return vf_hasher_end(&h);
+    return text_prompt_key(&p->text[encoder], p->text_part[encoder].opts.dtype, p->c.dtype,
+                           &(text_input){ .prompt = prompt });
 }
 
 int vprep_pack_dtype(vc_dtype *dtype, void **data, const float *v, size_t n, vc_dtype want,
@@ -39,21 +31,25 @@ int vprep_pack_dtype(vc_dtype *dtype, void **data, const float *v, size_t n, vc_
 
 static int put_result(vprep *p, vf_key key, const text_result *r, vc_err *err)
 {
-    vf_view t[2] = {
-        { .name = "prompt_embeds", .nd = 2, .dim = { r->n, r->width } },
-        { .name = "pooled", .nd = 1, .dim = { r->pooled_width } },
+    const vf_view all[2] = {
+        { .name = "prompt_embeds", .nd = 2, .dim = { r->n, r->width }, .data = r->embeds },
+        { .name = "pooled", .nd = 1, .dim = { r->pooled_width }, .data = r->pooled },
     };
-    const float *values[2] = { r->embeds, r->pooled };
-    int n = r->pooled_width ? 2 : 1, rc = 0;
+    vf_view t[2];
+    int n = 0, rc = 0;
     void *data[2] = { 0 };
     uint8_t *packed = NULL;
     size_t size = 0;
 
-    for (int i = 0; !rc && i < n; i++) {
-        size_t count = (size_t)vf_view_count(&t[i]);
-        rc = vprep_pack_dtype(&t[i].dtype, &data[i], values[i], count, p->c.dtype, err);
-        t[i].data = data[i];
-        t[i].bytes = count * vc_dtype_size(t[i].dtype);
+    for (int i = 0; !rc && i < 2; i++) {
+        size_t count = (size_t)vf_view_count(&all[i]);
+        if (!count)
+            continue;
+        t[n] = all[i];
+        rc = vprep_pack_dtype(&t[n].dtype, &data[n], all[i].data, count, p->c.dtype, err);
+        t[n].data = data[n];
+        t[n].bytes = count * vc_dtype_size(t[n].dtype);
+        n++;
     }
     if (!rc) rc = vf_safetensors_pack(&packed, &size, t, n, NULL, 0, 1, err);
     if (!rc) rc = vf_writer_put_text(p->writer, key, packed, size, err);
@@ -74,11 +70,16 @@ static int trace_text(const vprep *p, int encoder, vf_key key, const text_result
     vf_view t[4] = {
         { names[0], VC_I64, 1, { r->length }, r->ids, (size_t)r->length * 8 },
         { names[1], VC_I64, 1, { r->length }, r->mask, (size_t)r->length * 8 },
-        { names[2], VC_F32, 2, { r->n, r->width }, r->embeds, (size_t)r->n * (size_t)r->width * 4 },
-        { names[3], VC_F32, 1, { r->pooled_width }, r->pooled, (size_t)r->pooled_width * 4 },
     };
+    int n = 2;
+    if (r->n)
+        t[n++] = (vf_view){ names[2], VC_F32, 2, { r->n, r->width }, r->embeds,
+                            (size_t)r->n * (size_t)r->width * 4 };
+    if (r->pooled_width)
+        t[n++] = (vf_view){ names[3], VC_F32, 1, { r->pooled_width }, r->pooled,
+                            (size_t)r->pooled_width * 4 };
     char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir, vf_key_hex(hex, key));
-    int rc = path ? vf_safetensors_write(path, t, r->pooled_width ? 4 : 3, NULL, 0, err)
+    int rc = path ? vf_safetensors_write(path, t, n, NULL, 0, err)
                   : vc_fail(err, VC_ENOMEM, "out of memory");
     free(path);
     return rc;
@@ -124,7 +125,7 @@ static int one_prompt(text_job *j, const char *prompt, vc_err *err)
     if (rc != VC_ENOENT)
         return rc;
     rc = j->enc ? 0 : open_encoder(j, err);
-    if (!rc) rc = j->class->encode(j->enc, prompt, &r, err);
+    if (!rc) rc = j->class->encode(j->enc, &(text_input){ .prompt = prompt }, &r, err);
     if (!rc && j->p->c.trace_dir) rc = trace_text(j->p, j->encoder, key, &r, err);
     if (!rc && vf_writer_has_text(j->p->writer, key)) {
         j->p->texts_reused++;

@@ -52,11 +52,12 @@ static int bench_t5(const encoder_opts *o, int repeats, vc_err *err)
     text_enc *e;
     text_info info;
     text_result r;
+    const text_input in = { "A cat lies on a cushion and looks out of the window.", NULL };
     int rc = text_t5.open(&e, o, &info, err);
     if (!rc) begin_times();
     for (int i = 0; !rc && i < repeats; i++) {
         double t = vc_seconds();
-        rc = text_t5.encode(e, "A cat lies on a cushion and looks out of the window.", &r, err);
+        rc = text_t5.encode(e, &in, &r, err);
         printf("%s%.6f", i ? ", " : "", vc_seconds() - t);
     }
     text_t5.close(e);
@@ -73,7 +74,7 @@ int main(int argc, char **argv)
     const int dim[3] = { atoi(argv[5]), atoi(argv[6]), atoi(argv[7]) };
     char *dir = vc_path_join(argv[2], t5 ? "text_encoder" : "vae");
     char *tokenizer = vc_path_join(argv[2], "tokenizer");
-    const encoder_opts o = { .dir = dir, .tokenizer = tokenizer, .max_length = TOKENS,
+    const encoder_opts o = { .dir = dir, .tokenizer = tokenizer, .text = { .max_length = TOKENS },
                              .dtype = VC_BF16, .device = "cpu", .threads = atoi(argv[4]) };
     vc_err err = { 0 };
     int rc = t5 ? bench_t5(&o, atoi(argv[3]), &err) : bench_vae(&o, atoi(argv[3]), dim, &err);

@@ -35,7 +35,7 @@ precompute/text      common/base common/os common/tensor formats/json formats/te
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
 precompute/run       buckets common/cli common/comm common/os formats/dataset formats/keys formats/metadata formats/tensors precompute precompute/media
 precompute/encode    common/os formats/keys precompute/media precompute/run
-precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys precompute/encode precompute/run
+precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys precompute/encode precompute/run precompute/text
 precompute/vdecode   common/base common/cli common/os formats/report formats/tensors precompute/media precompute/run
 train/diffusion      common/base common/os formats/json
 train/models         common common/base common/os common/tensor formats/json formats/tensors train/diffusion

@@ -97,7 +97,7 @@ void tt_close(tt_fixture *f)
 
 encoder_opts tt_opts(const char *dir, vc_dtype dtype)
 {
-    return (encoder_opts){ .dir = dir, .tokenizer = "double", .max_length = 40, .dtype = dtype,
+    return (encoder_opts){ .dir = dir, .tokenizer = "double", .text = { .max_length = 40 }, .dtype = dtype,
                            .device = golden_device(), .threads = 1 };
 }
 

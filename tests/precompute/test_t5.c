@@ -211,8 +211,8 @@ static void class_gives(const char *name, const text_class *class, const char *w
     if (class->open(&t, &o, &info, &err)) fail_msg("%s", err.text);
     assert_string_equal(info.class, class->name);
     assert_int_equal(info.width, TT_WIDTH);
-    assert_int_equal(info.max_length, 40);
-    if (class->encode(t, prompt, &r, &err)) fail_msg("%s", err.text);
+    assert_int_equal(info.rule.max_length, 40);
+    if (class->encode(t, &(text_input){ .prompt = prompt }, &r, &err)) fail_msg("%s", err.text);
     assert_int_equal(r.n, n);
     assert_int_equal(r.length, 40);
     assert_int_equal(r.ids[30], 1);
@@ -220,9 +220,9 @@ static void class_gives(const char *name, const text_class *class, const char *w
     float *w = golden_values(f.gold, want, NULL);
     assert_true(golden_error(r.embeds, w, (int64_t)n * TT_WIDTH) <= TT_F32);
     free(w);
-    if (class->encode(t, "", &r, &err)) fail_msg("%s", err.text);
+    if (class->encode(t, &(text_input){ .prompt = "" }, &r, &err)) fail_msg("%s", err.text);
     assert_int_equal(r.n, n == 40 ? 40 : 1);
-    assert_int_equal(class->encode(t, "99", &r, &err), VC_EINVAL);
+    assert_int_equal(class->encode(t, &(text_input){ .prompt = "99" }, &r, &err), VC_EINVAL);
     class->close(t);
     class->close(NULL);
 
@@ -232,7 +232,7 @@ static void class_gives(const char *name, const text_class *class, const char *w
     o.tokenizer = NULL;
     assert_int_equal(class->open(&t, &o, &info, &err), VC_EINVAL);
     o = tt_opts(f.dir, VC_F32);
-    o.max_length = 0;
+    o.text.max_length = 0;
     assert_int_equal(class->open(&t, &o, &info, &err), VC_EINVAL);
     tt_close(&f);
 }

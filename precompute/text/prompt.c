@@ -1,0 +1,206 @@
+/* prompt.c - see prompt.h */
+#include "precompute/text/prompt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/os/file.h"
+#include "precompute/tokenizer/tokenizer.h"
+
+enum { MAX_TOKENS = 1 << 15 };
+
+struct text_enc {
+    const text_model *kind;
+    void *model;
+    tokenizer *tok;                               /* NULL: the model has words of its own */
+    text_rule rule;
+    int length, width, pooled_width;              /* length: with the tokens that are cropped */
+    int64_t *ids, *mask;                          /* [length] */
+    float *states, *pooled;                       /* [length,width], [pooled_width] or NULL */
+};
+
+/* ---- tokens ---- */
+
+/* The prompt where the template has "{}", malloc'ed; NULL: out of memory. */
+static char *in_template(const char *template, const char *prompt)
+{
+    const char *at = template ? strstr(template, "{}") : NULL;
+
+    return at ? vc_format("%.*s%s%s", (int)(at - template), template, prompt, at + 2)
+              : vc_format("%s", prompt);
+}
+
+/* Fills ids and mask; *n: tokens before the padding. */
+static int tokens_of(text_enc *t, const char *text, int *n, vc_err *err)
+{
+    if (t->tok)
+        return tokenizer_prompt(t->tok, text, t->length, t->ids, t->mask, n, err);
+    t->kind->words(text, t->length, t->ids, t->mask);
+    for (*n = t->length; *n > 0 && !t->mask[*n - 1];)
+        --*n;
+    return 0;
+}
+
+/* Tokens that two texts have in front alike are the template's: so many are cropped. */
+static int check_crop(text_enc *t, vc_err *err)
+{
+    char *empty = in_template(t->rule.template, ""), *word = in_template(t->rule.template, "a");
+    int64_t *first = malloc((size_t)t->length * sizeof *first);
+    int n = 0, same = 0;
+    int rc = empty && word && first ? tokens_of(t, empty, &n, err)
+                                    : vc_fail(err, VC_ENOMEM, "out of memory");
+
+    if (!rc) {
+        memcpy(first, t->ids, (size_t)t->length * sizeof *first);
+        rc = tokens_of(t, word, &n, err);
+    }
+    while (!rc && same < n && first[same] == t->ids[same])
+        same++;
+    if (!rc && same != t->rule.crop)
+        rc = vc_fail(err, VC_EMISMATCH, "%s: its tokenizer makes %d tokens of what stands in front "
+                     "of a prompt, not %d: is this its tokenizer?", t->kind->class, same,
+                     t->rule.crop);
+    free(empty);
+    free(word);
+    free(first);
+    return rc;
+}
+
+/* ---- open and close ---- */
+
+void text_prompt_close(text_enc *t)
+{
+    if (!t)
+        return;
+    t->kind->close(t->model);
+    tokenizer_close(t->tok);
+    free(t->ids);
+    free(t->mask);
+    free(t->states);
+    free(t->pooled);
+    free(t);
+}
+
+static int make_areas(text_enc *t, vc_err *err)
+{
+    size_t n = (size_t)t->length;
+
+    t->ids = calloc(n, sizeof *t->ids);
+    t->mask = calloc(n, sizeof *t->mask);
+    t->states = t->width ? calloc(n, (size_t)t->width * sizeof *t->states) : NULL;
+    t->pooled = t->pooled_width ? calloc((size_t)t->pooled_width, sizeof *t->pooled) : NULL;
+    if (!t->ids || !t->mask || (t->width && !t->states) || (t->pooled_width && !t->pooled))
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory for %d tokens", t->kind->class, t->length);
+    return 0;
+}
+
+static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    const text_rule *rule = &info->rule;
+    int rc = t->kind->words ? 0 : tokenizer_open(&t->tok, o->tokenizer, err);
+
+    if (!rc) rc = t->kind->open(&t->model, o, info, err);
+    if (rc)
+        return rc;
+    if (rule->pooled_only && !info->pooled)
+        return vc_fail(err, VC_EINVAL, "%s: it has no pooled state, which is all that its slot is "
+                       "read of", t->kind->class);
+    if (t->tok)
+        info->tokenizer = tokenizer_fingerprint(t->tok);
+    t->rule = *rule;
+    t->length = rule->max_length + rule->crop;
+    t->width = info->width;
+    t->pooled_width = info->pooled;
+    rc = make_areas(t, err);
+    return rc || !rule->crop ? rc : check_crop(t, err);
+}
+
+/* What a model with a tokenizer's folder needs to be told. */
+static int check_options(const text_model *m, const encoder_opts *o, vc_err *err)
+{
+    if (m->words)
+        return 0;
+    if (!o->tokenizer)
+        return vc_fail(err, VC_EINVAL, "%s: it needs a tokenizer's folder", m->class);
+    if (o->text.max_length < 1 || o->text.max_length > MAX_TOKENS)
+        return vc_fail(err, VC_EINVAL, "%s: prompts of %d tokens; 1 to %d are possible", m->class,
+                       o->text.max_length, MAX_TOKENS);
+    return 0;
+}
+
+int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o, text_info *info,
+                     vc_err *err)
+{
+    *out = NULL;
+    *info = (text_info){ .class = m->class, .rule = o->text };
+    int rc = check_options(m, o, err);
+    if (rc)
+        return rc;
+    text_enc *t = calloc(1, sizeof *t);
+    if (!t)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", m->class);
+
+    t->kind = m;
+    rc = set_up(t, o, info, err);
+    if (rc) {
+        text_prompt_close(t);
+        return rc;
+    }
+    *out = t;
+    return 0;
+}
+
+/* ---- a text ---- */
+
+int text_prompt_encode(text_enc *t, const text_input *in, text_result *r, vc_err *err)
+{
+    int n = 0;
+    char *text = in_template(t->rule.template, in->prompt);
+    int rc = text ? tokens_of(t, text, &n, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+
+    if (!rc && !t->kind->masked)
+        n = t->length;
+    if (!rc && n <= t->rule.crop)
+        rc = vc_fail(err, VC_EINVAL, "a text of %d tokens, of which %d are cropped", n,
+                     t->rule.crop);
+    if (!rc) {
+        const text_tokens tokens = { text, in->picture, n, t->ids };
+        rc = t->kind->encode(t->model, &tokens, t->states, t->pooled, err);
+    }
+    free(text);
+    if (rc)
+        return rc;
+    *r = (text_result){ .pooled_width = t->pooled_width, .pooled = t->pooled, .length = t->length,
+                        .ids = t->ids, .mask = t->mask };
+    if (!t->rule.pooled_only) {
+        r->n = n - t->rule.crop;
+        r->width = t->width;
+        r->embeds = t->states + (size_t)t->rule.crop * (size_t)t->width;
+    }
+    return 0;
+}
+
+/* Fields that a text has not are left out, so that the keys of others stay what they were. */
+vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype stored,
+                       const text_input *in)
+{
+    const text_rule *rule = &info->rule;
+    vf_hasher h;
+
+    vf_hasher_begin(&h, "text");
+    vf_hasher_str(&h, "prompt", in->prompt);
+    if (rule->template)
+        vf_hasher_str(&h, "template", rule->template);
+    if (in->picture)
+        vf_hasher_bytes(&h, "picture", in->picture->key.b, sizeof in->picture->key.b);
+    vf_hasher_bytes(&h, "tokenizer", info->tokenizer.b, sizeof info->tokenizer.b);
+    vf_hasher_bytes(&h, "encoder", info->fingerprint.b, sizeof info->fingerprint.b);
+    vf_hasher_int(&h, "max_length", rule->max_length);
+    if (rule->crop)
+        vf_hasher_int(&h, "crop", rule->crop);
+    if (rule->pooled_only)
+        vf_hasher_int(&h, "pooled_only", 1);
+    vf_hasher_str(&h, "precision", vc_dtype_name(precision));
+    vf_hasher_str(&h, "dtype", vc_dtype_name(stored));
+    return vf_hasher_end(&h);
+}
