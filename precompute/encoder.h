@@ -89,7 +89,7 @@ typedef struct text_input {
 
 /* One encoded prompt; areas belong to the encoder and last until its next call. */
 typedef struct text_result {
-    int n, width;                    /* tokens to store, and their width; 0: the slot is pooled only */
+    int n, width;                    /* tokens to store, and their width; n 0: pooled only */
     const float *embeds;             /* [n,width] */
     int pooled_width;                /* 0: none */
     const float *pooled;

@@ -97,6 +97,9 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
                        t->family->class_name, fit.channels);
     for (int i = 0; i < fit.n_texts; i++) {
         const vtrain_slot *s = i < vtrain_data_slots(t->data) ? vtrain_data_slot(t->data, i) : NULL;
+        if (s && !s->embeds)
+            return vc_fail(err, VC_EMISMATCH, "the dataset's %s is pooled only, the transformer %s "
+                           "reads its tokens", s->name, t->family->class_name);
         if (!s || s->width != fit.text_width[i])
             return vc_fail(err, VC_EMISMATCH, "the dataset's %s is %lld wide, the transformer %s "
                            "takes %lld", s ? s->name : "missing text encoder",

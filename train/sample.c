@@ -53,9 +53,11 @@ static int make_text(vtrain_text *t, const vtrain_embeds *const *row, int rows, 
     for (int i = 0; i < rows; i++)
         if (row[i]->n > t->n) t->n = row[i]->n;
     size_t each = (size_t)(t->n * t->width);
-    t->embeds = calloc((size_t)rows * each, sizeof *t->embeds);
     t->length = calloc((size_t)rows, sizeof *t->length);
-    if (!t->embeds || !t->length) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t->length) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!t->n) return 0;                      /* the slot is pooled only */
+    t->embeds = calloc((size_t)rows * each, sizeof *t->embeds);
+    if (!t->embeds) return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; i < rows; i++) {
         t->length[i] = (int32_t)row[i]->n;
         memcpy(t->embeds + (size_t)i * each, row[i]->embeds,

@@ -54,7 +54,7 @@ static void load_texts(vt_ctx *g, vtrain_in *in, int n, const vtrain_text *text,
         const int64_t dim[3] = { rows, text[i].n, text[i].width };
         const int64_t pooled[2] = { rows, text[i].pooled_width };
         in->text[i] = (vtrain_cond){
-            .embeds = vt_from_host(g, VC_F32, 3, dim, text[i].embeds, VC_F32),
+            .embeds = text[i].n ? vt_from_host(g, VC_F32, 3, dim, text[i].embeds, VC_F32) : NULL,
             .length = text[i].length,
             .pooled = text[i].pooled_width
                           ? vt_from_host(g, VC_F32, 2, pooled, text[i].pooled, VC_F32) : NULL,
@@ -164,7 +164,8 @@ static void announce(const vtrain *t, const vtrain_batch *b)
     }
     for (int i = 0; i < b->n_texts; i++) {
         const vtrain_text *x = &b->text[i];
-        d[n++] = floats(x->embeds, 3, (int64_t[]){ b->dim[0], x->n, x->width });
+        if (x->n)
+            d[n++] = floats(x->embeds, 3, (int64_t[]){ b->dim[0], x->n, x->width });
         if (x->pooled_width)
             d[n++] = floats(x->pooled, 2, (int64_t[]){ b->dim[0], x->pooled_width });
     }
@@ -327,10 +328,11 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
     memcpy(b.dim, dim, sizeof b.dim);
     for (int i = 0; i < b.n_texts; i++) {
         const vtrain_slot *s = vtrain_data_slot(t->data, i);
-        b.text[i] = (vtrain_text){ .n = s->max_length, .width = s->width, .length = length[i],
+        int64_t n = s->embeds ? s->max_length : 0;
+        b.text[i] = (vtrain_text){ .n = n, .width = s->width, .length = length[i],
                                    .pooled_width = s->pooled };
         for (int64_t row = 0; row < dim[0]; row++)
-            length[i][row] = (int32_t)s->max_length;
+            length[i][row] = (int32_t)n;
     }
     parts p = { .in.recompute = recompute };
     vt_step_begin(t->g, VT_DRY | flags_of(t, record));

@@ -90,7 +90,8 @@ static int make_areas(text_enc *t, vc_err *err)
     t->states = t->width ? calloc(n, (size_t)t->width * sizeof *t->states) : NULL;
     t->pooled = t->pooled_width ? calloc((size_t)t->pooled_width, sizeof *t->pooled) : NULL;
     if (!t->ids || !t->mask || (t->width && !t->states) || (t->pooled_width && !t->pooled))
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory for %d tokens", t->kind->class, t->length);
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory for %d tokens", t->kind->class,
+                       t->length);
     return 0;
 }
 

@@ -171,7 +171,8 @@ static void put_text(vf_writer *w, const toy *t, const char *prompt, int encoder
         { "prompt_embeds", VC_F32, 2, { n, width }, x, (size_t)size_n * 4 },
         { "pooled", VC_F32, 1, { t->pooled }, pooled, (size_t)t->pooled * 4 },
     };
-    uint8_t *st = pack(v, t->pooled && bad != TOY_NO_POOLED ? 2 : 1, bad == TOY_TEXT_SUM, &size);
+    int first = t->pooled_only >> encoder & 1, end = t->pooled && bad != TOY_NO_POOLED ? 2 : 1;
+    uint8_t *st = pack(v + first, end - first, bad == TOY_TEXT_SUM, &size);
     vc_err err = { 0 };
     if (vf_writer_put_text(w, text_key(encoder, prompt), st, size, &err))
         fail_msg("%s", err.text);
@@ -310,7 +311,7 @@ static cJSON *make_head(const toy *t)
         cJSON_AddStringToObject(e, "fingerprint", t->fingerprint);
         cJSON_AddStringToObject(e, "tokenizer", "0123456789abcdef0123456789abcdef");
         cJSON_AddNumberToObject(e, "max_length", TOY_TOKENS);
-        cJSON_AddNumberToObject(e, "width", t->width);
+        cJSON_AddNumberToObject(e, "width", t->pooled_only >> i & 1 ? t->pooled : t->width);
         cJSON_AddStringToObject(e, "empty", vf_key_hex(hex, text_key(i, "")));
     }
     cJSON_AddStringToObject(o, "latent_store", "moments");

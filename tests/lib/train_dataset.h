@@ -36,6 +36,7 @@ typedef struct toy {
     const toy_sample *sample;
     int n;
     int channels, width, pooled, encoders;   /* 0: 2, 4, 0, 1 */
+    unsigned pooled_only;                    /* 1 << encoder: of whose texts only `pooled` is there */
     const char *family, *vae, *fingerprint;  /* NULL: "builtin", "VaeBuiltin", 32 digits */
     double scaling, shift;                   /* 0: 1, 0 */
     bool per_channel;                        /* mean c, std 1 + c */

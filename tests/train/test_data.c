@@ -486,11 +486,38 @@ static void test_refused(void **state)
 
 static void check_embeds(const vtrain_embeds *e, const char *prompt, int encoder)
 {
-    assert_int_equal(e->n, toy_tokens(prompt));
+    assert_int_equal(e->n, e->embeds ? toy_tokens(prompt) : 0);
     for (int64_t i = 0; i < e->n * e->width; i++)
         assert_float_equal(e->embeds[i], toy_embed(prompt, encoder, i), 0);
     for (int64_t i = 0; i < 3; i++)
         assert_float_equal(e->pooled[i], toy_pooled(prompt, encoder, i), 0);
+}
+
+/* CLIP of HunyuanVideo and of FLUX: a vector a prompt, and no states of tokens. */
+static void test_pooled_only(void **state)
+{
+    (void)state;
+    char *path = in_dir("pooled"), *note;
+    vtrain_data *d;
+    vtrain_prompt p;
+    vc_err err = { 0 };
+    toy_make(&(toy){ .path = path, .sample = mixed, .n = COUNT(mixed), .prompts = 1, .pooled = 3,
+                     .encoders = 2, .pooled_only = 1 << 1 });
+    assert_int_equal(try_open(&d, "pooled", (vtrain_data_opts){ 0 }, &note, &err), 0);
+    free(note);
+    assert_true(vtrain_data_slot(d, 0)->embeds && vtrain_data_slot(d, 0)->width == 4);
+    assert_false(vtrain_data_slot(d, 1)->embeds);
+    assert_int_equal(vtrain_data_slot(d, 1)->pooled, 3);
+    assert_int_equal(vtrain_data_prompt(d, 0, &p, &err), 0);
+    assert_non_null(p.pos[0].embeds);
+    assert_null(p.pos[1].embeds);
+    for (int e = 0; e < 2; e++) {
+        check_embeds(&p.pos[e], p.text, e);
+        check_embeds(&p.neg[e], p.negative, e);
+    }
+    vtrain_prompt_free(&p);
+    vtrain_data_close(d);
+    free(path);
 }
 
 static void test_prompts(void **state)
@@ -547,6 +574,7 @@ int main(void)
         cmocka_unit_test(test_text_class), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_hostile_manifest),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_pooled_only),
         cmocka_unit_test(test_prompts_from_training),
     };
     return cmocka_run_group_tests(tests, make, unmake);

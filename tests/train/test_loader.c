@@ -119,8 +119,12 @@ static void check_latent(const vtrain_batch *b, int r, bool draw, bool shared)
 static void check_text(const vtrain_batch *b, int r, int e, const char *prompt)
 {
     const vtrain_text *t = &b->text[e];
-    assert_int_equal(t->width, WIDTH);
-    assert_int_equal(t->length[r], toy_tokens(prompt));
+    if (t->embeds) {
+        assert_int_equal(t->width, WIDTH);
+        assert_int_equal(t->length[r], toy_tokens(prompt));
+    } else {                             /* pooled only */
+        assert_true(t->n == 0 && t->length[r] == 0);
+    }
     for (int64_t i = 0; i < t->n * WIDTH; i++)
         assert_float_equal(t->embeds[r * t->n * WIDTH + i],
                            i < t->length[r] * WIDTH ? toy_embed(prompt, e, i) : 0, 0);
@@ -164,16 +168,20 @@ static void check_batch(const vtrain_batch *b, double dropout, bool draw, bool s
 static void test_content(void **state)
 {
     (void)state;
-    static const struct { toy_store store; vtrain_latent latent; bool draw, shared; } row[] = {
-        { TOY_MOMENTS, VTRAIN_LATENT_SAMPLE, true, false },
-        { TOY_MOMENTS, VTRAIN_LATENT_MEAN, false, false },
-        { TOY_SHARED_LOGVAR, VTRAIN_LATENT_SAMPLE, true, true },
-        { TOY_MODE, VTRAIN_LATENT_SAMPLE, false, false },
-        { TOY_SAMPLE, VTRAIN_LATENT_SAMPLE, false, false },
+    static const struct {
+        toy_store store; vtrain_latent latent; bool draw, shared; unsigned pooled_only;
+    } row[] = {
+        { TOY_MOMENTS, VTRAIN_LATENT_SAMPLE, true, false, 0 },
+        { TOY_MOMENTS, VTRAIN_LATENT_SAMPLE, true, false, 1 << 1 },
+        { TOY_MOMENTS, VTRAIN_LATENT_MEAN, false, false, 0 },
+        { TOY_SHARED_LOGVAR, VTRAIN_LATENT_SAMPLE, true, true, 0 },
+        { TOY_MODE, VTRAIN_LATENT_SAMPLE, false, false, 0 },
+        { TOY_SAMPLE, VTRAIN_LATENT_SAMPLE, false, false, 0 },
     };
     for (int i = 0; i < COUNT(row); i++) {
         toy t = whole;
         t.store = row[i].store;
+        t.pooled_only = row[i].pooled_only;
         vtrain_data *d = make_data(&t, 0);
         vtrain_loader *l = open_loader(d, (vtrain_loader_opts){ .end = 40, .caption_dropout = 0.4,
                                        .latent = row[i].latent, .check = i == 0 });
@@ -182,6 +190,7 @@ static void test_content(void **state)
             const vtrain_batch *b = next(l);
             assert_int_equal(b->micro, m);
             check_batch(b, 0.4, row[i].draw, row[i].shared);
+            assert_int_equal(!b->text[1].embeds, row[i].pooled_only != 0);
             for (int r = 0; r < b->rows; r++, rows++)
                 dropped += b->dropped[r];
             vtrain_loader_give_back(l, b);

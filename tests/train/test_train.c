@@ -503,6 +503,29 @@ static void test_refused(void **state)
     }
 }
 
+/* A slot that is pooled only is read where the transformer has no use for it, in samples too, and
+ * refused where it reads the slot's tokens. */
+static void test_pooled_slots(void **state)
+{
+    static const toy_sample one[] = { { .number = 0, .f = 2, .h = 4, .w = 4, .caption = { "a" } } };
+    const char *dir = *state;
+
+    for (int slot = 0; slot < 2; slot++) {
+        char *path = vc_format("%s/pooled-%d.lmdb", dir, slot);
+        char *args = vc_format("--latents %s --output_dir %s/pooled %s --max_train_steps 2 --threads 1 "
+                               "--validation_steps 1 --num_inference_steps 2", path, dir, TINY);
+        vc_err err = { 0 };
+        toy_make(&(toy){ .path = path, .sample = one, .n = 1, .pooled = 4, .encoders = 2,
+                         .pooled_only = 1u << slot, .prompts = 1 });
+        int rc = run_bare(args, &err);
+        if (rc != (slot ? 0 : VC_EMISMATCH)) fail_msg("slot %d: %d %s", slot, rc, err.text);
+        assert_true(slot || strstr(err.text, "text_encoder is pooled only"));
+        free(path);
+        free(args);
+    }
+    assert_true(run_exists(dir, "pooled/validation/step-1/000.safetensors"));
+}
+
 /* What people paste from other trainers is accepted. */
 static void test_foreign(void **state)
 {
@@ -574,7 +597,7 @@ int main(void)
         TEST(test_latest_without_one), TEST(test_recompute), TEST(test_learns),
         TEST(test_held_out),      TEST(test_lora),       TEST(test_trainable_modules),
         TEST(test_validation),    TEST(test_trace),      TEST(test_not_a_number),
-        TEST(test_full_disk),     TEST(test_limit),      TEST(test_refused),
+        TEST(test_full_disk),     TEST(test_limit),      TEST(test_refused),     TEST(test_pooled_slots),
         TEST(test_foreign),       TEST(test_config),     TEST(test_like),
         TEST(test_dry_run),
     };

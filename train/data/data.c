@@ -112,20 +112,41 @@ static int compare_sets(const vtrain_data *d, bool allow, bool same_norm, vc_err
     return 0;
 }
 
-/* Widths of `pooled` are only in the values: the empty prompts, always there, tell them. */
+/* Which tensors a slot has is only in its values: the empty prompts, always there, tell. */
+static int find_slot(const vtrain_data *d, int i, vtrain_slot *s, vc_err *err)
+{
+    char hex[VF_KEY_HEX];
+    const vf_key key = d->set[0].head.empty[i];
+    vf_safetensors *st;
+    vf_view v;
+    int rc = vf_dataset_text(d->set[0].data, key, false, &st, err);
+
+    if (!rc) {
+        s->embeds = !vf_safetensors_get(st, "prompt_embeds", &v, NULL);
+        if (!vf_safetensors_get(st, "pooled", &v, NULL) && v.nd == 1)
+            s->pooled = v.dim[0];
+        if (!s->embeds && !s->pooled)
+            rc = vc_fail(err, VC_ENOENT, "prompt_embeds: missing");
+        else if (!s->embeds && s->pooled != s->width)
+            rc = vc_fail(err, VC_EMISMATCH, "pooled: %" PRId64 " wide, %" PRId64 " expected",
+                         s->pooled, s->width);
+        vf_safetensors_close(st);
+    }
+    return vc_context(err, rc, "%s: text %s", s->name, vf_key_hex(hex, key));
+}
+
 static int find_slots(vtrain_data *d, vc_err *err)
 {
     d->n_slots = d->set[0].head.n_slots;
     memcpy(d->slot, d->set[0].head.slot, sizeof d->slot);
     for (int set = 0; set < d->n_sets; set++)
         for (int i = 0; i < d->n_slots; i++) {
-            vtrain_text_value v;
-            vf_view pooled;
-            int rc = vtrain_text_open(d, set, i, d->set[set].head.empty[i], false, &v, err);
+            vtrain_text_value v = { 0 };
+            int rc = set ? 0 : find_slot(d, i, &d->slot[i], err);
+            if (!rc)
+                rc = vtrain_text_open(d, set, i, d->set[set].head.empty[i], false, &v, err);
             if (rc)
                 return vc_context(err, rc, "%s: empty prompt", vf_dataset_path(d->set[set].data));
-            if (!set && !vf_safetensors_get(v.st, "pooled", &pooled, NULL) && pooled.nd == 1)
-                d->slot[i].pooled = pooled.dim[0];
             vf_safetensors_close(v.st);
         }
     return 0;

@@ -34,6 +34,7 @@ typedef struct vtrain_data_opts {
 typedef struct vtrain_slot {
     char name[32];               /* "text_encoder", "text_encoder_2" */
     int64_t width, max_length;   /* prompt_embeds [n <= max_length, width] */
+    bool embeds;                 /* they are there; else the slot is pooled only, and width its */
     int64_t pooled;              /* width of `pooled`, 0: there is none */
 } vtrain_slot;
 
@@ -136,7 +137,7 @@ char *vtrain_data_key(const vtrain_data *d, uint32_t sample, char buf[VTRAIN_KEY
 /* Embeddings of one prompt by one encoder, f32 on the host. */
 typedef struct vtrain_embeds {
     int64_t n, width;            /* [n,width] */
-    float *embeds;
+    float *embeds;               /* NULL, n 0: the slot is pooled only */
     float *pooled;               /* [slot's pooled] or NULL */
 } vtrain_embeds;
 

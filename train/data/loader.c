@@ -240,7 +240,7 @@ static int make_text(vtrain_loader *l, vtrain_text *t, const vtrain_slot *s, siz
 
     t->width = s->width;
     t->pooled_width = s->pooled;
-    if ((rc = take(l, &t->embeds, rows, row, err)) ||
+    if ((s->embeds && (rc = take(l, &t->embeds, rows, row, err))) ||
         (rc = take(l, &t->length, rows, sizeof *t->length, err)))
         return rc;
     return s->pooled ? take(l, &t->pooled, rows, (size_t)s->pooled * sizeof *t->pooled, err) : 0;

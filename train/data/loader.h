@@ -48,8 +48,8 @@ typedef struct vtrain_loader_opts {
 /* Text of one encoder for a batch, f32, zero beyond each row's length. */
 typedef struct vtrain_text {
     int64_t n, width;            /* n: the longest row, at least 1 */
-    float *embeds;               /* [rows,n,width] */
-    int32_t *length;             /* [rows], 1..n */
+    float *embeds;               /* [rows,n,width]; NULL, n 0: the slot is pooled only */
+    int32_t *length;             /* [rows], 1..n; 0 if pooled only */
     int64_t pooled_width;
     float *pooled;               /* [rows,pooled_width] or NULL */
 } vtrain_text;

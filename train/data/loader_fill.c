@@ -149,12 +149,14 @@ static int copy_text(vtrain_text *t, int row, const vtrain_text_value *v, vc_err
 {
     size_t used = (size_t)t->length[row] * (size_t)t->width;
     size_t all = (size_t)t->n * (size_t)t->width;
-    float *x = t->embeds + (size_t)row * all;
 
-    vtrain_view_f32(x, &v->embeds, 0, used);
-    memset(x + used, 0, (all - used) * sizeof *x);
-    if (!vtrain_all_finite(x, used))
-        return vc_fail(err, VC_ENUMERIC, "prompt_embeds: NaN or infinity in it");
+    if (t->embeds) {
+        float *x = t->embeds + (size_t)row * all;
+        vtrain_view_f32(x, &v->embeds, 0, used);
+        memset(x + used, 0, (all - used) * sizeof *x);
+        if (!vtrain_all_finite(x, used))
+            return vc_fail(err, VC_ENUMERIC, "prompt_embeds: NaN or infinity in it");
+    }
     if (!t->pooled)
         return 0;
     size_t n = (size_t)t->pooled_width;
@@ -169,7 +171,7 @@ static int fill_texts(vtrain_loader *l, slot *s, vc_err *err)
     int slots = l->d->n_slots, rc = 0, row = 0;
 
     for (int i = 0; i < slots; i++)
-        s->b.text[i].n = 1;
+        s->b.text[i].n = l->d->slot[i].embeds;
     for (row = 0; row < s->b.rows; row++)
         if (atomic_load(&l->stop) || (rc = open_row(l, s, row, err)))
             break;

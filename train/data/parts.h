@@ -116,7 +116,7 @@ int vtrain_name_sample(const vtrain_data *d, uint32_t sample, int rc, vc_err *er
 
 typedef struct vtrain_text_value {
     vf_safetensors *st;
-    vf_view embeds;                      /* [n,width], 1 <= n <= max_length */
+    vf_view embeds;                      /* [n,width], 1 <= n <= max_length; nd 0: pooled only */
     vf_view pooled;                      /* [pooled]; nd 0: the slot has none */
 } vtrain_text_value;
 int vtrain_text_open(const vtrain_data *d, int set, int slot, vf_key key, bool check,

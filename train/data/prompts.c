@@ -48,8 +48,9 @@ static int load_embeds(const vtrain_data *d, int set, int slot, vf_key key, vtra
     if (rc)
         return rc;
     e->n = v.embeds.dim[0];
-    e->width = v.embeds.dim[1];
-    rc = copy_f32(&e->embeds, &v.embeds, err);
+    e->width = d->slot[slot].width;
+    if (v.embeds.nd)
+        rc = copy_f32(&e->embeds, &v.embeds, err);
     if (!rc && v.pooled.nd)
         rc = copy_f32(&e->pooled, &v.pooled, err);
     if (rc) {

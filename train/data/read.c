@@ -189,9 +189,9 @@ int vtrain_name_sample(const vtrain_data *d, uint32_t sample, int rc, vc_err *er
 static int text_views(const vtrain_slot *s, vtrain_text_value *v, vc_err *err)
 {
     const int64_t dim[2] = { 0, s->width };
-    int rc = vf_safetensors_get(v->st, "prompt_embeds", &v->embeds, err);
+    int rc = s->embeds ? vf_safetensors_get(v->st, "prompt_embeds", &v->embeds, err) : 0;
 
-    if (!rc)
+    if (!rc && s->embeds)
         rc = check_shape(&v->embeds, 2, dim, err);
     if (!rc && v->embeds.dim[0] > s->max_length)
         rc = vc_fail(err, VC_EMISMATCH, "prompt_embeds: %" PRId64 " tokens, at most %" PRId64

@@ -19,7 +19,8 @@ typedef enum vtrain_role {
 
 /* What a forward gets. All tensors are of the step in progress. */
 typedef struct vtrain_cond {
-    vt_tensor *embeds;                        /* [B,n,D] f32, zero beyond each row's length */
+    vt_tensor *embeds;                        /* [B,n,D] f32, zero beyond each row's length; NULL:
+                                               * the slot is pooled only */
     const int32_t *length;                    /* [B] on the host: valid tokens, 1..n */
     vt_tensor *pooled;                        /* [B,P] or NULL */
 } vtrain_cond;

@@ -1,0 +1,176 @@
+/* test_text_prompt.c - what text encoders share: templates and crops, slots that are pooled only, a
+ * text that is of a picture too, and keys. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "precompute/text/prompt.h"
+
+enum { WIDTH = 256 };                             /* of the built-in encoder */
+
+/* ---- templates, with the built-in encoder: one row for each word, after one for all ---- */
+
+static text_enc *open_builtin(const text_rule *rule, text_info *info)
+{
+    text_enc *t;
+    vc_err err = { 0 };
+    encoder_opts o = { .dtype = VC_F32, .device = "cpu", .text = *rule };
+    if (text_builtin.open(&t, &o, info, &err)) fail_msg("%s", err.text);
+    return t;
+}
+
+static void template_is_cropped(void **state)
+{
+    const text_rule rule = { .template = "look at {} now", .crop = 3 };
+    text_info plain_info, info;
+    text_result a, b;
+    vc_err err = { 0 };
+    (void)state;
+    text_enc *plain = open_builtin(&(text_rule){ 0 }, &plain_info);
+    text_enc *t = open_builtin(&rule, &info);
+
+    assert_int_equal(info.rule.max_length, plain_info.rule.max_length);
+    assert_int_equal(text_builtin.encode(plain, &(text_input){ .prompt = "look at a disc now" }, &a,
+                                         &err), 0);
+    assert_int_equal(text_builtin.encode(t, &(text_input){ .prompt = "a disc" }, &b, &err), 0);
+    assert_int_equal(b.n, info.rule.max_length);
+    assert_int_equal(b.length, info.rule.max_length + 3);
+    assert_memory_equal(b.ids, a.ids, 6 * sizeof *b.ids);
+    assert_memory_equal(b.embeds, a.embeds + 3 * WIDTH, 3 * WIDTH * sizeof *b.embeds);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(b.mask[i], i < 6);
+    text_builtin.close(plain);
+    text_builtin.close(t);
+}
+
+static void rules_refused(void **state)
+{
+    static const struct { text_rule rule; const char *says; } rows[] = {
+        { { .template = "look at {} now", .crop = 2 }, "makes 3 tokens of what stands in front" },
+        { { .template = "look at {} now", .crop = 4 }, "not 4" },
+        { { .crop = 2 }, "makes 1 tokens" },
+        { { .pooled_only = true }, "no pooled state" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        encoder_opts o = { .dtype = VC_F32, .device = "cpu", .text = rows[i].rule };
+        text_enc *t;
+        text_info info;
+        vc_err err = { 0 };
+        assert_int_not_equal(text_builtin.open(&t, &o, &info, &err), 0);
+        assert_null(t);
+        if (!strstr(err.text, rows[i].says)) fail_msg("%d: %s", (int)i, err.text);
+    }
+}
+
+/* ---- an encoder that sees a picture, and gives states and a pooled one ---- */
+
+static int open_seer(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    (void)o, (void)err;
+    *model = NULL;
+    info->rule.max_length = 4;
+    info->width = 1;
+    info->pooled = 2;
+    return 0;
+}
+
+static void close_seer(void *model) { (void)model; }
+
+static void letters(const char *text, int length, int64_t *ids, int64_t *mask)
+{
+    for (int i = 0; i < length; i++) {
+        mask[i] = *text != 0;
+        ids[i] = *text ? *text++ : 0;
+    }
+}
+
+static int see(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
+{
+    (void)model, (void)err;
+    for (int i = 0; i < t->n; i++)
+        states[i] = (float)t->ids[i];
+    pooled[0] = (float)t->n;
+    pooled[1] = t->picture ? t->picture->pixels[0] : -2;
+    return 0;
+}
+
+static void sees_a_picture(void **state)
+{
+    static const text_model seer = { "Seer", true, open_seer, close_seer, letters, see };
+    const float pixels[3] = { 0.5f, 0, 0 };
+    const text_picture picture = { .h = 1, .w = 1, .pixels = pixels };
+    encoder_opts o = { .dtype = VC_F32 };
+    text_enc *t;
+    text_info info;
+    text_result r;
+    vc_err err = { 0 };
+    (void)state;
+
+    assert_int_equal(text_prompt_open(&t, &seer, &o, &info, &err), 0);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", &picture }, &r, &err), 0);
+    assert_true(r.n == 2 && r.width == 1 && r.embeds[1] == 'b' && r.length == 4);
+    assert_true(r.pooled_width == 2 && r.pooled[0] == 2 && r.pooled[1] == 0.5f);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "abcdefg", NULL }, &r, &err), 0);
+    assert_true(r.n == 4 && r.pooled[1] == -2);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "", NULL }, &r, &err), VC_EINVAL);
+    text_prompt_close(t);
+
+    o.text.pooled_only = true;
+    assert_int_equal(text_prompt_open(&t, &seer, &o, &info, &err), 0);
+    assert_int_equal(text_prompt_encode(t, &(text_input){ "ab", NULL }, &r, &err), 0);
+    assert_true(r.n == 0 && !r.embeds && r.pooled[0] == 2);
+    text_prompt_close(t);
+}
+
+/* ---- keys ---- */
+
+static const char *key_of(const text_info *info, const text_input *in)
+{
+    static char hex[16][VF_KEY_HEX];
+    static int next;
+
+    return vf_key_hex(hex[next++ % 16], text_prompt_key(info, VC_BF16, VC_F16, in));
+}
+
+/* The first is the key that vprep has always given. */
+static void keys(void **state)
+{
+    text_info info = { .fingerprint = vf_hash("e", 1), .tokenizer = vf_hash("t", 1),
+                       .rule = { .max_length = 226 } };
+    const text_picture one = { .key = vf_hash("1", 1) }, same = one;
+    const text_picture two = { .key = vf_hash("2", 1) };
+    const text_input in = { "a cat", NULL };
+    const char *plain = key_of(&info, &in), *seen = key_of(&info, &(text_input){ "a cat", &one });
+    (void)state;
+
+    assert_string_equal(plain, "9512b790493586725c723e34b9eef266");
+    assert_string_not_equal(plain, seen);
+    assert_string_equal(seen, key_of(&info, &(text_input){ "a cat", &same }));
+    assert_string_not_equal(seen, key_of(&info, &(text_input){ "a cat", &two }));
+    assert_string_not_equal(seen, key_of(&info, &(text_input){ "a dog", &one }));
+    info.rule.template = "x {}";
+    const char *in_template = key_of(&info, &in);
+    assert_string_not_equal(plain, in_template);
+    info.rule.crop = 1;
+    assert_string_not_equal(in_template, key_of(&info, &in));
+    info.rule = (text_rule){ .max_length = 226, .pooled_only = true };
+    assert_string_not_equal(plain, key_of(&info, &in));
+    info.rule = (text_rule){ .max_length = 77 };
+    assert_string_not_equal(plain, key_of(&info, &in));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(template_is_cropped), cmocka_unit_test(rules_refused),
+        cmocka_unit_test(sees_a_picture), cmocka_unit_test(keys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
