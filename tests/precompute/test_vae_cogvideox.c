@@ -391,10 +391,9 @@ static void tiles_in_time(void **state)
     size_t tile, clip;
     vc_err err = { 0 };
 
-    encodes_tiles_of(&b, 32, 2);
     encodes_tiles_of(&b, 16, 1);
-    b.vae->tiling = (vae_tiling){ .size = { 0, 16, 16 }, .overlap = { 0, 0.5, 0.5 } };
-    encodes_tiles_of(&b, 32, 2);                   /* on all axes */
+    b.vae->tiling = (vae_tiling){ .size = { 0, 0, 16 }, .overlap = { 0, 0, 0.25 } };
+    encodes_tiles_of(&b, 32, 2);                   /* on two axes */
     b.vae->tiling = (vae_tiling){ 0 };
     assert_int_equal(cog->memory(b.vae, true, 3, 2, 3, &clip, &err), 0);
     decodes_tiles(&b);
