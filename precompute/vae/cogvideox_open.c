@@ -91,11 +91,11 @@ static vae_tiling tiles(const cog_config *c)
                          .overlap = { 0, 1.0 / 6, 1.0 / 5 } };
 }
 
-int cog_configure(vae *v, const cJSON *config, bool tiling, vae_info *info, vf_hasher *h,
+int cog_configure(vae *v, const cJSON *json, bool tiling, vae_info *info, vf_hasher *h,
                   vc_err *err)
 {
     cog_config *c = &((cog_vae *)v)->c;
-    int rc = read_config(c, info, config, err);
+    int rc = read_config(c, info, json, err);
 
     if (rc)
         return rc;
