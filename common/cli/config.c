@@ -305,20 +305,58 @@ static int yaml_document(yaml_document_t *doc, const char *text, size_t size, vc
     return rc;
 }
 
-static bool is_toml(const char *path)
+/* The number of a "\\uXXXX" at s, 0 if there is none. */
+static unsigned escape_at(const char *s, const char *end)
 {
-    size_t n = strlen(path);
-    return n > 5 && !strcasecmp(path + n - 5, ".toml");
+    char digits[5] = "";
+    if (end - s < 6 || s[0] != '\\' || s[1] != 'u')
+        return 0;
+    memcpy(digits, s + 2, 4);
+    return strspn(digits, "0123456789abcdefABCDEF") == 4 ? (unsigned)strtoul(digits, NULL, 16) : 0;
 }
 
-static int apply_text(vc_flags *set, const char *text, size_t size, const char *path, vc_err *err)
+/* JSON writes a character above U+FFFF as two escapes, which YAML knows as one: "\U0001F600", which
+ * is shorter. The text's new size. */
+static size_t join_surrogates(char *text, size_t size)
+{
+    const char *end = text + size;
+    char *to = text;
+
+    for (const char *s = text; s < end;) {
+        unsigned high = escape_at(s, end);
+        unsigned low = (high & 0xfc00) == 0xd800 ? escape_at(s + 6, end) : 0;
+        if ((low & 0xfc00) == 0xdc00) {
+            char one[11];
+            snprintf(one, sizeof one, "\\U%08X", 0x10000 + ((high & 0x3ff) << 10) + (low & 0x3ff));
+            memcpy(to, one, 10);
+            to += 10;
+            s += 12;
+        } else {
+            size_t n = *s == '\\' && end - s > 1 ? 2 : 1;     /* an escaped backslash is none */
+            memmove(to, s, n);
+            to += n;
+            s += n;
+        }
+    }
+    return (size_t)(to - text);
+}
+
+static bool has_end(const char *path, const char *suffix)
+{
+    size_t n = strlen(path), m = strlen(suffix);
+    return n > m && !strcasecmp(path + n - m, suffix);
+}
+
+static int apply_text(vc_flags *set, char *text, size_t size, const char *path, vc_err *err)
 {
     yaml_document_t doc;
     size_t rows = 0;
     while (!vc_flags_end(&set->prog->flags[rows]))
         rows++;
 
-    int rc = (is_toml(path) ? vc_toml_document : yaml_document)(&doc, text, size, err);
+    if (has_end(path, ".json"))
+        size = join_surrogates(text, size);
+    int rc = (has_end(path, ".toml") ? vc_toml_document : yaml_document)(&doc, text, size, err);
     if (rc)
         return vc_context(err, rc, "%s", path);
     config c = { .set = set, .path = path, .doc = &doc, .seen = calloc(rows + 1, 1) };

@@ -117,14 +117,48 @@ static void test_bad_files(void **state)
     finish(&r);
 }
 
-/* The text as a file whose name ends in .toml. */
+/* The text as a file whose name has another end. */
+static const char *named(const char *text, size_t size, const char *suffix)
+{
+    static char name[400];
+    const char *path = file_with(text, size);
+    snprintf(name, sizeof name, "%s%s", path, suffix);
+    assert_int_equal(rename(path, name), 0);
+    return name;
+}
+
 static const char *toml_with(const char *text, size_t size)
 {
-    static char toml[400];
-    const char *path = file_with(text, size);
-    snprintf(toml, sizeof toml, "%s.toml", path);
-    assert_int_equal(rename(path, toml), 0);
-    return toml;
+    return named(text, size, ".toml");
+}
+
+/* JSON's escapes of characters that need two are the characters; an escaped backslash, and one half
+ * alone, are not. */
+static void test_json(void **state)
+{
+    static const struct {
+        const char *json, *prompt, *say;
+    } rows[] = {
+        { "{\"prompt\": \"a \\ud83d\\uDFEB!\", \"rank\": 8}", "a \360\237\237\253!", NULL },
+        { "{\"prompt\": \"\\uD800\\udc00\\udbff\\udffd\"}", "\360\220\200\200\364\217\277\275",
+          NULL },
+        { "{\"prompt\":\"\\\\ud83d\\\\udfeb \\u00e9\"}", "\\ud83d\\udfeb \303\251", NULL },
+        { "{\"prompt\": \"\\ud83d\"}", NULL, "no valid YAML" },
+        { "{\"prompt\": \"\\ud83d\\u0041\"}", NULL, "no valid YAML" },
+        { "{\"prompt\": \"\\ud83d\\udf", NULL, "no valid YAML" },
+        { "{\"prompt\": \"\\", NULL, "no valid YAML" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        run r = START("--config", named(rows[i].json, strlen(rows[i].json), ".json"));
+        assert_int_equal(r.rc, rows[i].say ? VC_EUSAGE : 0);
+        if (rows[i].say)
+            has(r.err.text, rows[i].say);
+        else
+            assert_string_equal(r.o.prompt, rows[i].prompt);
+        finish(&r);
+    }
 }
 
 static const char *toml_file(const char *text)
@@ -423,6 +457,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_json),
         cmocka_unit_test(test_toml),
         cmocka_unit_test(test_toml_order),
         cmocka_unit_test(test_command_line_wins),
