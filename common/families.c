@@ -35,10 +35,8 @@ static const vc_family families[] = {
                     { "CogVideoXImageToVideoPipeline", VC_MODE_I2V },
                     { "CogVideoXFunPipeline", VC_MODE_NORMAL },
                     { "CogVideoXFunInpaintPipeline", VC_MODE_INPAINT },
-                    { "CogVideoXFunControlPipeline", VC_MODE_NORMAL },
                     { "CogVideoX_Fun_Pipeline", VC_MODE_NORMAL },            /* older names */
-                    { "CogVideoX_Fun_Pipeline_Inpaint", VC_MODE_INPAINT },
-                    { "CogVideoX_Fun_Pipeline_Control", VC_MODE_NORMAL } },
+                    { "CogVideoX_Fun_Pipeline_Inpaint", VC_MODE_INPAINT } },
       .length_field = "max_text_seq_length", .noise_field = "add_noise_in_inpaint_model",
       .patch_t_field = "patch_size_t", .patched = "cogvideox1.5",
       .channels_field = "in_channels", .inputs = { 16, 32, 33 } },

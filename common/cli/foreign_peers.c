@@ -13,10 +13,12 @@
 #define BACKEND "the backend sees to it"
 #define EVENTS "event files go to tensorboard/ in the run's folder, whatever reads them"
 #define ENCODED "vprep always encodes before training, and what is encoded already is reused"
+#define DISTILLED "it says how a model is distilled, which nothing does here"
 #define PRODIGY "the optimiser is AdamW, which has no such number"
 
 const vc_foreign vc_jobless_flags[] = {
-    NONE(0, "enable_model_cpu_offload initialize_model_on_cpu offload",
+    NONE(0, "enable_model_cpu_offload initialize_model_on_cpu offload dit_cpu_offload "
+         "dit_layerwise_offload vae_cpu_offload text_encoder_cpu_offload image_encoder_cpu_offload",
          "vprep holds one encoder at a time and vtrain none; --low_vram or --blocks_to_swap N let "
          "the transformer's blocks wait on the host"),
     NONE(1, "offload_models", "vprep holds one encoder at a time and vtrain none"),
@@ -42,7 +44,8 @@ const vc_foreign vc_jobless_flags[] = {
     NONE(0, "precompute_conditions enable_precomputation enable_text_encoder_in_dataloader "
          "precomputation_once precomputation_reuse load_tensors save_latents_and_embeddings "
          "save_image_latents cache_latents skip_existing cache_only bulk_decode", ENCODED),
-    NONE(1, "precomputation_items precomputation_dir precompute_data_dir cache_dir_vae "
+    NONE(1, "preprocess_task preprocess_video_batch_size samples_per_file flush_frequency "
+         "precomputation_items precomputation_dir precompute_data_dir cache_dir_vae "
          "cache_dir_text num_artifact_workers num_decode_threads map_num_proc", ENCODED),
     NONE(1, "dataset_shuffle_buffer_size", "the whole dataset is shuffled in each epoch"),
     NONE(1, "config_path output_name tag", "folders say it: --model and --output_dir"),
@@ -67,21 +70,26 @@ const vc_foreign vc_jobless_flags[] = {
          "ddp_gradient_as_bucket_view ddp_static_graph enable_npu_flash_attention enable_npu_patch "
          "use_pinned_memory_for_block_swap block_swap_h2d_only block_swap_optimizer_patch_params "
          "use_32bit_attention img_in_txt_in_offloading fused_backward_pass mem_eff_save "
-         "set_grads_to_none reentrant_activation_checkpointing", BACKEND),
+         "set_grads_to_none reentrant_activation_checkpointing pin_cpu_memory disable_autocast "
+         "enable_torch_compile enable_stage_verification", BACKEND),
     NONE(1, "float32_matmul_precision compile_modules compile_backend compile_mode compile_dynamic "
          "compile_cache_size_limit dynamo_backend dynamo_mode attn_provider_training ddp_timeout "
          "block_swap_ring_size selective_ac gpu_memory_mode cpu_offload_split_threshold "
-         "attention_mechanism", BACKEND),
+         "attention_mechanism attention_backend torch_compile_kwargs", BACKEND),
     NONE(-1, "compile_scopes attn_provider_inference", BACKEND),
-    NONE(1, "local_rank parallel_backend init_timeout master_port partition_method",
+    NONE(1, "local_rank parallel_backend init_timeout master_port partition_method dist_timeout",
          "ranks come from mpirun or srun"),
     NONE(1, "image_repeat_in_forward", "vprep's --video_repeat and weights of rows say it"),
     ONLY("empty", "caption_dropout_technique", "a dropped caption is the empty prompt"),
     ONLY("v_prediction|flow_prediction", "prediction_type", "the model's scheduler file says it"),
-    ONLY("1", "cp_degree tp_degree pp_degree ulysses_degree ring_degree pipeline_stages",
+    ONLY("1", "sp_size tp_size train_sp_batch_size cp_degree tp_degree pp_degree ulysses_degree "
+         "ring_degree pipeline_stages",
          "ranks come from mpirun or srun"),
     NONE(1, "loss_first_frame", "no family here leaves the first latent frame out of the loss"),
-    NONE(1, "validation_epochs", "--validation_steps says how often samples are made"),
+    NONE(0, "log_validation log_visualization", "--validation_steps says how often samples are "
+         "made"),
+    NONE(1, "validation_epochs visualization_steps",
+         "--validation_steps says how often samples are made"),
     NONE(1, "do_validation", "--validation_steps says how often samples are made, 0: never"),
     NONE(1, "validation_prompt_separator validation_separator gen_fps",
          "prompts are rows of vprep's --validation_prompts FILE, each with what it says of its "
@@ -107,6 +115,7 @@ const vc_foreign vc_jobless_flags[] = {
     NONE(0, "gaussian_init_lora", "a LoRA's A is random, its B zero"),
     NONE(0, "log_dataset_samples debug_dataset debug no_metadata no_sort",
          "vprep --dry_run and vlat show what a dataset holds"),
+    NONE(1, "dump_dataset", "vprep --dry_run and vlat show what a dataset holds"),
     NONE(1, "debug_mode show_timesteps training_comment metadata_author metadata_title "
          "metadata_description metadata_license metadata_tags metadata_arch metadata_reso",
          "config.yaml and the checkpoint tell what was trained on what"),
@@ -154,6 +163,14 @@ const vc_foreign vc_jobless_flags[] = {
     NONE(0, "disable_bucket_pruning strict_epoch_limit allow_dataset_oversubscription "
          "datasets.ignore_epochs ignore_epochs", "every sample is in every epoch"),
     NONE(0, "delete_problematic_images", "vprep's --on_error says what is done with damaged files"),
+    NONE(0, "not_apply_cfg_solver", DISTILLED),
+    NONE(1, "num_euler_timesteps multi_phased_distill_schedule linear_quadratic_threshold "
+         "linear_range distill_cfg pred_decay_weight pred_decay_type", DISTILLED),
+    NONE(0, "inference_mode use_fsdp_inference", "vtrain only trains"),
+    NONE(1, "workload_type", "the model's folder says it, or vprep's --train_mode"),
+    ONLY("fp32|f32", "dit_precision master_weight_type", "what is trained is held in f32, unless "
+         "--optimizer adamw_bf16 is given"),
+    ONLY("0", "ema_start_step", "the average of --use_ema is taken from the first step on"),
     NONE(1, "model.name model.size", "the family is read from the model's folder"),
     NONE(1, "num_eval_images", "--eval_split says how many samples are held out"),
     NONE(1, "evaluation_type ema_validation", "held-out losses are made every --eval_steps steps, "
@@ -192,9 +209,10 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "deepspeed* zero_stage", LAUNCH),
     REFUSED(0, "use_fsdp", LAUNCH),
     REFUSED(1, "fsdp_*", LAUNCH),
-    REFUSED(0, "multi_gpu", LAUNCH),
+    REFUSED(0, "multi_gpu standalone", LAUNCH),
     REFUSED(1, "num_machines num_processes machine_rank main_process_ip main_process_port "
-            "num_cpu_threads_per_process gpu_ids world_size accelerator_config", LAUNCH),
+            "num_cpu_threads_per_process gpu_ids world_size accelerator_config nproc_per_node "
+            "nnodes node_rank master_addr rdzv_* num_gpus hsdp_*", LAUNCH),
     REFUSED(1, "model_id_with_origin_paths model_paths hub_model_id hub_token huggingface_* "
             "dataset_name dataset_config_name", FOLDER),
     REFUSED(0, "push_to_hub async_upload save_state_to_huggingface "
@@ -222,7 +240,8 @@ const vc_foreign vc_refused_flags[] = {
             "sigma_max "
             "sigma_rel noise_clip_std noise_scale noise_scale_start noise_scale_end "
             "initial_sigma eta", LOSS " (--weighting_scheme and --flow_shift weight a flow)"),
-    REFUSED(1, "lr_decay_steps lr_scheduler_args lr_scheduler_min_lr_ratio lr_scheduler_timescale "
+    REFUSED(1, "min_lr_ratio lr_decay_steps lr_scheduler_args lr_scheduler_min_lr_ratio "
+            "lr_scheduler_timescale "
             "lr_scheduler_type lr_end force_constant_lr",
             "a schedule is --lr_scheduler with --lr_warmup_steps, --lr_num_cycles, --lr_power or "
             "--lr_step_rules, over all steps of the run"),
@@ -233,30 +252,42 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "trainable_modules_low_learning_rate learning_rate_critic", "all that is trained "
             "has one "
             "rate"),
-    REFUSED(1, "max_train_samples max_data_samples", "give vprep a shorter list, or let vlat "
-            "select from "
-            "a dataset"),
-    REFUSED(1, "data_root instance_data_root dataset_config dataset_file video_column "
+    REFUSED(1, "max_train_samples max_data_samples video_length_tolerance_range",
+            "give vprep a shorter list, or let vlat select from a dataset"),
+    REFUSED(1, "data_merge_path preprocess.* data_root instance_data_root dataset_config "
+            "dataset_file video_column "
             "image_column dataset data_backend_config instance_data_dir "
             "data_df_path jsonl_for_train eval_datasets datasets directory cond_image_column "
             "conditioning_image_column input_file output_file base_dir video_path", LIST),
-    REFUSED(1, "config_file", "write --config FILE, in TOML, YAML or JSON: keys are flags"),
+    REFUSED(1, "data_path", "write --latents DATASET, which vprep makes of the clips in --meta "
+            "PATH"),
+    REFUSED(-1, "base", "write --config FILE, in TOML, YAML or JSON: keys are flags"),
+    REFUSED(1, "config_file job.config_file",
+            "write --config FILE, in TOML, YAML or JSON: keys are flags"),
     REFUSED(1, "dit_in_channels num_layers num_double_layers num_single_layers",
             "the transformer's config.json says its sizes"),
     REFUSED(0, "only_target_transformer_blocks", "a LoRA's modules are --target_name"),
-    REFUSED(1, "qwen_max_length clip_max_length", "write vprep's --tokenizer_max_length"),
+    REFUSED(1, "prompt_template_encode prompt_template_encode_start_idx num_hidden_layers_to_skip "
+            "image_embed_interleave", "what is taken of a text encoder is the family's: leave it "
+            "out"),
+    REFUSED(-1, "text_encoder_out_layers", "what is taken of a text encoder is the family's: leave "
+            "it out"),
+    REFUSED(1, "text_max_length qwen_max_length clip_max_length",
+            "write vprep's --tokenizer_max_length"),
     REFUSED(1, "save_merged_model save_weight_dtype",
             "a checkpoint is the LoRA, or all weights, as they are trained"),
     REFUSED(1, "id_token instance_prompt caption_prefix", "write it into the captions"),
     REFUSED(1, "height_buckets width_buckets frame_buckets video_resolution_buckets "
             "image_resolution_buckets train_resolution aspect_ratio_buckets resolution "
             "resolution_type train_sample_height train_sample_width video_length "
-            "num_sampled_frames latent_window_size frame_sample_step", SIZES),
+            "num_sampled_frames latent_window_size frame_sample_step num_height num_width "
+            "num_latent_t max_height max_width shape", SIZES),
+    REFUSED(0, "force_upsample", "vprep's --on_small and --max_upscale say what is done with small "
+            "clips"),
     REFUSED(0, "use_aspect_ratio_buckets center_crop", SIZES),
     REFUSED(1, "crops_coords_top_left_h crops_coords_top_left_w image_interpolation_mode", SIZES),
-    REFUSED(1, "fps target_fps frame_rate framerate", "write vprep's --sample_fps X: frames are "
-            "picked by "
-            "time"),
+    REFUSED(1, "fps train_fps target_fps frame_rate framerate",
+            "write vprep's --sample_fps X: frames are picked by time"),
     REFUSED(1, "repeats num_repeats", "write --latents DIR:repeat=N or --dataset_repeat N"),
     REFUSED(1, "layerwise_upcasting_modules layerwise_upcasting_storage_dtype "
             "layerwise_upcasting_skip_modules_pattern", FP8),
@@ -275,7 +306,17 @@ const vc_foreign vc_refused_flags[] = {
             "pretrained_tokenizer_4_name_or_path pretrained_audio_model_name_or_path "
             "pretrained_avatar_model_name_or_path cn_pretrained_model_name_or_path "
             "silence_latent_path template_model_id_or_path remote_text_encoder", PART),
-    REFUSED(1, "dit_dtype", "write --transformer_dtype"),
+    REFUSED(1, "dit_model_name_or_path init_weights_from_safetensors "
+            "init_weights_from_safetensors_2 override_*", PART),
+    REFUSED(1, "dit_dtype transformer_quant", "write --transformer_dtype"),
+    REFUSED(1, "vae_precision", "write vprep's --vae_dtype"),
+    REFUSED(0, "lora_training", "write --training_type lora"),
+    REFUSED(1, "lora_path", "write --lora_checkpoint"),
+    REFUSED(1, "enable_gradient_checkpointing_type selective_checkpointing",
+            "write --gradient_checkpointing"),
+    REFUSED(1, "training_cfg_rate", "write --caption_dropout_p"),
+    REFUSED(1, "validation_sampling_steps", "write --num_inference_steps"),
+    REFUSED(1, "validation_guidance_scale", "write --guidance_scale"),
     REFUSED(1, "text_cache_dtype", "write vprep's --dtype"),
     REFUSED(1, "network_module", "a LoRA is what --training_type lora trains: leave it out"),
     REFUSED(-1, "network_args lora_config lycoris_config", "a LoRA's modules are --target_name"),
@@ -286,6 +327,7 @@ const vc_foreign vc_refused_flags[] = {
             "write --preset_lora_path, which folds one LoRA in as it is"),
     REFUSED(1, "save_every_n_epochs save_every_n_steps save_every_n_examples "
             "checkpoint_every_n_epochs checkpoint_every_n_minutes checkpoint_step_interval "
+            "training_state_checkpointing_steps weight_only_checkpointing_steps "
             "save_epochs", "write --checkpointing_steps N"),
     REFUSED(1, "save_last_n_epochs save_last_n_steps save_last_n_epochs_state "
             "save_last_n_steps_state", "write --checkpointing_limit N"),
@@ -302,7 +344,8 @@ const vc_foreign vc_refused_flags[] = {
             "validation_prompt_path validation_audio_paths validation_sample_height "
             "validation_sample_width validation_num_inference_steps validation_guidance "
             "validation_resolution validation_seed validation_negative_prompt "
-            "final_validation_prompt prompt prompt_path prompts "
+            "final_validation_prompt prompt prompt_path prompts prompt_txt "
+            "validation_preprocessed_path "
             "validation_num_video_frames", PROMPTS),
     REFUSED(1, "resume", "write --resume_from_checkpoint latest, a step or a folder"),
     REFUSED(1, "log_with", "write --report_to tensorboard or none"),
@@ -375,8 +418,14 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "model.ssm_layer model.ttt_base_lr model.mini_batch_size model.scale_factor", OTHER),
     REFUSED(0, "controlnet ltx2_* hidream_* ideogram_* cosmos3_* minimax_* tread_config "
             "diffusion_blocks_config flux_lora_target conditioning_multidataset_sampling "
-            "multiple_target no_resize_control fp_latent_window_size fp_1f_* "
+            "multiple_target no_resize_control fp_latent_window_size fp_1f_* enable_bsa "
+            "enable_gradient_masking simulate_generator_forward same_step_across_blocks "
+            "last_step_only warp_denoising_step independent_first_frame precondition_outputs "
+            "hunyuan_teacher_disable_cfg stop_latent_model_input_gradient "
             "use_unconditional_dit_for_lora_sampling skip_t2i_visual_dummy", OTHER),
+    REFUSED(1, "VSA_* bsa_* moba_config_path real_score_* fake_score_* dfake_gen_update_ratio "
+            "dmd_denoising_steps context_noise num_frame_per_block min_timestep_ratio "
+            "max_timestep_ratio num_decoded_latents num_class_images sample_batch_size", OTHER),
     REFUSED(0, "with_prior_preservation backprop controlnet_* control_* reward_* dmd2_* "
             "dino_loss_* "
             "self_flow* nabla_* no_nabla_* ideogram4_* backprop_* frame_conditioning_* prior_* "

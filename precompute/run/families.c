@@ -84,6 +84,10 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
     if (pipeline_of(name, sizeof name, model_dir, err))
         return vc_context(err, VC_EUSAGE, "--model %s: give a diffusers folder (nothing is downloaded)",
                           model_dir);
+    if (strstr(name, "Control"))
+        return vc_fail(err, VC_EUSAGE, "--model %s: %s: a Control model takes the latents of a "
+                       "control video, which no dataset holds yet: give a text-to-video, "
+                       "image-to-video or inpainting model", model_dir, name);
     for (const vc_family *f = vc_families(); f->name; f++)
         if (make_family(out, f) && has_pipeline(f, name, &out->train_mode))
             return 0;
