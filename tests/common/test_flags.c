@@ -560,8 +560,8 @@ static void test_foreign_tables_are_apart(void **state)
     (void)state;
     static const vc_foreign *const tables[] = { vc_vprep_flags, vc_vtrain_flags, vc_jobless_flags,
                                                 vc_refused_flags };
-    const char *seen[1000];
-    size_t len[1000], n = 0;
+    const char *seen[2000];
+    size_t len[2000], n = 0;
     for (size_t t = 0; t < COUNT(tables); t++)
         for (const vc_foreign *f = tables[t]; f->name; f++)
             for (const char *s = f->name; *s; s += len[n - 1], s += strspn(s, " ")) {
