@@ -75,6 +75,8 @@ static int visit(names *l, const char *root, const char *below, const char *name
         rc = walk(l, root, path, level + 1, err);
     else if (!medium && unseen && unseen != VC_ENOENT)       /* it may be a folder */
         rc = add_unread(l, path, &why, err);
+    else if (!medium && !strncmp(name, "metadata.", 9))      /* one split's: to be given itself */
+        rc = metadata_saw(l->list, path, err);
     else if (!medium)
         rc = metadata_saw(l->list, *vc_path_ext(name) ? vc_path_ext(name) : name, err);
     free(full);

@@ -184,6 +184,13 @@ static int open_sample(xport *x, xport_sample *s, const cJSON *record, vc_err *e
     return rc;
 }
 
+int xport_of_sample(const xport *x, uint32_t i, int rc, vc_err *err)
+{
+    const vf_entry *e = vf_dataset_entry(x->d, i);
+    char key[24];
+    return vc_context(err, rc, "sample %s", vf_sample_key(key, e->number, e->variant));
+}
+
 int xport_each(xport *x, int (*fn)(xport *x, const xport_sample *s, void *arg, vc_err *err), void *arg,
                vc_err *err)
 {
@@ -193,11 +200,10 @@ int xport_each(xport *x, int (*fn)(xport *x, const xport_sample *s, void *arg, v
     for (uint32_t i = 0; !rc && i < n; i++) {
         xport_sample s = { .i = i, .e = vf_dataset_entry(x->d, i) };
         cJSON *record;
-        char key[24];
         rc = vf_dataset_sample(x->d, i, &record, err);
         if (!rc) rc = open_sample(x, &s, record, err);
         if (!rc) rc = fn(x, &s, arg, err);
-        rc = vc_context(err, rc, "sample %s", vf_sample_key(key, s.e->number, s.e->variant));
+        rc = xport_of_sample(x, i, rc, err);
         close_sample(&s);
         cJSON_Delete(record);
         if (!rc) rc = xport_stopped(err);

@@ -113,6 +113,8 @@ typedef struct xport_sample {
     vf_safetensors *st[1 + XPORT_TEXTS];     /* what the views borrow from */
 } xport_sample;
 
+/* rc, and in an error's text the i-th sample in front. */
+int xport_of_sample(const xport *x, uint32_t i, int rc, vc_err *err);
 /* fn for each sample, in order, with progress; an error names the sample. */
 int xport_each(xport *x, int (*fn)(xport *x, const xport_sample *s, void *arg, vc_err *err), void *arg,
                vc_err *err);

@@ -59,7 +59,7 @@ static int export_folder(xport *x, vc_err *err)
         rc = vc_fail_errno(err, "%s/samples.jsonl", x->dir);
     vc_progress_begin(x->v->progress, "exporting", "samples", n);
     for (uint32_t i = 0; !rc && i < n; i++) {
-        rc = write_sample(&w, i, err);
+        rc = xport_of_sample(x, i, write_sample(&w, i, err), err);
         if (!rc) rc = xport_stopped(err);
         vc_progress_at(x->v->progress, i + 1u, NULL);
     }

@@ -131,7 +131,7 @@ static int export_tars(xport *x, vc_err *err)
     for (uint32_t i = 0; !rc && i < n; i++) {
         if (t.a && t.bytes >= x->v->o->shard_size) rc = end_tar(&t, err);
         if (!rc && !t.a) rc = begin_tar(&t, err);
-        if (!rc) rc = put_sample(&t, i, err);
+        if (!rc) rc = xport_of_sample(x, i, put_sample(&t, i, err), err);
         t.samples += !rc;
         if (!rc) rc = xport_stopped(err);
         vc_progress_at(x->v->progress, i + 1u, NULL);

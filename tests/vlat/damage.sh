@@ -86,4 +86,12 @@ wan|record text lost cut|vlat import cache --from musubi --texts hurt --out out
 good|record latent cut|vdecode hurt --out out
 good|record latent text lost cut|vtrain --latents hurt --output_dir out --max_train_steps 9 --dit_width 16 --dit_layers 1 --dit_heads 1
 TABLE
+
+# An export names the sample, too.
+hurt good latent
+for format in safetensors webdataset musubi; do
+    rm -rf out
+    vlat export hurt --to $format --out out 2>&1 >log | grep -q '^vlat: sample 00000000000[0-9]/000: shard-00000.lmdb: latent' ||
+        { echo "vlat export --to $format does not name the sample"; bad=1; }
+done
 exit $bad
