@@ -88,10 +88,15 @@ good|record latent text lost cut|vtrain --latents hurt --output_dir out --max_tr
 TABLE
 
 # An export names the sample, too.
-hurt good latent
-for format in safetensors webdataset musubi; do
+while read -r set format; do
+    hurt $set latent
     rm -rf out
-    vlat export hurt --to $format --out out 2>&1 >log | grep -q '^vlat: sample 00000000000[0-9]/000: shard-00000.lmdb: latent' ||
+    vlat export hurt --to $format --out out 2>&1 >log </dev/null |
+        grep -q '^vlat: sample [0-9]*/[0-9]*: shard-00000.lmdb: latent' ||
         { echo "vlat export --to $format does not name the sample"; bad=1; }
-done
+done <<'TABLE'
+good safetensors
+good webdataset
+wan musubi
+TABLE
 exit $bad
