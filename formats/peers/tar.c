@@ -262,7 +262,8 @@ static int import_tar(group *g, const char *path, vc_err *err)
     /* libarchive does not look whether it got the memory for its entry and its callback's data */
     if (!a || !e || archive_read_support_format_tar(a) || archive_read_set_callback_data(a, NULL) ||
         archive_read_open_memory(a, map.data, map.size))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory for libarchive");
+        rc = map.size ? vc_fail(err, VC_ENOMEM, "out of memory for libarchive")
+                      : vc_fail(err, VC_EFORMAT, "an empty file is no tar");
     while (!rc && !(got = archive_read_next_header2(a, e)))
         rc = take_member(g, a, e, map.size, err);
     if (!rc && got != ARCHIVE_EOF)
