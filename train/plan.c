@@ -182,11 +182,14 @@ static void tell_loss(const vtrain *t)
 static void tell_training(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
-    char optimiser[32], schedule[32], rules[128], clip[64] = "not clipped";
-    bool by_rules = c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT && c->lr_step_rules;
+    char optimiser[32], schedule[32], rules[128] = "", clip[64] = "not clipped";
     if (c->max_grad_norm > 0) snprintf(clip, sizeof clip, "clipped to norm %g", c->max_grad_norm);
-    snprintf(rules, sizeof rules, "%s%.100s", by_rules ? " " : "",
-             by_rules ? c->lr_step_rules : "");
+    if (c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT && c->lr_step_rules)
+        snprintf(rules, sizeof rules, " %.100s", c->lr_step_rules);
+    if (c->lr_scheduler == VTRAIN_COSINE_WITH_RESTARTS)
+        snprintf(rules, sizeof rules, " of %lld cycles", (long long)c->lr_num_cycles);
+    if (c->lr_scheduler == VTRAIN_POLYNOMIAL)
+        snprintf(rules, sizeof rules, " of power %g", c->lr_power);
     say(t, "optimiser: %s, betas %g and %g, eps %g, weight decay %g, gradients %s",
         word_of(t, "optimizer", optimiser, sizeof optimiser), c->adam_beta1, c->adam_beta2,
         c->adam_epsilon, c->adam_weight_decay, clip);

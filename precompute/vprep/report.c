@@ -15,7 +15,7 @@ enum { SHOWN_DROPS = 20 };               /* of a dry run; errors.jsonl has all *
 
 static void print_drop(FILE *out, const vprep_error *e)
 {
-    fprintf(out, "dropped: row %lld, ", (long long)e->row);
+    fprintf(out, "dropped: row %lld%s", (long long)e->row, *e->path ? ", " : "");
     vc_print(out, e->path, 0);
     fputs(": ", out);
     vc_print(out, e->reason, 0);
