@@ -57,15 +57,12 @@ static int configure(vae *v, const cJSON *config, const encoder_opts *o, vae_inf
 
 static int read_folder(vae *v, const encoder_opts *o, vae_info *info, vc_err *err)
 {
-    char *path = vc_path_join(o->dir, "config.json");
-    cJSON *config = NULL;
-    int rc = path ? vf_json_read(&config, path, MAX_CONFIG, err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    cJSON *config;
+    int rc = vf_json_read_in(&config, o->dir, "config.json", MAX_CONFIG, err);
 
-    if (!rc) rc = vc_context(err, configure(v, config, o, info, err), "%s", path);
+    if (!rc) rc = vc_context(err, configure(v, config, o, info, err), "%s/config.json", o->dir);
     if (!rc) rc = vf_model_open(&v->file, o->dir, err);
     cJSON_Delete(config);
-    free(path);
     return rc;
 }
 
