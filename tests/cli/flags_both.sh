@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # One command serves vprep and vtrain: each knows the other's flags, and says "used by" of no flag that is not there.
-set -euo pipefail
+. "$(dirname "$0")/../lib/check.sh"
 cd "${VLT_SOURCE:?}"
-bad=0
 # flags PROGRAM: all names in its part of docs/flags.md, which is made from --help
 flags() {
     sed -n "/^## $1\$/,/^## /p" docs/flags.md | grep -E '^ +(also )?--' | grep -oE -- '--(\[no_\])?[a-z0-9_.]+' |
@@ -14,7 +13,6 @@ for pair in "vprep vtrain" "vtrain vprep"; do
     read -r one other <<<"$pair"
     missing=$(comm -23 <(flags "$one") <(sort -u <(flags "$other") <(table "vc_${one}_flags")))
     gone=$(comm -23 <(table "vc_${one}_flags") <(flags "$one"))
-    [ -z "$missing" ] || { echo "$other does not know of $one's" $missing; bad=1; }
-    [ -z "$gone" ] || { echo "$other says that $one uses" $gone; bad=1; }
+    [ -z "$missing" ] || wrong "$other does not know of $one's" $missing
+    [ -z "$gone" ] || wrong "$other says that $one uses" $gone
 done
-exit $bad

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # vtrain and vlat must start without any decoder or encoder: neither linked nor inside.
-set -euo pipefail
-build=${VLT_BUILD:?}
-bad=0
+. "$(dirname "$0")/../lib/check.sh"
+# defined FILE: the names of what it defines, and others may use
+defined() { nm --defined-only --extern-only "$1" 2>/dev/null | awk 'NF == 3 { print $3 }' | LC_ALL=C sort -u; }
+# What only precompute has: its archive's names without those that other libraries define too.
+find "$VLT_BUILD" -name libvlt_precompute.a >archive
+defined "$(cat archive)" >precompute
 for program in vtrain vlat; do
-    libraries=$(ldd "$build/$program" | awk '{ print $1 }')
-    if grep -E 'libav|libsw|jpeg|libx26|libvpx|pcre2|utf8proc' <<<"$libraries"; then
-        echo "$program links the libraries above"
-        bad=1
-    fi
-    if nm "$build/$program" 2>/dev/null | grep -E ' [TDR] (media_|vae_|text_builtin|tok_|tokenizer_|resize_|vprep_)'; then
-        echo "$program holds the code above"
-        bad=1
-    fi
+    check "$program" 0 ldd "$VLT_BUILD/$program"
+    tells_not 'libav\|libsw\|jpeg\|libx26\|libvpx\|pcre2\|utf8proc'
+    code=$(LC_ALL=C comm -12 precompute <(defined "$VLT_BUILD/$program") | head -20)
+    [ -z "$code" ] || wrong "$program holds code of precompute:" $code
 done
 # the check itself must be able to fail
-[[ $(ldd "$build/vprep") == *libavcodec* ]] || { echo "vprep does not link libavcodec: this test sees nothing"; bad=1; }
-exit $bad
+check vprep 0 ldd "$VLT_BUILD/vprep"
+tells libavcodec
+[ "$(LC_ALL=C comm -12 precompute <(defined "$VLT_BUILD/vprep") | wc -l)" -gt 50 ] ||
+    wrong "vprep holds nothing of $(cat archive): this test sees nothing"

@@ -1,90 +1,90 @@
 #!/usr/bin/env bash
 # stdin, stdout and stderr that are closed or full: no file of data gets their numbers, and what could not be
 # printed is an error; and text of others that would steer a terminal.
-here=$(cd "$(dirname "$0")" && pwd)
-. "$here/../lib/exchange.sh"
+. "$(dirname "$0")/../lib/exchange.sh"
 
 # ---- a full or closed stdout: status 1 and a message, of every verb that prints ----
 # refused PROGRAM ARGUMENTS...
 refused()
 {
     for where in /dev/full closed; do
-        if [ $where = closed ]; then "$@" 2>got >&-; else "$@" 2>got >$where; fi
-        status=$?
-        [ $status -eq 1 ] && grep -q 'stdout' got || { echo "$* >$where: status $status, $(cat got)"; bad=1; }
+        status=0
+        if [ $where = closed ]; then "$@" 2>got >&- || status=$?; else "$@" 2>got >$where || status=$?; fi
+        [ $status -eq 1 ] && grep -q 'stdout' got || wrong "$* >$where: status $status, $(cat got)"
     done
 }
-refused "$vlat" --help
-refused "$vlat" --version
+refused vlat --help
+refused vlat --version
 for verb in info list show verify report merge split select diff export import gc; do
-    refused "$vlat" $verb --help
+    refused vlat $verb --help
 done
-refused "$vlat" info made.lmdb
-refused "$vlat" list made.lmdb
-refused "$vlat" list --json made.lmdb
-refused "$vlat" show made.lmdb 1
-refused "$vlat" verify made.lmdb
-refused "$vlat" diff made.lmdb made.lmdb
+refused vlat info made.lmdb
+refused vlat list made.lmdb
+refused vlat list --json made.lmdb
+refused vlat show made.lmdb 1
+refused vlat verify made.lmdb
+refused vlat diff made.lmdb made.lmdb
 for program in vprep vtrain vdecode; do
-    refused "$VLT_BUILD/$program" --help
-    refused "$VLT_BUILD/$program" --version
+    refused $program --help
+    refused $program --version
 done
 
 # ---- closed descriptors: the same files as with open ones ----
 for f in safetensors webdataset; do
-    expect 0 '60 samples' export made.lmdb --to $f --out $f.whole
-    "$vlat" export made.lmdb --to $f --out $f.1 2>&- >got || { echo "$f, 2>&-: status $?"; bad=1; }
-    "$vlat" export made.lmdb --to $f --out $f.2 <&- >&- 2>&-
-    [ $? -eq 1 ] || { echo "$f, all closed: its message went nowhere, and the status is 0"; bad=1; }
+    expect 0 '60 samples' vlat export made.lmdb --to $f --out $f.whole
+    vlat export made.lmdb --to $f --out $f.1 2>&- >got || wrong "$f, 2>&-: status $?"
+    status=0
+    vlat export made.lmdb --to $f --out $f.2 <&- >&- 2>&- || status=$?
+    [ $status -eq 1 ] || wrong "$f, all closed: its message went nowhere, and the status is 0"
     for n in 1 2; do
-        diff -r $f.whole $f.$n || bad=1
+        diff -r $f.whole $f.$n
     done
 done
 cp -r made.lmdb other.lmdb
-printf 'x' | dd of=other.lmdb/shard-00000.lmdb bs=1 seek=9000 conv=notrunc 2>/dev/null
+poke other.lmdb/shard-00000.lmdb 9000 'x'
 cp -r other.lmdb hurt.lmdb
-"$vlat" verify hurt.lmdb <&- 2>&- >got
-[ $? -eq 1 ] && grep -q 'checksum differs' got && diff -r other.lmdb hurt.lmdb || { echo 'verify, 2>&-'; bad=1; }
+status=0
+vlat verify hurt.lmdb <&- 2>&- >got || status=$?
+[ $status -eq 1 ] && grep -q 'checksum differs' got && diff -r other.lmdb hurt.lmdb || wrong 'verify, 2>&-'
 if command -v ffmpeg >/dev/null; then
-    . "$here/../lib/media.sh"
+    . "$lib/media.sh"
     small_set media 4
     meta=(--meta media/metadata.json "${sampling[@]}")
-    refused "$VLT_BUILD/vprep" "${meta[@]}" --out dry --dry_run
-    "$VLT_BUILD/vprep" "${meta[@]}" --out vprep.whole >/dev/null 2>&1 || bad=1
-    "$VLT_BUILD/vprep" "${meta[@]}" --out vprep.closed <&- >&- 2>&- || { echo "vprep: status $?"; bad=1; }
+    refused vprep "${meta[@]}" --out dry --dry_run
+    vprep "${meta[@]}" --out vprep.whole >/dev/null 2>&1
+    vprep "${meta[@]}" --out vprep.closed <&- >&- 2>&- || wrong "vprep: status $?"
     same_root vprep.whole vprep.closed
-    expect 0 'no damage' verify vprep.closed
-    "$VLT_BUILD/vdecode" vprep.whole --out pictures --format png >/dev/null 2>&1 || bad=1
-    "$VLT_BUILD/vdecode" vprep.whole --out closed --format png <&- >&- 2>&- || { echo "vdecode: $?"; bad=1; }
-    diff -r pictures closed || bad=1
+    expect 0 'no damage' vlat verify vprep.closed
+    vdecode vprep.whole --out pictures --format png >/dev/null 2>&1
+    vdecode vprep.whole --out closed --format png <&- >&- 2>&- || wrong "vdecode: $?"
+    diff -r pictures closed
     files() { LC_ALL=C grep -la "vprep: \|encoding" "$1"/* 2>/dev/null | grep -v '\.log\|errors\|manifest\|yaml'; }
-    [ -z "$(files vprep.closed)" ] || { echo "vprep: messages in $(files vprep.closed)"; bad=1; }
+    [ -z "$(files vprep.closed)" ] || wrong "vprep: messages in $(files vprep.closed)"
 fi
 
 # ---- text of others: escaped on its way to a terminal, and JSON that reads back the same ----
 make_odd()
 {
-    "$vlat" export made.lmdb --to safetensors --out odd.out >/dev/null 2>&1
+    vlat export made.lmdb --to safetensors --out odd.out >/dev/null 2>&1
     LC_ALL=C sed -i '2s/"text":"[^"]*"/"text":"red \\u001b[31m \\u009b \\u202egnp.\\u00a0ok\\u007f"/' odd.out/samples.jsonl
-    grep -q u202e odd.out/samples.jsonl || { echo 'no caption was changed'; bad=1; }
-    expect 0 '60 samples' import odd.out --from safetensors --out odd.lmdb
+    grep -q u202e odd.out/samples.jsonl || wrong 'no caption was changed'
+    expect 0 '60 samples' vlat import odd.out --from safetensors --out odd.lmdb
 }
 # plain WHAT: the file `got` has nothing that a terminal would obey
-plain() { ! LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]' got || { echo "$1: not plain"; cat -v got; bad=1; }; }
+plain() { ! LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]' got || wrong "$1: not plain: $(cat -v got)"; }
 make_odd
-"$vlat" list odd.lmdb >got && plain list
-grep -q 'red \\x1b\[31m \\x9b \\u202egnp' got || { echo 'list: no escapes'; bad=1; }
-"$vlat" list --json odd.lmdb >got && plain 'list --json'
-grep -q 'red \\u001b\[31m \\u009b \\u202egnp' got || { echo 'list --json: no escapes'; bad=1; }
+vlat list odd.lmdb >got && plain list
+grep -q 'red \\x1b\[31m \\x9b \\u202egnp' got || wrong 'list: no escapes'
+vlat list --json odd.lmdb >got && plain 'list --json'
+grep -q 'red \\u001b\[31m \\u009b \\u202egnp' got || wrong 'list --json: no escapes'
 key=$(sed -n 2p got | sed 's/.*"sample":\([0-9]*\).*/\1/')
-"$vlat" show odd.lmdb "$key" --thumbnail none >got && plain show
-"$vlat" info odd.lmdb >got && plain info
-"$vlat" diff made.lmdb odd.lmdb >got 2>/dev/null; plain diff
+vlat show odd.lmdb "$key" --thumbnail none >got && plain show
+vlat info odd.lmdb >got && plain info
+vlat diff made.lmdb odd.lmdb >got 2>/dev/null || plain diff
 bad_name=$(printf 'no\033[31m\342\200\256such')
-"$vlat" info "$bad_name" 2>got && bad=1
+vlat info "$bad_name" 2>got && wrong "status 0"
 plain 'error message'
 for program in vprep vtrain vdecode; do
-    "$VLT_BUILD/$program" --meta "$bad_name" --latents "$bad_name" --out x "$bad_name" 2>got && bad=1
+    $program --meta "$bad_name" --latents "$bad_name" --out x "$bad_name" 2>got && wrong "status 0"
     plain "$program: error message"
 done
-exit $bad

@@ -1,73 +1,68 @@
 #!/usr/bin/env bash
 # The programs where threads or stacks are fewer or smaller than asked for: the same bits as with as many
 # threads as there really are, or an error that names the limit and says what to do.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
-. "$(dirname "$0")/../lib/fault.sh"
-vprep=$VLT_BUILD/vprep vtrain=$VLT_BUILD/vtrain vdecode=$VLT_BUILD/vdecode
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-bad() { echo "$*"; cat "$dir/log"; exit 1; }
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+. "$lib/fault.sh"
 
 small_set "$dir/media" 4
-"$vprep" --meta "$dir/media/metadata.json" "${sampling[@]}" --quiet --out "$dir/set" >"$dir/log" 2>&1 || bad "vprep"
+check "vprep" 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --quiet --out "$dir/set"
 
 # train NAME FLAGS...: two steps of the built-in model; weights prints what they end in
 train() {
     rm -rf "$dir/$1"
-    "$vtrain" --latents "$dir/set" --output_dir "$dir/$1" --max_train_steps 2 "${@:2}" >"$dir/log" 2>&1
+    vtrain --latents "$dir/set" --output_dir "$dir/$1" --max_train_steps 2 "${@:2}" >"$log" 2>&1
 }
 weights() { sha256sum <"$dir/$1/checkpoint-2/transformer/diffusion_pytorch_model.safetensors"; }
 norm() { sed -n '$s/.*"grad_norm":\([^,]*\).*/\1/p' "$dir/$1/metrics.jsonl"; }
 
 # ---- fewer threads than asked for: what is said, and the bits of the number there is ----
-for n in 1 2; do train $n --threads $n || bad "--threads $n"; done
-train plain --kernels plain || bad "plain"
+for n in 1 2; do train $n --threads $n || wrong "--threads $n"; done
+train plain --kernels plain || wrong "plain"
 awk -v a="$(norm 1)" -v b="$(norm plain)" 'BEGIN { exit !(a > 0 && (a - b)^2 < (1e-4 * a)^2) }' ||
-    bad "gradient norm $(norm 1), with plain kernels $(norm plain)"
+    wrong "gradient norm $(norm 1), with plain kernels $(norm plain)"
 same() { # same AS WHAT: the last run, the line it says, and its weights
-    grep -q "device:.*$2" "$dir/log" || bad "not said: $2"
-    [ "$(weights run)" = "$(weights "$1")" ] || bad "$2: other weights than with --threads $1"
+    shows "device:.*$2"
+    [ "$(weights run)" = "$(weights "$1")" ] || wrong "$2: other weights than with --threads $1"
 }
-OMP_THREAD_LIMIT=1 train run --threads 2 || bad "a limit"
+OMP_THREAD_LIMIT=1 train run --threads 2 || wrong "a limit"
 same 1 '1 thread of 2 (OMP_THREAD_LIMIT)'
-OMP_DYNAMIC=true train run --threads 2 || bad "a dynamic number"
+OMP_DYNAMIC=true train run --threads 2 || wrong "a dynamic number"
 same 2 '2 threads,'
-OMP_NUM_THREADS=1 train run --threads 2 || bad "another default"
+OMP_NUM_THREADS=1 train run --threads 2 || wrong "another default"
 same 2 '2 threads,'
-OMP_NUM_THREADS=2 train run || bad "a default of 2"
+OMP_NUM_THREADS=2 train run || wrong "a default of 2"
 same 2 '2 threads,'
-OMP_NUM_THREADS=1 train run || bad "a default of 1"
+OMP_NUM_THREADS=1 train run || wrong "a default of 1"
 same 1 '1 thread,'
 
 # ---- threads that the system refuses ----
 refused() { # refused STATUS TEXT WHAT
-    [ "$1" -eq 1 ] && grep -qi -- "$2" "$dir/log" || bad "$3: status $1, expected 1 and \"$2\""
+    [ "$1" -eq 1 ] && grep -qi -- "$2" "$log" || wrong "$3: status $1, expected 1 and \"$2\""
 }
 for n in 1 2 3 4; do
     s=0
-    fault thread:$n:EAGAIN "$vtrain" --latents "$dir/set" --output_dir "$dir/refused$n" --threads 2 \
-        --max_train_steps 2 >"$dir/log" 2>&1 || s=$?
+    fault thread:$n:EAGAIN vtrain --latents "$dir/set" --output_dir "$dir/refused$n" --threads 2 \
+        --max_train_steps 2 >"$log" 2>&1 || s=$?
     refused $s 'thread' "thread $n"
 done
 s=0
-fault thread:2:EAGAIN "$vtrain" --latents "$dir/set" --output_dir "$dir/refused" --threads 4 \
-    --max_train_steps 2 >"$dir/log" 2>&1 || s=$?
+fault thread:2:EAGAIN vtrain --latents "$dir/set" --output_dir "$dir/refused" --threads 4 \
+    --max_train_steps 2 >"$log" 2>&1 || s=$?
 refused $s '4 threads are wanted.*ulimit -u' "the second of 4"
 
 # ---- stacks: a soft limit and OMP_STACKSIZE are raised, a hard limit is an error ----
 [ "$VLT_FAULT_MEMORY" = 1 ] || { echo "a sanitizer's stacks: not tried"; exit 0; }
-(ulimit -Ss 160 && train run --threads 2) || bad "a soft limit"
+(ulimit -Ss 160 && train run --threads 2) || wrong "a soft limit"
 same 2 '2 threads,'
 for name in OMP_STACKSIZE GOMP_STACKSIZE; do
     for size in 32k 32 "20000 B"; do
-        env "$name=$size" "$vtrain" --latents "$dir/set" --output_dir "$dir/$name$size" --threads 2 \
-            --max_train_steps 2 >"$dir/log" 2>&1 || bad "$name=$size"
+        check "$name=$size" 0 env "$name=$size" vtrain --latents "$dir/set" --output_dir "$dir/$name$size" --threads 2 \
+            --max_train_steps 2
     done
 done
 for program in vtrain vprep vdecode; do
     s=0
-    (ulimit -s 160; exec "$VLT_BUILD/$program" --version) >"$dir/log" 2>&1 || s=$?
+    (ulimit -s 160; exec $program --version) >"$log" 2>&1 || s=$?
     refused $s "$program: stacks are limited to 160 KiB (ulimit -s) and need 1024" "a hard limit"
 done
-echo "threads: passed"

@@ -2,68 +2,58 @@
 # Files that are cut short while programs have them mapped: each program says which file and byte, ends
 # with status 1, and leaves nothing that was made of what it could not read. The cuts are made by the
 # program's own calls, so that they come at the same place each time.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
-. "$(dirname "$0")/../lib/fault.sh"
-vprep=$VLT_BUILD/vprep vlat=$VLT_BUILD/vlat vtrain=$VLT_BUILD/vtrain vdecode=$VLT_BUILD/vdecode
-here=$(cd "$(dirname "$0")" && pwd)
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir"
-bad=0
-bad() { echo "$*"; cat stdout stderr 2>/dev/null; bad=1; }
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+. "$lib/fault.sh"
 
 # torn NAME STATUS FILE SIZE CALL COMMAND...: FILE is cut to SIZE bytes at CALL, and the command says so
 torn()
 {
-    local name=$1 want=$2 file=$3 size=$4 call=$5 got=0
-    [ "$(stat -c %s "$file")" -gt "$size" ] || bad "$name: $file is too small to be cut"
+    local name=$1 want=$2 file=$3 size=$4 call=$5
+    [ "$(stat -c %s "$file")" -gt "$size" ] || wrong "$name: $file is too small to be cut"
     shift 5
-    VLT_FAULT_RUN="truncate -s $size $PWD/$file" fault "$call:run" "$@" >stdout 2>stderr || got=$?
-    [ "$got" -eq "$want" ] || bad "$name: status $got, not $want"
-    [ "$(stat -c %s "$file")" -eq "$size" ] || bad "$name: the file was not cut at $call"
-    grep -q "$(basename "$file"): byte [0-9]* could not be read: the file was cut short" stdout stderr ||
-        grep -q "$(dirname "$file"): its weights changed while this ran" stderr ||
-        bad "$name: no word of $file"
+    export VLT_FAULT_RUN="truncate -s $size $PWD/$file"
+    check "$name" "$want" fault "$call:run" "$@"
+    [ "$(stat -c %s "$file")" -eq "$size" ] || wrong "$name: the file was not cut at $call"
+    grep -q "$(basename "$file"): byte [0-9]* could not be read: the file was cut short" "$log" ||
+        grep -q "$(dirname "$file"): its weights changed while this ran" "$stderr" ||
+        wrong "$name: no word of $file"
 }
-fresh() { rm -rf "$2" && cp -r "$1" "$2"; }
-whole() { "$vlat" verify "$1" >stdout 2>stderr || bad "$2: damaged"; }
-gone() { for f; do [ ! -e "$f" ] || bad "$f was left"; done; }
-no_temporaries() { [ -z "$(find "$@" -name '*.tmp*')" ] || bad "left: $(find "$@" -name '*.tmp*')"; }
+no_temporaries() { [ -z "$(find "$@" -name '*.tmp*')" ] || wrong "left: $(find "$@" -name '*.tmp*')"; }
 
 small_set media 12
 list=(--meta media/metadata.json "${sampling[@]}")
-"$vprep" "${list[@]}" --out made >stdout 2>stderr || bad "vprep"
+check "vprep" 0 vprep "${list[@]}" --out made
 shard=data/shard-00000.lmdb
 cut=16384                                    # inside the shard's trees and values
 
 # ---- vlat verify: what cannot be read is damage of its own, and the rest is looked at ----
 fresh made data
-torn verify 1 $shard $cut "close@shard-00000.lmdb:2" "$vlat" verify data
-grep -q '^shard-00000.lmdb: latent [0-9a-f]* .*byte' stdout || [ "$(grep -c byte stdout)" -gt 1 ] ||
-    bad "verify: one finding"
-grep -q ' findings$' stdout || bad "verify: it did not come to its end"
+torn verify 1 $shard $cut "close@shard-00000.lmdb:2" vlat verify data
+grep -q '^shard-00000.lmdb: latent [0-9a-f]* .*byte' "$stdout" || [ "$(grep -c byte "$stdout")" -gt 1 ] ||
+    wrong "verify: one finding"
+grep -q ' findings$' "$stdout" || wrong "verify: it did not come to its end"
 
 # ---- readers ----
 for verb in list report info; do
     fresh made data
-    torn "$verb" 1 $shard 8192 "close@shard-00000.lmdb:1" "$vlat" $verb data
+    torn "$verb" 1 $shard 8192 "close@shard-00000.lmdb:1" vlat $verb data
 done
-gone data/report.html
+absent data/report.html
 
 # ---- writers: nothing passes for whole, and a run on whole files gives what it always gave ----
 fresh made other
 for f in safetensors webdataset; do
     fresh made data
-    torn "export $f" 1 $shard $cut "mkdir@$f.part:1" "$vlat" export data --to $f --out $f
-    gone $f $f.part
+    torn "export $f" 1 $shard $cut "mkdir@$f.part:1" vlat export data --to $f --out $f
+    absent $f $f.part
 done
 for verb in merge select; do
     fresh made data
     words=(data other)
     [ $verb = merge ] || words=(data 'sample>=1')
-    torn "$verb" 1 $shard $cut "mkdir@out:1" "$vlat" $verb "${words[@]}" --out out
-    ! grep -qs '"complete": *true' out/manifest.json || bad "$verb: half made, and complete"
+    torn "$verb" 1 $shard $cut "mkdir@out:1" vlat $verb "${words[@]}" --out out
+    ! grep -qs '"complete": *true' out/manifest.json || wrong "$verb: half made, and complete"
     rm -rf out
 done
 
@@ -71,121 +61,119 @@ done
 fresh made data
 dd if=/dev/zero of=$shard bs=1 seek=$((cut + 100)) count=8 conv=notrunc 2>/dev/null
 size=$(stat -c %s $shard)
-torn "verify --repair" 1 $shard $((size / 4096 / 2 * 4096)) "mkdir@data.repair:1" "$vlat" verify data --repair
-gone data.damaged
-"$vlat" verify data --repair >stdout 2>stderr || bad "verify --repair again"
-grep -q ' samples saved, [1-9][0-9]* to be encoded again' stdout || bad "verify --repair"
-whole data "verify --repair"
+torn "verify --repair" 1 $shard $((size / 4096 / 2 * 4096)) "mkdir@data.repair:1" vlat verify data --repair
+absent data.damaged
+check "verify --repair again" 0 vlat verify data --repair
+grep -q ' samples saved, [1-9][0-9]* to be encoded again' "$stdout" || wrong "verify --repair"
+check "verify --repair" 0 vlat verify data
 
 # ---- vtrain: the dataset, and weights that stay in their file ----
-train=("$vtrain" --max_train_steps 12 --checkpointing_steps 12 --learning_rate 1e-3 --train_batch_size 1
+train=(vtrain --max_train_steps 12 --checkpointing_steps 12 --learning_rate 1e-3 --train_batch_size 1
     --seed 1)
 last_is() { # last_is RUN N: the run's last checkpoint
     [ "$(find "$1" -maxdepth 1 -name 'checkpoint-*' | sed 's/.*-//' | sort -n | tail -1)" = "$2" ] ||
-        bad "$1: not checkpoint $2: $(ls "$1")"
+        wrong "$1: not checkpoint $2: $(ls "$1")"
 }
-"${train[@]}" --dit_layers 1 --latents made --output_dir full --training_type full-finetune >stdout 2>stderr || bad "vtrain full"
+check "vtrain full" 0 "${train[@]}" --dit_layers 1 --latents made --output_dir full --training_type full-finetune
 mkdir model
 base=model/transformer/diffusion_pytorch_model.safetensors
 cp -r full/checkpoint-12/transformer model
 cp -r model model.whole
 lora=("${train[@]}" --latents data --model model --rank 4)
 fresh made data
-"${lora[@]}" --output_dir undisturbed >stdout 2>stderr || bad "vtrain lora"
+check "vtrain lora" 0 "${lora[@]}" --output_dir undisturbed
 same_weights() {
     cmp -s "$1/checkpoint-12/pytorch_lora_weights.safetensors" \
-        "undisturbed/checkpoint-12/pytorch_lora_weights.safetensors" || bad "$1: another result"
+        "undisturbed/checkpoint-12/pytorch_lora_weights.safetensors" || wrong "$1: another result"
 }
 goes_on() { # goes_on RUN STEP: its last checkpoint is of that step, and with whole files it ends as it should
     last_is "$1" "$2"
     no_temporaries "$1"
     fresh made data
     fresh model.whole model
-    "${lora[@]}" --output_dir "$1" --resume_from_checkpoint latest >stdout 2>stderr || bad "$1: does not go on"
+    check "$1: does not go on" 0 "${lora[@]}" --output_dir "$1" --resume_from_checkpoint latest
     same_weights "$1"
 }
 fresh made data
 torn "vtrain, data" 1 $shard $cut "write@metrics.jsonl:2" "${lora[@]}" --output_dir run
-[ -e run/checkpoint-* ] || bad "vtrain, data: no checkpoint"
+[ -e run/checkpoint-* ] || wrong "vtrain, data: no checkpoint"
 goes_on run "$(ls run | sed -n 's/^checkpoint-//p')"
 for i in 1 3 6; do
     fresh model.whole model
     torn "vtrain, weights at step $i" 1 $base 65536 "write@metrics.jsonl:$i" "${lora[@]}" --output_dir run-$i
-    grep -q "step $i is saved" stderr || bad "vtrain, weights: step $i is not saved"
+    says "step $i is saved"
     goes_on run-$i $i
 done
 torn "vtrain, weights at the start" 1 $base 65536 "close@$base:1" "${lora[@]}" --output_dir run-0
-[ -z "$(find run-0 -name 'checkpoint*')" ] || bad "vtrain, weights at the start: a checkpoint"
+[ -z "$(find run-0 -name 'checkpoint*')" ] || wrong "vtrain, weights at the start: a checkpoint"
 
 # ---- ranks: the one that could not read tells the other, and both end ----
-if [ "${VLT_MPI:-}" = ON ] && command -v mpirun >/dev/null; then
+if have_ranks; then
     for parallel in ddp fsdp; do
         fresh model.whole model
         torn "vtrain, 2 ranks, $parallel" 1 $base 65536 "write@metrics.jsonl:3" \
-            "$here/../lib/ranks.sh" 2 "${lora[@]}" --parallel $parallel --output_dir ranks-$parallel
-        grep -q 'step 3 is saved' stderr || bad "vtrain, 2 ranks, $parallel: step 3 is not saved"
+            "$lib/ranks.sh" 2 "${lora[@]}" --parallel $parallel --output_dir ranks-$parallel
+        says 'step 3 is saved'
         last_is ranks-$parallel 3
     done
     fresh model.whole model
 fi
 
 # ---- vprep: what it reuses, what it goes on in, and encoders' weights; vdecode ----
-not_done() { ! grep -qs '"complete": *true' "$1/manifest.json" || bad "$2: complete"; }
 fresh made data
-torn "vprep --reuse" 1 $shard $cut "close@data/shard-00000.lmdb:1" "$vprep" "${list[@]}" --out new --reuse data
-not_done new "vprep --reuse"
-"$vprep" "${list[@]}" --out new >stdout 2>stderr && same_values new made || bad "vprep, after --reuse"
+torn "vprep --reuse" 1 $shard $cut "close@data/shard-00000.lmdb:1" vprep "${list[@]}" --out new --reuse data
+not_done new
+vprep "${list[@]}" --out new >"$stdout" 2>"$stderr" && same_values new made || wrong "vprep, after --reuse"
 sed 's/picture 2/another picture/' media/metadata.json >media/other.json
 for part in "shard-00000 close@data/shard-00000.lmdb" "state open@plan.jsonl.tmp"; do
     call=${part#* } part=${part% *}
     fresh made data
-    torn "vprep, $part" 1 data/$part.lmdb 8192 "$call:1" "$vprep" --meta media/other.json "${sampling[@]}" \
+    torn "vprep, $part" 1 data/$part.lmdb 8192 "$call:1" vprep --meta media/other.json "${sampling[@]}" \
         --out data
-    [ $part != state ] || not_done data "vprep, $part"
+    [ $part != state ] || not_done data
 done
 fresh made data
 rm -rf frames
-torn "vdecode" 1 $shard $cut "close@shard-00000.lmdb:1" "$vdecode" data --out frames
+torn "vdecode" 1 $shard $cut "close@shard-00000.lmdb:1" vdecode data --out frames
 no_temporaries .
 if [ -x "$VLT_BUILD/tests/make_model" ]; then
-    "$VLT_BUILD/tests/make_model" cog.whole CogVideoXPipeline 32 >stdout 2>&1 || bad "make_model"
+    check "make_model" 0 make_model cog.whole CogVideoXPipeline 32
     model=("${list[@]}" --image_sample_size 64 --model cog)
     fresh cog.whole cog
-    "$vprep" "${model[@]}" --out cog.lmdb >stdout 2>stderr || bad "vprep --model"
+    check "vprep --model" 0 vprep "${model[@]}" --out cog.lmdb
     for part in vae text_encoder; do
         weights=cog/$part/diffusion_pytorch_model.safetensors
         for i in 1 3; do                 # the first time and the last that they are opened
             call="close@$weights:$i"
             fresh cog.whole cog
             rm -rf out
-            torn "vprep, $part at $call" 1 "$weights" 45056 "$call" "$vprep" "${model[@]}" --out out
-            not_done out "vprep, $part at $call"
+            torn "vprep, $part at $call" 1 "$weights" 45056 "$call" vprep "${model[@]}" --out out
+            not_done out
         done
     done
     fresh cog.whole cog
-    "$vprep" "${model[@]}" --out out >stdout 2>stderr && same_values out cog.lmdb || bad "vprep --model, after"
+    vprep "${model[@]}" --out out >"$stdout" 2>"$stderr" && same_values out cog.lmdb || wrong "vprep --model, after"
     torn "vdecode, weights" 1 cog/vae/diffusion_pytorch_model.safetensors 45056 "open@shard-00000.lmdb:1" \
-        "$vdecode" cog.lmdb --model cog --out pictures
-    [ -z "$(find pictures -type f 2>/dev/null)" ] || bad "vdecode, weights: $(find pictures -type f)"
+        vdecode cog.lmdb --model cog --out pictures
+    [ -z "$(find pictures -type f 2>/dev/null)" ] || wrong "vdecode, weights: $(find pictures -type f)"
 fi
 
 # ---- imports ----
 for f in safetensors diffsynth; do
     source=made
     if [ $f = diffsynth ]; then
-        "$VLT_BUILD/tests/xport_dataset" make wan.lmdb wan2.1 mode f32 bf16 >stdout 2>&1 || bad "xport_dataset"
+        check "xport_dataset" 0 xport_dataset make wan.lmdb wan2.1 mode f32 bf16
         source=wan.lmdb
     fi
     rm -rf cache.whole
-    "$vlat" export "$source" --to $f --out cache.whole >stdout 2>stderr || bad "export $f"
+    check "export $f" 0 vlat export "$source" --to $f --out cache.whole
     fresh cache.whole cache
     file=$(find cache -name '*.safetensors' -o -name '*.pth' | sort | tail -1)
     for size in 0 $(($(stat -c %s "$file") - 5)); do
         fresh cache.whole cache
-        torn "import $f, $size" 1 "$file" "$size" "close@$(basename "$file"):1" "$vlat" import cache --from $f \
+        torn "import $f, $size" 1 "$file" "$size" "close@$(basename "$file"):1" vlat import cache --from $f \
             --out imported
-        not_done imported "import $f"
+        not_done imported
         rm -rf imported
     done
 done
-exit $bad

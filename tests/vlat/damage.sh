@@ -1,25 +1,17 @@
 #!/usr/bin/env bash
 # Damage of a record, a latent or a text: every command that meets it fails, and names the remedy once.
-. "$(dirname "$0")/../lib/media.sh"
-set -u
-PATH=$VLT_BUILD:$PATH
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
 
 small_set media 4
-vprep --meta media/metadata.json --out good "${sampling[@]}" --quiet >log 2>&1 || { cat log; exit 1; }
-tool=$VLT_BUILD/tests/xport_dataset
-{
-    "$tool" make wan wan2.1 mode f32 bf16
-    vlat split wan --by bucket --out wan
-    "$tool" make fine wan2.1 moments bf16 bf16
-    "$tool" make ttt cogvideox moments bf16 bf16
-    "$tool" make cog cogvideox sample bf16 bf16
-    vlat split cog --by bucket --out cog
-    vlat export wan --to musubi --out cache
-} >log 2>&1 || { cat log; exit 1; }
+need vprep --meta media/metadata.json --out good "${sampling[@]}" --quiet
+need xport_dataset make wan wan2.1 mode f32 bf16
+need vlat split wan --by bucket --out wan
+need xport_dataset make fine wan2.1 moments bf16 bf16
+need xport_dataset make ttt cogvideox moments bf16 bf16
+need xport_dataset make cog cogvideox sample bf16 bf16
+need vlat split cog --by bucket --out cog
+need vlat export wan --to musubi --out cache
 
 # hurt SET record|latent|text|lost|thumb|cut: `hurt` is SET with its records, latents or texts damaged, its texts'
 # keys lost, the pages of its thumbnails damaged, or a shard cut short
@@ -32,7 +24,7 @@ hurt()
     text) in=text ;;
     thumb)                                   # the flags of pages that begin with a JPEG
         for at in $(LC_ALL=C grep -aboP '\xff\xd8\xff' hurt/shard-00000.lmdb | awk -F: '$1 % 4096 == 16 { print $1 - 6 }'); do
-            printf '\xff' | dd of=hurt/shard-00000.lmdb bs=1 seek=$at conv=notrunc status=none
+            poke hurt/shard-00000.lmdb $at '\xff'
         done
         return ;;
     cut)
@@ -49,15 +41,9 @@ while IFS='|' read -r set kinds command; do
     for kind in $kinds; do
         hurt $set $kind
         rm -rf out out-00 out.part
-        said=$(eval "$command" 2>&1 >log)
-        status=$?
-        if [ $status -ne 1 ] || ! grep -q '; vlat verify hurt --repair keeps what is good' <<<"$said"; then
-            echo "$command: a damaged $kind: status $status, $said"
-            bad=1
-        elif grep -q 'vlat verify.*vlat verify' <<<"$said"; then
-            echo "$command: the remedy twice: $said"
-            bad=1
-        fi
+        check "$command: a damaged $kind" 1 eval "$command"
+        says '; vlat verify hurt --repair keeps what is good'
+        says_not 'vlat verify.*vlat verify'              # the remedy once
     done
 done <<'TABLE'
 good|cut|vlat info hurt
@@ -93,10 +79,9 @@ while read -r set format; do
     rm -rf out
     vlat export hurt --to $format --out out 2>&1 >log </dev/null |
         grep -q '^vlat: sample [0-9]*/[0-9]*: shard-00000.lmdb: latent' ||
-        { echo "vlat export --to $format does not name the sample"; bad=1; }
+        wrong "vlat export --to $format does not name the sample"
 done <<'TABLE'
 good safetensors
 good webdataset
 wan musubi
 TABLE
-exit $bad

@@ -1,58 +1,57 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # vlat export and import: every format there and back, byte for byte; what is refused.
 . "$(dirname "$0")/../lib/exchange.sh"
 
 # usage
-expect 2 'there are safetensors, webdataset' export made.lmdb --to parquet --out x
-expect 2 '--to says' export made.lmdb --out x
-expect 2 '--out says' export made.lmdb --to safetensors
-expect 2 '--from says' import x --out y
+expect 2 'there are safetensors, webdataset' vlat export made.lmdb --to parquet --out x
+expect 2 '--to says' vlat export made.lmdb --out x
+expect 2 '--out says' vlat export made.lmdb --to safetensors
+expect 2 '--from says' vlat import x --out y
 mkdir mine && echo 1 >mine/notes.txt
-expect 1 'mine is there and holds "notes.txt"' import x --from causvid --out mine
-expect 1 'of family builtin; musubi has' export made.lmdb --to musubi --out x
-expect 2 'there are cogvideox' import x --from causvid --family flux --out y
+expect 1 'mine is there and holds "notes.txt"' vlat import x --from causvid --out mine
+expect 1 'of family builtin; musubi has' vlat export made.lmdb --to musubi --out x
+expect 2 'there are cogvideox' vlat import x --from causvid --family flux --out y
 cp -r made.lmdb nameless.lmdb && sed -i 's/"family": *"builtin"/"family":""/' nameless.lmdb/manifest.json
-timeout -s KILL 60 "$vlat" export nameless.lmdb --to musubi --out x 2>&1 | grep -q 'is of family ; musubi has' || {
-    echo 'an empty family: no error'; bad=1; }
-[ ! -e x ] && [ ! -e x.part ] && [ ! -e y ] || { echo 'a refused command wrote something'; bad=1; }
+expect 1 'is of family ; musubi has' timeout -s KILL 60 vlat export nameless.lmdb --to musubi --out x
+[ ! -e x ] && [ ! -e x.part ] && [ ! -e y ] || wrong 'a refused command wrote something'
 
 # whole: records, prompts, thumbnails and all
 for f in safetensors webdataset; do
-    expect 0 '60 samples' export made.lmdb --to $f --out $f.out --shard_size 1MiB
-    expect 1 'there already' export made.lmdb --to $f --out $f.out
-    expect 0 '60 samples' import $f.out --from $f --out $f.lmdb
+    expect 0 '60 samples' vlat export made.lmdb --to $f --out $f.out --shard_size 1MiB
+    expect 1 'there already' vlat export made.lmdb --to $f --out $f.out
+    expect 0 '60 samples' vlat import $f.out --from $f --out $f.lmdb
     same_root made.lmdb $f.lmdb
     same made.lmdb $f.lmdb
-    expect 0 'no damage' verify $f.lmdb
-    expect 0 '60 the same, 0 changed' diff made.lmdb $f.lmdb
-    expect 0 'prompts *1' info $f.lmdb
-    expect 1 'finished dataset already' import $f.out --from $f --out $f.lmdb
+    expect 0 'no damage' vlat verify $f.lmdb
+    expect 0 '60 the same, 0 changed' vlat diff made.lmdb $f.lmdb
+    expect 0 'prompts *1' vlat info $f.lmdb
+    expect 1 'finished dataset already' vlat import $f.out --from $f --out $f.lmdb
 done
 tar tf webdataset.out/shard-000000.tar | sed -n 1,5p >got
 printf '000000000000-000.%s\n' json latent.safetensors text.0.0.safetensors jpg >want
-sed -n 1,4p got | cmp - want || { echo 'webdataset: other members'; bad=1; }
+sed -n 1,4p got | cmp - want || wrong 'webdataset: other members'
 
 # one value for a sample's empty caption and for the encoder's empty prompt
 make shared.lmdb wan2.1 mode f16 bf16
 for f in safetensors webdataset; do
-    expect 0 '5 samples' export shared.lmdb --to $f --out shared.$f
-    expect 0 '5 samples' import shared.$f --from $f --out shared.$f.back
+    expect 0 '5 samples' vlat export shared.lmdb --to $f --out shared.$f
+    expect 0 '5 samples' vlat import shared.$f --from $f --out shared.$f.back
     same_root shared.lmdb shared.$f.back
 done
 
 # damage in transit is found
 cp -r safetensors.out hurt.out
 first=$(ls hurt.out/latents | head -1)
-printf 'X' | dd of="hurt.out/latents/$first" bs=1 seek=400 conv=notrunc 2>/dev/null
-expect 1 "$first" import hurt.out --from safetensors --out hurt.lmdb
+poke "hurt.out/latents/$first" 400 'X'
+expect 1 "$first" vlat import hurt.out --from safetensors --out hurt.lmdb
 rm "hurt.out/latents/$first"
-expect 1 'No such file' import hurt.out --from safetensors --out hurt.lmdb
+expect 1 'No such file' vlat import hurt.out --from safetensors --out hurt.lmdb
 cp "safetensors.out/latents/$first" hurt.out/latents/
-expect 0 '60 samples' import hurt.out --from safetensors --out hurt.lmdb
+expect 0 '60 samples' vlat import hurt.out --from safetensors --out hurt.lmdb
 same_root made.lmdb hurt.lmdb
 cp -r webdataset.out cut.out
 truncate -s 30000 cut.out/shard-000000.tar
-expect 1 'shard-000000.tar' import cut.out --from webdataset --out cut.lmdb
+expect 1 'shard-000000.tar' vlat import cut.out --from webdataset --out cut.lmdb
 
 # tars damaged anywhere, their headers first, end in an error or, where nothing depends on it, well
 i=0
@@ -60,13 +59,10 @@ while [ $i -lt 30 ]; do
     rm -rf cut.out cut.lmdb
     cp -r webdataset.out cut.out
     at=$((i < 20 ? i * 26 : i * 997 + 512))
-    printf '\3777' | dd of=cut.out/shard-000000.tar bs=1 seek=$at conv=notrunc 2>/dev/null
-    "$vlat" import cut.out --from webdataset --out cut.lmdb >got 2>&1
-    status=$?
-    if [ $status -gt 1 ] || { [ $status -eq 0 ] && ! "$vlat" verify cut.lmdb >/dev/null 2>&1; }; then
-        echo "tar damaged at $at: status $status"
-        cat got
-        bad=1
+    poke cut.out/shard-000000.tar $at '\3777'
+    check "tar damaged at $at" '0 1' vlat import cut.out --from webdataset --out cut.lmdb
+    if [ $status -gt 1 ] || { [ $status -eq 0 ] && ! vlat verify cut.lmdb >/dev/null 2>&1; }; then
+        wrong "tar damaged at $at: status $status"
     fi
     i=$((i + 1))
 done
@@ -77,138 +73,137 @@ there()
     name=$1 format=$6
     make "$name.lmdb" "$2" "$3" "$4" "$5"
     shift 6
-    expect 0 '5 samples' export "$name.lmdb" --to $format --out "$name.1"
-    expect 0 '5 samples' import "$name.1" --from $format --out "$name.back" "$@"
-    expect 0 'no damage' verify "$name.back"
-    expect 0 '5 samples' export "$name.back" --to $format --out "$name.2"
-    alike "$name.1" "$name.2" || { echo "$name: another export than the first"; bad=1; }
-    says "$name.back" '"source_format"'
+    expect 0 '5 samples' vlat export "$name.lmdb" --to $format --out "$name.1"
+    expect 0 '5 samples' vlat import "$name.1" --from $format --out "$name.back" "$@"
+    expect 0 'no damage' vlat verify "$name.back"
+    expect 0 '5 samples' vlat export "$name.back" --to $format --out "$name.2"
+    alike "$name.1" "$name.2" || wrong "$name: another export than the first"
+    manifest "$name.back" '"source_format"'
 }
 
 # formats of raw latents bring back the dataset's own bytes
 there hv hunyuanvideo sample f16 f16 musubi
 same hv.lmdb hv.back
-says hv.back '"values": *"sample"'
+manifest hv.back '"values": *"sample"'
 there ft-hv hunyuanvideo moments f16 f32 finetrainers --empty zeros
 same ft-hv.lmdb ft-hv.back
 there ft-wan wan2.1 moments bf16 bf16 finetrainers --empty zeros
 same ft-wan.lmdb ft-wan.back
-says ft-wan.back '"latents": *"raw"'
+manifest ft-wan.back '"latents": *"raw"'
 there ttt cogvideox moments bf16 bf16 ttt-video --empty zeros
 same ttt.lmdb ttt.back
 # CogVideoX's transformer sees all rows, so that they are all kept, as if none were padding
 make ft-cog.lmdb cogvideox moments bf16 bf16
-expect 0 '5 samples' export ft-cog.lmdb --to finetrainers --out ft-cog.1
-expect 0 '5 samples' import ft-cog.1 --from finetrainers --out ft-cog.back --empty zeros
-expect 0 '5 samples' export ft-cog.back --to finetrainers --out ft-cog.2
-expect 0 '5 samples' import ft-cog.2 --from finetrainers --out ft-cog.again --empty zeros
+expect 0 '5 samples' vlat export ft-cog.lmdb --to finetrainers --out ft-cog.1
+expect 0 '5 samples' vlat import ft-cog.1 --from finetrainers --out ft-cog.back --empty zeros
+expect 0 '5 samples' vlat export ft-cog.back --to finetrainers --out ft-cog.2
+expect 0 '5 samples' vlat import ft-cog.2 --from finetrainers --out ft-cog.again --empty zeros
 same ft-cog.back ft-cog.again
 same_root ft-cog.back ft-cog.again
-diff -rq ft-cog.1 ft-cog.2 | grep latent && { echo 'ft-cog: other latents'; bad=1; }
+diff -rq ft-cog.1 ft-cog.2 | grep latent && wrong 'ft-cog: other latents'
 
 # normalised ones: what the peer wrote comes back
 there wan wan2.1 mode f32 bf16 musubi
-says wan.back '"latents": *"normalized"'
+manifest wan.back '"latents": *"normalized"'
 there qwen qwen-image mode bf16 bf16 musubi
 there ds wan2.1 mode f32 bf16 diffsynth
-says ds.back '"latents": *"normalized"'
+manifest ds.back '"latents": *"normalized"'
 make dsq.all qwen-image mode bf16 bf16
-expect 1 '3 frames: qwen-image has stills' export dsq.all --to diffsynth --out dsq.x
-expect 0 '' split dsq.all --by bucket --out dsq
-expect 0 '3 samples' export dsq-1x4x6 --to diffsynth --out dsq.1
-expect 0 '3 samples' import dsq.1 --from diffsynth --out dsq.back
-expect 0 '3 samples' export dsq.back --to diffsynth --out dsq.2
-alike dsq.1 dsq.2 || bad=1
+expect 1 '3 frames: qwen-image has stills' vlat export dsq.all --to diffsynth --out dsq.x
+expect 0 '' vlat split dsq.all --by bucket --out dsq
+expect 0 '3 samples' vlat export dsq-1x4x6 --to diffsynth --out dsq.1
+expect 0 '3 samples' vlat import dsq.1 --from diffsynth --out dsq.back
+expect 0 '3 samples' vlat export dsq.back --to diffsynth --out dsq.2
+alike dsq.1 dsq.2
 make dsr.all wan2.1 mode bf16 bf16
-expect 0 '5 samples' export dsr.all --to diffsynth --space raw --out dsr.1
-expect 0 '5 samples' import dsr.1 --from diffsynth --space raw --out dsr.back
+expect 0 '5 samples' vlat export dsr.all --to diffsynth --space raw --out dsr.1
+expect 0 '5 samples' vlat import dsr.1 --from diffsynth --space raw --out dsr.back
 same dsr.all dsr.back
 cp dsq.1/0/0.pth dsr.1/0/5.pth
-expect 1 '0/5.pth: of qwen-image, the samples before it are of wan2.1' import dsr.1 --from diffsynth --out mixed
+expect 1 '0/5.pth: of qwen-image, the samples before it are of wan2.1' vlat import dsr.1 --from diffsynth --out mixed
 # CogVideo: one shape, one line a caption; every row of the texts, as with finetrainers
 make cog.all cogvideox sample bf16 bf16
-expect 1 'an empty caption' export cog.all --to cogvideo --out cog.x
-expect 0 '4 samples' select cog.all 'sample > 0' --out cog.two
-expect 1 'vlat split --by bucket' export cog.two --to cogvideo --out cog.x
-expect 0 '' split cog.all --by bucket --out cog
-expect 0 '2 samples' export cog-3x4x6 --to cogvideo --out cog.1
+expect 1 'an empty caption' vlat export cog.all --to cogvideo --out cog.x
+expect 0 '4 samples' vlat select cog.all 'sample > 0' --out cog.two
+expect 1 'vlat split --by bucket' vlat export cog.two --to cogvideo --out cog.x
+expect 0 '' vlat split cog.all --by bucket --out cog
+expect 0 '2 samples' vlat export cog-3x4x6 --to cogvideo --out cog.1
 latents=cache/video_latent/cogvideox-t2v/9x32x48
-expect 0 '2 samples' import cog.1/$latents --from cogvideo --out cog.back --empty zeros
-says cog.back '"values": *"sample"'
-expect 0 '2 samples' export cog.back --to cogvideo --out cog.2
-alike cog.1 cog.2 || bad=1
-expect 0 '2 samples' export cog.back --to cogvideo --space raw --out cogr.1
-expect 0 '2 samples' import cogr.1/$latents --from cogvideo --space raw --out cogr.back --empty zeros
-expect 0 '2 samples' export cogr.back --to cogvideo --space raw --out cogr.2
-alike cogr.1 cogr.2 || bad=1
+expect 0 '2 samples' vlat import cog.1/$latents --from cogvideo --out cog.back --empty zeros
+manifest cog.back '"values": *"sample"'
+expect 0 '2 samples' vlat export cog.back --to cogvideo --out cog.2
+alike cog.1 cog.2
+expect 0 '2 samples' vlat export cog.back --to cogvideo --space raw --out cogr.1
+expect 0 '2 samples' vlat import cogr.1/$latents --from cogvideo --space raw --out cogr.back --empty zeros
+expect 0 '2 samples' vlat export cogr.back --to cogvideo --space raw --out cogr.2
+alike cogr.1 cogr.2
 # two families of one VAE and one text encoder are one dataset, and lend each other texts
-expect 0 '2 samples' import cog.1/$latents --from cogvideo --family cogvideox1.5 --out cog15 --empty zeros
-expect 0 '"cogvideox1.5" there, "cogvideox" now' merge cog.back cog15 --out cog.both
-expect 0 'family *cogvideox, cogvideox1.5, train mode' info cog.both
-says cog.both '"family": *"cogvideox"'
-expect 0 '2 samples' merge cog15 cog.both --out cog.three
-says cog.three '"families": *\["cogvideox1.5","cogvideox"\]'
-expect 0 '2 samples' import cog.1/$latents --from cogvideo --family cogvideox1.5 --texts cog.back --out cog15.texts
-expect 2 'give the folder of latents' import cog.1 --from cogvideo --out none
+expect 0 '2 samples' vlat import cog.1/$latents --from cogvideo --family cogvideox1.5 --out cog15 --empty zeros
+expect 0 '"cogvideox1.5" there, "cogvideox" now' vlat merge cog.back cog15 --out cog.both
+expect 0 'family *cogvideox, cogvideox1.5, train mode' vlat info cog.both
+manifest cog.both '"family": *"cogvideox"'
+expect 0 '2 samples' vlat merge cog15 cog.both --out cog.three
+manifest cog.three '"families": *\["cogvideox1.5","cogvideox"\]'
+expect 0 '2 samples' vlat import cog.1/$latents --from cogvideo --family cogvideox1.5 --texts cog.back --out cog15.texts
+expect 2 'give the folder of latents' vlat import cog.1 --from cogvideo --out none
 echo one more >>cog.2/prompts.txt
-expect 1 'another number of prompts' import cog.2/$latents --from cogvideo --out uneven --empty zeros
+expect 1 'another number of prompts' vlat import cog.2/$latents --from cogvideo --out uneven --empty zeros
 sed -i 's/another/changed/' cog.1/prompts.txt
-expect 1 'prompt_embeddings/[0-9a-f]*.safetensors' import cog.1/$latents --from cogvideo --out changed --empty zeros
+expect 1 'prompt_embeddings/[0-9a-f]*.safetensors' vlat import cog.1/$latents --from cogvideo --out changed --empty zeros
 make cv.all wan2.1 mode f32 bf16
-expect 1 'vlat split --by bucket' export cv.all --to causvid --out cv.x
-expect 0 '' split cv.all --by bucket --out cv
-expect 0 '2 samples' export cv-3x4x6 --to causvid --out cv.1
-expect 0 '2 samples' import cv.1 --from causvid --out cv.back
-expect 0 'no damage' verify cv.back
-expect 0 '2 samples' export cv.back --to causvid --out cv.2
-cmp cv.1/data.mdb cv.2/data.mdb || bad=1
+expect 1 'vlat split --by bucket' vlat export cv.all --to causvid --out cv.x
+expect 0 '' vlat split cv.all --by bucket --out cv
+expect 0 '2 samples' vlat export cv-3x4x6 --to causvid --out cv.1
+expect 0 '2 samples' vlat import cv.1 --from causvid --out cv.back
+expect 0 'no damage' vlat verify cv.back
+expect 0 '2 samples' vlat export cv.back --to causvid --out cv.2
+cmp cv.1/data.mdb cv.2/data.mdb
 make raw.all wan2.1 mode f16 bf16
-expect 0 '' split raw.all --by bucket --out raw
-expect 0 '2 samples' export raw-3x4x6 --to causvid --space raw --out raw.1
-expect 0 '2 samples' import raw.1 --from causvid --space raw --out raw.back
+expect 0 '' vlat split raw.all --by bucket --out raw
+expect 0 '2 samples' vlat export raw-3x4x6 --to causvid --space raw --out raw.1
+expect 0 '2 samples' vlat import raw.1 --from causvid --space raw --out raw.back
 same raw-3x4x6 raw.back
 
 # text embeddings of another dataset, by caption: then nothing is missing
-expect 0 '2 samples' import raw.1 --from causvid --space raw --texts raw-3x4x6 --out texts.back
+expect 0 '2 samples' vlat import raw.1 --from causvid --space raw --texts raw-3x4x6 --out texts.back
 same raw-3x4x6 texts.back
-expect 0 'no damage' verify texts.back
-says texts.back "\"texts\": *\"$(root raw-3x4x6)\""
-expect 2 'leave --empty out' import raw.1 --from causvid --texts raw-3x4x6 --empty zeros --out none
-expect 2 'has the dataset whole' import safetensors.out --from safetensors --texts raw-3x4x6 --out none
-expect 0 '2 samples' export texts.back --to musubi --out texts.musubi
-expect 0 '1 samples' select raw.all 'sample = 0' --out raw.0
-expect 1 'no sample of --texts has the caption "a caption' import raw.1 --from causvid --texts raw.0 --out textless
-expect 1 'of family hunyuanvideo, what is imported is of wan2.1' import raw.1 --from causvid --texts hv.lmdb --out none
+expect 0 'no damage' vlat verify texts.back
+manifest texts.back "\"texts\": *\"$(root raw-3x4x6)\""
+expect 2 'leave --empty out' vlat import raw.1 --from causvid --texts raw-3x4x6 --empty zeros --out none
+expect 2 'has the dataset whole' vlat import safetensors.out --from safetensors --texts raw-3x4x6 --out none
+expect 0 '2 samples' vlat export texts.back --to musubi --out texts.musubi
+expect 0 '1 samples' vlat select raw.all 'sample = 0' --out raw.0
+expect 1 'no sample of --texts has the caption "a caption' vlat import raw.1 --from causvid --texts raw.0 --out textless
+expect 1 'of family hunyuanvideo, what is imported is of wan2.1' vlat import raw.1 --from causvid --texts hv.lmdb --out none
 
 # several segments of text in ttt-video's list
 sed 's/"text_chunk_emb": *\[\(.*\)\]/"text_chunk_emb":[\1,\1,\1]/' ttt.1/metadata.jsonl >ttt.1/chunks.jsonl
-expect 0 '5 samples' import ttt.1/chunks.jsonl --from ttt-video --out chunks.back --empty zeros
-expect 0 '5 samples' export chunks.back --to ttt-video --out chunks.1
-[ "$(ls chunks.1/texts | wc -l)" -eq 15 ] || { echo 'ttt-video: other segments'; bad=1; }
+expect 0 '5 samples' vlat import ttt.1/chunks.jsonl --from ttt-video --out chunks.back --empty zeros
+expect 0 '5 samples' vlat export chunks.back --to ttt-video --out chunks.1
+[ "$(ls chunks.1/texts | wc -l)" -eq 15 ] || wrong 'ttt-video: other segments'
 
 # the empty prompt must come from somewhere; what was imported is kept
-expect 1 'run this again with --empty' import ttt.1 --from ttt-video --out later.lmdb
-expect 0 '5 samples' import ttt.1 --from ttt-video --out later.lmdb --empty zeros
+expect 1 'run this again with --empty' vlat import ttt.1 --from ttt-video --out later.lmdb
+expect 0 '5 samples' vlat import ttt.1 --from ttt-video --out later.lmdb --empty zeros
 same ttt.lmdb later.lmdb
 
 # imports of one kind merge, of unlike kinds do not
-expect 0 '5 samples were there twice' merge ttt.back later.lmdb --out both.lmdb
-expect 1 'unlike encoders' merge ttt.back ft-cog.back --out none
+expect 0 '5 samples were there twice' vlat merge ttt.back later.lmdb --out both.lmdb
+expect 1 'unlike encoders' vlat merge ttt.back ft-cog.back --out none
 
 # damaged files are errors that name them
 cp ttt.1/videos/"$(ls ttt.1/videos | head -1)" ds.1/0/3.pth
-expect 1 '0/3.pth: a tuple of three' import ds.1 --from diffsynth --out none
+expect 1 '0/3.pth: a tuple of three' vlat import ds.1 --from diffsynth --out none
 printf 'no tensor' >ttt.1/videos/"$(ls ttt.1/videos | head -1)"
-expect 1 'videos/.*no zip of torch.save' import ttt.1 --from ttt-video --out none --empty zeros
+expect 1 'videos/.*no zip of torch.save' vlat import ttt.1 --from ttt-video --out none --empty zeros
 truncate -s 9000 cv.2/data.mdb
-expect 1 'data.mdb' import cv.2 --from causvid --out none
+expect 1 'data.mdb' vlat import cv.2 --from causvid --out none
 rm wan.1/*_te.safetensors
-expect 1 '_te.safetensors' import wan.1 --from musubi --out none
+expect 1 '_te.safetensors' vlat import wan.1 --from musubi --out none
 mkdir empty
-expect 1 'nothing of finetrainers' import empty --from finetrainers --out none
-expect 1 'nothing of DiffSynth-Studio' import empty --from diffsynth --out none
-expect 1 'nothing of musubi' import empty --from musubi --out none
+expect 1 'nothing of finetrainers' vlat import empty --from finetrainers --out none
+expect 1 'nothing of DiffSynth-Studio' vlat import empty --from diffsynth --out none
+expect 1 'nothing of musubi' vlat import empty --from musubi --out none
 touch empty/x.safetensors
-expect 1 'STEM_WxH_ARCH' import empty --from musubi --out none
-[ ! -e none ] || [ -z "$(ls none 2>/dev/null | grep -v lmdb$ | grep -v manifest)" ] || { echo 'something was left'; bad=1; }
-exit $bad
+expect 1 'STEM_WxH_ARCH' vlat import empty --from musubi --out none
+[ ! -e none ] || [ -z "$(ls none 2>/dev/null | grep -v lmdb$ | grep -v manifest)" ] || wrong 'something was left'

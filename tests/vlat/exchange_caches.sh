@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # A small cache of each trainer in $VLT_BUILD/tests/caches, for test_import.
 . "$(dirname "$0")/../lib/exchange.sh"
 caches="$VLT_BUILD/tests/caches"
@@ -8,8 +8,8 @@ mkdir "$caches" || exit 1
 cache()
 {
     make "$1.lmdb" "$2" "$3" "$4" "$5"
-    expect 0 '' select "$1.lmdb" "${6:-sample >= 0}" --out "$1.part"
-    expect 0 '' export "$1.part" --to "$1" --out "$caches/$1"
+    expect 0 '' vlat select "$1.lmdb" "${6:-sample >= 0}" --out "$1.part"
+    expect 0 '' vlat export "$1.part" --to "$1" --out "$caches/$1"
 }
 cache safetensors wan2.1 mode f32 bf16
 cache webdataset hunyuanvideo moments f16 f16
@@ -19,6 +19,5 @@ cache causvid wan2.1 mode f16 bf16 'frames > 1'
 cache ttt-video cogvideox moments bf16 bf16
 cache diffsynth wan2.1 mode bf16 bf16
 cache cogvideo cogvideox sample bf16 bf16 'frames > 1'
-"$VLT_BUILD/tests/factory_cache" ttt-video.lmdb "$caches/cogvideox-factory" || bad=1
-[ ! -x "$VLT_BUILD/tests/dpipe_cache" ] || "$VLT_BUILD/tests/dpipe_cache" musubi.lmdb "$caches/diffusion-pipe" || bad=1
-exit $bad
+factory_cache ttt-video.lmdb "$caches/cogvideox-factory"
+[ ! -x "$VLT_BUILD/tests/dpipe_cache" ] || dpipe_cache musubi.lmdb "$caches/diffusion-pipe"

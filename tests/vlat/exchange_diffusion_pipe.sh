@@ -1,37 +1,36 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # vlat import and export of diffusion-pipe's cache: byte for byte, what is paired with what, and what is refused.
 . "$(dirname "$0")/../lib/exchange.sh"
-cache="$VLT_BUILD/tests/dpipe_cache" dump="$VLT_BUILD/tests/arrow_dump"
 
 # dpipe NAME FAMILY STORE LATENT TEXT: a dataset, its cache, and back
 dpipe()
 {
     make "$1.lmdb" "$2" "$3" "$4" "$5"
-    "$cache" "$1.lmdb" "$1.cache" || bad=1
-    expect 0 '5 samples of diffusion-pipe' import "$1.cache" --from diffusion-pipe --space raw --out "$1.back"
+    dpipe_cache "$1.lmdb" "$1.cache"
+    expect 0 '5 samples of diffusion-pipe' vlat import "$1.cache" --from diffusion-pipe --space raw --out "$1.back"
     same "$1.lmdb" "$1.back"
-    expect 0 'no damage' verify "$1.back"
+    expect 0 'no damage' vlat verify "$1.back"
 }
 dpipe wan wan2.1 mode bf16 bf16
 dpipe hv hunyuanvideo sample f16 f16
-says hv.back '"values": *"sample"'
-says hv.back '"family": *"hunyuanvideo"'
+manifest hv.back '"values": *"sample"'
+manifest hv.back '"family": *"hunyuanvideo"'
 
 # the second caption of a sample has the embeddings of the next sample's first
-expect 0 '5 samples' export wan.back --to safetensors --out wan.out
+expect 0 '5 samples' vlat export wan.back --to safetensors --out wan.out
 sed 's/.*"captions":\[{"text":"[^{}]*","keys":\["\([0-9a-f]*\)"\]},{"text":"second","keys":\["\([0-9a-f]*\)"\]}\].*/\1 \2/' \
     wan.out/samples.jsonl >keys
 second=
 while read -r first next; do
-    [ -z "$second" ] || cmp "wan.out/texts/$second.safetensors" "wan.out/texts/$first.safetensors" || bad=1
+    [ -z "$second" ] || cmp "wan.out/texts/$second.safetensors" "wan.out/texts/$first.safetensors"
     second=$next
 done <keys
-[ "$(wc -w <keys)" -eq 10 ] || { echo 'other captions'; cat keys; bad=1; }
+[ "$(wc -w <keys)" -eq 10 ] || wrong "other captions: $(cat keys)"
 
-expect 0 '5 samples' import wan.cache --from diffusion-pipe --out norm.back
-says norm.back '"latents": *"normalized"'
-expect 1 'MEDIA/cache/MODEL' import . --from diffusion-pipe --out none
-expect 1 '--family says qwen-image' import wan.cache --from diffusion-pipe --family qwen-image --out none
+expect 0 '5 samples' vlat import wan.cache --from diffusion-pipe --out norm.back
+manifest norm.back '"latents": *"normalized"'
+expect 1 'MEDIA/cache/MODEL' vlat import . --from diffusion-pipe --out none
+expect 1 '--family says qwen-image' vlat import wan.cache --from diffusion-pipe --family qwen-image --out none
 
 # exports: each bucket comes back as what it was, with the texts by caption
 # out NAME FAMILY STORE LATENT MODEL FLAGS...: a dataset, its export, and each bucket back
@@ -40,67 +39,66 @@ out()
     name=$1 family=$2 model=$5
     make "$name.all" "$2" "$3" "$4" bf16
     shift 5
-    expect 0 '' split "$name.all" --by bucket --out "$name"
-    expect 0 'diffusion-pipe' export "$name.all" --to diffusion-pipe --out "$name.dp" "$@"
+    expect 0 '' vlat split "$name.all" --by bucket --out "$name"
+    expect 0 'diffusion-pipe' vlat export "$name.all" --to diffusion-pipe --out "$name.dp" "$@"
     for f in 1 3; do
-        expect 0 'samples of diffusion-pipe' import "$name.dp/48x32x$((4 * f - 3))/cache/$model" \
+        expect 0 'samples of diffusion-pipe' vlat import "$name.dp/48x32x$((4 * f - 3))/cache/$model" \
             --from diffusion-pipe --family "$family" --texts "$name-${f}x4x6" --out "$name.$f.back" "$@"
         same "$name-${f}x4x6" "$name.$f.back"
-        expect 0 'no damage' verify "$name.$f.back"
+        expect 0 'no damage' vlat verify "$name.$f.back"
     done
 }
 out ew wan2.1 mode bf16 wan --space raw
 out eh hunyuanvideo sample f16 hunyuan-video --space raw
-grep -q "^path = \"$data/ew.dp/48x32x9\"\$" ew.dp/dataset.toml || { echo 'another path'; cat ew.dp/dataset.toml; bad=1; }
-grep -q '^resolutions = \[\[48, 32\]\]$' ew.dp/dataset.toml || bad=1
-[ "$(cat ew.dp/48x32x9/cache/wan/metadata/grouping_keys.json)" = '[[1.5, 9]]' ] || { echo 'other keys'; bad=1; }
+holds ew.dp/dataset.toml "^path = \"$dir/ew.dp/48x32x9\"\$"
+grep -q '^resolutions = \[\[48, 32\]\]$' ew.dp/dataset.toml
+[ "$(cat ew.dp/48x32x9/cache/wan/metadata/grouping_keys.json)" = '[[1.5, 9]]' ] || wrong 'other keys'
 # normalised bf16, imported as raw f32, gives the same values again
 make en.all wan2.1 mode bf16 bf16
-expect 0 '5 text embeddings were left out' export en.all --to diffusion-pipe --out en.1
-expect 0 '3 samples' import en.1/48x32x1/cache/wan --from diffusion-pipe --texts en.all --out en.back
-says en.back '"latents": *"normalized"'
-expect 0 '3 samples' export en.back --to diffusion-pipe --out en.2
-expect 0 '3 samples' import en.2/48x32x1/cache/wan --from diffusion-pipe --texts en.all --out en.again
+expect 0 '5 text embeddings were left out' vlat export en.all --to diffusion-pipe --out en.1
+expect 0 '3 samples' vlat import en.1/48x32x1/cache/wan --from diffusion-pipe --texts en.all --out en.back
+manifest en.back '"latents": *"normalized"'
+expect 0 '3 samples' vlat export en.back --to diffusion-pipe --out en.2
+expect 0 '3 samples' vlat import en.2/48x32x1/cache/wan --from diffusion-pipe --texts en.all --out en.again
 same en.back en.again
 
 # every caption is paired with its own sample's latents; the order is one of chance, first captions first
-expect 0 '' split wan.back --by bucket --out two
-expect 0 '5 samples' export wan.back --to diffusion-pipe --out two.dp
+expect 0 '' vlat split wan.back --by bucket --out two
+expect 0 '5 samples' vlat export wan.back --to diffusion-pipe --out two.dp
 at=two.dp/48x32x9/cache/wan
-"$dump" $at/metadata/grouped_metadata_1.500_9/data-00000-of-00001.arrow >got
+arrow_dump $at/metadata/grouped_metadata_1.500_9/data-00000-of-00001.arrow >got
 printf 'image_spec:list\tcaption:list\tis_video:bool\n' >want
 printf '[00000000000%d/000|clips/a_b %d.mp4]\t[%s|second]\t1\n' 1 1 'a caption, "quoted" ü' 3 3 another >>want
-cmp got want || { cat got want; bad=1; }
-"$dump" $at/cache_1.500x48x32x9/iteration_order/data-00000-of-00001.arrow >got
+cmp got want || wrong "$(cat got want)"
+arrow_dump $at/cache_1.500x48x32x9/iteration_order/data-00000-of-00001.arrow >got
 printf 'image_spec:list\tlatents_idx:int64\tcaption:utf8\tcaption_number:int64\n' >want
 row='[00000000000%d/000|clips/a_b %d.mp4]\t%d\t%s\t%d\n'
 printf "$row" 1 1 0 'a caption, "quoted" ü' 0 3 3 1 another 0 1 1 0 second 1 3 3 1 second 1 >>want
 sed 1d got | sort >rows
-sed 1d want | sort | cmp - rows || { cat got want; bad=1; }
-cut -f 4 got | sed 1d | tr -d '\n' | grep -qx 0011 || { echo 'another order of captions'; bad=1; }
+sed 1d want | sort | cmp - rows || wrong "$(cat got want)"
+cut -f 4 got | sed 1d | tr -d '\n' | grep -qx 0011 || wrong 'another order of captions'
 
 # what cannot go there
 make odd.lmdb wan2.1 mode bf16 bf16 7
 expect 1 'bucket 56x32: diffusion-pipe has widths and heights that are multiples of 16' \
-    export odd.lmdb --to diffusion-pipe --out x
+    vlat export odd.lmdb --to diffusion-pipe --out x
 make ltx.lmdb ltx-video mode bf16 bf16 7
-expect 0 '5 samples' export ltx.lmdb --to diffusion-pipe --out ltx.dp
-[ -e ltx.dp/224x128x17/cache/ltx-video/cache_1.750x224x128x17/latents/metadata.db ] || { ls ltx.dp; bad=1; }
+expect 0 '5 samples' vlat export ltx.lmdb --to diffusion-pipe --out ltx.dp
+[ -e ltx.dp/224x128x17/cache/ltx-video/cache_1.750x224x128x17/latents/metadata.db ] || wrong "$(cat ltx.dp)"
 make q.all qwen-image mode bf16 bf16
-expect 1 '3 frames: qwen-image has stills' export q.all --to diffusion-pipe --out x
-expect 1 'of family builtin; diffusion-pipe has' export made.lmdb --to diffusion-pipe --out x
-[ ! -e x ] && [ ! -e x.part ] || { echo 'a refused export left something'; bad=1; }
+expect 1 '3 frames: qwen-image has stills' vlat export q.all --to diffusion-pipe --out x
+expect 1 'of family builtin; diffusion-pipe has' vlat export made.lmdb --to diffusion-pipe --out x
+[ ! -e x ] && [ ! -e x.part ] || wrong 'a refused export left something'
 
 # texts of their own beside the latents, and none
 mv wan.cache/ar_frames_1.500_9/text_embeddings_1 wan.cache/cache_1.500x48x32x9/
-expect 0 '5 samples' import wan.cache --from diffusion-pipe --space raw --out own.back
+expect 0 '5 samples' vlat import wan.cache --from diffusion-pipe --space raw --out own.back
 same wan.lmdb own.back
 rm -r wan.cache/cache_1.500x48x32x9/text_embeddings_1
-expect 1 'ar_frames_1.500_9/text_embeddings_1: no metadata.db' import wan.cache --from diffusion-pipe --out none
+expect 1 'ar_frames_1.500_9/text_embeddings_1: no metadata.db' vlat import wan.cache --from diffusion-pipe --out none
 # two encoders whose items are of unlike media
 rm -r hv.cache/ar_frames_1.500_9/text_embeddings_2
 cp -r hv.cache/uncond_text_embeddings_2 hv.cache/ar_frames_1.500_9/text_embeddings_2
-expect 1 'text_embeddings_2' import hv.cache --from diffusion-pipe --out none
+expect 1 'text_embeddings_2' vlat import hv.cache --from diffusion-pipe --out none
 truncate -s 100 hv.cache/ar_frames_1.500_9/text_embeddings_1/shard_0.bin
-expect 1 'cut short' import hv.cache --from diffusion-pipe --out none
-exit $bad
+expect 1 'cut short' vlat import hv.cache --from diffusion-pipe --out none

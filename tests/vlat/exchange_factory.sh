@@ -1,15 +1,15 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # vlat import of what CogVideoX-Factory's prepare_dataset.py leaves: by data.jsonl, by its two lists, and with parts
 # missing.
 . "$(dirname "$0")/../lib/exchange.sh"
 from='--from cogvideox-factory'
-cache_of() { "$VLT_BUILD/tests/factory_cache" "$1" "$2" || bad=1; }
+cache_of() { factory_cache "$1" "$2"; }
 # comes_back IMPORT CACHE: IMPORT gives the files of CACHE again, byte for byte
 comes_back()
 {
     rm -rf again
     cache_of "$1" again
-    diff -r "$2" again || { echo "$1: another cache than was imported"; bad=1; }
+    diff -r "$2" again || wrong "$1: another cache than was imported"
 }
 make set.lmdb cogvideox moments bf16 f32
 cache_of set.lmdb cache
@@ -20,33 +20,33 @@ lacking()
     pattern=$1 have=$2
     shift 2
     rm -rf part.lmdb
-    expect 1 "$pattern" import hurt $from --out part.lmdb "$@"
+    expect 1 "$pattern" vlat import hurt $from --out part.lmdb "$@"
     rm -rf part.lmdb
-    expect 3 "$have samples" import hurt $from --out part.lmdb --allow_partial "$@"
-    expect 0 'no damage' verify part.lmdb
+    expect 3 "$have samples" vlat import hurt $from --out part.lmdb --allow_partial "$@"
+    expect 0 'no damage' vlat verify part.lmdb
 }
 
 # moments, texts and captions come back; the first one's empty caption is the empty prompt
-expect 0 '1 conditions were left out' import cache $from --out back.lmdb
+expect 0 '1 conditions were left out' vlat import cache $from --out back.lmdb
 comes_back back.lmdb cache
-expect 0 'no damage' verify back.lmdb
-says back.lmdb '"source_format": *"CogVideoX-Factory"'
-says back.lmdb '"latents": *"raw"'
-says back.lmdb '"values": *"moments"'
-says back.lmdb '"family": *"cogvideox"'
-expect 0 '"path":"videos/clip-3.mp4"' list back.lmdb --json
-expect 0 'a caption, \\"quoted\\"' list back.lmdb --json
-expect 0 '5 samples' import cache $from --out new.lmdb --family cogvideox1.5
-says new.lmdb '"invert_scale_latents": *true'
+expect 0 'no damage' vlat verify back.lmdb
+manifest back.lmdb '"source_format": *"CogVideoX-Factory"'
+manifest back.lmdb '"latents": *"raw"'
+manifest back.lmdb '"values": *"moments"'
+manifest back.lmdb '"family": *"cogvideox"'
+expect 0 '"path":"videos/clip-3.mp4"' vlat list back.lmdb --json
+expect 0 'a caption, \\"quoted\\"' vlat list back.lmdb --json
+expect 0 '5 samples' vlat import cache $from --out new.lmdb --family cogvideox1.5
+manifest new.lmdb '"invert_scale_latents": *true'
 for type in f16 f32; do
     make $type.lmdb cogvideox moments $type $type
     cache_of $type.lmdb $type.cache
-    expect 0 '5 samples' import $type.cache $from --out $type.back
+    expect 0 '5 samples' vlat import $type.cache $from --out $type.back
     comes_back $type.back $type.cache
 done
-expect 2 'vlat export --to\|no such format' export set.lmdb --to cogvideox-factory --out x
-expect 2 'cogvideox-factory has latents of' import cache $from --out x --family wan2.1
-expect 2 'latents with logvar are raw' import cache $from --out x --space normalized
+expect 2 'vlat export --to\|no such format' vlat export set.lmdb --to cogvideox-factory --out x
+expect 2 'cogvideox-factory has latents of' vlat import cache $from --out x --family wan2.1
+expect 2 'latents with logvar are raw' vlat import cache $from --out x --space normalized
 
 # without data.jsonl: the lists, whose blank line the trainers do not see
 fresh
@@ -54,12 +54,12 @@ rm hurt/data.jsonl
 lacking 'another number of prompts' 4 --empty zeros
 rm -rf part.lmdb
 sed -i 's/^$/the first/' hurt/prompts.txt
-expect 0 '5 samples' import hurt $from --out part.lmdb --empty zeros
+expect 0 '5 samples' vlat import hurt $from --out part.lmdb --empty zeros
 same back.lmdb part.lmdb
 rm hurt/videos.txt
-expect 1 'neither data.jsonl nor videos.txt' import hurt $from --out none.lmdb
+expect 1 'neither data.jsonl nor videos.txt' vlat import hurt $from --out none.lmdb
 mkdir empty
-expect 1 'empty: neither data.jsonl' import empty $from --out none.lmdb
+expect 1 'empty: neither data.jsonl' vlat import empty $from --out none.lmdb
 
 # what is missing, cut or of another sample
 fresh
@@ -86,5 +86,4 @@ sed -i '2s/"video_latent"/"latent"/' hurt/data.jsonl
 lacking 'data.jsonl: line 2: videos/clip-1.mp4: video_latent: missing' 4
 fresh
 truncate -s -20 hurt/data.jsonl
-expect 1 'data.jsonl: line 5: ' import hurt $from --out none.lmdb
-exit $bad
+expect 1 'data.jsonl: line 5: ' vlat import hurt $from --out none.lmdb

@@ -2,9 +2,8 @@
 # vlat and vdecode with each of their calls failing in turn (lib/fault.c): a run ends in the undisturbed result with
 # status 0, or in a message and status 1. A sample of the places by default; VLT_FAULTS=all takes all of them,
 # VLT_FAULTS=N about N of each kind.
-here=$(cd "$(dirname "$0")" && pwd)
-. "$here/../lib/exchange.sh"
-. "$here/../lib/fault.sh"
+. "$(dirname "$0")/../lib/exchange.sh"
+. "$lib/fault.sh"
 many=${VLT_FAULTS:-2}
 rules='memory:ENOMEM open:EMFILE read:EIO read:short write:ENOSPC write:short rename:EIO sync:EIO close:EIO
        mmap:ENOMEM thread:EAGAIN'
@@ -20,11 +19,10 @@ places()
 # be; the root of a dataset counts, else all files
 walk()
 {
-    local name=$1 out=$2 want=$3 counts kind action n all status
+    local name=$1 out=$2 want=$3 counts kind action n all
     shift 3
     rm -rf "$out"
-    VLT_FAULT_COUNT=$data/counts fault '' "$@" >good 2>/dev/null
-    [ $? -eq 0 ] || { echo "$name: failed undisturbed"; bad=1; return; }
+    VLT_FAULT_COUNT=$dir/counts fault '' "$@" >good 2>/dev/null || { wrong "$name: failed undisturbed"; return; }
     counts=$(cat counts)
     rm -f counts
     for rule in $rules; do
@@ -34,10 +32,10 @@ walk()
         for n in $(places "$all"); do
             [ "$n" -gt 0 ] || continue
             rm -rf "$out" "$out.part" "$out.part.lock"
+            status=0
             timeout 60 env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD=$VLT_FAULT_LIB \
-                VLT_FAULT="$kind:$n:$action" "$@" >got 2>said
-            status=$?
-            judge || { echo "$name, $kind:$n:$action: status $status, $(head -c 300 said)"; bad=1; }
+                VLT_FAULT="$kind:$n:$action" "$@" >got 2>said || status=$?
+            judge || wrong "$name, $kind:$n:$action: status $status, $(head -c 300 said)"
         done
     done
 }
@@ -57,37 +55,37 @@ judge()
     fi
 }
 
-"$vlat" select made.lmdb 'sample < 6' --out small.lmdb >/dev/null 2>&1
-"$vlat" select made.lmdb 'sample < 5' --out smaller.lmdb >/dev/null 2>&1
+vlat select made.lmdb 'sample < 6' --out small.lmdb >/dev/null 2>&1
+vlat select made.lmdb 'sample < 5' --out smaller.lmdb >/dev/null 2>&1
 for verb in info list 'list --json'; do
-    walk "$verb" none none "$vlat" $verb small.lmdb
+    walk "$verb" none none vlat $verb small.lmdb
 done
-walk show none none "$vlat" show small.lmdb 1
-walk diff none none "$vlat" diff small.lmdb small.lmdb
-"$vlat" report small.lmdb --out want.html >/dev/null 2>&1
-walk report got.html want.html "$vlat" report small.lmdb --out got.html
+walk show none none vlat show small.lmdb 1
+walk diff none none vlat diff small.lmdb small.lmdb
+vlat report small.lmdb --out want.html >/dev/null 2>&1
+walk report got.html want.html vlat report small.lmdb --out got.html
 make w.lmdb wan2.1 mode f32 bf16
 make fine.lmdb wan2.1 moments bf16 bf16
 make ttt.lmdb cogvideox moments bf16 bf16
-"$vlat" split w.lmdb --by bucket --out w >/dev/null 2>&1
+vlat split w.lmdb --by bucket --out w >/dev/null 2>&1
 make cog.lmdb cogvideox sample bf16 bf16
-"$vlat" split cog.lmdb --by bucket --out cog >/dev/null 2>&1
+vlat split cog.lmdb --by bucket --out cog >/dev/null 2>&1
 formats='safetensors:small.lmdb webdataset:small.lmdb musubi:w.lmdb diffsynth:w.lmdb causvid:w-3x4x6 finetrainers:fine.lmdb
          ttt-video:ttt.lmdb cogvideo:cog-3x4x6'
 [ ! -x "$VLT_BUILD/tests/dpipe_cache" ] || formats="$formats diffusion-pipe:w.lmdb"
 for pair in $formats; do
     format=${pair%:*} set=${pair#*:} empty=
     case $format in finetrainers | ttt-video | cogvideo) empty='--empty zeros' ;; esac
-    "$vlat" export $set --to $format --out $format.want >/dev/null 2>&1
-    walk "export $format" $format.got $format.want "$vlat" export $set --to $format --out $format.got
+    vlat export $set --to $format --out $format.want >/dev/null 2>&1
+    walk "export $format" $format.got $format.want vlat export $set --to $format --out $format.got
     from=$format.want
     [ $format = cogvideo ] && from=$format.want/cache/video_latent/cogvideox-t2v/9x32x48
     [ $format = diffusion-pipe ] && from=$(ls -d $format.want/*/cache/wan | head -1) && empty='--empty zeros' && continue
-    "$vlat" import $from --from $format --out $format.lmdb $empty >/dev/null 2>&1
-    walk "import $format" $format.back $format.lmdb "$vlat" import $from --from $format --out $format.back $empty
+    vlat import $from --from $format --out $format.lmdb $empty >/dev/null 2>&1
+    walk "import $format" $format.back $format.lmdb vlat import $from --from $format --out $format.back $empty
 done
 # vdecode: a still of the built-in codec
-if [ -x "$VLT_BUILD/vdecode" ]; then
+if [ -x vdecode ]; then
     latents()
     {
         local head="{\"latents\":{\"dtype\":\"F32\",\"shape\":[$1,1,4,4],\"data_offsets\":[0,$(($1 * 64))]}}"
@@ -95,11 +93,10 @@ if [ -x "$VLT_BUILD/vdecode" ]; then
         head -c $(($1 * 64)) /dev/zero
     }
     latents 1 >still.safetensors
-    channels=$("$VLT_BUILD/vdecode" still.safetensors --out x 2>&1 | sed 's/.*decodes \[\([0-9]*\),f.*/\1/')
+    channels=$(vdecode still.safetensors --out x 2>&1 | sed 's/.*decodes \[\([0-9]*\),f.*/\1/')
     latents "$channels" >still.safetensors
     for format in png jpg mp4; do
-        "$VLT_BUILD/vdecode" still.safetensors --format $format --out d.$format >/dev/null 2>&1
-        walk "vdecode $format" d.got d.$format "$VLT_BUILD/vdecode" still.safetensors --format $format --out d.got
+        vdecode still.safetensors --format $format --out d.$format >/dev/null 2>&1
+        walk "vdecode $format" d.got d.$format vdecode still.safetensors --format $format --out d.got
     done
 fi
-exit $bad

@@ -2,7 +2,6 @@
 # Exports and caches of which a part is missing: an import says what lacks and makes no dataset that passes for
 # whole; --allow_partial takes the rest, with exit status 3.
 . "$(dirname "$0")/../lib/exchange.sh"
-whole() { grep -q '"complete": *true' "$1/manifest.json" 2>/dev/null; }
 
 # lacking FORMAT PATTERN HAVE FOLDER [FLAGS...]: FOLDER is imported, and then what is there of it, HAVE samples
 lacking()
@@ -10,20 +9,20 @@ lacking()
     local format=$1 pattern=$2 have=$3 folder=$4
     shift 4
     rm -rf part.lmdb
-    expect 1 "$pattern" import "$folder" --from "$format" --out part.lmdb "$@"
-    ! whole part.lmdb || { echo "$format, $pattern: a dataset that passes for whole"; bad=1; }
+    expect 1 "$pattern" vlat import "$folder" --from "$format" --out part.lmdb "$@"
+    ! whole part.lmdb || wrong "$format, $pattern: a dataset that passes for whole"
     rm -rf part.lmdb
     [ "$have" = none ] && return
-    expect 3 "$have samples" import "$folder" --from "$format" --out part.lmdb --allow_partial "$@"
-    expect 0 'no damage' verify part.lmdb
+    expect 3 "$have samples" vlat import "$folder" --from "$format" --out part.lmdb --allow_partial "$@"
+    expect 0 'no damage' vlat verify part.lmdb
 }
 # fresh FOLDER: a copy of it, to damage
 fresh() { rm -rf hurt; cp -r "$1" hurt; }
 
 # ---- whole formats ----
-expect 0 '60 samples' export made.lmdb --to webdataset --out tars --shard_size 1MiB
-expect 0 '60 samples' export made.lmdb --to safetensors --out folder
-grep -q '"samples":60' tars/vlat-export.json || { echo 'no note'; bad=1; }
+expect 0 '60 samples' vlat export made.lmdb --to webdataset --out tars --shard_size 1MiB
+expect 0 '60 samples' vlat export made.lmdb --to safetensors --out folder
+grep -q '"samples":60' tars/vlat-export.json || wrong 'no note'
 fresh folder
 sed -i 41,60d hurt/samples.jsonl
 lacking safetensors '40 of the 60 samples' 40 hurt
@@ -38,10 +37,10 @@ lacking safetensors 'latents/.*No such file' 59 hurt
 make_tars()
 {
     [ "$(ls tars/*.tar | wc -l)" -gt 2 ] && return
-    "$vlat" merge made.lmdb made.lmdb --out big.lmdb >/dev/null 2>&1
+    vlat merge made.lmdb made.lmdb --out big.lmdb >/dev/null 2>&1
     rm -rf tars
     local first=tars/shard-000000.tar
-    expect 0 '60 samples' export made.lmdb --to webdataset --out tars
+    expect 0 '60 samples' vlat export made.lmdb --to webdataset --out tars
     mkdir three
     (cd three && tar xf ../$first && ls | sort >../members)
     cp -r tars three.out
@@ -56,7 +55,7 @@ make_tars()
     mv three.out tars
 }
 make_tars
-expect 0 '60 samples' import tars --from webdataset --out tars.lmdb
+expect 0 '60 samples' vlat import tars --from webdataset --out tars.lmdb
 same made.lmdb tars.lmdb
 size=$(stat -c %s tars/shard-000001.tar)
 for note in with without; do
@@ -87,7 +86,7 @@ lacking webdataset 'shard-000002.tar is missing, with 20 samples' 40 hurt
 format()
 {
     make "$1.lmdb" "$2" "$3" bf16 bf16
-    expect 0 '5 samples' export "$1.lmdb" --to "$4" --out "$1.out"
+    expect 0 '5 samples' vlat export "$1.lmdb" --to "$4" --out "$1.out"
 }
 format wan wan2.1 mode musubi
 fresh wan.out
@@ -122,9 +121,8 @@ lacking ttt-video '3 of the 5 samples' 3 hurt --empty zeros
 rm "hurt/$(sed -n '2s/.*"vid_emb": *"\([^"]*\)".*/\1/p' hurt/metadata.jsonl)"
 lacking ttt-video 'No such file' 2 hurt --empty zeros
 make cog.all cogvideox sample bf16 bf16
-expect 0 '' split cog.all --by bucket --out cog
-expect 0 '2 samples' export cog-3x4x6 --to cogvideo --out cog.out
+expect 0 '' vlat split cog.all --by bucket --out cog
+expect 0 '2 samples' vlat export cog-3x4x6 --to cogvideo --out cog.out
 fresh cog.out
 sed -i 2d hurt/prompts.txt hurt/videos.txt
 lacking cogvideo '1 of the 2 samples' 1 hurt/cache/video_latent/cogvideox-t2v/9x32x48 --empty zeros
-exit $bad

@@ -4,24 +4,17 @@
 # moment, nothing that is whole is given up, a look at it and a run of vprep in between are fine, and the
 # same command again gives what an undisturbed one gives. By default some of the calls; VLT_KILLS=all: every.
 mode=${1:?}
-. "$(dirname "$0")/../lib/media.sh"
-. "$(dirname "$0")/../lib/fault.sh"
-set -u
-vlat=$VLT_BUILD/vlat
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+. "$lib/fault.sh"
 # no disk is tried here, and without one it is faster
 [ -n "${TMPDIR:-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0 points=0
-fail() { echo "$at: $*"; bad=1; }
-root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
-whole() { grep -q '"complete": *true' "$1/manifest.json" 2>/dev/null && "$vlat" verify "$1" >/dev/null 2>&1; }
+points=0
 
 small_set media 7
-prep=("$VLT_BUILD/vprep" --meta media/metadata.json "${sampling[@]}" --out)
-"${prep[@]}" base >log 2>&1 || { cat log; exit 1; }
-"$vlat" select base 'sample >= 2' --out less >log 2>&1
+prep=(vprep --meta media/metadata.json "${sampling[@]}" --out)
+need "${prep[@]}" base
+vlat select base 'sample >= 2' --out less >log 2>&1
 mkdir base/mine
 echo mine | tee base/notes >base/mine/notes
 others() { [ "$(cat "$1/notes" "$1/mine/notes" 2>/dev/null)" = $'mine\nmine' ]; }
@@ -78,7 +71,7 @@ merged='' selected='' split0='' split1='' repaired=''
 for verb in repair merge select split; do
     clear_all
     start_$verb
-    quietly run_$verb "$vlat" || { echo "$verb: failed undisturbed"; cat log; exit 1; }
+    quietly run_$verb vlat || wrong "$verb: failed undisturbed"
     case $verb in
         repair) repaired=$(root d) ;;
         merge) merged=$(root d) ;;
@@ -90,9 +83,9 @@ done
 in_between()
 {
     case $between in
-        info) quietly "$vlat" info base || fail "info: $(cat log)"
-              [ ! -e d ] || case $1 in gc | repair) quietly "$vlat" info d || fail "info: $(cat log)" ;; esac ;;
-        prep) case $1 in gc | repair) quietly "${prep[@]}" d || fail "vprep: $(cat log)" ;; esac ;;
+        info) quietly vlat info base || wrong "info: $(cat log)"
+              [ ! -e d ] || case $1 in gc | repair) quietly vlat info d || wrong "info: $(cat log)" ;; esac ;;
+        prep) case $1 in gc | repair) quietly "${prep[@]}" d || wrong "vprep: $(cat log)" ;; esac ;;
     esac
 }
 
@@ -103,8 +96,8 @@ point()
     at="$verb, $2:$3, then $between"
     clear_all
     start_$verb
-    VLT_FAULT_COUNT=$dir/count quietly run_$verb fault "$2:$3" "$vlat" || status=$?
-    [ -s log ] || [ $status -eq 137 ] || fail "status $status without a word"
+    VLT_FAULT_COUNT=$dir/count quietly run_$verb fault "$2:$3" vlat || status=$?
+    [ -s log ] || [ $status -eq 137 ] || wrong "status $status without a word"
     case $3:$status in
         kill:137) ;;
         kill:0) return 1 ;;
@@ -114,10 +107,10 @@ point()
     esac
     rm -f count
     points=$((points + 1))
-    always_$verb || fail "status $status, not what it was or is to become: $(cat log)"
+    always_$verb || wrong "status $status, not what it was or is to become: $(cat log)"
     in_between $verb
-    [ $status -eq 0 ] || done_already $verb || quietly run_$verb "$vlat" || fail "again: $(cat log)"
-    end_$verb || fail "another result: $(ls -d d* d/*)"
+    [ $status -eq 0 ] || done_already $verb || quietly run_$verb vlat || wrong "again: $(cat log)"
+    end_$verb || wrong "another result: $(ls -d d* d/*)"
 }
 
 turn=0
@@ -135,7 +128,7 @@ walk()
     clear_all
     start_$verb
     between=
-    VLT_FAULT_COUNT=$dir/count run_$verb fault '' "$vlat" >/dev/null 2>&1
+    VLT_FAULT_COUNT=$dir/count run_$verb fault '' vlat >/dev/null 2>&1
     n=$(awk -v call="${call%@*}" '$1 == call { n += $2 }
             END { print n + 0 }' count)
     rm -f count
@@ -164,4 +157,3 @@ case $mode in
             echo "$verb: $points failed calls so far"
         done ;;
 esac
-exit $bad

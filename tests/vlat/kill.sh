@@ -6,14 +6,19 @@ kills=${VLT_KILLS:-8}
 RANDOM=1
 
 # A finished dataset without damage.
-whole() { grep -q '"complete": *true' "$1/manifest.json" 2>/dev/null && "$vlat" verify "$1" >/dev/null 2>&1; }
-check() { eval "$1" || { echo "$name: $2"; bad=1; }; }
+judge() { eval "$1" || wrong "$name: $2"; }
+
+on_a_full_disk() { (ulimit -f 1; exec vlat "$@"); }
+full='[Tt]oo large\|[Ff]ull\|[Nn]o space'
 
 # A dataset is as it should be, or none at all; a folder is the same as the undisturbed one's, or not there.
 data_or_none() { ! whole "$1" || [ "$(root "$1")" = "$(root "$2")" ]; }
 folder_or_none() { [ ! -e "$1" ] || diff -r -x dataset.toml "$1" "$2" >/dev/null; }     # it names its folder
 
 done_already() { if [ "$1" = data ]; then whole "$2"; else [ -e "$2" ]; fi; }
+
+# ends_here PID: it is killed, if it still runs
+ends_here() { kill -9 "$1" 2>/dev/null || true; wait "$1" 2>/dev/null || true; }
 
 # disturb NAME KIND OUT UNDISTURBED ARGUMENTS...: KIND data or folder
 disturb()
@@ -22,34 +27,32 @@ disturb()
     name=$1
     shift 4
     begin=$(date +%s%N)
-    "$vlat" "${@//$out/$undisturbed}" >/dev/null 2>&1 || { echo "$name: failed undisturbed"; bad=1; return; }
+    vlat "${@//$out/$undisturbed}" >/dev/null 2>&1 || { wrong "$name: failed undisturbed"; return; }
     took=$((($(date +%s%N) - begin) / 1000))
     for ((i = 0; i < kills; i++)); do
-        (exec "$vlat" "$@") >/dev/null 2>&1 &
+        (exec vlat "$@") >/dev/null 2>&1 &
         pid=$!
         sleep "0.$(printf '%06d' $((RANDOM * 31 % (took + 1) % 1000000)))"
-        kill -9 $pid 2>/dev/null
-        wait $pid 2>/dev/null
-        check "${kind}_or_none '$out' '$undisturbed'" "half made output passes for whole"
+        ends_here $pid
+        judge "${kind}_or_none '$out' '$undisturbed'" "half made output passes for whole"
         ((i % 2)) || continue                # killed twice, then run to its end
-        done_already "$kind" "$out" || "$vlat" "$@" >got 2>&1 || { echo "$name: run again: $(cat got)"; bad=1; }
-        check "[ -e '$out' ] && ${kind}_or_none '$out' '$undisturbed'" "another result"
+        done_already "$kind" "$out" || check "$name: run again" 0 vlat "$@"
+        judge "[ -e '$out' ] && ${kind}_or_none '$out' '$undisturbed'" "another result"
         rm -rf "$out"
     done
     # a full disk: an error that says what, nothing that passes for whole, and then it is done
     rm -rf "$out"
-    (ulimit -f 1; exec "$vlat" "$@") >got 2>&1
-    check "[ $? -eq 1 ]" "a full disk: status, $(cat got)"
-    check "grep -qi 'too large\|full\|no space' got" "a full disk: $(cat got)"
-    check "[ ! -e '$out' ] || ! whole '$out'" "a full disk, and a whole dataset"
-    check "[ ! -e '$out.part' ] && [ ! -e '$out.part.lock' ]" "a full disk: $out.part was left"
-    expect 0 '' "$@"
-    check "[ -e '$out' ] && ${kind}_or_none '$out' '$undisturbed'" "another result after a full disk"
-    check "[ \"\$(root made.lmdb)\" = '$source' ] && whole made.lmdb" "the source was changed"
+    check "$name: a full disk" 1 on_a_full_disk "$@"
+    shows "$full"
+    judge "[ ! -e '$out' ] || ! whole '$out'" "a full disk, and a whole dataset"
+    judge "[ ! -e '$out.part' ] && [ ! -e '$out.part.lock' ]" "a full disk: $out.part was left"
+    expect 0 '' vlat "$@"
+    judge "[ -e '$out' ] && ${kind}_or_none '$out' '$undisturbed'" "another result after a full disk"
+    judge "[ \"\$(root made.lmdb)\" = '$source' ] && whole made.lmdb" "the source was changed"
 }
 
 source=$(root made.lmdb)
-whole made.lmdb || exit 1
+need whole made.lmdb
 cp -r made.lmdb other.lmdb
 disturb merge data m.lmdb M.lmdb merge made.lmdb other.lmdb --out m.lmdb
 disturb select data s.lmdb S.lmdb select made.lmdb 'sample >= 20' --out s.lmdb
@@ -68,16 +71,15 @@ done
 # gc puts another folder in the dataset's place: the samples are there at every moment
 cp -r made.lmdb g.lmdb
 for ((i = 0; i < 2 * kills; i++)); do
-    (exec "$vlat" gc g.lmdb) >/dev/null 2>&1 &
+    (exec vlat gc g.lmdb) >/dev/null 2>&1 &
     sleep "0.0$((RANDOM % 10))$((RANDOM % 10))"
-    kill -9 $! 2>/dev/null
-    wait $! 2>/dev/null
-    whole g.lmdb && [ "$(root g.lmdb)" = "$source" ] || { echo 'gc: the dataset is not what it was'; bad=1; }
+    ends_here $!
+    whole g.lmdb && [ "$(root g.lmdb)" = "$source" ] || wrong 'gc: the dataset is not what it was'
 done
-(ulimit -f 1; exec "$vlat" gc g.lmdb) >got 2>&1 && { echo "gc: a full disk passed: $(cat got)"; bad=1; }
-whole g.lmdb && [ "$(root g.lmdb)" = "$source" ] || { echo 'gc: a full disk changed the dataset'; bad=1; }
-expect 0 'given back' gc g.lmdb
-whole g.lmdb && [ ! -e g.lmdb.gc ] || { echo 'gc: g.lmdb.gc was left'; bad=1; }
+check 'gc: a full disk' 1 on_a_full_disk gc g.lmdb
+whole g.lmdb && [ "$(root g.lmdb)" = "$source" ] || wrong 'gc: a full disk changed the dataset'
+expect 0 'given back' vlat gc g.lmdb
+whole g.lmdb && [ ! -e g.lmdb.gc ] || wrong 'gc: g.lmdb.gc was left'
 
 # repair: what is left of a damaged dataset takes its place, with the files of others; stopped at any moment,
 # it is ended by the next one
@@ -85,18 +87,17 @@ cp -r made.lmdb broken.lmdb
 echo mine >broken.lmdb/notes
 truncate -s 20000 "$(ls -d broken.lmdb/shard-*.lmdb | head -1)"
 cp -r broken.lmdb R.lmdb
-"$vlat" verify R.lmdb --repair >/dev/null 2>&1
+check repair 0 vlat verify R.lmdb --repair
 for ((i = 0; i < kills; i++)); do
     rm -rf r.lmdb r.lmdb.*
     cp -r broken.lmdb r.lmdb
-    (exec "$vlat" verify r.lmdb --repair) >/dev/null 2>&1 &
+    (exec vlat verify r.lmdb --repair) >/dev/null 2>&1 &
     sleep "0.0$((RANDOM % 6))$((RANDOM % 10))"
-    kill -9 $! 2>/dev/null
-    wait $! 2>/dev/null
-    expect 0 '' verify r.lmdb --repair
-    whole r.lmdb && [ "$(root r.lmdb)" = "$(root R.lmdb)" ] || { echo 'repair: another dataset'; bad=1; }
-    [ "$(cat r.lmdb/notes)" = mine ] || { echo 'repair: a file of others is gone'; bad=1; }
-    [ ! -e r.lmdb.repair ] && [ -e r.lmdb.damaged ] || { echo 'repair: r.lmdb.repair was left'; bad=1; }
+    ends_here $!
+    expect 0 '' vlat verify r.lmdb --repair
+    whole r.lmdb && same_root r.lmdb R.lmdb
+    [ "$(cat r.lmdb/notes)" = mine ] || wrong 'repair: a file of others is gone'
+    [ ! -e r.lmdb.repair ] && [ -e r.lmdb.damaged ] || wrong 'repair: r.lmdb.repair was left'
 done
 # as if stopped right after the exchange
 rm -rf r.lmdb r.lmdb.*
@@ -104,23 +105,21 @@ cp -r R.lmdb r.lmdb
 rm r.lmdb/notes
 echo >r.lmdb/repair.pending
 cp -r broken.lmdb r.lmdb.repair
-expect 0 'stopped as it ended' verify r.lmdb --repair
-[ "$(cat r.lmdb/notes)" = mine ] && [ ! -e r.lmdb.repair ] || { echo 'repair: not ended'; bad=1; }
+expect 0 'stopped as it ended' vlat verify r.lmdb --repair
+[ "$(cat r.lmdb/notes)" = mine ] && [ ! -e r.lmdb.repair ] || wrong 'repair: not ended'
 
 # split: each part for itself
-"$vlat" split made.lmdb --n 3 --out P >/dev/null
+vlat split made.lmdb --n 3 --out P >/dev/null
 for ((i = 0; i < kills; i++)); do
-    (exec "$vlat" split made.lmdb --n 3 --out p) >/dev/null 2>&1 &
+    (exec vlat split made.lmdb --n 3 --out p) >/dev/null 2>&1 &
     sleep "0.0$((RANDOM % 10))$((RANDOM % 10))"
-    kill -9 $! 2>/dev/null
-    wait $! 2>/dev/null
+    ends_here $!
     for k in 00 01 02; do
-        data_or_none p-$k P-$k || { echo "split: half made p-$k passes for whole"; bad=1; }
+        data_or_none p-$k P-$k || wrong "split: half made p-$k passes for whole"
     done
     ((i % 3 == 2)) && rm -rf p-0?
 done
-expect 0 'p-02: 20 samples' split made.lmdb --n 3 --out p       # from whatever the last kill left
+expect 0 'p-02: 20 samples' vlat split made.lmdb --n 3 --out p       # from whatever the last kill left
 for k in 00 01 02; do
-    whole p-$k && data_or_none p-$k P-$k || { echo "split: run again: another p-$k"; bad=1; }
+    whole p-$k && data_or_none p-$k P-$k || wrong "split: run again: another p-$k"
 done
-exit $bad

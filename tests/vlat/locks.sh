@@ -1,65 +1,42 @@
 #!/usr/bin/env bash
 # Two writers of one folder: who comes second is refused with the name of the first, whatever happens to the
 # lock's file meanwhile, and who looked before it had the lock looks again. Each race is run at a counted call.
-. "$(dirname "$0")/../lib/media.sh"
-. "$(dirname "$0")/../lib/fault.sh"
-set -u
-vlat=$VLT_BUILD/vlat vprep=$VLT_BUILD/vprep
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+. "$lib/fault.sh"
 command -v flock >/dev/null || { echo "skipped: no flock program"; exit 77; }
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-bad=0
-# expect STATUS PATTERN COMMAND...
-expect()
-{
-    local want=$1 pattern=$2 got status=0
-    shift 2
-    got=$("$@" 2>&1) || status=$?
-    if [ $status -ne "$want" ] || ! grep -q -- "$pattern" <<<"$got"; then
-        printf '%s: status %d, expected %d and "%s" in\n%s\n' "$*" $status "$want" "$pattern" "$got"
-        bad=1
-    fi
-}
-fail() { echo "$*"; bad=1; }
-root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
-count() { "$vlat" list "$1" | wc -l; }
 # racing COMMAND RULE OTHER...: runs OTHER, and before its call that RULE names, COMMAND
 racing() { export VLT_FAULT_RUN=$1; rules=$2; shift 2; fault "$rules:run" "$@"; }
 
 small_set media 7
 head -n -3 media/metadata.json | sed '$ s/,$//' >media/some.json && echo ']' >>media/some.json
-prep=("$vprep" "${sampling[@]}" --quiet)
-"${prep[@]}" --meta media/some.json --out some >log 2>&1 || { cat log; exit 1; }
-"${prep[@]}" --meta media/metadata.json --out all >log 2>&1 || { cat log; exit 1; }
+prep=(vprep "${sampling[@]}" --quiet)
+need "${prep[@]}" --meta media/some.json --out some
+need "${prep[@]}" --meta media/metadata.json --out all
 some=$(count some)
-[ "$some" -lt 7 ] && [ "$some" -gt 2 ] || { echo "$some samples"; exit 1; }
+need test "$some" -lt 7 -a "$some" -gt 2
 busy='another process is writing here'
 
 # ---- gc sees what was written until it had the lock ----
 cp -r some d
-expect 0 'given back' racing "${prep[*]} --meta media/metadata.json --out d >log 2>&1" flock@d/state.lmdb:1 "$vlat" gc d
-[ "$(root d)" = "$(root all)" ] || fail "gc: $(count d) of 7 samples are left: $(cat log)"
+expect 0 'given back' racing "${prep[*]} --meta media/metadata.json --out d >log 2>&1" flock@d/state.lmdb:1 vlat gc d
+same_root d all
 
 # ---- whoever writes is refused while another does, and told who that is ----
-broken() {
-    rm -rf "$1" && cp -r all "$1"
-    local byte=$(grep -abo '"xxh3"' "$1/shard-00000.lmdb" | head -1 | cut -d: -f1)
-    printf '\xff\xff\xff' | dd of="$1/shard-00000.lmdb" bs=1 seek=$((byte + 200)) conv=notrunc 2>/dev/null
-}
+broken() { fresh all "$1" && hurt_value "$1"; }
 broken d
-expect 1 "$busy: flock d/state.lmdb .*(process [0-9]*)" flock d/state.lmdb "$vlat" verify d --repair
-[ ! -e d.damaged ] && [ ! -e d.repair ] || fail 'repaired under the nose of a writer'
-expect 1 "$busy: flock" flock d/state.lmdb "$vlat" gc d
+expect 1 "$busy: flock d/state.lmdb .*(process [0-9]*)" flock d/state.lmdb vlat verify d --repair
+[ ! -e d.damaged ] && [ ! -e d.repair ] || wrong 'repaired under the nose of a writer'
+expect 1 "$busy: flock" flock d/state.lmdb vlat gc d
 expect 1 "$busy: flock .*stop it" flock d/state.lmdb "${prep[@]}" --meta media/metadata.json --out d
 cp d/plan.jsonl plan && echo mine >d/errors.jsonl
 expect 1 "$busy: flock" flock d/state.lmdb "${prep[@]}" --meta media/some.json --out d --dry_run
 expect 1 "$busy: flock" flock d/state.lmdb "${prep[@]}" --meta media/some.json --out d
-cmp d/plan.jsonl plan && [ "$(cat d/errors.jsonl)" = mine ] || fail 'a refused vprep wrote into the dataset'
-expect 0 '^samples *7' flock d/state.lmdb "$vlat" info d
+cmp d/plan.jsonl plan && [ "$(cat d/errors.jsonl)" = mine ] || wrong 'a refused vprep wrote into the dataset'
+expect 0 '^samples *7' flock d/state.lmdb vlat info d
 
 # ---- a lock on a file that is gone is none ----
-rm -rf d && cp -r all d
+fresh all d
 cat >second <<'S'
 if [ ! -e began ]; then
     touch began
@@ -69,68 +46,67 @@ else
     echo "status $?" >>said
 fi
 S
-expect 0 'given back' racing "sh second '$vlat'" 'flock@d/state.lmdb:1:run;rename@d.gc/:1' "$vlat" gc d
-grep -q "$busy: .*vlat gc d (process" said && grep -q 'status 1' said || fail "a second gc: $(cat said)"
-[ "$(root d)" = "$(root all)" ] || fail 'two gc: another dataset'
+expect 0 'given back' racing "sh second vlat" 'flock@d/state.lmdb:1:run;rename@d.gc/:1' vlat gc d
+grep -q "$busy: .*vlat gc d (process" said && grep -q 'status 1' said || wrong "a second gc: $(cat said)"
+same_root d all
 
 # ---- nor is one on a folder that was put aside: the new one is locked when it gets the name ----
 rm -rf said d && cp -r all d
-expect 0 'given back' racing "'$vlat' gc d >said 2>&1" unlink@d.gc:1 "$vlat" gc d
-grep -q "$busy: .*vlat gc d (process" said || fail "a gc beside one that ends: $(cat said)"
+expect 0 'given back' racing "vlat gc d >said 2>&1" unlink@d.gc:1 vlat gc d
+grep -q "$busy: .*vlat gc d (process" said || wrong "a gc beside one that ends: $(cat said)"
 broken d
 rm said
-expect 0 '1 to be encoded again' racing "'$vlat' gc d >said 2>&1" rename@d.damaged:1 "$vlat" verify d --repair
-grep -q "$busy: .*vlat verify d --repair (process" said || fail "a gc beside a repair that ends: $(cat said)"
+expect 0 '1 to be encoded again' racing "vlat gc d >said 2>&1" rename@d.damaged:1 vlat verify d --repair
+grep -q "$busy: .*vlat verify d --repair (process" said || wrong "a gc beside a repair that ends: $(cat said)"
 
 # ---- an output that another has finished meanwhile is left alone ----
 rm -rf d d.*
-"$vlat" export all --to safetensors --out files >log 2>&1 || fail "export: $(cat log)"
+check "export: $(cat log)" 0 vlat export all --to safetensors --out files
 for verb in 'merge all some --out d' 'split all --n 1 --out d' 'import files --from safetensors --family builtin --out d' \
     "select all sample>=1 --out d"; do
     out=d
     [ "${verb%% *}" != split ] || out=d-00
     rm -rf d d-00 said
-    expect 1 "$out is a finished dataset already" racing "'$vlat' select all 'sample < 2' --out $out >said 2>&1" \
-        flock@$out/state.lmdb:1 "$vlat" $verb
-    grep -q '2 samples' said && [ "$(count $out)" -eq 2 ] || fail "$verb: wrote over another's"
+    expect 1 "$out is a finished dataset already" racing "vlat select all 'sample < 2' --out $out >said 2>&1" \
+        flock@$out/state.lmdb:1 vlat $verb
+    grep -q '2 samples' said && [ "$(count $out)" -eq 2 ] || wrong "$verb: wrote over another's"
 done
 
 # ---- a dataset that vprep has not finished is not repaired: its last samples are in no manifest ----
 broken d
 sed -i 's/"complete": *true/"complete": false/' d/manifest.json
-expect 1 'run vprep again, with the same command' "$vlat" verify d --repair
-[ ! -e d.damaged ] && [ ! -e d.repair ] || fail 'an unfinished dataset was repaired'
+expect 1 'run vprep again, with the same command' vlat verify d --repair
+[ ! -e d.damaged ] && [ ! -e d.repair ] || wrong 'an unfinished dataset was repaired'
 
 # ---- a place that a second repair needs is asked for before anything is copied ----
 broken d
 mkdir d.damaged
-expect 1 'd.damaged is there already, from an earlier repair: .*remove it' racing 'echo copied >copied' mkdir:1 "$vlat" verify d --repair
-[ ! -e copied ] && [ ! -e d.repair ] || fail 'copied first'
+expect 1 'd.damaged is there already, from an earlier repair: .*remove it' racing 'echo copied >copied' mkdir:1 vlat verify d --repair
+[ ! -e copied ] && [ ! -e d.repair ] || wrong 'copied first'
 rmdir d.damaged
 
 # ---- a run of training looks again at its folder when it has the lock ----
-train=("$VLT_BUILD/vtrain" --latents some --dit_width 32 --dit_layers 1 --dit_heads 2 --mixed_precision no --report_to none
+train=(vtrain --latents some --dit_width 32 --dit_layers 1 --dit_heads 2 --mixed_precision no --report_to none
     --max_train_steps 1 --output_dir run)
 expect 2 'holds a run already (checkpoint-1)' racing "${train[*]} >log 2>&1" flock@run/.lock:1 "${train[@]}"
-[ -e run/checkpoint-1 ] || fail "no run: $(cat log)"
+[ -e run/checkpoint-1 ] || wrong "no run: $(cat log)"
 train+=(--max_train_steps 2 --resume_from_checkpoint latest)
 expect 1 'another run wrote checkpoint-2 while this one began' racing "${train[*]} >log 2>&1" flock@run/.lock:1 "${train[@]}"
 expect 1 "$busy: flock" flock run/.lock "${train[@]}"
 
 # ---- links and dots lead to the dataset itself ----
 ln -s d link
-expect 0 '1 to be encoded again' "$vlat" verify link --repair
-[ -L link ] && [ -e d.damaged/manifest.json ] && [ ! -e link.damaged ] || fail 'repair: the link became a dataset'
-expect 0 'given back' "$vlat" gc link
-(cd d && expect 0 'given back' "$vlat" gc . ; exit $bad) || bad=1
-[ -L link ] && [ ! -e link.gc ] && [ ! -e d.gc ] || fail 'gc: the link became a dataset'
+expect 0 '1 to be encoded again' vlat verify link --repair
+[ -L link ] && [ -e d.damaged/manifest.json ] && [ ! -e link.damaged ] || wrong 'repair: the link became a dataset'
+expect 0 'given back' vlat gc link
+(cd d && expect 0 'given back' vlat gc .)
+[ -L link ] && [ ! -e link.gc ] && [ ! -e d.gc ] || wrong 'gc: the link became a dataset'
 
 # ---- damage: what to do about it is said wherever it is met ----
 broken d
 mend='vlat verify d --repair keeps what is good'
-expect 1 "$mend" "$vlat" gc d
-expect 1 "$mend" "$vlat" merge d some --out e
-expect 1 "$mend" "$VLT_BUILD/vdecode" d --out pictures --samples 10
+expect 1 "$mend" vlat gc d
+expect 1 "$mend" vlat merge d some --out e
+expect 1 "$mend" vdecode d --out pictures --samples 10
 truncate -s 20000 d/shard-00000.lmdb
-expect 1 "$mend" "$VLT_BUILD/vtrain" --latents d --output_dir other --max_train_steps 1
-exit $bad
+expect 1 "$mend" vtrain --latents d --output_dir other --max_train_steps 1

@@ -1,14 +1,9 @@
 #!/usr/bin/env bash
 # Sources that are replaced, or written in place, while vprep works on them: nothing is stored under the hash of
 # other bytes. vprep is disturbed at counted calls, so that every moment is met.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
-. "$(dirname "$0")/../lib/fault.sh"
-vprep=$VLT_BUILD/vprep vlat=$VLT_BUILD/vlat
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-bad() { echo "$*"; cat "$dir/log"; exit 1; }
-root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+. "$lib/fault.sh"
 
 small_set "$dir/media" 4
 white() { ffmpeg -v error -y -f lavfi -i "color=white:s=96x64:r=10:d=1" "$@"; }
@@ -20,7 +15,7 @@ ffmpeg -v error -y -f lavfi -i "mandelbrot=s=96x64:r=10" -t 2 -c:v mpeg4 -q:v 4 
 ffmpeg -v error -y -f lavfi -i "mandelbrot=s=64x64:r=1" -frames:v 1 "$dir/other.png"
 white -vf "drawbox=x=48:y=0:w=48:h=64:color=black:t=fill" -frames:v 1 "$dir/mask.png"
 cp -r "$dir/media" "$dir/before"
-make=("$vprep" --meta "$dir/media/metadata.json" "${sampling[@]}" --train_mode i2v --workers 1
+make=(vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --train_mode i2v --workers 1
       --validation_prompts "$dir/media/prompts.json")
 reset() { rm -rf "$dir/media"; cp -r "$dir/before" "$dir/media"; }
 
@@ -28,18 +23,18 @@ reset() { rm -rf "$dir/media"; cp -r "$dir/before" "$dir/media"; }
 # than the key has in the datasets of the files before and after; and the next run's equals a new one's.
 true_or_bad() { # true_or_bad WHAT: all values of the run are those that its files' datasets have under the keys
     local wrong
-    wrong=$("$VLT_BUILD/tests/dump_dataset" "$dir/run" | grep '^latent\|^text' | sort -u | comm -23 - "$dir/true")
-    [ -z "$wrong" ] || bad "$1: stored under another's key: $wrong"
+    wrong=$(dump_dataset "$dir/run" | grep '^latent\|^text' | sort -u | comm -23 - "$dir/true")
+    [ -z "$wrong" ] || wrong "$1: stored under another's key: $wrong"
 }
 for name in clip-0.mp4:other.mp4 still-3.png:other.png mask.png:mask.png; do
     file=${name%:*} other=$dir/${name#*:}
     reset
     rm -rf "$dir/one" "$dir/two"
-    "${make[@]}" --out "$dir/one" >"$dir/log" 2>&1 || bad "$file: before"
+    check "$file: before" 0 "${make[@]}" --out "$dir/one"
     cp "$other" "$dir/media/$file"
-    "${make[@]}" --out "$dir/two" >"$dir/log" 2>&1 || bad "$file: after"
-    "$VLT_BUILD/tests/dump_dataset" "$dir/one" >"$dir/true"
-    "$VLT_BUILD/tests/dump_dataset" "$dir/two" >>"$dir/true"
+    check "$file: after" 0 "${make[@]}" --out "$dir/two"
+    dump_dataset "$dir/one" >"$dir/true"
+    dump_dataset "$dir/two" >>"$dir/true"
     sort -u "$dir/true" -o "$dir/true"
     for how in "mv $other.new" "cp $other"; do
         for at in open:1 open:2 open:3 read:2 read:3 read:5 close:1 close:2 close:3; do
@@ -48,14 +43,14 @@ for name in clip-0.mp4:other.mp4 still-3.png:other.png mask.png:mask.png; do
             cp "$other" "$other.new"
             export VLT_FAULT_RUN="$how $dir/media/$file"
             status=0
-            fault "${at%:*}@media/$file:${at#*:}:run" "${make[@]}" --out "$dir/run" >"$dir/log" 2>&1 || status=$?
-            [ $status -ne 2 ] && [ $status -lt 4 ] || bad "$file, $how, $at: status $status"
+            fault "${at%:*}@media/$file:${at#*:}:run" "${make[@]}" --out "$dir/run" >"$log" 2>&1 || status=$?
+            [ $status -ne 2 ] && [ $status -lt 4 ] || wrong "$file, $how, $at: status $status"
             cmp -s "$dir/media/$file" "$other" || continue           # so many calls there are not
             [ $status -eq 1 ] || true_or_bad "$file, $how, $at"
-            "${make[@]}" --out "$dir/run" >"$dir/log" 2>&1 || bad "$file, $how, $at: the next run"
+            check "$file, $how, $at: the next run" 0 "${make[@]}" --out "$dir/run"
             true_or_bad "$file, $how, $at, the next run"
-            [ "$(root "$dir/two")" = "$(root "$dir/run")" ] || bad "$file, $how, $at: another root"
-            "$vlat" verify "$dir/run" >"$dir/log" || bad "$file, $how, $at: damage"
+            same_root "$dir/two" "$dir/run"
+            check "$file, $how, $at: damage" 0 vlat verify "$dir/run"
         done
     done
 done
@@ -63,18 +58,15 @@ done
 # touched, but the same: encoded as if nothing had been
 reset
 rm -rf "$dir/one" "$dir/run"
-"${make[@]}" --out "$dir/one" >"$dir/log" 2>&1
+"${make[@]}" --out "$dir/one" >"$log" 2>&1
 export VLT_FAULT_RUN="touch $dir/media/clip-0.mp4"
-fault "open@media/clip-0.mp4:3:run" "${make[@]}" --out "$dir/run" >"$dir/log" 2>&1 || bad "a touched file"
+check "a touched file" 0 fault "open@media/clip-0.mp4:3:run" "${make[@]}" --out "$dir/run"
 same_values "$dir/one" "$dir/run"
 
 # replaced while it is decoded, in a dataset that has it: its sample stays as it was
 cp "$dir/media/clip-2.mp4" "$dir/media/clip-0.mp4"
 cp "$dir/other.mp4" "$dir/other.new"
 export VLT_FAULT_RUN="mv $dir/other.new $dir/media/clip-0.mp4"
-status=0
-fault "open@media/clip-0.mp4:3:run" "${make[@]}" --out "$dir/run" >"$dir/log" 2>&1 || status=$?
-[ $status = 3 ] || bad "replaced: status $status"
-grep -q '"stage":"decode","reason":.*changed while this ran' "$dir/run/errors.jsonl" || bad "no reason: $(cat "$dir/run/errors.jsonl")"
-[ "$(root "$dir/one")" = "$(root "$dir/run")" ] || bad "replaced: another root"
-echo "all as expected"
+check "replaced" 3 fault "open@media/clip-0.mp4:3:run" "${make[@]}" --out "$dir/run"
+holds "$dir/run/errors.jsonl" '"stage":"decode","reason":.*changed while this ran'
+same_root "$dir/one" "$dir/run"

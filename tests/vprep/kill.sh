@@ -1,13 +1,11 @@
 #!/usr/bin/env bash
 # vprep killed at random moments and started again ends with the same dataset as an uninterrupted run.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
 kills=${VLT_KILLS:-30}
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
 
 small_set "$dir/media" 24
-run() { "$VLT_BUILD/vprep" --meta "$dir/media/metadata.json" "${sampling[@]}" --shard_size 1M --out "$1" --quiet; }
+run() { vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --shard_size 1M --out "$1" --quiet; }
 begin=$(date +%s%N)
 run "$dir/whole" >/dev/null
 took=$((($(date +%s%N) - begin) / 1000000))
@@ -17,14 +15,14 @@ echo "an uninterrupted run takes $took ms"
 # so that the test says the same on a slow and on a fast machine.
 finish() {
     run "$dir/cut" >/dev/null
-    "$VLT_BUILD/vlat" verify "$dir/cut" >/dev/null
+    vlat verify "$dir/cut" >/dev/null
     same_values "$dir/whole" "$dir/cut"
     rm -rf "$dir/cut"
 }
 RANDOM=1
 killed=0 most=$took
 for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
-    (exec "$VLT_BUILD/vprep" --meta "$dir/media/metadata.json" "${sampling[@]}" --shard_size 1M \
+    (exec vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --shard_size 1M \
         --out "$dir/cut" --quiet) >/dev/null 2>&1 &
     pid=$!
     wait_ms=$((RANDOM % (most + 1)))

@@ -1,21 +1,15 @@
 #!/usr/bin/env bash
 # Folders as other trainers lay them out, with real clips: all are encoded with the captions that are meant, and
 # those have the keys that a list of the same clips and captions gives.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-bad() { echo "$*"; cat "$dir/log"; exit 1; }
-says() { grep -q -- "$1" "$dir/log" || bad "does not say: $1"; }
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
 
 # run STATUS OUT META FLAGS...
 run() {
-    local got=0
-    "$VLT_BUILD/vprep" --meta "$dir/$3" "${sampling[@]}" --out "$dir/$2" "${@:4}" >"$dir/log" 2>&1 || got=$?
-    [ $got = "$1" ] || bad "$3 ${*:4}: status $got"
+    check "$3 ${*:4}" "$1" vprep --meta "$dir/$3" "${sampling[@]}" --out "$dir/$2" "${@:4}"
 }
 # same OUT LIST: it is what the list gives
-same() { same_values "$dir/$2" "$dir/$1" || bad "$1: not what the list gives"; }
+same() { same_values "$dir/$2" "$dir/$1" || wrong "$1: not what the list gives"; }
 
 small_set "$dir/clips" 3
 captions=("one, and more" "two" "three")
@@ -27,7 +21,7 @@ list() {
         printf '{"file_path": "%sclip-%d.mp4", "type": "video", "text": "%s"}\n' "$2" $i "${captions[i]}"
     done >"$dir/$1/list.jsonl"
     run 0 "list-$1" "$1/list.jsonl"
-    says 'captions: 3 of 3 samples have one; from text: 3$'
+    shows 'captions: 3 of 3 samples have one; from text: 3$'
 }
 list flat ""
 list deep videos/
@@ -39,28 +33,28 @@ layout lines videos
 printf '%s\n' "${captions[@]}" >"$dir/lines/prompts.txt"
 printf 'videos/clip-%d.mp4\n' 0 1 2 >"$dir/lines/videos.txt"
 run 0 out-lines lines
-says 'captions: 3 of 3 samples have one; from prompts.txt: 3$'
-says '^    one, and more$'
+shows 'captions: 3 of 3 samples have one; from prompts.txt: 3$'
+shows '^    one, and more$'
 same out-lines list-deep
 echo four >>"$dir/lines/prompts.txt"
 run 1 no lines
-says 'prompts.txt has 4 captions, videos.txt 3 media'
-[ ! -e "$dir/no" ] || bad "something was written"
+shows 'prompts.txt has 4 captions, videos.txt 3 media'
+absent "$dir/no"
 
 layout hf .
 for i in 0 1 2; do printf '{"file_name": "clip-%d.mp4", "text": "%s"}\n' $i "${captions[i]}"; done >"$dir/hf/metadata.jsonl"
 run 0 out-hf hf
-says 'from text in metadata.jsonl: 3$'
+shows 'from text in metadata.jsonl: 3$'
 same out-hf list-flat
 mv "$dir/hf/metadata.jsonl" "$dir/hf/metadata.parquet"
 run 1 no hf
-says 'metadata.parquet: a .parquet list is not read: save it as .jsonl'
+shows 'metadata.parquet: a .parquet list is not read: save it as .jsonl'
 
 layout sat videos
 mkdir "$dir/sat/labels"
 for i in 0 1 2; do echo "${captions[i]}" >"$dir/sat/labels/clip-$i.txt"; done
 run 0 out-sat sat
-says 'from labels/: 3$'
+shows 'from labels/: 3$'
 same out-sat list-deep
 run 0 out-sat-videos sat/videos
 same out-sat-videos list-flat
@@ -68,20 +62,20 @@ same out-sat-videos list-flat
 layout dpipe .
 printf '{"clip-2.mp4": ["three"], "clip-0.mp4": "one, and more", "clip-1.mp4": ["two"]}' >"$dir/dpipe/captions.json"
 run 0 out-dpipe dpipe
-says 'from captions.json: 3$'
+shows 'from captions.json: 3$'
 same out-dpipe list-flat
 printf '{"clip-2.mp4": ["three"], "clip-0.mp4": "one, and more", "clip-9.mp4": "nine"}' >"$dir/dpipe/captions.json"
 run 3 out-dpipe-some dpipe
-says '2 encoded, 0 reused, 2 skipped'
-cp "$dir/out-dpipe-some/errors.jsonl" "$dir/log"
-says '"clip-1.mp4",.*no caption: none of captions.json'
-says '"clip-9.mp4",.*No such file'
+shows '2 encoded, 0 reused, 2 skipped'
+cp "$dir/out-dpipe-some/errors.jsonl" "$log"
+shows '"clip-1.mp4",.*no caption: none of captions.json'
+shows '"clip-9.mp4",.*No such file'
 
 layout fastvideo videos
 printf '[{"path": "clip-0.mp4", "cap": ["one, and more"]}, {"path": "clip-1.mp4", "cap": "two"},
  {"path": "clip-2.mp4", "cap": "three"}]' >"$dir/fastvideo/videos2caption.json"
 run 0 out-fastvideo fastvideo
-says 'from cap in videos2caption.json: 3$'
+shows 'from cap in videos2caption.json: 3$'
 same out-fastvideo list-flat
 run 0 out-fastvideo-file fastvideo/videos2caption.json
 same out-fastvideo-file list-flat
@@ -102,24 +96,24 @@ echo "${captions[2]}" >"$dir/tarred/x.tar/clip-2.txt"
 ffmpeg -v error -f lavfi -i testsrc2=s=64x64:d=1:r=1 -frames:v 1 "$dir/tarred/x.tar/clip-2.jpg"
 (cd "$dir/tarred/x.tar" && tar --sort=name -cf "$dir/wds/x.tar" clip-*)
 run 0 out-wds wds
-says 'captions: 3 of 3 samples have one; from .txt in tar: 2, caption in tar.s .json: 1$'
-says '^    one, and more$'
+shows 'captions: 3 of 3 samples have one; from .txt in tar: 2, caption in tar.s .json: 1$'
+shows '^    one, and more$'
 same out-wds list-tarred
 run 0 out-wds-file wds/x.tar
 same out-wds-file list-tarred
 run 0 out-wds wds
-says '0 encoded, 3 reused'
+shows '0 encoded, 3 reused'
 run 1 no wds/x.tar --caption_column words
-says 'x.tar: no row has a caption; found: .*caption.*; known: words'
+shows 'x.tar: no row has a caption; found: .*caption.*; known: words'
 run 3 out-wds-column wds/x.tar --caption_column caption
-says '2 encoded, 0 reused, 1 skipped'
+shows '2 encoded, 0 reused, 1 skipped'
 gzip -c "$dir/wds/x.tar" >"$dir/packed.tar"
 run 1 no packed.tar
-says 'packed.tar: no plain tar'
+shows 'packed.tar: no plain tar'
 head -c 30000 "$dir/wds/x.tar" >"$dir/short.tar"
 run 3 short short.tar
-cp "$dir/short/errors.jsonl" "$dir/log"
-says '"short.tar",.*no plain tar, or damaged from here on'
+cp "$dir/short/errors.jsonl" "$log"
+shows '"short.tar",.*no plain tar, or damaged from here on'
 
 # a folder of frames is a clip: as a lossless file of them, whose path is the same
 mkdir -p "$dir/file" "$dir/frames/clip"
@@ -128,24 +122,23 @@ ffmpeg -v error -framerate 25 -i "$dir/frames/clip/%03d.png" -c:v png -f mov "$d
 echo '{"video_path": "clip", "caption": "x"}' | tee "$dir/file/list.jsonl" >"$dir/frames/list.jsonl"
 run 0 frames-file file/list.jsonl
 run 0 frames-folder frames/list.jsonl
-says '1 encoded'
-latents() { "$VLT_BUILD/tests/dump_dataset" "$dir/$1" | grep -E '^(latent|thumb) ' | awk '{ print $1, $3 }'; }
-[ -n "$(latents frames-file)" ] && [ "$(latents frames-file)" = "$(latents frames-folder)" ] || bad "frames differ"
+shows '1 encoded'
+latents() { dump_dataset "$dir/$1" | grep -E '^(latent|thumb) ' | awk '{ print $1, $3 }'; }
+[ -n "$(latents frames-file)" ] && [ "$(latents frames-file)" = "$(latents frames-folder)" ] || wrong "frames differ"
 run 0 frames-folder frames/list.jsonl
-says '0 encoded, 1 reused'
+shows '0 encoded, 1 reused'
 cp "$dir/frames/clip/007.png" "$dir/frames/clip/004.png"
 run 0 frames-folder frames/list.jsonl
-says '1 encoded, 0 reused'
+shows '1 encoded, 0 reused'
 ffmpeg -v error -y -f lavfi -i testsrc2=s=32x32:d=1:r=1 -frames:v 1 "$dir/frames/clip/005.png"
 run 3 frames-other frames/list.jsonl
-cp "$dir/frames-other/errors.jsonl" "$dir/log"
-says '005.png: 32x32, and the first frame is '
+cp "$dir/frames-other/errors.jsonl" "$log"
+shows '005.png: 32x32, and the first frame is '
 rm "$dir"/frames/clip/*
 run 3 frames-none frames/list.jsonl
-cp "$dir/frames-none/errors.jsonl" "$dir/log"
-says 'a folder without pictures'
+cp "$dir/frames-none/errors.jsonl" "$log"
+shows 'a folder without pictures'
 
 layout none .
 run 2 no none --caption_column words
-says '--caption_column words: this folder has no list with columns'
-echo "folders of other trainers keep their captions"
+shows '--caption_column words: this folder has no list with columns'

@@ -1,19 +1,8 @@
 #!/usr/bin/env bash
 # One input that asks for too much is a skipped row with its reason, before anything is encoded; a flag's value that
 # nothing can be made of is a usage error. And rows without a type: what their files hold decides.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
-vprep=$VLT_BUILD/vprep vlat=$VLT_BUILD/vlat
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-bad() { echo "$*"; cat "$dir/log"; exit 1; }
-says() { grep -q -- "$1" "$dir/log" || bad "expected \"$1\""; }
-run() { # run WHAT STATUS COMMAND...
-    local what=$1 want=$2 got=0
-    shift 2
-    "$@" >"$dir/log" 2>&1 || got=$?
-    [ "$got" -eq "$want" ] || bad "$what: status $got, expected $want"
-}
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
 # patch FILE BOX OFFSET BYTES: in the first box of that name, OFFSET after the name
 patch() {
     local at
@@ -46,37 +35,36 @@ long() { head -c "$1" /dev/zero | tr '\0' "$2"; }
     printf '{"file_path": "clip-1.mp4", "type": "video", "text": "good"}]\n'
 } >"$dir/media/list.json"
 rows=$(grep -c file_path "$dir/media/list.json")
-run limits 3 timeout 120 "$vprep" --meta "$dir/media/list.json" "${sampling[@]}" --extra_inputs more --out "$dir/a"
-cut -c 1-300 "$dir/a/errors.jsonl" >"$dir/log"
+check limits 3 timeout 120 vprep --meta "$dir/media/list.json" "${sampling[@]}" --extra_inputs more --out "$dir/a"
+cut -c 1-300 "$dir/a/errors.jsonl" >"$log"
 for row in $(seq 2 15); do
-    grep -q "\"row\":$row," "$dir/log" || bad "row $row is not skipped"
+    shows "\"row\":$row,"
 done
-[ "$(wc -l <"$dir/a/errors.jsonl")" -eq 14 ] || bad "not 14 rows are skipped"
-! grep -q '"stage":"\(decode\|encode\|text\)"' "$dir/log" || bad "some was found only when it was decoded or encoded"
-grep -q '"row":2,.*frames a second' "$dir/a/errors.jsonl" || bad "no reason of the fast one"
-run verify 0 "$vlat" verify "$dir/a"
-[ "$("$vlat" list "$dir/a" | wc -l)" -ge $((rows - 14)) ] || bad "a good row is not there"
+[ "$(wc -l <"$dir/a/errors.jsonl")" -eq 14 ] || wrong "not 14 rows are skipped"
+shows_not '"stage":"\(decode\|encode\|text\)"'
+holds "$dir/a/errors.jsonl" '"row":2,.*frames a second'
+check verify 0 vlat verify "$dir/a"
+[ "$(vlat list "$dir/a" | wc -l)" -ge $((rows - 14)) ] || wrong "a good row is not there"
 
 for flags in "--sample_fps 2147483648" "--sample_fps 1e-300" "--sample_fps -1" "--sample_fps nan" "--video_sample_stride 9223372036854775807" \
     "--video_sample_n_frames 2147483648" "--max_upscale 1e300" "--shard_seconds 1e300" "--shard_size 8E" \
     "--fix_sample_size 1000000 1000000" "--variants 1001" "--variants 99999999999999999999" "--seed 99999999999999999999" \
     "--workers 257" "--video_sample_size 0" "--max_pixels 99999999999" "--tokenizer_max_length 99999999" \
     "--image_noise_variants 16" "--train_batch_size 0"; do
-    run "$flags" 2 "$vprep" --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/none" $flags
-    [ ! -e "$dir/none" ] || bad "$flags: something was written"
+    check "$flags" 2 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/none" $flags
+    [ ! -e "$dir/none" ] || wrong "$flags: something was written"
 done
 for flags in "--sample_fps 10000" "--sample_fps 0.001" "--video_sample_stride 1000000" "--shard_size 1024T" "--shard_seconds 1e9"; do
-    run "$flags" 0 "$vprep" --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/edge" --overwrite $flags
+    check "$flags" 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/edge" --overwrite $flags
 done
 
-# ---- rows without a type: by what the files hold; with one, as it says ----
+# ---- rows without a type: by what the files hold; with one, as it shows ----
 sed 's/"type": "[a-z]*", //' "$dir/media/metadata.json" >"$dir/media/untyped.json"
-run typed 0 "$vprep" --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/typed"
-! grep -q 'without a type' "$dir/log" || bad "types: told of rows that have one"
-run untyped 0 "$vprep" --meta "$dir/media/untyped.json" "${sampling[@]}" --out "$dir/untyped"
-[ "$(grep -c 'rows without a type: 4, by what their files hold: 3 videos, 1 stills' "$dir/log")" -eq 1 ] || bad "types: not told once"
+check typed 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/typed"
+shows_not 'without a type'
+check untyped 0 vprep --meta "$dir/media/untyped.json" "${sampling[@]}" --out "$dir/untyped"
+[ "$(grep -c 'rows without a type: 4, by what their files hold: 3 videos, 1 stills' "$log")" -eq 1 ] || wrong "types: not told once"
 same_values "$dir/typed" "$dir/untyped"
 sed 's/"type": "video"/"type": "image"/' "$dir/media/metadata.json" >"$dir/media/stills.json"
-run stills 0 "$vprep" --meta "$dir/media/stills.json" "${sampling[@]}" --out "$dir/stills"
-! grep -q '"type":"video"' "$dir/stills/plan.jsonl" || bad "types: a still became a video"
-echo "all as expected"
+check stills 0 vprep --meta "$dir/media/stills.json" "${sampling[@]}" --out "$dir/stills"
+lacks "$dir/stills/plan.jsonl" '"type":"video"'

@@ -1,19 +1,8 @@
 #!/usr/bin/env bash
 # The column loss_mask_path from the list to the steps of a training.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
-vprep=$VLT_BUILD/vprep vlat=$VLT_BUILD/vlat vtrain=$VLT_BUILD/vtrain
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
 
-check() { # check WHAT STATUS command...
-    local what=$1 want=$2 got=0
-    shift 2
-    "$@" >"$dir/stdout" 2>"$dir/stderr" || got=$?
-    [ "$got" -eq "$want" ] || { echo "$what: exit status $got, expected $want"; cat "$dir/stderr"; exit 1; }
-}
-says() { grep -q -- "$1" "$dir/stderr" || { echo "expected \"$1\" in:"; cat "$dir/stderr"; exit 1; }; }
-tells() { grep -q -- "$1" "$dir/stdout" || { echo "expected \"$1\" in:"; cat "$dir/stdout"; exit 1; }; }
 
 small_set "$dir/media" 4
 ffmpeg -v error -f lavfi -i "color=white:s=48x32,drawbox=w=24:h=32:c=black:t=fill" -frames:v 1 "$dir/media/half.png"
@@ -25,34 +14,34 @@ grep -c '"file_path"' "$dir/media/metadata.json" | grep -qx 4
 tr -d '\n' <"$dir/media/metadata.json" | sed 's/},/},\n/g; s/\[/[\n/' >"$dir/media/lines" && mv "$dir/media/lines" "$dir/media/metadata.json"
 args=("${sampling[@]}" --out "$dir/a")
 
-check plain 0 "$vprep" --meta "$dir/media/metadata.json" "${args[@]}" && says "4 encoded"
+check plain 0 vprep --meta "$dir/media/metadata.json" "${args[@]}" && says "4 encoded"
 cp -r "$dir/a" "$dir/plain"
 with 1 half.png
-check "dry run" 0 "$vprep" --meta "$dir/media/now.json" "${args[@]}" --dry_run
+check "dry run" 0 vprep --meta "$dir/media/now.json" "${args[@]}" --dry_run
 tells "reuse 4, encode 0, drop 0" && tells "conditions: reuse 0, encode 1"
-check masked 0 "$vprep" --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused" && says " 1 conditions encoded"
-check verify 0 "$vlat" verify "$dir/a"
-check show 0 "$vlat" show "$dir/a" 0 && tells '"loss_mask"'
-check "thumbnail" 0 "$vlat" show "$dir/a" 0 --thumbnail blocks
-if grep -q 'takes libturbojpeg' "$dir/stdout"; then echo "no libturbojpeg.so.0: the thumbnail is not drawn"; else tells '48;2;'; fi
-check "no thumbnail in files" 0 env KITTY_WINDOW_ID=1 "$vlat" show "$dir/a" 0
-! grep -q "$(printf '\033')" "$dir/stdout" || { echo "escapes in a file"; exit 1; }
-check again 0 "$vprep" --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused"
+check masked 0 vprep --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused" && says " 1 conditions encoded"
+check verify 0 vlat verify "$dir/a"
+check show 0 vlat show "$dir/a" 0 && tells '"loss_mask"'
+check "thumbnail" 0 vlat show "$dir/a" 0 --thumbnail blocks
+if grep -q 'takes libturbojpeg' "$stdout"; then echo "no libturbojpeg.so.0: the thumbnail is not drawn"; else tells '48;2;'; fi
+check "no thumbnail in files" 0 env KITTY_WINDOW_ID=1 vlat show "$dir/a" 0
+tells_not "$(printf '\033')"
+check again 0 vprep --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused"
 
 # ---- the loss of a batch with that sample is another one ----
 train=(--dit_width 32 --dit_layers 1 --dit_heads 2 --train_batch_size 1 --max_train_steps 4 --mixed_precision no --report_to none --quiet)
-check "train plain" 0 "$vtrain" --latents "$dir/plain" --output_dir "$dir/p" "${train[@]}"
-check "train masked" 0 "$vtrain" --latents "$dir/a" --output_dir "$dir/m" "${train[@]}"
+check "train plain" 0 vtrain --latents "$dir/plain" --output_dir "$dir/p" "${train[@]}"
+check "train masked" 0 vtrain --latents "$dir/a" --output_dir "$dir/m" "${train[@]}"
 loss() { grep -o '"loss":[0-9.e-]*' "$1/metrics.jsonl" | head -4; }
 first=$(grep -n '"samples":\["000000000000/000"\]' "$dir/m/metrics.jsonl" | head -1 | cut -d: -f1)
 differ=$(diff <(loss "$dir/p") <(loss "$dir/m") | grep -m1 -o '^[0-9]*' || true)
-[ "$differ" = "$first" ] || { echo "losses differ from step ${differ:-none} on, expected $first"; exit 1; }
+[ "$differ" = "$first" ] || wrong "losses differ from step ${differ:-none} on, expected $first"
 
 # ---- what is wrong with a mask is told with its row, and the others go on ----
 with 2 other.png
-check "other shape" 3 "$vprep" --meta "$dir/media/now.json" "${args[@]}"
-grep -q '"row":2.*loss_mask_path other.png: 50x30, but the source is 64x96' "$dir/a/errors.jsonl" || { cat "$dir/a/errors.jsonl"; exit 1; }
+check "other shape" 3 vprep --meta "$dir/media/now.json" "${args[@]}"
+holds "$dir/a/errors.jsonl" '"row":2.*loss_mask_path other.png: 50x30, but the source is 64x96'
 with 2 gone.png
-check gone 3 "$vprep" --meta "$dir/media/now.json" "${args[@]}"
-grep -q '"row":2.*"stage":"probe".*gone.png: No such file' "$dir/a/errors.jsonl" || { cat "$dir/a/errors.jsonl"; exit 1; }
-check "verify at last" 0 "$vlat" verify "$dir/a"
+check gone 3 vprep --meta "$dir/media/now.json" "${args[@]}"
+holds "$dir/a/errors.jsonl" '"row":2.*"stage":"probe".*gone.png: No such file'
+check "verify at last" 0 vlat verify "$dir/a"

@@ -1,93 +1,80 @@
 #!/usr/bin/env bash
 # Conditions of --train_mode as a user sees them: entries of their own, no clip encoded twice.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
-vprep=$VLT_BUILD/vprep vlat=$VLT_BUILD/vlat
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
 
-check() { # check WHAT STATUS command...
-    local what=$1 want=$2 got=0
-    shift 2
-    "$@" >"$dir/stdout" 2>"$dir/stderr" || got=$?
-    [ "$got" -eq "$want" ] || { echo "$what: exit status $got, expected $want"; cat "$dir/stderr"; exit 1; }
-}
-says() { grep -q -- "$1" "$dir/stderr" || { echo "expected \"$1\" in:"; cat "$dir/stderr"; exit 1; }; }
-tells() { grep -q -- "$1" "$dir/stdout" || { echo "expected \"$1\" in:"; cat "$dir/stdout"; exit 1; }; }
-root() { grep -o '"root": "[0-9a-f]*"' "$1/manifest.json"; }
-same_root() { [ "$(root "$1")" = "$(root "$2")" ] || { echo "$1 and $2 have other samples"; exit 1; }; }
 
 small_set "$dir/media" 7                     # 6 clips, 1 still
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}")
 
 # ---- a change of mode encodes conditions and no clip ----
-check normal 0 "$vprep" "${meta[@]}" --out "$dir/a" && says "7 encoded"
+check normal 0 vprep "${meta[@]}" --out "$dir/a" && says "7 encoded"
 cp -r "$dir/a" "$dir/was-normal"
-check "dry i2v" 0 "$vprep" "${meta[@]}" --out "$dir/a" --train_mode i2v --dry_run
+check "dry i2v" 0 vprep "${meta[@]}" --out "$dir/a" --train_mode i2v --dry_run
 tells "reuse 7, encode 0, drop 0" && tells "conditions: reuse 1, encode 13"    # the still is its first frame
-check i2v 0 "$vprep" "${meta[@]}" --out "$dir/a" --train_mode i2v
+check i2v 0 vprep "${meta[@]}" --out "$dir/a" --train_mode i2v
 says "0 encoded, 7 reused" && says " 13 conditions encoded"
-check "verify i2v" 0 "$vlat" verify "$dir/a"
+check "verify i2v" 0 vlat verify "$dir/a"
 grep -q '"train_mode": "i2v"' "$dir/a/manifest.json"
-check "i2v again" 0 "$vprep" "${meta[@]}" --out "$dir/a" --train_mode i2v && says " 0 conditions encoded"
-check inpaint 0 "$vprep" "${meta[@]}" --out "$dir/a" --train_mode inpaint && says "0 encoded, 7 reused"
-check "verify inpaint" 0 "$vlat" verify "$dir/a"
-check "fresh inpaint" 0 "$vprep" "${meta[@]}" --out "$dir/b" --train_mode inpaint && says "7 encoded"
+check "i2v again" 0 vprep "${meta[@]}" --out "$dir/a" --train_mode i2v && says " 0 conditions encoded"
+check inpaint 0 vprep "${meta[@]}" --out "$dir/a" --train_mode inpaint && says "0 encoded, 7 reused"
+check "verify inpaint" 0 vlat verify "$dir/a"
+check "fresh inpaint" 0 vprep "${meta[@]}" --out "$dir/b" --train_mode inpaint && says "7 encoded"
 same_root "$dir/a" "$dir/b"
-check "back to normal" 0 "$vprep" "${meta[@]}" --out "$dir/a" && says "0 encoded, 7 reused"
-check "verify normal" 0 "$vlat" verify "$dir/a"
+check "back to normal" 0 vprep "${meta[@]}" --out "$dir/a" && says "0 encoded, 7 reused"
+check "verify normal" 0 vlat verify "$dir/a"
 same_root "$dir/a" "$dir/was-normal"
 
 # ---- more noised frames: the clean ones stay; one thread or many: the same bytes ----
-check "fresh i2v" 0 "$vprep" "${meta[@]}" --out "$dir/c" --train_mode i2v && says "7 encoded"
-check "three noises" 0 "$vprep" "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 3
+check "fresh i2v" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v && says "7 encoded"
+check "three noises" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 3
 says " 7 conditions encoded"
-check "verify three" 0 "$vlat" verify "$dir/c"
-check "one worker" 0 "$vprep" "${meta[@]}" --out "$dir/d" --train_mode inpaint --workers 1
+check "verify three" 0 vlat verify "$dir/c"
+check "one worker" 0 vprep "${meta[@]}" --out "$dir/d" --train_mode inpaint --workers 1
 same_values "$dir/b" "$dir/d"
 
 # ---- first frames in a clip of grey ones: other values, but for stills; traced as the VAE got them ----
-check "in clips" 0 "$vprep" "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 3 --i2v_condition clip \
+check "in clips" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 3 --i2v_condition clip \
     --thumbnails 0 && says " 6 conditions encoded"
-check "verify in clips" 0 "$vlat" verify "$dir/c"
+check "verify in clips" 0 vlat verify "$dir/c"
 grep -q '"i2v_condition":"clip"' "$dir/c/manifest.json"
 cp -r "$dir/c" "$dir/grey"
-check "trace in clips" 0 "$vprep" "${meta[@]}" --out "$dir/grey" --train_mode i2v --i2v_condition clip --trace_dir "$dir/trace0"
+check "trace in clips" 0 vprep "${meta[@]}" --out "$dir/grey" --train_mode i2v --i2v_condition clip --trace_dir "$dir/trace0"
 head -c 4000 "$dir/trace0/000000000000-000.safetensors" | tr '{' '\n' | grep -a -A1 '"cond.image.pixels"' | grep -qa '"shape":\[9,'
 head -c 4000 "$dir/trace0/000000000000-000.safetensors" | tr '{' '\n' | grep -a -A1 '"cond.image.mean"' | grep -qa '"shape":\[[0-9]*,1,'
-check "clip without i2v" 2 "$vprep" "${meta[@]}" --out "$dir/x" --i2v_condition clip && says "belongs to --train_mode i2v"
-check "back to frames" 0 "$vprep" "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 3 && says " 0 conditions encoded"
+check "clip without i2v" 2 vprep "${meta[@]}" --out "$dir/x" --i2v_condition clip && says "belongs to --train_mode i2v"
+check "back to frames" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 3 && says " 0 conditions encoded"
 
 # ---- --append keeps records of the old mode, so it must not change it ----
-check "append, other mode" 1 "$vprep" "${meta[@]}" --out "$dir/c" --append && says train_mode
+check "append, other mode" 1 vprep "${meta[@]}" --out "$dir/c" --append && says train_mode
 
 # ---- plans: masks are in them, replayed whatever the seed, edited by hand ----
-[ "$(grep -c '"purpose":"mask"' "$dir/b/plan.jsonl")" -eq 7 ] || { echo "not one mask a line"; exit 1; }
-check replay 0 "$vprep" "${meta[@]}" --out "$dir/e" --train_mode inpaint --plan "$dir/b/plan.jsonl" --seed 9
+[ "$(grep -c '"purpose":"mask"' "$dir/b/plan.jsonl")" -eq 7 ] || wrong "not one mask a line"
+check replay 0 vprep "${meta[@]}" --out "$dir/e" --train_mode inpaint --plan "$dir/b/plan.jsonl" --seed 9
 same_values "$dir/b" "$dir/e"
 sed 's/"pick":"[a-z_]*","numbers":\[[0-9,]*\]/"pick":"keep_head","numbers":[1]/' "$dir/b/plan.jsonl" >"$dir/edited"
-check edited 0 "$vprep" "${meta[@]}" --out "$dir/e" --train_mode inpaint --plan "$dir/edited" --seed 9
+check edited 0 vprep "${meta[@]}" --out "$dir/e" --train_mode inpaint --plan "$dir/edited" --seed 9
 says "0 encoded, 7 reused" && says "[1-9][0-9]* conditions encoded"
-check "verify edited" 0 "$vlat" verify "$dir/e"
+check "verify edited" 0 vlat verify "$dir/e"
 sed 's/"pick":"keep_head","numbers":\[1\]/"pick":"keep_head","numbers":[]/' "$dir/edited" >"$dir/bad"
-check "impossible mask" 1 "$vprep" "${meta[@]}" --out "$dir/f" --train_mode inpaint --plan "$dir/bad" && says keep_head
+check "impossible mask" 1 vprep "${meta[@]}" --out "$dir/f" --train_mode inpaint --plan "$dir/bad" && says keep_head
 
 # ---- every pixel masked: said in the record, and one value serves all of one shape ----
 sed 's/"pick":"[a-z_]*","numbers":\[[0-9,]*\]/"pick":"all","numbers":[]/' "$dir/b/plan.jsonl" >"$dir/all"
-check "all masked" 0 "$vprep" "${meta[@]}" --out "$dir/g" --train_mode inpaint --plan "$dir/all"
-check "show" 0 "$vlat" show "$dir/g" 0 && tells '"mask_all": true'
-videos=$("$VLT_BUILD/tests/dump_dataset" "$dir/g" | grep -c '^latent')
-[ "$videos" -lt 21 ] || { echo "$videos latents: masks and masked clips are not shared"; exit 1; }
+check "all masked" 0 vprep "${meta[@]}" --out "$dir/g" --train_mode inpaint --plan "$dir/all"
+check "show" 0 vlat show "$dir/g" 0 && tells '"mask_all": true'
+videos=$(dump_dataset "$dir/g" | grep -c '^latent')
+[ "$videos" -lt 21 ] || wrong "$videos latents: masks and masked clips are not shared"
 
 # ---- traces ----
-check "trace i2v" 0 "$vprep" "${meta[@]}" --out "$dir/c" --train_mode i2v --trace_dir "$dir/trace" --image_noise_variants 2
+check "trace i2v" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v --trace_dir "$dir/trace" --image_noise_variants 2
 for name in cond.image.pixels cond.image.mean cond.image.logvar cond.image_noised.pixels cond.image_noised.mean \
     moments.mean input_ids_1 attention_mask_1 prompt_embeds_1; do
-    head -c 4000 "$dir/trace/000000000000-000.safetensors" | grep -qa "\"$name\"" || { echo "no $name in the trace"; exit 1; }
+    head -c 4000 "$dir/trace/000000000000-000.safetensors" | grep -qa "\"$name\"" || wrong "no $name in the trace"
 done
-check "trace inpaint" 0 "$vprep" "${meta[@]}" --out "$dir/b" --train_mode inpaint --trace_dir "$dir/trace2"
+check "trace inpaint" 0 vprep "${meta[@]}" --out "$dir/b" --train_mode inpaint --trace_dir "$dir/trace2"
 for name in cond.video.pixels cond.video.mean cond.video.logvar cond.mask.pixels cond.mask.mask; do
-    head -c 4000 "$dir/trace2/000000000000-000.safetensors" | grep -qa "\"$name\"" || { echo "no $name in the trace"; exit 1; }
+    head -c 4000 "$dir/trace2/000000000000-000.safetensors" | grep -qa "\"$name\"" || wrong "no $name in the trace"
 done
 
 # ---- first frames of validation prompts ----
@@ -95,15 +82,15 @@ cat >"$dir/media/prompts.json" <<'JSON'
 [{"prompt": "a", "image": "still-3.png"}, {"prompt": "b", "image_path": "still-3.png", "height": 48, "width": 80},
  {"prompt": "c"}]
 JSON
-check "validation images" 0 "$vprep" "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 2 \
+check "validation images" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 2 \
     --validation_prompts "$dir/media/prompts.json"
 says " 2 conditions encoded"
-check "verify prompts" 0 "$vlat" verify "$dir/c"
-check "validation again" 0 "$vprep" "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 2 \
+check "verify prompts" 0 vlat verify "$dir/c"
+check "validation again" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 2 \
     --validation_prompts "$dir/media/prompts.json"
 says " 0 conditions encoded"
 sed -i 's/still-3/still-9/' "$dir/media/prompts.json"
-check "no such image" 1 "$vprep" "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 2 \
+check "no such image" 1 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 2 \
     --validation_prompts "$dir/media/prompts.json"
 says "row 1: still-9.png"
 
@@ -114,25 +101,24 @@ cat >"$dir/media/inpaint.json" <<'JSON'
  {"prompt": "b", "image": "still-3.png", "num_frames": 11}, {"prompt": "c"}]
 JSON
 inpaint=(--train_mode inpaint --plan "$dir/edited" --seed 9 --validation_prompts "$dir/media/inpaint.json")
-check "dry prompts" 0 "$vprep" "${meta[@]}" --out "$dir/e" "${inpaint[@]}" --dry_run && tells "conditions: reuse 15, encode 3"
-check "masked prompts" 0 "$vprep" "${meta[@]}" --out "$dir/e" "${inpaint[@]}" && says " 3 conditions encoded"
-check "verify masked" 0 "$vlat" verify "$dir/e"
-check "masked again" 0 "$vprep" "${meta[@]}" --out "$dir/e" "${inpaint[@]}" && says " 0 conditions encoded"
-check "export" 0 "$vlat" export "$dir/e" --to safetensors --out "$dir/files"
+check "dry prompts" 0 vprep "${meta[@]}" --out "$dir/e" "${inpaint[@]}" --dry_run && tells "conditions: reuse 15, encode 3"
+check "masked prompts" 0 vprep "${meta[@]}" --out "$dir/e" "${inpaint[@]}" && says " 3 conditions encoded"
+check "verify masked" 0 vlat verify "$dir/e"
+check "masked again" 0 vprep "${meta[@]}" --out "$dir/e" "${inpaint[@]}" && says " 0 conditions encoded"
+check "export" 0 vlat export "$dir/e" --to safetensors --out "$dir/files"
 grep -q '"prompt":"a".*"num_frames":9,.*"conditions":{"video":"[0-9a-f]*","mask":"[0-9a-f]*"}' "$dir/files/validation.jsonl"
-check "merge" 0 "$vlat" merge "$dir/e" "$dir/g" --out "$dir/merged" && check "verify merged" 0 "$vlat" verify "$dir/merged"
-check "taken over" 0 "$vprep" "${meta[@]}" --out "$dir/taken" "${inpaint[@]}" --reuse "$dir/e" && says " 0 conditions encoded"
+check "merge" 0 vlat merge "$dir/e" "$dir/g" --out "$dir/merged" && check "verify merged" 0 vlat verify "$dir/merged"
+check "taken over" 0 vprep "${meta[@]}" --out "$dir/taken" "${inpaint[@]}" --reuse "$dir/e" && says " 0 conditions encoded"
 sed -i 's/"num_frames": 11/"num_frames": 0.5/' "$dir/media/inpaint.json"
-check "no such length" 1 "$vprep" "${meta[@]}" --out "$dir/e" "${inpaint[@]}" && says "row 2: .*num_frames"
+check "no such length" 1 vprep "${meta[@]}" --out "$dir/e" "${inpaint[@]}" && says "row 2: .*num_frames"
 
 # ---- model folders: what is missing is named, nothing is written ----
 mkdir -p "$dir/model/vae"
 echo '{"_class_name": "StableDiffusionPipeline"}' >"$dir/model/model_index.json"
 echo '{"_class_name": "AutoencoderKL"}' >"$dir/model/vae/config.json"
-check "unknown pipeline" 2 "$vprep" "${meta[@]}" --out "$dir/n" --model "$dir/model" && says StableDiffusionPipeline
-check "unknown vae" 2 "$vprep" "${meta[@]}" --out "$dir/n" --vae "$dir/model" && says AutoencoderKL
-check "no vae" 2 "$vprep" "${meta[@]}" --out "$dir/n" --vae "$dir/none" && says "no such folder"
-check "encoder alone" 2 "$vprep" "${meta[@]}" --out "$dir/n" --text_encoder "$dir/model" && says "give --model"
-check "odd type" 2 "$vprep" "${meta[@]}" --out "$dir/n" --vae_dtype int8 && says "bf16"
-[ ! -e "$dir/n" ] || { echo "a refused command wrote something"; exit 1; }
-echo "all as expected"
+check "unknown pipeline" 2 vprep "${meta[@]}" --out "$dir/n" --model "$dir/model" && says StableDiffusionPipeline
+check "unknown vae" 2 vprep "${meta[@]}" --out "$dir/n" --vae "$dir/model" && says AutoencoderKL
+check "no vae" 2 vprep "${meta[@]}" --out "$dir/n" --vae "$dir/none" && says "no such folder"
+check "encoder alone" 2 vprep "${meta[@]}" --out "$dir/n" --text_encoder "$dir/model" && says "give --model"
+check "odd type" 2 vprep "${meta[@]}" --out "$dir/n" --vae_dtype int8 && says "bf16"
+absent "$dir/n"

@@ -1,13 +1,8 @@
 #!/usr/bin/env bash
 # mpirun vprep: 1, 2 and 4 ranks write what one process writes, and go on in what any number of them wrote.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
-[ "${VLT_MPI:?}" = ON ] && command -v mpirun >/dev/null || { echo "skipped: no MPI"; exit 77; }
-vlat=$VLT_BUILD/vlat
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-bad() { echo "$*"; cat "$dir/log"; exit 1; }
-root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+have_ranks || { echo "skipped: no MPI"; exit 77; }
 
 small_set "$dir/media" 12
 ffmpeg -v error -y -f lavfi -i testsrc2=s=96x64:r=10:d=1 -vf "settb=1/1000,setpts='N*100+40*mod(N,2)'" \
@@ -23,34 +18,33 @@ flags=("${sampling[@]}" --variants 2 --random_hw_adapt --shard_size 1M --trust_m
 
 # run STATUS N OUT flags...: 0 ranks is no mpirun at all
 run() {
-    local want=$1 n=$2 out=$3 got=0 start=()
+    local want=$1 n=$2 out=$3 start=()
     shift 3
-    ((n == 0)) || start=("$(dirname "$0")/../lib/ranks.sh" "$n")
-    "${start[@]}" "$VLT_BUILD/vprep" --meta "$list" "${flags[@]}" --out "$out" "$@" >"$dir/log" 2>&1 || got=$?
-    [[ " $want " == *" $got "* ]] || bad "$n ranks: status $got, not $want"
+    ((n == 0)) || start=("$lib/ranks.sh" "$n")
+    check "$n ranks" "$want" "${start[@]}" vprep --meta "$list" "${flags[@]}" --out "$out" "$@"
 }
 same() { # same A B WHAT
     same_values "$1" "$2"
-    [ "$(root "$1")" = "$(root "$2")" ] || bad "$3: another root"
-    cmp "$1/plan.jsonl" "$2/plan.jsonl" && cmp "$1/errors.jsonl" "$2/errors.jsonl" || bad "$3: other lists"
-    "$vlat" verify "$2" >"$dir/log" || bad "$3: damage"
-    ! ls "$2" | grep -q 'open\|manifest.lock' || bad "$3: something is left open"
+    same_root "$1" "$2"
+    cmp "$1/plan.jsonl" "$2/plan.jsonl" && cmp "$1/errors.jsonl" "$2/errors.jsonl" || wrong "$3: other lists"
+    check "$3: damage" 0 vlat verify "$2"
+    ! ls "$2" | grep -q 'open\|manifest.lock' || wrong "$3: something is left open"
 }
 
-clips() { sed -n 's/^vprep: clips: \([0-9]* clips\) in [^ ]* [^ ]* *\(.*\)/\1 \2/p' "$dir/log"; }
+clips() { sed -n 's/^vprep: clips: \([0-9]* clips\) in [^ ]* [^ ]* *\(.*\)/\1 \2/p' "$log"; }
 run 3 0 "$dir/one"
 all=$(clips)
-[ -n "$all" ] || bad "no word of the clips"
+[ -n "$all" ] || wrong "no word of the clips"
 for stage in metadata probe decode; do
-    grep -q "\"stage\":\"$stage\"" "$dir/one/errors.jsonl" || bad "nothing fails at $stage"
+    grep -q "\"stage\":\"$stage\"" "$dir/one/errors.jsonl" || wrong "nothing fails at $stage"
 done
 for n in 1 2 4; do
     run 3 $n "$dir/$n"
-    [ "$(grep -c '^bucket' "$dir/log")" -eq 1 ] || bad "$n ranks: not one table"
-    [ "$(clips)" = "$all" ] || bad "$n ranks: not all of \"$all\" are shown"
+    [ "$(grep -c '^bucket' "$log")" -eq 1 ] || wrong "$n ranks: not one table"
+    [ "$(clips)" = "$all" ] || wrong "$n ranks: not all of \"$all\" are shown"
     same "$dir/one" "$dir/$n" "$n ranks"
 done
-grep -q '"source":{"w":96,"h":64,"frames":10,"fps":[0-9]*\.[0-9]*,' "$dir/one/plan.jsonl" || bad "no clip of variable rate"
+holds "$dir/one/plan.jsonl" '"source":{"w":96,"h":64,"frames":10,"fps":[0-9]*\.[0-9]*,'
 
 # going on; what is known of a file by its size, time and inode is known to all: a last byte is not noticed
 mkdir "$dir/keep"
@@ -59,49 +53,48 @@ for file in "$dir"/media/*.mp4; do
     printf x | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") - 1)) conv=notrunc status=none
     touch -r "$dir/keep/${file##*/}" "$file"
 done
-run 3 2 "$dir/4" && grep -q ' 0 encoded' "$dir/log" || bad "2 ranks go on where 4 were: something is encoded"
+run 3 2 "$dir/4" && grep -q ' 0 encoded' "$log" || wrong "2 ranks go on where 4 were: something is encoded"
 for file in "$dir"/keep/*; do
     cat "$file" >"$dir/media/${file##*/}"
     touch -r "$file" "$dir/media/${file##*/}"
 done
-run 3 3 "$dir/one" && grep -q ' 0 encoded' "$dir/log" || bad "3 ranks go on where none were: something is encoded"
+run 3 3 "$dir/one" && grep -q ' 0 encoded' "$log" || wrong "3 ranks go on where none were: something is encoded"
 same "$dir/1" "$dir/one" "3 ranks after one process"
-run 3 0 "$dir/2" && grep -q ' 0 encoded' "$dir/log" || bad "one process goes on where 2 were: something is encoded"
+run 3 0 "$dir/2" && grep -q ' 0 encoded' "$log" || wrong "one process goes on where 2 were: something is encoded"
 
 # a sample leaves, a caption changes, a file cannot be used any more, the mode changes
 cp "$dir/media/clip-0.mp4" "$dir/media/sized.mp4"
 sed -i -e '/clip-2.mp4/d' -e 's/picture 1,/picture one,/' "$list"
 run 3 0 "$dir/one"
-run 3 3 "$dir/2" && grep -q ' 0 encoded.* 4 gone' "$dir/log" || bad "a row less"
+run 3 3 "$dir/2" && grep -q ' 0 encoded.* 4 gone' "$log" || wrong "a row less"
 same "$dir/one" "$dir/2" "a row less"
 run 3 0 "$dir/one" --train_mode inpaint
 run 3 3 "$dir/2" --train_mode inpaint
 same "$dir/one" "$dir/2" "another mode"
 run 3 2 "$dir/2" --train_mode inpaint --trace_dir "$dir/trace"
 same "$dir/one" "$dir/2" "traced"
-! ls -A "$dir/trace" | grep -q text || bad "traced: a text is left"
+! ls -A "$dir/trace" | grep -q text || wrong "traced: a text is left"
 run 3 0 "$dir/one" --trace_dir "$dir/trace-one" --train_mode inpaint
-diff -r "$dir/trace" "$dir/trace-one" >"$dir/log" || bad "traced: other traces"
+check "traced: other traces" 0 diff -r "$dir/trace" "$dir/trace-one"
 
 # what is refused, and what is rank 0's alone
-run 2 2 "$dir/none" --thumbnails -1 && [ "$(grep -c '^vprep:' "$dir/log")" -eq 1 ] || bad "usage: not said once"
+run 2 2 "$dir/none" --thumbnails -1 && [ "$(grep -c '^vprep:' "$log")" -eq 1 ] || wrong "usage: not said once"
 run 2 2 "$dir/none" --shard 3/2
-[ ! -e "$dir/none" ] || bad "a refused run wrote something"
+absent "$dir/none"
 run 1 2 "$dir/2" --video_sample_size 32
-grep -q 'was made with other settings' "$dir/log" || bad "other settings"
-run 3 2 "$dir/dry" --dry_run && [ ! -e "$dir/dry/manifest.json" ] && [ -e "$dir/dry/plan.jsonl" ] || bad "dry run"
+shows 'was made with other settings'
+run 3 2 "$dir/dry" --dry_run && [ ! -e "$dir/dry/manifest.json" ] && [ -e "$dir/dry/plan.jsonl" ] || wrong "dry run"
 run 1 2 "$dir/stop" --on_error stop
 # jobs of several ranks, each a part of the list
 for i in 1 2; do run "0 3" 2 "$dir/part-$i" --shard $i/2; done
 run 3 0 "$dir/fresh"
-"$vlat" merge "$dir/part-1" "$dir/part-2" --out "$dir/joined" >"$dir/log" || bad "merge"
-[ "$(root "$dir/joined")" = "$(root "$dir/fresh")" ] || bad "parts of two ranks: another root"
+check "merge" 0 vlat merge "$dir/part-1" "$dir/part-2" --out "$dir/joined"
+same_root "$dir/joined" "$dir/fresh"
 
 # a model, whose encoders have threads of their own; first frames of clips and of a validation prompt
-"$VLT_BUILD/tests/make_model" "$dir/model" CogVideoXImageToVideoPipeline 32 >"$dir/log" 2>&1 || bad "no model"
+check "no model" 0 make_model "$dir/model" CogVideoXImageToVideoPipeline 32
 printf '[{"prompt": "a validation prompt", "image": "media/copy.png"}]' >"$dir/prompts.json"
 flags+=(--model "$dir/model" --train_mode i2v --image_sample_size 64)
 run 3 0 "$dir/model-one"
 run 3 3 "$dir/model-3"
 same "$dir/model-one" "$dir/model-3" "3 ranks with a model"
-echo "1, 2 and 4 ranks write what one process writes"

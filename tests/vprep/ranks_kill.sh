@@ -1,36 +1,33 @@
 #!/usr/bin/env bash
 # One rank of mpirun vprep killed at random moments: the job ends, what it had written is intact, and any
 # number of ranks goes on in it, encodes nothing of that again and ends with the dataset of an uninterrupted run.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
-[ "${VLT_MPI:?}" = ON ] && command -v mpirun >/dev/null || { echo "skipped: no MPI"; exit 77; }
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+have_ranks || { echo "skipped: no MPI"; exit 77; }
 kills=${VLT_KILLS:-8}
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-bad() { echo "$*"; cat "$dir/log"; exit 1; }
-root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
 
 clips=24
 small_set "$dir/media" $clips
 flags=(--meta "$dir/media/metadata.json" "${sampling[@]}" --video_sample_size 384 --image_sample_size 384)
 begin=$(date +%s%N)
-"$VLT_BUILD/vprep" "${flags[@]}" --out "$dir/whole" --workers 1 >/dev/null 2>&1
+vprep "${flags[@]}" --out "$dir/whole" --workers 1 >/dev/null 2>&1
 took=$((($(date +%s%N) - begin) / 1000000))
 # run N OUT: a shard a clip, or all that is committed in open ones
 run() {
     if (($1 == 1)); then
-        exec "$VLT_BUILD/vprep" "${flags[@]}" "${shards[@]}" --out "$2" --workers 1
+        exec vprep "${flags[@]}" "${shards[@]}" --out "$2" --workers 1
     else
-        exec "$(dirname "$0")/../lib/ranks.sh" "$1" "$VLT_BUILD/vprep" "${flags[@]}" "${shards[@]}" --out "$2" --workers 1
+        exec "$lib/ranks.sh" "$1" vprep "${flags[@]}" "${shards[@]}" --out "$2" --workers 1
     fi
 }
+again() { (run "$@"); }
 # how many are there; a file that was just being made holds none
 latents() {
     local file
     for file in "$1"/shard-*; do
         rm -rf "$dir/look" && mkdir "$dir/look"
         [ ! -e "$file" ] || ln "$file" "$dir/look/"
-        "$VLT_BUILD/tests/dump_dataset" "$dir/look" 2>/dev/null || true
+        dump_dataset "$dir/look" 2>/dev/null || true
     done | awk '$1 == "latent" { print $2 }' | sort -u | wc -l
 }
 
@@ -39,7 +36,7 @@ killed=0 landed=0
 for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
     shards=(--shard_seconds $((attempt % 2)).00001)
     n=$((2 + RANDOM % 3))
-    run $n "$dir/cut" >"$dir/log" 2>&1 &
+    run $n "$dir/cut" >"$log" 2>&1 &
     job=$!
     # one in four at any moment, the others while clips are written
     until ! kill -0 $job 2>/dev/null || { ((attempt % 4 == 3)) && [ -n "$(pgrep -P $job)" ]; } ||
@@ -51,7 +48,7 @@ for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
     if ((${#ranks[@]} == n)) && kill -9 "${ranks[RANDOM % n]}" 2>/dev/null && ! wait $job; then
         killed=$((killed + 1))
     else
-        wait $job || bad "a job that nobody killed failed"
+        wait $job || wrong "a job that nobody killed failed"
         took=$((took * 9 / 10))
         rm -rf "$dir/cut"
         continue
@@ -60,12 +57,12 @@ for ((attempt = 0; killed < kills && attempt < 20 * kills; attempt++)); do
     [ ! -e "$dir/cut/manifest.json" ] || had=$(latents "$dir/cut")
     landed=$((landed + (had > 0 && had < clips)))
     ((RANDOM % 3)) || continue                       # killed again, in what was left
-    (run $((1 + RANDOM % 4)) "$dir/cut") >"$dir/log" 2>&1 || bad "going on"
-    grep -q " $((clips - had)) encoded, $had reused" "$dir/log" || bad "of $clips clips $had were there, and yet"
-    "$VLT_BUILD/vlat" verify "$dir/cut" >"$dir/log" || bad "damage"
+    check "going on" 0 again $((1 + RANDOM % 4)) "$dir/cut"
+    shows " $((clips - had)) encoded, $had reused"
+    check "damage" 0 vlat verify "$dir/cut"
     same_values "$dir/whole" "$dir/cut"
-    [ "$(root "$dir/whole")" = "$(root "$dir/cut")" ] || bad "another root"
-    ! ls "$dir/cut" | grep -q 'open\|manifest.lock' || bad "something is left open"
+    same_root "$dir/whole" "$dir/cut"
+    ! ls "$dir/cut" | grep -q 'open\|manifest.lock' || wrong "something is left open"
     rm -rf "$dir/cut"
 done
 echo "$killed jobs lost a rank in $attempt attempts, $landed of them while clips were written"

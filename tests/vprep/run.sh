@@ -1,57 +1,46 @@
 #!/usr/bin/env bash
 # vprep as a user runs it: flags and exit status, dry run, skipped inputs, running it again.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
-vprep=$VLT_BUILD/vprep vlat=$VLT_BUILD/vlat
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
 
-check() { # check WHAT STATUS command...
-    local what=$1 want=$2 got=0
-    shift 2
-    "$@" >"$dir/stdout" 2>"$dir/stderr" || got=$?
-    [ "$got" -eq "$want" ] || { echo "$what: exit status $got, expected $want"; cat "$dir/stderr"; exit 1; }
-}
-says() { grep -q -- "$1" "$dir/stderr" || { echo "expected \"$1\" in:"; cat "$dir/stderr"; exit 1; }; }
-tells() { grep -q -- "$1" "$dir/stdout" || { echo "expected \"$1\" in:"; cat "$dir/stdout"; exit 1; }; }
 
 # ---- flags ----
-check help 0 "$vprep" --help && tells --video_sample_size
-check version 0 "$vprep" --version
-check "no arguments" 2 "$vprep" && says meta
-check "unknown flag" 2 "$vprep" --video_sample_sise 3 && says video_sample_size
-check "out of range" 2 "$vprep" --meta x --out y --thumbnails -1 && says thumbnails
-check "contradiction" 2 "$vprep" --meta x --out "$dir/y" --append --overwrite && says contradict
-check "other program's flag" 1 "$vprep" --meta "$dir/none.json" --out "$dir/y" --learning_rate 1e-4 && says vtrain
-check "launcher" 2 "$vprep" --meta x --out "$dir/y" --use_deepspeed && says mpirun
-check "no hub ids" 2 "$vprep" --meta x --out "$dir/y" --model THUDM/CogVideoX-2b && says folder
-[ ! -e "$dir/y" ] || { echo "a refused command wrote something"; exit 1; }
+check help 0 vprep --help && tells --video_sample_size
+check version 0 vprep --version
+check "no arguments" 2 vprep && says meta
+check "unknown flag" 2 vprep --video_sample_sise 3 && says video_sample_size
+check "out of range" 2 vprep --meta x --out y --thumbnails -1 && says thumbnails
+check "contradiction" 2 vprep --meta x --out "$dir/y" --append --overwrite && says contradict
+check "other program's flag" 1 vprep --meta "$dir/none.json" --out "$dir/y" --learning_rate 1e-4 && says vtrain
+check "launcher" 2 vprep --meta x --out "$dir/y" --use_deepspeed && says mpirun
+check "no hub ids" 2 vprep --meta x --out "$dir/y" --model THUDM/CogVideoX-2b && says folder
+absent "$dir/y"
 
 # ---- a dry run, a run, the same again ----
 small_set "$dir/media" 7
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}")
-check "dry run" 0 "$vprep" "${meta[@]}" --out "$dir/a" --dry_run && tells "7 samples"
-[ "$(wc -l <"$dir/a/plan.jsonl")" -eq 7 ] || { echo "plan.jsonl has not one line a sample"; exit 1; }
-[ ! -e "$dir/a/manifest.json" ] || { echo "a dry run made a dataset"; exit 1; }
-check run 0 "$vprep" "${meta[@]}" --out "$dir/a" && says "7 encoded"
+check "dry run" 0 vprep "${meta[@]}" --out "$dir/a" --dry_run && tells "7 samples"
+[ "$(wc -l <"$dir/a/plan.jsonl")" -eq 7 ] || wrong "plan.jsonl has not one line a sample"
+absent "$dir/a/manifest.json"
+check run 0 vprep "${meta[@]}" --out "$dir/a" && says "7 encoded"
 cp "$dir/a/plan.jsonl" "$dir/plan-a"
-check verify 0 "$vlat" verify "$dir/a"
-check again 0 "$vprep" "${meta[@]}" --out "$dir/a" && says "0 encoded, 7 reused"
+check verify 0 vlat verify "$dir/a"
+check again 0 vprep "${meta[@]}" --out "$dir/a" && says "0 encoded, 7 reused"
 cmp "$dir/a/plan.jsonl" "$dir/plan-a"
-check "one worker" 0 "$vprep" "${meta[@]}" --out "$dir/b" --workers 1
+check "one worker" 0 vprep "${meta[@]}" --out "$dir/b" --workers 1
 cmp "$dir/a/plan.jsonl" "$dir/b/plan.jsonl"
 same_values "$dir/a" "$dir/b"
 
 # ---- other flags: refused without --overwrite, nothing touched ----
-check "other flags" 1 "$vprep" --meta "$dir/media/metadata.json" --video_sample_size 48 --out "$dir/a"
+check "other flags" 1 vprep --meta "$dir/media/metadata.json" --video_sample_size 48 --out "$dir/a"
 says overwrite
-check "still whole" 0 "$vlat" verify "$dir/a"
+check "still whole" 0 vlat verify "$dir/a"
 
 # ---- a replayed plan, and one edited by hand ----
-check replay 0 "$vprep" "${meta[@]}" --out "$dir/c" --plan "$dir/plan-a"
+check replay 0 vprep "${meta[@]}" --out "$dir/c" --plan "$dir/plan-a"
 same_values "$dir/a" "$dir/c"
 sed 's/"crop":\[[0-9]*,[0-9]*\]/"crop":[999,0]/' "$dir/plan-a" >"$dir/plan-bad"
-check "impossible plan" 1 "$vprep" "${meta[@]}" --out "$dir/d" --plan "$dir/plan-bad" && says crop
+check "impossible plan" 1 vprep "${meta[@]}" --out "$dir/d" --plan "$dir/plan-bad" && says crop
 
 # ---- rows that cannot be used: skipped with row and reason, exit 3; --on_error stop: 1 ----
 mkdir "$dir/odd"
@@ -66,35 +55,34 @@ cut.mp4,three,video
 ,four,video
 pipe.mp4,five,video
 CSV
-check "odd rows" 3 timeout 60 "$vprep" --meta "$dir/odd/list.csv" "${sampling[@]}" --out "$dir/e"
+check "odd rows" 3 timeout 60 vprep --meta "$dir/odd/list.csv" "${sampling[@]}" --out "$dir/e"
 for row in 2 3 4 5; do
-    grep -q "\"row\":$row," "$dir/e/errors.jsonl" || { echo "row $row is not in errors.jsonl"; cat "$dir/e/errors.jsonl"; exit 1; }
+    grep -q "\"row\":$row," "$dir/e/errors.jsonl" || wrong "row $row is not in errors.jsonl"
 done
 [ "$(wc -l <"$dir/e/errors.jsonl")" -eq 4 ]
-check "stop at an error" 1 timeout 60 "$vprep" --meta "$dir/odd/list.csv" "${sampling[@]}" --out "$dir/f" --on_error stop
-check "no such list" 1 "$vprep" --meta "$dir/none.json" --out "$dir/g" && says none.json
+check "stop at an error" 1 timeout 60 vprep --meta "$dir/odd/list.csv" "${sampling[@]}" --out "$dir/f" --on_error stop
+check "no such list" 1 vprep --meta "$dir/none.json" --out "$dir/g" && says none.json
 
 # ---- the metadata declares the samples: a removed row leaves, a new one gets the next number ----
 python_free_edit() { sed -e '/clip-2.mp4/d' "$1"; }
 python_free_edit "$dir/media/metadata.json" | sed 'N;P;D' | tr -d '\n' | sed 's/,,/,/g' >"$dir/media/less.json"
-check "a row less" 0 "$vprep" --meta "$dir/media/less.json" "${sampling[@]}" --out "$dir/a" && says "0 encoded, 6 reused"
-check "verify after" 0 "$vlat" verify "$dir/a"
-[ "$("$vlat" list "$dir/a" --json | wc -l)" -eq 6 ]
+check "a row less" 0 vprep --meta "$dir/media/less.json" "${sampling[@]}" --out "$dir/a" && says "0 encoded, 6 reused"
+check "verify after" 0 vlat verify "$dir/a"
+[ "$(vlat list "$dir/a" --json | wc -l)" -eq 6 ]
 
 # ---- traces, variants, a config file, JSON logs ----
-check trace 0 "$vprep" "${meta[@]}" --out "$dir/h" --trace_dir "$dir/trace" --variants 2 --random_hw_adapt
-[ "$(ls "$dir/trace" | wc -l)" -eq 14 ] || { echo "not one trace a sample and variant"; ls "$dir/trace"; exit 1; }
-check config 0 "$vprep" --config "$dir/b/vprep.yaml" --out "$dir/i"
+check trace 0 vprep "${meta[@]}" --out "$dir/h" --trace_dir "$dir/trace" --variants 2 --random_hw_adapt
+[ "$(ls "$dir/trace" | wc -l)" -eq 14 ] || wrong "not one trace a sample and variant"
+check config 0 vprep --config "$dir/b/vprep.yaml" --out "$dir/i"
 same_values "$dir/b" "$dir/i"
-check "json log" 0 "$vprep" "${meta[@]}" --out "$dir/j" --log_format json
-grep -v '^{.*}$' "$dir/stderr" && { echo "a line is no JSON object"; exit 1; }
+check "json log" 0 vprep "${meta[@]}" --out "$dir/j" --log_format json
+grep -v '^{.*}$' "$stderr" && wrong "a line is no JSON object"
 
 # ---- a full disk: a clear error, and the same command goes on afterwards ----
-if ! (ulimit -f 16 && "$vprep" "${meta[@]}" --out "$dir/k" >"$dir/stdout" 2>"$dir/stderr"); then
+if ! (ulimit -f 16 && vprep "${meta[@]}" --out "$dir/k" >"$stdout" 2>"$stderr"); then
     says "large\|space"
-    check "after the full disk" 0 "$vprep" "${meta[@]}" --out "$dir/k"
+    check "after the full disk" 0 vprep "${meta[@]}" --out "$dir/k"
     same_values "$dir/b" "$dir/k"
 else
-    echo "a file limit of 16 blocks was no limit"; exit 1
+    wrong "a file limit of 16 blocks was no limit"
 fi
-echo "all as expected"

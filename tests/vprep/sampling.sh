@@ -1,25 +1,14 @@
 #!/usr/bin/env bash
 # Sampling flags of vprep as a user sees them: --sampling peer and its switches, fixed and own sizes,
 # --trust_metadata, flips that spare captions, the table of buckets.
-set -euo pipefail
-. "$(dirname "$0")/../lib/media.sh"
-vprep=$VLT_BUILD/vprep vlat=$VLT_BUILD/vlat
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
 
-check() { # check WHAT STATUS command...
-    local what=$1 want=$2 got=0
-    shift 2
-    "$@" >"$dir/stdout" 2>"$dir/stderr" || got=$?
-    [ "$got" -eq "$want" ] || { echo "$what: exit status $got, expected $want"; cat "$dir/stdout" "$dir/stderr"; exit 1; }
-}
-says() { grep -q -- "$1" "$dir/stderr" || { echo "expected \"$1\" in:"; cat "$dir/stderr"; exit 1; }; }
-tells() { grep -q -- "$1" "$dir/stdout" || { echo "expected \"$1\" in:"; cat "$dir/stdout"; exit 1; }; }
 plan() { # plan SAMPLE PATTERN: of $dir/o/plan.jsonl
     grep "^{\"sample\":$1," "$dir/o/plan.jsonl" | grep -q -- "$2" ||
-        { echo "sample $1 without $2:"; cat "$dir/o/plan.jsonl"; exit 1; }
+        wrong "sample $1 without $2:"
 }
-dry() { rm -rf "$dir/o"; check "$*" 0 "$vprep" --meta "$dir/media/metadata.json" --out "$dir/o" --dry_run "$@"; }
+dry() { rm -rf "$dir/o"; check "$*" 0 vprep --meta "$dir/media/metadata.json" --out "$dir/o" --dry_run "$@"; }
 
 small_set "$dir/media" 7                     # clips of 96x64, 64x96, 64x64; 3 is a still of 96x64
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}")
@@ -37,7 +26,7 @@ dry --sampling peer --fix_sample_size 64 64 --fit crop && plan 0 '"resize":\[64,
 dry --fix_sample_size 64 64 --fit stretch && plan 0 '"resize":\[64,64\]'
 dry --height 64 --width 64 && plan 0 '"resize":\[64,96\]' && plan 0 '"key":"64x64"'
 dry --bucket_metric log --video_sample_size 64 && dry --bucket_metric peer --video_sample_size 64
-check "one side" 2 "$vprep" --meta "$dir/media/metadata.json" --out "$dir/o" --height 64
+check "one side" 2 vprep --meta "$dir/media/metadata.json" --out "$dir/o" --height 64
 says "only one of two numbers"
 
 # ---- own sizes ----
@@ -46,48 +35,48 @@ dry --max_pixels 1000000 && plan 0 '"key":"64x96"' && plan 0 '"upscale":1,'
 
 # ---- a peer dataset: not rounded, stays as it is, replays to the same bytes ----
 peer=("${meta[@]}" --sampling peer --video_sample_size 32 --image_sample_size 32)
-check peer 0 "$vprep" "${peer[@]}" --out "$dir/p" --trace_dir "$dir/trace" && says "7 encoded"
+check peer 0 vprep "${peer[@]}" --out "$dir/p" --trace_dir "$dir/trace" && says "7 encoded"
 head -c 4096 "$dir/trace/000000000000-000.safetensors" | grep -aq '"pixels":{"dtype":"F32"' ||
-    { echo "pixels of the trace are not f32"; exit 1; }
-check "peer again" 0 "$vprep" "${peer[@]}" --out "$dir/p" && says "0 encoded, 7 reused"
-check "verify peer" 0 "$vlat" verify "$dir/p"
-grep -q '"sampling": *"peer"' "$dir/p/manifest.json" || { echo "the manifest does not say peer"; exit 1; }
-check replay 0 "$vprep" "${peer[@]}" --out "$dir/r" --plan "$dir/p/plan.jsonl"
+    wrong "pixels of the trace are not f32"
+check "peer again" 0 vprep "${peer[@]}" --out "$dir/p" && says "0 encoded, 7 reused"
+check "verify peer" 0 vlat verify "$dir/p"
+holds "$dir/p/manifest.json" '"sampling": *"peer"'
+check replay 0 vprep "${peer[@]}" --out "$dir/r" --plan "$dir/p/plan.jsonl"
 same_values "$dir/p" "$dir/r"
 sed 's/"load":\[32,48\]/"load":[0,48]/' "$dir/p/plan.jsonl" >"$dir/bad.jsonl"
-check "bad load" 1 "$vprep" "${peer[@]}" --out "$dir/bad" --plan "$dir/bad.jsonl" && says "load: 0 48"
-check "load without peer" 1 "$vprep" "${meta[@]}" --out "$dir/bad2" --plan "$dir/p/plan.jsonl" && says "sampling peer"
+check "bad load" 1 vprep "${peer[@]}" --out "$dir/bad" --plan "$dir/bad.jsonl" && says "load: 0 48"
+check "load without peer" 1 vprep "${meta[@]}" --out "$dir/bad2" --plan "$dir/p/plan.jsonl" && says "sampling peer"
 # a plain run on the same pixels has other values
-check plain 0 "$vprep" "${meta[@]}" --video_sample_size 32 --out "$dir/plain"
-! same_values "$dir/p" "$dir/plain" >/dev/null
+check plain 0 vprep "${meta[@]}" --video_sample_size 32 --out "$dir/plain"
+! same_values "$dir/p" "$dir/plain" >/dev/null || wrong "the same values"
 
 # ---- draws of sizes and lengths are numbers; a plan that has them as texts, as they were, makes the same dataset ----
 draws=(--random_hw_adapt --random_frame_crop --random_ratio_crop --image_sample_size 320)
-check "draws" 0 "$vprep" "${meta[@]}" "${draws[@]}" --out "$dir/n"
-grep -q '"purpose":"frame_crop","options":\[5,9\],"pick":[59]}' "$dir/n/plan.jsonl" || { echo "lengths are texts"; exit 1; }
-grep -q '"purpose":"ratio","options":\["0.42",' "$dir/n/plan.jsonl" || { echo "names of buckets are numbers"; exit 1; }
+check "draws" 0 vprep "${meta[@]}" "${draws[@]}" --out "$dir/n"
+holds "$dir/n/plan.jsonl" '"purpose":"frame_crop","options":\[5,9\],"pick":[59]}'
+holds "$dir/n/plan.jsonl" '"purpose":"ratio","options":\["0.42",'
 sed 's/"options":\[5,9\],"pick":\([59]\)/"options":["5","9"],"pick":"\1"/' "$dir/n/plan.jsonl" >"$dir/texts.jsonl"
-grep -q '"options":\["5","9"\]' "$dir/texts.jsonl" || { echo "no older plan"; exit 1; }
+holds "$dir/texts.jsonl" '"options":\["5","9"\]'
 for p in texts.jsonl n/plan.jsonl; do
-    check "replay $p" 0 "$vprep" "${meta[@]}" "${draws[@]}" --out "$dir/m" --overwrite --plan "$dir/$p"
+    check "replay $p" 0 vprep "${meta[@]}" "${draws[@]}" --out "$dir/m" --overwrite --plan "$dir/$p"
     same_values "$dir/n" "$dir/m"
-    [ "$("$vlat" info "$dir/n" | grep ^root)" = "$("$vlat" info "$dir/m" | grep ^root)" ] || { echo "$p: another root"; exit 1; }
+    [ "$(vlat info "$dir/n" | grep ^root)" = "$(vlat info "$dir/m" | grep ^root)" ] || wrong "$p: another root"
     cmp "$dir/n/plan.jsonl" "$dir/m/plan.jsonl"
 done
 
 # ---- a bucket that is not there is answered with those that are ----
-check "no such bucket" 1 "$vlat" select "$dir/n" 'bucket = "7x7"' -o "$dir/none" && says "nothing was written; its buckets are .*0\.68"
+check "no such bucket" 1 vlat select "$dir/n" 'bucket = "7x7"' -o "$dir/none" && says "nothing was written; its buckets are .*0\.68"
 
 # where nothing is resized, nothing is to be rounded: the same value by another key
 ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=1:d=1" -frames:v 1 "$dir/media/square.png"
 printf '{"file_path":"square.png","text":"x"}\n' >"$dir/media/one.jsonl"
 for s in vlt peer; do
-    check "one $s" 0 "$vprep" --meta "$dir/media/one.jsonl" --video_sample_size 64 --image_sample_size 64 \
+    check "one $s" 0 vprep --meta "$dir/media/one.jsonl" --video_sample_size 64 --image_sample_size 64 \
         --sampling $s --out "$dir/one-$s"
-    "$VLT_BUILD/tests/dump_dataset" "$dir/one-$s" | grep "^latent" >"$dir/latent-$s"
+    dump_dataset "$dir/one-$s" | grep "^latent" >"$dir/latent-$s"
 done
-[ "$(cut -d' ' -f2 "$dir/latent-vlt")" != "$(cut -d' ' -f2 "$dir/latent-peer")" ] || { echo "one key"; exit 1; }
-[ "$(cut -d' ' -f3 "$dir/latent-vlt")" = "$(cut -d' ' -f3 "$dir/latent-peer")" ] || { echo "other values"; exit 1; }
+[ "$(cut -d' ' -f2 "$dir/latent-vlt")" != "$(cut -d' ' -f2 "$dir/latent-peer")" ] || wrong "one key"
+[ "$(cut -d' ' -f3 "$dir/latent-vlt")" = "$(cut -d' ' -f3 "$dir/latent-peer")" ] || wrong "other values"
 
 # a still with an orientation tag (6: to be turned by 90 degrees): turned, and for peer as it is stored
 ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x48:r=1:d=1" -frames:v 1 "$dir/plain.jpg"
@@ -98,49 +87,49 @@ ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x48:r=1:d=1" -frames:v 1 "$dir/plai
 } >"$dir/media/turned.jpg"
 printf '{"file_path":"turned.jpg","text":"x"}\n' >"$dir/media/turned.jsonl"
 for s in vlt peer; do
-    check "turned $s" 0 "$vprep" --meta "$dir/media/turned.jsonl" --image_sample_size 64 --video_sample_size 64 \
+    check "turned $s" 0 vprep --meta "$dir/media/turned.jsonl" --image_sample_size 64 --video_sample_size 64 \
         --sampling $s --out "$dir/turned-$s" --trace_dir "$dir/turned-trace"
 done
-grep -q '"source":{"w":48,"h":96,.*"rotation":90}' "$dir/turned-vlt/plan.jsonl" || { echo "not turned"; exit 1; }
-grep -q '"source":{"w":96,"h":48,.*"rotation":0}' "$dir/turned-peer/plan.jsonl" || { echo "turned"; exit 1; }
+holds "$dir/turned-vlt/plan.jsonl" '"source":{"w":48,"h":96,.*"rotation":90}'
+holds "$dir/turned-peer/plan.jsonl" '"source":{"w":96,"h":48,.*"rotation":0}'
 
 # ---- flips: "bright" is no side, "left" and "Right-hand" are ----
 printf '{"file_path":"still-3.png","text":"%s"}\n' "a bright day" "a bright day" "a bright day" "a bright day" \
     "a cat on the left" "a Right-hand glove" >"$dir/media/flips.jsonl"
-check flips 0 "$vprep" --meta "$dir/media/flips.jsonl" --out "$dir/o" --dry_run --random_flip
-[ "$(head -4 "$dir/o/plan.jsonl" | grep -c '"purpose":"flip"')" = 4 ] || { echo "bright captions are not flipped"; exit 1; }
-! tail -2 "$dir/o/plan.jsonl" | grep '"purpose":"flip"'
+check flips 0 vprep --meta "$dir/media/flips.jsonl" --out "$dir/o" --dry_run --random_flip
+[ "$(head -4 "$dir/o/plan.jsonl" | grep -c '"purpose":"flip"')" = 4 ] || wrong "bright captions are not flipped"
+! tail -2 "$dir/o/plan.jsonl" | grep '"purpose":"flip"' || wrong "captions with a side are flipped"
 
 # ---- --trust_metadata: no file is opened, the plan is the same; a lie is found when it matters ----
 rows() { # rows WIDTH: clip-0 of 96x64, 10 frames
     printf '{"file_path":"clip-0.mp4","type":"video","text":"a","width":%s,"height":64,"frames":10,"fps":10}\n' "$1"
 }
 rows 96 >"$dir/media/true.jsonl" && rows 80 >"$dir/media/false.jsonl"
-check probed 0 "$vprep" --meta "$dir/media/true.jsonl" "${sampling[@]}" --out "$dir/t1"
-check trusted 0 "$vprep" --meta "$dir/media/true.jsonl" "${sampling[@]}" --out "$dir/t2" --trust_metadata
+check probed 0 vprep --meta "$dir/media/true.jsonl" "${sampling[@]}" --out "$dir/t1"
+check trusted 0 vprep --meta "$dir/media/true.jsonl" "${sampling[@]}" --out "$dir/t2" --trust_metadata
 cmp "$dir/t1/plan.jsonl" "$dir/t2/plan.jsonl" && same_values "$dir/t1" "$dir/t2"
-check lie 3 "$vprep" --meta "$dir/media/false.jsonl" "${sampling[@]}" --out "$dir/t3" --trust_metadata
-grep -q '80x64 in the metadata, 96x64 in the file' "$dir/t3/errors.jsonl" || { cat "$dir/t3/errors.jsonl"; exit 1; }
-check "not trusted" 0 "$vprep" --meta "$dir/media/false.jsonl" "${sampling[@]}" --out "$dir/t4"
+check lie 3 vprep --meta "$dir/media/false.jsonl" "${sampling[@]}" --out "$dir/t3" --trust_metadata
+holds "$dir/t3/errors.jsonl" '80x64 in the metadata, 96x64 in the file'
+check "not trusted" 0 vprep --meta "$dir/media/false.jsonl" "${sampling[@]}" --out "$dir/t4"
 mkdir "$dir/empty" && : >"$dir/empty/clip-0.mp4" && cp "$dir/media/true.jsonl" "$dir/empty"
 sed 's/clip-0/clip-9/' "$dir/media/true.jsonl" >>"$dir/empty/true.jsonl"
-check "dry on trust" 3 "$vprep" --meta "$dir/empty/true.jsonl" "${sampling[@]}" --out "$dir/o2" --dry_run --trust_metadata
+check "dry on trust" 3 vprep --meta "$dir/empty/true.jsonl" "${sampling[@]}" --out "$dir/o2" --dry_run --trust_metadata
 tells "^1 samples" && tells "dropped: row 2, clip-9.mp4" && tells "1 dropped (probe: 1)"
 
 # ---- the table: steps, empty places, drops by stage, hours from the last run's rate ----
-check table 3 "$vprep" "${meta[@]}" --out "$dir/o3" --dry_run --train_batch_size 4 --max_upscale 1.25 --on_small drop \
+check table 3 vprep "${meta[@]}" --out "$dir/o3" --dry_run --train_batch_size 4 --max_upscale 1.25 --on_small drop \
     --image_sample_size 128
 tells "dropped: row 4, still-3.png: .*size 128" && tells "1 dropped (select: 1)"
 tells "^hours: not known before a run has encoded some clips: start one, stop it"
 tells "an epoch at --train_batch_size 4: 3 steps, 6 of 12 places empty (50%)"
-check "same once more" 0 "$vprep" "${meta[@]}" --out "$dir/p4" --video_repeat 4 --dry_run --train_batch_size 4
+check "same once more" 0 vprep "${meta[@]}" --out "$dir/p4" --video_repeat 4 --dry_run --train_batch_size 4
 tells "an epoch at --train_batch_size 4: 7 steps, 3 of 28 places empty (11%)"
 head -c -2 "$dir/media/metadata.json" >"$dir/media/more.json"
 printf ',{"file_path":"still-3.png","text":"again"}]' >>"$dir/media/more.json"
-check "more rows" 0 "$vprep" --meta "$dir/media/more.json" "${sampling[@]}" --video_sample_size 32 --out "$dir/plain" --dry_run
+check "more rows" 0 vprep --meta "$dir/media/more.json" "${sampling[@]}" --video_sample_size 32 --out "$dir/plain" --dry_run
 tells "reuse 8, encode 0" 
 sed 's/clip-0.mp4/clip-1.mp4/' "$dir/media/metadata.json" >"$dir/media/other.json"
-check "other rows" 0 "$vprep" --meta "$dir/media/other.json" "${sampling[@]}" --video_sample_size 32 --out "$dir/plain" --dry_run
+check "other rows" 0 vprep --meta "$dir/media/other.json" "${sampling[@]}" --video_sample_size 32 --out "$dir/plain" --dry_run
 tells "reuse 6, encode 1" && tells "for the clips, at the rate of the last run: .* million pixels a second"
 
 # ---- a run that is stopped leaves its rate: that is how hours are measured before the rest is encoded ----
@@ -148,11 +137,10 @@ ffmpeg -v error -y -f lavfi -i testsrc2=s=96x64:r=10:d=60 -c:v mpeg4 -q:v 4 "$di
 printf '{"file_path":"long.mp4","type":"video","text":"again"}\n%.0s' {1..100} >"$dir/media/many.jsonl"
 many=(--meta "$dir/media/many.jsonl" "${sampling[@]}" --video_sample_size 256 --variants 4 --workers 1 --out "$dir/many")
 for wait in 0.1 0.2 0.4 0.8 1.6 3.2 6.4 12.8; do
-    "$vprep" "${many[@]}" >"$dir/stdout" 2>"$dir/stderr" & pid=$!
+    vprep "${many[@]}" >"$stdout" 2>"$stderr" & pid=$!
     sleep $wait && kill $pid && wait $pid && got=0 || got=$?
-    check "after $wait s" 0 "$vprep" "${many[@]}" --dry_run
-    grep -q "at the rate of the last run" "$dir/stdout" && break
+    check "after $wait s" 0 vprep "${many[@]}" --dry_run
+    grep -q "at the rate of the last run" "$stdout" && break
     tells "hours: not known"
 done
 [ $got -eq 143 ] && tells "about .* for the clips, at the rate of the last run"
-echo "all as expected"

@@ -2,14 +2,15 @@
 # A run one of whose calls fails ends well with the same weights and nothing missing, or with status 1, one
 # line that says why, and whole checkpoints: no signal, no hang, no run that is well and lacks something.
 # Every call of a kind is tried with VLT_FAULTS=all, else some of them.
-. "$(dirname "$0")/../lib/vtrain.sh"
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/vtrain.sh"
 RANDOM=1
 some=${VLT_SOME:-4}
 export OMP_NUM_THREADS=1
 
 args=("${small[@]}" "${model[@]}" --output_dir k --max_train_steps 3 --checkpointing_steps 2
       --validation_steps 3 --num_inference_steps 1 --use_ema --resume_from_checkpoint latest)
-"$vtrain" "${args[@]}" --max_train_steps 1 >/dev/null 2>&1 || exit 1
+need vtrain "${args[@]}" --max_train_steps 1
 mv k start
 fresh() { rm -rf k && cp -r start k; }
 missing()
@@ -18,7 +19,7 @@ missing()
     [ -s k/report.html ] || echo "report.html"
     [ "$(ls k/validation/step-3/*.safetensors 2>/dev/null | wc -l)" = 2 ] || echo "samples"
     [ "$(ls k/tensorboard | wc -l)" = 2 ] || echo "events"
-    "$vlat" verify k >/dev/null 2>&1 || echo "not whole"
+    vlat verify k >/dev/null 2>&1 || echo "not whole"
 }
 
 # judge RULE: what the run left
@@ -30,9 +31,9 @@ judge()
     1) [ -s said ] || wrong "$1: failed without a word" ;;
     *) wrong "$1: status $status: $(tail -3 said)" ;;
     esac
-    "$vlat" verify k/checkpoint-1 >got 2>&1 || wrong "$1: the checkpoint before is not whole: $(cat got)"
+    vlat verify k/checkpoint-1 >"$log" 2>&1 || wrong "$1: the checkpoint before is not whole: $(cat "$log")"
     for c in k/checkpoint-[0-9]; do
-        "$vlat" verify "$c" >got 2>&1 || wrong "$1: $c is not whole: $(cat got)"
+        vlat verify "$c" >"$log" 2>&1 || wrong "$1: $c is not whole: $(cat "$log")"
     done
 }
 
@@ -40,14 +41,16 @@ try()
 {
     fresh
     timeout -s KILL 60 env "LD_PRELOAD=$VLT_FAULT_LIB" "VLT_FAULT=$1" \
-        ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" "$vtrain" "${args[@]}" >said 2>&1
+        ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" vtrain "${args[@]}" >said 2>&1
     status=$?
     [ -z "${VLT_SHOW:-}" ] || echo "$1: $status: $(tail -1 said)"
     judge "$1"
 }
 
 fresh
-VLT_FAULT_COUNT=$dir/counts fault '' "$vtrain" "${args[@]}" >/dev/null 2>&1 || exit 1
+export VLT_FAULT_COUNT=$dir/counts
+need fault '' vtrain "${args[@]}"
+unset VLT_FAULT_COUNT
 mv k whole
 
 # ---- what lies beside the checkpoints: training goes on, and what is missing in the end is an error ----
@@ -86,4 +89,3 @@ for rule in ${VLT_RULES:-write:ENOSPC write+:ENOSPC write:short write:EIO sync:E
     done
 done
 echo "$runs runs"
-exit $bad

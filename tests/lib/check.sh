@@ -1,0 +1,92 @@
+# check.sh - what the tests that are shell scripts share. Sourced first, by bash.
+#
+# It makes an empty folder, $dir, where the script goes on and which is removed at its end, and puts the
+# programs and those of the tests on the PATH. A check that fails is told with its line and what the last
+# command said, and the script goes on: it tells all that is wrong, and then ends with status 1. So does a
+# command whose failure nobody asks about (where `set -e` would end it).
+#
+#   check WHAT STATUS COMMAND...       COMMAND ends with STATUS, or with one of several ('0 3'). It leaves
+#                                      what it printed in the files $stdout, $stderr and (both) $log
+#   expect STATUS PATTERN COMMAND...   and one of them has a line with PATTERN ('': anything)
+#   says, tells, shows PATTERN         the last command's stderr, stdout, either of them has such a line
+#   says_not, tells_not, shows_not     none has
+#   holds, lacks FILE PATTERN          a file has such a line, or has none
+#   absent FILE...                     none of them is there
+#   wrong TEXT...                      whatever else is not as it should be
+#   need COMMAND...                    without which nothing else can be tried: its failure ends the script
+set -uE -o pipefail
+VLT_BUILD=$(cd "${VLT_BUILD:?}" && pwd) || exit 1
+lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+PATH=$VLT_BUILD:$VLT_BUILD/tests:$PATH
+top=$(mktemp -d "${TMPDIR:-/tmp}/vlt-test-XXXXXX") || exit 1
+dir=$top/dir stdout=$top/stdout stderr=$top/stderr log=$top/log
+mkdir "$dir" && cd "$dir" && : >"$log" || exit 1
+trap 'end_of_test $?' EXIT
+trap 'wrong "failed: $BASH_COMMAND"' ERR
+
+end_of_test()
+{
+    local status=$1
+    [ "$status" -ne 0 ] || [ ! -e "$top/wrong" ] || status=1
+    rm -rf "$top"
+    exit "$status"
+}
+
+wrong()
+{
+    {
+        echo "${0##*/}: line ${BASH_LINENO[-2]}: $*"
+        [ "$top/wrong" -nt "$log" ] || tail -n 40 "$log" | sed 's/^/    /'      # once
+    } >&2
+    : >"$top/wrong"
+}
+
+check()
+{
+    local what=$1 want=$2
+    shift 2
+    status=0
+    "$@" >"$stdout" 2>"$stderr" || status=$?
+    cat "$stdout" "$stderr" >"$log"
+    [[ " $want " == *" $status "* ]] || wrong "$what: status $status, expected $want"
+}
+need() { check "$*" 0 "$@"; [ "$status" -eq 0 ] || exit 1; }
+expect()
+{
+    local want=$1 pattern=$2
+    shift 2
+    check "$*" "$want" "$@"
+    [ -z "$pattern" ] || grep -q -e "$pattern" "$log" || wrong "$*: expected \"$pattern\""
+}
+says() { grep -q -e "$1" "$stderr" || wrong "expected \"$1\" in stderr"; }
+tells() { grep -q -e "$1" "$stdout" || wrong "expected \"$1\" in stdout"; }
+shows() { grep -q -e "$1" "$log" || wrong "expected \"$1\""; }
+says_not() { ! grep -q -e "$1" "$stderr" || wrong "unexpected \"$1\" in stderr"; }
+tells_not() { ! grep -q -e "$1" "$stdout" || wrong "unexpected \"$1\" in stdout"; }
+shows_not() { ! grep -q -e "$1" "$log" || wrong "unexpected \"$1\""; }
+holds() { grep -q -e "$2" "$1" || wrong "$1: expected \"$2\" in: $(head -c 2000 "$1")"; }
+lacks() { [ -e "$1" ] && ! grep -q -e "$2" "$1" || wrong "$1: unexpected \"$2\", or no such file"; }
+absent() { local f; for f; do [ ! -e "$f" ] || wrong "$f is there"; done; }
+
+# ---- datasets ----
+root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
+same_root() { [ -n "$(root "$1")" ] && [ "$(root "$1")" = "$(root "$2")" ] || wrong "$1 and $2: other roots"; }
+count() { vlat list "$1" | wc -l; }
+# whole DATASET: it is finished, and without damage
+whole() { grep -q '"complete": *true' "$1/manifest.json" 2>/dev/null && vlat verify "$1" >/dev/null 2>&1; }
+not_done() { ! grep -qs '"complete": *true' "$1/manifest.json" || wrong "$1 passes for a finished dataset"; }
+
+# ---- damage ----
+# poke FILE OFFSET BYTES: writes over bytes of it, which printf's escapes say
+poke() { printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
+# flip FILE OFFSET: one bit of a byte
+flip() { poke "$1" "$2" "$(printf '\\%03o' $(($(od -An -tu1 -j "$2" -N 1 "$1") ^ 16)))"; }
+# hurt_value DATASET: a byte of its first value
+hurt_value()
+{
+    poke "$1/shard-00000.lmdb" $(($(grep -abo '"xxh3"' "$1/shard-00000.lmdb" | sed -n '1s/:.*//p') + 200)) '\xff\xff\xff'
+}
+
+have_ranks() { [ "${VLT_MPI:-}" = ON ] && command -v mpirun >/dev/null; }
+# fresh FROM TO: TO becomes a copy of FROM
+fresh() { rm -rf "$2" && cp -r "$1" "$2"; }
