@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "buckets/choose.h"
+#include "tests/lib/ok.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
@@ -35,8 +36,7 @@ static inline vb_rules rules_of(const char *family, int64_t v, int64_t i, int64_
 static inline void check(vb_rules *r)
 {
     vc_err err;
-    if (vb_rules_check(r, NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vb_rules_check(r, NULL, &err), &err);
 }
 
 static inline const vb_draw *find_draw(const vb_choice *c, const char *purpose)

@@ -12,6 +12,7 @@
 
 #include "buckets/sampler.h"
 #include "common/base/rng.h"
+#include "tests/lib/ok.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { MAX_BATCH = 64 };
@@ -21,8 +22,7 @@ static vb_sampler *open_sampler(const uint32_t *group, uint32_t n, uint32_t n_gr
 {
     vb_sampler *s;
     vc_err err;
-    if (vb_sampler_open(&s, group, n, n_groups, batch, leftover, seed, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vb_sampler_open(&s, group, n, n_groups, batch, leftover, seed, &err), &err);
     return s;
 }
 
@@ -272,8 +272,7 @@ static void test_refusals(void **state)
                                  rows[i].leftover, 0, &err);
         assert_int_equal(rc, VC_EINVAL);
         assert_null(s);
-        if (!strstr(err.text, rows[i].text))
-            fail_msg("%s", err.text);
+        assert_says(&err, rows[i].text);
     }
     vb_sampler *s = open_sampler(group, 4, 6, UINT32_MAX, VB_LEFTOVER_SMALL, 0);
     uint32_t n, few[4];

@@ -19,6 +19,7 @@
 #include "common/os/file.h"
 #include "common/os/lock.h"
 #include "common/os/temp.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/tmp_dir.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -117,8 +118,7 @@ static void file_is(const char *path, const char *text)
     char *data;
     size_t size;
     vc_err err = { 0 };
-    if (vc_file_read(&data, &size, path, 1 << 20, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vc_file_read(&data, &size, path, 1 << 20, &err), &err);
     assert_int_equal(size, strlen(text));
     assert_string_equal(data, text);
     free(data);
@@ -279,7 +279,7 @@ static void test_folders(void **state)
     assert_int_equal(vc_file_write(in_folder("a/file"), "x", 1, &err), 0);
     assert_int_not_equal(vc_mkdirs(in_folder("a/file"), &err), 0);
     assert_int_not_equal(vc_mkdirs(in_folder("a/file/b"), &err), 0);
-    assert_non_null(strstr(err.text, "a/file"));
+    assert_says(&err, "a/file");
 
     /* links are removed, what they point at is not */
     assert_int_equal(vc_mkdirs(in_folder("kept/sub"), &err), 0);
@@ -326,7 +326,7 @@ static void test_lock(void **state)
     assert_int_equal(vc_lock_file(&again, path, &err), VC_EBUSY);   /* another description */
     char own[64];
     snprintf(own, sizeof own, "(process %ld): wait until it ends", (long)getpid());
-    assert_non_null(strstr(err.text, own));
+    assert_says(&err, own);
     assert_int_equal(again, -1);
     pid_t pid = fork();
     if (!pid) {

@@ -2,6 +2,7 @@
 #include "tests/common/flags_run.h"
 
 #include "common/os/progress.h"
+#include "tests/lib/ok.h"
 
 static const struct {
     const char *yaml, *line;
@@ -274,8 +275,7 @@ static void test_command_line_wins(void **state)
                   "dtype: f32\nshard_size: 1G\nlr: 0.5\ngradient_checkpointing: none\n");
     run r = START("--rank", "1", "--config", path, "--enable_bucket", "--latents", "z", "--width",
                   "7", "--prompt=line", "--dtype", "bf16");
-    if (r.rc)
-        fail_msg("%s", r.err.text);
+    assert_ok(r.rc, &r.err);
     assert_int_equal(r.o.rank, 1);
     assert_int_equal(r.o.seed, 9);
     assert_true(r.o.bucket);

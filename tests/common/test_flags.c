@@ -3,6 +3,7 @@
 #include "tests/common/flags_run.h"
 
 #include "common/cli/foreign.h"
+#include "tests/lib/ok.h"
 
 static void test_defaults(void **state)
 {
@@ -362,8 +363,7 @@ static void test_foreign(void **state)
     run r =
         START("--other-number", "5", "--rank", "2", "--no_other_switch", "--other_switch",
               "--other_alias=3", "--other_size", "1", "2", "--task", "sft", "--other_number", "1");
-    if (r.rc)
-        fail_msg("%s", r.err.text);
+    assert_ok(r.rc, &r.err);
     assert_int_equal(r.o.rank, 2);
     assert_string_equal(vc_flags_note(r.set, 0),
                         "--other-number, --no_other_switch, --other_switch, --other_alias, "
@@ -376,16 +376,14 @@ static void test_foreign(void **state)
 
     r = START("--other_size", "1x2", "--other_size=3x4", "--other_number", "--rank", "3",
               "--no_use_fsdp", "--use_fsdp=false");
-    if (r.rc)
-        fail_msg("%s", r.err.text);
+    assert_ok(r.rc, &r.err);
     assert_int_equal(r.o.rank, 3);
     assert_null(vc_flags_note(r.set, 2));
     finish(&r);
 
     r = START("--config", text_file("other_number: 5\nother_switch: true\nother_size: [1, 2]\n"
                                     "task: sft\nuse_fsdp: false\nother_alias:\n"));
-    if (r.rc)
-        fail_msg("%s", r.err.text);
+    assert_ok(r.rc, &r.err);
     assert_string_equal(vc_flags_note(r.set, 0),
                         "--other_number, --other_switch: used by elsewhere");
     finish(&r);
@@ -470,8 +468,7 @@ static void check_says(const vc_flag *rows, const vc_foreign *const *tables, con
     vc_program p = { .name = "p", .synopsis = "p", .flags = rows, .foreign = tables };
     vc_err err = { 0 };
     int rc = vc_flags_check(&p, &err);
-    if (!say && rc)
-        fail_msg("%s", err.text);
+    assert_ok(!say && rc, &err);
     if (!say)
         return;
     if (rc != VC_EFAIL)

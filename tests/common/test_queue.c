@@ -11,13 +11,13 @@
 
 #include "common/os/progress.h"
 #include "common/os/queue.h"
+#include "tests/lib/ok.h"
 
 static vc_queue *open_queue(size_t items, size_t bytes)
 {
     vc_queue *q;
     vc_err err = { 0 };
-    if (vc_queue_open(&q, items, bytes, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vc_queue_open(&q, items, bytes, &err), &err);
     return q;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/device/device_host.h"
+#include "tests/lib/ok.h"
 #include "tests/tensor/engine_model.h"
 
 enum { STEPS = 3 };
@@ -17,8 +18,7 @@ static vt_ctx *open_host(void)
     vt_ctx *g;
     vc_err err = { 0 };
 
-    if (vt_open(&g, &(vt_options){ .device = "host", .pool_limit = 64 << 20 }, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vt_open(&g, &(vt_options){ .device = "host", .pool_limit = 64 << 20 }, &err), &err);
     return g;
 }
 
@@ -41,9 +41,8 @@ static void open_lora(em_model *m, vt_ctx *g, const em_model *base, int swapped)
     vc_err err = { 0 };
 
     em_open_from(m, g, &(vt_source){ .get = get, .arg = base->p, .away = true });
-    if (vt_params_lora(m->p, NULL, NULL, 2, 2, 7, &matched, &err) ||
-        vt_params_place(m->p, swapped, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vt_params_lora(m->p, NULL, NULL, 2, 2, 7, &matched, &err) ||
+              vt_params_place(m->p, swapped, &err), &err);
     for (int i = 0; i < vt_params_count(m->p); i++) {      /* b starts at zero, which hides a */
         vt_tensor *t = vt_params_at(m->p, i)->t;
         if (vt_params_at(m->p, i)->role == VT_P_LORA_B)
@@ -144,8 +143,7 @@ static vt_usage deep_step(vt_ctx *g, em_model *m, vt_remat how, int flags, float
     vt_tensor *l = em_loss(g, m, how, DEEP);
     vt_backward(g, l);
     *loss = vt_item(g, l);
-    if (vt_step_end(g, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vt_step_end(g, &err), &err);
     return vt_usage_of(g);
 }
 
@@ -210,8 +208,7 @@ static vt_usage step_with(vt_ctx *g, const float *v, int64_t n, int kernels, con
         y = vt_scale(g, y, 1);
     if (next)
         vt_announce(g, 1, &(vt_host_data){ next, next_n * sizeof *next });
-    if (vt_to_host(g, y, got, &err) || vt_step_end(g, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vt_to_host(g, y, got, &err) || vt_step_end(g, &err), &err);
     assert_memory_equal(got, v, (size_t)n * sizeof *v);
     return vt_usage_of(g);
 }

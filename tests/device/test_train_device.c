@@ -14,6 +14,7 @@
 
 #include "common/os/file.h"
 #include "common/tensor/tensor.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 
@@ -105,8 +106,8 @@ static void test_swap(void **state)
     vc_err err = { 0 };
     char *all = vc_format("--model %s/swap/checkpoint-2 --rank 4 --max_train_steps 3 --device %s "
                           "--blocks_to_swap 5", dir, device);
-    assert_int_equal(run(dir, "swap-many", all, &err), VC_EUSAGE);
-    assert_non_null(strstr(err.text, "--blocks_to_swap 5: the transformer has 4 blocks"));
+    assert_fails(run(dir, "swap-many", all, &err), VC_EUSAGE, &err,
+                 "--blocks_to_swap 5: the transformer has 4 blocks");
     free(all);
 }
 
@@ -176,7 +177,7 @@ static void test_offload(void **state)
         char *all = vc_format("--dit_width 32 --dit_layers 4 --dit_heads 2 --max_train_steps 3 "
                               "--device %s --gradient_checkpointing%s", device, k ? "_offload" : "");
         vc_err err = { 0 };
-        if (run(dir, k ? "offload" : "recompute", all, &err)) fail_msg("%s", err.text);
+        assert_ok(run(dir, k ? "offload" : "recompute", all, &err), &err);
         free(all);
     }
     assert_true(run_same_file(dir, "recompute/checkpoint-3/transformer/diffusion_pytorch_model.safetensors",
@@ -191,7 +192,7 @@ static void test_deterministic(void **state)
         char *all = vc_format("--dit_width 32 --dit_layers 4 --dit_heads 2 --max_train_steps 3 "
                               "--device %s --deterministic", device);
         vc_err err = { 0 };
-        if (run(dir, k ? "again" : "once", all, &err)) fail_msg("%s", err.text);
+        assert_ok(run(dir, k ? "again" : "once", all, &err), &err);
         free(all);
     }
     assert_true(run_same_file(dir, "once/checkpoint-3/optimizer.safetensors",
@@ -215,7 +216,7 @@ static void test_lora(void **state)
         char *all = vc_format("%s --learning_rate 1e-2 --max_train_steps 4 --device %s", args,
                               k ? device : "cpu");
         vc_err err = { 0 };
-        if (run(dir, k ? "lora-dev" : "lora-cpu", all, &err)) fail_msg("%s", err.text);
+        assert_ok(run(dir, k ? "lora-dev" : "lora-cpu", all, &err), &err);
         free(all);
     }
     for (int i = 0; i < 4; i++)

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/shards_make.h"
 
 enum { BIG = 1 << 30, SMALL = 60000 };       /* shard sizes: one shard, many */
@@ -34,13 +35,6 @@ static inline int drop_folder(void **state)
 }
 
 /* The call's errors go to a vc_err named err. */
-#define OK(call)                                                          \
-    do {                                                                  \
-        vc_err err = { 0 };                                               \
-        if ((call))                                                       \
-            fail_msg("%s: %s", #call, err.text);                          \
-    } while (0)
-
 #define FAILS(code_wanted, text_wanted, call)                             \
     do {                                                                  \
         vc_err err = { 0 };                                               \
@@ -95,8 +89,7 @@ static inline findings verify(const char *dir)
 static inline void assert_whole(const char *dir)
 {
     findings f = verify(dir);
-    if (f.n)
-        fail_msg("%s", f.text);
+    assert_ok(f.n, &f);
 }
 
 #define FOLDER_TEST(f) cmocka_unit_test_setup_teardown(f, make_folder, drop_folder)

@@ -16,14 +16,8 @@
 #include "formats/dataset/lmdb_write.h"
 #include "formats/dataset/parts.h"
 #include "tests/lib/mutate.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/shards_make.h"
-
-#define OK(call)                                                          \
-    do {                                                                  \
-        vc_err err = { 0 };                                               \
-        if ((call))                                                       \
-            fail_msg("%s: %s", #call, err.text);                          \
-    } while (0)
 
 /* In memory where there is such a place: thousands of fsyncs say nothing here. */
 static int make_folder(void **state)

@@ -13,6 +13,7 @@
 #include "common/base/utf8.h"
 #include "formats/json/json.h"
 #include "formats/json/scan.h"
+#include "tests/lib/ok.h"
 
 /* text -> line; NULL: refused, and `why` is part of the message */
 static const struct {
@@ -77,7 +78,7 @@ static void test_parse(void **state)
         if (!parses[i].line) {
             assert_int_equal(rc, VC_EFORMAT);
             assert_null(v);
-            assert_non_null(strstr(err.text, parses[i].why));
+            assert_says(&err, parses[i].why);
             continue;
         }
         assert_int_equal(rc, 0);

@@ -12,6 +12,7 @@
 
 #include "common/os/file.h"
 #include "formats/metadata/metadata.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/tmp_dir.h"
 
 typedef struct folder {
@@ -163,7 +164,7 @@ static void check(const folder *dir, const layout *l)
     if (rc) {
         if (!strstr(err.text, l->says))
             print_error("%s does not say: %s\n", err.text, l->says);
-        assert_non_null(strstr(err.text, l->says));
+        assert_says(&err, l->says);
         assert_int_equal(strncmp(err.text, dir->path, strlen(dir->path)), 0);
         return;
     }

@@ -16,14 +16,8 @@
 #include "formats/dataset/lmdb_read.h"
 #include "formats/dataset/lmdb_write.h"
 #include "tests/lib/mutate.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/tmp_dir.h"
-
-#define OK(call)                                                          \
-    do {                                                                  \
-        vc_err err = { 0 };                                               \
-        if ((call))                                                       \
-            fail_msg("%s: %s", #call, err.text);                          \
-    } while (0)
 
 static uint32_t next_random(uint32_t *s)
 {

@@ -16,6 +16,7 @@
 #include "common/os/file.h"
 #include "formats/metadata/metadata.h"
 #include "tests/lib/mutate.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/tmp_dir.h"
 
 typedef struct folder {
@@ -279,8 +280,7 @@ static void test_refused(void **state)
         size_t n = refused[i].n ? refused[i].n : strlen(refused[i].text);
         int rc = read_list(*state, &m, refused[i].ext, refused[i].text, n, &strict, &err);
         print_message("%s\n", err.text);
-        assert_int_equal(rc, refused[i].rc);
-        assert_non_null(strstr(err.text, refused[i].why));
+        assert_fails(rc, refused[i].rc, &err, refused[i].why);
         assert_null(m.rows);
     }
     vf_metadata m;
@@ -487,9 +487,8 @@ static void test_row_spoilt(void **state)
             expect_middle_bad(*state, array ? "json" : "jsonl", text, n, spoilt[i].bad);
         }
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
-        assert_int_equal(read_list(*state, &m, "json", whole[i], strlen(whole[i]), NULL, &err),
-                         VC_EFORMAT);
-        assert_non_null(strstr(err.text, "row 1: line"));
+        assert_fails(read_list(*state, &m, "json", whole[i], strlen(whole[i]), NULL, &err),
+                     VC_EFORMAT, &err, "row 1: line");
     }
 }
 
@@ -581,14 +580,14 @@ static void test_folder_without_media(void **state)
     folder *dir = *state;
     vf_metadata m;
     vc_err err;
-    assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT);
-    assert_non_null(strstr(err.text, "no media files"));
+    assert_fails(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT, &err,
+                 "no media files");
     put(dir, "a.mp4", "", 0);
     put(dir, "sub/b.mp4", "", 0);
     put(dir, "sub/b.words", "x", 1);
     assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){ 0 }, &err), VC_EFORMAT);
     print_message("%s\n", err.text);
-    assert_non_null(strstr(err.text, "no row has a caption; found: .words; known: "));
+    assert_says(&err, "no row has a caption; found: .words; known: ");
     assert_int_equal(vf_metadata_read(&m, dir->path, &(vf_metadata_opts){
                                       .allow_empty_captions = true }, &err), 0);
     assert_true(m.n == 2 && !m.rows[0].bad && !*m.rows[1].captions[0]);

@@ -15,6 +15,7 @@
 #include "common/os/file.h"
 #include "common/tensor/tensor.h"
 #include "formats/json/json.h"
+#include "tests/lib/ok.h"
 
 enum { MAX_WEIGHTS = 4096 };
 
@@ -23,7 +24,7 @@ vf_safetensors *golden_open(const char *name)
     vf_safetensors *f;
     vc_err err = { 0 };
     char *path = vc_format("%s/tests/golden/%s.safetensors", getenv("VLT_SOURCE"), name);
-    if (vf_safetensors_open(&f, path, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_open(&f, path, &err), &err);
     free(path);
     return f;
 }
@@ -50,7 +51,7 @@ float *golden_values(const vf_safetensors *f, const char *tensor, int64_t *dim)
 {
     vf_view v;
     vc_err err = { 0 };
-    if (vf_safetensors_get(f, tensor, &v, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_get(f, tensor, &v, &err), &err);
     size_t n = (size_t)vf_view_count(&v);
     float *x = malloc(n * sizeof *x + 1);
     assert_non_null(x);
@@ -115,15 +116,14 @@ void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype)
     int n = 0;
 
     assert_true(config && text);
-    if (vf_json_parse(&weights, text, strlen(text), &err) || vc_mkdirs(dir, &err) ||
-        vc_file_write(path, config, strlen(config), &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_json_parse(&weights, text, strlen(text), &err) || vc_mkdirs(dir, &err) ||
+              vc_file_write(path, config, strlen(config), &err), &err);
     const cJSON *shape;
     cJSON_ArrayForEach(shape, weights) {
         assert_true(n < MAX_WEIGHTS);
         fill_view(&view[n++], shape, dtype);
     }
-    if (vf_safetensors_write(st, view, n, NULL, 0, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_write(st, view, n, NULL, 0, &err), &err);
     for (int i = 0; i < n; i++)
         free((void *)view[i].data);
     cJSON_Delete(weights);
@@ -160,6 +160,6 @@ const char *golden_tmp(const char *name)
         if (!mkdtemp(tmp) || atexit(remove_tmp)) fail_msg("%s", tmp);
     }
     snprintf(dir, sizeof dir, "%s/%s", tmp, name);
-    if (vc_mkdirs(dir, &err)) fail_msg("%s", err.text);
+    assert_ok(vc_mkdirs(dir, &err), &err);
     return dir;
 }

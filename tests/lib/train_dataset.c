@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/tmp_dir.h"
 
 float toy_mean(uint32_t number, uint32_t variant, int64_t i)
@@ -59,8 +60,7 @@ static uint8_t *pack(const vf_view *v, int n, bool bad_sum, size_t *size)
 {
     uint8_t *out;
     vc_err err = { 0 };
-    if (vf_safetensors_pack(&out, size, v, n, NULL, 0, 1, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_pack(&out, size, v, n, NULL, 0, 1, &err), &err);
     if (bad_sum)
         out[*size - 2] ^= 1;
     return out;
@@ -88,8 +88,7 @@ static void put_latent(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
     };
     uint8_t *st = pack(v, t->store <= TOY_SHARED_LOGVAR ? 2 : 1, bad == TOY_LATENT_SUM, &size);
     vc_err err = { 0 };
-    if (vf_writer_put_latent(w, latent_key(s), st, size, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_writer_put_latent(w, latent_key(s), st, size, &err), &err);
     free(st);
     free(mean);
     free(logvar);
@@ -128,8 +127,7 @@ static void put_condition(vf_writer *w, const toy *t, const toy_sample *s, toy_c
         memcpy(v[i].dim, (int64_t[]){ k * c, f, h, s->w }, 4 * sizeof *v[i].dim);
     uint8_t *st = pack(v, mask ? 1 : 2, bad == TOY_COND_SUM, &size);
     vc_err err = { 0 };
-    if (vf_writer_put_latent(w, condition_key(s, what), st, size, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_writer_put_latent(w, condition_key(s, what), st, size, &err), &err);
     free(st);
     free(mean);
     free(logvar);
@@ -174,8 +172,7 @@ static void put_text(vf_writer *w, const toy *t, const char *prompt, int encoder
     int first = t->pooled_only >> encoder & 1, end = t->pooled && bad != TOY_NO_POOLED ? 2 : 1;
     uint8_t *st = pack(v + first, end - first, bad == TOY_TEXT_SUM, &size);
     vc_err err = { 0 };
-    if (vf_writer_put_text(w, text_key(encoder, prompt), st, size, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_writer_put_text(w, text_key(encoder, prompt), st, size, &err), &err);
     free(st);
     free(x);
     free(pooled);
@@ -226,8 +223,7 @@ static void put_sample(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
     put_latent(w, t, s, bad);
     put_conditions(w, t, s, o, bad);
     vc_err err = { 0 };
-    if (vf_writer_put_sample(w, s->number, s->variant, o, NULL, 0, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_writer_put_sample(w, s->number, s->variant, o, NULL, 0, &err), &err);
     cJSON_Delete(o);
 }
 
@@ -235,8 +231,7 @@ static void add_fields(cJSON *o, const char *text)
 {
     cJSON *own;
     vc_err err = { 0 };
-    if (vf_json_parse(&own, text, strlen(text), &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_json_parse(&own, text, strlen(text), &err), &err);
     for (const cJSON *f = own->child; f; f = f->next)
         cJSON_AddItemToObject(o, f->string, cJSON_Duplicate(f, true));
     cJSON_Delete(own);
@@ -271,8 +266,7 @@ static void put_validation(vf_writer *w, const toy *t, int i)
         cJSON_AddStringToObject(c, "mask", vf_key_hex(hex, condition_key(t->masked, TOY_MASK)));
     }
     vc_err err = { 0 };
-    if (vf_writer_put_validation(w, (uint32_t)i, o, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_writer_put_validation(w, (uint32_t)i, o, &err), &err);
     cJSON_Delete(o);
 }
 
@@ -336,8 +330,7 @@ vf_writer *toy_open(toy *t, double shard_seconds, bool overwrite)
     cJSON *head = make_head(t);
     const vf_writer_opts o = { .head = head, .shard_size = 1 << 30,
                                .shard_seconds = shard_seconds, .overwrite = overwrite };
-    if (vf_writer_open(&w, t->path, &o, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_writer_open(&w, t->path, &o, &err), &err);
     cJSON_Delete(head);
     put_prompt(w, t, "", TOY_WHOLE);
     return w;
@@ -351,8 +344,7 @@ void toy_put(vf_writer *w, const toy *t, const toy_sample *s)
 void toy_finish(vf_writer *w)
 {
     vc_err err = { 0 };
-    if (vf_writer_finish(w, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_writer_finish(w, &err), &err);
     vf_writer_close(w);
 }
 
@@ -369,8 +361,7 @@ void toy_make(const toy *given)
         toy_finish(w);
         return;
     }
-    if (vf_writer_commit(w, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_writer_commit(w, &err), &err);
     vf_writer_close(w);
 }
 

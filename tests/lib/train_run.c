@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "train/vtrain.h"
 
@@ -81,7 +82,7 @@ int run(const char *dir, const char *out, const char *args, vc_err *err)
 void run_ok(const char *dir, const char *out, const char *args)
 {
     vc_err err = { 0 };
-    if (run(dir, out, args, &err)) fail_msg("%s", err.text);
+    assert_ok(run(dir, out, args, &err), &err);
 }
 
 static char *read_metrics(const char *dir, const char *out)
@@ -89,7 +90,7 @@ static char *read_metrics(const char *dir, const char *out)
     char *path = vc_format("%s/%s/metrics.jsonl", dir, out), *text;
     size_t size;
     vc_err err = { 0 };
-    if (vc_file_read(&text, &size, path, MAX_FILE, &err)) fail_msg("%s", err.text);
+    assert_ok(vc_file_read(&text, &size, path, MAX_FILE, &err), &err);
     free(path);
     return text;
 }
@@ -144,7 +145,7 @@ int run_same_file(const char *dir, const char *a, const char *b)
     size_t size[2];
     vc_err err = { 0 };
     for (int i = 0; i < 2; i++)
-        if (vc_file_read(&text[i], &size[i], path[i], MAX_FILE, &err)) fail_msg("%s", err.text);
+        assert_ok(vc_file_read(&text[i], &size[i], path[i], MAX_FILE, &err), &err);
     int same = size[0] == size[1] && !memcmp(text[0], text[1], size[0]);
     for (int i = 0; i < 2; i++) {
         free(text[i]);

@@ -11,6 +11,7 @@
 
 #include "common/os/file.h"
 #include "precompute/media/write.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/tmp_dir.h"
 
 const uint8_t clip_colours[4][3] = {
@@ -71,8 +72,7 @@ int clip_teardown(void **state)
 {
     (void)state;
     vc_err err = { 0 };
-    if (vc_remove_tree(clip_dir, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vc_remove_tree(clip_dir, &err), &err);
     return 0;
 }
 
@@ -91,8 +91,8 @@ int clip_setup_numbers(void **state)
     assert_non_null(rgb);
     for (int i = 0; i < CLIP_FRAMES; i++)
         clip_frame(rgb + (size_t)i * CLIP_BYTES, i);
-    if (media_write_mp4(clip_path("numbers.mp4"), rgb, CLIP_FRAMES, CLIP_H, CLIP_W, CLIP_FPS, &err))
-        fail_msg("%s", err.text);
+    assert_ok(media_write_mp4(clip_path("numbers.mp4"), rgb, CLIP_FRAMES, CLIP_H, CLIP_W, CLIP_FPS,
+              &err), &err);
     free(rgb);
     return 0;
 }
@@ -123,14 +123,12 @@ uint8_t *clip_load(const char *path, size_t *size)
 {
     char *data;
     vc_err err = { 0 };
-    if (vc_file_read(&data, size, path, (size_t)1 << 30, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vc_file_read(&data, size, path, (size_t)1 << 30, &err), &err);
     return (uint8_t *)data;
 }
 
 void clip_save(const char *path, const void *data, size_t size)
 {
     vc_err err = { 0 };
-    if (vc_file_write(path, data, size, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vc_file_write(path, data, size, &err), &err);
 }

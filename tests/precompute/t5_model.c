@@ -14,6 +14,7 @@
 #include "formats/json/json.h"
 #include "formats/tensors/model.h"
 #include "precompute/tokenizer/tokenizer.h"
+#include "tests/lib/ok.h"
 
 /* ---- the tokenizer's double: a prompt is numbers, the end is 1, padding 0 ---- */
 
@@ -60,7 +61,7 @@ static void quarter_queries(const char *from, const char *to)
     float x[TT_WIDTH * TT_WIDTH], *q[TT_TENSORS] = { 0 };
     vc_err err = { 0 };
 
-    if (vf_model_open(&m, from, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_model_open(&m, from, &err), &err);
     for (int i = 0; i < vf_model_count(m); i++) {
         t[i] = *vf_model_at(m, i);
         if (!strstr(t[i].name, ".q.weight")) continue;
@@ -71,7 +72,7 @@ static void quarter_queries(const char *from, const char *to)
         t[i].data = q[i] = malloc(t[i].bytes);
         vc_from_f32(q[i], t[i].dtype, x, n);
     }
-    if (vf_safetensors_write(to, t, vf_model_count(m), NULL, 0, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_write(to, t, vf_model_count(m), NULL, 0, &err), &err);
     for (int i = 0; i < TT_TENSORS; i++)
         free(q[i]);
     vf_model_close(m);
@@ -91,7 +92,7 @@ tt_fixture tt_open(const char *name, vc_dtype stored)
 void tt_close(tt_fixture *f)
 {
     vc_err err;
-    if (vc_remove_tree(f->dir, &err)) fail_msg("%s", err.text);
+    assert_ok(vc_remove_tree(f->dir, &err), &err);
     vf_safetensors_close(f->gold);
 }
 
@@ -107,7 +108,7 @@ t5 *tt_model(const char *dir, const char *type, vc_dtype dtype)
     vc_err err = { 0 };
     vf_key k;
     t5 *m;
-    if (t5_open(&m, &o, type, &k, &err)) fail_msg("%s", err.text);
+    assert_ok(t5_open(&m, &o, type, &k, &err), &err);
     return m;
 }
 
@@ -123,7 +124,7 @@ double tt_error(t5 *m, const vf_safetensors *gold, const char *ids, const char *
     assert_int_equal(vf_safetensors_get(gold, ids, &v, &err), 0);
     int64_t id[TT_MOST];
     memcpy(id, v.data, v.bytes);
-    if (t5_encode(m, id, (int)dim[0], states, &err)) fail_msg("%s", err.text);
+    assert_ok(t5_encode(m, id, (int)dim[0], states, &err), &err);
     double e = golden_error(states, w, dim[0] * dim[1]);
     free(w);
     return e;
@@ -157,7 +158,7 @@ void tt_put_text(const char *dir, const char *name, const char *text)
 {
     char *path = vc_path_join(dir, name);
     vc_err err = { 0 };
-    if (vc_file_write(path, text, strlen(text), &err)) fail_msg("%s", err.text);
+    assert_ok(vc_file_write(path, text, strlen(text), &err), &err);
     free(path);
 }
 
@@ -177,7 +178,7 @@ static void write_shards(const char *dir, const vf_view *t, int n, int shards)
             cJSON_AddStringToObject(map, t[i].name, name);
             mine[k++] = t[i];
         }
-        if (vf_safetensors_write(path, mine, k, NULL, 0, &err)) fail_msg("%s", err.text);
+        assert_ok(vf_safetensors_write(path, mine, k, NULL, 0, &err), &err);
         free(path);
         free(name);
     }
@@ -196,7 +197,7 @@ void tt_write(const tt_fixture *f, const char *dir, const char *config, tt_edit 
     vc_err err = { 0 };
     int n = 0;
 
-    if (vc_mkdirs(dir, &err) || vf_model_open(&m, f->dir, &err)) fail_msg("%s", err.text);
+    assert_ok(vc_mkdirs(dir, &err) || vf_model_open(&m, f->dir, &err), &err);
     for (int i = 0; i < vf_model_count(m); i++) {
         t[n] = *vf_model_at(m, i);
         n += !edit || edit(&t[n], arg);
@@ -214,10 +215,10 @@ char *tt_changed(const tt_fixture *f, const char *field, const char *value)
     const char *text = vf_safetensors_meta(f->gold, "config");
     cJSON *o, *v;
     vc_err err = { 0 };
-    if (vf_json_parse(&o, text, strlen(text), &err)) fail_msg("%s", err.text);
+    assert_ok(vf_json_parse(&o, text, strlen(text), &err), &err);
     cJSON_DeleteItemFromObjectCaseSensitive(o, field);
     if (value) {
-        if (vf_json_parse(&v, value, strlen(value), &err)) fail_msg("%s", err.text);
+        assert_ok(vf_json_parse(&v, value, strlen(value), &err), &err);
         cJSON_AddItemToObject(o, field, v);
     }
     char *line = vf_json_line(o);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "precompute/media/masks.h"
+#include "tests/lib/ok.h"
 
 enum { H = 16, W = 24, MOST = 21 };
 
@@ -31,8 +32,7 @@ static bool comes_back(const mask *m)
 
     cJSON_ArrayForEach(o, cJSON_GetObjectItem(line, "options"))
         listed |= !strcmp(o->valuestring, pick);
-    if (mask_parse(&n, line, m->f, H, W, &err))
-        fail_msg("%s", err.text);
+    assert_ok(mask_parse(&n, line, m->f, H, W, &err), &err);
     frames_of(m, m->f, a);
     frames_of(&n, m->f, b);
     bool same = listed && !memcmp(a, b, (size_t)m->f * H * W) && mask_is_all(m) == mask_is_all(&n);

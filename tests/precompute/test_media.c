@@ -15,14 +15,14 @@
 #include "precompute/media/internal.h"
 #include "precompute/media/media.h"
 #include "precompute/media/write.h"
+#include "tests/lib/ok.h"
 #include "tests/precompute/media_clip.h"
 
 static media *must_open(const char *path, media_info *info)
 {
     media *m;
     vc_err err = { 0 };
-    if (media_open(&m, path, info, &err))
-        fail_msg("%s", err.text);
+    assert_ok(media_open(&m, path, info, &err), &err);
     return m;
 }
 
@@ -244,8 +244,7 @@ static void test_threads(void **state)
         media *m = must_open(clip_path("numbers.mp4"), &info);
         media_fit fit = whole(&info);
         assert_int_equal(media_set_threads(m, threads, &err), 0);
-        if (media_read(m, threads == 1 ? one : four, index, 4, &fit, NULL, &err))
-            fail_msg("%s", err.text);
+        assert_ok(media_read(m, threads == 1 ? one : four, index, 4, &fit, NULL, &err), &err);
         assert_int_equal(media_set_threads(m, 0, &err), VC_EINVAL);
         media_close(m);
     }
@@ -308,8 +307,7 @@ static uint8_t *read_one(const char *path, int64_t frame, const media_fit *fit, 
     fit = fit ? fit : &all;
     vc_err err = { 0 };
     uint8_t *rgb = malloc((size_t)fit->h * (size_t)fit->w * 3);
-    if (media_read(m, rgb, &frame, 1, fit, NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(media_read(m, rgb, &frame, 1, fit, NULL, &err), &err);
     media_close(m);
     return rgb;
 }
@@ -443,7 +441,7 @@ static int count_right(const char *path)
     vc_err err = { 0 };
     int right = 0;
     if (media_open(&m, path, &info, &err)) {
-        assert_non_null(strstr(err.text, path));
+        assert_says(&err, path);
         return 0;
     }
     media_fit fit = whole(&info);

@@ -18,6 +18,7 @@
 #include "common/os/file.h"
 #include "precompute/media/internal.h"
 #include "precompute/media/media.h"
+#include "tests/lib/ok.h"
 
 static const char *data;            /* the folder; NULL: none */
 static cJSON *reference;
@@ -193,16 +194,14 @@ static void test_videos(void **state)
         media *m;
         media_info info;
         vc_err err = { 0 };
-        if (media_open(&m, path, &info, &err))
-            fail_msg("%s", err.text);
+        assert_ok(media_open(&m, path, &info, &err), &err);
         check_info(name, &info, want);
         check_times(name, m, want);
         /* the last, then back to the first, then into the middle: two seeks */
         const int64_t at[] = { info.frames - 1, 0, info.frames / 2 };
         for (int i = 0; i < 3; i++) {
             uint8_t *rgb = read_one(m, &info, at[i], &err);
-            if (!rgb)
-                fail_msg("%s", err.text);
+            assert_ok(!rgb, &err);
             expect_mean(name, rgb, (size_t)info.h * (size_t)info.w,
                         cJSON_GetArrayItem(means, (int)at[i]), 1);
             free(rgb);
@@ -238,8 +237,7 @@ static void test_images(void **state)
             info.frames != 1)
             fail_msg("%s: %dx%d, video %d", name, info.w, info.h, info.is_video);
         uint8_t *rgb = read_one(m, &info, 0, &err);
-        if (!rgb)
-            fail_msg("%s", err.text);
+        assert_ok(!rgb, &err);
         size_t n = (size_t)info.h * (size_t)info.w;
         /* Pillow's JPEG decoder is this one; else it reads 16 bits and chroma in its own way */
         if (jpeg)
@@ -281,8 +279,8 @@ static int count_good(const broken_case *c, media *m, const media_info *info)
     media_info intact_info = { 0 };
     vc_err err = { 0 };
     int good = 0;
-    if (c->intact && media_open(&intact, in_folder(".", c->intact), &intact_info, &err))
-        fail_msg("%s", err.text);
+    assert_ok(c->intact && media_open(&intact, in_folder(".", c->intact), &intact_info, &err),
+              &err);
     for (int64_t i = 0; i < info->frames; i++) {
         uint8_t *rgb = read_one(m, info, i, &err);
         char frame[64];

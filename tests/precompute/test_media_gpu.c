@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "precompute/media/internal.h"
+#include "tests/lib/ok.h"
 #include "tests/precompute/media_clip.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
@@ -332,16 +333,14 @@ static uint8_t *read_some(const char *path, media_gpu *gpu, size_t *bytes)
     media *m;
     media_info info;
     vc_err err = { 0 };
-    if (media_open(&m, path, &info, &err))
-        fail_msg("%s", err.text);
+    assert_ok(media_open(&m, path, &info, &err), &err);
     media_use_gpu(m, gpu);
     media_fit fit = { .rh = info.h, .rw = info.w, .h = info.h, .w = info.w };
     size_t n = (size_t)READ * (size_t)info.h * (size_t)info.w * 3;
     uint8_t *rgb = malloc(2 * n);
     assert_non_null(rgb);
-    if (media_read(m, rgb, first, READ, &fit, NULL, &err) ||
-        media_read(m, rgb + n, second, READ, &fit, NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(media_read(m, rgb, first, READ, &fit, NULL, &err) ||
+              media_read(m, rgb + n, second, READ, &fit, NULL, &err), &err);
     media_close(m);
     *bytes = 2 * n;
     return rgb;
@@ -424,12 +423,10 @@ static void test_false_alarm(void **state)
         skip();
     media_gpu g = fake_gpu(streams[0].layout);
     fake.damaged_from = 1;
-    if (media_open(&m, clip_path(streams[0].file), NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(media_open(&m, clip_path(streams[0].file), NULL, &err), &err);
     media_use_gpu(m, &g);
     media_fit fit = { .rh = 16, .rw = 16, .h = 16, .w = 16 };
-    if (media_read(m, rgb, index, 2, &fit, NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(media_read(m, rgb, index, 2, &fit, NULL, &err), &err);
     assert_true(fake.fetched);
     media_close(m);
 }
@@ -456,8 +453,7 @@ static void test_damage(void **state)
         media *m;
         media_info info;
         vc_err err = { 0 };
-        if (media_open(&m, clip_path("damaged.mp4"), &info, &err))
-            fail_msg("%s", err.text);
+        assert_ok(media_open(&m, clip_path("damaged.mp4"), &info, &err), &err);
         if (i)
             media_use_gpu(m, &g);
         media_fit fit = { .rh = 16, .rw = 16, .h = 16, .w = 16 };

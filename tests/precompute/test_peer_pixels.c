@@ -12,6 +12,7 @@
 
 #include "common/base/rng.h"
 #include "precompute/media/internal.h"
+#include "tests/lib/ok.h"
 
 static uint8_t *noise(int h, int w, uint64_t seed)
 {
@@ -67,8 +68,7 @@ static void run(void *dst, const uint8_t *src, int h, int w, media_orient o, con
 {
     media_pixels p = { 0 };
     vc_err err;
-    if (media_pixels_rgb(&p, dst, src, h, w, 3 * w, o, fit, &err))
-        fail_msg("%s", err.text);
+    assert_ok(media_pixels_rgb(&p, dst, src, h, w, 3 * w, o, fit, &err), &err);
     media_pixels_close(&p);
 }
 

@@ -12,6 +12,7 @@
 
 #include "common/os/file.h"
 #include "formats/tensors/model.h"
+#include "tests/lib/ok.h"
 #include "tests/precompute/t5_model.h"
 
 /* ---- states ---- */
@@ -119,7 +120,7 @@ static size_t peak_of(const char *dir, const char *type)
     float states[TT_MOST * TT_WIDTH];
     vc_err err = { 0 };
     t5 *m = tt_model(dir, type, VC_F32);
-    if (t5_encode(m, ids, TT_MOST, states, &err)) fail_msg("%s", err.text);
+    assert_ok(t5_encode(m, ids, TT_MOST, states, &err), &err);
     size_t peak = t5_usage(m).pool_peak;
     t5_close(m);
     return peak;
@@ -155,7 +156,7 @@ static vf_key fingerprint(const char *dir, const encoder_opts *o, const char *ty
     vf_key k;
     t5 *m;
     mine.dir = dir;
-    if (t5_open(&m, &mine, type, &k, &err)) fail_msg("%s", err.text);
+    assert_ok(t5_open(&m, &mine, type, &k, &err), &err);
     t5_close(m);
     return k;
 }
@@ -208,11 +209,11 @@ static void class_gives(const char *name, const text_class *class, const char *w
 
     o.threads = 2;
     prompt_of(prompt, sizeof prompt, f.gold, 30);
-    if (class->open(&t, &o, &info, &err)) fail_msg("%s", err.text);
+    assert_ok(class->open(&t, &o, &info, &err), &err);
     assert_string_equal(info.class, class->name);
     assert_int_equal(info.width, TT_WIDTH);
     assert_int_equal(info.rule.max_length, 40);
-    if (class->encode(t, &(text_input){ .prompt = prompt }, &r, &err)) fail_msg("%s", err.text);
+    assert_ok(class->encode(t, &(text_input){ .prompt = prompt }, &r, &err), &err);
     assert_int_equal(r.n, n);
     assert_int_equal(r.length, 40);
     assert_int_equal(r.ids[30], 1);
@@ -220,7 +221,7 @@ static void class_gives(const char *name, const text_class *class, const char *w
     float *w = golden_values(f.gold, want, NULL);
     assert_true(golden_error(r.embeds, w, (int64_t)n * TT_WIDTH) <= TT_F32);
     free(w);
-    if (class->encode(t, &(text_input){ .prompt = "" }, &r, &err)) fail_msg("%s", err.text);
+    assert_ok(class->encode(t, &(text_input){ .prompt = "" }, &r, &err), &err);
     assert_int_equal(r.n, n == 40 ? 40 : 1);
     assert_int_equal(class->encode(t, &(text_input){ .prompt = "99" }, &r, &err), VC_EINVAL);
     class->close(t);

@@ -15,6 +15,7 @@
 #include "common/os/file.h"
 #include "precompute/tokenizer/parts.h"
 #include "tests/lib/mutate.h"
+#include "tests/lib/ok.h"
 
 static int hex_digit(char c)
 {
@@ -68,8 +69,7 @@ static cJSON *golden(void)
     vc_err err = { 0 };
 
     snprintf(path, sizeof path, "%s/tests/golden/tokenizers.json", getenv("VLT_SOURCE"));
-    if (vf_json_read(&o, path, 1 << 24, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_json_read(&o, path, 1 << 24, &err), &err);
     return o;
 }
 
@@ -174,8 +174,7 @@ static tokenizer *open_path(const char *path)
 {
     tokenizer *t;
     vc_err err = { 0 };
-    if (tokenizer_open(&t, path, &err))
-        fail_msg("%s", err.text);
+    assert_ok(tokenizer_open(&t, path, &err), &err);
     return t;
 }
 
@@ -393,8 +392,7 @@ static void no_files(void **state)
 
     assert_int_equal(tokenizer_open(&t, "/nonexistent/tokenizer", &err), VC_ENOENT);
     assert_null(t);
-    assert_int_equal(tokenizer_open(&t, "/proc/self/fdinfo", &err), VC_ENOENT);
-    assert_non_null(strstr(err.text, "spiece.model"));
+    assert_fails(tokenizer_open(&t, "/proc/self/fdinfo", &err), VC_ENOENT, &err, "spiece.model");
 }
 
 static void prompt_limits(void **state)
@@ -411,8 +409,7 @@ static void prompt_limits(void **state)
     assert_int_equal(tokenizer_prompt(t, "ab", 0, ids, mask, &n, &err), VC_EINVAL);
     assert_int_equal(tokenizer_prompt(t, "ab", 1, ids, mask, &n, &err), 0);
     assert_int_equal(ids[0], 2);
-    assert_int_equal(tokenizer_prompt(t, "ab", 2, ids, mask, &n, &err), VC_EINVAL);
-    assert_non_null(strstr(err.text, "pad"));
+    assert_fails(tokenizer_prompt(t, "ab", 2, ids, mask, &n, &err), VC_EINVAL, &err, "pad");
     tokenizer_close(t);
 }
 

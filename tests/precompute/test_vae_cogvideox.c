@@ -12,6 +12,7 @@
 #include "common/os/file.h"
 #include "precompute/vae/cogvideox.h"
 #include "tests/lib/golden.h"
+#include "tests/lib/ok.h"
 
 /* Of the largest value. f32: sums of up to 27 * 32 terms in another order, some 20 layers deep.
  * bf16: activations keep 8 bits, 2e-3 each time they are stored. */
@@ -40,7 +41,7 @@ static bench open_bench(const char *golden, vc_dtype compute, vc_dtype stored, b
     vc_err err = { 0 };
     encoder_opts o = { .dir = folder(b.golden, stored), .dtype = compute, .device = golden_device(),
                        .threads = 2, .tiling = tiling };
-    if (cog->open(&b.vae, &o, &b.info, &err)) fail_msg("%s", err.text);
+    assert_ok(cog->open(&b.vae, &o, &b.info, &err), &err);
     return b;
 }
 
@@ -88,8 +89,7 @@ static void encode_like(const bench *b, const char *clip, int f, const char *nam
                (size_t)(dim[2] / 8);
     float *mean = area(n, 4), *logvar = area(n, 4);
 
-    if (cog->encode(b->vae, x, f, (int)dim[1], (int)dim[2], mean, logvar, &err))
-        fail_msg("%s", err.text);
+    assert_ok(cog->encode(b->vae, x, f, (int)dim[1], (int)dim[2], mean, logvar, &err), &err);
     snprintf(field, sizeof field, "mean%s", name);
     near(b, field, mean, tol);
     snprintf(field, sizeof field, "logvar%s", name);
@@ -205,7 +205,7 @@ static void decode_counts(const bench *b, int from, int to, double tol)
         vae_pass p = { .decodes = true, .source = z, .of = { n, h, w }, .n = { n, h, w },
                        .take = keep_frames, .arg = &out };
         assert_int_equal(f, n % 2 ? 4 * n - 3 : 4 * n);
-        if (vae_run_pass(b->vae, &p, &err)) fail_msg("%s", err.text);
+        assert_ok(vae_run_pass(b->vae, &p, &err), &err);
         snprintf(name, sizeof name, "sample.%d", n);
         near(b, name, out.v, tol);
         free(z), free(out.v);
@@ -248,8 +248,7 @@ static void decodes_to_bytes(void **state)
         char name[16];
         float *z = some_latents(&b, n, dim);
         uint8_t *rgb = area((size_t)(cog->frames(n) * dim[2] * dim[3] * 64 * 3), 1);
-        if (cog->decode(b.vae, z, n, (int)dim[2], (int)dim[3], rgb, &err))
-            fail_msg("%s", err.text);
+        assert_ok(cog->decode(b.vae, z, n, (int)dim[2], (int)dim[3], rgb, &err), &err);
         snprintf(name, sizeof name, "u8.%d", n);
         same_bytes(&b, name, rgb);
         free(z), free(rgb);
@@ -268,7 +267,7 @@ static void tiles_are_blended(void **state)
     int64_t dim[8];
     float *z = some_latents(&b, 3, dim);
     uint8_t *rgb = area((size_t)(9 * dim[2] * dim[3] * 64 * 3), 1);
-    if (cog->decode(b.vae, z, 3, (int)dim[2], (int)dim[3], rgb, &err)) fail_msg("%s", err.text);
+    assert_ok(cog->decode(b.vae, z, 3, (int)dim[2], (int)dim[3], rgb, &err), &err);
     same_bytes(&b, "u8", rgb);
     free(z), free(rgb);
     close_bench(&b);
@@ -307,8 +306,7 @@ static part encode_part(const bench *b, const float *x, const int64_t dim[8], in
 
     p.mean = area((size_t)b->info.channels * (size_t)p.f * grid, 4);
     x += (size_t)at * frame;
-    if (cog->encode(b->vae, x, n, (int)dim[1], (int)dim[2], p.mean, NULL, &err))
-        fail_msg("%s", err.text);
+    assert_ok(cog->encode(b->vae, x, n, (int)dim[1], (int)dim[2], p.mean, NULL, &err), &err);
     return p;
 }
 
@@ -427,7 +425,7 @@ static void memory_is_predicted(void **state)
             rc = cog->decode(b.vae, in, f, h, w, (uint8_t *)out, &err);
         else if (!rc)
             rc = cog->encode(b.vae, in, f, h, w, out, NULL, &err);
-        if (rc) fail_msg("%s", err.text);
+        assert_ok(rc, &err);
         vt_usage use = vt_usage_of(b.vae->g);
         assert_int_equal(use.pool_peak + use.scratch, bytes);
         free(in), free(out);
@@ -472,8 +470,7 @@ static void refuses_sizes(void **state)
         vc_err err = { 0 };
         size_t bytes;
         int rc = cog->encode(b.vae, NULL, rows[i].f, rows[i].h, rows[i].w, NULL, NULL, &err);
-        assert_int_equal(rc, VC_EINVAL);
-        assert_non_null(strstr(err.text, rows[i].says));
+        assert_fails(rc, VC_EINVAL, &err, rows[i].says);
         assert_int_equal(cog->memory(b.vae, false, rows[i].f, rows[i].h, rows[i].w, &bytes, &err),
                          VC_EINVAL);
     }
@@ -567,7 +564,7 @@ static void refuses_uneven_tiles(void **state)
         assert_int_equal(cog->open(&v, &o, &info, &err), 0);
         float mean[4 * 6 * 8];
         int rc = cog->encode(v, x, 1, 48, 64, mean, NULL, &err);
-        if (rc && (rc != VC_EINVAL || !strstr(err.text, "tiles of"))) fail_msg("%s", err.text);
+        assert_ok(rc && (rc != VC_EINVAL || !strstr(err.text, "tiles of")), &err);
         cog->close(v);
         free(text), free(path);
     }

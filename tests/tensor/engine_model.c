@@ -1,4 +1,5 @@
 /* engine_model.c - see engine_model.h */
+#include "tests/lib/ok.h"
 #include "tests/tensor/engine_model.h"
 
 #include <stdarg.h>
@@ -71,8 +72,7 @@ void em_open_from(em_model *m, vt_ctx *g, const vt_source *src)
         rc = vt_params_bind(m->p, layer_table, "blocks.%d.", i, &m->layer[i], sizes, src, &err);
         m->block[i] = (vt_block){ run_layer, &m->layer[i], 3, 2, i };
     }
-    if (rc)
-        fail_msg("%s", err.text);
+    assert_ok(rc, &err);
 }
 
 const float *em_data(size_t n)
@@ -119,8 +119,7 @@ float em_step(vt_ctx *g, em_model *m, vt_remat how, int flags)
     vt_tensor *loss = em_loss(g, m, how, LAYERS);
     vt_backward(g, loss);
     float l = vt_item(g, loss);
-    if (vt_step_end(g, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vt_step_end(g, &err), &err);
     return l;
 }
 
@@ -131,8 +130,7 @@ vt_ctx *em_context_of(vc_dtype compute, int threads, size_t limit)
     vt_ctx *g;
     vc_err err = { 0 };
 
-    if (vt_open(&g, &o, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vt_open(&g, &o, &err), &err);
     return g;
 }
 

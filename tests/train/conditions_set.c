@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "tests/lib/ok.h"
 
 const toy_sample set_samples[SAMPLES] = {
     { .number = 0, .f = 3, .h = 4, .w = 6, .caption = { "a cat" } },
@@ -52,8 +53,7 @@ int set_try(vtrain_data **d, const char *dir, const toy *like, const wish *w, do
     vc_list list = { .item = &path, .n = 1 };
     const vtrain_data_opts o = { .paths = &list, .dataset_repeat = 1, .seed = SEED,
                                  .eval_split = eval_split };
-    if (vtrain_data_open(d, &o, note, err))
-        fail_msg("%s", err->text);
+    assert_ok(vtrain_data_open(d, &o, note, err), err);
     free(*note);
     free(path);
     vtrain_family family = set_family(w);
@@ -66,8 +66,7 @@ vtrain_data *set_open(const char *dir, const toy *like, const wish *w, double ev
     vtrain_data *d;
     char *note;
     vc_err err = { 0 };
-    if (set_try(&d, dir, like, w, eval_split, &note, &err))
-        fail_msg("%s", err.text);
+    assert_ok(set_try(&d, dir, like, w, eval_split, &note, &err), &err);
     assert_null(note);
     return d;
 }
@@ -80,8 +79,7 @@ vtrain_loader *set_loader(const vtrain_data *d, vtrain_loader_opts o)
     o.batch = 2;
     o.threads = o.threads ? o.threads : 1;
     o.ahead = o.ahead ? o.ahead : 2;
-    if (vtrain_loader_open(&l, d, &o, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_loader_open(&l, d, &o, &err), &err);
     return l;
 }
 
@@ -90,7 +88,6 @@ const vtrain_batch *set_next(vtrain_loader *l)
     const vtrain_batch *b;
     vc_err err = { 0 };
     double waited;
-    if (vtrain_loader_next(l, &b, &waited, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_loader_next(l, &b, &waited, &err), &err);
     return b;
 }

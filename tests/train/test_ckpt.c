@@ -20,6 +20,7 @@
 #include "common/base/rng.h"
 #include "common/os/file.h"
 #include "common/os/progress.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "train/output/ckpt.h"
 
@@ -114,8 +115,7 @@ static int whole_round(const char *path, int64_t step)
         char *text, *p = vc_path_join(path, file[i]);
         size_t n;
         long long s;
-        if (vc_file_read(&text, &n, p, 1 << 20, &err))
-            fail_msg("%s", err.text);
+        assert_ok(vc_file_read(&text, &n, p, 1 << 20, &err), &err);
         assert_int_equal(n, 4096);
         assert_int_equal(sscanf(text, "%lld %d", &s, &round[i]), 2);
         assert_int_equal(s, step);
@@ -124,8 +124,7 @@ static int whole_round(const char *path, int64_t step)
     }
     assert_int_equal(round[0], round[1]);
     vtrain_state s;
-    if (vtrain_state_read(&s, path, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_state_read(&s, path, &err), &err);
     assert_int_equal(s.step, step);
     vtrain_state_free(&s);
     return round[0];
@@ -134,8 +133,7 @@ static int whole_round(const char *path, int64_t step)
 static void must_save(const char *out, int64_t step, int64_t limit)
 {
     vc_err err = { 0 };
-    if (save(out, step, 0, limit, &err))
-        fail_msg("%s", err.text);
+    assert_ok(save(out, step, 0, limit, &err), &err);
 }
 
 static bool exists(const char *out, const char *name)
@@ -227,8 +225,7 @@ static void test_state(void **state)
     vtrain_state s;
     assert_int_equal(vc_mkdirs(out, NULL), 0);
     assert_int_equal(write_state(7, out, &err), 0);
-    if (vtrain_state_read(&s, out, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_state_read(&s, out, &err), &err);
     assert_true(s.step == 7 && s.micro == 4000000000u && s.seed == UINT64_MAX && s.batch == 2);
     assert_true(s.accumulation == 3 && s.ranks == 1 && s.rows == 100 && s.dropped == 11);
     assert_string_equal(s.family, "builtin");

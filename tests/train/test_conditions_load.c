@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/base/rng.h"
+#include "tests/lib/ok.h"
 #include "tests/train/conditions_set.h"
 #include "train/data/parts.h"
 
@@ -440,8 +441,7 @@ static void test_hostile_record(void **state)
     cJSON *o = NULL;
     for (int i = 0; i < COUNT(row); i++) {
         assert_int_equal(vf_json_parse(&o, row[i].record, strlen(row[i].record), &err), 0);
-        assert_int_equal(vtrain_conditions_read(&c, o, &err), VC_EFORMAT);
-        assert_non_null(strstr(err.text, row[i].says));
+        assert_fails(vtrain_conditions_read(&c, o, &err), VC_EFORMAT, &err, row[i].says);
         cJSON_Delete(o);
     }
     const char *fine = "{\"conditions\":{\"vision\":3,\"image\":null}}";

@@ -13,6 +13,7 @@
 
 #include "common/os/file.h"
 #include "formats/tensors/safetensors.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_run.h"
 #include "tests/train/conditions_set.h"
 #include "train/vtrain.h"
@@ -90,8 +91,7 @@ static void check_step(vtrain *t, const vtrain_batch *b)
     vt_usage dry, real;
     int64_t place = b->rows * b->dim[2] * AREA;
 
-    if (vtrain_micro_run(t, &m, false, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_micro_run(t, &m, false, &err), &err);
     real = vt_usage_of(t->g);
     assert_true(fabs((double)m.loss - loss_of(b, level.sigma)) < 1e-4 * (double)m.loss);
     assert_true(!seen.image == !b->cond[VTRAIN_ROLE_IMAGE]);
@@ -103,8 +103,7 @@ static void check_step(vtrain *t, const vtrain_batch *b)
         assert_memory_equal(seen.video, b->cond[VTRAIN_ROLE_VIDEO], (size_t)(place * CHANNELS) * 4);
         assert_memory_equal(seen.mask, b->cond[VTRAIN_ROLE_MASK], (size_t)place * 4);
     }
-    if (vtrain_micro_dry(t, b->dim, false, 0, &dry, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_micro_dry(t, b->dim, false, 0, &dry, &err), &err);
     if (b->weighted == vtrain_data_weighted(t->data))
         assert_int_equal(dry.pool_peak - text_bytes(b->rows, TOY_TOKENS),
                          real.pool_peak - text_bytes(b->rows, b->text[0].n));
@@ -127,9 +126,8 @@ static void test_step(void **state)
         t.cfg.gradient_accumulation_steps = 1;
         const vtrain_objective_opts o = { .kind = VTRAIN_FLOW, .shift = 1, .logit_std = 1,
                                           .micros = 1 };
-        if (vt_open(&t.g, &(vt_options){ .threads = 1 }, &err) ||
-            vtrain_objective_open(&t.objective, &o, &err))
-            fail_msg("%s", err.text);
+        assert_ok(vt_open(&t.g, &(vt_options){ .threads = 1 }, &err) ||
+                  vtrain_objective_open(&t.objective, &o, &err), &err);
         vtrain_loader *l = set_loader(t.data, (vtrain_loader_opts){ .end = 6 });
         for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b))
             check_step(&t, b);
@@ -153,19 +151,18 @@ static void test_trace(void **state)
                      "--train_batch_size 2 --threads 1 --report_to none --dit_width 16 "
                      "--dit_layers 1 --dit_heads 1", path, dir, dir);
     vc_err err = { 0 };
-    if (run_bare(args, &err))
-        fail_msg("%s", err.text);
+    assert_ok(run_bare(args, &err), &err);
     free(args);
     free(path);
 
     vf_safetensors *st;
     vf_view y, target, w, loss;
     path = vc_format("%s/trace/step-000001-mb-00-rank-00.safetensors", dir);
-    if (vf_safetensors_open(&st, path, &err) || vf_safetensors_get(st, "model_output", &y, &err) ||
-        vf_safetensors_get(st, "target", &target, &err) ||
-        vf_safetensors_get(st, "loss_weight", &w, &err) ||
-        vf_safetensors_get(st, "loss", &loss, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_open(&st, path, &err) ||
+              vf_safetensors_get(st, "model_output", &y, &err) ||
+              vf_safetensors_get(st, "target", &target, &err) ||
+              vf_safetensors_get(st, "loss_weight", &w, &err) ||
+              vf_safetensors_get(st, "loss", &loss, &err), &err);
     assert_true(w.nd == 5 && w.dim[1] == 1 && w.dim[2] == y.dim[2] && w.dim[4] == y.dim[4]);
     int64_t place = w.dim[2] * w.dim[3] * w.dim[4], all = place * y.dim[1], n = y.dim[0] * all;
     double sum = 0;

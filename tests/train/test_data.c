@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "train/data/data.h"
 
@@ -101,8 +102,7 @@ static vtrain_data *open_with(const char *names, vtrain_data_opts o)
     vtrain_data *d;
     vc_err err = { 0 };
     char *note;
-    if (try_open(&d, names, o, &note, &err))
-        fail_msg("%s", err.text);
+    assert_ok(try_open(&d, names, o, &note, &err), &err);
     free(note);
     return d;
 }
@@ -113,8 +113,7 @@ static void test_list(void **state)
     vtrain_data *d;
     vc_err err = { 0 };
     char *note, key[VTRAIN_KEY];
-    if (try_open(&d, "a b:2", (vtrain_data_opts){ .seed = 1 }, &note, &err))
-        fail_msg("%s", err.text);
+    assert_ok(try_open(&d, "a b:2", (vtrain_data_opts){ .seed = 1 }, &note, &err), &err);
     assert_non_null(strstr(note, "1 samples of weight 0"));
     free(note);
 

@@ -13,6 +13,7 @@
 
 #include "common/base/rng.h"
 #include "common/os/file.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "train/data/loader.h"
 
@@ -46,8 +47,7 @@ static vtrain_data *make_data(const toy *like, double eval_split)
     vc_list list = { .item = &path, .n = 1 };
     const vtrain_data_opts o = { .paths = &list, .dataset_repeat = 1, .seed = SEED,
                                  .eval_split = eval_split };
-    if (vtrain_data_open(&d, &o, &note, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_data_open(&d, &o, &note, &err), &err);
     free(note);
     free(path);
     return d;
@@ -75,8 +75,7 @@ static vtrain_loader *open_loader(const vtrain_data *d, vtrain_loader_opts o)
     o.batch = o.batch ? o.batch : 2;
     o.threads = o.threads ? o.threads : 1;
     o.ahead = o.ahead ? o.ahead : 2;
-    if (vtrain_loader_open(&l, d, &o, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_loader_open(&l, d, &o, &err), &err);
     return l;
 }
 
@@ -85,8 +84,7 @@ static const vtrain_batch *next(vtrain_loader *l)
     const vtrain_batch *b;
     vc_err err = { 0 };
     double waited;
-    if (vtrain_loader_next(l, &b, &waited, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_loader_next(l, &b, &waited, &err), &err);
     assert_true(waited >= 0);
     return b;
 }

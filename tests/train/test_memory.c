@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 #include "train/vtrain.h"
@@ -55,7 +56,7 @@ static void open_run(vtrain *t)
     if (!rc) rc = vtrain_objective_open(&t->objective, &how, &err);
     const vtrain_loader_opts load = { .batch = 2, .threads = 1, .ahead = 1, .end = 1 };
     if (!rc) rc = vtrain_loader_open(&t->loader, t->data, &load, &err);
-    if (rc) fail_msg("%s", err.text);
+    assert_ok(rc, &err);
     free(path);
     assert_int_equal(vtrain_data_groups(t->data), GROUPS);
 }
@@ -95,7 +96,7 @@ static void measure(vtrain *t, int64_t taken[GROUPS][BLOCKS + 1])
                                      g->w };
             vt_usage use;
             vc_err err = { 0 };
-            if (vtrain_micro_dry(t, dim, true, n, &use, &err)) fail_msg("%s", err.text);
+            assert_ok(vtrain_micro_dry(t, dim, true, n, &use, &err), &err);
             taken[i][n] = (int64_t)(use.pool_peak + use.scratch);
             assert_true(n == 0 || n == BLOCKS || taken[i][n] < taken[i][n - 1]);
         }
@@ -121,7 +122,7 @@ static void test_fewest(void **state)
     assert_int_equal(t.plan.recompute[0] + t.plan.recompute[1], 2 * BLOCKS);
     for (int at = 0; at < GROUPS * (BLOCKS + 1) * 2; at++) {
         int64_t most = taken[at / 2 % GROUPS][at / 2 / GROUPS] - at % 2, peak = 0;
-        if (plan(&t, VTRAIN_REMAT_AUTO, standing + most, &err)) fail_msg("%s", err.text);
+        assert_ok(plan(&t, VTRAIN_REMAT_AUTO, standing + most, &err), &err);
         for (int i = 0; i < GROUPS; i++) {
             int want = 0;
             while (want < BLOCKS && taken[i][want] > most)

@@ -23,6 +23,7 @@
 #include "common/base/rng.h"
 #include "common/os/file.h"
 #include "formats/json/json.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "train/output/metrics.h"
 
@@ -60,8 +61,7 @@ static vtrain_metrics *open_metrics(const char *out, int64_t step, bool tensorbo
 {
     vtrain_metrics *m;
     vc_err err = { 0 };
-    if (vtrain_metrics_open(&m, out, step, tensorboard, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_metrics_open(&m, out, step, tensorboard, &err), &err);
     return m;
 }
 
@@ -70,8 +70,7 @@ static void write_steps(vtrain_metrics *m, int64_t from, int64_t to)
     vc_err err = { 0 };
     for (int64_t s = from; s <= to; s++) {
         vtrain_record r = record_of(s);
-        if (vtrain_metrics_step(m, &r, &err))
-            fail_msg("%s", err.text);
+        assert_ok(vtrain_metrics_step(m, &r, &err), &err);
     }
 }
 

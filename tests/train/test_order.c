@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "train/data/order.h"
 
@@ -41,8 +42,7 @@ static vtrain_data *open_data(const toy_sample *samples, int n, double eval_spli
     vc_list list = { .item = &path, .n = 1 };
     const vtrain_data_opts o = { .paths = &list, .dataset_repeat = 1, .seed = SEED,
                                  .eval_split = eval_split };
-    if (vtrain_data_open(&d, &o, &note, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_data_open(&d, &o, &note, &err), &err);
     free(note);
     free(path);
     return d;
@@ -52,8 +52,7 @@ static vtrain_order *open_order(const vtrain_data *d)
 {
     vtrain_order *o;
     vc_err err = { 0 };
-    if (vtrain_order_open(&o, d, BATCH, SEED, (vtrain_origin){ 0 }, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_order_open(&o, d, BATCH, SEED, (vtrain_origin){ 0 }, &err), &err);
     return o;
 }
 

@@ -13,6 +13,7 @@
 
 #include "common/os/file.h"
 #include "formats/tensors/safetensors.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "train/output/report.h"
 #include "train/output/report_parts.h"
@@ -69,8 +70,7 @@ static char *report_of(const char *out, const vtrain_report *r)
     char *path = vc_path_join(out, "report.html"), *text;
     size_t n;
     vc_err err = { 0 };
-    if (vtrain_report_write(r, out, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_report_write(r, out, &err), &err);
     assert_int_equal(vc_file_read(&text, &n, path, 1 << 30, NULL), 0);
     assert_int_equal(strlen(text), n);
     free(path);

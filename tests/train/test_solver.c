@@ -13,6 +13,7 @@
 
 #include "common/os/file.h"
 #include "tests/lib/golden.h"
+#include "tests/lib/ok.h"
 #include "train/diffusion/scheduler.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
@@ -28,7 +29,7 @@ static double *doubles(const vf_safetensors *f, const char *name, int64_t *n)
 {
     vf_view v;
     vc_err err = { 0 };
-    if (vf_safetensors_get(f, name, &v, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_get(f, name, &v, &err), &err);
     assert_int_equal(v.dtype, VC_F64);
     double *x = malloc(v.bytes);
     memcpy(x, v.data, v.bytes);
@@ -50,7 +51,7 @@ static vtrain_objective *open_table(double shift, bool zero)
     };
     vtrain_objective *x;
     vc_err err = { 0 };
-    if (vtrain_objective_open(&x, &o, &err)) fail_msg("%s", err.text);
+    assert_ok(vtrain_objective_open(&x, &o, &err), &err);
     return x;
 }
 
@@ -151,7 +152,7 @@ static void same_walk(const walk *k, const char *name, const vtrain_solver_opts 
     vtrain_solver_step step[64];
     vc_err err = { 0 };
     assert_int_equal(n, o->steps * k->n);
-    if (vtrain_solver_plan(step, o, &err)) fail_msg("%s", err.text);
+    assert_ok(vtrain_solver_plan(step, o, &err), &err);
     float x[16], last[16], v[16], noise[16];
     assert_true((size_t)k->n <= COUNT(x));
     for (int64_t e = 0; e < k->n; e++) {
@@ -306,8 +307,7 @@ static char *write_file(const char *text)
     char *folder = vc_format("%s/scheduler", golden_tmp("model"));
     char *path = vc_path_join(folder, "scheduler_config.json");
     vc_err err = { 0 };
-    if (vc_mkdirs(folder, &err) || vc_file_write(path, text, strlen(text), &err))
-        fail_msg("%s", err.text);
+    assert_ok(vc_mkdirs(folder, &err) || vc_file_write(path, text, strlen(text), &err), &err);
     free(folder);
     return path;
 }
@@ -333,8 +333,7 @@ static void files_are_read(void **state)
         for (int k = 0; k < 3; k++) {
             vtrain_scheduler s;
             vc_err err = { 0 };
-            if (vtrain_scheduler_read(&s, golden_tmp("model"), given[k], &err))
-                fail_msg("%s", err.text);
+            assert_ok(vtrain_scheduler_read(&s, golden_tmp("model"), given[k], &err), &err);
             assert_string_equal(s.path, path);
             same_scheduler(&s, &files[i].s);
             vtrain_scheduler_free(&s);

@@ -14,6 +14,7 @@
 
 #include "common/os/file.h"
 #include "common/os/progress.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 #include "train/output/ckpt.h"
@@ -62,7 +63,7 @@ static void end(runner *r)
 {
     pthread_join(r->thread, NULL);
     free(r->args);
-    if (r->rc) fail_msg("%s", r->err.text);
+    assert_ok(r->rc, &r->err);
 }
 
 /* Until the run has done n steps more. */
@@ -89,7 +90,7 @@ static vtrain_state state_of(const char *dir, const char *out, int step)
     vtrain_state s;
     vc_err err = { 0 };
     char *path = vc_format("%s/%s/checkpoint-%d", dir, out, step);
-    if (vtrain_state_read(&s, path, &err)) fail_msg("%s", err.text);
+    assert_ok(vtrain_state_read(&s, path, &err), &err);
     free(path);
     return s;
 }
@@ -198,8 +199,7 @@ static void test_made_anew(void **state)
     char *args = vc_format("--latents %s --output_dir %s/anew --seed 5 --train_batch_size 2 "
                            "--threads 1 " ARGS " --resume_from_checkpoint %s/whole/checkpoint-3",
                            path, dir, dir);
-    assert_int_equal(run_bare(args, &err), VC_EMISMATCH);
-    assert_non_null(strstr(err.text, "was made anew"));
+    assert_fails(run_bare(args, &err), VC_EMISMATCH, &err, "was made anew");
     free(args);
     free(path);
 }
@@ -208,9 +208,8 @@ static void test_refused(void **state)
 {
     vc_err err = { 0 };
     (void)state;
-    assert_int_equal(run_bare("--latents x --output_dir y --follow --num_train_epochs 2", &err),
-                     VC_EUSAGE);
-    assert_non_null(strstr(err.text, "--max_train_steps"));
+    assert_fails(run_bare("--latents x --output_dir y --follow --num_train_epochs 2", &err),
+                 VC_EUSAGE, &err, "--max_train_steps");
 }
 
 int main(void)

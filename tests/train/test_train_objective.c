@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "tests/lib/golden.h"
+#include "tests/lib/ok.h"
 #include "train/diffusion/objective.h"
 #include "train/optim.h"
 
@@ -119,7 +120,7 @@ static vtrain_objective *open_flow(vtrain_density density, double shift)
     };
     vtrain_objective *x;
     vc_err err = { 0 };
-    if (vtrain_objective_open(&x, &o, &err)) fail_msg("%s", err.text);
+    assert_ok(vtrain_objective_open(&x, &o, &err), &err);
     return x;
 }
 
@@ -180,7 +181,7 @@ static vtrain_objective *open_v(double snr_shift)
     };
     vtrain_objective *x;
     vc_err err = { 0 };
-    if (vtrain_objective_open(&x, &o, &err)) fail_msg("%s", err.text);
+    assert_ok(vtrain_objective_open(&x, &o, &err), &err);
     return x;
 }
 

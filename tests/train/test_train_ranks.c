@@ -23,6 +23,7 @@
 #include "common/os/progress.h"
 #include "formats/tensors/safetensors.h"
 #include "tests/lib/golden.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 
@@ -51,7 +52,7 @@ static int ranks_run(int ranks, const char *dir, const char *out, const char *ar
     char *path = vc_path_join(dir, "said");
     free(said);
     said = NULL;
-    if (vc_file_read(&said, &n, path, 1 << 20, &err)) fail_msg("%s", err.text);
+    assert_ok(vc_file_read(&said, &n, path, 1 << 20, &err), &err);
     free(path);
     free(line);
     free(starts);
@@ -89,14 +90,14 @@ static double worst(const char *dir, const char *a, const char *b, const char *f
     double most = 0;
     for (int i = 0; i < 2; i++) {
         char *path = vc_format("%s/%s/%s", dir, name[i], file);
-        if (vf_safetensors_open(&f[i], path, &err)) fail_msg("%s", err.text);
+        assert_ok(vf_safetensors_open(&f[i], path, &err), &err);
         free(path);
     }
     assert_int_equal(vf_safetensors_count(f[0]), vf_safetensors_count(f[1]));
     for (int i = 0; i < vf_safetensors_count(f[0]); i++) {
         const vf_view x = *vf_safetensors_at(f[0], i);
         vf_view y;
-        if (vf_safetensors_get(f[1], x.name, &y, &err)) fail_msg("%s", err.text);
+        assert_ok(vf_safetensors_get(f[1], x.name, &y, &err), &err);
         assert_int_equal(x.bytes, y.bytes);
         size_t n = x.bytes / vc_dtype_size(x.dtype);
         float *p = malloc(2 * n * sizeof *p), *q = p + n;

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 
@@ -69,7 +70,7 @@ static char *said(const char *dir, const char *out, const char *args)
     size_t n;
     vc_err err = { 0 };
     assert_int_equal(system(command), 0);
-    if (vc_file_read(&text, &n, path, 1 << 20, &err)) fail_msg("%s", err.text);
+    assert_ok(vc_file_read(&text, &n, path, 1 << 20, &err), &err);
     free(path);
     free(command);
     return text;

@@ -1,3 +1,4 @@
+#include "tests/lib/ok.h"
 #include "tests/train/models/cogvideox_model.h"
 
 #include <setjmp.h>
@@ -47,7 +48,7 @@ float *cog_read(const cog *m, const vt_tensor *t)
 {
     vc_err err = { 0 };
     float *x = malloc((size_t)vt_count(t) * sizeof *x);
-    if (vt_to_host(m->g, t, x, &err)) fail_msg("%s", err.text);
+    assert_ok(vt_to_host(m->g, t, x, &err), &err);
     return x;
 }
 
@@ -120,10 +121,10 @@ float cog_step(cog *m, const cog_case *c, vt_remat remat, float *out)
     vt_tensor *y = cog_forward(m, c, remat);
     vt_tensor *target = vt_from_host(m->g, VC_F32, 5, c->dim, c->target, VC_F32);
     vt_tensor *loss = vt_mse(m->g, y, target, NULL);
-    if (out && y && vt_to_host(m->g, y, out, &err)) fail_msg("%s", err.text);
+    assert_ok(out && y && vt_to_host(m->g, y, out, &err), &err);
     if (train) vt_backward(m->g, loss);
     float value = vt_item(m->g, loss);
-    if (vt_step_end(m->g, &err)) fail_msg("%s", err.text);
+    assert_ok(vt_step_end(m->g, &err), &err);
     if (train) vt_params_settle(m->params);
     return value;
 }

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/ok.h"
 #include "tests/train/models/cogvideox_model.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
@@ -239,7 +240,7 @@ static size_t peak_without_tape(int layers)
     cog_open_parts(&m, "cogvideox-5b", VC_BF16, VC_BF16);
     cJSON_SetNumberValue(cJSON_GetObjectItem(m.config, "num_layers"), layers);
     const vt_source src = vf_model_source(m.file);
-    if (vtrain_cogvideox.open(&m.model, m.config, m.params, &src, &err)) fail_msg("%s", err.text);
+    assert_ok(vtrain_cogvideox.open(&m.model, m.config, m.params, &src, &err), &err);
     cog_case_open(&c, m.golden, "base");
     vt_step_begin(m.g, VT_DRY);
     cog_forward(&m, &c, VT_KEEP);
@@ -344,8 +345,7 @@ static void test_rope(void **state)
         cJSON_SetNumberValue(cJSON_GetObjectItem(m.config, "sample_height"), models[i].rows);
         cJSON_SetNumberValue(cJSON_GetObjectItem(m.config, "sample_width"), models[i].columns);
         const vt_source src = vf_model_source(m.file);
-        if (vtrain_cogvideox.open(&m.model, m.config, m.params, &src, &err))
-            fail_msg("%s", err.text);
+        assert_ok(vtrain_cogvideox.open(&m.model, m.config, m.params, &src, &err), &err);
         for (int k = 0; k < vf_safetensors_count(f); k++) {
             const char *name = vf_safetensors_at(f, k)->name, *end = strstr(name, "/cos");
             char size[64];

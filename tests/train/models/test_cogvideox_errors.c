@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
 #include "tests/train/models/cogvideox_model.h"
@@ -218,9 +219,8 @@ static void test_targets(void **state)
         if (p->module && p->lin->w == p->t) modules[n++] = p->module;
     }
     modules[n] = NULL;
-    if (vtrain_targets_open(&t, vtrain_cogvideox.lora_targets, modules,
-                            (const char *const[]){ NULL }, &text, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_targets_open(&t, vtrain_cogvideox.lora_targets, modules,
+              (const char *const[]){ NULL }, &text, &err), &err);
     assert_int_equal(vt_params_lora(m.params, vtrain_targets_match, t, 4, 4, 1, &matched, &err), 0);
     assert_int_equal(matched, 2 * 4);
     vtrain_targets_close(t);
@@ -253,7 +253,7 @@ static vf_safetensors *trace_of(const char *dir)
     vf_safetensors *f;
     vc_err err = { 0 };
     char *path = vc_format("%s/trace/step-000001-mb-00-rank-00.safetensors", dir);
-    if (vf_safetensors_open(&f, path, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_open(&f, path, &err), &err);
     free(path);
     return f;
 }
@@ -262,7 +262,7 @@ static void has_shape(const vf_safetensors *f, const char *name, int nd, const i
 {
     vf_view v;
     vc_err err = { 0 };
-    if (vf_safetensors_get(f, name, &v, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_get(f, name, &v, &err), &err);
     assert_int_equal(v.nd, nd);
     assert_memory_equal(v.dim, dim, sizeof *dim * (size_t)nd);
 }
@@ -315,7 +315,7 @@ static void test_full_run(void **state)
     /* every parameter is in the trace with its gradient, and in the checkpoint */
     vf_model *saved;
     char *path = vc_format("%s/full/checkpoint-2/transformer", dir);
-    if (vf_model_open(&saved, path, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_model_open(&saved, path, &err), &err);
     for (int i = 0; i < vt_params_count(m.params); i++) {
         const vt_param *p = vt_params_at(m.params, i);
         char name[160];

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/ok.h"
 #include "tests/train/models/cogvideox_model.h"
 #include "train/models/lora.h"
 
@@ -38,12 +39,11 @@ static void open_lora(cog *m, vc_dtype compute)
         if (end && vt_params_at(m->params, i)->t->nd >= 2)
             modules[linears++] = strndup(name, (size_t)(end - name));
     }
-    if (vtrain_targets_open(&targets, value, (const char *const *)modules,
-                            (const char *const[]){ NULL }, &note, &err) ||
-        vt_params_lora(m->params, vtrain_targets_match, targets,
-                       cJSON_GetObjectItem(lora, "r")->valueint,
-                       cJSON_GetObjectItem(lora, "lora_alpha")->valuedouble, 1, &matched, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_targets_open(&targets, value, (const char *const *)modules,
+              (const char *const[]){ NULL }, &note, &err) ||
+              vt_params_lora(m->params, vtrain_targets_match, targets,
+              cJSON_GetObjectItem(lora, "r")->valueint,
+              cJSON_GetObjectItem(lora, "lora_alpha")->valuedouble, 1, &matched, &err), &err);
     assert_int_equal(matched, 13);
     for (int i = n; i < vt_params_count(m->params); i++) {
         vt_param *p = vt_params_at(m->params, i);

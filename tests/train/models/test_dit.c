@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/base/rng.h"
+#include "tests/lib/ok.h"
 #include "train/models/dit.h"
 #include "train/models/lora.h"
 
@@ -32,7 +33,7 @@ static cJSON *config_of(const char *text)
 {
     cJSON *o;
     vc_err err = { 0 };
-    if (vf_json_parse(&o, text, strlen(text), &err)) fail_msg("%s", err.text);
+    assert_ok(vf_json_parse(&o, text, strlen(text), &err), &err);
     return o;
 }
 
@@ -65,9 +66,8 @@ static void tiny_open(tiny *m, vc_dtype compute)
     cJSON *config = config_of(good_config);
     vc_err err = { 0 };
     memset(m, 0, sizeof *m);
-    if (vt_open(&m->g, &o, &err) || vt_params_open(&m->params, m->g, &err) ||
-        vtrain_builtin.open(&m->model, config, m->params, &src, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vt_open(&m->g, &o, &err) || vt_params_open(&m->params, m->g, &err) ||
+              vtrain_builtin.open(&m->model, config, m->params, &src, &err), &err);
     cJSON_Delete(config);
     randomise(m->params);
     fill(m->x, LATENT, 1);
@@ -104,8 +104,8 @@ static void output(tiny *m, float out[LATENT])
     vc_err err = { 0 };
     vt_step_begin(m->g, 0);
     vt_tensor *y = forward(m, VT_KEEP);
-    if (y && vt_to_host(m->g, y, out, &err)) fail_msg("%s", err.text);
-    if (vt_step_end(m->g, &err)) fail_msg("%s", err.text);
+    assert_ok(y && vt_to_host(m->g, y, out, &err), &err);
+    assert_ok(vt_step_end(m->g, &err), &err);
 }
 
 static double loss(tiny *m)
@@ -126,7 +126,7 @@ static void backward(tiny *m, vt_remat remat)
     vt_step_begin(m->g, VT_RECORD);
     vt_tensor *y = forward(m, remat);
     vt_backward(m->g, vt_mse(m->g, y, vt_from_host(m->g, VC_F32, 5, dim, m->target, VC_F32), NULL));
-    if (vt_step_end(m->g, &err)) fail_msg("%s", err.text);
+    assert_ok(vt_step_end(m->g, &err), &err);
     vt_params_settle(m->params);
 }
 
@@ -329,7 +329,7 @@ static void test_bad_configs(void **state)
         const vt_source src = { 0 };
         assert_true(vtrain_builtin.open(&model, config, NULL, &src, &err) < 0);
         assert_null(model);
-        if (!strstr(err.text, bad_configs[i].says)) fail_msg("%s", err.text);
+        assert_says(&err, bad_configs[i].says);
         cJSON_Delete(config);
     }
 }

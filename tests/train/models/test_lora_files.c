@@ -15,6 +15,7 @@
 #include "common/os/file.h"
 #include "formats/json/json.h"
 #include "tests/lib/golden.h"
+#include "tests/lib/ok.h"
 #include "train/models/dit.h"
 #include "train/models/lora.h"
 #include "train/models/weights.h"
@@ -36,7 +37,7 @@ static const char *text_of(const cJSON *o, const char *field)
 {
     const char *v = NULL;
     vc_err err = { 0 };
-    if (vf_json_str(o, field, &v, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_json_str(o, field, &v, &err), &err);
     return v;
 }
 
@@ -71,7 +72,7 @@ static char *write_case(const cJSON *c, vc_dtype type)
         meta[n_meta++] = (vf_meta){ m->string, m->valuestring };
     char *path = vc_path_join(golden_tmp("layouts"), text_of(c, "file"));
     vc_err err = { 0 };
-    if (vf_safetensors_write(path, v, n, meta, n_meta, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_write(path, v, n, meta, n_meta, &err), &err);
     while (n)
         free(area[--n]);
     return path;
@@ -95,7 +96,7 @@ static void same_merge(const vf_safetensors *golden, const vf_safetensors *base,
     char *path = write_case(c, type);
     vtrain_lora *l;
     vc_err err = { 0 };
-    if (vtrain_lora_open(&l, path, &err)) fail_msg("%s", err.text);
+    assert_ok(vtrain_lora_open(&l, path, &err), &err);
     const vt_source file = { .get = base_get, .arg = (void *)base };
     vt_source merged = vtrain_lora_source(l, &file);
     int changed = 0;
@@ -131,7 +132,7 @@ static vf_safetensors *open_base(const vf_safetensors *golden)
     char *path = vc_path_join(dir, "diffusion_pytorch_model.safetensors");
     vf_safetensors *f;
     vc_err err = { 0 };
-    if (vf_safetensors_open(&f, path, &err)) fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_open(&f, path, &err), &err);
     free(path);
     return f;
 }
@@ -292,9 +293,8 @@ static void tiny_open(tiny *m, const vt_source *src)
     const vt_options o = { .device = "cpu", .compute = VC_F32, .threads = 1 };
     vc_err err = { 0 };
     *m = (tiny){ 0 };
-    if (vt_open(&m->g, &o, &err) || vt_params_open(&m->p, m->g, &err) ||
-        vt_params_bind(m->p, tiny_table, "", 0, m, NULL, src, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vt_open(&m->g, &o, &err) || vt_params_open(&m->p, m->g, &err) ||
+              vt_params_bind(m->p, tiny_table, "", 0, m, NULL, src, &err), &err);
 }
 
 static void tiny_close(tiny *m)
@@ -307,7 +307,7 @@ static void tiny_lora(tiny *m, int rank, double alpha)
 {
     int matched;
     vc_err err = { 0 };
-    if (vt_params_lora(m->p, NULL, NULL, rank, alpha, 3, &matched, &err)) fail_msg("%s", err.text);
+    assert_ok(vt_params_lora(m->p, NULL, NULL, rank, alpha, 3, &matched, &err), &err);
     assert_int_equal(matched, 2);
     for (int i = 0; i < vt_params_count(m->p); i++) {
         const vt_param *x = vt_params_at(m->p, i);
@@ -328,8 +328,7 @@ static void same_product(const char *path, const vt_lin *lin, const char *module
     vtrain_lora *l;
     vtrain_lora_pair p;
     vc_err err = { 0 };
-    if (vtrain_lora_open(&l, path, &err) || vtrain_lora_get(l, module, &p, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vtrain_lora_open(&l, path, &err) || vtrain_lora_get(l, module, &p, &err), &err);
     int64_t out = lin->w->dim[0], in = lin->w->dim[1], r = lin->lora_a->dim[0];
     assert_int_equal(p.a.dim[0], r);
     float want[24] = { 0 }, got[24] = { 0 };
@@ -360,7 +359,7 @@ static void lora_is_written(void **state)
         snprintf(sub, sizeof sub, "lora-%d", form);
         const char *dir = golden_tmp(sub);
         vc_err err = { 0 };
-        if (vtrain_export_lora(dir, m.p, &o, &err)) fail_msg("%s", err.text);
+        assert_ok(vtrain_export_lora(dir, m.p, &o, &err), &err);
         char *main_file = vc_path_join(dir, "pytorch_lora_weights.safetensors");
         same_product(main_file, &m.q, "blocks.0.to_q");
         same_product(main_file, &m.out, "blocks.0.to_out.0");
@@ -426,14 +425,13 @@ static void lora_is_gone_on_with(void **state)
         int matched;
         vc_err err = { 0 };
         tiny_open(&from, &none);
-        if (vt_params_lora(from.p, rows[i].one ? is_q : NULL, NULL, rows[i].rank, rows[i].alpha, 3,
-                           &matched, &err))
-            fail_msg("%s", err.text);
+        assert_ok(vt_params_lora(from.p, rows[i].one ? is_q : NULL, NULL, rows[i].rank,
+                  rows[i].alpha, 3, &matched, &err), &err);
         float *b = from.q.lora_b->data;
         for (int64_t k = 0; k < vt_count(from.q.lora_b); k++)
             b[k] = (float)k / 7;
-        if (vtrain_export_lora(dir, from.p, &o, &err) || vtrain_lora_open(&l, dir, &err))
-            fail_msg("%s", err.text);
+        assert_ok(vtrain_export_lora(dir, from.p, &o, &err) ||
+                  vtrain_lora_open(&l, dir, &err), &err);
         tiny_open(&to, &none);
         tiny_lora(&to, 3, 6);
         int rc = vtrain_lora_load(to.p, l, &err);
@@ -476,9 +474,8 @@ static const char *tiny_folder(const char *name, vc_dtype type)
     }
     char *path = vc_path_join(dir, "diffusion_pytorch_model.safetensors");
     char *config = vc_path_join(dir, "config.json");
-    if (vf_safetensors_write(path, v, n, NULL, 0, &err) ||
-        vc_file_write(config, config_text, strlen(config_text), &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_write(path, v, n, NULL, 0, &err) ||
+              vc_file_write(config, config_text, strlen(config_text), &err), &err);
     while (n)
         free(area[--n]);
     free(path);
@@ -492,7 +489,7 @@ static char *file_text(const char *dir, const char *name)
     char *path = vc_path_join(dir, name), *text;
     size_t n;
     vc_err err = { 0 };
-    if (vc_file_read(&text, &n, path, 1 << 20, &err)) fail_msg("%s", err.text);
+    assert_ok(vc_file_read(&text, &n, path, 1 << 20, &err), &err);
     free(path);
     return text;
 }
@@ -510,15 +507,14 @@ static void full_is_written(void **state)
         vtrain_weights *w, *again;
         vc_err err = { 0 };
         tiny m;
-        if (vtrain_weights_open(&w, NULL, from, VC_DTYPE_NONE, NULL, &err))
-            fail_msg("%s", err.text);
+        assert_ok(vtrain_weights_open(&w, NULL, from, VC_DTYPE_NONE, NULL, &err), &err);
         vt_source src = vtrain_weights_source(w);
         tiny_open(&m, &src);
         assert_int_equal(vt_params_train(m.p, NULL, NULL, &err), 0);
         char name[40];
         snprintf(name, sizeof name, "full-%zu", i);
         const char *to = golden_tmp(name);
-        if (vtrain_export_full(to, m.p, w, NULL, rows[i].most, NULL, &err)) fail_msg("%s", err.text);
+        assert_ok(vtrain_export_full(to, m.p, w, NULL, rows[i].most, NULL, &err), &err);
         char *text = file_text(to, "config.json");
         assert_string_equal(text, config_text);
         free(text);
@@ -529,15 +525,13 @@ static void full_is_written(void **state)
         assert_int_equal(vc_file_exists(single), rows[i].files == 1);
         assert_int_equal(vc_file_exists(index), rows[i].files > 1);
         assert_int_equal(vc_file_exists(last), rows[i].files > 1);
-        if (vtrain_weights_open(&again, NULL, to, VC_DTYPE_NONE, NULL, &err))
-            fail_msg("%s", err.text);
+        assert_ok(vtrain_weights_open(&again, NULL, to, VC_DTYPE_NONE, NULL, &err), &err);
         assert_int_equal(vtrain_weights_check(again, m.p, &err), 0);
         vt_source b = vtrain_weights_source(again);
         for (int k = 0; k < vt_params_count(m.p); k++) {
             vt_host x, y;
             const char *param = vt_params_at(m.p, k)->name;
-            if (src.get(src.arg, param, &x, &err) || b.get(b.arg, param, &y, &err))
-                fail_msg("%s", err.text);
+            assert_ok(src.get(src.arg, param, &x, &err) || b.get(b.arg, param, &y, &err), &err);
             assert_int_equal(x.dtype, y.dtype);
             size_t n = vc_dtype_size(x.dtype);
             for (int d = 0; d < x.nd; d++)
@@ -571,7 +565,7 @@ static void frozen_weights_are_mapped(void **state)
         vtrain_weights *w;
         vc_err err = { 0 };
         tiny m;
-        if (vtrain_weights_open(&w, NULL, dir, rows[i].held, NULL, &err)) fail_msg("%s", err.text);
+        assert_ok(vtrain_weights_open(&w, NULL, dir, rows[i].held, NULL, &err), &err);
         vt_source src = vtrain_weights_source(w);
         tiny_open(&m, &src);
         tiny_lora(&m, 2, 2);
@@ -593,8 +587,8 @@ static void frozen_weights_are_mapped(void **state)
         float x[6] = { 1, -2, 0.5f, 3, -1, 0.25f }, y[4];
         vt_step_begin(m.g, 0);
         vt_tensor *in = vt_from_host(m.g, VC_F32, 2, (int64_t[]){ 1, 6 }, x, VC_F32);
-        if (vt_to_host(m.g, vt_linear(m.g, in, &m.q), y, &err) || vt_step_end(m.g, &err))
-            fail_msg("%s", err.text);
+        assert_ok(vt_to_host(m.g, vt_linear(m.g, in, &m.q), y, &err) ||
+                  vt_step_end(m.g, &err), &err);
         float w32[24], a[24] = { 0 };
         vc_to_f32(w32, m.q.w->data, m.q.w->dtype, 24);
         for (int k = 0; m.q.scale && k < 24; k++)

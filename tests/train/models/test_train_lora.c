@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
+#include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "train/models/lora.h"
 
@@ -91,7 +92,7 @@ static void test_bad_targets(void **state)
                          VC_EUSAGE);
         assert_null(t);
         assert_null(note);
-        if (!strstr(err.text, bad_targets[i].says)) fail_msg("%s", err.text);
+        assert_says(&err, bad_targets[i].says);
     }
 }
 
@@ -135,8 +136,7 @@ static void write_layout(const char *path, const layout *l)
     };
     const vf_meta meta = { "lora_adapter_metadata", l->meta };
     vc_err err = { 0 };
-    if (vf_safetensors_write(path, v, l->alpha ? 3 : 2, &meta, l->meta ? 1 : 0, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_write(path, v, l->alpha ? 3 : 2, &meta, l->meta ? 1 : 0, &err), &err);
 }
 
 static void test_layouts(void **state)
@@ -148,11 +148,11 @@ static void test_layouts(void **state)
         vtrain_lora_pair p;
         vc_err err = { 0 };
         write_layout(path, &layouts[i]);
-        if (vtrain_lora_open(&l, i % 2 ? path : dir, &err)) fail_msg("%s", err.text);
+        assert_ok(vtrain_lora_open(&l, i % 2 ? path : dir, &err), &err);
         assert_int_equal(vtrain_lora_get(l, "transformer_blocks.0.attn1.to_q", &p, &err),
                          VC_ENOENT);
         assert_int_equal(vtrain_lora_all_used(l, &err), VC_EMISMATCH);
-        if (vtrain_lora_get(l, MODULE, &p, &err)) fail_msg("%s", err.text);
+        assert_ok(vtrain_lora_get(l, MODULE, &p, &err), &err);
         assert_int_equal(vtrain_lora_all_used(l, &err), 0);
         assert_true(p.scale == layouts[i].scale);
         assert_int_equal(p.a.dim[0], RANK);
@@ -195,7 +195,7 @@ static void test_bad_files(void **state)
         int rc = vtrain_lora_open(&l, path, &err);
         if (!rc) rc = vtrain_lora_get(l, "x", &p, &err);
         assert_int_equal(rc, VC_EFORMAT);
-        if (!strstr(err.text, bad[i].says)) fail_msg("%s", err.text);
+        assert_says(&err, bad[i].says);
         vtrain_lora_close(l);
     }
     free(path);
@@ -260,15 +260,14 @@ static void test_peft_folder(void **state)
     vtrain_lora_pair p;
     vc_err err = { 0 };
     assert_int_equal(vc_mkdirs(dir, &err), 0);
-    assert_int_equal(vtrain_lora_open(&lora, dir, &err), VC_ENOENT);
-    assert_non_null(strstr(err.text, "give the LoRA's file itself"));
+    assert_fails(vtrain_lora_open(&lora, dir, &err), VC_ENOENT, &err,
+                 "give the LoRA's file itself");
     write_layout(path, &l);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(vc_file_write(config, configs[i], strlen(configs[i]), &err), 0);
         int rc = vtrain_lora_open(&lora, dir, &err);
         if (i) {
-            assert_int_equal(rc, VC_EFORMAT);
-            assert_non_null(strstr(err.text, "adapter_config.json: use_dora"));
+            assert_fails(rc, VC_EFORMAT, &err, "adapter_config.json: use_dora");
         } else {
             assert_int_equal(rc, 0);
             assert_int_equal(vtrain_lora_get(lora, MODULE, &p, &err), 0);
@@ -330,11 +329,11 @@ static void test_overflow(void **state)
     vt_host h;
     vc_err err = { 0 };
     assert_int_equal(vf_safetensors_write(path, v, 3, NULL, 0, &err), 0);
-    if (vtrain_lora_open(&lora, path, &err)) fail_msg("%s", err.text);
+    assert_ok(vtrain_lora_open(&lora, path, &err), &err);
     const vt_source base = { .get = half_get, .arg = w };
     vt_source src = vtrain_lora_source(lora, &base);
-    assert_int_equal(src.get(src.arg, MODULE ".weight", &h, &err), VC_ENUMERIC);
-    assert_non_null(strstr(err.text, "folded into f16"));
+    assert_fails(src.get(src.arg, MODULE ".weight", &h, &err), VC_ENUMERIC, &err,
+                 "folded into f16");
     vtrain_lora_close(lora);
     free(path);
 }
