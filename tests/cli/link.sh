@@ -3,7 +3,6 @@
 . "$(dirname "$0")/../lib/check.sh"
 # defined FILE: the names of what it defines, and others may use
 defined() { nm --defined-only --extern-only "$1" 2>/dev/null | awk 'NF == 3 { print $3 }' | LC_ALL=C sort -u; }
-# What only precompute has: its archive's names without those that other libraries define too.
 find "$VLT_BUILD" -name libvlt_precompute.a >archive
 defined "$(cat archive)" >precompute
 for program in vtrain vlat; do

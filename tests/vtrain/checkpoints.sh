@@ -119,7 +119,7 @@ calls=$(awk '$1 == "any" { print $2 }' counts)
 for ((n = 1 + RANDOM % step; n <= calls; n += step)); do
     rm -rf k
     cp -r start k
-    fault "any:$n:kill" vtrain "${args[@]}" >/dev/null 2>&1
+    check "killed at call $n" '0 137' fault "any:$n:kill" vtrain "${args[@]}"
     vlat verify k >"$log" 2>&1 || wrong "killed at call $n of $calls: $(cat "$log")"
     ls -d k/checkpoint-[0-9] >/dev/null 2>&1 || wrong "killed at call $n: no checkpoint is left"
     vtrain "${args[@]}" >"$log" 2>&1 || wrong "killed at call $n, then: $(cat "$log")"

@@ -40,9 +40,9 @@ judge()
 try()
 {
     fresh
+    status=0
     timeout -s KILL 60 env "LD_PRELOAD=$VLT_FAULT_LIB" "VLT_FAULT=$1" \
-        ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" vtrain "${args[@]}" >said 2>&1
-    status=$?
+        ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" vtrain "${args[@]}" >said 2>&1 || status=$?
     [ -z "${VLT_SHOW:-}" ] || echo "$1: $status: $(tail -1 said)"
     judge "$1"
 }
