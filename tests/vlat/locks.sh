@@ -61,7 +61,7 @@ grep -q "$busy: .*vlat verify d --repair (process" said || wrong "a gc beside a 
 
 # ---- an output that another has finished meanwhile is left alone ----
 rm -rf d d.*
-check "export: $(cat log)" 0 vlat export all --to safetensors --out files
+check export 0 vlat export all --to safetensors --out files
 for verb in 'merge all some --out d' 'split all --n 1 --out d' 'import files --from safetensors --family builtin --out d' \
     "select all sample>=1 --out d"; do
     out=d

@@ -6,7 +6,7 @@
 . "$lib/vtrain.sh"
 
 small_set media 3
-make_model "$dir/m" CogVideoXPipeline 4 >/dev/null 2>&1 || wrong "no model"
+need make_model "$dir/m" CogVideoXPipeline 4
 prep() { vprep --meta media/metadata.json "${sampling[@]}" --image_sample_size 64 --tokenizer_max_length 12 --model "$1" --out "$2" "${@:3}"; }
 expect 0 'hashing' prep m a
 train() { vtrain --latents "$1" --output_dir "$2" --train_batch_size 1 --seed 5 --threads 1 --workers 1 "${@:3}"; }
