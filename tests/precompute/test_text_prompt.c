@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/lib/ok.h"
 #include "precompute/text/prompt.h"
 
 enum { WIDTH = 256 };                             /* of the built-in encoder */
@@ -21,7 +22,7 @@ static text_enc *open_builtin(const text_rule *rule, text_info *info)
     text_enc *t;
     vc_err err = { 0 };
     encoder_opts o = { .dtype = VC_F32, .device = "cpu", .text = *rule };
-    if (text_builtin.open(&t, &o, info, &err)) fail_msg("%s", err.text);
+    assert_ok(text_builtin.open(&t, &o, info, &err), &err);
     return t;
 }
 

@@ -77,9 +77,8 @@ TABLE
 while read -r set format; do
     hurt $set latent
     rm -rf out
-    vlat export hurt --to $format --out out 2>&1 >log </dev/null |
-        grep -q '^vlat: sample [0-9]*/[0-9]*: shard-00000.lmdb: latent' ||
-        wrong "vlat export --to $format does not name the sample"
+    check "export --to $format" 1 vlat export hurt --to $format --out out </dev/null
+    says '^vlat: sample [0-9]*/[0-9]*: shard-00000.lmdb: latent'
 done <<'TABLE'
 good safetensors
 good webdataset
