@@ -171,7 +171,8 @@ static int open_model(vtrain *t, vc_err *err)
     if (!rc && t->cfg.training_type == VTRAIN_FULL && t->cfg.export_pipeline && t->cfg.model)
         rc = vc_context(err, vtrain_export_pipeline(NULL, t->cfg.model, NULL, err),
                         "--export_pipeline");
-    if (!rc) rc = t->family->open(&t->model, t->model_config, t->params, &src, err);
+    if (!rc) rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params, &src,
+                                 err);
     if (!rc && t->weights) rc = vtrain_weights_check(t->weights, t->params, err);
     if (rc && t->weights) return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));
     return rc ? rc : vtrain_fit_data(t, err);
@@ -446,7 +447,7 @@ static void close_run(vtrain *t)
     vtrain_zero_close(t->zero);
     vtrain_dist_close(t->dist);
     vtrain_targets_close(t->targets);
-    if (t->family) t->family->close(t->model);
+    vtrain_dit_close(t->model);
     vt_params_close(t->params);
     vt_close(t->g);
     vtrain_base_close(t->base);

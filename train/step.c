@@ -135,7 +135,7 @@ static void load(vtrain *t, parts *p, const vtrain_batch *b, const levels *v, ui
 
 static void forward(vtrain *t, parts *p)
 {
-    p->pred = t->family->forward(t->g, t->model, &p->in);
+    p->pred = vtrain_dit_forward(t->g, t->model, &p->in);
     if (p->pred) p->loss = loss_of(t, p);
 }
 
@@ -356,7 +356,7 @@ int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain
     };
     load_texts(t->g, &in, vtrain_data_slots(t->data), text, dim[0]);
     load_cond(t->g, &in, dim, roles, cond);
-    vt_tensor *y = vtrain_forward(t->family, t->g, t->model, &in);
+    vt_tensor *y = vtrain_forward(t->g, t->model, &in);
     int rc = y ? vt_to_host(t->g, y, out, err) : 0;
     vc_err step = { 0 };
     int step_rc = vt_step_end(t->g, &step);

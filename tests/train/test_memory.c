@@ -48,7 +48,8 @@ static void open_run(vtrain *t)
                                 .text_width = vtrain_data_slot(t->data, 0)->width,
                                 .width = 32, .layers = BLOCKS, .heads = 2, .patch = 2 };
     if (!rc) rc = t->family->fresh(&t->model_config, &want, &err);
-    if (!rc) rc = t->family->open(&t->model, t->model_config, t->params, &(vt_source){ 0 }, &err);
+    if (!rc) rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params,
+                                 &(vt_source){ 0 }, &err);
     if (!rc) rc = vt_params_train(t->params, NULL, NULL, &err);
     if (!rc) rc = vt_adamw_open(&t->adam, t->params, VT_ADAMW_F32, &err);
     const vtrain_objective_opts how = { .kind = VTRAIN_FLOW, .shift = 1, .logit_std = 1,
@@ -68,7 +69,7 @@ static void close_run(vtrain *t)
     vtrain_loader_close(t->loader);
     vtrain_objective_close(t->objective);
     vt_adamw_close(&t->adam, t->params);
-    t->family->close(t->model);
+    vtrain_dit_close(t->model);
     vt_params_close(t->params);
     vt_close(t->g);
     cJSON_Delete(t->model_config);

@@ -1,8 +1,9 @@
 /* dit.h - the transformer interface, and the table of families.
  *
- * A family is a row: how to make its model from config.json, its forward, and its defaults. A
- * model binds its weights by tables (weights.h), so loading, saving, LoRA and the optimiser know
- * nothing of families. */
+ * A family is a row: how config.json is read, tables of weights, what its model computes, and its
+ * defaults. What all of them share is dit.c: weights are bound by the tables (weights.h), blocks run
+ * one after the other, each the unit of recomputation and swapping. So loading, saving, LoRA and
+ * the optimiser know nothing of families. docs/adding-a-model.md walks through one. */
 #ifndef VTRAIN_DIT_H
 #define VTRAIN_DIT_H
 
@@ -68,6 +69,17 @@ typedef enum vtrain_scale {
                                                * says invert_scale_latents */
 } vtrain_scale;
 
+/* The blocks of a model: all alike. */
+typedef struct vtrain_blocks {
+    const char *prefix;                       /* of their weights' names: "transformer_blocks.%d." */
+    const vt_weight *table;
+    size_t size;                              /* of the struct that the table binds */
+    int n_in, n_out;                          /* inputs; the first n_out of them are replaced */
+    /* A pure function of model, weights and inputs (tensor.h: vt_block_fn). */
+    void (*run)(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                vt_tensor **out);
+} vtrain_blocks;
+
 typedef struct vtrain_family {
     const char *class_name;                   /* _class_name of config.json, and in vc_family */
     const char *text_args[VTRAIN_TEXTS];      /* forward()'s names of the embeddings, for traces */
@@ -76,17 +88,22 @@ typedef struct vtrain_family {
     /* config.json of a model that starts from noise, which says there what it predicts
      * (prediction_type); NULL: weights are needed. */
     int (*fresh)(cJSON **config, const vtrain_fresh *want, vc_err *err);
-    /* Binds all weights from src into p. *model is freed by close. */
-    int (*open)(void **model, const cJSON *config, vt_params *p, const vt_source *src,
-                vc_err *err);
-    void (*close)(void *model);               /* NULL is fine */
+    /* Its model: a struct that begins with a vtrain_dit. */
+    size_t size, weights;                     /* of the struct; where in it the tables' fields are */
+    /* config.json into the struct, and what the vtrain_dit is to be told. Errors name the field. */
+    int (*read)(void *model, const cJSON *config, vc_err *err);
+    void (*free)(void *model);                /* of what the struct points at; NULL: nothing */
     void (*fit)(const void *model, vtrain_fit *fit);
+
     /* Before the forward: checks what that is given, and makes all else that it reads from the host
      * (positions, lengths: in->made). So what the forward queues depends on shapes and
      * in->recompute alone. Fails the step. */
     void (*prepare)(vt_ctx *g, void *model, vtrain_in *in);
-    /* Prediction [B,C,f,h,w] in the compute type. */
-    vt_tensor *(*forward)(vt_ctx *g, void *model, const vtrain_in *in);
+    /* The forward: sets the blocks' inputs, and behind them what else the head reads; */
+    void (*embed)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO]);
+    vtrain_blocks blocks;                     /* replace the first of them, one block after another; */
+    /* the prediction [B,C,f,h,w] in the compute type. */
+    vt_tensor *(*head)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s);
     vtrain_scale scale[VTRAIN_ROLES];         /* of the conditions that fit() asks for */
 
     /* defaults of flags */
@@ -100,14 +117,47 @@ typedef struct vtrain_family {
     const char *lora_targets;
 } vtrain_family;
 
-/* Both, one after the other. */
-vt_tensor *vtrain_forward(const vtrain_family *f, vt_ctx *g, void *model, vtrain_in *in);
 /* By _class_name; NULL if unknown. */
 const vtrain_family *vtrain_family_of_class(const char *class_name);
 /* What is trained without --model: the one that starts from noise. */
 const vtrain_family *vtrain_family_fresh(void);
 /* As manifests say it: "builtin"; the class of a transformer that no row of vc_families has. */
 const char *vtrain_family_name(const vtrain_family *f);
+
+/* ---- dit.c: a model of a family ---- */
+
+enum { VTRAIN_SIZES = 16, VTRAIN_TABLES = 8 };
+struct vtrain_layer;
+typedef struct vtrain_dit {
+    const vtrain_family *family;
+    /* set by the family's read: */
+    int64_t layers;
+    int64_t sizes[VTRAIN_SIZES];              /* what the tables' negative sizes mean */
+    const vt_weight *tables[VTRAIN_TABLES];   /* of weights outside of blocks, in the order they are
+                                               * bound, NULL-ended */
+    struct vtrain_layer *layer;               /* [layers] */
+    void *block_weights;                      /* [layers] of family->blocks.size */
+} vtrain_dit;
+
+/* Reads config.json and binds all weights from src into p. */
+int vtrain_dit_open(void **model, const vtrain_family *f, const cJSON *config, vt_params *p,
+                    const vt_source *src, vc_err *err);
+void vtrain_dit_close(void *model);           /* NULL is fine */
+/* The prediction; in has been prepared. */
+vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in);
+/* The family's prepare, then that. */
+vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in);
+
+/* For families: */
+
+/* The noisy latents and what stands beside them, in the order image (the first frame, then zeros),
+ * mask, video; zeros where a condition is not there. roles: 1 << vtrain_role. [B,..,f,h,w] */
+vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles);
+/* Of each row how many of `before` tokens and its text count, as vt_attention's kv_len; NULL where
+ * all do. */
+vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before);
+/* Gives x to the trace, if one is written. */
+void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x);
 
 extern const vtrain_family vtrain_builtin;    /* builtin.c */
 extern const vtrain_family vtrain_cogvideox;  /* cogvideox.c */

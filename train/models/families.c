@@ -6,12 +6,6 @@
 
 static const vtrain_family *const families[] = { &vtrain_builtin, &vtrain_cogvideox, NULL };
 
-vt_tensor *vtrain_forward(const vtrain_family *f, vt_ctx *g, void *model, vtrain_in *in)
-{
-    f->prepare(g, model, in);
-    return f->forward(g, model, in);
-}
-
 const vtrain_family *vtrain_family_of_class(const char *class_name)
 {
     for (const vtrain_family *const *f = families; *f; f++)

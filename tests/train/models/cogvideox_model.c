@@ -29,14 +29,14 @@ void cog_open(cog *m, const char *name, vc_dtype stored, vc_dtype compute)
     vc_err err = { 0 };
     cog_open_parts(m, name, stored, compute);
     const vt_source src = vf_model_source(m->file);
-    if (vtrain_cogvideox.open(&m->model, m->config, m->params, &src, &err) ||
+    if (vtrain_dit_open(&m->model, &vtrain_cogvideox, m->config, m->params, &src, &err) ||
         vf_model_all_bound(m->file, m->params, NULL, &err))
         fail_msg("%s: %s", name, err.text);
 }
 
 void cog_close(cog *m)
 {
-    vtrain_cogvideox.close(m->model);
+    vtrain_dit_close(m->model);
     vt_params_close(m->params);
     vt_close(m->g);
     vf_model_close(m->file);
@@ -109,7 +109,7 @@ vt_tensor *cog_forward(cog *m, const cog_case *c, vt_remat remat)
     for (int i = 0; i < VTRAIN_ROLES; i++)
         if (c->cond[i])
             in.cond[i] = vt_from_host(m->g, VC_F32, 5, c->cond_dim[i], c->cond[i], VC_F32);
-    return vtrain_forward(&vtrain_cogvideox, m->g, m->model, &in);
+    return vtrain_forward(m->g, m->model, &in);
 }
 
 float cog_step(cog *m, const cog_case *c, vt_remat remat, float *out)

@@ -240,7 +240,7 @@ static size_t peak_without_tape(int layers)
     cog_open_parts(&m, "cogvideox-5b", VC_BF16, VC_BF16);
     cJSON_SetNumberValue(cJSON_GetObjectItem(m.config, "num_layers"), layers);
     const vt_source src = vf_model_source(m.file);
-    assert_ok(vtrain_cogvideox.open(&m.model, m.config, m.params, &src, &err), &err);
+    assert_ok(vtrain_dit_open(&m.model, &vtrain_cogvideox, m.config, m.params, &src, &err), &err);
     cog_case_open(&c, m.golden, "base");
     vt_step_begin(m.g, VT_DRY);
     cog_forward(&m, &c, VT_KEEP);
@@ -293,7 +293,7 @@ static void rope_of(turned *t, cog *m, const int64_t grid[3])
         .text = { { vt_from_host(m->g, VC_F32, 3, text, zero, VC_F32), &length, NULL } },
         .note = take_rope, .note_arg = t,
     };
-    vtrain_forward(&vtrain_cogvideox, m->g, m->model, &in);
+    vtrain_forward(m->g, m->model, &in);
     assert_int_equal(vt_step_end(m->g, NULL), VC_ESTOP);
     free(x);
 }
@@ -345,7 +345,7 @@ static void test_rope(void **state)
         cJSON_SetNumberValue(cJSON_GetObjectItem(m.config, "sample_height"), models[i].rows);
         cJSON_SetNumberValue(cJSON_GetObjectItem(m.config, "sample_width"), models[i].columns);
         const vt_source src = vf_model_source(m.file);
-        assert_ok(vtrain_cogvideox.open(&m.model, m.config, m.params, &src, &err), &err);
+        assert_ok(vtrain_dit_open(&m.model, &vtrain_cogvideox, m.config, m.params, &src, &err), &err);
         for (int k = 0; k < vf_safetensors_count(f); k++) {
             const char *name = vf_safetensors_at(f, k)->name, *end = strstr(name, "/cos");
             char size[64];

@@ -35,7 +35,7 @@ static int open_with(cog *m, const char *name, const char *more, vc_err *err)
     }
     cJSON_Delete(extra);
     const vt_source src = vf_model_source(m->file);
-    return vtrain_cogvideox.open(&m->model, m->config, m->params, &src, err);
+    return vtrain_dit_open(&m->model, &vtrain_cogvideox, m->config, m->params, &src, err);
 }
 
 static const struct { const char *golden, *fields, *says; } bad_configs[] = {

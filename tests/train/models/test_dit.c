@@ -67,7 +67,7 @@ static void tiny_open(tiny *m, vc_dtype compute)
     vc_err err = { 0 };
     memset(m, 0, sizeof *m);
     assert_ok(vt_open(&m->g, &o, &err) || vt_params_open(&m->params, m->g, &err) ||
-              vtrain_builtin.open(&m->model, config, m->params, &src, &err), &err);
+              vtrain_dit_open(&m->model, &vtrain_builtin, config, m->params, &src, &err), &err);
     cJSON_Delete(config);
     randomise(m->params);
     fill(m->x, LATENT, 1);
@@ -81,7 +81,7 @@ static void tiny_open(tiny *m, vc_dtype compute)
 
 static void tiny_close(tiny *m)
 {
-    vtrain_builtin.close(m->model);
+    vtrain_dit_close(m->model);
     vt_params_close(m->params);
     vt_close(m->g);
 }
@@ -96,7 +96,7 @@ static vt_tensor *forward(tiny *m, vt_remat remat)
         .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, text, m->embeds, VC_F32),
                     .length = m->length } },
     };
-    return vtrain_forward(&vtrain_builtin, m->g, m->model, &in);
+    return vtrain_forward(m->g, m->model, &in);
 }
 
 static void output(tiny *m, float out[LATENT])
@@ -327,7 +327,7 @@ static void test_bad_configs(void **state)
         vc_err err = { 0 };
         cJSON *config = config_of(bad_configs[i].text);
         const vt_source src = { 0 };
-        assert_true(vtrain_builtin.open(&model, config, NULL, &src, &err) < 0);
+        assert_true(vtrain_dit_open(&model, &vtrain_builtin, config, NULL, &src, &err) < 0);
         assert_null(model);
         assert_says(&err, bad_configs[i].says);
         cJSON_Delete(config);

@@ -1,14 +1,15 @@
-#include "train/models/positions.h"
+#include "common/nn/positions.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-static double angle(const vtrain_axis *a, double theta, int64_t i, int64_t j)
+static double angle(const nn_axis *a, double theta, int64_t i, int64_t j)
 {
     return (a->start + (double)i * a->step) * pow(theta, -(double)j / (double)a->pairs);
 }
 
-void vtrain_sincos(float *out, int64_t stride, const vtrain_axis *axis, double theta)
+void nn_sincos(float *out, int64_t stride, const nn_axis *axis, double theta)
 {
     for (int64_t i = 0; i < axis->n; i++, out += stride)
         for (int64_t j = 0; j < axis->pairs; j++) {
@@ -20,7 +21,7 @@ void vtrain_sincos(float *out, int64_t stride, const vtrain_axis *axis, double t
 /* An axis' share of the table, from column `first`: computed at the first token of each position,
  * copied to the others. stride: tokens from one position to the next; repeats: of the whole axis
  * over the grid. */
-static void turn_axis(float *c, float *s, int64_t width, int64_t first, const vtrain_axis *a,
+static void turn_axis(float *c, float *s, int64_t width, int64_t first, const nn_axis *a,
                       int64_t stride, int64_t repeats, double theta)
 {
     size_t bytes = (size_t)a->pairs * sizeof *c;
@@ -39,9 +40,8 @@ static void turn_axis(float *c, float *s, int64_t width, int64_t first, const vt
     }
 }
 
-void vtrain_rope(float *c, float *s, const vtrain_axis axis[3], double theta)
+static void fill_rope(float *c, float *s, const nn_axis axis[3], int64_t width, double theta)
 {
-    int64_t width = axis[0].pairs + axis[1].pairs + axis[2].pairs;
     int64_t stride = axis[0].n * axis[1].n * axis[2].n, repeats = 1, first = 0;
     for (int k = 0; k < 3; k++) {
         stride /= axis[k].n;
@@ -49,4 +49,20 @@ void vtrain_rope(float *c, float *s, const vtrain_axis axis[3], double theta)
         repeats *= axis[k].n;
         first += axis[k].pairs;
     }
+}
+
+void nn_rope(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2])
+{
+    const int64_t dim[2] = { axis[0].n * axis[1].n * axis[2].n,
+                             axis[0].pairs + axis[1].pairs + axis[2].pairs };
+    const int64_t n = dim[0] * dim[1];
+    float *host = malloc(2 * (size_t)n * sizeof *host);
+    if (!host) {
+        vt_fail(g, VC_ENOMEM, "positions: out of memory");
+        return;
+    }
+    fill_rope(host, host + n, axis, dim[1], theta);
+    for (int i = 0; i < 2; i++)
+        table[i] = vt_from_host(g, VC_F32, 2, dim, host + i * n, VC_F32);
+    free(host);
 }

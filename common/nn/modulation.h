@@ -1,0 +1,30 @@
+/* modulation.h - adaptive layer norm (Peebles & Xie 2023, 3.2): tokens are normalised, scaled and
+ * moved, and what a branch makes of them is gated, by numbers that come of the time.
+ *
+ * nn_modulation makes the numbers. Where all tokens share them, ops.h has vt_layer_norm_modulate and
+ * vt_gated_add; an nn_groups is for tokens in two groups: text and video in one sequence, a clean
+ * first frame and the rest. */
+#ifndef NN_MODULATION_H
+#define NN_MODULATION_H
+
+#include "common/tensor/ops.h"
+
+typedef struct nn_norm {
+    vt_tensor *w, *b;                         /* [D] or NULL */
+} nn_norm;
+
+/* A linear layer of e [B,E], cut into n: [B,n,D], in f32 if e is, else in the compute type. */
+vt_tensor *nn_modulation(vt_ctx *g, vt_tensor *e, const vt_lin *l, int64_t n);
+
+/* Tokens below split take the first of each pair, the others the second. All are [B,1,D]. */
+typedef struct nn_groups {
+    int64_t split;
+    vt_tensor *shift[2], *scale[2], *gate[2];
+} nn_groups;
+
+/* x [B,N,D]: layer norm, scale and shift */
+vt_tensor *nn_modulate(vt_ctx *g, vt_tensor *x, const nn_norm *n, const nn_groups *m, float eps);
+/* x + gate * y */
+vt_tensor *nn_gate(vt_ctx *g, vt_tensor *x, vt_tensor *y, const nn_groups *m);
+
+#endif

@@ -1,0 +1,141 @@
+#include "train/models/dit.h"
+
+#include <stdlib.h>
+
+typedef struct vtrain_layer {
+    const vtrain_dit *model;
+    const void *weights;
+} layer;
+
+/* ---- opening ---- */
+
+static int read_config(vtrain_dit *m, const cJSON *config, vc_err *err)
+{
+    int rc = vc_context(err, m->family->read(m, config, err), "config.json");
+    if (rc) return rc;
+    m->layer = calloc((size_t)m->layers, sizeof *m->layer);
+    m->block_weights = calloc((size_t)m->layers, m->family->blocks.size);
+    return m->layer && m->block_weights ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
+static int bind(vtrain_dit *m, vt_params *p, const vt_source *src, vc_err *err)
+{
+    const vtrain_family *f = m->family;
+    int rc = 0;
+    for (int i = 0; !rc && m->tables[i]; i++)
+        rc = vt_params_bind(p, m->tables[i], "", 0, (char *)m + f->weights, m->sizes, src, err);
+    for (int i = 0; !rc && i < m->layers; i++) {
+        char *w = (char *)m->block_weights + (size_t)i * f->blocks.size;
+        m->layer[i] = (layer){ m, w };
+        rc = vt_params_bind(p, f->blocks.table, f->blocks.prefix, i, w, m->sizes, src, err);
+    }
+    return rc;
+}
+
+int vtrain_dit_open(void **model, const vtrain_family *f, const cJSON *config, vt_params *p,
+                    const vt_source *src, vc_err *err)
+{
+    *model = NULL;
+    vtrain_dit *m = calloc(1, f->size);
+    if (!m) return vc_fail(err, VC_ENOMEM, "out of memory");
+    m->family = f;
+    int rc = read_config(m, config, err);
+    if (!rc) rc = bind(m, p, src, err);
+    if (rc) {
+        vtrain_dit_close(m);
+        return rc;
+    }
+    *model = m;
+    return 0;
+}
+
+void vtrain_dit_close(void *model)
+{
+    vtrain_dit *m = model;
+    if (!m) return;
+    if (m->family->free) m->family->free(m);
+    free(m->layer);
+    free(m->block_weights);
+    free(m);
+}
+
+/* ---- forward ---- */
+
+static void run_layer(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **out)
+{
+    const layer *l = arg;
+    l->model->family->blocks.run(g, l->model, l->weights, in, out);
+}
+
+vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in)
+{
+    const vtrain_dit *m = model;
+    const vtrain_family *f = m->family;
+    vt_tensor *s[VT_BLOCK_IO] = { NULL };
+    if (vt_failed(g)) return NULL;
+    vt_scope scope = vt_scope_begin(g);        /* of each stream only the latest is kept */
+    f->embed(g, model, in, s);
+    vt_scope_end(g, scope, VT_BLOCK_IO, s);
+    for (int i = 0; i < m->layers && !vt_failed(g); i++) {
+        const vt_block b = { run_layer, &m->layer[i], f->blocks.n_in, f->blocks.n_out, i };
+        vt_run_block(g, &b, i < in->recompute ? VT_RECOMPUTE : VT_KEEP, s, s);
+        vt_scope_end(g, scope, VT_BLOCK_IO, s);
+    }
+    return vt_failed(g) ? NULL : f->head(g, model, in, s);
+}
+
+vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in)
+{
+    const vtrain_dit *m = model;
+    m->family->prepare(g, model, in);
+    return vtrain_dit_forward(g, model, in);
+}
+
+/* ---- for families ---- */
+
+/* The first C channels of x, all zero. */
+static vt_tensor *zeros(vt_ctx *g, vt_tensor *x, int64_t channels)
+{
+    return vt_scale(g, vt_slice(g, x, 1, 0, channels), 0);
+}
+
+/* image [B,C,1,h,w] -> [B,C,f,h,w]: zeros after the first frame */
+static vt_tensor *first_frame(vt_ctx *g, vt_tensor *image, vt_tensor *x)
+{
+    int64_t f = x->dim[2];
+    if (f == 1) return image;
+    vt_tensor *part[2] = { image, vt_slice(g, zeros(g, x, x->dim[1]), 2, 1, f) };
+    return vt_concat(g, 2, 2, part);
+}
+
+vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles)
+{
+    vt_tensor *const *c = in->cond, *x = in->x, *part[1 + VTRAIN_ROLES] = { x };
+    int n = 1;
+    if (roles & 1u << VTRAIN_ROLE_IMAGE)
+        part[n++] = c[VTRAIN_ROLE_IMAGE] ? first_frame(g, c[VTRAIN_ROLE_IMAGE], x)
+                                         : zeros(g, x, x->dim[1]);
+    if (roles & 1u << VTRAIN_ROLE_MASK)
+        part[n++] = c[VTRAIN_ROLE_MASK] ? c[VTRAIN_ROLE_MASK] : zeros(g, x, 1);
+    if (roles & 1u << VTRAIN_ROLE_VIDEO)
+        part[n++] = c[VTRAIN_ROLE_VIDEO] ? c[VTRAIN_ROLE_VIDEO] : zeros(g, x, x->dim[1]);
+    return n == 1 ? x : vt_concat(g, 1, n, part);
+}
+
+vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before)
+{
+    int32_t len[VTRAIN_ROWS];
+    bool all = true;
+    if (!text->embeds) return NULL;
+    int64_t rows = text->embeds->dim[0];
+    for (int64_t b = 0; b < rows; b++) {
+        len[b] = (int32_t)before + text->length[b];
+        all = all && text->length[b] == text->embeds->dim[1];
+    }
+    return all ? NULL : vt_from_host(g, VC_I32, 1, &rows, len, VC_I32);
+}
+
+void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x)
+{
+    if (in->note && x) in->note(in->note_arg, name, x);
+}
