@@ -171,8 +171,8 @@ static int open_model(vtrain *t, vc_err *err)
     if (!rc && t->cfg.training_type == VTRAIN_FULL && t->cfg.export_pipeline && t->cfg.model)
         rc = vc_context(err, vtrain_export_pipeline(NULL, t->cfg.model, NULL, err),
                         "--export_pipeline");
-    if (!rc) rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params, &src,
-                                 err);
+    if (!rc)
+        rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params, &src, err);
     if (!rc && t->weights) rc = vtrain_weights_check(t->weights, t->params, err);
     if (rc && t->weights) return vc_context(err, rc, "%s", vtrain_weights_path(t->weights));
     return rc ? rc : vtrain_fit_data(t, err);

@@ -1,9 +1,9 @@
 /* modulation.h - adaptive layer norm (Peebles & Xie 2023, 3.2): tokens are normalised, scaled and
  * moved, and what a branch makes of them is gated, by numbers that come of the time.
  *
- * nn_modulation makes the numbers. Where all tokens share them, ops.h has vt_layer_norm_modulate and
- * vt_gated_add; an nn_groups is for tokens in two groups: text and video in one sequence, a clean
- * first frame and the rest. */
+ * nn_modulation makes the numbers. Where all tokens share them, ops.h has vt_layer_norm_modulate
+ * and vt_gated_add; an nn_groups is for tokens in two groups: text and video in one sequence, a
+ * clean first frame and the rest. */
 #ifndef NN_MODULATION_H
 #define NN_MODULATION_H
 

@@ -14,7 +14,7 @@ typedef struct nn_axis {
     int64_t pairs;               /* angles of a token */
 } nn_axis;
 
-/* Of each token, `stride` floats after the one before: the sines of its angles, then the cosines. */
+/* Of each token, `stride` floats after the one before: sines of its angles, then cosines. */
 void nn_sincos(float *out, int64_t stride, const nn_axis *axis, double theta);
 /* The cosines and the sines as vt_rope takes them, [frames * rows * columns, sum of pairs] f32: of
  * each token the angles of its frame, then of its row, then of its column. Fails the step where

@@ -38,7 +38,7 @@ precompute/encode    common/os formats/keys precompute/media precompute/run
 precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys precompute/encode precompute/run precompute/text
 precompute/vdecode   common/base common/cli common/os formats/report formats/tensors precompute/media precompute/run
 train/diffusion      common/base common/os formats/json
-train/models         common common/base common/os common/tensor formats/json formats/tensors train/diffusion
+train/models         common common/base common/nn common/os common/tensor formats/json formats/tensors train/diffusion
 train/data           buckets common/base common/cli common/os formats/dataset formats/json formats/tensors train/models
 train/output         common/base common/os common/tensor formats/dataset formats/json formats/keys formats/report formats/tensors train/models
 train/parallel       common/comm common/memory common/os common/tensor formats/tensors

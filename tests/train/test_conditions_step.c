@@ -45,10 +45,19 @@ static void none_to_prepare(vt_ctx *g, void *model, vtrain_in *in)
     (void)in;
 }
 
+static void none_to_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+{
+    (void)g;
+    (void)model;
+    (void)in;
+    (void)s;
+}
+
 /* Predicts its input; remembers what it was given. */
-static vt_tensor *toy_forward(vt_ctx *g, void *model, const vtrain_in *in)
+static vt_tensor *toy_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     (void)model;
+    (void)s;
     forget();
     keep(g, &seen.x, in->x);
     keep(g, &seen.image, in->cond[VTRAIN_ROLE_IMAGE]);
@@ -121,8 +130,11 @@ static void test_step(void **state)
         data.conditions |= 1 << TOY_LOSS_MASK;
         vc_err err = { 0 };
         family.prepare = none_to_prepare;
-        family.forward = toy_forward;
-        vtrain t = { .family = &family, .data = set_open(dir, &data, &w, 0), .stop = &stop };
+        family.embed = none_to_embed;
+        family.head = toy_head;
+        vtrain_dit model = { .family = &family };      /* of no blocks */
+        vtrain t = { .family = &family, .model = &model, .data = set_open(dir, &data, &w, 0),
+                     .stop = &stop };
         t.cfg.gradient_accumulation_steps = 1;
         const vtrain_objective_opts o = { .kind = VTRAIN_FLOW, .shift = 1, .logit_std = 1,
                                           .micros = 1 };

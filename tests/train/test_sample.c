@@ -24,6 +24,7 @@
 
 /* Clean: 10 c + frame, but the first frame is the image where there is one. */
 typedef struct oracle {
+    vtrain_dit dit;                               /* of no blocks: all is the head */
     vtrain_fit fit;
     int calls;
     int64_t dim[5];                               /* of the last call */
@@ -64,13 +65,22 @@ static void none_to_prepare(vt_ctx *g, void *model, vtrain_in *in)
     (void)in;
 }
 
+static void none_to_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+{
+    (void)g;
+    (void)model;
+    (void)in;
+    (void)s;
+}
+
 /* x = signal clean + noise n: what the objective's target is for this clean picture. */
-static vt_tensor *oracle_forward(vt_ctx *g, void *model, const vtrain_in *in)
+static vt_tensor *oracle_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     oracle *m = model;
     vt_tensor *x = in->x;
-    double s = (double)((const float *)in->t->data)[0] / 1000;
+    double level = (double)((const float *)in->t->data)[0] / 1000;
     float *clean = clean_of(m, in);
+    (void)s;
     vt_tensor *d = vt_from_host(g, VC_F32, 5, x->dim, clean, VC_F32);
     free(clean);
     m->calls++;
@@ -80,12 +90,12 @@ static vt_tensor *oracle_forward(vt_ctx *g, void *model, const vtrain_in *in)
         m->masked = copy_of(in->cond[VTRAIN_ROLE_VIDEO]);
         m->mask = copy_of(in->cond[VTRAIN_ROLE_MASK]);
     }
-    return vt_scale(g, vt_sub(g, x, d), (float)(1 / s));           /* flow: n - clean */
+    return vt_scale(g, vt_sub(g, x, d), (float)(1 / level));           /* flow: n - clean */
 }
 
 static const vtrain_family oracle_family = {
     .class_name = "Oracle", .fit = oracle_fit, .prepare = none_to_prepare,
-    .forward = oracle_forward,
+    .embed = none_to_embed, .head = oracle_head,
     .scale = { [VTRAIN_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR, [VTRAIN_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
 };
 
@@ -188,7 +198,8 @@ static void test_front(void **state)
     for (size_t i = 0; i < COUNT(rows); i++) {
         vtrain t = { 0 };
         vc_list list;
-        oracle m = { .fit = { .channels = 2, .pad_front = rows[i].pad } };
+        oracle m = { .dit.family = &oracle_family,
+                     .fit = { .channels = 2, .pad_front = rows[i].pad } };
         vc_err err = { 0 };
         memcpy(m.fit.mult, rows[i].mult, sizeof m.fit.mult);
         open_toy(&t, *state, 0, &list);
@@ -210,7 +221,8 @@ static void test_image(void **state)
     vtrain t = { 0 };
     vc_list list;
     vc_err err = { 0 };
-    oracle m = { .fit = { .channels = 2, .mult = { 1, 2, 2 }, .roles = 1u << VTRAIN_ROLE_IMAGE } };
+    oracle m = { .dit.family = &oracle_family, .fit = { .channels = 2, .mult = { 1, 2, 2 },
+                                                        .roles = 1u << VTRAIN_ROLE_IMAGE } };
     open_toy(&t, *state, 1u << VTRAIN_ROLE_IMAGE, &list);
     t.model = &m;
     assert_ok(vtrain_validate(&t, &err), &err);
@@ -254,7 +266,8 @@ static void test_masked(void **state)
         vtrain t = { 0 };
         vc_list list;
         vc_err err = { 0 };
-        oracle m = { .fit = { .channels = 2, .pad_front = rows[i].pad, .roles = roles } };
+        oracle m = { .dit.family = &oracle_family,
+                     .fit = { .channels = 2, .pad_front = rows[i].pad, .roles = roles } };
         memcpy(m.fit.mult, rows[i].mult, sizeof m.fit.mult);
         open_toy(&t, *state, roles, &list);
         t.model = &m;
@@ -279,12 +292,13 @@ static void test_masked(void **state)
 
 /* Predicts v = x / 2 and the row's text's first number / 64: a sample is then a function of its
  * noise and guidance alone. */
-static vt_tensor *half_forward(vt_ctx *g, void *model, const vtrain_in *in)
+static vt_tensor *half_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     oracle *m = model;
     const vt_tensor *text = in->text[0].embeds;
     const int64_t *d = in->x->dim, n = vt_count(in->x), row = n / d[0];
     float *v = copy_of(in->x);
+    (void)s;
     m->calls++;
     memcpy(m->dim, d, sizeof m->dim);
     for (int64_t i = 0; i < n; i++)
@@ -296,7 +310,7 @@ static vt_tensor *half_forward(vt_ctx *g, void *model, const vtrain_in *in)
 
 static const vtrain_family half_family = {
     .class_name = "Half", .fit = oracle_fit, .prepare = none_to_prepare,
-    .forward = half_forward,
+    .embed = none_to_embed, .head = half_head,
 };
 
 /* The stochastic DPM-Solver++ by hand: the sample begins with draw 0 of its prompt, step i adds
@@ -334,7 +348,7 @@ static void open_half(vtrain *t, oracle *m, const char *dir, const char *own, vc
         .zero_snr = true, .shift = 1,
     };
     vc_err err = { 0 };
-    *m = (oracle){ .fit = { .channels = 2, .mult = { 1, 1, 1 } } };
+    *m = (oracle){ .dit.family = &half_family, .fit = { .channels = 2, .mult = { 1, 1, 1 } } };
     open_own(t, dir, 0, own, list);
     vtrain_objective_close(t->objective);
     assert_ok(vtrain_objective_open(&t->objective, &o, &err), &err);

@@ -78,12 +78,12 @@ typedef struct builtin {
     int64_t channels, patch, layers, heads, head, text;
     double theta;
     model_weights w;
-    float *features;                          /* [tokens, POS] on the host, */
-    int64_t grid[3];                          /* of so many f, h, w */
+    float *features;                          /* of the positions [tokens, POS], on the host */
+    int64_t grid[3];                          /* f, h, w of those tokens */
 } builtin;
 
-/* vtrain_in.made: rope's tables; which tokens count as keys, of all and of the text; features of the
- * positions. */
+/* vtrain_in.made: rope's tables; which tokens count as keys, of all and of the text; features of
+ * the positions. */
 enum { COS, SIN, KEYS, TEXT_KEYS, FEATURES };
 /* Inputs of a block: the sequence, what modulates, and the first three of made; then what the head
  * reads: time and text, and the noisy patches. */

@@ -1,9 +1,9 @@
 /* dit.h - the transformer interface, and the table of families.
  *
- * A family is a row: how config.json is read, tables of weights, what its model computes, and its
- * defaults. What all of them share is dit.c: weights are bound by the tables (weights.h), blocks run
- * one after the other, each the unit of recomputation and swapping. So loading, saving, LoRA and
- * the optimiser know nothing of families. docs/adding-a-model.md walks through one. */
+ * A family is a row: how its config.json is read, tables of its weights, what its model computes,
+ * and its defaults. dit.c does what all of them share: it binds the weights by the tables
+ * (weights.h) and runs the blocks, each a unit of recomputation and swapping. So loading, saving,
+ * LoRA and the optimiser know nothing of families. docs/adding-a-model.md adds one. */
 #ifndef VTRAIN_DIT_H
 #define VTRAIN_DIT_H
 
@@ -71,10 +71,10 @@ typedef enum vtrain_scale {
 
 /* The blocks of a model: all alike. */
 typedef struct vtrain_blocks {
-    const char *prefix;                       /* of their weights' names: "transformer_blocks.%d." */
+    const char *prefix;                       /* of weights' names: "transformer_blocks.%d." */
     const vt_weight *table;
     size_t size;                              /* of the struct that the table binds */
-    int n_in, n_out;                          /* inputs; the first n_out of them are replaced */
+    int n_in, n_out;                          /* inputs, and how many of them it replaces */
     /* A pure function of model, weights and inputs (tensor.h: vt_block_fn). */
     void (*run)(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                 vt_tensor **out);
@@ -88,21 +88,23 @@ typedef struct vtrain_family {
     /* config.json of a model that starts from noise, which says there what it predicts
      * (prediction_type); NULL: weights are needed. */
     int (*fresh)(cJSON **config, const vtrain_fresh *want, vc_err *err);
-    /* Its model: a struct that begins with a vtrain_dit. */
-    size_t size, weights;                     /* of the struct; where in it the tables' fields are */
-    /* config.json into the struct, and what the vtrain_dit is to be told. Errors name the field. */
+    /* Its model is a struct of `size` bytes that begins with a vtrain_dit; the struct that dit.tables
+     * bind is `weights` bytes behind. */
+    size_t size, weights;
+    /* Reads config.json into the model and fills its dit (below). Errors name the field. */
     int (*read)(void *model, const cJSON *config, vc_err *err);
-    void (*free)(void *model);                /* of what the struct points at; NULL: nothing */
+    void (*free)(void *model);                /* frees what the struct points at; NULL: nothing */
     void (*fit)(const void *model, vtrain_fit *fit);
 
     /* Before the forward: checks what that is given, and makes all else that it reads from the host
      * (positions, lengths: in->made). So what the forward queues depends on shapes and
      * in->recompute alone. Fails the step. */
     void (*prepare)(vt_ctx *g, void *model, vtrain_in *in);
-    /* The forward: sets the blocks' inputs, and behind them what else the head reads; */
+    /* The forward, in three parts. embed sets s: the inputs of the blocks, then what else the head
+     * is to read. Each block replaces the first of them. The head makes of them the prediction
+     * [B,C,f,h,w] in the compute type. */
     void (*embed)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO]);
-    vtrain_blocks blocks;                     /* replace the first of them, one block after another; */
-    /* the prediction [B,C,f,h,w] in the compute type. */
+    vtrain_blocks blocks;
     vt_tensor *(*head)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s);
     vtrain_scale scale[VTRAIN_ROLES];         /* of the conditions that fit() asks for */
 
@@ -130,7 +132,7 @@ enum { VTRAIN_SIZES = 16, VTRAIN_TABLES = 8 };
 struct vtrain_layer;
 typedef struct vtrain_dit {
     const vtrain_family *family;
-    /* set by the family's read: */
+    /* The family's read sets these three. */
     int64_t layers;
     int64_t sizes[VTRAIN_SIZES];              /* what the tables' negative sizes mean */
     const vt_weight *tables[VTRAIN_TABLES];   /* of weights outside of blocks, in the order they are
