@@ -94,7 +94,7 @@ static const vc_flag flags[] = {
     ROW(FLOAT, logit_std, "1", ">0", "flow_logit_std", "flow: deviation of logit_normal"),
     ROW(FLOAT, mode_scale, "1.29", NULL, "flow_mode_scale", "flow: scale of mode"),
     ROW(FLOAT, flow_shift, NULL, ">0", NULL, "flow: shift of levels to more noise (default: the "
-        "family's)"),
+        "model's, which may follow from the number of tokens)"),
     ROW(BOOLEAN, uniform_sampling, "false", NULL, NULL,
         "each micro-batch of a step draws its times from its own part of the range"),
     ROW(BOOLEAN, motion_sub_loss, "false", NULL, NULL,

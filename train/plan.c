@@ -1,4 +1,5 @@
 /* What will happen: steps, memory and work beforehand, and the lines that tell it. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,10 +164,29 @@ static const char *word_of(const vtrain *t, const char *flag, char *buf, size_t 
     return buf;
 }
 
+/* The shift of levels, by tokens over those of the run's buckets. */
+static void shift_text(char *text, size_t size, const vtrain *t)
+{
+    const vtrain_by_tokens *b = &t->scheduler.by_tokens;
+    double least = INFINITY, most = 0;
+    for (uint32_t i = 0; i < vtrain_data_groups(t->data); i++) {
+        double a = vtrain_objective_shift(t->objective, vtrain_data_group(t->data, i)->tokens);
+        least = fmin(least, a);
+        most = fmax(most, a);
+    }
+    int n = t->cfg.flow_shift > 0
+                ? snprintf(text, size, "%g", t->cfg.flow_shift)
+                : snprintf(text, size, "%g to %g by tokens (%s, %g at %lld, %g at %lld)", least,
+                           most, b->type == VTRAIN_MU_LINEAR ? "linear" : "exponential", b->base,
+                           (long long)b->base_len, b->max, (long long)b->max_len);
+    if (t->scheduler.terminal > 0)
+        snprintf(text + n, size - (size_t)n, ", stretched to end at %g", t->scheduler.terminal);
+}
+
 static void tell_loss(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
-    char scheme[32], normal[64] = "";
+    char scheme[32], normal[64] = "", shift[200];
     if (c->objective == 1 + VTRAIN_V) {
         say(t, "loss: v-prediction, times uniform, weight 1");
         return;
@@ -175,8 +195,9 @@ static void tell_loss(const vtrain *t)
         snprintf(normal, sizeof normal, " (mean %g, deviation %g)", c->logit_mean, c->logit_std);
     if (c->weighting_scheme == VTRAIN_MODE)
         snprintf(normal, sizeof normal, " (scale %g)", c->mode_scale);
-    say(t, "loss: flow matching, weighting %s%s, shift %g",
-        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, c->flow_shift);
+    shift_text(shift, sizeof shift, t);
+    say(t, "loss: flow matching, weighting %s%s, shift %s",
+        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift);
 }
 
 static void tell_training(const vtrain *t)

@@ -153,12 +153,20 @@ static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit
                ? "that was stored for another --train_mode" : "which this transformer does not take");
 }
 
-static int make_plan(sampling *s, const vtrain *t, vc_err *err)
+/* Tokens of the transformer, for the shift of the sigmas. */
+static int64_t tokens_of(const sampling *s, const vtrain_fit *fit)
+{
+    return s->dim[2] / fit->mult[0] * (s->dim[3] / fit->mult[1]) * (s->dim[4] / fit->mult[2]);
+}
+
+static int make_plan(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
     const vtrain_config *c = &t->cfg;
     bool flow = vtrain_objective_kind(t->objective) == VTRAIN_FLOW;
     vtrain_solver_opts o = {
-        .sampler = (vtrain_sampler)(c->validation_sampler - 1), .shift = c->flow_shift,
+        .sampler = (vtrain_sampler)(c->validation_sampler - 1),
+        .shift = flow ? vtrain_objective_shift(t->objective, tokens_of(s, fit)) : 1,
+        .terminal = t->scheduler.terminal,
         .steps = s->steps, .spacing = t->scheduler.spacing, .final_alpha = 1,
         .alpha_bar = flow ? NULL : vtrain_alpha_bars(t->objective),
     };
@@ -208,7 +216,7 @@ static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
     vtrain_fit fit;
     t->family->fit(t->model, &fit);
     int rc = open_prompt(s, t, &fit, i, err);
-    if (!rc) rc = make_plan(s, t, err);
+    if (!rc) rc = make_plan(s, t, &fit, err);
     if (!rc) rc = make_rows(s, t, err);
     if (!rc) rc = make_conditions(s, t, &fit, err);
     if (rc) return rc;

@@ -33,10 +33,11 @@ static void set_level(levels *v, int64_t row, const vtrain_level *l)
 
 static void draw_levels(levels *v, const vtrain *t, const vtrain_micro *m)
 {
+    int64_t tokens = (int64_t)m->batch->tokens / m->batch->rows;
     for (int row = 0; row < m->batch->rows; row++) {
         double r = m->level;
         if (r < 0) r = vtrain_level_draw(t->objective, m->seed, (uint32_t)row, m->number);
-        vtrain_level l = vtrain_level_of(t->objective, r);
+        vtrain_level l = vtrain_level_of(t->objective, tokens, r);
         set_level(v, row, &l);
     }
 }

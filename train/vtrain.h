@@ -66,7 +66,8 @@ typedef struct vtrain_config {
     /* objective */
     int objective;                            /* index into auto|flow|v */
     int weighting_scheme;                     /* vtrain_density */
-    double logit_mean, logit_std, mode_scale, flow_shift;
+    double logit_mean, logit_std, mode_scale;
+    double flow_shift;                        /* 0: by the tokens of a sample */
     bool uniform_sampling, motion_sub_loss;
     double motion_sub_loss_ratio;
 

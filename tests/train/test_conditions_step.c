@@ -95,7 +95,7 @@ static size_t text_bytes(int rows, int64_t n)
 static void check_step(vtrain *t, const vtrain_batch *b)
 {
     vtrain_micro m = { .batch = b, .seed = SEED, .level = 0.5, .number = b->micro };
-    vtrain_level level = vtrain_level_of(t->objective, 0.5);
+    vtrain_level level = vtrain_level_of(t->objective, 1, 0.5);
     vc_err err = { 0 };
     vt_usage dry, real;
     int64_t place = b->rows * b->dim[2] * AREA;

@@ -155,6 +155,82 @@ static void test_scheduler(void **state)
     free(file);
 }
 
+/* Tokens of latents [..,f,h,w] in a file, for a model of 2 x 2 patches. */
+static int64_t tokens_in(const vf_safetensors *f)
+{
+    vf_view v;
+    floats(f, "latents", &v);
+    const int64_t *last = v.dim + v.nd;
+    return last[-3] * (last[-2] / 2) * (last[-1] / 2);
+}
+
+static vf_safetensors *sample_of(const char *dir, const char *out, int prompt)
+{
+    char *path = vc_format("%s/%s/validation/step-1/%03d.safetensors", dir, out, prompt);
+    vf_safetensors *f;
+    vc_err err = { 0 };
+    if (vf_safetensors_open(&f, path, &err)) fail_msg("%s", err.text);
+    free(path);
+    return f;
+}
+
+/* A flow whose shift follows from the tokens: levels of a batch, and sigmas of a sample, are those of
+ * a run whose one shift is the factor of these tokens; the settings leave the shift to the file. */
+static void test_flow_scheduler(void **state)
+{
+    static const char text[] =
+        "{\"_class_name\": \"FlowMatchEulerDiscreteScheduler\", \"use_dynamic_shifting\": true,\n"
+        " \"base_shift\": 0.5, \"max_shift\": 3, \"base_image_seq_len\": 4,"
+        " \"max_image_seq_len\": 30}\n";
+    static const vtrain_by_tokens line = { true, VTRAIN_MU_EXPONENTIAL, 0.5, 3, 4, 30 };
+    const char *dir = *state;
+    vc_err err = { 0 };
+    char *file = vc_path_join(dir, "flow_config.json"), *settings;
+    size_t n;
+    assert_int_equal(vc_file_write(file, text, strlen(text), &err), 0);
+    run_ok(dir, "flow", TINY "--max_train_steps 20 --learning_rate 3e-3");
+    char *args = vc_format("--model %s/flow/checkpoint-20 --training_type full-finetune "
+                           "--weighting_scheme uniform --max_train_steps 1 --learning_rate 1e-30 "
+                           "--validation_steps 1 --num_inference_steps 4 --trace_dir %s/trace",
+                           dir, dir);
+    char *by_tokens = vc_format("%s-by --scheduler %s", args, file);
+    char *plain = vc_format("%s-plain --flow_shift 1", args);
+    run_ok(dir, "by", by_tokens);
+    run_ok(dir, "plain-flow", plain);
+    vf_safetensors *f = trace_of(dir, "trace-by"), *g = trace_of(dir, "trace-plain");
+    vf_view v;
+    const float *s = floats(f, "sigmas", &v), *u = floats(g, "sigmas", &v);
+    double a = vtrain_shift_factor(&line, tokens_in(f));
+    for (int64_t i = 0; i < vf_view_count(&v); i++)
+        assert_true(fabs((double)s[i] - vtrain_shifted(a, (double)u[i])) < 1e-6);
+    vf_safetensors_close(f);
+    vf_safetensors_close(g);
+    for (int prompt = 0; prompt < 2; prompt++) {
+        f = sample_of(dir, "by", prompt);
+        char *out = vc_format("same-%d", prompt);
+        char *same = vc_format("%s-%d --flow_shift %.17g", args, prompt,
+                               vtrain_shift_factor(&line, tokens_in(f)));
+        char *path[2] = { vc_format("by/validation/step-1/%03d.safetensors", prompt),
+                          vc_format("%s/validation/step-1/%03d.safetensors", out, prompt) };
+        run_ok(dir, out, same);
+        assert_true(run_same_file(dir, path[0], path[1]));
+        vf_safetensors_close(f);
+        free(out);
+        free(same);
+        free(path[0]);
+        free(path[1]);
+    }
+    char *yaml = vc_path_join(dir, "by/config.yaml");
+    assert_int_equal(vc_file_read(&settings, &n, yaml, 1 << 20, &err), 0);
+    assert_null(strstr(settings, "flow_shift"));
+    free(settings);
+    free(yaml);
+    free(plain);
+    free(by_tokens);
+    free(args);
+    free(file);
+}
+
 /* What --bake_scale, --export_kohya and --export_comfyui leave in a checkpoint. */
 static void test_exports(void **state)
 {
@@ -248,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_motion), cmocka_unit_test(test_scheduler),
+        cmocka_unit_test(test_flow_scheduler),
         cmocka_unit_test(test_exports), cmocka_unit_test(test_pipeline),
     };
     return cmocka_run_group_tests(tests, run_dir_setup, toy_dir_teardown);

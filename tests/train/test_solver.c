@@ -226,10 +226,85 @@ static void euler_follows_a_line(void **state)
             }
             near("the data", (double)x, 0.75, 1e-6);
         }
-    vtrain_solver_step last[3];
-    const vtrain_solver_opts o = { .sampler = VTRAIN_EULER, .steps = 3, .shift = 3 };
-    assert_int_equal(vtrain_solver_plan(last, &o, NULL), 0);
-    near("last sigma", last[2].level, 3 * 1e-3 / (1 + 2 * 1e-3), 1e-12);
+}
+
+/* ---- flows ---- */
+
+/* As files of FLUX.1-dev, Qwen-Image, LTX-Video 0.9.1 and HunyuanVideo have them, and one of no
+ * model. The golden has a case of each name. */
+static const struct { const char *name; double shift, terminal; vtrain_by_tokens by; } flows[] = {
+    { "flux", 0, 0, { true, VTRAIN_MU_EXPONENTIAL, 0.5, 1.15, 256, 4096 } },
+    { "qwen", 0, 0.02, { true, VTRAIN_MU_EXPONENTIAL, 0.5, 0.9, 256, 8192 } },
+    { "ltx", 0, 0.1, { true, VTRAIN_MU_EXPONENTIAL, 0.95, 2.05, 1024, 4096 } },
+    { "hunyuan", 7, 0, { 0 } },
+    { "linear", 0, 0.05, { true, VTRAIN_MU_LINEAR, 0.5, 1.15, 256, 4096 } },
+};
+/* diffusers computes them in f32: a few roundings at 1, which the stretch divides by what the last
+ * of `steps` levels lacks to 1. */
+static double rounded(double a, int steps)
+{
+    return 3e-7 / fmax(1 - vtrain_shifted(a, 1.0 / steps), 1e-3);
+}
+
+static void same_flow(const vf_safetensors *f, size_t flow, int64_t tokens)
+{
+    static vtrain_solver_step step[VTRAIN_TIMES];
+    static const int lengths[] = { 50, 28, 7, 1 };
+    int64_t dim[8];
+    char name[64];
+    vtrain_objective *o;
+    const vtrain_objective_opts opts = {
+        .kind = VTRAIN_FLOW, .shift = flows[flow].shift, .by_tokens = flows[flow].by,
+        .terminal = flows[flow].terminal,
+    };
+    assert_int_equal(vtrain_objective_open(&o, &opts, NULL), 0);
+    for (size_t i = 0; i < COUNT(lengths); i++) {
+        const vtrain_solver_opts plan = {
+            .sampler = VTRAIN_EULER, .steps = lengths[i], .terminal = flows[flow].terminal,
+            .shift = vtrain_objective_shift(o, tokens),
+        };
+        assert_int_equal(vtrain_solver_plan(step, &plan, NULL), 0);
+        snprintf(name, sizeof name, "flow.%s.%lld.%d", flows[flow].name, (long long)tokens,
+                 lengths[i]);
+        float *sigma = golden_values(f, name, dim);
+        for (int k = 0; k < lengths[i]; k++)
+            near(name, step[k].level, (double)sigma[k], rounded(plan.shift, lengths[i]));
+        near(name, step[lengths[i] - 1].x, 0, 0);
+        free(sigma);
+    }
+    snprintf(name, sizeof name, "flow.%s.%lld.table", flows[flow].name, (long long)tokens);
+    float *table = golden_values(f, name, dim);
+    double tolerance = rounded(vtrain_objective_shift(o, tokens), VTRAIN_TIMES);
+    for (int k = 0; k < VTRAIN_TIMES / 8; k++) {
+        vtrain_level l = vtrain_level_of(o, tokens, 8 * k / (double)VTRAIN_TIMES);
+        near(name, l.sigma, (double)table[k], tolerance);
+        near(name, (double)l.t, 1000 * l.sigma, 1e-4);
+    }
+    free(table);
+    vtrain_objective_close(o);
+}
+
+static void flows_are_diffusers(void **state)
+{
+    (void)state;
+    vf_safetensors *f = golden_open("schedulers");
+    static const int64_t tokens[] = { 64, 256, 1024, 4096, 13312 };
+    for (size_t i = 0; i < COUNT(flows); i++)
+        for (size_t k = 0; k < COUNT(tokens); k++)
+            same_flow(f, i, tokens[k]);
+    vf_safetensors_close(f);
+}
+
+/* A million tokens, far beyond where any line was drawn: all levels near 1, and numbers. */
+static void many_tokens(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(flows); i++) {
+        if (!flows[i].by.on) continue;
+        double a = vtrain_shift_factor(&flows[i].by, 1 << 30);
+        assert_true(isfinite(a) && a > 1);
+        near("the last level", vtrain_shifted(a, 1e-3), 1, 0.1);
+    }
 }
 
 /* Every number of steps gives finite factors. */
@@ -278,6 +353,7 @@ static void odd_plans_are_refused(void **state)
 /* ---- scheduler files ---- */
 
 #define V "\"prediction_type\":\"v_prediction\","
+#define FLUX VTRAIN_MU_EXPONENTIAL, 0.5, 1.15, 256, 4096
 static const struct { const char *text; vtrain_scheduler s; } files[] = {
     /* as the released folders have it */
     { "{\"_class_name\":\"CogVideoXDDIMScheduler\",\"beta_start\":0.00085,\"beta_end\":0.012,"
@@ -299,7 +375,21 @@ static const struct { const char *text; vtrain_scheduler s; } files[] = {
       "\"use_dynamic_shifting\":false,\"shift_terminal\":null}",
       { .kind = VTRAIN_FLOW, .sampler = VTRAIN_EULER, .shift = 7, .beta_start = 0.00085,
         .beta_end = 0.012, .snr_shift = 1, .zero_snr = true, .alpha_to_one = true,
-        .spacing = VTRAIN_TRAILING } },
+        .spacing = VTRAIN_TRAILING, .by_tokens = { false, FLUX } } },
+    { "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\",\"base_image_seq_len\":1024,"
+      "\"base_shift\":0.95,\"invert_sigmas\":false,\"max_image_seq_len\":4096,\"max_shift\":2.05,"
+      "\"num_train_timesteps\":1000,\"shift\":1.0,\"shift_terminal\":0.1,"
+      "\"time_shift_type\":\"linear\",\"use_beta_sigmas\":false,\"use_dynamic_shifting\":true}",
+      { .kind = VTRAIN_FLOW, .sampler = VTRAIN_EULER, .shift = 0, .beta_start = 0.00085,
+        .beta_end = 0.012, .snr_shift = 1, .zero_snr = true, .alpha_to_one = true,
+        .spacing = VTRAIN_TRAILING, .terminal = 0.1,
+        .by_tokens = { true, VTRAIN_MU_LINEAR, 0.95, 2.05, 1024, 4096 } } },
+    /* a shift beside a dynamic one is not used (FLUX.1-dev), and the line has defaults */
+    { "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\",\"shift\":3.0,"
+      "\"use_dynamic_shifting\":true}",
+      { .kind = VTRAIN_FLOW, .sampler = VTRAIN_EULER, .shift = 0, .beta_start = 0.00085,
+        .beta_end = 0.012, .snr_shift = 1, .zero_snr = true, .alpha_to_one = true,
+        .spacing = VTRAIN_TRAILING, .by_tokens = { true, FLUX } } },
 };
 
 static char *write_file(const char *text)
@@ -321,6 +411,10 @@ static void same_scheduler(const vtrain_scheduler *a, const vtrain_scheduler *b)
     assert_int_equal(a->alpha_to_one, b->alpha_to_one);
     assert_true(a->shift == b->shift && a->snr_shift == b->snr_shift);
     assert_true(a->beta_start == b->beta_start && a->beta_end == b->beta_end);
+    assert_true(a->terminal == b->terminal);
+    const vtrain_by_tokens *x = &a->by_tokens, *y = &b->by_tokens;
+    assert_true(x->on == y->on && x->type == y->type && x->base == y->base && x->max == y->max);
+    assert_true(x->base_len == y->base_len && x->max_len == y->max_len);
 }
 
 static void files_are_read(void **state)
@@ -357,6 +451,8 @@ static void without_a_file(void **state)
 }
 
 #define DDIM "{\"_class_name\":\"CogVideoXDDIMScheduler\","
+#define DYNAMIC "\"use_dynamic_shifting\":true,"
+#define LINEAR "\"time_shift_type\":\"linear\","
 #define FLOW "{\"_class_name\":\"FlowMatchEulerDiscreteScheduler\","
 static const struct { const char *text, *says; } bad_files[] = {
     { "{}", "_class_name" },
@@ -378,8 +474,16 @@ static const struct { const char *text, *says; } bad_files[] = {
     { DDIM V "\"timestep_spacing\":\"karras\"}", "timestep_spacing: \"karras\"" },
     { DDIM V "\"timestep_spacing\":\"leading\",\"steps_offset\":1}", "steps_offset: 1" },
     { DDIM V "\"trained_betas\":[0.1]}", "trained_betas" },
-    { FLOW "\"use_dynamic_shifting\":true}", "use_dynamic_shifting" },
-    { FLOW "\"shift_terminal\":0.1}", "shift_terminal" },
+    { FLOW "\"use_dynamic_shifting\":1}", "use_dynamic_shifting" },
+    { FLOW "\"time_shift_type\":\"sd3\"}", "time_shift_type: \"sd3\"" },
+    { FLOW "\"shift_terminal\":1}", "shift_terminal: 1" },
+    { FLOW "\"shift_terminal\":-0.1}", "shift_terminal: -0.1" },
+    { FLOW DYNAMIC "\"base_image_seq_len\":4096}", "base_image_seq_len: 4096" },
+    { FLOW DYNAMIC "\"base_image_seq_len\":0}", "base_image_seq_len: 0" },
+    { FLOW DYNAMIC "\"base_shift\":1e3}", "base_shift: 1000" },
+    { FLOW DYNAMIC LINEAR "\"base_shift\":1.2}", "base_shift: 1.2" },
+    { FLOW DYNAMIC LINEAR "\"base_shift\":0.01}", "base_shift: 0.01" },
+    { FLOW DYNAMIC "\"invert_sigmas\":true}", "invert_sigmas" },
     { FLOW "\"shift\":0}", "shift: 0" },
     { "{\"_class_name\":", "line 1" },
 };
@@ -406,6 +510,7 @@ int main(void)
         cmocka_unit_test(schedule_is_diffusers), cmocka_unit_test(times_are_diffusers),
         cmocka_unit_test(steps_are_diffusers),   cmocka_unit_test(euler_follows_a_line),
         cmocka_unit_test(any_number_of_steps),   cmocka_unit_test(odd_plans_are_refused),
+        cmocka_unit_test(flows_are_diffusers),   cmocka_unit_test(many_tokens),
         cmocka_unit_test(files_are_read),        cmocka_unit_test(without_a_file),
         cmocka_unit_test(bad_files_are_refused),
     };

@@ -144,7 +144,7 @@ static void test_flow(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(levels); i++) {
         vtrain_objective *o = open_flow(levels[i].density, levels[i].shift);
-        vtrain_level l = vtrain_level_of(o, levels[i].r);
+        vtrain_level l = vtrain_level_of(o, 1, levels[i].r);
         near(l.sigma, levels[i].sigma, 1e-7);
         near((double)l.t, 1000 * levels[i].sigma, 1e-3);
         near((double)l.weight, levels[i].weight, 1e-5);
@@ -163,7 +163,7 @@ static void test_flow_extremes(void **state)
     for (int d = VTRAIN_UNIFORM; d <= VTRAIN_COSMAP; d++) {
         vtrain_objective *o = open_flow((vtrain_density)d, 5);
         for (int i = 0; i <= 1000; i++) {
-            vtrain_level l = vtrain_level_of(o, i == 1000 ? 1 - 0x1p-53 : i / 1000.0);
+            vtrain_level l = vtrain_level_of(o, 1, i == 1000 ? 1 - 0x1p-53 : i / 1000.0);
             assert_true(l.sigma > 0 && l.sigma <= 1);
             assert_true(isfinite(l.weight) && l.weight > 0);
         }
@@ -209,7 +209,7 @@ static void test_v_identity(void **state)
     vtrain_objective *o = open_v(1);
     const double x = 0.7, n = -1.3;
     for (int t = 0; t < 1000; t++) {
-        vtrain_level l = vtrain_level_of(o, (t + 0.5) / 1000);
+        vtrain_level l = vtrain_level_of(o, 1, (t + 0.5) / 1000);
         assert_int_equal((int)l.t, t);
         double a = vtrain_alpha_bar(o, t);
         double noisy = (double)l.x_of * x + (double)l.n_of * n;

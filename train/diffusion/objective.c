@@ -33,7 +33,7 @@ static void make_alpha_bar(double *a, const vtrain_objective_opts *o)
 
 static int check(const vtrain_objective_opts *o, vc_err *err)
 {
-    if (o->kind == VTRAIN_FLOW && !(o->shift > 0))
+    if (o->kind == VTRAIN_FLOW && !(o->shift > 0) && !(o->shift == 0 && o->by_tokens.on))
         return vc_fail(err, VC_EINVAL, "flow shift %g: must be above 0", o->shift);
     if (o->kind == VTRAIN_V && o->density != VTRAIN_UNIFORM)
         return vc_fail(err, VC_EINVAL, "v-prediction draws its timesteps uniformly: "
@@ -69,6 +69,11 @@ void vtrain_objective_close(vtrain_objective *o)
 vtrain_kind vtrain_objective_kind(const vtrain_objective *o)
 {
     return o->o.kind;
+}
+
+double vtrain_objective_shift(const vtrain_objective *o, int64_t tokens)
+{
+    return o->o.shift > 0 ? o->o.shift : vtrain_shift_factor(&o->o.by_tokens, tokens);
 }
 
 int64_t vtrain_strata(int64_t ranks, int64_t steps)
@@ -130,11 +135,13 @@ static vtrain_level v_level(const vtrain_objective *o, int t)
     };
 }
 
-vtrain_level vtrain_level_of(const vtrain_objective *o, double r)
+vtrain_level vtrain_level_of(const vtrain_objective *o, int64_t tokens, double r)
 {
-    if (o->o.kind == VTRAIN_V) return v_level(o, (int)(r * TIMES));
-    double u = density(&o->o, r), a = o->o.shift;
-    return flow_level(o, a * u / (1 + (a - 1) * u));
+    const vtrain_objective_opts *p = &o->o;
+    if (p->kind == VTRAIN_V) return v_level(o, (int)(r * TIMES));
+    double a = vtrain_objective_shift(o, tokens);
+    double s = vtrain_shifted(a, density(p, r)), last = vtrain_shifted(a, 1.0 / TIMES);
+    return flow_level(o, vtrain_stretched(s, last, p->terminal));
 }
 
 vtrain_level vtrain_level_at(const vtrain_objective *o, double sigma_or_t)

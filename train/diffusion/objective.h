@@ -2,8 +2,9 @@
  *
  * Flow matching (Lipman et al. 2023; Liu et al. 2023): s in (0,1], x_s = (1-s) x + s n, target n
  * - x,
- *     t = 1000 s. The level is drawn from a density over u in (0,1), then shifted: s = a u /
- *     (1 + (a-1) u).
+ *     t = 1000 s. The level is drawn from a density over u in (0,1), then shifted by the model's
+ *     factor or by that of the sample's tokens, and stretched (shift.h): uniform draws are those of
+ *     diffusers' table of 1000 levels, without its steps.
  * v-prediction (Salimans & Ho 2022) over the discrete schedule of DDPM: t uniform in 0..999, A =
  * alphas_cumprod[t],
  *     x_t = sqrt(A) x + sqrt(1-A) n, target sqrt(A) n - sqrt(1-A) x.
@@ -15,6 +16,7 @@
 #include <stdint.h>
 
 #include "common/base/err.h"
+#include "train/diffusion/shift.h"
 
 typedef enum { VTRAIN_FLOW, VTRAIN_V } vtrain_kind;
 
@@ -31,7 +33,11 @@ typedef enum vtrain_density {
 typedef struct vtrain_objective_opts {
     vtrain_kind kind;
     vtrain_density density;
-    double logit_mean, logit_std, mode_scale, shift;
+    double logit_mean, logit_std, mode_scale;
+    /* flow: the factor of all samples, 0: by their tokens; the last level of 1000, 0: no stretch */
+    double shift;
+    vtrain_by_tokens by_tokens;
+    double terminal;
     /* strata of --uniform_sampling: micro-batch m of a step of `micros` draws from its own part
      * of u */
     bool stratified;
@@ -46,6 +52,8 @@ typedef struct vtrain_objective vtrain_objective;
 int vtrain_objective_open(vtrain_objective **out, const vtrain_objective_opts *o, vc_err *err);
 void vtrain_objective_close(vtrain_objective *o);            /* NULL is fine */
 vtrain_kind vtrain_objective_kind(const vtrain_objective *o);
+/* flow: the factor of the shift, for a sample of so many tokens. */
+double vtrain_objective_shift(const vtrain_objective *o, int64_t tokens);
 
 /* One row's noise level and what follows from it. */
 typedef struct vtrain_level {
@@ -56,8 +64,9 @@ typedef struct vtrain_level {
     float weight;                /* of the row's loss */
 } vtrain_level;
 
-/* Level of quantile r in [0,1) of the draw: the density's map, then shift. */
-vtrain_level vtrain_level_of(const vtrain_objective *o, double r);
+/* Level of quantile r in [0,1) of the draw, for a sample of so many tokens: the density's map, then
+ * shift and stretch. */
+vtrain_level vtrain_level_of(const vtrain_objective *o, int64_t tokens, double r);
 /* r of row `row` in micro-batch `micro`, stratified or not. */
 double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row, uint64_t micro);
 /* flow: level of a given shifted sigma; v: of the integer t. For sampling. */

@@ -37,12 +37,17 @@ static const vf_config_row leading_rows[] = { VF_ONLY_INT("steps_offset", 0), { 
 static const vf_config_row flow_rows[] = {
     VF_NUM(config, shift, "shift", 1, VF_ABOVE_0, 1e6),
     VF_ONLY_INT("num_train_timesteps", VTRAIN_TIMES),
-    VF_UNSET("use_dynamic_shifting", NULL),
+    VF_FLAG(config, by_tokens.on, "use_dynamic_shifting", false),
+    VF_WORD(config, by_tokens.type, "time_shift_type", "exponential", "exponential|linear"),
+    VF_NUM(config, by_tokens.base, "base_shift", 0.5, -100, 100),
+    VF_NUM(config, by_tokens.max, "max_shift", 1.15, -100, 100),
+    VF_INT(config, by_tokens.base_len, "base_image_seq_len", 256, 1, 1 << 30),
+    VF_INT(config, by_tokens.max_len, "max_image_seq_len", 4096, 1, 1 << 30),
+    VF_NUM(config, terminal, "shift_terminal", 0, 0, 0.999),
     VF_UNSET("use_karras_sigmas", NULL),
     VF_UNSET("use_exponential_sigmas", NULL),
     VF_UNSET("use_beta_sigmas", NULL),
     VF_UNSET("invert_sigmas", NULL),
-    VF_UNSET("shift_terminal", NULL),
     VF_UNSET("stochastic_sampling", NULL),
     { 0 }
 };
@@ -58,6 +63,22 @@ static int read_v(vtrain_scheduler *s, const cJSON *o, vc_err *err)
     return rc;
 }
 
+/* A linear mu is a factor itself, so it has to stay above 0 for any number of tokens. */
+static int read_flow(vtrain_scheduler *s, const cJSON *o, vc_err *err)
+{
+    const vtrain_by_tokens *b = &s->by_tokens;
+    int rc = vf_config_read(s, flow_rows, o, err);
+    if (rc || !b->on) return rc;
+    s->shift = 0;
+    if (b->base_len >= b->max_len)
+        return vc_fail(err, VC_EINVAL, "base_image_seq_len: %lld, max_image_seq_len: %lld; base < "
+                       "max is expected", (long long)b->base_len, (long long)b->max_len);
+    if (b->type == VTRAIN_MU_LINEAR && !(b->max >= b->base && vtrain_shift_mu(b, 1) > 0))
+        return vc_fail(err, VC_EINVAL, "base_shift: %g, max_shift: %g; a linear shift rises with "
+                       "the tokens, and is above 0 for one", b->base, b->max);
+    return 0;
+}
+
 /* ---- classes ---- */
 
 static int read_class(vtrain_scheduler *s, const cJSON *o, vc_err *err)
@@ -69,7 +90,7 @@ static int read_class(vtrain_scheduler *s, const cJSON *o, vc_err *err)
         if (strcmp(name, classes[i].name)) continue;
         s->kind = classes[i].kind;
         s->sampler = classes[i].sampler;
-        return s->kind == VTRAIN_V ? read_v(s, o, err) : vf_config_read(s, flow_rows, o, err);
+        return s->kind == VTRAIN_V ? read_v(s, o, err) : read_flow(s, o, err);
     }
     return vc_fail(err, VC_EINVAL, "_class_name \"%s\": known are CogVideoXDDIMScheduler, "
                    "CogVideoXDPMScheduler and FlowMatchEulerDiscreteScheduler", name);

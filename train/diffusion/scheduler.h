@@ -2,7 +2,7 @@
  * model was trained with, and how it is sampled.
  *
  * Read are CogVideoXDDIMScheduler and CogVideoXDPMScheduler (v-prediction over 1000 times) and
- * FlowMatchEulerDiscreteScheduler. A field that is not there has the class's own default, as in
+ * FlowMatchEulerDiscreteScheduler, whose shift may follow from the number of tokens. A field that is not there has the class's own default, as in
  * diffusers; a value that this program cannot do is refused by its name. Fields that change neither
  * training nor our samplers (clip_sample, thresholds, eta) are not looked at. */
 #ifndef VTRAIN_SCHEDULER_H
@@ -17,7 +17,9 @@ typedef struct vtrain_scheduler {
     char *path;                               /* of the file; NULL: there is none */
     vtrain_kind kind;
     vtrain_sampler sampler;                   /* the class's */
-    double shift;                             /* flow: of sigmas */
+    double shift;                             /* flow: of sigmas; 0: by tokens */
+    vtrain_by_tokens by_tokens;
+    double terminal;                          /* flow: the last sigma of a sample; 0: as it falls */
     double beta_start, beta_end, snr_shift;   /* v: as vtrain_objective_opts */
     bool zero_snr;
     bool alpha_to_one;                        /* v: samples end at A = 1, not at A[0] */

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "train/diffusion/shift.h"
+
 /* ---- times ---- */
 
 void vtrain_solver_times(int *t, int steps, vtrain_spacing spacing)
@@ -68,12 +70,11 @@ static void plan_discrete(vtrain_solver_step *step, const vtrain_solver_opts *o)
     }
 }
 
-/* Sigmas from 1 to 1/1000, evenly before the shift, then 0. */
 static double flow_sigma(const vtrain_solver_opts *o, int i)
 {
     if (i == o->steps) return 0;
-    double u = o->steps == 1 ? 1 : 1 - (1 - 1.0 / VTRAIN_TIMES) * i / (o->steps - 1);
-    return o->shift * u / (1 + (o->shift - 1) * u);
+    double n = o->steps, last = vtrain_shifted(o->shift, 1 / n);
+    return vtrain_stretched(vtrain_shifted(o->shift, (n - i) / n), last, o->terminal);
 }
 
 /* dx/ds = n - x, whose clean picture at s is x - s v: the next sample lies between x and it. */

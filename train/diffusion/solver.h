@@ -15,7 +15,9 @@
  * discrete schedule of 1000 alphas_cumprod with a model that predicts v; what they do equals
  * diffusers' CogVideoXDDIMScheduler and CogVideoXDPMScheduler: a step goes from A[t] to
  * A[t - 1000 / steps] (a whole division, so that where steps does not divide 1000 this is not the
- * next t of the list), and to final_alpha below 0. Euler follows a straight flow between sigmas.
+ * next t of the list), and to final_alpha below 0. Euler follows a straight flow between sigmas:
+ * 1, 1 - 1/N .. 1/N before they are shifted and stretched (shift.h), as diffusers' pipelines give
+ * them to their scheduler, then 0.
  *
  * Where diffusers' DPM draws noise twice in a step, the second counts: here a step has one noise.
  * */
@@ -38,7 +40,7 @@ typedef struct vtrain_solver_opts {
     vtrain_spacing spacing;                   /* DDIM, DPM */
     const double *alpha_bar;                  /* [1000], falling; of the last one 0 is fine */
     double final_alpha;                       /* of the end of the last step: 1, or alpha_bar[0] */
-    double shift;                             /* Euler: sigmas as in training */
+    double shift, terminal;                   /* Euler: of its sigmas; terminal 0: no stretch */
 } vtrain_solver_opts;
 
 typedef struct vtrain_solver_step {

@@ -1,0 +1,27 @@
+#include "train/diffusion/shift.h"
+
+#include <math.h>
+
+double vtrain_shift_mu(const vtrain_by_tokens *b, int64_t tokens)
+{
+    double slope = (b->max - b->base) / (double)(b->max_len - b->base_len);
+    return b->base + (double)(tokens - b->base_len) * slope;
+}
+
+double vtrain_shift_factor(const vtrain_by_tokens *b, int64_t tokens)
+{
+    enum { MOST = 100 };                      /* e^100 leaves no level but 1, and e^1000 no number */
+    double mu = vtrain_shift_mu(b, tokens);
+    return b->type == VTRAIN_MU_LINEAR ? mu : exp(fmax(fmin(mu, MOST), -MOST));
+}
+
+double vtrain_shifted(double a, double u)
+{
+    return a * u / (1 + (a - 1) * u);
+}
+
+double vtrain_stretched(double s, double last, double terminal)
+{
+    if (terminal <= 0 || last >= 1) return s;             /* one step has nowhere to go */
+    return 1 - (1 - s) * (1 - terminal) / (1 - last);
+}

@@ -1,0 +1,30 @@
+/* shift.h - how the levels of a flow are moved towards noise; numbers as diffusers'
+ * FlowMatchEulerDiscreteScheduler has them.
+ *
+ * A level u becomes s = a u / (1 + (a-1) u). The factor a is the model's (`shift`), or follows from
+ * the number of tokens of a sample (use_dynamic_shifting): mu lies on the line through (base_len,
+ * base) and (max_len, max), and a = e^mu ("exponential") or mu ("linear"). A terminal stretch then
+ * moves the levels of a schedule so that its last one is `terminal`, and pure noise stays. */
+#ifndef VTRAIN_SHIFT_H
+#define VTRAIN_SHIFT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { VTRAIN_MU_EXPONENTIAL, VTRAIN_MU_LINEAR } vtrain_shift_type;
+
+typedef struct vtrain_by_tokens {
+    bool on;                                  /* else the rest has no meaning */
+    int type;                                 /* vtrain_shift_type */
+    double base, max;                         /* mu at base_len and at max_len */
+    int64_t base_len, max_len;                /* tokens; not the same */
+} vtrain_by_tokens;
+
+/* mu, and the factor a, of samples of so many tokens. */
+double vtrain_shift_mu(const vtrain_by_tokens *b, int64_t tokens);
+double vtrain_shift_factor(const vtrain_by_tokens *b, int64_t tokens);
+double vtrain_shifted(double a, double u);
+/* s, of a schedule whose last level is `last`; terminal 0 leaves it as it is. */
+double vtrain_stretched(double s, double last, double terminal);
+
+#endif
