@@ -17,13 +17,16 @@ enum { MAX_TENSORS = 20000, MAX_CONFIG = 1 << 20,      /* entries are searched o
 
 typedef struct entry {
     char *module;                /* without prefix and suffix; flat: underscores for dots */
-    bool flat, used;
+    bool flat;
+    unsigned used;               /* bits: parts of it that were asked for */
+    int parts;                   /* modules of ours that it is made of */
     const vf_view *a, *b, *alpha;
 } entry;
 
 struct vtrain_lora {
     char *path;
     vf_safetensors *file;
+    const vtrain_rename *renames;
     cJSON *meta;                 /* of the header, or NULL */
     struct pattern {             /* its alpha_pattern, in order: the first that matches counts */
         regex_t module;
@@ -43,17 +46,6 @@ struct vtrain_lora {
 
 /* ---- names ---- */
 
-typedef enum { PART_NONE, PART_A, PART_B, PART_ALPHA } part;
-
-static const struct { const char *word; part is; } halves[] = {
-    { ".lora_A.", PART_A }, { ".lora_down.", PART_A },
-    { ".lora_B.", PART_B }, { ".lora_up.", PART_B },
-};
-static const struct { const char *prefix; bool flat; } prefixes[] = {
-    { "base_model.model.", false }, { "pipe.dit.", false }, { "transformer.", false },
-    { "diffusion_model.", false },
-    { "lora_unet__", true }, { "lora_unet_", true },
-};
 /* What files of such names may hold besides: adapters that are no product of two matrices. */
 static const struct { const char *word, *what; } others[] = {
     { ".lora_magnitude_vector", "a DoRA's" }, { ".dora_scale", "a DoRA's" },
@@ -61,45 +53,6 @@ static const struct { const char *word, *what; } others[] = {
     { ".oft_", "an OFT's" },                  { ".lora_mid.", "a convolution's" },
     { ".diff", "a whole layer's" },           { ".bias", "a bias's" },
 };
-
-/* *module: length of the name before the part. Between a half's name and its "weight" may stand
- * that of the adapter ("default"). */
-static part part_of(const char *name, size_t *module)
-{
-    static const char alpha[] = ".alpha";
-    size_t n = strlen(name), a = sizeof alpha - 1;
-    *module = n > a ? n - a : 0;
-    if (*module && !strcmp(name + *module, alpha)) return PART_ALPHA;
-    for (size_t i = 0; i < COUNT(halves); i++) {
-        const char *at = strstr(name, halves[i].word);
-        if (!at || at == name) continue;
-        const char *rest = at + strlen(halves[i].word), *dot = strchr(rest, '.');
-        *module = (size_t)(at - name);
-        if (!strcmp(dot ? dot + 1 : rest, "weight")) return halves[i].is;
-    }
-    return PART_NONE;
-}
-
-/* The module of a tensor's name, malloc'ed; NULL for a name that is no LoRA's (or no memory). */
-static char *module_of(const char *name, part *is, bool *flat)
-{
-    size_t n;
-    *flat = false;
-    *is = part_of(name, &n);
-    if (!*is) return NULL;
-    for (size_t i = 0; i < COUNT(prefixes) && !*flat;) {     /* in any order, one after another */
-        size_t p = strlen(prefixes[i].prefix);
-        if (n <= p || strncmp(name, prefixes[i].prefix, p)) {
-            i++;
-            continue;
-        }
-        name += p;
-        n -= p;
-        *flat = prefixes[i].flat;
-        i = 0;
-    }
-    return strndup(name, n);
-}
 
 static int no_part(const char *name, vc_err *err)
 {
@@ -111,15 +64,6 @@ static int no_part(const char *name, vc_err *err)
     return vc_fail(err, VC_EFORMAT, "tensor \"%s\" is no part of a LoRA", name);
 }
 
-static bool same_module(const entry *e, const char *module)
-{
-    if (!e->flat) return !strcmp(e->module, module);
-    const char *a = e->module;
-    for (; *a && *module; a++, module++)
-        if (*a != (*module == '.' ? '_' : *module)) return false;
-    return !*a && !*module;
-}
-
 static entry *entry_of(vtrain_lora *l, const char *module, bool flat)
 {
     for (int i = 0; i < l->n; i++)
@@ -129,9 +73,9 @@ static entry *entry_of(vtrain_lora *l, const char *module, bool flat)
 
 static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
 {
-    part is;
+    vtrain_lora_part is;
     bool flat;
-    char *module = module_of(v->name, &is, &flat);
+    char *module = vtrain_lora_module(v->name, &is, &flat);
     if (!is) return no_part(v->name, err);
     if (!module) return vc_fail(err, VC_ENOMEM, "out of memory");
     entry *e = entry_of(l, module, flat);
@@ -141,7 +85,7 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
         e = &l->entry[l->n++];
         *e = (entry){ .module = module, .flat = flat };
     }
-    const vf_view **slot = is == PART_A ? &e->a : is == PART_B ? &e->b : &e->alpha;
+    const vf_view **slot = is == VTRAIN_PART_A ? &e->a : is == VTRAIN_PART_B ? &e->b : &e->alpha;
     if (*slot) return vc_fail(err, VC_EFORMAT, "module \"%s\" is there twice", e->module);
     *slot = v;
     return vtrain_view_finite(v, err);
@@ -309,6 +253,11 @@ int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err)
     return 0;
 }
 
+void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *table)
+{
+    l->renames = table;
+}
+
 void vtrain_lora_close(vtrain_lora *l)
 {
     if (!l) return;
@@ -371,37 +320,63 @@ static double scale_of(const vtrain_lora *l, const entry *e, const char *module)
     return isnan(alpha) ? 1 : l->root ? alpha / sqrt(r) : alpha / r;
 }
 
-/* *e: the module's entry, or NULL. A file may have it under two names, which are no pair of one. */
-static int find_entry(vtrain_lora *l, const char *module, entry **e, vc_err *err)
+/* *e: the module's entry, by our name or by theirs (then r has the row, else none), or NULL. A file
+ * may have it under two names, which are no pair of one. */
+static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_renamed *r, vc_err *err)
 {
+    bool by_theirs = false;
     *e = NULL;
-    for (int i = 0; i < l->n; i++) {
-        if (!same_module(&l->entry[i], module)) continue;
+    int rc = vtrain_rename_find(r, l->renames, module, err);
+    for (int i = 0; !rc && i < l->n; i++) {
+        entry *at = &l->entry[i];
+        bool ours = vtrain_lora_same_module(at->module, at->flat, module);
+        if (!ours && !(r->row && vtrain_lora_same_module(at->module, at->flat, r->theirs)))
+            continue;
         if (*e)
-            return vc_fail(err, VC_EFORMAT, "%s: module \"%s\" is there twice, as \"%s\" too",
-                           l->path, (*e)->module, l->entry[i].module);
-        *e = &l->entry[i];
+            rc = vc_fail(err, VC_EFORMAT, "%s: module \"%s\" is there twice, as \"%s\" too",
+                         l->path, (*e)->module, at->module);
+        *e = at;
+        by_theirs = !ours;
     }
+    free(r->theirs);
+    if (rc || !by_theirs) *r = (vtrain_renamed){ .parts = 1 };
+    return rc;
+}
+
+/* The rows of a fused module's B that are one module's. */
+static int take_rows(const vtrain_lora *l, const entry *e, const vtrain_renamed *r, vf_view *b,
+                     vc_err *err)
+{
+    int64_t each = b->dim[0] / r->all;
+    if (each * r->all != b->dim[0])
+        return vc_fail(err, VC_EFORMAT, "%s: module \"%s\": lora_B (lora_up) has %lld rows, which "
+                       "%d parts cannot share", l->path, e->module, (long long)b->dim[0], r->all);
+    size_t row = b->bytes / (size_t)b->dim[0];
+    b->dim[0] = each * r->share;
+    b->data = (const char *)b->data + row * (size_t)(each * r->first);
+    b->bytes = row * (size_t)b->dim[0];
     return 0;
 }
 
 int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_err *err)
 {
     entry *e;
-    int rc = find_entry(l, module, &e, err);
+    vtrain_renamed r;
+    int rc = find_entry(l, module, &e, &r, err);
     if (!rc && !e) rc = vc_fail(err, VC_ENOENT, "%s: no module \"%s\"", l->path, module);
     if (!rc) rc = check_pair(l, e, err);
     if (rc) return rc;
-    e->used = true;
+    e->used |= 1u << r.part;
+    e->parts = r.parts;
     *p = (vtrain_lora_pair){ .a = *e->a, .b = *e->b, .scale = scale_of(l, e, module) };
     p->trained = isnan(l->trained) ? p->scale : l->trained / (double)e->a->dim[0];
-    return 0;
+    return r.parts > 1 ? take_rows(l, e, &r, &p->b, err) : 0;
 }
 
 int vtrain_lora_all_used(const vtrain_lora *l, vc_err *err)
 {
     for (int i = 0; i < l->n; i++)
-        if (!l->entry[i].used)
+        if (!l->entry[i].used || l->entry[i].used != (1u << l->entry[i].parts) - 1)
             return vc_fail(err, VC_EMISMATCH, "%s: module \"%s\" is no linear of this transformer, "
                            "or not among those of --target_name", l->path, l->entry[i].module);
     return 0;

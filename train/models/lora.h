@@ -22,6 +22,7 @@
 
 #include "common/tensor/weights.h"
 #include "formats/tensors/safetensors.h"
+#include "train/models/lora_names.h"
 
 typedef struct vtrain_targets vtrain_targets;
 /* modules: all linears and convolutions of the model, NULL-ended; convs: the latter of them. *note:
@@ -45,10 +46,14 @@ typedef struct vtrain_lora_pair {
 /* A file, or a folder with pytorch_lora_weights.safetensors or adapter_model.safetensors in it.
  * VC_EFORMAT, VC_ENUMERIC (NaN, infinity) name the tensor. */
 int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err);
+/* Modules are found by these names of a family too (lora_names.h); a fused one gives each of its
+ * modules its rows of B. The table outlives l. */
+void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *table);
 void vtrain_lora_close(vtrain_lora *l);
 /* The pair of a module; VC_ENOENT: it has none. Checks both shapes against each other. */
 int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_err *err);
-/* VC_EMISMATCH naming the first module of the file that get() was never asked for. */
+/* VC_EMISMATCH naming the first module of the file that get() was never asked for, or not for all
+ * parts of. */
 int vtrain_lora_all_used(const vtrain_lora *l, vc_err *err);
 
 /* w [out,in] += scale * b a, computed in f64 sums of f32 rows. */

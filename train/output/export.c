@@ -47,81 +47,198 @@ static double scale_of(const vtrain_export_lora_opts *o)
     return o->bake ? o->alpha / (double)o->rank : 1;
 }
 
-static int write_diffusers(const char *dir, vt_params *p, const vtrain_export_lora_opts *o,
-                           vc_err *err)
-{
-    vtrain_views s;
-    char alpha[32];
-    int rc = vtrain_views_open(&s, vt_params_context(p), vt_params_count(p), err);
-    for (int i = 0; !rc && i < s.room; i++) {
-        const vt_param *x = vt_params_at(p, i);
-        if (x->role == VT_P_BASE) continue;
-        rc = vtrain_views_add(&s, "transformer.", x->name, "", x->t, VC_F32,
-                              x->role == VT_P_LORA_B ? scale_of(o) : 1, err);
-    }
-    char *text = rc ? NULL : lora_metadata(o);
-    if (!rc && !text) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    vf_meta meta[5] = { { "format", "pt" }, { "lora_adapter_metadata", text } };
-    int n = add_lineage(meta, 2, o, alpha);
-    if (!rc)
-        rc = vtrain_views_write(&s, dir, "pytorch_lora_weights.safetensors", meta, n, true,
-                                o->sums, err);
-    free(text);
-    vtrain_views_close(&s);
-    return rc;
-}
-
-/* A layout with a scalar alpha beside each pair. */
+/* A file in the making, and the tensors that are made for it. */
 typedef struct layout {
-    const char *file, *prefix;
-    bool flat;                                /* underscores for the dots of a module's path */
+    const vtrain_naming *is;
+    const vtrain_export_lora_opts *o;
+    vt_params *p;
+    vtrain_views s;
+    vt_tensor **made;
+    int n_made;
 } layout;
 
-/* Half of a pair under its name in the layout; after the second half the alpha of both. */
-static int add_half(vtrain_views *s, const layout *l, const vt_param *x, double scale,
-                    vt_tensor *alpha, vc_err *err)
+static void layout_close(layout *l)
 {
-    char *module = strdup(x->module);
-    if (!module) return vc_fail(err, VC_ENOMEM, "out of memory");
-    for (char *c = module; l->flat && (c = strchr(c, '.'));)
+    vtrain_views_close(&l->s);
+    for (int i = 0; i < l->n_made; i++)
+        vt_param_free(vt_params_context(l->p), l->made[i]);
+    free(l->made);
+}
+
+/* A tensor of the file's own, freed with it; NULL when out of memory. */
+static vt_tensor *make(layout *l, int nd, const int64_t *dim, const float *v, vc_err *err)
+{
+    vt_tensor *t = vt_param_new(vt_params_context(l->p), VC_F32, nd, dim, v, VC_F32, false, err);
+    if (t) l->made[l->n_made++] = t;
+    return t;
+}
+
+static int add_tensor(layout *l, const char *module, const char *suffix, const vt_tensor *t,
+                      double scale, vc_err *err)
+{
+    char *name = strdup(module);
+    if (!name) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (char *c = name; l->is->flat && (c = strchr(c, '.'));)
         *c = '_';
-    bool a = x->role == VT_P_LORA_A;
-    int rc = vtrain_views_add(s, l->prefix, module, a ? ".lora_down.weight" : ".lora_up.weight",
-                              x->t, VC_F32, a ? 1 : scale, err);
-    if (!rc && !a) rc = vtrain_views_add(s, l->prefix, module, ".alpha", alpha, VC_F32, 1, err);
-    free(module);
+    int rc = vtrain_views_add(&l->s, l->is->prefix, name, suffix, t, VC_F32, scale, err);
+    free(name);
     return rc;
 }
 
-static int write_layout(const char *dir, const layout *l, vt_params *p,
-                        const vtrain_export_lora_opts *o, vc_err *err)
+static int add_half(layout *l, const char *module, bool a, const vt_tensor *t, vc_err *err)
 {
-    vtrain_views s;
-    char trained[32];
-    float value = (float)(o->bake ? (double)o->rank : o->alpha);
-    vt_ctx *g = vt_params_context(p);
-    vt_tensor *alpha = vt_param_new(g, VC_F32, 0, NULL, &value, VC_F32, false, err);
-    int rc = vtrain_views_open(&s, g, 2 * vt_params_count(p), err);
-    if (!alpha) rc = VC_ENOMEM;
-    for (int i = 0; !rc && i < vt_params_count(p); i++) {
+    return a ? add_tensor(l, module, l->is->a, t, 1, err)
+             : add_tensor(l, module, l->is->b, t, scale_of(l->o), err);
+}
+
+/* Alpha of a module whose A has `times` the run's rank, if the file has alphas. */
+static int add_alpha(layout *l, const char *module, int times, vc_err *err)
+{
+    float value = (float)((l->o->bake ? (double)l->o->rank : l->o->alpha) * times);
+    if (!l->is->alpha) return 0;
+    vt_tensor *alpha = make(l, 0, NULL, &value, err);
+    return alpha ? add_tensor(l, module, l->is->alpha, alpha, 1, err) : VC_ENOMEM;
+}
+
+/* ---- several modules as one ---- */
+
+/* The modules of a row: their rows of outputs, and the pairs of those that are trained. */
+typedef struct fused {
+    const vt_lin *of[VTRAIN_FUSED];
+    int parts, trained;
+    int64_t rows, in, rank;                   /* of all; of one pair */
+} fused;
+
+static const vt_lin *find_lin(vt_params *p, const char *module)
+{
+    for (int i = 0; i < vt_params_count(p); i++) {
         const vt_param *x = vt_params_at(p, i);
-        if (x->role != VT_P_BASE) rc = add_half(&s, l, x, scale_of(o), alpha, err);
+        if (x->module && !strcmp(x->module, module)) return x->lin;
     }
-    vf_meta meta[4] = { { "format", "pt" } };
-    int n = add_lineage(meta, 1, o, trained);
-    if (!rc) rc = vtrain_views_write(&s, dir, l->file, meta, n, true, o->sums, err);
-    vtrain_views_close(&s);
-    vt_param_free(g, alpha);
+    return NULL;
+}
+
+static int find_fused(fused *f, vt_params *p, const vtrain_renamed *r, vc_err *err)
+{
+    *f = (fused){ .parts = r->parts };
+    for (int i = 0; i < f->parts; i++) {
+        char *module = vtrain_rename_sibling(r, i);
+        if (!module) return vc_fail(err, VC_ENOMEM, "out of memory");
+        const vt_lin *lin = f->of[i] = find_lin(p, module);
+        int rc = lin ? 0 : vc_fail(err, VC_EINVAL, "\"%s\": no module \"%s\" in this transformer",
+                                   r->theirs, module);
+        free(module);
+        if (rc) return rc;
+        f->rows += lin->w->dim[0];
+        f->in = lin->w->dim[1];
+        if (!lin->lora_a) continue;
+        f->trained++;
+        f->rank = lin->lora_a->dim[0];
+    }
+    return 0;
+}
+
+/* A: theirs one below the other. B: theirs along the diagonal, zeros for modules without a pair. */
+static int fill_fused(float *a, float *b, const fused *f, vt_ctx *g, vc_err *err)
+{
+    int64_t wide = f->rank * f->trained, row = 0, pair = 0;
+    float *own = malloc(sizeof *own * (size_t)(f->rows * f->rank));
+    int rc = own ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; !rc && i < f->parts; i++) {
+        const vt_lin *lin = f->of[i];
+        int64_t out = lin->w->dim[0];
+        if (lin->lora_a) {
+            rc = vt_to_host(g, lin->lora_a, a + pair * f->rank * f->in, err);
+            if (!rc) rc = vt_to_host(g, lin->lora_b, own, err);
+            for (int64_t k = 0; !rc && k < out; k++)
+                memcpy(b + (row + k) * wide + pair * f->rank, own + k * f->rank,
+                       sizeof *b * (size_t)f->rank);
+            pair++;
+        }
+        row += out;
+    }
+    free(own);
+    return rc;
+}
+
+/* The whole row at its first trained module; nothing at the others. */
+static int add_fused(layout *l, const vtrain_renamed *r, const vt_lin *at, vc_err *err)
+{
+    fused f;
+    int first = 0, rc = find_fused(&f, l->p, r, err);
+    while (!rc && !f.of[first]->lora_a)
+        first++;
+    if (rc || f.of[first] != at) return rc;
+    const int64_t rank = f.rank * f.trained, dim_a[2] = { rank, f.in }, dim_b[2] = { f.rows, rank };
+    float *a = malloc(sizeof *a * (size_t)(rank * f.in));
+    float *b = calloc((size_t)(f.rows * rank), sizeof *b);
+    rc = a && b ? fill_fused(a, b, &f, vt_params_context(l->p), err)
+                : vc_fail(err, VC_ENOMEM, "out of memory");
+    vt_tensor *ta = rc ? NULL : make(l, 2, dim_a, a, err);
+    vt_tensor *tb = ta ? make(l, 2, dim_b, b, err) : NULL;
+    if (!rc && !tb) rc = VC_ENOMEM;
+    free(a);
+    free(b);
+    if (!rc) rc = add_half(l, r->theirs, true, ta, err);
+    if (!rc) rc = add_half(l, r->theirs, false, tb, err);
+    return rc ? rc : add_alpha(l, r->theirs, f.trained, err);
+}
+
+/* ---- a file ---- */
+
+/* Half of a pair under its name in the file; after the second half what belongs to both. */
+static int add_param(layout *l, const vt_param *x, vc_err *err)
+{
+    vtrain_renamed r;
+    bool a = x->role == VT_P_LORA_A;
+    int rc = vtrain_rename_find(&r, l->is->renamed ? l->o->renames : NULL, x->module, err);
+    const char *name = r.row ? r.theirs : x->module;
+    if (!rc && r.parts > 1) {
+        if (!a) rc = add_fused(l, &r, x->lin, err);
+    } else if (!rc) {
+        rc = add_half(l, name, a, x->t, err);
+        if (!rc && !a) rc = add_alpha(l, name, 1, err);
+    }
+    free(r.theirs);
+    return rc;
+}
+
+static int write_file(layout *l, const char *dir, vc_err *err)
+{
+    char alpha[32], *text = NULL;
+    int n = 0, room = 3 * vt_params_count(l->p);
+    vf_meta meta[5] = { { "format", "pt" } };
+    int rc = vtrain_views_open(&l->s, vt_params_context(l->p), room, err);
+    l->made = calloc((size_t)room + 1, sizeof *l->made);
+    if (!rc && !l->made) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int i = 0; !rc && i < vt_params_count(l->p); i++) {
+        const vt_param *x = vt_params_at(l->p, i);
+        if (x->role != VT_P_BASE) rc = add_param(l, x, err);
+    }
+    n = 1;
+    if (!rc && !l->is->alpha) {
+        text = lora_metadata(l->o);
+        if (!text) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        meta[n++] = (vf_meta){ "lora_adapter_metadata", text };
+    }
+    n = add_lineage(meta, n, l->o, alpha);
+    if (!rc) rc = vtrain_views_write(&l->s, dir, l->is->file, meta, n, true, l->o->sums, err);
+    free(text);
     return rc;
 }
 
 int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_opts *o, vc_err *err)
 {
-    static const layout kohya = { "lora_kohya.safetensors", "lora_unet__", true };
-    static const layout comfyui = { "lora_comfyui.safetensors", "diffusion_model.", false };
-    int rc = write_diffusers(dir, p, o, err);
-    if (!rc && o->kohya) rc = write_layout(dir, &kohya, p, o, err);
-    if (!rc && o->comfyui) rc = write_layout(dir, &comfyui, p, o, err);
+    const struct { const vtrain_naming *is; bool wanted; } files[] = {
+        { &vtrain_diffusers, true }, { &vtrain_kohya, o->kohya }, { &vtrain_comfyui, o->comfyui },
+    };
+    int rc = 0;
+    for (size_t i = 0; !rc && i < sizeof files / sizeof *files; i++) {
+        if (!files[i].wanted) continue;
+        layout l = { .is = files[i].is, .o = o, .p = p };
+        rc = write_file(&l, dir, err);
+        layout_close(&l);
+    }
     return rc;
 }
 

@@ -4,9 +4,12 @@
  * alpha; its metadata has one, which diffusers reads from 0.33 on and most other programs never do.
  * With `bake` the strength is therefore in B itself, alpha equals the rank, and every reader agrees;
  * what it was trained with is then the metadata's vlt_network_alpha. Beside it, if wanted, the same
- * values as `.lora_down.weight`, `.lora_up.weight` and a scalar `.alpha`:
+ * values as `.lora_down.weight`, `.lora_up.weight` and a scalar `.alpha`, modules by the names of
+ * the family's first authors (lora_names.h has all names as tables):
  *   DIR/lora_kohya.safetensors     lora_unet__<module, _ for .>: VideoX-Fun's merge_lora, kohya's
  *   DIR/lora_comfyui.safetensors   diffusion_model.<module>: ComfyUI; VideoX-Fun since 12/2025
+ * Where they have several modules of ours as one, A of it is ours one below the other, B ours along
+ * the diagonal, and rank and alpha are as many times ours.
  * All of them are sealed (safetensors.h).
  *
  * A transformer: FOLDER/config.json, the bytes it came with, and FOLDER/diffusion_pytorch_model
@@ -18,6 +21,7 @@
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
 #include "formats/tensors/sums.h"
+#include "train/models/lora_names.h"
 #include "train/models/weights.h"
 
 #define VTRAIN_SHARD_BYTES 10000000000u       /* where diffusers begins a new shard */
@@ -32,6 +36,7 @@ typedef struct vtrain_export_lora_opts {
     const char *data, *plan;                  /* what it was trained on, for the metadata: roots and
                                                * plans of the datasets, blank-separated; or NULL */
     vf_sums *sums;                            /* the files are added to them, or NULL */
+    const vtrain_rename *renames;             /* of the family, or NULL */
 } vtrain_export_lora_opts;
 int vtrain_export_lora(const char *dir, vt_params *p, const vtrain_export_lora_opts *o,
                        vc_err *err);

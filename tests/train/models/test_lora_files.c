@@ -354,7 +354,7 @@ static void lora_is_written(void **state)
     for (int form = 0; form < 8; form++) {
         bool bake = form & 1, have[2] = { form & 2, form & 4 };
         const vtrain_export_lora_opts o = { names, 2, 3, 6, bake, have[0], have[1], NULL, NULL,
-                                            NULL };
+                                            NULL, NULL };
         char sub[32];
         snprintf(sub, sizeof sub, "lora-%d", form);
         const char *dir = golden_tmp(sub);
@@ -419,7 +419,8 @@ static void lora_is_gone_on_with(void **state)
         const vt_source none = { .seed = 1 };
         const char *dir = golden_tmp("gone-on");
         const vtrain_export_lora_opts o = {
-            names, 2, rows[i].rank, rows[i].alpha, rows[i].bake, false, false, NULL, NULL, NULL
+            names, 2, rows[i].rank, rows[i].alpha, rows[i].bake, false, false, NULL, NULL, NULL,
+            NULL
         };
         vtrain_lora *l = NULL;
         int matched;
