@@ -47,6 +47,9 @@ static const vc_flag flags[] = {
         "it: a small built-in DiT"),
     ROW(PATH, transformer, NULL, NULL, "transformer_id transformer_path",
         "folder of the transformer, instead of MODEL/transformer"),
+    ROW(CHOICE, boundary_type, "full", "full|high|low", NULL,
+        "of a model with two transformers (boundary_ratio in its model_index.json), the one to "
+        "train, on levels of its side alone: high noise (transformer) or low (transformer_2)"),
     ROW(PATH, scheduler, NULL, NULL, "scheduler_id scheduler_path",
         "scheduler_config.json or its folder, instead of MODEL/scheduler"),
     ROW(DTYPE_KIND, transformer_dtype, NULL, "f32|bf16|f16|fp8", NULL,

@@ -18,8 +18,9 @@ static char *text_model(const vtrain *t)
 {
     char trained[32], frozen[32];
     vt_param_bytes b = vt_params_bytes(t->params);
-    return vc_format("%s, %s: %s parameters trained, %s frozen", vtrain_family_name(t->family),
+    return vc_format("%s, %s%s%s: %s parameters trained, %s frozen", vtrain_family_name(t->family),
                      t->cfg.training_type == VTRAIN_LORA ? "LoRA" : "full finetune",
+                     t->boundary ? " of " : "", t->boundary ? vtrain_transformer_name(t) : "",
                      vc_human_count(trained, (uint64_t)b.trained),
                      vc_human_count(frozen, (uint64_t)b.frozen));
 }
@@ -186,7 +187,7 @@ static void shift_text(char *text, size_t size, const vtrain *t)
 static void tell_loss(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
-    char scheme[32], normal[64] = "", shift[200];
+    char scheme[32], normal[64] = "", shift[200], side[48] = "";
     if (c->objective == 1 + VTRAIN_V) {
         say(t, "loss: v-prediction, times uniform, weight 1");
         return;
@@ -195,9 +196,12 @@ static void tell_loss(const vtrain *t)
         snprintf(normal, sizeof normal, " (mean %g, deviation %g)", c->logit_mean, c->logit_std);
     if (c->weighting_scheme == VTRAIN_MODE)
         snprintf(normal, sizeof normal, " (scale %g)", c->mode_scale);
+    if (t->boundary)
+        snprintf(side, sizeof side, ", levels %s %g alone",
+                 c->boundary_type == VTRAIN_SIDE_LOW ? "below" : "from", t->boundary);
     shift_text(shift, sizeof shift, t);
-    say(t, "loss: flow matching, weighting %s%s, shift %s",
-        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift);
+    say(t, "loss: flow matching, weighting %s%s, shift %s%s",
+        word_of(t, "weighting_scheme", scheme, sizeof scheme), normal, shift, side);
 }
 
 static void tell_training(const vtrain *t)

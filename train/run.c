@@ -22,6 +22,32 @@
 
 /* ---- the model ---- */
 
+const char *vtrain_transformer_name(const vtrain *t)
+{
+    return t->cfg.boundary_type == VTRAIN_SIDE_LOW ? "transformer_2" : "transformer";
+}
+
+/* Which of two transformers is trained has to be said; of one there is no choice. */
+static int open_boundary(vtrain *t, vc_err *err)
+{
+    const vtrain_config *c = &t->cfg;
+    bool side = c->boundary_type != VTRAIN_SIDE_FULL;
+    int rc = c->model ? vtrain_weights_boundary(&t->boundary, c->model, err) : 0;
+    if (rc) return vc_context(err, rc, "--model");
+    if (side && !t->boundary)
+        return vc_fail(err, VC_EUSAGE, "--boundary_type: high and low are sides of a boundary, and "
+                       "there is no boundary_ratio in a model_index.json below --model: leave it "
+                       "out");
+    if (!side && t->boundary)
+        return vc_fail(err, VC_EUSAGE, "--boundary_type: %s has two transformers (boundary_ratio "
+                       "%g): give high to train the one of levels from there on, transformer, or "
+                       "low for the one below, transformer_2", c->model, t->boundary);
+    if (t->boundary && c->validation_steps)
+        return vc_fail(err, VC_EUSAGE, "--validation_steps: a sample needs both transformers, and "
+                       "one is here: leave it out");
+    return 0;
+}
+
 /* config.json: of the files given, or a new built-in model's. */
 static int open_config(vtrain *t, vc_err *err)
 {
@@ -41,7 +67,7 @@ static int open_config(vtrain *t, vc_err *err)
     if (!lora && c->transformer_dtype != VC_DTYPE_NONE)
         vc_say(t->ui, "--transformer_dtype: left out, a full finetune begins with the file's "
                "values and trains them in f32");
-    int rc = vtrain_weights_open(&t->weights, c->model, c->transformer,
+    int rc = vtrain_weights_open(&t->weights, c->model, vtrain_transformer_name(t), c->transformer,
                                  lora ? c->transformer_dtype : VC_DTYPE_NONE,
                                  c->preset_lora_path, err);
     if (rc) return rc;
@@ -211,6 +237,7 @@ static int train_lora(vtrain *t, vc_err *err)
     if (rc || !c->lora_checkpoint) return rc;
     vtrain_lora *lora;
     rc = vtrain_lora_open(&lora, c->lora_checkpoint, err);
+    if (!rc) rc = vtrain_lora_check_of(lora, vtrain_transformer_name(t), err);
     if (!rc) rc = vtrain_lora_load(t->params, lora, err);
     vtrain_lora_close(lora);
     return vc_context(err, rc, "--lora_checkpoint");
@@ -270,7 +297,8 @@ static int open_objective(vtrain *t, vc_err *err)
         .kind = (vtrain_kind)(c->objective - 1), .density = (vtrain_density)c->weighting_scheme,
         .logit_mean = c->logit_mean, .logit_std = c->logit_std, .mode_scale = c->mode_scale,
         .shift = c->flow_shift, .by_tokens = t->scheduler.by_tokens,
-        .terminal = t->scheduler.terminal, .stratified = c->uniform_sampling,
+        .terminal = t->scheduler.terminal, .boundary = t->boundary,
+        .low = c->boundary_type == VTRAIN_SIDE_LOW, .stratified = c->uniform_sampling,
         .micros = vtrain_micros(t), .beta_start = t->scheduler.beta_start,
         .beta_end = t->scheduler.beta_end, .snr_shift = t->scheduler.snr_shift,
         .zero_snr = t->scheduler.zero_snr,
@@ -394,6 +422,7 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     rc = vc_comm_agree(t->comm, rc, err);
     if (!rc) rc = vtrain_samples_open(t, err);
     t->base_bytes = vtrain_private_bytes();
+    if (!rc) rc = open_boundary(t, err);
     if (!rc) rc = open_config(t, err);
     if (!rc) rc = vtrain_encoders_open(t, err);
     if (!rc) rc = open_scheduler(t, err);

@@ -37,7 +37,7 @@ static int write_lora(const vtrain *t, const char *dir, vf_sums *sums, vc_err *e
     vtrain_export_lora_opts o = {
         .rank = t->cfg.rank, .alpha = t->cfg.network_alpha, .bake = t->cfg.bake_scale,
         .kohya = t->cfg.export_kohya, .comfyui = t->cfg.export_comfyui, .data = roots,
-        .plan = plans, .sums = sums,
+        .plan = plans, .sums = sums, .transformer = t->boundary ? vtrain_transformer_name(t) : NULL,
     };
     o.target = vtrain_targets_names(t->targets, &o.n_targets);
     int rc = roots && plans ? vtrain_export_lora(dir, t->params, &o, err)
@@ -67,7 +67,7 @@ static int write_scheduler(const vtrain *t, const char *dir, vf_sums *sums, vc_e
 
 static int write_full(const vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
-    char *folder = vc_path_join(dir, "transformer");
+    char *folder = vc_path_join(dir, vtrain_transformer_name(t));
     if (!folder) return vc_fail(err, VC_ENOMEM, "out of memory");
     int rc = vtrain_export_full(folder, t->params, t->weights, t->model_config, VTRAIN_SHARD_BYTES,
                                 sums, err);
@@ -328,7 +328,9 @@ static int read_optimizer(vtrain *t, const char *dir, vc_err *err)
 }
 
 /* A checkpoint's state is of these settings. */
-static const char *const state_of[] = { "optimizer", "rank", "network_alpha", NULL };
+static const char *const state_of[] = {
+    "optimizer", "rank", "network_alpha", "boundary_type", NULL
+};
 /* These may change on the way: where a run works, how long, what it keeps and shows; and what other
  * lines tell. A change of any other is told: it changes what is trained. */
 static const char *const may_change[] = {

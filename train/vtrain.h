@@ -35,6 +35,7 @@ typedef enum { VTRAIN_LORA, VTRAIN_FULL } vtrain_type;
 typedef enum { VTRAIN_REMAT_BLOCK, VTRAIN_REMAT_AUTO, VTRAIN_REMAT_NONE } vtrain_remat;
 typedef enum { VTRAIN_DDP, VTRAIN_ZERO2, VTRAIN_FSDP } vtrain_parallel;
 typedef enum { VTRAIN_PRECISION_NO, VTRAIN_PRECISION_BF16 } vtrain_precision;
+typedef enum { VTRAIN_SIDE_FULL, VTRAIN_SIDE_HIGH, VTRAIN_SIDE_LOW } vtrain_side;
 typedef enum {
     VTRAIN_POSTERIOR_AUTO, VTRAIN_POSTERIOR_SAMPLE, VTRAIN_POSTERIOR_MEAN
 } vtrain_posterior;
@@ -51,6 +52,7 @@ typedef struct vtrain_config {
 
     /* model */
     char *model, *transformer, *scheduler;
+    int boundary_type;                        /* vtrain_side */
     vc_dtype transformer_dtype;               /* frozen weights in memory; NONE: as in the file */
     char *fp8_models;
     int64_t dit_width, dit_layers, dit_heads, dit_patch;
@@ -169,6 +171,7 @@ typedef struct vtrain {
     cJSON *model_config;                      /* the transformer's config.json */
     struct vtrain_weights *weights;           /* what it started from (frozen ones borrow it), or
                                                * NULL: noise */
+    double boundary;                          /* of the model's two transformers; 0: it has one */
     struct vtrain_base *base;                 /* which those are, where it matters (base.h) */
     struct vtrain_encoders *encoders;         /* the model's, beside the dataset's; rank 0's */
     vt_ctx *g;
@@ -205,6 +208,8 @@ typedef struct vtrain {
  * ranks return the same. Rank 0 alone writes and speaks (but for traces and validation samples). */
 int vtrain_run(const vtrain_config *c, vc_flags *set, vc_comm *comm, FILE *out,
                vc_progress *ui, const atomic_int *stop, vc_err *err);
+/* Folder of the model's transformer that is trained. */
+const char *vtrain_transformer_name(const vtrain *t);
 /* Whether this rank writes what the run leaves; micro-batches of a step, over all ranks. */
 bool vtrain_leads(const vtrain *t);
 int64_t vtrain_micros(const vtrain *t);

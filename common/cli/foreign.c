@@ -48,7 +48,7 @@ const vc_foreign vc_vtrain_flags[] = {
     VTRAIN(0, "bake_scale export_kohya export_comfyui export_pipeline"),
     VTRAIN(0, "motion_sub_loss"),
     VTRAIN(1, "motion_sub_loss_ratio scheduler scheduler_id scheduler_path validation_sampler"),
-    VTRAIN(1, "transformer transformer_id transformer_path transformer_dtype"),
+    VTRAIN(1, "boundary_type transformer transformer_id transformer_path transformer_dtype"),
     VTRAIN(1, "mixed_precision"),
     VTRAIN(1, "dit_width dit_layers dit_heads dit_patch"),
     VTRAIN(1, "objective weighting_scheme flow_weighting_scheme logit_mean flow_logit_mean"),

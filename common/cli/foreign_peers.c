@@ -433,7 +433,7 @@ const vc_foreign vc_refused_flags[] = {
             "add_full_ref_image_in_self_attention add_inpaint_info edit edit_plus f1 i2v i2v_mode "
             "i2v_ratio "
             "i2v_noise_scale one_frame* remove_first_image_from_target first_frame_as_condition "
-            "boundary_ratio boundary_type timestep_boundary turbo_dit_cache zero_cond_t "
+            "boundary_ratio timestep_boundary turbo_dit_cache zero_cond_t "
             "offload_inactive_dit force_nabla_attention force_v2_1_time_embedding use_trigflow "
             "denoising_step_indices_list distillation_* embedded_guidance "
             "fake_guidance_scale real_guidance_scale gen_update_interval motion_frames mask_ratio "

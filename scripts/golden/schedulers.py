@@ -1,5 +1,5 @@
-"""Noise schedules of CogVideoX: alphas_cumprod, noisy samples and targets, in f64. Sigmas of flows, in f32, by
-the numbers of tokens and of steps as the pipelines ask for them, and every eighth of the 1000 that trainers draw from."""
+"""Noise schedules of CogVideoX: alphas_cumprod, noisy samples and targets, in f64. Sigmas of flows, in f32, as
+pipelines ask for them by the numbers of tokens and of steps, and every eighth of the 1000 that trainers draw from."""
 import numpy as np
 import torch
 from diffusers import CogVideoXDDIMScheduler, FlowMatchEulerDiscreteScheduler

@@ -174,8 +174,8 @@ static vf_safetensors *sample_of(const char *dir, const char *out, int prompt)
     return f;
 }
 
-/* A flow whose shift follows from the tokens: levels of a batch, and sigmas of a sample, are those of
- * a run whose one shift is the factor of these tokens; the settings leave the shift to the file. */
+/* A flow whose shift follows from the tokens: levels of a batch, and sigmas of a sample, are those
+ * of a run whose one shift is the factor of these tokens; the settings leave it to the file. */
 static void test_flow_scheduler(void **state)
 {
     static const char text[] =

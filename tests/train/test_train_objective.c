@@ -171,6 +171,42 @@ static void test_flow_extremes(void **state)
     }
 }
 
+/* Draws of one side are those of all, without the other side's: r of 0.5 halves its share. Of
+ * N(0.5, 2^2), half lies above 0.5 and 0.84134474606854 below 2.5, as above. */
+static const struct {
+    vtrain_density density; double shift, boundary; bool low; double r, sigma;
+} halves[] = {
+    { VTRAIN_UNIFORM, 1, 0.875, false, 0, 1 },
+    { VTRAIN_UNIFORM, 1, 0.875, false, 0.5, 0.9375 },
+    { VTRAIN_UNIFORM, 1, 0.875, true, 0.5, 0.4375 },
+    { VTRAIN_UNIFORM, 3, 0.75, false, 0.5, 0.9 },           /* u from .5 on: .75 shifted */
+    { VTRAIN_UNIFORM, 3, 0.75, true, 0.5, 0.5 },            /* u .25 */
+    { VTRAIN_LOGIT_NORMAL, 1, 0.62245933120185, false, 0.68268949213708, 0.92414181997876 },
+    { VTRAIN_LOGIT_NORMAL, 1, 0.92414181997876, true, 0.59428670867253, 0.62245933120185 },
+    { VTRAIN_MODE, 1, 0.5, false, 0.5, 0.61641612613 },
+};
+
+static void test_boundary(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(halves); i++) {
+        const vtrain_objective_opts opts = {
+            .kind = VTRAIN_FLOW, .density = halves[i].density, .logit_mean = 0.5, .logit_std = 2,
+            .mode_scale = 1.29, .shift = halves[i].shift, .boundary = halves[i].boundary,
+            .low = halves[i].low,
+        };
+        vtrain_objective *o;
+        assert_int_equal(vtrain_objective_open(&o, &opts, NULL), 0);
+        near(vtrain_level_of(o, 1, halves[i].r).sigma, halves[i].sigma, 1e-7);
+        for (int k = 0; k <= 1000; k++) {
+            vtrain_level l = vtrain_level_of(o, 1, k == 1000 ? 1 - 0x1p-53 : k / 1000.0);
+            assert_true((l.sigma < halves[i].boundary) == halves[i].low);
+            assert_true((l.t < (float)(1000 * halves[i].boundary)) == halves[i].low);
+        }
+        vtrain_objective_close(o);
+    }
+}
+
 /* ---- v-prediction ---- */
 
 static vtrain_objective *open_v(double snr_shift)
@@ -269,6 +305,10 @@ static void test_refused(void **state)
         { .kind = VTRAIN_V, .density = VTRAIN_COSMAP, .beta_start = 0.1, .beta_end = 0.2,
           .snr_shift = 1 },
         { .kind = VTRAIN_V, .beta_start = 0, .beta_end = 0.2, .snr_shift = 1 },
+        { .kind = VTRAIN_V, .beta_start = 0.1, .beta_end = 0.2, .snr_shift = 1, .boundary = 0.5 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .boundary = 0.1, .low = true, .terminal = 0.1 },
+        { .kind = VTRAIN_FLOW, .shift = 1, .density = VTRAIN_MODE, .mode_scale = 2,
+          .boundary = 0.5 },
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
         vtrain_objective *o;
@@ -284,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_rates),        cmocka_unit_test(test_rates_are_diffusers),
         cmocka_unit_test(test_rules),        cmocka_unit_test(test_clip),
         cmocka_unit_test(test_flow),         cmocka_unit_test(test_flow_extremes),
+        cmocka_unit_test(test_boundary),
         cmocka_unit_test(test_schedule),     cmocka_unit_test(test_v_identity),
         cmocka_unit_test(test_strata),       cmocka_unit_test(test_draws),
         cmocka_unit_test(test_refused),

@@ -40,6 +40,15 @@ static int check(const vtrain_objective_opts *o, vc_err *err)
                        "a weighting scheme belongs to flow matching");
     if (!(o->logit_std > 0) && o->density == VTRAIN_LOGIT_NORMAL)
         return vc_fail(err, VC_EINVAL, "logit std %g: must be above 0", o->logit_std);
+    if (o->boundary > 0 && o->kind == VTRAIN_V)
+        return vc_fail(err, VC_EINVAL, "a boundary of %g lies between levels of a flow: this model "
+                       "predicts v", o->boundary);
+    if (o->boundary > 0 && o->low && o->terminal >= o->boundary)
+        return vc_fail(err, VC_EINVAL, "no level lies below the boundary of %g: shift_terminal is "
+                       "%g", o->boundary, o->terminal);
+    if (o->boundary > 0 && o->density == VTRAIN_MODE && !(fabs(o->mode_scale - 0.375) <= 1.375))
+        return vc_fail(err, VC_EINVAL, "mode scale %g: with a boundary, -1 to 1.75 is possible",
+                       o->mode_scale);
     if (o->kind == VTRAIN_V && !(o->beta_start > 0 && o->beta_end > o->beta_start &&
                                  o->beta_end < 1 && o->snr_shift > 0))
         return vc_fail(err, VC_EINVAL, "noise schedule %g..%g, snr shift %g: out of range",
@@ -135,13 +144,34 @@ static vtrain_level v_level(const vtrain_objective *o, int t)
     };
 }
 
+/* The level of quantile r of the whole density, for a shift by a: rising or falling with r. */
+static double flow_sigma(const vtrain_objective_opts *p, double a, double r)
+{
+    double s = vtrain_shifted(a, density(p, r)), last = vtrain_shifted(a, 1.0 / TIMES);
+    return vtrain_stretched(s, last, p->terminal);
+}
+
+/* The same of the density on one side of the boundary, as if all other draws were thrown away. */
+static double side_sigma(const vtrain_objective_opts *p, double a, double r)
+{
+    bool rises = flow_sigma(p, a, 1) > flow_sigma(p, a, 0);
+    double least = 0, most = 1;
+    for (int i = 0; i < 64; i++) {
+        double middle = (least + most) / 2;
+        if ((flow_sigma(p, a, middle) < p->boundary) == rises) least = middle;
+        else most = middle;
+    }
+    r = rises == p->low ? r * least : least + r * (1 - least);
+    double s = flow_sigma(p, a, r), below = p->boundary * (1 - 0x1p-22);   /* as a float too */
+    return p->low ? fmin(s, below) : fmax(s, p->boundary);
+}
+
 vtrain_level vtrain_level_of(const vtrain_objective *o, int64_t tokens, double r)
 {
     const vtrain_objective_opts *p = &o->o;
     if (p->kind == VTRAIN_V) return v_level(o, (int)(r * TIMES));
     double a = vtrain_objective_shift(o, tokens);
-    double s = vtrain_shifted(a, density(p, r)), last = vtrain_shifted(a, 1.0 / TIMES);
-    return flow_level(o, vtrain_stretched(s, last, p->terminal));
+    return flow_level(o, p->boundary > 0 ? side_sigma(p, a, r) : flow_sigma(p, a, r));
 }
 
 vtrain_level vtrain_level_at(const vtrain_objective *o, double sigma_or_t)

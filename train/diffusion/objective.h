@@ -38,6 +38,10 @@ typedef struct vtrain_objective_opts {
     double shift;
     vtrain_by_tokens by_tokens;
     double terminal;
+    /* flow: of two transformers one is trained, on levels from the boundary on, or below it: the
+     * density's, without the others. 0: on all. */
+    double boundary;
+    bool low;
     /* strata of --uniform_sampling: micro-batch m of a step of `micros` draws from its own part
      * of u */
     bool stratified;

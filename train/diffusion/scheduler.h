@@ -2,9 +2,10 @@
  * model was trained with, and how it is sampled.
  *
  * Read are CogVideoXDDIMScheduler and CogVideoXDPMScheduler (v-prediction over 1000 times) and
- * FlowMatchEulerDiscreteScheduler, whose shift may follow from the number of tokens. A field that is
- * not there has the class's own default, as in diffusers; a value that this program cannot do is refused by its name. Fields that change neither
- * training nor our samplers (clip_sample, thresholds, eta) are not looked at. */
+ * FlowMatchEulerDiscreteScheduler, whose shift may follow from the number of tokens. A field that
+ * is not there has the class's own default, as in diffusers; a value that this program cannot do is
+ * refused by its name. Fields that change neither training nor our samplers (clip_sample,
+ * thresholds, eta) are not looked at. */
 #ifndef VTRAIN_SCHEDULER_H
 #define VTRAIN_SCHEDULER_H
 

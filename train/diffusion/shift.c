@@ -10,7 +10,7 @@ double vtrain_shift_mu(const vtrain_by_tokens *b, int64_t tokens)
 
 double vtrain_shift_factor(const vtrain_by_tokens *b, int64_t tokens)
 {
-    enum { MOST = 100 };                      /* e^100 leaves no level but 1, and e^1000 no number */
+    enum { MOST = 100 };                      /* e^100 leaves no level but 1; e^1000 is infinite */
     double mu = vtrain_shift_mu(b, tokens);
     return b->type == VTRAIN_MU_LINEAR ? mu : exp(fmax(fmin(mu, MOST), -MOST));
 }

@@ -258,6 +258,14 @@ void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *table)
     l->renames = table;
 }
 
+int vtrain_lora_check_of(const vtrain_lora *l, const char *transformer, vc_err *err)
+{
+    const char *of = vf_safetensors_meta(l->file, "vlt_transformer");
+    if (!of || !strcmp(of, transformer)) return 0;
+    return vc_fail(err, VC_EMISMATCH, "%s: it was trained for %.40s, but --boundary_type takes %s",
+                   l->path, of, transformer);
+}
+
 void vtrain_lora_close(vtrain_lora *l)
 {
     if (!l) return;

@@ -50,6 +50,8 @@ int vtrain_lora_open(vtrain_lora **out, const char *path, vc_err *err);
  * modules its rows of B. The table outlives l. */
 void vtrain_lora_rename(vtrain_lora *l, const vtrain_rename *table);
 void vtrain_lora_close(vtrain_lora *l);
+/* VC_EMISMATCH: export.h wrote it for another of a model's two transformers. */
+int vtrain_lora_check_of(const vtrain_lora *l, const char *transformer, vc_err *err);
 /* The pair of a module; VC_ENOENT: it has none. Checks both shapes against each other. */
 int vtrain_lora_get(vtrain_lora *l, const char *module, vtrain_lora_pair *p, vc_err *err);
 /* VC_EMISMATCH naming the first module of the file that get() was never asked for, or not for all

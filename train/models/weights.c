@@ -5,6 +5,7 @@
 
 #include "common/os/file.h"
 #include "common/os/map.h"
+#include "formats/json/config.h"
 #include "formats/tensors/model.h"
 #include "train/models/lora.h"
 
@@ -57,9 +58,10 @@ vc_dtype vtrain_weights_type(const vtrain_weights *w, const char *name)
 
 /* ---- files ---- */
 
-static int find_folder(char **path, const char *model, const char *transformer, vc_err *err)
+static int find_folder(char **path, const char *model, const char *name, const char *transformer,
+                       vc_err *err)
 {
-    *path = transformer ? strdup(transformer) : vc_path_join(model, "transformer");
+    *path = transformer ? strdup(transformer) : vc_path_join(model, name);
     if (!*path) return vc_fail(err, VC_ENOMEM, "out of memory");
     if (vc_file_exists_in(*path, "config.json")) return 0;
     if (!transformer && vc_file_exists_in(model, "config.json")) {
@@ -71,28 +73,46 @@ static int find_folder(char **path, const char *model, const char *transformer, 
                    *path);
 }
 
+static const char index_file[] = "model_index.json";
+
+int vtrain_weights_boundary(double *at, const char *model, vc_err *err)
+{
+    struct index { double boundary; } index = { 0 };
+    static const vf_config_row rows[] = {
+        VF_NUM(struct index, boundary, "boundary_ratio", 0, VF_ABOVE_0, 0.999), { 0 }
+    };
+    cJSON *o;
+    int rc = vf_json_read_in_opt(&o, model, index_file, MAX_CONFIG, err);
+    if (!rc && o)
+        rc = vc_context(err, vf_config_read(&index, rows, o, err), "%s/%s", model, index_file);
+    cJSON_Delete(o);
+    *at = index.boundary;
+    return rc;
+}
+
 /* Its transformer is as wide as an image-to-video one and would be trained on first frames. */
 static int refuse_control(const char *model, vc_err *err)
 {
-    static const char file[] = "model_index.json";
     const char *class = "";
     cJSON *o;
-    int rc = vf_json_read_in_opt(&o, model, file, MAX_CONFIG, err);
+    int rc = vf_json_read_in_opt(&o, model, index_file, MAX_CONFIG, err);
     if (!rc && o)
-        rc = vc_context(err, vf_json_str_opt(o, "_class_name", &class, err), "%s/%s", model, file);
+        rc = vc_context(err, vf_json_str_opt(o, "_class_name", &class, err), "%s/%s", model,
+                        index_file);
     if (!rc && strstr(class, "Control"))
         rc = vc_fail(err, VC_EINVAL, "%s/%s: %.80s: a Control model takes the latents of a control "
                      "video beside the noisy ones; no dataset holds these yet, and no step feeds "
-                     "them: give a text-to-video, image-to-video or inpainting model", model, file,
-                     class);
+                     "them: give a text-to-video, image-to-video or inpainting model", model,
+                     index_file, class);
     cJSON_Delete(o);
     return rc;
 }
 
-static int open_parts(vtrain_weights *w, const char *model, const char *transformer, vc_err *err)
+static int open_parts(vtrain_weights *w, const char *model, const char *name,
+                      const char *transformer, vc_err *err)
 {
     int rc = transformer ? 0 : refuse_control(model, err);
-    if (!rc) rc = find_folder(&w->path, model, transformer, err);
+    if (!rc) rc = find_folder(&w->path, model, name, transformer, err);
     if (!rc) rc = vf_json_read_in(&w->config, w->path, "config.json", MAX_CONFIG, err);
     /* before they are opened: a file replaced meanwhile is another one to the next look */
     if (!rc) rc = vf_model_files(&w->files, &(double){ 0 }, w->path, err);
@@ -100,16 +120,19 @@ static int open_parts(vtrain_weights *w, const char *model, const char *transfor
     return vc_context(err, rc, transformer ? "--transformer" : "--model");
 }
 
-int vtrain_weights_open(vtrain_weights **out, const char *model, const char *transformer,
-                        vc_dtype held, const char *preset, vc_err *err)
+int vtrain_weights_open(vtrain_weights **out, const char *model, const char *name,
+                        const char *transformer, vc_dtype held, const char *preset, vc_err *err)
 {
     *out = NULL;
     vtrain_weights *w = calloc(1, sizeof *w);
     if (!w) return vc_fail(err, VC_ENOMEM, "out of memory");
     w->held = held;
-    int rc = open_parts(w, model, transformer, err);
-    if (!rc && preset)
-        rc = vc_context(err, vtrain_lora_open(&w->preset, preset, err), "--preset_lora_path");
+    int rc = open_parts(w, model, name, transformer, err);
+    if (!rc && preset) {
+        rc = vtrain_lora_open(&w->preset, preset, err);
+        if (!rc) rc = vtrain_lora_check_of(w->preset, name, err);
+        vc_context(err, rc, "--preset_lora_path");
+    }
     if (rc) {
         vtrain_weights_close(w);
         return rc;

@@ -7,11 +7,15 @@
 
 typedef struct vtrain_weights vtrain_weights;
 
-/* transformer: its folder; else model/transformer, or model itself if config.json is there. held:
- * the type the weights of linears are held in (NONE: as in the file); preset: a LoRA to fold in, or
+/* Of a folder with two transformers (Wan 2.2 A14B): the level from which on `transformer` is asked,
+ * below it `transformer_2`: boundary_ratio of model/model_index.json. 0: there is one for all. */
+int vtrain_weights_boundary(double *at, const char *model, vc_err *err);
+
+/* transformer: its folder; else model/<name>, or model itself if config.json is there. held: the
+ * type the weights of linears are held in (NONE: as in the file); preset: a LoRA to fold in, or
  * NULL. Errors name the flag. */
-int vtrain_weights_open(vtrain_weights **out, const char *model, const char *transformer,
-                        vc_dtype held, const char *preset, vc_err *err);
+int vtrain_weights_open(vtrain_weights **out, const char *model, const char *name,
+                        const char *transformer, vc_dtype held, const char *preset, vc_err *err);
 void vtrain_weights_close(vtrain_weights *w);               /* NULL is fine */
 const cJSON *vtrain_weights_config(const vtrain_weights *w);
 const char *vtrain_weights_path(const vtrain_weights *w);

@@ -34,6 +34,7 @@ static int add_lineage(vf_meta *meta, int n, const vtrain_export_lora_opts *o, c
 {
     if (o->data) meta[n++] = (vf_meta){ "vlt_data", o->data };
     if (o->plan) meta[n++] = (vf_meta){ "vlt_plan", o->plan };
+    if (o->transformer) meta[n++] = (vf_meta){ "vlt_transformer", o->transformer };
     if (o->bake) {
         snprintf(alpha, 32, "%.17g", o->alpha);
         meta[n++] = (vf_meta){ "vlt_network_alpha", alpha };
@@ -207,7 +208,7 @@ static int write_file(layout *l, const char *dir, vc_err *err)
 {
     char alpha[32], *text = NULL;
     int n = 0, room = 3 * vt_params_count(l->p);
-    vf_meta meta[5] = { { "format", "pt" } };
+    vf_meta meta[6] = { { "format", "pt" } };
     int rc = vtrain_views_open(&l->s, vt_params_context(l->p), room, err);
     l->made = calloc((size_t)room + 1, sizeof *l->made);
     if (!rc && !l->made) rc = vc_fail(err, VC_ENOMEM, "out of memory");

@@ -35,6 +35,7 @@ typedef struct vtrain_export_lora_opts {
     bool kohya, comfyui;
     const char *data, *plan;                  /* what it was trained on, for the metadata: roots and
                                                * plans of the datasets, blank-separated; or NULL */
+    const char *transformer;                  /* of two, the one it is for, or NULL */
     vf_sums *sums;                            /* the files are added to them, or NULL */
     const vtrain_rename *renames;             /* of the family, or NULL */
 } vtrain_export_lora_opts;

@@ -354,7 +354,7 @@ static void lora_is_written(void **state)
     for (int form = 0; form < 8; form++) {
         bool bake = form & 1, have[2] = { form & 2, form & 4 };
         const vtrain_export_lora_opts o = { names, 2, 3, 6, bake, have[0], have[1], NULL, NULL,
-                                            NULL, NULL };
+                                            NULL, NULL, NULL };
         char sub[32];
         snprintf(sub, sizeof sub, "lora-%d", form);
         const char *dir = golden_tmp(sub);
@@ -420,7 +420,7 @@ static void lora_is_gone_on_with(void **state)
         const char *dir = golden_tmp("gone-on");
         const vtrain_export_lora_opts o = {
             names, 2, rows[i].rank, rows[i].alpha, rows[i].bake, false, false, NULL, NULL, NULL,
-            NULL
+            NULL, NULL
         };
         vtrain_lora *l = NULL;
         int matched;
@@ -508,7 +508,7 @@ static void full_is_written(void **state)
         vtrain_weights *w, *again;
         vc_err err = { 0 };
         tiny m;
-        assert_ok(vtrain_weights_open(&w, NULL, from, VC_DTYPE_NONE, NULL, &err), &err);
+        assert_ok(vtrain_weights_open(&w, NULL, "transformer", from, VC_DTYPE_NONE, NULL, &err), &err);
         vt_source src = vtrain_weights_source(w);
         tiny_open(&m, &src);
         assert_int_equal(vt_params_train(m.p, NULL, NULL, &err), 0);
@@ -526,7 +526,7 @@ static void full_is_written(void **state)
         assert_int_equal(vc_file_exists(single), rows[i].files == 1);
         assert_int_equal(vc_file_exists(index), rows[i].files > 1);
         assert_int_equal(vc_file_exists(last), rows[i].files > 1);
-        assert_ok(vtrain_weights_open(&again, NULL, to, VC_DTYPE_NONE, NULL, &err), &err);
+        assert_ok(vtrain_weights_open(&again, NULL, "transformer", to, VC_DTYPE_NONE, NULL, &err), &err);
         assert_int_equal(vtrain_weights_check(again, m.p, &err), 0);
         vt_source b = vtrain_weights_source(again);
         for (int k = 0; k < vt_params_count(m.p); k++) {
@@ -566,7 +566,8 @@ static void frozen_weights_are_mapped(void **state)
         vtrain_weights *w;
         vc_err err = { 0 };
         tiny m;
-        assert_ok(vtrain_weights_open(&w, NULL, dir, rows[i].held, NULL, &err), &err);
+        assert_ok(vtrain_weights_open(&w, NULL, "transformer", dir, rows[i].held, NULL, &err),
+                  &err);
         vt_source src = vtrain_weights_source(w);
         tiny_open(&m, &src);
         tiny_lora(&m, 2, 2);

@@ -1,0 +1,242 @@
+/* test_two_transformers.c - a model folder with two transformers and a boundary between the levels
+ * that each is asked at: which one a run trains, on which levels, and what it leaves. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "formats/tensors/safetensors.h"
+#include "tests/lib/train_dataset.h"
+#include "tests/lib/train_run.h"
+
+#define TINY "--dit_width 32 --dit_layers 1 --dit_heads 2 "
+#define BOUNDARY 0.6
+#define FILE_NAME "diffusion_pytorch_model.safetensors"
+
+static void put(const char *dir, const char *name, const char *text, size_t n)
+{
+    char *path = vc_path_join(dir, name);
+    char *folder = strndup(path, (size_t)(vc_path_base(path) - path));
+    vc_err err = { 0 };
+    if (vc_mkdirs(folder, &err) || vc_file_write(path, text, n, &err)) fail_msg("%s", err.text);
+    free(folder);
+    free(path);
+}
+
+static char *text_of(const char *dir, const char *name, size_t *n)
+{
+    char *path = vc_path_join(dir, name), *text;
+    vc_err err = { 0 };
+    if (vc_file_read(&text, n, path, 1 << 24, &err)) fail_msg("%s", err.text);
+    free(path);
+    return text;
+}
+
+/* DIR/two: transformer of the run `high`, transformer_2 of `low`, and what names the boundary. */
+static void make_folder(const char *dir)
+{
+    static const char index[] =
+        "{\"_class_name\":\"P\",\"boundary_ratio\":0.6,\"transformer\":[\"diffusers\",\"T\"],"
+        "\"transformer_2\":[\"diffusers\",\"T\"]}\n";
+    static const char *const from[] = {
+        "high/checkpoint-2/transformer", "low/checkpoint-2/transformer"
+    };
+    static const char *const to[] = { "two/transformer", "two/transformer_2" };
+    static const char *const files[] = { "config.json", FILE_NAME };
+    run_ok(dir, "high", TINY "--max_train_steps 2");
+    run_ok(dir, "low", TINY "--max_train_steps 2 --learning_rate 1e-2");
+    for (int i = 0; i < 4; i++) {
+        char *a = vc_path_join(from[i / 2], files[i % 2]);
+        char *b = vc_path_join(to[i / 2], files[i % 2]);
+        size_t n;
+        char *text = text_of(dir, a, &n);
+        put(dir, b, text, n);
+        free(text);
+        free(a);
+        free(b);
+    }
+    put(dir, "two/model_index.json", index, strlen(index));
+}
+
+/* Levels of all traced steps lie on the side, and are not all the same. */
+static void levels_are(const char *dir, const char *trace, int steps, bool low)
+{
+    float least = 2, most = -1;
+    for (int step = 1; step <= steps; step++) {
+        char *path = vc_format("%s/%s/step-%06d-mb-00-rank-00.safetensors", dir, trace, step);
+        vf_safetensors *f;
+        vf_view v;
+        vc_err err = { 0 };
+        if (vf_safetensors_open(&f, path, &err) || vf_safetensors_get(f, "sigmas", &v, &err))
+            fail_msg("%s", err.text);
+        for (int64_t i = 0; i < vf_view_count(&v); i++) {
+            float s = ((const float *)v.data)[i];
+            least = s < least ? s : least;
+            most = s > most ? s : most;
+        }
+        vf_safetensors_close(f);
+        free(path);
+    }
+    assert_true(least < most);
+    if (low) assert_true(least > 0 && (double)most < BOUNDARY);
+    else assert_true((double)least >= (double)(float)BOUNDARY && most <= 1);
+}
+
+static const struct { const char *side, *folder, *other; } sides[] = {
+    { "high", "transformer", "transformer_2" }, { "low", "transformer_2", "transformer" },
+};
+
+/* All tensors of both files, but for what a rate of 1e-30 makes of zeros. */
+static bool same_weights(const char *a, const char *b)
+{
+    vf_safetensors *f, *g;
+    bool same = true;
+    vc_err err = { 0 };
+    if (vf_safetensors_open(&f, a, &err) || vf_safetensors_open(&g, b, &err))
+        fail_msg("%s", err.text);
+    for (int i = 0; i < vf_safetensors_count(f); i++) {
+        const vf_view *x = vf_safetensors_at(f, i);
+        vf_view y;
+        if (vf_safetensors_get(g, x->name, &y, &err)) fail_msg("%s", err.text);
+        for (int64_t k = 0; k < vf_view_count(x); k++) {
+            float d = ((const float *)x->data)[k] - ((const float *)y.data)[k];
+            same = same && d < 1e-20f && d > -1e-20f;
+        }
+    }
+    vf_safetensors_close(f);
+    vf_safetensors_close(g);
+    return same;
+}
+
+/* A rate that changes nothing: the checkpoint has the very weights that the run began with, under
+ * their name, and the other transformer beside them; so it can be trained on, either side. */
+static void full_finetune(void **state)
+{
+    const char *dir = *state;
+    for (int i = 0; i < 2; i++) {
+        char *args = vc_format("--model %s/two --training_type full-finetune --boundary_type %s "
+                               "--learning_rate 1e-30 --max_train_steps 8 --trace_steps 8 "
+                               "--trace_dir %s/trace-%s", dir, sides[i].side, dir, sides[i].side);
+        char *out = vc_format("full-%s", sides[i].side);
+        char *trace = vc_format("trace-%s", sides[i].side);
+        run_ok(dir, out, args);
+        levels_are(dir, trace, 8, i);
+        for (int k = 0; k < 2; k++) {
+            const char *folder = k ? sides[i].other : sides[i].folder;
+            char *made = vc_format("%s/%s/checkpoint-8/%s/" FILE_NAME, dir, out, folder);
+            char *had = vc_format("%s/two/%s/" FILE_NAME, dir, folder);
+            assert_true(same_weights(made, had));
+            free(made);
+            free(had);
+        }
+        char *again = vc_format("--model %s/%s/checkpoint-8 --training_type full-finetune "
+                                "--boundary_type %s --max_train_steps 1", dir, out,
+                                sides[1 - i].side);
+        char *then = vc_format("then-%s", sides[i].side);
+        run_ok(dir, then, again);
+        size_t n;
+        char *page = vc_path_join(out, "report.html"), *html = text_of(dir, page, &n);
+        char *says = vc_format("full finetune of %s:", sides[i].folder);
+        assert_non_null(strstr(html, says));
+        free(says);
+        free(html);
+        free(page);
+        free(then);
+        free(again);
+        free(trace);
+        free(out);
+        free(args);
+    }
+}
+
+/* A LoRA says which one it is for, and is refused for the other. */
+static void lora(void **state)
+{
+    const char *dir = *state;
+    vc_err err = { 0 };
+    for (int i = 0; i < 2; i++) {
+        char *args = vc_format("--model %s/two --rank 2 --boundary_type %s --target_name to_q "
+                               "--max_train_steps 1", dir, sides[i].side);
+        char *out = vc_format("lora-%s", sides[i].side);
+        run_ok(dir, out, args);
+        char *path = vc_format("%s/%s/checkpoint-1/pytorch_lora_weights.safetensors", dir, out);
+        vf_safetensors *f;
+        assert_int_equal(vf_safetensors_open(&f, path, &err), 0);
+        assert_string_equal(vf_safetensors_meta(f, "vlt_transformer"), sides[i].folder);
+        vf_safetensors_close(f);
+        static const char *const flags[] = { "lora_checkpoint", "preset_lora_path" };
+        for (int k = 0; k < 4; k++) {
+            bool same = k / 2;
+            char *more = vc_format("--model %s/two --rank 2 --boundary_type %s --target_name to_q "
+                                   "--max_train_steps 1 --%s %s", dir,
+                                   sides[same ? i : 1 - i].side, flags[k % 2], path);
+            char *name = vc_format("more-%d-%d", i, k);
+            int rc = run(dir, name, more, &err);
+            assert_int_equal(rc, same ? 0 : VC_EMISMATCH);
+            if (rc && (!strstr(err.text, sides[i].folder) || !strstr(err.text, flags[k % 2])))
+                fail_msg("%s", err.text);
+            free(name);
+            free(more);
+        }
+        char *resume = vc_format("--model %s/two --rank 2 --boundary_type %s --target_name to_q "
+                                 "--max_train_steps 2 --allow_mismatch "
+                                 "--resume_from_checkpoint latest", dir, sides[1 - i].side);
+        assert_int_equal(run(dir, out, resume, &err), VC_EMISMATCH);
+        assert_non_null(strstr(err.text, "--boundary_type"));
+        free(resume);
+        free(path);
+        free(out);
+        free(args);
+    }
+}
+
+static const struct { const char *args, *says; } wrong[] = {
+    { "--model %s/two", "has two transformers (boundary_ratio 0.6): give high" },
+    { "--model %s/two --boundary_type full", "has two transformers" },
+    { "--model %s/two --boundary_type middle", "--boundary_type" },
+    { "--model %s/high/checkpoint-2 --boundary_type high", "no boundary_ratio" },
+    { "--boundary_type low", "no boundary_ratio" },
+    { "--model %s/two --boundary_type low --validation_steps 1", "needs both transformers" },
+    { "--model %s/ends --boundary_type low", "boundary_ratio: 1" },
+    { "--model %s/alone --boundary_type low", "transformer_2: no config.json" },
+};
+
+static void odd_runs_are_refused(void **state)
+{
+    const char *dir = *state;
+    put(dir, "ends/model_index.json", "{\"boundary_ratio\":1}", 20);
+    put(dir, "alone/model_index.json", "{\"boundary_ratio\":0.5}", 22);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        vc_err err = { 0 };
+        char args[600];
+        const char *at = strstr(wrong[i].args, "%s");
+        snprintf(args, sizeof args, "%.*s%s%s --max_train_steps 1",
+                 at ? (int)(at - wrong[i].args) : 0, wrong[i].args, at ? dir : "",
+                 at ? at + 2 : wrong[i].args);
+        if (!run(dir, "wrong", args, &err)) fail_msg("taken: %s", args);
+        if (!strstr(err.text, wrong[i].says)) fail_msg("%s: %s", args, err.text);
+    }
+    assert_false(run_exists(dir, "wrong/metrics.jsonl"));
+}
+
+static int setup(void **state)
+{
+    int rc = run_dir_setup(state);
+    if (!rc) make_folder(*state);
+    return rc;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(full_finetune), cmocka_unit_test(lora),
+        cmocka_unit_test(odd_runs_are_refused),
+    };
+    return cmocka_run_group_tests(tests, setup, toy_dir_teardown);
+}
