@@ -175,13 +175,12 @@ static void shift_text(char *text, size_t size, const vtrain *t)
         least = fmin(least, a);
         most = fmax(most, a);
     }
-    int n = t->cfg.flow_shift > 0
-                ? snprintf(text, size, "%g", t->cfg.flow_shift)
-                : snprintf(text, size, "%g to %g by tokens (%s, %g at %lld, %g at %lld)", least,
-                           most, b->type == VTRAIN_MU_LINEAR ? "linear" : "exponential", b->base,
-                           (long long)b->base_len, b->max, (long long)b->max_len);
-    if (t->scheduler.terminal > 0)
-        snprintf(text + n, size - (size_t)n, ", stretched to end at %g", t->scheduler.terminal);
+    if (t->cfg.flow_shift > 0)
+        snprintf(text, size, "%g", t->cfg.flow_shift);
+    else
+        snprintf(text, size, "%g to %g by tokens (%s, %g at %lld, %g at %lld)", least, most,
+                 b->type == VTRAIN_MU_LINEAR ? "linear" : "exponential", b->base,
+                 (long long)b->base_len, b->max, (long long)b->max_len);
 }
 
 static void tell_loss(const vtrain *t)

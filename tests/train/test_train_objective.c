@@ -306,7 +306,6 @@ static void test_refused(void **state)
           .snr_shift = 1 },
         { .kind = VTRAIN_V, .beta_start = 0, .beta_end = 0.2, .snr_shift = 1 },
         { .kind = VTRAIN_V, .beta_start = 0.1, .beta_end = 0.2, .snr_shift = 1, .boundary = 0.5 },
-        { .kind = VTRAIN_FLOW, .shift = 1, .boundary = 0.1, .low = true, .terminal = 0.1 },
         { .kind = VTRAIN_FLOW, .shift = 1, .density = VTRAIN_MODE, .mode_scale = 2,
           .boundary = 0.5 },
     };

@@ -43,9 +43,6 @@ static int check(const vtrain_objective_opts *o, vc_err *err)
     if (o->boundary > 0 && o->kind == VTRAIN_V)
         return vc_fail(err, VC_EINVAL, "a boundary of %g lies between levels of a flow: this model "
                        "predicts v", o->boundary);
-    if (o->boundary > 0 && o->low && o->terminal >= o->boundary)
-        return vc_fail(err, VC_EINVAL, "no level lies below the boundary of %g: shift_terminal is "
-                       "%g", o->boundary, o->terminal);
     if (o->boundary > 0 && o->density == VTRAIN_MODE && !(fabs(o->mode_scale - 0.375) <= 1.375))
         return vc_fail(err, VC_EINVAL, "mode scale %g: with a boundary, -1 to 1.75 is possible",
                        o->mode_scale);
@@ -147,8 +144,7 @@ static vtrain_level v_level(const vtrain_objective *o, int t)
 /* The level of quantile r of the whole density, for a shift by a: rising or falling with r. */
 static double flow_sigma(const vtrain_objective_opts *p, double a, double r)
 {
-    double s = vtrain_shifted(a, density(p, r)), last = vtrain_shifted(a, 1.0 / TIMES);
-    return vtrain_stretched(s, last, p->terminal);
+    return vtrain_shifted(a, density(p, r));
 }
 
 /* The same of the density on one side of the boundary, as if all other draws were thrown away. */

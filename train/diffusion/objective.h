@@ -3,8 +3,8 @@
  * Flow matching (Lipman et al. 2023; Liu et al. 2023): s in (0,1], x_s = (1-s) x + s n, target n
  * - x,
  *     t = 1000 s. The level is drawn from a density over u in (0,1), then shifted by the model's
- *     factor or by that of the sample's tokens, and stretched (shift.h): uniform draws are those of
- *     diffusers' table of 1000 levels, without its steps.
+ *     factor or by that of the sample's tokens (shift.h): uniform draws are those of diffusers' table
+ *     of 1000 levels, without its steps. A terminal stretch is for samplers alone.
  * v-prediction (Salimans & Ho 2022) over the discrete schedule of DDPM: t uniform in 0..999, A =
  * alphas_cumprod[t],
  *     x_t = sqrt(A) x + sqrt(1-A) n, target sqrt(A) n - sqrt(1-A) x.
@@ -34,10 +34,9 @@ typedef struct vtrain_objective_opts {
     vtrain_kind kind;
     vtrain_density density;
     double logit_mean, logit_std, mode_scale;
-    /* flow: the factor of all samples, 0: by their tokens; the last level of 1000, 0: no stretch */
+    /* flow: the factor of all samples; 0: by their tokens */
     double shift;
     vtrain_by_tokens by_tokens;
-    double terminal;
     /* flow: of two transformers one is trained, on levels from the boundary on, or below it: the
      * density's, without the others. 0: on all. */
     double boundary;
@@ -69,7 +68,7 @@ typedef struct vtrain_level {
 } vtrain_level;
 
 /* Level of quantile r in [0,1) of the draw, for a sample of so many tokens: the density's map, then
- * shift and stretch. */
+ * the shift. */
 vtrain_level vtrain_level_of(const vtrain_objective *o, int64_t tokens, double r);
 /* r of row `row` in micro-batch `micro`, stratified or not. */
 double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row, uint64_t micro);
