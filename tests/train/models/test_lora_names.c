@@ -13,6 +13,7 @@
 
 #include "common/os/file.h"
 #include "tests/lib/golden.h"
+#include "tests/lib/ok.h"
 #include "train/models/lora.h"
 #include "train/output/export.h"
 
@@ -95,10 +96,10 @@ static void open_tiny(tiny *m)
     int matched;
     vc_err err = { 0 };
     *m = (tiny){ 0 };
-    if (vt_open(&m->g, &o, &err) || vt_params_open(&m->p, m->g, &err) ||
-        vt_params_bind(m->p, table, "", 0, m, NULL, &none, &err) ||
-        vt_params_lora(m->p, no_k, NULL, RANK, 6, 3, &matched, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vt_open(&m->g, &o, &err), &err);
+    assert_ok(vt_params_open(&m->p, m->g, &err), &err);
+    assert_ok(vt_params_bind(m->p, table, "", 0, m, NULL, &none, &err), &err);
+    assert_ok(vt_params_lora(m->p, no_k, NULL, RANK, 6, 3, &matched, &err), &err);
     assert_int_equal(matched, MODULES - 1);
     for (int i = 0; i < vt_params_count(m->p); i++) {
         const vt_param *x = vt_params_at(m->p, i);
@@ -212,9 +213,8 @@ static vtrain_lora *open_pair(int rows, const char *theirs, const char *ours)
     }
     char *path = vc_path_join(golden_tmp("others"), "theirs.safetensors");
     vtrain_lora *l;
-    if (vf_safetensors_write(path, v, ours ? 4 : 2, NULL, 0, &err) ||
-        vtrain_lora_open(&l, path, &err))
-        fail_msg("%s", err.text);
+    assert_ok(vf_safetensors_write(path, v, ours ? 4 : 2, NULL, 0, &err), &err);
+    assert_ok(vtrain_lora_open(&l, path, &err), &err);
     vtrain_lora_rename(l, renames);
     free(path);
     return l;
