@@ -250,19 +250,16 @@ int main(int argc, char **argv)
     vlat_options options = { 0 };
     vlat v = { .o = &options, .out = stdout };
     vc_flags *set = NULL;
-    char name[32];
+    char name[32], synopsis[96];
+    vc_program program = { .name = name, .synopsis = synopsis, .version = version };
 
     int rc = pick_verb(argc, argv, &b, &err);
     if (!rc) {
         snprintf(name, sizeof name, "vlat %s", b->name);
-        char text[96];
-        snprintf(text, sizeof text, "%s %s [flags]", name, b->words);
-        const vc_program program = { .name = name,
-                                     .synopsis = text,
-                                     .about = b->about,
-                                     .flags = b->flags,
-                                     .positional = b->words,
-                                     .version = version };
+        snprintf(synopsis, sizeof synopsis, "%s %s [flags]", name, b->words);
+        program.about = b->about;
+        program.flags = b->flags;
+        program.positional = b->words;
         rc = vc_flags_parse(&set, &program, &options, argc - 1, argv + 1, stdout, &err);
     }
     if (!rc)
