@@ -1,3 +1,4 @@
+/* values.c - tensors to files and back, one of them in host memory at a time; see values.h */
 #include "formats/tensors/values.h"
 
 #include <math.h>

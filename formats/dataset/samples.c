@@ -1,0 +1,275 @@
+/* samples.c - records and values of an opened dataset, and what is said of a damaged one. See
+ * dataset.h and read.h */
+#include "formats/dataset/read.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/os/map.h"
+
+/* ---- damage ---- */
+
+int vf_dataset_remedy(const char *path, int rc, vc_err *err)
+{
+    if (rc == VC_EFORMAT && err && !strstr(err->text, "--repair keeps what is good")) {
+        size_t n = strlen(err->text);
+        snprintf(err->text + n, sizeof err->text - n, "; vlat verify %s --repair keeps what is good, and "
+                 "says how vprep makes the rest anew", path);
+    }
+    return rc;
+}
+
+int vf_mendable(const vf_dataset *d, int rc, vc_err *err)
+{
+    return d->salvaged ? rc : vf_dataset_remedy(d->path, rc, err);
+}
+
+/* ---- samples ---- */
+
+const cJSON *vf_dataset_manifest(const vf_dataset *d)
+{
+    return d->manifest.json;
+}
+
+int vf_dataset_shards(const vf_dataset *d)
+{
+    return d->n_shards;
+}
+
+char *vf_dataset_root(const vf_dataset *d, char hex[VF_KEY_HEX])
+{
+    return vf_key_hex(hex, d->root);
+}
+
+const char *vf_dataset_path(const vf_dataset *d)
+{
+    return d->path;
+}
+
+uint32_t vf_dataset_count(const vf_dataset *d)
+{
+    return d->n;
+}
+
+const vf_entry *vf_dataset_entry(const vf_dataset *d, uint32_t i)
+{
+    return &d->entry[i];
+}
+
+/* "42", "42/0" or "000000000042/000". */
+static bool parse_short_key(const char *key, uint64_t *rank)
+{
+    char *end;
+    if (*key < '0' || *key > '9')
+        return false;
+    unsigned long long number = strtoull(key, &end, 10), variant = 0;
+    if (*end == '/' && end[1] >= '0' && end[1] <= '9')
+        variant = strtoull(end + 1, &end, 10);
+    *rank = (uint64_t)number << 16 | variant;
+    return !*end && number <= UINT32_MAX && variant <= VF_MAX_VARIANT;
+}
+
+int vf_dataset_find(const vf_dataset *d, const char *key, uint32_t *i, vc_err *err)
+{
+    uint64_t rank;
+    if (!parse_short_key(key, &rank))
+        return vc_fail(err, VC_EINVAL, "\"%s\": a key is NUMBER or NUMBER/VARIANT", key);
+    uint32_t lo = 0, hi = d->n;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (vf_entry_rank(&d->entry[mid]) < rank)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == d->n || vf_entry_rank(&d->entry[lo]) != rank)
+        return vc_fail(err, VC_ENOENT, "%s: no sample %s", d->path, key);
+    *i = lo;
+    return 0;
+}
+
+/* What is wrong with bytes of a shard, or why they could not be read in the first place. */
+static int unless_torn(int rc, vf_bytes v, vc_err *err)
+{
+    int torn = rc ? vc_map_check(v.data, v.size, err) : 0;
+    return torn ? torn : rc ? vc_maps_check(rc, err) : 0;    /* or what they are compared with */
+}
+
+int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err)
+{
+    char key[VF_SAMPLE_KEY];
+    const vf_entry *e = &d->entry[i];
+    const shard *s = &d->shard[e->shard];
+    vf_bytes value;
+    vf_index_item item;
+    vf_record r;
+    *record = NULL;
+    vf_sample_key(key, e->number, e->variant);
+    int rc = vf_lmdb_get(s->m, &s->sample, key, VF_SAMPLE_KEY_LEN, &value, err);
+    if (rc) {
+        rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: record %s", s->info->file, key);
+        return vf_mendable(d, rc, err);
+    }
+
+    rc = vf_record_read(&r, record, (vf_bytes){ (const uint8_t *)key, VF_SAMPLE_KEY_LEN }, value,
+                        err);
+    int64_t at = vf_index_find(&s->index, e->number, e->variant);
+    if (!rc && at >= 0)
+        vf_index_get(&s->index, (uint32_t)at, &item);
+    if (!rc && (at < 0 || memcmp(&item.hash, &r.hash, sizeof r.hash))) {
+        cJSON_Delete(*record);
+        *record = NULL;
+        rc = vc_fail(err, VC_EFORMAT, "record %s: its checksum differs", key);
+    }
+    return vf_mendable(d, vc_context(err, unless_torn(rc, value, err), "%s", s->info->file), err);
+}
+
+int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t *n, vc_err *err)
+{
+    char key[VF_SAMPLE_KEY];
+    const vf_entry *e = &d->entry[i];
+    vf_sample_key(key, e->number, e->variant);
+    *jpeg = NULL;
+    *n = 0;
+    /* a record that was written anew later left its thumbnail behind */
+    for (int at = e->shard; at >= 0; at--) {
+        const shard *s = &d->shard[at];
+        vf_bytes v;
+        if (!s->m)
+            continue;
+        int rc = vf_lmdb_get(s->m, &s->thumb, key, VF_SAMPLE_KEY_LEN, &v, err);
+        if (rc == VC_ENOENT)
+            continue;
+        *jpeg = v.data;
+        *n = v.size;
+        return vf_mendable(d, vc_context(err, rc, "%s: thumbnail %s", s->info->file, key), err);
+    }
+    return vc_fail(err, VC_ENOENT, "sample %s: no thumbnail", key);
+}
+
+/* ---- values ---- */
+
+static const char *const value_name[2] = { "latent", "text" };
+
+/* Looks first in the entry's shard; without one where the text was found before, or where the last
+ * value was: neighbours lie together. */
+static int find_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *e, const shard **in,
+                      vf_bytes *value, vc_err *err)
+{
+    char hex[VF_KEY_HEX];
+    atomic_int *last = (atomic_int *)(uintptr_t)&d->last[text];
+    uint32_t slot;
+    memcpy(&slot, k.b, sizeof slot);
+    atomic_ushort *hint = text ? &d->text_at[slot & (d->slots - 1)] : NULL;
+    int found = hint ? atomic_load_explicit(hint, memory_order_relaxed) : 0;
+    int start = e ? e->shard : found ? found - 1 : atomic_load_explicit(last, memory_order_relaxed);
+    vf_key_hex(hex, k);
+    for (int i = 0; i < d->n_shards; i++) {
+        int at = (start + i) % d->n_shards;
+        const shard *s = &d->shard[at];
+        if (s->info->text != text || !s->m)
+            continue;
+        int rc = vf_lmdb_get(s->m, &s->values, hex, 32, value, err);
+        if (rc == VC_ENOENT)
+            continue;
+        if (i && !e)
+            atomic_store_explicit(last, at, memory_order_relaxed);
+        if (hint && found != at + 1)
+            atomic_store_explicit(hint, (unsigned short)(at + 1), memory_order_relaxed);
+        *in = s;
+        return vc_context(err, rc, "%s: %s %s", s->info->file, value_name[text], hex);
+    }
+    return vc_fail(err, VC_ENOENT, "%s: no %s %s", d->path, value_name[text], hex);
+}
+
+static int open_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *e, bool check,
+                      vf_safetensors **st, vc_err *err)
+{
+    char hex[VF_KEY_HEX];
+    const shard *s = NULL;
+    vf_bytes v;
+    *st = NULL;
+    int rc = find_value(d, text, k, e, &s, &v, err);
+    if (rc) {                                /* a finished dataset has all that its records name */
+        vf_mendable(d, rc == VC_ENOENT && d->manifest.complete ? VC_EFORMAT : rc, err);
+        return rc;
+    }
+    rc = vf_safetensors_parse(st, v.data, v.size, err);
+    if (!rc && check)
+        rc = vf_safetensors_check(*st, err);
+    if (rc) {
+        rc = unless_torn(rc, v, err);
+        vf_safetensors_close(*st);
+        *st = NULL;
+        rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: %s %s", s->info->file,
+                        value_name[text], vf_key_hex(hex, k));
+        return vf_mendable(d, rc, err);
+    }
+    return 0;
+}
+
+int vf_dataset_latent(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err)
+{
+    return open_value(d, false, k, NULL, check, st, err);
+}
+
+int vf_dataset_latent_of(const vf_dataset *d, const vf_entry *e, vf_key k, bool check,
+                         vf_safetensors **st, vc_err *err)
+{
+    return open_value(d, false, k, e, check, st, err);
+}
+
+int vf_dataset_text(const vf_dataset *d, vf_key k, bool check, vf_safetensors **st, vc_err *err)
+{
+    return open_value(d, true, k, NULL, check, st, err);
+}
+
+int vf_dataset_bytes(const vf_dataset *d, bool text, vf_key k, const void **data, size_t *n,
+                     vc_err *err)
+{
+    vf_safetensors *st;
+    const shard *s;
+    vf_bytes v = { 0 };
+    int rc = open_value(d, text, k, NULL, true, &st, err);
+    if (!rc)
+        rc = find_value(d, text, k, NULL, &s, &v, err);
+    vf_safetensors_close(st);
+    *data = v.data;
+    *n = v.size;
+    return rc;
+}
+
+void vf_dataset_prefetch(const vf_dataset *d, const vf_entry *e, vf_key latent)
+{
+    const shard *s;
+    vf_bytes v;
+    if (find_value(d, false, latent, e, &s, &v, NULL))
+        return;
+    vf_lmdb_fetch(v);
+}
+
+/* ---- validation prompts ---- */
+
+uint32_t vf_dataset_validations(const vf_dataset *d)
+{
+    return d->prompts;
+}
+
+int vf_dataset_validation(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err)
+{
+    char key[16];
+    const shard *s = &d->shard[d->prompt[i].shard];
+    vf_tree t;
+    vf_bytes v;
+    *record = NULL;
+    snprintf(key, sizeof key, "%06" PRIu32, d->prompt[i].key);
+    int rc = vf_shard_tree(s->m, "validation", &t, err);
+    if (!rc)
+        rc = vf_lmdb_get(s->m, &t, key, 6, &v, err);
+    if (!rc)
+        rc = vf_record_parse(record, v, err);
+    rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: validation %s", s->info->file, key);
+    return vf_mendable(d, rc, err);
+}
