@@ -1,0 +1,321 @@
+/* ckpt_state.c - trainer.json: a run's state as JSON, and back; see ckpt.h */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/os/file.h"
+#include "train/output/ckpt.h"
+
+enum { MAX_STATE = 64 << 20 };
+
+#define STATE "trainer.json"
+
+static int add_sets(cJSON *o, const vtrain_state *s)
+{
+    cJSON *list = cJSON_AddArrayToObject(o, "data");
+    for (int i = 0; i < s->n_sets && list; i++) {
+        cJSON *d = cJSON_CreateObject();
+        if (!cJSON_AddItemToArray(list, d) ||
+            !cJSON_AddStringToObject(d, "path", s->sets[i].path) ||
+            !cJSON_AddStringToObject(d, "root", s->sets[i].root) ||
+            (s->sets[i].plan && !cJSON_AddStringToObject(d, "plan", s->sets[i].plan)) ||
+            vf_json_add_int(d, "samples", s->sets[i].samples))
+            return -1;
+    }
+    return list ? 0 : -1;
+}
+
+static int add_spans(cJSON *o, const vtrain_state *s)
+{
+    cJSON *list = cJSON_AddArrayToObject(o, "epochs");
+    for (int i = 0; i < s->n_spans && list; i++) {
+        const vtrain_span *p = &s->span[i];
+        cJSON *e = cJSON_CreateObject(), *parts = NULL;
+        if (!cJSON_AddItemToArray(list, e) || vf_json_add_int(e, "epoch", (int64_t)p->epoch) ||
+            vf_json_add_int(e, "micro_batch", (int64_t)p->micro) ||
+            !(parts = cJSON_AddArrayToObject(e, "data")))
+            return -1;
+        for (int k = 0; k < p->n_parts; k++) {
+            cJSON *d = cJSON_CreateObject();
+            if (!cJSON_AddItemToArray(parts, d) ||
+                vf_json_add_int(d, "shards", p->part[k].shards) ||
+                vf_json_add_int(d, "samples", p->part[k].samples) ||
+                !cJSON_AddStringToObject(d, "root", p->part[k].root))
+                return -1;
+        }
+    }
+    return list ? 0 : -1;
+}
+
+static int add_base(cJSON *o, const vtrain_base_id *base)
+{
+    char files[VF_KEY_HEX], weights[VF_KEY_HEX];
+    cJSON *b = base->path ? cJSON_AddObjectToObject(o, "base") : NULL;
+    if (!base->path)
+        return 0;
+    return b && cJSON_AddStringToObject(b, "path", base->path) &&
+           cJSON_AddStringToObject(b, "files", vf_key_hex(files, base->files)) &&
+           cJSON_AddStringToObject(b, "weights", vf_key_hex(weights, base->weights)) ? 0 : -1;
+}
+
+/* The seed is a string: JSON numbers are exact to 2^53 only. */
+static cJSON *state_json(const vtrain_state *s)
+{
+    char seed[32];
+    cJSON *o = cJSON_CreateObject();
+    snprintf(seed, sizeof seed, "%" PRIu64, s->seed);
+    if (vf_json_add_int(o, "format", 1) ||
+        !cJSON_AddStringToObject(o, "program", "vlt " VLT_VERSION) ||
+        vf_json_add_int(o, "step", s->step) ||
+        vf_json_add_int(o, "micro_batch", (int64_t)s->micro) ||
+        !cJSON_AddStringToObject(o, "seed", seed) ||
+        vf_json_add_int(o, "train_batch_size", s->batch) ||
+        vf_json_add_int(o, "gradient_accumulation_steps", s->accumulation) ||
+        vf_json_add_int(o, "ranks", s->ranks) || !cJSON_AddStringToObject(o, "family", s->family) ||
+        !cJSON_AddStringToObject(o, "training_type", s->training_type) ||
+        !cJSON_AddStringToObject(o, "backend", s->backend) ||
+        vf_json_add_int(o, "captions", (int64_t)s->rows) ||
+        vf_json_add_int(o, "captions_dropped", (int64_t)s->dropped) || add_sets(o, s) ||
+        vf_json_add_int(o, "epoch", (int64_t)s->epoch) || add_spans(o, s) || add_base(o, &s->base) ||
+        !cJSON_AddItemReferenceToObject(o, "settings", s->settings)) {
+        cJSON_Delete(o);
+        return NULL;
+    }
+    return o;
+}
+
+int vtrain_state_write(const vtrain_state *s, const char *dir, vf_sums *sums, vc_err *err)
+{
+    cJSON *o = state_json(s);
+    if (o && sums && !cJSON_AddTrueToObject(o, "checksums")) {
+        cJSON_Delete(o);
+        o = NULL;
+    }
+    char *text = o ? vf_json_line(o) : NULL, *path = vc_path_join(dir, STATE);
+    int rc = text && path ? vf_sums_put(sums, path, text, strlen(text), err)
+                          : vc_fail(err, VC_ENOMEM, "%s/" STATE ": out of memory", dir);
+    free(path);
+    free(text);
+    cJSON_Delete(o);
+    return rc;
+}
+
+static int read_text(const cJSON *o, const char *field, char **v, vc_err *err)
+{
+    const char *s;
+    int rc = vf_json_str(o, field, &s, err);
+    if (rc)
+        return rc;
+    *v = strdup(s);
+    return *v ? 0 : vc_fail(err, VC_ENOMEM, "%s: out of memory", field);
+}
+
+static int read_int(const cJSON *o, const char *field, int64_t lo, int64_t *v, vc_err *err)
+{
+    int rc = vf_json_int(o, field, v, err);
+    if (!rc && *v < lo)
+        rc = vc_fail(err, VC_EFORMAT, "%s: %" PRId64 " is below %" PRId64, field, *v, lo);
+    return rc;
+}
+
+static int read_count(const cJSON *o, const char *field, uint64_t *v, vc_err *err)
+{
+    int64_t n;
+    int rc = read_int(o, field, 0, &n, err);
+    if (!rc)
+        *v = (uint64_t)n;
+    return rc;
+}
+
+static int read_seed(const cJSON *o, uint64_t *seed, vc_err *err)
+{
+    const char *s;
+    char *end;
+    int rc = vf_json_str(o, "seed", &s, err);
+    if (rc)
+        return rc;
+    errno = 0;
+    *seed = strtoull(s, &end, 10);
+    return *s >= '0' && *s <= '9' && !*end && !errno
+               ? 0 : vc_fail(err, VC_EFORMAT, "seed: a number of 64 bits expected, as a string");
+}
+
+static int read_sets(vtrain_state *s, const cJSON *o, vc_err *err)
+{
+    const cJSON *list, *d;
+    int rc = vf_json_arr(o, "data", &list, err);
+    if (rc)
+        return rc;
+    s->sets = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *s->sets);
+    if (!s->sets)
+        return vc_fail(err, VC_ENOMEM, "data: out of memory");
+    cJSON_ArrayForEach(d, list) {
+        vtrain_ckpt_set *set = &s->sets[s->n_sets++];
+        if ((rc = read_text(d, "path", &set->path, err)) ||
+            (rc = read_text(d, "root", &set->root, err)) ||
+            (cJSON_HasObjectItem(d, "plan") && (rc = read_text(d, "plan", &set->plan, err))) ||
+            (rc = read_int(d, "samples", 0, &set->samples, err)))
+            return vc_context(err, rc, "data[%d]", s->n_sets - 1);
+    }
+    return 0;
+}
+
+static int read_part(vtrain_part *p, const cJSON *o, vc_err *err)
+{
+    const char *root;
+    int64_t shards;
+    int rc = read_int(o, "shards", 1, &shards, err);
+    if (!rc && shards > INT_MAX)
+        rc = vc_fail(err, VC_EFORMAT, "shards: %" PRId64, shards);
+    if (rc || (rc = read_int(o, "samples", 0, &p->samples, err)) ||
+        (rc = vf_json_str(o, "root", &root, err)))
+        return rc;
+    p->shards = (int)shards;
+    if (strlen(root) != sizeof p->root - 1)
+        return vc_fail(err, VC_EFORMAT, "root: 32 hex digits expected");
+    memcpy(p->root, root, sizeof p->root);
+    return 0;
+}
+
+static int read_span(vtrain_span *s, const cJSON *o, vc_err *err)
+{
+    const cJSON *parts, *p;
+    int rc = read_count(o, "epoch", &s->epoch, err);
+    if (rc || (rc = read_count(o, "micro_batch", &s->micro, err)) ||
+        (rc = vf_json_arr(o, "data", &parts, err)))
+        return rc;
+    s->part = calloc((size_t)cJSON_GetArraySize(parts) + 1, sizeof *s->part);
+    if (!s->part)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+    cJSON_ArrayForEach(p, parts)
+        if (!rc && (rc = read_part(&s->part[s->n_parts++], p, err)))
+            vc_context(err, rc, "data[%d]", s->n_parts - 1);
+    return rc;
+}
+
+/* Checkpoints of earlier versions have none. */
+static int read_spans(vtrain_state *s, const cJSON *o, vc_err *err)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(o, "epochs"), *p;
+    if (!list)
+        return 0;
+    int rc = vf_json_arr(o, "epochs", &list, err);
+    if (rc || (rc = read_count(o, "epoch", &s->epoch, err)))
+        return rc;
+    s->span = calloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *s->span);
+    if (!s->span)
+        return vc_fail(err, VC_ENOMEM, "epochs: out of memory");
+    cJSON_ArrayForEach(p, list) {
+        const vtrain_span *last = s->n_spans ? &s->span[s->n_spans - 1] : NULL;
+        vtrain_span *span = &s->span[s->n_spans++];
+        rc = read_span(span, p, err);
+        if (!rc && (span->micro > s->micro || (last && span->micro < last->micro)))
+            rc = vc_fail(err, VC_EFORMAT, "micro_batch: %" PRIu64 " is out of order", span->micro);
+        if (rc)
+            return vc_context(err, rc, "epochs[%d]", s->n_spans - 1);
+    }
+    return 0;
+}
+
+static int read_key(const cJSON *o, const char *field, vf_key *k, vc_err *err)
+{
+    const char *hex;
+    int rc = vf_json_str(o, field, &hex, err);
+    if (!rc && !vf_key_parse(k, hex))
+        rc = vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", field);
+    return rc;
+}
+
+static int read_base(vtrain_base_id *base, const cJSON *o, vc_err *err)
+{
+    const cJSON *b;
+    if (!cJSON_HasObjectItem(o, "base"))
+        return 0;
+    int rc = vf_json_obj(o, "base", &b, err);
+    if (rc)
+        return rc;
+    if ((rc = read_key(b, "files", &base->files, err)) ||
+        (rc = read_key(b, "weights", &base->weights, err)) ||
+        (rc = read_text(b, "path", &base->path, err)))
+        return vc_context(err, rc, "base");
+    return 0;
+}
+
+static int check_settings(const cJSON *settings, vc_err *err)
+{
+    const char *text;
+    int rc = 0;
+    for (const cJSON *c = settings->child; c && !rc; c = c->next)
+        rc = vf_json_str(settings, c->string, &text, err);
+    return vc_context(err, rc, "settings");
+}
+
+static int read_fields(vtrain_state *s, cJSON *o, vc_err *err)
+{
+    const cJSON *settings;
+    int64_t format;
+    int rc = vf_json_int(o, "format", &format, err);
+    if (!rc && format != 1)
+        rc = vc_fail(err, VC_EFORMAT, "format: %" PRId64 ", this program reads 1", format);
+    if (rc || (rc = read_int(o, "step", 0, &s->step, err)) ||
+        (rc = read_count(o, "micro_batch", &s->micro, err)) || (rc = read_seed(o, &s->seed, err)) ||
+        (rc = read_int(o, "train_batch_size", 1, &s->batch, err)) ||
+        (rc = read_int(o, "gradient_accumulation_steps", 1, &s->accumulation, err)) ||
+        (rc = read_int(o, "ranks", 1, &s->ranks, err)) ||
+        (rc = read_text(o, "family", &s->family, err)) ||
+        (rc = read_text(o, "training_type", &s->training_type, err)) ||
+        (rc = read_text(o, "backend", &s->backend, err)) ||
+        (rc = read_count(o, "captions", &s->rows, err)) ||
+        (rc = read_count(o, "captions_dropped", &s->dropped, err)) ||
+        (rc = vf_json_bool_opt(o, "checksums", &s->checksums, err)) ||
+        (rc = read_sets(s, o, err)) || (rc = read_spans(s, o, err)) ||
+        (rc = read_base(&s->base, o, err)) ||
+        (rc = vf_json_obj(o, "settings", &settings, err)) || (rc = check_settings(settings, err)))
+        return rc;
+    if (s->dropped > s->rows)
+        return vc_fail(err, VC_EFORMAT, "captions_dropped: more than captions");
+    if (s->micro > UINT32_MAX)
+        return vc_fail(err, VC_EFORMAT, "micro_batch: %" PRIu64 " is above 2^32 - 1", s->micro);
+    s->settings = cJSON_DetachItemFromObjectCaseSensitive(o, "settings");
+    return 0;
+}
+
+int vtrain_state_read(vtrain_state *s, const char *dir, vc_err *err)
+{
+    *s = (vtrain_state){ 0 };
+    cJSON *o;
+    int rc = vf_json_read_in(&o, dir, STATE, MAX_STATE, err);
+    if (!rc)
+        rc = vc_context(err, read_fields(s, o, err), "%s/%s", dir, STATE);
+    if (rc)
+        vtrain_state_free(s);
+    cJSON_Delete(o);
+    return rc;
+}
+
+void vtrain_spans_free(vtrain_span *s, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(s[i].part);
+    free(s);
+}
+
+void vtrain_state_free(vtrain_state *s)
+{
+    vtrain_spans_free(s->span, s->n_spans);
+    for (int i = 0; i < s->n_sets; i++) {
+        free(s->sets[i].path);
+        free(s->sets[i].root);
+        free(s->sets[i].plan);
+    }
+    free(s->sets);
+    free(s->base.path);
+    free(s->family);
+    free(s->training_type);
+    free(s->backend);
+    cJSON_Delete(s->settings);
+    *s = (vtrain_state){ 0 };
+}
