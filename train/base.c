@@ -1,3 +1,4 @@
+/* base.c - hashes the weights that a run began with, beside its first steps; see base.h */
 #include "train/base.h"
 
 #include <pthread.h>

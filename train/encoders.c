@@ -1,3 +1,5 @@
+/* encoders.c - hashes the encoders of --model, and compares them with the datasets'.
+ * See encoders.h */
 #include "train/encoders.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* optim.c - the rate at a step, by the schedules of diffusers; see optim.h */
 #include "train/optim.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* sample.c - the validation prompts, each from noise to latents in a file; see sample.h */
 #include "train/sample.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* trace.c - collects what a micro-batch computes, and writes it; see trace.h */
 #include "train/trace.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* trace.h - everything of the first micro-batches, so that a step can be recomputed elsewhere.
  *
  * DIR/step-000001-mb-00-rank-00.safetensors, all f32, with the names and layouts of
- * docs/train.md: latents, noise, timesteps, sigmas, noisy_latents, the text tensors by their
+ * docs/interface.md: latents, noise, timesteps, sigmas, noisy_latents, the text tensors by their
  * forward() names, model_output, target, loss_weight, loss, what the forward notes by itself
  * (hidden_states, image_rotary_emb_cos, image_rotary_emb_sin), param/<name> before the step and, in
  * the step's last file, grad/<name>. Videos are in the layout of diffusers' forward() of the

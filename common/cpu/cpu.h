@@ -1,6 +1,6 @@
 /* cpu.h - the CPU device and its heavy kernels; inside common/cpu only.
  *
- * cpu.c fills the backend table; cpu_loops*.c walk tensors row by row over rows.h; the kernels
+ * cpu.c fills the backend table; loops*.c walk tensors row by row over rows.h; the kernels
  * below are matmul (own AMX and own blocked f32 kernels, oneDNN where it is built in), attention
  * and convolution. Threads are OpenMP's: dev->threads is what it really gave when the device was
  * opened. Work is cut for that many and any team does it right, since every share, scratch area and

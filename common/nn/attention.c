@@ -1,3 +1,4 @@
+/* attention.c - self-attention of a transformer, and its two halves; see attention.h */
 #include "common/nn/attention.h"
 
 vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *norm,

@@ -1,3 +1,4 @@
+/* embeddings.c - tokens of patches, and the time as numbers; see embeddings.h */
 #include "common/nn/embeddings.h"
 
 #define MAX_PERIOD 10000.0f

@@ -1,3 +1,4 @@
+/* modulation.c - adaptive layer norm; see modulation.h */
 #include "common/nn/modulation.h"
 
 vt_tensor *nn_modulation(vt_ctx *g, vt_tensor *e, const vt_lin *l, int64_t n)

@@ -1,3 +1,4 @@
+/* positions.c - tables of positions, computed in f64; see positions.h */
 #include "common/nn/positions.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* objective.c - levels, noisy latents, targets and weights; see objective.h */
 #include "train/diffusion/objective.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* scheduler.c - the fields of scheduler_config.json, as a table; see scheduler.h */
 #include "train/diffusion/scheduler.h"
 
 #include <stdlib.h>

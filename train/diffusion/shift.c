@@ -1,3 +1,4 @@
+/* shift.c - how levels are shifted and stretched; see shift.h */
 #include "train/diffusion/shift.h"
 
 #include <math.h>

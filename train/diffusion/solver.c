@@ -1,3 +1,4 @@
+/* solver.c - the steps of a sampler, planned as factors before the first of them; see solver.h */
 #include "train/diffusion/solver.h"
 
 #include <math.h>

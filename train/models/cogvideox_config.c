@@ -1,3 +1,4 @@
+/* cogvideox_config.c - the fields of CogVideoX's config.json, as a table; see cogvideox.h */
 #include "train/models/cogvideox.h"
 
 #include "formats/json/config.h"

@@ -1,3 +1,4 @@
+/* dit.c - opens a transformer, runs its blocks, joins its conditions; see dit.h */
 #include "train/models/dit.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* families.c - the transformers of this program; see dit.h */
 #include "train/models/dit.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* lora.c - reads LoRA files of all namings, and merges them into weights; see lora.h */
 #include "train/models/lora.h"
 
 #include <math.h>

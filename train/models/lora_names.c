@@ -1,3 +1,4 @@
+/* lora_names.c - the namings of LoRA files, as tables; see lora_names.h */
 #include "train/models/lora_names.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* lora_targets.c - which modules get a LoRA, by PEFT's rules; see lora.h */
 #include "train/models/lora.h"
 
 #include <ctype.h>

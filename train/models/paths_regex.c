@@ -1,3 +1,4 @@
+/* paths_regex.c - Python's regular expressions written as POSIX extended ones; see paths_regex.h */
 #include "train/models/paths_regex.h"
 
 #include <ctype.h>

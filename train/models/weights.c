@@ -1,3 +1,4 @@
+/* weights.c - opens the transformer's folder, and checks that all of it was used; see weights.h */
 #include "train/models/weights.h"
 
 #include <stdlib.h>

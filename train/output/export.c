@@ -1,3 +1,4 @@
+/* export.c - LoRA files, whole models and pipelines, as others read them; see export.h */
 #include "train/output/export.h"
 
 #include <stdio.h>

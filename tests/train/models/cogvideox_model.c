@@ -1,3 +1,4 @@
+/* cogvideox_model.c - the small CogVideoX models of the goldens; see cogvideox_model.h */
 #include "tests/lib/ok.h"
 #include "tests/train/models/cogvideox_model.h"
 
