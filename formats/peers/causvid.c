@@ -54,7 +54,7 @@ static int put(exporting *e, const char *key, const void *data, size_t n, vc_err
     return rc ? rc : told(mdb_put(e->txn, e->dbi, &k, &v, 0), key, err);
 }
 
-static int same_shape(exporting *e, const xport_sample *s, vc_err *err)
+static int same_shape(exporting *e, const exchange_sample *s, vc_err *err)
 {
     const int64_t dim[4] = { s->mean.dim[1], s->mean.dim[0], s->mean.dim[2], s->mean.dim[3] };
     if (!e->n)
@@ -66,7 +66,7 @@ static int same_shape(exporting *e, const xport_sample *s, vc_err *err)
     return 0;
 }
 
-static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err *err)
 {
     exporting *e = arg;
     size_t n = (size_t)vf_view_count(&s->mean);
@@ -74,11 +74,11 @@ static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
     float *f = NULL;
     uint16_t *half = malloc(2 * n), *swapped = malloc(2 * n);
     int rc = half && swapped ? same_shape(e, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = xport_latent_f32(x, s, &f, err);
+    if (!rc) rc = exchange_latent_f32(x, s, &f, err);
     vf_view v = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
-    if (!rc) rc = xport_convert(half, VC_F16, &v, 0, n, err);
+    if (!rc) rc = exchange_convert(half, VC_F16, &v, 0, n, err);
     if (!rc) {
-        xport_swap(swapped, half, (size_t)e->dim[1], (size_t)e->dim[0], (size_t)(e->dim[2] * e->dim[3]), 2);
+        exchange_swap(swapped, half, (size_t)e->dim[1], (size_t)e->dim[0], (size_t)(e->dim[2] * e->dim[3]), 2);
         snprintf(key, sizeof key, "latents_%" PRIu32 "_data", e->n);
         rc = put(e, key, swapped, 2 * n, err);
     }
@@ -104,7 +104,7 @@ static int write_shapes(exporting *e, vc_err *err)
 }
 
 /* Room for every value at once: sparse, so that it costs nothing. */
-static size_t map_size(const xport *x)
+static size_t map_size(const exchange *x)
 {
     size_t all = 64 << 20;
     for (uint32_t i = 0; i < vf_dataset_count(x->d); i++) {
@@ -114,7 +114,7 @@ static size_t map_size(const xport *x)
     return all;
 }
 
-static int export_causvid(xport *x, vc_err *err)
+static int export_causvid(exchange *x, vc_err *err)
 {
     exporting e = { .n = 0 };
     int rc = told(mdb_env_create(&e.env), "create", err);
@@ -122,7 +122,7 @@ static int export_causvid(xport *x, vc_err *err)
         return rc;
     rc = told(mdb_env_set_mapsize(e.env, map_size(x)), "map", err);
     if (!rc) rc = told(mdb_env_open(e.env, x->dir, MDB_NOLOCK, 0644), "open", err);
-    if (!rc) rc = xport_each(x, write_sample, &e, err);
+    if (!rc) rc = exchange_each(x, write_sample, &e, err);
     if (!rc) rc = write_shapes(&e, err);
     if (e.txn)
         mdb_txn_abort(e.txn);
@@ -133,7 +133,7 @@ static int export_causvid(xport *x, vc_err *err)
 /* ---- import ---- */
 
 typedef struct importing {
-    xport *x;
+    exchange *x;
     vf_lmdb *m;
     vf_tree tree;
     int64_t n, dim[4];
@@ -189,18 +189,18 @@ static int read_sample(importing *m, int64_t i, vc_err *err)
     if (!caption || !swapped)
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) {
-        xport_swap(swapped, latent.data, (size_t)d[0], (size_t)d[1], (size_t)(d[2] * d[3]), 2);
+        exchange_swap(swapped, latent.data, (size_t)d[0], (size_t)d[1], (size_t)(d[2] * d[3]), 2);
         snprintf(path, sizeof path, "latents_%" PRId64, i);
-        const xport_item item = { .path = path, .caption = caption,
+        const exchange_item item = { .path = path, .caption = caption,
                                   .mean = { "mean", VC_F16, 4, { d[1], d[0], d[2], d[3] }, swapped, 2 * n } };
-        rc = xport_put(m->x, &item, err);
+        rc = exchange_put(m->x, &item, err);
     }
     free(caption);
     free(swapped);
     return rc;
 }
 
-static int import_causvid(xport *x, vc_err *err)
+static int import_causvid(exchange *x, vc_err *err)
 {
     importing m = { .x = x };
     char *path = vc_path_join(x->dir, "data.mdb");
@@ -209,14 +209,14 @@ static int import_causvid(xport *x, vc_err *err)
     if (!rc) rc = read_shape(&m, err);
     vc_progress_begin(x->v->progress, "importing", "samples", (uint64_t)m.n);
     for (int64_t i = 0; !rc && i < m.n; i++)
-        rc = xport_skip(x, read_sample(&m, i, err), err);
+        rc = exchange_skip(x, read_sample(&m, i, err), err);
     rc = vc_context(err, rc, "%s", path ? path : x->dir);
     vf_lmdb_close(m.m);
     free(path);
     return rc;
 }
 
-const xport_format xport_causvid = {
+const exchange_format exchange_causvid = {
     "causvid", "CausVid", "one shape, f16; one caption, no text embeddings",
     NULL, 0, "wan2.1", true, false,
     export_causvid, import_causvid, NULL

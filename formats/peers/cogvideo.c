@@ -43,19 +43,19 @@ static int trimmed(char **line, const char *text, size_t n, vc_err *err)
     return 0;
 }
 
-static int write_tensor(const xport *x, const char *name, vf_view v, vc_err *err)
+static int write_tensor(const exchange *x, const char *name, vf_view v, vc_err *err)
 {
     uint8_t *data;
     size_t size;
     int rc = vf_safetensors_pack(&data, &size, &v, 1, NULL, 0, 0, err);
     if (rc)
         return rc;
-    rc = xport_write(x->dir, name, data, size, err);
+    rc = exchange_write(x->dir, name, data, size, err);
     free(data);
     return rc;
 }
 
-static int same_shape(exporting *e, const xport *x, const xport_sample *s, vc_err *err)
+static int same_shape(exporting *e, const exchange *x, const exchange_sample *s, vc_err *err)
 {
     char shape[64];
     const int *r = x->family->ratio;
@@ -69,7 +69,7 @@ static int same_shape(exporting *e, const xport *x, const xport_sample *s, vc_er
                    "--by bucket first", shape, e->shape);
 }
 
-static int write_latent(const xport *x, const exporting *e, const char *stem, const xport_sample *s,
+static int write_latent(const exchange *x, const exporting *e, const char *stem, const exchange_sample *s,
                         vc_err *err)
 {
     const int64_t *d = s->mean.dim;
@@ -78,9 +78,9 @@ static int write_latent(const xport *x, const exporting *e, const char *stem, co
     uint16_t *data = malloc(2 * n);
     char *name = vc_format("cache/video_latent/%s-t2v/%s/%s.safetensors", x->family->name, e->shape,
                            stem);
-    int rc = data && name ? xport_latent_f32(x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = data && name ? exchange_latent_f32(x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
-    if (!rc) rc = xport_convert(data, VC_BF16, &from, 0, n, err);
+    if (!rc) rc = exchange_convert(data, VC_BF16, &from, 0, n, err);
     if (!rc)
         rc = write_tensor(x, name, (vf_view){ LATENT, VC_BF16, 4, { d[0], d[1], d[2], d[3] }, data,
                                               2 * n }, err);
@@ -91,7 +91,7 @@ static int write_latent(const xport *x, const exporting *e, const char *stem, co
 }
 
 /* Once for each prompt, with zeros up to the encoder's length. */
-static int write_prompt(const xport *x, exporting *e, const char *prompt, const vf_view *from,
+static int write_prompt(const exchange *x, exporting *e, const char *prompt, const vf_view *from,
                         vc_err *err)
 {
     char hex[VF_SHA256_HEX], name[120];
@@ -106,7 +106,7 @@ static int write_prompt(const xport *x, exporting *e, const char *prompt, const 
     int64_t rows = from->dim[0], width = from->dim[1];
     int64_t all = e->max_length > rows ? e->max_length : rows;
     uint16_t *data = calloc((size_t)(all * width) + 1, sizeof *data);
-    int rc = data ? xport_convert(data, VC_BF16, from, 0, (size_t)(rows * width), err)
+    int rc = data ? exchange_convert(data, VC_BF16, from, 0, (size_t)(rows * width), err)
                   : vc_fail(err, VC_ENOMEM, "out of memory");
     snprintf(name, sizeof name, "cache/prompt_embeddings/%s.safetensors",
              vf_sha256(hex, prompt, strlen(prompt)));
@@ -118,14 +118,14 @@ static int write_prompt(const xport *x, exporting *e, const char *prompt, const 
     return rc;
 }
 
-static int write_named(const xport *x, exporting *e, const xport_sample *s, const char *stem,
+static int write_named(const exchange *x, exporting *e, const exchange_sample *s, const char *stem,
                        const char *prompt, vc_err *err)
 {
     char *video = vc_format("videos/%s.mp4", stem);
     int rc = video ? same_shape(e, x, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = write_latent(x, e, stem, s, err);
     if (!rc) rc = write_prompt(x, e, prompt, &s->text[0].embeds, err);
-    if (!rc) rc = xport_write(x->dir, video, "", 0, err);    /* CogVideo asks whether it is there */
+    if (!rc) rc = exchange_write(x->dir, video, "", 0, err);    /* CogVideo asks whether it is there */
     if (!rc) {
         vf_buf_str(&e->prompts_txt, prompt);
         vf_buf_str(&e->prompts_txt, "\n");
@@ -136,7 +136,7 @@ static int write_named(const xport *x, exporting *e, const xport_sample *s, cons
     return rc;
 }
 
-static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err *err)
 {
     exporting *e = arg;
     char *stem, *prompt = NULL;
@@ -145,28 +145,28 @@ static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
     int rc = trimmed(&prompt, s->caption, strlen(s->caption), err);
     if (!rc && !*prompt)
         rc = vc_fail(err, VC_EMISMATCH, "an empty caption: CogVideo skips empty lines of prompts.txt");
-    stem = rc ? NULL : xport_name(&e->names, s, err);
+    stem = rc ? NULL : exchange_name(&e->names, s, err);
     if (!rc && !stem)
         rc = VC_ENOMEM;
     if (!rc && strpbrk(stem, "\r\n"))
-        rc = vc_fail(err, VC_EMISMATCH, "a path with a line break does not go into " XPORT_VIDEOS);
+        rc = vc_fail(err, VC_EMISMATCH, "a path with a line break does not go into " EXCHANGE_VIDEOS);
     if (!rc) rc = write_named(x, e, s, stem, prompt, err);
     free(stem);
     free(prompt);
     return rc;
 }
 
-static int export_cogvideo(xport *x, vc_err *err)
+static int export_cogvideo(exchange *x, vc_err *err)
 {
     exporting e = { .max_length = 0 };
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
     double said = vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
     e.max_length = said > 0 && said <= 1 << 14 ? (int64_t)said : 0;
-    int rc = xport_each(x, write_sample, &e, err);
+    int rc = exchange_each(x, write_sample, &e, err);
     if (!rc && (e.prompts_txt.failed || e.videos_txt.failed))
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = xport_write(x->dir, "prompts.txt", e.prompts_txt.data, e.prompts_txt.n, err);
-    if (!rc) rc = xport_write(x->dir, XPORT_VIDEOS, e.videos_txt.data, e.videos_txt.n, err);
+    if (!rc) rc = exchange_write(x->dir, "prompts.txt", e.prompts_txt.data, e.prompts_txt.n, err);
+    if (!rc) rc = exchange_write(x->dir, EXCHANGE_VIDEOS, e.videos_txt.data, e.videos_txt.n, err);
     vf_buf_free(&e.prompts_txt);
     vf_buf_free(&e.videos_txt);
     vf_keymap_free(&e.names);
@@ -219,7 +219,7 @@ static int open_tensor(vf_safetensors **f, const char *path, const char *name, i
     return rc;
 }
 
-static int read_sample(xport *x, const char *root, const char *video, const char *prompt, vc_err *err)
+static int read_sample(exchange *x, const char *root, const char *video, const char *prompt, vc_err *err)
 {
     char hex[VF_SHA256_HEX];
     const char *base = vc_path_base(video), *dot = strrchr(base, '.');
@@ -228,11 +228,11 @@ static int read_sample(xport *x, const char *root, const char *video, const char
     char *text = vc_format("%s/cache/prompt_embeddings/%s.safetensors", root,
                            vf_sha256(hex, prompt, strlen(prompt)));
     vf_safetensors *f[2] = { NULL };
-    xport_item m = { .path = video, .caption = prompt, .drawn = true, .n_text = 1 };
+    exchange_item m = { .path = video, .caption = prompt, .drawn = true, .n_text = 1 };
     int rc = open_tensor(&f[0], latent, LATENT, 4, &m.mean, err);
     if (!rc) rc = open_tensor(&f[1], text, PROMPT, 2, &m.text[0].embeds, err);
     m.text[0].length = rc ? 0 : m.text[0].embeds.dim[0];
-    if (!rc) rc = xport_put(x, &m, err);
+    if (!rc) rc = exchange_put(x, &m, err);
     vf_safetensors_close(f[0]);
     vf_safetensors_close(f[1]);
     free(latent);
@@ -240,13 +240,13 @@ static int read_sample(xport *x, const char *root, const char *video, const char
     return rc;
 }
 
-int xport_pairs(xport *x, const char *root, xport_pair_fn fn, vc_err *err)
+int exchange_pairs(exchange *x, const char *root, exchange_pair_fn fn, vc_err *err)
 {
     lines videos = { 0 }, prompts = { 0 };
     char *one = vc_path_join(root, "prompts.txt");
     bool plural = one && vc_file_exists(one);
     free(one);
-    int rc = open_lines(&videos, root, XPORT_VIDEOS, err);
+    int rc = open_lines(&videos, root, EXCHANGE_VIDEOS, err);
     if (!rc) rc = open_lines(&prompts, root, plural ? "prompts.txt" : "prompt.txt", err);
     for (bool more = true; !rc && more;) {
         char *video, *prompt = NULL;
@@ -254,9 +254,9 @@ int xport_pairs(xport *x, const char *root, xport_pair_fn fn, vc_err *err)
         if (!rc) rc = next_line(&prompts, &prompt, err);
         more = video && prompt;
         if (!rc && more)
-            rc = xport_skip(x, fn(x, root, video, prompt, err), err);
+            rc = exchange_skip(x, fn(x, root, video, prompt, err), err);
         else if (!rc && (video || prompt))
-            rc = xport_lack(x, err, "%s: another number of prompts than of videos", root);
+            rc = exchange_lack(x, err, "%s: another number of prompts than of videos", root);
         free(video);
         free(prompt);
     }
@@ -272,14 +272,14 @@ static const vc_family *family_of(const char *folder)
     const vc_family *best = NULL;
     for (const vc_family *f = vc_families(); f->name; f++) {
         size_t n = strlen(f->name);
-        if (xport_layout(&xport_cogvideo, f->name) && !strncmp(folder, f->name, n) &&
+        if (exchange_layout(&exchange_cogvideo, f->name) && !strncmp(folder, f->name, n) &&
             (!best || n > strlen(best->name)))
             best = f;
     }
     return best;
 }
 
-static int import_cogvideo(xport *x, vc_err *err)
+static int import_cogvideo(exchange *x, vc_err *err)
 {
     char *model = vc_format("%s/..", x->dir), *real = model ? realpath(model, NULL) : NULL;
     char *root = vc_format("%s/../../../..", x->dir);
@@ -293,15 +293,15 @@ static int import_cogvideo(xport *x, vc_err *err)
     if (!rc && !x->v->o->family)
         x->family = f;
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
-    if (!rc) rc = xport_pairs(x, root, read_sample, err);
+    if (!rc) rc = exchange_pairs(x, root, read_sample, err);
     free(model);
     free(real);
     free(root);
     return rc;
 }
 
-const xport_format xport_cogvideo = {
+const exchange_format exchange_cogvideo = {
     "cogvideo", "CogVideo", "one shape, a draw in bf16, one caption",
-    xport_only_cogvideox, sizeof *xport_only_cogvideox, "cogvideox", true, false,
+    exchange_only_cogvideox, sizeof *exchange_only_cogvideox, "cogvideox", true, false,
     export_cogvideo, import_cogvideo, "../../../.."
 };

@@ -9,7 +9,7 @@
 enum { BLOCK = 4096 };
 #define POINT (-30.0f)                       /* least logvar that diffusers lets through */
 
-int xport_convert(void *dst, vc_dtype t, const vf_view *v, size_t from, size_t n, vc_err *err)
+int exchange_convert(void *dst, vc_dtype t, const vf_view *v, size_t from, size_t n, vc_err *err)
 {
     size_t size = vc_dtype_size(v->dtype), to = vc_dtype_size(t);
     const uint8_t *src = (const uint8_t *)v->data + from * size;
@@ -31,7 +31,7 @@ int xport_convert(void *dst, vc_dtype t, const vf_view *v, size_t from, size_t n
     return 0;
 }
 
-void xport_swap(void *dst, const void *src, size_t a, size_t b, size_t n, size_t size)
+void exchange_swap(void *dst, const void *src, size_t a, size_t b, size_t n, size_t size)
 {
     for (size_t i = 0; i < a; i++)
         for (size_t j = 0; j < b; j++)
@@ -40,7 +40,7 @@ void xport_swap(void *dst, const void *src, size_t a, size_t b, size_t n, size_t
 }
 
 /* [C,..] of logvar as type t; one channel stands for all, none for a point. */
-static int put_logvar(uint8_t *dst, const xport_sample *s, vc_dtype t, vc_err *err)
+static int put_logvar(uint8_t *dst, const exchange_sample *s, vc_dtype t, vc_err *err)
 {
     size_t channels = (size_t)s->mean.dim[0], plane = (size_t)vf_view_count(&s->mean) / channels;
     size_t size = vc_dtype_size(t);
@@ -49,34 +49,34 @@ static int put_logvar(uint8_t *dst, const xport_sample *s, vc_dtype t, vc_err *e
     for (size_t c = 0; !rc && c < channels; c++) {
         uint8_t *at = dst + c * plane * size;
         if (s->logvar.data)
-            rc = xport_convert(at, t, &s->logvar, s->logvar.dim[0] == 1 ? 0 : c * plane, plane, err);
+            rc = exchange_convert(at, t, &s->logvar, s->logvar.dim[0] == 1 ? 0 : c * plane, plane, err);
         for (size_t i = 0; !s->logvar.data && i < plane; i++)
             vc_from_f32(at + i * size, t, &point, 1);
     }
     return rc;
 }
 
-int xport_moments(const xport_sample *s, vc_dtype t, bool frames_first, void **out, vc_err *err)
+int exchange_moments(const exchange_sample *s, vc_dtype t, bool frames_first, void **out, vc_err *err)
 {
     size_t n = (size_t)vf_view_count(&s->mean), size = vc_dtype_size(t);
     uint8_t *m = *out = malloc(2 * n * size);
     if (!m)
         return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", 2 * n);
-    int rc = xport_convert(m, t, &s->mean, 0, n, err);
+    int rc = exchange_convert(m, t, &s->mean, 0, n, err);
     if (!rc) rc = put_logvar(m + n * size, s, t, err);
     if (rc || !frames_first || s->mean.dim[1] == 1)
         return rc;
     uint8_t *swapped = malloc(2 * n * size);
     if (!swapped)
         return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", 2 * n);
-    xport_swap(swapped, m, 2 * (size_t)s->mean.dim[0], (size_t)s->mean.dim[1],
+    exchange_swap(swapped, m, 2 * (size_t)s->mean.dim[0], (size_t)s->mean.dim[1],
                (size_t)(s->mean.dim[2] * s->mean.dim[3]), size);
     free(m);
     *out = swapped;
     return 0;
 }
 
-int xport_split(const vf_view *v, bool frames_first, xport_item *item, void **own, vc_err *err)
+int exchange_split(const vf_view *v, bool frames_first, exchange_item *item, void **own, vc_err *err)
 {
     int c = frames_first ? 1 : 0;
     *own = NULL;
@@ -88,7 +88,7 @@ int xport_split(const vf_view *v, bool frames_first, xport_item *item, void **ow
     if (frames_first && v->dim[0] != 1) {
         if (!(*own = malloc(v->bytes + 1)))
             return vc_fail(err, VC_ENOMEM, "out of memory for %zu bytes", v->bytes);
-        xport_swap(*own, data, (size_t)v->dim[0], (size_t)v->dim[1], (size_t)(v->dim[2] * v->dim[3]),
+        exchange_swap(*own, data, (size_t)v->dim[0], (size_t)v->dim[1], (size_t)(v->dim[2] * v->dim[3]),
                    size);
         data = *own;
     }
@@ -100,7 +100,7 @@ int xport_split(const vf_view *v, bool frames_first, xport_item *item, void **ow
     return 0;
 }
 
-int xport_mask_rows(const vf_view *mask, int64_t *rows, vc_err *err)
+int exchange_mask_rows(const vf_view *mask, int64_t *rows, vc_err *err)
 {
     int64_t n = vf_view_count(mask), ones = 0;
     size_t size = vc_dtype_size(mask->dtype);
@@ -117,7 +117,7 @@ int xport_mask_rows(const vf_view *mask, int64_t *rows, vc_err *err)
     return n ? 0 : vc_fail(err, VC_EFORMAT, "an empty mask");
 }
 
-void xport_trim_rows(vf_view *e, int64_t rows)
+void exchange_trim_rows(vf_view *e, int64_t rows)
 {
     if (rows < 1)
         rows = 1;
@@ -127,22 +127,22 @@ void xport_trim_rows(vf_view *e, int64_t rows)
     }
 }
 
-int xport_trim_mask(vf_view *e, const vf_view *mask, vc_err *err)
+int exchange_trim_mask(vf_view *e, const vf_view *mask, vc_err *err)
 {
     int64_t rows;
     if (mask->nd != 1 || mask->dim[0] != e->dim[0])
         return vc_fail(err, VC_EFORMAT, "a mask of %" PRId64 " numbers expected", e->dim[0]);
-    int rc = xport_mask_rows(mask, &rows, err);
+    int rc = exchange_mask_rows(mask, &rows, err);
     if (!rc)
-        xport_trim_rows(e, rows);
+        exchange_trim_rows(e, rows);
     return rc;
 }
 
-void xport_trim_zeros(vf_view *e)
+void exchange_trim_zeros(vf_view *e)
 {
     const uint8_t *data = e->data;
     size_t row = e->bytes / (size_t)e->dim[0], used = e->bytes;
     while (used && !data[used - 1])
         used--;
-    xport_trim_rows(e, row ? (int64_t)((used + row - 1) / row) : e->dim[0]);
+    exchange_trim_rows(e, row ? (int64_t)((used + row - 1) / row) : e->dim[0]);
 }

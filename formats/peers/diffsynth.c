@@ -34,7 +34,7 @@ typedef struct exporting {
     int64_t max_length;
 } exporting;
 
-static void add_shared(xport_dict *d, const layout *l, const xport_sample *s, const int ratio[3],
+static void add_shared(exchange_dict *d, const layout *l, const exchange_sample *s, const int ratio[3],
                        const void *latents)
 {
     const int64_t *n = s->mean.dim;
@@ -45,20 +45,20 @@ static void add_shared(xport_dict *d, const layout *l, const xport_sample *s, co
         v.dim[2] = n[2];
         v.dim[3] = n[3];
     }
-    xport_dict_tensor(d, "input_latents", v);
-    xport_dict_add(d, "height", VF_PT_INT)->i = n[2] * ratio[1];
-    xport_dict_add(d, "width", VF_PT_INT)->i = n[3] * ratio[2];
+    exchange_dict_tensor(d, "input_latents", v);
+    exchange_dict_add(d, "height", VF_PT_INT)->i = n[2] * ratio[1];
+    exchange_dict_add(d, "width", VF_PT_INT)->i = n[3] * ratio[2];
     if (l->video)
-        xport_dict_add(d, "num_frames", VF_PT_INT)->i = (n[1] - 1) * ratio[0] + 1;
-    xport_dict_add(d, "cfg_scale", VF_PT_INT)->i = 1;        /* what its units ask for */
-    xport_dict_add(d, "cfg_merge", VF_PT_BOOL)->i = 0;
-    xport_dict_add(d, "tiled", VF_PT_BOOL)->i = 0;
-    xport_dict_add(d, "use_gradient_checkpointing", VF_PT_BOOL)->i = 1;
-    xport_dict_add(d, "use_gradient_checkpointing_offload", VF_PT_BOOL)->i = 0;
+        exchange_dict_add(d, "num_frames", VF_PT_INT)->i = (n[1] - 1) * ratio[0] + 1;
+    exchange_dict_add(d, "cfg_scale", VF_PT_INT)->i = 1;        /* what its units ask for */
+    exchange_dict_add(d, "cfg_merge", VF_PT_BOOL)->i = 0;
+    exchange_dict_add(d, "tiled", VF_PT_BOOL)->i = 0;
+    exchange_dict_add(d, "use_gradient_checkpointing", VF_PT_BOOL)->i = 1;
+    exchange_dict_add(d, "use_gradient_checkpointing_offload", VF_PT_BOOL)->i = 0;
 }
 
 /* Rows as bf16, zeros up to the encoder's length; *own is theirs, and the mask's. */
-static int add_positive(xport_dict *d, const exporting *e, const xport_sample *s, void *own[2],
+static int add_positive(exchange_dict *d, const exporting *e, const exchange_sample *s, void *own[2],
                         vc_err *err)
 {
     const vf_view *from = &s->text[0].embeds;
@@ -72,42 +72,42 @@ static int add_positive(xport_dict *d, const exporting *e, const xport_sample *s
         return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int64_t i = 0; i < all; i++)
         mask[i] = i < rows;
-    vf_pt_value *prompt = xport_dict_add(d, "prompt", VF_PT_STR);
+    vf_pt_value *prompt = exchange_dict_add(d, "prompt", VF_PT_STR);
     prompt->s = s->caption;
     prompt->n = strlen(s->caption);
-    xport_dict_tensor(d, e->l->embeds, (vf_view){ NULL, VC_BF16, 3, { 1, all, width }, own[0],
+    exchange_dict_tensor(d, e->l->embeds, (vf_view){ NULL, VC_BF16, 3, { 1, all, width }, own[0],
                                                   2 * (size_t)(all * width) });
     if (e->l->mask)
-        xport_dict_tensor(d, e->l->mask,
+        exchange_dict_tensor(d, e->l->mask,
                           (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, 8 * (size_t)all });
-    return xport_convert(own[0], VC_BF16, from, 0, (size_t)vf_view_count(from), err);
+    return exchange_convert(own[0], VC_BF16, from, 0, (size_t)vf_view_count(from), err);
 }
 
-static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err *err)
 {
     const exporting *e = arg;
-    xport_dict shared = { .n = 0 }, positive = { .n = 0 };
+    exchange_dict shared = { .n = 0 }, positive = { .n = 0 };
     size_t n = (size_t)vf_view_count(&s->mean);
     void *own[2] = { NULL };
     uint16_t *latents = malloc(2 * n);
     float *f = NULL;
-    int rc = latents ? xport_latent_f32(x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = latents ? exchange_latent_f32(x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
     if (!rc && !e->l->video && s->mean.dim[1] != 1)
         rc = vc_fail(err, VC_EMISMATCH, "%" PRId64 " frames: %s has stills", s->mean.dim[1],
                      x->family->name);
-    if (!rc) rc = xport_convert(latents, VC_BF16, &from, 0, n, err);
+    if (!rc) rc = exchange_convert(latents, VC_BF16, &from, 0, n, err);
     if (!rc) {
         add_shared(&shared, e->l, s, x->family->ratio, latents);
         rc = add_positive(&positive, e, s, own, err);
     }
-    const vf_pt_value part[3] = { xport_dict_value(&shared), xport_dict_value(&positive),
+    const vf_pt_value part[3] = { exchange_dict_value(&shared), exchange_dict_value(&positive),
                                   { .kind = VF_PT_DICT } };
     const vf_pt_value *parts[3] = { &part[0], &part[1], &part[2] };
     const vf_pt_value all = { .kind = VF_PT_TUPLE, .item = parts, .n = 3 };
     char name[32];
     snprintf(name, sizeof name, "0/%" PRIu32 ".pth", s->i);
-    if (!rc) rc = xport_write_pt(x->dir, name, &all, err);
+    if (!rc) rc = exchange_write_pt(x->dir, name, &all, err);
     free(own[0]);
     free(own[1]);
     free(latents);
@@ -115,14 +115,14 @@ static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
     return rc;
 }
 
-static int export_diffsynth(xport *x, vc_err *err)
+static int export_diffsynth(exchange *x, vc_err *err)
 {
-    exporting e = { .l = xport_layout(&xport_diffsynth, x->family->name) };
+    exporting e = { .l = exchange_layout(&exchange_diffsynth, x->family->name) };
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
     double said = vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
     if (!e.l->mask)
         e.max_length = said > 0 && said <= 1 << 14 ? (int64_t)said : e.l->max_length;
-    return xport_each(x, write_sample, &e, err);
+    return exchange_each(x, write_sample, &e, err);
 }
 
 /* ---- import ---- */
@@ -135,7 +135,7 @@ static const layout *guess(const vf_pt_value *positive)
     return NULL;
 }
 
-static int read_latents(xport_item *m, const vf_pt_value *shared, vc_err *err)
+static int read_latents(exchange_item *m, const vf_pt_value *shared, vc_err *err)
 {
     static const char key[] = "input_latents";
     vf_view *v = &m->mean;
@@ -144,15 +144,15 @@ static int read_latents(xport_item *m, const vf_pt_value *shared, vc_err *err)
         v->dim[0] = v->dim[1];
         v->dim[1] = 1;
     } else if (!rc) {
-        rc = xport_unbatched(shared, key, 4, v, err);
+        rc = exchange_unbatched(shared, key, 4, v, err);
     }
     return rc;
 }
 
-static int read_text(xport_item *m, const layout *l, const vf_pt_value *positive, vc_err *err)
+static int read_text(exchange_item *m, const layout *l, const vf_pt_value *positive, vc_err *err)
 {
     vf_view *e = &m->text[0].embeds, mask;
-    int rc = xport_unbatched(positive, l->embeds, 2, e, err);
+    int rc = exchange_unbatched(positive, l->embeds, 2, e, err);
     m->n_text = 1;
     if (!rc && (e->dim[0] < 1 || e->dim[1] < 1))
         rc = vc_fail(err, VC_EFORMAT, "%s: empty", l->embeds);
@@ -160,12 +160,12 @@ static int read_text(xport_item *m, const layout *l, const vf_pt_value *positive
         return rc;
     if (!l->mask) {
         m->text[0].length = e->dim[0];
-        xport_trim_zeros(e);
+        exchange_trim_zeros(e);
         return 0;
     }
-    if ((rc = xport_unbatched(positive, l->mask, 1, &mask, err)))
+    if ((rc = exchange_unbatched(positive, l->mask, 1, &mask, err)))
         return rc;
-    return vc_context(err, xport_trim_mask(e, &mask, err), "%s", l->mask);
+    return vc_context(err, exchange_trim_mask(e, &mask, err), "%s", l->mask);
 }
 
 /* What a sample has besides, which is not taken over. */
@@ -183,7 +183,7 @@ static uint64_t conditions(const vf_pt_value *shared)
     return n;
 }
 
-static int check_value(xport *x, const vf_pt_value *v, const layout **l, vc_err *err)
+static int check_value(exchange *x, const vf_pt_value *v, const layout **l, vc_err *err)
 {
     if (v->kind != VF_PT_TUPLE || v->n != 3)
         return vc_fail(err, VC_EFORMAT, "a tuple of three dictionaries expected");
@@ -192,11 +192,11 @@ static int check_value(xport *x, const vf_pt_value *v, const layout **l, vc_err 
     if ((x->sink || x->v->o->family) && strcmp(x->family->name, (*l)->family))
         return vc_fail(err, VC_EMISMATCH, "of %s, %s %s", (*l)->family,
                        x->sink ? "the samples before it are of" : "--family says", x->family->name);
-    x->family = xport_family_find((*l)->family);
+    x->family = exchange_family_find((*l)->family);
     return 0;
 }
 
-static int read_value(xport *x, const char *path, const vf_pt_value *v, vc_err *err)
+static int read_value(exchange *x, const char *path, const vf_pt_value *v, vc_err *err)
 {
     const layout *l = NULL;
     int rc = check_value(x, v, &l, err);
@@ -205,18 +205,18 @@ static int read_value(xport *x, const char *path, const vf_pt_value *v, vc_err *
     const vf_pt_value *shared = v->item[0], *positive = v->item[1];
     const vf_pt_value *said = vf_pt_get(positive, "prompt");
     char *caption = said && said->kind == VF_PT_STR ? strndup(said->s, said->n) : strdup("");
-    xport_item m = { .path = path, .caption = caption,
-                     .frames = xport_int(shared, "num_frames", 0) };
+    exchange_item m = { .path = path, .caption = caption,
+                     .frames = exchange_int(shared, "num_frames", 0) };
     rc = caption ? read_latents(&m, shared, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = read_text(&m, l, positive, err);
     rc = vc_context(err, rc, "%s", path);
     x->no_conditions += conditions(shared);
-    if (!rc) rc = xport_put(x, &m, err);
+    if (!rc) rc = exchange_put(x, &m, err);
     free(caption);
     return rc;
 }
 
-static int read_sample(xport *x, const char *name, vc_err *err)
+static int read_sample(exchange *x, const char *name, vc_err *err)
 {
     vf_pt *p = NULL;
     char *path = vc_path_join(x->dir, name);
@@ -228,7 +228,7 @@ static int read_sample(xport *x, const char *name, vc_err *err)
 }
 
 /* The samples of one process, rank < 0: of the folder itself. */
-static int read_rank(xport *x, int64_t rank, vc_err *err)
+static int read_rank(exchange *x, int64_t rank, vc_err *err)
 {
     char sub[24] = "", name[64];
     int64_t *list = NULL;
@@ -236,27 +236,27 @@ static int read_rank(xport *x, int64_t rank, vc_err *err)
     if (rank >= 0)
         snprintf(sub, sizeof sub, "%" PRId64 "/", rank);
     char *dir = vc_path_join(x->dir, sub);
-    int rc = dir ? xport_numbers(&list, &n, dir, "", ".pth", err)
+    int rc = dir ? exchange_numbers(&list, &n, dir, "", ".pth", err)
                  : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = xport_check_numbers(x, list, n, dir, "", ".pth", err);
+    if (!rc) rc = exchange_check_numbers(x, list, n, dir, "", ".pth", err);
     free(dir);
     for (int i = 0; !rc && i < n; i++) {
         snprintf(name, sizeof name, "%s%" PRId64 ".pth", sub, list[i]);
-        rc = xport_skip(x, read_sample(x, name, err), err);
+        rc = exchange_skip(x, read_sample(x, name, err), err);
     }
     free(list);
     return rc;
 }
 
-static int import_diffsynth(xport *x, vc_err *err)
+static int import_diffsynth(exchange *x, vc_err *err)
 {
     int64_t *ranks;
     int n;
-    int rc = xport_numbers(&ranks, &n, x->dir, "", "", err);
+    int rc = exchange_numbers(&ranks, &n, x->dir, "", "", err);
     if (rc)
         return rc;
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
-    rc = xport_check_numbers(x, ranks, n, x->dir, "", "", err);
+    rc = exchange_check_numbers(x, ranks, n, x->dir, "", "", err);
     if (!rc) rc = read_rank(x, -1, err);
     for (int i = 0; !rc && i < n; i++)
         rc = read_rank(x, ranks[i], err);
@@ -264,7 +264,7 @@ static int import_diffsynth(xport *x, vc_err *err)
     return rc;
 }
 
-const xport_format xport_diffsynth = {
+const exchange_format exchange_diffsynth = {
     "diffsynth", "DiffSynth-Studio", "posterior means in bf16, one caption",
     layouts, sizeof *layouts, "wan2.1", true, false,
     export_diffsynth, import_diffsynth, NULL

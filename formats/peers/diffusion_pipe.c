@@ -41,7 +41,7 @@ static const layout layouts[] = {
 enum { ENCODERS = 2, MAX_CAPTIONS = 1000 };
 
 typedef struct importing {
-    xport *x;
+    exchange *x;
     const layout *l;                         /* NULL before the first text */
     vf_tensor_cache *latents, *text[ENCODERS];
     vf_keymap at;                            /* of a media file's captions: their items in text[0] */
@@ -49,7 +49,7 @@ typedef struct importing {
 
 /* One caption of a sample, and what its texts borrow from. */
 typedef struct caption {
-    xport_item item;
+    exchange_item item;
     char *text;
     vf_pt *p[ENCODERS];
 } caption;
@@ -75,7 +75,7 @@ static int guess(importing *m, const vf_pt_value *d, vc_err *err)
                        "ltx-video, qwen_image");
     if (said && strcmp(said, m->l->family))
         return vc_fail(err, VC_EMISMATCH, "of %s, --family says %s", m->l->family, said);
-    m->x->family = xport_family_find(m->l->family);
+    m->x->family = exchange_family_find(m->l->family);
     return 0;
 }
 
@@ -128,7 +128,7 @@ static int index_texts(importing *m, vc_err *err)
         }
         free(spec);
         vf_pt_close(p);
-        if (!rc) rc = xport_stopped(err);
+        if (!rc) rc = exchange_stopped(err);
     }
     vf_keymap_free(&seen);
     return rc;
@@ -151,7 +151,7 @@ static int read_length(const vf_pt_value *d, const char *key, int64_t *rows, vc_
     return 0;
 }
 
-static int read_text(xport_item *item, int i, const text_layout *t, const vf_pt_value *d, vc_err *err)
+static int read_text(exchange_item *item, int i, const text_layout *t, const vf_pt_value *d, vc_err *err)
 {
     vf_view *e = &item->text[i].embeds, mask;
     int64_t rows = 0;
@@ -166,15 +166,15 @@ static int read_text(xport_item *item, int i, const text_layout *t, const vf_pt_
     if (t->length) {
         rc = read_length(d, t->length, &rows, err);
         if (!rc)
-            xport_trim_rows(e, rows);
+            exchange_trim_rows(e, rows);
         return rc;
     }
     rc = vf_pt_tensor(d, t->mask, &mask, err);
-    return rc ? rc : vc_context(err, xport_trim_mask(e, &mask, err), "%s", t->mask);
+    return rc ? rc : vc_context(err, exchange_trim_mask(e, &mask, err), "%s", t->mask);
 }
 
 /* Item `at` of each encoder's cache; the caller closes p. */
-static int open_texts(importing *m, xport_item *item, size_t at, vf_pt *p[ENCODERS], vc_err *err)
+static int open_texts(importing *m, exchange_item *item, size_t at, vf_pt *p[ENCODERS], vc_err *err)
 {
     int rc = 0;
     for (int i = 0; !rc && i < m->l->n_text; i++) {
@@ -263,7 +263,7 @@ static int put_item(importing *m, const vf_pt_value *d, const char *spec, vc_err
         rc = vf_pt_tensor(d, "latents", &c->item.mean, err);
     }
     m->x->no_conditions += conditions(d);
-    if (!rc) rc = xport_put(m->x, &c->item, err);
+    if (!rc) rc = exchange_put(m->x, &c->item, err);
     close_captions(c, n);
     return rc;
 }
@@ -281,7 +281,7 @@ static int open_cache(vf_tensor_cache **c, const char *dir, const char *format, 
 }
 
 /* The folder of a bucket's texts: its own, or (cache_1.500x96x64x9) ar_frames_1.500_9. */
-static char *text_folder(const xport *x, const char *bucket)
+static char *text_folder(const exchange *x, const char *bucket)
 {
     const char *ar = bucket + strlen("cache_"), *x1 = strchr(ar, 'x'), *frames = strrchr(ar, 'x');
     char *own = vc_format("%s/%s", x->dir, bucket);
@@ -328,7 +328,7 @@ static int read_bucket(importing *m, const char *bucket, vc_err *err)
         char *spec = rc ? NULL : spec_of(vf_pt_root(p), err);
         if (!rc)
             rc = spec ? put_item(m, vf_pt_root(p), spec, err) : VC_EFORMAT;
-        rc = xport_skip(m->x, vc_context(err, rc, "%s/latents: item %zu", bucket, i), err);
+        rc = exchange_skip(m->x, vc_context(err, rc, "%s/latents: item %zu", bucket, i), err);
         free(spec);
         vf_pt_close(p);
     }
@@ -340,7 +340,7 @@ static int read_bucket(importing *m, const char *bucket, vc_err *err)
 static int read_empty(importing *m, vc_err *err)
 {
     vf_pt *p[ENCODERS] = { NULL };
-    xport_item item = { .caption = "" };
+    exchange_item item = { .caption = "" };
     int rc = 0;
     for (int i = 0; !rc && i < m->l->n_text; i++)
         rc = open_cache(&m->text[i], m->x->dir, "uncond_text_embeddings_%d", i + 1, err);
@@ -349,20 +349,20 @@ static int read_empty(importing *m, vc_err *err)
     else if (!rc)
         rc = open_texts(m, &item, 0, p, err);
     for (int i = 0; !rc && item.n_text && i < m->l->n_text; i++)
-        rc = xport_put_empty(m->x, i, &item.text[i].embeds, &item.text[i].pooled, err);
+        rc = exchange_put_empty(m->x, i, &item.text[i].embeds, &item.text[i].pooled, err);
     for (int i = 0; i < ENCODERS; i++)
         vf_pt_close(p[i]);
     close_bucket(m);
     return rc;
 }
 
-static int import_dpipe(xport *x, vc_err *err)
+static int import_dpipe(exchange *x, vc_err *err)
 {
     importing m = { .x = x };
     if (x->v->o->texts)                      /* nothing but --family says whose latents they are */
-        m.l = xport_layout(&xport_dpipe, x->family->name);
+        m.l = exchange_layout(&exchange_dpipe, x->family->name);
     vc_list names;
-    int buckets = 0, rc = xport_list(&names, x->dir, "", err);
+    int buckets = 0, rc = exchange_list(&names, x->dir, "", err);
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
     for (int i = 0; !rc && i < names.n; i++)
         if (!strncmp(names.item[i], "cache_", 6)) {
@@ -373,18 +373,18 @@ static int import_dpipe(xport *x, vc_err *err)
         rc = vc_fail(err, VC_ENOENT, "%s: no folders cache_WxHxF: give the model's, MEDIA/cache/MODEL",
                      x->dir);
     if (!rc && x->sink && !x->v->o->texts) rc = read_empty(&m, err);
-    xport_list_free(&names);
+    exchange_list_free(&names);
     vf_keymap_free(&m.at);
     return rc;
 }
 
-static int export_dpipe(xport *x, vc_err *err)
+static int export_dpipe(exchange *x, vc_err *err)
 {
-    const layout *l = xport_layout(&xport_dpipe, x->family->name);
-    return xport_dpipe_write(x, l->model, err);
+    const layout *l = exchange_layout(&exchange_dpipe, x->family->name);
+    return exchange_dpipe_write(x, l->model, err);
 }
 
-const xport_format xport_dpipe = {
+const exchange_format exchange_dpipe = {
     "diffusion-pipe", "diffusion-pipe", "Arrow, SQLite and pickles",
     layouts, sizeof *layouts, "wan2.1", true, false,
     export_dpipe, import_dpipe, "metadata"

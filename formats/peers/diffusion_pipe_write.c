@@ -43,7 +43,7 @@ typedef struct bucket {
 } bucket;
 
 typedef struct exporting {
-    xport *x;
+    exchange *x;
     const char *model;
     bucket *bucket;
     size_t n;
@@ -97,7 +97,7 @@ static int find_bucket(exporting *e, const int64_t shape[3], bucket **b, vc_err 
     return rc;
 }
 
-static int append(bucket *b, const xport_sample *s, int captions, const char *data, size_t n,
+static int append(bucket *b, const exchange_sample *s, int captions, const char *data, size_t n,
                   vc_err *err)
 {
     if (!(b->n & (b->n - 1))) {
@@ -147,7 +147,7 @@ static vf_pt_value text_value(const char *s)
 }
 
 /* The item's bytes, malloc'ed; latents are of the type that the dataset has. */
-static int pack_item(const xport *x, const xport_sample *s, const char *const *caption, int captions,
+static int pack_item(const exchange *x, const exchange_sample *s, const char *const *caption, int captions,
                      char **data, size_t *size, vc_err *err)
 {
     size_t n = (size_t)vf_view_count(&s->mean), wide = vc_dtype_size(s->mean.dtype);
@@ -157,26 +157,26 @@ static int pack_item(const xport *x, const xport_sample *s, const char *const *c
     const vf_pt_value **texts = calloc((size_t)captions, sizeof *texts);
     void *latents = malloc(n * wide);
     float *f = NULL;
-    xport_dict d = { .n = 0 };
-    int rc = text && texts && latents ? xport_latent_f32(x, s, &f, err)
+    exchange_dict d = { .n = 0 };
+    int rc = text && texts && latents ? exchange_latent_f32(x, s, &f, err)
                                       : vc_fail(err, VC_ENOMEM, "out of memory");
     vf_view v = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
-    if (!rc) rc = xport_convert(latents, s->mean.dtype, &v, 0, n, err);
+    if (!rc) rc = exchange_convert(latents, s->mean.dtype, &v, 0, n, err);
     v = s->mean;
     v.data = latents;
-    xport_dict_tensor(&d, "latents", v);
-    vf_pt_value *list = xport_dict_add(&d, "image_spec", VF_PT_LIST);
+    exchange_dict_tensor(&d, "latents", v);
+    vf_pt_value *list = exchange_dict_add(&d, "image_spec", VF_PT_LIST);
     list->item = spec;
     list->n = 2;
-    xport_dict_add(&d, "mask", VF_PT_NONE);
+    exchange_dict_add(&d, "mask", VF_PT_NONE);
     for (int i = 0; !rc && i < captions; i++) {
         text[i] = text_value(caption[i]);
         texts[i] = &text[i];
     }
-    list = xport_dict_add(&d, "caption", VF_PT_LIST);
+    list = exchange_dict_add(&d, "caption", VF_PT_LIST);
     list->item = texts;
     list->n = (size_t)captions;
-    const vf_pt_value item = xport_dict_value(&d);
+    const vf_pt_value item = exchange_dict_value(&d);
     if (!rc) rc = vf_pt_pack(data, size, &item, err);
     free(f);
     free(latents);
@@ -185,7 +185,7 @@ static int pack_item(const xport *x, const xport_sample *s, const char *const *c
     return rc;
 }
 
-static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err *err)
 {
     exporting *e = arg;
     bucket *b = NULL;
@@ -250,7 +250,7 @@ static int order_of(const bucket *b, turn **out, size_t *n, vc_err *err)
     return 0;
 }
 
-static void put_spec(vf_arrow *a, const xport *x, uint32_t sample, const cJSON *record)
+static void put_spec(vf_arrow *a, const exchange *x, uint32_t sample, const cJSON *record)
 {
     char key[24];
     const vf_entry *e = vf_dataset_entry(x->d, sample);
@@ -259,7 +259,7 @@ static void put_spec(vf_arrow *a, const xport *x, uint32_t sample, const cJSON *
 }
 
 /* Row of turn t, or (NULL) of member i with all its captions. */
-static int put_row(vf_arrow *a, const xport *x, const bucket *b, size_t i, const turn *t, vc_err *err)
+static int put_row(vf_arrow *a, const exchange *x, const bucket *b, size_t i, const turn *t, vc_err *err)
 {
     cJSON *record = NULL;
     int n, rc = vf_dataset_sample(x->d, b->member[i].sample, &record, err);
@@ -281,11 +281,11 @@ static int put_row(vf_arrow *a, const xport *x, const bucket *b, size_t i, const
     }
     free(caption);
     cJSON_Delete(record);
-    return rc ? rc : xport_stopped(err);
+    return rc ? rc : exchange_stopped(err);
 }
 
 /* What `datasets` wants beside a table. The fingerprint stands for its content. */
-static int write_state(const xport *x, const char *dir, vc_err *err)
+static int write_state(const exchange *x, const char *dir, vc_err *err)
 {
     char text[400], hex[VF_KEY_HEX];
     const char *root = vlat_str(x->manifest, "root"), *within = dir + strlen(x->dir);
@@ -295,12 +295,12 @@ static int write_state(const xport *x, const char *dir, vc_err *err)
                      "\"_fingerprint\": \"%s\", \"_format_columns\": null, \"_format_kwargs\": {}, "
                      "\"_format_type\": null, \"_output_all_columns\": false, \"_split\": null}\n",
                      hex);
-    int rc = xport_write(dir, "state.json", text, (size_t)n, err);
-    return rc ? rc : xport_write(dir, "dataset_info.json", "{}\n", 3, err);
+    int rc = exchange_write(dir, "state.json", text, (size_t)n, err);
+    return rc ? rc : exchange_write(dir, "dataset_info.json", "{}\n", 3, err);
 }
 
 /* The table of n rows: of the turns, or (NULL) of the members. */
-static int write_table(const xport *x, const bucket *b, const char *dir, const turn *t, size_t n,
+static int write_table(const exchange *x, const bucket *b, const char *dir, const turn *t, size_t n,
                        vc_err *err)
 {
     char *path = vc_path_join(dir, "data-00000-of-00001.arrow");
@@ -318,7 +318,7 @@ static int write_table(const xport *x, const bucket *b, const char *dir, const t
     return rc;
 }
 
-static int write_bucket(const xport *x, const bucket *b, vc_err *err)
+static int write_bucket(const exchange *x, const bucket *b, vc_err *err)
 {
     double ar = (double)b->w / (double)b->h;
     char key[64];
@@ -333,8 +333,8 @@ static int write_bucket(const xport *x, const bucket *b, vc_err *err)
     if (!rc) rc = write_table(x, b, metadata, NULL, b->n, err);
     if (!rc) rc = order_of(b, &t, &turns, err);
     if (!rc) rc = write_table(x, b, order, t, turns, err);
-    if (!rc) rc = xport_write(b->dir, "metadata/grouping_keys.json", key, (size_t)n, err);
-    if (!rc) rc = xport_note(x, b->dir, "metadata/" XPORT_NOTE, (uint32_t)b->n, err);
+    if (!rc) rc = exchange_write(b->dir, "metadata/grouping_keys.json", key, (size_t)n, err);
+    if (!rc) rc = exchange_note(x, b->dir, "metadata/" EXCHANGE_NOTE, (uint32_t)b->n, err);
     free(t);
     free(metadata);
     free(order);
@@ -370,15 +370,15 @@ static int write_toml(const exporting *e, vc_err *err)
         free(path);
     }
     int rc = b.failed ? vc_fail(err, VC_ENOMEM, "out of memory")
-                      : xport_write(e->x->dir, "dataset.toml", b.data, b.n, err);
+                      : exchange_write(e->x->dir, "dataset.toml", b.data, b.n, err);
     vf_buf_free(&b);
     return rc;
 }
 
-int xport_dpipe_write(xport *x, const char *model, vc_err *err)
+int exchange_dpipe_write(exchange *x, const char *model, vc_err *err)
 {
     exporting e = { .x = x, .model = model };
-    int rc = xport_each(x, write_sample, &e, err);
+    int rc = exchange_each(x, write_sample, &e, err);
     x->no_captions = 0;                      /* all are there */
     for (size_t i = 0; !rc && i < e.n; i++)
         rc = write_bucket(x, &e.bucket[i], err);

@@ -14,16 +14,16 @@
 #include "common/os/lock.h"
 #include "formats/dataset/copy.h"
 
-static const xport_format *const formats[] = {
-    &xport_safetensors, &xport_webdataset, &xport_musubi, &xport_finetrainers, &xport_causvid, &xport_ttt,
-    &xport_diffsynth, &xport_cogvideo, &xport_factory,
+static const exchange_format *const formats[] = {
+    &exchange_safetensors, &exchange_webdataset, &exchange_musubi, &exchange_finetrainers, &exchange_causvid, &exchange_ttt,
+    &exchange_diffsynth, &exchange_cogvideo, &exchange_factory,
 #ifdef VLT_SQLITE
-    &xport_dpipe,
+    &exchange_dpipe,
 #endif
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
-static const xport_format *need_format(const char *name, const char *flag, bool write, vc_err *err)
+static const exchange_format *need_format(const char *name, const char *flag, bool write, vc_err *err)
 {
     char list[512] = "";
     for (int i = 0; i < FORMATS; i++) {
@@ -42,12 +42,12 @@ static const xport_format *need_format(const char *name, const char *flag, bool 
 
 /* ---- files ---- */
 
-int xport_stopped(vc_err *err)
+int exchange_stopped(vc_err *err)
 {
     return *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped") : 0;
 }
 
-int xport_write(const char *dir, const char *name, const void *data, size_t n, vc_err *err)
+int exchange_write(const char *dir, const char *name, const void *data, size_t n, vc_err *err)
 {
     char *path = vc_path_join(dir, name), *slash = path ? strrchr(path, '/') : NULL;
     int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
@@ -82,7 +82,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-void xport_list_free(vc_list *names)
+void exchange_list_free(vc_list *names)
 {
     for (int i = 0; i < names->n; i++)
         free(names->item[i]);
@@ -104,7 +104,7 @@ static int add_name(vc_list *l, const char *name, vc_err *err)
     return 0;
 }
 
-int xport_list(vc_list *names, const char *dir, const char *ending, vc_err *err)
+int exchange_list(vc_list *names, const char *dir, const char *ending, vc_err *err)
 {
     *names = (vc_list){ 0 };
     DIR *d = opendir(dir);
@@ -122,16 +122,16 @@ int xport_list(vc_list *names, const char *dir, const char *ending, vc_err *err)
     if (names->n)
         qsort(names->item, (size_t)names->n, sizeof *names->item, by_name);
     if (rc)
-        xport_list_free(names);
+        exchange_list_free(names);
     return rc;
 }
 
 /* ---- export ---- */
 
-static int open_text(xport_sample *s, const vf_dataset *d, int i, const cJSON *hex, vc_err *err)
+static int open_text(exchange_sample *s, const vf_dataset *d, int i, const cJSON *hex, vc_err *err)
 {
     vf_key k;
-    if (i >= XPORT_TEXTS || !cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
+    if (i >= EXCHANGE_TEXTS || !cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
         return vf_dataset_remedy(vf_dataset_path(d),
                                  vc_fail(err, VC_EFORMAT, "text key %d: 32 hex digits expected", i), err);
     int rc = vf_dataset_text(d, k, true, &s->st[1 + i], err);
@@ -145,7 +145,7 @@ static int open_text(xport_sample *s, const vf_dataset *d, int i, const cJSON *h
     return 0;
 }
 
-static int open_latent(xport_sample *s, const vf_dataset *d, int channels, vc_err *err)
+static int open_latent(exchange_sample *s, const vf_dataset *d, int channels, vc_err *err)
 {
     int rc = vf_dataset_latent_of(d, s->e, s->e->latent, true, &s->st[0], err);
     if (rc)
@@ -162,13 +162,13 @@ static int open_latent(xport_sample *s, const vf_dataset *d, int channels, vc_er
     return 0;
 }
 
-static void close_sample(xport_sample *s)
+static void close_sample(exchange_sample *s)
 {
-    for (int i = 0; i < 1 + XPORT_TEXTS; i++)
+    for (int i = 0; i < 1 + EXCHANGE_TEXTS; i++)
         vf_safetensors_close(s->st[i]);
 }
 
-static int open_sample(xport *x, xport_sample *s, const cJSON *record, vc_err *err)
+static int open_sample(exchange *x, exchange_sample *s, const cJSON *record, vc_err *err)
 {
     const cJSON *captions = cJSON_GetObjectItemCaseSensitive(record, "captions");
     const cJSON *first = cJSON_IsArray(captions) ? captions->child : NULL, *hex;
@@ -184,36 +184,36 @@ static int open_sample(xport *x, xport_sample *s, const cJSON *record, vc_err *e
     return rc;
 }
 
-int xport_of_sample(const xport *x, uint32_t i, int rc, vc_err *err)
+int exchange_of_sample(const exchange *x, uint32_t i, int rc, vc_err *err)
 {
     const vf_entry *e = vf_dataset_entry(x->d, i);
     char key[24];
     return vc_context(err, rc, "sample %s", vf_sample_key(key, e->number, e->variant));
 }
 
-int xport_each(xport *x, int (*fn)(xport *x, const xport_sample *s, void *arg, vc_err *err), void *arg,
+int exchange_each(exchange *x, int (*fn)(exchange *x, const exchange_sample *s, void *arg, vc_err *err), void *arg,
                vc_err *err)
 {
     uint32_t n = vf_dataset_count(x->d);
     int rc = 0;
     vc_progress_begin(x->v->progress, "exporting", "samples", n);
     for (uint32_t i = 0; !rc && i < n; i++) {
-        xport_sample s = { .i = i, .e = vf_dataset_entry(x->d, i) };
+        exchange_sample s = { .i = i, .e = vf_dataset_entry(x->d, i) };
         cJSON *record;
         rc = vf_dataset_sample(x->d, i, &record, err);
         if (!rc) rc = open_sample(x, &s, record, err);
         if (!rc) rc = fn(x, &s, arg, err);
-        rc = xport_of_sample(x, i, rc, err);
+        rc = exchange_of_sample(x, i, rc, err);
         close_sample(&s);
         cJSON_Delete(record);
-        if (!rc) rc = xport_stopped(err);
+        if (!rc) rc = exchange_stopped(err);
         vc_progress_at(x->v->progress, i + 1u, NULL);
     }
     vc_progress_end(x->v->progress);
     return rc;
 }
 
-int xport_latent_f32(const xport *x, const xport_sample *s, float **out, vc_err *err)
+int exchange_latent_f32(const exchange *x, const exchange_sample *s, float **out, vc_err *err)
 {
     size_t n = (size_t)vf_view_count(&s->mean), plane = n / (size_t)s->mean.dim[0];
     float *f = *out = malloc(n * sizeof *f);
@@ -221,11 +221,11 @@ int xport_latent_f32(const xport *x, const xport_sample *s, float **out, vc_err 
         return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", n);
     vc_to_f32(f, s->mean.data, s->mean.dtype, n);
     for (int c = 0; x->normalized && c < s->mean.dim[0]; c++)
-        xport_normalize(&x->norm, c, f + (size_t)c * plane, plane);
+        exchange_normalize(&x->norm, c, f + (size_t)c * plane, plane);
     return 0;
 }
 
-char *xport_name(vf_keymap *names, const xport_sample *s, vc_err *err)
+char *exchange_name(vf_keymap *names, const exchange_sample *s, vc_err *err)
 {
     const char *base = vc_path_base(vlat_str(s->record, "path")), *dot = strrchr(base, '.');
     int n = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
@@ -248,14 +248,14 @@ char *xport_name(vf_keymap *names, const xport_sample *s, vc_err *err)
 
 /* ---- the verbs ---- */
 
-const char *const xport_only_cogvideox[] = { "cogvideox", "cogvideox1.5", NULL };
+const char *const exchange_only_cogvideox[] = { "cogvideox", "cogvideox1.5", NULL };
 
-static const char *layout_name(const xport_format *f, size_t i)
+static const char *layout_name(const exchange_format *f, size_t i)
 {
     return *(const char *const *)(const void *)((const char *)f->layouts + i * f->layout_size);
 }
 
-const void *xport_layout(const xport_format *f, const char *family)
+const void *exchange_layout(const exchange_format *f, const char *family)
 {
     for (size_t i = 0; f->layouts && layout_name(f, i); i++)
         if (!strcmp(layout_name(f, i), family))
@@ -263,14 +263,14 @@ const void *xport_layout(const xport_format *f, const char *family)
     return NULL;
 }
 
-static bool lacks_family(const xport_format *f, const char *family)
+static bool lacks_family(const exchange_format *f, const char *family)
 {
-    return f->layouts && !xport_layout(f, family);
+    return f->layouts && !exchange_layout(f, family);
 }
 
 enum { LIST = 160 };
 
-static const char *list_families(char buf[LIST], const xport_format *f)
+static const char *list_families(char buf[LIST], const exchange_format *f)
 {
     size_t n = 0;
     for (size_t i = 0; layout_name(f, i) && n < LIST; i++)
@@ -278,29 +278,29 @@ static const char *list_families(char buf[LIST], const xport_format *f)
     return buf;
 }
 
-static bool is_normalized(const vlat *v, const xport_format *f)
+static bool is_normalized(const vlat *v, const exchange_format *f)
 {
     return v->o->space ? v->o->space == 2 : f->normalized;
 }
 
-static int check_export(xport *x, const xport_format *f, vc_err *err)
+static int check_export(exchange *x, const exchange_format *f, vc_err *err)
 {
     const char *family = vlat_str(x->manifest, "family");
-    x->family = xport_family_find(family);
+    x->family = exchange_family_find(family);
     char list[LIST];
     if (lacks_family(f, family))
         return vc_fail(err, VC_EMISMATCH, "%s is of family %.60s; %s has latents of %s", x->v->path,
                        family, f->name, list_families(list, f));
     if (f->whole)
         return 0;
-    int rc = xport_norm_manifest(&x->norm, x->manifest, err);
-    if (!rc && x->v->o->vae) rc = xport_norm_config(&x->norm, x->v->o->vae, err);
+    int rc = exchange_norm_manifest(&x->norm, x->manifest, err);
+    if (!rc && x->v->o->vae) rc = exchange_norm_config(&x->norm, x->v->o->vae, err);
     return rc;
 }
 
 /* Into OUT.part, which takes its name when it is whole and goes when it cannot be. The lock beside
  * it outlives a kill: without it, OUT.part is somebody else's. *left: OUT.part is an export's. */
-static int write_part(xport *x, const xport_format *f, const char *part, bool *left, vc_err *err)
+static int write_part(exchange *x, const exchange_format *f, const char *part, bool *left, vc_err *err)
 {
     int rc = *left ? vc_remove_tree(part, err) : 0;
     if (rc)
@@ -309,7 +309,7 @@ static int write_part(xport *x, const xport_format *f, const char *part, bool *l
     if (!*left)
         return vc_fail_errno(err, "%s (no export left it: move it away)", part);
     rc = f->write(x, err);
-    if (!rc) rc = xport_note(x, part, XPORT_NOTE, vf_dataset_count(x->d), err);
+    if (!rc) rc = exchange_note(x, part, EXCHANGE_NOTE, vf_dataset_count(x->d), err);
     if (!rc) rc = make_durable(part, err);
     rc = vc_maps_check(rc, err);
     if (!rc && rename(part, x->v->o->out))
@@ -319,7 +319,7 @@ static int write_part(xport *x, const xport_format *f, const char *part, bool *l
     return rc;
 }
 
-static int export_to(xport *x, const xport_format *f, vc_err *err)
+static int export_to(exchange *x, const exchange_format *f, vc_err *err)
 {
     const char *out = x->v->o->out;
     char *part = vc_format("%s.part", out), *lock = vc_format("%s.part.lock", out);
@@ -344,9 +344,9 @@ static int export_to(xport *x, const xport_format *f, vc_err *err)
 int vlat_export(const vlat *v, vc_err *err)
 {
     char a[32];
-    xport x = { .v = v };
+    exchange x = { .v = v };
     vf_dataset *d = NULL;
-    const xport_format *f = need_format(v->o->to, "--to", true, err);
+    const exchange_format *f = need_format(v->o->to, "--to", true, err);
     if (!f)
         return VC_EUSAGE;
     if (!v->o->out)
@@ -371,14 +371,14 @@ int vlat_export(const vlat *v, vc_err *err)
                     "latents are not exported", x.no_conditions);
     }
     vf_keymap_free(&x.written);
-    xport_close(&x);
+    exchange_close(&x);
     vf_dataset_close(d);
     return rc;
 }
 
 int vlat_import(const vlat *v, vc_err *err)
 {
-    const xport_format *f = need_format(v->o->from, "--from", false, err);
+    const exchange_format *f = need_format(v->o->from, "--from", false, err);
     if (!f)
         return VC_EUSAGE;
     if (!v->o->out)
@@ -387,11 +387,11 @@ int vlat_import(const vlat *v, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "--texts: %s has the dataset whole, with its texts", f->name);
     if (v->o->texts && v->o->empty)
         return vc_fail(err, VC_EUSAGE, "--texts brings the empty prompt too: leave --empty out");
-    xport x = { .v = v, .format = f->source, .dir = v->path, .note_dir = f->note_dir, .samples = -1,
+    exchange x = { .v = v, .format = f->source, .dir = v->path, .note_dir = f->note_dir, .samples = -1,
                 .normalized = is_normalized(v, f) };
     if (!f->whole) {
         const char *family = v->o->family ? v->o->family : f->family;
-        if (!(x.family = xport_family_need(family, err)))
+        if (!(x.family = exchange_family_need(family, err)))
             return VC_EUSAGE;
         char list[LIST];
         if (lacks_family(f, family))
@@ -399,9 +399,9 @@ int vlat_import(const vlat *v, vc_err *err)
                            list_families(list, f));
     }
     int rc = vf_copy_room(v->o->out, err);
-    if (!rc) rc = xport_read_note(&x, err);
+    if (!rc) rc = exchange_read_note(&x, err);
     if (!rc) rc = f->read(&x, err);
-    if (!rc) rc = xport_finish(&x, err);
-    xport_close(&x);
+    if (!rc) rc = exchange_finish(&x, err);
+    exchange_close(&x);
     return rc || !x.lacks ? rc : VLAT_PARTIAL;
 }

@@ -27,7 +27,7 @@ typedef struct row {
 } row;
 
 /* The VAE makes one latent frame of four, and one of what is left over. */
-static int check_frames(const xport *x, const xport_item *m, vc_err *err)
+static int check_frames(const exchange *x, const exchange_item *m, vc_err *err)
 {
     int64_t ratio = x->family->ratio[0], f = m->mean.dim[1];
     return !m->frames || (m->frames + ratio - 1) / ratio == f ? 0
@@ -35,18 +35,18 @@ static int check_frames(const xport *x, const xport_item *m, vc_err *err)
                    m->path, m->frames, f);
 }
 
-static int read_row(xport *x, const char *root, const row *r, vc_err *err)
+static int read_row(exchange *x, const char *root, const row *r, vc_err *err)
 {
     vf_pt *latent = NULL, *text = NULL;
     vf_view v;
     void *own = NULL;
-    xport_item m = { .path = r->video, .caption = r->prompt, .frames = r->frames, .n_text = 1 };
-    int rc = xport_open_tensor(&latent, root, r->latent, 4, &v, err);
-    if (!rc) rc = vc_context(err, xport_split(&v, false, &m, &own, err), "%s", r->latent);
+    exchange_item m = { .path = r->video, .caption = r->prompt, .frames = r->frames, .n_text = 1 };
+    int rc = exchange_open_tensor(&latent, root, r->latent, 4, &v, err);
+    if (!rc) rc = vc_context(err, exchange_split(&v, false, &m, &own, err), "%s", r->latent);
     if (!rc) rc = check_frames(x, &m, err);
-    if (!rc) rc = xport_open_tensor(&text, root, r->embeds, 2, &m.text[0].embeds, err);
+    if (!rc) rc = exchange_open_tensor(&text, root, r->embeds, 2, &m.text[0].embeds, err);
     m.text[0].length = rc ? 0 : m.text[0].embeds.dim[0];
-    if (!rc) rc = xport_put(x, &m, err);
+    if (!rc) rc = exchange_put(x, &m, err);
     char *image = rc || !r->image ? NULL : vc_path_join(root, r->image);
     x->no_conditions += image && vc_file_exists(image);
     free(image);
@@ -69,7 +69,7 @@ static int read_fields(row *r, const cJSON *o, vc_err *err)
     return rc;
 }
 
-static int read_object(xport *x, const cJSON *o, vc_err *err)
+static int read_object(exchange *x, const cJSON *o, vc_err *err)
 {
     row r = { .frames = 0 };
     int rc = vf_json_str(o, "video", &r.video, err);
@@ -79,12 +79,12 @@ static int read_object(xport *x, const cJSON *o, vc_err *err)
 
 static int read_line(void *arg, const cJSON *o, vc_err *err)
 {
-    xport *x = arg;
-    return xport_skip(x, read_object(x, o, err), err);
+    exchange *x = arg;
+    return exchange_skip(x, read_object(x, o, err), err);
 }
 
 /* The files have the video's name up to its first point, which is how the trainers look for them. */
-static int read_pair(xport *x, const char *root, const char *video, const char *prompt, vc_err *err)
+static int read_pair(exchange *x, const char *root, const char *video, const char *prompt, vc_err *err)
 {
     const char *base = vc_path_base(video);
     int n = (int)strcspn(base, ".");
@@ -101,25 +101,25 @@ static int read_pair(xport *x, const char *root, const char *video, const char *
 }
 
 /* data.jsonl comes first: captions with line breaks are whole in it, and empty ones are there. */
-static int import_factory(xport *x, vc_err *err)
+static int import_factory(exchange *x, vc_err *err)
 {
-    char *list = vc_path_join(x->dir, LIST), *videos = vc_path_join(x->dir, XPORT_VIDEOS);
+    char *list = vc_path_join(x->dir, LIST), *videos = vc_path_join(x->dir, EXCHANGE_VIDEOS);
     int rc = list && videos ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
     if (!rc && vc_file_exists(list))
-        rc = xport_lines(list, read_line, x, err);
+        rc = exchange_lines(list, read_line, x, err);
     else if (!rc && vc_file_exists(videos))
-        rc = xport_pairs(x, x->dir, read_pair, err);
+        rc = exchange_pairs(x, x->dir, read_pair, err);
     else if (!rc)
-        rc = vc_fail(err, VC_ENOENT, "%s: neither " LIST " nor " XPORT_VIDEOS " is in it: give the "
+        rc = vc_fail(err, VC_ENOENT, "%s: neither " LIST " nor " EXCHANGE_VIDEOS " is in it: give the "
                      "--output_dir of a prepare_dataset.py that ran to its end", x->dir);
     free(list);
     free(videos);
     return rc;
 }
 
-const xport_format xport_factory = {
+const exchange_format exchange_factory = {
     "cogvideox-factory", "CogVideoX-Factory", "moments, type as stored, one caption",
-    xport_only_cogvideox, sizeof *xport_only_cogvideox, "cogvideox", false, false,
+    exchange_only_cogvideox, sizeof *exchange_only_cogvideox, "cogvideox", false, false,
     NULL, import_factory, NULL
 };

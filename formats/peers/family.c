@@ -9,16 +9,16 @@
 
 enum { MAX_CONFIG = 16 << 20 };
 
-const vc_family *xport_family_find(const char *name)
+const vc_family *exchange_family_find(const char *name)
 {
     const vc_family *f = vc_family_find(name);
     return f && f->cached ? f : NULL;
 }
 
-const vc_family *xport_family_need(const char *name, vc_err *err)
+const vc_family *exchange_family_need(const char *name, vc_err *err)
 {
     char list[160] = "";
-    const vc_family *f = xport_family_find(name);
+    const vc_family *f = exchange_family_find(name);
     if (f)
         return f;
     for (f = vc_families(); f->name; f++)
@@ -28,9 +28,9 @@ const vc_family *xport_family_need(const char *name, vc_err *err)
     return NULL;
 }
 
-bool xport_family_same_texts(const char *name, const vc_family *f)
+bool exchange_family_same_texts(const char *name, const vc_family *f)
 {
-    const vc_family *other = xport_family_find(name);
+    const vc_family *other = exchange_family_find(name);
     if (!other)
         return !strcmp(name, f->name);
     for (size_t i = 0; i < sizeof f->text / sizeof *f->text; i++) {
@@ -44,9 +44,9 @@ bool xport_family_same_texts(const char *name, const vc_family *f)
 
 /* ---- constants ---- */
 
-void xport_norm_family(xport_norm *n, const vc_family *f)
+void exchange_norm_family(exchange_norm *n, const vc_family *f)
 {
-    *n = (xport_norm){ .channels = f->channels, .scaling = f->scaling, .per_channel = f->mean };
+    *n = (exchange_norm){ .channels = f->channels, .scaling = f->scaling, .per_channel = f->mean };
     for (int c = 0; f->mean && c < f->channels; c++) {
         n->mean[c] = f->mean[c];
         n->std[c] = f->std[c];
@@ -54,12 +54,12 @@ void xport_norm_family(xport_norm *n, const vc_family *f)
 }
 
 typedef struct constants {
-    xport_norm n;
+    exchange_norm n;
     int n_mean, n_std;
 } constants;
 
 /* What o says over what n has; without lists, no constants of channels. */
-static int read_norm(xport_norm *n, const cJSON *o, const char *mean, const char *std, vc_err *err)
+static int read_norm(exchange_norm *n, const cJSON *o, const char *mean, const char *std, vc_err *err)
 {
     const vf_config_row rows[] = {
         VF_NUM(constants, n.scaling, "scaling_factor", n->scaling, VF_ABOVE_0, INFINITY),
@@ -69,8 +69,8 @@ static int read_norm(xport_norm *n, const cJSON *o, const char *mean, const char
         { 0 }
     };
     constants c = { .n = *n };
-    if (n->channels < 1 || n->channels > XPORT_CHANNELS)
-        return vc_fail(err, VC_EFORMAT, "channels: %d: at most %d", n->channels, XPORT_CHANNELS);
+    if (n->channels < 1 || n->channels > EXCHANGE_CHANNELS)
+        return vc_fail(err, VC_EFORMAT, "channels: %d: at most %d", n->channels, EXCHANGE_CHANNELS);
     int rc = vf_config_read(&c, rows, o, err);
     if (!rc && (c.n_mean != c.n_std || (c.n_mean && c.n_mean != n->channels)))
         rc = vc_fail(err, VC_EFORMAT, "%s and %s: lists of %d and %d, %d numbers each expected",
@@ -82,19 +82,19 @@ static int read_norm(xport_norm *n, const cJSON *o, const char *mean, const char
     return 0;
 }
 
-int xport_norm_manifest(xport_norm *n, const cJSON *manifest, vc_err *err)
+int exchange_norm_manifest(exchange_norm *n, const cJSON *manifest, vc_err *err)
 {
     const cJSON *vae, *norm;
     int64_t channels = 0;
     int rc = vf_json_obj(manifest, "vae", &vae, err);
     if (!rc) rc = vf_json_int(vae, "channels", &channels, err);
     if (!rc) rc = vf_json_obj(manifest, "normalization", &norm, err);
-    *n = (xport_norm){ .channels = channels > XPORT_CHANNELS || channels < 0 ? 0 : (int)channels,
+    *n = (exchange_norm){ .channels = channels > EXCHANGE_CHANNELS || channels < 0 ? 0 : (int)channels,
                        .scaling = 1 };
     return rc ? rc : vc_context(err, read_norm(n, norm, "mean", "std", err), "normalization");
 }
 
-int xport_norm_config(xport_norm *n, const char *path, vc_err *err)
+int exchange_norm_config(exchange_norm *n, const char *path, vc_err *err)
 {
     cJSON *o;
     struct stat st;
@@ -108,24 +108,24 @@ int xport_norm_config(xport_norm *n, const char *path, vc_err *err)
     return rc;
 }
 
-static double sub(const xport_norm *n, int c)
+static double sub(const exchange_norm *n, int c)
 {
     return n->shift + (n->per_channel ? n->mean[c] : 0);
 }
 
-static double mul(const xport_norm *n, int c)
+static double mul(const exchange_norm *n, int c)
 {
     return n->scaling / (n->per_channel ? n->std[c] : 1);
 }
 
-void xport_normalize(const xport_norm *n, int c, float *x, size_t count)
+void exchange_normalize(const exchange_norm *n, int c, float *x, size_t count)
 {
     double s = sub(n, c), m = mul(n, c);
     for (size_t i = 0; i < count; i++)
         x[i] = (float)(((double)x[i] - s) * m);
 }
 
-void xport_denormalize(const xport_norm *n, int c, float *x, size_t count)
+void exchange_denormalize(const exchange_norm *n, int c, float *x, size_t count)
 {
     double s = sub(n, c), m = mul(n, c);
     for (size_t i = 0; i < count; i++)

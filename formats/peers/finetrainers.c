@@ -35,32 +35,32 @@ static const layout layouts[] = {
 
 /* ---- export ---- */
 
-static int write_dict(const xport *x, const xport_dict *d, const char *kind, uint32_t i, vc_err *err)
+static int write_dict(const exchange *x, const exchange_dict *d, const char *kind, uint32_t i, vc_err *err)
 {
-    const vf_pt_value v = xport_dict_value(d);
+    const vf_pt_value v = exchange_dict_value(d);
     char name[64];
     snprintf(name, sizeof name, FOLDER "/%s-%" PRIu32 ".pt", kind, i);
-    return xport_write_pt(x->dir, name, &v, err);
+    return exchange_write_pt(x->dir, name, &v, err);
 }
 
-static int write_latent(const xport *x, const layout *l, const xport_sample *s, vc_err *err)
+static int write_latent(const exchange *x, const layout *l, const exchange_sample *s, vc_err *err)
 {
-    xport_dict d = { .n = 0 };
+    exchange_dict d = { .n = 0 };
     vc_dtype t = s->mean.dtype;
     int64_t c = 2 * s->mean.dim[0], f = s->e->f;
-    float mean[XPORT_CHANNELS], std[XPORT_CHANNELS];
+    float mean[EXCHANGE_CHANNELS], std[EXCHANGE_CHANNELS];
     void *data = NULL;
-    int rc = xport_moments(s, t, l->frames_first, &data, err);
+    int rc = exchange_moments(s, t, l->frames_first, &data, err);
     if (!rc && l->constants && !x->norm.per_channel)
         rc = vc_fail(err, VC_EMISMATCH, "the dataset has no mean and std for each channel, which "
                      "finetrainers keeps beside these latents: --vae config.json gives them");
-    xport_dict_tensor(&d, "latents", (vf_view){ NULL, t, 5, { 1, l->frames_first ? f : c,
+    exchange_dict_tensor(&d, "latents", (vf_view){ NULL, t, 5, { 1, l->frames_first ? f : c,
                                                               l->frames_first ? c : f, s->e->h, s->e->w },
                                                 data, 2 * s->mean.bytes });
     if (l->sizes) {
-        xport_dict_add(&d, "num_frames", VF_PT_INT)->i = f;
-        xport_dict_add(&d, "height", VF_PT_INT)->i = s->e->h;
-        xport_dict_add(&d, "width", VF_PT_INT)->i = s->e->w;
+        exchange_dict_add(&d, "num_frames", VF_PT_INT)->i = f;
+        exchange_dict_add(&d, "height", VF_PT_INT)->i = s->e->h;
+        exchange_dict_add(&d, "width", VF_PT_INT)->i = s->e->w;
     }
     if (l->constants) {
         int n = x->norm.channels;
@@ -68,17 +68,17 @@ static int write_latent(const xport *x, const layout *l, const xport_sample *s, 
             mean[i] = (float)x->norm.mean[i];
             std[i] = (float)(l->constants == 2 ? 1 / x->norm.std[i] : x->norm.std[i]);
         }
-        xport_dict_tensor(&d, "latents_mean", (vf_view){ NULL, VC_F32, 1, { n }, mean, 4 * (size_t)n });
-        xport_dict_tensor(&d, "latents_std", (vf_view){ NULL, VC_F32, 1, { n }, std, 4 * (size_t)n });
+        exchange_dict_tensor(&d, "latents_mean", (vf_view){ NULL, VC_F32, 1, { n }, mean, 4 * (size_t)n });
+        exchange_dict_tensor(&d, "latents_std", (vf_view){ NULL, VC_F32, 1, { n }, std, 4 * (size_t)n });
     }
     if (!rc) rc = write_dict(x, &d, "latent", s->i, err);
     free(data);
     return rc;
 }
 
-static int write_condition(const xport *x, const layout *l, const xport_sample *s, vc_err *err)
+static int write_condition(const exchange *x, const layout *l, const exchange_sample *s, vc_err *err)
 {
-    xport_dict d = { .n = 0 };
+    exchange_dict d = { .n = 0 };
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
     double said = vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
     const vf_view *e = &s->text[0].embeds, *p = &s->text[1].pooled;
@@ -93,12 +93,12 @@ static int write_condition(const xport *x, const layout *l, const xport_sample *
         memcpy(data, e->data, e->bytes);
         for (int64_t i = 0; i < rows; i++)
             mask[i] = 1;
-        xport_dict_tensor(&d, "encoder_hidden_states",
+        exchange_dict_tensor(&d, "encoder_hidden_states",
                    (vf_view){ NULL, e->dtype, 3, { 1, all, e->dim[1] }, data, (size_t)all * row });
         if (l->mask)
-            xport_dict_tensor(&d, l->mask, (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, (size_t)all * 8 });
+            exchange_dict_tensor(&d, l->mask, (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, (size_t)all * 8 });
         if (l->pooled)
-            xport_dict_tensor(&d, "pooled_projections",
+            exchange_dict_tensor(&d, "pooled_projections",
                        (vf_view){ NULL, p->dtype, 2, { 1, vf_view_count(p) }, p->data, p->bytes });
         rc = write_dict(x, &d, "condition", s->i, err);
     }
@@ -107,18 +107,18 @@ static int write_condition(const xport *x, const layout *l, const xport_sample *
     return rc;
 }
 
-static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err *err)
 {
     int rc = write_latent(x, arg, s, err);
     return rc ? rc : write_condition(x, arg, s, err);
 }
 
-static int export_finetrainers(xport *x, vc_err *err)
+static int export_finetrainers(exchange *x, vc_err *err)
 {
-    layout l = *(const layout *)xport_layout(&xport_finetrainers, x->family->name);
+    layout l = *(const layout *)exchange_layout(&exchange_finetrainers, x->family->name);
     if (x->normalized)
         return vc_fail(err, VC_EUSAGE, "--space normalized: finetrainers keeps raw moments");
-    return xport_each(x, write_sample, &l, err);
+    return exchange_each(x, write_sample, &l, err);
 }
 
 /* ---- import ---- */
@@ -132,19 +132,19 @@ static const layout *guess(const vf_pt_value *latent, const vf_pt_value *conditi
     return NULL;
 }
 
-static int read_constants(xport *x, const layout *l, const vf_pt_value *latent, int channels, vc_err *err)
+static int read_constants(exchange *x, const layout *l, const vf_pt_value *latent, int channels, vc_err *err)
 {
     vf_view mean, std;
-    float m[XPORT_CHANNELS], s[XPORT_CHANNELS];
+    float m[EXCHANGE_CHANNELS], s[EXCHANGE_CHANNELS];
     int rc = vf_pt_tensor(latent, "latents_mean", &mean, err);
     if (!rc) rc = vf_pt_tensor(latent, "latents_std", &std, err);
     if (rc)
         return rc;
-    if (channels > XPORT_CHANNELS || vf_view_count(&mean) != channels || vf_view_count(&std) != channels)
+    if (channels > EXCHANGE_CHANNELS || vf_view_count(&mean) != channels || vf_view_count(&std) != channels)
         return vc_fail(err, VC_EFORMAT, "latents_mean, latents_std: %d numbers expected", channels);
     vc_to_f32(m, mean.data, mean.dtype, (size_t)channels);
     vc_to_f32(s, std.data, std.dtype, (size_t)channels);
-    x->norm = (xport_norm){ .channels = channels, .scaling = 1, .per_channel = true };
+    x->norm = (exchange_norm){ .channels = channels, .scaling = 1, .per_channel = true };
     for (int c = 0; c < channels; c++) {
         x->norm.mean[c] = (double)m[c];
         x->norm.std[c] = l->constants == 2 ? 1 / (double)s[c] : (double)s[c];
@@ -153,8 +153,8 @@ static int read_constants(xport *x, const layout *l, const vf_pt_value *latent, 
                            (double)m[c], (double)s[c]);
     }
     /* f32 of the family's own numbers are these numbers */
-    xport_norm known;
-    xport_norm_family(&known, x->family);
+    exchange_norm known;
+    exchange_norm_family(&known, x->family);
     for (int c = 0; known.per_channel && channels == known.channels && c < channels; c++)
         if ((float)known.mean[c] != m[c] || (float)(l->constants == 2 ? 1 / known.std[c] : known.std[c]) != s[c])
             return 0;
@@ -168,54 +168,54 @@ static int trim(const layout *l, const vf_pt_value *condition, vf_view *e, vc_er
 {
     vf_view mask;
     if (!l->mask) {
-        xport_trim_zeros(e);
+        exchange_trim_zeros(e);
         return 0;
     }
-    int rc = xport_unbatched(condition, l->mask, 1, &mask, err);
-    return rc ? rc : vc_context(err, xport_trim_mask(e, &mask, err), "%s", l->mask);
+    int rc = exchange_unbatched(condition, l->mask, 1, &mask, err);
+    return rc ? rc : vc_context(err, exchange_trim_mask(e, &mask, err), "%s", l->mask);
 }
 
-static int read_condition(xport_item *m, const layout *l, const vf_pt_value *d, vc_err *err)
+static int read_condition(exchange_item *m, const layout *l, const vf_pt_value *d, vc_err *err)
 {
     vf_view *e = &m->text[0].embeds;
-    int rc = xport_unbatched(d, "encoder_hidden_states", 2, e, err);
+    int rc = exchange_unbatched(d, "encoder_hidden_states", 2, e, err);
     if (!rc && (e->dim[0] < 1 || e->dim[1] < 1))
         rc = vc_fail(err, VC_EFORMAT, "encoder_hidden_states: empty");
     m->text[0].length = e->dim[0];
     if (!rc && l->trims) rc = trim(l, d, e, err);
-    if (!rc && l->pooled) rc = xport_unbatched(d, "pooled_projections", 1, &m->text[1].pooled, err);
+    if (!rc && l->pooled) rc = exchange_unbatched(d, "pooled_projections", 1, &m->text[1].pooled, err);
     m->n_text = l->pooled ? 2 : 1;
     return rc;
 }
 
-static int read_pair(xport *x, int64_t i, const vf_pt_value *latent, const vf_pt_value *condition,
+static int read_pair(exchange *x, int64_t i, const vf_pt_value *latent, const vf_pt_value *condition,
                      vc_err *err)
 {
     char path[32], caption[48];
-    xport_item m = { .path = path, .caption = caption };
+    exchange_item m = { .path = path, .caption = caption };
     vf_view v;
     void *own = NULL;
     const layout *l = guess(latent, condition);
     if (x->sink || x->v->o->family)
-        l = xport_layout(&xport_finetrainers, x->family->name);
+        l = exchange_layout(&exchange_finetrainers, x->family->name);
     if (!l)
         return vc_fail(err, VC_EFORMAT, "whose latents these are cannot be told: give --family");
-    x->family = xport_family_find(l->family);
+    x->family = exchange_family_find(l->family);
     snprintf(path, sizeof path, "latent-%" PRId64 ".pt", i);
     snprintf(caption, sizeof caption, "(condition-%" PRId64 ".pt: no caption kept)", i);
-    int rc = vc_context(err, xport_unbatched(latent, "latents", 4, &v, err), "%s", path);
-    if (!rc) rc = vc_context(err, xport_split(&v, l->frames_first, &m, &own, err), "%s", path);
+    int rc = vc_context(err, exchange_unbatched(latent, "latents", 4, &v, err), "%s", path);
+    if (!rc) rc = vc_context(err, exchange_split(&v, l->frames_first, &m, &own, err), "%s", path);
     if (!rc && !x->sink && l->constants)
         rc = vc_context(err, read_constants(x, l, latent, (int)m.mean.dim[0], err), "%s", path);
     if (!rc) rc = vc_context(err, read_condition(&m, l, condition, err), "condition-%" PRId64 ".pt", i);
     if (vf_pt_get(latent, "latent_condition"))
         x->no_conditions++;
-    if (!rc) rc = xport_put(x, &m, err);
+    if (!rc) rc = exchange_put(x, &m, err);
     free(own);
     return rc;
 }
 
-static int read_sample(xport *x, const char *dir, int64_t i, vc_err *err)
+static int read_sample(exchange *x, const char *dir, int64_t i, vc_err *err)
 {
     vf_pt *latent = NULL, *condition = NULL;
     char *a = vc_format("%s/latent-%" PRId64 ".pt", dir, i);
@@ -232,18 +232,18 @@ static int read_sample(xport *x, const char *dir, int64_t i, vc_err *err)
 }
 
 /* A condition behind the last latent, whose number is `last`, has lost its own. */
-static int check_conditions(xport *x, const char *dir, int64_t last, vc_err *err)
+static int check_conditions(exchange *x, const char *dir, int64_t last, vc_err *err)
 {
     int64_t *list;
-    int n, rc = xport_numbers(&list, &n, dir, "condition-", ".pt", err);
+    int n, rc = exchange_numbers(&list, &n, dir, "condition-", ".pt", err);
     if (!rc && n && list[n - 1] > last)
-        rc = xport_lack(x, err, "%s/latent-%" PRId64 ".pt is missing: its condition is there", dir,
+        rc = exchange_lack(x, err, "%s/latent-%" PRId64 ".pt is missing: its condition is there", dir,
                         list[n - 1]);
     free(list);
     return rc;
 }
 
-static int import_finetrainers(xport *x, vc_err *err)
+static int import_finetrainers(exchange *x, vc_err *err)
 {
     int n = 0;
     int64_t *list = NULL;
@@ -251,18 +251,18 @@ static int import_finetrainers(xport *x, vc_err *err)
     if (!inside)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     const char *dir = vc_file_exists(inside) ? inside : x->dir;
-    int rc = xport_numbers(&list, &n, dir, "latent-", ".pt", err);
-    if (!rc) rc = xport_check_numbers(x, list, n, dir, "latent-", ".pt", err);
+    int rc = exchange_numbers(&list, &n, dir, "latent-", ".pt", err);
+    if (!rc) rc = exchange_check_numbers(x, list, n, dir, "latent-", ".pt", err);
     if (!rc) rc = check_conditions(x, dir, n ? list[n - 1] : -1, err);
     vc_progress_begin(x->v->progress, "importing", "samples", (uint64_t)n);
     for (int i = 0; !rc && i < n; i++)
-        rc = xport_skip(x, read_sample(x, dir, list[i], err), err);
+        rc = exchange_skip(x, read_sample(x, dir, list[i], err), err);
     free(list);
     free(inside);
     return rc;
 }
 
-const xport_format xport_finetrainers = {
+const exchange_format exchange_finetrainers = {
     "finetrainers", "finetrainers", "moments; no captions, no sizes or rates",
     layouts, sizeof *layouts, "cogvideox", false, false,
     export_finetrainers, import_finetrainers, NULL

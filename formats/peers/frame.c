@@ -11,7 +11,7 @@
 
 /* ---- references ---- */
 
-static int refer(const cJSON *hex, const char *folder, const char *role, xport_ref_fn fn, void *arg,
+static int refer(const cJSON *hex, const char *folder, const char *role, exchange_ref_fn fn, void *arg,
                  vc_err *err)
 {
     vf_key k;
@@ -28,7 +28,7 @@ static bool plain_role(const char *s)
     return s && *s && strlen(s) < 32 && strspn(s, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(s);
 }
 
-static int condition_refs(const cJSON *record, xport_ref_fn fn, void *arg, vc_err *err)
+static int condition_refs(const cJSON *record, exchange_ref_fn fn, void *arg, vc_err *err)
 {
     const cJSON *o;
     int rc = 0;
@@ -40,7 +40,7 @@ static int condition_refs(const cJSON *record, xport_ref_fn fn, void *arg, vc_er
     return rc;
 }
 
-int xport_refs(const cJSON *record, xport_ref_fn fn, void *arg, vc_err *err)
+int exchange_refs(const cJSON *record, exchange_ref_fn fn, void *arg, vc_err *err)
 {
     const cJSON *o, *hex;
     char role[40];
@@ -60,7 +60,7 @@ int xport_refs(const cJSON *record, xport_ref_fn fn, void *arg, vc_err *err)
 }
 
 /* Of a prompt: its own keys, the negative's, its picture and conditions. */
-static int prompt_refs(const cJSON *o, xport_ref_fn fn, void *arg, vc_err *err)
+static int prompt_refs(const cJSON *o, exchange_ref_fn fn, void *arg, vc_err *err)
 {
     static const char *const lists[] = { "keys", "negative_keys" };
     const cJSON *hex, *image = cJSON_GetObjectItemCaseSensitive(o, "image");
@@ -72,7 +72,7 @@ static int prompt_refs(const cJSON *o, xport_ref_fn fn, void *arg, vc_err *err)
     return rc ? rc : condition_refs(o, fn, arg, err);
 }
 
-static int encoder_refs(const cJSON *manifest, xport_ref_fn fn, void *arg, vc_err *err)
+static int encoder_refs(const cJSON *manifest, exchange_ref_fn fn, void *arg, vc_err *err)
 {
     const cJSON *o;
     int rc = 0;
@@ -90,7 +90,7 @@ static bool key_of(const char *name, bool *text, vf_key *k)
 
 /* ---- export ---- */
 
-int xport_value(const xport *x, const char *name, const void **data, size_t *n, vc_err *err)
+int exchange_value(const exchange *x, const char *name, const void **data, size_t *n, vc_err *err)
 {
     bool text;
     vf_key k;
@@ -99,25 +99,25 @@ int xport_value(const xport *x, const char *name, const void **data, size_t *n, 
     return vf_dataset_bytes(x->d, text, k, data, n, err);
 }
 
-int xport_write_value(xport *x, const char *name, vc_err *err)
+int exchange_write_value(exchange *x, const char *name, vc_err *err)
 {
     const void *data;
     size_t n;
     vf_key k = vf_hash(name, strlen(name));
     if (vf_keymap_get(&x->written, k, NULL))
         return 0;
-    int rc = xport_value(x, name, &data, &n, err);
-    if (!rc) rc = xport_write(x->dir, name, data, n, err);
+    int rc = exchange_value(x, name, &data, &n, err);
+    if (!rc) rc = exchange_write(x->dir, name, data, n, err);
     return rc ? rc : vf_keymap_put(&x->written, k, 0, err);
 }
 
 static int write_ref(void *arg, const char *name, const char *role, vc_err *err)
 {
     (void)role;
-    return xport_write_value(arg, name, err);
+    return exchange_write_value(arg, name, err);
 }
 
-static int write_manifest(xport *x, vc_err *err)
+static int write_manifest(exchange *x, vc_err *err)
 {
     static const char *const derived[] = { "format", "program", "complete", "samples", "root", "buckets",
                                            "shards", NULL };
@@ -125,14 +125,14 @@ static int write_manifest(xport *x, vc_err *err)
     for (const char *const *f = derived; *f; f++)
         cJSON_DeleteItemFromObjectCaseSensitive(head, *f);
     char *text = head ? vf_json_line(head) : NULL;
-    int rc = text ? xport_write(x->dir, VF_MANIFEST, text, strlen(text), err)
+    int rc = text ? exchange_write(x->dir, VF_MANIFEST, text, strlen(text), err)
                   : vc_fail(err, VC_ENOMEM, "out of memory");
     free(text);
     cJSON_Delete(head);
     return rc;
 }
 
-int xport_write_frame(xport *x, vc_err *err)
+int exchange_write_frame(exchange *x, vc_err *err)
 {
     vf_buf lines = { 0 };
     int rc = write_manifest(x, err);
@@ -151,14 +151,14 @@ int xport_write_frame(xport *x, vc_err *err)
         cJSON_Delete(o);
     }
     if (!rc && lines.failed) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc && lines.n) rc = xport_write(x->dir, "validation.jsonl", lines.data, lines.n, err);
+    if (!rc && lines.n) rc = exchange_write(x->dir, "validation.jsonl", lines.data, lines.n, err);
     vf_buf_free(&lines);
     return rc;
 }
 
 /* ---- import ---- */
 
-bool xport_has_value(const xport *x, const char *name)
+bool exchange_has_value(const exchange *x, const char *name)
 {
     bool text;
     vf_key k;
@@ -166,7 +166,7 @@ bool xport_has_value(const xport *x, const char *name)
                                             : vf_writer_has_latent(x->sink->w, k));
 }
 
-int xport_put_value(xport *x, const char *name, const void *data, size_t n, vc_err *err)
+int exchange_put_value(exchange *x, const char *name, const void *data, size_t n, vc_err *err)
 {
     bool text;
     vf_key k;
@@ -184,15 +184,15 @@ int xport_put_value(xport *x, const char *name, const void *data, size_t n, vc_e
     return vc_context(err, rc, "%s", name);
 }
 
-int xport_put_file(xport *x, const char *name, vc_err *err)
+int exchange_put_file(exchange *x, const char *name, vc_err *err)
 {
     vc_map m;
-    if (xport_has_value(x, name))
+    if (exchange_has_value(x, name))
         return 0;
     char *path = vc_path_join(x->dir, name);
     int rc = path ? vc_map_open(&m, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) {
-        rc = vc_context(err, xport_put_value(x, name, m.data, m.size, err), "%s", x->dir);
+        rc = vc_context(err, exchange_put_value(x, name, m.data, m.size, err), "%s", x->dir);
         vc_map_close(&m);
     }
     free(path);
@@ -202,29 +202,29 @@ int xport_put_file(xport *x, const char *name, vc_err *err)
 static int put_ref(void *arg, const char *name, const char *role, vc_err *err)
 {
     (void)role;
-    return xport_put_file(arg, name, err);
+    return exchange_put_file(arg, name, err);
 }
 
 static int put_prompt(void *arg, const cJSON *o, vc_err *err)
 {
-    xport *x = arg;
+    exchange *x = arg;
     int rc = prompt_refs(o, put_ref, x, err);
     return rc ? rc : vf_writer_put_validation(x->sink->w, x->sink->next++, o, err);
 }
 
-static int put_prompts(xport *x, vc_err *err)
+static int put_prompts(exchange *x, vc_err *err)
 {
     char *path = vc_path_join(x->dir, "validation.jsonl");
     int rc = 0;
     if (!path)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     if (vc_file_exists(path))
-        rc = xport_lines(path, put_prompt, x, err);
+        rc = exchange_lines(path, put_prompt, x, err);
     free(path);
     return rc;
 }
 
-int xport_read_frame(xport *x, vc_err *err)
+int exchange_read_frame(exchange *x, vc_err *err)
 {
     cJSON *head = NULL;
     x->sink = calloc(1, sizeof *x->sink);
@@ -243,7 +243,7 @@ int xport_read_frame(xport *x, vc_err *err)
     return rc;
 }
 
-int xport_stem(char buf[24], const cJSON *record, vc_err *err)
+int exchange_stem(char buf[24], const cJSON *record, vc_err *err)
 {
     int64_t number = 0, variant = 0;
     int rc = vf_json_int(record, "sample", &number, err);
@@ -255,10 +255,10 @@ int xport_stem(char buf[24], const cJSON *record, vc_err *err)
     return rc;
 }
 
-int xport_put_record(xport *x, const cJSON *record, const void *thumb, size_t thumb_n, vc_err *err)
+int exchange_put_record(exchange *x, const cJSON *record, const void *thumb, size_t thumb_n, vc_err *err)
 {
     char stem[24];
-    int rc = xport_stem(stem, record, err);
+    int rc = exchange_stem(stem, record, err);
     if (!rc && thumb_n && !vf_is_jpeg(thumb, thumb_n))
         rc = vc_fail(err, VC_EFORMAT, "%s: the thumbnail is no JPEG", stem);
     if (!rc)
@@ -266,10 +266,10 @@ int xport_put_record(xport *x, const cJSON *record, const void *thumb, size_t th
                                   (uint32_t)strtoul(strchr(stem, '-') + 1, NULL, 10), record, thumb,
                                   thumb_n, err);
     x->sink->records += !rc;
-    return rc ? rc : xport_stopped(err);
+    return rc ? rc : exchange_stopped(err);
 }
 
-int xport_lines(const char *path, int (*fn)(void *arg, const cJSON *o, vc_err *err), void *arg, vc_err *err)
+int exchange_lines(const char *path, int (*fn)(void *arg, const cJSON *o, vc_err *err), void *arg, vc_err *err)
 {
     vc_map m;
     int rc = vc_map_open(&m, path, err);

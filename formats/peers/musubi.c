@@ -37,7 +37,7 @@ static const char *word_of(vc_dtype t)
 /* ---- export ---- */
 
 typedef struct exporting {
-    xport *x;
+    exchange *x;
     const arch *a;
     vf_keymap names;
     int64_t max_length;                      /* of the first encoder */
@@ -51,12 +51,12 @@ static int write_file(const exporting *e, const char *name, const vf_view *v, in
     int rc = vf_safetensors_pack(&data, &size, v, n, meta, n_meta, 0, err);
     if (rc)
         return rc;
-    rc = xport_write(e->x->dir, name, data, size, err);
+    rc = exchange_write(e->x->dir, name, data, size, err);
     free(data);
     return rc;
 }
 
-static int write_latent(const exporting *e, const char *stem, const xport_sample *s, vc_err *err)
+static int write_latent(const exporting *e, const char *stem, const exchange_sample *s, vc_err *err)
 {
     const cJSON *source = cJSON_GetObjectItemCaseSensitive(s->record, "source");
     const cJSON *target = cJSON_GetObjectItemCaseSensitive(s->record, "target");
@@ -77,9 +77,9 @@ static int write_latent(const exporting *e, const char *stem, const xport_sample
     float *f = NULL;
     size_t n = (size_t)vf_view_count(&s->mean);
     void *data = malloc(n * vc_dtype_size(e->a->latent));
-    int rc = data ? xport_latent_f32(e->x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = data ? exchange_latent_f32(e->x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
-    if (!rc) rc = xport_convert(data, e->a->latent, &from, 0, n, err);
+    if (!rc) rc = exchange_convert(data, e->a->latent, &from, 0, n, err);
     vf_view v = { tensor, e->a->latent, 4, { s->mean.dim[0], s->e->f, s->e->h, s->e->w }, data,
                   n * vc_dtype_size(e->a->latent) };
     const vf_meta meta[] = { { "architecture", e->a->full }, { "width", width }, { "height", height },
@@ -98,7 +98,7 @@ static int write_latent(const exporting *e, const char *stem, const xport_sample
 }
 
 /* The first encoder's rows, padded with zeros and with a mask where the architecture has one. */
-static int embeds_view(const exporting *e, const xport_sample *s, vf_view v[2], char names[2][64],
+static int embeds_view(const exporting *e, const exchange_sample *s, vf_view v[2], char names[2][64],
                        void *own[2], vc_err *err)
 {
     const vf_view *from = &s->text[0].embeds;
@@ -116,10 +116,10 @@ static int embeds_view(const exporting *e, const xport_sample *s, vf_view v[2], 
     v[0] = (vf_view){ names[0], e->a->text, 2, { all, from->dim[1] }, own[0],
                       (size_t)(all * from->dim[1]) * size };
     v[1] = (vf_view){ names[1], VC_I64, 1, { all }, mask, (size_t)all * 8 };
-    return xport_convert(own[0], e->a->text, from, 0, n, err);
+    return exchange_convert(own[0], e->a->text, from, 0, n, err);
 }
 
-static int write_text(const exporting *e, const char *stem, const xport_sample *s, vc_err *err)
+static int write_text(const exporting *e, const char *stem, const exchange_sample *s, vc_err *err)
 {
     char names[2][64], pooled[64];
     void *own[3] = { NULL };
@@ -134,7 +134,7 @@ static int write_text(const exporting *e, const char *stem, const xport_sample *
         size_t count = (size_t)vf_view_count(p), size = vc_dtype_size(e->a->text);
         snprintf(pooled, sizeof pooled, "%s_%s", e->a->pooled, word_of(e->a->text));
         own[2] = malloc(count * size + 1);
-        rc = own[2] ? xport_convert(own[2], e->a->text, p, 0, count, err)
+        rc = own[2] ? exchange_convert(own[2], e->a->text, p, 0, count, err)
                     : vc_fail(err, VC_ENOMEM, "out of memory");
         v[n++] = (vf_view){ pooled, e->a->text, 1, { (int64_t)count }, own[2], count * size };
     }
@@ -149,10 +149,10 @@ static int write_text(const exporting *e, const char *stem, const xport_sample *
     return rc;
 }
 
-static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err *err)
 {
     exporting *e = arg;
-    char *stem = xport_name(&e->names, s, err);
+    char *stem = exchange_name(&e->names, s, err);
     (void)x;
     if (!stem)
         return VC_ENOMEM;
@@ -162,16 +162,16 @@ static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
     return rc;
 }
 
-static int export_musubi(xport *x, vc_err *err)
+static int export_musubi(exchange *x, vc_err *err)
 {
-    exporting e = { .x = x, .a = xport_layout(&xport_musubi, x->family->name) };
+    exporting e = { .x = x, .a = exchange_layout(&exchange_musubi, x->family->name) };
     if (!x->v->o->space)
         x->normalized = e.a->normalized;
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
     e.max_length = (int64_t)vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
     if (e.max_length > 1 << 14)
         return vc_fail(err, VC_EFORMAT, "max_length: %" PRId64, e.max_length);
-    int rc = xport_each(x, write_sample, &e, err);
+    int rc = exchange_each(x, write_sample, &e, err);
     vf_keymap_free(&e.names);
     return rc;
 }
@@ -256,10 +256,10 @@ static int masked_rows(const vf_safetensors *f, const char *name, const vf_view 
         return rc;
     if (vf_view_count(&mask) != v->dim[0])
         return vc_fail(err, VC_EFORMAT, "%s: [%" PRId64 "] expected", full, v->dim[0]);
-    return vc_context(err, xport_mask_rows(&mask, rows, err), "%s", full);
+    return vc_context(err, exchange_mask_rows(&mask, rows, err), "%s", full);
 }
 
-static int read_text(xport_item *m, const arch *a, const vf_safetensors *f, vc_err *err)
+static int read_text(exchange_item *m, const arch *a, const vf_safetensors *f, vc_err *err)
 {
     const vf_view *v = find_tensor(f, a->embeds, false), *p;
     int64_t rows;
@@ -285,10 +285,10 @@ static int read_text(xport_item *m, const arch *a, const vf_safetensors *f, vc_e
     return 0;
 }
 
-static int read_pair(xport *x, const parsed *p, const char *file, const vf_safetensors *latent,
+static int read_pair(exchange *x, const parsed *p, const char *file, const vf_safetensors *latent,
                      const vf_safetensors *text, vc_err *err)
 {
-    xport_item m = { .path = p->stem, .drawn = p->a->drawn, .source_w = p->w, .source_h = p->h,
+    exchange_item m = { .path = p->stem, .drawn = p->a->drawn, .source_w = p->w, .source_h = p->h,
                      .first = p->first, .frames = p->frames };
     const vf_view *v = find_tensor(latent, "latents", true);
     if (!v)
@@ -296,10 +296,10 @@ static int read_pair(xport *x, const parsed *p, const char *file, const vf_safet
     m.mean = *v;
     x->no_conditions += (uint64_t)vf_safetensors_count(latent) - 1;
     int rc = vc_context(err, read_text(&m, p->a, text, err), "%s_%s_te.safetensors", p->stem, p->a->tag);
-    return rc ? rc : xport_put(x, &m, err);
+    return rc ? rc : exchange_put(x, &m, err);
 }
 
-static int read_sample(xport *x, const parsed *p, const char *file, vc_err *err)
+static int read_sample(exchange *x, const parsed *p, const char *file, vc_err *err)
 {
     vf_safetensors *latent = NULL, *text = NULL;
     char *a = vc_path_join(x->dir, file);
@@ -316,7 +316,7 @@ static int read_sample(xport *x, const parsed *p, const char *file, vc_err *err)
 }
 
 /* All files are of one architecture, or --family says which count. */
-static int read_name(xport *x, const arch **a, const char *file, vc_err *err)
+static int read_name(exchange *x, const arch **a, const char *file, vc_err *err)
 {
     parsed p;
     size_t n = strlen(file), te = strlen("_te.safetensors");
@@ -331,7 +331,7 @@ static int read_name(xport *x, const arch **a, const char *file, vc_err *err)
                      p.a->family, (*a)->family);
     if (!rc && mine && !*a) {
         *a = p.a;
-        x->family = xport_family_find(p.a->family);
+        x->family = exchange_family_find(p.a->family);
         if (!x->v->o->space)
             x->normalized = p.a->normalized;
     }
@@ -340,19 +340,19 @@ static int read_name(xport *x, const arch **a, const char *file, vc_err *err)
     return rc;
 }
 
-static int import_musubi(xport *x, vc_err *err)
+static int import_musubi(exchange *x, vc_err *err)
 {
     vc_list files;
     const arch *a = NULL;
-    int rc = xport_list(&files, x->dir, ".safetensors", err);
+    int rc = exchange_list(&files, x->dir, ".safetensors", err);
     vc_progress_begin(x->v->progress, "importing", "samples", rc ? 0 : (uint64_t)files.n / 2);
     for (int i = 0; !rc && i < files.n; i++)
-        rc = xport_skip(x, read_name(x, &a, files.item[i], err), err);
-    xport_list_free(&files);
+        rc = exchange_skip(x, read_name(x, &a, files.item[i], err), err);
+    exchange_list_free(&files);
     return rc;
 }
 
-const xport_format xport_musubi = {
+const exchange_format exchange_musubi = {
     "musubi", "musubi-tuner", "one caption, posterior means (HunyuanVideo: draws)",
     archs, sizeof *archs, "wan2.1", true, false,
     export_musubi, import_musubi, NULL

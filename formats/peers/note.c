@@ -11,7 +11,7 @@
 
 enum { NOTE_MAX = 64 << 20 };
 
-int xport_note(const xport *x, const char *dir, const char *name, uint32_t samples, vc_err *err)
+int exchange_note(const exchange *x, const char *dir, const char *name, uint32_t samples, vc_err *err)
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "format", x->format);
@@ -20,14 +20,14 @@ int xport_note(const xport *x, const char *dir, const char *name, uint32_t sampl
     if (x->files)
         cJSON_AddItemReferenceToObject(o, "files", x->files);
     char *text = o && cJSON_GetArraySize(o) == 3 + (x->files != NULL) ? vf_json_line(o) : NULL;
-    int rc = text ? xport_write(dir, name, text, strlen(text), err)
+    int rc = text ? exchange_write(dir, name, text, strlen(text), err)
                   : vc_fail(err, VC_ENOMEM, "out of memory");
     free(text);
     cJSON_Delete(o);
     return rc;
 }
 
-static int take_note(xport *x, const cJSON *o, vc_err *err)
+static int take_note(exchange *x, const cJSON *o, vc_err *err)
 {
     const char *format = "", *root = "";
     int rc = vf_json_str(o, "format", &format, err);
@@ -43,22 +43,22 @@ static int take_note(xport *x, const cJSON *o, vc_err *err)
     return rc;
 }
 
-int xport_read_note(xport *x, vc_err *err)
+int exchange_read_note(exchange *x, vc_err *err)
 {
     cJSON *o;
     char *dir = x->note_dir ? vc_path_join(x->dir, x->note_dir) : strdup(x->dir);
     x->samples = -1;
     if (!dir)
         return vc_fail(err, VC_ENOMEM, "out of memory");
-    int rc = vf_json_read_in_opt(&o, dir, XPORT_NOTE, NOTE_MAX, err);
+    int rc = vf_json_read_in_opt(&o, dir, EXCHANGE_NOTE, NOTE_MAX, err);
     if (!rc && o)
-        rc = vc_context(err, take_note(x, o, err), "%s/%s", dir, XPORT_NOTE);
+        rc = vc_context(err, take_note(x, o, err), "%s/%s", dir, EXCHANGE_NOTE);
     cJSON_Delete(o);
     free(dir);
     return rc;
 }
 
-int xport_lack(xport *x, vc_err *err, const char *fmt, ...)
+int exchange_lack(exchange *x, vc_err *err, const char *fmt, ...)
 {
     vc_err why = { 0 };
     va_list ap;
@@ -73,19 +73,19 @@ int xport_lack(xport *x, vc_err *err, const char *fmt, ...)
 }
 
 /* A sink without a writer is one whose dataset could not be begun: nothing comes after that. */
-int xport_skip(xport *x, int rc, vc_err *err)
+int exchange_skip(exchange *x, int rc, vc_err *err)
 {
     bool damage = rc == VC_ENOENT || rc == VC_EFORMAT || rc == VC_ENUMERIC;
     if (!damage || !x->v->o->allow_partial || (x->sink && !x->sink->w))
         return rc;
-    return xport_lack(x, NULL, "left out: %s", err ? err->text : "a sample");
+    return exchange_lack(x, NULL, "left out: %s", err ? err->text : "a sample");
 }
 
-int xport_check_note(xport *x, vc_err *err)
+int exchange_check_note(exchange *x, vc_err *err)
 {
     uint32_t have = x->sink ? x->sink->records : 0;
     if (x->samples < 0 || have >= x->samples)
         return 0;
-    return xport_lack(x, err, "%s: %" PRIu32 " of the %" PRId64 " samples that " XPORT_NOTE " says were "
+    return exchange_lack(x, err, "%s: %" PRIu32 " of the %" PRId64 " samples that " EXCHANGE_NOTE " says were "
                       "exported: files are missing, or a list was cut", x->dir, have, x->samples);
 }

@@ -22,7 +22,7 @@ static const char *class_of(const vc_family *f, int i)
 
 /* Of weights that nobody knows: all that is known of them. Two imports agree when these do: families
  * of one class of VAE have one VAE. */
-static vf_key made_up(const xport *x, const char *kind, int i, int64_t width)
+static vf_key made_up(const exchange *x, const char *kind, int i, int64_t width)
 {
     const char *class = class_of(x->family, i);
     vf_hasher h;
@@ -45,7 +45,7 @@ static vf_key made_up(const xport *x, const char *kind, int i, int64_t width)
 
 /* The empty prompt's key is known before its value; of others, embeddings that differ have
  * different keys whatever their prompts are. */
-static vf_key text_key(const xport_sink *s, int i, const char *prompt, const void *data, size_t n)
+static vf_key text_key(const exchange_sink *s, int i, const char *prompt, const void *data, size_t n)
 {
     vf_hasher h;
     vf_hasher_begin(&h, "imported-text");
@@ -62,7 +62,7 @@ static void add_key(cJSON *o, const char *field, vf_key k)
     cJSON_AddStringToObject(o, field, vf_key_hex(hex, k));
 }
 
-static void add_norm(cJSON *o, const char *field, const xport_norm *n, bool invert)
+static void add_norm(cJSON *o, const char *field, const exchange_norm *n, bool invert)
 {
     cJSON *e = cJSON_AddObjectToObject(o, field);
     cJSON_AddNumberToObject(e, "scaling_factor", n->scaling);
@@ -74,16 +74,16 @@ static void add_norm(cJSON *o, const char *field, const xport_norm *n, bool inve
     cJSON_AddBoolToObject(e, "invert_scale_latents", invert);
 }
 
-static void add_encoders(const xport *x, cJSON *o)
+static void add_encoders(const exchange *x, cJSON *o)
 {
     if (x->sink->texts) {
         cJSON_AddItemToObject(o, "text_encoders",
-                              cJSON_Duplicate(xport_texts_encoders(x->sink->texts), true));
+                              cJSON_Duplicate(exchange_texts_encoders(x->sink->texts), true));
         return;
     }
     cJSON *list = cJSON_AddArrayToObject(o, "text_encoders"), *e;
     for (int i = 0; i < x->sink->n_text; i++) {
-        const struct xport_encoder *t = &x->sink->text[i];
+        const struct exchange_encoder *t = &x->sink->text[i];
         const char *class = class_of(x->family, i);
         cJSON_AddItemToArray(list, e = cJSON_CreateObject());
         cJSON_AddStringToObject(e, "slot", vc_text_slots[i]);
@@ -97,10 +97,10 @@ static void add_encoders(const xport *x, cJSON *o)
     }
 }
 
-static cJSON *make_head(const xport *x)
+static cJSON *make_head(const exchange *x)
 {
     static const char *const stores[] = { "mode", "moments", "sample" };
-    const xport_sink *s = x->sink;
+    const exchange_sink *s = x->sink;
     const vc_family *f = x->family;
     cJSON *o = cJSON_CreateObject(), *e;
     cJSON_AddStringToObject(o, "family", f->name);
@@ -124,7 +124,7 @@ static cJSON *make_head(const xport *x)
     if (x->normalized)
         add_norm(e, "constants", &x->norm, false);
     if (s->texts)
-        cJSON_AddStringToObject(e, "texts", xport_texts_root(s->texts));
+        cJSON_AddStringToObject(e, "texts", exchange_texts_root(s->texts));
     return o;
 }
 
@@ -137,10 +137,10 @@ static bool all_zero(const vf_view *v)
     return v->bytes && !p[0] && !memcmp(p, p + 1, v->bytes - 1);
 }
 
-static int check_latent(const xport_item *m, vc_err *err)
+static int check_latent(const exchange_item *m, vc_err *err)
 {
     const vf_view *v = &m->mean, *l = &m->logvar;
-    if (v->nd != 4 || v->dim[0] < 1 || v->dim[0] > XPORT_CHANNELS)
+    if (v->nd != 4 || v->dim[0] < 1 || v->dim[0] > EXCHANGE_CHANNELS)
         return vc_fail(err, VC_EFORMAT, "latents of %d dimensions, %" PRId64 " channels: [C,f,h,w] "
                        "expected", v->nd, v->nd ? v->dim[0] : 0);
     for (int i = 1; i < 4; i++)
@@ -157,9 +157,9 @@ static int check_latent(const xport_item *m, vc_err *err)
     return 0;
 }
 
-static int first_text(const xport *x, const xport_item *m, int i, vc_err *err)
+static int first_text(const exchange *x, const exchange_item *m, int i, vc_err *err)
 {
-    struct xport_encoder *t = &x->sink->text[i];
+    struct exchange_encoder *t = &x->sink->text[i];
     const vf_view *e = &m->text[i].embeds, *p = &m->text[i].pooled;
     int64_t known = i < 3 ? x->family->text[i].max_length : 0, rows = e->data ? e->dim[0] : 1;
     if (m->text[i].length)
@@ -176,7 +176,7 @@ static int first_text(const xport *x, const xport_item *m, int i, vc_err *err)
 }
 
 /* t: what the first item's text was, or NULL. */
-static int check_text(const struct xport_encoder *t, const xport_item *m, int i, vc_err *err)
+static int check_text(const struct exchange_encoder *t, const exchange_item *m, int i, vc_err *err)
 {
     const vf_view *e = &m->text[i].embeds, *p = &m->text[i].pooled;
     if ((e->data && (e->nd != 2 || e->dim[0] < 1 || e->dtype > VC_F64)) ||
@@ -195,7 +195,7 @@ static int check_text(const struct xport_encoder *t, const xport_item *m, int i,
     return 0;
 }
 
-static int put_packed(xport_sink *s, int i, const char *prompt, const vf_view *e, const vf_view *p,
+static int put_packed(exchange_sink *s, int i, const char *prompt, const vf_view *e, const vf_view *p,
                       vf_key *k, vc_err *err)
 {
     vf_view v[2];
@@ -219,10 +219,10 @@ static int put_packed(xport_sink *s, int i, const char *prompt, const vf_view *e
     return rc;
 }
 
-int xport_put_empty(const xport *x, int i, const vf_view *e, const vf_view *p, vc_err *err)
+int exchange_put_empty(const exchange *x, int i, const vf_view *e, const vf_view *p, vc_err *err)
 {
     vf_key k;
-    xport_item item = { .n_text = i + 1 };
+    exchange_item item = { .n_text = i + 1 };
     item.text[i].embeds = *e;
     item.text[i].pooled = *p;
     int rc = check_text(&x->sink->text[i], &item, i, err);
@@ -231,9 +231,9 @@ int xport_put_empty(const xport *x, int i, const vf_view *e, const vf_view *p, v
 
 /* The empty prompt of encoder i from --empty: zeros, or a file with prompt_embeds_1, pooled_1, ...
  * as vprep --trace_dir names them (of one encoder also as a dataset's value does). */
-static int read_empty(const xport *x, int i, const vf_safetensors *file, vc_err *err)
+static int read_empty(const exchange *x, int i, const vf_safetensors *file, vc_err *err)
 {
-    const struct xport_encoder *t = &x->sink->text[i];
+    const struct exchange_encoder *t = &x->sink->text[i];
     vf_view e = { 0 }, p = { 0 };
     char name[32];
     if (!file) {
@@ -243,7 +243,7 @@ static int read_empty(const xport *x, int i, const vf_safetensors *file, vc_err 
             return vc_fail(err, VC_ENOMEM, "out of memory");
         e = (vf_view){ NULL, VC_F32, 2, { 1, t->width }, t->embeds ? zeros : NULL, (size_t)t->width * 4 };
         p = (vf_view){ NULL, VC_F32, 1, { t->pooled }, t->pooled ? zeros : NULL, (size_t)t->pooled * 4 };
-        int rc = xport_put_empty(x, i, &e, &p, err);
+        int rc = exchange_put_empty(x, i, &e, &p, err);
         free(zeros);
         return rc;
     }
@@ -257,10 +257,10 @@ static int read_empty(const xport *x, int i, const vf_safetensors *file, vc_err 
         (p.data ? p.nd != 1 || p.dim[0] != t->pooled : t->pooled > 0) || (!e.data && !p.data))
         return vc_fail(err, VC_EMISMATCH, "prompt_embeds_%d [n,%" PRId64 "] (n at most %" PRId64 ")%s "
                        "expected", i + 1, t->width, t->max_length, t->pooled ? " and pooled" : "");
-    return xport_put_empty(x, i, &e, &p, err);
+    return exchange_put_empty(x, i, &e, &p, err);
 }
 
-static int put_empties(const xport *x, vc_err *err)
+static int put_empties(const exchange *x, vc_err *err)
 {
     const char *path = x->v->o->empty;
     vf_safetensors *file = NULL;
@@ -273,9 +273,9 @@ static int put_empties(const xport *x, vc_err *err)
     return rc;
 }
 
-static int begin(xport *x, const xport_item *m, vc_err *err)
+static int begin(exchange *x, const exchange_item *m, vc_err *err)
 {
-    xport_sink *s = x->sink = calloc(1, sizeof *s);
+    exchange_sink *s = x->sink = calloc(1, sizeof *s);
     if (!s)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     s->channels = (int)m->mean.dim[0];
@@ -284,37 +284,37 @@ static int begin(xport *x, const xport_item *m, vc_err *err)
     s->store = m->drawn ? 2 : m->logvar.data ? 1 : 0;
     s->n_text = x->v->o->texts ? 0 : m->n_text;
     if (x->norm.channels != s->channels)
-        xport_norm_family(&x->norm, x->family);
+        exchange_norm_family(&x->norm, x->family);
     int rc = 0;
     if (s->channels != x->family->channels) {
         /* another VAE than the family's: --vae has to say all */
-        x->norm = (xport_norm){ .channels = s->channels, .scaling = x->family->scaling };
+        x->norm = (exchange_norm){ .channels = s->channels, .scaling = x->family->scaling };
         if (x->normalized && x->family->mean && !x->v->o->vae)
             rc = vc_fail(err, VC_EMISMATCH, "latents of %d channels, %s has %d: --vae config.json gives "
                          "their constants", s->channels, x->family->name, x->family->channels);
     }
-    if (!rc && x->v->o->vae) rc = xport_norm_config(&x->norm, x->v->o->vae, err);
+    if (!rc && x->v->o->vae) rc = exchange_norm_config(&x->norm, x->v->o->vae, err);
     if (!rc && x->normalized && !x->norm.per_channel && x->norm.scaling == 1 && !x->v->o->vae)
         rc = vc_fail(err, VC_EMISMATCH, "the constants of %s's VAE lie in its weights: --vae "
                      "config.json with latents_mean and latents_std gives them", x->family->name);
     for (int i = 0; !rc && i < s->n_text; i++)
         rc = first_text(x, m, i, err);
-    if (!rc && x->v->o->texts) rc = xport_texts_open(&s->texts, x->v->o->texts, x->family, err);
+    if (!rc && x->v->o->texts) rc = exchange_texts_open(&s->texts, x->v->o->texts, x->family, err);
     cJSON *head = rc ? NULL : make_head(x);
     const vf_writer_opts o = { .head = head, .check = vf_copy_room,
                                .shard_size = x->v->o->shard_size };
     if (!rc) rc = vf_writer_open(&s->w, x->v->o->out, &o, err);
     cJSON_Delete(head);
-    if (!rc && s->texts) rc = xport_texts_empty(s->texts, s->w, err);
+    if (!rc && s->texts) rc = exchange_texts_empty(s->texts, s->w, err);
     return rc ? rc : put_empties(x, err);
 }
 
 /* ---- latents ---- */
 
 /* Raw f32 values of what is normalised; counts what would not come back by normalising again. */
-static int denormalize(xport *x, vf_view *v, float **own, vc_err *err)
+static int denormalize(exchange *x, vf_view *v, float **own, vc_err *err)
 {
-    xport_sink *s = x->sink;
+    exchange_sink *s = x->sink;
     size_t n = (size_t)vf_view_count(v), plane = n / (size_t)v->dim[0], size = vc_dtype_size(v->dtype);
     float *raw = *own = malloc(n * sizeof *raw), *back = malloc(plane * sizeof *back);
     uint8_t *bytes = malloc(plane * size);
@@ -326,9 +326,9 @@ static int denormalize(xport *x, vf_view *v, float **own, vc_err *err)
     vc_to_f32(raw, v->data, v->dtype, n);
     for (int c = 0; c < v->dim[0]; c++) {
         const uint8_t *was = (const uint8_t *)v->data + (size_t)c * plane * size;
-        xport_denormalize(&x->norm, c, raw + (size_t)c * plane, plane);
+        exchange_denormalize(&x->norm, c, raw + (size_t)c * plane, plane);
         memcpy(back, raw + (size_t)c * plane, plane * sizeof *back);
-        xport_normalize(&x->norm, c, back, plane);
+        exchange_normalize(&x->norm, c, back, plane);
         vc_from_f32(bytes, v->dtype, back, plane);
         for (size_t i = 0; i < plane; i++)
             s->inexact += memcmp(bytes + i * size, was + i * size, size) != 0;
@@ -340,7 +340,7 @@ static int denormalize(xport *x, vf_view *v, float **own, vc_err *err)
     return 0;
 }
 
-static int put_latent(xport *x, const xport_item *m, vf_key *k, vc_err *err)
+static int put_latent(exchange *x, const exchange_item *m, vf_key *k, vc_err *err)
 {
     vf_view v[2] = { m->mean, m->logvar };
     float *own = NULL;
@@ -367,7 +367,7 @@ static int put_latent(xport *x, const xport_item *m, vf_key *k, vc_err *err)
 /* ---- the record ---- */
 
 /* As vprep's: of the path, seeded with how many earlier ones have it. */
-static int add_id(xport_sink *s, cJSON *o, const char *path, vc_err *err)
+static int add_id(exchange_sink *s, cJSON *o, const char *path, vc_err *err)
 {
     char text[24];
     uint64_t seen = 0;
@@ -385,7 +385,7 @@ static void add_ints(cJSON *o, const char *name, const int64_t *v, int n)
         cJSON_AddItemToArray(list, cJSON_CreateNumber((double)v[i]));
 }
 
-static void add_sizes(const xport *x, cJSON *o, const xport_item *m, vf_key latent)
+static void add_sizes(const exchange *x, cJSON *o, const exchange_item *m, vf_key latent)
 {
     const int64_t *dim = m->mean.dim;
     const int *r = x->family->ratio;
@@ -412,9 +412,9 @@ static void add_sizes(const xport *x, cJSON *o, const xport_item *m, vf_key late
         vf_json_add_int(o, "text_chunks", m->chunks);
 }
 
-static int put_record_of(xport *x, const xport_item *m, vf_key latent, cJSON *captions, vc_err *err)
+static int put_record_of(exchange *x, const exchange_item *m, vf_key latent, cJSON *captions, vc_err *err)
 {
-    xport_sink *s = x->sink;
+    exchange_sink *s = x->sink;
     cJSON *o = cJSON_CreateObject();
     vf_json_add_int(o, "sample", s->next);
     vf_json_add_int(o, "variant", 0);
@@ -430,9 +430,9 @@ static int put_record_of(xport *x, const xport_item *m, vf_key latent, cJSON *ca
     return rc;
 }
 
-static int check_item(const xport *x, const xport_item *m, vc_err *err)
+static int check_item(const exchange *x, const exchange_item *m, vc_err *err)
 {
-    const xport_sink *s = x->sink;
+    const exchange_sink *s = x->sink;
     int rc = check_latent(m, err);
     if (!rc && x->normalized && m->logvar.data)
         rc = vc_fail(err, VC_EUSAGE, "--space normalized: latents with logvar are raw");
@@ -452,13 +452,13 @@ static int check_item(const xport *x, const xport_item *m, vc_err *err)
 }
 
 /* The values of a caption's texts; *keys, a list for the record, is the caller's. */
-static int put_texts(const xport *x, const xport_item *m, const char *caption, cJSON **keys, vc_err *err)
+static int put_texts(const exchange *x, const exchange_item *m, const char *caption, cJSON **keys, vc_err *err)
 {
-    xport_sink *s = x->sink;
+    exchange_sink *s = x->sink;
     char hex[VF_KEY_HEX];
     int rc = 0;
     if (s->texts)
-        return xport_texts_put(s->texts, s->w, caption, keys, err);
+        return exchange_texts_put(s->texts, s->w, caption, keys, err);
     *keys = cJSON_CreateArray();
     for (int i = 0; !rc && i < m->n_text; i++) {
         vf_key k;
@@ -470,7 +470,7 @@ static int put_texts(const xport *x, const xport_item *m, const char *caption, c
 }
 
 /* All captions of an item, as the record has them. */
-static int put_captions(const xport *x, const xport_item *m, cJSON *list, vc_err *err)
+static int put_captions(const exchange *x, const exchange_item *m, cJSON *list, vc_err *err)
 {
     int rc = 0;
     for (; !rc && m; m = m->more) {
@@ -484,7 +484,7 @@ static int put_captions(const xport *x, const xport_item *m, cJSON *list, vc_err
     return rc;
 }
 
-static int check_texts(const xport *x, const xport_item *m, vc_err *err)
+static int check_texts(const exchange *x, const exchange_item *m, vc_err *err)
 {
     int rc = 0, n = m->n_text;
     for (; !rc && m; m = m->more) {
@@ -496,7 +496,7 @@ static int check_texts(const xport *x, const xport_item *m, vc_err *err)
     return rc;
 }
 
-int xport_put(xport *x, const xport_item *m, vc_err *err)
+int exchange_put(exchange *x, const exchange_item *m, vc_err *err)
 {
     vf_key latent;
     cJSON *captions = cJSON_CreateArray();
@@ -507,14 +507,14 @@ int xport_put(xport *x, const xport_item *m, vc_err *err)
     if (!rc) rc = put_latent(x, m, &latent, err);
     if (!rc) rc = put_record_of(x, m, latent, captions, err);
     else cJSON_Delete(captions);
-    if (!rc) rc = xport_stopped(err);
+    if (!rc) rc = exchange_stopped(err);
     vc_progress_at(x->v->progress, x->sink ? x->sink->next : 0, NULL);
     return vc_context(err, rc, "%s", m->path);
 }
 
 /* ---- the end ---- */
 
-static int check_empties(const xport *x, vc_err *err)
+static int check_empties(const exchange *x, vc_err *err)
 {
     for (int i = 0; i < x->sink->n_text; i++)
         if (!vf_writer_has_text(x->sink->w, text_key(x->sink, i, "", NULL, 0)))
@@ -526,22 +526,22 @@ static int check_empties(const xport *x, vc_err *err)
 }
 
 /* Whoever changed a file of an export of the whole meant it, or did not. */
-static void compare_roots(const xport *x, const char *root)
+static void compare_roots(const exchange *x, const char *root)
 {
     if (x->sink->whole && x->root && !x->lacks && strcmp(x->root, root))
-        vc_warn(x->v->progress, "root %s: " XPORT_NOTE " says that %s was exported: files of it have been "
+        vc_warn(x->v->progress, "root %s: " EXCHANGE_NOTE " says that %s was exported: files of it have been "
                 "changed since", root, x->root);
 }
 
-int xport_finish(xport *x, vc_err *err)
+int exchange_finish(exchange *x, vc_err *err)
 {
-    xport_sink *s = x->sink;
+    exchange_sink *s = x->sink;
     vf_dataset *d;
     uint32_t dropped;
     char a[32];
     if (!s || !s->w)
         return vc_fail(err, VC_ENOENT, "%s: nothing of %s in it", x->dir, x->format);
-    int rc = xport_check_note(x, err);
+    int rc = exchange_check_note(x, err);
     if (!rc && !s->whole) rc = check_empties(x, err);
     if (!rc) rc = vf_writer_drop_unseen(s->w, &dropped, err);
     if (!rc) rc = vf_writer_finish(s->w, err);
@@ -563,7 +563,7 @@ int xport_finish(xport *x, vc_err *err)
     return 0;
 }
 
-void xport_close(xport *x)
+void exchange_close(exchange *x)
 {
     cJSON_Delete(x->files);
     free(x->root);
@@ -572,7 +572,7 @@ void xport_close(xport *x)
     if (!x->sink)
         return;
     vf_writer_close(x->sink->w);
-    xport_texts_close(x->sink->texts);
+    exchange_texts_close(x->sink->texts);
     vf_keymap_free(&x->sink->paths);
     free(x->sink);
     x->sink = NULL;

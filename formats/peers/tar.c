@@ -23,7 +23,7 @@ enum { TAR_RECORD = 10240 };                /* bytes that tars are filled up to,
 /* ---- export ---- */
 
 typedef struct taring {
-    xport *x;
+    exchange *x;
     struct archive *a;
     int fd, n;                               /* n: tars begun */
     uint32_t samples;                        /* in this one */
@@ -99,7 +99,7 @@ static int put_value(void *arg, const char *name, const char *role, vc_err *err)
     size_t n;
     char ending[64];
     snprintf(ending, sizeof ending, "%s.safetensors", role);
-    int rc = xport_value(t->x, name, &data, &n, err);
+    int rc = exchange_value(t->x, name, &data, &n, err);
     return rc ? rc : put_member(t, ending, data, n, err);
 }
 
@@ -109,11 +109,11 @@ static int put_sample(taring *t, uint32_t i, vc_err *err)
     const void *jpeg;
     size_t n;
     int rc = vf_dataset_sample(t->x->d, i, &record, err);
-    if (!rc) rc = xport_stem(t->stem, record, err);
+    if (!rc) rc = exchange_stem(t->stem, record, err);
     char *line = rc ? NULL : vf_json_line(record);
     if (!rc && !line) rc = vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = put_member(t, "json", line, strlen(line), err);
-    if (!rc) rc = xport_refs(record, put_value, t, err);
+    if (!rc) rc = exchange_refs(record, put_value, t, err);
     int found = rc ? rc : vf_dataset_thumb(t->x->d, i, &jpeg, &n, err);
     if (!rc && found != VC_ENOENT) rc = found ? found : put_member(t, "jpg", jpeg, n, err);
     free(line);
@@ -121,19 +121,19 @@ static int put_sample(taring *t, uint32_t i, vc_err *err)
     return rc;
 }
 
-static int export_tars(xport *x, vc_err *err)
+static int export_tars(exchange *x, vc_err *err)
 {
     taring t = { .x = x };
     uint32_t n = vf_dataset_count(x->d);
     x->files = cJSON_CreateObject();
-    int rc = x->files ? xport_write_frame(x, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = x->files ? exchange_write_frame(x, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     vc_progress_begin(x->v->progress, "exporting", "samples", n);
     for (uint32_t i = 0; !rc && i < n; i++) {
         if (t.a && t.bytes >= x->v->o->shard_size) rc = end_tar(&t, err);
         if (!rc && !t.a) rc = begin_tar(&t, err);
-        if (!rc) rc = xport_of_sample(x, i, put_sample(&t, i, err), err);
+        if (!rc) rc = exchange_of_sample(x, i, put_sample(&t, i, err), err);
         t.samples += !rc;
-        if (!rc) rc = xport_stopped(err);
+        if (!rc) rc = exchange_stopped(err);
         vc_progress_at(x->v->progress, i + 1u, NULL);
     }
     vc_progress_end(x->v->progress);
@@ -150,7 +150,7 @@ typedef struct member {
 } member;
 
 typedef struct group {                       /* one sample's members */
-    xport *x;
+    exchange *x;
     char stem[64];
     member m[64];
     int n;
@@ -181,9 +181,9 @@ static int take_value(void *arg, const char *name, const char *role, vc_err *err
     char ending[64];
     snprintf(ending, sizeof ending, "%s.safetensors", role);
     const member *m = find(g, ending);
-    if (xport_has_value(g->x, name))
+    if (exchange_has_value(g->x, name))
         return 0;
-    return m ? xport_put_value(g->x, name, m->data, m->size, err)
+    return m ? exchange_put_value(g->x, name, m->data, m->size, err)
              : vc_fail(err, VC_ENOENT, "%s: missing", ending);
 }
 
@@ -197,8 +197,8 @@ static int take_sample(group *g, vc_err *err)
     if (!json || json->size > VF_MAX_RECORD)
         rc = vc_fail(err, VC_EFORMAT, "no record of it: only what vlat export wrote is read");
     if (!rc) rc = vf_json_parse(&record, (const char *)json->data, json->size, err);
-    if (!rc) rc = xport_refs(record, take_value, g, err);
-    if (!rc) rc = xport_put_record(g->x, record, jpeg ? jpeg->data : NULL, jpeg ? jpeg->size : 0, err);
+    if (!rc) rc = exchange_refs(record, take_value, g, err);
+    if (!rc) rc = exchange_put_record(g->x, record, jpeg ? jpeg->data : NULL, jpeg ? jpeg->size : 0, err);
     cJSON_Delete(record);
     rc = vc_context(err, rc, "%s", g->stem);
     clear(g);
@@ -238,15 +238,15 @@ static int take_member(group *g, struct archive *a, struct archive_entry *e, siz
 }
 
 /* At the mark that ends a tar, `at` bytes from its beginning, so does the file, but for what fills it up. */
-static int check_end(xport *x, const char *path, const vc_map *m, int64_t at, vc_err *err)
+static int check_end(exchange *x, const char *path, const vc_map *m, int64_t at, vc_err *err)
 {
     static const char zeros[1024];
     bool marked = m->size >= sizeof zeros && m->size % 512 == 0
                   && !memcmp(m->data + m->size - sizeof zeros, zeros, sizeof zeros);
     if (!marked)
-        return xport_lack(x, err, "%s: cut short: it has no end-of-archive mark", path);
+        return exchange_lack(x, err, "%s: cut short: it has no end-of-archive mark", path);
     if ((int64_t)m->size - at > TAR_RECORD)
-        return xport_lack(x, err, "%s: it ends in the middle: %" PRId64 " bytes lie behind zeros at %" PRId64,
+        return exchange_lack(x, err, "%s: it ends in the middle: %" PRId64 " bytes lie behind zeros at %" PRId64,
                           path, (int64_t)m->size - at, at);
     return 0;
 }
@@ -286,14 +286,14 @@ static int64_t number_of(const char *name)
 }
 
 /* The numbers have no holes, and the tars that the note names are there. */
-static int check_names(xport *x, const vc_list *tars, vc_err *err)
+static int check_names(exchange *x, const vc_list *tars, vc_err *err)
 {
     const cJSON *f;
     int rc = 0, own = 0;
     for (int i = 0; !rc && i < tars->n; i++) {
         int64_t n = number_of(tars->item[i]);
         if (n > own)
-            rc = xport_lack(x, err, "%s/" TAR_NAME " is missing: there is %s", x->dir, own, tars->item[i]);
+            rc = exchange_lack(x, err, "%s/" TAR_NAME " is missing: there is %s", x->dir, own, tars->item[i]);
         own = n < 0 ? own : (int)n + 1;
     }
     cJSON_ArrayForEach(f, x->files) {
@@ -301,7 +301,7 @@ static int check_names(xport *x, const vc_list *tars, vc_err *err)
         for (int i = 0; !there && i < tars->n; i++)
             there = !strcmp(tars->item[i], f->string);
         if (!rc && !there)
-            rc = xport_lack(x, err, "%s/%s is missing, with %.0f samples", x->dir, f->string,
+            rc = exchange_lack(x, err, "%s/%s is missing, with %.0f samples", x->dir, f->string,
                             cJSON_GetNumberValue(f));
     }
     return rc;
@@ -310,37 +310,37 @@ static int check_names(xport *x, const vc_list *tars, vc_err *err)
 /* One tar, and whether all samples that the note gives it were in it. */
 static int take_tar(group *g, const char *name, vc_err *err)
 {
-    xport *x = g->x;
+    exchange *x = g->x;
     uint32_t before = x->sink->records;
     double said = cJSON_GetNumberValue(cJSON_GetObjectItemCaseSensitive(x->files, name));
     char *path = vc_path_join(x->dir, name);
     int rc = path ? import_tar(g, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    rc = xport_skip(x, rc, err);
+    rc = exchange_skip(x, rc, err);
     clear(g);
     if (!rc && x->sink->records - before < said)     /* false where nothing is said */
-        rc = xport_lack(x, err, "%s: %" PRIu32 " of %.0f samples", path, x->sink->records - before, said);
+        rc = exchange_lack(x, err, "%s: %" PRIu32 " of %.0f samples", path, x->sink->records - before, said);
     free(path);
     return rc;
 }
 
-static int import_tars(xport *x, vc_err *err)
+static int import_tars(exchange *x, vc_err *err)
 {
     group g = { .x = x };
     vc_list tars;
-    int rc = xport_list(&tars, x->dir, ".tar", err);
+    int rc = exchange_list(&tars, x->dir, ".tar", err);
     if (rc)
         return rc;
     if (!tars.n)
         rc = vc_fail(err, VC_ENOENT, "%s: no .tar in it", x->dir);
     if (!rc) rc = check_names(x, &tars, err);
-    if (!rc) rc = xport_read_frame(x, err);
+    if (!rc) rc = exchange_read_frame(x, err);
     for (int i = 0; !rc && i < tars.n; i++)
         rc = take_tar(&g, tars.item[i], err);
-    xport_list_free(&tars);
+    exchange_list_free(&tars);
     return rc;
 }
 
-const xport_format xport_webdataset = {
+const exchange_format exchange_webdataset = {
     "webdataset", "WebDataset", "the whole dataset in tar files",
     NULL, 0, NULL, false, true,
     export_tars, import_tars, NULL

@@ -6,7 +6,7 @@
 #include "formats/dataset/parts.h"
 #include "formats/peers/exchange_parts.h"
 
-struct xport_texts {
+struct exchange_texts {
     vf_dataset *d;
     vf_keymap captions;                      /* where each is: sample << 16 | caption */
 };
@@ -16,7 +16,7 @@ static const cJSON *captions_of(const cJSON *record)
     return cJSON_GetObjectItemCaseSensitive(record, "captions");
 }
 
-static int index_captions(xport_texts *t, vc_err *err)
+static int index_captions(exchange_texts *t, vc_err *err)
 {
     int rc = 0;
     for (uint32_t i = 0; !rc && i < vf_dataset_count(t->d); i++) {
@@ -32,29 +32,29 @@ static int index_captions(xport_texts *t, vc_err *err)
             at++;
         }
         cJSON_Delete(record);
-        if (!rc) rc = xport_stopped(err);
+        if (!rc) rc = exchange_stopped(err);
     }
     return rc;
 }
 
-int xport_texts_open(xport_texts **out, const char *path, const vc_family *family, vc_err *err)
+int exchange_texts_open(exchange_texts **out, const char *path, const vc_family *family, vc_err *err)
 {
     *out = NULL;
-    xport_texts *t = calloc(1, sizeof *t);
+    exchange_texts *t = calloc(1, sizeof *t);
     int rc = t ? vf_dataset_open(&t->d, path, false, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     const char *has = rc ? "" : vlat_str(vf_dataset_manifest(t->d), "family");
-    if (!rc && !xport_family_same_texts(has, family))
+    if (!rc && !exchange_family_same_texts(has, family))
         rc = vc_fail(err, VC_EMISMATCH, "--texts %s: of family %.60s, what is imported is of %s, which "
                      "has other text encoders", path, has, family->name);
     if (!rc) rc = index_captions(t, err);
     if (rc)
-        xport_texts_close(t);
+        exchange_texts_close(t);
     else
         *out = t;
     return rc;
 }
 
-static int copy_text(const xport_texts *t, vf_writer *w, const cJSON *hex, vc_err *err)
+static int copy_text(const exchange_texts *t, vf_writer *w, const cJSON *hex, vc_err *err)
 {
     vf_key k;
     const void *data;
@@ -69,26 +69,26 @@ static int copy_text(const xport_texts *t, vf_writer *w, const cJSON *hex, vc_er
     return rc ? rc : vf_writer_put_text(w, k, data, n, err);
 }
 
-const cJSON *xport_texts_encoders(const xport_texts *t)
+const cJSON *exchange_texts_encoders(const exchange_texts *t)
 {
     return cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(t->d), "text_encoders");
 }
 
-const char *xport_texts_root(const xport_texts *t)
+const char *exchange_texts_root(const exchange_texts *t)
 {
     return vlat_str(vf_dataset_manifest(t->d), "root");
 }
 
-int xport_texts_empty(const xport_texts *t, vf_writer *w, vc_err *err)
+int exchange_texts_empty(const exchange_texts *t, vf_writer *w, vc_err *err)
 {
     const cJSON *e;
     int rc = 0;
-    cJSON_ArrayForEach(e, xport_texts_encoders(t))
+    cJSON_ArrayForEach(e, exchange_texts_encoders(t))
         rc = rc ? rc : copy_text(t, w, cJSON_GetObjectItemCaseSensitive(e, "empty"), err);
     return rc;
 }
 
-int xport_texts_put(const xport_texts *t, vf_writer *w, const char *caption, cJSON **keys, vc_err *err)
+int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *caption, cJSON **keys, vc_err *err)
 {
     uint64_t at;
     cJSON *record;
@@ -109,7 +109,7 @@ int xport_texts_put(const xport_texts *t, vf_writer *w, const char *caption, cJS
     return rc;
 }
 
-void xport_texts_close(xport_texts *t)
+void exchange_texts_close(exchange_texts *t)
 {
     if (!t)
         return;

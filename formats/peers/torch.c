@@ -9,7 +9,7 @@
 
 /* ---- export ---- */
 
-vf_pt_value *xport_dict_add(xport_dict *d, const char *key, vf_pt_kind kind)
+vf_pt_value *exchange_dict_add(exchange_dict *d, const char *key, vf_pt_kind kind)
 {
     size_t i = d->n++;
     d->key[i] = (vf_pt_value){ .kind = VF_PT_STR, .s = key, .n = strlen(key) };
@@ -19,32 +19,32 @@ vf_pt_value *xport_dict_add(xport_dict *d, const char *key, vf_pt_kind kind)
     return &d->value[i];
 }
 
-void xport_dict_tensor(xport_dict *d, const char *key, vf_view v)
+void exchange_dict_tensor(exchange_dict *d, const char *key, vf_view v)
 {
-    xport_dict_add(d, key, VF_PT_TENSOR);
+    exchange_dict_add(d, key, VF_PT_TENSOR);
     d->view[d->n - 1] = v;
 }
 
-vf_pt_value xport_dict_value(const xport_dict *d)
+vf_pt_value exchange_dict_value(const exchange_dict *d)
 {
     return (vf_pt_value){ .kind = VF_PT_DICT, .item = (const vf_pt_value **)d->item, .n = d->n };
 }
 
-int xport_write_pt(const char *dir, const char *name, const vf_pt_value *v, vc_err *err)
+int exchange_write_pt(const char *dir, const char *name, const vf_pt_value *v, vc_err *err)
 {
     char *data;
     size_t n;
     int rc = vf_pt_pack(&data, &n, v, err);
     if (rc)
         return rc;
-    rc = xport_write(dir, name, data, n, err);
+    rc = exchange_write(dir, name, data, n, err);
     free(data);
     return rc;
 }
 
 /* ---- import ---- */
 
-int xport_open_tensor(vf_pt **p, const char *dir, const char *name, int nd, vf_view *v, vc_err *err)
+int exchange_open_tensor(vf_pt **p, const char *dir, const char *name, int nd, vf_view *v, vc_err *err)
 {
     if (strlen(name) > 4000)
         return vc_fail(err, VC_EFORMAT, "\"%.100s...\": a path of %zu bytes", name, strlen(name));
@@ -61,7 +61,7 @@ int xport_open_tensor(vf_pt **p, const char *dir, const char *name, int nd, vf_v
     return rc;
 }
 
-int xport_unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v, vc_err *err)
+int exchange_unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v, vc_err *err)
 {
     int rc = vf_pt_tensor(d, key, v, err);
     if (rc)
@@ -73,7 +73,7 @@ int xport_unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v, v
     return 0;
 }
 
-int64_t xport_int(const vf_pt_value *d, const char *key, int64_t otherwise)
+int64_t exchange_int(const vf_pt_value *d, const char *key, int64_t otherwise)
 {
     const vf_pt_value *v = vf_pt_get(d, key);
     return v && v->kind == VF_PT_INT ? v->i : otherwise;
@@ -96,13 +96,13 @@ static int64_t number_of(const char *name, const char *prefix, const char *endin
     return strcmp(end, ending) ? -1 : v;
 }
 
-int xport_numbers(int64_t **out, int *n, const char *dir, const char *prefix, const char *ending,
+int exchange_numbers(int64_t **out, int *n, const char *dir, const char *prefix, const char *ending,
                   vc_err *err)
 {
     vc_list files;
     *n = 0;
     *out = NULL;
-    int rc = xport_list(&files, dir, ending, err);
+    int rc = exchange_list(&files, dir, ending, err);
     if (rc)
         return rc;
     int64_t *list = *out = malloc(((size_t)files.n + 1) * sizeof *list);
@@ -111,18 +111,18 @@ int xport_numbers(int64_t **out, int *n, const char *dir, const char *prefix, co
     for (int i = 0; !rc && i < files.n; i++)
         if ((list[*n] = number_of(files.item[i], prefix, ending)) >= 0)
             ++*n;
-    xport_list_free(&files);
+    exchange_list_free(&files);
     if (*n)
         qsort(list, (size_t)*n, sizeof *list, by_number);
     return rc;
 }
 
-int xport_check_numbers(xport *x, const int64_t *list, int n, const char *dir, const char *prefix,
+int exchange_check_numbers(exchange *x, const int64_t *list, int n, const char *dir, const char *prefix,
                         const char *ending, vc_err *err)
 {
     for (int i = 0; i < n; i++)
         if (list[i] != i)
-            return xport_lack(x, err, "%s/%s%d%s is missing: the numbers there go up to %" PRId64, dir,
+            return exchange_lack(x, err, "%s/%s%d%s is missing: the numbers there go up to %" PRId64, dir,
                               prefix, i, ending, list[n - 1]);
     return 0;
 }

@@ -24,16 +24,16 @@ typedef struct exporting {
     FILE *list;
 } exporting;
 
-static int write_tensor(const xport *x, const char *name, const vf_view *v, vc_err *err)
+static int write_tensor(const exchange *x, const char *name, const vf_view *v, vc_err *err)
 {
     const vf_pt_value value = { .kind = VF_PT_TENSOR, .tensor = v };
-    return xport_write_pt(x->dir, name, &value, err);
+    return exchange_write_pt(x->dir, name, &value, err);
 }
 
-static int write_video(const xport *x, const char *name, const xport_sample *s, vc_err *err)
+static int write_video(const exchange *x, const char *name, const exchange_sample *s, vc_err *err)
 {
     void *data = NULL;
-    int rc = xport_moments(s, VC_BF16, true, &data, err);
+    int rc = exchange_moments(s, VC_BF16, true, &data, err);
     const vf_view v = { NULL, VC_BF16, 4, { s->e->f, 2 * s->mean.dim[0], s->e->h, s->e->w }, data,
                         4 * (size_t)vf_view_count(&s->mean) };
     if (!rc) rc = write_tensor(x, name, &v, err);
@@ -42,7 +42,7 @@ static int write_video(const xport *x, const char *name, const xport_sample *s, 
 }
 
 /* One file for each segment; their names become items of `list`. */
-static int write_texts(const xport *x, const char *stem, const xport_sample *s, cJSON *list, vc_err *err)
+static int write_texts(const exchange *x, const char *stem, const exchange_sample *s, cJSON *list, vc_err *err)
 {
     const vf_view *e = &s->text[0].embeds;
     double said = vlat_num(s->record, "text_chunks");
@@ -56,7 +56,7 @@ static int write_texts(const xport *x, const char *stem, const xport_sample *s, 
     for (int64_t i = 0; !rc && i < chunks; i++) {
         const vf_view v = { NULL, VC_BF16, 2, { e->dim[0] / chunks, e->dim[1] }, data, 2 * n };
         char *name = vc_format("texts/%s-%" PRId64 "_txt_emb.pt", stem, i);
-        rc = name ? xport_convert(data, VC_BF16, e, (size_t)i * n, n, err)
+        rc = name ? exchange_convert(data, VC_BF16, e, (size_t)i * n, n, err)
                   : vc_fail(err, VC_ENOMEM, "out of memory");
         if (!rc) rc = write_tensor(x, name, &v, err);
         cJSON_AddItemToArray(list, cJSON_CreateString(name ? name : ""));
@@ -66,10 +66,10 @@ static int write_texts(const xport *x, const char *stem, const xport_sample *s, 
     return rc;
 }
 
-static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
+static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err *err)
 {
     exporting *e = arg;
-    char *stem = xport_name(&e->names, s, err), *name = stem ? vc_format("videos/%s.pt", stem) : NULL;
+    char *stem = exchange_name(&e->names, s, err), *name = stem ? vc_format("videos/%s.pt", stem) : NULL;
     cJSON *o = cJSON_CreateObject();
     int rc = name && o ? write_video(x, name, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     cJSON_AddStringToObject(o, "vid_emb", name ? name : "");
@@ -84,14 +84,14 @@ static int write_sample(xport *x, const xport_sample *s, void *arg, vc_err *err)
     return rc;
 }
 
-static int export_ttt(xport *x, vc_err *err)
+static int export_ttt(exchange *x, vc_err *err)
 {
     exporting e = { .list = NULL };
     int rc = x->normalized ? vc_fail(err, VC_EUSAGE, "--space normalized: ttt-video keeps raw moments") : 0;
     char *path = rc ? NULL : vc_path_join(x->dir, "metadata.jsonl");
     if (!rc && (!path || !(e.list = fopen(path, "wbe"))))
         rc = vc_fail_errno(err, "%s/metadata.jsonl", x->dir);
-    if (!rc) rc = xport_each(x, write_sample, &e, err);
+    if (!rc) rc = exchange_each(x, write_sample, &e, err);
     if (e.list && fclose(e.list) && !rc)
         rc = vc_fail_errno(err, "%s", path);
     free(path);
@@ -102,7 +102,7 @@ static int export_ttt(xport *x, vc_err *err)
 /* ---- import ---- */
 
 typedef struct importing {
-    xport *x;
+    exchange *x;
     char *base;                              /* folder of the list: paths are relative to it */
 } importing;
 
@@ -110,11 +110,11 @@ static int open_tensor(const importing *m, const cJSON *name, int nd, vf_pt **p,
 {
     if (!cJSON_IsString(name))
         return vc_fail(err, VC_EFORMAT, "vid_emb, text_chunk_emb: paths expected");
-    return xport_open_tensor(p, m->base, name->valuestring, nd, v, err);
+    return exchange_open_tensor(p, m->base, name->valuestring, nd, v, err);
 }
 
 /* The segments' rows, one after the other. */
-static int read_texts(const importing *m, const cJSON *list, xport_item *item, vc_err *err)
+static int read_texts(const importing *m, const cJSON *list, exchange_item *item, vc_err *err)
 {
     const cJSON *name;
     vf_view *all = &item->text[0].embeds;
@@ -160,16 +160,16 @@ static int read_tensors(importing *m, const cJSON *o, vc_err *err)
     vf_view v;
     void *own = NULL;
     char caption[400];
-    xport_item item = { .caption = caption };
+    exchange_item item = { .caption = caption };
     int rc = open_tensor(m, video, 4, &p, &v, err);
     if (!rc) {
         item.path = video->valuestring;
-        rc = vc_context(err, xport_split(&v, true, &item, &own, err), "%s", item.path);
+        rc = vc_context(err, exchange_split(&v, true, &item, &own, err), "%s", item.path);
     }
     if (!rc) rc = read_texts(m, cJSON_GetObjectItemCaseSensitive(o, "text_chunk_emb"), &item, err);
     if (!rc) {
         snprintf(caption, sizeof caption, "(%.300s: no caption kept)", vc_path_base(item.path));
-        rc = xport_put(m->x, &item, err);
+        rc = exchange_put(m->x, &item, err);
     }
     free((void *)item.text[0].embeds.data);
     free(own);
@@ -180,11 +180,11 @@ static int read_tensors(importing *m, const cJSON *o, vc_err *err)
 static int read_sample(void *arg, const cJSON *o, vc_err *err)
 {
     importing *m = arg;
-    return xport_skip(m->x, read_tensors(m, o, err), err);
+    return exchange_skip(m->x, read_tensors(m, o, err), err);
 }
 
 /* DIR is the .jsonl, or a folder with metadata.jsonl. */
-static int import_ttt(xport *x, vc_err *err)
+static int import_ttt(exchange *x, vc_err *err)
 {
     struct stat st;
     bool folder = !stat(x->dir, &st) && S_ISDIR(st.st_mode);
@@ -197,14 +197,14 @@ static int import_ttt(xport *x, vc_err *err)
     char *slash = strrchr(m.base, '/');
     strcpy(slash ? slash + (slash == m.base) : m.base, slash ? "" : ".");
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
-    int rc = xport_lines(list, read_sample, &m, err);
+    int rc = exchange_lines(list, read_sample, &m, err);
     free(m.base);
     free(list);
     return rc;
 }
 
-const xport_format xport_ttt = {
+const exchange_format exchange_ttt = {
     "ttt-video", "ttt-video", "moments in bf16, texts of one encoder by segments; no captions",
-    xport_only_cogvideox, sizeof *xport_only_cogvideox, "cogvideox", false, false,
+    exchange_only_cogvideox, sizeof *exchange_only_cogvideox, "cogvideox", false, false,
     export_ttt, import_ttt, NULL
 };

@@ -162,7 +162,7 @@ fi
 for f in safetensors diffsynth; do
     source=made
     if [ $f = diffsynth ]; then
-        check "xport_dataset" 0 xport_dataset make wan.lmdb wan2.1 mode f32 bf16
+        check "exchange_dataset" 0 exchange_dataset make wan.lmdb wan2.1 mode f32 bf16
         source=wan.lmdb
     fi
     rm -rf cache.whole

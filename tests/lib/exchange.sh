@@ -3,8 +3,8 @@
 . "$(dirname "${BASH_SOURCE[0]}")/check.sh"
 cp -r "$VLT_BUILD/tests/made.lmdb" made.lmdb
 
-make() { xport_dataset make "$@"; }
-same() { xport_dataset same "$1" "$2" || wrong "$1 and $2 differ"; }
+make() { exchange_dataset make "$@"; }
+same() { exchange_dataset same "$1" "$2" || wrong "$1 and $2 differ"; }
 # Two exports hold the same; only their notes say another root.
 alike() { diff -r -x vlat-export.json "$1" "$2"; }
 manifest() { holds "$1/manifest.json" "$2"; }

@@ -60,7 +60,7 @@ make_base()
         cd "$base"
         vprep --meta media/list.json --out d.lmdb $set_flags --validation_prompts media/prompts.json
         vprep --meta media/few.json --out e.lmdb $set_flags
-        "$VLT_BUILD/tests/xport_dataset" make w.lmdb wan2.1 mode f32 bf16
+        "$VLT_BUILD/tests/exchange_dataset" make w.lmdb wan2.1 mode f32 bf16
         vlat export d.lmdb --to safetensors --out x
         vlat export d.lmdb --to webdataset --out y
         vtrain --latents d.lmdb --output_dir run --max_train_steps 6 $size_flags $run_flags

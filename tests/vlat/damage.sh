@@ -5,11 +5,11 @@
 
 small_set media 4
 need vprep --meta media/metadata.json --out good "${sampling[@]}" --quiet
-need xport_dataset make wan wan2.1 mode f32 bf16
+need exchange_dataset make wan wan2.1 mode f32 bf16
 need vlat split wan --by bucket --out wan
-need xport_dataset make fine wan2.1 moments bf16 bf16
-need xport_dataset make ttt cogvideox moments bf16 bf16
-need xport_dataset make cog cogvideox sample bf16 bf16
+need exchange_dataset make fine wan2.1 moments bf16 bf16
+need exchange_dataset make ttt cogvideox moments bf16 bf16
+need exchange_dataset make cog cogvideox sample bf16 bf16
 need vlat split cog --by bucket --out cog
 need vlat export wan --to musubi --out cache
 

@@ -1,4 +1,4 @@
-/* test_xport.c - orders, types and constants of other trainers' latents, against numbers worked out by
+/* test_exchange.c - orders, types and constants of other trainers' latents, against numbers worked out by
  * hand: a round trip alone would not see a mistake that is made both ways. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ static void test_swap(void **state)
     static const uint8_t want[12] = { 0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11 };    /* [3,2,2] */
     uint8_t dst[12];
     (void)state;
-    xport_swap(dst, src, 2, 3, 2, 1);
+    exchange_swap(dst, src, 2, 3, 2, 1);
     assert_memory_equal(dst, want, 12);
 }
 
@@ -28,42 +28,42 @@ static void test_moments(void **state)
 {
     static const float mean[4] = { 1, 2, 3, 4 }, logvar[4] = { 5, 6, 7, 8 };
     static const float frames_first[8] = { 1, 3, 5, 7, 2, 4, 6, 8 }, point[8] = { 1, 2, 3, 4, -30, -30, -30, -30 };
-    xport_sample s = { .mean = { "mean", VC_F32, 4, { 2, 2, 1, 1 }, mean, 16 },
+    exchange_sample s = { .mean = { "mean", VC_F32, 4, { 2, 2, 1, 1 }, mean, 16 },
                        .logvar = { "logvar", VC_F32, 4, { 2, 2, 1, 1 }, logvar, 16 } };
     void *m, *own;
     (void)state;
-    assert_int_equal(xport_moments(&s, VC_F32, true, &m, NULL), 0);
+    assert_int_equal(exchange_moments(&s, VC_F32, true, &m, NULL), 0);
     assert_memory_equal(m, frames_first, sizeof frames_first);
     const vf_view v = { NULL, VC_F32, 4, { 2, 4, 1, 1 }, m, 32 };
-    xport_item item = { 0 };
-    assert_int_equal(xport_split(&v, true, &item, &own, NULL), 0);
+    exchange_item item = { 0 };
+    assert_int_equal(exchange_split(&v, true, &item, &own, NULL), 0);
     assert_memory_equal(item.mean.data, mean, 16);
     assert_memory_equal(item.logvar.data, logvar, 16);
     free(own);
     free(m);
     s.logvar.data = NULL;
-    assert_int_equal(xport_moments(&s, VC_F32, false, &m, NULL), 0);
+    assert_int_equal(exchange_moments(&s, VC_F32, false, &m, NULL), 0);
     assert_memory_equal(m, point, sizeof point);
     free(m);
 }
 
 static void test_constants(void **state)
 {
-    xport_norm n;
+    exchange_norm n;
     float x = 2.0613f;                       /* -0.7571 + 2.8184 */
     (void)state;
-    xport_norm_family(&n, xport_family_find("wan2.1"));
-    xport_normalize(&n, 0, &x, 1);
+    exchange_norm_family(&n, exchange_family_find("wan2.1"));
+    exchange_normalize(&n, 0, &x, 1);
     assert_true(x > 0.99999f && x < 1.00001f);
-    xport_denormalize(&n, 0, &x, 1);
+    exchange_denormalize(&n, 0, &x, 1);
     assert_true(x > 2.06129f && x < 2.06131f);
-    xport_norm_family(&n, xport_family_find("hunyuanvideo"));
+    exchange_norm_family(&n, exchange_family_find("hunyuanvideo"));
     x = 1;
-    xport_normalize(&n, 3, &x, 1);
+    exchange_normalize(&n, 3, &x, 1);
     assert_true(x == 0.476986f);
-    assert_null(xport_family_find("none"));
-    assert_null(xport_family_find("builtin"));           /* no other trainer has it */
-    assert_null(xport_family_find("flux"));
+    assert_null(exchange_family_find("none"));
+    assert_null(exchange_family_find("builtin"));           /* no other trainer has it */
+    assert_null(exchange_family_find("flux"));
 }
 
 /* --vae: constants that are no lists of numbers, or not one for each channel, are refused. */
@@ -83,10 +83,10 @@ static void test_constants_of_a_file(void **state)
     };
     char *path = vc_path_join(*state, "config.json");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        xport_norm n = { .channels = 3, .scaling = 2, .per_channel = true };
+        exchange_norm n = { .channels = 3, .scaling = 2, .per_channel = true };
         vc_err err = { 0 };
         assert_int_equal(vc_file_write(path, rows[i].text, strlen(rows[i].text), &err), 0);
-        int rc = xport_norm_config(&n, i % 2 ? path : *state, &err);
+        int rc = exchange_norm_config(&n, i % 2 ? path : *state, &err);
         if (!rows[i].says ? rc : rc != VC_EFORMAT || !strstr(err.text, rows[i].says) ||
                                  !strstr(err.text, path))
             fail_msg("%s: %s", rows[i].text, err.text);
@@ -101,24 +101,24 @@ static void test_constants_of_a_file(void **state)
 /* Names in the rows of formats are names of families. */
 static void test_formats(void **state)
 {
-    static const xport_format *const all[] = {
-        &xport_musubi, &xport_finetrainers, &xport_causvid, &xport_ttt, &xport_diffsynth,
-        &xport_cogvideo, &xport_factory,
+    static const exchange_format *const all[] = {
+        &exchange_musubi, &exchange_finetrainers, &exchange_causvid, &exchange_ttt, &exchange_diffsynth,
+        &exchange_cogvideo, &exchange_factory,
 #ifdef VLT_SQLITE
-        &xport_dpipe,
+        &exchange_dpipe,
 #endif
     };
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const xport_format *f = all[i];
-        assert_non_null(xport_family_find(f->family));
-        assert_int_equal(xport_layout(f, f->family) != NULL, f->layouts != NULL);
-        assert_null(xport_layout(f, ""));
-        assert_null(xport_layout(f, "wan"));
+        const exchange_format *f = all[i];
+        assert_non_null(exchange_family_find(f->family));
+        assert_int_equal(exchange_layout(f, f->family) != NULL, f->layouts != NULL);
+        assert_null(exchange_layout(f, ""));
+        assert_null(exchange_layout(f, "wan"));
         const char *row = f->layouts, *name;
         for (; row && (name = *(const char *const *)(const void *)row); row += f->layout_size) {
-            assert_non_null(xport_family_find(name));
-            assert_ptr_equal(xport_layout(f, name), row);                /* names are unique */
+            assert_non_null(exchange_family_find(name));
+            assert_ptr_equal(exchange_layout(f, name), row);                /* names are unique */
         }
     }
 }
@@ -130,9 +130,9 @@ static void test_types(void **state)
     uint16_t half[2];
     vc_err err = { 0 };
     (void)state;
-    assert_int_equal(xport_convert(half, VC_F16, &v, 0, 1, &err), 0);
+    assert_int_equal(exchange_convert(half, VC_F16, &v, 0, 1, &err), 0);
     assert_int_equal(half[0], 0x3c00);
-    assert_int_equal(xport_convert(half, VC_F16, &v, 0, 2, &err), VC_ENUMERIC);
+    assert_int_equal(exchange_convert(half, VC_F16, &v, 0, 2, &err), VC_ENUMERIC);
 }
 
 static void test_masks(void **state)
@@ -141,12 +141,12 @@ static void test_masks(void **state)
     vf_view v = { NULL, VC_BOOL, 1, { 4 }, plain, 4 };
     int64_t rows;
     (void)state;
-    assert_int_equal(xport_mask_rows(&v, &rows, NULL), 0);
+    assert_int_equal(exchange_mask_rows(&v, &rows, NULL), 0);
     assert_int_equal(rows, 2);
     v.data = gap;
-    assert_int_equal(xport_mask_rows(&v, &rows, NULL), VC_EFORMAT);
+    assert_int_equal(exchange_mask_rows(&v, &rows, NULL), VC_EFORMAT);
     v.data = none;
-    assert_int_equal(xport_mask_rows(&v, &rows, NULL), 0);
+    assert_int_equal(exchange_mask_rows(&v, &rows, NULL), 0);
     assert_int_equal(rows, 1);
 }
 
@@ -178,5 +178,5 @@ int main(void)
         cmocka_unit_test(test_masks),
         cmocka_unit_test(test_sha256),
     };
-    return cmocka_run_group_tests_name("xport", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("exchange", tests, NULL, NULL);
 }
