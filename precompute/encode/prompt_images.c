@@ -199,7 +199,7 @@ int vprep_prompt_images_settle(vprep *p, vb_choice *largest, bool *any, vc_err *
         const vprep_image *m = need ? p->prompts.image[i] : NULL;
         bool left = false;
         for (int v = 0; v < VALUES; v++) {
-            int rc = need & VALUE_BIT(v) ? prep_stock_take(p, false, m->key[v], err) : 0;
+            int rc = need & VALUE_BIT(v) ? prep_reuse_take(p, false, m->key[v], err) : 0;
             if (rc && rc != VC_ENOENT)
                 return rc;
             left |= rc == VC_ENOENT;

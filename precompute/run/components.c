@@ -103,11 +103,11 @@ static int hash_part(const vprep *p, prep_part *part, const char *what, vc_err *
     if (rc)
         return rc;
     hint_name(name, part);
-    prep_stock_place known =
-        p->c.rehash ? STOCK_NONE
-                    : prep_stock_recall(p, name, &part->opts.weights, sizeof part->opts.weights);
-    part->unkept = known != STOCK_OUT;
-    if (known != STOCK_NONE)
+    prep_reuse_place known =
+        p->c.rehash ? REUSE_NONE
+                    : prep_reuse_recall(p, name, &part->opts.weights, sizeof part->opts.weights);
+    part->to_remember = known != REUSE_OUT;
+    if (known != REUSE_NONE)
         return 0;
     vc_say(p->progress, "%s: hashing %s of weights (once: %s remembers it)", what,
            vc_human_bytes(size, bytes), p->c.out);
@@ -123,7 +123,7 @@ static int hash_part(const vprep *p, prep_part *part, const char *what, vc_err *
 int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err)
 {
     char name[64];
-    if (!part->unkept)
+    if (!part->to_remember)
         return 0;
     hint_name(name, part);
     return vf_writer_hint_put(w, name, &part->opts.weights, sizeof part->opts.weights, err);

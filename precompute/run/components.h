@@ -12,7 +12,7 @@ typedef struct prep_part {
     char *dir, *tokenizer;       /* owned; NULL: built-in */
     encoder_opts opts;           /* for open: borrows dir and tokenizer */
     vf_key files;                /* of the names, sizes, times and inodes of its weights' files */
-    bool unkept;                 /* opts.weights is not among the hints of --out yet */
+    bool to_remember;                 /* opts.weights is not among the hints of --out yet */
 } prep_part;
 
 void prep_part_free(prep_part *part);                /* an all-zero one is fine */

@@ -15,13 +15,13 @@ typedef struct source {              /* a dataset of --reuse */
     uint64_t taken[2];               /* latents, texts */
 } source;
 
-typedef struct prep_stock {
+typedef struct prep_reuse {
     bool goes_on, in_place;
     vf_dataset *out;                 /* of a dry run; else the writer knows */
     vf_hints *hints;                 /* of --out */
     source *from;
     int n;
-} prep_stock;
+} prep_reuse;
 
 /* ---- open, close ---- */
 
@@ -33,7 +33,7 @@ static bool same_folder(const char *a, const char *b)
 
 static int open_source(vprep *p, const char *path, vc_err *err)
 {
-    prep_stock *s = p->stock;
+    prep_reuse *s = p->reuse;
     source *from = &s->from[s->n];
 
     if (same_folder(path, p->c.out)) {
@@ -51,10 +51,10 @@ static int open_source(vprep *p, const char *path, vc_err *err)
     return 0;
 }
 
-int prep_stock_open(vprep *p, vc_err *err)
+int prep_reuse_open(vprep *p, vc_err *err)
 {
     const vc_list *list = &p->c.reuse;
-    prep_stock *s = p->stock = calloc(1, sizeof *s);
+    prep_reuse *s = p->reuse = calloc(1, sizeof *s);
     char *manifest = vc_path_join(p->c.out, "manifest.json");
     int rc = 0;
 
@@ -70,19 +70,19 @@ int prep_stock_open(vprep *p, vc_err *err)
     if (!rc && s->goes_on && p->c.dry_run)
         rc = vf_dataset_open(&s->out, p->c.out, true, err);
     if (!rc)
-        prep_stock_look_again(p);
+        prep_reuse_look_again(p);
     return rc;
 }
 
-void prep_stock_look_again(vprep *p)
+void prep_reuse_look_again(vprep *p)
 {
-    vf_hints_close(p->stock->hints);
-    p->stock->hints = vf_hints_open(p->c.out);
+    vf_hints_close(p->reuse->hints);
+    p->reuse->hints = vf_hints_open(p->c.out);
 }
 
-void prep_stock_close(vprep *p)
+void prep_reuse_close(vprep *p)
 {
-    prep_stock *s = p->stock;
+    prep_reuse *s = p->reuse;
 
     if (!s)
         return;
@@ -95,23 +95,23 @@ void prep_stock_close(vprep *p)
     vf_dataset_close(s->out);
     free(s->from);
     free(s);
-    p->stock = NULL;
+    p->reuse = NULL;
 }
 
-bool prep_stock_goes_on(const vprep *p)
+bool prep_reuse_goes_on(const vprep *p)
 {
-    return p->stock->goes_on;
+    return p->reuse->goes_on;
 }
 
-bool prep_stock_in_place(const vprep *p)
+bool prep_reuse_in_place(const vprep *p)
 {
-    return p->stock->in_place;
+    return p->reuse->in_place;
 }
 
-void prep_stock_compare(const vprep *p)
+void prep_reuse_compare(const vprep *p)
 {
     static const char *const fields[] = { "vae", "text_encoders", "latent_store", "dtype", NULL };
-    const prep_stock *s = p->stock;
+    const prep_reuse *s = p->reuse;
     char told[VF_HEAD_TOLD];
     cJSON *head = s->n || s->out ? vprep_manifest_head(p) : NULL;
     const vf_writer_opts o = { .head = head, .append = p->c.append, .change = s->in_place };
@@ -128,16 +128,16 @@ void prep_stock_compare(const vprep *p)
 
 /* ---- looking ---- */
 
-prep_stock_place prep_stock_recall(const vprep *p, const char *name, void *value, size_t n)
+prep_reuse_place prep_reuse_recall(const vprep *p, const char *name, void *value, size_t n)
 {
-    const prep_stock *s = p->stock;
+    const prep_reuse *s = p->reuse;
 
     if (!vf_hints_get(s->hints, name, value, n))
-        return STOCK_OUT;
+        return REUSE_OUT;
     for (int i = 0; i < s->n; i++)
         if (!vf_hints_get(s->from[i].hints, name, value, n))
-            return STOCK_OTHER;
-    return STOCK_NONE;
+            return REUSE_OTHER;
+    return REUSE_NONE;
 }
 
 static bool in_dataset(const vf_dataset *d, bool text, vf_key k)
@@ -154,40 +154,40 @@ static bool in_writer(const vf_writer *w, bool text, vf_key k)
     return text ? vf_writer_has_text(w, k) : vf_writer_has_latent(w, k);
 }
 
-prep_stock_place prep_stock_find(const vprep *p, bool text, vf_key k)
+prep_reuse_place prep_reuse_find(const vprep *p, bool text, vf_key k)
 {
-    const prep_stock *s = p->stock;
+    const prep_reuse *s = p->reuse;
 
     if (p->writer ? in_writer(p->writer, text, k) : s->out && in_dataset(s->out, text, k))
-        return STOCK_OUT;
+        return REUSE_OUT;
     for (int i = 0; i < s->n; i++)
         if (in_dataset(s->from[i].d, text, k))
-            return STOCK_OTHER;
-    return STOCK_NONE;
+            return REUSE_OTHER;
+    return REUSE_NONE;
 }
 
-bool prep_stock_has_sample(const vprep *p, uint32_t number, uint32_t variant)
+bool prep_reuse_has_sample(const vprep *p, uint32_t number, uint32_t variant)
 {
     char key[24];
     uint32_t at;
 
     if (p->writer)
         return vf_writer_clip_of(p->writer, number, variant) != NULL;
-    return p->stock->out &&
-           !vf_dataset_find(p->stock->out, vf_sample_key(key, number, variant), &at, NULL);
+    return p->reuse->out &&
+           !vf_dataset_find(p->reuse->out, vf_sample_key(key, number, variant), &at, NULL);
 }
 
-uint32_t prep_stock_samples(const vprep *p)
+uint32_t prep_reuse_samples(const vprep *p)
 {
-    const vf_dataset *out = p->stock->out;
+    const vf_dataset *out = p->reuse->out;
     return p->writer ? vf_writer_count(p->writer) : out ? vf_dataset_count(out) : 0;
 }
 
 /* ---- taking ---- */
 
-int prep_stock_take(vprep *p, bool text, vf_key k, vc_err *err)
+int prep_reuse_take(vprep *p, bool text, vf_key k, vc_err *err)
 {
-    const prep_stock *s = p->stock;
+    const prep_reuse *s = p->reuse;
 
     if (in_writer(p->writer, text, k))
         return 0;
@@ -224,9 +224,9 @@ static int index_clips(source *from, vc_err *err)
     return rc;
 }
 
-int prep_stock_thumb(vprep *p, vf_key clip, const void **jpeg, size_t *n, vc_err *err)
+int prep_reuse_thumb(vprep *p, vf_key clip, const void **jpeg, size_t *n, vc_err *err)
 {
-    const prep_stock *s = p->stock;
+    const prep_reuse *s = p->reuse;
     int rc = 0;
 
     for (int i = 0; !rc && i < s->n; i++) {
@@ -239,9 +239,9 @@ int prep_stock_thumb(vprep *p, vf_key clip, const void **jpeg, size_t *n, vc_err
     return rc ? rc : VC_ENOENT;
 }
 
-void prep_stock_taken(const vprep *p, uint64_t *latents, uint64_t *texts)
+void prep_reuse_taken(const vprep *p, uint64_t *latents, uint64_t *texts)
 {
-    const prep_stock *s = p->stock;
+    const prep_reuse *s = p->reuse;
 
     *latents = *texts = 0;
     for (int i = 0; i < s->n; i++) {

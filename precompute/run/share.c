@@ -155,7 +155,7 @@ static int cost_of(vprep *p, const vprep_item *it, uint64_t *cost, vc_err *err)
 
     *cost = 0;
     if (!rc && (p->c.trace_dir ||
-                prep_stock_find(p, false, vprep_latent_key(p, it, &clip)) == STOCK_NONE))
+                prep_reuse_find(p, false, vprep_latent_key(p, it, &clip)) == REUSE_NONE))
         *cost = (uint64_t)vprep_clip_pixels(&clip.choice);
     vprep_clip_free(&clip);
     return rc;
@@ -529,7 +529,7 @@ static int sum_counts(vprep *p, vc_err *err)
     enum { N = sizeof count / sizeof *count };
     double sum[N];
 
-    prep_stock_taken(p, &p->copied_latents, &p->copied_texts);
+    prep_reuse_taken(p, &p->copied_latents, &p->copied_texts);
     p->gpu_frames = media_gpu_frames(p->gpu);
     for (int i = 0; i < N; i++)
         sum[i] = (double)*count[i];

@@ -127,7 +127,7 @@ typedef struct vprep {
     vf_writer *writer;                /* NULL in a dry run on nothing */
     vc_progress *progress;
     vc_flags *flags;
-    struct prep_stock *stock;         /* what need not be made (reuse.h) */
+    struct prep_reuse *reuse;         /* what need not be made (reuse.h) */
     uint32_t *kept;                   /* [n_kept] samples that stay without their sources, ascending */
     uint32_t n_kept;
     pthread_mutex_t lock;             /* guards errors, and the writer's hints while surveying */

@@ -19,11 +19,11 @@ typedef struct forecast {
     vf_buf record;                           /* room for one */
 } forecast;
 
-static void count(tally *t, prep_stock_place place)
+static void count(tally *t, prep_reuse_place place)
 {
-    t->reuse += place != STOCK_NONE;
-    t->encode += place == STOCK_NONE;
-    t->copy += place == STOCK_OTHER;
+    t->reuse += place != REUSE_NONE;
+    t->encode += place == REUSE_NONE;
+    t->copy += place == REUSE_OTHER;
 }
 
 /* Whether the writer has the record with the same bytes. */
@@ -48,16 +48,16 @@ static int count_item(vprep *p, vprep_item *it, forecast *f, vc_err *err)
     for (int v = 0; v < VALUES; v++) {
         if (!(values & VALUE_BIT(v)))
             continue;
-        prep_stock_place place = prep_stock_find(p, false, j.key[v]);
+        prep_reuse_place place = prep_reuse_find(p, false, j.key[v]);
         count(v == VALUE_CLIP ? &f->clips : &f->conditions, place);
-        if (place == STOCK_OUT)
+        if (place == REUSE_OUT)
             here |= VALUE_BIT(v);
-        if (place != STOCK_NONE)
+        if (place != REUSE_NONE)
             continue;
         f->bytes += vprep_value_bytes(p, &j.clip.choice, v);
         f->pixels += v == VALUE_CLIP ? vprep_clip_pixels(&j.clip.choice) : 0;
     }
-    f->kept += prep_stock_has_sample(p, it->number, it->variant);
+    f->kept += prep_reuse_has_sample(p, it->number, it->variant);
     it->stored = p->writer && !p->c.trace_dir && here == values && keep(p, &j, &f->record);
     vprep_clip_free(&j.clip);
     return 0;
@@ -123,7 +123,7 @@ static int count_all(vprep *p, forecast *f, vc_err *err)
         const unsigned values = vprep_prompt_values(p, i, &key);
         for (int v = 0; v < VALUES; v++)
             if (values & VALUE_BIT(v))
-                count(&f->conditions, prep_stock_find(p, false, key[v]));
+                count(&f->conditions, prep_reuse_find(p, false, key[v]));
     }
     return rc;
 }
@@ -147,7 +147,7 @@ static void say_cost(const vprep *p, const forecast *f, FILE *out)
     if (f->bytes <= 0)
         return;
     fprintf(out, "about %s of latents to encode", vc_human_bytes(bytes, f->bytes));
-    if (f->pixels > 0 && prep_stock_recall(p, VPREP_RATE, &rate, sizeof rate) && rate.pixels > 0 &&
+    if (f->pixels > 0 && prep_reuse_recall(p, VPREP_RATE, &rate, sizeof rate) && rate.pixels > 0 &&
         rate.seconds > 0)
         fprintf(out, "; about %s for the clips, at the rate of the last run: %.3g million pixels a "
                 "second", vc_human_time(t, f->pixels / rate.pixels * rate.seconds),
@@ -170,7 +170,7 @@ int vprep_forecast(vprep *p, FILE *out, vc_err *err)
 
     if (rc)
         return rc;
-    uint32_t there = prep_stock_samples(p);
+    uint32_t there = prep_reuse_samples(p);
     f.kept += vprep_kept_samples(p);
     say_tally("", &f.clips, out);
     fprintf(out, ", drop %s\n", vc_human_count(n, p->c.append ? 0 : there - f.kept));

@@ -301,10 +301,10 @@ static int open_writer(vprep *p, vc_err *err)
     cJSON *head = vprep_manifest_head(p);
     vf_writer_opts o = { .head = head, .shard_size = p->c.shard_size,
                          .shard_seconds = p->c.shard_seconds, .overwrite = p->c.overwrite,
-                         .append = p->c.append, .change = prep_stock_in_place(p) };
+                         .append = p->c.append, .change = prep_reuse_in_place(p) };
     int rc = vprep_share_open(p, &o, err);
     cJSON_Delete(head);
-    prep_stock_look_again(p);
+    prep_reuse_look_again(p);
     if (!rc && p->rank == 0) rc = vprep_remember(p, err);
     if (!rc && vf_writer_lost_shards(p->writer))
         vc_warn(p->progress, "%d shards of %s are gone: what they held is encoded again",
@@ -441,14 +441,14 @@ static int run(vprep *p, vc_err *err)
         return rc;
     rc = vf_metadata_read(&p->meta, p->c.meta, &o, err);
     rc = vprep_share_list(p, vc_comm_agree(p->comm, rc, err), err);
-    if (!rc) rc = prep_stock_open(p, err);
+    if (!rc) rc = prep_reuse_open(p, err);
     if (!rc && p->rank == 0) rc = vprep_missing_before(p, err);
     rc = vc_comm_agree(p->comm, rc, err);
-    bool forecast = !rc && (prep_stock_goes_on(p) || p->c.reuse.n);
+    bool forecast = !rc && (prep_reuse_goes_on(p) || p->c.reuse.n);
     bool keys = forecast || !p->c.dry_run;
     if (!rc) rc = vprep_identify(p, keys, err);
     rc = vc_comm_agree(p->comm, rc, err);
-    if (!rc) prep_stock_compare(p);
+    if (!rc) prep_reuse_compare(p);
     if (!rc)
         rc = p->c.dry_run ? vc_comm_agree(p->comm, open_dry(p, &lock, err), err)
                           : open_writer(p, err);
@@ -479,7 +479,7 @@ static int run(vprep *p, vc_err *err)
 static void release(vprep *p)
 {
     vf_writer_close(p->writer);
-    prep_stock_close(p);
+    prep_reuse_close(p);
     vprep_share_free(p);
     media_gpu_close(p->gpu);
     for (int64_t i = 0; p->sources && i < p->meta.n; i++)

@@ -93,7 +93,7 @@ static int judge(const vprep *p, const tally *t, vc_err *err)
         return ask(p, t, "sources of the list", t->absent, t->rows, err);
     if (more_than_half(t->had_absent, t->had))
         return ask(p, t, "sources of the dataset's samples", t->had_absent, t->had, err);
-    if (t->had_absent && prep_stock_in_place(p))
+    if (t->had_absent && prep_reuse_in_place(p))
         return ask(p, t, "sources of samples that are to be changed in place", t->had_absent, t->had, err);
     return 0;
 }
@@ -144,7 +144,7 @@ static int read_had(const vprep *p, plan_ids *had, vc_err *err)
     char *path = vc_path_join(p->c.out, "plan.jsonl");
     int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 
-    if (!rc && prep_stock_goes_on(p) && vc_file_exists(path))
+    if (!rc && prep_reuse_goes_on(p) && vc_file_exists(path))
         rc = vc_context(err, plan_ids_read(had, path, err), "remove the damaged file, or use --overwrite");
     free(path);
     return rc;
@@ -193,7 +193,7 @@ static uint32_t samples_of(const vprep *p, uint32_t number)
 {
     uint32_t n = 0;
     for (uint32_t v = 0; number != VPREP_NO_NUMBER && v < variants(p); v++)
-        n += prep_stock_has_sample(p, number, v);
+        n += prep_reuse_has_sample(p, number, v);
     return n;
 }
 
@@ -287,7 +287,7 @@ int vprep_missing(vprep *p, vc_err *err)
     if (p->meta.folder)
         count_unlisted(p, &t, rows_there(p));
     rc = refuse(p, &t, err);
-    if (prep_stock_in_place(p))                          /* made with other settings, they cannot stay */
+    if (prep_reuse_in_place(p))                          /* made with other settings, they cannot stay */
         p->n_kept = 0;
     if (!rc && p->n_kept)
         vc_say(p->progress, "%s samples stay as they are: their sources cannot be read now",
@@ -311,7 +311,7 @@ void vprep_keep_missing(vprep *p)
     for (uint32_t i = 0; i < p->n_kept; i++)
         for (uint32_t v = 0; v < variants(p); v++)
             vf_writer_keep_sample(p->writer, p->kept[i], v);
-    for (uint32_t i = 0; i < p->n_items && !prep_stock_in_place(p); i++) {
+    for (uint32_t i = 0; i < p->n_items && !prep_reuse_in_place(p); i++) {
         const vprep_item *it = &p->items[i];
         lost += it->absent && !vf_writer_keep_sample(p->writer, it->number, it->variant);
     }

@@ -78,7 +78,7 @@ static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *wh
     vprep_item *it = &l->p->items[j->item - l->p->items];
     it->failed = true;
     it->absent = vprep_is_absent(why->code);
-    if (it->absent && prep_stock_in_place(l->p) && !l->p->c.allow_missing)
+    if (it->absent && prep_reuse_in_place(l->p) && !l->p->c.allow_missing)
         line_fail(l, why);                       /* to go on would remove what cannot be made now */
     else if (vprep_note(l->p, row->row, row->path, stage, why, &e))
         line_fail(l, &e);
@@ -194,7 +194,7 @@ static int take_thumb(vprep *p, prep_job *j, vc_err *err)
 {
     const void *jpeg;
     size_t n;
-    int rc = prep_stock_thumb(p, j->key[VALUE_CLIP], &jpeg, &n, err);
+    int rc = prep_reuse_thumb(p, j->key[VALUE_CLIP], &jpeg, &n, err);
 
     if (rc)
         return rc == VC_ENOENT ? 0 : rc;
@@ -221,7 +221,7 @@ static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
     for (int v = 0; !rc && v < VALUES; v++) {
         if (!(values & VALUE_BIT(v)))
             continue;
-        rc = p->c.trace_dir ? VC_ENOENT : prep_stock_take(p, false, j->key[v], err);
+        rc = p->c.trace_dir ? VC_ENOENT : prep_reuse_take(p, false, j->key[v], err);
         if (rc == VC_ENOENT) {
             j->need |= VALUE_BIT(v);
             rc = 0;

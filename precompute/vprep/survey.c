@@ -126,12 +126,12 @@ static row_file source_of(const vf_row *row)
 
 /* *is: the file as it is; *now: what is known of it; *place: where that was remembered. */
 static int recall(const vprep *p, const vf_row *row, row_file f, prep_identity *is, hint *now,
-                  prep_stock_place *place, vc_err *err)
+                  prep_reuse_place *place, vc_err *err)
 {
     char name[32];
     hint old;
 
-    *place = STOCK_NONE;
+    *place = REUSE_NONE;
     memset(now, 0, sizeof *now);                         /* its padding too: it is stored */
     int rc = prep_identity_of(is, f.file, f.path, err);
     if (rc)
@@ -140,8 +140,8 @@ static int recall(const vprep *p, const vf_row *row, row_file f, prep_identity *
     hint_name(name, f.what, row);
     if (p->c.rehash)
         return 0;
-    prep_stock_place found = prep_stock_recall(p, name, &old, sizeof old);
-    if (found != STOCK_NONE && !memcmp(&old.is, &now->is, sizeof old.is)) {
+    prep_reuse_place found = prep_reuse_recall(p, name, &old, sizeof old);
+    if (found != REUSE_NONE && !memcmp(&old.is, &now->is, sizeof old.is)) {
         *now = old;
         *place = found;
     }
@@ -249,7 +249,7 @@ static bool is_probed(const vprep *p, const vf_row *row, const hint *h, vprep_so
     if (h->frames > MAX_HINT_TIMES || room_for_times(s, h->frames, NULL))
         return false;
     hint_name(name, "times", row);
-    if (prep_stock_recall(p, name, s->times, (size_t)h->frames * sizeof *s->times) != STOCK_NONE)
+    if (prep_reuse_recall(p, name, s->times, (size_t)h->frames * sizeof *s->times) != REUSE_NONE)
         return true;
     free(s->times);
     s->times = NULL;
@@ -260,21 +260,21 @@ static bool is_probed(const vprep *p, const vf_row *row, const hint *h, vprep_so
 static int survey_mask(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
 {
     const row_file f = { "loss_mask", row->loss_mask_path, row->loss_mask_file };
-    prep_stock_place place;
+    prep_reuse_place place;
     hint h;
     bool same = !f.file;
     int rc = 0;
 
     for (int tries = 1; !rc && !same; tries++) {
         rc = recall(p, row, f, &s->mask_is, &h, &place, err);
-        same = place != STOCK_NONE || !hash;
+        same = place != REUSE_NONE || !hash;
         if (!rc && !same) rc = vf_hash_file(&h.hash, f.file, vc_stop_flag(), err);
         if (!rc && !same) rc = settled(&s->mask_is, f, tries, &same, err);
     }
     if (rc || !f.file || !hash)
         return rc;
     s->loss_mask = h.hash;
-    return place != STOCK_OUT && p->writer ? remember(p, row, f, &h, NULL, err) : 0;
+    return place != REUSE_OUT && p->writer ? remember(p, row, f, &h, NULL, err) : 0;
 }
 
 /* Probes and hashes the row's file, as far as *h does not tell. *read: it did not. */
@@ -293,7 +293,7 @@ static int read_source(const vprep *p, const vf_row *row, hint *h, vprep_source 
 
 static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
 {
-    prep_stock_place place;
+    prep_reuse_place place;
     hint h;
     bool same = false, read = false;
     int rc = 0;
@@ -307,7 +307,7 @@ static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, v
         same = !read;
         if (!rc && read) rc = settled(&s->is, source_of(row), tries, &same, err);
     }
-    if (!rc && (read || place != STOCK_OUT) && p->writer)
+    if (!rc && (read || place != REUSE_OUT) && p->writer)
         rc = remember(p, row, source_of(row), &h, s->times, err);
     if (!rc)
         rc = survey_mask(p, row, s, hash, err);

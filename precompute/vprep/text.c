@@ -93,7 +93,7 @@ typedef struct text_job {
     /* What is done with each prompt that the run needs. */
     int (*one)(struct text_job *j, const char *prompt, vc_err *err);
     vf_keymap counted;                            /* of a forecast */
-    uint64_t n[3];                                /* by prep_stock_place */
+    uint64_t n[3];                                /* by prep_reuse_place */
 } text_job;
 
 /* Only when there is a prompt to be encoded. */
@@ -120,7 +120,7 @@ static int one_prompt(text_job *j, const char *prompt, vc_err *err)
         return vc_fail(err, VC_ESTOP, "stopped");
     if (!vprep_owns_key(j->p, key))
         return 0;
-    int rc = j->p->c.trace_dir ? VC_ENOENT : prep_stock_take(j->p, true, key, err);
+    int rc = j->p->c.trace_dir ? VC_ENOENT : prep_reuse_take(j->p, true, key, err);
     j->p->texts_reused += !rc;
     if (rc != VC_ENOENT)
         return rc;
@@ -144,7 +144,7 @@ static int count_prompt(text_job *j, const char *prompt, vc_err *err)
         return vc_fail(err, VC_ESTOP, "stopped");
     if (vf_keymap_get(&j->counted, key, NULL))
         return 0;
-    j->n[prep_stock_find(j->p, true, key)]++;
+    j->n[prep_reuse_find(j->p, true, key)]++;
     return vf_keymap_put(&j->counted, key, 0, err);
 }
 
@@ -245,9 +245,9 @@ int vprep_text_forecast(vprep *p, uint64_t *reuse, uint64_t *encode, uint64_t *c
         text_job j = { .p = p, .encoder = e, .one = count_prompt };
         rc = all_prompts(&j, err);
         vf_keymap_free(&j.counted);
-        *reuse += j.n[STOCK_OUT] + j.n[STOCK_OTHER];
-        *encode += j.n[STOCK_NONE];
-        *copy += j.n[STOCK_OTHER];
+        *reuse += j.n[REUSE_OUT] + j.n[REUSE_OTHER];
+        *encode += j.n[REUSE_NONE];
+        *copy += j.n[REUSE_OTHER];
     }
     return rc;
 }
