@@ -138,35 +138,35 @@ int vtrain_memory_plan(vtrain *t, vc_err *err)
     return 0;
 }
 
-/* ---- weights that are away ---- */
+/* ---- weights that are on the host ---- */
 
 /* Bytes of block b's weights on the host. */
-static int64_t away_bytes(const vtrain *t, int b)
+static int64_t host_bytes_of(const vtrain *t, int b)
 {
     int64_t bytes = 0;
     for (int i = 0; i < vt_params_count(t->params); i++) {
         const vt_param *x = vt_params_at(t->params, i);
-        if (x->block == b && vt_param_is_away(x->t))
+        if (x->block == b && vt_param_is_on_host(x->t))
             bytes += vt_count(x->t) * (int64_t)vc_dtype_size(x->t->dtype);
     }
     return bytes;
 }
 
-/* The fewest blocks to leave away so that the others, and the two largest of these, have room. */
+/* The fewest blocks to leave on the host so that the others, and the two largest of these, have room. */
 static int fewest_swapped(const vtrain *t)
 {
     int64_t left = room(t) - (int64_t)t->plan.pool, largest = 0;
     int n = t->plan.blocks;
     for (int b = 0; b < n; b++)
-        if (away_bytes(t, b) > largest) largest = away_bytes(t, b);
-    for (; n > 0 && away_bytes(t, n - 1) + (n > 2 ? 2 : n - 1) * largest <= left; n--)
-        left -= away_bytes(t, n - 1);
+        if (host_bytes_of(t, b) > largest) largest = host_bytes_of(t, b);
+    for (; n > 0 && host_bytes_of(t, n - 1) + (n > 2 ? 2 : n - 1) * largest <= left; n--)
+        left -= host_bytes_of(t, n - 1);
     return n;
 }
 
 int vtrain_memory_place(vtrain *t, vc_err *err)
 {
-    if (!vt_params_bytes(t->params).away) return 0;
+    if (!vt_params_bytes(t->params).on_host) return 0;
     if (t->cfg.blocks_to_swap > t->plan.blocks)
         return vc_fail(err, VC_EUSAGE, "--blocks_to_swap %lld: the transformer has %d blocks",
                        (long long)t->cfg.blocks_to_swap, t->plan.blocks);

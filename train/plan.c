@@ -120,9 +120,9 @@ static void tell_memory(const vtrain *t)
     if (t->plan.offloaded)
         say(t, "memory: %s of blocks' inputs wait for backward in host memory",
             vc_human_bytes(mapped, (double)t->plan.offloaded));
-    if (b.away)
+    if (b.on_host)
         say(t, "memory: %s of frozen weights, of the first %d blocks, stay on the host and are "
-            "copied when their block is reached", vc_human_bytes(mapped, (double)b.away), t->plan.swapped);
+            "copied when their block is reached", vc_human_bytes(mapped, (double)b.on_host), t->plan.swapped);
     if (b.mapped)
         say(t, "memory: %s of frozen weights stay in their file's map, on top of that",
             vc_human_bytes(mapped, (double)b.mapped));

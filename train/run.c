@@ -186,12 +186,12 @@ static bool swaps(const vtrain *t)
 
 static int open_model(vtrain *t, vc_err *err)
 {
-    vt_source src = { .seed = (uint64_t)t->cfg.seed, .away = swaps(t) };
-    bool away = src.away;
+    vt_source src = { .seed = (uint64_t)t->cfg.seed, .on_host = swaps(t) };
+    bool on_host = src.on_host;
     if (t->weights) {
         src = vtrain_weights_source(t->weights);
         src.seed = (uint64_t)t->cfg.seed;
-        src.away = away;
+        src.on_host = on_host;
     }
     int rc = vt_params_open(&t->params, t->g, err);
     if (!rc && t->cfg.training_type == VTRAIN_FULL && t->cfg.export_pipeline && t->cfg.model)

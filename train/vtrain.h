@@ -249,7 +249,7 @@ char *vtrain_plan_text(const vtrain *t, vtrain_plan_part part);
 /* memory.c: dry steps of every group fill the plan in but for steps and batches. The blocks that
  * are kept are the last ones: their memory is back before backward reaches the others. */
 int vtrain_memory_plan(vtrain *t, vc_err *err);
-/* After it: brings the weights that are away to the device, but for those of --blocks_to_swap or,
+/* After it: brings the weights that are on the host to the device, but for those of --blocks_to_swap or,
  * with --low_vram, of the fewest blocks. */
 int vtrain_memory_place(vtrain *t, vc_err *err);
 /* VC_ENOMEM if the plan is above --memory_limit; above what is free it is a warning. */

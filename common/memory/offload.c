@@ -16,20 +16,20 @@
 /* Host memory of one input, kept for the next steps. */
 typedef struct slot { void *p; size_t bytes; } slot;
 
-typedef struct away {
-    struct away *below;                        /* left before */
+typedef struct offloaded {
+    struct offloaded *below;                   /* left before */
     const vt_node *n;                          /* the block's */
     vt_tensor *t;
     int slot;
     enum { LEAVING, GONE, COMING } state;
-} away;
+} offloaded;
 
 struct vt_offload {
     slot *slot;
     int slots, used;                           /* used: in this step */
     bool under_way;                            /* copies that nobody has waited for */
     const vt_node *last;                       /* the latest block, whose inputs are all here */
-    away *top;                                 /* left last; of the step's arena */
+    offloaded *top;                            /* left last; of the step's arena */
 };
 
 void vt_offload_close(vt_ctx *g)
@@ -48,7 +48,7 @@ void vt_offload_close(vt_ctx *g)
 static bool copies(const vt_ctx *g) { return !(g->flags & VT_DRY) && !g->err.code; }
 
 /* A copy that begins when all that is queued now has run. */
-static void move(vt_ctx *g, const away *a, bool out)
+static void move(vt_ctx *g, const offloaded *a, bool out)
 {
     if (!copies(g))
         return;
@@ -124,7 +124,7 @@ static bool may_leave(const vt_tensor *t)
 static void leave(vt_ctx *g, const vt_node *n, vt_tensor *t)
 {
     struct vt_offload *o = g->offload;
-    away *a = vt_arena_new(&g->arena, sizeof *a);
+    offloaded *a = vt_arena_new(&g->arena, sizeof *a);
     int k = a ? take_slot(g, t->buf->bytes) : -1;
 
     if (k < 0) {
@@ -132,7 +132,7 @@ static void leave(vt_ctx *g, const vt_node *n, vt_tensor *t)
                 "there", t->buf->bytes, o->used);
         return;
     }
-    *a = (away){ o->top, n, t, k, LEAVING };
+    *a = (offloaded){ o->top, n, t, k, LEAVING };
     o->top = a;
     g->usage.offloaded += t->buf->bytes;
     move(g, a, true);
@@ -141,7 +141,7 @@ static void leave(vt_ctx *g, const vt_node *n, vt_tensor *t)
 /* What was leaving has left. */
 static void give_up(vt_ctx *g)
 {
-    away *a = g->offload->top;
+    offloaded *a = g->offload->top;
 
     if (a && a->state == LEAVING)
         enter(g);
@@ -176,7 +176,7 @@ void vt_offload_last(vt_ctx *g, const vt_node *n)
 /* ---- backward ---- */
 
 /* Into memory of its own again, for the tape to give back. */
-static void come(vt_ctx *g, away *a)
+static void come(vt_ctx *g, offloaded *a)
 {
     vt_buf *b = a->t->buf;
 
@@ -205,12 +205,12 @@ void vt_offload_back(vt_ctx *g, const vt_node *n)
         return;
     }
     if (o->top->n == n) {
-        for (away *a = o->top; a && a->n == n; a = a->below)
+        for (offloaded *a = o->top; a && a->n == n; a = a->below)
             come(g, a);
         enter(g);
         while (o->top && o->top->n == n)
             o->top = o->top->below;
     }
-    for (away *a = o->top; a && a->n == o->top->n; a = a->below)
+    for (offloaded *a = o->top; a && a->n == o->top->n; a = a->below)
         come(g, a);
 }

@@ -16,15 +16,15 @@
 
 enum { PLACES = VT_PLACE_OTHER_BLOCK + 1 };
 
-typedef struct away {
+typedef struct on_host_weight {
     vt_tensor *t;
     int block;
     size_t offset;                             /* in a place */
-} away;
+} on_host_weight;
 
 struct vt_swap {
     vt_ctx *g;
-    away *at;                                  /* block by block */
+    on_host_weight *at;                               /* block by block */
     int n;
     char *memory;                              /* places after one another */
     size_t bytes;                              /* of a place */
@@ -58,7 +58,7 @@ static int place_of(const struct vt_swap *s, int block)
     return -1;
 }
 
-/* The block's weights into the place that was entered before the last one; -1 if none are away. */
+/* The block's weights into the place that was entered before the last one; -1 if none are on the host. */
 static int fetch(struct vt_swap *s, int block)
 {
     int k = s->places ? (s->last + 1) % s->places : 0, n = 0;
@@ -67,10 +67,10 @@ static int fetch(struct vt_swap *s, int block)
     for (int i = 0; i < s->n; i++)
         n += s->at[i].block == block;
     for (int i = 0; i < s->n && n; i++) {
-        away *a = &s->at[i];
+        on_host_weight *a = &s->at[i];
         if (a->block == block) {
             a->t->data = place + a->offset;
-            s->g->be->fetch(s->g->dev, (vt_place)k, a->t->data, vt_param_away_values(a->t),
+            s->g->be->fetch(s->g->dev, (vt_place)k, a->t->data, vt_param_host_values(a->t),
                             bytes_of(a->t));
         } else if (a->block == s->held[k]) {
             a->t->data = NULL;
@@ -101,7 +101,7 @@ void vt_swap_out(struct vt_swap *s, int index)
         s->g->be->leave(s->g->dev, (vt_place)k);
 }
 
-/* What is still away, with offsets that begin anew in each block. */
+/* What is still on the host, with offsets that begin anew in each block. */
 static int list(struct vt_swap *s, vt_params *p, vc_err *err)
 {
     size_t used = 0;
@@ -112,13 +112,13 @@ static int list(struct vt_swap *s, vt_params *p, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; i < p->n; i++) {
         const vt_param *w = p->at[i];
-        if (!vt_param_is_away(w->t))
+        if (!vt_param_is_on_host(w->t))
             continue;
         if (!s->n || s->at[s->n - 1].block != w->block) {
             used = 0;
             blocks++;
         }
-        s->at[s->n++] = (away){ w->t, w->block, used };
+        s->at[s->n++] = (on_host_weight){ w->t, w->block, used };
         used += (bytes_of(w->t) + 255) / 256 * 256;
         s->bytes = used > s->bytes ? used : s->bytes;
     }
@@ -148,7 +148,7 @@ int vt_params_place(vt_params *p, int blocks, vc_err *err)
 
     for (int i = 0; i < p->n && !rc; i++) {
         const vt_param *w = p->at[i];
-        if (vt_param_is_away(w->t) && w->block >= blocks)
+        if (vt_param_is_on_host(w->t) && w->block >= blocks)
             rc = vc_context(err, vt_param_place(p->g, w->t, err), "%s", w->name);
     }
     struct vt_swap *s = rc ? NULL : calloc(1, sizeof *s);

@@ -110,7 +110,7 @@ float vt_item(vt_ctx *g, const vt_tensor *t)
 typedef struct param {
     vt_tensor t;                               /* first: a vt_tensor * is a param * */
     bool mapped, values_lent;
-    const void *away;                          /* values on the host, of one that is away */
+    const void *on_host;                       /* its values, if they stay on the host */
     void *copy;                                /* of these, what is not borrowed */
     vt_tensor grad;                            /* of a trained one */
     bool lent;                                 /* its values are the caller's */
@@ -180,7 +180,7 @@ vt_tensor *vt_param_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
     return &p->t;
 }
 
-/* ---- away ---- */
+/* ---- weights that stay on the host ---- */
 
 static void convert(void *to, vc_dtype type, const void *from, vc_dtype of, int64_t n)
 {
@@ -198,7 +198,7 @@ static void convert(void *to, vc_dtype type, const void *from, vc_dtype of, int6
     }
 }
 
-vt_tensor *vt_param_away(vc_dtype dtype, int nd, const int64_t *dim, const void *data,
+vt_tensor *vt_param_on_host(vc_dtype dtype, int nd, const int64_t *dim, const void *data,
                          vc_dtype from, bool borrow, vc_err *err)
 {
     param *p = describe(dtype, nd, dim, err);
@@ -206,18 +206,18 @@ vt_tensor *vt_param_away(vc_dtype dtype, int nd, const int64_t *dim, const void 
     if (!p)
         return NULL;
     p->mapped = borrow && from == dtype;
-    p->away = data;
+    p->on_host = data;
     if (p->mapped)
         return &p->t;
-    p->away = p->copy = malloc(bytes_of(&p->t));
+    p->on_host = p->copy = malloc(bytes_of(&p->t));
     if (!p->copy)
         return no_room(p, err);
     convert(p->copy, dtype, data, from, vt_count(&p->t));
     return &p->t;
 }
 
-const void *vt_param_away_values(const vt_tensor *t) { return ((const param *)t)->away; }
-bool vt_param_is_away(const vt_tensor *t) { return vt_param_away_values(t); }
+const void *vt_param_host_values(const vt_tensor *t) { return ((const param *)t)->on_host; }
+bool vt_param_is_on_host(const vt_tensor *t) { return vt_param_host_values(t); }
 
 int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err)
 {
@@ -226,10 +226,10 @@ int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err)
 
     if (!place)
         return vc_fail(err, VC_ENOMEM, "no memory for %zu bytes on the device", bytes_of(t));
-    g->be->upload(g->dev, place, p->away, bytes_of(t));
+    g->be->upload(g->dev, place, p->on_host, bytes_of(t));
     t->data = place;
     free(p->copy);
-    p->away = p->copy = NULL;
+    p->on_host = p->copy = NULL;
     p->mapped = false;
     return 0;
 }
@@ -252,7 +252,7 @@ bool vt_param_mapped(const vt_tensor *t) { return ((const param *)t)->mapped; }
 static void free_values(vt_ctx *g, param *p)
 {
     free(p->copy);
-    if (!p->mapped && !p->away && !p->values_lent)
+    if (!p->mapped && !p->on_host && !p->values_lent)
         g->be->free(g->dev, p->t.data, bytes_of(&p->t));
 }
 

@@ -100,8 +100,8 @@ void vt_offload_close(vt_ctx *g);
 /* replay.c: drops what is kept. */
 void vt_replay_close(vt_ctx *g);
 
-/* data.c: the host's values of a parameter that is away. */
-const void *vt_param_away_values(const vt_tensor *t);
+/* data.c: the host's values of a parameter that is on the host. */
+const void *vt_param_host_values(const vt_tensor *t);
 
 /* A descriptor from the step arena, nothing else; NULL fails the step. */
 vt_tensor *vt_describe_new(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim);

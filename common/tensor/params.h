@@ -10,7 +10,7 @@ struct vt_params {
     vt_ctx *g;
     vt_param **at;                            /* in bound order; each stays where it is */
     int n, room;
-    struct vt_swap *swap;                     /* NULL: nothing is away */
+    struct vt_swap *swap;                     /* NULL: nothing is on the host */
 };
 
 /* swap.c; NULL is fine. bytes: of the places on the device. */

@@ -228,9 +228,9 @@ bool vt_param_mapped(const vt_tensor *t);
 /* A frozen one that stays on the host for now, for a device with memory of its own: it has data
  * only while its block is entered (vt_params_place). Its values are borrowed from `data` if
  * `borrow` says so and from == dtype, else a copy. */
-vt_tensor *vt_param_away(vc_dtype dtype, int nd, const int64_t *dim, const void *data,
+vt_tensor *vt_param_on_host(vc_dtype dtype, int nd, const int64_t *dim, const void *data,
                          vc_dtype from, bool borrow, vc_err *err);
-bool vt_param_is_away(const vt_tensor *t);
+bool vt_param_is_on_host(const vt_tensor *t);
 /* Onto the device for good. */
 int vt_param_place(vt_ctx *g, vt_tensor *t, vc_err *err);
 void vt_param_free(vt_ctx *g, vt_tensor *t);           /* with its gradient; NULL is fine */

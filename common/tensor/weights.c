@@ -185,7 +185,7 @@ static int to_rows_of_fp8(uint8_t *code, float *scale, const vt_host *h, const c
     return 0;
 }
 
-static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *h, bool away,
+static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *h, bool on_host,
                     const char *name, vc_err *err)
 {
     size_t rows = (size_t)h->dim[0], n = (size_t)h->dim[1];
@@ -195,7 +195,7 @@ static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *
                               : vc_fail(err, VC_ENOMEM, "%s: out of memory", name);
 
     if (!rc) {
-        *t = away ? vt_param_away(VC_F8E4M3, 2, h->dim, code, VC_F8E4M3, false, err)
+        *t = on_host ? vt_param_on_host(VC_F8E4M3, 2, h->dim, code, VC_F8E4M3, false, err)
                   : vt_param_new(g, VC_F8E4M3, 2, h->dim, code, VC_F8E4M3, false, err);
         *scale = *t ? vt_param_new(g, VC_F32, 1, h->dim, s, VC_F32, false, err) : NULL;
         rc = *scale ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
@@ -233,8 +233,8 @@ static int loaded(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_source *
     if (scale && src->converts)
         as = src->to;
     if (scale && as == VC_F8E4M3 && h.dtype != as)
-        return load_fp8(t, scale, g, &h, src->away, name, err);
-    *t = scale && src->away ? vt_param_away(as, nd, dim, h.data, h.dtype, src->mapped, err)
+        return load_fp8(t, scale, g, &h, src->on_host, name, err);
+    *t = scale && src->on_host ? vt_param_on_host(as, nd, dim, h.data, h.dtype, src->mapped, err)
                             : vt_param_new(g, as, nd, dim, h.data, h.dtype, src->mapped, err);
     return *t ? 0 : vc_context(err, VC_ENOMEM, "%s", name);
 }
@@ -321,7 +321,7 @@ int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int
     bool block = strstr(prefix, "%d");
     vt_source from = *src;
 
-    from.away &= block && !p->g->be->host_memory;
+    from.on_host &= block && !p->g->be->host_memory;
     for (const vt_weight *row = table; row->name; row++) {
         int rc = bind_row(p, row, prefix, index, base, sizes, &from, err);
         if (rc)
@@ -422,7 +422,7 @@ vt_param_bytes vt_params_bytes(const vt_params *p)
         const vt_param *w = p->at[i];
         size_t bytes = (size_t)vt_count(w->t) * vc_dtype_size(w->t->dtype);
         if (!vt_param_values_lent(w->t))
-            *(vt_param_is_away(w->t) ? &b.away : vt_param_mapped(w->t) ? &b.mapped : &b.values) +=
+            *(vt_param_is_on_host(w->t) ? &b.on_host : vt_param_mapped(w->t) ? &b.mapped : &b.values) +=
                 bytes;
         if (w->scale)
             b.values += (size_t)vt_count(w->scale) * sizeof(float);

@@ -62,7 +62,7 @@ typedef struct vt_source {
                                                * that nothing but the rounding to four bits is lost;
                                                * they cannot be trained then */
     vc_dtype to;
-    bool away;                                /* weights of blocks' linears (a prefix with %d) stay
+    bool on_host;                             /* weights of blocks' linears (a prefix with %d) stay
                                                * on the host until vt_params_place, where the
                                                * device's memory is not the host's */
 } vt_source;
@@ -98,10 +98,10 @@ int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), vo
 int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
                    double alpha, uint64_t seed, int *matched, vc_err *err);
 
-/* Of what is away, the weights of the first `blocks` blocks stay there, and are copied to the
+/* Of what is on the host, the weights of the first `blocks` blocks stay there, and are copied to the
  * device when their block is entered, into one of two places that blocks take in turns: while the
  * kernels of one run, the next one's weights come. The others get there for good. May be called
- * again with fewer. Trained weights are never away. */
+ * again with fewer. Trained weights are never on the host. */
 int vt_params_place(vt_params *p, int blocks, vc_err *err);
 
 /* Marks all gradients empty: the next backward overwrites them. */
@@ -110,10 +110,10 @@ void vt_params_zero_grad(vt_params *p);
  * grad->data may be read. The optimiser and the norm do it themselves. */
 void vt_params_settle(vt_params *p);
 
-/* Bytes of frozen values that are borrowed, of private values and the places for what is away, of
- * gradients, of what is away; elements. What is lent (vt_param_lend_grad) is the lender's to count. */
+/* Bytes of frozen values that are borrowed, of private values and the places for what is on the host, of
+ * gradients, of what is on the host; elements. What is lent (vt_param_lend_grad) is the lender's to count. */
 typedef struct vt_param_bytes {
-    size_t mapped, values, grads, away;
+    size_t mapped, values, grads, on_host;
     int64_t trained, frozen;
 } vt_param_bytes;
 vt_param_bytes vt_params_bytes(const vt_params *p);

@@ -40,7 +40,7 @@ static void open_lora(em_model *m, vt_ctx *g, const em_model *base, int swapped)
     int matched;
     vc_err err = { 0 };
 
-    em_open_from(m, g, &(vt_source){ .get = get, .arg = base->p, .away = true });
+    em_open_from(m, g, &(vt_source){ .get = get, .arg = base->p, .on_host = true });
     assert_ok(vt_params_lora(m->p, NULL, NULL, 2, 2, 7, &matched, &err) ||
               vt_params_place(m->p, swapped, &err), &err);
     for (int i = 0; i < vt_params_count(m->p); i++) {      /* b starts at zero, which hides a */
@@ -95,7 +95,7 @@ static size_t block_bytes(const em_model *m)
 
     for (int i = 0; i < vt_params_count(m->p); i++) {
         const vt_param *w = vt_params_at(m->p, i);
-        if (w->block == 0 && vt_param_is_away(w->t))
+        if (w->block == 0 && vt_param_is_on_host(w->t))
             bytes += (size_t)vt_count(w->t) * vc_dtype_size(w->t->dtype);
     }
     return bytes;
