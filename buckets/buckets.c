@@ -154,7 +154,7 @@ static void own_size(const job *j)
 {
     const uint64_t h = (uint64_t)j->h, w = (uint64_t)j->w, most = (uint64_t)j->r->max_pixels;
     const bool large = h * w > most;
-    const int q = j->r->family->side;
+    const int q = j->r->family->multiple;
 
     j->c->target_h = floor_to(large ? root(most * h / w) : (int64_t)h, q);
     j->c->target_w = floor_to(large ? root(most * w / h) : (int64_t)w, q);
@@ -187,7 +187,7 @@ static void choose_target(const job *j, vb_size *p)
         c->target_h = floor_to(r->fix_h, f->ratio[1] * f->patch);
         c->target_w = floor_to(r->fix_w, f->ratio[1] * f->patch);
     } else {
-        c->target_h = c->target_w = floor_to(p->num, f->side);
+        c->target_h = c->target_w = floor_to(p->num, f->multiple);
     }
     put(c->key, sizeof c->key, "%dx%d", c->target_h, c->target_w);
 }

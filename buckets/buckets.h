@@ -3,8 +3,8 @@
  * A pure function of (rules, source, id, variant, seed): no files, no state, thread-safe.
  * Rules and names are those of VideoX-Fun; docs/sampling.md has each of them, and where ours
  * differ. hw is (height, width); k is the VAE's temporal ratio, q the side multiple. */
-#ifndef VB_BUCKETS_H
-#define VB_BUCKETS_H
+#ifndef BUCKETS_BUCKETS_H
+#define BUCKETS_BUCKETS_H
 
 #include <stdbool.h>
 #include <stdint.h>

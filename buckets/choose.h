@@ -1,6 +1,6 @@
 /* choose.h - the parts of a choice, for buckets/ and its tests; others include buckets.h. */
-#ifndef VB_CHOOSE_H
-#define VB_CHOOSE_H
+#ifndef BUCKETS_CHOOSE_H
+#define BUCKETS_CHOOSE_H
 
 #include "buckets/buckets.h"
 

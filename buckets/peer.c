@@ -41,7 +41,7 @@ const vb_bucket *vb_peer_nearest(int h, int w)
 
 int vb_peer_side(const vb_rules *r, const vb_source *s, int x, const vb_size *p)
 {
-    const int q = r->family->side;
+    const int q = r->family->multiple;
     double base = (double)(s->is_video ? r->video_sample_size : r->image_sample_size);
     double v = x / 512.0 * base / p->d;
     int side = (int)(v / q) * q;

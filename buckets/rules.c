@@ -57,7 +57,7 @@ static void fault(faults *f, const char *fmt, ...)
 
 static void check_ranges(const vb_rules *r, faults *f)
 {
-    const int64_t q = r->family->side, least = r->max_pixels ? q * q : 0;
+    const int64_t q = r->family->multiple, least = r->max_pixels ? q * q : 0;
     const struct { const char *flag; int64_t value, lo, hi; } rows[] = {
         { "video_sample_size",     r->video_sample_size, q, VB_MAX_SAMPLE_SIZE },
         { "image_sample_size",     r->image_sample_size, q, VB_MAX_SAMPLE_SIZE },
@@ -93,7 +93,7 @@ static void check_lists(const vb_rules *r, faults *f)
             && (r->n_frames - 2 + k) / k > VB_MAX_OPTIONS)
         fault(f, "--video_sample_n_frames %" PRId64 ": at most %" PRId64 " are allowed with "
               "--random_frame_crop", r->n_frames, k * VB_MAX_OPTIONS + 1);
-    if (v < r->family->side || i < r->family->side || v > VB_MAX_SAMPLE_SIZE || i > VB_MAX_SAMPLE_SIZE)
+    if (v < r->family->multiple || i < r->family->multiple || v > VB_MAX_SAMPLE_SIZE || i > VB_MAX_SAMPLE_SIZE)
         return;
     if (r->enable_bucket && !r->fix_h && !r->max_pixels && i < v && !r->allow_upscale)
         fault(f, "--image_sample_size %" PRId64 " is below --video_sample_size %" PRId64

@@ -17,8 +17,8 @@
  *      last to the first: of r places with l leftover batches still to place, u = vc_draw_int(r)
  *      gives this place to the last of those if u < l, and otherwise to the last full micro-batch
  *      not yet placed. Once either kind is used up the others keep their order, without draws. */
-#ifndef VB_SAMPLER_H
-#define VB_SAMPLER_H
+#ifndef BUCKETS_SAMPLER_H
+#define BUCKETS_SAMPLER_H
 
 #include <stdint.h>
 

@@ -48,8 +48,8 @@ const vb_bucket *vb_bucket_nearest(int h, int w)
 
 int vb_side(const vc_family *f, int x, const vb_size *p)
 {
-    int64_t side = x * p->num / (512 * p->den) / f->side * f->side;
-    return side < f->side ? f->side : (int)side;
+    int64_t side = x * p->num / (512 * p->den) / f->multiple * f->multiple;
+    return side < f->multiple ? f->multiple : (int)side;
 }
 
 int vb_scaled(const vb_rules *r, const vb_source *s, int x, const vb_size *p)
@@ -204,8 +204,8 @@ int64_t vb_frame_limit(const vb_rules *r, int64_t p, int target_h, int target_w)
     case VB_RULE_TOKENS:
         break;
     }
-    int64_t most = (n - 1) / f->ratio[0] + 1, side = t / f->side;      /* latent frames */
-    int64_t per_frame = (int64_t)(target_h / f->side) * (target_w / f->side);
+    int64_t most = (n - 1) / f->ratio[0] + 1, side = t / f->multiple;      /* latent frames */
+    int64_t per_frame = (int64_t)(target_h / f->multiple) * (target_w / f->multiple);
     int64_t fit = min64(most, most * side * side / per_frame);
     return fit < 1 ? 1 : (fit - 1) * f->ratio[0] + 1;
 }

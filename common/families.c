@@ -14,8 +14,8 @@ static const double wan_std[16] = {
     3.2687, 2.1526, 2.8652, 1.5579, 1.6382, 1.1253, 2.8251, 1.9160
 };
 
-#define SIZES(side_, k, ratio_, patch_, patch_t_) \
-    .side = side_, .ratio = { k, ratio_, ratio_ }, .patch = patch_, .patch_t = patch_t_
+#define SIZES(multiple_, k, ratio_, patch_, patch_t_) \
+    .multiple = multiple_, .ratio = { k, ratio_, ratio_ }, .patch = patch_, .patch_t = patch_t_
 
 /* 2B, 5B, 1.5 and the Fun models have one VAE and one text encoder without a mask, so that all
  * tokens are stored; only the transformers differ. */

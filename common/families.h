@@ -3,8 +3,8 @@
  * Buckets, export and both programs read it. Where a family needs code, a program has a table from
  * a class that this row names to functions (an autoencoder, a text encoder, a transformer). So
  * programs name no family, and which families one can run follows from the classes that it has. */
-#ifndef VC_FAMILIES_H
-#define VC_FAMILIES_H
+#ifndef COMMON_FAMILIES_H
+#define COMMON_FAMILIES_H
 
 #include <stdbool.h>
 
@@ -19,7 +19,7 @@ typedef struct vc_family {
     const char *name;                    /* as in manifests and in trainers' states */
 
     /* sizes and frame counts (docs/sampling.md) */
-    int side;                            /* q: sides of buckets are multiples of it; sides of a
+    int multiple;                        /* q: sides of buckets are multiples of it; sides of a
                                           * fixed size of ratio[1] times patch, which divides it */
     int ratio[3];                        /* of the autoencoder: t (k: frames are kj+1), h, w */
     int patch;                           /* rows and columns of a token: for token counts */

@@ -2,8 +2,8 @@
  *
  * vprep opens one encoder at a time: the text encoders one after the other, then the VAE. An
  * implementation is a const table of functions; its state belongs to one thread. */
-#ifndef VPREP_ENCODER_H
-#define VPREP_ENCODER_H
+#ifndef PRECOMPUTE_ENCODER_H
+#define PRECOMPUTE_ENCODER_H
 
 #include "buckets/buckets.h"
 #include "common/tensor/tensor.h"

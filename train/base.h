@@ -1,7 +1,7 @@
 /* base.h - which weights a run began with, where it does not train all of them: a LoRA or a part of
  * a model is worth nothing on others. Checkpoints tell it, and a run that goes on compares it. */
-#ifndef VTRAIN_BASE_H
-#define VTRAIN_BASE_H
+#ifndef TRAIN_BASE_H
+#define TRAIN_BASE_H
 
 #include "train/vtrain.h"
 

@@ -3,8 +3,8 @@
  * They are compared by the hash of their weights, which manifests tell and OUT/weights.json
  * remembers; a dataset or a model that has none is not compared. Rank 0 looks; on others these do
  * nothing. */
-#ifndef VTRAIN_ENCODERS_H
-#define VTRAIN_ENCODERS_H
+#ifndef TRAIN_ENCODERS_H
+#define TRAIN_ENCODERS_H
 
 #include "train/vtrain.h"
 

@@ -1,6 +1,6 @@
 /* optim.h - learning-rate schedules. AdamW itself is weights.h. */
-#ifndef VTRAIN_OPTIM_H
-#define VTRAIN_OPTIM_H
+#ifndef TRAIN_OPTIM_H
+#define TRAIN_OPTIM_H
 
 #include <stdint.h>
 

@@ -347,7 +347,7 @@ int vtrain_start_loader(vtrain *t, uint64_t own, vc_err *err)
         .first = own < end ? own : end, .end = end, .stride = (uint64_t)vc_comm_size(t->comm),
         .origin = { s->epoch, s->micro }, .check = c->verify_data,
     };
-    vt_announce(t->g, 0, NULL);                /* batches of the loader before are gone */
+    vt_prefetch(t->g, 0, NULL);                /* batches of the loader before are gone */
     return vtrain_loader_open(&t->loader, t->data, &o, err);
 }
 

@@ -11,8 +11,8 @@
  * its mask), scaled as in training; zeros if it has none.
  * A model that wants whole groups of frames, padded in front (CogVideoX 1.5), samples them all, and
  * the frames in front are dropped before the sample is written. */
-#ifndef VTRAIN_SAMPLE_H
-#define VTRAIN_SAMPLE_H
+#ifndef TRAIN_SAMPLE_H
+#define TRAIN_SAMPLE_H
 
 #include "train/vtrain.h"
 

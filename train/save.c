@@ -103,17 +103,17 @@ static int each_state(vtrain *t, state_fn f, void *arg, vc_err *err)
 
 static int add_state(void *arg, const char *prefix, const vt_param *p, vt_tensor *x, vc_err *err)
 {
-    return vtrain_views_add(arg, prefix, p->name, "", x, x->dtype, 1, err);
+    return vf_views_add(arg, prefix, p->name, "", x, x->dtype, 1, err);
 }
 
 static int write_optimizer(vtrain *t, const char *dir, vf_sums *sums, vc_err *err)
 {
-    vtrain_views s;
-    int rc = vtrain_views_open(&s, t->g, 5 * vt_params_count(t->params), err);
+    vf_views s;
+    int rc = vf_views_open(&s, t->g, 5 * vt_params_count(t->params), err);
     if (!rc) rc = each_state(t, add_state, &s, err);
     if (!rc)
-        rc = vtrain_views_write(&s, dir, "optimizer.safetensors", NULL, 0, false, sums, err);
-    vtrain_views_close(&s);
+        rc = vf_views_write(&s, dir, "optimizer.safetensors", NULL, 0, false, sums, err);
+    vf_views_close(&s);
     return rc;
 }
 
@@ -305,7 +305,7 @@ static int set_state(void *arg, const char *prefix, const vt_param *p, vt_tensor
     if (!name) return vc_fail(err, VC_ENOMEM, "out of memory");
     vf_view v;
     int rc = vf_safetensors_get(s->file, name, &v, err);
-    if (!rc) rc = vtrain_values_set(s->g, x, &v, err);
+    if (!rc) rc = vf_values_set(s->g, x, &v, err);
     free(name);
     return rc;
 }

@@ -151,7 +151,7 @@ static vt_host_data floats(const float *v, int nd, const int64_t *dim)
 }
 
 /* All that load() takes of a batch goes to the device. */
-static void announce(const vtrain *t, const vtrain_batch *b)
+static void prefetch(const vtrain *t, const vtrain_batch *b)
 {
     vt_host_data d[2 + VTRAIN_ROLES + 2 * VTRAIN_TEXTS];
     int64_t of[5];
@@ -170,14 +170,14 @@ static void announce(const vtrain *t, const vtrain_batch *b)
         if (x->pooled_width)
             d[n++] = floats(x->pooled, 2, (int64_t[]){ b->dim[0], x->pooled_width });
     }
-    vt_announce(t->g, n, d);
+    vt_prefetch(t->g, n, d);
 }
 
 /* The next batch, if it is made already, while the device is busy with this one's backward. */
-static void announce_next(const vtrain *t)
+static void prefetch_next(const vtrain *t)
 {
     const vtrain_batch *b = vtrain_loader_peek(t->loader);
-    if (b) announce(t, b);
+    if (b) prefetch(t, b);
 }
 
 /* ---- trace ---- */
@@ -271,12 +271,12 @@ static int run_job(job *j, vtrain_micro *m, vc_err *err)
     vtrain *t = j->t;
     const vt_work w = { .queue = queue, .arg = j, .variant = j->p.in.recompute,
                         .watched = j->traced };
-    if (j->record && !vt_announced(t->g, m->batch->latents)) announce(t, m->batch);
+    if (j->record && !vt_prefetched(t->g, m->batch->latents)) prefetch(t, m->batch);
     double start = vc_seconds();
     vt_step_begin(t->g, flags_of(t, j->record));
     load(t, &j->p, m->batch, &j->v, m->seed, m->number);
     const vt_tensor *loss = vt_replay(t->g, t->params, &w);
-    if (j->record) announce_next(t);
+    if (j->record) prefetch_next(t);
     m->loss = vt_item(t->g, loss);
     double middle = j->forward_end > 0 ? j->forward_end : start;
     t->time.forward += middle - start;

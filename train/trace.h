@@ -6,8 +6,8 @@
  * (hidden_states, image_rotary_emb_cos, image_rotary_emb_sin), param/<name> before the step and, in
  * the step's last file, grad/<name>. Videos are in the layout of diffusers' forward() of the
  * family. */
-#ifndef VTRAIN_TRACE_H
-#define VTRAIN_TRACE_H
+#ifndef TRAIN_TRACE_H
+#define TRAIN_TRACE_H
 
 #include "train/vtrain.h"
 

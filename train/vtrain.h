@@ -12,8 +12,8 @@
  *     dit.h       transformers, families.c's table objective.h optim.h lora.h sample.h trace.h
  *
  * One thread runs the steps; the loader has threads of its own, kernels use several. */
-#ifndef VTRAIN_VTRAIN_H
-#define VTRAIN_VTRAIN_H
+#ifndef TRAIN_VTRAIN_H
+#define TRAIN_VTRAIN_H
 
 #include <stdatomic.h>
 #include <stdio.h>

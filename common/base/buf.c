@@ -9,7 +9,7 @@
 
 #include "common/base/utf8.h"
 
-char *vf_buf_room(vf_buf *b, size_t more)
+char *vc_buf_room(vc_buf *b, size_t more)
 {
     if (b->failed)
         return NULL;
@@ -30,9 +30,9 @@ char *vf_buf_room(vf_buf *b, size_t more)
     return p + b->n;
 }
 
-void vf_buf_add(vf_buf *b, const void *p, size_t n)
+void vc_buf_add(vc_buf *b, const void *p, size_t n)
 {
-    char *to = vf_buf_room(b, n);
+    char *to = vc_buf_room(b, n);
 
     if (!to || !n)
         return;
@@ -40,7 +40,7 @@ void vf_buf_add(vf_buf *b, const void *p, size_t n)
     b->n += n;
 }
 
-void vf_buf_printf(vf_buf *b, const char *fmt, ...)
+void vc_buf_printf(vc_buf *b, const char *fmt, ...)
 {
     va_list ap, again;
 
@@ -48,7 +48,7 @@ void vf_buf_printf(vf_buf *b, const char *fmt, ...)
     va_copy(again, ap);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
-    char *to = n < 0 ? NULL : vf_buf_room(b, (size_t)n + 1);
+    char *to = n < 0 ? NULL : vc_buf_room(b, (size_t)n + 1);
     if (to) {
         vsnprintf(to, (size_t)n + 1, fmt, again);
         b->n += (size_t)n;
@@ -58,16 +58,16 @@ void vf_buf_printf(vf_buf *b, const char *fmt, ...)
     va_end(again);
 }
 
-static void escape(vf_buf *b, unsigned char c)
+static void escape(vc_buf *b, unsigned char c)
 {
     static const char letter[] = "\"\"\\\\\bb\ff\nn\rr\tt";
 
     for (const char *p = letter; *p; p += 2)
         if ((unsigned char)*p == c) {
-            vf_buf_add(b, (char[]){ '\\', p[1] }, 2);
+            vc_buf_add(b, (char[]){ '\\', p[1] }, 2);
             return;
         }
-    vf_buf_printf(b, "\\u%04x", c);
+    vc_buf_printf(b, "\\u%04x", c);
 }
 
 static bool plain(unsigned char c)
@@ -75,32 +75,32 @@ static bool plain(unsigned char c)
     return c >= 0x20 && c != '"' && c != '\\';
 }
 
-void vf_buf_json(vf_buf *b, const char *s, size_t n)
+void vc_buf_json(vc_buf *b, const char *s, size_t n)
 {
-    vf_buf_str(b, "\"");
+    vc_buf_str(b, "\"");
     for (size_t i = 0; i < n;) {
         size_t end = i + vc_utf8_prefix(s + i, n - i);
         while (i < end) {
             size_t from = i;
             while (i < end && plain((unsigned char)s[i]))
                 i++;
-            vf_buf_add(b, s + from, i - from);
+            vc_buf_add(b, s + from, i - from);
             if (i < end)
                 escape(b, (unsigned char)s[i++]);
         }
         if (i < n) {
-            vf_buf_str(b, "\xef\xbf\xbd");
+            vc_buf_str(b, "\xef\xbf\xbd");
             i++;
         }
     }
-    vf_buf_str(b, "\"");
+    vc_buf_str(b, "\"");
 }
 
-void vf_buf_base64(vf_buf *b, const void *data, size_t n)
+void vc_buf_base64(vc_buf *b, const void *data, size_t n)
 {
     const uint8_t *p = data;
     static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *to = n > SIZE_MAX / 2 ? NULL : vf_buf_room(b, (n + 2) / 3 * 4);
+    char *to = n > SIZE_MAX / 2 ? NULL : vc_buf_room(b, (n + 2) / 3 * 4);
 
     if (!to) {
         b->failed = true;
@@ -118,7 +118,7 @@ void vf_buf_base64(vf_buf *b, const void *data, size_t n)
     b->n += (n + 2) / 3 * 4;
 }
 
-void vf_buf_int(vf_buf *b, int64_t v)
+void vc_buf_int(vc_buf *b, int64_t v)
 {
     char text[20], *at = text + sizeof text;
     uint64_t left = v < 0 ? -(uint64_t)v : (uint64_t)v;
@@ -128,43 +128,43 @@ void vf_buf_int(vf_buf *b, int64_t v)
     while (left /= 10);
     if (v < 0)
         *--at = '-';
-    vf_buf_add(b, at, (size_t)(text + sizeof text - at));
+    vc_buf_add(b, at, (size_t)(text + sizeof text - at));
 }
 
-void vf_buf_number(vf_buf *b, double v)
+void vc_buf_number(vc_buf *b, double v)
 {
     char text[40];
     int digits = 1;
 
     if (!isfinite(v)) {
-        vf_buf_str(b, "null");
+        vc_buf_str(b, "null");
     } else if (v == trunc(v) && fabs(v) < 0x1p53) {
         if (v == 0 && signbit(v))
-            vf_buf_str(b, "-");
-        vf_buf_int(b, (int64_t)v);
+            vc_buf_str(b, "-");
+        vc_buf_int(b, (int64_t)v);
     } else {
         do
             snprintf(text, sizeof text, "%.*g", digits, v);
         while (digits++ < 17 && strtod(text, NULL) != v);
-        vf_buf_str(b, text);
+        vc_buf_str(b, text);
     }
 }
 
-char *vf_buf_take(vf_buf *b)
+char *vc_buf_take(vc_buf *b)
 {
-    char *end = vf_buf_room(b, 1), *data = NULL;
+    char *end = vc_buf_room(b, 1), *data = NULL;
 
     if (end) {
         *end = 0;
         data = b->data;
         b->data = NULL;
     }
-    vf_buf_free(b);
+    vc_buf_free(b);
     return data;
 }
 
-void vf_buf_free(vf_buf *b)
+void vc_buf_free(vc_buf *b)
 {
     free(b->data);
-    *b = (vf_buf){ 0 };
+    *b = (vc_buf){ 0 };
 }

@@ -2,8 +2,8 @@
  * Conversions round to nearest even, keep NaN a NaN and, where the target has no infinity
  * (f8e4m3), saturate. To integers they cut the fraction off and saturate, NaN is 0.
  * Thread-safe: no state. */
-#ifndef VC_DTYPE_H
-#define VC_DTYPE_H
+#ifndef COMMON_BASE_DTYPE_H
+#define COMMON_BASE_DTYPE_H
 
 #include <stddef.h>
 #include <stdint.h>

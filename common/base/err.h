@@ -4,8 +4,8 @@
  * argument. The lowest layer says what went wrong (vc_fail), each caller adds where (vc_context):
  *     shard-00003.lmdb: record "a1f0": 12 of 4096 bytes
  * Only main() prints. A vc_err may be NULL (the text is dropped); it belongs to one thread. */
-#ifndef VC_ERR_H
-#define VC_ERR_H
+#ifndef COMMON_BASE_ERR_H
+#define COMMON_BASE_ERR_H
 
 enum {
     VC_EFAIL = -1,      /* anything without a code of its own */

@@ -6,8 +6,8 @@
  *   training draws:  key = seed, counter = (element / 4, row in the micro-batch,
  *                                           number of the micro-batch, purpose)
  * Purposes are listed in docs/sampling.md; from 64 on they belong to training. Thread-safe. */
-#ifndef VC_RNG_H
-#define VC_RNG_H
+#ifndef COMMON_BASE_RNG_H
+#define COMMON_BASE_RNG_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* utf8.h - UTF-8 text, strictly (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
  * Thread-safe: no state. */
-#ifndef VC_UTF8_H
-#define VC_UTF8_H
+#ifndef COMMON_BASE_UTF8_H
+#define COMMON_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>

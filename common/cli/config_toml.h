@@ -1,8 +1,8 @@
 /* config_toml.h - a TOML text as the document that the same settings in YAML are: tables are
  * mappings, in the file's order, and a key knows its line. All of C++ is behind it, which
  * includes this as C. */
-#ifndef VC_CONFIG_TOML_H
-#define VC_CONFIG_TOML_H
+#ifndef COMMON_CLI_CONFIG_TOML_H
+#define COMMON_CLI_CONFIG_TOML_H
 
 #include <stddef.h>
 #include <yaml.h>

@@ -9,8 +9,8 @@
  *
  * A program's options are a plain struct; each row says at which offset its value goes. Strings
  * belong to the flag set and live until vc_flags_free. Not thread-safe; used by main() only. */
-#ifndef VC_FLAGS_H
-#define VC_FLAGS_H
+#ifndef COMMON_CLI_FLAGS_H
+#define COMMON_CLI_FLAGS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* flags_internal.h - what the parts of the flag parser share: flags.c (command line), config.c
  * (YAML), flags_value.c (text and values), flags_lines.c (notes, and what is wrong), flags_help.c
  * (--help, --version). Nobody else includes it. */
-#ifndef VC_FLAGS_INTERNAL_H
-#define VC_FLAGS_INTERNAL_H
+#ifndef COMMON_CLI_FLAGS_INTERNAL_H
+#define COMMON_CLI_FLAGS_INTERNAL_H
 
 #include "common/cli/flags.h"
 

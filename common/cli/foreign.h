@@ -1,7 +1,7 @@
 /* foreign.h - flags that people have in their scripts and that a program does not act on itself:
  * rows for vc_program.foreign, each table ended by a NULL name. Constant. */
-#ifndef VC_FOREIGN_H
-#define VC_FOREIGN_H
+#ifndef COMMON_CLI_FOREIGN_H
+#define COMMON_CLI_FOREIGN_H
 
 #include "common/cli/flags.h"
 

@@ -1,7 +1,7 @@
 /* like.h - --like TRAINER: what other trainers take for a setting that is left out, as
  * values of our flags. See docs/interface.md. */
-#ifndef VC_LIKE_H
-#define VC_LIKE_H
+#ifndef COMMON_CLI_LIKE_H
+#define COMMON_CLI_LIKE_H
 
 #include "common/cli/flags.h"
 

@@ -17,8 +17,8 @@
  *
  * Memory is the host's, but for vc_comm_device. A call that fails (VC_EFAIL, VC_ENOMEM) leaves
  * ranks at different places: the comm is of no more use, closing it ends all ranks of the run. */
-#ifndef VC_COMM_H
-#define VC_COMM_H
+#ifndef COMMON_COMM_COMM_H
+#define COMMON_COMM_COMM_H
 
 #include <stdbool.h>
 
@@ -74,7 +74,7 @@ int vc_comm_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc_dt
 struct vt_ctx;
 
 typedef struct vc_comm_device_opts {
-    struct vt_ctx *side;         /* the second stream that calls queue on (tensor/side.h) */
+    struct vt_ctx *second;            /* the second stream that calls queue on (common/memory/second_stream.h) */
     vc_comm *all;                /* hears of a failure: the ranks of the run */
     double patience;             /* s until ranks that do not come are a failure */
 } vc_comm_device_opts;

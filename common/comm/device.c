@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "common/comm/parts.h"
-#include "common/memory/side.h"
+#include "common/memory/second_stream.h"
 #include "common/os/progress.h"
 
 typedef struct device {
@@ -106,9 +106,9 @@ static int end(vc_comm *c, int rc, vc_err *err)
 static int make_room(device *d, size_t n, vc_err *err)
 {
     if (n <= d->room) return 0;
-    vt_values_free(d->o.side, d->half, (d->room + 1) / 2);
+    vt_values_free(d->o.second, d->half, (d->room + 1) / 2);
     d->room = 0;
-    d->half = vt_values_new(d->o.side, (n + 1) / 2, err);
+    d->half = vt_values_new(d->o.second, (n + 1) / 2, err);
     if (d->half) d->room = n;
     return d->half ? 0 : VC_ENOMEM;
 }
@@ -132,7 +132,7 @@ static int sum(vc_comm *c, sum_fn f, float *mine, const float *x, size_t n, size
                vc_dtype wire, vc_err *err)
 {
     device *d = c->state;
-    vt_ctx *g = d->o.side;
+    vt_ctx *g = d->o.second;
     float *from = (float *)(uintptr_t)x;
     if (wire == VC_F32) return end(c, f(d, mine, from, n, wire, &d->err), err);
     int rc = make_room(d, n * parts, &d->err);
@@ -170,7 +170,7 @@ static void device_close(vc_comm *c)
 {
     device *d = c->state;
     give_up(c);
-    vt_values_free(d->o.side, d->half, (d->room + 1) / 2);
+    vt_values_free(d->o.second, d->half, (d->room + 1) / 2);
     free(d);
 }
 
@@ -185,7 +185,7 @@ static int start(vc_comm *c, vc_comm *host, vc_err *err)
     device *d = c->state;
     vt_dev *dev;
     struct { vc_err err; char id[VT_LINK_ID]; } first = { 0 };
-    vt_links_of(d->o.side, &dev);
+    vt_links_of(d->o.second, &dev);
     snprintf(d->what, sizeof d->what, "start of %d ranks", c->size);
     d->since = vc_seconds();
     if (c->rank == 0) d->links->id(first.id, &first.err);
@@ -215,7 +215,7 @@ int vc_comm_same_memory(vc_comm *c, bool host, vc_err *err)
 int vc_comm_device(vc_comm **out, vc_comm *c, const vc_comm_device_opts *o, vc_err *err)
 {
     vt_dev *dev;
-    const vt_links *links = vt_links_of(o->side, &dev);
+    const vt_links *links = vt_links_of(o->second, &dev);
     *out = NULL;
     if (!links)
         return vc_fail(err, VC_EINVAL, "this build cannot sum between GPUs: it was made without "

@@ -1,6 +1,6 @@
 /* parts.h - what fills a comm: one table a way of talking. Internal to common/. */
-#ifndef VC_COMM_PARTS_H
-#define VC_COMM_PARTS_H
+#ifndef COMMON_COMM_PARTS_H
+#define COMMON_COMM_PARTS_H
 
 #include <stdbool.h>
 

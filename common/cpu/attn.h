@@ -1,6 +1,6 @@
 /* attn.h - what attention's forward and backward share. */
-#ifndef CPU_CPU_ATTN_H
-#define CPU_CPU_ATTN_H
+#ifndef COMMON_CPU_ATTN_H
+#define COMMON_CPU_ATTN_H
 
 #include <math.h>
 

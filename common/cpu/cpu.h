@@ -6,8 +6,8 @@
  * opened. Work is cut for that many and any team does it right, since every share, scratch area and
  * partial sum belongs to a part or to a member of the team there is; oneDNN, which plans for a team, is
  * told cpu_team(). The same thread count gives the same bits. */
-#ifndef CPU_CPU_H
-#define CPU_CPU_H
+#ifndef COMMON_CPU_CPU_H
+#define COMMON_CPU_CPU_H
 
 #include "common/cpu/gemm/gemm.h"
 #include "common/cpu/simd/isa.h"

@@ -1,7 +1,7 @@
 /* dnnl.h - convolution and f32 products by oneDNN 2.6 or later, with primitives kept between
  * calls. */
-#ifndef CPU_CPU_DNNL_H
-#define CPU_CPU_DNNL_H
+#ifndef COMMON_CPU_DNNL_H
+#define COMMON_CPU_DNNL_H
 
 #include "common/cpu/cpu.h"
 

@@ -5,8 +5,8 @@
  * While a thread is between the two calls below, those signals of its own or of OpenMP's workers print a
  * line that says what to do and end the process with status 1, as any error does. Elsewhere they do what
  * they did before. */
-#ifndef CPU_CPU_GUARD_H
-#define CPU_CPU_GUARD_H
+#ifndef COMMON_CPU_GUARD_H
+#define COMMON_CPU_GUARD_H
 
 /* what: "oneDNN multiplies": a string that stays. Guards do not nest. */
 void cpu_guard_begin(const char *what);

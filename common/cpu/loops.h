@@ -1,6 +1,6 @@
 /* loops.h - walking strided tensors over the spans of rows.h; inside common/cpu only. */
-#ifndef CPU_CPU_LOOPS_H
-#define CPU_CPU_LOOPS_H
+#ifndef COMMON_CPU_LOOPS_H
+#define COMMON_CPU_LOOPS_H
 
 #include "common/cpu/cpu.h"
 

@@ -139,7 +139,7 @@ static const char *cuda_describe(vt_dev *d) { return d->describe; }
 
 /* ---- a second stream ---- */
 
-static int cuda_side(vt_dev **out, vt_dev *of, vc_err *err)
+static int cuda_second_stream(vt_dev **out, vt_dev *of, vc_err *err)
 {
     cudaStream_t stream;
     int least = 0, most = 0;
@@ -197,7 +197,7 @@ const vt_backend vt_cuda = {
     .alloc = cuda_alloc,
     .free = cuda_free,
     .host_memory = false,
-    .side = cuda_side,
+    .second = cuda_second_stream,
     .adopt = cuda_adopt,
     .event_open = event_open,
     .event_close = event_close,

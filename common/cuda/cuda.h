@@ -7,8 +7,8 @@
  * device of their own.
  *
  * All kernels are queued on one stream: what an op frees may be reused by the next at once. */
-#ifndef CUDA_CUDA_H
-#define CUDA_CUDA_H
+#ifndef COMMON_CUDA_CUDA_H
+#define COMMON_CUDA_CUDA_H
 
 #include "common/kernels/kernels.h"
 #include "common/tensor/backend.h"

@@ -8,8 +8,8 @@
  * Transfers. Host data goes through rings of pinned slots. `upload` is queued on the stream of the
  * kernels, ordered with every use of the memory before and after; `fetch` on a stream of copies
  * that events tie to the kernels at the turns of its place (backend.h). */
-#ifndef CUDA_CUDA_DEVICE_H
-#define CUDA_CUDA_DEVICE_H
+#ifndef COMMON_CUDA_DEVICE_H
+#define COMMON_CUDA_DEVICE_H
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>

@@ -5,8 +5,8 @@
  * has no checks until cuda_graph_plan. It plans for a device behind a handle or, with no GPU at
  * all, for one that is only described. A planned graph is run any number of times and owns all its
  * descriptors. Not thread-safe. */
-#ifndef CUDA_CUDA_GRAPH_H
-#define CUDA_CUDA_GRAPH_H
+#ifndef COMMON_CUDA_GRAPH_H
+#define COMMON_CUDA_GRAPH_H
 
 #include <cudnn.h>
 #include <cudnn_graph.h>

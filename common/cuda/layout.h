@@ -4,8 +4,8 @@
  * cuBLASLt's matrices are column-major. A row-major C [M,N] is a column-major C' (N x M), so
  * C = op(a) op(b) is C' = op(b)' op(a)': the operands change places, and a stored row-major matrix
  * is, unchanged in memory, its own transpose. */
-#ifndef CUDA_CUDA_LAYOUT_H
-#define CUDA_CUDA_LAYOUT_H
+#ifndef COMMON_CUDA_LAYOUT_H
+#define COMMON_CUDA_LAYOUT_H
 
 #include "common/tensor/backend.h"
 

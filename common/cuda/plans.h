@@ -1,8 +1,8 @@
 /* plans.h - the graphs of attention and convolution: cuDNN recognises them and runs each as
  * one kernel; inside common/cuda and its tests. Which edits keep that, test_plans shows without a
  * GPU. */
-#ifndef CUDA_CUDA_PLANS_H
-#define CUDA_CUDA_PLANS_H
+#ifndef COMMON_CUDA_PLANS_H
+#define COMMON_CUDA_PLANS_H
 
 #include "common/cuda/graph.h"
 

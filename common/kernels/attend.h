@@ -2,8 +2,8 @@
  * with its own columns of the head; online softmax (Milakov & Gimelshein 2018). No atomics, so
  * the same bits every time. For f32 and for shapes that cuDNN cannot read; not fast. Included by
  * bodies.h. */
-#ifndef VK_ATTEND_H
-#define VK_ATTEND_H
+#ifndef COMMON_KERNELS_ATTEND_H
+#define COMMON_KERNELS_ATTEND_H
 
 enum { VK_ATTEND_TEAMS = VK_THREADS / VK_WARP };
 #ifdef __CUDA_ARCH__

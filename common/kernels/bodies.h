@@ -5,8 +5,8 @@
  * vk_name_body(s, block, team) for so many blocks and each of their VK_THREADS lanes. A body's work
  * is counted in units: a lane has one. VK_TEAM_KERNEL is the same where lanes share rows and meet
  * in vk_team_sum; on a CPU it runs one lane a block, which then does the work of all. */
-#ifndef VK_BODIES_H
-#define VK_BODIES_H
+#ifndef COMMON_KERNELS_BODIES_H
+#define COMMON_KERNELS_BODIES_H
 
 #include "common/kernels/kernels.h"
 

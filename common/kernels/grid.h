@@ -1,6 +1,6 @@
 /* grid.h - channels-last video: group norm, nearest places, pairs of frames. Included by bodies.h. */
-#ifndef VK_GRID_H
-#define VK_GRID_H
+#ifndef COMMON_KERNELS_GRID_H
+#define COMMON_KERNELS_GRID_H
 
 /* ---- group norm ---- */
 

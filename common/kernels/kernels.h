@@ -4,8 +4,8 @@
  * queues its work on `stream` (a cudaStream_t) and returns 0 or a cudaError_t. Operands were
  * checked and allocated; a walk with data[o] NULL has no operand o. (+)=: `adds` decides. Sums are
  * cut and ordered by shapes alone, so the same operands give the same bits. */
-#ifndef VK_KERNELS_H
-#define VK_KERNELS_H
+#ifndef COMMON_KERNELS_KERNELS_H
+#define COMMON_KERNELS_KERNELS_H
 
 #include "common/kernels/moments.h"
 

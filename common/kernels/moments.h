@@ -15,8 +15,8 @@
  *
  * and the level below all of them is 0, the one above is 1. The first moment has a sign and top 6;
  * the second has none and top 7. Codes run through the values in rising order. */
-#ifndef VK_MOMENTS_H
-#define VK_MOMENTS_H
+#ifndef COMMON_KERNELS_MOMENTS_H
+#define COMMON_KERNELS_MOMENTS_H
 
 #include "common/kernels/row.h"
 

@@ -6,8 +6,8 @@
  * access where bf16 lies packed and aligned. Arithmetic is f32; types convert at load and store,
  * with the results of common/base/dtype.h. Activations and the optimiser are formulas.h's, random
  * numbers those of common/base/rng.h. */
-#ifndef VK_ROW_H
-#define VK_ROW_H
+#ifndef COMMON_KERNELS_ROW_H
+#define COMMON_KERNELS_ROW_H
 
 #include <math.h>
 #include <stdint.h>

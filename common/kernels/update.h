@@ -1,6 +1,6 @@
 /* update.h - AdamW on f32, bf16 and eight bits (moments.h). Included by bodies.h. */
-#ifndef VK_UPDATE_H
-#define VK_UPDATE_H
+#ifndef COMMON_KERNELS_UPDATE_H
+#define COMMON_KERNELS_UPDATE_H
 
 VK_HD void vk_adamw_body(const vk_adamw_args *s, uint32_t block, vk_team t)
 {

@@ -1,8 +1,8 @@
 /* walk.h - strided operands of one shape as rows of packs: what every kernel of kernels.h gets.
  *
  * Plain data, given to kernels by value. Sizes and strides are in elements. */
-#ifndef VK_WALK_H
-#define VK_WALK_H
+#ifndef COMMON_KERNELS_WALK_H
+#define COMMON_KERNELS_WALK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -12,8 +12,8 @@
  * equal parameters (the same of them and of their gradients, which of these are empty) and an equal
  * `variant`. So what a work queues must follow from these alone: host values that differ from step
  * to step go into tensors made before it. The bits are those of the work queued as ever. */
-#ifndef VT_REPLAY_H
-#define VT_REPLAY_H
+#ifndef COMMON_MEMORY_REPLAY_H
+#define COMMON_MEMORY_REPLAY_H
 
 #include "common/tensor/weights.h"
 

@@ -4,8 +4,8 @@
  * A block has an nn_attention among its weights, bound by rows like its linears (weights.h). One
  * sequence that attends to itself is one call. Streams with projections of their own are projected
  * one by one, joined by vt_concat and attended. */
-#ifndef NN_ATTENTION_H
-#define NN_ATTENTION_H
+#ifndef COMMON_NN_ATTENTION_H
+#define COMMON_NN_ATTENTION_H
 
 #include "common/nn/modulation.h"
 

@@ -1,6 +1,6 @@
 /* embeddings.h - how pictures and numbers become what a transformer's blocks take. */
-#ifndef NN_EMBEDDINGS_H
-#define NN_EMBEDDINGS_H
+#ifndef COMMON_NN_EMBEDDINGS_H
+#define COMMON_NN_EMBEDDINGS_H
 
 #include "common/tensor/ops.h"
 

@@ -4,8 +4,8 @@
  * nn_modulation makes the numbers. Where all tokens share them, ops.h has vt_layer_norm_modulate
  * and vt_gated_add; an nn_groups is for tokens in two groups: text and video in one sequence, a
  * clean first frame and the rest. */
-#ifndef NN_MODULATION_H
-#define NN_MODULATION_H
+#ifndef COMMON_NN_MODULATION_H
+#define COMMON_NN_MODULATION_H
 
 #include "common/tensor/ops.h"
 

@@ -3,8 +3,8 @@
  * Tokens lie on a grid of frames, rows and columns, frames outermost. Along an axis the i-th token
  * stands at start + i * step; its angles are position * theta^(-j / pairs), j < pairs (Vaswani et
  * al. 2017; Su et al. 2021 for rotations). Computed in f64 on the host. No state. */
-#ifndef NN_POSITIONS_H
-#define NN_POSITIONS_H
+#ifndef COMMON_NN_POSITIONS_H
+#define COMMON_NN_POSITIONS_H
 
 #include "common/tensor/tensor.h"
 

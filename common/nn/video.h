@@ -6,8 +6,8 @@
  * as long as the clip then fills holes in memory and leaves none.
  *
  * Layers give back what they have read: a residual block has three activations in memory. */
-#ifndef NN_VIDEO_H
-#define NN_VIDEO_H
+#ifndef COMMON_NN_VIDEO_H
+#define COMMON_NN_VIDEO_H
 
 #include "common/tensor/ops.h"
 #include "common/tensor/weights.h"

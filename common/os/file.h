@@ -1,6 +1,6 @@
 /* file.h - files whole, mapped (map.h), and replaced atomically. Thread-safe: no state. */
-#ifndef VC_FILE_H
-#define VC_FILE_H
+#ifndef COMMON_OS_FILE_H
+#define COMMON_OS_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  * opening and the locking is let go, and the new one is taken. So a process that holds the lock on
  * a file may remove it, or exchange the folder around it, without letting two others in at once;
  * nobody else may. */
-#ifndef VC_LOCK_H
-#define VC_LOCK_H
+#ifndef COMMON_OS_LOCK_H
+#define COMMON_OS_LOCK_H
 
 #include "common/base/err.h"
 

@@ -8,8 +8,8 @@
  * written.
  *
  * Signals belong to the process, hence the marks do too. Everything here is thread-safe. */
-#ifndef VC_MAP_H
-#define VC_MAP_H
+#ifndef COMMON_OS_MAP_H
+#define COMMON_OS_MAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * then (every 10 s at most). With json: one object a line ({"event":"progress",...}). Messages
  * end the progress line first. Thread-safe. Only programs make one; library code gets it as an
  * argument (NULL: silent). */
-#ifndef VC_PROGRESS_H
-#define VC_PROGRESS_H
+#ifndef COMMON_OS_PROGRESS_H
+#define COMMON_OS_PROGRESS_H
 
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -1,8 +1,8 @@
 /* queue.h - a bounded queue between threads: producers wait when it is full, consumers when it is
  * empty, and both wake up when it is closed or cancelled. Holds pointers; never frees them. First
  * in, first out; any number of threads on either side. */
-#ifndef VC_QUEUE_H
-#define VC_QUEUE_H
+#ifndef COMMON_OS_QUEUE_H
+#define COMMON_OS_QUEUE_H
 
 #include <stdbool.h>
 #include <stddef.h>

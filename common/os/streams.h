@@ -1,7 +1,7 @@
 /* streams.h - a program's stdin, stdout and stderr, and text that others wrote on its way to a
  * terminal. No state. */
-#ifndef VC_STREAMS_H
-#define VC_STREAMS_H
+#ifndef COMMON_OS_STREAMS_H
+#define COMMON_OS_STREAMS_H
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* temp.h - a file that is written beside another one and takes its place when it is whole. */
-#ifndef VC_TEMP_H
-#define VC_TEMP_H
+#ifndef COMMON_OS_TEMP_H
+#define COMMON_OS_TEMP_H
 
 #include "common/base/err.h"
 

@@ -1,7 +1,7 @@
 /* threads.h - what a process's threads need of the system, how many it should have, and how they wait
  * for each other. */
-#ifndef VC_THREADS_H
-#define VC_THREADS_H
+#ifndef COMMON_OS_THREADS_H
+#define COMMON_OS_THREADS_H
 
 #include "common/base/err.h"
 

@@ -2,8 +2,8 @@
  *
  * Memory comes in chunks that are kept when the arena is rewound, so that a step like the last one
  * allocates nothing from the system. Not thread-safe. */
-#ifndef VT_ARENA_H
-#define VT_ARENA_H
+#ifndef COMMON_TENSOR_ARENA_H
+#define COMMON_TENSOR_ARENA_H
 
 #include <stddef.h>
 

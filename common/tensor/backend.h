@@ -3,8 +3,8 @@
  * A device fault sticks to the vt_dev and surfaces in vt_step_end through `status`.
  * The same operands give the same bits on one machine, kernel set and thread count; on a GPU
  * attention's gradient only if vt_options.repeatable. */
-#ifndef VT_BACKEND_H
-#define VT_BACKEND_H
+#ifndef COMMON_TENSOR_BACKEND_H
+#define COMMON_TENSOR_BACKEND_H
 
 #include "common/kernels/formulas.h"
 #include "common/tensor/ops.h"
@@ -47,7 +47,7 @@ typedef enum {
 } vt_place;
 
 /* How ranks sum and gather from device to device (who calls them: common/comm/device.c): on a GPU
- * NCCL's calls. Sums and gathers queue on the stream of a vt_dev that `side` made; x and
+ * NCCL's calls. Sums and gathers queue on the stream of a vt_dev that `second` made; x and
  * mine as in comm.h. After a call look says VT_LINK_CALLING until the next may be made. */
 typedef struct vt_link vt_link;
 typedef enum vt_link_state { VT_LINK_IDLE, VT_LINK_RUNNING, VT_LINK_CALLING } vt_link_state;
@@ -55,7 +55,7 @@ enum { VT_LINK_ID = 128 };
 typedef struct vt_links {
     const char *name;                         /* "NCCL": begins the errors */
     int (*id)(char id[VT_LINK_ID], vc_err *err);       /* by one rank, the same to open on all */
-    int (*open)(vt_link **out, vt_dev *side, int rank, int size, const char id[VT_LINK_ID],
+    int (*open)(vt_link **out, vt_dev *second, int rank, int size, const char id[VT_LINK_ID],
                 vc_err *err);
     void (*close)(vt_link *l);                /* alone; what is queued ends at once, undone */
     int (*look)(vt_link *l, vt_link_state *state, vc_err *err);
@@ -116,7 +116,7 @@ typedef struct vt_backend {
 
     /* A second stream: a vt_dev on dev's memory whose kernels run beside dev's: alloc, free,
      * copy, fill and scale. Closed before dev. All NULL: kernels have run when they return. */
-    int (*side)(vt_dev **out, vt_dev *dev, vc_err *err);
+    int (*second)(vt_dev **out, vt_dev *dev, vc_err *err);
     /* First thing on another thread than the one that opened the device. */
     void (*adopt)(vt_dev *dev);
     vt_event *(*event_open)(vt_dev *dev);     /* NULL: a fault */

@@ -44,7 +44,7 @@ vt_tensor *vt_from_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
     vt_tensor *t = vt_new(g, dtype, nd, dim);
     if (!t || g->flags & VT_DRY)
         return t;
-    if (dtype != from || !vt_announced_copy(g, t, data))
+    if (dtype != from || !vt_prefetched_copy(g, t, data))
         upload(g->be, g->dev, t->data, dtype, data, from, vt_count(t));
     return t;
 }

@@ -2,8 +2,8 @@
  *
  * An op reads: vt_ok (operands usable?), its own shape checks (vt_bad), vt_new for the result,
  * VT_RUN for the kernel, vt_record for the gradient. */
-#ifndef VT_ENGINE_H
-#define VT_ENGINE_H
+#ifndef COMMON_TENSOR_ENGINE_H
+#define COMMON_TENSOR_ENGINE_H
 
 #include "common/tensor/arena.h"
 #include "common/tensor/backend.h"
@@ -37,7 +37,7 @@ struct vt_ctx {
     vt_hooks hooks;
     struct vt_swap *swap;                     /* weights that come when their block is entered, or
                                                * NULL */
-    struct vt_announced *announced;           /* NULL: nothing yet */
+    struct vt_prefetched *prefetched;           /* NULL: nothing yet */
     struct vt_offload *offload;               /* NULL: nothing yet */
     struct vt_replays *replays;               /* NULL: nothing yet */
     vt_usage usage;
@@ -84,10 +84,10 @@ vc_dtype vt_result(const vt_ctx *g, const vt_tensor *x);
 void vt_swap_in(struct vt_swap *s, int index);
 void vt_swap_out(struct vt_swap *s, int index);
 
-/* announce.c: if these bytes were announced for t, which is packed, copies them there on the
+/* prefetch.c: if these bytes were prefetched for t, which is packed, copies them there on the
  * device and returns true. */
-bool vt_announced_copy(vt_ctx *g, vt_tensor *t, const void *data);
-void vt_announce_close(vt_ctx *g);
+bool vt_prefetched_copy(vt_ctx *g, vt_tensor *t, const void *data);
+void vt_prefetch_close(vt_ctx *g);
 
 /* offload.c. In forward: a block with these inputs is about to run, is the latest on the tape. In
  * backward: n's inputs are about to be read. Then the end of a step and of g. */

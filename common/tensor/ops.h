@@ -6,8 +6,8 @@
  * views with any strides. Statistics, softmax and sums are f32 (at least) whatever the tensors'
  * type. Results have the type of the first input if that is f32 or bf16, else the compute type;
  * other inputs may be f32 or bf16, frozen parameters also f16 or fp8, as stored. */
-#ifndef VT_OPS_H
-#define VT_OPS_H
+#ifndef COMMON_TENSOR_OPS_H
+#define COMMON_TENSOR_OPS_H
 
 #include "common/tensor/tensor.h"
 

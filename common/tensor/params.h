@@ -1,6 +1,6 @@
 /* params.h - the inside of vt_params; for weights.c and optim.c only. */
-#ifndef VT_PARAMS_H
-#define VT_PARAMS_H
+#ifndef COMMON_TENSOR_PARAMS_H
+#define COMMON_TENSOR_PARAMS_H
 
 #include "common/tensor/weights.h"
 

@@ -3,8 +3,8 @@
  * Offsets and sizes are multiples of 64. Which offset a request gets depends only on the requests
  * before it, not on the limit: so a dry step places everything as the real step will. Not
  * thread-safe. */
-#ifndef VT_POOL_H
-#define VT_POOL_H
+#ifndef COMMON_TENSOR_POOL_H
+#define COMMON_TENSOR_POOL_H
 
 #include <stddef.h>
 

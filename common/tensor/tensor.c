@@ -66,7 +66,7 @@ void vt_close(vt_ctx *g)
 {
     if (!g)
         return;
-    vt_announce_close(g);
+    vt_prefetch_close(g);
     vt_offload_close(g);
     vt_replay_close(g);
     if (g->be)

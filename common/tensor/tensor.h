@@ -18,8 +18,8 @@
  * FLOPs counted, but no kernel runs and no data exists: vt_usage_of tells the peak beforehand.
  *
  * A context belongs to one thread at a time (kernels use several); contexts are independent. */
-#ifndef VT_TENSOR_H
-#define VT_TENSOR_H
+#ifndef COMMON_TENSOR_TENSOR_H
+#define COMMON_TENSOR_TENSOR_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -210,12 +210,12 @@ vt_tensor *vt_from_host(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim, c
                         vc_dtype from);
 /* Data that calls of vt_from_host will be given in the next step: goes to the device beside what
  * that is doing, so that they find it there. Each serves one call, of the same address and as many
- * bytes, that converts nothing; until then it must not change. What was announced before is
+ * bytes, that converts nothing; until then it must not change. Data prefetched before is
  * forgotten (n 0: no more than that). Does nothing where the device's memory is the host's, or has
  * no room. */
 typedef struct vt_host_data { const void *data; size_t bytes; } vt_host_data;
-void vt_announce(vt_ctx *g, int n, const vt_host_data *data);
-bool vt_announced(const vt_ctx *g, const void *data);
+void vt_prefetch(vt_ctx *g, int n, const vt_host_data *data);
+bool vt_prefetched(const vt_ctx *g, const void *data);
 /* Copies a tensor of any strides to packed f32 on the host (waits). Zeros in a dry step. Packed
  * parameters can be read outside steps too. */
 int vt_to_host(vt_ctx *g, const vt_tensor *t, float *out, vc_err *err);

@@ -4,8 +4,8 @@
  * rows that says which tensor goes where, with which sizes and from which start. Loading, saving,
  * LoRA targets, freezing, the optimiser and shape errors all walk the table, so a model has no code
  * for them. Nothing here runs inside a step, but for vt_params_settle. */
-#ifndef VT_WEIGHTS_H
-#define VT_WEIGHTS_H
+#ifndef COMMON_TENSOR_WEIGHTS_H
+#define COMMON_TENSOR_WEIGHTS_H
 
 #include "common/tensor/ops.h"
 

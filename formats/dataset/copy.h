@@ -4,8 +4,8 @@
  * written once. Each value is compared with its checksum on the way: damage is refused, not
  * copied. An interrupted copy goes on where it was when the same one is asked for again. One
  * thread. */
-#ifndef VF_COPY_H
-#define VF_COPY_H
+#ifndef FORMATS_DATASET_COPY_H
+#define FORMATS_DATASET_COPY_H
 
 #include "formats/dataset/dataset.h"
 

@@ -11,8 +11,8 @@
  * it: a truncated, altered or hostile dataset gives errors, never a crash. A reader needs no lock
  * file and may serve many threads. Writing is by liblmdb, one thread at a time, in one process or in
  * the ranks of a job. */
-#ifndef VF_SHARDS_H
-#define VF_SHARDS_H
+#ifndef FORMATS_DATASET_DATASET_H
+#define FORMATS_DATASET_DATASET_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -7,8 +7,8 @@
  * have several values (tags, captions): a comparison holds if it holds for one of them, != and !~
  * if they hold for all. A text is never less or greater than anything. Immutable after open: one
  * handle may serve many threads. */
-#ifndef VF_EXPR_H
-#define VF_EXPR_H
+#ifndef FORMATS_DATASET_EXPR_H
+#define FORMATS_DATASET_EXPR_H
 
 #include <stdbool.h>
 

@@ -12,8 +12,8 @@
  *   meta   16 u32 magic   20 u32 version   24 u64 address   32 u64 map size
  *          40 tree of free pages (its pad: the page size)   88 main tree
  *         136 u64 last page   144 u64 transaction number */
-#ifndef VF_LMDB_PAGE_H
-#define VF_LMDB_PAGE_H
+#ifndef FORMATS_DATASET_LMDB_PAGE_H
+#define FORMATS_DATASET_LMDB_PAGE_H
 
 #include <stdbool.h>
 #include <string.h>

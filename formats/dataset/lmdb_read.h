@@ -11,8 +11,8 @@
  * VC_EFORMAT where a page of a tree is asked for; values are the reader's to check. No lock file.
  * Immutable after open: one handle may serve many threads. Needs plain trees as the dataset has
  * them: no duplicates, no integer or reversed keys. */
-#ifndef VF_LMDB_READ_H
-#define VF_LMDB_READ_H
+#ifndef FORMATS_DATASET_LMDB_READ_H
+#define FORMATS_DATASET_LMDB_READ_H
 
 #include <stdbool.h>
 #include <stddef.h>

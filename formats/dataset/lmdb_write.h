@@ -5,8 +5,8 @@
  * full disk is met inside it. No write map, no lock file: the caller holds the dataset's lock. A
  * commit is durable when it returns. After an error of put or commit the handle only closes. One
  * thread at a time. */
-#ifndef VF_LMDB_WRITE_H
-#define VF_LMDB_WRITE_H
+#ifndef FORMATS_DATASET_LMDB_WRITE_H
+#define FORMATS_DATASET_LMDB_WRITE_H
 
 #include <stdbool.h>
 #include <stddef.h>

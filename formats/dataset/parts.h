@@ -1,8 +1,8 @@
 /* parts.h - what reading, writing and checking a dataset share: the manifest, the shards'
  * file names and the `index` of a shard. Internal to formats/; the bytes are described in
  * docs/format.md. */
-#ifndef VF_SHARDS_PARTS_H
-#define VF_SHARDS_PARTS_H
+#ifndef FORMATS_DATASET_PARTS_H
+#define FORMATS_DATASET_PARTS_H
 
 #include "formats/dataset/dataset.h"
 #include "formats/dataset/lmdb_read.h"

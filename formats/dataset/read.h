@@ -1,7 +1,7 @@
 /* read.h - an opened dataset: what read.c makes and samples.c looks things up in. Internal to
  * formats/dataset. */
-#ifndef VF_DATASET_READ_H
-#define VF_DATASET_READ_H
+#ifndef FORMATS_DATASET_READ_H
+#define FORMATS_DATASET_READ_H
 
 #include <stdatomic.h>
 

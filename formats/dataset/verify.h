@@ -1,7 +1,7 @@
 /* verify.h - the state of a check: internal to verify.c (each shard by itself) and
  * verify_refs.c (what refers to what, and the manifest's sums). */
-#ifndef VF_SHARDS_VERIFY_H
-#define VF_SHARDS_VERIFY_H
+#ifndef FORMATS_DATASET_VERIFY_H
+#define FORMATS_DATASET_VERIFY_H
 
 #include "formats/dataset/parts.h"
 #include "formats/keys/keymap.h"

@@ -3,8 +3,8 @@
  *
  * Everything that decides whether something must be written is held in memory: the keys of all
  * latents and texts, and for each sample the hash of its record. */
-#ifndef VF_SHARDS_WRITER_H
-#define VF_SHARDS_WRITER_H
+#ifndef FORMATS_DATASET_WRITER_H
+#define FORMATS_DATASET_WRITER_H
 
 #include "formats/dataset/lmdb_write.h"
 #include "formats/dataset/parts.h"

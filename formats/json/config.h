@@ -12,8 +12,8 @@
  * A field that is missing, or null, has the row's default, which may lie outside of the bounds (it
  * means "none" then, and may be written as well). Bounds are inclusive. Rules between fields are
  * checked by the caller afterwards. */
-#ifndef VF_CONFIG_H
-#define VF_CONFIG_H
+#ifndef FORMATS_JSON_CONFIG_H
+#define FORMATS_JSON_CONFIG_H
 
 #include <float.h>
 #include <math.h>

@@ -247,37 +247,37 @@ int vf_json_arr(const cJSON *o, const char *field, const cJSON **v, vc_err *err)
 
 /* ---- writing ---- */
 
-static void put_value(vf_buf *b, const cJSON *v)
+static void put_value(vc_buf *b, const cJSON *v)
 {
     if (cJSON_IsString(v)) {
-        vf_buf_json(b, v->valuestring, strlen(v->valuestring));
+        vc_buf_json(b, v->valuestring, strlen(v->valuestring));
     } else if (cJSON_IsNumber(v)) {
-        vf_buf_number(b, v->valuedouble);
+        vc_buf_number(b, v->valuedouble);
     } else if (cJSON_IsRaw(v)) {
-        vf_buf_str(b, v->valuestring);
+        vc_buf_str(b, v->valuestring);
     } else if (cJSON_IsArray(v) || cJSON_IsObject(v)) {
         bool object = cJSON_IsObject(v);
-        vf_buf_str(b, object ? "{" : "[");
+        vc_buf_str(b, object ? "{" : "[");
         for (const cJSON *c = v->child; c; c = c->next) {
             if (object) {
-                vf_buf_json(b, c->string, strlen(c->string));
-                vf_buf_str(b, ":");
+                vc_buf_json(b, c->string, strlen(c->string));
+                vc_buf_str(b, ":");
             }
             put_value(b, c);
             if (c->next)
-                vf_buf_str(b, ",");
+                vc_buf_str(b, ",");
         }
-        vf_buf_str(b, object ? "}" : "]");
+        vc_buf_str(b, object ? "}" : "]");
     } else {
-        vf_buf_str(b, cJSON_IsTrue(v) ? "true" : cJSON_IsFalse(v) ? "false" : "null");
+        vc_buf_str(b, cJSON_IsTrue(v) ? "true" : cJSON_IsFalse(v) ? "false" : "null");
     }
 }
 
 char *vf_json_line(const cJSON *o)
 {
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     put_value(&b, o);
-    return vf_buf_take(&b);
+    return vc_buf_take(&b);
 }
 
 int vf_json_add_int(cJSON *o, const char *field, int64_t v)

@@ -1,7 +1,7 @@
 /* json.h - cJSON behind typed getters that name the field in their errors, and bounded parsing of
  * hostile text: size, depth, UTF-8, odd numbers, U+0000, duplicate keys. Thread-safe: no state. */
-#ifndef VF_JSON_H
-#define VF_JSON_H
+#ifndef FORMATS_JSON_JSON_H
+#define FORMATS_JSON_JSON_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
  * Every function takes the blanks in front of what it wants. Errors are VC_EFORMAT and begin with
  * "line 3, column 17: ". The text need not end with a NUL and must outlive the spans. One cursor
  * belongs to one thread. */
-#ifndef VF_JSON_SCAN_H
-#define VF_JSON_SCAN_H
+#ifndef FORMATS_JSON_SCAN_H
+#define FORMATS_JSON_SCAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
  * quotes, LF or CRLF, blanks kept; the first record names the columns; an empty field is "". A
  * byte order mark is skipped. Row numbers count from 1: records after the header, elements of the
  * array, lines of JSONL. */
-#ifndef VF_TABLE_H
-#define VF_TABLE_H
+#ifndef FORMATS_JSON_TABLE_H
+#define FORMATS_JSON_TABLE_H
 
 #include <stdint.h>
 

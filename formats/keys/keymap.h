@@ -1,7 +1,7 @@
 /* keymap.h - a hash table from 128-bit keys to a u64: which values a dataset holds, where a batch
  * has them. Keys are already well mixed; no deletion. Not thread-safe; an all-zero map is empty. */
-#ifndef VF_KEYMAP_H
-#define VF_KEYMAP_H
+#ifndef FORMATS_KEYS_KEYMAP_H
+#define FORMATS_KEYS_KEYMAP_H
 
 #include "formats/keys/keys.h"
 

@@ -1,7 +1,7 @@
 /* keys.h - content keys: XXH3-128 hashes of bytes, of files and of lists of named fields, by which a
  * dataset finds its values. Thread-safe: no state but the caller's. */
-#ifndef VF_KEYS_H
-#define VF_KEYS_H
+#ifndef FORMATS_KEYS_KEYS_H
+#define FORMATS_KEYS_KEYS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* part.h - where a medium's bytes are: a file, or a part of one, as of a tar. */
-#ifndef VF_PART_H
-#define VF_PART_H
+#ifndef FORMATS_KEYS_PART_H
+#define FORMATS_KEYS_PART_H
 
 #include <stdint.h>
 

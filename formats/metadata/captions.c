@@ -144,11 +144,11 @@ int metadata_saw(metadata_list *l, const char *name, vc_err *err)
 /* The names that were seen, joined; NULL: out of memory. */
 static char *tell_seen(const metadata_list *l)
 {
-    vf_buf found = { 0 };
+    vc_buf found = { 0 };
 
     for (int i = 0; i < l->n_seen; i++)
-        vf_buf_printf(&found, "%s%.40s", i ? ", " : "", l->seen[i]);
-    return vf_buf_take(&found);
+        vc_buf_printf(&found, "%s%.40s", i ? ", " : "", l->seen[i]);
+    return vc_buf_take(&found);
 }
 
 int metadata_no_media(const metadata_list *l, const char *path, vc_err *err)

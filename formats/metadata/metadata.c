@@ -125,14 +125,14 @@ static int set_ids(vf_metadata *m, vc_err *err)
 static int on_header(void *arg, char *const *column, int n, vc_err *err)
 {
     metadata_list *l = arg;
-    vf_buf found = { 0 };
+    vc_buf found = { 0 };
 
     for (int i = 0; i < n; i++)
         if (metadata_is_medium(l->opts, column[i]))
             return 0;
     for (int i = 0; i < n; i++)
-        vf_buf_printf(&found, "%s%.40s", i ? ", " : "", column[i]);
-    char *text = vf_buf_take(&found);
+        vc_buf_printf(&found, "%s%.40s", i ? ", " : "", column[i]);
+    char *text = vc_buf_take(&found);
     int rc = vc_fail(err, VC_EFORMAT, "header: no column names the media; found: %.400s; known: "
                      METADATA_MEDIA, text ? text : "?");
     free(text);

@@ -26,8 +26,8 @@
  * A medium may be a folder: the pictures in it are the frames of a video.
  * What makes a single row unusable is told in its `bad`, so that the reader can count and report
  * it; only a file that is no such list fails as a whole. */
-#ifndef VF_METADATA_H
-#define VF_METADATA_H
+#ifndef FORMATS_METADATA_METADATA_H
+#define FORMATS_METADATA_METADATA_H
 
 #include <stdbool.h>
 #include <stdint.h>

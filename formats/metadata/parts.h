@@ -1,6 +1,6 @@
 /* parts.h - what the parts of the metadata reader tell each other; see metadata.h. */
-#ifndef VF_METADATA_PARTS_H
-#define VF_METADATA_PARTS_H
+#ifndef FORMATS_METADATA_PARTS_H
+#define FORMATS_METADATA_PARTS_H
 
 #include <stdbool.h>
 

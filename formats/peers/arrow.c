@@ -18,9 +18,9 @@ enum { TYPE_INT = 2, TYPE_UTF8 = 5, TYPE_BOOL = 6, TYPE_LIST = 12 };     /* Sche
 
 typedef struct column {
     vf_arrow_field field;
-    vf_buf list;                             /* LIST: where each row's items begin, and the end */
-    vf_buf ends;                             /* UTF8, LIST: the same of the texts; int32 */
-    vf_buf data;                             /* texts; int64; bits */
+    vc_buf list;                             /* LIST: where each row's items begin, and the end */
+    vc_buf ends;                             /* UTF8, LIST: the same of the texts; int32 */
+    vc_buf data;                             /* texts; int64; bits */
     int64_t n;                               /* values, or items of lists, in the batch */
 } column;
 
@@ -39,19 +39,19 @@ typedef struct slot {
     int64_t value;                           /* offsets are set later, by point */
 } slot;
 
-static void pad(vf_buf *b, size_t to)
+static void pad(vc_buf *b, size_t to)
 {
     static const char zeros[8];
-    vf_buf_add(b, zeros, (to - b->n % to) % to);
+    vc_buf_add(b, zeros, (to - b->n % to) % to);
 }
 
-static void put(vf_buf *b, int64_t v, int size)
+static void put(vc_buf *b, int64_t v, int size)
 {
-    vf_buf_add(b, &v, (size_t)size);
+    vc_buf_add(b, &v, (size_t)size);
 }
 
 /* The offset at `at` leads to the end of b. */
-static void point(vf_buf *b, size_t at)
+static void point(vc_buf *b, size_t at)
 {
     uint32_t d = (uint32_t)(b->n - at);
     if (!b->failed)
@@ -60,7 +60,7 @@ static void point(vf_buf *b, size_t at)
 
 /* A table, to which the offset at `from` leads, after its vtable; at[i] is where slot i's value lies.
  * It begins at a multiple of 8 with the way back to the vtable; then come values, largest first. */
-static void put_table(vf_buf *b, size_t from, const slot *s, int n, size_t *at)
+static void put_table(vc_buf *b, size_t from, const slot *s, int n, size_t *at)
 {
     uint16_t place[8] = { 0 }, end = 4;
     for (int size = 8; size; size /= 2)
@@ -75,7 +75,7 @@ static void put_table(vf_buf *b, size_t from, const slot *s, int n, size_t *at)
         put(b, 0, 1);
     put(b, vtable, 2);
     put(b, end, 2);
-    vf_buf_add(b, place, 2 * (size_t)n);
+    vc_buf_add(b, place, 2 * (size_t)n);
     point(b, from);
     size_t table = b->n;
     put(b, vtable, 4);
@@ -90,7 +90,7 @@ static void put_table(vf_buf *b, size_t from, const slot *s, int n, size_t *at)
 }
 
 /* Of n elements, the first of which lies at a multiple of `align`. */
-static void put_vector(vf_buf *b, size_t from, size_t n, size_t align)
+static void put_vector(vc_buf *b, size_t from, size_t n, size_t align)
 {
     pad(b, 4);
     if ((b->n + 4) % align)
@@ -99,15 +99,15 @@ static void put_vector(vf_buf *b, size_t from, size_t n, size_t align)
     put(b, (int64_t)n, 4);
 }
 
-static void put_string(vf_buf *b, size_t from, const char *s)
+static void put_string(vc_buf *b, size_t from, const char *s)
 {
     put_vector(b, from, strlen(s), 4);
-    vf_buf_add(b, s, strlen(s) + 1);
+    vc_buf_add(b, s, strlen(s) + 1);
 }
 
 /* ---- metadata ---- */
 
-static void put_field(vf_buf *b, size_t from, const char *name, vf_arrow_type type)
+static void put_field(vc_buf *b, size_t from, const char *name, vf_arrow_type type)
 {
     static const int types[] = { TYPE_BOOL, TYPE_INT, TYPE_UTF8, TYPE_LIST };
     const slot field[] = { { 4, 0 }, { 1, 1 }, { 1, types[type] }, { 4, 0 }, { 0, 0 }, { 4, 0 } };
@@ -124,7 +124,7 @@ static void put_field(vf_buf *b, size_t from, const char *name, vf_arrow_type ty
     }
 }
 
-static void put_schema(vf_buf *b, size_t from, const vf_arrow *a)
+static void put_schema(vc_buf *b, size_t from, const vf_arrow *a)
 {
     const slot schema[] = { { 2, 0 }, { 4, 0 } };            /* little-endian, fields */
     size_t at[2];
@@ -139,9 +139,9 @@ static void put_schema(vf_buf *b, size_t from, const vf_arrow *a)
 
 /* A batch's buffers in the order of the format: of each column and its child, a bitmap of what is not
  * null (empty: nothing is), offsets, values. */
-static int buffers_of(const column *c, const vf_buf *out[5])
+static int buffers_of(const column *c, const vc_buf *out[5])
 {
-    static const vf_buf none;
+    static const vc_buf none;
     int n = 0;
     out[n++] = &none;
     if (c->field.type == VF_ARROW_LIST) {
@@ -154,10 +154,10 @@ static int buffers_of(const column *c, const vf_buf *out[5])
     return n;
 }
 
-static void put_batch(vf_buf *b, size_t from, const vf_arrow *a, int64_t *body)
+static void put_batch(vc_buf *b, size_t from, const vf_arrow *a, int64_t *body)
 {
     const slot batch[] = { { 8, a->rows }, { 4, 0 }, { 4, 0 } };     /* rows, nodes, buffers */
-    const vf_buf *part[5];
+    const vc_buf *part[5];
     size_t at[3], nodes = 0, buffers = 0;
     for (int i = 0; i < a->columns; i++) {
         nodes += a->column[i].field.type == VF_ARROW_LIST ? 2 : 1;
@@ -187,7 +187,7 @@ static void put_batch(vf_buf *b, size_t from, const vf_arrow *a, int64_t *body)
 
 /* ---- messages ---- */
 
-static int write_buf(vf_arrow *a, const vf_buf *b, vc_err *err)
+static int write_buf(vf_arrow *a, const vc_buf *b, vc_err *err)
 {
     static const char zeros[8];
     size_t more = (8 - b->n % 8) % 8;
@@ -203,7 +203,7 @@ static int write_message(vf_arrow *a, int header, vc_err *err)
 {
     const slot message[] = { { 2, VERSION_5 }, { 1, header }, { 4, 0 }, { 8, 0 } };
     size_t at[4];                            /* version, header's kind, header, length of the body */
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     int64_t body = 0;
     put(&b, 0, 4);
     put_table(&b, 0, message, 4, at);
@@ -216,7 +216,7 @@ static int write_message(vf_arrow *a, int header, vc_err *err)
     const uint32_t prefix[2] = { UINT32_MAX, (uint32_t)((b.n + 7) / 8 * 8) };
     int rc = fwrite(prefix, sizeof prefix, 1, a->file) == 1 ? 0 : vc_fail_errno(err, "%s", a->path);
     if (!rc) rc = write_buf(a, &b, err);
-    vf_buf_free(&b);
+    vc_buf_free(&b);
     return rc;
 }
 
@@ -234,7 +234,7 @@ static void begin_batch(vf_arrow *a)
 
 static int flush(vf_arrow *a, vc_err *err)
 {
-    const vf_buf *part[5];
+    const vc_buf *part[5];
     int rc = a->rows ? write_message(a, HEADER_BATCH, err) : 0;
     for (int i = 0; !rc && a->rows && i < a->columns; i++) {
         int n = buffers_of(&a->column[i], part);
@@ -285,7 +285,7 @@ void vf_arrow_int(vf_arrow *a, int i, int64_t v)
 void vf_arrow_text(vf_arrow *a, int i, const char *s)
 {
     column *c = &a->column[i];
-    vf_buf_str(&c->data, s);
+    vc_buf_str(&c->data, s);
     put(&c->ends, (int64_t)c->data.n, 4);
     c->n++;
 }
@@ -327,9 +327,9 @@ void vf_arrow_close(vf_arrow *a)
     if (a->file)
         fclose(a->file);
     for (int i = 0; i < a->columns; i++) {
-        vf_buf_free(&a->column[i].list);
-        vf_buf_free(&a->column[i].ends);
-        vf_buf_free(&a->column[i].data);
+        vc_buf_free(&a->column[i].list);
+        vc_buf_free(&a->column[i].ends);
+        vc_buf_free(&a->column[i].data);
     }
     free(a->path);
     free(a);

@@ -1,8 +1,8 @@
 /* arrow.h - a table as an Arrow IPC stream (Columnar Format 1.x, metadata version V5), as the Python
  * package `datasets` keeps its tables. Written batch by batch, so that memory stays small and no
  * offset exceeds 32 bits. No value is null. One thread. */
-#ifndef VF_ARROW_H
-#define VF_ARROW_H
+#ifndef FORMATS_PEERS_ARROW_H
+#define FORMATS_PEERS_ARROW_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -21,7 +21,7 @@
 
 typedef struct exporting {
     vf_keymap names, prompts;                /* prompts: a hash of the embeddings */
-    vf_buf prompts_txt, videos_txt;
+    vc_buf prompts_txt, videos_txt;
     int64_t max_length;
     char shape[64];                          /* "49x480x720" */
 } exporting;
@@ -94,7 +94,7 @@ static int write_latent(const exchange *x, const exporting *e, const char *stem,
 static int write_prompt(const exchange *x, exporting *e, const char *prompt, const vf_view *from,
                         vc_err *err)
 {
-    char hex[VF_SHA256_HEX], name[120];
+    char hex[VC_SHA256_HEX], name[120];
     vf_key k = vf_hash(prompt, strlen(prompt)), content = vf_hash(from->data, from->bytes);
     uint64_t known, now;
     memcpy(&now, &content, sizeof now);
@@ -109,7 +109,7 @@ static int write_prompt(const exchange *x, exporting *e, const char *prompt, con
     int rc = data ? exchange_convert(data, VC_BF16, from, 0, (size_t)(rows * width), err)
                   : vc_fail(err, VC_ENOMEM, "out of memory");
     snprintf(name, sizeof name, "cache/prompt_embeddings/%s.safetensors",
-             vf_sha256(hex, prompt, strlen(prompt)));
+             vc_sha256(hex, prompt, strlen(prompt)));
     if (!rc)
         rc = write_tensor(x, name, (vf_view){ PROMPT, VC_BF16, 2, { all, width }, data,
                                               2 * (size_t)(all * width) }, err);
@@ -127,10 +127,10 @@ static int write_named(const exchange *x, exporting *e, const exchange_sample *s
     if (!rc) rc = write_prompt(x, e, prompt, &s->text[0].embeds, err);
     if (!rc) rc = exchange_write(x->dir, video, "", 0, err);    /* CogVideo asks whether it is there */
     if (!rc) {
-        vf_buf_str(&e->prompts_txt, prompt);
-        vf_buf_str(&e->prompts_txt, "\n");
-        vf_buf_str(&e->videos_txt, video);
-        vf_buf_str(&e->videos_txt, "\n");
+        vc_buf_str(&e->prompts_txt, prompt);
+        vc_buf_str(&e->prompts_txt, "\n");
+        vc_buf_str(&e->videos_txt, video);
+        vc_buf_str(&e->videos_txt, "\n");
     }
     free(video);
     return rc;
@@ -167,8 +167,8 @@ static int export_cogvideo(exchange *x, vc_err *err)
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc) rc = exchange_write(x->dir, "prompts.txt", e.prompts_txt.data, e.prompts_txt.n, err);
     if (!rc) rc = exchange_write(x->dir, EXCHANGE_VIDEOS, e.videos_txt.data, e.videos_txt.n, err);
-    vf_buf_free(&e.prompts_txt);
-    vf_buf_free(&e.videos_txt);
+    vc_buf_free(&e.prompts_txt);
+    vc_buf_free(&e.videos_txt);
     vf_keymap_free(&e.names);
     vf_keymap_free(&e.prompts);
     return rc;
@@ -221,12 +221,12 @@ static int open_tensor(vf_safetensors **f, const char *path, const char *name, i
 
 static int read_sample(exchange *x, const char *root, const char *video, const char *prompt, vc_err *err)
 {
-    char hex[VF_SHA256_HEX];
+    char hex[VC_SHA256_HEX];
     const char *base = vc_path_base(video), *dot = strrchr(base, '.');
     int n = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
     char *latent = vc_format("%s/%.*s.safetensors", x->dir, n, base);
     char *text = vc_format("%s/cache/prompt_embeddings/%s.safetensors", root,
-                           vf_sha256(hex, prompt, strlen(prompt)));
+                           vc_sha256(hex, prompt, strlen(prompt)));
     vf_safetensors *f[2] = { NULL };
     exchange_item m = { .path = video, .caption = prompt, .drawn = true, .n_text = 1 };
     int rc = open_tensor(&f[0], latent, LATENT, 4, &m.mean, err);

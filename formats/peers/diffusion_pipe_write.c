@@ -348,30 +348,30 @@ static int write_bucket(const exchange *x, const bucket *b, vc_err *err)
 static int write_toml(const exporting *e, vc_err *err)
 {
     char part[PATH_MAX];
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     if (!realpath(e->x->dir, part))
         return vc_fail_errno(err, "%s", e->x->dir);
     size_t n = strlen(part) - strlen(".part");
     if (vc_utf8_prefix(part, n) < n)
         return vc_fail(err, VC_EINVAL, "%s: a path that is not UTF-8 cannot stand in dataset.toml",
                        part);
-    vf_buf_str(&b, "# Start diffusion-pipe with --trust_cache: there are no media here.\n"
+    vc_buf_str(&b, "# Start diffusion-pipe with --trust_cache: there are no media here.\n"
                    "# Captions and sizes are as they are; num_repeats may be changed.\n"
                    "resolutions = []\n");
     for (size_t i = 0; i < e->n; i++) {
         const bucket *k = &e->bucket[i];
         char *path = vc_format("%.*s/%" PRId64 "x%" PRId64 "x%" PRId64, (int)n, part, k->w, k->h,
                                k->frames);
-        vf_buf_str(&b, "\n[[directory]]\npath = ");
-        vf_buf_json(&b, path ? path : "", path ? strlen(path) : 0);
-        vf_buf_printf(&b, "\nresolutions = [[%" PRId64 ", %" PRId64 "]]\nnum_repeats = 1\n", k->w,
+        vc_buf_str(&b, "\n[[directory]]\npath = ");
+        vc_buf_json(&b, path ? path : "", path ? strlen(path) : 0);
+        vc_buf_printf(&b, "\nresolutions = [[%" PRId64 ", %" PRId64 "]]\nnum_repeats = 1\n", k->w,
                       k->h);
         b.failed |= !path;
         free(path);
     }
     int rc = b.failed ? vc_fail(err, VC_ENOMEM, "out of memory")
                       : exchange_write(e->x->dir, "dataset.toml", b.data, b.n, err);
-    vf_buf_free(&b);
+    vc_buf_free(&b);
     return rc;
 }
 

@@ -4,8 +4,8 @@
  * is read. An exporter walks the samples (exchange_each) and writes files into a new folder; an
  * importer reads files and puts items (exchange_put), from which a dataset is made. docs/export.md says
  * what each format holds and what is lost. Part of vlat; one thread. */
-#ifndef VF_EXCHANGE_H
-#define VF_EXCHANGE_H
+#ifndef FORMATS_PEERS_EXCHANGE_H
+#define FORMATS_PEERS_EXCHANGE_H
 
 #include "common/families.h"
 #include "formats/keys/keymap.h"

@@ -1,6 +1,6 @@
 /* exchange_parts.h - the dataset that an import makes, for sink.c and frame.c. */
-#ifndef VF_EXCHANGE_PARTS_H
-#define VF_EXCHANGE_PARTS_H
+#ifndef FORMATS_PEERS_EXCHANGE_PARTS_H
+#define FORMATS_PEERS_EXCHANGE_PARTS_H
 
 #include "formats/peers/exchange.h"
 

@@ -134,7 +134,7 @@ static int write_manifest(exchange *x, vc_err *err)
 
 int exchange_write_frame(exchange *x, vc_err *err)
 {
-    vf_buf lines = { 0 };
+    vc_buf lines = { 0 };
     int rc = write_manifest(x, err);
     if (!rc) rc = encoder_refs(x->manifest, write_ref, x, err);
     for (uint32_t i = 0; !rc && i < vf_dataset_validations(x->d); i++) {
@@ -143,8 +143,8 @@ int exchange_write_frame(exchange *x, vc_err *err)
         if (!rc) rc = prompt_refs(o, write_ref, x, err);
         char *line = rc ? NULL : vf_json_line(o);
         if (line) {
-            vf_buf_str(&lines, line);
-            vf_buf_str(&lines, "\n");
+            vc_buf_str(&lines, line);
+            vc_buf_str(&lines, "\n");
         }
         lines.failed |= !rc && !line;
         free(line);
@@ -152,7 +152,7 @@ int exchange_write_frame(exchange *x, vc_err *err)
     }
     if (!rc && lines.failed) rc = vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc && lines.n) rc = exchange_write(x->dir, "validation.jsonl", lines.data, lines.n, err);
-    vf_buf_free(&lines);
+    vc_buf_free(&lines);
     return rc;
 }
 

@@ -6,8 +6,8 @@
  * The database may be anybody's: only integers are taken from it, the work that it may cause is
  * bounded by its size, and every place is checked against its shard's file. Reading writes nothing.
  * A handle is immutable after open and may serve many threads. */
-#ifndef VF_TENSOR_CACHE_H
-#define VF_TENSOR_CACHE_H
+#ifndef FORMATS_PEERS_TENSOR_CACHE_H
+#define FORMATS_PEERS_TENSOR_CACHE_H
 
 #include "formats/tensors/pt.h"
 

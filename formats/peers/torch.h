@@ -1,6 +1,6 @@
 /* torch.h - what the formats of .pt files share. See exchange.h, pt.h */
-#ifndef VF_EXCHANGE_PT_H
-#define VF_EXCHANGE_PT_H
+#ifndef FORMATS_PEERS_TORCH_H
+#define FORMATS_PEERS_TORCH_H
 
 #include "formats/peers/exchange.h"
 #include "formats/tensors/pt.h"

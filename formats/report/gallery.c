@@ -155,7 +155,7 @@ int vf_gallery_update(const char *dir, vc_err *err)
 {
     char *path = vc_path_join(dir, "report.html"), *page = NULL;
     vf_html *h = NULL;
-    vf_buf made = { 0 };
+    vc_buf made = { 0 };
     size_t n;
 
     if (!path)
@@ -170,15 +170,15 @@ int vf_gallery_update(const char *dir, vc_err *err)
         rc = vf_html_open(&h, "", err);
         if (!rc) {
             vf_gallery(h, dir);
-            vf_buf_add(&made, page, (size_t)(begin - page));
-            vf_buf_add(&made, h->body.data, h->body.n);
-            vf_buf_str(&made, end + strlen(END));
+            vc_buf_add(&made, page, (size_t)(begin - page));
+            vc_buf_add(&made, h->body.data, h->body.n);
+            vc_buf_str(&made, end + strlen(END));
             rc = made.failed || h->body.failed ? vc_fail(err, VC_ENOMEM, "%s: out of memory", path)
                                                : vc_file_write(path, made.data, made.n, err);
         }
     }
     vf_html_close(h);
-    vf_buf_free(&made);
+    vc_buf_free(&made);
     free(page);
     free(path);
     return rc;

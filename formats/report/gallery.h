@@ -3,8 +3,8 @@
  * Pictures and clips (png, jpg, mp4 below DIR/validation/step-N/), newest step first, go in as data:
  * addresses with the prompts their latents files name, up to 48 MiB, between two marks on lines of their own, so
  * that they can be replaced without making the page anew: vtrain writes the page, vdecode decodes later. */
-#ifndef VF_GALLERY_H
-#define VF_GALLERY_H
+#ifndef FORMATS_REPORT_GALLERY_H
+#define FORMATS_REPORT_GALLERY_H
 
 #include "formats/report/html.h"
 

@@ -29,7 +29,7 @@ static const char *entity(unsigned char c)
     }
 }
 
-void html_escape(vf_buf *b, const char *s, size_t n)
+void html_escape(vc_buf *b, const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
         size_t good = i + vc_utf8_prefix(s + i, n - i), from = i;
@@ -37,19 +37,19 @@ void html_escape(vf_buf *b, const char *s, size_t n)
             const char *e = entity((unsigned char)s[i]);
             if (!e)
                 continue;
-            vf_buf_add(b, s + from, i - from);
-            vf_buf_str(b, e);
+            vc_buf_add(b, s + from, i - from);
+            vc_buf_str(b, e);
             from = i + 1;
         }
-        vf_buf_add(b, s + from, i - from);
+        vc_buf_add(b, s + from, i - from);
         if (i < n) {
-            vf_buf_str(b, "\xef\xbf\xbd");
+            vc_buf_str(b, "\xef\xbf\xbd");
             i++;
         }
     }
 }
 
-void html_escape_str(vf_buf *b, const char *s)
+void html_escape_str(vc_buf *b, const char *s)
 {
     html_escape(b, s, strlen(s));
 }
@@ -68,11 +68,11 @@ static void put_format(vf_html *h, const char *fmt, va_list ap)
 }
 
 /* <tag>text</tag> */
-static void put_element(vf_buf *b, const char *tag, const char *text)
+static void put_element(vc_buf *b, const char *tag, const char *text)
 {
-    vf_buf_printf(b, "<%s>", tag);
+    vc_buf_printf(b, "<%s>", tag);
     html_escape_str(b, text);
-    vf_buf_printf(b, "</%s>", tag);
+    vc_buf_printf(b, "</%s>", tag);
 }
 
 /* ---- page ---- */
@@ -90,9 +90,9 @@ void vf_html_close(vf_html *h)
 {
     if (!h)
         return;
-    vf_buf_free(&h->title);
-    vf_buf_free(&h->contents);
-    vf_buf_free(&h->body);
+    vc_buf_free(&h->title);
+    vc_buf_free(&h->contents);
+    vc_buf_free(&h->body);
     free(h);
 }
 
@@ -102,35 +102,35 @@ void html_end_block(vf_html *h)
         [HTML_NOTHING] = "", [HTML_TABLE] = "</table></div>\n", [HTML_FACTS] = "</table></div>\n",
         [HTML_GRID] = "</div>\n",
     };
-    vf_buf_str(&h->body, ends[h->open]);
+    vc_buf_str(&h->body, ends[h->open]);
     h->open = HTML_NOTHING;
 }
 
 int vf_html_write(vf_html *h, const char *path, vc_err *err)
 {
-    vf_buf page = { 0 };
+    vc_buf page = { 0 };
 
     html_end_block(h);
-    vf_buf_str(&page, html_head);
-    vf_buf_add(&page, h->title.data, h->title.n);
-    vf_buf_str(&page, html_after_title);
-    vf_buf_str(&page, "<h1>");
-    vf_buf_add(&page, h->title.data, h->title.n);
-    vf_buf_str(&page, "</h1>\n");
+    vc_buf_str(&page, html_head);
+    vc_buf_add(&page, h->title.data, h->title.n);
+    vc_buf_str(&page, html_after_title);
+    vc_buf_str(&page, "<h1>");
+    vc_buf_add(&page, h->title.data, h->title.n);
+    vc_buf_str(&page, "</h1>\n");
     if (h->sections > 1) {
-        vf_buf_str(&page, "<nav>\n");
-        vf_buf_add(&page, h->contents.data, h->contents.n);
-        vf_buf_str(&page, "</nav>\n");
+        vc_buf_str(&page, "<nav>\n");
+        vc_buf_add(&page, h->contents.data, h->contents.n);
+        vc_buf_str(&page, "</nav>\n");
     }
-    vf_buf_str(&page, html_after_contents);
-    vf_buf_add(&page, h->body.data, h->body.n);
-    vf_buf_str(&page, html_end);
+    vc_buf_str(&page, html_after_contents);
+    vc_buf_add(&page, h->body.data, h->body.n);
+    vc_buf_str(&page, html_end);
 
     bool failed = h->no_memory || h->title.failed || h->contents.failed || h->body.failed
                   || page.failed;
     int rc = failed ? vc_fail(err, VC_ENOMEM, "%s: out of memory", path)
                     : vc_file_write(path, page.data, page.n, err);
-    vf_buf_free(&page);
+    vc_buf_free(&page);
     return rc;
 }
 
@@ -138,12 +138,12 @@ void vf_html_section(vf_html *h, const char *heading)
 {
     html_end_block(h);
     h->sections++;
-    vf_buf_printf(&h->contents, "<a href=\"#s%d\">", h->sections);
+    vc_buf_printf(&h->contents, "<a href=\"#s%d\">", h->sections);
     html_escape_str(&h->contents, heading);
-    vf_buf_str(&h->contents, "</a>\n");
-    vf_buf_printf(&h->body, "<h2 id=\"s%d\">", h->sections);
+    vc_buf_str(&h->contents, "</a>\n");
+    vc_buf_printf(&h->body, "<h2 id=\"s%d\">", h->sections);
     html_escape_str(&h->body, heading);
-    vf_buf_str(&h->body, "</h2>\n");
+    vc_buf_str(&h->body, "</h2>\n");
 }
 
 void vf_html_text(vf_html *h, const char *fmt, ...)
@@ -151,29 +151,29 @@ void vf_html_text(vf_html *h, const char *fmt, ...)
     va_list ap;
 
     html_end_block(h);
-    vf_buf_str(&h->body, "<p>");
+    vc_buf_str(&h->body, "<p>");
     va_start(ap, fmt);
     put_format(h, fmt, ap);
     va_end(ap);
-    vf_buf_str(&h->body, "</p>\n");
+    vc_buf_str(&h->body, "</p>\n");
 }
 
 void vf_html_mark(vf_html *h, const char *name)
 {
     html_end_block(h);
-    vf_buf_str(&h->body, "<!-- ");
+    vc_buf_str(&h->body, "<!-- ");
     for (; *name; name++)
-        vf_buf_add(&h->body, isalnum((unsigned char)*name) || strchr(" /", *name) ? name : "_", 1);
-    vf_buf_str(&h->body, " -->\n");
+        vc_buf_add(&h->body, isalnum((unsigned char)*name) || strchr(" /", *name) ? name : "_", 1);
+    vc_buf_str(&h->body, " -->\n");
 }
 
 void vf_html_fold(vf_html *h, const char *title, const char *text)
 {
     html_end_block(h);
-    vf_buf_str(&h->body, "<details>");
+    vc_buf_str(&h->body, "<details>");
     put_element(&h->body, "summary", title);
     put_element(&h->body, "pre", text);
-    vf_buf_str(&h->body, "</details>\n");
+    vc_buf_str(&h->body, "</details>\n");
 }
 
 /* ---- tables ---- */
@@ -198,19 +198,19 @@ static bool is_short_word(const char *s)
 
 static void put_cell(vf_html *h, const char *text)
 {
-    vf_buf_str(&h->body, is_number(text) ? "<td class=\"n\">"
+    vc_buf_str(&h->body, is_number(text) ? "<td class=\"n\">"
                          : is_short_word(text) ? "<td class=\"w\">" : "<td>");
     html_escape_str(&h->body, text);
-    vf_buf_str(&h->body, "</td>");
+    vc_buf_str(&h->body, "</td>");
 }
 
 void vf_html_table(vf_html *h, const char *const *columns, int n)
 {
     html_end_block(h);
-    vf_buf_str(&h->body, "<div class=\"scroll\"><table>\n<tr>");
+    vc_buf_str(&h->body, "<div class=\"scroll\"><table>\n<tr>");
     for (int i = 0; i < n; i++)
         put_element(&h->body, "th", columns[i]);
-    vf_buf_str(&h->body, "</tr>\n");
+    vc_buf_str(&h->body, "</tr>\n");
     h->open = HTML_TABLE;
     h->columns = n;
 }
@@ -219,10 +219,10 @@ void vf_html_row(vf_html *h, const char *const *cells)
 {
     if (h->open != HTML_TABLE)
         return;
-    vf_buf_str(&h->body, "<tr>");
+    vc_buf_str(&h->body, "<tr>");
     for (int i = 0; i < h->columns; i++)
         put_cell(h, cells[i]);
-    vf_buf_str(&h->body, "</tr>\n");
+    vc_buf_str(&h->body, "</tr>\n");
 }
 
 void vf_html_fact(vf_html *h, const char *name, const char *fmt, ...)
@@ -231,16 +231,16 @@ void vf_html_fact(vf_html *h, const char *name, const char *fmt, ...)
 
     if (h->open != HTML_FACTS) {
         html_end_block(h);
-        vf_buf_str(&h->body, "<div class=\"scroll\"><table class=\"facts\">\n");
+        vc_buf_str(&h->body, "<div class=\"scroll\"><table class=\"facts\">\n");
         h->open = HTML_FACTS;
     }
-    vf_buf_str(&h->body, "<tr>");
+    vc_buf_str(&h->body, "<tr>");
     put_element(&h->body, "th", name);
-    vf_buf_str(&h->body, "<td>");
+    vc_buf_str(&h->body, "<td>");
     va_start(ap, fmt);
     put_format(h, fmt, ap);
     va_end(ap);
-    vf_buf_str(&h->body, "</td></tr>\n");
+    vc_buf_str(&h->body, "</td></tr>\n");
 }
 
 /* ---- cards ---- */
@@ -250,26 +250,26 @@ void vf_html_grid(vf_html *h, bool search)
     html_end_block(h);
     h->grids++;
     if (search)
-        vf_buf_printf(&h->body, "<div class=\"find\"><input type=\"search\" id=\"find%d\" "
+        vc_buf_printf(&h->body, "<div class=\"find\"><input type=\"search\" id=\"find%d\" "
                       "aria-label=\"search\" placeholder=\"search\"><output></output></div>\n",
                       h->grids);
-    vf_buf_str(&h->body, "<div class=\"grid\">\n");
+    vc_buf_str(&h->body, "<div class=\"grid\">\n");
     h->open = HTML_GRID;
 }
 
-static void put_media(vf_buf *b, const void *media, size_t size, const char *mime,
+static void put_media(vc_buf *b, const void *media, size_t size, const char *mime,
                       const char *title)
 {
     bool clip = !strncmp(mime, "video/", 6);
 
-    vf_buf_str(b, clip ? "<video controls loop muted playsinline preload=\"metadata\" title=\""
+    vc_buf_str(b, clip ? "<video controls loop muted playsinline preload=\"metadata\" title=\""
                        : "<img loading=\"lazy\" decoding=\"async\" alt=\"");
     html_escape_str(b, title);
-    vf_buf_str(b, "\" src=\"data:");
+    vc_buf_str(b, "\" src=\"data:");
     html_escape_str(b, mime);
-    vf_buf_str(b, ";base64,");
-    vf_buf_base64(b, media, size);
-    vf_buf_str(b, clip ? "\"></video>\n" : "\">\n");
+    vc_buf_str(b, ";base64,");
+    vc_buf_base64(b, media, size);
+    vc_buf_str(b, clip ? "\"></video>\n" : "\">\n");
 }
 
 /* The start of a long caption, cut between characters and after a word where one ends nearby. */
@@ -285,18 +285,18 @@ static size_t short_length(const char *s)
     return n;
 }
 
-static void put_caption(vf_buf *b, const char *caption)
+static void put_caption(vc_buf *b, const char *caption)
 {
     if (strlen(caption) <= SHORT_CAPTION + 20) {
         if (*caption)
             put_element(b, "p", caption);
         return;
     }
-    vf_buf_str(b, "<details><summary><span>");
+    vc_buf_str(b, "<details><summary><span>");
     html_escape(b, caption, short_length(caption));
-    vf_buf_str(b, " \xe2\x80\xa6</span></summary>");
+    vc_buf_str(b, " \xe2\x80\xa6</span></summary>");
     put_element(b, "p", caption);
-    vf_buf_str(b, "</details>");
+    vc_buf_str(b, "</details>");
 }
 
 void vf_html_card(vf_html *h, const void *media, size_t size, const char *mime, const char *title,
@@ -304,11 +304,11 @@ void vf_html_card(vf_html *h, const void *media, size_t size, const char *mime, 
 {
     if (h->open != HTML_GRID)
         vf_html_grid(h, false);
-    vf_buf_str(&h->body, "<div class=\"card\">");
+    vc_buf_str(&h->body, "<div class=\"card\">");
     if (media)
         put_media(&h->body, media, size, mime, title);
-    vf_buf_str(&h->body, "<div>");
+    vc_buf_str(&h->body, "<div>");
     put_element(&h->body, "h3", title);
     put_caption(&h->body, caption);
-    vf_buf_str(&h->body, "</div></div>\n");
+    vc_buf_str(&h->body, "</div></div>\n");
 }

@@ -12,8 +12,8 @@
  * nothing is markup, bytes that are no UTF-8 become U+FFFD. Calls may come in any order; what is
  * still open (table, grid, section) is ended by the next part that cannot stand inside it. A lack
  * of memory sticks and is told by vf_html_write. One thread at a time. */
-#ifndef VF_HTML_H
-#define VF_HTML_H
+#ifndef FORMATS_REPORT_HTML_H
+#define FORMATS_REPORT_HTML_H
 
 #include <stdbool.h>
 #include <stddef.h>

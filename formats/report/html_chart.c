@@ -95,7 +95,7 @@ static double y_of(const axis *a, double v)
     return TOP + PLOT_H - (v - a->low) / (a->high - a->low) * PLOT_H;
 }
 
-static void put_axes(vf_buf *b, const axis *x, const axis *y, const char *x_label,
+static void put_axes(vc_buf *b, const axis *x, const axis *y, const char *x_label,
                      const char *y_label)
 {
     char text[32];
@@ -103,41 +103,41 @@ static void put_axes(vf_buf *b, const axis *x, const axis *y, const char *x_labe
     for (int i = 0; i < y->n; i++) {
         double at = y_of(y, y->tick[i]);
         tick_label(text, y, y->tick[i]);
-        vf_buf_printf(b, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
+        vc_buf_printf(b, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
                       "<text x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, WIDTH - RIGHT, at, at,
                       WIDTH - RIGHT + 8, at + 4, text);
     }
     for (int i = 0; i < x->n; i++) {
         double at = x_of(x, x->tick[i]);
         tick_label(text, x, x->tick[i]);
-        vf_buf_printf(b, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>"
+        vc_buf_printf(b, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>"
                       "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", at, at,
                       HEIGHT - BOTTOM, HEIGHT - BOTTOM + 4, at, HEIGHT - BOTTOM + 18, text);
     }
-    vf_buf_printf(b, "<line class=\"axis\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>\n"
+    vc_buf_printf(b, "<line class=\"axis\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>\n"
                   "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">", LEFT, WIDTH - RIGHT,
                   HEIGHT - BOTTOM, HEIGHT - BOTTOM, LEFT + PLOT_W / 2, HEIGHT - 6);
     html_escape_str(b, x_label);
-    vf_buf_printf(b, "</text>\n<text transform=\"translate(%d %d) rotate(90)\" "
+    vc_buf_printf(b, "</text>\n<text transform=\"translate(%d %d) rotate(90)\" "
                   "text-anchor=\"middle\">", WIDTH - 13, TOP + PLOT_H / 2);
     html_escape_str(b, y_label);
-    vf_buf_str(b, "</text>\n");
+    vc_buf_str(b, "</text>\n");
 }
 
 static void put_figure(vf_html *h, const char *title)
 {
     html_end_block(h);
-    vf_buf_str(&h->body, "<figure><figcaption>");
+    vc_buf_str(&h->body, "<figure><figcaption>");
     html_escape_str(&h->body, title);
-    vf_buf_str(&h->body, "</figcaption>\n");
+    vc_buf_str(&h->body, "</figcaption>\n");
 }
 
 static void put_svg(vf_html *h, const char *title)
 {
-    vf_buf_printf(&h->body, "<div class=\"chart\"><svg viewBox=\"0 0 %d %d\" role=\"img\" "
+    vc_buf_printf(&h->body, "<div class=\"chart\"><svg viewBox=\"0 0 %d %d\" role=\"img\" "
                   "aria-label=\"", WIDTH, HEIGHT);
     html_escape_str(&h->body, title);
-    vf_buf_str(&h->body, "\">\n");
+    vc_buf_str(&h->body, "\">\n");
 }
 
 /* ---- lines ---- */
@@ -183,7 +183,7 @@ typedef struct column {
     size_t n;
 } column;
 
-static void flush_column(vf_buf *b, column *col, bool *pen)
+static void flush_column(vc_buf *b, column *col, bool *pen)
 {
     if (!col->n)
         return;
@@ -193,12 +193,12 @@ static void flush_column(vf_buf *b, column *col, bool *pen)
     for (int i = 0; i < 4; i++) {
         if (i && all[i] == all[i - 1])
             continue;
-        vf_buf_printf(b, "%s%.1f %.1f", *pen ? "L" : "M", col->at / 2.0, all[i]);
+        vc_buf_printf(b, "%s%.1f %.1f", *pen ? "L" : "M", col->at / 2.0, all[i]);
         *pen = true;
     }
     /* a point alone still shows, as the line's round end */
     if (begins && col->n == 1)
-        vf_buf_str(b, "h0");
+        vc_buf_str(b, "h0");
     col->n = 0;
 }
 
@@ -221,13 +221,13 @@ static void add_to_column(column *col, double y)
     col->y[3] = y;
 }
 
-static void put_path(vf_buf *b, const vf_chart *c, const vf_series *s, int index, const axis *x,
+static void put_path(vc_buf *b, const vf_chart *c, const vf_series *s, int index, const axis *x,
                      const axis *y)
 {
     column col = { 0 };
     bool pen = false;
 
-    vf_buf_printf(b, "<path%s stroke=\"var(--c%d)\" d=\"", s->faint ? " class=\"faint\"" : "",
+    vc_buf_printf(b, "<path%s stroke=\"var(--c%d)\" d=\"", s->faint ? " class=\"faint\"" : "",
                   index % VF_HTML_SERIES);
     for (size_t i = 0; i < s->n; i++) {
         double px, py;
@@ -243,26 +243,26 @@ static void put_path(vf_buf *b, const vf_chart *c, const vf_series *s, int index
         add_to_column(&col, y_of(y, py));
     }
     flush_column(b, &col, &pen);
-    vf_buf_str(b, "\"/>\n");
+    vc_buf_str(b, "\"/>\n");
 }
 
-static void put_legend(vf_buf *b, const vf_chart *c, int n)
+static void put_legend(vc_buf *b, const vf_chart *c, int n)
 {
-    vf_buf_str(b, "<div class=\"legend\">");
+    vc_buf_str(b, "<div class=\"legend\">");
     for (int i = 0; i < n; i++) {
-        vf_buf_printf(b, "<span><i style=\"background:var(--c%d)%s\"></i>", i,
+        vc_buf_printf(b, "<span><i style=\"background:var(--c%d)%s\"></i>", i,
                       c->series[i].faint ? ";opacity:.35" : "");
         html_escape_str(b, c->series[i].name);
-        vf_buf_str(b, "</span>");
+        vc_buf_str(b, "</span>");
     }
-    vf_buf_str(b, "</div>\n");
+    vc_buf_str(b, "</div>\n");
 }
 
 void vf_html_line_chart(vf_html *h, const vf_chart *c)
 {
     int n = c->n < VF_HTML_SERIES ? c->n : VF_HTML_SERIES;
     axis x = { 0 }, y = { .log = c->log_y };
-    vf_buf *b = &h->body;
+    vc_buf *b = &h->body;
 
     find_ranges(c, n, &x, &y);
     open_range(&x);
@@ -282,18 +282,18 @@ void vf_html_line_chart(vf_html *h, const vf_chart *c)
         for (int i = 0; i < n; i++)
             if (c->series[i].faint == (pass == 1))
                 put_path(b, c, &c->series[i], i, &x, &y);
-    vf_buf_str(b, "</svg></div></figure>\n");
+    vc_buf_str(b, "</svg></div></figure>\n");
 }
 
 /* ---- bars ---- */
 
-static void put_bar(vf_buf *b, const char *label, double value, double most)
+static void put_bar(vc_buf *b, const char *label, double value, double most)
 {
     bool ok = drawable(value) && value > 0;
 
-    vf_buf_str(b, "<span>");
+    vc_buf_str(b, "<span>");
     html_escape_str(b, label);
-    vf_buf_printf(b, "</span><b style=\"width:%.2f%%\"></b><em>%.*g</em>\n",
+    vc_buf_printf(b, "</span><b style=\"width:%.2f%%\"></b><em>%.*g</em>\n",
                   ok ? value / most * 100 : 0, value == trunc(value) ? 15 : 4, value);
 }
 
@@ -306,14 +306,14 @@ void vf_html_bars(vf_html *h, const char *title, const char *const *labels, cons
             most = values[i];
 
     put_figure(h, title);
-    vf_buf_str(&h->body, "<div class=\"bars\">\n");
+    vc_buf_str(&h->body, "<div class=\"bars\">\n");
     for (int i = 0; i < n; i++) {
         if (i == SHOWN_BARS)
-            vf_buf_printf(&h->body, "</div><details><summary>%d more</summary>"
+            vc_buf_printf(&h->body, "</div><details><summary>%d more</summary>"
                           "<div class=\"bars\">\n", n - i);
         put_bar(&h->body, labels[i], values[i], most);
     }
-    vf_buf_str(&h->body, n > SHOWN_BARS ? "</div></details></figure>\n" : "</div></figure>\n");
+    vc_buf_str(&h->body, n > SHOWN_BARS ? "</div></details></figure>\n" : "</div></figure>\n");
 }
 
 /* Ranges of round length that hold all values. */
@@ -338,7 +338,7 @@ static int count_bins(double count[BINS * 3], axis *x, const double *values, siz
     return bins;
 }
 
-static void put_bin(vf_buf *b, const axis *x, const axis *y, int i, int bins, double count)
+static void put_bin(vc_buf *b, const axis *x, const axis *y, int i, int bins, double count)
 {
     double width = (double)PLOT_W / bins, top = y_of(y, count);
     char from[32], to[32];
@@ -349,7 +349,7 @@ static void put_bin(vf_buf *b, const axis *x, const axis *y, int i, int bins, do
     fine.step = (x->high - x->low) / bins;
     tick_label(from, &fine, x->low + i * fine.step);
     tick_label(to, &fine, x->low + (i + 1) * fine.step);
-    vf_buf_printf(b, "<rect class=\"bar\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\">"
+    vc_buf_printf(b, "<rect class=\"bar\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\">"
                   "<title>%s to %s: %.0f</title></rect>\n", LEFT + i * width + 0.5, top,
                   width - 1, TOP + PLOT_H - top, from, to, count);
 }
@@ -374,7 +374,7 @@ void vf_html_histogram(vf_html *h, const char *title, const char *x_label, const
     put_axes(&h->body, &x, &y, x_label, "");
     for (int i = 0; i < bins; i++)
         put_bin(&h->body, &x, &y, i, bins, count[i]);
-    vf_buf_str(&h->body, "</svg></div></figure>\n");
+    vc_buf_str(&h->body, "</svg></div></figure>\n");
     if (sum < (double)n)
         vf_html_text(h, "%.0f of %.0f values are no finite numbers.", (double)n - sum, (double)n);
 }

@@ -1,6 +1,6 @@
 /* html_parts.h - what html.c and html_chart.c share; see html.h. */
-#ifndef VF_HTML_PARTS_H
-#define VF_HTML_PARTS_H
+#ifndef FORMATS_REPORT_HTML_PARTS_H
+#define FORMATS_REPORT_HTML_PARTS_H
 
 #include "common/base/buf.h"
 #include "formats/report/html.h"
@@ -9,7 +9,7 @@
 typedef enum { HTML_NOTHING, HTML_TABLE, HTML_FACTS, HTML_GRID } html_block;
 
 struct vf_html {
-    vf_buf title, contents, body;      /* finished HTML */
+    vc_buf title, contents, body;      /* finished HTML */
     html_block open;
     int columns;                       /* of the open table */
     int sections, grids;
@@ -19,8 +19,8 @@ struct vf_html {
 /* Ends whatever block is open. */
 void html_end_block(vf_html *h);
 /* Text with its special characters replaced; safe in elements and in quoted attributes. */
-void html_escape(vf_buf *b, const char *s, size_t n);
-void html_escape_str(vf_buf *b, const char *s);
+void html_escape(vc_buf *b, const char *s, size_t n);
+void html_escape_str(vc_buf *b, const char *s);
 
 /* Head of the page up to the title's text, from there to the contents, from there to the body, and
  * the end. */

@@ -44,7 +44,7 @@ int vf_term_columns(char *(*env)(const char *name))
 
 /* ---- kitty: the pixels in base64, in pieces ---- */
 
-static void draw_kitty(vf_buf *b, const uint8_t *rgb, int w, int h)
+static void draw_kitty(vc_buf *b, const uint8_t *rgb, int w, int h)
 {
     enum { PIECE = 3072 };                   /* bytes: 4096 characters, as many as may be */
     size_t n = 3 * (size_t)w * (size_t)h;
@@ -52,13 +52,13 @@ static void draw_kitty(vf_buf *b, const uint8_t *rgb, int w, int h)
     for (size_t at = 0; at < n; at += PIECE) {
         size_t some = n - at < PIECE ? n - at : PIECE;
         if (at == 0)
-            vf_buf_printf(b, "\033_Ga=T,f=24,s=%d,v=%d,m=%d;", w, h, some < n);
+            vc_buf_printf(b, "\033_Ga=T,f=24,s=%d,v=%d,m=%d;", w, h, some < n);
         else
-            vf_buf_printf(b, "\033_Gm=%d;", at + some < n);
-        vf_buf_base64(b, rgb + at, some);
-        vf_buf_str(b, "\033\\");
+            vc_buf_printf(b, "\033_Gm=%d;", at + some < n);
+        vc_buf_base64(b, rgb + at, some);
+        vc_buf_str(b, "\033\\");
     }
-    vf_buf_str(b, "\n");
+    vc_buf_str(b, "\n");
 }
 
 /* ---- sixels: bands of six lines, colour after colour ---- */
@@ -77,21 +77,21 @@ static int colour_of(const uint8_t *p, int x, int y)
     return colour;
 }
 
-static void put_run(vf_buf *b, int n, int bits)
+static void put_run(vc_buf *b, int n, int bits)
 {
     char c = (char)('?' + bits);
     if (n > 3)
-        vf_buf_printf(b, "!%d%c", n, c);
+        vc_buf_printf(b, "!%d%c", n, c);
     else
         while (n-- > 0)
-            vf_buf_add(b, &c, 1);
+            vc_buf_add(b, &c, 1);
 }
 
 /* One colour of a band whose colours are in place[BAND][w]. */
-static void put_colour(vf_buf *b, const uint8_t *place, int w, int lines, int colour)
+static void put_colour(vc_buf *b, const uint8_t *place, int w, int lines, int colour)
 {
     int run = 0, before = 0;
-    vf_buf_printf(b, "#%d", colour);
+    vc_buf_printf(b, "#%d", colour);
     for (int x = 0; x < w; x++) {
         int bits = 0;
         for (int y = 0; y < lines; y++)
@@ -107,14 +107,14 @@ static void put_colour(vf_buf *b, const uint8_t *place, int w, int lines, int co
         put_run(b, run, before);
 }
 
-static void draw_sixel(vf_buf *b, const uint8_t *rgb, int w, int h)
+static void draw_sixel(vc_buf *b, const uint8_t *rgb, int w, int h)
 {
     uint8_t *place = malloc(BAND * (size_t)w);
 
     b->failed |= !place;
-    vf_buf_printf(b, "\033Pq\"1;1;%d;%d", w, h);
+    vc_buf_printf(b, "\033Pq\"1;1;%d;%d", w, h);
     for (int i = 0; i < COLOURS; i++)        /* in percent */
-        vf_buf_printf(b, "#%d;2;%d;%d;%d", i, i / 36 * 20, i / 6 % 6 * 20, i % 6 * 20);
+        vc_buf_printf(b, "#%d;2;%d;%d;%d", i, i / 36 * 20, i / 6 % 6 * 20, i % 6 * 20);
     for (int top = 0; place && top < h; top += BAND) {
         int lines = h - top < BAND ? h - top : BAND;
         bool used[COLOURS] = { false };
@@ -126,11 +126,11 @@ static void draw_sixel(vf_buf *b, const uint8_t *rgb, int w, int h)
         for (int c = 0; c < COLOURS; c++)
             if (used[c]) {
                 put_colour(b, place, w, lines, c);
-                vf_buf_str(b, "$");
+                vc_buf_str(b, "$");
             }
-        vf_buf_str(b, "-");
+        vc_buf_str(b, "-");
     }
-    vf_buf_str(b, "\033\\\n");
+    vc_buf_str(b, "\033\\\n");
     free(place);
 }
 
@@ -151,7 +151,7 @@ static void mean_of(uint8_t mean[3], const uint8_t *rgb, int w, int h, int x, in
         mean[c] = (uint8_t)((sum[c] + n / 2) / n);
 }
 
-static void draw_blocks(vf_buf *b, const uint8_t *rgb, int w, int h, int columns)
+static void draw_blocks(vc_buf *b, const uint8_t *rgb, int w, int h, int columns)
 {
     enum { MOST = 48 };                      /* pixels high: half a screen */
     int cw = w < columns ? w : columns, ch = (int)(((int64_t)h * cw + w / 2) / w);
@@ -166,18 +166,18 @@ static void draw_blocks(vf_buf *b, const uint8_t *rgb, int w, int h, int columns
         for (int x = 0; x < cw; x++) {
             uint8_t up[3], low[3];
             mean_of(up, rgb, w, h, x, y, cw, ch);
-            vf_buf_printf(b, "\033[38;2;%d;%d;%d", up[0], up[1], up[2]);
+            vc_buf_printf(b, "\033[38;2;%d;%d;%d", up[0], up[1], up[2]);
             if (y + 1 < ch) {
                 mean_of(low, rgb, w, h, x, y + 1, cw, ch);
-                vf_buf_printf(b, ";48;2;%d;%d;%d", low[0], low[1], low[2]);
+                vc_buf_printf(b, ";48;2;%d;%d;%d", low[0], low[1], low[2]);
             }
-            vf_buf_str(b, "m\xe2\x96\x80");
+            vc_buf_str(b, "m\xe2\x96\x80");
         }
-        vf_buf_str(b, "\033[0m\n");
+        vc_buf_str(b, "\033[0m\n");
     }
 }
 
-void vf_term_draw(vf_buf *b, vf_term how, const uint8_t *rgb, int w, int h, int columns)
+void vf_term_draw(vc_buf *b, vf_term how, const uint8_t *rgb, int w, int h, int columns)
 {
     if (how == VF_TERM_KITTY)
         draw_kitty(b, rgb, w, h);

@@ -1,7 +1,7 @@
 /* term.h - a picture in a terminal: by kitty's graphics protocol, as sixels, or as half blocks in
  * true colour. No state; any thread. */
-#ifndef VF_TERM_H
-#define VF_TERM_H
+#ifndef FORMATS_REPORT_TERM_H
+#define FORMATS_REPORT_TERM_H
 
 #include <stdint.h>
 
@@ -19,6 +19,6 @@ int vf_term_columns(char *(*env)(const char *name));
 /* Adds u8 RGB [h,w,3] as `how` to b, from the beginning of a line to the beginning of the next.
  * Blocks: one pixel a column and two a line, reduced to at most `columns` and 24 lines. Sixels: in
  * 216 colours, dithered. */
-void vf_term_draw(vf_buf *b, vf_term how, const uint8_t *rgb, int w, int h, int columns);
+void vf_term_draw(vc_buf *b, vf_term how, const uint8_t *rgb, int w, int h, int columns);
 
 #endif

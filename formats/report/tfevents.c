@@ -29,7 +29,7 @@ static const char prefix[] = "events.out.tfevents.";
 struct vf_tfevents {
     int fd;
     char *path;
-    vf_buf out;                  /* records not yet written */
+    vc_buf out;                  /* records not yet written */
 };
 
 uint32_t vf_crc32c(const void *data, size_t n)
@@ -48,35 +48,35 @@ uint32_t vf_crc32c(const void *data, size_t n)
 
 /* ---- encoding ---- */
 
-static void put_le(vf_buf *b, uint64_t v, int bytes)
+static void put_le(vc_buf *b, uint64_t v, int bytes)
 {
     for (int i = 0; i < bytes; i++)
-        vf_buf_add(b, &(uint8_t){ (uint8_t)(v >> 8 * i) }, 1);
+        vc_buf_add(b, &(uint8_t){ (uint8_t)(v >> 8 * i) }, 1);
 }
 
-static void put_varint(vf_buf *b, uint64_t v)
+static void put_varint(vc_buf *b, uint64_t v)
 {
     for (; v >= 0x80; v >>= 7)
         put_le(b, (v & 0x7f) | 0x80, 1);
     put_le(b, v, 1);
 }
 
-static void put_bytes(vf_buf *b, int field, const void *p, size_t n)
+static void put_bytes(vc_buf *b, int field, const void *p, size_t n)
 {
     put_varint(b, (uint64_t)field);
     put_varint(b, n);
-    vf_buf_add(b, p, n);
+    vc_buf_add(b, p, n);
 }
 
 /* Takes what is in m as a field of b. */
-static void put_message(vf_buf *b, int field, vf_buf *m)
+static void put_message(vc_buf *b, int field, vc_buf *m)
 {
     put_bytes(b, field, m->data, m->n);
     b->failed |= m->failed;
-    vf_buf_free(m);
+    vc_buf_free(m);
 }
 
-static void put_event_head(vf_buf *b, int64_t step)
+static void put_event_head(vc_buf *b, int64_t step)
 {
     struct timespec now;
     uint64_t bits;
@@ -90,26 +90,26 @@ static void put_event_head(vf_buf *b, int64_t step)
     put_varint(b, (uint64_t)step);
 }
 
-static void put_crc(vf_buf *b, const void *p, size_t n)
+static void put_crc(vc_buf *b, const void *p, size_t n)
 {
     uint32_t c = vf_crc32c(p, n);
     put_le(b, (uint32_t)((c >> 15 | c << 17) + 0xa282ead8u), 4);
 }
 
 /* Frames and frees an event; all of it goes to the output or nothing. */
-static int put_record(vf_tfevents *t, vf_buf *event, vc_err *err)
+static int put_record(vf_tfevents *t, vc_buf *event, vc_err *err)
 {
-    vf_buf *b = &t->out;
+    vc_buf *b = &t->out;
     size_t n = event->n, before = b->n;
 
-    if (!event->failed && vf_buf_room(b, n + 16)) {
+    if (!event->failed && vc_buf_room(b, n + 16)) {
         put_le(b, n, 8);
         put_crc(b, b->data + before, 8);
-        vf_buf_add(b, event->data, n);
+        vc_buf_add(b, event->data, n);
         put_crc(b, event->data, n);
     }
     bool failed = event->failed || b->failed;
-    vf_buf_free(event);
+    vc_buf_free(event);
     b->failed = false;
     return failed ? vc_fail(err, VC_ENOMEM, "%s: out of memory", t->path) : 0;
 }
@@ -145,7 +145,7 @@ static int make_file(vf_tfevents *t, const char *dir, vc_err *err)
 
 static int put_start(vf_tfevents *t, int64_t first_step, vc_err *err)
 {
-    vf_buf event = { 0 }, session = { 0 };
+    vc_buf event = { 0 }, session = { 0 };
 
     put_event_head(&event, 0);
     put_bytes(&event, EVENT_FILE_VERSION, "brain.Event:2", 13);
@@ -175,7 +175,7 @@ int vf_tfevents_open(vf_tfevents **out, const char *dir, int64_t first_step, vc_
     if (!rc)
         rc = vf_tfevents_flush(t, err);
     if (rc) {
-        vf_buf_free(&t->out);
+        vc_buf_free(&t->out);
         vf_tfevents_close(t, NULL);
         return rc;
     }
@@ -185,7 +185,7 @@ int vf_tfevents_open(vf_tfevents **out, const char *dir, int64_t first_step, vc_
 
 int vf_tfevents_scalar(vf_tfevents *t, int64_t step, const char *tag, float value, vc_err *err)
 {
-    vf_buf event = { 0 }, summary = { 0 }, v = { 0 };
+    vc_buf event = { 0 }, summary = { 0 }, v = { 0 };
     uint32_t bits;
 
     memcpy(&bits, &value, sizeof bits);
@@ -220,7 +220,7 @@ int vf_tfevents_close(vf_tfevents *t, vc_err *err)
     int rc = vf_tfevents_flush(t, err);
     if (t->fd >= 0 && close(t->fd) && !rc)
         rc = vc_fail_errno(err, "%s", t->path);
-    vf_buf_free(&t->out);
+    vc_buf_free(&t->out);
     free(t->path);
     free(t);
     return rc;

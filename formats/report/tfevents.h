@@ -5,8 +5,8 @@
  * start, then one scalar each. Every open makes a new file that sorts after those already in the
  * folder; its session start makes TensorBoard drop what older files hold from first_step on, so
  * that a resumed run shows no step twice. One thread at a time. */
-#ifndef VF_TFEVENTS_H
-#define VF_TFEVENTS_H
+#ifndef FORMATS_REPORT_TFEVENTS_H
+#define FORMATS_REPORT_TFEVENTS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* model.h - the weights of a component: one file or shards, hashed for fingerprints, and as the
  * source that a model's tables are bound from. Immutable after open: one handle may serve many
  * threads. */
-#ifndef VF_MODEL_H
-#define VF_MODEL_H
+#ifndef FORMATS_TENSORS_MODEL_H
+#define FORMATS_TENSORS_MODEL_H
 
 #include "common/tensor/weights.h"
 #include "formats/keys/keys.h"

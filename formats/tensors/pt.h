@@ -7,8 +7,8 @@
  * Sizes, references and nesting are bounded by the file's size, so that no file makes the reader
  * hang or run out of memory; what is reached may contain itself, so a caller must not walk it
  * without a bound of its own. A handle is immutable after open and may serve many threads. */
-#ifndef VF_PT_H
-#define VF_PT_H
+#ifndef FORMATS_TENSORS_PT_H
+#define FORMATS_TENSORS_PT_H
 
 #include <stddef.h>
 #include <stdint.h>

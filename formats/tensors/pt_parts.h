@@ -1,6 +1,6 @@
 /* pt_parts.h - what the reader of .pt files and its pickle machine share. Internal to formats/. */
-#ifndef VF_PT_PARTS_H
-#define VF_PT_PARTS_H
+#ifndef FORMATS_TENSORS_PT_PARTS_H
+#define FORMATS_TENSORS_PT_PARTS_H
 
 #include "formats/tensors/pt.h"
 

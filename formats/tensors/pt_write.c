@@ -11,7 +11,7 @@
 enum { MAX_DEPTH = 32, MAX_TENSORS = 4096 };
 
 typedef struct writer {
-    vf_buf pickle;
+    vc_buf pickle;
     const vf_view *tensor[MAX_TENSORS];      /* data/0, data/1, ... */
     int n;
     vc_err *err;
@@ -21,7 +21,7 @@ typedef struct writer {
 
 static void put_op(writer *w, char op)
 {
-    vf_buf_add(&w->pickle, &op, 1);
+    vc_buf_add(&w->pickle, &op, 1);
 }
 
 static void put_le(writer *w, uint64_t v, int bytes)
@@ -29,7 +29,7 @@ static void put_le(writer *w, uint64_t v, int bytes)
     uint8_t b[8];
     for (int i = 0; i < bytes; i++)
         b[i] = (uint8_t)(v >> 8 * i);
-    vf_buf_add(&w->pickle, b, (size_t)bytes);
+    vc_buf_add(&w->pickle, b, (size_t)bytes);
 }
 
 static void put_int(writer *w, int64_t v)
@@ -48,7 +48,7 @@ static void put_text(writer *w, const char *s, size_t n)
 {
     put_op(w, 'X');
     put_le(w, n, 4);
-    vf_buf_add(&w->pickle, s, n);
+    vc_buf_add(&w->pickle, s, n);
 }
 
 static void put_float(writer *w, double f)
@@ -65,7 +65,7 @@ static void put_bytes(writer *w, const char *s, size_t n)
     size_t high = 0;
     for (size_t i = 0; i < n; i++)
         high += (uint8_t)s[i] >= 0x80;
-    vf_buf_str(&w->pickle, "c_codecs\nencode\n");
+    vc_buf_str(&w->pickle, "c_codecs\nencode\n");
     put_op(w, 'X');
     put_le(w, n + high, 4);
     for (size_t i = 0; i < n; i++) {
@@ -94,9 +94,9 @@ static void put_storage(writer *w, const vf_view *v, const vf_pt_type *t)
     put_op(w, '(');
     put_text(w, "storage", 7);
     if (t->storage)
-        vf_buf_printf(&w->pickle, "ctorch\n%s\n", t->storage);
+        vc_buf_printf(&w->pickle, "ctorch\n%s\n", t->storage);
     else
-        vf_buf_str(&w->pickle, "ctorch.storage\nUntypedStorage\n");
+        vc_buf_str(&w->pickle, "ctorch.storage\nUntypedStorage\n");
     put_text(w, key, (size_t)snprintf(key, sizeof key, "%d", w->n));
     put_text(w, "cpu", 3);
     put_int(w, (int64_t)(t->storage ? v->bytes / vc_dtype_size(v->dtype) : v->bytes));
@@ -110,7 +110,7 @@ static int put_tensor(writer *w, const vf_view *v)
     if (!t || w->n == MAX_TENSORS)
         return vc_fail(w->err, VC_EINVAL, "no .pt file can hold this tensor, or more than %d",
                        MAX_TENSORS);
-    vf_buf_printf(&w->pickle, "ctorch._utils\n_rebuild_tensor_v%d\n", t->storage ? 2 : 3);
+    vc_buf_printf(&w->pickle, "ctorch._utils\n_rebuild_tensor_v%d\n", t->storage ? 2 : 3);
     put_op(w, '(');
     put_storage(w, v, t);
     put_int(w, 0);
@@ -127,9 +127,9 @@ static int put_tensor(writer *w, const vf_view *v)
     }
     put_op(w, 't');
     put_op(w, (char)0x89);
-    vf_buf_str(&w->pickle, "ccollections\nOrderedDict\n)R");
+    vc_buf_str(&w->pickle, "ccollections\nOrderedDict\n)R");
     if (!t->storage)
-        vf_buf_printf(&w->pickle, "ctorch\n%s\nN", t->name);
+        vc_buf_printf(&w->pickle, "ctorch\n%s\nN", t->name);
     put_op(w, 't');
     put_op(w, 'R');
     w->tensor[w->n++] = v;
@@ -169,8 +169,8 @@ static int put_value(writer *w, const vf_pt_value *v, int depth)
 
 static la_ssize_t take_zip(struct archive *a, void *arg, const void *data, size_t n)
 {
-    vf_buf *zip = arg;
-    vf_buf_add(zip, data, n);
+    vc_buf *zip = arg;
+    vc_buf_add(zip, data, n);
     if (!zip->failed)
         return (la_ssize_t)n;
     archive_set_error(a, ARCHIVE_FATAL, "out of memory");
@@ -195,7 +195,7 @@ static int put_member(struct archive *a, const char *name, const void *data, siz
     return bad ? bad : archive_write_finish_entry(a);
 }
 
-static int put_members(const writer *w, struct archive *a, vf_buf *zip)
+static int put_members(const writer *w, struct archive *a, vc_buf *zip)
 {
     char name[32];
     int bad = archive_write_set_format_zip(a);
@@ -212,7 +212,7 @@ static int put_members(const writer *w, struct archive *a, vf_buf *zip)
     return bad ? bad : archive_write_close(a);
 }
 
-static int make_zip(const writer *w, vf_buf *zip, vc_err *err)
+static int make_zip(const writer *w, vc_buf *zip, vc_err *err)
 {
     struct archive *a = archive_write_new();
     int rc = 0;
@@ -227,24 +227,24 @@ static int make_zip(const writer *w, vf_buf *zip, vc_err *err)
 
 int vf_pt_pack(char **out, size_t *size, const vf_pt_value *v, vc_err *err)
 {
-    vf_buf zip = { 0 };
+    vc_buf zip = { 0 };
     *out = NULL;
     *size = 0;
     writer *w = calloc(1, sizeof *w);
     if (!w)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     w->err = err;
-    vf_buf_add(&w->pickle, "\x80\x02", 2);
+    vc_buf_add(&w->pickle, "\x80\x02", 2);
     int rc = put_value(w, v, 0);
     put_op(w, '.');
     if (!rc) rc = make_zip(w, &zip, err);
     if (!rc) {
         *size = zip.n;
-        *out = vf_buf_take(&zip);
+        *out = vc_buf_take(&zip);
         rc = *out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     }
-    vf_buf_free(&zip);
-    vf_buf_free(&w->pickle);
+    vc_buf_free(&zip);
+    vc_buf_free(&w->pickle);
     free(w);
     return rc;
 }

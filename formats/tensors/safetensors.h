@@ -4,8 +4,8 @@
  * everything before they trust it: header length, JSON, dtype, dims, that offsets are in range,
  * agree with the shape, do not overlap and leave no holes. Immutable after open: one handle may
  * serve many threads. */
-#ifndef VF_SAFETENSORS_H
-#define VF_SAFETENSORS_H
+#ifndef FORMATS_TENSORS_SAFETENSORS_H
+#define FORMATS_TENSORS_SAFETENSORS_H
 
 #include <stdbool.h>
 #include <stddef.h>

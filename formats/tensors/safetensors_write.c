@@ -106,52 +106,52 @@ static int check_meta(const vf_meta *meta, int n, bool with_xxh3, vc_err *err)
     return 0;
 }
 
-static void put_pair(vf_buf *b, bool first, const char *key, const char *value)
+static void put_pair(vc_buf *b, bool first, const char *key, const char *value)
 {
-    vf_buf_str(b, first ? "" : ",");
-    vf_buf_json(b, key, strlen(key));
-    vf_buf_str(b, ":");
-    vf_buf_json(b, value, strlen(value));
+    vc_buf_str(b, first ? "" : ",");
+    vc_buf_json(b, key, strlen(key));
+    vc_buf_str(b, ":");
+    vc_buf_json(b, value, strlen(value));
 }
 
-static void put_metadata(vf_buf *b, const vf_meta *meta, int n, const char *xxh3)
+static void put_metadata(vc_buf *b, const vf_meta *meta, int n, const char *xxh3)
 {
-    vf_buf_str(b, "\"__metadata__\":{");
+    vc_buf_str(b, "\"__metadata__\":{");
     for (int i = 0; i < n; i++)
         put_pair(b, i == 0, meta[i].key, meta[i].value);
     if (xxh3)
         put_pair(b, n == 0, "xxh3", xxh3);
-    vf_buf_str(b, "}");
+    vc_buf_str(b, "}");
 }
 
-static void put_tensor(vf_buf *b, const vf_view *v, size_t from)
+static void put_tensor(vc_buf *b, const vf_view *v, size_t from)
 {
-    vf_buf_json(b, v->name, strlen(v->name));
-    vf_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", vc_dtype_st_name(v->dtype));
+    vc_buf_json(b, v->name, strlen(v->name));
+    vc_buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[", vc_dtype_st_name(v->dtype));
     for (int i = 0; i < v->nd; i++)
-        vf_buf_printf(b, "%s%" PRId64, i ? "," : "", v->dim[i]);
-    vf_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", from, from + v->bytes);
+        vc_buf_printf(b, "%s%" PRId64, i ? "," : "", v->dim[i]);
+    vc_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", from, from + v->bytes);
 }
 
 /* Length and header, padded with blanks so that the data begins at a multiple of 8. */
-static int put_header(vf_buf *b, const vf_view **order, int n, const vf_meta *meta, int n_meta,
+static int put_header(vc_buf *b, const vf_view **order, int n, const vf_meta *meta, int n_meta,
                       const char *xxh3, vc_err *err)
 {
     size_t at = 0;
 
-    vf_buf_add(b, "\0\0\0\0\0\0\0\0{", 9);
+    vc_buf_add(b, "\0\0\0\0\0\0\0\0{", 9);
     if (n_meta || xxh3)
         put_metadata(b, meta, n_meta, xxh3);
     for (int i = 0; i < n; i++) {
         if (i || n_meta || xxh3)
-            vf_buf_str(b, ",");
+            vc_buf_str(b, ",");
         put_tensor(b, order[i], at);
         if (__builtin_add_overflow(at, order[i]->bytes, &at))
             return vc_fail(err, VC_EINVAL, "tensors too large");
     }
-    vf_buf_str(b, "}");
+    vc_buf_str(b, "}");
     while (b->n % 8 && !b->failed)
-        vf_buf_str(b, " ");
+        vc_buf_str(b, " ");
     if (b->failed)
         return vc_fail(err, VC_ENOMEM, "out of memory for a header of %d tensors", n);
     for (int i = 0; i < 8; i++)
@@ -179,7 +179,7 @@ int vf_safetensors_pack(uint8_t **out, size_t *size, const vf_view *tensors, int
                         const vf_meta *meta, int n_meta, int with_xxh3, vc_err *err)
 {
     const vf_view **order = NULL;
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     char hex[33];
 
     *out = NULL;
@@ -192,16 +192,16 @@ int vf_safetensors_pack(uint8_t **out, size_t *size, const vf_view *tensors, int
     if (!rc)
         rc = put_header(&b, order, n, meta, n_meta, with_xxh3 ? hex : NULL, err);
     for (int i = 0; i < n && !rc; i++)
-        vf_buf_add(&b, order[i]->data, order[i]->bytes);
+        vc_buf_add(&b, order[i]->data, order[i]->bytes);
     if (!rc && b.failed)
         rc = vc_fail(err, VC_ENOMEM, "out of memory for %d tensors", n);
     free(order);
     if (rc) {
-        vf_buf_free(&b);
+        vc_buf_free(&b);
         return rc;
     }
     *size = b.n;
-    *out = (uint8_t *)vf_buf_take(&b);
+    *out = (uint8_t *)vc_buf_take(&b);
     return *out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %zu bytes", *size);
 }
 
@@ -215,7 +215,7 @@ typedef struct stream {
     int n;
     const vf_feed *feed;
     vf_sums *sums;                                /* or NULL */
-    vf_buf header;
+    vc_buf header;
     int fd;                                       /* -1: only hashed */
     uint64_t bytes;
     XXH3_state_t *hash, *tensor;                  /* of the file and of a tensor; or NULL */
@@ -379,7 +379,7 @@ int vf_safetensors_stream(const char *path, const vf_view *tensors, int n, const
     if (!rc && sums)
         vf_sums_end(sums, s.bytes, sum_of(&s));
     free(s.order);
-    vf_buf_free(&s.header);
+    vc_buf_free(&s.header);
     XXH3_freeState(s.hash);
     XXH3_freeState(s.tensor);
     return vc_context(err, rc, "%s", path);

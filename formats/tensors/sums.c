@@ -23,7 +23,7 @@ enum { TAIL_BYTES = sizeof TAIL - 1 + 32 + sizeof END - 1 };
 
 struct vf_sums {
     char *dir;
-    vf_buf text;
+    vc_buf text;
     int files, tensors;                           /* tensors of the file that was begun */
 };
 
@@ -33,7 +33,7 @@ int vf_sums_open(vf_sums **out, const char *dir, vc_err *err)
 {
     vf_sums *s = *out = calloc(1, sizeof *s);
     if (s && (s->dir = strdup(dir))) {
-        vf_buf_printf(&s->text, "{\"format\":%d,\"files\":[", FORMAT);
+        vc_buf_printf(&s->text, "{\"format\":%d,\"files\":[", FORMAT);
         return 0;
     }
     vf_sums_close(s);
@@ -45,7 +45,7 @@ void vf_sums_close(vf_sums *s)
 {
     if (!s)
         return;
-    vf_buf_free(&s->text);
+    vc_buf_free(&s->text);
     free(s->dir);
     free(s);
 }
@@ -55,22 +55,22 @@ void vf_sums_begin(vf_sums *s, const char *path)
     size_t n = strlen(s->dir);
     const char *name = strncmp(path, s->dir, n) ? path : path + n;
     name += strspn(name, "/");
-    vf_buf_str(&s->text, s->files++ ? ",{\"name\":" : "{\"name\":");
-    vf_buf_json(&s->text, name, strlen(name));
+    vc_buf_str(&s->text, s->files++ ? ",{\"name\":" : "{\"name\":");
+    vc_buf_json(&s->text, name, strlen(name));
     s->tensors = 0;
 }
 
 void vf_sums_tensor(vf_sums *s, const char *name, uint64_t xxh3)
 {
-    vf_buf_str(&s->text, s->tensors++ ? "," : ",\"tensors\":{");
-    vf_buf_json(&s->text, name, strlen(name));
-    vf_buf_printf(&s->text, ":\"%016" PRIx64 "\"", xxh3);
+    vc_buf_str(&s->text, s->tensors++ ? "," : ",\"tensors\":{");
+    vc_buf_json(&s->text, name, strlen(name));
+    vc_buf_printf(&s->text, ":\"%016" PRIx64 "\"", xxh3);
 }
 
 void vf_sums_end(vf_sums *s, uint64_t bytes, vf_key xxh3)
 {
     char hex[VF_KEY_HEX];
-    vf_buf_printf(&s->text, "%s,\"bytes\":%" PRIu64 ",\"xxh3\":\"%s\"}", s->tensors ? "}" : "",
+    vc_buf_printf(&s->text, "%s,\"bytes\":%" PRIu64 ",\"xxh3\":\"%s\"}", s->tensors ? "}" : "",
                   bytes, vf_key_hex(hex, xxh3));
 }
 
@@ -86,16 +86,16 @@ int vf_sums_put(vf_sums *s, const char *path, const void *data, size_t n, vc_err
 
 int vf_sums_write(const vf_sums *s, vc_err *err)
 {
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     char hex[VF_KEY_HEX], *path = vc_path_join(s->dir, VF_SUMS_FILE);
-    vf_buf_add(&b, s->text.data, s->text.n);
-    vf_buf_str(&b, "]");
+    vc_buf_add(&b, s->text.data, s->text.n);
+    vc_buf_str(&b, "]");
     b.failed |= s->text.failed || !path;
     if (!b.failed)
-        vf_buf_printf(&b, TAIL "%s" END, vf_key_hex(hex, vf_hash(b.data, b.n)));
+        vc_buf_printf(&b, TAIL "%s" END, vf_key_hex(hex, vf_hash(b.data, b.n)));
     int rc = b.failed ? vc_fail(err, VC_ENOMEM, "%s/" VF_SUMS_FILE ": out of memory", s->dir)
                       : vc_file_write(path, b.data, b.n, err);
-    vf_buf_free(&b);
+    vc_buf_free(&b);
     free(path);
     return rc;
 }

@@ -7,8 +7,8 @@
  * `xxh3` of a file is XXH3-128 of its bytes (`xxhsum -H2` prints it), of a tensor XXH3-64: it tells
  * which one changed. The last `xxh3` is that of all that stands before it. Files are hashed while
  * they are written, and checksums.json is written after all of them. */
-#ifndef VF_SUMS_H
-#define VF_SUMS_H
+#ifndef FORMATS_TENSORS_SUMS_H
+#define FORMATS_TENSORS_SUMS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

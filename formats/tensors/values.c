@@ -8,7 +8,7 @@
 #include "common/os/file.h"
 #include "common/tensor/weights.h"
 
-bool vtrain_all_finite(const float *x, size_t n)
+bool vf_all_finite(const float *x, size_t n)
 {
     uint32_t bad = 0;
     for (size_t i = 0; i < n; i++) {
@@ -19,7 +19,7 @@ bool vtrain_all_finite(const float *x, size_t n)
     return !bad;
 }
 
-int vtrain_view_finite(const vf_view *v, vc_err *err)
+int vf_view_finite(const vf_view *v, vc_err *err)
 {
     enum { SOME = 4096 };
     float x[SOME];
@@ -27,7 +27,7 @@ int vtrain_view_finite(const vf_view *v, vc_err *err)
     for (size_t at = 0; at < all; at += SOME) {
         size_t n = all - at < SOME ? all - at : SOME, i = 0;
         vc_to_f32(x, (const char *)v->data + at * size, v->dtype, n);
-        if (vtrain_all_finite(x, n)) continue;
+        if (vf_all_finite(x, n)) continue;
         while (isfinite(x[i]))
             i++;
         return vc_fail(err, VC_ENUMERIC, "tensor \"%s\": element %zu is %g", v->name, at + i,
@@ -44,7 +44,7 @@ static int other_shape(const vt_tensor *t, const vf_view *v, vc_err *err)
     return vc_fail(err, VC_EMISMATCH, "tensor \"%s\" is %s, %s was expected", v->name, have, want);
 }
 
-int vtrain_values_set(vt_ctx *g, vt_tensor *t, const vf_view *v, vc_err *err)
+int vf_values_set(vt_ctx *g, vt_tensor *t, const vf_view *v, vc_err *err)
 {
     bool same = v->nd == t->nd;
     for (int i = 0; same && i < t->nd; i++)
@@ -65,16 +65,16 @@ typedef struct vtrain_value {
     double scale;
 } value;
 
-int vtrain_views_open(vtrain_views *s, vt_ctx *g, int room, vc_err *err)
+int vf_views_open(vf_views *s, vt_ctx *g, int room, vc_err *err)
 {
-    *s = (vtrain_views){ .g = g, .room = room };
+    *s = (vf_views){ .g = g, .room = room };
     s->v = calloc((size_t)room + 1, sizeof *s->v);
     s->name = calloc((size_t)room + 1, sizeof *s->name);
     s->from = calloc((size_t)room + 1, sizeof *s->from);
     return s->v && s->name && s->from ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
-void vtrain_views_close(vtrain_views *s)
+void vf_views_close(vf_views *s)
 {
     for (int i = 0; i < s->n; i++)
         free(s->name[i]);
@@ -83,10 +83,10 @@ void vtrain_views_close(vtrain_views *s)
     free(s->from);
     free(s->held);
     free(s->converted);
-    *s = (vtrain_views){ 0 };
+    *s = (vf_views){ 0 };
 }
 
-int vtrain_views_add(vtrain_views *s, const char *prefix, const char *name, const char *suffix,
+int vf_views_add(vf_views *s, const char *prefix, const char *name, const char *suffix,
                      const vt_tensor *t, vc_dtype type, double scale, vc_err *err)
 {
     char *full = s->name[s->n] = vc_format("%s%s%s", prefix, name, suffix);
@@ -125,7 +125,7 @@ static int renew(void **area, size_t bytes, const vf_view *v, vc_err *err)
 /* The values of view i as they are written. */
 static int get(void *arg, int i, const void **data, vc_err *err)
 {
-    vtrain_views *s = arg;
+    vf_views *s = arg;
     const value *from = &s->from[i];
     const vf_view *v = &s->v[i];
     size_t n = (size_t)vf_view_count(v);
@@ -141,7 +141,7 @@ static int get(void *arg, int i, const void **data, vc_err *err)
     return 0;
 }
 
-int vtrain_views_write(vtrain_views *s, const char *dir, const char *file, const vf_meta *meta,
+int vf_views_write(vf_views *s, const char *dir, const char *file, const vf_meta *meta,
                        int n_meta, bool sealed, vf_sums *sums, vc_err *err)
 {
     const vf_feed feed = { get, s };

@@ -73,7 +73,7 @@ void vlat_draw(const vlat *v, const void *jpeg, size_t n)
     turbojpeg t = { 0 };
     const char *why = "it takes " LIBRARY;
     uint8_t *rgb = NULL;
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     int w, h;
 
     if (how == VF_TERM_NONE)
@@ -86,7 +86,7 @@ void vlat_draw(const vlat *v, const void *jpeg, size_t n)
         fwrite(b.data, 1, b.n, v->out);
     else
         fprintf(v->out, "not drawn: %s\n", rgb ? "out of memory" : why);
-    vf_buf_free(&b);
+    vc_buf_free(&b);
     free(rgb);
     if (t.library)
         dlclose(t.library);

@@ -1,7 +1,7 @@
 /* vlat.h - the verbs of vlat: each is a row of the table in main.c and a function in a file of
  * its own. Results go to stdout, messages through the progress. */
-#ifndef VF_VLAT_H
-#define VF_VLAT_H
+#ifndef FORMATS_VLAT_VLAT_H
+#define FORMATS_VLAT_VLAT_H
 
 #include <stdio.h>
 

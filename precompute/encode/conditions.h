@@ -9,8 +9,8 @@
  *
  * Each is an entry of the dataset by a content key of its own, so that a change of mode encodes
  * conditions and no clip. The mask is the clip's (masks.h), drawn with the plan. */
-#ifndef VPREP_CONDITIONS_H
-#define VPREP_CONDITIONS_H
+#ifndef PRECOMPUTE_ENCODE_CONDITIONS_H
+#define PRECOMPUTE_ENCODE_CONDITIONS_H
 
 #include "precompute/run/vprep.h"
 

@@ -1,8 +1,8 @@
 /* encode.h - from the decoded pixels of one sample to its stored values, through the VAE.
  *
  * One encoder belongs to one thread; it holds the VAE, one clip as f32 and its moments. */
-#ifndef VPREP_ENCODE_H
-#define VPREP_ENCODE_H
+#ifndef PRECOMPUTE_ENCODE_ENCODE_H
+#define PRECOMPUTE_ENCODE_ENCODE_H
 
 #include "precompute/encode/conditions.h"
 

@@ -5,8 +5,8 @@
  * picture holds for all frames, of a clip the frames of the source's numbers are taken. A latent
  * position's weight is the mean over the pixels that it stands for: r x r of them, of frame 0 in
  * the first latent frame and of k frames in each later one. */
-#ifndef VPREP_LOSS_MASK_H
-#define VPREP_LOSS_MASK_H
+#ifndef PRECOMPUTE_ENCODE_LOSS_MASK_H
+#define PRECOMPUTE_ENCODE_LOSS_MASK_H
 
 #include "precompute/run/vprep.h"
 

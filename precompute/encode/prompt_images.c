@@ -71,7 +71,7 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
     r.peer = false;
     r.fit = VB_FIT_CROP;
     if (h || w) {
-        const int q = r.family->side;
+        const int q = r.family->multiple;
         if (h < q || w < q || h > VB_MAX_SAMPLE_SIZE || w > VB_MAX_SAMPLE_SIZE)
             return vc_fail(err, VC_EFORMAT, "height %lld, width %lld: both must be in %d..%d",
                            (long long)h, (long long)w, q, VB_MAX_SAMPLE_SIZE);

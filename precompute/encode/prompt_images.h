@@ -8,8 +8,8 @@
  * A picture is cut to the row's height and width, else to the bucket that a video of its shape has; a
  * clip has the row's num_frames, else as many as the run's clips at most. The size is written back
  * into the row. */
-#ifndef VPREP_PROMPT_IMAGES_H
-#define VPREP_PROMPT_IMAGES_H
+#ifndef PRECOMPUTE_ENCODE_PROMPT_IMAGES_H
+#define PRECOMPUTE_ENCODE_PROMPT_IMAGES_H
 
 #include "precompute/encode/encode.h"
 

@@ -10,8 +10,8 @@
  *   gpu.c     frames from a GPU's decoder, as the software decoder makes them
  *   pixels.c  a decoded frame to resized, oriented RGB
  *   yuv.c     planar YUV to RGB, the common case of that */
-#ifndef VPREP_MEDIA_INTERNAL_H
-#define VPREP_MEDIA_INTERNAL_H
+#ifndef PRECOMPUTE_MEDIA_INTERNAL_H
+#define PRECOMPUTE_MEDIA_INTERNAL_H
 
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>

@@ -4,8 +4,8 @@
  * kinds, their probabilities and the ranges of their numbers are VideoX-Fun's (docs/sampling.md,
  * section 13). Mask value 1: to be generated. Pixels are those after crop and flip. Pure functions,
  * thread-safe. */
-#ifndef VPREP_MASKS_H
-#define VPREP_MASKS_H
+#ifndef PRECOMPUTE_MEDIA_MASKS_H
+#define PRECOMPUTE_MEDIA_MASKS_H
 
 #include <stdbool.h>
 #include <stdint.h>

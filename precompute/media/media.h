@@ -15,8 +15,8 @@
  * Nothing but the file itself is ever opened: formats that refer to other files or to the network
  * are refused. One handle belongs to one thread; handles are independent. The first one opened
  * silences FFmpeg's messages for the process; they become part of the errors reported here. */
-#ifndef VPREP_MEDIA_H
-#define VPREP_MEDIA_H
+#ifndef PRECOMPUTE_MEDIA_MEDIA_H
+#define PRECOMPUTE_MEDIA_MEDIA_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -6,8 +6,8 @@
  * min(in, trunc(centre + r + 0.5)) - 1, weight max(0, 1 - |j + 0.5 - centre| / r), normalised to
  * sum 1. Works on 8-bit RGB in f32, columns first, then rows; the same bits on every machine. A
  * source need not be in memory: it can be a function that makes a row when one is needed. */
-#ifndef VPREP_RESIZE_H
-#define VPREP_RESIZE_H
+#ifndef PRECOMPUTE_MEDIA_RESIZE_H
+#define PRECOMPUTE_MEDIA_RESIZE_H
 
 #include <stdint.h>
 

@@ -4,8 +4,8 @@
  * new one. Functions keep no state: any thread, any number at a time.
  * VC_EINVAL: no pixels, a side above MEDIA_WRITE_MAX_SIDE, a rate that is not positive.
  * Other failures: VC_ENOMEM, and VC_EIO, VC_ENOENT, VC_EFULL from writing. */
-#ifndef VPREP_MEDIA_WRITE_H
-#define VPREP_MEDIA_WRITE_H
+#ifndef PRECOMPUTE_MEDIA_WRITE_H
+#define PRECOMPUTE_MEDIA_WRITE_H
 
 #include <stddef.h>
 #include <stdint.h>

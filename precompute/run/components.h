@@ -2,8 +2,8 @@
  *
  * A component is a folder of a diffusers model (model_index.json above it, config.json and weights
  * in it), or any folder given by a flag in its place. Nothing is downloaded. */
-#ifndef VPREP_COMPONENTS_H
-#define VPREP_COMPONENTS_H
+#ifndef PRECOMPUTE_RUN_COMPONENTS_H
+#define PRECOMPUTE_RUN_COMPONENTS_H
 
 #include "common/os/progress.h"
 #include "precompute/encoder.h"

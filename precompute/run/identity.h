@@ -1,7 +1,7 @@
 /* identity.h - by what a file is known to be the one that was hashed: its size, times and inode. The
  * time of change (ctime) is among them: a file that is written in place may get its old time back. */
-#ifndef VPREP_IDENTITY_H
-#define VPREP_IDENTITY_H
+#ifndef PRECOMPUTE_RUN_IDENTITY_H
+#define PRECOMPUTE_RUN_IDENTITY_H
 
 #include <stdbool.h>
 

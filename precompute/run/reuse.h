@@ -6,8 +6,8 @@
  * are compared with their checksums and copied when they are wanted; a damaged one is told and made
  * anew. Many threads may look for things while nothing is put; opening and taking are the main
  * thread's. */
-#ifndef VPREP_REUSE_H
-#define VPREP_REUSE_H
+#ifndef PRECOMPUTE_RUN_REUSE_H
+#define PRECOMPUTE_RUN_REUSE_H
 
 #include "precompute/run/vprep.h"
 

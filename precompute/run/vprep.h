@@ -13,8 +13,8 @@
  * A stage reads what the earlier ones left in the run; a clip that fails is noted in the error list with
  * its row and the run goes on (--on_error skip). Selection is recomputed where it is needed: it is a
  * pure function, and a million choices would not fit in memory. */
-#ifndef VPREP_VPREP_H
-#define VPREP_VPREP_H
+#ifndef PRECOMPUTE_RUN_VPREP_H
+#define PRECOMPUTE_RUN_VPREP_H
 
 #include <pthread.h>
 

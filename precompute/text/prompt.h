@@ -3,8 +3,8 @@
  *
  * A family's file describes its encoder by a text_model; its text_class (encoder.h) is made of
  * text_prompt_close, text_prompt_encode and of an `open` that calls text_prompt_open. */
-#ifndef TEXT_PROMPT_H
-#define TEXT_PROMPT_H
+#ifndef PRECOMPUTE_TEXT_PROMPT_H
+#define PRECOMPUTE_TEXT_PROMPT_H
 
 #include "precompute/encoder.h"
 

@@ -10,8 +10,8 @@
  * are kept in f32: trained weights make them large.
  *
  * A handle belongs to one thread. */
-#ifndef PREP_T5_H
-#define PREP_T5_H
+#ifndef PRECOMPUTE_TEXT_T5_H
+#define PRECOMPUTE_TEXT_T5_H
 
 #include "common/tensor/tensor.h"
 #include "precompute/encoder.h"

@@ -28,19 +28,19 @@ int tok_bpe_merge(tokenizer *t, uint32_t rank, const char *a, size_t na, const c
                   vc_err *err)
 {
     size_t skip = t->bpe.prefix ? strlen(t->bpe.prefix) : 0;
-    vf_buf both = { 0 };
+    vc_buf both = { 0 };
     int rc = 0;
 
     if (skip > nb)
         skip = nb;
-    vf_buf_add(&both, a, na);
-    vf_buf_add(&both, b + skip, nb - skip);
+    vc_buf_add(&both, a, na);
+    vc_buf_add(&both, b + skip, nb - skip);
     if (both.failed)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     uint64_t left = (uint32_t)part_id(t, a, na, rank, &rc, err);
     uint64_t right = (uint32_t)part_id(t, b, nb, rank, &rc, err);
     uint64_t whole = (uint32_t)part_id(t, both.data ? both.data : "", both.n, rank, &rc, err);
-    vf_buf_free(&both);
+    vc_buf_free(&both);
     if (!rc && tok_map_put(&t->bpe.merges, left << 32 | right, (uint64_t)rank << 32 | whole))
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
     return rc;
@@ -138,23 +138,23 @@ static void put_symbol(work *w, int32_t id)
 
 /* The id of one character, with what it wears at the start or end of a word. */
 static int32_t char_id(const tokenizer *t, const char *s, size_t n, bool begins, bool ends,
-                       vf_buf *spelled)
+                       vc_buf *spelled)
 {
     const char *prefix = begins ? NULL : t->bpe.prefix, *suffix = ends ? t->bpe.suffix : NULL;
 
     spelled->n = 0;
     if (prefix)
-        vf_buf_str(spelled, prefix);
-    vf_buf_add(spelled, s, n);
+        vc_buf_str(spelled, prefix);
+    vc_buf_add(spelled, s, n);
     if (suffix)
-        vf_buf_str(spelled, suffix);
+        vc_buf_str(spelled, suffix);
     return spelled->failed ? -1 : tok_vocab_id(&t->vocab, spelled->data, spelled->n);
 }
 
 /* The word's characters as symbols. What is not in the vocabulary is spelled in bytes if they all
  * are there, else it is unknown, a run of which may be one symbol; without an unknown token it is
  * left out. An unknown waits until the next known character, as in the reference. */
-static void put_symbols(const tokenizer *t, work *w, const char *s, size_t n, vf_buf *spelled)
+static void put_symbols(const tokenizer *t, work *w, const char *s, size_t n, vc_buf *spelled)
 {
     const tok_bpe *b = &t->bpe;
     bool unknown = false;

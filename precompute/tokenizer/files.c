@@ -267,7 +267,7 @@ static int add_normalized(tokenizer *t, tok_run *r, int32_t place, vc_err *err)
     const char *text = t->added[place].text;
 
     r->text.n = 0;
-    vf_buf_str(&r->text, text);
+    vc_buf_str(&r->text, text);
     int rc = r->text.failed ? vc_fail(err, VC_ENOMEM, "out of memory")
                             : tok_run_normalizer(&t->normalizer, r, err);
     if (rc)

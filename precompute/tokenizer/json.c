@@ -34,13 +34,13 @@ static int next_member(vf_scan *s, bool first, bool *more, vf_span *key, vf_span
 }
 
 /* A string, unescaped, at the end of b. */
-static int take_string(vf_scan *s, vf_buf *b, vc_err *err)
+static int take_string(vf_scan *s, vc_buf *b, vc_err *err)
 {
     vf_span v;
     int rc = vf_scan_string(s, &v, err);
     if (rc)
         return rc;
-    char *to = vf_buf_room(b, v.n + 1);
+    char *to = vc_buf_room(b, v.n + 1);
     if (!to)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     b->n += vf_scan_unescape(to, v);
@@ -53,7 +53,7 @@ static int take_string(vf_scan *s, vf_buf *b, vc_err *err)
 static int read_pieces(tokenizer *t, vf_span text, vc_err *err)
 {
     vf_scan s = vf_scan_of(text.p, text.n);
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     int rc = vf_scan_expect(&s, '{', err);
 
     for (bool first = true, more = true; !rc; first = false) {
@@ -68,7 +68,7 @@ static int read_pieces(tokenizer *t, vf_span text, vc_err *err)
         if (!rc && tok_vocab_add(&t->vocab, b.data, b.n, (int32_t)id))
             rc = vc_fail(err, VC_ENOMEM, "out of memory");
     }
-    vf_buf_free(&b);
+    vc_buf_free(&b);
     return rc;
 }
 
@@ -95,7 +95,7 @@ static int take_number(vf_scan *s, double *v, vc_err *err)
 static int read_scored(tokenizer *t, vf_span text, vc_err *err)
 {
     vf_scan s = vf_scan_of(text.p, text.n);
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     int rc = vf_scan_expect(&s, '[', err);
 
     for (bool first = true, more = true; !rc; first = false) {
@@ -109,12 +109,12 @@ static int read_scored(tokenizer *t, vf_span text, vc_err *err)
         if (!rc)
             rc = tok_unigram_add(t, b.data, b.n, score, err);
     }
-    vf_buf_free(&b);
+    vc_buf_free(&b);
     return rc;
 }
 
 /* "a b" or ["a", "b"]; *left: bytes of a, both stand in b one after the other. */
-static int take_merge(vf_scan *s, vf_buf *b, size_t *left, vc_err *err)
+static int take_merge(vf_scan *s, vc_buf *b, size_t *left, vc_err *err)
 {
     if (vf_scan_take(s, '[')) {
         int rc = take_string(s, b, err);
@@ -137,7 +137,7 @@ static int take_merge(vf_scan *s, vf_buf *b, size_t *left, vc_err *err)
 static int read_merges(tokenizer *t, vf_span text, vc_err *err)
 {
     vf_scan s = vf_scan_of(text.p, text.n);
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     int rc = vf_scan_expect(&s, '[', err);
     uint32_t rank = 0;
 
@@ -149,7 +149,7 @@ static int read_merges(tokenizer *t, vf_span text, vc_err *err)
         if (!(rc = take_merge(&s, &b, &left, err)))
             rc = tok_bpe_merge(t, rank, b.data, left, b.data + left, b.n - left, err);
     }
-    vf_buf_free(&b);
+    vc_buf_free(&b);
     return rc;
 }
 

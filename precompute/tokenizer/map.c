@@ -159,7 +159,7 @@ int tok_vocab_add(tok_vocab *v, const char *s, size_t n, int32_t id)
     }
 
     size_t cap = v->cap;
-    vf_buf_add(&v->text, s, n);
+    vc_buf_add(&v->text, s, n);
     if (v->text.failed || v->n >= UINT32_MAX - 1
         || tok_grow((void **)&v->id, &cap, v->n, sizeof *v->id)
         || tok_grow((void **)&v->end, &v->cap, v->n, sizeof *v->end))
@@ -180,7 +180,7 @@ int32_t tok_vocab_id(const tok_vocab *v, const char *s, size_t n)
 
 void tok_vocab_free(tok_vocab *v)
 {
-    vf_buf_free(&v->text);
+    vc_buf_free(&v->text);
     free(v->end);
     free(v->id);
     free(v->slot);

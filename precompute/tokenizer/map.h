@@ -1,8 +1,8 @@
 /* map.h - what both tokenizer models look things up in: numbers by number, ids by string, and a
  * trie of byte strings. All-zero ones are empty; immutable once filled, then for many threads.
  * Adding returns 0 or VC_ENOMEM. */
-#ifndef VPREP_TOK_MAP_H
-#define VPREP_TOK_MAP_H
+#ifndef PRECOMPUTE_TOKENIZER_MAP_H
+#define PRECOMPUTE_TOKENIZER_MAP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ vf_key tok_map_hash(const tok_map *m);
 
 /* Strings and their ids. */
 typedef struct tok_vocab {
-    vf_buf text;                         /* the strings, one after the other */
+    vc_buf text;                         /* the strings, one after the other */
     size_t *end;                         /* [n] where each ends in text */
     int32_t *id;                         /* [n] */
     size_t n, cap;

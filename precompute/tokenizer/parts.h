@@ -5,8 +5,8 @@
  *
  * The normaliser and the pre-tokenizer are lists of steps; spiece.model and vocab.json become the
  * same lists that tokenizer.json would have given. */
-#ifndef VPREP_TOK_PARTS_H
-#define VPREP_TOK_PARTS_H
+#ifndef PRECOMPUTE_TOKENIZER_PARTS_H
+#define PRECOMPUTE_TOKENIZER_PARTS_H
 
 #include "precompute/tokenizer/map.h"
 #include "precompute/tokenizer/regex.h"
@@ -98,7 +98,7 @@ typedef struct tok_run {
     tok_matcher *matcher;
     size_t given, most;
     uint64_t work;
-    vf_buf text, other;                  /* of a section: being read, being written */
+    vc_buf text, other;                  /* of a section: being read, being written */
     tok_spans words, next, found;
     void *scratch;                       /* the model's */
     size_t scratch_size;

@@ -28,7 +28,7 @@ enum { HEAP_KIB = 64 << 10 };            /* of one match, without the JIT */
 /* ---- translation ---- */
 
 /* An escape of two characters, outside or inside a class. */
-static int put_escape(vf_buf *b, char c, bool in_class, vc_err *err)
+static int put_escape(vc_buf *b, char c, bool in_class, vc_err *err)
 {
     const char *set = c == 's' || c == 'S' ? SPACES : c == 'w' || c == 'W' ? WORDS
                     : c == 'd' || c == 'D' ? "\\p{Nd}" : NULL;
@@ -38,26 +38,26 @@ static int put_escape(vf_buf *b, char c, bool in_class, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "'\\%c'%s is not known here", c,
                        in_class ? " in a class" : "");
     if (!set)
-        vf_buf_add(b, (char[]){ '\\', c }, 2);
+        vc_buf_add(b, (char[]){ '\\', c }, 2);
     else if (in_class)
-        vf_buf_str(b, not ? "\\P{Nd}" : set);
+        vc_buf_str(b, not ? "\\P{Nd}" : set);
     else
-        vf_buf_printf(b, "[%s%s]", not ? "^" : "", set);
+        vc_buf_printf(b, "[%s%s]", not ? "^" : "", set);
     return 0;
 }
 
 /* A class from its '[' on; *p is left at its ']'. */
-static int put_class(vf_buf *b, const char **p, vc_err *err)
+static int put_class(vc_buf *b, const char **p, vc_err *err)
 {
     const char *s = *p;
 
-    vf_buf_add(b, s++, 1);
+    vc_buf_add(b, s++, 1);
     if (*s == '^')
-        vf_buf_add(b, s++, 1);
+        vc_buf_add(b, s++, 1);
     for (bool first = true; *s && (first || *s != ']'); s++, first = false) {
         const char *end = s[0] == '[' && s[1] == ':' ? strstr(s, ":]") : NULL;
         if (end) {
-            vf_buf_add(b, s, (size_t)(end + 2 - s));
+            vc_buf_add(b, s, (size_t)(end + 2 - s));
             s = end + 1;
         } else if (*s == '\\') {
             int rc = put_escape(b, *++s, true, err);
@@ -66,17 +66,17 @@ static int put_class(vf_buf *b, const char **p, vc_err *err)
         } else if (*s == '[' || (s[0] == '&' && s[1] == '&')) {
             return vc_fail(err, VC_EFORMAT, "'%.2s' in a class is not known here", s);
         } else {
-            vf_buf_add(b, s, 1);
+            vc_buf_add(b, s, 1);
         }
     }
     if (*s != ']')
         return vc_fail(err, VC_EFORMAT, "a class without its ']'");
-    vf_buf_add(b, s, 1);
+    vc_buf_add(b, s, 1);
     *p = s;
     return 0;
 }
 
-static int translate(vf_buf *b, const char *s, vc_err *err)
+static int translate(vc_buf *b, const char *s, vc_err *err)
 {
     int rc = 0;
 
@@ -88,7 +88,7 @@ static int translate(vf_buf *b, const char *s, vc_err *err)
         else if (s[0] == '(' && s[1] == '?' && s[2] && strchr("CR&0123456789+", s[2]))
             rc = vc_fail(err, VC_EFORMAT, "'%.3s' is not known here", s);
         else
-            vf_buf_add(b, s, 1);
+            vc_buf_add(b, s, 1);
     }
     return rc;
 }
@@ -116,7 +116,7 @@ static int compile(tok_regex *r, const char *text, size_t n, vc_err *err)
 
 int tok_regex_open(tok_regex **out, const char *pattern, vc_err *err)
 {
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
 
     *out = NULL;
     tok_regex *r = calloc(1, sizeof *r);
@@ -125,7 +125,7 @@ int tok_regex_open(tok_regex **out, const char *pattern, vc_err *err)
         rc = VC_ENOMEM;
     if (!rc)
         rc = compile(r, b.n ? b.data : "", b.n, err);
-    vf_buf_free(&b);
+    vc_buf_free(&b);
     if (rc == VC_ENOMEM)
         vc_fail(err, rc, "out of memory");
     if (rc) {

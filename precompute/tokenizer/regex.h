@@ -1,7 +1,7 @@
 /* regex.h - regular expressions as tokenizer files have them (Oniguruma's Ruby syntax), run by
  * PCRE2. Compiled ones are immutable and serve many threads; a matcher belongs to one. */
-#ifndef VPREP_TOK_REGEX_H
-#define VPREP_TOK_REGEX_H
+#ifndef PRECOMPUTE_TOKENIZER_REGEX_H
+#define PRECOMPUTE_TOKENIZER_REGEX_H
 
 #include <stdbool.h>
 #include <stddef.h>

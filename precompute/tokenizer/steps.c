@@ -87,8 +87,8 @@ int tok_run_begin(tok_run *r, size_t steps, size_t n, vc_err *err)
 void tok_run_free(tok_run *r)
 {
     tok_matcher_close(r->matcher);
-    vf_buf_free(&r->text);
-    vf_buf_free(&r->other);
+    vc_buf_free(&r->text);
+    vc_buf_free(&r->other);
     free(r->words.v);
     free(r->next.v);
     free(r->found.v);
@@ -121,7 +121,7 @@ static int put(tok_run *r, const char *s, size_t n)
 {
     if (n > r->most || r->other.n > r->most - n)
         return VC_EFULL;
-    vf_buf_add(&r->other, s, n);
+    vc_buf_add(&r->other, s, n);
     return r->other.failed ? VC_ENOMEM : 0;
 }
 
@@ -260,14 +260,14 @@ static void strip(const tok_step *s, tok_run *r)
         do
             to--;
         while (((uint8_t)p[to] & 0xc0) == 0x80);
-    vf_buf_add(&r->other, p + from, to - from);
+    vc_buf_add(&r->other, p + from, to - from);
 }
 
 static void strip_accents(tok_run *r)
 {
     for (size_t i = 0, len; i < r->text.n; i += len)
         if (!tok_is(tok_char(r->text.data + i, &len), TOK_IS_MARK))
-            vf_buf_add(&r->other, r->text.data + i, len);
+            vc_buf_add(&r->other, r->text.data + i, len);
 }
 
 /* r->text -> r->other */
@@ -292,7 +292,7 @@ static int change(const tok_step *s, tok_run *r, vc_err *err)
 /* What was written is what is read next. */
 static int swap_texts(tok_run *r)
 {
-    vf_buf b = r->text;
+    vc_buf b = r->text;
 
     r->text = r->other;
     r->other = b;

@@ -31,9 +31,9 @@ uint32_t tok_last_char(const char *s, size_t n)
     return tok_char(s + at, &len);
 }
 
-void tok_put_char(vf_buf *b, uint32_t c)
+void tok_put_char(vc_buf *b, uint32_t c)
 {
-    char *p = vf_buf_room(b, 4);
+    char *p = vc_buf_room(b, 4);
     if (p)
         b->n += (size_t)utf8proc_encode_char((utf8proc_int32_t)c, (utf8proc_uint8_t *)p);
 }
@@ -56,14 +56,14 @@ static size_t broken_part(const uint8_t *p, size_t n)
     return i;
 }
 
-void tok_repair(vf_buf *out, const char *s, size_t n)
+void tok_repair(vc_buf *out, const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
         size_t good = vc_utf8_prefix(s + i, n - i);
-        vf_buf_add(out, s + i, good);
+        vc_buf_add(out, s + i, good);
         i += good;
         if (i < n) {
-            vf_buf_str(out, "\xef\xbf\xbd");
+            vc_buf_str(out, "\xef\xbf\xbd");
             i += broken_part((const uint8_t *)s + i, n - i);
         }
     }
@@ -181,10 +181,10 @@ static int decompose(chars *out, const char *s, size_t n, utf8proc_option_t how)
     return 0;
 }
 
-int tok_normalize(vf_buf *out, const char *s, size_t n, tok_form form, vc_err *err)
+int tok_normalize(vc_buf *out, const char *s, size_t n, tok_form form, vc_err *err)
 {
     if (normal_already(s, n, form)) {
-        vf_buf_add(out, s, n);
+        vc_buf_add(out, s, n);
         return 0;
     }
     bool compat = form == TOK_NFKC || form == TOK_NFKD;
@@ -210,12 +210,12 @@ int tok_normalize(vf_buf *out, const char *s, size_t n, tok_form form, vc_err *e
     return 0;
 }
 
-void tok_lower(vf_buf *out, const char *s, size_t n)
+void tok_lower(vc_buf *out, const char *s, size_t n)
 {
     for (size_t i = 0, len; i < n; i += len) {
         uint32_t c = tok_char(s + i, &len);
         if (c == 0x130)                                  /* the one that becomes two */
-            vf_buf_str(out, "i\xcc\x87");
+            vc_buf_str(out, "i\xcc\x87");
         else
             tok_put_char(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));
     }
@@ -274,27 +274,27 @@ static const char *lookup(const tok_charsmap *m, const char *s, size_t n, size_t
 }
 
 /* One cluster, or one character of it. */
-static bool map_part(const tok_charsmap *m, vf_buf *out, const char *s, size_t n)
+static bool map_part(const tok_charsmap *m, vc_buf *out, const char *s, size_t n)
 {
     size_t len;
     const char *to = lookup(m, s, n, &len);
     if (to)
-        vf_buf_add(out, to, len);
+        vc_buf_add(out, to, len);
     return to != NULL;
 }
 
-static void map_cluster(const tok_charsmap *m, vf_buf *out, size_t most, const char *s, size_t n)
+static void map_cluster(const tok_charsmap *m, vc_buf *out, size_t most, const char *s, size_t n)
 {
     if (n < 6 && map_part(m, out, s, n))
         return;
     for (size_t i = 0, len; i < n && out->n <= most; i += len) {
         tok_char(s + i, &len);
         if (!map_part(m, out, s + i, len))
-            vf_buf_add(out, s + i, len);
+            vc_buf_add(out, s + i, len);
     }
 }
 
-int tok_charsmap_apply(const tok_charsmap *m, vf_buf *out, size_t most, const char *s, size_t n)
+int tok_charsmap_apply(const tok_charsmap *m, vc_buf *out, size_t most, const char *s, size_t n)
 {
     utf8proc_int32_t state = 0;
     size_t from = 0, len;

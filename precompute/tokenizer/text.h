@@ -1,7 +1,7 @@
 /* text.h - characters: repairing UTF-8, classes, normal forms, and SentencePiece's character
- * map. No state. Where a vf_buf is written to, running out of memory sticks to it. */
-#ifndef VPREP_TOK_TEXT_H
-#define VPREP_TOK_TEXT_H
+ * map. No state. Where a vc_buf is written to, running out of memory sticks to it. */
+#ifndef PRECOMPUTE_TOKENIZER_TEXT_H
+#define PRECOMPUTE_TOKENIZER_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,12 +12,12 @@
 
 /* The character at s, which is valid UTF-8 and not at its end; *n: its bytes. */
 uint32_t tok_char(const char *s, size_t *n);
-void tok_put_char(vf_buf *b, uint32_t c);
+void tok_put_char(vc_buf *b, uint32_t c);
 /* The character that ends where s[0..n) ends; n > 0. */
 uint32_t tok_last_char(const char *s, size_t n);
 
 /* s[0..n) with U+FFFD for each maximal part that is no UTF-8. */
-void tok_repair(vf_buf *out, const char *s, size_t n);
+void tok_repair(vc_buf *out, const char *s, size_t n);
 
 typedef enum {
     TOK_IS_SPACE,                        /* White_Space */
@@ -30,9 +30,9 @@ bool tok_is(uint32_t c, tok_class k);
 
 typedef enum { TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD } tok_form;
 /* s[0..n), valid UTF-8, in a normal form. */
-int tok_normalize(vf_buf *out, const char *s, size_t n, tok_form form, vc_err *err);
+int tok_normalize(vc_buf *out, const char *s, size_t n, tok_form form, vc_err *err);
 /* Full lower case, character by character (no final sigma). */
-void tok_lower(vf_buf *out, const char *s, size_t n);
+void tok_lower(vc_buf *out, const char *s, size_t n);
 
 /* A precompiled_charsmap: u32 bytes of a double array (darts-clone), the array, and the NUL-ended
  * strings it points to. Borrows the blob. VC_EFORMAT. */
@@ -46,6 +46,6 @@ int tok_charsmap_of(tok_charsmap *m, const void *blob, size_t n, vc_err *err);
 /* Replaces whole grapheme clusters of less than 6 bytes, else single characters, by what the
  * shortest prefix in the map stands for: as the `tokenizers` library does. VC_EFULL as soon as out has
  * more than `most` bytes. */
-int tok_charsmap_apply(const tok_charsmap *m, vf_buf *out, size_t most, const char *s, size_t n);
+int tok_charsmap_apply(const tok_charsmap *m, vc_buf *out, size_t most, const char *s, size_t n);
 
 #endif

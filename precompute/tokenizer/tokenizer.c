@@ -109,7 +109,7 @@ static int put_words(const tokenizer *t, tok_run *r, const char *s, size_t n, bo
                      vc_err *err)
 {
     r->text.n = 0;
-    vf_buf_add(&r->text, s, n);
+    vc_buf_add(&r->text, s, n);
     if (r->text.failed)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     int rc = tok_run_splits(&t->splits, r, first, err);
@@ -127,7 +127,7 @@ static int put_section(const tokenizer *t, tok_run *r, const char *s, size_t n, 
                        vc_err *err)
 {
     r->text.n = 0;
-    vf_buf_add(&r->text, s, n);
+    vc_buf_add(&r->text, s, n);
     if (r->text.failed)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     int rc = tok_run_normalizer(&t->normalizer, r, err);
@@ -135,7 +135,7 @@ static int put_section(const tokenizer *t, tok_run *r, const char *s, size_t n, 
         return rc;
 
     size_t len = r->text.n;              /* words are made in r->text: this one stays apart */
-    char *text = vf_buf_take(&r->text);
+    char *text = vc_buf_take(&r->text);
     if (!text)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     rc = cut(t, r, &t->after_normal, text, len, first, put_words, err);
@@ -146,7 +146,7 @@ static int put_section(const tokenizer *t, tok_run *r, const char *s, size_t n, 
 int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **ids, size_t *n,
                   vc_err *err)
 {
-    vf_buf repaired = { 0 };
+    vc_buf repaired = { 0 };
     tok_run r = { 0 };
 
     *ids = NULL;
@@ -172,7 +172,7 @@ int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **
         r.ids.v = NULL;
     }
     tok_run_free(&r);
-    vf_buf_free(&repaired);
+    vc_buf_free(&repaired);
     return rc;
 }
 

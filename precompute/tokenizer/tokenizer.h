@@ -11,8 +11,8 @@
  * The ids are those of the `tokenizers` library that the diffusers pipelines call, version 0.23,
  * but for characters that the Unicode tables of this machine's PCRE2 and utf8proc do not know yet.
  * Time is n log n in the text's length. Immutable after open: one handle may serve many threads. */
-#ifndef VPREP_TOKENIZER_H
-#define VPREP_TOKENIZER_H
+#ifndef PRECOMPUTE_TOKENIZER_TOKENIZER_H
+#define PRECOMPUTE_TOKENIZER_TOKENIZER_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * A causal autoencoder (Yang et al. 2024, CogVideoX) that sees a clip in chunks: eight pixel frames
  * or two latent frames, the first chunk longer by the remainder. Each 3x3x3 convolution carries the
  * last two frames of its input to the next chunk; group norms see one chunk. */
-#ifndef VAE_COGVIDEOX_H
-#define VAE_COGVIDEOX_H
+#ifndef PRECOMPUTE_VAE_COGVIDEOX_H
+#define PRECOMPUTE_VAE_COGVIDEOX_H
 
 #include "precompute/vae/vae.h"
 

@@ -9,8 +9,8 @@
  * the first frame of their result, which stood for a clip's beginning; then their first frames are
  * faded into the last ones of the tile before. `kept` frames are handed out, and one more of the
  * first tile. */
-#ifndef VAE_TILES_H
-#define VAE_TILES_H
+#ifndef PRECOMPUTE_VAE_TILES_H
+#define PRECOMPUTE_VAE_TILES_H
 
 #include "common/base/err.h"
 

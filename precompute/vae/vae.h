@@ -4,8 +4,8 @@
  * A family's file describes its network by a vae_net and has a struct of its own that begins with
  * a struct vae. Its vae_class (encoder.h) is made of vae_close, vae_encode, vae_decode, vae_memory
  * and of an `open` that calls vae_open. */
-#ifndef VAE_VAE_H
-#define VAE_VAE_H
+#ifndef PRECOMPUTE_VAE_VAE_H
+#define PRECOMPUTE_VAE_VAE_H
 
 #include "common/nn/video.h"
 #include "formats/tensors/model.h"

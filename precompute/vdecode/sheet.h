@@ -1,6 +1,6 @@
 /* sheet.h - pictures side by side: a clip's frames in a strip, many samples in one contact sheet. */
-#ifndef VPREP_SHEET_H
-#define VPREP_SHEET_H
+#ifndef PRECOMPUTE_VDECODE_SHEET_H
+#define PRECOMPUTE_VDECODE_SHEET_H
 
 #include <stdint.h>
 

@@ -16,7 +16,7 @@ typedef struct forecast {
     tally clips, conditions, texts;
     uint64_t kept;                           /* samples of --out that stay */
     double pixels, bytes;                    /* of the clips, of all values to encode; about */
-    vf_buf record;                           /* room for one */
+    vc_buf record;                           /* room for one */
 } forecast;
 
 static void count(tally *t, prep_reuse_place place)
@@ -27,7 +27,7 @@ static void count(tally *t, prep_reuse_place place)
 }
 
 /* Whether the writer has the record with the same bytes. */
-static bool keep(vprep *p, const prep_job *j, vf_buf *b)
+static bool keep(vprep *p, const prep_job *j, vc_buf *b)
 {
     b->n = 0;
     vprep_record(b, p, j);
@@ -96,7 +96,7 @@ static int count_clips(vprep *p, forecast *f, vc_err *err)
         uint32_t from = (uint32_t)((uint64_t)p->n_items * (unsigned)w / (unsigned)workers);
         uint32_t end = (uint32_t)((uint64_t)p->n_items * (unsigned)(w + 1) / (unsigned)workers);
         int rc = count_items(p, from, end, &own, &why);
-        vf_buf_free(&own.record);
+        vc_buf_free(&own.record);
 #pragma omp critical(vprep_forecast_sum)
         {
             add(&f->clips, &own.clips);

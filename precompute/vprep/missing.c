@@ -48,25 +48,25 @@ static bool more_than_half(uint64_t part, uint64_t whole)
 }
 
 /* The folder that the user named for the files that are gone, as "--data FOLDER: ". */
-static void blame_data(vf_buf *b, const vprep *p, const tally *t)
+static void blame_data(vc_buf *b, const vprep *p, const tally *t)
 {
     size_t n = p->c.data ? strlen(p->c.data) : 0;
     if (n && t->absent && t->folder >= n && !strncmp(t->first[0]->file, p->c.data, n))
-        vf_buf_printf(b, "--data %.200s: ", p->c.data);
+        vc_buf_printf(b, "--data %.200s: ", p->c.data);
 }
 
 static int ask(const vprep *p, const tally *t, const char *what, uint64_t part, uint64_t whole, vc_err *err)
 {
-    vf_buf b = { 0 }, folder = { 0 };
+    vc_buf b = { 0 }, folder = { 0 };
 
     for (uint64_t i = 0; i < t->absent && i < SHOWN; i++)
-        vf_buf_printf(&b, "%s%.100s", i ? ", " : " (", t->first[i]->path);
+        vc_buf_printf(&b, "%s%.100s", i ? ", " : " (", t->first[i]->path);
     if (t->absent)
-        vf_buf_printf(&b, "%s", t->absent > SHOWN ? ", ...)" : ")");
+        vc_buf_printf(&b, "%s", t->absent > SHOWN ? ", ...)" : ")");
     if (t->absent && t->folder)
-        vf_buf_printf(&b, ", all in %.*s", (int)(t->folder < 200 ? t->folder : 200), t->first[0]->file);
+        vc_buf_printf(&b, ", all in %.*s", (int)(t->folder < 200 ? t->folder : 200), t->first[0]->file);
     blame_data(&folder, p, t);
-    char *which = vf_buf_take(&b), *whose = vf_buf_take(&folder);
+    char *which = vc_buf_take(&b), *whose = vc_buf_take(&folder);
     int rc = vc_fail(err, VC_EFAIL, "%s%llu of %llu %s cannot be read%s: is a folder not mounted? Nothing was "
                      "removed or encoded; --allow_missing goes on without them", whose ? whose : "",
                      (unsigned long long)part, (unsigned long long)whole, what, which ? which : "");

@@ -91,12 +91,12 @@ static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *wh
 /* A record that is stored as it is stays, without being looked at any further. */
 static int put_record(vprep *p, const prep_job *j, vc_err *err)
 {
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     cJSON *record = NULL;
 
     vprep_record(&b, p, j);
     size_t n = b.n;
-    char *text = vf_buf_take(&b);
+    char *text = vc_buf_take(&b);
     if (!text)
         return vc_fail(err, VC_ENOMEM, "out of memory for a record");
     int rc = 0;

@@ -1,6 +1,6 @@
 /* plan_lines.h - reading plan.jsonl back: its lines, and the numbers an earlier plan gave. */
-#ifndef VPREP_PLAN_LINES_H
-#define VPREP_PLAN_LINES_H
+#ifndef PRECOMPUTE_VPREP_PLAN_LINES_H
+#define PRECOMPUTE_VPREP_PLAN_LINES_H
 
 #include "formats/keys/keymap.h"
 #include "precompute/run/vprep.h"

@@ -8,49 +8,49 @@
 
 #include "precompute/vprep/plan_lines.h"
 
-static void put_text(vf_buf *b, const char *before, const char *text)
+static void put_text(vc_buf *b, const char *before, const char *text)
 {
-    vf_buf_str(b, before);
-    vf_buf_json(b, text, strlen(text));
+    vc_buf_str(b, before);
+    vc_buf_json(b, text, strlen(text));
 }
 
-static void put_int(vf_buf *b, const char *before, int64_t v)
+static void put_int(vc_buf *b, const char *before, int64_t v)
 {
-    vf_buf_str(b, before);
-    vf_buf_int(b, v);
+    vc_buf_str(b, before);
+    vc_buf_int(b, v);
 }
 
-static void put_number(vf_buf *b, const char *before, double v)
+static void put_number(vc_buf *b, const char *before, double v)
 {
-    vf_buf_str(b, before);
-    vf_buf_number(b, v);
+    vc_buf_str(b, before);
+    vc_buf_number(b, v);
 }
 
-static void put_bool(vf_buf *b, const char *before, bool v)
+static void put_bool(vc_buf *b, const char *before, bool v)
 {
-    vf_buf_str(b, before);
-    vf_buf_str(b, v ? "true" : "false");
+    vc_buf_str(b, before);
+    vc_buf_str(b, v ? "true" : "false");
 }
 
-static void put_ints(vf_buf *b, const char *before, const int64_t *v, int n)
+static void put_ints(vc_buf *b, const char *before, const int64_t *v, int n)
 {
-    vf_buf_str(b, before);
+    vc_buf_str(b, before);
     for (int i = 0; i < n; i++)
         put_int(b, i ? "," : "[", v[i]);
-    vf_buf_str(b, n ? "]" : "[]");
+    vc_buf_str(b, n ? "]" : "[]");
 }
 
-static void put_key(vf_buf *b, const char *before, vf_key k)
+static void put_key(vc_buf *b, const char *before, vf_key k)
 {
     char hex[VF_KEY_HEX];
     put_text(b, before, vf_key_hex(hex, k));
 }
 
-static void put_json(vf_buf *b, const cJSON *o)
+static void put_json(vc_buf *b, const cJSON *o)
 {
     char *line = o ? vf_json_line(o) : NULL;
     if (line)
-        vf_buf_str(b, line);
+        vc_buf_str(b, line);
     b->failed |= !line;
     free(line);
 }
@@ -81,17 +81,17 @@ static bool has_numbers(const char *purpose, bool plan)
     return plan && strcmp(purpose, "ratio");
 }
 
-static void put_option(vf_buf *b, const char *before, const char *text, bool number)
+static void put_option(vc_buf *b, const char *before, const char *text, bool number)
 {
     if (number && is_number(text)) {
-        vf_buf_str(b, before);
-        vf_buf_str(b, text);
+        vc_buf_str(b, before);
+        vc_buf_str(b, text);
     } else {
         put_text(b, before, text);
     }
 }
 
-static void put_draw(vf_buf *b, const vb_draw *d, bool plan)
+static void put_draw(vc_buf *b, const vb_draw *d, bool plan)
 {
     bool number = has_numbers(d->purpose, plan);
 
@@ -100,12 +100,12 @@ static void put_draw(vf_buf *b, const vb_draw *d, bool plan)
         put_ints(b, ",\"range\":", (int64_t[]){ d->lo, d->hi }, 2);
         put_int(b, ",\"pick\":", d->pick);
     } else {
-        vf_buf_str(b, ",\"options\":[");
+        vc_buf_str(b, ",\"options\":[");
         for (int i = 0; i < d->n_options; i++)
             put_option(b, i ? "," : "", d->options[i], number);
         put_option(b, "],\"pick\":", d->options[d->picked], number);
     }
-    vf_buf_str(b, "}");
+    vc_buf_str(b, "}");
 }
 
 /* An option that a replayed line tells, as it is written here; NULL: as it is. */
@@ -119,7 +119,7 @@ static cJSON *rewritten(const cJSON *o, bool number)
 }
 
 /* Lines of older plans have texts where newer ones have numbers. */
-static void put_told(vf_buf *b, const cJSON *told, bool plan)
+static void put_told(vc_buf *b, const cJSON *told, bool plan)
 {
     cJSON *copy = cJSON_Duplicate(told, true), *next, *other;
     cJSON *options = cJSON_GetObjectItemCaseSensitive(copy, "options");
@@ -140,33 +140,33 @@ static void put_told(vf_buf *b, const cJSON *told, bool plan)
 }
 
 /* As they were drawn here, or as a replayed line tells them; and the mask, if it does not. */
-static void put_draws(vf_buf *b, const vprep_clip *clip, bool plan)
+static void put_draws(vc_buf *b, const vprep_clip *clip, bool plan)
 {
     const vb_choice *c = &clip->choice;
     const cJSON *told = clip->draws ? clip->draws->child : NULL;
     const char *before = "";
 
-    vf_buf_str(b, ",\"draws\":[");
+    vc_buf_str(b, ",\"draws\":[");
     for (int i = 0; !clip->draws && i < c->n_draws; i++, before = ",") {
-        vf_buf_str(b, before);
+        vc_buf_str(b, before);
         put_draw(b, &c->draws[i], plan);
     }
     for (; told; told = told->next, before = ",") {
-        vf_buf_str(b, before);
+        vc_buf_str(b, before);
         put_told(b, told, plan);
     }
     if (clip->mask.v && !plan_told_mask(clip)) {
         cJSON *m = mask_json(&clip->mask);
-        vf_buf_str(b, before);
+        vc_buf_str(b, before);
         put_json(b, m);
         cJSON_Delete(m);
     }
-    vf_buf_str(b, "]");
+    vc_buf_str(b, "]");
 }
 
 /* ---- what both have ---- */
 
-static void put_row(vf_buf *b, const vf_row *row, uint32_t number, uint16_t variant)
+static void put_row(vc_buf *b, const vf_row *row, uint32_t number, uint16_t variant)
 {
     char id[20];
 
@@ -177,13 +177,13 @@ static void put_row(vf_buf *b, const vf_row *row, uint32_t number, uint16_t vari
     put_text(b, ",\"path\":", row->path);
 }
 
-static void put_head(vf_buf *b, const vprep *p, const vprep_item *it)
+static void put_head(vc_buf *b, const vprep *p, const vprep_item *it)
 {
     put_row(b, &p->meta.rows[it->row], it->number, it->variant);
     put_text(b, ",\"type\":", p->sources[it->row].is_video ? "video" : "image");
 }
 
-static void put_choice(vf_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip,
+static void put_choice(vc_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip,
                        bool plan)
 {
     const vprep_source *s = &p->sources[it->row];
@@ -194,7 +194,7 @@ static void put_choice(vf_buf *b, const vprep *p, const vprep_item *it, const vp
     put_int(b, ",\"frames\":", s->frames);
     put_number(b, ",\"fps\":", s->fps);
     put_int(b, ",\"rotation\":", s->rotation);
-    vf_buf_str(b, "}");
+    vc_buf_str(b, "}");
     put_draws(b, clip, plan);
     if (c->drop)
         return;
@@ -214,70 +214,70 @@ static void put_choice(vf_buf *b, const vprep *p, const vprep_item *it, const vp
 
 /* ---- the two ---- */
 
-void vprep_plan_line(vf_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip)
+void vprep_plan_line(vc_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip)
 {
     const vf_row *row = &p->meta.rows[it->row];
     const vb_choice *c = &clip->choice;
 
     put_head(b, p, it);
-    vf_buf_str(b, ",\"captions\":[");
+    vc_buf_str(b, ",\"captions\":[");
     for (int i = 0; i < row->n_captions; i++)
         put_text(b, i ? "," : "", row->captions[i]);
-    vf_buf_str(b, "]");
+    vc_buf_str(b, "]");
     put_choice(b, p, it, clip, true);
     put_text(b, ",\"status\":", c->drop ? "drop" : "ok");
     if (c->drop)
         put_text(b, ",\"reason\":", c->reason);
-    vf_buf_str(b, "}");
+    vc_buf_str(b, "}");
 }
 
-void vprep_lost_line(vf_buf *b, const vprep *p, uint32_t row)
+void vprep_lost_line(vc_buf *b, const vprep *p, uint32_t row)
 {
     put_row(b, &p->meta.rows[row], p->sources[row].number, 0);
-    vf_buf_str(b, ",\"status\":\"drop\",\"reason\":\"not to be used: errors.jsonl says why\"}");
+    vc_buf_str(b, ",\"status\":\"drop\",\"reason\":\"not to be used: errors.jsonl says why\"}");
 }
 
 /* Columns that --extra_inputs and the like named. */
-static void put_extra(vf_buf *b, const vf_row *row)
+static void put_extra(vc_buf *b, const vf_row *row)
 {
     for (int i = 0; i < row->n_extra; i++) {
         put_text(b, i ? "," : ",\"extra\":{", row->extra[i].column);
         put_text(b, ":", row->extra[i].value);
     }
-    vf_buf_str(b, row->n_extra ? "}" : "");
+    vc_buf_str(b, row->n_extra ? "}" : "");
 }
 
-static void put_captions(vf_buf *b, const vprep *p, const vf_row *row)
+static void put_captions(vc_buf *b, const vprep *p, const vf_row *row)
 {
-    vf_buf_str(b, ",\"captions\":[");
+    vc_buf_str(b, ",\"captions\":[");
     for (int i = 0; i < row->n_captions; i++) {
         put_text(b, i ? ",{\"text\":" : "{\"text\":", row->captions[i]);
-        vf_buf_str(b, ",\"keys\":[");
+        vc_buf_str(b, ",\"keys\":[");
         for (int e = 0; e < p->n_text; e++)
             put_key(b, e ? "," : "", vprep_text_key(p, e, row->captions[i]));
-        vf_buf_str(b, "]}");
+        vc_buf_str(b, "]}");
     }
-    vf_buf_str(b, "]");
+    vc_buf_str(b, "]");
 }
 
-static void put_conditions(vf_buf *b, const vprep *p, const prep_job *j)
+static void put_conditions(vc_buf *b, const vprep *p, const prep_job *j)
 {
     unsigned values = vprep_values(p, &p->meta.rows[j->item->row]);
     const char *before = "";
 
-    vf_buf_str(b, ",\"conditions\":{");
+    vc_buf_str(b, ",\"conditions\":{");
     for (int v = VALUE_CLIP + 1; v < VALUES; v++)
         if (values & VALUE_BIT(v)) {
             put_text(b, before, vprep_role(v));
             put_key(b, ":", j->key[v]);
             before = ",";
         }
-    vf_buf_str(b, "}");
+    vc_buf_str(b, "}");
     if (values & VALUE_BIT(VALUE_MASK))
         put_bool(b, ",\"mask_all\":", j->clip.mask_all);
 }
 
-void vprep_record(vf_buf *b, const vprep *p, const prep_job *j)
+void vprep_record(vc_buf *b, const vprep *p, const prep_job *j)
 {
     const vf_row *row = &p->meta.rows[j->item->row];
     const vprep_source *s = &p->sources[j->item->row];
@@ -289,10 +289,10 @@ void vprep_record(vf_buf *b, const vprep *p, const prep_job *j)
     put_key(b, ",\"source_hash\":", s->hash);
     put_key(b, ",\"latent_key\":", j->key[VALUE_CLIP]);
     put_conditions(b, p, j);
-    vf_buf_str(b, ",\"tags\":[");
+    vc_buf_str(b, ",\"tags\":[");
     for (int i = 0; i < row->n_tags; i++)
         put_text(b, i ? "," : "", row->tags[i]);
     put_number(b, "],\"weight\":", row->weight * (repeats ? (double)p->c.video_repeat : 1));
     put_extra(b, row);
-    vf_buf_str(b, "}");
+    vc_buf_str(b, "}");
 }

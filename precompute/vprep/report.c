@@ -40,9 +40,9 @@ static int note_drop(vprep *p, const vprep_item *it, const vprep_clip *clip, vc_
 }
 
 /* b: a line, but for its end; room for one, from call to call. */
-static int put_line(FILE *f, vf_buf *b, vc_err *err)
+static int put_line(FILE *f, vc_buf *b, vc_err *err)
 {
-    vf_buf_str(b, "\n");
+    vc_buf_str(b, "\n");
     if (b->failed)
         return vc_fail(err, VC_ENOMEM, "plan.jsonl: out of memory");
     return fwrite(b->data, 1, b->n, f) == b->n ? 0 : vc_fail_errno(err, "plan.jsonl");
@@ -57,7 +57,7 @@ static bool is_lost(const vprep *p, int64_t i)
 
 static int lost_lines(const vprep *p, FILE *f, vc_err *err)
 {
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     int rc = 0;
 
     for (int64_t i = 0; !rc && i < p->meta.n; i++) {
@@ -67,7 +67,7 @@ static int lost_lines(const vprep *p, FILE *f, vc_err *err)
         vprep_lost_line(&b, p, (uint32_t)i);
         rc = put_line(f, &b, err);
     }
-    vf_buf_free(&b);
+    vc_buf_free(&b);
     return rc;
 }
 
@@ -93,7 +93,7 @@ static int keep_plan(const vprep *p, FILE *f, const char *path, vc_err *err)
 /* Streams into a temporary file and renames: a plan of a million lines is never in memory. */
 static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
 {
-    vf_buf line = { 0 };
+    vc_buf line = { 0 };
     int rc = 0;
 
     for (uint32_t i = 0; !rc && i < p->n_items; i++) {
@@ -110,7 +110,7 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
         if (!rc && *vc_stop_flag())
             rc = vc_fail(err, VC_ESTOP, "stopped");
     }
-    vf_buf_free(&line);
+    vc_buf_free(&line);
     if (!rc && (fflush(f) || fsync(fileno(f))))
         rc = vc_fail_errno(err, "plan.jsonl");
     return rc;

@@ -330,21 +330,21 @@ static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, v
 static int check_text(const vprep *p, const vf_row *row, vc_err *err)
 {
     enum { OWN = 1 << 20, KEY = 40 };                    /* frames, draws; a key and its quotes */
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     size_t keys = (size_t)row->n_captions * ((size_t)p->n_text * KEY + KEY);
 
-    vf_buf_json(&b, row->path, strlen(row->path));
+    vc_buf_json(&b, row->path, strlen(row->path));
     for (int i = 0; i < row->n_captions; i++)
-        vf_buf_json(&b, row->captions[i], strlen(row->captions[i]));
+        vc_buf_json(&b, row->captions[i], strlen(row->captions[i]));
     for (int i = 0; i < row->n_tags; i++)
-        vf_buf_json(&b, row->tags[i], strlen(row->tags[i]));
+        vc_buf_json(&b, row->tags[i], strlen(row->tags[i]));
     for (int i = 0; i < row->n_extra; i++) {
-        vf_buf_json(&b, row->extra[i].column, strlen(row->extra[i].column));
-        vf_buf_json(&b, row->extra[i].value, strlen(row->extra[i].value));
+        vc_buf_json(&b, row->extra[i].column, strlen(row->extra[i].column));
+        vc_buf_json(&b, row->extra[i].value, strlen(row->extra[i].value));
     }
     size_t n = b.n + keys + 2 * (size_t)(row->n_tags + row->n_extra);
     bool failed = b.failed;
-    vf_buf_free(&b);
+    vc_buf_free(&b);
     if (failed)
         return vc_fail(err, VC_ENOMEM, "out of memory for the row's text");
     return n <= VF_MAX_RECORD - OWN ? 0

@@ -5,8 +5,8 @@
  * variants, so each variant counts by its share. The places that the last batch of a bucket leaves
  * empty are its rounding loss; latent frames that are copies (a still where the transformer takes
  * frames in twos) are padding. One thread. */
-#ifndef VPREP_TABLE_H
-#define VPREP_TABLE_H
+#ifndef PRECOMPUTE_VPREP_TABLE_H
+#define PRECOMPUTE_VPREP_TABLE_H
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* buckets_rules.h - what the tests of buckets/ share */
-#ifndef TESTS_BUCKETS_RULES_H
-#define TESTS_BUCKETS_RULES_H
+#ifndef TESTS_BUCKETS_BUCKETS_RULES_H
+#define TESTS_BUCKETS_BUCKETS_RULES_H
 
 #include <math.h>
 #include <setjmp.h>

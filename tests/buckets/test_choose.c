@@ -432,13 +432,13 @@ static vb_source random_source(vc_draws *d)
 static bool holds(const vb_choice *c, const vb_rules *r, const vb_source *s)
 {
     const vc_family *f = r->family;
-    int64_t budget = ((r->n_frames - 1) / f->ratio[0] + 1) * (r->token_sample_size / f->side)
-                   * (r->token_sample_size / f->side);
-    int64_t grid = (int64_t)c->latent_f * (c->target_h / f->side) * (c->target_w / f->side);
+    int64_t budget = ((r->n_frames - 1) / f->ratio[0] + 1) * (r->token_sample_size / f->multiple)
+                   * (r->token_sample_size / f->multiple);
+    int64_t grid = (int64_t)c->latent_f * (c->target_h / f->multiple) * (c->target_w / f->multiple);
     int64_t count = (s->frames - 1) / r->stride + 1;
 
-    return c->target_h >= f->side && c->target_w >= f->side
-        && c->target_h % f->side == 0 && c->target_w % f->side == 0
+    return c->target_h >= f->multiple && c->target_w >= f->multiple
+        && c->target_h % f->multiple == 0 && c->target_w % f->multiple == 0
         && c->resize_h >= c->target_h && c->resize_w >= c->target_w
         && (c->resize_h == c->target_h || c->resize_w == c->target_w)
         && c->top >= 0 && c->top + c->target_h <= c->resize_h

@@ -476,7 +476,7 @@ static vb_source random_source(vc_draws *d)
 static bool picture_holds(const vb_choice *c, const vb_rules *r, const vb_source *s)
 {
     const int q = r->enable_bucket && r->fix_h ? r->family->ratio[1] * r->family->patch
-                                               : r->family->side;
+                                               : r->family->multiple;
     const int slack = r->peer && r->random_ratio_crop;      /* a black line */
 
     return c->target_h >= q && c->target_w >= q && c->target_h % q == 0 && c->target_w % q == 0
@@ -494,9 +494,9 @@ static bool picture_holds(const vb_choice *c, const vb_rules *r, const vb_source
 static bool frames_hold(const vb_choice *c, const vb_rules *r, const vb_source *s)
 {
     const vc_family *f = r->family;
-    int64_t budget = ((r->n_frames - 1) / f->ratio[0] + 1) * (r->token_sample_size / f->side)
-                   * (r->token_sample_size / f->side);
-    int64_t grid = (int64_t)c->latent_f * (c->target_h / f->side) * (c->target_w / f->side);
+    int64_t budget = ((r->n_frames - 1) / f->ratio[0] + 1) * (r->token_sample_size / f->multiple)
+                   * (r->token_sample_size / f->multiple);
+    int64_t grid = (int64_t)c->latent_f * (c->target_h / f->multiple) * (c->target_w / f->multiple);
 
     return c->frames >= 1 && c->frames % f->ratio[0] == 1 % f->ratio[0] && c->frames <= r->n_frames
         && c->latent_f == (c->frames - 1) / f->ratio[0] + 1

@@ -1,7 +1,7 @@
 /* flags_run.h - a program with a flag of every kind, and one call that runs its parser. For
  * test_flags.c and test_config.c, which include it once each. */
-#ifndef TESTS_FLAGS_RUN_H
-#define TESTS_FLAGS_RUN_H
+#ifndef TESTS_COMMON_FLAGS_RUN_H
+#define TESTS_COMMON_FLAGS_RUN_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -19,7 +19,7 @@ static void rows_hold_together(void **state)
         assert_true(f->patch >= 1 && f->patch_t >= 1);
         for (int i = 0; i < 3; i++)
             assert_true(f->ratio[i] >= 1);
-        assert_int_equal(f->side % (f->ratio[1] * f->patch), 0);
+        assert_int_equal(f->multiple % (f->ratio[1] * f->patch), 0);
         assert_int_equal(f->ratio[1], f->ratio[2]);
         assert_true(!f->mean == !f->std);
         if (f->cached) assert_true(f->vae && f->text[0].class && f->channels && f->scaling > 0);
@@ -27,7 +27,7 @@ static void rows_hold_together(void **state)
         if (f->pipeline[0].class) assert_true(f->vae && f->text[0].class && f->transformer);
         if (!f->patch_t_field) continue;
         const vc_family *other = vc_family_find(f->patched);
-        assert_true(other && other->patch_t > 1 && other->side == f->side);
+        assert_true(other && other->patch_t > 1 && other->multiple == f->multiple);
     }
     assert_null(vc_family_find(""));
     assert_null(vc_family_find("cogvideo"));

@@ -2,8 +2,8 @@
  * bodies, compiled by gcc with teams of one lane. Products, attention by cuDNN and convolution,
  * which libraries do on a GPU, are the CPU backend's here. With VLT_HOST_SPOILS in the environment no
  * capture ends well: it says why. */
-#ifndef DEVICE_HOST_H
-#define DEVICE_HOST_H
+#ifndef TESTS_DEVICE_DEVICE_HOST_H
+#define TESTS_DEVICE_DEVICE_HOST_H
 
 #include "common/tensor/backend.h"
 

@@ -35,12 +35,12 @@ typedef struct task {
     vc_dtype type;
 } task;
 
-typedef struct side {
-    vt_dev dev;                                /* first: a vt_dev * with `of` is a side * */
+typedef struct second_stream {
+    vt_dev dev;                                /* first: a vt_dev * with `of` is a second_stream * */
     pthread_t thread;
     task *first, **last;
     bool busy, quit;
-} side;
+} second_stream;
 
 struct vt_event {
     uint64_t recorded, reached;
@@ -52,7 +52,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 static void *work(void *arg)
 {
-    side *s = arg;
+    second_stream *s = arg;
 
     pthread_mutex_lock(&lock);
     while (s->first || !s->quit) {
@@ -78,7 +78,7 @@ static void *work(void *arg)
 
 static void push(vt_dev *d, const task *of)
 {
-    side *s = (side *)d;
+    second_stream *s = (second_stream *)d;
     task *t = malloc(sizeof *t);
 
     *t = *of;
@@ -93,7 +93,7 @@ static void push(vt_dev *d, const task *of)
 
 static bool drained(vt_dev *d, bool wait)
 {
-    side *s = (side *)d;
+    second_stream *s = (second_stream *)d;
 
     pthread_mutex_lock(&lock);
     while (wait && (s->first || s->busy))
@@ -103,9 +103,9 @@ static bool drained(vt_dev *d, bool wait)
     return idle;
 }
 
-static int links_side(vt_dev **out, vt_dev *of, vc_err *err)
+static int links_second(vt_dev **out, vt_dev *of, vc_err *err)
 {
-    side *s = calloc(1, sizeof *s);
+    second_stream *s = calloc(1, sizeof *s);
 
     (void)err;
     s->dev = (vt_dev){ .compute = of->compute, .runtime = of->runtime, .of = of };
@@ -117,7 +117,7 @@ static int links_side(vt_dev **out, vt_dev *of, vc_err *err)
 
 static void links_close(vt_dev *d)
 {
-    side *s = (side *)d;
+    second_stream *s = (second_stream *)d;
 
     if (!d || !d->of) {
         host_backend.close(d);
@@ -408,7 +408,7 @@ __attribute__((constructor)) static void install(void)
     links_backend.fill = links_fill;
     links_backend.copy = links_copy;
     links_backend.scale = links_scale;
-    links_backend.side = links_side;
+    links_backend.second = links_second;
     links_backend.event_open = event_open;
     links_backend.event_close = event_close;
     links_backend.record = record;

@@ -3,8 +3,8 @@
  * NCCL's, by files that processes of one machine map. Sums are made in rank order, in f32.
  *
  * Linked into a program it is there, as host_instead. */
-#ifndef LINKS_HOST_H
-#define LINKS_HOST_H
+#ifndef TESTS_DEVICE_LINKS_HOST_H
+#define TESTS_DEVICE_LINKS_HOST_H
 
 #include "tests/device/device_host.h"
 

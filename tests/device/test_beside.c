@@ -1,5 +1,5 @@
 /* test_beside.c - what comes from the host, or goes there, while kernels run: weights of swapped
- * blocks, announced data, inputs of recomputed blocks. On the device "host", where it comes as late as it may, and time is counted. */
+ * blocks, prefetched data, inputs of recomputed blocks. On the device "host", where it comes as late as it may, and time is counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -190,12 +190,12 @@ static void test_offload(void **state)
     }
 }
 
-/* ---- announced data ---- */
+/* ---- prefetched data ---- */
 
 enum { N = 300 };
 
 /* A step that makes a tensor of n floats at v, whose values must be those; `kernels` of it are
- * queued before `next` is announced. */
+ * queued before `next` is prefetched. */
 static vt_usage step_with(vt_ctx *g, const float *v, int64_t n, int kernels, const float *next,
                           size_t next_n)
 {
@@ -207,13 +207,13 @@ static vt_usage step_with(vt_ctx *g, const float *v, int64_t n, int kernels, con
     for (int i = 0; i < kernels; i++)
         y = vt_scale(g, y, 1);
     if (next)
-        vt_announce(g, 1, &(vt_host_data){ next, next_n * sizeof *next });
+        vt_prefetch(g, 1, &(vt_host_data){ next, next_n * sizeof *next });
     assert_ok(vt_to_host(g, y, got, &err) || vt_step_end(g, &err), &err);
     assert_memory_equal(got, v, (size_t)n * sizeof *v);
     return vt_usage_of(g);
 }
 
-static void test_announced(void **state)
+static void test_prefetched(void **state)
 {
     vt_ctx *g = open_host();
     float a[N], b[N];
@@ -223,34 +223,34 @@ static void test_announced(void **state)
     for (int i = 0; i < N; i++)
         b[i] = 1 - a[i];
     host_byte_time = 1.0 / sizeof *a;                     /* a float takes as long as a kernel */
-    vt_announce(g, 1, &(vt_host_data){ a, sizeof a });
+    vt_prefetch(g, 1, &(vt_host_data){ a, sizeof a });
     assert_int_equal(step_with(g, a, N, 2 * N, b, N).waits, 1);
-    assert_true(vt_announced(g, b));
+    assert_true(vt_prefetched(g, b));
     assert_int_equal(step_with(g, b, N, N / 2, a, N).waits, 0);     /* it came meanwhile */
-    assert_false(vt_announced(g, b));
+    assert_false(vt_prefetched(g, b));
     vt_usage use = step_with(g, a, N, 0, NULL, 0);         /* half of it did */
     assert_int_equal(use.waits, 1);
     assert_true(use.waited > N / 4 && use.waited < N);
 
-    vt_announce(g, 1, &(vt_host_data){ a, sizeof a });     /* none of it */
+    vt_prefetch(g, 1, &(vt_host_data){ a, sizeof a });     /* none of it */
     use = step_with(g, a, N, 1, NULL, 0);
     assert_int_equal(use.waits, 1);
     assert_true(use.waited > N - 2);
     a[0] = 5;                                              /* once is once */
     assert_int_equal(step_with(g, a, N, 1, a, N).waits, 0);
     assert_int_equal(step_with(g, a, N / 2, 1, NULL, 0).waits, 0);  /* other sizes go up as ever */
-    vt_announce(g, 1, &(vt_host_data){ a, sizeof a });
-    vt_announce(g, 0, NULL);                               /* forgotten, so that it may change */
+    vt_prefetch(g, 1, &(vt_host_data){ a, sizeof a });
+    vt_prefetch(g, 0, NULL);                               /* forgotten, so that it may change */
     a[1] = 6;
     step_with(g, a, N, 1, NULL, 0);
-    vt_announce(g, 1, &(vt_host_data){ b, sizeof b });     /* where that was to go */
+    vt_prefetch(g, 1, &(vt_host_data){ b, sizeof b });     /* where that was to go */
     step_with(g, b, N, 0, NULL, 0);
 
     vt_host_data both[] = { { a, 3 * sizeof *a }, { b, sizeof b } };        /* grows */
-    vt_announce(g, 2, both);
+    vt_prefetch(g, 2, both);
     step_with(g, b, N, 0, NULL, 0);
     step_with(g, a, 3, 0, NULL, 0);
-    assert_false(vt_announced(g, a));
+    assert_false(vt_prefetched(g, a));
     vt_close(g);
 }
 
@@ -260,8 +260,8 @@ static void test_host_memory(void **state)
     vt_ctx *g = em_context(VC_F32);
 
     (void)state;
-    vt_announce(g, 1, &(vt_host_data){ em_data(N), N * sizeof(float) });
-    assert_false(vt_announced(g, em_data(N)));
+    vt_prefetch(g, 1, &(vt_host_data){ em_data(N), N * sizeof(float) });
+    assert_false(vt_prefetched(g, em_data(N)));
     assert_int_equal(step_with(g, em_data(N), N, 1, NULL, 0).waits, 0);
     vt_close(g);
 }
@@ -270,7 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_offload), cmocka_unit_test(test_announced), cmocka_unit_test(test_host_memory),
+        cmocka_unit_test(test_offload), cmocka_unit_test(test_prefetched), cmocka_unit_test(test_host_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

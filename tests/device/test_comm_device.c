@@ -12,11 +12,11 @@
 #include <cmocka.h>
 
 #include "common/comm/comm.h"
-#include "common/memory/side.h"
+#include "common/memory/second_stream.h"
 #include "tests/device/links_host.h"
 
 static vc_comm *all;
-static vt_ctx *g, *side;
+static vt_ctx *g, *second;
 static int rank, size;
 
 #define OK(call)                                                                                   \
@@ -37,7 +37,7 @@ static float value(int r, size_t i)
 
 static vc_comm *device_comm(double patience)
 {
-    const vc_comm_device_opts o = { .side = side, .all = all, .patience = patience };
+    const vc_comm_device_opts o = { .second = second, .all = all, .patience = patience };
     vc_comm *c;
     OK(vc_comm_device(&c, all, &o, &err));
     assert_int_equal(vc_comm_rank(c), rank);
@@ -127,11 +127,11 @@ static void test_events(void **state)
     for (int k = 0; k < TURNS; k++) {
         vt_values_copy(g, y, x, N);
         vt_record_event(g, ready);
-        vt_after(side, ready);
-        vt_values_add(side, y, x, N);
+        vt_after(second, ready);
+        vt_values_add(second, y, x, N);
         OK(vc_comm_sum(c, y, N, VC_F32, &err));
-        vt_values_zero(side, y + N / 2, N - N / 2);
-        vt_record_event(side, over);
+        vt_values_zero(second, y + N / 2, N - N / 2);
+        vt_record_event(second, over);
         vt_after(g, over);
         vt_values_copy(g, x, y, N);
         float want[N];
@@ -199,7 +199,7 @@ int main(int argc, char **argv)
 {
     vc_err err = { 0 };
     const vt_options o = { .device = "host", .threads = 1 };
-    if (vc_comm_open(&all, &err) || vt_open(&g, &o, &err) || vt_side_open(&side, g, &err)) {
+    if (vc_comm_open(&all, &err) || vt_open(&g, &o, &err) || vt_second_stream_open(&second, g, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 2;
     }
@@ -215,7 +215,7 @@ int main(int argc, char **argv)
     };
     int bad = cmocka_run_group_tests(tests, NULL, NULL);
     if (bad) vc_comm_abort(all, 1);            /* the others may wait for this rank */
-    vt_close(side);
+    vt_close(second);
     vt_close(g);
     vc_comm_close(all);
     return 0;

@@ -19,7 +19,7 @@ typedef struct reading {
     const uint8_t *meta;                     /* of the message: what alignment counts from */
     unsigned type[MAX_COLUMNS];
     size_t columns;
-    vf_buf out;
+    vc_buf out;
 } reading;
 
 static void need(const reading *r, bool good, const char *what)
@@ -87,7 +87,7 @@ static unsigned read_field(reading *r, const uint8_t *f)
     const uint8_t *s = vector(r, f, 0, 4, &n);
     unsigned type = (unsigned)scalar(r, f, 2, 1);
     need(r, !s[n], "a name's end");
-    vf_buf_add(&r->out, s, n);
+    vc_buf_add(&r->out, s, n);
     const uint8_t *t = child(r, f, 3), *children = vector(r, f, 5, 4, &n);
     need(r, n == (type == LIST), "another number of children");
     need(r, type != INT || (scalar(r, t, 0, 4) == 64 && scalar(r, t, 1, 1) == 1), "another integer");
@@ -106,8 +106,8 @@ static void read_schema(reading *r, const uint8_t *schema)
     for (size_t i = 0; i < r->columns; i++) {
         unsigned t = r->type[i] = read_field(r, follow(r, list + 4 * i));
         need(r, t == INT || t == UTF8 || t == BOOL || t == LIST, "another type");
-        vf_buf_str(&r->out, t == INT ? ":int64" : t == UTF8 ? ":utf8" : t == BOOL ? ":bool" : ":list");
-        vf_buf_str(&r->out, i + 1 < r->columns ? "\t" : "\n");
+        vc_buf_str(&r->out, t == INT ? ":int64" : t == UTF8 ? ":utf8" : t == BOOL ? ":bool" : ":list");
+        vc_buf_str(&r->out, i + 1 < r->columns ? "\t" : "\n");
     }
 }
 
@@ -116,26 +116,26 @@ static void put_text(reading *r, const uint8_t *const b[2], uint64_t i)
 {
     uint64_t from = number(r, b[0] + 4 * i, 4), to = number(r, b[0] + 4 * i + 4, 4);
     need(r, from <= to && to <= (uint64_t)(r->m.data + r->m.size - b[1]), "a text outside the file");
-    vf_buf_add(&r->out, b[1] + from, to - from);
+    vc_buf_add(&r->out, b[1] + from, to - from);
 }
 
 static void put_value(reading *r, unsigned type, const uint8_t *const *b, uint64_t i)
 {
     if (type == BOOL)
-        vf_buf_int(&r->out, number(r, b[1] + i / 8, 1) >> i % 8 & 1);
+        vc_buf_int(&r->out, number(r, b[1] + i / 8, 1) >> i % 8 & 1);
     else if (type == INT)
-        vf_buf_int(&r->out, (int64_t)number(r, b[1] + 8 * i, 8));
+        vc_buf_int(&r->out, (int64_t)number(r, b[1] + 8 * i, 8));
     else if (type == UTF8)
         put_text(r, b + 1, i);
     if (type != LIST)
         return;
     uint64_t from = number(r, b[1] + 4 * i, 4), to = number(r, b[1] + 4 * i + 4, 4);
-    vf_buf_str(&r->out, "[");
+    vc_buf_str(&r->out, "[");
     for (uint64_t k = from; k < to; k++) {
-        vf_buf_str(&r->out, k > from ? "|" : "");
+        vc_buf_str(&r->out, k > from ? "|" : "");
         put_text(r, b + 3, k);
     }
-    vf_buf_str(&r->out, "]");
+    vc_buf_str(&r->out, "]");
 }
 
 static void read_batch(reading *r, const uint8_t *batch, const uint8_t *body, uint64_t size)
@@ -162,7 +162,7 @@ static void read_batch(reading *r, const uint8_t *batch, const uint8_t *body, ui
     for (uint64_t row = 0; row < rows; row++)
         for (size_t i = 0, k = 0; i < r->columns; k += of[r->type[i++]]) {
             put_value(r, r->type[i], b + k, row);
-            vf_buf_str(&r->out, i + 1 < r->columns ? "\t" : "\n");
+            vc_buf_str(&r->out, i + 1 < r->columns ? "\t" : "\n");
         }
 }
 
@@ -191,7 +191,7 @@ char *arrow_read(const char *path, int *batches)
     }
     need(&r, number(&r, p, 4) == UINT32_MAX && p + 8 == r.m.data + r.m.size, "more after the end");
     vc_map_close(&r.m);
-    return vf_buf_take(&r.out);
+    return vc_buf_take(&r.out);
 }
 
 #ifdef ARROW_DUMP

@@ -1,7 +1,7 @@
 /* arrow_read.h - a reader of Arrow IPC streams for tests: no nulls, columns of bool, int64, text and
  * lists of text. What breaks the format ends the program with a message. */
-#ifndef TESTS_ARROW_READ_H
-#define TESTS_ARROW_READ_H
+#ifndef TESTS_FORMATS_ARROW_READ_H
+#define TESTS_FORMATS_ARROW_READ_H
 
 /* A line of "name:type" (bool, int64, utf8, list), then a line for each row: values with tabs between
  * them, lists as [a|b]. Malloc'ed. */

@@ -1,7 +1,7 @@
 /* shards_test.h - what the tests of the dataset share: a folder each, calls that must or must not
  * succeed, the check's findings as text. For cmocka programs only. */
-#ifndef TESTS_SHARDS_TEST_H
-#define TESTS_SHARDS_TEST_H
+#ifndef TESTS_FORMATS_SHARDS_TEST_H
+#define TESTS_FORMATS_SHARDS_TEST_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -26,12 +26,12 @@ static const char *const items[] = { "", "ü" };
 static char *table_of(int64_t rows)
 {
     static const char *const lists[] = { "[]", "[]", "[|ü]" };
-    vf_buf b = { 0 };
-    vf_buf_str(&b, "list:list\tflag:bool\tnumber:int64\ttext:utf8\n");
+    vc_buf b = { 0 };
+    vc_buf_str(&b, "list:list\tflag:bool\tnumber:int64\ttext:utf8\n");
     for (int64_t i = 0; i < rows; i++)
-        vf_buf_printf(&b, "%s\t%d\t%" PRId64 "\t%.*s\n", lists[i % 3], i % 3 == 0, i * 1000000000000 - 7,
+        vc_buf_printf(&b, "%s\t%d\t%" PRId64 "\t%.*s\n", lists[i % 3], i % 3 == 0, i * 1000000000000 - 7,
                       (int)(i % 5), "xxxx");
-    return vf_buf_take(&b);
+    return vc_buf_take(&b);
 }
 
 static void check(const char *path, int64_t rows, int batches)

@@ -163,10 +163,10 @@ static void test_sha256(void **state)
         { "0123456789012345678901234567890123456789012345678901234567890123456789",
           "57445fa40b08c60cdcba7ca39c756de614d11482e3f15a925f548688c19e58f4" },
     };
-    char hex[VF_SHA256_HEX];
+    char hex[VC_SHA256_HEX];
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        assert_string_equal(vf_sha256(hex, rows[i].text, strlen(rows[i].text)), rows[i].want);
+        assert_string_equal(vc_sha256(hex, rows[i].text, strlen(rows[i].text)), rows[i].want);
 }
 
 int main(void)

@@ -226,29 +226,29 @@ static void test_utf8(void **state)
 static void test_buf(void **state)
 {
     (void)state;
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     for (int i = 0; i < 1000; i++)
-        vf_buf_printf(&b, "%d,", i);
-    vf_buf_add(&b, NULL, 0);
-    char *s = vf_buf_take(&b);
+        vc_buf_printf(&b, "%d,", i);
+    vc_buf_add(&b, NULL, 0);
+    char *s = vc_buf_take(&b);
     assert_int_equal(strlen(s), 3890);
     assert_string_equal(s + 3882, "998,999,");
     free(s);
 
     const int64_t ints[] = { 0, -1, 1234567890, INT64_MAX, INT64_MIN };
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
-        vf_buf_int(&b, ints[i]);
-        vf_buf_str(&b, " ");
+        vc_buf_int(&b, ints[i]);
+        vc_buf_str(&b, " ");
     }
-    s = vf_buf_take(&b);
+    s = vc_buf_take(&b);
     assert_string_equal(s, "0 -1 1234567890 9223372036854775807 -9223372036854775808 ");
     free(s);
 
-    assert_null(vf_buf_room(&b, SIZE_MAX - 1));    /* sticks */
-    vf_buf_str(&b, "x");
-    assert_null(vf_buf_take(&b));
-    vf_buf_str(&b, "y");                           /* empty again */
-    s = vf_buf_take(&b);
+    assert_null(vc_buf_room(&b, SIZE_MAX - 1));    /* sticks */
+    vc_buf_str(&b, "x");
+    assert_null(vc_buf_take(&b));
+    vc_buf_str(&b, "y");                           /* empty again */
+    s = vc_buf_take(&b);
     assert_string_equal(s, "y");
     free(s);
 }

@@ -59,9 +59,9 @@ static void test_columns(void **state)
 
 static char *draw(vf_term how, const uint8_t *rgb, int w, int h, int columns)
 {
-    vf_buf b = { 0 };
+    vc_buf b = { 0 };
     vf_term_draw(&b, how, rgb, w, h, columns);
-    return vf_buf_take(&b);
+    return vc_buf_take(&b);
 }
 
 static void check(vf_term how, const uint8_t *rgb, int w, int h, int columns, const char *want)

@@ -36,9 +36,9 @@ static void must_hold(const vprep *p, const vprep_item *it)
             if (clip.frames[i] < 0 || clip.frames[i] >= sources[it->row].frames ||
                 (i && clip.frames[i] < clip.frames[i - 1]))
                 abort();
-        vf_buf line = { 0 };
+        vc_buf line = { 0 };
         vprep_plan_line(&line, p, it, &clip);
-        vf_buf_free(&line);
+        vc_buf_free(&line);
     }
     vprep_clip_free(&clip);
 }

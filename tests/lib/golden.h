@@ -2,8 +2,8 @@
  *
  * A golden holds inputs and outputs; its metadata holds the model's config and the names and shapes
  * of its weights, whose values follow from their names. For tests: failures end the test. */
-#ifndef GOLDEN_H
-#define GOLDEN_H
+#ifndef TESTS_LIB_GOLDEN_H
+#define TESTS_LIB_GOLDEN_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  *
  * The fuzz targets are libFuzzer's (LLVMFuzzerTestOneInput) and are linked into the unit tests too,
  * so that thousands of damaged inputs run under the sanitizers without clang. */
-#ifndef TESTS_MUTATE_H
-#define TESTS_MUTATE_H
+#ifndef TESTS_LIB_MUTATE_H
+#define TESTS_LIB_MUTATE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* ok.h - calls that have to go well, or to fail for a given reason. What they said is shown otherwise.
  *
  * Included after cmocka.h. Each macro runs CALL once, before it looks at the error. */
-#ifndef TESTS_OK_H
-#define TESTS_OK_H
+#ifndef TESTS_LIB_OK_H
+#define TESTS_LIB_OK_H
 #include <string.h>
 
 #include "common/base/err.h"

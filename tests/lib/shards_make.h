@@ -1,6 +1,6 @@
 /* shards_make.h - small datasets for the tests: what vprep would put, with made-up numbers. */
-#ifndef TESTS_SHARDS_MAKE_H
-#define TESTS_SHARDS_MAKE_H
+#ifndef TESTS_LIB_SHARDS_MAKE_H
+#define TESTS_LIB_SHARDS_MAKE_H
 
 #include "formats/dataset/dataset.h"
 

@@ -1,7 +1,7 @@
 /* tmp_dir.h - a new folder for one test, below $TMPDIR or /tmp; also as a set-up and a teardown of
  * cmocka, with the folder's name as the state. */
-#ifndef TESTS_TMP_DIR_H
-#define TESTS_TMP_DIR_H
+#ifndef TESTS_LIB_TMP_DIR_H
+#define TESTS_LIB_TMP_DIR_H
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* train_dataset.h - small datasets whose every value a test can recompute, and damaged ones. */
-#ifndef TESTS_TRAIN_DATASET_H
-#define TESTS_TRAIN_DATASET_H
+#ifndef TESTS_LIB_TRAIN_DATASET_H
+#define TESTS_LIB_TRAIN_DATASET_H
 
 #include "formats/dataset/dataset.h"
 

@@ -1,6 +1,6 @@
 /* train_run.h - whole training runs of seconds, in this process, and what they left. */
-#ifndef TESTS_TRAIN_RUN_H
-#define TESTS_TRAIN_RUN_H
+#ifndef TESTS_LIB_TRAIN_RUN_H
+#define TESTS_LIB_TRAIN_RUN_H
 
 #include <stdint.h>
 

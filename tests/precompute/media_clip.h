@@ -2,8 +2,8 @@
  *
  * A frame is 128x64: above, 16 blocks of 16x16, one bit of the number each (white is 1), the last
  * ones being zero; below, four squares of 32x32: red, green, blue, white. */
-#ifndef MEDIA_CLIP_H
-#define MEDIA_CLIP_H
+#ifndef TESTS_PRECOMPUTE_MEDIA_CLIP_H
+#define TESTS_PRECOMPUTE_MEDIA_CLIP_H
 
 #include <stdbool.h>
 #include <stddef.h>

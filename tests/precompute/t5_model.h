@@ -1,7 +1,7 @@
 /* t5_model.h - the goldens' T5 and UMT5 models as folders, as they are and changed, and a double of
  * the tokenizer. For tests: failures end the test. */
-#ifndef T5_MODEL_H
-#define T5_MODEL_H
+#ifndef TESTS_PRECOMPUTE_T5_MODEL_H
+#define TESTS_PRECOMPUTE_T5_MODEL_H
 
 #include "precompute/text/t5.h"
 #include "tests/lib/golden.h"

@@ -17,12 +17,12 @@
 #define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}"
 
 /* n times `text`, with commas between. */
-static void repeat(vf_buf *b, const char *text, int n, const char *between)
+static void repeat(vc_buf *b, const char *text, int n, const char *between)
 {
     for (int i = 0; i < n; i++) {
         if (i)
-            vf_buf_str(b, between);
-        vf_buf_str(b, text);
+            vc_buf_str(b, between);
+        vc_buf_str(b, text);
     }
 }
 
@@ -101,16 +101,16 @@ static void test_bombs(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bombs / sizeof *bombs; i++) {
         const bomb *p = &bombs[i];
-        vf_buf json = { 0 }, text = { 0 };
+        vc_buf json = { 0 }, text = { 0 };
         vc_err err = { 0 };
-        vf_buf_str(&json, p->before);
+        vc_buf_str(&json, p->before);
         repeat(&json, p->part, p->n, p->between);
-        vf_buf_str(&json, p->after);
+        vc_buf_str(&json, p->after);
         repeat(&text, p->text, p->times, "");
         assert_false(json.failed || text.failed);
         int rc = run(json.data, json.n, text.data, text.n, &err);
-        vf_buf_free(&json);
-        vf_buf_free(&text);
+        vc_buf_free(&json);
+        vc_buf_free(&text);
         if (p->says ? rc != VC_EFORMAT || !strstr(err.text, p->says) : rc != 0)
             fail_msg("%s%s...: %d %s", p->before, p->part, rc, err.text);
     }
@@ -119,17 +119,17 @@ static void test_bombs(void **state)
 /* 2^17 added tokens are found by their hash. */
 static void test_many_added(void **state)
 {
-    vf_buf json = { 0 };
+    vc_buf json = { 0 };
     vc_err err = { 0 };
     (void)state;
 
-    vf_buf_str(&json, "{" MODEL ",\"added_tokens\":[");
+    vc_buf_str(&json, "{" MODEL ",\"added_tokens\":[");
     for (int i = 0; i < 1 << 17; i++)
-        vf_buf_printf(&json, "%s{\"id\":%d,\"content\":\"<%d>\"}", i ? "," : "", i + 2, i);
-    vf_buf_str(&json, "]}");
+        vc_buf_printf(&json, "%s{\"id\":%d,\"content\":\"<%d>\"}", i ? "," : "", i + 2, i);
+    vc_buf_str(&json, "]}");
     assert_false(json.failed);
     int rc = run(json.data, json.n, "a<77>b", 6, &err);
-    vf_buf_free(&json);
+    vc_buf_free(&json);
     assert_ok(rc, &err);
 }
 
@@ -155,7 +155,7 @@ static void test_charsmap(void **state)
     assert_int_equal(tok_step_text(s, (const char *)blob, sizeof blob), 0);
     assert_int_equal(tok_charsmap_of(&s->map, s->text, s->n, &err), 0);
     assert_int_equal(tok_run_begin(&r, 1, sizeof text, &err), 0);
-    vf_buf_add(&r.text, text, sizeof text);
+    vc_buf_add(&r.text, text, sizeof text);
     assert_fails(tok_run_normalizer(&steps, &r, &err), VC_EFORMAT, &err,
                  "step 1, Precompiled: it makes too much");
     assert_true(r.other.cap < 1 << 20);

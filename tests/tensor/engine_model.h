@@ -1,7 +1,7 @@
 /* engine_model.h - what the engine's tests train: an embedding, residual blocks of two streams with
  * joint attention and modulation, a head. Failures end the test. */
-#ifndef TESTS_ENGINE_MODEL_H
-#define TESTS_ENGINE_MODEL_H
+#ifndef TESTS_TENSOR_ENGINE_MODEL_H
+#define TESTS_TENSOR_ENGINE_MODEL_H
 
 #include "common/tensor/weights.h"
 

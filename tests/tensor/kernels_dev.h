@@ -1,6 +1,6 @@
 /* kernels_dev.h - what the tests of the CPU kernels share: devices, tensors, numbers. */
-#ifndef KERNELS_DEV_H
-#define KERNELS_DEV_H
+#ifndef TESTS_TENSOR_KERNELS_DEV_H
+#define TESTS_TENSOR_KERNELS_DEV_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,8 +2,8 @@
  *
  * ops_check.c runs a row in f32 or bf16, with packed, sliced or permuted inputs, on a context, and
  * compares the value with the loop and the gradient with central differences of the loop. */
-#ifndef TESTS_OPS_H
-#define TESTS_OPS_H
+#ifndef TESTS_TENSOR_OPS_H
+#define TESTS_TENSOR_OPS_H
 
 #include <math.h>
 

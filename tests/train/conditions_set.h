@@ -1,6 +1,6 @@
 /* conditions_set.h - datasets with conditions, and what data and loader see of a transformer. */
-#ifndef TESTS_CONDITIONS_SET_H
-#define TESTS_CONDITIONS_SET_H
+#ifndef TESTS_TRAIN_CONDITIONS_SET_H
+#define TESTS_TRAIN_CONDITIONS_SET_H
 
 #include "tests/lib/train_dataset.h"
 #include "train/data/loader.h"

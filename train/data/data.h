@@ -5,8 +5,8 @@
  * transformer sees. Opening reads the headers of one latent a group and of the empty prompts, and
  * no other values. Samples of weight 0 are left out of the list. vtrain_data_fit comes once, right
  * after open; then the handle is immutable and may serve many threads. */
-#ifndef VTRAIN_DATA_H
-#define VTRAIN_DATA_H
+#ifndef TRAIN_DATA_DATA_H
+#define TRAIN_DATA_DATA_H
 
 #include "common/cli/flags.h"
 #include "formats/dataset/dataset.h"

@@ -18,8 +18,8 @@
  * record and the headers of its values take some KB while they are read. A value that is damaged,
  * missing, of another shape or not finite is an error of the batch's next(), and of every one
  * after it, naming dataset, sample and key. next(), peek() and give_back() are for one thread. */
-#ifndef VTRAIN_LOADER_H
-#define VTRAIN_LOADER_H
+#ifndef TRAIN_DATA_LOADER_H
+#define TRAIN_DATA_LOADER_H
 
 #include "train/data/order.h"
 

@@ -34,7 +34,7 @@ static bool draw_channel(float *x, const vtrain_latent_value *v, size_t first, s
         size_t some = n - at < CHUNK ? n - at : CHUNK;
         vtrain_view_f32(mean, &v->mean, first + at, some);
         vtrain_view_f32(logvar, &v->logvar, logvar_first + at, some);
-        if (!vtrain_all_finite(logvar, some))
+        if (!vf_all_finite(logvar, some))
             return false;
         for (size_t i = 0; i < some; i++) {
             float lv = fminf(fmaxf(logvar[i], -30.0f), 20.0f);
@@ -78,7 +78,7 @@ static bool fill(const vtrain_loader *l, const slot *s, int row, const job *j,
         for (size_t i = 0; i < plane; i++)
             z[i] = (z[i] - j->norm->sub[c]) * j->norm->mul[c];
     }
-    finite = finite && vtrain_all_finite(j->x, all);
+    finite = finite && vf_all_finite(j->x, all);
     if (finite)
         pad_front(j);
     return finite;

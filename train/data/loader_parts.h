@@ -1,7 +1,7 @@
 /* loader_parts.h - the loader's state: slots that hold a batch each, and who may touch what when.
  * Internal to train/. */
-#ifndef VTRAIN_LOADER_PARTS_H
-#define VTRAIN_LOADER_PARTS_H
+#ifndef TRAIN_DATA_LOADER_PARTS_H
+#define TRAIN_DATA_LOADER_PARTS_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -7,8 +7,8 @@
  * found by counting from the first one, some nanoseconds a visit passed.
  *
  * A pure function of (data, origin, seed, batch, number of the micro-batch). One thread. */
-#ifndef VTRAIN_ORDER_H
-#define VTRAIN_ORDER_H
+#ifndef TRAIN_DATA_ORDER_H
+#define TRAIN_DATA_ORDER_H
 
 #include "train/data/data.h"
 

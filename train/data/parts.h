@@ -1,7 +1,7 @@
 /* parts.h - what the files behind data.h share with each other and with the loader: the
  * opened datasets, and checked access to their values. Internal to train/. */
-#ifndef VTRAIN_DATA_PARTS_H
-#define VTRAIN_DATA_PARTS_H
+#ifndef TRAIN_DATA_PARTS_H
+#define TRAIN_DATA_PARTS_H
 
 #include "formats/tensors/values.h"
 #include "train/data/data.h"

@@ -36,7 +36,7 @@ static int copy_f32(float **out, const vf_view *v, vc_err *err)
     if (!*out)
         return vc_fail(err, VC_ENOMEM, "out of memory for %s", v->name);
     vtrain_view_f32(*out, v, 0, n);
-    return vtrain_all_finite(*out, n) ? 0 : vc_fail(err, VC_ENUMERIC, "%s: NaN or infinity in it",
+    return vf_all_finite(*out, n) ? 0 : vc_fail(err, VC_ENUMERIC, "%s: NaN or infinity in it",
                                                     v->name);
 }
 

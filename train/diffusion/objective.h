@@ -9,8 +9,8 @@
  * alphas_cumprod[t],
  *     x_t = sqrt(A) x + sqrt(1-A) n, target sqrt(A) n - sqrt(1-A) x.
  * A draw is a pure function of (seed, micro-batch, row): VC_DRAW_SIGMA. Immutable after open. */
-#ifndef VTRAIN_OBJECTIVE_H
-#define VTRAIN_OBJECTIVE_H
+#ifndef TRAIN_DIFFUSION_OBJECTIVE_H
+#define TRAIN_DIFFUSION_OBJECTIVE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
  * is not there has the class's own default, as in diffusers; a value that this program cannot do is
  * refused by its name. Fields that change neither training nor our samplers (clip_sample,
  * thresholds, eta) are not looked at. */
-#ifndef VTRAIN_SCHEDULER_H
-#define VTRAIN_SCHEDULER_H
+#ifndef TRAIN_DIFFUSION_SCHEDULER_H
+#define TRAIN_DIFFUSION_SCHEDULER_H
 
 #include <stdbool.h>
 

@@ -5,8 +5,8 @@
  * the number of tokens of a sample (use_dynamic_shifting): mu lies on the line through (base_len,
  * base) and (max_len, max), and a = e^mu ("exponential") or mu ("linear"). A terminal stretch then
  * moves the levels of a schedule so that its last one is `terminal`, and pure noise stays. */
-#ifndef VTRAIN_SHIFT_H
-#define VTRAIN_SHIFT_H
+#ifndef TRAIN_DIFFUSION_SHIFT_H
+#define TRAIN_DIFFUSION_SHIFT_H
 
 #include <stdbool.h>
 #include <stdint.h>

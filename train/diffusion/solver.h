@@ -21,8 +21,8 @@
  *
  * Where diffusers' DPM draws noise twice in a step, the second counts: here a step has one noise.
  * */
-#ifndef VTRAIN_SOLVER_H
-#define VTRAIN_SOLVER_H
+#ifndef TRAIN_DIFFUSION_SOLVER_H
+#define TRAIN_DIFFUSION_SOLVER_H
 
 #include <stddef.h>
 

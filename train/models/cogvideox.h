@@ -1,6 +1,6 @@
 /* cogvideox.h - config.json of a CogVideoX transformer; for dit_cogvideox*.c only. */
-#ifndef VTRAIN_DIT_COGVIDEOX_H
-#define VTRAIN_DIT_COGVIDEOX_H
+#ifndef TRAIN_MODELS_COGVIDEOX_H
+#define TRAIN_MODELS_COGVIDEOX_H
 
 #include "formats/json/json.h"
 

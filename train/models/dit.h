@@ -4,8 +4,8 @@
  * and its defaults. dit.c does what all of them share: it binds the weights by the tables
  * (weights.h) and runs the blocks, each a unit of recomputation and swapping. So loading, saving,
  * LoRA and the optimiser know nothing of families. docs/adding-a-model.md adds one. */
-#ifndef VTRAIN_DIT_H
-#define VTRAIN_DIT_H
+#ifndef TRAIN_MODELS_DIT_H
+#define TRAIN_MODELS_DIT_H
 
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"

@@ -89,7 +89,7 @@ static int add(vtrain_lora *l, const vf_view *v, vc_err *err)
     const vf_view **slot = is == VTRAIN_PART_A ? &e->a : is == VTRAIN_PART_B ? &e->b : &e->alpha;
     if (*slot) return vc_fail(err, VC_EFORMAT, "module \"%s\" is there twice", e->module);
     *slot = v;
-    return vtrain_view_finite(v, err);
+    return vf_view_finite(v, err);
 }
 
 /* ---- metadata ---- */
@@ -449,7 +449,7 @@ static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc
         vtrain_lora_merge(w, out, in, a, b, r, p->scale);
         vc_from_f32(stored, v->dtype, w, (size_t)n);
         vc_to_f32(w, stored, v->dtype, (size_t)n);
-        if (!vtrain_all_finite(w, (size_t)n))
+        if (!vf_all_finite(w, (size_t)n))
             rc = vc_fail(err, VC_ENUMERIC, "%s: folded into %s the values of \"%s\", times %g, are "
                          "not finite", l->path, vc_dtype_name(v->dtype), p->b.name, p->scale);
         l->merged[l->n_merged++] = stored;
@@ -532,8 +532,8 @@ static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
 /* One half of a pair; the strength that is baked into a B comes out of it again. */
 static int set_half(const vt_param *x, vt_ctx *g, const vtrain_lora_pair *p, vc_err *err)
 {
-    if (x->role == VT_P_LORA_A) return vtrain_values_set(g, x->t, &p->a, err);
-    if (p->scale == p->trained) return vtrain_values_set(g, x->t, &p->b, err);
+    if (x->role == VT_P_LORA_A) return vf_values_set(g, x->t, &p->a, err);
+    if (p->scale == p->trained) return vf_values_set(g, x->t, &p->b, err);
     size_t n = (size_t)vf_view_count(&p->b);
     float *b = malloc((n ? n : 1) * sizeof *b), factor = (float)(p->scale / p->trained);
     vf_view plain = p->b;
@@ -543,7 +543,7 @@ static int set_half(const vt_param *x, vt_ctx *g, const vtrain_lora_pair *p, vc_
         b[i] *= factor;
     plain.data = b;
     plain.dtype = VC_F32;
-    int rc = vtrain_values_set(g, x->t, &plain, err);
+    int rc = vf_values_set(g, x->t, &plain, err);
     free(b);
     return rc;
 }

@@ -17,8 +17,8 @@
  * with its own rank. Alpha is the pair's own, else the metadata's (alpha_pattern, whose keys are
  * expressions for the end of a path, before lora_alpha; use_rslora; Finetrainers' lora_config; of a
  * file of PEFT's the adapter_config.json beside it), else the rank. What is no such pair (a DoRA, a LoKr, a bias) is refused, not left out. */
-#ifndef VTRAIN_LORA_H
-#define VTRAIN_LORA_H
+#ifndef TRAIN_MODELS_LORA_H
+#define TRAIN_MODELS_LORA_H
 
 #include "common/tensor/weights.h"
 #include "formats/tensors/safetensors.h"

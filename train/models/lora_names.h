@@ -10,8 +10,8 @@
  *
  * Several modules of ours are one matrix of theirs, its rows in this order. Only "ours to theirs"
  * is ever asked: a file is searched for our module under both of its names. */
-#ifndef VTRAIN_LORA_NAMES_H
-#define VTRAIN_LORA_NAMES_H
+#ifndef TRAIN_MODELS_LORA_NAMES_H
+#define TRAIN_MODELS_LORA_NAMES_H
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* paths_regex.h - Python's regular expressions over module paths, as PEFT uses them, by POSIX
  * extended ones. Without look-around, back references and flags. */
-#ifndef VTRAIN_PATHS_REGEX_H
-#define VTRAIN_PATHS_REGEX_H
+#ifndef TRAIN_MODELS_PATHS_REGEX_H
+#define TRAIN_MODELS_PATHS_REGEX_H
 
 #include <regex.h>
 #include <stdbool.h>

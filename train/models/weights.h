@@ -1,6 +1,6 @@
 /* weights.h - the transformer's files: config.json, values, and what becomes of their types. */
-#ifndef VTRAIN_WEIGHTS_H
-#define VTRAIN_WEIGHTS_H
+#ifndef TRAIN_MODELS_WEIGHTS_H
+#define TRAIN_MODELS_WEIGHTS_H
 
 #include "formats/tensors/model.h"
 #include "train/models/dit.h"

@@ -6,8 +6,8 @@
  * A checkpoint is written into out/checkpoint-500.tmp, synced and renamed, so a crash or a full
  * disk leaves the earlier ones as they were. Older ones are removed only once the new one is
  * durable. */
-#ifndef VTRAIN_CKPT_H
-#define VTRAIN_CKPT_H
+#ifndef TRAIN_OUTPUT_CKPT_H
+#define TRAIN_OUTPUT_CKPT_H
 
 #include "common/os/progress.h"
 #include "formats/dataset/dataset.h"

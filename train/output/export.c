@@ -54,14 +54,14 @@ typedef struct layout {
     const vtrain_naming *is;
     const vtrain_export_lora_opts *o;
     vt_params *p;
-    vtrain_views s;
+    vf_views s;
     vt_tensor **made;
     int n_made;
 } layout;
 
 static void layout_close(layout *l)
 {
-    vtrain_views_close(&l->s);
+    vf_views_close(&l->s);
     for (int i = 0; i < l->n_made; i++)
         vt_param_free(vt_params_context(l->p), l->made[i]);
     free(l->made);
@@ -82,7 +82,7 @@ static int add_tensor(layout *l, const char *module, const char *suffix, const v
     if (!name) return vc_fail(err, VC_ENOMEM, "out of memory");
     for (char *c = name; l->is->flat && (c = strchr(c, '.'));)
         *c = '_';
-    int rc = vtrain_views_add(&l->s, l->is->prefix, name, suffix, t, VC_F32, scale, err);
+    int rc = vf_views_add(&l->s, l->is->prefix, name, suffix, t, VC_F32, scale, err);
     free(name);
     return rc;
 }
@@ -210,7 +210,7 @@ static int write_file(layout *l, const char *dir, vc_err *err)
     char alpha[32], *text = NULL;
     int n = 0, room = 3 * vt_params_count(l->p);
     vf_meta meta[6] = { { "format", "pt" } };
-    int rc = vtrain_views_open(&l->s, vt_params_context(l->p), room, err);
+    int rc = vf_views_open(&l->s, vt_params_context(l->p), room, err);
     l->made = calloc((size_t)room + 1, sizeof *l->made);
     if (!rc && !l->made) rc = vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; !rc && i < vt_params_count(l->p); i++) {
@@ -224,7 +224,7 @@ static int write_file(layout *l, const char *dir, vc_err *err)
         meta[n++] = (vf_meta){ "lora_adapter_metadata", text };
     }
     n = add_lineage(meta, n, l->o, alpha);
-    if (!rc) rc = vtrain_views_write(&l->s, dir, l->is->file, meta, n, true, l->o->sums, err);
+    if (!rc) rc = vf_views_write(&l->s, dir, l->is->file, meta, n, true, l->o->sums, err);
     free(text);
     return rc;
 }
@@ -287,18 +287,18 @@ static char *shard_name(const shards *s, int i)
 static int write_shard(const char *folder, const shards *s, int at, vt_params *p,
                        const vtrain_weights *w, vf_sums *sums, vc_err *err)
 {
-    vtrain_views v;
+    vf_views v;
     char *name = shard_name(s, at);
-    int rc = vtrain_views_open(&v, vt_params_context(p), vt_params_count(p), err);
+    int rc = vf_views_open(&v, vt_params_context(p), vt_params_count(p), err);
     if (!rc && !name) rc = vc_fail(err, VC_ENOMEM, "out of memory");
     for (int i = 0; !rc && i < v.room; i++) {
         const vt_param *x = vt_params_at(p, i);
         if (s->of[i] == at)
-            rc = vtrain_views_add(&v, "", x->name, "", x->t, saved_type(w, x), 1, err);
+            rc = vf_views_add(&v, "", x->name, "", x->t, saved_type(w, x), 1, err);
     }
     const vf_meta meta = { "format", "pt" };
-    if (!rc) rc = vtrain_views_write(&v, folder, name, &meta, 1, false, sums, err);
-    vtrain_views_close(&v);
+    if (!rc) rc = vf_views_write(&v, folder, name, &meta, 1, false, sums, err);
+    vf_views_close(&v);
     free(name);
     return rc;
 }

@@ -15,8 +15,8 @@
  * A transformer: FOLDER/config.json, the bytes it came with, and FOLDER/diffusion_pytorch_model
  * .safetensors, above `most` bytes in shards with their index: what diffusers' from_pretrained
  * loads. Every tensor is saved in the type that it had in the file. */
-#ifndef VTRAIN_EXPORT_H
-#define VTRAIN_EXPORT_H
+#ifndef TRAIN_OUTPUT_EXPORT_H
+#define TRAIN_OUTPUT_EXPORT_H
 
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"

@@ -22,7 +22,7 @@ struct vtrain_metrics {
     char *path;
     int fd;
     int64_t size;                        /* of the file: whole lines */
-    vf_buf late;                         /* lines that are still to be written */
+    vc_buf late;                         /* lines that are still to be written */
     bool torn;                           /* there may be a part of them behind size */
     vc_err lost;                         /* the first that never will be there for sure */
     vf_tfevents *events;                 /* NULL: off */
@@ -202,7 +202,7 @@ static int add_line(vtrain_metrics *m, const vtrain_record *r, vc_err *err)
 {
     char *line = make_line(r);
     if (line)
-        vf_buf_str(&m->late, line);
+        vc_buf_str(&m->late, line);
     bool failed = !line || m->late.failed;
     m->late.failed = false;
     free(line);
@@ -282,7 +282,7 @@ void vtrain_metrics_close(vtrain_metrics *m)
     if (m->fd >= 0)
         write_late(m, NULL);
     vf_tfevents_close(m->events, NULL);
-    vf_buf_free(&m->late);
+    vc_buf_free(&m->late);
     if (m->fd >= 0)
         close(m->fd);
     free(m->path);

@@ -4,8 +4,8 @@
  * line. Numbers: loss, grad_norm and eval_loss with nine digits (they read back as the same
  * f32), so that a resumed run's lines equal an uninterrupted run's but for time and memory
  * fields. */
-#ifndef VTRAIN_METRICS_H
-#define VTRAIN_METRICS_H
+#ifndef TRAIN_OUTPUT_METRICS_H
+#define TRAIN_OUTPUT_METRICS_H
 
 #include <stdbool.h>
 #include <stdint.h>

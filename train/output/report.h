@@ -6,8 +6,8 @@
  * memory predicted and real, the settings, and validation pictures. Everything taken from files
  * is escaped. Pictures and clips (png, jpg, mp4 below validation/step-N/), newest step first, are
  * formats/report/gallery.h's, which vdecode replaces once it has decoded more. */
-#ifndef VTRAIN_REPORT_H
-#define VTRAIN_REPORT_H
+#ifndef TRAIN_OUTPUT_REPORT_H
+#define TRAIN_OUTPUT_REPORT_H
 
 #include <stdint.h>
 

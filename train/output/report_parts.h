@@ -1,7 +1,7 @@
 /* report_parts.h - what report.html is made of: curves of bounded size, buckets, counts.
  * Internal to train/. */
-#ifndef VTRAIN_REPORT_PARTS_H
-#define VTRAIN_REPORT_PARTS_H
+#ifndef TRAIN_OUTPUT_REPORT_PARTS_H
+#define TRAIN_OUTPUT_REPORT_PARTS_H
 
 #include <stdint.h>
 

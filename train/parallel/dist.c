@@ -148,7 +148,7 @@ static void fill_gaps(const vtrain_dist *d, const unit *u, size_t values)
         vt_tensor *x = u->param[i]->grad;
         size_t n = (size_t)vt_count(x), end = i + 1 < u->n ? u->at[i + 1] : values;
         size_t from = u->at[i] + (vt_adds(x) ? n : 0);
-        vt_values_zero(d->l.side, u->row + from, end - from);
+        vt_values_zero(d->l.second, u->row + from, end - from);
     }
 }
 
@@ -157,8 +157,8 @@ static int sum_shards(vtrain_dist *d, const unit *u, vc_err *err)
     float *part = d->part.x;
     int rc = vc_comm_sum_scatter(d->l.rows_group, part, u->row, u->shard, d->o.wire, err);
     if (!rc) rc = vc_comm_sum(d->l.rows_copies, part, u->shard, d->o.wire, err);
-    if (!rc && d->round) vt_values_add(d->l.side, u->grad->data, part, u->shard);
-    else if (!rc) vt_values_copy(d->l.side, u->grad->data, part, u->shard);
+    if (!rc && d->round) vt_values_add(d->l.second, u->grad->data, part, u->shard);
+    else if (!rc) vt_values_copy(d->l.second, u->grad->data, part, u->shard);
     for (int i = 0; i < u->n; i++)
         u->param[i]->grad->buf->empty = true;    /* the next backward overwrites it */
     return rc;
@@ -220,11 +220,11 @@ static int make_jobs(vtrain_dist *d, vc_err *err)
 /* On a device: queues it, behind what it reads and before who waits for it. */
 static int run_job(vtrain_dist *d, const job *j, vc_err *err)
 {
-    vt_after(d->l.side, j->ready);
+    vt_after(d->l.second, j->ready);
     int rc = 0;
     for (int i = 0; !rc && i < VTRAIN_PAIR; i++)
         rc = (j->gather ? gather_unit : sum_unit)(d, &j->pair[i], err);
-    vt_record_event(d->l.side, j->over);
+    vt_record_event(d->l.second, j->over);
     return rc;
 }
 
@@ -248,7 +248,7 @@ static void rest(vtrain_dist *d)
 static void *work(void *arg)
 {
     vtrain_dist *d = arg;
-    vt_adopt(d->l.side);
+    vt_adopt(d->l.second);
     pthread_mutex_lock(&d->lock);
     while (!d->quit) {
         const job *j = d->done < d->posted ? &d->job[d->done] : NULL;
@@ -430,7 +430,7 @@ void vtrain_dist_part(vtrain_dist *d)
 /* The comm of the same ranks for rows; one rank has nothing to share. */
 static int open_rows(vtrain_dist *d, vc_comm **out, vc_comm *c, int rc, vc_err *err)
 {
-    const vc_comm_device_opts o = { .side = d->l.side, .all = d->l.all, .patience = d->o.patience };
+    const vc_comm_device_opts o = { .second = d->l.second, .all = d->l.all, .patience = d->o.patience };
     *out = NULL;
     rc = vc_comm_agree(d->l.all, rc, err);
     if (!rc && (vt_host_memory(d->g) || vc_comm_size(c) == 1)) *out = c;
@@ -441,7 +441,7 @@ static int open_rows(vtrain_dist *d, vc_comm **out, vc_comm *c, int rc, vc_err *
 static int open_side(vtrain_dist *d, vc_err *err)
 {
     vtrain_layout *l = &d->l;
-    int rc = vt_side_open(&l->side, d->g, err);
+    int rc = vt_second_stream_open(&l->second, d->g, err);
     if (!rc) rc = vt_event_open(&l->from, d->g, err);
     rc = open_rows(d, &l->rows_group, l->group, rc, err);
     rc = open_rows(d, &l->rows_copies, l->copies, rc, err);
@@ -453,7 +453,7 @@ static void close_side(vtrain_layout *l)
     if (l->rows_copies != l->copies) vc_comm_close(l->rows_copies);
     if (l->rows_group != l->group) vc_comm_close(l->rows_group);
     vt_event_close(l->g, l->from);
-    vt_close(l->side);
+    vt_close(l->second);
 }
 
 static int start(vtrain_dist *d, vc_comm *comm, vt_params *p, vc_err *err)

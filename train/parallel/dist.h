@@ -20,11 +20,11 @@
  * Between begin and finish no other call may use the comm: a thread of its own does. On one rank
  * nothing happens and no thread exists.
  *
- * On GPUs the thread queues sums and gathers on a second stream instead (common/memory/side.h);
+ * On GPUs the thread queues sums and gathers on a second stream instead (common/memory/second_stream.h);
  * the steps' stream and it wait for each other by events, and the host waits in finish alone. The
  * thread looks after what is queued: a rank that fails or does not come ends it on all. */
-#ifndef VTRAIN_DIST_H
-#define VTRAIN_DIST_H
+#ifndef TRAIN_PARALLEL_DIST_H
+#define TRAIN_PARALLEL_DIST_H
 
 #include "common/comm/comm.h"
 #include "common/tensor/weights.h"

@@ -106,7 +106,7 @@ int vtrain_look(vtrain_layout *l, bool *busy, vc_err *err)
     int rc = vc_comm_look(l->rows_group, busy, err);
     if (!rc) rc = vc_comm_look(l->rows_copies, &also, err);
     if (!rc) *busy |= also;
-    if (!rc && !*busy) rc = vt_side_status(l->side, err);
+    if (!rc && !*busy) rc = vt_second_stream_status(l->second, err);
     if (!rc) return 0;
     *busy = false;
     vc_comm_give_up(l->rows_group);
@@ -119,7 +119,7 @@ int vtrain_gather_row(vtrain_layout *l, void *row, const void *mine, size_t byte
     const struct timespec nap = { .tv_nsec = VTRAIN_NAP };
     bool busy;
     vt_record_event(l->g, l->from);
-    vt_after(l->side, l->from);
+    vt_after(l->second, l->from);
     int rc = vc_comm_gather(l->rows_group, row, mine, bytes, err);
     while (!rc && !(rc = vtrain_look(l, &busy, err)) && busy)
         nanosleep(&nap, NULL);

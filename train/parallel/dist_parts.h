@@ -8,10 +8,10 @@
  *
  *     units 0 1    2 3     ...   2 blocks - 2, - 1   2 blocks, + 1
  *     last block   before        first               what is in no block */
-#ifndef VTRAIN_DIST_PARTS_H
-#define VTRAIN_DIST_PARTS_H
+#ifndef TRAIN_PARALLEL_DIST_PARTS_H
+#define TRAIN_PARALLEL_DIST_PARTS_H
 
-#include "common/memory/side.h"
+#include "common/memory/second_stream.h"
 #include "train/parallel/dist.h"
 
 enum {
@@ -43,8 +43,8 @@ typedef struct vtrain_layout {
     size_t *at;                  /* and the units' at */
     vc_comm *all;                /* the ranks */
     vc_comm *group, *copies;     /* those that split a row; those that have the same shard */
-    vt_ctx *g, *side;            /* of the steps; a second stream of its device, for rows */
-    vc_comm *rows_group, *rows_copies;       /* group and copies for rows, queued on side: on host
+    vt_ctx *g, *second;            /* of the steps; a second stream of its device, for rows */
+    vc_comm *rows_group, *rows_copies;       /* group and copies for rows, queued on second: on host
                                               * memory group and copies themselves */
     vt_event *from;              /* a place in g's stream */
 } vtrain_layout;
@@ -61,7 +61,7 @@ size_t vtrain_shard_bytes(const vtrain_unit *u);
 /* row: all shards of `mine`, of so many bytes each, as g's stream leaves it; outside rounds. Waits,
  * with looks: a stream that waits where nobody looks could wait for ever. */
 int vtrain_gather_row(vtrain_layout *l, void *row, const void *mine, size_t bytes, vc_err *err);
-/* Looks at what is queued on side, as vc_comm_look does; all of it is given up on a failure. */
+/* Looks at what is queued on second, as vc_comm_look does; all of it is given up on a failure. */
 int vtrain_look(vtrain_layout *l, bool *busy, vc_err *err);
 
 /* Calls f for what of each parameter is in the row's values first..first+n-1, with the part's place

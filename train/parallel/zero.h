@@ -3,8 +3,8 @@
  * sums of gradients (dist.h), and all parts are gathered again. Values stay whole on each rank.
  *
  * Collective but for what says local. Every rank's values are the same before and after. */
-#ifndef VTRAIN_ZERO_H
-#define VTRAIN_ZERO_H
+#ifndef TRAIN_PARALLEL_ZERO_H
+#define TRAIN_PARALLEL_ZERO_H
 
 #include "formats/tensors/safetensors.h"
 #include "train/parallel/dist.h"

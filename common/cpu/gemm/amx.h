@@ -119,7 +119,7 @@ static void amx_across(uint32_t *dst, const void *row0, const void *row1, vc_dty
     }
 }
 
-#include "common/cpu/gemm/turn.h"
+#include "common/cpu/gemm/transpose.h"
 
 /* ---- softmax ---- */
 
@@ -193,7 +193,7 @@ const cpu_gemm GEMM_SET = {
     .block = amx_block,
     .along = amx_along,
     .across = amx_across,
-    .transpose = turn,
+    .transpose = transpose_units,
     .softmax = amx_softmax,
     .softmax_grad = amx_softmax_grad,
 };

@@ -4,8 +4,8 @@
  * bf16 (A) and 16 pair rows of 16 columns (B). Tile numbers are constants 0..7. With
  * CPU_AMX_EMULATE the tiles are an array that TILES declares in the function that uses them: the
  * tests run the kernels' own source that way on machines without AMX. Strides are in bytes. */
-#ifndef CPU_AMX_TILE_H
-#define CPU_AMX_TILE_H
+#ifndef COMMON_CPU_GEMM_AMX_TILE_H
+#define COMMON_CPU_GEMM_AMX_TILE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -134,7 +134,7 @@ static void f32_across(uint32_t *dst, const void *row0, const void *row1, vc_dty
     GEMM_ROWS.load((float *)dst, row0, t, n);
 }
 
-#include "common/cpu/gemm/turn.h"
+#include "common/cpu/gemm/transpose.h"
 
 /* ---- softmax ---- */
 
@@ -194,7 +194,7 @@ const cpu_gemm GEMM_SET = {
     .block_as_is = f32_block_as_is,
     .along = f32_along,
     .across = f32_across,
-    .transpose = turn,
+    .transpose = transpose_units,
     .softmax = f32_softmax,
     .softmax_grad = f32_softmax_grad,
 };

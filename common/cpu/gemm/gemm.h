@@ -10,8 +10,8 @@
  *
  * Each element of C is the sum over k in ascending order whatever the block around it, so results
  * do not depend on how the work is cut in m and n. No allocation; any number of threads. */
-#ifndef CPU_CPU_GEMM_H
-#define CPU_CPU_GEMM_H
+#ifndef COMMON_CPU_GEMM_GEMM_H
+#define COMMON_CPU_GEMM_GEMM_H
 
 #include "common/cpu/simd/rows.h"
 

@@ -1,6 +1,6 @@
 /* isa.h - the instruction sets that this machine can run, and the one in use. */
-#ifndef CPU_CPU_ISA_H
-#define CPU_CPU_ISA_H
+#ifndef COMMON_CPU_SIMD_ISA_H
+#define COMMON_CPU_SIMD_ISA_H
 
 #include <stdbool.h>
 

@@ -4,8 +4,8 @@
  * compute the same formulas; results may differ in the last bit between sets, never between runs.
  * Spans may be unaligned; outputs may be the same span as an input, but not overlap otherwise. No
  * allocation. */
-#ifndef CPU_ROWS_H
-#define CPU_ROWS_H
+#ifndef COMMON_CPU_SIMD_ROWS_H
+#define COMMON_CPU_SIMD_ROWS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -6,8 +6,8 @@
  * code that is compiled once. Products and sums contract to fused ones where the target has them;
  * nothing here depends on -ffast-math. NaN goes through every function unless noted.
  * Polynomials are least-maximum fits of the relative error, made for this file. */
-#ifndef CPU_VEC_H
-#define CPU_VEC_H
+#ifndef COMMON_CPU_SIMD_VEC_H
+#define COMMON_CPU_SIMD_VEC_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* cogvideox_model.h - a tiny CogVideoX of a golden, and the inputs of its cases. For tests:
  * failures end the test. */
-#ifndef COGVIDEOX_MODEL_H
-#define COGVIDEOX_MODEL_H
+#ifndef TESTS_TRAIN_MODELS_COGVIDEOX_MODEL_H
+#define TESTS_TRAIN_MODELS_COGVIDEOX_MODEL_H
 
 #include "formats/tensors/model.h"
 #include "tests/lib/golden.h"

@@ -1,4 +1,4 @@
-/* turn.h - what the f32 and the AMX kernels share: transposing units, parts of softmax.
+/* transpose.h - what the f32 and the AMX kernels share: transposing units, parts of softmax.
  * Included once per target, after vec.h and gemm.h. */
 #include <math.h>
 
@@ -35,7 +35,7 @@ static inline void turn_square(uint32_t *dst, size_t ldd, const uint32_t *src, s
         memcpy(dst + (size_t)i * ldd, &r[i], sizeof r[i]);
 }
 
-static void turn(uint32_t *dst, size_t ldd, const uint32_t *src, size_t lds, size_t rows,
+static void transpose_units(uint32_t *dst, size_t ldd, const uint32_t *src, size_t lds, size_t rows,
                  size_t cols)
 {
     size_t full_rows = rows / VW * VW, full_cols = cols / VW * VW;

@@ -1,4 +1,4 @@
-/* announce.c - host data that goes to the device before the step that reads it: tensor.h */
+/* prefetch.c - host data that goes to the device before the step that reads it: tensor.h */
 #include <stdlib.h>
 
 #include "common/tensor/engine.h"
@@ -8,7 +8,7 @@ typedef struct part {
     size_t bytes, offset;                      /* offset: in the place */
 } part;
 
-struct vt_announced {
+struct vt_prefetched {
     char *place;
     size_t room;                               /* bytes of it */
     part *part;
@@ -17,22 +17,22 @@ struct vt_announced {
 
 static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-void vt_announce_close(vt_ctx *g)
+void vt_prefetch_close(vt_ctx *g)
 {
-    struct vt_announced *a = g->announced;
+    struct vt_prefetched *a = g->prefetched;
 
     if (!a)
         return;
     g->be->free(g->dev, a->place, a->room);
     free(a->part);
     free(a);
-    g->announced = NULL;
+    g->prefetched = NULL;
 }
 
 /* Room for n parts of so many bytes in all, kept for the next; false: there is none. */
 static bool make_room(vt_ctx *g, int n, size_t bytes)
 {
-    struct vt_announced *a = g->announced;
+    struct vt_prefetched *a = g->prefetched;
 
     if (n > a->parts) {
         part *p = realloc(a->part, (size_t)n * sizeof *p);
@@ -53,15 +53,15 @@ static bool make_room(vt_ctx *g, int n, size_t bytes)
     return true;
 }
 
-void vt_announce(vt_ctx *g, int n, const vt_host_data *data)
+void vt_prefetch(vt_ctx *g, int n, const vt_host_data *data)
 {
     size_t bytes = 0;
 
     if (!g->be->fetch)
         return;
-    if (!g->announced && !(g->announced = calloc(1, sizeof *g->announced)))
+    if (!g->prefetched && !(g->prefetched = calloc(1, sizeof *g->prefetched)))
         return;
-    struct vt_announced *a = g->announced;
+    struct vt_prefetched *a = g->prefetched;
     for (int i = 0; i < n; i++)
         bytes += padded(data[i].bytes);
     a->n = 0;
@@ -74,7 +74,7 @@ void vt_announce(vt_ctx *g, int n, const vt_host_data *data)
     }
 }
 
-static part *find(const struct vt_announced *a, const void *data)
+static part *find(const struct vt_prefetched *a, const void *data)
 {
     for (int i = 0; a && i < a->n; i++)
         if (a->part[i].data == data)
@@ -82,19 +82,19 @@ static part *find(const struct vt_announced *a, const void *data)
     return NULL;
 }
 
-bool vt_announced(const vt_ctx *g, const void *data)
+bool vt_prefetched(const vt_ctx *g, const void *data)
 {
-    return find(g->announced, data);
+    return find(g->prefetched, data);
 }
 
-bool vt_announced_copy(vt_ctx *g, vt_tensor *t, const void *data)
+bool vt_prefetched_copy(vt_ctx *g, vt_tensor *t, const void *data)
 {
-    part *p = find(g->announced, data);
+    part *p = find(g->prefetched, data);
 
     if (!p || p->bytes != (size_t)vt_count(t) * vc_dtype_size(t->dtype))
         return false;
     vt_tensor x = *t;
-    x.data = g->announced->place + p->offset;
+    x.data = g->prefetched->place + p->offset;
     p->data = NULL;
     g->be->enter(g->dev, VT_PLACE_BATCH);
     VT_RUN(g, copy, t, &x);

@@ -1,5 +1,5 @@
-/* side.c - see side.h */
-#include "common/memory/side.h"
+/* second_stream.c - see second_stream.h */
+#include "common/memory/second_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,20 +74,20 @@ void vt_values_put(vt_ctx *g, void *y, vc_dtype to, const void *x, vc_dtype from
 
 /* ---- a second stream ---- */
 
-int vt_side_open(vt_ctx **out, vt_ctx *g, vc_err *err)
+int vt_second_stream_open(vt_ctx **out, vt_ctx *g, vc_err *err)
 {
     *out = NULL;
-    vt_ctx *side = calloc(1, sizeof *side);
-    if (!side)
+    vt_ctx *second = calloc(1, sizeof *second);
+    if (!second)
         return vc_fail(err, VC_ENOMEM, "out of memory");
-    side->be = g->be;
-    side->compute = g->compute;
-    int rc = g->be->side ? g->be->side(&side->dev, g->dev, err) : 0;
+    second->be = g->be;
+    second->compute = g->compute;
+    int rc = g->be->second ? g->be->second(&second->dev, g->dev, err) : 0;
     if (rc) {
-        free(side);
+        free(second);
         return rc;
     }
-    *out = side;
+    *out = second;
     return 0;
 }
 
@@ -97,15 +97,15 @@ void vt_adopt(vt_ctx *g)
         g->be->adopt(g->dev);
 }
 
-int vt_side_status(vt_ctx *side, vc_err *err)
+int vt_second_stream_status(vt_ctx *second, vc_err *err)
 {
-    return side->be->side ? side->be->status(side->dev, err) : 0;
+    return second->be->second ? second->be->status(second->dev, err) : 0;
 }
 
 int vt_event_open(vt_event **out, vt_ctx *g, vc_err *err)
 {
     *out = NULL;
-    if (!g->be->side)
+    if (!g->be->second)
         return 0;
     *out = g->be->event_open(g->dev);
     return *out ? 0 : g->be->status(g->dev, err);
@@ -129,8 +129,8 @@ void vt_after(vt_ctx *g, vt_event *e)
         g->be->after(g->dev, e);
 }
 
-const vt_links *vt_links_of(const vt_ctx *side, vt_dev **dev)
+const vt_links *vt_links_of(const vt_ctx *second, vt_dev **dev)
 {
-    *dev = side->dev;
-    return side->be->links;
+    *dev = second->dev;
+    return second->be->links;
 }
