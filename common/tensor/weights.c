@@ -293,17 +293,29 @@ static char *full_name(const char *prefix, int index, const char *name)
     return s;
 }
 
+/* Fills dim, and returns how many there are, or VT_ABSENT. */
+static int sizes_of(const vt_weight *row, const int64_t *sizes, int64_t dim[VT_DIMS])
+{
+    int nd = 0;
+    for (; nd < VT_DIMS && row->dim[nd]; nd++) {
+        dim[nd] = row->dim[nd] > 0 ? row->dim[nd] : sizes[-row->dim[nd]];
+        if (dim[nd] == VT_ABSENT)
+            return VT_ABSENT;
+    }
+    return nd;
+}
+
 static int bind_row(vt_params *p, const vt_weight *row, const char *prefix, int index, void *base,
                     const int64_t *sizes, const vt_source *src, vc_err *err)
 {
     int64_t dim[VT_DIMS];
-    int nd = 0;
-    char *name = full_name(prefix, index, row->name), *field = (char *)base + row->offset;
+    int nd = sizes_of(row, sizes, dim);
 
+    if (nd == VT_ABSENT)
+        return 0;
+    char *name = full_name(prefix, index, row->name), *field = (char *)base + row->offset;
     if (!name)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", row->name);
-    for (; nd < VT_DIMS && row->dim[nd]; nd++)
-        dim[nd] = row->dim[nd] > 0 ? row->dim[nd] : sizes[-row->dim[nd]];
     bool tensor = row->kind == VT_W_TENSOR || row->kind == VT_W_BUFFER;
     int rc = tensor
                  ? bind_one(p, name, NULL, (vt_tensor **)field, NULL, nd, dim, row->init, src, err)

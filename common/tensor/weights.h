@@ -24,9 +24,12 @@ typedef struct vt_weight {
            VT_W_BUFFER } kind;                /* a tensor that is loaded and saved, never trained */
     size_t offset;                            /* of the vt_tensor * or the vt_lin in the struct */
     int dim[VT_DIMS];                         /* positive: a size; -i: sizes[i]; 0 ends.
-                                               * A linear: out, in */
+                                               * A linear: out, in. A model that has VT_ABSENT as
+                                               * one of the sizes lacks the weight: the row is
+                                               * passed over */
     vt_init init;                             /* of the weight; a linear's bias starts at zero */
 } vt_weight;                                  /* a table ends with a NULL name */
+enum { VT_ABSENT = -1 };                      /* among sizes */
 
 typedef struct vt_params vt_params;
 

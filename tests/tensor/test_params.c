@@ -55,6 +55,33 @@ static int bind_pair(vt_params **p, vt_ctx *g, pair *m, store *s, vc_err *err)
     return vt_params_bind(*p, pair_table, "a.%d.", 7, m, pair_sizes, &src, err);
 }
 
+/* Rows of a weight that this model lacks are passed over, whatever follows them. */
+static void test_absent(void **state)
+{
+    static const vt_weight table[] = {
+        { "norm", VT_W_BUFFER, offsetof(pair, scale), { 2, -2 }, VT_INIT_ONE },
+        { "proj", VT_W_LINEAR, offsetof(pair, lin), { -1, 3 }, VT_INIT_KAIMING },
+        { "norm", VT_W_BUFFER, offsetof(pair, scale), { -2 }, VT_INIT_ONE },
+        { 0 }
+    };
+    const int64_t sizes[] = { 0, 4, VT_ABSENT };
+    vt_ctx *g = em_context(VC_F32);
+    store s = pair_store();
+    vt_source src = { .get = store_get, .arg = &s };
+    vt_params *p;
+    pair m = { 0 };
+
+    (void)state;
+    OK(vt_params_open(&p, g, &err));
+    OK(vt_params_bind(p, table, "a.%d.", 7, &m, sizes, &src, &err));
+    assert_int_equal(vt_params_count(p), 2);
+    assert_string_equal(vt_params_at(p, 0)->name, "a.7.proj.weight");
+    assert_false(vt_params_at(p, 1)->buffer);
+    assert_null(m.scale);
+    vt_params_close(p);
+    vt_close(g);
+}
+
 static void test_bind(void **state)
 {
     vt_ctx *g = em_context(VC_F32);
@@ -413,7 +440,7 @@ static void test_lent(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bind),
+        cmocka_unit_test(test_bind), cmocka_unit_test(test_absent),
         cmocka_unit_test(test_bind_f16),
         cmocka_unit_test(test_bind_errors),
         cmocka_unit_test(test_start_by_name),

@@ -154,7 +154,7 @@ static int builtin_read(void *model, const cJSON *config, vc_err *err)
         [-D] = d, [-PATCH] = m->channels * m->patch * m->patch, [-TEXT] = m->text,
         [-HEAD] = m->head, [-HIDDEN] = MLP * d, [-SIX_D] = 6 * d, [-TWO_D] = 2 * d,
     };
-    m->dit.layers = m->layers;
+    m->dit.layers[0] = m->layers;
     m->dit.tables[0] = model_table;
     memcpy(m->dit.sizes, sizes, sizeof sizes);
     return 0;
@@ -316,7 +316,7 @@ const vtrain_family vtrain_builtin = {
     .fresh = builtin_fresh,
     .size = sizeof(builtin), .weights = offsetof(builtin, w), .read = builtin_read,
     .free = builtin_free, .fit = builtin_fit, .prepare = builtin_prepare, .embed = builtin_embed,
-    .blocks = { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block },
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block } },
     .head = builtin_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
     .flow_shift = 3, .logit_mean = 0, .logit_std = 1,

@@ -155,7 +155,7 @@ static int cogvideox_read(void *model, const cJSON *config, vc_err *err)
     if (c->patch_t) *table++ = linear_table;
     *table++ = model_table;
     if (c->ofs) *table++ = ofs_table;
-    m->dit.layers = c->layers;
+    m->dit.layers[0] = c->layers;
     memcpy(m->dit.sizes, sizes, sizeof sizes);
     memcpy(m->patch, (int[]){ pt, p, p }, sizeof m->patch);
     return 0;
@@ -210,11 +210,7 @@ static bool check_text(vt_ctx *g, const cogvideox *m, const vtrain_cond *text)
     if ((!m->c.rotary || m->c.learned) && n != m->c.max_text)
         vt_fail(g, VC_EMISMATCH, "prompts of %lld tokens: positions are for exactly %lld "
                 "(max_text_seq_length)", (long long)n, (long long)m->c.max_text);
-    for (int64_t b = 0; b < text->embeds->dim[0]; b++)
-        if (text->length[b] != n)
-            vt_fail(g, VC_EMISMATCH, "prompt of %d tokens among prompts of %lld: CogVideoX masks "
-                    "nothing, so all of them, padding included, must be in the dataset",
-                    (int)text->length[b], (long long)n);
+    vtrain_check_padding(g, text);
     return !vt_failed(g);
 }
 
@@ -407,7 +403,7 @@ const vtrain_family vtrain_cogvideox = {
     .text_args = { "encoder_hidden_states" }, .frames_first = true,
     .size = sizeof(cogvideox), .weights = offsetof(cogvideox, w), .read = cogvideox_read,
     .fit = cogvideox_fit, .prepare = cogvideox_prepare, .embed = cogvideox_embed,
-    .blocks = { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block },
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block } },
     .head = cogvideox_head,
     .scale = { [VTRAIN_ROLE_IMAGE] = VTRAIN_SCALE_INVERT, [VTRAIN_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR,
                [VTRAIN_ROLE_MASK] = VTRAIN_SCALE_FACTOR },

@@ -2,21 +2,52 @@
 #include "train/models/dit.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct vtrain_layer {
     const vtrain_dit *model;
-    const void *weights;
+    const vtrain_blocks *kind;
+    int number;                               /* in the names of its weights */
+    void *weights;                            /* kind->size bytes */
 } layer;
 
 /* ---- opening ---- */
 
+static int make_layers(vtrain_dit *m, vc_err *err)
+{
+    const vtrain_blocks *kind = m->family->blocks;
+    int64_t n = 0, number = 0;
+    for (int k = 0; k < VTRAIN_KINDS; k++)
+        n += m->layers[k];
+    m->layer = calloc((size_t)n, sizeof *m->layer);
+    if (!m->layer) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (int k = 0; k < VTRAIN_KINDS && kind->prefix; k++, kind++) {
+        if (k && strcmp(kind->prefix, kind[-1].prefix)) number = 0;
+        for (int64_t i = 0; i < m->layers[k]; i++) {
+            void *w = calloc(1, kind->size);
+            if (!w) return vc_fail(err, VC_ENOMEM, "out of memory");
+            m->layer[m->n_layers++] = (layer){ m, kind, (int)number++, w };
+        }
+    }
+    return 0;
+}
+
 static int read_config(vtrain_dit *m, const cJSON *config, vc_err *err)
 {
     int rc = vc_context(err, m->family->read(m, config, err), "config.json");
-    if (rc) return rc;
-    m->layer = calloc((size_t)m->layers, sizeof *m->layer);
-    m->block_weights = calloc((size_t)m->layers, m->family->blocks.size);
-    return m->layer && m->block_weights ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    return rc ? rc : make_layers(m, err);
+}
+
+/* The names of a kind's weights may count from 0 again; vt_block.index counts on. */
+static int bind_layer(vtrain_dit *m, int index, vt_params *p, const vt_source *src, vc_err *err)
+{
+    const layer *l = &m->layer[index];
+    int first = vt_params_count(p);
+    int rc = vt_params_bind(p, l->kind->table, l->kind->prefix, l->number, l->weights, m->sizes,
+                            src, err);
+    for (int i = first; i < vt_params_count(p); i++)
+        vt_params_at(p, i)->block = index;
+    return rc;
 }
 
 static int bind(vtrain_dit *m, vt_params *p, const vt_source *src, vc_err *err)
@@ -25,11 +56,8 @@ static int bind(vtrain_dit *m, vt_params *p, const vt_source *src, vc_err *err)
     int rc = 0;
     for (int i = 0; !rc && m->tables[i]; i++)
         rc = vt_params_bind(p, m->tables[i], "", 0, (char *)m + f->weights, m->sizes, src, err);
-    for (int i = 0; !rc && i < m->layers; i++) {
-        char *w = (char *)m->block_weights + (size_t)i * f->blocks.size;
-        m->layer[i] = (layer){ m, w };
-        rc = vt_params_bind(p, f->blocks.table, f->blocks.prefix, i, w, m->sizes, src, err);
-    }
+    for (int i = 0; !rc && i < m->n_layers; i++)
+        rc = bind_layer(m, i, p, src, err);
     return rc;
 }
 
@@ -55,8 +83,9 @@ void vtrain_dit_close(void *model)
     vtrain_dit *m = model;
     if (!m) return;
     if (m->family->free) m->family->free(m);
+    for (int i = 0; i < m->n_layers; i++)
+        free(m->layer[i].weights);
     free(m->layer);
-    free(m->block_weights);
     free(m);
 }
 
@@ -65,7 +94,7 @@ void vtrain_dit_close(void *model)
 static void run_layer(vt_ctx *g, const void *arg, vt_tensor *const *in, vt_tensor **out)
 {
     const layer *l = arg;
-    l->model->family->blocks.run(g, l->model, l->weights, in, out);
+    l->kind->run(g, l->model, l->weights, in, out);
 }
 
 vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in)
@@ -77,8 +106,9 @@ vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in)
     vt_scope scope = vt_scope_begin(g);        /* of each stream only the latest is kept */
     f->embed(g, model, in, s);
     vt_scope_end(g, scope, VT_BLOCK_IO, s);
-    for (int i = 0; i < m->layers && !vt_failed(g); i++) {
-        const vt_block b = { run_layer, &m->layer[i], f->blocks.n_in, f->blocks.n_out, i };
+    for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
+        const layer *l = &m->layer[i];
+        const vt_block b = { run_layer, l, l->kind->n_in, l->kind->n_out, i };
         vt_run_block(g, &b, i < in->recompute ? VT_RECOMPUTE : VT_KEEP, s, s);
         vt_scope_end(g, scope, VT_BLOCK_IO, s);
     }
@@ -134,6 +164,15 @@ vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before
         all = all && text->length[b] == text->embeds->dim[1];
     }
     return all ? NULL : vt_from_host(g, VC_I32, 1, &rows, len, VC_I32);
+}
+
+void vtrain_check_padding(vt_ctx *g, const vtrain_cond *text)
+{
+    for (int64_t b = 0; text->embeds && b < text->embeds->dim[0]; b++)
+        if (text->length[b] != text->embeds->dim[1])
+            vt_fail(g, VC_EMISMATCH, "prompt of %d tokens among prompts of %lld: the transformer "
+                    "masks nothing, so all of them, padding included, must be in the dataset",
+                    (int)text->length[b], (long long)text->embeds->dim[1]);
 }
 
 void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x)

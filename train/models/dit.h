@@ -69,9 +69,13 @@ typedef enum vtrain_scale {
                                                * says invert_scale_latents */
 } vtrain_scale;
 
-/* The blocks of a model: all alike. */
+/* Blocks that are alike. A model has up to VTRAIN_KINDS kinds, which run one after another: FLUX
+ * has blocks of two streams, then of one. */
+enum { VTRAIN_KINDS = 3 };
 typedef struct vtrain_blocks {
-    const char *prefix;                       /* of weights' names: "transformer_blocks.%d." */
+    const char *prefix;                       /* of weights' names: "transformer_blocks.%d.". The
+                                               * numbers go on where the kind before has the same
+                                               * prefix, and begin at 0 otherwise */
     const vt_weight *table;
     size_t size;                              /* of the struct that the table binds */
     int n_in, n_out;                          /* inputs, and how many of them it replaces */
@@ -88,8 +92,8 @@ typedef struct vtrain_family {
     /* config.json of a model that starts from noise, which says there what it predicts
      * (prediction_type); NULL: weights are needed. */
     int (*fresh)(cJSON **config, const vtrain_fresh *want, vc_err *err);
-    /* Its model is a struct of `size` bytes that begins with a vtrain_dit; the struct that dit.tables
-     * bind is `weights` bytes behind. */
+    /* Its model is a struct of `size` bytes that begins with a vtrain_dit; the struct that
+     * dit.tables bind is `weights` bytes behind. */
     size_t size, weights;
     /* Reads config.json into the model and fills its dit (below). Errors name the field. */
     int (*read)(void *model, const cJSON *config, vc_err *err);
@@ -100,11 +104,11 @@ typedef struct vtrain_family {
      * (positions, lengths: in->made). So what the forward queues depends on shapes and
      * in->recompute alone. Fails the step. */
     void (*prepare)(vt_ctx *g, void *model, vtrain_in *in);
-    /* The forward, in three parts. embed sets s: the inputs of the blocks, then what else the head
-     * is to read. Each block replaces the first of them. The head makes of them the prediction
-     * [B,C,f,h,w] in the compute type. */
+    /* The forward, in three parts. embed sets s: the inputs of the blocks, then all else that the
+     * head reads. Each block replaces the first n_out of them. The head makes of them the
+     * prediction [B,C,f,h,w] in the compute type. */
     void (*embed)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO]);
-    vtrain_blocks blocks;
+    vtrain_blocks blocks[VTRAIN_KINDS];       /* a NULL prefix ends them */
     vt_tensor *(*head)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s);
     vtrain_scale scale[VTRAIN_ROLES];         /* of the conditions that fit() asks for */
 
@@ -133,12 +137,12 @@ struct vtrain_layer;
 typedef struct vtrain_dit {
     const vtrain_family *family;
     /* The family's read sets these three. */
-    int64_t layers;
+    int64_t layers[VTRAIN_KINDS];             /* how many blocks of each kind */
     int64_t sizes[VTRAIN_SIZES];              /* what the tables' negative sizes mean */
     const vt_weight *tables[VTRAIN_TABLES];   /* of weights outside of blocks, in the order they are
                                                * bound, NULL-ended */
-    struct vtrain_layer *layer;               /* [layers] */
-    void *block_weights;                      /* [layers] of family->blocks.size */
+    struct vtrain_layer *layer;               /* [n_layers]: the blocks of all kinds */
+    int n_layers;
 } vtrain_dit;
 
 /* Reads config.json and binds all weights from src into p. */
@@ -158,6 +162,9 @@ vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles);
 /* Of each row how many of `before` tokens and its text count, as vt_attention's kv_len; NULL where
  * all do. */
 vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before);
+/* For models that attend to padding as to any token: fails the step where a row's text is shorter
+ * than the others, since the padding's embeddings are not in the dataset then. */
+void vtrain_check_padding(vt_ctx *g, const vtrain_cond *text);
 /* Gives x to the trace, if one is written. */
 void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x);
 

@@ -1,5 +1,5 @@
 /* test_dit.c - the built-in transformer: gradients against differences, padding, recomputation,
- * LoRA against folded weights */
+ * LoRA against folded weights; blocks of several kinds in one model */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -305,6 +305,109 @@ static void test_lora(void **state)
     tiny_close(&m);
 }
 
+/* ---- kinds of blocks ---- */
+
+typedef struct kinds { vtrain_dit dit; } kinds;
+typedef struct step_weights { vt_tensor *w; } step_weights;
+typedef struct twice_weights { float unused[5]; vt_tensor *w; } twice_weights;
+
+static const vt_weight step_table[] = {
+    { "w", VT_W_TENSOR, offsetof(step_weights, w), { 1 }, VT_INIT_ONE }, { 0 }
+};
+static const vt_weight twice_table[] = {
+    { "w", VT_W_TENSOR, offsetof(twice_weights, w), { 1 }, VT_INIT_ONE }, { 0 }
+};
+
+static int kinds_read(void *model, const cJSON *config, vc_err *err)
+{
+    kinds *m = model;
+    (void)err;
+    for (int k = 0; k < VTRAIN_KINDS; k++)
+        m->dit.layers[k] = cJSON_GetArrayItem(config, k)->valueint;
+    return 0;
+}
+
+static void kinds_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+{
+    (void)model;
+    s[0] = s[1] = vt_scale(g, in->x, 1);
+}
+
+/* x + w; the second input stays */
+static void add_step(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                     vt_tensor **out)
+{
+    (void)model;
+    out[0] = vt_add(g, in[0], ((const step_weights *)weights)->w);
+}
+
+/* 2 * x, and the second input + w */
+static void double_it(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                      vt_tensor **out)
+{
+    (void)model;
+    out[0] = vt_scale(g, in[0], 2);
+    out[1] = vt_add(g, in[1], ((const twice_weights *)weights)->w);
+}
+
+static vt_tensor *kinds_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
+{
+    (void)model;
+    (void)in;
+    return vt_add(g, s[0], vt_scale(g, s[1], 100));
+}
+
+static const vtrain_family kinds_family = {
+    .class_name = "Kinds", .size = sizeof(kinds), .read = kinds_read, .embed = kinds_embed,
+    .blocks = { { "a.%d.", step_table, sizeof(step_weights), 1, 1, add_step },
+                { "a.%d.", twice_table, sizeof(twice_weights), 2, 2, double_it },
+                { "b.%d.", step_table, sizeof(step_weights), 1, 1, add_step } },
+    .head = kinds_head,
+};
+
+/* Kinds run in their order; names count on while the prefix stays, blocks always. */
+static const struct {
+    const char *layers, *names[5];
+    float result;                             /* of x = 1 */
+} kind_cases[] = {
+    { "[2,1,2]", { "a.0.w", "a.1.w", "a.2.w", "b.0.w", "b.1.w" }, 6 + 2 + 200 },
+    { "[0,2,1]", { "a.0.w", "a.1.w", "b.0.w" }, 4 + 1 + 300 },
+    { "[2,0,2]", { "a.0.w", "a.1.w", "b.0.w", "b.1.w" }, 5 + 100 },
+    { "[1,0,0]", { "a.0.w" }, 2 + 100 },
+};
+
+static void test_kinds(void **state)
+{
+    const vt_options o = { .device = "cpu", .threads = 1, .compute = VC_F32 };
+    const vt_source src = { .seed = 1 };
+    const int64_t one = 1;
+    const float x = 1;
+    (void)state;
+    for (size_t i = 0; i < COUNT(kind_cases); i++) {
+        cJSON *config = config_of(kind_cases[i].layers);
+        vt_ctx *g;
+        vt_params *p;
+        void *model;
+        float y = 0;
+        OK(vt_open(&g, &o, &err) || vt_params_open(&p, g, &err) ||
+           vtrain_dit_open(&model, &kinds_family, config, p, &src, &err));
+        for (int k = 0; k < vt_params_count(p); k++) {
+            assert_string_equal(vt_params_at(p, k)->name, kind_cases[i].names[k]);
+            assert_int_equal(vt_params_at(p, k)->block, k);
+        }
+        assert_true(vt_params_count(p) == 5 || !kind_cases[i].names[vt_params_count(p)]);
+        vt_step_begin(g, 0);
+        vtrain_in in = { .x = vt_from_host(g, VC_F32, 1, &one, &x, VC_F32) };
+        OK(vt_to_host(g, vtrain_dit_forward(g, model, &in), &y, &err));
+        OK(vt_step_end(g, &err));
+        assert_true(y == kind_cases[i].result);
+        vtrain_dit_close(model);
+        vt_params_close(p);
+        vt_close(g);
+        cJSON_Delete(config);
+    }
+}
+
 /* ---- config.json ---- */
 
 static const struct { const char *text, *says; } bad_configs[] = {
@@ -340,7 +443,7 @@ int main(void)
         cmocka_unit_test(test_gradients),  cmocka_unit_test(test_recompute),
         cmocka_unit_test(test_dependence), cmocka_unit_test(test_positions),
         cmocka_unit_test(test_bf16),       cmocka_unit_test(test_lora),
-        cmocka_unit_test(test_bad_configs),
+        cmocka_unit_test(test_kinds),      cmocka_unit_test(test_bad_configs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
