@@ -1,9 +1,10 @@
 /* attention.h - attention of a transformer's block (Vaswani et al. 2017, 3.2) with norms of queries
  * and keys (Henry et al. 2020) and rotated positions (Su et al. 2021).
  *
- * A block has an nn_attention among its weights, bound by rows like its linears (weights.h). One
- * sequence that attends to itself is one call. Streams with projections of their own are projected
- * one by one, joined by vt_concat and attended. */
+ * A block has an nn_attention among its weights, bound by rows like its linears (weights.h). Where
+ * text and video are one sequence, nn_self_attention is the whole attention; where each of them is
+ * a stream with projections of its own, nn_joint_attention is. Other forms are made of nn_project
+ * and nn_attend. */
 #ifndef COMMON_NN_ATTENTION_H
 #define COMMON_NN_ATTENTION_H
 
@@ -11,7 +12,8 @@
 
 typedef struct nn_attention {
     vt_lin q, k, v, out;
-    nn_norm norm_q, norm_k;                   /* [HEAD]; with b a layer norm, without an RMS norm */
+    nn_norm norm_q, norm_k;                   /* [HEAD]: with b a layer norm, without b an RMS
+                                               * norm; w NULL: there is no norm */
 } nn_attention;
 
 typedef struct nn_heads {
@@ -22,7 +24,7 @@ typedef struct nn_heads {
 } nn_heads;
 
 /* Queries, keys or values of x [B,N,D]: [B,N,heads,HEAD]. Each head is normalised and rotated;
- * norm NULL: it is neither, as values are. */
+ * norm NULL: neither is done, as values need neither. */
 vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *norm,
                       const nn_heads *h);
 /* Attention of what was projected, then a linear layer of all heads: [B,N,D]. kv_len as in
@@ -32,5 +34,17 @@ vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_ten
 /* Both, of one sequence x [B,N,D]. */
 vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                              vt_tensor *kv_len);
+
+/* A sequence of tokens with projections and positions of its own. */
+typedef struct nn_stream {
+    vt_tensor *x;                             /* [B,N,D] */
+    const nn_attention *w;                    /* out.w NULL: the block reads the stream and does
+                                               * not change it, as SD3's last one does a text */
+    const nn_heads *heads;
+} nn_stream;
+/* Joint attention (Esser et al. 2024, section 4): the queries of each stream see the keys of both.
+ * out[i] [B,N,D] is stream i's result, or NULL where its w->out.w is. The keys of s[0] come first:
+ * a text whose padding kv_len leaves out is s[1]. */
+void nn_joint_attention(vt_ctx *g, const nn_stream s[2], vt_tensor *kv_len, vt_tensor *out[2]);
 
 #endif

@@ -1,4 +1,5 @@
-/* embeddings.c - tokens of patches, and the time as numbers; see embeddings.h */
+/* embeddings.c - tokens of patches, their positions, and what a sample has one vector of; see
+ * embeddings.h */
 #include "common/nn/embeddings.h"
 
 #define MAX_PERIOD 10000.0f
@@ -23,11 +24,29 @@ vt_tensor *nn_embed_patches(vt_ctx *g, vt_tensor *patches, const vt_lin *l)
     return linear.w ? vt_linear(g, patches, &linear) : NULL;
 }
 
-vt_tensor *nn_embed_number(vt_ctx *g, vt_tensor *t, const vt_lin *l1, const vt_lin *l2,
+vt_tensor *nn_embed_vector(vt_ctx *g, vt_tensor *x, const vt_lin *l1, const vt_lin *l2,
                            vc_dtype type)
 {
     vt_tensor *(*const linear)(vt_ctx *, vt_tensor *, const vt_lin *) =
         type == VC_F32 ? vt_linear_f32 : vt_linear;
-    vt_tensor *h = vt_cast(g, vt_timestep(g, t, l1->w->dim[1], MAX_PERIOD), type);
-    return linear(g, vt_silu(g, linear(g, h, l1)), l2);
+    return linear(g, vt_silu(g, linear(g, vt_cast(g, x, type), l1)), l2);
+}
+
+vt_tensor *nn_embed_number(vt_ctx *g, vt_tensor *t, const vt_lin *l1, const vt_lin *l2,
+                           vc_dtype type)
+{
+    return nn_embed_vector(g, vt_timestep(g, t, l1->w->dim[1], MAX_PERIOD), l1, l2, type);
+}
+
+vt_tensor *nn_add_cropped(vt_ctx *g, vt_tensor *x, vt_tensor *table, int64_t side, int64_t rows,
+                          int64_t columns)
+{
+    if (!x) return NULL;
+    const int64_t flat[3] = { x->dim[0], x->dim[1], x->dim[2] };
+    const int64_t grid[4] = { x->dim[0], rows, columns, x->dim[2] };
+    const int64_t square[4] = { 1, side, side, x->dim[2] };
+    int64_t top = (side - rows) / 2, left = (side - columns) / 2;
+    table = vt_reshape(g, table, 4, square);
+    table = vt_slice(g, vt_slice(g, table, 1, top, top + rows), 2, left, left + columns);
+    return vt_reshape(g, vt_add(g, vt_reshape(g, x, 4, grid), table), 3, flat);
 }
