@@ -207,7 +207,7 @@ static int read_unset(const reader *r, const cJSON *o)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, r->f->name);
 
-    if (!v || cJSON_IsNull(v) || cJSON_IsFalse(v))
+    if (!v || cJSON_IsNull(v) || cJSON_IsFalse(v) || (cJSON_IsArray(v) && !v->child))
         return 0;
     return vc_fail(r->err, VC_EFORMAT, "%s: it is set; only without it is supported%s%s", r->where,
                    r->f->why ? ": " : "", r->f->why ? r->f->why : "");

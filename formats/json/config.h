@@ -75,7 +75,7 @@ typedef struct vf_config_row {
 
 /* Fields with one value that is supported: any other is an error that says so. VF_ONLY: any of
  * "a|b"; `missing` is the value that a missing field stands for, NULL: it must be there. VF_UNSET:
- * missing, null or false. */
+ * missing, null, false or an empty list. */
 #define VF_ONLY_INT(name_, v) \
     { .name = name_, .kind = VF_CONFIG_INT, .value = v, .min = v, .max = v }
 #define VF_ONLY_NUM(name_, v) \

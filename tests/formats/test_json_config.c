@@ -73,6 +73,7 @@ static void defaults(void **state)
         "{" NEEDED ",\"heads\":null,\"patch\":0,\"eps\":null,\"bias\":null,\"spacing\":null,"
         "\"levels\":null,\"mean\":null,\"blocks\":null,\"frames\":null,\"act\":null,"
         "\"quantization\":null,\"another\":[]}",
+        "{" NEEDED ",\"quantization\":[]}",
         "{" NEEDED ",\"quantization\":false,\"frames\":4,\"dropout\":0.0,\"act\":\"swish\"}",
     };
     (void)state;
@@ -161,6 +162,8 @@ static const struct { const char *fields, *says; } bad[] = {
       "quantization: it is set; only without it is supported: use the bf16 files" },
     { "\"quantization\":true", "quantization: it is set" },
     { "\"quantization\":0", "quantization: it is set" },
+    { "\"quantization\":[0]", "quantization: it is set" },
+    { "\"quantization\":{}", "quantization: it is set" },
     /* lists */
     { "\"levels\":[]", "levels: a list of 0, 2 to 4 are possible" },
     { "\"levels\":[1]", "levels: a list of 1, 2 to 4 are possible" },
