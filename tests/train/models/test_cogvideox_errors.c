@@ -15,28 +15,12 @@
 #include "tests/lib/ok.h"
 #include "tests/lib/train_dataset.h"
 #include "tests/lib/train_run.h"
-#include "tests/train/models/cogvideox_model.h"
+#include "tests/train/models/reference.h"
 #include "train/models/lora.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
 /* ---- config.json ---- */
-
-/* Opens the golden's model with the fields of `more` (JSON) in place of its own; the error. */
-static int open_with(cog *m, const char *name, const char *more, vc_err *err)
-{
-    cJSON *extra, *field;
-    cog_open_parts(m, name, VC_BF16, VC_F32);
-    assert_int_equal(vf_json_parse(&extra, more, strlen(more), err), 0);
-    while ((field = extra->child)) {
-        cJSON_DeleteItemFromObject(m->config, field->string);
-        cJSON_DetachItemViaPointer(extra, field);
-        cJSON_AddItemToObject(m->config, field->string, field);
-    }
-    cJSON_Delete(extra);
-    const vt_source src = vf_model_source(m->file);
-    return vtrain_dit_open(&m->model, &vtrain_cogvideox, m->config, m->params, &src, err);
-}
 
 static const struct { const char *golden, *fields, *says; } bad_configs[] = {
     { "5b", "{\"activation_fn\":\"swiglu\"}", "activation_fn: \"swiglu\"" },
@@ -76,14 +60,14 @@ static void test_bad_configs(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(bad_configs); i++) {
         char name[64];
-        cog m;
+        ref_model m;
         vc_err err = { 0 };
         snprintf(name, sizeof name, "cogvideox-%s", bad_configs[i].golden);
-        int rc = open_with(&m, name, bad_configs[i].fields, &err);
+        int rc = ref_open_with(&m, &vtrain_cogvideox, name, bad_configs[i].fields, &err);
         if (rc >= 0 || m.model) fail_msg("%s was taken", bad_configs[i].fields);
         if (!strstr(err.text, bad_configs[i].says) || !strstr(err.text, "config.json"))
             fail_msg("%s: \"%s\"", bad_configs[i].fields, err.text);
-        cog_close(&m);
+        ref_close(&m);
     }
 }
 
@@ -115,15 +99,15 @@ static void test_bad_weights(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(bad_weights); i++) {
         char name[64];
-        cog m;
+        ref_model m;
         vc_err err = { 0 };
         snprintf(name, sizeof name, "cogvideox-%s", bad_weights[i].golden);
-        int rc = open_with(&m, name, bad_weights[i].fields, &err);
+        int rc = ref_open_with(&m, &vtrain_cogvideox, name, bad_weights[i].fields, &err);
         if (!rc) rc = vf_model_all_bound(m.file, m.params, NULL, &err);
         if (rc >= 0) fail_msg("%s was taken", bad_weights[i].fields);
         if (!strstr(err.text, bad_weights[i].says))
             fail_msg("%s: \"%s\"", bad_weights[i].fields, err.text);
-        cog_close(&m);
+        ref_close(&m);
     }
 }
 
@@ -152,20 +136,20 @@ static void test_bad_inputs(void **state)
         const int64_t *d = bad_inputs[i].dim;
         char name[64];
         static float zero[4 * 5 * 18 * 24];
-        cog m;
+        ref_model m;
         vc_err err = { 0 };
-        cog_case c = { .dim = { 1, d[0], d[1], d[2], d[3] },
+        ref_case c = { .dim = { 1, d[0], d[1], d[2], d[3] },
                        .text_dim = { 1, bad_inputs[i].tokens, 16 }, .x = zero,
                        .target = zero, .t = zero, .text = zero,
                        .length = { bad_inputs[i].valid } };
         snprintf(name, sizeof name, "cogvideox-%s", bad_inputs[i].golden);
-        cog_open(&m, name, VC_BF16, VC_F32);
+        ref_open(&m, &vtrain_cogvideox, name, VC_BF16, VC_F32);
         vt_step_begin(m.g, 0);
-        cog_forward(&m, &c, VT_KEEP);
+        ref_forward(&m, &c, VT_KEEP);
         int rc = vt_step_end(m.g, &err);
         if ((rc < 0) != (bad_inputs[i].says != NULL)) fail_msg("row %zu: %s", i, err.text);
         if (rc && !strstr(err.text, bad_inputs[i].says)) fail_msg("row %zu: %s", i, err.text);
-        cog_close(&m);
+        ref_close(&m);
     }
 }
 
@@ -185,10 +169,10 @@ static void test_fit(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(fits); i++) {
         char name[64];
-        cog m;
+        ref_model m;
         vtrain_fit have;
         snprintf(name, sizeof name, "cogvideox-%s", fits[i].golden);
-        cog_open(&m, name, VC_BF16, VC_F32);
+        ref_open(&m, &vtrain_cogvideox, name, VC_BF16, VC_F32);
         vtrain_cogvideox.fit(m.model, &have);
         const vtrain_fit *want = &fits[i].fit;
         assert_int_equal(have.channels, want->channels);
@@ -198,7 +182,7 @@ static void test_fit(void **state)
         assert_int_equal(have.pad_front, want->pad_front);
         assert_int_equal(have.roles, want->roles);
         assert_int_equal(have.blocks, want->blocks);
-        cog_close(&m);
+        ref_close(&m);
     }
     assert_ptr_equal(vtrain_family_of_class("CogVideoXTransformer3DModel"), &vtrain_cogvideox);
 }
@@ -210,10 +194,10 @@ static void test_targets(void **state)
     char *text;
     vtrain_targets *t;
     vc_err err = { 0 };
-    cog m;
+    ref_model m;
     int n = 0, matched;
     (void)state;
-    cog_open(&m, "cogvideox-5b", VC_BF16, VC_F32);
+    ref_open(&m, &vtrain_cogvideox, "cogvideox-5b", VC_BF16, VC_F32);
     for (int i = 0; i < vt_params_count(m.params); i++) {
         const vt_param *p = vt_params_at(m.params, i);
         if (p->module && p->lin->w == p->t) modules[n++] = p->module;
@@ -225,7 +209,7 @@ static void test_targets(void **state)
     assert_int_equal(matched, 2 * 4);
     vtrain_targets_close(t);
     free(text);
-    cog_close(&m);
+    ref_close(&m);
 }
 
 /* ---- whole runs ---- */
@@ -300,11 +284,11 @@ static void check_trace(const vf_safetensors *f, int rows)
 static void test_full_run(void **state)
 {
     char dir[256];
-    cog m;
+    ref_model m;
     vc_err err = { 0 };
     (void)state;
     data_make(dir);
-    cog_open(&m, "cogvideox-5b", VC_BF16, VC_F32);
+    ref_open(&m, &vtrain_cogvideox, "cogvideox-5b", VC_BF16, VC_F32);
     char *args = vc_format("--transformer %s --training_type full-finetune --max_train_steps 2 "
                            "--trace_dir %s/trace --trace_steps 1 --mixed_precision no "
                            "--caption_dropout_p 0", golden_tmp("cogvideox-5b"), dir);
@@ -329,7 +313,7 @@ static void test_full_run(void **state)
     assert_int_equal(vf_model_all_bound(saved, m.params, NULL, NULL), 0);
     vf_model_close(saved);
     vf_safetensors_close(f);
-    cog_close(&m);
+    ref_close(&m);
     free(path);
     free(args);
     toy_dir_remove(dir);
@@ -338,16 +322,16 @@ static void test_full_run(void **state)
 static void test_lora_run(void **state)
 {
     char dir[256];
-    cog m;
+    ref_model m;
     (void)state;
     data_make(dir);
-    cog_open(&m, "cogvideox-5b", VC_BF16, VC_F32);
+    ref_open(&m, &vtrain_cogvideox, "cogvideox-5b", VC_BF16, VC_F32);
     char *args = vc_format("--transformer %s --training_type lora --rank 4 --max_train_steps 2 "
                            "--gradient_checkpointing=block", golden_tmp("cogvideox-5b"));
     run_ok(dir, "lora", args);
     assert_true(run_exists(dir, "lora/checkpoint-2/pytorch_lora_weights.safetensors"));
     assert_true(run_value(dir, "lora", 1, "grad_norm") > 0);
-    cog_close(&m);
+    ref_close(&m);
     free(args);
     toy_dir_remove(dir);
 }
@@ -356,18 +340,18 @@ static void test_lora_run(void **state)
 static void test_prompt_of_another_size(void **state)
 {
     char dir[256];
-    cog m;
+    ref_model m;
     vc_err err = { 0 };
     (void)state;
     data_make(dir);
-    cog_open(&m, "cogvideox-5b-i2v", VC_BF16, VC_F32);
+    ref_open(&m, &vtrain_cogvideox, "cogvideox-5b-i2v", VC_BF16, VC_F32);
     char *args = vc_format("--transformer %s --rank 2 --max_train_steps 1 --validation_steps 1",
                            golden_tmp("cogvideox-5b-i2v"));
     assert_int_equal(run(dir, "sized", args, &err), VC_EMISMATCH);
     if (!strstr(err.text, "validation prompt 1: ") || !strstr(err.text, "table of positions"))
         fail_msg("%s", err.text);
     assert_false(run_exists(dir, "sized"));
-    cog_close(&m);
+    ref_close(&m);
     free(args);
     toy_dir_remove(dir);
 }

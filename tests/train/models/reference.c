@@ -1,0 +1,373 @@
+/* reference.c - tiny models of goldens, and comparisons with their numbers; see reference.h */
+#include "tests/train/models/reference.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/lib/ok.h"
+#include "train/models/lora.h"
+
+void ref_open_parts(ref_model *m, const char *name, vc_dtype stored, vc_dtype compute)
+{
+    const vt_options o = { .device = golden_device(), .threads = 1, .compute = compute };
+    const char *dir = golden_tmp(name), *text;
+    vc_err err = { 0 };
+    *m = (ref_model){ .golden = golden_open(name) };
+    text = vf_safetensors_meta(m->golden, "config");
+    golden_model(m->golden, dir, stored);
+    if (vf_json_parse(&m->config, text, strlen(text), &err) ||
+        vf_model_open(&m->file, dir, &err) || vt_open(&m->g, &o, &err) ||
+        vt_params_open(&m->params, m->g, &err))
+        fail_msg("%s: %s", name, err.text);
+}
+
+void ref_open(ref_model *m, const vtrain_family *family, const char *name, vc_dtype stored,
+              vc_dtype compute)
+{
+    vc_err err = { 0 };
+    ref_open_parts(m, name, stored, compute);
+    const vt_source src = vf_model_source(m->file);
+    if (vtrain_dit_open(&m->model, family, m->config, m->params, &src, &err) ||
+        vf_model_all_bound(m->file, m->params, NULL, &err))
+        fail_msg("%s: %s", name, err.text);
+}
+
+int ref_open_with(ref_model *m, const vtrain_family *family, const char *name, const char *more,
+                  vc_err *err)
+{
+    cJSON *extra, *field;
+    ref_open_parts(m, name, VC_BF16, VC_F32);
+    assert_ok(vf_json_parse(&extra, more, strlen(more), err), err);
+    while ((field = extra->child)) {
+        cJSON_DeleteItemFromObject(m->config, field->string);
+        cJSON_DetachItemViaPointer(extra, field);
+        cJSON_AddItemToObject(m->config, field->string, field);
+    }
+    cJSON_Delete(extra);
+    const vt_source src = vf_model_source(m->file);
+    return vtrain_dit_open(&m->model, family, m->config, m->params, &src, err);
+}
+
+/* Names of all linears' weights without ".weight", as targets are matched; NULL-ended. */
+static char **modules_of(vt_params *params)
+{
+    int n = vt_params_count(params), k = 0;
+    char **modules = calloc((size_t)n + 1, sizeof *modules);
+    for (int i = 0; i < n; i++) {
+        const char *name = vt_params_at(params, i)->name, *end = strstr(name, ".weight");
+        if (end && vt_params_at(params, i)->t->nd >= 2)
+            modules[k++] = strndup(name, (size_t)(end - name));
+    }
+    return modules;
+}
+
+int ref_add_lora(ref_model *m)
+{
+    const char *text = vf_safetensors_meta(m->golden, "lora");
+    char value[256] = "", *note = NULL, **modules = modules_of(m->params);
+    int first = vt_params_count(m->params), matched = 0;
+    vtrain_targets *targets;
+    cJSON *lora;
+    OK(vf_json_parse(&lora, text, strlen(text), &err));
+    const cJSON *t, *list = cJSON_GetObjectItem(lora, "target_modules");
+    cJSON_ArrayForEach(t, list)
+        snprintf(value + strlen(value), sizeof value - strlen(value), "%s,", t->valuestring);
+    OK(vtrain_targets_open(&targets, value, (const char *const *)modules,
+                           (const char *const[]){ NULL }, &note, &err));
+    OK(vt_params_lora(m->params, vtrain_targets_match, targets,
+                      cJSON_GetObjectItem(lora, "r")->valueint,
+                      cJSON_GetObjectItem(lora, "lora_alpha")->valuedouble, 1, &matched, &err));
+    for (int i = first; i < vt_params_count(m->params); i++) {
+        vt_param *p = vt_params_at(m->params, i);
+        float *x = malloc((size_t)vt_count(p->t) * sizeof *x);
+        for (int64_t k = 0; k < vt_count(p->t); k++)
+            x[k] = golden_fill(p->name, p->t->nd, p->t->dim, k);
+        vt_param_set(m->g, p->t, x, VC_F32);
+        free(x);
+    }
+    vtrain_targets_close(targets);
+    for (int i = 0; modules[i]; i++)
+        free(modules[i]);
+    free(modules);
+    free(note);
+    cJSON_Delete(lora);
+    return matched;
+}
+
+void ref_close(ref_model *m)
+{
+    vtrain_dit_close(m->model);
+    vt_params_close(m->params);
+    vt_close(m->g);
+    vf_model_close(m->file);
+    cJSON_Delete(m->config);
+    vf_safetensors_close(m->golden);
+}
+
+float *ref_read(const ref_model *m, const vt_tensor *t)
+{
+    vc_err err = { 0 };
+    float *x = malloc((size_t)vt_count(t) * sizeof *x);
+    assert_ok(vt_to_host(m->g, t, x, &err), &err);
+    return x;
+}
+
+static float *values(const vf_safetensors *f, const char *name, const char *what, int64_t *dim)
+{
+    char full[96];
+    int64_t d[8];
+    vf_view v;
+    snprintf(full, sizeof full, "%s/%s", name, what);
+    if (vf_safetensors_get(f, full, &v, NULL)) return NULL;
+    float *x = golden_values(f, full, d);
+    if (dim) memcpy(dim, d, sizeof *d * (size_t)v.nd);
+    return x;
+}
+
+void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
+{
+    static const char *const roles[VTRAIN_ROLES] = {
+        [VTRAIN_ROLE_IMAGE] = "cond.image", [VTRAIN_ROLE_VIDEO] = "cond.video",
+        [VTRAIN_ROLE_MASK] = "cond.mask",
+    };
+    *c = (ref_case){ 0 };
+    c->x = values(f, name, "x", c->dim);
+    c->target = values(f, name, "target", NULL);
+    c->t = values(f, name, "t", NULL);
+    c->text = values(f, name, "text", c->text_dim);
+    c->pooled = values(f, name, "pooled", c->pooled_dim);
+    c->output = values(f, name, "output", NULL);
+    float *loss = values(f, name, "loss", NULL);
+    c->loss = loss ? loss[0] : 0;
+    free(loss);
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        c->cond[i] = values(f, name, roles[i], c->cond_dim[i]);
+    for (int i = 0; i < c->dim[0]; i++)
+        c->length[i] = (int32_t)c->text_dim[1];
+    assert_true(c->x && c->target && c->t && c->text && c->dim[0] <= 8);
+}
+
+void ref_case_close(ref_case *c)
+{
+    free(c->x);
+    free(c->target);
+    free(c->t);
+    free(c->text);
+    free(c->pooled);
+    free(c->output);
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        free(c->cond[i]);
+}
+
+vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat)
+{
+    vtrain_in in = {
+        .x = vt_from_host(m->g, VC_F32, 5, c->dim, c->x, VC_F32),
+        .t = vt_from_host(m->g, VC_F32, 1, c->dim, c->t, VC_F32),
+        .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
+        .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, c->text_dim, c->text, VC_F32),
+                    .length = c->length } },
+    };
+    if (c->pooled)
+        in.text[0].pooled = vt_from_host(m->g, VC_F32, 2, c->pooled_dim, c->pooled, VC_F32);
+    for (int i = 0; i < VTRAIN_ROLES; i++)
+        if (c->cond[i])
+            in.cond[i] = vt_from_host(m->g, VC_F32, 5, c->cond_dim[i], c->cond[i], VC_F32);
+    return vtrain_forward(m->g, m->model, &in);
+}
+
+float ref_step(ref_model *m, const ref_case *c, vt_remat remat, float *out)
+{
+    bool train = vt_params_bytes(m->params).trained > 0;
+    vc_err err = { 0 };
+    vt_params_zero_grad(m->params);
+    vt_step_begin(m->g, train ? VT_RECORD : 0);
+    vt_tensor *y = ref_forward(m, c, remat);
+    vt_tensor *target = vt_from_host(m->g, VC_F32, 5, c->dim, c->target, VC_F32);
+    vt_tensor *loss = vt_mse(m->g, y, target, NULL);
+    assert_ok(out && y && vt_to_host(m->g, y, out, &err), &err);
+    if (train) vt_backward(m->g, loss);
+    float value = vt_item(m->g, loss);
+    assert_ok(vt_step_end(m->g, &err), &err);
+    if (train) vt_params_settle(m->params);
+    return value;
+}
+
+/* ---- comparison ---- */
+
+double ref_size(const float *x, int64_t n, bool mean)
+{
+    double most = 0, sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (isnan(x[i]))
+            return INFINITY;
+        most = fmax(most, fabs((double)x[i]));
+        sum += (double)x[i] * (double)x[i];
+    }
+    return mean ? sqrt(sum / (double)n) : most;
+}
+
+static double error_above(const float *a, const float *b, int64_t n, bool mean, double floor)
+{
+    float *d = malloc((size_t)n * sizeof *d);
+    for (int64_t i = 0; i < n; i++)
+        d[i] = a[i] - b[i];
+    double off = ref_size(d, n, mean);
+    free(d);
+    return off / fmax(ref_size(b, n, mean), floor);
+}
+
+float *ref_wanted(const ref_model *m, const vt_param *p, const char *prefix)
+{
+    char name[160];
+    snprintf(name, sizeof name, "%s/%s", prefix, p->name);
+    return golden_values(m->golden, name, NULL);
+}
+
+static double largest_grad(const ref_model *m, const char *prefix, bool mean)
+{
+    double most = 0;
+    for (int i = 0; i < vt_params_count(m->params); i++) {
+        const vt_param *p = vt_params_at(m->params, i);
+        if (!p->trained)
+            continue;
+        float *want = ref_wanted(m, p, prefix);
+        most = fmax(most, ref_size(want, vt_count(p->t), mean));
+        free(want);
+    }
+    return most;
+}
+
+static double grad_error(const ref_model *m, const vt_param *p, const char *prefix,
+                         const ref_tolerance *t, double floor)
+{
+    float *want = ref_wanted(m, p, prefix), *got = ref_read(m, p->grad);
+    double e = error_above(got, want, vt_count(p->t), t->mean, floor);
+    free(want);
+    free(got);
+    return e;
+}
+
+int ref_check_grads(const ref_model *m, const char *prefix, const ref_tolerance *t)
+{
+    double floor = t->floor * largest_grad(m, prefix, t->mean), worst = 0;
+    int bad = 0;
+    for (int i = 0; i < vt_params_count(m->params); i++) {
+        const vt_param *p = vt_params_at(m->params, i);
+        assert_false(p->buffer && p->trained);
+        if (!p->trained)
+            continue;
+        double e = grad_error(m, p, prefix, t, floor);
+        worst = fmax(worst, e);
+        if (e > t->grad) {
+            print_error("%s/%s is off by %.2g\n", prefix, p->name, e);
+            bad++;
+        }
+    }
+    print_message("%s: worst gradient %.2g\n", prefix, worst);
+    assert_true(worst > 0);
+    return bad;
+}
+
+int ref_check_case(ref_model *m, const char *name, const ref_tolerance *t)
+{
+    ref_case c;
+    ref_case_open(&c, m->golden, name);
+    int64_t n = c.dim[0] * c.dim[1] * c.dim[2] * c.dim[3] * c.dim[4];
+    float *out = malloc((size_t)n * sizeof *out);
+    double loss = (double)ref_step(m, &c, VT_KEEP, out), e = golden_error(out, c.output, n);
+    double l = fabs(loss - (double)c.loss) / (double)c.loss;
+    print_message("%s: output %.2g, loss %.2g\n", name, e, l);
+    free(out);
+    ref_case_close(&c);
+    return !(e <= t->output) + !(l <= t->output);
+}
+
+/* ---- checks of a whole golden ---- */
+
+static float **all_grads(ref_model *m)
+{
+    int n = vt_params_count(m->params);
+    float **grad = calloc((size_t)n, sizeof *grad);
+    for (int i = 0; i < n; i++)
+        if (vt_params_at(m->params, i)->trained)
+            grad[i] = ref_read(m, vt_params_at(m->params, i)->grad);
+    return grad;
+}
+
+void ref_check_recompute(const vtrain_family *family, const char *name)
+{
+    ref_model m;
+    ref_case c;
+    ref_open(&m, family, name, VC_BF16, VC_BF16);
+    ref_case_open(&c, m.golden, "base");
+    OK(vt_params_train(m.params, NULL, NULL, &err));
+    ref_step(&m, &c, VT_KEEP, NULL);
+    float **kept = all_grads(&m);
+    ref_step(&m, &c, VT_RECOMPUTE, NULL);
+    float **now = all_grads(&m);
+    for (int i = 0; i < vt_params_count(m.params); i++) {
+        size_t n = (size_t)vt_count(vt_params_at(m.params, i)->t);
+        if (kept[i])
+            assert_memory_equal(kept[i], now[i], n * sizeof(float));
+        free(kept[i]);
+        free(now[i]);
+    }
+    free(kept);
+    free(now);
+    ref_case_close(&c);
+    ref_close(&m);
+}
+
+void ref_check_dry(const vtrain_family *family, const char *name)
+{
+    ref_model m;
+    ref_case c;
+    ref_open(&m, family, name, VC_BF16, VC_BF16);
+    ref_case_open(&c, m.golden, "base");
+    OK(vt_params_train(m.params, NULL, NULL, &err));
+    for (int how = VT_KEEP; how <= VT_RECOMPUTE; how++) {
+        ref_step(&m, &c, (vt_remat)how, NULL);
+        size_t real = vt_usage_of(m.g).pool_peak;
+        vt_step_begin(m.g, VT_RECORD | VT_DRY);
+        vt_tensor *y = ref_forward(&m, &c, (vt_remat)how);
+        vt_tensor *target = vt_from_host(m.g, VC_F32, 5, c.dim, c.target, VC_F32);
+        vt_backward(m.g, vt_mse(m.g, y, target, NULL));
+        OK(vt_step_end(m.g, &err));
+        assert_int_equal(vt_usage_of(m.g).pool_peak, real);
+    }
+    ref_case_close(&c);
+    ref_close(&m);
+}
+
+double ref_f16_error(const vtrain_family *family, const char *name, const char *one)
+{
+    static const vc_dtype types[2] = { VC_F32, VC_F16 };
+    float *out[2];
+    int64_t n = 0;
+    for (int i = 0; i < 2; i++) {
+        ref_model m;
+        ref_case c;
+        ref_open(&m, family, name, types[i], VC_F32);
+        const vt_tensor *w = vt_params_at(m.params, 0)->t;
+        assert_true(vt_param_mapped(w) == vt_host_memory(m.g) && w->dtype == types[i]);
+        ref_case_open(&c, m.golden, one);
+        n = c.dim[0] * c.dim[1] * c.dim[2] * c.dim[3] * c.dim[4];
+        out[i] = malloc((size_t)n * sizeof **out);
+        ref_step(&m, &c, VT_KEEP, out[i]);
+        ref_case_close(&c);
+        ref_close(&m);
+    }
+    double e = golden_error(out[1], out[0], n);
+    print_message("f16 weights: output %.2g\n", e);
+    free(out[0]);
+    free(out[1]);
+    return e;
+}
