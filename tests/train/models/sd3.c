@@ -1,0 +1,196 @@
+/* sd3.c - the worked example of docs/adding-a-model.md: Stable Diffusion 3's transformer (Esser et
+ * al. 2024), an MM-DiT. Text and picture are two streams with weights of their own, which meet in
+ * each block's attention; the last block reads the text and does not change it. Semantics and names
+ * are those of diffusers' SD3Transformer2DModel, with norms of queries and keys (3.5) or without
+ * (3); blocks of dual attention (3.5 medium) are refused. Latents are [B,C,1,h,w]: one picture. */
+#include "tests/train/models/sd3.h"
+
+#include <string.h>
+
+#include "common/nn/embeddings.h"
+#include "common/nn/joint_block.h"
+#include "formats/json/config.h"
+
+#define EPS 1e-6f
+
+enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
+
+/* indices into sizes of the weight tables */
+enum { D = -1, IN = -2, PATCH = -3, TEXT = -4, POOLED = -5, TABLE = -6, HEAD = -7, HIDDEN = -8,
+       SIX_D = -9, TWO_D = -10, TOKEN_OUT = -11 };
+
+typedef struct block_weights { nn_stream_weights stream[2]; } block_weights;
+
+typedef struct model_weights {
+    vt_lin patch;                             /* w [D,IN,PATCH,PATCH] */
+    vt_tensor *table;                         /* [1,TABLE,D]: positions */
+    vt_lin text, time1, time2, pooled1, pooled2, mod_out, proj_out;
+} model_weights;
+
+#define LIN(type, field, name, out, in) \
+    { name, VT_W_LINEAR, offsetof(type, field), { out, in }, VT_INIT_XAVIER }
+#define BLOCK(field, name, out, in) LIN(block_weights, field, name, out, in)
+#define NORM(field, name) \
+    { name, VT_W_TENSOR, offsetof(block_weights, field), { HEAD }, VT_INIT_ONE }
+
+static const vt_weight model_table[] = {
+    { "pos_embed.pos_embed", VT_W_BUFFER, offsetof(model_weights, table), { 1, TABLE, D },
+      VT_INIT_ZERO },
+    { "pos_embed.proj", VT_W_CONV, offsetof(model_weights, patch), { D, IN, PATCH, PATCH },
+      VT_INIT_XAVIER },
+    { "pos_embed.proj.bias", VT_W_TENSOR, offsetof(model_weights, patch.b), { D }, VT_INIT_ZERO },
+    LIN(model_weights, time1, "time_text_embed.timestep_embedder.linear_1", D, TIME),
+    LIN(model_weights, time2, "time_text_embed.timestep_embedder.linear_2", D, D),
+    LIN(model_weights, pooled1, "time_text_embed.text_embedder.linear_1", D, POOLED),
+    LIN(model_weights, pooled2, "time_text_embed.text_embedder.linear_2", D, D),
+    LIN(model_weights, text, "context_embedder", D, TEXT),
+    LIN(model_weights, mod_out, "norm_out.linear", TWO_D, D),
+    LIN(model_weights, proj_out, "proj_out", TOKEN_OUT, D),
+    { 0 }
+};
+
+/* Rows of every block, below "transformer_blocks.%d.". */
+#define BOTH_STREAMS \
+    BLOCK(stream[0].mod, "norm1.linear", SIX_D, D), \
+    NORM(stream[0].attn.norm_q.w, "attn.norm_q.weight"), \
+    NORM(stream[0].attn.norm_k.w, "attn.norm_k.weight"), \
+    BLOCK(stream[0].attn.q, "attn.to_q", D, D), \
+    BLOCK(stream[0].attn.k, "attn.to_k", D, D), \
+    BLOCK(stream[0].attn.v, "attn.to_v", D, D), \
+    BLOCK(stream[0].attn.out, "attn.to_out.0", D, D), \
+    BLOCK(stream[0].up, "ff.net.0.proj", HIDDEN, D), \
+    BLOCK(stream[0].down, "ff.net.2", D, HIDDEN), \
+    NORM(stream[1].attn.norm_q.w, "attn.norm_added_q.weight"), \
+    NORM(stream[1].attn.norm_k.w, "attn.norm_added_k.weight"), \
+    BLOCK(stream[1].attn.q, "attn.add_q_proj", D, D), \
+    BLOCK(stream[1].attn.k, "attn.add_k_proj", D, D), \
+    BLOCK(stream[1].attn.v, "attn.add_v_proj", D, D)
+
+static const vt_weight block_table[] = {
+    BOTH_STREAMS,
+    BLOCK(stream[1].mod, "norm1_context.linear", SIX_D, D),
+    BLOCK(stream[1].attn.out, "attn.to_add_out", D, D),
+    BLOCK(stream[1].up, "ff_context.net.0.proj", HIDDEN, D),
+    BLOCK(stream[1].down, "ff_context.net.2", D, HIDDEN),
+    { 0 }
+};
+static const vt_weight last_table[] = {
+    BOTH_STREAMS,
+    BLOCK(stream[1].mod, "norm1_context.linear", TWO_D, D),
+    { 0 }
+};
+
+typedef struct sd3 {
+    vtrain_dit dit;
+    int64_t layers, heads, head, in_channels, out_channels, patch, text, width, pooled, side;
+    int qk_norm;
+    model_weights w;
+} sd3;
+
+static const vf_config_row config_rows[] = {
+    VF_INT(sd3, layers, "num_layers", 18, 1, 256),
+    VF_INT(sd3, heads, "num_attention_heads", 18, 1, 256),
+    VF_INT(sd3, head, "attention_head_dim", 64, 8, 256),
+    VF_INT(sd3, in_channels, "in_channels", 16, 1, 1024),
+    VF_INT(sd3, out_channels, "out_channels", 16, 1, 1024),
+    VF_INT(sd3, patch, "patch_size", 2, 1, 16),
+    VF_INT(sd3, text, "joint_attention_dim", 4096, 1, 65536),
+    VF_INT(sd3, width, "caption_projection_dim", 1152, 1, MAX_WIDTH),
+    VF_INT(sd3, pooled, "pooled_projection_dim", 2048, 1, 65536),
+    VF_INT(sd3, side, "pos_embed_max_size", 96, 1, 1024),
+    VF_WORD(sd3, qk_norm, "qk_norm", "", "|rms_norm"),
+    VF_UNSET("dual_attention_layers", NULL),
+    { 0 }
+};
+
+static int sd3_read(void *model, const cJSON *config, vc_err *err)
+{
+    sd3 *m = model;
+    int rc = vf_config_read(m, config_rows, config, err);
+    if (rc) return rc;
+    int64_t d = m->width, p = m->patch;
+    if (m->head % 8 || m->heads * m->head != d || m->out_channels != m->in_channels)
+        return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, "
+                       "caption_projection_dim must be num_attention_heads times that, and "
+                       "out_channels must be in_channels");
+    const int64_t sizes[VTRAIN_SIZES] = {
+        [-D] = d, [-IN] = m->in_channels, [-PATCH] = p, [-TEXT] = m->text, [-POOLED] = m->pooled,
+        [-TABLE] = m->side * m->side, [-HEAD] = m->qk_norm ? m->head : VT_ABSENT,
+        [-HIDDEN] = MLP * d, [-SIX_D] = 6 * d, [-TWO_D] = 2 * d,
+        [-TOKEN_OUT] = m->out_channels * p * p,
+    };
+    memcpy(m->dit.sizes, sizes, sizeof sizes);
+    memcpy(m->dit.layers, (int64_t[]){ m->layers - 1, 1 }, 2 * sizeof(int64_t));
+    m->dit.tables[0] = model_table;
+    return 0;
+}
+
+static void sd3_fit(const void *model, vtrain_fit *fit)
+{
+    const sd3 *m = model;
+    *fit = (vtrain_fit){ .channels = (int)m->in_channels, .n_texts = 1, .text_width = { m->text },
+                         .mult = { 1, (int)m->patch, (int)m->patch }, .blocks = (int)m->layers };
+}
+
+static void sd3_prepare(vt_ctx *g, void *model, vtrain_in *in)
+{
+    const sd3 *m = model;
+    const vt_tensor *x = in->x, *pooled = in->text[0].pooled;
+    if (!x || vt_failed(g)) return;
+    if (x->dim[2] != 1 || x->dim[3] / m->patch > m->side || x->dim[4] / m->patch > m->side)
+        vt_fail(g, VC_EMISMATCH, "latents %lldx%lldx%lld: this model makes one picture of at most "
+                "%lld rows and columns (pos_embed_max_size, patch_size)", (long long)x->dim[2],
+                (long long)x->dim[3], (long long)x->dim[4], (long long)(m->side * m->patch));
+    if (!pooled || pooled->dim[1] != m->pooled)
+        vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, pooled_projection_dim is %lld",
+                pooled ? (long long)pooled->dim[1] : 0, (long long)m->pooled);
+    vtrain_check_padding(g, &in->text[0]);
+}
+
+/* Inputs of a block: the two streams, then the time. */
+enum { X, TEXT_AT, TIME_AT, N_IN };
+
+static void sd3_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+{
+    const sd3 *m = model;
+    const model_weights *w = &m->w;
+    const vtrain_cond *text = &in->text[0];
+    const int p = (int)m->patch, patch[3] = { 1, p, p };
+    vt_tensor *time = nn_embed_number(g, in->t, &w->time1, &w->time2, VC_F32);
+    vt_tensor *pooled = nn_embed_vector(g, text->pooled, &w->pooled1, &w->pooled2, VC_F32);
+    s[TIME_AT] = vt_silu(g, vt_add(g, time, pooled));
+    s[TEXT_AT] = vt_linear(g, vt_cast(g, text->embeds, vt_compute(g)), &w->text);
+    s[X] = nn_add_cropped(g, nn_embed_patches(g, nn_patches(g, in->x, patch), &w->patch), w->table,
+                          m->side, in->x->dim[3] / p, in->x->dim[4] / p);
+}
+
+static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                  vt_tensor **out)
+{
+    const sd3 *m = model;
+    const block_weights *w = weights;
+    const nn_heads h = { .n = m->heads, .eps = EPS };
+    vt_tensor *const e[2] = { in[TIME_AT], in[TIME_AT] };
+    nn_joint_block(g, in + X, e, w->stream, (const nn_heads[2]){ h, h }, NULL, out);
+}
+
+static vt_tensor *sd3_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
+{
+    const sd3 *m = model;
+    const int p = (int)m->patch;
+    vt_tensor *e[2];
+    vt_chunk(g, nn_modulation(g, s[TIME_AT], &m->w.mod_out, 2), 1, 2, e);
+    vt_tensor *x = vt_layer_norm_modulate(g, s[X], NULL, NULL, e[1], e[0], EPS);
+    return vt_unpatchify(g, vt_linear(g, x, &m->w.proj_out), in->x->dim + 1, 1, p, p, VT_C_LAST);
+}
+
+const vtrain_family test_sd3 = {
+    .class_name = "SD3Transformer2DModel", .text_args = { "encoder_hidden_states" },
+    .size = sizeof(sd3), .weights = offsetof(sd3, w), .read = sd3_read, .fit = sd3_fit,
+    .prepare = sd3_prepare, .embed = sd3_embed, .head = sd3_head,
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block },
+                { "transformer_blocks.%d.", last_table, sizeof(block_weights), N_IN, 1, block } },
+    .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL, .flow_shift = 3, .logit_std = 1,
+    .bf16 = true, .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 7, .batch = 1, .steps = 1000,
+    .lora_targets = "to_q,to_k,to_v,to_out.0",
+};

@@ -1,0 +1,150 @@
+/* test_sd3.c - the worked example of docs/adding-a-model.md against diffusers': outputs, losses,
+ * every gradient, a LoRA's too; recomputation; refusals */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/lib/ok.h"
+#include "tests/train/models/reference.h"
+#include "tests/train/models/sd3.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+
+static const struct { const char *name, *other; } variants[] = {
+    { "sd3", "odd" }, { "sd3.5", "whole" },
+};
+
+/* f32: 1e-4 is the promise, as for CogVideoX; sums in another order differ by 2.5e-5. bf16: some
+ * roundings of 2^-9 in a chain make 7e-3 of an output. Gradients pass through the softmax, which is
+ * steep where heads have no norms: in the mean they differ by up to 2.5e-2, and diffusers' own bf16
+ * from its f32 by up to 4.8e-2. The floors are for biases of keys, which cancel in the softmax. */
+static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
+static const ref_tolerance bf16 = { VC_BF16, 1e-2, 3e-2, 1e-2, true };
+
+static void check(const ref_tolerance *t)
+{
+    int bad = 0;
+    for (size_t i = 0; i < COUNT(variants); i++) {
+        ref_model m;
+        ref_open(&m, &test_sd3, variants[i].name, VC_BF16, t->compute);
+        print_message("%s\n", variants[i].name);
+        bad += ref_check_case(&m, variants[i].other, t);
+        OK(vt_params_train(m.params, NULL, NULL, &err));
+        bad += ref_check_case(&m, "base", t);
+        bad += ref_check_grads(&m, "grad", t);
+        ref_close(&m);
+
+        ref_open(&m, &test_sd3, variants[i].name, VC_BF16, t->compute);
+        assert_int_equal(ref_add_lora(&m), 19);
+        bad += ref_check_case(&m, "lora", t);
+        bad += ref_check_grads(&m, "lora/grad", t);
+        ref_close(&m);
+    }
+    assert_int_equal(bad, 0);
+}
+
+static void test_f32(void **state)
+{
+    (void)state;
+    check(&f32);
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    check(&bf16);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(variants); i++) {
+        ref_check_recompute(&test_sd3, variants[i].name);
+        ref_check_dry(&test_sd3, variants[i].name);
+    }
+}
+
+/* Stability's own files are f16, the table of positions too: 11 bits, 2e-4 of a weight at most. */
+static void test_stored(void **state)
+{
+    (void)state;
+    double e = ref_f16_error(&test_sd3, "sd3", "odd");
+    assert_true(e > 0 && e <= 1e-3);
+}
+
+/* ---- what is refused ---- */
+
+static const struct { const char *fields, *says; } bad_models[] = {
+    { "{\"dual_attention_layers\":[0]}", "dual_attention_layers: it is set" },
+    { "{\"qk_norm\":\"layer_norm\"}", "qk_norm: \"layer_norm\"; only \"\" or \"rms_norm\"" },
+    { "{\"caption_projection_dim\":24}", "caption_projection_dim" },
+    { "{\"attention_head_dim\":12,\"caption_projection_dim\":24}", "multiple of 8" },
+    { "{\"out_channels\":8}", "out_channels" },
+    { "{\"qk_norm\":\"rms_norm\"}",
+      "tensor \"transformer_blocks.0.attn.norm_q.weight\" is missing; it should be [8]" },
+    { "{\"num_layers\":3}",
+      "tensor \"transformer_blocks.1.norm1_context.linear.weight\" is [32,16], [96,16]" },
+    { "{\"num_layers\":1}",
+      "tensor \"transformer_blocks.0.norm1_context.linear.weight\" is [96,16], [32,16]" },
+    { "{\"pos_embed_max_size\":6}", "tensor \"pos_embed.pos_embed\" is [1,64,16], [1,36,16]" },
+};
+
+static void test_bad_models(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad_models); i++) {
+        ref_model m;
+        vc_err err = { 0 };
+        assert_true(ref_open_with(&m, &test_sd3, "sd3", bad_models[i].fields, &err) < 0);
+        assert_says(&err, bad_models[i].says);
+        ref_close(&m);
+    }
+}
+
+static const struct { int64_t f, h, w, pooled; int tokens; const char *says; } bad_inputs[] = {
+    { 2, 8, 12, 10, 5, "2x8x12: this model makes one picture" },
+    { 1, 18, 12, 10, 5, "at most 16 rows and columns" },
+    { 1, 8, 18, 10, 5, "at most 16 rows and columns" },
+    { 1, 8, 12, 8, 5, "pooled prompts are 8 wide, pooled_projection_dim is 10" },
+    { 1, 8, 12, 0, 5, "pooled prompts are 0 wide" },
+    { 1, 8, 12, 10, 4, "prompt of 4 tokens among prompts of 5: the transformer masks nothing" },
+    { 1, 16, 2, 10, 5, NULL },
+};
+
+static void test_bad_inputs(void **state)
+{
+    static float zero[4 * 2 * 18 * 18];
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad_inputs); i++) {
+        const int64_t p = bad_inputs[i].pooled;
+        ref_model m;
+        vc_err err = { 0 };
+        ref_case c = { .dim = { 1, 4, bad_inputs[i].f, bad_inputs[i].h, bad_inputs[i].w },
+                       .text_dim = { 1, 5, 12 }, .pooled_dim = { 1, p }, .x = zero, .t = zero,
+                       .text = zero, .pooled = p ? zero : NULL,
+                       .length = { bad_inputs[i].tokens } };
+        ref_open(&m, &test_sd3, "sd3", VC_BF16, VC_F32);
+        vt_step_begin(m.g, 0);
+        ref_forward(&m, &c, VT_KEEP);
+        int rc = vt_step_end(m.g, &err);
+        assert_int_equal(rc, bad_inputs[i].says ? VC_EMISMATCH : 0);
+        if (rc)
+            assert_says(&err, bad_inputs[i].says);
+        ref_close(&m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_f32),        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_memory),     cmocka_unit_test(test_stored),
+        cmocka_unit_test(test_bad_models), cmocka_unit_test(test_bad_inputs),
+    };
+    return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+}
