@@ -15,7 +15,7 @@ vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *n
     return h->cos ? vt_rope(g, y, h->cos, h->sin, h->begin) : y;
 }
 
-/* [B,N,D]: all heads of a token in one row */
+/* The result is [B,N,D]: all heads of a token lie in one row. */
 static vt_tensor *attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len)
 {
     vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .kv_len = kv_len });

@@ -23,28 +23,28 @@ typedef struct nn_heads {
     int64_t begin;                            /* the first token that is rotated */
 } nn_heads;
 
-/* Queries, keys or values of x [B,N,D]: [B,N,heads,HEAD]. Each head is normalised and rotated;
- * norm NULL: neither is done, as values need neither. */
+/* Makes the queries, keys or values of x [B,N,D]: [B,N,heads,HEAD]. Each head is normalised and
+ * rotated; with norm NULL neither is done, since values need neither. */
 vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *norm,
                       const nn_heads *h);
-/* Attention of what was projected, then a linear layer of all heads: [B,N,D]. kv_len as in
- * vt_attention. */
+/* Puts projected queries, keys and values through attention, then all heads of a token through a
+ * linear layer: [B,N,D]. kv_len is vt_attention's. */
 vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_tensor *kv_len,
                      const vt_lin *out);
-/* Both, of one sequence x [B,N,D]. */
+/* Does both for one sequence x [B,N,D] that attends to itself. */
 vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                              vt_tensor *kv_len);
 
-/* A sequence of tokens with projections and positions of its own. */
+/* A stream is a sequence of tokens with projections and positions of its own. */
 typedef struct nn_stream {
     vt_tensor *x;                             /* [B,N,D] */
     const nn_attention *w;                    /* out.w NULL: the block reads the stream and does
                                                * not change it, as SD3's last one does a text */
     const nn_heads *heads;
 } nn_stream;
-/* Joint attention (Esser et al. 2024, section 4): the queries of each stream see the keys of both.
- * out[i] [B,N,D] is stream i's result, or NULL where its w->out.w is. The keys of s[0] come first:
- * a text whose padding kv_len leaves out is s[1]. */
+/* In joint attention (Esser et al. 2024, section 4) the queries of each stream see the keys of
+ * both. out[i] [B,N,D] is stream i's result, or NULL where its w->out.w is. The keys of s[0] come
+ * first: a text whose padding kv_len leaves out is s[1]. */
 void nn_joint_attention(vt_ctx *g, const nn_stream s[2], vt_tensor *kv_len, vt_tensor *out[2]);
 
 #endif

@@ -1,5 +1,4 @@
-/* embeddings.c - tokens of patches, their positions, and what a sample has one vector of; see
- * embeddings.h */
+/* embeddings.c - tokens of patches and their positions; vectors of a sample; see embeddings.h */
 #include "common/nn/embeddings.h"
 
 #define MAX_PERIOD 10000.0f
@@ -9,7 +8,7 @@ vt_tensor *nn_patches(vt_ctx *g, vt_tensor *x, const int patch[3])
     return vt_cast(g, vt_patchify(g, x, patch[0], patch[1], patch[2], VT_C_FIRST), vt_compute(g));
 }
 
-/* [out,in,kernel] -> [out,all the rest] */
+/* A convolution's weights [out,in,kernel] become a linear layer's, [out,in*kernel]. */
 static vt_tensor *flat(vt_ctx *g, vt_tensor *w)
 {
     return w ? vt_reshape(g, w, 2, (int64_t[]){ w->dim[0], -1 }) : NULL;

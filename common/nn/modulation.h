@@ -1,9 +1,10 @@
-/* modulation.h - adaptive layer norm (Peebles & Xie 2023, 3.2): tokens are normalised, scaled and
- * moved, and what a branch makes of them is gated, by numbers that come of the time.
+/* modulation.h - adaptive layer norm (Peebles & Xie 2023, 3.2). Tokens are normalised, scaled and
+ * shifted before a branch of a block, and the branch's result is gated; scales, shifts and gates
+ * come from the time.
  *
- * nn_modulation makes the numbers. Where all tokens share them, ops.h has vt_layer_norm_modulate
- * and vt_gated_add; an nn_groups is for tokens in two groups: text and video in one sequence, a
- * clean first frame and the rest. */
+ * nn_modulation computes these numbers. Where all tokens share them, a block calls
+ * vt_layer_norm_modulate and vt_gated_add (ops.h). An nn_groups is for tokens in two groups: text
+ * and video in one sequence, or a clean first frame and the other frames. */
 #ifndef COMMON_NN_MODULATION_H
 #define COMMON_NN_MODULATION_H
 
@@ -22,9 +23,9 @@ typedef struct nn_groups {
     vt_tensor *shift[2], *scale[2], *gate[2];
 } nn_groups;
 
-/* x [B,N,D]: layer norm, scale and shift */
+/* Normalises x [B,N,D], then scales and shifts it. */
 vt_tensor *nn_modulate(vt_ctx *g, vt_tensor *x, const nn_norm *n, const nn_groups *m, float eps);
-/* x + gate * y */
+/* Returns x + gate * y. */
 vt_tensor *nn_gate(vt_ctx *g, vt_tensor *x, vt_tensor *y, const nn_groups *m);
 
 #endif

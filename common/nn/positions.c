@@ -19,10 +19,10 @@ void nn_sincos(float *out, int64_t stride, const nn_axis *axis, double theta)
         }
 }
 
-/* An axis' share of the table, from column `first`: computed at the first token of each position,
- * copied to the others. stride: tokens from one position to the next; repeats: of the whole axis
- * over the grid. */
-static void turn_axis(float *c, float *s, int64_t width, int64_t first, const nn_axis *a,
+/* Fills an axis' columns of both tables, from column `first` on: computes the angles of a position
+ * at the first token that has it, and copies them to the others. `stride` tokens lie between
+ * positions, and the grid has the whole axis `repeats` times. */
+static void fill_axis(float *c, float *s, int64_t width, int64_t first, const nn_axis *a,
                       int64_t stride, int64_t repeats, double theta)
 {
     size_t bytes = (size_t)a->pairs * sizeof *c;
@@ -46,7 +46,7 @@ static void fill_rope(float *c, float *s, const nn_axis axis[3], int64_t width, 
     int64_t stride = axis[0].n * axis[1].n * axis[2].n, repeats = 1, first = 0;
     for (int k = 0; k < 3; k++) {
         stride /= axis[k].n;
-        turn_axis(c, s, width, first, &axis[k], stride, repeats, theta);
+        fill_axis(c, s, width, first, &axis[k], stride, repeats, theta);
         repeats *= axis[k].n;
         first += axis[k].pairs;
     }

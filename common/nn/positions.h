@@ -2,7 +2,7 @@
  *
  * Tokens lie on a grid of frames, rows and columns, frames outermost. Along an axis the i-th token
  * stands at start + i * step; its angles are position * theta^(-j / pairs), j < pairs (Vaswani et
- * al. 2017; Su et al. 2021 for rotations). Computed in f64 on the host. No state. */
+ * al. 2017; Su et al. 2021 for rotations). The host computes them in f64 and keeps no state. */
 #ifndef COMMON_NN_POSITIONS_H
 #define COMMON_NN_POSITIONS_H
 
@@ -14,11 +14,11 @@ typedef struct nn_axis {
     int64_t pairs;               /* angles of a token */
 } nn_axis;
 
-/* Of each token, `stride` floats after the one before: sines of its angles, then cosines. */
+/* Writes a row for each token, `stride` floats apart: the sines of its angles, then the cosines. */
 void nn_sincos(float *out, int64_t stride, const nn_axis *axis, double theta);
-/* The cosines and the sines as vt_rope takes them, [frames * rows * columns, sum of pairs] f32: of
- * each token the angles of its frame, then of its row, then of its column. Fails the step where
- * memory is out. */
+/* Makes the cosines and the sines that vt_rope takes, [frames * rows * columns, sum of pairs] f32:
+ * a token's row has the angles of its frame, then of its row, then of its column. Fails the step
+ * where memory is out. */
 void nn_rope(vt_ctx *g, const nn_axis axis[3], double theta, vt_tensor *table[2]);
 
 #endif

@@ -1,4 +1,4 @@
-/* video.c - see video.h */
+/* video.c - convolutions, residual blocks and samplers of causal video autoencoders; see video.h */
 #include "common/nn/video.h"
 
 #define CONV(...) \
@@ -15,7 +15,7 @@ const vt_weight nn_video_affine[] = {
 
 /* ---- convolutions ---- */
 
-/* Room for what c carries, as large as x in rows and columns. */
+/* Makes room for the frames that c carries, which have x's rows and columns. */
 static void room(const nn_video *n, nn_video_conv *c, const vt_tensor *x)
 {
     if (!x || !n->first || n->last)
@@ -25,7 +25,7 @@ static void room(const nn_video *n, nn_video_conv *c, const vt_tensor *x)
                                               c->w->dim[1] });
 }
 
-/* nn_video_causal once there is room */
+/* Does nn_video_causal's work once there is room. */
 static vt_tensor *causal(const nn_video *n, nn_video_conv *c, vt_tensor *x)
 {
     const int64_t *k = c->w->dim + 2;
@@ -52,7 +52,8 @@ vt_tensor *nn_video_pointwise(const nn_video *n, const nn_video_conv *c, vt_tens
     return vt_conv3d(n->g, x, c->w, c->b, &(vt_conv){ .stride = { 1, 1, 1 } });
 }
 
-/* 3 x 3 in each frame; before: zeros above and on the left, as one below and on the right */
+/* Convolves each frame alone. Zeros surround it: `before` of them above and on the left, one below
+ * and on the right. */
 static vt_tensor *per_frame(const nn_video *n, const nn_video_conv *c, vt_tensor *x, int stride,
                             int before)
 {

@@ -1,11 +1,12 @@
 /* video.h - layers of causal video autoencoders, on [1,T,H,W,C] and without gradients.
  *
  * A clip goes through in chunks of frames. Each causal convolution carries the last frames of its
- * input to the next chunk. Room for them is made when the first chunk is there, which tells the
- * rows and columns: for a list of residual blocks before the first of them runs, since what lives
- * as long as the clip then fills holes in memory and leaves none.
+ * input to the next chunk. The first chunk has the rows and columns of all, so room for these
+ * frames is made with it: for a list of residual blocks before the first of them runs, so that
+ * memory which lives as long as the clip fills holes and leaves none.
  *
- * Layers give back what they have read: a residual block has three activations in memory. */
+ * Layers give the tensors that they have read back: a residual block has three activations in
+ * memory. */
 #ifndef COMMON_NN_VIDEO_H
 #define COMMON_NN_VIDEO_H
 
@@ -33,7 +34,7 @@ typedef struct nn_video_resnet {
     nn_video_conv shortcut;          /* pointwise; w NULL: the block is as wide as its input */
 } nn_video_resnet;
 
-/* Where in a clip the network is. */
+/* The place in a clip that the network has reached. */
 typedef struct nn_video {
     vt_ctx *g;
     bool first, last;                /* of the clip's chunks; a short clip is one chunk */
@@ -45,24 +46,24 @@ typedef struct nn_video {
 enum { NN_VIDEO_OUT = -1, NN_VIDEO_IN = -2 };
 extern const vt_weight nn_video_cube[], nn_video_point[], nn_video_plane[], nn_video_affine[];
 
-/* As large as x: before the clip's first frame stand copies of it, around each frame zeros. Makes
- * room for what it carries itself. */
+/* The result is as large as x: copies of the clip's first frame stand before it, and zeros around
+ * each frame. The function makes room for the frames that c carries. */
 vt_tensor *nn_video_causal(const nn_video *n, nn_video_conv *c, vt_tensor *x);
 vt_tensor *nn_video_pointwise(const nn_video *n, const nn_video_conv *c, vt_tensor *x);
-/* silu(norm(x)) */
+/* Returns silu(norm(x)). */
 vt_tensor *nn_video_norm_silu(const nn_video *n, const nn_video_norm *norm, vt_tensor *x);
-/* Room for what `count` blocks carry; x: of their input's rows and columns. A network's first
- * blocks want it before their input is made. */
+/* Makes room for the frames that `count` blocks carry; x has their input's rows and columns. A
+ * network's first blocks want the room before their input is made. */
 void nn_video_make_room(const nn_video *n, nn_video_resnet *r, int count, const vt_tensor *x);
-/* `count` residual blocks that have room: each x + conv2(silu(norm2(conv1(silu(norm1(x))))).
- * s: the scope that x was made in, so that x is given back as soon as the first block has read it. */
+/* Runs `count` residual blocks that have room, each x + conv2(silu(norm2(conv1(silu(norm1(x))))).
+ * x was made in the scope s, so that its memory is given back once the first block has read x. */
 vt_tensor *nn_video_resnets(const nn_video *n, nn_video_resnet *r, int count, vt_tensor *x,
                             vt_scope s);
-/* Half the rows and columns: zeros on the right and below, then c [K,C,3,3] in steps of two. In
- * time means of neighbouring frames come before it; an odd count leaves frame 0 alone. */
+/* Halves rows and columns: pads zeros on the right and below, then c [K,C,3,3] goes in steps of
+ * two. With `time` means of neighbouring frames come first; an odd count leaves frame 0 alone. */
 vt_tensor *nn_video_down(const nn_video *n, const nn_video_conv *c, vt_tensor *x, bool time);
-/* Twice the rows and columns, then c [K,C,3,3]; in time also each frame twice, where an odd count
- * leaves frame 0 alone. */
+/* Doubles rows and columns, then c [K,C,3,3] follows. With `time` each frame comes twice as well;
+ * an odd count leaves frame 0 alone. */
 vt_tensor *nn_video_up(const nn_video *n, const nn_video_conv *c, vt_tensor *x, bool time);
 
 #endif

@@ -1,5 +1,6 @@
-/* test_cogvideox.c - CogVideoX's transformer against diffusers' in every variant: outputs, losses,
- * every gradient, ten optimiser steps, position tables; recomputation; LoRA */
+/* test_cogvideox.c - compares CogVideoX's transformer with diffusers' in every variant: outputs,
+ * losses, every gradient, ten optimiser steps, tables of positions; checks recomputation, memory
+ * and weights in f16 */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -117,16 +118,16 @@ static void test_no_tape(void **state)
 
 /* ---- positions ---- */
 
-/* Rotations of one size, by forward()'s note; the step goes no further. */
-typedef struct turned {
+/* The rotations of one size, which forward() gives to the trace; the step ends there. */
+typedef struct rotations {
     ref_model *m;
     float *value[2];                          /* cos, sin [tokens, 2 * pairs] */
     int64_t tokens, width;
-} turned;
+} rotations;
 
 static void take_rope(void *arg, const char *name, const vt_tensor *x)
 {
-    turned *t = arg;
+    rotations *t = arg;
     int k = strstr(name, "_sin") != NULL;
     if (!strstr(name, "rotary")) return;
     t->tokens = x->dim[0];
@@ -136,12 +137,12 @@ static void take_rope(void *arg, const char *name, const vt_tensor *x)
     if (k) vt_fail(t->m->g, VC_ESTOP, "seen");
 }
 
-static void rope_of(turned *t, ref_model *m, const int64_t grid[3])
+static void rope_of(rotations *t, ref_model *m, const int64_t grid[3])
 {
     const int64_t dim[5] = { 1, 4, grid[0], grid[1], grid[2] }, text[3] = { 1, 12, 16 }, one = 1;
     static const float zero[12 * 16];
     static const int32_t length = 12;
-    *t = (turned){ .m = m };
+    *t = (rotations){ .m = m };
     float *x = calloc((size_t)(4 * grid[0] * grid[1] * grid[2]), sizeof *x);
     vt_step_begin(m->g, 0);
     vtrain_in in = {
@@ -155,7 +156,7 @@ static void rope_of(turned *t, ref_model *m, const int64_t grid[3])
     free(x);
 }
 
-/* Of positions up to 100, whose angles the reference computes in f32: 100 * 2^-24. */
+/* The reference computes angles in f32, and positions go up to 100: 100 * 2^-24. */
 #define ROPE_ERROR 1e-5
 
 static void check_rope(ref_model *m, const vf_safetensors *f, const char *size)
@@ -163,7 +164,7 @@ static void check_rope(ref_model *m, const vf_safetensors *f, const char *size)
     static const char *const what[2] = { "cos", "sin" };
     char name[96];
     int64_t grid[3], dim[8];
-    turned t;
+    rotations t;
     assert_int_equal(sscanf(strchr(size, '/'), "/%" SCNd64 "x%" SCNd64 "x%" SCNd64, &grid[0],
                             &grid[1], &grid[2]), 3);
     rope_of(&t, m, grid);

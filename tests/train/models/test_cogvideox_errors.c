@@ -1,5 +1,5 @@
-/* test_cogvideox_errors.c - what CogVideoX's transformer refuses, by name: configs, weights,
- * latents, prompts; what it needs; its settings; whole runs and their traces */
+/* test_cogvideox_errors.c - CogVideoX's transformer refuses configs, weights, latents and prompts
+ * by name; its needs and settings; whole runs and their traces */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -153,7 +153,7 @@ static void test_bad_inputs(void **state)
     }
 }
 
-/* ---- what it needs ---- */
+/* ---- needs and settings ---- */
 
 static const struct { const char *golden; vtrain_fit fit; } fits[] = {
     { "2b", { 4, 1, { 16 }, { 1, 2, 2 }, false, 0, 2 } },
@@ -251,7 +251,7 @@ static void has_shape(const vf_safetensors *f, const char *name, int nd, const i
     assert_memory_equal(v.dim, dim, sizeof *dim * (size_t)nd);
 }
 
-/* Frames before channels in the trace, and its loss is that of its output and target. */
+/* The trace has frames before channels, and its loss follows from its output and target. */
 static void check_trace(const vf_safetensors *f, int rows)
 {
     static const char *const videos[] = { "latents", "noise", "noisy_latents", "model_output",

@@ -1,5 +1,5 @@
-/* test_cogvideox_lora.c - a LoRA on frozen CogVideoX weights against PEFT's: output, loss, every
- * gradient, ten optimiser steps */
+/* test_cogvideox_lora.c - compares a LoRA on frozen CogVideoX weights with PEFT's: output, loss,
+ * every gradient, ten optimiser steps */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static void open_lora(ref_model *m, vc_dtype compute)
     assert_int_equal(ref_add_lora(m), 13);
 }
 
-/* Root of the mean square of a - b over that of b. */
+/* The root of the mean square of a - b, over the same of b. */
 static double mean_error(const float *a, const float *b, int64_t n)
 {
     double off = 0, size = 0;
@@ -78,19 +78,19 @@ static void check_step(vc_dtype compute, error_fn *error, double allowed)
 static void test_f32(void **state)
 {
     (void)state;
-    check_step(VC_F32, golden_error, 1e-4);        /* sums in another order */
+    check_step(VC_F32, golden_error, 1e-4);        /* sums come in another order */
 }
 
-/* Some roundings of 2^-9 in a chain; gradients in the mean, as single elements are sums in which
- * much cancels. (PEFT's own bf16 is up to 4.1e-2 from its f32. With modulations in bf16 this would
- * be 1.9e-2.) */
+/* Some roundings of 2^-9 form a chain. Gradients are compared in the mean, since single elements
+ * are sums in which much cancels. PEFT's own bf16 is up to 4.1e-2 from its f32. With modulations in
+ * bf16 the error would be 1.9e-2. */
 static void test_bf16(void **state)
 {
     (void)state;
     check_step(VC_BF16, mean_error, 1.5e-2);
 }
 
-/* AdamW on the pairs alone; the frozen weights keep their bytes. */
+/* AdamW moves the pairs alone; the frozen weights keep their bytes. */
 static void test_steps(void **state)
 {
     static const vt_adamw adam = { .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
@@ -117,7 +117,7 @@ static void test_steps(void **state)
         vt_adamw_step(m.params, &s, &o);
         ref_case_close(&c);
     }
-    /* values near 1 that moved by 1e-2: a thousandth of that */
+    /* values are near 1 and moved by 1e-2: the error is a thousandth of the way */
     assert_true(worst(&m, "final", false, mean_error) <= 1e-5);
     for (int i = 0; i < vt_params_count(m.params); i++) {
         const vt_param *p = vt_params_at(m.params, i);

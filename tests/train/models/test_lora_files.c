@@ -1,6 +1,6 @@
-/* test_lora_files.c - LoRA files by the layouts of other programs, against peft's own merge; what
- * is written, in every form; targets against peft's matcher; weights that stay in the file's map.
- * Golden: lora. */
+/* test_lora_files.c - LoRA files in the layouts of other programs are merged as peft merges them;
+ * LoRAs are written in every form; targets match as peft's matcher does; weights stay in the file's
+ * map. The golden is `lora`. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -87,9 +87,8 @@ static int base_get(void *arg, const char *name, vt_host *v, vc_err *err)
     return rc;
 }
 
-/* What peft's merge gives, computed in f32, and ours, in f64 sums rounded once: 4 roundings of sums
- * of a few terms near 1. A file in f16 or bf16 rounds A, B and alpha too, which peft does as well.
- * */
+/* peft merges in f32, and our merge rounds sums in f64 once: they differ by 4 roundings of sums of
+ * a few terms near 1. A file in f16 or bf16 rounds A, B and alpha too, as peft does. */
 static void same_merge(const vf_safetensors *golden, const vf_safetensors *base, const cJSON *c,
                        vc_dtype type, double tolerance)
 {
@@ -200,7 +199,8 @@ static const struct { const char *key, *text, *says; double scale; } metas[] = {
     { "lora_adapter_metadata", "{\"transformer.use_dora\":true}", "DoRA", 0 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":[1]}", "expected an object", 0 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"k|n\":3,\"m|n\":1}}", NULL, 0.5 },
-    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m\\\\d\":3,\"[lm]\":7}}", NULL, 3.5 },
+    { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m\\\\d\":3,\"[lm]\":7}}", NULL,
+      3.5 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\".m\":3}}", NULL, 1 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"(?=m)\":1}}", "look-around", 0 },
     { "lora_adapter_metadata", "{\"transformer.alpha_pattern\":{\"m{9}\":1}}", "repeats", 0 },
@@ -253,7 +253,8 @@ static void targets_are_pefts(void **state)
         vtrain_targets *t;
         char *note;
         vc_err err = { 0 };
-        int rc = vtrain_targets_open(&t, c->string, modules, (const char *const[]){ NULL }, &note, &err);
+        int rc = vtrain_targets_open(&t, c->string, modules, (const char *const[]){ NULL }, &note,
+                                     &err);
         if ((rc == 0) != (c->child != NULL)) fail_msg("%s: %s", c->string, rc ? err.text : "taken");
         for (int i = 0; !rc && i < n; i++) {
             bool want = false;
@@ -398,7 +399,8 @@ static void lora_is_written(void **state)
     tiny_close(&m);
 }
 
-/* What this program wrote is loaded; a file that is of other modules, ranks or alphas says so. */
+/* A file that this program wrote is loaded; errors name the modules, ranks or alphas in which
+ * another file differs. */
 static void lora_is_gone_on_with(void **state)
 {
     (void)state;
@@ -508,7 +510,8 @@ static void full_is_written(void **state)
         vtrain_weights *w, *again;
         vc_err err = { 0 };
         tiny m;
-        assert_ok(vtrain_weights_open(&w, NULL, "transformer", from, VC_DTYPE_NONE, NULL, &err), &err);
+        assert_ok(vtrain_weights_open(&w, NULL, "transformer", from, VC_DTYPE_NONE, NULL, &err),
+                  &err);
         vt_source src = vtrain_weights_source(w);
         tiny_open(&m, &src);
         assert_int_equal(vt_params_train(m.p, NULL, NULL, &err), 0);
@@ -526,7 +529,8 @@ static void full_is_written(void **state)
         assert_int_equal(vc_file_exists(single), rows[i].files == 1);
         assert_int_equal(vc_file_exists(index), rows[i].files > 1);
         assert_int_equal(vc_file_exists(last), rows[i].files > 1);
-        assert_ok(vtrain_weights_open(&again, NULL, "transformer", to, VC_DTYPE_NONE, NULL, &err), &err);
+        assert_ok(vtrain_weights_open(&again, NULL, "transformer", to, VC_DTYPE_NONE, NULL, &err),
+                  &err);
         assert_int_equal(vtrain_weights_check(again, m.p, &err), 0);
         vt_source b = vtrain_weights_source(again);
         for (int k = 0; k < vt_params_count(m.p); k++) {

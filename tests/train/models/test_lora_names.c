@@ -196,7 +196,7 @@ static void written_and_read(void **state)
 static const float a_values[2 * IN] = { 1, 2, 3, 4, 5, 6, -1, 0, 1, 0, 1, 0 };
 static float b_values[20 * 2];
 
-/* A file with one pair, B of so many rows, and maybe the same module by our name. */
+/* A file has one pair, whose B has `rows` rows, and the module by our name too if ours is given. */
 static vtrain_lora *open_pair(int rows, const char *theirs, const char *ours)
 {
     char name[4][100];

@@ -163,7 +163,7 @@ static void test_layouts(void **state)
     free(path);
 }
 
-/* What must be refused, and does not crash. */
+/* Files that are no LoRA are refused, and none crashes the reader. */
 static void test_bad_files(void **state)
 {
     const struct { const char *a, *b, *says; int64_t rank_b; } bad[] = {
@@ -312,7 +312,7 @@ static int half_get(void *arg, const char *name, vt_host *v, vc_err *err)
     return rc;
 }
 
-/* f16 ends at 65504. */
+/* The largest number of f16 is 65504. */
 static void test_overflow(void **state)
 {
     static const float alpha = 4e4f;
