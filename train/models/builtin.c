@@ -155,7 +155,6 @@ static int builtin_read(void *model, const cJSON *config, vc_err *err)
         [-HEAD] = m->head, [-HIDDEN] = MLP * d, [-SIX_D] = 6 * d, [-TWO_D] = 2 * d,
     };
     m->dit.layers[0] = m->layers;
-    m->dit.tables[0] = model_table;
     memcpy(m->dit.sizes, sizes, sizeof sizes);
     return 0;
 }
@@ -314,8 +313,9 @@ const vtrain_family vtrain_builtin = {
     .class_name = "VltTransformer3DModel",
     .text_args = { "encoder_hidden_states" },
     .fresh = builtin_fresh,
-    .size = sizeof(builtin), .weights = offsetof(builtin, w), .read = builtin_read,
-    .free = builtin_free, .fit = builtin_fit, .prepare = builtin_prepare, .embed = builtin_embed,
+    .size = sizeof(builtin), .weights = offsetof(builtin, w), .table = model_table,
+    .read = builtin_read, .free = builtin_free, .fit = builtin_fit, .prepare = builtin_prepare,
+    .embed = builtin_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block } },
     .head = builtin_head,
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,

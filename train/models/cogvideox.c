@@ -29,7 +29,7 @@ enum { MLP = 4 };
 
 /* indices into sizes of the weight tables */
 enum { D = -1, TIME = -2, TEXT = -3, HEAD = -4, HIDDEN = -5, SIX_D = -6, TWO_D = -7, IN = -8,
-       PATCH = -9, TOKEN_IN = -10, TOKEN_OUT = -11, OFS_D = -12, TABLE = -13 };
+       PATCH = -9, TOKEN_IN = -10, TOKEN_OUT = -11, OFS_D = -12, TABLE = -13, BIAS = -14 };
 
 typedef struct block_weights {
     vt_lin mod1, mod2;                        /* [6D,TIME]: shift, scale, gate of the video, then of
@@ -51,30 +51,13 @@ typedef struct model_weights {
 #define VEC(type, field, name, size) \
     { name, VT_W_TENSOR, offsetof(type, field), { size }, VT_INIT_ONE }
 
-static const vt_weight table_table[] = {
+static const vt_weight model_table[] = {
     { "patch_embed.pos_embedding", VT_W_BUFFER, offsetof(model_weights, table), { 1, TABLE, D },
       VT_INIT_ZERO },
-    { 0 }
-};
-static const vt_weight conv_table[] = {
     { "patch_embed.proj", VT_W_CONV, offsetof(model_weights, patch), { D, IN, PATCH, PATCH },
       VT_INIT_XAVIER },
-    { 0 }
-};
-static const vt_weight conv_bias_table[] = {
-    VEC(model_weights, patch.b, "patch_embed.proj.bias", D),
-    { 0 }
-};
-static const vt_weight linear_table[] = {
+    VEC(model_weights, patch.b, "patch_embed.proj.bias", BIAS),
     LIN(model_weights, patch, "patch_embed.proj", D, TOKEN_IN),
-    { 0 }
-};
-static const vt_weight ofs_table[] = {
-    LIN(model_weights, ofs1, "ofs_embedding.linear_1", OFS_D, OFS_D),
-    LIN(model_weights, ofs2, "ofs_embedding.linear_2", OFS_D, OFS_D),
-    { 0 }
-};
-static const vt_weight model_table[] = {
     LIN(model_weights, text, "patch_embed.text_proj", D, TEXT),
     LIN(model_weights, time1, "time_embedding.linear_1", TIME, D),
     LIN(model_weights, time2, "time_embedding.linear_2", TIME, TIME),
@@ -84,6 +67,8 @@ static const vt_weight model_table[] = {
     VEC(model_weights, out.w, "norm_out.norm.weight", D),
     VEC(model_weights, out.b, "norm_out.norm.bias", D),
     LIN(model_weights, proj_out, "proj_out", TOKEN_OUT, D),
+    LIN(model_weights, ofs1, "ofs_embedding.linear_1", OFS_D, OFS_D),
+    LIN(model_weights, ofs2, "ofs_embedding.linear_2", OFS_D, OFS_D),
     { 0 }
 };
 static const vt_weight block_table[] = {      /* below "transformer_blocks.%d." */
@@ -144,17 +129,13 @@ static int cogvideox_read(void *model, const cJSON *config, vc_err *err)
     int64_t d = width(m), volume = (int64_t)p * p * pt;
     const int64_t sizes[VTRAIN_SIZES] = {
         [-D] = d, [-TIME] = c->time, [-TEXT] = c->text, [-HEAD] = c->head, [-HIDDEN] = MLP * d,
-        [-SIX_D] = 6 * d, [-TWO_D] = 2 * d, [-IN] = c->in_channels, [-PATCH] = p,
-        [-TOKEN_IN] = c->in_channels * volume, [-TOKEN_OUT] = c->out_channels * volume,
-        [-OFS_D] = c->ofs, [-TABLE] = table_rows(c),
+        [-SIX_D] = 6 * d, [-TWO_D] = 2 * d, [-TOKEN_OUT] = c->out_channels * volume,
+        [-TABLE] = c->learned ? table_rows(c) : VT_ABSENT, [-OFS_D] = c->ofs ? c->ofs : VT_ABSENT,
+        /* patches: a convolution, or a linear layer where they have more than one frame */
+        [-PATCH] = p, [-IN] = c->patch_t ? VT_ABSENT : c->in_channels,
+        [-BIAS] = !c->patch_t && c->patch_bias ? d : VT_ABSENT,
+        [-TOKEN_IN] = c->patch_t ? c->in_channels * volume : VT_ABSENT,
     };
-    const vt_weight **table = m->dit.tables;
-    if (c->learned) *table++ = table_table;
-    if (!c->patch_t) *table++ = conv_table;
-    if (!c->patch_t && c->patch_bias) *table++ = conv_bias_table;
-    if (c->patch_t) *table++ = linear_table;
-    *table++ = model_table;
-    if (c->ofs) *table++ = ofs_table;
     m->dit.layers[0] = c->layers;
     memcpy(m->dit.sizes, sizes, sizeof sizes);
     memcpy(m->patch, (int[]){ pt, p, p }, sizeof m->patch);
@@ -401,8 +382,9 @@ static vt_tensor *cogvideox_head(vt_ctx *g, void *model, const vtrain_in *in, vt
 const vtrain_family vtrain_cogvideox = {
     .class_name = "CogVideoXTransformer3DModel",
     .text_args = { "encoder_hidden_states" }, .frames_first = true,
-    .size = sizeof(cogvideox), .weights = offsetof(cogvideox, w), .read = cogvideox_read,
-    .fit = cogvideox_fit, .prepare = cogvideox_prepare, .embed = cogvideox_embed,
+    .size = sizeof(cogvideox), .weights = offsetof(cogvideox, w), .table = model_table,
+    .read = cogvideox_read, .fit = cogvideox_fit, .prepare = cogvideox_prepare,
+    .embed = cogvideox_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block } },
     .head = cogvideox_head,
     .scale = { [VTRAIN_ROLE_IMAGE] = VTRAIN_SCALE_INVERT, [VTRAIN_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR,

@@ -53,9 +53,7 @@ static int bind_layer(vtrain_dit *m, int index, vt_params *p, const vt_source *s
 static int bind(vtrain_dit *m, vt_params *p, const vt_source *src, vc_err *err)
 {
     const vtrain_family *f = m->family;
-    int rc = 0;
-    for (int i = 0; !rc && m->tables[i]; i++)
-        rc = vt_params_bind(p, m->tables[i], "", 0, (char *)m + f->weights, m->sizes, src, err);
+    int rc = vt_params_bind(p, f->table, "", 0, (char *)m + f->weights, m->sizes, src, err);
     for (int i = 0; !rc && i < m->n_layers; i++)
         rc = bind_layer(m, i, p, src, err);
     return rc;

@@ -92,9 +92,10 @@ typedef struct vtrain_family {
     /* config.json of a model that starts from noise, which says there what it predicts
      * (prediction_type); NULL: weights are needed. */
     int (*fresh)(cJSON **config, const vtrain_fresh *want, vc_err *err);
-    /* Its model is a struct of `size` bytes that begins with a vtrain_dit; the struct that
-     * dit.tables bind is `weights` bytes behind. */
+    /* Its model is a struct of `size` bytes that begins with a vtrain_dit. The struct of weights
+     * outside of blocks, which the table binds, is `weights` bytes behind. */
     size_t size, weights;
+    const vt_weight *table;
     /* Reads config.json into the model and fills its dit (below). Errors name the field. */
     int (*read)(void *model, const cJSON *config, vc_err *err);
     void (*free)(void *model);                /* frees what the struct points at; NULL: nothing */
@@ -132,15 +133,13 @@ const char *vtrain_family_name(const vtrain_family *f);
 
 /* ---- dit.c: a model of a family ---- */
 
-enum { VTRAIN_SIZES = 16, VTRAIN_TABLES = 8 };
+enum { VTRAIN_SIZES = 16 };
 struct vtrain_layer;
 typedef struct vtrain_dit {
     const vtrain_family *family;
-    /* The family's read sets these three. */
+    /* The family's read sets these two. */
     int64_t layers[VTRAIN_KINDS];             /* how many blocks of each kind */
     int64_t sizes[VTRAIN_SIZES];              /* what the tables' negative sizes mean */
-    const vt_weight *tables[VTRAIN_TABLES];   /* of weights outside of blocks, in the order they are
-                                               * bound, NULL-ended */
     struct vtrain_layer *layer;               /* [n_layers]: the blocks of all kinds */
     int n_layers;
 } vtrain_dit;

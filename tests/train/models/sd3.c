@@ -121,7 +121,6 @@ static int sd3_read(void *model, const cJSON *config, vc_err *err)
     };
     memcpy(m->dit.sizes, sizes, sizeof sizes);
     memcpy(m->dit.layers, (int64_t[]){ m->layers - 1, 1 }, 2 * sizeof(int64_t));
-    m->dit.tables[0] = model_table;
     return 0;
 }
 
@@ -186,8 +185,8 @@ static vt_tensor *sd3_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
 
 const vtrain_family test_sd3 = {
     .class_name = "SD3Transformer2DModel", .text_args = { "encoder_hidden_states" },
-    .size = sizeof(sd3), .weights = offsetof(sd3, w), .read = sd3_read, .fit = sd3_fit,
-    .prepare = sd3_prepare, .embed = sd3_embed, .head = sd3_head,
+    .size = sizeof(sd3), .weights = offsetof(sd3, w), .table = model_table,
+    .read = sd3_read, .fit = sd3_fit, .prepare = sd3_prepare, .embed = sd3_embed, .head = sd3_head,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block },
                 { "transformer_blocks.%d.", last_table, sizeof(block_weights), N_IN, 1, block } },
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL, .flow_shift = 3, .logit_std = 1,

@@ -311,6 +311,7 @@ typedef struct kinds { vtrain_dit dit; } kinds;
 typedef struct step_weights { vt_tensor *w; } step_weights;
 typedef struct twice_weights { float unused[5]; vt_tensor *w; } twice_weights;
 
+static const vt_weight no_table[] = { { 0 } };
 static const vt_weight step_table[] = {
     { "w", VT_W_TENSOR, offsetof(step_weights, w), { 1 }, VT_INIT_ONE }, { 0 }
 };
@@ -358,7 +359,8 @@ static vt_tensor *kinds_head(vt_ctx *g, void *model, const vtrain_in *in, vt_ten
 }
 
 static const vtrain_family kinds_family = {
-    .class_name = "Kinds", .size = sizeof(kinds), .read = kinds_read, .embed = kinds_embed,
+    .class_name = "Kinds", .size = sizeof(kinds), .table = no_table, .read = kinds_read,
+    .embed = kinds_embed,
     .blocks = { { "a.%d.", step_table, sizeof(step_weights), 1, 1, add_step },
                 { "a.%d.", twice_table, sizeof(twice_weights), 2, 2, double_it },
                 { "b.%d.", step_table, sizeof(step_weights), 1, 1, add_step } },
