@@ -34,7 +34,9 @@ vt_tensor *nn_embed_vector(vt_ctx *g, vt_tensor *x, const vt_lin *l1, const vt_l
 vt_tensor *nn_embed_number(vt_ctx *g, vt_tensor *t, const vt_lin *l1, const vt_lin *l2,
                            vc_dtype type)
 {
-    return nn_embed_vector(g, vt_timestep(g, t, l1->w->dim[1], MAX_PERIOD), l1, l2, type);
+    vt_tensor *all = t && t->nd == 2 ? vt_reshape(g, t, 1, (int64_t[]){ -1 }) : t;
+    vt_tensor *h = nn_embed_vector(g, vt_timestep(g, all, l1->w->dim[1], MAX_PERIOD), l1, l2, type);
+    return h && t->nd == 2 ? vt_reshape(g, h, 3, (int64_t[]){ t->dim[0], t->dim[1], -1 }) : h;
 }
 
 vt_tensor *nn_add_cropped(vt_ctx *g, vt_tensor *x, vt_tensor *table, int64_t side, int64_t rows,

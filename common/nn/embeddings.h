@@ -17,8 +17,8 @@ vt_tensor *nn_embed_patches(vt_ctx *g, vt_tensor *patches, const vt_lin *l);
  * bf16 their roundings would be half of a gradient's error. */
 vt_tensor *nn_embed_vector(vt_ctx *g, vt_tensor *x, const vt_lin *l1, const vt_lin *l2,
                            vc_dtype type);
-/* Does the same with the sinusoid of t [B], which is as wide as the first layer and has periods up
- * to 10000. */
+/* Does the same with the sinusoid of t, which is as wide as the first layer and has periods up to
+ * 10000: [B] -> [B,E], [B,N] -> [B,N,E]. */
 vt_tensor *nn_embed_number(vt_ctx *g, vt_tensor *t, const vt_lin *l1, const vt_lin *l2,
                            vc_dtype type);
 

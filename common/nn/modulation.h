@@ -14,10 +14,15 @@ typedef struct nn_norm {
     vt_tensor *w, *b;                         /* [D] or NULL */
 } nn_norm;
 
-/* A linear layer of e [B,E], cut into n: [B,n,D], in f32 if e is, else in the compute type. */
+/* A linear layer of the time's embedding e, whose result is cut into n: [B,E] -> [B,n,D], or
+ * [B,N,E] -> [B,N,n,D] where each token has a time of its own; in f32 if e is, else in the compute
+ * type. */
 vt_tensor *nn_modulation(vt_ctx *g, vt_tensor *e, const vt_lin *l, int64_t n);
+/* The n parts of m, each [B,1,D], or [B,N,D] of numbers for each token. */
+void nn_chunk(vt_ctx *g, vt_tensor *m, int n, vt_tensor **part);
 
-/* Tokens below split take the first of each pair, the others the second. All are [B,1,D]. */
+/* Tokens below split take the first of each pair, the others the second. Each is [B,1,D], or has a
+ * row for each token of its group. */
 typedef struct nn_groups {
     int64_t split;
     vt_tensor *shift[2], *scale[2], *gate[2];

@@ -19,12 +19,14 @@ static vt_tensor tokens_of(const vt_tensor *t, int k, int64_t split, vt_buf *own
     return p;
 }
 
-static bool is_pair(const vt_tensor *x, vt_tensor *const pair[2])
+/* Whether each of the pair broadcasts to the tokens of its group. */
+static bool is_pair(const vt_tensor *x, int64_t split, vt_tensor *const pair[2])
 {
-    for (int k = 0; k < 2; k++)
-        if (pair[k]->nd < 1 || vt_last(pair[k]) != vt_last(x) || !vt_broadcasts(pair[k], x) ||
-            (pair[k]->nd > 1 && pair[k]->dim[pair[k]->nd - 2] != 1))
+    for (int k = 0; k < 2; k++) {
+        const vt_tensor part = tokens_of(x, k, split, NULL);
+        if (pair[k]->nd < 1 || vt_last(pair[k]) != vt_last(x) || !vt_broadcasts(pair[k], &part))
             return false;
+    }
     return true;
 }
 
@@ -83,8 +85,8 @@ static const char *wrong_norm(const vt_tensor *x, vt_tensor *const *in, int64_t 
         return "x must be [B,N,D], split within N";
     if (!is_row(in[W], vt_last(x)) || !is_row(in[B], vt_last(x)))
         return "w and b must have the size of x's last axis";
-    if (!is_pair(x, in + SHIFT) || !is_pair(x, in + SCALE))
-        return "shifts and scales must be [B,1,D]";
+    if (!is_pair(x, split, in + SHIFT) || !is_pair(x, split, in + SCALE))
+        return "shifts and scales must be [B,1,D], or have a row for each token of their group";
     for (int k = 0; k < 2; k++)
         if (!vt_same_shape(in[SHIFT + k], in[SCALE + k]))
             return "shift and scale of a group must be equal";
@@ -173,9 +175,9 @@ vt_tensor *vt_gated_add_two(vt_ctx *g, vt_tensor *x, vt_tensor *h, int64_t split
 
     if (!vt_ok(g, op, R_INPUTS, in))
         return NULL;
-    if (!is_split(x, split) || !vt_same_shape(x, h) || !is_pair(x, gate))
-        return vt_bad(g, op, "x and y must be equal [B,N,D], split within N, gates [B,1,D]",
-                      R_INPUTS, in);
+    if (!is_split(x, split) || !vt_same_shape(x, h) || !is_pair(x, split, gate))
+        return vt_bad(g, op, "x and y must be equal [B,N,D], split within N, gates [B,1,D] or a "
+                      "row for each token of their group", R_INPUTS, in);
     vt_tensor *y = vt_new(g, vt_result(g, x), x->nd, x->dim);
     if (!y)
         return NULL;

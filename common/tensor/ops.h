@@ -94,8 +94,9 @@ vt_tensor *vt_l2_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, float eps);
 /* ---- modulation of two groups of tokens (op_groups.c) ---- */
 
 /* Text and video in one sequence, a clean first frame and the rest: x [B,N,D], of which tokens
- * below `split` take the first of each pair and the others the second. Pairs of [B,1,D] or [D];
- * 0 < split < N. Otherwise as layer_norm_modulate and gated_add. */
+ * below `split` take the first of each pair and the others the second; 0 < split < N. Each of a
+ * pair is [D], [B,1,D], or has a row for each token of its group: [B,split,D], [B,N-split,D].
+ * Otherwise as layer_norm_modulate and gated_add. */
 vt_tensor *vt_layer_norm_modulate_two(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b,
                                       int64_t split, vt_tensor *const shift[2],
                                       vt_tensor *const scale[2], float eps);

@@ -67,20 +67,31 @@ static int64_t ref_rms_modulate(double *y, const double *const *x, const op_args
     return norm(y, x[0], a->n > 3 ? x[3] : NULL, NULL, x[1], &a->s[1], x[2], a, 1);
 }
 
+/* Where number i of an x of two groups finds its partner in an operand of its group, which has a
+ * row for each of the group's tokens, or one for all of them. */
+static int64_t met_two(const op_shape *x, const op_shape *pair, int64_t split, int64_t i)
+{
+    int64_t d = x->dim[2], token = i / d % x->dim[1], row = i / d / x->dim[1];
+    op_shape group = *x;
+
+    group.dim[1] = token < split ? split : x->dim[1] - split;
+    token -= token < split ? 0 : split;
+    return op_met(&group, pair, (row * group.dim[1] + token) * d + i % d);
+}
+
 /* x, then shift and scale of the tokens below arg 1, of the others, w and b */
 static int64_t ref_modulate_two(double *y, const double *const *x, const op_args *a)
 {
-    int64_t n = op_count(&a->s[0]), tokens = a->s[0].dim[1], d = a->s[0].dim[2];
-    double *both = malloc((size_t)n * sizeof *both);
+    const op_shape *s = a->s;
+    int64_t split = (int64_t)a->c->arg[1];
+    int64_t n = norm(y, x[0], a->n > 5 ? x[5] : NULL, a->n > 6 ? x[6] : NULL, NULL, NULL, NULL, a,
+                     0);
 
-    for (int k = 0; y && k < 2; k++) {
-        norm(both, x[0], a->n > 5 ? x[5] : NULL, a->n > 6 ? x[6] : NULL, x[1 + 2 * k],
-             &a->s[1 + 2 * k], x[2 + 2 * k], a, 0);
-        for (int64_t i = 0; i < n; i++)
-            if ((i / d % tokens >= (int64_t)a->c->arg[1]) == k)
-                y[i] = both[i];
+    for (int64_t i = 0; y && i < n; i++) {
+        int shift = i / s->dim[2] % s->dim[1] < split ? 1 : 3;
+        int64_t k = met_two(s, &s[shift], split, i);
+        y[i] = y[i] * (1 + x[shift + 1][k]) + x[shift][k];
     }
-    free(both);
     return n;
 }
 
@@ -89,8 +100,9 @@ static int64_t ref_gated_two(double *y, const double *const *x, const op_args *a
 {
     const op_shape *s = a->s;
     int64_t tokens = s->dim[1], d = s->dim[2], split = (int64_t)a->c->arg[0];
-    OP_EACH(y, op_count(s), x[0][i] + x[1][i] * (i / d % tokens < split ? x[2][op_met(s, &s[2], i)]
-                                                                     : x[3][op_met(s, &s[3], i)]));
+    OP_EACH(y, op_count(s), x[0][i] + x[1][i] * (i / d % tokens < split
+                                                     ? x[2][met_two(s, &s[2], split, i)]
+                                                     : x[3][met_two(s, &s[3], split, i)]));
 }
 
 /* ---- as ops ---- */
@@ -142,7 +154,14 @@ const op_case ops_norm[] = {
       .weights = 96 },
     { "modulate two: no affine", modulate_two, ref_modulate_two,
       { "3 5 33", "3 1 33", "3 1 33", "33", "33" }, SUMS, { 1e-6, 4 } },
+    { "modulate two: per token", modulate_two, ref_modulate_two,
+      { "2 9 24", "2 4 24", "2 4 24", "2 5 24", "2 5 24", "24", "24" }, SUMS, { 1e-5, 4 },
+      .weights = 96 },
+    { "modulate two: per token, then per sample", modulate_two, ref_modulate_two,
+      { "3 70 33", "3 61 33", "3 61 33", "3 1 33", "3 1 33" }, SUMS, { 1e-6, 61 } },
     { "gated_add two", gated_two, ref_gated_two, { "2 60 257", "2 60 257", "2 1 257", "2 1 257" },
       SUMS, { 7 } },
+    { "gated_add two: per token", gated_two, ref_gated_two,
+      { "2 11 48", "2 11 48", "2 8 48", "2 1 48" }, SUMS, { 8 } },
     { 0 }
 };

@@ -85,9 +85,10 @@ typedef struct builtin {
 /* vtrain_in.made: rope's tables; which tokens count as keys, of all and of the text; features of
  * the positions. */
 enum { COS, SIN, KEYS, TEXT_KEYS, FEATURES };
-/* Inputs of a block: the sequence, what modulates, and the first three of made; then what the head
- * reads: time and text, and the noisy patches. */
-enum { X, MOD, MADE, N_IN = MADE + 3, E = N_IN, PATCHES };
+/* Inputs of a block: the sequence, the numbers that modulate it (of the text apart, where tokens
+ * have times of their own), and the first three of made; then what the head reads: time and text,
+ * and the noisy patches. */
+enum { X, MOD, TEXT_MOD, MADE, N_IN = MADE + 3, E = N_IN, PATCHES };
 
 /* ---- config.json ---- */
 
@@ -169,7 +170,8 @@ static void builtin_fit(const void *model, vtrain_fit *fit)
 {
     const builtin *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->channels, .n_texts = 1, .text_width = { m->text },
-                         .mult = { 1, (int)m->patch, (int)m->patch }, .blocks = (int)m->layers };
+                         .mult = { 1, (int)m->patch, (int)m->patch }, .token_times = true,
+                         .blocks = (int)m->layers };
 }
 
 /* ---- positions ---- */
@@ -245,11 +247,13 @@ static vt_tensor *pool_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor
     return vt_add(g, mean, vt_reshape(g, first, 2, dim));
 }
 
-/* t [B], text [B,D] -> [B,D] */
+/* t [B], text [B,D] -> [B,D]; t [B,N] -> [B,N,D] */
 static vt_tensor *embed_time(vt_ctx *g, const builtin *m, vt_tensor *t, vt_tensor *text)
 {
     vt_tensor *h = nn_embed_number(g, t, &m->w.time1, &m->w.time2, vt_compute(g));
-    return vt_silu(g, vt_add(g, h, vt_linear(g, text, &m->w.pooled)));
+    vt_tensor *c = vt_linear(g, text, &m->w.pooled);
+    if (h && c && h->nd == 3) c = vt_reshape(g, c, 3, (int64_t[]){ c->dim[0], 1, c->dim[1] });
+    return vt_silu(g, vt_add(g, h, c));
 }
 
 static void builtin_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
@@ -258,12 +262,15 @@ static void builtin_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     vt_tensor *const *made = in->made;
     vt_tensor *c = vt_cast(g, in->text[0].embeds, vt_compute(g));
     c = vt_linear(g, vt_layer_norm(g, c, NULL, NULL, EPS), &m->w.text);
-    s[E] = embed_time(g, m, in->t, pool_text(g, m, c, made[TEXT_KEYS]));
+    vt_tensor *pooled = pool_text(g, m, c, made[TEXT_KEYS]);
+    s[E] = embed_time(g, m, in->token_t ? in->token_t : in->t, pooled);
     s[PATCHES] = nn_patches(g, in->x, (int[]){ 1, (int)m->patch, (int)m->patch });
     vt_tensor *part[2] = { vt_add(g, vt_linear(g, s[PATCHES], &m->w.patch),
                                   vt_linear(g, made[FEATURES], &m->w.pos)), c };
     s[X] = vt_concat(g, 1, 2, part);
     s[MOD] = nn_modulation(g, s[E], &m->w.time_proj, 6);
+    if (in->token_t)
+        s[TEXT_MOD] = nn_modulation(g, embed_time(g, m, in->t, pooled), &m->w.time_proj, 6);
     memcpy(s + MADE, made, 3 * sizeof *made);
 }
 
@@ -283,8 +290,8 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     vt_tensor *x = in[X], *h, *video[6], *text[6];
     const nn_heads heads = { m->heads, EPS, made[COS], made[SIN], 0 };
     int64_t n = made[COS]->dim[0];
-    vt_chunk(g, vt_add(g, in[MOD], w->table), 1, 6, video);
-    vt_chunk(g, vt_add(g, in[MOD], w->text_table), 1, 6, text);
+    nn_chunk(g, vt_add(g, in[MOD], w->table), 6, video);
+    nn_chunk(g, vt_add(g, in[TEXT_MOD] ? in[TEXT_MOD] : in[MOD], w->text_table), 6, text);
 
     nn_groups e = groups(n, video, text);
     h = nn_modulate(g, x, &plain, &e, EPS);
@@ -301,11 +308,11 @@ static vt_tensor *builtin_head(vt_ctx *g, void *model, const vtrain_in *in, vt_t
 {
     const builtin *m = model;
     int p = (int)m->patch;
-    vt_tensor *e[2], *x = vt_slice(g, s[X], 1, 0, s[PATCHES]->dim[1]);
-    vt_chunk(g, nn_modulation(g, s[E], &m->w.norm_out, 2), 1, 2, e);
+    vt_tensor *e[2], *gate, *x = vt_slice(g, s[X], 1, 0, s[PATCHES]->dim[1]);
+    nn_chunk(g, nn_modulation(g, s[E], &m->w.norm_out, 2), 2, e);
+    nn_chunk(g, nn_modulation(g, s[E], &m->w.skip_gate, 1), 1, &gate);
     x = vt_layer_norm_modulate(g, x, NULL, NULL, e[0], e[1], EPS);
-    x = vt_gated_add(g, vt_linear(g, x, &m->w.proj_out), s[PATCHES],
-                     nn_modulation(g, s[E], &m->w.skip_gate, 1));
+    x = vt_gated_add(g, vt_linear(g, x, &m->w.proj_out), s[PATCHES], gate);
     return vt_unpatchify(g, x, in->x->dim + 1, 1, p, p, VT_C_FIRST);
 }
 

@@ -31,6 +31,9 @@ typedef struct vtrain_in {
                                                * row's was dropped: image [B,C,1,h,w], video
                                                * [B,C,f,h,w], mask [B,1,f,h,w]; NULL: none */
     vt_tensor *t;                             /* f32 [B], as the timestep embedder takes it */
+    vt_tensor *token_t;                       /* f32 [B,N]: the timestep of each token of x, where
+                                               * they differ, and t is that of the noisy ones; NULL:
+                                               * all tokens of a row have its t */
     int n_texts;
     vtrain_cond text[VTRAIN_TEXTS];
     vt_tensor *made[VTRAIN_MADE];             /* by the family's prepare, for its forward */
@@ -49,6 +52,7 @@ typedef struct vtrain_fit {
     int mult[3];                              /* latent f, h, w are multiples of these */
     bool pad_front;                           /* f is made a multiple by copies of the first latent
                                                * frame in front (CogVideoX 1.5) */
+    bool token_times;                         /* the forward takes vtrain_in.token_t */
     unsigned roles;                           /* 1 << vtrain_role of what x is joined with */
     int blocks;                               /* of the model */
 } vtrain_fit;

@@ -19,13 +19,15 @@
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 enum { B = 2, C = 2, F = 2, H = 4, W = 6, TEXT = 6, N_TEXT = 3 };
 enum { LATENT = B * C * F * H * W, EMBEDS = B * N_TEXT * TEXT };
+enum { TOKENS = F * (H / 2) * (W / 2) };
 enum { MAX_PARAM = 256 * 16 * 8 };
 
 typedef struct tiny {
     vt_ctx *g;
     vt_params *params;
     void *model;
-    float x[LATENT], target[LATENT], embeds[EMBEDS], t[B];
+    float x[LATENT], target[LATENT], embeds[EMBEDS], t[B], token_t[B * TOKENS];
+    bool by_token;                                  /* the forward is given token_t */
     int32_t length[B];
 } tiny;
 
@@ -89,9 +91,11 @@ static void tiny_close(tiny *m)
 static vt_tensor *forward(tiny *m, vt_remat remat)
 {
     const int64_t dim[5] = { B, C, F, H, W }, text[3] = { B, N_TEXT, TEXT }, rows = B;
+    const int64_t tokens[2] = { B, TOKENS };
     vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, dim, m->x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, &rows, m->t, VC_F32),
+        .token_t = m->by_token ? vt_from_host(m->g, VC_F32, 2, tokens, m->token_t, VC_F32) : NULL,
         .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
         .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, text, m->embeds, VC_F32),
                     .length = m->length } },
@@ -203,6 +207,92 @@ static double distance(const float *a, const float *b, int n)
     for (int i = 0; i < n; i++)
         d = fmax(d, fabs((double)a[i] - (double)b[i]));
     return d;
+}
+
+/* ---- a timestep for each token ---- */
+
+/* A clean first frame, as a row of a clip that is conditioned on it has. */
+static void set_token_times(tiny *m)
+{
+    m->by_token = true;
+    for (int i = 0; i < B * TOKENS; i++)
+        m->token_t[i] = i % TOKENS < TOKENS / F ? 0 : m->t[i / TOKENS];
+}
+
+static void test_token_gradients(void **state)
+{
+    (void)state;
+    tiny m;
+    tiny_open(&m, VC_F32);
+    m.length[1] = 2;
+    set_token_times(&m);
+    assert_int_equal(vt_params_train(m.params, NULL, NULL, NULL), 0);
+    backward(&m, VT_RECOMPUTE);
+    for (int i = 0; i < vt_params_count(m.params); i++)
+        check_gradient(&m, vt_params_at(m.params, i), (uint32_t)i);
+    tiny_close(&m);
+}
+
+/* Products of B rows and of B TOKENS rows are other kernels, which sum in another order; outputs
+ * are below 8. */
+#define SUM_ORDER 1e-5f
+
+/* Tokens that all have their row's timestep are the same as one timestep a row. */
+static void test_token_times_alike(void **state)
+{
+    (void)state;
+    tiny m;
+    float rows[LATENT], tokens[LATENT];
+    tiny_open(&m, VC_F32);
+    m.length[1] = 2;
+    output(&m, rows);
+    set_token_times(&m);
+    for (int i = 0; i < B * TOKENS; i++)
+        m.token_t[i] = m.t[i / TOKENS];
+    output(&m, tokens);
+    assert_true(distance(rows, tokens, LATENT) < SUM_ORDER);
+    tiny_close(&m);
+}
+
+/* Nothing but attention carries one token's time to another. */
+static void cut_attention(const tiny *m)
+{
+    for (int i = 0; i < vt_params_count(m->params); i++) {
+        const vt_param *p = vt_params_at(m->params, i);
+        if (strstr(p->name, "attn.to_out"))
+            memset(p->t->data, 0, (size_t)vt_count(p->t) * sizeof(float));
+    }
+}
+
+/* The token that a number of the latents [B,C,F,H,W] is in, of all rows. */
+static int token_of(int i)
+{
+    int w = i % W, h = i / W % H, f = i / W / H % F, row = i / (C * F * H * W);
+    return row * TOKENS + (f * (H / 2) + h / 2) * (W / 2) + w / 2;
+}
+
+/* Without attention each token is as if all of its row had the token's timestep. */
+static void test_token_times_apart(void **state)
+{
+    (void)state;
+    static const float times[2] = { 100, 900 };
+    tiny m;
+    float alike[2][LATENT], mixed[LATENT];
+    tiny_open(&m, VC_F32);
+    cut_attention(&m);
+    for (int k = 0; k < 2; k++) {
+        m.t[0] = m.t[1] = times[k];
+        output(&m, alike[k]);
+    }
+    m.by_token = true;
+    for (int i = 0; i < B * TOKENS; i++)
+        m.token_t[i] = times[i % 3 == 0];
+    output(&m, mixed);
+    for (int i = 0; i < LATENT; i++) {
+        const float want = alike[token_of(i) % 3 == 0][i], other = alike[token_of(i) % 3 != 0][i];
+        assert_true(fabsf(mixed[i] - want) < SUM_ORDER && fabsf(mixed[i] - other) > 1e-3f);
+    }
+    tiny_close(&m);
 }
 
 /* What a row's output depends on: its text up to its length, its time, its latents; nothing
@@ -443,6 +533,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),  cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_token_gradients), cmocka_unit_test(test_token_times_alike),
+        cmocka_unit_test(test_token_times_apart),
         cmocka_unit_test(test_dependence), cmocka_unit_test(test_positions),
         cmocka_unit_test(test_bf16),       cmocka_unit_test(test_lora),
         cmocka_unit_test(test_kinds),      cmocka_unit_test(test_bad_configs),
