@@ -103,6 +103,10 @@ static const vc_flag flags[] = {
     ROW(BOOLEAN, motion_sub_loss, "false", NULL, NULL,
         "blend the loss with that of the differences between frames (from 3 latent frames on)"),
     ROW(FLOAT, motion_sub_loss_ratio, "0.25", "0..1", NULL, "weight of the differences' loss"),
+    ROW(FLOAT, first_frame_conditioning_p, "0", "0..1", NULL,
+        "image to video without a condition beside the latents: chance that a clip's first latent "
+        "frame stays clean, with timestep 0 and without a part in the loss; samples begin with "
+        "their prompt's image"),
 
     GROUP("Optimiser"),
     ROW(INT, max_train_steps, NULL, "0..", "train_steps max_steps",

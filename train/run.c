@@ -110,12 +110,22 @@ static int check_objective(vtrain *t, vc_err *err)
     return 0;
 }
 
+/* A clean first frame needs a model that takes a timestep for each token. */
+static int check_token_times(const vtrain *t, const vtrain_fit *fit, vc_err *err)
+{
+    if (fit->token_times || !(t->cfg.first_frame_conditioning_p > 0)) return 0;
+    return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: %s takes one timestep for all "
+                   "tokens of a sample: leave it out", t->family->class_name);
+}
+
 /* Both sides by name, where dataset and transformer do not fit each other. */
 int vtrain_fit_data(vtrain *t, vc_err *err)
 {
     vtrain_fit fit;
     char *note;
     t->family->fit(t->model, &fit);
+    int rc = check_token_times(t, &fit, err);
+    if (rc) return rc;
     int channels = vtrain_data_norm(t->data)->channels;
     if (fit.channels != channels)
         return vc_fail(err, VC_EMISMATCH, "the dataset's latents have %d channels (VAE %s), the "
@@ -132,7 +142,7 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
                            s ? (long long)s->width : 0, t->family->class_name,
                            (long long)fit.text_width[i]);
     }
-    int rc = vtrain_data_fit(t->data, t->family, &fit, &note, err);
+    rc = vtrain_data_fit(t->data, t->family, &fit, &note, err);
     if (rc) return rc;
     if (note) vc_say(t->ui, "%s", note);
     free(note);

@@ -24,6 +24,8 @@ typedef struct sampling {
     vtrain_solver_step *step;    /* [steps] */
     vtrain_text text[VTRAIN_TEXTS];
     float *cond[VTRAIN_ROLES];   /* for every row, as the model takes them, or NULL */
+    float *first;                /* [C,h,w] the clean first frame that the sample has, or NULL */
+    int clean;                   /* its frames: the latent frames of a token */
     uint64_t seed;
 } sampling;
 
@@ -42,6 +44,7 @@ static void sampling_free(sampling *s)
     free(s->step);
     for (int i = 0; i < VTRAIN_ROLES; i++)
         free(s->cond[i]);
+    free(s->first);
     vtrain_prompt_free(&s->p);
 }
 
@@ -136,6 +139,30 @@ static int make_conditions(sampling *s, const vtrain *t, const vtrain_fit *fit, 
     return rc;
 }
 
+/* The prompt's image as the first latent frame, for a model that is trained on such frames. */
+static int make_first(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
+{
+    const vtrain_norm *norm = vtrain_data_norm(t->data);
+    const float *image = s->p.cond[VTRAIN_ROLE_IMAGE];
+    size_t plane = (size_t)(s->dim[3] * s->dim[4]);
+    s->clean = fit->mult[0];
+    if (!(t->cfg.first_frame_conditioning_p > 0) || !image || s->dim[2] <= s->clean) return 0;
+    s->first = malloc(sizeof *s->first * plane * (size_t)norm->channels);
+    if (!s->first) return vc_fail(err, VC_ENOMEM, "out of memory");
+    for (size_t i = 0; i < plane * (size_t)norm->channels; i++)
+        s->first[i] = (image[i] - norm->sub[i / plane]) * norm->mul[i / plane];
+    return 0;
+}
+
+static void put_first(sampling *s)
+{
+    size_t plane = (size_t)(s->dim[3] * s->dim[4]), clip = (size_t)s->dim[2] * plane;
+    for (size_t c = 0; s->first && c < (size_t)s->dim[1]; c++)
+        for (int f = 0; f < s->clean; f++)
+            memcpy(s->x + c * clip + (size_t)f * plane, s->first + c * plane,
+                   sizeof *s->first * plane);
+}
+
 /* What samples are made without, once a run, so that nobody wonders why a clip ignores its image. */
 static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit *fit)
 {
@@ -144,6 +171,7 @@ static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit
         has |= s->p.cond[i] ? 1u << i : 0;
         used |= s->cond[i] ? 1u << i : 0;
     }
+    if (s->first) has &= ~(1u << VTRAIN_ROLE_IMAGE);
     if (t->told_conditions) return;
     if (used != fit->roles)
         vc_say(t->ui, "validation prompt %u: sampled without %s (zeros)%s", s->number,
@@ -220,10 +248,12 @@ static int begin(sampling *s, vtrain *t, uint32_t i, vc_err *err)
     if (!rc) rc = make_plan(s, t, &fit, err);
     if (!rc) rc = make_rows(s, t, err);
     if (!rc) rc = make_conditions(s, t, &fit, err);
+    if (!rc) rc = make_first(s, t, &fit, err);
     if (rc) return rc;
     tell_conditions(s, t, &fit);
     s->seed = s->p.has_seed ? s->p.seed : (uint64_t)t->cfg.seed;
     vc_train_normals(s->x, 0, s->n, s->seed, i, 0, VC_DRAW_VALIDATION);
+    put_first(s);
     return 0;
 }
 
@@ -237,7 +267,11 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     unsigned roles = 0;
     for (int i = 0; i < VTRAIN_ROLES; i++)
         roles |= s->cond[i] ? 1u << i : 0;
-    int rc = vtrain_predict(t, s->dim, s->in, l, s->text, roles, s->cond, s->out, err);
+    const vtrain_question q = {
+        .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first, .text = s->text,
+        .roles = roles, .cond = s->cond,
+    };
+    int rc = vtrain_predict(t, &q, s->out, err);
     if (rc || s->dim[0] == 1) return rc;
     float scale = (float)s->guidance;
     const float *neg = s->out + s->n;
@@ -258,6 +292,7 @@ static int walk(sampling *s, vtrain *t, vc_err *err)
             vc_train_normals(s->noise, 0, s->n, s->seed, s->number, (uint32_t)i + 1,
                              VC_DRAW_VALIDATION);
         vtrain_solver_apply(step, s->x, s->last, s->out, s->noise, s->n);
+        put_first(s);
     }
     return 0;
 }

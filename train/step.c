@@ -3,49 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/rng.h"
 #include "common/memory/replay.h"
+#include "train/noised.h"
 #include "train/trace.h"
-#include "train/vtrain.h"
-
-/* Per-row numbers of a micro-batch on the host. */
-typedef struct levels {
-    float t[VTRAIN_ROWS], weight[VTRAIN_ROWS], sigma[VTRAIN_ROWS];
-    float x_of[VTRAIN_ROWS], n_of[VTRAIN_ROWS], tx_of[VTRAIN_ROWS], tn_of[VTRAIN_ROWS];
-} levels;
 
 /* What a micro-batch makes in its step. */
 typedef struct parts {
-    vt_tensor *x0, *noise, *noisy, *target, *weight, *pred, *loss;
+    vtrain_noised n;
+    vt_tensor *pred, *loss;
     vtrain_in in;
 } parts;
-
-static void set_level(levels *v, int64_t row, const vtrain_level *l)
-{
-    v->t[row] = l->t;
-    v->sigma[row] = (float)l->sigma;
-    v->weight[row] = l->weight;
-    v->x_of[row] = l->x_of;
-    v->n_of[row] = l->n_of;
-    v->tx_of[row] = l->tx_of;
-    v->tn_of[row] = l->tn_of;
-}
-
-static void draw_levels(levels *v, const vtrain *t, const vtrain_micro *m)
-{
-    int64_t tokens = (int64_t)m->batch->tokens / m->batch->rows;
-    for (int row = 0; row < m->batch->rows; row++) {
-        double r = m->level;
-        if (r < 0) r = vtrain_level_draw(t->objective, m->seed, (uint32_t)row, m->number);
-        vtrain_level l = vtrain_level_of(t->objective, tokens, r);
-        set_level(v, row, &l);
-    }
-}
-
-static vt_tensor *rows_of(vt_ctx *g, int64_t rows, const float *v)
-{
-    return vt_from_host(g, VC_F32, 1, &rows, v, VC_F32);
-}
 
 /* Texts of a batch as the forward takes them. */
 static void load_texts(vt_ctx *g, vtrain_in *in, int n, const vtrain_text *text, int64_t rows)
@@ -83,16 +50,6 @@ static void load_cond(vt_ctx *g, vtrain_in *in, const int64_t dim[5], unsigned r
     }
 }
 
-/* Weight of the loss: of each row's level, times the loss masks where there are some. */
-static vt_tensor *load_weight(vt_ctx *g, const vtrain_batch *b, const levels *v)
-{
-    const int64_t *dim = b->dim, per_row[5] = { dim[0], 1, 1, 1, 1 };
-    const int64_t per_place[5] = { dim[0], 1, dim[2], dim[3], dim[4] };
-    vt_tensor *level = vt_from_host(g, VC_F32, 5, per_row, v->weight, VC_F32);
-    if (!b->weighted) return level;
-    return vt_mul(g, vt_from_host(g, VC_F32, 5, per_place, b->loss_weight, VC_F32), level);
-}
-
 /* v[:,:,1:] - v[:,:,:-1]: how each latent frame differs from the one before. */
 static vt_tensor *frame_steps(vt_ctx *g, vt_tensor *v)
 {
@@ -105,32 +62,25 @@ static vt_tensor *frame_steps(vt_ctx *g, vt_tensor *v)
 static vt_tensor *loss_of(const vtrain *t, const parts *p)
 {
     vt_ctx *g = t->g;
-    vt_tensor *loss = vt_mse(g, p->pred, p->target, p->weight);
-    if (!t->cfg.motion_sub_loss || p->x0->dim[2] < 3) return loss;
-    vt_tensor *weight = p->weight;
-    if (weight->dim[2] > 1) weight = vt_slice(g, weight, 2, 1, weight->dim[2]);
+    const vtrain_noised *n = &p->n;
+    vt_tensor *loss = vt_mse(g, p->pred, n->target, n->weight);
+    if (!n->motion_weight) return loss;
     vt_tensor *motion = vt_mse(g, frame_steps(g, vt_cast(g, p->pred, VC_F32)),
-                               frame_steps(g, p->target), weight);
+                               frame_steps(g, n->target), n->motion_weight);
     double ratio = t->cfg.motion_sub_loss_ratio;
     return vt_add(g, vt_scale(g, loss, (float)(1 - ratio)), vt_scale(g, motion, (float)ratio));
 }
 
 /* What the host gives a micro-batch: queued before all that depends on shapes alone. */
-static void load(vtrain *t, parts *p, const vtrain_batch *b, const levels *v, uint64_t seed,
+static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels *v, uint64_t seed,
                  uint64_t number)
 {
     vt_ctx *g = t->g;
-    const int64_t *dim = b->dim;
-    p->x0 = vt_from_host(g, VC_F32, 5, dim, b->latents, VC_F32);
-    p->noise = vt_randn(g, 5, dim, seed, 0, (uint32_t)number, VC_DRAW_NOISE);
-    p->noisy = vt_mix(g, p->x0, p->noise, rows_of(g, dim[0], v->x_of), rows_of(g, dim[0], v->n_of));
-    p->target = vt_mix(g, p->x0, p->noise, rows_of(g, dim[0], v->tx_of),
-                       rows_of(g, dim[0], v->tn_of));
-    p->weight = load_weight(g, b, v);
-    p->in.x = p->noisy;
-    p->in.t = rows_of(g, dim[0], v->t);
-    load_texts(g, &p->in, b->n_texts, b->text, dim[0]);
-    load_cond(g, &p->in, dim, b->roles, b->cond);
+    vtrain_noised_load(t, &p->n, b, v, seed, number);
+    p->in.x = p->n.noisy;
+    vtrain_times_load(t, &p->in, b->dim, v);
+    load_texts(g, &p->in, b->n_texts, b->text, b->dim[0]);
+    load_cond(g, &p->in, b->dim, b->roles, b->cond);
     t->family->prepare(g, t->model, &p->in);
 }
 
@@ -186,7 +136,7 @@ static void prefetch_next(const vtrain *t)
 typedef struct job {
     vtrain *t;
     parts p;
-    levels v;
+    vtrain_levels v;
     bool record, traced;
     double forward_end;                       /* seconds; 0: it was replayed */
     int rc;                                   /* of the trace */
@@ -207,13 +157,15 @@ static const vt_tensor *as_forward(vtrain *t, vt_tensor *x)
     return turn ? vt_permute(t->g, x, (int[]){ 0, 2, 1, 3, 4 }) : x;
 }
 
-static int trace_forward(vtrain *t, const parts *p, const levels *v, vc_err *err)
+static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_err *err)
 {
-    int64_t rows = p->x0->dim[0];
+    const vtrain_noised *n = &p->n;
+    int64_t rows = n->x0->dim[0];
     const struct { const char *name; vt_tensor *x; } tensors[] = {
-        { "latents", p->x0 }, { "noise", p->noise }, { "timesteps", p->in.t },
-        { "noisy_latents", p->noisy }, { "model_output", p->pred }, { "target", p->target },
-        { "loss_weight", p->weight }, { "loss", p->loss },
+        { "latents", n->x0 }, { "noise", n->noise }, { "timesteps", p->in.t },
+        { "timestep", p->in.token_t ? p->in.token_t : p->in.t }, { "noisy_latents", n->noisy },
+        { "model_output", p->pred }, { "target", n->target }, { "loss_weight", n->weight },
+        { "loss", p->loss },
     };
     int rc = 0;
     for (size_t i = 0; !rc && i < sizeof tensors / sizeof *tensors; i++)
@@ -293,7 +245,7 @@ int vtrain_micro_run(vtrain *t, vtrain_micro *m, bool record, vc_err *err)
         j.p.in.note_arg = &j;
     }
     j.p.in.recompute = vtrain_recomputed(t, m->batch->group);
-    draw_levels(&j.v, t, m);
+    vtrain_levels_draw(&j.v, t, m);
     int rc = run_job(&j, m, &step);
     if (rc && vt_replay_gave_up(t->g)) {
         vc_warn(t->ui, "graphs: off: %s", vt_replay_off(t->g));
@@ -321,7 +273,7 @@ int vtrain_trace_step(vtrain *t, vc_err *err)
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,
                      vc_err *err)
 {
-    static const levels none;
+    vtrain_levels v;
     int32_t length[VTRAIN_TEXTS][VTRAIN_ROWS];
     vtrain_batch b = { .rows = (int)dim[0], .n_texts = vtrain_data_slots(t->data),
                        .roles = vtrain_data_roles(t->data),
@@ -336,27 +288,24 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
             length[i][row] = (int32_t)n;
     }
     parts p = { .in.recompute = recompute };
+    vtrain_levels_dry(&v, t, dim);
     vt_step_begin(t->g, VT_DRY | flags_of(t, record));
-    load(t, &p, &b, &none, 0, 0);
+    load(t, &p, &b, &v, 0, 0);
     forward(t, &p);
     if (record) vt_backward(t->g, p.loss);
     *use = vt_usage_of(t->g);
     return vt_step_end(t->g, err);
 }
 
-int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain_level *l,
-                   const vtrain_text *text, unsigned roles, float *const cond[VTRAIN_ROLES],
-                   float *out, vc_err *err)
+int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
 {
-    levels v;
-    for (int64_t row = 0; row < dim[0]; row++)
-        set_level(&v, row, l);
+    vtrain_levels v;
+    vtrain_levels_set(&v, t, q->dim[0], q->level, q->clean_first);
     vt_step_begin(t->g, 0);
-    vtrain_in in = {
-        .x = vt_from_host(t->g, VC_F32, 5, dim, x, VC_F32), .t = rows_of(t->g, dim[0], v.t),
-    };
-    load_texts(t->g, &in, vtrain_data_slots(t->data), text, dim[0]);
-    load_cond(t->g, &in, dim, roles, cond);
+    vtrain_in in = { .x = vt_from_host(t->g, VC_F32, 5, q->dim, q->x, VC_F32) };
+    vtrain_times_load(t, &in, q->dim, &v);
+    load_texts(t->g, &in, vtrain_data_slots(t->data), q->text, q->dim[0]);
+    load_cond(t->g, &in, q->dim, q->roles, q->cond);
     vt_tensor *y = vtrain_forward(t->g, t->model, &in);
     int rc = y ? vt_to_host(t->g, y, out, err) : 0;
     vc_err step = { 0 };

@@ -3,8 +3,9 @@
  *     main.c      flag table, exit status          options.c  checks settings, family defaults
  *     run.c       opens, resumes, closes           plan.c     what will happen
  *     memory.c    what a step takes, beforehand    follow.c   which samples each epoch has
- *     loop.c      steps: accumulate, clip, log,    step.c     one micro-batch: noise, forward,
- *                 save, evaluate, sample, stop                loss, backward
+ *     loop.c      steps: accumulate, clip, log,    step.c     one micro-batch: forward, loss,
+ *                 save, evaluate, sample, stop                backward
+ *     noised.h    levels, noise, loss weights
  *     save.c      what a checkpoint holds          weights.h  the transformer's files
  *     base.h      which weights those are          encoders.h  whether the VAE and the texts' fit
  *     data.h loader.h  latents in                  ckpt.h metrics.h report.h  results out
@@ -71,7 +72,7 @@ typedef struct vtrain_config {
     double logit_mean, logit_std, mode_scale;
     double flow_shift;                        /* 0: by the tokens of a sample */
     bool uniform_sampling, motion_sub_loss;
-    double motion_sub_loss_ratio;
+    double motion_sub_loss_ratio, first_frame_conditioning_p;
 
     /* optimiser */
     int64_t max_train_steps, num_train_epochs, train_batch_size, gradient_accumulation_steps;
@@ -283,11 +284,18 @@ int vtrain_trace_step(vtrain *t, vc_err *err);
  * `recompute` blocks run again in backward. */
 int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute, vt_usage *use,
                      vc_err *err);
-/* Prediction for noisy latents x at level l with host texts and pictures, outside training:
- * [B,C,f,h,w] f32. roles: bits of what is there in cond, as vtrain_in's but on the host. */
-int vtrain_predict(vtrain *t, const int64_t dim[5], const float *x, const vtrain_level *l,
-                   const vtrain_text *text, unsigned roles, float *const cond[VTRAIN_ROLES],
-                   float *out, vc_err *err);
+/* The prediction for noisy latents, outside of training; all is on the host. */
+typedef struct vtrain_question {
+    const int64_t *dim;                       /* [B,C,f,h,w] */
+    const float *x;                           /* of these sizes */
+    const vtrain_level *level;                /* of all rows */
+    bool clean_first;                         /* the first frame has no noise: its tokens have
+                                               * timestep 0 */
+    const vtrain_text *text;                  /* of each slot of the data */
+    unsigned roles;                           /* bits of what is there in cond */
+    float *const *cond;                       /* [VTRAIN_ROLES] as vtrain_in's */
+} vtrain_question;
+int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err);
 /* Mean loss over the held-out samples, at fixed noise and times. Collective: each rank takes its
  * batches. */
 int vtrain_eval(vtrain *t, double *loss, vc_err *err);

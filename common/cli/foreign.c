@@ -55,6 +55,7 @@ const vc_foreign vc_vtrain_flags[] = {
     VTRAIN(1, "logit_std flow_logit_std mode_scale flow_mode_scale flow_shift"),
     VTRAIN(1, "caption_dropout_p caption_dropout caption_dropout_probability"),
     VTRAIN(1, "image_dropout_p noised_image_dropout mask_all_dropout_p"),
+    VTRAIN(1, "first_frame_conditioning_p"),
     VTRAIN(0, "uniform_sampling"),
     VTRAIN(1, "train_batch_size batch_size micro_batch_size_per_gpu"),
     VTRAIN(1, "gradient_accumulation_steps"),

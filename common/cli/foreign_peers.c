@@ -85,7 +85,8 @@ const vc_foreign vc_jobless_flags[] = {
     ONLY("1", "sp_size tp_size train_sp_batch_size cp_degree tp_degree pp_degree ulysses_degree "
          "ring_degree pipeline_stages",
          "ranks come from mpirun or srun"),
-    NONE(1, "loss_first_frame", "no family here leaves the first latent frame out of the loss"),
+    NONE(1, "loss_first_frame", "the first latent frame is in the loss, but for clips that "
+         "--first_frame_conditioning_p draws"),
     NONE(0, "log_validation log_visualization", "--validation_steps says how often samples are "
          "made"),
     NONE(1, "validation_epochs visualization_steps",

@@ -20,7 +20,7 @@
 
 static char dir[256];
 
-static struct { float *x, *image, *video, *mask; int calls; } seen;
+static struct { float *x, *image, *video, *mask, *token_t; } seen;
 
 static void keep(vt_ctx *g, float **to, const vt_tensor *t)
 {
@@ -35,6 +35,7 @@ static void forget(void)
     free(seen.image);
     free(seen.video);
     free(seen.mask);
+    free(seen.token_t);
     memset(&seen, 0, sizeof seen);
 }
 
@@ -63,6 +64,7 @@ static vt_tensor *toy_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
     keep(g, &seen.image, in->cond[VTRAIN_ROLE_IMAGE]);
     keep(g, &seen.video, in->cond[VTRAIN_ROLE_VIDEO]);
     keep(g, &seen.mask, in->cond[VTRAIN_ROLE_MASK]);
+    keep(g, &seen.token_t, in->token_t);
     vt_tensor *y = in->x;
     for (int i = 0; i < VTRAIN_ROLES; i++)
         if (in->cond[i])
@@ -70,15 +72,32 @@ static vt_tensor *toy_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
     return y;
 }
 
-/* mean(w (x - (n - x0))^2) at level s of a flow, n from x = (1-s) x0 + s n. */
+/* Whether the row's first frame was given clean: its tokens are at time 0, all others are not. */
+static bool is_clean(const vtrain_batch *b, int64_t row)
+{
+    if (!seen.token_t) return false;
+    int64_t frame = AREA / 4, n = b->dim[2] * frame;
+    const float *t = seen.token_t + row * n;
+    for (int64_t i = 0; i < n; i++)
+        assert_true(t[i] == (i < frame ? t[0] : t[n - 1]) && t[n - 1] > 0);
+    assert_true(t[0] == 0 || t[0] == t[n - 1]);
+    return t[0] == 0;
+}
+
+/* mean(w (x - (n - x0))^2) at level s of a flow, n from x = (1-s) x0 + s n; of a row whose first
+ * frame is clean, the mean over the others. */
 static double loss_of(const vtrain_batch *b, double s)
 {
-    int64_t area = b->dim[3] * b->dim[4], n = b->rows * CHANNELS * b->dim[2] * area;
-    double sum = 0;
+    int64_t area = b->dim[3] * b->dim[4], clip = b->dim[2] * area, n = b->rows * CHANNELS * clip;
+    double sum = 0, all = (double)b->dim[2];
     for (int64_t i = 0; i < n; i++) {
-        int64_t place = i % (b->dim[2] * area), row = i / (CHANNELS * b->dim[2] * area);
+        int64_t place = i % clip, row = i / (CHANNELS * clip);
         double x = (double)seen.x[i], x0 = (double)b->latents[i], noise = (x - (1 - s) * x0) / s;
-        double w = b->weighted ? (double)b->loss_weight[row * b->dim[2] * area + place] : 1;
+        double w = b->weighted ? (double)b->loss_weight[row * clip + place] : 1;
+        if (is_clean(b, row)) {
+            w *= place < area ? 0 : all / (all - 1);
+            if (place < area) assert_true(seen.x[i] == b->latents[i]);
+        }
         sum += w * (x - (noise - x0)) * (x - (noise - x0));
     }
     return sum / (double)n;
@@ -91,9 +110,10 @@ static size_t text_bytes(int rows, int64_t n)
 }
 
 /* The forward gets what the batch holds, the loss has its weights, and a dry step takes the same
- * memory. */
-static void check_step(vtrain *t, const vtrain_batch *b)
+ * memory. Returns the rows with a clean first frame. */
+static int check_step(vtrain *t, const vtrain_batch *b)
 {
+    int clean = 0;
     vtrain_micro m = { .batch = b, .seed = SEED, .level = 0.5, .number = b->micro };
     vtrain_level level = vtrain_level_of(t->objective, 1, 0.5);
     vc_err err = { 0 };
@@ -103,6 +123,9 @@ static void check_step(vtrain *t, const vtrain_batch *b)
     assert_ok(vtrain_micro_run(t, &m, false, &err), &err);
     real = vt_usage_of(t->g);
     assert_true(fabs((double)m.loss - loss_of(b, level.sigma)) < 1e-4 * (double)m.loss);
+    assert_true(!seen.token_t == !(t->cfg.first_frame_conditioning_p > 0 && b->dim[2] > 1));
+    for (int row = 0; row < b->rows; row++)
+        clean += is_clean(b, row);
     assert_true(!seen.image == !b->cond[VTRAIN_ROLE_IMAGE]);
     assert_true(!seen.video == !b->cond[VTRAIN_ROLE_VIDEO]);
     if (seen.image)
@@ -116,39 +139,68 @@ static void check_step(vtrain *t, const vtrain_batch *b)
     if (b->weighted == vtrain_data_weighted(t->data))
         assert_int_equal(dry.pool_peak - text_bytes(b->rows, TOY_TOKENS),
                          real.pool_peak - text_bytes(b->rows, b->text[0].n));
+    return clean;
+}
+
+static void fit_alike(const void *model, vtrain_fit *fit)
+{
+    (void)model;
+    *fit = set_fit(&(wish){ 0 });
+    fit->token_times = true;
+}
+
+/* Steps on the batches of a dataset, with first frames clean by chance p; counts the clean ones. */
+static int steps_on(const toy *data, const wish *w, double p)
+{
+    static const atomic_int stop = 0;
+    vtrain_family family = set_family(w);
+    vc_err err = { 0 };
+    int clean = 0;
+    family.fit = fit_alike;
+    family.prepare = none_to_prepare;
+    family.embed = none_to_embed;
+    family.head = toy_head;
+    vtrain_dit model = { .family = &family };      /* of no blocks */
+    vtrain t = { .family = &family, .model = &model, .data = set_open(dir, data, w, 0),
+                 .stop = &stop };
+    t.cfg.gradient_accumulation_steps = 1;
+    t.cfg.first_frame_conditioning_p = p;
+    const vtrain_objective_opts o = { .kind = VTRAIN_FLOW, .shift = 1, .logit_std = 1,
+                                      .micros = 1 };
+    assert_ok(vt_open(&t.g, &(vt_options){ .threads = 1 }, &err) ||
+              vtrain_objective_open(&t.objective, &o, &err), &err);
+    vtrain_loader *l = set_loader(t.data, (vtrain_loader_opts){ .end = 12 });
+    for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b))
+        clean += check_step(&t, b);
+    forget();
+    vtrain_loader_close(l);
+    vtrain_objective_close(t.objective);
+    vt_close(t.g);
+    vtrain_data_close(t.data);
+    return clean;
 }
 
 static void test_step(void **state)
 {
     (void)state;
-    static const atomic_int stop = 0;
     for (int mode = 0; mode < 3; mode++) {
         const wish w = { .roles = mode == 2 ? 0 : mode ? VIDEO | MASK : IMAGE, .pad = true };
-        vtrain_family family = set_family(&w);
         toy data = mode ? set_inpaint : set_i2v;
         data.train_mode = mode == 2 ? "normal" : data.train_mode;
         data.conditions |= 1 << TOY_LOSS_MASK;
-        vc_err err = { 0 };
-        family.prepare = none_to_prepare;
-        family.embed = none_to_embed;
-        family.head = toy_head;
-        vtrain_dit model = { .family = &family };      /* of no blocks */
-        vtrain t = { .family = &family, .model = &model, .data = set_open(dir, &data, &w, 0),
-                     .stop = &stop };
-        t.cfg.gradient_accumulation_steps = 1;
-        const vtrain_objective_opts o = { .kind = VTRAIN_FLOW, .shift = 1, .logit_std = 1,
-                                          .micros = 1 };
-        assert_ok(vt_open(&t.g, &(vt_options){ .threads = 1 }, &err) ||
-                  vtrain_objective_open(&t.objective, &o, &err), &err);
-        vtrain_loader *l = set_loader(t.data, (vtrain_loader_opts){ .end = 6 });
-        for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b))
-            check_step(&t, b);
-        forget();
-        vtrain_loader_close(l);
-        vtrain_objective_close(t.objective);
-        vt_close(t.g);
-        vtrain_data_close(t.data);
+        assert_int_equal(steps_on(&data, &w, 0), 0);
     }
+}
+
+/* 24 rows, of clips and stills. */
+static void test_first_frame(void **state)
+{
+    (void)state;
+    toy data = { .sample = set_samples, .n = SAMPLES, .scaling = SCALING };
+    const int all = steps_on(&data, &(wish){ 0 }, 1), some = steps_on(&data, &(wish){ 0 }, 0.5);
+    assert_true(some > 0 && some < all);
+    data.conditions = 1 << TOY_LOSS_MASK;
+    assert_int_equal(steps_on(&data, &(wish){ 0 }, 0.5), some);
 }
 
 /* A whole run on a dataset with loss masks: its trace holds to the contract. */
@@ -204,7 +256,8 @@ static int unmake(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_step), cmocka_unit_test(test_trace),
+        cmocka_unit_test(test_step), cmocka_unit_test(test_first_frame),
+        cmocka_unit_test(test_trace),
     };
     return cmocka_run_group_tests(tests, make, unmake);
 }

@@ -156,11 +156,11 @@ static void test_bad_inputs(void **state)
 /* ---- needs and settings ---- */
 
 static const struct { const char *golden; vtrain_fit fit; } fits[] = {
-    { "2b", { 4, 1, { 16 }, { 1, 2, 2 }, false, 0, 2 } },
-    { "5b-i2v", { 4, 1, { 16 }, { 1, 2, 2 }, false, 1u << VTRAIN_ROLE_IMAGE, 1 } },
-    { "1.5", { 4, 1, { 16 }, { 2, 2, 2 }, true, 0, 1 } },
-    { "1.5-i2v", { 4, 1, { 16 }, { 2, 2, 2 }, true, 1u << VTRAIN_ROLE_IMAGE, 1 } },
-    { "inp", { 4, 1, { 16 }, { 1, 2, 2 }, false,
+    { "2b", { 4, 1, { 16 }, { 1, 2, 2 }, false, false, false, 0, 2 } },
+    { "5b-i2v", { 4, 1, { 16 }, { 1, 2, 2 }, false, false, false, 1u << VTRAIN_ROLE_IMAGE, 1 } },
+    { "1.5", { 4, 1, { 16 }, { 2, 2, 2 }, true, false, false, 0, 1 } },
+    { "1.5-i2v", { 4, 1, { 16 }, { 2, 2, 2 }, true, false, false, 1u << VTRAIN_ROLE_IMAGE, 1 } },
+    { "inp", { 4, 1, { 16 }, { 1, 2, 2 }, false, false, false,
                1u << VTRAIN_ROLE_VIDEO | 1u << VTRAIN_ROLE_MASK, 1 } },
 };
 
@@ -331,6 +331,13 @@ static void test_lora_run(void **state)
     run_ok(dir, "lora", args);
     assert_true(run_exists(dir, "lora/checkpoint-2/pytorch_lora_weights.safetensors"));
     assert_true(run_value(dir, "lora", 1, "grad_norm") > 0);
+    free(args);
+    /* A clean first frame needs a timestep for each token. */
+    vc_err err = { 0 };
+    args = vc_format("--transformer %s --first_frame_conditioning_p 0.1",
+                     golden_tmp("cogvideox-5b"));
+    assert_int_equal(run(dir, "first", args, &err), VC_EUSAGE);
+    assert_says(&err, "--first_frame_conditioning_p: CogVideoXTransformer3DModel takes one");
     ref_close(&m);
     free(args);
     toy_dir_remove(dir);
