@@ -61,6 +61,8 @@ static const vc_flag flags[] = {
     ROW(INT, dit_layers, "4", "1..256", NULL, "built-in DiT: blocks"),
     ROW(INT, dit_heads, "3", "1..256", NULL, "built-in DiT: attention heads"),
     ROW(INT, dit_patch, "2", "1..16", NULL, "built-in DiT: latent rows and columns of a token"),
+    ROW(BOOLEAN, dit_guidance_embeds, "false", NULL, NULL,
+        "built-in DiT: it takes guidance as an input, as HunyuanVideo and FLUX.1-dev do"),
 
     GROUP("What is trained"),
     ROW(CHOICE, training_type, "lora", "lora|full-finetune", NULL,
@@ -107,6 +109,9 @@ static const vc_flag flags[] = {
         "image to video without a condition beside the latents: chance that a clip's first latent "
         "frame stays clean, with timestep 0 and without a part in the loss; samples begin with "
         "their prompt's image"),
+    ROW(FLOAT, embedded_guidance, "1", "0..100", NULL,
+        "models with guidance_embeds in their config.json: the guidance that a training step names; "
+        "samples name --guidance_scale, and are not guided otherwise"),
 
     GROUP("Optimiser"),
     ROW(INT, max_train_steps, NULL, "0..", "train_steps max_steps",

@@ -221,6 +221,9 @@ static void tell_training(const vtrain *t)
         word_of(t, "lr_scheduler", schedule, sizeof schedule), rules,
         (long long)c->lr_warmup_steps);
     say(t, "captions: dropped with chance %g", c->caption_dropout_p);
+    if (t->guidance)
+        say(t, "guidance: an input, %g in training, %g in samples", c->embedded_guidance,
+            c->guidance_scale);
     if (c->first_frame_conditioning_p > 0)
         say(t, "first frames: of clips, clean with chance %g", c->first_frame_conditioning_p);
     tell_loss(t);

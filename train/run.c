@@ -59,7 +59,7 @@ static int open_config(vtrain *t, vc_err *err)
             .channels = vtrain_data_norm(t->data)->channels,
             .text_width = vtrain_data_slot(t->data, 0)->width,
             .width = c->dit_width, .layers = c->dit_layers, .heads = c->dit_heads,
-            .patch = c->dit_patch,
+            .patch = c->dit_patch, .guidance = c->dit_guidance_embeds,
             .objective = c->objective == 1 + VTRAIN_V ? VTRAIN_V : VTRAIN_FLOW }, err);
     }
     const char *class_name;
@@ -110,12 +110,17 @@ static int check_objective(vtrain *t, vc_err *err)
     return 0;
 }
 
-/* A clean first frame needs a model that takes a timestep for each token. */
-static int check_token_times(const vtrain *t, const vtrain_fit *fit, vc_err *err)
+/* Flags of inputs that not every model takes. */
+static int check_inputs(const vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
-    if (fit->token_times || !(t->cfg.first_frame_conditioning_p > 0)) return 0;
-    return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: %s takes one timestep for all "
-                   "tokens of a sample: leave it out", t->family->class_name);
+    if (!fit->token_times && t->cfg.first_frame_conditioning_p > 0)
+        return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: %s takes one timestep for "
+                       "all tokens of a sample: leave it out", t->family->class_name);
+    if (!fit->guidance && t->cfg.embedded_guidance != 1)
+        return vc_fail(err, VC_EUSAGE, "--embedded_guidance: this %s does not take guidance as an "
+                       "input (guidance_embeds in its config.json): leave it out",
+                       t->family->class_name);
+    return 0;
 }
 
 /* Both sides by name, where dataset and transformer do not fit each other. */
@@ -124,8 +129,9 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
     vtrain_fit fit;
     char *note;
     t->family->fit(t->model, &fit);
-    int rc = check_token_times(t, &fit, err);
+    int rc = check_inputs(t, &fit, err);
     if (rc) return rc;
+    t->guidance = fit.guidance;
     int channels = vtrain_data_norm(t->data)->channels;
     if (fit.channels != channels)
         return vc_fail(err, VC_EMISMATCH, "the dataset's latents have %d channels (VAE %s), the "

@@ -14,7 +14,8 @@
 typedef struct sampling {
     vtrain_prompt p;
     uint32_t number;             /* of the prompt */
-    int64_t dim[5];              /* of one forward: rows 1, or 2 with guidance */
+    int64_t dim[5];              /* of one forward: rows 1, or 2 with guidance that is no input of
+                                  * the model */
     int front;                   /* frames that are sampled, then dropped */
     int steps;                   /* the prompt's own, else the run's; so is guidance */
     double guidance;
@@ -233,7 +234,7 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
     if (!rc) rc = whole_patches(s, fit, err);
     s->steps = s->p.steps ? s->p.steps : (int)t->cfg.num_inference_steps;
     s->guidance = s->p.has_guidance ? s->p.guidance : t->cfg.guidance_scale;
-    int rows = s->guidance > 1 ? 2 : 1;
+    int rows = s->guidance > 1 && !t->guidance ? 2 : 1;
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);
     s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
@@ -268,8 +269,8 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     for (int i = 0; i < VTRAIN_ROLES; i++)
         roles |= s->cond[i] ? 1u << i : 0;
     const vtrain_question q = {
-        .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first, .text = s->text,
-        .roles = roles, .cond = s->cond,
+        .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first,
+        .guidance = s->guidance, .fps = s->p.fps, .text = s->text, .roles = roles, .cond = s->cond,
     };
     int rc = vtrain_predict(t, &q, s->out, err);
     if (rc || s->dim[0] == 1) return rc;

@@ -71,6 +71,16 @@ static vt_tensor *loss_of(const vtrain *t, const parts *p)
     return vt_add(g, vt_scale(g, loss, (float)(1 - ratio)), vt_scale(g, motion, (float)ratio));
 }
 
+/* The same guidance for all rows, if the model takes one. */
+static void load_guidance(const vtrain *t, vtrain_in *in, int64_t rows, double guidance)
+{
+    float v[VTRAIN_ROWS];
+    if (!t->guidance) return;
+    for (int64_t i = 0; i < rows; i++)
+        v[i] = (float)guidance;
+    in->guidance = vt_from_host(t->g, VC_F32, 1, &rows, v, VC_F32);
+}
+
 /* What the host gives a micro-batch: queued before all that depends on shapes alone. */
 static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels *v, uint64_t seed,
                  uint64_t number)
@@ -78,7 +88,9 @@ static void load(vtrain *t, parts *p, const vtrain_batch *b, const vtrain_levels
     vt_ctx *g = t->g;
     vtrain_noised_load(t, &p->n, b, v, seed, number);
     p->in.x = p->n.noisy;
+    p->in.fps = b->fps;
     vtrain_times_load(t, &p->in, b->dim, v);
+    load_guidance(t, &p->in, b->dim[0], t->cfg.embedded_guidance);
     load_texts(g, &p->in, b->n_texts, b->text, b->dim[0]);
     load_cond(g, &p->in, b->dim, b->roles, b->cond);
     t->family->prepare(g, t->model, &p->in);
@@ -172,6 +184,7 @@ static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_e
         rc = vtrain_trace_tensor(t->trace, t->g, tensors[i].name, as_forward(t, tensors[i].x), err);
     if (!rc && vtrain_objective_kind(t->objective) == VTRAIN_FLOW)
         rc = vtrain_trace_values(t->trace, "sigmas", 1, &rows, v->sigma, err);
+    if (!rc) rc = vtrain_trace_values(t->trace, "fps", 1, &rows, p->in.fps, err);
     for (int i = 0; !rc && i < p->in.n_texts && t->family->text_args[i]; i++)
         rc = vtrain_trace_tensor(t->trace, t->g, t->family->text_args[i], p->in.text[i].embeds,
                                  err);
@@ -275,7 +288,8 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
 {
     vtrain_levels v;
     int32_t length[VTRAIN_TEXTS][VTRAIN_ROWS];
-    vtrain_batch b = { .rows = (int)dim[0], .n_texts = vtrain_data_slots(t->data),
+    float fps[VTRAIN_ROWS] = { 0 };
+    vtrain_batch b = { .rows = (int)dim[0], .fps = fps, .n_texts = vtrain_data_slots(t->data),
                        .roles = vtrain_data_roles(t->data),
                        .weighted = vtrain_data_weighted(t->data) };
     memcpy(b.dim, dim, sizeof b.dim);
@@ -300,10 +314,14 @@ int vtrain_micro_dry(vtrain *t, const int64_t dim[5], bool record, int recompute
 int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err)
 {
     vtrain_levels v;
+    float fps[VTRAIN_ROWS];
+    for (int64_t i = 0; i < q->dim[0]; i++)
+        fps[i] = (float)q->fps;
     vtrain_levels_set(&v, t, q->dim[0], q->level, q->clean_first);
     vt_step_begin(t->g, 0);
-    vtrain_in in = { .x = vt_from_host(t->g, VC_F32, 5, q->dim, q->x, VC_F32) };
+    vtrain_in in = { .x = vt_from_host(t->g, VC_F32, 5, q->dim, q->x, VC_F32), .fps = fps };
     vtrain_times_load(t, &in, q->dim, &v);
+    load_guidance(t, &in, q->dim[0], q->guidance);
     load_texts(t->g, &in, vtrain_data_slots(t->data), q->text, q->dim[0]);
     load_cond(t->g, &in, q->dim, q->roles, q->cond);
     vt_tensor *y = vtrain_forward(t->g, t->model, &in);

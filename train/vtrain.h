@@ -57,6 +57,7 @@ typedef struct vtrain_config {
     vc_dtype transformer_dtype;               /* frozen weights in memory; NONE: as in the file */
     char *fp8_models;
     int64_t dit_width, dit_layers, dit_heads, dit_patch;
+    bool dit_guidance_embeds;
 
     /* what is trained */
     int training_type;                        /* vtrain_type */
@@ -72,7 +73,7 @@ typedef struct vtrain_config {
     double logit_mean, logit_std, mode_scale;
     double flow_shift;                        /* 0: by the tokens of a sample */
     bool uniform_sampling, motion_sub_loss;
-    double motion_sub_loss_ratio, first_frame_conditioning_p;
+    double motion_sub_loss_ratio, first_frame_conditioning_p, embedded_guidance;
 
     /* optimiser */
     int64_t max_train_steps, num_train_epochs, train_batch_size, gradient_accumulation_steps;
@@ -172,6 +173,7 @@ typedef struct vtrain {
     cJSON *model_config;                      /* the transformer's config.json */
     struct vtrain_weights *weights;           /* what it started from (frozen ones borrow it), or
                                                * NULL: noise */
+    bool guidance;                            /* it takes guidance as an input */
     double boundary;                          /* of the model's two transformers; 0: it has one */
     struct vtrain_base *base;                 /* which those are, where it matters (base.h) */
     struct vtrain_encoders *encoders;         /* the model's, beside the dataset's; rank 0's */
@@ -291,6 +293,7 @@ typedef struct vtrain_question {
     const vtrain_level *level;                /* of all rows */
     bool clean_first;                         /* the first frame has no noise: its tokens have
                                                * timestep 0 */
+    double guidance, fps;                     /* of all rows, as vtrain_in's */
     const vtrain_text *text;                  /* of each slot of the data */
     unsigned roles;                           /* bits of what is there in cond */
     float *const *cond;                       /* [VTRAIN_ROLES] as vtrain_in's */

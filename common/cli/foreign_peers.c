@@ -436,7 +436,7 @@ const vc_foreign vc_refused_flags[] = {
             "i2v_noise_scale one_frame* remove_first_image_from_target first_frame_as_condition "
             "boundary_ratio timestep_boundary turbo_dit_cache zero_cond_t "
             "offload_inactive_dit force_nabla_attention force_v2_1_time_embedding use_trigflow "
-            "denoising_step_indices_list distillation_* embedded_guidance "
+            "denoising_step_indices_list distillation_* "
             "fake_guidance_scale real_guidance_scale gen_update_interval motion_frames mask_ratio "
             "student_feature_layer teacher_feature_layer train_components randomize_step_indices",
             OTHER),

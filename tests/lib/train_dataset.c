@@ -216,7 +216,7 @@ static void put_sample(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
     cJSON_AddStringToObject(o, "key", "1.0");
     cJSON_AddItemToObject(o, "latent", cJSON_CreateIntArray((int[]){ f, s->h, s->w }, 3));
     cJSON_AddNumberToObject(o, "tokens", f * s->h * s->w);
-    cJSON_AddNumberToObject(o, "fps", 24);
+    cJSON_AddNumberToObject(o, "fps", toy_fps(s->number));
     if (s->weight > 0 || s->unwanted)
         cJSON_AddNumberToObject(o, "weight", s->weight);
     cJSON_AddStringToObject(o, "latent_key", vf_key_hex(hex, latent_key(s)));

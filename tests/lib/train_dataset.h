@@ -62,6 +62,12 @@ vf_writer *toy_open(toy *t, double shard_seconds, bool overwrite);
 void toy_put(vf_writer *w, const toy *t, const toy_sample *s);
 void toy_finish(vf_writer *w);
 
+/* Of a sample's record. */
+static inline double toy_fps(uint32_t number)
+{
+    return 20 + number % 8;
+}
+
 /* What is stored: exact in f16. i counts elements in C,f,h,w order. */
 float toy_mean(uint32_t number, uint32_t variant, int64_t i);
 float toy_logvar(int64_t i);

@@ -154,6 +154,7 @@ static void check_batch(const vtrain_batch *b, double dropout, bool draw, bool s
         const char *prompt = expected_prompt(b, r, dropout, &dropped);
         assert_true(b->dim[2] == (s->f ? s->f : 1) && b->dim[3] == s->h && b->dim[4] == s->w);
         assert_int_equal(b->dropped[r], dropped);
+        assert_true(b->fps[r] == (float)toy_fps(s->number));
         check_latent(b, r, draw, shared);
         for (int e = 0; e < b->n_texts; e++)
             check_text(b, r, e, prompt);

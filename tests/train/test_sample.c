@@ -29,6 +29,7 @@ typedef struct oracle {
     int calls;
     int64_t dim[5];                               /* of the last call */
     bool image;                                   /* it had one */
+    float guidance, fps;                          /* of the last call; -1: it had no guidance */
     float *masked, *mask;                         /* [rows,C,f,h,w], [rows,1,f,h,w] of the first
                                                    * call that had them */
 } oracle;
@@ -86,6 +87,8 @@ static vt_tensor *oracle_head(vt_ctx *g, void *model, const vtrain_in *in, vt_te
     m->calls++;
     memcpy(m->dim, x->dim, sizeof m->dim);
     m->image = in->cond[VTRAIN_ROLE_IMAGE] != NULL;
+    m->guidance = in->guidance ? *(const float *)in->guidance->data : -1;
+    m->fps = in->fps[0];
     if (in->cond[VTRAIN_ROLE_VIDEO] && in->cond[VTRAIN_ROLE_MASK] && !m->masked) {
         m->masked = copy_of(in->cond[VTRAIN_ROLE_VIDEO]);
         m->mask = copy_of(in->cond[VTRAIN_ROLE_MASK]);
@@ -211,6 +214,26 @@ static void test_front(void **state)
         assert_false(m.image);
         for (int k = 0; k < 2; k++)
             check_sample(&t, k, rows[i].dim[k], rows[i].front[k], false);
+        close_toy(&t, &list);
+    }
+}
+
+/* A model that takes guidance as an input is asked once a step; the last prompt has fps 16. */
+static void test_guidance_input(void **state)
+{
+    for (int takes = 0; takes < 2; takes++) {
+        vtrain t = { .guidance = takes };
+        vc_list list;
+        vc_err err = { 0 };
+        oracle m = { .dit.family = &oracle_family,
+                     .fit = { .channels = 2, .mult = { 1, 1, 1 }, .guidance = takes } };
+        open_toy(&t, *state, 0, &list);
+        t.cfg.guidance_scale = 3.5;
+        t.model = &m;
+        assert_ok(vtrain_validate(&t, &err), &err);
+        assert_int_equal(m.dim[0], takes ? 1 : 2);
+        assert_true(m.guidance == (takes ? 3.5f : -1) && m.fps == 16);
+        check_sample(&t, 1, (const int64_t[]){ 2, 4, 5, 3 }, 0, false);
         close_toy(&t, &list);
     }
 }
@@ -468,6 +491,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_front),     cmocka_unit_test(test_image),
+        cmocka_unit_test(test_guidance_input),
         cmocka_unit_test(test_masked),    cmocka_unit_test(test_guidance),
         cmocka_unit_test(test_own_numbers), cmocka_unit_test(test_bad_numbers),
     };

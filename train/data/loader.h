@@ -66,6 +66,7 @@ typedef struct vtrain_batch {
     bool *cond_dropped;          /* [rows]: the row's conditions are zeros */
     bool weighted;               /* a row has a loss mask: */
     float *loss_weight;          /* [rows,1,f,h,w] on top of the level's weight, 1 without a mask */
+    float *fps;                  /* [rows] frames a second of the clip; 0: not known */
     int n_texts;
     vtrain_text text[VTRAIN_TEXTS];
     char (*key)[VTRAIN_KEY];     /* [rows] */

@@ -200,8 +200,11 @@ int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
 
     memcpy(b->dim, dim, sizeof b->dim);
     b->tokens = (uint64_t)b->rows * g->tokens;
-    for (int row = 0; row < b->rows; row++)
+    for (int row = 0; row < b->rows; row++) {
+        const vtrain_sample *at = &l->d->sample[s->row[row]];
+        b->fps[row] = vf_dataset_entry(l->d->set[at->dataset].data, at->index)->fps;
         vtrain_data_key(l->d, s->row[row], b->key[row]);
+    }
     int rc = fill_texts(l, s, &s->err);
     b->weighted = false;
     for (int row = 0; row < b->rows; row++)

@@ -19,13 +19,15 @@
 
 #define EPS 1e-6f
 #define POS_REACH 2.5
+#define GUIDANCE_STEPS 1000
 #define R3_ROOT 1.2207440846057596               /* x^4 = x + 1 */
 
 enum { TIME = 256, MLP = 4, MAX_LAYERS = 256, MAX_WIDTH = 16384 };
 enum { WAVES = 128, POS = 2 * WAVES };        /* directions of the positions' sinusoids */
 
 /* indices into sizes of the weight tables */
-enum { D = -1, PATCH = -2, TEXT = -3, HEAD = -4, HIDDEN = -5, SIX_D = -6, TWO_D = -7 };
+enum { D = -1, PATCH = -2, TEXT = -3, HEAD = -4, HIDDEN = -5, SIX_D = -6, TWO_D = -7,
+       GUIDED = -8 };
 
 typedef struct block_weights {
     vt_tensor *table, *text_table;            /* [6,D]: shift, scale, gate; of attention, of mlp */
@@ -35,6 +37,7 @@ typedef struct block_weights {
 
 typedef struct model_weights {
     vt_lin patch, pos, text, pooled, time1, time2, time_proj, norm_out, proj_out, skip_gate;
+    vt_lin guidance1, guidance2;
 } model_weights;
 
 #define LIN(type, field, name, out, in, start) \
@@ -53,6 +56,8 @@ static const vt_weight model_table[] = {
     LIN(model_weights, norm_out, "norm_out.linear", TWO_D, D, VT_INIT_ZERO),
     LIN(model_weights, proj_out, "proj_out", PATCH, D, VT_INIT_ZERO),
     LIN(model_weights, skip_gate, "skip_gate", PATCH, D, VT_INIT_ZERO),
+    LIN(model_weights, guidance1, "guidance_embed.linear_1", GUIDED, TIME, VT_INIT_XAVIER),
+    LIN(model_weights, guidance2, "guidance_embed.linear_2", GUIDED, D, VT_INIT_XAVIER),
     { 0 }
 };
 
@@ -77,6 +82,7 @@ typedef struct builtin {
     vtrain_dit dit;
     int64_t channels, patch, layers, heads, head, text;
     double theta;
+    bool guidance;                            /* an input, embedded as the time is */
     model_weights w;
     float *features;                          /* of the positions [tokens, POS], on the host */
     int64_t grid[3];                          /* f, h, w of those tokens */
@@ -100,6 +106,7 @@ static const vf_config_row config_rows[] = {
     VF_INT_NEEDED(builtin, head, "attention_head_dim", 8, 256),
     VF_INT_NEEDED(builtin, text, "text_embed_dim", 1, 65536),
     VF_NUM_NEEDED(builtin, theta, "rope_theta", 1, 1e9),
+    VF_FLAG(builtin, guidance, "guidance_embeds", false),
     { 0 }
 };
 
@@ -137,6 +144,7 @@ static int builtin_fresh(cJSON **config, const vtrain_fresh *want, vc_err *err)
               cJSON_AddStringToObject(o, "prediction_type", kind);
     for (size_t i = 0; ok && i < sizeof rows / sizeof *rows; i++)
         ok = vf_json_add_int(o, rows[i].field, rows[i].v) == 0;
+    if (ok && want->guidance) ok = cJSON_AddTrueToObject(o, "guidance_embeds");
     if (!ok) {
         cJSON_Delete(o);
         return vc_fail(err, VC_ENOMEM, "out of memory");
@@ -154,6 +162,7 @@ static int builtin_read(void *model, const cJSON *config, vc_err *err)
     const int64_t sizes[VTRAIN_SIZES] = {
         [-D] = d, [-PATCH] = m->channels * m->patch * m->patch, [-TEXT] = m->text,
         [-HEAD] = m->head, [-HIDDEN] = MLP * d, [-SIX_D] = 6 * d, [-TWO_D] = 2 * d,
+        [-GUIDED] = m->guidance ? d : VT_ABSENT,
     };
     m->dit.layers[0] = m->layers;
     memcpy(m->dit.sizes, sizes, sizeof sizes);
@@ -171,7 +180,7 @@ static void builtin_fit(const void *model, vtrain_fit *fit)
     const builtin *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->channels, .n_texts = 1, .text_width = { m->text },
                          .mult = { 1, (int)m->patch, (int)m->patch }, .token_times = true,
-                         .blocks = (int)m->layers };
+                         .guidance = m->guidance, .blocks = (int)m->layers };
 }
 
 /* ---- positions ---- */
@@ -247,13 +256,24 @@ static vt_tensor *pool_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor
     return vt_add(g, mean, vt_reshape(g, first, 2, dim));
 }
 
-/* t [B], text [B,D] -> [B,D]; t [B,N] -> [B,N,D] */
-static vt_tensor *embed_time(vt_ctx *g, const builtin *m, vt_tensor *t, vt_tensor *text)
+/* What moves all tokens of a row alike but the time: its text [B,D] and, for a model that takes
+ * one, its guidance, as a number of the timesteps' size. [B,D] */
+static vt_tensor *embed_row(vt_ctx *g, const builtin *m, const vtrain_in *in, vt_tensor *text)
+{
+    vt_tensor *c = vt_linear(g, text, &m->w.pooled);
+    if (!m->guidance) return c;
+    vtrain_note(in, "guidance", in->guidance);
+    return vt_add(g, c, nn_embed_number(g, vt_scale(g, in->guidance, GUIDANCE_STEPS),
+                                        &m->w.guidance1, &m->w.guidance2, vt_compute(g)));
+}
+
+/* t [B], row [B,D] -> [B,D]; t [B,N] -> [B,N,D] */
+static vt_tensor *embed_time(vt_ctx *g, const builtin *m, vt_tensor *t, vt_tensor *row)
 {
     vt_tensor *h = nn_embed_number(g, t, &m->w.time1, &m->w.time2, vt_compute(g));
-    vt_tensor *c = vt_linear(g, text, &m->w.pooled);
-    if (h && c && h->nd == 3) c = vt_reshape(g, c, 3, (int64_t[]){ c->dim[0], 1, c->dim[1] });
-    return vt_silu(g, vt_add(g, h, c));
+    if (h && row && h->nd == 3)
+        row = vt_reshape(g, row, 3, (int64_t[]){ row->dim[0], 1, row->dim[1] });
+    return vt_silu(g, vt_add(g, h, row));
 }
 
 static void builtin_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
@@ -262,15 +282,15 @@ static void builtin_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     vt_tensor *const *made = in->made;
     vt_tensor *c = vt_cast(g, in->text[0].embeds, vt_compute(g));
     c = vt_linear(g, vt_layer_norm(g, c, NULL, NULL, EPS), &m->w.text);
-    vt_tensor *pooled = pool_text(g, m, c, made[TEXT_KEYS]);
-    s[E] = embed_time(g, m, in->token_t ? in->token_t : in->t, pooled);
+    vt_tensor *row = embed_row(g, m, in, pool_text(g, m, c, made[TEXT_KEYS]));
+    s[E] = embed_time(g, m, in->token_t ? in->token_t : in->t, row);
     s[PATCHES] = nn_patches(g, in->x, (int[]){ 1, (int)m->patch, (int)m->patch });
     vt_tensor *part[2] = { vt_add(g, vt_linear(g, s[PATCHES], &m->w.patch),
                                   vt_linear(g, made[FEATURES], &m->w.pos)), c };
     s[X] = vt_concat(g, 1, 2, part);
     s[MOD] = nn_modulation(g, s[E], &m->w.time_proj, 6);
     if (in->token_t)
-        s[TEXT_MOD] = nn_modulation(g, embed_time(g, m, in->t, pooled), &m->w.time_proj, 6);
+        s[TEXT_MOD] = nn_modulation(g, embed_time(g, m, in->t, row), &m->w.time_proj, 6);
     memcpy(s + MADE, made, 3 * sizeof *made);
 }
 

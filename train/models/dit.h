@@ -34,6 +34,10 @@ typedef struct vtrain_in {
     vt_tensor *token_t;                       /* f32 [B,N]: the timestep of each token of x, where
                                                * they differ, and t is that of the noisy ones; NULL:
                                                * all tokens of a row have its t */
+    vt_tensor *guidance;                      /* f32 [B]: how strongly the prediction is to be
+                                               * guided, 1: not at all; NULL unless fit asks */
+    const float *fps;                         /* [B] on the host: frames a second of the clips; 0:
+                                               * not known, or a still */
     int n_texts;
     vtrain_cond text[VTRAIN_TEXTS];
     vt_tensor *made[VTRAIN_MADE];             /* by the family's prepare, for its forward */
@@ -53,6 +57,7 @@ typedef struct vtrain_fit {
     bool pad_front;                           /* f is made a multiple by copies of the first latent
                                                * frame in front (CogVideoX 1.5) */
     bool token_times;                         /* the forward takes vtrain_in.token_t */
+    bool guidance;                            /* it needs vtrain_in.guidance */
     unsigned roles;                           /* 1 << vtrain_role of what x is joined with */
     int blocks;                               /* of the model */
 } vtrain_fit;
@@ -62,6 +67,7 @@ typedef struct vtrain_fresh {
     int channels;                             /* of the latents */
     int64_t text_width;                       /* of the first text slot */
     int64_t width, layers, heads, patch;      /* --dit_width and so on */
+    bool guidance;                            /* it takes guidance as an input */
     vtrain_kind objective;
 } vtrain_fresh;
 

@@ -26,8 +26,8 @@ typedef struct tiny {
     vt_ctx *g;
     vt_params *params;
     void *model;
-    float x[LATENT], target[LATENT], embeds[EMBEDS], t[B], token_t[B * TOKENS];
-    bool by_token;                                  /* the forward is given token_t */
+    float x[LATENT], target[LATENT], embeds[EMBEDS], t[B], token_t[B * TOKENS], guidance[B];
+    bool by_token, guided;                          /* the forward is given token_t, guidance */
     int32_t length[B];
 } tiny;
 
@@ -42,6 +42,11 @@ static cJSON *config_of(const char *text)
 static const char good_config[] =
     "{\"in_channels\":2,\"patch_size\":2,\"num_layers\":2,\"num_attention_heads\":2,"
     "\"attention_head_dim\":8,\"text_embed_dim\":6,\"rope_theta\":100}";
+
+static const char guided_config[] =
+    "{\"in_channels\":2,\"patch_size\":2,\"num_layers\":1,\"num_attention_heads\":2,"
+    "\"attention_head_dim\":8,\"text_embed_dim\":6,\"rope_theta\":100,"
+    "\"guidance_embeds\":true}";
 
 /* Everything random, so that no gradient hides behind a zero: init alone would. */
 static void randomise(vt_params *p)
@@ -61,11 +66,11 @@ static void fill(float *v, size_t n, uint32_t purpose)
         v[i] = (float)(2 * vc_train_unit(3, (uint32_t)i, 0, 0, purpose) - 1);
 }
 
-static void tiny_open(tiny *m, vc_dtype compute)
+static void open_config(tiny *m, vc_dtype compute, const char *text)
 {
     const vt_options o = { .device = "cpu", .threads = 2, .compute = compute };
     const vt_source src = { .seed = 1 };
-    cJSON *config = config_of(good_config);
+    cJSON *config = config_of(text);
     vc_err err = { 0 };
     memset(m, 0, sizeof *m);
     assert_ok(vt_open(&m->g, &o, &err) || vt_params_open(&m->params, m->g, &err) ||
@@ -79,6 +84,11 @@ static void tiny_open(tiny *m, vc_dtype compute)
     m->t[1] = 750;
     m->length[0] = N_TEXT;
     m->length[1] = N_TEXT;
+}
+
+static void tiny_open(tiny *m, vc_dtype compute)
+{
+    open_config(m, compute, good_config);
 }
 
 static void tiny_close(tiny *m)
@@ -96,6 +106,7 @@ static vt_tensor *forward(tiny *m, vt_remat remat)
         .x = vt_from_host(m->g, VC_F32, 5, dim, m->x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, &rows, m->t, VC_F32),
         .token_t = m->by_token ? vt_from_host(m->g, VC_F32, 2, tokens, m->token_t, VC_F32) : NULL,
+        .guidance = m->guided ? vt_from_host(m->g, VC_F32, 1, &rows, m->guidance, VC_F32) : NULL,
         .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
         .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, text, m->embeds, VC_F32),
                     .length = m->length } },
@@ -319,6 +330,53 @@ static void test_dependence(void **state)
     tiny_close(&m);
 }
 
+/* ---- guidance as an input ---- */
+
+static void guided_open(tiny *m)
+{
+    open_config(m, VC_F32, guided_config);
+    m->guided = true;
+    m->guidance[0] = 1;
+    m->guidance[1] = 3.5f;
+}
+
+static void test_guidance_gradients(void **state)
+{
+    (void)state;
+    for (int by_token = 0; by_token < 2; by_token++) {
+        tiny m;
+        int embedders = 0;
+        guided_open(&m);
+        if (by_token) set_token_times(&m);
+        assert_int_equal(vt_params_train(m.params, NULL, NULL, NULL), 0);
+        backward(&m, VT_KEEP);
+        for (int i = 0; i < vt_params_count(m.params); i++) {
+            const vt_param *p = vt_params_at(m.params, i);
+            if (strncmp(p->name, "guidance_embed.", 15)) continue;
+            check_gradient(&m, p, (uint32_t)i);
+            embedders++;
+        }
+        assert_int_equal(embedders, 4);
+        tiny_close(&m);
+    }
+}
+
+/* A row's guidance moves that row alone. */
+static void test_guidance_by_row(void **state)
+{
+    (void)state;
+    tiny m;
+    float before[LATENT], after[LATENT];
+    const int row = LATENT / B;
+    guided_open(&m);
+    output(&m, before);
+    m.guidance[1] = 6;
+    output(&m, after);
+    assert_true(distance(before, after, row) == 0);
+    assert_true(distance(before + row, after + row, row) > 1e-3);
+    tiny_close(&m);
+}
+
 /* Moving the picture by a patch is not moving the output alone: positions count. */
 static void test_positions(void **state)
 {
@@ -534,7 +592,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),  cmocka_unit_test(test_recompute),
         cmocka_unit_test(test_token_gradients), cmocka_unit_test(test_token_times_alike),
-        cmocka_unit_test(test_token_times_apart),
+        cmocka_unit_test(test_token_times_apart), cmocka_unit_test(test_guidance_gradients),
+        cmocka_unit_test(test_guidance_by_row),
         cmocka_unit_test(test_dependence), cmocka_unit_test(test_positions),
         cmocka_unit_test(test_bf16),       cmocka_unit_test(test_lora),
         cmocka_unit_test(test_kinds),      cmocka_unit_test(test_bad_configs),
