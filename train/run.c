@@ -78,6 +78,7 @@ static int open_config(vtrain *t, vc_err *err)
     if (!t->family)
         return vc_fail(err, VC_EINVAL, "%s: no transformer of class %s is known here",
                        vtrain_weights_path(t->weights), class_name);
+    vtrain_weights_rename(t->weights, t->family->lora_names);
     t->model_config = cJSON_Duplicate(config, true);
     return t->model_config ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
@@ -253,6 +254,7 @@ static int train_lora(vtrain *t, vc_err *err)
     if (rc || !c->lora_checkpoint) return rc;
     vtrain_lora *lora;
     rc = vtrain_lora_open(&lora, c->lora_checkpoint, err);
+    if (!rc) vtrain_lora_rename(lora, t->family->lora_names);
     if (!rc) rc = vtrain_lora_check_of(lora, vtrain_transformer_name(t), err);
     if (!rc) rc = vtrain_lora_load(t->params, lora, err);
     vtrain_lora_close(lora);

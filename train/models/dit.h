@@ -10,6 +10,7 @@
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
 #include "train/diffusion/objective.h"
+#include "train/models/lora_names.h"
 
 enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 6 };
 
@@ -98,6 +99,8 @@ typedef struct vtrain_family {
     const char *class_name;                   /* _class_name of config.json, and in vc_family */
     const char *text_args[VTRAIN_TEXTS];      /* forward()'s names of the embeddings, for traces */
     bool frames_first;                        /* forward()'s layout, for traces: [B,F,C,H,W] */
+    const vtrain_rename *lora_names;          /* what first authors call its modules, in LoRA files
+                                               * that are read or written; NULL: the same */
 
     /* config.json of a model that starts from noise, which says there what it predicts
      * (prediction_type); NULL: weights are needed. */

@@ -32,6 +32,11 @@ vt_source vtrain_weights_source(vtrain_weights *w)
     return src;
 }
 
+void vtrain_weights_rename(vtrain_weights *w, const vtrain_rename *table)
+{
+    if (w->preset) vtrain_lora_rename(w->preset, table);
+}
+
 size_t vtrain_weights_bytes(const vtrain_weights *w)
 {
     return w && w->preset ? vtrain_lora_bytes(w->preset) : 0;

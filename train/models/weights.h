@@ -22,6 +22,9 @@ const char *vtrain_weights_path(const vtrain_weights *w);
 /* vf_model_files of them as they were opened, and vf_model_hash, which reads them all. */
 vf_key vtrain_weights_files(const vtrain_weights *w);
 int vtrain_weights_hash(vf_key *k, const vtrain_weights *w, const atomic_int *stop, vc_err *err);
+/* The preset's modules are found by these names too (vtrain_lora_rename). Call it before values are
+ * read. */
+void vtrain_weights_rename(vtrain_weights *w, const vtrain_rename *table);
 /* Values for vt_params_bind; valid while w lives. */
 vt_source vtrain_weights_source(vtrain_weights *w);
 /* Private memory of values that have the preset in them. */
