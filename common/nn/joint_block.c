@@ -16,7 +16,7 @@ static vt_tensor *modulated(vt_ctx *g, vt_tensor *x, vt_tensor *e, const nn_stre
 {
     int n = changes(w) ? 2 * N_MOD : 2;
     int shift = changes(w) ? SHIFT : 1, scale = changes(w) ? SCALE : 0;
-    vt_chunk(g, nn_modulation(g, e, &w->mod, n), 1, n, m);
+    nn_chunk(g, nn_modulation(g, e, &w->mod, n), n, m);
     return vt_layer_norm_modulate(g, x, NULL, NULL, m[shift], m[scale], EPS);
 }
 
