@@ -1,27 +1,25 @@
 /* base.c - hashes the weights that a run began with, beside its first steps; see base.h */
 #include "train/base.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/beside.h"
 #include "train/models/weights.h"
 
 struct vtrain_base {
     const vtrain_weights *weights;
     vtrain_base_id id;                        /* path borrowed */
-    pthread_t thread;
-    bool started, known;                      /* known: id.weights is there */
-    atomic_int stop;
-    int rc;                                   /* the thread's */
+    bool known;                               /* id.weights is there */
+    vtrain_beside job;                        /* which finds it, with these results: */
+    int rc;
     vc_err err;
 };
 
-static void *work(void *arg)
+static void hash(void *arg, const atomic_int *stop)
 {
     vtrain_base *b = arg;
-    b->rc = vtrain_weights_hash(&b->id.weights, b->weights, &b->stop, &b->err);
-    return NULL;
+    b->rc = vtrain_weights_hash(&b->id.weights, b->weights, stop, &b->err);
 }
 
 static bool same_key(const vf_key *a, const vf_key *b)
@@ -92,10 +90,7 @@ int vtrain_base_open(vtrain *t, vc_err *err)
     b->id.files = vtrain_weights_files(t->weights);
     int rc = t->from_dir ? compare(t, b, err) : 0;
     if (rc || b->known || t->cfg.dry_run || !vtrain_leads(t)) return rc;
-    if (pthread_create(&b->thread, NULL, work, b))
-        return vc_fail(err, VC_EFAIL, "cannot start a thread");
-    b->started = true;
-    return 0;
+    return vtrain_beside_start(&b->job, hash, b, err);
 }
 
 int vtrain_base_id_get(vtrain_base_id *to, const vtrain *t, vc_err *err)
@@ -103,11 +98,8 @@ int vtrain_base_id_get(vtrain_base_id *to, const vtrain *t, vc_err *err)
     vtrain_base *b = t->base;
     *to = (vtrain_base_id){ 0 };
     if (!b) return 0;
-    if (b->started) {
-        pthread_join(b->thread, NULL);
-        b->started = false;
-        b->known = b->rc == 0;
-    }
+    vtrain_beside_wait(&b->job, NULL);
+    if (vtrain_beside_ended(&b->job)) b->known = b->rc == 0;
     if (!b->known) {
         if (err) *err = b->err;
         return b->rc;
@@ -119,7 +111,6 @@ int vtrain_base_id_get(vtrain_base_id *to, const vtrain *t, vc_err *err)
 void vtrain_base_close(vtrain_base *b)
 {
     if (!b) return;
-    b->stop = 1;
-    if (b->started) pthread_join(b->thread, NULL);
+    vtrain_beside_stop(&b->job);
     free(b);
 }

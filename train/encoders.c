@@ -2,18 +2,16 @@
  * See encoders.h */
 #include "train/encoders.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/os/file.h"
 #include "formats/tensors/model.h"
+#include "train/beside.h"
 
 #define REMEMBERED "weights.json"
-enum { MAX_REMEMBERED = 1 << 20, NAP = 20000000 };           /* bytes; ns */
+enum { MAX_REMEMBERED = 1 << 20 };                            /* bytes */
 
 /* A component of the model that a dataset tells the weights of. */
 typedef struct part {
@@ -29,10 +27,8 @@ typedef struct part {
 struct vtrain_encoders {
     part part[1 + VTRAIN_TEXTS];
     int n;
-    pthread_t thread;
-    bool started, news;                       /* news: hashes that are not remembered yet */
-    atomic_bool done;                         /* parts are the thread's until then */
-    atomic_int stop;
+    bool news;                                /* there are hashes that are not remembered yet */
+    vtrain_beside job;                        /* until its end parts are its own */
 };
 
 static bool same_key(const vf_key *a, const vf_key *b)
@@ -173,13 +169,11 @@ static int hash_vae(const vtrain *t, vtrain_encoders *e, vc_err *err)
     return 0;
 }
 
-static void *work(void *arg)
+static void hash_rest(void *arg, const atomic_int *stop)
 {
     vtrain_encoders *e = arg;
-    for (int i = 0; i < e->n && !e->stop; i++)
-        if (!e->part[i].tried) hash(&e->part[i], &e->stop);
-    atomic_store(&e->done, true);
-    return NULL;
+    for (int i = 0; i < e->n && !*stop; i++)
+        if (!e->part[i].tried) hash(&e->part[i], stop);
 }
 
 /* ---- comparing ---- */
@@ -242,23 +236,15 @@ int vtrain_encoders_begin(vtrain *t, vc_err *err)
                "%s", p->path, vc_human_bytes(size, p->bytes), p->set);
     }
     if (e) remember(t, e);
-    if (all) return 0;
-    if (pthread_create(&e->thread, NULL, work, e))
-        return vc_fail(err, VC_EFAIL, "cannot start a thread");
-    e->started = true;
-    return 0;
+    return all ? 0 : vtrain_beside_start(&e->job, hash_rest, e, err);
 }
 
 int vtrain_encoders_check(vtrain *t, bool wait, vc_err *err)
 {
     vtrain_encoders *e = t->encoders;
-    const struct timespec nap = { .tv_nsec = NAP };
-    if (!e || !e->started) return 0;
-    while (wait && !atomic_load(&e->done) && !*t->stop)
-        nanosleep(&nap, NULL);
-    if (!atomic_load(&e->done)) return 0;
-    pthread_join(e->thread, NULL);
-    e->started = false;
+    if (!e) return 0;
+    if (wait) vtrain_beside_wait(&e->job, t->stop);
+    if (!vtrain_beside_ended(&e->job)) return 0;
     for (int i = 0; i < e->n; i++)
         if (!e->part[i].vae) hashed(t, e, &e->part[i]);
     remember(t, e);
@@ -268,8 +254,7 @@ int vtrain_encoders_check(vtrain *t, bool wait, vc_err *err)
 void vtrain_encoders_close(vtrain_encoders *e)
 {
     if (!e) return;
-    e->stop = 1;
-    if (e->started) pthread_join(e->thread, NULL);
+    vtrain_beside_stop(&e->job);
     for (int i = 0; i < e->n; i++) {
         free(e->part[i].path);
         free(e->part[i].set);

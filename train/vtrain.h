@@ -8,6 +8,7 @@
  *     noised.h    levels, noise, loss weights
  *     save.c      what a checkpoint holds          weights.h  the transformer's files
  *     base.h      which weights those are          encoders.h  whether the VAE and the texts' fit
+ *     beside.h    a thread that finds out both
  *     data.h loader.h  latents in                  ckpt.h metrics.h report.h  results out
  *     dist.h zero.h    gradients and state over several ranks (docs/cluster.md)
  *     dit.h       transformers, families.c's table objective.h optim.h lora.h sample.h trace.h
