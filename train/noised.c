@@ -1,4 +1,4 @@
-/* noised.c - levels, noisy latents, targets, timesteps and weights of a micro-batch; see noised.h */
+/* noised.c - levels, noisy latents, timesteps and loss weights of a batch; see noised.h */
 #include "train/noised.h"
 
 #include <stdlib.h>

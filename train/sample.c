@@ -174,6 +174,9 @@ static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit
     }
     if (s->first) has &= ~(1u << VTRAIN_ROLE_IMAGE);
     if (t->told_conditions) return;
+    if (!s->first && t->cfg.first_frame_conditioning_p == 1 && s->dim[2] > s->clean)
+        vc_say(t->ui, "validation prompt %u: sampled without a clean first frame, which all "
+               "training clips have: it has no image", s->number);
     if (used != fit->roles)
         vc_say(t->ui, "validation prompt %u: sampled without %s (zeros)%s", s->number,
                fit->roles & 1u << VTRAIN_ROLE_IMAGE ? "a first frame" : "a mask and a masked clip",

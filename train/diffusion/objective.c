@@ -1,4 +1,4 @@
-/* objective.c - levels, noisy latents, targets and weights; see objective.h */
+/* objective.c - noise levels, and the factors of noisy latents and targets; see objective.h */
 #include "train/diffusion/objective.h"
 
 #include <math.h>
@@ -14,8 +14,8 @@ struct vtrain_objective {
     double alpha_bar[TIMES];     /* v only */
 };
 
-/* The discrete schedule: betas a squared linspace of roots, shifted in SNR, and moved so that the
- * last step holds no signal. */
+/* Makes the discrete schedule: betas are squares of evenly spaced roots, A is shifted in SNR, and
+ * its roots are moved so that the last step holds no signal. */
 static void make_alpha_bar(double *a, const vtrain_objective_opts *o)
 {
     double product = 1, b0 = sqrt(o->beta_start), b1 = sqrt(o->beta_end);
@@ -90,7 +90,7 @@ int64_t vtrain_strata(int64_t ranks, int64_t steps)
     return 1;
 }
 
-/* z with P(N(0,1) < z) = r, by bisection: it is needed once a row, so speed is no matter. */
+/* The z with P(N(0,1) < z) = r, by bisection. One is needed a row, so speed does not matter. */
 static double normal_quantile(double r)
 {
     double lo = -9, hi = 9;
@@ -110,14 +110,14 @@ static double density(const vtrain_objective_opts *o, double r)
         double c = cos(M_PI / 2 * r);
         return 1 - r - o->mode_scale * (c * c - 1 + r);
     }
-    return 1 - r;                /* r in [0,1): never 0, where there is nothing to learn */
+    return 1 - r;                /* never 0, a level with nothing to learn, as r is below 1 */
 }
 
 static double loss_weight(vtrain_density d, double s)
 {
     if (d == VTRAIN_COSMAP) return 2 / (M_PI * (1 - 2 * s + 2 * s * s));
     if (d != VTRAIN_SIGMA_SQRT) return 1;
-    double floor = s < 1.0 / TIMES ? 1.0 / TIMES : s;     /* the peers' tables end there */
+    double floor = s < 1.0 / TIMES ? 1.0 / TIMES : s;     /* where other trainers' tables end */
     return 1 / (floor * floor);
 }
 
@@ -142,13 +142,13 @@ static vtrain_level v_level(const vtrain_objective *o, int t)
     };
 }
 
-/* The level of quantile r of the whole density, for a shift by a: rising or falling with r. */
+/* The level of quantile r of the whole density, shifted by a. It rises or falls with r. */
 static double flow_sigma(const vtrain_objective_opts *p, double a, double r)
 {
     return vtrain_shifted(a, density(p, r));
 }
 
-/* The same of the density on one side of the boundary, as if all other draws were thrown away. */
+/* The level of quantile r among the levels on one side of the boundary. */
 static double side_sigma(const vtrain_objective_opts *p, double a, double r)
 {
     bool rises = flow_sigma(p, a, 1) > flow_sigma(p, a, 0);

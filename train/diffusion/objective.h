@@ -1,14 +1,21 @@
-/* objective.h - what the transformer learns: noise levels, noisy latents, targets, weights.
+/* objective.h - training objectives: noise levels, and the noisy latents, targets and weights that
+ * follow from them.
  *
- * Flow matching (Lipman et al. 2023; Liu et al. 2023): s in (0,1], x_s = (1-s) x + s n, target n
- * - x,
- *     t = 1000 s. The level is drawn from a density over u in (0,1), then shifted by the model's
- *     factor or by that of the sample's tokens (shift.h): uniform draws are those of diffusers' table
- *     of 1000 levels, without its steps. A terminal stretch is for samplers alone.
- * v-prediction (Salimans & Ho 2022) over the discrete schedule of DDPM: t uniform in 0..999, A =
- * alphas_cumprod[t],
+ * Flow matching (Lipman et al. 2023; Liu et al. 2023) has levels s in (0,1], t = 1000 s and
+ *
+ *     x_s = (1-s) x + s n, target n - x.
+ *
+ * A level is drawn from a density over u in (0,1), then shifted by the model's factor, or by a
+ * factor that follows from the sample's tokens (shift.h). Uniform draws are those of diffusers'
+ * table of 1000 levels, without its steps. A terminal stretch is for samplers alone.
+ *
+ * v-prediction (Salimans & Ho 2022) over the discrete schedule of DDPM has t uniform in 0..999 and,
+ * with A = alphas_cumprod[t],
+ *
  *     x_t = sqrt(A) x + sqrt(1-A) n, target sqrt(A) n - sqrt(1-A) x.
- * A draw is a pure function of (seed, micro-batch, row): VC_DRAW_SIGMA. Immutable after open. */
+ *
+ * A draw is a pure function of (seed, micro-batch, row): VC_DRAW_SIGMA. An objective is immutable
+ * after open. */
 #ifndef TRAIN_DIFFUSION_OBJECTIVE_H
 #define TRAIN_DIFFUSION_OBJECTIVE_H
 
@@ -20,8 +27,8 @@
 
 typedef enum { VTRAIN_FLOW, VTRAIN_V } vtrain_kind;
 
-/* Densities of u and loss weights, by the names of Esser et al. 2024 (SD3) as the peers spell
- * them. */
+/* Densities of u and loss weights, with the names of Esser et al. 2024 (SD3) in the spelling of
+ * other trainers. */
 typedef enum vtrain_density {
     VTRAIN_UNIFORM,              /* u uniform, weight 1 */
     VTRAIN_LOGIT_NORMAL,         /* u = sigmoid(N(mean, std^2)), weight 1; larger: more noise */
@@ -34,19 +41,18 @@ typedef struct vtrain_objective_opts {
     vtrain_kind kind;
     vtrain_density density;
     double logit_mean, logit_std, mode_scale;
-    /* flow: the factor of all samples; 0: by their tokens */
+    /* flow: the factor of the shift; 0: it follows from a sample's tokens */
     double shift;
     vtrain_by_tokens by_tokens;
-    /* flow: of two transformers one is trained, on levels from the boundary on, or below it: the
-     * density's, without the others. 0: on all. */
+    /* flow: where one of two transformers is trained, only levels from the boundary on, or (low)
+     * only those below the boundary, are drawn. 0: all levels are. */
     double boundary;
     bool low;
-    /* strata of --uniform_sampling: micro-batch m of a step of `micros` draws from its own part
-     * of u */
+    /* --uniform_sampling: micro-batch m of a step of `micros` draws from its own part of u */
     bool stratified;
     int64_t micros;
-    /* v: the ends of the scaled-linear schedule, s of A / (s + (1-s) A), and whether the last step
-     * is pure noise (zero terminal SNR, Lin et al. 2024) */
+    /* v: the ends of the scaled-linear schedule, the s of A / (s + (1-s) A), and whether the last
+     * step is pure noise (zero terminal SNR, Lin et al. 2024) */
     double beta_start, beta_end, snr_shift;
     bool zero_snr;
 } vtrain_objective_opts;
@@ -55,10 +61,10 @@ typedef struct vtrain_objective vtrain_objective;
 int vtrain_objective_open(vtrain_objective **out, const vtrain_objective_opts *o, vc_err *err);
 void vtrain_objective_close(vtrain_objective *o);            /* NULL is fine */
 vtrain_kind vtrain_objective_kind(const vtrain_objective *o);
-/* flow: the factor of the shift, for a sample of so many tokens. */
+/* flow: the factor of the shift for a sample of `tokens` tokens. */
 double vtrain_objective_shift(const vtrain_objective *o, int64_t tokens);
 
-/* One row's noise level and what follows from it. */
+/* One row's noise level and the factors that follow from it. */
 typedef struct vtrain_level {
     double sigma;                /* flow: s; v: sqrt(1-A) */
     float t;                     /* for the timestep embedder */
@@ -67,17 +73,17 @@ typedef struct vtrain_level {
     float weight;                /* of the row's loss */
 } vtrain_level;
 
-/* Level of quantile r in [0,1) of the draw, for a sample of so many tokens: the density's map, then
- * the shift. */
+/* The level of quantile r in [0,1) of the density, shifted for a sample of `tokens` tokens. */
 vtrain_level vtrain_level_of(const vtrain_objective *o, int64_t tokens, double r);
-/* r of row `row` in micro-batch `micro`, stratified or not. */
+/* The quantile that row `row` of micro-batch `micro` draws, stratified or not. */
 double vtrain_level_draw(const vtrain_objective *o, uint64_t seed, uint32_t row, uint64_t micro);
-/* flow: level of a given shifted sigma; v: of the integer t. For sampling. */
+/* For sampling: the level of a shifted sigma (flow) or of an integer t (v). */
 vtrain_level vtrain_level_at(const vtrain_objective *o, double sigma_or_t);
 /* alphas_cumprod[t], and all 1000 of them; v only. */
 double vtrain_alpha_bar(const vtrain_objective *o, int t);
 const double *vtrain_alpha_bars(const vtrain_objective *o);
-/* Groups of strata among `ranks` places of a step over `steps` times (sampling rules): how many. */
+/* The number of groups that `ranks` places of a step form over `steps` times
+ * (docs/sampling.md). */
 int64_t vtrain_strata(int64_t ranks, int64_t steps);
 
 #endif

@@ -64,7 +64,7 @@ static int read_v(vtrain_scheduler *s, const cJSON *o, vc_err *err)
     return rc;
 }
 
-/* A linear mu is a factor itself, so it has to stay above 0 for any number of tokens. */
+/* A linear mu is itself the factor, so mu must be above 0 for any number of tokens. */
 static int read_flow(vtrain_scheduler *s, const cJSON *o, vc_err *err)
 {
     const vtrain_by_tokens *b = &s->by_tokens;

@@ -1,11 +1,11 @@
 /* scheduler.h - scheduler/scheduler_config.json of a model's folder: the noise schedule that the
  * model was trained with, and how it is sampled.
  *
- * Read are CogVideoXDDIMScheduler and CogVideoXDPMScheduler (v-prediction over 1000 times) and
- * FlowMatchEulerDiscreteScheduler, whose shift may follow from the number of tokens. A field that
- * is not there has the class's own default, as in diffusers; a value that this program cannot do is
- * refused by its name. Fields that change neither training nor our samplers (clip_sample,
- * thresholds, eta) are not looked at. */
+ * The classes CogVideoXDDIMScheduler and CogVideoXDPMScheduler (v-prediction over 1000 times) and
+ * FlowMatchEulerDiscreteScheduler, whose shift may follow from the number of tokens, are known. A
+ * missing field has the class's default, as in diffusers; a value that this program does not
+ * support is an error that names the field. Fields that change neither training nor our samplers
+ * (clip_sample, thresholds, eta) are ignored. */
 #ifndef TRAIN_DIFFUSION_SCHEDULER_H
 #define TRAIN_DIFFUSION_SCHEDULER_H
 
@@ -27,10 +27,10 @@ typedef struct vtrain_scheduler {
     vtrain_spacing spacing;
 } vtrain_scheduler;
 
-/* given: the file or its folder (VC_ENOENT if it is not there); else model/scheduler is looked at,
- * which may be missing, and model may be NULL. Without a file: the schedule of CogVideoX-5B with
- * DDIM and trailing times, for a model that predicts v; path NULL. VC_EINVAL names field, value and
- * file. */
+/* given is the file or its folder (VC_ENOENT if there is none), or NULL: then the file is in
+ * model/scheduler, which may be missing, as model may be NULL. Without a file s has the schedule of
+ * CogVideoX-5B with DDIM and trailing times, for a model that predicts v, and path is NULL.
+ * VC_EINVAL names field, value and file. */
 int vtrain_scheduler_read(vtrain_scheduler *s, const char *model, const char *given, vc_err *err);
 void vtrain_scheduler_free(vtrain_scheduler *s);            /* an all-zero one is fine */
 

@@ -23,6 +23,6 @@ double vtrain_shifted(double a, double u)
 
 double vtrain_stretched(double s, double last, double terminal)
 {
-    if (terminal <= 0 || last >= 1) return s;             /* one step has nowhere to go */
+    if (terminal <= 0 || last >= 1) return s;             /* the only level is pure noise */
     return 1 - (1 - s) * (1 - terminal) / (1 - last);
 }

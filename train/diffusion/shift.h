@@ -1,5 +1,5 @@
-/* shift.h - how the levels of a flow are moved towards noise; numbers as diffusers'
- * FlowMatchEulerDiscreteScheduler has them.
+/* shift.h - how the levels of a flow are moved towards noise, in the numbers of diffusers'
+ * FlowMatchEulerDiscreteScheduler.
  *
  * A level u becomes s = a u / (1 + (a-1) u). The factor a is the model's (`shift`), or follows from
  * the number of tokens of a sample (use_dynamic_shifting): mu lies on the line through (base_len,
@@ -14,17 +14,17 @@
 typedef enum { VTRAIN_MU_EXPONENTIAL, VTRAIN_MU_LINEAR } vtrain_shift_type;
 
 typedef struct vtrain_by_tokens {
-    bool on;                                  /* else the rest has no meaning */
+    bool on;                                  /* false: the other fields mean nothing */
     int type;                                 /* vtrain_shift_type */
     double base, max;                         /* mu at base_len and at max_len */
     int64_t base_len, max_len;                /* tokens; not the same */
 } vtrain_by_tokens;
 
-/* mu, and the factor a, of samples of so many tokens. */
+/* mu, and the factor a, of a sample of `tokens` tokens. */
 double vtrain_shift_mu(const vtrain_by_tokens *b, int64_t tokens);
 double vtrain_shift_factor(const vtrain_by_tokens *b, int64_t tokens);
 double vtrain_shifted(double a, double u);
-/* s, of a schedule whose last level is `last`; terminal 0 leaves it as it is. */
+/* Level s, stretched for a schedule whose last level is `last`; terminal 0 stretches nothing. */
 double vtrain_stretched(double s, double last, double terminal);
 
 #endif

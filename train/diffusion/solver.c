@@ -29,7 +29,7 @@ void vtrain_solver_times(int *t, int steps, vtrain_spacing spacing)
 
 /* ---- one step ---- */
 
-/* From A[t] to B along the noise that v implies. */
+/* A step from A[t] to B along the noise that v implies. */
 static void ddim(vtrain_solver_step *s, double a, double b)
 {
     s->x = sqrt((1 - b) / (1 - a));
@@ -41,8 +41,8 @@ static double half_log_snr(double a)
     return 0.5 * log(a / (1 - a));            /* no signal: -infinity; no noise: infinity */
 }
 
-/* From A to B with fresh noise; before: the A of the step before, whose clean picture corrects this
- * one's to second order. before < 0: first order. */
+/* A step from A to B with fresh noise. before is the A of the step before, whose clean picture
+ * corrects this one's to second order; below 0, the step is of first order. */
 static void dpm(vtrain_solver_step *s, double a, double b, double before)
 {
     double h = half_log_snr(b) - half_log_snr(a), gain = -expm1(-2 * h);
@@ -78,7 +78,8 @@ static double flow_sigma(const vtrain_solver_opts *o, int i)
     return vtrain_stretched(vtrain_shifted(o->shift, (n - i) / n), last, o->terminal);
 }
 
-/* dx/ds = n - x, whose clean picture at s is x - s v: the next sample lies between x and it. */
+/* dx/ds = n - x implies the clean picture x - s v at s; the next sample lies between x and that
+ * picture. */
 static void plan_flow(vtrain_solver_step *step, const vtrain_solver_opts *o)
 {
     for (int i = 0; i < o->steps; i++) {

@@ -1,12 +1,14 @@
-/* The built-in transformer: a small MM-DiT after Peebles & Xie 2023 (adaLN-Zero) and Esser et al.
- * 2024 (text and video tokens in one attention). Both streams share the weights of a block; each
- * has its own table of shifts, scales and gates on top of one projection of time and pooled text
- * (Chen et al. 2023). Positions: rope over frames, rows and columns (Su et al. 2021), which is
- * relative, and a projection of sinusoids added to the patches, which is absolute: without it a
- * small model takes long to learn what belongs where. Queries and keys are normalised per head.
- * The noisy patches reach the output by a gate of the time alone, so that the blocks have only the
- * clean picture to say: at low noise the target is mostly the input's noise, which a narrow stream
- * is slow to learn to carry. Token order: video, then text: text padding ends the sequence. */
+/* builtin.c - the built-in transformer: a small MM-DiT after Peebles & Xie 2023 (adaLN-Zero) and
+ * Esser et al. 2024 (text and video tokens in one attention).
+ *
+ * Both streams share the weights of a block; each has its own table of shifts, scales and gates on
+ * top of one projection of time and pooled text (Chen et al. 2023). Positions enter by rope over
+ * frames, rows and columns (Su et al. 2021), which is relative, and by a projection of sinusoids
+ * that is added to the patches, which is absolute: without the latter a small model takes long to
+ * learn where things are. Queries and keys are normalised per head. The noisy patches reach the
+ * output by a gate of the time alone, so that the blocks have to predict only the clean picture:
+ * at low noise the target is mostly the input's noise, which a narrow stream is slow to learn to
+ * carry. Text tokens stand behind the video's, so that the padding of texts ends the sequence. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,15 +87,15 @@ typedef struct builtin {
     bool guidance;                            /* an input, embedded as the time is */
     model_weights w;
     float *features;                          /* of the positions [tokens, POS], on the host */
-    int64_t grid[3];                          /* f, h, w of those tokens */
+    int64_t grid[3];                          /* f, h, w of these tokens */
 } builtin;
 
-/* vtrain_in.made: rope's tables; which tokens count as keys, of all and of the text; features of
- * the positions. */
+/* vtrain_in.made: the tables of rope; the numbers of tokens that count as keys, of all tokens and
+ * of the text; features of the positions. */
 enum { COS, SIN, KEYS, TEXT_KEYS, FEATURES };
-/* Inputs of a block: the sequence, the numbers that modulate it (of the text apart, where tokens
- * have times of their own), and the first three of made; then what the head reads: time and text,
- * and the noisy patches. */
+/* The inputs of a block are the sequence, the numbers that modulate it (those of the text apart,
+ * where tokens have times of their own), and the first three of made. The head reads the embedding
+ * of time and text, and the noisy patches, too. */
 enum { X, MOD, TEXT_MOD, MADE, N_IN = MADE + 3, E = N_IN, PATCHES };
 
 /* ---- config.json ---- */
@@ -202,7 +204,7 @@ static void fill_features(float v[POS], const int64_t at[3])
     }
 }
 
-/* The features of a grid's tokens are kept until another grid comes. */
+/* Makes the features of a grid's tokens, which are kept until another grid comes. */
 static bool make_features(builtin *m, const int64_t grid[3])
 {
     if (m->features && !memcmp(m->grid, grid, sizeof m->grid)) return true;
@@ -241,8 +243,8 @@ static void builtin_prepare(vt_ctx *g, void *model, vtrain_in *in)
 
 /* ---- forward ---- */
 
-/* c [B,n,D] -> [B,D]: the first token, where the built-in encoder sums up the prompt, and the
- * mean of the tokens that count, as attention of a query of zeros. */
+/* c [B,n,D] -> [B,D]: the first token, in which the built-in encoder sums up the prompt, plus the
+ * mean of the tokens that count, which is attention with a query of zeros. */
 static vt_tensor *pool_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor *length)
 {
     if (!c) return NULL;
@@ -256,8 +258,8 @@ static vt_tensor *pool_text(vt_ctx *g, const builtin *m, vt_tensor *c, vt_tensor
     return vt_add(g, mean, vt_reshape(g, first, 2, dim));
 }
 
-/* What moves all tokens of a row alike but the time: its text [B,D] and, for a model that takes
- * one, its guidance, as a number of the timesteps' size. [B,D] */
+/* The embedding that is added to the time's for all tokens of a row: of its text [B,D] and, in a
+ * model that takes guidance, of the guidance, scaled to the range of timesteps. [B,D] */
 static vt_tensor *embed_row(vt_ctx *g, const builtin *m, const vtrain_in *in, vt_tensor *text)
 {
     vt_tensor *c = vt_linear(g, text, &m->w.pooled);
@@ -267,7 +269,7 @@ static vt_tensor *embed_row(vt_ctx *g, const builtin *m, const vtrain_in *in, vt
                                         &m->w.guidance1, &m->w.guidance2, vt_compute(g)));
 }
 
-/* t [B], row [B,D] -> [B,D]; t [B,N] -> [B,N,D] */
+/* t [B] and row [B,D] -> [B,D], or t [B,N] -> [B,N,D] */
 static vt_tensor *embed_time(vt_ctx *g, const builtin *m, vt_tensor *t, vt_tensor *row)
 {
     vt_tensor *h = nn_embed_number(g, t, &m->w.time1, &m->w.time2, vt_compute(g));
@@ -294,7 +296,7 @@ static void builtin_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     memcpy(s + MADE, made, 3 * sizeof *made);
 }
 
-/* Shift, scale and gate of n video tokens, then of the text. */
+/* The shift, scale and gate of n video tokens, and those of the text behind them. */
 static nn_groups groups(int64_t n, vt_tensor *const *video, vt_tensor *const *text)
 {
     return (nn_groups){ n, { video[0], text[0] }, { video[1], text[1] }, { video[2], text[2] } };

@@ -1,6 +1,7 @@
-/* CogVideoX (Yang et al. 2024): text and video tokens in one sequence of an MM-DiT, each kind with
- * shifts, scales and gates of its own ("expert adaptive layer norm") and all other weights shared.
- * Semantics and names as diffusers' CogVideoXTransformer3DModel, in all its variants:
+/* cogvideox.c - CogVideoX (Yang et al. 2024): text and video tokens in one sequence of an MM-DiT,
+ * each kind with shifts, scales and gates of its own ("expert adaptive layer norm") and all other
+ * weights shared. Semantics and names are those of diffusers' CogVideoXTransformer3DModel, in all
+ * its variants:
  *
  *     2B           sinusoids of frame, column and row added to the patches
  *     5B           rotations of queries and keys in proportion to the grid of sample_height, _width
@@ -8,8 +9,8 @@
  *     1.5          patches of two frames, rotations by plain indices; I2V with an `ofs` embedding
  *     Fun InP      any of them, with a mask and the masked video beside the noisy latents
  *
- * Token order: text, then video. Latents are [B,C,f,h,w] here, frames before channels only in
- * traces. */
+ * Text tokens stand in front of the video's. Latents are [B,C,f,h,w] here; only traces have frames
+ * in front of channels. */
 #include "train/models/cogvideox.h"
 
 #include <math.h>
@@ -27,7 +28,7 @@
 
 enum { MLP = 4 };
 
-/* indices into sizes of the weight tables */
+/* Indices into the sizes of the weight tables. */
 enum { D = -1, TIME = -2, TEXT = -3, HEAD = -4, HIDDEN = -5, SIX_D = -6, TWO_D = -7, IN = -8,
        PATCH = -9, TOKEN_IN = -10, TOKEN_OUT = -11, OFS_D = -12, TABLE = -13, BIAS = -14 };
 
@@ -99,15 +100,16 @@ typedef struct cogvideox {
     int64_t video;                            /* video tokens of the step in progress */
 } cogvideox;
 
-/* vtrain_in.made: cos and sin of the rotations; sinusoids by frame, column and row; OFS. NULL where
- * the model has none. */
+/* vtrain_in.made: cos and sin of the rotations; sinusoids by frame, column and row; OFS. A tensor
+ * that the model does not have is NULL. */
 enum { ROPE, SINCOS = 2, OFS_AT = 5 };
-/* Inputs of a block. */
+/* The inputs of a block. */
 enum { X, TIME_AT, COS, SIN, N_IN };
 
 /* ---- config ---- */
 
-/* Rows of the stored table: the text's and those of sample_frames, _height and _width. */
+/* The number of rows of the stored table: those of the text, and those of a video of sample_frames,
+ * _height and _width. */
 static int64_t table_rows(const cogvideox_config *c)
 {
     int64_t frames = (c->frames - 1) / c->compression + 1;
@@ -160,7 +162,7 @@ static void cogvideox_fit(const void *model, vtrain_fit *fit)
                          .blocks = (int)m->c.layers };
 }
 
-/* ---- what a forward may be given ---- */
+/* ---- checks of inputs ---- */
 
 static bool check_latents(vt_ctx *g, const cogvideox *m, const vt_tensor *x)
 {
@@ -183,7 +185,7 @@ static bool check_latents(vt_ctx *g, const cogvideox *m, const vt_tensor *x)
     return true;
 }
 
-/* Text rows are all attended to, padding included: each prompt must have all of its own. */
+/* All text rows are attended to, padding included, so each prompt must have all of its rows. */
 static bool check_text(vt_ctx *g, const cogvideox *m, const vtrain_cond *text)
 {
     if (!text->embeds) return false;
@@ -197,9 +199,10 @@ static bool check_text(vt_ctx *g, const cogvideox *m, const vtrain_cond *text)
 
 /* ---- positions ---- */
 
-/* Sinusoids of each token: of its frame in the first quarter, of its column in the next three
- * eighths, of its row in the rest. The tables, each [n,D] along its axis of the grid, are zero
- * outside of their columns, so that each element is rounded once, as if one table were added. */
+/* Makes sinusoids of each token's frame in the first quarter of the columns, of its column in the
+ * next three eighths, of its row in the rest. The tables, each [n,D] along its axis of the grid,
+ * are zero outside of their columns, so that each element is rounded once, as if one table were
+ * added. */
 static void make_sincos(vt_ctx *g, const cogvideox *m, const int64_t grid[3], vt_tensor *table[3])
 {
     int64_t d = width(m), first = 0;
@@ -223,7 +226,7 @@ static void make_sincos(vt_ctx *g, const cogvideox *m, const int64_t grid[3], vt
     }
 }
 
-/* x [B,f*h*w,D] with them added */
+/* Adds them to x [B,f*h*w,D]. */
 static vt_tensor *add_sincos(vt_ctx *g, vt_tensor *x, vt_tensor *const table[3])
 {
     if (!x) return NULL;
@@ -236,9 +239,9 @@ static vt_tensor *add_sincos(vt_ctx *g, vt_tensor *x, vt_tensor *const table[3])
     return vt_reshape(g, x, 3, flat);
 }
 
-/* Where the rows and columns of a grid lie on the one the model was trained on: scaled to fit into
- * it, in its middle. The last position is end * (n - 1) / n, as diffusers computes it, which is not
- * the evenly spaced one where start is not 0. Halves round to even. */
+/* Places the rows and columns of a grid in the middle of the grid that the model was trained on,
+ * scaled to fit into that. The last position is end * (n - 1) / n, as diffusers computes it, which
+ * differs from an evenly spaced grid's where start is not 0. Halves round to even. */
 static void place_grid(const cogvideox *m, nn_axis *rows, nn_axis *columns)
 {
     double h = (double)rows->n, w = (double)columns->n;
@@ -259,8 +262,8 @@ static void place_grid(const cogvideox *m, nn_axis *rows, nn_axis *columns)
     }
 }
 
-/* cos, sin [tokens, head/2]: a quarter of the pairs for frames, three eighths for rows and columns
- * each. */
+/* Makes cos and sin [tokens, head/2]: a quarter of the pairs turns by frames, and three eighths
+ * each by rows and columns. */
 static void make_rope(vt_ctx *g, const cogvideox *m, const int64_t grid[3], vt_tensor *table[2])
 {
     int64_t pairs = m->c.head / 2;
@@ -270,7 +273,7 @@ static void make_rope(vt_ctx *g, const cogvideox *m, const int64_t grid[3], vt_t
     nn_rope(g, axis, THETA, table);
 }
 
-/* As diffusers has the tables: each angle for both of its columns. */
+/* Notes the tables as diffusers has them, with each angle in both of its columns. */
 static void note_rope(vt_ctx *g, const vtrain_in *in, vt_tensor *const table[2])
 {
     static const char *const name[2] = { "image_rotary_emb_cos", "image_rotary_emb_sin" };
@@ -299,7 +302,8 @@ static void cogvideox_prepare(vt_ctx *g, void *model, vtrain_in *in)
 
 /* ---- forward ---- */
 
-/* What modulates all blocks: [B,TIME] f32, as all that comes of it. */
+/* The embedding of the time, which modulates all blocks: [B,TIME] in f32, like all numbers that
+ * follow from it. */
 static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t, vt_tensor *ofs)
 {
     vt_tensor *e = nn_embed_number(g, t, &w->time1, &w->time2, VC_F32);
@@ -307,7 +311,7 @@ static vt_tensor *embed_time(vt_ctx *g, const model_weights *w, vt_tensor *t, vt
     return vt_silu(g, e);
 }
 
-/* The sequence: text, then video: [B,n+N,D] */
+/* The sequence of text and video: [B,n+N,D] */
 static vt_tensor *embed_tokens(vt_ctx *g, const cogvideox *m, vt_tensor *x, vt_tensor *text,
                                vt_tensor *const *sincos)
 {
@@ -334,7 +338,8 @@ static void cogvideox_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tens
     s[SIN] = in->made[ROPE + 1];
 }
 
-/* The expert adaptive layer norm: shifts, scales and gates of n text tokens, then of the video. */
+/* The expert adaptive layer norm: the shifts, scales and gates of n text tokens, and those of the
+ * video behind them. */
 static nn_groups expert(vt_ctx *g, vt_tensor *time, const vt_lin *l, int64_t n)
 {
     vt_tensor *e[6];
@@ -342,7 +347,7 @@ static nn_groups expert(vt_ctx *g, vt_tensor *time, const vt_lin *l, int64_t n)
     return (nn_groups){ n, { e[3], e[0] }, { e[4], e[1] }, { e[5], e[2] } };
 }
 
-/* x: the sequence [B,n+N,D]; time [B,TIME]; the rotations' tables, or NULL */
+/* in: the sequence [B,n+N,D], the time [B,TIME], and the tables of rotations or NULL */
 static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                   vt_tensor **out)
 {
@@ -364,7 +369,7 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     out[0] = nn_gate(g, x, h, &e);
 }
 
-/* The video's part of the sequence as patches, then as latents. */
+/* The video's part of the sequence becomes patches, then latents. */
 static vt_tensor *cogvideox_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
 {
     const cogvideox *m = model;

@@ -1,4 +1,4 @@
-/* cogvideox.h - config.json of a CogVideoX transformer; for dit_cogvideox*.c only. */
+/* cogvideox.h - config.json of a CogVideoX transformer; for cogvideox*.c only. */
 #ifndef TRAIN_MODELS_COGVIDEOX_H
 #define TRAIN_MODELS_COGVIDEOX_H
 
@@ -13,8 +13,9 @@ typedef struct cogvideox_config {
     bool rotary, learned, patch_bias;
 } cogvideox_config;
 
-/* Fields that are missing have diffusers' defaults. VC_EFORMAT: of another kind, out of range or
- * not supported; VC_EINVAL: a model that is none of the known variants; both name the field. */
+/* Fields that are missing have diffusers' defaults. VC_EFORMAT: a field is of another kind, out of
+ * range or not supported; VC_EINVAL: the model is none of the known variants. Both name the
+ * field. */
 int cogvideox_config_read(cogvideox_config *c, const cJSON *o, vc_err *err);
 
 #endif

@@ -39,7 +39,7 @@ static const vf_config_row rows[] = {
     { 0 }
 };
 
-/* Fields that do not go together. */
+/* Refuses fields that exclude each other. */
 static int check_config(const cogvideox_config *c, vc_err *err)
 {
     int64_t extra = c->in_channels - c->out_channels;

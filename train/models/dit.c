@@ -101,7 +101,7 @@ vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in)
     const vtrain_family *f = m->family;
     vt_tensor *s[VT_BLOCK_IO] = { NULL };
     if (vt_failed(g)) return NULL;
-    vt_scope scope = vt_scope_begin(g);        /* of each stream only the latest is kept */
+    vt_scope scope = vt_scope_begin(g);        /* only the latest tensors in s are kept */
     f->embed(g, model, in, s);
     vt_scope_end(g, scope, VT_BLOCK_IO, s);
     for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
@@ -122,7 +122,7 @@ vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in)
 
 /* ---- for families ---- */
 
-/* The first C channels of x, all zero. */
+/* Zeros of the sizes of x's first channels. */
 static vt_tensor *zeros(vt_ctx *g, vt_tensor *x, int64_t channels)
 {
     return vt_scale(g, vt_slice(g, x, 1, 0, channels), 0);

@@ -1,9 +1,10 @@
 /* dit.h - the transformer interface, and the table of families.
  *
- * A family is a row: how its config.json is read, tables of its weights, what its model computes,
- * and its defaults. dit.c does what all of them share: it binds the weights by the tables
- * (weights.h) and runs the blocks, each a unit of recomputation and swapping. So loading, saving,
- * LoRA and the optimiser know nothing of families. docs/adding-a-model.md adds one. */
+ * A family is a row: its reader of config.json, tables of its weights, the functions of its model,
+ * and its defaults. dit.c is the code that all families share: it binds the weights by the tables
+ * (weights.h) and runs the blocks, each of which is a unit of recomputation and swapping. So
+ * loading, saving, LoRA and the optimiser know nothing of families. docs/adding-a-model.md adds
+ * one. */
 #ifndef TRAIN_MODELS_DIT_H
 #define TRAIN_MODELS_DIT_H
 
@@ -14,12 +15,12 @@
 
 enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 6 };
 
-/* Pictures beside the noisy latents, by their roles in the dataset. */
+/* Pictures that are joined with the noisy latents, by their roles in the dataset. */
 typedef enum vtrain_role {
     VTRAIN_ROLE_IMAGE, VTRAIN_ROLE_VIDEO, VTRAIN_ROLE_MASK, VTRAIN_ROLES
 } vtrain_role;
 
-/* What a forward gets. All tensors are of the step in progress. */
+/* The inputs of a forward. All tensors belong to the step in progress. */
 typedef struct vtrain_cond {
     vt_tensor *embeds;                        /* [B,n,D] f32, zero beyond each row's length; NULL:
                                                * the slot is pooled only */
@@ -31,25 +32,25 @@ typedef struct vtrain_in {
     vt_tensor *cond[VTRAIN_ROLES];            /* f32, scaled as the family wants it, zeros where a
                                                * row's was dropped: image [B,C,1,h,w], video
                                                * [B,C,f,h,w], mask [B,1,f,h,w]; NULL: none */
-    vt_tensor *t;                             /* f32 [B], as the timestep embedder takes it */
+    vt_tensor *t;                             /* f32 [B]: the timestep of each row's noise */
     vt_tensor *token_t;                       /* f32 [B,N]: the timestep of each token of x, where
-                                               * they differ, and t is that of the noisy ones; NULL:
-                                               * all tokens of a row have its t */
-    vt_tensor *guidance;                      /* f32 [B]: how strongly the prediction is to be
-                                               * guided, 1: not at all; NULL unless fit asks */
-    const float *fps;                         /* [B] on the host: frames a second of the clips; 0:
-                                               * not known, or a still */
+                                               * tokens of a row differ: 0 for the clean ones, t for
+                                               * the noisy ones; NULL: t is that of all tokens */
+    vt_tensor *guidance;                      /* f32 [B]: the strength of guidance, 1 for none; NULL
+                                               * unless fit asks for guidance */
+    const float *fps;                         /* [B] on the host: frames a second of the clips; 0
+                                               * where the rate is not known */
     int n_texts;
     vtrain_cond text[VTRAIN_TEXTS];
     vt_tensor *made[VTRAIN_MADE];             /* by the family's prepare, for its forward */
-    int recompute;                            /* blocks below it are run again in backward */
-    /* While a trace is written, else NULL: takes what forward() of diffusers is given beside the
-     * above, under its names and in its layout. */
+    int recompute;                            /* this many blocks are run again in backward */
+    /* Takes the other arguments of diffusers' forward(), under its names and in its layout, while a
+     * trace is written; else NULL. */
     void (*note)(void *arg, const char *name, const vt_tensor *x);
     void *note_arg;
 } vtrain_in;
 
-/* Text slots and latents that a model takes: compared with the dataset's. */
+/* The text slots and latents that a model takes, which are compared with the dataset's. */
 typedef struct vtrain_fit {
     int channels;
     int n_texts;
@@ -59,11 +60,11 @@ typedef struct vtrain_fit {
                                                * frame in front (CogVideoX 1.5) */
     bool token_times;                         /* the forward takes vtrain_in.token_t */
     bool guidance;                            /* it needs vtrain_in.guidance */
-    unsigned roles;                           /* 1 << vtrain_role of what x is joined with */
+    unsigned roles;                           /* 1 << vtrain_role of the pictures joined with x */
     int blocks;                               /* of the model */
 } vtrain_fit;
 
-/* A model that starts from noise: what the data asks of it, and its size. */
+/* A model that starts from noise: the data that it has to fit, and its size. */
 typedef struct vtrain_fresh {
     int channels;                             /* of the latents */
     int64_t text_width;                       /* of the first text slot */
@@ -74,10 +75,10 @@ typedef struct vtrain_fresh {
 
 /* How a condition is scaled for the transformer. */
 typedef enum vtrain_scale {
-    VTRAIN_SCALE_LATENT,                      /* as the clip's latents; a mask: not at all */
+    VTRAIN_SCALE_LATENT,                      /* like the clip's latents; a mask: not at all */
     VTRAIN_SCALE_FACTOR,                      /* times the VAE's scaling_factor */
-    VTRAIN_SCALE_INVERT                       /* the same, but divided by it where the VAE's config
-                                               * says invert_scale_latents */
+    VTRAIN_SCALE_INVERT                       /* times the factor, or divided by the factor where
+                                               * the VAE's config has invert_scale_latents */
 } vtrain_scale;
 
 /* Blocks that are alike. A model has up to VTRAIN_KINDS kinds, which run one after another: FLUX
@@ -89,8 +90,8 @@ typedef struct vtrain_blocks {
                                                * prefix, and begin at 0 otherwise */
     const vt_weight *table;
     size_t size;                              /* of the struct that the table binds */
-    int n_in, n_out;                          /* inputs, and how many of them it replaces */
-    /* A pure function of model, weights and inputs (tensor.h: vt_block_fn). */
+    int n_in, n_out;                          /* inputs, and how many of them a block replaces */
+    /* run is a pure function of model, weights and inputs (tensor.h: vt_block_fn). */
     void (*run)(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                 vt_tensor **out);
 } vtrain_blocks;
@@ -99,11 +100,11 @@ typedef struct vtrain_family {
     const char *class_name;                   /* _class_name of config.json, and in vc_family */
     const char *text_args[VTRAIN_TEXTS];      /* forward()'s names of the embeddings, for traces */
     bool frames_first;                        /* forward()'s layout, for traces: [B,F,C,H,W] */
-    const vtrain_rename *lora_names;          /* what first authors call its modules, in LoRA files
-                                               * that are read or written; NULL: the same */
+    const vtrain_rename *lora_names;          /* the first authors' names of its modules, in LoRA
+                                               * files; NULL: they are diffusers' names */
 
-    /* config.json of a model that starts from noise, which says there what it predicts
-     * (prediction_type); NULL: weights are needed. */
+    /* Makes config.json of a model that starts from noise, with the kind of its prediction as
+     * prediction_type; NULL: the family needs weights. */
     int (*fresh)(cJSON **config, const vtrain_fresh *want, vc_err *err);
     /* Its model is a struct of `size` bytes that begins with a vtrain_dit. The struct of weights
      * outside of blocks, which the table binds, is `weights` bytes behind. */
@@ -111,12 +112,12 @@ typedef struct vtrain_family {
     const vt_weight *table;
     /* Reads config.json into the model and fills its dit (below). Errors name the field. */
     int (*read)(void *model, const cJSON *config, vc_err *err);
-    void (*free)(void *model);                /* frees what the struct points at; NULL: nothing */
+    void (*free)(void *model);                /* frees memory that the struct points at, or NULL */
     void (*fit)(const void *model, vtrain_fit *fit);
 
-    /* Before the forward: checks what that is given, and makes all else that it reads from the host
-     * (positions, lengths: in->made). So what the forward queues depends on shapes and
-     * in->recompute alone. Fails the step. */
+    /* Runs before the forward: checks the inputs, and makes all tensors that come from the host
+     * (positions, lengths: in->made). So the kernels that the forward queues depend on shapes and
+     * in->recompute alone. An error fails the step. */
     void (*prepare)(vt_ctx *g, void *model, vtrain_in *in);
     /* The forward, in three parts. embed sets s: the inputs of the blocks, then all else that the
      * head reads. Each block replaces the first n_out of them. The head makes of them the
@@ -124,7 +125,7 @@ typedef struct vtrain_family {
     void (*embed)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO]);
     vtrain_blocks blocks[VTRAIN_KINDS];       /* a NULL prefix ends them */
     vt_tensor *(*head)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s);
-    vtrain_scale scale[VTRAIN_ROLES];         /* of the conditions that fit() asks for */
+    vtrain_scale scale[VTRAIN_ROLES];         /* of the conditions that fit asks for */
 
     /* defaults of flags */
     vtrain_kind objective;
@@ -139,9 +140,10 @@ typedef struct vtrain_family {
 
 /* By _class_name; NULL if unknown. */
 const vtrain_family *vtrain_family_of_class(const char *class_name);
-/* What is trained without --model: the one that starts from noise. */
+/* The family that starts from noise, which is trained without --model. */
 const vtrain_family *vtrain_family_fresh(void);
-/* As manifests say it: "builtin"; the class of a transformer that no row of vc_families has. */
+/* The family's name in manifests ("builtin"), or its class where no row of vc_families has the
+ * class. */
 const char *vtrain_family_name(const vtrain_family *f);
 
 /* ---- dit.c: a model of a family ---- */
@@ -161,18 +163,18 @@ typedef struct vtrain_dit {
 int vtrain_dit_open(void **model, const vtrain_family *f, const cJSON *config, vt_params *p,
                     const vt_source *src, vc_err *err);
 void vtrain_dit_close(void *model);           /* NULL is fine */
-/* The prediction; in has been prepared. */
+/* Makes the prediction of an input that has been prepared. */
 vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in);
-/* The family's prepare, then that. */
+/* Calls the family's prepare, then vtrain_dit_forward. */
 vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in);
 
 /* For families: */
 
-/* The noisy latents and what stands beside them, in the order image (the first frame, then zeros),
- * mask, video; zeros where a condition is not there. roles: 1 << vtrain_role. [B,..,f,h,w] */
+/* Joins the noisy latents with the pictures of `roles` (1 << vtrain_role) in the order image (the
+ * first frame, then zeros), mask, video; a picture that is missing is zeros. [B,..,f,h,w] */
 vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles);
-/* Of each row how many of `before` tokens and its text count, as vt_attention's kv_len; NULL where
- * all do. */
+/* The number of tokens of each row that count, `before` and those of its text, as kv_len of
+ * vt_attention; NULL where all tokens count. */
 vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before);
 /* For models that attend to padding as to any token: fails the step where a row's text is shorter
  * than the others, since the padding's embeddings are not in the dataset then. */

@@ -1,4 +1,4 @@
-/* lora.c - reads LoRA files of all namings, and merges them into weights; see lora.h */
+/* lora.c - reads LoRA files of all namings and folds them into weights; see lora.h */
 #include "train/models/lora.h"
 
 #include <math.h>
@@ -17,10 +17,10 @@ enum { MAX_TENSORS = 20000, MAX_CONFIG = 1 << 20,      /* entries are searched o
        MAX_PATTERNS = 4096, MAX_PATTERN = 512 };
 
 typedef struct entry {
-    char *module;                /* without prefix and suffix; flat: underscores for dots */
+    char *module;                /* without prefix and suffix; if flat, with underscores for dots */
     bool flat;
-    unsigned used;               /* bits: parts of it that were asked for */
-    int parts;                   /* modules of ours that it is made of */
+    unsigned used;               /* a bit for each part that was asked for */
+    int parts;                   /* how many of our modules this one is */
     const vf_view *a, *b, *alpha;
 } entry;
 
@@ -29,25 +29,25 @@ struct vtrain_lora {
     vf_safetensors *file;
     const vtrain_rename *renames;
     cJSON *meta;                 /* of the header, or NULL */
-    struct pattern {             /* its alpha_pattern, in order: the first that matches counts */
+    struct pattern {             /* its alpha_pattern, in order: the first match counts */
         regex_t module;
         double alpha;
     } *pattern;
     int n_patterns;
-    double alpha;                /* its alpha; NaN: not said */
+    double alpha;                /* of the header; NaN: none */
     double trained;              /* vlt_network_alpha, of a file with alpha baked into B; or NaN */
     bool root;                   /* rank-stabilised: alpha / sqrt(r) (Kalajdzievski 2023) */
     entry *entry;
     int n;
     vt_source base;              /* of vtrain_lora_source */
-    void **merged;               /* weights it has made */
+    void **merged;               /* the weights that the source has made */
     int n_merged, room_merged;
     size_t merged_bytes;
 };
 
 /* ---- names ---- */
 
-/* What files of such names may hold besides: adapters that are no product of two matrices. */
+/* Tensors of adapters that are no product of two matrices. */
 static const struct { const char *word, *what; } others[] = {
     { ".lora_magnitude_vector", "a DoRA's" }, { ".dora_scale", "a DoRA's" },
     { ".lokr_", "a LoKr's" },                 { ".hada_", "a LoHa's" },
@@ -100,7 +100,7 @@ static int read_pattern(vtrain_lora *l, const cJSON *o, const char *key, vc_err 
     struct pattern *p = &l->pattern[l->n_patterns];
     int rc = vf_json_num_opt(o, key, &p->alpha, err);
     if (!rc && !(p->alpha >= 0 && p->alpha < 1e9)) rc = vc_fail(err, VC_EFORMAT, "out of range");
-    if (!rc && (strlen(key) > MAX_PATTERN || strchr(key, '{')))   /* could cost any memory */
+    if (!rc && (strlen(key) > MAX_PATTERN || strchr(key, '{')))   /* may take any memory */
         rc = vc_fail(err, VC_EFORMAT, "expressions longer than %d characters, or with a number of "
                      "repeats, are not read", MAX_PATTERN);
     if (!rc && vtrain_regex_open(&p->module, key, true, err)) rc = VC_EFORMAT;
@@ -125,7 +125,8 @@ static int read_alphas(vtrain_lora *l, const char *field, vc_err *err)
     return 0;
 }
 
-/* What diffusers writes of PEFT's LoraConfig below "transformer.", Finetrainers without it. */
+/* Reads fields of PEFT's LoraConfig, which diffusers writes with the prefix "transformer." and
+ * Finetrainers without one. */
 static int read_config(vtrain_lora *l, const char *prefix, vc_err *err)
 {
     static const char *const names[] = { "lora_alpha", "use_rslora", "use_dora", "alpha_pattern" };
@@ -142,7 +143,7 @@ static int read_config(vtrain_lora *l, const char *prefix, vc_err *err)
     return rc ? rc : read_alphas(l, field[3], err);
 }
 
-/* PEFT itself has it in a file beside the values. */
+/* PEFT itself writes its LoraConfig into a file beside the values. */
 static int read_adapter_config(vtrain_lora *l, vc_err *err)
 {
     static const char name[] = "adapter_config.json";
@@ -178,7 +179,7 @@ static int read_metadata(vtrain_lora *l, vc_err *err)
     return read_adapter_config(l, err);
 }
 
-/* The alpha of the metadata for a module; NaN: none. */
+/* The alpha that the metadata has for a module; NaN: none. */
 static double alpha_of(const vtrain_lora *l, const char *module)
 {
     for (int i = 0; i < l->n_patterns; i++)
@@ -188,7 +189,7 @@ static double alpha_of(const vtrain_lora *l, const char *module)
 
 /* ---- opening ---- */
 
-/* *file: the file itself, or of a folder the one that diffusers or PEFT would have made in it. */
+/* *file is path itself or, of a folder, the file that diffusers or PEFT writes into one. */
 static int find_file(char **file, const char *path, vc_err *err)
 {
     static const char *const names[] = {
@@ -211,7 +212,7 @@ static int find_file(char **file, const char *path, vc_err *err)
                    names[0], names[1]);
 }
 
-/* Files of other programs have none. */
+/* Compares the file's own checksum, which files of other programs do not have. */
 static int check_seal(const vtrain_lora *l, vc_err *err)
 {
     vc_err why = { 0 };
@@ -317,7 +318,7 @@ static int check_pair(const vtrain_lora *l, const entry *e, vc_err *err)
                    "and [out,rank,1,1]", l->path, e->module, have_a, have_b);
 }
 
-/* The pair's own alpha before the metadata's; without any alpha = r. */
+/* The pair's own alpha comes before the metadata's; without either, alpha is the rank. */
 static double scale_of(const vtrain_lora *l, const entry *e, const char *module)
 {
     double r = (double)e->a->dim[0], alpha = alpha_of(l, module);
@@ -329,8 +330,8 @@ static double scale_of(const vtrain_lora *l, const entry *e, const char *module)
     return isnan(alpha) ? 1 : l->root ? alpha / sqrt(r) : alpha / r;
 }
 
-/* *e: the module's entry, by our name or by theirs (then r has the row, else none), or NULL. A file
- * may have it under two names, which are no pair of one. */
+/* *e becomes the module's entry, or NULL. An entry may have our name or the first authors' name; in
+ * the second case r has the row of the table. A module under both names is an error. */
 static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_renamed *r, vc_err *err)
 {
     bool by_theirs = false;
@@ -352,7 +353,7 @@ static int find_entry(vtrain_lora *l, const char *module, entry **e, vtrain_rena
     return rc;
 }
 
-/* The rows of a fused module's B that are one module's. */
+/* Cuts the rows of one of our modules out of a fused module's B. */
 static int take_rows(const vtrain_lora *l, const entry *e, const vtrain_renamed *r, vf_view *b,
                      vc_err *err)
 {
@@ -421,7 +422,7 @@ static float *floats_of(const void *data, vc_dtype t, int64_t n)
     return f;
 }
 
-/* Room for one more weight of its own. */
+/* Makes room for one more weight. */
 static int grow_merged(vtrain_lora *l, vc_err *err)
 {
     if (l->n_merged < l->room_merged) return 0;
@@ -433,7 +434,7 @@ static int grow_merged(vtrain_lora *l, vc_err *err)
     return 0;
 }
 
-/* The weight of v with the pair folded in, in v's type; remembered in l. */
+/* Puts a weight with the pair folded in into v, in the type of v; l frees it. */
 static int make_merged(vtrain_lora *l, vt_host *v, const vtrain_lora_pair *p, vc_err *err)
 {
     int64_t out = v->dim[0], r = p->a.dim[0], in = (int64_t)vf_view_count(&p->a) / r, n = out * in;
@@ -474,8 +475,8 @@ static int check_weight(const vtrain_lora *l, const vt_host *v, const vtrain_lor
     memcpy(dim + 1, a->dim + 1, (size_t)(a->nd - 1) * sizeof *dim);
     vt_shape_text(want, a->nd, dim);
     vt_shape_text(have, v->nd, v->dim);
-    return vc_fail(err, VC_EMISMATCH, "%s: \"%s\" is for a weight of %s, but here it is %s", l->path,
-                   p->b.name, want, have);
+    return vc_fail(err, VC_EMISMATCH, "%s: \"%s\" is for a weight of %s, but here it is %s",
+                   l->path, p->b.name, want, have);
 }
 
 static int merged_get(void *arg, const char *name, vt_host *v, vc_err *err)
@@ -510,7 +511,7 @@ size_t vtrain_lora_bytes(const vtrain_lora *l)
 
 /* ---- going on with one ---- */
 
-/* What the file has for a module, against the pair that this run trains. */
+/* Compares the file's pair of a module with the pair that this run trains. */
 static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
 {
     long long rank = p->a.dim[0], own = x->lin->lora_a->dim[0];
@@ -529,7 +530,7 @@ static int check_fit(const vt_param *x, const vtrain_lora_pair *p, vc_err *err)
     return 0;
 }
 
-/* One half of a pair; the strength that is baked into a B comes out of it again. */
+/* Sets one half of a pair; a B with alpha in it is divided by that factor. */
 static int set_half(const vt_param *x, vt_ctx *g, const vtrain_lora_pair *p, vc_err *err)
 {
     if (x->role == VT_P_LORA_A) return vf_values_set(g, x->t, &p->a, err);

@@ -1,4 +1,4 @@
-/* lora_names.c - the namings of LoRA files, as tables; see lora_names.h */
+/* lora_names.c - tables of names in LoRA files, and their use; see lora_names.h */
 #include "train/models/lora_names.h"
 
 #include <ctype.h>
@@ -12,7 +12,7 @@
 
 /* ---- renames ---- */
 
-/* Whether name is the pattern with a number for its '#'; that number, or "". */
+/* Whether name is the pattern with a number for its '#'. number becomes its digits, or "". */
 static bool fits(const char *pattern, const char *name, char number[16])
 {
     size_t before = strcspn(pattern, "#"), n = 0;
@@ -39,7 +39,7 @@ static int share_of(const vtrain_rename *row, int part)
     return row->share[part] ? row->share[part] : 1;
 }
 
-/* Counts the row's modules and their shares, those before r->part apart. */
+/* Counts the row's modules, the shares of all, and the shares in front of r->part. */
 static void measure(vtrain_renamed *r)
 {
     for (; r->parts < VTRAIN_FUSED && r->row->ours[r->parts]; r->parts++) {
@@ -96,8 +96,8 @@ static const struct { const char *prefix; bool flat; } prefixes[] = {
     { "diffusion_model.", false },
     { "lora_unet__", true }, { "lora_unet_", true },
 };
-/* *module: length of the name before the part. Between a half's name and its "weight" may stand
- * that of the adapter ("default"). */
+/* *module becomes the length of the name in front of the part. The name of an adapter ("default")
+ * may stand between a half's name and its "weight". */
 static vtrain_lora_part part_of(const char *name, size_t *module)
 {
     static const char alpha[] = ".alpha";
@@ -120,7 +120,7 @@ char *vtrain_lora_module(const char *name, vtrain_lora_part *is, bool *flat)
     *flat = false;
     *is = part_of(name, &n);
     if (!*is) return NULL;
-    for (size_t i = 0; i < COUNT(prefixes) && !*flat;) {     /* in any order, one after another */
+    for (size_t i = 0; i < COUNT(prefixes) && !*flat;) {     /* prefixes in any order */
         size_t p = strlen(prefixes[i].prefix);
         if (n <= p || strncmp(name, prefixes[i].prefix, p)) {
             i++;

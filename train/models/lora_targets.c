@@ -15,13 +15,14 @@ struct vtrain_targets {
     bool all, is_regex;
     regex_t regex;
     char *text;                  /* the list, cut into entries */
-    char *entry[MAX_ENTRIES];    /* of all: what is left out */
+    char *entry[MAX_ENTRIES];    /* if `all`, the modules that are left out */
     int n_entries;
     char **name;                 /* of matched modules inside their blocks */
     int n_names;
 };
 
-/* "transformer_blocks.3.attn.to_q" -> "attn.to_q": what is the same in all blocks. */
+/* The part of a path that is the same in all blocks: "transformer_blocks.3.attn.to_q" ->
+ * "attn.to_q". */
 static const char *in_block(const char *module)
 {
     for (const char *p = module; (p = strchr(p, '.')); p++) {
@@ -75,7 +76,7 @@ static int split(vtrain_targets *t, const char *value, vc_err *err)
     return 0;
 }
 
-/* "all-linear": convolutions are none. */
+/* "all-linear" means all modules but the convolutions. */
 static int take_all(vtrain_targets *t, const char *const *convs, vc_err *err)
 {
     size_t n = 1;
@@ -91,7 +92,7 @@ static int take_all(vtrain_targets *t, const char *const *convs, vc_err *err)
     return rc;
 }
 
-/* How unlike two names are, in edits; long ones are compared by their beginning. */
+/* The number of edits between two names, or between the beginnings of long ones. */
 static int distance(const char *a, const char *b)
 {
     enum { N = 48 };
@@ -112,7 +113,7 @@ static int distance(const char *a, const char *b)
     return row[n];
 }
 
-/* Distance of an entry to a module's name or the end of it. */
+/* The least distance of an entry to a module's name, or to an end of the name. */
 static int name_distance(const char *entry, const char *name)
 {
     int best = distance(entry, name);
@@ -123,7 +124,7 @@ static int name_distance(const char *entry, const char *name)
     return best;
 }
 
-/* Fails with the names that come nearest, each once. */
+/* Fails with a list of the nearest names, each once. */
 static int no_match(const char *entry, const char *const *modules, vc_err *err)
 {
     const char *near[NEAR] = { 0 };
@@ -165,7 +166,7 @@ static void drop_entry(vtrain_targets *t, int i)
     memmove(t->entry + i, t->entry + i + 1, sizeof *t->entry * (size_t)(t->n_entries - i));
 }
 
-/* Each entry must match, but for the two that VideoX-Fun's commands carry along. */
+/* Each entry must match a module, but for the two of VideoX-Fun's documents. */
 static int check_entries(vtrain_targets *t, const char *const *modules, char **note, vc_err *err)
 {
     char left_out[16] = "";
@@ -190,7 +191,7 @@ static int check_entries(vtrain_targets *t, const char *const *modules, char **n
     return *note ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
-/* A module that holds others must not match, as in PEFT: "0" would mean whole blocks. */
+/* No entry may match a module that holds others, as in PEFT: "0" would mean whole blocks. */
 static int check_containers(vtrain_targets *t, const char *value, const char *const *modules,
                             vc_err *err)
 {

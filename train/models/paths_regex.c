@@ -9,7 +9,7 @@
 
 enum { MAX_REGEX = 4096 };
 
-/* What Python's class escapes are in a POSIX expression, outside brackets and inside. */
+/* Python's class escapes and their POSIX spellings, outside and inside of brackets. */
 static const struct { char letter; const char *set, *inside; } escapes[] = {
     { 'd', "[0-9]", "0-9" },           { 'w', "[[:alnum:]_]", "[:alnum:]_" },
     { 's', "[[:space:]]", "[:space:]" }, { 'D', "[^0-9]", NULL },
@@ -19,7 +19,7 @@ static const struct { char letter; const char *set, *inside; } escapes[] = {
 /* An expression being rewritten. */
 typedef struct rewrite {
     const char *from;
-    char *to;                    /* has room: no part grows above sixteenfold */
+    char *to;                    /* has room, since no part grows above sixteenfold */
 } rewrite;
 
 static void put(rewrite *w, const char *text, size_t n)
@@ -28,7 +28,7 @@ static void put(rewrite *w, const char *text, size_t n)
     w->to += n;
 }
 
-/* After a backslash. False: an escape that POSIX has no words for. */
+/* Rewrites an escape after its backslash. False: POSIX has no such escape. */
 static bool put_escape(rewrite *w, bool inside)
 {
     char c = *w->from;
@@ -47,14 +47,14 @@ static bool put_escape(rewrite *w, bool inside)
     return true;
 }
 
-/* From after "[" to after its "]". */
+/* Rewrites from behind "[" to behind its "]". */
 static bool put_brackets(rewrite *w)
 {
     put(w, "[", 1);
     if (*w->from == '^') put(w, w->from++, 1);
     if (*w->from == ']') put(w, w->from++, 1);
     while (*w->from && *w->from != ']') {
-        if (*w->from == '[') return false;               /* classes by name: not Python's */
+        if (*w->from == '[') return false;               /* Python has no classes by name */
         if (*w->from != '\\') {
             put(w, w->from++, 1);
             continue;
@@ -62,12 +62,12 @@ static bool put_brackets(rewrite *w)
         w->from++;
         if (!put_escape(w, true)) return false;
     }
-    if (*w->from) put(w, w->from++, 1);                  /* else regcomp says what is missing */
+    if (*w->from) put(w, w->from++, 1);                  /* else regcomp names the error */
     return true;
 }
 
-/* Python's expression as a POSIX extended one that matches the same whole paths: groups are plain,
- * a lazy repeat may take what a greedy one takes. False: it has parts that POSIX cannot say. */
+/* Writes Python's expression as a POSIX extended one that matches the same whole paths: groups
+ * capture nothing, and a lazy repeat becomes a greedy one. False: POSIX has no such expression. */
 static bool to_posix(char *out, const char *value)
 {
     rewrite w = { value, out };

@@ -1,5 +1,5 @@
-/* paths_regex.h - Python's regular expressions over module paths, as PEFT uses them, by POSIX
- * extended ones. Without look-around, back references and flags. */
+/* paths_regex.h - Python's regular expressions over module paths, as PEFT uses them, compiled as
+ * POSIX extended ones. Look-around, back references and flags are not supported. */
 #ifndef TRAIN_MODELS_PATHS_REGEX_H
 #define TRAIN_MODELS_PATHS_REGEX_H
 
@@ -8,9 +8,10 @@
 
 #include "common/base/err.h"
 
-/* Matches (regexec) paths that `value` matches as a whole (re.fullmatch); below: also those whose
- * end after a dot it does (the keys of alpha_pattern). To be given to regfree if 0 is returned.
- * VC_EUSAGE: too long, no expression, or with parts that are not understood. */
+/* *out matches (regexec) the paths that `value` matches as a whole (re.fullmatch) and, if `below`,
+ * the paths whose end after a dot `value` matches (the keys of alpha_pattern). The caller gives
+ * *out to regfree if 0 is returned. VC_EUSAGE: value is too long, is no expression, or has a part
+ * that is not supported. */
 int vtrain_regex_open(regex_t *out, const char *value, bool below, vc_err *err);
 
 #endif

@@ -96,7 +96,8 @@ int vtrain_weights_boundary(double *at, const char *model, vc_err *err)
     return rc;
 }
 
-/* Its transformer is as wide as an image-to-video one and would be trained on first frames. */
+/* Refuses a Control model, whose transformer is as wide as an image-to-video one and would be
+ * trained on first frames. */
 static int refuse_control(const char *model, vc_err *err)
 {
     const char *class = "";
@@ -120,7 +121,7 @@ static int open_parts(vtrain_weights *w, const char *model, const char *name,
     int rc = transformer ? 0 : refuse_control(model, err);
     if (!rc) rc = find_folder(&w->path, model, name, transformer, err);
     if (!rc) rc = vf_json_read_in(&w->config, w->path, "config.json", MAX_CONFIG, err);
-    /* before they are opened: a file replaced meanwhile is another one to the next look */
+    /* The files are looked at before they are opened, so that one replaced meanwhile is noticed. */
     if (!rc) rc = vf_model_files(&w->files, &(double){ 0 }, w->path, err);
     if (!rc) rc = vf_model_open(&w->file, w->path, err);
     return vc_context(err, rc, transformer ? "--transformer" : "--model");
