@@ -42,6 +42,8 @@ static const struct { const char *name, *args; double tolerance; } rows[] = {
       "--caption_dropout_p 0.3 --validation_steps 20 --num_inference_steps 2", 1e-4 },
     { "8bit", "--optimizer adamw8bit", 2e-3 },
     { "half", "--optimizer adamw_bf16", 1e-2 },
+    { "inputs", "--first_frame_conditioning_p 0.5 --dit_guidance_embeds --embedded_guidance 3 "
+      "--motion_sub_loss --validation_steps 20 --num_inference_steps 2", 1e-4 },
 };
 
 static void test_losses(void **state)
@@ -113,7 +115,8 @@ static void test_swap(void **state)
 
 /* Steps that the device is given at once have the bits of those that it is given kernel by kernel,
  * as --profile asks for: two buckets, texts of several lengths, averages that swap places with the
- * weights, other steps in between; a LoRA, whose frozen blocks have no gradients. */
+ * weights, other steps in between; a LoRA, whose frozen blocks have no gradients; a timestep for each
+ * token. */
 static void test_graphs(void **state)
 {
     static const struct { const char *args, *weights; int least; } how[] = {
@@ -122,9 +125,11 @@ static void test_graphs(void **state)
           "transformer/diffusion_pytorch_model.safetensors", GRAPHS },
         { "--model %s/graphs-0-off/checkpoint-24 --rank 4 --transformer_dtype fp8",
           "pytorch_lora_weights.safetensors", GRAPHS / 2 },
+        { "--first_frame_conditioning_p 0.5 --dit_guidance_embeds --embedded_guidance 3",
+          "transformer/diffusion_pytorch_model.safetensors", GRAPHS / 2 },
     };
     (void)state;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         char *on = vc_format("graphs-%d-on", i), *off = vc_format("graphs-%d-off", i);
         char *args = vc_format(how[i].args, dir), *profile = vc_format("%s --profile", args);
         double replays = 0;

@@ -127,6 +127,8 @@ static void test_traces(void **state)
         { "some", "--first_frame_conditioning_p 0.5", 0, 1, 7 },
         { "motion", "--first_frame_conditioning_p 0.5 --motion_sub_loss", 0.25, 1, 7 },
         { "blocks", "--first_frame_conditioning_p 0.5 --gradient_checkpointing", 0, 1, 7 },
+        { "bf16", "--first_frame_conditioning_p 0.5 --mixed_precision bf16", 0, 1, 7 },
+        { "v", "--first_frame_conditioning_p 0.5 --objective v", 0, 1, 7 },
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
         char *args = vc_format(TINY "--dataset_repeat 2 --trace_dir %s/trace-%s --trace_steps 6 "
