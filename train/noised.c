@@ -8,7 +8,7 @@
 
 /* ---- levels ---- */
 
-/* Latent frames that may stay clean in a clip of `frames`, when asked for. */
+/* The number of latent frames that may stay clean in a clip of `frames`. */
 static int clean_frames(const vtrain *t, int64_t frames)
 {
     vtrain_fit fit;
@@ -84,7 +84,7 @@ static vt_tensor *two_parts(vt_ctx *g, int nd, const int64_t *dim, int64_t n, in
     return t;
 }
 
-/* x_of x + n_of n, but for the clean frames, which are x. */
+/* The noisy latents x_of x + n_of n, but x in clean frames. */
 static vt_tensor *mix(vt_ctx *g, vt_tensor *x, vt_tensor *n, const vtrain_levels *v)
 {
     if (!x) return NULL;
@@ -102,8 +102,8 @@ static vt_tensor *mix(vt_ctx *g, vt_tensor *x, vt_tensor *n, const vtrain_levels
     return vt_concat(g, 2, 2, part);
 }
 
-/* Weights of the levels for `frames` frames, or differences of frames, of which those that a clean
- * frame is in stand in front. */
+/* The weights of the levels for `frames` frames or differences of frames. Clean frames, and
+ * differences to a clean frame, stand in front. */
 static vt_tensor *level_weight(vt_ctx *g, const vtrain_levels *v, int64_t rows, int64_t frames)
 {
     const int64_t dim[5] = { rows, 1, v->front ? frames : 1, 1, 1 };

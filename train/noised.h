@@ -1,5 +1,5 @@
-/* noised.h - what the objective makes of a micro-batch of clean latents: noisy latents, targets,
- * timesteps, and the weight of the loss.
+/* noised.h - from a micro-batch of clean latents to noisy latents, targets, timesteps, and the
+ * weights of the loss.
  *
  * Each row has a noise level of its own. With --first_frame_conditioning_p some rows, drawn by
  * (seed, micro-batch, row) with VC_DRAW_FIRST_FRAME, keep their first latent frame clean, as an
@@ -20,27 +20,27 @@ typedef struct vtrain_levels {
                                                * token; 0: no row may have any */
 } vtrain_levels;
 
-/* Draws them; a level that m names is that of all rows. */
+/* Draws the levels of m's rows; if m names a level, all rows have it. */
 void vtrain_levels_draw(vtrain_levels *v, const vtrain *t, const vtrain_micro *m);
 /* All rows have level l, and clean first frames or not. */
 void vtrain_levels_set(vtrain_levels *v, const vtrain *t, int64_t rows, const vtrain_level *l,
                        bool clean);
-/* For a dry step of latents dim: no values, but the same tensors as other batches of the shape. */
+/* For a dry step of latents dim: the levels lead to the same tensors as those of a real batch. */
 void vtrain_levels_dry(vtrain_levels *v, const vtrain *t, const int64_t dim[5]);
 
 /* Of the step in progress. */
 typedef struct vtrain_noised {
     vt_tensor *x0, *noise, *noisy, *target;   /* f32 [B,C,f,h,w] */
-    vt_tensor *weight;                        /* of the squared errors, broadcasts to them: 0 for
-                                               * clean frames; the level's weight, times the loss
-                                               * mask, and in rows with clean frames times what
-                                               * makes the mean that of the other frames */
-    vt_tensor *motion_weight;                 /* the same for the differences of frames, without
-                                               * those to a clean frame; NULL: not asked for */
+    vt_tensor *weight;                        /* of the squared errors, to which it broadcasts: the
+                                               * level's weight times the loss mask. Clean frames
+                                               * have 0, and the other frames of their row as much
+                                               * more as makes the mean theirs */
+    vt_tensor *motion_weight;                 /* of the differences of neighbouring frames, 0 beside
+                                               * a clean one; NULL without --motion_sub_loss */
 } vtrain_noised;
 void vtrain_noised_load(const vtrain *t, vtrain_noised *n, const vtrain_batch *b,
                         const vtrain_levels *v, uint64_t seed, uint64_t number);
-/* in->t and in->token_t, for latents dim. */
+/* Makes in->t and in->token_t for latents dim. */
 void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
                        const vtrain_levels *v);
 

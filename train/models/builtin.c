@@ -227,10 +227,10 @@ static void builtin_prepare(vt_ctx *g, void *model, vtrain_in *in)
     const int64_t *dim = in->x->dim, p = m->patch;
     const int64_t grid[3] = { dim[2], dim[3] / p, dim[4] / p };
     const int64_t tokens = grid[0] * grid[1] * grid[2], features[3] = { 1, tokens, POS };
-    /* Pairs of a head go to frames, rows and columns as 1:1:1, what is left to frames. */
-    const int64_t pairs = m->head / 2, side = pairs / 3;
-    const nn_axis axis[3] = { { grid[0], 0, 1, pairs - 2 * side }, { grid[1], 0, 1, side },
-                              { grid[2], 0, 1, side } };
+    /* A third of a head's pairs each goes to frames, rows and columns, the remainder to frames. */
+    const int64_t pairs = m->head / 2, third = pairs / 3;
+    const nn_axis axis[3] = { { grid[0], 0, 1, pairs - 2 * third }, { grid[1], 0, 1, third },
+                              { grid[2], 0, 1, third } };
     if (!make_features(m, grid)) {
         vt_fail(g, VC_ENOMEM, "positions: out of memory");
         return;

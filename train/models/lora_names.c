@@ -70,7 +70,7 @@ char *vtrain_rename_sibling(const vtrain_renamed *r, int part)
     return filled(r->row->ours[part], r->number);
 }
 
-/* ---- what is written ---- */
+/* ---- names that are written ---- */
 
 const vtrain_naming vtrain_diffusers = {
     "pytorch_lora_weights.safetensors", "transformer.", .a = ".lora_A.weight",
@@ -85,7 +85,7 @@ const vtrain_naming vtrain_comfyui = {
     .a = ".lora_down.weight", .b = ".lora_up.weight", .alpha = ".alpha",
 };
 
-/* ---- what is read ---- */
+/* ---- names that are read ---- */
 
 static const struct { const char *word; vtrain_lora_part is; } halves[] = {
     { ".lora_A.", VTRAIN_PART_A }, { ".lora_down.", VTRAIN_PART_A },

@@ -41,7 +41,7 @@ int vtrain_rename_find(vtrain_renamed *r, const vtrain_rename *table, const char
 /* The name of another module of r's row, malloc'ed; NULL when out of memory. */
 char *vtrain_rename_sibling(const vtrain_renamed *r, int part);
 
-/* ---- what is written ---- */
+/* ---- names that are written ---- */
 
 typedef struct vtrain_naming {
     const char *file, *prefix;
@@ -52,7 +52,7 @@ typedef struct vtrain_naming {
 } vtrain_naming;
 extern const vtrain_naming vtrain_diffusers, vtrain_kohya, vtrain_comfyui;
 
-/* ---- what is read ---- */
+/* ---- names that are read ---- */
 
 typedef enum {
     VTRAIN_PART_NONE, VTRAIN_PART_A, VTRAIN_PART_B, VTRAIN_PART_ALPHA
