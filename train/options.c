@@ -108,7 +108,7 @@ static const vc_flag flags[] = {
     ROW(FLOAT, first_frame_conditioning_p, "0", "0..1", NULL,
         "image to video without a condition beside the latents: chance that a clip's first latent "
         "frame stays clean, with timestep 0 and without a part in the loss; samples begin with "
-        "their prompt's image"),
+        "their prompt's image (default: 0, or 1 where the model always begins so)"),
     ROW(FLOAT, embedded_guidance, "1", "0..100", NULL,
         "models with guidance_embeds in their config.json: the guidance that a training step names; "
         "samples name --guidance_scale, and are not guided otherwise"),

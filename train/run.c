@@ -112,9 +112,14 @@ static int check_objective(vtrain *t, vc_err *err)
 }
 
 /* Flags of inputs that not every model takes. */
-static int check_inputs(const vtrain *t, const vtrain_fit *fit, vc_err *err)
+static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
-    if (!fit->token_times && t->cfg.first_frame_conditioning_p > 0)
+    double *clean = &t->cfg.first_frame_conditioning_p;
+    if (fit->clean_first && *clean == 0) *clean = 1;
+    if (fit->clean_first && *clean != 1)
+        return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: all clips of this %s begin "
+                       "with a clean frame: leave it out", t->family->class_name);
+    if (!fit->token_times && *clean > 0)
         return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: %s takes one timestep for "
                        "all tokens of a sample: leave it out", t->family->class_name);
     if (!fit->guidance && t->cfg.embedded_guidance != 1)
@@ -223,7 +228,8 @@ static int open_model(vtrain *t, vc_err *err)
 
 /* ---- what is trained ---- */
 
-/* Names of all linears and convolutions (or the latter alone), NULL-ended; the list is malloc'ed. */
+/* Names of all linears and convolutions, or of the convolutions alone: a malloc'ed list, ended by a
+ * NULL. */
 static const char **modules_of(vt_params *p, bool convs)
 {
     int n = vt_params_count(p), k = 0;
@@ -393,8 +399,8 @@ static int check_again(const vtrain *t, vc_err *err)
     if (!rc && t->cfg.resume_from_checkpoint)
         rc = vtrain_ckpt_find(&dir, t->cfg.output_dir, t->cfg.resume_from_checkpoint, err);
     if (!rc && (!dir != !t->from_dir || (dir && strcmp(dir, t->from_dir))))
-        rc = vc_fail(err, VC_EBUSY, "--output_dir %s: another run wrote %s while this one began: start "
-                     "again", t->cfg.output_dir, dir ? vc_path_base(dir) : "here");
+        rc = vc_fail(err, VC_EBUSY, "--output_dir %s: another run wrote %s while this one began: "
+                     "start again", t->cfg.output_dir, dir ? vc_path_base(dir) : "here");
     free(dir);
     return rc;
 }
@@ -450,12 +456,11 @@ static int open_run(vtrain *t, vc_flags *set, vc_err *err)
     if (!rc) rc = vtrain_resolve(&t->cfg, set, t->family, &t->scheduler, err);
     for (; vc_flags_note(set, told); told++)
         vc_say(t->ui, "%s", vc_flags_note(set, told));
+    if (!rc) rc = open_device(t, err);
+    if (!rc) rc = open_model(t, err);
     if (rc) return rc;
     t->settings = vc_flags_yaml(&vtrain_program, &t->cfg);
     if (!t->settings) return vc_fail(err, VC_ENOMEM, "out of memory");
-    rc = open_device(t, err);
-    if (!rc) rc = open_model(t, err);
-    if (rc) return rc;
     rc = t->cfg.training_type == VTRAIN_LORA ? train_lora(t, err) : train_full(t, err);
     return rc ? rc : vtrain_base_open(t, err);
 }

@@ -59,6 +59,9 @@ typedef struct vtrain_fit {
     bool pad_front;                           /* f is made a multiple by copies of the first latent
                                                * frame in front (CogVideoX 1.5) */
     bool token_times;                         /* the forward takes vtrain_in.token_t */
+    bool clean_first;                         /* and all its clips begin with a clean frame: the
+                                               * default of --first_frame_conditioning_p is 1, and
+                                               * no other chance is possible */
     bool guidance;                            /* it needs vtrain_in.guidance */
     unsigned roles;                           /* 1 << vtrain_role of the pictures joined with x */
     int blocks;                               /* of the model */

@@ -155,13 +155,14 @@ static void test_bad_inputs(void **state)
 
 /* ---- needs and settings ---- */
 
+#define FIT(frames, n, pad) .channels = 4, .n_texts = 1, .text_width = { 16 }, \
+    .mult = { frames, 2, 2 }, .blocks = n, .pad_front = pad
 static const struct { const char *golden; vtrain_fit fit; } fits[] = {
-    { "2b", { 4, 1, { 16 }, { 1, 2, 2 }, false, false, false, 0, 2 } },
-    { "5b-i2v", { 4, 1, { 16 }, { 1, 2, 2 }, false, false, false, 1u << VTRAIN_ROLE_IMAGE, 1 } },
-    { "1.5", { 4, 1, { 16 }, { 2, 2, 2 }, true, false, false, 0, 1 } },
-    { "1.5-i2v", { 4, 1, { 16 }, { 2, 2, 2 }, true, false, false, 1u << VTRAIN_ROLE_IMAGE, 1 } },
-    { "inp", { 4, 1, { 16 }, { 1, 2, 2 }, false, false, false,
-               1u << VTRAIN_ROLE_VIDEO | 1u << VTRAIN_ROLE_MASK, 1 } },
+    { "2b", { FIT(1, 2, false) } },
+    { "5b-i2v", { FIT(1, 1, false), .roles = 1u << VTRAIN_ROLE_IMAGE } },
+    { "1.5", { FIT(2, 1, true) } },
+    { "1.5-i2v", { FIT(2, 1, true), .roles = 1u << VTRAIN_ROLE_IMAGE } },
+    { "inp", { FIT(1, 1, false), .roles = 1u << VTRAIN_ROLE_VIDEO | 1u << VTRAIN_ROLE_MASK } },
 };
 
 static void test_fit(void **state)

@@ -1,8 +1,8 @@
-/* test_family_names.c - whole runs of a family whose first authors have other names for its
- * modules: what its LoRA files are called inside, and that they are read again.
+/* test_family.c - whole runs of a family that the tree does not have: first authors' names for its
+ * modules in LoRA files, written and read; clips that all begin with a clean frame.
  *
- * The program's table of families is the one below, in place of families.c's: the built-in
- * transformer, with such names. */
+ * The program's table of families is the one below, in place of that of families.c. Its family is
+ * the built-in transformer with these differences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,6 +30,13 @@ static const vtrain_rename renames[] = {
     { 0 }
 };
 static vtrain_family family;
+static bool clean_first;
+
+static void fit(const void *model, vtrain_fit *f)
+{
+    vtrain_builtin.fit(model, f);
+    f->clean_first = clean_first;
+}
 
 const vtrain_family *vtrain_family_of_class(const char *class_name)
 {
@@ -52,6 +59,7 @@ static int setup(void **state)
 {
     family = vtrain_builtin;
     family.lora_names = renames;
+    family.fit = fit;
     run_dir_setup(state);
     run_ok(*state, "base", "--dit_width 32 --dit_layers 2 --dit_heads 2 --max_train_steps 2");
     return 0;
@@ -134,11 +142,37 @@ static void test_checkpoint(void **state)
                               "on-lora_comfyui/checkpoint-1/optimizer.safetensors"));
 }
 
+/* ---- clean first frames ---- */
+
+static void test_clean_first(void **state)
+{
+    const char *dir = *state;
+    static const char tiny[] = "--dit_width 32 --dit_layers 1 --dit_heads 2 --max_train_steps 2";
+    char *args = vc_format("%s --first_frame_conditioning_p 1", tiny), *text;
+    run_ok(dir, "asked", args);
+    free(args);
+    clean_first = true;
+    run_ok(dir, "by-family", tiny);
+    assert_true(run_same_file(dir, "asked/checkpoint-2/optimizer.safetensors",
+                              "by-family/checkpoint-2/optimizer.safetensors"));
+    size_t size;
+    vc_err err = { 0 };
+    char *path = vc_format("%s/by-family/config.yaml", dir);
+    assert_ok(vc_file_read(&text, &size, path, 1 << 16, &err), &err);
+    assert_non_null(strstr(text, "first_frame_conditioning_p: 1\n"));
+    free(text);
+    free(path);
+    args = vc_format("%s --first_frame_conditioning_p 0.5", tiny);
+    assert_fails(run(dir, "half", args, &err), VC_EUSAGE, &err, "begin with a clean frame");
+    free(args);
+    clean_first = false;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_written), cmocka_unit_test(test_preset),
-        cmocka_unit_test(test_checkpoint),
+        cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_clean_first),
     };
     return cmocka_run_group_tests(tests, setup, toy_dir_teardown);
 }
