@@ -213,9 +213,9 @@ void cpu_timestep(vt_dev *d, vt_tensor *y, const vt_tensor *t, float max_period)
     (void)d;
     for (int64_t b = 0; b < y->dim[0]; b++) {
         float *row = (float *)y->data + b * y->dim[1];
-        double at = (double)((const float *)t->data)[b];
+        float at = ((const float *)t->data)[b], period = (float)log((double)max_period);
         for (int64_t k = 0; k < half; k++) {
-            double a = at * exp(-log((double)max_period) * (double)k / (double)half);
+            double a = (double)(at * (float)exp((double)(-period * (float)k / (float)half)));
             row[k] = (float)cos(a);
             row[half + k] = (float)sin(a);
         }

@@ -519,7 +519,8 @@ VK_HD void vk_timestep_body(const vk_timestep_args *s, uint32_t block, vk_team t
 {
     VK_EACH(u, (uint64_t)s->batch * s->half) {
         uint32_t b = (uint32_t)u / s->half, k = (uint32_t)u - b * s->half;
-        double a = (double)s->t[b] * exp(-s->log_period * (double)k / (double)s->half);
+        float w = (float)exp((double)(-(float)s->log_period * (float)k / (float)s->half));
+        double a = (double)(s->t[b] * w);
         float *row = s->y + (uint64_t)b * 2 * s->half;
         row[k] = (float)cos(a);
         row[s->half + k] = (float)sin(a);

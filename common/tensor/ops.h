@@ -70,8 +70,9 @@ vt_tensor *vt_posterior(vt_ctx *g, vt_tensor *mean, vt_tensor *logvar, vt_tensor
 vt_tensor *vt_randn(vt_ctx *g, int nd, const int64_t *dim, uint64_t seed, uint32_t row0,
                     uint32_t micro, uint32_t purpose);
 /* Sinusoid of t f32 [B] -> [B,D] f32: cos(t w_k) then sin(t w_k), w_k = max_period^(-k/(D/2)),
- * k < D/2 (diffusers Timesteps with flip_sin_to_cos, downscale_freq_shift 0). D even.
- * (no gradient) */
+ * k < D/2 (diffusers Timesteps with flip_sin_to_cos, downscale_freq_shift 0). w_k and t w_k are
+ * rounded to f32, as they are there: a guidance of 6 is embedded as t = 6000, and its angles differ
+ * by 4e-4 otherwise. D even. (no gradient) */
 vt_tensor *vt_timestep(vt_ctx *g, vt_tensor *t, int64_t dim, float max_period);
 
 /* ---- norms over the last axis (op_norm.c) ---- */
