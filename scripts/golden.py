@@ -88,6 +88,19 @@ def save(path, tensors, **meta):
     print(f"{path.name}: {len(arrays)} tensors, {path.stat().st_size:,} bytes")
 
 
+def report(name, file, case, prefix, v16, grads16, floor=1e-2):
+    """Prints how far diffusers' own bf16 is from its f32 in a case: this says which tolerance is fair."""
+    def size(x):
+        return float(x.pow(2).mean().sqrt())
+    most = max(size(g) for k, g in file.items() if k.startswith(prefix))
+    far = {n: size(g - file[prefix + n]) / max(size(file[prefix + n]), floor * most)
+           for n, g in grads16.items()}
+    worst = sorted(far, key=far.get)[-3:]
+    y, y16 = file[case + "/output"], v16["output"].float()
+    print(f"{name} {case}: bf16 against f32: output {float((y - y16).norm() / y.norm()):.2e},",
+          ", ".join(f"{n} {far[n]:.2e}" for n in worst))
+
+
 def main():
     parts = sorted(p for p in (HERE / "golden").glob("*.py"))
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)

@@ -1,18 +1,39 @@
-/* attention.c - self-attention and joint attention of a transformer; see attention.h */
+/* attention.c - self-attention, cross-attention and joint attention; see attention.h */
 #include "common/nn/attention.h"
+
+/* y, whose last axes are `width` elements of a token in any form, as [B,N,n,width/n]. */
+static vt_tensor *in_parts(vt_ctx *g, vt_tensor *y, int64_t n, int64_t width)
+{
+    if (!y) return NULL;
+    const int64_t dim[4] = { y->dim[0], y->dim[1], n, width / n };
+    return vt_reshape(g, y, 4, dim);
+}
+
+/* Rotated by h's tables: each head alike, or all of a token at once; all rows alike, or each by
+ * its own part of the tables. */
+static vt_tensor *rotated(vt_ctx *g, vt_tensor *y, const nn_heads *h, int64_t width)
+{
+    if (!y) return NULL;
+    const int64_t rows = y->dim[0], tokens = y->dim[1];
+    y = in_parts(g, y, 2 * h->cos->dim[1] == width ? 1 : h->n, width);
+    if (!y || h->cos->dim[0] != rows * tokens) return vt_rope(g, y, h->cos, h->sin, h->begin);
+    const int64_t one[4] = { 1, rows * tokens, y->dim[2], y->dim[3] };
+    const int64_t all[4] = { rows, tokens, y->dim[2], y->dim[3] };
+    return vt_reshape(g, vt_rope(g, vt_reshape(g, y, 4, one), h->cos, h->sin, 0), 4, all);
+}
 
 vt_tensor *nn_project(vt_ctx *g, vt_tensor *x, const vt_lin *l, const nn_norm *norm,
                       const nn_heads *h)
 {
     vt_tensor *y = vt_linear(g, x, l);
     if (!y) return NULL;
-    const int64_t dim[4] = { y->dim[0], y->dim[1], h->n, y->dim[2] / h->n };
-    y = vt_reshape(g, y, 4, dim);
-    if (!norm) return y;
-    if (norm->w)
+    const int64_t width = y->dim[2];
+    if (norm && norm->w && norm->w->dim[0] != width) y = in_parts(g, y, h->n, width);
+    if (norm && norm->w)
         y = norm->b ? vt_layer_norm(g, y, norm->w, norm->b, h->eps)
                     : vt_rms_norm(g, y, norm->w, h->eps);
-    return h->cos ? vt_rope(g, y, h->cos, h->sin, h->begin) : y;
+    if (norm && h->cos) y = rotated(g, y, h, width);
+    return in_parts(g, y, h->n, width);
 }
 
 /* The result is [B,N,D]: all heads of a token lie in one row. */
@@ -30,12 +51,27 @@ vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_ten
     return vt_linear(g, attend(g, q, k, v, kv_len), out);
 }
 
-vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
-                             vt_tensor *kv_len)
+vt_tensor *nn_heads_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
+                              vt_tensor *kv_len)
 {
     vt_tensor *q = nn_project(g, x, &w->q, &w->norm_q, h);
     vt_tensor *k = nn_project(g, x, &w->k, &w->norm_k, h);
     vt_tensor *v = nn_project(g, x, &w->v, NULL, h);
+    return attend(g, q, k, v, kv_len);
+}
+
+vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
+                             vt_tensor *kv_len)
+{
+    return vt_linear(g, nn_heads_attention(g, x, w, h, kv_len), &w->out);
+}
+
+vt_tensor *nn_cross_attention(vt_ctx *g, vt_tensor *x, vt_tensor *text, const nn_attention *w,
+                              const nn_heads *h, vt_tensor *kv_len)
+{
+    vt_tensor *q = nn_project(g, x, &w->q, &w->norm_q, h);
+    vt_tensor *k = nn_project(g, text, &w->k, &w->norm_k, h);
+    vt_tensor *v = nn_project(g, text, &w->v, NULL, h);
     return nn_attend(g, q, k, v, kv_len, &w->out);
 }
 

@@ -12,14 +12,17 @@
 
 typedef struct nn_attention {
     vt_lin q, k, v, out;
-    nn_norm norm_q, norm_k;                   /* [HEAD]: with b a layer norm, without b an RMS
-                                               * norm; w NULL: there is no norm */
+    nn_norm norm_q, norm_k;                   /* [HEAD], or [D] of all heads together: with b a
+                                               * layer norm, without b an RMS norm; w NULL: there
+                                               * is no norm */
 } nn_attention;
 
 typedef struct nn_heads {
     int64_t n;                                /* heads */
     float eps;                                /* of the norms */
-    vt_tensor *cos, *sin;                     /* nn_rope's tables; NULL: no rotation */
+    vt_tensor *cos, *sin;                     /* [N,HEAD/2] for every head, as nn_rope makes them,
+                                               * or [N,D/2] for all heads together; with B*N rows
+                                               * each row of the batch has its own. NULL: none */
     int64_t begin;                            /* the first token that is rotated */
 } nn_heads;
 
@@ -34,6 +37,13 @@ vt_tensor *nn_attend(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, vt_ten
 /* Does both for one sequence x [B,N,D] that attends to itself. */
 vt_tensor *nn_self_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
                              vt_tensor *kv_len);
+
+/* Does the same but for the last linear layer: the results of all heads, [B,N,D]. */
+vt_tensor *nn_heads_attention(vt_ctx *g, vt_tensor *x, const nn_attention *w, const nn_heads *h,
+                              vt_tensor *kv_len);
+/* The queries of x [B,N,D] see the keys of text [B,n,..]: [B,N,D]. */
+vt_tensor *nn_cross_attention(vt_ctx *g, vt_tensor *x, vt_tensor *text, const nn_attention *w,
+                              const nn_heads *h, vt_tensor *kv_len);
 
 /* A stream is a sequence of tokens with projections and positions of its own. */
 typedef struct nn_stream {

@@ -51,3 +51,19 @@ vt_tensor *nn_add_cropped(vt_ctx *g, vt_tensor *x, vt_tensor *table, int64_t sid
     table = vt_slice(g, vt_slice(g, table, 1, top, top + rows), 2, left, left + columns);
     return vt_reshape(g, vt_add(g, vt_reshape(g, x, 4, grid), table), 3, flat);
 }
+
+/* The mean is the attention of a query of zeros, to which all keys are alike. Heads are as wide as
+ * attention with a gradient takes them. */
+vt_tensor *nn_mean_tokens(vt_ctx *g, vt_tensor *x, vt_tensor *length)
+{
+    if (!x) return NULL;
+    int64_t d = x->dim[2], head = 256;
+    while (d % head)
+        head -= 8;
+    const int64_t keys[4] = { x->dim[0], x->dim[1], d / head, head };
+    const int64_t one[4] = { x->dim[0], 1, d / head, head };
+    const int64_t rows[2] = { x->dim[0], d };
+    vt_tensor *k = vt_reshape(g, x, 4, keys);
+    vt_tensor *q = vt_reshape(g, vt_scale(g, vt_slice(g, x, 1, 0, 1), 0), 4, one);
+    return vt_reshape(g, vt_attention(g, q, k, k, &(vt_attn){ .kv_len = length }), 2, rows);
+}

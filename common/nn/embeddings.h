@@ -27,4 +27,8 @@ vt_tensor *nn_embed_number(vt_ctx *g, vt_tensor *t, const vt_lin *l1, const vt_l
 vt_tensor *nn_add_cropped(vt_ctx *g, vt_tensor *x, vt_tensor *table, int64_t side, int64_t rows,
                           int64_t columns);
 
+/* The mean over the tokens of a text, x [B,n,D] -> [B,D], D a multiple of 8. Of row b the first
+ * length[b] tokens count (i32 [B] on the device); length NULL: all of them count. */
+vt_tensor *nn_mean_tokens(vt_ctx *g, vt_tensor *x, vt_tensor *length);
+
 #endif

@@ -3,42 +3,45 @@
 
 #define EPS 1e-6f                             /* of the layer norms, in all models named there */
 
-enum { SHIFT, SCALE, GATE, N_MOD };
+enum { ATTENTION = 0, FEED_FORWARD = 3 };     /* where shift, scale and gate of each begin */
+
+static const nn_norm plain;                   /* without weights */
 
 static bool changes(const nn_stream_weights *w)
 {
     return w->attn.out.w != NULL;
 }
 
-/* A stream's tokens as the attention reads them; m becomes its shifts, scales and gates. */
-static vt_tensor *modulated(vt_ctx *g, vt_tensor *x, vt_tensor *e, const nn_stream_weights *w,
-                            vt_tensor *m[2 * N_MOD])
+/* A stream's tokens as the attention reads them; part becomes its shifts, scales and gates. */
+static vt_tensor *modulated(vt_ctx *g, vt_tensor *x, const nn_times *t, const nn_stream_weights *w,
+                            vt_tensor *part[2][NN_MOD])
 {
-    int n = changes(w) ? 2 * N_MOD : 2;
-    int shift = changes(w) ? SHIFT : 1, scale = changes(w) ? SCALE : 0;
-    nn_chunk(g, nn_modulation(g, e, &w->mod, n), n, m);
-    return vt_layer_norm_modulate(g, x, NULL, NULL, m[shift], m[scale], EPS);
+    nn_time_parts(g, t, &w->mod, changes(w) ? NN_MOD : 2, part);
+    if (!changes(w)) return vt_layer_norm_modulate(g, x, NULL, NULL, part[1][1], part[1][0], EPS);
+    const nn_groups m = nn_part_groups(t, part, ATTENTION);
+    return nn_modulate(g, x, &plain, &m, EPS);
 }
 
 /* Adds the attention's result y, then the feed-forward's. */
-static vt_tensor *finished(vt_ctx *g, vt_tensor *x, vt_tensor *y, const nn_stream_weights *w,
-                           vt_tensor *const m[2 * N_MOD])
+static vt_tensor *finished(vt_ctx *g, vt_tensor *x, vt_tensor *y, const nn_times *t,
+                           const nn_stream_weights *w, vt_tensor *const part[2][NN_MOD])
 {
-    vt_tensor *const *mlp = m + N_MOD;
-    x = vt_gated_add(g, x, y, m[GATE]);
-    y = vt_layer_norm_modulate(g, x, NULL, NULL, mlp[SHIFT], mlp[SCALE], EPS);
-    return vt_gated_add(g, x, vt_feed_forward(g, y, &w->up, &w->down), mlp[GATE]);
+    const nn_groups attention = nn_part_groups(t, part, ATTENTION);
+    const nn_groups mlp = nn_part_groups(t, part, FEED_FORWARD);
+    x = nn_gate(g, x, y, &attention);
+    y = nn_modulate(g, x, &plain, &mlp, EPS);
+    return nn_gate(g, x, vt_feed_forward(g, y, &w->up, &w->down), &mlp);
 }
 
-void nn_joint_block(vt_ctx *g, vt_tensor *const x[2], vt_tensor *const e[2],
+void nn_joint_block(vt_ctx *g, vt_tensor *const x[2], const nn_times t[2],
                     const nn_stream_weights w[2], const nn_heads heads[2], vt_tensor *kv_len,
                     vt_tensor *out[2])
 {
-    vt_tensor *m[2][2 * N_MOD], *y[2];
+    vt_tensor *part[2][2][NN_MOD], *y[2];
     nn_stream s[2];
     for (int i = 0; i < 2; i++)
-        s[i] = (nn_stream){ modulated(g, x[i], e[i], &w[i], m[i]), &w[i].attn, &heads[i] };
+        s[i] = (nn_stream){ modulated(g, x[i], &t[i], &w[i], part[i]), &w[i].attn, &heads[i] };
     nn_joint_attention(g, s, kv_len, y);
     for (int i = 0; i < 2; i++)
-        if (changes(&w[i])) out[i] = finished(g, x[i], y[i], &w[i], m[i]);
+        if (changes(&w[i])) out[i] = finished(g, x[i], y[i], &t[i], &w[i], part[i]);
 }

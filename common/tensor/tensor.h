@@ -166,7 +166,7 @@ void vt_scope_end(vt_ctx *g, vt_scope s, int n, vt_tensor *const *keep);
 
 /* ---- blocks: the unit of recomputation, and where sharding, swapping and prefetch hang on ---- */
 
-enum { VT_BLOCK_IO = 8 };
+enum { VT_BLOCK_IO = 12 };
 
 /* fn reads n_in tensors (some may be NULL) and sets n_out outputs; it may run twice and must do the
  * same both times: no state of its own. It reads parameters and host data through arg, which live

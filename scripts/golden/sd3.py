@@ -93,23 +93,8 @@ def variant(out, name):
     golden.save(out / f"sd{name}.safetensors", file, config=config, weights=shapes, lora=LORA)
 
     half, half_lora = model.to(torch.bfloat16), with_lora(name).to(torch.bfloat16)
-    report(name, file, "base", "grad/", *run_case(half, config, "base", shape))
-    report(name, file, "lora", "lora/grad/", *run_case(half_lora, config, "lora", shape))
-
-
-def size(x):
-    return float(x.float().pow(2).mean().sqrt())
-
-
-def report(name, file, case, prefix, v16, grads16):
-    """How far diffusers' own bf16 is from its f32: a fair tolerance is below."""
-    floor = 1e-2 * max(size(g) for k, g in file.items() if k.startswith(prefix))
-    far = {n: size(g - file[prefix + n]) / max(size(file[prefix + n]), floor)
-           for n, g in grads16.items()}
-    worst = sorted(far, key=far.get)[-3:]
-    y = file[case + "/output"]
-    print(f"{name} {case}: bf16 against f32: output {size(y - v16['output']) / size(y):.2e},",
-          ", ".join(f"{n} {far[n]:.2e}" for n in worst))
+    golden.report("sd" + name, file, "base", "grad/", *run_case(half, config, "base", shape))
+    golden.report("sd" + name, file, "lora", "lora/grad/", *run_case(half_lora, config, "lora", shape))
 
 
 def make(out):

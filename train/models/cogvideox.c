@@ -390,7 +390,7 @@ const vtrain_family vtrain_cogvideox = {
     .size = sizeof(cogvideox), .weights = offsetof(cogvideox, w), .table = model_table,
     .read = cogvideox_read, .fit = cogvideox_fit, .prepare = cogvideox_prepare,
     .embed = cogvideox_embed,
-    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block } },
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block, NULL } },
     .head = cogvideox_head,
     .scale = { [VTRAIN_ROLE_IMAGE] = VTRAIN_SCALE_INVERT, [VTRAIN_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR,
                [VTRAIN_ROLE_MASK] = VTRAIN_SCALE_FACTOR },

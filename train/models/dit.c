@@ -106,6 +106,7 @@ vt_tensor *vtrain_dit_forward(vt_ctx *g, void *model, const vtrain_in *in)
     vt_scope_end(g, scope, VT_BLOCK_IO, s);
     for (int i = 0; i < m->n_layers && !vt_failed(g); i++) {
         const layer *l = &m->layer[i];
+        if (l->kind->enter && (!i || l[-1].kind != l->kind)) l->kind->enter(g, m, s);
         const vt_block b = { run_layer, l, l->kind->n_in, l->kind->n_out, i };
         vt_run_block(g, &b, i < in->recompute ? VT_RECOMPUTE : VT_KEEP, s, s);
         vt_scope_end(g, scope, VT_BLOCK_IO, s);

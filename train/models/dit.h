@@ -97,6 +97,9 @@ typedef struct vtrain_blocks {
     /* run is a pure function of model, weights and inputs (tensor.h: vt_block_fn). */
     void (*run)(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
                 vt_tensor **out);
+    /* Changes the streams s before the first block of this kind: a kind that has one sequence joins
+     * the two streams of the kind before. NULL: they stay as they are. */
+    void (*enter)(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO]);
 } vtrain_blocks;
 
 typedef struct vtrain_family {
@@ -187,5 +190,7 @@ void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x);
 
 extern const vtrain_family vtrain_builtin;    /* builtin.c */
 extern const vtrain_family vtrain_cogvideox;  /* cogvideox.c */
+extern const vtrain_family vtrain_hunyuan;    /* hunyuan.c */
+extern const vtrain_family vtrain_ltx;        /* ltx.c */
 
 #endif

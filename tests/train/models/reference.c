@@ -149,8 +149,15 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     free(loss);
     for (int i = 0; i < VTRAIN_ROLES; i++)
         c->cond[i] = values(f, name, roles[i], c->cond_dim[i]);
-    for (int i = 0; i < c->dim[0]; i++)
-        c->length[i] = (int32_t)c->text_dim[1];
+    c->token_t = values(f, name, "token_t", c->token_dim);
+    c->guidance = values(f, name, "guidance", NULL);
+    float *length = values(f, name, "length", NULL), *fps = values(f, name, "fps", NULL);
+    for (int i = 0; i < c->dim[0]; i++) {
+        c->length[i] = (int32_t)(length ? length[i] : (float)c->text_dim[1]);
+        c->fps[i] = fps ? fps[i] : 0;
+    }
+    free(length);
+    free(fps);
     assert_true(c->x && c->target && c->t && c->text && c->dim[0] <= 8);
 }
 
@@ -161,6 +168,8 @@ void ref_case_close(ref_case *c)
     free(c->t);
     free(c->text);
     free(c->pooled);
+    free(c->token_t);
+    free(c->guidance);
     free(c->output);
     for (int i = 0; i < VTRAIN_ROLES; i++)
         free(c->cond[i]);
@@ -171,12 +180,16 @@ vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat)
     vtrain_in in = {
         .x = vt_from_host(m->g, VC_F32, 5, c->dim, c->x, VC_F32),
         .t = vt_from_host(m->g, VC_F32, 1, c->dim, c->t, VC_F32),
-        .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
+        .fps = c->fps, .n_texts = 1, .recompute = remat == VT_RECOMPUTE ? 1000 : 0,
         .text = { { .embeds = vt_from_host(m->g, VC_F32, 3, c->text_dim, c->text, VC_F32),
                     .length = c->length } },
     };
-    if (c->pooled)
-        in.text[0].pooled = vt_from_host(m->g, VC_F32, 2, c->pooled_dim, c->pooled, VC_F32);
+    for (int i = 0; c->pooled && i < 2; i++)  /* SD3 reads slot 0, HunyuanVideo slot 1 */
+        in.text[i].pooled = vt_from_host(m->g, VC_F32, 2, c->pooled_dim, c->pooled, VC_F32);
+    if (c->token_t)
+        in.token_t = vt_from_host(m->g, VC_F32, 2, c->token_dim, c->token_t, VC_F32);
+    if (c->guidance)
+        in.guidance = vt_from_host(m->g, VC_F32, 1, c->dim, c->guidance, VC_F32);
     for (int i = 0; i < VTRAIN_ROLES; i++)
         if (c->cond[i])
             in.cond[i] = vt_from_host(m->g, VC_F32, 5, c->cond_dim[i], c->cond[i], VC_F32);

@@ -2,9 +2,9 @@
  * losses and gradients of its cases. It serves every family, and LoRAs. For tests: failures end the
  * test.
  *
- * A golden holds the tensors CASE/x, t, text, target, output and loss of each case, CASE/pooled and
- * CASE/cond.image, cond.mask, cond.video where the model reads them; gradients are
- * PREFIX/PARAMETER. Its metadata holds the model's config, and `lora`, PEFT's config of a LoRA. */
+ * A golden holds the tensors CASE/x, t, text, target, output and loss of each case, CASE/pooled,
+ * token_t, guidance, fps, length (of the rows of text) and cond.image, cond.mask, cond.video where
+ * the model reads them; gradients are PREFIX/PARAMETER. Its metadata holds the model's config, and `lora`, PEFT's config of a LoRA. */
 #ifndef TESTS_TRAIN_MODELS_REFERENCE_H
 #define TESTS_TRAIN_MODELS_REFERENCE_H
 
@@ -39,8 +39,10 @@ float *ref_read(const ref_model *m, const vt_tensor *t);
 /* Inputs and results of one case on the host. */
 typedef struct ref_case {
     int64_t dim[5], text_dim[3], pooled_dim[2];   /* of x and target; of text; of pooled */
+    int64_t token_dim[2];                     /* of token_t */
     float *x, *target, *t, *text, *output, loss;
-    float *pooled, *cond[VTRAIN_ROLES];       /* NULL: the case has none */
+    float *token_t, *guidance, *pooled, *cond[VTRAIN_ROLES];      /* NULL: the case has none */
+    float fps[8];                             /* 0: the case has none */
     int64_t cond_dim[VTRAIN_ROLES][5];
     int32_t length[8];
 } ref_case;

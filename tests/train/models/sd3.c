@@ -169,8 +169,8 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     const sd3 *m = model;
     const block_weights *w = weights;
     const nn_heads h = { .n = m->heads, .eps = EPS };
-    vt_tensor *const e[2] = { in[TIME_AT], in[TIME_AT] };
-    nn_joint_block(g, in + X, e, w->stream, (const nn_heads[2]){ h, h }, NULL, out);
+    const nn_times t = { .e = in[TIME_AT] };
+    nn_joint_block(g, in + X, (const nn_times[2]){ t, t }, w->stream, (const nn_heads[2]){ h, h }, NULL, out);
 }
 
 static vt_tensor *sd3_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
@@ -187,8 +187,8 @@ const vtrain_family test_sd3 = {
     .class_name = "SD3Transformer2DModel", .text_args = { "encoder_hidden_states" },
     .size = sizeof(sd3), .weights = offsetof(sd3, w), .table = model_table,
     .read = sd3_read, .fit = sd3_fit, .prepare = sd3_prepare, .embed = sd3_embed, .head = sd3_head,
-    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block },
-                { "transformer_blocks.%d.", last_table, sizeof(block_weights), N_IN, 1, block } },
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block, NULL },
+                { "transformer_blocks.%d.", last_table, sizeof(block_weights), N_IN, 1, block, NULL } },
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL, .flow_shift = 3, .logit_std = 1,
     .bf16 = true, .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 7, .batch = 1, .steps = 1000,
     .lora_targets = "to_q,to_k,to_v,to_out.0",
