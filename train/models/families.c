@@ -5,7 +5,9 @@
 
 #include "common/families.h"
 
-static const vtrain_family *const families[] = { &vtrain_builtin, &vtrain_cogvideox, NULL };
+static const vtrain_family *const families[] = {
+    &vtrain_builtin, &vtrain_cogvideox, &vtrain_hunyuan, &vtrain_ltx, NULL
+};
 
 const vtrain_family *vtrain_family_of_class(const char *class_name)
 {

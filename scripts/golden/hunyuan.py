@@ -1,0 +1,103 @@
+"""HunyuanVideo's transformer: outputs, losses and gradients, in its variants.
+
+One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B], text with the lengths of its rows,
+pooled, guidance [B] where it is an input, cond.image [B,C,1,h,w] where one is, noise's target, output, loss; the
+case `base` has `grad/<parameter>` too.
+"""
+import golden
+import torch
+from diffusers import HunyuanVideoTransformer3DModel
+
+TINY = dict(in_channels=4, out_channels=4, num_attention_heads=2, attention_head_dim=16, num_layers=1,
+            num_single_layers=1, num_refiner_layers=1, patch_size=2, patch_size_t=1, guidance_embeds=False,
+            text_embed_dim=24, pooled_projection_dim=12, rope_axes_dim=(4, 6, 6), rope_theta=256.0)
+
+# name: config; {case: (B, f, h, w)}
+VARIANTS = {
+    "hunyuan": (dict(num_layers=2, num_refiner_layers=2, guidance_embeds=True),
+                {"base": (2, 3, 4, 6), "off": (1, 2, 6, 4), "still": (1, 1, 4, 8)}),
+    "hunyuan-replace": (dict(guidance_embeds=True, image_condition_type="token_replace"),
+                        {"base": (2, 3, 4, 6), "still": (1, 1, 4, 4)}),
+    "hunyuan-concat": (dict(in_channels=9, image_condition_type="latent_concat"),
+                       {"base": (2, 3, 4, 6)}),
+    "skyreels-i2v": (dict(in_channels=8, guidance_embeds=True), {"base": (2, 3, 4, 6), "dropped": (1, 2, 4, 4)}),
+}
+TIMES, LENGTHS, TEXT = [987.0, 437.0], [5, 9], 9
+# A guidance of 6 is embedded as a timestep of 6000. At that size the last bit of a frequency, which exp of f32
+# may or may not round well, is 4e-4 of an angle, and of a gradient: so gradients are those of small ones.
+GUIDANCE, HIGH = [1.0, 0.75], [6.0]
+
+
+def model_of(name):
+    config = {**TINY, **VARIANTS[name][0]}
+    torch.manual_seed(0)
+    model = HunyuanVideoTransformer3DModel(**config).eval()
+    shapes = golden.fill_module(model)
+    for p in model.state_dict().values():           # the file is bf16: so only activations round
+        p.copy_(p.to(torch.bfloat16))
+    return model, {"_class_name": "HunyuanVideoTransformer3DModel", **config}, shapes
+
+
+def inputs(config, case, b, f, h, w):
+    c = config["out_channels"]
+    v = {"x": golden.draw("x " + case, (b, c, f, h, w)),
+         "target": golden.draw("target " + case, (b, c, f, h, w)),
+         "t": torch.tensor(TIMES[:b]),
+         "text": golden.draw("text " + case, (b, TEXT, config["text_embed_dim"])),
+         "pooled": golden.draw("pooled " + case, (b, config["pooled_projection_dim"])),
+         "length": torch.tensor(LENGTHS[:b], dtype=torch.int32)}
+    for i in range(b):
+        v["text"][i, LENGTHS[i]:] = 0
+    if config["guidance_embeds"]:
+        v["guidance"] = torch.tensor(HIGH if case == "off" else GUIDANCE[:b])
+    if config["in_channels"] > c and case != "dropped":
+        v["cond.image"] = golden.draw("image " + case, (b, c, 1, h, w))
+    return v
+
+
+def joined(config, v):
+    """The noisy latents and what is beside them: the image in the first frame, and a mask of that frame."""
+    x, extra = v["x"], config["in_channels"] - v["x"].shape[1]
+    if not extra:
+        return x
+    image = torch.zeros_like(x)
+    if "cond.image" in v:
+        image[:, :, :1] = v["cond.image"]
+    mask = torch.zeros_like(x[:, :1])
+    mask[:, :, 0] = 1
+    return torch.cat([x, image] + ([mask] if extra > x.shape[1] else []), 1)
+
+
+def predict(model, config, v):
+    dtype = next(model.parameters()).dtype
+    mask = (torch.arange(TEXT)[None] < v["length"][:, None]).to(dtype)
+    guidance = v["guidance"] * 1000 if "guidance" in v else None
+    return model(hidden_states=joined(config, v).to(dtype), timestep=v["t"], guidance=guidance,
+                 encoder_hidden_states=v["text"].to(dtype), encoder_attention_mask=mask,
+                 pooled_projections=v["pooled"].to(dtype), return_dict=False)[0]
+
+
+def run_case(model, config, case, shape):
+    v = inputs(config, case, *shape)
+    with torch.enable_grad():
+        model.zero_grad()
+        y = predict(model, config, v)
+        loss = (y.float() - v["target"]).pow(2).mean()
+        loss.backward()
+    grads = {n: p.grad.float().clone() for n, p in model.named_parameters() if p.grad is not None}
+    v.update(output=y.detach(), loss=loss.detach())
+    return v, grads
+
+
+def make(out):
+    for name, (_, cases) in VARIANTS.items():
+        model, config, shapes = model_of(name)
+        file = {}
+        for case, shape in cases.items():
+            v, grads = run_case(model, config, case, shape)
+            file.update({f"{case}/{k}": t for k, t in v.items()})
+            if case == "base":
+                file.update({"grad/" + n: g for n, g in grads.items()})
+        half = model_of(name)[0].to(torch.bfloat16)
+        golden.report(name, file, "base", "grad/", *run_case(half, config, "base", cases["base"]))
+        golden.save(out / f"{name}.safetensors", file, config=config, weights=shapes)

@@ -1,0 +1,120 @@
+"""LTX-Video's transformer: outputs, losses and gradients, in its variants.
+
+One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or, as token_t, [B,N], text with the
+lengths of its rows, fps [B], noise's target, output, loss; the case `base` has `grad/<parameter>` too. The
+rotations' tables of some tokens at real widths are in ltx-rope.
+"""
+import golden
+import torch
+from diffusers import LTXVideoTransformer3DModel
+from diffusers.models.transformers.transformer_ltx import LTXVideoRotaryPosEmbed
+from diffusers.pipelines.ltx.pipeline_ltx import LTXPipeline
+from diffusers.pipelines.ltx.pipeline_ltx_condition import LTXConditionPipeline
+
+TINY = dict(in_channels=8, out_channels=8, num_attention_heads=2, attention_head_dim=32,
+            cross_attention_dim=64, num_layers=2, caption_channels=24)
+
+# name: config; {case: (B, f, h, w)}. "ltx" is 64 wide, which leaves 4 columns without a rotation, as 13B has
+# them; "ltx-48" has none.
+VARIANTS = {
+    "ltx": ({}, {"base": (2, 3, 4, 6), "off": (1, 2, 5, 3), "tokens": (2, 3, 4, 4), "still": (1, 1, 4, 6)}),
+    "ltx-48": (dict(num_attention_heads=1, attention_head_dim=48, cross_attention_dim=48, num_layers=1),
+               {"base": (1, 2, 3, 4)}),
+}
+TIMES, LENGTHS, FPS, TEXT = [987.0, 437.0], [5, 9], [25.0, 25.0], 9
+RATIO_T, RATIO = 8, 32
+
+
+def model_of(name):
+    config = {**TINY, **VARIANTS[name][0]}
+    torch.manual_seed(0)
+    model = LTXVideoTransformer3DModel(**config).eval()
+    shapes = golden.fill_module(model)
+    for p in model.state_dict().values():           # the file is bf16: so only activations round
+        p.copy_(p.to(torch.bfloat16))
+    return model, {"_class_name": "LTXVideoTransformer3DModel", **config}, shapes
+
+
+def inputs(config, case, b, f, h, w):
+    v = {"x": golden.draw("x " + case, (b, config["in_channels"], f, h, w)),
+         "target": golden.draw("target " + case, (b, config["in_channels"], f, h, w)),
+         "t": torch.tensor(TIMES[:b]), "fps": torch.tensor(FPS[:b]),
+         "text": golden.draw("text " + case, (b, TEXT, config["caption_channels"])),
+         "length": torch.tensor(LENGTHS[:b], dtype=torch.int32)}
+    for i in range(b):
+        v["text"][i, LENGTHS[i]:] = 0
+    if case == "tokens":                            # a clean first frame
+        v["token_t"] = v["t"][:, None].repeat(1, f * h * w)
+        v["token_t"][:, :h * w] = 0
+    return v
+
+
+def predict(model, v):
+    """[B,C,f,h,w] -> [B,C,f,h,w]"""
+    b, c, f, h, w = v["x"].shape
+    dtype = next(model.parameters()).dtype
+    mask = (torch.arange(TEXT)[None] < v["length"][:, None]).to(dtype)
+    x = LTXPipeline._pack_latents(v["x"], 1, 1).to(dtype)
+    y = model(hidden_states=x, encoder_hidden_states=v["text"].to(dtype),
+              timestep=v.get("token_t", v["t"][:, None].expand(b, 1)).float(), encoder_attention_mask=mask,
+              num_frames=f, height=h, width=w,
+              rope_interpolation_scale=(RATIO_T / float(v["fps"][0]), RATIO, RATIO), return_dict=False)[0]
+    return LTXPipeline._unpack_latents(y, f, h, w, 1, 1)
+
+
+def run_case(model, config, case, shape):
+    v = inputs(config, case, *shape)
+    with torch.enable_grad():
+        model.zero_grad()
+        y = predict(model, v)
+        loss = (y.float() - v["target"]).pow(2).mean()
+        loss.backward()
+    grads = {n: p.grad.float().clone() for n, p in model.named_parameters()}
+    v.update(output=y.detach(), loss=loss.detach())
+    return v, grads
+
+
+def variant(out, name):
+    model, config, shapes = model_of(name)
+    file = {}
+    for case, shape in VARIANTS[name][1].items():
+        v, grads = run_case(model, config, case, shape)
+        file.update({f"{case}/{k}": t for k, t in v.items()})
+        if case == "base":
+            file.update({"grad/" + n: g for n, g in grads.items()})
+    half = model_of(name)[0].to(torch.bfloat16)
+    golden.report(name, file, "base", "grad/", *run_case(half, config, "base", VARIANTS[name][1]["base"]))
+    golden.save(out / f"{name}.safetensors", file, config=config, weights=shapes)
+
+
+# width: [(f, h, w)] of latents
+ROPES = {2048: [(7, 16, 24), (1, 2, 3)], 4096: [(3, 15, 22)]}
+
+
+def ropes(out):
+    """Rotations at real widths, by the older pipelines' rule and by the condition pipeline's (`video_coords`):
+    all angles of the tokens numbered in `pick`."""
+    file = {}
+    for width, sizes in ROPES.items():
+        rope = LTXVideoRotaryPosEmbed(dim=width, base_num_frames=20, base_height=2048, base_width=2048)
+        for f, h, w in sizes:
+            x = torch.zeros(1, f * h * w, 1)
+            old = rope(x, f, h, w, rope_interpolation_scale=(RATIO_T / 24, RATIO, RATIO))
+            ids = LTXConditionPipeline._prepare_video_ids(1, f, h, w)
+            ids = LTXConditionPipeline._scale_video_ids(ids, scale_factor=RATIO, scale_factor_t=RATIO_T,
+                                                        frame_index=0).float()
+            ids[:, 0] = ids[:, 0] * (1.0 / 24)
+            new = rope(x, f, h, w, video_coords=ids)
+            pick = sorted({0, 1, w, h * w - 1, f * h * w // 2, f * h * w - 1})
+            for rule, (cos, sin) in (("old", old), ("new", new)):
+                name = f"{width}/{f}x{h}x{w}/{rule}"
+                file[name + "/pick"] = torch.tensor(pick)
+                file[name + "/cos"] = cos[0, pick, ::2].contiguous()
+                file[name + "/sin"] = sin[0, pick, ::2].contiguous()
+    golden.save(out / "ltx-rope.safetensors", file)
+
+
+def make(out):
+    for name in VARIANTS:
+        variant(out, name)
+    ropes(out)

@@ -1,0 +1,98 @@
+/* test_hunyuan.c - HunyuanVideo's transformer against diffusers', in all its variants: outputs,
+ * losses, every gradient; recomputation; refusals */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/lib/ok.h"
+#include "tests/train/models/reference.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+
+static const struct { const char *name, *cases[3]; } variants[] = {
+    { "hunyuan", { "off", "still" } }, { "hunyuan-replace", { "still" } },
+    { "hunyuan-concat", { NULL } }, { "skyreels-i2v", { "dropped" } },
+};
+
+/* f32: 1e-4 is the promise, as for CogVideoX. bf16: some roundings of 2^-9 in a chain; gradients of
+ * keys pass through the softmax, where diffusers' own bf16 differs from its f32 by up to 4.6e-2. */
+static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
+static const ref_tolerance bf16 = { VC_BF16, 2e-2, 3e-2, 1e-2, true };
+
+static void check(const ref_tolerance *t)
+{
+    int bad = 0;
+    for (size_t i = 0; i < COUNT(variants); i++) {
+        ref_model m;
+        ref_open(&m, &vtrain_hunyuan, variants[i].name, VC_BF16, t->compute);
+        print_message("%s\n", variants[i].name);
+        for (int k = 0; k < 3 && variants[i].cases[k]; k++)
+            bad += ref_check_case(&m, variants[i].cases[k], t);
+        OK(vt_params_train(m.params, NULL, NULL, &err));
+        bad += ref_check_case(&m, "base", t);
+        bad += ref_check_grads(&m, "grad", t);
+        ref_close(&m);
+    }
+    assert_int_equal(bad, 0);
+}
+
+static void test_f32(void **state)
+{
+    (void)state;
+    check(&f32);
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    check(&bf16);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(variants); i++) {
+        ref_check_recompute(&vtrain_hunyuan, variants[i].name);
+        ref_check_dry(&vtrain_hunyuan, variants[i].name);
+    }
+}
+
+static const struct { const char *field, *value, *says; } bad_models[] = {
+    { "qk_norm", "\"layer_norm\"", "qk_norm: \"layer_norm\"" },
+    { "mlp_ratio", "3", "mlp_ratio: 3" },
+    { "rope_axes_dim", "[4,4,4]", "rope_axes_dim: 4, 4, 4 must be even, and their sum" },
+    { "image_condition_type", "\"first\"", "image_condition_type: \"first\"" },
+    { "image_condition_type", "\"latent_concat\"", "in_channels: 4 with out_channels 4 and" },
+    { "num_single_layers", "2", "tensor \"single_transformer_blocks.1.norm.linear.weight\"" },
+};
+
+static void test_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad_models); i++) {
+        ref_model m;
+        vc_err err = { 0 };
+        ref_open_parts(&m, "hunyuan", VC_BF16, VC_F32);
+        cJSON_DeleteItemFromObject(m.config, bad_models[i].field);
+        cJSON_AddItemToObject(m.config, bad_models[i].field, cJSON_Parse(bad_models[i].value));
+        const vt_source src = vf_model_source(m.file);
+        assert_true(vtrain_dit_open(&m.model, &vtrain_hunyuan, m.config, m.params, &src, &err) < 0);
+        if (!strstr(err.text, bad_models[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, bad_models[i].says);
+        ref_close(&m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_refused),
+    };
+    return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+}

@@ -1,0 +1,203 @@
+/* test_ltx.c - LTX-Video's transformer against diffusers': outputs, losses, every gradient, with one
+ * timestep for each token too; rotations; recomputation; refusals */
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/lib/ok.h"
+#include "tests/train/models/reference.h"
+#include "train/models/ltx.h"
+
+#define COUNT(a) (sizeof (a) / sizeof *(a))
+
+static const struct { const char *name, *cases[4]; } variants[] = {
+    { "ltx", { "off", "tokens", "still" } }, { "ltx-48", { NULL } },
+};
+
+/* f32: 1e-4 is the promise, as for CogVideoX; sums in another order differ by 3e-5. bf16: some
+ * roundings of 2^-9 in a chain; of the biases of keys, which cancel in the softmax, 2.0e-2 is left,
+ * and diffusers' own bf16 differs there from its f32 by 3.6e-2. */
+static const ref_tolerance f32 = { VC_F32, 1e-4, 1e-4, 1e-3, false };
+static const ref_tolerance bf16 = { VC_BF16, 2e-2, 2.5e-2, 1e-2, true };
+
+static void check(const ref_tolerance *t)
+{
+    int bad = 0;
+    for (size_t i = 0; i < COUNT(variants); i++) {
+        ref_model m;
+        ref_open(&m, &vtrain_ltx, variants[i].name, VC_BF16, t->compute);
+        print_message("%s\n", variants[i].name);
+        for (int k = 0; k < 4 && variants[i].cases[k]; k++)
+            bad += ref_check_case(&m, variants[i].cases[k], t);
+        OK(vt_params_train(m.params, NULL, NULL, &err));
+        bad += ref_check_case(&m, "base", t);
+        bad += ref_check_grads(&m, "grad", t);
+        ref_close(&m);
+    }
+    assert_int_equal(bad, 0);
+}
+
+static void test_f32(void **state)
+{
+    (void)state;
+    check(&f32);
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    check(&bf16);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(variants); i++) {
+        ref_check_recompute(&vtrain_ltx, variants[i].name);
+        ref_check_dry(&vtrain_ltx, variants[i].name);
+    }
+}
+
+/* ---- rotations ---- */
+
+/* Angles are rounded as the reference rounds them, but for the last bit of a frequency: 15708 *
+ * 2^-24 is 1e-3. */
+#define ROPE_ERROR 2e-3
+
+/* name: "WIDTH/FxHxW/RULE", at 24 frames a second */
+static void check_rope(const vf_safetensors *f, const char *name)
+{
+    static const char *const parts[2] = { "cos", "sin" };
+    char full[96], rule[8];
+    ltx_grid grid;
+    int64_t width, dim[8];
+    assert_int_equal(sscanf(name, "%" SCNd64 "/%" SCNd64 "x%" SCNd64 "x%" SCNd64 "/%7s", &width,
+                            &grid.dim[0], &grid.dim[1], &grid.dim[2], rule), 5);
+    grid.pairs = width / 2;
+    grid.causal_times = !strcmp(rule, "new");
+    size_t n = (size_t)(grid.dim[0] * grid.dim[1] * grid.dim[2] * grid.pairs);
+    float *got[2] = { malloc(n * sizeof(float)), malloc(n * sizeof(float)) };
+    assert_true(ltx_rotations(&grid, 24, got[0], got[1]));
+    snprintf(full, sizeof full, "%s/pick", name);
+    float *pick = golden_values(f, full, NULL);
+    for (int k = 0; k < 2; k++) {
+        snprintf(full, sizeof full, "%s/%s", name, parts[k]);
+        float *want = golden_values(f, full, dim);
+        assert_int_equal(dim[1], grid.pairs);
+        for (int64_t i = 0; i < dim[0] * dim[1]; i++) {
+            float is = got[k][(int64_t)pick[i / dim[1]] * dim[1] + i % dim[1]];
+            if (!(fabs((double)is - (double)want[i]) <= ROPE_ERROR))
+                fail_msg("%s: %s of token %g, pair %d: %g, wanted %g", name, parts[k],
+                         (double)pick[i / dim[1]], (int)(i % dim[1]), (double)is, (double)want[i]);
+        }
+        free(want);
+        free(got[k]);
+    }
+    free(pick);
+}
+
+static void test_rope(void **state)
+{
+    vf_safetensors *f = golden_open("ltx-rope");
+    int seen = 0;
+    (void)state;
+    for (int k = 0; k < vf_safetensors_count(f); k++) {
+        const char *name = vf_safetensors_at(f, k)->name, *end = strstr(name, "/pick");
+        char base[64];
+        if (!end)
+            continue;
+        snprintf(base, sizeof base, "%.*s", (int)(end - name), name);
+        check_rope(f, base);
+        seen++;
+    }
+    assert_int_equal(seen, 6);
+    vf_safetensors_close(f);
+}
+
+/* ---- what is refused ---- */
+
+static const struct { const char *field, *value, *says; } bad_models[] = {
+    { "patch_size", "2", "patch_size: 2" },
+    { "activation_fn", "\"geglu\"", "activation_fn: \"geglu\"" },
+    { "qk_norm", "\"rms_norm\"", "qk_norm: \"rms_norm\"" },
+    { "cross_attention_dim", "32", "cross_attention_dim" },
+    { "out_channels", "4", "out_channels: 4, it must be in_channels, which is 8" },
+    { "num_layers", "3", "tensor \"transformer_blocks.2.scale_shift_table\" is missing" },
+};
+
+static void test_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(bad_models); i++) {
+        ref_model m;
+        vc_err err = { 0 };
+        ref_open_parts(&m, "ltx", VC_BF16, VC_F32);
+        cJSON_DeleteItemFromObject(m.config, bad_models[i].field);
+        cJSON_AddItemToObject(m.config, bad_models[i].field, cJSON_Parse(bad_models[i].value));
+        const vt_source src = vf_model_source(m.file);
+        assert_true(vtrain_dit_open(&m.model, &vtrain_ltx, m.config, m.params, &src, &err) < 0);
+        if (!strstr(err.text, bad_models[i].says))
+            fail_msg("\"%s\" does not say \"%s\"", err.text, bad_models[i].says);
+        ref_close(&m);
+    }
+}
+
+/* A clip whose frame rate is not known has no positions. */
+static void test_no_rate(void **state)
+{
+    ref_model m;
+    ref_case c;
+    vc_err err = { 0 };
+    (void)state;
+    ref_open(&m, &vtrain_ltx, "ltx", VC_BF16, VC_F32);
+    ref_case_open(&c, m.golden, "base");
+    c.fps[1] = 0;
+    vt_step_begin(m.g, 0);
+    assert_null(ref_forward(&m, &c, VT_KEEP));
+    assert_int_equal(vt_step_end(m.g, &err), VC_EMISMATCH);
+    assert_non_null(strstr(err.text, "row 1 has no frame rate"));
+    ref_case_close(&c);
+    ref_close(&m);
+}
+
+/* Rows of different frame rates in one batch: each is as it is alone. */
+static void test_two_rates(void **state)
+{
+    static const float rates[2] = { 25, 12 };
+    ref_model m;
+    ref_case c;
+    (void)state;
+    ref_open(&m, &vtrain_ltx, "ltx", VC_BF16, VC_F32);
+    ref_case_open(&c, m.golden, "base");
+    int64_t row = c.dim[1] * c.dim[2] * c.dim[3] * c.dim[4];
+    float *both = malloc((size_t)(2 * row) * sizeof(float));
+    float *one = malloc((size_t)(2 * row) * sizeof(float));
+    c.fps[1] = rates[1];
+    ref_step(&m, &c, VT_KEEP, both);
+    c.fps[0] = rates[1];
+    ref_step(&m, &c, VT_KEEP, one);
+    assert_memory_equal(both + row, one + row, (size_t)row * sizeof(float));
+    assert_true(golden_error(both, one, row) > 1e-3);
+    free(both);
+    free(one);
+    ref_case_close(&c);
+    ref_close(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_f32), cmocka_unit_test(test_bf16), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_rope), cmocka_unit_test(test_refused), cmocka_unit_test(test_no_rate),
+        cmocka_unit_test(test_two_rates),
+    };
+    return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+}

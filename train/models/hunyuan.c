@@ -1,0 +1,393 @@
+/* hunyuan.c - HunyuanVideo (Kong et al. 2024): a refiner of the prompt, blocks in which video and
+ * prompt are two streams, then blocks of one sequence, video before prompt. Semantics and names are
+ * those of diffusers' HunyuanVideoTransformer3DModel, in all its variants:
+ *
+ *     T2V             guidance is an input
+ *     token_replace   the first latent frame is the picture itself, at time 0
+ *     latent_concat   the picture and a mask of its frame beside the noisy latents
+ *     SkyReels I2V    the picture alone beside them
+ *
+ * Padding of the prompt is no key anywhere. */
+#include <string.h>
+
+#include "common/nn/embeddings.h"
+#include "common/nn/joint_block.h"
+#include "common/nn/positions.h"
+#include "formats/json/config.h"
+#include "train/models/dit.h"
+
+#define EPS 1e-6f
+#define GUIDANCE_STEPS 1000                   /* a guidance of 1 is embedded as this timestep */
+
+enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
+
+/* indices into sizes of the weight tables */
+enum { D = -1, IN = -2, PATCH = -3, PATCH_T = -4, TEXT = -5, POOLED = -6, HEAD = -7, HIDDEN = -8,
+       SIX_D = -9, THREE_D = -10, TWO_D = -11, FIVE_D = -12, TOKEN_OUT = -13, GUIDANCE = -14 };
+
+typedef struct refiner_weights {
+    nn_norm norm1, norm2;
+    nn_attention attn;
+    vt_lin gates, up, down;                   /* gates [2D,D] */
+} refiner_weights;
+
+typedef struct dual_weights { nn_stream_weights stream[2]; } dual_weights;       /* video, prompt */
+
+typedef struct single_weights {
+    vt_lin mod, mlp, out;                     /* out takes [attention | mlp] */
+    nn_attention attn;
+} single_weights;
+
+typedef struct model_weights {
+    vt_lin patch;                             /* w [D,IN,PATCH_T,PATCH,PATCH] */
+    vt_lin time1, time2, guidance1, guidance2, pooled1, pooled2, mod_out, proj_out;
+    vt_lin refiner_time1, refiner_time2, refiner_text1, refiner_text2, text;
+} model_weights;
+
+#define LIN(type, field, name, out, in) \
+    { name, VT_W_LINEAR, offsetof(type, field), { out, in }, VT_INIT_XAVIER }
+#define VEC(type, field, name, n, start) { name, VT_W_TENSOR, offsetof(type, field), { n }, start }
+#define MODEL(field, name, out, in) LIN(model_weights, field, name, out, in)
+#define REFINER(field, name, out, in) LIN(refiner_weights, field, name, out, in)
+#define DUAL(field, name, out, in) LIN(dual_weights, field, name, out, in)
+#define SINGLE(field, name, out, in) LIN(single_weights, field, name, out, in)
+
+static const vt_weight model_table[] = {
+    { "x_embedder.proj", VT_W_CONV, offsetof(model_weights, patch),
+      { D, IN, PATCH_T, PATCH, PATCH }, VT_INIT_XAVIER },
+    VEC(model_weights, patch.b, "x_embedder.proj.bias", D, VT_INIT_ZERO),
+    MODEL(refiner_time1, "context_embedder.time_text_embed.timestep_embedder.linear_1", D, TIME),
+    MODEL(refiner_time2, "context_embedder.time_text_embed.timestep_embedder.linear_2", D, D),
+    MODEL(refiner_text1, "context_embedder.time_text_embed.text_embedder.linear_1", D, TEXT),
+    MODEL(refiner_text2, "context_embedder.time_text_embed.text_embedder.linear_2", D, D),
+    MODEL(text, "context_embedder.proj_in", D, TEXT),
+    MODEL(time1, "time_text_embed.timestep_embedder.linear_1", D, TIME),
+    MODEL(time2, "time_text_embed.timestep_embedder.linear_2", D, D),
+    MODEL(pooled1, "time_text_embed.text_embedder.linear_1", D, POOLED),
+    MODEL(pooled2, "time_text_embed.text_embedder.linear_2", D, D),
+    MODEL(guidance1, "time_text_embed.guidance_embedder.linear_1", GUIDANCE, TIME),
+    MODEL(guidance2, "time_text_embed.guidance_embedder.linear_2", GUIDANCE, D),
+    MODEL(mod_out, "norm_out.linear", TWO_D, D),
+    MODEL(proj_out, "proj_out", TOKEN_OUT, D),
+    { 0 }
+};
+
+static const vt_weight refiner_table[] = {    /* of a refiner's block */
+    VEC(refiner_weights, norm1.w, "norm1.weight", D, VT_INIT_ONE),
+    VEC(refiner_weights, norm1.b, "norm1.bias", D, VT_INIT_ZERO),
+    REFINER(attn.q, "attn.to_q", D, D),
+    REFINER(attn.k, "attn.to_k", D, D),
+    REFINER(attn.v, "attn.to_v", D, D),
+    REFINER(attn.out, "attn.to_out.0", D, D),
+    VEC(refiner_weights, norm2.w, "norm2.weight", D, VT_INIT_ONE),
+    VEC(refiner_weights, norm2.b, "norm2.bias", D, VT_INIT_ZERO),
+    REFINER(up, "ff.net.0.proj", HIDDEN, D),
+    REFINER(down, "ff.net.2", D, HIDDEN),
+    REFINER(gates, "norm_out.linear", TWO_D, D),
+    { 0 }
+};
+
+static const vt_weight dual_table[] = {
+    DUAL(stream[0].mod, "norm1.linear", SIX_D, D),
+    DUAL(stream[1].mod, "norm1_context.linear", SIX_D, D),
+    VEC(dual_weights, stream[0].attn.norm_q.w, "attn.norm_q.weight", HEAD, VT_INIT_ONE),
+    VEC(dual_weights, stream[0].attn.norm_k.w, "attn.norm_k.weight", HEAD, VT_INIT_ONE),
+    DUAL(stream[0].attn.q, "attn.to_q", D, D),
+    DUAL(stream[0].attn.k, "attn.to_k", D, D),
+    DUAL(stream[0].attn.v, "attn.to_v", D, D),
+    DUAL(stream[0].attn.out, "attn.to_out.0", D, D),
+    VEC(dual_weights, stream[1].attn.norm_q.w, "attn.norm_added_q.weight", HEAD, VT_INIT_ONE),
+    VEC(dual_weights, stream[1].attn.norm_k.w, "attn.norm_added_k.weight", HEAD, VT_INIT_ONE),
+    DUAL(stream[1].attn.q, "attn.add_q_proj", D, D),
+    DUAL(stream[1].attn.k, "attn.add_k_proj", D, D),
+    DUAL(stream[1].attn.v, "attn.add_v_proj", D, D),
+    DUAL(stream[1].attn.out, "attn.to_add_out", D, D),
+    DUAL(stream[0].up, "ff.net.0.proj", HIDDEN, D),
+    DUAL(stream[0].down, "ff.net.2", D, HIDDEN),
+    DUAL(stream[1].up, "ff_context.net.0.proj", HIDDEN, D),
+    DUAL(stream[1].down, "ff_context.net.2", D, HIDDEN),
+    { 0 }
+};
+
+static const vt_weight single_table[] = {
+    SINGLE(mod, "norm.linear", THREE_D, D),
+    VEC(single_weights, attn.norm_q.w, "attn.norm_q.weight", HEAD, VT_INIT_ONE),
+    VEC(single_weights, attn.norm_k.w, "attn.norm_k.weight", HEAD, VT_INIT_ONE),
+    SINGLE(attn.q, "attn.to_q", D, D),
+    SINGLE(attn.k, "attn.to_k", D, D),
+    SINGLE(attn.v, "attn.to_v", D, D),
+    SINGLE(mlp, "proj_mlp", HIDDEN, D),
+    SINGLE(out, "proj_out", D, FIVE_D),
+    { 0 }
+};
+
+/* image_condition_type */
+enum { NO_IMAGE, TOKEN_REPLACE, LATENT_CONCAT };
+
+typedef struct hunyuan {
+    vtrain_dit dit;
+    int64_t heads, head, dual, single, refiner, in_channels, out_channels, patch, patch_t, text;
+    int64_t pooled, axis[3];
+    double theta;
+    bool guidance;
+    int condition, axes;
+    int64_t video;                            /* video tokens of the step in progress */
+    int64_t clean;                            /* those of a clean first frame */
+    model_weights w;
+} hunyuan;
+
+/* vtrain_in.made: rotations of the video's tokens; keys of the two streams, and of the prompt
+ * alone; the mask of latent_concat. */
+enum { COS, SIN, KEYS, TEXT_KEYS, MASK };
+/* Inputs of a block: the prompt's tokens, the video's, which the single blocks have as one
+ * sequence in the first's place; embeddings of the time, of time 0, and of the refiner; the first
+ * four of made. */
+enum { PROMPT, X, E, E_CLEAN, E_REFINER, MADE, N_IN = MADE + 4, JOINED = 0 };
+
+/* ---- config.json ---- */
+
+static const vf_config_row config_rows[] = {
+    VF_INT(hunyuan, heads, "num_attention_heads", 24, 1, 256),
+    VF_INT(hunyuan, head, "attention_head_dim", 128, 8, 256),
+    VF_INT(hunyuan, dual, "num_layers", 20, 1, 256),
+    VF_INT(hunyuan, single, "num_single_layers", 40, 0, 256),
+    VF_INT(hunyuan, refiner, "num_refiner_layers", 2, 0, 64),
+    VF_INT(hunyuan, in_channels, "in_channels", 16, 1, 1024),
+    VF_INT(hunyuan, out_channels, "out_channels", 16, 1, 1024),
+    VF_INT(hunyuan, patch, "patch_size", 2, 1, 16),
+    VF_INT(hunyuan, patch_t, "patch_size_t", 1, 1, 16),
+    VF_INT(hunyuan, text, "text_embed_dim", 4096, 8, 65536),
+    VF_INT(hunyuan, pooled, "pooled_projection_dim", 768, 1, 65536),
+    VF_INTS(hunyuan, axis, axes, "rope_axes_dim", 3, 2, 256),
+    VF_NUM(hunyuan, theta, "rope_theta", 256, 1, 1e9),
+    VF_FLAG(hunyuan, guidance, "guidance_embeds", true),
+    VF_WORD(hunyuan, condition, "image_condition_type", "", "|token_replace|latent_concat"),
+    VF_ONLY_NUM("mlp_ratio", MLP),
+    VF_ONLY("qk_norm", "rms_norm", "rms_norm"),
+    { 0 }
+};
+
+/* Fields that do not go together. */
+static int check_config(const hunyuan *m, vc_err *err)
+{
+    int64_t extra = m->in_channels - m->out_channels, sum = m->axis[0] + m->axis[1] + m->axis[2];
+    int64_t wanted = m->condition == LATENT_CONCAT ? m->out_channels + 1 : 0;
+    if (m->head % 8 || m->heads * m->head > MAX_WIDTH || m->text % 8)
+        return vc_fail(err, VC_EFORMAT, "attention_head_dim and text_embed_dim must be multiples "
+                       "of 8, and num_attention_heads times attention_head_dim at most %d",
+                       MAX_WIDTH);
+    if (sum != m->head || m->axis[0] % 2 || m->axis[1] % 2 || m->axis[2] % 2)
+        return vc_fail(err, VC_EFORMAT, "rope_axes_dim: %lld, %lld, %lld must be even, and their "
+                       "sum attention_head_dim, which is %lld", (long long)m->axis[0],
+                       (long long)m->axis[1], (long long)m->axis[2], (long long)m->head);
+    if (extra != wanted && (m->condition != NO_IMAGE || extra != m->out_channels))
+        return vc_fail(err, VC_EINVAL, "in_channels: %lld with out_channels %lld and "
+                       "image_condition_type %s is no known model", (long long)m->in_channels,
+                       (long long)m->out_channels,
+                       m->condition == LATENT_CONCAT ? "latent_concat" :
+                       m->condition == TOKEN_REPLACE ? "token_replace" : "null");
+    return 0;
+}
+
+static int hunyuan_read(void *model, const cJSON *config, vc_err *err)
+{
+    hunyuan *m = model;
+    memcpy(m->axis, (int64_t[]){ 16, 56, 56 }, sizeof m->axis);
+    int rc = vf_config_read(m, config_rows, config, err);
+    if (!rc) rc = check_config(m, err);
+    if (rc) return rc;
+    int64_t d = m->heads * m->head;
+    const int64_t sizes[VTRAIN_SIZES] = {
+        [-D] = d, [-IN] = m->in_channels, [-PATCH] = m->patch, [-PATCH_T] = m->patch_t,
+        [-TEXT] = m->text, [-POOLED] = m->pooled, [-HEAD] = m->head, [-HIDDEN] = MLP * d,
+        [-SIX_D] = 6 * d, [-THREE_D] = 3 * d, [-TWO_D] = 2 * d, [-FIVE_D] = (1 + MLP) * d,
+        [-TOKEN_OUT] = m->out_channels * m->patch_t * m->patch * m->patch,
+        [-GUIDANCE] = m->guidance ? d : VT_ABSENT,
+    };
+    memcpy(m->dit.sizes, sizes, sizeof sizes);
+    memcpy(m->dit.layers, (int64_t[]){ m->refiner, m->dual, m->single }, sizeof m->dit.layers);
+    return 0;
+}
+
+static unsigned roles_of(const hunyuan *m)
+{
+    return m->in_channels > m->out_channels ? 1u << VTRAIN_ROLE_IMAGE : 0;
+}
+
+static void hunyuan_fit(const void *model, vtrain_fit *fit)
+{
+    const hunyuan *m = model;
+    int p = (int)m->patch;
+    *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 2,
+                         .text_width = { m->text, m->pooled }, .mult = { (int)m->patch_t, p, p },
+                         .guidance = m->guidance, .roles = roles_of(m),
+                         .blocks = (int)(m->refiner + m->dual + m->single) };
+}
+
+/* ---- what does not depend on weights ---- */
+
+/* Ones in the first latent frame, zeros after it. */
+static vt_tensor *first_frame_mask(vt_ctx *g, vt_tensor *x)
+{
+    vt_tensor *zero = vt_scale(g, vt_slice(g, x, 1, 0, 1), 0);
+    float one = 1;
+    vt_tensor *ones = vt_from_host(g, VC_F32, 1, (int64_t[]){ 1 }, &one, VC_F32);
+    vt_tensor *part[2] = { vt_add(g, vt_slice(g, zero, 2, 0, 1), ones), NULL };
+    if (x->dim[2] == 1) return part[0];
+    part[1] = vt_slice(g, zero, 2, 1, x->dim[2]);
+    return vt_concat(g, 2, 2, part);
+}
+
+static void hunyuan_prepare(vt_ctx *g, void *model, vtrain_in *in)
+{
+    hunyuan *m = model;
+    const vt_tensor *pooled = in->text[1].pooled;
+    if (vt_failed(g) || !in->x || !in->text[0].embeds) return;
+    if (!pooled || pooled->dim[1] != m->pooled) {
+        vt_fail(g, VC_EMISMATCH, "pooled prompts are %lld wide, pooled_projection_dim is %lld",
+                pooled ? (long long)pooled->dim[1] : 0, (long long)m->pooled);
+        return;
+    }
+    const int64_t *dim = in->x->dim + 2;
+    const nn_axis axis[3] = { { dim[0] / m->patch_t, 0, 1, m->axis[0] / 2 },
+                              { dim[1] / m->patch, 0, 1, m->axis[1] / 2 },
+                              { dim[2] / m->patch, 0, 1, m->axis[2] / 2 } };
+    m->video = axis[0].n * axis[1].n * axis[2].n;
+    m->clean = m->condition == TOKEN_REPLACE ? axis[1].n * axis[2].n : 0;
+    nn_rope(g, axis, m->theta, in->made + COS);
+    in->made[KEYS] = vtrain_key_lengths(g, &in->text[0], m->video);
+    in->made[TEXT_KEYS] = vtrain_key_lengths(g, &in->text[0], 0);
+    if (m->condition == LATENT_CONCAT) in->made[MASK] = first_frame_mask(g, in->x);
+}
+
+/* ---- forward ---- */
+
+static vt_tensor *embed_number(vt_ctx *g, vt_tensor *t, const vt_lin *l1, const vt_lin *l2)
+{
+    return nn_embed_number(g, t, l1, l2, VC_F32);
+}
+
+/* What modulates all blocks, and what modulates the tokens of a clean first frame, which no
+ * guidance reaches. */
+static void embed_times(vt_ctx *g, const hunyuan *m, const vtrain_in *in, vt_tensor **s)
+{
+    const model_weights *w = &m->w;
+    vt_tensor *pooled = nn_embed_vector(g, in->text[1].pooled, &w->pooled1, &w->pooled2, VC_F32);
+    vt_tensor *e = vt_add(g, embed_number(g, in->t, &w->time1, &w->time2), pooled);
+    if (m->guidance)
+        e = vt_add(g, e, embed_number(g, vt_scale(g, in->guidance, GUIDANCE_STEPS), &w->guidance1,
+                                      &w->guidance2));
+    s[E] = vt_silu(g, e);
+    if (m->clean)
+        s[E_CLEAN] = vt_silu(g, vt_add(g, embed_number(g, vt_scale(g, in->t, 0), &w->time1,
+                                                       &w->time2), pooled));
+}
+
+static void hunyuan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+{
+    const hunyuan *m = model;
+    const model_weights *w = &m->w;
+    const int patch[3] = { (int)m->patch_t, (int)m->patch, (int)m->patch };
+    vt_tensor *x = vtrain_join(g, in, roles_of(m)), *text = in->text[0].embeds;
+    if (in->made[MASK]) x = vt_concat(g, 1, 2, (vt_tensor *[]){ x, in->made[MASK] });
+    vtrain_note(in, "hidden_states", x);
+    embed_times(g, m, in, s);
+    vt_tensor *mean = nn_mean_tokens(g, text, in->made[TEXT_KEYS]);
+    s[E_REFINER] = vt_silu(g, vt_add(g, embed_number(g, in->t, &w->refiner_time1, &w->refiner_time2),
+                                     nn_embed_vector(g, mean, &w->refiner_text1, &w->refiner_text2,
+                                                     VC_F32)));
+    s[PROMPT] = vt_linear(g, vt_cast(g, text, vt_compute(g)), &w->text);
+    s[X] = nn_embed_patches(g, nn_patches(g, x, patch), &w->patch);
+    memcpy(s + MADE, in->made, 4 * sizeof *in->made);
+}
+
+static void refiner_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                          vt_tensor **out)
+{
+    const hunyuan *m = model;
+    const refiner_weights *w = weights;
+    const nn_heads heads = { .n = m->heads };
+    vt_tensor *x = in[PROMPT], *h, *gate[2];
+    vt_chunk(g, nn_modulation(g, in[E_REFINER], &w->gates, 2), 1, 2, gate);
+
+    h = vt_layer_norm(g, x, w->norm1.w, w->norm1.b, EPS);
+    h = nn_self_attention(g, h, &w->attn, &heads, in[MADE + TEXT_KEYS]);
+    x = vt_gated_add(g, x, h, gate[0]);
+
+    h = vt_layer_norm(g, x, w->norm2.w, w->norm2.b, EPS);
+    h = vt_linear(g, vt_silu(g, vt_linear(g, h, &w->up)), &w->down);
+    out[PROMPT] = vt_gated_add(g, x, h, gate[1]);
+}
+
+static nn_times times_of(const hunyuan *m, vt_tensor *const *in)
+{
+    return (nn_times){ in[E], in[E_CLEAN], m->clean };
+}
+
+static void dual_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                       vt_tensor **out)
+{
+    const hunyuan *m = model;
+    const dual_weights *w = weights;
+    const nn_times t[2] = { times_of(m, in), { .e = in[E] } };     /* no token of the prompt is clean */
+    const nn_heads heads[2] = { { m->heads, EPS, in[MADE + COS], in[MADE + SIN], 0 },
+                                { .n = m->heads, .eps = EPS } };
+    vt_tensor *x[2] = { in[X], in[PROMPT] }, *y[2];
+    nn_joint_block(g, x, t, w->stream, heads, in[MADE + KEYS], y);
+    out[X] = y[0];
+    out[PROMPT] = y[1];
+}
+
+/* One sequence: video, then prompt. */
+static void join_streams(vt_ctx *g, const void *model, vt_tensor *s[VT_BLOCK_IO])
+{
+    (void)model;
+    s[JOINED] = vt_concat(g, 1, 2, (vt_tensor *[]){ s[X], s[PROMPT] });
+    s[X] = NULL;
+}
+
+static void single_block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                         vt_tensor **out)
+{
+    static const nn_norm plain;
+    const hunyuan *m = model;
+    const single_weights *w = weights;
+    const nn_times t = times_of(m, in);
+    const nn_heads heads = { m->heads, EPS, in[MADE + COS], in[MADE + SIN], 0 };
+    vt_tensor *x = in[JOINED], *h, *y[2], *part[2][NN_MOD];
+    nn_time_parts(g, &t, &w->mod, 3, part);
+    const nn_groups e = nn_part_groups(&t, part, 0);
+    h = nn_modulate(g, x, &plain, &e, EPS);
+    y[0] = nn_heads_attention(g, h, &w->attn, &heads, in[MADE + KEYS]);
+    y[1] = vt_gelu(g, vt_linear(g, h, &w->mlp));
+    out[JOINED] = nn_gate(g, x, vt_linear(g, vt_concat(g, 2, 2, y), &w->out), &e);
+}
+
+static vt_tensor *hunyuan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
+{
+    const hunyuan *m = model;
+    vt_tensor *e[2], *x = m->single ? vt_slice(g, s[JOINED], 1, 0, m->video) : s[X];
+    vt_chunk(g, nn_modulation(g, s[E], &m->w.mod_out, 2), 1, 2, e);
+    x = vt_layer_norm_modulate(g, x, NULL, NULL, e[1], e[0], EPS);
+    x = vt_linear(g, x, &m->w.proj_out);
+    return vt_unpatchify(g, x, in->x->dim + 1, (int)m->patch_t, (int)m->patch, (int)m->patch,
+                         VT_C_FIRST);
+}
+
+const vtrain_family vtrain_hunyuan = {
+    .class_name = "HunyuanVideoTransformer3DModel",
+    .text_args = { "encoder_hidden_states", "pooled_projections" },
+    .size = sizeof(hunyuan), .weights = offsetof(hunyuan, w), .table = model_table,
+    .read = hunyuan_read, .fit = hunyuan_fit, .prepare = hunyuan_prepare, .embed = hunyuan_embed, .head = hunyuan_head,
+    .blocks = { { "context_embedder.token_refiner.refiner_blocks.%d.", refiner_table,
+                  sizeof(refiner_weights), N_IN, 1, refiner_block, NULL },
+                { "transformer_blocks.%d.", dual_table, sizeof(dual_weights), N_IN, 2, dual_block,
+                  NULL },
+                { "single_transformer_blocks.%d.", single_table, sizeof(single_weights), N_IN, 1,
+                  single_block, join_streams } },
+    .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
+    .flow_shift = 7, .logit_mean = 0, .logit_std = 1,
+    .posterior_mean = false, .bf16 = true,
+    .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 6, .batch = 1, .steps = 1000,
+    .lora_targets = "to_q,to_k,to_v,to_out.0,add_q_proj,add_k_proj,add_v_proj,to_add_out",
+};

@@ -1,0 +1,232 @@
+/* ltx.c - LTX-Video (HaCohen et al. 2024): blocks of self-attention over the tokens of the video,
+ * cross-attention to the prompt and a feed-forward layer; the timestep, of a row or of each token,
+ * modulates the first and the last of the three. Semantics and names are those of diffusers'
+ * LTXVideoTransformer3DModel: 2B (0.9.0 to 0.9.5) and 13B (0.9.7).
+ *
+ * A token is one position of the latents, which already are 32 times smaller than the frames.
+ * Positions are seconds and pixels, so that rotations depend on the frame rate. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/nn/attention.h"
+#include "common/nn/embeddings.h"
+#include "formats/json/config.h"
+#include "train/models/dit.h"
+#include "train/models/ltx.h"
+
+#define QK_EPS 1e-5f
+#define OUT_EPS 1e-6f
+
+enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
+
+/* indices into sizes of the weight tables */
+enum { D = -1, IN = -2, OUT = -3, TEXT = -4, HIDDEN = -5, SIX_D = -6 };
+
+typedef struct block_weights {
+    vt_tensor *table;                         /* [6,D]: shift, scale and gate of attention, then of
+                                               * the feed-forward layer */
+    nn_attention self, cross;
+    vt_lin up, down;
+} block_weights;
+
+typedef struct model_weights {
+    vt_lin proj_in, time1, time2, time_proj, text1, text2, proj_out;
+    vt_tensor *table;                         /* [2,D]: shift and scale of the output */
+} model_weights;
+
+#define LIN(type, field, name, out, in) \
+    { name, VT_W_LINEAR, offsetof(type, field), { out, in }, VT_INIT_XAVIER }
+#define ATTENTION(field, name) \
+    { name ".norm_q.weight", VT_W_TENSOR, offsetof(block_weights, field.norm_q.w), { D }, \
+      VT_INIT_ONE }, \
+    { name ".norm_k.weight", VT_W_TENSOR, offsetof(block_weights, field.norm_k.w), { D }, \
+      VT_INIT_ONE }, \
+    LIN(block_weights, field.q, name ".to_q", D, D), \
+    LIN(block_weights, field.k, name ".to_k", D, D), \
+    LIN(block_weights, field.v, name ".to_v", D, D), \
+    LIN(block_weights, field.out, name ".to_out.0", D, D)
+
+static const vt_weight model_table[] = {
+    LIN(model_weights, proj_in, "proj_in", D, IN),
+    { "scale_shift_table", VT_W_TENSOR, offsetof(model_weights, table), { 2, D }, VT_INIT_NORMAL },
+    LIN(model_weights, time1, "time_embed.emb.timestep_embedder.linear_1", D, TIME),
+    LIN(model_weights, time2, "time_embed.emb.timestep_embedder.linear_2", D, D),
+    LIN(model_weights, time_proj, "time_embed.linear", SIX_D, D),
+    LIN(model_weights, text1, "caption_projection.linear_1", D, TEXT),
+    LIN(model_weights, text2, "caption_projection.linear_2", D, D),
+    LIN(model_weights, proj_out, "proj_out", OUT, D),
+    { 0 }
+};
+
+static const vt_weight block_table[] = {      /* below "transformer_blocks.%d." */
+    { "scale_shift_table", VT_W_TENSOR, offsetof(block_weights, table), { 6, D }, VT_INIT_NORMAL },
+    ATTENTION(self, "attn1"),
+    ATTENTION(cross, "attn2"),
+    LIN(block_weights, up, "ff.net.0.proj", HIDDEN, D),
+    LIN(block_weights, down, "ff.net.2", D, HIDDEN),
+    { 0 }
+};
+
+typedef struct ltx {
+    vtrain_dit dit;
+    int64_t layers, heads, head, in_channels, out_channels, cross, text;
+    double eps;
+    bool causal_times;                        /* of 0.9.5 and later */
+    model_weights w;
+} ltx;
+
+/* vtrain_in.made: cos and sin of the rotations, which tokens of the prompts are keys. */
+enum { COS, SIN, KEYS };
+/* Inputs of a block: the video's tokens; the prompt's; the numbers that modulate; cos, sin, keys.
+ * The head reads the embedding of the time as well. */
+enum { X, PROMPT, MOD, MADE, N_IN = MADE + 3, E = N_IN };
+
+/* ---- config.json ---- */
+
+static const vf_config_row config_rows[] = {
+    VF_INT(ltx, layers, "num_layers", 28, 1, 256),
+    VF_INT(ltx, heads, "num_attention_heads", 32, 1, 256),
+    VF_INT(ltx, head, "attention_head_dim", 64, 8, 256),
+    VF_INT(ltx, in_channels, "in_channels", 128, 1, 1024),
+    VF_INT(ltx, out_channels, "out_channels", 128, 1, 1024),
+    VF_INT(ltx, cross, "cross_attention_dim", 2048, 1, MAX_WIDTH),
+    VF_INT(ltx, text, "caption_channels", 4096, 1, 65536),
+    VF_NUM(ltx, eps, "norm_eps", 1e-6, 1e-12, 1),
+    VF_FLAG(ltx, causal_times, "causal_temporal_positioning", false),   /* the first authors' */
+    VF_ONLY_INT("patch_size", 1),
+    VF_ONLY_INT("patch_size_t", 1),
+    VF_ONLY("activation_fn", "gelu-approximate", "gelu-approximate"),
+    VF_ONLY("qk_norm", "rms_norm_across_heads", "rms_norm_across_heads"),
+    VF_ONLY_FLAG("norm_elementwise_affine", false),
+    VF_ONLY_FLAG("attention_bias", true),
+    VF_ONLY_FLAG("attention_out_bias", true),
+    { 0 }
+};
+
+static int ltx_read(void *model, const cJSON *config, vc_err *err)
+{
+    ltx *m = model;
+    int rc = vf_config_read(m, config_rows, config, err);
+    if (rc) return rc;
+    int64_t d = m->heads * m->head;
+    if (m->head % 8 || d > MAX_WIDTH || m->cross != d)
+        return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, and "
+                       "num_attention_heads times it cross_attention_dim, and at most %d",
+                       MAX_WIDTH);
+    if (m->out_channels != m->in_channels)
+        return vc_fail(err, VC_EFORMAT, "out_channels: %lld, it must be in_channels, which is %lld",
+                       (long long)m->out_channels, (long long)m->in_channels);
+    const int64_t sizes[VTRAIN_SIZES] = {
+        [-D] = d, [-IN] = m->in_channels, [-OUT] = m->out_channels, [-TEXT] = m->text,
+        [-HIDDEN] = MLP * d, [-SIX_D] = 6 * d,
+    };
+    memcpy(m->dit.sizes, sizes, sizeof sizes);
+    m->dit.layers[0] = m->layers;
+    return 0;
+}
+
+static void ltx_fit(const void *model, vtrain_fit *fit)
+{
+    const ltx *m = model;
+    *fit = (vtrain_fit){ .channels = (int)m->in_channels, .n_texts = 1, .text_width = { m->text },
+                         .mult = { 1, 1, 1 }, .token_times = true, .blocks = (int)m->layers };
+}
+
+/* ---- positions ---- */
+
+/* Tables of all rows: [tokens,D/2], or [B*tokens,D/2] where rows differ in their frame rates. */
+static void make_rope(vt_ctx *g, const ltx *m, const vtrain_in *in, vt_tensor *table[2])
+{
+    const int64_t *dim = in->x->dim + 2, pairs = m->heads * m->head / 2;
+    int64_t tokens = dim[0] * dim[1] * dim[2], clips = 1;
+    for (int64_t b = 1; b < in->x->dim[0] && dim[0] > 1; b++)
+        if (in->fps[b] != in->fps[0]) clips = in->x->dim[0];
+    int64_t size = tokens * pairs;
+    float *host = malloc(2 * (size_t)(clips * size) * sizeof *host);
+    bool ok = host != NULL;
+    const ltx_grid grid = { { dim[0], dim[1], dim[2] }, pairs, m->causal_times };
+    for (int64_t b = 0; b < clips && ok; b++)
+        ok = ltx_rotations(&grid, dim[0] > 1 ? (double)in->fps[b] : 1, host + b * size, host + (clips + b) * size);
+    for (int i = 0; i < 2 && ok; i++)
+        table[i] = vt_from_host(g, VC_F32, 2, (int64_t[]){ clips * tokens, pairs },
+                                host + i * clips * size, VC_F32);
+    if (!ok) vt_fail(g, VC_ENOMEM, "positions: out of memory");
+    free(host);
+}
+
+static void ltx_prepare(vt_ctx *g, void *model, vtrain_in *in)
+{
+    const ltx *m = model;
+    if (!in->x || !in->text[0].embeds || vt_failed(g)) return;
+    for (int64_t b = 0; b < in->x->dim[0] && in->x->dim[2] > 1; b++)
+        if (!in->fps || !(in->fps[b] > 0)) {
+            vt_fail(g, VC_EMISMATCH, "row %lld has no frame rate, which LTX-Video's positions "
+                    "need", (long long)b);
+            return;
+        }
+    make_rope(g, m, in, in->made + COS);
+    in->made[KEYS] = vtrain_key_lengths(g, &in->text[0], 0);
+}
+
+/* ---- forward ---- */
+
+static void ltx_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO])
+{
+    const model_weights *w = &((ltx *)model)->w;
+    vt_tensor *t = in->token_t ? in->token_t : in->t;
+    vt_tensor *x = nn_patches(g, in->x, (int[]){ 1, 1, 1 });
+    vtrain_note(in, "hidden_states", x);
+    s[X] = vt_linear(g, x, &w->proj_in);
+    s[PROMPT] = vt_feed_forward(g, vt_cast(g, in->text[0].embeds, vt_compute(g)), &w->text1,
+                                &w->text2);
+    s[E] = nn_embed_number(g, t, &w->time1, &w->time2, VC_F32);
+    s[MOD] = nn_modulation(g, vt_silu(g, s[E]), &w->time_proj, 6);
+    memcpy(s + MADE, in->made, 3 * sizeof *in->made);
+}
+
+static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *const *in,
+                  vt_tensor **out)
+{
+    const ltx *m = model;
+    const block_weights *w = weights;
+    vt_tensor *const *made = in + MADE, *x = in[X], *h, *e[6];
+    const nn_heads heads = { m->heads, QK_EPS, made[COS], made[SIN], 0 };
+    const nn_heads plain = { m->heads, QK_EPS, NULL, NULL, 0 };
+    float eps = (float)m->eps;
+    nn_chunk(g, vt_add(g, in[MOD], w->table), 6, e);
+
+    h = vt_rms_norm_modulate(g, x, NULL, e[0], e[1], eps);
+    x = vt_gated_add(g, x, nn_self_attention(g, h, &w->self, &heads, NULL), e[2]);
+
+    x = vt_add(g, x, nn_cross_attention(g, x, in[PROMPT], &w->cross, &plain, made[KEYS]));
+
+    h = vt_rms_norm_modulate(g, x, NULL, e[3], e[4], eps);
+    out[0] = vt_gated_add(g, x, vt_feed_forward(g, h, &w->up, &w->down), e[5]);
+}
+
+static vt_tensor *ltx_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
+{
+    const ltx *m = model;
+    vt_tensor *e = s[E], *part[2];
+    if (!e) return NULL;
+    if (e->nd == 2) e = vt_reshape(g, e, 3, (int64_t[]){ e->dim[0], 1, e->dim[1] });
+    for (int i = 0; i < 2; i++)
+        part[i] = vt_add(g, e, vt_slice(g, m->w.table, 0, i, i + 1));
+    vt_tensor *x = vt_layer_norm_modulate(g, s[X], NULL, NULL, part[0], part[1], OUT_EPS);
+    x = vt_linear(g, x, &m->w.proj_out);
+    return vt_unpatchify(g, x, in->x->dim + 1, 1, 1, 1, VT_C_FIRST);
+}
+
+const vtrain_family vtrain_ltx = {
+    .class_name = "LTXVideoTransformer3DModel",
+    .text_args = { "encoder_hidden_states" },
+    .size = sizeof(ltx), .weights = offsetof(ltx, w), .table = model_table, .read = ltx_read, .fit = ltx_fit,
+    .prepare = ltx_prepare, .embed = ltx_embed,
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block, NULL } },
+    .head = ltx_head,
+    .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL,
+    .flow_shift = 1, .logit_mean = 0, .logit_std = 1,
+    .posterior_mean = false, .bf16 = true,
+    .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 3, .batch = 1, .steps = 1000,
+    .lora_targets = "to_q,to_k,to_v,to_out.0",
+};

@@ -1,0 +1,92 @@
+/* ltx_rope.c - rotations of LTX-Video's positions; see ltx.h */
+#include "train/models/ltx.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define THETA 10000.0
+
+/* Frames and pixels from one position of the latents to the next, and the seconds and pixels that
+ * an angle of its frequency is for. */
+#define STEP_FRAMES 8
+#define STEP_PIXELS 32
+#define BASE_SECONDS 20
+#define BASE_PIXELS 2048
+
+/* Angles are products of frequencies up to 15708 and positions: an error of 2^-24 in either is
+ * 1e-3 in the angle. So both are rounded to f32 in the steps in which PyTorch rounds them. */
+
+/* The position of latent frame i. The later models know that the first one is a single picture. */
+static float time_of(const ltx_grid *grid, int64_t i, double fps)
+{
+    if (!grid->causal_times) return (float)i * (float)(STEP_FRAMES / fps) / BASE_SECONDS;
+    return (float)(i ? STEP_FRAMES * (i - 1) + 1 : 0) * (float)(1 / fps) / BASE_SECONDS;
+}
+
+/* n frequencies from 1 to THETA, times pi/2. */
+static void frequencies(float *f, int64_t n)
+{
+    float step = n > 1 ? 1.0f / (float)(n - 1) : 0;
+    for (int64_t j = 0; j < n; j++) {
+        float at = j < n / 2 ? step * (float)j : fmaf(-step, (float)(n - 1 - j), 1);
+        f[j] = (float)pow(THETA, (double)(n > 1 ? at : 0)) * (float)M_PI / 2;
+    }
+}
+
+/* The rotations of one axis: cosines and sines [positions,frequencies]. */
+typedef struct axis {
+    float *cosines, *sines;
+} axis;
+
+static bool open_axis(axis *a, const ltx_grid *grid, int k, double fps, const float *f, int64_t count)
+{
+    size_t bytes = (size_t)(grid->dim[k] * count) * sizeof(float);
+    *a = (axis){ malloc(bytes), malloc(bytes) };
+    for (int64_t i = 0; i < grid->dim[k] && a->cosines && a->sines; i++) {
+        float at = k ? (float)i * STEP_PIXELS / BASE_PIXELS : time_of(grid, i, fps);
+        for (int64_t j = 0; j < count; j++) {
+            float angle = f[j] * (at * 2 - 1);
+            a->cosines[i * count + j] = (float)cos((double)angle);
+            a->sines[i * count + j] = (float)sin((double)angle);
+        }
+    }
+    return a->cosines && a->sines;
+}
+
+/* A token's row: pairs that are left over keep their place in front and are not rotated, then each
+ * frequency has the angles of frame, row and column. */
+static void fill_row(float *y, int64_t pairs, const float *const of[3], int64_t count, float still)
+{
+    for (int64_t j = 3 * count; j < pairs; j++)
+        *y++ = still;
+    for (int64_t j = 0; j < count; j++)
+        for (int k = 0; k < 3; k++)
+            *y++ = of[k][j];
+}
+
+bool ltx_rotations(const ltx_grid *grid, double fps, float *cosines, float *sines)
+{
+    const int64_t *dim = grid->dim, count = grid->pairs / 3;
+    axis a[3] = { { 0 } };
+    float *f = malloc((size_t)(count + 1) * sizeof *f);
+    bool ok = f != NULL;
+    if (f) frequencies(f, count);
+    for (int k = 0; k < 3 && ok; k++)
+        ok = open_axis(&a[k], grid, k, fps, f, count);
+    for (int64_t i = 0; ok && i < dim[0] * dim[1] * dim[2]; i++) {
+        const int64_t at[3] = { i / (dim[1] * dim[2]), i / dim[2] % dim[1], i % dim[2] };
+        const float *c[3], *s[3];
+        for (int k = 0; k < 3; k++) {
+            c[k] = a[k].cosines + at[k] * count;
+            s[k] = a[k].sines + at[k] * count;
+        }
+        fill_row(cosines + i * grid->pairs, grid->pairs, c, count, 1);
+        fill_row(sines + i * grid->pairs, grid->pairs, s, count, 0);
+    }
+    for (int k = 0; k < 3; k++) {
+        free(a[k].cosines);
+        free(a[k].sines);
+    }
+    free(f);
+    return ok;
+}
