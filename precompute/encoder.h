@@ -124,7 +124,7 @@ int prep_family_by_vae(prep_family *out, const char *class, vc_err *err);
 /* The autoencoder whose class a manifest or a config.json names. VC_EUSAGE if it is unknown. */
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 
-extern const vae_class vae_builtin, vae_cogvideox;
+extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan;
 extern const text_class text_builtin, text_t5, text_umt5;
 
 #endif

@@ -88,6 +88,14 @@ def save(path, tensors, **meta):
     print(f"{path.name}: {len(arrays)} tensors, {path.stat().st_size:,} bytes")
 
 
+def part(name):
+    """The module scripts/golden/NAME.py."""
+    spec = importlib.util.spec_from_file_location("golden_" + name, HERE / "golden" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def report(name, file, case, prefix, v16, grads16, floor=1e-2):
     """Prints how far diffusers' own bf16 is from its f32 in a case: this says which tolerance is fair."""
     def size(x):
@@ -114,11 +122,8 @@ def main():
     for p in parts:
         if args.part and p.stem not in args.part:
             continue
-        spec = importlib.util.spec_from_file_location("golden_" + p.stem, p)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
         with torch.no_grad():
-            module.make(pathlib.Path(args.out))
+            part(p.stem).make(pathlib.Path(args.out))
 
 
 if __name__ == "__main__":

@@ -15,36 +15,48 @@ const vt_weight nn_video_affine[] = {
 
 /* ---- convolutions ---- */
 
+static const int each[3] = { 1, 1, 1 };
+
+/* The next chunk's first window has this many frames of this chunk. */
+static int64_t shared(const nn_video_conv *c, const int step[3]) { return c->w->dim[2] - step[0]; }
+
 /* Makes room for the frames that c carries, which have x's rows and columns. */
-static void room(const nn_video *n, nn_video_conv *c, const vt_tensor *x)
+static void room(const nn_video *n, nn_video_conv *c, const vt_tensor *x, const int step[3])
 {
     if (!x || !n->first || n->last)
         return;
     c->carried = vt_new_for_step(n->g, vt_compute(n->g), 5,
-                                 (int64_t[]){ 1, c->w->dim[2] - 1, x->dim[2], x->dim[3],
+                                 (int64_t[]){ 1, shared(c, step), x->dim[2], x->dim[3],
                                               c->w->dim[1] });
 }
 
-/* Does nn_video_causal's work once there is room. */
-static vt_tensor *causal(const nn_video *n, nn_video_conv *c, vt_tensor *x)
+/* Does nn_video_causal_steps' work once there is room. */
+static vt_tensor *causal(const nn_video *n, nn_video_conv *c, vt_tensor *x, const int step[3])
 {
-    const int64_t *k = c->w->dim + 2;
-    int front = (int)k[0] - 1, h = (int)k[1] / 2, w = (int)k[2] / 2;
-    vt_conv how = { .stride = { 1, 1, 1 }, .before = { front, h, w }, .after = { 0, h, w } };
+    const int64_t *k = c->w->dim + 2, carried = shared(c, step);
+    int front = (int)(n->first ? k[0] - 1 : carried), h = (int)k[1] / 2, w = (int)k[2] / 2;
+    vt_conv how = { .stride = { step[0], step[1], step[2] }, .before = { front, h, w },
+                    .after = { 0, h, w }, .edge = { false, n->edge, n->edge } };
 
     if (!x)
         return NULL;
     how.front = n->first ? vt_slice(n->g, x, 1, 0, 1) : c->carried;
     vt_tensor *y = vt_conv3d(n->g, x, c->w, c->b, &how);
     if (!n->last)
-        vt_assign(n->g, c->carried, vt_slice(n->g, x, 1, x->dim[1] - front, x->dim[1]));
+        vt_assign(n->g, c->carried, vt_slice(n->g, x, 1, x->dim[1] - carried, x->dim[1]));
     return y;
+}
+
+vt_tensor *nn_video_causal_steps(const nn_video *n, nn_video_conv *c, vt_tensor *x,
+                                 const int step[3])
+{
+    room(n, c, x, step);
+    return causal(n, c, x, step);
 }
 
 vt_tensor *nn_video_causal(const nn_video *n, nn_video_conv *c, vt_tensor *x)
 {
-    room(n, c, x);
-    return causal(n, c, x);
+    return nn_video_causal_steps(n, c, x, each);
 }
 
 vt_tensor *nn_video_pointwise(const nn_video *n, const nn_video_conv *c, vt_tensor *x)
@@ -90,11 +102,11 @@ static vt_tensor *resnet(const nn_video *n, nn_video_resnet *r, vt_tensor *x)
     vt_scope s = vt_scope_begin(n->g);
     vt_tensor *h = nn_video_norm_silu(n, &r->norm1, x);
 
-    h = causal(n, &r->conv1, h);
+    h = causal(n, &r->conv1, h, each);
     vt_scope_end(n->g, s, 1, &h);
     h = nn_video_norm_silu(n, &r->norm2, h);
     vt_scope_end(n->g, s, 1, &h);
-    h = causal(n, &r->conv2, h);
+    h = causal(n, &r->conv2, h, each);
     vt_scope_end(n->g, s, 1, &h);
     if (r->shortcut.w)
         x = nn_video_pointwise(n, &r->shortcut, x);
@@ -106,8 +118,8 @@ static vt_tensor *resnet(const nn_video *n, nn_video_resnet *r, vt_tensor *x)
 void nn_video_make_room(const nn_video *n, nn_video_resnet *r, int count, const vt_tensor *x)
 {
     for (int i = 0; i < count; i++) {
-        room(n, &r[i].conv1, x);
-        room(n, &r[i].conv2, x);
+        room(n, &r[i].conv1, x, each);
+        room(n, &r[i].conv2, x, each);
     }
 }
 

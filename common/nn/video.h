@@ -16,7 +16,7 @@
 /* w [K,C,kt,kh,kw], or [K,C,kh,kw] for a convolution of each frame alone; b [K] */
 typedef struct nn_video_conv {
     vt_tensor *w, *b;
-    vt_tensor *carried;              /* [1,kt-1,H,W,C] from the chunk before, until the step ends */
+    vt_tensor *carried;              /* [1,F,H,W,C] from the chunk before, until the step ends */
 } nn_video_conv;
 
 /* A group norm, w, b [C]. In spatial form (Zheng et al. 2022) pointwise convolutions of the latent,
@@ -38,6 +38,7 @@ typedef struct nn_video_resnet {
 typedef struct nn_video {
     vt_ctx *g;
     bool first, last;                /* of the clip's chunks; a short clip is one chunk */
+    bool edge;                       /* around each frame stand copies of its border, else zeros */
     vt_tensor *z;                    /* the chunk's latent, which spatial norms read, or NULL */
 } nn_video;
 
@@ -46,9 +47,13 @@ typedef struct nn_video {
 enum { NN_VIDEO_OUT = -1, NN_VIDEO_IN = -2 };
 extern const vt_weight nn_video_cube[], nn_video_point[], nn_video_plane[], nn_video_affine[];
 
-/* The result is as large as x: copies of the clip's first frame stand before it, and zeros around
- * each frame. The function makes room for the frames that c carries. */
+/* The result is as large as x: copies of the clip's first frame stand before it, and its border or
+ * zeros around each frame. The function makes room for the frames that c carries. */
 vt_tensor *nn_video_causal(const nn_video *n, nn_video_conv *c, vt_tensor *x);
+/* The same in steps of t, h, w. With a t of two the first chunk has an odd number of frames and
+ * every other chunk an even one. */
+vt_tensor *nn_video_causal_steps(const nn_video *n, nn_video_conv *c, vt_tensor *x,
+                                 const int step[3]);
 vt_tensor *nn_video_pointwise(const nn_video *n, const nn_video_conv *c, vt_tensor *x);
 /* Returns silu(norm(x)). */
 vt_tensor *nn_video_norm_silu(const nn_video *n, const nn_video_norm *norm, vt_tensor *x);

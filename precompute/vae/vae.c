@@ -184,29 +184,45 @@ static int frames_of(void *arg, int n)
     return j->pass.decodes ? j->v->net->frames(n) : (n - 1) / j->v->ratio[0] + 1;
 }
 
-/* False: the clip is one tile. */
+/* Rows, columns, or frames but for the first, of a tile of the source; 0: the axis has no tiles. */
+static int tile_size(const job *j, int axis)
+{
+    int pixels = j->v->tiling.size[axis];
+
+    return j->pass.decodes ? pixels / j->v->ratio[axis] : pixels;
+}
+
+/* Whether axes first..last are cut into tiles: all of them, if one is larger than a tile. */
+static bool is_cut(const job *j, int first, int last)
+{
+    for (int i = first; i <= last; i++)
+        if (tile_size(j, i) && j->pass.of[i] > tile_size(j, i))
+            return true;
+    return false;
+}
+
+/* False: the clip is one tile. Time is cut on its own, rows and columns together. */
 static bool tiles_of(job *j, vae_tiles *t)
 {
     const vae_tiling *tiling = &j->v->tiling;
-    bool decodes = j->pass.decodes, larger = false;
+    bool decodes = j->pass.decodes, time = is_cut(j, 0, 0), space = is_cut(j, 1, 2);
     int r = j->v->ratio[1];
 
     *t = (vae_tiles){ .times = decodes ? r : 1, .per = decodes ? 1 : r, .channels = j->channels,
                       .arg = j, .frames = frames_of, .make = make_tile, .take = take_tile };
     for (int i = 0; i < 3; i++) {
-        int pixel = tiling->size[i], latent = pixel / j->v->ratio[i];
-        int from = decodes ? latent : pixel, to = decodes ? pixel : latent;
+        int pixel = tiling->size[i], from = tile_size(j, i);
+        int to = decodes ? pixel : pixel / j->v->ratio[i];
         t->source[i] = t->size[i] = t->step[i] = j->pass.of[i];
         t->kept[i] = j->to[i];
-        if (!pixel)
+        if (!pixel || !(i ? space : time))
             continue;
         t->size[i] = from;
         t->step[i] = (int)(from * (1 - tiling->overlap[i]));
         t->blend[i] = (int)(to * tiling->overlap[i]);
         t->kept[i] = to - t->blend[i];
-        larger |= t->source[i] > t->size[i];
     }
-    return larger;
+    return time || space;
 }
 
 static int run_job(job *j, vc_err *err)

@@ -19,6 +19,7 @@ typedef struct vae_net {
     /* Frames that go through at a time, of pixels and of latents; the first chunk has the remainder
      * as well. */
     int pixel_frames, latent_frames;
+    bool edge;                       /* as in nn_video */
     int (*frames)(int f);            /* as in vae_class */
     /* config.json -> the family's struct, `info` (but for its fingerprint) and v->tiling; h gets
      * what of it changes the values. */

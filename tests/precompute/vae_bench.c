@@ -1,0 +1,213 @@
+/* vae_bench.c - see vae_bench.h */
+#include "tests/precompute/vae_bench.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "tests/lib/ok.h"
+
+vae_bench vae_bench_open(const vae_class *class, const char *golden, vc_dtype compute,
+                         vc_dtype stored, bool tiling)
+{
+    vae_bench b = { .class = class, .golden = golden_open(golden), .dir = golden_tmp("vae") };
+    vc_err err = { 0 };
+    encoder_opts o = { .dir = b.dir, .dtype = compute, .device = golden_device(), .threads = 2,
+                       .tiling = tiling };
+
+    golden_model(b.golden, b.dir, stored);
+    assert_ok(class->open(&b.vae, &o, &b.info, &err), &err);
+    return b;
+}
+
+void vae_bench_close(vae_bench *b)
+{
+    b->class->close(b->vae);
+    vf_safetensors_close(b->golden);
+}
+
+void *vae_area(size_t n, size_t size)
+{
+    void *p = calloc(n, size);
+    assert_non_null(p);
+    return p;
+}
+
+float *vae_pixels(const vae_bench *b, const char *name, int64_t dim[8])
+{
+    float *x = golden_values(b->golden, name, dim);
+    for (int64_t i = 0; i < dim[0] * dim[1] * dim[2] * dim[3]; i++)
+        x[i] = x[i] / 127.5f - 1;
+    return x;
+}
+
+float *vae_latents(const vae_bench *b, int n, int64_t dim[8])
+{
+    float *z = golden_values(b->golden, "z", dim), *some;
+    size_t grid = (size_t)(dim[2] * dim[3]);
+
+    some = vae_area((size_t)dim[0] * (size_t)n * grid, 4);
+    for (int64_t c = 0; c < dim[0]; c++)
+        memcpy(some + (size_t)c * (size_t)n * grid, z + (size_t)(c * dim[1]) * grid,
+               (size_t)n * grid * 4);
+    free(z);
+    return some;
+}
+
+void vae_near(const vae_bench *b, const char *name, const float *have, double tol)
+{
+    int64_t dim[8], n = 1;
+    float *want = golden_values(b->golden, name, dim);
+
+    for (int i = 0; i < 4; i++)
+        n *= dim[i];
+    double e = golden_error(have, want, n);
+    if (!(e <= tol)) fail_msg("%s: error %.3g, at most %.3g is right", name, e, tol);
+    free(want);
+}
+
+void vae_encode_like(const vae_bench *b, const char *clip, int f, const char *name, double tol)
+{
+    const int *r = b->info.ratio;
+    vc_err err = { 0 };
+    int64_t dim[8];
+    char field[40];
+    float *x = vae_pixels(b, clip, dim);
+    size_t n = (size_t)b->info.channels * (size_t)((f - 1) / r[0] + 1) *
+               (size_t)(dim[1] / r[1]) * (size_t)(dim[2] / r[2]);
+    float *mean = vae_area(n, 4), *logvar = vae_area(n, 4);
+    int rc = b->class->encode(b->vae, x, f, (int)dim[1], (int)dim[2], mean, logvar, &err);
+
+    assert_ok(rc, &err);
+    snprintf(field, sizeof field, "mean%s", name);
+    vae_near(b, field, mean, tol);
+    snprintf(field, sizeof field, "logvar%s", name);
+    vae_near(b, field, logvar, tol);
+    free(x), free(mean), free(logvar);
+}
+
+/* ---- decode ---- */
+
+typedef struct frames {
+    float *v;
+    size_t frame;
+} frames;
+
+static void keep_frames(void *arg, const float *values, int first, int n, int h, int w)
+{
+    frames *f = arg;
+    assert_int_equal((size_t)h * (size_t)w * 3, f->frame);
+    memcpy(f->v + (size_t)first * f->frame, values, (size_t)n * f->frame * 4);
+}
+
+void vae_decode_like(const vae_bench *b, int n, double tol)
+{
+    vc_err err = { 0 };
+    int64_t dim[8], last[8];
+    char name[16];
+    float *z = vae_latents(b, n, dim), *want;
+    int f = b->class->frames(n), h = (int)dim[2], w = (int)dim[3];
+    frames out = { .frame = (size_t)(h * w * b->info.ratio[1] * b->info.ratio[2] * 3) };
+
+    out.v = vae_area((size_t)f * out.frame, 4);
+    vae_pass p = { .decodes = true, .source = z, .of = { n, h, w }, .n = { n, h, w },
+                   .take = keep_frames, .arg = &out };
+    assert_ok(vae_run_pass(b->vae, &p, &err), &err);
+    snprintf(name, sizeof name, "sample.%d", n);
+    want = golden_values(b->golden, name, last);
+    vae_near(b, name, out.v + (size_t)(f - (int)last[0]) * out.frame, tol);
+    free(z), free(out.v), free(want);
+}
+
+void vae_same_bytes(const vae_bench *b, const char *name, const uint8_t *have)
+{
+    int64_t dim[8];
+    float *want = golden_values(b->golden, name, dim);
+    int64_t n = dim[0] * dim[1] * dim[2] * dim[3], off = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        int d = abs((int)have[i] - (int)want[i]);
+        if (d > 1) fail_msg("%s: byte %d is %d, not %g", name, (int)i, have[i], (double)want[i]);
+        off += d;
+    }
+    if (off > n / 1000) fail_msg("%s: %d bytes of %d differ by one", name, (int)off, (int)n);
+    free(want);
+}
+
+void vae_decode_bytes_like(const vae_bench *b, int n, const char *name)
+{
+    vc_err err = { 0 };
+    int64_t dim[8];
+    char field[16];
+    float *z = vae_latents(b, n, dim);
+    size_t grid = (size_t)(dim[2] * dim[3] * b->info.ratio[1] * b->info.ratio[2]);
+    uint8_t *rgb = vae_area((size_t)b->class->frames(n) * grid * 3, 1);
+
+    assert_ok(b->class->decode(b->vae, z, n, (int)dim[2], (int)dim[3], rgb, &err), &err);
+    snprintf(field, sizeof field, "u8%s", name);
+    vae_same_bytes(b, field, rgb);
+    free(z), free(rgb);
+}
+
+/* ---- memory, and what is refused ---- */
+
+void vae_memory_is_right(const vae_bench *b, const vae_size *rows, int n)
+{
+    for (int i = 0; i < n; i++) {
+        vc_err err = { 0 };
+        int f = rows[i].f, h = rows[i].h, w = rows[i].w, rc;
+        const int *r = b->info.ratio;
+        size_t bytes, places = (size_t)(h * w) * (size_t)(rows[i].decode ? r[1] * r[2] : 1);
+        size_t values = (size_t)(rows[i].decode ? b->class->frames(f) : f) * places *
+                        (size_t)(b->info.channels + 3);
+        float *in = vae_area(values, 4), *out = vae_area(values, 4);
+        rc = b->class->memory(b->vae, rows[i].decode, f, h, w, &bytes, &err);
+        if (!rc && rows[i].decode)
+            rc = b->class->decode(b->vae, in, f, h, w, (uint8_t *)out, &err);
+        else if (!rc)
+            rc = b->class->encode(b->vae, in, f, h, w, out, NULL, &err);
+        assert_ok(rc, &err);
+        vt_usage use = vt_usage_of(b->vae->g);
+        assert_int_equal(use.pool_peak + use.scratch, bytes);
+        free(in), free(out);
+    }
+}
+
+void vae_refuses_sizes(const vae_bench *b, const vae_refusal *rows, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const vae_refusal *r = &rows[i];
+        vc_err err = { 0 };
+        size_t bytes;
+        int rc = b->class->encode(b->vae, NULL, r->f, r->h, r->w, NULL, NULL, &err);
+        assert_fails(rc, VC_EINVAL, &err, r->says);
+        assert_int_equal(b->class->memory(b->vae, false, r->f, r->h, r->w, &bytes, &err),
+                         VC_EINVAL);
+    }
+    vc_err err = { 0 };
+    assert_int_equal(b->class->decode(b->vae, NULL, 0, 2, 2, NULL, &err), VC_EINVAL);
+    assert_int_equal(b->class->decode(b->vae, NULL, 1, 1 << 20, 2, NULL, &err), VC_EINVAL);
+}
+
+const char *vae_opened_with(const vae_bench *b, const char *config)
+{
+    static vc_err err;
+    char *path = vc_path_join(b->dir, "config.json");
+    vae *v = NULL;
+    vae_info info;
+    encoder_opts o = { .dir = b->dir, .dtype = VC_F32, .device = golden_device(), .threads = 1 };
+
+    err = (vc_err){ 0 };
+    assert_int_equal(vc_file_write(path, config, strlen(config), &err), 0);
+    free(path);
+    int rc = b->class->open(&v, &o, &info, &err);
+    b->class->close(v);
+    if (rc) assert_null(v);
+    return rc ? err.text : "";
+}

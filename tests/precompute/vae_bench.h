@@ -1,0 +1,53 @@
+/* vae_bench.h - an autoencoder with a golden's weights, and what diffusers made of them. For tests:
+ * failures end the test. */
+#ifndef TESTS_PRECOMPUTE_VAE_BENCH_H
+#define TESTS_PRECOMPUTE_VAE_BENCH_H
+
+#include "precompute/vae/vae.h"
+#include "tests/lib/golden.h"
+
+/* Of the largest value. f32: sums of up to 27 * 32 terms in another order, some 20 layers deep;
+ * devices sum a convolution's products one after another, not in blocks: 1.5e-5 was seen.
+ * bf16: activations keep 8 bits, 2e-3 each time they are stored. */
+#define VAE_TOL_F32 (strcmp(golden_device(), "cpu") ? 3e-5 : 1e-5)
+#define VAE_TOL_BF16 2e-2
+
+typedef struct vae_bench {
+    const vae_class *class;
+    vf_safetensors *golden;
+    const char *dir;                 /* the folder that holds the weights */
+    vae *vae;
+    vae_info info;
+} vae_bench;
+
+vae_bench vae_bench_open(const vae_class *class, const char *golden, vc_dtype compute,
+                         vc_dtype stored, bool tiling);
+void vae_bench_close(vae_bench *b);
+
+void *vae_area(size_t n, size_t size);       /* zeros */
+/* A stored clip as the VAE gets it: f32 in -1..1. */
+float *vae_pixels(const vae_bench *b, const char *name, int64_t dim[8]);
+/* The first n frames of the golden's z, [C,n,h,w]; dim: of all of z. */
+float *vae_latents(const vae_bench *b, int n, int64_t dim[8]);
+
+/* Values like tensor `name`. */
+void vae_near(const vae_bench *b, const char *name, const float *have, double tol);
+/* The first f frames of a clip -> moments like meanNAME and logvarNAME. */
+void vae_encode_like(const vae_bench *b, const char *clip, int f, const char *name, double tol);
+/* The first n latents -> frames of which the last are like sample.N. */
+void vae_decode_like(const vae_bench *b, int n, double tol);
+/* Bytes like tensor `name`: equal, but where a value lies within the tolerance of f32 of a half. */
+void vae_same_bytes(const vae_bench *b, const char *name, const uint8_t *have);
+/* The first n latents -> bytes like u8NAME. */
+void vae_decode_bytes_like(const vae_bench *b, int n, const char *name);
+
+/* The memory that is predicted for rows of f, h, w is what a run takes. */
+typedef struct vae_size { bool decode; int f, h, w; } vae_size;
+void vae_memory_is_right(const vae_bench *b, const vae_size *rows, int n);
+/* Sizes that are refused, by encode and by memory; `says` is part of the message. */
+typedef struct vae_refusal { int f, h, w; const char *says; } vae_refusal;
+void vae_refuses_sizes(const vae_bench *b, const vae_refusal *rows, int n);
+/* The failure of opening the golden's folder with another config.json; "": it opens. */
+const char *vae_opened_with(const vae_bench *b, const char *config);
+
+#endif
