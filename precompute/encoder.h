@@ -43,6 +43,9 @@ typedef struct encoder_opts {
     int threads;                     /* 0: all */
     vf_key weights;                  /* vf_model_hash of dir: part of the fingerprint */
     bool tiling;                     /* VAE: spatial tiles (less memory, other values) */
+    /* VAE with a decoder that removes noise: how much it is told to remove, 0..1, and the share of
+     * noise that is mixed into the latent before. Other VAEs ignore them. */
+    double decode_timestep, decode_noise_scale;
 } encoder_opts;
 static inline vt_options encoder_device(const encoder_opts *o)
 {
@@ -124,7 +127,7 @@ int prep_family_by_vae(prep_family *out, const char *class, vc_err *err);
 /* The autoencoder whose class a manifest or a config.json names. VC_EUSAGE if it is unknown. */
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 
-extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan;
+extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx;
 extern const text_class text_builtin, text_t5, text_umt5;
 
 #endif

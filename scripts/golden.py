@@ -40,7 +40,7 @@ def name_hash(name):
 
 def fill(name, shape):
     """Values of a weight: uniform, of a size that keeps activations near 1. Vectors named
-    `weight` (norms) lie around 1, other vectors around 0; matrices and kernels are scaled by the
+    `weight` (norms) or `std` lie around 1, other vectors around 0; matrices and kernels are scaled by the
     root of the elements of one row."""
     n = int(np.prod(shape, dtype=np.int64))
     with np.errstate(over="ignore"):
@@ -48,7 +48,7 @@ def fill(name, shape):
     u = (bits >> np.uint64(40)).astype(np.float64) / 2**23 - 1            # [-1,1), 24 bits
     if len(shape) > 1:
         u *= np.sqrt(3.0 * shape[0] / n)
-    elif name.endswith("weight"):
+    elif name.endswith(("weight", "std")):
         u = 1 + 0.25 * u
     else:
         u *= 0.25

@@ -78,7 +78,7 @@ static void keep(const reader *r, size_t at, double v)
         return;
     if (f->kind == VF_CONFIG_NUM || f->kind == VF_CONFIG_NUMS)
         *(double *)to = v;
-    else if (f->kind == VF_CONFIG_FLAG)
+    else if (f->kind == VF_CONFIG_FLAG || f->kind == VF_CONFIG_FLAGS)
         *(bool *)to = v != 0;
     else if (f->size == sizeof (int))
         *(int *)to = (int)v;
@@ -158,24 +158,40 @@ static int read_word(const reader *r, const cJSON *o)
 
 /* ---- lists ---- */
 
+/* A number of a list of integers or numbers. */
+static int check_number(reader *r, const cJSON *e)
+{
+    double v = e->valuedouble;
+
+    if (!cJSON_IsNumber(e) || !isfinite(v))
+        return vc_fail(r->err, VC_EFORMAT, "%s: expected a number", r->where);
+    if (r->f->kind == VF_CONFIG_INTS && v != trunc(v))
+        return vc_fail(r->err, VC_EFORMAT, "%s: expected an integer, found %g", r->where, v);
+    return within(r->f, v) ? 0 : refuse(r, v);
+}
+
 static int read_element(reader *r, const cJSON *e, int i)
 {
     const vf_config_row *f = r->f;
     double v = e->valuedouble;
-    bool words = f->kind == VF_CONFIG_WORDS;
+    int rc = 0;
 
     snprintf(r->where, sizeof r->where, "%.80s[%d]", f->name, i);
-    if (words ? !cJSON_IsString(e) : !cJSON_IsNumber(e) || !isfinite(v))
-        return vc_fail(r->err, VC_EFORMAT, "%s: expected a %s", r->where,
-                       words ? "string" : "number");
-    if (words)
-        return place_of(e->valuestring, f->words) < 0 ? refuse_word(r, e->valuestring, false) : 0;
-    if (f->kind == VF_CONFIG_INTS && v != trunc(v))
-        return vc_fail(r->err, VC_EFORMAT, "%s: expected an integer, found %g", r->where, v);
-    if (!within(f, v))
-        return refuse(r, v);
-    keep(r, f->at + (size_t)i * f->size, v);
-    return 0;
+    if (f->kind == VF_CONFIG_WORDS) {
+        if (!cJSON_IsString(e))
+            return vc_fail(r->err, VC_EFORMAT, "%s: expected a string", r->where);
+        v = place_of(e->valuestring, f->words);
+        rc = v < 0 ? refuse_word(r, e->valuestring, false) : 0;
+    } else if (f->kind == VF_CONFIG_FLAGS) {
+        v = cJSON_IsTrue(e);
+        if (!cJSON_IsBool(e))
+            rc = vc_fail(r->err, VC_EFORMAT, "%s: expected true or false", r->where);
+    } else {
+        rc = check_number(r, e);
+    }
+    if (!rc)
+        keep(r, f->at + (size_t)i * f->size, v);
+    return rc;
 }
 
 static int read_list(reader *r, const cJSON *o)
@@ -233,6 +249,7 @@ static int read_row(reader *r, const cJSON *o)
         return read_word(r, o);
     case VF_CONFIG_INTS:
     case VF_CONFIG_NUMS:
+    case VF_CONFIG_FLAGS:
     case VF_CONFIG_WORDS:
         return read_list(r, o);
     case VF_CONFIG_UNSET:

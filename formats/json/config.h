@@ -24,7 +24,7 @@
 
 typedef enum vf_config_kind {
     VF_CONFIG_INT, VF_CONFIG_NUM, VF_CONFIG_FLAG, VF_CONFIG_WORD,
-    VF_CONFIG_INTS, VF_CONFIG_NUMS, VF_CONFIG_WORDS, VF_CONFIG_UNSET
+    VF_CONFIG_INTS, VF_CONFIG_NUMS, VF_CONFIG_FLAGS, VF_CONFIG_WORDS, VF_CONFIG_UNSET
 } vf_config_kind;
 
 typedef struct vf_config_row {
@@ -62,13 +62,20 @@ typedef struct vf_config_row {
       .word = word_, .words = words_ }
 
 /* Lists fill an array of the struct, and `count`, an int, gets their length: `least` to as many as
- * the array holds. A list that is missing leaves both as they are. Of words the length alone. */
+ * the array holds. A list that is missing leaves both as they are. Words: each one's place among
+ * `words`, as of VF_WORD; of VF_WORDS the length alone. */
 #define VF_INTS(type, field, count_, name_, least_, min_, max_) \
     { .name = name_, .kind = VF_CONFIG_INTS, VF_CONFIG_AT(type, field[0], VF_CONFIG_INT_SIZE), \
       .min = min_, .max = max_, VF_CONFIG_LENGTH(type, field, count_), .least = least_ }
 #define VF_NUMS(type, field, count_, name_, least_, min_, max_) \
     { .name = name_, .kind = VF_CONFIG_NUMS, VF_CONFIG_AT(type, field[0], VF_CONFIG_NUM_SIZE), \
       .min = min_, .max = max_, VF_CONFIG_LENGTH(type, field, count_), .least = least_ }
+#define VF_FLAGS(type, field, count_, name_, least_) \
+    { .name = name_, .kind = VF_CONFIG_FLAGS, VF_CONFIG_AT(type, field[0], VF_CONFIG_FLAG_SIZE), \
+      .max = 1, VF_CONFIG_LENGTH(type, field, count_), .least = least_ }
+#define VF_WORD_LIST(type, field, count_, name_, least_, words_) \
+    { .name = name_, .kind = VF_CONFIG_WORDS, VF_CONFIG_AT(type, field[0], VF_CONFIG_WORD_SIZE), \
+      .words = words_, VF_CONFIG_LENGTH(type, field, count_), .least = least_ }
 #define VF_WORDS(type, count_, name_, words_) \
     { .name = name_, .kind = VF_CONFIG_WORDS, .words = words_, VF_CONFIG_COUNT(type, count_), \
       .most = 4096 }

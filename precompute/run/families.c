@@ -4,7 +4,7 @@
 
 #include "precompute/encoder.h"
 
-static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_hunyuan, NULL };
+static const vae_class *const vaes[] = { &vae_builtin, &vae_cogvideox, &vae_hunyuan, &vae_ltx, NULL };
 static const text_class *const texts[] = { &text_builtin, &text_t5, &text_umt5, NULL };
 
 static const vae_class *find_vae(const char *class)

@@ -40,9 +40,10 @@ static vt_tensor *latents(vt_ctx *g, const vae_pass *p, vt_tensor *z, int begin,
 static vt_tensor *whole_latent(vae *v, const vae_pass *p)
 {
     int64_t dim[] = { 1, v->channels, p->of[0], p->of[1], p->of[2] };
+    vt_tensor *z = vt_from_host(v->g, VC_F32, 5, dim, p->source, VC_F32);
 
-    return vt_permute(v->g, vt_from_host(v->g, VC_F32, 5, dim, p->source, VC_F32),
-                      (int[]){ 0, 2, 3, 4, 1 });
+    z = vt_permute(v->g, z, (int[]){ 0, 2, 3, 4, 1 });
+    return v->net->latent ? v->net->latent(v, z) : z;
 }
 
 /* A chunk's result to the host and to the taker. */

@@ -36,7 +36,7 @@ static int bind_all(vae *v, vc_err *err)
     vae_binder b = { .params = v->params, .from = vf_model_source(v->file), .err = err };
 
     v->net->bind(v, &b);
-    return b.rc ? b.rc : vf_model_all_bound(v->file, v->params, NULL, err);
+    return b.rc ? b.rc : vf_model_all_bound(v->file, v->params, v->net->spare, err);
 }
 
 /* The fingerprint is of the weights and of what else changes the output. */
@@ -62,6 +62,8 @@ static int read_folder(vae *v, const encoder_opts *o, vae_info *info, vc_err *er
 
     if (!rc) rc = vc_context(err, configure(v, config, o, info, err), "%s/config.json", o->dir);
     if (!rc) rc = vf_model_open(&v->file, o->dir, err);
+    if (!rc && v->net->statistics)
+        rc = vc_context(err, v->net->statistics(v->file, info, err), "%s", o->dir);
     cJSON_Delete(config);
     return rc;
 }
@@ -78,6 +80,8 @@ int vae_open(vae **out, const vae_net *net, const encoder_opts *o, vae_info *inf
     if (!v)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", net->class);
     v->net = net;
+    v->decode_timestep = o->decode_timestep;
+    v->decode_noise_scale = o->decode_noise_scale;
     int rc = read_folder(v, o, info, err);
     if (!rc) rc = vt_open(&v->g, &device, err);
     if (!rc) rc = vt_params_open(&v->params, v->g, err);
@@ -124,7 +128,8 @@ static void put_row(const job *j, const float *v, int frame, int y, int x, int n
 {
     size_t at = ((size_t)frame * (size_t)j->to[1] + (size_t)y) * (size_t)j->to[2] + (size_t)x;
     size_t channel = (size_t)j->to[0] * (size_t)j->to[1] * (size_t)j->to[2];
-    int c = j->channels / 2;
+    int c = j->v->channels;
+    bool one = j->v->net->one_logvar;
 
     for (int i = 0; j->pass.decodes && i < 3 * n; i++)
         j->pixels[3 * at + (size_t)i] = to_u8(v[i]);
@@ -132,7 +137,7 @@ static void put_row(const job *j, const float *v, int frame, int y, int x, int n
         for (int k = 0; k < c; k++) {
             j->mean[(size_t)k * channel + at] = v[k];
             if (j->logvar)
-                j->logvar[(size_t)k * channel + at] = fminf(fmaxf(v[c + k], -30), 20);
+                j->logvar[(size_t)k * channel + at] = fminf(fmaxf(v[one ? c : c + k], -30), 20);
         }
 }
 
@@ -251,7 +256,7 @@ static int encode_job(job *j, vae *v, int f, int h, int w, vc_err *err)
         return vc_fail(err, VC_EINVAL, "%s: %dx%d: sides must be multiples of %d, at most %d",
                        v->net->class, w, h, r, MAX_SIDE);
     *j = (job){ .v = v, .pass = { .of = { f, h, w } }, .to = { (f - 1) / k + 1, h / r, w / r },
-                .channels = 2 * v->channels };
+                .channels = v->channels + (v->net->one_logvar ? 1 : v->channels) };
     return 0;
 }
 

@@ -20,15 +20,21 @@ typedef struct vae_net {
      * as well. */
     int pixel_frames, latent_frames;
     bool edge;                       /* as in nn_video */
+    bool one_logvar;                 /* all channels share it: encode_chunk gives C+1 channels */
     int (*frames)(int f);            /* as in vae_class */
     /* config.json -> the family's struct, `info` (but for its fingerprint) and v->tiling; h gets
      * what of it changes the values. */
     int (*configure)(vae *v, const cJSON *config, bool tiling, vae_info *info, vf_hasher *h,
                      vc_err *err);
     void (*bind)(vae *v, vae_binder *b);
+    /* The constants of normalisation from the file of weights. NULL: config.json has them. */
+    int (*statistics)(const vf_model *file, vae_info *info, vc_err *err);
+    const char *const *spare;        /* tensors of the file that are not bound; NULL: none */
     /* pixels x [1,t,h,w,3] -> mean and logvar [1,t',h',w',2C]; latent z [1,t',h',w',C] -> pixels */
     vt_tensor *(*encode_chunk)(vae *v, const nn_video *n, vt_tensor *x);
     vt_tensor *(*decode_chunk)(vae *v, const nn_video *n, vt_tensor *z);
+    /* What is decoded of a clip's whole latent z [1,t',h',w',C]. NULL: z itself. */
+    vt_tensor *(*latent)(vae *v, vt_tensor *z);
 } vae_net;
 
 /* Tiles on the axes t, h, w, in pixels: a clip that is larger than `size` goes through in tiles of
@@ -43,6 +49,7 @@ struct vae {
     const vae_net *net;
     int channels, ratio[3];          /* of the latent; t, h, w */
     vae_tiling tiling;               /* sizes 0: clips go through whole */
+    double decode_timestep, decode_noise_scale;          /* encoder_opts */
     vt_ctx *g;
     vf_model *file;
     vt_params *params;

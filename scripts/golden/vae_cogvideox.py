@@ -34,8 +34,8 @@ def encode(vae, pixels):
     return d.mean[0], d.logvar[0]
 
 
-def decode(vae, z):
-    y = vae.decode(z[None]).sample
+def decode(vae, z, *condition):
+    y = vae.decode(z[None], *condition).sample
     u8 = VideoProcessor(vae_scale_factor=8).postprocess_video(y, output_type="pil")[0]
     return y[0].permute(1, 2, 3, 0), np.stack([np.asarray(frame) for frame in u8])
 

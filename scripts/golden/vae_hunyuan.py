@@ -1,6 +1,6 @@
-"""AutoencoderKLHunyuanVideo: moments of clips of one to five tiles in time, decodes of latents of one
-to eight frames, and both in tiles on three axes. Pixels are u8, seen as u8 / 127.5 - 1, channels
-last."""
+"""AutoencoderKLHunyuanVideo: moments of clips of one to five tiles in time, decodes of latents of
+one to eight frames, and both in tiles on three axes. Pixels are u8, seen as u8 / 127.5 - 1,
+channels last."""
 from diffusers import AutoencoderKLHunyuanVideo
 
 import golden

@@ -26,6 +26,8 @@ typedef struct config {
     int level[4], n_levels;
     double mean[3];
     int n_mean, n_blocks;
+    int kind[3], n_kinds, n_halves;
+    bool halves[3];
     char end[4];
 } config;
 
@@ -41,6 +43,8 @@ static const vf_config_row rows[] = {
     VF_INTS(config, level, n_levels, "levels", 2, 1, 8192),
     VF_NUMS(config, mean, n_mean, "mean", 1, -1e6, 1e6),
     VF_WORDS(config, n_blocks, "blocks", "Down|Up"),
+    VF_WORD_LIST(config, kind, n_kinds, "kinds", 1, "conv|fold|none"),
+    VF_FLAGS(config, halves, n_halves, "halves", 2),
     VF_ONLY_INT("frames", 4),
     VF_ONLY_NUM("dropout", 0),
     VF_ONLY_FLAG("affine", true),
@@ -71,7 +75,7 @@ static void defaults(void **state)
     static const char *const texts[] = {
         "{" NEEDED "}",
         "{" NEEDED ",\"heads\":null,\"patch\":0,\"eps\":null,\"bias\":null,\"spacing\":null,"
-        "\"levels\":null,\"mean\":null,\"blocks\":null,\"frames\":null,\"act\":null,"
+        "\"levels\":null,\"mean\":null,\"blocks\":null,\"kinds\":null,\"frames\":null,\"act\":null,"
         "\"quantization\":null,\"another\":[]}",
         "{" NEEDED ",\"quantization\":[]}",
         "{" NEEDED ",\"quantization\":false,\"frames\":4,\"dropout\":0.0,\"act\":\"swish\"}",
@@ -87,7 +91,7 @@ static void defaults(void **state)
         assert_true(c.eps == 1e-5 && c.scale == 1);
         assert_true(c.spacing == LEADING && c.place == 0);
         assert_true(c.n_levels == 3 && c.level[0] == 128 && c.level[2] == 512 && !c.level[3]);
-        assert_true(c.n_mean == 0 && c.n_blocks == 0);
+        assert_true(c.n_mean == 0 && c.n_blocks == 0 && c.n_kinds == 0 && c.n_halves == 0);
         assert_string_equal(c.end, "end");
         cJSON_Delete(o);
     }
@@ -98,7 +102,8 @@ static void values(void **state)
     cJSON *o = parsed("{\"width\":4503599627370496,\"target\":\"v\",\"type\":\"t5\",\"heads\":256,"
                       "\"patch\":2,\"eps\":1,\"scale\":1e300,\"bias\":false,"
                       "\"spacing\":\"linspace\",\"place\":\"on\",\"levels\":[1,2,3,8192],"
-                      "\"mean\":[-0.5,1e6,7],\"blocks\":[\"Down\",\"Up\"],\"affine\":true}");
+                      "\"mean\":[-0.5,1e6,7],\"blocks\":[\"Down\",\"Up\"],\"affine\":true,"
+                      "\"kinds\":[\"none\",\"fold\"],\"halves\":[false,true,true]}");
     config c = fresh();
     vc_err err = { 0 };
 
@@ -111,6 +116,8 @@ static void values(void **state)
     assert_true(c.n_levels == 4 && c.level[0] == 1 && c.level[3] == 8192);
     assert_true(c.n_mean == 3 && c.mean[0] == -0.5 && c.mean[1] == 1e6 && c.mean[2] == 7);
     assert_int_equal(c.n_blocks, 2);
+    assert_true(c.n_kinds == 2 && c.kind[0] == 2 && c.kind[1] == 1);
+    assert_true(c.n_halves == 3 && !c.halves[0] && c.halves[1] && c.halves[2]);
     assert_string_equal(c.end, "end");
     cJSON_Delete(o);
 }
@@ -181,6 +188,12 @@ static const struct { const char *fields, *says; } bad[] = {
     { "\"mean\":[1,2,-1e7]", "mean[2]: -10000000 is not within -1000000..1000000" },
     { "\"blocks\":[\"Down\",\"Cross\"]", "blocks[1]: \"Cross\"; only \"Down\" or \"Up\"" },
     { "\"blocks\":[7]", "blocks[0]: expected a string" },
+    { "\"kinds\":[\"conv\",\"\"]", "kinds[1]: \"\"; only \"conv\", \"fold\" or \"none\"" },
+    { "\"kinds\":[]", "kinds: a list of 0, 1 to 3 are possible" },
+    { "\"kinds\":[true]", "kinds[0]: expected a string" },
+    { "\"halves\":[true]", "halves: a list of 1, 2 to 3 are possible" },
+    { "\"halves\":[true,1]", "halves[1]: expected true or false" },
+    { "\"halves\":true", "halves: expected an array, found a boolean" },
 };
 
 static void refused(const cJSON *o, int code, const char *text, const char *says)

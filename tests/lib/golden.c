@@ -74,6 +74,12 @@ static uint64_t splitmix(uint64_t x)
     return x ^ (x >> 31);
 }
 
+static bool ends(const char *name, const char *end)
+{
+    size_t n = strlen(name), k = strlen(end);
+    return n >= k && !strcmp(name + n - k, end);
+}
+
 float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i)
 {
     uint64_t h = 0xCBF29CE484222325u;                          /* FNV-1a */
@@ -82,9 +88,8 @@ float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i)
     double u = (double)(splitmix(h + (uint64_t)i) >> 40) / 8388608.0 - 1, n = 1;
     for (int k = 0; k < nd; k++)
         n *= (double)dim[k];
-    size_t len = strlen(weight);
     if (nd > 1) return (float)(u * sqrt(3.0 * (double)dim[0] / n));
-    return (float)(len >= 6 && !strcmp(weight + len - 6, "weight") ? 1 + 0.25 * u : 0.25 * u);
+    return (float)(ends(weight, "weight") || ends(weight, "std") ? 1 + 0.25 * u : 0.25 * u);
 }
 
 static void fill_view(vf_view *v, const cJSON *shape, vc_dtype dtype)

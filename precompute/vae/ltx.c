@@ -1,0 +1,333 @@
+/* ltx.c - the encoder and the decoder of AutoencoderKLLTXVideo: see ltx.h */
+#include "precompute/vae/ltx.h"
+
+#include "common/base/rng.h"
+#include "common/nn/embeddings.h"
+
+/* One way through the encoder or the decoder. */
+typedef struct pass {
+    const nn_video *n;
+    const ltx_vae *m;
+    bool causal;
+    vt_tensor *t;                    /* the decoder's timestep [1], or NULL */
+    uint32_t draws;                  /* pictures of noise so far */
+} pass;
+
+/* Where the network is not causal, copies of the first and last frame stand around the clip. */
+static vt_tensor *convolve(const pass *p, nn_video_conv *c, vt_tensor *x)
+{
+    const vt_conv both = { .stride = { 1, 1, 1 }, .before = { 1, 1, 1 }, .after = { 1, 1, 1 },
+                           .edge = { true } };
+
+    return p->causal ? nn_video_causal(p->n, c, x) : vt_conv3d(p->n->g, x, c->w, c->b, &both);
+}
+
+/* ---- residual blocks ---- */
+
+/* silu(norm(x) * (1 + scale) + shift) */
+static vt_tensor *norm_silu(vt_ctx *g, vt_tensor *x, vt_tensor *shift, vt_tensor *scale)
+{
+    return vt_silu(g, vt_rms_norm_modulate(g, x, NULL, shift, scale, LTX_EPS));
+}
+
+/* A timestep's numbers, and the table's added to them: n rows [1,C]. Without a table all NULL. */
+static void modulation(vt_ctx *g, vt_tensor *time, vt_tensor *table, int n, vt_tensor **row)
+{
+    for (int i = 0; i < n; i++)
+        row[i] = NULL;
+    if (table)
+        vt_chunk(g, vt_add(g, vt_reshape(g, time, 2, (int64_t[]){ n, -1 }), table), 0, n, row);
+}
+
+static vt_tensor *embed(const pass *p, const ltx_time *t)
+{
+    return t->up.w ? nn_embed_number(p->n->g, p->t, &t->up, &t->down, VC_F32) : NULL;
+}
+
+/* One picture of noise for all frames, in each channel times its scale. */
+static vt_tensor *add_noise(pass *p, vt_tensor *x, vt_tensor *scale)
+{
+    vt_ctx *g = p->n->g;
+
+    if (!x || !scale)
+        return x;
+    int64_t t = x->dim[1], places = x->dim[2] * x->dim[3], c = x->dim[4];
+    vt_lin spread = { .w = vt_reshape(g, scale, 2, (int64_t[]){ c, 1 }) };
+    vt_tensor *noise = vt_randn(g, 3, (int64_t[]){ 1, places, 1 }, 0, 0, ++p->draws,
+                                VC_DRAW_DECODE);
+    if (!spread.w)
+        return NULL;
+    noise = vt_linear_f32(g, noise, &spread);
+    vt_tensor *y = vt_add(g, vt_reshape(g, x, 4, (int64_t[]){ 1, t, places, c }), noise);
+    return vt_reshape(g, y, 5, x->dim);
+}
+
+static vt_tensor *resnet(pass *p, ltx_resnet *r, vt_tensor *time, vt_tensor *x)
+{
+    vt_ctx *g = p->n->g;
+    vt_tensor *row[4], *h;
+
+    modulation(g, time, r->table, 4, row);
+    vt_scope s = vt_scope_begin(g);
+    h = norm_silu(g, x, row[0], row[1]);
+    vt_scope_end(g, s, 1, &h);
+    h = add_noise(p, convolve(p, &r->conv1, h), r->noise1);
+    vt_scope_end(g, s, 1, &h);
+    h = norm_silu(g, h, row[2], row[3]);
+    vt_scope_end(g, s, 1, &h);
+    h = add_noise(p, convolve(p, &r->conv2, h), r->noise2);
+    vt_scope_end(g, s, 1, &h);
+    if (r->shortcut.w) {
+        x = vt_layer_norm(g, x, r->norm3_w, r->norm3_b, (float)p->m->eps);
+        x = nn_video_pointwise(p->n, &r->shortcut, x);
+    }
+    h = vt_add(g, h, x);
+    vt_scope_end(g, s, 1, &h);
+    return h;
+}
+
+/* s: the scope that x was made in. */
+static vt_tensor *resnets(pass *p, ltx_block *b, vt_tensor *x, vt_scope s)
+{
+    vt_tensor *keep[] = { x, embed(p, &b->time) };
+
+    for (int i = 0; i < b->n; i++) {
+        keep[0] = resnet(p, &b->resnet[i], keep[1], keep[0]);
+        vt_scope_end(p->n->g, s, 2, keep);
+    }
+    return keep[0];
+}
+
+static vt_tensor *widen(pass *p, ltx_block *b, vt_tensor *x, vt_scope s)
+{
+    if (!b->widen.conv1.w)
+        return x;
+    x = resnet(p, &b->widen, NULL, x);
+    vt_scope_end(p->n->g, s, 1, &x);
+    return x;
+}
+
+/* ---- places into channels, and back ---- */
+
+/* x [1,t,h,w,C], t = by[0] -> [1,1,h/by[1],w/by[2],C*t*by[1]*by[2]], in the order C, t, h, w */
+static vt_tensor *fold(vt_ctx *g, vt_tensor *x, const int by[3])
+{
+    if (!x)
+        return NULL;
+    int64_t h = x->dim[2] / by[1], w = x->dim[3] / by[2];
+    x = vt_reshape(g, x, 6, (int64_t[]){ by[0], h, by[1], w, by[2], x->dim[4] });
+    x = vt_permute(g, x, (int[]){ 1, 3, 5, 0, 2, 4 });
+    return vt_reshape(g, x, 5, (int64_t[]){ 1, 1, h, w, -1 });
+}
+
+/* The way back: x [1,1,h,w,C*t*..] -> [1,t,h*by[1],w*by[2],C] */
+static vt_tensor *unfold(vt_ctx *g, vt_tensor *x, const int by[3])
+{
+    if (!x)
+        return NULL;
+    int64_t h = x->dim[2], w = x->dim[3], c = x->dim[4] / (by[0] * by[1] * by[2]);
+    x = vt_reshape(g, x, 6, (int64_t[]){ h, w, c, by[0], by[1], by[2] });
+    x = vt_permute(g, x, (int[]){ 3, 0, 4, 1, 5, 2 });
+    return vt_reshape(g, x, 5, (int64_t[]){ 1, by[0], h * by[1], w * by[2], c });
+}
+
+/* Means of neighbouring channels, in f32: [1,1,h,w,n*C] -> [1,1,h,w,C] */
+static vt_tensor *group_means(vt_ctx *g, vt_tensor *x, int64_t c)
+{
+    if (!x)
+        return NULL;
+    const int64_t n = x->dim[4] / c, dim[] = { 1, 1, x->dim[2], x->dim[3], c };
+    vt_tensor *sum = NULL;
+
+    x = vt_reshape(g, vt_cast(g, x, VC_F32), 5, (int64_t[]){ 1, dim[2], dim[3], c, n });
+    for (int64_t i = 0; i < n; i++) {
+        vt_tensor *part = vt_reshape(g, vt_slice(g, x, 4, i, i + 1), 5, dim);
+        sum = i ? vt_add(g, sum, part) : part;
+    }
+    return vt_scale(g, sum, 1.0f / (float)n);
+}
+
+/* 0.9.5: the convolution's result folded, and means of x folded. A copy of the clip's first frame
+ * makes its frames even. */
+static vt_tensor *fold_down(const pass *p, ltx_block *b, vt_tensor *x)
+{
+    vt_ctx *g = p->n->g;
+    int t = b->by[0];
+
+    if (t > 1 && p->n->first)
+        x = vt_concat(g, 1, 2, (vt_tensor *[]){ vt_slice(g, x, 1, 0, t - 1), x });
+    vt_tensor *y = convolve(p, &b->sampler, x);
+    if (!y)
+        return NULL;
+    int64_t dim[] = { 1, y->dim[1] / t, y->dim[2] / b->by[1], y->dim[3] / b->by[2], b->out };
+    vt_tensor *z = vt_new(g, vt_compute(g), 5, dim);
+    for (int64_t i = 0; i < dim[1] && z; i++) {
+        vt_scope s = vt_scope_begin(g);
+        vt_tensor *f = fold(g, vt_slice(g, y, 1, i * t, i * t + t), b->by);
+        vt_tensor *means = fold(g, vt_slice(g, x, 1, i * t, i * t + t), b->by);
+        vt_assign(g, vt_slice(g, z, 1, i, i + 1), vt_add(g, f, group_means(g, means, b->out)));
+        vt_scope_end(g, s, 0, NULL);
+    }
+    return z;
+}
+
+/* x, whose channels repeat to be as many as y's, is added to y [1,t,h,w,C]. */
+static vt_tensor *add_repeated(vt_ctx *g, vt_tensor *y, vt_tensor *x)
+{
+    if (!x || !y)
+        return NULL;
+    const int64_t *d = y->dim, c = x->dim[4];
+    vt_tensor *z = vt_add(g, vt_reshape(g, y, 5, (int64_t[]){ d[1], d[2], d[3], d[4] / c, c }),
+                          vt_reshape(g, x, 5, (int64_t[]){ d[1], d[2], d[3], 1, c }));
+
+    return vt_reshape(g, z, 5, d);
+}
+
+/* The convolution's result unfolded, and x unfolded if the block says so; the clip's first frame
+ * makes one frame, the others two. */
+static vt_tensor *unfold_up(const pass *p, ltx_block *b, vt_tensor *x)
+{
+    vt_ctx *g = p->n->g;
+    vt_tensor *y = convolve(p, &b->sampler, x);
+
+    if (!y)
+        return NULL;
+    int64_t t = y->dim[1], to = 0;
+    vt_tensor *z = vt_new(g, vt_compute(g), 5,
+                          (int64_t[]){ 1, b->by[0] * (t - 1) + 1, y->dim[2] * b->by[1],
+                                       y->dim[3] * b->by[2], b->out });
+    for (int64_t i = 0; i < t && z; i++) {
+        vt_scope s = vt_scope_begin(g);
+        vt_tensor *f = unfold(g, vt_slice(g, y, 1, i, i + 1), b->by);
+        if (b->residual)
+            f = add_repeated(g, f, unfold(g, vt_slice(g, x, 1, i, i + 1), b->by));
+        if (i == 0)
+            f = vt_slice(g, f, 1, b->by[0] - 1, b->by[0]);
+        int64_t end = to + (i ? b->by[0] : 1);
+        vt_assign(g, vt_slice(g, z, 1, to, end), f);
+        to = end;
+        vt_scope_end(g, s, 0, NULL);
+    }
+    return z;
+}
+
+/* ---- pixels ---- */
+
+/* [1,t,h,w,3] -> [1,t,h/p,w/p,3*p*p]: a square's channels are in the order c, column, row. */
+static vt_tensor *squares(vt_ctx *g, vt_tensor *x, int64_t p)
+{
+    if (!x)
+        return NULL;
+    int64_t t = x->dim[1], h = x->dim[2] / p, w = x->dim[3] / p;
+    x = vt_reshape(g, x, 6, (int64_t[]){ t, h, p, w, p, 3 });
+    x = vt_permute(g, x, (int[]){ 0, 1, 3, 5, 4, 2 });
+    return vt_reshape(g, x, 5, (int64_t[]){ 1, t, h, w, 3 * p * p });
+}
+
+static vt_tensor *pixels(vt_ctx *g, vt_tensor *x, int64_t p)
+{
+    if (!x)
+        return NULL;
+    int64_t t = x->dim[1], h = x->dim[2], w = x->dim[3];
+    x = vt_reshape(g, x, 6, (int64_t[]){ t, h, w, 3, p, p });
+    x = vt_permute(g, x, (int[]){ 0, 1, 5, 2, 4, 3 });
+    return vt_reshape(g, x, 5, (int64_t[]){ 1, t, h * p, w * p, 3 });
+}
+
+/* ---- the two networks ---- */
+
+static vt_tensor *head(pass *p, ltx_net *net, vt_tensor *x, vt_scope s)
+{
+    vt_ctx *g = p->n->g;
+    vt_tensor *row[2];
+
+    modulation(g, embed(p, &net->time), net->table, 2, row);
+    x = norm_silu(g, x, row[0], row[1]);
+    vt_scope_end(g, s, 1, &x);
+    return convolve(p, &net->conv_out, x);
+}
+
+static vt_tensor *down(pass *p, ltx_block *b, vt_tensor *x, vt_scope s)
+{
+    x = resnets(p, b, x, s);
+    if (b->sampler.w)
+        x = b->folds ? fold_down(p, b, x) : nn_video_causal_steps(p->n, &b->sampler, x, b->by);
+    vt_scope_end(p->n->g, s, 1, &x);
+    return widen(p, b, x, s);
+}
+
+static vt_tensor *encode_chunk(vae *v, const nn_video *n, vt_tensor *x)
+{
+    ltx_vae *m = (ltx_vae *)v;
+    ltx_net *net = &m->encoder;
+    pass p = { .n = n, .m = m, .causal = true };
+    vt_scope s = vt_scope_begin(n->g);
+
+    x = convolve(&p, &net->conv_in, squares(n->g, x, m->patch));
+    for (int i = 0; i < net->levels; i++)
+        x = down(&p, &net->level[i], x, s);
+    x = head(&p, net, resnets(&p, &net->mid, x, s), s);
+    vt_scope_end(n->g, s, 1, &x);
+    return x;
+}
+
+static vt_tensor *up(pass *p, ltx_block *b, vt_tensor *x, vt_scope s)
+{
+    x = widen(p, b, x, s);
+    if (b->sampler.w)
+        x = unfold_up(p, b, x);
+    vt_scope_end(p->n->g, s, 1, &x);
+    return resnets(p, b, x, s);
+}
+
+static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
+{
+    ltx_vae *m = (ltx_vae *)v;
+    ltx_net *net = &m->decoder;
+    pass p = { .n = n, .m = m, .causal = m->causal };
+    vt_ctx *g = n->g;
+    const float t = (float)v->decode_timestep;
+
+    if (m->timed)
+        p.t = vt_mul(g, vt_from_host(g, VC_F32, 1, (int64_t[]){ 1 }, &t, VC_F32),
+                     net->multiplier);
+    vt_scope s = vt_scope_begin(g);
+    vt_tensor *x = convolve(&p, &net->conv_in, z);
+    x = resnets(&p, &net->mid, x, s);
+    for (int i = 0; i < net->levels; i++)
+        x = up(&p, &net->level[i], x, s);
+    x = pixels(g, head(&p, net, x, s), m->patch);
+    vt_scope_end(g, s, 1, &x);
+    return x;
+}
+
+/* A decoder that removes noise is given some. */
+static vt_tensor *noisy_latent(vae *v, vt_tensor *z)
+{
+    const float share = (float)v->decode_noise_scale;
+
+    if (!z || !((ltx_vae *)v)->timed || share == 0.0f)
+        return z;
+    vt_tensor *noise = vt_randn(v->g, 5, z->dim, 0, 0, 0, VC_DRAW_DECODE);
+    return vt_add(v->g, vt_scale(v->g, z, 1 - share), vt_scale(v->g, noise, share));
+}
+
+static int frames(int f) { return LTX_RATIO_T * (f - 1) + 1; }
+
+/* Convolutions carry two frames from chunk to chunk, so a chunk has at least two latent frames. */
+enum { CHUNK = 2 * LTX_RATIO_T, WHOLE = 1 << 20 };
+
+static const vae_net net = {
+    .class = LTX_CLASS, .size = sizeof(ltx_vae), .pixel_frames = CHUNK, .latent_frames = WHOLE,
+    .one_logvar = true, .frames = frames, .configure = ltx_configure, .bind = ltx_bind,
+    .statistics = ltx_statistics, .spare = ltx_statistics_names, .encode_chunk = encode_chunk,
+    .decode_chunk = decode_chunk, .latent = noisy_latent,
+};
+
+static int ltx_open(vae **out, const encoder_opts *o, vae_info *info, vc_err *err)
+{
+    return vae_open(out, &net, o, info, err);
+}
+
+const vae_class vae_ltx = { LTX_CLASS, ltx_open, vae_close, vae_encode, vae_decode, frames,
+                            vae_memory };
