@@ -22,6 +22,7 @@ typedef struct vae_info {
     double mean[VAE_MAX_CHANNELS], std[VAE_MAX_CHANNELS];
     bool invert_scale_latents;
     bool has_logvar;                 /* encode gives one; else the posterior is a point */
+    bool one_logvar;                 /* all channels have the same */
 } vae_info;
 
 /* How the prompts of a text encoder's slot become what the transformer reads. */

@@ -210,6 +210,17 @@ static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
 
 /* ---- moments ---- */
 
+/* v [..,C,f,h,w] becomes [..,1,f,h,w]: the first channel. */
+static void keep_one_channel(float *v, int nd, int64_t *dim)
+{
+    int64_t times = nd > 4 ? dim[0] : 1, channels = dim[nd - 4];
+    size_t one = (size_t)(dim[nd - 3] * dim[nd - 2] * dim[nd - 1]);
+
+    for (int64_t i = 1; i < times; i++)
+        memmove(v + (size_t)i * one, v + (size_t)(i * channels) * one, one * sizeof *v);
+    dim[nd - 4] = 1;
+}
+
 /* mean, logvar or sample -> one safetensors value. it, place: where the posterior's noise is drawn;
  * without it there is none. */
 static int pack_moments(prep_encoder *e, uint8_t **value, size_t *bytes, int nd, const int64_t *dim,
@@ -236,6 +247,9 @@ static int pack_moments(prep_encoder *e, uint8_t **value, size_t *bytes, int nd,
             return vc_fail(err, VC_ENUMERIC, "the encoder gave a value that is not finite");
     for (int i = 0; !rc && i < count; i++) {
         memcpy(t[i].dim, dim, (size_t)nd * sizeof *dim);
+        if (i && p->vae.one_logvar)
+            keep_one_channel(e->logvar, nd, t[i].dim);
+        n = (size_t)vf_view_count(&t[i]);
         rc = vprep_pack_dtype(&t[i].dtype, &data[i], values[i], n, p->c.dtype, err);
         t[i].data = data[i];
         t[i].bytes = n * vc_dtype_size(t[i].dtype);

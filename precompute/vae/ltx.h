@@ -5,8 +5,8 @@
  * same latent; the decoder sees a frame to either side, and decodes a clip as a whole. Version 0.9.0
  * halves by convolutions in steps of two; 0.9.5 moves places into channels. Decoders since 0.9.1
  * also remove noise: a timestep tells them how much. */
-#ifndef VAE_LTX_H
-#define VAE_LTX_H
+#ifndef PRECOMPUTE_VAE_LTX_H
+#define PRECOMPUTE_VAE_LTX_H
 
 #include "precompute/vae/vae.h"
 

@@ -50,6 +50,7 @@ static int configure(vae *v, const cJSON *config, const encoder_opts *o, vae_inf
     vf_hasher_bytes(&h, "weights", o->weights.b, sizeof o->weights.b);
     int rc = v->net->configure(v, config, o->tiling, info, &h, err);
     info->fingerprint = vf_hasher_end(&h);
+    info->one_logvar = v->net->one_logvar;
     v->channels = info->channels;
     memcpy(v->ratio, info->ratio, sizeof v->ratio);
     return rc;

@@ -24,6 +24,7 @@ typedef struct options {
     char *out, *model, *vae, *samples, *device;
     vc_dtype vae_dtype;                  /* VC_DTYPE_NONE: bf16 */
     bool vae_tiling;
+    double decode_timestep, decode_noise_scale;
     int format;                          /* auto | png | jpg | mp4 */
     int log_format;
     double fps;
@@ -46,6 +47,10 @@ static const vc_flag flags[] = {
          "what the VAE computes in; default: bf16"),
     FLAG(VC_BOOLEAN, vae_tiling, "vae_tiling", NULL, NULL, "enable_tiling use_tiling",
          "decode large pictures in tiles: less memory, faint seams"),
+    FLAG(VC_FLOAT, decode_timestep, "decode_timestep", "0.05", "0..1", NULL,
+         "how much noise a decoder that removes noise (LTX-Video since 0.9.1) is told to remove"),
+    FLAG(VC_FLOAT, decode_noise_scale, "decode_noise_scale", "0.025", "0..1", NULL,
+         "share of noise that such a decoder's latent is mixed with before"),
     FLAG(VC_CHOICE, format, "format", "auto", "auto|png|jpg|mp4", NULL,
          "auto: stills as png, clips as mp4 with a png of their frames"),
     FLAG(VC_FLOAT, fps, "fps", NULL, ">0", NULL, "of clips; default: what was stored, else 8"),
@@ -428,7 +433,9 @@ static int decode_input(decoder *d, const char *in, vc_err *err)
 /* The VAE that the flags name, by the class that its config.json tells; else the built-in codec. */
 static int open_vae(decoder *d, vc_err *err)
 {
-    encoder_opts o = { .dtype = VC_F32, .device = d->o.device, .tiling = d->o.vae_tiling };
+    encoder_opts o = { .dtype = VC_F32, .device = d->o.device, .tiling = d->o.vae_tiling,
+                       .decode_timestep = d->o.decode_timestep,
+                       .decode_noise_scale = d->o.decode_noise_scale };
     char class[80];
     int rc = 0;
 

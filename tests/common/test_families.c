@@ -48,7 +48,7 @@ static void pipelines_are_unique(void **state)
             assert_true(n < 64);
             seen[n++] = f->pipeline[i].class;
         }
-    assert_int_equal(n, 7);
+    assert_int_equal(n, 9);
 }
 
 static void encoders_of_families(void **state)
@@ -63,6 +63,10 @@ static void encoders_of_families(void **state)
     assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLCogVideoX", &err), 0);
     assert_string_equal(p.is->name, "cogvideox");
     assert_true(p.vae == &vae_cogvideox && p.text[0] == &text_t5 && !p.text[1] && p.from_files);
+    assert_int_equal(prep_family_by_vae(&p, "AutoencoderKLLTXVideo", &err), 0);
+    assert_true(p.vae == &vae_ltx && p.text[0] == &text_t5 && !p.text[1]);
+    assert_int_equal(prep_vae_by_class(&p.vae, "AutoencoderKLHunyuanVideo", &err), 0);
+    assert_ptr_equal(p.vae, &vae_hunyuan);
     /* Wan's text encoder is here, its autoencoder is not */
     assert_fails(prep_family_by_vae(&p, "AutoencoderKLWan", &err), VC_EUSAGE, &err,
                  "no autoencoder \"AutoencoderKLWan\"");

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# vprep and vdecode with a model's folder: a tiny LTX-Video 0.9.5 made from the goldens' weights.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+export VLT_SOURCE
+
+has() { grep -q -- "$1" "$2/manifest.json" || wrong "expected $1 in:"; }
+
+small_set "$dir/media" 4                     # 3 clips, 1 still
+need make_model "$dir/m" LTXPipeline 128
+sampling+=(--image_sample_size 64)
+meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m")
+
+# ---- moments; one logvar serves all channels; the statistics are those of the weights ----
+check prepare 0 vprep "${meta[@]}" --out "$dir/a" && says "4 encoded"
+has '"family": "ltx-video"' "$dir/a"
+has '"dtype":"bf16","channels":8,"ratio":\[8,32,32\]' "$dir/a"
+has '"latent_store": "moments"' "$dir/a"
+has '"mean":\[[-0-9.e]*,[-0-9.e]*,' "$dir/a"
+check verify 0 vlat verify "$dir/a"
+check again 0 vprep "${meta[@]}" --out "$dir/a" && says "0 encoded, 4 reused"
+check show 0 vlat show "$dir/a" 000000000000/000
+tells "mean.*8.*2" && tells "logvar.*\[1,2,"
+
+# ---- back to pictures: a timestep and noise of one's own ----
+check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png && says "4 decoded"
+check again 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/two" --format png
+check same 0 diff -r "$dir/one" "$dir/two"
+check still 0 vdecode "$dir/a" --vae "$dir/m" --out "$dir/still" --format png \
+    --decode_timestep 0 --decode_noise_scale 0
+check differ 1 cmp "$dir/one/000000000000-000-008.png" "$dir/still/000000000000-000-008.png"
+check "too much" 2 vdecode "$dir/a" --vae "$dir/m" --out "$dir/x" --decode_noise_scale 1.5
+says decode_noise_scale
+
+# ---- weights without statistics, and a field that is not supported, are named ----
+sed -i 's/"encoder_causal": true/"encoder_causal": false/' "$dir/m/vae/config.json"
+check "wrong field" 1 vprep "${meta[@]}" --out "$dir/b"
+says "$dir/m/vae/config.json: encoder_causal: false; only true is supported"
+sed -i 's/"encoder_causal": false/"encoder_causal": true/' "$dir/m/vae/config.json"
+LC_ALL=C sed -i 's/"latents_std"/"latents_STD"/' "$dir/m/vae/diffusion_pytorch_model.safetensors"
+check "no statistics" 1 vprep "${meta[@]}" --out "$dir/b" && says "$dir/m/vae.*latents_std"
