@@ -1,7 +1,7 @@
 """Weights by name: what golden_fill in tests/lib/golden.c must give."""
 import golden
 
-SHAPES = {"lin.weight": (3, 5), "lin.bias": (3,), "norm.weight": (7,)}
+SHAPES = {"lin.weight": (3, 5), "lin.bias": (3,), "norm.weight": (7,), "norm.std": (4,)}
 
 
 def make(out):
