@@ -97,6 +97,17 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
                    "the built-in codec is used", model_dir, name, known);
 }
 
+/* Why no family has this autoencoder. */
+static int refuse_vae(const char *class, vc_err *err)
+{
+    for (const vc_family *f = vc_families(); find_vae(class) && f->name; f++)
+        for (int i = 0; f->vae && !strcmp(f->vae, class) && i < VC_FAMILY_TEXTS; i++)
+            if (f->text[i].class && !find_text(f->text[i].class))
+                return vc_fail(err, VC_EUSAGE, "%s belongs to %s, whose text encoder %s this build "
+                               "does not have", class, f->name, f->text[i].class);
+    return vc_fail(err, VC_EUSAGE, "this build has no autoencoder \"%s\"", class);
+}
+
 int prep_family_by_vae(prep_family *out, const char *class, vc_err *err)
 {
     prep_family p;
@@ -111,7 +122,7 @@ int prep_family_by_vae(prep_family *out, const char *class, vc_err *err)
         first = f->name;
         *out = p;
     }
-    return first ? 0 : vc_fail(err, VC_EUSAGE, "this build has no autoencoder \"%s\"", class);
+    return first ? 0 : refuse_vae(class, err);
 }
 
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err)

@@ -2,9 +2,10 @@
  *
  * An autoencoder (HaCohen et al. 2024, LTX-Video, 3.1) that takes squares of pixels as channels and
  * normalises each place alone. The encoder is causal, so a clip that goes through in chunks has the
- * same latent; the decoder sees a frame to either side, and decodes a clip as a whole. Version 0.9.0
- * halves by convolutions in steps of two; 0.9.5 moves places into channels. Decoders since 0.9.1
- * also remove noise: a timestep tells them how much. */
+ * same latent. The decoder's convolutions see a frame to either side, so that a picture depends on
+ * some twenty latent frames that follow it: a clip is decoded whole. Version 0.9.0 halves by
+ * convolutions in steps of two; 0.9.5 moves places into channels. Decoders since 0.9.1 also remove
+ * noise: a timestep tells them how much. */
 #ifndef PRECOMPUTE_VAE_LTX_H
 #define PRECOMPUTE_VAE_LTX_H
 
