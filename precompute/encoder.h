@@ -44,8 +44,8 @@ typedef struct encoder_opts {
     int threads;                     /* 0: all */
     vf_key weights;                  /* vf_model_hash of dir: part of the fingerprint */
     bool tiling;                     /* VAE: spatial tiles (less memory, other values) */
-    /* VAE with a decoder that removes noise: how much it is told to remove, 0..1, and the share of
-     * noise that is mixed into the latent before. Other VAEs ignore them. */
+    /* A VAE whose decoder removes noise mixes decode_noise_scale (0..1) of noise into the latent
+     * and tells the decoder by decode_timestep (0..1) how much there is. Other VAEs ignore both. */
     double decode_timestep, decode_noise_scale;
 } encoder_opts;
 static inline vt_options encoder_device(const encoder_opts *o)

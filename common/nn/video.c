@@ -17,7 +17,7 @@ const vt_weight nn_video_affine[] = {
 
 static const int each[3] = { 1, 1, 1 };
 
-/* The next chunk's first window has this many frames of this chunk. */
+/* The number of frames that the next chunk's first window shares with this chunk. */
 static int64_t shared(const nn_video_conv *c, const int step[3]) { return c->w->dim[2] - step[0]; }
 
 /* Makes room for the frames that c carries, which have x's rows and columns. */

@@ -38,7 +38,7 @@ typedef struct nn_video_resnet {
 typedef struct nn_video {
     vt_ctx *g;
     bool first, last;                /* of the clip's chunks; a short clip is one chunk */
-    bool edge;                       /* around each frame stand copies of its border, else zeros */
+    bool edge;                       /* copies of its border stand around a frame, else zeros */
     vt_tensor *z;                    /* the chunk's latent, which spatial norms read, or NULL */
 } nn_video;
 
@@ -47,11 +47,11 @@ typedef struct nn_video {
 enum { NN_VIDEO_OUT = -1, NN_VIDEO_IN = -2 };
 extern const vt_weight nn_video_cube[], nn_video_point[], nn_video_plane[], nn_video_affine[];
 
-/* The result is as large as x: copies of the clip's first frame stand before it, and its border or
- * zeros around each frame. The function makes room for the frames that c carries. */
+/* The result is as large as x: copies of the clip's first frame stand before it, and copies of its
+ * border or zeros around each frame. The function makes room for the frames that c carries. */
 vt_tensor *nn_video_causal(const nn_video *n, nn_video_conv *c, vt_tensor *x);
-/* The same in steps of t, h, w. With a t of two the first chunk has an odd number of frames and
- * every other chunk an even one. */
+/* nn_video_causal in steps of t, h, w. If t is two, the first chunk has an odd number of frames,
+ * and every other chunk has an even one. */
 vt_tensor *nn_video_causal_steps(const nn_video *n, nn_video_conv *c, vt_tensor *x,
                                  const int step[3]);
 vt_tensor *nn_video_pointwise(const nn_video *n, const nn_video_conv *c, vt_tensor *x);

@@ -1,8 +1,8 @@
 /* hunyuan.c - AutoencoderKLHunyuanVideo: its configuration, weights, encoder and decoder.
  *
- * A causal autoencoder (Kong et al. 2024, HunyuanVideo, 4.1) whose norms and attention see a clip
- * as a whole, so clips of more than 17 frames go through in tiles of 17 which begin every twelve
- * frames. Padding repeats the border of a frame, and the first frame of a clip. */
+ * The norms and the attention of this causal autoencoder (Kong et al. 2024, HunyuanVideo, 4.1) see
+ * a clip as a whole, so clips of more than 17 frames go through in tiles of 17 frames, of which one
+ * begins every twelve frames. Padding repeats a frame's border and a clip's first frame. */
 #include <stdio.h>
 
 #include "formats/json/config.h"
@@ -18,13 +18,13 @@ enum { LEVELS = 6, LAYERS = 8, MAX_WIDTH = 8192, MAX_HEAD = 512 };
 
 typedef struct config {
     int levels, width[LEVELS], layers, latent, groups;
-    bool attention;                  /* in the middle */
+    bool attention;                  /* whether the middle has it */
 } config;
 
-/* Residual blocks, then a step to the next level. */
+/* A level has residual blocks, then a step to the next level. */
 typedef struct level {
     nn_video_resnet resnet[LAYERS];
-    int n, by[3];                    /* how far the step goes in t, h, w; 1, 1, 1: there is none */
+    int n, by[3];                    /* factors of the step in t, h, w; all 1: no step */
     nn_video_conv sampler;
 } level;
 
@@ -33,13 +33,13 @@ typedef struct attention {
     vt_lin q, k, v, out;
 } attention;
 
-/* Encoder: conv_in, levels from the finest, middle, conv_out, quant. Decoder: quant, conv_in,
- * middle, levels to the finest, conv_out. */
+/* The encoder runs conv_in, levels from the finest, the middle, conv_out and quant; the decoder
+ * runs quant, conv_in, the middle, levels to the finest and conv_out. */
 typedef struct coder {
     nn_video_conv quant, conv_in, conv_out;
     level level[LEVELS];
     nn_video_resnet mid[2];
-    attention attention;             /* between them; q.w NULL: there is none */
+    attention attention;             /* between the two; q.w NULL: there is none */
     nn_video_norm norm_out;
 } coder;
 
@@ -51,7 +51,7 @@ typedef struct hunyuan {
 
 /* ---- the network ---- */
 
-/* Each frame sees itself and those before it. */
+/* Each frame attends to itself and to the frames before it. */
 static vt_tensor *attend(const nn_video *n, const attention *a, vt_tensor *x)
 {
     vt_ctx *g = n->g;
@@ -82,7 +82,7 @@ static vt_tensor *middle(const nn_video *n, coder *net, vt_tensor *x, vt_scope s
     return nn_video_resnets(n, net->mid + 1, 1, x, s);
 }
 
-/* x's rows and columns by[1] and by[2] times, its frames by[0] times but for the first. */
+/* Repeats x's rows by[1] times, its columns by[2] times, and frames after the first by[0] times. */
 static vt_tensor *spread(vt_ctx *g, vt_tensor *x, const int by[3])
 {
     if (!x)
@@ -152,7 +152,7 @@ static vt_tensor *decode_tile(vae *v, const nn_video *n, vt_tensor *z)
 
 /* ---- config.json ---- */
 
-/* What config.json says: of the network, and for the manifest. */
+/* The fields of config.json: those of the network, and those that the manifest keeps. */
 typedef struct fields {
     config c;
     vae_info info;
@@ -279,8 +279,8 @@ static void bind_middle(vae_binder *b, coder *net, const config *c, const char *
         vae_bind(b, attention_rows, &net->attention, width, 0, name, "attentions.0");
 }
 
-/* Level i: of either coder, in the order that it runs them; time is halved and doubled in the last
- * steps, rows and columns in the first ones. */
+/* Binds level i of either coder, in the order of running. The last steps halve or double time, the
+ * first ones rows and columns. */
 static void bind_level(vae_binder *b, level *l, const config *c, int i, int n, int64_t in,
                        int64_t out, const char *below, const char *sampler)
 {

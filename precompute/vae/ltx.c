@@ -4,7 +4,7 @@
 #include "common/base/rng.h"
 #include "common/nn/embeddings.h"
 
-/* One way through the encoder or the decoder. */
+/* The state of one run of the encoder or the decoder. */
 typedef struct pass {
     const nn_video *n;
     const ltx_vae *m;
@@ -24,13 +24,13 @@ static vt_tensor *convolve(const pass *p, nn_video_conv *c, vt_tensor *x)
 
 /* ---- residual blocks ---- */
 
-/* silu(norm(x) * (1 + scale) + shift) */
+/* Returns silu(norm(x) * (1 + scale) + shift). */
 static vt_tensor *norm_silu(vt_ctx *g, vt_tensor *x, vt_tensor *shift, vt_tensor *scale)
 {
     return vt_silu(g, vt_rms_norm_modulate(g, x, NULL, shift, scale, LTX_EPS));
 }
 
-/* A timestep's numbers, and the table's added to them: n rows [1,C]. Without a table all NULL. */
+/* Adds the table's n rows to a timestep's numbers: row[i] is [1,C], or NULL without a table. */
 static void modulation(vt_ctx *g, vt_tensor *time, vt_tensor *table, int n, vt_tensor **row)
 {
     for (int i = 0; i < n; i++)
@@ -44,7 +44,7 @@ static vt_tensor *embed(const pass *p, const ltx_time *t)
     return t->up.w ? nn_embed_number(p->n->g, p->t, &t->up, &t->down, VC_F32) : NULL;
 }
 
-/* One picture of noise for all frames, in each channel times its scale. */
+/* Adds one picture of noise to all frames, in each channel times the channel's scale. */
 static vt_tensor *add_noise(pass *p, vt_tensor *x, vt_tensor *scale)
 {
     vt_ctx *g = p->n->g;
@@ -86,7 +86,7 @@ static vt_tensor *resnet(pass *p, ltx_resnet *r, vt_tensor *time, vt_tensor *x)
     return h;
 }
 
-/* s: the scope that x was made in. */
+/* x was made in the scope s, so that its memory is given back once the first block has read x. */
 static vt_tensor *resnets(pass *p, ltx_block *b, vt_tensor *x, vt_scope s)
 {
     vt_tensor *keep[] = { x, embed(p, &b->time) };
@@ -109,7 +109,8 @@ static vt_tensor *widen(pass *p, ltx_block *b, vt_tensor *x, vt_scope s)
 
 /* ---- places into channels, and back ---- */
 
-/* x [1,t,h,w,C], t = by[0] -> [1,1,h/by[1],w/by[2],C*t*by[1]*by[2]], in the order C, t, h, w */
+/* Moves places into channels, which are then in the order C, t, h, w: x [1,t,h,w,C] with t = by[0]
+ * -> [1,1,h/by[1],w/by[2],C*t*by[1]*by[2]]. */
 static vt_tensor *fold(vt_ctx *g, vt_tensor *x, const int by[3])
 {
     if (!x)
@@ -120,7 +121,7 @@ static vt_tensor *fold(vt_ctx *g, vt_tensor *x, const int by[3])
     return vt_reshape(g, x, 5, (int64_t[]){ 1, 1, h, w, -1 });
 }
 
-/* The way back: x [1,1,h,w,C*t*..] -> [1,t,h*by[1],w*by[2],C] */
+/* Moves them back: x [1,1,h,w,C*t*..] -> [1,t,h*by[1],w*by[2],C]. */
 static vt_tensor *unfold(vt_ctx *g, vt_tensor *x, const int by[3])
 {
     if (!x)
@@ -131,7 +132,7 @@ static vt_tensor *unfold(vt_ctx *g, vt_tensor *x, const int by[3])
     return vt_reshape(g, x, 5, (int64_t[]){ 1, by[0], h * by[1], w * by[2], c });
 }
 
-/* Means of neighbouring channels, in f32: [1,1,h,w,n*C] -> [1,1,h,w,C] */
+/* Takes means of n neighbouring channels, in f32: [1,1,h,w,n*C] -> [1,1,h,w,C]. */
 static vt_tensor *group_means(vt_ctx *g, vt_tensor *x, int64_t c)
 {
     if (!x)
@@ -147,8 +148,8 @@ static vt_tensor *group_means(vt_ctx *g, vt_tensor *x, int64_t c)
     return vt_scale(g, sum, 1.0f / (float)n);
 }
 
-/* 0.9.5: the convolution's result folded, and means of x folded. A copy of the clip's first frame
- * makes its frames even. */
+/* Folds the convolution's result and adds means of x, which is folded too (0.9.5). A copy of the
+ * clip's first frame makes the number of frames even. */
 static vt_tensor *fold_down(const pass *p, ltx_block *b, vt_tensor *x)
 {
     vt_ctx *g = p->n->g;
@@ -171,7 +172,7 @@ static vt_tensor *fold_down(const pass *p, ltx_block *b, vt_tensor *x)
     return z;
 }
 
-/* x, whose channels repeat to be as many as y's, is added to y [1,t,h,w,C]. */
+/* Adds x to y [1,t,h,w,C]; the channels of x repeat until they are as many as those of y. */
 static vt_tensor *add_repeated(vt_ctx *g, vt_tensor *y, vt_tensor *x)
 {
     if (!x || !y)
@@ -183,8 +184,8 @@ static vt_tensor *add_repeated(vt_ctx *g, vt_tensor *y, vt_tensor *x)
     return vt_reshape(g, z, 5, d);
 }
 
-/* The convolution's result unfolded, and x unfolded if the block says so; the clip's first frame
- * makes one frame, the others two. */
+/* Unfolds the convolution's result and adds x, unfolded too, if the block has a residual. The
+ * clip's first frame makes one frame, each other frame makes two. */
 static vt_tensor *unfold_up(const pass *p, ltx_block *b, vt_tensor *x)
 {
     vt_ctx *g = p->n->g;
@@ -213,7 +214,8 @@ static vt_tensor *unfold_up(const pass *p, ltx_block *b, vt_tensor *x)
 
 /* ---- pixels ---- */
 
-/* [1,t,h,w,3] -> [1,t,h/p,w/p,3*p*p]: a square's channels are in the order c, column, row. */
+/* Makes channels of squares of pixels, in the order c, column, row:
+ * [1,t,h,w,3] -> [1,t,h/p,w/p,3*p*p]. */
 static vt_tensor *squares(vt_ctx *g, vt_tensor *x, int64_t p)
 {
     if (!x)
@@ -301,7 +303,7 @@ static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
     return x;
 }
 
-/* A decoder that removes noise is given some. */
+/* Mixes noise into the latent z of a decoder that removes noise. */
 static vt_tensor *noisy_latent(vae *v, vt_tensor *z)
 {
     const float share = (float)v->decode_noise_scale;

@@ -21,29 +21,29 @@ typedef struct ltx_resnet {
     nn_video_conv conv1, conv2;
     nn_video_conv shortcut;          /* w NULL: the block is as wide as its input */
     vt_tensor *norm3_w, *norm3_b;    /* [C], of the layer norm before the shortcut */
-    vt_tensor *table;                /* scale_shift_table [4,C]; NULL: no timestep */
+    vt_tensor *table;                /* scale_shift_table [4,C]; NULL: it has no timestep */
     vt_tensor *noise1, *noise2;      /* per_channel_scale [C,1,1]; NULL: no noise */
 } ltx_resnet;
 
-/* Of a timestep; up.w NULL: there is none. */
+/* The layers that embed a timestep; up.w NULL: there are none. */
 typedef struct ltx_time { vt_lin up, down; } ltx_time;
 
-/* Encoder: resnets of width `in`, sampler, widen. Decoder: widen, sampler, resnets of width `out`.
- * widen is a resnet from in to out; conv1.w NULL: there is none. */
+/* The encoder runs resnets of width `in`, the sampler and widen; the decoder runs widen, the
+ * sampler and resnets of width `out`. widen is a resnet from in to out, or its conv1.w is NULL. */
 typedef struct ltx_block {
     int in, out, n;
     int by[3];                       /* the sampler's steps in t, h, w; 1, 1, 1: there is none */
-    bool folds;                      /* it moves places into channels, and widens */
+    bool folds;                      /* the sampler moves places into channels, and widens */
     bool residual;                   /* a decoder's sampler adds its input to its result */
-    bool noisy;
-    int sampled[2];                  /* the sampler's channels: of its input, of its convolution */
+    bool noisy;                      /* the resnets add noise */
+    int sampled[2];                  /* channels of the sampler's input, of its convolution */
     nn_video_conv sampler;
     ltx_time time;
     ltx_resnet widen, resnet[LTX_LAYERS];
 } ltx_block;
 
-/* Encoder: conv_in, levels from the finest, mid, conv_out. Decoder: conv_in, mid, levels to the
- * finest, conv_out. */
+/* The encoder runs conv_in, levels from the finest, mid and conv_out; the decoder runs conv_in,
+ * mid, levels to the finest and conv_out. */
 typedef struct ltx_net {
     int levels, first, last;         /* widths that conv_in makes and that conv_out takes */
     nn_video_conv conv_in, conv_out;

@@ -17,7 +17,7 @@ enum step { STEP_CONV, STEP_SPATIAL, STEP_TEMPORAL, STEP_BOTH };
 
 enum { L = LTX_LEVELS };
 
-/* A coder's lists, from the finest level on; n_..: their lengths. */
+/* A coder's lists, which begin with the finest level, and their lengths n_... */
 typedef struct lists {
     int n_width, width[L + 1], n_layers, layers[L + 1], n_halves;
     bool halves[L];
@@ -63,12 +63,12 @@ static const vf_config_row rows[] = {
     { 0 }
 };
 
-/* 0.9.0's, which the file of that version does not list for the decoder. */
+/* The lists of 0.9.0, whose config.json leaves the decoder's out. */
 static const lists lists_090 = { .n_width = 4, .width = { 128, 256, 512, 512 }, .n_layers = 5,
                                  .layers = { 4, 3, 3, 3, 4 }, .n_halves = 4,
                                  .halves = { true, true, true } };
 
-/* That a list, where there is one, has n entries. */
+/* Checks that a list, where there is one, has n entries. */
 static int check_length(const char *field, int has, int n, const char *per, vc_err *err)
 {
     return !has || has == n ? 0 : vc_fail(err, VC_EFORMAT, "%s: a list of %d, not of %d for %s",
@@ -117,7 +117,7 @@ static void set_steps(ltx_block *b, int t, int side)
     b->by[1] = b->by[2] = side;
 }
 
-/* Level i of the encoder, which 0.9.5 widens by folding, 0.9.0 by a block of its own. */
+/* Plans level i of the encoder. 0.9.5 widens it by folding, 0.9.0 by a residual block. */
 static int plan_down(ltx_block *b, const fields *f, int i, vc_err *err)
 {
     const int *step = f->step;
@@ -158,8 +158,8 @@ static int plan_encoder(ltx_net *net, const fields *f, vc_err *err)
     return rc;
 }
 
-/* Level i of the decoder's list, which counts from the finest. have: channels that come in. The
- * sampler takes out * factor channels: what came in, or what widen made. */
+/* Plans level i of the decoder's lists, which begin with the finest level. The level gets `have`
+ * channels; its sampler takes out * factor channels, from there or from widen. */
 static int plan_up(ltx_block *b, const fields *f, int i, int have, vc_err *err)
 {
     int factor = f->n_factor ? f->factor[i] : 1, width = f->decoder.width[i];
@@ -206,7 +206,7 @@ static int plan_decoder(ltx_net *net, const fields *f, vc_err *err)
     return rc;
 }
 
-/* ---- what they make of sizes ---- */
+/* ---- sizes ---- */
 
 static int steps_of(const ltx_net *net, int axis)
 {
@@ -250,7 +250,7 @@ static int plan(ltx_vae *m, const fields *f, vc_err *err)
     return rc ? rc : check_ratios(m, f, err);
 }
 
-/* What of the configuration changes what is encoded. */
+/* Hashes the fields of the configuration that change latents. */
 static void hash(vf_hasher *h, const ltx_vae *m)
 {
     vf_hasher_int(h, "latent_channels", m->latent);
@@ -373,7 +373,7 @@ static void bind_resnet(vae_binder *b, ltx_resnet *r, int in, int out, bool time
         vae_bind(b, noise_rows, r, out, in, "", name);
 }
 
-/* The resnets are `width` wide. */
+/* Binds a block whose resnets are `width` wide. */
 static void bind_block(vae_binder *b, ltx_block *k, int width, bool timed, const char *below)
 {
     char name[96];

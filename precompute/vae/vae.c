@@ -190,7 +190,7 @@ static int frames_of(void *arg, int n)
     return j->pass.decodes ? j->v->net->frames(n) : (n - 1) / j->v->ratio[0] + 1;
 }
 
-/* Rows, columns, or frames but for the first, of a tile of the source; 0: the axis has no tiles. */
+/* The rows, columns or frames after the first of a tile of the source; 0: the axis has none. */
 static int tile_size(const job *j, int axis)
 {
     int pixels = j->v->tiling.size[axis];

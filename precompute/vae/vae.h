@@ -20,20 +20,20 @@ typedef struct vae_net {
      * as well. */
     int pixel_frames, latent_frames;
     bool edge;                       /* as in nn_video */
-    bool one_logvar;                 /* all channels share it: encode_chunk gives C+1 channels */
+    bool one_logvar;                 /* channels share one logvar: encode_chunk makes C+1 of them */
     int (*frames)(int f);            /* as in vae_class */
     /* config.json -> the family's struct, `info` (but for its fingerprint) and v->tiling; h gets
      * what of it changes the values. */
     int (*configure)(vae *v, const cJSON *config, bool tiling, vae_info *info, vf_hasher *h,
                      vc_err *err);
     void (*bind)(vae *v, vae_binder *b);
-    /* The constants of normalisation from the file of weights. NULL: config.json has them. */
+    /* Reads the constants of normalisation from the file of weights. NULL: config.json has them. */
     int (*statistics)(const vf_model *file, vae_info *info, vc_err *err);
-    const char *const *spare;        /* tensors of the file that are not bound; NULL: none */
+    const char *const *spare;        /* names of tensors that nothing binds; NULL: none */
     /* pixels x [1,t,h,w,3] -> mean and logvar [1,t',h',w',2C]; latent z [1,t',h',w',C] -> pixels */
     vt_tensor *(*encode_chunk)(vae *v, const nn_video *n, vt_tensor *x);
     vt_tensor *(*decode_chunk)(vae *v, const nn_video *n, vt_tensor *z);
-    /* What is decoded of a clip's whole latent z [1,t',h',w',C]. NULL: z itself. */
+    /* Changes a clip's whole latent z [1,t',h',w',C] before decoding. NULL: nothing changes. */
     vt_tensor *(*latent)(vae *v, vt_tensor *z);
 } vae_net;
 

@@ -30,24 +30,24 @@ float *vae_pixels(const vae_bench *b, const char *name, int64_t dim[8]);
 /* The first n frames of the golden's z, [C,n,h,w]; dim: of all of z. */
 float *vae_latents(const vae_bench *b, int n, int64_t dim[8]);
 
-/* Values like tensor `name`. */
+/* Checks values against the tensor `name`. */
 void vae_near(const vae_bench *b, const char *name, const float *have, double tol);
-/* The first f frames of a clip -> moments like meanNAME and logvarNAME. */
+/* Encodes the first f frames of a clip; moments are like meanNAME and logvarNAME. */
 void vae_encode_like(const vae_bench *b, const char *clip, int f, const char *name, double tol);
-/* The first n latents -> frames of which the last are like sample.N. */
+/* Decodes the first n latents; the last frames are like sample.N. */
 void vae_decode_like(const vae_bench *b, int n, double tol);
-/* Bytes like tensor `name`: equal, but where a value lies within the tolerance of f32 of a half. */
+/* Checks bytes against the tensor `name`: they are equal but where a value lies near a half. */
 void vae_same_bytes(const vae_bench *b, const char *name, const uint8_t *have);
-/* The first n latents -> bytes like u8NAME. */
+/* Decodes the first n latents to bytes like u8NAME. */
 void vae_decode_bytes_like(const vae_bench *b, int n, const char *name);
 
-/* The memory that is predicted for rows of f, h, w is what a run takes. */
+/* Checks that a run takes the memory that is predicted for rows of f, h, w. */
 typedef struct vae_size { bool decode; int f, h, w; } vae_size;
 void vae_memory_is_right(const vae_bench *b, const vae_size *rows, int n);
-/* Sizes that are refused, by encode and by memory; `says` is part of the message. */
+/* Checks that encode and memory refuse sizes; `says` is part of the message. */
 typedef struct vae_refusal { int f, h, w; const char *says; } vae_refusal;
 void vae_refuses_sizes(const vae_bench *b, const vae_refusal *rows, int n);
-/* The failure of opening the golden's folder with another config.json; "": it opens. */
+/* Opens the golden's folder with another config.json and returns the error's text; "": it opens. */
 const char *vae_opened_with(const vae_bench *b, const char *config);
 
 #endif
