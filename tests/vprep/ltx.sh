@@ -22,6 +22,12 @@ check again 0 vprep "${meta[@]}" --out "$dir/a" && says "0 encoded, 4 reused"
 check show 0 vlat show "$dir/a" 000000000000/000
 tells "mean.*8.*2" && tells "logvar.*\[1,2,"
 
+# ---- noised first frames have one logvar each, too ----
+check i2v 0 vprep "${meta[@]}" --out "$dir/i2v" --train_mode i2v --image_noise_variants 2
+check "verify i2v" 0 vlat verify "$dir/i2v"
+check "show i2v" 0 vlat show "$dir/i2v" 000000000000/000
+tells "logvar.*\[2,1,1," && tells "mean.*\[2,8,1,"
+
 # ---- back to pictures: a timestep and noise of one's own ----
 check decode 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/one" --format png && says "4 decoded"
 check again 0 vdecode "$dir/a" --model "$dir/m" --out "$dir/two" --format png
