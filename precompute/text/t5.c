@@ -1,17 +1,12 @@
 /* t5.c - T5 v1.1 and UMT5 encoder stacks: see t5.h */
 #include "precompute/text/t5.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/os/file.h"
-#include "common/tensor/ops.h"
-#include "formats/json/config.h"
-#include "formats/tensors/model.h"
+#include "precompute/text/stack.h"
 
 enum { BUCKETS = 32, REACH = 128, EXACT = 8 };    /* relative positions: both signs; see bucket() */
-enum { MAX_CONFIG = 1 << 20 };
 
 typedef struct config {
     int64_t width, hidden, head, heads, layers, vocab;
@@ -27,9 +22,7 @@ typedef struct layer {
 
 struct t5 {
     config c;
-    vf_model *model;
-    vt_ctx *g;
-    vt_params *p;
+    text_stack s;
     vt_tensor *embed, *norm;                      /* [V,D], [D] */
     layer *layer;                                 /* [layers] */
 };
@@ -93,19 +86,19 @@ static int bind(t5 *m, vc_err *err)
     const config *c = &m->c;
     const int64_t sizes[N_SIZES] = { 0, c->width, c->heads * c->head, c->hidden, c->heads,
                                      c->vocab };
-    vt_source src = vf_model_source(m->model);
+    vt_source src = vf_model_source(m->s.model);
     const vt_weight *embedding;
 
-    int rc = find_embedding(&embedding, m->model, err);
-    if (!rc) rc = vt_params_bind(m->p, embedding, "", 0, m, sizes, &src, err);
-    if (!rc) rc = vt_params_bind(m->p, final_table, "", 0, m, sizes, &src, err);
+    int rc = find_embedding(&embedding, m->s.model, err);
+    if (!rc) rc = vt_params_bind(m->s.p, embedding, "", 0, m, sizes, &src, err);
+    if (!rc) rc = vt_params_bind(m->s.p, final_table, "", 0, m, sizes, &src, err);
     for (int i = 0; !rc && i < c->layers; i++) {
         layer *w = &m->layer[i];
-        rc = vt_params_bind(m->p, layer_table, LAYER, i, w, sizes, &src, err);
+        rc = vt_params_bind(m->s.p, layer_table, LAYER, i, w, sizes, &src, err);
         if (!rc && (i == 0 || c->own_tables))
-            rc = vt_params_bind(m->p, position_table, LAYER, i, w, sizes, &src, err);
+            rc = vt_params_bind(m->s.p, position_table, LAYER, i, w, sizes, &src, err);
     }
-    return rc ? rc : vf_model_all_bound(m->model, m->p, spare, err);
+    return rc ? rc : vf_model_all_bound(m->s.model, m->s.p, spare, err);
 }
 
 /* ---- config.json ---- */
@@ -138,16 +131,6 @@ static int read_config(config *c, const cJSON *o, const char *model_type, vc_err
     return rc;
 }
 
-static int load_config(config *c, const char *dir, const char *model_type, vc_err *err)
-{
-    cJSON *o;
-    int rc = vf_json_read_in(&o, dir, "config.json", MAX_CONFIG, err);
-    if (!rc)
-        rc = vc_context(err, read_config(c, o, model_type, err), "%s/config.json", dir);
-    cJSON_Delete(o);
-    return rc;
-}
-
 /* ---- open and close ---- */
 
 static vf_key fingerprint_of(const config *c, vf_key weights)
@@ -167,17 +150,17 @@ static vf_key fingerprint_of(const config *c, vf_key weights)
 
 static int set_up(t5 *m, const encoder_opts *o, const char *model_type, vc_err *err)
 {
-    const vt_options opts = encoder_device(o);
+    cJSON *json;
+    int rc = text_config_open(&json, o, model_type, err);
 
-    int rc = load_config(&m->c, o->dir, model_type, err);
+    if (!rc) rc = text_config_bad(o, read_config(&m->c, json, model_type, err), err);
+    cJSON_Delete(json);
     if (rc)
         return rc;
     m->layer = calloc((size_t)m->c.layers, sizeof *m->layer);
     if (!m->layer)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", o->dir);
-    rc = vf_model_open(&m->model, o->dir, err);
-    if (!rc) rc = vt_open(&m->g, &opts, err);
-    if (!rc) rc = vt_params_open(&m->p, m->g, err);
+    rc = text_stack_open(&m->s, o, err);
     return rc ? rc : vc_context(err, bind(m, err), "%s", o->dir);
 }
 
@@ -185,15 +168,9 @@ int t5_open(t5 **out, const encoder_opts *o, const char *model_type, vf_key *fin
             vc_err *err)
 {
     *out = NULL;
-    if (!o->dir)
-        return vc_fail(err, VC_EINVAL, "%s text encoder: it needs a folder", model_type);
-    if (o->dtype != VC_F32 && o->dtype != VC_BF16)
-        return vc_fail(err, VC_EINVAL, "%s: activations in %s are not possible: f32 or bf16 (the "
-                       "feed-forward layers leave the range of f16)", o->dir,
-                       o->dtype < 0 ? "no type" : vc_dtype_name(o->dtype));
     t5 *m = calloc(1, sizeof *m);
     if (!m)
-        return vc_fail(err, VC_ENOMEM, "%s: out of memory", o->dir);
+        return vc_fail(err, VC_ENOMEM, "%s text encoder: out of memory", model_type);
 
     int rc = set_up(m, o, model_type, err);
     if (rc) {
@@ -209,15 +186,13 @@ void t5_close(t5 *m)
 {
     if (!m)
         return;
-    vt_params_close(m->p);
-    vt_close(m->g);
-    vf_model_close(m->model);
+    text_stack_close(&m->s);
     free(m->layer);
     free(m);
 }
 
 int t5_width(const t5 *m) { return (int)m->c.width; }
-vt_usage t5_usage(const t5 *m) { return vt_usage_of(m->g); }
+vt_usage t5_usage(const t5 *m) { return vt_usage_of(m->s.g); }
 
 /* ---- forward ---- */
 
@@ -261,12 +236,6 @@ static vt_tensor *bias_of(vt_ctx *g, vt_tensor *table, vt_tensor *of_distance, i
     return vt_distances(g, b, n);
 }
 
-/* [1,n,H*d] -> [1,n,H,d] */
-static vt_tensor *heads(vt_ctx *g, const config *c, vt_tensor *x)
-{
-    return vt_reshape(g, x, 4, (int64_t[]){ 1, -1, c->heads, c->head });
-}
-
 /* What a half of a layer reads: the norm of x (f32, the sum of all halves so far), as activations
  * are. */
 static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
@@ -278,12 +247,11 @@ static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
 static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *x, vt_tensor *bias)
 {
     vt_tensor *y = norm(g, c, x, w->norm1);
-    vt_tensor *q = heads(g, c, vt_linear(g, y, &w->q));
-    vt_tensor *k = heads(g, c, vt_linear(g, y, &w->k));
-    vt_tensor *v = heads(g, c, vt_linear(g, y, &w->v));
+    vt_tensor *q = text_heads(g, vt_linear(g, y, &w->q), c->heads);
+    vt_tensor *k = text_heads(g, vt_linear(g, y, &w->k), c->heads);
+    vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->heads);
     vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .bias = bias, .scale = 1.0f });
-    o = vt_reshape(g, o, 3, (int64_t[]){ 1, -1, c->heads * c->head });
-    return vt_add(g, x, vt_linear(g, o, &w->o));
+    return vt_add(g, x, vt_linear(g, text_joined(g, o), &w->o));
 }
 
 /* x [1,n,D] += wo(gelu(wi_0 y) * wi_1 y), y the norm of x */
@@ -298,7 +266,7 @@ static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
 /* ids i32 [n] -> states [1,n,D] */
 static vt_tensor *forward(const t5 *m, const int32_t *ids, int n)
 {
-    vt_ctx *g = m->g;
+    vt_ctx *g = m->s.g;
     const config *c = &m->c;
     vt_tensor *of_distance = buckets(g, n);
     vt_tensor *bias = bias_of(g, m->layer[0].table, of_distance, n);
@@ -318,44 +286,15 @@ static vt_tensor *forward(const t5 *m, const int32_t *ids, int n)
     return vt_rms_norm(g, x, m->norm, (float)c->eps);
 }
 
-static bool finite_all(const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(x[i]))
-            return false;
-    return true;
-}
-
-static int run(t5 *m, const int32_t *ids, int n, float *states, vc_err *err)
-{
-    vt_step_begin(m->g, 0);
-    int rc = vt_to_host(m->g, forward(m, ids, n), states, err);
-    int end = vt_step_end(m->g, err);             /* the first failure, if any */
-    if (end || rc)
-        return end ? end : rc;
-    if (!finite_all(states, (size_t)n * (size_t)m->c.width))
-        return vc_fail(err, VC_ENUMERIC, "the text encoder's states are not finite: its weights "
-                       "are damaged, or out of the range of %s", vc_dtype_name(vt_compute(m->g)));
-    return 0;
-}
-
 int t5_encode(t5 *m, const int64_t *ids, int n, float *states, vc_err *err)
 {
-    if (n < 1)
-        return vc_fail(err, VC_EINVAL, "text encoder: no token to encode");
-    int32_t *id = malloc((size_t)n * sizeof *id);
-    if (!id)
-        return vc_fail(err, VC_ENOMEM, "out of memory for %d tokens", n);
+    int32_t *id;
+    int rc = text_ids(&id, ids, n, m->c.vocab, err);
 
-    int rc = 0;
-    for (int i = 0; i < n && !rc; i++) {
-        id[i] = (int32_t)ids[i];
-        if (ids[i] < 0 || ids[i] >= m->c.vocab)
-            rc = vc_fail(err, VC_EINVAL, "token %d has id %lld, the text encoder knows 0..%lld: is "
-                         "this its tokenizer?", i, (long long)ids[i], (long long)m->c.vocab - 1);
-    }
-    if (!rc)
-        rc = run(m, id, n, states, err);
+    if (rc)
+        return rc;
+    vt_step_begin(m->s.g, 0);
+    rc = text_stack_end(&m->s, forward(m, id, n), states, err);
     free(id);
     return rc;
 }

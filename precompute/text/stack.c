@@ -1,0 +1,96 @@
+/* stack.c - a text encoder's folder, ids and states: see stack.h */
+#include "precompute/text/stack.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX_CONFIG = 1 << 20 };
+
+/* ---- open and close ---- */
+
+int text_config_open(cJSON **out, const encoder_opts *o, const char *model_type, vc_err *err)
+{
+    *out = NULL;
+    if (!o->dir)
+        return vc_fail(err, VC_EINVAL, "%s text encoder: it needs a folder", model_type);
+    if (o->dtype != VC_F32 && o->dtype != VC_BF16)
+        return vc_fail(err, VC_EINVAL, "%s: activations in %s are not possible: f32 or bf16 (sums "
+                       "of layers leave the range of f16)", o->dir,
+                       o->dtype < 0 ? "no type" : vc_dtype_name(o->dtype));
+    return vf_json_read_in(out, o->dir, "config.json", MAX_CONFIG, err);
+}
+
+int text_config_bad(const encoder_opts *o, int rc, vc_err *err)
+{
+    return vc_context(err, rc, "%s/config.json", o->dir);
+}
+
+int text_stack_open(text_stack *s, const encoder_opts *o, vc_err *err)
+{
+    const vt_options opts = encoder_device(o);
+
+    int rc = vf_model_open(&s->model, o->dir, err);
+    if (!rc) rc = vt_open(&s->g, &opts, err);
+    return rc ? rc : vt_params_open(&s->p, s->g, err);
+}
+
+void text_stack_close(text_stack *s)
+{
+    vt_params_close(s->p);
+    vt_close(s->g);
+    vf_model_close(s->model);
+    *s = (text_stack){ 0 };
+}
+
+/* ---- a text ---- */
+
+int text_ids(int32_t **out, const int64_t *ids, int n, int64_t vocab, vc_err *err)
+{
+    *out = NULL;
+    if (n < 1)
+        return vc_fail(err, VC_EINVAL, "text encoder: no token to encode");
+    for (int i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return vc_fail(err, VC_EINVAL, "token %d has id %lld, the text encoder knows 0..%lld: "
+                           "is this its tokenizer?", i, (long long)ids[i], (long long)vocab - 1);
+    int32_t *id = malloc((size_t)n * sizeof *id);
+    if (!id)
+        return vc_fail(err, VC_ENOMEM, "out of memory for %d tokens", n);
+
+    for (int i = 0; i < n; i++)
+        id[i] = (int32_t)ids[i];
+    *out = id;
+    return 0;
+}
+
+static bool finite_all(const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return false;
+    return true;
+}
+
+int text_stack_end(text_stack *s, const vt_tensor *x, float *states, vc_err *err)
+{
+    size_t n = x ? (size_t)vt_count(x) : 0;
+    int rc = vt_to_host(s->g, x, states, err);
+    int end = vt_step_end(s->g, err);             /* the first failure, if any */
+
+    if (end || rc)
+        return end ? end : rc;
+    if (!finite_all(states, n))
+        return vc_fail(err, VC_ENUMERIC, "the text encoder's states are not finite: its weights "
+                       "are damaged, or out of the range of %s", vc_dtype_name(vt_compute(s->g)));
+    return 0;
+}
+
+vt_tensor *text_heads(vt_ctx *g, vt_tensor *x, int64_t heads)
+{
+    return x ? vt_reshape(g, x, 4, (int64_t[]){ 1, -1, heads, x->dim[2] / heads }) : NULL;
+}
+
+vt_tensor *text_joined(vt_ctx *g, vt_tensor *x)
+{
+    return x ? vt_reshape(g, x, 3, (int64_t[]){ 1, -1, x->dim[2] * x->dim[3] }) : NULL;
+}
