@@ -42,6 +42,8 @@ typedef struct vc_family {
         const char *template;            /* around the prompt, at its "{}"; NULL: none */
         int crop;                        /* tokens in front, the template's, whose states are
                                           * dropped; max_length does not count them */
+        int skip;                        /* layers at the encoder's end that are left out; 0: none,
+                                          * and the last norm is in */
         bool masked;                     /* the transformer never sees rows of padding */
         bool pooled_only;                /* it reads no states of tokens */
     } text[VC_FAMILY_TEXTS];

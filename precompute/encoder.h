@@ -31,6 +31,8 @@ typedef struct text_rule {
     const char *template;            /* around the prompt, which stands at its "{}"; NULL: none */
     int crop;                        /* tokens in front, the template's, whose states are dropped;
                                       * max_length does not count them */
+    int skip;                        /* layers at the end that are left out; 0: none, and the states
+                                      * are those after the last norm */
     bool pooled_only;                /* the transformer reads no states of tokens */
 } text_rule;
 
@@ -129,6 +131,6 @@ int prep_family_by_vae(prep_family *out, const char *class, vc_err *err);
 int prep_vae_by_class(const vae_class **out, const char *class, vc_err *err);
 
 extern const vae_class vae_builtin, vae_cogvideox, vae_hunyuan, vae_ltx;
-extern const text_class text_builtin, text_t5, text_umt5;
+extern const text_class text_builtin, text_t5, text_umt5, text_llama, text_qwen2_5_vl, text_clip;
 
 #endif

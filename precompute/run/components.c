@@ -197,8 +197,9 @@ static vc_dtype dtype_of(vc_dtype given, const vc_family *f)
 static text_rule rule_of(const vprep *p, int slot, int max_length)
 {
     const vc_family *f = p->family.is;
-    text_rule rule = { f->text[slot].max_length, f->text[slot].template, f->text[slot].crop,
-                       f->text[slot].pooled_only };
+    text_rule rule = { .max_length = f->text[slot].max_length, .template = f->text[slot].template,
+                       .crop = f->text[slot].crop, .skip = f->text[slot].skip,
+                       .pooled_only = f->text[slot].pooled_only };
 
     if (!rule.pooled_only && p->family.from_files && (p->c.max_length || f->length_field))
         rule.max_length = max_length;

@@ -105,8 +105,10 @@ static int encode(void *model, const text_tokens *t, float *states, float *poole
     return 0;
 }
 
-static const text_model model = { "BuiltinTextEncoder", false, open_words, close_words, words,
-                                  encode };
+static const text_model model = {
+    .class = "BuiltinTextEncoder", .open = open_words, .close = close_words, .words = words,
+    .encode = encode
+};
 
 static int builtin_open(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
 {

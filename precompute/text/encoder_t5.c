@@ -41,8 +41,9 @@ static int encode(void *model, const text_tokens *t, float *states, float *poole
 }
 
 static const text_model models[2] = {
-    { "T5EncoderModel", false, open_t5, close_model, NULL, encode },
-    { "UMT5EncoderModel", true, open_umt5, close_model, NULL, encode },
+    { .class = "T5EncoderModel", .open = open_t5, .close = close_model, .encode = encode },
+    { .class = "UMT5EncoderModel", .masked = true, .open = open_umt5, .close = close_model,
+      .encode = encode },
 };
 
 static int text_open_t5(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)

@@ -41,28 +41,51 @@ static int tokens_of(text_enc *t, const char *text, int *n, vc_err *err)
     return 0;
 }
 
-/* Tokens that two texts have in front alike are the template's: so many are cropped. */
-static int check_crop(text_enc *t, vc_err *err)
+/* The tokens of a prompt in the template, as the model gets them. */
+static int tokens_of_prompt(text_enc *t, const char *prompt, int *n, vc_err *err)
 {
-    char *empty = in_template(t->rule.template, ""), *word = in_template(t->rule.template, "a");
-    int64_t *first = malloc((size_t)t->length * sizeof *first);
-    int n = 0, same = 0;
-    int rc = empty && word && first ? tokens_of(t, empty, &n, err)
-                                    : vc_fail(err, VC_ENOMEM, "out of memory");
+    char *text = in_template(t->rule.template, prompt);
+    int rc = text ? tokens_of(t, text, n, err) : vc_fail(err, VC_ENOMEM, "out of memory");
 
-    if (!rc) {
-        memcpy(first, t->ids, (size_t)t->length * sizeof *first);
-        rc = tokens_of(t, word, &n, err);
-    }
-    while (!rc && same < n && first[same] == t->ids[same])
+    free(text);
+    return rc;
+}
+
+/* The tokens that two texts have alike in front are the template's, which are cropped. Leaves the ids
+ * of the empty prompt. */
+static int check_crop(text_enc *t, int n, vc_err *err)
+{
+    size_t bytes = (size_t)t->length * sizeof *t->ids;
+    int64_t *empty = malloc(bytes);
+    int same = 0;
+    if (!empty)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
+
+    memcpy(empty, t->ids, bytes);
+    int rc = tokens_of_prompt(t, "a", &n, err);
+    while (!rc && same < n && empty[same] == t->ids[same])
         same++;
-    if (!rc && same != t->rule.crop)
-        rc = vc_fail(err, VC_EMISMATCH, "%s: its tokenizer makes %d tokens of what stands in front "
-                     "of a prompt, not %d: is this its tokenizer?", t->kind->class, same,
-                     t->rule.crop);
+    memcpy(t->ids, empty, bytes);
     free(empty);
-    free(word);
-    free(first);
+    if (rc || same == t->rule.crop)
+        return rc;
+    return vc_fail(err, VC_EMISMATCH, "it makes %d tokens of what stands in front of a prompt, not "
+                   "%d: give the tokenizer that this model was trained with, with all its special "
+                   "tokens", same, t->rule.crop);
+}
+
+/* That the tokenizer, or the model's own words, are those that the model was trained with. */
+static int check_tokens(text_enc *t, vc_err *err)
+{
+    int n = 0;
+    int rc = tokens_of_prompt(t, "", &n, err);
+
+    if (!rc && t->rule.crop)
+        rc = check_crop(t, n, err);
+    if (!rc && t->kind->check) {
+        const text_tokens tokens = { "", NULL, t->kind->masked ? n : t->length, t->ids };
+        rc = t->kind->check(t->model, &tokens, err);
+    }
     return rc;
 }
 
@@ -113,7 +136,8 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
     t->width = info->width;
     t->pooled_width = info->pooled;
     rc = make_areas(t, err);
-    return rc || !rule->crop ? rc : check_crop(t, err);
+    return rc ? rc : vc_context(err, check_tokens(t, err), "%s: %s", t->kind->class,
+                                o->tokenizer ? o->tokenizer : "its own tokenizer");
 }
 
 /* What a model with a tokenizer's folder needs to be told. */

@@ -44,15 +44,23 @@ void text_stack_close(text_stack *s)
 
 /* ---- a text ---- */
 
-int text_ids(int32_t **out, const int64_t *ids, int n, int64_t vocab, vc_err *err)
+int text_ids_known(const int64_t *ids, int n, int64_t vocab, vc_err *err)
 {
-    *out = NULL;
     if (n < 1)
         return vc_fail(err, VC_EINVAL, "text encoder: no token to encode");
     for (int i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= vocab)
             return vc_fail(err, VC_EINVAL, "token %d has id %lld, the text encoder knows 0..%lld: "
                            "is this its tokenizer?", i, (long long)ids[i], (long long)vocab - 1);
+    return 0;
+}
+
+int text_ids(int32_t **out, const int64_t *ids, int n, int64_t vocab, vc_err *err)
+{
+    *out = NULL;
+    int rc = text_ids_known(ids, n, vocab, err);
+    if (rc)
+        return rc;
     int32_t *id = malloc((size_t)n * sizeof *id);
     if (!id)
         return vc_fail(err, VC_ENOMEM, "out of memory for %d tokens", n);

@@ -26,7 +26,9 @@ int text_config_bad(const encoder_opts *o, int rc, vc_err *err);
 int text_stack_open(text_stack *s, const encoder_opts *o, vc_err *err);
 void text_stack_close(text_stack *s);             /* an all-zero one is fine */
 
-/* Ids as an embedding takes them, malloc'ed. VC_EINVAL: there is none, or one is not below vocab. */
+/* VC_EINVAL: there is no id, or one is not within 0..vocab-1. */
+int text_ids_known(const int64_t *ids, int n, int64_t vocab, vc_err *err);
+/* The same, and the ids as an embedding takes them, malloc'ed. */
 int text_ids(int32_t **out, const int64_t *ids, int n, int64_t vocab, vc_err *err);
 /* Copies x to the host and ends the step. VC_ENUMERIC: a value is not finite. */
 int text_stack_end(text_stack *s, const vt_tensor *x, float *states, vc_err *err);

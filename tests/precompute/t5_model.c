@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "common/os/file.h"
-#include "formats/json/json.h"
 #include "formats/tensors/model.h"
 #include "precompute/tokenizer/tokenizer.h"
 #include "tests/lib/ok.h"
@@ -57,8 +56,8 @@ int tokenizer_prompt(const tokenizer *t, const char *text, int max_length, int64
 static void quarter_queries(const char *from, const char *to)
 {
     vf_model *m;
-    vf_view t[TT_TENSORS];
-    float x[TT_WIDTH * TT_WIDTH], *q[TT_TENSORS] = { 0 };
+    vf_view t[TF_TENSORS];
+    float x[TT_WIDTH * TT_WIDTH], *q[TF_TENSORS] = { 0 };
     vc_err err = { 0 };
 
     assert_ok(vf_model_open(&m, from, &err), &err);
@@ -73,27 +72,18 @@ static void quarter_queries(const char *from, const char *to)
         vc_from_f32(q[i], t[i].dtype, x, n);
     }
     assert_ok(vf_safetensors_write(to, t, vf_model_count(m), NULL, 0, &err), &err);
-    for (int i = 0; i < TT_TENSORS; i++)
+    for (int i = 0; i < TF_TENSORS; i++)
         free(q[i]);
     vf_model_close(m);
 }
 
-tt_fixture tt_open(const char *name, vc_dtype stored)
+tf_fixture tt_open(const char *name, vc_dtype stored)
 {
-    tt_fixture f = { .gold = golden_open(name) };
-    snprintf(f.dir, sizeof f.dir, "%s", golden_tmp(name));
-    golden_model(f.gold, f.dir, stored);
+    tf_fixture f = tf_open(name, stored);
     char *file = vc_path_join(f.dir, "diffusion_pytorch_model.safetensors");
     quarter_queries(f.dir, file);
     free(file);
     return f;
-}
-
-void tt_close(tt_fixture *f)
-{
-    vc_err err;
-    assert_ok(vc_remove_tree(f->dir, &err), &err);
-    vf_safetensors_close(f->gold);
 }
 
 encoder_opts tt_opts(const char *dir, vc_dtype dtype)
@@ -150,83 +140,4 @@ void tt_refused(const char *dir, const char *type, int rc, const char *says)
     assert_null(m);
     if (have != rc || !strstr(err.text, says))
         fail_msg("%s: %d, not %d; \"%s\" is missing from: %s", dir, have, rc, says, err.text);
-}
-
-/* ---- forms of checkpoints ---- */
-
-void tt_put_text(const char *dir, const char *name, const char *text)
-{
-    char *path = vc_path_join(dir, name);
-    vc_err err = { 0 };
-    assert_ok(vc_file_write(path, text, strlen(text), &err), &err);
-    free(path);
-}
-
-/* Writes tensor i into shard i % shards of dir, with their index; one shard: a whole file. */
-static void write_shards(const char *dir, const vf_view *t, int n, int shards)
-{
-    vc_err err = { 0 };
-    cJSON *index = cJSON_CreateObject(), *map = cJSON_AddObjectToObject(index, "weight_map");
-
-    for (int s = 0; s < shards; s++) {
-        vf_view mine[TT_TENSORS];
-        int k = 0;
-        char *name = shards == 1 ? vc_format("model.safetensors")
-                                 : vc_format("model-%05d-of-%05d.safetensors", s + 1, shards);
-        char *path = vc_path_join(dir, name);
-        for (int i = s; i < n; i += shards) {
-            cJSON_AddStringToObject(map, t[i].name, name);
-            mine[k++] = t[i];
-        }
-        assert_ok(vf_safetensors_write(path, mine, k, NULL, 0, &err), &err);
-        free(path);
-        free(name);
-    }
-    char *text = vf_json_line(index);
-    if (shards > 1) tt_put_text(dir, "model.safetensors.index.json", text);
-    free(text);
-    cJSON_Delete(index);
-}
-
-/* f's tensors through edit, and n_more, into a new folder. config NULL: the golden's. */
-void tt_write(const tt_fixture *f, const char *dir, const char *config, tt_edit *edit,
-                        const void *arg, int shards, const vf_view *more, int n_more)
-{
-    vf_model *m;
-    vf_view t[TT_TENSORS];
-    vc_err err = { 0 };
-    int n = 0;
-
-    assert_ok(vc_mkdirs(dir, &err) || vf_model_open(&m, f->dir, &err), &err);
-    for (int i = 0; i < vf_model_count(m); i++) {
-        t[n] = *vf_model_at(m, i);
-        n += !edit || edit(&t[n], arg);
-    }
-    for (int i = 0; i < n_more; i++)
-        t[n++] = more[i];
-    write_shards(dir, t, n, shards);
-    tt_put_text(dir, "config.json", config ? config : vf_safetensors_meta(f->gold, "config"));
-    vf_model_close(m);
-}
-
-/* The golden's config with a field replaced (value NULL: removed), or added. */
-char *tt_changed(const tt_fixture *f, const char *field, const char *value)
-{
-    const char *text = vf_safetensors_meta(f->gold, "config");
-    cJSON *o, *v;
-    vc_err err = { 0 };
-    assert_ok(vf_json_parse(&o, text, strlen(text), &err), &err);
-    cJSON_DeleteItemFromObjectCaseSensitive(o, field);
-    if (value) {
-        assert_ok(vf_json_parse(&v, value, strlen(value), &err), &err);
-        cJSON_AddItemToObject(o, field, v);
-    }
-    char *line = vf_json_line(o);
-    cJSON_Delete(o);
-    return line;
-}
-
-void tt_put_config(const tt_fixture *f, const char *text)
-{
-    tt_put_text(f->dir, "config.json", text);
 }

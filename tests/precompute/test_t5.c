@@ -28,14 +28,14 @@ static void equals_transformers(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
-            tt_fixture f = tt_open(rows[i].name, VC_F32);
+            tf_fixture f = tt_open(rows[i].name, VC_F32);
             t5 *m = tt_model(f.dir, rows[i].name, type);
             double e = tt_error(m, f.gold, rows[i].ids, rows[i].want);
             if (!(e <= (type == VC_F32 ? TT_F32 : TT_BF16)))
                 fail_msg("%s %s, activations %s: %g", rows[i].name, rows[i].want,
                          vc_dtype_name(type), e);
             t5_close(m);
-            tt_close(&f);
+            tf_close(&f);
         }
 }
 
@@ -50,21 +50,21 @@ static void stored_types(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
-            tt_fixture f = tt_open(rows[i].name, rows[i].stored);
+            tf_fixture f = tt_open(rows[i].name, rows[i].stored);
             t5 *m = tt_model(f.dir, rows[i].name, type);
             double e = tt_error(m, f.gold, "ids_40", rows[i].want);
             if (!(e <= (type == VC_F32 ? TT_F32 : TT_BF16)))
                 fail_msg("%s %s, activations %s: %g", rows[i].name, rows[i].want,
                          vc_dtype_name(type), e);
             t5_close(m);
-            tt_close(&f);
+            tf_close(&f);
         }
 }
 
 /* The same bits twice, whatever was encoded in between. */
 static void repeats(void **state)
 {
-    tt_fixture f = tt_open("t5", VC_BF16);
+    tf_fixture f = tt_open("t5", VC_BF16);
     t5 *m = tt_model(f.dir, "t5", VC_F32);
     float a[3 * TT_WIDTH], b[3 * TT_WIDTH], other[TT_MOST * TT_WIDTH];
     const int64_t ids[3] = { 5, 63, 1 }, many[TT_MOST] = { 7, 9 };
@@ -77,7 +77,7 @@ static void repeats(void **state)
     assert_memory_equal(a, b, sizeof a);
     assert_int_equal(t5_encode(m, ids, 1, b, &err), 0);        /* one token: one distance */
     t5_close(m);
-    tt_close(&f);
+    tf_close(&f);
 }
 
 static bool poison(vf_view *v, const void *name)
@@ -92,18 +92,18 @@ static bool poison(vf_view *v, const void *name)
 
 static void nan_is_an_error(void **state)
 {
-    tt_fixture f = tt_open("t5", VC_F32);
+    tf_fixture f = tt_open("t5", VC_F32);
     char dir[600];
     float states[TT_WIDTH];
     vc_err err = { 0 };
 
     (void)state;
     snprintf(dir, sizeof dir, "%s/nan", f.dir);
-    tt_write(&f, dir, NULL, poison, "encoder.block.1.layer.1.layer_norm.weight", 1, NULL, 0);
+    tf_write(&f, dir, NULL, poison, "encoder.block.1.layer.1.layer_norm.weight", 1, NULL, 0);
     t5 *m = tt_model(dir, "t5", VC_F32);
     assert_int_equal(t5_encode(m, (int64_t[]){ 1 }, 1, states, &err), VC_ENUMERIC);
     t5_close(m);
-    tt_close(&f);
+    tf_close(&f);
 }
 
 /* ---- memory, fingerprints ---- */
@@ -135,17 +135,17 @@ static void memory_is_one_layers(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         const char *type = i ? "umt5" : "t5";
-        tt_fixture f = tt_open(type, VC_F32);
-        char dir[600], *one = tt_changed(&f, "num_layers", "1");
+        tf_fixture f = tt_open(type, VC_F32);
+        char dir[600], *one = tf_changed(&f, "num_layers", "1");
         snprintf(dir, sizeof dir, "%s/one", f.dir);
-        tt_write(&f, dir, one, below, "encoder.block.1.", 1, NULL, 0);
+        tf_write(&f, dir, one, below, "encoder.block.1.", 1, NULL, 0);
         size_t one_layer = peak_of(dir, type), two_layers = peak_of(f.dir, type);
         /* umt5: the second layer's own table comes to the first's */
         size_t more = i ? 3 * HEADS * (2 * TT_MOST - 1) * 4 : 0;
         if (two_layers > one_layer + more + SLACK || two_layers > bound)
             fail_msg("%s: one layer %zu, two %zu, bound %zu", type, one_layer, two_layers, bound);
         free(one);
-        tt_close(&f);
+        tf_close(&f);
     }
 }
 
@@ -163,26 +163,26 @@ static vf_key fingerprint(const char *dir, const encoder_opts *o, const char *ty
 
 static void fingerprints(void **state)
 {
-    tt_fixture f = tt_open("t5", VC_F32);
+    tf_fixture f = tt_open("t5", VC_F32);
     encoder_opts o = tt_opts(f.dir, VC_F32);
     char *text;
 
     (void)state;
     vf_key a = fingerprint(f.dir, &o, "t5"), b;
     o.threads = 2;
-    tt_put_config(&f, text = tt_changed(&f, "dropout_rate", "0.5"));
+    tf_put_config(&f, text = tf_changed(&f, "dropout_rate", "0.5"));
     free(text);
     b = fingerprint(f.dir, &o, "t5");
     assert_memory_equal(a.b, b.b, sizeof a.b);
-    tt_put_config(&f, text = tt_changed(&f, "layer_norm_epsilon", "1e-5"));
+    tf_put_config(&f, text = tf_changed(&f, "layer_norm_epsilon", "1e-5"));
     free(text);
     b = fingerprint(f.dir, &o, "t5");
     assert_memory_not_equal(a.b, b.b, sizeof a.b);
-    tt_put_config(&f, vf_safetensors_meta(f.gold, "config"));
+    tf_put_config(&f, vf_safetensors_meta(f.gold, "config"));
     o.weights.b[3] ^= 1;
     b = fingerprint(f.dir, &o, "t5");
     assert_memory_not_equal(a.b, b.b, sizeof a.b);
-    tt_close(&f);
+    tf_close(&f);
 }
 
 /* ---- the classes ---- */
@@ -199,7 +199,7 @@ static void prompt_of(char *text, size_t size, const vf_safetensors *gold, int w
 
 static void class_gives(const char *name, const text_class *class, const char *want, int n)
 {
-    tt_fixture f = tt_open(name, VC_F32);
+    tf_fixture f = tt_open(name, VC_F32);
     encoder_opts o = tt_opts(f.dir, VC_F32);
     vc_err err = { 0 };
     char prompt[400];
@@ -235,7 +235,7 @@ static void class_gives(const char *name, const text_class *class, const char *w
     o = tt_opts(f.dir, VC_F32);
     o.text.max_length = 0;
     assert_int_equal(class->open(&t, &o, &info, &err), VC_EINVAL);
-    tt_close(&f);
+    tf_close(&f);
 }
 
 static void t5_class(void **state)

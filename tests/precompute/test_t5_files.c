@@ -38,7 +38,7 @@ static bool as_integers(vf_view *v, const void *name)
 }
 
 /* The golden's shared.weight again, under another name. */
-static vf_view embedding_as(const tt_fixture *f, vf_model **m, const char *name)
+static vf_view embedding_as(const tf_fixture *f, vf_model **m, const char *name)
 {
     vf_view v;
     vc_err err = { 0 };
@@ -54,20 +54,20 @@ static void checkpoint_forms(void **state)
         { "decoder.block.0.layer.0.layer_norm.weight", VC_F32, 1, { 6 }, extra, sizeof extra },
         { "lm_head.weight", VC_F32, 2, { 2, 3 }, extra, sizeof extra },
     };
-    tt_fixture f = tt_open("t5", VC_F32);
+    tf_fixture f = tt_open("t5", VC_F32);
     char dir[600];
     vf_model *m;
 
     (void)state;
     snprintf(dir, sizeof dir, "%s/sharded", f.dir);
-    tt_write(&f, dir, NULL, NULL, NULL, 2, decoder, 2);
+    tf_write(&f, dir, NULL, NULL, NULL, 2, decoder, 2);
     assert_true(tt_error_in(dir, f.gold, VC_F32) <= TT_F32);
     snprintf(dir, sizeof dir, "%s/embed", f.dir);
-    tt_write(&f, dir, NULL, rename_embedding, "encoder.embed_tokens.weight", 1, NULL, 0);
+    tf_write(&f, dir, NULL, rename_embedding, "encoder.embed_tokens.weight", 1, NULL, 0);
     assert_true(tt_error_in(dir, f.gold, VC_F32) <= TT_F32);
     snprintf(dir, sizeof dir, "%s/both", f.dir);
     const vf_view again = embedding_as(&f, &m, "encoder.embed_tokens.weight");
-    tt_write(&f, dir, NULL, NULL, NULL, 1, &again, 1);
+    tf_write(&f, dir, NULL, NULL, NULL, 1, &again, 1);
     assert_true(tt_error_in(dir, f.gold, VC_F32) <= TT_F32);
 
     vf_view other = again;                        /* the same shape and type, other values */
@@ -75,16 +75,16 @@ static void checkpoint_forms(void **state)
     memcpy(values, other.data, other.bytes);
     values[7] += 1;
     other.data = values;
-    tt_write(&f, dir, NULL, NULL, NULL, 1, &other, 1);
+    tf_write(&f, dir, NULL, NULL, NULL, 1, &other, 1);
     tt_refused(dir, "t5", VC_EMISMATCH, "encoder.embed_tokens.weight differ");
     free(values);
     vf_model_close(m);
-    tt_close(&f);
+    tf_close(&f);
 }
 
 static void tensors_refused(void **state)
 {
-    static const struct { const char *tensor; tt_edit *edit; int rc; const char *says; } rows[] = {
+    static const struct { const char *tensor; tf_edit *edit; int rc; const char *says; } rows[] = {
         { "shared.weight", drop, VC_ENOENT, "\"shared.weight\" is missing" },
         { "encoder.final_layer_norm.weight", drop, VC_ENOENT, "final_layer_norm.weight" },
         { "encoder.block.1.layer.1.DenseReluDense.wi_1.weight", drop, VC_ENOENT,
@@ -99,25 +99,25 @@ static void tensors_refused(void **state)
     const float extra[6] = { 0 };
     const vf_view left = { "encoder.block.2.layer.1.layer_norm.weight", VC_F32, 1, { 6 }, extra,
                            sizeof extra };
-    tt_fixture f = tt_open("t5", VC_F32);
+    tf_fixture f = tt_open("t5", VC_F32);
     char dir[600];
 
     (void)state;
     snprintf(dir, sizeof dir, "%s/changed", f.dir);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tt_write(&f, dir, NULL, rows[i].edit, rows[i].tensor, 1, NULL, 0);
+        tf_write(&f, dir, NULL, rows[i].edit, rows[i].tensor, 1, NULL, 0);
         tt_refused(dir, "t5", rows[i].rc, rows[i].says);
     }
-    tt_write(&f, dir, NULL, NULL, NULL, 1, &left, 1);
+    tf_write(&f, dir, NULL, NULL, NULL, 1, &left, 1);
     tt_refused(dir, "t5", VC_EMISMATCH, "encoder.block.2.layer.1.layer_norm.weight is left over");
-    tt_close(&f);
+    tf_close(&f);
 
     f = tt_open("umt5", VC_F32);             /* each layer has a table of its own */
     snprintf(dir, sizeof dir, "%s/changed", f.dir);
-    tt_write(&f, dir, NULL, drop,
+    tf_write(&f, dir, NULL, drop,
                 "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight", 1, NULL, 0);
     tt_refused(dir, "umt5", VC_ENOENT, "block.1.layer.0.SelfAttention.relative_attention_bias");
-    tt_close(&f);
+    tf_close(&f);
 }
 
 /* ---- config.json ---- */
@@ -155,20 +155,20 @@ static void config_refused(void **state)
         { "relative_attention_max_distance", "256", VC_EFORMAT, "max_distance: 256; only 128" },
         { "quantization_config", "{}", VC_EFORMAT, "quantization_config" },
     };
-    tt_fixture f = tt_open("t5", VC_F32);
+    tf_fixture f = tt_open("t5", VC_F32);
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char *text = tt_changed(&f, rows[i].field, rows[i].value);
-        tt_put_config(&f, text);
+        char *text = tf_changed(&f, rows[i].field, rows[i].value);
+        tf_put_config(&f, text);
         tt_refused(f.dir, "t5", rows[i].rc, rows[i].says);
         free(text);
     }
-    tt_put_config(&f, "[]");
+    tf_put_config(&f, "[]");
     tt_refused(f.dir, "t5", VC_EFORMAT, "config.json: no JSON object");
-    tt_put_config(&f, "{\"d_model\": ");
+    tf_put_config(&f, "{\"d_model\": ");
     tt_refused(f.dir, "t5", VC_EFORMAT, "config.json");
-    tt_close(&f);
+    tf_close(&f);
 }
 
 /* Fields that older files leave out have their usual values; the epsilon counts. */
@@ -177,26 +177,26 @@ static void config_defaults(void **state)
     static const char *const optional[] = { "relative_attention_num_buckets", "is_gated_act",
                                             "relative_attention_max_distance",
                                             "layer_norm_epsilon" };
-    tt_fixture f = tt_open("t5", VC_F32);
+    tf_fixture f = tt_open("t5", VC_F32);
     char *text;
 
     (void)state;
     for (size_t i = 0; i < sizeof optional / sizeof *optional; i++) {
-        tt_put_config(&f, text = tt_changed(&f, optional[i], NULL));
+        tf_put_config(&f, text = tf_changed(&f, optional[i], NULL));
         assert_true(tt_error_in(f.dir, f.gold, VC_F32) <= TT_F32);
         free(text);
     }
-    tt_put_config(&f, text = tt_changed(&f, "layer_norm_epsilon", "0.5"));
+    tf_put_config(&f, text = tf_changed(&f, "layer_norm_epsilon", "0.5"));
     assert_true(tt_error_in(f.dir, f.gold, VC_F32) > 1e-2);
     free(text);
-    tt_close(&f);
+    tf_close(&f);
 }
 
 /* ---- what else is refused ---- */
 
 static void inputs_refused(void **state)
 {
-    tt_fixture f = tt_open("t5", VC_F32);
+    tf_fixture f = tt_open("t5", VC_F32);
     encoder_opts o = tt_opts(f.dir, VC_F16);
     float states[3 * TT_WIDTH];
     int64_t ids[3] = { 5, 64, 1 };
@@ -225,7 +225,7 @@ static void inputs_refused(void **state)
     assert_int_equal(t5_encode(m, ids, 3, states, &err), 0);
     t5_close(m);
     t5_close(NULL);
-    tt_close(&f);
+    tf_close(&f);
 }
 
 int main(void)

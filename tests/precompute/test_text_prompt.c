@@ -104,7 +104,8 @@ static int see(void *model, const text_tokens *t, float *states, float *pooled, 
 
 static void sees_a_picture(void **state)
 {
-    static const text_model seer = { "Seer", true, open_seer, close_seer, letters, see };
+    static const text_model seer = { .class = "Seer", .masked = true, .open = open_seer,
+                                     .close = close_seer, .words = letters, .encode = see };
     const float pixels[3] = { 0.5f, 0, 0 };
     const text_picture picture = { .h = 1, .w = 1, .pixels = pixels };
     encoder_opts o = { .dtype = VC_F32 };

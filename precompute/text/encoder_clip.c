@@ -1,0 +1,52 @@
+/* encoder_clip.c - prompts through CLIP's text model (HunyuanVideo, FLUX): see prompt.h.
+ *
+ * Its users give it no mask, so that states of padding, where states are stored, are those of tokens.
+ * The pooled state sees nothing that follows the end of the text. */
+#include "precompute/text/clip.h"
+#include "precompute/text/prompt.h"
+
+static int open_model(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    clip *m;
+    int rc = clip_open(&m, o, &info->fingerprint, err);
+
+    if (rc)
+        return rc;
+    *model = m;
+    if (o->text.max_length + o->text.crop > clip_positions(m))
+        return vc_fail(err, VC_EINVAL, "%s: prompts of %d tokens; max_position_embeddings of its "
+                       "config.json is %d", o->dir, o->text.max_length + o->text.crop,
+                       clip_positions(m));
+    info->pooled = clip_width(m);
+    info->width = o->text.pooled_only ? 0 : clip_width(m);
+    return 0;
+}
+
+static void close_model(void *model)
+{
+    clip_close(model);
+}
+
+static int check(const void *model, const text_tokens *t, vc_err *err)
+{
+    int end;
+    return clip_end(model, t->ids, t->n, &end, err);
+}
+
+static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
+{
+    return clip_encode(model, t->ids, t->n, states, pooled, err);
+}
+
+static const text_model model = {
+    .class = "CLIPTextModel", .open = open_model, .close = close_model, .check = check,
+    .encode = encode
+};
+
+static int text_open_clip(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    return text_prompt_open(out, &model, o, info, err);
+}
+
+const text_class text_clip = { "CLIPTextModel", text_open_clip, text_prompt_close,
+                               text_prompt_encode };

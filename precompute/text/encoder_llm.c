@@ -1,0 +1,71 @@
+/* encoder_llm.c - prompts through LLaMA (HunyuanVideo) and Qwen2.5-VL's text part (Qwen-Image): see
+ * prompt.h.
+ *
+ * Padding follows the prompt and no token sees what follows it, so padding that is masked is not
+ * encoded at all. */
+#include "precompute/text/llm.h"
+#include "precompute/text/prompt.h"
+#include "precompute/text/stack.h"
+
+static int open_model(void **model, const encoder_opts *o, const llm_kind *kind, text_info *info,
+                      vc_err *err)
+{
+    llm *m;
+    int rc = llm_open(&m, kind, o, &info->fingerprint, err);
+
+    if (rc)
+        return rc;
+    info->width = llm_width(m);
+    *model = m;
+    return 0;
+}
+
+static int open_llama(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    return open_model(model, o, &llm_llama, info, err);
+}
+
+static int open_qwen(void **model, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    return open_model(model, o, &llm_qwen2_5_vl, info, err);
+}
+
+static void close_model(void *model)
+{
+    llm_close(model);
+}
+
+static int check(const void *model, const text_tokens *t, vc_err *err)
+{
+    return text_ids_known(t->ids, t->n, llm_vocab(model), err);
+}
+
+static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
+{
+    (void)pooled;
+    return llm_encode(model, t->ids, t->n, states, err);
+}
+
+static const text_model llama = {
+    .class = "LlamaModel", .masked = true, .open = open_llama, .close = close_model,
+    .check = check, .encode = encode
+};
+static const text_model qwen = {
+    .class = "Qwen2_5_VLForConditionalGeneration", .masked = true, .open = open_qwen,
+    .close = close_model, .check = check, .encode = encode
+};
+
+static int text_open_llama(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    return text_prompt_open(out, &llama, o, info, err);
+}
+
+static int text_open_qwen(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)
+{
+    return text_prompt_open(out, &qwen, o, info, err);
+}
+
+const text_class text_llama = { "LlamaModel", text_open_llama, text_prompt_close,
+                                text_prompt_encode };
+const text_class text_qwen2_5_vl = { "Qwen2_5_VLForConditionalGeneration", text_open_qwen,
+                                     text_prompt_close, text_prompt_encode };

@@ -1,0 +1,460 @@
+/* llm.c - decoders of LLaMA's kind as text encoders: see llm.h */
+#include "precompute/text/llm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "precompute/text/stack.h"
+
+enum { MAX_HEAD = 256 };
+
+typedef enum rope_kind { ROPE_DEFAULT, ROPE_LLAMA3, ROPE_MROPE } rope_kind;
+
+/* How positions become angles; the last four are of ROPE_LLAMA3. */
+typedef struct rope {
+    rope_kind kind;
+    double theta, factor, low, high;
+    int64_t original;                             /* tokens that the model was first trained with */
+} rope;
+
+typedef struct config {
+    int64_t width, hidden, layers, heads, kv_heads, head, vocab;
+    int64_t used;                                 /* layers that are run */
+    double eps;
+    bool qkv_bias, o_bias, mlp_bias;
+    rope rope;
+} config;
+
+typedef struct layer {
+    vt_tensor *norm1, *norm2;                     /* [D] */
+    vt_lin q, k, v, o, gate, up, down;
+} layer;
+
+struct llm {
+    config c;
+    text_stack s;
+    vt_tensor *embed, *norm;                      /* [V,D]; [D] or NULL */
+    layer *layer;                                 /* [used] */
+    float frequency[MAX_HEAD / 2];                /* [head / 2]: angle of a rotation by one token */
+};
+
+const llm_kind llm_llama = { "llama", NULL, false };
+const llm_kind llm_qwen2_5_vl = { "qwen2_5_vl", "text_config", true };
+
+/* ---- weights ---- */
+
+enum { D = -1, Q = -2, KV = -3, HIDDEN = -4, VOCAB = -5, N_SIZES = 6 };
+
+#define TENSOR(type, field, name, ...) \
+    { name, VT_W_TENSOR, offsetof(type, field), { __VA_ARGS__ }, VT_INIT_ZERO }
+#define LIN(field, name, out, in) \
+    { name, VT_W_LINEAR_NO_BIAS, offsetof(layer, field), { out, in }, VT_INIT_ZERO }
+
+static const vt_weight embed_table[] = {
+    TENSOR(llm, embed, "embed_tokens.weight", VOCAB, D), { 0 }
+};
+static const vt_weight final_table[] = { TENSOR(llm, norm, "norm.weight", D), { 0 } };
+
+static const vt_weight layer_table[] = {
+    TENSOR(layer, norm1, "input_layernorm.weight", D),
+    LIN(q, "self_attn.q_proj", Q, D),
+    LIN(k, "self_attn.k_proj", KV, D),
+    LIN(v, "self_attn.v_proj", KV, D),
+    LIN(o, "self_attn.o_proj", D, Q),
+    TENSOR(layer, norm2, "post_attention_layernorm.weight", D),
+    LIN(gate, "mlp.gate_proj", HIDDEN, D),
+    LIN(up, "mlp.up_proj", HIDDEN, D),
+    LIN(down, "mlp.down_proj", D, HIDDEN),
+    { 0 }
+};
+static const vt_weight qkv_bias_table[] = {
+    TENSOR(layer, q.b, "self_attn.q_proj.bias", Q),
+    TENSOR(layer, k.b, "self_attn.k_proj.bias", KV),
+    TENSOR(layer, v.b, "self_attn.v_proj.bias", KV),
+    { 0 }
+};
+static const vt_weight o_bias_table[] = {
+    TENSOR(layer, o.b, "self_attn.o_proj.bias", D), { 0 }
+};
+static const vt_weight mlp_bias_table[] = {
+    TENSOR(layer, gate.b, "mlp.gate_proj.bias", HIDDEN),
+    TENSOR(layer, up.b, "mlp.up_proj.bias", HIDDEN),
+    TENSOR(layer, down.b, "mlp.down_proj.bias", D),
+    { 0 }
+};
+
+/* What stands before "layers.0." in the names: nothing in a file of the bare decoder, more in one of a
+ * model that has a head, or eyes, besides. */
+static const char *find_prefix(const vf_model *m)
+{
+    static const char *const prefixes[] = { "", "model.", "model.language_model.",
+                                            "language_model.model.", "language_model." };
+    vf_view v;
+
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s%s", prefixes[i], embed_table[0].name);
+        if (vf_model_get(m, name, &v, NULL) == 0)
+            return prefixes[i];
+    }
+    return "";
+}
+
+static int bind_layer(llm *m, layer *w, const char *prefix, int i, const int64_t *sizes,
+                      const vt_source *src, vc_err *err)
+{
+    const config *c = &m->c;
+    vt_params *p = m->s.p;
+
+    int rc = vt_params_bind(p, layer_table, prefix, i, w, sizes, src, err);
+    if (!rc && c->qkv_bias) rc = vt_params_bind(p, qkv_bias_table, prefix, i, w, sizes, src, err);
+    if (!rc && c->o_bias) rc = vt_params_bind(p, o_bias_table, prefix, i, w, sizes, src, err);
+    if (!rc && c->mlp_bias) rc = vt_params_bind(p, mlp_bias_table, prefix, i, w, sizes, src, err);
+    return rc;
+}
+
+/* Whether a tensor of the decoder is not read for a reason: its layer, the last norm or the head that
+ * follows is not run; or an older program stored the frequencies, which follow from config.json. */
+static bool is_unused(const config *c, const char *name)
+{
+    static const char stored[] = "rotary_emb.inv_freq";
+    size_t n = strlen(name);
+    char *end;
+    long i;
+
+    if (!strncmp(name, "lm_head.", 8) || (n >= sizeof stored && !strcmp(name + n - sizeof stored + 1,
+                                                                         stored)))
+        return true;
+    if (c->used == c->layers)
+        return false;
+    if (!strcmp(name, final_table[0].name))
+        return true;
+    if (strncmp(name, "layers.", 7))
+        return false;
+    i = strtol(name + 7, &end, 10);
+    return *end == '.' && i >= c->used && i < c->layers;
+}
+
+/* Tensors beside the decoder's are other parts': a head's, a picture encoder's. */
+static int check_left_over(const llm *m, const char *prefix, vc_err *err)
+{
+    size_t n = strlen(prefix);
+
+    for (int i = 0; i < vf_model_count(m->s.model); i++) {
+        const char *name = vf_model_at(m->s.model, i)->name;
+        if (!strncmp(name, prefix, n) && !is_unused(&m->c, name + n) &&
+            !vt_params_find(m->s.p, name))
+            return vc_fail(err, VC_EMISMATCH, "tensor %s is left over: its config.json describes a "
+                           "model without it", name);
+    }
+    return 0;
+}
+
+static int bind(llm *m, vc_err *err)
+{
+    const config *c = &m->c;
+    const int64_t sizes[N_SIZES] = { 0, c->width, c->heads * c->head, c->kv_heads * c->head,
+                                     c->hidden, c->vocab };
+    const vt_source src = vf_model_source(m->s.model);
+    const char *prefix = find_prefix(m->s.model);
+    char layers[64];
+
+    snprintf(layers, sizeof layers, "%slayers.%%d.", prefix);
+    int rc = vt_params_bind(m->s.p, embed_table, prefix, 0, m, sizes, &src, err);
+    if (!rc && c->used == c->layers)
+        rc = vt_params_bind(m->s.p, final_table, prefix, 0, m, sizes, &src, err);
+    for (int i = 0; !rc && i < c->used; i++)
+        rc = bind_layer(m, &m->layer[i], layers, i, sizes, &src, err);
+    return rc ? rc : check_left_over(m, prefix, err);
+}
+
+/* ---- config.json ---- */
+
+static const vf_config_row rows[] = {
+    VF_INT_NEEDED(config, width, "hidden_size", 1, 1 << 16),
+    VF_INT_NEEDED(config, hidden, "intermediate_size", 1, 1 << 18),
+    VF_INT_NEEDED(config, layers, "num_hidden_layers", 1, 1 << 10),
+    VF_INT_NEEDED(config, heads, "num_attention_heads", 1, 1 << 10),
+    VF_INT(config, kv_heads, "num_key_value_heads", 0, 1, 1 << 10),
+    VF_INT(config, head, "head_dim", 0, 8, MAX_HEAD),
+    VF_INT_NEEDED(config, vocab, "vocab_size", 1, 1 << 24),
+    VF_NUM(config, eps, "rms_norm_eps", 1e-6, 0, 1),
+    VF_FLAG(config, o_bias, "attention_bias", false),
+    VF_FLAG(config, mlp_bias, "mlp_bias", false),
+    VF_ONLY("hidden_act", "silu", "silu"),
+    VF_ONLY_FLAG("use_sliding_window", false),
+    VF_UNSET("quantization_config", "use the f32, bf16 or f16 files"),
+    { 0 }
+};
+static const vf_config_row llama3_rows[] = {
+    VF_NUM_NEEDED(rope, factor, "factor", VF_ABOVE_0, 1e6),
+    VF_NUM_NEEDED(rope, low, "low_freq_factor", VF_ABOVE_0, 1e6),
+    VF_NUM_NEEDED(rope, high, "high_freq_factor", VF_ABOVE_0, 1e6),
+    VF_INT_NEEDED(rope, original, "original_max_position_embeddings", 1, 1 << 30),
+    { 0 }
+};
+
+/* Of a scaling: an object whose kind is its rope_type, or type as it was called before. */
+static int read_scaling(rope *r, const cJSON *o, vc_err *err)
+{
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(o, "rope_type");
+    const vf_config_row kind_rows[] = {
+        VF_WORD(rope, kind, name ? "rope_type" : "type", "default", "default|llama3|mrope"),
+        VF_NUM(rope, theta, "rope_theta", r->theta, 1, 1e12),
+        VF_ONLY_NUM("partial_rotary_factor", 1),
+        { 0 }
+    };
+
+    int rc = vf_config_read(r, kind_rows, o, err);
+    if (!rc && r->kind == ROPE_LLAMA3) rc = vf_config_read(r, llama3_rows, o, err);
+    if (!rc && r->kind == ROPE_LLAMA3 && r->high <= r->low)
+        rc = vc_fail(err, VC_EFORMAT, "high_freq_factor: %g is not above low_freq_factor: %g",
+                     r->high, r->low);
+    return rc;
+}
+
+/* Files of transformers 5 have all in rope_parameters, those of before in two fields. */
+static int read_rope(rope *r, const cJSON *o, vc_err *err)
+{
+    static const char *const fields[] = { "rope_parameters", "rope_scaling" };
+    static const vf_config_row theta[] = {
+        VF_NUM(rope, theta, "rope_theta", 10000, 1, 1e12), { 0 }
+    };
+
+    int rc = vf_config_read(r, theta, o, err);
+    for (int i = 0; !rc && i < 2; i++) {
+        const cJSON *scaling = cJSON_GetObjectItemCaseSensitive(o, fields[i]);
+        if (!scaling || cJSON_IsNull(scaling))
+            continue;
+        rc = vf_json_obj(o, fields[i], &scaling, err);
+        return rc ? rc : vc_context(err, read_scaling(r, scaling, err), "%s", fields[i]);
+    }
+    return rc;
+}
+
+/* Rules between fields. */
+static int settle(config *c, int skip, vc_err *err)
+{
+    if (!c->kv_heads)
+        c->kv_heads = c->heads;
+    if (c->heads % c->kv_heads)
+        return vc_fail(err, VC_EFORMAT, "num_attention_heads: %lld is no multiple of "
+                       "num_key_value_heads: %lld", (long long)c->heads, (long long)c->kv_heads);
+    if (!c->head)
+        c->head = c->width / c->heads;
+    if (c->head < 8 || c->head > MAX_HEAD || c->head % 8)
+        return vc_fail(err, VC_EFORMAT, "head_dim: %lld is no multiple of 8 within 8..%d",
+                       (long long)c->head, MAX_HEAD);
+    if (skip < 0 || skip > c->layers)
+        return vc_fail(err, VC_EINVAL, "num_hidden_layers: of %lld layers the last %d cannot be "
+                       "left out", (long long)c->layers, skip);
+    c->used = c->layers - skip;
+    return 0;
+}
+
+static int read_config(config *c, const llm_kind *kind, int skip, const cJSON *o, vc_err *err)
+{
+    const vf_config_row type[] = { VF_ONLY("model_type", kind->model_type, NULL), { 0 } };
+    const cJSON *part = kind->part ? cJSON_GetObjectItemCaseSensitive(o, kind->part) : NULL;
+
+    int rc = vf_config_read(c, type, o, err);
+    if (!rc && part) rc = vf_json_obj(o, kind->part, &o, err);
+    if (!rc) rc = vf_config_read(c, rows, o, err);
+    if (!rc) rc = read_rope(&c->rope, o, err);
+    if (!rc) rc = settle(c, skip, err);
+    c->qkv_bias = c->o_bias || kind->qkv_bias;
+    return rc;
+}
+
+/* ---- rotations ---- */
+
+/* Dubey et al. 2024 (LLaMA 3.1): slow rotations are slowed by `factor`, fast ones stay, and between
+ * them the one becomes the other. */
+static float scaled(const rope *r, float f)
+{
+    float period = 6.28318530717958647692f / f;   /* tokens of a whole rotation */
+    float slow = (float)((double)r->original / r->low), fast = (float)((double)r->original / r->high);
+
+    if (period < fast)
+        return f;
+    if (period > slow)
+        return f / (float)r->factor;
+    float s = ((float)r->original / period - (float)r->low) / (float)(r->high - r->low);
+    return (1 - s) * f / (float)r->factor + s * f;
+}
+
+/* In f32, as the models were trained: an angle of 300 tokens is 2e-5 off what f64 gives. */
+static void set_frequencies(llm *m)
+{
+    const config *c = &m->c;
+
+    for (int64_t j = 0; j < c->head / 2; j++) {
+        float f = 1 / powf((float)c->rope.theta, (float)(2 * j) / (float)c->head);
+        m->frequency[j] = c->rope.kind == ROPE_LLAMA3 ? scaled(&c->rope, f) : f;
+    }
+}
+
+/* Cosines and sines [n, head / 2] of tokens 0..n-1. */
+static void rotations(const llm *m, int n, vt_tensor *table[2])
+{
+    const int64_t pairs = m->c.head / 2, dim[2] = { n, pairs };
+    size_t count = (size_t)(n * pairs);
+    float *host = malloc(2 * count * sizeof *host);
+
+    if (!host) {
+        vt_fail(m->s.g, VC_ENOMEM, "out of memory for %d tokens", n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < pairs; j++) {
+            float angle = (float)i * m->frequency[j];
+            host[i * pairs + j] = cosf(angle);
+            host[count + (size_t)(i * pairs + j)] = sinf(angle);
+        }
+    for (int i = 0; i < 2; i++)
+        table[i] = vt_from_host(m->s.g, VC_F32, 2, dim, host + (size_t)i * count, VC_F32);
+    free(host);
+}
+
+/* ---- open and close ---- */
+
+static vf_key fingerprint_of(const config *c, const llm_kind *kind, vf_key weights)
+{
+    vf_hasher h;
+
+    vf_hasher_begin(&h, "decoder 1");
+    vf_hasher_str(&h, "model_type", kind->model_type);
+    vf_hasher_bytes(&h, "weights", weights.b, sizeof weights.b);
+    vf_hasher_int(&h, "hidden_size", c->width);
+    vf_hasher_int(&h, "intermediate_size", c->hidden);
+    vf_hasher_int(&h, "num_hidden_layers", c->layers);
+    vf_hasher_int(&h, "layers", c->used);
+    vf_hasher_int(&h, "num_attention_heads", c->heads);
+    vf_hasher_int(&h, "num_key_value_heads", c->kv_heads);
+    vf_hasher_int(&h, "head_dim", c->head);
+    vf_hasher_int(&h, "biases", c->qkv_bias + 2 * c->o_bias + 4 * c->mlp_bias);
+    vf_hasher_bytes(&h, "rms_norm_eps", &c->eps, sizeof c->eps);
+    vf_hasher_bytes(&h, "rope_theta", &c->rope.theta, sizeof c->rope.theta);
+    if (c->rope.kind == ROPE_LLAMA3) {
+        vf_hasher_bytes(&h, "factor", &c->rope.factor, sizeof c->rope.factor);
+        vf_hasher_bytes(&h, "low_freq_factor", &c->rope.low, sizeof c->rope.low);
+        vf_hasher_bytes(&h, "high_freq_factor", &c->rope.high, sizeof c->rope.high);
+        vf_hasher_int(&h, "original_max_position_embeddings", c->rope.original);
+    }
+    return vf_hasher_end(&h);
+}
+
+static int set_up(llm *m, const llm_kind *kind, const encoder_opts *o, vc_err *err)
+{
+    cJSON *json;
+    int rc = text_config_open(&json, o, kind->model_type, err);
+
+    if (!rc) rc = text_config_bad(o, read_config(&m->c, kind, o->text.skip, json, err), err);
+    cJSON_Delete(json);
+    if (rc)
+        return rc;
+    set_frequencies(m);
+    m->layer = calloc((size_t)m->c.used + 1, sizeof *m->layer);
+    if (!m->layer)
+        return vc_fail(err, VC_ENOMEM, "%s: out of memory", o->dir);
+    rc = text_stack_open(&m->s, o, err);
+    return rc ? rc : vc_context(err, bind(m, err), "%s", o->dir);
+}
+
+int llm_open(llm **out, const llm_kind *kind, const encoder_opts *o, vf_key *fingerprint,
+             vc_err *err)
+{
+    *out = NULL;
+    llm *m = calloc(1, sizeof *m);
+    if (!m)
+        return vc_fail(err, VC_ENOMEM, "%s text encoder: out of memory", kind->model_type);
+
+    int rc = set_up(m, kind, o, err);
+    if (rc) {
+        llm_close(m);
+        return rc;
+    }
+    *fingerprint = fingerprint_of(&m->c, kind, o->weights);
+    *out = m;
+    return 0;
+}
+
+void llm_close(llm *m)
+{
+    if (!m)
+        return;
+    text_stack_close(&m->s);
+    free(m->layer);
+    free(m);
+}
+
+int llm_width(const llm *m) { return (int)m->c.width; }
+int64_t llm_vocab(const llm *m) { return m->c.vocab; }
+vt_usage llm_usage(const llm *m) { return vt_usage_of(m->s.g); }
+
+/* ---- forward ---- */
+
+/* What a half of a layer reads: the norm of x (f32, the sum of all halves so far), as activations
+ * are. */
+static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
+{
+    return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));
+}
+
+/* x [1,n,D] += attention of its norm; rotation: cosines and sines */
+static vt_tensor *attend(vt_ctx *g, const config *c, const layer *w, vt_tensor *x,
+                         vt_tensor *const rotation[2])
+{
+    vt_tensor *y = norm(g, c, x, w->norm1);
+    vt_tensor *q = text_heads(g, vt_linear(g, y, &w->q), c->heads);
+    vt_tensor *k = text_heads(g, vt_linear(g, y, &w->k), c->kv_heads);
+    vt_tensor *v = text_heads(g, vt_linear(g, y, &w->v), c->kv_heads);
+    q = vt_rope_halves(g, q, rotation[0], rotation[1], 0);
+    k = vt_rope_halves(g, k, rotation[0], rotation[1], 0);
+    vt_tensor *o = vt_attention(g, q, k, v, &(vt_attn){ .causal = 1 });
+    return vt_add(g, x, vt_linear(g, text_joined(g, o), &w->o));
+}
+
+/* x [1,n,D] += down(silu(gate y) * up y), y the norm of x */
+static vt_tensor *feed(vt_ctx *g, const config *c, const layer *w, vt_tensor *x)
+{
+    vt_tensor *y = norm(g, c, x, w->norm2);
+    vt_tensor *gate = vt_silu(g, vt_linear(g, y, &w->gate));
+    vt_tensor *h = vt_mul(g, gate, vt_linear(g, y, &w->up));
+    return vt_add(g, x, vt_linear(g, h, &w->down));
+}
+
+/* ids i32 [n] -> states [1,n,D] */
+static vt_tensor *forward(const llm *m, const int32_t *ids, int n)
+{
+    vt_ctx *g = m->s.g;
+    const config *c = &m->c;
+    vt_tensor *rotation[2] = { NULL, NULL };
+
+    rotations(m, n, rotation);
+    vt_scope s = vt_scope_begin(g);               /* ended after each half: one layer's memory */
+    vt_tensor *x = vt_from_host(g, VC_I32, 2, (int64_t[]){ 1, n }, ids, VC_I32);
+    x = vt_cast(g, vt_embedding(g, m->embed, x), VC_F32);
+    for (int64_t i = 0; i < c->used; i++) {
+        x = attend(g, c, &m->layer[i], x, rotation);
+        vt_scope_end(g, s, 1, &x);
+        x = feed(g, c, &m->layer[i], x);
+        vt_scope_end(g, s, 1, &x);
+    }
+    return c->used == c->layers ? vt_rms_norm(g, x, m->norm, (float)c->eps) : x;
+}
+
+int llm_encode(llm *m, const int64_t *ids, int n, float *states, vc_err *err)
+{
+    int32_t *id;
+    int rc = text_ids(&id, ids, n, m->c.vocab, err);
+
+    if (rc)
+        return rc;
+    vt_step_begin(m->s.g, 0);
+    rc = text_stack_end(&m->s, forward(m, id, n), states, err);
+    free(id);
+    return rc;
+}

@@ -1,0 +1,54 @@
+"""CLIP's text model (HunyuanVideo, FLUX): states and pooled states of texts of 3, 12 and 77 tokens.
+
+A text is a start (98), words below 98, an end (99), and the end again up to 77, as CLIP's tokenizers
+pad. `ids_N`, `states_N` [77,D] and `pooled_N` [D] are of the text whose end is token N-1. `clip` has
+quick-GELU and its end by config.json's eos_token_id; `clip-legacy` has GELU and eos_token_id 2, so
+that the end is the largest id, and pads that are 0. `bf16_12` and `f16_12` are pooled_12 of weights
+rounded to that type. All is computed in f32, in one batch without a mask.
+"""
+import numpy as np
+import torch
+import transformers
+
+import golden
+
+SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
+             vocab_size=100, max_position_embeddings=77, projection_dim=32, bos_token_id=98)
+START, END = 98, 99
+LENGTHS = (3, 12, 77)
+
+
+def batch(pad):
+    ids = np.full((len(LENGTHS), 77), pad, np.int64)
+    for row, n in zip(ids, LENGTHS):
+        row[0], row[n - 1] = START, END
+        row[1:n - 1] = np.random.default_rng(n).integers(1, START, n - 2)
+    return torch.from_numpy(ids)
+
+
+def rounded(model, dtype):
+    """Weights as a file of that type would hold them; returns what puts them back."""
+    kept = {k: v.clone() for k, v in model.state_dict().items()}
+    for p in model.parameters():
+        p.copy_(p.to(dtype).float())
+    return lambda: model.load_state_dict(kept)
+
+
+def make(out):
+    for name, act, eos, pad in (("clip", "quick_gelu", END, END), ("clip-legacy", "gelu", 2, 0)):
+        config = transformers.CLIPTextConfig(**SIZES, hidden_act=act, eos_token_id=eos,
+                                             pad_token_id=pad)
+        model = transformers.CLIPTextModel(config).eval().float()
+        weights = golden.fill_module(model)
+        ids = batch(pad)
+        result = model(ids)
+        t = {}
+        for i, n in enumerate(LENGTHS):
+            t[f"ids_{n}"] = ids[i]
+            t[f"pooled_{n}"] = result.pooler_output[i]
+            t[f"states_{n}"] = result.last_hidden_state[i]
+        for dtype, label in ((torch.bfloat16, "bf16_12"), (torch.float16, "f16_12")):
+            restore = rounded(model, dtype)
+            t[label] = model(ids).pooler_output[1]
+            restore()
+        golden.save(out / f"{name}.safetensors", t, config=config.to_dict(), weights=weights)

@@ -1,0 +1,83 @@
+"""Decoders as text encoders: LLaMA (HunyuanVideo) and Qwen2.5-VL's text part (Qwen-Image).
+
+Three texts of 5, 40 and 150 tokens go through transformers in one batch, padded on the right and
+masked. `states_N` are the valid rows of hidden_states[-1], which the final norm has been through;
+`skip2_N` those of hidden_states[-3], which it has not; `skip4_5` is the embedding, no layer of four
+run. `bf16_40` and `f16_40` are skip2_40 of weights rounded to that type. All is computed in f32.
+
+`llama` has fewer key heads than query heads. `llama3` has scaled rotations of all three kinds (kept,
+slowed, between), heads that are wider than width / heads, and all biases. `qwen2.5-vl` is the whole
+model's hidden_states as the pipeline takes them.
+"""
+import numpy as np
+import torch
+import transformers
+
+import golden
+
+SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=4, num_attention_heads=4,
+             num_key_value_heads=2, vocab_size=64, max_position_embeddings=512)
+LENGTHS = (5, 40, 150)
+SCALED = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0,
+              high_freq_factor=4.0, original_max_position_embeddings=64)
+
+
+def llama():
+    rope = dict(rope_type="default", rope_theta=500000.0)
+    return transformers.LlamaModel(transformers.LlamaConfig(
+        **SIZES, rms_norm_eps=1e-5, rope_parameters=rope))
+
+
+def llama3():
+    return transformers.LlamaModel(transformers.LlamaConfig(
+        **SIZES, rms_norm_eps=1e-5, rope_parameters=SCALED, head_dim=16, attention_bias=True,
+        mlp_bias=True))
+
+
+def qwen():
+    vision = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32)
+    rope = dict(rope_type="default", rope_theta=1000000.0, mrope_section=[2, 1, 1])
+    text = dict(**SIZES, rms_norm_eps=1e-6, rope_parameters=rope, tie_word_embeddings=False)
+    return transformers.Qwen2_5_VLForConditionalGeneration(
+        transformers.Qwen2_5_VLConfig(text_config=text, vision_config=vision))
+
+
+def batch():
+    """Ids and mask: words, then pads."""
+    ids = np.zeros((len(LENGTHS), max(LENGTHS)), np.int64)
+    for row, n in zip(ids, LENGTHS):
+        row[:n] = np.random.default_rng(n).integers(1, SIZES["vocab_size"], n)
+    mask = np.arange(max(LENGTHS))[None] < np.array(LENGTHS)[:, None]
+    return torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64))
+
+
+def states(model):
+    ids, mask = batch()
+    return model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
+
+
+def rounded(model, dtype):
+    """Weights as a file of that type would hold them; returns what puts them back."""
+    kept = {k: v.clone() for k, v in model.state_dict().items()}
+    for p in model.parameters():
+        p.copy_(p.to(dtype).float())
+    return lambda: model.load_state_dict(kept)
+
+
+def make(out):
+    for name, build in (("llama", llama), ("llama3", llama3), ("qwen2.5-vl", qwen)):
+        model = build().eval().float()
+        vision = [k for k in model.state_dict() if "visual" in k]
+        weights = golden.fill_module(model, skip=vision)
+        all_states = states(model)
+        t = {}
+        for i, n in enumerate(LENGTHS):
+            t[f"ids_{n}"] = batch()[0][i, :n]
+            t[f"states_{n}"] = all_states[-1][i, :n]
+            t[f"skip2_{n}"] = all_states[-3][i, :n]
+        t["skip4_5"] = all_states[-5][0, :5]
+        for dtype, label in ((torch.bfloat16, "bf16_40"), (torch.float16, "f16_40")):
+            restore = rounded(model, dtype)
+            t[label] = states(model)[-3][1, :40]
+            restore()
+        golden.save(out / f"{name}.safetensors", t, config=model.config.to_dict(), weights=weights)

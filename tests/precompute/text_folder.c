@@ -1,0 +1,108 @@
+/* text_folder.c - see text_folder.h */
+#include "tests/precompute/text_folder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/os/file.h"
+#include "formats/json/json.h"
+#include "formats/tensors/model.h"
+#include "tests/lib/ok.h"
+
+tf_fixture tf_open(const char *name, vc_dtype stored)
+{
+    tf_fixture f = { .gold = golden_open(name) };
+    snprintf(f.dir, sizeof f.dir, "%s", golden_tmp(name));
+    golden_model(f.gold, f.dir, stored);
+    return f;
+}
+
+void tf_close(tf_fixture *f)
+{
+    vc_err err;
+    assert_ok(vc_remove_tree(f->dir, &err), &err);
+    vf_safetensors_close(f->gold);
+}
+
+void tf_put_text(const char *dir, const char *name, const char *text)
+{
+    char *path = vc_path_join(dir, name);
+    vc_err err = { 0 };
+    assert_ok(vc_file_write(path, text, strlen(text), &err), &err);
+    free(path);
+}
+
+/* Writes tensor i into shard i % shards of dir, with their index; one shard: a whole file. */
+static void write_shards(const char *dir, const vf_view *t, int n, int shards)
+{
+    vc_err err = { 0 };
+    cJSON *index = cJSON_CreateObject(), *map = cJSON_AddObjectToObject(index, "weight_map");
+
+    for (int s = 0; s < shards; s++) {
+        vf_view mine[TF_TENSORS];
+        int k = 0;
+        char *name = shards == 1 ? vc_format("model.safetensors")
+                                 : vc_format("model-%05d-of-%05d.safetensors", s + 1, shards);
+        char *path = vc_path_join(dir, name);
+        for (int i = s; i < n; i += shards) {
+            cJSON_AddStringToObject(map, t[i].name, name);
+            mine[k++] = t[i];
+        }
+        assert_ok(vf_safetensors_write(path, mine, k, NULL, 0, &err), &err);
+        free(path);
+        free(name);
+    }
+    char *text = vf_json_line(index);
+    if (shards > 1) tf_put_text(dir, "model.safetensors.index.json", text);
+    free(text);
+    cJSON_Delete(index);
+}
+
+/* f's tensors through edit, and n_more, into a new folder. config NULL: the golden's. */
+void tf_write(const tf_fixture *f, const char *dir, const char *config, tf_edit *edit,
+                        const void *arg, int shards, const vf_view *more, int n_more)
+{
+    vf_model *m;
+    vf_view t[TF_TENSORS];
+    vc_err err = { 0 };
+    int n = 0;
+
+    assert_ok(vc_mkdirs(dir, &err) || vf_model_open(&m, f->dir, &err), &err);
+    for (int i = 0; i < vf_model_count(m); i++) {
+        t[n] = *vf_model_at(m, i);
+        n += !edit || edit(&t[n], arg);
+    }
+    for (int i = 0; i < n_more; i++)
+        t[n++] = more[i];
+    write_shards(dir, t, n, shards);
+    tf_put_text(dir, "config.json", config ? config : vf_safetensors_meta(f->gold, "config"));
+    vf_model_close(m);
+}
+
+/* The golden's config with a field replaced (value NULL: removed), or added. */
+char *tf_changed(const tf_fixture *f, const char *field, const char *value)
+{
+    const char *text = vf_safetensors_meta(f->gold, "config");
+    cJSON *o, *v;
+    vc_err err = { 0 };
+    assert_ok(vf_json_parse(&o, text, strlen(text), &err), &err);
+    cJSON_DeleteItemFromObjectCaseSensitive(o, field);
+    if (value) {
+        assert_ok(vf_json_parse(&v, value, strlen(value), &err), &err);
+        cJSON_AddItemToObject(o, field, v);
+    }
+    char *line = vf_json_line(o);
+    cJSON_Delete(o);
+    return line;
+}
+
+void tf_put_config(const tf_fixture *f, const char *text)
+{
+    tf_put_text(f->dir, "config.json", text);
+}
