@@ -17,6 +17,22 @@ static const double wan_std[16] = {
 #define SIZES(multiple_, k, ratio_, patch_, patch_t_) \
     .multiple = multiple_, .ratio = { k, ratio_, ratio_ }, .patch = patch_, .patch_t = patch_t_
 
+/* Around prompts, to the byte as diffusers' pipelines have them, missing blanks and all. */
+static const char hunyuan_template[] =
+    "<|start_header_id|>system<|end_header_id|>\n\n"
+    "Describe the video by detailing the following aspects: "
+    "1. The main content and theme of the video."
+    "2. The color, shape, size, texture, quantity, text, and spatial relationships of the objects."
+    "3. Actions, events, behaviors temporal relationships, physical movement changes of the objects."
+    "4. background environment, light, style and atmosphere."
+    "5. camera angles, movements, and transitions used in the video:<|eot_id|>"
+    "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>";
+static const char qwen_template[] =
+    "<|im_start|>system\n"
+    "Describe the image by detailing the color, shape, size, texture, quantity, text, spatial "
+    "relationships of the objects and background:<|im_end|>\n"
+    "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n";
+
 /* 2B, 5B, 1.5 and the Fun models have one VAE and one text encoder without a mask, so that all
  * tokens are stored; only the transformers differ. */
 #define COGVIDEOX \
@@ -46,8 +62,12 @@ static const vc_family families[] = {
       .pipeline = { { "HunyuanVideoPipeline", VC_MODE_NORMAL } },
       .moments = true, .dtype = VC_BF16,
       .vae = "AutoencoderKLHunyuanVideo", .channels = 16, .scaling = 0.476986, .cached = true,
-      .text = { { .class = "LlamaModel", .max_length = 256, .masked = true },
-                { .class = "CLIPTextModel", .max_length = 77 } } },
+      .text = { { .class = "LlamaModel", .max_length = 256, .template = hunyuan_template,
+                  .crop = 95, .skip = 2, .masked = true },
+                { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true } },
+      .transformer = "HunyuanVideoTransformer3DModel",
+      .pipeline = { { "HunyuanVideoPipeline", VC_MODE_NORMAL } },
+      .moments = true, .dtype = VC_BF16 },
     { .name = "ltx-video", SIZES(32, 8, 32, 1, 1),
       .transformer = "LTXVideoTransformer3DModel",
       .pipeline = { { "LTXPipeline", VC_MODE_NORMAL } },
@@ -63,8 +83,11 @@ static const vc_family families[] = {
       .vae = "AutoencoderKLQwenImage", .channels = 16, .scaling = 1, .mean = wan_mean,
       .std = wan_std, .cached = true,
       .text = { { .class = "Qwen2_5_VLForConditionalGeneration", .max_length = 1024,
-                  .masked = true } } },
-    { .name = "flux", SIZES(16, 1, 8, 2, 1), .max_frames = 1 },
+                  .template = qwen_template, .crop = 34, .masked = true } } },
+    { .name = "flux", SIZES(16, 1, 8, 2, 1), .max_frames = 1,
+      .vae = "AutoencoderKL", .channels = 16, .scaling = 0.3611,
+      .text = { { .class = "CLIPTextModel", .max_length = 77, .pooled_only = true },
+                { .class = "T5EncoderModel", .max_length = 512 } } },
     { .name = "ltx-2", SIZES(64, 8, 32, 1, 1) },
     { 0 }
 };

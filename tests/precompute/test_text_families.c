@@ -1,0 +1,305 @@
+/* test_text_families.c - prompts of families as their pipelines encode them: template, crop, mask and
+ * pooled states by the rows of common/families.c, against diffusers (tests/golden/hunyuanvideo-*); and
+ * the crops that real tokenizers give (where VLT_TEST_DATA is set). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/families.h"
+#include "common/os/file.h"
+#include "precompute/text/prompt.h"
+#include "tests/lib/ok.h"
+#include "tests/precompute/text_folder.h"
+
+/* Of the greatest state: as in test_llm.c. */
+#define F32 1e-5
+#define BF16 2e-2
+
+static text_rule rule_of(const char *family, int slot)
+{
+    const vc_family *f = vc_family_find(family);
+    return (text_rule){ .max_length = f->text[slot].max_length, .template = f->text[slot].template,
+                        .crop = f->text[slot].crop, .skip = f->text[slot].skip,
+                        .pooled_only = f->text[slot].pooled_only };
+}
+
+/* ---- HunyuanVideo's slots ---- */
+
+static void put_tokenizer(const tf_fixture *f, const char *pad)
+{
+    char config[80];
+
+    snprintf(config, sizeof config, "{\"pad_token\": \"%s\"}", pad);
+    tf_put_text(f->dir, "tokenizer.json", vf_safetensors_meta(f->gold, "tokenizer"));
+    tf_put_text(f->dir, "tokenizer_config.json", config);
+}
+
+static encoder_opts options(const tf_fixture *f, int slot, vc_dtype type)
+{
+    return (encoder_opts){ .dir = f->dir, .tokenizer = f->dir, .text = rule_of("hunyuanvideo", slot),
+                           .dtype = type, .device = golden_device(), .threads = 1 };
+}
+
+static cJSON *prompts_of(const tf_fixture *f)
+{
+    cJSON *list = cJSON_Parse(vf_safetensors_meta(f->gold, "prompts"));
+    assert_true(cJSON_GetArraySize(list) == 4);
+    return list;
+}
+
+static void same_ids(const tf_fixture *f, int i, const text_result *r)
+{
+    char name[2][16];
+    vf_view v[2];
+    vc_err err = { 0 };
+
+    snprintf(name[0], sizeof *name, "ids_%d", i);
+    snprintf(name[1], sizeof *name, "mask_%d", i);
+    for (int k = 0; k < 2; k++)
+        assert_ok(vf_safetensors_get(f->gold, name[k], &v[k], &err), &err);
+    assert_int_equal(r->length, v[0].dim[0]);
+    assert_memory_equal(r->ids, v[0].data, v[0].bytes);
+    assert_memory_equal(r->mask, v[1].data, v[1].bytes);
+}
+
+static void is_near(const tf_fixture *f, const char *kind, int i, const float *have, int n, int width,
+                    vc_dtype type)
+{
+    char name[32];
+    int64_t dim[8] = { 0 };
+
+    snprintf(name, sizeof name, "%s_%d", kind, i);
+    float *want = golden_values(f->gold, name, dim);
+    assert_int_equal(dim[1] ? dim[0] : 1, n);
+    assert_int_equal(dim[1] ? dim[1] : dim[0], width);
+    double e = golden_error(have, want, (int64_t)n * width);
+    free(want);
+    if (!(e <= (type == VC_F32 ? F32 : BF16)))
+        fail_msg("%s, activations %s: %g", name, vc_dtype_name(type), e);
+}
+
+static void hunyuanvideo_llama(void **state)
+{
+    tf_fixture f = tf_open("hunyuanvideo-llama", VC_F32);
+    cJSON *prompts = prompts_of(&f);
+    vc_err err = { 0 };
+    text_info info;
+    text_result r;
+    text_enc *t;
+
+    (void)state;
+    assert_string_equal(vf_safetensors_meta(f.gold, "template"), rule_of("hunyuanvideo", 0).template);
+    put_tokenizer(&f, "<pad>");
+    for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
+        encoder_opts o = options(&f, 0, type);
+        assert_ok(text_llama.open(&t, &o, &info, &err), &err);
+        assert_true(info.width == 32 && info.pooled == 0);
+        for (int i = 0; i < cJSON_GetArraySize(prompts); i++) {
+            const text_input in = { .prompt = cJSON_GetArrayItem(prompts, i)->valuestring };
+            assert_ok(text_llama.encode(t, &in, &r, &err), &err);
+            same_ids(&f, i, &r);
+            is_near(&f, "states", i, r.embeds, r.n, r.width, type);
+            assert_true(r.n <= 256 && !r.pooled_width);
+        }
+        text_llama.close(t);
+    }
+    cJSON_Delete(prompts);
+    tf_close(&f);
+}
+
+static void hunyuanvideo_clip(void **state)
+{
+    tf_fixture f = tf_open("hunyuanvideo-clip", VC_F32);
+    cJSON *prompts = prompts_of(&f);
+    vc_err err = { 0 };
+    text_info info;
+    text_result r;
+    text_enc *t;
+
+    (void)state;
+    put_tokenizer(&f, "<|endoftext|>");
+    for (vc_dtype type = VC_F32; type <= VC_BF16; type++) {
+        encoder_opts o = options(&f, 1, type);
+        assert_ok(text_clip.open(&t, &o, &info, &err), &err);
+        assert_true(info.width == 0 && info.pooled == 32);
+        for (int i = 0; i < cJSON_GetArraySize(prompts); i++) {
+            const text_input in = { .prompt = cJSON_GetArrayItem(prompts, i)->valuestring };
+            assert_ok(text_clip.encode(t, &in, &r, &err), &err);
+            same_ids(&f, i, &r);
+            is_near(&f, "pooled", i, r.pooled, 1, r.pooled_width, type);
+            assert_true(r.n == 0 && !r.embeds);
+        }
+        text_clip.close(t);
+    }
+    cJSON_Delete(prompts);
+    tf_close(&f);
+}
+
+/* ---- a tokenizer that is another model's ---- */
+
+/* The golden's tokenizer without the special token `gone`, which is spelled otherwise there. */
+static void spell_otherwise(const tf_fixture *f, const char *gone)
+{
+    const char *text = vf_safetensors_meta(f->gold, "tokenizer");
+    char *changed = strdup(text), quoted[64];
+
+    snprintf(quoted, sizeof quoted, "\"%s\"", gone);
+    for (char *at = changed; (at = strstr(at, quoted));)
+        at[3] = '_';
+    tf_put_text(f->dir, "tokenizer.json", changed);
+    free(changed);
+}
+
+static void refused(const text_class *class, const encoder_opts *o, int rc, const char *says,
+                    const char *and_says)
+{
+    vc_err err = { 0 };
+    text_info info;
+    text_enc *t;
+
+    int have = class->open(&t, o, &info, &err);
+    assert_null(t);
+    if (have != rc || !strstr(err.text, says) || !strstr(err.text, and_says))
+        fail_msg("%d, not %d; \"%s\" or \"%s\" is missing from: %s", have, rc, says, and_says,
+                 err.text);
+}
+
+static void wrong_tokenizers(void **state)
+{
+    tf_fixture f = tf_open("hunyuanvideo-llama", VC_F32), c = tf_open("hunyuanvideo-clip", VC_F32);
+    encoder_opts o = options(&f, 0, VC_F32), o_2 = options(&c, 1, VC_F32);
+
+    (void)state;
+    put_tokenizer(&f, "<pad>");
+    spell_otherwise(&f, "<|start_header_id|>");           /* 19 letters twice instead of two tokens */
+    refused(&text_llama, &o, VC_EMISMATCH, f.dir, "makes 131 tokens of what stands in front of a "
+            "prompt, not 95: give the tokenizer that this model was trained with");
+    put_tokenizer(&f, "<pad>");
+    spell_otherwise(&f, "<pad>");
+    tf_put_text(f.dir, "tokenizer_config.json", "{}");
+    refused(&text_llama, &o, VC_EINVAL, f.dir, "names no pad token: add pad_token");
+    put_tokenizer(&f, "<pad>");
+    o.text.crop = 94;
+    refused(&text_llama, &o, VC_EMISMATCH, f.dir, "makes 95 tokens of what stands in front of a "
+            "prompt, not 94");
+
+    o_2.tokenizer = f.dir;                                /* its ids are beyond CLIP's */
+    refused(&text_clip, &o_2, VC_EINVAL, f.dir, "the text encoder knows 0..");
+    char *text = tf_changed(&c, "eos_token_id", "5");
+    put_tokenizer(&c, "<|endoftext|>");
+    tf_put_config(&c, text);
+    o_2.tokenizer = c.dir;
+    refused(&text_clip, &o_2, VC_EINVAL, c.dir, "no token of the text has id 5");
+    o_2.text.max_length = 78;
+    refused(&text_clip, &o_2, VC_EINVAL, c.dir, "max_position_embeddings of its config.json is 77");
+    free(text);
+    tf_close(&f);
+    tf_close(&c);
+}
+
+/* ---- keys ---- */
+
+/* Everything that a text's state depends on is in its key: the length, the template, the layers. */
+static void keys(void **state)
+{
+    tf_fixture f = tf_open("hunyuanvideo-llama", VC_F32);
+    const text_input in = { .prompt = "a cat" };
+    vf_key key[4];
+    vc_err err = { 0 };
+    text_info info;
+    text_enc *t;
+
+    (void)state;
+    put_tokenizer(&f, "<pad>");
+    for (int i = 0; i < 4; i++) {
+        encoder_opts o = options(&f, 0, VC_F32);
+        if (i == 1) o.text.skip = 0;
+        if (i == 2) o.text.max_length = 128;
+        if (i == 3) o.text.template = NULL, o.text.crop = 1;
+        assert_ok(text_llama.open(&t, &o, &info, &err), &err);
+        key[i] = text_prompt_key(&info, VC_F32, VC_F32, &in);
+        text_llama.close(t);
+        for (int k = 0; k < i; k++)
+            assert_memory_not_equal(&key[i], &key[k], sizeof *key);
+    }
+    tf_close(&f);
+}
+
+/* ---- real tokenizers ---- */
+
+/* A decoder of which only the embedding is used: all of its one layer is left out. */
+static void put_embedding(const char *dir, const char *model_type, int64_t vocab)
+{
+    char config[400], *file = vc_path_join(dir, "model.safetensors");
+    float *values = calloc((size_t)vocab * 8, sizeof *values);
+    const vf_view t = { "embed_tokens.weight", VC_F32, 2, { vocab, 8 }, values,
+                        (size_t)vocab * 8 * sizeof *values };
+    vc_err err = { 0 };
+
+    assert_ok(vc_mkdirs(dir, &err), &err);
+    snprintf(config, sizeof config, "{\"model_type\": \"%s\", \"hidden_size\": 8, "
+             "\"intermediate_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": 1, "
+             "\"vocab_size\": %lld}", model_type, (long long)vocab);
+    tf_put_text(dir, "config.json", config);
+    assert_ok(vf_safetensors_write(file, &t, 1, NULL, 0, &err), &err);
+    free(values);
+    free(file);
+}
+
+static void real_crop(const text_class *class, const char *family, const char *model_type,
+                      const char *tokenizer, const char *pad, int64_t vocab)
+{
+    char from[1200], dir[600], to[700], config[80];
+    const char *data = getenv("VLT_TEST_DATA");
+    vc_err err = { 0 };
+    text_info info;
+    text_result r;
+    text_enc *t;
+
+    snprintf(from, sizeof from, "%s/tokenizers/%s/tokenizer.json", data ? data : "", tokenizer);
+    if (!data || !vc_file_exists(from))
+        skip();
+    snprintf(dir, sizeof dir, "%s", golden_tmp(tokenizer));
+    snprintf(to, sizeof to, "%s/tokenizer.json", dir);
+    assert_int_equal(symlink(from, to), 0);
+    snprintf(config, sizeof config, "{\"pad_token\": \"%s\"}", pad);
+    tf_put_text(dir, "tokenizer_config.json", config);
+    put_embedding(dir, model_type, vocab);
+    encoder_opts o = { .dir = dir, .tokenizer = dir, .text = rule_of(family, 0), .dtype = VC_F32,
+                       .device = golden_device(), .threads = 1 };
+    o.text.skip = 1;
+    assert_ok(class->open(&t, &o, &info, &err), &err);
+    assert_ok(class->encode(t, &(text_input){ .prompt = "a corgi \xe5\xa5\xbd" }, &r, &err), &err);
+    assert_int_equal(r.length, o.text.max_length + o.text.crop);
+    assert_true(r.n > 3 && r.n < 20);
+    class->close(t);
+}
+
+static void llama_crop(void **state)
+{
+    (void)state;
+    real_crop(&text_llama, "hunyuanvideo", "llama", "llama-3", "<|reserved_special_token_0|>",
+              128256);
+}
+
+static void qwen_crop(void **state)
+{
+    (void)state;
+    real_crop(&text_qwen2_5_vl, "qwen-image", "qwen2_5_vl", "qwen2.5", "<|endoftext|>", 152064);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hunyuanvideo_llama), cmocka_unit_test(hunyuanvideo_clip),
+        cmocka_unit_test(wrong_tokenizers), cmocka_unit_test(keys),
+        cmocka_unit_test(llama_crop), cmocka_unit_test(qwen_crop),
+    };
+    return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
+}
