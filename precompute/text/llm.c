@@ -127,8 +127,6 @@ static bool is_unused(const config *c, const char *name)
     if (!strncmp(name, "lm_head.", 8) || (n >= sizeof stored && !strcmp(name + n - sizeof stored + 1,
                                                                          stored)))
         return true;
-    if (c->used == c->layers)
-        return false;
     if (!strcmp(name, final_table[0].name))
         return true;
     if (strncmp(name, "layers.", 7))

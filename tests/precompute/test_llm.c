@@ -16,9 +16,9 @@
 enum { WIDTH = 32, MOST = 150, LAYERS = 4 };
 
 /* Of the greatest state. f32: sums of some tens of terms in another order. bf16 activations: a handful
- * of roundings of 2^-9 in each of four layers, which unnormalised states have all of. */
+ * of roundings of 2^-9 in each of four layers; PyTorch's states in bf16 are 1.2e-2 to 3.4e-2 off. */
 #define F32 1e-5
-#define BF16 2e-2
+#define BF16 3e-2
 
 typedef struct model_row { const char *name; const llm_kind *kind; } model_row;
 static const model_row models[] = {
