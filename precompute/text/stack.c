@@ -71,12 +71,13 @@ int text_ids(int32_t **out, const int64_t *ids, int n, int64_t vocab, vc_err *er
     return 0;
 }
 
-static bool finite_all(const float *x, size_t n)
+int text_finite(const text_stack *s, const float *x, size_t n, vc_err *err)
 {
     for (size_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
-            return false;
-    return true;
+            return vc_fail(err, VC_ENUMERIC, "the encoder's states are not finite: its weights are "
+                           "damaged, or out of the range of %s", vc_dtype_name(vt_compute(s->g)));
+    return 0;
 }
 
 int text_stack_end(text_stack *s, const vt_tensor *x, float *states, vc_err *err)
@@ -85,12 +86,9 @@ int text_stack_end(text_stack *s, const vt_tensor *x, float *states, vc_err *err
     int rc = vt_to_host(s->g, x, states, err);
     int end = vt_step_end(s->g, err);             /* the first failure, if any */
 
-    if (end || rc)
-        return end ? end : rc;
-    if (!finite_all(states, n))
-        return vc_fail(err, VC_ENUMERIC, "the text encoder's states are not finite: its weights "
-                       "are damaged, or out of the range of %s", vc_dtype_name(vt_compute(s->g)));
-    return 0;
+    if (!end)
+        end = rc;
+    return end ? end : text_finite(s, states, n, err);
 }
 
 vt_tensor *text_heads(vt_ctx *g, vt_tensor *x, int64_t heads)

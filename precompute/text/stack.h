@@ -30,6 +30,8 @@ void text_stack_close(text_stack *s);             /* an all-zero one is fine */
 int text_ids_known(const int64_t *ids, int n, int64_t vocab, vc_err *err);
 /* The same, and the ids as an embedding takes them, malloc'ed. */
 int text_ids(int32_t **out, const int64_t *ids, int n, int64_t vocab, vc_err *err);
+/* VC_ENUMERIC: one of n values of the encoder is not finite. */
+int text_finite(const text_stack *s, const float *x, size_t n, vc_err *err);
 /* Copies x to the host and ends the step. VC_ENUMERIC: a value is not finite. */
 int text_stack_end(text_stack *s, const vt_tensor *x, float *states, vc_err *err);
 

@@ -31,7 +31,7 @@ formats/peers        common common/base common/os formats/dataset formats/json f
 precompute           buckets common/tensor formats/dataset
 precompute/media     common/base common/os formats/json formats/keys formats/metadata
 precompute/tokenizer common/base common/os formats/dataset formats/json
-precompute/text      common/base common/os common/tensor formats/json formats/tensors precompute precompute/tokenizer
+precompute/text      common/base common/nn common/os common/tensor formats/json formats/tensors precompute precompute/tokenizer
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
 precompute/run       buckets common/cli common/comm common/os formats/dataset formats/keys formats/metadata formats/tensors precompute precompute/media
 precompute/encode    common/os formats/keys precompute/media precompute/run

@@ -1,0 +1,44 @@
+"""CLIP's vision model (LLaVA, Wan's image-to-video): states after all layers and before the last one.
+
+`pixels` [H,W,3] is a normalised picture. `states` [n,D] is hidden_states[-1], `before_last` [n,D] is
+hidden_states[-2], `pooled` [D] the class token after the last norm. `bf16` and `f16` are before_last of
+weights rounded to that type. `clip-vision` has quick-GELU, as CLIP-L, `clip-vision-gelu` GELU, as
+CLIP-H. All is computed in f32.
+"""
+import torch
+import transformers
+
+import golden
+
+SIZES = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
+             projection_dim=32)
+
+
+def rounded(model, dtype):
+    """Weights as a file of that type would hold them; returns what puts them back."""
+    kept = {k: v.clone() for k, v in model.state_dict().items()}
+    for p in model.parameters():
+        p.copy_(p.to(dtype).float())
+    return lambda: model.load_state_dict(kept)
+
+
+def make(out):
+    for name, act, size, patch in (("clip-vision", "quick_gelu", 56, 14),
+                                   ("clip-vision-gelu", "gelu", 40, 8)):
+        config = transformers.CLIPVisionConfig(**SIZES, hidden_act=act, image_size=size,
+                                               patch_size=patch)
+        model = transformers.CLIPVisionModel(config).eval().float()
+        weights = golden.fill_module(model)
+        pixels = golden.draw(name, (size, size, 3))
+
+        def states():
+            return model(pixels.permute(2, 0, 1)[None], output_hidden_states=True)
+
+        result = states()
+        t = dict(pixels=pixels, states=result.hidden_states[-1][0],
+                 before_last=result.hidden_states[-2][0], pooled=result.pooler_output[0])
+        for dtype, label in ((torch.bfloat16, "bf16"), (torch.float16, "f16")):
+            restore = rounded(model, dtype)
+            t[label] = states().hidden_states[-2][0]
+            restore()
+        golden.save(out / f"{name}.safetensors", t, config=config.to_dict(), weights=weights)
