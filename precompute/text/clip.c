@@ -34,8 +34,9 @@ static const vt_weight table[] = {
     { 0 }
 };
 
-/* What files of older programs, and of models with a projection, have besides. */
-static const char *const spare[] = { "text_model.embeddings.position_ids", "embeddings.position_ids",
+/* Files of older programs, and of models with a projection, hold these besides. */
+static const char *const spare[] = { "embeddings.position_ids",
+                                     "text_model.embeddings.position_ids",
                                      "text_projection.weight", NULL };
 
 static int bind(clip *m, vc_err *err)

@@ -22,8 +22,8 @@ int clip_config_read(clip_config *c, const cJSON *o, vc_err *err)
     int rc = vf_config_read(c, rows, o, err);
 
     if (!rc && (c->width % c->heads || c->width / c->heads % 8 || c->width / c->heads > 256))
-        rc = vc_fail(err, VC_EFORMAT, "hidden_size: %lld for num_attention_heads: %lld: heads as wide "
-                     "as a multiple of 8, at most 256, are possible", (long long)c->width,
+        rc = vc_fail(err, VC_EFORMAT, "hidden_size: %lld for num_attention_heads: %lld: a head's "
+                     "width has to be a multiple of 8, at most 256", (long long)c->width,
                      (long long)c->heads);
     return rc;
 }
@@ -79,7 +79,7 @@ vt_tensor *clip_norm_run(vt_ctx *g, const clip_config *c, const clip_norm *w, vt
     return vt_layer_norm(g, x, w->w, w->b, (float)c->eps);
 }
 
-/* What a half of a layer reads: the norm of x, as activations are. */
+/* Each half of a layer reads the norm of x in the type of activations. */
 static vt_tensor *norm(vt_ctx *g, const clip_config *c, vt_tensor *x, const clip_norm *w)
 {
     return vt_cast(g, clip_norm_run(g, c, w, x), vt_compute(g));

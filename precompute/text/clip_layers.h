@@ -1,5 +1,6 @@
-/* clip_layers.h - the layers that CLIP's text and vision models have in common (Radford et al. 2021):
- * layer norm before each half, attention with biases, a feed-forward layer by quick-GELU or GELU.
+/* clip_layers.h - the layers that CLIP's text and vision models have in common (Radford et al.
+ * 2021): layer norm before each half, attention with biases, a feed-forward layer by quick-GELU or
+ * GELU.
  *
  * The sums of layers are kept in f32. */
 #ifndef PRECOMPUTE_TEXT_CLIP_LAYERS_H

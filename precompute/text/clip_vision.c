@@ -40,8 +40,8 @@ static const vt_weight after_table[] = {
     CLIP_NORM(clip_vision, norm_after, "post_layernorm"), { 0 }
 };
 
-/* Whether a tensor is not read for a reason: it belongs to what follows the layers that are run, or
- * an older program stored the places of positions. */
+/* Whether a tensor may stay unread: it belongs to a layer or a norm that is not run, or an older
+ * program stored the numbers of the positions. */
 static bool is_unused(const config *c, const char *name)
 {
     static const char layers[] = "encoder.layers.";
@@ -200,14 +200,15 @@ static vt_tensor *embed(const clip_vision *m, const float *pixels)
     return clip_norm_run(g, &c->layers, &m->norm_before, x);
 }
 
-int clip_vision_encode(clip_vision *m, const float *pixels, float *states, float *pooled, vc_err *err)
+int clip_vision_encode(clip_vision *m, const float *pixels, float *states, float *pooled,
+                       vc_err *err)
 {
     const config *c = &m->c;
     vt_ctx *g = m->s.g;
 
     if (pooled && c->used < c->layers.layers)
-        return vc_fail(err, VC_EINVAL, "a pooled state is of all layers, of which %lld are left out",
-                       (long long)(c->layers.layers - c->used));
+        return vc_fail(err, VC_EINVAL, "a pooled state is of all layers, of which %lld are left "
+                       "out", (long long)(c->layers.layers - c->used));
     vt_step_begin(g, 0);
     vt_tensor *x = clip_layers_run(g, &c->layers, m->layer, c->used, false, embed(m, pixels));
     int rc = 0;

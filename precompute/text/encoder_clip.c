@@ -1,7 +1,7 @@
 /* encoder_clip.c - prompts through CLIP's text model (HunyuanVideo, FLUX): see prompt.h.
  *
- * Its users give it no mask, so that states of padding, where states are stored, are those of tokens.
- * The pooled state sees nothing that follows the end of the text. */
+ * Its users give it no mask, so that states of padding, where states are stored, are those of
+ * tokens. The pooled state sees nothing that follows the end of the text. */
 #include "precompute/text/clip.h"
 #include "precompute/text/prompt.h"
 

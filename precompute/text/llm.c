@@ -85,8 +85,8 @@ static const vt_weight mlp_bias_table[] = {
     { 0 }
 };
 
-/* What stands before "layers.0." in the names: nothing in a file of the bare decoder, more in one of a
- * model that has a head, or eyes, besides. */
+/* The part of names before "layers.0.": empty in a file of the decoder alone, longer in a file of a
+ * model that has a head or a vision part besides. */
 static const char *find_prefix(const vf_model *m)
 {
     static const char *const prefixes[] = { "", "model.", "model.language_model.",
@@ -115,7 +115,7 @@ static int bind_layer(llm *m, layer *w, const char *prefix, int i, const int64_t
     return rc;
 }
 
-/* Whether a tensor of the decoder is not read for a reason: its layer, the last norm or the head that
+/* Whether a tensor of the decoder may stay unread: its layer, the last norm or the head that
  * follows is not run; or an older program stored the frequencies, which follow from config.json. */
 static bool is_unused(const config *c, const char *name)
 {
@@ -124,10 +124,9 @@ static bool is_unused(const config *c, const char *name)
     char *end;
     long i;
 
-    if (!strncmp(name, "lm_head.", 8) || (n >= sizeof stored && !strcmp(name + n - sizeof stored + 1,
-                                                                         stored)))
+    if (!strncmp(name, "lm_head.", 8) || !strcmp(name, final_table[0].name))
         return true;
-    if (!strcmp(name, final_table[0].name))
+    if (n >= sizeof stored && !strcmp(name + n - sizeof stored + 1, stored))
         return true;
     if (strncmp(name, "layers.", 7))
         return false;
@@ -135,7 +134,8 @@ static bool is_unused(const config *c, const char *name)
     return *end == '.' && i >= c->used && i < c->layers;
 }
 
-/* Tensors beside the decoder's are other parts': a head's, a picture encoder's. */
+/* Tensors outside of the decoder belong to other parts, a head or a picture encoder, and are
+ * ignored. */
 static int check_left_over(const llm *m, const char *prefix, vc_err *err)
 {
     size_t n = strlen(prefix);
@@ -268,12 +268,13 @@ static int read_config(config *c, const llm_kind *kind, int skip, const cJSON *o
 
 /* ---- rotations ---- */
 
-/* Dubey et al. 2024 (LLaMA 3.1): slow rotations are slowed by `factor`, fast ones stay, and between
- * them the one becomes the other. */
+/* Dubey et al. 2024 (LLaMA 3.1): slow rotations are slowed by `factor`, fast ones stay, and those
+ * between them are a mixture of both. */
 static float scaled(const rope *r, float f)
 {
     float period = 6.28318530717958647692f / f;   /* tokens of a whole rotation */
-    float slow = (float)((double)r->original / r->low), fast = (float)((double)r->original / r->high);
+    float slow = (float)((double)r->original / r->low);
+    float fast = (float)((double)r->original / r->high);
 
     if (period < fast)
         return f;
@@ -283,7 +284,7 @@ static float scaled(const rope *r, float f)
     return (1 - s) * f / (float)r->factor + s * f;
 }
 
-/* In f32, as the models were trained: an angle of 300 tokens is 2e-5 off what f64 gives. */
+/* In f32, as the models were trained: f64 gives angles that differ by 2e-5 after 300 tokens. */
 static void set_frequencies(llm *m)
 {
     const config *c = &m->c;
@@ -394,8 +395,8 @@ vt_usage llm_usage(const llm *m) { return vt_usage_of(m->s.g); }
 
 /* ---- forward ---- */
 
-/* What a half of a layer reads: the norm of x (f32, the sum of all halves so far), as activations
- * are. */
+/* Each half of a layer reads the norm of x (f32, the sum of all halves so far) in the type of
+ * activations. */
 static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
 {
     return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));

@@ -51,8 +51,8 @@ static int tokens_of_prompt(text_enc *t, const char *prompt, int *n, vc_err *err
     return rc;
 }
 
-/* The tokens that two texts have alike in front are the template's, which are cropped. Leaves the ids
- * of the empty prompt. */
+/* Two texts begin with the same tokens, those of the template, which are cropped. t->ids, the n of
+ * the empty prompt, are the same afterwards. */
 static int check_crop(text_enc *t, int n, vc_err *err)
 {
     size_t bytes = (size_t)t->length * sizeof *t->ids;
@@ -74,7 +74,7 @@ static int check_crop(text_enc *t, int n, vc_err *err)
                    "tokens", same, t->rule.crop);
 }
 
-/* That the tokenizer, or the model's own words, are those that the model was trained with. */
+/* Fails unless the tokenizer, or the model's own words, can be those of the model's training. */
 static int check_tokens(text_enc *t, vc_err *err)
 {
     int n = 0;

@@ -27,13 +27,14 @@ typedef struct text_model {
     void (*words)(const char *text, int length, int64_t *ids, int64_t *mask);
     /* states [n,width], pooled [info's pooled]; what the model has none of is NULL */
     int (*encode)(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err);
-    /* Whether it can encode such tokens, those of the empty prompt, at open: that the tokenizer is
-     * its own. NULL: any tokens will do. */
+    /* Fails where the model cannot encode these tokens, those of the empty prompt: at open it tells
+     * another model's tokenizer. NULL: all tokens are possible. */
     int (*check)(const void *model, const text_tokens *t, vc_err *err);
 } text_model;
 
-/* VC_EINVAL: a rule that is not possible, or a tokenizer whose ids are not the model's; VC_EMISMATCH:
- * rule.crop is not the number of tokens that stand in front of a prompt. *out is NULL on failure. */
+/* VC_EINVAL: a rule that is not possible, or a tokenizer whose ids are not the model's;
+ * VC_EMISMATCH: rule.crop is not the number of tokens that stand in front of a prompt. *out is NULL
+ * on failure. */
 int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o, text_info *info,
                      vc_err *err);
 void text_prompt_close(text_enc *t);

@@ -1,5 +1,5 @@
-/* stack.h - what the layers of every text encoder need around them: config.json, the weights beside
- * it, a context to compute in, checks of token ids, and the way of states back to the host.
+/* stack.h - the surroundings of an encoder's layers: config.json, the weights beside it, a context
+ * to compute in, checks of token ids, and the copy of states to the host.
  *
  * Weights stay in the file's map. A handle belongs to one thread. */
 #ifndef PRECOMPUTE_TEXT_STACK_H
@@ -16,8 +16,8 @@ typedef struct text_stack {
     vt_params *p;
 } text_stack;
 
-/* o->dir's config.json, which the caller deletes and whose errors are said in its name (text_config_bad).
- * VC_EINVAL: o names no folder, or activations that are neither f32 nor bf16. */
+/* The config.json of o->dir; the caller deletes it and gives errors of its fields to
+ * text_config_bad. VC_EINVAL: o names no folder, or activations that are neither f32 nor bf16. */
 int text_config_open(cJSON **out, const encoder_opts *o, const char *model_type, vc_err *err);
 /* Puts the file's name before an error of its fields. */
 int text_config_bad(const encoder_opts *o, int rc, vc_err *err);

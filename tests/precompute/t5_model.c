@@ -88,8 +88,8 @@ tf_fixture tt_open(const char *name, vc_dtype stored)
 
 encoder_opts tt_opts(const char *dir, vc_dtype dtype)
 {
-    return (encoder_opts){ .dir = dir, .tokenizer = "double", .text = { .max_length = 40 }, .dtype = dtype,
-                           .device = golden_device(), .threads = 1 };
+    return (encoder_opts){ .dir = dir, .tokenizer = "double", .text = { .max_length = 40 },
+                           .dtype = dtype, .device = golden_device(), .threads = 1 };
 }
 
 t5 *tt_model(const char *dir, const char *type, vc_dtype dtype)

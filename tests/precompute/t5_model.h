@@ -1,5 +1,5 @@
-/* t5_model.h - the goldens' T5 and UMT5 models as folders, and a double of the tokenizer. For tests:
- * failures end the test. */
+/* t5_model.h - the goldens' T5 and UMT5 models as folders, and a double of the tokenizer. For
+ * tests: failures end the test. */
 #ifndef TESTS_PRECOMPUTE_T5_MODEL_H
 #define TESTS_PRECOMPUTE_T5_MODEL_H
 

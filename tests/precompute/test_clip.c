@@ -15,8 +15,8 @@
 
 enum { WIDTH = 32, MOST = 77 };
 
-/* Of the greatest state. f32: sums of some tens of terms in another order. bf16 activations: a handful
- * of roundings of 2^-9 in each of three layers. */
+/* Of the greatest state. f32: sums of some tens of terms in another order. bf16 activations: a
+ * handful of roundings of 2^-9 in each of three layers. */
 #define F32 1e-5
 #define BF16 2e-2
 
@@ -130,8 +130,10 @@ static void ends(void **state)
     static const struct { const char *name; int64_t ids[6]; int end; } rows[] = {
         { "clip", { 98, 5, 99, 99, 99, 99 }, 2 }, { "clip", { 99, 5, 99, 0, 0, 0 }, 0 },
         { "clip", { 98, 5, 7, 9, 11, 99 }, 5 },   { "clip", { 98, 5, 7, 9, 11, 12 }, -1 },
-        { "clip-legacy", { 98, 5, 99, 0, 0, 0 }, 2 }, { "clip-legacy", { 98, 5, 99, 99, 99, 99 }, 2 },
-        { "clip-legacy", { 3, 2, 1, 0, 0, 0 }, 0 }, { "clip-legacy", { 3, 2, 97, 98, 98, 0 }, 3 },
+        { "clip-legacy", { 98, 5, 99, 0, 0, 0 }, 2 },
+        { "clip-legacy", { 98, 5, 99, 99, 99, 99 }, 2 },
+        { "clip-legacy", { 3, 2, 1, 0, 0, 0 }, 0 },
+        { "clip-legacy", { 3, 2, 97, 98, 98, 0 }, 3 },
     };
 
     (void)state;

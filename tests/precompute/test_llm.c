@@ -1,5 +1,6 @@
-/* test_llm.c - decoders as text encoders against transformers (tests/golden/llama, llama3, qwen2.5-vl):
- * states after all layers and after fewer, types, forms of checkpoints, refusals, memory. */
+/* test_llm.c - decoders as text encoders against transformers (tests/golden/llama, llama3,
+ * qwen2.5-vl): states after all layers and after fewer, types, forms of checkpoints, refusals,
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +16,9 @@
 
 enum { WIDTH = 32, MOST = 150, LAYERS = 4 };
 
-/* Of the greatest state. f32: sums of some tens of terms in another order. bf16 activations: a handful
- * of roundings of 2^-9 in each of four layers; PyTorch's states in bf16 are 1.2e-2 to 3.4e-2 off. */
+/* Of the greatest state. f32: sums of some tens of terms in another order. bf16 activations: a
+ * handful of roundings of 2^-9 in each of four layers; PyTorch's states in bf16 are 1.2e-2 to
+ * 3.4e-2 off. */
 #define F32 1e-5
 #define BF16 3e-2
 
@@ -353,8 +355,8 @@ static void config_refused(void **state)
     tf_close(&f);
 }
 
-/* Files of before transformers 5 have the rotations in two fields, and an object that names its kind
- * by `type` in files of before LLaMA 3.1. */
+/* Files of before transformers 5 have the rotations in two fields, and an object that names its
+ * kind by `type` in files of before LLaMA 3.1. */
 static void older_configs(void **state)
 {
     static const struct { const char *name, *scaling; bool same; } rows[] = {

@@ -1,5 +1,5 @@
-/* text_folder.h - the model of a golden as a folder, as it is and changed. For tests: failures end the
- * test. */
+/* text_folder.h - the model of a golden as a folder, as it is and changed. For tests: failures end
+ * the test. */
 #ifndef TESTS_PRECOMPUTE_TEXT_FOLDER_H
 #define TESTS_PRECOMPUTE_TEXT_FOLDER_H
 

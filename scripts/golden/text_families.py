@@ -1,12 +1,13 @@
-"""HunyuanVideo's two text encoders as diffusers' pipeline runs them: template, crop, mask, pooled.
+"""Prompts through the text encoders of families as diffusers' pipelines run them: HunyuanVideo's two
+(template, crop, mask; pooled) and Qwen-Image's (template, crop, mask).
 
-`hunyuanvideo-llama` and `hunyuanvideo-clip` hold a tiny encoder and its `tokenizer` (tokenizer.json)
-each, and of every prompt `prompts` [i]: `ids_i` and `mask_i` as the encoder got them, and what
-encode_prompt returns: `states_i` [n,D], the rows that its mask leaves, or `pooled_i` [D]. `template`
-is the pipeline's own constant.
+`hunyuanvideo-llama`, `hunyuanvideo-clip` and `qwen-image-text` hold a tiny encoder and its `tokenizer`
+(tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and `mask_i` as the encoder got them,
+padded, and the pipeline's result: `states_i` [n,D], the rows that its mask leaves, or `pooled_i` [D].
+`template` is the pipeline's own.
 
-The tokenizers are unigram models. LLaMA's has one piece for each word of the template, as LLaMA 3's
-has, so that the template is 95 tokens in front of the prompt here too; all else is single letters.
+The tokenizers are unigram models. Each decoder's has one piece for each word of the template, as the
+real ones have, so that as many tokens stand in front of the prompt here; all else is single letters.
 """
 import json
 import re
@@ -15,7 +16,7 @@ import tempfile
 
 import torch
 import transformers
-from diffusers import HunyuanVideoPipeline
+from diffusers import HunyuanVideoPipeline, QwenImagePipeline
 from diffusers.pipelines.hunyuan_video import pipeline_hunyuan_video
 
 import golden
@@ -82,7 +83,27 @@ def ids_of(tok, text, length):
     return got.input_ids[0], got.attention_mask[0]
 
 
-def make(out):
+def qwen(template):
+    special = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
+    pieces = sorted(set(words(template)) | set(LETTERS))
+    text = tokenizer_json(pieces, special, [None])
+    size = 1 + len(pieces) + len(special)
+    rope = dict(rope_type="default", rope_theta=1000000.0, mrope_section=[2, 1, 1])
+    sizes = dict(WIDTHS, num_hidden_layers=3, num_key_value_heads=2, vocab_size=size,
+                 rms_norm_eps=1e-6, rope_parameters=rope, tie_word_embeddings=False)
+    vision = dict(depth=1, hidden_size=16, intermediate_size=16, num_heads=2, out_hidden_size=32)
+    config = transformers.Qwen2_5_VLConfig(text_config=sizes, vision_config=vision)
+    model = transformers.Qwen2_5_VLForConditionalGeneration(config)
+    return model, text, tokenizer(text, "<|endoftext|>")
+
+
+def check_crop(t, crop):
+    """The first two prompts have the template's tokens in common."""
+    same = (t["ids_0"] == t["ids_1"]).int().tolist()
+    assert same.index(0) == crop, same.index(0)
+
+
+def hunyuanvideo(out):
     model, text, tok = llama()
     model_2, text_2, tok_2 = clip()
     models = [m.eval().float() for m in (model, model_2)]
@@ -98,10 +119,32 @@ def make(out):
         assert torch.equal(t[f"mask_{i}"][crop:], mask[0])
         t[f"states_{i}"] = states[0][mask[0].bool()]
         t_2[f"pooled_{i}"] = pooled[0]
-    same = (t["ids_0"] == t["ids_1"]).int().tolist()
-    assert same.index(0) == crop, same.index(0)
+    check_crop(t, crop)
     prompts = json.dumps(PROMPTS)
     golden.save(out / "hunyuanvideo-llama.safetensors", t, config=model.config.to_dict(),
                 weights=weights[0], tokenizer=text, prompts=prompts, template=TEMPLATE["template"])
     golden.save(out / "hunyuanvideo-clip.safetensors", t_2, config=model_2.config.to_dict(),
                 weights=weights[1], tokenizer=text_2, prompts=prompts)
+
+
+def qwen_image(out):
+    template = QwenImagePipeline(None, None, None, None, None).prompt_template_encode
+    model, text, tok = qwen(template)
+    model.eval().float()
+    weights = golden.fill_module(model, skip=[k for k in model.state_dict() if "visual" in k])
+    pipe = QwenImagePipeline(scheduler=None, vae=None, text_encoder=model, tokenizer=tok,
+                             transformer=None)
+    crop, t = pipe.prompt_template_encode_start_idx, {}
+    for i, prompt in enumerate(PROMPTS):
+        states, mask = pipe.encode_prompt(prompt, device="cpu")
+        assert mask is None                      # one prompt has no padding
+        t[f"ids_{i}"], t[f"mask_{i}"] = ids_of(tok, template.format(prompt), 1024 + crop)
+        t[f"states_{i}"] = states[0]
+    check_crop(t, crop)
+    golden.save(out / "qwen-image-text.safetensors", t, config=model.config.to_dict(),
+                weights=weights, tokenizer=text, prompts=json.dumps(PROMPTS), template=template)
+
+
+def make(out):
+    hunyuanvideo(out)
+    qwen_image(out)
