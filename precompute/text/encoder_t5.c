@@ -4,6 +4,7 @@
  * the padding's keys and stores the states of the prompt alone. Positions are relative, so those
  * are the states of the prompt alone without any padding: the encoder never sees it. */
 #include "precompute/text/prompt.h"
+#include "precompute/text/stack.h"
 #include "precompute/text/t5.h"
 
 static int open_model(void **model, const encoder_opts *o, const char *type, text_info *info,
@@ -34,6 +35,11 @@ static void close_model(void *model)
     t5_close(model);
 }
 
+static int check(const void *model, const text_tokens *t, vc_err *err)
+{
+    return text_ids_known(t->ids, t->n, t5_vocab(model), err);
+}
+
 static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)
 {
     (void)pooled;
@@ -41,9 +47,10 @@ static int encode(void *model, const text_tokens *t, float *states, float *poole
 }
 
 static const text_model models[2] = {
-    { .class = "T5EncoderModel", .open = open_t5, .close = close_model, .encode = encode },
-    { .class = "UMT5EncoderModel", .masked = true, .open = open_umt5, .close = close_model,
+    { .class = "T5EncoderModel", .open = open_t5, .close = close_model, .check = check,
       .encode = encode },
+    { .class = "UMT5EncoderModel", .masked = true, .open = open_umt5, .close = close_model,
+      .check = check, .encode = encode },
 };
 
 static int text_open_t5(text_enc **out, const encoder_opts *o, text_info *info, vc_err *err)

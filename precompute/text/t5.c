@@ -192,6 +192,7 @@ void t5_close(t5 *m)
 }
 
 int t5_width(const t5 *m) { return (int)m->c.width; }
+int64_t t5_vocab(const t5 *m) { return m->c.vocab; }
 vt_usage t5_usage(const t5 *m) { return vt_usage_of(m->s.g); }
 
 /* ---- forward ---- */

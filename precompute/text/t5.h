@@ -27,6 +27,7 @@ int t5_open(t5 **out, const encoder_opts *o, const char *model_type, vf_key *fin
             vc_err *err);
 void t5_close(t5 *m);                             /* NULL is fine */
 int t5_width(const t5 *m);                        /* d_model */
+int64_t t5_vocab(const t5 *m);
 /* States f32 [n, width] after the final norm, of ids [n]; every token sees every other.
  * VC_EINVAL: an id that the vocabulary does not have; VC_ENUMERIC: states that are not finite. */
 int t5_encode(t5 *m, const int64_t *ids, int n, float *states, vc_err *err);

@@ -235,6 +235,8 @@ static void class_gives(const char *name, const text_class *class, const char *w
     o = tt_opts(f.dir, VC_F32);
     o.text.max_length = 0;
     assert_int_equal(class->open(&t, &o, &info, &err), VC_EINVAL);
+    o.text = (text_rule){ .max_length = 40, .template = "99 {}" };
+    assert_fails(class->open(&t, &o, &info, &err), VC_EINVAL, &err, "double: token 0 has id 99");
     tf_close(&f);
 }
 
