@@ -27,10 +27,18 @@ static void close_model(void *model)
     clip_close(model);
 }
 
+/* By the largest id every text has an end, also one of a tokenizer that adds no special tokens. Its
+ * empty prompt has nothing in front of the end. */
 static int check(const void *model, const text_tokens *t, vc_err *err)
 {
     int end;
-    return clip_end(model, t->ids, t->n, &end, err);
+    int rc = clip_end(model, t->ids, t->n, &end, err);
+
+    if (rc || end)
+        return rc;
+    return vc_fail(err, VC_EINVAL, "no token begins the empty prompt, whose end is id %lld: give the "
+                   "tokenizer that this model was trained with, which begins and ends texts with "
+                   "special tokens", (long long)t->ids[0]);
 }
 
 static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)

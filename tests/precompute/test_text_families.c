@@ -13,6 +13,7 @@
 
 #include "common/families.h"
 #include "common/os/file.h"
+#include "formats/json/json.h"
 #include "precompute/text/prompt.h"
 #include "tests/lib/ok.h"
 #include "tests/precompute/text_folder.h"
@@ -158,6 +159,19 @@ static void spell_otherwise(const tf_fixture *f, const char *gone)
     free(changed);
 }
 
+/* The golden's tokenizer, which adds no tokens to a text here. */
+static void put_tokenizer_without_ends(const tf_fixture *f)
+{
+    cJSON *o = cJSON_Parse(vf_safetensors_meta(f->gold, "tokenizer"));
+
+    cJSON_DeleteItemFromObject(o, "post_processor");
+    char *text = vf_json_line(o);
+    tf_put_text(f->dir, "tokenizer.json", text);
+    tf_put_text(f->dir, "tokenizer_config.json", "{\"pad_token\": \"a\"}");
+    free(text);
+    cJSON_Delete(o);
+}
+
 static void refused(const text_class *class, const encoder_opts *o, int rc, const char *says,
                     const char *and_says)
 {
@@ -199,6 +213,10 @@ static void wrong_tokenizers(void **state)
     tf_put_config(&c, text);
     o_2.tokenizer = c.dir;
     refused(&text_clip, &o_2, VC_EINVAL, c.dir, "no token of the text has id 5");
+    put_tokenizer_without_ends(&c);
+    tf_put_config(&c, vf_safetensors_meta(c.gold, "config"));        /* the end is the largest id */
+    refused(&text_clip, &o_2, VC_EINVAL, c.dir, "no token begins the empty prompt");
+    put_tokenizer(&c, "<|endoftext|>");
     o_2.text.max_length = 78;
     refused(&text_clip, &o_2, VC_EINVAL, c.dir, "max_position_embeddings of its config.json is 77");
     free(text);
