@@ -36,9 +36,9 @@ static int check(const void *model, const text_tokens *t, vc_err *err)
 
     if (rc || end)
         return rc;
-    return vc_fail(err, VC_EINVAL, "no token begins the empty prompt, whose end is id %lld: give the "
-                   "tokenizer that this model was trained with, which begins and ends texts with "
-                   "special tokens", (long long)t->ids[0]);
+    return vc_fail(err, VC_EINVAL, "no token begins the empty prompt, whose end is id %lld: give "
+                   "the tokenizer that this model was trained with, which begins and ends texts "
+                   "with special tokens", (long long)t->ids[0]);
 }
 
 static int encode(void *model, const text_tokens *t, float *states, float *pooled, vc_err *err)

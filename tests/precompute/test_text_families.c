@@ -1,6 +1,7 @@
-/* test_text_families.c - prompts of families as their pipelines encode them: template, crop, mask and
- * pooled states by the rows of common/families.c, against diffusers (tests/golden/hunyuanvideo-*,
- * qwen-image-text); and the crops of real tokenizers (where VLT_TEST_DATA is set). */
+/* test_text_families.c - prompts of families as their pipelines encode them: template, crop, mask
+ * and pooled states by the rows of common/families.c, against diffusers (tests/golden/
+ * hunyuanvideo-*, qwen-image-text); and the crops of real tokenizers (where VLT_TEST_DATA is
+ * set). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -318,8 +319,8 @@ static void qwen_crop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_pipelines), cmocka_unit_test(wrong_tokenizers), cmocka_unit_test(keys),
-        cmocka_unit_test(llama_crop), cmocka_unit_test(qwen_crop),
+        cmocka_unit_test(equals_pipelines), cmocka_unit_test(wrong_tokenizers),
+        cmocka_unit_test(keys), cmocka_unit_test(llama_crop), cmocka_unit_test(qwen_crop),
     };
     return golden_has_device() ? cmocka_run_group_tests(tests, NULL, NULL) : 77;
 }
