@@ -1,4 +1,5 @@
-/* buckets.c - one sample's choice, step by step: see buckets.h; the rules are docs/sampling.md's */
+/* buckets.c - chooses size, crop and frames of one sample, step by step. buckets.h is the contract;
+ * docs/sampling.md states the rules. */
 #include "buckets/choose.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ typedef struct job {
     uint64_t id, seed;
     uint32_t variant;
     const vb_picks *given;
-    int h, w;                /* of the picture that shapes are chosen for and pixels come from */
+    int h, w;                /* picture size for which shapes are chosen: the loaded picture's */
 } job;
 
 static vc_draws stream(const job *j, uint32_t purpose)
@@ -24,7 +25,7 @@ static vc_draws stream(const job *j, uint32_t purpose)
     return vc_draws_of(j->seed, j->id, j->variant, purpose);
 }
 
-/* Text that is cut, not overrun. */
+/* Formats into dst and cuts the text where it would overrun. */
 static void put(char *dst, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static void put(char *dst, size_t size, const char *fmt, ...)
 {
@@ -45,8 +46,9 @@ static vb_draw *new_draw(vb_choice *c, const char *purpose)
     return d;
 }
 
-/* Index into n entries of which one has the given share and the others part the rest evenly:
- * a 53-bit uniform against the running sum; the last entry takes what is left. */
+/* Draws an index into n entries: the favoured one has probability `share`, and the others divide
+ * `rest` evenly. A 53-bit uniform is compared with the running sum, and the last entry takes the
+ * remainder. */
 static int draw_favoured(vc_draws d, int n, int favoured, double share, double rest)
 {
     double u = vc_draw_unit(&d), sum = 0;
@@ -59,7 +61,7 @@ static int draw_favoured(vc_draws d, int n, int favoured, double share, double r
     return n - 1;
 }
 
-/* Uniform in lo..hi, both included; the range has at most 2^32 - 1 values. */
+/* Draws uniformly from lo..hi, both included; the range has at most 2^32 - 1 values. */
 static int64_t draw_range(const job *j, const char *name, uint32_t purpose, int64_t lo, int64_t hi,
                           int64_t given)
 {
@@ -133,7 +135,7 @@ static const vb_bucket *choose_bucket(const job *j, const vb_size *p)
     return vb_ratio_crop.bucket[t->picked];
 }
 
-/* Down to a multiple of m, at least m. */
+/* Rounds x down to a multiple of m, but never below m. */
 static int floor_to(int64_t x, int m)
 {
     return x < m ? m : (int)(x / m * m);
@@ -149,7 +151,7 @@ static int64_t root(uint64_t x)
     return (int64_t)r;
 }
 
-/* The picture's own size, scaled down to at most max_pixels. */
+/* Takes the picture's own size as the target, scaled down to at most max_pixels. */
 static void own_size(const job *j)
 {
     const uint64_t h = (uint64_t)j->h, w = (uint64_t)j->w, most = (uint64_t)j->r->max_pixels;
@@ -160,13 +162,15 @@ static void own_size(const job *j)
     j->c->target_w = floor_to(large ? root(most * w / h) : (int64_t)w, q);
 }
 
-/* Whether the target is the flags' or the source's own instead of a bucket. */
+/* True if the target comes from --fix_sample_size or from the source's own size, not from a bucket.
+ * */
 static bool has_target(const vb_rules *r)
 {
     return r->enable_bucket && (r->fix_h || r->max_pixels);
 }
 
-/* Target and key; *p is the size behind them, and without meaning where there is no bucket. */
+/* Sets target and key. *p becomes the base size of the bucket; without a bucket *p has no meaning.
+ * */
 static void choose_target(const job *j, vb_size *p)
 {
     vb_choice *c = j->c;
@@ -192,14 +196,14 @@ static void choose_target(const job *j, vb_size *p)
     put(c->key, sizeof c->key, "%dx%d", c->target_h, c->target_w);
 }
 
-/* Half of a difference, halves to the even number. */
+/* Halves a difference; a half is rounded to the even number. */
 static int half_even(int64_t diff)
 {
     int64_t half = diff / 2;
     return (int)(half + (diff % 2 && half % 2));
 }
 
-/* The resized picture: it covers the target, or is the target. */
+/* Sets the size to which the picture is resized: it covers the target or equals the target. */
 static void resized_size(const job *j, int64_t *rh, int64_t *rw)
 {
     const vb_rules *r = j->r;
@@ -217,7 +221,8 @@ static void resized_size(const job *j, int64_t *rh, int64_t *rw)
         *rh = h * tw / w;
 }
 
-/* How much longer than in the source a side becomes that is not cut. */
+/* Returns the larger of both factors by which a side becomes longer than in the source; at least 1.
+ * */
 static double enlargement(const job *j)
 {
     const vb_choice *c = j->c;
@@ -226,7 +231,7 @@ static double enlargement(const job *j)
     return most > 1 ? most : 1;
 }
 
-/* Cover the target, then crop its middle. */
+/* Resizes the picture so that it covers the target, then crops the middle. */
 static bool fit_picture(const job *j)
 {
     vb_choice *c = j->c;
@@ -264,7 +269,8 @@ static bool is_large_enough(const job *j, const vb_size *p)
     return !c->drop;
 }
 
-/* t of random_frame_crop: k+1, 2k+1, ... below n+k, the last with 0.90. */
+/* Draws the most frames that random_frame_crop allows: one of k+1, 2k+1, ... below n+k, the last
+ * with probability 0.90. */
 static int64_t choose_frame_crop(const job *j)
 {
     const int64_t k = j->r->family->ratio[0];
@@ -282,7 +288,8 @@ static int64_t choose_frame_crop(const job *j)
     return (t->picked + 1) * k + 1;
 }
 
-/* Frames there are to take, up to n. 0: none, the sample is dropped. */
+/* Returns how many frames the source has at the stride, at most n; 0 after it dropped the sample.
+ * */
 static int64_t available_frames(const job *j)
 {
     const vb_rules *r = j->r;
@@ -299,7 +306,8 @@ static int64_t available_frames(const job *j)
     return count;
 }
 
-/* How many frames first, then where: so short clips come from all over the video. */
+/* Chooses the number of frames before their start, so that short clips come from all over the
+ * video. */
 static void choose_frames(const job *j, const vb_size *p)
 {
     const vb_rules *r = j->r;
@@ -324,7 +332,9 @@ static void choose_frames(const job *j, const vb_size *p)
     j->c->loaded = (int)loaded;
 
     int64_t placed = r->start_rule == VB_START_PEER ? loaded : count;
-    int64_t last = r->start_rule == VB_START_FIRST ? 0 : j->s->frames - 1 - (placed - 1) * r->stride;
+    int64_t last = j->s->frames - 1 - (placed - 1) * r->stride;
+    if (r->start_rule == VB_START_FIRST)
+        last = 0;
     j->c->start = draw_range(j, "start", VC_DRAW_START, 0, last, j->given->start);
 }
 

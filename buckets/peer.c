@@ -1,7 +1,8 @@
 /* peer.c - VideoX-Fun's own arithmetic, in doubles: see choose.h and docs/sampling.md, section 11.
  *
- * Not better than ours, but the same pixels as a training set that was made there. The order of
- * operations is part of it: 640 at p = 384 of V = 224 is 479.99... and becomes 464. */
+ * This arithmetic is no better than ours, but it gives the same pixels as a training set made with
+ * VideoX-Fun. The order of operations matters: 640 at p = 384 of V = 224 is 479.99... and becomes
+ * 464. */
 #include "buckets/choose.h"
 
 #include <math.h>
@@ -30,7 +31,7 @@ const vb_bucket *vb_peer_nearest(int h, int w)
     double least = INFINITY;
 
     for (const vb_bucket *b = vb_buckets; b < vb_buckets + VB_N_BUCKETS; b++) {
-        double off = fabs(b->key100 / 100.0 - ratio);      /* 57 / 100.0 is 0.57 as it is read */
+        double off = fabs(b->key100 / 100.0 - ratio);      /* 57 / 100.0 is the double 0.57 */
         if (off < least) {
             least = off;
             best = b;
@@ -54,7 +55,7 @@ int vb_peer_keep_sizes(const vb_rules *r, const vb_source *s, vb_size *list, int
 
     vb_peer_loaded(r, s, &h, &w);
     double most = r->max_upscale * (((double)h + (double)w) / 2);
-    for (int i = 0; i < n; i++)        /* ascending: what is kept is where it was */
+    for (int i = 0; i < n; i++)        /* the list is ascending, so the kept sizes need not move */
         kept += (double)list[i].num < most;
     return kept ? kept : n;
 }

@@ -33,9 +33,9 @@ void vb_rules_peer(vb_rules *r)
     r->allow_upscale = true;
 }
 
-/* Where faults go: the first to err, each to tell. */
+/* Receives the faults: err gets the first, `report` gets each. */
 typedef struct faults {
-    vb_tell *tell;
+    vb_report *report;
     void *arg;
     vc_err *err;
     int rc;
@@ -51,8 +51,8 @@ static void fault(faults *f, const char *fmt, ...)
     va_end(ap);
     if (!f->rc)
         f->rc = vc_fail(f->err, VC_EUSAGE, "%s", e.text);
-    if (f->tell)
-        f->tell(f->arg, e.text);
+    if (f->report)
+        f->report(f->arg, e.text);
 }
 
 static void check_ranges(const vb_rules *r, faults *f)
@@ -84,7 +84,8 @@ static void check_fixed(const vb_rules *r, faults *f)
               "allowed", r->fix_h, r->fix_w, q, VB_MAX_SAMPLE_SIZE);
 }
 
-/* The lists a plan spells out have to fit a vb_draw; sizes whose range is wrong make none. */
+/* Checks that the lists of options fit a vb_draw. Sizes out of range were reported before and make
+ * no list. */
 static void check_lists(const vb_rules *r, faults *f)
 {
     const int64_t v = r->video_sample_size, i = r->image_sample_size, k = r->family->ratio[0];
@@ -93,7 +94,8 @@ static void check_lists(const vb_rules *r, faults *f)
             && (r->n_frames - 2 + k) / k > VB_MAX_OPTIONS)
         fault(f, "--video_sample_n_frames %" PRId64 ": at most %" PRId64 " are allowed with "
               "--random_frame_crop", r->n_frames, k * VB_MAX_OPTIONS + 1);
-    if (v < r->family->multiple || i < r->family->multiple || v > VB_MAX_SAMPLE_SIZE || i > VB_MAX_SAMPLE_SIZE)
+    if (v < r->family->multiple || i < r->family->multiple || v > VB_MAX_SAMPLE_SIZE
+            || i > VB_MAX_SAMPLE_SIZE)
         return;
     if (r->enable_bucket && !r->fix_h && !r->max_pixels && i < v && !r->allow_upscale)
         fault(f, "--image_sample_size %" PRId64 " is below --video_sample_size %" PRId64
@@ -119,9 +121,10 @@ static const char *idle_flags(const vb_rules *r)
     return NULL;
 }
 
-int vb_rules_check_all(vb_rules *r, const char **warning, vb_tell *tell, void *arg, vc_err *err)
+int vb_rules_check_all(vb_rules *r, const char **warning, vb_report *report, void *arg,
+                       vc_err *err)
 {
-    faults f = { .tell = tell, .arg = arg, .err = err };
+    faults f = { .report = report, .arg = arg, .err = err };
 
     if (warning)
         *warning = NULL;

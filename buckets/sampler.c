@@ -1,7 +1,7 @@
-/* sampler.c - see sampler.h
+/* sampler.c - makes the plan of an epoch and reads batches from it. See sampler.h
  *
- * by_group holds the samples group after group, each group's part in this epoch's order, so that a
- * micro-batch is a run of it and a plan is a list of where the runs begin:
+ * by_group holds the samples group after group, each group in this epoch's order. A micro-batch is
+ * a run of consecutive entries of by_group, and the plan lists where the runs begin:
  *
  *     by_group   | 7 2 9 4 0 | 3 8 | 1 5 6 |       batch 2: runs at 0, 2, 5, 7
  *     begin      0           5     7       10      leftovers at 4 and 9
@@ -16,14 +16,15 @@
 struct vb_sampler {
     uint32_t n, n_groups, batch;
     vb_leftover leftover;
-    uint64_t seed, epoch;            /* the plan's epoch; UINT64_MAX: none yet */
-    uint32_t batches;                /* of an epoch */
-    uint32_t *group;                 /* [n] of each sample */
-    uint32_t *by_group;              /* [n] */
-    uint32_t *plan;                  /* [n] where micro-batch i begins; while building, the order */
-    uint32_t *begin;                 /* [n_groups + 1] into by_group */
-    uint32_t *fill;                  /* [n_groups] where a group's next sample goes */
-    uint32_t *rest;                  /* [n_groups] leftover batches' beginnings */
+    uint64_t seed, epoch;            /* epoch of the plan; UINT64_MAX: no plan yet */
+    uint32_t batches;                /* batches in an epoch */
+    uint32_t *group;                 /* [n] group of each sample */
+    uint32_t *by_group;              /* [n] samples, group after group */
+    uint32_t *plan;                  /* [n] begin of micro-batch i; the order while make_plan runs
+                                      * */
+    uint32_t *begin;                 /* [n_groups + 1] begin of each group in by_group */
+    uint32_t *fill;                  /* [n_groups] place of a group's next sample in by_group */
+    uint32_t *rest;                  /* [n_groups] begin of each leftover batch */
 };
 
 void vb_sampler_close(vb_sampler *s)
@@ -108,8 +109,8 @@ uint64_t vb_sampler_epoch_batches(const vb_sampler *s)
     return s->batches;
 }
 
-/* Deals the permutation to the groups. A run that is complete takes the plan's next entry, which
- * the permutation has passed already. Returns the number of complete runs. */
+/* Deals the permutation to the groups and returns the number of complete runs. Each complete run
+ * overwrites the plan's next entry; the loop over the permutation has read that entry already. */
 static uint32_t deal(vb_sampler *s)
 {
     uint32_t full = 0;
@@ -124,7 +125,7 @@ static uint32_t deal(vb_sampler *s)
     return full;
 }
 
-/* Leftover batches' beginnings, shuffled. */
+/* Lists where the leftover batches begin, shuffled, and returns their number. */
 static uint32_t leftovers(vb_sampler *s, vc_draws *d)
 {
     uint32_t n = 0;
@@ -150,7 +151,7 @@ static void make_plan(vb_sampler *s, uint64_t epoch)
 
     vc_draws d = vc_draws_of(s->seed, epoch, 1, VC_DRAW_ORDER);
     uint32_t full = deal(s), rest = leftovers(s, &d);
-    while (rest) {                                  /* places full + rest - 1 and down */
+    while (rest) {                                  /* fills place full + rest - 1 */
         if (!full || vc_draw_int(&d, full + rest) < rest) {
             rest--;
             s->plan[full + rest] = s->rest[rest];

@@ -1,7 +1,7 @@
 /* tables.c - buckets, sizes and frame counts: see buckets.h and choose.h.
  *
- * Table values are VideoX-Fun's. Everything is integer arithmetic, so that no size depends on how
- * a machine rounds. */
+ * Table values are VideoX-Fun's. All arithmetic is in integers, so that no size depends on how a
+ * machine rounds. */
 #include "buckets/choose.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ int vb_scaled(const vb_rules *r, const vb_source *s, int x, const vb_size *p)
 
 typedef unsigned __int128 u128;
 
-/* A target, and how far its ratio is from the source's: far / near >= 1. */
+/* A target, and the distance of its ratio from the source's: far / near >= 1. */
 typedef struct shape {
     uint64_t h, w, far, near;
 } shape;
@@ -81,9 +81,10 @@ static bool better(const shape *a, const shape *b)
     return long_a != long_b ? long_a < long_b : a->h * a->w > b->h * b->w;
 }
 
-const vb_bucket *vb_bucket_log(const vb_rules *r, const vb_source *s, const vb_size *p, int h, int w)
+const vb_bucket *vb_bucket_log(const vb_rules *r, const vb_source *s, const vb_size *p, int h,
+                               int w)
 {
-    static const vb_bucket twin = { "1.91", 191, 672, 352 };       /* of 0.52 */
+    static const vb_bucket twin = { "1.91", 191, 672, 352 };       /* 0.52 with its sides swapped */
     const vb_bucket *best = NULL;
     shape least = { 0 };
 
@@ -98,7 +99,7 @@ const vb_bucket *vb_bucket_log(const vb_rules *r, const vb_source *s, const vb_s
     return best;
 }
 
-/* Squared and in 128 bits: below 2^91 on the left, 2^124 on the right. */
+/* Compares squares in 128 bits: the left is below 2^91, the right below 2^124. */
 bool vb_enlarges_too_much(const vb_rules *r, const vb_source *s, int64_t area, int64_t den)
 {
     uint64_t x = (uint64_t)(r->max_upscale * 1e6 + 0.5);
@@ -116,7 +117,7 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Token length: V, V+128, ... and I itself; I alone where it is not above V. */
+/* Lists the sizes under token length: V, V+128, ... and I; only I if it is not above V. */
 static int video_sizes(const vb_rules *r, vb_size *list)
 {
     int64_t v = r->video_sample_size, i = r->image_sample_size;
@@ -134,8 +135,8 @@ int64_t vb_size_list_length(const vb_rules *r)
     return v < i ? (i - v + 127) / 128 + 1 : 1;
 }
 
-/* Ratios d by which base s may be divided; images also get I/V, which leads to V (VideoX-Fun lists
- * a ratio twice if need be, which changes the odds). */
+/* Lists the sizes B/d of base size B for the ratios d. An image also gets d = I/V, so that size V
+ * is listed; VideoX-Fun lists V even if another d gave V already, which changes the odds. */
 static int ratio_sizes(const vb_rules *r, bool is_video, vb_size *list)
 {
     static const struct { int num, den; } ratio[] = {
@@ -159,7 +160,7 @@ static int ratio_sizes(const vb_rules *r, bool is_video, vb_size *list)
     return n + 1;
 }
 
-/* Sizes that enlarge too much leave the list; the smallest stays if all would. */
+/* Removes the sizes that enlarge too much from the list; if all do, the smallest stays. */
 static int keep_sizes(const vb_rules *r, const vb_source *s, vb_size *list, int n)
 {
     vb_size smallest = list[0];
