@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#define XXH_STATIC_LINKING_ONLY                  /* a state on the stack */
+#define XXH_STATIC_LINKING_ONLY                  /* allows a hash state on the stack */
 #include <xxhash.h>
 
 enum { BLOCK = 1 << 20 };                        /* bytes per read of a file */
@@ -77,7 +77,8 @@ vf_key vf_hash2(const void *a, size_t na, const void *b, size_t nb)
 
 /* ---- lists of fields ---- */
 
-_Static_assert(sizeof(XXH3_state_t) <= sizeof((vf_hasher *)0)->state, "vf_hasher.state is too small");
+_Static_assert(sizeof(XXH3_state_t) <= sizeof((vf_hasher *)0)->state,
+               "vf_hasher.state is too small");
 
 static XXH3_state_t *state_of(vf_hasher *h)
 {
@@ -154,7 +155,7 @@ int vf_hash_part(vf_key *k, const vf_part *part, const atomic_int *stop, vc_err 
     const char *path = part->name;
     *k = (vf_key){ { 0 } };
 
-    /* O_NONBLOCK: a FIFO named in hostile metadata must not hang the open */
+    /* With O_NONBLOCK a FIFO named in hostile metadata cannot hang open(). */
     int fd = open(part->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return vc_fail_errno(err, "%s", path);
