@@ -1,4 +1,4 @@
-/* config.c - see config.h */
+/* config.c - checks and stores the fields of a config.json, row by row. See config.h */
 #include "formats/json/config.h"
 
 #include <assert.h>
@@ -9,11 +9,11 @@
 typedef struct reader {
     char *to;
     const vf_config_row *f;
-    char where[96];                          /* "name", of an element of a list "name[3]" */
+    char where[96];                          /* field in errors: "name", or "name[3]" in a list */
     vc_err *err;
 } reader;
 
-/* ---- what is said ---- */
+/* ---- errors ---- */
 
 enum { TEXT = 48 };
 
@@ -44,7 +44,7 @@ static int refuse(const reader *r, double v)
     return vc_fail(r->err, VC_EFORMAT, "%s: %s is not above 0 and at most %s", r->where, is, high);
 }
 
-/* "a|b|c" as "a", "b" or "c" */
+/* Writes "a|b|c" as "a", "b" or "c". */
 static void words_text(char *buf, size_t size, const char *words)
 {
     size_t n = 0;
@@ -127,7 +127,7 @@ static int read_flag(const reader *r, const cJSON *o)
     return take(r, rc, v);
 }
 
-/* The place of a word among "a|b|c", or -1. */
+/* Returns the index of a word among "a|b|c", or -1. */
 static int place_of(const char *word, const char *words)
 {
     size_t n = strlen(word);
@@ -207,7 +207,7 @@ static int read_list(reader *r, const cJSON *o)
         return rc;
     n = cJSON_GetArraySize(list);
     if (n < f->least || n > f->most)
-        return vc_fail(r->err, VC_EFORMAT, "%s: a list of %d, %d to %d are possible", f->name, n,
+        return vc_fail(r->err, VC_EFORMAT, "%s: %d entries; %d to %d are allowed", f->name, n,
                        f->least, f->most);
     n = 0;
     cJSON_ArrayForEach(e, list)
@@ -225,8 +225,9 @@ static int read_unset(const reader *r, const cJSON *o)
 
     if (!v || cJSON_IsNull(v) || cJSON_IsFalse(v) || (cJSON_IsArray(v) && !v->child))
         return 0;
-    return vc_fail(r->err, VC_EFORMAT, "%s: it is set; only without it is supported%s%s", r->where,
-                   r->f->why ? ": " : "", r->f->why ? r->f->why : "");
+    return vc_fail(r->err, VC_EFORMAT, "%s: the field is set; only models without %s are supported"
+                   "%s%s", r->where, r->f->name, r->f->why ? ": " : "",
+                   r->f->why ? r->f->why : "");
 }
 
 static int read_row(reader *r, const cJSON *o)

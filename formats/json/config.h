@@ -1,4 +1,4 @@
-/* config.h - a component's config.json into a struct, by a table: one row a field.
+/* config.h - reads a component's config.json into a struct, by a table with one row a field.
  *
  *     static const vf_config_row rows[] = {
  *         VF_INT_NEEDED(config, width, "d_model", 1, 65536),
@@ -9,9 +9,9 @@
  *     };
  *     rc = vf_config_read(&c, rows, o, err);
  *
- * A field that is missing, or null, has the row's default, which may lie outside of the bounds (it
- * means "none" then, and may be written as well). Bounds are inclusive. Rules between fields are
- * checked by the caller afterwards. */
+ * A field that is missing, or null, gets the row's default. A default outside of the bounds means
+ * "none" and may also be written in the file. Bounds are inclusive. The caller checks rules between
+ * fields afterwards. */
 #ifndef FORMATS_JSON_CONFIG_H
 #define FORMATS_JSON_CONFIG_H
 
@@ -20,7 +20,7 @@
 
 #include "formats/json/json.h"
 
-#define VF_ABOVE_0 DBL_MIN                   /* as the lower bound of a number */
+#define VF_ABOVE_0 DBL_MIN                   /* lower bound of a number that is above 0 */
 
 typedef enum vf_config_kind {
     VF_CONFIG_INT, VF_CONFIG_NUM, VF_CONFIG_FLAG, VF_CONFIG_WORD,
@@ -30,18 +30,18 @@ typedef enum vf_config_kind {
 typedef struct vf_config_row {
     const char *name;                        /* NULL ends the table */
     vf_config_kind kind;
-    bool needed;                             /* without a default */
+    bool needed;                             /* the field has no default and must be in the file */
     size_t at, size;                         /* offset in the struct, bytes of a value; size 0: the
-                                              * field is checked and not kept */
+                                              * field is checked and not stored */
     double value, min, max;                  /* default, bounds; a flag is 0 or 1 */
-    const char *word, *words;                /* default; what is allowed: "a|b|c" */
-    size_t count;                            /* lists: offset of the int that gets their length */
-    int least, most;                         /* lists: possible lengths */
-    const char *why;                         /* UNSET: what is said besides */
+    const char *word, *words;                /* default; allowed words "a|b|c" */
+    size_t count;                            /* lists: offset of the int that gets the length */
+    int least, most;                         /* lists: bounds of the length */
+    const char *why;                         /* UNSET: the remedy in the error, or NULL */
 } vf_config_row;
 
-/* Fields of the struct: int or int64_t; double; bool; int or an enum, which gets the word's place
- * among `words`. Another type does not compile. */
+/* INT fills an int or int64_t, NUM a double, FLAG a bool, WORD an int or an enum with the word's
+ * index among `words`. A field of another type does not compile. */
 #define VF_INT(type, field, name_, value_, min_, max_) \
     { .name = name_, .kind = VF_CONFIG_INT, VF_CONFIG_AT(type, field, VF_CONFIG_INT_SIZE), \
       .value = value_, .min = min_, .max = max_ }
@@ -61,9 +61,9 @@ typedef struct vf_config_row {
     { .name = name_, .kind = VF_CONFIG_WORD, VF_CONFIG_AT(type, field, VF_CONFIG_WORD_SIZE), \
       .word = word_, .words = words_ }
 
-/* Lists fill an array of the struct, and `count`, an int, gets their length: `least` to as many as
- * the array holds. A list that is missing leaves both as they are. Words: each one's place among
- * `words`, as of VF_WORD; of VF_WORDS the length alone. */
+/* A list fills an array of the struct, and the int `count` gets the list's length: `least` up to
+ * the length of the array. A missing list leaves both unchanged. A list of words keeps each word's
+ * place among `words`, as VF_WORD does; VF_WORDS stores only the length. */
 #define VF_INTS(type, field, count_, name_, least_, min_, max_) \
     { .name = name_, .kind = VF_CONFIG_INTS, VF_CONFIG_AT(type, field[0], VF_CONFIG_INT_SIZE), \
       .min = min_, .max = max_, VF_CONFIG_LENGTH(type, field, count_), .least = least_ }
@@ -80,9 +80,9 @@ typedef struct vf_config_row {
     { .name = name_, .kind = VF_CONFIG_WORDS, .words = words_, VF_CONFIG_COUNT(type, count_), \
       .most = 4096 }
 
-/* Fields with one value that is supported: any other is an error that says so. VF_ONLY: any of
- * "a|b"; `missing` is the value that a missing field stands for, NULL: it must be there. VF_UNSET:
- * missing, null, false or an empty list. */
+/* Fields of which one value is supported; any other value is an error. VF_ONLY allows any word of
+ * "a|b"; a missing field means the word `missing_`, or is an error if that is NULL. VF_UNSET allows
+ * a field that is missing, null, false or an empty list. */
 #define VF_ONLY_INT(name_, v) \
     { .name = name_, .kind = VF_CONFIG_INT, .value = v, .min = v, .max = v }
 #define VF_ONLY_NUM(name_, v) \
@@ -93,8 +93,8 @@ typedef struct vf_config_row {
     { .name = name_, .kind = VF_CONFIG_WORD, .words = words_, .word = missing_ }
 #define VF_UNSET(name_, why_) { .name = name_, .kind = VF_CONFIG_UNSET, .why = why_ }
 
-/* Fills the struct `to`. VC_ENOENT: a needed field is missing; VC_EFORMAT: one has another kind or
- * value than its row allows. Both name the field, its value, and what is possible. */
+/* Fills the struct `to`. VC_ENOENT: a needed field is missing; VC_EFORMAT: a field has a kind or
+ * value that its row does not allow. Errors name the field, its value and the allowed values. */
 int vf_config_read(void *to, const vf_config_row *rows, const cJSON *o, vc_err *err);
 
 /* ---- for the macros above ---- */

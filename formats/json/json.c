@@ -1,8 +1,8 @@
-/* json.c - see json.h
+/* json.c - parses JSON strictly and reads typed fields of it. See json.h
  *
- * cJSON is lenient where it should not be (blanks, numbers, control characters, U+0000 that ends a
- * string early) and says nothing about where it failed, so the text is scanned first; cJSON then
- * only builds the tree of text that is known to be right. */
+ * cJSON is too lenient (blanks, numbers, control characters, U+0000 that ends a string early) and
+ * does not report where it failed. The text is therefore scanned first, and cJSON builds the tree
+ * of a text that is known to be right. */
 #include "formats/json/json.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The first key that o has twice, in *twice. */
+/* Sets *twice to the first key that o has twice. */
 static int find_twice(const cJSON *o, const char **twice, vc_err *err)
 {
     size_t n = 0;
@@ -42,7 +42,8 @@ static int find_twice(const cJSON *o, const char **twice, vc_err *err)
     return 0;
 }
 
-/* No object below v has the same key twice: which one counts would depend on the reader. */
+/* Checks that no object in v has the same key twice: readers would differ in the entry they take.
+ * */
 static int check_keys(const cJSON *v, vc_err *err)
 {
     const char *twice = NULL;
@@ -120,11 +121,16 @@ int vf_json_read_in_opt(cJSON **out, const char *dir, const char *name, size_t m
 
 static const char *kind_of(const cJSON *v)
 {
-    if (cJSON_IsNull(v)) return "null";
-    if (cJSON_IsBool(v)) return "a boolean";
-    if (cJSON_IsNumber(v) || cJSON_IsRaw(v)) return "a number";
-    if (cJSON_IsString(v)) return "a string";
-    if (cJSON_IsArray(v)) return "an array";
+    if (cJSON_IsNull(v))
+        return "null";
+    if (cJSON_IsBool(v))
+        return "a boolean";
+    if (cJSON_IsNumber(v) || cJSON_IsRaw(v))
+        return "a number";
+    if (cJSON_IsString(v))
+        return "a string";
+    if (cJSON_IsArray(v))
+        return "an array";
     return "an object";
 }
 

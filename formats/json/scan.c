@@ -1,4 +1,4 @@
-/* scan.c - see scan.h */
+/* scan.c - a strict cursor over JSON text. See scan.h */
 #include "formats/json/scan.h"
 
 #include <stdarg.h>
@@ -67,7 +67,7 @@ int vf_scan_more(vf_scan *s, char close, bool first, bool *more, vc_err *err)
     return 0;
 }
 
-/* Value of four hexadecimal digits, or -1. */
+/* Returns the value of four hexadecimal digits, or -1. */
 static int hex4(const char *p, const char *end)
 {
     int v = 0;
@@ -86,7 +86,8 @@ static int hex4(const char *p, const char *end)
     return v;
 }
 
-/* Length of the escape at p, a backslash, and the code it stands for; 0: not allowed. */
+/* Returns the length of the escape that begins with the backslash at p, and sets *code; 0: the
+ * escape is not allowed. */
 static size_t escape(const char *p, const char *end, uint32_t *code)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -189,7 +190,8 @@ static bool next_is(const vf_scan *s, const char *set)
     return s->at < s->end && *s->at && strchr(set, *s->at);
 }
 
-/* -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)?  *integer: neither fraction nor exponent. */
+/* Scans -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)? and sets *integer if the number has neither
+ * fraction nor exponent. */
 static int number(vf_scan *s, bool *integer, vc_err *err)
 {
     const char *from = s->at;

@@ -1,9 +1,8 @@
-/* scan.h - a cursor over JSON text (RFC 8259, strictly) that builds nothing: for lists too
- * long for a tree, for headers with thousands of entries, and to check text before cJSON sees it.
+/* scan.h - a cursor over JSON text (strictly RFC 8259) that builds no tree. It reads lists too long
+ * for a tree and headers with thousands of entries, and checks text before cJSON parses it.
  *
- * Every function takes the blanks in front of what it wants. Errors are VC_EFORMAT and begin with
- * "line 3, column 17: ". The text need not end with a NUL and must outlive the spans. One cursor
- * belongs to one thread. */
+ * Every function skips blanks first. Errors are VC_EFORMAT and begin with "line 3, column 17: ".
+ * The text need not end with a NUL and must outlive the spans. A cursor belongs to one thread. */
 #ifndef FORMATS_JSON_SCAN_H
 #define FORMATS_JSON_SCAN_H
 
@@ -19,7 +18,7 @@ typedef struct vf_scan {
     const char *text, *at, *end;
 } vf_scan;
 
-/* What stands between the quotes of a string. */
+/* The bytes between the quotes of a string, escapes included. */
 typedef struct vf_span {
     const char *p;
     size_t n;
@@ -27,23 +26,25 @@ typedef struct vf_span {
 
 vf_scan vf_scan_of(const char *text, size_t n);
 
-/* The next character that is no blank, not taken; 0 at the end. */
+/* Returns the next character without taking it; 0 at the end. */
 char vf_scan_peek(vf_scan *s);
-/* Takes c if it is next. */
+/* Takes the next character if it is c; expect fails if it is another. */
 bool vf_scan_take(vf_scan *s, char c);
 int vf_scan_expect(vf_scan *s, char c, vc_err *err);
-/* Between the values of an array or object ended by `close`: *more is whether there is another. */
+/* Takes the comma or the bracket `close` before or after a value of an array or object; *more is
+ * true if another value follows. */
 int vf_scan_more(vf_scan *s, char close, bool first, bool *more, vc_err *err);
 
-/* A string without U+0000 and without lone surrogates, in UTF-8. */
+/* Takes a string; U+0000, lone surrogates and bytes that are not UTF-8 are errors. */
 int vf_scan_string(vf_scan *s, vf_span *v, vc_err *err);
-/* Writes the string a span stands for, without a NUL; at most v.n bytes. Returns how many. */
+/* Writes the span's string with its escapes replaced, without a NUL, at most v.n bytes, and returns
+ * the number of bytes. */
 size_t vf_scan_unescape(char *dst, vf_span v);
-/* An integer, exactly. */
+/* Takes an integer; its value is exact. */
 int vf_scan_int(vf_scan *s, int64_t *v, vc_err *err);
-/* Any value, checked and passed over. */
+/* Checks any value and skips it. */
 int vf_scan_skip(vf_scan *s, vc_err *err);
-/* Nothing but blanks is left. */
+/* Fails unless only blanks are left. */
 int vf_scan_done(vf_scan *s, vc_err *err);
 
 int vf_scan_fail(const vf_scan *s, vc_err *err, const char *fmt, ...)

@@ -1,4 +1,4 @@
-/* table.c - see table.h */
+/* table.c - reads rows from JSON, JSONL, CSV and TSV files. See table.h */
 #include "formats/json/table.h"
 
 #include <csv.h>
@@ -25,8 +25,9 @@ static int too_many(vc_err *err)
     return vc_fail(err, VC_EFORMAT, "more than 2^31 - 1 rows");
 }
 
-/* text[0..n) as one row: what is wrong with it is the row's fault, running out of memory is not. */
-static int give_json(const vf_table_sink *sink, int64_t number, const char *text, size_t n,
+/* Parses text[0..n) as one row and passes it to the sink. Bad JSON makes the row bad; only running
+ * out of memory, or a failure of the sink, is an error. */
+static int parse_row(const vf_table_sink *sink, int64_t number, const char *text, size_t n,
                      vc_err *err)
 {
     vc_err why = { 0 };
@@ -45,7 +46,8 @@ static int give_json(const vf_table_sink *sink, int64_t number, const char *text
     return rc;
 }
 
-/* UTF-16 would else show up as a strange error about its first byte. */
+/* Skips a byte order mark. UTF-16 is refused here, as a parser would only complain about its first
+ * byte. */
 static int skip_bom(const char *text, size_t n, size_t *bom, vc_err *err)
 {
     if (n >= 2 && (!memcmp(text, "\xff\xfe", 2) || !memcmp(text, "\xfe\xff", 2)))
@@ -54,18 +56,18 @@ static int skip_bom(const char *text, size_t n, size_t *bom, vc_err *err)
     return 0;
 }
 
-/* ---- .json: whole in memory as text, one row at a time as a tree ---- */
+/* ---- .json: the text is in memory as a whole, one row at a time as a tree ---- */
 
-static int give_long(const vf_table_sink *sink, int64_t number, vc_err *err)
+static int report_long(const vf_table_sink *sink, int64_t number, vc_err *err)
 {
     vc_err why;
     vc_fail(&why, VC_EFORMAT, "more than %d bytes in a row", MAX_ROW);
     return sink->row(sink->arg, number, NULL, why.text, err);
 }
 
-/* Where the row that a scan could not read ends: at its last bracket, with the list going on behind
- * it. NULL where that is not certain: a line ends within a string, so that a quote may be missing,
- * or brackets are. */
+/* Returns the end of a bad row: the byte after its closing bracket, if a comma or the end of the
+ * list follows. NULL if the end is not certain: a line ends within a string, so that a quote may be
+ * missing, or brackets do not match. */
 static const char *end_of_bad(const char *p, const char *end)
 {
     char close = *p == '{' ? '}' : ']';
@@ -115,9 +117,9 @@ static int read_array(const char *text, size_t n, const vf_table_sink *sink, vc_
         if (bad)
             rc = sink->row(sink->arg, row, NULL, why.text, err);
         else if (s.at - from > MAX_ROW)
-            rc = give_long(sink, row, err);
+            rc = report_long(sink, row, err);
         else
-            rc = give_json(sink, row, from, (size_t)(s.at - from), err);
+            rc = parse_row(sink, row, from, (size_t)(s.at - from), err);
     }
     return rc ? rc : vf_scan_done(&s, err);
 }
@@ -143,7 +145,7 @@ typedef struct pieces {
     int fd;
     char *buf;                   /* cap bytes, of which n are filled */
     size_t n, cap;
-    bool skip;                   /* what comes is the rest of a row that is too long */
+    bool skip;                   /* the next bytes are the rest of a row that is too long */
 } pieces;
 
 static int pieces_open(pieces *p, const char *path, vc_err *err)
@@ -151,7 +153,7 @@ static int pieces_open(pieces *p, const char *path, vc_err *err)
     struct stat st;
 
     *p = (pieces){ .cap = PIECE };
-    p->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* a FIFO must not block */
+    p->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);    /* a FIFO must not block open() */
     if (p->fd < 0)
         return vc_fail_errno(err, "%s", path);
     if (fstat(p->fd, &st) || !S_ISREG(st.st_mode))
@@ -167,7 +169,7 @@ static void pieces_close(pieces *p)
     free(p->buf);
 }
 
-/* Appends what fits to the n bytes that are there; *end at the end of the file. */
+/* Reads bytes of the file into the free part of the buffer; *end is true at the end of the file. */
 static int pieces_read(pieces *p, bool *end, vc_err *err)
 {
     ssize_t r;
@@ -182,7 +184,7 @@ static int pieces_read(pieces *p, bool *end, vc_err *err)
     return 0;
 }
 
-/* Twice the room, for a row that does not fit; one that never will is skipped. */
+/* Doubles the buffer for a row that does not fit; a row longer than MAX_ROW is skipped. */
 static int pieces_grow(pieces *p, vc_err *err)
 {
     if (p->cap >= MAX_ROW) {
@@ -208,13 +210,13 @@ static bool blank(const char *s, size_t n)
     return true;
 }
 
-static int give_line(const vf_table_sink *sink, int64_t number, const char *s, size_t n,
-                     vc_err *err)
+static int parse_line(const vf_table_sink *sink, int64_t number, const char *s, size_t n,
+                      vc_err *err)
 {
-    return blank(s, n) ? 0 : give_json(sink, number, s, n, err);
+    return blank(s, n) ? 0 : parse_row(sink, number, s, n, err);
 }
 
-/* Passes over the rest of a row that was too long. */
+/* Skips the rest of a row that is too long, and reports the row at its end. */
 static int skip_line(pieces *p, bool end, int64_t *number, const vf_table_sink *sink, vc_err *err)
 {
     const char *nl = memchr(p->buf, '\n', p->n);
@@ -223,11 +225,13 @@ static int skip_line(pieces *p, bool end, int64_t *number, const vf_table_sink *
     memmove(p->buf, p->buf + n, p->n - n);
     p->n -= n;
     p->skip = !nl && !end;
-    return p->skip ? 0 : give_long(sink, (*number)++, err);
+    return p->skip ? 0 : report_long(sink, (*number)++, err);
 }
 
-/* Gives the whole lines in the buffer and moves the rest to its front; at the end, all of it. */
-static int give_lines(pieces *p, bool end, int64_t *number, const vf_table_sink *sink, vc_err *err)
+/* Parses the complete lines in the buffer and moves the rest to its front; at the end of the file
+ * the rest is a line too. */
+static int parse_lines(pieces *p, bool end, int64_t *number, const vf_table_sink *sink,
+                       vc_err *err)
 {
     size_t from = 0, bom = 0;
     int rc = *number == 1 ? skip_bom(p->buf, p->n, &bom, err) : 0;
@@ -238,7 +242,7 @@ static int give_lines(pieces *p, bool end, int64_t *number, const vf_table_sink 
         if (!nl && !end)
             break;
         size_t n = nl ? (size_t)(nl - p->buf) - from : p->n - from;
-        rc = give_line(sink, (*number)++, p->buf + from, n, err);
+        rc = parse_line(sink, (*number)++, p->buf + from, n, err);
         from += n + (nl != NULL);
     }
     if (from > bom || *number > 1) {
@@ -267,7 +271,7 @@ static int read_jsonl(const char *path, const vf_table_sink *sink, vc_err *err)
         if (!rc && p.skip)
             rc = skip_line(&p, end, &number, sink, err);
         if (!rc && !p.skip && (end || p.n == p.cap || memchr(p.buf, '\n', p.n)))
-            rc = give_lines(&p, end, &number, sink, err);
+            rc = parse_lines(&p, end, &number, sink, err);
     }
     pieces_close(&p);
     return vc_context(err, rc, "%s", path);
@@ -275,7 +279,8 @@ static int read_jsonl(const char *path, const vf_table_sink *sink, vc_err *err)
 
 /* ---- .csv ---- */
 
-/* libcsv calls back for each field and each end of a record; what fails there sticks in rc. */
+/* State of the callbacks that libcsv makes for each field and each end of a record; a failure in a
+ * callback is kept in rc. */
 typedef struct csv_state {
     const vf_table_sink *sink;
     vc_err *err;
@@ -283,11 +288,11 @@ typedef struct csv_state {
     char **column;               /* the header */
     int n_columns;
     bool has_header;
-    int64_t number;              /* of the row being read */
-    int64_t field;               /* fields of it so far */
-    size_t bytes;                /* of them */
+    int64_t number;              /* number of the row being read */
+    int64_t field;               /* fields of the row read so far */
+    size_t bytes;                /* bytes of these fields */
     cJSON *row;
-    vc_err bad;                  /* code 0: the row is good so far */
+    vc_err bad;                  /* first fault of the row; code 0: none so far */
 } csv_state;
 
 static void csv_column(csv_state *c, const char *s, size_t n)
@@ -388,7 +393,8 @@ static int csv_feed(csv_state *c, struct csv_parser *csv, pieces *p, bool end, v
                  ? skip_bom(p->buf, p->n, &bom, err) : 0;
     if (rc)
         return rc;
-    csv_set_blk_size(csv, csv->entry_pos > PIECE ? csv->entry_pos : PIECE);  /* a long field doubles */
+    /* A long field doubles libcsv's buffer. */
+    csv_set_blk_size(csv, csv->entry_pos > PIECE ? csv->entry_pos : PIECE);
     if (csv_parse(csv, p->buf + bom, p->n - bom, csv_field, csv_record, c) != p->n - bom)
         return vc_fail(err, VC_ENOMEM, "row %" PRId64 ": %s", c->number + 1,
                        csv_strerror(csv_error(csv)));
@@ -396,7 +402,8 @@ static int csv_feed(csv_state *c, struct csv_parser *csv, pieces *p, bool end, v
     if (!c->rc && csv->entry_pos > MAX_FIELD)
         return vc_fail(err, VC_EFORMAT, "row %" PRId64 ": more than %d bytes in a field; "
                        "is a quote missing?", c->number + 1, MAX_FIELD);
-    /* strict only here: before, quotes within an unquoted field are plain characters */
+    /* Strict mode is set only for the end: before, quotes within an unquoted field are plain
+     * characters. */
     csv_set_opts(csv, CSV_APPEND_NULL | (end ? CSV_STRICT | CSV_STRICT_FINI : 0));
     if (!c->rc && end && csv_fini(csv, csv_field, csv_record, c))
         return vc_fail(err, VC_EFORMAT, "row %" PRId64 ": ends within quotes", c->number + 1);
