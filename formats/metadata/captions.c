@@ -1,4 +1,5 @@
-/* captions.c - a row's captions: columns, and rows that have none; see metadata.h */
+/* captions.c - reads a row's captions from its columns and reports rows without a caption; see
+ * metadata.h */
 #include "formats/metadata/parts.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@ enum { MAX_SEEN = 24 };
 
 /* ---- columns ---- */
 
-/* text, prompt, caption, captions and their numbered forms (text_2) */
+/* True for text, prompt, caption, captions and their numbered forms (text_2). */
 static bool is_known(const char *column)
 {
     static const char *const names[] = { "text", "prompt", "caption", "captions" };
@@ -64,8 +65,8 @@ static int add_column(vf_row *r, const cJSON *v, vc_err *why)
     return rc;
 }
 
-/* Other columns count only where a row has none of the known ones, so that what these gave before
- * the others were known stays as it was. */
+/* The other columns count only where a row has none of the known ones: rows that were read before
+ * the other columns were supported keep their captions. */
 int metadata_read_captions(vf_row *r, const cJSON *o, const vf_metadata_opts *opts, vc_err *why)
 {
     const char *own = opts->caption_columns;
@@ -82,7 +83,7 @@ int metadata_read_captions(vf_row *r, const cJSON *o, const vf_metadata_opts *op
     return rc;
 }
 
-/* ---- rows without ---- */
+/* ---- rows without a caption ---- */
 
 int metadata_check_caption(metadata_list *l, vf_row *r, vc_err *err)
 {
@@ -141,8 +142,8 @@ int metadata_saw(metadata_list *l, const char *name, vc_err *err)
     return metadata_append(&l->seen, &l->n_seen, name, n, err);
 }
 
-/* The names that were seen, joined; NULL: out of memory. */
-static char *tell_seen(const metadata_list *l)
+/* Joins the names in l->seen; NULL: out of memory. */
+static char *join_seen(const metadata_list *l)
 {
     vc_buf found = { 0 };
 
@@ -153,7 +154,7 @@ static char *tell_seen(const metadata_list *l)
 
 int metadata_no_media(const metadata_list *l, const char *path, vc_err *err)
 {
-    char *text = tell_seen(l);
+    char *text = join_seen(l);
     int rc = vc_fail(err, VC_EFORMAT, "%s: no media files; found: %.400s", path,
                      text && *text ? text : "nothing");
 
@@ -165,7 +166,7 @@ int metadata_need_captions(const metadata_list *l, vc_err *err)
 {
     if (l->captioned || !l->uncaptioned || l->opts->allow_empty_captions)
         return 0;
-    char *text = tell_seen(l);
+    char *text = join_seen(l);
     int rc = vc_fail(err, VC_EFORMAT, "no row has a caption; found: %.400s; known: %.300s; "
                      "--caption_column names other columns, --allow_empty_captions takes the "
                      "empty caption", text && *text ? text : "nothing", l->known);

@@ -1,4 +1,4 @@
-/* folder.c - a folder of media files as a list; see metadata.h */
+/* folder.c - reads a folder of media files as a list; see metadata.h */
 #include "formats/metadata/parts.h"
 
 #include <dirent.h>
@@ -14,8 +14,8 @@
 
 enum { MAX_CAPTION = 1 << 20, MAX_LEVELS = 32 };
 
-/* A path below the folder, relative to it; of a subfolder that could not be read, with a '/' at its
- * end, why. */
+/* A file's path relative to the folder, and why == NULL; or the path of a subfolder that could not
+ * be read, with a '/' at its end, and the reason. */
 typedef struct entry {
     char *path, *why;
 } entry;
@@ -23,10 +23,10 @@ typedef struct entry {
 typedef struct names {
     entry *v;
     int64_t n, cap;
-    metadata_list *list;               /* keeps the endings of other files */
+    metadata_list *list;               /* collects the name endings of other files */
 } names;
 
-/* Takes both, also where it fails. */
+/* Takes ownership of path and why, even when the function fails. */
 static int add_name(names *l, char *path, char *why, vc_err *err)
 {
     if (l->n == l->cap) {
@@ -56,7 +56,8 @@ static int add_unread(names *l, const char *below, const vc_err *why, vc_err *er
 
 static int walk(names *l, const char *root, const char *below, int level, vc_err *err);
 
-/* A linked file is taken, a linked folder is not: it could lead round in a circle. */
+/* Adds a file or walks a subfolder. Links to files are followed; links to folders are not, as they
+ * could form a cycle. */
 static int visit(names *l, const char *root, const char *below, const char *name, int level,
                  vc_err *err)
 {
@@ -73,9 +74,9 @@ static int visit(names *l, const char *root, const char *below, const char *name
     bool medium = !folder && vf_type_of_name(name) != VF_TYPE_UNKNOWN;
     if (folder)
         rc = walk(l, root, path, level + 1, err);
-    else if (!medium && unseen && unseen != VC_ENOENT)       /* it may be a folder */
+    else if (!medium && unseen && unseen != VC_ENOENT)       /* the entry may be a folder */
         rc = add_unread(l, path, &why, err);
-    else if (!medium && !strncmp(name, "metadata.", 9))      /* one split's: to be given itself */
+    else if (!medium && !strncmp(name, "metadata.", 9))      /* a list of one split of the data */
         rc = metadata_saw(l->list, path, err);
     else if (!medium)
         rc = metadata_saw(l->list, *vc_path_ext(name) ? vc_path_ext(name) : name, err);
@@ -86,7 +87,7 @@ static int visit(names *l, const char *root, const char *below, const char *name
     return rc;
 }
 
-/* The next entry, or NULL; *why says where that is not the end. */
+/* Returns the next entry, or NULL at the end and after an error; an error is in *why. */
 static struct dirent *next_entry(DIR *d, const char *path, vc_err *why)
 {
     errno = 0;
@@ -170,7 +171,7 @@ static int read_beside(vf_row *r, const char *file, const char *end, vc_err *why
     return rc;
 }
 
-/* *own: there is a file for it. */
+/* Reads the caption file of a medium; *own becomes true if the medium has one. */
 static int read_caption(vf_row *r, const char *file, bool *own, vc_err *why)
 {
     vc_err e = { 0 };
@@ -205,7 +206,8 @@ static int fill_row(vf_row *r, const char *root, const entry *of, bool *own, vc_
     return r->bad ? 0 : VC_ENOMEM;
 }
 
-static int fill_rows(metadata_list *l, const char *root, const names *found, bool *own, vc_err *err)
+static int fill_rows(metadata_list *l, const char *root, const names *found, bool *own,
+                     vc_err *err)
 {
     int rc = 0;
 
@@ -219,15 +221,15 @@ static int fill_rows(metadata_list *l, const char *root, const names *found, boo
     return rc;
 }
 
-/* The folder as it is, without any list. */
-static int settle(metadata_list *l, const char *path, vc_err *err)
+/* Checks the rows of a folder in which no list was found. */
+static int check_unlisted(metadata_list *l, const char *path, vc_err *err)
 {
     const char *own = l->opts->caption_columns;
 
     if (own)
         return vc_fail(err, VC_EUSAGE, "%s: --caption_column %s: this folder has no list with "
-                       "columns: leave it out where captions are in files of the media's names, or "
-                       "give the list", path, own);
+                       "columns: leave the flag out if captions are in files of the media's names, "
+                       "or give the list itself", path, own);
     if (!l->list.n)
         return metadata_no_media(l, path, err);
     int rc = metadata_check_rows(l, err);
@@ -239,16 +241,18 @@ int metadata_read_folder(metadata_list *l, const char *path, vc_err *err)
     names found = { .list = l };
     bool own = false, listed = false;
 
-
     int rc = walk(&found, path, "", 0, err);
     if (found.n)
         qsort(found.v, (size_t)found.n, sizeof *found.v, by_bytes);
-    if (!rc) rc = fill_rows(l, path, &found, &own, err);
+    if (!rc)
+        rc = fill_rows(l, path, &found, &own, err);
     l->known = own ? OWN " (where any medium has one, lists in the folder are not read)"
                    : OWN ", labels/NAME.txt beside videos/, metadata.jsonl or .csv, captions.json, "
                      "videos2caption.json, prompts.txt with videos.txt, WebDataset's tars";
-    if (!rc && !own) rc = metadata_find_list(l, path, &listed, err);
-    if (!rc && !listed) rc = settle(l, path, err);
+    if (!rc && !own)
+        rc = metadata_find_list(l, path, &listed, err);
+    if (!rc && !listed)
+        rc = check_unlisted(l, path, err);
     for (int64_t i = 0; i < found.n; i++) {
         free(found.v[i].path);
         free(found.v[i].why);

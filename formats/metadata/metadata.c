@@ -1,5 +1,5 @@
-/* metadata.c - the list as a whole: rows collected, numbered and freed; see metadata.h.
- * row.c reads one row, folder.c a folder, layouts.c a list in one. */
+/* metadata.c - collects, numbers and frees the rows of a list; see metadata.h. row.c reads one row,
+ * folder.c a folder, layouts.c a list that lies in a folder, tar.c a tar. */
 #include "formats/metadata/metadata.h"
 
 #include <stdlib.h>
@@ -85,7 +85,7 @@ int metadata_add(metadata_list *l, int64_t number, vf_row **row, vc_err *err)
 
 /* ---- ids ---- */
 
-/* One slot of the hash table: a path, by the first row that has it, and how many rows had it. */
+/* A slot of the hash table: a path, borrowed from a row, and the number of rows with this path. */
 typedef struct slot {
     const char *path;
     uint64_t rows;
@@ -145,8 +145,10 @@ int metadata_take_row(void *arg, int64_t number, const cJSON *o, const char *bad
     vf_row *r = NULL;
 
     int rc = metadata_add(l, number, &r, err);
-    if (!rc) rc = metadata_read_row(r, o, bad, l->opts, l->dir, err);
-    if (!rc) rc = metadata_check_caption(l, r, err);
+    if (!rc)
+        rc = metadata_read_row(r, o, bad, l->opts, l->dir, err);
+    if (!rc)
+        rc = metadata_check_caption(l, r, err);
     for (const cJSON *v = o && !r->caption_from ? o->child : NULL; v && !rc; v = v->next)
         rc = metadata_saw(l, v->string, err);
     return rc;
@@ -167,7 +169,8 @@ static int read_tar(metadata_list *l, const char *path, vc_err *err)
     int rc = metadata_read_tar(l, path, err);
     const vf_row *r = rc || l->list.n != 1 ? NULL : l->list.rows;
 
-    if (r && r->bad && !strchr(r->path, '/'))            /* the tar itself is all there is of it */
+    if (r && r->bad && !strchr(r->path, '/'))            /* the only row stands for the tar itself
+                                                          * */
         return vc_fail(err, VC_EFORMAT, "%s: %s", path, r->bad);
     return rc ? rc : vc_context(err, metadata_need_captions(l, err), "%s", path);
 }

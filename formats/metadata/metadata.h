@@ -1,31 +1,34 @@
-/* metadata.h - the list of clips and stills a dataset is made from.
+/* metadata.h - the list of clips and stills from which a dataset is made.
  *
- * .json (array), .jsonl, .csv or .tsv (table.h) with the columns of VideoX-Fun, DiffSynth or
- * Finetrainers, or a folder. Its media files are the rows, with captions in .txt or .caption files
- * of the same stem. Where no medium has such a file, the first of these in the folder is read:
+ * A list is a .json (array), .jsonl, .csv or .tsv file (table.h) with the columns of VideoX-Fun,
+ * DiffSynth or Finetrainers, a tar, or a folder. The media files of a folder are the rows, with
+ * captions in .txt or .caption files of the same stem. If no medium has such a file, the first of
+ * these lists in the folder is read:
  *   metadata.jsonl, .csv, .json or .tsv, then videos2caption.json (FastVideo), then captions.json
- *       that is an array: as if given itself
+ *       if it is an array: each is read as if the user had given the file itself
  *   captions.json (diffusion-pipe)   an object, {"a.mp4": "caption" or ["caption", ...]}
  *   (prompt|prompts|caption|captions).txt with (video|videos|image|images).txt (Finetrainers)
- *       one caption and one medium a line, as many of each
- *   tars (WebDataset), or one itself
- *       members of one stem, up to its first dot, are a sample: media, of which a still beside a
- *       video is none, and .txt or else .json with a caption; the medium is a part of the tar
- *   labels/NAME.txt (SAT)            of media in videos/
+ *       one caption and one medium a line; both files have the same number of lines
+ *   tars (WebDataset)
+ *       members with the same stem (the name up to its first dot) are a sample: its media, and a
+ *       caption in .txt or else in .json; a still beside a video is ignored as its thumbnail; the
+ *       medium is a part of the tar
+ *   labels/NAME.txt (SAT)            captions of the media in videos/
  * Columns of a list:
- *   medium    file_path, video, image, media_path, file_name, then those of file_keys, then (in
- *             any case) all of those, video_path, image_path, path: the first that is not empty;
- *             path is looked for in videos/ as well
+ *   medium    the first column that is not empty of file_path, video, image, media_path, file_name,
+ *             then those of file_keys, then, in upper or lower case, all of these, video_path,
+ *             image_path, path; a relative path is also looked up in videos/
  *   captions  text, prompt, caption, captions, each also as text_2, text_3, ...: a string or a
- *             list of strings; all that are not empty, in the order of the row. A row that has none
- *             of them, or null, takes (in any case) those, description, caption_text or cap; else
- *             it has no caption; "" is one
+ *             list of strings; all that are not empty count, in the order of the row. If a row has
+ *             none of these columns, or null in them, the same names in upper or lower case,
+ *             description, caption_text and cap are tried; a row with none of those has no caption.
+ *             "" is a caption
  *   others    type (image|video), width, height, frames, fps, weight (numbers or strings of
  *             digits), tags (list, or separated by commas), loss_mask_path, control_file_path,
  *             input_image
  * A medium may be a folder: the pictures in it are the frames of a video.
- * What makes a single row unusable is told in its `bad`, so that the reader can count and report
- * it; only a file that is no such list fails as a whole. */
+ * The reason why a row is unusable is in its `bad`, so that the reader can count and report the
+ * row; only a file that is no such list fails as a whole. */
 #ifndef FORMATS_METADATA_METADATA_H
 #define FORMATS_METADATA_METADATA_H
 
@@ -42,64 +45,66 @@ typedef struct vf_extra {
 } vf_extra;
 
 typedef struct vf_row {
-    int64_t row;                       /* from 1, as errors.jsonl counts */
-    char *path;                        /* as written in the row; "" when there is none */
-    char *file;                        /* joined to the data folder; "" when there is none */
-    int64_t at, size;                  /* the medium is that part of the file, a tar; size 0: all
-                                          of it */
-    vf_type type;                      /* by `type`, else: by the column for video and image, by the
-                                          file's ending for the others but file_path; unknown: what
-                                          the file holds decides */
-    char **captions;                   /* at least one; "" when there is none */
+    int64_t row;                       /* number from 1, as in errors.jsonl */
+    char *path;                        /* medium as written in the row; "" if the row has none */
+    char *file;                        /* path joined to the data folder; "" if the row has none */
+    int64_t at, size;                  /* offset and length of the medium in file, a tar; size 0:
+                                        * the
+                                          medium is the whole file */
+    vf_type type;                      /* from the column `type`, else from a column video or image,
+                                          else (except with file_path) from the file's ending;
+                                          unknown: the content of the file decides */
+    char **captions;                   /* at least one; "" stands for a missing caption */
     int n_captions;
-    char *caption_from;                /* the first one's column, or ending of its file, or what list
-                                          of a folder has it; also where it is ""; NULL: the row has
-                                          none */
+    char *caption_from;                /* source of the first caption, even of an empty one: its
+                                          column, the ending of its file, or a list in the folder;
+                                          NULL: the row has no caption */
     int64_t width, height, frames;     /* 0: not given */
-    double fps, weight;                /* fps 0: not given; weight 1 by default, never negative */
+    double fps, weight;                /* fps 0: not given; weight: default 1, never negative */
     char **tags;
     int n_tags;
-    char *loss_mask_path;              /* as written; NULL: none */
-    char *loss_mask_file;              /* joined to the data folder */
+    char *loss_mask_path;              /* mask as written in the row, or NULL */
+    char *loss_mask_file;              /* loss_mask_path joined to the data folder */
     vf_extra *extra;
     int n_extra;
-    uint64_t id;                       /* XXH3-64 of path, seeded with how many earlier rows have
-                                          the same path */
-    char *bad;                         /* NULL, or why the row cannot be used; then what follows
-                                          `type` up to `extra` may be missing */
-    bool unread;                       /* bad, because the system refused to read its caption, or
-                                          (path ends in '/') a folder with who knows what in it */
+    uint64_t id;                       /* XXH3-64 of path, seeded with the number of earlier rows
+                                          that have the same path */
+    char *bad;                         /* reason why the row cannot be used, or NULL; with a reason
+                                          the fields after `type` up to `extra` may be missing */
+    bool unread;                       /* the row is bad because the system refused to read its
+                                          caption or (path ends in '/') its folder */
 } vf_row;
 
 typedef struct vf_metadata {
     vf_row *rows;
     int64_t n;
-    bool folder;                       /* a folder was the list, and no list lay in it */
+    bool folder;                       /* the list is a folder's media; the folder has no list */
 } vf_metadata;
 
 typedef struct vf_metadata_opts {
-    const char *data_dir;              /* NULL: the folder of the metadata file; a folder's own files
-                                          are always in it */
-    const char *file_keys;             /* --data_file_keys: further media columns, comma separated,
-                                          kept as extra where not the row's medium; or NULL */
-    const char *caption_columns;       /* --caption_column: in place of those above, comma
-                                          separated, or in place of prompts.txt; or NULL. VC_EUSAGE
-                                          where the folder has no such list */
-    bool allow_empty_captions;         /* a row without a caption has the empty one; else it is bad,
-                                          and a list of such rows alone fails */
-    const char *extra_inputs;          /* --extra_inputs: columns to keep, comma separated; or
-                                          NULL */
+    const char *data_dir;              /* folder of the media; NULL: the folder of the list. Files
+                                        * of
+                                          a folder that is the list are always found in it */
+    const char *file_keys;             /* --data_file_keys, or NULL: further media columns, comma
+                                          separated, kept in `extra` unless they are the medium */
+    const char *caption_columns;       /* --caption_column, or NULL: caption columns, comma
+                                          separated, or the file that replaces prompts.txt.
+                                          VC_EUSAGE if the folder has no list that uses it */
+    bool allow_empty_captions;         /* true: a row without a caption gets the empty one; false:
+                                          such a row is bad, and a list of only such rows fails */
+    const char *extra_inputs;          /* --extra_inputs, or NULL: columns to keep in `extra`,
+                                          comma separated */
 } vf_metadata_opts;
 
-/* Reads path. The caller frees. VC_EFORMAT, with line or row, for a file that is no such list.
- * Folders are read with their subfolders, in bytewise order of the paths, hidden files and
- * linked folders left out; a subfolder that cannot be read is a bad row. */
+/* Reads the list at path; the caller frees *m. VC_EFORMAT, with line or row: the file is no such
+ * list. A folder is read with its subfolders, in bytewise order of the paths, without hidden files
+ * and linked folders; a subfolder that cannot be read is a bad row. */
 int vf_metadata_read(vf_metadata *m, const char *path, const vf_metadata_opts *o, vc_err *err);
-void vf_metadata_free(vf_metadata *m);           /* an all-zero one is fine */
+void vf_metadata_free(vf_metadata *m);           /* m may be all-zero */
 
-/* Where the medium's bytes are; borrowed from the row. */
+/* Returns the place of the medium's bytes; its strings are borrowed from the row. */
 vf_part vf_row_part(const vf_row *r);
-/* By the ending of a file's name. */
+/* Returns the type for the ending of a file's name. */
 vf_type vf_type_of_name(const char *name);
 
 #endif
