@@ -1,4 +1,4 @@
-/* model.c - the weights of a component, in one file or in shards; see model.h */
+/* model.c - opens the weights of a component, in one file or in shards; see model.h */
 #include "formats/tensors/model.h"
 
 #include <dirent.h>
@@ -21,15 +21,15 @@ struct vf_model {
     int n;
 };
 
-/* ---- which file of a folder ---- */
+/* ---- choice of a file in a folder ---- */
 
-/* A weights file or index by its name: stem[.variant].safetensors[.index[.variant].json] */
+/* A weights file or index, named stem[.variant].safetensors[.index[.variant].json] */
 typedef struct candidate {
     char *name;
-    int rank;                    /* the lowest is taken */
+    int rank;                    /* the candidate of the lowest rank is opened */
 } candidate;
 
-/* Parts of a file name: "-00001-of-00003" makes a shard, which is never opened by itself. */
+/* True for a name with "-00001-of-00003": a shard is never opened by itself. */
 static bool is_shard(const char *name)
 {
     for (const char *p = name; (p = strstr(p, "-of-")); p++) {
@@ -48,8 +48,8 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && !strcmp(s + n - m, end);
 }
 
-/* Preference: diffusers' stem, transformers' stem, any other; in each without a variant before
- * bf16 before fp16 before others, and a whole file before an index. -1: no candidate. */
+/* Ranks a name: diffusers' stem, then transformers' stem, then any other; for each stem no variant,
+ * then bf16, fp16 and others; for each variant a whole file, then an index. -1: no candidate. */
 static int rank_of(const char *name)
 {
     static const char *const stems[] = { "diffusion_pytorch_model", "model" };
@@ -75,10 +75,10 @@ static int rank_of(const char *name)
     return 32;
 }
 
-/* What a folder has besides candidates, to say why there is none. */
+/* Other files of weights in a folder, named in the error when the folder has no candidate. */
 typedef struct rest {
     bool shards;
-    char pickle[NAME_MAX + 1];           /* name of one, or "" */
+    char pickle[NAME_MAX + 1];           /* name of a pickle, or "" */
 } rest;
 
 static void look_at(rest *r, const char *name)
@@ -91,7 +91,8 @@ static void look_at(rest *r, const char *name)
 static int no_candidate(const rest *r, const char *dir, vc_err *err)
 {
     if (r->shards)
-        return vc_fail(err, VC_ENOENT, "%s: shards, but no .safetensors.index.json", dir);
+        return vc_fail(err, VC_ENOENT, "%s: the folder has shards but no "
+                       ".safetensors.index.json", dir);
     if (*r->pickle)
         return vc_fail(err, VC_ENOENT, "%s: no .safetensors file; %s is a pickle, which is not "
                        "read: convert it", dir, r->pickle);
@@ -129,7 +130,7 @@ static int by_rank(const void *pa, const void *pb)
     return a->rank != b->rank ? a->rank - b->rank : strcmp(a->name, b->name);
 }
 
-/* *file: the weights file or index of folder dir, malloc'ed. */
+/* Sets *file to the path of the weights file or index of folder dir; the caller frees *file. */
 static int choose_file(char **file, const char *dir, vc_err *err)
 {
     candidate *list = NULL;
@@ -197,7 +198,7 @@ static int by_name(const void *pa, const void *pb)
     return strcmp(((const vf_view *)pa)->name, ((const vf_view *)pb)->name);
 }
 
-/* weight_map as an array sorted by file. */
+/* Reads weight_map into an array sorted by file. */
 static int read_map(mapped **out, int *n, const cJSON *index, vc_err *err)
 {
     const cJSON *map;
@@ -211,7 +212,7 @@ static int read_map(mapped **out, int *n, const cJSON *index, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "out of memory for %d tensors", *n);
     mapped *to = *out;
     for (const cJSON *c = map->child; c; c = c->next) {
-        /* an index may not lead out of its folder */
+        /* The files of an index must lie in its folder. */
         if (!cJSON_IsString(c) || strchr(c->valuestring, '/')
             || !ends_with(c->valuestring, ".safetensors"))
             return vc_fail(err, VC_EFORMAT, "weight_map: %.100s: no file of this folder",

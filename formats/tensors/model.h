@@ -1,6 +1,6 @@
-/* model.h - the weights of a component: one file or shards, hashed for fingerprints, and as the
- * source that a model's tables are bound from. Immutable after open: one handle may serve many
- * threads. */
+/* model.h - the weights of a component in one file or in shards: opens them, hashes them for
+ * fingerprints, and offers them as the source from which a model's weight tables are bound. A
+ * handle is immutable after open and may serve many threads. */
 #ifndef FORMATS_TENSORS_MODEL_H
 #define FORMATS_TENSORS_MODEL_H
 
@@ -8,28 +8,29 @@
 #include "formats/keys/keys.h"
 #include "formats/tensors/safetensors.h"
 
-/* A component folder or file of diffusers' layout: DIR/stem.safetensors, or shards by
- * stem.safetensors.index.json, with or without a variant; one handle over all tensors. Of several
- * files in a folder: diffusers' stem before transformers', no variant before bf16 before fp16, a
- * whole file before shards; among others there is no choice (VC_EINVAL names them). */
+/* Opens a component's folder or file in the layout of diffusers: DIR/stem.safetensors, or the
+ * shards of stem.safetensors.index.json, with or without a variant. The handle covers all tensors.
+ * Of several files in a folder diffusers' stem wins over transformers', no variant over bf16 over
+ * fp16, a whole file over shards; if two files are still equal, VC_EINVAL names them. */
 typedef struct vf_model vf_model;
 int vf_model_open(vf_model **out, const char *path, vc_err *err);
 void vf_model_close(vf_model *m);
-void vf_model_release(const vf_model *m);    /* vc_map_release of its files */
+void vf_model_release(const vf_model *m);    /* calls vc_map_release on each file */
 int vf_model_get(const vf_model *m, const char *name, vf_view *v, vc_err *err);
 int vf_model_count(const vf_model *m);
 const vf_view *vf_model_at(const vf_model *m, int i);                /* in name order */
-/* Values for vt_params_bind: borrowed from the map, so frozen weights are not copied where the
- * device and their alignment allow it. Valid while m is open. */
+/* Returns the source for vt_params_bind, valid while m is open. Values are borrowed from the map,
+ * so that frozen weights are not copied if the device and their alignment allow it. */
 vt_source vf_model_source(const vf_model *m);
-/* VC_EMISMATCH naming a tensor of m that p does not hold; names in `spare`
- * (NULL-ended; NULL: none) may be left over: "decoder.*" stands for all that begin so. */
+/* Fails with VC_EMISMATCH and names a tensor of m that p does not hold. Tensors named in `spare`
+ * (NULL-ended, or NULL) may be missing in p: "decoder.*" stands for all names with that prefix. */
 int vf_model_all_bound(const vf_model *m, vt_params *p, const char *const *spare, vc_err *err);
-/* XXH3-128 over the tensors in name order (name, type, shape, bytes): the weights' part of a
- * fingerprint. Reads every byte. VC_ESTOP when *stop is set; stop may be NULL. */
+/* Sets *k to XXH3-128 over the tensors in name order (name, type, shape, bytes), the weights' part
+ * of a fingerprint. Reads every byte. VC_ESTOP when *stop is set; stop may be NULL. */
 int vf_model_hash(vf_key *k, const vf_model *m, const atomic_int *stop, vc_err *err);
-/* Which files of weights there are and when they changed (name, size, time, inode), wherever the
- * folder lies: the same means the same hash, without reading them. Adds their sizes to *bytes. */
+/* Hashes the names, sizes, times and inodes of the weights' files without reading the files, and
+ * adds their sizes to *bytes. The folder's path does not matter. Equal *k means that vf_model_hash
+ * would be equal too. */
 int vf_model_files(vf_key *k, double *bytes, const char *path, vc_err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* model_values.c - a component's values: bound to parameters, compared with them, hashed. See
- * model.h */
+/* model_values.c - binds a component's values to parameters, compares names, and hashes the values.
+ * See model.h */
 #include "formats/tensors/model.h"
 
 #include <dirent.h>
@@ -9,7 +9,7 @@
 
 #include "common/os/file.h"
 
-enum { BLOCK = 64 << 20 };               /* bytes hashed between looks at *stop */
+enum { BLOCK = 64 << 20 };               /* bytes hashed before *stop is read again */
 
 static int get(void *arg, const char *name, vt_host *v, vc_err *err)
 {
@@ -41,8 +41,8 @@ int vf_model_all_bound(const vf_model *m, vt_params *p, const char *const *spare
     for (int i = 0; i < vf_model_count(m); i++) {
         const char *name = vf_model_at(m, i)->name;
         if (!vt_params_find(p, name) && !is_spare(name, spare))
-            return vc_fail(err, VC_EMISMATCH, "tensor %s is left over: its config.json describes a "
-                           "model without it", name);
+            return vc_fail(err, VC_EMISMATCH, "tensor %s is not used: config.json describes a "
+                           "model without this tensor", name);
     }
     return 0;
 }
@@ -69,7 +69,7 @@ int vf_model_hash(vf_key *k, const vf_model *m, const atomic_int *stop, vc_err *
     return 0;
 }
 
-/* ---- which files ---- */
+/* ---- files ---- */
 
 static int is_weights(const struct dirent *e)
 {

@@ -1,12 +1,12 @@
-/* pt.h - PyTorch's .pt files as data: read without ever executing anything, written so that
- * torch.load(weights_only=True) takes them.
+/* pt.h - PyTorch's .pt files as data: they are read without executing anything, and written so that
+ * torch.load(weights_only=True) loads them.
  *
  * A .pt file is a zip of stored members: `data.pkl`, a pickle, and `data/N`, the bytes of its
- * tensors (PyTorch 1.6 and later). The pickle is read by a machine that builds the values below and
- * nothing else: a class or function that it names, and whatever they would make, is VF_PT_OPAQUE.
- * Sizes, references and nesting are bounded by the file's size, so that no file makes the reader
- * hang or run out of memory; what is reached may contain itself, so a caller must not walk it
- * without a bound of its own. A handle is immutable after open and may serve many threads. */
+ * tensors (PyTorch 1.6 and later). A stack machine reads the pickle and builds only the values
+ * below: a class or function that the pickle names, and every object they would make, is
+ * VF_PT_OPAQUE. Sizes, references and nesting are bounded by the file's size, so that no file makes
+ * the reader hang or run out of memory. A value may contain itself, so a caller that walks values
+ * needs a bound of its own. A handle is immutable after open and may serve many threads. */
 #ifndef FORMATS_TENSORS_PT_H
 #define FORMATS_TENSORS_PT_H
 
@@ -24,32 +24,34 @@ typedef struct vf_pt_value vf_pt_value;
 struct vf_pt_value {
     vf_pt_kind kind;
     union {
-        int64_t i;                           /* BOOL, INT (one beyond 64 bits is OPAQUE) */
+        int64_t i;                           /* BOOL, INT (an INT beyond 64 bits is OPAQUE) */
         double f;                            /* FLOAT */
-        const char *s;                       /* STR (UTF-8), BYTES: n bytes; OPAQUE: its class, or "" */
-        const vf_view *tensor;               /* row-major; name is NULL */
-        const vf_pt_value **item;            /* LIST, TUPLE: n; DICT: n keys, each with its value */
+        const char *s;                       /* STR (UTF-8), BYTES: n bytes; OPAQUE: class or "" */
+        const vf_view *tensor;               /* TENSOR: row-major; name is NULL */
+        const vf_pt_value **item;            /* LIST, TUPLE: n items; DICT: n pairs key, value */
     };
     size_t n;
 };
 
 typedef struct vf_pt vf_pt;
 
-/* VC_EFORMAT names what is wrong: no zip, compressed, no pickle, a reference outside. */
+/* Reads a file. VC_EFORMAT names the fault: no zip, compressed members, no pickle, a reference
+ * outside of a storage. */
 int vf_pt_open(vf_pt **out, const char *path, vc_err *err);
-/* The same over bytes that the caller keeps alive until this returns. */
+/* Reads bytes instead of a file; the caller keeps them alive until the function returns. */
 int vf_pt_parse(vf_pt **out, const void *data, size_t size, vc_err *err);
-void vf_pt_close(vf_pt *p);                                  /* NULL is fine */
+void vf_pt_close(vf_pt *p);                                  /* p may be NULL */
 
-/* The value that was saved. It and all it leads to are borrowed until close. */
+/* Returns the value that was saved; the value and all values below are borrowed until close. */
 const vf_pt_value *vf_pt_root(const vf_pt *p);
-/* The last value of a string key; NULL if v is no DICT (or NULL) or has none. */
+/* Returns the last value of a string key; NULL if v is NULL, no DICT, or has no such key. */
 const vf_pt_value *vf_pt_get(const vf_pt_value *v, const char *key);
-/* The tensor of a key. VC_ENOENT "latents: missing", VC_EFORMAT "latents: expected a tensor". */
+/* Gets the tensor of a key. VC_ENOENT "latents: missing", VC_EFORMAT "latents: expected a tensor".
+ * */
 int vf_pt_tensor(const vf_pt_value *v, const char *key, vf_view *t, vc_err *err);
 
-/* The bytes of a file that holds v, malloc'ed; no value may contain itself and none may be OPAQUE.
- * The same value gives the same bytes. VC_EINVAL: what no file can hold. */
+/* Makes the bytes of a file that holds v; the caller frees *out. No value may contain itself or be
+ * OPAQUE. The same value gives the same bytes. VC_EINVAL: no .pt file can hold the value. */
 int vf_pt_pack(char **out, size_t *size, const vf_pt_value *v, vc_err *err);
 
 #endif

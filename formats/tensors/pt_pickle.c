@@ -1,5 +1,5 @@
-/* pt_pickle.c - pickles as data: a stack machine over the opcodes of protocols 2 to 5, as far as they
- * build values. See pt_parts.h; opcodes as in Python's pickletools. */
+/* pt_pickle.c - reads pickles as data: a stack machine over those opcodes of protocols 2 to 5 that
+ * build values. See pt_parts.h; Python's pickletools describes the opcodes. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +9,13 @@
 
 enum { NAME_MAX_LEN = 200, MAX_LATIN1 = 1 << 20 };
 
-/* A value while it is made. Containers grow; what a pickle names (a class) and a storage that a
- * persistent id names are opaque to the outside. */
+/* A value that is being built. Containers grow. A class that the pickle names and a storage that a
+ * persistent id names are OPAQUE for callers. */
 typedef struct node {
     vf_pt_value v;
-    size_t room;                             /* of v.item, in pointers */
-    const vf_pt_member *storage;             /* a storage: its bytes, */
-    vc_dtype type;                           /* and what it holds; VC_DTYPE_NONE: untyped */
+    size_t room;                             /* pointers for which v.item has room */
+    const vf_pt_member *storage;             /* a storage's bytes */
+    vc_dtype type;                           /* a storage's elements; VC_DTYPE_NONE: untyped */
     bool is_mark, is_name, is_storage;
 } node;
 
@@ -23,10 +23,10 @@ typedef struct machine {
     vf_pt *p;
     const uint8_t *at, *end;
     node **stack, **memo;
-    size_t n, room, n_memo, memos, nodes;    /* n_memo: places; memos: of them in use */
-    node nothing;                            /* given after a failure; nobody looks at it */
+    size_t n, room, n_memo, memos, nodes;    /* n_memo: entries of memo; memos: entries in use */
+    node nothing;                            /* result of make() after a failure; never read */
     vc_err *err;
-    int rc;                                  /* the first failure sticks */
+    int rc;                                  /* the first failure; later ones are ignored */
 } machine;
 
 static void fail(machine *m, const char *what)
@@ -63,7 +63,7 @@ static uint64_t take_int(machine *m, int bytes)
     return v;
 }
 
-/* Up to the end of the line, which is taken too. */
+/* Takes the text up to the end of the line, and the line end. */
 static const char *take_line(machine *m, size_t *n)
 {
     const uint8_t *nl = memchr(m->at, '\n', (size_t)(m->end - m->at));
@@ -80,7 +80,7 @@ static const char *take_line(machine *m, size_t *n)
 
 /* ---- stack ---- */
 
-/* Never NULL: after a failure, a value that nobody will see. */
+/* Makes a value; after a failure the result is &m->nothing, never NULL. */
 static node *make(machine *m, vf_pt_kind kind)
 {
     if (m->nodes == VF_PT_NODES)
@@ -129,7 +129,8 @@ static node *top(machine *m)
     return m->rc ? make(m, VF_PT_NONE) : m->stack[m->n - 1];
 }
 
-/* Place of the values above the topmost mark, which goes; they stay in m->stack until the next push. */
+/* Pops the topmost mark and the *count values above, and returns the index of the first of them in
+ * m->stack, where they stay until the next push. */
 static size_t pop_mark(machine *m, size_t *count)
 {
     size_t at = m->n;
@@ -165,8 +166,8 @@ static void grow(machine *m, node *c, size_t more)
     c->room = room;
 }
 
-/* n values of the stack become items of c: of a dict, keys and values by turns. What is put into
- * something opaque is gone. */
+/* Makes n values of the stack items of c; a dict takes keys and values alternately. Items of an
+ * opaque value are dropped. */
 static void add_items(machine *m, node *c, size_t at, size_t n)
 {
     bool dict = c->v.kind == VF_PT_DICT;
@@ -215,7 +216,7 @@ static void push_int(machine *m, int64_t v)
     push(m, x);
 }
 
-/* Two's complement of n bytes, least first. */
+/* Pushes an integer of n bytes in two's complement, least significant byte first. */
 static void push_long(machine *m, uint64_t n)
 {
     const uint8_t *p = take(m, n);
@@ -253,7 +254,7 @@ static void push_float(machine *m)
     push(m, x);
 }
 
-/* ---- names, and what is known of them ---- */
+/* ---- names of classes and functions, storages ---- */
 
 static void push_name(machine *m, const char *module, size_t n, const char *name, size_t k)
 {
@@ -288,7 +289,7 @@ static bool named(const vf_pt_value *v, const char *name)
     return v->kind == VF_PT_OPAQUE && ((const node *)v)->is_name && !strcmp(v->s, name);
 }
 
-/* Persistent ids name storages: ("storage", class, key, device, elements). */
+/* Pushes the storage that a persistent id names: ("storage", class, key, device, elements). */
 static void push_storage(machine *m)
 {
     const node *id = pop(m);
@@ -296,7 +297,8 @@ static void push_storage(machine *m)
     const vf_pt_value *key = vf_pt_arg(&id->v, 2);
     node *x = make(m, VF_PT_OPAQUE);
     char name[64];
-    if (!word || word->kind != VF_PT_STR || word->n != 7 || memcmp(word->s, "storage", 7) || !class ||
+    if (!word || word->kind != VF_PT_STR || word->n != 7 || memcmp(word->s, "storage", 7) ||
+        !class ||
         class->kind != VF_PT_OPAQUE || !key || key->kind != VF_PT_STR || key->n > 40 ||
         memchr(key->s, 0, key->n))
         fail(m, "a persistent id that names no storage");
@@ -335,13 +337,14 @@ static void push_tensor(machine *m, const vf_pt_value *args, vc_dtype dtype)
     if (!m->rc)
         m->rc = vf_pt_view(m->p, &x->v.tensor, s->storage,
                            dtype == VC_DTYPE_NONE ? s->type : dtype, args, m->err);
-    if (!m->rc && !x->v.tensor)              /* complex, quantised, ... */
+    if (!m->rc && !x->v.tensor)              /* a complex or quantised type, for example */
         x = make(m, VF_PT_OPAQUE);
     push(m, x);
 }
 
 
-/* Protocol 2 has no bytes: they are a call of _codecs.encode(text, "latin1"). */
+/* Pushes bytes that protocol 2, which has none, writes as a call of _codecs.encode(text, "latin1").
+ * */
 static void push_latin1(machine *m, const vf_pt_value *text)
 {
     node *x = make(m, VF_PT_BYTES);
@@ -370,18 +373,21 @@ static void push_empty(machine *m, vf_pt_kind kind)
     push(m, x);
 }
 
-/* What f(args) would make, if it is a value; else something opaque. Nothing is called. */
+/* Pushes the value that f(args) would make, if the machine knows f, else an opaque value. No
+ * function is called. */
 static void reduce(machine *m)
 {
     const node *args = pop(m), *f = pop(m);
     const vf_pt_value *a = &args->v, *first = vf_pt_arg(a, 0);
     if (m->rc)
         return;
-    if (named(&f->v, "torch._utils._rebuild_tensor_v2") || named(&f->v, "torch._utils._rebuild_tensor"))
+    if (named(&f->v, "torch._utils._rebuild_tensor_v2") ||
+        named(&f->v, "torch._utils._rebuild_tensor"))
         push_tensor(m, a, VC_DTYPE_NONE);
     else if (named(&f->v, "torch._utils._rebuild_tensor_v3"))
         push_tensor(m, a, dtype_of(vf_pt_arg(a, 6)));
-    else if (named(&f->v, "torch._utils._rebuild_parameter") && first && first->kind == VF_PT_TENSOR)
+    else if (named(&f->v, "torch._utils._rebuild_parameter") && first &&
+             first->kind == VF_PT_TENSOR)
         push(m, (node *)first);
     else if (named(&f->v, "collections.OrderedDict") && a->kind == VF_PT_TUPLE && !a->n)
         push_empty(m, VF_PT_DICT);
@@ -400,7 +406,7 @@ static void reduce(machine *m)
     }
 }
 
-/* Objects made without a call: never looked into. */
+/* Pushes an opaque value for an object that is made without a call. */
 static void new_object(machine *m, int operands)
 {
     node *class = NULL, *x = make(m, VF_PT_OPAQUE);
@@ -501,7 +507,7 @@ static void global(machine *m)
         push_name(m, module, n, name, k);
 }
 
-/* One opcode but STOP. */
+/* Runs an opcode other than STOP. */
 static void step(machine *m, uint8_t op)
 {
     switch (op) {
@@ -549,7 +555,7 @@ static void step(machine *m, uint8_t op)
     case 'R': reduce(m); break;
     case 0x81: new_object(m, 2); break;                              /* NEWOBJ */
     case 0x92: new_object(m, 3); break;
-    case 'b': pop(m); top(m); break;                                 /* BUILD: its state is dropped */
+    case 'b': pop(m); top(m); break;                                 /* BUILD drops the state */
     default: m->rc = m->rc ? m->rc : vc_fail(m->err, VC_EFORMAT, "opcode 0x%02x", op);
     }
 }

@@ -1,4 +1,4 @@
-/* pt_read.c - the zip of a .pt file; see pt.h */
+/* pt_read.c - reads the zip of a .pt file; see pt.h */
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
@@ -74,14 +74,14 @@ const vf_pt_member *vf_pt_find(const vf_pt *p, const char *name)
     return NULL;
 }
 
-/* A member without its folder: "archive/data/0" -> "data/0". */
+/* Takes a member and removes its folder from the name: "archive/data/0" becomes "data/0". */
 static int take_member(vf_pt *p, struct archive *a, struct archive_entry *e, size_t *left,
                        vc_err *err)
 {
     const char *path = archive_entry_pathname(e), *slash = path ? strchr(path, '/') : NULL;
     int64_t size = archive_entry_size(e);
     if (!slash || !archive_entry_size_is_set(e) || archive_entry_filetype(e) != AE_IFREG)
-        return 0;                            /* none of PyTorch's */
+        return 0;                            /* the entry is no member that PyTorch writes */
     if (size < 0 || (uint64_t)size > *left)
         return vc_fail(err, VC_EFORMAT, "%.100s: larger than the file: PyTorch compresses nothing",
                        path);
@@ -102,7 +102,7 @@ static int take_member(vf_pt *p, struct archive *a, struct archive_entry *e, siz
     *left -= m->size;
     size_t got = 0;
     la_ssize_t n = 0;
-    do {                                     /* one byte more: the end, where the checksum counts */
+    do {                                     /* one byte more, as the end checks the checksum */
         n = archive_read_data(a, m->data + got, m->size + 1 - got);
         got += n > 0 ? (size_t)n : 0;
     } while (n > 0 && got <= m->size);
@@ -112,8 +112,8 @@ static int take_member(vf_pt *p, struct archive *a, struct archive_entry *e, siz
     return 0;
 }
 
-/* libarchive does not look whether it got the memory for an entry and for the callback's data: both are
- * asked for here. */
+/* Reads all members. libarchive does not check its allocations for an entry and for the callback's
+ * data; both are therefore made, and checked, here. */
 static int read_members(vf_pt *p, struct archive *a, const void *data, size_t size, vc_err *err)
 {
     struct archive_entry *e = archive_entry_new2(a);
@@ -136,8 +136,8 @@ static int read_members(vf_pt *p, struct archive *a, const void *data, size_t si
 static int parse(vf_pt *p, const void *data, size_t size, vc_err *err)
 {
     if (size < 4 || memcmp(data, "PK\3\4", 4))
-        return vc_fail(err, VC_EFORMAT, "no zip of torch.save: if PyTorch before 1.6 wrote it, load "
-                       "it there and save it anew");
+        return vc_fail(err, VC_EFORMAT, "no zip of torch.save: if PyTorch before 1.6 wrote the "
+                       "file, load and save the file with a newer PyTorch");
     struct archive *a = archive_read_new();
     if (!a)
         return vc_fail(err, VC_ENOMEM, "out of memory");

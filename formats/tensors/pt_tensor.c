@@ -1,4 +1,4 @@
-/* pt_tensor.c - a tensor out of a storage and the arguments of _rebuild_tensor; see pt_parts.h */
+/* pt_tensor.c - makes a tensor of a storage and the arguments of _rebuild_tensor; see pt_parts.h */
 #include <stdbool.h>
 #include <string.h>
 
@@ -19,13 +19,15 @@ static bool int_arg(const vf_pt_value *v, int64_t *i)
 
 typedef struct layout {
     int nd;
-    int64_t offset, dim[VF_MAX_DIMS], stride[VF_MAX_DIMS], count, last;   /* last: farthest element */
+    int64_t offset, dim[VF_MAX_DIMS], stride[VF_MAX_DIMS], count;
+    int64_t last;                            /* index of the farthest element in the storage */
 } layout;
 
 static const char *read_layout(layout *l, const vf_pt_value *args)
 {
     const vf_pt_value *dims = vf_pt_arg(args, 2), *strides = vf_pt_arg(args, 3);
-    if (!int_arg(vf_pt_arg(args, 1), &l->offset) || !dims || !strides || dims->kind != VF_PT_TUPLE ||
+    if (!int_arg(vf_pt_arg(args, 1), &l->offset) || !dims || !strides ||
+        dims->kind != VF_PT_TUPLE ||
         strides->kind != VF_PT_TUPLE || dims->n != strides->n || dims->n > VF_MAX_DIMS)
         return "a tensor without offset, size and stride, or of more than 8 dimensions";
     l->nd = (int)dims->n;
@@ -53,7 +55,7 @@ static bool row_major(const layout *l)
     return true;
 }
 
-/* Elements in the order of the dimensions. */
+/* Copies the elements into the order of the dimensions. */
 static void pack(uint8_t *dst, const uint8_t *src, const layout *l, size_t size)
 {
     int64_t at[VF_MAX_DIMS] = { 0 };
@@ -67,13 +69,13 @@ static void pack(uint8_t *dst, const uint8_t *src, const layout *l, size_t size)
     }
 }
 
-/* The elements, row-major: of the storage itself where they lie there like this, else a copy. */
+/* Points the view at its elements: in the storage if they are row-major there, else in a copy. */
 static int place(vf_pt *p, vf_view *v, const uint8_t *data, const layout *l, vc_err *err)
 {
     size_t size = vc_dtype_size(v->dtype);
     if (!l->count)
         return 0;
-    v->bytes = (size_t)l->count * size;      /* cannot overflow: see vf_pt_view */
+    v->bytes = (size_t)l->count * size;      /* cannot overflow, as vf_pt_view has checked */
     v->data = data + (size_t)l->offset * size;
     if (row_major(l))
         return 0;
@@ -100,7 +102,7 @@ int vf_pt_view(vf_pt *p, const vf_view **out, const vf_pt_member *storage, vc_dt
     if (l.count && (uint64_t)l.last >= have)
         return vc_fail(err, VC_EFORMAT, "a tensor up to element %lld of a storage of %zu",
                        (long long)l.last, have);
-    /* row-major: count <= have, as the last element is inside */
+    /* A row-major tensor needs no check: its last element is inside, so count <= have. */
     if (l.count && !row_major(&l) && (uint64_t)l.count > (p->may_pack - p->packed) / size)
         return vc_fail(err, VC_EFORMAT, "views larger than the file");
     vf_view *v = vf_pt_alloc(p, sizeof *v);

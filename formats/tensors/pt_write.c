@@ -1,4 +1,4 @@
-/* pt_write.c - writing .pt files; see pt.h */
+/* pt_write.c - writes .pt files; see pt.h */
 #include <archive.h>
 #include <archive_entry.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ enum { MAX_DEPTH = 32, MAX_TENSORS = 4096 };
 
 typedef struct writer {
     vc_buf pickle;
-    const vf_view *tensor[MAX_TENSORS];      /* data/0, data/1, ... */
+    const vf_view *tensor[MAX_TENSORS];      /* tensors of the members data/0, data/1, ... */
     int n;
     vc_err *err;
 } writer;
@@ -59,7 +59,7 @@ static void put_float(writer *w, double f)
     put_le(w, __builtin_bswap64(u), 8);
 }
 
-/* Bytes as a call of _codecs.encode, which is how protocol 2 spells them. */
+/* Writes bytes as a call of _codecs.encode, as protocol 2 has no bytes. */
 static void put_bytes(writer *w, const char *s, size_t n)
 {
     size_t high = 0;
@@ -87,7 +87,7 @@ static const vf_pt_type *type_of(vc_dtype t)
     return x->name ? x : NULL;
 }
 
-/* ("storage", torch.FloatStorage, "0", "cpu", elements), named by a persistent id. */
+/* Writes the persistent id of a storage: ("storage", torch.FloatStorage, "0", "cpu", elements). */
 static void put_storage(writer *w, const vf_view *v, const vf_pt_type *t)
 {
     char key[16];
@@ -108,7 +108,7 @@ static int put_tensor(writer *w, const vf_view *v)
 {
     const vf_pt_type *t = type_of(v->dtype);
     if (!t || w->n == MAX_TENSORS)
-        return vc_fail(w->err, VC_EINVAL, "no .pt file can hold this tensor, or more than %d",
+        return vc_fail(w->err, VC_EINVAL, "no .pt file can hold this tensor, or over %d tensors",
                        MAX_TENSORS);
     vc_buf_printf(&w->pickle, "ctorch._utils\n_rebuild_tensor_v%d\n", t->storage ? 2 : 3);
     put_op(w, '(');
@@ -199,16 +199,22 @@ static int put_members(const writer *w, struct archive *a, vc_buf *zip)
 {
     char name[32];
     int bad = archive_write_set_format_zip(a);
-    if (!bad) bad = archive_write_set_format_option(a, "zip", "compression", "store");
-    if (!bad) bad = archive_write_set_bytes_in_last_block(a, 1);
-    if (!bad) bad = archive_write_open2(a, zip, NULL, take_zip, NULL, NULL);
-    if (!bad) bad = put_member(a, "data.pkl", w->pickle.data, w->pickle.n);
-    if (!bad) bad = put_member(a, "byteorder", "little", 6);
+    if (!bad)
+        bad = archive_write_set_format_option(a, "zip", "compression", "store");
+    if (!bad)
+        bad = archive_write_set_bytes_in_last_block(a, 1);
+    if (!bad)
+        bad = archive_write_open2(a, zip, NULL, take_zip, NULL, NULL);
+    if (!bad)
+        bad = put_member(a, "data.pkl", w->pickle.data, w->pickle.n);
+    if (!bad)
+        bad = put_member(a, "byteorder", "little", 6);
     for (int i = 0; !bad && i < w->n; i++) {
         snprintf(name, sizeof name, "data/%d", i);
         bad = put_member(a, name, w->tensor[i]->data, w->tensor[i]->bytes);
     }
-    if (!bad) bad = put_member(a, "version", "3\n", 2);
+    if (!bad)
+        bad = put_member(a, "version", "3\n", 2);
     return bad ? bad : archive_write_close(a);
 }
 
@@ -237,7 +243,8 @@ int vf_pt_pack(char **out, size_t *size, const vf_pt_value *v, vc_err *err)
     vc_buf_add(&w->pickle, "\x80\x02", 2);
     int rc = put_value(w, v, 0);
     put_op(w, '.');
-    if (!rc) rc = make_zip(w, &zip, err);
+    if (!rc)
+        rc = make_zip(w, &zip, err);
     if (!rc) {
         *size = zip.n;
         *out = vc_buf_take(&zip);

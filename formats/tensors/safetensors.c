@@ -1,8 +1,9 @@
-/* safetensors.c - reading; see safetensors.h
+/* safetensors.c - reads safetensors files; see safetensors.h
  *
- * The header is read by a cursor, not into a JSON tree: a hostile one can then cost no more than a
- * small multiple of its own size, and integers are exact. Order of checks: the header's length,
- * each tensor by itself while it is read, then all together once their offsets are sorted. */
+ * A cursor reads the header, without a JSON tree: a hostile header can then cost no more than a
+ * small multiple of its own size, and integers are exact. Checks come in this order: the header's
+ * length, each tensor by itself while its entry is read, then all tensors sorted by their offsets.
+ * */
 #include "formats/tensors/safetensors.h"
 
 #include <stdbool.h>
@@ -17,15 +18,15 @@
 enum { PREFIX = 8, MAX_HEADER = 100000000, SHOWN = 100 };
 
 struct vf_safetensors {
-    vc_map map;                  /* of open; empty for parse */
-    const uint8_t *data;         /* after the header */
-    size_t size;                 /* of data */
+    vc_map map;                  /* map of an opened file; empty after parse */
+    const uint8_t *data;         /* bytes after the header */
+    size_t size;                 /* length of data */
     vf_view *tensor;             /* in name order */
     size_t n, cap;
     vf_meta *meta;               /* in key order */
     size_t n_meta, cap_meta;
     char *names;                 /* all names, keys and values, each with its NUL */
-    size_t used;                 /* of names */
+    size_t used;                 /* bytes of names in use */
 };
 
 int64_t vf_view_count(const vf_view *v)
@@ -37,7 +38,8 @@ int64_t vf_view_count(const vf_view *v)
     return n;
 }
 
-/* names holds as many bytes as the header: a string's two quotes leave room for its NUL. */
+/* Copies a string into f->names, which is as long as the header: the string's quotes leave room for
+ * its NUL. */
 static const char *keep(vf_safetensors *f, vf_span s)
 {
     char *at = f->names + f->used;
@@ -48,7 +50,7 @@ static const char *keep(vf_safetensors *f, vf_span s)
     return at;
 }
 
-/* Names end up in messages and file names of others: no control characters. */
+/* Copies a name. Names get into messages and file names, so control characters are refused. */
 static int keep_name(vf_safetensors *f, vf_span s, const char **name, vc_err *err)
 {
     *name = keep(f, s);
@@ -97,7 +99,8 @@ static int read_metadata(vf_safetensors *f, vf_scan *s, vc_err *err)
     return vc_context(err, rc, "__metadata__");
 }
 
-/* One "dtype", "shape" or "data_offsets"; offset[2] are relative to the data. */
+/* A tensor's entry, from its "dtype", "shape" and "data_offsets"; offsets are relative to the data.
+ * */
 typedef struct entry {
     vf_view view;
     int64_t offset[2];
@@ -118,7 +121,7 @@ static int read_dtype(entry *e, vf_scan *s, vc_err *err)
     return 0;
 }
 
-/* An array of at most max integers that are not negative; how many in *n. */
+/* Reads an array of at most max integers that are not negative, and sets *n to their number. */
 static int read_ints(vf_scan *s, int64_t *v, int max, int *n, vc_err *err)
 {
     int rc = vf_scan_expect(s, '[', err);
@@ -166,7 +169,7 @@ static int read_field(entry *e, vf_scan *s, vc_err *err)
     return vc_context(err, rc, "data_offsets");
 }
 
-/* Bytes of a shape; dimensions of size 0 do not excuse the others from fitting into 63 bits. */
+/* Computes the bytes of a shape; even with a dimension of 0 the others must fit into 63 bits. */
 static bool shape_bytes(const vf_view *v, size_t *bytes)
 {
     int64_t n = (int64_t)vc_dtype_size(v->dtype);
@@ -217,7 +220,8 @@ static int read_tensor(vf_safetensors *f, vf_scan *s, vf_span name, vc_err *err)
         rc = grow((void **)&f->tensor, f->n, &f->cap, sizeof *f->tensor, err);
     if (!rc)
         rc = keep_name(f, name, &e.view.name, err);
-    /* as the file spells it: escapes keep control characters out of the message */
+    /* The name is printed as the file spells it: escapes keep control characters out of the
+     * message. */
     if (rc)
         return vc_context(err, rc, "tensor %.*s", (int)(name.n < SHOWN ? name.n : SHOWN), name.p);
     f->tensor[f->n++] = e.view;
@@ -268,7 +272,7 @@ static int by_key(const void *pa, const void *pb)
     return strcmp(((const vf_meta *)pa)->key, ((const vf_meta *)pb)->key);
 }
 
-/* The tensors fill the data from its first to its last byte, one after the other. */
+/* Checks that the tensors fill the data from its first to its last byte, without holes. */
 static int check_layout(vf_safetensors *f, vc_err *err)
 {
     const uint8_t *at = f->data;
@@ -304,8 +308,8 @@ static int check_names(vf_safetensors *f, vc_err *err)
     return 0;
 }
 
-/* What is often found where a safetensors file was meant to be, by its first bytes. */
-static const struct { const char *begins, *what; } strangers[] = {
+/* Other formats that users often pass in place of a safetensors file, by their first bytes. */
+static const struct { const char *begins, *text; } other_formats[] = {
     { "version https://git-lfs", "a pointer of Git LFS: fetch the file itself (git lfs pull)" },
     { "PK\003\004", "a zip file, as torch.save writes: convert it to safetensors" },
     { "\x80\002", "a pickle: convert it to safetensors" },
@@ -315,9 +319,9 @@ static const struct { const char *begins, *what; } strangers[] = {
 
 static int bad_length(const uint8_t *bytes, size_t size, uint64_t n, vc_err *err)
 {
-    for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++)
-        if (!memcmp(bytes, strangers[i].begins, strnlen(strangers[i].begins, size)))
-            return vc_fail(err, VC_EFORMAT, "no safetensors file, but %s", strangers[i].what);
+    for (size_t i = 0; i < sizeof other_formats / sizeof *other_formats; i++)
+        if (!memcmp(bytes, other_formats[i].begins, strnlen(other_formats[i].begins, size)))
+            return vc_fail(err, VC_EFORMAT, "no safetensors file, but %s", other_formats[i].text);
     return vc_fail(err, VC_EFORMAT, "header of %llu bytes in a file of %zu", (unsigned long long)n,
                    size);
 }
@@ -439,7 +443,7 @@ int vf_safetensors_check(const vf_safetensors *f, vc_err *err)
     return 0;
 }
 
-/* Where the seal's digits stand in the file, or NULL. */
+/* Returns the place of the seal's digits in the file, or NULL. */
 static const char *seal_at(const vf_safetensors *f, const char *want)
 {
     char text[64];
@@ -450,7 +454,7 @@ static const char *seal_at(const vf_safetensors *f, const char *want)
     return at ? at + strlen(text) - 33 : NULL;
 }
 
-int vf_safetensors_unbroken(const vf_safetensors *f, vc_err *err)
+int vf_safetensors_check_seal(const vf_safetensors *f, vc_err *err)
 {
     static const char zeros[] = "00000000000000000000000000000000";
     const char *want = vf_safetensors_meta(f, VF_SEAL);

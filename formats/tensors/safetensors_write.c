@@ -1,4 +1,4 @@
-/* safetensors_write.c - writing; see safetensors.h */
+/* safetensors_write.c - writes safetensors files; see safetensors.h */
 #include "formats/tensors/safetensors.h"
 
 #include <errno.h>
@@ -17,11 +17,12 @@
 #include "common/os/temp.h"
 #include "formats/tensors/sums.h"
 
-/* The seal as the header has it before it is known. */
+/* The seal's place in the header before the seal is computed. */
 #define UNSEALED "\"" VF_SEAL "\":\"00000000000000000000000000000000\""
 
-/* Data goes in this order, so that every tensor is aligned to its element: the reference's
- * order of types, from the last to the first, then by name. */
+/* Returns the type's rank in the order of the data. Data is sorted by the reference's order of
+ * types, from the last to the first, then by name, so that every tensor is aligned to its element.
+ * */
 static int rank_of(vc_dtype t)
 {
     static const int rank[VC_DTYPES] = {
@@ -55,19 +56,21 @@ static int check_view(const vf_view *v, vc_err *err)
     if (!v->name || !strcmp(v->name, "__metadata__") || !utf8(v->name))
         return vc_fail(err, VC_EINVAL, "a tensor's name is not allowed");
     if (v->dtype < 0 || v->dtype >= VC_DTYPES || v->nd < 0 || v->nd > VF_MAX_DIMS)
-        return vc_fail(err, VC_EINVAL, "tensor %s: type or number of dimensions", v->name);
+        return vc_fail(err, VC_EINVAL, "tensor %s: type or number of dimensions is not allowed",
+                       v->name);
 
     size_t bytes = vc_dtype_size(v->dtype);
     for (int i = 0; i < v->nd; i++)
         if (v->dim[i] < 0 || __builtin_mul_overflow(bytes, (size_t)v->dim[i], &bytes))
-            return vc_fail(err, VC_EINVAL, "tensor %s: shape", v->name);
+            return vc_fail(err, VC_EINVAL, "tensor %s: the shape is negative or too large",
+                           v->name);
     if (bytes != v->bytes)
         return vc_fail(err, VC_EINVAL, "tensor %s: shape needs %zu bytes, given %zu", v->name,
                        bytes, v->bytes);
     return 0;
 }
 
-/* *out: pointers to the tensors in the order of their data, checked. */
+/* Checks the tensors and sets *out to pointers to them in the order of their data. */
 static int order_views(const vf_view ***out, const vf_view *tensors, int n, vc_err *err)
 {
     const vf_view **order = malloc(((size_t)n + 1) * sizeof *order);
@@ -133,7 +136,7 @@ static void put_tensor(vc_buf *b, const vf_view *v, size_t from)
     vc_buf_printf(b, "],\"data_offsets\":[%zu,%zu]}", from, from + v->bytes);
 }
 
-/* Length and header, padded with blanks so that the data begins at a multiple of 8. */
+/* Writes length and header, padded with blanks so that the data begins at a multiple of 8. */
 static int put_header(vc_buf *b, const vf_view **order, int n, const vf_meta *meta, int n_meta,
                       const char *xxh3, vc_err *err)
 {
@@ -205,20 +208,20 @@ int vf_safetensors_pack(uint8_t **out, size_t *size, const vf_view *tensors, int
     return *out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %zu bytes", *size);
 }
 
-/* ---- straight to a file ---- */
+/* ---- writing to a file ---- */
 
-enum { PIECE = 1 << 20 };                         /* hashed and written while it is in the cache */
+enum { PIECE = 1 << 20 };                         /* bytes hashed and written while in the cache */
 
-/* A file on its way. */
+/* A file that is being written. */
 typedef struct stream {
     const vf_view **order, *tensors;
     int n;
     const vf_feed *feed;
     vf_sums *sums;                                /* or NULL */
     vc_buf header;
-    int fd;                                       /* -1: only hashed */
+    int fd;                                       /* -1: the bytes are only hashed */
     uint64_t bytes;
-    XXH3_state_t *hash, *tensor;                  /* of the file and of a tensor; or NULL */
+    XXH3_state_t *hash, *tensor;                  /* hash of the file, of a tensor; or NULL */
 } stream;
 
 static int write_all(int fd, const void *data, size_t n)
@@ -241,17 +244,17 @@ static int put(stream *s, const void *data, size_t n, XXH3_state_t *tensor, vc_e
 {
     s->bytes += n;
     for (const char *p = data; n;) {
-        size_t some = n < PIECE ? n : PIECE;
+        size_t piece = n < PIECE ? n : PIECE;
         if (s->hash)
-            XXH3_128bits_update(s->hash, p, some);
+            XXH3_128bits_update(s->hash, p, piece);
         if (tensor)
-            XXH3_64bits_update(tensor, p, some);
-        if (s->fd >= 0 && write_all(s->fd, p, some)) {
-            int rc = errno == EFAULT ? vc_map_touch(p, some, err) : 0;
+            XXH3_64bits_update(tensor, p, piece);
+        if (s->fd >= 0 && write_all(s->fd, p, piece)) {
+            int rc = errno == EFAULT ? vc_map_touch(p, piece, err) : 0;
             return rc ? rc : vc_fail_errno(err, "cannot write");
         }
-        p += some;
-        n -= some;
+        p += piece;
+        n -= piece;
     }
     return 0;
 }
@@ -271,7 +274,7 @@ static int put_view(stream *s, int i, vc_err *err)
     return rc;
 }
 
-/* Header and data, in the file's order. */
+/* Writes or hashes header and data, in the file's order. */
 static int put_all(stream *s, vc_err *err)
 {
     s->bytes = 0;
@@ -292,7 +295,7 @@ static vf_key sum_of(const stream *s)
     return k;
 }
 
-/* The header has the seal's place with zeros in it: they become the sum of such a file. */
+/* Hashes the file with zeros in the seal's place and replaces the zeros by that sum. */
 static int seal(stream *s, vc_err *err)
 {
     char hex[VF_KEY_HEX], *at = memmem(s->header.data, s->header.n, UNSEALED, sizeof UNSEALED - 1);
@@ -303,7 +306,7 @@ static int seal(stream *s, vc_err *err)
     return rc;
 }
 
-/* To a temporary file beside path, then the rename: whole or not at all. */
+/* Writes a temporary file beside path and renames it, so that path is never half written. */
 static int replace_file(const char *path, stream *s, vc_err *err)
 {
     int fd;
@@ -338,7 +341,7 @@ int vf_safetensors_write(const char *path, const vf_view *tensors, int n, const 
     return vf_safetensors_stream(path, tensors, n, meta, n_meta, NULL, false, NULL, err);
 }
 
-/* __metadata__ with the seal's place behind the rest. */
+/* Writes the header with the seal's place as the last entry of __metadata__. */
 static int put_sealed(stream *s, const vf_meta *meta, int n, vc_err *err)
 {
     vf_meta *more = calloc((size_t)n + 1, sizeof *more);

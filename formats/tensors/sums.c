@@ -1,4 +1,4 @@
-/* sums.c - see sums.h */
+/* sums.c - writes and checks checksums.json. See sums.h */
 #include "formats/tensors/sums.h"
 
 #include <dirent.h>
@@ -17,14 +17,14 @@
 
 enum { FORMAT = 1, MAX_SUMS = 256 << 20, HEX64 = 17, DEEPEST = 16 };
 
-#define TAIL ",\"xxh3\":\""                       /* and 32 digits, and END */
+#define TAIL ",\"xxh3\":\""                       /* followed by 32 digits and END */
 #define END "\"}\n"
 enum { TAIL_BYTES = sizeof TAIL - 1 + 32 + sizeof END - 1 };
 
 struct vf_sums {
     char *dir;
     vc_buf text;
-    int files, tensors;                           /* tensors of the file that was begun */
+    int files, tensors;                           /* files so far, tensors of the current file */
 };
 
 /* ---- writing ---- */
@@ -109,7 +109,7 @@ typedef struct check {
     void *arg;
     const atomic_int *stop;
     vf_sums_report *r;
-    cJSON *sums;                                  /* name -> its entry, borrowed from the file's */
+    cJSON *sums;                                  /* name -> entry, borrowed from the parsed file */
 } check;
 
 static void finding(const check *c, const char *file, const char *what)
@@ -118,7 +118,7 @@ static void finding(const check *c, const char *file, const char *what)
     c->found(c->arg, file, what);
 }
 
-/* Without the file's path, which stands in front of the error's text. */
+/* Reports an error of reading; the file's path is removed from the error's text. */
 static void cannot_read(const check *c, const char *file, const vc_err *why)
 {
     char what[400];
@@ -128,7 +128,7 @@ static void cannot_read(const check *c, const char *file, const vc_err *why)
     finding(c, file, what);
 }
 
-/* Whether text ends in its own sum. */
+/* True if text ends in its own checksum. */
 static bool is_whole(const char *text, size_t n)
 {
     vf_key want, have;
@@ -139,7 +139,7 @@ static bool is_whole(const char *text, size_t n)
     return !memcmp(want.b, have.b, sizeof want.b);
 }
 
-/* *o: NULL where there is nothing to compare with. */
+/* Reads checksums.json; *o is NULL if the file is missing or damaged. */
 static int read_sums(check *c, cJSON **o, vc_err *err)
 {
     *o = NULL;
@@ -162,7 +162,8 @@ static int read_sums(check *c, cJSON **o, vc_err *err)
     return 0;
 }
 
-/* Which tensor differs, or "": the header, or no safetensors file. */
+/* Writes the first tensor that differs into name; "" if the header differs or the file is no
+ * safetensors file. */
 static const char *changed_tensor(const char *path, const cJSON *entry, char name[256])
 {
     vf_safetensors *f;
@@ -244,8 +245,8 @@ static int check_entry(check *c, const cJSON *entry, vc_err *err)
 
 static int check_added(check *c, const char *below, int depth, vc_err *err);
 
-/* A file that no entry is about, or a folder with maybe such. A link leads to what is not the folder's:
- * a component of the model that was not trained. */
+/* Reports a file that has no entry, and looks into folders. Links are skipped: they lead to
+ * components of the model that were not trained. */
 static int check_name(check *c, const char *name, int depth, vc_err *err)
 {
     struct stat st = { 0 };
@@ -261,7 +262,7 @@ static int check_name(check *c, const char *name, int depth, vc_err *err)
     return rc;
 }
 
-/* below: "" or "transformer/". */
+/* Looks for files without an entry in the subfolder `below`, "" or "transformer/", for example. */
 static int check_added(check *c, const char *below, int depth, vc_err *err)
 {
     char *dir = vc_path_join(c->dir, below);
@@ -295,7 +296,7 @@ int vf_sums_check(const char *dir, const char *const *only, vf_sums_found found,
         return rc;
     if (vf_json_int(o, "format", &format, NULL) || format != FORMAT ||
         vf_json_arr(o, "files", &list, NULL)) {
-        finding(&c, VF_SUMS_FILE, "is of another format than this program's");
+        finding(&c, VF_SUMS_FILE, "has a format that this program does not read");
         cJSON_Delete(o);
         return 0;
     }

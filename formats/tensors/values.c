@@ -1,4 +1,5 @@
-/* values.c - tensors to files and back, one of them in host memory at a time; see values.h */
+/* values.c - writes tensors to files and reads them, one tensor in host memory at a time; see
+ * values.h */
 #include "formats/tensors/values.h"
 
 #include <math.h>
@@ -27,7 +28,8 @@ int vf_view_finite(const vf_view *v, vc_err *err)
     for (size_t at = 0; at < all; at += SOME) {
         size_t n = all - at < SOME ? all - at : SOME, i = 0;
         vc_to_f32(x, (const char *)v->data + at * size, v->dtype, n);
-        if (vf_all_finite(x, n)) continue;
+        if (vf_all_finite(x, n))
+            continue;
         while (isfinite(x[i]))
             i++;
         return vc_fail(err, VC_ENUMERIC, "tensor \"%s\": element %zu is %g", v->name, at + i,
@@ -58,9 +60,9 @@ int vf_values_set(vt_ctx *g, vt_tensor *t, const vf_view *v, vc_err *err)
     return 0;
 }
 
-/* ---- many ---- */
+/* ---- files of several tensors ---- */
 
-typedef struct vtrain_value {
+typedef struct vf_view_source {
     const vt_tensor *t;
     double scale;
 } value;
@@ -87,10 +89,11 @@ void vf_views_close(vf_views *s)
 }
 
 int vf_views_add(vf_views *s, const char *prefix, const char *name, const char *suffix,
-                     const vt_tensor *t, vc_dtype type, double scale, vc_err *err)
+                 const vt_tensor *t, vc_dtype type, double scale, vc_err *err)
 {
     char *full = s->name[s->n] = vc_format("%s%s%s", prefix, name, suffix);
-    if (!full) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!full)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     vf_view *v = &s->v[s->n];
     *v = (vf_view){ .name = full, .dtype = type, .nd = t->nd,
                     .bytes = (size_t)vt_count(t) * vc_dtype_size(type) };
@@ -101,7 +104,7 @@ int vf_views_add(vf_views *s, const char *prefix, const char *name, const char *
 
 enum { CHUNK = 1 << 14 };                    /* elements converted at a time */
 
-/* n elements, times scale */
+/* Converts n elements from type `of` to `type`, times scale. */
 static void convert(void *to, vc_dtype type, const void *from, vc_dtype of, size_t n, double scale)
 {
     for (size_t at = 0; at < n; at += CHUNK) {
@@ -114,7 +117,7 @@ static void convert(void *to, vc_dtype type, const void *from, vc_dtype of, size
     }
 }
 
-/* *area with room for so many bytes, in place of what it was. */
+/* Frees *area and allocates room for `bytes` bytes in its place. */
 static int renew(void **area, size_t bytes, const vf_view *v, vc_err *err)
 {
     free(*area);
@@ -122,7 +125,7 @@ static int renew(void **area, size_t bytes, const vf_view *v, vc_err *err)
     return *area ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %s", v->name);
 }
 
-/* The values of view i as they are written. */
+/* Gets the values of view i from the device, converted to the type in the file. */
 static int get(void *arg, int i, const void **data, vc_err *err)
 {
     vf_views *s = arg;
@@ -131,22 +134,26 @@ static int get(void *arg, int i, const void **data, vc_err *err)
     size_t n = (size_t)vf_view_count(v);
     size_t room = vt_host_memory(s->g) ? 0 : n * vc_dtype_size(from->t->dtype);
     int rc = renew(&s->held, room, v, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     *data = vt_param_get(s->g, from->t, s->held);
-    if (from->t->dtype == v->dtype && from->scale == 1) return 0;
+    if (from->t->dtype == v->dtype && from->scale == 1)
+        return 0;
     rc = renew(&s->converted, v->bytes, v, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     convert(s->converted, v->dtype, *data, from->t->dtype, n, from->scale);
     *data = s->converted;
     return 0;
 }
 
 int vf_views_write(vf_views *s, const char *dir, const char *file, const vf_meta *meta,
-                       int n_meta, bool sealed, vf_sums *sums, vc_err *err)
+                   int n_meta, bool sealed, vf_sums *sums, vc_err *err)
 {
     const vf_feed feed = { get, s };
     char *path = vc_path_join(dir, file);
-    if (!path) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!path)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     int rc = vf_safetensors_stream(path, s->v, s->n, meta, n_meta, &feed, sealed, sums,
                                    err);
     free(path);

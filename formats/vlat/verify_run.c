@@ -49,7 +49,7 @@ static int check_tensors(const char *path, vc_err *why)
     int rc = vf_safetensors_open(&f, path, why);
     if (rc)
         return rc;
-    rc = vf_safetensors_unbroken(f, why);
+    rc = vf_safetensors_check_seal(f, why);
     vf_safetensors_close(f);
     return rc == VC_ENOENT ? 0 : rc;
 }

@@ -216,7 +216,7 @@ static int find_file(char **file, const char *path, vc_err *err)
 static int check_seal(const vtrain_lora *l, vc_err *err)
 {
     vc_err why = { 0 };
-    int rc = vf_safetensors_unbroken(l->file, &why);
+    int rc = vf_safetensors_check_seal(l->file, &why);
     if (!rc || rc == VC_ENOENT) return 0;
     return vc_fail(err, rc, "%s: %s: copy it again, or take it from another checkpoint", l->path,
                    why.text);

@@ -83,15 +83,15 @@ static const struct { const char *golden, *fields, *says; } bad_weights[] = {
     { "5b", "{\"time_embed_dim\":64}", "time_embedding.linear_1.weight" },
     { "5b", "{\"in_channels\":8}",
       "tensor \"patch_embed.proj.weight\" is [64,4,2,2], [64,8,2,2] was expected" },
-    { "5b", "{\"patch_bias\":false}", "patch_embed.proj.bias is left over" },
+    { "5b", "{\"patch_bias\":false}", "patch_embed.proj.bias is not used" },
     { "5b", "{\"patch_size_t\":2}", "tensor \"patch_embed.proj.weight\" is [64,4,2,2], [64,32]" },
     { "5b", "{\"ofs_embed_dim\":32}", "tensor \"ofs_embedding.linear_1.weight\" is missing" },
     { "5b", "{\"use_learned_positional_embeddings\":true}",
       "tensor \"patch_embed.pos_embedding\" is missing; it should be [1,84,64]" },
     { "5b-i2v", "{\"use_learned_positional_embeddings\":false}",
-      "patch_embed.pos_embedding is left over" },
+      "patch_embed.pos_embedding is not used" },
     { "5b-i2v", "{\"sample_frames\":13}", "tensor \"patch_embed.pos_embedding\" is [1,84,64]" },
-    { "1.5-i2v", "{\"ofs_embed_dim\":null}", "ofs_embedding.linear_1.bias is left over" },
+    { "1.5-i2v", "{\"ofs_embed_dim\":null}", "ofs_embedding.linear_1.bias is not used" },
 };
 
 static void test_bad_weights(void **state)
