@@ -1,4 +1,4 @@
-/* copy.c - see copy.h */
+/* copy.c - copies samples of datasets into a new one. See copy.h */
 #include "formats/dataset/copy.h"
 
 #include <dirent.h>
@@ -15,9 +15,9 @@
 
 struct vf_copy {
     vf_writer *w;
-    vf_keymap prompts;                       /* hashes of those that are there */
+    vf_keymap prompts;                       /* hashes of the prompts that the copy has */
     uint32_t n_prompts;
-    bool damage;                             /* the last failure was of what is copied */
+    bool damage;                             /* the last failure came from a damaged source */
 };
 
 /* Manifest fields that a writer makes itself. */
@@ -30,11 +30,11 @@ static const char *const alike[] = {
 
 int vf_copy_compare(const vf_dataset *a, const vf_dataset *b, vc_err *err)
 {
-    char told[VF_HEAD_TOLD];
-    if (!vf_head_compare(vf_dataset_manifest(a), vf_dataset_manifest(b), alike, told))
+    char differences[VF_HEAD_TEXT];
+    if (!vf_head_compare(vf_dataset_manifest(a), vf_dataset_manifest(b), alike, differences))
         return 0;
-    return vc_fail(err, VC_EMISMATCH, "%s and %s were made by unlike encoders (%s): encode one of "
-                   "them anew", vf_dataset_path(a), vf_dataset_path(b), told);
+    return vc_fail(err, VC_EMISMATCH, "%s and %s were made by different encoders (%s): encode one "
+                   "of the datasets again", vf_dataset_path(a), vf_dataset_path(b), differences);
 }
 
 static int room_beside(const char *path, DIR *d, vc_err *err)
@@ -42,12 +42,13 @@ static int room_beside(const char *path, DIR *d, vc_err *err)
     errno = 0;
     for (struct dirent *e; (e = readdir(d)); errno = 0)
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && !vf_is_writers(e->d_name))
-            return vc_fail(err, VC_EINVAL, "%s is there and holds \"%.200s\", which is no "
-                           "unfinished copy's: give another name, or move that away", path, e->d_name);
+            return vc_fail(err, VC_EINVAL, "%s is there and holds \"%.200s\", which no unfinished "
+                           "copy has: give another name, or move that file away", path,
+                           e->d_name);
     return errno ? vc_fail_errno(err, "%s", path) : 0;
 }
 
-/* Only a manifest that can be read says that a dataset is not finished. */
+/* Refuses a manifest that cannot be read, as the dataset may be finished. */
 int vf_copy_room(const char *path, vc_err *err)
 {
     DIR *d = opendir(path);
@@ -65,7 +66,8 @@ int vf_copy_room(const char *path, vc_err *err)
     return rc;
 }
 
-/* Encoders are alike, so are their weights: an older dataset does not tell them, others may. */
+/* Adds the encoders' weights to the head. An older dataset does not record them; another one may,
+ * and equal encoders have equal weights. */
 static int take_weights(cJSON *head, const cJSON *other, vc_err *err)
 {
     const cJSON *theirs = cJSON_GetObjectItemCaseSensitive(other, "weights");
@@ -124,7 +126,7 @@ void vf_copy_close(vf_copy *c)
     free(c);
 }
 
-/* rc came from reading what is copied: whether that is at fault, or the system. */
+/* Records whether rc, from reading a source, means damage; an error of the system does not. */
 static int of_source(vf_copy *c, int rc)
 {
     c->damage = rc == VC_EFORMAT || rc == VC_ENOENT;
@@ -136,7 +138,7 @@ bool vf_copy_met_damage(const vf_copy *c)
     return c->damage;
 }
 
-/* The value named by 32 hex digits, unless it is there. */
+/* Copies the value named by 32 hex digits, unless the copy has it. */
 static int copy_value(vf_copy *c, const vf_dataset *d, bool text, const cJSON *hex, vc_err *err)
 {
     vf_key k;
@@ -201,7 +203,7 @@ int vf_copy_sample(vf_copy *c, const vf_dataset *d, uint32_t i, uint32_t number,
     }
     if (!rc) {
         rc = vf_writer_put_sample(c->w, number, e->variant, record, thumb, thumb_n, err);
-        c->damage = rc == VC_EINVAL;         /* a record that no writer takes */
+        c->damage = rc == VC_EINVAL;         /* a writer refuses a damaged record */
     }
     cJSON_Delete(record);
     char key[24];
@@ -250,7 +252,7 @@ int vf_copy_prompts(vf_copy *c, const vf_dataset *d, vc_err *err)
     return vc_context(err, rc, "%s", vf_dataset_path(d));
 }
 
-/* Samples that an earlier, interrupted copy put and this one did not are dropped. */
+/* Drops samples of an earlier, interrupted copy that this copy does not have, and finishes. */
 int vf_copy_finish(vf_copy *c, vc_err *err)
 {
     uint32_t dropped;

@@ -1,4 +1,4 @@
-/* expr.c - conditions: a recursive-descent parser and a walk over its tree. See expr.h */
+/* expr.c - parses conditions by recursive descent and evaluates the tree. See expr.h */
 #include "formats/dataset/expr.h"
 
 #include <ctype.h>
@@ -14,8 +14,8 @@ typedef enum { OR, AND, NOT, EQ, NE, LT, LE, GT, GE, MATCH, NO_MATCH } operation
 
 typedef struct node {
     operation op;
-    struct node *a, *b;                      /* of OR, AND, NOT */
-    char *name;                              /* of comparisons */
+    struct node *a, *b;                      /* operands of OR, AND, NOT */
+    char *name;                              /* left side of a comparison */
     char *text;
     double number;                           /* NaN: text is no number */
     regex_t regex;
@@ -61,7 +61,7 @@ static node *make(parser *p, operation op)
     return x;
 }
 
-/* Takes a keyword in any case, if it stands here as a word. */
+/* Takes the keyword, in upper or lower case, if it is the next word. */
 static bool keyword(parser *p, const char *word)
 {
     size_t n = strlen(word);
@@ -82,7 +82,7 @@ static const struct { const char *sign; operation op; } signs[] = {
     { "=", EQ }, { "<", LT }, { ">", GT }, { "~", MATCH },
 };
 
-/* malloc'ed. */
+/* Takes a known name; the caller frees it. */
 static char *take_name(parser *p)
 {
     char list[400] = "";
@@ -106,7 +106,7 @@ static char *take_name(parser *p)
     return NULL;
 }
 
-/* Text in quotes, or up to a blank or parenthesis; malloc'ed. */
+/* Takes a text in quotes, or up to a blank or parenthesis; the caller frees it. */
 static char *take_text(parser *p)
 {
     char word[MAX_WORD], quote = 0;
@@ -229,7 +229,7 @@ int vf_expr_open(vf_expr **out, const char *text, const char *const *names, vc_e
     e->root = alternatives(&p);
     skip(&p);
     if (e->root && *p.at)
-        complain(&p, "and or or is missing");
+        complain(&p, "\"and\" or \"or\" is missing");
     if (!e->root && !p.failed)
         complain(&p, "out of memory");
     if (p.failed) {
@@ -253,7 +253,7 @@ void vf_expr_close(vf_expr *e)
     free(e);
 }
 
-/* ---- does it hold? ---- */
+/* ---- evaluation ---- */
 
 static int compare_numbers(double a, double b)
 {

@@ -1,8 +1,9 @@
-/* finish.c - closing shards and writing the manifest. See writer.h
+/* finish.c - closes shards and writes the manifest. See writer.h
  *
- * A shard is closed in this order, and a kill between any two steps loses nothing: index committed,
- * file cut to its size and synced, hashed, manifest replaced. Until the manifest names it, the next
- * start takes it for an open one and goes on in it. */
+ * A shard is closed in these steps, and a kill between any two loses nothing: the index is
+ * committed, the file is truncated to its size and synced, then hashed, and the manifest is
+ * replaced. Until the manifest names the shard, the next run treats it as an open shard and
+ * continues it. */
 #include "formats/dataset/writer.h"
 
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static cJSON *bucket_json(const vf_bucket *b)
     return NULL;
 }
 
-/* The buckets with live samples, in order of their grids. */
+/* Lists the buckets with live samples, in order of their grids. */
 static cJSON *buckets_json(const vf_writer *w, const int64_t *count)
 {
     const vf_bucket **order = calloc((size_t)w->buckets + 1, sizeof *order);
@@ -85,7 +86,7 @@ int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err)
 
 /* ---- closing ---- */
 
-/* Finishes the file of h, hashes it and puts it into the manifest. */
+/* Finishes the file of h, hashes it and adds the shard to the manifest. */
 static int close_half(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
 {
     char file[VF_OPEN_NAME];
@@ -110,7 +111,7 @@ static int close_half(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err)
     return rc ? rc : vf_writer_manifest(w, false, err);
 }
 
-/* An env that nothing was put into: no shard. */
+/* Removes the file of an env into which no value was put. */
 static int discard(vf_writer *w, vf_half *h, vc_err *err)
 {
     char file[VF_OPEN_NAME];
@@ -122,7 +123,8 @@ static int discard(vf_writer *w, vf_half *h, vc_err *err)
     return rc;
 }
 
-/* Commits, counts both sub-databases, discards or goes on. 1: nothing to close. */
+/* Commits and counts both sub-databases. Returns 1 if the half has no values to close: an empty
+ * file is removed. */
 static int count_half(vf_writer *w, vf_half *h, int a, int b, int64_t n[2], vc_err *err)
 {
     uint64_t in_a = 0, in_b = 0;
@@ -160,7 +162,8 @@ static int by_rank(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The items of the open shard, in key order; its buckets numbered anew by *buckets. */
+/* Lists the items of the open shard in key order, and its buckets in *buckets; the items' bucket
+ * numbers become indices into *buckets. */
 static int index_items(const vf_writer *w, vf_index_item **out, uint32_t *n, cJSON **buckets,
                        vc_err *err)
 {

@@ -1,4 +1,4 @@
-/* hints.c - reading the hints of a dataset; see dataset.h */
+/* hints.c - reads the hints of a dataset; see dataset.h */
 #include <stdlib.h>
 #include <string.h>
 

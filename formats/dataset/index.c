@@ -1,4 +1,4 @@
-/* index.c - sample records and the compact index derived from them. See parts.h
+/* index.c - reads sample records, and reads and writes the compact index made of them. See parts.h
  *
  * Sub-database `index` of a closed shard, little-endian:
  *   "entries", "records"   u32 1 (version)   u32 bytes of an item   u64 count
@@ -15,7 +15,7 @@
 
 enum { INDEX_HEADER = 32, INDEX_ENTRY = 48, INDEX_RECORD = 32, INDEX_VERSION = 1 };
 
-_Static_assert(sizeof(vf_entry) == INDEX_ENTRY, "entries are read from the file as they are");
+_Static_assert(sizeof(vf_entry) == INDEX_ENTRY, "entries are copied from the file unchanged");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "LMDB files have the machine's byte order");
 
@@ -28,7 +28,7 @@ char *vf_sample_key(char buf[24], uint32_t number, uint32_t variant)
     return buf;
 }
 
-/* Digits p[0..n), all of them; false above max. */
+/* Parses p[0..n), which must be digits only; false above max. */
 static bool digits(const char *p, size_t n, uint64_t max, uint32_t *v)
 {
     uint64_t x = 0;
@@ -109,7 +109,7 @@ static int read_id(uint64_t *id, const cJSON *o, vc_err *err)
     return 0;
 }
 
-/* Fields that a trainer plans with; absent ones have the value of a plain still. */
+/* Reads the other fields that a trainer plans with; missing fields get the values of a still. */
 static int read_rest(vf_entry *e, const cJSON *o, vc_err *err)
 {
     const char *type = "image";
@@ -227,7 +227,7 @@ static void put_le(uint8_t *p, uint64_t v, int n)
         p[i] = (uint8_t)(v >> 8 * i);
 }
 
-/* An array of the index: *items and *n after every check. */
+/* Opens an array of the index: sets *items and *n after all checks. */
 static int open_array(const vf_lmdb *m, const vf_tree *t, const char *name, size_t item,
                       const uint8_t **items, uint32_t *n, vc_err *err)
 {

@@ -1,24 +1,24 @@
-/* lmdb_check.c - looks at every page of an LMDB file. See vf_lmdb_check in lmdb_read.h
+/* lmdb_check.c - checks every page of an LMDB file. See vf_lmdb_check in lmdb_read.h
  *
  * A file that liblmdb wrote and closed holds each page up to the last exactly once: in a tree, in a
- * run of overflow pages, or in the free list. liblmdb believes all of it, so all of it is checked
- * before a file from disk is given to it. Pages in none of them are lost space and no danger. */
+ * run of overflow pages, or in the free list. liblmdb does not check any of them, so all are
+ * checked before liblmdb opens a file. Pages in none of the three are lost space and do no harm. */
 #include "formats/dataset/lmdb_page.h"
 
 #include <stdlib.h>
 
 enum {
-    FREE_BEYOND = 1 << 24,                   /* free pages past the file's end that are believed */
-    MAX_KEY = 511,                           /* bytes, liblmdb's */
-    CELLS = 32768 / 2                        /* of two bytes in the largest page */
+    FREE_BEYOND = 1 << 24,                   /* free pages that may lie past the file's end */
+    MAX_KEY = 511,                           /* bytes of the longest key that liblmdb allows */
+    CELLS = 32768 / 2                        /* cells of two bytes in the largest page */
 };
 
 typedef struct check {
     const vf_lmdb *m;
     uint8_t *seen;                           /* a bit for each page up to m->last */
-    vf_tree count;                           /* of the tree being walked */
+    vf_tree count;                           /* pages and entries of the tree being walked */
     vf_bytes last_key;
-    unsigned flags;                          /* what a leaf's nodes may be */
+    unsigned flags;                          /* node flags allowed in a leaf */
     bool integer_keys;
 } check;
 
@@ -40,7 +40,7 @@ static int compare(const check *c, vf_bytes a, vf_bytes b)
     return (x > y) - (x < y);
 }
 
-/* Keys ascend over the whole tree and stay inside what the branch above says of them. */
+/* Checks that keys ascend over the whole tree and stay within the bounds of the branch above. */
 static int check_key(check *c, vf_bytes key, const uint8_t *page, unsigned i, const vf_bytes *low,
                      const vf_bytes *high, vc_err *err)
 {
@@ -54,8 +54,8 @@ static int check_key(check *c, vf_bytes key, const uint8_t *page, unsigned i, co
     return 0;
 }
 
-/* liblmdb moves nodes by their sizes: they fill the page from `upper` on without gaps or
- * overlaps, and what is larger than half a page lies in overflow pages. */
+/* Checks that nodes fill the page from `upper` on without gaps or overlaps, as liblmdb moves nodes
+ * by their sizes, and that values larger than half a page lie in overflow pages. */
 static int check_nodes(const check *c, const uint8_t *page, unsigned n, vc_err *err)
 {
     uint8_t taken[CELLS / 8] = { 0 };
@@ -143,8 +143,8 @@ static int check_leaf(check *c, const uint8_t *page, unsigned n, const vf_bytes 
 static int check_page(check *c, uint64_t number, unsigned level, const vf_bytes *low,
                       const vf_bytes *high, vc_err *err);
 
-/* A branch's node i leads to the keys from its own up to node i+1's; the first one's key is
- * empty. */
+/* Checks a branch: node i leads to the keys from its own up to that of node i+1; node 0 has an
+ * empty key. */
 static int check_branch(check *c, const uint8_t *page, unsigned n, unsigned level,
                         const vf_bytes *low, const vf_bytes *high, vc_err *err)
 {
@@ -167,7 +167,7 @@ static int check_branch(check *c, const uint8_t *page, unsigned n, unsigned leve
     return rc;
 }
 
-/* Recursion is bounded by the tree's depth. */
+/* Checks a page and the pages below; the tree's depth bounds the recursion. */
 static int check_page(check *c, uint64_t number, unsigned level, const vf_bytes *low,
                       const vf_bytes *high, vc_err *err)
 {
@@ -199,7 +199,8 @@ static int check_tree(check *c, const vf_tree *t, unsigned flags, bool integer_k
     return rc;
 }
 
-/* The sub-databases that the main tree's (already checked) leaves name. */
+/* Checks the sub-databases that the leaves of the main tree name; the main tree was checked
+ * before. */
 static int check_named(check *c, vc_err *err)
 {
     const vf_lmdb *m = c->m;

@@ -1,4 +1,4 @@
-/* lmdb_page.h - LMDB's pages and nodes as bytes: internal to lmdb_read.c and lmdb_check.c.
+/* lmdb_page.h - the bytes of LMDB's pages and nodes; internal to lmdb_read.c and lmdb_check.c.
  *
  *   page    0 u64 its number   8 u16 pad   10 u16 flags
  *          12 u16 lower, u16 upper (branch, leaf)   12 u32 count of pages (overflow)
@@ -6,7 +6,7 @@
  *   node    0 u16 lo, u16 hi   4 u16 flags   6 u16 key size   8 key, then data
  *           branch: lo, hi, flags are the child's page number (48 bits)
  *           leaf:   lo, hi are the data's size. F_BIGDATA: the data is the u64 number of the first
- *                   overflow page; F_SUBDATA: it is the 48-byte record of a sub-database
+ *                   overflow page; F_SUBDATA: the data is the 48-byte record of a sub-database
  *   tree    0 u32 pad   4 u16 flags   6 u16 depth   8 u64 branch pages   16 u64 leaf pages
  *          24 u64 overflow pages   32 u64 entries   40 u64 root
  *   meta   16 u32 magic   20 u32 version   24 u64 address   32 u64 map size
@@ -31,18 +31,18 @@ enum {
 #define NO_PAGE UINT64_MAX
 
 struct vf_lmdb {
-    vc_map map;                              /* empty for vf_lmdb_parse */
+    vc_map map;                              /* map of the file; empty after vf_lmdb_parse */
     const uint8_t *base;
-    uint64_t size, pages, last;              /* bytes; whole pages in the file; last page used */
+    uint64_t size, pages, last;              /* bytes; whole pages in the file; last used page */
     uint32_t page_size;
     vf_tree main, free;
 };
 
 typedef struct lmdb_node {
-    vf_bytes key, data;                      /* data: of a leaf, as it lies in the page */
-    uint64_t child;                          /* of a branch */
-    uint32_t size;                           /* of a leaf's value */
-    unsigned flags;                          /* of a leaf */
+    vf_bytes key, data;                      /* data: a leaf's data in the page */
+    uint64_t child;                          /* branch: page number of the child */
+    uint32_t size;                           /* leaf: bytes of the value */
+    unsigned flags;                          /* leaf: F_BIGDATA, F_SUBDATA */
 } lmdb_node;
 
 static inline unsigned le16(const uint8_t *p)
@@ -60,16 +60,17 @@ static inline uint64_t le64(const uint8_t *p)
     return le32(p) | (uint64_t)le32(p + 4) << 32;
 }
 
-/* The page of a tree, checked; *n is its number of nodes, at least 1. */
+/* Gets a page of a tree and checks it; *n is its number of nodes, at least 1. */
 int vf_lmdb_page(const vf_lmdb *m, uint64_t number, unsigned kind, const uint8_t **page,
                  unsigned *n, vc_err *err);
-/* Node i < n of a checked page. */
+/* Gets node i < n of a checked page. */
 int vf_lmdb_node(const vf_lmdb *m, const uint8_t *page, unsigned i, lmdb_node *node, vc_err *err);
-/* The value of a leaf's node: its data, or what lies in its overflow pages; *first and *count are
- * those pages, count 0 if there are none. */
+/* Gets the value of a leaf's node, in the page or in overflow pages; *first and *count are the
+ * overflow pages, *count is 0 if the node has none. */
 int vf_lmdb_value(const vf_lmdb *m, const lmdb_node *node, vf_bytes *value, uint64_t *first,
                   uint64_t *count, vc_err *err);
-/* A tree's 48-byte record. flags: the LMDB flags that its keys' order must have. */
+/* Reads a tree's 48-byte record; `flags` are the LMDB flags for the order of keys that the tree
+ * must have. */
 int vf_lmdb_tree_of(const vf_lmdb *m, const uint8_t *record, unsigned flags, vf_tree *t,
                     vc_err *err);
 int vf_lmdb_compare(vf_bytes a, vf_bytes b);

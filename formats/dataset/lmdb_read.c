@@ -1,4 +1,4 @@
-/* lmdb_read.c - the walker: open, look up, iterate. See lmdb_read.h and, for the bytes,
+/* lmdb_read.c - opens LMDB files, looks keys up and iterates. See lmdb_read.h and, for the bytes,
  * lmdb_page.h */
 #include "formats/dataset/lmdb_page.h"
 
@@ -112,7 +112,7 @@ int vf_lmdb_tree_of(const vf_lmdb *m, const uint8_t *p, unsigned flags, vf_tree 
     *t = (vf_tree){ .root = le64(p + 40), .entries = le64(p + 32), .branches = le64(p + 8),
                     .leaves = le64(p + 16), .overflows = le64(p + 24), .depth = le16(p + 6) };
     if ((le16(p + 4) & ORDER_FLAGS) != flags)
-        return vc_fail(err, VC_EFORMAT, "a tree with flags 0x%x: not of this dataset's kinds",
+        return vc_fail(err, VC_EFORMAT, "a tree with flags 0x%x, which no dataset has",
                        le16(p + 4));
     bool empty = t->root == NO_PAGE;
     if (t->depth > VF_TREE_DEPTH || empty != !t->depth || (empty && t->entries))
@@ -125,7 +125,8 @@ int vf_lmdb_tree_of(const vf_lmdb *m, const uint8_t *p, unsigned flags, vf_tree 
 
 /* ---- opening ---- */
 
-/* Both meta pages must be whole, as liblmdb asks; the newer transaction counts. */
+/* Reads the meta pages. Both must be whole, as liblmdb requires; that of the newer transaction
+ * counts. */
 static int read_meta(vf_lmdb *m, vc_err *err)
 {
     const uint8_t *meta[2] = { m->base, NULL };
@@ -209,7 +210,7 @@ vf_bytes vf_lmdb_file(const vf_lmdb *m)
 
 void vf_lmdb_scattered(const vf_lmdb *m, bool yes)
 {
-    if (m->map.data)                             /* never the caller's memory */
+    if (m->map.data)                             /* parsed bytes belong to the caller */
         madvise((void *)(uintptr_t)m->map.data, m->map.size, yes ? MADV_RANDOM : MADV_NORMAL);
 }
 
@@ -227,8 +228,8 @@ void vf_lmdb_release(const vf_lmdb *m)
 
 /* ---- looking up ---- */
 
-/* The node of the last key <= key of a page, -1 if all are greater. A branch's first key counts as
- * less than any. */
+/* Finds the node with the last key <= `key` in a page; *at is -1 if all keys are greater. A
+ * branch's first key counts as less than any key. */
 static int search(const vf_lmdb *m, const uint8_t *page, unsigned n, vf_bytes key, lmdb_node *node,
                   int *at, vc_err *err)
 {
@@ -285,7 +286,7 @@ int vf_lmdb_tree(const vf_lmdb *m, const char *name, vf_tree *t, vc_err *err)
     return vc_context(err, rc, "sub-database \"%s\"", name);
 }
 
-/* A node of a sub-database: plain data, or in overflow pages. */
+/* Gets the value of a node in a sub-database, which may lie in overflow pages. */
 static int plain_value(const vf_lmdb *m, const lmdb_node *node, vf_bytes *value, vc_err *err)
 {
     uint64_t first, count;
@@ -311,7 +312,7 @@ void vf_lmdb_start(vf_lmdb_cursor *c, const vf_lmdb *m, const vf_tree *t)
     *c = (vf_lmdb_cursor){ .m = m, .t = t, .leaves_left = m->pages };
 }
 
-/* Pushes the page and those at its left edge below it. */
+/* Pushes the page and the first child of each page, down to a leaf. */
 static int descend(vf_lmdb_cursor *c, uint64_t number, vc_err *err)
 {
     for (;;) {
@@ -332,7 +333,7 @@ static int descend(vf_lmdb_cursor *c, uint64_t number, vc_err *err)
     }
 }
 
-/* Moves to the next leaf: up to the first page that has a further child, and down again. */
+/* Moves to the next leaf: up to the first page that has a further child, then down. */
 static int next_leaf(vf_lmdb_cursor *c, vc_err *err)
 {
     while (c->level && ++c->stack[c->level - 1].at >= c->stack[c->level - 1].n)
@@ -359,7 +360,7 @@ int vf_lmdb_next(vf_lmdb_cursor *c, vf_bytes *key, vf_bytes *value, vc_err *err)
         c->level--;
         rc = next_leaf(c, err);
         if (rc == 0)
-            c->t = NULL;                     /* stays at the end */
+            c->t = NULL;                     /* further calls return 0 */
     }
     if (rc < 0 || !c->t)
         return rc;

@@ -1,4 +1,4 @@
-/* lmdb_write.c - see lmdb_write.h */
+/* lmdb_write.c - writes an LMDB file by liblmdb. See lmdb_write.h */
 #include "formats/dataset/lmdb_write.h"
 
 #include <errno.h>
@@ -16,16 +16,16 @@
 #include "formats/keys/keymap.h"
 
 enum {
-    MAX_KEY = 511,        /* bytes, liblmdb's */
-    SMALLEST = 2 * 4096,  /* bytes: two meta pages, of which liblmdb makes a file */
+    MAX_KEY = 511,        /* bytes of the longest key that liblmdb allows */
+    SMALLEST = 2 * 4096,  /* bytes of the smallest file that liblmdb makes: two meta pages */
     TREE_SLACK = 1 << 20, /* bytes of tree pages that any commit may rewrite */
     MAP_TRIES = 8
 };
 #define MAP_STEP ((uint64_t)1 << 30)         /* bytes by which the map grows: address space only */
 #define RESERVE_STEP ((uint64_t)16 << 20)    /* bytes by which the file grows */
-#define MAX_VALUE ((uint64_t)UINT32_MAX - 65536)    /* bytes, liblmdb's less a page */
+#define MAX_VALUE ((uint64_t)UINT32_MAX - 65536)    /* bytes; liblmdb's maximum less a page */
 
-/* A put that waits: key, then value, in one allocation. */
+/* A put that waits for a commit: key, then value, in one allocation. */
 typedef struct item {
     int db;
     size_t key_size, size;
@@ -34,23 +34,23 @@ typedef struct item {
 
 struct vf_env {
     char *path;
-    const char *file;                        /* name within path, for messages */
+    const char *file;                        /* file name within path, for errors */
     MDB_env *env;
     MDB_dbi dbi[VF_ENV_DBS];
-    int dbs, fd;                             /* fd: to reserve space with; -1: cannot */
+    int dbs, fd;                             /* fd: descriptor for reserving space, or -1 */
     uint64_t used, map, reserved, waiting;   /* bytes */
-    uint64_t size;                           /* of the file when it was last looked at */
+    uint64_t size;                           /* bytes of the file at the last look */
     unsigned page_size;
     item *item;
     size_t items, room;
-    vf_keymap at;                            /* (db, key) -> place in item */
-    void *copy;                              /* of the last vf_env_get */
+    vf_keymap at;                            /* (db, key) -> index in item */
+    void *copy;                              /* value of the last vf_env_get */
     bool broken;
 };
 
 /* ---- errors ---- */
 
-/* liblmdb answers a write that was cut short with EIO, whatever stopped it. */
+/* True if the disk is full: liblmdb reports any short write as EIO. */
 static bool disk_is_full(const vf_env *e)
 {
     struct statvfs v;
@@ -78,7 +78,7 @@ static int lmdb_error(vf_env *e, int code, const char *what, vc_err *err)
                    mdb_strerror(code));
 }
 
-/* liblmdb believes its file, so it is not asked about one that somebody cut short meanwhile. */
+/* Refuses a file that was truncated after it was opened, as liblmdb would trust it. */
 static int usable(vf_env *e, vc_err *err)
 {
     struct stat st;
@@ -92,18 +92,18 @@ static int usable(vf_env *e, vc_err *err)
                    (unsigned long long)st.st_size, (unsigned long long)e->size);
 }
 
-/* What a transaction is given; it returns liblmdb's code. */
+/* Arguments and results of a transaction function, which returns liblmdb's code. */
 typedef struct job {
     vf_env *e;
-    const char *const *dbs;                  /* of open_dbs */
-    int db;                                  /* of read_value and count_entries */
+    const char *const *dbs;                  /* in: names for open_dbs */
+    int db;                                  /* in: sub-database for read_value, count_entries */
     MDB_val key;
-    size_t size;                             /* out: of the copy of the value */
-    uint64_t n;                              /* out: of entries */
+    size_t size;                             /* out: bytes of the copied value */
+    uint64_t n;                              /* out: number of entries */
 } job;
 
-/* Runs a transaction. In the midst of one that met a page that could not be read the environment is
- * in no state to be closed: it is dropped. *code is liblmdb's. */
+/* Runs a transaction; *code is liblmdb's. An environment whose transaction met an unreadable page
+ * cannot be closed and is abandoned. */
 static int run(job *j, int (*transaction)(void *job), int *code, vc_err *err)
 {
     int rc = vc_map_run(transaction, j, j->e->path, err);
@@ -117,7 +117,8 @@ static int run(job *j, int (*transaction)(void *job), int *code, vc_err *err)
 
 /* ---- opening ---- */
 
-/* A file that liblmdb had not finished making holds nothing: it starts anew. All else must pass. */
+/* Truncates a file that liblmdb had not finished making, which holds no values; checks any other
+ * file. */
 static int check_file(const char *path, vc_err *err)
 {
     struct stat st;
@@ -148,7 +149,7 @@ static int open_dbs(void *arg)
     for (; j->dbs[e->dbs] && !code; e->dbs++)
         code = mdb_dbi_open(txn, j->dbs[e->dbs], MDB_CREATE, &e->dbi[e->dbs]);
     if (!code)
-        return mdb_txn_commit(txn);          /* frees txn in every case */
+        return mdb_txn_commit(txn);          /* frees txn even when it fails */
     mdb_txn_abort(txn);
     return code;
 }
@@ -175,7 +176,7 @@ static int open_env(vf_env *e, const char *const *dbs, vc_err *err)
     if (!rc)
         rc = mdb_env_set_maxdbs(e->env, VF_ENV_DBS);
     if (!rc)
-        rc = mdb_env_set_mapsize(e->env, MAP_STEP); /* liblmdb raises it to what the file has */
+        rc = mdb_env_set_mapsize(e->env, MAP_STEP); /* liblmdb raises it to the file's size */
     if (!rc)
         rc = mdb_env_open(e->env, e->path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOTLS, 0666);
     if (rc)
@@ -250,7 +251,8 @@ static vf_key place(int db, const void *key, size_t n)
     return vf_hash2(&db, sizeof db, key, n);
 }
 
-/* Bytes on disk: a value beyond about half a page has pages of its own. */
+/* Returns the bytes that a pair takes on disk: a value beyond about half a page has pages of its
+ * own. */
 static uint64_t cost(const vf_env *e, size_t key_size, size_t size)
 {
     uint64_t page = e->page_size, node = 16 + key_size;
@@ -290,8 +292,8 @@ int vf_env_put(vf_env *e, int db, const void *key, size_t key_size, const void *
     return 0;
 }
 
-/* Copies the value out, so that no read transaction lives on: without locks it would not hold its
- * pages. */
+/* Copies the value, so that the read transaction can end: without locks the transaction would not
+ * keep its pages from being reused. */
 static int read_value(void *arg)
 {
     job *j = arg;
@@ -343,8 +345,8 @@ static uint64_t round_up(uint64_t v, uint64_t step)
     return (v + step - 1) / step * step;
 }
 
-/* What the waiting puts may take at worst: their own bytes twice over (half-empty pages) and the
- * tree pages that a transaction copies. */
+/* Returns the most bytes that the waiting puts may take: twice their own bytes (half-empty pages)
+ * and the tree pages that a transaction copies. */
 static uint64_t worst(const vf_env *e)
 {
     return e->used + 2 * e->waiting + 16 * TREE_SLACK;
@@ -373,7 +375,8 @@ static int reserve_to(vf_env *e, uint64_t end)
     return rc ? errno : 0;
 }
 
-/* Where a file system cannot reserve, liblmdb's own writes will meet the full disk. */
+/* Reserves space on disk. If the file system cannot reserve, liblmdb's own writes meet a full
+ * disk. */
 static int reserve(vf_env *e, vc_err *err)
 {
     uint64_t need = e->used + e->waiting + TREE_SLACK;
@@ -388,7 +391,7 @@ static int reserve(vf_env *e, vc_err *err)
     return full(e, mdb_strerror(code), err);
 }
 
-/* One transaction with everything that waits. */
+/* Writes all waiting puts in one transaction. */
 static int write_items(void *arg)
 {
     vf_env *e = ((const job *)arg)->e;
@@ -405,7 +408,7 @@ static int write_items(void *arg)
         mdb_txn_abort(txn);
         return rc;
     }
-    return mdb_txn_commit(txn);              /* frees txn in every case */
+    return mdb_txn_commit(txn);              /* frees txn even when it fails */
 }
 
 int vf_env_commit(vf_env *e, vc_err *err)

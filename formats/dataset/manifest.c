@@ -1,4 +1,4 @@
-/* manifest.c - manifest.json and the shards' file names. See parts.h */
+/* manifest.c - reads and writes manifest.json, and names the shards' files. See parts.h */
 #include "formats/dataset/parts.h"
 
 #include <ctype.h>
@@ -95,7 +95,7 @@ static int read_shard(vf_shard_info *s, const cJSON *o, vc_err *err)
     int rc = vf_json_str(o, "file", &file, err);
     if (rc)
         return rc;
-    /* nothing but these names: a manifest from somebody else must not lead out of its folder */
+    /* Only these names are allowed: a foreign manifest must not lead out of its folder. */
     if (!vf_shard_name_parse(file, &s->text, &s->number))
         return vc_fail(err, VC_EFORMAT, "file: shard-NNNNN.lmdb or text-NNNNN.lmdb expected");
     snprintf(s->file, sizeof s->file, "%s", file);
@@ -151,7 +151,7 @@ int vf_manifest_read(vf_manifest *m, const char *dir, vc_err *err)
     int rc = vf_json_read_in(&m->json, dir, VF_MANIFEST, VF_MAX_LIST, err);
     if (rc == VC_ENOENT)
         rc = vc_fail(err, rc, "%s: no latent dataset (no %s)", dir, VF_MANIFEST);
-    if (!rc && (rc = read_fields(m, err))) /* a missing field is damage, not a missing dataset */
+    if (!rc && (rc = read_fields(m, err))) /* a missing field is damage: VC_EFORMAT */
         rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s/%s", dir, VF_MANIFEST);
     if (rc)
         vf_manifest_free(m);
@@ -165,7 +165,7 @@ void vf_manifest_free(vf_manifest *m)
     *m = (vf_manifest){ 0 };
 }
 
-/* ---- writing: JSON that a person can read, a line for each field, bucket and shard ---- */
+/* ---- writing: JSON with a line for each field, bucket and shard, for people to read ---- */
 
 static int add_field(FILE *f, const char *name, const cJSON *value)
 {

@@ -1,6 +1,6 @@
-/* parts.h - what reading, writing and checking a dataset share: the manifest, the shards'
- * file names and the `index` of a shard. Internal to formats/; the bytes are described in
- * docs/format.md. */
+/* parts.h - types and functions that reading, writing and checking a dataset share: the manifest,
+ * the shards' file names and the `index` of a shard. Internal to formats/dataset; docs/format.md
+ * describes the bytes. */
 #ifndef FORMATS_DATASET_PARTS_H
 #define FORMATS_DATASET_PARTS_H
 
@@ -11,7 +11,7 @@
 #define VF_STATE "state.lmdb"
 
 enum {
-    VF_FORMAT = 1,           /* of the dataset, as the manifest says */
+    VF_FORMAT = 1,           /* version of the dataset's format, in the manifest */
     VF_MAX_LIST = 64 << 20,  /* bytes of the manifest or of an index's buckets */
     VF_MAX_SHARD = 99999,    /* five digits in a file's name */
     VF_MAX_VARIANT = 999,    /* three digits in a key */
@@ -20,7 +20,7 @@ enum {
     VF_SHARD_NAME = 20       /* room for "shard-00000.lmdb" and a NUL */
 };
 
-/* Sub-databases, in the order in which a writer has them. */
+/* Sub-databases, in the order of vf_shard_dbs and vf_text_dbs. */
 enum { VF_DB_SAMPLE, VF_DB_LATENT, VF_DB_THUMB, VF_DB_INDEX, VF_SHARD_DBS };
 enum { VF_DB_TEXT, VF_DB_VALIDATION, VF_TEXT_DBS };
 extern const char *const vf_shard_dbs[];     /* NULL-ended */
@@ -33,7 +33,7 @@ typedef struct vf_shard_info {               /* a closed shard */
     bool text;
     unsigned number;
     int64_t samples, latents, texts, bytes;
-    vf_key hash;                             /* of the whole file */
+    vf_key hash;                             /* hash of the whole file */
 } vf_shard_info;
 
 typedef struct vf_manifest {
@@ -43,59 +43,62 @@ typedef struct vf_manifest {
     vf_key root;
     vf_shard_info *shard;                    /* each kind's numbers ascend */
     int n_shards;
-    int last[2];                             /* of each kind: place of its last shard, plus one */
+    int last[2];                             /* of each kind: index of its last shard, plus one */
 } vf_manifest;
 
-/* Reads and checks dir/manifest.json. VC_ENOENT if there is none. */
+/* Reads and checks dir/manifest.json. VC_ENOENT: the folder has no manifest. */
 int vf_manifest_read(vf_manifest *m, const char *dir, vc_err *err);
 void vf_manifest_free(vf_manifest *m);
 int vf_manifest_add(vf_manifest *m, const vf_shard_info *s, vc_err *err);
-/* Writes it anew: the fields of head in their order, counts, `buckets` (an array) and the
- * shards. */
+/* Replaces dir/manifest.json by the fields of head in their order, counts, `buckets` (an array) and
+ * the shards. */
 int vf_manifest_write(const vf_manifest *m, const char *dir, const cJSON *head,
                       const cJSON *buckets, vc_err *err);
 
-/* Whether a writer gives such names to files that it makes; vprep's others are not among them. */
+/* True if a vf_writer makes files of this name; the other files of vprep are not among them. */
 bool vf_is_writers(const char *name);
-/* Whether name is exactly shard-NNNNN.lmdb or text-NNNNN.lmdb. */
+/* True if name is exactly shard-NNNNN.lmdb or text-NNNNN.lmdb. */
 bool vf_shard_name_parse(const char *name, bool *text, unsigned *number);
 char *vf_shard_name(char buf[VF_SHARD_NAME], bool text, unsigned number);
-/* Maps a shard: a plain file, no link; bytes >= 0: its exact size. */
+/* Maps a shard, which must be a plain file and no link; bytes >= 0 is the exact size it must
+ * have. */
 int vf_shard_open(vf_lmdb **out, const char *dir, const char *file, int64_t bytes, vc_err *err);
-/* A sub-database; one that is not there is empty. */
+/* Finds a sub-database; a missing one is empty. */
 int vf_shard_tree(const vf_lmdb *m, const char *name, vf_tree *t, vc_err *err);
 
 /* ---- records ---- */
 
 enum { VF_ENTRY_DROPPED = 128 };             /* never leaves the library */
-#define VF_DROPPED "{\"dropped\":true}"      /* value of a sample or validation that is gone */
+#define VF_DROPPED "{\"dropped\":true}"      /* value of a dropped sample or validation prompt */
 
-typedef struct vf_record {                   /* what the index keeps of a sample record */
+typedef struct vf_record {                   /* fields of a sample record that the index has */
     vf_entry entry;
-    vf_key hash;                             /* of key and value */
+    vf_key hash;                             /* hash of key and value */
     uint64_t id;
-    const char *bucket;                      /* its key, borrowed from the JSON; "" if dropped */
+    const char *bucket;                      /* bucket's key, borrowed from the JSON; "" if
+                                              * dropped */
 } vf_record;
 
 bool vf_sample_key_parse(const char *key, size_t n, uint32_t *number, uint32_t *variant);
-/* Reads a `sample` pair; *json (may be NULL) gets the parsed record, which the caller frees;
- * without it r->bucket is "". */
+/* Reads a `sample` pair. If json is not NULL, *json gets the parsed record, which the caller frees;
+ * else r->bucket is "". */
 int vf_record_read(vf_record *r, cJSON **json, vf_bytes key, vf_bytes value, vc_err *err);
-/* The same of a record that is about to be written. */
+/* Reads a record that is about to be written. */
 int vf_record_of(vf_record *r, const cJSON *json, vc_err *err);
-/* A JSON value of at most VF_MAX_RECORD bytes. The caller frees. */
+/* Parses a JSON value of at most VF_MAX_RECORD bytes; the caller frees *json. */
 int vf_record_parse(cJSON **json, vf_bytes text, vc_err *err);
 /* Reads `latent` [f,h,w] of a record or bucket into e. */
 int vf_grid_read(vf_entry *e, const cJSON *json, vc_err *err);
-/* A validation key, "000000"; whether a value is {"dropped":true}. */
+/* Parses a validation key, "000000"; tests if a value is {"dropped":true}. */
 bool vf_prompt_key_parse(vf_bytes key, uint32_t *i);
 bool vf_is_dropped(vf_bytes value);
-/* sum += h, both 128-bit big-endian numbers. */
+/* Adds h to sum; both are 128-bit big-endian numbers. */
 void vf_root_add(vf_key *sum, vf_key h);
 
 /* ---- hints ---- */
 
-/* A hint lies under the hash of its name, with this after its value: a wrong one would do harm. */
+/* Returns the checksum that is stored after a hint's value, as a wrong hint would do harm. A hint
+ * is stored under the hash of its name. */
 vf_key vf_hint_sum(vf_key name, const void *value, size_t n);
 
 /* ---- index ---- */
@@ -110,28 +113,28 @@ typedef struct vf_index_item {
     vf_entry entry;
     vf_key hash;
     uint64_t id;
-    uint32_t bucket;                         /* place in `buckets` */
+    uint32_t bucket;                         /* index into `buckets` */
 } vf_index_item;
 
-/* Finds and checks a shard's index: sizes, checksums. */
+/* Finds a shard's index and checks its sizes and checksums. */
 int vf_index_open(vf_index *x, const vf_lmdb *m, vc_err *err);
 void vf_index_entry(const vf_index *x, uint32_t i, vf_entry *e);
 void vf_index_get(const vf_index *x, uint32_t i, vf_index_item *item);
-/* Place of a sample, or -1. */
+/* Returns the index of a sample, or -1. */
 int64_t vf_index_find(const vf_index *x, uint32_t number, uint32_t variant);
-/* x->buckets as a list. The caller frees. */
+/* Parses x->buckets into a list; the caller frees *list. */
 int vf_buckets_parse(cJSON **list, vf_bytes text, vc_err *err);
-/* The values of the sub-database `index`, malloc'ed, for items in key order. */
+/* Makes the values of the sub-database `index` for items in key order; the caller frees both. */
 int vf_index_pack(const vf_index_item *items, uint32_t n, void **entries, size_t *entries_size,
                   void **records, size_t *records_size, vc_err *err);
 
-/* Order of samples: number, then variant. */
+/* Returns the rank of a sample in the order by number, then variant. */
 static inline uint64_t vf_entry_rank(const vf_entry *e)
 {
     return (uint64_t)e->number << 16 | e->variant;
 }
 
-/* As far as a thumbnail's first bytes say. */
+/* True if the first bytes are those of a JPEG. */
 static inline bool vf_is_jpeg(const void *data, size_t n)
 {
     const uint8_t *p = data;

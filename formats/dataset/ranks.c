@@ -1,21 +1,21 @@
 /* ranks.c - several writers of one dataset. See dataset.h and writer.h
  *
- * Each rank writes shards of its own. While one is open it has its rank's name; what closes it
- * gives it the next number and puts it into the manifest, one rank at a time:
+ * Each rank writes shards of its own. An open shard has a name with its rank. When the shard is
+ * closed, it gets the next number and its place in the manifest, one rank at a time:
  *
- *     shard-open-00003.lmdb   full: index, cut, synced, hashed       (as a lone writer does)
- *       manifest.lock         taken
- *       manifest.json         read: the shards that others have closed since are taken in
- *       shard-00017.lmdb      the next number: claimed by making the file, then renamed over
- *       manifest.json         replaced
- *       manifest.lock         given back
+ *     shard-open-00003.lmdb   is full: index, truncated, synced, hashed   (as a lone writer does)
+ *       manifest.lock         is taken
+ *       manifest.json         is read: shards that others have closed meanwhile are loaded
+ *       shard-00017.lmdb      the next number is claimed by making the file, then renamed over
+ *       manifest.json         is replaced
+ *       manifest.lock         is released
  *
- * So numbers ascend in the order of closing, as a lone writer's do, and the manifest is all that
- * ranks tell each other. Where a file system shows an old manifest under the lock (NFS keeps names
- * for a while), the number that it leads to is taken already, and the manifest is read again.
+ * Numbers therefore ascend in the order of closing, as a lone writer's do, and ranks communicate
+ * only through the manifest. If a file system shows an old manifest under the lock (NFS caches
+ * names for a while), the number after its last shard is taken, and the manifest is read again.
  *
- * A kill leaves open shards behind, and at most one number that was claimed in vain. The next
- * start, of however many ranks, takes them over: vf_writer_adopt_left. */
+ * A kill leaves open shards behind, and at most one number that was claimed and not used. The next
+ * run, with any number of ranks, adopts the open shards: vf_writer_adopt_left. */
 #include "formats/dataset/writer.h"
 
 #include <dirent.h>
@@ -32,7 +32,7 @@
 #include "common/os/lock.h"
 #include "common/os/progress.h"
 
-enum { NAP = 100000, NAPS = 1200 };          /* us; how often: two minutes */
+enum { NAP = 100000, NAPS = 1200 };          /* microseconds; number of naps: two minutes */
 
 /* ---- names ---- */
 
@@ -80,8 +80,8 @@ int vf_writer_lock(vf_writer *w, const char *state, vc_err *err)
         return rc;
     if (!rc)
         return vc_fail(err, VC_EFAIL, "%s: a lock on this file system does not reach this process: "
-                       "start one job a machine with --shard i/n and an --out of its own, and "
-                       "vlat merge them", w->dir);
+                       "start one job a machine with --shard i/n and an --out of its own, and join "
+                       "the parts with vlat merge", w->dir);
     if (rc != VC_EBUSY)
         return rc;
     w->lock = open(state, O_RDWR | O_CLOEXEC);
@@ -104,7 +104,7 @@ static int lock_manifest(const vf_writer *w, int *fd, vc_err *err)
     return rc;
 }
 
-/* ---- what the others have closed ---- */
+/* ---- shards that other ranks have closed ---- */
 
 static int take_in(vf_writer *w, const vf_shard_info *s, vc_err *err)
 {
@@ -134,8 +134,9 @@ int vf_writer_catch_up(vf_writer *w, int shards, vc_err *err)
     int rc = 0;
     for (int naps = 0; !rc && w->manifest.n_shards < shards; naps++) {
         if (naps == NAPS)
-            return vc_fail(err, VC_EIO, "%s: other ranks have closed %d shards, of which %s here "
-                           "shows %d", w->dir, shards, VF_MANIFEST, w->manifest.n_shards);
+            return vc_fail(err, VC_EIO, "%s: other ranks have closed %d shards, but %s as this "
+                           "machine sees it names %d: use a file system that shows new files to "
+                           "all machines", w->dir, shards, VF_MANIFEST, w->manifest.n_shards);
         if (naps)
             usleep(NAP);
         rc = catch_up(w, err);
@@ -143,7 +144,7 @@ int vf_writer_catch_up(vf_writer *w, int shards, vc_err *err)
     return rc;
 }
 
-/* ---- giving a closed shard its number ---- */
+/* ---- numbers of closed shards ---- */
 
 static unsigned next_number(const vf_writer *w, bool text)
 {
@@ -151,7 +152,7 @@ static unsigned next_number(const vf_writer *w, bool text)
     return last ? w->manifest.shard[last - 1].number + 1 : 0;
 }
 
-/* Makes the file of the next number, which nobody else then has. */
+/* Claims the next number by making its file, which no other rank can make then. */
 static int claim(vf_writer *w, vf_shard_info *s, char **path, vc_err *err)
 {
     for (int naps = 0;; naps++) {
@@ -210,9 +211,9 @@ int vf_writer_complete(vf_writer *w, vc_err *err)
     return rc;
 }
 
-/* ---- what a killed run left ---- */
+/* ---- open shards of a killed run ---- */
 
-/* An open shard of this kind, of any rank: *left is its path, NULL if there is none. */
+/* Finds an open shard of this kind, of any rank: *left is its path, or NULL. */
 static int find_left(const vf_writer *w, bool text, char **left, vc_err *err)
 {
     DIR *d = opendir(w->dir);
@@ -232,7 +233,7 @@ static int find_left(const vf_writer *w, bool text, char **left, vc_err *err)
     return rc;
 }
 
-/* Under the number that is next here it is the shard that a lone writer would have left open. */
+/* Renames the shard to the next number, under which a lone writer would have left it open. */
 static int adopt(vf_writer *w, vf_half *h, const char *left, vc_err *err)
 {
     char file[VF_SHARD_NAME];
@@ -266,7 +267,7 @@ static int adopt_next(vf_writer *w, vf_half *h, bool *more, vc_err *err)
 
 int vf_writer_adopt_left(vf_writer *w, vc_err *err)
 {
-    vf_half *half[2] = { &w->text, &w->shard };          /* a closed shard finds its texts closed */
+    vf_half *half[2] = { &w->text, &w->shard };          /* texts are closed before their samples */
     int rc = 0;
     for (int i = 0; i < 2 && !rc; i++)
         for (bool more = true; more && !rc;)

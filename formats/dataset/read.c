@@ -1,8 +1,8 @@
 /* read.c - opens a dataset for reading. See dataset.h and read.h
  *
- * Opening reads the manifest, the first pages of each shard and its index; the newest entry of
- * each sample goes into one array. Records and values are looked up in the shards' trees when
- * asked for. */
+ * Opening reads the manifest, the first pages of each shard and its index; the newest entries of
+ * all samples are merged into one array. Records and values are looked up in the shards' trees only
+ * when a caller gets them. */
 #include "formats/dataset/read.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ typedef struct feed {                        /* a shard's next entry */
     uint32_t at;
 } feed;
 
-/* Lowest sample first, and of one sample the newest shard. */
+/* Orders entries by sample; of the same sample the newest shard comes first. */
 static bool before(const feed *a, const feed *b)
 {
     return a->rank != b->rank ? a->rank < b->rank : a->shard > b->shard;
@@ -42,7 +42,7 @@ static void sift(feed *heap, int n, int i)
     }
 }
 
-/* Takes the heap's first entry and moves on in its shard. */
+/* Takes the heap's first entry and replaces it by the next entry of its shard. */
 static int pop(const vf_dataset *d, feed *heap, int *n, vf_index_item *item, vc_err *err)
 {
     const vf_index *x = &d->shard[heap->shard].index;
@@ -126,7 +126,8 @@ static int open_shard(vf_dataset *d, shard *s, vc_err *err)
     return vf_index_open(&s->index, s->m, err);
 }
 
-/* While shards are read d->prompt has a place for each key, shard -1 for what is not there. */
+/* Adds a prompt. While shards are read, d->prompt has an entry for each key up to the highest; the
+ * shard of a missing prompt is -1. */
 static int add_prompt(vf_dataset *d, uint32_t key, int at, bool dropped, vc_err *err)
 {
     if (key >= d->prompts) {
@@ -151,7 +152,7 @@ static void pack_prompts(vf_dataset *d)
     d->prompts = n;
 }
 
-/* Later shards replace what earlier ones say. */
+/* Reads a shard's prompts; prompts in later shards replace those in earlier ones. */
 static int read_prompts(vf_dataset *d, int at, vc_err *err)
 {
     vf_tree t;
@@ -171,7 +172,8 @@ static int read_prompts(vf_dataset *d, int at, vc_err *err)
     return rc;
 }
 
-/* What the manifest says may be wrong, so there is a most. */
+/* Makes the table of hints to the texts' shards. Its size is bounded, as the manifest's counts may
+ * be wrong. */
 static int make_hints(vf_dataset *d, vc_err *err)
 {
     int64_t texts = 0;
@@ -184,13 +186,13 @@ static int make_hints(vf_dataset *d, vc_err *err)
                       : vc_fail(err, VC_ENOMEM, "out of memory for %" PRIu32 " texts", d->slots);
 }
 
-/* Whom a salvage tells what it leaves out; fn NULL: nothing may be left out. */
+/* Gets the shards that a salvage leaves out; fn NULL: a damaged shard is an error. */
 typedef struct listener {
-    void (*fn)(void *arg, const char *what);
+    void (*fn)(void *arg, const char *text);
     void *arg;
 } listener;
 
-/* Shard i and its prompts. */
+/* Opens shard i and reads its prompts. */
 static int open_one(vf_dataset *d, int i, const listener *l, vc_err *err)
 {
     shard *s = &d->shard[i];
@@ -199,7 +201,7 @@ static int open_one(vf_dataset *d, int i, const listener *l, vc_err *err)
     int rc = open_shard(d, s, &e);
     if (!rc && s->info->text)
         rc = read_prompts(d, i, &e);
-    if (l->fn && (rc == VC_EFORMAT || rc == VC_ENOENT)) {    /* another says nothing of it */
+    if (l->fn && (rc == VC_EFORMAT || rc == VC_ENOENT)) {    /* other codes are no damage */
         vf_lmdb_close(s->m);
         *s = (shard){ .info = s->info };
         vc_context(&e, rc, "%s", s->info->file);
@@ -209,10 +211,10 @@ static int open_one(vf_dataset *d, int i, const listener *l, vc_err *err)
     return rc ? vc_fail(err, rc, "%s: %s", s->info->file, e.text) : 0;
 }
 
-/* How much of a dataset is asked for. */
+/* The part of a dataset that is opened. */
 typedef struct extent {
-    bool incomplete;                         /* one that is not finished is fine */
-    int shards;                              /* so many of the first; -1: all */
+    bool incomplete;                         /* an unfinished dataset is no error */
+    int shards;                              /* number of first shards to open; -1: all */
 } extent;
 
 static int open_all(vf_dataset *d, extent want, const listener *l, vc_err *err)
@@ -222,14 +224,14 @@ static int open_all(vf_dataset *d, extent want, const listener *l, vc_err *err)
         return rc;
     if (!d->manifest.complete && !want.incomplete)
         return vc_fail(err, VC_EINVAL,
-                       "%s: vprep has not finished it: run vprep again, it goes on where it "
-                       "stopped",
+                       "%s: vprep has not finished this dataset: run vprep again, which continues "
+                       "where the last run stopped",
                        d->path);
     if (d->manifest.n_shards > UINT16_MAX)
         return vc_fail(err, VC_EFORMAT, "%s: %d shards, at most %d", d->path, d->manifest.n_shards,
                        UINT16_MAX);
     if (d->manifest.n_shards < want.shards)
-        return vc_fail(err, VC_ENOENT, "%s: %d shards, %d were there before", d->path,
+        return vc_fail(err, VC_ENOENT, "%s has %d shards, but %d were there before", d->path,
                        d->manifest.n_shards, want.shards);
     bool whole = d->manifest.complete && want.shards < 0;
     d->n_shards = want.shards < 0 ? d->manifest.n_shards : want.shards;
@@ -246,14 +248,14 @@ static int open_all(vf_dataset *d, extent want, const listener *l, vc_err *err)
     for (int i = 0; i < d->n_shards && !rc; i++)
         if (d->shard[i].m) {
             vf_lmdb_scattered(d->shard[i].m, false);
-            vf_lmdb_release(d->shard[i].m);      /* the indexes were read once and for all */
+            vf_lmdb_release(d->shard[i].m);      /* the index is not read again */
         }
     if (!rc && whole && !l->fn && d->n != d->manifest.samples)
         rc = vc_fail(err, VC_EFORMAT,
                      "the shards hold %" PRIu32 " samples, the manifest says %" PRId64, d->n,
                      d->manifest.samples);
-    /* what the manifest names and the shards lack is damage; only a missing manifest is no
-     * dataset */
+    /* Only a missing manifest means that there is no dataset (VC_ENOENT, above); values that the
+     * manifest names and the shards lack are damage. */
     rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", d->path);
     return vf_mendable(d, rc, err);
 }
@@ -288,9 +290,9 @@ int vf_dataset_open_first(vf_dataset **out, const char *path, int shards, vc_err
 }
 
 int vf_dataset_salvage(vf_dataset **out, const char *path,
-                       void (*told)(void *arg, const char *what), void *arg, vc_err *err)
+                       void (*report)(void *arg, const char *text), void *arg, vc_err *err)
 {
-    return open_dataset(out, path, (extent){ true, -1 }, &(listener){ told, arg }, err);
+    return open_dataset(out, path, (extent){ true, -1 }, &(listener){ report, arg }, err);
 }
 
 int vf_dataset_progress(const char *path, int *shards, bool *complete, vc_err *err)

@@ -1,4 +1,4 @@
-/* read.h - an opened dataset: what read.c makes and samples.c looks things up in. Internal to
+/* read.h - the state of an opened dataset, which read.c makes and samples.c searches. Internal to
  * formats/dataset. */
 #ifndef FORMATS_DATASET_READ_H
 #define FORMATS_DATASET_READ_H
@@ -10,8 +10,8 @@
 typedef struct shard {
     vf_lmdb *m;
     const vf_shard_info *info;
-    vf_tree sample, thumb;                   /* of shard-* */
-    vf_tree values;                          /* latent or text */
+    vf_tree sample, thumb;                   /* sub-databases of shard-*.lmdb */
+    vf_tree values;                          /* sub-database latent or text */
     vf_index index;
 } shard;
 
@@ -22,22 +22,23 @@ typedef struct prompt {
 
 struct vf_dataset {
     char *path;
-    bool salvaged;                           /* its damage is what the reader is here for */
+    bool salvaged;                           /* opened by vf_dataset_salvage */
     vf_manifest manifest;
-    shard *shard;                            /* as in the manifest */
+    shard *shard;                            /* in the manifest's order */
     int n_shards;
     vf_entry *entry;                         /* by number, then variant */
     uint32_t n;
-    vf_key root;                             /* of these samples */
+    vf_key root;                             /* root of these samples */
     prompt *prompt;                          /* by key */
     uint32_t prompts;
-    atomic_int last[2];                      /* shard of the last latent and text found: a hint */
-    atomic_ushort *text_at;                  /* [slots] where a text of this slot was found, plus */
-    uint32_t slots;                          /* one: a hint. A power of two, 2 to 4 a text */
+    atomic_int last[2];                      /* hint: shard of the last latent, of the last text */
+    atomic_ushort *text_at;                  /* [slots] hint: shard, plus one, of a text found
+                                              * before */
+    uint32_t slots;                          /* a power of two, 2 to 4 slots a text */
 };
 
-/* When rc says damage, adds the remedy (vf_dataset_remedy) to err, unless the dataset was opened to
- * be salvaged; returns rc. */
+/* If rc means damage, adds the remedy (vf_dataset_remedy) to err, unless the dataset was opened by
+ * vf_dataset_salvage; returns rc. */
 int vf_mendable(const vf_dataset *d, int rc, vc_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* resume.c - opening a dataset to write: what the folder has already. See writer.h */
+/* resume.c - opens a dataset for writing and loads the shards in its folder. See writer.h */
 #include "formats/dataset/writer.h"
 
 #include <dirent.h>
@@ -16,23 +16,24 @@
 
 /* ---- the same dataset? ---- */
 
-/* A change of one of these makes what is there useless or misleading. The rest of the head may
- * change: a family is whom values were made for, not what made them; normalization is applied when
- * latents are read; train_mode and conditions say what records refer to besides their clips, and
- * records are written anew. */
+/* Fields whose change makes the stored values useless or misleading. The rest of the head may
+ * change: a family is the model for which values were made, and did not make them; normalization is
+ * applied when latents are read; train_mode and conditions name the values to which records refer
+ * besides their clips, and records are written again. */
 static const char *const compared[] = {
-    "train_mode",                        /* only under append: other records keep their conditions */
+    "train_mode",                        /* only under append, as old records keep their
+                                          * conditions */
     "part", "vae", "text_encoders", "latent_store", "dtype", "sampling", NULL
 };
 
 enum { MAX_DEPTH = 64 };                     /* levels of JSON */
 
 typedef struct difference {
-    char text[VF_HEAD_TOLD];
+    char text[VF_HEAD_TEXT];
     int n;
 } difference;
 
-static void tell(difference *d, const char *path, const cJSON *there, const cJSON *now)
+static void add_difference(difference *d, const char *path, const cJSON *there, const cJSON *now)
 {
     char *a = there ? vf_json_line(there) : NULL, *b = now ? vf_json_line(now) : NULL;
     size_t at = strlen(d->text);
@@ -43,7 +44,7 @@ static void tell(difference *d, const char *path, const cJSON *there, const cJSO
     free(b);
 }
 
-/* The same JSON: integers may be raw digits in a head, and are numbers in a manifest. */
+/* Compares JSON texts: an integer may be raw digits in a head, and is a number in a manifest. */
 static bool same_text(const cJSON *a, const cJSON *b)
 {
     char *x = vf_json_line(a), *y = vf_json_line(b);
@@ -64,7 +65,8 @@ static bool same_leaf(const cJSON *a, const cJSON *b)
     return (a->type & 0xff) == (b->type & 0xff);
 }
 
-/* Objects by field, arrays by place; depth was bounded when they were parsed or is ours. */
+/* Compares objects by field and arrays by index. The depth is bounded: the parser did so, or the
+ * head is our own. */
 static void compare(difference *d, const char *path, const cJSON *there, const cJSON *now,
                     int depth)
 {
@@ -77,7 +79,7 @@ static void compare(difference *d, const char *path, const cJSON *there, const c
     if (!there || !now || depth > MAX_DEPTH || (!objects && !arrays && !same_leaf(there, now)) ||
         (!arrays && cJSON_IsArray(there))) {
         if (there || now)
-            tell(d, path, there, now);
+            add_difference(d, path, there, now);
         return;
     }
     if (objects) {
@@ -88,7 +90,7 @@ static void compare(difference *d, const char *path, const cJSON *there, const c
         cJSON_ArrayForEach(o, now)
             if (!cJSON_GetObjectItemCaseSensitive(there, o->string)) {
                 snprintf(below, sizeof below, "%s.%s", path, o->string);
-                tell(d, below, NULL, o);
+                add_difference(d, below, NULL, o);
             }
     } else if (arrays) {
         int i = 0;
@@ -100,31 +102,31 @@ static void compare(difference *d, const char *path, const cJSON *there, const c
 }
 
 int vf_head_compare(const cJSON *there, const cJSON *now, const char *const *fields,
-                    char told[VF_HEAD_TOLD])
+                    char differences[VF_HEAD_TEXT])
 {
     difference d = { 0 };
     for (; *fields; fields++)
         compare(&d, *fields, cJSON_GetObjectItemCaseSensitive(there, *fields),
                 cJSON_GetObjectItemCaseSensitive(now, *fields), 0);
-    memcpy(told, d.text, sizeof d.text);
+    memcpy(differences, d.text, sizeof d.text);
     return d.n;
 }
 
 int vf_head_accept(const char *path, const cJSON *there, const vf_writer_opts *o, vc_err *err)
 {
-    char told[VF_HEAD_TOLD];
+    char differences[VF_HEAD_TEXT];
     const char *const *fields = o->append ? compared : compared + 1;
-    if ((o->change && !o->append) || !vf_head_compare(there, o->head, fields, told))
+    if ((o->change && !o->append) || !vf_head_compare(there, o->head, fields, differences))
         return 0;
     return vc_fail(err, VC_EMISMATCH,
                    "%s was made with other settings (%s): give another --out with --reuse %s, "
-                   "which encodes only what that changes, or --overwrite to make it anew", path,
-                   told, path);
+                   "which encodes only values that these settings change, or --overwrite to make "
+                   "the dataset anew", path, differences, path);
 }
 
 enum { MAX_FAMILIES = 64 };
 
-/* Its name at the list's end, unless it is there. */
+/* Appends a family's name to the list, unless the list has it. */
 static int list_family(cJSON *list, const cJSON *name, vc_err *err)
 {
     const cJSON *f;
@@ -158,7 +160,8 @@ int vf_head_families(cJSON *head, const cJSON *other, vc_err *err)
     return rc;
 }
 
-/* w->manifest is what w, as told by o, may go on in; appended to, it keeps its families. */
+/* Checks that w, with options o, may continue the dataset of w->manifest; with append the head
+ * keeps the families of the dataset. */
 static int accept_manifest(vf_writer *w, const vf_writer_opts *o, vc_err *err)
 {
     int rc = vf_head_accept(w->dir, w->manifest.json, o, err);
@@ -167,7 +170,7 @@ static int accept_manifest(vf_writer *w, const vf_writer_opts *o, vc_err *err)
 
 /* ---- files of the folder ---- */
 
-/* A manifest that was being written. */
+/* True for the temporary file of a manifest. */
 static bool is_temporary(const char *name)
 {
     return !strncmp(name, VF_MANIFEST ".tmp-", strlen(VF_MANIFEST ".tmp-"));
@@ -189,7 +192,7 @@ bool vf_is_writers(const char *name)
     return is_shard(name) || is_temporary(name);
 }
 
-/* Calls fn for each file that is a dataset's own; the folder may hold others. */
+/* Calls fn for each of the dataset's own files; the folder may hold others. */
 static int each_file(vf_writer *w, int (*fn)(vf_writer *w, const char *name, vc_err *err),
                      vc_err *err)
 {
@@ -217,20 +220,20 @@ static int remove_file(vf_writer *w, const char *name, vc_err *err)
     return rc;
 }
 
-/* In a folder without manifest: one that was being written when a first run was killed holds nothing;
- * shards do. */
+/* Refuses shards in a folder without a manifest. A temporary manifest is allowed: a first run was
+ * killed before it had any samples. */
 static int refuse_file(vf_writer *w, const char *name, vc_err *err)
 {
     if (is_temporary(name))
         return remove_file(w, name, err);
     return vc_fail(err, VC_EFORMAT,
-                   "%s holds %s but no %s: give --overwrite to make it anew, or another --out",
+                   "%s holds %s but no %s: give --overwrite to begin again, or another --out",
                    w->dir, name, VF_MANIFEST);
 }
 
-/* Files that the manifest does not name: the open shards of a lone writer, one of each kind; those
- * of ranks, whose turn comes later; a manifest that was being written. Anything else did not come
- * from us. */
+/* Adopts a file that the manifest does not name: an open shard of a lone writer, one of each kind.
+ * Open shards of ranks are adopted later, and a temporary manifest is removed. A writer leaves no
+ * other files. */
 static int adopt_file(vf_writer *w, const char *name, vc_err *err)
 {
     bool text;
@@ -272,7 +275,7 @@ int vf_writer_too_many(const vf_writer *w, vc_err *err)
                    VF_MAX_SHARD + 1, w->shard_seconds > 0 ? " and --shard_seconds" : "");
 }
 
-/* ---- what shards hold ---- */
+/* ---- loading shards ---- */
 
 static int load_keys(const vf_lmdb *m, const char *db, vf_keymap *keys, vc_err *err)
 {
@@ -315,7 +318,7 @@ static int load_prompts(vf_writer *w, const vf_lmdb *m, vc_err *err)
     return rc;
 }
 
-/* The table that a shard's items refer to, as numbers of ours. */
+/* Maps a shard's bucket numbers to numbers of w. */
 static int load_buckets(vf_writer *w, const vf_index *x, uint32_t **out, uint32_t *n, vc_err *err)
 {
     cJSON *list = NULL;
@@ -364,7 +367,7 @@ static int load_closed(vf_writer *w, const vf_lmdb *m, unsigned number, vc_err *
     return rc;
 }
 
-/* An open shard has no index yet: its records are read. */
+/* Loads an open shard from its records, as it has no index yet. */
 static int load_open(vf_writer *w, const vf_lmdb *m, unsigned number, vc_err *err)
 {
     vf_tree t;
@@ -409,12 +412,11 @@ int vf_writer_load(vf_writer *w, const char *file, bool text, unsigned number, i
             rc = bytes < 0 ? load_open(w, m, number, err) : load_closed(w, m, number, err);
     }
     vf_lmdb_close(m);
-    /* what a shard lacks is damage: only the file itself may be gone */
+    /* Only the file itself may be missing; a value that the shard lacks is damage. */
     return vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s", file);
 }
 
-/* Takes shards out of the manifest whose file is gone: the remedy for a damaged one is to remove
- * it. */
+/* Removes shards whose file is missing from the manifest: users remove damaged files. */
 static int forget_lost(vf_writer *w, vc_err *err)
 {
     vf_manifest *m = &w->manifest;
@@ -448,8 +450,8 @@ static int load_listed(vf_writer *w, vc_err *err)
     }
     if (rc == VC_EFORMAT)
         return vc_context(err, rc,
-                          "a shard is damaged; remove that file and start again, which makes its "
-                          "samples anew");
+                          "a shard is damaged; remove that file and start again, which encodes its "
+                          "samples again");
     return rc;
 }
 
@@ -468,7 +470,7 @@ static int load_unlisted(vf_writer *w, vc_err *err)
     if (rc == VC_EFORMAT)
         return vc_context(err, rc,
                           "an unfinished shard is damaged; remove that file and start again, which "
-                          "makes its samples anew");
+                          "encodes its samples again");
     return rc;
 }
 
@@ -480,13 +482,13 @@ static int open_state(vf_writer *w, vc_err *err)
     int rc = vf_env_open(&w->state, w->dir, VF_STATE, dbs, err);
     if (rc != VC_EFORMAT)
         return rc;
-    /* only hints are lost; cut, not removed, since the lock is on this file */
+    /* Only hints are lost. The file is truncated, not removed, as the lock is on this file. */
     if (ftruncate(w->lock, 0))
         return vc_fail_errno(err, "%s/%s", w->dir, VF_STATE);
     return vf_env_open(&w->state, w->dir, VF_STATE, dbs, err);
 }
 
-/* Rank 0 has seen to the rest. */
+/* Loads the dataset for a rank other than 0; rank 0 has checked and adopted the files. */
 static int join(vf_writer *w, const vf_writer_opts *o, vc_err *err)
 {
     int rc = vf_manifest_read(&w->manifest, w->dir, err);
@@ -504,7 +506,7 @@ int vf_writer_resume(vf_writer *w, const vf_writer_opts *o, vc_err *err)
     if (w->rank)
         return join(w, o, err);
     if (o->overwrite) {
-        rc = remove_file(w, VF_MANIFEST, err); /* first: what is left without it is no dataset */
+        rc = remove_file(w, VF_MANIFEST, err); /* first, as shards alone are no dataset */
         if (!rc)
             rc = each_file(w, remove_file, err);
     }

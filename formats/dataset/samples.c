@@ -1,5 +1,5 @@
-/* samples.c - records and values of an opened dataset, and what is said of a damaged one. See
- * dataset.h and read.h */
+/* samples.c - reads records and values of an opened dataset, and adds remedies to errors about
+ * damage. See dataset.h and read.h */
 #include "formats/dataset/read.h"
 
 #include <inttypes.h>
@@ -15,8 +15,9 @@ int vf_dataset_remedy(const char *path, int rc, vc_err *err)
 {
     if (rc == VC_EFORMAT && err && !strstr(err->text, "--repair keeps what is good")) {
         size_t n = strlen(err->text);
-        snprintf(err->text + n, sizeof err->text - n, "; vlat verify %s --repair keeps what is good, and "
-                 "says how vprep makes the rest anew", path);
+        snprintf(err->text + n, sizeof err->text - n,
+                 "; vlat verify %s --repair keeps what is good, and says how vprep makes the rest "
+                 "anew", path);
     }
     return rc;
 }
@@ -58,7 +59,7 @@ const vf_entry *vf_dataset_entry(const vf_dataset *d, uint32_t i)
     return &d->entry[i];
 }
 
-/* "42", "42/0" or "000000000042/000". */
+/* Parses "42", "42/0" or "000000000042/000". */
 static bool parse_short_key(const char *key, uint64_t *rank)
 {
     char *end;
@@ -90,11 +91,12 @@ int vf_dataset_find(const vf_dataset *d, const char *key, uint32_t *i, vc_err *e
     return 0;
 }
 
-/* What is wrong with bytes of a shard, or why they could not be read in the first place. */
+/* Returns the error rc about bytes of a shard; or, if the bytes or others they were compared with
+ * could not be read, that error. */
 static int unless_torn(int rc, vf_bytes v, vc_err *err)
 {
     int torn = rc ? vc_map_check(v.data, v.size, err) : 0;
-    return torn ? torn : rc ? vc_maps_check(rc, err) : 0;    /* or what they are compared with */
+    return torn ? torn : rc ? vc_maps_check(rc, err) : 0;
 }
 
 int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *err)
@@ -109,7 +111,8 @@ int vf_dataset_sample(const vf_dataset *d, uint32_t i, cJSON **record, vc_err *e
     vf_sample_key(key, e->number, e->variant);
     int rc = vf_lmdb_get(s->m, &s->sample, key, VF_SAMPLE_KEY_LEN, &value, err);
     if (rc) {
-        rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: record %s", s->info->file, key);
+        rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: record %s", s->info->file,
+                        key);
         return vf_mendable(d, rc, err);
     }
 
@@ -133,7 +136,7 @@ int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t 
     vf_sample_key(key, e->number, e->variant);
     *jpeg = NULL;
     *n = 0;
-    /* a record that was written anew later left its thumbnail behind */
+    /* A record that was written again without a thumbnail has it in an earlier shard. */
     for (int at = e->shard; at >= 0; at--) {
         const shard *s = &d->shard[at];
         vf_bytes v;
@@ -153,8 +156,8 @@ int vf_dataset_thumb(const vf_dataset *d, uint32_t i, const void **jpeg, size_t 
 
 static const char *const value_name[2] = { "latent", "text" };
 
-/* Looks first in the entry's shard; without one where the text was found before, or where the last
- * value was: neighbours lie together. */
+/* Looks first in the entry's shard; without an entry in the shard where the text was found before,
+ * or where the last value was, as neighbours lie together. */
 static int find_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *e, const shard **in,
                       vf_bytes *value, vc_err *err)
 {
@@ -192,7 +195,7 @@ static int open_value(const vf_dataset *d, bool text, vf_key k, const vf_entry *
     vf_bytes v;
     *st = NULL;
     int rc = find_value(d, text, k, e, &s, &v, err);
-    if (rc) {                                /* a finished dataset has all that its records name */
+    if (rc) {                                /* a value that a finished dataset lacks is damage */
         vf_mendable(d, rc == VC_ENOENT && d->manifest.complete ? VC_EFORMAT : rc, err);
         return rc;
     }
@@ -270,6 +273,7 @@ int vf_dataset_validation(const vf_dataset *d, uint32_t i, cJSON **record, vc_er
         rc = vf_lmdb_get(s->m, &t, key, 6, &v, err);
     if (!rc)
         rc = vf_record_parse(record, v, err);
-    rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: validation %s", s->info->file, key);
+    rc = vc_context(err, rc == VC_ENOENT ? VC_EFORMAT : rc, "%s: validation %s", s->info->file,
+                    key);
     return vf_mendable(d, rc, err);
 }

@@ -1,7 +1,8 @@
-/* verify.c - every page, checksum, record and index of every shard. See dataset.h
+/* verify.c - checks every page, checksum, record and index of every shard. See dataset.h
  *
- * A shard is read once from end to end for its hash; the walks after it find it in the page cache.
- * Damage is told and the check goes on with what can still be walked. */
+ * A shard is read once from end to end for its hash; the walks afterwards find its pages in the
+ * page cache. Damage is reported, and the check continues with the trees that can still be
+ * walked. */
 #include "formats/dataset/verify.h"
 
 #include <dirent.h>
@@ -16,7 +17,7 @@
 
 /* ---- findings ---- */
 
-/* A key as text; one that no writer of ours made is shown as "?". */
+/* Shows a key as text; a key that no writer makes is shown as "?". */
 static void show_key(char out[65], vf_bytes key)
 {
     size_t n = key.size < 64 ? key.size : 64;
@@ -25,7 +26,8 @@ static void show_key(char out[65], vf_bytes key)
     out[n] = 0;
 }
 
-static void tell(vf_check *c, const char *file, const char *which, vf_bytes key, const char *what)
+static void report_finding(vf_check *c, const char *file, const char *which, vf_bytes key,
+                           const char *what)
 {
     char where[512], text[65];
     show_key(text, key);
@@ -38,7 +40,7 @@ void vf_check_found(vf_check *c, const char *file, const char *which, vf_bytes k
                     const char *what)
 {
     c->report->damaged++;
-    tell(c, file, which, key, what);
+    report_finding(c, file, which, key, what);
 }
 
 int vf_check_failed(vf_check *c, const char *file, const char *which, vf_bytes key, int rc,
@@ -53,7 +55,7 @@ int vf_check_failed(vf_check *c, const char *file, const char *which, vf_bytes k
     }
     snprintf(what, sizeof what, "could not be read, which is no damage: %s", e->text);
     c->report->unreadable++;
-    tell(c, file, which, key, what);
+    report_finding(c, file, which, key, what);
     return 0;
 }
 
@@ -103,7 +105,7 @@ static bool dims_fit(const vf_view *v, int nd)
     return v->nd == nd;
 }
 
-/* logvar has mean's shape, or one channel for all. */
+/* True if logvar has mean's shape, or one channel for all. */
 static bool same_grid(const vf_view *a, const vf_view *b)
 {
     if (a->nd != b->nd)
@@ -121,7 +123,8 @@ static vf_shape shape_of(unsigned kind, const vf_view *v)
                        (unsigned)v->dim[n - 2], (unsigned)v->dim[n - 1] };
 }
 
-/* What a latent value is, by the names and shapes of its tensors; NULL or what is wrong. */
+/* Finds the kind and shape of a latent value by the names and shapes of its tensors. Returns NULL,
+ * or the fault. */
 static const char *latent_shape(const vf_safetensors *st, vf_shape *s)
 {
     vf_view mean, logvar;
@@ -130,7 +133,7 @@ static const char *latent_shape(const vf_safetensors *st, vf_shape *s)
         if (!dims_fit(&mean, 4) && !dims_fit(&mean, 5))
             return "mean: [C,f,h,w] expected";
         if (!vf_safetensors_get(st, "logvar", &logvar, NULL) && !same_grid(&mean, &logvar))
-            return "logvar: its shape is not that of mean";
+            return "the shapes of logvar and mean differ";
         *s = shape_of(mean.nd == 4 ? VF_MOMENTS : VF_NOISED, &mean);
         return NULL;
     }
@@ -142,7 +145,7 @@ static const char *latent_shape(const vf_safetensors *st, vf_shape *s)
         *s = (vf_shape){ .kind = VF_EMBEDS, .w = dims_fit(&mean, 2) ? (unsigned)mean.dim[1] : 0 };
         return s->w ? NULL : "image_embeds: [n,D] expected";
     }
-    return "no mean, sample, mask or image_embeds in it";
+    return "the value has no tensor mean, sample, mask or image_embeds";
 }
 
 static const char *text_shape(const vf_safetensors *st, vf_shape *s)
@@ -156,11 +159,11 @@ static const char *text_shape(const vf_safetensors *st, vf_shape *s)
         return NULL;
     }
     if (vf_safetensors_get(st, "pooled", &v, NULL))
-        return "no prompt_embeds or pooled in it";
+        return "the value has no tensor prompt_embeds or pooled";
     return dims_fit(&v, 1) ? NULL : "pooled: [P] expected";
 }
 
-/* The stored bits as integers in the order of the numbers they stand for. */
+/* Maps the bits of a float to an integer, in the order of the floats. */
 static inline int32_t in_order(int32_t bits, int32_t sign) { return bits < 0 ? bits ^ sign : bits; }
 
 /* Widens [lo,hi] by n values of 16 bits, as ordered integers. */
@@ -190,8 +193,8 @@ static void extremes32(const char *p, size_t n, int32_t *lo, int32_t *hi)
     }
 }
 
-/* Least and greatest value of a tensor of floats, found on the bits; infinite or NaN where one is
- * among them: these are the ends of the order. */
+/* Finds the least and the greatest value of a tensor of floats by their bits. An infinite
+ * or NaN value is at an end of their order and becomes an end of the range. */
 static bool value_range(const vf_view *v, float *min, float *max)
 {
     size_t n = (size_t)vf_view_count(v);
@@ -214,7 +217,7 @@ static bool value_range(const vf_view *v, float *min, float *max)
     return true;
 }
 
-/* Widens the report's range; what is wrong with the numbers, or NULL. */
+/* Widens the report's range; returns the fault of the numbers, or NULL. */
 static const char *check_numbers(vf_check *c, bool text, const vf_safetensors *st)
 {
     float *min = text ? &c->report->text.min : &c->report->latent.min;
@@ -223,14 +226,15 @@ static const char *check_numbers(vf_check *c, bool text, const vf_safetensors *s
         if (!value_range(vf_safetensors_at(st, i), &lo, &hi))
             continue;
         if (!isfinite(lo) || !isfinite(hi))
-            return "NaN or infinity in it";
+            return "the value holds NaN or infinity";
         *min = lo < *min ? lo : *min;
         *max = hi > *max ? hi : *max;
     }
     return NULL;
 }
 
-/* A tensor value: header, checksum, shapes, numbers. Its key counts as there in any case. */
+/* Checks a tensor value: header, checksum, shapes, numbers. Its key is recorded even if the value
+ * is damaged. */
 static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, vf_bytes value,
                        vc_err *err)
 {
@@ -265,8 +269,7 @@ static int check_value(vf_check *c, const char *file, bool text, vf_bytes key, v
 typedef int visit(vf_check *c, const char *file, void *arg, vf_bytes key, vf_bytes value,
                   vc_err *err);
 
-/* Calls fn for each pair of a sub-database; a tree that cannot be walked to its end is a
- * finding. */
+/* Calls fn for each pair of a sub-database; a tree that cannot be walked to its end is reported. */
 static int walk(vf_check *c, const vf_lmdb *m, const char *file, const char *db, visit *fn,
                 void *arg, vc_err *err)
 {
@@ -317,9 +320,9 @@ static int visit_thumb(vf_check *c, const char *file, void *arg, vf_bytes key, v
     return 0;
 }
 
-typedef struct records {                     /* of a shard, beside its index */
+typedef struct records {                     /* a shard's records beside its index */
     vf_index index;
-    bool has_index, told;
+    bool has_index, reported;                /* reported: the index has too few entries */
     const cJSON **bucket;
     uint32_t buckets, n;
     int shard;
@@ -336,15 +339,15 @@ static bool same_bucket(const records *r, const vf_index_item *item, const vf_re
            grid.f == record->entry.f && grid.h == record->entry.h && grid.w == record->entry.w;
 }
 
-/* The index has what the records say, in their order. */
+/* Compares an entry of the index with the record; both are in the same order. */
 static void check_index_item(vf_check *c, const char *file, records *r, vf_bytes key,
                              const vf_record *record)
 {
     vf_index_item item;
-    if (!r->has_index || r->told)
+    if (!r->has_index || r->reported)
         return;
     if (r->n >= r->index.n) {
-        r->told = true;
+        r->reported = true;
         found(c, file, "index: fewer entries than records");
         return;
     }
@@ -380,7 +383,7 @@ static int visit_sample(vf_check *c, const char *file, void *arg, vf_bytes key, 
 
 /* ---- a shard ---- */
 
-/* The shard's index and its buckets, *list, which r borrows from; the caller frees. */
+/* Opens the shard's index and its buckets. r borrows from *list, which the caller frees. */
 static int open_index(vf_check *c, const vf_lmdb *m, const char *file, records *r, cJSON **list,
                       vc_err *err)
 {
@@ -413,7 +416,7 @@ static int check_samples(vf_check *c, int at, int64_t count[3], vc_err *err)
         rc = walk(c, c->m[at], file, "sample", visit_sample, &r, err);
     if (!rc)
         rc = walk(c, c->m[at], file, "thumb", visit_thumb, NULL, err);
-    if (!rc && r.has_index && !r.told && r.n != r.index.n)
+    if (!rc && r.has_index && !r.reported && r.n != r.index.n)
         found(c, file, "index: more entries than records");
     count[0] = r.n;
     free(r.bucket);
@@ -435,8 +438,8 @@ static void check_counts(vf_check *c, const vf_shard_info *s, const int64_t coun
     }
 }
 
-/* Maps the shard as well as it can be, and hashes it by reading. What the disk cannot give of it is
- * walked all the same where maps are guarded (map.h), for the values that it does give. */
+/* Maps the shard and hashes it by reading. If the disk cannot read all of the shard and maps are
+ * guarded (map.h), the shard is walked nevertheless, for the values that can be read. */
 static int map_shard(vf_check *c, int at, vf_key *hash, bool *hashed, vc_err *err)
 {
     const vf_shard_info *s = &c->manifest.shard[at];
@@ -449,7 +452,7 @@ static int map_shard(vf_check *c, int at, vf_key *hash, bool *hashed, vc_err *er
         found(c, s->file, e.text);
         if (vf_shard_open(&c->m[at], c->dir, s->file, -1, &e) == VC_EFORMAT) {
             free(path);
-            return 0;                        /* told already */
+            return 0;                        /* the error was reported before */
         }
         rc = c->m[at] ? 0 : e.code;
     }
@@ -466,7 +469,7 @@ static int map_shard(vf_check *c, int at, vf_key *hash, bool *hashed, vc_err *er
     return failed(c, s->file, rc, &e, err);
 }
 
-/* Size, hash and pages: c->m[at] stays NULL when nothing can be walked. */
+/* Checks size, hash and pages; c->m[at] stays NULL if the shard cannot be walked. */
 static int open_shard(vf_check *c, int at, vc_err *err)
 {
     const vf_shard_info *s = &c->manifest.shard[at];
@@ -497,7 +500,7 @@ static int check_shard(vf_check *c, int at, vc_err *err)
     return rc;
 }
 
-/* Shards that a finished dataset does not name: they would stop vprep from going on in it. */
+/* Reports shards that a finished dataset does not name, as vprep refuses to continue with them. */
 static int check_strays(vf_check *c, vc_err *err)
 {
     DIR *d = opendir(c->dir);
@@ -518,11 +521,11 @@ static int check_strays(vf_check *c, vc_err *err)
     return rc;
 }
 
-int vf_verify(const char *path, void (*told)(void *arg, const char *where, const char *what),
+int vf_verify(const char *path, void (*report)(void *arg, const char *where, const char *what),
               void *arg, const atomic_int *stop, vf_verify_report *r, vc_err *err)
 {
     *r = (vf_verify_report){ .latent = { INFINITY, -INFINITY }, .text = { INFINITY, -INFINITY } };
-    vf_check c = { .dir = path, .found = told, .arg = arg, .stop = stop, .report = r };
+    vf_check c = { .dir = path, .found = report, .arg = arg, .stop = stop, .report = r };
     vc_err e = { 0 };
     int rc = vf_manifest_read(&c.manifest, path, &e);
     if (rc == VC_EFORMAT) {
@@ -536,7 +539,8 @@ int vf_verify(const char *path, void (*told)(void *arg, const char *where, const
         rc = vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
     for (int i = 0; i < c.manifest.n_shards && !rc; i++)
         rc = check_shard(&c, i, err);
-    if (!rc && !r->unreadable)               /* what nobody could read may be what is referred to */
+    if (!rc && !r->unreadable)               /* an unreadable shard may hold the values referred
+                                              * to */
         rc = vf_check_references(&c, err);
     if (!rc && c.manifest.complete)
         rc = check_strays(&c, err);

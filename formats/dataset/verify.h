@@ -1,5 +1,5 @@
-/* verify.h - the state of a check: internal to verify.c (each shard by itself) and
- * verify_refs.c (what refers to what, and the manifest's sums). */
+/* verify.h - the state of a check, internal to verify.c (each shard by itself) and verify_refs.c
+ * (references between values, and the manifest's sums). */
 #ifndef FORMATS_DATASET_VERIFY_H
 #define FORMATS_DATASET_VERIFY_H
 
@@ -8,7 +8,7 @@
 
 enum { VF_OTHER, VF_MOMENTS, VF_NOISED, VF_MASK, VF_EMBEDS };    /* kinds of a latent value */
 
-typedef struct vf_shape {                    /* of a value, as a keymap holds it */
+typedef struct vf_shape {                    /* shape of a value; a keymap holds it packed */
     unsigned kind, c, f, h, w;               /* VF_EMBEDS: w is the width */
 } vf_shape;
 
@@ -19,28 +19,29 @@ typedef struct vf_check {
     const atomic_int *stop;
     vf_verify_report *report;
     vf_manifest manifest;
-    vf_lmdb **m;                             /* the shards that can be walked, else NULL */
-    vf_keymap latents, texts;                /* every key -> its shape */
+    vf_lmdb **m;                             /* per shard: its map, or NULL if it cannot be
+                                              * walked */
+    vf_keymap latents, texts;                /* key -> shape of the value */
     vf_keymap newest;                        /* sample -> shard of its newest record */
-    vf_keymap buckets;                       /* of live samples -> how many */
+    vf_keymap buckets;                       /* bucket -> number of its live samples */
     vf_key root;
 } vf_check;
 
-/* A finding: "file: what is it", and err's text if what is NULL. */
+/* Counts and reports damage of a file, or of the value of a key in its sub-database `which`. */
 void vf_check_found(vf_check *c, const char *file, const char *which, vf_bytes key,
                     const char *what);
-/* Tells what e says of a file or a value that could not be used: as damage; as unreadable where the
- * system refused (VC_EIO). 0, or rc where that has to end the check: memory, a stop. */
+/* Reports the error e about a file or value: as unreadable if the system refused (VC_EIO), else as
+ * damage. Returns 0, or rc if the check must end: out of memory, or a stop. */
 int vf_check_failed(vf_check *c, const char *file, const char *which, vf_bytes key, int rc,
                     const vc_err *e, vc_err *err);
-/* VC_ESTOP when the user asked to stop. */
+/* Returns VC_ESTOP if the user has stopped the program. */
 int vf_check_stopped(const vf_check *c, vc_err *err);
 vf_key vf_check_sample_key(uint32_t number, uint32_t variant);
 
 uint64_t vf_shape_pack(vf_shape s);
 vf_shape vf_shape_unpack(uint64_t v);
 
-/* Live records, validation prompts and the manifest against what the shards hold. */
+/* Compares live records, validation prompts and the manifest with the values in the shards. */
 int vf_check_references(vf_check *c, vc_err *err);
 
 #endif

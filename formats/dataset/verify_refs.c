@@ -1,4 +1,4 @@
-/* verify_refs.c - what live records and validation prompts refer to, and the manifest's
+/* verify_refs.c - checks the references of live records and validation prompts, and the manifest's
  * sums. See verify.h */
 #include "formats/dataset/verify.h"
 
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a condition's value must be, and whether it covers the clip or one frame. */
+/* The kind of value that a condition must have; `clip`: the value covers the clip, not one
+ * frame. */
 static const struct { const char *role; unsigned kind; bool clip; } roles[] = {
     { "image", VF_MOMENTS, false },
     { "image_noised", VF_NOISED, false },
@@ -18,11 +19,11 @@ static const struct { const char *role; unsigned kind; bool clip; } roles[] = {
     { "vision", VF_EMBEDS, false },
 };
 
-typedef struct sight {                       /* the record being looked at */
+typedef struct sight {                       /* the record that is being checked */
     vf_check *c;
     const char *file, *which;                /* "sample" or "validation" */
     vf_bytes key;
-    const vf_entry *entry;                   /* NULL for a prompt */
+    const vf_entry *entry;                   /* NULL: the record is a prompt */
 } sight;
 
 static void found(const sight *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -59,7 +60,7 @@ static void check_latent(const sight *s, const cJSON *hex, const char *role, uns
     int64_t channels = 0;
     const vf_entry *e = s->entry;
     if (!look_up(s, &s->c->latents, hex, role, &shape) || shape.kind == VF_OTHER)
-        return;                              /* no shape: told already */
+        return;                              /* a value without a shape was reported before */
     if (kind && shape.kind != kind)
         found(s, "%s %s: another kind of value", role, hex->valuestring);
     else if (e && kind && kind != VF_EMBEDS &&
@@ -94,7 +95,7 @@ static void check_conditions(const sight *s, const cJSON *record)
             check_condition(s, o);
 }
 
-/* One text key per encoder, of its width. */
+/* Checks that there is a text key for each encoder, and that each text has the encoder's width. */
 static void check_texts(const sight *s, const cJSON *keys, const char *name)
 {
     const cJSON *encoders = cJSON_GetObjectItemCaseSensitive(s->c->manifest.json, "text_encoders");
@@ -131,7 +132,7 @@ static int check_record(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_er
     uint64_t newest = 0;
     int rc = vf_record_read(&r, &json, key, value, err);
     if (rc)
-        return rc == VC_ENOMEM ? rc : 0;     /* told already */
+        return rc == VC_ENOMEM ? rc : 0;     /* a bad record was reported before */
     vf_keymap_get(&c->newest, vf_check_sample_key(r.entry.number, r.entry.variant), &newest);
     if (newest != (uint64_t)at || r.entry.flags & VF_ENTRY_DROPPED) {
         cJSON_Delete(json);
@@ -241,7 +242,7 @@ int vf_check_references(vf_check *c, vc_err *err)
     int rc = 0;
     for (int i = 0; i < c->manifest.n_shards && !rc; i++)
         rc = walk_shard(c, i, err);
-    if (rc || !c->manifest.complete)         /* an unfinished one's sums include its open shards */
+    if (rc || !c->manifest.complete)         /* sums of an unfinished dataset count open shards */
         return rc;
     cJSON_ArrayForEach(encoder, cJSON_GetObjectItemCaseSensitive(c->manifest.json, "text_encoders"))
         look_up(&s, &c->texts, cJSON_GetObjectItemCaseSensitive(encoder, "empty"), "empty", &shape);

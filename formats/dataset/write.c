@@ -1,4 +1,4 @@
-/* write.c - making a dataset: puts, commits, hints. See dataset.h and writer.h */
+/* write.c - writes a dataset: puts, commits, hints. See dataset.h and writer.h */
 #include "formats/dataset/writer.h"
 
 #include <inttypes.h>
@@ -84,7 +84,7 @@ void vf_writer_close(vf_writer *w)
     free(w);
 }
 
-/* The first failed write sticks: later ones say it again instead of writing past a gap. */
+/* Keeps the first failure of a write: later writes fail with it instead of leaving a gap. */
 static int stick(vf_writer *w, int rc, vc_err *err)
 {
     vc_context(err, rc, "%s", w->dir);
@@ -195,7 +195,7 @@ int vf_writer_prompt(vf_writer *w, uint32_t i, vf_prompt **out, vc_err *err)
     return 0;
 }
 
-/* ---- what there is ---- */
+/* ---- queries ---- */
 
 int vf_writer_lost_shards(const vf_writer *w)
 {
@@ -246,7 +246,7 @@ const vf_key *vf_writer_clip_of(const vf_writer *w, uint32_t number, uint32_t va
     return live(s) ? &s->item.entry.latent : NULL;
 }
 
-/* A record in a closed shard: NUL-ended text in w->text_of, or NULL, also when it is damaged. */
+/* Reads a record of a closed shard into w->text_of, NUL-ended; NULL if it is missing or damaged. */
 static const char *old_text(vf_writer *w, unsigned shard, const char *key, vf_key hash)
 {
     vf_tree t;
@@ -287,7 +287,7 @@ const char *vf_writer_sample(vf_writer *w, uint32_t number, uint32_t variant)
 
 /* ---- puts ---- */
 
-/* Texts first: a record on disk must find what it refers to. */
+/* Commits texts first: a record on disk must find the values to which it refers. */
 static int commit(vf_writer *w, vc_err *err)
 {
     int rc = w->text.env ? vf_env_commit(w->text.env, err) : 0;
@@ -298,8 +298,8 @@ static int commit(vf_writer *w, vc_err *err)
     return rc;
 }
 
-/* After each put: closes what is full, commits what is much. */
-static int settle(vf_writer *w, vc_err *err)
+/* Runs after each put: closes a full shard, commits a full batch. */
+static int close_or_commit(vf_writer *w, vc_err *err)
 {
     int rc = 0;
     if (w->shard.env && vf_env_bytes(w->shard.env) >= w->shard_size)
@@ -337,7 +337,7 @@ static int put_value(vf_writer *w, vf_half *h, int db, vf_keymap *have, vf_key k
     if (!rc)
         rc = vf_keymap_put(have, k, 0, err);
     if (!rc)
-        rc = settle(w, err);
+        rc = close_or_commit(w, err);
     return stick(w, rc, err);
 }
 
@@ -361,7 +361,7 @@ static int known(const vf_keymap *have, const cJSON *hex, const char *what, vc_e
     return 0;
 }
 
-/* Everything a record refers to must be there before it. */
+/* Checks that all values to which a record refers were put before. */
 static int check_references(const vf_writer *w, const cJSON *record, vc_err *err)
 {
     const cJSON *caption, *o;
@@ -375,7 +375,7 @@ static int check_references(const vf_writer *w, const cJSON *record, vc_err *err
     return rc;
 }
 
-/* Writes a record's text (or its tombstone) and remembers it. */
+/* Writes a record's text (or VF_DROPPED) and records it in the writer's tables. */
 static int put_record(vf_writer *w, vf_index_item *item, const char *key, const char *text,
                       const void *thumb, size_t thumb_n, vc_err *err)
 {
@@ -387,7 +387,7 @@ static int put_record(vf_writer *w, vf_index_item *item, const char *key, const 
     if (rc)
         return rc;
     vf_writer_slot(w, item->entry.number, item->entry.variant)->seen = true;
-    rc = settle(w, err);
+    rc = close_or_commit(w, err);
     return rc || !overdue(w) ? rc : vf_writer_close_shard(w, err);
 }
 
@@ -459,7 +459,7 @@ static int put_prompt(vf_writer *w, uint32_t i, vf_prompt *p, const char *text, 
     p->seen = true;
     p->hash = vf_hash(text, strlen(text));
     int rc = put(w, &w->text, VF_DB_VALIDATION, key, text, strlen(text), err);
-    return rc ? rc : settle(w, err);
+    return rc ? rc : close_or_commit(w, err);
 }
 
 int vf_writer_put_validation(vf_writer *w, uint32_t i, const cJSON *record, vc_err *err)

@@ -1,8 +1,8 @@
-/* writer.h - the state of a vf_writer: internal to write.c (puts), resume.c
- * (what is there already), finish.c (closing shards) and ranks.c (several writers).
+/* writer.h - the state of a vf_writer, internal to write.c (puts), resume.c (loading the files of
+ * the folder), finish.c (closing shards) and ranks.c (several writers).
  *
- * Everything that decides whether something must be written is held in memory: the keys of all
- * latents and texts, and for each sample the hash of its record. */
+ * A writer holds in memory the keys of all latents and texts, and for each sample the hash of its
+ * record, so that it can decide without reading which values have to be written. */
 #ifndef FORMATS_DATASET_WRITER_H
 #define FORMATS_DATASET_WRITER_H
 
@@ -12,14 +12,14 @@
 
 #define VF_MANIFEST_LOCK "manifest.lock"
 enum {
-    VF_NO_NUMBER = VF_MAX_SHARD + 2,         /* of an open shard where several ranks write */
+    VF_NO_NUMBER = VF_MAX_SHARD + 2,         /* number of an open shard when several ranks write */
     VF_OPEN_NAME = 24                        /* room for "shard-open-00000.lmdb" and a NUL */
 };
 
 typedef struct vf_slot {                     /* a sample's newest record */
-    vf_index_item item;                      /* item.bucket: place in vf_writer.bucket */
-    unsigned shard;                          /* number of the shard that holds it */
-    bool seen;                               /* put or kept since open */
+    vf_index_item item;                      /* item.bucket: index into vf_writer.bucket */
+    unsigned shard;                          /* number of the shard that holds the record */
+    bool seen;                               /* the sample was put or kept since open */
 } vf_slot;
 
 typedef struct vf_bucket {
@@ -28,13 +28,13 @@ typedef struct vf_bucket {
 } vf_bucket;
 
 typedef struct vf_prompt {                   /* a validation record */
-    vf_key hash;                             /* of its value */
+    vf_key hash;                             /* hash of the value */
     bool live, seen;
 } vf_prompt;
 
 typedef struct vf_half {                     /* the shards of one kind */
-    vf_env *env;                             /* the open one, or NULL */
-    unsigned number;                         /* its number, or the next one's; VF_NO_NUMBER */
+    vf_env *env;                             /* the open shard, or NULL */
+    unsigned number;                         /* number of the open or next shard; VF_NO_NUMBER */
 } vf_half;
 
 struct vf_writer {
@@ -42,16 +42,16 @@ struct vf_writer {
     int lock;                                /* descriptor of state.lmdb */
     cJSON *head;
     uint64_t shard_size;
-    double shard_seconds, shard_since;       /* since: when the open shard was opened */
+    double shard_seconds, shard_since;       /* shard_since: time when the shard was opened */
     bool append, finished;
-    int rank, ranks;                         /* 0, 1: alone */
+    int rank, ranks;                         /* 0, 1: a lone writer */
     vf_manifest manifest;
     vf_half shard, text;
-    int lost;                                /* shards that the manifest named in vain */
+    int lost;                                /* shards in the manifest whose file is missing */
     vf_env *state;
 
-    vf_keymap latents, texts;                /* every key there is */
-    vf_keymap slot_at, id_at;                /* sample, id -> place in slot */
+    vf_keymap latents, texts;                /* keys of all values */
+    vf_keymap slot_at, id_at;                /* sample, id -> index into slot */
     vf_slot *slot;
     uint32_t slots, slots_room, next_number;
     vf_keymap bucket_at;
@@ -62,12 +62,12 @@ struct vf_writer {
 
     vf_lmdb *old;                            /* the closed shard that vf_writer_sample read last */
     unsigned old_number;
-    char *text_of;                           /* what it gave */
-    vc_err failure;                          /* the first failed write; sticks */
+    char *text_of;                           /* the record that vf_writer_sample returned last */
+    vc_err failure;                          /* the first failed write */
 };
 
 /* ---- write.c ---- */
-/* The newest record of a sample becomes item, in shard number `shard`. */
+/* Records item, in shard number `shard`, as the newest record of its sample. */
 int vf_writer_note(vf_writer *w, const vf_index_item *item, unsigned shard, vc_err *err);
 vf_slot *vf_writer_slot(const vf_writer *w, uint32_t number, uint32_t variant);    /* or NULL */
 int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32_t *bucket,
@@ -75,31 +75,33 @@ int vf_writer_bucket(vf_writer *w, const char *key, const vf_entry *grid, uint32
 int vf_writer_prompt(vf_writer *w, uint32_t i, vf_prompt **p, vc_err *err);
 
 /* ---- resume.c ---- */
-/* Reads what the folder has (or removes it), compares heads, opens the open shards. */
+/* Loads the dataset in the folder (or removes it), compares heads, opens the open shards. */
 int vf_writer_resume(vf_writer *w, const vf_writer_opts *o, vc_err *err);
 /* Opens the half's env if it is not open. */
 int vf_writer_env(vf_writer *w, vf_half *h, vc_err *err);
-/* Notes what a shard holds; bytes < 0: an open one. */
+/* Records the values of a shard in the writer's tables; bytes < 0: the shard is open. */
 int vf_writer_load(vf_writer *w, const char *file, bool text, unsigned number, int64_t bytes,
                    vc_err *err);
-int vf_writer_too_many(const vf_writer *w, vc_err *err);     /* no number is left */
+int vf_writer_too_many(const vf_writer *w, vc_err *err);     /* fails: no shard number is left */
 
 /* ---- finish.c ---- */
-/* And the text shard: a closed shard must find its texts in closed ones. */
+/* Closes the text shard too: a closed shard must find its texts in closed shards. */
 int vf_writer_close_shard(vf_writer *w, vc_err *err);
 int vf_writer_close_text(vf_writer *w, vc_err *err);
 int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err);
 
 /* ---- ranks.c ---- */
-bool vf_open_name_parse(const char *name, bool *text);       /* of an open shard of a rank */
+bool vf_open_name_parse(const char *name, bool *text);       /* name of a rank's open shard? */
 char *vf_writer_half_name(const vf_writer *w, const vf_half *h, char buf[VF_OPEN_NAME]);
-/* The lock on the whole dataset: rank 0 takes it, the others must find it taken. */
+/* Takes the lock on the whole dataset as rank 0; another rank checks that rank 0 holds it. */
 int vf_writer_lock(vf_writer *w, const char *state, vc_err *err);
-/* Open shards of the ranks of a killed run become closed ones, but a lone writer's last. */
+/* Closes the open shards that the ranks of a killed run left; a lone writer keeps the last one
+ * open. */
 int vf_writer_adopt_left(vf_writer *w, vc_err *err);
-/* The manifest as complete, by rank 0, after all others have finished. */
+/* Writes the manifest as complete; rank 0 does so after all others have finished. */
 int vf_writer_complete(vf_writer *w, vc_err *err);
-/* Gives the half's finished file its number and its place in the manifest; fills in the rest of s. */
+/* Gives the half's finished file its number and its place in the manifest, and fills in the rest of
+ * s. */
 int vf_writer_publish(vf_writer *w, vf_half *h, vf_shard_info *s, vc_err *err);
 
 #endif

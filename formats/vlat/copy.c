@@ -146,7 +146,7 @@ static int compare_all(const vlat *v, vf_dataset **d, int n, vc_err *err)
                                         NULL };
     int rc = 0;
     for (int i = 1; !rc && i < n; i++) {
-        char told[VF_HEAD_TOLD];
+        char told[VF_HEAD_TEXT];
         rc = vf_copy_compare(d[0], d[i], err);
         if (!rc && vf_head_compare(vf_dataset_manifest(d[i]), vf_dataset_manifest(d[0]), said,
                                    told))

@@ -112,7 +112,7 @@ void prep_reuse_compare(const vprep *p)
 {
     static const char *const fields[] = { "vae", "text_encoders", "latent_store", "dtype", NULL };
     const prep_reuse *s = p->reuse;
-    char told[VF_HEAD_TOLD];
+    char told[VF_HEAD_TEXT];
     cJSON *head = s->n || s->out ? vprep_manifest_head(p) : NULL;
     const vf_writer_opts o = { .head = head, .append = p->c.append, .change = s->in_place };
     vc_err why;

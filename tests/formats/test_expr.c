@@ -67,10 +67,12 @@ static void refusals(void **state)
 {
     static const struct { const char *text, *why; } rows[] = {
         { "", "no name" }, { "height = 1", "no name \"height\"; there are width caption" },
-        { "width", "is missing" }, { "width =", "a value is missing" }, { "width = 1 width = 2", "and or or" },
-        { "(width = 1", ") is missing" }, { "width = 'a", "missing quote" }, { "caption ~ '('", "no regular" },
+        { "width", "is missing" }, { "width =", "a value is missing" },
+        { "width = 1 width = 2", "\"and\" or \"or\"" },
+        { "(width = 1", ") is missing" }, { "width = 'a", "missing quote" },
+        { "caption ~ '('", "no regular" },
         { "width = 1 and", "no name" }, { "not", "no name" }, { "width ! 1", "is missing" },
-        { "width = 1)", "and or or" }, { "more. = 1", "no name" }, { "more.x", "is missing" },
+        { "width = 1)", "\"and\" or \"or\"" }, { "more. = 1", "no name" }, { "more.x", "is missing" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

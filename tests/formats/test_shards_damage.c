@@ -300,7 +300,7 @@ static void told_damage(void **state)
         { "shard-00000.lmdb", "{\"sample\":4", "[\"sample\":4", "sample 000000000004/000" },
         { "shard-00000.lmdb", "\"xxh3\":\"", "\"xxh4\":\"", "xxh3" },
         { "shard-00000.lmdb", "\"shape\":[4,3", "\"shape\":[4,4", "shape" },
-        { "text-00000.lmdb", "prompt_embeds", "prompt_emXeds", "no prompt_embeds" },
+        { "text-00000.lmdb", "prompt_embeds", "prompt_emXeds", "no tensor prompt_embeds" },
         { "text-00000.lmdb", "a validation prompt", "A validation prompt", "checksum" },
         { "manifest.json", "\"samples\": 6", "\"samples\": 9", "the shards hold 6" },
         { "manifest.json", "\"root\": \"", "\"toor\": \"", "root: missing" },

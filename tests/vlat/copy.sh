@@ -55,10 +55,10 @@ expect 0 'no damage' vlat verify last.lmdb
 expect 1 '20 the same, 0 changed, 40 only in the first, 0 only' vlat diff a.lmdb last.lmdb
 expect 1 '^+ 000000000000/000' vlat diff last.lmdb a.lmdb
 
-# unlike encoders
+# different encoders
 sed 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"ffffffffffffffffffffffffffffffff"/' p-01/manifest.json >p-01/m &&
     mv p-01/m p-01/manifest.json
-expect 1 'unlike encoders (vae.fingerprint' vlat merge p-00 p-01 --out none
+expect 1 'different encoders (vae.fingerprint' vlat merge p-00 p-01 --out none
 absent none
 
 # gc changes no sample and takes no file that is not the dataset's; a copy that a killed one left is forgotten

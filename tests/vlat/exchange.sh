@@ -189,7 +189,7 @@ same ttt.lmdb later.lmdb
 
 # imports of one kind merge, of unlike kinds do not
 expect 0 '5 samples were there twice' vlat merge ttt.back later.lmdb --out both.lmdb
-expect 1 'unlike encoders' vlat merge ttt.back ft-cog.back --out none
+expect 1 'different encoders' vlat merge ttt.back ft-cog.back --out none
 
 # damaged files are errors that name them
 cp ttt.1/videos/"$(ls ttt.1/videos | head -1)" ds.1/0/3.pth
