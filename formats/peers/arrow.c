@@ -1,9 +1,9 @@
-/* arrow.c - see arrow.h
+/* arrow.c - writes Arrow IPC streams. See arrow.h
  *
  * A stream is a schema, batches and an end mark. Each message is ff ff ff ff, the size of its
- * metadata (a flatbuffer, padded so that the body begins at a multiple of 8), the metadata, the body:
+ * metadata (a flatbuffer, padded so that the body begins at a multiple of 8), metadata and body:
  * https://arrow.apache.org/docs/format/Columnar.html (Schema.fbs, Message.fbs) and
- * https://flatbuffers.dev/internals/. Numbers are little-endian here as there. */
+ * https://flatbuffers.dev/internals/. Numbers are little-endian in memory and in the file. */
 #include "formats/peers/arrow.h"
 
 #include <stdio.h>
@@ -14,13 +14,14 @@
 
 enum { BATCH_ROWS = 1000, BATCH_BYTES = 1 << 26 };
 enum { VERSION_5 = 4, HEADER_SCHEMA = 1, HEADER_BATCH = 3 };     /* Message.fbs */
-enum { TYPE_INT = 2, TYPE_UTF8 = 5, TYPE_BOOL = 6, TYPE_LIST = 12 };     /* Schema.fbs: union Type */
+enum { TYPE_INT = 2, TYPE_UTF8 = 5, TYPE_BOOL = 6, TYPE_LIST = 12 };     /* Schema.fbs: Type */
 
 typedef struct column {
     vf_arrow_field field;
-    vc_buf list;                             /* LIST: where each row's items begin, and the end */
-    vc_buf ends;                             /* UTF8, LIST: the same of the texts; int32 */
-    vc_buf data;                             /* texts; int64; bits */
+    vc_buf list;                             /* LIST: int32 begin of each row's items, and the
+                                              * end */
+    vc_buf ends;                             /* UTF8, LIST: int32 begin of each text, and the end */
+    vc_buf data;                             /* the texts, int64 values or bits */
     int64_t n;                               /* values, or items of lists, in the batch */
 } column;
 
@@ -29,14 +30,14 @@ struct vf_arrow {
     char *path;
     column column[VF_ARROW_COLUMNS];
     int columns;
-    int64_t rows;                            /* in the batch */
+    int64_t rows;                            /* rows in the batch */
 };
 
 /* ---- flatbuffers, front to back ---- */
 
 typedef struct slot {
-    int size;                                /* of the value: 1, 2, 4, 8; 0: absent */
-    int64_t value;                           /* offsets are set later, by point */
+    int size;                                /* bytes of the value: 1, 2, 4, 8; 0: absent */
+    int64_t value;                           /* an offset is 0 here, and set later by point() */
 } slot;
 
 static void pad(vc_buf *b, size_t to)
@@ -50,7 +51,7 @@ static void put(vc_buf *b, int64_t v, int size)
     vc_buf_add(b, &v, (size_t)size);
 }
 
-/* The offset at `at` leads to the end of b. */
+/* Sets the offset at `at` to lead to the end of b. */
 static void point(vc_buf *b, size_t at)
 {
     uint32_t d = (uint32_t)(b->n - at);
@@ -58,8 +59,9 @@ static void point(vc_buf *b, size_t at)
         memcpy(b->data + at, &d, sizeof d);
 }
 
-/* A table, to which the offset at `from` leads, after its vtable; at[i] is where slot i's value lies.
- * It begins at a multiple of 8 with the way back to the vtable; then come values, largest first. */
+/* Writes a table after its vtable, sets the offset at `from` to it, and sets at[i] to the place of
+ * slot i's value. The table begins at a multiple of 8 with the offset back to the vtable, followed
+ * by the values, largest first. */
 static void put_table(vc_buf *b, size_t from, const slot *s, int n, size_t *at)
 {
     uint16_t place[8] = { 0 }, end = 4;
@@ -89,7 +91,7 @@ static void put_table(vc_buf *b, size_t from, const slot *s, int n, size_t *at)
     }
 }
 
-/* Of n elements, the first of which lies at a multiple of `align`. */
+/* Begins a vector of n elements, the first of them at a multiple of `align`. */
 static void put_vector(vc_buf *b, size_t from, size_t n, size_t align)
 {
     pad(b, 4);
@@ -137,8 +139,8 @@ static void put_schema(vc_buf *b, size_t from, const vf_arrow *a)
         put_field(b, first + 4 * (size_t)i, a->column[i].field.name, a->column[i].field.type);
 }
 
-/* A batch's buffers in the order of the format: of each column and its child, a bitmap of what is not
- * null (empty: nothing is), offsets, values. */
+/* Lists a column's buffers in the order of the format: for the column and its child a bitmap of
+ * values that are not null (empty, as no value is null), offsets, values. */
 static int buffers_of(const column *c, const vc_buf *out[5])
 {
     static const vc_buf none;
@@ -202,7 +204,7 @@ static int write_buf(vf_arrow *a, const vc_buf *b, vc_err *err)
 static int write_message(vf_arrow *a, int header, vc_err *err)
 {
     const slot message[] = { { 2, VERSION_5 }, { 1, header }, { 4, 0 }, { 8, 0 } };
-    size_t at[4];                            /* version, header's kind, header, length of the body */
+    size_t at[4];                            /* version, kind of header, header, length of body */
     vc_buf b = { 0 };
     int64_t body = 0;
     put(&b, 0, 4);
@@ -215,7 +217,8 @@ static int write_message(vf_arrow *a, int header, vc_err *err)
         memcpy(b.data + at[3], &body, sizeof body);
     const uint32_t prefix[2] = { UINT32_MAX, (uint32_t)((b.n + 7) / 8 * 8) };
     int rc = fwrite(prefix, sizeof prefix, 1, a->file) == 1 ? 0 : vc_fail_errno(err, "%s", a->path);
-    if (!rc) rc = write_buf(a, &b, err);
+    if (!rc)
+        rc = write_buf(a, &b, err);
     vc_buf_free(&b);
     return rc;
 }
@@ -248,7 +251,8 @@ static int flush(vf_arrow *a, vc_err *err)
 
 /* ---- a table ---- */
 
-int vf_arrow_open(vf_arrow **out, const char *path, const vf_arrow_field *fields, int n, vc_err *err)
+int vf_arrow_open(vf_arrow **out, const char *path, const vf_arrow_field *fields, int n,
+                  vc_err *err)
 {
     vf_arrow *a = calloc(1, sizeof *a);
     int rc = a && (a->path = strdup(path)) ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");

@@ -1,9 +1,9 @@
-/* causvid.c - the LMDB of CausVid and Self-Forcing: one environment, one shape.
+/* causvid.c - exports and imports the LMDB of CausVid and Self-Forcing: one environment, one shape.
  *
  *     latents_shape "N F C H W"   latents_0_data  f16, row-major
  *     prompts_shape "N"           prompts_0_data  UTF-8
  *
- * There are no text embeddings in it. Read by our own walker (lmdb_read.h), written by liblmdb. See
+ * The LMDB has no text embeddings. Our own walker (lmdb_read.h) reads it, liblmdb writes it. See
  * exchange.h */
 #include <inttypes.h>
 #include <lmdb.h>
@@ -24,16 +24,16 @@ typedef struct exporting {
     uint32_t n;
 } exporting;
 
-static int told(int rc, const char *what, vc_err *err)
+static int lmdb_result(int rc, const char *what, vc_err *err)
 {
-    return !rc ? 0 : vc_fail(err, rc == MDB_MAP_FULL || rc == 28 ? VC_EFULL : VC_EIO, "data.mdb: %s: %s", what,
-                             mdb_strerror(rc));
+    return !rc ? 0 : vc_fail(err, rc == MDB_MAP_FULL || rc == 28 ? VC_EFULL : VC_EIO,
+                             "data.mdb: %s: %s", what, mdb_strerror(rc));
 }
 
 static int begin(exporting *e, vc_err *err)
 {
-    int rc = told(mdb_txn_begin(e->env, NULL, 0, &e->txn), "begin", err);
-    if (!rc && (rc = told(mdb_dbi_open(e->txn, NULL, 0, &e->dbi), "open", err))) {
+    int rc = lmdb_result(mdb_txn_begin(e->env, NULL, 0, &e->txn), "begin", err);
+    if (!rc && (rc = lmdb_result(mdb_dbi_open(e->txn, NULL, 0, &e->dbi), "open", err))) {
         mdb_txn_abort(e->txn);
         e->txn = NULL;
     }
@@ -44,14 +44,14 @@ static int commit(exporting *e, vc_err *err)
 {
     MDB_txn *txn = e->txn;
     e->txn = NULL;
-    return txn ? told(mdb_txn_commit(txn), "commit", err) : 0;
+    return txn ? lmdb_result(mdb_txn_commit(txn), "commit", err) : 0;
 }
 
 static int put(exporting *e, const char *key, const void *data, size_t n, vc_err *err)
 {
     MDB_val k = { strlen(key), (void *)key }, v = { n, (void *)data };
     int rc = e->txn ? 0 : begin(e, err);
-    return rc ? rc : told(mdb_put(e->txn, e->dbi, &k, &v, 0), key, err);
+    return rc ? rc : lmdb_result(mdb_put(e->txn, e->dbi, &k, &v, 0), key, err);
 }
 
 static int same_shape(exporting *e, const exchange_sample *s, vc_err *err)
@@ -60,9 +60,10 @@ static int same_shape(exporting *e, const exchange_sample *s, vc_err *err)
     if (!e->n)
         memcpy(e->dim, dim, sizeof dim);
     if (memcmp(e->dim, dim, sizeof dim))
-        return vc_fail(err, VC_EMISMATCH, "latent %" PRId64 "x%" PRId64 "x%" PRId64 ", others are %" PRId64
-                       "x%" PRId64 "x%" PRId64 ": this format has one shape: vlat split --by bucket "
-                       "first", dim[0], dim[2], dim[3], e->dim[0], e->dim[2], e->dim[3]);
+        return vc_fail(err, VC_EMISMATCH,
+                       "latent %" PRId64 "x%" PRId64 "x%" PRId64 ", others are %" PRId64
+                       "x%" PRId64 "x%" PRId64 ": this format has one shape: vlat split --by "
+                       "bucket first", dim[0], dim[2], dim[3], e->dim[0], e->dim[2], e->dim[3]);
     return 0;
 }
 
@@ -74,18 +75,23 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     float *f = NULL;
     uint16_t *half = malloc(2 * n), *swapped = malloc(2 * n);
     int rc = half && swapped ? same_shape(e, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = exchange_latent_f32(x, s, &f, err);
+    if (!rc)
+        rc = exchange_latent_f32(x, s, &f, err);
     vf_view v = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
-    if (!rc) rc = exchange_convert(half, VC_F16, &v, 0, n, err);
+    if (!rc)
+        rc = exchange_convert(half, VC_F16, &v, 0, n, err);
     if (!rc) {
-        exchange_swap(swapped, half, (size_t)e->dim[1], (size_t)e->dim[0], (size_t)(e->dim[2] * e->dim[3]), 2);
+        exchange_swap(swapped, half, (size_t)e->dim[1], (size_t)e->dim[0],
+                      (size_t)(e->dim[2] * e->dim[3]), 2);
         snprintf(key, sizeof key, "latents_%" PRIu32 "_data", e->n);
         rc = put(e, key, swapped, 2 * n, err);
     }
     snprintf(key, sizeof key, "prompts_%" PRIu32 "_data", e->n);
-    if (!rc) rc = put(e, key, s->caption, strlen(s->caption), err);
+    if (!rc)
+        rc = put(e, key, s->caption, strlen(s->caption), err);
     e->n += !rc;
-    if (!rc && e->n % BATCH == 0) rc = commit(e, err);
+    if (!rc && e->n % BATCH == 0)
+        rc = commit(e, err);
     free(f);
     free(half);
     free(swapped);
@@ -95,15 +101,17 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
 static int write_shapes(exporting *e, vc_err *err)
 {
     char text[128];
-    snprintf(text, sizeof text, "%" PRIu32 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, e->n, e->dim[0],
-             e->dim[1], e->dim[2], e->dim[3]);
+    snprintf(text, sizeof text, "%" PRIu32 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64, e->n,
+             e->dim[0], e->dim[1], e->dim[2], e->dim[3]);
     int rc = put(e, "latents_shape", text, strlen(text), err);
     snprintf(text, sizeof text, "%" PRIu32, e->n);
-    if (!rc) rc = put(e, "prompts_shape", text, strlen(text), err);
+    if (!rc)
+        rc = put(e, "prompts_shape", text, strlen(text), err);
     return rc ? rc : commit(e, err);
 }
 
-/* Room for every value at once: sparse, so that it costs nothing. */
+/* Returns a map size with room for all values; the file is sparse, so that the size costs
+ * nothing. */
 static size_t map_size(const exchange *x)
 {
     size_t all = 64 << 20;
@@ -117,13 +125,16 @@ static size_t map_size(const exchange *x)
 static int export_causvid(exchange *x, vc_err *err)
 {
     exporting e = { .n = 0 };
-    int rc = told(mdb_env_create(&e.env), "create", err);
+    int rc = lmdb_result(mdb_env_create(&e.env), "create", err);
     if (rc)
         return rc;
-    rc = told(mdb_env_set_mapsize(e.env, map_size(x)), "map", err);
-    if (!rc) rc = told(mdb_env_open(e.env, x->dir, MDB_NOLOCK, 0644), "open", err);
-    if (!rc) rc = exchange_each(x, write_sample, &e, err);
-    if (!rc) rc = write_shapes(&e, err);
+    rc = lmdb_result(mdb_env_set_mapsize(e.env, map_size(x)), "map", err);
+    if (!rc)
+        rc = lmdb_result(mdb_env_open(e.env, x->dir, MDB_NOLOCK, 0644), "open", err);
+    if (!rc)
+        rc = exchange_each(x, write_sample, &e, err);
+    if (!rc)
+        rc = write_shapes(&e, err);
     if (e.txn)
         mdb_txn_abort(e.txn);
     mdb_env_close(e.env);
@@ -163,7 +174,8 @@ static int read_shape(importing *m, vc_err *err)
         at = end;
     }
     if (n != 5)
-        return vc_fail(err, VC_EFORMAT, "%s \"%.60s\": N F C H W expected (trajectories of several steps "
+        return vc_fail(err, VC_EFORMAT,
+                       "%s \"%.60s\": N F C H W expected (trajectories of several steps "
                        "are not read)", key, text);
     m->n = d[0];
     memcpy(m->dim, d + 1, sizeof m->dim);
@@ -192,7 +204,8 @@ static int read_sample(importing *m, int64_t i, vc_err *err)
         exchange_swap(swapped, latent.data, (size_t)d[0], (size_t)d[1], (size_t)(d[2] * d[3]), 2);
         snprintf(path, sizeof path, "latents_%" PRId64, i);
         const exchange_item item = { .path = path, .caption = caption,
-                                  .mean = { "mean", VC_F16, 4, { d[1], d[0], d[2], d[3] }, swapped, 2 * n } };
+                                  .mean = { "mean", VC_F16, 4, { d[1], d[0], d[2], d[3] }, swapped,
+                                            2 * n } };
         rc = exchange_put(m->x, &item, err);
     }
     free(caption);
@@ -205,8 +218,10 @@ static int import_causvid(exchange *x, vc_err *err)
     importing m = { .x = x };
     char *path = vc_path_join(x->dir, "data.mdb");
     int rc = path ? vf_lmdb_open(&m.m, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = vf_lmdb_tree(m.m, NULL, &m.tree, err);
-    if (!rc) rc = read_shape(&m, err);
+    if (!rc)
+        rc = vf_lmdb_tree(m.m, NULL, &m.tree, err);
+    if (!rc)
+        rc = read_shape(&m, err);
     vc_progress_begin(x->v->progress, "importing", "samples", (uint64_t)m.n);
     for (int64_t i = 0; !rc && i < m.n; i++)
         rc = exchange_skip(x, read_sample(&m, i, err), err);

@@ -1,10 +1,10 @@
-/* cogvideo.c - CogVideo's finetune cache, inside the folder of its data.
+/* cogvideo.c - exports and imports CogVideo's finetune cache, inside the folder of its data.
  *
  *     prompts.txt, videos.txt                                      a line a sample
  *     cache/video_latent/MODEL/49x480x720/STEM.safetensors         encoded_video [C,F,H,W]
  *     cache/prompt_embeddings/SHA256.safetensors                   prompt_embedding [n,D]
  *
- * An import is given the folder 49x480x720. See exchange.h */
+ * An import takes the path of the folder 49x480x720. See exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,13 +20,14 @@
 /* ---- export ---- */
 
 typedef struct exporting {
-    vf_keymap names, prompts;                /* prompts: a hash of the embeddings */
+    vf_keymap names, prompts;                /* used names; prompt -> hash of its embeddings */
     vc_buf prompts_txt, videos_txt;
     int64_t max_length;
     char shape[64];                          /* "49x480x720" */
 } exporting;
 
-/* n bytes as one line without blanks around it, which is what CogVideo reads; "" if nothing is left. */
+/* Makes one line of n bytes, without blanks around it, as CogVideo reads it; "" if only blanks are
+ * there. */
 static int trimmed(char **line, const char *text, size_t n, vc_err *err)
 {
     while (n && (unsigned char)text[n - 1] <= ' ')
@@ -69,8 +70,8 @@ static int same_shape(exporting *e, const exchange *x, const exchange_sample *s,
                    "--by bucket first", shape, e->shape);
 }
 
-static int write_latent(const exchange *x, const exporting *e, const char *stem, const exchange_sample *s,
-                        vc_err *err)
+static int write_latent(const exchange *x, const exporting *e, const char *stem,
+                        const exchange_sample *s, vc_err *err)
 {
     const int64_t *d = s->mean.dim;
     size_t n = (size_t)vf_view_count(&s->mean);
@@ -78,9 +79,12 @@ static int write_latent(const exchange *x, const exporting *e, const char *stem,
     uint16_t *data = malloc(2 * n);
     char *name = vc_format("cache/video_latent/%s-t2v/%s/%s.safetensors", x->family->name, e->shape,
                            stem);
-    int rc = data && name ? exchange_latent_f32(x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = data && name
+                 ? exchange_latent_f32(x, s, &f, err)
+                 : vc_fail(err, VC_ENOMEM, "out of memory");
     const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
-    if (!rc) rc = exchange_convert(data, VC_BF16, &from, 0, n, err);
+    if (!rc)
+        rc = exchange_convert(data, VC_BF16, &from, 0, n, err);
     if (!rc)
         rc = write_tensor(x, name, (vf_view){ LATENT, VC_BF16, 4, { d[0], d[1], d[2], d[3] }, data,
                                               2 * n }, err);
@@ -90,7 +94,7 @@ static int write_latent(const exchange *x, const exporting *e, const char *stem,
     return rc;
 }
 
-/* Once for each prompt, with zeros up to the encoder's length. */
+/* Writes a prompt's embeddings once, with zeros up to the encoder's length. */
 static int write_prompt(const exchange *x, exporting *e, const char *prompt, const vf_view *from,
                         vc_err *err)
 {
@@ -98,7 +102,7 @@ static int write_prompt(const exchange *x, exporting *e, const char *prompt, con
     vf_key k = vf_hash(prompt, strlen(prompt)), content = vf_hash(from->data, from->bytes);
     uint64_t known, now;
     memcpy(&now, &content, sizeof now);
-    now >>= 1;                               /* a keymap's values are smaller than 2^64 - 1 */
+    now >>= 1;                               /* a keymap's values are below 2^64 - 1 */
     if (vf_keymap_get(&e->prompts, k, &known))
         return known == now ? 0
              : vc_fail(err, VC_EMISMATCH, "another sample with this caption has other embeddings: "
@@ -113,7 +117,8 @@ static int write_prompt(const exchange *x, exporting *e, const char *prompt, con
     if (!rc)
         rc = write_tensor(x, name, (vf_view){ PROMPT, VC_BF16, 2, { all, width }, data,
                                               2 * (size_t)(all * width) }, err);
-    if (!rc) rc = vf_keymap_put(&e->prompts, k, now, err);
+    if (!rc)
+        rc = vf_keymap_put(&e->prompts, k, now, err);
     free(data);
     return rc;
 }
@@ -123,9 +128,13 @@ static int write_named(const exchange *x, exporting *e, const exchange_sample *s
 {
     char *video = vc_format("videos/%s.mp4", stem);
     int rc = video ? same_shape(e, x, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = write_latent(x, e, stem, s, err);
-    if (!rc) rc = write_prompt(x, e, prompt, &s->text[0].embeds, err);
-    if (!rc) rc = exchange_write(x->dir, video, "", 0, err);    /* CogVideo asks whether it is there */
+    if (!rc)
+        rc = write_latent(x, e, stem, s, err);
+    if (!rc)
+        rc = write_prompt(x, e, prompt, &s->text[0].embeds, err);
+    if (!rc)
+        rc = exchange_write(x->dir, video, "", 0, err);    /* CogVideo checks that the video
+                                                            * exists */
     if (!rc) {
         vc_buf_str(&e->prompts_txt, prompt);
         vc_buf_str(&e->prompts_txt, "\n");
@@ -144,13 +153,16 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
         return vc_fail(err, VC_EMISMATCH, "embeddings of one text encoder expected");
     int rc = trimmed(&prompt, s->caption, strlen(s->caption), err);
     if (!rc && !*prompt)
-        rc = vc_fail(err, VC_EMISMATCH, "an empty caption: CogVideo skips empty lines of prompts.txt");
+        rc = vc_fail(err, VC_EMISMATCH,
+                     "an empty caption: CogVideo skips empty lines of prompts.txt");
     stem = rc ? NULL : exchange_name(&e->names, s, err);
     if (!rc && !stem)
         rc = VC_ENOMEM;
     if (!rc && strpbrk(stem, "\r\n"))
-        rc = vc_fail(err, VC_EMISMATCH, "a path with a line break does not go into " EXCHANGE_VIDEOS);
-    if (!rc) rc = write_named(x, e, s, stem, prompt, err);
+        rc = vc_fail(err, VC_EMISMATCH,
+                     "a path with a line break does not go into " EXCHANGE_VIDEOS);
+    if (!rc)
+        rc = write_named(x, e, s, stem, prompt, err);
     free(stem);
     free(prompt);
     return rc;
@@ -165,8 +177,10 @@ static int export_cogvideo(exchange *x, vc_err *err)
     int rc = exchange_each(x, write_sample, &e, err);
     if (!rc && (e.prompts_txt.failed || e.videos_txt.failed))
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = exchange_write(x->dir, "prompts.txt", e.prompts_txt.data, e.prompts_txt.n, err);
-    if (!rc) rc = exchange_write(x->dir, EXCHANGE_VIDEOS, e.videos_txt.data, e.videos_txt.n, err);
+    if (!rc)
+        rc = exchange_write(x->dir, "prompts.txt", e.prompts_txt.data, e.prompts_txt.n, err);
+    if (!rc)
+        rc = exchange_write(x->dir, EXCHANGE_VIDEOS, e.videos_txt.data, e.videos_txt.n, err);
     vc_buf_free(&e.prompts_txt);
     vc_buf_free(&e.videos_txt);
     vf_keymap_free(&e.names);
@@ -176,7 +190,7 @@ static int export_cogvideo(exchange *x, vc_err *err)
 
 /* ---- import ---- */
 
-/* A text file whose lines are taken one after the other. */
+/* A text file that is read line by line. */
 typedef struct lines {
     vc_map m;
     const char *at, *end;
@@ -192,7 +206,7 @@ static int open_lines(lines *l, const char *root, const char *name, vc_err *err)
     return rc;
 }
 
-/* The next that is not blank, malloc'ed; *line is NULL at the end. */
+/* Gets the next line that is not blank; the caller frees *line, which is NULL at the end. */
 static int next_line(lines *l, char **line, vc_err *err)
 {
     *line = NULL;
@@ -208,18 +222,20 @@ static int next_line(lines *l, char **line, vc_err *err)
     return 0;
 }
 
-/* The only tensor that a file is asked for, of nd dimensions. */
+/* Opens a file and gets its tensor `name`, which must have nd dimensions. */
 static int open_tensor(vf_safetensors **f, const char *path, const char *name, int nd, vf_view *v,
                        vc_err *err)
 {
     int rc = path ? vf_safetensors_open(f, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = vc_context(err, vf_safetensors_get(*f, name, v, err), "%s", path);
+    if (!rc)
+        rc = vc_context(err, vf_safetensors_get(*f, name, v, err), "%s", path);
     if (!rc && (v->nd != nd || v->dim[0] < 1))
         rc = vc_fail(err, VC_EFORMAT, "%s: %s: %d dimensions expected", path, name, nd);
     return rc;
 }
 
-static int read_sample(exchange *x, const char *root, const char *video, const char *prompt, vc_err *err)
+static int read_sample(exchange *x, const char *root, const char *video, const char *prompt,
+                       vc_err *err)
 {
     char hex[VC_SHA256_HEX];
     const char *base = vc_path_base(video), *dot = strrchr(base, '.');
@@ -230,9 +246,11 @@ static int read_sample(exchange *x, const char *root, const char *video, const c
     vf_safetensors *f[2] = { NULL };
     exchange_item m = { .path = video, .caption = prompt, .drawn = true, .n_text = 1 };
     int rc = open_tensor(&f[0], latent, LATENT, 4, &m.mean, err);
-    if (!rc) rc = open_tensor(&f[1], text, PROMPT, 2, &m.text[0].embeds, err);
+    if (!rc)
+        rc = open_tensor(&f[1], text, PROMPT, 2, &m.text[0].embeds, err);
     m.text[0].length = rc ? 0 : m.text[0].embeds.dim[0];
-    if (!rc) rc = exchange_put(x, &m, err);
+    if (!rc)
+        rc = exchange_put(x, &m, err);
     vf_safetensors_close(f[0]);
     vf_safetensors_close(f[1]);
     free(latent);
@@ -247,11 +265,13 @@ int exchange_pairs(exchange *x, const char *root, exchange_pair_fn fn, vc_err *e
     bool plural = one && vc_file_exists(one);
     free(one);
     int rc = open_lines(&videos, root, EXCHANGE_VIDEOS, err);
-    if (!rc) rc = open_lines(&prompts, root, plural ? "prompts.txt" : "prompt.txt", err);
+    if (!rc)
+        rc = open_lines(&prompts, root, plural ? "prompts.txt" : "prompt.txt", err);
     for (bool more = true; !rc && more;) {
         char *video, *prompt = NULL;
         rc = next_line(&videos, &video, err);
-        if (!rc) rc = next_line(&prompts, &prompt, err);
+        if (!rc)
+            rc = next_line(&prompts, &prompt, err);
         more = video && prompt;
         if (!rc && more)
             rc = exchange_skip(x, fn(x, root, video, prompt, err), err);
@@ -265,8 +285,8 @@ int exchange_pairs(exchange *x, const char *root, exchange_pair_fn fn, vc_err *e
     return rc;
 }
 
-/* The family whose name begins the folder's, "cogvideox1.5-t2v", the longest of the format's; NULL:
- * none. */
+/* Returns the family whose name is the longest prefix of the folder's name, such as
+ * "cogvideox1.5-t2v", or NULL. */
 static const vc_family *family_of(const char *folder)
 {
     const vc_family *best = NULL;
@@ -293,7 +313,8 @@ static int import_cogvideo(exchange *x, vc_err *err)
     if (!rc && !x->v->o->family)
         x->family = f;
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
-    if (!rc) rc = exchange_pairs(x, root, read_sample, err);
+    if (!rc)
+        rc = exchange_pairs(x, root, read_sample, err);
     free(model);
     free(real);
     free(root);

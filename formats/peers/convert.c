@@ -1,4 +1,4 @@
-/* convert.c - types and orders of latents. See exchange.h */
+/* convert.c - converts types and orders of latents. See exchange.h */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "formats/peers/exchange.h"
 
 enum { BLOCK = 4096 };
-#define POINT (-30.0f)                       /* least logvar that diffusers lets through */
+#define POINT (-30.0f)                       /* the lowest logvar that diffusers allows */
 
 int exchange_convert(void *dst, vc_dtype t, const vf_view *v, size_t from, size_t n, vc_err *err)
 {
@@ -39,7 +39,7 @@ void exchange_swap(void *dst, const void *src, size_t a, size_t b, size_t n, siz
                    (const uint8_t *)src + (i * b + j) * n * size, n * size);
 }
 
-/* [C,..] of logvar as type t; one channel stands for all, none for a point. */
+/* Writes logvar [C,..] as type t; one channel stands for all, no logvar for POINT. */
 static int put_logvar(uint8_t *dst, const exchange_sample *s, vc_dtype t, vc_err *err)
 {
     size_t channels = (size_t)s->mean.dim[0], plane = (size_t)vf_view_count(&s->mean) / channels;
@@ -49,34 +49,38 @@ static int put_logvar(uint8_t *dst, const exchange_sample *s, vc_dtype t, vc_err
     for (size_t c = 0; !rc && c < channels; c++) {
         uint8_t *at = dst + c * plane * size;
         if (s->logvar.data)
-            rc = exchange_convert(at, t, &s->logvar, s->logvar.dim[0] == 1 ? 0 : c * plane, plane, err);
+            rc = exchange_convert(at, t, &s->logvar, s->logvar.dim[0] == 1 ? 0 : c * plane, plane,
+                                  err);
         for (size_t i = 0; !s->logvar.data && i < plane; i++)
             vc_from_f32(at + i * size, t, &point, 1);
     }
     return rc;
 }
 
-int exchange_moments(const exchange_sample *s, vc_dtype t, bool frames_first, void **out, vc_err *err)
+int exchange_moments(const exchange_sample *s, vc_dtype t, bool frames_first, void **out,
+                     vc_err *err)
 {
     size_t n = (size_t)vf_view_count(&s->mean), size = vc_dtype_size(t);
     uint8_t *m = *out = malloc(2 * n * size);
     if (!m)
         return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", 2 * n);
     int rc = exchange_convert(m, t, &s->mean, 0, n, err);
-    if (!rc) rc = put_logvar(m + n * size, s, t, err);
+    if (!rc)
+        rc = put_logvar(m + n * size, s, t, err);
     if (rc || !frames_first || s->mean.dim[1] == 1)
         return rc;
     uint8_t *swapped = malloc(2 * n * size);
     if (!swapped)
         return vc_fail(err, VC_ENOMEM, "out of memory for %zu values", 2 * n);
     exchange_swap(swapped, m, 2 * (size_t)s->mean.dim[0], (size_t)s->mean.dim[1],
-               (size_t)(s->mean.dim[2] * s->mean.dim[3]), size);
+                  (size_t)(s->mean.dim[2] * s->mean.dim[3]), size);
     free(m);
     *out = swapped;
     return 0;
 }
 
-int exchange_split(const vf_view *v, bool frames_first, exchange_item *item, void **own, vc_err *err)
+int exchange_split(const vf_view *v, bool frames_first, exchange_item *item, void **own,
+                   vc_err *err)
 {
     int c = frames_first ? 1 : 0;
     *own = NULL;
@@ -88,12 +92,12 @@ int exchange_split(const vf_view *v, bool frames_first, exchange_item *item, voi
     if (frames_first && v->dim[0] != 1) {
         if (!(*own = malloc(v->bytes + 1)))
             return vc_fail(err, VC_ENOMEM, "out of memory for %zu bytes", v->bytes);
-        exchange_swap(*own, data, (size_t)v->dim[0], (size_t)v->dim[1], (size_t)(v->dim[2] * v->dim[3]),
-                   size);
+        exchange_swap(*own, data, (size_t)v->dim[0], (size_t)v->dim[1],
+                      (size_t)(v->dim[2] * v->dim[3]), size);
         data = *own;
     }
-    item->mean = (vf_view){ "mean", v->dtype, 4, { v->dim[c] / 2, v->dim[1 - c], v->dim[2], v->dim[3] },
-                            data, half };
+    item->mean = (vf_view){ "mean", v->dtype, 4,
+                            { v->dim[c] / 2, v->dim[1 - c], v->dim[2], v->dim[3] }, data, half };
     item->logvar = item->mean;
     item->logvar.name = "logvar";
     item->logvar.data = data + half;
@@ -113,7 +117,7 @@ int exchange_mask_rows(const vf_view *mask, int64_t *rows, vc_err *err)
         ones += f != 0;
         ended |= f == 0;
     }
-    *rows = ones ? ones : 1;                 /* a text of no tokens: keep a row all the same */
+    *rows = ones ? ones : 1;                 /* a text without tokens keeps one row */
     return n ? 0 : vc_fail(err, VC_EFORMAT, "an empty mask");
 }
 

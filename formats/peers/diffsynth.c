@@ -1,11 +1,12 @@
-/* diffsynth.c - DiffSynth-Studio's data: what its pipeline had made of each sample, pickled.
+/* diffsynth.c - exports and imports DiffSynth-Studio's data: the pickled inputs of its pipeline for
+ * each sample.
  *
  *     RANK/7.pth      a tuple of three dictionaries: shared, positive, negative
  *     shared          input_latents [1,C,F,H,W] (Qwen-Image [1,C,H,W]), height, width, num_frames
  *     positive        prompt, context [1,512,D], zeros after the text
  *                     (Qwen-Image: prompt_emb [1,n,D], prompt_emb_mask [1,n])
  *
- * The real ones also hold the decoded pictures, as objects that are never looked into.
+ * DiffSynth's own files also hold the decoded pictures, as objects that the reader skips.
  * See exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 #include "formats/peers/torch.h"
 
 typedef struct layout {
-    const char *family, *embeds, *mask;      /* mask NULL: padded with zeros to max_length */
+    const char *family, *embeds, *mask;      /* mask NULL: texts are padded to max_length by
+                                              * zeros */
     int64_t max_length;
     bool video;                              /* latents have an axis of frames */
 } layout;
@@ -34,8 +36,8 @@ typedef struct exporting {
     int64_t max_length;
 } exporting;
 
-static void add_shared(exchange_dict *d, const layout *l, const exchange_sample *s, const int ratio[3],
-                       const void *latents)
+static void add_shared(exchange_dict *d, const layout *l, const exchange_sample *s,
+                       const int ratio[3], const void *latents)
 {
     const int64_t *n = s->mean.dim;
     vf_view v = { NULL, VC_BF16, 5, { 1, n[0], n[1], n[2], n[3] }, latents,
@@ -50,16 +52,17 @@ static void add_shared(exchange_dict *d, const layout *l, const exchange_sample 
     exchange_dict_add(d, "width", VF_PT_INT)->i = n[3] * ratio[2];
     if (l->video)
         exchange_dict_add(d, "num_frames", VF_PT_INT)->i = (n[1] - 1) * ratio[0] + 1;
-    exchange_dict_add(d, "cfg_scale", VF_PT_INT)->i = 1;        /* what its units ask for */
+    exchange_dict_add(d, "cfg_scale", VF_PT_INT)->i = 1;        /* its units need these three */
     exchange_dict_add(d, "cfg_merge", VF_PT_BOOL)->i = 0;
     exchange_dict_add(d, "tiled", VF_PT_BOOL)->i = 0;
     exchange_dict_add(d, "use_gradient_checkpointing", VF_PT_BOOL)->i = 1;
     exchange_dict_add(d, "use_gradient_checkpointing_offload", VF_PT_BOOL)->i = 0;
 }
 
-/* Rows as bf16, zeros up to the encoder's length; *own is theirs, and the mask's. */
-static int add_positive(exchange_dict *d, const exporting *e, const exchange_sample *s, void *own[2],
-                        vc_err *err)
+/* Adds the rows as bf16, with zeros up to the encoder's length; own[] owns the memory of the rows
+ * and of the mask. */
+static int add_positive(exchange_dict *d, const exporting *e, const exchange_sample *s,
+                        void *own[2], vc_err *err)
 {
     const vf_view *from = &s->text[0].embeds;
     if (s->n_text != 1 || !from->data)
@@ -79,7 +82,7 @@ static int add_positive(exchange_dict *d, const exporting *e, const exchange_sam
                                                   2 * (size_t)(all * width) });
     if (e->l->mask)
         exchange_dict_tensor(d, e->l->mask,
-                          (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, 8 * (size_t)all });
+                             (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, 8 * (size_t)all });
     return exchange_convert(own[0], VC_BF16, from, 0, (size_t)vf_view_count(from), err);
 }
 
@@ -91,12 +94,15 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     void *own[2] = { NULL };
     uint16_t *latents = malloc(2 * n);
     float *f = NULL;
-    int rc = latents ? exchange_latent_f32(x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = latents
+                 ? exchange_latent_f32(x, s, &f, err)
+                 : vc_fail(err, VC_ENOMEM, "out of memory");
     const vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
     if (!rc && !e->l->video && s->mean.dim[1] != 1)
         rc = vc_fail(err, VC_EMISMATCH, "%" PRId64 " frames: %s has stills", s->mean.dim[1],
                      x->family->name);
-    if (!rc) rc = exchange_convert(latents, VC_BF16, &from, 0, n, err);
+    if (!rc)
+        rc = exchange_convert(latents, VC_BF16, &from, 0, n, err);
     if (!rc) {
         add_shared(&shared, e->l, s, x->family->ratio, latents);
         rc = add_positive(&positive, e, s, own, err);
@@ -107,7 +113,8 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     const vf_pt_value all = { .kind = VF_PT_TUPLE, .item = parts, .n = 3 };
     char name[32];
     snprintf(name, sizeof name, "0/%" PRIu32 ".pth", s->i);
-    if (!rc) rc = exchange_write_pt(x->dir, name, &all, err);
+    if (!rc)
+        rc = exchange_write_pt(x->dir, name, &all, err);
     free(own[0]);
     free(own[1]);
     free(latents);
@@ -168,7 +175,7 @@ static int read_text(exchange_item *m, const layout *l, const vf_pt_value *posit
     return vc_context(err, exchange_trim_mask(e, &mask, err), "%s", l->mask);
 }
 
-/* What a sample has besides, which is not taken over. */
+/* Counts the sample's conditions, which are not imported. */
 static uint64_t conditions(const vf_pt_value *shared)
 {
     static const char *const keys[] = {
@@ -188,7 +195,8 @@ static int check_value(exchange *x, const vf_pt_value *v, const layout **l, vc_e
     if (v->kind != VF_PT_TUPLE || v->n != 3)
         return vc_fail(err, VC_EFORMAT, "a tuple of three dictionaries expected");
     if (!(*l = guess(v->item[1])))
-        return vc_fail(err, VC_EFORMAT, "neither Wan's context nor Qwen-Image's prompt_emb is in it");
+        return vc_fail(err, VC_EFORMAT,
+                       "neither Wan's context nor Qwen-Image's prompt_emb is in it");
     if ((x->sink || x->v->o->family) && strcmp(x->family->name, (*l)->family))
         return vc_fail(err, VC_EMISMATCH, "of %s, %s %s", (*l)->family,
                        x->sink ? "the samples before it are of" : "--family says", x->family->name);
@@ -208,10 +216,12 @@ static int read_value(exchange *x, const char *path, const vf_pt_value *v, vc_er
     exchange_item m = { .path = path, .caption = caption,
                      .frames = exchange_int(shared, "num_frames", 0) };
     rc = caption ? read_latents(&m, shared, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = read_text(&m, l, positive, err);
+    if (!rc)
+        rc = read_text(&m, l, positive, err);
     rc = vc_context(err, rc, "%s", path);
     x->no_conditions += conditions(shared);
-    if (!rc) rc = exchange_put(x, &m, err);
+    if (!rc)
+        rc = exchange_put(x, &m, err);
     free(caption);
     return rc;
 }
@@ -221,13 +231,14 @@ static int read_sample(exchange *x, const char *name, vc_err *err)
     vf_pt *p = NULL;
     char *path = vc_path_join(x->dir, name);
     int rc = path ? vf_pt_open(&p, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = read_value(x, name, vf_pt_root(p), err);
+    if (!rc)
+        rc = read_value(x, name, vf_pt_root(p), err);
     vf_pt_close(p);
     free(path);
     return rc;
 }
 
-/* The samples of one process, rank < 0: of the folder itself. */
+/* Reads the samples of one process; with rank < 0 those of the folder itself. */
 static int read_rank(exchange *x, int64_t rank, vc_err *err)
 {
     char sub[24] = "", name[64];
@@ -238,7 +249,8 @@ static int read_rank(exchange *x, int64_t rank, vc_err *err)
     char *dir = vc_path_join(x->dir, sub);
     int rc = dir ? exchange_numbers(&list, &n, dir, "", ".pth", err)
                  : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = exchange_check_numbers(x, list, n, dir, "", ".pth", err);
+    if (!rc)
+        rc = exchange_check_numbers(x, list, n, dir, "", ".pth", err);
     free(dir);
     for (int i = 0; !rc && i < n; i++) {
         snprintf(name, sizeof name, "%s%" PRId64 ".pth", sub, list[i]);
@@ -257,7 +269,8 @@ static int import_diffsynth(exchange *x, vc_err *err)
         return rc;
     vc_progress_begin(x->v->progress, "importing", "samples", 0);
     rc = exchange_check_numbers(x, ranks, n, x->dir, "", "", err);
-    if (!rc) rc = read_rank(x, -1, err);
+    if (!rc)
+        rc = read_rank(x, -1, err);
     for (int i = 0; !rc && i < n; i++)
         rc = read_rank(x, ranks[i], err);
     free(ranks);

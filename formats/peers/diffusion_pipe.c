@@ -1,4 +1,5 @@
-/* diffusion_pipe.c - diffusion-pipe's cache, MEDIA/cache/MODEL, read; diffusion_pipe_write.c writes it.
+/* diffusion_pipe.c - imports diffusion-pipe's cache, MEDIA/cache/MODEL; diffusion_pipe_write.c
+ * exports one.
  *
  *     cache_1.500x96x64x9/latents/              items: latents [C,F,H,W], image_spec, caption, mask
  *     cache_1.500x96x64x9/text_embeddings_1/    items of one caption each: embeddings, image_spec;
@@ -15,19 +16,19 @@
 #include "formats/peers/tensor_cache.h"
 #include "formats/peers/torch.h"
 
-/* What a text encoder's items are: rows, and how many of them are text. */
+/* The keys of a text encoder's items: the rows, and the mask or length of their text. */
 typedef struct text_layout {
     const char *embeds, *mask, *length, *pooled;
 } text_layout;
 
 typedef struct layout {
-    const char *family, *model;              /* ours, and the peer's name of it */
-    bool drawn;                              /* latents are samples */
+    const char *family, *model;              /* our name, and the peer's name of the model */
+    bool drawn;                              /* latents are draws from the posterior */
     int n_text;
     text_layout text[2];
 } layout;
 
-/* Told apart by the first encoder's keys, in this order. */
+/* The first layout whose keys the first encoder's items have is the cache's. */
 static const layout layouts[] = {
     { "wan2.1", "wan", false, 1, { { "text_embeddings", NULL, "seq_lens", NULL } } },
     { "hunyuanvideo", "hunyuan-video", true, 2,
@@ -44,10 +45,10 @@ typedef struct importing {
     exchange *x;
     const layout *l;                         /* NULL before the first text */
     vf_tensor_cache *latents, *text[ENCODERS];
-    vf_keymap at;                            /* of a media file's captions: their items in text[0] */
+    vf_keymap at;                            /* caption of a media file -> its item in text[0] */
 } importing;
 
-/* One caption of a sample, and what its texts borrow from. */
+/* A caption of a sample, and the files from which its texts borrow. */
 typedef struct caption {
     exchange_item item;
     char *text;
@@ -71,7 +72,8 @@ static int guess(importing *m, const vf_pt_value *d, vc_err *err)
             m->l = l;
     }
     if (!m->l)
-        return vc_fail(err, VC_EFORMAT, "text_embeddings_1: of none of the models wan, hunyuan-video, "
+        return vc_fail(err, VC_EFORMAT,
+                       "text_embeddings_1: of none of the models wan, hunyuan-video, "
                        "ltx-video, qwen_image");
     if (said && strcmp(said, m->l->family))
         return vc_fail(err, VC_EMISMATCH, "of %s, --family says %s", m->l->family, said);
@@ -79,7 +81,7 @@ static int guess(importing *m, const vf_pt_value *d, vc_err *err)
     return 0;
 }
 
-/* "PATH", or "TAR/PATH"; malloc'ed. */
+/* Returns an image_spec as "PATH" or "TAR/PATH"; the caller frees it. */
 static char *spec_of(const vf_pt_value *d, vc_err *err)
 {
     const vf_pt_value *s = vf_pt_get(d, "image_spec"), *tar, *path;
@@ -106,16 +108,17 @@ static vf_key caption_key(const char *spec, uint32_t i)
     return vf_hash2(spec, strlen(spec), &i, sizeof i);
 }
 
-/* Captions of a media file come in its own order, wherever they lie. */
+/* Maps each caption of a media file to its item; captions keep their order. */
 static int index_texts(importing *m, vc_err *err)
 {
     int rc = 0;
-    vf_keymap seen = { 0 };                  /* how many captions of a file there were */
+    vf_keymap seen = { 0 };                  /* media file -> its captions so far */
     vf_keymap_clear(&m->at);
     for (size_t i = 0; !rc && i < vf_tensor_cache_count(m->text[0]); i++) {
         vf_pt *p;
         rc = vf_tensor_cache_get(m->text[0], i, &p, err);
-        if (!rc && !m->l) rc = guess(m, vf_pt_root(p), err);
+        if (!rc && !m->l)
+            rc = guess(m, vf_pt_root(p), err);
         char *spec = rc ? NULL : spec_of(vf_pt_root(p), err);
         if (!rc && !spec)
             rc = vc_context(err, VC_EFORMAT, "text_embeddings_1: item %zu", i);
@@ -124,17 +127,19 @@ static int index_texts(importing *m, vc_err *err)
             uint64_t n = 0;
             vf_keymap_get(&seen, k, &n);
             rc = vf_keymap_put(&seen, k, n + 1, err);
-            if (!rc) rc = vf_keymap_put(&m->at, caption_key(spec, (uint32_t)n), i, err);
+            if (!rc)
+                rc = vf_keymap_put(&m->at, caption_key(spec, (uint32_t)n), i, err);
         }
         free(spec);
         vf_pt_close(p);
-        if (!rc) rc = exchange_stopped(err);
+        if (!rc)
+            rc = exchange_stopped(err);
     }
     vf_keymap_free(&seen);
     return rc;
 }
 
-/* [] or [1] of integers. */
+/* Reads a number of rows from an integer tensor of shape [] or [1]. */
 static int read_length(const vf_pt_value *d, const char *key, int64_t *rows, vc_err *err)
 {
     vf_view v;
@@ -151,7 +156,8 @@ static int read_length(const vf_pt_value *d, const char *key, int64_t *rows, vc_
     return 0;
 }
 
-static int read_text(exchange_item *item, int i, const text_layout *t, const vf_pt_value *d, vc_err *err)
+static int read_text(exchange_item *item, int i, const text_layout *t, const vf_pt_value *d,
+                     vc_err *err)
 {
     vf_view *e = &item->text[i].embeds, mask;
     int64_t rows = 0;
@@ -173,14 +179,15 @@ static int read_text(exchange_item *item, int i, const text_layout *t, const vf_
     return rc ? rc : vc_context(err, exchange_trim_mask(e, &mask, err), "%s", t->mask);
 }
 
-/* Item `at` of each encoder's cache; the caller closes p. */
+/* Opens item `at` of each encoder's cache; the caller closes p[]. */
 static int open_texts(importing *m, exchange_item *item, size_t at, vf_pt *p[ENCODERS], vc_err *err)
 {
     int rc = 0;
     for (int i = 0; !rc && i < m->l->n_text; i++) {
         if (at >= vf_tensor_cache_count(m->text[i]))
             rc = vc_fail(err, VC_EFORMAT, "text_embeddings_%d: no item %zu", i + 1, at);
-        if (!rc) rc = vf_tensor_cache_get(m->text[i], at, &p[i], err);
+        if (!rc)
+            rc = vf_tensor_cache_get(m->text[i], at, &p[i], err);
         if (!rc)
             rc = vc_context(err, read_text(item, i, &m->l->text[i], vf_pt_root(p[i]), err),
                             "text_embeddings_%d: item %zu", i + 1, at);
@@ -189,7 +196,8 @@ static int open_texts(importing *m, exchange_item *item, size_t at, vf_pt *p[ENC
     return rc;
 }
 
-/* The encoders' items are of one order; a pair that is not is a mixture of two caches. */
+/* Checks that the encoders' items are of the same media file; if they are not, two caches are
+ * mixed. */
 static int same_spec(const importing *m, const char *spec, vf_pt *p[ENCODERS], vc_err *err)
 {
     int rc = 0;
@@ -198,14 +206,15 @@ static int same_spec(const importing *m, const char *spec, vf_pt *p[ENCODERS], v
         if (!other)
             return VC_EFORMAT;
         if (strcmp(other, spec))
-            rc = vc_fail(err, VC_EMISMATCH, "text_embeddings_%d: of %.200s where text_embeddings_1 is "
+            rc = vc_fail(err, VC_EMISMATCH,
+                         "text_embeddings_%d: of %.200s where text_embeddings_1 is "
                          "of %.200s", i + 1, other, spec);
         free(other);
     }
     return rc;
 }
 
-/* What a sample has besides, which is not taken over. */
+/* Counts the sample's conditions, which are not imported. */
 static uint64_t conditions(const vf_pt_value *d)
 {
     static const char *const keys[] = { "mask", "y", "clip_context", "control_latents" };
@@ -217,9 +226,9 @@ static uint64_t conditions(const vf_pt_value *d)
     return n;
 }
 
-/* Caption i, of the latent's list. */
-static int open_caption(importing *m, caption *c, const char *spec, uint32_t i, const vf_pt_value *text,
-                        vc_err *err)
+/* Opens caption i of the latent's list. */
+static int open_caption(importing *m, caption *c, const char *spec, uint32_t i,
+                        const vf_pt_value *text, vc_err *err)
 {
     uint64_t at;
     c->text = text && text->kind == VF_PT_STR ? strndup(text->s, text->n) : strdup("");
@@ -263,7 +272,8 @@ static int put_item(importing *m, const vf_pt_value *d, const char *spec, vc_err
         rc = vf_pt_tensor(d, "latents", &c->item.mean, err);
     }
     m->x->no_conditions += conditions(d);
-    if (!rc) rc = exchange_put(m->x, &c->item, err);
+    if (!rc)
+        rc = exchange_put(m->x, &c->item, err);
     close_captions(c, n);
     return rc;
 }
@@ -280,7 +290,7 @@ static int open_cache(vf_tensor_cache **c, const char *dir, const char *format, 
     return rc;
 }
 
-/* The folder of a bucket's texts: its own, or (cache_1.500x96x64x9) ar_frames_1.500_9. */
+/* Returns the folder of a bucket's texts: its own, or ar_frames_1.500_9 for cache_1.500x96x64x9. */
 static char *text_folder(const exchange *x, const char *bucket)
 {
     const char *ar = bucket + strlen("cache_"), *x1 = strchr(ar, 'x'), *frames = strrchr(ar, 'x');
@@ -310,8 +320,10 @@ static int open_bucket(importing *m, const char *bucket, vc_err *err)
     int rc = texts && dir ? open_cache(&m->latents, dir, "latents", 0, err)
                           : vc_fail(err, VC_ENOMEM, "out of memory");
     bool own = !m->x->v->o->texts;
-    if (!rc && own) rc = open_cache(&m->text[0], texts, "text_embeddings_%d", 1, err);
-    if (!rc && own) rc = index_texts(m, err);
+    if (!rc && own)
+        rc = open_cache(&m->text[0], texts, "text_embeddings_%d", 1, err);
+    if (!rc && own)
+        rc = index_texts(m, err);
     for (int i = 1; !rc && own && m->l && i < m->l->n_text; i++)
         rc = open_cache(&m->text[i], texts, "text_embeddings_%d", i + 1, err);
     free(texts);
@@ -336,7 +348,7 @@ static int read_bucket(importing *m, const char *bucket, vc_err *err)
     return rc;
 }
 
-/* The empty prompt's embeddings, where they were cached. */
+/* Reads the empty prompt's embeddings, if the cache has them. */
 static int read_empty(importing *m, vc_err *err)
 {
     vf_pt *p[ENCODERS] = { NULL };
@@ -359,7 +371,7 @@ static int read_empty(importing *m, vc_err *err)
 static int import_dpipe(exchange *x, vc_err *err)
 {
     importing m = { .x = x };
-    if (x->v->o->texts)                      /* nothing but --family says whose latents they are */
+    if (x->v->o->texts)                      /* only --family names the latents' family */
         m.l = exchange_layout(&exchange_dpipe, x->family->name);
     vc_list names;
     int buckets = 0, rc = exchange_list(&names, x->dir, "", err);
@@ -370,9 +382,10 @@ static int import_dpipe(exchange *x, vc_err *err)
             rc = read_bucket(&m, names.item[i], err);
         }
     if (!rc && !buckets)
-        rc = vc_fail(err, VC_ENOENT, "%s: no folders cache_WxHxF: give the model's, MEDIA/cache/MODEL",
-                     x->dir);
-    if (!rc && x->sink && !x->v->o->texts) rc = read_empty(&m, err);
+        rc = vc_fail(err, VC_ENOENT,
+                     "%s: no folders cache_WxHxF: give the model's, MEDIA/cache/MODEL", x->dir);
+    if (!rc && x->sink && !x->v->o->texts)
+        rc = read_empty(&m, err);
     exchange_list_free(&names);
     vf_keymap_free(&m.at);
     return rc;

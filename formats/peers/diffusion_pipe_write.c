@@ -1,19 +1,18 @@
-/* diffusion_pipe_write.c - a cache that diffusion-pipe takes as its own when it starts with
- * --trust_cache: it then lists no media, and pairs latents with captions as is written here.
+/* diffusion_pipe_write.c - writes a cache that diffusion-pipe uses as its own when it starts with
+ * --trust_cache: it then lists no media, and pairs latents with captions by the tables below.
  *
  *     dataset.toml                             a [[directory]] for each bucket
- *     96x64x9/cache/MODEL/                     what is there of a bucket
+ *     96x64x9/cache/MODEL/                     the files of a bucket
  *       metadata/grouping_keys.json            [[1.5, 9]]: aspect ratio, frames
  *       metadata/grouped_metadata_1.500_9/     a table: image_spec, its captions, is_video
  *       cache_1.500x96x64x9/latents/           items: latents, image_spec, mask, caption
- *       cache_1.500x96x64x9/iteration_order/   a table: of each caption its latents' item
+ *       cache_1.500x96x64x9/iteration_order/   a table: for each caption the item of its latents
  *
- * A bucket has a folder of its own since the peer computes sizes from `resolutions` and the aspect
- * ratio, and these give W and H back where they are multiples of what it rounds to. A peer that finds
- * the cache to be of another version than its own deletes it, and must not make another one out of
- * media, in an order of its own: so the tables lack mask_file, without which it cannot, and an
- * image_spec is of a tar that is nowhere. The tar is named as the sample, since several samples may
- * be of one file.
+ * Each bucket has a folder, since the peer computes sizes from `resolutions` and the aspect ratio;
+ * the result is W and H again if they are multiples of its rounding. A peer of another version
+ * deletes the cache, and must then not make a cache from media in an order of its own: the tables
+ * therefore lack mask_file, which the peer needs for that, and an image_spec names a tar that does
+ * not exist. The tar has the name of the sample, since several samples may come from one file.
  * See arrow.h, tensor_cache.h, exchange.h */
 #include <inttypes.h>
 #include <limits.h>
@@ -30,15 +29,15 @@
 #include "formats/peers/torch.h"
 
 typedef struct member {
-    uint32_t sample;                         /* its place in the dataset */
+    uint32_t sample;                         /* index in the dataset */
     int captions;
 } member;
 
 typedef struct bucket {
     int64_t w, h, frames;                    /* pixels */
-    char *dir, *cache;                       /* .../96x64x9/cache/MODEL; its cache_1.500x96x64x9 */
+    char *dir, *cache;                       /* .../96x64x9/cache/MODEL; dir/cache_1.500x96x64x9 */
     member *member;
-    uint64_t *size;                          /* of their items */
+    uint64_t *size;                          /* bytes of each member's item */
     size_t n;
 } bucket;
 
@@ -47,8 +46,8 @@ typedef struct exporting {
     const char *model;
     bucket *bucket;
     size_t n;
-    vf_keymap at;                            /* of a shape: its bucket */
-    uint64_t texts;                          /* embeddings: left out */
+    vf_keymap at;                            /* shape -> index of its bucket */
+    uint64_t texts;                          /* text embeddings that were left out */
 } exporting;
 
 /* ---- items ---- */
@@ -67,7 +66,8 @@ static int make_bucket(exporting *e, const int64_t shape[3], vc_err *err)
                    .frames = (shape[0] - 1) * f->ratio[0] + 1 };
     int64_t multiple = f->ratio[1] * f->patch;
     if (b->w % multiple || b->h % multiple)
-        return vc_fail(err, VC_EMISMATCH, "bucket %" PRId64 "x%" PRId64 ": diffusion-pipe has widths "
+        return vc_fail(err, VC_EMISMATCH,
+                       "bucket %" PRId64 "x%" PRId64 ": diffusion-pipe has widths "
                        "and heights that are multiples of %" PRId64 " (vlat select leaves samples "
                        "out)", b->w, b->h, multiple);
     if (f->ratio[0] == 1 && shape[0] > 1)
@@ -79,7 +79,7 @@ static int make_bucket(exporting *e, const int64_t shape[3], vc_err *err)
     char *latents = b->cache ? vc_path_join(b->cache, "latents") : NULL;
     int rc = latents ? vc_mkdirs(latents, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     free(latents);
-    e->n++;                                  /* the folders' names are freed with it */
+    e->n++;                                  /* from here on, the export frees the bucket's names */
     return rc;
 }
 
@@ -90,7 +90,8 @@ static int find_bucket(exporting *e, const int64_t shape[3], bucket **b, vc_err 
     int rc = 0;
     if (!vf_keymap_get(&e->at, k, &i)) {
         rc = make_bucket(e, shape, err);
-        if (!rc) rc = vf_keymap_put(&e->at, k, i, err);
+        if (!rc)
+            rc = vf_keymap_put(&e->at, k, i, err);
     }
     if (!rc)
         *b = &e->bucket[i];
@@ -124,7 +125,8 @@ static int append(bucket *b, const exchange_sample *s, int captions, const char 
     return rc;
 }
 
-/* The texts of a record's captions, at least one, borrowed; malloc'ed. */
+/* Returns the texts of a record's captions, at least one. The texts are borrowed; the caller
+ * frees the array. */
 static const char **captions_of(const cJSON *record, int *n, vc_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(record, "captions"), *c;
@@ -146,9 +148,9 @@ static vf_pt_value text_value(const char *s)
     return (vf_pt_value){ .kind = VF_PT_STR, .s = s, .n = strlen(s) };
 }
 
-/* The item's bytes, malloc'ed; latents are of the type that the dataset has. */
-static int pack_item(const exchange *x, const exchange_sample *s, const char *const *caption, int captions,
-                     char **data, size_t *size, vc_err *err)
+/* Makes the bytes of an item, with latents of the dataset's type; the caller frees *data. */
+static int pack_item(const exchange *x, const exchange_sample *s, const char *const *caption,
+                     int captions, char **data, size_t *size, vc_err *err)
 {
     size_t n = (size_t)vf_view_count(&s->mean), wide = vc_dtype_size(s->mean.dtype);
     const vf_pt_value none = { .kind = VF_PT_NONE }, path = text_value(vlat_str(s->record, "path"));
@@ -161,7 +163,8 @@ static int pack_item(const exchange *x, const exchange_sample *s, const char *co
     int rc = text && texts && latents ? exchange_latent_f32(x, s, &f, err)
                                       : vc_fail(err, VC_ENOMEM, "out of memory");
     vf_view v = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
-    if (!rc) rc = exchange_convert(latents, s->mean.dtype, &v, 0, n, err);
+    if (!rc)
+        rc = exchange_convert(latents, s->mean.dtype, &v, 0, n, err);
     v = s->mean;
     v.data = latents;
     exchange_dict_tensor(&d, "latents", v);
@@ -177,7 +180,8 @@ static int pack_item(const exchange *x, const exchange_sample *s, const char *co
     list->item = texts;
     list->n = (size_t)captions;
     const vf_pt_value item = exchange_dict_value(&d);
-    if (!rc) rc = vf_pt_pack(data, size, &item, err);
+    if (!rc)
+        rc = vf_pt_pack(data, size, &item, err);
     free(f);
     free(latents);
     free(texts);
@@ -193,9 +197,12 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     size_t size;
     int n, rc = find_bucket(e, s->mean.dim + 1, &b, err);
     const char **caption = rc ? NULL : captions_of(s->record, &n, err);
-    if (!rc) rc = caption ? pack_item(x, s, caption, n, &data, &size, err) : VC_ENOMEM;
-    if (!rc) rc = append(b, s, n, data, size, err);
-    if (!rc) e->texts += (uint64_t)n * (uint64_t)s->n_text;
+    if (!rc)
+        rc = caption ? pack_item(x, s, caption, n, &data, &size, err) : VC_ENOMEM;
+    if (!rc)
+        rc = append(b, s, n, data, size, err);
+    if (!rc)
+        e->texts += (uint64_t)n * (uint64_t)s->n_text;
     free(data);
     free(caption);
     return rc;
@@ -203,50 +210,50 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
 
 /* ---- tables ---- */
 
-enum { SPEC };                               /* the first column of both */
+enum { SPEC };                               /* the first column of both tables */
 enum { CAPTIONS = 1, IS_VIDEO };
 static const vf_arrow_field metadata_fields[] = {
     { "image_spec", VF_ARROW_LIST }, { "caption", VF_ARROW_LIST }, { "is_video", VF_ARROW_BOOL },
 };
 enum { LATENTS_IDX = 1, CAPTION, CAPTION_NUMBER };
 static const vf_arrow_field order_fields[] = {
-    { "image_spec", VF_ARROW_LIST }, { "latents_idx", VF_ARROW_INT64 }, { "caption", VF_ARROW_UTF8 },
-    { "caption_number", VF_ARROW_INT64 },
+    { "image_spec", VF_ARROW_LIST }, { "latents_idx", VF_ARROW_INT64 },
+    { "caption", VF_ARROW_UTF8 }, { "caption_number", VF_ARROW_INT64 },
 };
 
-/* A caption of a member, in the order of training. */
-typedef struct turn {
+/* A caption of a member. */
+typedef struct trained_caption {
     uint64_t random;
     uint32_t member;
-    int caption;
-} turn;
+    int number;
+} trained_caption;
 
-/* First captions first, in an order of chance that is always the same. */
-static int by_turn(const void *a, const void *b)
+/* Sorts first captions before second ones, each in a random order that is always the same. */
+static int by_training_order(const void *a, const void *b)
 {
-    const turn *x = a, *y = b;
-    if (x->caption != y->caption)
-        return x->caption < y->caption ? -1 : 1;
+    const trained_caption *x = a, *y = b;
+    if (x->number != y->number)
+        return x->number < y->number ? -1 : 1;
     if (x->random != y->random)
         return x->random < y->random ? -1 : 1;
     return (x->member > y->member) - (x->member < y->member);
 }
 
-static int order_of(const bucket *b, turn **out, size_t *n, vc_err *err)
+static int order_of(const bucket *b, trained_caption **out, size_t *n, vc_err *err)
 {
     *n = 0;
     for (size_t i = 0; i < b->n; i++)
         *n += (size_t)b->member[i].captions;
-    turn *t = *out = malloc((*n + 1) * sizeof *t);
+    trained_caption *t = *out = malloc((*n + 1) * sizeof *t);
     if (!t)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     for (size_t i = 0; i < b->n; i++)
         for (int c = 0; c < b->member[i].captions; c++, t++) {
-            *t = (turn){ .member = (uint32_t)i, .caption = c };
+            *t = (trained_caption){ .member = (uint32_t)i, .number = c };
             vf_key k = vf_hash2(&b->member[i].sample, sizeof b->member[i].sample, &c, sizeof c);
             memcpy(&t->random, k.b, sizeof t->random);
         }
-    qsort(*out, *n, sizeof **out, by_turn);
+    qsort(*out, *n, sizeof **out, by_training_order);
     return 0;
 }
 
@@ -258,8 +265,9 @@ static void put_spec(vf_arrow *a, const exchange *x, uint32_t sample, const cJSO
     vf_arrow_text(a, SPEC, vlat_str(record, "path"));
 }
 
-/* Row of turn t, or (NULL) of member i with all its captions. */
-static int put_row(vf_arrow *a, const exchange *x, const bucket *b, size_t i, const turn *t, vc_err *err)
+/* Puts the row of caption t, or, if t is NULL, the row of member i with all its captions. */
+static int put_row(vf_arrow *a, const exchange *x, const bucket *b, size_t i,
+                   const trained_caption *t, vc_err *err)
 {
     cJSON *record = NULL;
     int n, rc = vf_dataset_sample(x->d, b->member[i].sample, &record, err);
@@ -270,8 +278,8 @@ static int put_row(vf_arrow *a, const exchange *x, const bucket *b, size_t i, co
         put_spec(a, x, b->member[i].sample, record);
         if (t) {
             vf_arrow_int(a, LATENTS_IDX, (int64_t)i);
-            vf_arrow_text(a, CAPTION, caption[t->caption]);
-            vf_arrow_int(a, CAPTION_NUMBER, t->caption);
+            vf_arrow_text(a, CAPTION, caption[t->number]);
+            vf_arrow_int(a, CAPTION_NUMBER, t->number);
         } else {
             for (int c = 0; c < n; c++)
                 vf_arrow_text(a, CAPTIONS, caption[c]);
@@ -284,7 +292,7 @@ static int put_row(vf_arrow *a, const exchange *x, const bucket *b, size_t i, co
     return rc ? rc : exchange_stopped(err);
 }
 
-/* What `datasets` wants beside a table. The fingerprint stands for its content. */
+/* Writes the files that `datasets` needs beside a table; the fingerprint identifies the table. */
 static int write_state(const exchange *x, const char *dir, vc_err *err)
 {
     char text[400], hex[VF_KEY_HEX];
@@ -299,9 +307,9 @@ static int write_state(const exchange *x, const char *dir, vc_err *err)
     return rc ? rc : exchange_write(dir, "dataset_info.json", "{}\n", 3, err);
 }
 
-/* The table of n rows: of the turns, or (NULL) of the members. */
-static int write_table(const exchange *x, const bucket *b, const char *dir, const turn *t, size_t n,
-                       vc_err *err)
+/* Writes a table of n rows: a row a caption, or, if t is NULL, a row a member. */
+static int write_table(const exchange *x, const bucket *b, const char *dir,
+                       const trained_caption *t, size_t n, vc_err *err)
 {
     char *path = vc_path_join(dir, "data-00000-of-00001.arrow");
     vf_arrow *a = NULL;
@@ -311,8 +319,10 @@ static int write_table(const exchange *x, const bucket *b, const char *dir, cons
                : vf_arrow_open(&a, path, metadata_fields, 3, err);
     for (size_t i = 0; !rc && i < n; i++)
         rc = put_row(a, x, b, t ? t[i].member : i, t ? &t[i] : NULL, err);
-    if (!rc) rc = vf_arrow_finish(a, err);
-    if (!rc) rc = write_state(x, dir, err);
+    if (!rc)
+        rc = vf_arrow_finish(a, err);
+    if (!rc)
+        rc = write_state(x, dir, err);
     vf_arrow_close(a);
     free(path);
     return rc;
@@ -326,15 +336,20 @@ static int write_bucket(const exchange *x, const bucket *b, vc_err *err)
     char *latents = vc_path_join(b->cache, "latents");
     char *order = vc_path_join(b->cache, "iteration_order");
     char *metadata = vc_format("%s/metadata/grouped_metadata_%.3f_%" PRId64, b->dir, ar, b->frames);
-    turn *t = NULL;
-    size_t turns;
+    trained_caption *t = NULL;
+    size_t captions;
     int rc = latents && order && metadata ? vf_tensor_cache_index(latents, b->size, b->n, err)
                                           : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = write_table(x, b, metadata, NULL, b->n, err);
-    if (!rc) rc = order_of(b, &t, &turns, err);
-    if (!rc) rc = write_table(x, b, order, t, turns, err);
-    if (!rc) rc = exchange_write(b->dir, "metadata/grouping_keys.json", key, (size_t)n, err);
-    if (!rc) rc = exchange_note(x, b->dir, "metadata/" EXCHANGE_NOTE, (uint32_t)b->n, err);
+    if (!rc)
+        rc = write_table(x, b, metadata, NULL, b->n, err);
+    if (!rc)
+        rc = order_of(b, &t, &captions, err);
+    if (!rc)
+        rc = write_table(x, b, order, t, captions, err);
+    if (!rc)
+        rc = exchange_write(b->dir, "metadata/grouping_keys.json", key, (size_t)n, err);
+    if (!rc)
+        rc = exchange_note(x, b->dir, "metadata/" EXCHANGE_NOTE, (uint32_t)b->n, err);
     free(t);
     free(metadata);
     free(order);
@@ -342,9 +357,9 @@ static int write_bucket(const exchange *x, const bucket *b, vc_err *err)
     return rc;
 }
 
-/* ---- the whole ---- */
+/* ---- the export ---- */
 
-/* `dir` will be the folder without its ".part". */
+/* Writes dataset.toml with the export's final path, without ".part". */
 static int write_toml(const exporting *e, vc_err *err)
 {
     char part[PATH_MAX];
@@ -379,10 +394,11 @@ int exchange_dpipe_write(exchange *x, const char *model, vc_err *err)
 {
     exporting e = { .x = x, .model = model };
     int rc = exchange_each(x, write_sample, &e, err);
-    x->no_captions = 0;                      /* all are there */
+    x->no_captions = 0;                      /* this format has all captions */
     for (size_t i = 0; !rc && i < e.n; i++)
         rc = write_bucket(x, &e.bucket[i], err);
-    if (!rc) rc = write_toml(&e, err);
+    if (!rc)
+        rc = write_toml(&e, err);
     if (!rc && e.texts)
         vc_warn(x->v->progress, "%" PRIu64 " text embeddings were left out: diffusion-pipe encodes "
                 "captions at its first start, which must be with --trust_cache, as every one",

@@ -1,4 +1,5 @@
-/* exchange.c - vlat export, vlat import: the table of formats, and what they share. See exchange.h */
+/* exchange.c - vlat export and vlat import: the table of formats, and functions that they share.
+ * See exchange.h */
 #include "formats/peers/exchange.h"
 
 #include <dirent.h>
@@ -15,15 +16,16 @@
 #include "formats/dataset/copy.h"
 
 static const exchange_format *const formats[] = {
-    &exchange_safetensors, &exchange_webdataset, &exchange_musubi, &exchange_finetrainers, &exchange_causvid, &exchange_ttt,
-    &exchange_diffsynth, &exchange_cogvideo, &exchange_factory,
+    &exchange_safetensors, &exchange_webdataset, &exchange_musubi, &exchange_finetrainers,
+    &exchange_causvid, &exchange_ttt, &exchange_diffsynth, &exchange_cogvideo, &exchange_factory,
 #ifdef VLT_SQLITE
     &exchange_dpipe,
 #endif
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
-static const exchange_format *need_format(const char *name, const char *flag, bool write, vc_err *err)
+static const exchange_format *need_format(const char *name, const char *flag, bool write,
+                                          vc_err *err)
 {
     char list[512] = "";
     for (int i = 0; i < FORMATS; i++) {
@@ -67,7 +69,7 @@ int exchange_write(const char *dir, const char *name, const void *data, size_t n
     return rc;
 }
 
-/* All files of the export at once, which is far faster than one after the other. */
+/* Syncs all files of the export at once, which is far faster than one after the other. */
 static int make_durable(const char *dir, vc_err *err)
 {
     int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -133,7 +135,8 @@ static int open_text(exchange_sample *s, const vf_dataset *d, int i, const cJSON
     vf_key k;
     if (i >= EXCHANGE_TEXTS || !cJSON_IsString(hex) || !vf_key_parse(&k, hex->valuestring))
         return vf_dataset_remedy(vf_dataset_path(d),
-                                 vc_fail(err, VC_EFORMAT, "text key %d: 32 hex digits expected", i), err);
+                                 vc_fail(err, VC_EFORMAT, "text key %d: 32 hex digits expected",
+                                         i), err);
     int rc = vf_dataset_text(d, k, true, &s->st[1 + i], err);
     if (rc)
         return rc;
@@ -191,8 +194,9 @@ int exchange_of_sample(const exchange *x, uint32_t i, int rc, vc_err *err)
     return vc_context(err, rc, "sample %s", vf_sample_key(key, e->number, e->variant));
 }
 
-int exchange_each(exchange *x, int (*fn)(exchange *x, const exchange_sample *s, void *arg, vc_err *err), void *arg,
-               vc_err *err)
+int exchange_each(exchange *x,
+                  int (*fn)(exchange *x, const exchange_sample *s, void *arg, vc_err *err),
+                  void *arg, vc_err *err)
 {
     uint32_t n = vf_dataset_count(x->d);
     int rc = 0;
@@ -201,12 +205,15 @@ int exchange_each(exchange *x, int (*fn)(exchange *x, const exchange_sample *s, 
         exchange_sample s = { .i = i, .e = vf_dataset_entry(x->d, i) };
         cJSON *record;
         rc = vf_dataset_sample(x->d, i, &record, err);
-        if (!rc) rc = open_sample(x, &s, record, err);
-        if (!rc) rc = fn(x, &s, arg, err);
+        if (!rc)
+            rc = open_sample(x, &s, record, err);
+        if (!rc)
+            rc = fn(x, &s, arg, err);
         rc = exchange_of_sample(x, i, rc, err);
         close_sample(&s);
         cJSON_Delete(record);
-        if (!rc) rc = exchange_stopped(err);
+        if (!rc)
+            rc = exchange_stopped(err);
         vc_progress_at(x->v->progress, i + 1u, NULL);
     }
     vc_progress_end(x->v->progress);
@@ -230,11 +237,11 @@ char *exchange_name(vf_keymap *names, const exchange_sample *s, vc_err *err)
     const char *base = vc_path_base(vlat_str(s->record, "path")), *dot = strrchr(base, '.');
     int n = dot && dot != base ? (int)(dot - base) : (int)strlen(base);
     char *name = n && n < 200 ? vc_format("%.*s", n, base) : vc_format("sample");
-    for (int turn = 0; name && vf_keymap_get(names, vf_hash(name, strlen(name)), NULL); turn++) {
-        char *next = turn ? vc_format("%s-", name)
-                          : vc_format("%.*s-%06" PRIu32 "-%03u", n && n < 200 ? n : 6,
-                                      n && n < 200 ? base : "sample", s->e->number,
-                                      (unsigned)s->e->variant);
+    for (int tries = 0; name && vf_keymap_get(names, vf_hash(name, strlen(name)), NULL); tries++) {
+        char *next = tries ? vc_format("%s-", name)
+                           : vc_format("%.*s-%06" PRIu32 "-%03u", n && n < 200 ? n : 6,
+                                       n && n < 200 ? base : "sample", s->e->number,
+                                       (unsigned)s->e->variant);
         free(name);
         name = next;
     }
@@ -294,13 +301,16 @@ static int check_export(exchange *x, const exchange_format *f, vc_err *err)
     if (f->whole)
         return 0;
     int rc = exchange_norm_manifest(&x->norm, x->manifest, err);
-    if (!rc && x->v->o->vae) rc = exchange_norm_config(&x->norm, x->v->o->vae, err);
+    if (!rc && x->v->o->vae)
+        rc = exchange_norm_config(&x->norm, x->v->o->vae, err);
     return rc;
 }
 
-/* Into OUT.part, which takes its name when it is whole and goes when it cannot be. The lock beside
- * it outlives a kill: without it, OUT.part is somebody else's. *left: OUT.part is an export's. */
-static int write_part(exchange *x, const exchange_format *f, const char *part, bool *left, vc_err *err)
+/* Writes OUT.part, which is renamed to OUT when it is complete and removed after an error. The lock
+ * file beside it outlives a kill: an OUT.part without a lock file was not made by an export. *left
+ * becomes true if OUT.part was made by an export. */
+static int write_part(exchange *x, const exchange_format *f, const char *part, bool *left,
+                      vc_err *err)
 {
     int rc = *left ? vc_remove_tree(part, err) : 0;
     if (rc)
@@ -309,8 +319,10 @@ static int write_part(exchange *x, const exchange_format *f, const char *part, b
     if (!*left)
         return vc_fail_errno(err, "%s (no export left it: move it away)", part);
     rc = f->write(x, err);
-    if (!rc) rc = exchange_note(x, part, EXCHANGE_NOTE, vf_dataset_count(x->d), err);
-    if (!rc) rc = make_durable(part, err);
+    if (!rc)
+        rc = exchange_note(x, part, EXCHANGE_NOTE, vf_dataset_count(x->d), err);
+    if (!rc)
+        rc = make_durable(part, err);
     rc = vc_maps_check(rc, err);
     if (!rc && rename(part, x->v->o->out))
         rc = vc_fail_errno(err, "%s: rename to %s", part, x->v->o->out);
@@ -332,7 +344,7 @@ static int export_to(exchange *x, const exchange_format *f, vc_err *err)
     else if (!rc)
         rc = write_part(x, f, part, &left, err);
     if (fd >= 0) {
-        if (!left || !vc_file_exists(part))      /* it could not be removed: the next one does it */
+        if (!left || !vc_file_exists(part))      /* else the next export removes OUT.part */
             unlink(lock);
         close(fd);
     }
@@ -359,15 +371,17 @@ int vlat_export(const vlat *v, vc_err *err)
         x.manifest = vf_dataset_manifest(d);
         rc = check_export(&x, f, err);
     }
-    if (!rc) rc = export_to(&x, f, err);
+    if (!rc)
+        rc = export_to(&x, f, err);
     if (!rc) {
-        fprintf(v->out, "%s: %s samples for %s\n", v->o->out, vc_human_count(a, vf_dataset_count(d)),
-                f->source);
+        fprintf(v->out, "%s: %s samples for %s\n", v->o->out,
+                vc_human_count(a, vf_dataset_count(d)), f->source);
         if (x.no_captions && !f->whole)
             vc_warn(v->progress, "%" PRIu64 " captions were left out: %s has one for each sample",
                     x.no_captions, f->source);
         if (x.no_conditions && !f->whole)
-            vc_warn(v->progress, "%" PRIu64 " conditions were left out: pictures and masks beside the "
+            vc_warn(v->progress,
+                    "%" PRIu64 " conditions were left out: pictures and masks beside the "
                     "latents are not exported", x.no_conditions);
     }
     vf_keymap_free(&x.written);
@@ -384,10 +398,12 @@ int vlat_import(const vlat *v, vc_err *err)
     if (!v->o->out)
         return vc_fail(err, VC_EUSAGE, "--out says where the new dataset goes");
     if (v->o->texts && f->whole)
-        return vc_fail(err, VC_EUSAGE, "--texts: %s has the dataset whole, with its texts", f->name);
+        return vc_fail(err, VC_EUSAGE, "--texts: %s has the dataset whole, with its texts",
+                       f->name);
     if (v->o->texts && v->o->empty)
         return vc_fail(err, VC_EUSAGE, "--texts brings the empty prompt too: leave --empty out");
-    exchange x = { .v = v, .format = f->source, .dir = v->path, .note_dir = f->note_dir, .samples = -1,
+    exchange x = { .v = v, .format = f->source, .dir = v->path, .note_dir = f->note_dir,
+                   .samples = -1,
                 .normalized = is_normalized(v, f) };
     if (!f->whole) {
         const char *family = v->o->family ? v->o->family : f->family;
@@ -399,9 +415,12 @@ int vlat_import(const vlat *v, vc_err *err)
                            list_families(list, f));
     }
     int rc = vf_copy_room(v->o->out, err);
-    if (!rc) rc = exchange_read_note(&x, err);
-    if (!rc) rc = f->read(&x, err);
-    if (!rc) rc = exchange_finish(&x, err);
+    if (!rc)
+        rc = exchange_read_note(&x, err);
+    if (!rc)
+        rc = f->read(&x, err);
+    if (!rc)
+        rc = exchange_finish(&x, err);
     exchange_close(&x);
     return rc || !x.lacks ? rc : VLAT_PARTIAL;
 }

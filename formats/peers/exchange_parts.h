@@ -1,49 +1,52 @@
-/* exchange_parts.h - the dataset that an import makes, for sink.c and frame.c. */
+/* exchange_parts.h - the state of an import, for sink.c, frame.c, texts.c and single formats. */
 #ifndef FORMATS_PEERS_EXCHANGE_PARTS_H
 #define FORMATS_PEERS_EXCHANGE_PARTS_H
 
 #include "formats/peers/exchange.h"
 
-/* Text embeddings of another dataset (--texts), by caption. */
+/* The text embeddings of another dataset (--texts), by caption. */
 typedef struct exchange_texts exchange_texts;
-/* VC_EMISMATCH: of another family. */
-int exchange_texts_open(exchange_texts **out, const char *path, const vc_family *family, vc_err *err);
-/* Its manifest's `text_encoders` and `root`, borrowed. */
+/* Opens the dataset. VC_EMISMATCH: its family has other text encoders. */
+int exchange_texts_open(exchange_texts **out, const char *path, const vc_family *family,
+                        vc_err *err);
+/* Return `text_encoders` and `root` of the dataset's manifest, borrowed. */
 const cJSON *exchange_texts_encoders(const exchange_texts *t);
 const char *exchange_texts_root(const exchange_texts *t);
 /* Puts the values of the encoders' empty prompts. */
 int exchange_texts_empty(const exchange_texts *t, vf_writer *w, vc_err *err);
-/* Puts the values of a caption's texts; *keys, a list for the record, is the caller's.
- * VC_ENOENT: it has no such caption. */
-int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *caption, cJSON **keys, vc_err *err);
-void exchange_texts_close(exchange_texts *t);                      /* NULL is fine */
+/* Puts the values of a caption's texts; the caller frees *keys, the list of their keys for a
+ * record. VC_ENOENT: the dataset has no such caption. */
+int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *caption, cJSON **keys,
+                       vc_err *err);
+void exchange_texts_close(exchange_texts *t);                      /* t may be NULL */
 
 struct exchange_sink {
     vf_writer *w;
-    exchange_texts *texts;                      /* NULL: texts are the items' own */
-    bool whole;                              /* values come with their keys, records as they are */
+    exchange_texts *texts;                   /* texts of --texts; NULL: the items have their own */
+    bool whole;                              /* values have their keys, records are not changed */
     int channels, n_text, store;             /* store: 0 mean, 1 moments, 2 sample */
-    vc_dtype dtype, peer_dtype;              /* as stored, as in the peer's files */
+    vc_dtype dtype, peer_dtype;              /* type in the dataset, type in the peer's files */
     struct exchange_encoder {
-        bool embeds;                         /* states of its tokens, not only a pooled one */
+        bool embeds;                         /* items have states of tokens, not only a pooled
+                                              * one */
         int64_t width, pooled, max_length;
         vc_dtype dtype;
         vf_key fingerprint;
     } text[EXCHANGE_TEXTS];
-    vf_keymap paths;                         /* how often each was there */
+    vf_keymap paths;                         /* path -> number of items with this path */
     uint32_t next;                           /* number of the next sample */
     uint32_t records;                        /* samples that were put */
-    uint64_t values, inexact;                /* normalised values; those that raw f32 cannot give back */
+    uint64_t values, inexact;                /* normalised values; those that raw f32 changes */
 };
 
 #define EXCHANGE_VIDEOS "videos.txt"
-typedef int (*exchange_pair_fn)(exchange *x, const char *root, const char *video, const char *prompt,
-                             vc_err *err);
-/* fn for each pair of lines of ROOT/videos.txt and ROOT/prompts.txt (or prompt.txt), as CogVideo and
- * CogVideoX-Factory read them: without blanks around them, and without blank lines. */
+typedef int (*exchange_pair_fn)(exchange *x, const char *root, const char *video,
+                                const char *prompt, vc_err *err);
+/* Calls fn for each pair of lines of ROOT/videos.txt and ROOT/prompts.txt (or prompt.txt), as
+ * CogVideo and CogVideoX-Factory read them: without blanks around them, and without blank lines. */
 int exchange_pairs(exchange *x, const char *root, exchange_pair_fn fn, vc_err *err);
 
-/* diffusion-pipe's export. */
+/* Exports to diffusion-pipe's cache for `model`. */
 int exchange_dpipe_write(exchange *x, const char *model, vc_err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* family.c - families that other trainers keep caches of, and the constants of their VAEs.
- * See exchange.h */
+/* family.c - finds the families for which other trainers have caches, and the constants of their
+ * VAEs. See exchange.h */
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -58,8 +58,9 @@ typedef struct constants {
     int n_mean, n_std;
 } constants;
 
-/* What o says over what n has; without lists, no constants of channels. */
-static int read_norm(exchange_norm *n, const cJSON *o, const char *mean, const char *std, vc_err *err)
+/* Replaces the fields of n that o has; without lists in o, n has no constants per channel. */
+static int read_norm(exchange_norm *n, const cJSON *o, const char *mean, const char *std,
+                     vc_err *err)
 {
     const vf_config_row rows[] = {
         VF_NUM(constants, n.scaling, "scaling_factor", n->scaling, VF_ABOVE_0, INFINITY),
@@ -87,10 +88,12 @@ int exchange_norm_manifest(exchange_norm *n, const cJSON *manifest, vc_err *err)
     const cJSON *vae, *norm;
     int64_t channels = 0;
     int rc = vf_json_obj(manifest, "vae", &vae, err);
-    if (!rc) rc = vf_json_int(vae, "channels", &channels, err);
-    if (!rc) rc = vf_json_obj(manifest, "normalization", &norm, err);
-    *n = (exchange_norm){ .channels = channels > EXCHANGE_CHANNELS || channels < 0 ? 0 : (int)channels,
-                       .scaling = 1 };
+    if (!rc)
+        rc = vf_json_int(vae, "channels", &channels, err);
+    if (!rc)
+        rc = vf_json_obj(manifest, "normalization", &norm, err);
+    bool sane = channels >= 0 && channels <= EXCHANGE_CHANNELS;
+    *n = (exchange_norm){ .channels = sane ? (int)channels : 0, .scaling = 1 };
     return rc ? rc : vc_context(err, read_norm(n, norm, "mean", "std", err), "normalization");
 }
 

@@ -1,9 +1,10 @@
-/* finetrainers.c - finetrainers' precomputed data: two pickled dictionaries for each sample.
+/* finetrainers.c - exports and imports finetrainers' precomputed data: two pickled dictionaries for
+ * each sample, in the folder finetrainers-precomputed-data.
  *
- *     finetrainers-precomputed-data/latent-7.pt     latents: moments [1,2C,F,H,W] (CogVideoX [1,F,2C,H,W])
- *     finetrainers-precomputed-data/condition-7.pt  encoder_hidden_states [1,n,D], masks, pooled
+ *     latent-7.pt       latents: moments [1,2C,F,H,W] (CogVideoX [1,F,2C,H,W])
+ *     condition-7.pt    encoder_hidden_states [1,n,D], masks, pooled
  *
- * The two pair by their number only; captions are not in them. See exchange.h */
+ * Only their number pairs the two; they have no captions. See exchange.h */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,11 +17,11 @@
 #define FOLDER "finetrainers-precomputed-data"
 
 typedef struct layout {
-    const char *family, *sign;               /* sign: a key that tells its files from those below */
-    bool frames_first;                       /* F before C */
-    const char *mask;                        /* its name, or NULL */
-    bool trims;                              /* rows of padding need not be kept */
-    bool pooled;                             /* of the second encoder */
+    const char *family, *sign;               /* sign: a key that the rows below do not have */
+    bool frames_first;                       /* latents have F before C */
+    const char *mask;                        /* key of the mask, or NULL */
+    bool trims;                              /* rows of padding are removed */
+    bool pooled;                             /* the second encoder has a pooled embedding */
     int constants;                           /* 1: latents_mean and latents_std, 2: 1/std instead */
     bool sizes;                              /* num_frames, height, width of the latents */
 } layout;
@@ -35,7 +36,8 @@ static const layout layouts[] = {
 
 /* ---- export ---- */
 
-static int write_dict(const exchange *x, const exchange_dict *d, const char *kind, uint32_t i, vc_err *err)
+static int write_dict(const exchange *x, const exchange_dict *d, const char *kind, uint32_t i,
+                      vc_err *err)
 {
     const vf_pt_value v = exchange_dict_value(d);
     char name[64];
@@ -54,9 +56,12 @@ static int write_latent(const exchange *x, const layout *l, const exchange_sampl
     if (!rc && l->constants && !x->norm.per_channel)
         rc = vc_fail(err, VC_EMISMATCH, "the dataset has no mean and std for each channel, which "
                      "finetrainers keeps beside these latents: --vae config.json gives them");
-    exchange_dict_tensor(&d, "latents", (vf_view){ NULL, t, 5, { 1, l->frames_first ? f : c,
-                                                              l->frames_first ? c : f, s->e->h, s->e->w },
-                                                data, 2 * s->mean.bytes });
+    if (l->frames_first)
+        exchange_dict_tensor(&d, "latents", (vf_view){ NULL, t, 5, { 1, f, c, s->e->h, s->e->w },
+                                                       data, 2 * s->mean.bytes });
+    else
+        exchange_dict_tensor(&d, "latents", (vf_view){ NULL, t, 5, { 1, c, f, s->e->h, s->e->w },
+                                                       data, 2 * s->mean.bytes });
     if (l->sizes) {
         exchange_dict_add(&d, "num_frames", VF_PT_INT)->i = f;
         exchange_dict_add(&d, "height", VF_PT_INT)->i = s->e->h;
@@ -68,22 +73,27 @@ static int write_latent(const exchange *x, const layout *l, const exchange_sampl
             mean[i] = (float)x->norm.mean[i];
             std[i] = (float)(l->constants == 2 ? 1 / x->norm.std[i] : x->norm.std[i]);
         }
-        exchange_dict_tensor(&d, "latents_mean", (vf_view){ NULL, VC_F32, 1, { n }, mean, 4 * (size_t)n });
-        exchange_dict_tensor(&d, "latents_std", (vf_view){ NULL, VC_F32, 1, { n }, std, 4 * (size_t)n });
+        exchange_dict_tensor(&d, "latents_mean",
+                             (vf_view){ NULL, VC_F32, 1, { n }, mean, 4 * (size_t)n });
+        exchange_dict_tensor(&d, "latents_std",
+                             (vf_view){ NULL, VC_F32, 1, { n }, std, 4 * (size_t)n });
     }
-    if (!rc) rc = write_dict(x, &d, "latent", s->i, err);
+    if (!rc)
+        rc = write_dict(x, &d, "latent", s->i, err);
     free(data);
     return rc;
 }
 
-static int write_condition(const exchange *x, const layout *l, const exchange_sample *s, vc_err *err)
+static int write_condition(const exchange *x, const layout *l, const exchange_sample *s,
+                           vc_err *err)
 {
     exchange_dict d = { .n = 0 };
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(x->manifest, "text_encoders");
     double said = vlat_num(cJSON_GetArrayItem(list, 0), "max_length");
     const vf_view *e = &s->text[0].embeds, *p = &s->text[1].pooled;
     if (!s->n_text || !e->data || (l->pooled && (s->n_text < 2 || !p->data)))
-        return vc_fail(err, VC_EMISMATCH, "text embeddings%s: missing", l->pooled ? " of two encoders" : "");
+        return vc_fail(err, VC_EMISMATCH, "text embeddings%s: missing",
+                       l->pooled ? " of two encoders" : "");
     int64_t rows = e->dim[0], all = said > (double)rows && said <= 1 << 14 ? (int64_t)said : rows;
     size_t row = e->bytes / (size_t)rows;
     uint8_t *data = calloc((size_t)all, row);
@@ -96,7 +106,8 @@ static int write_condition(const exchange *x, const layout *l, const exchange_sa
         exchange_dict_tensor(&d, "encoder_hidden_states",
                    (vf_view){ NULL, e->dtype, 3, { 1, all, e->dim[1] }, data, (size_t)all * row });
         if (l->mask)
-            exchange_dict_tensor(&d, l->mask, (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, (size_t)all * 8 });
+            exchange_dict_tensor(&d, l->mask,
+                                 (vf_view){ NULL, VC_I64, 2, { 1, all }, mask, (size_t)all * 8 });
         if (l->pooled)
             exchange_dict_tensor(&d, "pooled_projections",
                        (vf_view){ NULL, p->dtype, 2, { 1, vf_view_count(p) }, p->data, p->bytes });
@@ -123,7 +134,7 @@ static int export_finetrainers(exchange *x, vc_err *err)
 
 /* ---- import ---- */
 
-/* By the keys that only one family has. */
+/* Finds the layout by a key that only this family has. */
 static const layout *guess(const vf_pt_value *latent, const vf_pt_value *condition)
 {
     for (const layout *l = layouts; l->family; l++)
@@ -132,15 +143,18 @@ static const layout *guess(const vf_pt_value *latent, const vf_pt_value *conditi
     return NULL;
 }
 
-static int read_constants(exchange *x, const layout *l, const vf_pt_value *latent, int channels, vc_err *err)
+static int read_constants(exchange *x, const layout *l, const vf_pt_value *latent, int channels,
+                          vc_err *err)
 {
     vf_view mean, std;
     float m[EXCHANGE_CHANNELS], s[EXCHANGE_CHANNELS];
     int rc = vf_pt_tensor(latent, "latents_mean", &mean, err);
-    if (!rc) rc = vf_pt_tensor(latent, "latents_std", &std, err);
+    if (!rc)
+        rc = vf_pt_tensor(latent, "latents_std", &std, err);
     if (rc)
         return rc;
-    if (channels > EXCHANGE_CHANNELS || vf_view_count(&mean) != channels || vf_view_count(&std) != channels)
+    if (channels > EXCHANGE_CHANNELS || vf_view_count(&mean) != channels ||
+        vf_view_count(&std) != channels)
         return vc_fail(err, VC_EFORMAT, "latents_mean, latents_std: %d numbers expected", channels);
     vc_to_f32(m, mean.data, mean.dtype, (size_t)channels);
     vc_to_f32(s, std.data, std.dtype, (size_t)channels);
@@ -152,18 +166,20 @@ static int read_constants(exchange *x, const layout *l, const vf_pt_value *laten
             return vc_fail(err, VC_EFORMAT, "latents_mean, latents_std: channel %d: %g, %g", c,
                            (double)m[c], (double)s[c]);
     }
-    /* f32 of the family's own numbers are these numbers */
+    /* The family's own numbers in double precision are kept if their f32 values are equal to
+     * these. */
     exchange_norm known;
     exchange_norm_family(&known, x->family);
     for (int c = 0; known.per_channel && channels == known.channels && c < channels; c++)
-        if ((float)known.mean[c] != m[c] || (float)(l->constants == 2 ? 1 / known.std[c] : known.std[c]) != s[c])
+        if ((float)known.mean[c] != m[c] ||
+            (float)(l->constants == 2 ? 1 / known.std[c] : known.std[c]) != s[c])
             return 0;
     if (known.per_channel && channels == known.channels)
         x->norm = known;
     return 0;
 }
 
-/* Rows of padding at the end: of the mask's zeros, or (Wan) all zero. */
+/* Removes the rows of padding at the end: those of the mask's zeros, or (Wan) rows of zeros. */
 static int trim(const layout *l, const vf_pt_value *condition, vf_view *e, vc_err *err)
 {
     vf_view mask;
@@ -182,14 +198,16 @@ static int read_condition(exchange_item *m, const layout *l, const vf_pt_value *
     if (!rc && (e->dim[0] < 1 || e->dim[1] < 1))
         rc = vc_fail(err, VC_EFORMAT, "encoder_hidden_states: empty");
     m->text[0].length = e->dim[0];
-    if (!rc && l->trims) rc = trim(l, d, e, err);
-    if (!rc && l->pooled) rc = exchange_unbatched(d, "pooled_projections", 1, &m->text[1].pooled, err);
+    if (!rc && l->trims)
+        rc = trim(l, d, e, err);
+    if (!rc && l->pooled)
+        rc = exchange_unbatched(d, "pooled_projections", 1, &m->text[1].pooled, err);
     m->n_text = l->pooled ? 2 : 1;
     return rc;
 }
 
-static int read_pair(exchange *x, int64_t i, const vf_pt_value *latent, const vf_pt_value *condition,
-                     vc_err *err)
+static int read_pair(exchange *x, int64_t i, const vf_pt_value *latent,
+                     const vf_pt_value *condition, vc_err *err)
 {
     char path[32], caption[48];
     exchange_item m = { .path = path, .caption = caption };
@@ -199,18 +217,21 @@ static int read_pair(exchange *x, int64_t i, const vf_pt_value *latent, const vf
     if (x->sink || x->v->o->family)
         l = exchange_layout(&exchange_finetrainers, x->family->name);
     if (!l)
-        return vc_fail(err, VC_EFORMAT, "whose latents these are cannot be told: give --family");
+        return vc_fail(err, VC_EFORMAT, "the files do not name their family: give --family");
     x->family = exchange_family_find(l->family);
     snprintf(path, sizeof path, "latent-%" PRId64 ".pt", i);
     snprintf(caption, sizeof caption, "(condition-%" PRId64 ".pt: no caption kept)", i);
     int rc = vc_context(err, exchange_unbatched(latent, "latents", 4, &v, err), "%s", path);
-    if (!rc) rc = vc_context(err, exchange_split(&v, l->frames_first, &m, &own, err), "%s", path);
+    if (!rc)
+        rc = vc_context(err, exchange_split(&v, l->frames_first, &m, &own, err), "%s", path);
     if (!rc && !x->sink && l->constants)
         rc = vc_context(err, read_constants(x, l, latent, (int)m.mean.dim[0], err), "%s", path);
-    if (!rc) rc = vc_context(err, read_condition(&m, l, condition, err), "condition-%" PRId64 ".pt", i);
+    if (!rc)
+        rc = vc_context(err, read_condition(&m, l, condition, err), "condition-%" PRId64 ".pt", i);
     if (vf_pt_get(latent, "latent_condition"))
         x->no_conditions++;
-    if (!rc) rc = exchange_put(x, &m, err);
+    if (!rc)
+        rc = exchange_put(x, &m, err);
     free(own);
     return rc;
 }
@@ -221,9 +242,12 @@ static int read_sample(exchange *x, const char *dir, int64_t i, vc_err *err)
     char *a = vc_format("%s/latent-%" PRId64 ".pt", dir, i);
     char *b = vc_format("%s/condition-%" PRId64 ".pt", dir, i);
     int rc = a && b ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = vf_pt_open(&latent, a, err);
-    if (!rc) rc = vf_pt_open(&condition, b, err);
-    if (!rc) rc = read_pair(x, i, vf_pt_root(latent), vf_pt_root(condition), err);
+    if (!rc)
+        rc = vf_pt_open(&latent, a, err);
+    if (!rc)
+        rc = vf_pt_open(&condition, b, err);
+    if (!rc)
+        rc = read_pair(x, i, vf_pt_root(latent), vf_pt_root(condition), err);
     vf_pt_close(latent);
     vf_pt_close(condition);
     free(a);
@@ -231,14 +255,14 @@ static int read_sample(exchange *x, const char *dir, int64_t i, vc_err *err)
     return rc;
 }
 
-/* A condition behind the last latent, whose number is `last`, has lost its own. */
+/* Reports a condition after the last latent, number `last`: its latent is missing. */
 static int check_conditions(exchange *x, const char *dir, int64_t last, vc_err *err)
 {
     int64_t *list;
     int n, rc = exchange_numbers(&list, &n, dir, "condition-", ".pt", err);
     if (!rc && n && list[n - 1] > last)
-        rc = exchange_lack(x, err, "%s/latent-%" PRId64 ".pt is missing: its condition is there", dir,
-                        list[n - 1]);
+        rc = exchange_lack(x, err, "%s/latent-%" PRId64 ".pt is missing: its condition is there",
+                           dir, list[n - 1]);
     free(list);
     return rc;
 }
@@ -252,8 +276,10 @@ static int import_finetrainers(exchange *x, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "out of memory");
     const char *dir = vc_file_exists(inside) ? inside : x->dir;
     int rc = exchange_numbers(&list, &n, dir, "latent-", ".pt", err);
-    if (!rc) rc = exchange_check_numbers(x, list, n, dir, "latent-", ".pt", err);
-    if (!rc) rc = check_conditions(x, dir, n ? list[n - 1] : -1, err);
+    if (!rc)
+        rc = exchange_check_numbers(x, list, n, dir, "latent-", ".pt", err);
+    if (!rc)
+        rc = check_conditions(x, dir, n ? list[n - 1] : -1, err);
     vc_progress_begin(x->v->progress, "importing", "samples", (uint64_t)n);
     for (int i = 0; !rc && i < n; i++)
         rc = exchange_skip(x, read_sample(x, dir, list[i], err), err);

@@ -1,4 +1,5 @@
-/* frame.c - a dataset's own parts, for the formats that carry it whole. See exchange.h */
+/* frame.c - exports and imports a dataset's own parts, for the formats that carry the whole
+ * dataset. See exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,8 @@
 
 /* ---- references ---- */
 
-static int refer(const cJSON *hex, const char *folder, const char *role, exchange_ref_fn fn, void *arg,
-                 vc_err *err)
+static int refer(const cJSON *hex, const char *folder, const char *role, exchange_ref_fn fn,
+                 void *arg, vc_err *err)
 {
     vf_key k;
     char name[64];
@@ -22,10 +23,11 @@ static int refer(const cJSON *hex, const char *folder, const char *role, exchang
     return fn(arg, name, role, err);
 }
 
-/* Roles become parts of files' names. */
+/* True if a role has plain characters only, as roles become parts of file names. */
 static bool plain_role(const char *s)
 {
-    return s && *s && strlen(s) < 32 && strspn(s, "abcdefghijklmnopqrstuvwxyz_0123456789") == strlen(s);
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz_0123456789";
+    return s && *s && strlen(s) < 32 && strspn(s, plain) == strlen(s);
 }
 
 static int condition_refs(const cJSON *record, exchange_ref_fn fn, void *arg, vc_err *err)
@@ -45,9 +47,10 @@ int exchange_refs(const cJSON *record, exchange_ref_fn fn, void *arg, vc_err *er
     const cJSON *o, *hex;
     char role[40];
     int caption = 0;
-    int rc = refer(cJSON_GetObjectItemCaseSensitive(record, "latent_key"), "latents", "latent", fn, arg,
-                   err);
-    if (!rc) rc = condition_refs(record, fn, arg, err);
+    int rc = refer(cJSON_GetObjectItemCaseSensitive(record, "latent_key"), "latents", "latent", fn,
+                   arg, err);
+    if (!rc)
+        rc = condition_refs(record, fn, arg, err);
     cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(record, "captions")) {
         int encoder = 0;
         cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(o, "keys")) {
@@ -59,7 +62,8 @@ int exchange_refs(const cJSON *record, exchange_ref_fn fn, void *arg, vc_err *er
     return rc;
 }
 
-/* Of a prompt: its own keys, the negative's, its picture and conditions. */
+/* Calls fn for the values of a prompt: its own texts, the negative's, its picture and
+ * conditions. */
 static int prompt_refs(const cJSON *o, exchange_ref_fn fn, void *arg, vc_err *err)
 {
     static const char *const lists[] = { "keys", "negative_keys" };
@@ -68,7 +72,8 @@ static int prompt_refs(const cJSON *o, exchange_ref_fn fn, void *arg, vc_err *er
     for (int i = 0; i < 2; i++)
         cJSON_ArrayForEach(hex, cJSON_GetObjectItemCaseSensitive(o, lists[i]))
             rc = rc ? rc : refer(hex, "texts", lists[i], fn, arg, err);
-    if (!rc && cJSON_IsString(image)) rc = refer(image, "latents", "image", fn, arg, err);
+    if (!rc && cJSON_IsString(image))
+        rc = refer(image, "latents", "image", fn, arg, err);
     return rc ? rc : condition_refs(o, fn, arg, err);
 }
 
@@ -77,7 +82,8 @@ static int encoder_refs(const cJSON *manifest, exchange_ref_fn fn, void *arg, vc
     const cJSON *o;
     int rc = 0;
     cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(manifest, "text_encoders"))
-        rc = rc ? rc : refer(cJSON_GetObjectItemCaseSensitive(o, "empty"), "texts", "empty", fn, arg, err);
+        rc = rc ? rc : refer(cJSON_GetObjectItemCaseSensitive(o, "empty"), "texts", "empty", fn,
+                             arg, err);
     return rc;
 }
 
@@ -85,7 +91,8 @@ static bool key_of(const char *name, bool *text, vf_key *k)
 {
     const char *slash = strchr(name, '/');
     *text = !strncmp(name, "texts/", 6);
-    return slash && strlen(slash) == 33 + strlen(".safetensors") && vf_key_parse_n(k, slash + 1, 32);
+    return slash && strlen(slash) == 33 + strlen(".safetensors") &&
+           vf_key_parse_n(k, slash + 1, 32);
 }
 
 /* ---- export ---- */
@@ -107,7 +114,8 @@ int exchange_write_value(exchange *x, const char *name, vc_err *err)
     if (vf_keymap_get(&x->written, k, NULL))
         return 0;
     int rc = exchange_value(x, name, &data, &n, err);
-    if (!rc) rc = exchange_write(x->dir, name, data, n, err);
+    if (!rc)
+        rc = exchange_write(x->dir, name, data, n, err);
     return rc ? rc : vf_keymap_put(&x->written, k, 0, err);
 }
 
@@ -119,7 +127,8 @@ static int write_ref(void *arg, const char *name, const char *role, vc_err *err)
 
 static int write_manifest(exchange *x, vc_err *err)
 {
-    static const char *const derived[] = { "format", "program", "complete", "samples", "root", "buckets",
+    static const char *const derived[] = { "format", "program", "complete", "samples", "root",
+                                           "buckets",
                                            "shards", NULL };
     cJSON *head = cJSON_Duplicate(x->manifest, true);
     for (const char *const *f = derived; *f; f++)
@@ -136,11 +145,13 @@ int exchange_write_frame(exchange *x, vc_err *err)
 {
     vc_buf lines = { 0 };
     int rc = write_manifest(x, err);
-    if (!rc) rc = encoder_refs(x->manifest, write_ref, x, err);
+    if (!rc)
+        rc = encoder_refs(x->manifest, write_ref, x, err);
     for (uint32_t i = 0; !rc && i < vf_dataset_validations(x->d); i++) {
         cJSON *o;
         rc = vf_dataset_validation(x->d, i, &o, err);
-        if (!rc) rc = prompt_refs(o, write_ref, x, err);
+        if (!rc)
+            rc = prompt_refs(o, write_ref, x, err);
         char *line = rc ? NULL : vf_json_line(o);
         if (line) {
             vc_buf_str(&lines, line);
@@ -150,8 +161,10 @@ int exchange_write_frame(exchange *x, vc_err *err)
         free(line);
         cJSON_Delete(o);
     }
-    if (!rc && lines.failed) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc && lines.n) rc = exchange_write(x->dir, "validation.jsonl", lines.data, lines.n, err);
+    if (!rc && lines.failed)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && lines.n)
+        rc = exchange_write(x->dir, "validation.jsonl", lines.data, lines.n, err);
     vc_buf_free(&lines);
     return rc;
 }
@@ -236,9 +249,12 @@ int exchange_read_frame(exchange *x, vc_err *err)
                                .shard_size = x->v->o->shard_size };
     if (!rc && !cJSON_IsObject(head))
         rc = vc_fail(err, VC_EFORMAT, "%s/%s: an object expected", x->dir, VF_MANIFEST);
-    if (!rc) rc = vf_writer_open(&x->sink->w, x->v->o->out, &o, err);
-    if (!rc) rc = encoder_refs(head, put_ref, x, err);
-    if (!rc) rc = put_prompts(x, err);
+    if (!rc)
+        rc = vf_writer_open(&x->sink->w, x->v->o->out, &o, err);
+    if (!rc)
+        rc = encoder_refs(head, put_ref, x, err);
+    if (!rc)
+        rc = put_prompts(x, err);
     cJSON_Delete(head);
     return rc;
 }
@@ -247,7 +263,8 @@ int exchange_stem(char buf[24], const cJSON *record, vc_err *err)
 {
     int64_t number = 0, variant = 0;
     int rc = vf_json_int(record, "sample", &number, err);
-    if (!rc) rc = vf_json_int_opt(record, "variant", &variant, err);
+    if (!rc)
+        rc = vf_json_int_opt(record, "variant", &variant, err);
     if (!rc && (number < 0 || number > UINT32_MAX || variant < 0 || variant > VF_MAX_VARIANT))
         rc = vc_fail(err, VC_EFORMAT, "sample %" PRId64 ", variant %" PRId64, number, variant);
     if (!rc)
@@ -255,7 +272,8 @@ int exchange_stem(char buf[24], const cJSON *record, vc_err *err)
     return rc;
 }
 
-int exchange_put_record(exchange *x, const cJSON *record, const void *thumb, size_t thumb_n, vc_err *err)
+int exchange_put_record(exchange *x, const cJSON *record, const void *thumb, size_t thumb_n,
+                        vc_err *err)
 {
     char stem[24];
     int rc = exchange_stem(stem, record, err);
@@ -269,7 +287,8 @@ int exchange_put_record(exchange *x, const cJSON *record, const void *thumb, siz
     return rc ? rc : exchange_stopped(err);
 }
 
-int exchange_lines(const char *path, int (*fn)(void *arg, const cJSON *o, vc_err *err), void *arg, vc_err *err)
+int exchange_lines(const char *path, int (*fn)(void *arg, const cJSON *o, vc_err *err), void *arg,
+                   vc_err *err)
 {
     vc_map m;
     int rc = vc_map_open(&m, path, err);
@@ -284,7 +303,9 @@ int exchange_lines(const char *path, int (*fn)(void *arg, const cJSON *o, vc_err
             rc = vc_fail(err, VC_EFORMAT, "longer than %d bytes", VF_MAX_RECORD);
         else if (n)
             rc = vf_json_parse(&o, at, n, err);
-        if (o) rc = cJSON_IsObject(o) ? fn(arg, o, err) : vc_fail(err, VC_EFORMAT, "an object expected");
+        if (o)
+            rc = cJSON_IsObject(o) ? fn(arg, o, err)
+                                   : vc_fail(err, VC_EFORMAT, "an object expected");
         cJSON_Delete(o);
         rc = vc_context(err, rc, "%s: line %" PRId64, path, line);
         at = nl ? nl + 1 : end;

@@ -1,10 +1,11 @@
-/* musubi.c - musubi-tuner's cache: a folder of safetensors files, two for each sample.
+/* musubi.c - exports and imports musubi-tuner's cache: a folder of safetensors files, two a sample.
  *
  *     STEM_[FIRST-FRAMES_]WxH_ARCH.safetensors      latents_FxHxW_TYPE
  *     STEM_ARCH_te.safetensors                      NAME_TYPE, varlen_NAME_TYPE, NAME_mask
  *
- * WxH is the source's size. Stems may have underscores, so names are read from their ends. The
- * type in a tensor's name is not always that of its values; the header's is taken. See exchange.h */
+ * WxH is the source's size. Stems may have underscores, so names are read from their ends. The type
+ * in a tensor's name is not always that of its values, so the header's type is used. See
+ * exchange.h */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +15,11 @@
 
 typedef struct arch {
     const char *family, *tag, *full;
-    bool normalized, drawn;                  /* its latents */
-    vc_dtype latent, text;                   /* as it writes them */
-    const char *embeds, *pooled;             /* names of texts; pooled: the second encoder's */
-    bool mask;                               /* embeds are padded, NAME_mask says how far */
+    bool normalized, drawn;                  /* latents are normalised, are draws */
+    vc_dtype latent, text;                   /* types in musubi's files */
+    const char *embeds, *pooled;             /* tensor names; pooled: the second encoder's */
+    bool mask;                               /* embeds are padded, and NAME_mask masks the
+                                              * padding */
 } arch;
 
 static const arch archs[] = {
@@ -28,7 +30,7 @@ static const arch archs[] = {
     { 0 }
 };
 
-/* "bfloat16": torch's words, as in tensors' names. */
+/* Returns torch's name of a type, as in tensors' names: "bfloat16". */
 static const char *word_of(vc_dtype t)
 {
     return t == VC_BF16 ? "bfloat16" : t == VC_F16 ? "float16" : "float32";
@@ -40,11 +42,11 @@ typedef struct exporting {
     exchange *x;
     const arch *a;
     vf_keymap names;
-    int64_t max_length;                      /* of the first encoder */
+    int64_t max_length;                      /* most tokens of the first encoder */
 } exporting;
 
-static int write_file(const exporting *e, const char *name, const vf_view *v, int n, const vf_meta *meta,
-                      int n_meta, vc_err *err)
+static int write_file(const exporting *e, const char *name, const vf_view *v, int n,
+                      const vf_meta *meta, int n_meta, vc_err *err)
 {
     uint8_t *data;
     size_t size;
@@ -77,29 +79,36 @@ static int write_latent(const exporting *e, const char *stem, const exchange_sam
     float *f = NULL;
     size_t n = (size_t)vf_view_count(&s->mean);
     void *data = malloc(n * vc_dtype_size(e->a->latent));
-    int rc = data ? exchange_latent_f32(e->x, s, &f, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = data
+                 ? exchange_latent_f32(e->x, s, &f, err)
+                 : vc_fail(err, VC_ENOMEM, "out of memory");
     vf_view from = { NULL, VC_F32, 1, { (int64_t)n }, f, 4 * n };
-    if (!rc) rc = exchange_convert(data, e->a->latent, &from, 0, n, err);
+    if (!rc)
+        rc = exchange_convert(data, e->a->latent, &from, 0, n, err);
     vf_view v = { tensor, e->a->latent, 4, { s->mean.dim[0], s->e->f, s->e->h, s->e->w }, data,
                   n * vc_dtype_size(e->a->latent) };
-    const vf_meta meta[] = { { "architecture", e->a->full }, { "width", width }, { "height", height },
+    const vf_meta meta[] = { { "architecture", e->a->full }, { "width", width },
+                             { "height", height },
                              { "format_version", "1.0.1" }, { "frame_count", count } };
     const cJSON *first = cJSON_GetArrayItem(frames, 0);
     char *name = !video ? vc_format("%s_%04dx%04d_%s.safetensors", stem, (int)w, (int)h, e->a->tag)
                         : vc_format("%s_%05d-%03u_%04dx%04d_%s.safetensors", stem,
                                     cJSON_IsNumber(first) ? (int)first->valuedouble : 0,
                                     (unsigned)s->e->frames, (int)w, (int)h, e->a->tag);
-    if (!rc && !name) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = write_file(e, name, &v, 1, meta, video ? 5 : 4, err);
+    if (!rc && !name)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc)
+        rc = write_file(e, name, &v, 1, meta, video ? 5 : 4, err);
     free(name);
     free(f);
     free(data);
     return rc;
 }
 
-/* The first encoder's rows, padded with zeros and with a mask where the architecture has one. */
-static int embeds_view(const exporting *e, const exchange_sample *s, vf_view v[2], char names[2][64],
-                       void *own[2], vc_err *err)
+/* Makes the views of the first encoder's rows, padded with zeros, and of the mask if the
+ * architecture has one. */
+static int embeds_view(const exporting *e, const exchange_sample *s, vf_view v[2],
+                       char names[2][64], void *own[2], vc_err *err)
 {
     const vf_view *from = &s->text[0].embeds;
     size_t size = vc_dtype_size(e->a->text);
@@ -141,8 +150,10 @@ static int write_text(const exporting *e, const char *stem, const exchange_sampl
     const vf_meta meta[] = { { "architecture", e->a->full }, { "caption1", s->caption },
                              { "format_version", "1.0.1" } };
     char *name = vc_format("%s_%s_te.safetensors", stem, e->a->tag);
-    if (!rc && !name) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = write_file(e, name, v, n, meta, 3, err);
+    if (!rc && !name)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc)
+        rc = write_file(e, name, v, n, meta, 3, err);
     free(name);
     for (int i = 0; i < 3; i++)
         free(own[i]);
@@ -157,7 +168,8 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
     if (!stem)
         return VC_ENOMEM;
     int rc = write_latent(e, stem, s, err);
-    if (!rc) rc = write_text(e, stem, s, err);
+    if (!rc)
+        rc = write_text(e, stem, s, err);
     free(stem);
     return rc;
 }
@@ -184,7 +196,7 @@ typedef struct parsed {                      /* a latent file's name */
     int64_t w, h, first, frames;             /* frames 0: a still */
 } parsed;
 
-/* Cuts the part after the last '_' off s; NULL if there is none. */
+/* Cuts s at the last '_' and returns the part after it; NULL if s has no '_'. */
 static char *cut_last(char *s)
 {
     char *at = strrchr(s, '_');
@@ -194,7 +206,7 @@ static char *cut_last(char *s)
     return at + 1;
 }
 
-/* Two numbers and nothing else: "0832x0480", "00000-081". */
+/* Parses two numbers and no other text: "0832x0480", "00000-081". */
 static bool two_numbers(const char *s, char between, int64_t *a, int64_t *b)
 {
     char *end;
@@ -219,18 +231,19 @@ static int parse_name(parsed *p, const char *file, vc_err *err)
     if (!p->a || !two_numbers(size, 'x', &p->w, &p->h)) {
         free(p->stem);
         p->stem = NULL;
-        return vc_fail(err, VC_EFORMAT, "%s: STEM_WxH_ARCH.safetensors expected, with ARCH wan, hv or qi",
-                       file);
+        return vc_fail(err, VC_EFORMAT,
+                       "%s: STEM_WxH_ARCH.safetensors expected, with ARCH wan, hv or qi", file);
     }
     char *under = strrchr(p->stem, '_');
-    if (under && under != p->stem && two_numbers(under + 1, '-', &p->first, &p->frames) && p->frames > 0)
+    if (under && under != p->stem && two_numbers(under + 1, '-', &p->first, &p->frames) &&
+        p->frames > 0)
         *under = 0;
     else
         p->first = p->frames = 0;
     return 0;
 }
 
-/* The tensor NAME_TYPE; latents_ are followed by a number. */
+/* Finds the tensor NAME_TYPE; `number`: a digit follows the name, as in latents_FxHxW_TYPE. */
 static const vf_view *find_tensor(const vf_safetensors *f, const char *name, bool number)
 {
     size_t n = strlen(name);
@@ -244,7 +257,7 @@ static const vf_view *find_tensor(const vf_safetensors *f, const char *name, boo
     return NULL;
 }
 
-/* How many rows a mask of ones followed by zeros lets through. */
+/* Counts the ones of a mask of ones followed by zeros. */
 static int masked_rows(const vf_safetensors *f, const char *name, const vf_view *v, int64_t *rows,
                        vc_err *err)
 {
@@ -295,7 +308,8 @@ static int read_pair(exchange *x, const parsed *p, const char *file, const vf_sa
         return vc_fail(err, VC_EFORMAT, "%s: latents_FxHxW_TYPE: missing", file);
     m.mean = *v;
     x->no_conditions += (uint64_t)vf_safetensors_count(latent) - 1;
-    int rc = vc_context(err, read_text(&m, p->a, text, err), "%s_%s_te.safetensors", p->stem, p->a->tag);
+    int rc = vc_context(err, read_text(&m, p->a, text, err), "%s_%s_te.safetensors", p->stem,
+                        p->a->tag);
     return rc ? rc : exchange_put(x, &m, err);
 }
 
@@ -305,9 +319,12 @@ static int read_sample(exchange *x, const parsed *p, const char *file, vc_err *e
     char *a = vc_path_join(x->dir, file);
     char *b = vc_format("%s/%s_%s_te.safetensors", x->dir, p->stem, p->a->tag);
     int rc = a && b ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = vf_safetensors_open(&latent, a, err);
-    if (!rc) rc = vf_safetensors_open(&text, b, err);
-    if (!rc) rc = read_pair(x, p, file, latent, text, err);
+    if (!rc)
+        rc = vf_safetensors_open(&latent, a, err);
+    if (!rc)
+        rc = vf_safetensors_open(&text, b, err);
+    if (!rc)
+        rc = read_pair(x, p, file, latent, text, err);
     vf_safetensors_close(latent);
     vf_safetensors_close(text);
     free(a);
@@ -315,7 +332,7 @@ static int read_sample(exchange *x, const parsed *p, const char *file, vc_err *e
     return rc;
 }
 
-/* All files are of one architecture, or --family says which count. */
+/* Reads a file by its name. All files must be of one architecture, unless --family chooses one. */
 static int read_name(exchange *x, const arch **a, const char *file, vc_err *err)
 {
     parsed p;
@@ -327,15 +344,16 @@ static int read_name(exchange *x, const arch **a, const char *file, vc_err *err)
         return rc;
     bool mine = !x->v->o->family || !strcmp(p.a->family, x->v->o->family);
     if (mine && *a && *a != p.a)
-        rc = vc_fail(err, VC_EMISMATCH, "%s: of %s, others are of %s: --family says which to take", file,
-                     p.a->family, (*a)->family);
+        rc = vc_fail(err, VC_EMISMATCH, "%s: of %s, others are of %s: --family says which to take",
+                     file, p.a->family, (*a)->family);
     if (!rc && mine && !*a) {
         *a = p.a;
         x->family = exchange_family_find(p.a->family);
         if (!x->v->o->space)
             x->normalized = p.a->normalized;
     }
-    if (!rc && mine) rc = read_sample(x, &p, file, err);
+    if (!rc && mine)
+        rc = read_sample(x, &p, file, err);
     free(p.stem);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* note.c - what an export says that it holds, and what an import does where that is not there.
+/* note.c - writes and reads an export's note, and reports samples of the note that an import lacks.
  * See exchange.h */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -11,7 +11,8 @@
 
 enum { NOTE_MAX = 64 << 20 };
 
-int exchange_note(const exchange *x, const char *dir, const char *name, uint32_t samples, vc_err *err)
+int exchange_note(const exchange *x, const char *dir, const char *name, uint32_t samples,
+                  vc_err *err)
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "format", x->format);
@@ -34,7 +35,8 @@ static int take_note(exchange *x, const cJSON *o, vc_err *err)
     if (rc || strcmp(format, x->format))
         return rc;
     rc = vf_json_int(o, "samples", &x->samples, err);
-    if (!rc) rc = vf_json_str(o, "root", &root, err);
+    if (!rc)
+        rc = vf_json_str(o, "root", &root, err);
     const cJSON *files = cJSON_GetObjectItemCaseSensitive(o, "files");
     x->root = strdup(root);
     x->files = files ? cJSON_Duplicate(files, true) : NULL;
@@ -72,7 +74,8 @@ int exchange_lack(exchange *x, vc_err *err, const char *fmt, ...)
     return 0;
 }
 
-/* A sink without a writer is one whose dataset could not be begun: nothing comes after that. */
+/* Skips a sample that cannot be read. A sink without a writer means that the dataset could not be
+ * begun, which ends the import. */
 int exchange_skip(exchange *x, int rc, vc_err *err)
 {
     bool damage = rc == VC_ENOENT || rc == VC_EFORMAT || rc == VC_ENUMERIC;
@@ -86,6 +89,8 @@ int exchange_check_note(exchange *x, vc_err *err)
     uint32_t have = x->sink ? x->sink->records : 0;
     if (x->samples < 0 || have >= x->samples)
         return 0;
-    return exchange_lack(x, err, "%s: %" PRIu32 " of the %" PRId64 " samples that " EXCHANGE_NOTE " says were "
-                      "exported: files are missing, or a list was cut", x->dir, have, x->samples);
+    return exchange_lack(x, err,
+                         "%s: %" PRIu32 " of the %" PRId64 " samples that " EXCHANGE_NOTE " says "
+                         "were exported: files are missing, or a list was cut", x->dir, have,
+                         x->samples);
 }

@@ -1,4 +1,5 @@
-/* safetensors.c - a folder of safetensors files: the dataset whole, one file a value.
+/* safetensors.c - exports and imports a whole dataset as a folder of safetensors files, one file a
+ * value.
  *
  *     manifest.json  samples.jsonl  validation.jsonl
  *     latents/KEY.safetensors  texts/KEY.safetensors  thumbs/000000000042-000.jpg
@@ -39,8 +40,10 @@ static int write_sample(writing *w, uint32_t i, vc_err *err)
 {
     cJSON *record;
     int rc = vf_dataset_sample(w->x->d, i, &record, err);
-    if (!rc) rc = exchange_refs(record, write_value, w, err);
-    if (!rc) rc = write_thumb(w, i, record, err);
+    if (!rc)
+        rc = exchange_refs(record, write_value, w, err);
+    if (!rc)
+        rc = write_thumb(w, i, record, err);
     char *line = rc ? NULL : vf_json_line(record);
     if (!rc && (!line || fprintf(w->samples, "%s\n", line) < 0))
         rc = vc_fail_errno(err, "samples.jsonl");
@@ -60,7 +63,8 @@ static int export_folder(exchange *x, vc_err *err)
     vc_progress_begin(x->v->progress, "exporting", "samples", n);
     for (uint32_t i = 0; !rc && i < n; i++) {
         rc = exchange_of_sample(x, i, write_sample(&w, i, err), err);
-        if (!rc) rc = exchange_stopped(err);
+        if (!rc)
+            rc = exchange_stopped(err);
         vc_progress_at(x->v->progress, i + 1u, NULL);
     }
     vc_progress_end(x->v->progress);
@@ -83,10 +87,13 @@ static int put_one(exchange *x, const cJSON *record, vc_err *err)
     char stem[24];
     vc_map thumb = { 0 };
     int rc = exchange_refs(record, put_value, x, err);
-    if (!rc) rc = exchange_stem(stem, record, err);
+    if (!rc)
+        rc = exchange_stem(stem, record, err);
     char *path = rc ? NULL : vc_format("%s/thumbs/%s.jpg", x->dir, stem);
-    if (!rc && path && vc_file_exists(path)) rc = vc_map_open(&thumb, path, err);
-    if (!rc) rc = exchange_put_record(x, record, thumb.data, thumb.size, err);
+    if (!rc && path && vc_file_exists(path))
+        rc = vc_map_open(&thumb, path, err);
+    if (!rc)
+        rc = exchange_put_record(x, record, thumb.data, thumb.size, err);
     vc_map_close(&thumb);
     free(path);
     return rc;
@@ -101,7 +108,8 @@ static int import_folder(exchange *x, vc_err *err)
 {
     char *path = vc_path_join(x->dir, "samples.jsonl");
     int rc = path ? exchange_read_frame(x, err) : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = exchange_lines(path, put_sample, x, err);
+    if (!rc)
+        rc = exchange_lines(path, put_sample, x, err);
     free(path);
     return rc;
 }

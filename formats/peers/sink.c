@@ -1,4 +1,4 @@
-/* sink.c - a dataset out of what an importer reads. See exchange.h */
+/* sink.c - makes a dataset of the items that an importer reads. See exchange.h */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,14 +14,14 @@ enum { MAX_WIDTH = 1 << 16 };
 
 /* ---- the manifest ---- */
 
-/* Class of text encoder i, or of the VAE (-1); NULL if the family does not say. */
+/* Returns the class of text encoder i, or of the VAE (-1); NULL if the family does not name it. */
 static const char *class_of(const vc_family *f, int i)
 {
     return i < 0 ? f->vae : i < 3 ? f->text[i].class : NULL;
 }
 
-/* Of weights that nobody knows: all that is known of them. Two imports agree when these do: families
- * of one class of VAE have one VAE. */
+/* Of weights that nobody knows: all that is known of them. Two imports agree when these do:
+ * families of one class of VAE have one VAE. */
 static vf_key made_up(const exchange *x, const char *kind, int i, int64_t width)
 {
     const char *class = class_of(x->family, i);
@@ -33,7 +33,7 @@ static vf_key made_up(const exchange *x, const char *kind, int i, int64_t width)
     vf_hasher_int(&h, "width", width);
     if (i < 0) {
         vf_hasher_int(&h, "normalized", x->normalized);
-        if (x->normalized) {                 /* else the constants say nothing of the values */
+        if (x->normalized) {                 /* the constants do not affect raw values */
             vf_hasher_bytes(&h, "scaling", &x->norm.scaling, sizeof x->norm.scaling);
             vf_hasher_bytes(&h, "shift", &x->norm.shift, sizeof x->norm.shift);
             vf_hasher_bytes(&h, "mean", x->norm.mean, sizeof x->norm.mean);
@@ -43,9 +43,10 @@ static vf_key made_up(const exchange *x, const char *kind, int i, int64_t width)
     return vf_hasher_end(&h);
 }
 
-/* The empty prompt's key is known before its value; of others, embeddings that differ have
- * different keys whatever their prompts are. */
-static vf_key text_key(const exchange_sink *s, int i, const char *prompt, const void *data, size_t n)
+/* Returns the key of a text. The empty prompt's key does not depend on its value; other texts have
+ * different keys if their embeddings differ, even if their prompts are equal. */
+static vf_key text_key(const exchange_sink *s, int i, const char *prompt, const void *data,
+                       size_t n)
 {
     vf_hasher h;
     vf_hasher_begin(&h, "imported-text");
@@ -130,7 +131,7 @@ static cJSON *make_head(const exchange *x)
 
 /* ---- the first item ---- */
 
-/* No VAE makes such latents. */
+/* True for latents of zeros, which no VAE makes. */
 static bool all_zero(const vf_view *v)
 {
     const uint8_t *p = v->data;
@@ -148,11 +149,13 @@ static int check_latent(const exchange_item *m, vc_err *err)
             return vc_fail(err, VC_EFORMAT, "latents: a side of %" PRId64, v->dim[i]);
     if (v->dtype > VC_F64)
         return vc_fail(err, VC_EFORMAT, "latents of type %s", vc_dtype_name(v->dtype));
-    if (l->data && (l->nd != 4 || l->dtype != v->dtype || (l->dim[0] != 1 && l->dim[0] != v->dim[0]) ||
+    if (l->data && (l->nd != 4 || l->dtype != v->dtype ||
+                    (l->dim[0] != 1 && l->dim[0] != v->dim[0]) ||
                     memcmp(l->dim + 1, v->dim + 1, 3 * sizeof *v->dim)))
         return vc_fail(err, VC_EFORMAT, "logvar: its shape or type is not that of the mean");
     if (all_zero(v))
-        return vc_fail(err, VC_EFORMAT, "latents: all of them are zero, as in a file that was not written "
+        return vc_fail(err, VC_EFORMAT,
+                       "latents: all of them are zero, as in a file that was not written "
                        "to its end");
     return 0;
 }
@@ -175,7 +178,7 @@ static int first_text(const exchange *x, const exchange_item *m, int i, vc_err *
     return 0;
 }
 
-/* t: what the first item's text was, or NULL. */
+/* Checks text i of an item, and compares it with the first item's, t, unless t is NULL. */
 static int check_text(const struct exchange_encoder *t, const exchange_item *m, int i, vc_err *err)
 {
     const vf_view *e = &m->text[i].embeds, *p = &m->text[i].pooled;
@@ -187,16 +190,17 @@ static int check_text(const struct exchange_encoder *t, const exchange_item *m, 
     if (t->embeds != (e->data != NULL))
         return vc_fail(err, VC_EMISMATCH, "text %d: with and without states of its tokens", i + 1);
     if ((e->data ? e->dim[1] : p->dim[0]) != t->width || (p->data ? p->dim[0] : 0) != t->pooled)
-        return vc_fail(err, VC_EMISMATCH, "text %d: width %" PRId64 ", the first was %" PRId64, i + 1,
-                       e->data ? e->dim[1] : p->dim[0], t->width);
+        return vc_fail(err, VC_EMISMATCH, "text %d: width %" PRId64 ", the first was %" PRId64,
+                       i + 1, e->data ? e->dim[1] : p->dim[0], t->width);
     if (e->data && e->dim[0] > t->max_length)
-        return vc_fail(err, VC_EMISMATCH, "text %d: %" PRId64 " tokens, at most %" PRId64 " expected "
+        return vc_fail(err, VC_EMISMATCH,
+                       "text %d: %" PRId64 " tokens, at most %" PRId64 " expected "
                        "after the first", i + 1, e->dim[0], t->max_length);
     return 0;
 }
 
-static int put_packed(exchange_sink *s, int i, const char *prompt, const vf_view *e, const vf_view *p,
-                      vf_key *k, vc_err *err)
+static int put_packed(exchange_sink *s, int i, const char *prompt, const vf_view *e,
+                      const vf_view *p, vf_key *k, vc_err *err)
 {
     vf_view v[2];
     int n = 0;
@@ -229,8 +233,9 @@ int exchange_put_empty(const exchange *x, int i, const vf_view *e, const vf_view
     return rc ? rc : put_packed(x->sink, i, "", e, p, &k, err);
 }
 
-/* The empty prompt of encoder i from --empty: zeros, or a file with prompt_embeds_1, pooled_1, ...
- * as vprep --trace_dir names them (of one encoder also as a dataset's value does). */
+/* Puts the empty prompt of encoder i from --empty: zeros, or a file with prompt_embeds_1, pooled_1,
+ * ... as vprep --trace_dir names them (with one encoder also under the names of a dataset's
+ * value). */
 static int read_empty(const exchange *x, int i, const vf_safetensors *file, vc_err *err)
 {
     const struct exchange_encoder *t = &x->sink->text[i];
@@ -241,8 +246,10 @@ static int read_empty(const exchange *x, int i, const vf_safetensors *file, vc_e
         float *zeros = calloc(n, sizeof *zeros);
         if (!zeros)
             return vc_fail(err, VC_ENOMEM, "out of memory");
-        e = (vf_view){ NULL, VC_F32, 2, { 1, t->width }, t->embeds ? zeros : NULL, (size_t)t->width * 4 };
-        p = (vf_view){ NULL, VC_F32, 1, { t->pooled }, t->pooled ? zeros : NULL, (size_t)t->pooled * 4 };
+        e = (vf_view){ NULL, VC_F32, 2, { 1, t->width }, t->embeds ? zeros : NULL,
+                       (size_t)t->width * 4 };
+        p = (vf_view){ NULL, VC_F32, 1, { t->pooled }, t->pooled ? zeros : NULL,
+                       (size_t)t->pooled * 4 };
         int rc = exchange_put_empty(x, i, &e, &p, err);
         free(zeros);
         return rc;
@@ -253,9 +260,11 @@ static int read_empty(const exchange *x, int i, const vf_safetensors *file, vc_e
     snprintf(name, sizeof name, "pooled_%d", i + 1);
     if (vf_safetensors_get(file, name, &p, NULL) && x->sink->n_text == 1)
         vf_safetensors_get(file, "pooled", &p, NULL);
-    if ((e.data && (e.nd != 2 || e.dim[1] != t->width || e.dim[0] < 1 || e.dim[0] > t->max_length)) ||
+    if ((e.data && (e.nd != 2 || e.dim[1] != t->width || e.dim[0] < 1 ||
+                    e.dim[0] > t->max_length)) ||
         (p.data ? p.nd != 1 || p.dim[0] != t->pooled : t->pooled > 0) || (!e.data && !p.data))
-        return vc_fail(err, VC_EMISMATCH, "prompt_embeds_%d [n,%" PRId64 "] (n at most %" PRId64 ")%s "
+        return vc_fail(err, VC_EMISMATCH,
+                       "prompt_embeds_%d [n,%" PRId64 "] (n at most %" PRId64 ")%s "
                        "expected", i + 1, t->width, t->max_length, t->pooled ? " and pooled" : "");
     return exchange_put_empty(x, i, &e, &p, err);
 }
@@ -287,35 +296,41 @@ static int begin(exchange *x, const exchange_item *m, vc_err *err)
         exchange_norm_family(&x->norm, x->family);
     int rc = 0;
     if (s->channels != x->family->channels) {
-        /* another VAE than the family's: --vae has to say all */
+        /* The VAE is not the family's, so that only --vae can give its constants. */
         x->norm = (exchange_norm){ .channels = s->channels, .scaling = x->family->scaling };
         if (x->normalized && x->family->mean && !x->v->o->vae)
-            rc = vc_fail(err, VC_EMISMATCH, "latents of %d channels, %s has %d: --vae config.json gives "
+            rc = vc_fail(err, VC_EMISMATCH,
+                         "latents of %d channels, %s has %d: --vae config.json gives "
                          "their constants", s->channels, x->family->name, x->family->channels);
     }
-    if (!rc && x->v->o->vae) rc = exchange_norm_config(&x->norm, x->v->o->vae, err);
+    if (!rc && x->v->o->vae)
+        rc = exchange_norm_config(&x->norm, x->v->o->vae, err);
     if (!rc && x->normalized && !x->norm.per_channel && x->norm.scaling == 1 && !x->v->o->vae)
         rc = vc_fail(err, VC_EMISMATCH, "the constants of %s's VAE lie in its weights: --vae "
                      "config.json with latents_mean and latents_std gives them", x->family->name);
     for (int i = 0; !rc && i < s->n_text; i++)
         rc = first_text(x, m, i, err);
-    if (!rc && x->v->o->texts) rc = exchange_texts_open(&s->texts, x->v->o->texts, x->family, err);
+    if (!rc && x->v->o->texts)
+        rc = exchange_texts_open(&s->texts, x->v->o->texts, x->family, err);
     cJSON *head = rc ? NULL : make_head(x);
     const vf_writer_opts o = { .head = head, .check = vf_copy_room,
                                .shard_size = x->v->o->shard_size };
-    if (!rc) rc = vf_writer_open(&s->w, x->v->o->out, &o, err);
+    if (!rc)
+        rc = vf_writer_open(&s->w, x->v->o->out, &o, err);
     cJSON_Delete(head);
-    if (!rc && s->texts) rc = exchange_texts_empty(s->texts, s->w, err);
+    if (!rc && s->texts)
+        rc = exchange_texts_empty(s->texts, s->w, err);
     return rc ? rc : put_empties(x, err);
 }
 
 /* ---- latents ---- */
 
-/* Raw f32 values of what is normalised; counts what would not come back by normalising again. */
+/* Makes raw f32 values of normalised ones; counts those that normalising again would change. */
 static int denormalize(exchange *x, vf_view *v, float **own, vc_err *err)
 {
     exchange_sink *s = x->sink;
-    size_t n = (size_t)vf_view_count(v), plane = n / (size_t)v->dim[0], size = vc_dtype_size(v->dtype);
+    size_t n = (size_t)vf_view_count(v), plane = n / (size_t)v->dim[0];
+    size_t size = vc_dtype_size(v->dtype);
     float *raw = *own = malloc(n * sizeof *raw), *back = malloc(plane * sizeof *back);
     uint8_t *bytes = malloc(plane * size);
     if (!raw || !back || !bytes) {
@@ -336,7 +351,8 @@ static int denormalize(exchange *x, vf_view *v, float **own, vc_err *err)
     s->values += n;
     free(back);
     free(bytes);
-    *v = (vf_view){ v->name, VC_F32, 4, { v->dim[0], v->dim[1], v->dim[2], v->dim[3] }, raw, 4 * n };
+    *v = (vf_view){ v->name, VC_F32, 4, { v->dim[0], v->dim[1], v->dim[2], v->dim[3] }, raw,
+                    4 * n };
     return 0;
 }
 
@@ -349,7 +365,8 @@ static int put_latent(exchange *x, const exchange_item *m, vf_key *k, vc_err *er
     int rc = x->normalized ? denormalize(x, &v[0], &own, err) : 0;
     v[0].name = m->drawn ? "sample" : "mean";
     v[1].name = "logvar";
-    if (!rc) rc = vf_safetensors_pack(&st, &size, v, m->logvar.data ? 2 : 1, NULL, 0, 1, err);
+    if (!rc)
+        rc = vf_safetensors_pack(&st, &size, v, m->logvar.data ? 2 : 1, NULL, 0, 1, err);
     if (!rc) {
         vf_hasher h;
         vf_key vae = made_up(x, "imported-vae", -1, x->sink->channels);
@@ -366,14 +383,16 @@ static int put_latent(exchange *x, const exchange_item *m, vf_key *k, vc_err *er
 
 /* ---- the record ---- */
 
-/* As vprep's: of the path, seeded with how many earlier ones have it. */
+/* Adds an id as vprep does: the hash of the path, seeded with the number of earlier items that have
+ * the same path. */
 static int add_id(exchange_sink *s, cJSON *o, const char *path, vc_err *err)
 {
     char text[24];
     uint64_t seen = 0;
     vf_key k = vf_hash(path, strlen(path));
     vf_keymap_get(&s->paths, k, &seen);
-    snprintf(text, sizeof text, "%016" PRIx64, (uint64_t)XXH3_64bits_withSeed(path, strlen(path), seen));
+    snprintf(text, sizeof text, "%016" PRIx64,
+             (uint64_t)XXH3_64bits_withSeed(path, strlen(path), seen));
     cJSON_AddStringToObject(o, "id", text);
     return vf_keymap_put(&s->paths, k, seen + 1, err);
 }
@@ -412,7 +431,8 @@ static void add_sizes(const exchange *x, cJSON *o, const exchange_item *m, vf_ke
         vf_json_add_int(o, "text_chunks", m->chunks);
 }
 
-static int put_record_of(exchange *x, const exchange_item *m, vf_key latent, cJSON *captions, vc_err *err)
+static int put_record_of(exchange *x, const exchange_item *m, vf_key latent, cJSON *captions,
+                         vc_err *err)
 {
     exchange_sink *s = x->sink;
     cJSON *o = cJSON_CreateObject();
@@ -423,7 +443,8 @@ static int put_record_of(exchange *x, const exchange_item *m, vf_key latent, cJS
     cJSON_AddStringToObject(o, "type", m->mean.dim[1] > 1 ? "video" : "image");
     cJSON_AddItemToObject(o, "captions", captions);
     add_sizes(x, o, m, latent);
-    if (!rc) rc = vf_writer_put_sample(s->w, s->next, 0, o, NULL, 0, err);
+    if (!rc)
+        rc = vf_writer_put_sample(s->w, s->next, 0, o, NULL, 0, err);
     cJSON_Delete(o);
     s->next += !rc;
     s->records += !rc;
@@ -442,7 +463,8 @@ static int check_item(const exchange *x, const exchange_item *m, vc_err *err)
         return rc;
     if (m->mean.dim[0] != s->channels || (!s->texts && m->n_text != s->n_text) ||
         (m->drawn ? 2 : m->logvar.data ? 1 : 0) != s->store)
-        return vc_fail(err, VC_EMISMATCH, "%" PRId64 " channels, %d texts%s: unlike the first sample's "
+        return vc_fail(err, VC_EMISMATCH,
+                       "%" PRId64 " channels, %d texts%s: unlike the first sample's "
                        "%d and %d", m->mean.dim[0], m->n_text, m->logvar.data ? ", moments" : "",
                        s->channels, s->n_text);
     if (m->mean.dtype != s->peer_dtype && m->mean.dtype != VC_F32)
@@ -451,8 +473,10 @@ static int check_item(const exchange *x, const exchange_item *m, vc_err *err)
     return 0;
 }
 
-/* The values of a caption's texts; *keys, a list for the record, is the caller's. */
-static int put_texts(const exchange *x, const exchange_item *m, const char *caption, cJSON **keys, vc_err *err)
+/* Puts the values of a caption's texts; the caller frees *keys, the list of their keys for a
+ * record. */
+static int put_texts(const exchange *x, const exchange_item *m, const char *caption, cJSON **keys,
+                     vc_err *err)
 {
     exchange_sink *s = x->sink;
     char hex[VF_KEY_HEX];
@@ -469,7 +493,7 @@ static int put_texts(const exchange *x, const exchange_item *m, const char *capt
     return rc;
 }
 
-/* All captions of an item, as the record has them. */
+/* Puts the texts of all captions of an item and lists the captions for the record. */
 static int put_captions(const exchange *x, const exchange_item *m, cJSON *list, vc_err *err)
 {
     int rc = 0;
@@ -501,13 +525,19 @@ int exchange_put(exchange *x, const exchange_item *m, vc_err *err)
     vf_key latent;
     cJSON *captions = cJSON_CreateArray();
     int rc = check_item(x, m, err);
-    if (!rc && !x->v->o->texts) rc = check_texts(x, m, err);
-    if (!rc && !x->sink) rc = begin(x, m, err);
-    if (!rc) rc = put_captions(x, m, captions, err);
-    if (!rc) rc = put_latent(x, m, &latent, err);
-    if (!rc) rc = put_record_of(x, m, latent, captions, err);
+    if (!rc && !x->v->o->texts)
+        rc = check_texts(x, m, err);
+    if (!rc && !x->sink)
+        rc = begin(x, m, err);
+    if (!rc)
+        rc = put_captions(x, m, captions, err);
+    if (!rc)
+        rc = put_latent(x, m, &latent, err);
+    if (!rc)
+        rc = put_record_of(x, m, latent, captions, err);
     else cJSON_Delete(captions);
-    if (!rc) rc = exchange_stopped(err);
+    if (!rc)
+        rc = exchange_stopped(err);
     vc_progress_at(x->v->progress, x->sink ? x->sink->next : 0, NULL);
     return vc_context(err, rc, "%s", m->path);
 }
@@ -518,18 +548,20 @@ static int check_empties(const exchange *x, vc_err *err)
 {
     for (int i = 0; i < x->sink->n_text; i++)
         if (!vf_writer_has_text(x->sink->w, text_key(x->sink, i, "", NULL, 0)))
-            return vc_fail(err, VC_EINVAL, "no sample has an empty caption, and vtrain's caption dropout "
-                           "needs the empty prompt's embedding: run this again with --empty FILE (a "
-                           "safetensors file with prompt_embeds_1, ...) or --empty zeros; what was "
-                           "imported is kept");
+            return vc_fail(err, VC_EINVAL,
+                           "no sample has an empty caption, and vtrain's caption dropout "
+                           "needs the empty prompt's embedding: run this again with --empty FILE "
+                           "(a safetensors file with prompt_embeds_1, ...) or --empty zeros; "
+                           "samples imported so far are kept");
     return 0;
 }
 
-/* Whoever changed a file of an export of the whole meant it, or did not. */
+/* Warns if files of a whole export were changed, as the change may not have been intended. */
 static void compare_roots(const exchange *x, const char *root)
 {
     if (x->sink->whole && x->root && !x->lacks && strcmp(x->root, root))
-        vc_warn(x->v->progress, "root %s: " EXCHANGE_NOTE " says that %s was exported: files of it have been "
+        vc_warn(x->v->progress,
+                "root %s: " EXCHANGE_NOTE " says that %s was exported: files of it have been "
                 "changed since", root, x->root);
 }
 
@@ -542,11 +574,15 @@ int exchange_finish(exchange *x, vc_err *err)
     if (!s || !s->w)
         return vc_fail(err, VC_ENOENT, "%s: nothing of %s in it", x->dir, x->format);
     int rc = exchange_check_note(x, err);
-    if (!rc && !s->whole) rc = check_empties(x, err);
-    if (!rc) rc = vf_writer_drop_unseen(s->w, &dropped, err);
-    if (!rc) rc = vf_writer_finish(s->w, err);
+    if (!rc && !s->whole)
+        rc = check_empties(x, err);
+    if (!rc)
+        rc = vf_writer_drop_unseen(s->w, &dropped, err);
+    if (!rc)
+        rc = vf_writer_finish(s->w, err);
     vc_progress_end(x->v->progress);
-    if (!rc) rc = vf_dataset_open(&d, x->v->o->out, false, err);
+    if (!rc)
+        rc = vf_dataset_open(&d, x->v->o->out, false, err);
     if (rc)
         return rc;
     fprintf(x->v->out, "%s: %s samples of %s, root %s\n", x->v->o->out,
@@ -555,10 +591,12 @@ int exchange_finish(exchange *x, vc_err *err)
     compare_roots(x, vlat_str(vf_dataset_manifest(d), "root"));
     vf_dataset_close(d);
     if (x->no_conditions && !s->whole)
-        vc_warn(x->v->progress, "%" PRIu64 " conditions were left out: pictures and masks beside the "
+        vc_warn(x->v->progress,
+                "%" PRIu64 " conditions were left out: pictures and masks beside the "
                 "latents are not imported", x->no_conditions);
     if (x->normalized && s->values)
-        vc_say(x->v->progress, "%" PRIu64 " of %" PRIu64 " normalised values would not come back exactly "
+        vc_say(x->v->progress,
+               "%" PRIu64 " of %" PRIu64 " normalised values would not come back exactly "
                "from raw f32 ones", s->inexact, s->values);
     return 0;
 }

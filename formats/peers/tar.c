@@ -1,4 +1,4 @@
-/* tar.c - WebDataset: tar files whose members of one stem are a sample.
+/* tar.c - exports and imports WebDataset's tar files, in which members of one stem are a sample.
  *
  *     manifest.json  validation.jsonl  texts/KEY.safetensors (the prompts')  shard-000000.tar ...
  *     in a tar:  000000000042-000.json  .latent.safetensors  .text.0.0.safetensors  .jpg
@@ -17,7 +17,7 @@
 #include "formats/dataset/parts.h"
 #include "formats/peers/exchange_parts.h"
 
-enum { TAR_RECORD = 10240 };                /* bytes that tars are filled up to, by zeros */
+enum { TAR_RECORD = 10240 };                /* a tar is padded with zeros to a multiple of this */
 #define TAR_NAME "shard-%06d.tar"
 
 /* ---- export ---- */
@@ -25,9 +25,9 @@ enum { TAR_RECORD = 10240 };                /* bytes that tars are filled up to,
 typedef struct taring {
     exchange *x;
     struct archive *a;
-    int fd, n;                               /* n: tars begun */
-    uint32_t samples;                        /* in this one */
-    int64_t bytes;                           /* in this one */
+    int fd, n;                               /* n: tars begun so far */
+    uint32_t samples;                        /* samples in this tar */
+    int64_t bytes;                           /* bytes in this tar */
     char stem[24];
 } taring;
 
@@ -86,7 +86,8 @@ static int put_member(taring *t, const char *ending, const void *data, size_t n,
     archive_entry_free(e);
     if (!bad && n && archive_write_data(t->a, data, n) != (la_ssize_t)n)
         bad = ARCHIVE_FATAL;
-    if (!bad) bad = archive_write_finish_entry(t->a);
+    if (!bad)
+        bad = archive_write_finish_entry(t->a);
     t->bytes += (int64_t)n + 512;
     return bad ? vc_fail(err, VC_EIO, "shard-%06d.tar: %s: %s: %s", t->n - 1, name,
                          archive_error_string(t->a), strerror(archive_errno(t->a))) : 0;
@@ -109,13 +110,18 @@ static int put_sample(taring *t, uint32_t i, vc_err *err)
     const void *jpeg;
     size_t n;
     int rc = vf_dataset_sample(t->x->d, i, &record, err);
-    if (!rc) rc = exchange_stem(t->stem, record, err);
+    if (!rc)
+        rc = exchange_stem(t->stem, record, err);
     char *line = rc ? NULL : vf_json_line(record);
-    if (!rc && !line) rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = put_member(t, "json", line, strlen(line), err);
-    if (!rc) rc = exchange_refs(record, put_value, t, err);
+    if (!rc && !line)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc)
+        rc = put_member(t, "json", line, strlen(line), err);
+    if (!rc)
+        rc = exchange_refs(record, put_value, t, err);
     int found = rc ? rc : vf_dataset_thumb(t->x->d, i, &jpeg, &n, err);
-    if (!rc && found != VC_ENOENT) rc = found ? found : put_member(t, "jpg", jpeg, n, err);
+    if (!rc && found != VC_ENOENT)
+        rc = found ? found : put_member(t, "jpg", jpeg, n, err);
     free(line);
     cJSON_Delete(record);
     return rc;
@@ -129,11 +135,15 @@ static int export_tars(exchange *x, vc_err *err)
     int rc = x->files ? exchange_write_frame(x, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     vc_progress_begin(x->v->progress, "exporting", "samples", n);
     for (uint32_t i = 0; !rc && i < n; i++) {
-        if (t.a && t.bytes >= x->v->o->shard_size) rc = end_tar(&t, err);
-        if (!rc && !t.a) rc = begin_tar(&t, err);
-        if (!rc) rc = exchange_of_sample(x, i, put_sample(&t, i, err), err);
+        if (t.a && t.bytes >= x->v->o->shard_size)
+            rc = end_tar(&t, err);
+        if (!rc && !t.a)
+            rc = begin_tar(&t, err);
+        if (!rc)
+            rc = exchange_of_sample(x, i, put_sample(&t, i, err), err);
         t.samples += !rc;
-        if (!rc) rc = exchange_stopped(err);
+        if (!rc)
+            rc = exchange_stopped(err);
         vc_progress_at(x->v->progress, i + 1u, NULL);
     }
     vc_progress_end(x->v->progress);
@@ -144,7 +154,7 @@ static int export_tars(exchange *x, vc_err *err)
 /* ---- import ---- */
 
 typedef struct member {
-    char *ending;                            /* after the stem's dot */
+    char *ending;                            /* name after the stem's dot */
     uint8_t *data;
     size_t size;
 } member;
@@ -196,16 +206,21 @@ static int take_sample(group *g, vc_err *err)
         return 0;
     if (!json || json->size > VF_MAX_RECORD)
         rc = vc_fail(err, VC_EFORMAT, "no record of it: only what vlat export wrote is read");
-    if (!rc) rc = vf_json_parse(&record, (const char *)json->data, json->size, err);
-    if (!rc) rc = exchange_refs(record, take_value, g, err);
-    if (!rc) rc = exchange_put_record(g->x, record, jpeg ? jpeg->data : NULL, jpeg ? jpeg->size : 0, err);
+    if (!rc)
+        rc = vf_json_parse(&record, (const char *)json->data, json->size, err);
+    if (!rc)
+        rc = exchange_refs(record, take_value, g, err);
+    if (!rc)
+        rc = exchange_put_record(g->x, record, jpeg ? jpeg->data : NULL, jpeg ? jpeg->size : 0,
+                                 err);
     cJSON_Delete(record);
     rc = vc_context(err, rc, "%s", g->stem);
     clear(g);
     return rc;
 }
 
-static int take_member(group *g, struct archive *a, struct archive_entry *e, size_t file_size, vc_err *err)
+static int take_member(group *g, struct archive *a, struct archive_entry *e, size_t file_size,
+                       vc_err *err)
 {
     const char *path = archive_entry_pathname(e), *dot = path ? strchr(path, '.') : NULL;
     int64_t size = archive_entry_size(e);
@@ -219,7 +234,8 @@ static int take_member(group *g, struct archive *a, struct archive_entry *e, siz
         rc = take_sample(g, err);
         snprintf(g->stem, sizeof g->stem, "%.*s", (int)(dot - path), path);
     }
-    if (!rc && (size < 0 || (uint64_t)size > file_size - (g->bytes < file_size ? g->bytes : file_size)))
+    if (!rc && (size < 0 ||
+                (uint64_t)size > file_size - (g->bytes < file_size ? g->bytes : file_size)))
         rc = vc_fail(err, VC_EFORMAT, "%.100s: larger than its tar", path);
     if (!rc && g->n == sizeof g->m / sizeof *g->m)
         rc = vc_fail(err, VC_EFORMAT, "%s: more than %d members", g->stem, g->n);
@@ -237,7 +253,8 @@ static int take_member(group *g, struct archive *a, struct archive_entry *e, siz
     return got == m->size ? 0 : vc_fail(err, VC_EFORMAT, "%.100s: cut short", path);
 }
 
-/* At the mark that ends a tar, `at` bytes from its beginning, so does the file, but for what fills it up. */
+/* Checks that the file ends, apart from padding, at the tar's end-of-archive mark, `at` bytes from
+ * its beginning. */
 static int check_end(exchange *x, const char *path, const vc_map *m, int64_t at, vc_err *err)
 {
     static const char zeros[1024];
@@ -246,8 +263,10 @@ static int check_end(exchange *x, const char *path, const vc_map *m, int64_t at,
     if (!marked)
         return exchange_lack(x, err, "%s: cut short: it has no end-of-archive mark", path);
     if ((int64_t)m->size - at > TAR_RECORD)
-        return exchange_lack(x, err, "%s: it ends in the middle: %" PRId64 " bytes lie behind zeros at %" PRId64,
-                          path, (int64_t)m->size - at, at);
+        return exchange_lack(x, err,
+                             "%s: it ends in the middle: %" PRId64 " bytes lie behind zeros at %"
+                             PRId64,
+                             path, (int64_t)m->size - at, at);
     return 0;
 }
 
@@ -259,7 +278,7 @@ static int import_tar(group *g, const char *path, vc_err *err)
         return rc;
     struct archive *a = archive_read_new();
     struct archive_entry *e = archive_entry_new2(a);
-    /* libarchive does not look whether it got the memory for its entry and its callback's data */
+    /* libarchive does not check its allocations for an entry and for the callback's data. */
     if (!a || !e || archive_read_support_format_tar(a) || archive_read_set_callback_data(a, NULL) ||
         archive_read_open_memory(a, map.data, map.size))
         rc = map.size ? vc_fail(err, VC_ENOMEM, "out of memory for libarchive")
@@ -269,15 +288,17 @@ static int import_tar(group *g, const char *path, vc_err *err)
     if (!rc && got != ARCHIVE_EOF)
         rc = vc_fail(err, archive_errno(a) == ENOMEM ? VC_ENOMEM : VC_EFORMAT, "%s",
                      archive_error_string(a) ? archive_error_string(a) : "damaged tar");
-    if (!rc) rc = take_sample(g, err);
-    if (!rc) rc = check_end(g->x, path, &map, archive_filter_bytes(a, 0), err);
+    if (!rc)
+        rc = take_sample(g, err);
+    if (!rc)
+        rc = check_end(g->x, path, &map, archive_filter_bytes(a, 0), err);
     archive_entry_free(e);
     archive_read_free(a);
     vc_map_close(&map);
     return vc_context(err, rc, "%s", path);
 }
 
-/* The number of "shard-000007.tar"; -1: it is no such name. */
+/* Returns the number in "shard-000007.tar", or -1 for another name. */
 static int64_t number_of(const char *name)
 {
     int64_t n = -1;
@@ -285,7 +306,7 @@ static int64_t number_of(const char *name)
     return sscanf(name, "shard-%9" SCNd64 ".tar%n", &n, &end) == 1 && end && !name[end] ? n : -1;
 }
 
-/* The numbers have no holes, and the tars that the note names are there. */
+/* Checks that the tars' numbers have no holes, and that all tars of the note are there. */
 static int check_names(exchange *x, const vc_list *tars, vc_err *err)
 {
     const cJSON *f;
@@ -293,7 +314,8 @@ static int check_names(exchange *x, const vc_list *tars, vc_err *err)
     for (int i = 0; !rc && i < tars->n; i++) {
         int64_t n = number_of(tars->item[i]);
         if (n > own)
-            rc = exchange_lack(x, err, "%s/" TAR_NAME " is missing: there is %s", x->dir, own, tars->item[i]);
+            rc = exchange_lack(x, err, "%s/" TAR_NAME " is missing: there is %s", x->dir, own,
+                               tars->item[i]);
         own = n < 0 ? own : (int)n + 1;
     }
     cJSON_ArrayForEach(f, x->files) {
@@ -302,12 +324,12 @@ static int check_names(exchange *x, const vc_list *tars, vc_err *err)
             there = !strcmp(tars->item[i], f->string);
         if (!rc && !there)
             rc = exchange_lack(x, err, "%s/%s is missing, with %.0f samples", x->dir, f->string,
-                            cJSON_GetNumberValue(f));
+                               cJSON_GetNumberValue(f));
     }
     return rc;
 }
 
-/* One tar, and whether all samples that the note gives it were in it. */
+/* Imports a tar and checks that it has as many samples as the note lists for it. */
 static int take_tar(group *g, const char *name, vc_err *err)
 {
     exchange *x = g->x;
@@ -318,7 +340,8 @@ static int take_tar(group *g, const char *name, vc_err *err)
     rc = exchange_skip(x, rc, err);
     clear(g);
     if (!rc && x->sink->records - before < said)     /* false where nothing is said */
-        rc = exchange_lack(x, err, "%s: %" PRIu32 " of %.0f samples", path, x->sink->records - before, said);
+        rc = exchange_lack(x, err, "%s: %" PRIu32 " of %.0f samples", path,
+                           x->sink->records - before, said);
     free(path);
     return rc;
 }
@@ -332,8 +355,10 @@ static int import_tars(exchange *x, vc_err *err)
         return rc;
     if (!tars.n)
         rc = vc_fail(err, VC_ENOENT, "%s: no .tar in it", x->dir);
-    if (!rc) rc = check_names(x, &tars, err);
-    if (!rc) rc = exchange_read_frame(x, err);
+    if (!rc)
+        rc = check_names(x, &tars, err);
+    if (!rc)
+        rc = exchange_read_frame(x, err);
     for (int i = 0; !rc && i < tars.n; i++)
         rc = take_tar(&g, tars.item[i], err);
     exchange_list_free(&tars);

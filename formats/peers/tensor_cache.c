@@ -1,4 +1,4 @@
-/* tensor_cache.c - see tensor_cache.h */
+/* tensor_cache.c - reads and writes diffusion-pipe's container of items. See tensor_cache.h */
 #include "formats/peers/tensor_cache.h"
 
 #include <inttypes.h>
@@ -10,11 +10,11 @@
 #include "common/os/file.h"
 
 enum { MAX_SHARDS = 1 << 16 };
-/* Of SQLite's machine: a row takes about ten, and six bytes. */
+/* Instructions of SQLite's virtual machine: a row takes about ten, and six bytes of the file. */
 enum { STEPS = 1000, STEPS_PER_BYTE = 16 };
 
 typedef struct pair {
-    int64_t a, b;                            /* shard and index in it; offset and size */
+    int64_t a, b;                            /* shard and row in the shard; or offset and size */
 } pair;
 
 typedef struct pairs {
@@ -25,13 +25,13 @@ typedef struct pairs {
 typedef struct shard {
     bool used;
     vc_map file;
-    size_t first, n;                         /* its rows in `place` */
+    size_t first, n;                         /* range of the shard's rows in `place` */
 } shard;
 
 struct vf_tensor_cache {
     char *dir;
-    pairs item;                              /* (shard, row of it) */
-    pairs place;                             /* (offset, size): all shards', one after the other */
+    pairs item;                              /* (shard, row in the shard) of each item */
+    pairs place;                             /* (offset, size) of each row, shard after shard */
     shard *shard;
     size_t n_shards;
 };
@@ -41,7 +41,7 @@ struct vf_tensor_cache {
 typedef struct reading {
     vf_tensor_cache *c;
     sqlite3 *db;
-    uint64_t left;                           /* calls of spend */
+    uint64_t left;                           /* calls of spend() that are still allowed */
 } reading;
 
 static int spend(void *arg)
@@ -50,7 +50,7 @@ static int spend(void *arg)
     return !r->left--;
 }
 
-static int told(const reading *r, const char *what, vc_err *err)
+static int sqlite_error(const reading *r, const char *what, vc_err *err)
 {
     if (sqlite3_errcode(r->db) == SQLITE_INTERRUPT)
         return vc_fail(err, VC_EFORMAT, "metadata.db: %s: far more work than its size", what);
@@ -69,7 +69,7 @@ static int add_pair(pairs *p, int64_t a, int64_t b, vc_err *err)
     return 0;
 }
 
-/* Two columns of integers of a table, in the order of its rows, at the end of p. */
+/* Appends two integer columns of a table to p, in the order of its rows. */
 static int read_table(reading *r, const char *table, const char *a, const char *b, pairs *p,
                       vc_err *err)
 {
@@ -78,10 +78,10 @@ static int read_table(reading *r, const char *table, const char *a, const char *
     int rc = 0, got;
     snprintf(sql, sizeof sql, "SELECT %s, %s FROM %s ORDER BY rowid", a, b, table);
     if (sqlite3_prepare_v2(r->db, sql, -1, &s, NULL))
-        return told(r, table, err);
+        return sqlite_error(r, table, err);
     while (!rc && (got = sqlite3_step(s)) != SQLITE_DONE) {
         if (got != SQLITE_ROW)
-            rc = told(r, table, err);
+            rc = sqlite_error(r, table, err);
         else if (sqlite3_column_type(s, 0) != SQLITE_INTEGER ||
                  sqlite3_column_type(s, 1) != SQLITE_INTEGER)
             rc = vc_fail(err, VC_EFORMAT, "metadata.db: %s: integers expected", table);
@@ -92,7 +92,7 @@ static int read_table(reading *r, const char *table, const char *a, const char *
     return rc;
 }
 
-/* Up to the highest that an item names. */
+/* Counts the shards: up to the highest number that an item has. */
 static int count_shards(vf_tensor_cache *c, vc_err *err)
 {
     for (size_t i = 0; i < c->item.n; i++) {
@@ -120,13 +120,15 @@ static int read_shard(reading *r, size_t k, vc_err *err)
     int rc = read_table(r, table, "offset", "size", &c->place, err);
     s->n = c->place.n - s->first;
     char *path = rc ? NULL : vc_path_join(c->dir, file);
-    if (!rc) rc = path ? vc_map_open(&s->file, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc)
+        rc = path ? vc_map_open(&s->file, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     free(path);
     for (size_t i = 0; !rc && i < s->n; i++) {
         const pair *p = &c->place.item[s->first + i];
         uint64_t size = s->file.size;
         if (p->a < 0 || p->b < 0 || (uint64_t)p->a > size || (uint64_t)p->b > size - (uint64_t)p->a)
-            rc = vc_fail(err, VC_EFORMAT, "%s: %" PRIu64 " bytes, row %zu asks for %" PRId64 " from %"
+            rc = vc_fail(err, VC_EFORMAT,
+                         "%s: %" PRIu64 " bytes, row %zu asks for %" PRId64 " from %"
                          PRId64 " on: cut short?", file, size, i, p->b, p->a);
     }
     return rc;
@@ -136,15 +138,16 @@ static int read_all(reading *r, vc_err *err)
 {
     vf_tensor_cache *c = r->c;
     int rc = read_table(r, "items", "shard", "shard_index", &c->item, err);
-    if (!rc) rc = count_shards(c, err);
+    if (!rc)
+        rc = count_shards(c, err);
     for (size_t k = 0; !rc && k < c->n_shards; k++)
         if (c->shard[k].used)
             rc = read_shard(r, k, err);
     for (size_t i = 0; !rc && i < c->item.n; i++) {
         const pair *p = &c->item.item[i];
         if (p->b < 0 || (uint64_t)p->b >= c->shard[p->a].n)
-            rc = vc_fail(err, VC_EFORMAT, "metadata.db: item %zu: row %" PRId64 " of shard_%" PRId64, i,
-                         p->b, p->a);
+            rc = vc_fail(err, VC_EFORMAT,
+                         "metadata.db: item %zu: row %" PRId64 " of shard_%" PRId64, i, p->b, p->a);
     }
     return rc;
 }
@@ -159,8 +162,9 @@ static int read_database(vf_tensor_cache *c, const char *path, vc_err *err)
     r.left = m.size / STEPS * STEPS_PER_BYTE + 1000;
     bool wal = m.size > 19 && (m.data[18] > 1 || m.data[19] > 1);
     vc_map_close(&m);
-    if (wal)                                 /* SQLite would make files beside it */
-        return vc_fail(err, VC_EFORMAT, "metadata.db: in WAL mode, which diffusion-pipe does not use: "
+    if (wal)                                 /* SQLite would make files beside the database */
+        return vc_fail(err, VC_EFORMAT,
+                       "metadata.db: in WAL mode, which diffusion-pipe does not use: "
                        "sqlite3 metadata.db 'PRAGMA journal_mode=DELETE' changes that");
     if (sqlite3_open_v2(path, &r.db, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL)) {
         rc = vc_fail(err, VC_EIO, "metadata.db: %s", r.db ? sqlite3_errmsg(r.db) : "out of memory");
@@ -185,7 +189,8 @@ int vf_tensor_cache_open(vf_tensor_cache **out, const char *dir, vc_err *err)
     int rc = c && path && (c->dir = strdup(dir)) ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc && !vc_file_exists(path))
         rc = vc_fail(err, VC_ENOENT, "no metadata.db");
-    if (!rc) rc = read_database(c, path, err);
+    if (!rc)
+        rc = read_database(c, path, err);
     free(path);
     if (rc) {
         vf_tensor_cache_close(c);
@@ -225,7 +230,7 @@ void vf_tensor_cache_close(vf_tensor_cache *c)
 
 /* ---- writing ---- */
 
-/* Appends rows (a, b) to a table: (0, i) of its items, or (offset, size). */
+/* Appends n rows to a table: (offset, size) with `places`, else the items (0, i). */
 static int put_rows(sqlite3 *db, const char *sql, const uint64_t *size, bool places, size_t n)
 {
     sqlite3_stmt *s = NULL;
@@ -252,9 +257,12 @@ int vf_tensor_cache_index(const char *dir, const uint64_t *size, size_t n, vc_er
         rc = sqlite3_exec(db, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; BEGIN;"
                           "CREATE TABLE fingerprint(value); CREATE TABLE items(shard, shard_index);"
                           "CREATE TABLE shard_0(offset, size)", NULL, NULL, NULL);
-    if (!rc) rc = put_rows(db, "INSERT INTO items VALUES(?, ?)", size, false, n);
-    if (!rc) rc = put_rows(db, "INSERT INTO shard_0 VALUES(?, ?)", size, true, n);
-    if (!rc) rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+    if (!rc)
+        rc = put_rows(db, "INSERT INTO items VALUES(?, ?)", size, false, n);
+    if (!rc)
+        rc = put_rows(db, "INSERT INTO shard_0 VALUES(?, ?)", size, true, n);
+    if (!rc)
+        rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     if (rc)
         rc = vc_fail(err, VC_EIO, "%s: %s", path, db ? sqlite3_errmsg(db) : "out of memory");
     sqlite3_close(db);

@@ -1,5 +1,5 @@
-/* texts.c - vlat import --texts: text embeddings by caption, out of a dataset that has them,
- * for caches that keep none or another encoder's. See exchange_parts.h */
+/* texts.c - vlat import --texts: gets text embeddings by caption from a dataset, for caches that
+ * have no embeddings or those of other encoders. See exchange_parts.h */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 struct exchange_texts {
     vf_dataset *d;
-    vf_keymap captions;                      /* where each is: sample << 16 | caption */
+    vf_keymap captions;                      /* text -> sample << 16 | number of the caption */
 };
 
 static const cJSON *captions_of(const cJSON *record)
@@ -23,7 +23,7 @@ static int index_captions(exchange_texts *t, vc_err *err)
         cJSON *record;
         uint64_t at = 0;
         rc = vf_dataset_sample(t->d, i, &record, err);
-        const cJSON *list = captions_of(record), *c;     /* NULL of NULL */
+        const cJSON *list = captions_of(record), *c;     /* NULL if record is NULL */
         cJSON_ArrayForEach(c, list) {
             const char *text = vlat_str(c, "text");
             vf_key k = vf_hash(text, strlen(text));
@@ -32,21 +32,26 @@ static int index_captions(exchange_texts *t, vc_err *err)
             at++;
         }
         cJSON_Delete(record);
-        if (!rc) rc = exchange_stopped(err);
+        if (!rc)
+            rc = exchange_stopped(err);
     }
     return rc;
 }
 
-int exchange_texts_open(exchange_texts **out, const char *path, const vc_family *family, vc_err *err)
+int exchange_texts_open(exchange_texts **out, const char *path, const vc_family *family,
+                        vc_err *err)
 {
     *out = NULL;
     exchange_texts *t = calloc(1, sizeof *t);
-    int rc = t ? vf_dataset_open(&t->d, path, false, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = t ? vf_dataset_open(&t->d, path, false, err)
+               : vc_fail(err, VC_ENOMEM, "out of memory");
     const char *has = rc ? "" : vlat_str(vf_dataset_manifest(t->d), "family");
     if (!rc && !exchange_family_same_texts(has, family))
-        rc = vc_fail(err, VC_EMISMATCH, "--texts %s: of family %.60s, what is imported is of %s, which "
+        rc = vc_fail(err, VC_EMISMATCH,
+                     "--texts %s: of family %.60s, what is imported is of %s, which "
                      "has other text encoders", path, has, family->name);
-    if (!rc) rc = index_captions(t, err);
+    if (!rc)
+        rc = index_captions(t, err);
     if (rc)
         exchange_texts_close(t);
     else
@@ -88,7 +93,8 @@ int exchange_texts_empty(const exchange_texts *t, vf_writer *w, vc_err *err)
     return rc;
 }
 
-int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *caption, cJSON **keys, vc_err *err)
+int exchange_texts_put(const exchange_texts *t, vf_writer *w, const char *caption, cJSON **keys,
+                       vc_err *err)
 {
     uint64_t at;
     cJSON *record;

@@ -1,4 +1,4 @@
-/* torch.c - see torch.h */
+/* torch.c - reads and writes the dictionaries of .pt files. See torch.h */
 #include "formats/peers/torch.h"
 
 #include <inttypes.h>
@@ -44,7 +44,8 @@ int exchange_write_pt(const char *dir, const char *name, const vf_pt_value *v, v
 
 /* ---- import ---- */
 
-int exchange_open_tensor(vf_pt **p, const char *dir, const char *name, int nd, vf_view *v, vc_err *err)
+int exchange_open_tensor(vf_pt **p, const char *dir, const char *name, int nd, vf_view *v,
+                         vc_err *err)
 {
     if (strlen(name) > 4000)
         return vc_fail(err, VC_EFORMAT, "\"%.100s...\": a path of %zu bytes", name, strlen(name));
@@ -67,7 +68,8 @@ int exchange_unbatched(const vf_pt_value *d, const char *key, int nd, vf_view *v
     if (rc)
         return rc;
     if (v->nd != nd + 1 || v->dim[0] != 1)
-        return vc_fail(err, VC_EFORMAT, "%s: %d dimensions with a batch of 1 expected", key, nd + 1);
+        return vc_fail(err, VC_EFORMAT, "%s: %d dimensions with a batch of 1 expected", key,
+                       nd + 1);
     memmove(v->dim, v->dim + 1, (size_t)nd * sizeof *v->dim);
     v->nd = nd;
     return 0;
@@ -85,7 +87,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The number in PREFIX<number>ENDING; -1 if the name is another. */
+/* Returns the number in PREFIX<number>ENDING, or -1 for another name. */
 static int64_t number_of(const char *name, const char *prefix, const char *ending)
 {
     size_t k = strlen(prefix);
@@ -97,7 +99,7 @@ static int64_t number_of(const char *name, const char *prefix, const char *endin
 }
 
 int exchange_numbers(int64_t **out, int *n, const char *dir, const char *prefix, const char *ending,
-                  vc_err *err)
+                     vc_err *err)
 {
     vc_list files;
     *n = 0;
@@ -117,12 +119,13 @@ int exchange_numbers(int64_t **out, int *n, const char *dir, const char *prefix,
     return rc;
 }
 
-int exchange_check_numbers(exchange *x, const int64_t *list, int n, const char *dir, const char *prefix,
-                        const char *ending, vc_err *err)
+int exchange_check_numbers(exchange *x, const int64_t *list, int n, const char *dir,
+                           const char *prefix, const char *ending, vc_err *err)
 {
     for (int i = 0; i < n; i++)
         if (list[i] != i)
-            return exchange_lack(x, err, "%s/%s%d%s is missing: the numbers there go up to %" PRId64, dir,
-                              prefix, i, ending, list[n - 1]);
+            return exchange_lack(x, err,
+                                 "%s/%s%d%s is missing: the numbers there go up to %" PRId64, dir,
+                                 prefix, i, ending, list[n - 1]);
     return 0;
 }

@@ -1,8 +1,8 @@
-/* ttt.c - ttt-video's data: a .jsonl of paths, a tensor in each .pt.
+/* ttt.c - exports and imports ttt-video's data: a .jsonl of paths, a tensor in each .pt.
  *
- *     metadata.jsonl                  {"vid_emb": "videos/a.pt", "text_chunk_emb": ["texts/a-0_txt_emb.pt"]}
- *     videos/a.pt                     moments [F,2C,H,W], raw, bf16
- *     texts/a-0_txt_emb.pt            [n,D], bf16: of one segment of three seconds
+ *     metadata.jsonl             {"vid_emb": "videos/a.pt", "text_chunk_emb":
+ *     ["texts/a-0_txt_emb.pt"]} videos/a.pt                raw moments [F,2C,H,W], bf16
+ *     texts/a-0_txt_emb.pt       text embeddings [n,D] of one segment of three seconds, bf16
  *
  * See exchange.h */
 #include <errno.h>
@@ -36,13 +36,15 @@ static int write_video(const exchange *x, const char *name, const exchange_sampl
     int rc = exchange_moments(s, VC_BF16, true, &data, err);
     const vf_view v = { NULL, VC_BF16, 4, { s->e->f, 2 * s->mean.dim[0], s->e->h, s->e->w }, data,
                         4 * (size_t)vf_view_count(&s->mean) };
-    if (!rc) rc = write_tensor(x, name, &v, err);
+    if (!rc)
+        rc = write_tensor(x, name, &v, err);
     free(data);
     return rc;
 }
 
-/* One file for each segment; their names become items of `list`. */
-static int write_texts(const exchange *x, const char *stem, const exchange_sample *s, cJSON *list, vc_err *err)
+/* Writes a file for each segment and adds the file's name to `list`. */
+static int write_texts(const exchange *x, const char *stem, const exchange_sample *s, cJSON *list,
+                       vc_err *err)
 {
     const vf_view *e = &s->text[0].embeds;
     double said = vlat_num(s->record, "text_chunks");
@@ -58,7 +60,8 @@ static int write_texts(const exchange *x, const char *stem, const exchange_sampl
         char *name = vc_format("texts/%s-%" PRId64 "_txt_emb.pt", stem, i);
         rc = name ? exchange_convert(data, VC_BF16, e, (size_t)i * n, n, err)
                   : vc_fail(err, VC_ENOMEM, "out of memory");
-        if (!rc) rc = write_tensor(x, name, &v, err);
+        if (!rc)
+            rc = write_tensor(x, name, &v, err);
         cJSON_AddItemToArray(list, cJSON_CreateString(name ? name : ""));
         free(name);
     }
@@ -69,11 +72,13 @@ static int write_texts(const exchange *x, const char *stem, const exchange_sampl
 static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err *err)
 {
     exporting *e = arg;
-    char *stem = exchange_name(&e->names, s, err), *name = stem ? vc_format("videos/%s.pt", stem) : NULL;
+    char *stem = exchange_name(&e->names, s, err);
+    char *name = stem ? vc_format("videos/%s.pt", stem) : NULL;
     cJSON *o = cJSON_CreateObject();
     int rc = name && o ? write_video(x, name, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     cJSON_AddStringToObject(o, "vid_emb", name ? name : "");
-    if (!rc) rc = write_texts(x, stem, s, cJSON_AddArrayToObject(o, "text_chunk_emb"), err);
+    if (!rc)
+        rc = write_texts(x, stem, s, cJSON_AddArrayToObject(o, "text_chunk_emb"), err);
     char *line = rc ? NULL : vf_json_line(o);
     if (!rc && (!line || fprintf(e->list, "%s\n", line) < 0))
         rc = vc_fail_errno(err, "metadata.jsonl");
@@ -87,11 +92,14 @@ static int write_sample(exchange *x, const exchange_sample *s, void *arg, vc_err
 static int export_ttt(exchange *x, vc_err *err)
 {
     exporting e = { .list = NULL };
-    int rc = x->normalized ? vc_fail(err, VC_EUSAGE, "--space normalized: ttt-video keeps raw moments") : 0;
+    int rc = 0;
+    if (x->normalized)
+        rc = vc_fail(err, VC_EUSAGE, "--space normalized: ttt-video keeps raw moments");
     char *path = rc ? NULL : vc_path_join(x->dir, "metadata.jsonl");
     if (!rc && (!path || !(e.list = fopen(path, "wbe"))))
         rc = vc_fail_errno(err, "%s/metadata.jsonl", x->dir);
-    if (!rc) rc = exchange_each(x, write_sample, &e, err);
+    if (!rc)
+        rc = exchange_each(x, write_sample, &e, err);
     if (e.list && fclose(e.list) && !rc)
         rc = vc_fail_errno(err, "%s", path);
     free(path);
@@ -106,14 +114,15 @@ typedef struct importing {
     char *base;                              /* folder of the list: paths are relative to it */
 } importing;
 
-static int open_tensor(const importing *m, const cJSON *name, int nd, vf_pt **p, vf_view *v, vc_err *err)
+static int open_tensor(const importing *m, const cJSON *name, int nd, vf_pt **p, vf_view *v,
+                       vc_err *err)
 {
     if (!cJSON_IsString(name))
         return vc_fail(err, VC_EFORMAT, "vid_emb, text_chunk_emb: paths expected");
     return exchange_open_tensor(p, m->base, name->valuestring, nd, v, err);
 }
 
-/* The segments' rows, one after the other. */
+/* Joins the rows of all segments, one segment after the other. */
 static int read_texts(const importing *m, const cJSON *list, exchange_item *item, vc_err *err)
 {
     const cJSON *name;
@@ -166,7 +175,8 @@ static int read_tensors(importing *m, const cJSON *o, vc_err *err)
         item.path = video->valuestring;
         rc = vc_context(err, exchange_split(&v, true, &item, &own, err), "%s", item.path);
     }
-    if (!rc) rc = read_texts(m, cJSON_GetObjectItemCaseSensitive(o, "text_chunk_emb"), &item, err);
+    if (!rc)
+        rc = read_texts(m, cJSON_GetObjectItemCaseSensitive(o, "text_chunk_emb"), &item, err);
     if (!rc) {
         snprintf(caption, sizeof caption, "(%.300s: no caption kept)", vc_path_base(item.path));
         rc = exchange_put(m->x, &item, err);
@@ -183,7 +193,7 @@ static int read_sample(void *arg, const cJSON *o, vc_err *err)
     return exchange_skip(m->x, read_tensors(m, o, err), err);
 }
 
-/* DIR is the .jsonl, or a folder with metadata.jsonl. */
+/* Imports the .jsonl x->dir, or metadata.jsonl in the folder x->dir. */
 static int import_ttt(exchange *x, vc_err *err)
 {
     struct stat st;
