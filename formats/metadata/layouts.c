@@ -1,7 +1,7 @@
-/* layouts.c - lists that lie in a folder, as other trainers have them; see metadata.h.
+/* layouts.c - reads lists that lie in a folder, in the layouts of other trainers; see metadata.h.
  *
- * They are looked for where no medium has a caption file of its own, in the order of `layouts`
- * below; the first that is there is read. */
+ * If no medium has a caption file, the lists are looked up in the order of `layouts` below, and the
+ * first that exists is read. */
 #include "formats/metadata/parts.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static int no_memory(vc_err *err)
     return vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
-/* *path: of the one of `names` that is in the folder; NULL: none is. Several are an error. */
+/* Sets *path to the one of `names` that is in the folder, or to NULL; several are an error. */
 static int find_one(char **path, const char *folder, const char *const *names, vc_err *err)
 {
     int rc = 0;
@@ -60,7 +60,7 @@ void metadata_begin_list(metadata_list *l)
 
 /* ---- tables: a Hugging Face folder, DiffSynth's, FastVideo's ---- */
 
-/* "text in metadata.csv" */
+/* Sets caption_from to "text in metadata.csv", for example. */
 static int say_column(vf_row *r, const char *path, vc_err *err)
 {
     char *from = vc_format("%s in %s", r->caption_from, vc_path_base(path));
@@ -106,7 +106,8 @@ static int find_fastvideo(metadata_list *l, const char *folder, bool *found, vc_
     return find_table(l, folder, names, found, err);
 }
 
-/* Where it is all there is, its captions would be lost; the reader's words have the remedy. */
+/* Reports a metadata.parquet that is the only list, as its captions would be lost; the error of the
+ * table reader names the remedy. */
 static int find_parquet(metadata_list *l, const char *folder, bool *found, vc_err *err)
 {
     static const char *const names[] = { "metadata.parquet", NULL };
@@ -120,7 +121,7 @@ static int by_key(const void *a, const void *b)
     return strcmp((*(cJSON *const *)a)->string, (*(cJSON *const *)b)->string);
 }
 
-/* The object's entries in bytewise order, as the folder's files are. */
+/* Returns the object's entries in bytewise order, the order of the folder's files. */
 static cJSON **sorted(const cJSON *o, int *n, vc_err *err)
 {
     int i = 0;
@@ -137,7 +138,7 @@ static cJSON **sorted(const cJSON *o, int *n, vc_err *err)
     return entry;
 }
 
-/* One row of two columns. */
+/* Makes a row of two columns. */
 static int make_row(cJSON **row, const char *path, cJSON *captions, vc_err *err)
 {
     *row = cJSON_CreateObject();
@@ -178,8 +179,8 @@ static int add_row(metadata_list *l, const char *path, cJSON *v, const char *fro
     return r->caption_from ? metadata_say_from(r, from, err) : 0;
 }
 
-/* Files and entries in one pass, as both are in order. An entry without a file becomes a row: so
- * that its caption is not lost without a word. */
+/* Matches files and entries in one pass, as both are in order. An entry without a file becomes a
+ * row too, so that the loss of its caption is reported. */
 static int match(metadata_list *l, const cJSON *o, vc_err *err)
 {
     int n, k = 0, left = 0, rc = 0;
@@ -245,7 +246,7 @@ static void free_lines(lines *t)
     free(t->path);
 }
 
-/* In place of a line that is not UTF-8 text. */
+/* Replaces a line that is not UTF-8 text. */
 static const char not_text[] = "\xff";
 
 static int read_lines(lines *t, vc_err *err)
@@ -266,7 +267,7 @@ static int read_lines(lines *t, vc_err *err)
     return vc_context(err, rc, "%s", t->path);
 }
 
-/* Blank lines at the end are none, as far as the other list has nothing for them. */
+/* Removes blank lines at the end while the list is longer than the other list. */
 static void drop_blank(lines *a, const lines *b)
 {
     while (a->n > b->n && !*a->v[a->n - 1])
@@ -294,7 +295,7 @@ static int pair(metadata_list *l, lines *captions, lines *media, vc_err *err)
     return rc;
 }
 
-/* --caption_column may name the file, as in CogVideoX-Factory. */
+/* Finds the file of captions. --caption_column may name the file, as in CogVideoX-Factory. */
 static int find_captions(char **path, const char *folder, const char *own, vc_err *err)
 {
     static const char *const names[] = { "prompt.txt", "prompts.txt", "caption.txt",
@@ -317,7 +318,7 @@ static int find_lines(metadata_list *l, const char *folder, bool *found, vc_err 
         rc = find_one(&media.path, folder, names, err);
     if (!rc && media.path) {
         *found = true;
-        opts.caption_columns = NULL;             /* it is no column's name */
+        opts.caption_columns = NULL;             /* --caption_column named a file, not a column */
         l->opts = &opts;
         metadata_begin_list(l);
         rc = read_lines(&captions, err);
@@ -332,7 +333,8 @@ static int find_lines(metadata_list *l, const char *folder, bool *found, vc_err 
 
 /* ---- SAT: videos/NAME.mp4 and labels/NAME.txt ---- */
 
-/* The label's path, or NULL: the file is in no folder videos (*why is 0), or memory is out. */
+/* Returns the label's path, or NULL if the file is in no folder videos (*why has code 0) or memory
+ * ran out. */
 static char *label_of(const char *file, vc_err *why)
 {
     static const char videos[] = "/videos/";
@@ -372,7 +374,7 @@ static int find_labels(metadata_list *l, const char *folder, bool *found, vc_err
     return rc ? rc : vc_context(err, metadata_need_captions(l, err), "%s", folder);
 }
 
-/* ---- all ---- */
+/* ---- all layouts ---- */
 
 int metadata_find_list(metadata_list *l, const char *folder, bool *found, vc_err *err)
 {

@@ -169,8 +169,8 @@ static int read_tar(metadata_list *l, const char *path, vc_err *err)
     int rc = metadata_read_tar(l, path, err);
     const vf_row *r = rc || l->list.n != 1 ? NULL : l->list.rows;
 
-    if (r && r->bad && !strchr(r->path, '/'))            /* the only row stands for the tar itself
-                                                          * */
+    if (r && r->bad && !strchr(r->path, '/'))            /* the only row stands for the tar
+                                                          * itself */
         return vc_fail(err, VC_EFORMAT, "%s: %s", path, r->bad);
     return rc ? rc : vc_context(err, metadata_need_captions(l, err), "%s", path);
 }

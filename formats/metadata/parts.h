@@ -37,8 +37,8 @@ int metadata_read_row(vf_row *r, const cJSON *o, const char *bad, const vf_metad
 int metadata_read_captions(vf_row *r, const cJSON *o, const vf_metadata_opts *opts, vc_err *why);
 /* Counts the row, and makes it bad if it has no caption and needs one. */
 int metadata_check_caption(metadata_list *l, vf_row *r, vc_err *err);
-/* Checks all rows so far like metadata_check_caption; a row without a caption gets the empty one.
- * */
+/* Checks all rows so far like metadata_check_caption; a row without a caption gets the empty
+ * one. */
 int metadata_check_rows(metadata_list *l, vc_err *err);
 /* Sets caption_from to a copy of `from`, in place of the caption's column. */
 int metadata_say_from(vf_row *r, const char *from, vc_err *err);

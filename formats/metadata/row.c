@@ -1,7 +1,7 @@
-/* row.c - one row: columns to fields; see metadata.h.
+/* row.c - reads the columns of one row into its fields; see metadata.h.
  *
- * Each part returns VC_ENOMEM, which ends everything, or another code with the reason in `why`,
- * which makes the row bad. What was read before stays, so that a bad row still has its path. */
+ * A function that fails with VC_ENOMEM ends the whole reading; another code makes the row bad, with
+ * the reason in `why`. Fields that were read before stay, so that a bad row still has its path. */
 #include "formats/metadata/parts.h"
 
 #include <ctype.h>
@@ -63,7 +63,7 @@ bool metadata_listed(const char *list, const char *name)
 static const struct {
     const char *column;
     vf_type type;
-    bool by_name;                      /* else `type` above */
+    bool by_name;                      /* the file's ending gives the type, not `type` above */
 } media[] = {
     { "file_path", VF_TYPE_UNKNOWN, false },
     { "video", VF_TYPE_VIDEO, false },
@@ -71,7 +71,8 @@ static const struct {
     { "media_path", VF_TYPE_UNKNOWN, true },
     { "file_name", VF_TYPE_UNKNOWN, true },
 };
-/* Taken where a row has none of those, in any case; the first five are those in another case. */
+/* Columns for rows that have none of `media`, in upper or lower case; the first five have the names
+ * of `media`. */
 static const struct {
     const char *column;
     vf_type type;
@@ -99,7 +100,7 @@ static bool empty(const cJSON *v)
     return !v || cJSON_IsNull(v) || (cJSON_IsString(v) && !*v->valuestring);
 }
 
-/* The column that holds the row's medium, or NULL. */
+/* Returns the column that holds the row's medium, or NULL. */
 static const cJSON *find_medium(const cJSON *o, const vf_metadata_opts *opts, vf_type *type,
                                 bool *by_name)
 {
@@ -124,7 +125,7 @@ static const cJSON *find_medium(const cJSON *o, const vf_metadata_opts *opts, vf
     return NULL;
 }
 
-/* FastVideo's paths are those below videos/, which lies beside the list. */
+/* Looks the path up in videos/ beside the list: FastVideo's paths are relative to that folder. */
 static int look_in_videos(vf_row *r, const char *dir, vc_err *why)
 {
     char *below, *file;
@@ -224,7 +225,7 @@ static int read_tags(vf_row *r, const cJSON *o, vc_err *why)
 
 /* ---- numbers ---- */
 
-/* A number, or a string of one in decimal (CSV has nothing else). */
+/* Reads a number, or a string with a decimal number (CSV has only strings). */
 static bool to_number(const cJSON *v, double *x)
 {
     char *end = NULL;
@@ -250,7 +251,7 @@ typedef struct field {
     bool integer;
 } field;
 
-/* *found: the column is there and x is its number. */
+/* Reads a number; *found becomes true if the row has the column, and *x is its number. */
 static int read_number(const cJSON *o, const field *f, double *x, bool *found, vc_err *why)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, f->column);
@@ -331,7 +332,8 @@ static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
     for (const cJSON *v = o->child; v && !rc; v = v->next)
         if (v != medium && !empty(v)
             && (metadata_listed("control_file_path,input_image", v->string)
-                || metadata_listed(opts->file_keys, v->string) || metadata_listed(opts->extra_inputs, v->string)))
+                || metadata_listed(opts->file_keys, v->string)
+                || metadata_listed(opts->extra_inputs, v->string)))
             rc = add_extra(r, v, why);
     return rc;
 }

@@ -1,7 +1,8 @@
-/* tar.c - WebDataset: tars whose members of one stem are a sample; see metadata.h.
+/* tar.c - reads WebDataset's tars, in which members of one stem are a sample; see metadata.h.
  *
- * The tar is mapped, so that a member's data are where libarchive points, and a row says at which
- * byte of the tar its medium begins. That is so of plain tars only, which WebDataset's are. */
+ * The tar is mapped, so that libarchive's pointers to a member's data lie in the map, and a row
+ * holds the byte of the tar at which its medium begins. Only plain tars allow this; WebDataset's
+ * are plain. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <dirent.h>
@@ -19,14 +20,14 @@ enum { MAX_MEDIA = 32, MAX_CAPTION = 1 << 20 };
 
 typedef struct member {
     char *name;
-    int64_t at, size;                  /* size -1: its data do not lie in one piece */
+    int64_t at, size;                  /* size -1: the data do not lie in one piece of the tar */
 } member;
 
 typedef struct tar {
     metadata_list *l;
-    const char *path, *name;           /* name: what the rows' paths begin with */
+    const char *path, *name;           /* name: the first part of the rows' paths */
     vc_map map;
-    char *stem;                        /* of the sample whose members come now, or NULL */
+    char *stem;                        /* stem of the sample that is being read, or NULL */
     member medium[MAX_MEDIA], text, json;
     int n;
 } tar;
@@ -107,7 +108,7 @@ static int read_medium(vf_row *r, const tar *t, const member *m, vc_err *why)
     return t->json.name ? read_json(r, t, why) : 0;
 }
 
-/* A row for a medium, or, where m is NULL, one that is bad. */
+/* Adds a row for a medium, or a bad row if m is NULL. */
 static int add(tar *t, const char *name, const member *m, const char *bad, vc_err *err)
 {
     vf_row *r;
@@ -129,7 +130,7 @@ static int add(tar *t, const char *name, const member *m, const char *bad, vc_er
     return metadata_check_caption(t->l, r, err);
 }
 
-/* A still beside a video is its thumbnail. */
+/* Adds the rows of a sample. A still beside a video is the video's thumbnail and is left out. */
 static int end_sample(tar *t, vc_err *err)
 {
     bool video = false;
@@ -148,7 +149,7 @@ static int end_sample(tar *t, vc_err *err)
 
 /* ---- members ---- */
 
-/* Where the data of the entry lie. */
+/* Sets the place of the entry's data in the tar. */
 static void place(const tar *t, struct archive *a, struct archive_entry *e, member *m)
 {
     const void *p = NULL;
@@ -166,7 +167,7 @@ static void place(const tar *t, struct archive *a, struct archive_entry *e, memb
     m->size = whole ? m->size : -1;
 }
 
-/* The member that the file is of its sample, or NULL: it is none that is read. */
+/* Returns the member of the sample to fill from the file, or NULL if the file is not read. */
 static member *slot(tar *t, const char *name, const char *ending, vc_err *err, int *rc)
 {
     if (vf_type_of_name(name) != VF_TYPE_UNKNOWN && t->n == MAX_MEDIA)
@@ -182,7 +183,8 @@ static member *slot(tar *t, const char *name, const char *ending, vc_err *err, i
     return NULL;
 }
 
-/* A stem ends at the first dot of the last part of the path, as WebDataset has it. */
+/* Takes an entry of the tar into its sample. As in WebDataset, a stem ends at the first dot of the
+ * last part of the path. */
 static int take(tar *t, struct archive *a, struct archive_entry *e, vc_err *err)
 {
     const char *name = archive_entry_pathname(e), *base = name ? vc_path_base(name) : "";
@@ -205,7 +207,8 @@ static int take(tar *t, struct archive *a, struct archive_entry *e, vc_err *err)
     return 0;
 }
 
-/* What cannot be read of the tar is a bad row, so that it is told; what was before it stays. */
+/* Reads all members. A damaged tar gets a bad row, so that the damage is reported; the rows before
+ * the damage stay. */
 static int read_members(tar *t, struct archive *a, vc_err *err)
 {
     struct archive_entry *e;
