@@ -162,15 +162,15 @@ static void own_size(const job *j)
     j->c->target_w = floor_to(large ? root(most * w / h) : (int64_t)w, q);
 }
 
-/* True if the target comes from --fix_sample_size or from the source's own size, not from a bucket.
- * */
+/* True if the target comes from --fix_sample_size or from the source's own size, not from a
+ * bucket. */
 static bool has_target(const vb_rules *r)
 {
     return r->enable_bucket && (r->fix_h || r->max_pixels);
 }
 
-/* Sets target and key. *p becomes the base size of the bucket; without a bucket *p has no meaning.
- * */
+/* Sets target and key. *p becomes the base size of the bucket; without a bucket *p has no
+ * meaning. */
 static void choose_target(const job *j, vb_size *p)
 {
     vb_choice *c = j->c;
@@ -221,8 +221,8 @@ static void resized_size(const job *j, int64_t *rh, int64_t *rw)
         *rh = h * tw / w;
 }
 
-/* Returns the larger of both factors by which a side becomes longer than in the source; at least 1.
- * */
+/* Returns the larger of both factors by which a side becomes longer than in the source; at least
+ * 1. */
 static double enlargement(const job *j)
 {
     const vb_choice *c = j->c;
@@ -288,8 +288,8 @@ static int64_t choose_frame_crop(const job *j)
     return (t->picked + 1) * k + 1;
 }
 
-/* Returns how many frames the source has at the stride, at most n; 0 after it dropped the sample.
- * */
+/* Returns how many frames the source has at the stride, at most n; 0 after it dropped the
+ * sample. */
 static int64_t available_frames(const job *j)
 {
     const vb_rules *r = j->r;

@@ -29,8 +29,8 @@ typedef struct vb_rules {
     int64_t image_sample_size;           /* I, default 512 */
     int64_t token_sample_size;           /* T, default 512 */
     int64_t fix_h, fix_w;                /* fix_sample_size; 0: no fixed size */
-    int64_t max_pixels;                  /* each source keeps its size up to this area; 0: buckets
-                                          * */
+    int64_t max_pixels;                  /* each source keeps its size up to this area; 0:
+                                          * buckets */
     bool random_hw_adapt;
     bool token_length;                   /* training_with_video_token_length */
     bool random_ratio_crop;
@@ -110,8 +110,8 @@ typedef struct vb_choice {
     char key[16];                        /* bucket key as text: "0.57"; the target's hw, "480x832",
                                           * for a fixed size or without buckets */
     int load_h, load_w;                  /* `peer`: size to which the picture is shrunk first, in 8
-                                          * bits and without low-pass; 0: the picture is not shrunk
-                                          * */
+                                          * bits and without low-pass; 0: the picture is not
+                                          * shrunk */
     int target_h, target_w;
     int resize_h, resize_w, top, left;
     bool flip;
@@ -122,8 +122,8 @@ typedef struct vb_choice {
     int latent_f, latent_h, latent_w;
     int64_t tokens;                      /* length of the transformer's picture sequence */
     int n_draws;
-    vb_draw draws[VB_MAX_DRAWS];         /* 12 KiB; the last field, as only n_draws of them are set
-                                          * */
+    vb_draw draws[VB_MAX_DRAWS];         /* 12 KiB; the last field, as only n_draws of them are
+                                          * set */
 } vb_choice;
 
 /* id is XXH3-64 of the path as written, seeded by the count of earlier rows with the same path.

@@ -20,8 +20,8 @@ struct vb_sampler {
     uint32_t batches;                /* batches in an epoch */
     uint32_t *group;                 /* [n] group of each sample */
     uint32_t *by_group;              /* [n] samples, group after group */
-    uint32_t *plan;                  /* [n] begin of micro-batch i; the order while make_plan runs
-                                      * */
+    uint32_t *plan;                  /* [n] begin of micro-batch i; the order while make_plan
+                                      * runs */
     uint32_t *begin;                 /* [n_groups + 1] begin of each group in by_group */
     uint32_t *fill;                  /* [n_groups] place of a group's next sample in by_group */
     uint32_t *rest;                  /* [n_groups] begin of each leftover batch */

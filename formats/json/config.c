@@ -225,7 +225,7 @@ static int read_unset(const reader *r, const cJSON *o)
 
     if (!v || cJSON_IsNull(v) || cJSON_IsFalse(v) || (cJSON_IsArray(v) && !v->child))
         return 0;
-    return vc_fail(r->err, VC_EFORMAT, "%s: the field is set; only models without %s are supported"
+    return vc_fail(r->err, VC_EFORMAT, "%s: it is set; only models without %s are supported"
                    "%s%s", r->where, r->f->name, r->f->why ? ": " : "",
                    r->f->why ? r->f->why : "");
 }

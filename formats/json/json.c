@@ -42,8 +42,8 @@ static int find_twice(const cJSON *o, const char **twice, vc_err *err)
     return 0;
 }
 
-/* Checks that no object in v has the same key twice: readers would differ in the entry they take.
- * */
+/* Checks that no object in v has the same key twice: readers would differ in the entry they
+ * take. */
 static int check_keys(const cJSON *v, vc_err *err)
 {
     const char *twice = NULL;

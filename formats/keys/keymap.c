@@ -1,5 +1,5 @@
-/* keymap.c - a hash table with open addressing and linear probing, at most 3/4 full. See keymap.h
- * */
+/* keymap.c - a hash table with open addressing and linear probing, at most 3/4 full. See
+ * keymap.h */
 #include "formats/keys/keymap.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include <xxhash.h>
 
 /* Returns the slot that holds k, or the free slot in which k belongs. A hostile dataset may have
- * keys that are meant to collide: the table's own address, which nobody can know, seeds the hash.
- * */
+ * keys that are meant to collide: the table's own address, which nobody can know, seeds the
+ * hash. */
 static vf_keymap_slot *find(const vf_keymap *m, vf_key k)
 {
     size_t i = (size_t)XXH3_64bits_withSeed(k.b, sizeof k.b, (uintptr_t)m->slot);

@@ -30,8 +30,8 @@ void vf_hasher_str(vf_hasher *h, const char *field, const char *s);
 void vf_hasher_int(vf_hasher *h, const char *field, int64_t v);
 vf_key vf_hasher_end(vf_hasher *h);
 /* Sets *k to the XXH3-128 of a whole file, or of a part, read in blocks of 1 MiB. VC_ESTOP: *stop
- * became nonzero; stop may be NULL. VC_EFORMAT: the file is not regular, or ends inside the part.
- * */
+ * became nonzero; stop may be NULL. VC_EFORMAT: the file is not regular, or ends inside the
+ * part. */
 int vf_hash_file(vf_key *k, const char *path, const atomic_int *stop, vc_err *err);
 int vf_hash_part(vf_key *k, const vf_part *part, const atomic_int *stop, vc_err *err);
 

@@ -46,8 +46,8 @@ void vf_pt_close(vf_pt *p);                                  /* p may be NULL */
 const vf_pt_value *vf_pt_root(const vf_pt *p);
 /* Returns the last value of a string key; NULL if v is NULL, no DICT, or has no such key. */
 const vf_pt_value *vf_pt_get(const vf_pt_value *v, const char *key);
-/* Gets the tensor of a key. VC_ENOENT "latents: missing", VC_EFORMAT "latents: expected a tensor".
- * */
+/* Gets the tensor of a key. VC_ENOENT "latents: missing", VC_EFORMAT "latents: expected a
+ * tensor". */
 int vf_pt_tensor(const vf_pt_value *v, const char *key, vf_view *t, vc_err *err);
 
 /* Makes the bytes of a file that holds v; the caller frees *out. No value may contain itself or be

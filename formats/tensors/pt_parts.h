@@ -25,8 +25,8 @@ struct vf_pt {
     size_t n_members;
     struct vf_pt_block *blocks;              /* all memory of the values */
     const vf_pt_value *root;
-    size_t packed, may_pack;                 /* bytes of tensors copied to be row-major; their bound
-                                              * */
+    size_t packed, may_pack;                 /* bytes of tensors copied to be row-major; their
+                                              * bound */
 };
 
 const vf_pt_member *vf_pt_find(const vf_pt *p, const char *name);

@@ -343,8 +343,8 @@ static void push_tensor(machine *m, const vf_pt_value *args, vc_dtype dtype)
 }
 
 
-/* Pushes bytes that protocol 2, which has none, writes as a call of _codecs.encode(text, "latin1").
- * */
+/* Pushes bytes that protocol 2, which has none, writes as a call of _codecs.encode(text,
+ * "latin1"). */
 static void push_latin1(machine *m, const vf_pt_value *text)
 {
     node *x = make(m, VF_PT_BYTES);

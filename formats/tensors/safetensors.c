@@ -2,8 +2,8 @@
  *
  * A cursor reads the header, without a JSON tree: a hostile header can then cost no more than a
  * small multiple of its own size, and integers are exact. Checks come in this order: the header's
- * length, each tensor by itself while its entry is read, then all tensors sorted by their offsets.
- * */
+ * length, each tensor by itself while its entry is read, then all tensors sorted by their
+ * offsets. */
 #include "formats/tensors/safetensors.h"
 
 #include <stdbool.h>
@@ -99,8 +99,8 @@ static int read_metadata(vf_safetensors *f, vf_scan *s, vc_err *err)
     return vc_context(err, rc, "__metadata__");
 }
 
-/* A tensor's entry, from its "dtype", "shape" and "data_offsets"; offsets are relative to the data.
- * */
+/* A tensor's entry, from its "dtype", "shape" and "data_offsets"; offsets are relative to the
+ * data. */
 typedef struct entry {
     vf_view view;
     int64_t offset[2];

@@ -21,8 +21,8 @@
 #define UNSEALED "\"" VF_SEAL "\":\"00000000000000000000000000000000\""
 
 /* Returns the type's rank in the order of the data. Data is sorted by the reference's order of
- * types, from the last to the first, then by name, so that every tensor is aligned to its element.
- * */
+ * types, from the last to the first, then by name, so that every tensor is aligned to its
+ * element. */
 static int rank_of(vc_dtype t)
 {
     static const int rank[VC_DTYPES] = {

@@ -166,12 +166,12 @@ static const struct { const char *fields, *says; } bad[] = {
     { "\"affine\":false", "affine: false; only true is supported" },
     { "\"act\":\"gelu\"", "act: \"gelu\"; only \"silu\" or \"swish\" is supported" },
     { "\"quantization\":{\"bits\":8}",
-      "quantization: the field is set; only models without quantization are supported: use the "
+      "quantization: it is set; only models without quantization are supported: use the "
       "bf16 files" },
-    { "\"quantization\":true", "quantization: the field is set" },
-    { "\"quantization\":0", "quantization: the field is set" },
-    { "\"quantization\":[0]", "quantization: the field is set" },
-    { "\"quantization\":{}", "quantization: the field is set" },
+    { "\"quantization\":true", "quantization: it is set" },
+    { "\"quantization\":0", "quantization: it is set" },
+    { "\"quantization\":[0]", "quantization: it is set" },
+    { "\"quantization\":{}", "quantization: it is set" },
     /* lists */
     { "\"levels\":[]", "levels: 0 entries; 2 to 4 are allowed" },
     { "\"levels\":[1]", "levels: 1 entries; 2 to 4 are allowed" },

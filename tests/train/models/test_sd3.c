@@ -80,7 +80,7 @@ static void test_stored(void **state)
 /* ---- what is refused ---- */
 
 static const struct { const char *fields, *says; } bad_models[] = {
-    { "{\"dual_attention_layers\":[0]}", "dual_attention_layers: the field is set" },
+    { "{\"dual_attention_layers\":[0]}", "dual_attention_layers: it is set" },
     { "{\"qk_norm\":\"layer_norm\"}", "qk_norm: \"layer_norm\"; only \"\" or \"rms_norm\"" },
     { "{\"caption_projection_dim\":24}", "caption_projection_dim" },
     { "{\"attention_head_dim\":12,\"caption_projection_dim\":24}", "multiple of 8" },
