@@ -96,7 +96,7 @@ typedef struct vb_draw {
 
 /* The decisions for one sample and variant. A sample that is not dropped has these properties:
  *   - target sides are positive multiples of q (with a fixed size: of ratio * patch);
- *   - the resized picture covers the target, and the crop lies inside it. With `peer` and
+ *   - the resized picture covers the target, and the crop lies inside the picture. With `peer` and
  *     random_ratio_crop one side may be one pixel short: top or left is then 0, and the missing
  *     pixels are black;
  *   - frames is kj+1 with latent_f a multiple of pt, or frames is 1;

@@ -1,4 +1,4 @@
-/* sampler.c - makes the plan of an epoch and reads batches from it. See sampler.h
+/* sampler.c - plans an epoch and reads batches from the plan. See sampler.h
  *
  * by_group holds the samples group after group, each group in this epoch's order. A micro-batch is
  * a run of consecutive entries of by_group, and the plan lists where the runs begin:

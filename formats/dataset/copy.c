@@ -138,7 +138,7 @@ bool vf_copy_met_damage(const vf_copy *c)
     return c->damage;
 }
 
-/* Copies the value named by 32 hex digits, unless the copy has it. */
+/* Copies the value named by 32 hex digits, unless the copy has this value. */
 static int copy_value(vf_copy *c, const vf_dataset *d, bool text, const cJSON *hex, vc_err *err)
 {
     vf_key k;

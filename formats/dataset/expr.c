@@ -82,7 +82,7 @@ static const struct { const char *sign; operation op; } signs[] = {
     { "=", EQ }, { "<", LT }, { ">", GT }, { "~", MATCH },
 };
 
-/* Takes a known name; the caller frees it. */
+/* Takes a known name; the caller frees the copy. */
 static char *take_name(parser *p)
 {
     char list[400] = "";
@@ -106,7 +106,7 @@ static char *take_name(parser *p)
     return NULL;
 }
 
-/* Takes a text in quotes, or up to a blank or parenthesis; the caller frees it. */
+/* Takes a text in quotes, or up to a blank or parenthesis; the caller frees the copy. */
 static char *take_text(parser *p)
 {
     char word[MAX_WORD], quote = 0;

@@ -2,8 +2,7 @@
  *
  * A shard is closed in these steps, and a kill between any two loses nothing: the index is
  * committed, the file is truncated to its size and synced, then hashed, and the manifest is
- * replaced. Until the manifest names the shard, the next run treats it as an open shard and
- * continues it. */
+ * replaced. Until the manifest names the shard, the next run continues the shard as an open one. */
 #include "formats/dataset/writer.h"
 
 #include <stdlib.h>

@@ -78,7 +78,7 @@ static int lmdb_error(vf_env *e, int code, const char *what, vc_err *err)
                    mdb_strerror(code));
 }
 
-/* Refuses a file that was truncated after it was opened, as liblmdb would trust it. */
+/* Refuses a file that was truncated after it was opened, as liblmdb trusts its file. */
 static int usable(vf_env *e, vc_err *err)
 {
     struct stat st;

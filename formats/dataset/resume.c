@@ -126,7 +126,7 @@ int vf_head_accept(const char *path, const cJSON *there, const vf_writer_opts *o
 
 enum { MAX_FAMILIES = 64 };
 
-/* Appends a family's name to the list, unless the list has it. */
+/* Appends a family's name to the list, unless the list has this name. */
 static int list_family(cJSON *list, const cJSON *name, vc_err *err)
 {
     const cJSON *f;

@@ -93,7 +93,7 @@ int vf_writer_manifest(vf_writer *w, bool complete, vc_err *err);
 /* ---- ranks.c ---- */
 bool vf_open_name_parse(const char *name, bool *text);       /* name of a rank's open shard? */
 char *vf_writer_half_name(const vf_writer *w, const vf_half *h, char buf[VF_OPEN_NAME]);
-/* Takes the lock on the whole dataset as rank 0; another rank checks that rank 0 holds it. */
+/* Takes the lock on the whole dataset as rank 0; another rank checks that rank 0 is the holder. */
 int vf_writer_lock(vf_writer *w, const char *state, vc_err *err);
 /* Closes the open shards that the ranks of a killed run left; a lone writer keeps the last one
  * open. */

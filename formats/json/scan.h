@@ -1,5 +1,5 @@
 /* scan.h - a cursor over JSON text (strictly RFC 8259) that builds no tree. It reads lists too long
- * for a tree and headers with thousands of entries, and checks text before cJSON parses it.
+ * for a tree and headers with thousands of entries, and checks text ahead of cJSON.
  *
  * Every function skips blanks first. Errors are VC_EFORMAT and begin with "line 3, column 17: ".
  * The text need not end with a NUL and must outlive the spans. A cursor belongs to one thread. */
@@ -42,7 +42,7 @@ int vf_scan_string(vf_scan *s, vf_span *v, vc_err *err);
 size_t vf_scan_unescape(char *dst, vf_span v);
 /* Takes an integer; its value is exact. */
 int vf_scan_int(vf_scan *s, int64_t *v, vc_err *err);
-/* Checks any value and skips it. */
+/* Checks and skips any value. */
 int vf_scan_skip(vf_scan *s, vc_err *err);
 /* Fails unless only blanks are left. */
 int vf_scan_done(vf_scan *s, vc_err *err);

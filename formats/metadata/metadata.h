@@ -84,12 +84,12 @@ typedef struct vf_metadata {
 typedef struct vf_metadata_opts {
     const char *data_dir;              /* folder of the media; NULL: the folder of the list. Files
                                         * of
-                                          a folder that is the list are always found in it */
+                                          a folder given as the list lie in that folder */
     const char *file_keys;             /* --data_file_keys, or NULL: further media columns, comma
                                           separated, kept in `extra` unless they are the medium */
     const char *caption_columns;       /* --caption_column, or NULL: caption columns, comma
                                           separated, or the file that replaces prompts.txt.
-                                          VC_EUSAGE if the folder has no list that uses it */
+                                          VC_EUSAGE if no list in the folder uses them */
     bool allow_empty_captions;         /* true: a row without a caption gets the empty one; false:
                                           such a row is bad, and a list of only such rows fails */
     const char *extra_inputs;          /* --extra_inputs, or NULL: columns to keep in `extra`,

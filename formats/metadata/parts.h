@@ -24,7 +24,7 @@ typedef struct metadata_list {
                                         * a
                                           folder's other files; error messages list them */
     int n_seen;
-    bool listed;                       /* the rows of a folder come from a list in it */
+    bool listed;                       /* the rows come from a list in the folder */
 } metadata_list;
 
 /* Adds a row that has nothing but its number. */

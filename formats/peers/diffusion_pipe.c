@@ -81,7 +81,7 @@ static int guess(importing *m, const vf_pt_value *d, vc_err *err)
     return 0;
 }
 
-/* Returns an image_spec as "PATH" or "TAR/PATH"; the caller frees it. */
+/* Returns an image_spec as "PATH" or "TAR/PATH"; the caller frees the text. */
 static char *spec_of(const vf_pt_value *d, vc_err *err)
 {
     const vf_pt_value *s = vf_pt_get(d, "image_spec"), *tar, *path;

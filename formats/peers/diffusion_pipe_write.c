@@ -349,7 +349,7 @@ static int write_bucket(const exchange *x, const bucket *b, vc_err *err)
     if (!rc)
         rc = exchange_write(b->dir, "metadata/grouping_keys.json", key, (size_t)n, err);
     if (!rc)
-        rc = exchange_note(x, b->dir, "metadata/" EXCHANGE_NOTE, (uint32_t)b->n, err);
+        rc = exchange_write_note(x, b->dir, "metadata/" EXCHANGE_NOTE, (uint32_t)b->n, err);
     free(t);
     free(metadata);
     free(order);

@@ -320,7 +320,7 @@ static int write_part(exchange *x, const exchange_format *f, const char *part, b
         return vc_fail_errno(err, "%s (no export left it: move it away)", part);
     rc = f->write(x, err);
     if (!rc)
-        rc = exchange_note(x, part, EXCHANGE_NOTE, vf_dataset_count(x->d), err);
+        rc = exchange_write_note(x, part, EXCHANGE_NOTE, vf_dataset_count(x->d), err);
     if (!rc)
         rc = make_durable(part, err);
     rc = vc_maps_check(rc, err);

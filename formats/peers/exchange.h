@@ -68,7 +68,7 @@ typedef struct exchange {
 } exchange;
 
 typedef struct exchange_format {
-    const char *name;                        /* as the user types it */
+    const char *name;                        /* name that the user types */
     const char *source;                      /* the trainer's name, for manifests */
     const char *about;
     /* The families: rows of layout_size bytes that begin with a family's name and describe the
@@ -151,8 +151,8 @@ char *exchange_name(vf_keymap *names, const exchange_sample *s, vc_err *err);
 
 #define EXCHANGE_NOTE "vlat-export.json"
 /* Writes the note of an export of `samples` samples as dir/name. */
-int exchange_note(const exchange *x, const char *dir, const char *name, uint32_t samples,
-                  vc_err *err);
+int exchange_write_note(const exchange *x, const char *dir, const char *name,
+                        uint32_t samples, vc_err *err);
 /* Reads the note, if there is one; a note of another format is ignored. */
 int exchange_read_note(exchange *x, vc_err *err);
 /* Checks, before an import ends, that all samples of the note were imported. */
@@ -209,8 +209,8 @@ int exchange_write_frame(exchange *x, vc_err *err);
  * encoder). */
 typedef int (*exchange_ref_fn)(void *arg, const char *name, const char *role, vc_err *err);
 int exchange_refs(const cJSON *record, exchange_ref_fn fn, void *arg, vc_err *err);
-/* Writes such a value to a file in x->dir, once, even if several samples and prompts refer to
- * it. */
+/* Writes such a value to a file in x->dir, once, even if several samples and prompts
+ * have the value. */
 int exchange_write_value(exchange *x, const char *name, vc_err *err);
 /* Gets the bytes of such a value in the dataset, borrowed. */
 int exchange_value(const exchange *x, const char *name, const void **data, size_t *n, vc_err *err);

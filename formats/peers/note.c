@@ -11,8 +11,8 @@
 
 enum { NOTE_MAX = 64 << 20 };
 
-int exchange_note(const exchange *x, const char *dir, const char *name, uint32_t samples,
-                  vc_err *err)
+int exchange_write_note(const exchange *x, const char *dir, const char *name,
+                        uint32_t samples, vc_err *err)
 {
     cJSON *o = cJSON_CreateObject();
     cJSON_AddStringToObject(o, "format", x->format);

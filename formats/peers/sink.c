@@ -14,7 +14,7 @@ enum { MAX_WIDTH = 1 << 16 };
 
 /* ---- the manifest ---- */
 
-/* Returns the class of text encoder i, or of the VAE (-1); NULL if the family does not name it. */
+/* Returns the class of text encoder i, or of the VAE (-1); NULL if the family names none. */
 static const char *class_of(const vc_family *f, int i)
 {
     return i < 0 ? f->vae : i < 3 ? f->text[i].class : NULL;

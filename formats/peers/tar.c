@@ -329,7 +329,7 @@ static int check_names(exchange *x, const vc_list *tars, vc_err *err)
     return rc;
 }
 
-/* Imports a tar and checks that it has as many samples as the note lists for it. */
+/* Imports a tar and checks that it has as many samples as the note lists for this tar. */
 static int take_tar(group *g, const char *name, vc_err *err)
 {
     exchange *x = g->x;

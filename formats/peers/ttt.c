@@ -111,7 +111,7 @@ static int export_ttt(exchange *x, vc_err *err)
 
 typedef struct importing {
     exchange *x;
-    char *base;                              /* folder of the list: paths are relative to it */
+    char *base;                              /* folder of the list; paths are relative to base */
 } importing;
 
 static int open_tensor(const importing *m, const cJSON *name, int nd, vf_pt **p, vf_view *v,

@@ -20,7 +20,7 @@ int vf_model_get(const vf_model *m, const char *name, vf_view *v, vc_err *err);
 int vf_model_count(const vf_model *m);
 const vf_view *vf_model_at(const vf_model *m, int i);                /* in name order */
 /* Returns the source for vt_params_bind, valid while m is open. Values are borrowed from the map,
- * so that frozen weights are not copied if the device and their alignment allow it. */
+ * so that frozen weights are not copied if the device and their alignment allow borrowing. */
 vt_source vf_model_source(const vf_model *m);
 /* Fails with VC_EMISMATCH and names a tensor of m that p does not hold. Tensors named in `spare`
  * (NULL-ended, or NULL) may be missing in p: "decoder.*" stands for all names with that prefix. */

@@ -5,7 +5,7 @@
  *                         "bytes":4096,"xxh3":"32 digits"}, ...],"xxh3":"32 digits"}
  *
  * `xxh3` of a file is XXH3-128 of its bytes, as `xxhsum -H2` prints; a tensor has XXH3-64, so that
- * a check can name the tensor that changed. The last `xxh3` is the hash of all bytes before it.
+ * a check can name the tensor that changed. The last `xxh3` is the hash of all earlier bytes.
  * Files are hashed while they are written, and checksums.json is written last. */
 #ifndef FORMATS_TENSORS_SUMS_H
 #define FORMATS_TENSORS_SUMS_H
