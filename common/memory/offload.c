@@ -1,14 +1,15 @@
-/* offload.c - inputs of recomputed blocks that wait for backward in the host's memory: tensor.h
+/* offload.c - inputs of recomputed blocks, offloaded to host memory until backward; see tensor.h
  *
- * A block's input is copied out (O) beside the kernels (K) of the next block, and its memory is the
- * pool's again when those are queued. Backward has it copied back (I), into other memory, a block
- * before it is needed. Of four blocks, forward and then backward:
+ * A block's input is copied out (O) while the kernels (K) of the next block run, and its memory
+ * returns to the pool when those kernels are queued. Backward copies the input back (I), into other
+ * memory, one block before it is needed. Four blocks, forward and then backward:
  *
  *     kernels    K0  K1  K2  K3  K3  K2  K1  K0
  *     copies         O0  O1  O2      I1  I0
  *
- * The last input never leaves, and that before it has not been given up when backward begins. What
- * leaves belongs to its block alone: it is not an input of the next one, and no scope holds it. */
+ * The last input is never offloaded, and the memory of the one before it has not been released when
+ * backward begins. An offloaded input belongs to its block alone: the next block does not read it,
+ * and no scope holds it. */
 #include <stdlib.h>
 
 #include "common/tensor/engine.h"
@@ -17,8 +18,8 @@
 typedef struct slot { void *p; size_t bytes; } slot;
 
 typedef struct offloaded {
-    struct offloaded *below;                   /* left before */
-    const vt_node *n;                          /* the block's */
+    struct offloaded *below;                   /* the input offloaded before it */
+    const vt_node *n;                          /* its block's node */
     vt_tensor *t;
     int slot;
     enum { LEAVING, GONE, COMING } state;
@@ -26,10 +27,10 @@ typedef struct offloaded {
 
 struct vt_offload {
     slot *slot;
-    int slots, used;                           /* used: in this step */
-    bool under_way;                            /* copies that nobody has waited for */
-    const vt_node *last;                       /* the latest block, whose inputs are all here */
-    offloaded *top;                            /* left last; of the step's arena */
+    int slots, used;                           /* used: slots taken in this step */
+    bool under_way;                            /* copies were queued since the last `enter` */
+    const vt_node *last;                       /* the latest block, none of it offloaded yet */
+    offloaded *top;                            /* the input offloaded last; in the step's arena */
 };
 
 void vt_offload_close(vt_ctx *g)
@@ -47,7 +48,7 @@ void vt_offload_close(vt_ctx *g)
 
 static bool copies(const vt_ctx *g) { return !(g->flags & VT_DRY) && !g->err.code; }
 
-/* A copy that begins when all that is queued now has run. */
+/* Queues a copy that begins when all work queued so far has run. */
 static void move(vt_ctx *g, const offloaded *a, bool out)
 {
     if (!copies(g))
@@ -58,7 +59,7 @@ static void move(vt_ctx *g, const offloaded *a, bool out)
     g->be->move(g->dev, VT_PLACE_INPUT, out ? host : here, out ? here : host, a->t->buf->bytes);
 }
 
-/* What is queued from now on runs after them. */
+/* Makes work queued from now on run after the copies. */
 static void enter(vt_ctx *g)
 {
     if (g->offload->under_way)
@@ -72,13 +73,13 @@ void vt_offload_forget(vt_ctx *g)
 
     if (!o)
         return;
-    enter(g);                                  /* a step that failed on its way */
+    enter(g);                                  /* a failed step may have left copies queued */
     o->used = 0;
     o->last = NULL;
     o->top = NULL;
 }
 
-/* The next slot, with room for so much; -1: the host has none. */
+/* Returns the index of the next slot, with room for `bytes`, or -1 if the host has no memory. */
 static int take_slot(vt_ctx *g, size_t bytes)
 {
     struct vt_offload *o = g->offload;
@@ -138,7 +139,7 @@ static void leave(vt_ctx *g, const vt_node *n, vt_tensor *t)
     move(g, a, true);
 }
 
-/* What was leaving has left. */
+/* Releases the memory of the inputs that were being copied out. */
 static void give_up(vt_ctx *g)
 {
     offloaded *a = g->offload->top;
@@ -175,7 +176,7 @@ void vt_offload_last(vt_ctx *g, const vt_node *n)
 
 /* ---- backward ---- */
 
-/* Into memory of its own again, for the tape to give back. */
+/* Copies an input back into new memory, which the tape releases. */
 static void come(vt_ctx *g, offloaded *a)
 {
     vt_buf *b = a->t->buf;
@@ -188,7 +189,7 @@ static void come(vt_ctx *g, offloaded *a)
         vt_release(g, b);
         move(g, a, false);
     } else {
-        b->persistent = true;                  /* the step has failed: nothing to give back */
+        b->persistent = true;                  /* the step has failed: no memory to release */
     }
 }
 
@@ -198,7 +199,7 @@ void vt_offload_back(vt_ctx *g, const vt_node *n)
 
     if (!o || !o->top)
         return;
-    if (o->top->state == LEAVING) {            /* and n is the last block: both are still here */
+    if (o->top->state == LEAVING) {            /* n is the last block; its memory is intact */
         enter(g);
         while (o->top && o->top->state == LEAVING)
             o->top = o->top->below;

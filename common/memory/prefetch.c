@@ -1,18 +1,18 @@
-/* prefetch.c - host data that goes to the device before the step that reads it: tensor.h */
+/* prefetch.c - copies host data to the device before the step that reads it; see tensor.h */
 #include <stdlib.h>
 
 #include "common/tensor/engine.h"
 
 typedef struct part {
-    const void *data;                          /* on the host; NULL: has been asked for */
+    const void *data;                          /* on the host; NULL: already used */
     size_t bytes, offset;                      /* offset: in the place */
 } part;
 
 struct vt_prefetched {
     char *place;
-    size_t room;                               /* bytes of it */
+    size_t room;                               /* bytes of the place */
     part *part;
-    int n, parts;                              /* parts: room for so many */
+    int n, parts;                              /* parts: entries allocated */
 };
 
 static size_t padded(size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -29,7 +29,7 @@ void vt_prefetch_close(vt_ctx *g)
     g->prefetched = NULL;
 }
 
-/* Room for n parts of so many bytes in all, kept for the next; false: there is none. */
+/* Makes room for n parts of `bytes` bytes in all, kept for later calls; false if memory is out. */
 static bool make_room(vt_ctx *g, int n, size_t bytes)
 {
     struct vt_prefetched *a = g->prefetched;

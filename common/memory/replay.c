@@ -1,4 +1,4 @@
-/* replay.c - see replay.h */
+/* replay.c - captured works and their kinds; see replay.h */
 #include "common/memory/replay.h"
 
 #include <stdio.h>
@@ -8,14 +8,14 @@
 #include "common/tensor/engine.h"
 #include "common/tensor/params.h"
 
-/* Graphs cost memory of the device, and where text lengths vary kinds are many: the one that was
- * not used for longest goes. */
+/* Graphs take device memory, and varying text lengths make many kinds, so the kind that was unused
+ * for longest is dropped. */
 enum { KINDS = 64 };
 
 typedef struct kind {
     uint64_t key, used;                        /* used: number of its last work; 0: a free slot */
-    vt_graph *graph;                           /* NULL: queued once, not kept yet */
-    bool *empty;                               /* [params] gradients after the work */
+    vt_graph *graph;                           /* NULL: queued once, not captured yet */
+    bool *empty;                               /* [params] gradients left empty by the work */
     vt_tensor loss;
     vt_usage usage;
 } kind;
@@ -24,7 +24,7 @@ struct vt_replays {
     kind kind[KINDS];
     uint64_t works;
     bool gave_up;
-    char why[240];                             /* not empty: off for good */
+    char why[240];                             /* the reason why capture is off, or "" */
 };
 
 /* ---- kinds ---- */
@@ -70,7 +70,7 @@ static void forget(vt_ctx *g, kind *k)
     k->empty = NULL;
 }
 
-/* The kind of a key, in a slot that was free or the longest unused. */
+/* Returns the kind of a key; a new kind takes a free slot or the one unused for longest. */
 static kind *kind_of(vt_ctx *g, uint64_t key)
 {
     kind *all = g->replays->kind, *to = all;
@@ -111,7 +111,7 @@ static void set_empty(vt_params *p, const bool *empty)
 
 /* ---- works ---- */
 
-/* What the step is on the host once the graph has been launched. */
+/* Sets the host's state of the step after a launch of the graph, and returns the loss. */
 static vt_tensor *launched(vt_ctx *g, vt_params *p, const kind *k)
 {
     vt_scope_end(g, (vt_scope){ 0 }, 0, NULL);
@@ -126,13 +126,13 @@ static vt_tensor *launched(vt_ctx *g, vt_params *p, const kind *k)
     return loss;
 }
 
-/* No more replays. */
+/* Ends capture for the life of the context. */
 static void turn_off(vt_ctx *g, const vc_err *why)
 {
     snprintf(g->replays->why, sizeof g->replays->why, "%.239s", why->text);
 }
 
-/* Keeps the work and launches it. */
+/* Captures the work and launches it. */
 static vt_tensor *keep(vt_ctx *g, vt_params *p, kind *k, const vt_work *w)
 {
     bool *before = calloc((size_t)p->n + 1, sizeof *before);
@@ -157,7 +157,7 @@ static vt_tensor *keep(vt_ctx *g, vt_params *p, kind *k, const vt_work *w)
         rc = vc_fail(&why, g->err.code, "%s", g->err.text);
     if (!rc && !g->be->launch(g->dev, k->graph))
         rc = vc_fail(&why, VC_EFAIL, "what it uses has moved meanwhile");
-    if (rc) {                                  /* none of it has run */
+    if (rc) {                                  /* no kernel of the work has run */
         turn_off(g, &why);
         g->replays->gave_up = true;
         forget(g, k);

@@ -1,4 +1,4 @@
-/* second_stream.c - see second_stream.h */
+/* second_stream.c - rows of values and the second stream; see second_stream.h */
 #include "common/memory/second_stream.h"
 
 #include <stdlib.h>

@@ -1,14 +1,16 @@
-/* swap.c - frozen weights that stay on the host and come when their block is entered: weights.h
+/* swap.c - copies frozen weights from the host to the device when their block is entered; see
+ * weights.h
  *
- * Blocks take turns in two places. A block is queued long before it runs, so the copies (C) into
- * one place run beside the kernels (K) of the block before, which read the other. Of four blocks,
- * forward and then backward:
+ * Blocks use two places alternately. A block is queued long before it runs, so the copies (C) into
+ * one place run concurrently with the kernels (K) of the block before, which read the other place.
+ * Four blocks, forward and then backward:
  *
  *     kernels        K0  K1  K2  K3  K3  K2  K1  K0
  *     place 0    C0      C2                  C0
  *     place 1        C1      C3          C1
  *
- * The last two are still there when backward begins, the first two when the next step does. */
+ * The last two blocks still hold their places when backward begins, and the first two when the next
+ * step begins. */
 #include <stdlib.h>
 
 #include "common/tensor/engine.h"
@@ -24,12 +26,12 @@ typedef struct on_host_weight {
 
 struct vt_swap {
     vt_ctx *g;
-    on_host_weight *at;                               /* block by block */
+    on_host_weight *at;                        /* sorted by block */
     int n;
-    char *memory;                              /* places after one another */
+    char *memory;                              /* the places, one after the other */
     size_t bytes;                              /* of a place */
-    int places, last;                          /* how many; the one entered last */
-    int held[PLACES];                          /* whose weights are there, or -1 */
+    int places, last;                          /* number of places; the one entered last */
+    int held[PLACES];                          /* the block in each place, or -1 */
 };
 
 static size_t bytes_of(const vt_tensor *t)
@@ -58,7 +60,8 @@ static int place_of(const struct vt_swap *s, int block)
     return -1;
 }
 
-/* The block's weights into the place that was entered before the last one; -1 if none are on the host. */
+/* Fetches a block's weights into the place that was not entered last, and returns the place; -1 if
+ * none of its weights are on the host. */
 static int fetch(struct vt_swap *s, int block)
 {
     int k = s->places ? (s->last + 1) % s->places : 0, n = 0;
@@ -101,7 +104,7 @@ void vt_swap_out(struct vt_swap *s, int index)
         s->g->be->leave(s->g->dev, (vt_place)k);
 }
 
-/* What is still on the host, with offsets that begin anew in each block. */
+/* Lists the weights that are on the host; offsets begin at 0 in each block. */
 static int list(struct vt_swap *s, vt_params *p, vc_err *err)
 {
     size_t used = 0;

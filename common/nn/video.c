@@ -79,8 +79,8 @@ static vt_tensor *per_frame(const nn_video *n, const nn_video_conv *c, vt_tensor
 
 /* ---- residual blocks ---- */
 
-/* A pointwise convolution of the nearest latent is the nearest of the convolved latent, so scale
- * and shift are made at the latent's size. */
+/* A pointwise convolution commutes with nearest upsampling, so scale and shift are computed at the
+ * latent's size. */
 vt_tensor *nn_video_norm_silu(const nn_video *n, const nn_video_norm *norm, vt_tensor *x)
 {
     vt_group how = { .groups = norm->groups, .eps = norm->eps, .silu = true };
@@ -140,7 +140,7 @@ vt_tensor *nn_video_down(const nn_video *n, const nn_video_conv *c, vt_tensor *x
     return per_frame(n, c, time ? vt_pool_frames(n->g, x) : x, 2, 0);
 }
 
-/* Frames are convolved one by one, so the doubled ones are convolved once. */
+/* Frames are convolved one by one, so a frame is convolved before it is doubled. */
 vt_tensor *nn_video_up(const nn_video *n, const nn_video_conv *c, vt_tensor *x, bool time)
 {
     vt_ctx *g = n->g;

@@ -19,8 +19,8 @@ typedef struct nn_video_conv {
     vt_tensor *carried;              /* [1,F,H,W,C] from the chunk before, until the step ends */
 } nn_video_conv;
 
-/* A group norm, w, b [C]. In spatial form (Zheng et al. 2022) pointwise convolutions of the latent,
- * which have weights then, scale and shift its result. */
+/* A group norm with w, b [C]. In spatial form (Zheng et al. 2022) its result is scaled and shifted
+ * by pointwise convolutions of the latent, whose weights are then set. */
 typedef struct nn_video_norm {
     vt_tensor *w, *b;
     int groups;
@@ -42,8 +42,9 @@ typedef struct nn_video {
     vt_tensor *z;                    /* the chunk's latent, which spatial norms read, or NULL */
 } nn_video;
 
-/* Rows for vt_params_bind of a convolution with sides 3, 3, 3, or 1, 1, 1, or 3, 3, and of a norm's
- * own w and b. Sizes: -1 is the number of its results, -2 that of its inputs. */
+/* Rows for vt_params_bind: a convolution with kernel 3x3x3 (cube), 1x1x1 (point) or 3x3 (plane),
+ * and a norm's own w and b (affine). Of sizes, -1 stands for the output channels, -2 for the input
+ * channels. */
 enum { NN_VIDEO_OUT = -1, NN_VIDEO_IN = -2 };
 extern const vt_weight nn_video_cube[], nn_video_point[], nn_video_plane[], nn_video_affine[];
 

@@ -1,4 +1,4 @@
-/* arena.c - see arena.h */
+/* arena.c - the step's bump allocator; see arena.h */
 #include "common/tensor/arena.h"
 
 #include <stdint.h>
@@ -9,12 +9,12 @@ enum { ALIGN = 16, CHUNK = 256 << 10 };
 
 typedef struct vt_arena_chunk {
     struct vt_arena_chunk *next;
-    size_t size;                              /* of the bytes that follow */
+    size_t size;                              /* bytes that follow this head */
 } chunk;
 
 _Static_assert(sizeof(chunk) % ALIGN == 0, "the bytes after a chunk's head must be aligned");
 
-/* The next chunk that holds `bytes`: a kept one or a new one. */
+/* Returns the next chunk with room for `bytes`: a kept one or a new one. */
 static chunk *more(vt_arena *a, size_t bytes)
 {
     chunk **link = a->now ? &a->now->next : &a->first;

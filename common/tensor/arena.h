@@ -1,20 +1,20 @@
-/* arena.h - a bump allocator for what lives exactly as long as a step.
+/* arena.h - a bump allocator for objects that live exactly as long as a step.
  *
- * Memory comes in chunks that are kept when the arena is rewound, so that a step like the last one
- * allocates nothing from the system. Not thread-safe. */
+ * Chunks of memory stay allocated when the arena is rewound, so a step that needs no more than the
+ * last one allocates nothing from the system. An arena is not thread-safe. */
 #ifndef COMMON_TENSOR_ARENA_H
 #define COMMON_TENSOR_ARENA_H
 
 #include <stddef.h>
 
 typedef struct vt_arena {
-    struct vt_arena_chunk *first, *now;       /* all zero: empty */
-    size_t used;                              /* of `now` */
-} vt_arena;
+    struct vt_arena_chunk *first, *now;       /* now: the chunk that is being filled */
+    size_t used;                              /* bytes of `now` */
+} vt_arena;                                   /* an empty one is all zero */
 
-/* Zeroed, 16-byte aligned; NULL when the system has no more memory. */
+/* Returns zeroed, 16-byte aligned memory, or NULL if the system has no more. */
 void *vt_arena_new(vt_arena *a, size_t bytes);
-void vt_arena_rewind(vt_arena *a);            /* everything is gone, the chunks stay */
+void vt_arena_rewind(vt_arena *a);            /* frees all objects; the chunks stay */
 void vt_arena_close(vt_arena *a);
 
 #endif

@@ -1,4 +1,4 @@
-/* backend.c - which backends this build has; the one file that tests VLT_CUDA. See backend.h */
+/* backend.c - the backends of this build; no other file tests VLT_CUDA. See backend.h */
 #include "common/tensor/backend.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ const vt_backend *const *vt_backends(void) { return built; }
 
 enum { UNSAID = -1, NO_NUMBER = -2 };
 
-/* "cuda:1" -> name length 4, index 1 */
+/* Splits a device's name: "cuda:1" has *len 4 and index 1. */
 static int index_of(const char *device, size_t *len)
 {
     const char *colon = strchr(device, ':');

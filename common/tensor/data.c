@@ -1,4 +1,4 @@
-/* data.c - between host and device; persistent tensors: see tensor.h */
+/* data.c - copies between host and device, and persistent tensors; see tensor.h */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { STAGE = 2048 };                         /* elements converted at a time, on the stack */
 
-/* dst on the device, packed, of type `to`; src on the host */
+/* Copies n elements of src on the host to dst on the device, converted to type `to`. */
 static void upload(const vt_backend *be, vt_dev *dev, void *dst, vc_dtype to, const void *src,
                    vc_dtype from, int64_t n)
 {
@@ -66,7 +66,7 @@ static void download(vt_ctx *g, const vt_tensor *t, float *out)
     }
 }
 
-/* A tensor with holes: through a packed copy from the pool. */
+/* Downloads a tensor that is not packed by way of a packed copy in the pool. */
 static int download_strided(vt_ctx *g, const vt_tensor *t, float *out, vc_err *err)
 {
     vt_scope s = vt_scope_begin(g);
@@ -111,9 +111,9 @@ typedef struct param {
     vt_tensor t;                               /* first: a vt_tensor * is a param * */
     bool mapped, values_lent;
     const void *on_host;                       /* its values, if they stay on the host */
-    void *copy;                                /* of these, what is not borrowed */
-    vt_tensor grad;                            /* of a trained one */
-    bool lent;                                 /* its values are the caller's */
+    void *copy;                                /* the memory of on_host, unless borrowed */
+    vt_tensor grad;                            /* of a trained parameter */
+    bool lent;                                 /* the gradient's values are the caller's */
     vt_buf grad_buf;
 } param;
 
@@ -138,7 +138,7 @@ static int set_shape(vt_tensor *t, int nd, const int64_t *dim, vc_err *err)
     return 0;
 }
 
-/* A descriptor with everything but values. */
+/* Returns a parameter without values. */
 static param *describe(vc_dtype dtype, int nd, const int64_t *dim, vc_err *err)
 {
     param *p = calloc(1, sizeof *p);

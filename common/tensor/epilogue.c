@@ -1,4 +1,5 @@
-/* epilogue.c - products that end in more than a sum, by the table's other entries: see backend.h */
+/* epilogue.c - products with GELU or a bias gradient, computed by the table's other entries; see
+ * backend.h */
 #include "common/tensor/engine.h"
 
 void vt_gelu_after(const vt_backend *be, vt_dev *d, vt_tensor *y, vt_tensor *pre,

@@ -1,16 +1,16 @@
-/* kernel_list.h - the kernels of a device, once: a row is a prototype with its contract above it.
+/* kernel_list.h - the list of a device's kernels: each row is a prototype below its contract.
  *
  * A file defines VT_KERNEL(result, name, arguments) and includes this list: backend.h makes the
- * table's fields of it, each backend its declarations and the table's values. A new kernel is a row
- * here and a function named cpu_.. and cuda_.. after it.
+ * fields of the table from it, each backend its declarations and the table's values. A new kernel
+ * needs a row here and functions of its name with the prefixes cpu_ and cuda_.
  *
- * Operands were checked, typed and allocated by the op; a kernel only computes. It never allocates
- * tensors, chooses, or fails on shapes. Unless said otherwise operands are packed. "strided": any
- * strides with the last axis packed; "any": any strides at all, 0 repeats (how ops broadcast).
+ * The op has checked, typed and allocated the operands; a kernel only computes. It never allocates
+ * tensors or fails on shapes. Operands are packed unless marked: "strided" allows any strides with
+ * the last axis packed, "any" all strides, of which 0 repeats an element (as broadcasting needs).
  * Element types: f32 or bf16 for activations and their gradients; weights and tables also f16 and
  * fp8; gradients of weights f32. Arithmetic is f32.
  *
- * (+)=: an empty target is overwritten, any other added to (vt_adds), and is not empty afterwards
+ * (+)= overwrites an empty target and adds to any other (vt_adds), and marks it as not empty
  * (vt_wrote). Gradients and fresh results start empty. Targets that are NULL are skipped. */
 
 /* y = x: any strides, types f32, bf16, f16, fp8, or equal ones (also i32) */
@@ -22,8 +22,8 @@ VT_KERNEL(void, embedding, (vt_dev *, vt_tensor *y, const vt_tensor *table,
 VT_KERNEL(void, fill, (vt_dev *, vt_tensor *y, float value))
 /* y (+)= a x; any */
 VT_KERNEL(void, scale, (vt_dev *, vt_tensor *y, const vt_tensor *x, float a))
-/* dx (+)= scale * sum of dy * other over the axes along which dx has stride 0; all seen in
- * dy's shape; other NULL: 1; any */
+/* dx (+)= scale * sum of dy * other over the axes along which dx has stride 0; dx and other are
+ * given in dy's shape; other NULL is 1; any */
 VT_KERNEL(void, reduce, (vt_dev *, vt_tensor *dx, const vt_tensor *dy, const vt_tensor *other,
                          float scale))
 /* y = a op b; any */
@@ -39,24 +39,24 @@ VT_KERNEL(void, unary_grad, (vt_dev *, vt_unary op, vt_tensor *dx, const vt_tens
 /* y = x + gate * h; any */
 VT_KERNEL(void, gated_add, (vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *h,
                             const vt_tensor *gate))
-/* y = a x + c n, a and c f32 [B] seen in x's shape; any */
+/* y = a x + c n, a and c f32 [B] given in x's shape; any */
 VT_KERNEL(void, mix, (vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *n,
                       const vt_tensor *a, const vt_tensor *c))
 /* y = mean + exp(logvar / 2) noise; any */
 VT_KERNEL(void, posterior, (vt_dev *, vt_tensor *y, const vt_tensor *mean,
                             const vt_tensor *logvar, const vt_tensor *noise))
-/* vt_randn's, vt_timestep's: y is packed f32. */
+/* randn computes vt_randn's y, timestep vt_timestep's (ops.h): packed f32 */
 VT_KERNEL(void, randn, (vt_dev *, vt_tensor *y, uint64_t seed, uint32_t row0, uint32_t micro,
                         uint32_t purpose))
 VT_KERNEL(void, timestep, (vt_dev *, vt_tensor *y, const vt_tensor *t, float max_period))
-/* ops.h's; both (+)= */
+/* as vt_patchify and vt_unpatchify in ops.h; both (+)= */
 VT_KERNEL(void, patchify, (vt_dev *, vt_tensor *tokens, const vt_tensor *x, int pt, int ph,
                            int pw, vt_patch_order order))
 VT_KERNEL(void, unpatchify, (vt_dev *, vt_tensor *x, const vt_tensor *tokens, int pt, int ph,
                              int pw, vt_patch_order order))
 
-/* ops.h's norms. rms: no mean and no b. stats f32 [rows,2]: mean, rstd; NULL: not kept.
- * y, x strided; shift, scale NULL or in x's shape, strided. */
+/* the norms of ops.h; rms has neither mean nor b. stats f32 [rows,2] gets mean and rstd, or is
+ * NULL. y, x strided; shift, scale NULL or in x's shape, strided. */
 VT_KERNEL(void, norm, (vt_dev *, vt_tensor *y, vt_tensor *stats, const vt_tensor *x,
                        const vt_tensor *w, const vt_tensor *b, const vt_tensor *shift,
                        const vt_tensor *scale, float eps, bool rms))
@@ -71,9 +71,9 @@ VT_KERNEL(void, norm_grad, (vt_dev *, vt_tensor *dx, vt_tensor *dw, vt_tensor *d
  * mix of types; products accumulate in f32; beta 0 never reads c. */
 VT_KERNEL(void, matmul, (vt_dev *, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                          bool tb, const vt_tensor *bias, float alpha, float beta))
-/* Products with what follows them, fused where the device can; a is not transposed. Those
- * around a feed-forward's GELU (tanh form): y = gelu(z), z = alpha a op(b) + beta y + bias;
- * pre: z as y's type holds it, for the gradient, or NULL. gelu may see z before that. */
+/* Products with fused epilogues, where the device has them; a is not transposed. These serve a
+ * feed-forward's GELU (tanh form): y = gelu(z), z = alpha a op(b) + beta y + bias; pre gets z
+ * rounded to y's type, for the gradient, or is NULL. gelu may be computed from the unrounded z. */
 VT_KERNEL(void, matmul_gelu, (vt_dev *, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
                               const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha,
                               float beta))
@@ -85,8 +85,8 @@ VT_KERNEL(void, matmul_gelu_grad, (vt_dev *, vt_tensor *dx, const vt_tensor *a,
 VT_KERNEL(void, matmul_bias_grad, (vt_dev *, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
                                    const vt_tensor *x, float beta))
 
-/* lse f32 [B,H,Sq]: natural log-sum-exp of the scaled scores, kept for backward. how's scale is the
- * one to use, its bias has [B,H,Sq,Sk]'s shape. q, k, v, bias strided. */
+/* lse f32 [B,H,Sq] gets the natural log-sum-exp of the scaled scores, for backward. how->scale is
+ * set, how->bias has [B,H,Sq,Sk]'s shape. q, k, v, bias strided. */
 VT_KERNEL(void, attention, (vt_dev *, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
                             const vt_tensor *k, const vt_tensor *v, const vt_attn *how))
 /* dq, dk, dv (+)=, each may be NULL; all strided, but o, lse and dout packed. how has a length and
@@ -95,7 +95,7 @@ VT_KERNEL(void, attention_grad, (vt_dev *, vt_tensor *dq, vt_tensor *dk, vt_tens
                                  const vt_tensor *dout, const vt_tensor *q, const vt_tensor *k,
                                  const vt_tensor *v, const vt_tensor *o, const vt_tensor *lse,
                                  const vt_attn *how))
-/* y (+)= x turned, in pairs of neighbours or of elements D/2 apart; sign -1 turns back: the
+/* y (+)= x rotated, in pairs of neighbours or of elements D/2 apart; sign -1 rotates back, for the
  * gradient. x, y strided. */
 VT_KERNEL(void, rope, (vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *c,
                        const vt_tensor *s, int64_t begin, bool halves, float sign))
@@ -110,17 +110,18 @@ VT_KERNEL(void, mse_grad, (vt_dev *, vt_tensor *dpred, const vt_tensor *dloss,
 /* x any */
 VT_KERNEL(void, sum, (vt_dev *, vt_tensor *y, const vt_tensor *x))
 
-/* c->front: NULL, or packed as x is. c->edge: only where there is padding of x itself. */
+/* c->front is NULL or packed; c->edge is set only on axes where x itself is padded. */
 VT_KERNEL(void, conv3d, (vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                          const vt_tensor *b, const vt_conv *c))
-/* ops.h's; x and y packed, of n's scale and shift too. */
+/* as vt_group_norm in ops.h; x, y, n->scale and n->shift are packed. */
 VT_KERNEL(void, group_norm, (vt_dev *, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                              const vt_tensor *b, const vt_group *n))
-/* ops.h's, to y's size. */
+/* as vt_nearest and vt_pool_frames in ops.h, to y's size. */
 VT_KERNEL(void, nearest, (vt_dev *, vt_tensor *y, const vt_tensor *x))
 VT_KERNEL(void, pool_frames, (vt_dev *, vt_tensor *y, const vt_tensor *x))
 
-/* The optimiser's, on packed parameters with f32 gradients. sumsq: the sum of squares. */
+/* The optimiser's kernels work on packed parameters with f32 gradients. sumsq returns the sum of
+ * squares. */
 VT_KERNEL(double, sumsq, (vt_dev *, const vt_tensor *x))
 /* w, m, v f32; or all bf16, rounded stochastically; or w f32, m and v codes of eight bits (u8)
  * and peak f32 [blocks,2], else NULL (common/kernels/moments.h). */

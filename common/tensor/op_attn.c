@@ -1,12 +1,13 @@
-/* op_attn.c - attention and rotary positions: see ops.h */
+/* op_attn.c - attention and rotary positions; see ops.h */
 #include <math.h>
 
 #include "common/tensor/engine.h"
 
 enum { Q, K, V, KV_LEN, LSE, INPUTS };
-enum { WIDEST = 512, WIDEST_GRAD = 256 };      /* heads */
+enum { WIDEST = 512, WIDEST_GRAD = 256 };      /* largest head sizes */
 
-/* Scores and their product with v: 2 matmuls forward; backward scores again, and 4 gradients. */
+/* Forward has 2 matmuls, the scores and their product with v; backward has 5, the scores again and
+ * 4 gradients. */
 static void count_flops(vt_ctx *g, const vt_tensor *q, const vt_tensor *k, int matmuls)
 {
     g->usage.flops += 2.0 * matmuls * (double)vt_count(q) * (double)k->dim[1];

@@ -1,4 +1,4 @@
-/* op_conv.c - what autoencoders of channels-last video are made of: see ops.h */
+/* op_conv.c - ops of autoencoders, on channels-last video; see ops.h */
 #include "common/tensor/engine.h"
 
 static bool is_video(const vt_tensor *x) { return x->nd == 5; }
@@ -10,7 +10,7 @@ static bool is_vector(const vt_tensor *t, int64_t n)
 
 /* ---- convolution ---- */
 
-enum { WIDEST = 64 };                          /* kernel: what packing has room for */
+enum { WIDEST = 64 };                          /* largest side of a kernel that can be packed */
 
 static bool is_front(const vt_tensor *f, const vt_tensor *x, int before)
 {
@@ -49,7 +49,7 @@ vt_tensor *vt_conv3d(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, const 
     if (x->needs_grad || w->needs_grad || (b && b->needs_grad) ||
         (c->front && c->front->needs_grad))
         return vt_bad(g, "conv3d", "it has no gradient", 2, in);
-    for (int i = 0; i < 3; i++)                /* where there is padding that front does not give */
+    for (int i = 0; i < 3; i++)                /* only axes with padding that front does not give */
         v.edge[i] = c->edge[i] && (c->after[i] || (c->before[i] && (i || !c->front)));
     x = vt_pack(g, x);
     v.front = c->front ? vt_pack(g, c->front) : NULL;
@@ -112,7 +112,7 @@ vt_tensor *vt_group_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, co
 
 /* ---- sizes ---- */
 
-/* x packed, and a result of the type ops make of it; NULL after a failure. */
+/* Packs *x and returns a new result of its type and the given size; NULL after a failure. */
 static vt_tensor *resized(vt_ctx *g, vt_tensor **x, int64_t t, int64_t h, int64_t w)
 {
     *x = vt_pack(g, *x);

@@ -1,9 +1,9 @@
-/* op_elem.c - element by element: see ops.h */
+/* op_elem.c - ops element by element; see ops.h */
 #include "common/tensor/engine.h"
 
 /* ---- sums, differences, products ---- */
 
-/* db (+)= scale * dy summed over the axes along which b was repeated; other: a factor or NULL */
+/* db (+)= scale * dy * other, summed over the axes along which b was repeated; other NULL is 1. */
 static void reduce_to(vt_ctx *g, vt_tensor *b, const vt_tensor *dy, const vt_tensor *other,
                       float scale)
 {
@@ -149,9 +149,9 @@ vt_tensor *vt_gated_add(vt_ctx *g, vt_tensor *x, vt_tensor *h, vt_tensor *gate)
     return vt_record(g, y, "gated_add", gated_add_grad, 3, in, keep, false, NULL);
 }
 
-/* ---- noise, times: nothing flows back ---- */
+/* ---- noise and times, without gradients ---- */
 
-/* t [B] in the shape of x [B,..] */
+/* Returns t [B] in the shape of x [B,..]. */
 static vt_tensor per_sample(const vt_tensor *t, const vt_tensor *x)
 {
     vt_tensor e = *t;

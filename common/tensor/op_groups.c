@@ -1,9 +1,9 @@
-/* op_groups.c - modulation of tokens in two groups, each with numbers of its own: see ops.h. The
- * kernels are those of norms and gated adds, run once a group on its tokens. */
+/* op_groups.c - modulation of tokens in two groups, each with its own shift, scale and gate; see
+ * ops.h. The kernels of norms and gated adds run once for each group, on the group's tokens. */
 #include "common/tensor/engine.h"
 
-/* Tokens of group k. own, if not NULL, becomes the part's buffer state: both parts are then empty,
- * or not, as t was before either was written; afterwards the caller marks t itself. */
+/* Returns the tokens of group k. own, if not NULL, becomes the part's buffer state, so that both
+ * parts are as empty as t was before the first was written; then the caller marks t as written. */
 static vt_tensor tokens_of(const vt_tensor *t, int k, int64_t split, vt_buf *own)
 {
     vt_tensor p = *t;
@@ -39,7 +39,7 @@ static bool is_split(const vt_tensor *x, int64_t split)
 
 enum { X, STATS, W, B, SHIFT, SCALE = SHIFT + 2, INPUTS = SCALE + 2 };
 
-/* Rows of the statistics of group k: the first group's lie in front. */
+/* Returns the statistics' rows of group k; those of group 0 come first. */
 static vt_tensor stats_of(const vt_tensor *stats, const vt_tensor *part, int k)
 {
     vt_tensor s = *stats;

@@ -1,4 +1,4 @@
-/* op_loss.c - losses: see ops.h */
+/* op_loss.c - losses; see ops.h */
 #include "common/tensor/engine.h"
 
 static void mse_grad(vt_ctx *g, const vt_node *n)

@@ -1,18 +1,18 @@
-/* op_matmul.c - linear layers, with LoRA in the same op: see ops.h */
+/* op_matmul.c - linear layers, with LoRA in the same op; see ops.h */
 #include "common/tensor/engine.h"
 
-/* H: x a' [M,r], kept for b's gradient. PRE: of the second layer of a feed-forward, what came into
- * gelu [M,k]. */
+/* H is x a' [M,r], saved for b's gradient. PRE is the input [M,k] of gelu, saved by the second
+ * layer of a feed-forward. */
 enum { X, W, B, LORA_A, LORA_B, SCALE, H, PRE, INPUTS };
 
-/* How a sum of products ends, in its last one; pre as in backend.h. */
+/* The epilogue of a sum of products, done by its last product; pre as in kernel_list.h. */
 typedef struct ending {
     enum { PLAIN, GELU, GELU_GRAD } how;
     vt_tensor *pre;
 } ending;
 static const ending plain = { .how = PLAIN };
 
-/* x [..,k] as [M,k] without a copy: false if its rows are not evenly spaced. */
+/* Describes x [..,k] as [M,k] without a copy; false if its rows are not evenly spaced. */
 static bool flat(const vt_tensor *x, vt_tensor *m)
 {
     int64_t rows = 1, stride = 0;
@@ -42,7 +42,7 @@ static void count_flops(vt_ctx *g, int64_t m, int64_t k, int64_t n)
     g->usage.flops += 2.0 * (double)m * (double)k * (double)n;
 }
 
-/* c = alpha op(a) op(b) + beta c + bias, counted */
+/* c = alpha op(a) op(b) + by c + bias; FLOPs are counted. */
 static void product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
                     bool tb, const vt_tensor *bias, float alpha, float by)
 {
@@ -51,7 +51,7 @@ static void product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, bool ta, const 
     vt_wrote(c);
 }
 
-/* The same with an ending. */
+/* The same with an epilogue. */
 static void last_product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_tensor *b, bool tb,
                          const vt_tensor *bias, float alpha, float by, const ending *e)
 {
@@ -67,7 +67,7 @@ static void last_product(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_t
     vt_wrote(c);
 }
 
-/* c = a op(w) + beta c + bias, where the rows of w may have a scale */
+/* c = a op(w) + by c + bias, where the rows of w may have a scale. */
 static void product_by(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_tensor *w, bool tw,
                        const vt_tensor *scale, const vt_tensor *bias, float by, const ending *e)
 {
@@ -88,7 +88,8 @@ static void product_by(vt_ctx *g, vt_tensor *c, const vt_tensor *a, const vt_ten
     vt_scope_end(g, s, 0, NULL);
 }
 
-/* Of the base: dw += dy' x, db += sum of dy's rows, dx += dy w. e: dx's */
+/* Adds the base's gradients: dw += dy' x, db += sum of dy's rows, dx += dy w, with e as dx's
+ * epilogue. */
 static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x,
                       const ending *e)
 {
@@ -112,7 +113,8 @@ static void base_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt
     }
 }
 
-/* dh = s dy b; db += s dy' h, da += dh' x, dx += dh a. e: dx's */
+/* Adds LoRA's gradients: dh = s dy b; db += s dy' h, da += dh' x, dx += dh a, with e as dx's
+ * epilogue. */
 static void lora_grad(vt_ctx *g, const vt_node *n, const vt_tensor *dy, const vt_tensor *x,
                       const ending *e)
 {
@@ -183,9 +185,10 @@ static vt_tensor *add_lora(vt_ctx *g, vt_tensor *y2, const vt_tensor *x2, const 
     return h;
 }
 
-/* gelu: before the result is stored; what came into it goes to *gelu if a gradient is wanted. pre:
- * the first layer's, whose result x is: x's gradient is made that of pre, as the first layer's own
- * gradient takes it to be. */
+/* A linear layer with result of type `type`. If gelu is not NULL, GELU is applied to the result,
+ * and *gelu becomes its input if a gradient is needed. If pre is not NULL, x is gelu(pre) of the
+ * first layer; the gradient written for x is then that of pre, as the first layer's gradient
+ * function expects. */
 static vt_tensor *linear(vt_ctx *g, vt_tensor *x, const vt_lin *l, vc_dtype type, vt_tensor **gelu,
                          vt_tensor *pre)
 {

@@ -1,4 +1,4 @@
-/* op_norm.c - norms over the last axis, with modulation: see ops.h */
+/* op_norm.c - norms over the last axis, with modulation; see ops.h */
 #include <math.h>
 
 #include "common/tensor/engine.h"

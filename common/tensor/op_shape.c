@@ -1,6 +1,6 @@
-/* op_shape.c - views, copies, patches: see ops.h
+/* op_shape.c - views, copies, patches; see ops.h
  *
- * A view records nothing: its gradient is a view of its base's. */
+ * A view records nothing, since its gradient is a view of its base's gradient. */
 #include <string.h>
 
 #include "common/tensor/engine.h"
@@ -60,8 +60,9 @@ void vt_assign(vt_ctx *g, vt_tensor *y, vt_tensor *x)
 
 /* ---- views ---- */
 
-/* Strides of x's elements seen as dim[nd], if they exist. Groups of old axes and new axes with
- * equal products are matched from the outside; inside a group the old axes must be one run. */
+/* Computes the strides of x's elements under the sizes dim[nd]; false if there are none. Groups of
+ * old and new axes with equal products are matched, outermost first; inside a group the old axes
+ * must be contiguous. */
 static bool view_strides(const vt_tensor *x, int nd, const int64_t *dim, int64_t *stride)
 {
     int64_t od[VT_DIMS], os[VT_DIMS];
@@ -186,7 +187,8 @@ vt_tensor *vt_embedding(vt_ctx *g, vt_tensor *table, vt_tensor *ids)
     return y;
 }
 
-/* Axis counted from the end if negative; -1 and a failure if there is none. */
+/* Returns the index of an axis, which counts from the end if negative; fails with -1 if x has no
+ * such axis. */
 static int axis_of(vt_ctx *g, const char *op, vt_tensor *x, int axis)
 {
     if (axis < 0)
@@ -229,7 +231,7 @@ void vt_chunk(vt_ctx *g, vt_tensor *x, int axis, int n, vt_tensor **out)
 
 /* ---- concat ---- */
 
-/* The part of y (or its gradient) that came from x, as a descriptor. */
+/* Returns a descriptor of the part of y (or of its gradient) that was copied from x. */
 static vt_tensor part_of(const vt_tensor *y, const vt_tensor *x, int axis, int64_t begin)
 {
     vt_tensor p = *y;

@@ -1,4 +1,4 @@
-/* ops.h - every op, one contract each: the page to read first.
+/* ops.h - the contract of every op; read this page first.
  *
  * All ops take and return step tensors (tensor.h), return NULL after a failure, and have a gradient
  * for every differentiable input unless marked (no gradient). D is the last axis. "Broadcasts"
@@ -13,34 +13,35 @@
 
 /* ---- shape (op_shape.c) ---- */
 
-/* Same elements in order, other sizes; one size may be -1. A view where strides allow it, else a
- * view of a packed copy. */
+/* Returns x's elements in their order under other sizes, one of which may be -1: a view where the
+ * strides allow it, else a view of a packed copy. */
 vt_tensor *vt_reshape(vt_ctx *g, vt_tensor *x, int nd, const int64_t *dim);
-/* View: axis i of the result is axis order[i] of x. */
+/* Returns a view whose axis i is axis order[i] of x. */
 vt_tensor *vt_permute(vt_ctx *g, vt_tensor *x, const int *order);
-/* View: begin <= index < end on one axis (negative: from the last). */
+/* Returns a view of begin <= index < end on one axis (a negative axis counts from the last). */
 vt_tensor *vt_slice(vt_ctx *g, vt_tensor *x, int axis, int64_t begin, int64_t end);
-/* n views of equal size along one axis into out, all NULL after a failure. */
+/* Sets out to n views of equal size along one axis, or to NULLs after a failure. */
 void vt_chunk(vt_ctx *g, vt_tensor *x, int axis, int n, vt_tensor **out);
-/* Type of the first. */
+/* Joins n tensors along one axis; the result has the type of the first. */
 vt_tensor *vt_concat(vt_ctx *g, int axis, int n, vt_tensor *const *x);
-/* x itself if packed, else a packed copy. */
+/* Returns x itself if it is packed, else a packed copy. */
 vt_tensor *vt_pack(vt_ctx *g, vt_tensor *x);
-/* Writes x over y, a tensor of the step (or a view of one) of the same shape that no gradient is
- * wanted for: for results that are made in parts, and state that is carried along. (no gradient) */
+/* Writes x over y, a tensor of the step (or a view of one) that has the same shape and needs no
+ * gradient: for results made in parts, and for state carried over a loop. (no gradient) */
 void vt_assign(vt_ctx *g, vt_tensor *y, vt_tensor *x);
-/* To f32 or bf16; x itself if it has that type. */
+/* Converts to f32 or bf16; returns x itself if it has that type. */
 vt_tensor *vt_cast(vt_ctx *g, vt_tensor *x, vc_dtype dtype);
-/* View of what depends on the distance from query i to key j alone: x [..,Sq+Sk-1] -> [..,Sq,Sk],
- * element i,j is x's Sq-1 + j-i. (no gradient) */
+/* Returns a view for values that depend only on the distance from query i to key j:
+ * x [..,Sq+Sk-1] -> [..,Sq,Sk], element i,j is x's element Sq-1 + j-i. (no gradient) */
 vt_tensor *vt_distances(vt_ctx *g, vt_tensor *x, int64_t sq);
-/* Rows ids of a table: table [V,D] as stored, ids i32 [..] -> [..,D] in the compute type. An id
- * outside 0..V-1 fails the step (VC_EINVAL). (no gradient) */
+/* Looks up rows of a table: table [V,D] as stored, ids i32 [..] -> [..,D] in the compute type. An
+ * id outside 0..V-1 fails the step (VC_EINVAL). (no gradient) */
 vt_tensor *vt_embedding(vt_ctx *g, vt_tensor *table, vt_tensor *ids);
 
-/* Video to patch tokens and back. x [B,C,T,H,W] with T, H, W multiples of pt, ph, pw <->
- * tokens [B, (T/pt)(H/ph)(W/pw), C*pt*ph*pw], frames outermost, rows before columns.
- * Inside a token: VT_C_FIRST (c,pt,ph,pw), VT_C_LAST (pt,ph,pw,c). dim: [C,T,H,W] of the result. */
+/* These convert video to patch tokens and back. x [B,C,T,H,W] with T, H, W multiples of pt, ph, pw
+ * <-> tokens [B, (T/pt)(H/ph)(W/pw), C*pt*ph*pw], frames outermost, rows before columns. Elements
+ * of a token are ordered (c,pt,ph,pw) by VT_C_FIRST and (pt,ph,pw,c) by VT_C_LAST. dim: [C,T,H,W]
+ * of the result. */
 typedef enum { VT_C_FIRST, VT_C_LAST } vt_patch_order;
 vt_tensor *vt_patchify(vt_ctx *g, vt_tensor *x, int pt, int ph, int pw, vt_patch_order order);
 vt_tensor *vt_unpatchify(vt_ctx *g, vt_tensor *tokens, const int64_t dim[4], int pt, int ph,
@@ -65,14 +66,14 @@ vt_tensor *vt_gated_add(vt_ctx *g, vt_tensor *x, vt_tensor *y, vt_tensor *gate);
 vt_tensor *vt_mix(vt_ctx *g, vt_tensor *x, vt_tensor *n, vt_tensor *a, vt_tensor *c);
 /* mean + exp(logvar / 2) * noise -> f32. logvar and noise broadcast to mean. (no gradient) */
 vt_tensor *vt_posterior(vt_ctx *g, vt_tensor *mean, vt_tensor *logvar, vt_tensor *noise);
-/* Standard normals of training draw (seed, row0 + b, micro, purpose) for each outermost index b,
- * f32 (rng.h vc_train_normals: the same on every device). (no gradient) */
+/* Returns f32 standard normals of the training draw (seed, row0 + b, micro, purpose) for each
+ * outermost index b; vc_train_normals (rng.h) gives the same on every device. (no gradient) */
 vt_tensor *vt_randn(vt_ctx *g, int nd, const int64_t *dim, uint64_t seed, uint32_t row0,
                     uint32_t micro, uint32_t purpose);
-/* Sinusoid of t f32 [B] -> [B,D] f32: cos(t w_k) then sin(t w_k), w_k = max_period^(-k/(D/2)),
- * k < D/2 (diffusers Timesteps with flip_sin_to_cos, downscale_freq_shift 0). w_k and t w_k are
- * rounded to f32, as they are there: a guidance of 6 is embedded as t = 6000, and its angles differ
- * by 4e-4 otherwise. D even. (no gradient) */
+/* Returns the sinusoid of t f32 [B] -> [B,D] f32: cos(t w_k), then sin(t w_k), k < D/2,
+ * w_k = max_period^(-k/(D/2)), as diffusers' Timesteps with flip_sin_to_cos and
+ * downscale_freq_shift 0. w_k and t w_k are rounded to f32, as PyTorch rounds them: the angles of
+ * t = 6000, a guidance of 6, would differ by 4e-4 otherwise. D must be even. (no gradient) */
 vt_tensor *vt_timestep(vt_ctx *g, vt_tensor *t, int64_t dim, float max_period);
 
 /* ---- norms over the last axis (op_norm.c) ---- */
@@ -83,21 +84,23 @@ vt_tensor *vt_timestep(vt_ctx *g, vt_tensor *t, int64_t dim, float max_period);
 vt_tensor *vt_layer_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, float eps);
 vt_tensor *vt_layer_norm_modulate(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b,
                                   vt_tensor *shift, vt_tensor *scale, float eps);
-/* The same with x * rsqrt(mean(x^2) + eps) * w. */
+/* These do the same with x * rsqrt(mean(x^2) + eps) * w as the norm. */
 vt_tensor *vt_rms_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, float eps);
 vt_tensor *vt_rms_norm_modulate(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *shift,
                                 vt_tensor *scale, float eps);
 
-/* x / sqrt(sum(x^2) + eps^2) * w: rows of length 1, F.normalize's where they are longer than eps,
- * which is at least 1e-15. Times sqrt(D), as Wan's VAE has it, it is vt_rms_norm with eps^2/D. */
+/* y = x / sqrt(sum(x^2) + eps^2) * w, whose rows before w have length 1; F.normalize gives the same
+ * for rows longer than eps, which is at least 1e-15. The result times sqrt(D), as in Wan's VAE,
+ * equals vt_rms_norm with eps^2/D. */
 vt_tensor *vt_l2_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, float eps);
 
 /* ---- modulation of two groups of tokens (op_groups.c) ---- */
 
-/* Text and video in one sequence, a clean first frame and the rest: x [B,N,D], of which tokens
- * below `split` take the first of each pair and the others the second; 0 < split < N. Each of a
- * pair is [D], [B,1,D], or has a row for each token of its group: [B,split,D], [B,N-split,D].
- * Otherwise as layer_norm_modulate and gated_add. */
+/* These serve sequences of two kinds of tokens, such as text and video, or a clean first frame and
+ * noisy ones. In x [B,N,D] tokens below `split` use the first of each pair and the others the
+ * second; 0 < split < N. The entries of a pair are [D], [B,1,D], or have a row for each token of
+ * their kind: [B,split,D], [B,N-split,D]. All else is as in vt_layer_norm_modulate and
+ * vt_gated_add. */
 vt_tensor *vt_layer_norm_modulate_two(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b,
                                       int64_t split, vt_tensor *const shift[2],
                                       vt_tensor *const scale[2], float eps);
@@ -107,9 +110,9 @@ vt_tensor *vt_gated_add_two(vt_ctx *g, vt_tensor *x, vt_tensor *y, int64_t split
 /* ---- matrix products (op_matmul.c) ---- */
 
 /* A linear layer: w [out,in] as checkpoints store it, b [out] or NULL; with LoRA a [r,in],
- * lb [out,r]: y = x w' + b + lora_scale * (x a') lb'. Frozen parts get no gradient. scale: NULL, or
- * f32 [out] that the rows of a frozen w are to be multiplied with: they are expanded to the compute
- * type for each product, in the step's memory. */
+ * lb [out,r]: y = x w' + b + lora_scale * (x a') lb'. Frozen parts get no gradient. scale is NULL
+ * or f32 [out]: the rows of a frozen w are multiplied by it; they are expanded to the compute type
+ * for each product, in the step's memory. */
 typedef struct vt_lin {
     vt_tensor *w, *b, *lora_a, *lora_b;
     float lora_scale;
@@ -117,34 +120,35 @@ typedef struct vt_lin {
 } vt_lin;
 /* x [..,in] -> [..,out] in the compute type; one op with or without LoRA. */
 vt_tensor *vt_linear(vt_ctx *g, vt_tensor *x, const vt_lin *l);
-/* The same in f32: for the few numbers that every token is scaled and moved by, whose rounding
- * all of them would share. */
+/* The same with a result in f32, for modulation: every token is scaled and shifted by these few
+ * numbers, and would share their rounding. */
 vt_tensor *vt_linear_f32(vt_ctx *g, vt_tensor *x, const vt_lin *l);
-/* down(gelu(up(x))), gelu's tanh form (Vaswani et al. 2017, 3.3, with Hendrycks & Gimpel's GELU):
- * x [..,in] -> [..,out]. One op, so that devices fuse GELU and its slope with the products. */
+/* down(gelu(up(x))) with gelu's tanh form (Vaswani et al. 2017, 3.3, with Hendrycks & Gimpel's
+ * GELU): x [..,in] -> [..,out]. As one op it lets devices fuse GELU and its slope with the
+ * products. */
 vt_tensor *vt_feed_forward(vt_ctx *g, vt_tensor *x, const vt_lin *up, const vt_lin *down);
 
 /* ---- attention and positions (op_attn.c) ---- */
 
-/* What attention's scores are scaled by, what is added to them and what is left out of them. All
- * zeros: every query sees every key, and the scale is 1/sqrt(D). */
+/* The scale, bias and mask of attention's scores. With all zeros every query sees every key, and
+ * the scale is 1/sqrt(D). */
 typedef struct vt_attn {
     vt_tensor *kv_len;          /* i32 [B]: sample b has kv_len[b] keys, 1..Sk; NULL: all */
     vt_tensor *bias;            /* f32, finite, broadcasts to [B,H,Sq,Sk], last axis Sk; or NULL */
-    int64_t causal;             /* n > 0: query i sees the keys before the end of its own run of n:
-                                 * 1 is a text's mask, H*W a video's by frames */
+    int64_t causal;             /* n > 0: query i sees the keys before the end of its own run of n;
+                                 * n is 1 for text, H*W for video that is causal by frames */
     float scale;                /* 0: 1/sqrt(D) */
 } vt_attn;
-/* softmax(scale * q k' + bias) v over the keys that a query sees, flash form, never S x S in
- * memory. q [B,Sq,H,D], k, v [B,Sk,K,D] with H a multiple of K: each key head serves H/K query
- * heads that follow one another. how NULL: all zeros. -> [B,Sq,H,D]. D a multiple of 8, at most
- * 512. With a bias, causal, fewer key heads than query heads, or D above 256: (no gradient). */
+/* softmax(scale * q k' + bias) v over the keys that a query sees, in flash form, which never holds
+ * an S x S matrix. q [B,Sq,H,D], k, v [B,Sk,K,D] -> [B,Sq,H,D]; H is a multiple of K, and each key
+ * head serves H/K adjacent query heads. how NULL means all zeros. D is a multiple of 8, at most
+ * 512. (no gradient) with a bias, causal, fewer key heads than query heads, or D above 256. */
 vt_tensor *vt_attention(vt_ctx *g, vt_tensor *q, vt_tensor *k, vt_tensor *v, const vt_attn *how);
-/* Interleaved-pair rotation (RoFormer): pair j of the last axis of x [B,N,H,D] turns by the angle
- * with cos[n,j], sin[n,j] (f32 [N', D/2]): (a,b) -> (a cos - b sin, b cos + a sin); tokens
- * begin..begin+N'-1 turn, the others stay. */
+/* Interleaved-pair rotation (RoFormer): pair j of the last axis of x [B,N,H,D] is rotated by the
+ * angle with cos[n,j], sin[n,j] (f32 [N', D/2]): (a,b) -> (a cos - b sin, b cos + a sin); tokens
+ * begin..begin+N'-1 are rotated, the others copied. */
 vt_tensor *vt_rope(vt_ctx *g, vt_tensor *x, vt_tensor *cos, vt_tensor *sin, int64_t begin);
-/* The same where pair j is elements j and j + D/2, as in LLaMA. */
+/* The same where pair j consists of elements j and j + D/2, as in LLaMA. */
 vt_tensor *vt_rope_halves(vt_ctx *g, vt_tensor *x, vt_tensor *cos, vt_tensor *sin, int64_t begin);
 
 /* ---- loss (op_loss.c) ---- */
@@ -157,22 +161,23 @@ vt_tensor *vt_sum(vt_ctx *g, vt_tensor *x);                         /* scalar f3
 /* ---- channels-last video [N,T,H,W,C] (op_conv.c); no gradients: VAEs are not trained ---- */
 
 /* 3-D convolution: x [N,T,H,W,C], w [K,C,kt,kh,kw] as checkpoints store it (sides up to 64), b [K]
- * or NULL; padding before and after each axis. 2-D: kt = 1. -> [N,T',H',W',K]. Padding is zeros, or
- * on axes with `edge` their first and last elements again and again. A causal convolution has its
- * padding in time in front: that, or the frames of `front`, which are read where they are: no copy
- * of x with more frames is made. */
+ * or NULL; padding before and after each axis -> [N,T',H',W',K]. A 2-D convolution has kt = 1.
+ * Padding is zeros, or on axes with `edge` repeats of the first and last elements. A causal
+ * convolution is padded in front of time only; `front` gives frames instead of that padding, which
+ * are read in place, so that x is not copied. */
 typedef struct vt_conv {
     int stride[3], before[3], after[3];       /* t, h, w */
-    vt_tensor *front;                         /* [N,F,H,W,C] of x's type, F = before[0], or 1: that
-                                               * frame again and again; NULL: as edge says */
+    vt_tensor *front;                         /* [N,F,H,W,C] of x's type; F = before[0], or 1, which
+                                               * repeats that frame; NULL: padding by edge */
     bool edge[3];
 } vt_conv;
 vt_tensor *vt_conv3d(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, const vt_conv *c);
 
 /* Group norm (Wu & He 2018): x [N,T,H,W,C] normalised over (T,H,W) and each of `groups` runs of
  * channels, then * w + b, both [C]; in spatial form (Zheng et al. 2022) then * scale + shift, which
- * are [N,t,h,w,C] and taken at the nearest place below, as vt_nearest does; then SiLU if asked for.
- * first: frame 0 of scale and shift serves frame 0, the others the others (T and t above 1). */
+ * are [N,t,h,w,C] and taken at the nearest place below, as vt_nearest does; then SiLU if `silu`.
+ * first: frame 0 of scale and shift serves frame 0 alone, their other frames the rest (T and t
+ * above 1). */
 typedef struct vt_group {
     int groups;
     float eps;
@@ -183,8 +188,8 @@ vt_tensor *vt_group_norm(vt_ctx *g, vt_tensor *x, vt_tensor *w, vt_tensor *b, co
 
 /* x [N,T,H,W,C] -> [N,t,h,w,C]: element i of an axis is element floor(i * n_in / n_out) of x's. */
 vt_tensor *vt_nearest(vt_ctx *g, vt_tensor *x, int64_t t, int64_t h, int64_t w);
-/* Means of neighbouring frames: [N,T,H,W,C] -> [N,ceil(T/2),H,W,C]. An odd T leaves frame 0 alone,
- * the pairs follow it. */
+/* Averages neighbouring frames: [N,T,H,W,C] -> [N,ceil(T/2),H,W,C]. With an odd T frame 0 stays
+ * alone and the pairs follow. */
 vt_tensor *vt_pool_frames(vt_ctx *g, vt_tensor *x);
 
 #endif

@@ -1,4 +1,4 @@
-/* optim.c - gradients' sums, AdamW, moving averages over trained parameters. See weights.h */
+/* optim.c - gradient norm, AdamW and moving averages of trained parameters; see weights.h */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,7 +194,7 @@ void vt_ema_update(vt_tensor **ema, vt_params *p, double decay)
             vt_ema_values(p->g, ema[k++], p->at[i]->t, decay);
 }
 
-/* Both are private memory of one shape: pointers and types change places. */
+/* Values and averages are private memory of one shape, so their pointers and types are swapped. */
 void vt_ema_swap(vt_tensor **ema, vt_params *p)
 {
     for (int i = 0, k = 0; i < p->n; i++) {

@@ -1,4 +1,4 @@
-/* params.h - the inside of vt_params; for weights.c and optim.c only. */
+/* params.h - the inside of vt_params; for weights.c, optim.c and common/memory only. */
 #ifndef COMMON_TENSOR_PARAMS_H
 #define COMMON_TENSOR_PARAMS_H
 
@@ -8,12 +8,12 @@ struct vt_swap;                               /* swap.c */
 
 struct vt_params {
     vt_ctx *g;
-    vt_param **at;                            /* in bound order; each stays where it is */
+    vt_param **at;                            /* in bound order; their addresses never change */
     int n, room;
-    struct vt_swap *swap;                     /* NULL: nothing is on the host */
+    struct vt_swap *swap;                     /* NULL: no weights are swapped */
 };
 
-/* swap.c; NULL is fine. bytes: of the places on the device. */
+/* swap.c; both take NULL. vt_swap_bytes counts the places on the device. */
 void vt_swap_close(struct vt_swap *s);
 size_t vt_swap_bytes(const struct vt_swap *s);
 

@@ -1,4 +1,4 @@
-/* pool.c - see pool.h */
+/* pool.c - the best-fit allocator of tensor bytes; see pool.h */
 #include "common/tensor/pool.h"
 
 #include <stdint.h>
@@ -7,8 +7,8 @@
 
 #include "common/base/err.h"
 
-/* Gaps are fewer than taken spans, since two are never adjacent: making room when taking means
- * that giving back never fails. */
+/* Two gaps are never adjacent, so there are fewer gaps than taken spans: room that is made when a
+ * span is taken lets vt_pool_give never fail. */
 static int make_room(vt_pool *p)
 {
     if (p->taken + 2 < p->room)
@@ -57,7 +57,7 @@ int vt_pool_take(vt_pool *p, size_t bytes, size_t *offset)
     return 0;
 }
 
-/* Index of the first gap at or above offset. */
+/* Returns the index of the first gap at or above offset. */
 static int find(const vt_pool *p, size_t offset)
 {
     int lo = 0, hi = p->gaps;

@@ -1,16 +1,16 @@
-/* profile.c - time and work of each op; see tensor.h */
+/* profile.c - seconds and FLOPs of each op; see tensor.h */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "common/tensor/engine.h"
 
-enum { ROWS = 96 };                           /* ops times two; what is above falls into the last */
+enum { ROWS = 96 };                           /* two per op; all above share the last row */
 
 struct vt_profile {
     vt_op_time row[ROWS];
     int n;
-    double flops;                             /* of the step, when the last kernel ended */
+    double flops;                             /* of the step, up to the last kernel */
 };
 
 double vt_profile_now(void)
@@ -23,7 +23,7 @@ double vt_profile_now(void)
 void vt_profile_begin(vt_ctx *g)
 {
     if (!g->profile)
-        g->profile = calloc(1, sizeof *g->profile);      /* none: the profile stays empty */
+        g->profile = calloc(1, sizeof *g->profile);      /* NULL: the profile stays empty */
     else
         memset(g->profile, 0, sizeof *g->profile);
 }
@@ -53,7 +53,7 @@ void vt_profile_add(vt_ctx *g, double begin)
         g->be->status(g->dev, NULL);
     r->calls++;
     r->seconds += vt_profile_now() - begin;
-    if (p->flops > g->usage.flops)                       /* another step */
+    if (p->flops > g->usage.flops)                       /* a new step has begun */
         p->flops = 0;
     r->flops += g->usage.flops - p->flops;
     p->flops = g->usage.flops;

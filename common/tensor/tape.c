@@ -1,9 +1,10 @@
-/* tape.c - what to do backwards: recording, backward, blocks. See tensor.h */
+/* tape.c - the tape: recording, backward and blocks; see tensor.h */
 #include <string.h>
 
 #include "common/tensor/engine.h"
 
-/* The tape's references: counted twice over, so that `saved` is known at any time. */
+/* The tape's references are counted in both refs and kept, so that the bytes that the tape holds
+ * are known at any time. */
 void vt_keep(vt_ctx *g, vt_buf *b)
 {
     if (!b || b->persistent)
@@ -79,7 +80,7 @@ static void drop_grad(vt_ctx *g, vt_tensor *t)
     }
 }
 
-/* Runs the nodes above `stop`, newest first, and frees what each one held. */
+/* Runs the nodes above `stop`, newest first, and releases the tensors that each node kept. */
 static void run_tape(vt_ctx *g, const vt_node *stop)
 {
     bool recording = g->recording, in_grad = g->in_grad;
@@ -161,7 +162,7 @@ static void grads_ready(vt_ctx *g, const run *r)
         g->hooks.grads_ready(g->hooks.arg, &r->b);
 }
 
-/* The two ends of a kept block on the tape, met in backward order. */
+/* The two ends of a kept block on the tape. Backward runs block_end first. */
 static void block_end(vt_ctx *g, const vt_node *n)
 {
     enter(g, n->block, true);
@@ -173,8 +174,8 @@ static void block_begin(vt_ctx *g, const vt_node *n)
     grads_ready(g, n->block);
 }
 
-/* Gradients of the outputs of the first run become those of the second's. An output may be a view,
- * or an input passed on: what moves is the gradient of the tensor that owns the bytes. */
+/* Moves the gradients of the first run's outputs to the second run's outputs. An output may be a
+ * view, or an input passed on, so the moved gradient is that of the tensor that owns the bytes. */
 static void move_grads(vt_ctx *g, const run *r, vt_tensor *const *out)
 {
     for (int i = 0; i < r->b.n_out && !g->err.code; i++) {
@@ -207,7 +208,7 @@ static void run_again(vt_ctx *g, const vt_node *n)
     vt_node *outer = g->tape;
 
     vt_offload_back(g, n);
-    if (!any_grad(r)) {                        /* the loss does not depend on it */
+    if (!any_grad(r)) {                        /* the loss does not depend on the block */
         grads_ready(g, r);
         return;
     }
@@ -227,7 +228,7 @@ static void run_again(vt_ctx *g, const vt_node *n)
     grads_ready(g, r);
 }
 
-/* The scope of fn, its hooks, its outputs. False after a failure. */
+/* Runs fn in its scope, between its hooks, and checks its outputs. False after a failure. */
 static bool run_once(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
 {
     enter(g, r, false);
@@ -248,7 +249,7 @@ static bool run_kept(vt_ctx *g, run *r, vt_tensor *const *in, vt_tensor **out)
     vt_node *begin = push(g, "block", block_begin);
     if (!begin || !run_once(g, r, in, out))
         return false;
-    if (g->tape == begin) {                    /* nothing to learn in here */
+    if (g->tape == begin) {                    /* the block recorded nothing */
         g->tape = begin->prev;
         return true;
     }
@@ -308,7 +309,7 @@ static bool run_block(vt_ctx *g, const vt_block *b, vt_remat how, vt_tensor *con
 void vt_run_block(vt_ctx *g, const vt_block *b, vt_remat how, vt_tensor *const *in,
                   vt_tensor **out)
 {
-    vt_tensor *made[VT_BLOCK_IO] = { NULL };   /* out may be in */
+    vt_tensor *made[VT_BLOCK_IO] = { NULL };   /* out may be the same array as in */
     bool ok = run_block(g, b, how, in, made);
 
     for (int i = 0; i < b->n_out; i++)

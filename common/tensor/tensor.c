@@ -144,7 +144,7 @@ int vt_step_end(vt_ctx *g, vc_err *err)
     g->usage = vt_usage_of(g);
     if (rc) {
         vc_fail(err, rc, "%s", g->err.text);
-        g->be->status(g->dev, NULL);           /* waits: nothing of this step runs on */
+        g->be->status(g->dev, NULL);           /* waits until no kernel of this step runs */
     } else if (!(g->flags & VT_DRY)) {
         rc = g->be->status(g->dev, err);
     }
@@ -167,7 +167,7 @@ vt_tensor *vt_fail(vt_ctx *g, int code, const char *fmt, ...)
     return NULL;
 }
 
-/* " [2,7,64] f32" */
+/* Appends `between` and a tensor's shape and type: ", [2,7,64] f32". */
 static void append_shape(char *text, size_t size, const vt_tensor *t, const char *between)
 {
     size_t n = strlen(text);
@@ -281,7 +281,7 @@ static vt_tensor *no_memory(vt_ctx *g, const vt_tensor *t, size_t bytes)
                    shape, bytes, g->pool.top, g->pool.limit);
 }
 
-/* A packed tensor with one reference that the caller owns. */
+/* Returns a packed tensor with one reference that the caller owns. */
 static vt_tensor *make(vt_ctx *g, vc_dtype dtype, int nd, const int64_t *dim)
 {
     vt_tensor *t = vt_describe_new(g, dtype, nd, dim);
@@ -400,7 +400,7 @@ static bool among(const vt_tensor *t, int n, vt_tensor *const *list)
 
 void vt_scope_end(vt_ctx *g, vt_scope s, int n, vt_tensor *const *keep)
 {
-    int to = s.mark < g->n_live ? s.mark : g->n_live;     /* backward may have emptied it */
+    int to = s.mark < g->n_live ? s.mark : g->n_live;     /* backward may have ended it */
 
     for (int i = to; i < g->n_live; i++) {
         vt_tensor *t = g->live[i];

@@ -1,4 +1,4 @@
-/* weights.c - parameters by tables: bind, start, train, LoRA. See weights.h */
+/* weights.c - parameters bound by tables: binding, initial values, training, LoRA; see weights.h */
 #include "common/tensor/weights.h"
 
 #include <math.h>
@@ -58,7 +58,7 @@ vt_param *vt_params_find(vt_params *p, const char *name)
     return NULL;
 }
 
-/* a then b then c, in malloc'ed memory */
+/* Returns a, b and c joined, in malloc'ed memory. */
 static char *join(const char *a, const char *b, const char *c)
 {
     size_t n = strlen(a) + strlen(b) + strlen(c) + 1;
@@ -69,7 +69,8 @@ static char *join(const char *a, const char *b, const char *c)
     return s;
 }
 
-/* A new entry at the end of the list, of no block: takes t, in every case. NULL: out of memory. */
+/* Returns a new entry at the end of the list, of no block; NULL: out of memory. Takes ownership of
+ * t in every case. */
 static vt_param *add(vt_params *p, const char *name, const char *module, vt_tensor *t, vt_lin *lin,
                      int role, vc_err *err)
 {
@@ -157,7 +158,7 @@ void vt_shape_text(char text[VT_SHAPE_TEXT], int nd, const int64_t *dim)
     snprintf(text + n, VT_SHAPE_TEXT - n, "]");
 }
 
-/* Rows of n values to e4m3, each with the power of two that brings it into +-448. */
+/* Converts rows of n values to e4m3, each scaled by the power of two that brings it into +-448. */
 static int to_rows_of_fp8(uint8_t *code, float *scale, const vt_host *h, const char *name,
                           float *row, vc_err *err)
 {
@@ -210,7 +211,8 @@ static int load_fp8(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_host *
     return rc;
 }
 
-/* A linear's weight may get a scale: *scale, which is NULL for all else. */
+/* Loads a tensor of the source. scale is NULL but for a linear's weight, for which *scale becomes
+ * the scale of its rows if it is converted to fp8. */
 static int loaded(vt_tensor **t, vt_tensor **scale, vt_ctx *g, const vt_source *src, int nd,
                   const int64_t *dim, const char *name, vc_err *err)
 {
@@ -279,7 +281,7 @@ static int bind_linear(vt_params *p, const vt_weight *row, const char *name, vt_
     return rc;
 }
 
-/* The prefix with its %d replaced, then the row's name; malloc'ed. */
+/* Returns the prefix, its %d replaced by index, and the row's name joined, in malloc'ed memory. */
 static char *full_name(const char *prefix, int index, const char *name)
 {
     const char *hole = strstr(prefix, "%d");
@@ -344,7 +346,7 @@ int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int
     return 0;
 }
 
-/* ---- what is trained ---- */
+/* ---- trained parameters ---- */
 
 static int train(vt_params *p, vt_param *w, vc_err *err)
 {
@@ -434,8 +436,9 @@ vt_param_bytes vt_params_bytes(const vt_params *p)
         const vt_param *w = p->at[i];
         size_t bytes = (size_t)vt_count(w->t) * vc_dtype_size(w->t->dtype);
         if (!vt_param_values_lent(w->t))
-            *(vt_param_is_on_host(w->t) ? &b.on_host : vt_param_mapped(w->t) ? &b.mapped : &b.values) +=
-                bytes;
+            *(vt_param_is_on_host(w->t) ? &b.on_host
+              : vt_param_mapped(w->t)   ? &b.mapped
+                                        : &b.values) += bytes;
         if (w->scale)
             b.values += (size_t)vt_count(w->scale) * sizeof(float);
         *(w->trained ? &b.trained : &b.frozen) += vt_count(w->t);

@@ -1,32 +1,31 @@
 /* weights.h - parameters bound by tables to the names of a checkpoint.
  *
  * A block of a model is a struct of vt_lin and vt_tensor * fields and a const table of vt_weight
- * rows that says which tensor goes where, with which sizes and from which start. Loading, saving,
- * LoRA targets, freezing, the optimiser and shape errors all walk the table, so a model has no code
- * for them. Nothing here runs inside a step, but for vt_params_settle. */
+ * rows, each of which gives a tensor's name, field, sizes and initial values. Loading, saving, LoRA
+ * targets, freezing, the optimiser and shape errors all walk the table, so a model has no code for
+ * them. None of these functions is called inside a step, except vt_params_settle. */
 #ifndef COMMON_TENSOR_WEIGHTS_H
 #define COMMON_TENSOR_WEIGHTS_H
 
 #include "common/tensor/ops.h"
 
-typedef enum vt_init {                        /* of a weight that starts from nothing */
+typedef enum vt_init {                        /* initial values of a weight without a source */
     VT_INIT_ZERO, VT_INIT_ONE,
     VT_INIT_XAVIER,                           /* uniform +-sqrt(6 / (in + out)) */
     VT_INIT_KAIMING,                          /* uniform +-1/sqrt(in): PyTorch's Linear default */
     VT_INIT_NORMAL                            /* N(0, 0.02^2) */
-} vt_init;                                    /* in: elements of one row of the first axis */
+} vt_init;                                    /* in: elements per row of the first axis */
 
 typedef struct vt_weight {
     const char *name;                         /* below the prefix: "attn1.to_q", "norm1.weight" */
     enum { VT_W_TENSOR, VT_W_LINEAR, VT_W_LINEAR_NO_BIAS,
            VT_W_CONV,                         /* a linear without bias that is stored as a
-                                               * convolution: out, in, kernel. Never converted */
+                                               * convolution (out, in, kernel), never converted */
            VT_W_BUFFER } kind;                /* a tensor that is loaded and saved, never trained */
     size_t offset;                            /* of the vt_tensor * or the vt_lin in the struct */
-    int dim[VT_DIMS];                         /* positive: a size; -i: sizes[i]; 0 ends.
-                                               * A linear: out, in. A model that has VT_ABSENT as
-                                               * one of the sizes lacks the weight: the row is
-                                               * passed over */
+    int dim[VT_DIMS];                         /* positive: a size; -i: sizes[i]; 0 ends the list;
+                                               * out, in of a linear. A model with a size that is
+                                               * VT_ABSENT lacks the weight: the row is passed over */
     vt_init init;                             /* of the weight; a linear's bias starts at zero */
 } vt_weight;                                  /* a table ends with a NULL name */
 enum { VT_ABSENT = -1 };                      /* among sizes */
@@ -38,14 +37,14 @@ typedef struct vt_param {
     vt_tensor *t;                             /* the values as stored; f32 or bf16 if trained */
     vt_tensor *grad;                          /* f32, packed; NULL if frozen */
     vt_tensor *scale;                         /* of a linear's weight in fp8: f32 [out], or NULL */
-    vt_lin *lin;                              /* the linear it belongs to, or NULL */
-    char *module;                             /* of a linear: name without .weight; else NULL */
-    int block;                                /* vt_block.index of the block it is of; -1: none */
+    vt_lin *lin;                              /* the linear that it is part of, or NULL */
+    char *module;                             /* a linear's name without .weight, or NULL */
+    int block;                                /* vt_block.index of its block, or -1 */
     enum { VT_P_BASE, VT_P_LORA_A, VT_P_LORA_B } role;
     bool buffer, trained;
 } vt_param;
 
-/* Where values come from: returns 0 and a borrowed host view, or VC_ENOENT. */
+/* Values of one tensor in host memory, borrowed from a source. */
 typedef struct vt_host {
     vc_dtype dtype;
     int nd;
@@ -53,34 +52,36 @@ typedef struct vt_host {
     const void *data;
 } vt_host;
 typedef struct vt_source {
+    /* Returns 0 and a borrowed view, or VC_ENOENT; get NULL: values start from the table's init. */
     int (*get)(void *arg, const char *name, vt_host *view, vc_err *err);
-    void *arg;                                /* get NULL: start from the table's init */
+    void *arg;
     uint64_t seed;                            /* of VC_DRAW_INIT draws, keyed by XXH3-64 of the full
-                                               * name: the order of binding does not matter */
-    bool mapped;                              /* views outlive the params: frozen weights may
-                                               * borrow them */
-    bool converts;                            /* weights of linears that have another type than `to`
-                                               * become private copies of it. fp8 (e4m3): with a
-                                               * power of two a row as scale, by its largest, so
-                                               * that nothing but the rounding to four bits is lost;
-                                               * they cannot be trained then */
+                                               * name, so that the order of binding is irrelevant */
+    bool mapped;                              /* views outlive the params, so that frozen weights
+                                               * may borrow them */
+    bool converts;                            /* linears' weights of another type than `to` become
+                                               * private copies of type `to`. fp8 (e4m3) copies
+                                               * have a power of two as scale of each row, by its
+                                               * largest value, so that only the rounding to four
+                                               * bits loses precision; they cannot be trained */
     vc_dtype to;
     bool on_host;                             /* weights of blocks' linears (a prefix with %d) stay
                                                * on the host until vt_params_place, where the
                                                * device's memory is not the host's */
 } vt_source;
 
-/* "[64,4096]" for messages. nd: at most 8, as files have. */
+/* Writes a shape for messages: "[64,4096]". nd is at most 8, as in files. */
 enum { VT_SHAPE_TEXT = 176 };
 void vt_shape_text(char text[VT_SHAPE_TEXT], int nd, const int64_t *dim);
 
 int vt_params_open(vt_params **out, vt_ctx *g, vc_err *err);
 void vt_params_close(vt_params *p);           /* frees the tensors; NULL is fine */
 
-/* Binds a table's rows into the struct at base, which must stay where it is. prefix: "" or
- * "transformer_blocks.%d." whose one %d becomes index. sizes: what negative dims mean (sizes[0]
- * unused). A missing tensor (VC_ENOENT), another shape, no float type (VC_EMISMATCH) is an error
- * that names it, what it is and what was expected. Values that start from init are f32. */
+/* Binds a table's rows into the struct at base, whose address must not change. prefix is "" or as
+ * "transformer_blocks.%d.", whose one %d becomes index. sizes gives the values of negative dims
+ * (sizes[0] is unused). A missing tensor (VC_ENOENT), a wrong shape or a type that is no float
+ * (VC_EMISMATCH) is an error that names the tensor, the value found and the value expected. Values
+ * that start from init are f32. */
 int vt_params_bind(vt_params *p, const vt_weight *table, const char *prefix, int index, void *base,
                    const int64_t *sizes, const vt_source *src, vc_err *err);
 
@@ -93,70 +94,74 @@ vt_param *vt_params_find(vt_params *p, const char *name);           /* or NULL *
  * the first step. match NULL: everything but buffers is trained. */
 int vt_params_train(vt_params *p, bool (*match)(void *arg, const char *name), void *arg,
                     vc_err *err);
-/* Adds trained LoRA pairs to each linear whose module `match` accepts (NULL: all), and trains
- * nothing else: a kaiming-uniform(sqrt 5) = uniform +-1/sqrt(in), b zero, scale alpha / rank.
- * Named module.lora_A.weight and module.lora_B.weight, in bound order of the linears. A convolution's
- * are convolutions, as PEFT has them: a [rank,in,kernel], b [out,rank,1,..].
- * *matched: how many. */
+/* Adds a trained LoRA pair to each linear whose module `match` accepts (NULL: all), and trains
+ * nothing else: a is kaiming-uniform(sqrt 5) = uniform +-1/sqrt(in), b zero, scale alpha / rank.
+ * The pairs are named module.lora_A.weight and module.lora_B.weight, in bound order of the linears.
+ * A convolution's pair consists of convolutions, as PEFT's: a [rank,in,kernel], b [out,rank,1,..].
+ * *matched becomes the number of linears. */
 int vt_params_lora(vt_params *p, bool (*match)(void *arg, const char *module), void *arg, int rank,
                    double alpha, uint64_t seed, int *matched, vc_err *err);
 
-/* Of what is on the host, the weights of the first `blocks` blocks stay there, and are copied to the
- * device when their block is entered, into one of two places that blocks take in turns: while the
- * kernels of one run, the next one's weights come. The others get there for good. May be called
- * again with fewer. Trained weights are never on the host. */
+/* Places the weights that are on the host. Those of the first `blocks` blocks stay there and are
+ * copied to the device when their block is entered, into two places alternately: while the kernels
+ * of one block run, the weights of the next are copied. All others move to the device for good. A
+ * later call may give fewer blocks. Trained weights are never on the host. */
 int vt_params_place(vt_params *p, int blocks, vc_err *err);
 
 /* Marks all gradients empty: the next backward overwrites them. */
 void vt_params_zero_grad(vt_params *p);
-/* Writes zeros into gradients that nothing flowed to since vt_params_zero_grad, so that each
- * grad->data may be read. The optimiser and the norm do it themselves. */
+/* Writes zeros into gradients that are still empty since vt_params_zero_grad, so that each
+ * grad->data may be read. The optimiser and the norm call it themselves. */
 void vt_params_settle(vt_params *p);
 
-/* Bytes of frozen values that are borrowed, of private values and the places for what is on the host, of
- * gradients, of what is on the host; elements. What is lent (vt_param_lend_grad) is the lender's to count. */
+/* Memory of parameters. Lent memory (vt_param_lend_grad, vt_param_lend_values) is not counted. */
 typedef struct vt_param_bytes {
-    size_t mapped, values, grads, on_host;
-    int64_t trained, frozen;
+    size_t mapped;                            /* bytes of borrowed frozen values */
+    size_t values;                            /* of private values and of the places of swapping */
+    size_t grads;                             /* of gradients */
+    size_t on_host;                           /* of weights that stay on the host */
+    int64_t trained, frozen;                  /* elements */
 } vt_param_bytes;
 vt_param_bytes vt_params_bytes(const vt_params *p);
 
-/* Global gradient norm (f64 sum of f32 squares in a fixed order) over trained parameters. */
+/* Returns the gradient norm over all trained parameters: an f64 sum of f32 squares in a fixed
+ * order. */
 double vt_params_grad_norm(vt_params *p);
 
 /* AdamW (Loshchilov & Hutter), as torch.optim.AdamW: decoupled decay on every trained parameter.
- * grad_scale multiplies gradients first (accumulation mean, clipping). step counts from 1; seed:
- * of stochastic rounding, whose draws are pure functions of seed, name, element and step. */
+ * grad_scale multiplies gradients first (accumulation mean, clipping). step counts from 1. seed
+ * keys stochastic rounding, whose draws are pure functions of seed, name, element and step. */
 typedef struct vt_adamw {
     double lr, beta1, beta2, eps, weight_decay, grad_scale;
     int64_t step;
     uint64_t seed;
 } vt_adamw;
-/* What is kept of each element beside its f32 gradient. Parameters of fewer than VT_ADAMW_SMALL
- * elements are kept as by VT_ADAMW_F32. */
+/* The state of an element beside its f32 gradient. Parameters of fewer than VT_ADAMW_SMALL elements
+ * always have that of VT_ADAMW_F32. */
 typedef enum vt_adamw_kind {
     VT_ADAMW_F32,                             /* f32 value and moments: 12 bytes */
     VT_ADAMW_BF16,                            /* bf16, rounded stochastically: 6 bytes */
     VT_ADAMW_8BIT                             /* f32 value, moments in blocks of eight bits: 6 */
 } vt_adamw_kind;
 enum { VT_ADAMW_SMALL = 4096, VT_ADAMW_BLOCK = 256 };     /* BLOCK: elements that share a peak */
-/* One entry a trained parameter, in bound order. peak[i] is NULL but for moments of eight bits. */
+/* One entry per trained parameter, in bound order. peak[i] is NULL except for moments of eight
+ * bits. */
 typedef struct vt_adamw_state { vt_tensor **m, **v, **peak; int n; } vt_adamw_state;
-/* Moments of zero; and, by vt_adamw_train, values of the kind's type. */
+/* Makes moments of zero, and converts values to the kind's type by vt_adamw_train. */
 int vt_adamw_open(vt_adamw_state *s, vt_params *p, vt_adamw_kind kind, vc_err *err);
 void vt_adamw_close(vt_adamw_state *s, vt_params *p);               /* an all-zero one is fine */
 size_t vt_adamw_bytes(const vt_adamw_state *s);
 void vt_adamw_step(vt_params *p, vt_adamw_state *s, const vt_adamw *o);
 
-/* ---- for who splits the state (train/parallel/zero.h) ---- */
+/* ---- parts of the state, for ranks that shard it (train/parallel/zero.h) ---- */
 
 /* With VT_ADAMW_BF16 the trained values that are not small become bf16, rounded to the nearest. */
 int vt_adamw_train(vt_params *p, vt_adamw_kind kind, vc_err *err);
-/* A part of a parameter and of its state: whole blocks (VT_ADAMW_BLOCK), or up to its end. However
- * it is cut, the bits are the same, draws too. */
+/* A part of a parameter and of its state: whole blocks (VT_ADAMW_BLOCK), or up to the parameter's
+ * end. The bits of the result, draws included, do not depend on the partition. */
 typedef struct vt_adamw_part {
     const char *name;            /* the parameter's */
-    uint64_t first;              /* its element that the part begins with */
+    uint64_t first;              /* index of the part's first element in the parameter */
     vt_tensor *w, *m, *v, *peak; /* as in vt_adamw_state */
     const vt_tensor *grad;       /* f32 */
 } vt_adamw_part;
@@ -166,7 +171,7 @@ double vt_sum_of_squares(vt_ctx *g, const vt_tensor *x);    /* f64, in a fixed o
 /* ---- moving averages ---- */
 
 /* ema = decay * ema + (1 - decay) * values: f32 copies in trained order, NULL-ended. */
-int vt_ema_open(vt_tensor ***ema, vt_params *p, vc_err *err);       /* starts as the values */
+int vt_ema_open(vt_tensor ***ema, vt_params *p, vc_err *err);       /* they start as the values */
 void vt_ema_update(vt_tensor **ema, vt_params *p, double decay);
 void vt_ema_values(vt_ctx *g, vt_tensor *ema, const vt_tensor *w, double decay);
 void vt_ema_swap(vt_tensor **ema, vt_params *p);                    /* values <-> averages */
