@@ -1,4 +1,4 @@
-/* buf.c - see buf.h */
+/* buf.c - a growing buffer of bytes; see buf.h */
 #include "common/base/buf.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* dtype.c - see dtype.h */
+/* dtype.c - names and conversions of element types; see dtype.h */
 #include "common/base/dtype.h"
 
 #include <math.h>
@@ -58,8 +58,8 @@ vc_dtype vc_dtype_from_st_name(const char *s, size_t len)
     return VC_DTYPE_NONE;
 }
 
-/* A small binary float: e exponent bits, m mantissa bits, no sign. inf: whether the top exponent
- * is infinity and NaN (else only all-ones is NaN, as in f8e4m3). */
+/* Returns the value of a small binary float with e exponent and m mantissa bits below its sign.
+ * inf: the top exponent means infinity and NaN (else only all-ones is NaN, as in f8e4m3). */
 static float small_to_f32(uint32_t v, int e, int m, bool inf)
 {
     int bias = (1 << (e - 1)) - 1, ex = (int)(v >> m) & ((1 << e) - 1);
@@ -87,7 +87,8 @@ static float float_of(uint32_t u)
     return f;
 }
 
-/* lift: what the exponents differ by. Subnormals are the last bits of a sum. */
+/* Rounds f to such a float. lift is the difference of the exponents' biases. The bits of subnormals
+ * are the last bits of a sum. */
 static inline uint32_t f32_to_small(float f, int e, int m, bool inf)
 {
     uint32_t u = bits_of(f) & 0x7fffffff, sign = bits_of(f) >> 31 << (e + m), r;
@@ -106,8 +107,9 @@ static inline uint32_t f32_to_small(float f, int e, int m, bool inf)
     return sign | (r > most ? most : r);
 }
 
-/* f16 has forms that a compiler vectorises. Its subnormals are made by adding and subtracting
- * normal numbers, so that a thread that treats denormals as zero gets them right too. */
+/* f16 has functions of its own, which a compiler vectorises. Its subnormals are computed by adding
+ * and subtracting normal numbers, so that a thread that flushes denormals to zero gets them right
+ * too. */
 static inline float f16_value(uint32_t h)
 {
     uint32_t u = ((h & 0x7fff) << 13) + (112u << 23), top = h & 0x7c00, sub = u + (1u << 23);
@@ -145,7 +147,7 @@ uint16_t vc_f32_to_f16(float f) { return f16_of(f); }
 uint8_t vc_f32_to_f8e4m3(float f) { return (uint8_t)f32_to_small(f, 4, 3, false); }
 uint8_t vc_f32_to_f8e5m2(float f) { return (uint8_t)f32_to_small(f, 5, 2, true); }
 
-/* Values in a file may lie anywhere, so they are copied, not dereferenced. */
+/* Values in a file may be unaligned, so they are copied, not dereferenced. */
 #define EACH(ctype, expr)                                                   \
     for (size_t i = 0; i < n; i++) {                                        \
         ctype v;                                                            \
@@ -174,7 +176,8 @@ void vc_to_f32(float *dst, const void *src, vc_dtype t, size_t n)
 }
 #undef EACH
 
-/* The whole part of f in lo..hi, NaN 0: a cast of what does not fit is undefined. */
+/* Returns f without its fraction, limited to lo..hi, or 0 for NaN: C leaves the cast of a value out
+ * of range undefined. */
 static int64_t whole(float f, int64_t lo, int64_t hi)
 {
     if (isnan(f))

@@ -1,6 +1,6 @@
-/* dtype.h - element types as files store them and tensors hold them: sizes, names, conversions.
- * Conversions round to nearest even, keep NaN a NaN and, where the target has no infinity
- * (f8e4m3), saturate. To integers they cut the fraction off and saturate, NaN is 0.
+/* dtype.h - element types of files and tensors: sizes, names, conversions.
+ * Conversions round to nearest even, keep NaN a NaN and saturate if the target type has no infinity
+ * (f8e4m3). Conversions to integers drop the fraction, saturate, and turn NaN into 0.
  * Thread-safe: no state. */
 #ifndef COMMON_BASE_DTYPE_H
 #define COMMON_BASE_DTYPE_H
@@ -17,13 +17,13 @@ typedef enum vc_dtype {
 } vc_dtype;
 
 size_t vc_dtype_size(vc_dtype t);                 /* bytes of one element */
-const char *vc_dtype_name(vc_dtype t);            /* "f32": what flags and manifests say */
-const char *vc_dtype_st_name(vc_dtype t);         /* "F32": what safetensors headers say */
+const char *vc_dtype_name(vc_dtype t);            /* "f32", as in flags and manifests */
+const char *vc_dtype_st_name(vc_dtype t);         /* "F32", as in safetensors headers */
 vc_dtype vc_dtype_from_name(const char *s);       /* f32 fp32 float32 torch.float32 ... or NONE */
 vc_dtype vc_dtype_from_st_name(const char *s, size_t len);
 
-/* n elements of any type to f32 and back. The areas must not overlap; that of type t need not be
- * aligned. */
+/* These convert n elements of any type to f32 and back. src and dst must not overlap; the one of
+ * type t need not be aligned. */
 void vc_to_f32(float *dst, const void *src, vc_dtype t, size_t n);
 void vc_from_f32(void *dst, vc_dtype t, const float *src, size_t n);
 

@@ -1,4 +1,4 @@
-/* err.c - see err.h */
+/* err.c - error codes and messages; see err.h */
 #include "common/base/err.h"
 
 #include <errno.h>

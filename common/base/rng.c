@@ -1,4 +1,4 @@
-/* rng.c - see rng.h */
+/* rng.c - Philox4x32-10 and its integer draws; see rng.h */
 #include "common/base/rng.h"
 
 void vc_philox(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4])

@@ -1,6 +1,6 @@
 /* rng.h - counter-based random numbers: Philox4x32-10 (Salmon et al., SC'11).
  *
- * A draw is a pure function of its key and counter, so it depends on no worker, rank or order.
+ * A draw is a pure function of its key and counter, independent of workers, ranks and order.
  *   dataset draws:   key = seed, counter = (number of the draw, id low, id high,
  *                                           variant * 256 + purpose)
  *   training draws:  key = seed, counter = (element / 4, row in the micro-batch,
@@ -17,7 +17,7 @@ enum {
     VC_DRAW_START = 0, VC_DRAW_SIZE = 1, VC_DRAW_RATIO = 2, VC_DRAW_FRAME_CROP = 3,
     VC_DRAW_FLIP = 4, VC_DRAW_MASK_KIND = 5, VC_DRAW_MASK = 6, VC_DRAW_COND_NOISE = 7,
     VC_DRAW_POSTERIOR = 8,
-    VC_DRAW_TRAIN = 64,           /* first of training's own */
+    VC_DRAW_TRAIN = 64,           /* the first purpose of training */
     VC_DRAW_ORDER = 64,           /* epoch permutation */
     VC_DRAW_CAPTION = 65,         /* which of several captions */
     VC_DRAW_CAPTION_DROP = 66,
@@ -39,36 +39,36 @@ enum {
 
 void vc_philox(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4]);
 
-/* A stream of draws for one (seed, id, variant, purpose). Each draw takes the next counter. */
+/* A stream of draws for one (seed, id, variant, purpose). Each draw uses the next counter. */
 typedef struct vc_draws {
     uint32_t key[2], ctr[4];
 } vc_draws;
 
 vc_draws vc_draws_of(uint64_t seed, uint64_t id, uint32_t variant, uint32_t purpose);
 
-/* Uniform in 0..n-1 without bias, by multiply and reject over the block's words, then over the
- * next blocks. n >= 1; n = 1 takes a counter like any other. */
+/* Draws an integer uniformly from 0..n-1 without bias, by multiply and reject over the block's
+ * words, then over the next blocks. n >= 1; n = 1 uses a counter too. */
 uint32_t vc_draw_int(vc_draws *d, uint32_t n);
-/* Uniform in [0,1) with 53 bits from words 0 and 1. */
+/* Draws uniformly from [0,1), with 53 bits of words 0 and 1. */
 double vc_draw_unit(vc_draws *d);
-/* Index by integer weights (sum below 2^32). */
+/* Draws an index by integer weights (sum below 2^32). */
 uint32_t vc_draw_weighted(vc_draws *d, const uint32_t *weight, uint32_t n);
 
-/* Training: one block of four words for (element/4, row, micro-batch, purpose). */
+/* Computes training's block of four words for (element/4, row, micro-batch, purpose). */
 void vc_train_block(uint64_t seed, uint32_t quad, uint32_t row, uint32_t micro, uint32_t purpose,
                     uint32_t out[4]);
-/* First uniform (53 bits) of such a block. */
+/* Returns the first uniform (53 bits) of such a block. */
 double vc_train_unit(uint64_t seed, uint32_t quad, uint32_t row, uint32_t micro, uint32_t purpose);
 
-/* Four standard normals of one block: Box-Muller on ((w+0.5)/2^32), words (0,1) then (2,3),
- * cosine before sine, computed in double and rounded to f32; by IEEE operations alone
- * (rng_normal.c), so the bits are the same on every machine and in every length of request. */
+/* Computes four standard normals of one block: Box-Muller on ((w+0.5)/2^32), words (0,1) then
+ * (2,3), cosine before sine, in double, rounded to f32. It uses IEEE operations only
+ * (rng_normal.c), so the bits are the same on every machine and for every length of request. */
 void vc_normal4(const uint32_t w[4], float out[4]);
-/* n normals of training draw (row, micro, purpose), elements first .. first+n-1.
- * first must be a multiple of 4. Single-threaded; callers split by ranges. */
+/* Computes n normals of the training draw (row, micro, purpose), elements first .. first+n-1.
+ * first must be a multiple of 4. It runs in one thread; callers split by ranges. */
 void vc_train_normals(float *out, uint64_t first, size_t n, uint64_t seed, uint32_t row,
                       uint32_t micro, uint32_t purpose);
-/* n normals of a dataset draw (condition noise, posterior samples). */
+/* Computes n normals of a dataset draw (condition noise, posterior samples). */
 void vc_draw_normals(float *out, size_t n, uint64_t seed, uint64_t id, uint32_t variant,
                      uint32_t purpose);
 

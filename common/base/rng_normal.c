@@ -1,16 +1,16 @@
 /* rng_normal.c - standard normals of rng.h, many at a time.
  *
- * Box-Muller wants a logarithm, a root, a sine and a cosine for two numbers; the C library's would
- * take most of a loader's time, and differ in the last bit between libraries. Here they are sums of
- * plain IEEE operations without branches, in loops that compilers turn into vectors of any width:
- * the same bits on every machine. So this file must not be compiled with contraction of a * b + c
- * (common/CMakeLists.txt says so) or with relaxed arithmetic. */
+ * Box-Muller needs a logarithm, a root, a sine and a cosine for two numbers; the C library's would
+ * take most of a loader's time, and differ in the last bit between libraries. Here they consist of
+ * plain IEEE operations without branches, in loops that compilers vectorise at any width, so the
+ * bits are the same on every machine. So this file must not be compiled with contraction of
+ * a * b + c (common/CMakeLists.txt disables it) or with relaxed arithmetic. */
 #include "common/base/rng.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 32 };                           /* blocks at a time */
+enum { LANES = 32 };                           /* blocks computed together */
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -64,15 +64,15 @@ INLINE double double_of(uint64_t u)
     return x;
 }
 
-/* An integer below 2^52, exactly: the low bits of 2^52 count ones. */
+/* Converts an integer below 2^52 exactly: in a double of 2^52 the last bit has the value one. */
 INLINE double from_int(uint64_t n)
 {
     return double_of(0x4330000000000000u | n) - 0x1p52;
 }
 
 /* ln u for u in [2^-33, 1): u = 2^k m with m in [sqrt(1/2), sqrt(2)), and ln m = 2 atanh(s) with
- * s = (m-1)/(m+1), |s| < 0.172: eleven terms of its series leave less than 2^-60 of it. Even and
- * odd terms are summed apart, here and below, so that two sums run at a time. */
+ * s = (m-1)/(m+1), |s| < 0.172: the error of eleven terms is below 2^-60 of it. Even and odd terms
+ * are summed apart, here and below, so that two sums run concurrently. */
 INLINE double log_unit(double u)
 {
     const uint64_t one = 0x3FF0000000000000u, root = 0x3FE6A09E667F3BCDu;     /* 1, sqrt(1/2) */
@@ -86,7 +86,7 @@ INLINE double log_unit(double u)
     return k * ln2 + (2 * s + (s * z * (even + z * odd) + k * ln2_rest));
 }
 
-/* Sine and cosine for |x| <= pi/4 by their series; the first terms left out are below 2^-58. */
+/* Sine and cosine for |x| <= pi/4 by their series; the first omitted terms are below 2^-58. */
 INLINE double sin_near(double x)
 {
     double z = x * x, y = z * z;
@@ -106,8 +106,8 @@ INLINE double cos_near(double x)
 
 /* ---- Box-Muller ---- */
 
-/* Two normals from words u and v: a radius from one, an angle from the other, which is taken to the
- * quarter turn it is nearest to. The quarter's second part corrects what its 53 bits leave out. */
+/* Computes two normals: the radius from word u, the angle from word v, reduced to the nearest
+ * multiple of pi/2. The second part of pi/2 corrects the rounding of its 53 bits. */
 INLINE void pair(uint32_t u, uint32_t v, float *cosine, float *sine)
 {
     const double quarter = 0x1.921FB54442D18p0, rest = 0x1.1A62633145C07p-54;
@@ -135,7 +135,7 @@ void vc_normal4(const uint32_t w[4], float out[4])
     pair(w[2], w[3], &out[2], &out[3]);
 }
 
-/* n normals of the counters ctr, ctr + 1 in its first word, .. */
+/* Computes n normals of the counters ctr, ctr with 1 added to its first word, and so on. */
 INLINE void fill_lanes(float *out, size_t n, const uint32_t key[2], const uint32_t ctr[4])
 {
     for (size_t done = 0; done < n; done += 4 * LANES) {

@@ -1,4 +1,5 @@
-/* sha256.h - SHA-256 (FIPS 180-4), for names of files that others made by it. Pure. */
+/* sha256.h - SHA-256 (FIPS 180-4), for file names that other programs derive by it. Thread-safe: no
+ * state. */
 #ifndef COMMON_BASE_SHA256_H
 #define COMMON_BASE_SHA256_H
 
@@ -6,7 +7,7 @@
 
 enum { VC_SHA256_HEX = 65 };
 
-/* Of n bytes as 64 lower-case hex digits; returns hex. */
+/* Writes the hash of n bytes as 64 lower-case hex digits and a NUL; returns hex. */
 char *vc_sha256(char hex[VC_SHA256_HEX], const void *data, size_t n);
 
 #endif

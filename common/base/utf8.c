@@ -1,9 +1,9 @@
-/* utf8.c - see utf8.h */
+/* utf8.c - strict UTF-8; see utf8.h */
 #include "common/base/utf8.h"
 
 #include <string.h>
 
-/* Eight bytes at a time where the text is ASCII. */
+/* Returns true if eight bytes are all ASCII, for which a text is checked eight bytes at a time. */
 static bool ascii8(const char *p)
 {
     uint64_t w;

@@ -1,4 +1,4 @@
-/* utf8.h - UTF-8 text, strictly (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
+/* utf8.h - strict UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above U+10FFFF.
  * Thread-safe: no state. */
 #ifndef COMMON_BASE_UTF8_H
 #define COMMON_BASE_UTF8_H
@@ -7,13 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes of the character that s[0..n) begins with, and its number in *c. 0 if that is no valid
- * character, or its end is missing. */
+/* Returns the number of bytes of the first character of s[0..n), and its code point in *c, or 0 if
+ * the character is invalid or incomplete. */
 static inline size_t vc_utf8_in(const char *s, size_t n, uint32_t *c)
 {
     static const uint32_t least[5] = { 0, 0, 0x80, 0x800, 0x10000 };
     const unsigned char *p = (const unsigned char *)s;
-    if (!n) return 0;
+    if (!n)
+        return 0;
     size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
 
     *c = len < 2 ? p[0] : p[0] & (0xffu >> (len + 1));
@@ -25,18 +26,18 @@ static inline size_t vc_utf8_in(const char *s, size_t n, uint32_t *c)
     return len && *c >= least[len] && *c <= 0x10ffff && (*c < 0xd800 || *c > 0xdfff) ? len : 0;
 }
 
-/* The same of a NUL-ended text, whose end is no character. */
+/* The same for a NUL-ended text; returns 0 at its end. */
 static inline size_t vc_utf8(const char *s, uint32_t *c)
 {
     size_t len = vc_utf8_in(s, 4, c);
     return *s ? len : 0;
 }
 
-/* Bytes of the valid prefix of s[0..n): n if all of it is UTF-8. */
+/* Returns the number of bytes of the valid prefix of s[0..n): n if all of it is UTF-8. */
 size_t vc_utf8_prefix(const char *s, size_t n);
 
-/* Whether a terminal may get it as it is: not the control characters, which it would obey, nor line
- * separators and what turns the direction of the text that follows. */
+/* Returns true if a character may be printed on a terminal unescaped: it is no control character,
+ * no line separator and no control of text direction. */
 static inline bool vc_utf8_plain(uint32_t c)
 {
     return c >= 0x20 && (c < 0x7f || c > 0x9f) && (c < 0x2028 || c > 0x202e)
