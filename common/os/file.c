@@ -1,4 +1,4 @@
-/* file.c - see file.h */
+/* file.c - whole files, folders and paths; see file.h */
 #include "common/os/file.h"
 
 #include <dirent.h>
@@ -13,7 +13,7 @@
 
 #include "common/os/temp.h"
 
-/* O_NONBLOCK, so that opening a FIFO named in hostile metadata cannot hang. */
+/* O_NONBLOCK keeps open() from hanging on a FIFO that hostile metadata names. */
 int vc_file_open(int *fd, struct stat *st, const char *path, vc_err *err)
 {
     while ((*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0 && errno == EINTR)
@@ -137,14 +137,14 @@ int vc_sync_dir(const char *path, vc_err *err)
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return vc_fail_errno(err, "%s", path);
-    /* some network filesystems cannot sync a folder; the rename is then as durable as it gets */
+    /* EINVAL: some network filesystems cannot sync a folder */
     int rc = fsync(fd) && errno != EINVAL ? vc_fail_errno(err, "%s", path) : 0;
     close(fd);
     return rc;
 }
 
-/* Works by descriptors: a folder that is exchanged for a link meanwhile is not followed, and no
- * path gets too long. */
+/* Opens folders by descriptor, so that a folder that is meanwhile replaced by a link is not
+ * followed, and no path gets too long. */
 static int remove_at(int dir, const char *name, vc_err *err)
 {
     if (!unlinkat(dir, name, 0) || errno == ENOENT)
@@ -175,7 +175,7 @@ int vc_remove_tree(const char *path, vc_err *err)
     char *p = vc_format("%s", path);
     if (!p)
         return vc_fail(err, VC_ENOMEM, "%s: out of memory", path);
-    /* a slash at its end would follow a link */
+    /* the system would follow a link whose path ends with a slash */
     for (size_t n = strlen(p); n > 1 && p[n - 1] == '/'; n--)
         p[n - 1] = 0;
     int rc = remove_at(AT_FDCWD, p, err);

@@ -1,4 +1,4 @@
-/* lock.c - see lock.h */
+/* lock.c - file locks; see lock.h */
 #include "common/os/lock.h"
 
 #include <dirent.h>
@@ -14,17 +14,18 @@
 
 enum {
     HOLDER = 400,                            /* bytes of text about a process */
-    TRIES = 1000                             /* a file that is another one each time has no end */
+    TRIES = 1000                             /* limit for a file that is replaced again and again */
 };
 
-/* ---- who holds a lock ---- */
+/* ---- the holder of a lock ---- */
 
 static bool same_file(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Whether the process has the file open: a number from a list of locks may be another's by now. */
+/* Returns true if process pid has the file open: a process id in the list of locks may meanwhile
+ * belong to another process. */
 static bool has_open(long pid, const struct stat *file)
 {
     char path[64], name[sizeof path + 256];
@@ -41,7 +42,7 @@ static bool has_open(long pid, const struct stat *file)
     return found;
 }
 
-/* ": vprep --out x (process 71)", from its command line. */
+/* Describes a process by its command line: ": vprep --out x (process 71)". */
 static void describe(char out[HOLDER], long pid)
 {
     char path[64], line[HOLDER - 64];
@@ -59,8 +60,8 @@ static void describe(char out[HOLDER], long pid)
     snprintf(out, HOLDER, ": %s (process %ld)", n ? line : "a program without a name", pid);
 }
 
-/* Fills out where the system's list of locks names the process and it has the file open; else it is
- * empty: the process may run on another machine, in another container or for another user. */
+/* Describes the holder if the system's list of locks names it and the file is open in it. Else out
+ * is empty: the holder may run on another machine, in another container or for another user. */
 static void find_holder(char out[HOLDER], int fd)
 {
     struct stat st;
@@ -86,7 +87,7 @@ static int busy(const char *path, int fd, vc_err *err)
                    "or stop it", path, *holder ? holder : ", maybe on another machine");
 }
 
-/* ---- taking it ---- */
+/* ---- locking ---- */
 
 static int take(int fd, const char *path, int wait, vc_err *err)
 {
@@ -98,7 +99,7 @@ static int take(int fd, const char *path, int wait, vc_err *err)
     return errno == EWOULDBLOCK ? busy(path, fd, err) : vc_fail_errno(err, "%s: flock", path);
 }
 
-/* Whether the path's name is still that of the file. */
+/* Returns true if path still names the open file. */
 static bool is_there(int fd, const char *path)
 {
     struct stat mine, there;
@@ -119,7 +120,8 @@ static int lock(int *fd, const char *path, int wait, vc_err *err)
         if (rc)
             return rc;
     }
-    return vc_fail(err, VC_EBUSY, "%s: another file each time that it is opened", path);
+    return vc_fail(err, VC_EBUSY, "%s: the file was replaced each of the %d times that it was "
+                   "locked; stop the process that replaces it", path, TRIES);
 }
 
 int vc_lock_file(int *fd, const char *path, vc_err *err)

@@ -1,19 +1,20 @@
-/* lock.h - locks on files, by which processes that write one folder keep out of each other's way.
+/* lock.h - file locks that keep two processes from writing one folder at the same time.
  *
- * A lock is an flock: closing its descriptor, or dying, gives it back. What is locked is the file
- * that has the path's name at the end of the call: one that is removed or renamed between the
- * opening and the locking is let go, and the new one is taken. So a process that holds the lock on
- * a file may remove it, or exchange the folder around it, without letting two others in at once;
- * nobody else may. */
+ * A lock is an flock, released when its descriptor is closed or the process dies. The locked file
+ * is the one that path names at the end of the call: a file that is removed or renamed between
+ * open() and flock() is closed, and the new one is locked. So the holder of a file's lock, and only
+ * the holder, may remove the file or replace its folder: two other processes still cannot hold the
+ * lock at once. */
 #ifndef COMMON_OS_LOCK_H
 #define COMMON_OS_LOCK_H
 
 #include "common/base/err.h"
 
 /* Takes an exclusive lock on path (made if needed) and returns the descriptor in *fd, -1 on
- * failure. VC_EBUSY if another process holds it: the text names that process where the system tells it. */
+ * failure. VC_EBUSY if another process holds the lock; the text names that process if the system
+ * shows it. */
 int vc_lock_file(int *fd, const char *path, vc_err *err);
-/* The same, but waits for whoever holds it. */
+/* The same, but waits until the holder releases the lock. */
 int vc_lock_wait(int *fd, const char *path, vc_err *err);
 
 #endif

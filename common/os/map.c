@@ -1,8 +1,8 @@
-/* map.c - see map.h
+/* map.c - read-only maps whose unreadable pages become zeroes; see map.h
  *
  * The signal handler finds the map of an address in a list that only grows: a guard is never freed,
  * but used again. A guard's `change` is odd while its fields change, and the handler skips guards
- * that change: they are not of the map it looks for, which is open. */
+ * that change: they cannot belong to the map that it looks for, which is open. */
 #include "common/os/map.h"
 
 #include <pthread.h>
@@ -17,16 +17,16 @@
 
 #include "common/os/file.h"
 
-enum { MIN_PAGE = 4096 };                    /* bytes: no system has smaller ones */
+enum { MIN_PAGE = 4096 };                    /* bytes; no system has smaller pages */
 
 typedef _Atomic(uint64_t) word;
 
 typedef struct vc_guard {
     struct vc_guard *next, *next_free;
     atomic_uint change;
-    atomic_uintptr_t from, to;               /* of the map; equal: of none */
-    _Atomic(word *) torn;                    /* a bit for each page that became zeroes */
-    atomic_size_t unreported;                /* one more than the byte of such a page; 0: none */
+    atomic_uintptr_t from, to;               /* the map's addresses; equal: no map */
+    _Atomic(word *) torn;                    /* one bit per page, set if it became zeroes */
+    atomic_size_t unreported;                /* 1 + offset of a torn page to report; 0: none */
     char *path;
     size_t size;
     dev_t dev;
@@ -35,18 +35,18 @@ typedef struct vc_guard {
 
 static _Atomic(guard *) guards;
 static guard *unused;
-static atomic_bool guarded, ever, pending;   /* ever: a page is torn; pending: and not reported */
-static char *closed_path;                    /* of a map that was closed unreported */
+static atomic_bool guarded, ever, pending;   /* ever: a page was torn; pending: not yet reported */
+static char *closed_path;                    /* of a torn map closed before it was reported */
 static size_t closed_size, closed_at;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* for all but the handler */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* the handler does not take it */
 static struct sigaction before;
 static uintptr_t page_size;
-static _Thread_local sigjmp_buf *way_out;    /* of vc_map_run */
+static _Thread_local sigjmp_buf *way_out;    /* set during vc_map_run */
 
 /* ---- stacks for signals ---- */
 
-enum { STACK = 64 << 10 };                   /* bytes: the registers of AMX alone take 11 KiB */
-static pthread_key_t stack_key;              /* of a thread that ends: its stack */
+enum { STACK = 64 << 10 };                   /* bytes; the registers of AMX alone take 11 KiB */
+static pthread_key_t stack_key;              /* frees a thread's stack when the thread ends */
 static bool has_key;
 static pthread_once_t stack_once = PTHREAD_ONCE_INIT;
 
@@ -61,7 +61,7 @@ static void make_key(void)
     has_key = !pthread_key_create(&stack_key, drop_stack);
 }
 
-/* A thread that cannot have one goes on without: it is for the worst case alone. */
+/* Failures are ignored: only a rare fault needs the stack. */
 void vc_signal_stack(void)
 {
     static _Thread_local bool done;
@@ -82,7 +82,8 @@ void vc_signal_stack(void)
 
 /* ---- the handler ---- */
 
-/* The address's page in a guard: marked first, so that nobody sees zeroes without their mark. */
+/* Marks the page of an address in a guard and replaces it by zeroes, in this order, so that no
+ * thread sees zeroes without the mark. False if the guard does not contain the address. */
 static bool tear(guard *g, uintptr_t address)
 {
     unsigned change = atomic_load(&g->change);
@@ -99,8 +100,8 @@ static bool tear(guard *g, uintptr_t address)
     return mmap(at, page_size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at;
 }
 
-/* Calls what may be called in a handler: loads, stores, mmap, sigaction, raise, siglongjmp out of
- * code that vc_map_run was given. */
+/* A handler may only use async-signal-safe calls: this one uses loads, stores, mmap, sigaction,
+ * raise, and siglongjmp out of code that vc_map_run runs. */
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
     (void)context;
@@ -110,7 +111,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
             return;
     if (fault && way_out)
         siglongjmp(*way_out, 1);
-    sigaction(sig, &before, NULL);           /* the fault comes again, and goes there */
+    sigaction(sig, &before, NULL);           /* the fault recurs and reaches that handler */
     if (!fault)
         raise(sig);
 }
@@ -164,8 +165,7 @@ static guard *take(void)
     return g;
 }
 
-/* Where a file now ends in the midst of a page, the rest of the page reads as zeroes without a
- * fault. */
+/* Marks a file that now ends inside a page, whose rest reads as zeroes without a fault. */
 static void look_at_end(guard *g)
 {
     struct stat st;
@@ -256,9 +256,9 @@ void vc_map_close(vc_map *m)
     *m = (vc_map){ 0 };
 }
 
-/* ---- asking ---- */
+/* ---- checks ---- */
 
-/* What became of the file since is in its size. */
+/* Reports a torn page; the file's size now shows whether it was cut short. */
 static int torn_at(const char *path, size_t at, size_t size, vc_err *err)
 {
     struct stat st;

@@ -1,13 +1,13 @@
-/* map.h - files mapped to be read, and what happens where one cannot be read after all.
+/* map.h - read-only file maps, and recovery from pages that cannot be read.
  *
- * A page of a map that cannot be read, because the file was cut short or the disk failed, is
- * SIGBUS. After vc_maps_guard the page becomes zeroes instead, it is marked as torn, and the reader
- * goes on over the zeroes: kernels and decoders need no checks. Whoever ends a unit of work asks
- * before its result is kept: vt_step_end, vf_env_commit, vc_file_write and vf_safetensors_stream
- * do. So the program ends by its normal errors, and nothing that was computed from the zeroes is
- * written.
+ * Reading a page of a map raises SIGBUS if the file was cut short or the disk failed. After
+ * vc_maps_guard the page becomes zeroes instead, is marked as torn, and the reader continues over
+ * the zeroes, so kernels and decoders need no checks. A function that ends a unit of work calls
+ * vc_maps_check before it keeps the result: vt_step_end, vf_env_commit, vc_file_write and
+ * vf_safetensors_stream do. So the program ends by its normal errors, and no result computed from
+ * the zeroes is written.
  *
- * Signals belong to the process, hence the marks do too. Everything here is thread-safe. */
+ * Signals belong to the process, and so do the marks. All functions here are thread-safe. */
 #ifndef COMMON_OS_MAP_H
 #define COMMON_OS_MAP_H
 
@@ -24,36 +24,36 @@ typedef struct vc_map {
     struct vc_guard *guard;
 } vc_map;
 int vc_map_open(vc_map *m, const char *path, vc_err *err);
-/* Gives the map's memory back to the system; it is read again where it is touched again. */
+/* Frees the map's memory; pages that are touched later are read from the file again. */
 void vc_map_release(const vc_map *m);
-/* Also looks whether the file ends in the midst of a page by now: what is missing of that page
- * read as zeroes, and was no fault. An all-zero vc_map is fine. */
+/* Closes a map and marks it as torn if the file now ends inside a page, because the missing part of
+ * such a page reads as zeroes without a fault. An all-zero vc_map is fine. */
 void vc_map_close(vc_map *m);
 
-/* Catches SIGBUS; vc_catch_stop calls it. Faults outside the maps go where they went before. */
+/* Catches SIGBUS; vc_catch_stop calls it. Faults outside the maps reach the previous handler. */
 int vc_maps_guard(vc_err *err);
 bool vc_maps_guarded(void);
-/* Gives this thread a stack for signals, where it has none. Some kernels of oneDNN point the stack
- * register into a buffer of theirs, and what the system puts below it for a handler would be
- * written over whatever lies there. To be called in every thread that runs such kernels; costs a
- * test from the second time on. */
+/* Gives this thread a stack for signal handlers, if it has none. Some kernels of oneDNN point the
+ * stack register into one of their buffers, and a handler's frame below it would overwrite the
+ * buffer. Every thread that runs such kernels calls it first; later calls cost one test. */
 void vc_signal_stack(void);
 
-/* For the end of a unit of work that returns rc: VC_ETORN, which names file and byte, if a page
- * of any map became torn since vc_maps_reported, be that map closed by now; else rc. Whatever
- * else the zeroes led to is forgotten. Costs one load where nothing is torn. */
+/* Called at the end of a unit of work that returns rc: returns VC_ETORN, naming file and byte, if a
+ * page of any map, open or closed, was torn since vc_maps_reported; else rc. A torn page replaces
+ * other errors, as the zeroes may have caused them. Costs one load if no page is torn. */
 int vc_maps_check(int rc, vc_err *err);
-/* The same of n bytes of an open map alone, whether reported or not. 0 for other memory. */
+/* The same for n bytes of an open map, reported or not. Returns 0 for other memory. */
 int vc_map_check(const void *p, size_t n, vc_err *err);
-/* For a system call that was given n bytes of an open map and failed with EFAULT: reads them, so
- * that the page that it could not read is marked, and tells of it as vc_map_check does. */
+/* Called after a system call failed with EFAULT on n bytes of an open map: reads the bytes, so that
+ * the unreadable page is marked, and returns as vc_map_check does. */
 int vc_map_touch(const void *p, size_t n, vc_err *err);
-/* The caller has reported what is torn so far, and kept nothing that was made of it. */
+/* Clears the marks of all torn pages, after the caller has reported them and dropped all results
+ * that were computed from them. */
 void vc_maps_reported(void);
 
-/* Runs fn(arg), which reads `path` through the map of a library that believes its file. Such a
- * page ends fn in its middle by a jump: VC_ETORN, and the library's handles may only be dropped.
- * fn stays in this thread. */
+/* Runs fn(arg), which reads `path` through the map of a library that does not expect read errors.
+ * An unreadable page ends fn by a jump: the result is VC_ETORN, and the library's handles must be
+ * abandoned. fn must not use other threads. */
 int vc_map_run(int (*fn)(void *arg), void *arg, const char *path, vc_err *err);
 
 #endif

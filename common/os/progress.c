@@ -1,6 +1,6 @@
-/* progress.c - see progress.h
+/* progress.c - messages and progress on stderr; see progress.h
  *
- * Every line goes out by one write(2), so that the lines of several ranks do not mix. */
+ * Every line is written by one write(2), so that the lines of several ranks do not mix. */
 #include "common/os/progress.h"
 
 #include <errno.h>
@@ -20,9 +20,9 @@
 #include "common/os/streams.h"
 
 #define LINE 4096              /* bytes of an outgoing line */
-#define REDRAW_S 0.1           /* a terminal is redrawn at most this often */
-#define PLAIN_S 10.0           /* elsewhere a line comes at most this often */
-#define RATE_S 30.0            /* the rate is a mean over about this long */
+#define REDRAW_S 0.1           /* least seconds between drawings on a terminal */
+#define PLAIN_S 10.0           /* least seconds between lines elsewhere */
+#define RATE_S 30.0            /* seconds that the rate is averaged over */
 #define BAR 24                 /* columns of the bar */
 
 struct vc_progress {
@@ -32,14 +32,14 @@ struct vc_progress {
     bool quiet, terminal;
     bool drawn;                /* the terminal's current line holds a bar */
 
-    bool active;               /* a phase is running; all below belongs to it */
+    bool active;               /* a phase is running; the fields below belong to it */
     char what[48], unit[24], extra[256];
     uint64_t total, done;
-    double start, shown;       /* seconds: of its begin and of the last line or drawing */
-    double at, sum, time;      /* rate = sum / time, both fading with RATE_S; at: last update */
+    double start, shown;       /* seconds at its begin and at the last line or drawing */
+    double at, sum, time;      /* rate = sum / time, both decaying over RATE_S; at: last update */
 };
 
-/* A line being put together; too long ones are cut. */
+/* A line that is being built; a line that is too long is truncated. */
 typedef struct line {
     char s[LINE];
     size_t n;
@@ -59,13 +59,13 @@ static void add(line *l, const char *fmt, ...)
 static void send_line(line *l)
 {
     if (l->n == sizeof l->s - 1)
-        l->s[l->n - 1] = '\n';                   /* it was cut */
+        l->s[l->n - 1] = '\n';                   /* the line was truncated */
     for (size_t i = 0; i < l->n;) {
         ssize_t w = write(STDERR_FILENO, l->s + i, l->n - i);
         if (w < 0 && errno == EINTR)
             continue;
         if (w <= 0)
-            return;                              /* nobody listens: no reason to stop */
+            return;                              /* an unwritable stderr must not stop the run */
         i += (size_t)w;
     }
 }
@@ -81,7 +81,7 @@ static void add_clean(line *l, const char *s)
 
 static void add_json(line *l, const char *s)
 {
-    /* room is left for the rest of the object: a long text is cut and the line stays JSON */
+    /* a long text is truncated, so that the rest of the object has room and the line stays JSON */
     add(l, "\"");
     while (*s && l->n + 256 < sizeof l->s) {
         uint32_t c;
@@ -127,7 +127,7 @@ static double rate_of(const vc_progress *p)
     return p->time > 0 ? p->sum / p->time : 0;
 }
 
-/* "1,234/8,412 14%  3.2 clips/s  ETA 37 s  extra" */
+/* Adds "1,234/8,412 14%  3.2 clips/s  ETA 37 s  extra". */
 static void add_numbers(line *l, const vc_progress *p)
 {
     char a[32], b[32];
@@ -182,7 +182,7 @@ static size_t columns(void)
     return !ioctl(STDERR_FILENO, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col : 80;
 }
 
-/* The bytes of s that fill at most `most` columns, a character being one. */
+/* Returns the number of bytes of s that fill at most `most` columns, one per character. */
 static size_t cut(const char *s, size_t most)
 {
     size_t i = 0;
@@ -302,7 +302,8 @@ void vc_progress_begin(vc_progress *p, const char *what, const char *unit, uint6
     pthread_mutex_unlock(&p->lock);
 }
 
-/* What is there within the first moment was done by an earlier run and is no measure of speed. */
+/* Units reported within this many seconds of the begin were done by an earlier run and do not count
+ * towards the speed. */
 #define RESUME_S 0.5
 
 static void update_rate(vc_progress *p, uint64_t done, double now)
@@ -328,7 +329,7 @@ void vc_progress_at(vc_progress *p, uint64_t done, const char *extra)
 
     pthread_mutex_lock(&p->lock);
     if (p->active) {
-        if (done > p->done) {                    /* of two threads the later may come first */
+        if (done > p->done) {                    /* calls of two threads may arrive out of order */
             update_rate(p, done, now);
             p->done = done;
         }
@@ -379,7 +380,7 @@ double vc_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A "Name:   123 kB" line of /proc/self/status in bytes, 0 if it is not there. */
+/* Returns the bytes in a "Name:   123 kB" line of /proc/self/status, 0 without such a line. */
 static int64_t status_bytes(const char *name)
 {
     FILE *f = fopen("/proc/self/status", "re");
@@ -455,7 +456,7 @@ char *vc_human_count(char buf[32], uint64_t n)
     return buf;
 }
 
-/* Signals belong to the process, hence the one variable of the program that is not in a handle. */
+/* Signals belong to the process, so this variable cannot belong to a handle. */
 static atomic_int stop_signal;
 
 static void on_stop(int sig)
@@ -466,15 +467,16 @@ static void on_stop(int sig)
 
 int vc_catch_stop(vc_err *err)
 {
-    /* SA_RESTART: libraries need not expect EINTR; SA_RESETHAND: the second signal kills;
-     * SA_ONSTACK: vc_signal_stack says why */
+    /* SA_RESTART: libraries need not handle EINTR; SA_RESETHAND: the second signal kills;
+     * SA_ONSTACK: see vc_signal_stack */
     struct sigaction stop = { .sa_handler = on_stop,
                               .sa_flags = SA_RESTART | SA_RESETHAND | SA_ONSTACK };
     struct sigaction ignore = { .sa_handler = SIG_IGN }, hangup = stop, now;
     sigemptyset(&stop.sa_mask);
     sigemptyset(&ignore.sa_mask);
     sigemptyset(&hangup.sa_mask);
-    /* a closed terminal sends it twice: the shell its jobs, then the system the terminal's */
+    /* a closed terminal sends SIGHUP twice: the shell to its jobs, then the system to processes of
+     * the terminal */
     hangup.sa_flags = SA_RESTART | SA_ONSTACK;
 
     bool nohup = !sigaction(SIGHUP, NULL, &now) && now.sa_handler == SIG_IGN;

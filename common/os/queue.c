@@ -1,4 +1,4 @@
-/* queue.c - see queue.h */
+/* queue.c - a bounded queue between threads; see queue.h */
 #include "common/os/queue.h"
 
 #include <assert.h>
@@ -14,11 +14,11 @@ typedef struct slot {
 
 struct vc_queue {
     pthread_mutex_t lock;
-    pthread_cond_t room, filled;     /* what puts and gets wait for */
+    pthread_cond_t room, filled;     /* puts wait for room, gets for filled */
     slot *ring;
     size_t cap, head, n;             /* head: the oldest of n entries */
     size_t bytes, max_bytes;         /* max_bytes 0: no bound */
-    int producers;                   /* closes still to come */
+    int producers;                   /* calls of vc_queue_close until it is closed */
     bool closed, cancelled;
     double get_wait, put_wait;
 };
@@ -27,7 +27,7 @@ int vc_queue_open(vc_queue **out, size_t items, size_t bytes, vc_err *err)
 {
     *out = NULL;
     if (!items)
-        return vc_fail(err, VC_EINVAL, "queue of no entries");
+        return vc_fail(err, VC_EINVAL, "a queue needs at least one entry");
 
     vc_queue *q = calloc(1, sizeof *q);
     slot *ring = calloc(items, sizeof *ring);
@@ -75,7 +75,7 @@ static bool open_for_puts(const vc_queue *q)
 
 bool vc_queue_put(vc_queue *q, void *item, size_t bytes)
 {
-    assert(item);                    /* NULL is how get says that there are no more */
+    assert(item);                    /* vc_queue_get returns NULL at the end */
     pthread_mutex_lock(&q->lock);
     if (open_for_puts(q) && !fits(q, bytes)) {
         double since = vc_seconds();
@@ -102,7 +102,7 @@ static void *take(vc_queue *q)
     q->head = (q->head + 1) % q->cap;
     q->n--;
     q->bytes -= s.bytes;
-    /* with a byte bound the one put that is woken may not fit where another one does */
+    /* with a byte bound the item of the one woken put may not fit although another's does */
     if (q->max_bytes)
         pthread_cond_broadcast(&q->room);
     else

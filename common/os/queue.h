@@ -1,6 +1,6 @@
-/* queue.h - a bounded queue between threads: producers wait when it is full, consumers when it is
- * empty, and both wake up when it is closed or cancelled. Holds pointers; never frees them. First
- * in, first out; any number of threads on either side. */
+/* queue.h - a bounded first-in first-out queue between any number of threads: producers wait while
+ * it is full, consumers while it is empty, and both wake up when it is closed or cancelled. The
+ * queue holds pointers and never frees them. */
 #ifndef COMMON_OS_QUEUE_H
 #define COMMON_OS_QUEUE_H
 
@@ -12,27 +12,29 @@
 
 typedef struct vc_queue vc_queue;
 
-/* At most `items` entries (VC_EINVAL for 0) and, if bytes > 0, at most that many bytes by what
- * put() is told (one entry always fits, so that a huge one cannot deadlock). */
+/* Opens a queue of at most `items` entries (VC_EINVAL for 0) and, if bytes > 0, of at most that
+ * many bytes in all, as given to vc_queue_put. An empty queue accepts an entry of any size, so that
+ * a huge one cannot deadlock. */
 int vc_queue_open(vc_queue **out, size_t items, size_t bytes, vc_err *err);
 void vc_queue_free(vc_queue *q);             /* NULL is fine; all threads must be done with it */
 
-/* Waits for room; item is not NULL. false: the queue is closed or cancelled, the item still is the
- * caller's. */
+/* Waits for room and puts in an item, which is not NULL. Returns false if the queue is closed or
+ * cancelled; the caller then still owns the item. */
 bool vc_queue_put(vc_queue *q, void *item, size_t bytes);
-/* Waits for an item. NULL: closed and empty, or cancelled. */
+/* Waits for an item; NULL: the queue is closed and empty, or cancelled. */
 void *vc_queue_get(vc_queue *q);
-/* Without waiting: NULL if there is nothing now. */
+/* Takes an item without waiting; NULL if the queue is empty. */
 void *vc_queue_try(vc_queue *q);
 
-/* No more puts; gets drain what is there. With several producers, vc_queue_producers(q, n) comes
- * before they start (default 1), each of them closes once, and the last one counts. */
+/* vc_queue_close ends puts; gets drain the remaining items. A queue with n producers is closed when
+ * vc_queue_close was called n times; vc_queue_producers sets n (default 1) before they start. */
 void vc_queue_producers(vc_queue *q, int n);
 void vc_queue_close(vc_queue *q);
-/* Puts and gets return at once from now on; vc_queue_try still drains (for freeing). */
+/* Makes puts and gets return at once from now on; vc_queue_try still drains the queue, so that its
+ * items can be freed. */
 void vc_queue_cancel(vc_queue *q);
 
-/* Seconds that all gets and all puts have waited, and what is in it now: for reports. */
+/* The seconds that all gets and all puts have waited, and the queue's present contents. */
 typedef struct vc_queue_stats {
     double get_wait, put_wait;
     size_t items, bytes;

@@ -1,4 +1,4 @@
-/* streams.c - see streams.h */
+/* streams.c - the standard streams and printable text; see streams.h */
 #include "common/os/streams.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 void vc_std_open(void)
 {
-    /* open() gives the lowest number that is free */
+    /* open() returns the lowest free number */
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
             return;
@@ -57,7 +57,7 @@ void vc_print(FILE *f, const char *text, int max)
 
 void vc_std_complain(const char *program, const char *text, int rc)
 {
-    enum { LINE = 8192 };                        /* more than a vc_err's text can become */
+    enum { LINE = 8192 };                        /* longer than any escaped text of a vc_err */
     char line[LINE];
     int n = snprintf(line, LINE / 8, "%s: ", program);
 
@@ -66,5 +66,5 @@ void vc_std_complain(const char *program, const char *text, int rc)
         n += (int)strlen(line + n);
     }
     line[n++] = '\n';
-    fwrite(line, 1, (size_t)n, stderr);          /* at once: other ranks write there too */
+    fwrite(line, 1, (size_t)n, stderr);          /* one write, so that ranks' lines do not mix */
 }

@@ -1,4 +1,4 @@
-/* temp.c - see temp.h */
+/* temp.c - temporary files beside their targets; see temp.h */
 #include "common/os/temp.h"
 
 #include <stdlib.h>

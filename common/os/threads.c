@@ -1,4 +1,4 @@
-/* threads.c - see threads.h */
+/* threads.c - stacks, spinning and number of threads; see threads.h */
 #include "common/os/threads.h"
 
 #include <pthread.h>
@@ -12,8 +12,8 @@
 
 /* ---- settings that are read at the start ---- */
 
-/* Bytes a thread's stack has at least. With the built-in model and codec 256 KiB were enough for the
- * main thread and FFmpeg's, 64 KiB for OpenMP's workers; 160 and 32 KiB were not. */
+/* The least size of a thread's stack in KiB. With the built-in model and codec 256 KiB were enough
+ * for the main thread and FFmpeg's, 64 KiB for OpenMP's workers; 160 and 32 KiB were not. */
 #define STACK_KIB 1024
 
 static int stack_limit(bool *changed, vc_err *err)
@@ -27,13 +27,14 @@ static int stack_limit(bool *changed, vc_err *err)
     now.rlim_cur = need;
     if (now.rlim_max < need || setrlimit(RLIMIT_STACK, &now))
         return vc_fail(err, VC_EFAIL, "stacks are limited to %llu KiB (ulimit -s) and need %d: run "
-                       "\"ulimit -s %d\" first; where the hard limit forbids it, raise that (ulimit "
-                       "-Hs, limits.conf, LimitSTACK=)", kib, STACK_KIB, STACK_KIB);
+                       "\"ulimit -s %d\" first; if the hard limit forbids it, raise the hard limit "
+                       "(ulimit -Hs, limits.conf, LimitSTACK=)", kib, STACK_KIB, STACK_KIB);
     *changed = true;
     return 0;
 }
 
-/* As OpenMP reads it: a number and B, K, M or G, K where there is none. False: not one, or none. */
+/* Reads a size as OpenMP does: a number and B, K, M or G (default K). False if it is large enough,
+ * or text is NULL or no size. */
 static bool too_small(const char *text)
 {
     char *end;
@@ -79,12 +80,12 @@ int vc_calm_threads(char **argv, vc_err *err)
         spin = !setenv("GOMP_SPINCOUNT", "1000", 1);
     if (spin || stacks)
         execv("/proc/self/exe", argv);
-    return stacks ? vc_fail_errno(err, "the stacks of threads are too small, and starting again with "
-                                  "larger ones failed: run \"ulimit -s %d\" and unset OMP_STACKSIZE "
-                                  "first; /proc/self/exe", STACK_KIB) : 0;
+    return stacks ? vc_fail_errno(err, "the stacks of threads are too small, and starting again "
+                                  "with larger ones failed: run \"ulimit -s %d\" and unset "
+                                  "OMP_STACKSIZE first; /proc/self/exe", STACK_KIB) : 0;
 }
 
-/* ---- how many ---- */
+/* ---- the number of threads ---- */
 
 static void *wait_for(void *lock)
 {
@@ -103,7 +104,7 @@ int vc_can_thread(int n, vc_err *err)
         return 0;
     if (!thread)
         return vc_fail(err, VC_ENOMEM, "out of memory");
-    pthread_mutex_lock(&lock);                 /* all of them are there until the last one is */
+    pthread_mutex_lock(&lock);                 /* no thread ends before the last one has started */
     while (have < n && !(why = pthread_create(&thread[have], NULL, wait_for, &lock)))
         have++;
     pthread_mutex_unlock(&lock);
@@ -112,9 +113,9 @@ int vc_can_thread(int n, vc_err *err)
     free(thread);
     if (!why)
         return 0;
-    return vc_fail(err, VC_EFAIL, "%d threads are wanted and the system gives %d more than there are "
-                   "(%s): ask for fewer (--threads, OMP_NUM_THREADS), or raise its limits (ulimit -u, "
-                   "ulimit -v, a control group's pids.max)", n, have - 1, strerror(why));
+    return vc_fail(err, VC_EFAIL, "%d threads are wanted, but the system allows only %d (%s): ask "
+                   "for fewer (--threads, OMP_NUM_THREADS), or raise its limits (ulimit -u, ulimit "
+                   "-v, a control group's pids.max)", n, have, strerror(why));
 }
 
 int vc_fair_cores(int processes)
