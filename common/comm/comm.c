@@ -1,14 +1,14 @@
-/* comm.c - a world of one, and who launched several; the one file that tests VLT_MPI. See comm.h */
+/* comm.c - a world of one, and detection of launchers; no other file tests VLT_MPI. See comm.h */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/comm/parts.h"
 
-/* ---- how many were started ---- */
+/* ---- the number of processes ---- */
 
-/* What launchers tell each process: how many there are. SLURM_STEP_NUM_TASKS is srun's alone, and
- * not that of a batch script, which is one process whatever SLURM_NTASKS says. */
+/* Variables in which launchers give each process the number of processes. Only srun sets
+ * SLURM_STEP_NUM_TASKS; SLURM_NTASKS is set in batch scripts too, which are one process. */
 static const char *const counts[] = {
     "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS",
 };
@@ -17,7 +17,8 @@ static long launched(const char **variable)
 {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         const char *value = getenv(counts[i]);
-        if (!value || !*value) continue;
+        if (!value || !*value)
+            continue;
         *variable = counts[i];
         return strtol(value, NULL, 10);
     }
@@ -28,7 +29,8 @@ static int connect_all(vc_comm *c, long n, const char *variable, vc_err *err)
 {
 #ifdef VLT_MPI
     int rc = vc_comm_mpi_open(c, err);
-    if (rc || c->size == n) return rc;
+    if (rc || c->size == n)
+        return rc;
     return vc_fail(err, VC_EUSAGE, "started as one of %ld processes (%s), but MPI connects %d: the "
                    "launcher belongs to another MPI than this program was built with (its own "
                    "mpirun, or srun --mpi=pmix, is needed)", n, variable, c->size);
@@ -48,7 +50,8 @@ int vc_comm_open(vc_comm **out, vc_err *err)
     long n = launched(&variable);
     *out = NULL;
     vc_comm *c = calloc(1, sizeof *c);
-    if (!c) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!c)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     c->size = c->locals = 1;
     int rc = n > 1 ? connect_all(c, n, variable, err) : 0;
     if (rc) {
@@ -63,7 +66,8 @@ int vc_comm_split(vc_comm **out, vc_comm *c, int color, vc_err *err)
 {
     *out = NULL;
     vc_comm *part = calloc(1, sizeof *part);
-    if (!part) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!part)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     part->size = part->locals = 1;
     int rc = c->ops ? c->ops->split(part, c, color, err) : 0;
     if (rc) {
@@ -76,9 +80,12 @@ int vc_comm_split(vc_comm **out, vc_comm *c, int color, vc_err *err)
 
 void vc_comm_close(vc_comm *c)
 {
-    if (c && c->ops && c->broken) c->ops->abort(c, EXIT_FAILURE);
-    if (c && c->ops) c->ops->close(c);
-    if (c) free(c->last);
+    if (c && c->ops && c->broken)
+        c->ops->abort(c, EXIT_FAILURE);
+    if (c && c->ops)
+        c->ops->close(c);
+    if (c)
+        free(c->last);
     free(c);
 }
 
@@ -89,22 +96,25 @@ int vc_comm_locals(const vc_comm *c) { return c ? c->locals : 1; }
 
 void vc_comm_abort(vc_comm *c, int status)
 {
-    if (c && c->ops) c->ops->abort(c, status);
+    if (c && c->ops)
+        c->ops->abort(c, status);
     _Exit(status);
 }
 
-/* ---- together ---- */
+/* ---- collective calls ---- */
 
-/* On a device one rank's data has to move too. */
+/* Returns true if a call has nothing to do. A device's calls move data even for one rank. */
 static bool alone(const vc_comm *c)
 {
     return vc_comm_size(c) == 1 && !(c && c->ops && c->ops->look);
 }
 
-/* A device's failure is told by vc_comm_agree: the ranks still meet there. */
+/* Marks a comm of host memory as broken after a failure. A device's failure does not break
+ * vc_comm_agree, which reports it. */
 static int done(vc_comm *c, int rc)
 {
-    if (rc && !c->ops->look) c->broken = true;
+    if (rc && !c->ops->look)
+        c->broken = true;
     return rc;
 }
 
@@ -120,8 +130,10 @@ int vc_comm_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err)
 
 int vc_comm_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err *err)
 {
-    if (n == 0) return 0;
-    if (!alone(c)) return done(c, c->ops->gather(c, all, mine, n, err));
+    if (n == 0)
+        return 0;
+    if (!alone(c))
+        return done(c, c->ops->gather(c, all, mine, n, err));
     memmove(all, mine, n);
     return 0;
 }
@@ -134,8 +146,10 @@ int vc_comm_sum(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err)
 int vc_comm_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc_dtype wire,
                         vc_err *err)
 {
-    if (n == 0) return 0;
-    if (!alone(c)) return done(c, c->ops->sum_scatter(c, mine, x, n, wire, err));
+    if (n == 0)
+        return 0;
+    if (!alone(c))
+        return done(c, c->ops->sum_scatter(c, mine, x, n, wire, err));
     memmove(mine, x, n * sizeof *x);
     return 0;
 }
@@ -148,7 +162,8 @@ int vc_comm_look(vc_comm *c, bool *busy, vc_err *err)
 
 void vc_comm_give_up(vc_comm *c)
 {
-    if (c && c->ops && c->ops->give_up) c->ops->give_up(c);
+    if (c && c->ops && c->ops->give_up)
+        c->ops->give_up(c);
 }
 
 static double combined(double a, double b, vc_comm_op op)
@@ -163,9 +178,11 @@ static double combined(double a, double b, vc_comm_op op)
 int vc_comm_reduce(vc_comm *c, double *x, int n, vc_comm_op op, vc_err *err)
 {
     int size = vc_comm_size(c);
-    if (size == 1 || n == 0) return 0;
+    if (size == 1 || n == 0)
+        return 0;
     double *all = malloc((size_t)size * (size_t)n * sizeof *all);
-    if (!all) return done(c, vc_fail(err, VC_ENOMEM, "out of memory"));
+    if (!all)
+        return done(c, vc_fail(err, VC_ENOMEM, "out of memory"));
     int rc = vc_comm_gather(c, all, x, (size_t)n * sizeof *x, err);
     for (int i = 0; !rc && i < n; i++) {
         x[i] = all[i];
@@ -176,33 +193,40 @@ int vc_comm_reduce(vc_comm *c, double *x, int n, vc_comm_op op, vc_err *err)
     return rc;
 }
 
-/* Whose failure is everyone's: the lowest rank's that is no stop, else the lowest stop's; -1:
- * none. */
+/* Returns the rank whose failure all ranks report: the lowest with a failure other than VC_ESTOP,
+ * else the lowest with VC_ESTOP, else -1. */
 static int who_failed(const int *code, int size, bool *all)
 {
     int who = -1;
     *all = true;
     for (int r = size - 1; r >= 0; r--) {
         *all &= code[r] != 0;
-        if (code[r] && (who < 0 || code[r] != VC_ESTOP || code[who] == VC_ESTOP)) who = r;
+        if (code[r] && (who < 0 || code[r] != VC_ESTOP || code[who] == VC_ESTOP))
+            who = r;
     }
     return who;
 }
 
 int vc_comm_agree(vc_comm *c, int rc, vc_err *err)
 {
-    if (alone(c)) return rc;
-    vc_err said = { .code = rc }, trouble = { 0 };
-    if (rc && err) said = *err;
+    if (alone(c))
+        return rc;
+    vc_err failure = { .code = rc }, broken = { 0 };
+    if (rc && err)
+        failure = *err;
     int *code = malloc((size_t)c->size * sizeof *code);
-    if (!code || c->ops->gather(c, code, &rc, sizeof rc, &trouble)) vc_comm_abort(c, EXIT_FAILURE);
+    if (!code || c->ops->gather(c, code, &rc, sizeof rc, &broken))
+        vc_comm_abort(c, EXIT_FAILURE);
     bool all;
     int who = who_failed(code, c->size, &all);
     rc = who < 0 ? 0 : code[who];
     free(code);
-    if (who < 0) return 0;
-    if (c->ops->broadcast(c, &said, sizeof said, who, &trouble)) vc_comm_abort(c, EXIT_FAILURE);
-    if (err) *err = said;
+    if (who < 0)
+        return 0;
+    if (c->ops->broadcast(c, &failure, sizeof failure, who, &broken))
+        vc_comm_abort(c, EXIT_FAILURE);
+    if (err)
+        *err = failure;
     return all ? rc : vc_context(err, rc, "rank %d", who);
 }
 
@@ -210,7 +234,8 @@ int vc_comm_agree(vc_comm *c, int rc, vc_err *err)
 
 static int room_for_posts(vc_comm *c, vc_err *err)
 {
-    if (!c->last) c->last = calloc((size_t)c->size * VC_COMM_POSTS, sizeof *c->last);
+    if (!c->last)
+        c->last = calloc((size_t)c->size * VC_COMM_POSTS, sizeof *c->last);
     return c->last ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d ranks", c->size);
 }
 
@@ -218,16 +243,19 @@ int vc_comm_post(vc_comm *c, const double *x, int n, vc_err *err)
 {
     double all[VC_COMM_POSTS] = { 0 };
     memcpy(all, x, (size_t)n * sizeof *x);
-    if (vc_comm_rank(c)) return c->ops->post(c, all, err);
+    if (vc_comm_rank(c))
+        return c->ops->post(c, all, err);
     int rc = c ? room_for_posts(c, err) : 0;
-    if (!rc && c) memcpy(c->last, all, sizeof all);
+    if (!rc && c)
+        memcpy(c->last, all, sizeof all);
     return rc;
 }
 
 int vc_comm_posted(vc_comm *c, double *sum, int n, vc_err *err)
 {
     int rc = room_for_posts(c, err);
-    if (!rc && !alone(c)) rc = c->ops->posted(c, c->last, err);
+    if (!rc && !alone(c))
+        rc = c->ops->posted(c, c->last, err);
     for (int i = 0; !rc && i < n; i++) {
         sum[i] = 0;
         for (int r = 0; r < c->size; r++)

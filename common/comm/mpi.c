@@ -1,8 +1,8 @@
-/* mpi.c - a comm filled by MPI. See comm.h
+/* mpi.c - communication by MPI; see comm.h
  *
- * Sums are not MPI's own, whose order of additions depends on library, size and network: each rank
- * receives the others' values for its part, adds them in rank order, and hands the sum round. That
- * moves as many bytes as the best all-reduce: 2 (size - 1) / size of the data each way.
+ * Sums do not use MPI's reductions, whose order of additions depends on library, size and network:
+ * each rank receives the others' values for its part, adds them in rank order, and sends the sum to
+ * all. This moves as many bytes as the best all-reduce: 2 (size - 1) / size of the data each way.
  *
  *     rank 0:  a0 b0 c0   ->  a = a0 + a1 + a2   ->  a b c
  *     rank 1:  a1 b1 c1   ->  b = b0 + b1 + b2   ->  a b c
@@ -17,10 +17,10 @@
 #include "common/comm/parts.h"
 
 enum {
-    TURN = 1 << 20,              /* values summed in one turn: what the scratch has room for */
-    LEAST = 1 << 12,             /* of them a rank's part, with however many ranks */
-    MOST_BYTES = 1 << 30,        /* of one message: MPI counts in int */
-    SPINS = 200,                 /* looks at a request before sleeping between them */
+    PIECE = 1 << 20,             /* values summed at a time, for which the scratch has room */
+    LEAST_PART = 1 << 12,        /* values of a piece per rank, at least */
+    MOST_BYTES = 1 << 30,        /* of one message; MPI counts in int */
+    SPINS = 200,                 /* polls of a request before sleeping between polls */
     FIRST_NAP = 10000, LONGEST_NAP = 1000000,            /* ns */
     TAG = 1, POST_TAG = 2, ALARM_TAG = 3
 };
@@ -29,12 +29,12 @@ typedef struct mpi {
     MPI_Comm comm;
     MPI_Request *request;        /* [2 size] */
     size_t part;                 /* most values of a rank's part */
-    float *own;                  /* [part] the sum */
-    char *in, *out;              /* [size][part] values on the wire; out: of bf16 */
-    double post[VC_COMM_POSTS];  /* under way to rank 0 */
+    float *own;                  /* [part] the sum of this rank's part */
+    char *in, *out;              /* [size][part] values received and sent; out: bf16 only */
+    double post[VC_COMM_POSTS];  /* being sent to rank 0 */
     MPI_Request posting;
-    vc_err alarm;                /* told to the others */
-    bool world;                  /* its end is MPI's */
+    vc_err alarm;                /* the failure sent to the others */
+    bool world;                  /* the comm of all ranks, whose close finalises MPI */
 } mpi;
 
 /* ---- errors and waiting ---- */
@@ -43,22 +43,27 @@ static int check(int code, const char *what, vc_err *err)
 {
     char text[MPI_MAX_ERROR_STRING];
     int n;
-    if (code == MPI_SUCCESS) return 0;
-    if (MPI_Error_string(code, text, &n)) n = 0;
+    if (code == MPI_SUCCESS)
+        return 0;
+    if (MPI_Error_string(code, text, &n))
+        n = 0;
     return vc_fail(err, VC_EFAIL, "MPI: %s: %.*s", what, n, text);
 }
 
-/* MPI's own waiting keeps a core busy. */
+/* Polls and sleeps, since MPI_Waitall keeps a core busy. */
 static int wait_all(MPI_Request *r, int n, const char *what, vc_err *err)
 {
     struct timespec nap = { .tv_nsec = FIRST_NAP };
     int done = 0;
     for (int looks = 0; !done; looks++) {
         int rc = check(MPI_Testall(n, r, &done, MPI_STATUSES_IGNORE), what, err);
-        if (rc) return rc;
-        if (done || looks < SPINS) continue;
+        if (rc)
+            return rc;
+        if (done || looks < SPINS)
+            continue;
         nanosleep(&nap, NULL);
-        if (nap.tv_nsec < LONGEST_NAP) nap.tv_nsec *= 2;
+        if (nap.tv_nsec < LONGEST_NAP)
+            nap.tv_nsec *= 2;
     }
     return 0;
 }
@@ -80,48 +85,54 @@ static int mpi_broadcast(vc_comm *c, void *x, size_t n, int root, vc_err *err)
         int some = n - at < MOST_BYTES ? (int)(n - at) : MOST_BYTES;
         rc = check(MPI_Ibcast((char *)x + at, some, MPI_BYTE, root, m->comm, m->request),
                    "broadcast", err);
-        if (!rc) rc = wait_all(m->request, 1, "broadcast", err);
+        if (!rc)
+            rc = wait_all(m->request, 1, "broadcast", err);
     }
     return rc;
 }
 
-/* Rank r's bytes at..at+some-1 go to all + r * n + at: each turn a piece of everyone's. */
+/* Each iteration copies bytes at..at+some-1 of every rank r to all + r * n + at. */
 static int mpi_gather(vc_comm *c, void *all, const void *mine, size_t n, vc_err *err)
 {
     mpi *m = c->state;
     char *to = all;
     int rc = 0;
-    if (to + (size_t)c->rank * n != mine) memmove(to + (size_t)c->rank * n, mine, n);
+    if (to + (size_t)c->rank * n != mine)
+        memmove(to + (size_t)c->rank * n, mine, n);
     mine = to + (size_t)c->rank * n;
     for (size_t at = 0; !rc && at < n; at += MOST_BYTES) {
         int some = n - at < MOST_BYTES ? (int)(n - at) : MOST_BYTES, k = 0;
         for (int r = 0; !rc && r < c->size; r++) {
-            if (r == c->rank) continue;
+            if (r == c->rank)
+                continue;
             rc = check(MPI_Irecv(to + (size_t)r * n + at, some, MPI_BYTE, r, TAG, m->comm,
                                  &m->request[k++]), "gather", err);
             if (!rc)
                 rc = check(MPI_Isend((const char *)mine + at, some, MPI_BYTE, r, TAG, m->comm,
                                      &m->request[k++]), "gather", err);
         }
-        if (!rc) rc = wait_all(m->request, k, "gather", err);
+        if (!rc)
+            rc = wait_all(m->request, k, "gather", err);
     }
     return rc;
 }
 
 /* ---- sums ---- */
 
-/* Values of one turn: rank r's part begins at x + r * stride. */
-typedef struct turn {
+/* The values that are summed at a time. Rank r's part begins at x + r * stride and has `part`
+ * values, the last ranks' maybe fewer; `total` is their sum. */
+typedef struct piece {
     const float *x;
-    size_t stride, part, total;  /* `part` values each, but the last: `total` in all */
+    size_t stride, part, total;
     vc_dtype wire;
-} turn;
+} piece;
 
-static size_t part_of(const turn *t, int rank)
+static size_t part_of(const piece *p, int rank)
 {
-    size_t at = (size_t)rank * t->part;
-    if (at >= t->total) return 0;
-    return t->total - at < t->part ? t->total - at : t->part;
+    size_t at = (size_t)rank * p->part;
+    if (at >= p->total)
+        return 0;
+    return p->total - at < p->part ? p->total - at : p->part;
 }
 
 static char *slot(const mpi *m, char *slots, int rank, vc_dtype wire)
@@ -144,34 +155,37 @@ static void add_values(float *sum, const void *x, vc_dtype type, size_t n, bool 
             sum[i] += vc_bf16_to_f32(h[i]);
 }
 
-/* Rank r's part of this rank's values as it travels: f32 goes from where it is. */
-static const void *outgoing(mpi *m, const turn *t, int r)
+/* Returns rank r's part of this rank's values in the type of the wire; f32 is not copied. */
+static const void *outgoing(mpi *m, const piece *p, int r)
 {
-    const float *x = t->x + (size_t)r * t->stride;
-    if (t->wire == VC_F32) return x;
-    char *to = slot(m, m->out, r, t->wire);
-    vc_from_f32(to, t->wire, x, part_of(t, r));
+    const float *x = p->x + (size_t)r * p->stride;
+    if (p->wire == VC_F32)
+        return x;
+    char *to = slot(m, m->out, r, p->wire);
+    vc_from_f32(to, p->wire, x, part_of(p, r));
     return to;
 }
 
-/* m->own: the sum over ranks of this rank's part, before rounding. */
-static int sum_own(vc_comm *c, const turn *t, vc_err *err)
+/* Sums this rank's part over all ranks into m->own, without rounding. */
+static int sum_own(vc_comm *c, const piece *p, vc_err *err)
 {
     mpi *m = c->state;
-    size_t mine = part_of(t, c->rank), size = vc_dtype_size(t->wire);
-    const void *own = outgoing(m, t, c->rank);
+    size_t mine = part_of(p, c->rank), size = vc_dtype_size(p->wire);
+    const void *own = outgoing(m, p, c->rank);
     int rc = 0, k = 0;
     for (int r = 0; !rc && r < c->size; r++) {
-        if (r == c->rank) continue;
-        rc = check(MPI_Irecv(slot(m, m->in, r, t->wire), (int)(mine * size), MPI_BYTE, r, TAG,
+        if (r == c->rank)
+            continue;
+        rc = check(MPI_Irecv(slot(m, m->in, r, p->wire), (int)(mine * size), MPI_BYTE, r, TAG,
                              m->comm, &m->request[k++]), "sum", err);
         if (!rc)
-            rc = check(MPI_Isend(outgoing(m, t, r), (int)(part_of(t, r) * size), MPI_BYTE, r, TAG,
+            rc = check(MPI_Isend(outgoing(m, p, r), (int)(part_of(p, r) * size), MPI_BYTE, r, TAG,
                                  m->comm, &m->request[k++]), "sum", err);
     }
-    if (!rc) rc = wait_all(m->request, k, "sum", err);
+    if (!rc)
+        rc = wait_all(m->request, k, "sum", err);
     for (int r = 0; !rc && r < c->size; r++)
-        add_values(m->own, r == c->rank ? own : slot(m, m->in, r, t->wire), t->wire, mine, r == 0);
+        add_values(m->own, r == c->rank ? own : slot(m, m->in, r, p->wire), p->wire, mine, r == 0);
     return rc;
 }
 
@@ -183,15 +197,17 @@ static int mpi_sum(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err)
     for (size_t at = 0; !rc && at < n; at += most) {
         size_t total = n - at < most ? n - at : most;
         size_t part = (total + (size_t)c->size - 1) / (size_t)c->size;
-        const turn t = { .x = x + at, .stride = part, .part = part, .total = total, .wire = wire };
+        const piece p = { .x = x + at, .stride = part, .part = part, .total = total, .wire = wire };
         size_t bytes = part * vc_dtype_size(wire);
-        bool there = wire == VC_F32 && total == part * (size_t)c->size;
-        char *all = there ? (char *)(x + at) : m->in, *own = all + (size_t)c->rank * bytes;
-        rc = sum_own(c, &t, err);
-        if (rc) break;
-        vc_from_f32(own, wire, m->own, part_of(&t, c->rank));
+        bool in_place = wire == VC_F32 && total == part * (size_t)c->size;
+        char *all = in_place ? (char *)(x + at) : m->in, *own = all + (size_t)c->rank * bytes;
+        rc = sum_own(c, &p, err);
+        if (rc)
+            break;
+        vc_from_f32(own, wire, m->own, part_of(&p, c->rank));
         rc = mpi_gather(c, all, own, bytes, err);
-        if (!rc && !there) vc_to_f32(x + at, m->in, wire, total);
+        if (!rc && !in_place)
+            vc_to_f32(x + at, m->in, wire, total);
     }
     return rc;
 }
@@ -203,10 +219,11 @@ static int mpi_sum_scatter(vc_comm *c, float *mine, const float *x, size_t n, vc
     int rc = 0;
     for (size_t at = 0; !rc && at < n; at += m->part) {
         size_t part = n - at < m->part ? n - at : m->part;
-        const turn t = { .x = x + at, .stride = n, .part = part, .total = part * (size_t)c->size,
-                         .wire = wire };
-        rc = sum_own(c, &t, err);
-        if (!rc) memcpy(mine + at, m->own, part * sizeof *mine);
+        const piece p = { .x = x + at, .stride = n, .part = part, .total = part * (size_t)c->size,
+                          .wire = wire };
+        rc = sum_own(c, &p, err);
+        if (!rc)
+            memcpy(mine + at, m->own, part * sizeof *mine);
     }
     return rc;
 }
@@ -218,7 +235,8 @@ static int mpi_post(vc_comm *c, const double *x, vc_err *err)
     mpi *m = c->state;
     int done = 1;
     int rc = check(MPI_Test(&m->posting, &done, MPI_STATUS_IGNORE), "post", err);
-    if (rc || !done) return rc ? rc : 1;
+    if (rc || !done)
+        return rc ? rc : 1;
     memcpy(m->post, x, sizeof m->post);
     return check(MPI_Isend(m->post, VC_COMM_POSTS, MPI_DOUBLE, 0, POST_TAG, m->comm, &m->posting),
                  "post", err);
@@ -231,21 +249,24 @@ static int mpi_posted(vc_comm *c, double *last, vc_err *err)
         MPI_Status s;
         int there = 0;
         int rc = check(MPI_Iprobe(MPI_ANY_SOURCE, POST_TAG, m->comm, &there, &s), "posts", err);
-        if (rc || !there) return rc;
+        if (rc || !there)
+            return rc;
         rc = check(MPI_Recv(last + s.MPI_SOURCE * VC_COMM_POSTS, VC_COMM_POSTS, MPI_DOUBLE,
                             s.MPI_SOURCE, POST_TAG, m->comm, MPI_STATUS_IGNORE), "posts", err);
-        if (rc) return rc;
+        if (rc)
+            return rc;
     }
 }
 
 /* ---- alarms ---- */
 
-/* Nobody waits for these: who hears one ends. */
+/* No rank waits for alarms to arrive: a rank that receives one ends. */
 static void mpi_alarm(vc_comm *c, const vc_err *err)
 {
     mpi *m = c->state;
     MPI_Request r;
-    if (m->alarm.code) return;
+    if (m->alarm.code)
+        return;
     m->alarm = *err;
     for (int to = 0; to < c->size; to++)
         if (to != c->rank && !MPI_Isend(&m->alarm, sizeof m->alarm, MPI_BYTE, to, ALARM_TAG,
@@ -296,27 +317,30 @@ static const vc_comm_ops mpi_ops = {
     .alarm = mpi_alarm, .alarmed = mpi_alarmed,
 };
 
-/* Takes comm over, which is open: on failure too it is closed through *c. */
+/* Takes ownership of the open comm: *c closes it, also after a failure of this function. */
 static int fill(vc_comm *c, MPI_Comm comm, bool world, vc_err *err)
 {
     MPI_Comm near;
     mpi *m = calloc(1, sizeof *m);
-    if (!m) return vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!m)
+        return vc_fail(err, VC_ENOMEM, "out of memory");
     *m = (mpi){ .comm = comm, .posting = MPI_REQUEST_NULL, .world = world };
     c->ops = &mpi_ops;
     c->state = m;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     int rc = check(MPI_Comm_rank(comm, &c->rank), "rank", err);
-    if (!rc) rc = check(MPI_Comm_size(comm, &c->size), "size", err);
+    if (!rc)
+        rc = check(MPI_Comm_size(comm, &c->size), "size", err);
     if (!rc)
         rc = check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &near),
                    "ranks of this machine", err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     MPI_Comm_rank(near, &c->local);
     MPI_Comm_size(near, &c->locals);
     MPI_Comm_free(&near);
     size_t size = (size_t)c->size;
-    m->part = TURN / size > LEAST ? TURN / size : LEAST;
+    m->part = PIECE / size > LEAST_PART ? PIECE / size : LEAST_PART;
     m->request = malloc(2 * size * sizeof *m->request);
     m->own = malloc(m->part * sizeof *m->own);
     m->in = malloc(size * m->part * sizeof(float));
@@ -338,7 +362,8 @@ int vc_comm_mpi_open(vc_comm *c, vc_err *err)
 {
     int level;
     int rc = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level), "start", err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     rc = fill(c, MPI_COMM_WORLD, true, err);
     if (!rc && level < MPI_THREAD_SERIALIZED)
         rc = vc_fail(err, VC_EFAIL, "MPI: this library cannot be called from more than one thread");

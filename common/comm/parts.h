@@ -1,4 +1,4 @@
-/* parts.h - what fills a comm: one table a way of talking. Internal to common/. */
+/* parts.h - the inside of a comm: one table of functions per transport. Internal to common/. */
 #ifndef COMMON_COMM_PARTS_H
 #define COMMON_COMM_PARTS_H
 
@@ -6,7 +6,7 @@
 
 #include "common/comm/comm.h"
 
-/* Called with size > 1 only, but for those of a device; contracts as in comm.h. */
+/* The contracts are those of comm.h. The functions of host memory are called with size > 1 only. */
 typedef struct vc_comm_ops {
     int (*split)(vc_comm *out, vc_comm *c, int color, vc_err *err);
     void (*close)(vc_comm *c);
@@ -17,12 +17,13 @@ typedef struct vc_comm_ops {
     int (*sum)(vc_comm *c, float *x, size_t n, vc_dtype wire, vc_err *err);
     int (*sum_scatter)(vc_comm *c, float *mine, const float *x, size_t n, vc_dtype wire,
                        vc_err *err);
-    int (*post)(vc_comm *c, const double *x, vc_err *err);             /* VC_COMM_POSTS of them */
-    int (*posted)(vc_comm *c, double *last, vc_err *err);              /* [size], as they come */
-    /* Tells all others of a failure; and true if another told of one, which is *err then. */
+    int (*post)(vc_comm *c, const double *x, vc_err *err);             /* x [VC_COMM_POSTS] */
+    int (*posted)(vc_comm *c, double *last, vc_err *err);              /* [size][VC_COMM_POSTS] */
+    /* alarm notifies all other ranks of a failure; alarmed returns true if another rank has sent an
+     * alarm, and sets *err to that failure. */
     void (*alarm)(vc_comm *c, const vc_err *err);
     bool (*alarmed)(vc_comm *c, vc_err *err);
-    /* of memory of a device alone */
+    /* for memory of a device only */
     int (*look)(vc_comm *c, bool *busy, vc_err *err);
     void (*give_up)(vc_comm *c);
 } vc_comm_ops;
@@ -31,12 +32,12 @@ struct vc_comm {
     const vc_comm_ops *ops;      /* NULL: a world of one */
     void *state;                 /* of ops */
     int rank, size, local, locals;
-    bool broken;                 /* a call failed: the ranks no longer stand at one place */
-    double *last;                /* [size][VC_COMM_POSTS] of rank 0: what each posted last */
+    bool broken;                 /* a call failed: ranks may be at different calls */
+    double *last;                /* on rank 0: [size][VC_COMM_POSTS], each rank's latest post */
 };
 
-/* mpi.c: connects the processes of the launcher; *c is filled in, size 1 if it found itself
- * alone. */
+/* mpi.c: connects the processes of the launcher and fills in *c; its size is 1 if MPI finds only
+ * this process. */
 int vc_comm_mpi_open(vc_comm *c, vc_err *err);
 
 #endif
