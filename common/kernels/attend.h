@@ -1,7 +1,7 @@
-/* attend.h - attention as plain row kernels: a warp for a query (or, backward, a key), each lane
- * with its own columns of the head; online softmax (Milakov & Gimelshein 2018). No atomics, so
- * the same bits every time. For f32 and for shapes that cuDNN cannot read; not fast. Included by
- * bodies.h. */
+/* attend.h - attention as plain row kernels, included by bodies.h. A warp computes one query (or,
+ * backward, one key), and each lane has its own columns of the head; the softmax is online (Milakov
+ * & Gimelshein 2018). Without atomics the bits are the same every time. These kernels serve f32 and
+ * shapes that cuDNN cannot read; they are not fast. */
 #ifndef COMMON_KERNELS_ATTEND_H
 #define COMMON_KERNELS_ATTEND_H
 
@@ -12,8 +12,8 @@ enum { VK_MINE = VK_HEAD / VK_WARP };          /* columns of one lane */
 enum { VK_MINE = VK_HEAD };
 #endif
 
-/* This lane's columns lane, lane + lanes, ..: j counts them. On a GPU the loop has a fixed length,
- * so that what it indexes stays in registers. */
+/* A loop over this lane's columns lane, lane + lanes, .., which j counts. On a GPU the loop has a
+ * fixed length, so that the arrays it indexes stay in registers. */
 #ifdef __CUDA_ARCH__
 #define VK_EACH_MINE(j, s, t)                                                                      \
     VK_UNROLL                                                                                      \
@@ -63,7 +63,7 @@ VK_HD uint32_t vk_keys(const vk_attend_args *s, uint32_t b)
     return s->kv_len ? (uint32_t)s->kv_len[b] : s->sk;
 }
 
-/* Of them, those that query i sees. */
+/* Returns the number of these keys that query i sees. */
 VK_HD uint32_t vk_keys_seen(const vk_attend_args *s, uint32_t b, uint32_t i)
 {
     uint32_t keys = vk_keys(s, b), end = s->causal ? (i / s->causal + 1) * s->causal : keys;
@@ -110,7 +110,7 @@ VK_HD void vk_attend_body(const vk_attend_args *s, uint32_t block, vk_team t)
     }
 }
 
-/* dS of one pair: p (dp - D), D = dout o; *prob: p. All lanes have it. */
+/* Returns dS of one pair of query and key to all lanes: p (dp - D), D = dout o; *prob becomes p. */
 VK_HD float vk_pair(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t i, vk_team t,
                     const float *q, const float *k, const float *v, const float *dout,
                     float delta, float *prob)
@@ -152,7 +152,7 @@ VK_HD void vk_attend_dq_body(const vk_attend_args *s, uint32_t block, vk_team t)
     }
 }
 
-/* dk = scale * sum over queries of dS q, dv = sum of p dout; 0 for keys past the length */
+/* dk = scale * sum over queries of dS q, dv = sum of p dout; both are 0 for keys past kv_len */
 VK_HD void vk_attend_dkv_row(const vk_attend_args *s, uint32_t b, uint32_t h, uint32_t n,
                              vk_team t)
 {

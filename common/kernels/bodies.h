@@ -1,24 +1,26 @@
-/* bodies.h - the kernels of kernels.h: what one block does. Included once, by common/cuda/kernels.cu and
- * by the tests, after two macros are defined.
+/* bodies.h - the bodies of the kernels in kernels.h, each of which computes one block.
+ * common/cuda/kernels.cu and the tests include it once, after they have defined two macros.
  *
- * VK_KERNEL(name, args, blocks) makes int vk_name(stream, const args *s), which runs
- * vk_name_body(s, block, team) for so many blocks and each of their VK_THREADS lanes. A body's work
- * is counted in units: a lane has one. VK_TEAM_KERNEL is the same where lanes share rows and meet
- * in vk_team_sum; on a CPU it runs one lane a block, which then does the work of all. */
+ * VK_KERNEL(name, args, blocks) defines int vk_name(stream, const args *s), which runs
+ * vk_name_body(s, block, team) for each of `blocks` blocks and each of a block's VK_THREADS lanes.
+ * A body's work is divided into units, one per lane. VK_TEAM_KERNEL is the same for bodies whose
+ * lanes share rows and meet in vk_team_sum; on a CPU it runs one lane per block, which then does
+ * the work of all lanes. */
 #ifndef COMMON_KERNELS_BODIES_H
 #define COMMON_KERNELS_BODIES_H
 
 #include "common/kernels/kernels.h"
 
-/* Blocks for so many units of one lane. */
+/* The number of blocks for `units` units, one per lane. */
 #define VK_BLOCKS(units) (((units) + VK_THREADS - 1) / VK_THREADS)
-/* u: this lane's units of the block. */
+/* A loop in which u runs over this lane's units of the block. */
 #define VK_EACH(u, units)                                                                          \
     for (uint64_t u = (uint64_t)block * VK_THREADS + (uint32_t)t.lane,                             \
                   u##_end_ = (uint64_t)(block + 1) * VK_THREADS;                                   \
          u < u##_end_ && u < (uint64_t)(units); u += (uint32_t)t.lanes)
 
-/* Blocks for so many rows of one team, and this block's teams: `part` is the one at `row`. */
+/* The number of blocks for `rows` rows, one per team, and a loop over this block's rows: `part` is
+ * the team that computes `row`. */
 #define VK_TEAM_BLOCKS(rows, teams) (((rows) + (teams) - 1) / (teams))
 #define VK_EACH_TEAM(row, part, rows, teams)                                                       \
     vk_team part = vk_team_part(t, (teams));                                                       \
@@ -35,9 +37,9 @@ VK_HD vk_team vk_team_part(vk_team t, uint32_t teams)
     return part;
 }
 
-/* ---- places ---- */
+/* ---- addresses ---- */
 
-/* Element `first` of a row, of operands 0..k-1. */
+/* Sets p[o] to the address of element `first` of a row, for operands o = 0..k-1. */
 VK_HD void vk_place(const vk_walk *w, int k, uint32_t row, int64_t first, char **p)
 {
     VK_UNROLL
@@ -55,7 +57,8 @@ VK_HD void vk_place(const vk_walk *w, int k, uint32_t row, int64_t first, char *
 
 VK_HD int vk_left(const vk_walk *w, int64_t i) { return (int)(w->n - i < 8 ? w->n - i : 8); }
 
-/* n elements of operand o, `i` after p; `none` where there is no such operand. */
+/* Loads n elements of operand o, beginning `i` elements after p; all are `none` if the operand is
+ * absent. */
 VK_HD vk_f8 vk_load_or(const vk_walk *w, int o, const char *p, int64_t i, int n, float none)
 {
     vk_f8 r;
@@ -148,7 +151,7 @@ VK_HD void vk_move_body(const vk_move_args *s, uint32_t block, vk_team t)
     for (int64_t i = (int64_t)(t).lane * 8, n; i < (w)->n && (n = vk_left((w), i));                \
          i += (int64_t)(t).lanes * 8)
 
-/* mean and 1/sqrt(var + eps), or 0 and 1/sqrt(mean(x^2) + eps) */
+/* stats = mean and 1/sqrt(var + eps), or for rms 0 and 1/sqrt(mean(x^2) + eps) */
 VK_HD void vk_norm_stats(const vk_walk *w, const char *x, float eps, int rms, vk_team t,
                          float stats[2])
 {
@@ -260,7 +263,7 @@ VK_HD void vk_norm_dx_body(const vk_norm_dx_args *s, uint32_t block, vk_team t)
 
 /* ---- sums over rows ---- */
 
-/* Adds one row's pack to the sums. */
+/* Adds the terms of one row's pack to the sums. */
 VK_HD void vk_column_add(const vk_columns_args *s, char *const *p, int n, vk_f8 *sum, vk_f8 *sum2)
 {
     const vk_walk *w = &s->w;
@@ -354,7 +357,7 @@ VK_HD void vk_columns_end_body(const vk_columns_args *s, uint32_t block, vk_team
     }
 }
 
-/* ---- sums of everything ---- */
+/* ---- sums over all elements ---- */
 
 VK_HD float vk_term(vk_sum_terms terms, float x, float y, float w)
 {
@@ -363,7 +366,7 @@ VK_HD float vk_term(vk_sum_terms terms, float x, float y, float w)
     return terms == VK_ERRORS ? (x - y) * (x - y) * w : x * y;
 }
 
-/* Packs begin..end-1 of a target's rows. */
+/* Sums one slice of the packs of a target's rows. */
 VK_HD void vk_sum_part(const vk_sums_args *s, uint32_t target, uint32_t slice, vk_team t)
 {
     const vk_walk *w = &s->w;
@@ -416,7 +419,7 @@ VK_HD void vk_sums_end_body(const vk_sums_args *s, uint32_t block, vk_team t)
 
 /* ---- video ---- */
 
-/* A pack whose elements' partners are half a row away: elements first.. at x. */
+/* Rotates a pack of elements first.. at x, whose partners are half a row away. */
 VK_HD void vk_rope_halves(const vk_rope_args *s, int64_t token, int64_t first, int n,
                           const char *x, vk_f8 *y)
 {
@@ -428,8 +431,8 @@ VK_HD void vk_rope_halves(const vk_rope_args *s, int64_t token, int64_t first, i
             continue;
         int64_t low = first + j < half, at = token * half + first + j - (low ? 0 : half);
         int64_t other = (j + (low ? half : -half)) * s->w.step[1];
-        float turn = vk_get(x, s->w.type[1], other) * (s->s[at] * s->sign);
-        y->v[j] = y->v[j] * s->c[at] + (low ? -turn : turn);
+        float cross = vk_get(x, s->w.type[1], other) * (s->s[at] * s->sign);
+        y->v[j] = y->v[j] * s->c[at] + (low ? -cross : cross);
     }
 }
 
@@ -445,10 +448,10 @@ VK_HD void vk_rope_body(const vk_rope_args *s, uint32_t block, vk_team t)
         char *p[2];
         vk_place(w, 2, row, first, p);
         vk_f8 x = vk_load8(p[1], w->type[1], w->step[1], n), y = x;
-        int turns = token >= s->begin && token < s->end;
-        if (turns && s->halves) {
+        int rotated = token >= s->begin && token < s->end;
+        if (rotated && s->halves) {
             vk_rope_halves(s, token - s->begin, first, n, p[1], &y);
-        } else if (turns) {
+        } else if (rotated) {
             int64_t angle = (int64_t)(token - s->begin) * (w->n / 2) + first / 2;
             VK_UNROLL
             for (int j = 0; j < 8; j += 2) {
@@ -462,7 +465,7 @@ VK_HD void vk_rope_body(const vk_rope_args *s, uint32_t block, vk_team t)
     }
 }
 
-/* One element of the result each, so that writes are in order. */
+/* A lane computes one element of the result, so that writes are contiguous. */
 VK_HD void vk_patch_body(const vk_patch_args *s, uint32_t block, vk_team t)
 {
     int64_t nt = s->t / s->pt, nh = s->h / s->ph, nw = s->w / s->pw;

@@ -1,17 +1,17 @@
-/* formulas.h - activations, their slopes and the optimiser's update, once for both backends.
+/* formulas.h - activations, their slopes and the optimiser's update, shared by both backends.
  *
  * The CPU's vec.h and the GPU's row.h include this file after they have defined
  *     VF           the type of values: a vector of f32, or one f32
- *     VF_FN        what stands before a function
+ *     VF_FN        the specifiers before a function
  *     VF_(name)    the name of a function in that file, v_name or vk_name
  * and VF_ functions exp, abs, sqrt, clamp (to +-limit), if (lane by lane), bell (e^(-x^2/2)) and
- * normal_cdf. Without VF the file has the list of activations alone.
+ * normal_cdf. Without VF the file contains only the list of activations.
  *
- * A new activation is a row of VF_UNARIES and two functions, VF_(name) and VF_(name_slope); ops.h
- * and op_elem.c then give it to models. */
+ * A new activation needs a row in VF_UNARIES, two functions, VF_(name) and VF_(name_slope), and an
+ * op in ops.h and op_elem.c. */
 #ifndef VF_UNARIES
 
-/* U(with, NAME, name) for each activation, `with` being the user's. */
+/* Expands to U(with, NAME, name) for each activation; `with` is any argument of the user. */
 #define VF_UNARIES(U, with)                                                                        \
     U(with, SILU, silu)                                                                            \
     U(with, GELU_TANH, gelu_tanh)                                                                  \
@@ -20,7 +20,7 @@
     U(with, SIGMOID, sigmoid)                                                                      \
     U(with, TANH, tanh)
 
-/* What an update by AdamW multiplies with: Loshchilov & Hutter, algorithm 2, decoupled decay. */
+/* Factors of an update by AdamW: Loshchilov & Hutter, algorithm 2, decoupled decay. */
 typedef struct vf_adamw {
     float decay, step, root, eps, beta1, beta2, grad_scale;
 } vf_adamw;
@@ -30,7 +30,7 @@ typedef struct vf_adamw {
 
 VF_FN VF VF_(sigmoid)(VF x) { return 1.0f / (1.0f + VF_(exp)(-x)); }
 
-/* Also 1 - sigmoid, without its cancellation. */
+/* Returns sigmoid(x), and 1 - sigmoid(x) in *rest without cancellation. */
 VF_FN VF VF_(sigmoids)(VF x, VF *rest)
 {
     VF e = VF_(exp)(-VF_(abs)(x)), more = 1.0f / (1.0f + e), less = e * more;
@@ -54,7 +54,8 @@ VF_FN VF VF_(silu_slope)(VF x)
     return s + x * s * rest;
 }
 
-/* 2 u of gelu's tanh form: x sigmoid(2 u) = x (1 + tanh u) / 2. Beyond 30 all is settled. */
+/* Returns 2 u of gelu's tanh form: x sigmoid(2 u) = x (1 + tanh u) / 2. Beyond +-30 the sigmoid is
+ * 0 or 1, so x is clamped. */
 VF_FN VF VF_(gelu_arg)(VF x)
 {
     VF c = VF_(clamp)(x, 30.0f);
@@ -75,7 +76,7 @@ VF_FN VF VF_(gelu_erf_slope)(VF x)
     return VF_(normal_cdf)(x) + x * 0.3989422804f * VF_(bell)(x);
 }
 
-/* x sigmoid(1.702 x), of CLIP. */
+/* CLIP's x sigmoid(1.702 x). */
 VF_FN VF VF_(quick_gelu)(VF x) { return x * VF_(sigmoid)(1.702f * x); }
 VF_FN VF VF_(quick_gelu_slope)(VF x)
 {
@@ -84,7 +85,8 @@ VF_FN VF VF_(quick_gelu_slope)(VF x)
     return s + 1.702f * x * s * rest;
 }
 
-/* Near 0 a polynomial, since 1 - e^(-2|x|) cancels there: relative error 2e-7 everywhere. */
+/* A polynomial is used near 0, where 1 - e^(-2|x|) cancels; the relative error is 2e-7
+ * everywhere. */
 VF_FN VF VF_(tanh)(VF x)
 {
     VF a = VF_(abs)(x), e = VF_(exp)(-2.0f * a), far = (1.0f - e) / (1.0f + e), z = x * x;
@@ -102,7 +104,7 @@ VF_FN VF VF_(tanh_slope)(VF x)
     return 4.0f * s * rest;
 }
 
-/* The weight after a step; m and v are brought up to date. */
+/* Returns the weight after a step and updates m and v. */
 VF_FN VF VF_(adamw_one)(const vf_adamw *a, VF w, VF *m, VF *v, VF grad)
 {
     VF g = grad * a->grad_scale;

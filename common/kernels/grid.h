@@ -1,10 +1,12 @@
-/* grid.h - channels-last video: group norm, nearest places, pairs of frames. Included by bodies.h. */
+/* grid.h - kernels of channels-last video: group norm, nearest resizing, means of frame pairs.
+ * Included by bodies.h. */
 #ifndef COMMON_KERNELS_GRID_H
 #define COMMON_KERNELS_GRID_H
 
 /* ---- group norm ---- */
 
-/* Sums about the group's first element, which keep their digits when the mean is far from 0. */
+/* Returns the group's first element, which the sums subtract: they keep their precision when the
+ * mean is far from 0. */
 VK_HD float vk_group_first(const vk_group_args *s, uint32_t n, uint32_t g)
 {
     int64_t at = (int64_t)n * s->positions * s->c + g * (s->c / s->groups);
@@ -42,7 +44,7 @@ VK_HD void vk_group_sums_body(const vk_group_args *s, uint32_t block, vk_team t)
         vk_group_part(s, (uint32_t)(at / s->parts), (uint32_t)(at % s->parts), part);
 }
 
-/* Mean and 1/sqrt(var + eps) of a sample's group. */
+/* Computes mean and 1/sqrt(var + eps) of a sample's group. */
 VK_HD void vk_group_stats_body(const vk_group_args *s, uint32_t block, vk_team t)
 {
     VK_EACH(ng, (uint64_t)s->n * s->groups) {
@@ -58,7 +60,7 @@ VK_HD void vk_group_stats_body(const vk_group_args *s, uint32_t block, vk_team t
     }
 }
 
-/* The position of scale and shift that serves position i of sample n. */
+/* Returns the position in scale and shift for position i of sample n. */
 VK_HD int64_t vk_group_place(const vk_group_args *s, uint32_t n, uint32_t i)
 {
     uint32_t w = i % s->w, h = i / s->w % s->h, t = i / s->w / s->h, f;
@@ -70,7 +72,7 @@ VK_HD int64_t vk_group_place(const vk_group_args *s, uint32_t n, uint32_t i)
     return (((int64_t)n * s->mt + f) * s->mh + h * s->mh / s->h) * s->mw + w * s->mw / s->w;
 }
 
-/* y = silu(((x - mean) rstd w + b) scale + shift) of a pack of channels */
+/* y = silu(((x - mean) rstd w + b) scale + shift) for a pack of channels */
 VK_HD void vk_group_apply_body(const vk_group_args *s, uint32_t block, vk_team t)
 {
     uint32_t packs = (s->c + 7) / 8, each = s->c / s->groups;
@@ -125,7 +127,7 @@ VK_HD void vk_nearest_body(const vk_resize_args *s, uint32_t block, vk_team t)
     }
 }
 
-/* Means of pairs of frames; of an odd number, the first stays as it is. */
+/* Computes means of pairs of frames; with an odd number of frames the first is copied. */
 VK_HD void vk_pool_frames_body(const vk_resize_args *s, uint32_t block, vk_team t)
 {
     int64_t frame = (int64_t)s->h * s->w * s->c, packs = (frame + 7) / 8;

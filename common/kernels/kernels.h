@@ -1,9 +1,10 @@
-/* kernels.h - launching the kernels of bodies.h: what common/cuda calls, without CUDA's headers.
+/* kernels.h - launchers of the kernels of bodies.h, which common/cuda calls without CUDA's headers.
  *
- * common/cuda/kernels.cu runs them on a GPU; the tests compile the same bodies for the CPU. Every launcher
- * queues its work on `stream` (a cudaStream_t) and returns 0 or a cudaError_t. Operands were
- * checked and allocated; a walk with data[o] NULL has no operand o. (+)=: `adds` decides. Sums are
- * cut and ordered by shapes alone, so the same operands give the same bits. */
+ * common/cuda/kernels.cu runs the kernels on a GPU; the tests compile the same bodies for the CPU.
+ * Every launcher queues its work on `stream` (a cudaStream_t) and returns 0 or a cudaError_t. The
+ * callers have checked and allocated the operands; a walk with data[o] NULL has no operand o.
+ * (+)= adds if `adds` is set, else overwrites. The parts and the order of sums depend on shapes
+ * alone, so the same operands give the same bits. */
 #ifndef COMMON_KERNELS_KERNELS_H
 #define COMMON_KERNELS_KERNELS_H
 
@@ -44,13 +45,13 @@ typedef struct vk_map_args {
 } vk_map_args;
 int vk_map(void *stream, vk_element f, const vk_map_args *s);
 
-/* y = x bit by bit; elements of 1, 2, 4 or 8 bytes */
+/* y = x, copied unchanged; elements of 1, 2, 4 or 8 bytes */
 typedef struct vk_move_args { vk_walk w; } vk_move_args;
 int vk_move(void *stream, const vk_move_args *s);
 
 /* ---- rows ---- */
 
-/* teams: of a block; 1, or VK_THREADS / VK_WARP for short rows */
+/* teams is the number of teams in a block: 1, or VK_THREADS / VK_WARP for short rows. */
 enum { VK_NORM_Y, VK_NORM_X, VK_NORM_W, VK_NORM_B, VK_NORM_SHIFT, VK_NORM_SCALE, VK_NORM_STATS,
        VK_NORM_OPERANDS };
 typedef struct vk_norm_args {
@@ -61,7 +62,7 @@ typedef struct vk_norm_args {
 } vk_norm_args;
 int vk_norm(void *stream, const vk_norm_args *s);
 
-/* dx alone; its sums over rows are vk_columns' */
+/* Computes dx; vk_columns computes the gradients that are sums over rows. */
 enum { VK_DX_DX, VK_DX_DY, VK_DX_X, VK_DX_W, VK_DX_SCALE, VK_DX_STATS, VK_DX_OPERANDS };
 typedef struct vk_norm_dx_args {
     vk_walk w;
@@ -70,7 +71,7 @@ typedef struct vk_norm_dx_args {
 } vk_norm_dx_args;
 int vk_norm_dx(void *stream, const vk_norm_dx_args *s);
 
-/* ---- sums over rows: one target for `per` successive rows ---- */
+/* ---- sums over rows: each target is the sum of `per` successive rows ---- */
 
 enum { VK_COL_OUT, VK_COL_OUT2, VK_COL_DY, VK_COL_X, VK_COL_W, VK_COL_B, VK_COL_SCALE,
        VK_COL_STATS, VK_COL_OPERANDS };
@@ -82,7 +83,7 @@ typedef enum vk_column_terms {
 typedef struct vk_columns_args {
     vk_walk w;
     vk_column_terms terms;
-    uint32_t targets, per, slices;             /* rows of a target are summed in so many parts */
+    uint32_t targets, per, slices;             /* slices: partial sums of a target */
     float *part;                               /* [2, targets, slices, n] */
     float scale;
     int adds, adds2;
@@ -125,7 +126,7 @@ int vk_rope(void *stream, const vk_rope_args *s);
 typedef struct vk_patch_args {
     char *x, *tokens;
     int x_type, token_type, pt, ph, pw, c_first, to_tokens, adds;
-    int64_t count, c, t, h, w;                 /* elements; sizes of x */
+    int64_t count, c, t, h, w;                 /* number of elements; sizes of x */
 } vk_patch_args;
 int vk_patch(void *stream, const vk_patch_args *s);
 
@@ -144,7 +145,7 @@ typedef struct vk_timestep_args {
 } vk_timestep_args;
 int vk_timestep(void *stream, const vk_timestep_args *s);
 
-/* An id outside the table gives zeros and *fault = its place * 2^32 + id. */
+/* An id outside the table gives zeros, and *fault = index of the id * 2^32 + id. */
 typedef struct vk_embedding_args {
     char *y;
     const char *table;
@@ -158,7 +159,7 @@ int vk_embedding(void *stream, const vk_embedding_args *s);
 
 /* ---- channels-last video ---- */
 
-/* ops.h's vt_group_norm. x [n,t,h,w,c] packed; scale and shift [n,mt,mh,mw,c] or NULL. */
+/* vt_group_norm of ops.h: x [n,t,h,w,c] packed; scale and shift [n,mt,mh,mw,c] or NULL. */
 typedef struct vk_group_args {
     char *y;
     const char *x, *weight, *bias, *scale, *shift;
@@ -184,8 +185,8 @@ int vk_pool_frames(void *stream, const vk_resize_args *s);
 
 /* ---- optimiser ---- */
 
-/* w, m, v of one type, f32 or bf16; in eight bits w is f32, m and v are codes, and peak holds the
- * largest |m| and v of each block. */
+/* vk_adamw: w, m and v have one type, f32 or bf16. vk_adamw8: w is f32, m and v are codes of eight
+ * bits, and peak holds the largest |m| and v of each block. */
 typedef struct vk_adamw_args {
     char *w, *m, *v;
     int type;
@@ -198,22 +199,22 @@ typedef struct vk_adamw_args {
 int vk_adamw(void *stream, const vk_adamw_args *s);
 int vk_adamw8(void *stream, const vk_adamw_args *s);
 
-/* ---- attention without cuDNN: f32, and what its graphs cannot read; one team a row ---- */
+/* ---- attention of f32 and of shapes that cuDNN cannot read; one team per row ---- */
 
 typedef struct vk_heads {                      /* [B,S,H,D], D packed */
-    char *data;                                /* NULL: not wanted */
+    char *data;                                /* NULL: not computed */
     int type, adds;
     int64_t b, s, h;                           /* strides */
 } vk_heads;
-enum { VK_HEAD = 512 };                        /* the widest head */
+enum { VK_HEAD = 512 };                        /* the largest head size */
 typedef struct vk_attend_args {
     vk_heads q, k, v, o, dout, dq, dk, dv;
     float *lse;                                /* [B,H,Sq] */
     const int32_t *kv_len;                     /* [B] or NULL */
     const float *bias;                         /* NULL, or with strides of [B,H,Sq,Sk] */
     int64_t bias_stride[4];
-    uint32_t batch, heads, shared, sq, sk, d;  /* shared: query heads of a key head */
-    uint32_t causal;                           /* vt_attn's, at most sk */
+    uint32_t batch, heads, shared, sq, sk, d;  /* shared: query heads per key head */
+    uint32_t causal;                           /* vt_attn.causal, at most sk */
     float scale;
 } vk_attend_args;
 int vk_attend(void *stream, const vk_attend_args *s);

@@ -1,20 +1,20 @@
-/* moments.h - what AdamW keeps in fewer bits than f32: bf16 by stochastic rounding, moments in
- * eight bits. The CPU backend computes with these lines too.
+/* moments.h - state of AdamW in fewer bits than f32: bf16 with stochastic rounding, and moments of
+ * eight bits. The CPU backend computes with these functions too.
  *
- * Stochastic rounding goes up or down with the chance that makes the mean right, so that updates
- * below half a unit of the last place are not lost. The chance comes from a counter: pack, value
- * and step, under the parameter's key.
+ * Stochastic rounding rounds up with the probability that makes the expected value exact, so that
+ * updates below half a unit of the last place are not lost. Its draws are a function of a counter
+ * (pack, value and step) under the parameter's key.
  *
  * Eight bits are the dynamic map of Dettmers, "8-bit approximations for parallelism in deep
  * learning" (2016), scaled by the largest magnitude of each block of 256 elements (Dettmers et al.,
- * "8-bit optimizers via block-wise quantization", 2022). Between 0 and 1 lie decades; the next
- * larger decade has twice as many values, the midpoints of as many equal parts of it. Level n has
- * j = floor(log2 n):
+ * "8-bit optimizers via block-wise quantization", 2022). The range from 0 to 1 consists of decades;
+ * each decade has twice as many values as the one below, at the midpoints of equal parts. With
+ * j = floor(log2 n), level n has the value
  *
  *     10^(j - top) (0.1 + 0.9 (n - 2^j + 0.5) / 2^j)      n = first .. 2^(top+1) - 1
  *
- * and the level below all of them is 0, the one above is 1. The first moment has a sign and top 6;
- * the second has none and top 7. Codes run through the values in rising order. */
+ * and the level below all these is 0, the one above is 1. The first moment has a sign and top 6;
+ * the second has none and top 7. Codes count the values in ascending order. */
 #ifndef COMMON_KERNELS_MOMENTS_H
 #define COMMON_KERNELS_MOMENTS_H
 
@@ -24,13 +24,13 @@
 
 enum { VK_ROUND_W, VK_ROUND_M, VK_ROUND_V };   /* the value that is rounded */
 
-/* Where the draws of a parameter's step come from. */
+/* The key and counter of the draws of a parameter's step. */
 typedef struct vk_draws {
     uint32_t key[2], step, purpose;
-    uint64_t first;                            /* the parameter's pack that pack 0 is: of a part */
+    uint64_t first;                            /* of a part: index of its pack 0 in the parameter */
 } vk_draws;
 
-/* x to the bf16 below or above. Infinite and NaN stay so. */
+/* Rounds x to the bf16 below or above; infinity and NaN are kept. */
 VK_HD uint16_t vk_to_bf16_randomly(float x, uint32_t bits16)
 {
     uint32_t u = vk_bits(x);
@@ -38,7 +38,7 @@ VK_HD uint16_t vk_to_bf16_randomly(float x, uint32_t bits16)
     return (u & 0x7f800000u) == 0x7f800000u ? vk_to_bf16(x) : (uint16_t)((u + bits16) >> 16);
 }
 
-/* n (1..8) elements of pack `pack` to packed bf16 at p. */
+/* Stores n (1..8) elements of pack `pack` as packed bf16 at p. */
 VK_HD void vk_store8_randomly(char *p, int n, vk_f8 x, const vk_draws *d, uint64_t pack, int value)
 {
     uint64_t at = d->first + pack;
@@ -81,7 +81,7 @@ VK_HD int vk_log2(uint32_t n)
 #endif
 }
 
-/* Level n from first - 1 (0) to 2^(top+1) (1). */
+/* Returns the value of level n, first - 1 (value 0) to 2^(top+1) (value 1). */
 VK_HD float vk_level(vk_levels l, int n)
 {
     if (n < l.first)
@@ -93,8 +93,8 @@ VK_HD float vk_level(vk_levels l, int n)
     return vk_decade(l.top - j) * (0.1f + 0.9f * part);
 }
 
-/* The level nearest to x in 0..1. Inside a decade that is the part x lies in; at its ends a
- * neighbour may be nearer. */
+/* Returns the level nearest to x in 0..1. Inside a decade it is the level of the part that contains
+ * x; at a decade's ends a neighbour may be nearer. */
 VK_HD int vk_nearest_level(vk_levels l, float x)
 {
     int j = l.top;
@@ -109,7 +109,7 @@ VK_HD int vk_nearest_level(vk_levels l, float x)
     return fabsf(x - vk_level(l, n + 1)) < here ? n + 1 : n;
 }
 
-/* The first moment: 127 is 0, 255 is 1, and there is no -1. */
+/* In codes of the first moment 127 is 0 and 255 is 1; -1 has no code. */
 VK_HD float vk_m_value(uint8_t code)
 {
     int n = (int)code - 127;
@@ -125,7 +125,8 @@ VK_HD uint8_t vk_m_code(float x)
     return (uint8_t)(x < 0.0f ? 127 - (n < 128 ? n : 127) : 127 + n);
 }
 
-/* The second: 0 is 0, 255 is 1. What is not 0 does not become 0, for the update divides by it. */
+/* In codes of the second moment 0 is 0 and 255 is 1. A value above 0 never gets code 0, because the
+ * update divides by the moment. */
 VK_HD float vk_v_value(uint8_t code) { return vk_level(vk_levels_of(VK_ROUND_V), code + 1); }
 VK_HD uint8_t vk_v_code(float x)
 {
@@ -134,7 +135,7 @@ VK_HD uint8_t vk_v_code(float x)
     return (uint8_t)(n == 1 && x > 0.0f ? 1 : n - 1);
 }
 
-/* x / peak for the codes; a block of zeros has peak 0. */
+/* Returns x / peak for the codes; a block of zeros has peak 0. */
 VK_HD float vk_part_of(float x, float peak) { return peak > 0.0f ? x / peak : 0.0f; }
 
 #endif

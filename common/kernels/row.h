@@ -1,11 +1,11 @@
-/* row.h - the math of the GPU's element and row kernels, once: gcc compiles these lines for the
- * tests on a CPU, nvcc for the GPU.
+/* row.h - the arithmetic of the GPU's element and row kernels: gcc compiles this file for the tests
+ * on a CPU, nvcc for the GPU.
  *
- * Rows are worked on by a team: the lanes that share one. On a GPU it is a warp or a block, on a
- * CPU one lane whose sum is its own. Data moves in packs of eight elements, which are one 16-byte
- * access where bf16 lies packed and aligned. Arithmetic is f32; types convert at load and store,
- * with the results of common/base/dtype.h. Activations and the optimiser are formulas.h's, random
- * numbers those of common/base/rng.h. */
+ * A team is the lanes that share a row: on a GPU a warp or a block, on a CPU a single lane. Data is
+ * loaded in packs of eight elements, which take one 16-byte access if they are bf16, packed and
+ * aligned. Arithmetic is f32; types are converted at load and store, with the results of
+ * common/base/dtype.h. Activations and the optimiser come from formulas.h; random numbers equal
+ * those of common/base/rng.h. */
 #ifndef COMMON_KERNELS_ROW_H
 #define COMMON_KERNELS_ROW_H
 
@@ -28,14 +28,14 @@
 
 /* ---- teams ---- */
 
-enum { VK_THREADS = 256, VK_WARP = 32 };       /* of a block */
+enum { VK_THREADS = 256, VK_WARP = 32 };       /* threads of a block, of a warp */
 
 typedef struct vk_team {
-    int lane, lanes;                           /* 1, VK_WARP or VK_THREADS of them */
-    float *scratch;                            /* of a block: VK_WARP floats it shares */
+    int lane, lanes;                           /* lanes: 1, VK_WARP or VK_THREADS */
+    float *scratch;                            /* VK_WARP floats shared by a block */
 } vk_team;
 
-/* The sum of every lane's v, in all of them; always in the same order. */
+/* Returns the sum of every lane's v to all lanes, always added in the same order. */
 VK_HD float vk_team_sum(vk_team t, float v)
 {
 #ifdef __CUDA_ARCH__
@@ -51,7 +51,7 @@ VK_HD float vk_team_sum(vk_team t, float v)
     for (int o = VK_WARP / 2; o > 0; o /= 2)
         v += __shfl_xor_sync(0xffffffffu, v, o);
     __syncthreads();
-#elif defined(VK_HOST_FOLD)                    /* tests: lanes that are threads */
+#elif defined(VK_HOST_FOLD)                    /* in tests lanes are threads */
     if (t.lanes > 1)
         return VK_HOST_FOLD(t.lane, t.lanes, v, 0);
 #else
@@ -60,7 +60,7 @@ VK_HD float vk_team_sum(vk_team t, float v)
     return v;
 }
 
-/* The largest of every lane's v, none below 0, in all of them; of teams up to a warp. */
+/* Returns the largest of every lane's v >= 0 to all lanes; for teams of at most a warp. */
 VK_HD float vk_team_max(vk_team t, float v)
 {
 #ifdef __CUDA_ARCH__
@@ -95,7 +95,7 @@ VK_HD float vk_float(uint32_t u)
 
 VK_HD float vk_from_bf16(uint16_t h) { return vk_float((uint32_t)h << 16); }
 
-/* To nearest even; branch-free, NaN stays NaN. */
+/* Rounds to nearest even without branches; NaN stays NaN. */
 VK_HD uint16_t vk_to_bf16(float f)
 {
     uint32_t u = vk_bits(f), r = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
@@ -103,8 +103,8 @@ VK_HD uint16_t vk_to_bf16(float f)
     return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16 | 0x40u) : r);
 }
 
-/* A small float: its sizes, and whether its largest exponent means infinity (IEEE) or is one more
- * row of numbers with NaN at the end (e4m3). */
+/* The format of a small float: its bits of exponent and mantissa. With ieee the largest exponent
+ * means infinity and NaN, else (e4m3) it holds numbers and, at its end, NaN. */
 typedef struct vk_small { int exponent, mantissa, ieee; } vk_small;
 
 VK_HD vk_small vk_small_of(int type)
@@ -118,8 +118,8 @@ VK_HD vk_small vk_small_of(int type)
     return s;
 }
 
-/* Subnormals are differences of normal numbers, so that a thread that flushes denormals reads them
- * right. */
+/* Converts to f32. Subnormals are computed as differences of normal numbers, so that a thread that
+ * flushes denormals gets them right. */
 VK_HD float vk_widen(uint32_t b, vk_small s)
 {
     int bits = s.exponent + s.mantissa;
@@ -134,7 +134,7 @@ VK_HD float vk_widen(uint32_t b, vk_small s)
     return vk_float(u | sign);
 }
 
-/* To nearest even. IEEE: overflow gives infinity; else it saturates. */
+/* Rounds f32 to nearest even. Overflow gives infinity with ieee, else the largest value. */
 VK_HD uint32_t vk_narrow(float f, vk_small s)
 {
     uint32_t x = vk_bits(f), u = x & 0x7fffffffu, sign = x >> 31 << (s.exponent + s.mantissa);
@@ -161,7 +161,7 @@ VK_HD int vk_size(int type) { return type == VK_F32 ? 4 : type <= VK_F16 ? 2 : 1
 
 typedef struct vk_f8 { float v[8]; } vk_f8;
 
-/* Element i from p. */
+/* Loads element i at p. */
 VK_HD float vk_get(const char *p, int type, int64_t i)
 {
     if (type == VK_F32)
@@ -187,7 +187,7 @@ VK_HD void vk_put(char *p, int type, int64_t i, float f)
 
 typedef struct vk_quad { uint32_t u[4]; } vk_quad;
 
-/* 16 aligned bytes */
+/* Loads 16 aligned bytes. */
 VK_HD vk_quad vk_load_quad(const void *p)
 {
     vk_quad q;
@@ -214,7 +214,7 @@ VK_HD int vk_whole(const void *p, int64_t step, int n)
     return step == 1 && n == 8 && ((uintptr_t)p & 15) == 0;
 }
 
-/* n (1..8) elements `step` apart (0: one, repeated) from p; the rest is 0. */
+/* Loads n (1..8) elements `step` apart (0 repeats one) from p; the rest of the pack is 0. */
 VK_HD vk_f8 vk_load8(const char *p, int type, int64_t step, int n)
 {
     vk_f8 r;
@@ -306,8 +306,8 @@ VK_HD void vk_philox(uint32_t k0, uint32_t k1, uint32_t c[4])
     }
 }
 
-/* Box-Muller in f64, rounded once: a GPU's libm gives the CPU's f32 but where f64 results of
- * either stand next to a rounding boundary (about one number in 10^8). */
+/* Computes Box-Muller in f64 and rounds once: a GPU's libm gives the CPU's f32 unless an f64 result
+ * is next to a rounding boundary (about one number in 10^8). */
 VK_HD void vk_normal4(const uint32_t w[4], float out[4])
 {
     VK_UNROLL

@@ -1,4 +1,4 @@
-/* update.h - AdamW on f32, bf16 and eight bits (moments.h). Included by bodies.h. */
+/* update.h - AdamW with state in f32, bf16 and eight bits (moments.h). Included by bodies.h. */
 #ifndef COMMON_KERNELS_UPDATE_H
 #define COMMON_KERNELS_UPDATE_H
 
@@ -26,7 +26,8 @@ VK_HD void vk_adamw_body(const vk_adamw_args *s, uint32_t block, vk_team t)
     }
 }
 
-/* The new moments, and w, of n elements from i on, whose block has these largest magnitudes. */
+/* Computes the new w, m and v of n elements from i on; peak holds the block's largest magnitudes
+ * before the step. */
 VK_HD void vk_adamw8_pack(const vk_adamw_args *s, int64_t i, int n, const float peak[2], vk_f8 *w,
                           vk_f8 *m, vk_f8 *v)
 {
@@ -41,7 +42,7 @@ VK_HD void vk_adamw8_pack(const vk_adamw_args *s, int64_t i, int n, const float 
     }
 }
 
-/* Moments are worked out twice, to find the largest first: cheaper than a place to keep them. */
+/* Moments are computed twice, first to find the largest: cheaper than memory to keep them. */
 VK_HD void vk_adamw8_block(const vk_adamw_args *s, int64_t b, vk_team t)
 {
     int64_t from = b * VK_MOMENT_BLOCK, end = from + VK_MOMENT_BLOCK;

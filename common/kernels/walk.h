@@ -1,6 +1,6 @@
-/* walk.h - strided operands of one shape as rows of packs: what every kernel of kernels.h gets.
+/* walk.h - strided operands of one shape as rows of packs, the argument of every kernel.
  *
- * Plain data, given to kernels by value. Sizes and strides are in elements. */
+ * A walk is plain data, passed to kernels by value. Sizes and strides are in elements. */
 #ifndef COMMON_KERNELS_WALK_H
 #define COMMON_KERNELS_WALK_H
 
@@ -9,16 +9,16 @@
 
 enum { VK_OPERANDS = 8, VK_AXES = 6 };
 
-/* vc_dtype's numbers: what kernels load and store (checked in walk.c) */
+/* The types that kernels load and store, with vc_dtype's numbers (checked in walk.c). */
 enum { VK_F32, VK_BF16, VK_F16, VK_F8E4M3, VK_F8E5M2 };
 
 typedef struct vk_walk {
     int nd;                                    /* axes of rows */
-    uint32_t dim[VK_AXES], rows, packs;        /* packs of eight: of a row */
+    uint32_t dim[VK_AXES], rows, packs;        /* packs: of eight elements, per row */
     int64_t n;                                 /* elements of a row */
     int64_t stride[VK_AXES][VK_OPERANDS];
     int64_t step[VK_OPERANDS];                 /* between elements of a row; 0 repeats */
-    char *data[VK_OPERANDS];                   /* NULL: no such operand */
+    char *data[VK_OPERANDS];                   /* NULL: the operand is absent */
     int8_t type[VK_OPERANDS], size[VK_OPERANDS];
 } vk_walk;
 
