@@ -1,13 +1,14 @@
-/* adamw.c - AdamW on f32, on bf16 with stochastic rounding, and on moments of eight bits */
+/* adamw.c - AdamW with state in f32, in bf16 with stochastic rounding, and with moments of eight
+ * bits; see common/kernels/moments.h */
 #include <math.h>
 
 #include "common/base/rng.h"
 #include "common/cpu/loops.h"
 #include "common/kernels/moments.h"
 
-enum { BLOCK = VK_MOMENT_BLOCK, GRAIN = 64 };  /* elements of a turn; turns a thread should have */
+enum { BLOCK = VK_MOMENT_BLOCK, GRAIN = 64 };  /* elements of a block; least blocks per thread */
 
-/* The values of codes in rising order, and where the next one is nearer. */
+/* The values of codes in ascending order, and the midpoints between neighbours. */
 typedef struct codes { float value[256], border[255]; } codes;
 
 static void make_codes(codes *c, float (*value)(uint8_t))
@@ -18,8 +19,8 @@ static void make_codes(codes *c, float (*value)(uint8_t))
         c->border[i] = 0.5f * (c->value[i] + c->value[i + 1]);
 }
 
-/* The code of the value nearest to x: how many borders are below it. Without branches, which would
- * be guessed wrong half of the time. */
+/* Returns the code of the value nearest to x, which is the number of borders below x. The search
+ * has no branches, since half of them would be mispredicted. */
 static uint8_t code_of(const codes *c, float x)
 {
     unsigned n = 0;
@@ -39,19 +40,19 @@ typedef struct update {
     const float *grad;
     int64_t n;
     const vt_adamw_args *a;
-    const codes *cm, *cv;                      /* with peak */
+    const codes *cm, *cv;                      /* set if peak is */
 } update;
 
-/* A turn of BLOCK elements from `at` on, fewer at the end. */
-typedef void (*turn)(const update *s, int64_t at, size_t n);
+/* Updates a block of n elements from `at` on: BLOCK, or fewer at the end. */
+typedef void (*block_update)(const update *s, int64_t at, size_t n);
 
-static void f32_turn(const update *s, int64_t at, size_t n)
+static void update_f32(const update *s, int64_t at, size_t n)
 {
     s->rows->adamw((float *)s->w + at, (float *)s->m + at, (float *)s->v + at, s->grad + at, n,
                    s->a);
 }
 
-static void round_turn(const update *s, char *to, const float *x, int64_t at, size_t n, int value)
+static void store_bf16(const update *s, char *to, const float *x, int64_t at, size_t n, int value)
 {
     const vk_draws d = { { s->a->key[0], s->a->key[1] }, s->a->step, VC_DRAW_ROUND,
                          s->a->first / 8 };
@@ -63,7 +64,7 @@ static void round_turn(const update *s, char *to, const float *x, int64_t at, si
     }
 }
 
-static void bf16_turn(const update *s, int64_t at, size_t n)
+static void update_bf16(const update *s, int64_t at, size_t n)
 {
     char *p[] = { s->w + 2 * at, s->m + 2 * at, s->v + 2 * at };
     float x[3][BLOCK];
@@ -72,10 +73,10 @@ static void bf16_turn(const update *s, int64_t at, size_t n)
         s->rows->load(x[i], p[i], VC_BF16, n);
     s->rows->adamw(x[0], x[1], x[2], s->grad + at, n, s->a);
     for (int i = 0; i < 3; i++)
-        round_turn(s, p[i], x[i], at, n, (int[]){ VK_ROUND_W, VK_ROUND_M, VK_ROUND_V }[i]);
+        store_bf16(s, p[i], x[i], at, n, (int[]){ VK_ROUND_W, VK_ROUND_M, VK_ROUND_V }[i]);
 }
 
-static void eight_bit_turn(const update *s, int64_t at, size_t n)
+static void update_8bit(const update *s, int64_t at, size_t n)
 {
     uint8_t *mc = (uint8_t *)s->m + at, *vc = (uint8_t *)s->v + at;
     float *peak = s->peak + 2 * (at / BLOCK), m[BLOCK], v[BLOCK];
@@ -97,10 +98,10 @@ static void eight_bit_turn(const update *s, int64_t at, size_t n)
     }
 }
 
-static void turns(void *arg, int part, int64_t begin, int64_t end)
+static void update_blocks(void *arg, int part, int64_t begin, int64_t end)
 {
     const update *s = arg;
-    turn f = s->peak ? eight_bit_turn : s->type == VC_BF16 ? bf16_turn : f32_turn;
+    block_update f = s->peak ? update_8bit : s->type == VC_BF16 ? update_bf16 : update_f32;
 
     (void)part;
     for (int64_t i = begin; i < end; i++) {
@@ -125,5 +126,5 @@ void cpu_adamw(vt_dev *d, vt_tensor *w, vt_tensor *m, vt_tensor *v, vt_tensor *p
         s.cm = &cm;
         s.cv = &cv;
     }
-    cpu_share(d, cpu_parts(d, n, GRAIN), n, turns, &s);
+    cpu_share(d, cpu_parts(d, n, GRAIN), n, update_blocks, &s);
 }

@@ -1,10 +1,10 @@
 /* attn.c - flash attention, forward (Dao et al. 2022; running softmax of Milakov & Gimelshein
  * 2018).
  *
- * A unit of work is a run of query blocks of one head. Its thread packs the head's K and V to
- * panels, unless it holds them from the unit before, then walks with each block of BQ queries over
- * blocks of BK keys, with a running maximum and sum per query. Nobody waits for another thread, and
- * no sum is split between threads: results do not depend on their number. */
+ * A unit of work is a run of query blocks of one head. Its thread packs the head's K and V into
+ * panels, unless it packed them for its last unit, then takes each block of BQ queries over blocks
+ * of BK keys, with a running maximum and sum per query. No thread waits for another, and no sum is
+ * split between threads, so results do not depend on their number. */
 #include "common/cpu/attn.h"
 
 #include <omp.h>
@@ -12,7 +12,7 @@
 
 enum {
     BQ = 96, BK = 256,
-    SHARE = 4                             /* units per thread, so that the last ones end together */
+    SHARE = 4                             /* units per thread, so that threads end together */
 };
 
 typedef struct fwd {
@@ -20,18 +20,18 @@ typedef struct fwd {
     const cpu_gemm *g;
     vt_tensor *o, *lse;
     const vt_tensor *q, *k, *v, *kv_len, *bias;
-    size_t causal;                             /* vt_attn's */
+    size_t causal;                             /* vt_attn.causal */
     float scale;
-    size_t heads, shared, sq, sk, dim;         /* shared: query heads of a key head */
-    size_t q_blocks, parts;                    /* blocks of queries; units per head */
+    size_t heads, shared, sq, sk, dim;         /* shared: query heads per key head */
+    size_t q_blocks, parts;                    /* blocks of queries; units of work per head */
     size_t du, dp;                             /* D in units; D as columns of panels */
-    size_t ku;                                 /* units of BK keys */
-    size_t head_units;                         /* of one head's K (and V) panels */
+    size_t ku;                                 /* BK keys in units */
+    size_t head_units;                         /* units of one head's K (and V) panels */
 } fwd;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* A thread's scratch; P takes S's place where a score and a unit have the same size. */
+/* A thread's scratch; P overwrites S where a score and a unit have the same size. */
 typedef struct own {
     uint32_t *panels;                          /* K's, then V's */
     uint32_t *q, *p;                           /* [BQ][du + PAD], [BQ][ldp] */
@@ -54,7 +54,7 @@ static size_t place(const fwd *f, uint32_t *at, own *w)
     return kv + q + s + o + 2 * BQ + p;
 }
 
-/* A key head's K as panels over D, its V as panels over each block of keys. */
+/* Packs a key head's K as panels over D, and its V as panels over each block of keys. */
 static void pack_keys(const fwd *f, const own *w, size_t bk)
 {
     size_t heads = f->heads / f->shared, b = bk / heads, h = bk % heads;
@@ -70,7 +70,7 @@ static void pack_keys(const fwd *f, const own *w, size_t bk)
     }
 }
 
-/* Scores of queries q0.. and keys j0.., scaled to base 2, with the bias added. */
+/* Scales the scores of queries q0.. and keys j0.. to base 2 and adds the bias. */
 static void add_bias(const fwd *f, const own *w, size_t bh, size_t q0, size_t rows, size_t j0,
                      size_t n)
 {
@@ -84,13 +84,13 @@ static void add_bias(const fwd *f, const own *w, size_t bh, size_t q0, size_t ro
     }
 }
 
-/* Of `keys` keys, those that query i sees. */
+/* Returns how many of `keys` keys query i sees. */
 static size_t seen(const fwd *f, size_t i, size_t keys)
 {
     return f->causal ? least(keys, (i / f->causal + 1) * f->causal) : keys;
 }
 
-/* Scores of keys j0.. that their query, one of q0.., does not see; key 0 all queries see. */
+/* Masks the scores of keys j0.. that a query of q0.. does not see. All queries see key 0. */
 static void leave_out(const fwd *f, const own *w, size_t q0, size_t rows, size_t j0, size_t n)
 {
     for (size_t i = 0; i < rows; i++) {
@@ -100,7 +100,7 @@ static void leave_out(const fwd *f, const own *w, size_t q0, size_t rows, size_t
     }
 }
 
-/* Queries q0.. of a head against its packed keys. */
+/* Computes queries q0.. of a head against its packed keys. */
 static void query_block(const fwd *f, const own *w, size_t bh, size_t q0)
 {
     const cpu_gemm *g = f->g;
@@ -141,7 +141,7 @@ static void emit(const fwd *f, const own *w, size_t bh, size_t q0)
 
     for (size_t i = 0; i < rows; i++) {
         float *o = w->o + i * f->dp, sum = w->sum[i];
-        if (sum == 0)                          /* no key at all */
+        if (sum == 0)                          /* the sample has no keys */
             memset(o, 0, f->dim * 4);
         else
             f->d->rows->axpby(o, 1 / sum, o, 0, f->dim);
@@ -160,7 +160,7 @@ static void run(const fwd *f, size_t all)
         return;
 #pragma omp parallel num_threads(threads)
     {
-        size_t held = all;                     /* the key head whose panels lie in w: none yet */
+        size_t held = all;                     /* the key head packed in w; all: none yet */
         own w;
         place(f, cpu_scratch(f->d, omp_get_thread_num(), bytes), &w);
         f->g->begin();

@@ -1,9 +1,9 @@
 /* attn_grad.c - flash attention, backward (Dao et al. 2022, algorithm 4), in transposed form.
  *
- * Rows are keys and columns queries: S' = K Q'. Then P' and dS' come out as the left operands of
+ * Rows are keys and columns queries: S' = K Q'. Then P' and dS' are the left operands of
  * dV = P' dO and dK = dS' Q, the statistics per query are plain vectors, and dQ' = K' dS'. A unit
- * of work is one head, or part of its blocks of keys where there are fewer heads than threads;
- * parts have their own dQ, summed in a fixed order, so that a number of threads always gives the
+ * of work is one head, or part of its blocks of keys if there are fewer heads than threads. Parts
+ * have their own dQ, summed in a fixed order, so that the same number of threads always gives the
  * same bits. */
 #include "common/cpu/attn.h"
 
@@ -20,21 +20,21 @@ typedef struct bwd {
     float scale;
     bool add_q, add_k, add_v;
     size_t heads, sq, sk, dim;
-    size_t du, dp, qu, ku;                     /* D in units, as columns; QB and KB in units */
+    size_t du, dp, qu, ku;                     /* D in units and as columns; QB, KB in units */
     size_t q_blocks, k_blocks, parts;          /* parts: units of work per head */
 } bwd;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* One unit's scratch. Queries as panels over D (t: for K Q', V dO') and over queries (n: for dK,
- * dV). */
+/* The scratch of one unit of work. Queries are packed as panels over D (suffix t: for K Q', V dO')
+ * and over queries (suffix n: for dK, dV). */
 typedef struct work {
     uint32_t *qt, *ot, *qn, *on;               /* per block: [QB/nr][du][nr]; [dp/nr][qu][nr] */
     float *dq;                                 /* per block: [D][LDQ], transposed */
     float *lse, *delta;                        /* [q_blocks QB] */
     uint32_t *k, *v, *kt;                      /* [KB][du + PAD], [D][ku + PAD] */
     float *s, *dp;                             /* [KB][LDQ] */
-    uint32_t *p, *ds;                      /* [KB][ldp]; s and dp where a unit has a score's size */
+    uint32_t *p, *ds;                      /* [KB][ldp]; the same as s and dp for units of f32 */
     uint32_t *panels;                          /* dS' as B: [QB/nr][ku][nr] */
     float *dk, *dv;                            /* [KB][dp] */
     size_t ldp;
@@ -52,7 +52,7 @@ static size_t place(const bwd *f, uint32_t *base, work *w)
         at += cpu_round_up(units, 16);                                       \
     } while (0)
 
-    TAKE(dq, n * f->dim * LDQ);                /* first: another thread sums it up */
+    TAKE(dq, n * f->dim * LDQ);                /* first, where another thread finds it to sum */
     TAKE(qt, n * tb);
     TAKE(ot, n * tb);
     TAKE(qn, n * nb);
@@ -80,7 +80,8 @@ static size_t place(const bwd *f, uint32_t *base, work *w)
     return at;
 }
 
-/* Statistics of block j: log2-sum-exp2, and delta = sum of dO O (eq. 4); past the end P is 0. */
+/* Computes the statistics of block j: log2-sum-exp2, and delta = sum of dO O (eq. 4); past the last
+ * query they make P 0. */
 static void statistics(const bwd *f, const work *w, size_t b, size_t h, size_t j)
 {
     const float *lse = cpu_lse(f->lse, b, h);
@@ -113,7 +114,8 @@ static void pack_queries(const bwd *f, const work *w, size_t b, size_t h)
     }
 }
 
-/* Block j of queries against the packed block of `keys` keys. first: of this unit's key blocks. */
+/* Computes block j of queries against the packed block of `keys` keys; first: the key block is the
+ * unit's first. */
 static void multiply(const bwd *f, const work *w, size_t keys, size_t j, bool first)
 {
     const cpu_gemm *g = f->g;
@@ -138,7 +140,7 @@ static void multiply(const bwd *f, const work *w, size_t keys, size_t j, bool fi
              w->dq + j * f->dim * LDQ, LDQ, !first);
 }
 
-/* dst (+)= scale x, one token; x NULL: zeros. */
+/* dst (+)= scale x for one token; x NULL is zeros. */
 static void emit(const bwd *f, vt_tensor *dst, bool add, size_t b, size_t s, size_t h,
                  const float *x, float scale)
 {
@@ -157,7 +159,7 @@ static void emit(const bwd *f, vt_tensor *dst, bool add, size_t b, size_t s, siz
     r->store(at, dst->dtype, row, f->dim);
 }
 
-/* Key blocks of one part of a head. */
+/* Computes the key blocks of one part of a head. */
 static void head_part(const bwd *f, const work *w, size_t bh, size_t part)
 {
     const cpu_gemm *g = f->g;
@@ -191,7 +193,7 @@ static void head_part(const bwd *f, const work *w, size_t bh, size_t part)
     }
 }
 
-/* Block j of a head's dQ out of its parts' transposed sums, which lie in dq[0..parts-1]. */
+/* Adds up block j of a head's dQ from the parts' transposed sums dq[0..parts-1] and stores it. */
 static void emit_queries(const bwd *f, float *const *dq, size_t bh, size_t j)
 {
     enum { STEP = 16 };
@@ -210,7 +212,7 @@ static void emit_queries(const bwd *f, float *const *dq, size_t bh, size_t j)
     }
 }
 
-/* As many heads as threads or more: a head's dQ is out as soon as the head is done. */
+/* For at least as many heads as threads: a head's dQ is stored as soon as the head is done. */
 static void run_heads(const bwd *f, size_t all, size_t bytes)
 {
 #pragma omp parallel num_threads((int)least((size_t)f->d->threads, all))
@@ -228,7 +230,7 @@ static void run_heads(const bwd *f, size_t all, size_t bytes)
     }
 }
 
-/* Fewer heads than threads: unit u has scratch u, so that its dQ stays until all are done. */
+/* For fewer heads than threads: unit u has scratch u, which keeps its dQ until all are done. */
 static void run_parts(const bwd *f, size_t all, size_t bytes)
 {
     size_t units = all * f->parts;

@@ -1,9 +1,9 @@
-/* conv.c - channels-last convolution: products of input rows, or oneDNN.
+/* conv.c - channels-last convolution, by products of input rows or by oneDNN.
  *
- * Without an im2col. The window of an output position is, in one input row, kw * C neighbouring
- * numbers; those of the next position begin stride * C further on. So an input row, between its
- * zero padding, already is a matrix A with overlapping rows, and an output row is the sum over (kt,
- * kh) of such an A times the kw C x K weights. */
+ * The products need no im2col. In one input row the window of an output position is kw * C adjacent
+ * numbers, and the next position's window begins stride * C later. So an input row with its zero
+ * padding is already a matrix A with overlapping rows, and an output row is the sum over (kt, kh)
+ * of such an A times the kw C x K weights. */
 #include <omp.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 enum {
     PAD = 16,
-    FEW = 16                       /* input channels: too few here; with AVX2 the rest is faster here */
+    FEW = 16                       /* input channels below which oneDNN is faster, even with AVX2 */
 };
 
 typedef struct conv {
@@ -22,16 +22,18 @@ typedef struct conv {
     const vt_tensor *x, *w, *b;
     const vt_conv *c;
     size_t in, out, kw, rows;                /* channels; kernel width; input rows per output row */
-    size_t pb, row_weights;                    /* units: a panel; all panels of one (kt, kh) */
-    size_t units, lda, ldc;               /* units of kw C; from one position to the next; of acc */
-    size_t stage;                          /* units of an input row, padding and all that is read */
-    size_t head, done, outputs;                /* rows of y: before and of what oneDNN has computed;
-                                                * the rest */
+    size_t pb, row_weights;                    /* units of a panel; of all panels of one (kt, kh) */
+    size_t units;                              /* units of kw C elements */
+    size_t lda, ldc;                           /* strides: of positions in a row; of rows in acc */
+    size_t stage;                              /* units of a staged input row with its padding */
+    size_t head, done, outputs;                /* rows of y: before those computed by oneDNN; of
+                                                * these; of all others */
 } conv;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* One panel of (kt, kh) `row`: nr output channels, gathered from [K][C][kt kh kw] to [kw][C]. */
+/* Packs one panel of (kt, kh) `row`: nr output channels, gathered from [K][C][kt kh kw] to
+ * [kw][C]. */
 static void pack_panel(const conv *v, uint32_t *dst, float *stage, size_t row, size_t k0)
 {
     size_t n = least((size_t)v->g->nr, v->out - k0), k = v->kw * v->in;
@@ -42,7 +44,7 @@ static void pack_panel(const conv *v, uint32_t *dst, float *stage, size_t row, s
 
     for (size_t i = 0; i < n; i++)
         for (size_t c0 = 0, m; c0 < v->in; c0 += m, w += m * taps * size) {
-            m = least(step, v->in - c0);       /* channels whose taps are read at once */
+            m = least(step, v->in - c0);       /* channels whose taps are converted together */
             const float *f = cpu_load(v->d->rows, buf, w, v->w->dtype, 1, (m - 1) * taps + v->kw);
             for (size_t c = 0; c < m; c++)
                 for (size_t q = 0; q < v->kw; q++)
@@ -51,13 +53,13 @@ static void pack_panel(const conv *v, uint32_t *dst, float *stage, size_t row, s
     cpu_pack_b(v->g, dst, v->pb, (cpu_vectors){ stage, VC_F32, k, true }, 0, n, 0, k);
 }
 
-/* Where element i of an axis of n lies: padding is its first and last element if `edge`. */
+/* Returns the index to read for element i of an axis of n: the first or last if `edge` pads. */
 static long at_edge(long i, int64_t n, bool edge)
 {
     return !edge ? i : i < 0 ? 0 : i < n ? i : (long)n - 1;
 }
 
-/* Input row (n, t, h), t < 0 being a frame in front; NULL: zeros. */
+/* Returns input row (n, t, h), with t < 0 for a frame in front; NULL: the row is zeros. */
 static const char *input_row(const conv *v, size_t n, long t, long h)
 {
     const vt_tensor *x = v->x;
@@ -74,7 +76,7 @@ static const char *input_row(const conv *v, size_t n, long t, long h)
     return (const char *)x->data + row * (size_t)x->dim[3] * v->in * vc_dtype_size(x->dtype);
 }
 
-/* The row's first and last position in its padding. */
+/* Copies the row's first and last position into its padding. */
 static void fill_edges(const conv *v, uint32_t *stage)
 {
     size_t each = v->in / (size_t)v->g->pair, before = (size_t)v->c->before[2];
@@ -86,7 +88,7 @@ static void fill_edges(const conv *v, uint32_t *stage)
         memcpy(stage + i * each, stage + (before + width - 1) * each, each * 4);
 }
 
-/* acc += what comes through one kernel row from input row (n, t, h), if that is not zeros */
+/* acc += the product of input row (n, t, h) and one kernel row, unless the input row is zeros. */
 static void add_row(const conv *v, const uint32_t *weights, uint32_t *stage, float *acc, size_t n,
                     long t, long h)
 {
@@ -101,7 +103,7 @@ static void add_row(const conv *v, const uint32_t *weights, uint32_t *stage, flo
                 true);
 }
 
-/* Output row r of [N,To,Ho], of which oneDNN has computed those from `head` on. */
+/* Computes output row r, counted over [N,To,Ho] without the rows that oneDNN has computed. */
 static void output_row(const conv *v, const uint32_t *weights, uint32_t *stage, float *acc,
                        size_t r)
 {
@@ -147,7 +149,7 @@ static void run(const conv *v)
             for (size_t p = 0; p < panels; p++)
                 pack_panel(v, weights + row * v->row_weights + p * v->pb, (float *)stage, row,
                            p * nr);
-        memset(stage, 0, v->stage * 4);      /* the padding; input rows overwrite what is between */
+        memset(stage, 0, v->stage * 4);      /* for the padding; input rows overwrite the rest */
 #pragma omp for schedule(dynamic, 1)
         for (size_t r = 0; r < v->outputs; r++)
             output_row(v, weights, stage, (float *)at, r);
@@ -167,8 +169,9 @@ static vt_tensor frames_of(const vt_tensor *t, frames f)
     return p;
 }
 
-/* Those of y that oneDNN has computed, none if it could not. It pads with zeros and cannot read
- * `front`, so it is given the output frames that see neither front nor a repeated frame. */
+/* Lets oneDNN compute frames of y and returns them; none if it cannot. oneDNN pads with zeros and
+ * cannot read `front`, so it computes the frames that depend on neither front nor a repeated
+ * frame. */
 static frames by_dnnl(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                       const vt_tensor *b, const vt_conv *c)
 {
@@ -214,7 +217,7 @@ void cpu_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
         .done = (size_t)(done * y->dim[2]),
         .outputs = (size_t)(y->dim[0] * (y->dim[1] - done) * y->dim[2]),
     };
-    if (v.in % (size_t)v.g->pair)              /* a position would begin inside a unit */
+    if (v.in % (size_t)v.g->pair)              /* positions must begin at whole units */
         v.g = cpu_gemm_of(d, VC_F32);
     v.units = cpu_units(v.g, v.kw * v.in);
     v.pb = v.units * (size_t)v.g->nr;

@@ -21,9 +21,9 @@ enum { ALIGN = 64, HUGE = 2 << 20, LARGE = 1 << 20 };   /* bytes */
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* ---- what kernels ask for ---- */
+/* ---- scratch memory and faults of kernels ---- */
 
-/* Huge pages for what is large: packed operands are read all over, and every page costs a look-up. */
+/* Large areas get huge pages: packed operands are read all over, and every page costs a look-up. */
 static size_t scratch_size(size_t bytes) { return round_up(bytes, bytes < HUGE ? 4096 : HUGE); }
 
 void *cpu_scratch(vt_dev *d, int t, size_t bytes)
@@ -56,7 +56,8 @@ bool cpu_scratch_all(vt_dev *d, int threads, size_t first, size_t each)
     return !d->dry;
 }
 
-/* Scratch of all threads: what there is, or what kernels have noted since the device went dry. */
+/* Begins or ends dry steps. Returns the scratch of all threads: for each the bytes allocated or,
+ * if larger, the bytes that kernels have recorded since the dry step began. */
 static size_t cpu_dry(vt_dev *d, bool dry)
 {
     size_t sum = 0;
@@ -109,7 +110,8 @@ int cpu_team(int most)
 
 /* ---- open and close ---- */
 
-/* d->threads as OpenMP really has them, and a note where those are fewer than asked for. */
+/* Sets d->threads to the number that OpenMP grants; if that is less than asked for, `note` gets
+ * the reason. */
 static int open_threads(vt_dev *d, int asked, char note[], size_t size, vc_err *err)
 {
     enum { MOST = 4096 };
@@ -125,7 +127,7 @@ static int open_threads(vt_dev *d, int asked, char note[], size_t size, vc_err *
     d->threads = cpu_ready_team(team);
     if (d->threads < want)
         snprintf(note, size, " of %d (%s)", want,
-                 d->threads < team ? "OpenMP gives no more"
+                 d->threads < team ? "OpenMP grants no more"
                  : omp_in_parallel() ? "inside a parallel region" : "OMP_THREAD_LIMIT");
     return 0;
 }
@@ -207,7 +209,7 @@ static int cpu_status(vt_dev *d, vc_err *err)
 
 /* ---- memory ---- */
 
-/* What a control group allows, or SIZE_MAX. */
+/* Returns the memory limit of the control group, or SIZE_MAX. */
 static size_t group_limit(void)
 {
     static const char *const files[] = { "/sys/fs/cgroup/memory.max",
@@ -225,7 +227,8 @@ static size_t group_limit(void)
     return limit;
 }
 
-/* Address space only: pages come when they are written, and stay for the next step. */
+/* Reserves address space only: pages are allocated when they are written, and kept for the next
+ * step. */
 static int cpu_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), n = *bytes;
@@ -240,7 +243,7 @@ static int cpu_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
                    0);
     if (p == MAP_FAILED)
         return vc_fail_errno(err, "cpu: a pool of %zu bytes", n);
-    madvise(p, n, MADV_HUGEPAGE);              /* fewer faults; where it is refused, slower */
+    madvise(p, n, MADV_HUGEPAGE);              /* for fewer page faults; a failure is harmless */
     d->range = *range = p;
     d->range_bytes = n;
     if (!*bytes || *bytes > n)
@@ -248,8 +251,9 @@ static int cpu_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
     return 0;
 }
 
-/* Large areas come from the system as zero pages, which the threads that first write them take, in
- * steps of HUGE where they cover that: reserved with HUGE to spare, cut to an aligned start. */
+/* Maps a large area as zero pages, which are allocated by the threads that first write them, and as
+ * huge pages where the area covers them: the map is HUGE bytes too long and is then trimmed to an
+ * aligned start. */
 static void *alloc_pages(size_t bytes)
 {
     size_t all = round_up(bytes, 4096) + HUGE;

@@ -1,4 +1,5 @@
-/* dnnl.c - see dnnl.h. For oneDNN 2.6 and 3: the names dn_ hide where they differ. */
+/* dnnl.c - convolution and products by oneDNN; see dnnl.h. The dn_ functions hide the differences
+ * between oneDNN 2.6 and 3. */
 #include "common/cpu/dnnl.h"
 
 #include "common/cpu/guard.h"
@@ -98,35 +99,36 @@ static dnnl_status_t dn_conv_desc(dnnl_primitive_desc_t *pd, dnnl_engine_t e, dn
 
 /* ---- a convolution or a product of one shape ---- */
 
-/* All int64_t: compared as bytes. A product's x, w and y are A, B and C with the strides of each. */
+/* The key of a primitive, compared as bytes, so all fields are int64_t. A product's x, w and y are
+ * A, B and C. */
 typedef struct shape {
-    int64_t product;                           /* or a convolution */
+    int64_t product;                           /* 1: a product, 0: a convolution */
     dnnl_dims_t x, w, y;                       /* as oneDNN orders them: N C T H W, K C t h w */
     dnnl_dims_t stride, before, after;         /* of a convolution */
     dnnl_dims_t x_stride, w_stride, y_stride;  /* of a product */
-    int64_t type, bias, sum, threads;          /* threads: the team it is planned for and run by */
+    int64_t type, bias, sum, threads;          /* threads: size of the team that it is made for */
 } shape;
 
-/* In this order: x, user's weights, packed weights, bias, y, scratchpads of reorder and
+/* Memories: x, the user's weights, packed weights, bias, y, scratchpads of reorder and
  * convolution. */
 enum { M_X, M_W, M_PACKED, M_B, M_Y, M_PAD_W, M_PAD, MEMORIES };
 
 typedef struct kept {
     shape key;
-    uint64_t used;                             /* when last; 0: a free place */
-    bool able;                                 /* false: oneDNN has nothing fast for it */
-    bool allocates;                            /* it takes memory of its own in every call */
+    uint64_t used;                             /* number of its last use; 0: a free entry */
+    bool able;                                 /* false: oneDNN has no fast implementation */
+    bool allocates;                            /* it allocates memory in every call */
     dnnl_primitive_t pack, run;
     dnnl_memory_t mem[MEMORIES];
     size_t bytes[MEMORIES];
 } kept;
 
-enum { KEPT = 128 };               /* shapes: a VAE has about 20 per picture size, a DiT 40 */
+enum { KEPT = 128 };               /* cached shapes: a VAE has about 20 per size, a DiT 40 */
 
 struct cpu_dnnl {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_attr_t attr;                /* scratchpads are ours: no malloc in a call */
+    dnnl_primitive_attr_t attr;                /* callers give scratchpads: no malloc in a call */
     uint64_t clock;
     kept kept[KEPT];
 };
@@ -150,7 +152,8 @@ static dnnl_status_t memory(const cpu_dnnl *d, kept *c, int which, dn_desc_view 
     return dnnl_memory_create(&c->mem[which], m, d->engine, DNNL_MEMORY_NONE);
 }
 
-/* Primitives and memories of described operands: d[] is x, user's w, w of any layout, b, y. */
+/* Makes primitives and memories of described operands: d[] is x, the user's w, w of any layout, b,
+ * y. */
 static dnnl_status_t build_conv(const cpu_dnnl *dn, kept *c, const dn_desc d[5])
 {
     dnnl_primitive_desc_t conv_pd = NULL, pack_pd = NULL;
@@ -162,7 +165,7 @@ static dnnl_status_t build_conv(const cpu_dnnl *dn, kept *c, const dn_desc d[5])
 
     if (!rc)
         rc = dnnl_primitive_desc_query(conv_pd, dnnl_query_impl_info_str, 0, &name);
-    if (!rc && strstr(name, "ref"))            /* the reference loops: ours are faster */
+    if (!rc && strstr(name, "ref"))            /* conv.c is faster than the reference loops */
         rc = dnnl_unimplemented;
     dn_desc_view packed =
         rc ? NULL : dnnl_primitive_desc_query_md(conv_pd, dnnl_query_weights_md, 0);
@@ -213,7 +216,7 @@ static dnnl_status_t conv_open(const cpu_dnnl *dn, kept *c)
     return rc;
 }
 
-/* With what is C now added to it, if the shape says so. */
+/* Makes the attributes of a product, which is added to C if k->sum is set. */
 static dnnl_status_t product_attr(const cpu_dnnl *dn, const shape *k, dnnl_primitive_attr_t *attr)
 {
     dnnl_post_ops_t ops = NULL;
@@ -243,7 +246,7 @@ static dnnl_status_t build_product(const cpu_dnnl *dn, kept *c, const dn_desc d[
 
     if (!rc)
         rc = dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
-    c->allocates = strncmp(name, "brg", 3) != 0;          /* what is made of sgemm does */
+    c->allocates = strncmp(name, "brg", 3) != 0;          /* sgemm's implementations do */
     if (!rc)
         rc = dnnl_primitive_create(&c->run, pd);
     const struct { int which; dn_desc_view m; } of[] = {
@@ -283,15 +286,15 @@ static dnnl_status_t product_open(const cpu_dnnl *dn, kept *c)
     return rc;
 }
 
-/* Begins a call: oneDNN plans for as many threads as OpenMP has by default then, hands out one part to
- * each, and takes for granted that the same number run it: a smaller team would leave parts undone. */
-static int team_begin(const shape *k, const char *what)
+/* Begins a call of oneDNN, which plans for OpenMP's default number of threads, gives each thread
+ * one part, and relies on the same number when it runs: a smaller team would leave parts undone. */
+static int team_begin(const shape *k, const char *call)
 {
     int before = omp_get_max_threads();
 
     vc_signal_stack();
     omp_set_num_threads((int)k->threads);
-    cpu_guard_begin(what);
+    cpu_guard_begin(call);
     return before;
 }
 
@@ -301,8 +304,9 @@ static void team_end(int before)
     omp_set_num_threads(before);
 }
 
-/* What is kept for a shape; what was not used for longest makes room. What memory was out for is not
- * kept as impossible: it is a fault, since another way would give other bits. */
+/* Returns the cached primitive of a shape, or makes it, dropping the one unused for longest. If
+ * memory is out the result is a fault and is not cached as impossible, since another implementation
+ * would give different bits. */
 static kept *find(vt_dev *d, const shape *key)
 {
     cpu_dnnl *dn = d->dnnl;
@@ -331,10 +335,10 @@ static kept *find(vt_dev *d, const shape *key)
     return c;
 }
 
-/* ---- running it ---- */
+/* ---- execution ---- */
 
-/* Types that oneDNN computes fast here. bf16 without AMX is slower than our widening to f32, or
- * missing. */
+/* Returns true for types that oneDNN computes fast on this machine. Without AMX its bf16 is missing
+ * or slower than widening to f32. */
 static bool fast(const vt_dev *d, vc_dtype t)
 {
     if (t == VC_F32)
@@ -367,7 +371,7 @@ static shape conv_shape(const vt_dev *d, const vt_tensor *y, const vt_tensor *x,
     return k;
 }
 
-/* t's values in another type at `to`, or t's own data if they have it already. */
+/* Returns t's values in the type `type`: converted at `to`, or t's own data if it has the type. */
 static void *as_type(const vt_dev *d, const vt_tensor *t, vc_dtype type, char *to)
 {
     if (t->dtype == type)
@@ -429,7 +433,7 @@ bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tenso
            b_own = aligned(c->bytes[M_B]);
     size_t pad = aligned(c->bytes[M_PAD] > c->bytes[M_PAD_W] ? c->bytes[M_PAD] : c->bytes[M_PAD_W]);
     if (!cpu_scratch_one(d, d->threads, pad + aligned(c->bytes[M_PACKED]) + w_own + b_own))
-        return true;                           /* a dry step; or the fault says it: ours need as much */
+        return true;                           /* a dry step, or a fault was recorded */
 
     char *s = cpu_scratch(d, d->threads, 0);
     void *at[MEMORIES] = { [M_X] = x->data, [M_Y] = y->data, [M_PAD] = s, [M_PAD_W] = s };
@@ -441,12 +445,12 @@ bool cpu_dnnl_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tenso
     return execute(d, c, at);
 }
 
-static void matrix(dnnl_dims_t dim, dnnl_dims_t stride, const vt_tensor *t, bool turned)
+static void matrix(dnnl_dims_t dim, dnnl_dims_t stride, const vt_tensor *t, bool transposed)
 {
-    dim[turned] = t->dim[0];
-    dim[!turned] = t->dim[1];
-    stride[turned] = t->stride[0];
-    stride[!turned] = 1;
+    dim[transposed] = t->dim[0];
+    dim[!transposed] = t->dim[1];
+    stride[transposed] = t->stride[0];
+    stride[!transposed] = 1;
 }
 
 bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
@@ -455,7 +459,7 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     if (!d->dnnl || a->dtype != VC_F32 || b->dtype != VC_F32 || c->dtype != VC_F32 || alpha != 1 ||
         (beta != 0 && beta != 1) || vt_count(a) == 0)
         return false;
-    /* Vectors are ours: 2.6 multiplies what is in C by 0 there, and NaN stays. */
+    /* matmul.c computes vectors: oneDNN 2.6 multiplies the old C by 0 there, which keeps NaN. */
     if (c->dim[0] <= 1 || c->dim[1] <= 1)
         return false;
 
@@ -479,7 +483,7 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     void *at[MEMORIES] = { [M_X] = a->data, [M_PACKED] = b->data, [M_Y] = c->data, [M_PAD] = s };
     if (bias)
         at[M_B] = as_type(d, bias, VC_F32, s + pad);
-    if (!execute(d, k, at))                    /* part of it may be done: not to be done again */
+    if (!execute(d, k, at))                    /* C may be partly written, so no second attempt */
         cpu_fault(d, VC_EFAIL, "oneDNN failed at a product of %d x %d x %d", (int)c->dim[0],
                   (int)c->dim[1], (int)a->dim[ta ? 0 : 1]);
     return true;
@@ -490,7 +494,7 @@ bool cpu_dnnl_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
 int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err)
 {
     *out = NULL;
-    if (!strcmp(d->isa.set, "plain")) /* forced, or a machine without vectors: our own code alone */
+    if (!strcmp(d->isa.set, "plain")) /* forced or without vector units: oneDNN is not used */
         return 0;
     cpu_dnnl *c = calloc(1, sizeof *c);
     if (!c)
@@ -508,7 +512,7 @@ int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err)
     if (rc) {
         cpu_dnnl_close(c);
         return vc_fail(err, rc == dnnl_out_of_memory ? VC_ENOMEM : VC_EFAIL,
-                       "oneDNN does not start: %s", dnnl_status2str(rc));
+                       "oneDNN cannot be initialised: %s", dnnl_status2str(rc));
     }
     *out = c;
     return 0;

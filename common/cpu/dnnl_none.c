@@ -1,4 +1,4 @@
-/* dnnl_none.c - dnnl.h in a build without oneDNN. */
+/* dnnl_none.c - dnnl.h for a build without oneDNN. */
 #include "common/cpu/dnnl.h"
 
 int cpu_dnnl_open(cpu_dnnl **out, vt_dev *d, vc_err *err)

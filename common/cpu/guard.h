@@ -1,15 +1,16 @@
-/* guard.h - the last words of a library that does not survive when memory is out.
+/* guard.h - an error message for a library that crashes when memory is out.
  *
- * oneDNN is C++: where malloc gives nothing, an exception leaves its C functions, which ends in abort();
- * where mmap gives nothing for its machine code, it writes to address 0. Nothing can go on after that.
- * While a thread is between the two calls below, those signals of its own or of OpenMP's workers print a
- * line that says what to do and end the process with status 1, as any error does. Elsewhere they do what
- * they did before. */
+ * oneDNN is C++: if malloc fails, an exception leaves its C functions, which ends in abort(); if
+ * mmap fails for its machine code, it writes to address 0. The process cannot continue after
+ * either. While a thread is between the two calls below, SIGABRT and SIGSEGV of this thread or of
+ * OpenMP's workers print a line with the remedy and end the process with status 1, as any error
+ * does. Elsewhere the signals reach their previous handlers. */
 #ifndef COMMON_CPU_GUARD_H
 #define COMMON_CPU_GUARD_H
 
-/* what: "oneDNN multiplies": a string that stays. Guards do not nest. */
-void cpu_guard_begin(const char *what);
+/* call names the work in the message, as "oneDNN multiplies", and must outlive the guard. Guards do
+ * not nest. */
+void cpu_guard_begin(const char *call);
 void cpu_guard_end(void);
 
 #endif

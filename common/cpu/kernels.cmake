@@ -1,5 +1,5 @@
 # The CPU kernels: sources relative to common/, and the instruction set each file is compiled for.
-# What a machine may run is chosen at start-up (cpu_isa.c), so one build serves all of them.
+# cpu/simd/isa.c chooses the kernels at start-up, so one build serves all machines.
 set(VLT_CPU_KERNEL_SOURCES
   cpu/simd/isa.c cpu/simd/rows.c cpu/simd/rows_plain.c
   cpu/gemm/pack.c cpu/gemm/plain.c

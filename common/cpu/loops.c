@@ -1,4 +1,4 @@
-/* loops.c - threads, walks, and the maps over them: see loops.h */
+/* loops.c - threads, walks, and maps and sums over walks; see loops.h */
 #include "common/cpu/loops.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ int cpu_parts(const vt_dev *d, int64_t units, int64_t grain)
     return parts < 1 ? 1 : parts < d->threads ? (int)parts : d->threads;
 }
 
-/* The team always has dev->threads members, since OpenMP makes a new one for another size. */
+/* The team always has dev->threads members, since OpenMP starts a new team for another size. */
 void cpu_share(const vt_dev *d, int parts, int64_t units, cpu_part fn, void *arg)
 {
     if (parts <= 1) {
@@ -156,7 +156,7 @@ void cpu_store_add(const cpu_rows *r, void *dst, vc_dtype t, int64_t step, const
 
 /* ---- maps ---- */
 
-enum { MAPPED = 5, GRAIN = 16384 };            /* most operands of a map; elements worth a thread */
+enum { MAPPED = 5, GRAIN = 16384 };            /* most operands of a map; elements per thread */
 
 typedef struct map {
     cpu_walk w;
@@ -164,7 +164,7 @@ typedef struct map {
     cpu_span fn;
     const void *arg;
     bool adds;
-    int64_t spans;                             /* of a row */
+    int64_t spans;                             /* per row */
 } map;
 
 static void map_span(const map *m, const cpu_at *at, int64_t first, size_t n)
@@ -217,7 +217,7 @@ void cpu_map(vt_dev *d, cpu_span fn, const void *arg, bool adds, int k, const vt
 
 /* ---- sums ---- */
 
-enum { SUM_PARTS = 256 };                      /* partial sums, whatever the threads */
+enum { SUM_PARTS = 256 };                      /* partial sums, for any number of threads */
 
 typedef struct sums {
     map m;

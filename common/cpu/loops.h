@@ -5,24 +5,24 @@
 #include "common/cpu/cpu.h"
 
 enum {
-    CPU_SPAN = 2048,                            /* f32 elements computed at a time, on the stack */
+    CPU_SPAN = 2048,                            /* f32 elements of a span, held on the stack */
     CPU_OPERANDS = 8
 };
 
 /* ---- threads ---- */
 
-/* Units begin..end-1 of the work, by thread number `part`. */
+/* Computes units begin..end-1 of the work as part number `part`. */
 typedef void (*cpu_part)(void *arg, int part, int64_t begin, int64_t end);
-/* How many threads share the work: at least `grain` units each. */
+/* Returns the number of parts of the work, each of at least `grain` units. */
 int cpu_parts(const vt_dev *d, int64_t units, int64_t grain);
 /* Runs fn on `parts` (from cpu_parts) contiguous, nearly equal ranges, in as many threads. */
 void cpu_share(const vt_dev *d, int parts, int64_t units, cpu_part fn, void *arg);
 
 /* ---- walks ---- */
 
-/* k operands of one shape (t[0]'s; NULL ones are skipped) as rows of n elements. Axes that all
- * operands run through evenly are joined; join: with the last one too, so that packed tensors are a
- * single row. */
+/* A walk over k operands of one shape (t[0]'s; NULL operands are skipped) by rows of n elements.
+ * Axes that all operands traverse evenly are joined; with `join` the last axis too, so that packed
+ * tensors become a single row. */
 typedef struct cpu_walk {
     int k, nd;                                  /* nd: axes of rows */
     int64_t dim[VT_DIMS], rows, n;
@@ -33,39 +33,40 @@ typedef struct cpu_walk {
 } cpu_walk;
 void cpu_walk_init(cpu_walk *w, int k, const vt_tensor *const *t, bool join);
 
-/* Where a walk is: offsets in elements. */
+/* The position of a walk; offsets are in elements. */
 typedef struct cpu_at {
     int64_t index[VT_DIMS], offset[CPU_OPERANDS];
 } cpu_at;
 void cpu_at_row(const cpu_walk *w, cpu_at *at, int64_t row);
 void cpu_next_row(const cpu_walk *w, cpu_at *at);
 
-/* Element i of the row that operand o is at. */
+/* Returns the address of element i in operand o's current row. */
 static inline char *cpu_ptr(const cpu_walk *w, const cpu_at *at, int o, int64_t i)
 {
     return w->data[o] + (at->offset[o] + i * w->step[o]) * (int64_t)vc_dtype_size(w->type[o]);
 }
 
-/* n elements `step` apart: to f32 (src itself if it is packed f32, else buf), and back. */
+/* cpu_load converts n elements, `step` apart, to f32 in buf, or returns src itself if it is packed
+ * f32; cpu_store converts them back. */
 const float *cpu_load(const cpu_rows *r, float *buf, const void *src, vc_dtype t, int64_t step,
                       size_t n);
 void cpu_store(const cpu_rows *r, void *dst, vc_dtype t, int64_t step, const float *src, size_t n);
-/* The same, added to what is there. n at most CPU_SPAN. */
+/* As cpu_store, but adds to dst; n is at most CPU_SPAN. */
 void cpu_store_add(const cpu_rows *r, void *dst, vc_dtype t, int64_t step, const float *src,
                    size_t n);
 
-/* y[i] = f(x[0][i], x[1][i], ..): t[0] is y, the others x; adds: y += f(..) */
+/* y[i] = f(x[0][i], x[1][i], ..), with y in t[0] and the x after it; adds: y += f(..) */
 typedef void (*cpu_span)(const cpu_rows *r, const void *arg, float *y, const float *const *x,
                          size_t n);
 void cpu_map(vt_dev *d, cpu_span fn, const void *arg, bool adds, int k, const vt_tensor *const *t);
 
-/* Sum over all elements of a value of spans, in an order that no thread count changes. */
+/* Sums fn's values over all spans, in an order that does not depend on the thread count. */
 typedef double (*cpu_sum_span)(const cpu_rows *r, const float *const *x, size_t n);
 double cpu_sum_of(vt_dev *d, cpu_sum_span fn, int k, const vt_tensor *const *t);
 
-/* Copies of k descriptors (entries may be NULL; out[i] is then unset) with their axes before the
- * last in another order: first those along which `by` has a stride, then the others. Returns the
- * number of indices of the first: rows that share no element of by. */
+/* Copies k descriptors (entries may be NULL; out[i] is then unset) with their axes before the last
+ * reordered: first those along which `by` has a stride, then the others. Returns the product of the
+ * first axes' sizes: rows with different indices there share no element of `by`. */
 int64_t cpu_kept_first(const vt_tensor *by, int k, const vt_tensor *const *t, vt_tensor *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* loops_elem.c - copies, element-wise kernels, reductions, losses, averages: backend.h */
+/* loops_elem.c - copies, element-wise kernels, losses, averages; see kernel_list.h */
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 typedef struct same {
     cpu_walk w;
-    size_t size;                               /* of an element */
+    size_t size;                               /* bytes of an element */
 } same;
 
 static void copy_elements(char *y, int64_t ys, const char *x, int64_t xs, int64_t n, size_t size)
@@ -226,7 +226,7 @@ void cpu_mse(vt_dev *d, vt_tensor *loss, const vt_tensor *pred, const vt_tensor 
     *(float *)loss->data = (float)(sum / (double)vt_count(pred));
 }
 
-/* arg: 2 dloss / count */
+/* arg points to 2 dloss / count. */
 static void errors(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
 {
     float a = *(const float *)arg;
@@ -277,7 +277,7 @@ double cpu_sumsq(vt_dev *d, const vt_tensor *x)
 
 /* ---- moving averages ---- */
 
-/* arg: decay; x: average, value */
+/* arg points to the decay; x has the average and the value. */
 static void average(const cpu_rows *r, const void *arg, float *y, const float *const *x, size_t n)
 {
     float a = *(const float *)arg;

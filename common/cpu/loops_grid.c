@@ -1,11 +1,12 @@
-/* loops_grid.c - channels-last video: group norm, nearest places, pairs of frames. backend.h */
+/* loops_grid.c - channels-last video: group norm, nearest resizing, means of frame pairs; see
+ * kernel_list.h */
 #include <math.h>
 #include <string.h>
 
 #include "common/cpu/loops.h"
 
-/* Sums are f32 over BLOCK positions and f64 beyond. The positions of a sample are cut into PARTS
- * whatever the threads, whose sums are added in order: no thread count changes them. */
+/* Sums are f32 over BLOCK positions and f64 beyond. The positions of a sample are always divided
+ * into PARTS, whose sums are added in order, so that they do not depend on the thread count. */
 enum { PARTS = 32, BLOCK = 32, POSITIONS = 64 };
 
 /* ---- group norm ---- */
@@ -15,11 +16,11 @@ typedef struct group {
     vt_tensor *y;
     const vt_tensor *x;
     const vt_group *n;
-    int64_t sample, positions, c;              /* positions: of a sample */
+    int64_t sample, positions, c;              /* positions: per sample */
     double *sums;                              /* [PARTS][2][C]: of x - at, and squared */
     float *at, *a, *b;                         /* [C]: x's first position; y = a x + b */
-    float *own;                                /* thread 0's rows, behind all that */
-    size_t own_bytes;                          /* of each thread's rows */
+    float *own;                                /* thread 0's rows, behind these arrays */
+    size_t own_bytes;                          /* bytes of each thread's rows */
 } group;
 
 static float *own_rows(const group *s, int part)
@@ -32,7 +33,7 @@ static const char *position(const vt_tensor *t, int64_t i)
     return (const char *)t->data + i * vt_last(t) * (int64_t)vc_dtype_size(t->dtype);
 }
 
-/* Sums about x's first position, which keep their digits when the mean is far from 0. */
+/* Sums differences from x's first position, which stay precise when the mean is far from 0. */
 static void sum_parts(void *arg, int part, int64_t begin, int64_t end)
 {
     const group *s = arg;
@@ -55,7 +56,7 @@ static void sum_parts(void *arg, int part, int64_t begin, int64_t end)
     }
 }
 
-/* From the parts' sums to a and b, group by group. */
+/* Computes a and b from the parts' sums, group by group. */
 static void solve(const group *s, const vt_tensor *weight, const vt_tensor *bias)
 {
     size_t c = (size_t)s->c, each = c / (size_t)s->n->groups;
@@ -84,7 +85,7 @@ static void solve(const group *s, const vt_tensor *weight, const vt_tensor *bias
     }
 }
 
-/* The position of scale and shift that serves position i of x's sample. */
+/* Returns the position in scale and shift for position i of x's sample. */
 static int64_t nearest_of(const group *s, int64_t i)
 {
     const int64_t *to = s->x->dim, *from = s->n->scale->dim;
@@ -133,7 +134,7 @@ static void apply_positions(void *arg, int part, int64_t begin, int64_t end)
     }
 }
 
-/* Scratch of all threads; false after a fault. */
+/* Makes the scratch of all threads; false after a fault. */
 static bool make_room(group *s)
 {
     size_t c = (size_t)s->c, shared = c * (2 * PARTS * sizeof(double) + 3 * sizeof(float));
@@ -167,7 +168,7 @@ void cpu_group_norm(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor
     }
 }
 
-/* ---- nearest places ---- */
+/* ---- nearest resizing ---- */
 
 typedef struct pick {
     const cpu_rows *rows;
@@ -191,7 +192,7 @@ static void pick_position(const pick *s, char *y, const char *x, size_t c)
     }
 }
 
-/* Rows of y: all positions of one (n, t, h). */
+/* Copies rows of y, each of all positions of one (n, t, h). */
 static void pick_rows(void *arg, int part, int64_t begin, int64_t end)
 {
     const pick *s = arg;
@@ -218,7 +219,7 @@ void cpu_nearest(vt_dev *d, vt_tensor *y, const vt_tensor *x)
 
 /* ---- pairs of frames ---- */
 
-/* Spans of y, frame after frame. */
+/* Averages spans of y, frame after frame. */
 static void pool_spans(void *arg, int part, int64_t begin, int64_t end)
 {
     const pick *s = arg;

@@ -1,9 +1,10 @@
-/* loops_rows.c - kernels that see whole rows or sum over them: norms, reductions. backend.h */
+/* loops_rows.c - kernels of whole rows and of sums over rows: norms, embedding, reductions; see
+ * kernel_list.h */
 #include <string.h>
 
 #include "common/cpu/loops.h"
 
-enum { ROW_GRAIN = 8192, BLOCK = 128 };        /* elements worth a thread; rows summed at a time */
+enum { ROW_GRAIN = 8192, BLOCK = 128 };        /* elements per thread; rows summed at a time */
 
 static const float *row(const cpu_walk *w, const cpu_at *at, int o, const cpu_rows *r, float *buf)
 {
@@ -12,7 +13,7 @@ static const float *row(const cpu_walk *w, const cpu_at *at, int o, const cpu_ro
                       : NULL;
 }
 
-/* The same, but a row that is the one before is not converted again. */
+/* A row converted to f32, reused if the next row is the same. */
 typedef struct cached {
     int64_t offset;
     const float *p;
@@ -30,20 +31,20 @@ static const float *row_again(const cpu_walk *w, const cpu_at *at, int o, const 
     return c->p;
 }
 
-/* [D] of any float type as f32, or NULL */
+/* Returns t [D] of any float type as f32, or NULL. */
 static const float *vector(const vt_tensor *t, const cpu_rows *r, float *buf)
 {
     return t ? cpu_load(r, buf, t->data, t->dtype, 1, (size_t)vt_count(t)) : NULL;
 }
 
-/* stats [rows,2] in the shape of x's rows, last axis 2 */
+/* Returns stats [rows,2] in the shape of x's rows, last axis 2. */
 static vt_tensor stats_like(const vt_tensor *stats, const vt_tensor *x)
 {
     vt_tensor s = *stats;
     int64_t stride = 2;
 
     s.nd = x->nd;
-    s.dim[x->nd - 1] = 1;                      /* walked by rows: the pair is read at each */
+    s.dim[x->nd - 1] = 1;                      /* the walk visits rows; each reads its pair */
     s.stride[x->nd - 1] = 0;
     for (int i = x->nd - 1; i-- > 0; stride *= x->dim[i]) {
         s.dim[i] = x->dim[i];
@@ -117,7 +118,7 @@ typedef struct lookup {
     const int32_t *ids;
 } lookup;
 
-/* n elements in steps of what fits on the stack; to and from may be of any type. */
+/* Converts n elements between any two types, by spans on the stack. */
 static void convert(const cpu_rows *r, void *to, vc_dtype tt, const void *from, vc_dtype tf,
                     size_t n)
 {
@@ -166,7 +167,7 @@ void cpu_embedding(vt_dev *d, vt_tensor *y, const vt_tensor *table, const vt_ten
 /* ---- gradient of norm ---- */
 
 enum { G_X, G_DX, G_DY, G_SCALE, G_STATS, G_DSHIFT, G_DSCALE, G_OPERANDS };
-enum { DW, DB, DSHIFT, DSCALE, SUMS };         /* what is summed over rows */
+enum { DW, DB, DSHIFT, DSCALE, SUMS };         /* gradients that are sums over rows */
 
 /* A thread's scratch: rows of n floats. */
 enum { R_X, R_DX, R_DY, R_SCALE, R_W, R_B, R_ADD, R_SUM, R_TOTAL = R_SUM + SUMS,
@@ -178,7 +179,7 @@ typedef struct norm_grad {
     const vt_tensor *weight, *bias;
     bool want[SUMS], rms, dx_adds, targets_add;
     int64_t per;                               /* rows that share one row of shift and scale */
-    int64_t base;                              /* first row of the shared work */
+    int64_t base;                              /* first row of the work that threads share */
 } norm_grad;
 
 static float *rows_of(const norm_grad *s, int part)
@@ -192,7 +193,7 @@ static void clear(const norm_grad *s, float *buf, int from, int to)
     memset(buf + (R_TOTAL + from) * s->w.n, 0, (size_t)((to - from) * s->w.n) * sizeof *buf);
 }
 
-/* Sums of a stretch of rows into the totals: two levels keep long f32 sums good. */
+/* Adds the sums of a stretch of rows to the totals: two levels keep long f32 sums accurate. */
 static void flush(const norm_grad *s, float *buf)
 {
     size_t n = (size_t)s->w.n;
@@ -204,7 +205,7 @@ static void flush(const norm_grad *s, float *buf)
     memset(buf + R_SUM * n, 0, SUMS * n * sizeof *buf);
 }
 
-/* Rows begin..end-1: their dx, and the sums into this part's scratch. */
+/* Computes dx of rows begin..end-1, and adds their terms to the sums in this part's scratch. */
 static void grad_rows(const norm_grad *s, float *buf, int64_t begin, int64_t end)
 {
     const cpu_rows *r = s->d->rows;
@@ -237,7 +238,7 @@ static void grad_rows(const norm_grad *s, float *buf, int64_t begin, int64_t end
     flush(s, buf);
 }
 
-/* to (+)= sum, where `at` is */
+/* Operand o (+)= sum at position `at`. */
 static void write_target(const norm_grad *s, const cpu_at *at, int o, const float *sum)
 {
     const cpu_walk *w = &s->w;
@@ -264,7 +265,7 @@ static void write_targets(const norm_grad *s, float *buf, int64_t target)
     write_target(s, &at, G_DSCALE, buf + (R_TOTAL + DSCALE) * s->w.n);
 }
 
-/* Each thread has targets of its own. */
+/* Computes targets begin..end-1, which belong to this part alone. */
 static void by_target(void *arg, int part, int64_t begin, int64_t end)
 {
     const norm_grad *s = arg;
@@ -280,7 +281,7 @@ static void by_target(void *arg, int part, int64_t begin, int64_t end)
     }
 }
 
-/* All threads share the rows of one target. */
+/* Computes rows begin..end-1 of a target that all parts share. */
 static void by_row(void *arg, int part, int64_t begin, int64_t end)
 {
     const norm_grad *s = arg;
@@ -292,7 +293,7 @@ static void by_row(void *arg, int part, int64_t begin, int64_t end)
     grad_rows(s, buf, s->base + begin, s->base + end);
 }
 
-/* Totals of all parts into the first one's, in their order. */
+/* Adds the totals of all parts to those of the first, in their order. */
 static float *gather(const norm_grad *s, int parts, int from, int to)
 {
     float *first = rows_of(s, 0);
@@ -377,7 +378,7 @@ typedef struct reduction {
     vt_dev *d;
     float scale;
     bool adds;
-    int64_t per, columns, blocks;              /* rows of a target; columns of a block; blocks */
+    int64_t per, columns, blocks;              /* rows per target; columns per block; blocks */
 } reduction;
 
 static void put(const reduction *s, char *dst, const float *sum, size_t n)
@@ -388,7 +389,8 @@ static void put(const reduction *s, char *dst, const float *sum, size_t n)
         cpu_store(s->d->rows, dst, s->w.type[R_T], s->w.step[R_T], sum, n);
 }
 
-/* One block of columns of one target, rows in their order: no thread count changes the sum. */
+/* Sums one block of columns of one target over rows in their order, so that the sum does not depend
+ * on the thread count. */
 static void reduce_block(const reduction *s, int64_t target, int64_t first, size_t n)
 {
     const cpu_walk *w = &s->w;
@@ -429,7 +431,7 @@ static void reduce_columns(void *arg, int part, int64_t begin, int64_t end)
     }
 }
 
-/* The last axis is summed too: a target is one number. */
+/* Sums rows whose last axis is summed too, so that a target is one number. */
 static void reduce_rows(void *arg, int part, int64_t begin, int64_t end)
 {
     const reduction *s = arg;

@@ -1,4 +1,4 @@
-/* loops_video.c - patches, rotary positions, noise, sinusoids: backend.h */
+/* loops_video.c - patches, rotary positions, noise, sinusoids; see kernel_list.h */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ typedef struct patches {
     const cpu_rows *rows;
     char *x, *tokens;
     vc_dtype x_type, token_type;
-    int64_t c, t, h, w, pt, ph, pw;            /* of x, of a patch */
+    int64_t c, t, h, w, pt, ph, pw;            /* sizes of x and of a patch */
     vt_patch_order order;
     bool to_tokens, adds;
 } patches;
@@ -34,7 +34,7 @@ static void move(const patches *s, char *dst, vc_dtype to, int64_t dst_step, con
         cpu_store(s->rows, dst, to, dst_step, v, n);
 }
 
-/* Rows of pixels: every pw-th pixel goes to the same place of successive tokens. */
+/* Copies rows of pixels: every pw-th pixel has the same place in successive tokens. */
 static void patch_part(void *arg, int part, int64_t begin, int64_t end)
 {
     const patches *s = arg;
@@ -92,12 +92,12 @@ typedef struct rope {
     cpu_walk w;                                /* y, x by rows [B,N,H] of D, axes not joined */
     const cpu_rows *rows;
     const float *c, *s;
-    int64_t tokens, heads, begin, end;         /* of a sequence; those that turn */
+    int64_t tokens, heads, begin, end;         /* tokens begin..end-1 of each are rotated */
     float sign;
     bool halves, adds;
 } rope;
 
-/* Elements i.. of y's row. */
+/* Stores n elements of y's row from element i on. */
 static void put(const rope *s, const cpu_at *at, int64_t i, const float *x, size_t n)
 {
     const cpu_walk *w = &s->w;
@@ -113,7 +113,7 @@ static const float *get(const rope *s, const cpu_at *at, int64_t i, float *buf, 
     return cpu_load(s->rows, buf, cpu_ptr(w, at, 1, i), w->type[1], w->step[1], n);
 }
 
-/* A row whose pairs are elements half a row apart. */
+/* Rotates a row whose pairs are elements half a row apart. */
 static void rope_row_halves(const rope *s, const cpu_at *at, int64_t token)
 {
     int64_t half = s->w.n / 2, angle = (token - s->begin) * half;
@@ -131,17 +131,17 @@ static void rope_row_halves(const rope *s, const cpu_at *at, int64_t token)
 static void rope_row(const rope *s, const cpu_at *at, int64_t token)
 {
     const cpu_walk *w = &s->w;
-    bool turns = token >= s->begin && token < s->end;
+    bool rotated = token >= s->begin && token < s->end;
     float in[CPU_SPAN], out[CPU_SPAN];
 
-    if (turns && s->halves) {
+    if (rotated && s->halves) {
         rope_row_halves(s, at, token);
         return;
     }
     for (int64_t i = 0; i < w->n; i += CPU_SPAN) {
         size_t n = (size_t)(w->n - i < CPU_SPAN ? w->n - i : CPU_SPAN);
         const float *x = get(s, at, i, in, n);
-        if (turns) {
+        if (rotated) {
             int64_t angle = (token - s->begin) * (w->n / 2) + i / 2;
             s->rows->rope(out, x, s->c + angle, s->s + angle, s->sign, n / 2);
             x = out;
@@ -179,7 +179,7 @@ enum { DRAWS = 4096 };                         /* a multiple of 4 */
 
 typedef struct draws {
     float *y;
-    int64_t n, blocks;                         /* per outermost index */
+    int64_t n, blocks;                         /* elements and blocks per outermost index */
     uint64_t seed;
     uint32_t row0, micro, purpose;
 } draws;

@@ -1,16 +1,17 @@
 /* matmul.c - matrix products of any mix of types, by blocks (Goto & van de Geijn 2008).
  *
- * All threads pack B, or as many of its columns as a slab holds. Then C is cut into tiles, one
- * thread each at a time; a tile walks along k in steps of KC, packs MC rows of A at a time and
- * multiplies. Where one tile has all rows, no other reads its part of B: f32 rows it uses as they
- * lie, fetching them ahead (a LoRA's gradients: packing costs as much as their products), anything
- * else it packs itself, a step at a time, and B passes through the cache once. Operands of any type
- * are converted while they are packed, so no copy of a weight outlives the call. k is never cut
- * between threads and the steps do not depend on the tile: a result has the same bits for any
- * number of threads. Very few rows with a B that lies across are sums of single rows of B.
+ * All threads pack B, or as many of its columns as a slab holds. Then C is divided into tiles, each
+ * computed by one thread, which walks along k in steps of KC, packs MC rows of A at a time and
+ * multiplies. If a tile has all rows, no other tile reads its part of B: it uses f32 rows of B in
+ * place, prefetching them (a LoRA's gradients: packing costs as much as their products), and packs
+ * any other B itself, a step at a time, so that B passes through the cache once. Operands of any
+ * type are converted while they are packed, so no copy of a weight outlives the call. k is never
+ * divided between threads and the steps do not depend on the tile, so a result has the same bits
+ * for any number of threads. Products with very few rows and a B stored by rows are sums of single
+ * rows of B.
  *
- * With AMX, products whose A (the activations) is bf16 are computed in bf16, B being rounded to it;
- * everything else is computed in f32. What is large there goes to oneDNN (matmul_dnnl.c). */
+ * With AMX, products whose A (the activations) is bf16 are computed in bf16, with B rounded to
+ * bf16; all others are computed in f32, large ones by oneDNN (matmul_dnnl.c). */
 #include "common/cpu/dnnl.h"
 #include "common/cpu/loops.h"
 
@@ -19,16 +20,16 @@
 
 enum {
     KC = 256,                                  /* units: a panel of B is 16 KB, half of L1 */
-    DIRECT_KC = 128,                           /* the same where B is used as it lies */
+    DIRECT_KC = 128,                           /* units, if B is used in place */
     MC = 192,                                  /* rows of A at a time: 192 KB, in L2 */
     TILE_M = 384, TILE_N = 768,                /* the largest tile */
-    OWN_TILE_N = 1536,                         /* of all rows, which are few */
-    OWN_N = 128,                               /* columns a tile packs at a time: in L2 beside A */
+    OWN_TILE_N = 1536,                         /* most columns of a tile that has all rows */
+    OWN_N = 128,                               /* columns such a tile packs at a time, in L2 */
     PACK_N = 256,                              /* columns of B packed by a thread at a time */
     SLAB = 8 << 20,                            /* units of packed B: 32 MB */
-    PAD = 16,                                  /* units: rows of A and C not a power of two apart */
-    TURN_N = 128,                              /* columns that are few beside the rows */
-    THIN = 4, THIN_N = 128, THIN_ROW = 4096    /* rows that are few; columns of their tiles */
+    PAD = 16,                                  /* units, so that rows are no power of two apart */
+    TRANSPOSE_N = 128,                         /* most columns of a C computed transposed */
+    THIN = 4, THIN_N = 128, THIN_ROW = 4096    /* most rows of thin products; columns of tiles */
 };
 
 typedef struct job {
@@ -40,18 +41,18 @@ typedef struct job {
     const vt_tensor *bias;
     float alpha, beta;
     size_t slab;                               /* columns of B packed at a time */
-    size_t tm, tn, tiles_m, tiles_n;           /* of a slab */
+    size_t tm, tn, tiles_m, tiles_n;           /* size and number of a slab's tiles */
     uint32_t *packed;                          /* B's panels: [steps of k][slab / nr][units][nr] */
-    bool own_b;                                /* each tile packs its part of B: all rows are its */
-    bool direct_a, direct_b, direct_c;         /* used where they lie: not packed, no block for C */
-    bool thin;
-    bool turned;                               /* a and b have changed places: C is transposed */
+    bool own_b;                                /* tiles have all rows and pack their part of B */
+    bool direct_a, direct_b, direct_c;         /* used in place: not packed, no block for C */
+    bool thin;                                 /* few rows: sums of single rows of B */
+    bool transposed;                           /* a and b are exchanged: C' is computed */
 } job;
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t parts(size_t n, size_t of) { return (n + of - 1) / of; }
 
-/* Few enough rows for one block: a tile per thread, or as wide as its C fits the cache. */
+/* Divides a C with few rows: one tile per thread, at most as wide as the cache holds its C. */
 static void cut_own(job *j)
 {
     size_t each = parts(j->n, (size_t)j->d->threads);
@@ -64,12 +65,13 @@ static void cut_own(job *j)
     j->tiles_n = parts(j->n, j->tn);
 }
 
-/* The cut into tiles with the least time: rounds of tiles, each as long as its products and packing
- * A. In units of 16 products (a cycle or so); packing an element costs about one. */
+/* Chooses the tiles with the least estimated time: the number of rounds of tiles times a tile's
+ * products and packing of A. The unit of time is 16 products (about a cycle); packing an element
+ * costs about one unit. */
 static void cut(job *j)
 {
     size_t threads = (size_t)j->d->threads, best = SIZE_MAX;
-    size_t rows = j->g->pair == 1 ? 24 : CPU_MR;          /* whole blocks of 6, of 8, of 32 */
+    size_t rows = j->g->pair == 1 ? 24 : CPU_MR;          /* a multiple of blocks of 6, 8, or 32 */
     size_t slabs = parts(j->n * (cpu_units(j->g, j->k) + 1), SLAB);
     j->slab = cpu_round_up(parts(j->n, slabs), CPU_NR);
     size_t m0 = parts(j->m, TILE_M), n0 = parts(j->slab, TILE_N), tries = least(threads, 16);
@@ -96,13 +98,13 @@ static void cut_thin(job *j)
 
     j->slab = j->n;
     j->tm = j->m;
-    j->tn = j->b.along ? THIN_N : least(each, THIN_ROW);     /* rows of B in long pieces */
+    j->tn = j->b.along ? THIN_N : least(each, THIN_ROW);     /* long runs of B's rows */
     j->tiles_m = 1;
     j->tiles_n = parts(j->n, j->tn);
 }
 
-/* A thread's scratch, in units: a row of B (where B is not packed) or its panels, A's rows, C's
- * block, the bias. */
+/* A thread's scratch, in units: a row of B (if B is not packed) or B's panels, A's rows, C's block,
+ * the bias. */
 typedef struct places {
     uint32_t *b, *a;
     float *c, *bias;
@@ -112,7 +114,7 @@ typedef struct sizes { size_t b, a, c, bias; } sizes;
 
 static sizes sizes_of(const job *j)
 {
-    if (j->thin)                               /* a row of B, all of A, C's block */
+    if (j->thin)                               /* for a row of B, all of A, C's block */
         return (sizes){ .b = j->k > j->tn ? j->k : j->tn, .a = j->m * j->k,
                         .c = j->m * (j->tn + PAD), .bias = j->tn };
     size_t units = cpu_units(j->g, least(j->kc, j->k));
@@ -145,7 +147,7 @@ static void load_bias(const job *j, const places *p, size_t n0, size_t n)
                          j->bias->dtype, n);
 }
 
-/* c = beta c + bias before products are added to it; false if there is nothing to add to. */
+/* Sets c = beta c + bias before products are added to c; false if products overwrite c. */
 static bool prepare(const job *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
 {
     const cpu_rows *r = j->d->rows;
@@ -188,10 +190,11 @@ void cpu_finish_row(const cpu_rows *r, void *c, vc_dtype type, float *t, size_t 
     }
 }
 
-/* C's columns m0.. and rows n0.., few columns each, from a block that has them turned. */
-static void finish_turned(const job *j, const places *p, size_t m0, size_t m, size_t n0, size_t n)
+/* Stores C's columns m0.. and rows n0.. from a block of C'. */
+static void finish_transposed(const job *j, const places *p, size_t m0, size_t m, size_t n0,
+                              size_t n)
 {
-    float sums[TURN_N];
+    float sums[TRANSPOSE_N];
 
     for (size_t q = 0; q < n; q++) {
         for (size_t i = 0; i < m; i++)
@@ -206,8 +209,8 @@ static void finish(const job *j, const places *p, size_t m0, size_t m, size_t n0
 {
     if (j->direct_c)
         return;
-    if (j->turned) {
-        finish_turned(j, p, m0, m, n0, n);
+    if (j->transposed) {
+        finish_transposed(j, p, m0, m, n0, n);
         return;
     }
     for (size_t i = 0; i < m; i++)
@@ -215,7 +218,7 @@ static void finish(const job *j, const places *p, size_t m0, size_t m, size_t n0
                        j->bias, n0, j->alpha, j->beta);
 }
 
-/* Panels of slab column q at step k0, whose panels are `units` long. */
+/* Returns the panels of slab column q at step k0, whose panels are `units` long. */
 static uint32_t *panels(const job *j, size_t k0, size_t q, size_t units)
 {
     size_t before = k0 / j->kc * cpu_units(j->g, j->kc) * j->slab;
@@ -231,24 +234,24 @@ static void pack_columns(const job *j, size_t n1, size_t k0, size_t q)
                    least(PACK_N, end - q), k0, k);
 }
 
-/* A step of k of all rows: columns of B are packed and used while the cache has them. */
+/* Multiplies one step of k for all rows: columns of B are packed and used while in the cache. */
 static void multiply_own(const job *j, const places *p, size_t m, size_t n, size_t n0, size_t k0,
                          const uint32_t *a, size_t lda, float *c, size_t ldc, bool add)
 {
     size_t k = least(j->kc, j->k - k0), units = cpu_units(j->g, k), nr = (size_t)j->g->nr;
-    size_t pb = units * nr, lying = j->direct_b ? n / nr * nr : 0;
+    size_t pb = units * nr, direct = j->direct_b ? n / nr * nr : 0;
 
-    if (lying)
-        j->g->block_as_is(m, lying, k, a, lda, (const float *)j->b.data + k0 * j->b.stride + n0,
+    if (direct)
+        j->g->block_as_is(m, direct, k, a, lda, (const float *)j->b.data + k0 * j->b.stride + n0,
                           j->b.stride, c, ldc, add);
-    for (size_t q = lying; q < n; q += OWN_N) {
+    for (size_t q = direct; q < n; q += OWN_N) {
         size_t nq = least(OWN_N, n - q);
         cpu_pack_b(j->g, p->b, pb, j->b, n0 + q, nq, k0, k);
         j->g->block(m, nq, units, a, lda, p->b, pb, c + q, ldc, add);
     }
 }
 
-/* The tile at row m0 and column q of the slab that begins at n1. */
+/* Computes the tile at row m0 and column q of the slab that begins at n1. */
 static void tile(const job *j, const places *p, size_t m0, size_t n1, size_t q)
 {
     const cpu_gemm *g = j->g;
@@ -282,7 +285,7 @@ static void tile(const job *j, const places *p, size_t m0, size_t n1, size_t q)
     finish(j, p, m0, m, n0, n);
 }
 
-/* n elements of row i of B as it is stored, widened if need be. */
+/* Returns n elements of row i of B as stored, in f32. */
 static const float *row_of_b(const job *j, const places *p, size_t i, size_t from, size_t n)
 {
     const char *at = (const char *)j->b.data + (i * j->b.stride + from) * vc_dtype_size(j->b.type);
@@ -304,9 +307,9 @@ static void thin_tile(const job *j, const places *p, size_t n0)
     for (size_t q = 0; q < (j->b.along ? n : j->k); q++) {
         const float *b = j->b.along ? row_of_b(j, p, n0 + q, 0, j->k) : row_of_b(j, p, q, n0, n);
         for (size_t i = 0; i < j->m; i++)
-            if (j->b.along)                    /* a column of op(B): a whole sum */
+            if (j->b.along)                    /* a column of op(B) gives a whole sum */
                 p->c[i * ldc + q] = r->dot(a + i * j->k, b, j->k);
-            else                               /* a row of op(B): one product of every sum */
+            else                               /* a row of op(B) adds one product to every sum */
                 r->axpby(p->c + i * ldc, a[i * j->k + q], b, 1, n);
     }
     finish(j, p, 0, j->m, n0, n);
@@ -372,10 +375,10 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
         return;
     if (cpu_matmul_dnnl(d, c, a, ta, b, tb, bias, alpha, beta))
         return;
-    /* Of a tall A whose rows lie across, turning all to multiply by few columns costs more than the
-     * products; as B it is read as it lies. */
-    j.turned = ta && j.n <= TURN_N && j.n < j.m && !bias;
-    if (j.turned) {
+    /* To transpose a tall A for a product with few columns costs more than the products; as the
+     * right operand of C' it needs no transposition. */
+    j.transposed = ta && j.n <= TRANSPOSE_N && j.n < j.m && !bias;
+    if (j.transposed) {
         j.m = (size_t)c->dim[1];
         j.n = (size_t)c->dim[0];
         j.a = cpu_columns_of(b, tb);
@@ -386,7 +389,7 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
     if (j.thin)
         j.g = cpu_gemm_of(d, VC_F32);
     j.kc = j.direct_b ? DIRECT_KC : KC * (size_t)j.g->pair;
-    j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0 && !j.thin && !j.turned;
+    j.direct_c = c->dtype == VC_F32 && alpha == 1 && j.k > 0 && !j.thin && !j.transposed;
     /* With few columns packing A would cost more than the products; its rows are read in place. */
     j.direct_a = j.g->pair == 1 && j.a.type == VC_F32 && j.a.along && j.n <= 4 * (size_t)j.g->nr;
     if (j.thin)
@@ -398,8 +401,8 @@ void cpu_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_t
     run(&j);
 }
 
-/* Not fused: beside thousands of products an element, one more pass over the result is not seen,
- * and f32 rows would have to leave oneDNN for it. */
+/* GELU is not fused: one more pass over the result costs little beside thousands of products per
+ * element, and f32 products could not use oneDNN with a fused GELU. */
 void cpu_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
                      const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta)
 {

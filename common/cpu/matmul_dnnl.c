@@ -1,14 +1,14 @@
-/* matmul_dnnl.c - large products by oneDNN, which multiplies f32 alone: operands of other types
- * are widened a slab at a time, columns of op(B) outside, rows of op(A) inside, and so is C. A slab
- * costs a pass over its elements, each of which is in hundreds of products.
+/* matmul_dnnl.c - large products by oneDNN, which is used for f32 only: operands of other types are
+ * widened to f32 in slabs, with columns of op(B) in the outer loop and rows of op(A) in the inner,
+ * and so is C. A slab costs one pass over its elements, each of which is in hundreds of products.
  *
- * What is small or thin stays with matmul.c, whose kernels are as fast there (scripts/bench
+ * matmul.c computes small and thin products itself: its kernels are as fast there (scripts/bench
  * kernels) and take no memory. */
 #include "common/cpu/dnnl.h"
 
 enum {
-    LARGE = 128, WIDE = 512,                   /* rows, columns and k; the last two if widened */
-    SLAB_B = 16 << 20, SLAB_A = 4 << 20        /* elements widened at a time; of C as many as of A */
+    LARGE = 128, WIDE = 512,                   /* least rows, columns, k; WIDE: n, k if widened */
+    SLAB_B = 16 << 20, SLAB_A = 4 << 20        /* elements widened at a time; C's as A's */
 };
 
 typedef struct wide {
@@ -19,14 +19,17 @@ typedef struct wide {
     float alpha, beta;
     size_t m, n, k;
     size_t slabs_m, slabs_n;
-    float *wide_a, *wide_b, *wide_c;           /* where slabs are widened to */
-    bool direct_c;                             /* written where it lies */
+    float *wide_a, *wide_b, *wide_c;           /* the widened slabs */
+    bool direct_c;                             /* oneDNN writes C in place */
 } wide;
 
 static size_t parts(size_t n, size_t of) { return (n + of - 1) / of; }
 
-/* Where slab i of `slabs` begins. */
-static size_t from(size_t n, size_t i, size_t slabs) { return i == slabs ? n : i * n / slabs / 8 * 8; }
+/* Returns the first index of slab i of `slabs`. */
+static size_t from(size_t n, size_t i, size_t slabs)
+{
+    return i == slabs ? n : i * n / slabs / 8 * 8;
+}
 static size_t longest(size_t n, size_t slabs) { return parts(n, slabs) + 8; }
 
 static vt_tensor matrix(void *data, size_t rows, size_t cols, size_t stride)
@@ -35,7 +38,7 @@ static vt_tensor matrix(void *data, size_t rows, size_t cols, size_t stride)
                         .stride = { (int64_t)stride, 1 }, .data = data };
 }
 
-/* Vectors i0..i0+n-1 of x as an f32 matrix, of the same orientation. */
+/* Returns vectors i0..i0+n-1 of x as an f32 matrix of the same orientation. */
 static vt_tensor widen(const wide *w, cpu_vectors x, float *to, size_t i0, size_t n)
 {
     size_t rows = x.along ? n : w->k, cols = x.along ? w->k : n, size = vc_dtype_size(x.type);
@@ -75,7 +78,8 @@ static vt_tensor bias_from(const wide *w, size_t n0)
     return b;
 }
 
-/* In a dry step the first slab alone, for what oneDNN needs. */
+/* Multiplies slab by slab. A dry step calls oneDNN for the first slab only, to record its
+ * scratch. */
 static bool multiply(const wide *w)
 {
     for (size_t q = 0; q < w->slabs_n; q++) {
@@ -92,7 +96,8 @@ static bool multiply(const wide *w)
             if (w->d->dry || (!done && p + q == 0))
                 return done;
             if (!done)
-                cpu_fault(w->d, VC_EFAIL, "oneDNN takes one part of a product and not the next");
+                cpu_fault(w->d, VC_EFAIL, "oneDNN computed one part of a product but refused "
+                          "another");
             else if (!w->direct_c)
                 store(w, m0, m, n0, n);
         }
@@ -120,14 +125,15 @@ bool cpu_matmul_dnnl(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const
     w.slabs_n = wide_b ? parts(w.n * w.k, SLAB_B) : 1;
     size_t n = longest(w.n, w.slabs_n), row = !w.direct_c && n > w.k ? n : w.k;
     w.slabs_m = wide_a || !w.direct_c ? parts(w.m * row, SLAB_A) : 1;
-    size_t m = longest(w.m, w.slabs_m), room_a = wide_a ? m * w.k : 0, room_b = wide_b ? n * w.k : 0;
+    size_t m = longest(w.m, w.slabs_m);
+    size_t room_a = wide_a ? m * w.k : 0, room_b = wide_b ? n * w.k : 0;
     size_t bytes = (room_a + room_b + (w.direct_c ? 0 : m * n)) * sizeof(float);
     if (cpu_scratch_one(d, 0, bytes)) {
         w.wide_a = cpu_scratch(d, 0, bytes);
         w.wide_b = w.wide_a + room_a;
         w.wide_c = w.wide_b + room_b;
     } else if (!d->dry) {
-        return true;                           /* the fault says it */
+        return true;                           /* cpu_scratch has recorded a fault */
     }
     return multiply(&w);
 }

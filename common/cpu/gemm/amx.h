@@ -1,5 +1,5 @@
-/* amx.h - gemm.h in bf16 on AMX tiles; a unit is a pair of bf16. amx.c
- * and the tests' emulation define GEMM_SET, GEMM_NAME and GEMM_ROWS, and include this file.
+/* amx.h - gemm.h in bf16 on AMX tiles; a unit is a pair of bf16. amx.c and the tests' emulation
+ * define GEMM_SET, GEMM_NAME and GEMM_ROWS, and include this file.
  *
  * A block of 32 x 32 of C is four tiles; two tiles of A and two of B feed four products. A panel
  * of B is two tiles wide, [k][32] units. */
@@ -11,7 +11,7 @@ enum { TILE = 16, PANEL = 2 * TILE };
 
 /* ---- products ---- */
 
-/* 32 (or, with one, 16) rows by 32 columns of C, all of them there. */
+/* Computes 32 (with `one`, 16) full rows of 32 columns of C. */
 static void tiles(bool one, size_t k, const uint32_t *a, size_t lda, const uint32_t *b, float *c,
                   size_t ldc, bool add)
 {
@@ -52,7 +52,8 @@ static void tiles(bool one, size_t k, const uint32_t *a, size_t lda, const uint3
     }
 }
 
-/* Where C ends inside a tile: through a whole block, in the same order of sums. */
+/* Computes a block where C ends inside a tile, by way of a whole block, with the same order of
+ * sums. */
 static void edge(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const uint32_t *b,
                  float *c, size_t ldc, bool add)
 {
@@ -81,7 +82,7 @@ static void amx_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t ld
 
 /* ---- packing ---- */
 
-/* Up to VW elements of any type as bf16 bits, one to a lane; lanes past n are 0. */
+/* Loads up to VW elements of any type as bf16 bits, one per lane; lanes past n are 0. */
 static inline vu bits(const void *src, vc_dtype t, size_t i, size_t n)
 {
     size_t k = n - i < VW ? n - i : VW;
@@ -152,7 +153,7 @@ static void amx_softmax(const cpu_softmax *x)
     }
 }
 
-/* One row's P and dS at queries j.., stored as A; returns dS. */
+/* Computes one row's P and dS at queries j.. and stores them as A; returns dS. */
 static inline vf grad_row(const cpu_softmax_grad *x, int r, int j)
 {
     const float *s = x->s + (size_t)r * x->lds + j, *dp = x->dp + (size_t)r * x->lds + j;

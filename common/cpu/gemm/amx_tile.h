@@ -1,4 +1,4 @@
-/* amx_tile.h - the few tile operations that the AMX kernels use: Intel's, or the same in plain C.
+/* amx_tile.h - the tile operations that the AMX kernels use: Intel's, or the same in plain C.
  *
  * A tile is 16 rows of 64 bytes. tile_mul adds to 16 x 16 f32 the product of 16 rows of 16 pairs of
  * bf16 (A) and 16 pair rows of 16 columns (B). Tile numbers are constants 0..7. With
@@ -15,15 +15,15 @@
 #include <immintrin.h>
 
 #define TILES
-/* gcc's intrinsics do not say that they read and write memory (the configuration: only that its
- * first eight bytes are read): stores before a load and reads after a store are kept there by hand. */
+/* gcc's intrinsics do not declare that they read and write memory (the configuration declares only
+ * its first eight bytes), so fences keep stores before a load, and reads after a store. */
 #define TILE_FENCE() __asm__ volatile("" ::: "memory")
 #define tile_zero(t) _tile_zero(t)
 #define tile_load(t, p, stride) do { TILE_FENCE(); _tile_loadd(t, p, stride); } while (0)
 #define tile_store(t, p, stride) do { _tile_stored(t, p, stride); TILE_FENCE(); } while (0)
 #define tile_mul(c, a, b) _tile_dpbf16ps(c, a, b)
 
-/* Eight full tiles. */
+/* Configures eight full tiles. */
 static inline void tile_begin(void)
 {
     static const struct {

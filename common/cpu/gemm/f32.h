@@ -1,8 +1,8 @@
-/* f32.h - gemm.h in f32, written once: cpu_gemm_{plain,avx2,avx512}.c define GEMM_SET,
- * GEMM_NAME, GEMM_ROWS (the rows_*.c of the same target) and GEMM_MR, and include this file.
+/* f32.h - gemm.h in f32: plain.c, avx2.c and avx512.c define GEMM_SET, GEMM_NAME, GEMM_ROWS (the
+ * rows_*.c of the same target) and GEMM_MR, and include this file.
  *
- * The heart is a block of GEMM_MR rows by two vectors of C held in registers. 6 x 2 leaves 16
- * registers two for B and one for A; with 32 registers 8 x 2 already hides the latency of the
+ * The inner kernel holds a block of GEMM_MR rows by two vectors of C in registers. Of 16 registers,
+ * 6 x 2 leave two for B and one for A; with 32 registers 8 x 2 already hide the latency of the
  * products. */
 #include "common/cpu/gemm/gemm.h"
 #include "common/cpu/simd/vec.h"
@@ -14,7 +14,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* rows (a constant) by NR of C; row i of A is at a + i lda. */
+/* Computes `rows` (a constant) by NR of C; row i of A is at a + i lda. */
 INLINE void multiply(vf acc[MR][2], int rows, size_t k, const float *a, size_t lda, const float *b,
                      size_t ld, bool fetch)
 {
@@ -57,7 +57,7 @@ INLINE void full(size_t k, const float *a, size_t lda, const float *b, size_t ld
     }
 }
 
-/* A block of fewer rows or columns than a full one. */
+/* Computes a block with fewer rows or columns than a full one. */
 static __attribute__((noinline)) void edge(size_t m, size_t n, size_t k, const float *a, size_t lda,
                                            const float *b, size_t ld, float *c, size_t ldc,
                                            bool add)
@@ -105,8 +105,8 @@ static void f32_block(size_t m, size_t n, size_t k, const uint32_t *a, size_t ld
         }
 }
 
-/* The first rows fetch the next panel ahead: its rows of k lie on pages of their own, where no
- * processor does it by itself. */
+/* The first rows prefetch the next panel: its rows of k lie on different pages, across which
+ * processors do not prefetch by themselves. */
 static void f32_block_as_is(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda,
                             const float *b, size_t ldb, float *c, size_t ldc, bool add)
 {

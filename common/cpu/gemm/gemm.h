@@ -1,23 +1,24 @@
-/* gemm.h - products of packed blocks: what matmul, attention and convolution are made of.
+/* gemm.h - products of packed blocks, used by matmul, attention and convolution.
  *
- * A set of kernels per instruction set, chosen by cpu_gemm_of. The callers are written once; they
- * see operands packed in units of 32 bits, a unit being one f32, or a pair of bf16 that are
- * neighbours along k (AMX). Sizes along k are counted in units wherever a packed operand is meant.
+ * Each instruction set has a set of kernels, chosen by cpu_gemm_of. The callers are the same for
+ * all sets; they see operands packed in units of 32 bits: one f32, or a pair of bf16 that are
+ * neighbours along k (AMX). Sizes of packed operands along k are counted in units.
  *
  *     A   rows of k units, `lda` apart
- *     B   panels of nr columns, each [k][nr] units, `pb` apart; zeros fill up the last one
+ *     B   panels of nr columns, each [k][nr] units, `pb` apart; zeros fill up the last panel
  *     C   f32 rows, `ldc` apart
  *
- * Each element of C is the sum over k in ascending order whatever the block around it, so results
- * do not depend on how the work is cut in m and n. No allocation; any number of threads. */
+ * Each element of C is summed over k in ascending order for any block, so results do not depend on
+ * the division of work in m and n. The kernels allocate nothing; any number of threads may run
+ * them. */
 #ifndef COMMON_CPU_GEMM_GEMM_H
 #define COMMON_CPU_GEMM_GEMM_H
 
 #include "common/cpu/simd/rows.h"
 
 enum {
-    CPU_MR = 32,                           /* rows and columns of every set divide these: callers */
-    CPU_NR = 32                                /* that pack in such steps are right for all */
+    CPU_MR = 32,                               /* a multiple of every set's block rows */
+    CPU_NR = 32                                /* and columns: packing in these steps suits all */
 };
 
 /* One block row of attention's running softmax (Milakov & Gimelshein 2018), base 2. */
@@ -26,10 +27,10 @@ typedef struct cpu_softmax {
     float scale;                               /* score to base 2: softmax scale * log2 e */
     float *s;                                  /* [rows][lds] scores */
     size_t lds;
-    uint32_t *p;                          /* [rows][ldp] units: 2^(scale s - max), as A. May be s */
+    uint32_t *p;                         /* [rows][ldp] units: 2^(scale s - max), as A; may be s */
     size_t ldp;
-    float *max, *sum;                          /* [rows] so far, brought up to date */
-    float *o;                                  /* [rows][ldo] f32 so far, rescaled where max grew */
+    float *max, *sum;                          /* [rows] running values, updated */
+    float *o;                                  /* [rows][ldo] running f32, rescaled if max grew */
     size_t ldo, d;
 } cpu_softmax;
 
@@ -40,9 +41,9 @@ typedef struct cpu_softmax_grad {
     const float *s, *dp;                       /* [rows][lds]: K Q' and V dO' */
     size_t lds;
     const float *lse, *delta;                  /* [n]: log2-sum-exp2, sum of dO O */
-    uint32_t *p, *ds;                     /* [rows][ldp] units, as A: P' and dS'. May be s and dp */
+    uint32_t *p, *ds;                    /* [rows][ldp] units, as A: P' and dS'; may be s and dp */
     size_t ldp;
-    uint32_t *panels;                          /* dS' again, as B: k runs over keys */
+    uint32_t *panels;                          /* dS' as B too, with k over keys */
     size_t pb;
 } cpu_softmax_grad;
 
@@ -50,19 +51,20 @@ typedef struct cpu_gemm {
     const char *name;                          /* "plain", "avx2", "avx512", "amx" */
     int pair;                                  /* elements of k in a unit: 1 or 2 */
     int nr;                                    /* columns of a panel of B */
-    int kr;                               /* units: k is a multiple of this, filled up with zeros */
-    int mr;                   /* rows that A's memory holds a multiple of (what they are is free) */
-    void (*begin)(void);                      /* a thread's first and last call around the others */
+    int kr;                                    /* zeros pad k to a multiple of kr units */
+    int mr;                                    /* A's memory has a multiple of mr rows, of any
+                                                * values */
+    void (*begin)(void);                       /* a thread's first call, and end its last */
     void (*end)(void);
     /* c (+)= a b */
     void (*block)(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const uint32_t *b,
                   size_t pb, float *c, size_t ldc, bool add);
-    /* the same where B lies as f32 rows, ldb apart, and n is a multiple of nr; NULL: not in f32 */
+    /* the same for a B of f32 rows, ldb apart, and n a multiple of nr; NULL: the set is not f32 */
     void (*block_as_is)(size_t m, size_t n, size_t k, const uint32_t *a, size_t lda, const float *b,
                         size_t ldb, float *c, size_t ldc, bool add);
-    /* n elements that follow one another along k, to (n + pair - 1) / pair units */
+    /* packs n elements that are adjacent along k to (n + pair - 1) / pair units */
     void (*along)(uint32_t *dst, const void *src, vc_dtype t, size_t n);
-    /* unit i: element i of row 0 and, in a pair, of row 1; row1 NULL is zeros */
+    /* packs two rows of k: unit i has element i of row 0 and, in a pair, of row 1; NULL is zeros */
     void (*across)(uint32_t *dst, const void *row0, const void *row1, vc_dtype t, size_t n);
     /* dst[c ldd + r] = src[r lds + c] */
     void (*transpose)(uint32_t *dst, size_t ldd, const uint32_t *src, size_t lds, size_t rows,
@@ -86,11 +88,11 @@ typedef struct cpu_vectors {
     size_t stride;
     bool along;
 } cpu_vectors;
-/* vt_matmul's operands so seen. */
+/* These describe matmul's operands as such vectors. */
 cpu_vectors cpu_rows_of(const vt_tensor *a, bool ta);
 cpu_vectors cpu_columns_of(const vt_tensor *b, bool tb);
 
-/* Units of n elements along k, filled up. */
+/* Returns the units of n elements along k, padded. */
 static inline size_t cpu_units(const cpu_gemm *g, size_t n)
 {
     size_t u = (n + (size_t)g->pair - 1) / (size_t)g->pair, kr = (size_t)g->kr;
@@ -98,8 +100,8 @@ static inline size_t cpu_units(const cpu_gemm *g, size_t n)
 }
 static inline size_t cpu_round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-/* Vectors i0..i0+n-1, elements k0..k0+k-1, as A or as B; pb and lda in units, at least cpu_units(k)
- * (times nr for pb). Units past k are zeros, and so are B's columns past n. */
+/* These pack vectors i0..i0+n-1, elements k0..k0+k-1, as A or as B; pb and lda are in units, at
+ * least cpu_units(k) (times nr for pb). Units past k become zeros, and so do B's columns past n. */
 void cpu_pack_a(const cpu_gemm *g, uint32_t *dst, size_t lda, cpu_vectors x, size_t i0, size_t n,
                 size_t k0, size_t k);
 void cpu_pack_b(const cpu_gemm *g, uint32_t *dst, size_t pb, cpu_vectors x, size_t i0, size_t n,

@@ -1,4 +1,4 @@
-/* pack.c - operands of any layout and type to the blocks of gemm.h. */
+/* pack.c - packs operands of any layout and type for the products of gemm.h. */
 #include "common/cpu/gemm/gemm.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ static const char *element(cpu_vectors x, size_t i, size_t k)
     return (const char *)x.data + at * vc_dtype_size(x.type);
 }
 
-/* Unit u of n vectors whose elements lie across: row u, and its partner in a pair. */
+/* Packs one unit of n vectors whose elements lie across: row k and, in a pair, the next row. */
 static void fetch_across(const cpu_gemm *g, uint32_t *dst, cpu_vectors x, size_t i, size_t n,
                          size_t k, size_t last)
 {
@@ -28,14 +28,14 @@ static void fetch_across(const cpu_gemm *g, uint32_t *dst, cpu_vectors x, size_t
 }
 
 enum {
-    STAGE_K = 32, STAGE_N = 128,                   /* units on the stack while they are turned */
-    AHEAD = 16                 /* rows of k: each may lie on a page of its own, where no processor
-                                * fetches ahead by itself */
+    STAGE_K = 32, STAGE_N = 128,               /* units staged on the stack to be transposed */
+    AHEAD = 16                                 /* rows of k prefetched: each may lie on its own
+                                                * page, which processors do not prefetch */
 };
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Row k of n vectors whose elements lie across will be read soon. */
+/* Prefetches row k of n vectors whose elements lie across. */
 static void expect(cpu_vectors x, size_t i, size_t n, size_t k, size_t last)
 {
     if (k >= last)
@@ -71,11 +71,11 @@ void cpu_pack_a(const cpu_gemm *g, uint32_t *dst, size_t lda, cpu_vectors x, siz
             memset(dst + i * lda + used, 0, (units - used) * 4);
 }
 
-/* One panel from vectors along k: nn of them in a stage, turned. */
+/* Packs one panel from nn vectors along k, which are staged and transposed. */
 static void panel_along(const cpu_gemm *g, uint32_t *dst, cpu_vectors x, size_t i, size_t nn,
                         size_t k0, size_t k)
 {
-    enum { STEP = 128, LD = STEP + 8 };             /* not a power of two: no clash of cache sets */
+    enum { STEP = 128, LD = STEP + 8 };             /* LD: no power of two, to spread cache sets */
     size_t pair = (size_t)g->pair, nr = (size_t)g->nr, used = (k + pair - 1) / pair;
     uint32_t stage[CPU_NR * LD];
 
@@ -90,12 +90,12 @@ static void panel_along(const cpu_gemm *g, uint32_t *dst, cpu_vectors x, size_t 
     }
 }
 
-/* All panels from vectors across: slice by slice of k, dealt out to the panels. */
+/* Packs all panels from vectors across: each slice of k is distributed to the panels. */
 static void panels_across(const cpu_gemm *g, uint32_t *dst, size_t pb, cpu_vectors x, size_t i0,
                           size_t n, size_t k0, size_t k)
 {
     size_t pair = (size_t)g->pair, nr = (size_t)g->nr, used = (k + pair - 1) / pair;
-    enum { STEP = 8 };                        /* divides every nr; a copy the compiler writes out */
+    enum { STEP = 8 };                        /* divides every nr; memcpy of a constant size */
     uint32_t stage[STAGE_N];
 
     for (size_t i = 0; i < n; i += STAGE_N) {

@@ -1,8 +1,9 @@
-/* transpose.h - what the f32 and the AMX kernels share: transposing units, parts of softmax.
+/* transpose.h - transposition of units and parts of softmax, shared by the f32 and AMX kernels.
  * Included once per target, after vec.h and gemm.h. */
 #include <math.h>
 
-/* Of rows i and i + s: what trades lanes whose number has bit s against those that have not. */
+/* Indices that exchange, between rows i and i + s, the lanes whose number has bit s and the lanes
+ * without. */
 #define UPPER(lane, s) ((lane) & (s) ? (lane) - (s) + VW : (lane))
 #define LOWER(lane, s) ((lane) & (s) ? (lane) + VW : (lane) + (s))
 #define EXCHANGE(r, s)                                                          \
@@ -14,8 +15,9 @@
             r[i + (s)] = __builtin_shufflevector(a, b, V_LANES(LOWER, s));      \
         }
 
-/* VW x VW units in registers: log2 VW rounds exchange blocks of 8, 4, 2, 1 lanes between rows. */
-static inline void turn_square(uint32_t *dst, size_t ldd, const uint32_t *src, size_t lds)
+/* Transposes VW x VW units in registers: log2 VW rounds exchange blocks of 8, 4, 2, 1 lanes between
+ * rows. */
+static inline void transpose_square(uint32_t *dst, size_t ldd, const uint32_t *src, size_t lds)
 {
     vu r[VW];
 
@@ -42,13 +44,13 @@ static void transpose_units(uint32_t *dst, size_t ldd, const uint32_t *src, size
 
     for (size_t r = 0; r < full_rows; r += VW)
         for (size_t c = 0; c < full_cols; c += VW)
-            turn_square(dst + c * ldd + r, ldd, src + r * lds + c, lds);
+            transpose_square(dst + c * ldd + r, ldd, src + r * lds + c, lds);
     for (size_t r = 0; r < rows; r++)
         for (size_t c = r < full_rows ? full_cols : 0; c < cols; c++)
             dst[c * ldd + r] = src[r * lds + c];
 }
 
-/* The largest of n. */
+/* Returns the largest of n values. */
 static float most(const float *s, size_t n)
 {
     vf m = v_set(-INFINITY);
@@ -62,10 +64,10 @@ static float most(const float *s, size_t n)
     return best;
 }
 
-/* A row's maximum grew from `old` to `now`: what was summed with the old one shrinks. */
+/* Rescales a row's sum and output after its maximum grew from `old` to `now`. */
 static void rescale(const cpu_softmax *x, int r, float old, float now)
 {
-    if (old == -INFINITY)                         /* nothing was summed: o is not written yet */
+    if (old == -INFINITY)                         /* o is not written yet */
         return;
     float f = exp2f(old - now), *o = x->o + (size_t)r * x->ldo;
 

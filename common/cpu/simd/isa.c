@@ -1,4 +1,4 @@
-/* isa.c - which kernel sets this machine can run. */
+/* isa.c - detects the kernel sets that this machine can run. */
 #include "common/cpu/simd/isa.h"
 
 #include <stdio.h>
@@ -9,14 +9,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Linux lends the 8 KB of AMX tile state only to processes that ask. */
+/* Linux grants the 8 KB of AMX tile state only to processes that request it. */
 static bool ask_for_tiles(void)
 {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
-/* The registers that the operating system saves: bits of XCR0. */
+/* Returns XCR0, whose bits are the register states that the operating system saves. */
 static unsigned saved_state(void)
 {
     unsigned a, b, c, d;
@@ -77,7 +77,7 @@ int cpu_isa_open(cpu_isa *isa, const char *forced, vc_err *err)
     if (pick < 0)
         return vc_fail(err, VC_EINVAL, "kernel set \"%s\": this machine can run %s", forced, can);
     isa->set = sets[pick].name;
-    isa->avx2 &= pick >= 1;                       /* what the chosen set does not use is off */
+    isa->avx2 &= pick >= 1;                       /* sets above the chosen one are disabled */
     isa->avx512 &= pick >= 2;
     isa->avx512_bf16 &= pick >= 2;
     isa->amx_bf16 &= pick >= 3;

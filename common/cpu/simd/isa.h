@@ -6,13 +6,13 @@
 
 #include "common/base/err.h"
 
-/* What start-up probing found and the options chose. */
+/* The result of probing the machine and of the options. */
 typedef struct cpu_isa {
     bool avx2, avx512, avx512_bf16, amx_bf16;   /* usable now: CPU, kernel and permission */
     const char *set;                            /* in use: "plain", "avx2", "avx512", "amx" */
 } cpu_isa;
-/* Probes, asks the kernel for AMX, applies a forced name (VC_EINVAL lists what this machine can
- * run). */
+/* Probes the machine, requests AMX from the kernel and applies a forced set name. VC_EINVAL lists
+ * the sets that this machine can run. */
 int cpu_isa_open(cpu_isa *isa, const char *forced, vc_err *err);
 
 #endif

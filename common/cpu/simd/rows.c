@@ -1,4 +1,4 @@
-/* rows.c - see rows.h: the kernel sets of this build, and which of them this machine can run. */
+/* rows.c - the kernel sets of this build that this machine can run; see rows.h */
 #include "common/cpu/simd/rows.h"
 
 #include "common/cpu/simd/isa.h"

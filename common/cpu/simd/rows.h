@@ -1,9 +1,9 @@
-/* rows.h - the inner loops of the CPU backend: f32 spans, one kernel set per instruction set.
+/* rows.h - the inner loops of the CPU backend over spans of f32, one set per instruction set.
  *
- * Each set is the same source (rows_impl.h) compiled once per target with GNU vector types, so all
- * compute the same formulas; results may differ in the last bit between sets, never between runs.
- * Spans may be unaligned; outputs may be the same span as an input, but not overlap otherwise. No
- * allocation. */
+ * Each set is the same source (rows_impl.h), compiled once per target with GNU vector types, so all
+ * sets compute the same formulas; results may differ in the last bit between sets, never between
+ * runs. Spans may be unaligned; an output may be the same span as an input, but must not overlap it
+ * otherwise. No function allocates. */
 #ifndef COMMON_CPU_SIMD_ROWS_H
 #define COMMON_CPU_SIMD_ROWS_H
 
@@ -39,18 +39,18 @@ typedef struct cpu_rows {
     /* mean and 1/sqrt(var + eps), or 0 and 1/sqrt(mean(x^2) + eps) */
     void (*layer_stats)(float stats[2], const float *x, size_t n, float eps);
     void (*rms_stats)(float stats[2], const float *x, size_t n, float eps);
-    /* y = ((x - mean) rstd w + b)(1 + scale) + shift; NULL: 1, 0, none */
+    /* y = ((x - mean) rstd w + b)(1 + scale) + shift; w NULL is 1, the others NULL are 0 */
     void (*norm)(float *y, const float *x, const float stats[2], const float *w, const float *b,
                  const float *shift, const float *scale, size_t n);
     /* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy (1 + scale) w; rms: without the mean(g)
-     * term. dw += dy (1+scale) xhat, db += dy (1+scale), dscale += dy (xhat w + b), dshift += dy;
-     * NULL: skipped. dx may be NULL. */
+     * term. dw += dy (1+scale) xhat, db += dy (1+scale), dscale += dy (xhat w + b), dshift += dy.
+     * Targets that are NULL are skipped. */
     void (*norm_grad)(float *dx, float *dw, float *db, float *dshift, float *dscale,
                       const float *dy, const float *x, const float stats[2], const float *w,
                       const float *b, const float *scale, size_t n, int rms);
     /* pairs: (a,b) -> (a c - s b sign, b c + s a sign); n = pairs */
     void (*rope)(float *y, const float *x, const float *c, const float *s, float sign, size_t n);
-    /* the same of pairs (x0[i], x1[i]) to (y0[i], y1[i]) */
+    /* the same from pairs (x0[i], x1[i]) to (y0[i], y1[i]) */
     void (*rope_halves)(float *y0, float *y1, const float *x0, const float *x1, const float *c,
                         const float *s, float sign, size_t n);
     void (*adamw)(float *w, float *m, float *v, const float *grad, size_t n,
@@ -62,7 +62,7 @@ extern const cpu_rows cpu_rows_plain;
 extern const cpu_rows cpu_rows_avx2, cpu_rows_avx512;
 #endif
 
-/* The sets of this build that this machine can run, best first, NULL-ended. */
+/* Returns the sets of this build that this machine can run, best first, NULL-ended. */
 const cpu_rows *const *cpu_rows_sets(void);
 
 #endif

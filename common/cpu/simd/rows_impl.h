@@ -1,14 +1,14 @@
-/* rows_impl.h - the kernels of rows.h, written once: each rows_*.c defines ROWS_SET and ROWS_NAME
- * and includes this file, compiled with its own -m flags. */
+/* rows_impl.h - the kernels of rows.h. Each rows_*.c defines ROWS_SET and ROWS_NAME, includes this
+ * file and is compiled with its own -m flags. */
 #include <math.h>
 
 #include "common/cpu/simd/rows.h"
 #include "common/cpu/simd/vec.h"
 
-/* One step of a span: k lanes at i, all of them but at the end. */
+/* A loop over a span by vectors: k lanes at i, VW of them except at the end. */
 #define SPAN(n) for (size_t i = 0, k; i < (n) && (k = (n) - i); i += VW)
 
-/* Long sums are f32 in a vector over a stretch that keeps them good to a few ulp, then f64. */
+/* Long sums are f32 in a vector over a stretch, which keeps them exact to a few ulp, then f64. */
 enum { STRETCH = 4096 };
 
 /* ---- conversions ---- */
@@ -124,7 +124,7 @@ VF_UNARIES(UNARY, )
 
 /* ---- sums ---- */
 
-/* The sum of TERM(i, k lanes) over a span: four vectors, so that adds overlap. */
+/* Sums TERM(i, k lanes) over a span in four vectors, so that additions overlap. */
 #define FOLD(n)                                                         \
     double total = 0;                                                   \
     for (size_t j = 0; j < (n); j += STRETCH) {                         \
@@ -162,7 +162,7 @@ static float rows_dot(const float *a, const float *b, size_t n)
     return (float)total;
 }
 
-/* Down the columns, two vectors of them at a time: four chains of sums hide the adds. */
+/* Sums two vectors of columns at a time: four chains of sums hide the latency of additions. */
 static void rows_moments(float *sum, float *sumsq, const float *x, const float *at, size_t rows,
                          size_t n)
 {
@@ -240,7 +240,7 @@ static void rows_norm(float *y, const float *x, const float stats[2], const floa
     }
 }
 
-/* adds v to k lanes at p */
+/* Adds v to k lanes at p. */
 static inline void accumulate(float *p, vf v, size_t k)
 {
     v_put(p, v_get(p, k) + v, k);
@@ -253,7 +253,7 @@ static void rows_norm_grad(float *dx, float *dw, float *db, float *dshift, float
     float mean = stats[0], rstd = stats[1];
     vf sum_g = { 0 }, sum_gx = { 0 };
 
-    SPAN(n) {                                 /* lanes past the end have dy = 0: no sum sees them */
+    SPAN(n) {                                 /* lanes past the end have dy = 0, so add nothing */
         vf d = v_get(dy + i, k), xhat = (v_get(x + i, k) - mean) * rstd;
         vf wi = w ? v_get(w + i, k) : v_set(1), ds = scale ? d + d * v_get(scale + i, k) : d;
         vf g = ds * wi;
@@ -285,14 +285,14 @@ static void rows_norm_grad(float *dx, float *dw, float *db, float *dshift, float
 static void rows_rope(float *y, const float *x, const float *c, const float *s, float sign,
                       size_t n)
 {
-    const vf turn = v_if((v_lanes() & 1) == 0, v_set(-sign), v_set(sign));
+    const vf signs = v_if((v_lanes() & 1) == 0, v_set(-sign), v_set(sign));
     size_t i = 0;
 
     for (; i + VW <= n; i += VW) {                 /* VW pairs are two vectors */
         vf ci = v_load(c + i), si = v_load(s + i), p = v_load(x + 2 * i),
            q = v_load(x + 2 * i + VW);
-        v_store(y + 2 * i, p * v_twice_low(ci) + v_swap(p) * (v_twice_low(si) * turn));
-        v_store(y + 2 * i + VW, q * v_twice_high(ci) + v_swap(q) * (v_twice_high(si) * turn));
+        v_store(y + 2 * i, p * v_twice_low(ci) + v_swap(p) * (v_twice_low(si) * signs));
+        v_store(y + 2 * i + VW, q * v_twice_high(ci) + v_swap(q) * (v_twice_high(si) * signs));
     }
     for (; i < n; i++) {
         float p = x[2 * i], q = x[2 * i + 1];

@@ -1,11 +1,11 @@
-/* vec.h - vectors of f32 lanes and their math, for the instruction set the including file is
+/* vec.h - vectors of f32 lanes and their math, for the instruction set that the including file is
  * compiled for.
  *
- * GNU vector types only (with an intrinsic where gcc has no good generic form), so what the tests
- * run with 4 or 8 lanes is the source that runs with 16. Included by the *_impl.h files, never by
- * code that is compiled once. Products and sums contract to fused ones where the target has them;
- * nothing here depends on -ffast-math. NaN goes through every function unless noted.
- * Polynomials are least-maximum fits of the relative error, made for this file. */
+ * The file uses GNU vector types (and intrinsics only where gcc has no good generic form), so tests
+ * with 4 or 8 lanes run the same source as 16 lanes. Only files that are compiled once per target
+ * include it. Products and sums contract to fused ones on targets that have them; no function
+ * depends on -ffast-math. NaN propagates through every function unless noted. Polynomials are
+ * minimax fits of the relative error, made for this file. */
 #ifndef COMMON_CPU_SIMD_VEC_H
 #define COMMON_CPU_SIMD_VEC_H
 
@@ -20,7 +20,7 @@
 
 #include "common/base/dtype.h"
 
-/* Lanes. The tests set 16 on any machine, to run what AVX-512 will. */
+/* The number of lanes. Tests set 16 on any machine, to run AVX-512's source. */
 #ifndef VW
 #if defined(__AVX512F__)
 #define VW 16
@@ -42,7 +42,7 @@ typedef uint32_t vu __attribute__((vector_size(VW * 4)));
 typedef uint16_t vu16 __attribute__((vector_size(VW * 2)));
 typedef uint8_t vu8 __attribute__((vector_size(VW)));
 
-/* ---- moving: p need not be aligned; k lanes of VW, the rest read as 0 and not written ---- */
+/* ---- loads and stores: p may be unaligned; lanes past k are read as 0 and not written ---- */
 
 static inline vf v_set(float x) { return x - (vf){ 0 }; }
 static inline vi v_lanes(void)
@@ -84,13 +84,13 @@ static inline void v_put(float *p, vf v, size_t k)
         p[i] = v[i];
 }
 
-/* ---- choosing ---- */
+/* ---- selection ---- */
 
 static inline vf v_if(vi mask, vf yes, vf no)
 {
     return (vf)((mask & (vi)yes) | (~mask & (vi)no));
 }
-/* b where either is NaN: so v_max(bound, x) lets a NaN in x through. */
+/* Returns b in lanes where either is NaN, so that v_max(bound, x) keeps a NaN in x. */
 static inline vf v_max(vf a, vf b)
 {
 #if defined(V_AVX512)
@@ -125,10 +125,10 @@ static inline vf v_sqrt(vf x)
 #endif
 }
 
-/* ---- moving lanes ---- */
+/* ---- permutation of lanes ---- */
 
-/* F(lane, s) for every lane, as the index list of __builtin_shufflevector: VW and up is the second
- * vector. */
+/* F(lane, s) for every lane, as the index list of __builtin_shufflevector, in which VW and above
+ * select from the second vector. */
 #define V_LANES4(F, l, s) F(l, s), F((l) + 1, s), F((l) + 2, s), F((l) + 3, s)
 #if VW == 16
 #define V_LANES(F, s) V_LANES4(F, 0, s), V_LANES4(F, 4, s), V_LANES4(F, 8, s), V_LANES4(F, 12, s)
@@ -139,7 +139,7 @@ static inline vf v_sqrt(vf x)
 #endif
 #define V_OTHER(lane, s) ((lane) ^ (s))
 #define V_TWICE(lane, s) ((lane) / 2 + (s))
-/* Neighbours trade places; the low or high half, each lane twice. */
+/* v_swap exchanges neighbours; the others take each lane of the low or high half twice. */
 static inline vf v_swap(vf x) { return __builtin_shufflevector(x, x, V_LANES(V_OTHER, 1)); }
 static inline vf v_twice_low(vf x) { return __builtin_shufflevector(x, x, V_LANES(V_TWICE, 0)); }
 static inline vf v_twice_high(vf x)
@@ -147,7 +147,7 @@ static inline vf v_twice_high(vf x)
     return __builtin_shufflevector(x, x, V_LANES(V_TWICE, VW / 2));
 }
 
-/* ---- folding: always in the same order ---- */
+/* ---- reductions, always in the same order ---- */
 
 static inline float v_sum(vf x)
 {
@@ -181,11 +181,10 @@ static inline vu16 v_to_bf16(vf x)
 #endif
 }
 
-/* A small float whose exponent and mantissa stand in `mag`, aligned so that the mantissa is at the
- * top of an f32's, into an f32. lift: the difference of the exponents' biases. special: the lanes
- * with infinity or NaN.
- * Subnormals are made by subtracting normal numbers, so that a thread that flushes denormals reads
- * them right. */
+/* Converts small floats to f32. mag has their exponent and mantissa, shifted so that the mantissa
+ * is at the top of an f32's; lift is the difference of the exponents' biases; special marks the
+ * lanes with infinity or NaN. Subnormals are computed by subtracting normal numbers, so that a
+ * thread that flushes denormals gets them right. */
 static inline vf v_widen(vu mag, uint32_t lift, vu special)
 {
     vu u = mag + (lift << 23);
@@ -236,7 +235,7 @@ static inline vf v_from_f8e5m2(vu8 b)
 
 /* ---- exponentials ---- */
 
-/* e^x over all of f32, at most 1.3 ulp; over- and underflow give infinity and 0 (or a denormal). */
+/* e^x over all of f32, within 1.3 ulp; overflow is infinity, underflow 0 (or a denormal). */
 static inline vf v_exp(vf x)
 {
     const float magic = 12582912.0f;               /* 1.5 * 2^23: a sum's low bits are an integer */
@@ -253,7 +252,7 @@ static inline vf v_exp(vf x)
     return p * (vf)((vu)(half + 127) << 23) * (vf)((vu)(n - half + 127) << 23);
 }
 
-/* 2^x for x <= 127, relative error 2e-7; exactly 0 below -126.5. Made for softmax. */
+/* 2^x for x <= 127, relative error 2e-7; exactly 0 below -126.5. For softmax. */
 static inline vf v_exp2(vf x)
 {
     const float magic = 12582912.0f + 127;          /* leaves the biased exponent in the low bits */
