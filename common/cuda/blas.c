@@ -1,8 +1,8 @@
-/* blas.c - products and what follows them by cuBLASLt: backend.h
+/* blas.c - products and their epilogues by cuBLASLt; see kernel_list.h
  *
- * One plan for a shape: descriptors and the first algorithm that the library's heuristic names for
- * the addresses' true alignment and our workspace. Bias, GELU and its slope, and a bias's gradient
- * are the library's epilogues; where it has none for a shape, row kernels follow (epilogue.c). */
+ * Each shape has one plan: descriptors and the first algorithm that the library's heuristic returns
+ * for the addresses' true alignment and WORKSPACE. Bias, GELU and its slope, and a bias's gradient
+ * are epilogues of the library; if it has none for a shape, row kernels follow (epilogue.c). */
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +10,11 @@
 #include "common/cuda/device.h"
 #include "common/cuda/layout.h"
 
-static const size_t WORKSPACE = 32 << 20;      /* what the kernels for Hopper ask */
+static const size_t WORKSPACE = 32 << 20;      /* bytes that Hopper's kernels need */
 
 typedef struct plan {
     cuda_gemm key;
-    cublasStatus_t rc;                         /* not 0: the library has none */
+    cublasStatus_t rc;                         /* not 0: the library has no plan */
     cublasLtMatmulDesc_t op;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algo;
@@ -68,26 +68,26 @@ static cublasStatus_t set(plan *p, cublasLtMatmulDescAttributes_t what, const vo
     return cublasLtMatmulDescSetAttribute(p->op, what, v, size);
 }
 
-static cublasLtEpilogue_t epilogue_of(int32_t ending)
+static cublasLtEpilogue_t epilogue_of(int32_t epilogue)
 {
-    static const struct { int32_t ending; cublasLtEpilogue_t name; } all[] = {
+    static const struct { int32_t epilogue; cublasLtEpilogue_t name; } all[] = {
         { CUDA_BIAS_ADDED, CUBLASLT_EPILOGUE_BIAS },
         { CUDA_GELU, CUBLASLT_EPILOGUE_GELU },
         { CUDA_GELU | CUDA_BIAS_ADDED, CUBLASLT_EPILOGUE_GELU_BIAS },
-        { CUDA_GELU | CUDA_KEPT, CUBLASLT_EPILOGUE_GELU_AUX },
-        { CUDA_GELU | CUDA_KEPT | CUDA_BIAS_ADDED, CUBLASLT_EPILOGUE_GELU_AUX_BIAS },
+        { CUDA_GELU | CUDA_PRE_STORED, CUBLASLT_EPILOGUE_GELU_AUX },
+        { CUDA_GELU | CUDA_PRE_STORED | CUDA_BIAS_ADDED, CUBLASLT_EPILOGUE_GELU_AUX_BIAS },
         { CUDA_GELU_SLOPE, CUBLASLT_EPILOGUE_DGELU },
         { CUDA_BIAS_GRAD, CUBLASLT_EPILOGUE_BGRADB },
     };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i].ending == ending)
+        if (all[i].epilogue == epilogue)
             return all[i].name;
     return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/* Where an ending reads and writes: before the heuristic too, which looks at the alignment. */
-static cublasStatus_t point(plan *p, const cuda_ending *e)
+/* Sets the pointers of an epilogue. The heuristic needs them too, as it checks their alignment. */
+static cublasStatus_t point(plan *p, const cuda_epilogue *e)
 {
     cublasStatus_t rc = CUBLAS_STATUS_SUCCESS;
 
@@ -99,12 +99,12 @@ static cublasStatus_t point(plan *p, const cuda_ending *e)
     return rc;
 }
 
-static cublasStatus_t describe(plan *p, const cuda_ending *e)
+static cublasStatus_t describe(plan *p, const cuda_epilogue *e)
 {
     const cuda_gemm *g = &p->key;
-    cublasOperation_t ta = g->turn_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasOperation_t tb = g->turn_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t epilogue = epilogue_of(g->ending);
+    cublasOperation_t ta = g->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t tb = g->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = epilogue_of(g->epilogue);
     cudaDataType_t in = data_type(g->type), out = data_type(g->out_type);
 
     cublasStatus_t rc = cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
@@ -121,11 +121,11 @@ static cublasStatus_t describe(plan *p, const cuda_ending *e)
     if (!rc)
         rc = point(p, e);
     if (!rc)
-        rc = cublasLtMatrixLayoutCreate(&p->a, in, (uint64_t)(g->turn_a ? g->k : g->m),
-                                        (uint64_t)(g->turn_a ? g->m : g->k), g->lda);
+        rc = cublasLtMatrixLayoutCreate(&p->a, in, (uint64_t)(g->trans_a ? g->k : g->m),
+                                        (uint64_t)(g->trans_a ? g->m : g->k), g->lda);
     if (!rc)
-        rc = cublasLtMatrixLayoutCreate(&p->b, in, (uint64_t)(g->turn_b ? g->n : g->k),
-                                        (uint64_t)(g->turn_b ? g->k : g->n), g->ldb);
+        rc = cublasLtMatrixLayoutCreate(&p->b, in, (uint64_t)(g->trans_b ? g->n : g->k),
+                                        (uint64_t)(g->trans_b ? g->k : g->n), g->ldb);
     if (!rc)
         rc = cublasLtMatrixLayoutCreate(&p->c, out, (uint64_t)g->m, (uint64_t)g->n, g->ldc);
     return rc;
@@ -169,8 +169,8 @@ static void fault(vt_dev *d, const cuda_gemm *g, cublasStatus_t rc)
                vc_dtype_name((vc_dtype)g->out_type), cublasLtGetStatusString(rc));
 }
 
-/* The plan of a product, made when it is new; NULL after a fault. */
-static plan *plan_of(vt_dev *d, const cuda_gemm *g, const cuda_ending *e)
+/* Returns the plan of a product, made at its first use; NULL after a fault. */
+static plan *plan_of(vt_dev *d, const cuda_gemm *g, const cuda_epilogue *e)
 {
     cuda_blas *b = d->blas;
 
@@ -196,9 +196,9 @@ static plan *plan_of(vt_dev *d, const cuda_gemm *g, const cuda_ending *e)
     return p;
 }
 
-/* ---- the entry ---- */
+/* ---- products ---- */
 
-/* x in a type: itself, or a packed copy. */
+/* Sets *out to x if x has the type, else to a packed copy. False after a fault. */
 static bool operand(vt_dev *d, cuda_area area, vc_dtype type, const vt_tensor *x, vt_tensor *out)
 {
     *out = *x;
@@ -212,13 +212,13 @@ static bool operand(vt_dev *d, cuda_area area, vc_dtype type, const vt_tensor *x
     return out->data != NULL;
 }
 
-/* c = alpha op(a) op(b) + beta c and its ending. False: the library has no such ending for these
- * operands, and nothing was done. */
+/* Computes c = alpha op(a) op(b) + beta c with its epilogue. Returns false, and computes nothing,
+ * if the library has no such epilogue for these operands. */
 static bool product(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_tensor *b,
-                    bool tb, float alpha, float beta, const cuda_ending *e)
+                    bool tb, float alpha, float beta, const cuda_epilogue *e)
 {
     vc_dtype type = cuda_gemm_type(d->compute, c, a, b);
-    bool can_wait = e->what & ~CUDA_BIAS_ADDED;
+    bool can_wait = e->kind & ~CUDA_BIAS_ADDED;
     vt_tensor left, right;
     cuda_gemm g;
 
@@ -228,7 +228,7 @@ static bool product(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const 
         cuda_fault(d, VC_EINVAL, "matmul: an operand is not a matrix of f32 or bf16 rows");
         return true;
     }
-    if (!cuda_ending_fits(&g, e))
+    if (!cuda_epilogue_fits(&g, e))
         return false;
     void *workspace = cuda_scratch(d, CUDA_WORKSPACE, WORKSPACE);
     plan *p = workspace ? plan_of(d, &g, e) : NULL;
@@ -246,7 +246,7 @@ static bool product(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const 
     return true;
 }
 
-/* The bias in the result's type; NULL: there is none, or a fault. */
+/* Returns the bias in the result's type; NULL without a bias, or after a fault. */
 static void *bias_of(vt_dev *d, const vt_tensor *bias, const vt_tensor *c)
 {
     return bias ? (void *)(uintptr_t)cuda_convert(d, CUDA_BIAS, c->dtype, bias) : NULL;
@@ -259,18 +259,18 @@ void cuda_matmul(vt_dev *d, vt_tensor *c, const vt_tensor *a, bool ta, const vt_
 
     if (!bias || add)
         product(d, c, a, ta, b, tb, alpha, beta,
-                &(cuda_ending){ bias ? CUDA_BIAS_ADDED : 0, add, NULL });
+                &(cuda_epilogue){ bias ? CUDA_BIAS_ADDED : 0, add, NULL });
 }
 
 void cuda_matmul_gelu(vt_dev *d, vt_tensor *y, vt_tensor *pre, const vt_tensor *a,
                       const vt_tensor *b, bool tb, const vt_tensor *bias, float alpha, float beta)
 {
-    const int32_t what = CUDA_GELU | (bias ? CUDA_BIAS_ADDED : 0) | (pre ? CUDA_KEPT : 0);
+    const int32_t kind = CUDA_GELU | (bias ? CUDA_BIAS_ADDED : 0) | (pre ? CUDA_PRE_STORED : 0);
     void *add = bias_of(d, bias, y);
 
     if (bias && !add)
         return;
-    if (!product(d, y, a, false, b, tb, alpha, beta, &(cuda_ending){ what, add, pre }))
+    if (!product(d, y, a, false, b, tb, alpha, beta, &(cuda_epilogue){ kind, add, pre }))
         vt_gelu_after(&vt_cuda, d, y, pre, a, b, tb, bias, alpha, beta);
 }
 
@@ -278,11 +278,11 @@ void cuda_matmul_gelu_grad(vt_dev *d, vt_tensor *dx, const vt_tensor *a, const v
                            bool tb, const vt_tensor *pre, float alpha, float beta)
 {
     if (!product(d, dx, a, false, b, tb, alpha, beta,
-                 &(cuda_ending){ CUDA_GELU_SLOPE, NULL, pre }))
+                 &(cuda_epilogue){ CUDA_GELU_SLOPE, NULL, pre }))
         vt_gelu_grad_after(&vt_cuda, d, dx, a, b, tb, pre, alpha, beta);
 }
 
-/* The library overwrites the sums: those that are added go by way of scratch. */
+/* The library overwrites the sums, so sums that are added to db are computed in scratch first. */
 void cuda_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_tensor *dy,
                            const vt_tensor *x, float beta)
 {
@@ -293,7 +293,7 @@ void cuda_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const vt_ten
     if (!sums.data)
         return;
     if (!product(d, dw, dy, true, x, false, 1.0f, beta,
-                 &(cuda_ending){ CUDA_BIAS_GRAD, sums.data, NULL }))
+                 &(cuda_epilogue){ CUDA_BIAS_GRAD, sums.data, NULL }))
         vt_bias_grad_after(&vt_cuda, d, dw, db, dy, x, beta);
     else if (vt_adds(db))
         cuda_scale(d, db, &sums, 1.0f);

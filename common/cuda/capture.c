@@ -1,19 +1,19 @@
-/* capture.c - what the stream of kernels is given, kept and launched at once: backend.h */
+/* capture.c - captures the stream of kernels as a CUDA graph and launches it; see backend.h */
 #include <stdlib.h>
 
 #include "common/cuda/device.h"
 
 struct vt_graph {
     cudaGraphExec_t exec;
-    unsigned moves;                            /* of the device's scratch, when it was made */
+    unsigned moves;                            /* the device's `moves` at the capture */
 };
 
-/* Other threads go on as they like: only this one's calls could spoil the capture. */
+/* In this mode only calls of this thread can invalidate the capture; other threads are free. */
 int cuda_capture_begin(vt_dev *d, vc_err *err)
 {
     cudaError_t rc = cudaStreamBeginCapture(d->runtime->stream, cudaStreamCaptureModeThreadLocal);
 
-    d->keeping = !rc;
+    d->capturing = !rc;
     return rc ? vc_fail(err, VC_EFAIL, "capture: %s", cudaGetErrorString(rc)) : 0;
 }
 
@@ -23,7 +23,7 @@ int cuda_capture_end(vt_dev *d, vt_graph **out, vc_err *err)
     vt_graph *g = calloc(1, sizeof *g);
 
     *out = NULL;
-    d->keeping = false;
+    d->capturing = false;
     cuda_ok(d, (int)cudaStreamEndCapture(d->runtime->stream, &graph), "capture");
     if (!g)
         cuda_fault(d, VC_ENOMEM, "capture: out of memory");
@@ -39,7 +39,7 @@ int cuda_capture_end(vt_dev *d, vt_graph **out, vc_err *err)
     if (g && g->exec)
         cudaGraphExecDestroy(g->exec);
     free(g);
-    cudaGetLastError();                        /* it is told here */
+    cudaGetLastError();                        /* clears the error, which is reported here */
     int rc = vc_fail(err, d->fault, "%s", d->fault_text);
     d->fault = 0;
     return rc;
@@ -55,7 +55,7 @@ bool cuda_launch(vt_dev *d, vt_graph *g)
 
 void cuda_drop(vt_dev *d, vt_graph *g)
 {
-    cudaStreamSynchronize(d->runtime->stream); /* it may be running */
+    cudaStreamSynchronize(d->runtime->stream); /* the graph may still run */
     cudaGraphExecDestroy(g->exec);
     free(g);
 }

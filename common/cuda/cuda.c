@@ -1,4 +1,4 @@
-/* cuda.c - the CUDA device and the backend table: see cuda.h */
+/* cuda.c - the CUDA device and the backend table; see cuda.h */
 #include "common/cuda/cuda.h"
 
 #include <stdarg.h>
@@ -31,7 +31,7 @@ bool cuda_ok(vt_dev *d, int rc, const char *op)
 static int cuda_status(vt_dev *d, vc_err *err)
 {
     if (cuda_ok(d, (int)cudaStreamSynchronize(d->stream), "a kernel") && !d->of)
-        cuda_look_for_lost(d);
+        cuda_check_ids(d);
     int rc = d->fault;
     if (rc)
         vc_fail(err, rc, "cuda: %s", d->fault_text);
@@ -73,8 +73,8 @@ static int choose(cuda_runtime *r, int index, vc_err *err)
     if (rc || !count)
         return vc_fail(err, VC_EINVAL, "cuda: %s", rc ? cudaGetErrorString(rc) : "no GPU");
     if (index >= count)
-        return vc_fail(err, VC_EINVAL, "device \"cuda:%d\": this machine has %d (each rank of a "
-                       "machine takes the next, if no number is given)", index, count);
+        return vc_fail(err, VC_EINVAL, "device \"cuda:%d\": this machine has %d GPUs (without a "
+                       "number each rank of a machine uses the next GPU)", index, count);
     rc = cudaGetDeviceProperties(&r->about, index);
     if (!rc)
         rc = cudaSetDevice(index);
@@ -145,7 +145,7 @@ static int cuda_second_stream(vt_dev **out, vt_dev *of, vc_err *err)
     int least = 0, most = 0;
 
     *out = NULL;
-    cudaDeviceGetStreamPriorityRange(&least, &most);       /* what others wait for goes first */
+    cudaDeviceGetStreamPriorityRange(&least, &most);       /* other ranks wait for this stream */
     cudaError_t e = cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, most);
     if (e)
         return vc_fail(err, VC_EFAIL, "cuda: second stream: %s", cudaGetErrorString(e));
@@ -155,7 +155,7 @@ static int cuda_second_stream(vt_dev **out, vt_dev *of, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "cuda: out of memory");
     }
     *d = (vt_dev){ .stream = stream, .compute = of->compute, .repeatable = of->repeatable,
-                   .lost = of->lost, .runtime = of->runtime, .of = of };
+                   .bad_id = of->bad_id, .runtime = of->runtime, .of = of };
     *out = d;
     return 0;
 }

@@ -1,13 +1,12 @@
-/* device.h - the parts of the CUDA device that know CUDA's headers; inside common/cuda only.
+/* device.h - the parts of the CUDA device that need CUDA's headers; inside common/cuda only.
  *
- * Memory. The pool is a range of addresses, as large as the device's memory; physical memory is
- * mapped into it from the bottom as `grow` asks, and stays. So parameters, allocated one by one,
- * and the pool share the device without a division fixed in advance, and a step's addresses never
- * move.
+ * Memory: the pool is a range of addresses as large as the device's memory; `grow` maps physical
+ * memory into it from the bottom, which stays mapped. So parameters, allocated one by one, and the
+ * pool share the device without a division fixed in advance, and a step's addresses never move.
  *
- * Transfers. Host data goes through rings of pinned slots. `upload` is queued on the stream of the
- * kernels, ordered with every use of the memory before and after; `fetch` on a stream of copies
- * that events tie to the kernels at the turns of its place (backend.h). */
+ * Transfers: host data is copied through rings of pinned slots. `upload` queues on the stream of
+ * the kernels, in order with every use of the memory before and after; `fetch` queues on a stream
+ * of copies, which events synchronise with the kernels at `enter` and `leave` (backend.h). */
 #ifndef COMMON_CUDA_DEVICE_H
 #define COMMON_CUDA_DEVICE_H
 
@@ -16,8 +15,8 @@
 
 #include "common/cuda/cuda.h"
 
-/* The driver's calls for virtual memory: looked up when the device opens, so that programs start
- * on machines without a driver. */
+/* The driver's functions for virtual memory, looked up when the device opens, so that programs
+ * start on machines without a driver. */
 typedef struct cuda_driver {
     CUresult (*granularity)(size_t *, const CUmemAllocationProp *,
                             CUmemAllocationGranularity_flags);
@@ -35,17 +34,18 @@ enum { CUDA_SLOTS = 4, CUDA_SLOT_BYTES = 4 << 20 };
 
 typedef struct cuda_ring {
     cudaStream_t stream;                       /* of its copies */
-    char *slots;                               /* pinned: CUDA_SLOTS of them */
-    cudaEvent_t sent[CUDA_SLOTS];              /* a slot's copies are done */
-    int slot;                                  /* being filled */
-    size_t used;                               /* of it */
+    char *slots;                               /* CUDA_SLOTS pinned slots */
+    cudaEvent_t sent[CUDA_SLOTS];              /* the end of a slot's copies */
+    int slot;                                  /* the slot that is being filled */
+    size_t used;                               /* bytes used of that slot */
 } cuda_ring;
 
-/* What was fetched for one turn of a place: copied; the kernels have come to its `enter`. */
-typedef struct cuda_turn {
+/* The data that one `enter` of a place waits for. `filled` is the end of its copies, `reached` the
+ * moment when the kernels arrived at the `enter`. */
+typedef struct cuda_place_fill {
     cudaEvent_t filled, reached;
-    enum { CUDA_TURN_FREE, CUDA_TURN_FETCHED, CUDA_TURN_ENTERED } state;
-} cuda_turn;
+    enum { CUDA_FILL_FREE, CUDA_FILL_FETCHED, CUDA_FILL_ENTERED } state;
+} cuda_place_fill;
 
 struct cuda_runtime {
     int index;                                 /* of the device */
@@ -53,18 +53,18 @@ struct cuda_runtime {
     cudaStream_t stream;
     cudaStream_t copies;
     cuda_ring up, beside;                      /* of `stream`, of `copies` */
-    cudaEvent_t left[VT_PLACES];               /* the kernels are done with what a place holds */
-    int turn[VT_PLACES];                       /* that no kernel has entered yet, or -1 */
-    cuda_turn *turns;
-    int n_turns;
+    cudaEvent_t left[VT_PLACES];               /* the last kernels that read a place's data */
+    int filling[VT_PLACES];                    /* index of the fill not entered yet, or -1 */
+    cuda_place_fill *fills;
+    int n_fills;
     cuda_driver driver;
-    CUdeviceptr range;                         /* the pool's */
+    CUdeviceptr range;                         /* the pool's addresses */
     size_t range_bytes, mapped, granule;
 };
 
-/* memory.c: backend.h's entries of the same names */
+/* memory.c: the entries of backend.h by these names */
 int cuda_memory_open(vt_dev *d, vc_err *err);
-void cuda_memory_close(vt_dev *d);             /* half-opened is fine */
+void cuda_memory_close(vt_dev *d);             /* also after a failed open */
 int cuda_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err);
 int cuda_grow(vt_dev *d, size_t bytes, vc_err *err);
 size_t cuda_room(vt_dev *d);
@@ -73,7 +73,7 @@ void cuda_free(vt_dev *d, void *p, size_t bytes);
 
 /* transfer.c */
 int cuda_transfer_open(vt_dev *d, vc_err *err);
-void cuda_transfer_close(vt_dev *d);           /* half-opened is fine */
+void cuda_transfer_close(vt_dev *d);           /* also after a failed open */
 void cuda_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes);
 void cuda_move(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes);
 void *cuda_pin(vt_dev *d, size_t bytes);
@@ -88,13 +88,13 @@ int cuda_capture_end(vt_dev *d, vt_graph **graph, vc_err *err);
 bool cuda_launch(vt_dev *d, vt_graph *graph);
 void cuda_drop(vt_dev *d, vt_graph *graph);
 
-/* blas.c, dnn.c: made at open, closed before the stream */
+/* blas.c, dnn.c: opened with the device, closed before the stream */
 int cuda_blas_open(vt_dev *d, vc_err *err);
 void cuda_blas_close(cuda_blas *b);            /* NULL is fine */
 int cuda_dnn_open(vt_dev *d, vc_err *err);
 void cuda_dnn_close(cuda_dnn *c);              /* NULL is fine */
 const char *cuda_dnn_version(char text[24]);   /* "cuDNN 9.19.0" */
 
-extern const vt_links cuda_links;              /* nccl.c, where there is NCCL */
+extern const vt_links cuda_links;              /* nccl.c, in a build with NCCL */
 
 #endif

@@ -1,5 +1,5 @@
-/* dnn.c - attention and convolution by cuDNN: backend.h. Plans are plans.h's, one for a
- * shape, kept until the device closes. */
+/* dnn.c - attention and convolution by cuDNN; see kernel_list.h. Each shape has a plan of plans.h,
+ * kept until the device closes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "common/cuda/device.h"
 #include "common/cuda/plans.h"
 
-/* What dS may take in memory where gradients are repeatable: heads are worked on in groups. */
+/* The memory that dS may take with repeatable gradients, which limits the heads per group. */
 static const int64_t DS_BYTES = (int64_t)1 << 30;
-/* The plain kernels stand in for a plan that cuDNN refuses up to so many pairs of rows. */
+/* The most pairs of query and key for which the plain kernels replace a plan that cuDNN refuses. */
 static const double PLAIN_PAIRS = 1e9;
 
 typedef enum kind { ATTENTION, CONV } kind;
@@ -21,7 +21,7 @@ typedef struct plan {
         cuda_conv_key conv;
     } key;
     cuda_graph graph;
-    int32_t *queries;                          /* device memory [B], with lengths: all of them */
+    int32_t *queries;                          /* with lengths: device memory [B], all Sq */
     bool refused;
     char why[200];
     struct plan *next;
@@ -85,7 +85,8 @@ static int build(plan *p, vc_err *err)
                            : cuda_plan_attention(&p->graph, &p->key.attention, err);
 }
 
-/* Every sample's queries are all there. NULL and a fault when memory is out. */
+/* Returns device memory with each sample's number of queries, Sq; NULL with a fault when memory is
+ * out. */
 static int32_t *all_queries(vt_dev *d, const cuda_attention_key *k)
 {
     const int32_t n = (int32_t)k->sq;
@@ -98,8 +99,8 @@ static int32_t *all_queries(vt_dev *d, const cuda_attention_key *k)
     return all;
 }
 
-/* The plan of a key, made when it is new; a refused one stays, so that it is tried once. NULL and a
- * fault when memory is out. */
+/* Returns the plan of a key, made at its first use; a refused plan is kept too, so that it is tried
+ * once. NULL with a fault when memory is out. */
 static plan *plan_of(vt_dev *d, const plan *like)
 {
     for (plan *p = d->dnn->plans; p; p = p->next)
@@ -133,7 +134,7 @@ typedef struct operands {
     void *data[MOST_TENSORS];
 } operands;
 
-static void give(operands *o, int64_t id, const void *data)
+static void add_operand(operands *o, int64_t id, const void *data)
 {
     o->id[o->n] = id;
     o->data[o->n++] = (void *)(uintptr_t)data;
@@ -187,20 +188,21 @@ static void set_shape(cuda_attention_key *k, const vt_tensor *q, const vt_tensor
     k->lengths = kv_len != NULL;
 }
 
-/* By-value operands, on the host. */
+/* Operands passed by value from the host. */
 typedef struct numbers { float scale, lowest, one; } numbers;
 
 static void give_common(operands *o, const numbers *n, const plan *p, const vt_tensor *kv_len)
 {
-    give(o, CUDA_SCALE, &n->scale);
+    add_operand(o, CUDA_SCALE, &n->scale);
     if (!kv_len)
         return;
-    give(o, CUDA_LEN_Q, p->queries);
-    give(o, CUDA_LEN_K, kv_len->data);
-    give(o, CUDA_LOWEST, &n->lowest);
+    add_operand(o, CUDA_LEN_Q, p->queries);
+    add_operand(o, CUDA_LEN_K, kv_len->data);
+    add_operand(o, CUDA_LOWEST, &n->lowest);
 }
 
-/* A refused plan: true if the plain kernels may do it, else a fault. */
+/* Called for a refused plan: returns true if the plain kernels may replace it, else records a
+ * fault. */
 static bool plain_instead(vt_dev *d, const plan *p)
 {
     const cuda_attention_key *k = &p->key.attention;
@@ -235,7 +237,7 @@ void cuda_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
         key->bias_b = bias->stride[0];
         key->bias_h = bias->stride[1];
         key->bias_q = bias->stride[2];
-        give(&ops, CUDA_BIAS_IN, bias->data);
+        add_operand(&ops, CUDA_BIAS_IN, bias->data);
     }
     const plan *p = plan_of(d, &like);
     if (!p)
@@ -246,16 +248,16 @@ void cuda_attention(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q,
         return;
     }
     give_common(&ops, &n, p, kv_len);
-    give(&ops, CUDA_Q, q->data);
-    give(&ops, CUDA_K, k->data);
-    give(&ops, CUDA_V, v->data);
-    give(&ops, CUDA_O, o->data);
-    give(&ops, CUDA_LSE, lse->data);
+    add_operand(&ops, CUDA_Q, q->data);
+    add_operand(&ops, CUDA_K, k->data);
+    add_operand(&ops, CUDA_V, v->data);
+    add_operand(&ops, CUDA_O, o->data);
+    add_operand(&ops, CUDA_LSE, lse->data);
     run(d, p, &ops);
 }
 
-/* Where cuDNN, which overwrites, may put a gradient: the target itself if it is empty and readable,
- * else a packed tensor in an area. False after a fault. */
+/* Sets *to to the memory that cuDNN, which overwrites, writes a gradient into: the target itself if
+ * it is empty and readable, else a packed tensor in an area. False after a fault. */
 static bool target(vt_dev *d, cuda_area area, const vt_tensor *like, vt_tensor *want,
                    vt_tensor *to)
 {
@@ -282,7 +284,7 @@ static void deliver(vt_dev *d, vt_tensor *want, const vt_tensor *from)
     vt_wrote(want);
 }
 
-/* How many heads at a time: all, or a divisor whose dS fits. */
+/* Returns the number of heads per group: all, or a divisor of them whose dS fits. */
 static int64_t heads_at_once(const vt_dev *d, const cuda_attention_key *k)
 {
     int64_t h = k->h, each = 2 * k->b * k->sq * k->sk;
@@ -309,23 +311,23 @@ static bool run_heads(vt_dev *d, const plan *p, const grads *s, const numbers *n
     operands o = { 0 };
 
     give_common(&o, n, p, s->kv_len);
-    give(&o, CUDA_ONE, &n->one);
-    give(&o, CUDA_Q, head(s->q, h));
-    give(&o, CUDA_K, head(s->k, h));
-    give(&o, CUDA_V, head(s->v, h));
-    give(&o, CUDA_O, head(s->o, h));
-    give(&o, CUDA_DOUT, head(s->dout, h));
-    give(&o, CUDA_LSE, (const float *)s->lse->data + h * k->lse_h);
-    give(&o, CUDA_GRAD_Q, head(&s->dq, h));
-    give(&o, CUDA_GRAD_K, head(&s->dk, h));
-    give(&o, CUDA_GRAD_V, head(&s->dv, h));
-    give(&o, CUDA_ROW_SUMS, s->sums);
+    add_operand(&o, CUDA_ONE, &n->one);
+    add_operand(&o, CUDA_Q, head(s->q, h));
+    add_operand(&o, CUDA_K, head(s->k, h));
+    add_operand(&o, CUDA_V, head(s->v, h));
+    add_operand(&o, CUDA_O, head(s->o, h));
+    add_operand(&o, CUDA_DOUT, head(s->dout, h));
+    add_operand(&o, CUDA_LSE, (const float *)s->lse->data + h * k->lse_h);
+    add_operand(&o, CUDA_GRAD_Q, head(&s->dq, h));
+    add_operand(&o, CUDA_GRAD_K, head(&s->dk, h));
+    add_operand(&o, CUDA_GRAD_V, head(&s->dv, h));
+    add_operand(&o, CUDA_ROW_SUMS, s->sums);
     if (!k->repeatable)
-        give(&o, CUDA_SUM_Q, s->sum_q);
+        add_operand(&o, CUDA_SUM_Q, s->sum_q);
     return run(d, p, &o);
 }
 
-/* Where gradients go, the rest of the key, and scratch. False after a fault. */
+/* Sets the gradients' targets, the rest of the key, and scratch. False after a fault. */
 static bool prepare(vt_dev *d, grads *s, cuda_attention_key *key, vt_tensor *dq, vt_tensor *dk,
                     vt_tensor *dv)
 {
@@ -369,7 +371,7 @@ void cuda_attention_grad(vt_dev *d, vt_tensor *dq, vt_tensor *dk, vt_tensor *dv,
         cuda_attend_grad(d, dq, dk, dv, dout, q, k, v, o, lse, how);
         return;
     }
-    if (kv_len) {                              /* keys past a length: nothing flows to them */
+    if (kv_len) {                              /* keys past a length have gradient 0 */
         cuda_fill(d, &s.dk, 0.0f);
         cuda_fill(d, &s.dv, 0.0f);
     }
@@ -397,7 +399,7 @@ static void repack(vt_dev *d, vt_tensor *y, const vt_tensor *x, int c, int64_t w
     cuda_copy(d, y, x);
 }
 
-/* Room for so many elements in an area, zeros if some stay unwritten. */
+/* Returns room for n elements in an area, zeroed if `zeros`. */
 static void *room(vt_dev *d, cuda_area area, vc_dtype type, int64_t n, bool zeros)
 {
     vt_tensor all = { .dtype = type, .nd = 1, .dim = { n }, .stride = { 1 } };
@@ -408,7 +410,7 @@ static void *room(vt_dev *d, cuda_area area, vc_dtype type, int64_t n, bool zero
     return all.data;
 }
 
-/* w [K,C,..] as [K,..,wide] */
+/* Returns w [K,C,..] as [K,..,wide]. */
 static const void *weight(vt_dev *d, vc_dtype type, const vt_tensor *w, int64_t wide)
 {
     vt_tensor y = { .dtype = type };
@@ -450,10 +452,10 @@ void cuda_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w
     const void *bs = b ? cuda_convert(d, CUDA_BIAS, y->dtype, b) : NULL;
     if (!xs || !ws || (b && !bs))
         return;
-    give(&o, CUDA_X, xs);
-    give(&o, CUDA_W, ws);
-    give(&o, CUDA_Y, y->data);
+    add_operand(&o, CUDA_X, xs);
+    add_operand(&o, CUDA_W, ws);
+    add_operand(&o, CUDA_Y, y->data);
     if (b)
-        give(&o, CUDA_B, bs);
+        add_operand(&o, CUDA_B, bs);
     run(d, p, &o);
 }

@@ -1,4 +1,4 @@
-/* elem.c - element-wise entries of the table, and the optimiser's: backend.h */
+/* elem.c - element-wise kernels and the optimiser's; see kernel_list.h */
 #include "common/base/rng.h"
 #include "common/cuda/cuda.h"
 
@@ -6,7 +6,7 @@
 #define COUNT(...) (int)(sizeof(LIST(__VA_ARGS__)) / sizeof(const vt_tensor *))
 #define MAP(d, op, f, s, ...) map(d, op, f, s, COUNT(__VA_ARGS__), LIST(__VA_ARGS__))
 
-/* t: y, then the inputs. s: adds and numbers. */
+/* Launches f on t, which is y followed by the inputs; s has `adds` and the numbers. */
 static void map(vt_dev *d, const char *op, vk_element f, vk_map_args s, int k,
                 const vt_tensor *const *t)
 {

@@ -1,4 +1,4 @@
-/* graph.c - see graph.h */
+/* graph.c - cuDNN's graphs in plain C; see graph.h */
 #include "common/cuda/graph.h"
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 enum { FIRST_BETWEEN = 100, CONFIGS = 16, ALIGNMENT = 16 };
 
-/* ---- descriptors: the first failure sticks ---- */
+/* ---- descriptors ---- */
 
 static bool good(cuda_graph *g, cudnnStatus_t rc, const char *what)
 {
@@ -278,7 +278,7 @@ int cuda_graph_plan(cuda_graph *g, vc_err *err)
         try_config(g, config[i]);
     if (!g->code && !g->plan) {
         g->code = VC_EFAIL;
-        snprintf(g->why, sizeof g->why, "none of %d ways to run it builds", (int)n);
+        snprintf(g->why, sizeof g->why, "none of %d engines can be built", (int)n);
     }
     return g->code ? vc_fail(err, g->code, "cuDNN: %s", g->why) : 0;
 }

@@ -1,5 +1,5 @@
-/* grid.c - channels-last video: group norm, nearest places, pairs of frames, what a convolution
- * reads. backend.h */
+/* grid.c - channels-last video: group norm, nearest resizing, means of frame pairs, the input of a
+ * convolution; see kernel_list.h */
 #include "common/cuda/cuda.h"
 
 void cuda_group_norm(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
@@ -59,7 +59,7 @@ void cuda_pool_frames(vt_dev *d, vt_tensor *y, const vt_tensor *x)
 
 /* ---- the input of a convolution ---- */
 
-/* n elements of an axis from `begin` on; again: that one n times. */
+/* Returns n elements of an axis from `begin` on; again: element `begin`, repeated n times. */
 static vt_tensor part(const vt_tensor *t, int axis, int64_t begin, int64_t n, bool again)
 {
     vt_tensor p = *t;
@@ -70,7 +70,8 @@ static vt_tensor part(const vt_tensor *t, int axis, int64_t begin, int64_t n, bo
     return p;
 }
 
-/* The first and last of the n elements that stand after `before` others, in the places around. */
+/* Copies the first and last of the n elements at `before` on an axis over the elements around
+ * them. */
 static void repeat_edges(vt_dev *d, const vt_tensor *f, int axis, int64_t before, int64_t n)
 {
     int64_t end = before + n, after = f->dim[axis] - end;
@@ -85,7 +86,7 @@ static void repeat_edges(vt_dev *d, const vt_tensor *f, int axis, int64_t before
     }
 }
 
-/* One frame of x into `to` [1,1,H,W,C], which has room for its padding by the edge. */
+/* Copies one frame into `to` [1,1,H,W,C], at lead[1], lead[2], and pads it by its edges. */
 static void put_frame(vt_dev *d, const vt_tensor *to, const vt_tensor *from, const int64_t *lead)
 {
     vt_tensor rows = part(to, 2, lead[1], from->dim[2], false);

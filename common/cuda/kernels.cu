@@ -3,7 +3,7 @@
 
 #include "common/kernels/kernels.h"
 
-/* This lane of the whole block. */
+/* Returns this thread's lane in a team of the whole block. */
 __device__ __forceinline__ static vk_team vk_block(float *scratch)
 {
     vk_team t = { (int)threadIdx.x, VK_THREADS, scratch };

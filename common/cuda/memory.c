@@ -1,10 +1,10 @@
-/* memory.c - the pool's range, parameters, scratch: see device.h */
+/* memory.c - the pool's range, parameters, scratch; see device.h */
 #include <string.h>
 
 #include "common/cuda/device.h"
 
-static const size_t CHUNK = 64 << 20;          /* the pool grows by so much at a time */
-static const size_t SPARE = (size_t)1 << 30;   /* left for scratch, libraries and the driver */
+static const size_t CHUNK = 64 << 20;          /* the pool grows by multiples of this */
+static const size_t SPARE = (size_t)1 << 30;   /* reserved for scratch, libraries, the driver */
 
 static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -20,7 +20,7 @@ static int look_up(const char *name, void *fn, vc_err *err)
     cudaError_t rc = cudaGetDriverEntryPoint(name, &p, cudaEnableDefault, &found);
 #endif
     if (rc != cudaSuccess || found != cudaDriverEntryPointSuccess || !p)
-        return vc_fail(err, VC_EINVAL, "cuda: the driver has no %s; a newer one is needed", name);
+        return vc_fail(err, VC_EINVAL, "cuda: the driver has no %s: install a newer driver", name);
     memcpy(fn, &p, sizeof p);
     return 0;
 }
@@ -48,9 +48,9 @@ int cuda_memory_open(vt_dev *d, vc_err *err)
 
     if (rc)
         return rc;
-    cudaError_t e = cudaMalloc((void **)&d->lost, sizeof *d->lost);
+    cudaError_t e = cudaMalloc((void **)&d->bad_id, sizeof *d->bad_id);
     if (!e)
-        e = cudaMemset(d->lost, 0xff, sizeof *d->lost);
+        e = cudaMemset(d->bad_id, 0xff, sizeof *d->bad_id);
     return e ? vc_fail(err, VC_ENOMEM, "cuda: %s", cudaGetErrorString(e)) : 0;
 }
 
@@ -60,7 +60,7 @@ void cuda_memory_close(vt_dev *d)
 
     for (int i = 0; i < CUDA_AREAS; i++)
         cudaFree(d->area[i]);
-    cudaFree(d->lost);
+    cudaFree(d->bad_id);
     if (r->mapped)
         r->driver.unmap(r->range, r->mapped);
     if (r->range)
@@ -99,7 +99,7 @@ int cuda_reserve(vt_dev *d, void **range, size_t *bytes, vc_err *err)
     return 0;
 }
 
-/* Maps n more bytes of memory at the end of what is mapped. */
+/* Maps n more bytes of memory at the end of the mapped range. */
 static CUresult map_more(cuda_runtime *r, size_t n)
 {
     CUmemAllocationProp prop = on_device(r);
@@ -112,7 +112,7 @@ static CUresult map_more(cuda_runtime *r, size_t n)
     if (rc)
         return rc;
     rc = r->driver.map(at, n, 0, memory, 0);
-    r->driver.release(memory);                 /* the mapping keeps it */
+    r->driver.release(memory);                 /* the mapping keeps the memory alive */
     if (rc)
         return rc;
     rc = r->driver.access(at, n, &access, 1);
@@ -154,7 +154,7 @@ void *cuda_alloc(vt_dev *d, size_t bytes)
     void *p = NULL;
 
     if (cudaMalloc(&p, bytes ? bytes : 1)) {
-        cudaGetLastError();                    /* the caller says it */
+        cudaGetLastError();                    /* clears the error, which the caller reports */
         return NULL;
     }
     cuda_ok(d, (int)cudaMemsetAsync(p, 0, bytes, d->stream), "alloc");
@@ -171,7 +171,7 @@ void *cuda_scratch(vt_dev *d, cuda_area area, size_t bytes)
 {
     if (d->area_bytes[area] >= bytes && d->area[area])
         return d->area[area];
-    if (cuda_kept_from(d, "scratch that grows"))
+    if (cuda_in_capture(d, "scratch that grows"))
         return NULL;
     d->moves++;
     cudaFree(d->area[area]);

@@ -1,7 +1,7 @@
-/* nccl.c - NCCL's calls as the table of links: see backend.h, common/comm/device.c
+/* nccl.c - NCCL's calls as the table of links; see backend.h, common/comm/device.c
  *
- * Communicators do not block: a call may come back as "in progress", and until look says otherwise
- * no other may follow. So a rank that never comes cannot hold the caller for ever. */
+ * Communicators are non-blocking: a call may return "in progress", and no other call may follow
+ * until look reports its end. So a rank that never answers cannot block the caller for ever. */
 #include <nccl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "common/cuda/device.h"
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
-#error "NCCL 2.18 is needed"
+#error "NCCL 2.18 or later is needed"
 #endif
 
 struct vt_link {
@@ -40,7 +40,7 @@ static int nccl_id(char id[VT_LINK_ID], vc_err *err)
     return rc;
 }
 
-/* Not ncclCommDestroy, which waits for ranks that may never come. */
+/* Aborts, since ncclCommDestroy waits for ranks that may never answer. */
 static void nccl_close(vt_link *l)
 {
     if (l->comm)

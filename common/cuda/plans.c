@@ -1,4 +1,5 @@
-/* plans.c - see plans.h. The order of operations matters: it is what cuDNN matches. */
+/* plans.c - the graphs of attention and convolution; see plans.h. cuDNN matches the order of
+ * operations, so it must not change. */
 #include "common/cuda/plans.h"
 
 #define F32 CUDNN_DATA_FLOAT
@@ -6,7 +7,7 @@
 
 /* ---- attention ---- */
 
-/* [b,h,s,d] of a tensor that lies [B,S,H,D] */
+/* Returns [b,h,s,d] of a tensor stored as [B,S,H,D]. */
 static cuda_dims heads(const cuda_attention_key *a, int64_t s, const cuda_rows_at *at)
 {
     return (cuda_dims){ 4, { a->b, a->h, s, a->d }, { at->b, at->h, at->s, 1 } };
@@ -17,18 +18,18 @@ static cuda_dims packed(int64_t b, int64_t h, int64_t s, int64_t d)
     return (cuda_dims){ 4, { b, h, s, d }, { h * s * d, s * d, d, 1 } };
 }
 
-static cuda_dims turned(cuda_dims s)
+static cuda_dims transposed(cuda_dims s)
 {
     return (cuda_dims){ 4, { s.dim[0], s.dim[1], s.dim[3], s.dim[2] },
                         { s.stride[0], s.stride[1], s.stride[3], s.stride[2] } };
 }
 
-/* What both directions share. */
+/* Nodes and shapes that forward and backward share. */
 typedef struct attention {
     cuda_graph *g;
     const cuda_attention_key *a;
     cuda_dims scores, rows;                    /* [b,h,sq,sk], [b,h,sq,1] */
-    cuda_node q, k, len_q, len_k, scale;       /* k: turned */
+    cuda_node q, k, len_q, len_k, scale;       /* k is transposed */
 } attention;
 
 static cuda_node point(attention *t, cudnnPointwiseMode_t mode, cuda_node x, cuda_node b)
@@ -42,7 +43,7 @@ static cuda_node point(attention *t, cudnnPointwiseMode_t mode, cuda_node x, cud
 static void begin(attention *t, cuda_graph *g, const cuda_attention_key *a)
 {
     const cuda_dims lengths = { 4, { a->b, 1, 1, 1 }, { 1, 1, 1, 1 } };
-    cuda_dims q = heads(a, a->sq, &a->q), k = turned(heads(a, a->sk, &a->k));
+    cuda_dims q = heads(a, a->sq, &a->q), k = transposed(heads(a, a->sk, &a->k));
 
     *t = (attention){ .g = g, .a = a, .scores = packed(a->b, a->h, a->sq, a->sk) };
     t->rows = (cuda_dims){ 4, { a->b, a->h, a->sq, 1 }, { a->lse_b, a->lse_h, 1, 1 } };
@@ -122,11 +123,11 @@ static void forward(attention *t)
                       cuda_graph_tensor(g, CUDA_O, BF16, &o), t->len_q, NULL, t->len_k);
 }
 
-/* x [b,h,sq,sk] with its last two axes in each other's place, bf16 */
+/* Returns x [b,h,sq,sk] with its last two axes transposed, bf16. */
 static cuda_node across(attention *t, cuda_node x)
 {
     const cuda_attention_key *a = t->a;
-    cuda_dims s = turned(packed(a->b, a->h, a->sq, a->sk));
+    cuda_dims s = transposed(packed(a->b, a->h, a->sq, a->sk));
 
     s.stride[2] = 1;
     s.stride[3] = a->sk;
@@ -135,7 +136,7 @@ static cuda_node across(attention *t, cuda_node x)
     return y;
 }
 
-/* The rows' sums of dout o, f32 [b,h,sq,1]. */
+/* Returns the row sums of dout o, f32 [b,h,sq,1]. */
 static cuda_node row_sums(attention *t, cuda_node dout)
 {
     cuda_graph *g = t->g;
@@ -175,7 +176,7 @@ static void backward(attention *t)
 {
     cuda_graph *g = t->g;
     const cuda_attention_key *a = t->a;
-    cuda_dims v = turned(heads(a, a->sk, &a->v)), dout_at = heads(a, a->sq, &a->dout);
+    cuda_dims v = transposed(heads(a, a->sk, &a->v)), dout_at = heads(a, a->sq, &a->dout);
     cuda_dims dk = heads(a, a->sk, &a->dk), dv = heads(a, a->sk, &a->dv);
     cuda_node dout = cuda_graph_tensor(g, CUDA_DOUT, BF16, &dout_at);
     cuda_node sums = row_sums(t, dout);
@@ -215,7 +216,7 @@ int cuda_plan_attention(cuda_graph *g, const cuda_attention_key *a, vc_err *err)
 
 /* ---- convolution ---- */
 
-/* [n,c,size] with c innermost */
+/* Returns [n,c,size] with c innermost. */
 static cuda_dims channels_last(int64_t n, int64_t c, const int64_t *s)
 {
     return (cuda_dims){ 5, { n, c, s[0], s[1], s[2] },

@@ -1,10 +1,10 @@
-/* rows.c - norms, sums and reductions: backend.h */
+/* rows.c - norms, sums and reductions; see kernel_list.h */
 #include "common/cuda/cuda.h"
 
-/* Rows that one lane adds up in f32 before parts are added in f64; most parts of a sum. */
+/* The rows that one lane sums in f32 before parts are added in f64, and the most parts of a sum. */
 enum { SLICE = 64, MOST_SLICES = 1024 };
 
-/* A warp for short rows, else a block. */
+/* Returns the teams of a block: warps for short rows, else one. */
 static uint32_t teams_for(int64_t n) { return n <= 512 ? VK_THREADS / VK_WARP : 1; }
 
 /* ---- norms ---- */
@@ -28,12 +28,12 @@ void cuda_norm(vt_dev *d, vt_tensor *y, vt_tensor *stats, const vt_tensor *x, co
         cuda_ok(d, vk_norm(d->stream, &s), "norm");
 }
 
-/* What the sums of norm's gradient read; expanded to x's shape. */
+/* The inputs of the sums of norm's gradient, expanded to x's shape. */
 typedef struct norm_in {
     const vt_tensor *dy, *x, *w, *b, *scale, *stats;
 } norm_in;
 
-/* out and out2 (+)= sums over the rows that share an element of `by` */
+/* out and out2 (+)= the sums over rows that share their targets' elements. */
 static void columns(vt_dev *d, const char *op, vk_column_terms terms, vt_tensor *out,
                     vt_tensor *out2, const norm_in *in, float scale)
 {
@@ -45,7 +45,7 @@ static void columns(vt_dev *d, const char *op, vk_column_terms terms, vt_tensor 
     vk_columns_args s = { .terms = terms, .scale = scale, .adds = out && vt_adds(out),
                           .adds2 = out2 && vt_adds(out2) };
 
-    /* the walk's shape is its first operand's: dy is always there */
+    /* the walk has its first operand's shape; dy is always present */
     int64_t targets = cuda_kept_first(by, VK_COL_OPERANDS, all, moved, t);
     for (int o = 0; o < VK_COL_OPERANDS; o++)
         shape[o] = t[o];
@@ -104,7 +104,7 @@ void cuda_norm_grad(vt_dev *d, vt_tensor *dx, vt_tensor *dw, vt_tensor *db, vt_t
 
 /* ---- sums ---- */
 
-/* s: terms, scale, and where the result goes; rows are targets times `per`. */
+/* Sums rows; s has terms, scale and the result's place, and the rows are targets times `per`. */
 static void sums(vt_dev *d, const char *op, vk_sums_args *s, int64_t targets)
 {
     s->targets = (uint32_t)targets;
@@ -122,7 +122,7 @@ static void sums(vt_dev *d, const char *op, vk_sums_args *s, int64_t targets)
         cuda_ok(d, vk_sums_end(d->stream, s), op);
 }
 
-/* y [] over all of x; y NULL: s->result */
+/* Sums all of x to y [], or to s->result if y is NULL. */
 static void sum_all(vt_dev *d, const char *op, vk_sums_args *s, const vt_tensor *y,
                     const vt_tensor *x, const vt_tensor *other, const vt_tensor *weight)
 {

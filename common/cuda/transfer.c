@@ -1,4 +1,5 @@
-/* transfer.c - between host and device, in the kernels' order or beside them: device.h */
+/* transfer.c - copies between host and device, in the kernels' order or concurrent with kernels;
+ * see device.h */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ int cuda_transfer_open(vt_dev *d, vc_err *err)
     if (!e)
         e = ring_open(&r->beside, r->copies);
     for (int i = 0; i < VT_PLACES; i++) {
-        r->turn[i] = -1;
+        r->filling[i] = -1;
         if (!e)
             e = cudaEventCreateWithFlags(&r->left[i], cudaEventDisableTiming);
     }
@@ -56,18 +57,18 @@ void cuda_transfer_close(vt_dev *d)
     ring_close(&r->beside);
     for (int i = 0; i < VT_PLACES; i++)
         destroy(r->left[i]);
-    for (int i = 0; i < r->n_turns; i++) {
-        destroy(r->turns[i].filled);
-        destroy(r->turns[i].reached);
+    for (int i = 0; i < r->n_fills; i++) {
+        destroy(r->fills[i].filled);
+        destroy(r->fills[i].reached);
     }
-    free(r->turns);
+    free(r->fills);
     if (r->copies)
         cudaStreamDestroy(r->copies);
 }
 
 /* ---- in the kernels' order ---- */
 
-/* Room in a ring for up to `bytes`; *n of them. NULL after a fault. */
+/* Returns room in a ring for *n bytes, at most `bytes`; NULL after a fault. */
 static char *ring_room(vt_dev *d, cuda_ring *q, size_t bytes, size_t *n)
 {
     if (q->used == CUDA_SLOT_BYTES) {
@@ -75,7 +76,7 @@ static char *ring_room(vt_dev *d, cuda_ring *q, size_t bytes, size_t *n)
         q->slot = (q->slot + 1) % CUDA_SLOTS;
         q->used = 0;
         if (!rc)
-            rc = cudaEventSynchronize(q->sent[q->slot]);        /* never recorded: done */
+            rc = cudaEventSynchronize(q->sent[q->slot]);        /* returns if never recorded */
         if (!cuda_ok(d, (int)rc, "upload"))
             return NULL;
     }
@@ -85,7 +86,7 @@ static char *ring_room(vt_dev *d, cuda_ring *q, size_t bytes, size_t *n)
     return p;
 }
 
-/* Returns when src is in the ring. */
+/* Copies src into the ring, piece by piece, and queues the copies from there to dst. */
 static void send(vt_dev *d, cuda_ring *q, void *dst, const void *src, size_t bytes)
 {
     for (size_t done = 0, n; done < bytes; done += n) {
@@ -101,16 +102,16 @@ static void send(vt_dev *d, cuda_ring *q, void *dst, const void *src, size_t byt
 
 void cuda_upload(vt_dev *d, void *dst, const void *src, size_t bytes)
 {
-    if (!cuda_kept_from(d, "an upload"))
+    if (!cuda_in_capture(d, "an upload"))
         send(d, &d->runtime->up, dst, src, bytes);
 }
 
-/* Pageable memory: the call returns when the bytes are there. */
+/* Copies to pageable memory and waits for the copy. */
 void cuda_download(vt_dev *d, void *dst, const void *src, size_t bytes)
 {
     cuda_runtime *r = d->runtime;
 
-    bool ok = !cuda_kept_from(d, "a download") &&
+    bool ok = !cuda_in_capture(d, "a download") &&
               cuda_ok(d, (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, r->stream),
                       "download") &&
               cuda_ok(d, (int)cudaStreamSynchronize(r->stream), "download");
@@ -123,71 +124,71 @@ void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t bytes)
     cuda_ok(d, (int)cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, d->stream), "copy");
 }
 
-/* ---- beside the kernels ---- */
+/* ---- concurrent with the kernels ---- */
 
-/* Index of a turn nobody has; -1 after a fault. */
-static int free_turn(vt_dev *d)
+/* Returns the index of a free fill, or -1 after a fault. */
+static int free_fill(vt_dev *d)
 {
     cuda_runtime *r = d->runtime;
 
-    for (int i = 0; i < r->n_turns; i++)
-        if (r->turns[i].state == CUDA_TURN_FREE)
+    for (int i = 0; i < r->n_fills; i++)
+        if (r->fills[i].state == CUDA_FILL_FREE)
             return i;
-    cuda_turn *all = realloc(r->turns, (size_t)(r->n_turns + 1) * sizeof *all);
+    cuda_place_fill *all = realloc(r->fills, (size_t)(r->n_fills + 1) * sizeof *all);
     if (!all) {
         cuda_fault(d, VC_ENOMEM, "fetch: out of memory");
         return -1;
     }
-    r->turns = all;
-    cuda_turn *t = &all[r->n_turns];
-    *t = (cuda_turn){ 0 };
-    cudaError_t rc = cudaEventCreate(&t->filled);
+    r->fills = all;
+    cuda_place_fill *f = &all[r->n_fills];
+    *f = (cuda_place_fill){ 0 };
+    cudaError_t rc = cudaEventCreate(&f->filled);
     if (!rc)
-        rc = cudaEventCreate(&t->reached);
+        rc = cudaEventCreate(&f->reached);
     if (cuda_ok(d, (int)rc, "fetch"))
-        return r->n_turns++;
-    destroy(t->filled);
+        return r->n_fills++;
+    destroy(f->filled);
     return -1;
 }
 
-/* The turn of a place that is to be filled: it begins when the kernels have left. NULL after a
- * fault. */
-static cuda_turn *turn_of(vt_dev *d, vt_place place)
+/* Returns the fill of a place that is fetched into. The copies of a new fill begin when the kernels
+ * have left the place. NULL after a fault. */
+static cuda_place_fill *fill_of(vt_dev *d, vt_place place)
 {
     cuda_runtime *r = d->runtime;
 
-    if (cuda_kept_from(d, "a fetch"))
+    if (cuda_in_capture(d, "a fetch"))
         return NULL;
-    if (r->turn[place] < 0) {                  /* the first of this turn */
-        int i = free_turn(d);
+    if (r->filling[place] < 0) {
+        int i = free_fill(d);
         if (i < 0 || !cuda_ok(d, (int)cudaStreamWaitEvent(r->copies, r->left[place], 0), "fetch"))
             return NULL;
-        r->turns[i].state = CUDA_TURN_FETCHED;
-        r->turn[place] = i;
+        r->fills[i].state = CUDA_FILL_FETCHED;
+        r->filling[place] = i;
     }
-    return &r->turns[r->turn[place]];
+    return &r->fills[r->filling[place]];
 }
 
 void cuda_fetch(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
 {
-    cuda_turn *t = turn_of(d, place);
+    cuda_place_fill *f = fill_of(d, place);
 
-    if (!t)
+    if (!f)
         return;
     send(d, &d->runtime->beside, dst, src, bytes);
-    cuda_ok(d, (int)cudaEventRecord(t->filled, d->runtime->copies), "fetch");
+    cuda_ok(d, (int)cudaEventRecord(f->filled, d->runtime->copies), "fetch");
 }
 
 void cuda_move(vt_dev *d, vt_place place, void *dst, const void *src, size_t bytes)
 {
     cuda_runtime *r = d->runtime;
-    cuda_turn *t = turn_of(d, place);
+    cuda_place_fill *f = fill_of(d, place);
 
-    if (!t)
+    if (!f)
         return;
     cudaError_t rc = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, r->copies);
     if (!rc)
-        rc = cudaEventRecord(t->filled, r->copies);
+        rc = cudaEventRecord(f->filled, r->copies);
     cuda_ok(d, (int)rc, "move");
 }
 
@@ -210,20 +211,20 @@ void cuda_enter(vt_dev *d, vt_place place)
 {
     cuda_runtime *r = d->runtime;
 
-    if (cuda_kept_from(d, "a place's turn") || r->turn[place] < 0)
+    if (cuda_in_capture(d, "the use of a place") || r->filling[place] < 0)
         return;
-    cuda_turn *t = &r->turns[r->turn[place]];
-    r->turn[place] = -1;
-    t->state = CUDA_TURN_ENTERED;
-    cudaError_t rc = cudaEventRecord(t->reached, r->stream);
+    cuda_place_fill *f = &r->fills[r->filling[place]];
+    r->filling[place] = -1;
+    f->state = CUDA_FILL_ENTERED;
+    cudaError_t rc = cudaEventRecord(f->reached, r->stream);
     if (!rc)
-        rc = cudaStreamWaitEvent(r->stream, t->filled, 0);
+        rc = cudaStreamWaitEvent(r->stream, f->filled, 0);
     cuda_ok(d, (int)rc, "enter");
 }
 
 void cuda_leave(vt_dev *d, vt_place place)
 {
-    if (!cuda_kept_from(d, "a place's turn"))
+    if (!cuda_in_capture(d, "the use of a place"))
         cuda_ok(d, (int)cudaEventRecord(d->runtime->left[place], d->stream), "leave");
 }
 
@@ -233,13 +234,13 @@ int64_t cuda_waited(vt_dev *d, double *seconds)
     int64_t n = 0;
 
     *seconds = 0;
-    for (int i = 0; i < r->n_turns; i++) {
-        cuda_turn *t = &r->turns[i];
+    for (int i = 0; i < r->n_fills; i++) {
+        cuda_place_fill *f = &r->fills[i];
         float ms = 0;
-        if (t->state != CUDA_TURN_ENTERED)
+        if (f->state != CUDA_FILL_ENTERED)
             continue;
-        t->state = CUDA_TURN_FREE;
-        if (cuda_ok(d, (int)cudaEventElapsedTime(&ms, t->reached, t->filled), "enter") && ms > 0) {
+        f->state = CUDA_FILL_FREE;
+        if (cuda_ok(d, (int)cudaEventElapsedTime(&ms, f->reached, f->filled), "enter") && ms > 0) {
             *seconds += 1e-3 * (double)ms;
             n++;
         }

@@ -1,4 +1,5 @@
-/* video.c - patches, rotary positions, noise, sinusoids, tables, plain attention: backend.h */
+/* video.c - patches, rotary positions, noise, sinusoids, embedding, plain attention; see
+ * kernel_list.h */
 #include <math.h>
 
 #include "common/cuda/cuda.h"
@@ -66,22 +67,22 @@ void cuda_embedding(vt_dev *d, vt_tensor *y, const vt_tensor *table, const vt_te
     vk_embedding_args s = { .y = y->data, .table = table->data, .ids = ids->data,
                             .y_type = (int)y->dtype, .table_type = (int)table->dtype,
                             .count = (uint32_t)vt_count(ids), .rows = (uint32_t)table->dim[0],
-                            .n = table->dim[1], .fault = d->lost };
+                            .n = table->dim[1], .fault = d->bad_id };
 
     cuda_ok(d, vk_embedding(d->stream, &s), "embedding");
 }
 
-void cuda_look_for_lost(vt_dev *d)
+void cuda_check_ids(vt_dev *d)
 {
     const uint64_t none = UINT64_MAX;
     uint64_t lost;
 
-    cuda_download(d, &lost, d->lost, sizeof lost);
+    cuda_download(d, &lost, d->bad_id, sizeof lost);
     if (lost == none)
         return;
     cuda_fault(d, VC_EINVAL, "embedding: id %d at %u is outside the table", (int)(uint32_t)lost,
                (unsigned)(lost >> 32));
-    cuda_upload(d, d->lost, &none, sizeof none);
+    cuda_upload(d, d->bad_id, &none, sizeof none);
 }
 
 /* ---- plain attention ---- */
@@ -115,7 +116,8 @@ void cuda_attend(vt_dev *d, vt_tensor *o, vt_tensor *lse, const vt_tensor *q, co
     vk_attend_args s = attend_args(q, k, v, how);
 
     if (s.d > VK_HEAD) {
-        cuda_fault(d, VC_EINVAL, "attention: heads of %u, at most %d are possible", s.d, VK_HEAD);
+        cuda_fault(d, VC_EINVAL, "attention: heads of size %u, at most %d is possible", s.d,
+                   VK_HEAD);
         return;
     }
     s.o = heads(o);

@@ -1,4 +1,4 @@
-/* walk.c - tensors as walks: see cuda.h */
+/* walk.c - converts tensors to walks; see cuda.h */
 #include <string.h>
 
 #include "common/cuda/cuda.h"
@@ -6,9 +6,9 @@
 _Static_assert((int)VK_F32 == (int)VC_F32 && (int)VK_BF16 == (int)VC_BF16 &&
                    (int)VK_F16 == (int)VC_F16 && (int)VK_F8E4M3 == (int)VC_F8E4M3 &&
                    (int)VK_F8E5M2 == (int)VC_F8E5M2 && (int)VK_AXES == (int)VT_DIMS,
-               "kernels know types by vc_dtype's numbers");
+               "the kernels' types must have vc_dtype's numbers");
 
-/* An axis of all operands. */
+/* An axis with the strides of all operands. */
 typedef struct axis {
     int64_t dim, stride[VK_OPERANDS];
 } axis;
@@ -21,7 +21,8 @@ static bool even(const vk_walk *w, int k, const axis *outer, const axis *inner)
     return true;
 }
 
-/* Innermost first, sizes of 1 left out and evenly run ones joined; *last: the first is a row. */
+/* Collects axes, innermost first, without those of size 1, and joins those that all operands
+ * traverse evenly; *last becomes true if the first axis is the row's. */
 static int collect(const vk_walk *w, int k, const vt_tensor *const *t, bool join, axis *to,
                    bool *last)
 {

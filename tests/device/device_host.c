@@ -231,7 +231,7 @@ static void poison(void *to, const void *args)
 void *cuda_scratch(vt_dev *d, cuda_area area, size_t n)
 {
     if (d->area_bytes[area] < n) {
-        if (cuda_kept_from(d, "scratch that grows"))
+        if (cuda_in_capture(d, "scratch that grows"))
             return NULL;
         d->moves++;
         free(d->area[area]);
@@ -277,13 +277,13 @@ void cuda_copy_bytes(vt_dev *d, void *dst, const void *src, size_t n)
 
 void cuda_upload(vt_dev *d, void *dst, const void *src, size_t n)
 {
-    if (!cuda_kept_from(d, "an upload"))
+    if (!cuda_in_capture(d, "an upload"))
         memcpy(dst, src, n);
 }
 
 void cuda_download(vt_dev *d, void *dst, const void *src, size_t n)
 {
-    if (!cuda_kept_from(d, "a download"))
+    if (!cuda_in_capture(d, "a download"))
         memcpy(dst, src, n);
 }
 
@@ -296,7 +296,7 @@ static int host_capture_begin(vt_dev *d, vc_err *err)
     (void)err;
     *g = (vt_graph){ .last = &g->first };
     d->runtime->kernels.keeps = g;
-    d->keeping = true;
+    d->capturing = true;
     return 0;
 }
 
@@ -316,7 +316,7 @@ static int host_capture_end(vt_dev *d, vt_graph **out, vc_err *err)
     if (spoils)
         cuda_fault(d, VC_EFAIL, "%s", spoils);
     d->runtime->kernels.keeps = NULL;
-    d->keeping = false;
+    d->capturing = false;
     int rc = d->fault ? vc_fail(err, d->fault, "%s", d->fault_text) : 0;
     d->fault = 0;
     g->moves = d->moves;
@@ -347,7 +347,7 @@ static void send(vt_dev *d, vt_place place, fetched *f)
 {
     cuda_runtime *r = d->runtime;
 
-    if (cuda_kept_from(d, "a fetch")) {
+    if (cuda_in_capture(d, "a fetch")) {
         free(f);
         return;
     }
@@ -412,7 +412,7 @@ static void host_enter(vt_dev *d, vt_place place)
     cuda_runtime *r = d->runtime;
     double wait = r->place[place].filled - r->kernels.now;
 
-    if (cuda_kept_from(d, "a place's turn"))
+    if (cuda_in_capture(d, "the use of a place"))
         return;
     r->place[place].entered = true;
     if (!r->place[place].on_its_way)
@@ -427,7 +427,7 @@ static void host_enter(vt_dev *d, vt_place place)
 
 static void host_leave(vt_dev *d, vt_place place)
 {
-    if (cuda_kept_from(d, "a place's turn"))
+    if (cuda_in_capture(d, "the use of a place"))
         return;
     d->runtime->place[place].entered = false;
     d->runtime->place[place].left = d->runtime->kernels.now;
@@ -455,7 +455,7 @@ static void host_close(vt_dev *d)
     if (d->runtime)
         vt_cpu.close(d->runtime->cpu);
     free(d->runtime);
-    free(d->lost);
+    free(d->bad_id);
     free(d);
 }
 
@@ -468,8 +468,8 @@ static int host_open(vt_dev **out, const vt_options *o, int index, vc_err *err)
     vt_dev *d = calloc(1, sizeof *d);
     d->runtime = calloc(1, sizeof *d->runtime);
     d->stream = &d->runtime->kernels;
-    d->lost = malloc(sizeof *d->lost);
-    *d->lost = UINT64_MAX;
+    d->bad_id = malloc(sizeof *d->bad_id);
+    *d->bad_id = UINT64_MAX;
     d->compute = o->compute;
     *out = d;
     return vt_cpu.open(&d->runtime->cpu, &(vt_options){ .threads = 1 }, 0, err);
@@ -482,7 +482,7 @@ static int host_status(vt_dev *d, vc_err *err)
     d->runtime->host = d->runtime->kernels.now;
     for (int i = 0; i < VT_PLACES; i++)
         d->runtime->place[i].entered = false;  /* all that read it have run */
-    cuda_look_for_lost(d);
+    cuda_check_ids(d);
     int rc = d->fault;
 
     if (rc)
@@ -553,7 +553,7 @@ static void host_matmul_bias_grad(vt_dev *d, vt_tensor *dw, vt_tensor *db, const
 static void host_conv3d(vt_dev *d, vt_tensor *y, const vt_tensor *x, const vt_tensor *w,
                         const vt_tensor *b, const vt_conv *c)
 {
-    if (cuda_kept_from(d, "conv3d"))           /* training has none */
+    if (cuda_in_capture(d, "conv3d"))           /* training has none */
         return;
     tick(d->stream);
     vt_conv rest;

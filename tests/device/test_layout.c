@@ -29,7 +29,7 @@ static float at(const matrix *x, bool turned, int64_t i, int64_t j)
     return x->v[turned ? j * x->t.stride[0] + i : i * x->t.stride[0] + j];
 }
 
-static const cuda_ending plain;
+static const cuda_epilogue plain;
 
 /* Whole numbers in place of GELU and its slope. */
 static float like_gelu(float x) { return 3 * x + 1; }
@@ -37,7 +37,7 @@ static float like_slope(float x) { return 2 * x - 5; }
 
 /* What the library does: columns are packed; a vector runs along C's rows, or columns for sums. */
 static void column_major(const cuda_gemm *g, const float *a, const float *b, float *c,
-                         const cuda_ending *e)
+                         const cuda_epilogue *e)
 {
     float *pre = e->pre ? e->pre->data : NULL, *vector = e->vector;
 
@@ -46,21 +46,21 @@ static void column_major(const cuda_gemm *g, const float *a, const float *b, flo
         for (int64_t i = 0; i < g->m; i++) {
             float sum = 0;
             for (int64_t l = 0; l < g->k; l++) {
-                float right = b[g->turn_b ? j + l * g->ldb : l + j * g->ldb];
-                sum += a[g->turn_a ? l + i * g->lda : i + l * g->lda] * right;
+                float right = b[g->trans_b ? j + l * g->ldb : l + j * g->ldb];
+                sum += a[g->trans_a ? l + i * g->lda : i + l * g->lda] * right;
                 total += i ? 0 : right;
             }
-            if (g->ending & CUDA_BIAS_ADDED)
+            if (g->epilogue & CUDA_BIAS_ADDED)
                 sum += vector[i];
-            if (g->ending & CUDA_KEPT)
+            if (g->epilogue & CUDA_PRE_STORED)
                 pre[i + j * g->ld_pre] = sum;
-            if (g->ending & CUDA_GELU)
+            if (g->epilogue & CUDA_GELU)
                 sum = like_gelu(sum);
-            if (g->ending & CUDA_GELU_SLOPE)
+            if (g->epilogue & CUDA_GELU_SLOPE)
                 sum *= like_slope(pre[i + j * g->ld_pre]);
             c[i + j * g->ldc] = sum;
         }
-        if (g->ending & CUDA_BIAS_GRAD)
+        if (g->epilogue & CUDA_BIAS_GRAD)
             vector[j] = total;
     }
 }
@@ -83,7 +83,7 @@ static void test_layouts(void **state)
             make(&c, m, n, gap);
             assert_true(cuda_gemm_of(&g, &c.t, &a.t, ta, &b.t, tb, &plain));
             /* cuBLASLt refuses a leading size below the rows of the stored matrix */
-            assert_true(g.lda >= (g.turn_a ? g.k : g.m) && g.ldb >= (g.turn_b ? g.n : g.k) &&
+            assert_true(g.lda >= (g.trans_a ? g.k : g.m) && g.ldb >= (g.trans_b ? g.n : g.k) &&
                         g.ldc >= g.m);
             column_major(&g, b.v, a.v, c.v, &plain);
             for (int64_t i = 0; i < m; i++)
@@ -104,19 +104,21 @@ static void test_endings(void **state)
     static matrix a, b, c, pre;
     static float v[N];
     static const int32_t all[] = { CUDA_BIAS_ADDED, CUDA_GELU | CUDA_BIAS_ADDED,
-                                   CUDA_GELU | CUDA_KEPT, CUDA_GELU | CUDA_KEPT | CUDA_BIAS_ADDED,
+                                   CUDA_GELU | CUDA_PRE_STORED,
+                                   CUDA_GELU | CUDA_PRE_STORED | CUDA_BIAS_ADDED,
                                    CUDA_GELU_SLOPE };
 
     (void)state;
     for (size_t s = 0; s < sizeof all / sizeof *all; s++) {
-        cuda_ending e = { all[s], v, all[s] & (CUDA_KEPT | CUDA_GELU_SLOPE) ? &pre.t : NULL };
+        bool has_pre = all[s] & (CUDA_PRE_STORED | CUDA_GELU_SLOPE);
+        cuda_epilogue e = { all[s], v, has_pre ? &pre.t : NULL };
         cuda_gemm g;
         make(&a, M, K, 0), make(&b, N, K, 0), make(&c, M, N, 0), make(&pre, M, N, 0);
         for (int i = 0; i < N; i++)
             v[i] = (float)(rand() % 9);
         matrix before = pre;
         assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, true, &e));
-        assert_true(cuda_ending_fits(&g, &e));
+        assert_true(cuda_epilogue_fits(&g, &e));
         column_major(&g, b.v, a.v, c.v, &e);
         for (int64_t i = 0; i < M; i++)
             for (int64_t j = 0; j < N; j++) {
@@ -127,12 +129,12 @@ static void test_endings(void **state)
                 if (all[s] & CUDA_GELU_SLOPE)
                     want *= like_slope(at(&before, false, i, j));
                 assert_true(fabsf(at(&c, false, i, j) - want) <= 0.0f);
-                if (all[s] & CUDA_KEPT)
+                if (all[s] & CUDA_PRE_STORED)
                     assert_true(fabsf(at(&pre, false, i, j) - sum) <= 0.0f);
             }
     }
     cuda_gemm g;                               /* dw [N,K] = dy' x, db [N] */
-    cuda_ending e = { CUDA_BIAS_GRAD, v, NULL };
+    cuda_epilogue e = { CUDA_BIAS_GRAD, v, NULL };
     make(&a, M, N, 0), make(&b, M, K, 0), make(&c, N, K, 0);
     assert_true(cuda_gemm_of(&g, &c.t, &a.t, true, &b.t, false, &e));
     column_major(&g, b.v, a.v, c.v, &e);
@@ -148,21 +150,21 @@ static void test_endings(void **state)
 static void test_endings_refused(void **state)
 {
     static matrix a, b, c, pre;
-    const cuda_ending e = { CUDA_GELU | CUDA_KEPT, NULL, &pre.t };
+    const cuda_epilogue e = { CUDA_GELU | CUDA_PRE_STORED, NULL, &pre.t };
     cuda_gemm g;
 
     (void)state;
     make(&a, 4, 5, 0), make(&b, 12, 5, 0), make(&c, 4, 12, 0), make(&pre, 4, 12, 0);
     assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, true, &e));
-    assert_false(cuda_ending_fits(&g, &e));
+    assert_false(cuda_epilogue_fits(&g, &e));
     make(&b, 16, 5, 0), make(&c, 4, 16, 0), make(&pre, 4, 16, 0);
     pre.t.data = (void *)(uintptr_t)(4096 + 8);
     assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, true, &e));
-    assert_false(cuda_ending_fits(&g, &e));
+    assert_false(cuda_epilogue_fits(&g, &e));
     pre.t.data = (void *)(uintptr_t)4096;
     pre.t.dtype = VC_BF16;
     assert_true(cuda_gemm_of(&g, &c.t, &a.t, false, &b.t, true, &e));
-    assert_false(cuda_ending_fits(&g, &e));
+    assert_false(cuda_epilogue_fits(&g, &e));
 }
 
 /* A single row may have any stride; repeated rows and holes between elements are refused. */

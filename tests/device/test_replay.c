@@ -228,7 +228,7 @@ static void test_not_queued(void **state)
 /* Where a step cannot be kept it fails without a trace; done anew it is queued as ever. */
 static void test_spoiled(void **state)
 {
-    static const char *const why[] = { "it is full", "an upload within what is kept" };
+    static const char *const why[] = { "it is full", "an upload cannot be captured" };
 
     (void)state;
     for (int i = 0; i < 2; i++) {

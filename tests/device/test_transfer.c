@@ -248,10 +248,10 @@ static void test_turns(void **state)
         assert_in_range(n, 1, TURNS);          /* the first cannot have been there */
         assert_true(seconds > 0);
         assert_int_equal(cuda_waited(&d, &seconds), 0);
-        assert_true(r.n_turns <= TURNS);
+        assert_true(r.n_fills <= TURNS);
         turns(&d, from);                       /* with the events there are */
         cudaStreamSynchronize(r.stream);
-        assert_true(r.n_turns <= TURNS);
+        assert_true(r.n_fills <= TURNS);
         cuda_transfer_close(&d);
         for (int i = 0; i < 2; i++)
             free(places[i]);
