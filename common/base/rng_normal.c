@@ -71,8 +71,8 @@ INLINE double from_int(uint64_t n)
 }
 
 /* ln u for u in [2^-33, 1): u = 2^k m with m in [sqrt(1/2), sqrt(2)), and ln m = 2 atanh(s) with
- * s = (m-1)/(m+1), |s| < 0.172: the error of eleven terms is below 2^-60 of it. Even and odd terms
- * are summed apart, here and below, so that two sums run concurrently. */
+ * s = (m-1)/(m+1), |s| < 0.172: the relative error of eleven terms is below 2^-60. Even and odd
+ * terms are summed apart, here and below, so that two sums run concurrently. */
 INLINE double log_unit(double u)
 {
     const uint64_t one = 0x3FF0000000000000u, root = 0x3FE6A09E667F3BCDu;     /* 1, sqrt(1/2) */
@@ -113,11 +113,11 @@ INLINE void pair(uint32_t u, uint32_t v, float *cosine, float *sine)
     const double quarter = 0x1.921FB54442D18p0, rest = 0x1.1A62633145C07p-54;
     double r = sqrt(-2 * log_unit((from_int(u) + 0.5) * 0x1p-32));
     double a = 4 * quarter * ((from_int(v) + 0.5) * 0x1p-32);
-    uint64_t turn = ((uint64_t)v + (1u << 29)) >> 30;
-    double q = from_int(turn), x = (a - q * quarter) - q * rest;
-    uint64_t s = bits_of(sin_near(x)), c = bits_of(cos_near(x)), swap = 0 - (turn & 1);
-    uint64_t ca = ((c & ~swap) | (s & swap)) ^ ((turn + 1) & 2) << 62;
-    uint64_t sa = ((s & ~swap) | (c & swap)) ^ (turn & 2) << 62;
+    uint64_t quarters = ((uint64_t)v + (1u << 29)) >> 30;
+    double q = from_int(quarters), x = (a - q * quarter) - q * rest;
+    uint64_t s = bits_of(sin_near(x)), c = bits_of(cos_near(x)), swap = 0 - (quarters & 1);
+    uint64_t ca = ((c & ~swap) | (s & swap)) ^ ((quarters + 1) & 2) << 62;
+    uint64_t sa = ((s & ~swap) | (c & swap)) ^ (quarters & 2) << 62;
     *cosine = (float)(r * double_of(ca));
     *sine = (float)(r * double_of(sa));
 }

@@ -1,5 +1,5 @@
-/* sha256.h - SHA-256 (FIPS 180-4), for file names that other programs derive by it. Thread-safe: no
- * state. */
+/* sha256.h - SHA-256 (FIPS 180-4), for file names that other programs derive by this hash.
+ * Thread-safe: no state. */
 #ifndef COMMON_BASE_SHA256_H
 #define COMMON_BASE_SHA256_H
 

@@ -109,8 +109,8 @@ static bool alone(const vc_comm *c)
     return vc_comm_size(c) == 1 && !(c && c->ops && c->ops->look);
 }
 
-/* Marks a comm of host memory as broken after a failure. A device's failure does not break
- * vc_comm_agree, which reports it. */
+/* Marks a comm of host memory as broken after a failure. A device's failure leaves vc_comm_agree
+ * usable, which reports the failure. */
 static int done(vc_comm *c, int rc)
 {
     if (rc && !c->ops->look)

@@ -193,7 +193,7 @@ static void head_part(const bwd *f, const work *w, size_t bh, size_t part)
     }
 }
 
-/* Adds up block j of a head's dQ from the parts' transposed sums dq[0..parts-1] and stores it. */
+/* Adds up and stores block j of a head's dQ from the parts' transposed sums dq[0..parts-1]. */
 static void emit_queries(const bwd *f, float *const *dq, size_t bh, size_t j)
 {
     enum { STEP = 16 };

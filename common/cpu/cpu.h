@@ -44,7 +44,7 @@ void *cpu_scratch(vt_dev *d, int t, size_t bytes);
 bool cpu_scratch_all(vt_dev *d, int threads, size_t first, size_t each);
 /* The same for area t alone. */
 bool cpu_scratch_one(vt_dev *d, int t, size_t bytes);
-/* Records the first fault. Any thread may call it. */
+/* Records the first fault. Any thread may call this. */
 void cpu_fault(vt_dev *d, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* Returns the set of kernels for activations of type t: AMX computes bf16 activations in bf16; all

@@ -5,8 +5,8 @@
  * convolution. This header needs none of CUDA's, and neither do the files that only launch kernels:
  * the tests run those files, with kernels compiled for the CPU, on a device of their own.
  *
- * All kernels are queued on one stream, so the next op may reuse memory as soon as an op frees
- * it. */
+ * All kernels are queued on one stream, so memory that an op frees can be used by the next op at
+ * once. */
 #ifndef COMMON_CUDA_CUDA_H
 #define COMMON_CUDA_CUDA_H
 

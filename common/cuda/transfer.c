@@ -86,7 +86,7 @@ static char *ring_room(vt_dev *d, cuda_ring *q, size_t bytes, size_t *n)
     return p;
 }
 
-/* Copies src into the ring, piece by piece, and queues the copies from there to dst. */
+/* Copies src into the ring, piece by piece, and queues the copies from the ring to dst. */
 static void send(vt_dev *d, cuda_ring *q, void *dst, const void *src, size_t bytes)
 {
     for (size_t done = 0, n; done < bytes; done += n) {

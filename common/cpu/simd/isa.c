@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Linux grants the 8 KB of AMX tile state only to processes that request it. */
+/* Linux grants the 8 KB of AMX tile state only to processes that request this state. */
 static bool ask_for_tiles(void)
 {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
