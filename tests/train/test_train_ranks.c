@@ -82,6 +82,9 @@ static char *samples_of(const char *dir, const char *out)
     return all;
 }
 
+/* The greatest root mean square, over the tensors of two files, of their difference. Not the greatest
+ * difference: AdamW takes a step of full size even where a gradient is nothing but rounding, so that
+ * single weights may part. */
 static double worst(const char *dir, const char *a, const char *b, const char *file)
 {
     const char *name[2] = { a, b };
@@ -103,8 +106,10 @@ static double worst(const char *dir, const char *a, const char *b, const char *f
         float *p = malloc(2 * n * sizeof *p), *q = p + n;
         vc_to_f32(p, x.data, x.dtype, n);
         vc_to_f32(q, y.data, y.dtype, n);
+        double sum = 0;
         for (size_t k = 0; k < n; k++)
-            most = fmax(most, fabs((double)p[k] - (double)q[k]));
+            sum += ((double)p[k] - (double)q[k]) * ((double)p[k] - (double)q[k]);
+        most = fmax(most, n ? sqrt(sum / (double)n) : 0);
         free(p);
     }
     vf_safetensors_close(f[0]);
