@@ -11,206 +11,17 @@
 /* Further names of choices, which vtrain_check makes one of their kinds' own. */
 enum { REPORT_TENSORBOARD, REPORT_NONE, DENSITY_NONE = VTRAIN_COSMAP + 1 };
 
-#define OFF(field) offsetof(vtrain_config, field)
-#define GROUP(title) { title, VC_GROUP, 0, NULL, NULL, NULL, NULL, false }
-#define ROW(kind, field, value, allowed, aliases, help) \
-    { #field, VC_##kind, OFF(field), value, allowed, aliases, help, false }
-#define NEED(kind, field, value, allowed, aliases, help) \
-    { #field, VC_##kind, OFF(field), value, allowed, aliases, help, true }
+#define GROUP(title) { .kind = VC_GROUP, .name = title },
+#define FLAG(...) ROW(false, __VA_ARGS__)
+#define NEED(...) ROW(true, __VA_ARGS__)
+#define ROW(required_, kind_, name_, value_, allowed_, aliases_, help_) \
+    { .name = #name_, .kind = VC_##kind_, .offset = offsetof(vtrain_config, name_), \
+      .value = value_, .allowed = allowed_, .aliases = aliases_, .help = help_, \
+      .required = required_ },
 
 static const vc_flag flags[] = {
-    GROUP("Data"),
-    NEED(LIST, latents, NULL, NULL, NULL,
-         "latent dataset made by vprep; may be given several times, each with :repeat=N, or with "
-         ":weight: below 1 its share of the training, else repeats"),
-    ROW(INT, dataset_repeat, "1", "1..1000000", NULL, "times a sample counts in an epoch"),
-    ROW(FLOAT, eval_split, "0", "0..0.5", NULL, "part of the samples held out for eval_loss"),
-    ROW(FLOAT, caption_dropout_p, NULL, "0..1", "caption_dropout "
-        "caption_dropout_probability",
-        "chance that a caption becomes the empty prompt (default: 0.1 full finetune, 0 LoRA)"),
-    ROW(FLOAT, image_dropout_p, "0.05", "0..1", "noised_image_dropout",
-        "image to video: chance that the first frame becomes zeros"),
-    ROW(FLOAT, mask_all_dropout_p, "0.9", "0..1", NULL,
-        "inpainting: chance that mask and clip become zeros where all is to be generated"),
-    ROW(CHOICE, posterior, "auto", "auto|sample|mean", NULL,
-        "latents from stored moments: a fresh draw each time, or the mean (auto: the family's)"),
-    ROW(BOOLEAN, follow, "false", NULL, NULL,
-        "train on a dataset that vprep still writes: what it has closed joins at the next epoch"),
-    ROW(BOOLEAN, allow_mismatch, "false", NULL, NULL,
-        "a dataset whose encoders are not another's or --model's (by their weights' hash too), and "
-        "a checkpoint of other base weights, are no errors"),
-    ROW(BOOLEAN, verify_data, "true", NULL, NULL, "check each value's checksum when first read"),
-
-    GROUP("Model"),
-    ROW(PATH, model, NULL, NULL, "pretrained_model_name_or_path model_path "
-        "model_id diffusers_path", "diffusers folder, or a checkpoint of a full finetune; without "
-        "it: a small built-in DiT"),
-    ROW(PATH, transformer, NULL, NULL, "transformer_id transformer_path",
-        "folder of the transformer, instead of MODEL/transformer"),
-    ROW(CHOICE, boundary_type, "full", "full|high|low", NULL,
-        "of a model with two transformers (boundary_ratio in its model_index.json), the one to "
-        "train, on levels of its side alone: high noise (transformer) or low (transformer_2)"),
-    ROW(PATH, scheduler, NULL, NULL, "scheduler_id scheduler_path",
-        "scheduler_config.json or its folder, instead of MODEL/scheduler"),
-    ROW(DTYPE_KIND, transformer_dtype, NULL, "f32|bf16|f16|fp8", NULL,
-        "how a LoRA's base is held (default: as in the file; fp8: e4m3 with a scale a row, stored, "
-        "not computed)"),
-    ROW(WORDS, fp8_models, NULL, NULL, NULL,
-        "the same as --transformer_dtype fp8, unless all that it names are encoders or VAEs"),
-    ROW(INT, dit_width, "192", "16..16384", NULL, "built-in DiT: width"),
-    ROW(INT, dit_layers, "4", "1..256", NULL, "built-in DiT: blocks"),
-    ROW(INT, dit_heads, "3", "1..256", NULL, "built-in DiT: attention heads"),
-    ROW(INT, dit_patch, "2", "1..16", NULL, "built-in DiT: latent rows and columns of a token"),
-    ROW(BOOLEAN, dit_guidance_embeds, "false", NULL, NULL,
-        "built-in DiT: it takes guidance as an input, as HunyuanVideo and FLUX.1-dev do"),
-
-    GROUP("What is trained"),
-    ROW(CHOICE, training_type, "lora", "lora|full-finetune", NULL,
-        "default: lora; full-finetune for the built-in DiT, which starts from noise"),
-    ROW(WORDS, trainable_models, NULL, NULL, NULL, "dit: the same as --training_type "
-        "full-finetune"),
-    ROW(WORDS, trainable_modules, NULL, NULL, NULL,
-        "full finetune: parts of parameter names to train, the others stay frozen (\".\": all)"),
-    ROW(INT, rank, "64", "1..4096", "lora_rank", "LoRA: rank"),
-    ROW(FLOAT, network_alpha, NULL, "1e-6..1e6", "lora_alpha", "LoRA: alpha (default: the rank)"),
-    ROW(WORDS, target_name, NULL, NULL, "target_modules lora_target_modules",
-        "LoRA: modules, a list of names or endings, a regular expression over whole paths, or "
-        "all-linear (default: the family's)"),
-    ROW(PATH, lora_checkpoint, NULL, NULL, NULL, "LoRA: start from this one"),
-    ROW(PATH, preset_lora_path, NULL, NULL, NULL,
-        "fold this LoRA into the weights before training"),
-    ROW(BOOLEAN, bake_scale, "true", NULL, NULL, "LoRA: multiply alpha / rank into the saved B, "
-        "with alpha = rank, so that programs that ignore alpha load it at the same strength"),
-    ROW(BOOLEAN, export_kohya, "true", NULL, NULL,
-        "LoRA: save it also as VideoX-Fun's merge_lora reads it, lora_kohya.safetensors"),
-    ROW(BOOLEAN, export_comfyui, "true", NULL, NULL,
-        "LoRA: save it also as ComfyUI reads it, lora_comfyui.safetensors"),
-    ROW(BOOLEAN, export_pipeline, "true", NULL, NULL,
-        "full finetune of a whole model folder: link its other components into each checkpoint, "
-        "so that diffusers' Pipeline.from_pretrained opens it"),
-
-    GROUP("Objective"),
-    ROW(CHOICE, objective, "auto", "auto|flow|v", NULL,
-        "flow matching or v-prediction (auto: the family's)"),
-    ROW(CHOICE, weighting_scheme, NULL, "uniform|logit_normal|mode|sigma_sqrt|cosmap|none",
-        "flow_weighting_scheme", "flow: density of noise levels and loss weight; none is uniform "
-        "(default: the family's)"),
-    ROW(FLOAT, logit_mean, "0", NULL, "flow_logit_mean", "flow: mean of logit_normal"),
-    ROW(FLOAT, logit_std, "1", ">0", "flow_logit_std", "flow: deviation of logit_normal"),
-    ROW(FLOAT, mode_scale, "1.29", NULL, "flow_mode_scale", "flow: scale of mode"),
-    ROW(FLOAT, flow_shift, NULL, ">0", NULL, "flow: shift of levels to more noise (default: the "
-        "model's, which may follow from the number of tokens)"),
-    ROW(BOOLEAN, uniform_sampling, "false", NULL, NULL,
-        "each micro-batch of a step draws its times from its own part of the range"),
-    ROW(BOOLEAN, motion_sub_loss, "false", NULL, NULL,
-        "blend the loss with that of the differences between frames (from 3 latent frames on)"),
-    ROW(FLOAT, motion_sub_loss_ratio, "0.25", "0..1", NULL, "weight of the differences' loss"),
-    ROW(FLOAT, first_frame_conditioning_p, "0", "0..1", NULL,
-        "image to video without a condition beside the latents: chance that a clip's first latent "
-        "frame stays clean, with timestep 0 and without a part in the loss; samples begin with "
-        "their prompt's image (default: 0, or 1 where the model always begins so)"),
-    ROW(FLOAT, embedded_guidance, "1", "0..100", NULL,
-        "models with guidance_embeds in their config.json: the guidance that a training step names; "
-        "samples name --guidance_scale, and are not guided otherwise"),
-
-    GROUP("Optimiser"),
-    ROW(INT, max_train_steps, NULL, "0..", "train_steps max_steps",
-        "steps of the run (default, without epochs: the family's)"),
-    ROW(INT, num_train_epochs, NULL, "0..", "num_epochs train_epochs max_train_epochs "
-        "epochs",
-        "epochs of the run; with both, what ends first"),
-    ROW(INT, train_batch_size, NULL, "0..4096", "batch_size micro_batch_size_per_gpu",
-        "samples of a micro-batch, all of one bucket (default: the family's)"),
-    ROW(INT, gradient_accumulation_steps, "1", "1..65536", NULL, "micro-batches of a step"),
-    ROW(FLOAT, learning_rate, NULL, ">0", "lr", "base rate (default: the family's)"),
-    ROW(CHOICE, optimizer, "adamw", "adamw|adamw_bf16|adamw8bit", "optimizer_type "
-        "optimizer.type",
-        "AdamW with f32 weights and moments (16 bytes a trained value, with its gradient), both in "
-        "bf16 with stochastic rounding (10), or moments in blocks of 8 bits (10)"),
-    ROW(BOOLEAN, use_8bit_adam, "false", NULL, "use_8bit_bnb", "the same as --optimizer adamw8bit"),
-    ROW(CHOICE, lr_scheduler, "constant", "constant|constant_with_warmup|linear|cosine|"
-        "cosine_with_restarts|polynomial|piecewise_constant", NULL,
-        "how the rate changes, as in diffusers"),
-    ROW(INT, lr_warmup_steps, "0", "0..", "lr_num_warmup_steps warmup_steps",
-        "steps of rising rate"),
-    ROW(INT, lr_num_cycles, "1", "1..1000000", "lr_scheduler_num_cycles",
-        "cosine_with_restarts: times that the rate falls to 0"),
-    ROW(FLOAT, lr_power, "1", ">0", "lr_scheduler_power", "polynomial: its power"),
-    ROW(STRING, lr_step_rules, NULL, "FACTOR:STEP,...,FACTOR", NULL,
-        "piecewise_constant: factors of the rate and the steps they end at, the last without"),
-    ROW(FLOAT, adam_beta1, "0.9", "0..0.999999", "beta1", "AdamW"),
-    ROW(FLOAT, adam_beta2, "0.95", "0..0.999999", "beta2", "AdamW"),
-    ROW(FLOAT, adam_weight_decay, "1e-4", "0..", "weight_decay", "AdamW, decoupled"),
-    ROW(FLOAT, adam_epsilon, "1e-8", ">0", "epsilon eps", "AdamW"),
-    ROW(FLOAT, max_grad_norm, "1", "0..", "gradient_clipping", "gradients are clipped to this "
-        "norm; 0: never"),
-    ROW(BOOLEAN, use_ema, "false", NULL, NULL, "keep a moving average of what is trained; it is "
-        "what is exported and sampled"),
-    ROW(FLOAT, ema_decay, "0.999", "0..0.9999999", NULL, "of the average"),
-    ROW(INT, seed, "42", "0..", NULL, "of order, captions, noise, times and fresh weights"),
-
-    GROUP("Machine"),
-    ROW(STRING, device, "auto", NULL, NULL, "auto, cpu, cuda or cuda:N"),
-    ROW(INT, threads, "0", "0..4096", NULL, "CPU threads of the kernels; 0: all"),
-    ROW(CHOICE, kernels, "auto", "auto|plain|avx2|avx512|amx", NULL, "CPU kernels"),
-    ROW(INT, workers, "2", "0..256", "dataloader_num_workers dataset_num_workers "
-        "num_workers max_data_loader_n_workers",
-        "threads that read samples ahead; 0: one"),
-    ROW(CHOICE, mixed_precision, NULL, "no|bf16", NULL, "what is computed in (default: the "
-        "family's)"),
-    ROW(OPTIONAL, gradient_checkpointing, "auto", "block|auto|none", "use_gradient_checkpointing "
-        "activation_checkpointing",
-        "recompute blocks in backward to save memory; auto: of each bucket as few as make it fit"),
-    ROW(BYTES, memory_limit, NULL, "0..", NULL, "peak of the run, beyond which it does not begin, "
-        "and what auto makes it fit (default: most of what is free; more is a warning)"),
-    ROW(BOOLEAN, gradient_checkpointing_offload, "false", NULL,
-        "use_gradient_checkpointing_offload gradient_checkpointing_cpu_offload",
-        "--gradient_checkpointing, and on a GPU the inputs of blocks wait for backward in host "
-        "memory"),
-    ROW(INT, blocks_to_swap, "0", "0..", NULL, "LoRA on a GPU: the frozen weights of so many "
-        "blocks stay on the host and are copied when their block is reached"),
-    ROW(BOOLEAN, low_vram, "false", NULL, NULL, "LoRA on a GPU: swap as many blocks as needed, and "
-        "recompute blocks in backward"),
-    ROW(BOOLEAN, deterministic, "false", NULL, NULL, "on a GPU: the same bits in each run, for "
-        "time and memory; on a CPU they always are"),
-    ROW(BOOLEAN, profile, "false", NULL, NULL, "tell where the time of each step goes"),
-
-    GROUP("Several ranks (mpirun, srun)"),
-    ROW(CHOICE, parallel, "ddp", "ddp|zero2|fsdp", NULL, "what ranks share the work of: gradients "
-        "are summed (ddp), gradients and optimiser state split too (zero2), weights too (fsdp)"),
-    ROW(INT, dp_degree, "0", "0..65536", NULL,
-        "groups of ranks that each hold everything; 0: ranks / dp_shards"),
-    ROW(INT, dp_shards, "0", "0..65536", NULL,
-        "ranks that split one group's state; 0: 1 for ddp, else ranks / dp_degree"),
-    ROW(CHOICE, reduce_dtype, "f32", "f32|bf16", NULL, "how gradients travel between ranks"),
-    ROW(INT, nccl_timeout, "1800", "1..1000000", NULL, "on GPUs: seconds until a rank that does "
-        "not answer ends the run"),
-
-    GROUP("Output"),
-    NEED(PATH, output_dir, NULL, NULL, "output_path", "folder of the run"),
-    ROW(INT, checkpointing_steps, "500", "1..", "save_steps", "steps between checkpoints"),
-    ROW(INT, checkpointing_limit, "0", "0..", "checkpoints_total_limit",
-        "checkpoints kept, the oldest go first; 0: all"),
-    ROW(STRING, resume_from_checkpoint, NULL, NULL, NULL, "a step, latest, or a folder"),
-    ROW(INT, eval_steps, NULL, "0..", NULL,
-        "steps between held-out losses (default: checkpointing_steps)"),
-    ROW(INT, validation_steps, "0", "0..", NULL, "steps between validation samples; 0: never"),
-    ROW(INT, num_inference_steps, "28", "1..1000", NULL, "of a validation sample whose "
-        "prompt names none"),
-    ROW(FLOAT, guidance_scale, NULL, "0..100", NULL, "of validation samples whose prompts "
-        "name none; 1 and below guide nothing (default: the family's)"),
-    ROW(CHOICE, validation_sampler, "auto", "auto|ddim|dpm|euler", NULL,
-        "of validation samples (auto: as the model's scheduler file says)"),
-    ROW(CHOICE, report_to, "tensorboard", "tensorboard|none|wandb|comet_ml|clearml|swanlab|mlflow|"
-        "aim|dvclive|all", NULL, "event files of TensorBoard, whichever is named, or none"),
-    ROW(PATH, trace_dir, NULL, NULL, NULL, "write all tensors of the first micro-batches there"),
-    ROW(INT, trace_steps, "1", "1..1000000", NULL, "micro-batches traced"),
-    ROW(CHOICE, like, "none", VC_LIKE_ALLOWED, NULL, "take that trainer's defaults for what neither "
-        "command line nor --config gives, and tell which differ"),
-    ROW(BOOLEAN, dry_run, "false", NULL, NULL, "tell what would happen and stop"),
-    ROW(BOOLEAN, quiet, "false", NULL, NULL, "errors only"),
-    ROW(CHOICE, log_format, "text", "text|json", NULL, "messages for people or for machines"),
-    { .kind = VC_BOOLEAN }
+#include "common/cli/vtrain_flags.def"
+    { 0 }
 };
 
 static const char *version(void)
@@ -218,16 +29,12 @@ static const char *version(void)
     return "cpu";
 }
 
-static const vc_foreign *const foreign[] = {
-    vc_vprep_flags, vc_jobless_flags, vc_refused_flags, NULL
-};
-
 const vc_program vtrain_program = {
     .name = "vtrain",
     .synopsis = "vtrain --latents DATASET [--model DIR] --output_dir OUT [flags]",
     .about = "Trains a video transformer from a latent dataset: a LoRA or the whole model. It "
              "loads no encoder and no decoder.",
-    .flags = flags, .foreign = foreign, .version = version,
+    .flags = flags, .partner = vc_vprep_flags, .foreign = vc_peers, .version = version,
 };
 
 /* ---- what does not go together ---- */

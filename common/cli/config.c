@@ -351,7 +351,7 @@ static int apply_text(vc_flags *set, char *text, size_t size, const char *path, 
 {
     yaml_document_t doc;
     size_t rows = 0;
-    while (!vc_flags_end(&set->prog->flags[rows]))
+    while (set->prog->flags[rows].name)
         rows++;
 
     if (has_end(path, ".json"))
@@ -469,7 +469,7 @@ char *vc_flags_yaml(const vc_program *prog, const void *options)
 
     const char *group = NULL;
     fprintf(f, "# settings of %s; read back with --config\n", prog->name);
-    for (const vc_flag *flag = prog->flags; !vc_flags_end(flag); flag++) {
+    for (const vc_flag *flag = prog->flags; flag->name; flag++) {
         if (flag->kind == VC_GROUP) {
             group = flag->help ? flag->help : flag->name;
             continue;

@@ -459,7 +459,7 @@ static int check_utf8(int argc, char **argv, vc_err *err)
 
 static void check_rows(vc_flags *set)
 {
-    for (const vc_flag *f = set->prog->flags; !vc_flags_end(f); f++) {
+    for (const vc_flag *f = set->prog->flags; f->name; f++) {
         const unsigned char *from = set->from[f - set->prog->flags];
         const int64_t *pair = (const int64_t *)(const void *)(set->options + f->offset);
         if (f->required && !from[0] && !from[1])
@@ -487,7 +487,7 @@ int vc_flags_parse(vc_flags **out_set, const vc_program *prog, void *options, in
 {
     vc_err none;
     size_t rows = 0;
-    while (!vc_flags_end(&prog->flags[rows]))
+    while (prog->flags[rows].name)
         rows++;
 
     if (!err)

@@ -21,7 +21,7 @@
 #include "common/base/err.h"
 
 typedef enum vc_kind {
-    VC_GROUP,        /* a heading of --help, no flag; the text is in `help` (or `name`) */
+    VC_GROUP,        /* a heading of --help, no flag; the text is in `name` */
     VC_BOOLEAN,      /* bool; --flag, --no_flag, --flag=true|false */
     VC_INT,          /* int64_t */
     VC_FLOAT,        /* double, finite */
@@ -56,11 +56,12 @@ typedef struct vc_flag {
     bool required;
 } vc_flag;
 
-/* Flags that other programs of the field have: accepted with one line, or refused with the
- * remedy. A program's own table comes first. Refused ones may still be switched off
+/* Flags that other programs have: accepted with one line, or refused with the remedy. A name of
+ * the program's own table is never looked for here. Refused flags may still be switched off
  * (--no_use_fsdp, `use_fsdp: false`). */
 typedef struct vc_foreign {
-    const char *name;      /* blank-separated names; a trailing '*' matches any ending */
+    const char *name;      /* blank-separated names, as in vc_flag.aliases; a trailing '*' matches
+                            * any ending */
     int values;            /* how many words follow the flag (0: boolean; -1: any number) */
     bool refused;
     const char *say;       /* "used by vprep", "has no job here: ...", "use mpirun instead" */
@@ -70,7 +71,9 @@ typedef struct vc_foreign {
 
 typedef struct vc_program {
     const char *name, *synopsis, *about;   /* about: a paragraph for --help */
-    const vc_flag *flags;                  /* ended by a row without name and help: { 0 } */
+    const vc_flag *flags;                  /* ended by a row without a name: { 0 } */
+    const vc_foreign *partner;             /* flags of a program that runs from the same command;
+                                            * names may be in `flags` too; NULL: no such program */
     const vc_foreign *const *foreign;      /* NULL-ended list of tables (each ended by a NULL
                                             * name), or NULL */
     const char *positional;                /* what other words are ("IN..."), NULL: refused */

@@ -118,13 +118,12 @@ static void help_row(FILE *out, const vc_flag *f, int width)
     }
     const char *list = f->aliases, *s;
     size_t n;
+    int part;
     at = 0;
-    while ((s = vc_flags_next_name(&list, &n))) {
+    while ((s = vc_flags_next_name(&list, &n, &part))) {
         char name[96];
-        bool half = n > 2 && s[n - 2] == ':';
-        snprintf(name, sizeof name, "%s%s%.*s%s", at ? "" : "also ", n == 1 ? "-" : "--",
-                 (int)(half ? n - 2 : n), s,
-                 !half ? "" : s[n - 1] == '0' ? " (first)" : " (second)");
+        snprintf(name, sizeof name, "%s%s%.*s%s", at ? "" : "also ", n == 1 ? "-" : "--", (int)n, s,
+                 part < 0 ? "" : part == 0 ? " (first)" : " (second)");
         if (!at)
             at = fprintf(out, "\n%*s", INDENT, "") - 1;
         at = wrap(out, name, at, INDENT, width);
@@ -135,7 +134,7 @@ static void help_row(FILE *out, const vc_flag *f, int width)
 void vc_flags_help(const vc_program *prog, FILE *out)
 {
     static const vc_flag common[] = {
-        { "", VC_GROUP, 0, NULL, NULL, NULL, "Every program", false },
+        { "Every program", VC_GROUP, 0, NULL, NULL, NULL, NULL, false },
         { "config", VC_PATH, 0, NULL, "FILE", NULL,
           "settings from a YAML, JSON or TOML file, keys are flag names; the command line wins",
           false },
@@ -151,14 +150,14 @@ void vc_flags_help(const vc_program *prog, FILE *out)
         wrap(out, prog->about, 0, 0, width);
         fputc('\n', out);
     }
-    for (const vc_flag *f = prog->flags; !vc_flags_end(f); f++)
+    for (const vc_flag *f = prog->flags; f->name; f++)
         if (f->kind == VC_GROUP)
-            fprintf(out, "\n%s\n", f->help ? f->help : f->name);
+            fprintf(out, "\n%s\n", f->name);
         else
             help_row(out, f, width);
-    fprintf(out, "\n%s\n", common[0].help);
+    fprintf(out, "\n%s\n", common[0].name);
     help_row(out, &common[1], width);
-    for (const vc_flag *f = common + 2; !vc_flags_end(f); f++)
+    for (const vc_flag *f = common + 2; f->name; f++)
         fprintf(out, "  --%-*s%s\n", INDENT - 4, f->name, f->help);
     fprintf(out, "\nIn names '-' and '_' are the same; --flag value and --flag=value too.\n");
 }

@@ -44,13 +44,9 @@ typedef struct vc_found {
     bool negated;                   /* no_NAME */
 } vc_found;
 
-static inline bool vc_flags_end(const vc_flag *f)
-{
-    return !f->name && !f->help;
-}
-
-/* The next name of a blank-separated list: its length in *len, NULL at the end. */
-const char *vc_flags_next_name(const char **list, size_t *len);
+/* The next name of a blank-separated list: its length in *len, NULL at the end. Of "height:0" the
+ * name is "height" and *part 0; of a name without ':' *part is -1. */
+const char *vc_flags_next_name(const char **list, size_t *len, int *part);
 bool vc_flags_same_name(const char *a, size_t n, const char *b, size_t m);
 bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_found *found);
 /* negated: it was found as no_NAME. */

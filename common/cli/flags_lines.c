@@ -151,8 +151,8 @@ int vc_flags_take(vc_flags *set, const vc_place *at, const vc_flag *f, int rc, c
 /* Whether the text has "--name" of a flag whose value was refused. */
 static bool names_a_bad_one(const vc_flags *set, const char *text)
 {
-    for (const vc_flag *f = set->prog->flags; !vc_flags_end(f); f++) {
-        size_t n = f->name ? strlen(f->name) : 0;
+    for (const vc_flag *f = set->prog->flags; f->name; f++) {
+        size_t n = strlen(f->name);
         if (!set->bad[f - set->prog->flags])
             continue;
         for (const char *s = text; (s = strstr(s, "--")); s += 2)

@@ -14,7 +14,7 @@ bool vc_flags_same_name(const char *a, size_t n, const char *b, size_t m)
     return true;
 }
 
-const char *vc_flags_next_name(const char **list, size_t *len)
+const char *vc_flags_next_name(const char **list, size_t *len, int *part)
 {
     const char *s = *list;
     if (!s)
@@ -22,6 +22,9 @@ const char *vc_flags_next_name(const char **list, size_t *len)
     s += strspn(s, " ");
     *len = strcspn(s, " ");
     *list = s + *len;
+    bool half = *len > 2 && s[*len - 2] == ':';
+    *part = half ? s[*len - 1] - '0' : -1;
+    *len -= half ? 2 : 0;
     return *len ? s : NULL;
 }
 
@@ -35,19 +38,15 @@ static bool has_name(const vc_flag *f, const char *name, size_t len, int *part)
 
     const char *list = f->aliases, *s;
     size_t n;
-    while ((s = vc_flags_next_name(&list, &n))) {
-        bool half = n > 2 && s[n - 2] == ':';
-        if (vc_flags_same_name(s, half ? n - 2 : n, name, len)) {
-            *part = half ? s[n - 1] - '0' : -1;
+    while ((s = vc_flags_next_name(&list, &n, part)))
+        if (vc_flags_same_name(s, n, name, len))
             return true;
-        }
-    }
     return false;
 }
 
 static const vc_flag *find_row(const vc_program *prog, const char *name, size_t len, int *part)
 {
-    for (const vc_flag *f = prog->flags; !vc_flags_end(f); f++)
+    for (const vc_flag *f = prog->flags; f->name; f++)
         if (has_name(f, name, len, part))
             return f;
     return NULL;
@@ -76,8 +75,9 @@ static bool foreign_has(const vc_foreign *f, const char *name, size_t len)
 {
     const char *list = f->name, *s;
     size_t n;
+    int part;
 
-    while ((s = vc_flags_next_name(&list, &n))) {
+    while ((s = vc_flags_next_name(&list, &n, &part))) {
         if (s[n - 1] == '*' && len >= n - 1 && vc_flags_same_name(s, n - 1, name, n - 1))
             return true;
         if (vc_flags_same_name(s, n, name, len))
@@ -86,20 +86,31 @@ static bool foreign_has(const vc_foreign *f, const char *name, size_t len)
     return false;
 }
 
+static const vc_foreign *find_in(const vc_foreign *table, const char *name, size_t len,
+                                 bool *negated)
+{
+    *negated = false;
+    for (const vc_foreign *f = table; f && f->name; f++) {
+        if (foreign_has(f, name, len))
+            return f;
+        if (!f->values && starts_no(name, len) && foreign_has(f, name + 3, len - 3)) {
+            *negated = true;
+            return f;
+        }
+    }
+    return NULL;
+}
+
 const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name, size_t len,
                                         bool *negated)
 {
-    *negated = false;
-    for (const vc_foreign *const *table = prog->foreign; table && *table; table++)
-        for (const vc_foreign *f = *table; f->name; f++) {
-            if (foreign_has(f, name, len))
-                return f;
-            if (!f->values && starts_no(name, len) && foreign_has(f, name + 3, len - 3)) {
-                *negated = true;
-                return f;
-            }
-        }
-    return NULL;
+    vc_found own;
+    if (vc_flags_find(prog, name, len, &own))
+        return NULL;
+    const vc_foreign *f = find_in(prog->partner, name, len, negated);
+    for (const vc_foreign *const *table = prog->foreign; !f && table && *table; table++)
+        f = find_in(*table, name, len, negated);
+    return f;
 }
 
 /* Edit distance with neighbours swapped as one edit (optimal string alignment), most + 1
@@ -177,27 +188,35 @@ static void consider(guess *g, const char *name, size_t len, const char *shown, 
 
 static void consider_rows(guess *g, const vc_program *prog)
 {
-    for (const vc_flag *f = prog->flags; !vc_flags_end(f); f++) {
+    for (const vc_flag *f = prog->flags; f->name; f++) {
         if (f->kind == VC_GROUP)
             continue;
         const char *list = f->aliases, *s;
         size_t n, len = strlen(f->name);
+        int part;
         consider(g, f->name, len, f->name, len);
-        while ((s = vc_flags_next_name(&list, &n)))
-            consider(g, s, n > 2 && s[n - 2] == ':' ? n - 2 : n, f->name, len);
+        while ((s = vc_flags_next_name(&list, &n, &part)))
+            consider(g, s, n, f->name, len);
+    }
+}
+
+static void consider_table(guess *g, const vc_foreign *table)
+{
+    for (const vc_foreign *f = table; f && f->name; f++) {
+        const char *list = f->name, *s;
+        size_t n;
+        int part;
+        while ((s = vc_flags_next_name(&list, &n, &part)))
+            if (s[n - 1] != '*')
+                consider(g, s, n, s, n);
     }
 }
 
 static void consider_foreign(guess *g, const vc_program *prog)
 {
+    consider_table(g, prog->partner);
     for (const vc_foreign *const *table = prog->foreign; table && *table; table++)
-        for (const vc_foreign *f = *table; f->name; f++) {
-            const char *list = f->name, *s;
-            size_t n;
-            while ((s = vc_flags_next_name(&list, &n)))
-                if (s[n - 1] != '*')
-                    consider(g, s, n, s, n);
-        }
+        consider_table(g, *table);
 }
 
 static guess nearest(const vc_program *prog, const char *name, size_t len)
@@ -248,11 +267,13 @@ static int check_name(const vc_program *prog, const vc_flag *f, const char *name
 
     if (vc_flags_builtin_name(name, len))
         return vc_fail(err, VC_EFAIL, "--%.*s: every program has it", (int)len, name);
-    for (const vc_flag *g = prog->flags; !vc_flags_end(g); g++)
+    for (const vc_flag *g = prog->flags; g->name; g++)
         if (g != f && has_name(g, name, len, &part))
             return vc_fail(err, VC_EFAIL, "--%.*s: also a name of --%s", (int)len, name, g->name);
-    if (vc_flags_find_foreign(prog, name, len, &negated))
-        return vc_fail(err, VC_EFAIL, "--%.*s: also in a table of foreign flags", (int)len, name);
+    for (const vc_foreign *const *table = prog->foreign; table && *table; table++)
+        if (find_in(*table, name, len, &negated))
+            return vc_fail(err, VC_EFAIL, "--%.*s: also in a table of foreign flags", (int)len,
+                           name);
     return 0;
 }
 
@@ -266,11 +287,11 @@ static int check_row(const vc_program *prog, const vc_flag *f, vc_err *err)
     int rc = check_name(prog, f, f->name, strlen(f->name), err);
     const char *list = f->aliases, *s;
     size_t n;
-    while (!rc && (s = vc_flags_next_name(&list, &n))) {
-        bool half = n > 2 && s[n - 2] == ':';
-        if (half && (f->kind != VC_PAIR || (s[n - 1] != '0' && s[n - 1] != '1')))
-            return vc_fail(err, VC_EFAIL, "--%s: alias %.*s", f->name, (int)n, s);
-        rc = check_name(prog, f, s, half ? n - 2 : n, err);
+    int part;
+    while (!rc && (s = vc_flags_next_name(&list, &n, &part))) {
+        if (part != -1 && (f->kind != VC_PAIR || (part != 0 && part != 1)))
+            return vc_fail(err, VC_EFAIL, "--%s: alias %.*s", f->name, (int)n + 2, s);
+        rc = check_name(prog, f, s, n, err);
     }
     return rc;
 }
@@ -278,14 +299,14 @@ static int check_row(const vc_program *prog, const vc_flag *f, vc_err *err)
 int vc_flags_check(const vc_program *prog, vc_err *err)
 {
     size_t bytes = 0;
-    for (const vc_flag *f = prog->flags; !vc_flags_end(f); f++)
+    for (const vc_flag *f = prog->flags; f->name; f++)
         bytes = f->kind != VC_GROUP && f->offset > bytes ? f->offset : bytes;
     void *options = calloc(1, bytes + sizeof(vc_list) + 2 * sizeof(int64_t));
     if (!options)
         return vc_fail(err, VC_ENOMEM, "out of memory");
 
     int rc = 0;
-    for (const vc_flag *f = prog->flags; !rc && !vc_flags_end(f); f++)
+    for (const vc_flag *f = prog->flags; !rc && f->name; f++)
         if (f->kind != VC_GROUP)
             rc = check_row(prog, f, err);
     vc_flags *set = NULL;

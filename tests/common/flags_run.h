@@ -45,7 +45,7 @@ static const vc_flag table[] = {
     ROW(VC_FLOAT, lr, "learning_rate", "1e-4", ">0..1", "lr"),
     ROW(VC_FLOAT, alpha, "network_alpha", NULL, ">0", "lora_alpha"),
     ROW(VC_FLOAT, fps, "dropout", NULL, "0..1", NULL),
-    { .kind = VC_GROUP, .help = "Texts" },
+    { .kind = VC_GROUP, .name = "Texts" },
     ROW(VC_STRING, prompt, "prompt", NULL, NULL, NULL),
     ROW(VC_PATH, meta, "meta", NULL, NULL, "train_data_meta dataset_metadata_path"),
     ROW(VC_STRING, name, "name", "a b", NULL, NULL),
