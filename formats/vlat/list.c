@@ -197,7 +197,6 @@ static int print_thumb(const vlat *v, const vf_dataset *d, uint32_t i, vc_err *e
         fprintf(v->out, "thumbnail %dx%d, %zu bytes\n", w, h, n);
     else
         fprintf(v->out, "thumbnail of %zu bytes, no JPEG\n", n);
-    vlat_draw(v, jpeg, n);
     return 0;
 }
 

@@ -31,11 +31,6 @@ static const vc_flag list_flags[] = {
     FLAG(VC_BOOLEAN, json, "json", NULL, NULL, "the records, one JSON object a line"),
     LOG_FORMAT, END
 };
-static const vc_flag show_flags[] = {
-    FLAG(VC_CHOICE, draw, "thumbnail", "auto", "auto|none|kitty|sixel|blocks",
-         "how the thumbnail is drawn; auto: as the terminal can, and not into files"),
-    LOG_FORMAT, END
-};
 static const vc_flag verify_flags[] = {
     FLAG(VC_BOOLEAN, repair, "repair", NULL, NULL,
          "keep what is good, list the rest in repair.jsonl for vprep --plan, put the damaged files aside"),
@@ -106,9 +101,9 @@ static const verb verbs[] = {
       "One line per sample: key, type, size, frames, tokens, start of the caption.", list_flags, 1,
       vlat_list, true },
     { "show", "DATASET KEY",
-      "A sample's record, its tensors with statistics, its thumbnail. KEY is a sample "
+      "A sample's record, its tensors with statistics, the size of its thumbnail. KEY is a sample "
       "(42, 42/1) or the 32 hex digits of a latent or text.",
-      show_flags, 2, vlat_show, true },
+      plain_flags, 2, vlat_show, true },
     { "verify", "DATASET",
       "Checks every page, checksum, reference, shape and number; lists all damage. Exit status 1 "
       "if there is any. Of vtrain's it takes a run's folder, a checkpoint, or a LoRA file.",

@@ -16,7 +16,6 @@ typedef struct vlat_options {
     int space;                   /* 0: as the format, 1: raw, 2: normalized */
     int64_t limit, n, shard_size;
     int by;                      /* 0, or 1: bucket */
-    int draw;                    /* 0: as the terminal can, else 1 + vf_term */
     int log_format;
 } vlat_options;
 
@@ -71,10 +70,6 @@ int vlat_move_others(const char *from, const char *to, vc_err *err);
 /* Removes the dataset `made`, what path was or was to become; files in it that are not of a dataset
  * go to path. Not there, or no dataset: 0. Stopped at any moment, it can be called again. */
 int vlat_remove_left(const char *made, const char *path, vc_err *err);
-
-/* ---- thumb.c ---- */
-/* Draws a JPEG where the terminal can, or as --thumbnail says; says so where it cannot be. */
-void vlat_draw(const vlat *v, const void *jpeg, size_t n);
 
 /* ---- text.c ---- */
 /* Opens the dataset, finished or not; says so when not. */

@@ -17,9 +17,7 @@ expect 0 'samples *60' vlat info a.lmdb/
 expect 0 '^000000000059/000  video' vlat list a.lmdb
 expect 0 '^{"sample":59,' vlat list --json a.lmdb
 expect 0 'mean f16 \[4,3,4,6\]' vlat show a.lmdb 1
-expect 0 'thumbnail' vlat show a.lmdb 1/0
-expect 0 'not drawn' vlat show a.lmdb 1 --thumbnail sixel       # four bytes that are no JPEG
-expect 2 'auto, none' vlat show a.lmdb 1 --thumbnail ascii
+expect 0 'thumbnail of 4 bytes, no JPEG' vlat show a.lmdb 1/0
 expect 1 'no sample 60' vlat show a.lmdb 60
 expect 2 'NUMBER/VARIANT' vlat show a.lmdb first
 expect 0 'prompt_embeds' vlat show a.lmdb 99aa06d3014798d86001c324468d497f
