@@ -28,6 +28,7 @@ static int run(vc_flags *set, vtrain_config *c, vc_comm *comm, vc_err *err)
         vc_progress_close(ui);
         return rc;
     }
+    vc_flags_name_typed(set, ui);
     const char *note;
     for (int i = 0; (note = vc_flags_note(set, i)); i++)
         vc_say(ui, "%s", note);

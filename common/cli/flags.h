@@ -19,6 +19,7 @@
 
 #include "common/base/dtype.h"
 #include "common/base/err.h"
+#include "common/os/progress.h"
 
 typedef enum vc_kind {
     VC_GROUP,        /* a heading of --help, no flag; the text is in `name` */
@@ -98,6 +99,8 @@ void vc_flags_free(vc_flags *set);
 /* The text with each "--name" of the program's own as it was typed, which may be an alias, malloc'ed;
  * NULL when out of memory. Notes and lines about what is wrong are so of themselves. */
 char *vc_flags_as_typed(const vc_flags *set, const char *text);
+/* From here on messages of p name flags as they were typed. p may be NULL; set outlives p. */
+void vc_flags_name_typed(const vc_flags *set, vc_progress *p);
 
 /* Adds a line to what is wrong. One that names a flag ("--rank") whose value was refused is left
  * out: it may have no other cause. */

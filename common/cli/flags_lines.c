@@ -78,23 +78,30 @@ void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const cha
     l->text = text;
 }
 
-/* The name by which the user knows the flag that the text calls `name`; NULL: this one. */
-static const char *typed_name(const vc_flags *set, const char *name, size_t len)
+/* Writes the name by which the user knows the flag that the text calls `name`. Of a pair that was
+ * given by its halves these are both names. */
+static void put_typed(FILE *f, const vc_flags *set, const char *name, size_t len)
 {
-    const char *typed = NULL;
+    const char *whole = NULL, *half[2] = { NULL, NULL };
     vc_found own, other;
 
-    if (!vc_flags_find(set->prog, name, len, &own) || own.negated || own.part >= 0)
-        return NULL;
-    for (int i = 0; i < set->typed.n; i++) {
-        const char *s = set->typed.item[i];
-        if (vc_flags_same_name(s, strlen(s), name, len))
-            return NULL;
-        if (vc_flags_find(set->prog, s, strlen(s), &other) && other.flag == own.flag &&
-            other.part < 0 && !other.negated && s[1])
-            typed = s;
-    }
-    return typed;
+    if (vc_flags_find(set->prog, name, len, &own) && !own.negated && own.part < 0)
+        for (int i = 0; i < set->typed.n; i++) {
+            const char *s = set->typed.item[i];
+            bool same = vc_flags_same_name(s, strlen(s), name, len);
+            if (!same && (!vc_flags_find(set->prog, s, strlen(s), &other) || !s[1] ||
+                          other.flag != own.flag || other.negated))
+                continue;
+            *(same || other.part < 0 ? &whole : &half[other.part]) = same ? name : s;
+            if (same)
+                break;
+        }
+    if (whole && whole != name)
+        fputs(whole, f);
+    else if (!whole && half[0] && half[1])
+        fprintf(f, "%s, --%s", half[0], half[1]);
+    else
+        fwrite(name, 1, len, f);
 }
 
 char *vc_flags_as_typed(const vc_flags *set, const char *text)
@@ -109,11 +116,7 @@ char *vc_flags_as_typed(const vc_flags *set, const char *text)
         s += 2;
         fwrite(text, 1, (size_t)(s - text), f);
         len = strspn(s, "_abcdefghijklmnopqrstuvwxyz0123456789");
-        const char *name = len ? typed_name(set, s, len) : NULL;
-        if (name)
-            fputs(name, f);
-        else
-            fwrite(s, 1, len, f);
+        put_typed(f, set, s, len);
     }
     fputs(text, f);
     bool failed = ferror(f);
@@ -122,6 +125,16 @@ char *vc_flags_as_typed(const vc_flags *set, const char *text)
         return NULL;
     }
     return out;
+}
+
+static char *as_typed(const void *set, const char *text)
+{
+    return vc_flags_as_typed(set, text);
+}
+
+void vc_flags_name_typed(const vc_flags *set, vc_progress *p)
+{
+    vc_progress_edit(p, as_typed, set);
 }
 
 static void add_text(vc_flags *set, vc_lines *lines, const char *text)

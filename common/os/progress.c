@@ -30,6 +30,8 @@ struct vc_progress {
     char program[32];
     vc_log_format format;
     bool quiet, terminal;
+    vc_edit *edit;             /* of messages, or NULL */
+    const void *edit_ctx;
     bool drawn;                /* the terminal's current line holds a bar */
 
     bool active;               /* a phase is running; the fields below belong to it */
@@ -111,6 +113,14 @@ int vc_progress_open(vc_progress **out, const char *program, vc_log_format forma
     p->terminal = format == VC_LOG_TEXT && isatty(STDERR_FILENO) && term && strcmp(term, "dumb");
     pthread_mutex_init(&p->lock, NULL);
     return 0;
+}
+
+void vc_progress_edit(vc_progress *p, vc_edit *edit, const void *ctx)
+{
+    if (!p)
+        return;
+    p->edit = edit;
+    p->edit_ctx = ctx;
 }
 
 void vc_progress_close(vc_progress *p)
@@ -243,19 +253,22 @@ static void message(vc_progress *p, const char *level, const char *fmt, va_list 
     char text[LINE];
     line l = { .n = 0 };
     vsnprintf(text, sizeof text, fmt, ap);
+    char *edited = p->edit ? p->edit(p->edit_ctx, text) : NULL;
+    const char *shown = edited ? edited : text;
 
     pthread_mutex_lock(&p->lock);
     if (p->format == VC_LOG_JSON) {
         add(&l, "{\"event\":\"message\",\"program\":");
         add_json(&l, p->program);
         add(&l, ",\"level\":\"%s\",\"text\":", level);
-        add_json(&l, text);
+        add_json(&l, shown);
         add(&l, "}\n");
     } else {
         add(&l, "%s: %s", p->program, strcmp(level, "info") ? "warning: " : "");
-        add_clean(&l, text);
+        add_clean(&l, shown);
         add(&l, "\n");
     }
+    free(edited);
     erase(p);
     send_line(&l);
     if (p->terminal && p->active)

@@ -28,6 +28,12 @@ void vc_progress_close(vc_progress *p);          /* ends the line; NULL is fine 
 void vc_say(vc_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void vc_warn(vc_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* From here on `edit` rewrites the text of each message before it is shown: it returns malloc'ed
+ * text, or NULL for the text as it is. Any thread that says something calls it. ctx is the caller's
+ * and lives as long as p. */
+typedef char *vc_edit(const void *ctx, const char *text);
+void vc_progress_edit(vc_progress *p, vc_edit *edit, const void *ctx);
+
 /* Starts a phase of `total` units ("clips", "steps"), 0 if unknown, and ends the phase before. A
  * resumed phase sets its position by calling vc_progress_at() right after, which does not count
  * towards its speed. The rate is a mean over about the last 30 s. */

@@ -263,6 +263,7 @@ int main(int argc, char **argv)
         signal(SIGPIPE, SIG_DFL);                /* `vlat list | head` ends quietly */
     if (!rc)
         rc = vc_progress_open(&v.progress, "vlat", (vc_log_format)options.log_format, false, &err);
+    vc_flags_name_typed(set, v.progress);
     if (!rc)
         rc = vc_maps_check(run(b, &v, set, &err), &err);
     if (rc >= 0 && vc_std_flush(stdout, &err))

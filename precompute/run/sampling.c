@@ -1,6 +1,8 @@
 /* sampling.c - the sampling flags as rules (buckets/buckets.h); see vprep.h */
 #include "precompute/run/vprep.h"
 
+#include <string.h>
+
 #include "buckets/choose.h"
 
 enum { PEER = 1 };
@@ -47,7 +49,16 @@ static void take_sizes(const vprep *p, vb_rules *r)
     r->max_pixels = r->fix_h ? 0 : c->max_pixels;
 }
 
-/* What of the flags' numbers cannot be had. */
+static const char frames[] = "--video_sample_n_frames";
+
+/* The flag that the number of frames was given by. */
+static const char *frames_flag(const vprep *p)
+{
+    bool first = p->c.num_frames && !vc_flags_given(p->flags, "video_sample_n_frames");
+    return first ? "--num_frames" : frames;
+}
+
+/* Reports the numbers of flags that the model's shapes do not allow. */
 static void say_rounding(const vprep *p)
 {
     const vb_rules *r = &p->rules;
@@ -55,17 +66,19 @@ static void say_rounding(const vprep *p)
     int64_t n = vb_align_frames(r->family, r->n_frames), h = r->fix_h / q * q, w = r->fix_w / q * q;
 
     if (n != r->n_frames && r->family->max_frames != 1)
-        vc_say(p->progress, "--video_sample_n_frames %lld: clips of %s have %lld frames at most, "
-               "as its VAE wants %d n + 1", (long long)r->n_frames, r->family->name, (long long)n,
+        vc_say(p->progress, "%s %lld: clips of %s have %lld frames at most, as its VAE wants "
+               "%d n + 1", frames_flag(p), (long long)r->n_frames, r->family->name, (long long)n,
                r->family->ratio[0] * (r->family->patch_t > 1 ? r->family->patch_t : 1));
     if (r->enable_bucket && (h != r->fix_h || w != r->fix_w))
         vc_say(p->progress, "--fix_sample_size %lld %lld: rounded to %lld %lld, multiples of %d",
                (long long)r->fix_h, (long long)r->fix_w, (long long)h, (long long)w, q);
 }
 
-static void tell(void *flags, const char *text)
+static void add_wrong(void *arg, const char *text)
 {
-    vc_flags_wrong(flags, "%s", text);
+    const vprep *p = arg;
+    size_t n = strncmp(text, frames, sizeof frames - 1) ? 0 : sizeof frames - 1;
+    vc_flags_wrong(p->flags, "%s%s", n ? frames_flag(p) : "", text + n);
 }
 
 int vprep_rules(vprep *p, const vc_family *sizes, vc_err *err)
@@ -88,7 +101,7 @@ int vprep_rules(vprep *p, const vc_family *sizes, vc_err *err)
     r->on_small = (vb_on_small)c->on_small;
     r->random_flip = c->random_flip;
 
-    int rc = vb_rules_check_all(r, &warning, tell, p->flags, err);
+    int rc = vb_rules_check_all(r, &warning, add_wrong, p, err);
     if (rc)
         return rc == VC_EUSAGE ? 0 : rc;
     if (warning)

@@ -481,6 +481,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!rc) rc = vc_progress_open(&d.progress, "vdecode", (vc_log_format)d.o.log_format, d.o.quiet, &err);
+    vc_flags_name_typed(set, d.progress);
     if (!rc) rc = vc_catch_stop(&err);
     if (!rc) rc = vc_maps_check(run(&d, vc_flags_words(set), &err), &err);
     vc_progress_close(d.progress);

@@ -236,7 +236,7 @@ static int meet(vprep *p, int rc, vc_err *err)
     if (rc && rc != VC_ESTOP && p->ranks > 1) {
         char who[32];
         snprintf(who, sizeof who, "vprep: rank %d", p->rank);
-        vc_std_complain(who, err->text, rc);
+        vc_flags_tell(p->flags, who, err, rc);
         vc_comm_abort(p->comm, EXIT_FAILURE);
     }
     return vc_comm_agree(p->comm, rc, err);
@@ -366,6 +366,7 @@ static int run_ranks(vprep *p, vc_comm *comm, bool wrong, vc_err *err)
         return 0;
     rc = vc_progress_open(&p->progress, "vprep", (vc_log_format)p->c.log_format,
                           p->c.quiet || p->rank, err);
+    vc_flags_name_typed(p->flags, p->progress);
     if (!rc) rc = vc_catch_stop(err);
     for (int i = 0; !rc && !wrong && vc_flags_note(p->flags, i); i++)
         vc_say(p->progress, "%s", vc_flags_note(p->flags, i));

@@ -102,11 +102,8 @@ static int judge(const vprep *p, const tally *t, vc_err *err)
 static int refuse(const vprep *p, const tally *t, vc_err *err)
 {
     int rc = judge(p, t, err);
-    if (rc && p->c.dry_run) {
-        char *text = vc_flags_as_typed(p->flags, err->text);
-        vc_warn(p->progress, "a run will be refused: %s", text ? text : err->text);
-        free(text);
-    }
+    if (rc && p->c.dry_run)
+        vc_warn(p->progress, "a run will be refused: %s", err->text);
     return p->c.dry_run ? 0 : rc;
 }
 
