@@ -136,7 +136,8 @@ void vc_flags_help(const vc_program *prog, FILE *out)
     static const vc_flag common[] = {
         { "Every program", VC_GROUP, 0, NULL, NULL, NULL, NULL, false },
         { "config", VC_PATH, 0, NULL, "FILE", NULL,
-          "settings from a YAML, JSON or TOML file, keys are flag names; the command line wins",
+          "file of settings in YAML, JSON or TOML; keys are flag names, and the command line "
+          "takes precedence",
           false },
         { "help", VC_BOOLEAN, 0, NULL, NULL, NULL, "this page", false },
         { "version", VC_BOOLEAN, 0, NULL, NULL, NULL, "version, backends and libraries", false },
@@ -159,7 +160,7 @@ void vc_flags_help(const vc_program *prog, FILE *out)
     help_row(out, &common[1], width);
     for (const vc_flag *f = common + 2; f->name; f++)
         fprintf(out, "  --%-*s%s\n", INDENT - 4, f->name, f->help);
-    fprintf(out, "\nIn names '-' and '_' are the same; --flag value and --flag=value too.\n");
+    fprintf(out, "\nNames may have '-' or '_'; values may follow a blank or '='.\n");
 }
 
 void vc_flags_version(const vc_program *prog, FILE *out)

@@ -1,4 +1,5 @@
-/* main.c - vlat: looks after latent datasets. Table of verbs, exit status. */
+/* main.c - vlat inspects, checks and rearranges latent datasets: its table of verbs and its exit
+ * status. */
 #include "formats/vlat/vlat.h"
 
 #include <cjson/cJSON.h>
@@ -19,70 +20,81 @@
 #define OUT(what) \
     { .name = "out", .kind = VC_PATH, .offset = offsetof(vlat_options, out), .aliases = "o", \
       .help = what }
-#define LOG_FORMAT FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", "of messages")
+#define LOG_FORMAT \
+    FLAG(VC_CHOICE, log_format, "log_format", "text", "text|json", "form of messages")
 #define END { .kind = VC_BOOLEAN }
 
 static const vc_flag plain_flags[] = { LOG_FORMAT, END };
 static const vc_flag info_flags[] = {
-    FLAG(VC_PATH, of, "of", NULL, NULL, "a checkpoint's folder: which data made it (no DATASET then)"),
+    FLAG(VC_PATH, of, "of", NULL, NULL,
+         "checkpoint folder: show the data that it was trained on (takes no DATASET)"),
     LOG_FORMAT, END
 };
 static const vc_flag list_flags[] = {
-    FLAG(VC_BOOLEAN, json, "json", NULL, NULL, "the records, one JSON object a line"),
+    FLAG(VC_BOOLEAN, json, "json", NULL, NULL, "print the records as JSON, one object per line"),
     LOG_FORMAT, END
 };
 static const vc_flag verify_flags[] = {
     FLAG(VC_BOOLEAN, repair, "repair", NULL, NULL,
-         "keep what is good, list the rest in repair.jsonl for vprep --plan, put the damaged files aside"),
+         "keep the undamaged samples, list the others in repair.jsonl for vprep --plan, and move the "
+         "damaged files aside"),
     LOG_FORMAT, END
 };
 static const vc_flag report_flags[] = {
-    OUT("file to write; default: report.html in the dataset's folder"),
+    OUT("file to write; default: report.html in the folder of the dataset"),
     FLAG(VC_INT, limit, "limit", "1000", "0..",
-         "most thumbnails, spread evenly over the samples; 0: all"),
+         "largest number of thumbnails, spread evenly over the samples; 0: all"),
     LOG_FORMAT, END
 };
 
+#define SHARD_SIZE \
+    FLAG(VC_BYTES, shard_size, "shard_size", "4GiB", "1MiB..", \
+         "bytes after which a shard is closed")
 #define NEW_DATASET(what) \
     OUT(what), \
-    FLAG(VC_BYTES, shard_size, "shard_size", "4GiB", "1MiB..", "bytes after which a shard is closed")
-static const vc_flag copy_flags[] = { NEW_DATASET("the new dataset (required)"), LOG_FORMAT, END };
+    SHARD_SIZE
+static const vc_flag copy_flags[] = { NEW_DATASET("dataset to create (required)"), LOG_FORMAT, END };
 static const vc_flag gc_flags[] = {
-    FLAG(VC_BYTES, shard_size, "shard_size", "4GiB", "1MiB..", "bytes after which a shard is closed"),
-    LOG_FORMAT, END
+    SHARD_SIZE, LOG_FORMAT, END
 };
 static const vc_flag split_flags[] = {
-    NEW_DATASET("start of the new datasets' names (required)"),
-    FLAG(VC_INT, n, "n", NULL, "0..10000", "into N parts of nearly equal length: OUT-00, OUT-01, ..."),
-    FLAG(VC_CHOICE, by, "by", "nothing", "nothing|bucket", "into one part per latent shape: OUT-13x48x84, ..."),
+    NEW_DATASET("path that the names of the new datasets begin with (required)"),
+    FLAG(VC_INT, n, "n", NULL, "0..10000",
+         "split into N parts of nearly equal length: OUT-00, OUT-01, ..."),
+    FLAG(VC_CHOICE, by, "by", "nothing", "nothing|bucket",
+         "bucket: split into one part per latent shape: OUT-13x48x84, ..."),
     LOG_FORMAT, END
 };
 
-#define FORMATS "safetensors|webdataset|musubi|finetrainers|causvid|ttt-video|diffsynth|cogvideo|diffusion-pipe"
+#define FORMATS \
+    "safetensors|webdataset|musubi|finetrainers|causvid|ttt-video|diffsynth|cogvideo|diffusion-pipe"
 #define CONSTANTS \
     FLAG(VC_PATH, vae, "vae", NULL, NULL, \
-         "config.json (or its folder) with the VAE's constants, where others than the known ones count"), \
+         "config.json (or its folder) with the constants of the VAE, if other than the known ones"), \
     FLAG(VC_CHOICE, space, "space", "auto", "auto|raw|normalized", \
-         "what the format's latents are; auto: as its trainer has them")
+         "latents in the files: as the VAE makes them, or normalised; auto: as the trainer's are")
 static const vc_flag export_flags[] = {
-    FLAG(VC_STRING, to, "to", NULL, FORMATS, "the format (required)"),
-    OUT("the new folder (required)"),
+    FLAG(VC_STRING, to, "to", NULL, FORMATS, "format of the files (required)"),
+    OUT("folder to create (required)"),
     CONSTANTS,
-    FLAG(VC_BYTES, shard_size, "shard_size", "1GiB", "1MiB..", "bytes after which a tar is closed"),
+    FLAG(VC_BYTES, shard_size, "shard_size", "1GiB", "1MiB..",
+         "bytes after which a tar file is closed"),
     LOG_FORMAT, END
 };
 static const vc_flag import_flags[] = {
-    FLAG(VC_STRING, from, "from", NULL, FORMATS "|cogvideox-factory", "the format (required)"),
-    NEW_DATASET("the new dataset (required)"),
-    FLAG(VC_STRING, family, "family", NULL, NULL, "whose latents they are, where the files do not say"),
+    FLAG(VC_STRING, from, "from", NULL, FORMATS "|cogvideox-factory",
+         "format of the files (required)"),
+    NEW_DATASET("dataset to create (required)"),
+    FLAG(VC_STRING, family, "family", NULL, NULL,
+         "model family of the latents, if the files do not name it"),
     CONSTANTS,
     FLAG(VC_PATH, empty, "empty", NULL, NULL,
-         "the empty prompt's embeddings, where no caption is empty: a safetensors file with "
+         "embeddings of the empty prompt, if no caption is empty: a safetensors file with "
          "prompt_embeds_1, pooled_1, ..., or `zeros`"),
     FLAG(VC_PATH, texts, "texts", NULL, NULL,
-         "a dataset whose text embeddings are taken, by caption, in place of the cache's own"),
+         "dataset whose text embeddings, found by caption, replace those of the cache"),
     FLAG(VC_BOOLEAN, allow_partial, "allow_partial", NULL, NULL,
-         "take what is there of a cache that lacks files or samples; exit status 3"),
+         "import a cache that lacks files or samples without them; the exit status is then 3"),
     LOG_FORMAT, END
 };
 
@@ -91,49 +103,53 @@ typedef struct verb {
     const vc_flag *flags;
     int n_words;                             /* at least -n_words if negative */
     int (*run)(const vlat *v, vc_err *err);
-    bool prints;                             /* and writes nothing that could be left half made */
+    bool prints;                             /* it only prints: nothing can be left half written */
 } verb;
 
 static const verb verbs[] = {
-    { "info", "DATASET", "What a dataset is and holds, on one screen.", info_flags, 1,
+    { "info", "DATASET", "Shows how a dataset was made and its contents.", info_flags, 1,
       vlat_info, true },
     { "list", "DATASET",
-      "One line per sample: key, type, size, frames, tokens, start of the caption.", list_flags, 1,
-      vlat_list, true },
+      "Prints one line per sample: key, type, size, frames, tokens, start of the caption.",
+      list_flags, 1, vlat_list, true },
     { "show", "DATASET KEY",
-      "A sample's record, its tensors with statistics, the size of its thumbnail. KEY is a sample "
-      "(42, 42/1) or the 32 hex digits of a latent or text.",
+      "Prints one sample: its record, statistics of its tensors and the size of its thumbnail. KEY "
+      "names a sample (42, 42/1), or is the 32 hex digits of a latent or text.",
       plain_flags, 2, vlat_show, true },
     { "verify", "DATASET",
-      "Checks every page, checksum, reference, shape and number; lists all damage. Exit status 1 "
-      "if there is any. Of vtrain's it takes a run's folder, a checkpoint, or a LoRA file.",
+      "Checks a dataset: every page, checksum, reference, shape and number, and lists all damage. "
+      "The exit status is 1 if there is any. DATASET may also be a run folder, a checkpoint or a "
+      "LoRA file.",
       verify_flags, 1, vlat_verify, false },
     { "report", "DATASET",
-      "One HTML file with thumbnails, captions, histograms and what was skipped.", report_flags, 1,
-      vlat_report, false },
+      "Writes a page in HTML: thumbnails, captions, histograms and skipped inputs.",
+      report_flags, 1, vlat_report, false },
     { "merge", "DATASET...",
-      "One new dataset out of several: samples get new numbers in the order given, what occurs twice is "
-      "kept once. Datasets that were made by unlike encoders are refused.",
+      "Merges several datasets into a new one. Samples get new numbers in the order given, and a "
+      "sample that occurs twice is kept once. Datasets from different encoders are refused.",
       copy_flags, -2, vlat_merge, false },
-    { "split", "DATASET", "A dataset in several: by number of parts, or by latent shape.", split_flags,
-      1, vlat_split, false },
+    { "split", "DATASET",
+      "Splits a dataset into new ones, by number of parts or by latent shape.", split_flags, 1,
+      vlat_split, false },
     { "select", "DATASET CONDITION",
-      "A new dataset of the samples that fit a condition, with their numbers. CONDITION is like "
-      "'width >= 512 and caption ~ \"red|blue\" and not tag = draft'; names: caption, width, height, "
-      "source_width, source_height, frames, seconds, fps, tokens, type, path, tag, weight, bucket, sample, variant, "
-      "extra.COLUMN (vprep --extra_inputs); = != < <= > >= compare, ~ !~ match a regular expression.",
+      "Makes a new dataset of the samples that meet a condition. They keep their numbers. Example "
+      "of a CONDITION: 'width >= 512 and caption ~ \"red|blue\" and not tag = draft'. Names are caption, "
+      "width, height, source_width, source_height, frames, seconds, fps, tokens, type, path, tag, "
+      "weight, bucket, sample, variant and extra.COLUMN (vprep --extra_inputs). Operators are = != < "
+      "<= > >=, and ~ !~ for regular expressions.",
       copy_flags, 2, vlat_select, false },
     { "diff", "DATASET DATASET",
-      "Samples that only one of two datasets has (-, +) or that differ (~), by row. Exit status 1 if "
-      "there are any.",
+      "Compares two datasets by row: - and + mark samples that only one of them has, ~ samples that "
+      "differ. The exit status is 1 if there are any.",
       plain_flags, 2, vlat_diff, true },
-    { "export", "DATASET", "A dataset as another trainer's cache: docs/export.md says what each holds.",
+    { "export", "DATASET",
+      "Writes a dataset as another trainer's cache: docs/export.md describes the formats.",
       export_flags, 1, vlat_export, false },
-    { "import", "FOLDER", "A new dataset out of another trainer's cache.", import_flags, 1,
+    { "import", "FOLDER", "Makes a new dataset from another trainer's cache.", import_flags, 1,
       vlat_import, false },
     { "gc", "DATASET",
-      "Compacts a dataset into new shards: what no sample refers to is dropped. Needs the room of "
-      "what stays; the old files go when the new ones are complete.",
+      "Compacts a dataset: writes new shards without the values that no sample refers to. The old "
+      "files are removed when the new ones are complete, so both must fit on the disk.",
       gc_flags, 1, vlat_gc, false },
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
@@ -156,7 +172,7 @@ static void print_verbs(FILE *f)
     for (int i = 0; i < VERBS; i++)
         fprintf(f, "  vlat %-7s %-18s %.*s\n", verbs[i].name, verbs[i].words,
                 (int)strcspn(verbs[i].about, ".:"), verbs[i].about);
-    fputs("\n  vlat VERB --help says more.\n", f);
+    fputs("\n  vlat VERB --help describes a verb and its flags.\n", f);
 }
 
 static const verb *find_verb(const char *name)
@@ -182,7 +198,7 @@ static int run(const verb *b, vlat *v, const vc_flags *set, vc_err *err)
 {
     const vc_list *words = vc_flags_words(set);
     if (v->o->of && words->n)
-        return vc_fail(err, VC_EUSAGE, "--of %s says itself which data it was made of: leave %s out",
+        return vc_fail(err, VC_EUSAGE, "--of %s: the checkpoint names its datasets: leave %s out",
                        v->o->of, words->item[0]);
     if (v->o->of)
         return b->run(v, err);
@@ -199,7 +215,7 @@ static int run(const verb *b, vlat *v, const vc_flags *set, vc_err *err)
     return b->run(v, err);
 }
 
-/* 0: run b; else main's exit status is in *status. */
+/* Returns 0 with the verb to run in *b, 1 where help or the version was printed, or VC_EUSAGE. */
 static int pick_verb(int argc, char **argv, const verb **b, vc_err *err)
 {
     const char *word = argc > 1 ? argv[1] : NULL;
@@ -223,9 +239,9 @@ static int exit_status(int rc)
     return rc == VC_EUSAGE ? 2 : rc < 0 ? 1 : rc == VLAT_PARTIAL ? 3 : 0;
 }
 
-/* A tree of JSON that lacks what there was no memory for would be written as if it were whole, and
- * cJSON does not say which call failed: so memory for trees is there, or the program ends. An export or
- * an import that ends so is begun anew, or goes on, when it is asked for again. */
+/* cJSON does not report which of its calls had no memory, and a tree of JSON without that part
+ * would be written as if it were whole: so the program ends where memory for a tree is missing. An
+ * export or an import that ends here starts anew or continues when the command is given again. */
 static void *must_malloc(size_t n)
 {
     void *p = malloc(n);

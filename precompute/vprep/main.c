@@ -36,9 +36,9 @@ static const char *version(void)
 static const vc_program program = {
     .name = "vprep",
     .synopsis = "vprep --meta metadata.json --out latents.lmdb [--model DIR] [flags]",
-    .about = "Decodes videos and images, picks sizes, crops and frames, encodes pictures and captions, "
-             "and writes a latent dataset that vtrain trains from. Started again on the same --out it "
-             "goes on where it stopped and encodes only what changed.",
+    .about = "Decodes videos and images, chooses sizes, crops and frames, encodes pictures and "
+             "captions, and writes a latent dataset for vtrain. Started again with the same --out, "
+             "vprep continues there and encodes only the inputs that changed.",
     .flags = flags,
     .partner = vc_vtrain_flags,
     .foreign = vc_peers,
