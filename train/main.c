@@ -62,7 +62,7 @@ int main(int argc, char **argv)
         if (rc == 0) rc = run(set, &c, comm, &err);
         else if (rc > 0) rc = 0;     /* help or version */
     }
-    if (rc && vc_comm_rank(comm) == 0) vc_flags_tell(set, "vtrain", &err, rc);
+    if (rc && vc_comm_rank(comm) == 0) vc_flags_report(set, "vtrain", &err, rc);
     vc_flags_free(set);
     vc_comm_close(comm);
     return status_of(rc, vc_stop_flag());

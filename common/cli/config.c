@@ -9,7 +9,7 @@
 #include "common/cli/flags_internal.h"
 #include "common/os/file.h"
 
-enum { MOST_BYTES = 256 << 10 };     /* of a configuration file */
+enum { MOST_BYTES = 256 << 10 };     /* size of a configuration file */
 
 /* ---- reading ---- */
 
@@ -37,7 +37,7 @@ static ptrdiff_t sequence_length(const yaml_node_t *n)
     return n->data.sequence.items.top - n->data.sequence.items.start;
 }
 
-/* The node's text; what a C string cannot hold is refused. */
+/* The text of a node; a text with a zero byte is refused. */
 static int scalar(const yaml_node_t *n, const char **text, vc_err *err)
 {
     if (n->type != YAML_SCALAR_NODE)
@@ -64,7 +64,7 @@ static int set_list(config *c, const vc_found *found, const yaml_node_t *value, 
     return rc;
 }
 
-/* A sequence of texts as one text, joined by commas. */
+/* Joins the texts of a sequence by commas. */
 static int set_words(config *c, const vc_found *found, const yaml_node_t *value, vc_err *err)
 {
     const yaml_node_item_t *i = value->data.sequence.items.start;
@@ -127,7 +127,7 @@ static int set_own(config *c, vc_found *found, const yaml_node_t *value, vc_err 
     return vc_flags_set(c->set, found, &text, 1, VC_FROM_FILE, err);
 }
 
-/* The key as a flag's name: SimpleTuner's files have the dashes too. */
+/* The flag's name in a key: keys of SimpleTuner's files begin with dashes. */
 static const char *name_of(const char *key)
 {
     return key + (strncmp(key, "--", 2) ? 0 : 2);
@@ -145,7 +145,7 @@ static int set_foreign(config *c, const vc_foreign *f, const vc_place *at, bool 
 
 static int set_section(config *c, const yaml_node_t *section, const char *prefix, vc_err *err);
 
-/* "[[datasets]]": whether the value is a list of sections. */
+/* Whether the value is a list of sections, as "[[datasets]]" makes. */
 static bool is_sections(const config *c, const yaml_node_t *value)
 {
     return value->type == YAML_SEQUENCE_NODE && sequence_length(value) > 0 &&
@@ -153,7 +153,7 @@ static bool is_sections(const config *c, const yaml_node_t *value)
                YAML_MAPPING_NODE;
 }
 
-/* Each of them; what is no section among them is left to whoever takes the list. */
+/* Applies each section of the list; other items are left to the flag that takes the list. */
 static int set_sections(config *c, const yaml_node_t *list, const char *prefix, vc_err *err)
 {
     const yaml_node_item_t *i = list->data.sequence.items.start;
@@ -168,7 +168,7 @@ static int set_sections(config *c, const yaml_node_t *list, const char *prefix, 
     return rc;
 }
 
-/* Whether lines below the key are a section of the file: "model: {type: wan, dtype: bf16}". */
+/* Whether the value is a section of the file: "model: {type: wan, dtype: bf16}". */
 static bool is_section(const config *c, const char *name, size_t len, const char *prefix,
                        const yaml_node_t *value)
 {
@@ -182,8 +182,8 @@ static bool is_section(const config *c, const char *name, size_t len, const char
     return found.flag->kind == VC_PATH || found.flag->kind == VC_CHOICE;
 }
 
-/* One line of the file. In a section, "optimizer: {type: adamw}", the name with the section's is
- * looked for first, "optimizer.type", then the name alone. */
+/* Applies one line of the file. In a section, "optimizer: {type: adamw}", the name is first looked
+ * up with the section's, "optimizer.type", then alone. */
 static int set_key(config *c, const char *prefix, const char *name, const yaml_node_t *value,
                    vc_place *at, const vc_flag **flag, vc_err *err)
 {
@@ -305,7 +305,7 @@ static int yaml_document(yaml_document_t *doc, const char *text, size_t size, vc
     return rc;
 }
 
-/* The number of a "\\uXXXX" at s, 0 if there is none. */
+/* The number of a "\\uXXXX" at s, or 0. */
 static unsigned escape_at(const char *s, const char *end)
 {
     char digits[5] = "";
@@ -316,7 +316,7 @@ static unsigned escape_at(const char *s, const char *end)
 }
 
 /* JSON writes a character above U+FFFF as two escapes, which YAML knows as one: "\U0001F600", which
- * is shorter. The text's new size. */
+ * is shorter. Returns the new size of the text. */
 static size_t join_surrogates(char *text, size_t size)
 {
     const char *end = text + size;
@@ -332,7 +332,7 @@ static size_t join_surrogates(char *text, size_t size)
             to += 10;
             s += 12;
         } else {
-            size_t n = *s == '\\' && end - s > 1 ? 2 : 1;     /* an escaped backslash is none */
+            size_t n = *s == '\\' && end - s > 1 ? 2 : 1;     /* an escaped backslash */
             memmove(to, s, n);
             to += n;
             s += n;
@@ -382,7 +382,7 @@ int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err)
 
 /* ---- writing ---- */
 
-/* Whether any YAML reader takes the bare text as this very string. */
+/* Whether every YAML reader takes the unquoted text as the same string. */
 static bool is_plain(const char *s)
 {
     static const char *const words[] = { "y", "n", "yes", "no", "on", "off",
@@ -395,8 +395,8 @@ static bool is_plain(const char *s)
     return *s && !strchr("0123456789.-", *s) && !s[strspn(s, safe)];
 }
 
-/* Characters that YAML wants escaped, or folds: controls, its further line breaks, the byte order
- * mark, what is no character. */
+/* Characters that YAML must have escaped, or would fold: controls, its other line breaks, the byte
+ * order mark, numbers of no character. */
 static bool must_escape(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029 || c == 0xfeff ||
@@ -413,7 +413,7 @@ static void write_string(FILE *f, const char *s)
     while (*s) {
         uint32_t c;
         size_t n = vc_utf8(s, &c);
-        if (!n)                                  /* no text; the parser lets none in */
+        if (!n)                                  /* not UTF-8, which the parser refuses */
             fputs("\\uFFFD", f);
         else if (c == '\n')
             fputs("\\n", f);

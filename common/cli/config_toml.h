@@ -1,6 +1,6 @@
-/* config_toml.h - a TOML text as the document that the same settings in YAML are: tables are
- * mappings, in the file's order, and a key knows its line. All of C++ is behind it, which
- * includes this as C. */
+/* config_toml.h - reads TOML into the document that libyaml makes of the same settings in YAML:
+ * tables are mappings, in the file's order, and each key has its line. The only C++ of the tree is
+ * behind this header. */
 #ifndef COMMON_CLI_CONFIG_TOML_H
 #define COMMON_CLI_CONFIG_TOML_H
 
@@ -9,10 +9,10 @@
 
 #include "common/base/err.h"
 
-enum { VC_CONFIG_DEPTH = 16 };      /* of tables and arrays, or mappings and sequences, in a file */
+enum { VC_CONFIG_DEPTH = 16 };      /* largest depth of tables and arrays in a file */
 
-/* *doc is to be deleted where 0 is returned. VC_EUSAGE: no valid TOML, with line and column;
- * VC_ENOMEM. Nothing is thrown. */
+/* On success the caller deletes *doc. VC_EUSAGE: the text is not valid TOML, with line and column;
+ * VC_ENOMEM. It throws no exception. */
 int vc_toml_document(yaml_document_t *doc, const char *text, size_t size, vc_err *err);
 
 #endif

@@ -93,7 +93,8 @@ int vc_flags_set(vc_flags *set, const vc_found *found, const char *const *text, 
     any_value value = { .i = { 0, 0 } };
     int64_t *pair = f->kind == VC_PAIR ? (int64_t *)(void *)dst : NULL;
 
-    if (f->kind == VC_LIST && had[0] == from)      /* grows; what a lower source said is replaced */
+    if (f->kind == VC_LIST && had[0] == from)      /* it grows,
+        but replaces values of a lower source */
         return put(set, found, text, n, dst, err);
     int rc = put(set, found, text, n, &value, err);
     if (rc)
@@ -185,8 +186,8 @@ int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const vc_place *at,
 
 typedef struct words {
     char **argv;
-    int argc, i;                   /* i: the next one */
-    const char *flag;              /* the last one, NULL before the first */
+    int argc, i;                   /* i: index of the next word */
+    const char *flag;              /* the last flag, NULL before the first */
     bool only;                     /* after "--" there are no flags */
     FILE *out;
 } words;
@@ -196,7 +197,8 @@ static const char *peek(const words *w)
     return w->i < w->argc ? w->argv[w->i] : NULL;
 }
 
-/* "-o", where a flag has a name of one letter; "-rank" for "--rank", where there is one. */
+/* Whether the word is a flag with one dash: "-o" for a name of one letter, or "-rank" for
+ * "--rank". */
 static bool has_one_dash(const vc_flags *set, const char *s)
 {
     size_t len = s[0] == '-' ? strcspn(s + 1, "=") : 0;
@@ -213,7 +215,7 @@ static bool is_flag(const vc_flags *set, const char *s)
     return !strncmp(s, "--", 2) || has_one_dash(set, s);
 }
 
-/* The next word if it can be a value: what begins with two dashes is a flag. */
+/* The next word if it can be a value; a word that begins with two dashes is a flag. */
 static const char *next_value(words *w)
 {
     const char *s = peek(w);
@@ -223,15 +225,15 @@ static const char *next_value(words *w)
     return s;
 }
 
-/* The next word of a flag that takes several. */
+/* The next value of a flag that takes several. */
 static const char *further_value(const vc_flags *set, words *w)
 {
     const char *s = peek(w);
     return s && !is_flag(set, s) ? next_value(w) : NULL;
 }
 
-/* The next word if it is a value of a switch: "true", or a choice of f. A program that takes words
- * of its own has it as one of them. */
+/* The next word if it is a value of a switch: "true", or a choice of f. In a program with words of
+ * its own the word is one of them, so a switch takes none. */
 static const char *switch_value(const vc_flags *set, words *w, const vc_flag *f)
 {
     const char *s = peek(w);
@@ -323,7 +325,7 @@ static bool is_name(const char *name, size_t len, const char *what)
     return vc_flags_same_name(name, len, what, strlen(what));
 }
 
-/* The answer of vc_flags_parse when help or version was printed. */
+/* The result of vc_flags_parse when help or version was printed. */
 static int said(const words *w, vc_err *err)
 {
     int rc = vc_std_flush(w->out, err);
@@ -336,7 +338,7 @@ bool vc_flags_builtin_name(const char *name, size_t len)
            is_name(name, len, "config");
 }
 
-/* --help, --version, --config */
+/* Handles --help, --version and --config. */
 static int builtin(vc_flags *set, words *w, const char *name, size_t len, const char *value,
                    vc_err *err)
 {
@@ -357,8 +359,8 @@ static int builtin(vc_flags *set, words *w, const char *name, size_t len, const 
                                        : vc_fail(err, VC_EUSAGE, "needs the name of a file");
 }
 
-/* What is wrong with a flag is noted; words up to the next one are not told then, as they may be
- * its values. */
+/* Reads a flag with its values. After an error the words up to the next flag are skipped without a
+ * further error, as they may be values of this one. */
 static int one_flag(vc_flags *set, words *w, const char *name, vc_err *err)
 {
     const char *equals = strchr(name, '='), *value = equals ? equals + 1 : NULL;
@@ -395,12 +397,12 @@ static int stray_word(vc_flags *set, words *w, const char *s, vc_err *err)
     vc_found found;
     vc_quoted q = vc_flags_quote(s, strlen(s));
 
-    while (further_value(set, w))                  /* one of them is enough */
+    while (further_value(set, w))                  /* one error is enough for all of them */
         ;
     if (!dashes || !vc_flags_find(set->prog, before + dashes, strcspn(before + dashes, "="),
                                   &found))
-        return vc_fail(err, VC_EUSAGE, "unexpected %s: every value belongs to a flag, and blanks "
-                       "in a value want quotes: see %s --help", q.s, set->prog->name);
+        return vc_fail(err, VC_EUSAGE, "unexpected %s: every value belongs to a flag, and a value "
+                       "with blanks needs quotes: see %s --help", q.s, set->prog->name);
     if (found.flag->kind == VC_BOOLEAN || found.flag->kind == VC_OPTIONAL)
         return vc_fail(err, VC_EUSAGE, "unexpected %s after %s, which takes %s, or no value", q.s,
                        before, found.flag->kind == VC_BOOLEAN ? "true or false"
@@ -443,7 +445,7 @@ static int read_words(vc_flags *set, words *w, vc_err *err)
     return rc;
 }
 
-/* Other text could not be written as YAML. */
+/* Refuses words that are not UTF-8, which YAML could not hold. */
 static int check_utf8(int argc, char **argv, vc_err *err)
 {
     for (int i = 1; i < argc; i++) {

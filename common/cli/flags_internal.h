@@ -1,6 +1,6 @@
-/* flags_internal.h - what the parts of the flag parser share: flags.c (command line), config.c
+/* flags_internal.h - shared by the parts of the flag parser: flags.c (command line), config.c
  * (YAML), flags_value.c (text and values), flags_lines.c (notes, and what is wrong), flags_help.c
- * (--help, --version). Nobody else includes it. */
+ * (--help, --version). No other file includes it. */
 #ifndef COMMON_CLI_FLAGS_INTERNAL_H
 #define COMMON_CLI_FLAGS_INTERNAL_H
 
@@ -8,14 +8,14 @@
 
 enum { VC_MOST_FAULTS = 100 };      /* a file that is no list of flags has as many as lines */
 
-/* where a value came from; a higher one wins */
+/* Sources of a value; a higher one takes precedence. */
 enum { VC_FROM_DEFAULT, VC_FROM_LIKE, VC_FROM_FILE, VC_FROM_WORDS };
 
-/* A line for the user. Lines of which the same is to be said are one, with all their names. */
+/* A line for the user. Flags with the same text share one line, which has all their names. */
 typedef struct vc_line {
-    const char *say, *file;         /* borrowed; say NULL: the line is alone */
+    const char *say, *file;         /* borrowed; say NULL: the line is not shared */
     char *names;                    /* "--rank, --lr" */
-    char *text;                     /* all of it */
+    char *text;                     /* the whole line */
 } vc_line;
 
 typedef struct vc_lines {
@@ -28,16 +28,16 @@ struct vc_flags {
     char *options;
     unsigned char (*from)[2];       /* [row][half of a pair, else 0] */
     bool *bad;                      /* [row]: a value of it was refused */
-    const char *config;             /* of --config */
-    struct vc_kept *kept;           /* all memory that values point into */
+    const char *config;             /* value of --config */
+    struct vc_kept *kept;           /* all memory that values point to */
     vc_lines notes, wrong;
-    int faults;                     /* things in `wrong`; reading ends at VC_MOST_FAULTS */
-    bool lost;                      /* there was no memory for one of them */
+    int faults;                     /* errors in `wrong`; reading ends at VC_MOST_FAULTS */
+    bool lost;                      /* memory for a line was missing */
     vc_list words;
-    vc_list typed;                  /* names as they were written */
+    vc_list typed;                  /* names of flags as they were typed */
 };
 
-/* A name looked up: part is -1, or the half of a pair that the name stands for. */
+/* A flag found by its name: part is -1, or the half of a pair that the name stands for. */
 typedef struct vc_found {
     const vc_flag *flag;
     int part;
@@ -49,68 +49,71 @@ typedef struct vc_found {
 const char *vc_flags_next_name(const char **list, size_t *len, int *part);
 bool vc_flags_same_name(const char *a, size_t n, const char *b, size_t m);
 bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_found *found);
-/* negated: it was found as no_NAME. */
+/* Finds a flag of other programs that is not the program's own. negated: it was given as no_NAME.
+ * */
 const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name, size_t len,
                                         bool *negated);
 
-/* help, version, config: names that every program has. */
+/* Whether the name is help, version or config, which every program has. */
 bool vc_flags_builtin_name(const char *name, size_t len);
 
 /* Remembers that the flag was given by this name. */
 int vc_flags_type(vc_flags *set, const char *name, size_t len, vc_err *err);
 
-/* n bytes that live as long as the set; NULL when out of memory. */
+/* Allocates n bytes that live as long as the set; NULL when out of memory. */
 void *vc_flags_keep(vc_flags *set, size_t n);
 char *vc_flags_keep_text(vc_flags *set, const char *s, size_t n);
 
-/* Puts n texts (2 for a pair given as two words, else 1) where the flag's value belongs, unless a
- * higher source has set it: then they are only checked. found->negated needs no text.
- * The error says "\"7\" is out of range: 0 to 1", the caller puts the flag in front. */
+/* Converts n texts (2 for a pair given as two words, else 1) and stores them as the flag's value.
+ * If
+ * a higher source has set the value, they are only checked. found->negated needs no text. The error
+ * says "\"7\" is out of range: 0 to 1"; the caller puts the flag in front. */
 int vc_flags_set(vc_flags *set, const vc_found *found, const char *const *text, int n, int from,
                  vc_err *err);
-/* Where a flag stands, for messages: "--rank", or "FILE: line 3: rank". */
+/* The place of a flag, for messages: "--rank", or "FILE: line 3: rank". */
 typedef struct vc_place {
     const char *file;               /* NULL: the command line */
     size_t line;
     char name[100];                 /* "rank"; "": the line as a whole */
 } vc_place;
-/* As above for a foreign flag: a note, or what is wrong. value may be NULL. */
+/* Adds the note or the error that a foreign flag gets. value may be NULL. */
 int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const vc_place *at, bool negated,
                          const char *value, vc_err *err);
-/* "unknown flag", with the nearest one; dashes: "--" or "". */
+/* The error "unknown flag", with the nearest known one; dashes: "--" or "". */
 int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *name, size_t len,
                      vc_err *err);
 
-/* flags_lines.c: adds a line, NAMES: BETWEEN SAY, or joins the one of the same file and say. */
+/* flags_lines.c: adds a line "NAMES: BETWEEN SAY", or the name to a line of the same file and say.
+ * */
 void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const char *between,
                    const char *say);
 
-/* Takes a failure of VC_EUSAGE as a thing that is wrong, of flag f unless it is NULL, and returns
- * 0; any other code is returned. */
+/* Adds a failure of VC_EUSAGE to the errors, for flag f unless it is NULL, and returns 0; any other
+ * code is returned. */
 int vc_flags_take(vc_flags *set, const vc_place *at, const vc_flag *f, int rc, const vc_err *err);
 void vc_flags_free_lines(vc_lines *lines);
 
-/* flags_value.c: one text to *dst, an object of the flag's kind (of a pair: both halves, or one
- * where part >= 0; of a list: appended). Strings are kept in the set. */
+/* flags_value.c: converts one text to *dst, an object of the flag's kind. For a pair it sets both
+ * halves, or one if part >= 0; for a list it appends. Strings are kept in the set. */
 int vc_flags_value(vc_flags *set, const vc_flag *f, int part, const char *text, void *dst,
                    vc_err *err);
-/* Whether the flag's value is "without a value", so that the settings leave it out. */
+/* Whether the value counts as not set, so that the settings leave it out. */
 bool vc_flags_no_value(const vc_flag *f, const void *src);
-/* The value of a flag (no string or list) as text. */
+/* Formats the value of a flag that is no string or list. */
 void vc_flags_text(const vc_flag *f, const void *src, char *buf, size_t size);
 /* Item `index` of "a|b|c": its length in *len, or NULL past the last. */
 const char *vc_flags_choice(const char *allowed, int index, size_t *len);
 /* The choice that switches a VC_OPTIONAL off, or -1. */
 int vc_flags_off(const vc_flag *f);
-/* "1.." -> "1 or more"; "" where any number will do. */
+/* Formats a range: "1 or more" for "1.."; "" where any number is allowed. */
 void vc_flags_range_text(const char *allowed, char *buf, size_t size);
-/* Text for a message: cut, one line, in quotes. */
+/* Text for a message: one line in quotes, cut if it is long. */
 typedef struct vc_quoted {
     char s[80];
 } vc_quoted;
 vc_quoted vc_flags_quote(const char *s, size_t len);
 
-/* config.c: applies the file's settings. */
+/* config.c: applies the settings of a file. */
 int vc_flags_read_config(vc_flags *set, const char *path, vc_err *err);
 
 /* flags_help.c */

@@ -1,4 +1,4 @@
-/* flags_lines.c - lines for the user: notes, and all that is wrong. See flags.h. */
+/* flags_lines.c - lines for the user: notes and errors. See flags.h. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ void vc_flags_free_lines(vc_lines *lines)
     *lines = (vc_lines){ 0 };
 }
 
-/* Whether "--a, --b" has the name. */
+/* Whether the list "--a, --b" has the name. */
 static bool has_name(const char *names, const char *name)
 {
     size_t n = strlen(name);
@@ -78,8 +78,8 @@ void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const cha
     l->text = text;
 }
 
-/* Writes the name by which the user knows the flag that the text calls `name`. Of a pair that was
- * given by its halves these are both names. */
+/* Writes the name by which the user gave the flag `name`; for a pair that was given by its halves,
+ * the names of both. */
 static void put_typed(FILE *f, const vc_flags *set, const char *name, size_t len)
 {
     const char *whole = NULL, *half[2] = { NULL, NULL };
@@ -222,7 +222,7 @@ const char *vc_flags_wrong_line(const vc_flags *set, int i)
     return i >= 0 && i < set->wrong.n ? set->wrong.line[i].text : NULL;
 }
 
-void vc_flags_tell(const vc_flags *set, const char *program, const vc_err *err, int rc)
+void vc_flags_report(const vc_flags *set, const char *program, const vc_err *err, int rc)
 {
     int n = set && err->code == VC_EUSAGE ? set->wrong.n : 0;
     char *text = !n && set ? vc_flags_as_typed(set, err->text) : NULL;
@@ -233,5 +233,5 @@ void vc_flags_tell(const vc_flags *set, const char *program, const vc_err *err, 
     for (int i = 0; i < n; i++)
         vc_std_complain(program, set->wrong.line[i].text, rc);
     if (n && set->faults >= VC_MOST_FAULTS)
-        vc_std_complain(program, "so much is wrong that the rest was not read", rc);
+        vc_std_complain(program, "the rest was not read, as there are too many errors", rc);
 }

@@ -1,4 +1,5 @@
-/* flags_names.c - finding a flag by its name, or the one that was meant. See flags_internal.h. */
+/* flags_names.c - finds a flag by its name, or the flag with the nearest name. See
+ * flags_internal.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,7 +144,8 @@ static int distance(const char *a, size_t n, const char *b, size_t m, int most)
     return one[m];
 }
 
-/* Names with other digits are other flags: text_encoder_2, adam_beta1. */
+/* Whether two names have the same digits; others are different flags: text_encoder_2, adam_beta1.
+ * */
 static bool same_digits(const char *a, size_t n, const char *b, size_t m)
 {
     static const char digits[] = "0123456789";
@@ -162,14 +164,14 @@ static bool same_digits(const char *a, size_t n, const char *b, size_t m)
 }
 
 typedef struct guess {
-    const char *name;              /* what is looked for */
+    const char *name;              /* the unknown name */
     size_t len;
-    int most;                      /* edits that are still a slip, or the best so far less one */
-    const char *best;              /* NULL: nothing is near */
+    int most;                      /* largest number of edits that is still accepted */
+    const char *best;              /* the nearest name, or NULL */
     size_t best_len;
 } guess;
 
-/* A slip of the finger, not another name: one edit, in long names two or three. */
+/* Number of edits that are a slip of the finger: one, in long names two or three. */
 static int slips(size_t len)
 {
     return len < 3 ? -1 : len < 9 ? 1 : len < 18 ? 2 : 3;
@@ -282,7 +284,7 @@ static int check_row(const vc_program *prog, const vc_flag *f, vc_err *err)
     if (!f->help || !*f->help)
         return vc_fail(err, VC_EFAIL, "--%s: no help", f->name);
     if ((f->kind == VC_CHOICE || f->kind == VC_OPTIONAL) && !f->allowed)
-        return vc_fail(err, VC_EFAIL, "--%s: a choice of nothing", f->name);
+        return vc_fail(err, VC_EFAIL, "--%s: a choice without values", f->name);
 
     int rc = check_name(prog, f, f->name, strlen(f->name), err);
     const char *list = f->aliases, *s;
@@ -315,5 +317,5 @@ int vc_flags_check(const vc_program *prog, vc_err *err)
         rc = vc_flags_parse(&set, prog, options, 0, argv, NULL, err);
     vc_flags_free(set);
     free(options);
-    return rc == VC_EUSAGE ? 0 : rc;      /* a required flag is missing, as it should be */
+    return rc == VC_EUSAGE ? 0 : rc;      /* VC_EUSAGE: a required flag is missing */
 }

@@ -1,4 +1,4 @@
-/* flags_value.c - the text of a flag's value, and back. See flags_internal.h. */
+/* flags_value.c - converts text to a flag's value and back. See flags_internal.h. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "common/cli/flags_internal.h"
 
-/* Multi-byte characters are cut as bytes; the rest of one is not printed. */
+/* Cuts the text between bytes; the rest of a multi-byte character is not printed. */
 vc_quoted vc_flags_quote(const char *s, size_t len)
 {
     vc_quoted q;
@@ -79,7 +79,7 @@ int vc_flags_off(const vc_flag *f)
     return -1;
 }
 
-/* 1 true, 0 false, -1 neither. */
+/* Returns 1 for true, 0 for false, -1 for other text. */
 static int truth(const char *text)
 {
     static const char *const yes[] = { "true", "yes", "on", "1" };
@@ -94,7 +94,7 @@ static int truth(const char *text)
     return -1;
 }
 
-/* strto* skip blanks and take signs; a value begins with a digit, a sign or a point. */
+/* Whether a number begins here: strto* would skip blanks first, which are refused. */
 static bool like_number(const char *s)
 {
     return *s && strchr("0123456789+-.", *s);
@@ -115,7 +115,7 @@ static bool to_float(const char *text, double *v)
     return like_number(text) && end != text && !*end && isfinite(*v);
 }
 
-/* "512", "4G", "1.5GiB", "2GB" */
+/* Reads "512", "4G", "1.5GiB" or "2GB". */
 static bool to_bytes(const char *text, int64_t *v)
 {
     char *end;
@@ -146,7 +146,7 @@ static bool to_bytes(const char *text, int64_t *v)
 
 typedef struct range {
     double lo, hi;
-    bool lo_open, hi_open;         /* the bound itself is not allowed */
+    bool lo_open, hi_open;         /* the bound itself is outside the range */
 } range;
 
 static double bound(const char *s, size_t len)
@@ -241,7 +241,7 @@ static int set_float(const vc_flag *f, const char *text, double *dst, vc_err *er
     return in_range(f, *dst, text, err);
 }
 
-/* "a|b|c" -> "a, b, c" */
+/* Formats "a|b|c" as "a, b, c". */
 static void commas(const char *allowed, char *buf, size_t size)
 {
     size_t n = 0;
@@ -267,7 +267,7 @@ static int set_choice(const vc_flag *f, const char *text, int *dst, vc_err *err)
 {
     int i = choice_index(f->allowed, text), t = truth(text);
 
-    if (i < 0 && f->kind == VC_OPTIONAL && t >= 0)      /* as a boolean: bare, or off */
+    if (i < 0 && f->kind == VC_OPTIONAL && t >= 0)      /* true and false, as for a boolean */
         i = t ? 0 : vc_flags_off(f);
     if (i < 0)
         return not_one_of(text, f->allowed, err);
@@ -361,7 +361,7 @@ int vc_flags_value(vc_flags *set, const vc_flag *f, int part, const char *text, 
     return vc_fail(err, VC_EFAIL, "no flag");
 }
 
-/* A number's 0 says "unset" where there is no default and 0 itself is not allowed. */
+/* Whether 0 means "not set": the flag has no default and does not allow 0. */
 static bool unset(const vc_flag *f, double v)
 {
     return !f->value && v == 0 && in_range(f, 0, "", NULL);
@@ -386,7 +386,7 @@ bool vc_flags_no_value(const vc_flag *f, const void *src)
     }
 }
 
-/* The shortest text that reads back as the same double. */
+/* Formats the shortest text that reads back as the same double. */
 static void float_text(double v, char *buf, size_t size)
 {
     for (int digits = 6; digits <= 17; digits++) {

@@ -1,4 +1,4 @@
-/* foreign.c - see foreign.h: the flags of vprep and vtrain as the other one accepts them. */
+/* foreign.c - see foreign.h: the flags of vprep and vtrain, as the other program accepts them. */
 #include "common/cli/foreign.h"
 
 #include "common/cli/like.h"

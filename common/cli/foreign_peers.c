@@ -1,5 +1,6 @@
 /* foreign_peers.c - see foreign.h: flags of other trainers that have no job in this design, or are
- * refused with the remedy. Names in sections, "optimizer.type", are of their files of settings. */
+ * refused with the remedy. Names with a section, "optimizer.type", come from configuration files.
+ * */
 #include "common/cli/foreign.h"
 
 #define NONE(words, names, reason) \
@@ -10,10 +11,10 @@
 #define REFUSED(words, names, remedy) \
     { .name = names, .values = words, .refused = true, .say = remedy }
 
-#define BACKEND "the backend sees to it"
-#define EVENTS "event files go to tensorboard/ in the run's folder, whatever reads them"
-#define ENCODED "vprep always encodes before training, and what is encoded already is reused"
-#define DISTILLED "it says how a model is distilled, which nothing does here"
+#define BACKEND "the backend decides it"
+#define EVENTS "event files are always written, to tensorboard/ in the run's folder"
+#define ENCODED "vprep always encodes before training, and reuses values that are encoded already"
+#define DISTILLED "it controls distillation, which this program does not do"
 #define PRODIGY "the optimiser is AdamW, which has no such number"
 
 const vc_foreign vc_jobless_flags[] = {
@@ -33,13 +34,13 @@ const vc_foreign vc_jobless_flags[] = {
          "files are always safetensors with the names of diffusers"),
     NONE(1, "max_shard_size", "weights are written to one file"),
     NONE(0, "find_unused_parameters", "a parameter without a gradient is no error"),
-    ONLY("dit|transformer", "lora_base_model preset_lora_model", "the transformer is what is "
+    ONLY("dit|transformer", "lora_base_model preset_lora_model", "only the transformer is "
          "trained"),
     ONLY("sft|sft:data_process|sft:train", "task", "vprep prepares and vtrain trains"),
     NONE(1, "model_name model_family model_flavour model_version",
          "the family is read from the model's folder"),
     ONLY("lora|sft|full|full-finetune|standard", "model_type",
-         "--training_type says what is trained, the model's folder which model it is"),
+         "--training_type chooses LoRA or full finetune, and the model's folder names the model"),
     NONE(1, "cache_dir revision non_ema_revision variant", "nothing is downloaded"),
     NONE(0, "precompute_conditions enable_precomputation enable_text_encoder_in_dataloader "
          "precomputation_once precomputation_reuse load_tensors save_latents_and_embeddings "
@@ -48,12 +49,12 @@ const vc_foreign vc_jobless_flags[] = {
          "precomputation_items precomputation_dir precompute_data_dir cache_dir_vae "
          "cache_dir_text num_artifact_workers num_decode_threads map_num_proc", ENCODED),
     NONE(1, "dataset_shuffle_buffer_size", "the whole dataset is shuffled in each epoch"),
-    NONE(1, "config_path output_name tag", "folders say it: --model and --output_dir"),
+    NONE(1, "config_path output_name tag", "folders are given by --model and --output_dir"),
     NONE(0, "report_model_info verbose show_progress",
-         "--profile and the plan of a run tell it"),
+         "--profile and the plan of a run show it"),
     NONE(1, "logging_steps steps_per_print log_prefix console_width console_num_images "
          "console_back",
-         "each step is told"),
+         "each step is reported"),
     NONE(0, "keep_all_node_same_token_length auto_tile_batch_size",
          "batches are made of latents of one shape"),
     NONE(0, "save_state save_state_on_train_end", "every checkpoint can be resumed"),
@@ -79,9 +80,9 @@ const vc_foreign vc_jobless_flags[] = {
     NONE(-1, "compile_scopes attn_provider_inference", BACKEND),
     NONE(1, "local_rank parallel_backend init_timeout master_port partition_method dist_timeout",
          "ranks come from mpirun or srun"),
-    NONE(1, "image_repeat_in_forward", "vprep's --video_repeat and weights of rows say it"),
+    NONE(1, "image_repeat_in_forward", "vprep's --video_repeat and the weights of rows set it"),
     ONLY("empty", "caption_dropout_technique", "a dropped caption is the empty prompt"),
-    ONLY("v_prediction|flow_prediction", "prediction_type", "the model's scheduler file says it"),
+    ONLY("v_prediction|flow_prediction", "prediction_type", "the model's scheduler file names it"),
     ONLY("1", "sp_size tp_size train_sp_batch_size cp_degree tp_degree pp_degree ulysses_degree "
          "ring_degree pipeline_stages",
          "ranks come from mpirun or srun"),
@@ -93,12 +94,12 @@ const vc_foreign vc_jobless_flags[] = {
          "--validation_steps says how often samples are made"),
     NONE(1, "do_validation", "--validation_steps says how often samples are made, 0: never"),
     NONE(1, "validation_prompt_separator validation_separator gen_fps",
-         "prompts are rows of vprep's --validation_prompts FILE, each with what it says of its "
+         "prompts are rows of vprep's --validation_prompts FILE, each with the settings of its "
          "sample"),
     NONE(0, "use_dynamic_cfg skip_final_inference",
-         "samples are guided by --guidance_scale, or as their row says"),
+         "--guidance_scale or a prompt's row sets the guidance of samples"),
     ONLY("1", "num_validation_videos num_validation_images validation_batch_size",
-         "a prompt has one sample: repeat its row with another seed for more"),
+         "a prompt has one sample: repeat its row with other seeds for more"),
     ONLY("1000", "train_sampling_steps", "there are 1000 timesteps"),
     ONLY("1|1.0", "max_timestep_boundary", "the whole range of timesteps is trained"),
     ONLY("0|0.0", "min_timestep_boundary", "the whole range of timesteps is trained"),
@@ -106,8 +107,8 @@ const vc_foreign vc_jobless_flags[] = {
     ONLY("0", "min_timestep", "the whole range of timesteps is trained"),
     ONLY("0|0.0", "noise_offset input_perturbation", "noise is standard normal"),
     ONLY("0|0.0", "lora_dropout network_dropout", "a LoRA has no dropout"),
-    ONLY("0", "skip_frames_start skip_frames_end", "clips begin anywhere in a video, or, with "
-         "--num_frames N, with it"),
+    ONLY("0", "skip_frames_start skip_frames_end", "clips begin anywhere in a video, or at its "
+         "first frame with --num_frames N"),
     NONE(0, "prodigy_decouple prodigy_use_bias_correction prodigy_safeguard_warmup", PRODIGY),
     NONE(1, "prodigy_beta3 beta3", PRODIGY),
     ONLY("resize|crop|center", "video_reshape_mode", "pictures are resized and cut"),
@@ -115,28 +116,27 @@ const vc_foreign vc_jobless_flags[] = {
          "zero"),
     NONE(0, "gaussian_init_lora", "a LoRA's A is random, its B zero"),
     NONE(0, "log_dataset_samples debug_dataset debug no_metadata no_sort",
-         "vprep --dry_run and vlat show what a dataset holds"),
-    NONE(1, "dump_dataset", "vprep --dry_run and vlat show what a dataset holds"),
+         "vprep --dry_run and vlat show the content of a dataset"),
+    NONE(1, "dump_dataset", "vprep --dry_run and vlat show the content of a dataset"),
     NONE(1, "debug_mode show_timesteps training_comment metadata_author metadata_title "
          "metadata_description metadata_license metadata_tags metadata_arch metadata_reso",
-         "config.yaml and the checkpoint tell what was trained on what"),
+         "config.yaml and the checkpoint record model, dataset and settings"),
     NONE(0, "eval_before_first_step x_axis_examples disable_block_swap_for_eval",
-         "held-out losses are made every --eval_steps steps"),
-    ONLY("single_beginning", "video_clip_mode", "write --num_frames N for the beginning; clips "
-         "begin "
-         "anywhere without it"),
+         "held-out losses are computed every --eval_steps steps"),
+    ONLY("single_beginning", "video_clip_mode", "without --num_frames N, which takes the "
+         "beginning, clips begin anywhere"),
     NONE(0, "enable_lora_hot_loading exclude_frozen_parameters i_know_what_i_am_doing no_vae_load "
          "offload_dit_during_sampling upcast_before_saving warn_on_caption_issues list_models "
          "validate_caption_structure silent_on_missing_audio test_sample",
-         "it is so, or it is not done here at all"),
+         "it is always so here, or never done"),
     NONE(1, "model.type", "the family is read from the model's folder"),
     ONLY("lora", "adapter.type lora_type", "LoRA is the only adapter here"),
     ONLY("bf16|bfloat16|float32|fp32|no", "adapter.dtype save_dtype save_precision",
          "weights are saved as they are trained"),
     ONLY("bf16|bfloat16", "model.dtype base_model_default_dtype weight_dtype",
-         "--mixed_precision and --transformer_dtype say it"),
-    ONLY("pytorch|none", "quantize_via base_model_precision", "--transformer_dtype fp8 is what "
-         "there is"),
+         "--mixed_precision and --transformer_dtype set it"),
+    ONLY("pytorch|none", "quantize_via base_model_precision", "--transformer_dtype fp8 is the "
+         "only quantised form"),
     NONE(0, "validation_torch_compile dynamo_use_regional_compilation fuse_qkv_projections "
          "ramtorch ramtorch_disable_extensions ramtorch_disable_sync_hooks ramtorch_text_encoder "
          "offload_during_startup disable_benchmark ema_cpu_only", BACKEND),
@@ -157,27 +157,28 @@ const vc_foreign vc_jobless_flags[] = {
     ONLY("1", "context_parallel_size parallelism.tp_sharding", "ranks come from mpirun or srun"),
     ONLY("diffusers", "lora_format", "LoRA files always have the names that diffusers and PEFT "
          "read"),
-    NONE(0, "skip_empty_caption", "vprep skips what has no caption, unless "
+    NONE(0, "skip_empty_caption", "vprep skips rows without a caption, unless "
          "--allow_empty_captions is given"),
-    NONE(0, "bucket_no_upscale", "vprep's --on_small and --max_upscale say what is done with small "
+    NONE(0, "bucket_no_upscale", "vprep's --on_small and --max_upscale decide about small "
          "clips"),
     NONE(0, "disable_bucket_pruning strict_epoch_limit allow_dataset_oversubscription "
          "datasets.ignore_epochs ignore_epochs", "every sample is in every epoch"),
-    NONE(0, "delete_problematic_images", "vprep's --on_error says what is done with damaged files"),
+    NONE(0, "delete_problematic_images", "vprep's --on_error decides about damaged files"),
     NONE(0, "not_apply_cfg_solver", DISTILLED),
     NONE(1, "num_euler_timesteps multi_phased_distill_schedule linear_quadratic_threshold "
          "linear_range distill_cfg pred_decay_weight pred_decay_type", DISTILLED),
     NONE(0, "inference_mode use_fsdp_inference", "vtrain only trains"),
-    NONE(1, "workload_type", "the model's folder says it, or vprep's --train_mode"),
-    ONLY("fp32|f32", "dit_precision master_weight_type", "what is trained is held in f32, unless "
+    NONE(1, "workload_type", "the model's folder or vprep's --train_mode decides it"),
+    ONLY("fp32|f32", "dit_precision master_weight_type", "trained weights are held in f32, unless "
          "--optimizer adamw_bf16 is given"),
     ONLY("0", "ema_start_step", "the average of --use_ema is taken from the first step on"),
     NONE(1, "model.name model.size", "the family is read from the model's folder"),
-    NONE(1, "num_eval_images", "--eval_split says how many samples are held out"),
-    NONE(1, "evaluation_type ema_validation", "held-out losses are made every --eval_steps steps, "
+    NONE(1, "num_eval_images", "--eval_split sets the share of held-out samples"),
+    NONE(1, "evaluation_type ema_validation", "held-out losses are computed every --eval_steps "
+                                              "steps, "
          "with the weights that are trained"),
     NONE(1, "guider.* eval.* discretization.* denoiser.*",
-         "samples are made by --validation_sampler as the model's scheduler file says"),
+         "--validation_sampler and the model's scheduler file decide how samples are made"),
     { 0 }
 };
 
@@ -195,13 +196,13 @@ const vc_foreign vc_jobless_flags[] = {
     "give vprep --validation_prompts FILE, whose rows have prompt, image_path, height, width, "    \
     "num_frames, seed"
 #define OTHER                                                                                      \
-    "nothing is trained this way here; what there is are --train_mode normal, i2v and inpaint, "   \
+    "nothing is trained this way here; the choices are --train_mode normal, i2v and inpaint, "     \
     "LoRA and full finetune"
 #define PART                                                                                       \
-    "give a diffusers folder with all parts, --model FOLDER, and of another part its folder: "     \
+    "give a diffusers folder with all parts, --model FOLDER, and the folder of another part by "   \
     "--vae, --text_encoder, --tokenizer, --transformer"
 #define ADAMW "the optimiser is AdamW: --optimizer adamw_bf16 or adamw8bit need less memory"
-#define FP8 "write --transformer_dtype fp8, which is what there is; encoders compute in bf16"
+#define FP8 "write --transformer_dtype fp8, the only quantised form; encoders compute in bf16"
 #define LOSS "loss, noise and times are those of the model's family: leave it out"
 #define ENCODERS "only the transformer is trained; VAE and text encoders stay as they are"
 
@@ -266,24 +267,25 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "config_file job.config_file",
             "write --config FILE, in TOML, YAML or JSON: keys are flags"),
     REFUSED(1, "dit_in_channels num_layers num_double_layers num_single_layers",
-            "the transformer's config.json says its sizes"),
-    REFUSED(0, "only_target_transformer_blocks", "a LoRA's modules are --target_name"),
+            "the transformer's config.json has its sizes"),
+    REFUSED(0, "only_target_transformer_blocks", "a LoRA's modules are given by --target_name"),
     REFUSED(1, "prompt_template_encode prompt_template_encode_start_idx num_hidden_layers_to_skip "
-            "image_embed_interleave", "what is taken of a text encoder is the family's: leave it "
-            "out"),
-    REFUSED(-1, "text_encoder_out_layers", "what is taken of a text encoder is the family's: leave "
-            "it out"),
+            "image_embed_interleave", "the family decides which states of a text encoder are used: "
+            "leave it out"),
+    REFUSED(-1, "text_encoder_out_layers", "the family decides which states of a text encoder are "
+                                           "used: "
+            "leave it out"),
     REFUSED(1, "text_max_length qwen_max_length clip_max_length",
             "write vprep's --tokenizer_max_length"),
     REFUSED(1, "save_merged_model save_weight_dtype",
-            "a checkpoint is the LoRA, or all weights, as they are trained"),
+            "a checkpoint has the LoRA, or all weights, in the type in which they are trained"),
     REFUSED(1, "id_token instance_prompt caption_prefix", "write it into the captions"),
     REFUSED(1, "height_buckets width_buckets frame_buckets video_resolution_buckets "
             "image_resolution_buckets train_resolution aspect_ratio_buckets resolution "
             "resolution_type train_sample_height train_sample_width video_length "
             "num_sampled_frames latent_window_size frame_sample_step num_height num_width "
             "num_latent_t max_height max_width shape", SIZES),
-    REFUSED(0, "force_upsample", "vprep's --on_small and --max_upscale say what is done with small "
+    REFUSED(0, "force_upsample", "vprep's --on_small and --max_upscale decide about small "
             "clips"),
     REFUSED(0, "use_aspect_ratio_buckets center_crop", SIZES),
     REFUSED(1, "crops_coords_top_left_h crops_coords_top_left_w image_interpolation_mode", SIZES),
@@ -319,13 +321,15 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "validation_sampling_steps", "write --num_inference_steps"),
     REFUSED(1, "validation_guidance_scale", "write --guidance_scale"),
     REFUSED(1, "text_cache_dtype", "write vprep's --dtype"),
-    REFUSED(1, "network_module", "a LoRA is what --training_type lora trains: leave it out"),
-    REFUSED(-1, "network_args lora_config lycoris_config", "a LoRA's modules are --target_name"),
-    REFUSED(1, "network_dim", "write --rank, and --network_alpha, which is 1 there unless given"),
+    REFUSED(1, "network_module", "--training_type lora trains a LoRA: leave it out"),
+    REFUSED(-1, "network_args lora_config lycoris_config", "a LoRA's modules are given by "
+                                                           "--target_name"),
+    REFUSED(1, "network_dim", "write --rank, and --network_alpha, whose default is 1 in that "
+                              "trainer"),
     REFUSED(1, "network_weights init_lora lora_weight network_weights_ema network_weights_proj "
             "dim_from_weights", "write --lora_checkpoint"),
     REFUSED(-1, "base_weights base_weights_multiplier",
-            "write --preset_lora_path, which folds one LoRA in as it is"),
+            "write --preset_lora_path, which adds one LoRA at its full strength"),
     REFUSED(1, "save_every_n_epochs save_every_n_steps save_every_n_examples "
             "checkpoint_every_n_epochs checkpoint_every_n_minutes checkpoint_step_interval "
             "training_state_checkpointing_steps weight_only_checkpointing_steps "
@@ -352,15 +356,15 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "log_with", "write --report_to tensorboard or none"),
     REFUSED(1, "proportion_empty_prompts", "write --caption_dropout_p"),
     REFUSED(1, "vae_encode_mode", "write vprep's --latent_store sample, mode or moments"),
-    REFUSED(0, "keep_cache", "write vprep's --append, which keeps samples that the list no longer "
-            "has"),
+    REFUSED(0, "keep_cache", "write vprep's --append, which keeps samples that are no longer in "
+            "the list"),
     REFUSED(0, "regenerate_cache", "write vprep's --overwrite, or --rehash where files may have "
             "changed"),
     REFUSED(0, "trust_cache", "write vprep's --trust_metadata"),
     REFUSED(0, "reset_dataloader reset_optimizer reset_optimizer_params",
             "write --lora_checkpoint or --model to begin anew from a checkpoint's weights"),
     REFUSED(0, "ignore_learned_positional_embeddings",
-            "a model with learned positions takes the size that it was trained for"),
+            "a model with learned positions accepts only the size that it was trained for"),
     REFUSED(0, "push_checkpoints_to_hub push_to_hub_background", FOLDER),
     REFUSED(1, "datasets.dataset_name aws_* huggingface.* datasets.huggingface", FOLDER),
     REFUSED(1, "dataset_path jsonl_paths video_directory video_jsonl_file image_directory "
@@ -383,7 +387,7 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "mask_path", "name the masks in the column loss_mask_path of vprep's list"),
     REFUSED(1, "init_from_existing", "write --lora_checkpoint"),
     REFUSED(-1, "fuse_adapters merge_adapters",
-            "write --preset_lora_path, which folds one LoRA in as it is"),
+            "write --preset_lora_path, which adds one LoRA at its full strength"),
     REFUSED(1, "musubi_blocks_to_swap", "write --blocks_to_swap N"),
     REFUSED(1, "training.steps", "write --max_train_steps"),
     REFUSED(1, "training.grad_accum_steps", "write --gradient_accumulation_steps"),
@@ -395,7 +399,8 @@ const vc_foreign vc_refused_flags[] = {
     REFUSED(1, "optimizer.name", "write --optimizer"),
     REFUSED(1, "optimizer.gradient_clipping_norm", "write --max_grad_norm"),
     REFUSED(1, "optimizer.lr_schedule", "write --lr_scheduler"),
-    REFUSED(1, "optimizer.lr_ssm optimizer.lr_ssm_schedule", "all that is trained has one rate"),
+    REFUSED(1, "optimizer.lr_ssm optimizer.lr_ssm_schedule", "all trained weights have one "
+                                                             "learning rate"),
     REFUSED(1, "parallelism.dp_replicate parallelism.dp_sharding", LAUNCH),
     REFUSED(0, "stabilize", ADAMW),
     REFUSED(1, "prodigy_steps", ADAMW),

@@ -1,4 +1,4 @@
-/* like.c - see like.h. Where the values were read, at which commit of which day:
+/* like.c - see like.h. The values were read in these files, at the commit of the day named:
  *
  *   videox-fun      aigc-apps/VideoX-Fun 804a425, 2026-05-12: scripts/cogvideox_fun/train.py and
  *                   train_lora.py (arguments), videox_fun/data/dataset_image_video.py
@@ -8,16 +8,19 @@
  *                   finetrainers/processors/text.py
  *   diffsynth       modelscope/DiffSynth-Studio fed7b18f, 2026-08-20: in diffsynth/diffusion/
  *                   parsers.py, runner.py (AdamW and ConstantLR as PyTorch has them: a
- *                   third of the rate in the first five steps; nothing is clipped), training_module.py (alpha is the rank)
+ *                   third of the rate in the first five steps; nothing is clipped),
+ *                   training_module.py (alpha is the rank)
  *   musubi          kohya-ss/musubi-tuner 30c658c, 2026-06-24: src/musubi_tuner/training/
  *                   parser_common.py and trainer_base.py (AdamW as PyTorch has it),
  *                   networks/lora.py (rank 4), dataset/config_utils.py
  *   diffusion-pipe  tdrussell/diffusion-pipe 8f83dbf, 2026-08-20: train.py (AdamW as PyTorch
  *                   has it), models/base.py, utils/dataset.py, models/cosmos_predict2.py (times)
  *
- * PyTorch's AdamW has betas 0.9 and 0.999, eps 1e-8 and decay 0.01. What one of them asks for
- * always (rank and rate of diffusion-pipe, frames of it and musubi), or takes from the model (the shift of
- * videox-fun and diffsynth), is not here. */
+ * PyTorch's AdamW has betas 0.9 and 0.999, eps 1e-8 and decay 0.01. The tables have no settings
+ * that
+ * a trainer requires (rank and rate of diffusion-pipe, frames of diffusion-pipe and musubi) or
+ * takes
+ * from the model (the shift of videox-fun and diffsynth). */
 #include "common/cli/like.h"
 
 #include <math.h>
@@ -59,7 +62,7 @@ const vc_like vc_vprep_like[] = {
     { 0 }
 };
 
-/* Names that only this trainer has, or with others of its own, and that are not ours. */
+/* Names that only one trainer uses. Our own flags have them as aliases or not at all. */
 static const struct {
     const char *name, *signs;
 } peers[VC_LIKE_PEERS] = {
@@ -93,7 +96,7 @@ static bool same_value(const char *a, const char *b)
     return end_a > a && end_b > b && !*end_a && !*end_b && fabs(x - y) <= 1e-12 * fabs(x);
 }
 
-/* The value of a row that was left out, or NULL; ours: what there is without it. */
+/* The trainer's value of a flag that was not given, or NULL. ours: our default. */
 static const char *left_out(const vc_flags *set, const vc_like *row, int like, char *ours,
                             size_t size)
 {
@@ -128,7 +131,7 @@ static int take(vc_flags *set, int like, const vc_like *rows, vc_like_fits *fits
     return rc;
 }
 
-/* How many of the names were typed; *first is one of them. */
+/* Counts the names that were typed; first becomes one of them. */
 static int signs_of(const vc_flags *set, const char *signs, char *first, size_t size)
 {
     int n = 0;
@@ -144,7 +147,7 @@ static int signs_of(const vc_flags *set, const char *signs, char *first, size_t 
     return n;
 }
 
-/* The trainer whose own names the command has, more than of any other; or VC_LIKE_NONE. */
+/* The trainer of which the command has the most names, or VC_LIKE_NONE. */
 static int typed_like(const vc_flags *set, char *sign, size_t size)
 {
     int best = VC_LIKE_NONE, most = 0;
@@ -181,10 +184,10 @@ static int hint(vc_flags *set, const vc_like *rows, vc_like_fits *fits, const vo
         if (!(all = more))
             return vc_fail(err, VC_ENOMEM, "out of memory");
     }
-    char *text = !all ? NULL : vc_format("--%s is a name of %s, which where nothing is given has "
-                                         "%s: --like %s takes that", sign, peers[like - 1].name,
+    char *text = !all ? NULL : vc_format("--%s is a flag of %s, whose defaults differ: "
+                                         "%s; --like %s uses them", sign, peers[like - 1].name,
                                          all, peers[like - 1].name);
-    if (text && vc_flags_wrong_line(set, 0))       /* then the notes are not shown */
+    if (text && vc_flags_wrong_line(set, 0))       /* notes are not shown beside errors */
         vc_flags_wrong(set, "%s", text);
     else if (text)
         vc_flags_say(set, "%s", text);

@@ -1,5 +1,5 @@
-/* like.h - --like TRAINER: what other trainers take for a setting that is left out, as
- * values of our flags. See docs/interface.md. */
+/* like.h - --like TRAINER: the defaults of other trainers as values of our flags. See
+ * docs/interface.md. */
 #ifndef COMMON_CLI_LIKE_H
 #define COMMON_CLI_LIKE_H
 
@@ -10,19 +10,19 @@ enum { VC_LIKE_NONE, VC_LIKE_PEERS = 5 };
 
 typedef struct vc_like {
     const char *flag;
-    const char *value[VC_LIKE_PEERS];      /* in the order of VC_LIKE_ALLOWED; NULL: as ours */
-    const char *only;                      /* what it is for, where not for every run, or NULL */
+    const char *value[VC_LIKE_PEERS];      /* in the order of VC_LIKE_ALLOWED; NULL: our default */
+    const char *only;                      /* the kind of run that it is for, or NULL: every run */
 } vc_like;
 
-/* Each ended by a NULL flag. Rows that others depend on come first. */
+/* Tables ended by a NULL flag. A row that others depend on comes before them. */
 extern const vc_like vc_vprep_like[], vc_vtrain_like[];
 
-/* Whether a row has a job, with what the options say so far. */
+/* Whether a row has an effect, with the options read so far. */
 typedef bool vc_like_fits(const void *options, const char *flag);
 
-/* After vc_flags_parse: takes the defaults of `like`, an index into VC_LIKE_ALLOWED, for what was
- * not given, and notes the table of those that differ. Of VC_LIKE_NONE, unless that was given, a
- * command with names that one of the trainers alone has is told in a line which would differ. */
+/* After vc_flags_parse: sets flags that were not given to the defaults of `like`, an index into
+ * VC_LIKE_ALLOWED, and notes the table of those that differ from ours. If --like was not given and
+ * the command has names that only one trainer has, a note names the defaults that would differ. */
 int vc_like_take(vc_flags *set, int like, const vc_like *rows, vc_like_fits *fits,
                  const void *options, vc_err *err);
 

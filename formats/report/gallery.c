@@ -15,11 +15,11 @@
 
 enum { MAX_BYTES = 48 << 20, MAX_FILE = 16 << 20 };
 
-/* A kind of picture, by its ending, and how its bytes start: nothing else is put into the page,
- * whatever a file is called or links to. */
+/* A kind of picture: the ending of its name and the first bytes of the file. The page takes only
+ * files that match both, whatever their names or links. */
 typedef struct kind {
     const char *ext, *mime, *magic;
-    size_t at, n;                        /* magic is n bytes from `at` on */
+    size_t at, n;                        /* magic is the n bytes from `at` */
 } kind;
 static const kind kinds[] = {
     { ".png", "image/png", "\x89PNG\r\n\x1a\n", 0, 8 },
@@ -64,7 +64,7 @@ static int newest_first(const struct dirent **a, const struct dirent **b)
     return x > y ? -1 : x < y;
 }
 
-/* Prompt of the sample that "003.png" or "003-000.png" shows, malloc'ed; "" if it is not known. */
+/* Prompt of the sample in "003.png" or "003-000.png", malloc'ed; "" if it is unknown. */
 static char *prompt_of(const char *dir, const char *name)
 {
     char *path = vc_format("%s/%.*s.safetensors", dir, (int)strcspn(name, "-."), name);
@@ -78,7 +78,7 @@ static char *prompt_of(const char *dir, const char *name)
     return copy;
 }
 
-/* Bytes that the picture took; 0: there is none to be shown. */
+/* Adds a picture and returns its bytes; 0 if the file is no picture. */
 static size_t add_picture(vf_html *h, const char *dir, const char *name, size_t room)
 {
     const kind *k = kind_of(name);
@@ -102,7 +102,7 @@ static void free_names(struct dirent **names, int n)
     free(names);
 }
 
-/* A step's pictures in the order of their names; counts what was shown and what was not. */
+/* Adds the pictures of a step in the order of their names, and counts those shown and left out. */
 static void add_step(vf_html *h, const char *validation, const char *folder, size_t *room,
                      uint64_t count[2])
 {
@@ -146,7 +146,7 @@ void vf_gallery(vf_html *h, const char *dir)
     free(validation);
 }
 
-/* ---- into a page that is there already ---- */
+/* ---- replacing the gallery of a page ---- */
 
 #define BEGIN "<!-- " MARK " -->\n"
 #define END "<!-- /" MARK " -->\n"

@@ -1,17 +1,18 @@
 /* gallery.h - a run's decoded validation samples as part of its report.html.
  *
- * Pictures and clips (png, jpg, mp4 below DIR/validation/step-N/), newest step first, go in as data:
- * addresses with the prompts their latents files name, up to 48 MiB, between two marks on lines of their own, so
- * that they can be replaced without making the page anew: vtrain writes the page, vdecode decodes later. */
+ * The gallery has the pictures and clips (png, jpg, mp4) below DIR/validation/step-N/, newest step
+ * first, as data: addresses of up to 48 MiB, with the prompts that their latents files name. It
+ * stands between two marks on lines of their own, so that vdecode can replace the gallery in a page
+ * that vtrain wrote earlier. */
 #ifndef FORMATS_REPORT_GALLERY_H
 #define FORMATS_REPORT_GALLERY_H
 
 #include "formats/report/html.h"
 
-/* Adds what is below DIR/validation/ to a page; what cannot be read is left out and counted. */
+/* Adds the pictures below DIR/validation/ to a page; unreadable ones are left out and counted. */
 void vf_gallery(vf_html *h, const char *dir);
 
-/* Replaces the gallery in DIR/report.html, atomically. No page, or one without marks: nothing is done. */
+/* Replaces the gallery in DIR/report.html, atomically. Does nothing without a page with marks. */
 int vf_gallery_update(const char *dir, vc_err *err);
 
 #endif

@@ -12,7 +12,7 @@
 #include "common/os/file.h"
 #include "formats/report/html_parts.h"
 
-enum { SHORT_CAPTION = 120 };          /* bytes of a caption that are shown without unfolding */
+enum { SHORT_CAPTION = 120 };          /* bytes of a caption shown while it is folded */
 
 /* ---- text ---- */
 
@@ -54,7 +54,7 @@ void html_escape_str(vc_buf *b, const char *s)
     html_escape(b, s, strlen(s));
 }
 
-/* Formats, then escapes. */
+/* Formats the text, then escapes it. */
 static void put_format(vf_html *h, const char *fmt, va_list ap)
 {
     char *s = NULL;
@@ -67,7 +67,7 @@ static void put_format(vf_html *h, const char *fmt, va_list ap)
     free(s);
 }
 
-/* <tag>text</tag> */
+/* Adds <tag>text</tag>. */
 static void put_element(vc_buf *b, const char *tag, const char *text)
 {
     vc_buf_printf(b, "<%s>", tag);
@@ -178,7 +178,7 @@ void vf_html_fold(vf_html *h, const char *title, const char *text)
 
 /* ---- tables ---- */
 
-/* Digits and what goes with them: "1,024", "-3.5e-05", "12 %", "4.2 GiB". */
+/* Whether the cell is a number, perhaps with a unit: "1,024", "-3.5e-05", "12 %", "4.2 GiB". */
 static bool is_number(const char *s)
 {
     s += strspn(s, "+-");
@@ -190,7 +190,7 @@ static bool is_number(const char *s)
     return !*s || !strcmp(s, "%") || (*s == ' ' && strlen(s) <= 6 && !strpbrk(s, "0123456789"));
 }
 
-/* One that must not be broken to make room for the long ones beside it. */
+/* Whether the cell is short enough to stay on one line beside long cells. */
 static bool is_short_word(const char *s)
 {
     return strlen(s) <= 12 && !strchr(s, ' ');
@@ -272,7 +272,8 @@ static void put_media(vc_buf *b, const void *media, size_t size, const char *mim
     vc_buf_str(b, clip ? "\"></video>\n" : "\">\n");
 }
 
-/* The start of a long caption, cut between characters and after a word where one ends nearby. */
+/* Length of the start of a long caption, cut between characters, after a word if one ends nearby.
+ * */
 static size_t short_length(const char *s)
 {
     size_t n = SHORT_CAPTION;

@@ -8,10 +8,10 @@
  *     vf_html_close(h);
  *
  * Style, script and pictures are inside the file and a content security policy forbids everything
- * else; light or dark as the browser asks. All text given is shown as text, whatever is in it:
- * nothing is markup, bytes that are no UTF-8 become U+FFFD. Calls may come in any order; what is
- * still open (table, grid, section) is ended by the next part that cannot stand inside it. A lack
- * of memory sticks and is told by vf_html_write. One thread at a time. */
+ * else; the browser chooses the light or the dark style. All text is escaped, so that none of it is
+ * markup; bytes that are no UTF-8 become U+FFFD. Calls may come in any order: a part that cannot
+ * stand inside an open table, grid or section ends it. A lack of memory is remembered and returned
+ * by vf_html_write. One thread at a time. */
 #ifndef FORMATS_REPORT_HTML_H
 #define FORMATS_REPORT_HTML_H
 
@@ -23,35 +23,35 @@
 typedef struct vf_html vf_html;
 
 int vf_html_open(vf_html **out, const char *title, vc_err *err);
-void vf_html_close(vf_html *h);                  /* NULL is fine */
-/* Replaces path atomically. h may be added to and written again. */
+void vf_html_close(vf_html *h);                  /* h may be NULL */
+/* Replaces path atomically. The page may then be extended and written again. */
 int vf_html_write(vf_html *h, const char *path, vc_err *err);
 
-/* A heading, listed in the contents on top. */
+/* Adds a heading, listed in the contents at the top. */
 void vf_html_section(vf_html *h, const char *heading);
-/* A paragraph; line ends are kept. */
+/* Adds a paragraph; line ends are kept. */
 void vf_html_text(vf_html *h, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* A line of its own, "<!-- name -->", so that a program can later replace what stands between two
- * of them. name is letters, digits, blanks and '/'; anything else in it becomes '_'. */
+/* Adds a line "<!-- name -->", so that a program can later replace the text between two marks.
+ * name has letters, digits, blanks and '/'; other characters become '_'. */
 void vf_html_mark(vf_html *h, const char *name);
-/* A title that opens to a longer text, set in a fixed width (settings, logs). */
+/* Adds a title that unfolds to a longer text in a fixed-width font (settings, logs). */
 void vf_html_fold(vf_html *h, const char *title, const char *text);
 
-/* Starts a table of n columns; rows follow. Cells that are numbers are set right. */
+/* Starts a table of n columns; rows follow. Numbers are aligned to the right. */
 void vf_html_table(vf_html *h, const char *const *columns, int n);
 void vf_html_row(vf_html *h, const char *const *cells);
-/* One row of a table of names and values; starts one where there is none. */
+/* Adds a row to a table of names and values, which it starts if none is open. */
 void vf_html_fact(vf_html *h, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 typedef struct vf_series {
     const char *name;
-    const double *x, *y;           /* x ascending; points that are no finite numbers are gaps */
+    const double *x, *y;           /* x ascends; points that are not finite are gaps */
     size_t n;
-    bool faint;                    /* drawn thin and pale, behind the others: raw values */
+    bool faint;                    /* raw values: drawn thin and pale, behind the others */
 } vf_series;
 
-enum { VF_HTML_SERIES = 8 };       /* at most in one chart; further ones are left out */
+enum { VF_HTML_SERIES = 8 };       /* the most in one chart; further series are left out */
 
 typedef struct vf_chart {
     const char *title, *x_label, *y_label;
@@ -60,21 +60,21 @@ typedef struct vf_chart {
     int n;
 } vf_chart;
 
-/* Long series are reduced to what can be seen (least and greatest of each pixel's points). */
+/* Long series are reduced to the visible points: the least and greatest of each pixel. */
 void vf_html_line_chart(vf_html *h, const vf_chart *c);
-/* One bar a label, in the order given, lengths from 0; values that are negative or no finite
- * numbers have none. From the 31st on they are folded away. */
+/* Adds one bar for each label, in the order given, with lengths from 0. Values that are negative or
+ * not finite have no bar. Bars from the 31st on are folded. */
 void vf_html_bars(vf_html *h, const char *title, const char *const *labels, const double *values,
                   int n);
-/* How often values fall into each of some twenty equal ranges; those that are no finite numbers
- * are left out and counted below. */
+/* Adds a chart of the number of values in each of about twenty equal ranges. Values that are not
+ * finite are left out, and a line below counts them. */
 void vf_html_histogram(vf_html *h, const char *title, const char *x_label, const double *values,
                        size_t n);
 
-/* Starts a grid of cards; search puts a box above it that hides cards without the words typed. */
+/* Starts a grid of cards. search: a box above the grid hides cards without the words typed. */
 void vf_html_grid(vf_html *h, bool search);
-/* A card: picture or clip (mime image/... or video/...; NULL media: none), a title, and a caption
- * that is folded when it is long. */
+/* Adds a card: a picture or clip (mime image/... or video/...; none if media is NULL), a title, and
+ * a caption that is folded if it is long. */
 void vf_html_card(vf_html *h, const void *media, size_t size, const char *mime, const char *title,
                   const char *caption);
 

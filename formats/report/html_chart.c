@@ -12,18 +12,18 @@
 
 #define DRAWABLE 1e150
 
-/* Units of the drawing; the browser scales it to the page's width. The y axis is labelled on the right:
- * a narrow screen shows the right end first (html_page.c), where a run's newest values are. */
+/* Units of the drawing, which the browser scales to the page's width. The y axis is labelled on the
+ * right: a narrow screen shows the right end first (html_page.c), with a run's newest values. */
 enum { WIDTH = 900, HEIGHT = 300, LEFT = 28, RIGHT = 64, TOP = 12, BOTTOM = 44 };
 enum { PLOT_W = WIDTH - LEFT - RIGHT, PLOT_H = HEIGHT - TOP - BOTTOM };
 enum { TICKS = 6, MAX_TICKS = 16, BINS = 20, SHOWN_BARS = 30 };
 
 typedef struct axis {
-    double low, high;                  /* what is drawn; log: of the logarithms */
+    double low, high;                  /* range of the axis; log: of the logarithms */
     bool log;
     double tick[MAX_TICKS];            /* in units of low and high */
     int n;
-    double step;                       /* between ticks */
+    double step;                       /* distance between ticks */
 } axis;
 
 static double round_step(double span, int about)
@@ -33,7 +33,7 @@ static double round_step(double span, int about)
     return unit * (f < 1.5 ? 1 : f < 3.5 ? 2 : f < 7.5 ? 5 : 10);
 }
 
-/* Widens a range without length; a log axis has its own unit, the decade. */
+/* Widens a range without length; a log axis by one decade. */
 static void open_range(axis *a)
 {
     if (!(a->low <= a->high)) {                    /* no points at all */
@@ -71,8 +71,8 @@ static void set_ticks(axis *a, int about)
     }
 }
 
-/* "1200", "0.05", "3e+09": as many decimals as the step needs; very large or small axes have
- * exponents. */
+/* Formats a tick: "1200", "0.05", "3e+09". The step decides the number of decimals; very large or
+ * small axes have exponents. */
 static void tick_label(char text[32], const axis *a, double v)
 {
     double shown = a->log ? pow(10, v) : v, most = fmax(fabs(a->low), fabs(a->high));
@@ -147,7 +147,7 @@ static bool drawable(double v)
     return fabs(v) <= DRAWABLE;                    /* false for NaN */
 }
 
-/* The point in units of the axes; false: a gap. */
+/* Sets the point in units of the axes; false if it is a gap. */
 static bool point(const vf_chart *c, const vf_series *s, size_t i, double *x, double *y)
 {
     *x = s->x[i];
@@ -175,7 +175,8 @@ static void find_ranges(const vf_chart *c, int n, axis *x, axis *y)
         }
 }
 
-/* One column of the drawing: of its points only first, least, greatest and last can be seen. */
+/* One column of the drawing, in which only the first, least, greatest and last point are visible.
+ * */
 typedef struct column {
     int at;
     double y[4];                       /* first, least, greatest, last */
@@ -196,7 +197,7 @@ static void flush_column(vc_buf *b, column *col, bool *pen)
         vc_buf_printf(b, "%s%.1f %.1f", *pen ? "L" : "M", col->at / 2.0, all[i]);
         *pen = true;
     }
-    /* a point alone still shows, as the line's round end */
+    /* a single point is drawn as the round end of a line */
     if (begins && col->n == 1)
         vc_buf_str(b, "h0");
     col->n = 0;
@@ -278,7 +279,7 @@ void vf_html_line_chart(vf_html *h, const vf_chart *c)
         put_legend(b, c, n);
     put_svg(h, c->title);
     put_axes(b, &x, &y, c->x_label, c->y_label);
-    for (int pass = 1; pass >= 0; pass--)          /* the faint ones first, behind */
+    for (int pass = 1; pass >= 0; pass--)          /* faint series first, so that they lie behind */
         for (int i = 0; i < n; i++)
             if (c->series[i].faint == (pass == 1))
                 put_path(b, c, &c->series[i], i, &x, &y);

@@ -35,7 +35,8 @@ const char html_head[] =
     "details{margin:.5rem 0}summary{cursor:pointer;color:var(--muted)}\n"
     "pre{overflow:auto;max-height:30rem;padding:.75rem 1rem;background:var(--card);"
     "border:1px solid var(--line);border-radius:6px;font-size:.85rem}\n"
-    "figure{margin:1rem 0;overflow-x:auto}.chart{overflow-x:auto;direction:rtl}figcaption{font-weight:600;font-size:.95rem}\n"
+    "figure{margin:1rem 0;overflow-x:auto}.chart{overflow-x:auto;direction:rtl}"
+    "figcaption{font-weight:600;font-size:.95rem}\n"
     ".legend{display:flex;flex-wrap:wrap;gap:.1rem 1rem;font-size:.85rem;color:var(--muted)}\n"
     ".legend i{display:inline-block;width:1rem;height:3px;border-radius:2px;"
     "vertical-align:middle;margin-right:.4rem}\n"
@@ -70,7 +71,7 @@ const char html_after_title[] = "</title>\n</head>\n<body>\n";
 
 const char html_after_contents[] = "<main>\n";
 
-/* Every word typed must occur in a card's text; it is searched once typing pauses. */
+/* A card is shown if its text has every word typed; the search starts when typing pauses. */
 const char html_end[] =
     "</main>\n<script>\n"
     "for (const box of document.querySelectorAll('.find')) {\n"

@@ -29,7 +29,7 @@ static const char prefix[] = "events.out.tfevents.";
 struct vf_tfevents {
     int fd;
     char *path;
-    vc_buf out;                  /* records not yet written */
+    vc_buf out;                  /* records that are not written yet */
 };
 
 uint32_t vf_crc32c(const void *data, size_t n)
@@ -37,7 +37,7 @@ uint32_t vf_crc32c(const void *data, size_t n)
     const uint8_t *p = data;
     uint32_t c = ~0u;
 
-    /* bit by bit: a record is some 60 bytes */
+    /* bit by bit, as a record has only about 60 bytes */
     for (size_t i = 0; i < n; i++) {
         c ^= p[i];
         for (int k = 0; k < 8; k++)
@@ -68,7 +68,7 @@ static void put_bytes(vc_buf *b, int field, const void *p, size_t n)
     vc_buf_add(b, p, n);
 }
 
-/* Takes what is in m as a field of b. */
+/* Adds the bytes of m to b as a field, and frees them. */
 static void put_message(vc_buf *b, int field, vc_buf *m)
 {
     put_bytes(b, field, m->data, m->n);
@@ -96,7 +96,7 @@ static void put_crc(vc_buf *b, const void *p, size_t n)
     put_le(b, (uint32_t)((c >> 15 | c << 17) + 0xa282ead8u), 4);
 }
 
-/* Frames and frees an event; all of it goes to the output or nothing. */
+/* Frames an event as a record, adds it to the output as a whole or not at all, and frees it. */
 static int put_record(vf_tfevents *t, vc_buf *event, vc_err *err)
 {
     vc_buf *b = &t->out;
@@ -116,7 +116,7 @@ static int put_record(vf_tfevents *t, vc_buf *event, vc_err *err)
 
 /* ---- the file ---- */
 
-/* A number above those of the event files in dir, so that the new one sorts last. */
+/* A number above those of the event files in dir, so that the new file sorts last. */
 static int64_t next_number(const char *dir)
 {
     int64_t number = (int64_t)time(NULL);

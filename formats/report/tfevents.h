@@ -3,8 +3,8 @@
  * A file is a row of TFRecords (u64 length, masked CRC-32C of the length, bytes, masked CRC-32C of
  * the bytes; little-endian), each an Event in protocol buffers: the file's version, a session's
  * start, then one scalar each. Every open makes a new file that sorts after those already in the
- * folder; its session start makes TensorBoard drop what older files hold from first_step on, so
- * that a resumed run shows no step twice. One thread at a time. */
+ * folder; its session start makes TensorBoard drop the events of older files from first_step on,
+ * so that a resumed run shows no step twice. One thread at a time. */
 #ifndef FORMATS_REPORT_TFEVENTS_H
 #define FORMATS_REPORT_TFEVENTS_H
 
@@ -15,14 +15,14 @@
 
 typedef struct vf_tfevents vf_tfevents;
 
-/* Makes dir if needed. first_step: the first that will be written. */
+/* Makes dir if needed. first_step: the first step that will be written. */
 int vf_tfevents_open(vf_tfevents **out, const char *dir, int64_t first_step, vc_err *err);
-/* Kept in memory up to some 64 KiB. After a failed write nothing is lost or doubled: the rest of
- * it is tried again with the next one. */
+/* Adds a scalar, which is kept in memory until about 64 KiB are to be written. After a failed write
+ * nothing is lost or doubled: the next write continues with the rest. */
 int vf_tfevents_scalar(vf_tfevents *t, int64_t step, const char *tag, float value, vc_err *err);
-/* What was given so far can be seen by TensorBoard. */
+/* Writes all scalars added so far, so that TensorBoard can read them. */
 int vf_tfevents_flush(vf_tfevents *t, vc_err *err);
-/* Flushes; gives the handle back in every case. NULL is fine. */
+/* Flushes, and frees the handle in every case. It may be NULL. */
 int vf_tfevents_close(vf_tfevents *t, vc_err *err);
 
 /* CRC-32C (Castagnoli; RFC 3720, appendix B.4), unmasked. */

@@ -1,4 +1,4 @@
-/* copy.c - vlat merge, split and select: datasets out of parts of datasets. */
+/* copy.c - vlat merge, split and select: new datasets from parts of datasets. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,13 @@
 
 static int stopped(vc_err *err)
 {
-    return *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped; the same command goes on") : 0;
+    return *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped; the same command continues") : 0;
 }
 
 static int need_out(const vlat *v, vc_err *err)
 {
-    return v->o->out ? 0 : vc_fail(err, VC_EUSAGE, "--out says where the new dataset goes");
+    return v->o->out ? 0 : vc_fail(err, VC_EUSAGE, "--out is required: the folder of the new "
+                                                   "dataset");
 }
 
 static void say_result(const vlat *v, const char *path)
@@ -31,8 +32,8 @@ static void say_result(const vlat *v, const char *path)
     vf_dataset_close(d);
 }
 
-/* What can be done about damage that the copy met in d. */
-static int told(const vf_copy *c, const vf_dataset *d, int rc, vc_err *err)
+/* Adds the remedy for damage that the copy found in d. */
+static int with_remedy(const vf_copy *c, const vf_dataset *d, int rc, vc_err *err)
 {
     return rc && vf_copy_met_damage(c) ? vf_dataset_remedy(vf_dataset_path(d), VC_EFORMAT, err)
                                        : rc;
@@ -40,7 +41,7 @@ static int told(const vf_copy *c, const vf_dataset *d, int rc, vc_err *err)
 
 /* ---- merge ---- */
 
-/* What makes two samples the same: all of the record but its number. */
+/* Hash of a sample's record without its number: equal samples have equal hashes. */
 static int content_of(vf_key *k, const vf_dataset *d, uint32_t i, vc_err *err)
 {
     cJSON *record;
@@ -58,7 +59,8 @@ static int content_of(vf_key *k, const vf_dataset *d, uint32_t i, vc_err *err)
     return rc;
 }
 
-/* The parts that jobs have made of one list (`part`, "2/4"): which one, and of how many. */
+/* Reads `part` of the manifest ("2/4"): the place of this part of a list, and the number of parts.
+ * */
 static bool part_of(const vf_dataset *d, unsigned *i, unsigned *n)
 {
     return sscanf(vlat_str(vf_dataset_manifest(d), "part"), "%u/%u", i, n) == 2 && *i && *i <= *n;
@@ -72,8 +74,9 @@ static bool has_part(vf_dataset **d, int n, unsigned i)
     return n;
 }
 
-/* Parts of one list are put together with the numbers that the list gave, unless it was changed
- * between the jobs so that two of them gave the same. */
+/* Whether samples keep their numbers: the datasets are parts of one list, and no two of them use
+ * the
+ * same number, as they may if the list was changed between the jobs. */
 static int keeps_numbers(const vlat *v, vf_dataset **d, int n, bool *keep, vc_err *err)
 {
     vf_keymap owner = { 0 };
@@ -87,7 +90,8 @@ static int keeps_numbers(const vlat *v, vf_dataset **d, int n, bool *keep, vc_er
     while (missing <= parts && has_part(d, n, missing))
         missing++;
     if (missing <= parts)
-        vc_warn(v->progress, "part %u/%u of the list is not among the datasets", missing, parts);
+        vc_warn(v->progress, "part %u/%u of the list is missing among the datasets", missing,
+                parts);
     for (int k = 0; k < n; k++)
         for (uint32_t i = 0; !rc && *keep && i < vf_dataset_count(d[k]); i++) {
             uint32_t number = vf_dataset_entry(d[k], i)->number;
@@ -98,24 +102,26 @@ static int keeps_numbers(const vlat *v, vf_dataset **d, int n, bool *keep, vc_er
         }
     vf_keymap_free(&owner);
     if (!rc && !*keep)
-        vc_say(v->progress, "a number occurs in two parts, of a list that changed: numbered anew");
+        vc_say(v->progress, "two parts have the same sample number, as the list changed between "
+                            "them: samples get new "
+               "numbers");
     return rc;
 }
 
 typedef struct merging {
     const vlat *v;
     vf_copy *c;
-    bool keep;                               /* the sources' numbers */
-    vf_keymap seen;                          /* contents */
-    uint32_t next;                           /* number */
+    bool keep;                               /* samples keep their numbers */
+    vf_keymap seen;                          /* hashes of the samples written */
+    uint32_t next;                           /* number of the next sample */
     uint64_t samples, twice;
 } merging;
 
-/* A sample's variants go together: each new number of the source takes the next one. */
+/* Gives each number of the source the next new number: variants of a sample share it. */
 static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
 {
     int64_t last = -1;
-    int rc = told(m->c, d, vf_copy_prompts(m->c, d, err), err);
+    int rc = with_remedy(m->c, d, vf_copy_prompts(m->c, d, err), err);
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
         vf_key k;
         rc = content_of(&k, d, i, err);
@@ -127,31 +133,33 @@ static int merge_one(merging *m, const vf_dataset *d, vc_err *err)
         if (number != last)
             m->next++;
         last = number;
-        if (!rc) rc = vf_keymap_put(&m->seen, k, 0, err);
+        if (!rc)
+            rc = vf_keymap_put(&m->seen, k, 0, err);
         if (!rc) {
             rc = vf_copy_sample(m->c, d, i, m->keep ? number : m->next - 1, err);
-            rc = told(m->c, d, rc, err);
+            rc = with_remedy(m->c, d, rc, err);
         }
         m->samples += !rc;
         vc_progress_at(m->v->progress, m->samples + m->twice, NULL);
-        if (!rc) rc = stopped(err);
+        if (!rc)
+            rc = stopped(err);
     }
     return rc;
 }
 
-/* 0, or why they cannot be one; says in what else than values the manifests differ. */
+/* Returns 0 if the datasets can be merged; notes other differences of their manifests. */
 static int compare_all(const vlat *v, vf_dataset **d, int n, vc_err *err)
 {
     static const char *const said[] = { "family", "train_mode", "conditions", "normalization",
                                         NULL };
     int rc = 0;
     for (int i = 1; !rc && i < n; i++) {
-        char told[VF_HEAD_TEXT];
+        char differs[VF_HEAD_TEXT];
         rc = vf_copy_compare(d[0], d[i], err);
         if (!rc && vf_head_compare(vf_dataset_manifest(d[i]), vf_dataset_manifest(d[0]), said,
-                                   told))
-            vc_say(v->progress, "%s: what it was made for is not what %s was, whose manifest is "
-                   "taken (%s)", vf_dataset_path(d[i]), vf_dataset_path(d[0]), told);
+                                   differs))
+            vc_say(v->progress, "%s: its manifest differs from that of %s, which the new dataset "
+                   "takes (%s)", vf_dataset_path(d[i]), vf_dataset_path(d[0]), differs);
     }
     return rc;
 }
@@ -163,19 +171,22 @@ static int merge_all(const vlat *v, vf_dataset **d, int n, vc_err *err)
     for (int i = 0; i < n; i++)
         all += vf_dataset_count(d[i]);
     int rc = compare_all(v, d, n, err);
-    if (!rc) rc = keeps_numbers(v, d, n, &m.keep, err);
-    if (!rc) rc = vf_copy_open(&m.c, v->o->out, d, n, v->o->shard_size, err);
+    if (!rc)
+        rc = keeps_numbers(v, d, n, &m.keep, err);
+    if (!rc)
+        rc = vf_copy_open(&m.c, v->o->out, d, n, v->o->shard_size, err);
     vc_progress_begin(v->progress, "merging", "samples", all);
     for (int i = 0; !rc && i < n; i++)
         rc = merge_one(&m, d[i], err);
-    if (!rc) rc = vf_copy_finish(m.c, err);
+    if (!rc)
+        rc = vf_copy_finish(m.c, err);
     vc_progress_end(v->progress);
     vf_copy_close(m.c);
     vf_keymap_free(&m.seen);
     if (rc)
         return rc;
     if (m.twice)
-        vc_say(v->progress, "%" PRIu64 " samples were there twice and are kept once", m.twice);
+        vc_say(v->progress, "%" PRIu64 " samples occur twice and are kept once", m.twice);
     say_result(v, v->o->out);
     return 0;
 }
@@ -196,7 +207,7 @@ int vlat_merge(const vlat *v, vc_err *err)
     return rc;
 }
 
-/* ---- a part of one dataset, with its numbers ---- */
+/* ---- a part of one dataset: samples keep their numbers ---- */
 
 int vlat_copy_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t which,
                    const char *path, vc_err *err)
@@ -206,17 +217,20 @@ int vlat_copy_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t 
     for (uint32_t i = 0; i < vf_dataset_count(d); i++)
         all += !part || part[i] == which;
     int rc = vf_copy_open(&c, path, &d, 1, v->o->shard_size, err);
-    if (!rc) rc = told(c, d, vf_copy_prompts(c, d, err), err);
+    if (!rc)
+        rc = with_remedy(c, d, vf_copy_prompts(c, d, err), err);
     vc_progress_begin(v->progress, path, "samples", all);
     for (uint32_t i = 0; !rc && i < vf_dataset_count(d); i++) {
         if (part && part[i] != which)
             continue;
-        rc = told(c, d, vf_copy_sample(c, d, i, vf_dataset_entry(d, i)->number, err), err);
+        rc = with_remedy(c, d, vf_copy_sample(c, d, i, vf_dataset_entry(d, i)->number, err), err);
         samples += !rc;
         vc_progress_at(v->progress, samples, NULL);
-        if (!rc) rc = stopped(err);
+        if (!rc)
+            rc = stopped(err);
     }
-    if (!rc) rc = vf_copy_finish(c, err);
+    if (!rc)
+        rc = vf_copy_finish(c, err);
     vc_progress_end(v->progress);
     vf_copy_close(c);
     return rc;
@@ -233,8 +247,8 @@ static uint32_t *new_parts(const vf_dataset *d, vc_err *err)
 /* ---- select ---- */
 
 static const char *const names[] = {
-    "caption", "width", "height", "source_width", "source_height", "frames", "seconds", "fps", "tokens",
-    "type", "path", "tag", "weight", "bucket", "sample", "variant", "extra.", NULL
+    "caption", "width", "height", "source_width", "source_height", "frames", "seconds", "fps",
+    "tokens", "type", "path", "tag", "weight", "bucket", "sample", "variant", "extra.", NULL
 };
 
 typedef struct asked {
@@ -248,7 +262,7 @@ static bool text_value(vf_expr_value *v, const cJSON *o)
     return v->text;
 }
 
-/* A column as the list had it: a number if it reads as one. */
+/* The value of a column of the list: a number if its text is one. */
 static bool column_value(vf_expr_value *v, const cJSON *o)
 {
     char *end;
@@ -287,7 +301,8 @@ static bool get_value(void *arg, const char *name, int k, vf_expr_value *v)
     if (!strcmp(name, "bucket"))
         return text_value(v, cJSON_GetObjectItemCaseSensitive(r, "key"));
     const cJSON *source = cJSON_GetObjectItemCaseSensitive(r, "source");
-    double fps = vlat_num(r, "fps"), weight = 1;     /* of the record: the index has them as f32 */
+    double fps = vlat_num(r, "fps"),
+        weight = 1;     /* from the record: the index has them as f32 */
     vf_json_num_opt(r, "weight", &weight, NULL);
     const struct { const char *name; double value; } numbers[] = {
         { "width", pair(r, "target", 1) }, { "height", pair(r, "target", 0) },
@@ -316,12 +331,13 @@ static int mark(const vf_dataset *d, const vf_expr *e, uint32_t *part, uint32_t 
         if (!rc)
             *found += part[i] = vf_expr_holds(e, get_value, &a);
         cJSON_Delete(record);
-        if (!rc) rc = stopped(err);
+        if (!rc)
+            rc = stopped(err);
     }
     return rc;
 }
 
-/* A bucket that is not there is answered with those that are. */
+/* The error where no sample fits; it lists the buckets if the condition names one. */
 static int none_fits(const vlat *v, const vf_dataset *d, vc_err *err)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(d), "buckets"), *o;
@@ -347,14 +363,20 @@ int vlat_select(const vlat *v, vc_err *err)
     vf_expr *e = NULL;
     uint32_t *part = NULL, found;
     int rc = need_out(v, err);
-    if (!rc) rc = vf_expr_open(&e, v->words->item[1], names, err);
-    if (!rc) rc = vf_dataset_open(&d, v->path, false, err);
-    if (!rc && !(part = new_parts(d, err))) rc = VC_ENOMEM;
-    if (!rc) rc = mark(d, e, part, &found, err);
+    if (!rc)
+        rc = vf_expr_open(&e, v->words->item[1], names, err);
+    if (!rc)
+        rc = vf_dataset_open(&d, v->path, false, err);
+    if (!rc && !(part = new_parts(d, err)))
+        rc = VC_ENOMEM;
+    if (!rc)
+        rc = mark(d, e, part, &found, err);
     if (!rc && !found)
         rc = none_fits(v, d, err);
-    if (!rc) rc = vlat_copy_part(v, d, part, 1, v->o->out, err);
-    if (!rc) say_result(v, v->o->out);
+    if (!rc)
+        rc = vlat_copy_part(v, d, part, 1, v->o->out, err);
+    if (!rc)
+        say_result(v, v->o->out);
     free(part);
     vf_dataset_close(d);
     vf_expr_close(e);
@@ -363,7 +385,7 @@ int vlat_select(const vlat *v, vc_err *err)
 
 /* ---- split ---- */
 
-/* Numbers, never variants of one number, are dealt out in runs of nearly equal length. */
+/* Assigns runs of numbers of nearly equal length to parts; variants of a number stay together. */
 static void part_by_number(const vf_dataset *d, uint32_t parts, uint32_t *part)
 {
     uint32_t n = vf_dataset_count(d), numbers = 0;
@@ -375,7 +397,7 @@ static void part_by_number(const vf_dataset *d, uint32_t parts, uint32_t *part)
         part[i] = (uint32_t)((uint64_t)part[i] * parts / numbers);
 }
 
-/* Grids f x h x w in the order in which they appear. */
+/* Assigns each latent shape f x h x w to a part, in the order in which shapes appear. */
 static int part_by_bucket(const vf_dataset *d, uint32_t *part, uint32_t *parts, vc_err *err)
 {
     vf_keymap seen = { 0 };
@@ -396,7 +418,7 @@ static int part_by_bucket(const vf_dataset *d, uint32_t *part, uint32_t *parts, 
     return rc;
 }
 
-/* OUT-00 of --n, OUT-13x48x84 of --by bucket. */
+/* The path of a part: OUT-00 for --n, OUT-13x48x84 for --by bucket. */
 static char *part_name(const vlat *v, const vf_dataset *d, const uint32_t *part, uint32_t which)
 {
     if (v->o->n)
@@ -416,8 +438,8 @@ static bool same_sample(const vf_dataset *a, uint32_t i, const vf_dataset *b, ui
            !content_of(&x, a, i, NULL) && !content_of(&y, b, j, NULL) && !memcmp(&x, &y, sizeof x);
 }
 
-/* Whether a split that was interrupted has finished this part: it holds the same records. One that
- * is not finished, or not there, is not made; one that cannot be read is nobody's to make again. */
+/* Sets *made if an interrupted split has finished this part: it holds the same records. A part that
+ * is missing or unfinished is not made; a part that cannot be read is an error, not overwritten. */
 static int is_made(bool *made, const char *path, const vf_dataset *d, const uint32_t *part,
                    uint32_t which, vc_err *err)
 {
@@ -443,16 +465,19 @@ static int write_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32
     int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc && look) {
         rc = is_made(made, path, d, part, which, err);
-        if (!rc && !*made) rc = vf_copy_room(path, err);
+        if (!rc && !*made)
+            rc = vf_copy_room(path, err);
     } else if (!rc) {
-        if (!*made) rc = vlat_copy_part(v, d, part, which, path, err);
-        if (!rc) say_result(v, path);
+        if (!*made)
+            rc = vlat_copy_part(v, d, part, which, path, err);
+        if (!rc)
+            say_result(v, path);
     }
     free(path);
     return rc;
 }
 
-/* First all of them have room or are there, then those that are not are made. */
+/* Checks first that each part is made or has room, then makes those that are missing. */
 static int write_parts(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t parts,
                        vc_err *err)
 {
@@ -471,14 +496,19 @@ int vlat_split(const vlat *v, vc_err *err)
     int rc = need_out(v, err);
     if (!rc && !v->o->n == !v->o->by)
         rc = vc_fail(err, VC_EUSAGE, "give either --n N or --by bucket");
-    if (!rc) rc = vf_dataset_open(&d, v->path, false, err);
+    if (!rc)
+        rc = vf_dataset_open(&d, v->path, false, err);
     if (!rc && parts > vf_dataset_count(d))
         rc = vc_fail(err, VC_EUSAGE, "--n %" PRIu32 ": %s has %" PRIu32 " samples", parts, v->path,
                      vf_dataset_count(d));
-    if (!rc && !(part = new_parts(d, err))) rc = VC_ENOMEM;
-    if (!rc && v->o->n) part_by_number(d, parts, part);
-    if (!rc && !v->o->n) rc = part_by_bucket(d, part, &parts, err);
-    if (!rc) rc = write_parts(v, d, part, parts, err);
+    if (!rc && !(part = new_parts(d, err)))
+        rc = VC_ENOMEM;
+    if (!rc && v->o->n)
+        part_by_number(d, parts, part);
+    if (!rc && !v->o->n)
+        rc = part_by_bucket(d, part, &parts, err);
+    if (!rc)
+        rc = write_parts(v, d, part, parts, err);
     free(part);
     vf_dataset_close(d);
     return rc;

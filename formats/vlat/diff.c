@@ -1,4 +1,4 @@
-/* diff.c - vlat diff: what one dataset has and another has not, by the rows' ids. */
+/* diff.c - vlat diff: the differences of two datasets, by the ids of rows. */
 #include "formats/vlat/vlat.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 typedef struct sides {
     const vlat *v;
     vf_dataset *d[2];
-    vf_keymap place;                         /* of B: id and variant -> place */
+    vf_keymap place;                         /* id and variant of a sample of B -> its place in B */
     uint64_t only[2], changed, same;
 } sides;
 
@@ -31,7 +31,7 @@ static void tell(const sides *s, char sign, const vf_entry *e, const cJSON *reco
     fprintf(s->v->out, "%s%s\n", *what ? "  " : "", what);
 }
 
-/* Fields that say what a sample is, and a word for each. */
+/* Fields that are compared, and the word that names a difference in each. */
 static const struct { const char *field, *word; } fields[] = {
     { "latent_key", "latent" }, { "captions", "captions" }, { "source_hash", "source" },
     { "key", "bucket" }, { "target", "size" }, { "crop", "crop" }, { "frames", "frames" },

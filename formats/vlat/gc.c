@@ -1,12 +1,14 @@
-/* gc.c - vlat gc, and what repair shares with it: a new folder takes a dataset's place.
+/* gc.c - vlat gc, and the exchange of folders that repair uses too.
  *
- * The new one is made beside the dataset, complete; then the two are exchanged in one step, and
- * what is not the dataset's own goes over. All of it happens under the dataset's lock, which is on a
- * file in the folder: the new folder's is taken before the exchange, so that nobody finds it free.
- * A kill leaves one of these, and the next gc ends or undoes it:
+ * The new dataset is made beside the old one, complete; then the two folders are exchanged in one
+ * step, and files that do not belong to the dataset are moved into the new folder. All of this
+ * happens under the dataset's lock, which is on a file in the folder: the lock of the new folder is
+ * taken before the exchange, so that no other process finds the dataset unlocked. After a kill the
+ * next gc finds one of these states:
  *
- *     NAME old   NAME.gc some of the new one          removed; begun again
- *     NAME new   NAME.gc the old one, or less of it   others' files go to NAME, the rest goes */
+ *     NAME old   NAME.gc a part of the new dataset     NAME.gc is removed, gc starts anew
+ *     NAME new   NAME.gc the old dataset or a rest     other files move to NAME, NAME.gc is
+ * removed */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,10 +35,10 @@ int vlat_folder(char **folder, const char *path, vc_err *err)
     return *folder ? 0 : vc_fail_errno(err, "%s", path);
 }
 
-/* What vprep made beside the shards, and its hints, which are of its sources. */
+/* Files that vprep wrote beside the shards, and its hints about the sources. */
 static const char *const carried[] = { "plan.jsonl", "errors.jsonl", "vprep.yaml", VF_STATE, NULL };
 
-/* One of these, or one that was being written. */
+/* Whether the name is one of these, or of a temporary file for one. */
 static bool is_own(const char *name)
 {
     for (const char *const *f = carried; *f; f++) {
@@ -47,7 +49,7 @@ static bool is_own(const char *name)
     return vf_is_writers(name);
 }
 
-/* ---- files that go over ---- */
+/* ---- files that move to the new folder ---- */
 
 int vlat_carry_files(const char *from, const char *to, vc_err *err)
 {
@@ -125,7 +127,7 @@ int vlat_exchange(const char *path, const char *made, int *lock, vc_err *err)
     int rc = state ? vc_lock_file(lock, state, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc && renameat2(AT_FDCWD, made, AT_FDCWD, path, RENAME_EXCHANGE))
         rc = vc_fail(err, VC_EIO, "%s: its file system cannot exchange two folders (%s): the "
-                     "new dataset is in %s; put it in its place by hand", path, strerror(errno),
+                     "new dataset is in %s; move it into place by hand", path, strerror(errno),
                      made);
     free(state);
     return rc ? rc : sync_parent(path, err);
@@ -141,7 +143,7 @@ static int remove_name(const char *folder, const char *name, const void *but, vc
     return rc;
 }
 
-/* Whether made is a folder, no link, with a manifest. */
+/* Whether `made` is a folder, not a link, and has a manifest. */
 static int is_dataset(bool *is, const char *made, vc_err *err)
 {
     struct stat st;
@@ -154,7 +156,7 @@ static int is_dataset(bool *is, const char *made, vc_err *err)
     return rc;
 }
 
-/* The manifest goes last: it tells the next one that this is a dataset which was left. */
+/* Removes the manifest last: by it the next run knows that the folder is a leftover dataset. */
 int vlat_remove_left(const char *made, const char *path, vc_err *err)
 {
     bool left;
@@ -162,7 +164,8 @@ int vlat_remove_left(const char *made, const char *path, vc_err *err)
     if (rc || !left)
         return rc;
     rc = vlat_move_others(made, path, err);
-    if (!rc) rc = each_name(made, remove_name, VF_MANIFEST, err);
+    if (!rc)
+        rc = each_name(made, remove_name, VF_MANIFEST, err);
     return rc ? rc : vc_remove_tree(made, err);
 }
 
@@ -181,18 +184,21 @@ static int compact(const vlat *v, vf_dataset *d, const char *made, int64_t *left
 {
     vf_dataset *now;
     int rc = vlat_copy_part(v, d, NULL, 0, made, err);
-    if (!rc) rc = vlat_carry_files(vf_dataset_path(d), made, err);
-    if (!rc) rc = vf_dataset_open(&now, made, false, err);
+    if (!rc)
+        rc = vlat_carry_files(vf_dataset_path(d), made, err);
+    if (!rc)
+        rc = vf_dataset_open(&now, made, false, err);
     if (rc)
         return rc;
     *left = bytes_of(now);
-    if (strcmp(vlat_str(vf_dataset_manifest(now), "root"), vlat_str(vf_dataset_manifest(d), "root")))
+    if (strcmp(vlat_str(vf_dataset_manifest(now), "root"),
+               vlat_str(vf_dataset_manifest(d), "root")))
         rc = vc_fail(err, VC_EFAIL, "%s: the copy has another root: nothing was changed", made);
     vf_dataset_close(now);
     return rc;
 }
 
-/* Under the lock. */
+/* The caller holds the dataset's lock. */
 static int collect(const vlat *v, const char *path, const char *made, vc_err *err)
 {
     char a[32], b[32];
@@ -200,15 +206,18 @@ static int collect(const vlat *v, const char *path, const char *made, vc_err *er
     int lock = -1;
     vf_dataset *d;
     int rc = vlat_remove_left(made, path, err);
-    if (!rc) rc = vf_dataset_open(&d, path, false, err);
+    if (!rc)
+        rc = vf_dataset_open(&d, path, false, err);
     if (rc)
         return rc;
     before = bytes_of(d);
     rc = compact(v, d, made, &left, err);
-    if (!rc) rc = vlat_exchange(path, made, &lock, err);
-    if (!rc) rc = vlat_remove_left(made, path, err);
     if (!rc)
-        fprintf(v->out, "%s of %s given back\n", vc_human_bytes(a, (double)(before - left)),
+        rc = vlat_exchange(path, made, &lock, err);
+    if (!rc)
+        rc = vlat_remove_left(made, path, err);
+    if (!rc)
+        fprintf(v->out, "%s of %s freed\n", vc_human_bytes(a, (double)(before - left)),
                 vc_human_bytes(b, (double)before));
     vf_dataset_close(d);
     if (lock >= 0)
@@ -222,8 +231,10 @@ int vlat_gc(const vlat *v, vc_err *err)
     int lock = -1, rc = vlat_folder(&path, v->path, err);
     if (!rc && !(made = vc_format("%s.gc", path)))
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc) rc = vf_dataset_lock(&lock, path, err);
-    if (!rc) rc = collect(v, path, made, err);
+    if (!rc)
+        rc = vf_dataset_lock(&lock, path, err);
+    if (!rc)
+        rc = collect(v, path, made, err);
     if (lock >= 0)
         close(lock);
     free(path);

@@ -1,4 +1,4 @@
-/* info.c - vlat info: one screen. */
+/* info.c - vlat info: one screen about a dataset or a checkpoint. */
 #include "formats/vlat/vlat.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@ enum { ROWS = 16, BAR = 40 };                /* buckets shown; characters of the
 enum { MAX_TRAINER = 16 << 20 };             /* bytes of trainer.json */
 
 typedef struct count {
-    uint32_t clips, stills, rows;            /* rows: different sample numbers */
+    uint32_t clips, stills, rows;            /* rows: distinct sample numbers */
 } count;
 
 static count count_samples(const vf_dataset *d)
@@ -37,7 +37,7 @@ static void print_field(FILE *f, const char *name, const cJSON *value)
     free(line);
 }
 
-/* The fields of an object, without braces: "class Builtin, dtype bf16". */
+/* Prints the fields of an object without braces: "class Builtin, dtype bf16". */
 static void print_object(FILE *f, const char *name, const cJSON *o)
 {
     const cJSON *field;
@@ -128,7 +128,7 @@ static int print_buckets(FILE *f, const cJSON *manifest, vc_err *err)
     return 0;
 }
 
-/* ---- which data made a checkpoint ---- */
+/* ---- the data of a checkpoint ---- */
 
 static const char *state_of(const char *path, const char *root)
 {
@@ -140,7 +140,7 @@ static const char *state_of(const char *path, const char *root)
     return same ? "unchanged" : "changed since";
 }
 
-/* What each epoch had, of a run that followed a dataset while it was written. */
+/* Prints the data of each epoch, for a run that followed a dataset while it was written. */
 static void print_epochs(FILE *f, const cJSON *epochs)
 {
     const cJSON *e, *set;
@@ -155,7 +155,7 @@ static void print_epochs(FILE *f, const cJSON *epochs)
     }
 }
 
-/* A checkpoint's folder, or a run's: trainer.json of it. */
+/* Prints the data that trainer.json of a checkpoint names. */
 static int info_of(const vlat *v, vc_err *err)
 {
     cJSON *o;
@@ -174,7 +174,8 @@ static int info_of(const vlat *v, vc_err *err)
             char n[32];
             fprintf(v->out, "%-14s", "data");
             vlat_print(v->out, vlat_str(set, "path"), 0);
-            fprintf(v->out, ": %s samples, root ", vc_human_count(n, (uint64_t)vlat_num(set, "samples")));
+            fprintf(v->out, ": %s samples, root ",
+                    vc_human_count(n, (uint64_t)vlat_num(set, "samples")));
             vlat_print(v->out, vlat_str(set, "root"), 40);
             fprintf(v->out, ", %s\n", state_of(vlat_str(set, "path"), vlat_str(set, "root")));
             if (cJSON_HasObjectItem(set, "plan")) {

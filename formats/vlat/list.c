@@ -1,4 +1,4 @@
-/* list.c - vlat list and show: samples as lines, one sample in full. */
+/* list.c - vlat list prints a line per sample; vlat show prints one sample in full. */
 #include "formats/vlat/vlat.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ static void print_line(FILE *f, const vf_entry *e, const cJSON *record)
     fputc('\n', f);
 }
 
-/* JSON with \u escapes for what a terminal should not get: the same value. */
+/* Prints JSON with \u escapes for characters that could control a terminal: the same value. */
 static void put_escaped(FILE *f, const char *json)
 {
     uint32_t c;
@@ -71,7 +71,7 @@ typedef struct stats {
     int64_t nan;
 } stats;
 
-/* Of the finite values; two passes, since latents may lie far from zero. */
+/* Statistics of the finite values, in two passes, as the mean of latents may be far from zero. */
 static int measure(const vf_view *v, stats *s, vc_err *err)
 {
     int64_t n = vf_view_count(v), good = 0;
@@ -127,7 +127,8 @@ static int print_value(const vlat *v, const vf_dataset *d, bool text, const char
     vf_key k;
     vf_safetensors *st;
     if (!vf_key_parse(&k, hex))
-        return vf_dataset_remedy(v->path, vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected", what), err);
+        return vf_dataset_remedy(v->path, vc_fail(err, VC_EFORMAT, "%s: 32 hex digits expected",
+                                                  what), err);
     int rc = text ? vf_dataset_text(d, k, true, &st, err) : vf_dataset_latent(d, k, true, &st, err);
     if (rc)
         return rc;
@@ -140,7 +141,7 @@ static int print_value(const vlat *v, const vf_dataset *d, bool text, const char
 
 /* ---- show: a sample ---- */
 
-/* The record as it is, but for what a terminal would obey. */
+/* Prints the record, without characters that could control a terminal. */
 static int print_record(FILE *f, const cJSON *record, vc_err *err)
 {
     char *text = cJSON_Print(record), *save = NULL;
@@ -168,7 +169,7 @@ static int print_texts(const vlat *v, const vf_dataset *d, const cJSON *record, 
     return rc;
 }
 
-/* Width and height from a JPEG's frame header; false if there is none. */
+/* Reads width and height from a JPEG's frame header; false if it has none. */
 static bool jpeg_size(const uint8_t *p, size_t n, int *w, int *h)
 {
     for (size_t i = 2; i + 9 < n && p[i] == 0xff;) {

@@ -36,7 +36,8 @@ static const vc_flag list_flags[] = {
 };
 static const vc_flag verify_flags[] = {
     FLAG(VC_BOOLEAN, repair, "repair", NULL, NULL,
-         "keep the undamaged samples, list the others in repair.jsonl for vprep --plan, and move the "
+         "keep the undamaged samples, list the others in repair.jsonl for vprep --plan, and move "
+         "the "
          "damaged files aside"),
     LOG_FORMAT, END
 };
@@ -53,7 +54,8 @@ static const vc_flag report_flags[] = {
 #define NEW_DATASET(what) \
     OUT(what), \
     SHARD_SIZE
-static const vc_flag copy_flags[] = { NEW_DATASET("dataset to create (required)"), LOG_FORMAT, END };
+static const vc_flag copy_flags[] = { NEW_DATASET("dataset to create (required)"), LOG_FORMAT,
+    END };
 static const vc_flag gc_flags[] = {
     SHARD_SIZE, LOG_FORMAT, END
 };
@@ -70,7 +72,8 @@ static const vc_flag split_flags[] = {
     "safetensors|webdataset|musubi|finetrainers|causvid|ttt-video|diffsynth|cogvideo|diffusion-pipe"
 #define CONSTANTS \
     FLAG(VC_PATH, vae, "vae", NULL, NULL, \
-         "config.json (or its folder) with the constants of the VAE, if other than the known ones"), \
+         "config.json (or its folder) with the constants of the VAE, if they differ from the " \
+         "known ones"), \
     FLAG(VC_CHOICE, space, "space", "auto", "auto|raw|normalized", \
          "latents in the files: as the VAE makes them, or normalised; auto: as the trainer's are")
 static const vc_flag export_flags[] = {
@@ -133,13 +136,16 @@ static const verb verbs[] = {
       vlat_split, false },
     { "select", "DATASET CONDITION",
       "Makes a new dataset of the samples that meet a condition. They keep their numbers. Example "
-      "of a CONDITION: 'width >= 512 and caption ~ \"red|blue\" and not tag = draft'. Names are caption, "
+      "of a CONDITION: 'width >= 512 and caption ~ \"red|blue\" and not tag = draft'. Names are "
+      "caption, "
       "width, height, source_width, source_height, frames, seconds, fps, tokens, type, path, tag, "
-      "weight, bucket, sample, variant and extra.COLUMN (vprep --extra_inputs). Operators are = != < "
+      "weight, bucket, sample, variant and extra.COLUMN (vprep --extra_inputs). Operators are = "
+      "!= < "
       "<= > >=, and ~ !~ for regular expressions.",
       copy_flags, 2, vlat_select, false },
     { "diff", "DATASET DATASET",
-      "Compares two datasets by row: - and + mark samples that only one of them has, ~ samples that "
+      "Compares two datasets by row: - and + mark samples that only one of them has, ~ samples "
+      "that "
       "differ. The exit status is 1 if there are any.",
       plain_flags, 2, vlat_diff, true },
     { "export", "DATASET",
@@ -286,7 +292,7 @@ int main(int argc, char **argv)
         rc = err.code;
     vc_progress_close(v.progress);
     if (rc < 0)
-        vc_flags_tell(set, "vlat", &err, rc);
+        vc_flags_report(set, "vlat", &err, rc);
     vc_flags_free(set);
     return exit_status(rc);
 }

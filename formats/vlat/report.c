@@ -1,4 +1,4 @@
-/* report.c - vlat report: one HTML file of a dataset. */
+/* report.c - vlat report: one HTML file about a dataset. */
 #include "formats/vlat/vlat.h"
 
 #include <inttypes.h>
@@ -10,11 +10,11 @@
 
 enum {
     MAX_ERRORS_FILE = 64 << 20,              /* bytes of errors.jsonl that are read */
-    MAX_ERROR_ROWS = 1000,                   /* of them shown */
+    MAX_ERROR_ROWS = 1000,                   /* rows of it that are shown */
     MAX_STAGES = 16
 };
 
-/* ---- what it is ---- */
+/* ---- summary ---- */
 
 static void add_facts(vf_html *h, const vlat *v, const vf_dataset *d)
 {
@@ -98,7 +98,7 @@ static int add_histogram(vf_html *h, const vf_dataset *d, const char *title, con
     return 0;
 }
 
-/* ---- what was skipped ---- */
+/* ---- skipped inputs ---- */
 
 typedef struct stage {
     char name[32];
@@ -119,7 +119,7 @@ static int count_stage(stage *s, int n, const char *name)
     return n;
 }
 
-/* A reason that begins with the path does not say it twice. */
+/* The reason without the path that it may begin with, as the path is a cell of its own. */
 static void add_error_row(vf_html *h, const cJSON *o)
 {
     char row[32];
@@ -141,7 +141,7 @@ static void add_error_lines(vf_html *h, char *text)
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
         cJSON *o;
         if (vf_json_parse(&o, line, strlen(line), NULL))
-            continue;                        /* a line that was cut off by a kill */
+            continue;                        /* a kill cut this line */
         n_stages = count_stage(stages, n_stages, vlat_str(o, "stage"));
         if (!n)
             vf_html_table(h, columns, 4);

@@ -1,4 +1,4 @@
-/* text.c - what the verbs share. See vlat.h */
+/* text.c - opening datasets and printing text, for all verbs. See vlat.h. */
 #include "formats/vlat/vlat.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* verify.c - vlat verify: every finding a line, then the sums; --repair keeps what is good. */
+/* verify.c - vlat verify prints a line for each finding, then the sums; --repair copies the
+ * undamaged samples into a new dataset. */
 #include "formats/vlat/vlat.h"
 
 #include <errno.h>
@@ -24,12 +25,13 @@ static void print_finding(void *arg, const char *where, const char *what)
 
 /* ---- repair ----
  *
- * What is good is copied to NAME.repair, which takes the dataset's place; the damaged one becomes
- * NAME.damaged. All of it happens under the dataset's lock. A kill leaves one of these:
+ * Undamaged samples are copied to NAME.repair, which takes the dataset's place; the damaged dataset
+ * becomes NAME.damaged. All of this happens under the dataset's lock. After a kill the next repair
+ * finds one of these states:
  *
- *     NAME damaged            NAME.repair some of the saved part   removed by the next, which begins
- *                                                                 again
- *     NAME saved, and has     NAME.repair the damaged one          put aside by the next
+ *     NAME damaged            NAME.repair a part of the copy    NAME.repair is removed, repair
+ *                                                               starts anew
+ *     NAME the copy, with     NAME.repair the damaged dataset   NAME.repair becomes NAME.damaged
  *     repair.pending */
 
 #define LIST "repair.jsonl"
@@ -39,11 +41,11 @@ typedef struct repair {
     const vlat *v;
     vf_dataset *d;
     vf_copy *c;
-    char *made;                              /* what could be saved, beside the dataset */
+    char *made;                              /* folder of the copy, beside the dataset */
     const char *path;                        /* the dataset's folder */
     FILE *list;                              /* repair.jsonl in made */
     uint64_t saved, lost;
-    int64_t untold;                          /* lost, and no line in the list */
+    int64_t unlisted;                          /* lost samples without a line in the list */
 } repair;
 
 static void tell_shard(void *arg, const char *what)
@@ -52,7 +54,7 @@ static void tell_shard(void *arg, const char *what)
     vc_warn(r->v->progress, "left out: %s", what);
 }
 
-/* A record as the plan line that it came from: captions are texts. */
+/* Turns a record into the plan line that it was made from, whose captions are texts. */
 static cJSON *line_of(const cJSON *record)
 {
     cJSON *o = cJSON_Duplicate(record, true);
@@ -77,12 +79,12 @@ static int write_line(repair *r, const cJSON *line, vc_err *err)
     return rc;
 }
 
-/* A damaged sample's plan line; plan.jsonl has it where the record is unreadable too. */
+/* Lists a damaged sample by its plan line; plan.jsonl has the line if the record is unreadable. */
 static int list_one(repair *r, uint32_t i, vc_err *err)
 {
     cJSON *record;
     int rc = vf_dataset_sample(r->d, i, &record, err);
-    r->untold += rc == VC_EFORMAT;
+    r->unlisted += rc == VC_EFORMAT;
     if (rc)
         return rc == VC_EFORMAT ? 0 : rc;
     cJSON *line = line_of(record);
@@ -122,8 +124,8 @@ static int look_for(repair *r, const cJSON *line, bool *there, bool *known, vc_e
     return 0;
 }
 
-/* Lines of plan.jsonl whose sample is not even in the index of a shard that opens, or whose record is
- * unreadable. */
+/* Lists the lines of plan.jsonl whose sample is in no index of a shard that opens, or whose record
+ * is unreadable. */
 static int plan_line(repair *r, const char *text, size_t n, vc_err *err)
 {
     cJSON *line;
@@ -134,7 +136,7 @@ static int plan_line(repair *r, const char *text, size_t n, vc_err *err)
     rc = look_for(r, line, &there, &known, err);
     if (!rc && !known && !strcmp(vlat_str(line, "status"), "ok")) {
         rc = write_line(r, line, err);
-        r->untold -= there;
+        r->unlisted -= there;
     }
     cJSON_Delete(line);
     return rc;
@@ -172,7 +174,7 @@ static int open_list(repair *r, vc_err *err)
     return rc;
 }
 
-/* Durable before the exchange: it is all that tells of what was lost. */
+/* The list is durable before the exchange, as nothing else records the lost samples. */
 static int close_list(repair *r, int rc, vc_err *err)
 {
     if (!rc && (fflush(r->list) || fsync(fileno(r->list))))
@@ -196,19 +198,23 @@ static int save_prompts(repair *r, vc_err *err)
 static int save_all(repair *r, vc_err *err)
 {
     int rc = vf_copy_open(&r->c, r->made, &r->d, 1, r->v->o->shard_size, err);
-    if (!rc) rc = open_list(r, err);
-    if (!rc) rc = save_prompts(r, err);
+    if (!rc)
+        rc = open_list(r, err);
+    if (!rc)
+        rc = save_prompts(r, err);
     vc_progress_begin(r->v->progress, "saving", "samples", vf_dataset_count(r->d));
     for (uint32_t i = 0; !rc && i < vf_dataset_count(r->d); i++) {
         rc = save_one(r, i, err);
         vc_progress_at(r->v->progress, i + 1, NULL);
         if (!rc && *vc_stop_flag())
-            rc = vc_fail(err, VC_ESTOP, "stopped; the same command goes on");
+            rc = vc_fail(err, VC_ESTOP, "stopped; the same command continues");
     }
     vc_progress_end(r->v->progress);
-    if (!rc) rc = plan_lines(r, err);
+    if (!rc)
+        rc = plan_lines(r, err);
     rc = close_list(r, rc, err);
-    if (!rc) rc = vf_copy_finish(r->c, err);
+    if (!rc)
+        rc = vf_copy_finish(r->c, err);
     vf_copy_close(r->c);
     return rc;
 }
@@ -228,53 +234,61 @@ static int room_for(const char *aside, vc_err *err)
     struct stat st;
     if (lstat(aside, &st))
         return errno == ENOENT ? 0 : vc_fail_errno(err, "%s", aside);
-    return vc_fail(err, VC_EINVAL, "%s is there already, from an earlier repair: when the dataset "
-                   "has all that you need of it, remove it (or move it away) and repair again", aside);
+    return vc_fail(err, VC_EINVAL, "%s exists already, from an earlier repair: when you need "
+                                   "nothing "
+                   "more from it, remove it or move it away, and repair again", aside);
 }
 
-/* The damaged dataset, where the saved part was made, gives back others' files and goes aside. */
+/* Moves files that do not belong to the damaged dataset back into the copy, and the damaged
+ * dataset,
+ * which now has the copy's old name, to NAME.damaged. */
 static int put_aside(const char *made, const char *path, const char *aside, vc_err *err)
 {
-    int rc = forget(made, LIST, err);        /* an earlier repair's: the new one has what it had */
-    if (!rc) rc = vlat_move_others(made, path, err);
+    int rc = forget(made, LIST, err);        /* of an earlier repair: the new list includes it */
+    if (!rc)
+        rc = vlat_move_others(made, path, err);
     if (!rc && rename(made, aside))
         rc = vc_fail_errno(err, "%s", aside);
     return rc ? rc : forget(path, PENDING, err);
 }
 
-/* The saved part takes the dataset's place; the damaged one stays beside it. */
+/* Puts the copy in the dataset's place; the damaged dataset stays beside it. */
 static int put_in_place(repair *r, const char *aside, vc_err *err)
 {
-    static const char text[] = "vlat verify --repair ends what was stopped here\n";
+    static const char text[] = "A repair was stopped here: vlat verify --repair completes it.\n";
     char *pending = vc_path_join(r->made, PENDING);
     int lock = -1;
     int rc = pending ? vc_file_write(pending, text, strlen(text), err)
                      : vc_fail(err, VC_ENOMEM, "out of memory");
     free(pending);
-    if (!rc) rc = vlat_exchange(r->path, r->made, &lock, err);
-    if (!rc) rc = put_aside(r->made, r->path, aside, err);
     if (!rc)
-        fprintf(r->v->out, "%" PRIu64 " samples saved, %" PRIu64 " to be encoded again: vprep --out %s "
-                "--plan %s/" LIST " --append, with the flags it was made with; the damaged files are "
-                "in %s\n",
+        rc = vlat_exchange(r->path, r->made, &lock, err);
+    if (!rc)
+        rc = put_aside(r->made, r->path, aside, err);
+    if (!rc)
+        fprintf(r->v->out, "%" PRIu64 " samples saved, %" PRIu64 " to be encoded again by vprep "
+                                                                 "--out "
+                "%s --plan %s/" LIST " --append and the flags of the first run; the damaged files "
+                "are in %s\n",
                 r->saved, r->lost, r->path, r->path, aside);
-    if (!rc && r->untold > 0)
+    if (!rc && r->unlisted > 0)
         vc_warn(r->v->progress, "%" PRId64 " lost samples are in no list: their records are "
-                "unreadable, and plan.jsonl does not have them", r->untold);
+                "unreadable, and plan.jsonl does not have them", r->unlisted);
     if (lock >= 0)
         close(lock);
     return rc;
 }
 
-/* What vprep has not finished has samples in shards that the manifest does not name yet. */
+/* Refuses a dataset that vprep has not finished: shards with samples are missing in its manifest.
+ * */
 static int need_finished(const char *path, vc_err *err)
 {
     int shards;
     bool complete;
     int rc = vf_dataset_progress(path, &shards, &complete, err);
     if (!rc && !complete)
-        rc = vc_fail(err, VC_EINVAL, "%s: vprep has not finished it: run vprep again, with the same "
-                     "command: it goes on where it stopped, or names the file that it cannot; then "
+        rc = vc_fail(err, VC_EINVAL, "%s: vprep has not finished it: run vprep again with the same "
+                     "command, which continues there or names the file that it cannot read; then "
                      "repair", path);
     return rc;
 }
@@ -282,21 +296,31 @@ static int need_finished(const char *path, vc_err *err)
 static int run_repair(repair *r, const char *aside, vc_err *err)
 {
     int rc = room_for(aside, err);
-    if (!rc) rc = need_finished(r->path, err);
-    if (!rc) rc = forget(r->made, LIST, err);
-    if (!rc) rc = forget(r->made, PENDING, err);
-    if (!rc) rc = forget(r->made, PENDING ".tmp-vlt", err);
-    if (!rc) rc = vlat_remove_left(r->made, r->path, err);
-    if (!rc) rc = vf_dataset_salvage(&r->d, r->path, tell_shard, r, err);
-    if (!rc) rc = save_all(r, err);
+    if (!rc)
+        rc = need_finished(r->path, err);
+    if (!rc)
+        rc = forget(r->made, LIST, err);
+    if (!rc)
+        rc = forget(r->made, PENDING, err);
+    if (!rc)
+        rc = forget(r->made, PENDING ".tmp-vlt", err);
+    if (!rc)
+        rc = vlat_remove_left(r->made, r->path, err);
+    if (!rc)
+        rc = vf_dataset_salvage(&r->d, r->path, tell_shard, r, err);
+    if (!rc)
+        rc = save_all(r, err);
     vf_dataset_close(r->d);
-    if (!rc) rc = vlat_carry_files(r->path, r->made, err);
+    if (!rc)
+        rc = vlat_carry_files(r->path, r->made, err);
     if (rc == VC_EIO || rc == VC_ENOMEM)
-        vc_context(err, rc, "%s: nothing was changed, for this says nothing of the data", r->path);
+        vc_context(err, rc, "%s: nothing was changed, as this error is not about the data",
+                   r->path);
     return rc ? rc : put_in_place(r, aside, err);
 }
 
-/* One that was stopped after the exchange: the damaged dataset is where the saved part was. */
+/* Completes a repair that was stopped after the exchange: the damaged dataset has the copy's name.
+ * */
 static int end_repair(const repair *r, const char *aside, vc_err *err)
 {
     struct stat st;
@@ -304,9 +328,12 @@ static int end_repair(const repair *r, const char *aside, vc_err *err)
     if (lstat(r->made, &st))
         return errno == ENOENT ? forget(r->path, PENDING, err) : vc_fail_errno(err, "%s", r->made);
     rc = room_for(aside, err);
-    if (!rc) rc = put_aside(r->made, r->path, aside, err);
     if (!rc)
-        fprintf(r->v->out, "an earlier repair was stopped as it ended: the damaged files are in %s\n",
+        rc = put_aside(r->made, r->path, aside, err);
+    if (!rc)
+        fprintf(r->v->out, "an earlier repair was stopped near its end and is complete now: the "
+                           "damaged "
+                "files are in %s\n",
                 aside);
     return rc;
 }
@@ -337,9 +364,9 @@ static int say_result(const vlat *v, const vf_verify_report *r, double seconds, 
     if (!r->unreadable)
         return 0;
     return vc_fail(err, VC_EIO, "%s: %" PRIu64 " of the findings are files that could not be read, "
-                   "which says nothing of what they hold%s: see to the cause and verify again. What a "
-                   "disk gives no more is given up by moving that file away: then --repair lists its "
-                   "samples", v->path, r->unreadable, v->o->repair ? "; nothing was repaired" : "");
+                   "so their content is unknown%s: remove the cause and verify again. If a disk no "
+                   "longer reads a file, move the file away: --repair then lists its samples",
+                   v->path, r->unreadable, v->o->repair ? "; nothing was repaired" : "");
 }
 
 static int check(const vlat *v, const char *path, bool *damaged, vc_err *err)
@@ -351,15 +378,17 @@ static int check(const vlat *v, const char *path, bool *damaged, vc_err *err)
     return rc ? rc : say_result(v, &r, vc_seconds() - t, err);
 }
 
-/* Under the lock, which was taken before anything was looked at. */
+/* The caller took the lock before it opened anything. */
 static int check_and_repair(repair *r, const char *aside, vc_err *err)
 {
     bool damaged = false;
     char *pending = vc_path_join(r->path, PENDING);
     int rc = pending ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
-    if (!rc && vc_file_exists(pending)) rc = end_repair(r, aside, err);
+    if (!rc && vc_file_exists(pending))
+        rc = end_repair(r, aside, err);
     free(pending);
-    if (!rc) rc = check(r->v, r->path, &damaged, err);
+    if (!rc)
+        rc = check(r->v, r->path, &damaged, err);
     return rc || !damaged ? rc : run_repair(r, aside, err);
 }
 
@@ -372,8 +401,10 @@ static int verify_and_repair(const vlat *v, vc_err *err)
                 !(aside = vc_format("%s.damaged", path))))
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
     r.path = path;
-    if (!rc) rc = vf_dataset_lock(&lock, path, err);
-    if (!rc) rc = check_and_repair(&r, aside, err);
+    if (!rc)
+        rc = vf_dataset_lock(&lock, path, err);
+    if (!rc)
+        rc = check_and_repair(&r, aside, err);
     if (lock >= 0)
         close(lock);
     free(r.made);
@@ -391,7 +422,8 @@ int vlat_verify(const vlat *v, vc_err *err)
         return verify_and_repair(v, err);
     int rc = check(v, v->path, &damaged, err);
     if (!rc && damaged)
-        rc = vc_fail(err, VC_EFORMAT, "%s is damaged: --repair keeps what is good and lists what vprep "
-                     "is to encode again; or copy the dataset anew", v->path);
+        rc = vc_fail(err, VC_EFORMAT, "%s is damaged: --repair keeps the undamaged samples and "
+                                      "lists those "
+                     "that vprep must encode again; or copy the dataset again", v->path);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* verify_run.c - vlat verify of what vtrain leaves: a run, a checkpoint, a LoRA file. */
+/* verify_run.c - vlat verify for files of vtrain: a run, a checkpoint, a LoRA file. */
 #include "formats/vlat/vlat.h"
 
 #include <dirent.h>
@@ -16,7 +16,7 @@ enum { DEEPEST = 16, MAX_JSON = 256 << 20, MAX_LINE = 64 << 20 };
 
 typedef struct verify {
     const vlat *v;
-    const char *below;                       /* the checkpoint at work, as its findings name it */
+    const char *below;                       /* name of the current checkpoint in findings */
     uint64_t files, bytes, checkpoints, findings;
     int64_t whole;                           /* step of the newest whole checkpoint; -1: none */
 } verify;
@@ -41,7 +41,7 @@ static void print_finding(verify *r, const char *where, const char *what)
     fputc('\n', r->v->out);
 }
 
-/* ---- files without a sum of their own ---- */
+/* ---- files without a checksum ---- */
 
 static int check_tensors(const char *path, vc_err *why)
 {
@@ -63,7 +63,7 @@ static int check_json(const char *path, vc_err *why)
     return rc;
 }
 
-/* Each line by itself; a last one without its end was torn by a kill, and is cut off on resume. */
+/* Checks each line. A last line without an end was cut by a kill and is removed on resume. */
 static int check_lines(const char *path, vc_err *why)
 {
     vc_map m;
@@ -115,7 +115,7 @@ static void found(void *arg, const char *file, const char *what)
     free(where);
 }
 
-/* Whether trainer.json says that there was a checksums.json; of a damaged one that is not known. */
+/* Whether trainer.json says that the checkpoint had a checksums.json; false if it is damaged. */
 static bool had_sums(const char *dir)
 {
     cJSON *o;
@@ -141,8 +141,8 @@ static int check_checkpoint(verify *r, const char *dir, const char *name, int de
     if (sums.none && had_sums(dir)) {
         found(r, VF_SUMS_FILE, "is missing, which was written with it");
     } else if (sums.none) {
-        vc_say(r->v->progress, "%s was made by an earlier version, without checksums: only the form "
-               "of its files can be checked", dir);
+        vc_say(r->v->progress, "%s was made by an earlier version, without checksums: only the "
+               "format of its files can be checked", dir);
         rc = walk(r, dir, name, depth, err);
     }
     const char *dash = strrchr(dir, '-');
@@ -152,7 +152,7 @@ static int check_checkpoint(verify *r, const char *dir, const char *name, int de
     return rc;
 }
 
-/* What a killed run leaves: the next checkpoint removes it. */
+/* Reports the leftovers of a killed run, which the next checkpoint removes. */
 static bool is_unfinished(const char *name)
 {
     const char *ext = vc_path_ext(name);
@@ -221,8 +221,9 @@ int vlat_verify_run(const vlat *v, vc_err *err)
     char a[32], b[32], c[32], bytes[32], time[32], rate[32];
     double t = vc_seconds();
     if (v->o->repair)
-        return vc_fail(err, VC_EUSAGE, "--repair: is for datasets; copy a run's damaged files anew, or "
-                       "go on from an older checkpoint");
+        return vc_fail(err, VC_EUSAGE, "--repair is for datasets; copy a run's damaged files "
+                                       "again, or "
+                       "continue from an older checkpoint");
     int rc = check_path(&r, v->path, err);
     if (rc)
         return rc;
@@ -238,7 +239,8 @@ int vlat_verify_run(const vlat *v, vc_err *err)
     if (r.whole < 0 || vc_file_exists_in(v->path, "trainer.json"))
         return vc_fail(err, VC_EFORMAT, "%s is damaged: copy it again, or use another checkpoint",
                        v->path);
-    return vc_fail(err, VC_EFORMAT, "%s is damaged: the newest whole checkpoint is checkpoint-%" PRId64
-                   ": go on with vtrain --resume_from_checkpoint %" PRId64, v->path, r.whole,
+    return vc_fail(err, VC_EFORMAT, "%s is damaged: the newest whole checkpoint is "
+                   "checkpoint-%" PRId64
+                   ": continue with vtrain --resume_from_checkpoint %" PRId64, v->path, r.whole,
                    r.whole);
 }

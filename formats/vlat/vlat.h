@@ -1,5 +1,5 @@
-/* vlat.h - the verbs of vlat: each is a row of the table in main.c and a function in a file of
- * its own. Results go to stdout, messages through the progress. */
+/* vlat.h - the verbs of vlat. Each is a row of the table in main.c and a function here. Results go
+ * to stdout, messages through the progress. */
 #ifndef FORMATS_VLAT_VLAT_H
 #define FORMATS_VLAT_VLAT_H
 
@@ -13,21 +13,22 @@ typedef struct vlat_options {
     bool json, repair, allow_partial;
     char *out, *of;
     char *to, *from, *family, *vae, *empty, *texts;          /* export, import */
-    int space;                   /* 0: as the format, 1: raw, 2: normalized */
+    int space;                   /* 0: the format's, 1: raw, 2: normalized */
     int64_t limit, n, shard_size;
-    int by;                      /* 0, or 1: bucket */
+    int by;                      /* 1: by bucket, else 0 */
     int log_format;
 } vlat_options;
 
 typedef struct vlat {
     const vlat_options *o;
-    const vc_list *words;        /* after the verb */
-    const char *path;            /* the first of them: the dataset */
+    const vc_list *words;        /* words after the verb */
+    const char *path;            /* the first word: the dataset */
     vc_progress *progress;
     FILE *out;
 } vlat;
 
-/* Verbs return 0, an error, or VLAT_PARTIAL: done, with part of the input left out (exit status 3). */
+/* Verbs return 0, an error, or VLAT_PARTIAL: done, but a part of the input was left out (exit
+ * status 3). */
 enum { VLAT_PARTIAL = 3 };
 
 int vlat_info(const vlat *v, vc_err *err);
@@ -44,52 +45,57 @@ int vlat_export(const vlat *v, vc_err *err);
 int vlat_import(const vlat *v, vc_err *err);
 
 /* ---- verify_run.c ---- */
-/* Whether path is a run's folder, a checkpoint or a .safetensors file; and vlat verify of it:
- * checksums where there are some, else the form of JSON and safetensors files. */
+/* Whether path is a run's folder, a checkpoint or a .safetensors file. */
 bool vlat_is_run(const char *path);
+/* vlat verify for such a path: compares checksums if the files have them, else checks the format of
+ * JSON and safetensors files. */
 int vlat_verify_run(const vlat *v, vc_err *err);
 
 /* ---- copy.c ---- */
-/* A new dataset at path of the samples of d, with their numbers, whose part[i] is `which`; part
- * NULL: all of them. Names the remedy where it meets damage. */
+/* Makes a new dataset at path of the samples i of d whose part[i] is `which`, or of all samples if
+ * part is NULL. They keep their numbers. The error names the remedy for damage. */
 int vlat_copy_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t which,
                    const char *path, vc_err *err);
 
-/* ---- gc.c: a new folder takes a dataset's place, under the lock of vf_dataset_lock ---- */
-/* The dataset's folder itself, malloc'ed: where path is a link or ends in a dot, what it leads to,
- * so that another folder can lie beside it and take its place. VC_ENOMEM, VC_ENOENT, VC_EIO. */
+/* ---- gc.c: exchange of a dataset's folder, under the lock of vf_dataset_lock ---- */
+/* The path of the dataset's folder itself, malloc'ed: the target if path is a link or ends in a
+ * dot,
+ * so that a new folder can be made beside it and take its place. VC_ENOMEM, VC_ENOENT, VC_EIO. */
 int vlat_folder(char **folder, const char *path, vc_err *err);
-/* plan.jsonl, errors.jsonl, vprep.yaml and the hints go along. */
+/* Copies plan.jsonl, errors.jsonl, vprep.yaml and the hints. */
 int vlat_carry_files(const char *from, const char *to, vc_err *err);
-/* The folder `made` takes the dataset's name in one step, and the other way round; readers keep
- * what they have open. *lock is the lock on the new one, taken before it has the name. */
+/* Exchanges the names of the folder `made` and of the dataset in one step; readers keep the files
+ * that they have open. *lock is the lock on the new dataset, taken before the exchange. */
 int vlat_exchange(const char *path, const char *made, int *lock, vc_err *err);
-/* What lies in the dataset's folder `from` and is not of it, anybody's, goes to `to`; beside a file
- * of that name as NAME.1, NAME.2 and so on. */
+/* Moves the files in the dataset's folder `from` that do not belong to the dataset to `to`, as
+ * NAME.1, NAME.2 and so on if `to` has a file of that name. */
 int vlat_move_others(const char *from, const char *to, vc_err *err);
-/* Removes the dataset `made`, what path was or was to become; files in it that are not of a dataset
- * go to path. Not there, or no dataset: 0. Stopped at any moment, it can be called again. */
+/* Removes the dataset `made`, which is the old or an unfinished new version of path. Files in it
+ * that
+ * do not belong to a dataset move to path. Returns 0 if `made` is missing or no dataset. After a
+ * stop
+ * at any moment it can be called again. */
 int vlat_remove_left(const char *made, const char *path, vc_err *err);
 
 /* ---- text.c ---- */
-/* Opens the dataset, finished or not; says so when not. */
+/* Opens the dataset, with a warning if it is not finished. */
 int vlat_open(const vlat *v, vf_dataset **d, vc_err *err);
-/* Text from a dataset that may be anybody's, on one line of at most max characters (0: any), as
- * vc_print (common/os/streams.h) prints it. */
+/* Prints untrusted text from a dataset on one line of at most max characters (0: any number), with
+ * vc_print (common/os/streams.h). */
 void vlat_print(FILE *f, const char *text, int max);
 /* The first caption's text, or "". Borrowed from the record. */
 const char *vlat_caption(const cJSON *record);
-/* Strings and numbers of an object, "" and 0 where there is none of that type. */
+/* A string or number of an object; "" or 0 if it has no such field of that type. */
 const char *vlat_str(const cJSON *o, const char *field);
 double vlat_num(const cJSON *o, const char *field);
-/* "cogvideox, cogvideox1.5": whom a dataset was made for; several, where it was merged. */
+/* The family of a dataset; several, "cogvideox, cogvideox1.5", if it was merged. */
 enum { VLAT_FAMILIES = 200 };
 const char *vlat_families(char buf[VLAT_FAMILIES], const cJSON *manifest);
-/* "13x48x84" of an array of numbers. */
+/* Formats an array of numbers as "13x48x84". */
 char *vlat_dims(char buf[64], const cJSON *array);
-/* Width x height of the pictures, "48x32", or "?". */
+/* Formats width and height of the pictures as "48x32", or "?". */
 char *vlat_size(char buf[64], const cJSON *record);
-/* Seconds of clips: the sum of frames / fps. */
+/* Seconds of all clips: the sum of frames / fps. */
 double vlat_seconds(const vf_dataset *d);
 
 #endif

@@ -488,7 +488,7 @@ int main(int argc, char **argv)
     if (!rc) rc = vc_maps_check(run(&d, vc_flags_words(set), &err), &err);
     vc_progress_close(d.progress);
     if (rc)
-        vc_flags_tell(set, "vdecode", &err, rc);
+        vc_flags_report(set, "vdecode", &err, rc);
     vc_flags_free(set);
     int signal = *vc_stop_flag();
     return rc == VC_ESTOP && signal ? 128 + signal : rc == VC_EUSAGE ? 2 : rc ? 1 : 0;

@@ -236,7 +236,7 @@ static int meet(vprep *p, int rc, vc_err *err)
     if (rc && rc != VC_ESTOP && p->ranks > 1) {
         char who[32];
         snprintf(who, sizeof who, "vprep: rank %d", p->rank);
-        vc_flags_tell(p->flags, who, err, rc);
+        vc_flags_report(p->flags, who, err, rc);
         vc_comm_abort(p->comm, EXIT_FAILURE);
     }
     return vc_comm_agree(p->comm, rc, err);
@@ -399,7 +399,7 @@ int main(int argc, char **argv)
     if (rc == VC_ESTOP)
         vc_fail(&err, rc, "stopped; the same command goes on where it was");
     if (rc && vc_comm_rank(comm) == 0)
-        vc_flags_tell(p.flags, "vprep", &err, rc);
+        vc_flags_report(p.flags, "vprep", &err, rc);
     vc_flags_free(p.flags);
     vc_comm_close(comm);
     return status;

@@ -237,7 +237,7 @@ static void test_everything_wrong_is_told(void **state)
     size_t size;
     FILE *terminal = stderr;
     stderr = open_memstream(&text, &size);
-    vc_flags_tell(r.set, "prog", &r.err, r.rc);
+    vc_flags_report(r.set, "prog", &r.err, r.rc);
     fclose(stderr);
     stderr = terminal;
     has(text, "prog: unknown flag --rnak: did you mean --rank?\nprog: --use_fsdp, --fsdp_x: not");
@@ -497,7 +497,7 @@ static void test_check(void **state)
     f.help = NULL;
     check_says((vc_flag[]){ f, end }, NULL, "no help");
     vc_flag choice = ROW(VC_CHOICE, rule, "rule", NULL, NULL, NULL);
-    check_says((vc_flag[]){ choice, end }, NULL, "a choice of nothing");
+    check_says((vc_flag[]){ choice, end }, NULL, "a choice without values");
     f = rank;
     f.aliases = "height:0";
     check_says((vc_flag[]){ f, end }, NULL, "alias height:0");

@@ -7,7 +7,7 @@ cp -r "$VLT_BUILD/tests/made.lmdb" a.lmdb
 # split and put together again: the same samples, numbers and all
 expect 2 'either --n N or --by' vlat split a.lmdb --out p
 expect 2 'has 60 samples' vlat split a.lmdb --out p --n 61
-expect 2 '--out says' vlat split a.lmdb --n 3
+expect 2 '--out is required' vlat split a.lmdb --n 3
 expect 0 'p-02: 20 samples' vlat split a.lmdb --n 3 --out p
 expect 1 'p-00 is a finished dataset already' vlat split a.lmdb --n 2 --out p
 rm -r p-01                                   # as if it had been stopped: what is whole stays
@@ -37,7 +37,7 @@ rm -r fresh && mkdir fresh
 expect 0 '20 samples' vlat select a.lmdb 'sample >= 40' --out fresh
 
 # what occurs twice is kept once; new numbers follow the old ones
-expect 0 '60 samples were there twice' vlat merge a.lmdb back.lmdb --out twice.lmdb
+expect 0 '60 samples occur twice' vlat merge a.lmdb back.lmdb --out twice.lmdb
 same_root a.lmdb twice.lmdb
 expect 0 '^000000000059/000' vlat list twice.lmdb
 expect 0 '40 samples' vlat merge p-02 p-00 --out turned.lmdb
@@ -64,7 +64,7 @@ absent none
 # gc changes no sample and takes no file that is not the dataset's; a copy that a killed one left is forgotten
 cp -r a.lmdb a.lmdb.gc
 mkdir a.lmdb/mine && echo 1 >a.lmdb/mine/clip.mp4 && echo 2 >a.lmdb/report.html && echo 3 >a.lmdb.gc/notes
-expect 0 'given back' vlat gc a.lmdb
+expect 0 ' freed' vlat gc a.lmdb
 same_root a.lmdb back.lmdb
 expect 0 'no damage' vlat verify a.lmdb
 absent a.lmdb.gc

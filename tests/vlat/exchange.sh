@@ -188,7 +188,7 @@ expect 0 '5 samples' vlat import ttt.1 --from ttt-video --out later.lmdb --empty
 same ttt.lmdb later.lmdb
 
 # imports of one kind merge, of unlike kinds do not
-expect 0 '5 samples were there twice' vlat merge ttt.back later.lmdb --out both.lmdb
+expect 0 '5 samples occur twice' vlat merge ttt.back later.lmdb --out both.lmdb
 expect 1 'different encoders' vlat merge ttt.back ft-cog.back --out none
 
 # damaged files are errors that name them

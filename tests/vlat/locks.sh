@@ -19,7 +19,7 @@ busy='another process is writing here'
 
 # ---- gc sees what was written until it had the lock ----
 cp -r some d
-expect 0 'given back' racing "${prep[*]} --meta media/metadata.json --out d >log 2>&1" flock@d/state.lmdb:1 vlat gc d
+expect 0 ' freed' racing "${prep[*]} --meta media/metadata.json --out d >log 2>&1" flock@d/state.lmdb:1 vlat gc d
 same_root d all
 
 # ---- whoever writes is refused while another does, and told who that is ----
@@ -46,13 +46,13 @@ else
     echo "status $?" >>said
 fi
 S
-expect 0 'given back' racing "sh second vlat" 'flock@d/state.lmdb:1:run;rename@d.gc/:1' vlat gc d
+expect 0 ' freed' racing "sh second vlat" 'flock@d/state.lmdb:1:run;rename@d.gc/:1' vlat gc d
 grep -q "$busy: .*vlat gc d (process" said && grep -q 'status 1' said || wrong "a second gc: $(cat said)"
 same_root d all
 
 # ---- nor is one on a folder that was put aside: the new one is locked when it gets the name ----
 rm -rf said d && cp -r all d
-expect 0 'given back' racing "vlat gc d >said 2>&1" unlink@d.gc:1 vlat gc d
+expect 0 ' freed' racing "vlat gc d >said 2>&1" unlink@d.gc:1 vlat gc d
 grep -q "$busy: .*vlat gc d (process" said || wrong "a gc beside one that ends: $(cat said)"
 broken d
 rm said
@@ -75,13 +75,13 @@ done
 # ---- a dataset that vprep has not finished is not repaired: its last samples are in no manifest ----
 broken d
 sed -i 's/"complete": *true/"complete": false/' d/manifest.json
-expect 1 'run vprep again, with the same command' vlat verify d --repair
+expect 1 'run vprep again with the same command' vlat verify d --repair
 [ ! -e d.damaged ] && [ ! -e d.repair ] || wrong 'an unfinished dataset was repaired'
 
 # ---- a place that a second repair needs is asked for before anything is copied ----
 broken d
 mkdir d.damaged
-expect 1 'd.damaged is there already, from an earlier repair: .*remove it' racing 'echo copied >copied' mkdir:1 vlat verify d --repair
+expect 1 'd.damaged exists already, from an earlier repair: .*remove it' racing 'echo copied >copied' mkdir:1 vlat verify d --repair
 [ ! -e copied ] && [ ! -e d.repair ] || wrong 'copied first'
 rmdir d.damaged
 
@@ -98,8 +98,8 @@ expect 1 "$busy: flock" flock run/.lock "${train[@]}"
 ln -s d link
 expect 0 '1 to be encoded again' vlat verify link --repair
 [ -L link ] && [ -e d.damaged/manifest.json ] && [ ! -e link.damaged ] || wrong 'repair: the link became a dataset'
-expect 0 'given back' vlat gc link
-(cd d && expect 0 'given back' vlat gc .)
+expect 0 ' freed' vlat gc link
+(cd d && expect 0 ' freed' vlat gc .)
 [ -L link ] && [ ! -e link.gc ] && [ ! -e d.gc ] || wrong 'gc: the link became a dataset'
 
 # ---- damage: what to do about it is said wherever it is met ----
