@@ -7,14 +7,14 @@
 #include <string_view>
 #include <vector>
 
-/* The parser's own assertions fail for a text that it goes on to refuse ("[!"), and where NDEBUG is
- * defined clang takes them for granted: they are left out. */
+/* The parser's assertions are disabled: they fail for a text that the parser then refuses ("[!"),
+ * and if NDEBUG is defined, clang assumes that they hold. */
 #undef NDEBUG
 #define TOML_ASSERT(expr) static_assert(true)
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_MAX_NESTED_VALUES 16      /* VC_CONFIG_DEPTH, of brackets */
 
-/* Releases 3.3 and 3.4, asked whether U+0400 to U+0499 are blanks, take them for what cannot be. */
+/* Releases 3.3 and 3.4 reach TOML_UNREACHABLE when they test whether U+0400 to U+0499 are blanks. */
 #if __has_include(<toml++/impl/preprocessor.hpp>)
 #include <toml++/impl/preprocessor.hpp>
 #undef TOML_UNREACHABLE
@@ -63,8 +63,8 @@ size_t string_end(std::string_view text, size_t i)
     return i;
 }
 
-/* toml++ bounds nested brackets, not the names of a key, a.b.c, and takes tables apart by
- * recursion: so a key that is too deep is refused before. */
+/* toml++ bounds nested brackets, but not the names in a key, a.b.c, and frees tables by recursion:
+ * so this function refuses a key that is too deep. */
 void check_keys(std::string_view text)
 {
     const auto npos = std::string_view::npos;
@@ -125,7 +125,7 @@ public:
 private:
     yaml_document_t *doc;
 
-    static int made(int ok)                     /* libyaml answers 0 where there is no memory */
+    static int made(int ok)                     /* libyaml returns 0 when out of memory */
     {
         if (!ok)
             throw std::bad_alloc();
@@ -146,7 +146,7 @@ private:
         return id;
     }
 
-    /* toml++ sorts by name: back to the file's order. */
+    /* toml++ sorts by name: this restores the file's order. */
     int add_table(const toml::table &table, int depth)
     {
         std::vector<std::pair<const toml::key *, const toml::node *>> rows;

@@ -49,8 +49,8 @@ typedef struct vc_found {
 const char *vc_flags_next_name(const char **list, size_t *len, int *part);
 bool vc_flags_same_name(const char *a, size_t n, const char *b, size_t m);
 bool vc_flags_find(const vc_program *prog, const char *name, size_t len, vc_found *found);
-/* Finds a flag of other programs that is not the program's own. negated: it was given as no_NAME.
- * */
+/* Finds a flag of other programs that is not the program's own. negated: it was given as
+ * no_NAME. */
 const vc_foreign *vc_flags_find_foreign(const vc_program *prog, const char *name, size_t len,
                                         bool *negated);
 
@@ -65,9 +65,8 @@ void *vc_flags_keep(vc_flags *set, size_t n);
 char *vc_flags_keep_text(vc_flags *set, const char *s, size_t n);
 
 /* Converts n texts (2 for a pair given as two words, else 1) and stores them as the flag's value.
- * If
- * a higher source has set the value, they are only checked. found->negated needs no text. The error
- * says "\"7\" is out of range: 0 to 1"; the caller puts the flag in front. */
+ * If a higher source has set the value, they are only checked. found->negated needs no text. The
+ * error says "\"7\" is out of range: 0 to 1"; the caller puts the flag in front. */
 int vc_flags_set(vc_flags *set, const vc_found *found, const char *const *text, int n, int from,
                  vc_err *err);
 /* The place of a flag, for messages: "--rank", or "FILE: line 3: rank". */
@@ -83,8 +82,8 @@ int vc_flags_set_foreign(vc_flags *set, const vc_foreign *f, const vc_place *at,
 int vc_flags_unknown(const vc_program *prog, const char *dashes, const char *name, size_t len,
                      vc_err *err);
 
-/* flags_lines.c: adds a line "NAMES: BETWEEN SAY", or the name to a line of the same file and say.
- * */
+/* flags_lines.c: adds a line "NAMES: BETWEEN SAY", or the name to a line of the same file and
+ * say. */
 void vc_flags_line(vc_flags *set, vc_lines *lines, const vc_place *at, const char *between,
                    const char *say);
 

@@ -144,8 +144,8 @@ static int distance(const char *a, size_t n, const char *b, size_t m, int most)
     return one[m];
 }
 
-/* Whether two names have the same digits; others are different flags: text_encoder_2, adam_beta1.
- * */
+/* Whether two names have the same digits; others are different flags: text_encoder_2,
+ * adam_beta1. */
 static bool same_digits(const char *a, size_t n, const char *b, size_t m)
 {
     static const char digits[] = "0123456789";

@@ -1,6 +1,6 @@
 /* foreign_peers.c - see foreign.h: flags of other trainers that have no job in this design, or are
- * refused with the remedy. Names with a section, "optimizer.type", come from configuration files.
- * */
+ * refused with the remedy. Names with a section, "optimizer.type", come from configuration
+ * files. */
 #include "common/cli/foreign.h"
 
 #define NONE(words, names, reason) \

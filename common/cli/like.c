@@ -17,10 +17,8 @@
  *                   has it), models/base.py, utils/dataset.py, models/cosmos_predict2.py (times)
  *
  * PyTorch's AdamW has betas 0.9 and 0.999, eps 1e-8 and decay 0.01. The tables have no settings
- * that
- * a trainer requires (rank and rate of diffusion-pipe, frames of diffusion-pipe and musubi) or
- * takes
- * from the model (the shift of videox-fun and diffsynth). */
+ * that a trainer requires (rank and rate of diffusion-pipe, frames of diffusion-pipe and musubi) or
+ * takes from the model (the shift of videox-fun and diffsynth). */
 #include "common/cli/like.h"
 
 #include <math.h>

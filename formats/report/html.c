@@ -272,8 +272,8 @@ static void put_media(vc_buf *b, const void *media, size_t size, const char *mim
     vc_buf_str(b, clip ? "\"></video>\n" : "\">\n");
 }
 
-/* Length of the start of a long caption, cut between characters, after a word if one ends nearby.
- * */
+/* Length of the start of a long caption, cut between characters, after a word if one ends
+ * nearby. */
 static size_t short_length(const char *s)
 {
     size_t n = SHORT_CAPTION;

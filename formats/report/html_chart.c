@@ -175,8 +175,8 @@ static void find_ranges(const vf_chart *c, int n, axis *x, axis *y)
         }
 }
 
-/* One column of the drawing, in which only the first, least, greatest and last point are visible.
- * */
+/* One column of the drawing, in which only the first, least, greatest and last point are
+ * visible. */
 typedef struct column {
     int at;
     double y[4];                       /* first, least, greatest, last */

@@ -59,8 +59,8 @@ static int content_of(vf_key *k, const vf_dataset *d, uint32_t i, vc_err *err)
     return rc;
 }
 
-/* Reads `part` of the manifest ("2/4"): the place of this part of a list, and the number of parts.
- * */
+/* Reads `part` of the manifest ("2/4"): the place of this part of a list, and the number of
+ * parts. */
 static bool part_of(const vf_dataset *d, unsigned *i, unsigned *n)
 {
     return sscanf(vlat_str(vf_dataset_manifest(d), "part"), "%u/%u", i, n) == 2 && *i && *i <= *n;
@@ -75,8 +75,7 @@ static bool has_part(vf_dataset **d, int n, unsigned i)
 }
 
 /* Whether samples keep their numbers: the datasets are parts of one list, and no two of them use
- * the
- * same number, as they may if the list was changed between the jobs. */
+ * the same number, as they may if the list was changed between the jobs. */
 static int keeps_numbers(const vlat *v, vf_dataset **d, int n, bool *keep, vc_err *err)
 {
     vf_keymap owner = { 0 };

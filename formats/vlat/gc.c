@@ -6,9 +6,9 @@
  * taken before the exchange, so that no other process finds the dataset unlocked. After a kill the
  * next gc finds one of these states:
  *
- *     NAME old   NAME.gc a part of the new dataset     NAME.gc is removed, gc starts anew
- *     NAME new   NAME.gc the old dataset or a rest     other files move to NAME, NAME.gc is
- * removed */
+ *     NAME old   NAME.gc a part of the new dataset    NAME.gc is removed, gc starts anew
+ *     NAME new   NAME.gc the old dataset or a rest    other files in it move to NAME, NAME.gc is
+ *                                                     removed */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

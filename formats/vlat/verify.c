@@ -240,8 +240,7 @@ static int room_for(const char *aside, vc_err *err)
 }
 
 /* Moves files that do not belong to the damaged dataset back into the copy, and the damaged
- * dataset,
- * which now has the copy's old name, to NAME.damaged. */
+ * dataset, which now has the copy's old name, to NAME.damaged. */
 static int put_aside(const char *made, const char *path, const char *aside, vc_err *err)
 {
     int rc = forget(made, LIST, err);        /* of an earlier repair: the new list includes it */
@@ -279,8 +278,8 @@ static int put_in_place(repair *r, const char *aside, vc_err *err)
     return rc;
 }
 
-/* Refuses a dataset that vprep has not finished: shards with samples are missing in its manifest.
- * */
+/* Refuses a dataset that vprep has not finished: shards with samples are missing in its
+ * manifest. */
 static int need_finished(const char *path, vc_err *err)
 {
     int shards;
@@ -319,8 +318,8 @@ static int run_repair(repair *r, const char *aside, vc_err *err)
     return rc ? rc : put_in_place(r, aside, err);
 }
 
-/* Completes a repair that was stopped after the exchange: the damaged dataset has the copy's name.
- * */
+/* Completes a repair that was stopped after the exchange: the damaged dataset has the copy's
+ * name. */
 static int end_repair(const repair *r, const char *aside, vc_err *err)
 {
     struct stat st;

@@ -59,8 +59,8 @@ int vlat_copy_part(const vlat *v, vf_dataset *d, const uint32_t *part, uint32_t 
 
 /* ---- gc.c: exchange of a dataset's folder, under the lock of vf_dataset_lock ---- */
 /* The path of the dataset's folder itself, malloc'ed: the target if path is a link or ends in a
- * dot,
- * so that a new folder can be made beside it and take its place. VC_ENOMEM, VC_ENOENT, VC_EIO. */
+ * dot, so that a new folder can be made beside it and take its place. VC_ENOMEM, VC_ENOENT,
+ * VC_EIO. */
 int vlat_folder(char **folder, const char *path, vc_err *err);
 /* Copies plan.jsonl, errors.jsonl, vprep.yaml and the hints. */
 int vlat_carry_files(const char *from, const char *to, vc_err *err);
@@ -71,10 +71,8 @@ int vlat_exchange(const char *path, const char *made, int *lock, vc_err *err);
  * NAME.1, NAME.2 and so on if `to` has a file of that name. */
 int vlat_move_others(const char *from, const char *to, vc_err *err);
 /* Removes the dataset `made`, which is the old or an unfinished new version of path. Files in it
- * that
- * do not belong to a dataset move to path. Returns 0 if `made` is missing or no dataset. After a
- * stop
- * at any moment it can be called again. */
+ * that do not belong to a dataset move to path. Returns 0 if `made` is missing or no dataset. After
+ * a stop at any moment it can be called again. */
 int vlat_remove_left(const char *made, const char *path, vc_err *err);
 
 /* ---- text.c ---- */
