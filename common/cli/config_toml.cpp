@@ -14,7 +14,7 @@
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_MAX_NESTED_VALUES 16      /* VC_CONFIG_DEPTH, of brackets */
 
-/* Releases 3.3 and 3.4 reach TOML_UNREACHABLE when they test whether U+0400 to U+0499 are blanks. */
+/* Releases 3.3, 3.4 reach TOML_UNREACHABLE when they test whether U+0400 to U+0499 are blanks. */
 #if __has_include(<toml++/impl/preprocessor.hpp>)
 #include <toml++/impl/preprocessor.hpp>
 #undef TOML_UNREACHABLE

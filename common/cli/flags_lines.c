@@ -88,13 +88,17 @@ static void put_typed(FILE *f, const vc_flags *set, const char *name, size_t len
     if (vc_flags_find(set->prog, name, len, &own) && !own.negated && own.part < 0)
         for (int i = 0; i < set->typed.n; i++) {
             const char *s = set->typed.item[i];
-            bool same = vc_flags_same_name(s, strlen(s), name, len);
-            if (!same && (!vc_flags_find(set->prog, s, strlen(s), &other) || !s[1] ||
-                          other.flag != own.flag || other.negated))
-                continue;
-            *(same || other.part < 0 ? &whole : &half[other.part]) = same ? name : s;
-            if (same)
+            if (vc_flags_same_name(s, strlen(s), name, len)) {
+                whole = name;
                 break;
+            }
+            if (!vc_flags_find(set->prog, s, strlen(s), &other) || other.flag != own.flag ||
+                other.negated || !s[1])
+                continue;
+            if (other.part < 0)
+                whole = s;
+            else
+                half[other.part] = s;
         }
     if (whole && whole != name)
         fputs(whole, f);
