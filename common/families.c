@@ -89,6 +89,8 @@ static const vc_family families[] = {
     { 0 }
 };
 
+const char *const vc_mode_names[VC_MODES] = { "normal", "i2v", "inpaint" };
+
 const char *const vc_text_slots[VC_SLOTS] = { "text_encoder", "text_encoder_2", "text_encoder_3",
                                               "text_encoder_4" };
 const char *const vc_tokenizer_slots[VC_SLOTS] = { "tokenizer", "tokenizer_2", "tokenizer_3",

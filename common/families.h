@@ -14,6 +14,7 @@ enum { VC_FAMILY_TEXTS = 3, VC_FAMILY_PIPELINES = 10, VC_SLOTS = 4 };
 
 /* --train_mode: what is beside the noisy latents */
 typedef enum vc_mode { VC_MODE_NORMAL, VC_MODE_I2V, VC_MODE_INPAINT, VC_MODES } vc_mode;
+extern const char *const vc_mode_names[VC_MODES];
 
 typedef struct vc_family {
     const char *name;                    /* as in manifests and in trainers' states */

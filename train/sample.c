@@ -24,7 +24,7 @@ typedef struct sampling {
     float *last, *noise;         /* [n]: the step before's clean picture, the step's noise */
     vtrain_solver_step *step;    /* [steps] */
     vtrain_text text[VTRAIN_TEXTS];
-    float *cond[VTRAIN_ROLES];   /* for every row, as the model takes them, or NULL */
+    float *cond[VC_ROLES];   /* for every row, as the model takes them, or NULL */
     float *first;                /* [C,h,w] the clean first frame that the sample has, or NULL */
     int clean;                   /* its frames: the latent frames of a token */
     uint64_t seed;
@@ -43,7 +43,7 @@ static void sampling_free(sampling *s)
     free(s->last);
     free(s->noise);
     free(s->step);
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         free(s->cond[i]);
     free(s->first);
     vtrain_prompt_free(&s->p);
@@ -98,9 +98,12 @@ static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
         s->front = (fit->mult[0] - f % fit->mult[0]) % fit->mult[0];
         s->p.f = f + s->front;
     }
-    bool image = s->p.cond[VTRAIN_ROLE_IMAGE];
-    bool clip = s->p.cond[VTRAIN_ROLE_VIDEO] || s->p.cond[VTRAIN_ROLE_MASK];
-    if (!(image || clip) || (h == s->p.h && w == s->p.w && (!clip || f + s->front == s->p.f)))
+    bool any = false, clip = false;
+    for (int i = 0; i < VC_ROLES; i++) {
+        any |= s->p.cond[i] != NULL;
+        clip |= s->p.cond[i] && vc_roles[i].clip;
+    }
+    if (!any || (h == s->p.h && w == s->p.w && (!clip || f + s->front == s->p.f)))
         return 0;
     return vc_fail(err, VC_EMISMATCH, "its image has %d x %d x %d latent frames, rows and columns, "
                    "the transformer takes multiples of %d, %d and %d", clip ? f : 1, h, w,
@@ -109,12 +112,12 @@ static int whole_patches(sampling *s, const vtrain_fit *fit, vc_err *err)
 
 /* One of the prompt's pictures as the model takes it, for every row: normalised, and for the frames
  * that are sampled in front copies of the first. */
-static int make_condition(sampling *s, const vtrain *t, vtrain_role role, vc_err *err)
+static int make_condition(sampling *s, const vtrain *t, vc_role role, vc_err *err)
 {
     const vtrain_norm *norm = vtrain_data_role_norm(t->data, role);
     size_t plane = (size_t)(s->dim[3] * s->dim[4]), front = (size_t)s->front;
     size_t f = (size_t)s->dim[2] - front;
-    if (role == VTRAIN_ROLE_IMAGE) {
+    if (!vc_roles[role].clip) {
         f = 1;
         front = 0;
     }
@@ -134,9 +137,9 @@ static int make_condition(sampling *s, const vtrain *t, vtrain_role role, vc_err
 static int make_conditions(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
     int rc = 0;
-    for (int i = 0; !rc && i < VTRAIN_ROLES; i++)
+    for (int i = 0; !rc && i < VC_ROLES; i++)
         if (fit->roles & 1u << i && s->p.cond[i])
-            rc = make_condition(s, t, (vtrain_role)i, err);
+            rc = make_condition(s, t, (vc_role)i, err);
     return rc;
 }
 
@@ -144,7 +147,7 @@ static int make_conditions(sampling *s, const vtrain *t, const vtrain_fit *fit, 
 static int make_first(sampling *s, const vtrain *t, const vtrain_fit *fit, vc_err *err)
 {
     const vtrain_norm *norm = vtrain_data_norm(t->data);
-    const float *image = s->p.cond[VTRAIN_ROLE_IMAGE];
+    const float *image = s->p.cond[VC_ROLE_IMAGE];
     size_t plane = (size_t)(s->dim[3] * s->dim[4]);
     s->clean = fit->mult[0];
     if (!(t->cfg.first_frame_conditioning_p > 0) || !image || s->dim[2] <= s->clean) return 0;
@@ -168,18 +171,18 @@ static void put_first(sampling *s)
 static void tell_conditions(const sampling *s, const vtrain *t, const vtrain_fit *fit)
 {
     unsigned has = 0, used = 0;
-    for (int i = 0; i < VTRAIN_ROLES; i++) {
+    for (int i = 0; i < VC_ROLES; i++) {
         has |= s->p.cond[i] ? 1u << i : 0;
         used |= s->cond[i] ? 1u << i : 0;
     }
-    if (s->first) has &= ~(1u << VTRAIN_ROLE_IMAGE);
+    if (s->first) has &= ~(1u << VC_ROLE_IMAGE);
     if (t->told_conditions) return;
     if (!s->first && t->cfg.first_frame_conditioning_p == 1 && s->dim[2] > s->clean)
         vc_say(t->ui, "validation prompt %u: sampled without a clean first frame, which all "
                "training clips have: it has no image", s->number);
     if (used != fit->roles)
         vc_say(t->ui, "validation prompt %u: sampled without %s (zeros)%s", s->number,
-               fit->roles & 1u << VTRAIN_ROLE_IMAGE ? "a first frame" : "a mask and a masked clip",
+               fit->roles & 1u << VC_ROLE_IMAGE ? "a first frame" : "a mask and a masked clip",
                has ? "" : ": it has no image");
     if (has & ~used)
         vc_say(t->ui, "validation prompt %u has an image %s", s->number, fit->roles
@@ -269,7 +272,7 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
     for (int64_t row = 0; row < s->dim[0]; row++)
         memcpy(s->in + (size_t)row * s->n, s->x, sizeof(float) * s->n);
     unsigned roles = 0;
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         roles |= s->cond[i] ? 1u << i : 0;
     const vtrain_question q = {
         .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first,

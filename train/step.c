@@ -34,16 +34,16 @@ static void load_texts(vt_ctx *g, vtrain_in *in, int n, const vtrain_text *text,
 static void cond_dim(int64_t of[5], const int64_t dim[5], int role)
 {
     memcpy(of, dim, 5 * sizeof *of);
-    if (role == VTRAIN_ROLE_IMAGE) of[2] = 1;
-    if (role == VTRAIN_ROLE_MASK) of[1] = 1;
+    if (!vc_roles[role].clip) of[2] = 1;
+    if (vc_roles[role].kind == VC_VALUE_MASK) of[1] = 1;
 }
 
 /* Pictures beside x, by the bits of `roles`: a first frame, a clip of x's size, a mask of one
  * channel. */
 static void load_cond(vt_ctx *g, vtrain_in *in, const int64_t dim[5], unsigned roles,
-                      float *const cond[VTRAIN_ROLES])
+                      float *const cond[VC_ROLES])
 {
-    for (int i = 0; i < VTRAIN_ROLES; i++) {
+    for (int i = 0; i < VC_ROLES; i++) {
         int64_t of[5];
         cond_dim(of, dim, i);
         if (roles & 1u << i) in->cond[i] = vt_from_host(g, VC_F32, 5, of, cond[i], VC_F32);
@@ -115,13 +115,13 @@ static vt_host_data floats(const float *v, int nd, const int64_t *dim)
 /* All that load() takes of a batch goes to the device. */
 static void prefetch(const vtrain *t, const vtrain_batch *b)
 {
-    vt_host_data d[2 + VTRAIN_ROLES + 2 * VTRAIN_TEXTS];
+    vt_host_data d[2 + VC_ROLES + 2 * VTRAIN_TEXTS];
     int64_t of[5];
     int n = 0;
     d[n++] = floats(b->latents, 5, b->dim);
-    cond_dim(of, b->dim, VTRAIN_ROLE_MASK);
+    cond_dim(of, b->dim, VC_ROLE_MASK);
     if (b->weighted) d[n++] = floats(b->loss_weight, 5, of);
-    for (int i = 0; i < VTRAIN_ROLES; i++) {
+    for (int i = 0; i < VC_ROLES; i++) {
         cond_dim(of, b->dim, i);
         if (b->roles & 1u << i) d[n++] = floats(b->cond[i], 5, of);
     }

@@ -297,7 +297,7 @@ typedef struct vtrain_question {
     double guidance, fps;                     /* of all rows, as vtrain_in's */
     const vtrain_text *text;                  /* of each slot of the data */
     unsigned roles;                           /* bits of what is there in cond */
-    float *const *cond;                       /* [VTRAIN_ROLES] as vtrain_in's */
+    float *const *cond;                       /* [VC_ROLES] as vtrain_in's */
 } vtrain_question;
 int vtrain_predict(vtrain *t, const vtrain_question *q, float *out, vc_err *err);
 /* Mean loss over the held-out samples, at fixed noise and times. Collective: each rank takes its

@@ -134,15 +134,15 @@ static const char *latent_shape(const vf_safetensors *st, vf_shape *s)
             return "mean: [C,f,h,w] expected";
         if (!vf_safetensors_get(st, "logvar", &logvar, NULL) && !same_grid(&mean, &logvar))
             return "the shapes of logvar and mean differ";
-        *s = shape_of(mean.nd == 4 ? VF_MOMENTS : VF_NOISED, &mean);
+        *s = shape_of(mean.nd == 4 ? VC_VALUE_MOMENTS : VC_VALUE_VARIANTS, &mean);
         return NULL;
     }
     if (!vf_safetensors_get(st, "mask", &mean, NULL)) {
-        *s = dims_fit(&mean, 4) ? shape_of(VF_MASK, &mean) : *s;
+        *s = dims_fit(&mean, 4) ? shape_of(VC_VALUE_MASK, &mean) : *s;
         return dims_fit(&mean, 4) ? NULL : "mask: [1,f,h,w] expected";
     }
     if (!vf_safetensors_get(st, "image_embeds", &mean, NULL)) {
-        *s = (vf_shape){ .kind = VF_EMBEDS, .w = dims_fit(&mean, 2) ? (unsigned)mean.dim[1] : 0 };
+        *s = (vf_shape){ .kind = VC_VALUE_EMBEDS, .w = dims_fit(&mean, 2) ? (unsigned)mean.dim[1] : 0 };
         return s->w ? NULL : "image_embeds: [n,D] expected";
     }
     return "the value has no tensor mean, sample, mask or image_embeds";
@@ -151,7 +151,7 @@ static const char *latent_shape(const vf_safetensors *st, vf_shape *s)
 static const char *text_shape(const vf_safetensors *st, vf_shape *s)
 {
     vf_view v;
-    s->kind = VF_EMBEDS;
+    s->kind = VC_VALUE_EMBEDS;
     if (!vf_safetensors_get(st, "prompt_embeds", &v, NULL)) {
         if (!dims_fit(&v, 2))
             return "prompt_embeds: [n,D] expected";

@@ -3,13 +3,12 @@
 #ifndef FORMATS_DATASET_VERIFY_H
 #define FORMATS_DATASET_VERIFY_H
 
+#include "common/roles.h"
 #include "formats/dataset/parts.h"
 #include "formats/keys/keymap.h"
 
-enum { VF_OTHER, VF_MOMENTS, VF_NOISED, VF_MASK, VF_EMBEDS };    /* kinds of a latent value */
-
 typedef struct vf_shape {                    /* shape of a value; a keymap holds it packed */
-    unsigned kind, c, f, h, w;               /* VF_EMBEDS: w is the width */
+    unsigned kind, c, f, h, w;               /* a vc_value; of VC_VALUE_EMBEDS w is the width */
 } vf_shape;
 
 typedef struct vf_check {

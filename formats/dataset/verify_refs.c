@@ -8,17 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kind of value that a condition must have; `clip`: the value covers the clip, not one
- * frame. */
-static const struct { const char *role; unsigned kind; bool clip; } roles[] = {
-    { "image", VF_MOMENTS, false },
-    { "image_noised", VF_NOISED, false },
-    { "video", VF_MOMENTS, true },
-    { "mask", VF_MASK, true },
-    { "loss_mask", VF_MASK, true },
-    { "vision", VF_EMBEDS, false },
-};
-
 typedef struct sight {                       /* the record that is being checked */
     vf_check *c;
     const char *file, *which;                /* "sample" or "validation" */
@@ -59,15 +48,15 @@ static void check_latent(const sight *s, const cJSON *hex, const char *role, uns
     vf_shape shape;
     int64_t channels = 0;
     const vf_entry *e = s->entry;
-    if (!look_up(s, &s->c->latents, hex, role, &shape) || shape.kind == VF_OTHER)
+    if (!look_up(s, &s->c->latents, hex, role, &shape) || shape.kind == VC_VALUE_OTHER)
         return;                              /* a value without a shape was reported before */
     if (kind && shape.kind != kind)
         found(s, "%s %s: another kind of value", role, hex->valuestring);
-    else if (e && kind && kind != VF_EMBEDS &&
+    else if (e && kind && kind != VC_VALUE_EMBEDS &&
              (shape.h != e->h || shape.w != e->w || shape.f != (clip ? e->f : 1u)))
         found(s, "%s %s: latent [%u,%u,%u], the record says [%u,%u,%u]", role, hex->valuestring,
               shape.f, shape.h, shape.w, clip ? e->f : 1u, e->h, e->w);
-    else if (kind == VF_MOMENTS &&
+    else if (kind == VC_VALUE_MOMENTS &&
              !vf_json_int(cJSON_GetObjectItemCaseSensitive(s->c->manifest.json, "vae"), "channels",
                           &channels, NULL) &&
              channels != shape.c)
@@ -75,14 +64,15 @@ static void check_latent(const sight *s, const cJSON *hex, const char *role, uns
               shape.c, channels);
 }
 
+/* Of a role that the table does not have, the value must be there. */
 static void check_condition(const sight *s, const cJSON *hex)
 {
-    unsigned kind = 0;
+    unsigned kind = VC_VALUE_OTHER;
     bool clip = false;
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (!strcmp(roles[i].role, hex->string)) {
-            kind = roles[i].kind;
-            clip = roles[i].clip;
+    for (int i = VC_ROLE_CLIP + 1; i < VC_ROLES; i++)
+        if (!strcmp(vc_roles[i].name, hex->string)) {
+            kind = vc_roles[i].kind;
+            clip = vc_roles[i].clip;
         }
     check_latent(s, hex, hex->string, kind, clip);
 }
@@ -141,7 +131,7 @@ static int check_record(vf_check *c, int at, vf_bytes key, vf_bytes value, vc_er
     sight s = { c, c->manifest.shard[at].file, "sample", key, &r.entry };
     c->report->samples++;
     vf_root_add(&c->root, r.hash);
-    check_latent(&s, cJSON_GetObjectItemCaseSensitive(json, "latent_key"), "latent_key", VF_MOMENTS,
+    check_latent(&s, cJSON_GetObjectItemCaseSensitive(json, "latent_key"), "latent_key", VC_VALUE_MOMENTS,
                  true);
     check_conditions(&s, json);
     cJSON_ArrayForEach(o, cJSON_GetObjectItemCaseSensitive(json, "captions"))

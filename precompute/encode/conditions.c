@@ -1,63 +1,66 @@
-/* conditions.c - roles, keys and pixels of conditions; see conditions.h */
+/* conditions.c - see conditions.h */
 #include "precompute/encode/conditions.h"
 
 #include <math.h>
 #include <string.h>
 
-const char *vprep_role(int value)
-{
-    static const char *const names[VALUES] = { NULL, "image", "image_noised", "video", "mask",
-                                               "loss_mask" };
-    return names[value];
-}
-
 unsigned vprep_values(const vprep *p, const vf_row *row)
 {
-    static const unsigned sets[] = {
-        [PREP_NORMAL] = VALUE_BIT(VALUE_CLIP),
-        [PREP_I2V] = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_IMAGE) | VALUE_BIT(VALUE_NOISED),
-        [PREP_INPAINT] = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_VIDEO) | VALUE_BIT(VALUE_MASK),
-    };
-    return sets[p->c.train_mode] | (row->loss_mask_path ? VALUE_BIT(VALUE_LOSS_MASK) : 0);
+    unsigned values = 0;
+    for (int r = 0; r < VC_ROLES; r++)
+        if (vc_roles[r].modes & 1u << p->c.train_mode &&
+            (vc_roles[r].recipe.pixels != VC_PIXELS_LOSS_MASK || row->loss_mask_path))
+            values |= VC_ROLE_BIT(r);
+    return values;
 }
 
-int vprep_value_frames(const vprep_clip *clip, int value)
+unsigned vprep_prompt_roles(const vprep *p)
 {
-    switch (value) {
-    case VALUE_IMAGE:
-    case VALUE_NOISED:
-        return 1;
-    case VALUE_VIDEO:
-        return clip->mask_all ? 0 : clip->choice.frames;
-    case VALUE_MASK:
-    case VALUE_LOSS_MASK:
-        return 0;
-    default:
+    unsigned values = 0;
+    for (int r = 0; r < VC_ROLES; r++)
+        if (vc_roles[r].modes & 1u << p->c.train_mode && vc_roles[r].what)
+            values |= VC_ROLE_BIT(r);
+    return values;
+}
+
+const vc_recipe *vprep_recipe(const vprep *p, const vprep_clip *clip, vc_role role)
+{
+    const vc_role_row *row = &vc_roles[role];
+    const bool in_clip = p->c.i2v_condition && clip->choice.frames > 1 && row->in_clip.tag;
+    return in_clip ? &row->in_clip : &row->recipe;
+}
+
+bool vprep_is_whole(const vc_recipe *r)
+{
+    return r->pixels == VC_PIXELS_CLIP || r->pixels == VC_PIXELS_MASKED ||
+           r->pixels == VC_PIXELS_FIRST_GREY;
+}
+
+int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role)
+{
+    switch (vprep_recipe(p, clip, role)->pixels) {
+    case VC_PIXELS_CLIP:
         return clip->choice.frames;
-    }
-}
-
-double vprep_value_bytes(const vprep *p, const vb_choice *c, int value)
-{
-    double grid = (double)c->latent_h * c->latent_w * (double)vc_dtype_size(p->c.dtype);
-    double frame = grid * p->vae.channels * (p->c.latent_store == STORE_MOMENTS ? 2 : 1);
-
-    switch (value) {
-    case VALUE_IMAGE:
-        return frame;
-    case VALUE_NOISED:
-        return frame * (double)p->c.noise_variants;
-    case VALUE_MASK:
-    case VALUE_LOSS_MASK:
-        return grid * c->latent_f;
+    case VC_PIXELS_FIRST:
+    case VC_PIXELS_FIRST_GREY:
+        return 1;
+    case VC_PIXELS_MASKED:
+        return clip->mask_all ? 0 : clip->choice.frames;
     default:
-        return frame * c->latent_f;
+        return 0;
     }
 }
 
-bool vprep_image_in_clip(const vprep *p, const vprep_clip *clip)
+double vprep_value_bytes(const vprep *p, const vb_choice *c, vc_role role)
 {
-    return p->c.i2v_condition && clip->choice.frames > 1;
+    const vc_role_row *row = &vc_roles[role];
+    double grid = (double)c->latent_h * c->latent_w * (double)vc_dtype_size(p->c.dtype);
+    double n = grid * (row->clip ? c->latent_f : 1);
+
+    if (row->kind == VC_VALUE_MASK)
+        return n;
+    n *= p->vae.channels * (p->c.latent_store == STORE_MOMENTS ? 2 : 1);
+    return row->kind == VC_VALUE_VARIANTS ? n * (double)p->c.noise_variants : n;
 }
 
 /* ---- keys ---- */
@@ -133,72 +136,57 @@ static void hash_grid(vf_hasher *h, const vprep *p)
     vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
 }
 
-/* it NULL: of a prompt, which has no loss mask. */
-static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *it,
-                        const vprep_clip *clip, int value)
+/* A masked clip of which no pixel is known is the same whatever its source. it NULL: of a prompt,
+ * which has no loss mask. */
+static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, const vprep_item *it,
+                         const vprep_clip *clip, vc_role role)
 {
-    int frames = clip->choice.frames;
+    const vc_recipe *r = vprep_recipe(p, clip, role);
+    const bool loss = r->pixels == VC_PIXELS_LOSS_MASK;
+    int frames = loss ? clip->choice.frames : vprep_value_frames(p, clip, role);
+
+    if (r->keyed & VC_KEYED_PIXELS && frames)
+        hash_pixels(h, loss ? &p->sources[it->row].loss_mask : source, clip, frames);
+    if (r->keyed & VC_KEYED_FRAMES)
+        vf_hasher_int(h, "frames", clip->choice.frames);
+    if (r->keyed & VC_KEYED_VARIANTS)
+        vf_hasher_int(h, "variants", p->c.noise_variants);
+    if (r->keyed & VC_KEYED_DRAWS && frames && (r->noise == VC_NOISE_ALL || p->mask_noise))
+        hash_draws(h, p, it);
+}
+
+static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *it,
+                        const vprep_clip *clip, vc_role role)
+{
+    const vc_recipe *r = vprep_recipe(p, clip, role);
     vf_hasher h;
 
-    if (value == VALUE_IMAGE && vprep_image_in_clip(p, clip)) {
-        vf_hasher_begin(&h, "image_clip");
-        hash_pixels(&h, source, clip, 1);
-        vf_hasher_int(&h, "frames", frames);
-        hash_encoding(&h, p, it);
-        return vf_hasher_end(&h);
-    }
-    switch (value) {
-    case VALUE_IMAGE:                        /* what a still of the first frame would be */
-    case VALUE_CLIP:
-        vf_hasher_begin(&h, "latent");
-        hash_pixels(&h, source, clip, value == VALUE_IMAGE ? 1 : frames);
-        hash_encoding(&h, p, it);
-        break;
-    case VALUE_NOISED:
-        vf_hasher_begin(&h, "image_noised");
-        hash_pixels(&h, source, clip, 1);
-        vf_hasher_int(&h, "variants", p->c.noise_variants);
-        hash_draws(&h, p, it);
-        hash_encoding(&h, p, it);
-        break;
-    case VALUE_VIDEO:                        /* without a known pixel the source does not matter */
-        vf_hasher_begin(&h, "video");
+    vf_hasher_begin(&h, r->tag);
+    if (r->keyed & VC_KEYED_MASK)
         hash_mask(&h, clip);
+    if (r->keyed & VC_KEYED_NOISE)
         vf_hasher_int(&h, "noise", p->mask_noise);
-        if (!clip->mask_all) {
-            hash_pixels(&h, source, clip, frames);
-            if (p->mask_noise)
-                hash_draws(&h, p, it);
-        }
+    hash_sources(&h, p, source, it, clip, role);
+    if (r->keyed & VC_KEYED_ENCODING)
         hash_encoding(&h, p, it);
-        break;
-    case VALUE_LOSS_MASK:
-        vf_hasher_begin(&h, "loss_mask");
-        hash_pixels(&h, &p->sources[it->row].loss_mask, clip, frames);
+    if (r->keyed & VC_KEYED_GRID)
         hash_grid(&h, p);
-        break;
-    default:
-        vf_hasher_begin(&h, "mask");
-        hash_mask(&h, clip);
-        hash_grid(&h, p);
-        break;
-    }
     return vf_hasher_end(&h);
 }
 
 vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *clip)
 {
-    return vprep_value_key(p, it, clip, VALUE_CLIP);
+    return vprep_value_key(p, it, clip, VC_ROLE_CLIP);
 }
 
-vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, int value)
+vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role)
 {
-    return value_key(p, &p->sources[it->row].hash, it, clip, value);
+    return value_key(p, &p->sources[it->row].hash, it, clip, role);
 }
 
-vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, int value)
+vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, vc_role role)
 {
-    return value_key(p, &source, NULL, clip, value);
+    return value_key(p, &source, NULL, clip, role);
 }
 
 /* ---- draws ---- */

@@ -1,4 +1,4 @@
-/* conditions.h - what --train_mode stores beside a clip: roles, their keys, and their values.
+/* conditions.h - the values of a sample: which are stored, their keys, their pixels, their noise.
  *
  *   i2v      image         the first frame encoded alone, as a clip of one frame; with
  *                          --i2v_condition clip the first latent frame of it and grey ones
@@ -7,30 +7,29 @@
  *            mask          1 = known, on the latent grid
  *   any      loss_mask     of rows with a loss_mask_path: what counts in the loss (loss_mask.h)
  *
- * Each is an entry of the dataset by a content key of its own, so that a change of mode encodes
- * conditions and no clip. The mask is the clip's (masks.h), drawn with the plan. */
+ * The rows of these roles (common/roles.h) say how each is made. Each value is an entry of the
+ * dataset by a content key of its own, so that a change of mode encodes conditions and no clip. The
+ * mask is the clip's (masks.h), drawn with the plan. */
 #ifndef PRECOMPUTE_ENCODE_CONDITIONS_H
 #define PRECOMPUTE_ENCODE_CONDITIONS_H
 
+#include "common/roles.h"
 #include "precompute/run/vprep.h"
 
-/* Values of a sample; the clip itself is the first. */
-enum { VALUE_CLIP, VALUE_IMAGE, VALUE_NOISED, VALUE_VIDEO, VALUE_MASK, VALUE_LOSS_MASK,
-       VALUES };
-#define VALUE_BIT(v) (1u << (v))
-
-const char *vprep_role(int value);                   /* "image", ...; of the clip NULL */
-/* VALUE_BITs that are stored of a row. */
+/* VC_ROLE_BITs of the values that are stored of a row, and of a validation prompt's picture. */
 unsigned vprep_values(const vprep *p, const vf_row *row);
-vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, int value);
-/* Whether the image condition goes through the VAE with frames after it. */
-bool vprep_image_in_clip(const vprep *p, const vprep_clip *clip);
-/* Of a clip that is no sample (of a validation prompt), from a file with that hash. */
-vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, int value);
+unsigned vprep_prompt_roles(const vprep *p);
+/* How the value of a clip is made. */
+const vc_recipe *vprep_recipe(const vprep *p, const vprep_clip *clip, vc_role role);
+/* Whether the autoencoder takes as many frames for the value as the clip has. */
+bool vprep_is_whole(const vc_recipe *r);
+vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role);
+/* The same for a clip that is no sample (of a validation prompt), from a file with that hash. */
+vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, vc_role role);
 /* Frames of the clip that a value is made from: all, 1, or 0. */
-int vprep_value_frames(const vprep_clip *clip, int value);
+int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role);
 /* Bytes of a value as stored, without its header: for estimates. */
-double vprep_value_bytes(const vprep *p, const vb_choice *c, int value);
+double vprep_value_bytes(const vprep *p, const vb_choice *c, vc_role role);
 
 /* Standard normals of a sample's (seed, id, variant, purpose), one after the other, from block
  * place * 2^28 on. Place 0 is vc_draw_normals. it NULL: id and variant 0, those of prompts. */

@@ -10,7 +10,7 @@
 #include "formats/keys/keymap.h"
 #include "precompute/media/write.h"
 
-enum { TRACES = 3 + 4 * (VALUES - 1) };
+enum { TRACES = 3 + 4 * (VC_ROLES - 1) };
 
 /* What a sample's trace holds, each a copy: the encoder's own areas are used again. */
 typedef struct trace_set {
@@ -43,11 +43,11 @@ void prep_job_settle(const vprep *p, prep_job *j)
     unsigned values = vprep_values(p, &p->meta.rows[j->item->row]);
 
     j->frames = j->want_thumb ? 1 : 0;
-    for (int v = 0; v < VALUES; v++) {
-        if (values & VALUE_BIT(v))
+    for (int v = 0; v < VC_ROLES; v++) {
+        if (values & VC_ROLE_BIT(v))
             j->key[v] = vprep_value_key(p, j->item, &j->clip, v);
-        if (j->need & VALUE_BIT(v) && vprep_value_frames(&j->clip, v) > j->frames)
-            j->frames = vprep_value_frames(&j->clip, v);
+        if (j->need & VC_ROLE_BIT(v) && vprep_value_frames(p, &j->clip, v) > j->frames)
+            j->frames = vprep_value_frames(p, &j->clip, v);
     }
 }
 
@@ -56,7 +56,7 @@ void prep_job_free(prep_job *j)
     if (!j)
         return;
     vprep_clip_free(&j->clip);
-    for (int v = 0; v < VALUES; v++)
+    for (int v = 0; v < VC_ROLES; v++)
         free(j->value[v]);
     free(j->pixels);
     free(j->loss_mask);
@@ -161,7 +161,7 @@ static int trace_value(prep_encoder *e, const prep_job *j, int v, int frames, in
 {
     const vb_choice *c = &j->clip.choice;
     const int64_t shape[4] = { frames, c->target_h, c->target_w, 3 };
-    const char *role = vprep_role(v);
+    const char *role = vc_roles[v].name;
     char name[40];
     int rc = 0;
 
@@ -305,31 +305,33 @@ static void job_pixels(float *x, const prep_job *j, size_t n)
         x[i] = v[i] / 127.5f - 1.0f;
 }
 
-/* What the VAE gets for a value, into e->pixels. */
-static int fill_pixels(prep_encoder *e, const prep_job *j, int v, int times, int f, vc_err *err)
+/* The pixels that a recipe gives to the VAE, `times` of f frames, into e->pixels. */
+static int fill_pixels(prep_encoder *e, const prep_job *j, const vc_recipe *r, int times, int f,
+                       vc_err *err)
 {
     const vprep *p = e->p;
     const vb_choice *c = &j->clip.choice;
+    const bool masked = r->pixels == VC_PIXELS_MASKED;
     size_t area = (size_t)c->target_h * (size_t)c->target_w, n = (size_t)f * area * 3;
-    size_t known = v == VALUE_IMAGE ? area * 3 : n;      /* grey follows, where it goes in a clip */
+    size_t known = r->pixels == VC_PIXELS_FIRST_GREY ? area * 3 : n;
     int rc = grow(&e->pixels, &e->pixels_room, n * (size_t)times, err);
 
-    if (!rc && v == VALUE_VIDEO) rc = need_scratch(e, area, err);
+    if (!rc && masked) rc = need_scratch(e, area, err);
     for (int k = 0; !rc && k < times; k++) {
         float *x = e->pixels + (size_t)k * n;
-        if (v == VALUE_VIDEO && j->clip.mask_all) {
+        if (masked && j->clip.mask_all) {
             for (size_t i = 0; i < n; i++)
                 x[i] = -1.0f;
             continue;
         }
         job_pixels(x, j, known);
         memset(x + known, 0, (n - known) * sizeof *x);
-        if (v == VALUE_VIDEO)
+        if (masked)
             vprep_apply_mask(x, &j->clip.mask, e->scratch);
-        if (v == VALUE_NOISED || (v == VALUE_VIDEO && p->mask_noise)) {
+        if (r->noise == VC_NOISE_ALL || (r->noise == VC_NOISE_KNOWN && p->mask_noise)) {
             vprep_normals z = vprep_normals_of(p, j->item, VC_DRAW_COND_NOISE, (uint32_t)k);
             float sigma = j->item ? vprep_noise_sigma(&z) : VPREP_PROMPT_SIGMA;
-            vprep_pixel_noise(x, n, sigma, v == VALUE_VIDEO, &z);
+            vprep_pixel_noise(x, n, sigma, r->noise == VC_NOISE_KNOWN, &z);
         }
     }
     return rc;
@@ -347,30 +349,30 @@ static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
 {
     const vprep *p = e->p;
     const vb_choice *c = &j->clip.choice;
-    int times = v == VALUE_NOISED ? (int)p->c.noise_variants : 1, nd = v == VALUE_NOISED ? 5 : 4;
-    bool in_clip = v == VALUE_IMAGE && vprep_image_in_clip(p, &j->clip);
-    int f = (v == VALUE_IMAGE && !in_clip) || v == VALUE_NOISED ? 1 : c->frames;
-    int64_t shape[5] = { times }, *dim = v == VALUE_NOISED ? shape : shape + 1;
+    const vc_recipe *r = vprep_recipe(p, &j->clip, (vc_role)v);
+    const bool several = vc_roles[v].kind == VC_VALUE_VARIANTS;
+    int times = several ? (int)p->c.noise_variants : 1, nd = several ? 5 : 4;
+    int f = vprep_is_whole(r) ? c->frames : 1;
+    int64_t shape[5] = { times }, *dim = several ? shape : shape + 1;
     bool logvar = wants_logvar(p);
-    /* what a still of the first frame has drawn, its image condition has drawn too */
-    uint32_t place = v == VALUE_NOISED || v == VALUE_VIDEO || in_clip ? (uint32_t)v : 0;
 
-    int rc = fill_pixels(e, j, v, times, f, err);
+    int rc = fill_pixels(e, j, r, times, f, err);
     if (!rc) rc = run_vae(e, times, f, c->target_h, c->target_w, logvar, shape + 1, err);
-    if (!rc && in_clip) {
+    if (!rc && f > 1 && !vc_roles[v].clip) {
         keep_first(e->mean, dim);
         keep_first(e->logvar, dim);
         dim[1] = 1;
     }
     if (!rc) rc = trace_value(e, j, v, times * f, nd, dim, err);
-    return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, j->item, place,
-                                  logvar, err);
+    return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, j->item,
+                                  r->place, logvar, err);
 }
 
 /* ---- masks ---- */
 
-static int trace_pixels(prep_encoder *e, const prep_job *j, vc_err *err)
+static int trace_pixels(prep_encoder *e, const prep_job *j, int v, vc_err *err)
 {
+    char name[40];
     const mask *m = &j->clip.mask;
     size_t area = (size_t)m->h * (size_t)m->w;
     uint8_t *all = malloc((size_t)m->f * area);
@@ -379,7 +381,8 @@ static int trace_pixels(prep_encoder *e, const prep_job *j, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "out of memory for a mask of %d frames", m->f);
     for (int t = 0; t < m->f; t++)
         mask_frame(m, t, all + (size_t)t * area);
-    int rc = add_trace(e, "cond.mask.pixels", VC_U8, 3, (int64_t[]){ m->f, m->h, m->w }, all, err);
+    snprintf(name, sizeof name, "cond.%s.pixels", vc_roles[v].name);
+    int rc = add_trace(e, name, VC_U8, 3, (int64_t[]){ m->f, m->h, m->w }, all, err);
     free(all);
     return rc;
 }
@@ -393,7 +396,7 @@ static int pack_mask(prep_encoder *e, prep_job *j, int v, const float *values, v
     void *data = NULL;
     char name[40];
 
-    snprintf(name, sizeof name, "cond.%s.mask", vprep_role(v));
+    snprintf(name, sizeof name, "cond.%s.mask", vc_roles[v].name);
     int rc = add_trace(e, name, VC_F32, 4, t.dim, values, err);
     if (!rc) rc = vprep_pack_dtype(&t.dtype, &data, values, n, e->p->c.dtype, err);
     t.data = data;
@@ -403,7 +406,7 @@ static int pack_mask(prep_encoder *e, prep_job *j, int v, const float *values, v
     return rc;
 }
 
-static int encode_mask(prep_encoder *e, prep_job *j, vc_err *err)
+static int encode_mask(prep_encoder *e, prep_job *j, int v, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
     const int *ratio = e->p->vae.ratio;
@@ -414,8 +417,8 @@ static int encode_mask(prep_encoder *e, prep_job *j, vc_err *err)
     if (rc)
         return rc;
     mask_to_grid(e->mean, &j->clip.mask, ratio[0], ratio[1], e->scratch);
-    if (e->p->c.trace_dir) rc = trace_pixels(e, j, err);
-    return rc ? rc : pack_mask(e, j, VALUE_MASK, e->mean, err);
+    if (e->p->c.trace_dir) rc = trace_pixels(e, j, v, err);
+    return rc ? rc : pack_mask(e, j, v, e->mean, err);
 }
 
 /* ---- a job ---- */
@@ -463,24 +466,35 @@ static bool is_made(const prep_encoder *e, const prep_job *j, int v)
     return made;
 }
 
+static int encode_value(prep_encoder *e, prep_job *j, int v, vc_err *err)
+{
+    switch (vc_roles[v].recipe.pixels) {
+    case VC_PIXELS_LOSS_MASK:
+        return pack_mask(e, j, v, j->loss_mask, err);
+    case VC_PIXELS_MASK:
+        return encode_mask(e, j, v, err);
+    default:
+        return encode_moments(e, j, v, err);
+    }
+}
+
 int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
 {
     bool traced = e->p->c.trace_dir && j->item;
     int rc = 0;
 
     *n = 0;
-    for (int v = 0; !rc && v < VALUES; v++) {
-        if (!(j->need & VALUE_BIT(v)) || (!traced && is_made(e, j, v)))
+    for (int v = 0; !rc && v < VC_ROLES; v++) {
+        if (!(j->need & VC_ROLE_BIT(v)) || (!traced && is_made(e, j, v)))
             continue;
-        rc = v == VALUE_LOSS_MASK ? pack_mask(e, j, v, j->loss_mask, err)
-           : v == VALUE_MASK ? encode_mask(e, j, err) : encode_moments(e, j, v, err);
-        if (rc && vprep_role(v))
-            vc_context(err, rc, "%s", vprep_role(v));
-        *n += v != VALUE_CLIP;
+        rc = encode_value(e, j, v, err);
+        if (rc && vc_roles[v].name)
+            vc_context(err, rc, "%s", vc_roles[v].name);
+        *n += v != VC_ROLE_CLIP;
     }
     if (!rc) rc = thumbnail(e, j, err);
     if (!rc && traced) rc = write_trace(e, j, err);
-    for (int v = 0; !rc && v < VALUES; v++)
+    for (int v = 0; !rc && v < VC_ROLES; v++)
         if (j->value[v])
             rc = vf_keymap_put(&e->made, j->key[v], 0, err);
     clear_trace(&e->trace);

@@ -9,16 +9,16 @@
 /* A sample on its way. Decoded: pixels. Encoded: value. Each stage frees what it has used. */
 typedef struct prep_job {
     const vprep_item *item;          /* NULL: of a validation prompt; it leaves no trace */
-    unsigned need;                   /* VALUE_BITs to be encoded; the others are stored already */
+    unsigned need;                   /* VC_ROLE_BITs to be encoded; the others are stored already */
     bool want_thumb;
     int frames;                      /* decoded: the first ones of the clip, as many as needed */
     uint8_t *pixels;                 /* [frames,h,w,3]; exact: of f32, 0..255 */
     float *loss_mask;                /* [latent_f,latent_h,latent_w], where it is needed */
     bool exact;
     size_t pixel_bytes;
-    vf_key key[VALUES];              /* of those that the mode stores */
-    uint8_t *value[VALUES];          /* safetensors; NULL: nothing to be put */
-    size_t value_bytes[VALUES];
+    vf_key key[VC_ROLES];              /* of those that the mode stores */
+    uint8_t *value[VC_ROLES];          /* safetensors; NULL: nothing to be put */
+    size_t value_bytes[VC_ROLES];
     uint8_t *thumb;
     size_t thumb_bytes;
     vprep_clip clip;                 /* last: most of it is draws that nobody set */

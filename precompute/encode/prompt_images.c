@@ -13,20 +13,8 @@ struct vprep_image {
     vprep_clip clip;                 /* its first frame; to be inpainted: the clip that begins with
                                       * it, all other frames masked */
     prep_identity is;                /* of the file that has that hash */
-    vf_key hash, key[VALUES];
+    vf_key hash, key[VC_ROLES];
 };
-
-static unsigned values_of(const vprep *p)
-{
-    switch (p->c.train_mode) {
-    case PREP_I2V:
-        return VALUE_BIT(VALUE_IMAGE);
-    case PREP_INPAINT:
-        return VALUE_BIT(VALUE_VIDEO) | VALUE_BIT(VALUE_MASK);
-    default:
-        return 0;
-    }
-}
 
 static void image_free(vprep_image *m)
 {
@@ -117,8 +105,8 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
     if (!rc && (!(m->clip.frames = calloc((size_t)m->clip.choice.frames, sizeof *m->clip.frames)) ||
                 mask_rest(&m->clip)))
         rc = vc_fail(err, VC_ENOMEM, "out of memory");
-    for (int v = 0; !rc && v < VALUES; v++)
-        if (values_of(p) & VALUE_BIT(v))
+    for (int v = 0; !rc && v < VC_ROLES; v++)
+        if (vprep_prompt_roles(p) & VC_ROLE_BIT(v))
             m->key[v] = vprep_prompt_key(p, m->hash, &m->clip, v);
     return rc;
 }
@@ -147,7 +135,7 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
     const char *list = p->c.validation_prompts;
     int rc = 0;
 
-    if (!values_of(p) || !v->n)
+    if (!vprep_prompt_roles(p) || !v->n)
         return 0;
     v->image = calloc((size_t)v->n, sizeof *v->image);
     char *dir = vc_format("%.*s", (int)(vc_path_base(list) - list), list);
@@ -176,18 +164,18 @@ unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key)
     const bool has = v->image && v->image[i];
 
     *key = has ? v->image[i]->key : NULL;
-    return has ? values_of(p) : 0;
+    return has ? vprep_prompt_roles(p) : 0;
 }
 
-/* VALUE_BITs of what row i's picture is still to be encoded to. */
+/* VC_ROLE_BITs of what row i's picture is still to be encoded to. */
 static unsigned missing(const vprep *p, int i)
 {
     const vf_key *key;
     unsigned values = vprep_prompt_values(p, i, &key), need = 0;
 
-    for (int v = 0; v < VALUES; v++)
-        if (values & VALUE_BIT(v) && !vf_writer_has_latent(p->writer, key[v]))
-            need |= VALUE_BIT(v);
+    for (int v = 0; v < VC_ROLES; v++)
+        if (values & VC_ROLE_BIT(v) && !vf_writer_has_latent(p->writer, key[v]))
+            need |= VC_ROLE_BIT(v);
     return need;
 }
 
@@ -198,8 +186,8 @@ int vprep_prompt_images_settle(vprep *p, vb_choice *largest, bool *any, vc_err *
         const unsigned need = missing(p, i);
         const vprep_image *m = need ? p->prompts.image[i] : NULL;
         bool left = false;
-        for (int v = 0; v < VALUES; v++) {
-            int rc = need & VALUE_BIT(v) ? prep_reuse_take(p, false, m->key[v], err) : 0;
+        for (int v = 0; v < VC_ROLES; v++) {
+            int rc = need & VC_ROLE_BIT(v) ? prep_reuse_take(p, false, m->key[v], err) : 0;
             if (rc && rc != VC_ENOENT)
                 return rc;
             left |= rc == VC_ENOENT;
@@ -249,7 +237,7 @@ static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need
     m->clip.mask = (mask){ 0 };
     int rc = read_pixels(j, m, err);
     if (!rc) rc = prep_encode(e, j, &n, err);
-    for (int v = 0; !rc && v < VALUES; v++)
+    for (int v = 0; !rc && v < VC_ROLES; v++)
         if (j->value[v])
             rc = vf_writer_put_latent(p->writer, j->key[v], j->value[v], j->value_bytes[v], err);
     p->conditions += n;

@@ -45,17 +45,17 @@ static int count_item(vprep *p, vprep_item *it, forecast *f, vc_err *err)
     if (rc)
         return rc;
     prep_job_settle(p, &j);
-    for (int v = 0; v < VALUES; v++) {
-        if (!(values & VALUE_BIT(v)))
+    for (int v = 0; v < VC_ROLES; v++) {
+        if (!(values & VC_ROLE_BIT(v)))
             continue;
         prep_reuse_place place = prep_reuse_find(p, false, j.key[v]);
-        count(v == VALUE_CLIP ? &f->clips : &f->conditions, place);
+        count(v == VC_ROLE_CLIP ? &f->clips : &f->conditions, place);
         if (place == REUSE_OUT)
-            here |= VALUE_BIT(v);
+            here |= VC_ROLE_BIT(v);
         if (place != REUSE_NONE)
             continue;
         f->bytes += vprep_value_bytes(p, &j.clip.choice, v);
-        f->pixels += v == VALUE_CLIP ? vprep_clip_pixels(&j.clip.choice) : 0;
+        f->pixels += v == VC_ROLE_CLIP ? vprep_clip_pixels(&j.clip.choice) : 0;
     }
     f->kept += prep_reuse_has_sample(p, it->number, it->variant);
     it->stored = p->writer && !p->c.trace_dir && here == values && keep(p, &j, &f->record);
@@ -121,8 +121,8 @@ static int count_all(vprep *p, forecast *f, vc_err *err)
     for (int i = 0; !rc && i < p->prompts.n; i++) {
         const vf_key *key;
         const unsigned values = vprep_prompt_values(p, i, &key);
-        for (int v = 0; v < VALUES; v++)
-            if (values & VALUE_BIT(v))
+        for (int v = 0; v < VC_ROLES; v++)
+            if (values & VC_ROLE_BIT(v))
                 count(&f->conditions, prep_reuse_find(p, false, key[v]));
     }
     return rc;

@@ -126,7 +126,6 @@ static void add_conditions(cJSON *o, const vprep *p)
 
 cJSON *vprep_manifest_head(const vprep *p)
 {
-    static const char *const modes[] = { "normal", "i2v", "inpaint" };
     static const char *const stores[] = { "auto", "moments", "sample", "mode" };
     cJSON *o = cJSON_CreateObject();
 
@@ -136,7 +135,7 @@ cJSON *vprep_manifest_head(const vprep *p)
         snprintf(part, sizeof part, "%u/%u", p->part + 1, p->parts);
         cJSON_AddStringToObject(o, "part", part);
     }
-    cJSON_AddStringToObject(o, "train_mode", modes[p->c.train_mode]);
+    cJSON_AddStringToObject(o, "train_mode", vc_mode_names[p->c.train_mode]);
     if (p->c.train_mode != PREP_NORMAL)
         add_conditions(o, p);
     add_encoders(o, p);

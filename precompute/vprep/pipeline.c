@@ -17,12 +17,13 @@
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/record.h"
 
-enum { QUEUE_CLIPS = 16, WHOLE_CLIPS = VALUE_BIT(VALUE_CLIP) | VALUE_BIT(VALUE_VIDEO) };
+enum { QUEUE_CLIPS = 16 };
+_Static_assert(VC_ROLES <= 16, "roles do not fit into `need`");
 #define QUEUE_BYTES ((size_t)512 << 20)
 
 typedef struct todo {                /* an item of which something is not stored yet */
     uint32_t item;
-    uint8_t need;                    /* VALUE_BITs */
+    uint16_t need;                   /* VC_ROLE_BITs */
     bool want_thumb;
 } todo;
 
@@ -57,7 +58,7 @@ static void line_fail(line *l, const vc_err *e)
 static void line_done(line *l, const prep_job *j, bool ok)
 {
     vprep *p = l->p;
-    bool clip = j->need & VALUE_BIT(VALUE_CLIP);
+    bool clip = j->need & VC_ROLE_BIT(VC_ROLE_CLIP);
 
     pthread_mutex_lock(&l->lock);
     l->done++;
@@ -194,7 +195,7 @@ static int take_thumb(vprep *p, prep_job *j, vc_err *err)
 {
     const void *jpeg;
     size_t n;
-    int rc = prep_reuse_thumb(p, j->key[VALUE_CLIP], &jpeg, &n, err);
+    int rc = prep_reuse_thumb(p, j->key[VC_ROLE_CLIP], &jpeg, &n, err);
 
     if (rc)
         return rc == VC_ENOENT ? 0 : rc;
@@ -218,18 +219,18 @@ static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
     if (rc)
         return rc;
     prep_job_settle(p, j);
-    for (int v = 0; !rc && v < VALUES; v++) {
-        if (!(values & VALUE_BIT(v)))
+    for (int v = 0; !rc && v < VC_ROLES; v++) {
+        if (!(values & VC_ROLE_BIT(v)))
             continue;
         rc = p->c.trace_dir ? VC_ENOENT : prep_reuse_take(p, false, j->key[v], err);
         if (rc == VC_ENOENT) {
-            j->need |= VALUE_BIT(v);
+            j->need |= VC_ROLE_BIT(v);
             rc = 0;
         }
     }
     const vf_key *shown = vf_writer_clip_of(p->writer, it->number, it->variant);
-    bool same = shown && !memcmp(shown, &j->key[VALUE_CLIP], sizeof *shown);
-    j->want_thumb = p->c.thumbnails && (!same || j->need & VALUE_BIT(VALUE_CLIP));
+    bool same = shown && !memcmp(shown, &j->key[VC_ROLE_CLIP], sizeof *shown);
+    j->want_thumb = p->c.thumbnails && (!same || j->need & VC_ROLE_BIT(VC_ROLE_CLIP));
     if (!rc && j->want_thumb && !j->need)
         rc = take_thumb(p, j, err);
     return rc;
@@ -259,7 +260,7 @@ static void *decode_worker(void *arg)
         if (!rc) {
             prep_job_settle(l->p, j);
             rc = decode(l->p, j, &why);
-            if (!rc && j->need & VALUE_BIT(VALUE_LOSS_MASK))
+            if (!rc && j->need & VC_ROLE_BIT(VC_ROLE_LOSS_MASK))
                 rc = vprep_loss_mask(l->p, j->item, &j->clip, &j->loss_mask, &why);
         }
         if (rc)
@@ -276,7 +277,7 @@ static void *decode_worker(void *arg)
 static int put_job(line *l, const prep_job *j, vc_err *err)
 {
     int rc = 0;
-    for (int v = 0; !rc && v < VALUES; v++)
+    for (int v = 0; !rc && v < VC_ROLES; v++)
         if (j->value[v])
             rc = vf_writer_put_latent(l->p->writer, j->key[v], j->value[v], j->value_bytes[v], err);
     return rc ? rc : put_record(l->p, j, err);
@@ -306,11 +307,23 @@ double vprep_clip_pixels(const vb_choice *c)
     return (double)c->frames * c->target_h * c->target_w;
 }
 
+/* Whether a job needs the VAE, and whether its clip is the largest that the VAE takes as a whole. */
+static void note_vae(line *l, const prep_job *j)
+{
+    bool whole = false;
+    for (int v = 0; v < VC_ROLES; v++)
+        if (j->need & VC_ROLE_BIT(v)) {
+            l->needs_vae |= vc_roles[v].kind != VC_VALUE_MASK;
+            whole |= vprep_is_whole(vprep_recipe(l->p, &j->clip, (vc_role)v));
+        }
+    if (whole && vprep_clip_pixels(&j->clip.choice) > vprep_clip_pixels(&l->largest))
+        l->largest = j->clip.choice;
+}
+
 /* What is stored already and unchanged is kept; a record that changed alone is written anew. */
 static int settle_stored(line *l, vc_err *err)
 {
     vprep *p = l->p;
-    const unsigned whole = WHOLE_CLIPS | (p->c.i2v_condition ? VALUE_BIT(VALUE_IMAGE) : 0);
     int rc = 0;
 
     for (uint32_t i = 0; !rc && i < p->n_items; i++) {
@@ -323,14 +336,12 @@ static int settle_stored(line *l, vc_err *err)
             continue;
         rc = settle_job(p, it, &j, err);
         if (!rc && (j.need || j.want_thumb))
-            l->todo[l->n_todo++] = (todo){ i, (uint8_t)j.need, j.want_thumb };
-        l->needs_vae |= (j.need & ~(VALUE_BIT(VALUE_MASK) | VALUE_BIT(VALUE_LOSS_MASK))) != 0;
-        if (!rc && j.need & whole
-                && vprep_clip_pixels(&j.clip.choice) > vprep_clip_pixels(&l->largest))
-            l->largest = j.clip.choice;
+            l->todo[l->n_todo++] = (todo){ i, (uint16_t)j.need, j.want_thumb };
+        if (!rc)
+            note_vae(l, &j);
         if (!rc && !j.need && !j.want_thumb)
             rc = put_record(p, &j, err);
-        p->reused += !rc && !(j.need & VALUE_BIT(VALUE_CLIP));
+        p->reused += !rc && !(j.need & VC_ROLE_BIT(VC_ROLE_CLIP));
         vprep_clip_free(&j.clip);
         free(j.thumb);
         if (!rc && *vc_stop_flag())
@@ -368,7 +379,7 @@ static void encode_all(line *l)
             continue;
         }
         l->p->conditions += conditions;
-        for (int v = 0; v < VALUES; v++)
+        for (int v = 0; v < VC_ROLES; v++)
             bytes += j->value_bytes[v];
         if (!vc_queue_put(l->encoded, j, bytes))
             prep_job_free(j);

@@ -266,14 +266,14 @@ static void put_conditions(vc_buf *b, const vprep *p, const prep_job *j)
     const char *before = "";
 
     vc_buf_str(b, ",\"conditions\":{");
-    for (int v = VALUE_CLIP + 1; v < VALUES; v++)
-        if (values & VALUE_BIT(v)) {
-            put_text(b, before, vprep_role(v));
+    for (int v = VC_ROLE_CLIP + 1; v < VC_ROLES; v++)
+        if (values & VC_ROLE_BIT(v)) {
+            put_text(b, before, vc_roles[v].name);
             put_key(b, ":", j->key[v]);
             before = ",";
         }
     vc_buf_str(b, "}");
-    if (values & VALUE_BIT(VALUE_MASK))
+    if (values & VC_ROLE_BIT(VC_ROLE_MASK))
         put_bool(b, ",\"mask_all\":", j->clip.mask_all);
 }
 
@@ -287,7 +287,7 @@ void vprep_record(vc_buf *b, const vprep *p, const prep_job *j)
     put_captions(b, p, row);
     put_choice(b, p, j->item, &j->clip, false);
     put_key(b, ",\"source_hash\":", s->hash);
-    put_key(b, ",\"latent_key\":", j->key[VALUE_CLIP]);
+    put_key(b, ",\"latent_key\":", j->key[VC_ROLE_CLIP]);
     put_conditions(b, p, j);
     vc_buf_str(b, ",\"tags\":[");
     for (int i = 0; i < row->n_tags; i++)

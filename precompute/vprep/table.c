@@ -131,8 +131,8 @@ int prep_table_add(prep_table *t, const vprep_item *it, const vb_choice *c, vc_e
     b->visits += visits(t, it);
     t->enlarged += c->upscale > 1;
     unsigned values = vprep_values(t->p, &t->p->meta.rows[it->row]);
-    for (int v = 0; v < VALUES; v++)
-        t->bytes += values & VALUE_BIT(v) ? vprep_value_bytes(t->p, c, v) : 0;
+    for (int v = 0; v < VC_ROLES; v++)
+        t->bytes += values & VC_ROLE_BIT(v) ? vprep_value_bytes(t->p, c, v) : 0;
     return 0;
 }
 

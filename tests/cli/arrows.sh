@@ -24,7 +24,7 @@ formats/keys         common/base
 formats/json         common/base common/os
 formats/metadata     common/base common/os formats/json formats/keys
 formats/tensors      common/base common/os common/tensor formats/json formats/keys
-formats/dataset      common/base common/os formats/json formats/keys formats/tensors
+formats/dataset      common common/base common/os formats/json formats/keys formats/tensors
 formats/report       common/base common/os formats/tensors
 formats/vlat         common/base common/cli common/os formats/dataset formats/keys formats/report formats/tensors
 formats/peers        common common/base common/os formats/dataset formats/json formats/keys formats/tensors formats/vlat
@@ -34,7 +34,7 @@ precompute/tokenizer common/base common/os formats/dataset formats/json
 precompute/text      common/base common/nn common/os common/tensor formats/json formats/tensors precompute precompute/tokenizer
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
 precompute/run       buckets common/cli common/comm common/os formats/dataset formats/keys formats/metadata formats/tensors precompute precompute/media
-precompute/encode    common/os formats/keys precompute/media precompute/run
+precompute/encode    common common/os formats/keys precompute/media precompute/run
 precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys precompute/encode precompute/run precompute/text
 precompute/vdecode   common/base common/cli common/os formats/report formats/tensors precompute/media precompute/run
 train/diffusion      common/base common/os formats/json

@@ -22,11 +22,11 @@ float toy_mean(uint32_t number, uint32_t variant, int64_t i)
 
 float toy_logvar(int64_t i) { return -(float)(i % 5) / 2; }
 
-float toy_condition(toy_cond what, uint32_t number, int64_t i)
+float toy_condition(vc_role what, uint32_t number, int64_t i)
 {
-    if (what == TOY_MASK)
+    if (what == VC_ROLE_MASK)
         return (float)((number + (uint64_t)i / 3) % 2);
-    if (what == TOY_LOSS_MASK)
+    if (what == VC_ROLE_LOSS_MASK)
         return (float)((number + (uint64_t)i) % 5) / 4;
     return (float)((number * 29 + (uint64_t)i * 7 + (uint64_t)what * 13) % 83) / 32 - 1;
 }
@@ -96,18 +96,19 @@ static void put_latent(vf_writer *w, const toy *t, const toy_sample *s, toy_dama
 
 /* ---- conditions ---- */
 
-static vf_key condition_key(const toy_sample *s, toy_cond what)
+static vf_key condition_key(const toy_sample *s, vc_role what)
 {
     uint32_t id[3] = { s->number, s->variant, (uint32_t)what };
     return vf_hash(id, sizeof id);
 }
 
-static void put_condition(vf_writer *w, const toy *t, const toy_sample *s, toy_cond what,
+static void put_condition(vf_writer *w, const toy *t, const toy_sample *s, vc_role what,
                           toy_damage bad)
 {
-    bool mask = what >= TOY_MASK, noised = what == TOY_IMAGE_NOISED;
+    const vc_role_row *row = &vc_roles[what];
+    bool mask = row->kind == VC_VALUE_MASK, noised = row->kind == VC_VALUE_VARIANTS;
     int k = noised ? t->noised : 1, h = s->h + (bad == TOY_COND_SHAPE);
-    int f = what < TOY_VIDEO || !s->f ? 1 : s->f, c = mask ? 1 : t->channels;
+    int f = !row->clip || !s->f ? 1 : s->f, c = mask ? 1 : t->channels;
     size_t n = (size_t)(k * c * f * h * s->w), size;
     uint16_t *mean = malloc(2 * n), *logvar = malloc(2 * n);
     for (size_t i = 0; i < n; i++) {
@@ -136,17 +137,16 @@ static void put_condition(vf_writer *w, const toy *t, const toy_sample *s, toy_c
 static void put_conditions(vf_writer *w, const toy *t, const toy_sample *s, cJSON *record,
                            toy_damage bad)
 {
-    static const char *const name[] = { "image", "image_noised", "video", "mask", "loss_mask" };
     char hex[VF_KEY_HEX];
-    unsigned what = t->conditions | (s->loss_mask ? 1u << TOY_LOSS_MASK : 0);
+    unsigned what = t->conditions | (s->loss_mask ? 1u << VC_ROLE_LOSS_MASK : 0);
     if (!what || bad == TOY_NO_CONDITION)
         return;
     cJSON *o = cJSON_AddObjectToObject(record, "conditions");
-    for (int i = 0; i < TOY_CONDS; i++) {
+    for (int i = 0; i < VC_ROLES; i++) {
         if (!(what & 1u << i))
             continue;
-        put_condition(w, t, s, (toy_cond)i, bad);
-        cJSON_AddStringToObject(o, name[i], vf_key_hex(hex, condition_key(s, (toy_cond)i)));
+        put_condition(w, t, s, (vc_role)i, bad);
+        cJSON_AddStringToObject(o, vc_roles[i].name, vf_key_hex(hex, condition_key(s, (vc_role)i)));
     }
     if (s->mask_all)
         cJSON_AddTrueToObject(record, "mask_all");
@@ -262,8 +262,8 @@ static void put_validation(vf_writer *w, const toy *t, int i)
         cJSON_AddStringToObject(o, "image", vf_key_hex(hex, latent_key(t->image)));
     if (t->masked && i % 2 == 0) {
         cJSON *c = cJSON_AddObjectToObject(o, "conditions");
-        cJSON_AddStringToObject(c, "video", vf_key_hex(hex, condition_key(t->masked, TOY_VIDEO)));
-        cJSON_AddStringToObject(c, "mask", vf_key_hex(hex, condition_key(t->masked, TOY_MASK)));
+        cJSON_AddStringToObject(c, "video", vf_key_hex(hex, condition_key(t->masked, VC_ROLE_VIDEO)));
+        cJSON_AddStringToObject(c, "mask", vf_key_hex(hex, condition_key(t->masked, VC_ROLE_MASK)));
     }
     vc_err err = { 0 };
     assert_ok(vf_writer_put_validation(w, (uint32_t)i, o, &err), &err);

@@ -2,6 +2,7 @@
 #ifndef TESTS_LIB_TRAIN_DATASET_H
 #define TESTS_LIB_TRAIN_DATASET_H
 
+#include "common/roles.h"
 #include "formats/dataset/dataset.h"
 
 enum { TOY_CAPTIONS = 3, TOY_TOKENS = 12 };
@@ -26,11 +27,6 @@ typedef enum toy_damage {
     TOY_COND_NEGATIVE
 } toy_damage;
 
-/* Entries of a record's `conditions`; 1 << these in toy.conditions. */
-typedef enum toy_cond {
-    TOY_IMAGE, TOY_IMAGE_NOISED, TOY_VIDEO, TOY_MASK, TOY_LOSS_MASK, TOY_CONDS
-} toy_cond;
-
 typedef struct toy {
     const char *path;
     const toy_sample *sample;
@@ -42,7 +38,7 @@ typedef struct toy {
     bool per_channel;                        /* mean c, std 1 + c */
     bool invert;                             /* invert_scale_latents */
     const char *train_mode;                  /* NULL: "normal" */
-    unsigned conditions;                     /* of each sample, whole or damaged as `damage` says */
+    unsigned conditions;                     /* 1 << vc_role, of each sample, whole or damaged as `damage` says */
     int noised;                              /* variants of image_noised */
     toy_store store;
     int prompts;                             /* validation records */
@@ -71,7 +67,7 @@ static inline double toy_fps(uint32_t number)
 /* What is stored: exact in f16. i counts elements in C,f,h,w order. */
 float toy_mean(uint32_t number, uint32_t variant, int64_t i);
 float toy_logvar(int64_t i);
-float toy_condition(toy_cond what, uint32_t number, int64_t i);    /* `mean`, or `mask` */
+float toy_condition(vc_role what, uint32_t number, int64_t i);    /* `mean`, or `mask` */
 int toy_tokens(const char *prompt);          /* 1..TOY_TOKENS */
 float toy_embed(const char *prompt, int encoder, int64_t i);
 float toy_pooled(const char *prompt, int encoder, int64_t i);

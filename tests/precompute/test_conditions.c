@@ -361,39 +361,103 @@ static void keys_depend_on_what_values_do(void **state)
 
     (void)state;
     b.choice.frames = 1;                     /* an image condition is the still of the first frame */
-    assert_true(same(vprep_value_key(&p, &it, &a, VALUE_IMAGE), vprep_latent_key(&p, &it, &b)));
-    assert_false(same(vprep_value_key(&p, &it, &a, VALUE_IMAGE), vprep_latent_key(&p, &it, &a)));
+    assert_true(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE), vprep_latent_key(&p, &it, &b)));
+    assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE), vprep_latent_key(&p, &it, &a)));
     q = p;
     q.c.train_mode = PREP_INPAINT;           /* a mode changes no clip's key */
     assert_true(same(vprep_latent_key(&p, &it, &a), vprep_latent_key(&q, &it, &a)));
     q = p;
     q.c.noise_variants = 3;
-    assert_false(same(vprep_value_key(&p, &it, &a, VALUE_NOISED), vprep_value_key(&q, &it, &a, VALUE_NOISED)));
-    assert_true(same(vprep_value_key(&p, &it, &a, VALUE_IMAGE), vprep_value_key(&q, &it, &a, VALUE_IMAGE)));
+    assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE_NOISED), vprep_value_key(&q, &it, &a, VC_ROLE_IMAGE_NOISED)));
+    assert_true(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE), vprep_value_key(&q, &it, &a, VC_ROLE_IMAGE)));
     q = p;
     q.c.seed = 5;
-    assert_false(same(vprep_value_key(&p, &it, &a, VALUE_NOISED), vprep_value_key(&q, &it, &a, VALUE_NOISED)));
+    assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE_NOISED), vprep_value_key(&q, &it, &a, VC_ROLE_IMAGE_NOISED)));
     q = p;
     q.vae_part.opts.tiling = true;
-    for (int v = VALUE_CLIP; v < VALUE_MASK; v++)
+    for (int v = VC_ROLE_CLIP; v < VC_ROLE_MASK; v++)
         assert_false(same(vprep_value_key(&p, &it, &a, v), vprep_value_key(&q, &it, &a, v)));
 
     b = clip_of(frames);                     /* a mask: kind and numbers; with the source if any is seen */
     b.mask = (mask){ .kind = MASK_KEEP_HEAD, .f = 9, .h = 32, .w = 32, .n = 1, .v = head };
-    vf_key mask_2 = vprep_value_key(&p, &it, &b, VALUE_MASK), video_2 = vprep_value_key(&p, &it, &b, VALUE_VIDEO);
-    vf_key video_all = (a.mask_all = true, vprep_value_key(&p, &it, &a, VALUE_VIDEO));
+    vf_key mask_2 = vprep_value_key(&p, &it, &b, VC_ROLE_MASK), video_2 = vprep_value_key(&p, &it, &b, VC_ROLE_VIDEO);
+    vf_key video_all = (a.mask_all = true, vprep_value_key(&p, &it, &a, VC_ROLE_VIDEO));
     head[0] = 3;
-    assert_false(same(mask_2, vprep_value_key(&p, &it, &b, VALUE_MASK)));
-    assert_false(same(video_2, vprep_value_key(&p, &it, &b, VALUE_VIDEO)));
+    assert_false(same(mask_2, vprep_value_key(&p, &it, &b, VC_ROLE_MASK)));
+    assert_false(same(video_2, vprep_value_key(&p, &it, &b, VC_ROLE_VIDEO)));
     head[0] = 2;
     source.hash.b[5] ^= 1;
-    assert_true(same(mask_2, vprep_value_key(&p, &it, &b, VALUE_MASK)));
-    assert_false(same(video_2, vprep_value_key(&p, &it, &b, VALUE_VIDEO)));
-    assert_true(same(video_all, vprep_value_key(&p, &it, &a, VALUE_VIDEO)));
+    assert_true(same(mask_2, vprep_value_key(&p, &it, &b, VC_ROLE_MASK)));
+    assert_false(same(video_2, vprep_value_key(&p, &it, &b, VC_ROLE_VIDEO)));
+    assert_true(same(video_all, vprep_value_key(&p, &it, &a, VC_ROLE_VIDEO)));
     source.hash.b[5] ^= 1;
-    assert_int_equal(vprep_value_frames(&a, VALUE_VIDEO), 0);
-    assert_int_equal(vprep_value_frames(&b, VALUE_VIDEO), 9);
-    assert_int_equal(vprep_value_frames(&b, VALUE_NOISED), 1);
+    assert_int_equal(vprep_value_frames(&p, &a, VC_ROLE_VIDEO), 0);
+    assert_int_equal(vprep_value_frames(&p, &b, VC_ROLE_VIDEO), 9);
+    assert_int_equal(vprep_value_frames(&p, &b, VC_ROLE_IMAGE_NOISED), 1);
+}
+
+/* Changes one thing that a key may depend on. */
+static void change(unsigned keyed, vprep *p, vprep_clip *c)
+{
+    static int32_t other[1] = { 3 };
+    switch (keyed) {
+    case VC_KEYED_MASK: c->mask.v = other; break;
+    case VC_KEYED_NOISE: p->mask_noise = !p->mask_noise; break;
+    case VC_KEYED_PIXELS: c->choice.top = 8; break;
+    case VC_KEYED_FRAMES: c->choice.frames = 5; break;
+    case VC_KEYED_VARIANTS: p->c.noise_variants = 7; break;
+    case VC_KEYED_DRAWS: p->c.seed = 5; break;
+    case VC_KEYED_ENCODING: p->vae_part.opts.tiling = true; break;
+    case VC_KEYED_GRID: p->vae.ratio[1] = 16; break;
+    default: fail_msg("%u is no field of a key", keyed);
+    }
+}
+
+/* A key is another one exactly if a field of its recipe is. */
+static void check_key(const vprep *p, vc_role role)
+{
+    int64_t frames[9] = { 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+    int32_t head[1] = { 2 };
+    const vprep_item it = { 0 };
+    vprep_clip a = clip_of(frames);
+    a.mask = (mask){ .kind = MASK_KEEP_HEAD, .f = 9, .h = 32, .w = 32, .n = 1, .v = head };
+    const vc_recipe *r = vprep_recipe(p, &a, role);
+    const bool still = r->pixels == VC_PIXELS_FIRST || r->pixels == VC_PIXELS_FIRST_GREY;
+
+    for (unsigned keyed = 1; keyed <= VC_KEYED_GRID; keyed *= 2) {
+        vprep q = *p;
+        vprep_clip b = a;
+        bool depends = r->keyed & keyed;
+        change(keyed, &q, &b);
+        if (keyed == VC_KEYED_FRAMES && !still)      /* the frames themselves are fewer */
+            depends = r->keyed & VC_KEYED_PIXELS;
+        if (same(vprep_value_key(p, &it, &a, role), vprep_value_key(&q, &it, &b, role)) == depends)
+            fail_msg("role %d: its key %s field %u", role, depends ? "ignores" : "has", keyed);
+    }
+    for (int other = 0; other < VC_ROLES; other++)
+        if (other != (int)role && vc_roles[other].recipe.tag &&
+            same(vprep_value_key(p, &it, &a, role), vprep_value_key(p, &it, &a, (vc_role)other)))
+            fail_msg("roles %d and %d have one key", role, other);
+}
+
+/* Of every role, whatever the table holds: a row suffices for vprep to make the value. */
+static void rows_say_what_is_made(void **state)
+{
+    (void)state;
+    for (int mode = 0; mode < VC_MODES; mode++)
+        for (int in_clip = 0; in_clip < 2; in_clip++) {
+            vprep p = run_of(mode);
+            p.c.i2v_condition = in_clip;
+            p.mask_noise = true;
+            for (int r = 0; r < VC_ROLES; r++) {
+                const vc_role_row *role = &vc_roles[r];
+                bool made = role->modes & 1u << mode && role->recipe.pixels != VC_PIXELS_LOSS_MASK;
+                assert_int_equal(!!(vprep_values(&p, &row) & VC_ROLE_BIT(r)), made);
+                assert_int_equal(!!(vprep_prompt_roles(&p) & VC_ROLE_BIT(r)), made && role->what);
+                if (role->recipe.tag)
+                    check_key(&p, (vc_role)r);
+            }
+        }
 }
 
 static void masked_pixels_are_black(void **state)
@@ -464,6 +528,7 @@ int main(void)
         cmocka_unit_test(lines_there_and_back),
         cmocka_unit_test(grid_is_the_naive_resize),
         cmocka_unit_test(keys_depend_on_what_values_do),
+        cmocka_unit_test(rows_say_what_is_made),
         cmocka_unit_test(masked_pixels_are_black),
         cmocka_unit_test(pixel_noise),
     };

@@ -23,7 +23,7 @@ const toy_sample set_samples[SAMPLES] = {
     { .number = 7, .f = 3, .h = 4, .w = 6, .caption = { "seven" }, .mask_all = true },
 };
 
-enum { I2V = 1 << TOY_IMAGE | 1 << TOY_IMAGE_NOISED, INPAINT = 1 << TOY_VIDEO | 1 << TOY_MASK };
+enum { I2V = 1 << VC_ROLE_IMAGE | 1 << VC_ROLE_IMAGE_NOISED, INPAINT = 1 << VC_ROLE_VIDEO | 1 << VC_ROLE_MASK };
 const toy set_i2v = { .sample = set_samples, .n = SAMPLES, .scaling = SCALING,
                        .train_mode = "i2v", .conditions = I2V, .noised = 3 };
 const toy set_inpaint = { .sample = set_samples, .n = SAMPLES, .scaling = SCALING,
@@ -39,7 +39,8 @@ vtrain_fit set_fit(const wish *w)
 vtrain_family set_family(const wish *w)
 {
     return (vtrain_family){ .class_name = "ToyTransformer3DModel",
-                            .scale = { w->image, w->video, w->mask } };
+                            .scale = { [VC_ROLE_IMAGE] = w->image, [VC_ROLE_VIDEO] = w->video,
+                                       [VC_ROLE_MASK] = w->mask } };
 }
 
 int set_try(vtrain_data **d, const char *dir, const toy *like, const wish *w, double eval_split,

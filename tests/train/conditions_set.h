@@ -7,8 +7,8 @@
 #include "train/models/dit.h"
 
 enum { SEED = 42, CHANNELS = 2, AREA = 24, SAMPLES = 8 };
-enum { IMAGE = 1 << VTRAIN_ROLE_IMAGE, VIDEO = 1 << VTRAIN_ROLE_VIDEO,
-       MASK = 1 << VTRAIN_ROLE_MASK };
+enum { IMAGE = 1 << VC_ROLE_IMAGE, VIDEO = 1 << VC_ROLE_VIDEO,
+       MASK = 1 << VC_ROLE_MASK };
 #define SCALING 0.75
 
 extern const toy_sample set_samples[SAMPLES];    /* clips of 3 and 4 frames, stills; some with a

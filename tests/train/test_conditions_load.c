@@ -56,7 +56,7 @@ static void check_clip(const vtrain_batch *b, int row, const float *x, int64_t f
         for (int64_t t = 0; t < b->dim[2]; t++)
             for (int64_t p = 0; p < AREA; p++, at++) {
                 int64_t i = stored(b, f, c, t, p);
-                double z = (double)(cond ? toy_condition(TOY_VIDEO, number, i)
+                double z = (double)(cond ? toy_condition(VC_ROLE_VIDEO, number, i)
                                          : toy_mean(number, 0, i));
                 if (e->draw)
                     z += exp(0.5 * (double)toy_logvar(i)) *
@@ -70,7 +70,7 @@ static void check_image(const vtrain_batch *b, int row, const float *x, const ex
     double u = vc_train_unit(SEED, 0, (uint32_t)row, (uint32_t)b->micro, VC_DRAW_IMAGE);
     int64_t n = CHANNELS * AREA, first = e->noised ? (int64_t)(u * 3) * n : 0;
     for (int64_t i = 0; i < n; i++) {
-        double z = (double)toy_condition(e->noised ? TOY_IMAGE_NOISED : TOY_IMAGE,
+        double z = (double)toy_condition(e->noised ? VC_ROLE_IMAGE_NOISED : VC_ROLE_IMAGE,
                                          number_of(b->key[row]), first + i);
         if (e->draw)
             z += exp(0.5 * (double)toy_logvar(first + i)) *
@@ -79,7 +79,7 @@ static void check_image(const vtrain_batch *b, int row, const float *x, const ex
     }
 }
 
-static void check_mask(const vtrain_batch *b, int row, const float *x, int64_t f, toy_cond what,
+static void check_mask(const vtrain_batch *b, int row, const float *x, int64_t f, vc_role what,
                        double factor)
 {
     for (int64_t t = 0, at = 0; t < b->dim[2]; t++)
@@ -99,8 +99,8 @@ static void check_zeros(const float *x, int64_t n)
 static void check_roles(const vtrain_batch *b, int row, int64_t f, const expected *e)
 {
     int64_t mask = b->dim[2] * AREA, clip = mask * CHANNELS, image = CHANNELS * AREA;
-    const float *i = b->cond[VTRAIN_ROLE_IMAGE], *v = b->cond[VTRAIN_ROLE_VIDEO];
-    const float *m = b->cond[VTRAIN_ROLE_MASK];
+    const float *i = b->cond[VC_ROLE_IMAGE], *v = b->cond[VC_ROLE_VIDEO];
+    const float *m = b->cond[VC_ROLE_MASK];
     if (i && b->cond_dropped[row])
         check_zeros(i + row * image, image);
     else if (i)
@@ -110,7 +110,7 @@ static void check_roles(const vtrain_batch *b, int row, int64_t f, const expecte
         check_zeros(m + row * mask, mask);
     } else if (v) {
         check_clip(b, row, v + row * clip, f, true, e);
-        check_mask(b, row, m + row * mask, f, TOY_MASK, e->mask);
+        check_mask(b, row, m + row * mask, f, VC_ROLE_MASK, e->mask);
     }
 }
 
@@ -130,7 +130,7 @@ static void check_batch(const vtrain_batch *b, bool pad, const expected *e)
         const toy_sample *s = &set_samples[number_of(b->key[row])];
         const float *w = b->loss_weight + row * b->dim[2] * AREA;
         if (s->loss_mask)
-            check_mask(b, row, w, s->f, TOY_LOSS_MASK, 1);
+            check_mask(b, row, w, s->f, VC_ROLE_LOSS_MASK, 1);
         for (int64_t i = 0; i < b->dim[2] * AREA && !s->loss_mask; i++)
             assert_float_equal(w[i], 1, 0);
     }
@@ -180,7 +180,7 @@ static void test_clean_only(void **state)
 {
     (void)state;
     toy t = set_i2v;
-    t.conditions = 1 << TOY_IMAGE;
+    t.conditions = 1 << VC_ROLE_IMAGE;
     vtrain_data *d = set_open(dir, &t, &(wish){ .roles = IMAGE, .image = VTRAIN_SCALE_INVERT }, 0);
     vtrain_loader *l = set_loader(d, (vtrain_loader_opts){ .end = 6 });
     const expected e = { .draw = true, .image = SCALING };
@@ -188,6 +188,68 @@ static void test_clean_only(void **state)
         check_batch(b, false, &e);
     vtrain_loader_close(l);
     vtrain_data_close(d);
+}
+
+/* ---- every role ---- */
+
+static void count_finding(void *arg, const char *where, const char *what)
+{
+    (void)where;
+    (void)what;
+    ++*(int *)arg;
+}
+
+static int findings_of(const char *path)
+{
+    int n = 0;
+    vf_verify_report report;
+    vc_err err = { 0 };
+    assert_ok(vf_verify(path, count_finding, &n, NULL, &report, &err), &err);
+    return n;
+}
+
+static void check_role(const vtrain_batch *b, vc_role role)
+{
+    const vc_role_row *row = &vc_roles[role];
+    const bool mask = row->kind == VC_VALUE_MASK;
+    const int64_t n = (mask ? 1 : CHANNELS) * (row->clip ? b->dim[2] : 1) * AREA;
+    for (int r = 0; r < b->rows; r++)
+        for (int64_t i = 0; i < n; i++)
+            assert_float_equal(b->cond[role][r * n + i],
+                               (double)toy_condition(role, number_of(b->key[r]), i) *
+                                   (mask ? 1 : SCALING), 1e-5);
+}
+
+/* Of every role that a transformer takes, whatever the table holds: a row suffices for the check of
+ * the dataset and for training. */
+static void test_each_role(void **state)
+{
+    (void)state;
+    for (int r = 0; r < VC_ROLES; r++) {
+        const wish w = { .roles = VC_ROLE_BIT(r) };
+        toy t = set_i2v;
+        t.conditions = VC_ROLE_BIT(r);
+        if (!vc_roles[r].what)
+            continue;
+        vtrain_data *d = set_open(dir, &t, &w, 0);
+        assert_int_equal(findings_of(vf_dataset_path(vtrain_data_set(d, 0))), 0);
+        vtrain_loader *l = set_loader(d, (vtrain_loader_opts){
+            .end = 12, .check = true, .latent = VTRAIN_LATENT_MEAN });
+        for (const vtrain_batch *b; (b = set_next(l)); vtrain_loader_give_back(l, b)) {
+            assert_int_equal(b->roles, w.roles);
+            check_role(b, (vc_role)r);
+        }
+        vtrain_loader_close(l);
+        vtrain_data_close(d);
+
+        char *note;
+        vc_err err = { 0 };
+        t.damage = TOY_COND_SHAPE;
+        assert_fails(set_try(&d, dir, &t, &w, 0, &note, &err), VC_EMISMATCH, &err,
+                     vc_roles[r].name);
+        assert_int_equal(findings_of(vf_dataset_path(vtrain_data_set(d, 0))), 1);
+        vtrain_data_close(d);
+    }
 }
 
 /* ---- how often ---- */
@@ -226,9 +288,10 @@ static void test_rates(void **state)
 static uint64_t hash_batch(const vtrain_batch *b)
 {
     int64_t mask = b->rows * b->dim[2] * AREA;
-    const int64_t n[VTRAIN_ROLES] = { b->rows * CHANNELS * AREA, mask * CHANNELS, mask };
+    const int64_t n[VC_ROLES] = { [VC_ROLE_IMAGE] = b->rows * CHANNELS * AREA,
+                                  [VC_ROLE_VIDEO] = mask * CHANNELS, [VC_ROLE_MASK] = mask };
     vf_key k = vf_hash(b->latents, (size_t)(mask * CHANNELS) * 4);
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         if (b->cond[i])
             k = vf_hash2(&k, sizeof k, b->cond[i], (size_t)n[i] * 4);
     if (b->weighted)
@@ -484,6 +547,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values), cmocka_unit_test(test_clean_only),
+        cmocka_unit_test(test_each_role),
         cmocka_unit_test(test_rates), cmocka_unit_test(test_pure),
         cmocka_unit_test(test_held_out), cmocka_unit_test(test_padded),
         cmocka_unit_test(test_patches), cmocka_unit_test(test_refused), cmocka_unit_test(test_unused),

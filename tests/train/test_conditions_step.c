@@ -61,12 +61,12 @@ static vt_tensor *toy_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
     (void)s;
     forget();
     keep(g, &seen.x, in->x);
-    keep(g, &seen.image, in->cond[VTRAIN_ROLE_IMAGE]);
-    keep(g, &seen.video, in->cond[VTRAIN_ROLE_VIDEO]);
-    keep(g, &seen.mask, in->cond[VTRAIN_ROLE_MASK]);
+    keep(g, &seen.image, in->cond[VC_ROLE_IMAGE]);
+    keep(g, &seen.video, in->cond[VC_ROLE_VIDEO]);
+    keep(g, &seen.mask, in->cond[VC_ROLE_MASK]);
     keep(g, &seen.token_t, in->token_t);
     vt_tensor *y = in->x;
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         if (in->cond[i])
             y = vt_add(g, y, vt_scale(g, in->cond[i], 0));
     return y;
@@ -126,14 +126,14 @@ static int check_step(vtrain *t, const vtrain_batch *b)
     assert_true(!seen.token_t == !(t->cfg.first_frame_conditioning_p > 0 && b->dim[2] > 1));
     for (int row = 0; row < b->rows; row++)
         clean += is_clean(b, row);
-    assert_true(!seen.image == !b->cond[VTRAIN_ROLE_IMAGE]);
-    assert_true(!seen.video == !b->cond[VTRAIN_ROLE_VIDEO]);
+    assert_true(!seen.image == !b->cond[VC_ROLE_IMAGE]);
+    assert_true(!seen.video == !b->cond[VC_ROLE_VIDEO]);
     if (seen.image)
-        assert_memory_equal(seen.image, b->cond[VTRAIN_ROLE_IMAGE],
+        assert_memory_equal(seen.image, b->cond[VC_ROLE_IMAGE],
                             (size_t)(b->rows * CHANNELS * AREA) * 4);
     if (seen.video) {
-        assert_memory_equal(seen.video, b->cond[VTRAIN_ROLE_VIDEO], (size_t)(place * CHANNELS) * 4);
-        assert_memory_equal(seen.mask, b->cond[VTRAIN_ROLE_MASK], (size_t)place * 4);
+        assert_memory_equal(seen.video, b->cond[VC_ROLE_VIDEO], (size_t)(place * CHANNELS) * 4);
+        assert_memory_equal(seen.mask, b->cond[VC_ROLE_MASK], (size_t)place * 4);
     }
     assert_ok(vtrain_micro_dry(t, b->dim, false, 0, &dry, &err), &err);
     if (b->weighted == vtrain_data_weighted(t->data))
@@ -187,7 +187,7 @@ static void test_step(void **state)
         const wish w = { .roles = mode == 2 ? 0 : mode ? VIDEO | MASK : IMAGE, .pad = true };
         toy data = mode ? set_inpaint : set_i2v;
         data.train_mode = mode == 2 ? "normal" : data.train_mode;
-        data.conditions |= 1 << TOY_LOSS_MASK;
+        data.conditions |= 1 << VC_ROLE_LOSS_MASK;
         assert_int_equal(steps_on(&data, &w, 0), 0);
     }
 }
@@ -199,7 +199,7 @@ static void test_first_frame(void **state)
     toy data = { .sample = set_samples, .n = SAMPLES, .scaling = SCALING };
     const int all = steps_on(&data, &(wish){ 0 }, 1), some = steps_on(&data, &(wish){ 0 }, 0.5);
     assert_true(some > 0 && some < all);
-    data.conditions = 1 << TOY_LOSS_MASK;
+    data.conditions = 1 << VC_ROLE_LOSS_MASK;
     assert_int_equal(steps_on(&data, &(wish){ 0 }, 0.5), some);
 }
 
@@ -207,7 +207,7 @@ static void test_first_frame(void **state)
 static void test_trace(void **state)
 {
     (void)state;
-    toy t = { .sample = set_samples, .n = SAMPLES, .conditions = 1 << TOY_LOSS_MASK };
+    toy t = { .sample = set_samples, .n = SAMPLES, .conditions = 1 << VC_ROLE_LOSS_MASK };
     char *path = vc_format("%s/traced", dir), *args;
     t.path = path;
     toy_make(&t);

@@ -36,7 +36,7 @@ static int make(void **state)
     toy_dir_make(dir);
     char *path = vc_path_join(dir, "set.lmdb");
     const toy t = { .path = path, .sample = samples, .n = COUNT(samples), .prompts = 2,
-                    .image = &samples[2], .train_mode = "i2v", .conditions = 1 << TOY_IMAGE,
+                    .image = &samples[2], .train_mode = "i2v", .conditions = 1 << VC_ROLE_IMAGE,
                     .per_channel = true };
     toy_make(&t);
     free(path);

@@ -43,7 +43,7 @@ static float *clean_of(const oracle *m, const vtrain_in *in)
 {
     const int64_t *d = in->x->dim, plane = d[3] * d[4];
     float *x = malloc(sizeof *x * (size_t)vt_count(in->x));
-    const vt_tensor *image = in->cond[VTRAIN_ROLE_IMAGE];
+    const vt_tensor *image = in->cond[VC_ROLE_IMAGE];
     for (int64_t i = 0; i < vt_count(in->x); i++) {
         int64_t f = i / plane % d[2], c = i / plane / d[2] % d[1];
         int64_t at = i / plane / d[2] * plane + i % plane;
@@ -86,12 +86,12 @@ static vt_tensor *oracle_head(vt_ctx *g, void *model, const vtrain_in *in, vt_te
     free(clean);
     m->calls++;
     memcpy(m->dim, x->dim, sizeof m->dim);
-    m->image = in->cond[VTRAIN_ROLE_IMAGE] != NULL;
+    m->image = in->cond[VC_ROLE_IMAGE] != NULL;
     m->guidance = in->guidance ? *(const float *)in->guidance->data : -1;
     m->fps = in->fps[0];
-    if (in->cond[VTRAIN_ROLE_VIDEO] && in->cond[VTRAIN_ROLE_MASK] && !m->masked) {
-        m->masked = copy_of(in->cond[VTRAIN_ROLE_VIDEO]);
-        m->mask = copy_of(in->cond[VTRAIN_ROLE_MASK]);
+    if (in->cond[VC_ROLE_VIDEO] && in->cond[VC_ROLE_MASK] && !m->masked) {
+        m->masked = copy_of(in->cond[VC_ROLE_VIDEO]);
+        m->mask = copy_of(in->cond[VC_ROLE_MASK]);
     }
     return vt_scale(g, vt_sub(g, x, d), (float)(1 / level));           /* flow: n - clean */
 }
@@ -99,7 +99,7 @@ static vt_tensor *oracle_head(vt_ctx *g, void *model, const vtrain_in *in, vt_te
 static const vtrain_family oracle_family = {
     .class_name = "Oracle", .fit = oracle_fit, .prepare = none_to_prepare,
     .embed = none_to_embed, .head = oracle_head,
-    .scale = { [VTRAIN_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR, [VTRAIN_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
+    .scale = { [VC_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR, [VC_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
 };
 
 static const toy_sample samples[] = {
@@ -112,12 +112,12 @@ static const toy_sample samples[] = {
 static void open_own(vtrain *t, const char *dir, unsigned roles, const char *own, vc_list *list)
 {
     static const atomic_int running = 0;
-    const bool image = roles & 1u << VTRAIN_ROLE_IMAGE, masked = roles & 1u << VTRAIN_ROLE_VIDEO;
+    const bool image = roles & 1u << VC_ROLE_IMAGE, masked = roles & 1u << VC_ROLE_VIDEO;
     char *path = vc_path_join(dir, "toy.lmdb"), *note, *unused = NULL;
     const toy made = { .path = path, .sample = samples, .n = 3, .prompts = 2, .per_channel = true,
                        .image = image ? &samples[1] : NULL, .masked = masked ? samples : NULL,
-                       .conditions = image ? 1u << TOY_IMAGE
-                                   : masked ? 1u << TOY_VIDEO | 1u << TOY_MASK : 0,
+                       .conditions = image ? 1u << VC_ROLE_IMAGE
+                                   : masked ? 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK : 0,
                        .train_mode = image ? "i2v" : masked ? "inpaint" : NULL, .scaling = 0.5,
                        .own = own };
     const vtrain_fit fit = { .channels = 2, .mult = { 1, 1, 1 }, .roles = roles };
@@ -245,8 +245,8 @@ static void test_image(void **state)
     vc_list list;
     vc_err err = { 0 };
     oracle m = { .dit.family = &oracle_family, .fit = { .channels = 2, .mult = { 1, 2, 2 },
-                                                        .roles = 1u << VTRAIN_ROLE_IMAGE } };
-    open_toy(&t, *state, 1u << VTRAIN_ROLE_IMAGE, &list);
+                                                        .roles = 1u << VC_ROLE_IMAGE } };
+    open_toy(&t, *state, 1u << VC_ROLE_IMAGE, &list);
     t.model = &m;
     assert_ok(vtrain_validate(&t, &err), &err);
     check_sample(&t, 0, (const int64_t[]){ 2, 3, 4, 6 }, 0, true);
@@ -257,7 +257,7 @@ static void test_image(void **state)
     assert_ok(vtrain_validate(&t, &err), &err);
     check_sample(&t, 0, (const int64_t[]){ 2, 3, 4, 6 }, 0, false);
 
-    m.fit.roles = 1u << VTRAIN_ROLE_IMAGE;
+    m.fit.roles = 1u << VC_ROLE_IMAGE;
     m.fit.mult[2] = 4;                                           /* its 6 columns do not fit */
     assert_fails(vtrain_validate(&t, &err), VC_EMISMATCH, &err, "4 x 6");
     close_toy(&t, &list);
@@ -265,7 +265,7 @@ static void test_image(void **state)
 
 /* A condition as the model got it: sample 0's, times the scaling factor, in both rows, with copies
  * of its first frame in front. */
-static void check_condition(const float *got, toy_cond what, int channels, int front)
+static void check_condition(const float *got, vc_role what, int channels, int front)
 {
     enum { F = 3, AREA = 16, ROWS = 2 };
     const int f = F + front;
@@ -280,7 +280,7 @@ static void check_condition(const float *got, toy_cond what, int channels, int f
 /* Prompt 0 has a masked clip and its mask, prompt 1 none. */
 static void test_masked(void **state)
 {
-    static const unsigned roles = 1u << VTRAIN_ROLE_VIDEO | 1u << VTRAIN_ROLE_MASK;
+    static const unsigned roles = 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK;
     static const struct { int mult[3]; bool pad; int front; const char *says; } rows[] = {
         { { 1, 2, 2 }, false, 0, NULL }, { { 2, 1, 1 }, true, 1, NULL },
         { { 2, 1, 1 }, false, 0, "3 x 4 x 4" }, { { 1, 1, 3 }, false, 0, "3 x 4 x 4" },
@@ -301,8 +301,8 @@ static void test_masked(void **state)
             assert_ok(rc, &err);
             assert_int_equal(m.calls, 8);
             assert_non_null(m.masked);
-            check_condition(m.masked, TOY_VIDEO, 2, rows[i].front);
-            check_condition(m.mask, TOY_MASK, 1, rows[i].front);
+            check_condition(m.masked, VC_ROLE_VIDEO, 2, rows[i].front);
+            check_condition(m.mask, VC_ROLE_MASK, 1, rows[i].front);
             check_sample(&t, 0, (const int64_t[]){ 2, 3, 4, 4 }, rows[i].front, false);
         }
         free(m.masked);

@@ -333,7 +333,7 @@ static void make_cogvideox(const char *dir)
     char *set = vc_path_join(dir, "set.lmdb"), *weights = vc_path_join(dir, "transformer");
     const toy t = { .path = set, .sample = samples, .n = COUNT(samples), .channels = 4, .width = 16,
                     .family = "cogvideox", .train_mode = "i2v", .noised = 2,
-                    .conditions = 1u << TOY_IMAGE | 1u << TOY_IMAGE_NOISED };
+                    .conditions = 1u << VC_ROLE_IMAGE | 1u << VC_ROLE_IMAGE_NOISED };
     vf_safetensors *golden = golden_open("cogvideox-1.5-i2v");
     if (vc_mkdirs(dir, NULL)) fail();
     toy_make(&t);

@@ -8,13 +8,6 @@
 #include "train/data/parts.h"
 #include "train/models/dit.h"
 
-/* Each role: what a person calls it, where training finds it, and how vprep makes it. */
-static const struct { const char *what, *mode; vtrain_entry entry; } roles[VTRAIN_ROLES] = {
-    [VTRAIN_ROLE_IMAGE] = { "a first-frame image", "i2v", VTRAIN_IMAGE },
-    [VTRAIN_ROLE_VIDEO] = { "a masked clip", "inpaint", VTRAIN_VIDEO },
-    [VTRAIN_ROLE_MASK] = { "a mask", "inpaint", VTRAIN_MASK },
-};
-
 /* ---- frames in front ---- */
 
 int vtrain_data_frames(const vtrain_data *d, int f)
@@ -37,9 +30,9 @@ static void pad_groups(vtrain_data *d, const vtrain_fit *fit)
 
 /* ---- scaling ---- */
 
-static int make_role_norm(vtrain_data *d, vtrain_role role, vtrain_scale scale, vc_err *err)
+static int make_role_norm(vtrain_data *d, vc_role role, vtrain_scale scale, vc_err *err)
 {
-    bool mask = role == VTRAIN_ROLE_MASK, latent = scale == VTRAIN_SCALE_LATENT;
+    bool mask = vc_roles[role].kind == VC_VALUE_MASK, latent = scale == VTRAIN_SCALE_LATENT;
     double factor = scale == VTRAIN_SCALE_INVERT && d->invert ? 1 / d->scaling : d->scaling;
     vtrain_norm *n = &d->role_norm[role];
     int rc = vtrain_norm_alloc(n, mask ? 1 : d->norm.channels, err);
@@ -48,7 +41,7 @@ static int make_role_norm(vtrain_data *d, vtrain_role role, vtrain_scale scale, 
         n->sub[c] = latent && !mask ? d->norm.sub[c] : 0;
         n->mul[c] = !latent ? (float)factor : mask ? 1 : d->norm.mul[c];
         if (!isfinite(n->mul[c]) || n->mul[c] == 0)
-            rc = vc_fail(err, VC_EFORMAT, "normalization: %s times %g", roles[role].what,
+            rc = vc_fail(err, VC_EFORMAT, "normalization: %s times %g", vc_roles[role].what,
                          (double)n->mul[c]);
     }
     return rc;
@@ -56,18 +49,27 @@ static int make_role_norm(vtrain_data *d, vtrain_role role, vtrain_scale scale, 
 
 /* ---- whether the conditions are there ---- */
 
+/* The --train_mode that stores a role's value. */
+static const char *mode_of(vc_role role)
+{
+    int mode = 0;
+    while (mode < VC_MODES - 1 && !(vc_roles[role].modes & 1u << mode))
+        mode++;
+    return vc_mode_names[mode];
+}
+
 /* Both sides by name: the dataset was made without what the transformer takes. */
-static int refuse(const vtrain_data *d, int set, vtrain_role role, const char *class_name,
+static int refuse(const vtrain_data *d, int set, vc_role role, const char *class_name,
                   vc_err *err)
 {
     int channels = d->norm.channels;
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         if (d->roles & 1u << i)
             channels += d->role_norm[i].channels;
     return vc_fail(err, VC_EMISMATCH, "the transformer %s takes %s (%d channels in all), the "
                    "dataset %s was made with --train_mode %.32s: run vprep --train_mode %s",
-                   class_name, roles[role].what, channels, vf_dataset_path(d->set[set].data),
-                   d->set[set].head.train_mode, roles[role].mode);
+                   class_name, vc_roles[role].what, channels, vf_dataset_path(d->set[set].data),
+                   d->set[set].head.train_mode, mode_of(role));
 }
 
 /* One sample's entries: all that the roles ask for, of the right shapes. */
@@ -75,31 +77,34 @@ static int check_sample(const vtrain_data *d, uint32_t i, const vtrain_condition
                         const char *class_name, vc_err *err)
 {
     int set = d->sample[i].dataset, rc = 0;
-    for (int role = 0; role < VTRAIN_ROLES && !rc; role++) {
-        vtrain_entry e = roles[role].entry;
+    for (int role = 0; role < VC_ROLES && !rc; role++) {
+        vc_role e = (vc_role)role, other = vc_role_stand_in(e);
         if (!(d->roles & 1u << role))
             continue;
-        if (!(c->has & 1u << e) && strcmp(d->set[set].head.train_mode, roles[role].mode))
-            return refuse(d, set, (vtrain_role)role, class_name, err);
+        if (!(c->has & 1u << e) && strcmp(d->set[set].head.train_mode, mode_of(e)))
+            return refuse(d, set, e, class_name, err);
         for (int k = 0; k < 2 && !rc; k++) {
             vtrain_latent_value v;
             rc = vtrain_condition_open(d, i, c, e, false, &v, err);
             vf_safetensors_close(v.st);
-            if (e != VTRAIN_IMAGE || !d->set[set].noised)
+            if (!(d->set[set].stand_ins & 1u << other))
                 break;
-            e = VTRAIN_IMAGE_NOISED;
+            e = other;
         }
     }
     return rc ? vtrain_name_sample(d, i, rc, err) : 0;
 }
 
-/* Looks at the first sample of each dataset, which says whether first frames are noised, and of
- * each group. */
+/* Looks at the first sample of each dataset, which shows the values that training takes in place of
+ * others, and of each group. */
 static int check_samples(vtrain_data *d, const char *class_name, vc_err *err)
 {
     bool *seen = calloc((size_t)d->n_groups + (size_t)d->n_sets, sizeof *seen);
     int rc = seen ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u buckets", d->n_groups);
+    unsigned stand_ins = 0;
 
+    for (int i = 1; i < VC_ROLES; i++)
+        stand_ins |= vc_roles[i].instead_of ? 1u << i : 0;
     for (uint32_t i = 0; i < d->n_samples && !rc; i++) {
         const vtrain_sample *s = &d->sample[i];
         bool *of_set = &seen[d->n_groups + s->dataset], *of_group = &seen[s->group];
@@ -115,8 +120,8 @@ static int check_samples(vtrain_data *d, const char *class_name, vc_err *err)
         if (rc)
             break;
         if (!*of_set)
-            d->set[s->dataset].noised = c.has & 1u << VTRAIN_IMAGE_NOISED;
-        d->weighted |= (c.has & 1u << VTRAIN_LOSS_MASK) != 0;
+            d->set[s->dataset].stand_ins = c.has & stand_ins;
+        d->weighted |= (c.has & 1u << VC_ROLE_LOSS_MASK) != 0;
         *of_set = *of_group = true;
         rc = check_sample(d, i, &c, class_name, err);
     }
@@ -150,9 +155,9 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
         return vc_fail(err, VC_EINVAL, "the data was fitted to a transformer before");
     pad_groups(d, fit);
     d->roles = fit->roles;
-    for (int i = 0; i < VTRAIN_ROLES && !rc; i++)
+    for (int i = 0; i < VC_ROLES && !rc; i++)
         if (d->roles & 1u << i)
-            rc = make_role_norm(d, (vtrain_role)i, family->scale[i], err);
+            rc = make_role_norm(d, (vc_role)i, family->scale[i], err);
     if (!rc)
         rc = check_samples(d, family->class_name, err);
     return rc || d->roles ? rc : note_unused(d, family->class_name, note, err);
@@ -161,7 +166,7 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
 unsigned vtrain_data_roles(const vtrain_data *d) { return d->roles; }
 bool vtrain_data_weighted(const vtrain_data *d) { return d->weighted; }
 
-const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vtrain_role role)
+const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vc_role role)
 {
     return &d->role_norm[role];
 }

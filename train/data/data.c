@@ -532,7 +532,7 @@ void vtrain_data_close(vtrain_data *d)
         vf_dataset_close(d->set[i].data);
     free(d->set);
     free(d->norm.sub);
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         free(d->role_norm[i].sub);
     free(d->sample);
     free(d->group);

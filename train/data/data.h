@@ -88,9 +88,9 @@ bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, v
  * of a sample name it. *note: a malloc'ed line (conditions that nobody asks for), or NULL. */
 int vtrain_data_fit(vtrain_data *d, const vtrain_family *family,
                     const vtrain_fit *fit, char **note, vc_err *err);
-unsigned vtrain_data_roles(const vtrain_data *d);           /* 1 << vtrain_role, as fitted */
+unsigned vtrain_data_roles(const vtrain_data *d);           /* 1 << vc_role, as fitted */
 /* Scaling of a role's values, of one channel for a mask: x = (z - sub[c]) * mul[c]. */
-const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vtrain_role role);
+const vtrain_norm *vtrain_data_role_norm(const vtrain_data *d, vc_role role);
 /* Latent frames that the transformer gets for a clip of f. */
 int vtrain_data_frames(const vtrain_data *d, int f);
 /* Whether a group's first sample has a loss mask; others may have one all the same. */
@@ -157,7 +157,7 @@ typedef struct vtrain_prompt {
     double guidance;             /* guidance_scale */
     bool has_seed;
     uint64_t seed;
-    float *cond[VTRAIN_ROLES];   /* in raw VAE space (means of posteriors), or NULL: the first frame
+    float *cond[VC_ROLES];       /* in raw VAE space (means of posteriors), or NULL: the first frame
                                   * [C,1,h,w], the masked clip [C,f,h,w], its mask [1,f,h,w]; the
                                   * grid's h and w are then theirs */
 } vtrain_prompt;

@@ -270,13 +270,10 @@ static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
         (rc = take(l, &s->b.loss_weight, rows, clip * sizeof *s->b.loss_weight, err)) ||
         (rc = take(l, &s->b.latents, rows, clip * channels * sizeof *s->b.latents, err)))
         return rc;
-    const size_t of[VTRAIN_ROLES] = {
-        [VTRAIN_ROLE_IMAGE] = frame * channels, [VTRAIN_ROLE_VIDEO] = clip * channels,
-        [VTRAIN_ROLE_MASK] = clip,
-    };
-    for (int i = 0; i < VTRAIN_ROLES && !rc; i++)
+    for (int i = 0; i < VC_ROLES && !rc; i++)
         if (d->roles & 1u << i)
-            rc = take(l, &s->b.cond[i], rows, of[i] * sizeof *s->b.cond[i], err);
+            rc = take(l, &s->b.cond[i], rows, (vc_roles[i].clip ? clip : frame) *
+                      (size_t)d->role_norm[i].channels * sizeof *s->b.cond[i], err);
     for (int i = 0; i < d->n_slots && !rc; i++)
         rc = make_text(l, &s->b.text[i], &d->slot[i], rows, err);
     return rc;
@@ -298,7 +295,7 @@ static void free_slot(slot *s)
     free(s->b.cond_dropped);
     free(s->b.loss_weight);
     free(s->b.latents);
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         free(s->b.cond[i]);
 }
 

@@ -60,8 +60,8 @@ typedef struct vtrain_batch {
     int rows;
     int64_t dim[5];              /* rows, C, f, h, w; f with the copies in front */
     float *latents;              /* x0: drawn from the posterior and normalised, packed */
-    unsigned roles;              /* 1 << vtrain_role of the conditions below */
-    float *cond[VTRAIN_ROLES];   /* as vtrain_in wants them: image [rows,C,1,h,w], video
+    unsigned roles;              /* 1 << vc_role of the conditions below */
+    float *cond[VC_ROLES];       /* as vtrain_in wants them: image [rows,C,1,h,w], video
                                   * [rows,C,f,h,w], mask [rows,1,f,h,w]; NULL: none */
     bool *cond_dropped;          /* [rows]: the row's conditions are zeros */
     bool weighted;               /* a row has a loss mask: */

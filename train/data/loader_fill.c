@@ -34,16 +34,16 @@ static int check_conditions(const vtrain_loader *l, uint32_t sample, const cJSON
     const vtrain_data *d = l->d;
     vtrain_conditions c;
     int rc = vtrain_conditions_read(&c, record, err);
-    unsigned used = c.has & 1u << VTRAIN_LOSS_MASK;
+    unsigned used = c.has & 1u << VC_ROLE_LOSS_MASK;
 
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         if (d->roles & 1u << i)
-            used |= 1u << vtrain_loader_entry(l, d->sample[sample].dataset, (vtrain_role)i);
-    for (int e = 0; e < VTRAIN_ENTRIES && !rc; e++) {
+            used |= 1u << vtrain_loader_entry(l, d->sample[sample].dataset, (vc_role)i);
+    for (int e = 0; e < VC_ROLES && !rc; e++) {
         vtrain_latent_value v;
         if (!(used & 1u << e))
             continue;
-        rc = vtrain_condition_open(d, sample, &c, (vtrain_entry)e, true, &v, err);
+        rc = vtrain_condition_open(d, sample, &c, (vc_role)e, true, &v, err);
         vf_safetensors_close(v.st);
     }
     return rc;
@@ -118,8 +118,8 @@ static void prefetch(const vtrain_loader *l, uint32_t sample, const vtrain_condi
     const vf_entry *entry = vf_dataset_entry(data, at->index);
 
     vf_dataset_prefetch(data, entry, entry->latent);
-    for (int i = 0; i < VTRAIN_ROLES; i++) {
-        vtrain_entry e = vtrain_loader_entry(l, at->dataset, (vtrain_role)i);
+    for (int i = 0; i < VC_ROLES; i++) {
+        vc_role e = vtrain_loader_entry(l, at->dataset, (vc_role)i);
         if (l->d->roles & 1u << i && c->has & 1u << e)
             vf_dataset_prefetch(data, entry, c->key[e]);
     }
@@ -208,7 +208,7 @@ int vtrain_loader_fill(vtrain_loader *l, vtrain_loader_slot *s)
     int rc = fill_texts(l, s, &s->err);
     b->weighted = false;
     for (int row = 0; row < b->rows; row++)
-        b->weighted |= (s->cond[row].has & 1u << VTRAIN_LOSS_MASK) != 0;
+        b->weighted |= (s->cond[row].has & 1u << VC_ROLE_LOSS_MASK) != 0;
     for (int row = 0; row < b->rows && !rc && !atomic_load(&l->stop); row++)
         rc = vtrain_loader_row(l, s, row, &s->err);
     rc = vc_maps_check(rc, &s->err);

@@ -123,13 +123,10 @@ static int fill_latent(const vtrain_loader *l, const slot *s, int row, vc_err *e
 
 /* ---- conditions ---- */
 
-vtrain_entry vtrain_loader_entry(const vtrain_loader *l, int set, vtrain_role role)
+vc_role vtrain_loader_entry(const vtrain_loader *l, int set, vc_role role)
 {
-    if (role == VTRAIN_ROLE_VIDEO)
-        return VTRAIN_VIDEO;
-    if (role == VTRAIN_ROLE_MASK)
-        return VTRAIN_MASK;
-    return l->d->set[set].noised && !l->o.held_out ? VTRAIN_IMAGE_NOISED : VTRAIN_IMAGE;
+    const vc_role other = vc_role_stand_in(role);
+    return l->d->set[set].stand_ins & 1u << other && !l->o.held_out ? other : role;
 }
 
 /* One draw for all conditions of a row: zeros take the place of a first frame, and of mask and
@@ -137,7 +134,7 @@ vtrain_entry vtrain_loader_entry(const vtrain_loader *l, int set, vtrain_role ro
 static bool is_dropped(const vtrain_loader *l, const slot *s, int row)
 {
     double p = s->cond[row].mask_all ? l->o.mask_dropout : 0;
-    if (l->d->roles & 1u << VTRAIN_ROLE_IMAGE)
+    if (l->d->roles & 1u << VC_ROLE_IMAGE)
         p = l->o.image_dropout;
     return l->d->roles && !l->o.held_out &&
            vc_train_unit(l->o.seed, 0, (uint32_t)row, (uint32_t)s->b.micro, VC_DRAW_COND_DROP) < p;
@@ -149,15 +146,12 @@ static size_t pick_variant(const vtrain_loader *l, const slot *s, int row, size_
                                   VC_DRAW_IMAGE) * (double)variants);
 }
 
-static int fill_role(const vtrain_loader *l, const slot *s, int row, vtrain_role role, vc_err *err)
+static int fill_role(const vtrain_loader *l, const slot *s, int row, vc_role role, vc_err *err)
 {
-    static const uint32_t purpose[VTRAIN_ROLES] = {
-        [VTRAIN_ROLE_IMAGE] = VC_DRAW_IMAGE_LATENT, [VTRAIN_ROLE_VIDEO] = VC_DRAW_VIDEO_LATENT,
-    };
     const vtrain_conditions *c = &s->cond[row];
-    vtrain_entry e = vtrain_loader_entry(l, l->d->sample[s->row[row]].dataset, role);
-    job j = job_of(l, s, s->b.cond[role], &l->d->role_norm[role], purpose[role]);
-    if (role == VTRAIN_ROLE_IMAGE)
+    vc_role e = vtrain_loader_entry(l, l->d->sample[s->row[row]].dataset, role);
+    job j = job_of(l, s, s->b.cond[role], &l->d->role_norm[role], vc_roles[role].draw);
+    if (!vc_roles[role].clip)
         j.f = j.padded = 1;
     j.x += (size_t)row * row_size(&j);
     if (s->b.cond_dropped[row] && c->has & 1u << e) {
@@ -172,7 +166,7 @@ static int fill_role(const vtrain_loader *l, const slot *s, int row, vtrain_role
     if (v.variants > 1)
         j.variant = pick_variant(l, s, row, v.variants);
     if (!fill(l, s, row, &j, &v))
-        rc = vc_context(err, not_finite(c->key[e], err), "conditions: %s", vtrain_entry_name(e));
+        rc = vc_context(err, not_finite(c->key[e], err), "conditions: %s", vc_roles[e].name);
     vf_safetensors_close(v.st);
     return rc;
 }
@@ -187,18 +181,18 @@ static int fill_weight(const vtrain_loader *l, const slot *s, int row, vc_err *e
     job j = job_of(l, s, s->b.loss_weight, &as_is, 0);
     size_t n = row_size(&j), i = 0;
     j.x += (size_t)row * n;
-    if (!(c->has & 1u << VTRAIN_LOSS_MASK)) {
+    if (!(c->has & 1u << VC_ROLE_LOSS_MASK)) {
         while (i < n)
             j.x[i++] = 1;
         return 0;
     }
 
     vtrain_latent_value v;
-    int rc = vtrain_condition_open(l->d, s->row[row], c, VTRAIN_LOSS_MASK, false, &v, err);
+    int rc = vtrain_condition_open(l->d, s->row[row], c, VC_ROLE_LOSS_MASK, false, &v, err);
     if (rc)
         return rc;
     if (!fill(l, s, row, &j, &v))
-        rc = not_finite(c->key[VTRAIN_LOSS_MASK], err);
+        rc = not_finite(c->key[VC_ROLE_LOSS_MASK], err);
     while (!rc && i < n && j.x[i] >= 0)
         i++;
     if (!rc && i < n)
@@ -214,9 +208,9 @@ int vtrain_loader_row(const vtrain_loader *l, vtrain_loader_slot *s, int row, vc
     int rc = fill_latent(l, s, row, err);
 
     s->b.cond_dropped[row] = is_dropped(l, s, row);
-    for (int i = 0; i < VTRAIN_ROLES && !rc; i++)
+    for (int i = 0; i < VC_ROLES && !rc; i++)
         if (l->d->roles & 1u << i)
-            rc = fill_role(l, s, row, (vtrain_role)i, err);
+            rc = fill_role(l, s, row, (vc_role)i, err);
     if (!rc && s->b.weighted)
         rc = fill_weight(l, s, row, err);
     return vtrain_name_sample(l->d, s->row[row], rc, err);

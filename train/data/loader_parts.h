@@ -47,8 +47,8 @@ struct vtrain_loader {
 
 /* loader_latents.c: x0, conditions and loss weights of one row; conditions were read. */
 int vtrain_loader_row(const vtrain_loader *l, vtrain_loader_slot *s, int row, vc_err *err);
-/* The entry that brings a role's picture to a sample of this dataset. */
-vtrain_entry vtrain_loader_entry(const vtrain_loader *l, int set, vtrain_role role);
+/* The role whose value a sample of this dataset has for `role`: itself, or one in its place. */
+vc_role vtrain_loader_entry(const vtrain_loader *l, int set, vc_role role);
 
 /* loader_fill.c: texts and latents of the slot's rows, which are chosen already, into its batch. By
  * the worker that holds the slot, without the lock. */

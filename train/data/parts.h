@@ -32,7 +32,8 @@ typedef struct vtrain_set {
     char root[VF_KEY_HEX];
     const char *plan;                    /* borrowed from the manifest; NULL: it names none */
     vtrain_head head;
-    bool noised;                         /* training takes `image_noised` in place of `image` */
+    unsigned stand_ins;                  /* 1 << vc_role of values that training takes in place of
+                                          * other roles' values */
 } vtrain_set;
 
 typedef struct vtrain_visited {          /* a sample number in the epoch */
@@ -47,7 +48,7 @@ struct vtrain_data {
     double scaling;                      /* of which norm was made, and what conditions need */
     bool invert;
     unsigned roles;                      /* as vtrain_data_fit was asked */
-    vtrain_norm role_norm[VTRAIN_ROLES]; /* sub NULL: the role is not asked for */
+    vtrain_norm role_norm[VC_ROLES];     /* sub NULL: the role is not asked for */
     int frame_multiple;                  /* 0 before a fit */
     bool weighted;                       /* loss masks were seen */
     vtrain_slot slot[VTRAIN_TEXTS];
@@ -94,22 +95,18 @@ typedef struct vtrain_latent_value {
 int vtrain_latent_open(const vtrain_data *d, uint32_t sample, bool check, vtrain_latent_value *v,
                        vc_err *err);
 
-/* What the `conditions` of a record may hold; shapes are those of interface.md. */
-typedef enum vtrain_entry {
-    VTRAIN_IMAGE, VTRAIN_IMAGE_NOISED, VTRAIN_VIDEO, VTRAIN_MASK, VTRAIN_LOSS_MASK, VTRAIN_ENTRIES
-} vtrain_entry;
+/* The `conditions` of a record, by role (common/roles.h). */
 typedef struct vtrain_conditions {
-    vf_key key[VTRAIN_ENTRIES];
-    unsigned has;                        /* 1 << vtrain_entry */
+    vf_key key[VC_ROLES];
+    unsigned has;                        /* 1 << vc_role of the keys that are set */
     bool mask_all;                       /* inpaint: every pixel is to be generated */
 } vtrain_conditions;
 /* VC_EFORMAT: something else than keys. Other roles are passed over. */
 int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *err);
-/* An entry's value, like vtrain_latent_open; a mask's `mask` is v->mean. VC_ENOENT: the sample has
+/* A role's value, like vtrain_latent_open; a mask's `mask` is v->mean. VC_ENOENT: the sample has
  * no such entry. Errors begin with its name. */
 int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,
-                          vtrain_entry e, bool check, vtrain_latent_value *v, vc_err *err);
-const char *vtrain_entry_name(vtrain_entry e);
+                          vc_role role, bool check, vtrain_latent_value *v, vc_err *err);
 
 /* "DIR: sample 2:000000000042/000: " in front of the text; returns rc. */
 int vtrain_name_sample(const vtrain_data *d, uint32_t sample, int rc, vc_err *err);

@@ -9,11 +9,6 @@
 enum { FROM_TRAINING = 4, MAX_SIDE = 1 << 16, MAX_FRAMES = 1 << 16 };
 enum { MAX_STEPS = 1000, MAX_GUIDANCE = 100 };       /* as of the flags of these names */
 
-static const vtrain_entry entries[VTRAIN_ROLES] = {
-    [VTRAIN_ROLE_IMAGE] = VTRAIN_IMAGE, [VTRAIN_ROLE_VIDEO] = VTRAIN_VIDEO,
-    [VTRAIN_ROLE_MASK] = VTRAIN_MASK,
-};
-
 static uint32_t training_samples(const vtrain_data *d)
 {
     return d->n_samples - d->n_held_out;
@@ -164,18 +159,18 @@ static int find_guidance(const cJSON *record, vtrain_prompt *p, vc_err *err)
 
 static bool has_picture(const vtrain_prompt *p)
 {
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         if (p->cond[i])
             return true;
     return false;
 }
 
 /* The first one says the grid's sides, the others have the same. */
-static int read_picture(const vtrain_data *d, const vf_safetensors *st, vtrain_role role,
+static int read_picture(const vtrain_data *d, const vf_safetensors *st, vc_role role,
                         vtrain_prompt *p, vc_err *err)
 {
-    const bool mask = role == VTRAIN_ROLE_MASK, sized = has_picture(p);
-    const int channels = mask ? 1 : d->norm.channels, f = role == VTRAIN_ROLE_IMAGE ? 1 : p->f;
+    const bool mask = vc_roles[role].kind == VC_VALUE_MASK, sized = has_picture(p);
+    const int channels = mask ? 1 : d->norm.channels, f = vc_roles[role].clip ? p->f : 1;
     vf_view v;
     if (mask ? vf_safetensors_get(st, "mask", &v, NULL)
              : vf_safetensors_get(st, "mean", &v, NULL) &&
@@ -197,10 +192,10 @@ static int read_picture(const vtrain_data *d, const vf_safetensors *st, vtrain_r
     return copy_f32(&p->cond[role], &v, err);
 }
 
-static int load_picture(const vtrain_data *d, const cJSON *o, vtrain_role role, vtrain_prompt *p,
+static int load_picture(const vtrain_data *d, const cJSON *o, vc_role role, vtrain_prompt *p,
                         vc_err *err)
 {
-    const char *const name = vtrain_entry_name(entries[role]), *hex = NULL;
+    const char *const name = vc_roles[role].name, *hex = NULL;
     vf_key key;
     vf_safetensors *st;
     int rc = o ? vf_json_str_opt(o, name, &hex, err) : 0;
@@ -216,13 +211,13 @@ static int load_picture(const vtrain_data *d, const cJSON *o, vtrain_role role, 
     return vc_context(err, rc, "%s %s", name, hex);
 }
 
-/* What the record names by key: a first frame by itself, all else among its conditions. */
+/* A validation record has the key of a first frame as `image`, others among its conditions. */
 static int load_pictures(const vtrain_data *d, const cJSON *record, vtrain_prompt *p, vc_err *err)
 {
     const cJSON *conditions = cJSON_GetObjectItemCaseSensitive(record, "conditions");
-    int rc = load_picture(d, record, VTRAIN_ROLE_IMAGE, p, err);
-    for (int i = VTRAIN_ROLE_IMAGE + 1; !rc && i < VTRAIN_ROLES; i++)
-        rc = load_picture(d, conditions, (vtrain_role)i, p, err);
+    int rc = load_picture(d, record, VC_ROLE_IMAGE, p, err);
+    for (int i = VC_ROLE_IMAGE + 1; !rc && i < VC_ROLES; i++)
+        rc = !vc_roles[i].what ? 0 : load_picture(d, conditions, (vc_role)i, p, err);
     return rc;
 }
 
@@ -343,7 +338,7 @@ void vtrain_prompt_free(vtrain_prompt *p)
     }
     free(p->text);
     free(p->negative);
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         free(p->cond[i]);
     *p = (vtrain_prompt){ 0 };
 }

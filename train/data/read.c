@@ -112,16 +112,6 @@ int vtrain_latent_open(const vtrain_data *d, uint32_t sample, bool check, vtrain
 
 /* ---- conditions ---- */
 
-static const char *const entry_names[VTRAIN_ENTRIES] = {
-    [VTRAIN_IMAGE] = "image", [VTRAIN_IMAGE_NOISED] = "image_noised", [VTRAIN_VIDEO] = "video",
-    [VTRAIN_MASK] = "mask", [VTRAIN_LOSS_MASK] = "loss_mask",
-};
-
-const char *vtrain_entry_name(vtrain_entry e)
-{
-    return entry_names[e];
-}
-
 int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *err)
 {
     const cJSON *o = cJSON_GetObjectItemCaseSensitive(record, "conditions");
@@ -131,29 +121,29 @@ int vtrain_conditions_read(vtrain_conditions *c, const cJSON *record, vc_err *er
         return 0;
     if (!cJSON_IsObject(o))
         return vc_fail(err, VC_EFORMAT, "conditions: an object expected");
-    for (int i = 0; i < VTRAIN_ENTRIES; i++) {
-        const cJSON *k = cJSON_GetObjectItemCaseSensitive(o, entry_names[i]);
-        if (!k || cJSON_IsNull(k))
+    for (int i = VC_ROLE_CLIP + 1; i < VC_ROLES; i++) {
+        const cJSON *k = cJSON_GetObjectItemCaseSensitive(o, vc_roles[i].name);
+        if (!k || cJSON_IsNull(k) || vc_roles[i].kind == VC_VALUE_EMBEDS)
             continue;
         if (!cJSON_IsString(k) || !vf_key_parse(&c->key[i], k->valuestring))
             return vc_fail(err, VC_EFORMAT, "conditions: %s: 32 hex digits expected",
-                           entry_names[i]);
+                           vc_roles[i].name);
         c->has |= 1u << i;
     }
     return vf_json_bool_opt(record, "mask_all", &c->mask_all, err);
 }
 
-static int condition_views(const vtrain_data *d, const vf_entry *e, vtrain_entry which,
+static int condition_views(const vtrain_data *d, const vf_entry *e, vc_role which,
                            vtrain_latent_value *v, vc_err *err)
 {
-    if (which == VTRAIN_MASK || which == VTRAIN_LOSS_MASK)
+    const vc_role_row *row = &vc_roles[which];
+    if (row->kind == VC_VALUE_MASK)
         return mask_view(e, v, err);
-    return latent_views(d, e, which == VTRAIN_VIDEO ? e->f : 1, which == VTRAIN_IMAGE_NOISED, v,
-                        err);
+    return latent_views(d, e, row->clip ? e->f : 1, row->kind == VC_VALUE_VARIANTS, v, err);
 }
 
 int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_conditions *c,
-                          vtrain_entry e, bool check, vtrain_latent_value *v, vc_err *err)
+                          vc_role e, bool check, vtrain_latent_value *v, vc_err *err)
 {
     const vtrain_sample *s = &d->sample[sample];
     const vf_dataset *data = d->set[s->dataset].data;
@@ -161,7 +151,7 @@ int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_co
 
     *v = (vtrain_latent_value){ 0 };
     if (!(c->has & 1u << e))
-        return vc_fail(err, VC_ENOENT, "conditions: %s: missing", entry_names[e]);
+        return vc_fail(err, VC_ENOENT, "conditions: %s: missing", vc_roles[e].name);
     const vf_entry *of = vf_dataset_entry(data, s->index);
     int rc = vf_dataset_latent_of(data, of, c->key[e], check, &v->st, err);
     if (!rc)
@@ -171,7 +161,7 @@ int vtrain_condition_open(const vtrain_data *d, uint32_t sample, const vtrain_co
         vf_safetensors_close(v->st);
         v->st = NULL;
     }
-    return vc_context(err, rc, "conditions: %s", entry_names[e]);
+    return vc_context(err, rc, "conditions: %s", vc_roles[e].name);
 }
 
 /* ---- names ---- */

@@ -148,8 +148,8 @@ static unsigned roles_of(const cogvideox *m)
 {
     int64_t extra = m->c.in_channels - m->c.out_channels;
     if (extra == 0) return 0;
-    return extra == m->c.out_channels ? 1u << VTRAIN_ROLE_IMAGE
-                                      : 1u << VTRAIN_ROLE_VIDEO | 1u << VTRAIN_ROLE_MASK;
+    return extra == m->c.out_channels ? 1u << VC_ROLE_IMAGE
+                                      : 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK;
 }
 
 static void cogvideox_fit(const void *model, vtrain_fit *fit)
@@ -392,8 +392,8 @@ const vtrain_family vtrain_cogvideox = {
     .embed = cogvideox_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block, NULL } },
     .head = cogvideox_head,
-    .scale = { [VTRAIN_ROLE_IMAGE] = VTRAIN_SCALE_INVERT, [VTRAIN_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR,
-               [VTRAIN_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
+    .scale = { [VC_ROLE_IMAGE] = VTRAIN_SCALE_INVERT, [VC_ROLE_VIDEO] = VTRAIN_SCALE_FACTOR,
+               [VC_ROLE_MASK] = VTRAIN_SCALE_FACTOR },
     .objective = VTRAIN_V, .density = VTRAIN_UNIFORM,
     .flow_shift = 1, .logit_mean = 0, .logit_std = 1,
     .posterior_mean = false, .bf16 = true,

@@ -138,18 +138,26 @@ static vt_tensor *first_frame(vt_ctx *g, vt_tensor *image, vt_tensor *x)
     return vt_concat(g, 2, 2, part);
 }
 
+/* The value of a role on x's grid, zeros where the batch has none. */
+static vt_tensor *beside(vt_ctx *g, const vtrain_in *in, const vc_role_row *row, vt_tensor *value)
+{
+    vt_tensor *x = in->x;
+    if (!value) return zeros(g, x, row->kind == VC_VALUE_MASK ? 1 : x->dim[1]);
+    return row->clip ? value : first_frame(g, value, x);
+}
+
 vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles)
 {
-    vt_tensor *const *c = in->cond, *x = in->x, *part[1 + VTRAIN_ROLES] = { x };
+    enum { STILLS, MASKS, CLIPS, KINDS };
+    vt_tensor *part[1 + VC_ROLES] = { in->x };
     int n = 1;
-    if (roles & 1u << VTRAIN_ROLE_IMAGE)
-        part[n++] = c[VTRAIN_ROLE_IMAGE] ? first_frame(g, c[VTRAIN_ROLE_IMAGE], x)
-                                         : zeros(g, x, x->dim[1]);
-    if (roles & 1u << VTRAIN_ROLE_MASK)
-        part[n++] = c[VTRAIN_ROLE_MASK] ? c[VTRAIN_ROLE_MASK] : zeros(g, x, 1);
-    if (roles & 1u << VTRAIN_ROLE_VIDEO)
-        part[n++] = c[VTRAIN_ROLE_VIDEO] ? c[VTRAIN_ROLE_VIDEO] : zeros(g, x, x->dim[1]);
-    return n == 1 ? x : vt_concat(g, 1, n, part);
+    for (int kind = STILLS; kind < KINDS; kind++)
+        for (int i = 0; i < VC_ROLES; i++) {
+            const vc_role_row *row = &vc_roles[i];
+            int of = row->kind == VC_VALUE_MASK ? MASKS : row->clip ? CLIPS : STILLS;
+            if (roles & 1u << i && of == kind) part[n++] = beside(g, in, row, in->cond[i]);
+        }
+    return n == 1 ? in->x : vt_concat(g, 1, n, part);
 }
 
 vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before)

@@ -8,17 +8,13 @@
 #ifndef TRAIN_MODELS_DIT_H
 #define TRAIN_MODELS_DIT_H
 
+#include "common/roles.h"
 #include "common/tensor/weights.h"
 #include "formats/json/json.h"
 #include "train/diffusion/objective.h"
 #include "train/models/lora_names.h"
 
 enum { VTRAIN_TEXTS = 4, VTRAIN_ROWS = 4096, VTRAIN_MADE = 6 };
-
-/* Pictures that are joined with the noisy latents, by their roles in the dataset. */
-typedef enum vtrain_role {
-    VTRAIN_ROLE_IMAGE, VTRAIN_ROLE_VIDEO, VTRAIN_ROLE_MASK, VTRAIN_ROLES
-} vtrain_role;
 
 /* The inputs of a forward. All tensors belong to the step in progress. */
 typedef struct vtrain_cond {
@@ -29,7 +25,7 @@ typedef struct vtrain_cond {
 } vtrain_cond;
 typedef struct vtrain_in {
     vt_tensor *x;                             /* noisy latents [B,C,f,h,w] f32 */
-    vt_tensor *cond[VTRAIN_ROLES];            /* f32, scaled as the family wants it, zeros where a
+    vt_tensor *cond[VC_ROLES];                /* f32, scaled as the family wants it, zeros where a
                                                * row's was dropped: image [B,C,1,h,w], video
                                                * [B,C,f,h,w], mask [B,1,f,h,w]; NULL: none */
     vt_tensor *t;                             /* f32 [B]: the timestep of each row's noise */
@@ -63,7 +59,7 @@ typedef struct vtrain_fit {
                                                * default of --first_frame_conditioning_p is 1, and
                                                * no other chance is possible */
     bool guidance;                            /* it needs vtrain_in.guidance */
-    unsigned roles;                           /* 1 << vtrain_role of the pictures joined with x */
+    unsigned roles;                           /* 1 << vc_role of the pictures joined with x */
     int blocks;                               /* of the model */
 } vtrain_fit;
 
@@ -131,7 +127,7 @@ typedef struct vtrain_family {
     void (*embed)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[VT_BLOCK_IO]);
     vtrain_blocks blocks[VTRAIN_KINDS];       /* a NULL prefix ends them */
     vt_tensor *(*head)(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s);
-    vtrain_scale scale[VTRAIN_ROLES];         /* of the conditions that fit asks for */
+    vtrain_scale scale[VC_ROLES];         /* of the conditions that fit asks for */
 
     /* defaults of flags */
     vtrain_kind objective;
@@ -176,7 +172,7 @@ vt_tensor *vtrain_forward(vt_ctx *g, void *model, vtrain_in *in);
 
 /* For families: */
 
-/* Joins the noisy latents with the pictures of `roles` (1 << vtrain_role) in the order image (the
+/* Joins the noisy latents with the pictures of `roles` (1 << vc_role) in the order image (the
  * first frame, then zeros), mask, video; a picture that is missing is zeros. [B,..,f,h,w] */
 vt_tensor *vtrain_join(vt_ctx *g, const vtrain_in *in, unsigned roles);
 /* The number of tokens of each row that count, `before` and those of its text, as kv_len of

@@ -211,7 +211,7 @@ static int hunyuan_read(void *model, const cJSON *config, vc_err *err)
 
 static unsigned roles_of(const hunyuan *m)
 {
-    return m->in_channels > m->out_channels ? 1u << VTRAIN_ROLE_IMAGE : 0;
+    return m->in_channels > m->out_channels ? 1u << VC_ROLE_IMAGE : 0;
 }
 
 static void hunyuan_fit(const void *model, vtrain_fit *fit)

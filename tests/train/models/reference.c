@@ -133,9 +133,9 @@ static float *values(const vf_safetensors *f, const char *name, const char *what
 
 void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
 {
-    static const char *const roles[VTRAIN_ROLES] = {
-        [VTRAIN_ROLE_IMAGE] = "cond.image", [VTRAIN_ROLE_VIDEO] = "cond.video",
-        [VTRAIN_ROLE_MASK] = "cond.mask",
+    static const char *const roles[VC_ROLES] = {
+        [VC_ROLE_IMAGE] = "cond.image", [VC_ROLE_VIDEO] = "cond.video",
+        [VC_ROLE_MASK] = "cond.mask",
     };
     *c = (ref_case){ 0 };
     c->x = values(f, name, "x", c->dim);
@@ -147,7 +147,7 @@ void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name)
     float *loss = values(f, name, "loss", NULL);
     c->loss = loss ? loss[0] : 0;
     free(loss);
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         c->cond[i] = values(f, name, roles[i], c->cond_dim[i]);
     c->token_t = values(f, name, "token_t", c->token_dim);
     c->guidance = values(f, name, "guidance", NULL);
@@ -171,7 +171,7 @@ void ref_case_close(ref_case *c)
     free(c->token_t);
     free(c->guidance);
     free(c->output);
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         free(c->cond[i]);
 }
 
@@ -190,7 +190,7 @@ vt_tensor *ref_forward(ref_model *m, const ref_case *c, vt_remat remat)
         in.token_t = vt_from_host(m->g, VC_F32, 2, c->token_dim, c->token_t, VC_F32);
     if (c->guidance)
         in.guidance = vt_from_host(m->g, VC_F32, 1, c->dim, c->guidance, VC_F32);
-    for (int i = 0; i < VTRAIN_ROLES; i++)
+    for (int i = 0; i < VC_ROLES; i++)
         if (c->cond[i])
             in.cond[i] = vt_from_host(m->g, VC_F32, 5, c->cond_dim[i], c->cond[i], VC_F32);
     return vtrain_forward(m->g, m->model, &in);

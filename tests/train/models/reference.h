@@ -41,9 +41,9 @@ typedef struct ref_case {
     int64_t dim[5], text_dim[3], pooled_dim[2];   /* of x and target; of text; of pooled */
     int64_t token_dim[2];                     /* of token_t */
     float *x, *target, *t, *text, *output, loss;
-    float *token_t, *guidance, *pooled, *cond[VTRAIN_ROLES];      /* NULL: the case has none */
+    float *token_t, *guidance, *pooled, *cond[VC_ROLES];      /* NULL: the case has none */
     float fps[8];                             /* 0: the case has none */
-    int64_t cond_dim[VTRAIN_ROLES][5];
+    int64_t cond_dim[VC_ROLES][5];
     int32_t length[8];
 } ref_case;
 void ref_case_open(ref_case *c, const vf_safetensors *f, const char *name);

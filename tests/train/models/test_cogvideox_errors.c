@@ -159,10 +159,10 @@ static void test_bad_inputs(void **state)
     .mult = { frames, 2, 2 }, .blocks = n, .pad_front = pad
 static const struct { const char *golden; vtrain_fit fit; } fits[] = {
     { "2b", { FIT(1, 2, false) } },
-    { "5b-i2v", { FIT(1, 1, false), .roles = 1u << VTRAIN_ROLE_IMAGE } },
+    { "5b-i2v", { FIT(1, 1, false), .roles = 1u << VC_ROLE_IMAGE } },
     { "1.5", { FIT(2, 1, true) } },
-    { "1.5-i2v", { FIT(2, 1, true), .roles = 1u << VTRAIN_ROLE_IMAGE } },
-    { "inp", { FIT(1, 1, false), .roles = 1u << VTRAIN_ROLE_VIDEO | 1u << VTRAIN_ROLE_MASK } },
+    { "1.5-i2v", { FIT(2, 1, true), .roles = 1u << VC_ROLE_IMAGE } },
+    { "inp", { FIT(1, 1, false), .roles = 1u << VC_ROLE_VIDEO | 1u << VC_ROLE_MASK } },
 };
 
 static void test_fit(void **state)
@@ -227,7 +227,7 @@ static void data_make(char dir[256])
     toy_dir_make(dir);
     char *path = vc_path_join(dir, "set.lmdb");
     const toy t = { .path = path, .sample = samples, .n = 2, .channels = C, .width = 16,
-                    .family = "cogvideox", .train_mode = "i2v", .conditions = 1 << TOY_IMAGE,
+                    .family = "cogvideox", .train_mode = "i2v", .conditions = 1 << VC_ROLE_IMAGE,
                     .prompts = 2 };
     toy_make(&t);
     free(path);

@@ -1,0 +1,44 @@
+/* roles.c - see roles.h */
+#include "common/roles.h"
+
+#include "common/base/rng.h"
+
+enum { I2V = 1 << VC_MODE_I2V, INPAINT = 1 << VC_MODE_INPAINT, ALL_MODES = (1 << VC_MODES) - 1 };
+
+const vc_role_row vc_roles[VC_ROLES] = {
+    [VC_ROLE_CLIP] = {
+        NULL, VC_VALUE_MOMENTS, .clip = true, .modes = ALL_MODES,
+        .recipe = { "latent", VC_KEYED_PIXELS | VC_KEYED_ENCODING, VC_PIXELS_CLIP } },
+    /* the recipe's key is that of a still of the first frame, and so are its draws */
+    [VC_ROLE_IMAGE] = {
+        "image", VC_VALUE_MOMENTS, .modes = I2V,
+        .recipe = { "latent", VC_KEYED_PIXELS | VC_KEYED_ENCODING, VC_PIXELS_FIRST },
+        .in_clip = { "image_clip", VC_KEYED_PIXELS | VC_KEYED_FRAMES | VC_KEYED_ENCODING,
+                     VC_PIXELS_FIRST_GREY, .place = 1 },
+        .what = "a first-frame image", .draw = VC_DRAW_IMAGE_LATENT },
+    [VC_ROLE_IMAGE_NOISED] = {
+        "image_noised", VC_VALUE_VARIANTS, .modes = I2V,
+        .recipe = { "image_noised", VC_KEYED_PIXELS | VC_KEYED_VARIANTS | VC_KEYED_DRAWS |
+                    VC_KEYED_ENCODING, VC_PIXELS_FIRST, VC_NOISE_ALL, 2 },
+        .instead_of = VC_ROLE_IMAGE },
+    [VC_ROLE_VIDEO] = {
+        "video", VC_VALUE_MOMENTS, .clip = true, .modes = INPAINT,
+        .recipe = { "video", VC_KEYED_MASK | VC_KEYED_NOISE | VC_KEYED_PIXELS | VC_KEYED_DRAWS |
+                    VC_KEYED_ENCODING, VC_PIXELS_MASKED, VC_NOISE_KNOWN, 3 },
+        .what = "a masked clip", .draw = VC_DRAW_VIDEO_LATENT },
+    [VC_ROLE_MASK] = {
+        "mask", VC_VALUE_MASK, .clip = true, .modes = INPAINT,
+        .recipe = { "mask", VC_KEYED_MASK | VC_KEYED_GRID, VC_PIXELS_MASK }, .what = "a mask" },
+    [VC_ROLE_LOSS_MASK] = {
+        "loss_mask", VC_VALUE_MASK, .clip = true, .modes = ALL_MODES,
+        .recipe = { "loss_mask", VC_KEYED_PIXELS | VC_KEYED_GRID, VC_PIXELS_LOSS_MASK } },
+    [VC_ROLE_VISION] = { "vision", VC_VALUE_EMBEDS },
+};
+
+vc_role vc_role_stand_in(vc_role role)
+{
+    for (int i = 1; i < VC_ROLES && role; i++)
+        if (vc_roles[i].instead_of == role)
+            return (vc_role)i;
+    return VC_ROLE_CLIP;
+}
