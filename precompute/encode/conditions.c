@@ -59,7 +59,7 @@ double vprep_value_bytes(const vprep *p, const vb_choice *c, vc_role role)
 
     if (row->kind == VC_VALUE_MASK)
         return n;
-    n *= p->vae.channels * (p->c.latent_store == STORE_MOMENTS ? 2 : 1);
+    n *= p->encoders.vae.channels * (p->c.latent_store == STORE_MOMENTS ? 2 : 1);
     return row->kind == VC_VALUE_VARIANTS ? n * (double)p->c.noise_variants : n;
 }
 
@@ -89,7 +89,7 @@ static void hash_pixels(vf_hasher *h, const vf_key *source, const vprep_clip *cl
 /* Whose draws: a sample's, or (it NULL) those that all prompts share. */
 static uint64_t id_of(const vprep *p, const vprep_item *it)
 {
-    return it ? p->meta.rows[it->row].id : 0;
+    return it ? p->list.meta.rows[it->row].id : 0;
 }
 
 static uint32_t variant_of(const vprep_item *it)
@@ -106,9 +106,9 @@ static void hash_draws(vf_hasher *h, const vprep *p, const vprep_item *it)
 
 static void hash_encoding(vf_hasher *h, const vprep *p, const vprep_item *it)
 {
-    vf_hasher_bytes(h, "vae", p->vae.fingerprint.b, sizeof p->vae.fingerprint.b);
-    vf_hasher_str(h, "precision", vc_dtype_name(p->vae_part.opts.dtype));
-    vf_hasher_str(h, "tiling", p->vae_part.opts.tiling ? "spatial" : "none");
+    vf_hasher_bytes(h, "vae", p->encoders.vae.fingerprint.b, sizeof p->encoders.vae.fingerprint.b);
+    vf_hasher_str(h, "precision", vc_dtype_name(p->encoders.vae_part.opts.dtype));
+    vf_hasher_str(h, "tiling", p->encoders.vae_part.opts.tiling ? "spatial" : "none");
     if (p->rules.peer && it)             /* not rounded, and stills as they are stored */
         vf_hasher_str(h, "pixels", "peer");
     vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
@@ -131,8 +131,8 @@ static void hash_mask(vf_hasher *h, const vprep_clip *clip)
 
 static void hash_grid(vf_hasher *h, const vprep *p)
 {
-    vf_hasher_int(h, "k", p->vae.ratio[0]);
-    vf_hasher_int(h, "r", p->vae.ratio[1]);
+    vf_hasher_int(h, "k", p->encoders.vae.ratio[0]);
+    vf_hasher_int(h, "r", p->encoders.vae.ratio[1]);
     vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
 }
 
@@ -146,12 +146,12 @@ static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, con
     int frames = loss ? clip->choice.frames : vprep_value_frames(p, clip, role);
 
     if (r->keyed & VC_KEYED_PIXELS && frames)
-        hash_pixels(h, loss ? &p->sources[it->row].loss_mask : source, clip, frames);
+        hash_pixels(h, loss ? &p->list.sources[it->row].loss_mask : source, clip, frames);
     if (r->keyed & VC_KEYED_FRAMES)
         vf_hasher_int(h, "frames", clip->choice.frames);
     if (r->keyed & VC_KEYED_VARIANTS)
         vf_hasher_int(h, "variants", p->c.noise_variants);
-    if (r->keyed & VC_KEYED_DRAWS && frames && (r->noise == VC_NOISE_ALL || p->mask_noise))
+    if (r->keyed & VC_KEYED_DRAWS && frames && (r->noise == VC_NOISE_ALL || p->encoders.mask_noise))
         hash_draws(h, p, it);
 }
 
@@ -165,7 +165,7 @@ static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *
     if (r->keyed & VC_KEYED_MASK)
         hash_mask(&h, clip);
     if (r->keyed & VC_KEYED_NOISE)
-        vf_hasher_int(&h, "noise", p->mask_noise);
+        vf_hasher_int(&h, "noise", p->encoders.mask_noise);
     hash_sources(&h, p, source, it, clip, role);
     if (r->keyed & VC_KEYED_ENCODING)
         hash_encoding(&h, p, it);
@@ -181,7 +181,7 @@ vf_key vprep_latent_key(const vprep *p, const vprep_item *it, const vprep_clip *
 
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role)
 {
-    return value_key(p, &p->sources[it->row].hash, it, clip, role);
+    return value_key(p, &p->list.sources[it->row].hash, it, clip, role);
 }
 
 vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, vc_role role)

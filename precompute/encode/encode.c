@@ -40,7 +40,7 @@ void prep_job_begin(prep_job *j, const vprep_item *it)
 
 void prep_job_settle(const vprep *p, prep_job *j)
 {
-    unsigned values = vprep_values(p, &p->meta.rows[j->item->row]);
+    unsigned values = vprep_values(p, &p->list.meta.rows[j->item->row]);
 
     j->frames = j->want_thumb ? 1 : 0;
     for (int v = 0; v < VC_ROLES; v++) {
@@ -66,19 +66,27 @@ void prep_job_free(prep_job *j)
 
 /* ---- open, close ---- */
 
+/* The weights must be those that the survey of the encoders found. */
+static int open_vae(prep_encoder *e, vc_err *err)
+{
+    const prep_encoders *is = &e->p->encoders;
+    vae_info info;
+    int rc = is->family.vae->open(&e->vae, &is->vae_part.opts, &info, err);
+
+    if (!rc && memcmp(&info.fingerprint, &is->vae.fingerprint, sizeof info.fingerprint))
+        rc = vc_fail(err, VC_EMISMATCH, "%s: changed while this ran: start again",
+                     is->vae_part.dir ? is->vae_part.dir : info.class);
+    return rc ? rc : prep_part_unchanged(&is->vae_part, err);
+}
+
 int prep_encoder_open(prep_encoder **out, const vprep *p, bool needs_vae, vc_err *err)
 {
-    vae_info info;
     prep_encoder *e = *out = calloc(1, sizeof *e);
     if (!e)
         return vc_fail(err, VC_ENOMEM, "out of memory");
 
     e->p = p;
-    int rc = needs_vae ? p->family.vae->open(&e->vae, &p->vae_part.opts, &info, err) : 0;
-    if (!rc && needs_vae && memcmp(&info.fingerprint, &p->vae.fingerprint, sizeof info.fingerprint))
-        rc = vc_fail(err, VC_EMISMATCH, "%s: changed while this ran: start again",
-                     p->vae_part.dir ? p->vae_part.dir : info.class);
-    if (!rc && needs_vae) rc = prep_part_unchanged(&p->vae_part, err);
+    int rc = needs_vae ? open_vae(e, err) : 0;
     if (rc) {
         prep_encoder_close(e);
         *out = NULL;
@@ -88,7 +96,7 @@ int prep_encoder_open(prep_encoder **out, const vprep *p, bool needs_vae, vc_err
 
 int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *bytes, vc_err *err)
 {
-    const vae_class *class = e->p->family.vae;
+    const vae_class *class = e->p->encoders.family.vae;
     return class->memory(e->vae, false, c->frames, c->target_h, c->target_w, bytes, err);
 }
 
@@ -103,7 +111,7 @@ void prep_encoder_close(prep_encoder *e)
 {
     if (!e)
         return;
-    e->p->family.vae->close(e->vae);
+    e->p->encoders.family.vae->close(e->vae);
     clear_trace(&e->trace);
     vf_keymap_free(&e->made);
     free(e->pixels);
@@ -182,13 +190,13 @@ static int trace_value(prep_encoder *e, const prep_job *j, int v, int frames, in
 static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
 {
     const vprep *p = e->p;
-    const vf_row *row = &p->meta.rows[j->item->row];
+    const vf_row *row = &p->list.meta.rows[j->item->row];
     vf_view t[TRACES + PREP_MAX_TEXTS * 4];
     vf_safetensors *text[PREP_MAX_TEXTS] = { 0 };
     int n = e->trace.n, rc = 0;
 
     memcpy(t, e->trace.t, (size_t)n * sizeof *t);
-    for (int i = 0; !rc && i < p->n_text; i++) {
+    for (int i = 0; !rc && i < p->encoders.n_text; i++) {
         char hex[VF_KEY_HEX];
         char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir,
                                vf_key_hex(hex, vprep_text_key(p, i, row->captions[0])));
@@ -203,7 +211,7 @@ static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
     if (!rc) rc = path ? vf_safetensors_write(path, t, n, NULL, 0, err)
                        : vc_fail(err, VC_ENOMEM, "out of memory");
     free(path);
-    for (int i = 0; i < p->n_text; i++)
+    for (int i = 0; i < p->encoders.n_text; i++)
         vf_safetensors_close(text[i]);
     return rc;
 }
@@ -247,7 +255,7 @@ static int pack_moments(prep_encoder *e, uint8_t **value, size_t *bytes, int nd,
             return vc_fail(err, VC_ENUMERIC, "the encoder gave a value that is not finite");
     for (int i = 0; !rc && i < count; i++) {
         memcpy(t[i].dim, dim, (size_t)nd * sizeof *dim);
-        if (i && p->vae.one_logvar)
+        if (i && p->encoders.vae.one_logvar)
             keep_one_channel(e->logvar, nd, t[i].dim);
         n = (size_t)vf_view_count(&t[i]);
         rc = vprep_pack_dtype(&t[i].dtype, &data[i], values[i], n, p->c.dtype, err);
@@ -264,7 +272,7 @@ static int pack_moments(prep_encoder *e, uint8_t **value, size_t *bytes, int nd,
 static int run_vae(prep_encoder *e, int times, int f, int h, int w, bool logvar, int64_t dim[4],
                    vc_err *err)
 {
-    const vae_info *v = &e->p->vae;
+    const vae_info *v = &e->p->encoders.vae;
     size_t in = (size_t)f * (size_t)h * (size_t)w * 3, n;
     int rc;
 
@@ -278,7 +286,7 @@ static int run_vae(prep_encoder *e, int times, int f, int h, int w, bool logvar,
     for (int i = 0; !rc && i < times; i++)
         rc = *vc_stop_flag()
                  ? vc_fail(err, VC_ESTOP, "stopped")
-                 : e->p->family.vae->encode(e->vae, e->pixels + (size_t)i * in, f, h, w,
+                 : e->p->encoders.family.vae->encode(e->vae, e->pixels + (size_t)i * in, f, h, w,
                                              e->mean + (size_t)i * n,
                                              logvar ? e->logvar + (size_t)i * n : NULL, err);
     return rc;
@@ -286,7 +294,7 @@ static int run_vae(prep_encoder *e, int times, int f, int h, int w, bool logvar,
 
 static bool wants_logvar(const vprep *p)
 {
-    return p->vae.has_logvar || p->c.latent_store == STORE_MOMENTS || p->c.trace_dir;
+    return p->encoders.vae.has_logvar || p->c.latent_store == STORE_MOMENTS || p->c.trace_dir;
 }
 
 static void to_f32(float *x, const uint8_t *u, size_t n)
@@ -328,7 +336,7 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, const vc_recipe *r, i
         memset(x + known, 0, (n - known) * sizeof *x);
         if (masked)
             vprep_apply_mask(x, &j->clip.mask, e->scratch);
-        if (r->noise == VC_NOISE_ALL || (r->noise == VC_NOISE_KNOWN && p->mask_noise)) {
+        if (r->noise == VC_NOISE_ALL || (r->noise == VC_NOISE_KNOWN && p->encoders.mask_noise)) {
             vprep_normals z = vprep_normals_of(p, j->item, VC_DRAW_COND_NOISE, (uint32_t)k);
             float sigma = j->item ? vprep_noise_sigma(&z) : VPREP_PROMPT_SIGMA;
             vprep_pixel_noise(x, n, sigma, r->noise == VC_NOISE_KNOWN, &z);
@@ -409,7 +417,7 @@ static int pack_mask(prep_encoder *e, prep_job *j, int v, const float *values, v
 static int encode_mask(prep_encoder *e, prep_job *j, int v, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
-    const int *ratio = e->p->vae.ratio;
+    const int *ratio = e->p->encoders.vae.ratio;
     size_t n = (size_t)c->latent_f * (size_t)c->latent_h * (size_t)c->latent_w;
 
     int rc = grow(&e->mean, &e->mean_room, n, err);

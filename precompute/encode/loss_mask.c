@@ -68,8 +68,8 @@ static int read_frames(media *m, const media_info *info, const vprep_clip *clip,
 static int read_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip, prep_identity *is,
                      uint8_t **rgb, int *frames, vc_err *err)
 {
-    const vprep_source *s = &p->sources[it->row];
-    const char *path = p->meta.rows[it->row].loss_mask_file;
+    const vprep_source *s = &p->list.sources[it->row];
+    const char *path = p->list.meta.rows[it->row].loss_mask_file;
     const vf_part file = { .name = path, .file = path };
     media *m = NULL;
     media_info info;
@@ -94,8 +94,9 @@ int vprep_loss_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip
 {
     enum { MAX_TRIES = 3 };
     const vb_choice *c = &clip->choice;
-    const vf_row *row = &p->meta.rows[it->row];
-    prep_identity is = p->sources[it->row].mask_is;
+    const vf_row *row = &p->list.meta.rows[it->row];
+    const int *ratio = p->encoders.vae.ratio;
+    prep_identity is = p->list.sources[it->row].mask_is;
     size_t area = (size_t)c->latent_h * (size_t)c->latent_w;
     uint8_t *rgb = NULL;
     int frames = 0, rc = 1;
@@ -110,8 +111,8 @@ int vprep_loss_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip
                                : vc_fail(err, VC_EIO, "changes while it is read");
     }
     if (!rc) {
-        vprep_loss_weights(*weights, rgb, frames, c->target_h, c->target_w, p->vae.ratio[0],
-                           p->vae.ratio[1]);
+        vprep_loss_weights(*weights, rgb, frames, c->target_h, c->target_w, ratio[0],
+                           ratio[1]);
         for (size_t i = area; frames == 1 && i < (size_t)c->latent_f * area; i++)
             (*weights)[i] = (*weights)[i - area];
     }

@@ -28,7 +28,7 @@ static void image_free(vprep_image *m)
 /* The frames that the row asks for, made whole latent frames. */
 static int set_frames(const vprep *p, int64_t n, vb_choice *c, vc_err *err)
 {
-    const int k = p->vae.ratio[0];
+    const int k = p->encoders.vae.ratio[0];
     if (n < 1 || n > VB_MAX_FRAMES)
         return vc_fail(err, VC_EFORMAT, "num_frames %lld: must be in 1..%d", (long long)n,
                        VB_MAX_FRAMES);
@@ -240,7 +240,7 @@ static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (j->value[v])
             rc = vf_writer_put_latent(p->writer, j->key[v], j->value[v], j->value_bytes[v], err);
-    p->conditions += n;
+    p->count.conditions += n;
     prep_job_free(j);
     return vc_context(err, rc, "%s", m->file);
 }

@@ -143,11 +143,11 @@ static int find_family(vprep *p, vc_err *err)
                                "built-in encoders are used",
                                c->text_encoder[i] ? vc_text_slots[i]
                                                   : vc_tokenizer_slots[i]);
-        return prep_family_of(&p->family, c->model, err);
+        return prep_family_of(&p->encoders.family, c->model, err);
     }
     int rc = prep_component_dir(&dir, NULL, c->vae, "vae", "vae", err);
     if (!rc) rc = prep_component_class(class, sizeof class, dir, err);
-    if (!rc) rc = prep_family_by_vae(&p->family, class, err);
+    if (!rc) rc = prep_family_by_vae(&p->encoders.family, class, err);
     free(dir);
     return !rc || strncmp(err->text, "--", 2) == 0 ? rc : vc_context(err, VC_EUSAGE, "--vae %s", c->vae);
 }
@@ -170,16 +170,17 @@ static int read_transformer(vprep *p, const vc_family **sizes, int *max_length, 
                             vc_err *err)
 {
     static const char file[] = "transformer/config.json";
-    const vc_family *f = p->family.is;
+    const vc_family *f = p->encoders.family.is;
     cJSON *o = NULL;
     int64_t length = f->text[0].max_length, patch_t = 1, channels = 0;
     int rc = p->c.model ? vf_json_read_in_opt(&o, p->c.model, file, MAX_CONFIG, err) : 0;
 
     if (!rc && o)
-        rc = vc_context(err, read_fields(f, o, &length, &patch_t, &channels, &p->mask_noise, err),
+        rc = vc_context(err, read_fields(f, o, &length, &patch_t, &channels,
+                                         &p->encoders.mask_noise, err),
                         "%s/%s", p->c.model, file);
     cJSON_Delete(o);
-    *mode = p->family.train_mode;
+    *mode = p->encoders.family.train_mode;
     for (int i = 0; i < VC_MODES; i++)
         if (f->inputs[i] && channels == f->inputs[i])
             *mode = (vc_mode)i;
@@ -196,12 +197,12 @@ static vc_dtype dtype_of(vc_dtype given, const vc_family *f)
 /* Of a slot: its family's, with the length that a flag or the transformer's config says. */
 static text_rule rule_of(const vprep *p, int slot, int max_length)
 {
-    const vc_family *f = p->family.is;
+    const vc_family *f = p->encoders.family.is;
     text_rule rule = { .max_length = f->text[slot].max_length, .template = f->text[slot].template,
                        .crop = f->text[slot].crop, .skip = f->text[slot].skip,
                        .pooled_only = f->text[slot].pooled_only };
 
-    if (!rule.pooled_only && p->family.from_files && (p->c.max_length || f->length_field))
+    if (!rule.pooled_only && p->encoders.family.from_files && (p->c.max_length || f->length_field))
         rule.max_length = max_length;
     return rule;
 }
@@ -209,16 +210,16 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
 /* A part that is not there is added to what is wrong with the flags. */
 static int find_parts(vprep *p, int max_length, vc_err *err)
 {
-    const vc_family *f = p->family.is;
+    const vc_family *f = p->encoders.family.is;
     const vprep_config *c = &p->c;
-    prep_part *v = &p->vae_part;
+    prep_part *v = &p->encoders.vae_part;
     int rc = vc_flags_catch(p->flags, prep_component_dir(&v->dir, c->model, c->vae, "vae", "vae", err),
                             err);
 
     v->opts = (encoder_opts){ .dir = v->dir, .device = c->device, .tiling = c->vae_tiling,
                               .dtype = dtype_of(c->vae_dtype, f) };
-    for (int i = 0; !rc && i < p->n_text; i++) {
-        prep_part *t = &p->text_part[i];
+    for (int i = 0; !rc && i < p->encoders.n_text; i++) {
+        prep_part *t = &p->encoders.text_part[i];
         rc = prep_component_dir(&t->dir, c->model, c->text_encoder[i], vc_text_slots[i],
                                 vc_text_slots[i], err);
         rc = vc_flags_catch(p->flags, rc, err);
@@ -238,14 +239,14 @@ static void use_builtin(vprep *p)
 {
     const vprep_config *c = &p->c;
 
-    if (c->vae_tiling || c->max_length || dtype_of(c->vae_dtype, p->family.is) != VC_F32 ||
-        dtype_of(c->text_dtype[0], p->family.is) != VC_F32)
+    if (c->vae_tiling || c->max_length || dtype_of(c->vae_dtype, p->encoders.family.is) != VC_F32 ||
+        dtype_of(c->text_dtype[0], p->encoders.family.is) != VC_F32)
         vc_say(p->progress, "the built-in encoders compute in f32, without tiles and with a prompt "
                             "length of their own");
-    p->vae_part.opts = (encoder_opts){ .dtype = VC_F32, .device = c->device };
-    for (int i = 0; i < p->n_text; i++) {
-        p->text_part[i].opts = p->vae_part.opts;
-        p->text_part[i].opts.text = rule_of(p, i, 0);
+    p->encoders.vae_part.opts = (encoder_opts){ .dtype = VC_F32, .device = c->device };
+    for (int i = 0; i < p->encoders.n_text; i++) {
+        p->encoders.text_part[i].opts = p->encoders.vae_part.opts;
+        p->encoders.text_part[i].opts.text = rule_of(p, i, 0);
     }
 }
 
@@ -300,9 +301,9 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
     if (rc)
         return rc;
     take_extra_inputs(p, mode);
-    while (p->family.text[p->n_text])
-        p->n_text++;
-    if (p->family.from_files)
+    while (p->encoders.family.text[p->encoders.n_text])
+        p->encoders.n_text++;
+    if (p->encoders.family.from_files)
         rc = find_parts(p, max_length, err);
     else
         use_builtin(p);
@@ -316,27 +317,27 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
 
 int vprep_identify(vprep *p, bool hash, vc_err *err)
 {
-    const prep_family *f = &p->family;
+    const prep_family *f = &p->encoders.family;
     int rc = 0;
 
-    for (int i = 0; !rc && i < p->n_text; i++) {
+    for (int i = 0; !rc && i < p->encoders.n_text; i++) {
         text_enc *t = NULL;
-        prep_part *part = &p->text_part[i];
+        prep_part *part = &p->encoders.text_part[i];
         if (hash) rc = hash_part(p, part, vc_text_slots[i], err);
-        if (!rc) rc = f->text[i]->open(&t, &part->opts, &p->text[i], err);
+        if (!rc) rc = f->text[i]->open(&t, &part->opts, &p->encoders.text[i], err);
         f->text[i]->close(t);
     }
     vae *v = NULL;
-    if (!rc && hash) rc = hash_part(p, &p->vae_part, "vae", err);
-    if (!rc) rc = f->vae->open(&v, &p->vae_part.opts, &p->vae, err);
+    if (!rc && hash) rc = hash_part(p, &p->encoders.vae_part, "vae", err);
+    if (!rc) rc = f->vae->open(&v, &p->encoders.vae_part.opts, &p->encoders.vae, err);
     f->vae->close(v);
     return rc;
 }
 
 int vprep_remember(vprep *p, vc_err *err)
 {
-    int rc = prep_part_remember(&p->vae_part, p->writer, err);
-    for (int i = 0; !rc && i < p->n_text; i++)
-        rc = prep_part_remember(&p->text_part[i], p->writer, err);
+    int rc = prep_part_remember(&p->encoders.vae_part, p->writer, err);
+    for (int i = 0; !rc && i < p->encoders.n_text; i++)
+        rc = prep_part_remember(&p->encoders.text_part[i], p->writer, err);
     return rc;
 }

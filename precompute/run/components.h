@@ -7,13 +7,23 @@
 
 #include "common/os/progress.h"
 #include "precompute/encoder.h"
+#include "precompute/run/options.h"
 
 typedef struct prep_part {
     char *dir, *tokenizer;       /* owned; NULL: built-in */
     encoder_opts opts;           /* for open: borrows dir and tokenizer */
     vf_key files;                /* of the names, sizes, times and inodes of its weights' files */
-    bool to_remember;                 /* opts.weights is not among the hints of --out yet */
+    bool to_remember;            /* opts.weights is not among the hints of --out yet */
 } prep_part;
+
+typedef struct prep_encoders {
+    prep_family family;
+    prep_part vae_part, text_part[PREP_MAX_TEXTS];
+    vae_info vae;
+    text_info text[PREP_MAX_TEXTS];
+    int n_text;
+    bool mask_noise;             /* inpaint: pixel noise on the pixels that no mask covers */
+} prep_encoders;
 
 void prep_part_free(prep_part *part);                /* an all-zero one is fine */
 
@@ -28,5 +38,14 @@ int prep_component_class(char *name, size_t size, const char *dir, vc_err *err);
 int prep_part_unchanged(const prep_part *part, vc_err *err);
 /* Keeps the weights' hash with the dataset. */
 int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err);
+
+/* The family, and the folders of its encoders, from the flags and the model's folder. *sizes: the
+ * row that sizes and frame counts follow. Opens no encoder. Errors may also be in p->flags. */
+int vprep_components(vprep *p, const vc_family **sizes, vc_err *err);
+/* Opens each encoder once for the facts of it. hash: with the weights' hashes, so that fingerprints
+ * and keys can be made. */
+int vprep_identify(vprep *p, bool hash, vc_err *err);
+/* Keeps the weights' hashes with the dataset. */
+int vprep_remember(vprep *p, vc_err *err);
 
 #endif

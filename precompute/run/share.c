@@ -19,8 +19,8 @@ int vprep_parse_shard(vprep *p, vc_err *err)
     unsigned i, n;
     int end = 0;
 
-    p->part = 0;
-    p->parts = 1;
+    p->list.part = 0;
+    p->list.parts = 1;
     if (!s)
         return 0;
     if (strspn(s, "0123456789/") != strlen(s) || sscanf(s, "%6u/%6u%n", &i, &n, &end) != 2 ||
@@ -29,8 +29,8 @@ int vprep_parse_shard(vprep *p, vc_err *err)
     if (i < 1 || i > n || n > MAX_PARTS)
         return vc_fail(err, VC_EUSAGE, "--shard %s: i/n with i from 1 to n, and n at most %d", s,
                        MAX_PARTS);
-    p->part = i - 1;
-    p->parts = n;
+    p->list.part = i - 1;
+    p->list.parts = n;
     return 0;
 }
 
@@ -43,7 +43,9 @@ static uint64_t number_of(vf_key k)
 
 bool vprep_is_mine(const vprep *p, const vf_row *row)
 {
-    return p->parts < 2 || number_of(vf_hash(row->path, strlen(row->path))) % p->parts == p->part;
+    const prep_list *l = &p->list;
+    return l->parts < 2 ||
+           number_of(vf_hash(row->path, strlen(row->path))) % l->parts == l->part;
 }
 
 /* ---- a rank's part ---- */
@@ -52,32 +54,33 @@ bool vprep_is_mine(const vprep *p, const vf_row *row)
  * next of its GPUs. */
 void vprep_share_machine(vprep *p)
 {
-    const int n = vc_fair_cores(vc_comm_locals(p->comm)), index = vc_comm_local(p->comm);
-    const int threads = p->ranks == 1 || getenv("OMP_NUM_THREADS") ? 0 : n;
+    const int n = vc_fair_cores(vc_comm_locals(p->ranks.comm));
+    const int index = vc_comm_local(p->ranks.comm);
+    const int threads = p->ranks.n == 1 || getenv("OMP_NUM_THREADS") ? 0 : n;
 
     if (p->c.workers == 0)
         p->c.workers = n > MAX_WORKERS ? MAX_WORKERS : n;
-    p->vae_part.opts.threads = threads;
-    p->vae_part.opts.index = index;
-    for (int i = 0; i < p->n_text; i++) {
-        p->text_part[i].opts.threads = threads;
-        p->text_part[i].opts.index = index;
+    p->encoders.vae_part.opts.threads = threads;
+    p->encoders.vae_part.opts.index = index;
+    for (int i = 0; i < p->encoders.n_text; i++) {
+        p->encoders.text_part[i].opts.threads = threads;
+        p->encoders.text_part[i].opts.index = index;
     }
 }
 
 int vprep_share_devices(vprep *p, vc_err *err)
 {
-    const vt_options o = encoder_device(&p->vae_part.opts);
+    const vt_options o = encoder_device(&p->encoders.vae_part.opts);
     vt_ctx *g = NULL;
 
-    if (!p->family.from_files) {
+    if (!p->encoders.family.from_files) {
         vc_say(p->progress, "no --model: encoding with the built-in weight-free codec and text "
                             "encoder");
         return 0;
     }
     int rc = vt_open(&g, &o, err);
-    rc = vc_comm_agree(p->comm, rc == VC_EINVAL ? VC_EUSAGE : rc, err);
-    if (!rc) rc = vc_comm_same_memory(p->comm, vt_host_memory(g), err);
+    rc = vc_comm_agree(p->ranks.comm, rc == VC_EINVAL ? VC_EUSAGE : rc, err);
+    if (!rc) rc = vc_comm_same_memory(p->ranks.comm, vt_host_memory(g), err);
     if (!rc) vc_say(p->progress, "device: %s", vt_describe(g));
     vt_close(g);
     return rc;
@@ -85,29 +88,30 @@ int vprep_share_devices(vprep *p, vc_err *err)
 
 int vprep_share_decoder(vprep *p, vc_err *err)
 {
-    int index = p->vae_part.opts.index, rc = 0;
+    int index = p->encoders.vae_part.opts.index, rc = 0;
 
     if (!p->c.video_decoder)
         return 0;
     sscanf(p->c.device, "cuda:%d", &index);
     rc = media_gpu_open(&p->gpu, index, err);
     rc = vc_context(err, rc, "--video_decoder nvdec");
-    return vc_comm_agree(p->comm, rc, err);
+    return vc_comm_agree(p->ranks.comm, rc, err);
 }
 
 bool vprep_surveys(const vprep *p, int64_t row)
 {
-    return (p->ranks < 2 || row % p->ranks == p->rank) && vprep_is_mine(p, &p->meta.rows[row]);
+    return (p->ranks.n < 2 || row % p->ranks.n == p->ranks.rank) &&
+           vprep_is_mine(p, &p->list.meta.rows[row]);
 }
 
 bool vprep_owns_key(const vprep *p, vf_key k)
 {
-    return p->ranks < 2 || number_of(k) % (unsigned)p->ranks == (unsigned)p->rank;
+    return p->ranks.n < 2 || number_of(k) % (unsigned)p->ranks.n == (unsigned)p->ranks.rank;
 }
 
 bool vprep_owns(const vprep *p, uint32_t item)
 {
-    return !p->owner || p->owner[item] == p->rank;
+    return !p->ranks.owner || p->ranks.owner[item] == p->ranks.rank;
 }
 
 typedef struct bundle {              /* the items of one source */
@@ -128,7 +132,7 @@ static int dearer_first(const void *a, const void *b)
 static int deal(const vprep *p, bundle *b, uint32_t n, vc_err *err)
 {
     bundle **order = malloc((n + 1) * sizeof *order);
-    uint64_t *load = calloc((size_t)p->ranks, sizeof *load);
+    uint64_t *load = calloc((size_t)p->ranks.n, sizeof *load);
     int rc = order && load ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u sources", n);
 
     for (uint32_t i = 0; !rc && i < n; i++)
@@ -137,7 +141,7 @@ static int deal(const vprep *p, bundle *b, uint32_t n, vc_err *err)
         qsort(order, n, sizeof *order, dearer_first);
     for (uint32_t i = 0; !rc && i < n; i++) {
         int least = 0;
-        for (int r = 1; r < p->ranks; r++)
+        for (int r = 1; r < p->ranks.n; r++)
             if (load[r] < load[least])
                 least = r;
         load[least] += order[i]->cost + 1;
@@ -166,16 +170,16 @@ static int divide(vprep *p, vc_err *err)
 {
     vf_keymap at = { 0 };
     uint32_t n = 0;
-    uint32_t *of = malloc((p->n_items + 1) * sizeof *of);
-    uint64_t *cost = calloc(p->n_items + 1, sizeof *cost);
-    bundle *b = calloc(p->n_items + 1, sizeof *b);
+    uint32_t *of = malloc((p->plan.n_items + 1) * sizeof *of);
+    uint64_t *cost = calloc(p->plan.n_items + 1, sizeof *cost);
+    bundle *b = calloc(p->plan.n_items + 1, sizeof *b);
     int rc = 0;
 
-    p->owner = calloc(p->n_items + 1, sizeof *p->owner);
-    if (!of || !cost || !b || !p->owner)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory for %u samples", p->n_items);
-    for (uint32_t i = 0; !rc && i < p->n_items; i++) {
-        const vf_key source = p->sources[p->items[i].row].hash;
+    p->ranks.owner = calloc(p->plan.n_items + 1, sizeof *p->ranks.owner);
+    if (!of || !cost || !b || !p->ranks.owner)
+        rc = vc_fail(err, VC_ENOMEM, "out of memory for %u samples", p->plan.n_items);
+    for (uint32_t i = 0; !rc && i < p->plan.n_items; i++) {
+        const vf_key source = p->list.sources[p->plan.items[i].row].hash;
         uint64_t place;
         if (!vf_keymap_get(&at, source, &place)) {
             place = n++;
@@ -183,16 +187,16 @@ static int divide(vprep *p, vc_err *err)
             rc = vf_keymap_put(&at, source, place, err);
         }
         of[i] = (uint32_t)place;
-        if (!rc && !p->items[i].drop)
-            rc = cost_of(p, &p->items[i], &cost[i], err);
+        if (!rc && !p->plan.items[i].drop)
+            rc = cost_of(p, &p->plan.items[i], &cost[i], err);
         b[place].cost += cost[i];
     }
     if (!rc)
         rc = deal(p, b, n, err);
-    p->others_clips = 0;
-    for (uint32_t i = 0; !rc && i < p->n_items; i++) {
-        p->owner[i] = b[of[i]].owner;
-        p->others_clips += p->owner[i] && cost[i];
+    p->ranks.others_clips = 0;
+    for (uint32_t i = 0; !rc && i < p->plan.n_items; i++) {
+        p->ranks.owner[i] = b[of[i]].owner;
+        p->ranks.others_clips += p->ranks.owner[i] && cost[i];
     }
     vf_keymap_free(&at);
     free(of);
@@ -248,17 +252,17 @@ static int swap(vprep *p, mail *m, int (*take)(vprep *p, mail *m, vc_err *err), 
     m->f = NULL;
     int rc = bad ? vc_fail(err, VC_ENOMEM, "out of memory for a message") : 0;
 
-    for (int r = 0; !rc && r < p->ranks; r++) {
+    for (int r = 0; !rc && r < p->ranks.n; r++) {
         uint64_t n = m->n;
-        rc = vc_comm_broadcast(p->comm, &n, sizeof n, r, err);
-        mail got = { .data = r == p->rank ? m->data : malloc(n + 1), .n = n };
+        rc = vc_comm_broadcast(p->ranks.comm, &n, sizeof n, r, err);
+        mail got = { .data = r == p->ranks.rank ? m->data : malloc(n + 1), .n = n };
         if (!rc && !got.data)
             rc = vc_fail(err, VC_ENOMEM, "out of memory for a message of %llu bytes",
                          (unsigned long long)n);
-        if (!rc) rc = vc_comm_broadcast(p->comm, got.data, n, r, err);
-        while (!rc && r != p->rank && got.at < got.n)
+        if (!rc) rc = vc_comm_broadcast(p->ranks.comm, got.data, n, r, err);
+        while (!rc && r != p->ranks.rank && got.at < got.n)
             rc = take(p, &got, err);
-        if (r != p->rank)
+        if (r != p->ranks.rank)
             free(got.data);
     }
     free(m->data);
@@ -286,7 +290,7 @@ static int take_error(vprep *p, mail *m, vc_err *err)
     const char *stage = stage_named(read_text(m)), *path = read_text(m);
     snprintf(why.text, sizeof why.text, "%s", read_text(m));
     int rc = vprep_note(p, row, path, stage, &why, err);
-    p->told_errors = p->n_errors;
+    p->errors.n_shared = p->errors.n;
     return rc;
 }
 
@@ -297,14 +301,14 @@ static int share_errors(vprep *p, vc_err *err)
 
     if (rc)
         return rc;
-    for (uint32_t i = p->told_errors; i < p->n_errors; i++) {
-        const vprep_error *e = &p->errors[i];
+    for (uint32_t i = p->errors.n_shared; i < p->errors.n; i++) {
+        const vprep_error *e = &p->errors.list[i];
         write_bytes(&m, &e->row, sizeof e->row);
         write_text(&m, e->stage);
         write_text(&m, e->path);
         write_text(&m, e->reason);
     }
-    p->told_errors = p->n_errors;
+    p->errors.n_shared = p->errors.n;
     return swap(p, &m, take_error, err);
 }
 
@@ -317,39 +321,39 @@ int vprep_share_list(vprep *p, int rc, vc_err *err)
     vf_hasher h;
     vf_key own, first;
 
-    if (rc || p->ranks == 1)
+    if (rc || p->ranks.n == 1)
         return rc;
     vf_hasher_begin(&h, "list");
-    for (int64_t i = 0; i < p->meta.n; i++) {
-        const vf_row *row = &p->meta.rows[i];
+    for (int64_t i = 0; i < p->list.meta.n; i++) {
+        const vf_row *row = &p->list.meta.rows[i];
         vf_hasher_int(&h, "row", (int64_t)row->id);
         vf_hasher_str(&h, "bad", row->bad ? row->bad : "");
         for (int k = 0; k < row->n_captions; k++)
             vf_hasher_str(&h, "caption", row->captions[k]);
     }
     own = first = vf_hasher_end(&h);
-    rc = vc_comm_broadcast(p->comm, &first, sizeof first, 0, err);
+    rc = vc_comm_broadcast(p->ranks.comm, &first, sizeof first, 0, err);
     if (!rc && memcmp(&own, &first, sizeof own))
         rc = vc_fail(err, VC_EMISMATCH, "%s: rank %d reads another list there than rank 0", p->c.meta,
-                     p->rank);
-    return vc_comm_agree(p->comm, rc, err);
+                     p->ranks.rank);
+    return vc_comm_agree(p->ranks.comm, rc, err);
 }
 
 int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err)
 {
     int rc = 0;
 
-    o->rank = p->rank;
-    o->ranks = p->ranks;
+    o->rank = p->ranks.rank;
+    o->ranks = p->ranks.n;
     for (int turn = 0; turn < 2; turn++) {               /* rank 0, then the others */
-        if (!rc && turn == (p->rank > 0))
+        if (!rc && turn == (p->ranks.rank > 0))
             rc = vf_writer_open(&p->writer, p->c.out, o, err);
-        rc = vc_comm_agree(p->comm, rc, err);
+        rc = vc_comm_agree(p->ranks.comm, rc, err);
     }
     for (int turn = 0; turn < 2; turn++) {
-        if (!rc && turn == (p->rank > 0))
+        if (!rc && turn == (p->ranks.rank > 0))
             rc = vf_writer_share(p->writer, err);
-        rc = vc_comm_agree(p->comm, rc, err);
+        rc = vc_comm_agree(p->ranks.comm, rc, err);
     }
     return rc;
 }
@@ -358,22 +362,23 @@ int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err)
 
 static int open_hints(vprep *p, vc_err *err)
 {
-    if (p->mail)
+    if (p->ranks.mail)
         return 0;
-    p->mail = calloc(1, sizeof *p->mail);
-    return p->mail ? mail_begin(p->mail, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    p->ranks.mail = calloc(1, sizeof *p->ranks.mail);
+    return p->ranks.mail ? mail_begin(p->ranks.mail, err)
+                         : vc_fail(err, VC_ENOMEM, "out of memory");
 }
 
 int vprep_hint(vprep *p, const char *name, const void *value, size_t n, vc_err *err)
 {
-    if (p->rank == 0)
+    if (p->ranks.rank == 0)
         return vf_writer_hint_put(p->writer, name, value, n, err);
     int rc = open_hints(p, err);
     if (rc)
         return rc;
-    write_text(p->mail, name);
-    write_bytes(p->mail, &n, sizeof n);
-    write_bytes(p->mail, value, n);
+    write_text(p->ranks.mail, name);
+    write_bytes(p->ranks.mail, &n, sizeof n);
+    write_bytes(p->ranks.mail, value, n);
     return 0;
 }
 
@@ -384,15 +389,15 @@ static int take_hint(vprep *p, mail *m, vc_err *err)
 
     memcpy(&n, read_bytes(m, sizeof n), sizeof n);
     const void *value = read_bytes(m, n);
-    return p->rank ? 0 : vf_writer_hint_put(p->writer, name, value, n, err);
+    return p->ranks.rank ? 0 : vf_writer_hint_put(p->writer, name, value, n, err);
 }
 
 static int share_hints(vprep *p, vc_err *err)
 {
     int rc = open_hints(p, err);
-    if (!rc) rc = swap(p, p->mail, take_hint, err);
-    free(p->mail);
-    p->mail = NULL;
+    if (!rc) rc = swap(p, p->ranks.mail, take_hint, err);
+    free(p->ranks.mail);
+    p->ranks.mail = NULL;
     return rc;
 }
 
@@ -403,7 +408,7 @@ static int take_source(vprep *p, mail *m, vc_err *err)
     int64_t row;
 
     memcpy(&row, read_bytes(m, sizeof row), sizeof row);
-    vprep_source *s = &p->sources[row];
+    vprep_source *s = &p->list.sources[row];
     memcpy(s, read_bytes(m, sizeof *s), sizeof *s);
     if (!s->times)
         return 0;
@@ -422,8 +427,8 @@ static int share_sources(vprep *p, vc_err *err)
 
     if (rc)
         return rc;
-    for (int64_t i = 0; i < p->meta.n; i++) {
-        const vprep_source *s = &p->sources[i];
+    for (int64_t i = 0; i < p->list.meta.n; i++) {
+        const vprep_source *s = &p->list.sources[i];
         if (!vprep_surveys(p, i) || !(s->ok || s->absent))
             continue;
         write_bytes(&m, &i, sizeof i);
@@ -435,7 +440,7 @@ static int share_sources(vprep *p, vc_err *err)
 
 int vprep_share_survey(vprep *p, vc_err *err)
 {
-    if (p->ranks == 1)
+    if (p->ranks.n == 1)
         return 0;
     int rc = share_sources(p, err);
     if (!rc) rc = share_hints(p, err);
@@ -448,25 +453,31 @@ int vprep_share_survey(vprep *p, vc_err *err)
 static int count_shards(vprep *p, int *n, vc_err *err)
 {
     double shards = vf_writer_shards(p->writer);
-    int rc = vc_comm_reduce(p->comm, &shards, 1, VC_COMM_MAX, err);
+    int rc = vc_comm_reduce(p->ranks.comm, &shards, 1, VC_COMM_MAX, err);
     *n = (int)shards;
     return rc;
+}
+
+/* The number of an item's row in its file. */
+static int64_t row_of(const vprep *p, uint32_t item)
+{
+    return p->list.meta.rows[p->plan.items[item].row].row;
 }
 
 int vprep_share_texts(vprep *p, vc_err *err)
 {
     int shards, rc;
 
-    if (p->ranks == 1)
+    if (p->ranks.n == 1)
         return 0;
     rc = vf_writer_flush(p->writer, err);
     if (!rc) rc = count_shards(p, &shards, err);
     if (!rc) rc = vf_writer_catch_up(p->writer, shards, err);
     if (!rc) rc = share_errors(p, err);
-    for (uint32_t e = 0; !rc && e < p->n_errors; e++)
-        if (!strcmp(p->errors[e].stage, "text"))
-            for (uint32_t i = 0; i < p->n_items; i++)
-                p->items[i].drop |= p->meta.rows[p->items[i].row].row == p->errors[e].row;
+    for (uint32_t e = 0; !rc && e < p->errors.n; e++)
+        if (!strcmp(p->errors.list[e].stage, "text"))
+            for (uint32_t i = 0; i < p->plan.n_items; i++)
+                p->plan.items[i].drop |= row_of(p, i) == p->errors.list[e].row;
     return rc ? rc : divide(p, err);
 }
 
@@ -477,20 +488,21 @@ enum { NAP = 100000 };               /* us */
 void vprep_share_progress(vprep *p, uint64_t done, uint64_t failed, bool end)
 {
     enum { DONE, ENCODED, REUSED, FAILED, ENDED, N };
-    double x[N] = { (double)done, (double)p->encoded, (double)p->reused, (double)failed, end };
+    double x[N] = { (double)done, (double)p->count.encoded, (double)p->count.reused,
+                    (double)failed, end };
     char extra[80];
 
-    while (p->ranks > 1 && vc_comm_post(p->comm, x, N, NULL) == 1 && end)
+    while (p->ranks.n > 1 && vc_comm_post(p->ranks.comm, x, N, NULL) == 1 && end)
         usleep(NAP);
-    if (p->rank)
+    if (p->ranks.rank)
         return;
     for (;;) {
-        if (p->ranks > 1 && vc_comm_posted(p->comm, x, N, NULL))
+        if (p->ranks.n > 1 && vc_comm_posted(p->ranks.comm, x, N, NULL))
             return;
         snprintf(extra, sizeof extra, "%.0f encoded, %.0f reused, %.0f skipped", x[ENCODED],
                  x[REUSED], x[FAILED]);
         vc_progress_at(p->progress, (uint64_t)x[DONE], extra);
-        if (!end || x[ENDED] >= p->ranks || *vc_stop_flag())
+        if (!end || x[ENDED] >= p->ranks.n || *vc_stop_flag())
             return;
         usleep(NAP);
     }
@@ -501,8 +513,8 @@ static int take_failed(vprep *p, mail *m, vc_err *err)
     uint32_t item;
     (void)err;
     memcpy(&item, read_bytes(m, sizeof item), sizeof item);
-    p->items[item].failed = true;
-    p->items[item].absent = *(const char *)read_bytes(m, 1);
+    p->plan.items[item].failed = true;
+    p->plan.items[item].absent = *(const char *)read_bytes(m, 1);
     return 0;
 }
 
@@ -513,27 +525,27 @@ static int share_failed(vprep *p, vc_err *err)
 
     if (rc)
         return rc;
-    for (uint32_t i = 0; i < p->n_items; i++)
-        if (p->items[i].failed) {
+    for (uint32_t i = 0; i < p->plan.n_items; i++)
+        if (p->plan.items[i].failed) {
             write_bytes(&m, &i, sizeof i);
-            write_bytes(&m, &(char){ p->items[i].absent }, 1);
+            write_bytes(&m, &(char){ p->plan.items[i].absent }, 1);
         }
     return swap(p, &m, take_failed, err);
 }
 
 static int sum_counts(vprep *p, vc_err *err)
 {
-    uint64_t *count[] = { &p->encoded, &p->reused, &p->conditions, &p->texts_encoded,
-                          &p->texts_reused, &p->copied_latents, &p->copied_texts,
-                          &p->gpu_frames };
+    prep_counts *c = &p->count;
+    uint64_t *count[] = { &c->encoded, &c->reused, &c->conditions, &c->texts_encoded,
+                          &c->texts_reused, &c->copied_latents, &c->copied_texts, &c->gpu_frames };
     enum { N = sizeof count / sizeof *count };
     double sum[N];
 
-    prep_reuse_taken(p, &p->copied_latents, &p->copied_texts);
-    p->gpu_frames = media_gpu_frames(p->gpu);
+    prep_reuse_taken(p, &p->count.copied_latents, &p->count.copied_texts);
+    p->count.gpu_frames = media_gpu_frames(p->gpu);
     for (int i = 0; i < N; i++)
         sum[i] = (double)*count[i];
-    int rc = vc_comm_reduce(p->comm, sum, N, VC_COMM_SUM, err);
+    int rc = vc_comm_reduce(p->ranks.comm, sum, N, VC_COMM_SUM, err);
     for (int i = 0; i < N; i++)
         *count[i] = (uint64_t)sum[i];
     return rc;
@@ -542,32 +554,32 @@ static int sum_counts(vprep *p, vc_err *err)
 /* What the others have put stays. */
 static void keep_samples(vprep *p)
 {
-    for (uint32_t i = 0; i < p->n_items; i++)
-        if (!p->items[i].drop && !p->items[i].failed)
-            vf_writer_keep_sample(p->writer, p->items[i].number, p->items[i].variant);
+    for (uint32_t i = 0; i < p->plan.n_items; i++)
+        if (!p->plan.items[i].drop && !p->plan.items[i].failed)
+            vf_writer_keep_sample(p->writer, p->plan.items[i].number, p->plan.items[i].variant);
 }
 
 int vprep_share_clips(vprep *p, vc_err *err)
 {
     int shards, rc = sum_counts(p, err);
 
-    if (rc || p->ranks == 1)
+    if (rc || p->ranks.n == 1)
         return rc;
-    if (p->rank) rc = vf_writer_finish(p->writer, err);
+    if (p->ranks.rank) rc = vf_writer_finish(p->writer, err);
     if (!rc) rc = count_shards(p, &shards, err);
-    if (!rc && p->rank == 0) rc = vf_writer_catch_up(p->writer, shards, err);
+    if (!rc && p->ranks.rank == 0) rc = vf_writer_catch_up(p->writer, shards, err);
     if (!rc) rc = share_errors(p, err);
     if (!rc) rc = share_failed(p, err);
-    if (!rc && p->rank == 0) keep_samples(p);
+    if (!rc && p->ranks.rank == 0) keep_samples(p);
     return rc;
 }
 
 void vprep_share_free(vprep *p)
 {
-    if (p->mail && p->mail->f) {
-        fclose(p->mail->f);
-        free(p->mail->data);
+    if (p->ranks.mail && p->ranks.mail->f) {
+        fclose(p->ranks.mail->f);
+        free(p->ranks.mail->data);
     }
-    free(p->mail);
-    free(p->owner);
+    free(p->ranks.mail);
+    free(p->ranks.owner);
 }

@@ -37,7 +37,7 @@ static bool keep(vprep *p, const prep_job *j, vc_buf *b)
 
 static int count_item(vprep *p, vprep_item *it, forecast *f, vc_err *err)
 {
-    unsigned values = vprep_values(p, &p->meta.rows[it->row]), here = 0;
+    unsigned values = vprep_values(p, &p->list.meta.rows[it->row]), here = 0;
     prep_job j;
     prep_job_begin(&j, it);
     int rc = vprep_clip_of(p, it, &j.clip, err);
@@ -75,8 +75,8 @@ static int count_items(vprep *p, uint32_t from, uint32_t end, forecast *f, vc_er
     int rc = 0;
 
     for (uint32_t i = from; !rc && i < end; i++) {
-        if (!p->items[i].drop)
-            rc = count_item(p, &p->items[i], f, err);
+        if (!p->plan.items[i].drop)
+            rc = count_item(p, &p->plan.items[i], f, err);
         if (!rc && *vc_stop_flag())
             rc = vc_fail(err, VC_ESTOP, "stopped");
     }
@@ -93,8 +93,9 @@ static int count_clips(vprep *p, forecast *f, vc_err *err)
     for (int w = 0; w < workers; w++) {
         forecast own = { 0 };
         vc_err why = { 0 };
-        uint32_t from = (uint32_t)((uint64_t)p->n_items * (unsigned)w / (unsigned)workers);
-        uint32_t end = (uint32_t)((uint64_t)p->n_items * (unsigned)(w + 1) / (unsigned)workers);
+        uint32_t from = (uint32_t)((uint64_t)p->plan.n_items * (unsigned)w / (unsigned)workers);
+        uint32_t end = (uint32_t)((uint64_t)p->plan.n_items * (unsigned)(w + 1) /
+                                  (unsigned)workers);
         int rc = count_items(p, from, end, &own, &why);
         vc_buf_free(&own.record);
 #pragma omp critical(vprep_forecast_sum)

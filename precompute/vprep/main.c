@@ -102,11 +102,11 @@ static int check_family(vprep *p, const vc_family *sizes, vc_err *err)
 {
     vprep_config *c = &p->c;
 
-    if (c->i2v_condition && c->train_mode == PREP_I2V && !p->family.is->clip_condition)
+    if (c->i2v_condition && c->train_mode == PREP_I2V && !p->encoders.family.is->clip_condition)
         vc_flags_wrong(p->flags, "--i2v_condition clip: %s was trained with first frames that were "
-                       "encoded alone: leave it out", p->family.is->name);
+                       "encoded alone: leave it out", p->encoders.family.is->name);
     if (c->latent_store == STORE_AUTO)
-        c->latent_store = p->family.is->moments ? STORE_MOMENTS : STORE_MODE;
+        c->latent_store = p->encoders.family.is->moments ? STORE_MOMENTS : STORE_MODE;
     return vprep_rules(p, sizes, err);
 }
 
@@ -114,11 +114,12 @@ static int check_family(vprep *p, const vc_family *sizes, vc_err *err)
 static void say_dtype(const vprep *p)
 {
     const vprep_config *c = &p->c;
-    bool same = p->vae_part.opts.dtype == c->dtype && p->text_part[0].opts.dtype == c->dtype;
-    if (vc_flags_given(p->flags, "dtype") && p->family.from_files && !same)
+    vc_dtype pictures = p->encoders.vae_part.opts.dtype, texts = p->encoders.text_part[0].opts.dtype;
+    bool same = pictures == c->dtype && texts == c->dtype;
+    if (vc_flags_given(p->flags, "dtype") && p->encoders.family.from_files && !same)
         vc_say(p->progress, "--dtype %s: what is stored; the VAE computes in %s and text encoders in "
                "%s: --vae_dtype and --text_encoder_dtype say that", vc_dtype_name(c->dtype),
-               vc_dtype_name(p->vae_part.opts.dtype), vc_dtype_name(p->text_part[0].opts.dtype));
+               vc_dtype_name(pictures), vc_dtype_name(texts));
 }
 
 /* After vc_flags_parse, whatever that has found: adds all else that is wrong. */
@@ -149,7 +150,7 @@ static int open_writer(vprep *p, vc_err *err)
     int rc = vprep_share_open(p, &o, err);
     cJSON_Delete(head);
     prep_reuse_look_again(p);
-    if (!rc && p->rank == 0) rc = vprep_remember(p, err);
+    if (!rc && p->ranks.rank == 0) rc = vprep_remember(p, err);
     if (!rc && vf_writer_lost_shards(p->writer))
         vc_warn(p->progress, "%d shards of %s are gone: what they held is encoded again",
                 vf_writer_lost_shards(p->writer), p->c.out);
@@ -160,7 +161,7 @@ static int open_writer(vprep *p, vc_err *err)
 static int open_dry(const vprep *p, int *lock, vc_err *err)
 {
     int rc = vc_mkdirs(p->c.out, err);
-    if (!rc && p->rank == 0) rc = vf_dataset_lock(lock, p->c.out, err);
+    if (!rc && p->ranks.rank == 0) rc = vf_dataset_lock(lock, p->c.out, err);
     return rc == VC_ENOENT ? 0 : rc;
 }
 
@@ -195,21 +196,22 @@ static int write_config(vprep *p, vc_err *err)
 
 static void say_done(const vprep *p, double seconds, uint32_t dropped)
 {
+    const prep_counts *n = &p->count;
+    const bool conditions = p->c.train_mode || n->conditions;
     char a[32], b[32], c[32], d[32], e[32], t[32];
 
     vc_say(p->progress, "%s: %s encoded, %s reused, %s skipped, %s gone; %s%s%llu of %llu prompts "
-           "encoded; %s", p->c.out, vc_human_count(a, p->encoded), vc_human_count(b, p->reused),
-           vc_human_count(c, p->n_errors), vc_human_count(d, dropped),
-           p->c.train_mode || p->conditions ? vc_human_count(e, p->conditions) : "",
-           p->c.train_mode || p->conditions ? " conditions encoded; " : "",
-           (unsigned long long)p->texts_encoded,
-           (unsigned long long)(p->texts_encoded + p->texts_reused), vc_human_time(t, seconds));
-    if (p->copied_latents + p->copied_texts)
+           "encoded; %s", p->c.out, vc_human_count(a, n->encoded), vc_human_count(b, n->reused),
+           vc_human_count(c, p->errors.n), vc_human_count(d, dropped),
+           conditions ? vc_human_count(e, n->conditions) : "",
+           conditions ? " conditions encoded; " : "", (unsigned long long)n->texts_encoded,
+           (unsigned long long)(n->texts_encoded + n->texts_reused), vc_human_time(t, seconds));
+    if (n->copied_latents + n->copied_texts)
         vc_say(p->progress, "of those reused, %s latents and %s texts were copied from --reuse",
-               vc_human_count(a, p->copied_latents), vc_human_count(b, p->copied_texts));
+               vc_human_count(a, n->copied_latents), vc_human_count(b, n->copied_texts));
     if (p->gpu)
-        vc_say(p->progress, "%s frames were decoded by NVDEC", vc_human_count(a, p->gpu_frames));
-    if (p->n_errors)
+        vc_say(p->progress, "%s frames were decoded by NVDEC", vc_human_count(a, n->gpu_frames));
+    if (p->errors.n)
         vc_say(p->progress, "%s/errors.jsonl says why each was skipped", p->c.out);
 }
 
@@ -233,13 +235,13 @@ static int meet(vprep *p, int rc, vc_err *err)
     rc = vc_maps_check(rc, err);
     if (rc && p->writer)
         vf_writer_commit(p->writer, NULL);
-    if (rc && rc != VC_ESTOP && p->ranks > 1) {
+    if (rc && rc != VC_ESTOP && p->ranks.n > 1) {
         char who[32];
-        snprintf(who, sizeof who, "vprep: rank %d", p->rank);
+        snprintf(who, sizeof who, "vprep: rank %d", p->ranks.rank);
         vc_flags_report(p->flags, who, err, rc);
-        vc_comm_abort(p->comm, EXIT_FAILURE);
+        vc_comm_abort(p->ranks.comm, EXIT_FAILURE);
     }
-    return vc_comm_agree(p->comm, rc, err);
+    return vc_comm_agree(p->ranks.comm, rc, err);
 }
 
 /* Rank 0 alone. */
@@ -259,15 +261,15 @@ static int encode_stages(vprep *p, vc_err *err)
     double begin = vc_seconds();
     int rc = p->c.trace_dir ? vc_mkdirs(p->c.trace_dir, err) : 0;
 
-    if (!rc && p->rank == 0) rc = name_plan(p, err);
-    if (!rc && p->rank == 0) rc = write_config(p, err);
+    if (!rc && p->ranks.rank == 0) rc = name_plan(p, err);
+    if (!rc && p->ranks.rank == 0) rc = write_config(p, err);
     if (!rc) rc = vprep_text(p, err);
     rc = meet(p, rc, err);
     if (!rc) rc = meet(p, vprep_share_texts(p, err), err);
     if (!rc) rc = meet(p, vprep_clips(p, err), err);
     if (!rc) rc = meet(p, vprep_share_clips(p, err), err);
-    if (!rc && p->rank == 0) rc = complete(p, &dropped, err);
-    if (!rc && p->rank == 0) say_done(p, vc_seconds() - begin, dropped);
+    if (!rc && p->ranks.rank == 0) rc = complete(p, &dropped, err);
+    if (!rc && p->ranks.rank == 0) say_done(p, vc_seconds() - begin, dropped);
     return rc;
 }
 
@@ -277,24 +279,24 @@ static int run(vprep *p, vc_err *err)
                            .extra_inputs = p->c.extra_inputs,
                            .caption_columns = p->c.caption_column,
                            .allow_empty_captions = p->c.allow_empty_captions };
-    int lock = -1, rc = vc_comm_agree(p->comm, settle_config(p, err), err);
+    int lock = -1, rc = vc_comm_agree(p->ranks.comm, settle_config(p, err), err);
 
     if (!rc) rc = vprep_share_devices(p, err);
     if (!rc) rc = vprep_share_decoder(p, err);
     if (rc)
         return rc;
-    rc = vf_metadata_read(&p->meta, p->c.meta, &o, err);
-    rc = vprep_share_list(p, vc_comm_agree(p->comm, rc, err), err);
+    rc = vf_metadata_read(&p->list.meta, p->c.meta, &o, err);
+    rc = vprep_share_list(p, vc_comm_agree(p->ranks.comm, rc, err), err);
     if (!rc) rc = prep_reuse_open(p, err);
-    if (!rc && p->rank == 0) rc = vprep_missing_before(p, err);
-    rc = vc_comm_agree(p->comm, rc, err);
+    if (!rc && p->ranks.rank == 0) rc = vprep_missing_before(p, err);
+    rc = vc_comm_agree(p->ranks.comm, rc, err);
     bool forecast = !rc && (prep_reuse_goes_on(p) || p->c.reuse.n);
     bool keys = forecast || !p->c.dry_run;
     if (!rc) rc = vprep_identify(p, keys, err);
-    rc = vc_comm_agree(p->comm, rc, err);
+    rc = vc_comm_agree(p->ranks.comm, rc, err);
     if (!rc) prep_reuse_compare(p);
     if (!rc)
-        rc = p->c.dry_run ? vc_comm_agree(p->comm, open_dry(p, &lock, err), err)
+        rc = p->c.dry_run ? vc_comm_agree(p->ranks.comm, open_dry(p, &lock, err), err)
                           : open_writer(p, err);
     bool ours = !rc;                         /* the folder, from here on */
     if (!rc) rc = meet(p, vprep_survey(p, keys, err), err);
@@ -303,14 +305,14 @@ static int run(vprep *p, vc_err *err)
     if (!rc) rc = vprep_plan(p, err);
     if (!rc) rc = vprep_missing(p, err);
     if (!rc) rc = vprep_prompts_load(p, err);
-    rc = vc_comm_agree(p->comm, rc, err);
-    if (!rc && p->rank == 0) rc = vprep_report(p, stdout, err);
-    if (!rc && forecast && p->rank == 0) rc = vprep_forecast(p, stdout, err);
+    rc = vc_comm_agree(p->ranks.comm, rc, err);
+    if (!rc && p->ranks.rank == 0) rc = vprep_report(p, stdout, err);
+    if (!rc && forecast && p->ranks.rank == 0) rc = vprep_forecast(p, stdout, err);
     if (!rc && !forecast && p->c.dry_run) vprep_no_forecast(stdout);
-    rc = vc_comm_agree(p->comm, rc, err);
+    rc = vc_comm_agree(p->ranks.comm, rc, err);
     if (!rc && !p->c.dry_run) rc = encode_stages(p, err);
     rc = vc_maps_check(rc, err);
-    if (p->rank == 0 && ours) {
+    if (p->ranks.rank == 0 && ours) {
         vc_err e = { 0 };
         int wrote = vprep_write_errors(p, rc ? &e : err);
         rc = rc ? rc : wrote;
@@ -326,23 +328,23 @@ static void release(vprep *p)
     prep_reuse_close(p);
     vprep_share_free(p);
     media_gpu_close(p->gpu);
-    for (int64_t i = 0; p->sources && i < p->meta.n; i++)
-        free(p->sources[i].times);
-    for (uint32_t i = 0; i < p->n_errors; i++) {
-        free(p->errors[i].path);
-        free(p->errors[i].reason);
+    for (int64_t i = 0; p->list.sources && i < p->list.meta.n; i++)
+        free(p->list.sources[i].times);
+    for (uint32_t i = 0; i < p->errors.n; i++) {
+        free(p->errors.list[i].path);
+        free(p->errors.list[i].reason);
     }
     for (int i = 0; i < PREP_MAX_TEXTS; i++)
-        prep_part_free(&p->text_part[i]);
-    prep_part_free(&p->vae_part);
+        prep_part_free(&p->encoders.text_part[i]);
+    prep_part_free(&p->encoders.vae_part);
     vprep_prompts_free(&p->prompts);
-    free(p->sources);
-    free(p->kept);
-    free(p->items);
-    free(p->errors);
-    vc_map_close(&p->plan_file);
-    vf_metadata_free(&p->meta);
-    pthread_mutex_destroy(&p->lock);
+    free(p->list.sources);
+    free(p->plan.kept);
+    free(p->plan.items);
+    free(p->errors.list);
+    vc_map_close(&p->plan.file);
+    vf_metadata_free(&p->list.meta);
+    pthread_mutex_destroy(&p->errors.lock);
 }
 
 static int exit_status(const vprep *p, int rc)
@@ -351,7 +353,7 @@ static int exit_status(const vprep *p, int rc)
 
     if (rc == VC_ESTOP && signal)
         return 128 + signal;
-    return rc == VC_EUSAGE ? 2 : rc ? 1 : p->n_errors ? 3 : 0;
+    return rc == VC_EUSAGE ? 2 : rc ? 1 : p->errors.n ? 3 : 0;
 }
 
 /* A dry run is rank 0's alone. wrong: the flags are; the rest of what is wrong with them is found by run. */
@@ -359,13 +361,13 @@ static int run_ranks(vprep *p, vc_comm *comm, bool wrong, vc_err *err)
 {
     int rc;
 
-    p->comm = p->c.dry_run ? NULL : comm;
-    p->rank = vc_comm_rank(comm);
-    p->ranks = vc_comm_size(p->comm);
-    if (p->c.dry_run && p->rank)
+    p->ranks.comm = p->c.dry_run ? NULL : comm;
+    p->ranks.rank = vc_comm_rank(comm);
+    p->ranks.n = vc_comm_size(p->ranks.comm);
+    if (p->c.dry_run && p->ranks.rank)
         return 0;
     rc = vc_progress_open(&p->progress, "vprep", (vc_log_format)p->c.log_format,
-                          p->c.quiet || p->rank, err);
+                          p->c.quiet || p->ranks.rank, err);
     vc_flags_name_typed(p->flags, p->progress);
     if (!rc) rc = vc_catch_stop(err);
     for (int i = 0; !rc && !wrong && vc_flags_note(p->flags, i); i++)
@@ -382,7 +384,7 @@ int main(int argc, char **argv)
     int rc = vc_calm_threads(argv, &err);
 
     if (!rc) rc = vc_comm_open(&comm, &err);
-    pthread_mutex_init(&p.lock, NULL);
+    pthread_mutex_init(&p.errors.lock, NULL);
     if (!rc) {
         rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);
         bool wrong = rc == VC_EUSAGE;

@@ -11,13 +11,13 @@ static cJSON *numbers(const double *v, int n)
 static void add_encoders(cJSON *o, const vprep *p)
 {
     char hex[VF_KEY_HEX];
-    const vae_info *v = &p->vae;
+    const vae_info *v = &p->encoders.vae;
     cJSON *e = cJSON_AddObjectToObject(o, "vae"), *list;
 
     cJSON_AddStringToObject(e, "class", v->class);
     cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, v->fingerprint));
-    cJSON_AddStringToObject(e, "dtype", vc_dtype_name(p->vae_part.opts.dtype));
-    if (p->vae_part.opts.tiling)
+    cJSON_AddStringToObject(e, "dtype", vc_dtype_name(p->encoders.vae_part.opts.dtype));
+    if (p->encoders.vae_part.opts.tiling)
         cJSON_AddStringToObject(e, "tiling", "spatial");
     vf_json_add_int(e, "channels", v->channels);
     cJSON_AddItemToObject(e, "ratio", cJSON_CreateIntArray(v->ratio, 3));
@@ -30,14 +30,14 @@ static void add_encoders(cJSON *o, const vprep *p)
     cJSON_AddBoolToObject(e, "invert_scale_latents", v->invert_scale_latents);
 
     list = cJSON_AddArrayToObject(o, "text_encoders");
-    for (int i = 0; i < p->n_text; i++) {
-        const text_info *t = &p->text[i];
+    for (int i = 0; i < p->encoders.n_text; i++) {
+        const text_info *t = &p->encoders.text[i];
         cJSON_AddItemToArray(list, e = cJSON_CreateObject());
         cJSON_AddStringToObject(e, "slot", vc_text_slots[i]);
         cJSON_AddStringToObject(e, "class", t->class);
         cJSON_AddStringToObject(e, "fingerprint", vf_key_hex(hex, t->fingerprint));
         cJSON_AddStringToObject(e, "tokenizer", vf_key_hex(hex, t->tokenizer));
-        cJSON_AddStringToObject(e, "dtype", vc_dtype_name(p->text_part[i].opts.dtype));
+        cJSON_AddStringToObject(e, "dtype", vc_dtype_name(p->encoders.text_part[i].opts.dtype));
         vf_json_add_int(e, "max_length", t->rule.max_length);
         vf_json_add_int(e, "width", t->rule.pooled_only ? t->pooled : t->width);
         cJSON_AddStringToObject(e, "empty", vf_key_hex(hex, vprep_text_key(p, i, "")));
@@ -56,12 +56,12 @@ static void add_hash(cJSON *o, const char *component, const prep_part *part)
  * beside them, not within what datasets are compared by: those of before there were any are alike. */
 static void add_weights(cJSON *o, const vprep *p)
 {
-    if (!p->family.from_files)
+    if (!p->encoders.family.from_files)
         return;
     cJSON *w = cJSON_AddObjectToObject(o, "weights");
-    add_hash(w, "vae", &p->vae_part);
-    for (int i = 0; i < p->n_text; i++)
-        add_hash(w, vc_text_slots[i], &p->text_part[i]);
+    add_hash(w, "vae", &p->encoders.vae_part);
+    for (int i = 0; i < p->encoders.n_text; i++)
+        add_hash(w, vc_text_slots[i], &p->encoders.text_part[i]);
 }
 
 /* Those that are not as they are without flags, so that older datasets can be gone on with. */
@@ -120,7 +120,7 @@ static void add_conditions(cJSON *o, const vprep *p)
         cJSON_AddStringToObject(c, "i2v_condition", "clip");
     if (p->c.train_mode == PREP_INPAINT) {
         cJSON_AddStringToObject(c, "mask_shapes", p->c.mask_shapes ? "all_frames" : "first_frame");
-        cJSON_AddBoolToObject(c, "pixel_noise", p->mask_noise);
+        cJSON_AddBoolToObject(c, "pixel_noise", p->encoders.mask_noise);
     }
 }
 
@@ -129,10 +129,10 @@ cJSON *vprep_manifest_head(const vprep *p)
     static const char *const stores[] = { "auto", "moments", "sample", "mode" };
     cJSON *o = cJSON_CreateObject();
 
-    cJSON_AddStringToObject(o, "family", p->family.is->name);
-    if (p->parts > 1) {
+    cJSON_AddStringToObject(o, "family", p->encoders.family.is->name);
+    if (p->list.parts > 1) {
         char part[32];
-        snprintf(part, sizeof part, "%u/%u", p->part + 1, p->parts);
+        snprintf(part, sizeof part, "%u/%u", p->list.part + 1, p->list.parts);
         cJSON_AddStringToObject(o, "part", part);
     }
     cJSON_AddStringToObject(o, "train_mode", vc_mode_names[p->c.train_mode]);

@@ -79,7 +79,7 @@ static int ask(const vprep *p, const tally *t, const char *what, uint64_t part, 
  * absent too. */
 static void count_unlisted(const vprep *p, tally *t, uint64_t there)
 {
-    if (p->meta.folder && !p->c.append && there > t->had) {
+    if (p->list.meta.folder && !p->c.append && there > t->had) {
         t->had_absent += there - t->had;
         t->had = there;
     }
@@ -128,8 +128,8 @@ static bool gives(const char *path, bool deep)
 static void look(const vprep *p, bool *gone)
 {
 #pragma omp parallel for schedule(dynamic) num_threads((int)p->c.workers)
-    for (int64_t i = 0; i < p->meta.n; i++) {
-        const vf_row *row = &p->meta.rows[i];
+    for (int64_t i = 0; i < p->list.meta.n; i++) {
+        const vf_row *row = &p->list.meta.rows[i];
         if (vprep_is_mine(p, row) && !*vc_stop_flag())
             gone[i] = row->bad ? row->unread : !gives(row->file, p->c.overwrite);
     }
@@ -149,7 +149,7 @@ static int read_had(const vprep *p, plan_ids *had, vc_err *err)
 
 int vprep_missing_before(vprep *p, vc_err *err)
 {
-    bool *gone = p->c.dry_run ? NULL : calloc((size_t)p->meta.n + 1, sizeof *gone);
+    bool *gone = p->c.dry_run ? NULL : calloc((size_t)p->list.meta.n + 1, sizeof *gone);
     plan_ids had = { 0 };
     tally t = { 0 };
 
@@ -158,8 +158,8 @@ int vprep_missing_before(vprep *p, vc_err *err)
     int rc = gone ? read_had(p, &had, err) : vc_fail(err, VC_ENOMEM, "out of memory");
     if (!rc)
         look(p, gone);
-    for (int64_t i = 0; !rc && i < p->meta.n; i++) {
-        const vf_row *row = &p->meta.rows[i];
+    for (int64_t i = 0; !rc && i < p->list.meta.n; i++) {
+        const vf_row *row = &p->list.meta.rows[i];
         uint32_t number;
         if (!vprep_is_mine(p, row))
             continue;
@@ -202,19 +202,21 @@ static int by_number(const void *a, const void *b)
 
 bool vprep_keeps(const vprep *p, uint32_t number)
 {
-    return p->n_kept && bsearch(&number, p->kept, p->n_kept, sizeof number, by_number);
+    return p->plan.n_kept &&
+           bsearch(&number, p->plan.kept, p->plan.n_kept, sizeof number, by_number);
 }
 
 static int keep(vprep *p, uint32_t number, vc_err *err)
 {
-    if ((p->n_kept & (p->n_kept - 1)) == 0) {            /* room for the next power of two */
-        size_t room = p->n_kept ? 2 * (size_t)p->n_kept : 1;
-        uint32_t *grown = realloc(p->kept, room * sizeof *grown);
+    const uint32_t n = p->plan.n_kept;
+    if ((n & (n - 1)) == 0) {                        /* room for the next power of two */
+        size_t room = n ? 2 * (size_t)n : 1;
+        uint32_t *grown = realloc(p->plan.kept, room * sizeof *grown);
         if (!grown)
             return vc_fail(err, VC_ENOMEM, "out of memory for %zu samples", room);
-        p->kept = grown;
+        p->plan.kept = grown;
     }
-    p->kept[p->n_kept++] = number;
+    p->plan.kept[p->plan.n_kept++] = number;
     return 0;
 }
 
@@ -245,9 +247,9 @@ static int count_rows(vprep *p, tally *t, vc_err *err)
 {
     int rc = 0;
 
-    for (int64_t i = 0; !rc && i < p->meta.n; i++) {
-        const vf_row *row = &p->meta.rows[i];
-        const vprep_source *s = &p->sources[i];
+    for (int64_t i = 0; !rc && i < p->list.meta.n; i++) {
+        const vf_row *row = &p->list.meta.rows[i];
+        const vprep_source *s = &p->list.sources[i];
         if (!vprep_is_mine(p, row))
             continue;
         bool had = samples_of(p, s->number) > 0;
@@ -259,8 +261,8 @@ static int count_rows(vprep *p, tally *t, vc_err *err)
         t->had_absent += had;
         rc = is_folder(row) ? keep_folder(p, row, err) : had ? keep(p, s->number, err) : 0;
     }
-    if (p->n_kept)
-        qsort(p->kept, p->n_kept, sizeof *p->kept, by_number);
+    if (p->plan.n_kept)
+        qsort(p->plan.kept, p->plan.n_kept, sizeof *p->plan.kept, by_number);
     return rc;
 }
 
@@ -281,12 +283,12 @@ int vprep_missing(vprep *p, vc_err *err)
 
     if (rc)
         return rc;
-    if (p->meta.folder)
+    if (p->list.meta.folder)
         count_unlisted(p, &t, rows_there(p));
     rc = refuse(p, &t, err);
     if (prep_reuse_in_place(p))                          /* made with other settings, they cannot stay */
-        p->n_kept = 0;
-    if (!rc && p->n_kept)
+        p->plan.n_kept = 0;
+    if (!rc && p->plan.n_kept)
         vc_say(p->progress, "%s samples stay as they are: their sources cannot be read now",
                vc_human_count(n, vprep_kept_samples(p)));
     return rc;
@@ -295,8 +297,8 @@ int vprep_missing(vprep *p, vc_err *err)
 uint32_t vprep_kept_samples(const vprep *p)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_kept; i++)
-        n += samples_of(p, p->kept[i]);
+    for (uint32_t i = 0; i < p->plan.n_kept; i++)
+        n += samples_of(p, p->plan.kept[i]);
     return n;
 }
 
@@ -305,11 +307,11 @@ void vprep_keep_missing(vprep *p)
     char n[32];
     uint64_t lost = 0;
 
-    for (uint32_t i = 0; i < p->n_kept; i++)
+    for (uint32_t i = 0; i < p->plan.n_kept; i++)
         for (uint32_t v = 0; v < variants(p); v++)
-            vf_writer_keep_sample(p->writer, p->kept[i], v);
-    for (uint32_t i = 0; i < p->n_items && !prep_reuse_in_place(p); i++) {
-        const vprep_item *it = &p->items[i];
+            vf_writer_keep_sample(p->writer, p->plan.kept[i], v);
+    for (uint32_t i = 0; i < p->plan.n_items && !prep_reuse_in_place(p); i++) {
+        const vprep_item *it = &p->plan.items[i];
         lost += it->absent && !vf_writer_keep_sample(p->writer, it->number, it->variant);
     }
     if (lost)

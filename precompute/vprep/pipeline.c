@@ -63,9 +63,9 @@ static void line_done(line *l, const prep_job *j, bool ok)
     pthread_mutex_lock(&l->lock);
     l->done++;
     l->failed += !ok;
-    p->encoded += ok && clip;
+    p->count.encoded += ok && clip;
     l->pixels += ok && clip ? vprep_clip_pixels(&j->clip.choice) : 0;
-    p->reused -= !ok && !clip;
+    p->count.reused -= !ok && !clip;
     vprep_share_progress(p, l->done, l->failed, false);
     pthread_mutex_unlock(&l->lock);
 }
@@ -73,10 +73,10 @@ static void line_done(line *l, const prep_job *j, bool ok)
 /* A clip that failed: noted, and the run goes on unless it must not. */
 static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *why)
 {
-    const vf_row *row = &l->p->meta.rows[j->item->row];
+    const vf_row *row = &l->p->list.meta.rows[j->item->row];
     vc_err e = { 0 };
 
-    vprep_item *it = &l->p->items[j->item - l->p->items];
+    vprep_item *it = &l->p->plan.items[j->item - l->p->plan.items];
     it->failed = true;
     it->absent = vprep_is_absent(why->code);
     if (it->absent && prep_reuse_in_place(l->p) && !l->p->c.allow_missing)
@@ -127,8 +127,8 @@ static int check_trusted(const vprep_source *s, const media_info *info, vc_err *
 static int read_frames(const vprep *p, prep_job *j, const int64_t *index, int n, const media_fit *fit,
                        prep_identity *is, vc_err *err)
 {
-    const vprep_source *s = &p->sources[j->item->row];
-    const vf_row *row = &p->meta.rows[j->item->row];
+    const vprep_source *s = &p->list.sources[j->item->row];
+    const vf_row *row = &p->list.meta.rows[j->item->row];
     const vf_part part = vf_row_part(row);
     media *m = NULL;
     media_info info;
@@ -158,7 +158,7 @@ static int decode(const vprep *p, prep_job *j, vc_err *err)
     media_fit fit = { c->resize_h, c->resize_w, c->top, c->left, c->target_h, c->target_w, c->flip,
                       c->load_h, c->load_w, .exact = peer, .black = peer };
     size_t frame = (size_t)c->target_h * (size_t)c->target_w * (peer ? 3 * sizeof(float) : 3);
-    prep_identity is = p->sources[j->item->row].is;
+    prep_identity is = p->list.sources[j->item->row].is;
     int n = 0;
 
     if (!j->frames)
@@ -212,7 +212,7 @@ static int take_thumb(vprep *p, prep_job *j, vc_err *err)
  * another dataset has of it is copied. */
 static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
 {
-    unsigned values = vprep_values(p, &p->meta.rows[it->row]);
+    unsigned values = vprep_values(p, &p->list.meta.rows[it->row]);
 
     prep_job_begin(j, it);
     int rc = vprep_clip_of(p, it, &j->clip, err);
@@ -252,7 +252,7 @@ static void *decode_worker(void *arg)
             break;
         }
         const todo *t = &l->todo[i];
-        j->item = &l->p->items[t->item];
+        j->item = &l->p->plan.items[t->item];
         j->need = t->need;
         j->want_thumb = t->want_thumb;
         int rc = *vc_stop_flag() ? vc_fail(&why, VC_ESTOP, "stopped")
@@ -326,12 +326,12 @@ static int settle_stored(line *l, vc_err *err)
     vprep *p = l->p;
     int rc = 0;
 
-    for (uint32_t i = 0; !rc && i < p->n_items; i++) {
-        const vprep_item *it = &p->items[i];
+    for (uint32_t i = 0; !rc && i < p->plan.n_items; i++) {
+        const vprep_item *it = &p->plan.items[i];
         prep_job j;
         if (it->drop || !vprep_owns(p, i))
             continue;
-        p->reused += it->stored;
+        p->count.reused += it->stored;
         if (it->stored)
             continue;
         rc = settle_job(p, it, &j, err);
@@ -341,7 +341,7 @@ static int settle_stored(line *l, vc_err *err)
             note_vae(l, &j);
         if (!rc && !j.need && !j.want_thumb)
             rc = put_record(p, &j, err);
-        p->reused += !rc && !(j.need & VC_ROLE_BIT(VC_ROLE_CLIP));
+        p->count.reused += !rc && !(j.need & VC_ROLE_BIT(VC_ROLE_CLIP));
         vprep_clip_free(&j.clip);
         free(j.thumb);
         if (!rc && *vc_stop_flag())
@@ -378,7 +378,7 @@ static void encode_all(line *l)
             job_failed(l, j, "encode", &why);
             continue;
         }
-        l->p->conditions += conditions;
+        l->p->count.conditions += conditions;
         for (int v = 0; v < VC_ROLES; v++)
             bytes += j->value_bytes[v];
         if (!vc_queue_put(l->encoded, j, bytes))
@@ -427,7 +427,7 @@ static int run_timed(line *l, vc_err *err)
 {
     double begin = vc_seconds();
     int rc = run_threads(l, err);
-    vprep_rate rate = { l->pixels * l->p->ranks, vc_seconds() - begin };
+    vprep_rate rate = { l->pixels * l->p->ranks.n, vc_seconds() - begin };
 
     if ((rc && rc != VC_ESTOP) || rate.pixels <= 0)
         return rc;
@@ -447,20 +447,20 @@ int vprep_clips(vprep *p, vc_err *err)
     line l = { .p = p };
 
     pthread_mutex_init(&l.lock, NULL);
-    l.todo = malloc((p->n_items ? p->n_items : 1) * sizeof *l.todo);
-    int rc = l.todo ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u samples", p->n_items);
+    l.todo = malloc((p->plan.n_items ? p->plan.n_items : 1) * sizeof *l.todo);
+    int rc = l.todo ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u samples", p->plan.n_items);
     bool images = false;
     if (!rc) rc = settle_stored(&l, err);
-    if (!rc && p->rank == 0) rc = vprep_prompt_images_settle(p, &l.largest, &images, err);
+    if (!rc && p->ranks.rank == 0) rc = vprep_prompt_images_settle(p, &l.largest, &images, err);
     if (!rc && (l.n_todo || images))
         rc = prep_encoder_open(&l.encoder, p, l.needs_vae || images, err);
-    if (!rc && p->family.from_files) rc = say_memory(&l, err);
+    if (!rc && p->encoders.family.from_files) rc = say_memory(&l, err);
     if (!rc && images) rc = vprep_prompt_images_encode(p, l.encoder, err);
-    const uint64_t total = rc ? 0 : l.n_todo + p->others_clips;
+    const uint64_t total = rc ? 0 : l.n_todo + p->ranks.others_clips;
     if (total) vc_progress_begin(p->progress, "clips", "clips", total);
     if (!rc && l.n_todo) rc = encode_todo(&l, err);
-    if (!rc && l.encoder) rc = prep_part_unchanged(&p->vae_part, err);
-    if ((!rc || rc == VC_ESTOP) && (total || p->rank))        /* rank 0 waits to hear of each */
+    if (!rc && l.encoder) rc = prep_part_unchanged(&p->encoders.vae_part, err);
+    if ((!rc || rc == VC_ESTOP) && (total || p->ranks.rank))     /* rank 0 waits for each rank's */
         vprep_share_progress(p, l.done, l.failed, true);
     vc_progress_end(p->progress);
     vc_queue_free(l.decoded);

@@ -94,7 +94,7 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
 {
     const vb_choice *c = &clip->choice;
     const cJSON *told = plan_told_mask(clip);
-    uint64_t seed = (uint64_t)p->c.seed, id = p->meta.rows[it->row].id;
+    uint64_t seed = (uint64_t)p->c.seed, id = p->list.meta.rows[it->row].id;
     int rc;
 
     if (p->c.train_mode != PREP_INPAINT || c->drop)
@@ -104,7 +104,7 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     } else {
         vc_draws kind = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK_KIND);
         vc_draws numbers = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK);
-        bool loaded = p->rules.peer && p->family.is->loaded_masks && !it->line;
+        bool loaded = p->rules.peer && p->encoders.family.is->loaded_masks && !it->line;
         rc = mask_draw(&clip->mask, loaded ? c->loaded : c->frames, c->target_h, c->target_w, p->c.mask_shapes == 1,
                        &kind, &numbers, err);
         if (!rc)
@@ -116,8 +116,8 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
 
 static int chosen_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
-    const vf_row *row = &p->meta.rows[it->row];
-    const vprep_source *s = &p->sources[it->row];
+    const vf_row *row = &p->list.meta.rows[it->row];
+    const vprep_source *s = &p->list.sources[it->row];
     double fps = timeline_fps(p, s);
     vb_source src = { .is_video = s->is_video, .w = s->w, .h = s->h,
                       .frames = fps > 0 ? timeline_length(s, fps) : s->frames };
@@ -192,10 +192,10 @@ static bool all_are_samples(const vprep *p)
 {
     int64_t i = 0;
 
-    while (i < p->meta.n && p->writer &&
-           !vf_writer_number_of(p->writer, p->meta.rows[i].id, &p->sources[i].number))
+    while (i < p->list.meta.n && p->writer &&
+           !vf_writer_number_of(p->writer, p->list.meta.rows[i].id, &p->list.sources[i].number))
         i++;
-    return i && i == p->meta.n;
+    return i && i == p->list.meta.n;
 }
 
 /* Numbers for every row: what it had, else the next free one, but at least its place in the list:
@@ -212,9 +212,9 @@ static int number_rows(const vprep *p, vc_err *err)
     for (size_t i = 0; i < l.n; i++)
         if (l.v[i].number >= next)
             next = l.v[i].number + 1;
-    for (int64_t i = 0; !rc && i < p->meta.n; i++) {
-        const vf_row *row = &p->meta.rows[i];
-        uint32_t *number = &p->sources[i].number;
+    for (int64_t i = 0; !rc && i < p->list.meta.n; i++) {
+        const vf_row *row = &p->list.meta.rows[i];
+        uint32_t *number = &p->list.sources[i].number;
         if (!vprep_is_mine(p, row) || plan_ids_find(&l, row->id, number) ||
             (p->writer && !vf_writer_number_of(p->writer, row->id, number)))
             continue;
@@ -229,7 +229,7 @@ static int number_rows(const vprep *p, vc_err *err)
 
 static int row_items(vprep *p, uint32_t row, uint32_t number, vc_err *err)
 {
-    const vprep_source *s = &p->sources[row];
+    const vprep_source *s = &p->list.sources[row];
     bool by_size = p->c.variants && !strcmp(p->c.variants, "sizes");
     int n = by_size || !p->c.variants ? 1 : atoi(p->c.variants), rc = 0;
     int64_t sizes[VB_MAX_OPTIONS] = { 0 };
@@ -256,14 +256,14 @@ static int row_items(vprep *p, uint32_t row, uint32_t number, vc_err *err)
 
 int vprep_plan(vprep *p, vc_err *err)
 {
-    for (int64_t i = 0; i < p->meta.n; i++)
-        p->sources[i].number = VPREP_NO_NUMBER;
+    for (int64_t i = 0; i < p->list.meta.n; i++)
+        p->list.sources[i].number = VPREP_NO_NUMBER;
     if (p->c.plan)
         return plan_replay(p, err);
 
     int rc = number_rows(p, err);
-    for (int64_t i = 0; !rc && i < p->meta.n; i++)
-        if (p->sources[i].ok)
-            rc = row_items(p, (uint32_t)i, p->sources[i].number, err);
+    for (int64_t i = 0; !rc && i < p->list.meta.n; i++)
+        if (p->list.sources[i].ok)
+            rc = row_items(p, (uint32_t)i, p->list.sources[i].number, err);
     return rc;
 }

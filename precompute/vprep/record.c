@@ -179,14 +179,14 @@ static void put_row(vc_buf *b, const vf_row *row, uint32_t number, uint16_t vari
 
 static void put_head(vc_buf *b, const vprep *p, const vprep_item *it)
 {
-    put_row(b, &p->meta.rows[it->row], it->number, it->variant);
-    put_text(b, ",\"type\":", p->sources[it->row].is_video ? "video" : "image");
+    put_row(b, &p->list.meta.rows[it->row], it->number, it->variant);
+    put_text(b, ",\"type\":", p->list.sources[it->row].is_video ? "video" : "image");
 }
 
 static void put_choice(vc_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip,
                        bool plan)
 {
-    const vprep_source *s = &p->sources[it->row];
+    const vprep_source *s = &p->list.sources[it->row];
     const vb_choice *c = &clip->choice;
 
     put_int(b, ",\"source\":{\"w\":", s->w);
@@ -216,7 +216,7 @@ static void put_choice(vc_buf *b, const vprep *p, const vprep_item *it, const vp
 
 void vprep_plan_line(vc_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip)
 {
-    const vf_row *row = &p->meta.rows[it->row];
+    const vf_row *row = &p->list.meta.rows[it->row];
     const vb_choice *c = &clip->choice;
 
     put_head(b, p, it);
@@ -233,7 +233,7 @@ void vprep_plan_line(vc_buf *b, const vprep *p, const vprep_item *it, const vpre
 
 void vprep_lost_line(vc_buf *b, const vprep *p, uint32_t row)
 {
-    put_row(b, &p->meta.rows[row], p->sources[row].number, 0);
+    put_row(b, &p->list.meta.rows[row], p->list.sources[row].number, 0);
     vc_buf_str(b, ",\"status\":\"drop\",\"reason\":\"not to be used: errors.jsonl says why\"}");
 }
 
@@ -253,7 +253,7 @@ static void put_captions(vc_buf *b, const vprep *p, const vf_row *row)
     for (int i = 0; i < row->n_captions; i++) {
         put_text(b, i ? ",{\"text\":" : "{\"text\":", row->captions[i]);
         vc_buf_str(b, ",\"keys\":[");
-        for (int e = 0; e < p->n_text; e++)
+        for (int e = 0; e < p->encoders.n_text; e++)
             put_key(b, e ? "," : "", vprep_text_key(p, e, row->captions[i]));
         vc_buf_str(b, "]}");
     }
@@ -262,7 +262,7 @@ static void put_captions(vc_buf *b, const vprep *p, const vf_row *row)
 
 static void put_conditions(vc_buf *b, const vprep *p, const prep_job *j)
 {
-    unsigned values = vprep_values(p, &p->meta.rows[j->item->row]);
+    unsigned values = vprep_values(p, &p->list.meta.rows[j->item->row]);
     const char *before = "";
 
     vc_buf_str(b, ",\"conditions\":{");
@@ -279,8 +279,8 @@ static void put_conditions(vc_buf *b, const vprep *p, const prep_job *j)
 
 void vprep_record(vc_buf *b, const vprep *p, const prep_job *j)
 {
-    const vf_row *row = &p->meta.rows[j->item->row];
-    const vprep_source *s = &p->sources[j->item->row];
+    const vf_row *row = &p->list.meta.rows[j->item->row];
+    const vprep_source *s = &p->list.sources[j->item->row];
     bool repeats = p->c.video_repeat > 1 && s->is_video;
 
     put_head(b, p, j->item);

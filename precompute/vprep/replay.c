@@ -195,17 +195,17 @@ bool plan_ids_find(const plan_ids *l, uint64_t id, uint32_t *number)
 
 int plan_add_item(vprep *p, vprep_item it, vc_err *err)
 {
-    if (p->n_items == p->items_room) {
-        if (p->items_room >= UINT32_MAX / 2)
+    if (p->plan.n_items == p->plan.room) {
+        if (p->plan.room >= UINT32_MAX / 2)
             return vc_fail(err, VC_EINVAL, "more than 2^31 samples and variants");
-        size_t room = p->items_room ? 2 * (size_t)p->items_room : 1024;
-        vprep_item *grown = realloc(p->items, room * sizeof *grown);
+        size_t room = p->plan.room ? 2 * (size_t)p->plan.room : 1024;
+        vprep_item *grown = realloc(p->plan.items, room * sizeof *grown);
         if (!grown)
             return vc_fail(err, VC_ENOMEM, "out of memory for %zu samples", room);
-        p->items = grown;
-        p->items_room = (uint32_t)room;
+        p->plan.items = grown;
+        p->plan.room = (uint32_t)room;
     }
-    p->items[p->n_items++] = it;
+    p->plan.items[p->plan.n_items++] = it;
     return 0;
 }
 
@@ -244,9 +244,9 @@ static int plan_frames(const vprep *p, const vprep_item *it, const cJSON *o, vpr
     cJSON_ArrayForEach(v, a)
     {
         double x = cJSON_IsNumber(v) ? v->valuedouble : -1;
-        if (x != floor(x) || x < (double)last || x >= (double)p->sources[it->row].frames)
+        if (x != floor(x) || x < (double)last || x >= (double)p->list.sources[it->row].frames)
             return vc_fail(err, VC_EINVAL, "frames: entry %d must be an integer from %lld to %lld",
-                           i, (long long)last, (long long)p->sources[it->row].frames - 1);
+                           i, (long long)last, (long long)p->list.sources[it->row].frames - 1);
         clip->frames[i++] = last = (int64_t)x;
     }
     clip->choice.frames = n;
@@ -308,8 +308,8 @@ static int check_geometry(const vprep *p, const vprep_source *s, vb_choice *c, v
 
 int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
-    const char *at = (const char *)p->plan_file.data + it->line - 1;
-    size_t left = p->plan_file.size - (size_t)(it->line - 1);
+    const char *at = (const char *)p->plan.file.data + it->line - 1;
+    size_t left = p->plan.file.size - (size_t)(it->line - 1);
     const char *nl = memchr(at, '\n', left), *status = "ok", *reason = "dropped by the plan", *key;
     vb_choice *c = &clip->choice;
     cJSON *o;
@@ -337,7 +337,7 @@ int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     if (!rc) {
         clip->draws = cJSON_DetachItemFromObjectCaseSensitive(o, "draws");
         snprintf(c->key, sizeof c->key, "%s", key);
-        rc = check_geometry(p, &p->sources[it->row], c, err);
+        rc = check_geometry(p, &p->list.sources[it->row], c, err);
     }
     cJSON_Delete(o);
     return vc_context(err, rc, "%s: sample %u, variant %u", p->c.plan, it->number, it->variant);
@@ -360,11 +360,11 @@ static int replay_line(void *arg, const char *text, size_t n, vc_err *err)
     if (!plan_ids_find(&r->rows, h.id, &row))
         return vc_fail(err, VC_EMISMATCH, "sample %lld is not in the metadata",
                        (long long)h.number);
-    r->p->sources[row].number = (uint32_t)h.number;
-    if (!r->p->sources[row].ok)
+    r->p->list.sources[row].number = (uint32_t)h.number;
+    if (!r->p->list.sources[row].ok)
         return 0;                          /* already in the error list */
     vprep_item it = { .row = row, .number = (uint32_t)h.number, .variant = (uint16_t)h.variant,
-                      .line = (uint64_t)((const uint8_t *)text - r->p->plan_file.data) + 1 };
+                      .line = (uint64_t)((const uint8_t *)text - r->p->plan.file.data) + 1 };
     vprep_clip clip;
     rc = vprep_clip_of(r->p, &it, &clip, err);
     it.drop = !rc && clip.choice.drop;
@@ -375,12 +375,12 @@ static int replay_line(void *arg, const char *text, size_t n, vc_err *err)
 int plan_replay(vprep *p, vc_err *err)
 {
     replay r = { .p = p };
-    int rc = vc_map_open(&p->plan_file, p->c.plan, err);
+    int rc = vc_map_open(&p->plan.file, p->c.plan, err);
 
-    for (int64_t i = 0; !rc && i < p->meta.n; i++)
-        rc = plan_ids_add(&r.rows, p->meta.rows[i].id, (uint32_t)i, err);
+    for (int64_t i = 0; !rc && i < p->list.meta.n; i++)
+        rc = plan_ids_add(&r.rows, p->list.meta.rows[i].id, (uint32_t)i, err);
     plan_ids_sort(&r.rows);
-    if (!rc) rc = each_line(&p->plan_file, p->c.plan, replay_line, &r, err);
+    if (!rc) rc = each_line(&p->plan.file, p->c.plan, replay_line, &r, err);
     free(r.rows.v);
     return rc;
 }

@@ -25,15 +25,15 @@ static void print_drop(FILE *out, const vprep_error *e)
 static void print_drops(vprep *p, FILE *out)
 {
     vprep_sort_errors(p);
-    for (uint32_t i = 0; i < p->n_errors && i < SHOWN_DROPS; i++)
-        print_drop(out, &p->errors[i]);
-    if (p->n_errors > SHOWN_DROPS)
-        fprintf(out, "... and %u more in %s/errors.jsonl\n", p->n_errors - SHOWN_DROPS, p->c.out);
+    for (uint32_t i = 0; i < p->errors.n && i < SHOWN_DROPS; i++)
+        print_drop(out, &p->errors.list[i]);
+    if (p->errors.n > SHOWN_DROPS)
+        fprintf(out, "... and %u more in %s/errors.jsonl\n", p->errors.n - SHOWN_DROPS, p->c.out);
 }
 
 static int note_drop(vprep *p, const vprep_item *it, const vprep_clip *clip, vc_err *err)
 {
-    const vf_row *row = &p->meta.rows[it->row];
+    const vf_row *row = &p->list.meta.rows[it->row];
     vc_err why;
     vc_fail(&why, VC_EINVAL, "%s", clip->choice.reason);
     return vprep_note(p, row->row, row->path, "select", &why, err);
@@ -51,7 +51,7 @@ static int put_line(FILE *f, vc_buf *b, vc_err *err)
 /* A row that cannot be used, and that no sample is kept of: its line holds its number. */
 static bool is_lost(const vprep *p, int64_t i)
 {
-    const vprep_source *s = &p->sources[i];
+    const vprep_source *s = &p->list.sources[i];
     return !s->ok && s->number != VPREP_NO_NUMBER && !vprep_keeps(p, s->number);
 }
 
@@ -60,7 +60,7 @@ static int lost_lines(const vprep *p, FILE *f, vc_err *err)
     vc_buf b = { 0 };
     int rc = 0;
 
-    for (int64_t i = 0; !rc && i < p->meta.n; i++) {
+    for (int64_t i = 0; !rc && i < p->list.meta.n; i++) {
         if (!is_lost(p, i))
             continue;
         b.n = 0;
@@ -78,13 +78,14 @@ static int keep_plan(const vprep *p, FILE *f, const char *path, vc_err *err)
     vf_keymap now = { 0 };
     int rc = 0;
 
-    if ((!p->c.append && !p->n_kept) || !vc_file_exists(path))
+    if ((!p->c.append && !p->plan.n_kept) || !vc_file_exists(path))
         return 0;
-    for (uint32_t i = 0; !rc && i < p->n_items; i++)
-        rc = vf_keymap_put(&now, plan_line_key(p->items[i].number, p->items[i].variant), 0, err);
-    for (int64_t i = 0; !rc && i < p->meta.n; i++)
+    for (uint32_t i = 0; !rc && i < p->plan.n_items; i++)
+        rc = vf_keymap_put(&now, plan_line_key(p->plan.items[i].number, p->plan.items[i].variant),
+                           0, err);
+    for (int64_t i = 0; !rc && i < p->list.meta.n; i++)
         if (is_lost(p, i))
-            rc = vf_keymap_put(&now, plan_line_key(p->sources[i].number, 0), 0, err);
+            rc = vf_keymap_put(&now, plan_line_key(p->list.sources[i].number, 0), 0, err);
     if (!rc) rc = plan_keep_lines(f, p, path, &now, err);
     vf_keymap_free(&now);
     return rc;
@@ -96,8 +97,8 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
     vc_buf line = { 0 };
     int rc = 0;
 
-    for (uint32_t i = 0; !rc && i < p->n_items; i++) {
-        const vprep_item *it = &p->items[i];
+    for (uint32_t i = 0; !rc && i < p->plan.n_items; i++) {
+        const vprep_item *it = &p->plan.items[i];
         vprep_clip clip;
         rc = vprep_clip_of(p, it, &clip, err);
         line.n = 0;
@@ -123,9 +124,9 @@ static void print_captions(const vprep *p, FILE *out)
     const char *from[KINDS], *shown[SHOWN];
     uint32_t n[KINDS], kinds = 0, samples = 0, captioned = 0, last = UINT32_MAX, k;
 
-    for (uint32_t i = 0; i < p->n_items; i++) {
-        const vprep_item *it = &p->items[i];
-        const vf_row *row = &p->meta.rows[it->row];
+    for (uint32_t i = 0; i < p->plan.n_items; i++) {
+        const vprep_item *it = &p->plan.items[i];
+        const vf_row *row = &p->list.meta.rows[it->row];
         if (it->drop || it->row == last)
             continue;
         last = it->row;

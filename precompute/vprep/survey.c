@@ -21,12 +21,12 @@ int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const
         return why->code;
     }
 
-    pthread_mutex_lock(&p->lock);
-    if ((p->n_errors & (p->n_errors - 1)) == 0) {        /* room for the next power of two */
-        size_t room = p->n_errors ? 2 * (size_t)p->n_errors : 1;
-        vprep_error *grown = realloc(p->errors, room * sizeof *grown);
+    pthread_mutex_lock(&p->errors.lock);
+    if ((p->errors.n & (p->errors.n - 1)) == 0) {        /* room for the next power of two */
+        size_t room = p->errors.n ? 2 * (size_t)p->errors.n : 1;
+        vprep_error *grown = realloc(p->errors.list, room * sizeof *grown);
         if (grown)
-            p->errors = grown;
+            p->errors.list = grown;
         else
             rc = vc_fail(err, VC_ENOMEM, "out of memory for the list of errors");
     }
@@ -34,12 +34,12 @@ int vprep_note(vprep *p, int64_t row, const char *path, const char *stage, const
     if (!rc && (!path_copy || !reason))
         rc = vc_fail(err, VC_ENOMEM, "out of memory for the list of errors");
     if (!rc) {
-        p->errors[p->n_errors++] = (vprep_error){ row, path_copy, reason, stage };
+        p->errors.list[p->errors.n++] = (vprep_error){ row, path_copy, reason, stage };
     } else {
         free(path_copy);
         free(reason);
     }
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->errors.lock);
     if (rc)
         return rc;
     if (p->c.on_error)                                   /* stop */
@@ -57,8 +57,8 @@ static int by_row(const void *a, const void *b)
 
 void vprep_sort_errors(vprep *p)
 {
-    if (p->n_errors)
-        qsort(p->errors, p->n_errors, sizeof *p->errors, by_row);
+    if (p->errors.n)
+        qsort(p->errors.list, p->errors.n, sizeof *p->errors.list, by_row);
 }
 
 int vprep_write_errors(vprep *p, vc_err *err)
@@ -71,8 +71,8 @@ int vprep_write_errors(vprep *p, vc_err *err)
 
     vprep_sort_errors(p);
     int bad = 0;
-    for (uint32_t i = 0; i < p->n_errors && !bad; i++) {
-        const vprep_error *e = &p->errors[i];
+    for (uint32_t i = 0; i < p->errors.n && !bad; i++) {
+        const vprep_error *e = &p->errors.list[i];
         cJSON *o = cJSON_CreateObject();
         bad = !o || vf_json_add_int(o, "row", e->row) || !cJSON_AddStringToObject(o, "path", e->path) ||
               !cJSON_AddStringToObject(o, "stage", e->stage) ||
@@ -167,14 +167,14 @@ static int remember(vprep *p, const vf_row *row, row_file f, const hint *h, cons
     char name[32];
     int rc = 0;
 
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->errors.lock);
     if (times && h->frames <= MAX_HINT_TIMES) {
         hint_name(name, "times", row);
         rc = vprep_hint(p, name, times, (size_t)h->frames * sizeof *times, err);
     }
     hint_name(name, f.what, row);
     if (!rc) rc = vprep_hint(p, name, h, sizeof *h, err);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->errors.lock);
     return rc;
 }
 
@@ -331,7 +331,7 @@ static int check_text(const vprep *p, const vf_row *row, vc_err *err)
 {
     enum { OWN = 1 << 20, KEY = 40 };                    /* frames, draws; a key and its quotes */
     vc_buf b = { 0 };
-    size_t keys = (size_t)row->n_captions * ((size_t)p->n_text * KEY + KEY);
+    size_t keys = (size_t)row->n_captions * ((size_t)p->encoders.n_text * KEY + KEY);
 
     vc_buf_json(&b, row->path, strlen(row->path));
     for (int i = 0; i < row->n_captions; i++)
@@ -357,9 +357,9 @@ void vprep_say_types(const vprep *p)
     char a[32], b[32], t[32];
     uint64_t n[2] = { 0 };
 
-    for (int64_t i = 0; i < p->meta.n; i++)
-        if (p->sources[i].ok && p->meta.rows[i].type == VF_TYPE_UNKNOWN)
-            n[p->sources[i].is_video]++;
+    for (int64_t i = 0; i < p->list.meta.n; i++)
+        if (p->list.sources[i].ok && p->list.meta.rows[i].type == VF_TYPE_UNKNOWN)
+            n[p->list.sources[i].is_video]++;
     if (n[0] + n[1])
         vc_say(p->progress, "rows without a type: %s, by what their files hold: %s videos, %s stills",
                vc_human_count(t, n[0] + n[1]), vc_human_count(a, n[1]), vc_human_count(b, n[0]));
@@ -367,11 +367,11 @@ void vprep_say_types(const vprep *p)
 
 int vprep_survey(vprep *p, bool hash, vc_err *err)
 {
-    int64_t n = p->meta.n, done = 0;
+    int64_t n = p->list.meta.n, done = 0;
     int first = 0;                                       /* first error that ends the run */
 
-    p->sources = calloc(n ? (size_t)n : 1, sizeof *p->sources);
-    if (!p->sources)
+    p->list.sources = calloc(n ? (size_t)n : 1, sizeof *p->list.sources);
+    if (!p->list.sources)
         return vc_fail(err, VC_ENOMEM, "out of memory for %lld rows", (long long)n);
 
     vc_progress_begin(p->progress, "probing", "files", (uint64_t)n);
@@ -383,7 +383,7 @@ int vprep_survey(vprep *p, bool hash, vc_err *err)
         if (stop)
             continue;
 
-        const vf_row *row = &p->meta.rows[i];
+        const vf_row *row = &p->list.meta.rows[i];
         if (!vprep_surveys(p, i))
             continue;
         vc_err why = { 0 }, e = { 0 };
@@ -393,9 +393,9 @@ int vprep_survey(vprep *p, bool hash, vc_err *err)
             rc = vprep_note(p, row->row, row->path, "metadata", &why, &e);
         else if (check_text(p, row, &why))
             rc = vprep_note(p, row->row, row->path, "metadata", &why, &e);
-        else if (survey_row(p, row, &p->sources[i], hash, &why))
+        else if (survey_row(p, row, &p->list.sources[i], hash, &why))
             rc = vprep_note(p, row->row, row->path, "probe", &why, &e);
-        p->sources[i].absent = vprep_is_absent(why.code);
+        p->list.sources[i].absent = vprep_is_absent(why.code);
 #pragma omp critical(vprep_survey_error)
         {
             done++;

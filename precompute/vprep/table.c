@@ -29,14 +29,14 @@ struct prep_table {
 int prep_table_open(prep_table **out, const vprep *p, vc_err *err)
 {
     prep_table *t = *out = calloc(1, sizeof *t);
-    if (!t || !(t->live = calloc(p->meta.n ? (size_t)p->meta.n : 1, sizeof *t->live))) {
+    if (!t || !(t->live = calloc(p->list.meta.n ? (size_t)p->list.meta.n : 1, sizeof *t->live))) {
         free(t);
         *out = NULL;
         return vc_fail(err, VC_ENOMEM, "out of memory for the table of buckets");
     }
     t->p = p;
-    for (uint32_t i = 0; i < p->n_items; i++) {
-        const vprep_item *it = &p->items[i];
+    for (uint32_t i = 0; i < p->plan.n_items; i++) {
+        const vprep_item *it = &p->plan.items[i];
         t->live[it->row] += !it->drop && t->live[it->row] < UINT16_MAX;
     }
     return 0;
@@ -107,8 +107,8 @@ static int grow(prep_table *t, vc_err *err)
 static double visits(const prep_table *t, const vprep_item *it)
 {
     const vprep *p = t->p;
-    bool repeats = p->c.video_repeat > 1 && p->sources[it->row].is_video;
-    double n = p->meta.rows[it->row].weight * (repeats ? (double)p->c.video_repeat : 1);
+    bool repeats = p->c.video_repeat > 1 && p->list.sources[it->row].is_video;
+    double n = p->list.meta.rows[it->row].weight * (repeats ? (double)p->c.video_repeat : 1);
     return (n > 0 && n < 1 ? 1 : n) / t->live[it->row];
 }
 
@@ -130,7 +130,7 @@ int prep_table_add(prep_table *t, const vprep_item *it, const vb_choice *c, vc_e
     b->samples++;
     b->visits += visits(t, it);
     t->enlarged += c->upscale > 1;
-    unsigned values = vprep_values(t->p, &t->p->meta.rows[it->row]);
+    unsigned values = vprep_values(t->p, &t->p->list.meta.rows[it->row]);
     for (int v = 0; v < VC_ROLES; v++)
         t->bytes += values & VC_ROLE_BIT(v) ? vprep_value_bytes(t->p, c, v) : 0;
     return 0;
@@ -198,13 +198,13 @@ static void print_dropped(const vprep *p, FILE *out)
     char num[32];
     const char *before = " (";
 
-    if (!p->n_errors)
+    if (!p->errors.n)
         return;
-    fprintf(out, "; %s dropped", vc_human_count(num, p->n_errors));
+    fprintf(out, "; %s dropped", vc_human_count(num, p->errors.n));
     for (size_t s = 0; s < sizeof stages / sizeof *stages; s++) {
         uint64_t n = 0;
-        for (uint32_t i = 0; i < p->n_errors; i++)
-            n += !strcmp(p->errors[i].stage, stages[s]);
+        for (uint32_t i = 0; i < p->errors.n; i++)
+            n += !strcmp(p->errors.list[i].stage, stages[s]);
         if (!n)
             continue;
         fprintf(out, "%s%s: %s", before, stages[s], vc_human_count(num, n));

@@ -11,8 +11,8 @@
 
 vf_key vprep_text_key(const vprep *p, int encoder, const char *prompt)
 {
-    return text_prompt_key(&p->text[encoder], p->text_part[encoder].opts.dtype, p->c.dtype,
-                           &(text_input){ .prompt = prompt });
+    return text_prompt_key(&p->encoders.text[encoder], p->encoders.text_part[encoder].opts.dtype,
+                           p->c.dtype, &(text_input){ .prompt = prompt });
 }
 
 int vprep_pack_dtype(vc_dtype *dtype, void **data, const float *v, size_t n, vc_dtype want,
@@ -99,8 +99,8 @@ typedef struct text_job {
 /* Only when there is a prompt to be encoded. */
 static int open_encoder(text_job *j, vc_err *err)
 {
-    const prep_part *part = &j->p->text_part[j->encoder];
-    const text_info *was = &j->p->text[j->encoder];
+    const prep_part *part = &j->p->encoders.text_part[j->encoder];
+    const text_info *was = &j->p->encoders.text[j->encoder];
     text_info info;
     int rc = j->class->open(&j->enc, &part->opts, &info, err);
 
@@ -121,18 +121,18 @@ static int one_prompt(text_job *j, const char *prompt, vc_err *err)
     if (!vprep_owns_key(j->p, key))
         return 0;
     int rc = j->p->c.trace_dir ? VC_ENOENT : prep_reuse_take(j->p, true, key, err);
-    j->p->texts_reused += !rc;
+    j->p->count.texts_reused += !rc;
     if (rc != VC_ENOENT)
         return rc;
     rc = j->enc ? 0 : open_encoder(j, err);
     if (!rc) rc = j->class->encode(j->enc, &(text_input){ .prompt = prompt }, &r, err);
     if (!rc && j->p->c.trace_dir) rc = trace_text(j->p, j->encoder, key, &r, err);
     if (!rc && vf_writer_has_text(j->p->writer, key)) {
-        j->p->texts_reused++;
+        j->p->count.texts_reused++;
         return 0;
     }
     if (!rc) rc = put_result(j->p, key, &r, err);
-    j->p->texts_encoded += !rc;
+    j->p->count.texts_encoded += !rc;
     return rc;
 }
 
@@ -162,15 +162,15 @@ static int all_prompts(text_job *j, vc_err *err)
         if (!rc) rc = vf_json_str_opt(v->row[i], "negative_prompt", &negative, err);
         if (!rc && negative) rc = j->one(j, negative, err);
     }
-    for (uint32_t i = 0; !rc && i < p->n_items; i++) {
-        vprep_item *it = &p->items[i];
-        const vf_row *row = &p->meta.rows[it->row];
+    for (uint32_t i = 0; !rc && i < p->plan.n_items; i++) {
+        vprep_item *it = &p->plan.items[i];
+        const vf_row *row = &p->list.meta.rows[it->row];
         vc_err why = { 0 };
         if (i && it->row == failed)                           /* a further variant of the row */
             it->drop = true;
-        bool done = it->drop || (i && p->items[i - 1].row == it->row);
+        bool done = it->drop || (i && p->plan.items[i - 1].row == it->row);
         if (!done && it->stored) {
-            p->texts_reused += (uint64_t)row->n_captions;
+            p->count.texts_reused += (uint64_t)row->n_captions;
             done = true;
         }
         for (int k = 0; !rc && !done && k < row->n_captions; k++)
@@ -187,7 +187,7 @@ static int all_prompts(text_job *j, vc_err *err)
 static int add_keys(cJSON *o, const char *field, const vprep *p, const char *prompt)
 {
     cJSON *keys = cJSON_AddArrayToObject(o, field);
-    for (int e = 0; keys && e < p->n_text; e++) {
+    for (int e = 0; keys && e < p->encoders.n_text; e++) {
         char hex[VF_KEY_HEX];
         cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, vprep_text_key(p, e, prompt))));
     }
@@ -241,7 +241,7 @@ int vprep_text_forecast(vprep *p, uint64_t *reuse, uint64_t *encode, uint64_t *c
     int rc = 0;
 
     *reuse = *encode = *copy = 0;
-    for (int e = 0; !rc && e < p->n_text; e++) {
+    for (int e = 0; !rc && e < p->encoders.n_text; e++) {
         text_job j = { .p = p, .encoder = e, .one = count_prompt };
         rc = all_prompts(&j, err);
         vf_keymap_free(&j.counted);
@@ -256,11 +256,12 @@ int vprep_text(vprep *p, vc_err *err)
 {
     int rc = 0;
 
-    for (int e = 0; !rc && e < p->n_text; e++) {
-        text_job j = { .p = p, .class = p->family.text[e], .encoder = e, .one = one_prompt };
-        vc_progress_begin(p->progress, "text", "samples", p->n_items);
+    for (int e = 0; !rc && e < p->encoders.n_text; e++) {
+        text_job j = { .p = p, .class = p->encoders.family.text[e], .encoder = e,
+                       .one = one_prompt };
+        vc_progress_begin(p->progress, "text", "samples", p->plan.n_items);
         rc = all_prompts(&j, err);
-        if (!rc && j.enc) rc = prep_part_unchanged(&p->text_part[e], err);
+        if (!rc && j.enc) rc = prep_part_unchanged(&p->encoders.text_part[e], err);
         vc_progress_end(p->progress);
         j.class->close(j.enc);
     }

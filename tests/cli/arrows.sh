@@ -33,7 +33,7 @@ precompute/media     common/base common/os formats/json formats/keys formats/met
 precompute/tokenizer common/base common/os formats/dataset formats/json
 precompute/text      common/base common/nn common/os common/tensor formats/json formats/tensors precompute precompute/tokenizer
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
-precompute/run       buckets common/cli common/comm common/os formats/dataset formats/keys formats/metadata formats/tensors precompute precompute/media
+precompute/run       buckets common/base common/cli common/comm common/os formats/dataset formats/json formats/keys formats/metadata formats/tensors precompute precompute/media
 precompute/encode    common common/os formats/keys precompute/media precompute/run
 precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys precompute/encode precompute/run precompute/text
 precompute/vdecode   common/base common/cli common/os formats/report formats/tensors precompute/media precompute/run

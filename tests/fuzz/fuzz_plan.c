@@ -46,7 +46,7 @@ static void must_hold(const vprep *p, const vprep_item *it)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[40];
-    vprep p = { .meta = { .rows = rows, .n = 2 }, .sources = sources };
+    vprep p = { .list = { .meta = { .rows = rows, .n = 2 }, .sources = sources } };
     vc_err err = { 0 };
     int fd = memfd_create("plan", 0);
 
@@ -56,10 +56,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     p.c.plan = path;
     vb_rules_default(&p.rules, vc_family_find("builtin"));
     if (!plan_replay(&p, &err))
-        for (uint32_t i = 0; i < p.n_items; i++)
-            must_hold(&p, &p.items[i]);
-    vc_map_close(&p.plan_file);
-    free(p.items);
+        for (uint32_t i = 0; i < p.plan.n_items; i++)
+            must_hold(&p, &p.plan.items[i]);
+    vc_map_close(&p.plan.file);
+    free(p.plan.items);
     close(fd);
     return 0;
 }

@@ -327,13 +327,13 @@ static vf_row row = { .row = 1, .id = 77 };
 
 static vprep run_of(int mode)
 {
-    vprep p = { .meta = { .rows = &row, .n = 1 }, .sources = &source };
+    vprep p = { .list = { .meta = { .rows = &row, .n = 1 }, .sources = &source } };
     p.c.train_mode = mode;
     p.c.noise_variants = 2;
     p.c.latent_store = STORE_MOMENTS;
     p.c.dtype = VC_F16;
-    p.vae.ratio[0] = 4;
-    p.vae.ratio[1] = p.vae.ratio[2] = 8;
+    p.encoders.vae.ratio[0] = 4;
+    p.encoders.vae.ratio[1] = p.encoders.vae.ratio[2] = 8;
     return p;
 }
 
@@ -374,7 +374,7 @@ static void keys_depend_on_what_values_do(void **state)
     q.c.seed = 5;
     assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE_NOISED), vprep_value_key(&q, &it, &a, VC_ROLE_IMAGE_NOISED)));
     q = p;
-    q.vae_part.opts.tiling = true;
+    q.encoders.vae_part.opts.tiling = true;
     for (int v = VC_ROLE_CLIP; v < VC_ROLE_MASK; v++)
         assert_false(same(vprep_value_key(&p, &it, &a, v), vprep_value_key(&q, &it, &a, v)));
 
@@ -402,13 +402,13 @@ static void change(unsigned keyed, vprep *p, vprep_clip *c)
     static int32_t other[1] = { 3 };
     switch (keyed) {
     case VC_KEYED_MASK: c->mask.v = other; break;
-    case VC_KEYED_NOISE: p->mask_noise = !p->mask_noise; break;
+    case VC_KEYED_NOISE: p->encoders.mask_noise = !p->encoders.mask_noise; break;
     case VC_KEYED_PIXELS: c->choice.top = 8; break;
     case VC_KEYED_FRAMES: c->choice.frames = 5; break;
     case VC_KEYED_VARIANTS: p->c.noise_variants = 7; break;
     case VC_KEYED_DRAWS: p->c.seed = 5; break;
-    case VC_KEYED_ENCODING: p->vae_part.opts.tiling = true; break;
-    case VC_KEYED_GRID: p->vae.ratio[1] = 16; break;
+    case VC_KEYED_ENCODING: p->encoders.vae_part.opts.tiling = true; break;
+    case VC_KEYED_GRID: p->encoders.vae.ratio[1] = 16; break;
     default: fail_msg("%u is no field of a key", keyed);
     }
 }
@@ -448,7 +448,7 @@ static void rows_say_what_is_made(void **state)
         for (int in_clip = 0; in_clip < 2; in_clip++) {
             vprep p = run_of(mode);
             p.c.i2v_condition = in_clip;
-            p.mask_noise = true;
+            p.encoders.mask_noise = true;
             for (int r = 0; r < VC_ROLES; r++) {
                 const vc_role_row *role = &vc_roles[r];
                 bool made = role->modes & 1u << mode && role->recipe.pixels != VC_PIXELS_LOSS_MASK;

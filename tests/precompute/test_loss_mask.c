@@ -61,7 +61,8 @@ static void test_cut(void **state)
     vf_row row = { .loss_mask_path = (char *)"m.pgm",
                    .loss_mask_file = write_pgm(*state, "m.pgm", W, H, grey) };
     vprep_source source = { .w = W, .h = H };
-    vprep p = { .meta = { .rows = &row, .n = 1 }, .sources = &source, .vae.ratio = { K, R, R } };
+    vprep p = { .list = { .meta = { .rows = &row, .n = 1 }, .sources = &source },
+                .encoders.vae.ratio = { K, R, R } };
     vprep_item it = { 0 };
     int64_t frames[5] = { 3, 4, 5, 6, 7 };               /* a picture holds for all */
     vprep_clip clip = { .frames = frames, .choice = { .frames = 5, .resize_h = H, .resize_w = W,

@@ -64,14 +64,14 @@ static void edited_plans(void **state)
                            { .id = 0x2222222222222222, .path = (char *)"b" } };
         vprep_source sources[2] = { { .ok = true, .is_video = true, .frames = 100 },
                                     { .ok = true, .frames = 1 } };
-        vprep p = { .meta = { .rows = rows, .n = 2 }, .sources = sources };
+        vprep p = { .list = { .meta = { .rows = rows, .n = 2 }, .sources = sources } };
         p.c.plan = path;
         vb_rules_default(&p.rules, vc_family_find("builtin"));
         assert_int_not_equal(plan_replay(&p, &err), 0);
         if (!strstr(err.text, edits[i].says) || !strstr(err.text, "line 1"))
             fail_msg("edit %zu: \"%s\" does not say \"%s\"", i, err.text, edits[i].says);
-        vc_map_close(&p.plan_file);
-        free(p.items);
+        vc_map_close(&p.plan.file);
+        free(p.plan.items);
         free(text);
         close(fd);
         unlink(path);

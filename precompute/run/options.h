@@ -1,0 +1,48 @@
+/* options.h - the options of a run: a field a flag, by the flag's name (precompute/vprep/main.c). */
+#ifndef PRECOMPUTE_RUN_OPTIONS_H
+#define PRECOMPUTE_RUN_OPTIONS_H
+
+#include "common/base/dtype.h"
+#include "common/cli/flags.h"
+
+typedef struct vprep vprep;                          /* vprep.h */
+
+typedef struct vprep_config {
+    char *meta, *data, *out, *model, *config;
+    char *data_file_keys, *extra_inputs, *caption_column;
+    char *plan, *validation_prompts, *negative_prompt, *trace_dir, *variants, *device;
+    char *vae, *text_encoder[3], *tokenizer[3];      /* component folders; NULL: the model's */
+    vc_dtype vae_dtype, text_dtype[3];               /* VC_DTYPE_NONE: the family's */
+    bool vae_tiling;
+    int64_t max_length;               /* tokens of a prompt; 0: the model's */
+    char *shard;                      /* "i/n"; NULL: all rows */
+    int64_t seed, workers, thumbnails, shard_size, video_repeat, noise_variants;
+    int64_t train_batch_size;         /* of the table of buckets */
+    bool trust_metadata;
+    vc_dtype dtype;
+    int train_mode;                   /* a vc_mode */
+    int mask_shapes;                  /* first_frame | all_frames */
+    int i2v_condition;                /* frame | clip */
+    int latent_store;                 /* STORE_AUTO ... */
+    int on_error;                     /* skip | stop */
+    int video_decoder;                /* cpu | nvdec */
+    int like;                         /* index into VC_LIKE_ALLOWED */
+    int log_format;
+    bool dry_run, overwrite, append, rehash, allow_missing, quiet;
+    bool allow_empty_captions;
+    vc_list reuse;
+    double sample_fps, shard_seconds;
+    /* sampling flags, as vb_rules has them */
+    bool enable_bucket, random_hw_adapt, token_length, random_ratio_crop, random_frame_crop;
+    bool allow_upscale, random_flip;
+    int64_t video_sample_size, image_sample_size, token_sample_size, fix_size[2], stride, n_frames;
+    int64_t max_pixels;               /* 0: the flag was not given */
+    int64_t num_frames;               /* clips are the first frames; 0: the flag was not given */
+    int sampling;                     /* vlt | peer */
+    int frame_rule, frame_count, start_rule, fit, bucket_metric, on_small;
+    double max_upscale;
+} vprep_config;
+
+enum { STORE_AUTO, STORE_MOMENTS, STORE_SAMPLE, STORE_MODE };
+
+#endif

@@ -1,0 +1,55 @@
+/* plan.h - the samples of the run, and the clip that is chosen for each.
+ *
+ * A clip is chosen again wherever it is needed: the choice is a pure function, and a million
+ * choices would not fit in memory. */
+#ifndef PRECOMPUTE_RUN_PLAN_H
+#define PRECOMPUTE_RUN_PLAN_H
+
+#include "buckets/buckets.h"
+#include "common/os/map.h"
+#include "precompute/media/masks.h"
+#include "precompute/run/options.h"
+
+typedef struct vprep_item {           /* one sample and variant of the plan */
+    uint32_t row;                     /* index into the metadata */
+    uint32_t number;                  /* sample number */
+    uint16_t variant;
+    bool drop;
+    bool stored;                      /* the forecast found its record and all values */
+    bool failed;                      /* it could not be decoded or encoded, */
+    bool absent;                      /* because its source was unreadable or had changed */
+    int32_t size;                     /* --variants sizes: p; else 0 */
+    uint64_t line;                    /* --plan: offset of its line + 1; else 0 */
+} vprep_item;
+
+typedef struct prep_plan {
+    vprep_item *items;
+    uint32_t n_items, room;
+    vc_map file;                      /* --plan: the file that is replayed */
+    uint32_t *kept;                   /* [n_kept] numbers of samples that stay without their
+                                       * sources, ascending (sources.h) */
+    uint32_t n_kept;
+} prep_plan;
+
+/* One chosen clip, as plan.jsonl has it. frames are source frames, ascending, possibly repeated
+ * (a picture that stands longer than a frame, in a clip of variable rate). */
+typedef struct vprep_clip {
+    int64_t *frames;                  /* [choice.frames] */
+    double fps;                       /* of those frames; 0 for a still */
+    cJSON *draws;                     /* those of a replayed line; else NULL */
+    mask mask;                        /* --train_mode inpaint */
+    bool mask_all;                    /* every pixel is to be generated */
+    vb_choice choice;                 /* last: most of it is its draws */
+} vprep_clip;
+
+/* Fills items from the rows (or from --plan), and the sources' numbers: the earlier ones, by OUT's
+ * plan.jsonl or samples, else the next. */
+int vprep_plan(vprep *p, vc_err *err);
+int vprep_clip_of(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err);
+void vprep_clip_free(vprep_clip *clip);
+
+/* Writes OUT/plan.jsonl and prints the table of buckets to `out`, in a dry run also each dropped
+ * sample and the reason; notes dropped samples. */
+int vprep_report(vprep *p, FILE *out, vc_err *err);
+
+#endif
