@@ -37,6 +37,11 @@ static int code_of(int e)
     }
 }
 
+int vc_no_memory(vc_err *err)
+{
+    return vc_fail(err, VC_ENOMEM, "out of memory");
+}
+
 int vc_fail_errno(vc_err *err, const char *fmt, ...)
 {
     int e = errno;

@@ -32,6 +32,9 @@ typedef struct vc_err {
 /* Sets code and text; returns code, so that `return vc_fail(...)` reads as one step. */
 int vc_fail(vc_err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* Fails with VC_ENOMEM and "out of memory", where callers know nothing to add. */
+int vc_no_memory(vc_err *err);
+
 /* As vc_fail, with ": " and the text of errno added; the code comes from errno
  * (ENOENT, ENOMEM/EMFILE/ENFILE, ENOSPC/EDQUOT/EFBIG have codes of their own, all else is
  * VC_EIO). */

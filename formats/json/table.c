@@ -194,7 +194,7 @@ static int pieces_grow(pieces *p, vc_err *err)
     }
     char *more = realloc(p->buf, p->cap * 2);
     if (!more)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     p->buf = more;
     p->cap *= 2;
     return 0;
@@ -306,7 +306,7 @@ static void csv_column(csv_state *c, const char *s, size_t n)
     if (more)
         c->column = more;
     if (!name) {
-        c->rc = vc_fail(c->err, VC_ENOMEM, "out of memory");
+        c->rc = vc_no_memory(c->err);
         return;
     }
     memcpy(name, s, n);
@@ -345,9 +345,9 @@ static void csv_field(void *s, size_t n, void *arg)
     else if (c->bytes > MAX_ROW)
         vc_fail(&c->bad, VC_EFORMAT, "more than %d bytes in a row", MAX_ROW);
     else if (!c->row && !(c->row = cJSON_CreateObject()))
-        c->rc = vc_fail(c->err, VC_ENOMEM, "out of memory");
+        c->rc = vc_no_memory(c->err);
     else if (!cJSON_AddStringToObject(c->row, c->column[i], text))
-        c->rc = vc_fail(c->err, VC_ENOMEM, "out of memory");
+        c->rc = vc_no_memory(c->err);
 }
 
 static void csv_record(int end, void *arg)

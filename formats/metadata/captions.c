@@ -45,7 +45,7 @@ static int add_caption(vf_row *r, const cJSON *v, const char *column, vc_err *wh
     if (!cJSON_IsString(v))
         return vc_fail(why, VC_EFORMAT, "%s: expected a string or a list of strings", column);
     if (!r->caption_from && !(r->caption_from = strdup(column)))
-        return vc_fail(why, VC_ENOMEM, "out of memory");
+        return vc_no_memory(why);
     if (!*v->valuestring)
         return 0;
     return metadata_append(&r->captions, &r->n_captions, v->valuestring, strlen(v->valuestring),
@@ -94,7 +94,7 @@ int metadata_check_caption(metadata_list *l, vf_row *r, vc_err *err)
     if (r->caption_from || l->opts->allow_empty_captions)
         return 0;
     r->bad = vc_format("no caption: none of %.300s", l->known);
-    return r->bad ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    return r->bad ? 0 : vc_no_memory(err);
 }
 
 int metadata_check_rows(metadata_list *l, vc_err *err)
@@ -116,7 +116,7 @@ int metadata_say_from(vf_row *r, const char *from, vc_err *err)
     char *copy = strdup(from);
 
     if (!copy)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     free(r->caption_from);
     r->caption_from = copy;
     return 0;

@@ -51,7 +51,7 @@ static int add_unread(names *l, const char *below, const vc_err *why, vc_err *er
         return add_name(l, path, text, err);
     free(path);
     free(text);
-    return vc_fail(err, VC_ENOMEM, "out of memory");
+    return vc_no_memory(err);
 }
 
 static int walk(names *l, const char *root, const char *below, int level, vc_err *err);
@@ -65,7 +65,7 @@ static int visit(names *l, const char *root, const char *below, const char *name
     char *path = vc_path_join(below, name), *full = path ? vc_path_join(root, path) : NULL;
     if (!full) {
         free(path);
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     }
 
     vc_err why = { 0 };
@@ -102,7 +102,7 @@ static int walk(names *l, const char *root, const char *below, int level, vc_err
     vc_err why = { 0 };
     char *full = vc_path_join(root, below);
     if (!full)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     DIR *d = level > MAX_LEVELS ? NULL : opendir(full);
     int rc = 0;
     if (level > MAX_LEVELS)
@@ -164,8 +164,7 @@ int metadata_read_text(vf_row *r, const char *path, const char *from, vc_err *wh
 static int read_beside(vf_row *r, const char *file, const char *end, vc_err *why)
 {
     char *path = vc_format("%.*s%s", (int)(vc_path_ext(file) - file), file, end);
-    int rc = path ? metadata_read_text(r, path, end, why)
-                  : vc_fail(why, VC_ENOMEM, "out of memory");
+    int rc = path ? metadata_read_text(r, path, end, why) : vc_no_memory(why);
 
     free(path);
     return rc;
@@ -193,7 +192,7 @@ static int fill_row(vf_row *r, const char *root, const entry *of, bool *own, vc_
     r->file = vc_path_join(root, path);
     r->type = vf_type_of_name(path);
     if (!r->path || !r->file)
-        return vc_fail(why, VC_ENOMEM, "out of memory");
+        return vc_no_memory(why);
 
     int rc = of->why ? vc_fail(why, VC_EIO, "%s", of->why)
                      : read_caption(r, r->file, own, why);

@@ -17,11 +17,6 @@
 
 enum { MAX_LIST = 1 << 30 };
 
-static int no_memory(vc_err *err)
-{
-    return vc_fail(err, VC_ENOMEM, "out of memory");
-}
-
 /* Sets *path to the one of `names` that is in the folder, or to NULL; several are an error. */
 static int find_one(char **path, const char *folder, const char *const *names, vc_err *err)
 {
@@ -31,7 +26,7 @@ static int find_one(char **path, const char *folder, const char *const *names, v
     for (; *names && !rc; names++) {
         char *p = vc_path_join(folder, *names);
         if (!p)
-            rc = no_memory(err);
+            rc = vc_no_memory(err);
         else if (vc_file_exists(p) && *path)
             rc = vc_fail(err, VC_EFORMAT, "%s: which list is meant, %s or %s? Remove one%s", folder,
                          vc_path_base(*path), *names, strcasecmp(vc_path_ext(p), ".txt")
@@ -64,7 +59,7 @@ void metadata_begin_list(metadata_list *l)
 static int say_column(vf_row *r, const char *path, vc_err *err)
 {
     char *from = vc_format("%s in %s", r->caption_from, vc_path_base(path));
-    int rc = from ? metadata_say_from(r, from, err) : no_memory(err);
+    int rc = from ? metadata_say_from(r, from, err) : vc_no_memory(err);
 
     free(from);
     return rc;
@@ -129,7 +124,7 @@ static cJSON **sorted(const cJSON *o, int *n, vc_err *err)
     cJSON **entry = malloc(((size_t)*n + 1) * sizeof *entry);
 
     if (!entry) {
-        no_memory(err);
+        vc_no_memory(err);
         return NULL;
     }
     for (cJSON *v = o->child; v; v = v->next)
@@ -147,7 +142,7 @@ static int make_row(cJSON **row, const char *path, cJSON *captions, vc_err *err)
         return 0;
     cJSON_Delete(*row);
     *row = NULL;
-    return no_memory(err);
+    return vc_no_memory(err);
 }
 
 static int take_captions(vf_row *r, cJSON *v, vc_err *err)
@@ -163,7 +158,7 @@ static int take_captions(vf_row *r, cJSON *v, vc_err *err)
     cJSON_Delete(row);
     if (rc && rc != VC_ENOMEM)
         rc = (r->bad = strdup(why.text)) ? 0 : VC_ENOMEM;
-    return rc ? no_memory(err) : r->caption_from ? metadata_say_from(r, CAPTIONS_JSON, err) : 0;
+    return rc ? vc_no_memory(err) : r->caption_from ? metadata_say_from(r, CAPTIONS_JSON, err) : 0;
 }
 
 static int add_row(metadata_list *l, const char *path, cJSON *v, const char *from, vc_err *err)
@@ -288,7 +283,7 @@ static int pair(metadata_list *l, lines *captions, lines *media, vc_err *err)
     for (int i = 0; i < media->n && !rc; i++) {
         cJSON *v = cJSON_CreateString(captions->v[i]);
         bool bad = !strcmp(captions->v[i], not_text) || !strcmp(media->v[i], not_text);
-        rc = !v ? no_memory(err) : bad ? metadata_take_row(l, i + 1, NULL, "not UTF-8 text", err)
+        rc = !v ? vc_no_memory(err) : bad ? metadata_take_row(l, i + 1, NULL, "not UTF-8 text", err)
                                        : add_row(l, media->v[i], v, name, err);
         cJSON_Delete(v);
     }
@@ -347,7 +342,7 @@ static char *label_of(const char *file, vc_err *why)
     const char *rest = at + sizeof videos - 1;
     char *path = vc_format("%.*s/labels/%.*s.txt", (int)(at - file), file, (int)(ext - rest), rest);
     if (!path)
-        no_memory(why);
+        vc_no_memory(why);
     return path;
 }
 
@@ -365,7 +360,7 @@ static int find_labels(metadata_list *l, const char *folder, bool *found, vc_err
         if (rc && rc != VC_ENOENT && rc != VC_ENOMEM)
             rc = (r->bad = strdup(why.text)) ? 0 : VC_ENOMEM;
         if (rc == VC_ENOMEM)
-            return no_memory(err);
+            return vc_no_memory(err);
     }
     if (!*found)
         return 0;

@@ -13,17 +13,12 @@
 #include "common/os/file.h"
 #include "formats/json/json.h"
 
-static int no_memory(vc_err *why)
-{
-    return vc_fail(why, VC_ENOMEM, "out of memory");
-}
-
 static int copy(char **to, const char *s, size_t n, vc_err *why)
 {
     char *p = malloc(n + 1);
 
     if (!p)
-        return no_memory(why);
+        return vc_no_memory(why);
     memcpy(p, s, n);
     p[n] = 0;
     *to = p;
@@ -36,7 +31,7 @@ int metadata_append(char ***list, int *count, const char *s, size_t n, vc_err *w
         size_t room = *count ? 2 * (size_t)*count : 1;
         char **more = realloc(*list, room * sizeof *more);
         if (!more)
-            return no_memory(why);
+            return vc_no_memory(why);
         *list = more;
     }
     int rc = copy(&(*list)[*count], s, n, why);
@@ -133,11 +128,11 @@ static int look_in_videos(vf_row *r, const char *dir, vc_err *why)
     if (*r->path == '/' || vc_file_exists(r->file))
         return 0;
     if (!(below = vc_path_join("videos", r->path)))
-        return no_memory(why);
+        return vc_no_memory(why);
     file = vc_path_join(dir, below);
     free(below);
     if (!file)
-        return no_memory(why);
+        return vc_no_memory(why);
     if (vc_file_exists(file)) {
         char *other = r->file;
         r->file = file;
@@ -160,7 +155,7 @@ static int read_medium(vf_row *r, const cJSON *o, const cJSON **medium,
     const char *path = v->valuestring, *base = vc_path_base(path);
     int rc = copy(&r->path, path, strlen(path), why);
     if (!rc && !(r->file = vc_path_join(dir, path)))
-        rc = no_memory(why);
+        rc = vc_no_memory(why);
     if (rc)
         return rc;
     if (!strcasecmp(v->string, "path") && (rc = look_in_videos(r, dir, why)))
@@ -311,12 +306,12 @@ static int add_extra(vf_row *r, const cJSON *v, vc_err *why)
     vf_extra *more = realloc(r->extra, ((size_t)r->n_extra + 1) * sizeof *more);
 
     if (!more)
-        return no_memory(why);
+        return vc_no_memory(why);
     r->extra = more;
     vf_extra *x = &more[r->n_extra++];
     x->column = strdup(v->string);
     x->value = cJSON_IsString(v) ? strdup(v->valuestring) : vf_json_line(v);
-    return x->column && x->value ? 0 : no_memory(why);
+    return x->column && x->value ? 0 : vc_no_memory(why);
 }
 
 static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
@@ -328,7 +323,7 @@ static int read_extra(vf_row *r, const cJSON *o, const cJSON *medium,
     if (!rc && *mask)
         rc = copy(&r->loss_mask_path, mask, strlen(mask), why);
     if (!rc && *mask && !(r->loss_mask_file = vc_path_join(dir, mask)))
-        rc = no_memory(why);
+        rc = vc_no_memory(why);
     for (const cJSON *v = o->child; v && !rc; v = v->next)
         if (v != medium && !empty(v)
             && (metadata_listed("control_file_path,input_image", v->string)

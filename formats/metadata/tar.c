@@ -32,11 +32,6 @@ typedef struct tar {
     int n;
 } tar;
 
-static int no_memory(vc_err *err)
-{
-    return vc_fail(err, VC_ENOMEM, "out of memory");
-}
-
 static void clear(tar *t)
 {
     for (int i = 0; i < t->n; i++)
@@ -121,10 +116,10 @@ static int add(tar *t, const char *name, const member *m, const char *bad, vc_er
     r->file = strdup(t->path);
     r->type = vf_type_of_name(name);
     if (!r->path || !r->file)
-        return no_memory(err);
+        return vc_no_memory(err);
     rc = m ? read_medium(r, t, m, &why) : vc_fail(&why, VC_EFORMAT, "%s", bad);
     if (rc == VC_ENOMEM || (rc && !(r->bad = strdup(why.text))))
-        return no_memory(err);
+        return vc_no_memory(err);
     if (!r->n_captions && metadata_append(&r->captions, &r->n_captions, "", 0, err))
         return VC_ENOMEM;
     return metadata_check_caption(t->l, r, err);
@@ -196,13 +191,13 @@ static int take(tar *t, struct archive *a, struct archive_entry *e, vc_err *err)
     if (!t->stem || strncmp(t->stem, name, stem) || t->stem[stem]) {
         rc = end_sample(t, err);
         if (!rc && !(t->stem = vc_format("%.*s", (int)stem, name)))
-            rc = no_memory(err);
+            rc = vc_no_memory(err);
     }
     member *m = rc ? NULL : slot(t, name, name + stem, err, &rc);
     if (!m)
         return rc;
     if (!(m->name = strdup(name)))
-        return no_memory(err);
+        return vc_no_memory(err);
     place(t, a, e, m);
     return 0;
 }
@@ -226,7 +221,7 @@ static int read_members(tar *t, struct archive *a, vc_err *err)
     if (rc || got == ARCHIVE_EOF)
         return rc;
     char *bad = vc_format("no plain tar, or damaged from here on: %s", archive_error_string(a));
-    rc = bad ? add(t, "", NULL, bad, err) : no_memory(err);
+    rc = bad ? add(t, "", NULL, bad, err) : vc_no_memory(err);
     free(bad);
     return rc;
 }
@@ -242,7 +237,7 @@ int metadata_read_tar(metadata_list *l, const char *path, vc_err *err)
     if (rc)
         return rc;
     struct archive *a = archive_read_new();
-    rc = a ? read_members(&t, a, err) : no_memory(err);
+    rc = a ? read_members(&t, a, err) : vc_no_memory(err);
     if (a)
         archive_read_free(a);
     clear(&t);
@@ -275,7 +270,7 @@ int metadata_find_tars(metadata_list *l, const char *folder, bool *found, vc_err
     for (int i = 0; i < n; i++) {
         char *path = rc ? NULL : vc_path_join(folder, name[i]->d_name);
         if (!rc)
-            rc = path ? metadata_read_tar(l, path, err) : no_memory(err);
+            rc = path ? metadata_read_tar(l, path, err) : vc_no_memory(err);
         free(path);
         free(name[i]);
     }

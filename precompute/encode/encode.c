@@ -83,7 +83,7 @@ int prep_encoder_open(prep_encoder **out, const vprep *p, bool needs_vae, vc_err
 {
     prep_encoder *e = *out = calloc(1, sizeof *e);
     if (!e)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
 
     e->p = p;
     int rc = needs_vae ? open_vae(e, err) : 0;
@@ -200,16 +200,14 @@ static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
         char hex[VF_KEY_HEX];
         char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir,
                                vf_key_hex(hex, vprep_text_key(p, i, row->captions[0])));
-        rc = path ? vf_safetensors_open(&text[i], path, err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = path ? vf_safetensors_open(&text[i], path, err) : vc_no_memory(err);
         for (int k = 0; !rc && k < 4 && k < vf_safetensors_count(text[i]); k++)
             t[n++] = *vf_safetensors_at(text[i], k);
         free(path);
     }
     char *path = vc_format("%s/%012u-%03u.safetensors", p->c.trace_dir, j->item->number,
                            j->item->variant);
-    if (!rc) rc = path ? vf_safetensors_write(path, t, n, NULL, 0, err)
-                       : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = path ? vf_safetensors_write(path, t, n, NULL, 0, err) : vc_no_memory(err);
     free(path);
     for (int i = 0; i < p->encoders.n_text; i++)
         vf_safetensors_close(text[i]);

@@ -104,7 +104,7 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
         rc = vc_fail(err, VC_EIO, "changes while it is read: start again when it is whole");
     if (!rc && (!(m->clip.frames = calloc((size_t)m->clip.choice.frames, sizeof *m->clip.frames)) ||
                 mask_rest(&m->clip)))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (vprep_prompt_roles(p) & VC_ROLE_BIT(v))
             m->key[v] = vprep_prompt_key(p, m->hash, &m->clip, v);
@@ -140,7 +140,7 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
     v->image = calloc((size_t)v->n, sizeof *v->image);
     char *dir = vc_format("%.*s", (int)(vc_path_base(list) - list), list);
     if (!v->image || !dir)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     for (int i = 0; !rc && i < v->n; i++) {
         const char *path = NULL;
         rc = vf_json_str_opt(v->row[i], "image_path", &path, err);
@@ -148,10 +148,10 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
             continue;
         vprep_image *m = v->image[i] = calloc(1, sizeof *m);
         if (!m || !(m->file = vc_path_join(*dir ? dir : ".", path)))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
         if (!rc) rc = vc_context(err, open_image(p, v->row[i], m, err), "%s", path);
         if (!rc && set_size(p, v->row[i], &m->clip.choice))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
         rc = vc_context(err, rc, "--validation_prompts %s: row %d", list, i + 1);
     }
     free(dir);
@@ -228,7 +228,7 @@ static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need
     uint64_t n = 0;
 
     if (!j)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     prep_job_begin(j, NULL);
     j->need = need;
     memcpy(j->key, m->key, sizeof j->key);

@@ -418,7 +418,7 @@ int media_video_open(media_video *v, media_io *io, const char *path, vc_err *err
     for (int i = 0; i < MEDIA_REORDER; i++)
         ok &= !!(v->ahead[i] = av_frame_alloc());
     if (!ok)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = demux_open(v, err);
     if (rc)
         return rc;

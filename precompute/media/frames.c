@@ -27,10 +27,10 @@ int media_frames_list(media_frames *f, const char *folder, vc_err *err)
     if (n < 0)
         return vc_fail_errno(err, "cannot open");
     if (!(f->path = calloc((size_t)n + 1, sizeof *f->path)))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     for (int i = 0; i < n; i++) {
         if (!rc && !(f->path[f->n++] = vc_path_join(folder, name[i]->d_name)))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
         free(name[i]);
     }
     free(name);

@@ -80,7 +80,7 @@ int media_gpu_open(media_gpu **out, int index, vc_err *err)
 {
     media_gpu *g = *out = calloc(1, sizeof *g);
     if (!g)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     g->format = AV_PIX_FMT_CUDA;
     g->fetch = av_hwframe_transfer_data;
     int rc = device_open(g, index, err);

@@ -135,7 +135,7 @@ int media_io_open_part(media_io *io, const vf_part *part, vc_err *err)
         io->avio = avio_alloc_context(buf, BUFFER, 0, io, io_read, NULL, io_seek);
     if (!io->avio) {
         av_free(buf);
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     }
     return 0;
 }
@@ -163,7 +163,7 @@ int media_io_demux(AVFormatContext **fmt, media_io *io, const char *path, vc_err
     avio_seek(io->avio, 0, SEEK_SET);
     *fmt = avformat_alloc_context();
     if (!*fmt)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     (*fmt)->pb = io->avio;
     (*fmt)->io_open = refuse_open;
 

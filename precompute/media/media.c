@@ -156,7 +156,7 @@ static bool may_be_memory(const media *m, int rc)
     return (rc == VC_ENOMEM || rc == VC_EFORMAT) && !m->io.failed;
 }
 
-static int no_memory(int rc, vc_err *err)
+static int recheck_memory(int rc, vc_err *err)
 {
     enum { PLENTY = 64 << 20 };
     void *volatile p = malloc(PLENTY);
@@ -168,7 +168,7 @@ static int open_any(media *m, const vf_part *part, vc_err *err)
 {
     m->path = strdup(part->name);
     if (!m->path)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = media_io_open_part(&m->io, part, err);
     if (!rc)
         rc = media_still_open(&m->still, &m->is_jpeg, &m->io, err);
@@ -188,7 +188,7 @@ static int open_once(media **out, const vf_part *part, bool *again, vc_err *err)
     *again = false;
     media *m = *out = calloc(1, sizeof *m);
     if (!m)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     m->io.fd = -1;
     int rc = own_word(m, open_any(m, part, err), err);
     if (rc) {
@@ -206,7 +206,7 @@ static int open_file(media **out, const vf_part *part, media_info *info, vc_err 
     if (again)
         rc = open_once(out, part, &again, err);
     if (again && rc == VC_ENOMEM)
-        rc = no_memory(rc, err);
+        rc = recheck_memory(rc, err);
     if (!rc && info)
         *info = (*out)->info;
     return vc_context(err, rc, "%s", part->name);
@@ -227,7 +227,7 @@ static int open_folder(media *m, const char *folder, vc_err *err)
         return rc;
     m->times = malloc((size_t)m->frames.n * sizeof *m->times);
     if (!m->times)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     for (int i = 0; i < m->frames.n; i++)
         m->times[i] = (double)i / MEDIA_FRAMES_FPS;
     return 0;
@@ -242,7 +242,7 @@ int media_open_part(media **out, const vf_part *part, media_info *info, vc_err *
     if (!m || !(m->path = strdup(part->name))) {
         free(m);
         *out = NULL;
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     }
     int rc = open_folder(m, part->file, err);
     if (rc) {
@@ -407,7 +407,7 @@ int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit
     if (!m->is_jpeg && may_be_memory(m, rc)) {
         m->video.out = INT64_MAX;                   /* begin again */
         rc = read_video(m, dst, index, n, fit, err);
-        rc = rc == VC_ENOMEM ? no_memory(rc, err) : rc;
+        rc = rc == VC_ENOMEM ? recheck_memory(rc, err) : rc;
     }
     m->video.stop = NULL;
     return vc_context(err, own_word(m, rc, err), "%s", m->path);

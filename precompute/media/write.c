@@ -115,7 +115,7 @@ int media_write_png(const char *path, const uint8_t *rgb, int h, int w, vc_err *
     AVPacket *pkt = av_packet_alloc();
     int rc = check_size(h, w, err);
     if (!rc && !pkt)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     if (!rc)
         rc = png_encode(pkt, rgb, h, w, err);
     rc = vc_context(err, rc, "%s", path);

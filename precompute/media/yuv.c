@@ -201,7 +201,7 @@ int media_yuv_open(media_yuv **out, const AVFrame *f, bool full_range, vc_err *e
     const AVPixFmtDescriptor *d = av_pix_fmt_desc_get(f->format);
     media_yuv *c = *out = calloc(1, sizeof *c);
     if (!c)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     c->w = f->width;
     c->h = f->height;
     c->shift_x = d->log2_chroma_w;

@@ -36,7 +36,7 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
                        flag);
     char *below = vc_path_join(base, slot);
     if (!below)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     bool nested = !stat(below, &st) && S_ISDIR(st.st_mode);
     if (!nested && (!given || !vc_file_exists(given))) {
         vc_fail(err, VC_EUSAGE, given ? "--%s %s: no such folder (nothing is downloaded)"
@@ -50,7 +50,7 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
     *out = itself ? vc_format("%s", given) : below;
     if (itself)
         free(below);
-    return *out ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    return *out ? 0 : vc_no_memory(err);
 }
 
 int prep_component_class(char *name, size_t size, const char *dir, vc_err *err)

@@ -61,7 +61,7 @@ int prep_reuse_open(vprep *p, vc_err *err)
     if (s)
         s->from = calloc((size_t)list->n + 1, sizeof *s->from);
     if (!s || !s->from || !manifest)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     if (!rc)
         s->goes_on = vc_file_exists(manifest) && !p->c.overwrite;
     free(manifest);

@@ -217,7 +217,7 @@ static int mail_begin(mail *m, vc_err *err)
 {
     *m = (mail){ 0 };
     m->f = open_memstream(&m->data, &m->n);
-    return m->f ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    return m->f ? 0 : vc_no_memory(err);
 }
 
 static void write_bytes(mail *m, const void *v, size_t n)
@@ -365,8 +365,7 @@ static int open_hints(vprep *p, vc_err *err)
     if (p->ranks.mail)
         return 0;
     p->ranks.mail = calloc(1, sizeof *p->ranks.mail);
-    return p->ranks.mail ? mail_begin(p->ranks.mail, err)
-                         : vc_fail(err, VC_ENOMEM, "out of memory");
+    return p->ranks.mail ? mail_begin(p->ranks.mail, err) : vc_no_memory(err);
 }
 
 int vprep_hint(vprep *p, const char *name, const void *value, size_t n, vc_err *err)

@@ -45,7 +45,7 @@ static int tokens_of(text_enc *t, const char *text, int *n, vc_err *err)
 static int tokens_of_prompt(text_enc *t, const char *prompt, int *n, vc_err *err)
 {
     char *text = in_template(t->rule.template, prompt);
-    int rc = text ? tokens_of(t, text, n, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = text ? tokens_of(t, text, n, err) : vc_no_memory(err);
 
     free(text);
     return rc;
@@ -181,7 +181,7 @@ int text_prompt_encode(text_enc *t, const text_input *in, text_result *r, vc_err
 {
     int n = 0;
     char *text = in_template(t->rule.template, in->prompt);
-    int rc = text ? tokens_of(t, text, &n, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = text ? tokens_of(t, text, &n, err) : vc_no_memory(err);
 
     if (!rc && !t->kind->masked)
         n = t->length;

@@ -36,13 +36,13 @@ int tok_bpe_merge(tokenizer *t, uint32_t rank, const char *a, size_t na, const c
     vc_buf_add(&both, a, na);
     vc_buf_add(&both, b + skip, nb - skip);
     if (both.failed)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     uint64_t left = (uint32_t)part_id(t, a, na, rank, &rc, err);
     uint64_t right = (uint32_t)part_id(t, b, nb, rank, &rc, err);
     uint64_t whole = (uint32_t)part_id(t, both.data ? both.data : "", both.n, rank, &rc, err);
     vc_buf_free(&both);
     if (!rc && tok_map_put(&t->bpe.merges, left << 32 | right, (uint64_t)rank << 32 | whole))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     return rc;
 }
 

@@ -37,14 +37,14 @@ int tok_add_token(tokenizer *t, const tok_added *a, vc_err *err)
     int32_t known = tok_id_of(t, a->text);
     if (!to) {
         if (tok_grow((void **)&t->added, &t->cap_added, t->n_added, sizeof *t->added))
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         to = &t->added[t->n_added];
         *to = (tok_added){ .text = strdup(a->text) };
         if (!to->text)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         t->n_added++;
         if (tok_vocab_add(&t->places, a->text, strlen(a->text), (int32_t)t->n_added - 1))
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
     }
     char *text = to->text;
     *to = *a;
@@ -141,7 +141,7 @@ static int read_template_flags(tokenizer *t, const cJSON *config, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "bos_token \"%.100s\" is no token", bos);
     if (back && eos && last < 0)
         return vc_fail(err, VC_EFORMAT, "eos_token \"%.100s\" is no token", eos);
-    return tok_set_template(t, first, last) ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
+    return tok_set_template(t, first, last) ? vc_no_memory(err) : 0;
 }
 
 /* The pad token by name; where no file names one, that of the known classes. */
@@ -231,14 +231,14 @@ static int apply_class(tokenizer *t, const class_steps *c, vc_err *err)
     if (rc)
         return rc;
     if (c->suffix && !(t->bpe.suffix = strdup(c->suffix)))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     if (c->unk)
         t->bpe.unk = tok_id_of(t, c->unk);
     int32_t front = c->front ? tok_id_of(t, c->front) : -1;
     int32_t back = c->back ? tok_id_of(t, c->back) : -1;
     if ((c->front && front < 0) || (c->back && back < 0))
         return vc_fail(err, VC_EFORMAT, "vocab.json has no %s", front < 0 ? c->front : c->back);
-    return tok_set_template(t, front, back) ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
+    return tok_set_template(t, front, back) ? vc_no_memory(err) : 0;
 }
 
 int tok_class_steps(tokenizer *t, const char *class, vc_err *err)
@@ -268,7 +268,7 @@ static int add_normalized(tokenizer *t, tok_run *r, int32_t place, vc_err *err)
 
     r->text.n = 0;
     vc_buf_str(&r->text, text);
-    int rc = r->text.failed ? vc_fail(err, VC_ENOMEM, "out of memory")
+    int rc = r->text.failed ? vc_no_memory(err)
                             : tok_run_normalizer(&t->normalizer, r, err);
     if (rc)
         return vc_context(err, rc, "added token \"%.100s\"", text);
@@ -276,7 +276,7 @@ static int add_normalized(tokenizer *t, tok_run *r, int32_t place, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "added token \"%.100s\": its normalised spelling has %zu bytes, "
                        "more than %d", text, r->text.n, TOK_ADDED_MAX);
     if (r->text.n && tok_trie_add(&t->after_normal, r->text.data, r->text.n, place))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     return 0;
 }
 
@@ -291,7 +291,7 @@ static int sort_added(tokenizer *t, vc_err *err)
     for (size_t i = 0; i < t->n_added; i++) {
         const tok_added *a = &t->added[i];
         if (tok_vocab_add(&t->places, a->text, strlen(a->text), (int32_t)i))
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         if (tok_vocab_id(&t->vocab, a->text, strlen(a->text)) >= 0)
             continue;
         if ((size_t)a->id != next)
@@ -317,7 +317,7 @@ static int build_tries(tokenizer *t, vc_err *err)
         if (a->normalized)
             rc = add_normalized(t, &r, (int32_t)i, err);
         else if (tok_trie_add(&t->before_normal, a->text, strlen(a->text), (int32_t)i))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
     }
     tok_run_free(&r);
     return rc;
@@ -405,7 +405,7 @@ static int path_if(char **path, const char *folder, const char *name, vc_err *er
 {
     *path = vc_path_join(folder, name);
     if (!*path)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     if (!vc_file_exists(*path)) {
         free(*path);
         *path = NULL;
@@ -450,8 +450,7 @@ static int locate(sources *s, const char *path, vc_err *err)
         return find_sources(s, path, NULL, err);
     const char *base = vc_path_base(path);
     char *folder = base == path ? strdup(".") : strndup(path, (size_t)(base - path));
-    int rc = folder ? find_sources(s, folder, base, err)
-                    : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = folder ? find_sources(s, folder, base, err) : vc_no_memory(err);
     free(folder);
     return rc;
 }

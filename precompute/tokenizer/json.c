@@ -42,7 +42,7 @@ static int take_string(vf_scan *s, vc_buf *b, vc_err *err)
         return rc;
     char *to = vc_buf_room(b, v.n + 1);
     if (!to)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     b->n += vf_scan_unescape(to, v);
     return 0;
 }
@@ -66,7 +66,7 @@ static int read_pieces(tokenizer *t, vf_span text, vc_err *err)
         if (!rc && (id < 0 || id >= TOK_ID_MAX))
             rc = vf_scan_fail(&s, err, "id %lld is out of range", (long long)id);
         if (!rc && tok_vocab_add(&t->vocab, b.data, b.n, (int32_t)id))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
     }
     vc_buf_free(&b);
     return rc;
@@ -164,7 +164,7 @@ static int copy_affix(char **to, const cJSON *o, const char *field, vc_err *err)
     if (strlen(s) > TOK_AFFIX_MAX)
         return vc_fail(err, VC_EFORMAT, "%s: longer than %d bytes", field, TOK_AFFIX_MAX);
     *to = strdup(s);
-    return *to ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    return *to ? 0 : vc_no_memory(err);
 }
 
 static int read_bpe(tokenizer *t, const cJSON *o, vf_span vocab, vf_span merges, vc_err *err)
@@ -225,7 +225,7 @@ static int add_member(cJSON *o, vf_span key, vf_span value, vc_err *err)
         return vc_context(err, rc, "%s", name);
     if (!cJSON_AddItemToObject(o, name, v)) {
         cJSON_Delete(v);
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     }
     return 0;
 }
@@ -263,7 +263,7 @@ static int read_model_parts(tokenizer *t, vf_span text, cJSON *o, vc_err *err)
 static int read_model(tokenizer *t, vf_span text, vc_err *err)
 {
     cJSON *o = cJSON_CreateObject();
-    int rc = o ? read_model_parts(t, text, o, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = o ? read_model_parts(t, text, o, err) : vc_no_memory(err);
 
     cJSON_Delete(o);
     return vc_context(err, rc, "model");
@@ -319,7 +319,7 @@ static int add_special(tok_ids *to, const cJSON *specials, const cJSON *piece, v
         else if (to->n >= TOK_TEMPLATE_MAX)
             rc = vc_fail(err, VC_EFORMAT, "single: more than %d special tokens", TOK_TEMPLATE_MAX);
         else if (tok_add_id(to, (int64_t)id))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
     }
     return rc;
 }
@@ -391,7 +391,7 @@ static int read_post(tokenizer *t, const cJSON *o, int depth, vc_err *err)
         return read_template(t, o, err);
     if ((rc = read_pair(o, "sep", &sep, err)) || (rc = read_pair(o, "cls", &cls, err)))
         return rc;
-    return tok_set_template(t, cls, sep) ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
+    return tok_set_template(t, cls, sep) ? vc_no_memory(err) : 0;
 }
 
 /* ---- the file ---- */
@@ -447,7 +447,7 @@ static int read_file(tokenizer *t, const char *text, size_t n, cJSON *o, vc_err 
 int tok_read_json(tokenizer *t, const char *text, size_t n, vc_err *err)
 {
     cJSON *o = cJSON_CreateObject();
-    int rc = o ? read_file(t, text, n, o, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = o ? read_file(t, text, n, o, err) : vc_no_memory(err);
 
     cJSON_Delete(o);
     return rc;

@@ -12,17 +12,12 @@ typedef struct kind {
     read_fn *read;
 } kind;
 
-static int no_memory(vc_err *err)
-{
-    return vc_fail(err, VC_ENOMEM, "out of memory");
-}
-
 static int add(tok_steps *s, tok_kind k, tok_step **step, vc_err *err)
 {
     if (s->n >= STEPS)
         return vc_fail(err, VC_EFORMAT, "more than %d steps", STEPS);
     *step = tok_steps_add(s, k);
-    return *step ? 0 : no_memory(err);
+    return *step ? 0 : vc_no_memory(err);
 }
 
 /* One step by its type, or a Sequence of them in `list`. */
@@ -65,14 +60,14 @@ static int read_pattern(tok_step *p, const cJSON *o, vc_err *err)
         return vc_fail(err, VC_EFORMAT, "pattern: expected a String that is not empty, or a Regex");
     p->find.by = TOK_BY_TEXT;
     p->find.text = strdup(text);
-    return p->find.text ? 0 : no_memory(err);
+    return p->find.text ? 0 : vc_no_memory(err);
 }
 
 static int read_text(tok_step *p, const cJSON *o, const char *field, vc_err *err)
 {
     const char *text;
     int rc = vf_json_str(o, field, &text, err);
-    return !rc && tok_step_text(p, text, strlen(text)) ? no_memory(err) : rc;
+    return !rc && tok_step_text(p, text, strlen(text)) ? vc_no_memory(err) : rc;
 }
 
 /* ---- normalisers ---- */
@@ -172,7 +167,7 @@ static int read_charsmap(tok_steps *s, const cJSON *o, vc_err *err)
     if ((rc = add(s, TOK_CHARSMAP, &p, err)))
         return rc;
     if (tok_step_text(p, text, strlen(text)))
-        return no_memory(err);
+        return vc_no_memory(err);
     if (!base64(p->text, &p->n))
         return vc_fail(err, VC_EFORMAT, "precompiled_charsmap: not base64");
     return tok_charsmap_of(&p->map, p->text, p->n, err);
@@ -231,7 +226,7 @@ static int read_byte_level(tok_steps *s, const cJSON *o, vc_err *err)
             return rc;
         p->scheme = TOK_ALWAYS;
         if (tok_step_text(p, " ", 1))
-            return no_memory(err);
+            return vc_no_memory(err);
     }
     if (regex) {
         if ((rc = add(s, TOK_SPLIT, &p, err)) || (rc = tok_step_regex(p, tok_gpt2_pattern, err)))

@@ -168,7 +168,7 @@ int tok_matcher_open(tok_matcher **out, vc_err *err)
     }
     if (!m || !m->data || !m->limits) {
         tok_matcher_close(m);
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     }
     pcre2_set_callout(m->limits, count_step, m);
     pcre2_set_heap_limit(m->limits, HEAP_KIB);

@@ -188,19 +188,19 @@ static int make_steps(tokenizer *t, const spec *s, vc_err *err)
     if (n) {
         if (!(p = tok_steps_add(&t->normalizer, TOK_CHARSMAP))
             || tok_step_text(p, (const char *)s->charsmap.at, n))
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         int rc = tok_charsmap_of(&p->map, p->text, p->n, err);
         if (rc)
             return rc;
     }
     if (s->trim) {
         if (!(p = tok_steps_add(&t->splits, TOK_SPLIT)))
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         p->find.class = TOK_IS_SPACE;
         p->behavior = TOK_REMOVED;
     }
     if (!(p = tok_steps_add(&t->splits, TOK_METASPACE)) || tok_step_text(p, "\xe2\x96\x81", 3))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     p->split = s->trim;                  /* blanks that count may be inside of pieces */
     p->scheme = s->dummy_prefix ? TOK_ALWAYS : TOK_NEVER;
     return 0;
@@ -246,5 +246,5 @@ int tok_read_spiece(tokenizer *t, const void *data, size_t n, int extra_ids, vc_
     int32_t eos = tok_id_of(t, "</s>");
     if (eos < 0)
         return vc_fail(err, VC_EFORMAT, "it has no piece </s>");
-    return tok_set_template(t, -1, eos) ? vc_fail(err, VC_ENOMEM, "out of memory") : 0;
+    return tok_set_template(t, -1, eos) ? vc_no_memory(err) : 0;
 }

@@ -43,7 +43,7 @@ int tok_step_regex(tok_step *s, const char *pattern, vc_err *err)
     s->find.by = TOK_BY_REGEX;
     s->find.text = strdup(pattern);
     if (!s->find.text)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     return tok_regex_open(&s->find.re, pattern, err);
 }
 
@@ -463,7 +463,7 @@ int tok_run_splits(const tok_steps *s, tok_run *r, bool first, vc_err *err)
 {
     r->words.n = 0;
     if (r->text.n && tok_add_span(&r->words, 0, r->text.n, false, first))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
 
     for (size_t i = 0; i < s->n && r->words.n; i++) {
         const tok_step *step = &s->step[i];

@@ -195,7 +195,7 @@ int tok_normalize(vc_buf *out, const char *s, size_t n, tok_form form, vc_err *e
     int32_t *tmp = rc ? NULL : malloc((d.n + 1) * sizeof *tmp);
     if (!tmp) {
         free(d.c);
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     }
     order(d.c, d.n, tmp);
     free(tmp);

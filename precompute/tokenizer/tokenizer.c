@@ -95,7 +95,7 @@ static int cut(const tokenizer *t, tok_run *r, const tok_trie *trie, const char 
         if (from > done)
             rc = fn(t, r, s + done, from - done, first && !done, err);
         if (!rc && tok_add_id(&r->ids, a->id))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
         done = to;
     }
     if (!rc && done < n)
@@ -111,7 +111,7 @@ static int put_words(const tokenizer *t, tok_run *r, const char *s, size_t n, bo
     r->text.n = 0;
     vc_buf_add(&r->text, s, n);
     if (r->text.failed)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = tok_run_splits(&t->splits, r, first, err);
     for (size_t i = 0; !rc && i < r->words.n; i++) {
         const char *w = r->text.data + r->words.v[i].at;
@@ -129,7 +129,7 @@ static int put_section(const tokenizer *t, tok_run *r, const char *s, size_t n, 
     r->text.n = 0;
     vc_buf_add(&r->text, s, n);
     if (r->text.failed)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     int rc = tok_run_normalizer(&t->normalizer, r, err);
     if (rc || !r->text.n)
         return rc;
@@ -137,7 +137,7 @@ static int put_section(const tokenizer *t, tok_run *r, const char *s, size_t n, 
     size_t len = r->text.n;              /* words are made in r->text: this one stays apart */
     char *text = vc_buf_take(&r->text);
     if (!text)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     rc = cut(t, r, &t->after_normal, text, len, first, put_words, err);
     free(text);
     return rc;
@@ -160,12 +160,12 @@ int tokenizer_ids(const tokenizer *t, const char *text, size_t bytes, int64_t **
         text = repaired.data;
         bytes = repaired.n;
         if (repaired.failed)
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
     }
     if (!rc)
         rc = cut(t, &r, &t->before_normal, text, bytes, true, put_section, err);
     if (!rc && !r.ids.v && !(r.ids.v = malloc(sizeof *r.ids.v)))
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     if (!rc) {
         *ids = r.ids.v;
         *n = r.ids.n;

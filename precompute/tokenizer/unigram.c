@@ -19,7 +19,7 @@ int tok_unigram_add(tokenizer *t, const char *s, size_t n, double score, vc_err 
     if (u->n >= TOK_ID_MAX || tok_grow((void **)&u->score, &u->cap, u->n, sizeof *u->score)
         || tok_vocab_add(&t->vocab, s, n, id)
         || (n && tok_trie_add(&u->pieces, s, n, id)))
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     u->score[u->n++] = score;
     return 0;
 }

@@ -151,13 +151,13 @@ static int write_picture(const decoder *d, const char *stem, const picture *p, v
     char *path = vc_format("%s.mp4", stem);
 
     if (!path)
-        return vc_fail(err, VC_ENOMEM, "out of memory");
+        return vc_no_memory(err);
     if (format == FORMAT_MP4 || (format == FORMAT_AUTO && clip))
         rc = media_write_mp4(path, p->rgb, p->n, p->h, p->w, p->fps, err);
     free(path);
     if (!rc && format == FORMAT_AUTO) {
         path = vc_format("%s.png", stem);
-        rc = path ? sheet_strip(path, p, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = path ? sheet_strip(path, p, err) : vc_no_memory(err);
         free(path);
     }
     for (int i = 0; !rc && (format == FORMAT_PNG || format == FORMAT_JPG) && i < p->n; i++) {
@@ -165,7 +165,7 @@ static int write_picture(const decoder *d, const char *stem, const picture *p, v
         const uint8_t *rgb = p->rgb + (size_t)i * (size_t)p->h * (size_t)p->w * 3;
         path = clip ? vc_format("%s-%03d.%s", stem, i, end) : vc_format("%s.%s", stem, end);
         if (!path)
-            return vc_fail(err, VC_ENOMEM, "out of memory");
+            return vc_no_memory(err);
         rc = format == FORMAT_PNG ? media_write_png(path, rgb, p->h, p->w, err)
                                   : media_write_jpeg(path, rgb, p->h, p->w, 95, err);
         free(path);
@@ -207,7 +207,7 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     if (!rc) rc = decode_latent(d, st, (int)e->frames, &p, err);
     p.fps = rate(d, fps);
     char *stem = vc_path_join(d->o.out, name);
-    if (!rc) rc = stem ? finish_picture(d, stem, &p, s, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc) rc = stem ? finish_picture(d, stem, &p, s, err) : vc_no_memory(err);
     else free(p.rgb);
     free(stem);
     vf_safetensors_close(st);
@@ -248,7 +248,7 @@ static int chosen_samples(decoder *d, const vf_dataset *set, sheet *s, vc_err *e
 static int write_sheet(const decoder *d, sheet *s, const char *dir, vc_err *err)
 {
     char *path = s ? vc_path_join(dir, "sheet.png") : NULL;
-    int rc = !s ? 0 : path ? sheet_write(s, path, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = !s ? 0 : path ? sheet_write(s, path, err) : vc_no_memory(err);
     if (!rc && s)
         vc_say(d->progress, "%s", path);
     free(path);
@@ -336,7 +336,7 @@ static int decode_one_file(decoder *d, const char *path, vc_err *err)
     sheet *s = NULL;
     char *stem = vc_format("%s/%.*s", d->o.out ? d->o.out : ".",
                            (int)(vc_path_ext(path) - base), base);
-    int rc = stem ? vc_mkdirs(d->o.out ? d->o.out : ".", err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = stem ? vc_mkdirs(d->o.out ? d->o.out : ".", err) : vc_no_memory(err);
 
     if (!rc && d->o.sheet) rc = sheet_open(&s, err);
     if (!rc) rc = decode_file(d, path, stem, s, err);
@@ -373,7 +373,7 @@ static int decode_step(decoder *d, const char *dir, vc_err *err)
         char *stem = vc_format("%s/%.*s", dir, (int)(vc_path_ext(name) - name), name);
         char *png = stem ? vc_format("%s.png", stem) : NULL;
         if (!rc && (!path || !png))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
         if (!rc && (d->o.overwrite || d->o.sheet || !vc_file_exists(png)))
             rc = decode_file(d, path, stem, s, err);
         free(png);
@@ -398,7 +398,7 @@ static int decode_run(decoder *d, const char *run, const char *validation, vc_er
     for (int i = 0; i < n; i++) {
         char *dir = vc_path_join(validation, names[i]->d_name);
         if (!rc)
-            rc = dir ? decode_step(d, dir, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = dir ? decode_step(d, dir, err) : vc_no_memory(err);
         vc_progress_at(d->progress, (uint64_t)i + 1, NULL);
         free(dir);
         free(names[i]);
@@ -415,7 +415,7 @@ static int decode_input(decoder *d, const char *in, vc_err *err)
     int rc;
 
     if (!manifest || !validation)
-        rc = vc_fail(err, VC_ENOMEM, "out of memory");
+        rc = vc_no_memory(err);
     else if (stat(in, &st))
         rc = vc_fail_errno(err, "%s", in);
     else if (!S_ISDIR(st.st_mode))

@@ -187,8 +187,7 @@ static int remove_trace_texts(vprep *p, vc_err *err)
 static int write_config(vprep *p, vc_err *err)
 {
     char *yaml = vc_flags_yaml(&program, &p->c), *path = vc_path_join(p->c.out, "vprep.yaml");
-    int rc = yaml && path ? vc_file_write(path, yaml, strlen(yaml), err)
-                          : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = yaml && path ? vc_file_write(path, yaml, strlen(yaml), err) : vc_no_memory(err);
     free(yaml);
     free(path);
     return rc;
@@ -220,8 +219,7 @@ static int name_plan(vprep *p, vc_err *err)
 {
     char hex[VF_KEY_HEX], *path = vc_path_join(p->c.out, "plan.jsonl");
     vf_key k;
-    int rc = path ? vf_hash_file(&k, path, vc_stop_flag(), err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vf_hash_file(&k, path, vc_stop_flag(), err) : vc_no_memory(err);
 
     if (!rc) rc = vf_writer_describe(p->writer, "plan", vf_key_hex(hex, k), err);
     free(path);

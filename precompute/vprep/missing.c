@@ -139,7 +139,7 @@ static void look(const vprep *p, bool *gone)
 static int read_had(const vprep *p, plan_ids *had, vc_err *err)
 {
     char *path = vc_path_join(p->c.out, "plan.jsonl");
-    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? 0 : vc_no_memory(err);
 
     if (!rc && prep_reuse_goes_on(p) && vc_file_exists(path))
         rc = vc_context(err, plan_ids_read(had, path, err), "remove the damaged file, or use --overwrite");
@@ -155,7 +155,7 @@ int vprep_missing_before(vprep *p, vc_err *err)
 
     if (p->c.dry_run)
         return 0;
-    int rc = gone ? read_had(p, &had, err) : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = gone ? read_had(p, &had, err) : vc_no_memory(err);
     if (!rc)
         look(p, gone);
     for (int64_t i = 0; !rc && i < p->list.meta.n; i++) {
@@ -225,7 +225,7 @@ static int keep_folder(vprep *p, const vf_row *folder, vc_err *err)
 {
     plan_ids l = { 0 };
     char *path = vc_path_join(p->c.out, "plan.jsonl");
-    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? 0 : vc_no_memory(err);
 
     if (!rc && vc_file_exists(path))
         rc = plan_ids_below(&l, path, folder->path, err);

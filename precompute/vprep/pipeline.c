@@ -247,7 +247,7 @@ static void *decode_worker(void *arg)
         vc_err why = { 0 };
         prep_job *j = calloc(1, sizeof *j);
         if (!j) {
-            vc_fail(&why, VC_ENOMEM, "out of memory");
+            vc_no_memory(&why);
             line_fail(l, &why);
             break;
         }

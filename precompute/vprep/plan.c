@@ -178,7 +178,7 @@ void vprep_clip_free(vprep_clip *clip)
 static int read_known(plan_ids *l, const char *out, vc_err *err)
 {
     char *path = vc_path_join(out, "plan.jsonl");
-    int rc = path ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? 0 : vc_no_memory(err);
 
     if (!rc && vc_file_exists(path))
         rc = vc_context(err, plan_ids_read(l, path, err),

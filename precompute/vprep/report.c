@@ -164,7 +164,7 @@ int vprep_report(vprep *p, FILE *out, vc_err *err)
     prep_table *t = NULL;
     char *path = vc_path_join(p->c.out, "plan.jsonl"), *tmp = NULL;
     FILE *f = NULL;
-    int rc = path && (tmp = vc_format("%s.tmp", path)) ? 0 : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path && (tmp = vc_format("%s.tmp", path)) ? 0 : vc_no_memory(err);
 
     if (!rc) rc = prep_table_open(&t, p, err);
     if (!rc && !(f = fopen(tmp, "we")))

@@ -79,8 +79,7 @@ static int trace_text(const vprep *p, int encoder, vf_key key, const text_result
         t[n++] = (vf_view){ names[3], VC_F32, 1, { r->pooled_width }, r->pooled,
                             (size_t)r->pooled_width * 4 };
     char *path = vc_format("%s/.text-%s.safetensors", p->c.trace_dir, vf_key_hex(hex, key));
-    int rc = path ? vf_safetensors_write(path, t, n, NULL, 0, err)
-                  : vc_fail(err, VC_ENOMEM, "out of memory");
+    int rc = path ? vf_safetensors_write(path, t, n, NULL, 0, err) : vc_no_memory(err);
     free(path);
     return rc;
 }
@@ -222,7 +221,7 @@ int vprep_put_validations(vprep *p, vc_err *err)
         const char *prompt = cJSON_GetObjectItem(v->row[i], "prompt")->valuestring;
         if (!o || add_keys(o, "keys", p, prompt) || add_keys(o, "negative_keys", p, negative) ||
             add_pictures(o, p, i))
-            rc = vc_fail(err, VC_ENOMEM, "out of memory");
+            rc = vc_no_memory(err);
         if (!rc) rc = vf_writer_put_validation(p->writer, (uint32_t)i, o, err);
         cJSON_Delete(o);
     }
