@@ -43,7 +43,7 @@ static const char qwen_template[] =
 static const vc_family families[] = {
     { .name = "builtin", SIZES(16, 4, 8, 2, 1),
       .vae = "BuiltinCodec", .channels = 16, .text = { { .class = "BuiltinTextEncoder" } },
-      .transformer = "VltTransformer3DModel", .dtype = VC_F32, .clip_condition = true },
+      .transformer = "VltTransformer3DModel", .dtype = VC_F32 },
     { .name = "cogvideox", SIZES(16, 4, 8, 2, 1), COGVIDEOX,
       .transformer = "CogVideoXTransformer3DModel",
       .pipeline = { { "CogVideoXPipeline", VC_MODE_NORMAL },

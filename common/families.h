@@ -66,7 +66,6 @@ typedef struct vc_family {
     /* how it is prepared unless a flag says otherwise */
     bool moments;                        /* mean and variance are stored, else the mode */
     vc_dtype dtype;                      /* that encoders compute in */
-    bool clip_condition;                 /* may have --i2v_condition clip */
     bool loaded_masks;                   /* VideoX-Fun draws masks before it cuts frames */
 } vc_family;
 

@@ -13,8 +13,6 @@ const vc_role_row vc_roles[VC_ROLES] = {
     [VC_ROLE_IMAGE] = {
         "image", VC_VALUE_MOMENTS, .modes = I2V,
         .recipe = { "latent", VC_KEYED_PIXELS | VC_KEYED_ENCODING, VC_PIXELS_FIRST },
-        .in_clip = { "image_clip", VC_KEYED_PIXELS | VC_KEYED_FRAMES | VC_KEYED_ENCODING,
-                     VC_PIXELS_FIRST_GREY, .place = 1 },
         .what = "a first-frame image", .draw = VC_DRAW_IMAGE_LATENT },
     [VC_ROLE_IMAGE_NOISED] = {
         "image_noised", VC_VALUE_VARIANTS, .modes = I2V,

@@ -31,7 +31,6 @@ typedef enum vc_pixels {
     VC_PIXELS_NONE,                  /* vprep does not make the value */
     VC_PIXELS_CLIP,                  /* all frames */
     VC_PIXELS_FIRST,                 /* the first frame, encoded alone */
-    VC_PIXELS_FIRST_GREY,            /* the first frame, then grey ones to the length of the clip */
     VC_PIXELS_MASKED,                /* all frames, black where the sample's mask is */
     VC_PIXELS_MASK,                  /* the sample's mask (precompute/media/masks.h) */
     VC_PIXELS_LOSS_MASK              /* the file of the row's loss_mask_path; without it, nothing */
@@ -48,15 +47,14 @@ enum {
     VC_KEYED_MASK = 1,               /* the sample's mask */
     VC_KEYED_NOISE = 2,              /* whether VC_NOISE_KNOWN applies */
     VC_KEYED_PIXELS = 4,             /* source file, frames, sizes, crop, flip */
-    VC_KEYED_FRAMES = 8,             /* length of the clip */
-    VC_KEYED_VARIANTS = 16,          /* --image_noise_variants */
-    VC_KEYED_DRAWS = 32,             /* seed, id and variant, where pixels are noised */
-    VC_KEYED_ENCODING = 64,          /* autoencoder, precision, tiling, types */
-    VC_KEYED_GRID = 128              /* ratios of the latent grid, type */
+    VC_KEYED_VARIANTS = 8,           /* --image_noise_variants */
+    VC_KEYED_DRAWS = 16,             /* seed, id and variant, where pixels are noised */
+    VC_KEYED_ENCODING = 32,          /* autoencoder, precision, tiling, types */
+    VC_KEYED_GRID = 64               /* ratios of the latent grid, type */
 };
 
 typedef struct vc_recipe {
-    const char *tag;                 /* NULL: there is no such recipe */
+    const char *tag;                 /* NULL: vprep does not make the value */
     unsigned keyed;                  /* VC_KEYED_ bits */
     vc_pixels pixels;
     vc_noise noise;
@@ -70,7 +68,7 @@ typedef struct vc_role_row {
 
     /* vprep */
     unsigned modes;                  /* 1 << vc_mode of each --train_mode that makes the value */
-    vc_recipe recipe, in_clip;       /* in_clip: under --i2v_condition clip, of clips */
+    vc_recipe recipe;
 
     /* vtrain */
     const char *what;                /* in messages; NULL: no transformer takes the role */

@@ -48,6 +48,7 @@ const vc_foreign vc_jobless_flags[] = {
     NONE(1, "preprocess_task preprocess_video_batch_size samples_per_file flush_frequency "
          "precomputation_items precomputation_dir precompute_data_dir cache_dir_vae "
          "cache_dir_text num_artifact_workers num_decode_threads map_num_proc", ENCODED),
+    ONLY("frame", "i2v_condition", "the first frame is encoded alone"),
     NONE(1, "dataset_shuffle_buffer_size", "the whole dataset is shuffled in each epoch"),
     NONE(1, "config_path output_name tag", "folders are given by --model and --output_dir"),
     NONE(0, "report_model_info verbose show_progress",

@@ -23,26 +23,18 @@ unsigned vprep_prompt_roles(const vprep *p)
     return values;
 }
 
-const vc_recipe *vprep_recipe(const vprep *p, const vprep_clip *clip, vc_role role)
+bool vprep_is_whole(vc_role role)
 {
-    const vc_role_row *row = &vc_roles[role];
-    const bool in_clip = p->c.i2v_condition && clip->choice.frames > 1 && row->in_clip.tag;
-    return in_clip ? &row->in_clip : &row->recipe;
+    const vc_pixels pixels = vc_roles[role].recipe.pixels;
+    return pixels == VC_PIXELS_CLIP || pixels == VC_PIXELS_MASKED;
 }
 
-bool vprep_is_whole(const vc_recipe *r)
+int vprep_value_frames(const vprep_clip *clip, vc_role role)
 {
-    return r->pixels == VC_PIXELS_CLIP || r->pixels == VC_PIXELS_MASKED ||
-           r->pixels == VC_PIXELS_FIRST_GREY;
-}
-
-int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role)
-{
-    switch (vprep_recipe(p, clip, role)->pixels) {
+    switch (vc_roles[role].recipe.pixels) {
     case VC_PIXELS_CLIP:
         return clip->choice.frames;
     case VC_PIXELS_FIRST:
-    case VC_PIXELS_FIRST_GREY:
         return 1;
     case VC_PIXELS_MASKED:
         return clip->mask_all ? 0 : clip->choice.frames;
@@ -141,14 +133,12 @@ static void hash_grid(vf_hasher *h, const vprep *p)
 static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, const vprep_item *it,
                          const vprep_clip *clip, vc_role role)
 {
-    const vc_recipe *r = vprep_recipe(p, clip, role);
+    const vc_recipe *r = &vc_roles[role].recipe;
     const bool loss = r->pixels == VC_PIXELS_LOSS_MASK;
-    int frames = loss ? clip->choice.frames : vprep_value_frames(p, clip, role);
+    int frames = loss ? clip->choice.frames : vprep_value_frames(clip, role);
 
     if (r->keyed & VC_KEYED_PIXELS && frames)
         hash_pixels(h, loss ? &p->list.sources[it->row].loss_mask : source, clip, frames);
-    if (r->keyed & VC_KEYED_FRAMES)
-        vf_hasher_int(h, "frames", clip->choice.frames);
     if (r->keyed & VC_KEYED_VARIANTS)
         vf_hasher_int(h, "variants", p->c.noise_variants);
     if (r->keyed & VC_KEYED_DRAWS && frames && (r->noise == VC_NOISE_ALL || p->encoders.mask_noise))
@@ -158,7 +148,7 @@ static void hash_sources(vf_hasher *h, const vprep *p, const vf_key *source, con
 static vf_key value_key(const vprep *p, const vf_key *source, const vprep_item *it,
                         const vprep_clip *clip, vc_role role)
 {
-    const vc_recipe *r = vprep_recipe(p, clip, role);
+    const vc_recipe *r = &vc_roles[role].recipe;
     vf_hasher h;
 
     vf_hasher_begin(&h, r->tag);

@@ -1,7 +1,6 @@
 /* conditions.h - the values of a sample: which are stored, their keys, their pixels, their noise.
  *
- *   i2v      image         the first frame encoded alone, as a clip of one frame; with
- *                          --i2v_condition clip the first latent frame of it and grey ones
+ *   i2v      image         the first frame encoded alone, as a clip of one frame
  *            image_noised  K first frames with pixel noise, each alone (--image_noise_variants)
  *   inpaint  video         the clip with its masked pixels at -1 (black)
  *            mask          1 = known, on the latent grid
@@ -19,15 +18,13 @@
 /* VC_ROLE_BITs of the values that are stored of a row, and of a validation prompt's picture. */
 unsigned vprep_values(const vprep *p, const vf_row *row);
 unsigned vprep_prompt_roles(const vprep *p);
-/* How the value of a clip is made. */
-const vc_recipe *vprep_recipe(const vprep *p, const vprep_clip *clip, vc_role role);
 /* Whether the autoencoder takes as many frames for the value as the clip has. */
-bool vprep_is_whole(const vc_recipe *r);
+bool vprep_is_whole(vc_role role);
 vf_key vprep_value_key(const vprep *p, const vprep_item *it, const vprep_clip *clip, vc_role role);
 /* The same for a clip that is no sample (of a validation prompt), from a file with that hash. */
 vf_key vprep_prompt_key(const vprep *p, vf_key source, const vprep_clip *clip, vc_role role);
 /* Frames of the clip that a value is made from: all, 1, or 0. */
-int vprep_value_frames(const vprep *p, const vprep_clip *clip, vc_role role);
+int vprep_value_frames(const vprep_clip *clip, vc_role role);
 /* Bytes of a value as stored, without its header: for estimates. */
 double vprep_value_bytes(const vprep *p, const vb_choice *c, vc_role role);
 

@@ -46,8 +46,8 @@ void prep_job_settle(const vprep *p, prep_job *j)
     for (int v = 0; v < VC_ROLES; v++) {
         if (values & VC_ROLE_BIT(v))
             j->key[v] = vprep_value_key(p, j->item, &j->clip, v);
-        if (j->need & VC_ROLE_BIT(v) && vprep_value_frames(p, &j->clip, v) > j->frames)
-            j->frames = vprep_value_frames(p, &j->clip, v);
+        if (j->need & VC_ROLE_BIT(v) && vprep_value_frames(&j->clip, v) > j->frames)
+            j->frames = vprep_value_frames(&j->clip, v);
     }
 }
 
@@ -319,7 +319,6 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, const vc_recipe *r, i
     const vb_choice *c = &j->clip.choice;
     const bool masked = r->pixels == VC_PIXELS_MASKED;
     size_t area = (size_t)c->target_h * (size_t)c->target_w, n = (size_t)f * area * 3;
-    size_t known = r->pixels == VC_PIXELS_FIRST_GREY ? area * 3 : n;
     int rc = grow(&e->pixels, &e->pixels_room, n * (size_t)times, err);
 
     if (!rc && masked) rc = need_scratch(e, area, err);
@@ -330,8 +329,7 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, const vc_recipe *r, i
                 x[i] = -1.0f;
             continue;
         }
-        job_pixels(x, j, known);
-        memset(x + known, 0, (n - known) * sizeof *x);
+        job_pixels(x, j, n);
         if (masked)
             vprep_apply_mask(x, &j->clip.mask, e->scratch);
         if (r->noise == VC_NOISE_ALL || (r->noise == VC_NOISE_KNOWN && p->encoders.mask_noise)) {
@@ -343,32 +341,19 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, const vc_recipe *r, i
     return rc;
 }
 
-/* [C,f,h,w] -> [C,1,h,w] in place. */
-static void keep_first(float *x, const int64_t dim[4])
-{
-    size_t frame = (size_t)(dim[2] * dim[3]), clip = frame * (size_t)dim[1];
-    for (size_t c = 1; c < (size_t)dim[0]; c++)
-        memmove(x + c * frame, x + c * clip, frame * sizeof *x);
-}
-
 static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
 {
     const vprep *p = e->p;
     const vb_choice *c = &j->clip.choice;
-    const vc_recipe *r = vprep_recipe(p, &j->clip, (vc_role)v);
+    const vc_recipe *r = &vc_roles[v].recipe;
     const bool several = vc_roles[v].kind == VC_VALUE_VARIANTS;
     int times = several ? (int)p->c.noise_variants : 1, nd = several ? 5 : 4;
-    int f = vprep_is_whole(r) ? c->frames : 1;
+    int f = vprep_is_whole((vc_role)v) ? c->frames : 1;
     int64_t shape[5] = { times }, *dim = several ? shape : shape + 1;
     bool logvar = wants_logvar(p);
 
     int rc = fill_pixels(e, j, r, times, f, err);
     if (!rc) rc = run_vae(e, times, f, c->target_h, c->target_w, logvar, shape + 1, err);
-    if (!rc && f > 1 && !vc_roles[v].clip) {
-        keep_first(e->mean, dim);
-        keep_first(e->logvar, dim);
-        dim[1] = 1;
-    }
     if (!rc) rc = trace_value(e, j, v, times * f, nd, dim, err);
     return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, j->item,
                                   r->place, logvar, err);

@@ -22,7 +22,6 @@ typedef struct vprep_config {
     vc_dtype dtype;
     int train_mode;                   /* a vc_mode */
     int mask_shapes;                  /* first_frame | all_frames */
-    int i2v_condition;                /* frame | clip */
     int latent_store;                 /* STORE_AUTO ... */
     int on_error;                     /* skip | stop */
     int video_decoder;                /* cpu | nvdec */

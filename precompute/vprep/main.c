@@ -92,8 +92,6 @@ static void check_together(vprep_config *c, vc_flags *set)
     if (!c->meta || !c->out)
         vc_flags_wrong(set, "%s required: vprep --meta metadata.json --out latents.lmdb",
                        c->meta ? "--out is" : c->out ? "--meta is" : "--meta and --out are");
-    if (c->i2v_condition && c->train_mode != PREP_I2V)
-        vc_flags_wrong(set, "--i2v_condition clip: belongs to --train_mode i2v");
     if (c->overwrite && c->append)
         vc_flags_wrong(set, "--overwrite and --append contradict each other");
 }
@@ -102,9 +100,6 @@ static int check_family(vprep *p, const vc_family *sizes, vc_err *err)
 {
     vprep_config *c = &p->c;
 
-    if (c->i2v_condition && c->train_mode == PREP_I2V && !p->encoders.family.is->clip_condition)
-        vc_flags_wrong(p->flags, "--i2v_condition clip: %s was trained with first frames that were "
-                       "encoded alone: leave it out", p->encoders.family.is->name);
     if (c->latent_store == STORE_AUTO)
         c->latent_store = p->encoders.family.is->moments ? STORE_MOMENTS : STORE_MODE;
     return vprep_rules(p, sizes, err);

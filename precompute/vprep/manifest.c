@@ -116,8 +116,6 @@ static void add_conditions(cJSON *o, const vprep *p)
 
     if (p->c.train_mode == PREP_I2V)
         vf_json_add_int(c, "image_noise_variants", p->c.noise_variants);
-    if (p->c.i2v_condition)
-        cJSON_AddStringToObject(c, "i2v_condition", "clip");
     if (p->c.train_mode == PREP_INPAINT) {
         cJSON_AddStringToObject(c, "mask_shapes", p->c.mask_shapes ? "all_frames" : "first_frame");
         cJSON_AddBoolToObject(c, "pixel_noise", p->encoders.mask_noise);

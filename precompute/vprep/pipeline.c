@@ -314,7 +314,7 @@ static void note_vae(line *l, const prep_job *j)
     for (int v = 0; v < VC_ROLES; v++)
         if (j->need & VC_ROLE_BIT(v)) {
             l->needs_vae |= vc_roles[v].kind != VC_VALUE_MASK;
-            whole |= vprep_is_whole(vprep_recipe(l->p, &j->clip, (vc_role)v));
+            whole |= vprep_is_whole((vc_role)v);
         }
     if (whole && vprep_clip_pixels(&j->clip.choice) > vprep_clip_pixels(&l->largest))
         l->largest = j->clip.choice;

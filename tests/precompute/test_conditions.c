@@ -391,9 +391,9 @@ static void keys_depend_on_what_values_do(void **state)
     assert_false(same(video_2, vprep_value_key(&p, &it, &b, VC_ROLE_VIDEO)));
     assert_true(same(video_all, vprep_value_key(&p, &it, &a, VC_ROLE_VIDEO)));
     source.hash.b[5] ^= 1;
-    assert_int_equal(vprep_value_frames(&p, &a, VC_ROLE_VIDEO), 0);
-    assert_int_equal(vprep_value_frames(&p, &b, VC_ROLE_VIDEO), 9);
-    assert_int_equal(vprep_value_frames(&p, &b, VC_ROLE_IMAGE_NOISED), 1);
+    assert_int_equal(vprep_value_frames(&a, VC_ROLE_VIDEO), 0);
+    assert_int_equal(vprep_value_frames(&b, VC_ROLE_VIDEO), 9);
+    assert_int_equal(vprep_value_frames(&b, VC_ROLE_IMAGE_NOISED), 1);
 }
 
 /* Changes one thing that a key may depend on. */
@@ -404,7 +404,6 @@ static void change(unsigned keyed, vprep *p, vprep_clip *c)
     case VC_KEYED_MASK: c->mask.v = other; break;
     case VC_KEYED_NOISE: p->encoders.mask_noise = !p->encoders.mask_noise; break;
     case VC_KEYED_PIXELS: c->choice.top = 8; break;
-    case VC_KEYED_FRAMES: c->choice.frames = 5; break;
     case VC_KEYED_VARIANTS: p->c.noise_variants = 7; break;
     case VC_KEYED_DRAWS: p->c.seed = 5; break;
     case VC_KEYED_ENCODING: p->encoders.vae_part.opts.tiling = true; break;
@@ -421,16 +420,12 @@ static void check_key(const vprep *p, vc_role role)
     const vprep_item it = { 0 };
     vprep_clip a = clip_of(frames);
     a.mask = (mask){ .kind = MASK_KEEP_HEAD, .f = 9, .h = 32, .w = 32, .n = 1, .v = head };
-    const vc_recipe *r = vprep_recipe(p, &a, role);
-    const bool still = r->pixels == VC_PIXELS_FIRST || r->pixels == VC_PIXELS_FIRST_GREY;
 
     for (unsigned keyed = 1; keyed <= VC_KEYED_GRID; keyed *= 2) {
         vprep q = *p;
         vprep_clip b = a;
-        bool depends = r->keyed & keyed;
+        const bool depends = vc_roles[role].recipe.keyed & keyed;
         change(keyed, &q, &b);
-        if (keyed == VC_KEYED_FRAMES && !still)      /* the frames themselves are fewer */
-            depends = r->keyed & VC_KEYED_PIXELS;
         if (same(vprep_value_key(p, &it, &a, role), vprep_value_key(&q, &it, &b, role)) == depends)
             fail_msg("role %d: its key %s field %u", role, depends ? "ignores" : "has", keyed);
     }
@@ -444,20 +439,18 @@ static void check_key(const vprep *p, vc_role role)
 static void rows_say_what_is_made(void **state)
 {
     (void)state;
-    for (int mode = 0; mode < VC_MODES; mode++)
-        for (int in_clip = 0; in_clip < 2; in_clip++) {
-            vprep p = run_of(mode);
-            p.c.i2v_condition = in_clip;
-            p.encoders.mask_noise = true;
-            for (int r = 0; r < VC_ROLES; r++) {
-                const vc_role_row *role = &vc_roles[r];
-                bool made = role->modes & 1u << mode && role->recipe.pixels != VC_PIXELS_LOSS_MASK;
-                assert_int_equal(!!(vprep_values(&p, &row) & VC_ROLE_BIT(r)), made);
-                assert_int_equal(!!(vprep_prompt_roles(&p) & VC_ROLE_BIT(r)), made && role->what);
-                if (role->recipe.tag)
-                    check_key(&p, (vc_role)r);
-            }
+    for (int mode = 0; mode < VC_MODES; mode++) {
+        vprep p = run_of(mode);
+        p.encoders.mask_noise = true;
+        for (int r = 0; r < VC_ROLES; r++) {
+            const vc_role_row *role = &vc_roles[r];
+            bool made = role->modes & 1u << mode && role->recipe.pixels != VC_PIXELS_LOSS_MASK;
+            assert_int_equal(!!(vprep_values(&p, &row) & VC_ROLE_BIT(r)), made);
+            assert_int_equal(!!(vprep_prompt_roles(&p) & VC_ROLE_BIT(r)), made && role->what);
+            if (role->recipe.tag)
+                check_key(&p, (vc_role)r);
         }
+    }
 }
 
 static void masked_pixels_are_black(void **state)

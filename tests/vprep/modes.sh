@@ -33,18 +33,6 @@ check "verify three" 0 vlat verify "$dir/c"
 check "one worker" 0 vprep "${meta[@]}" --out "$dir/d" --train_mode inpaint --workers 1
 same_values "$dir/b" "$dir/d"
 
-# ---- first frames in a clip of grey ones: other values, but for stills; traced as the VAE got them ----
-check "in clips" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 3 --i2v_condition clip \
-    --thumbnails 0 && says " 6 conditions encoded"
-check "verify in clips" 0 vlat verify "$dir/c"
-grep -q '"i2v_condition":"clip"' "$dir/c/manifest.json"
-cp -r "$dir/c" "$dir/grey"
-check "trace in clips" 0 vprep "${meta[@]}" --out "$dir/grey" --train_mode i2v --i2v_condition clip --trace_dir "$dir/trace0"
-head -c 4000 "$dir/trace0/000000000000-000.safetensors" | tr '{' '\n' | grep -a -A1 '"cond.image.pixels"' | grep -qa '"shape":\[9,'
-head -c 4000 "$dir/trace0/000000000000-000.safetensors" | tr '{' '\n' | grep -a -A1 '"cond.image.mean"' | grep -qa '"shape":\[[0-9]*,1,'
-check "clip without i2v" 2 vprep "${meta[@]}" --out "$dir/x" --i2v_condition clip && says "belongs to --train_mode i2v"
-check "back to frames" 0 vprep "${meta[@]}" --out "$dir/c" --train_mode i2v --image_noise_variants 3 && says " 0 conditions encoded"
-
 # ---- --append keeps records of the old mode, so it must not change it ----
 check "append, other mode" 1 vprep "${meta[@]}" --out "$dir/c" --append && says train_mode
 
