@@ -217,7 +217,7 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
     int rc = media_open_part(&file, &part, &info, err);
     if (!rc) rc = media_read(file, j->pixels, j->clip.frames, 1, &fit, vc_stop_flag(), err);
     if (!rc && prep_identity_check(&m->is, m->hash, media_fd(file), &part, err))
-        rc = vc_fail(err, VC_EIO, "changed while this ran: the same command takes it as it is then");
+        rc = vc_fail(err, VC_EIO, "changed while this ran: run the same command again");
     media_close(file);
     return rc;
 }

@@ -1,4 +1,4 @@
-/* components.c - see components.h; and a run's own: which family, which parts (vprep.h) */
+/* components.c - see components.h */
 #include "precompute/run/components.h"
 
 #include <stdio.h>
@@ -29,8 +29,8 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
 
     *out = NULL;
     if (given && strncmp(slot, "tokenizer", 9) && !stat(given, &st) && S_ISREG(st.st_mode))
-        return vc_fail(err, VC_EUSAGE, "--%s %s: a file; give the folder of its weights, with their "
-                       "config.json, as diffusers has it", flag, given);
+        return vc_fail(err, VC_EUSAGE, "--%s %s: a file; give the folder that holds these weights "
+                       "and their config.json", flag, given);
     if (!base)
         return vc_fail(err, VC_EUSAGE, "no %s: give --%s DIR, or --model with all components", slot,
                        flag);
@@ -45,7 +45,7 @@ int prep_component_dir(char **out, const char *model, const char *given, const c
         free(below);
         return VC_EUSAGE;
     }
-    /* one that is the component itself has a subfolder of that name only by chance */
+    /* a folder with a config.json is the component itself, whatever its subfolders are called */
     bool itself = given && (!nested || vc_file_exists_in(given, "config.json"));
     *out = itself ? vc_format("%s", given) : below;
     if (itself)
@@ -79,8 +79,9 @@ int prep_part_unchanged(const prep_part *part, vc_err *err)
         return 0;
     int rc = vf_model_files(&now, &bytes, part->dir, err);
     return rc || !memcmp(&now, &part->files, sizeof none)
-               ? rc : vc_fail(err, VC_EMISMATCH, "%s: its weights changed while this ran: start again; what "
-                              "was encoded meanwhile is not to be trusted (--overwrite)", part->dir);
+               ? rc : vc_fail(err, VC_EMISMATCH, "%s: its weights changed while this ran: start "
+                              "again with --overwrite, since values encoded meanwhile may be "
+                              "wrong", part->dir);
 }
 
 static void hint_name(char name[64], const prep_part *part)
@@ -89,9 +90,9 @@ static void hint_name(char name[64], const prep_part *part)
     snprintf(name, 64, "weights-%s", vf_key_hex(hex, part->files));
 }
 
-/* opts.weights: vf_model_hash of the part's folder, or what a dataset remembers for the same files.
- * Says so when it has to read them all. Built-in parts have none. */
-static int hash_part(const vprep *p, prep_part *part, const char *what, vc_err *err)
+/* Sets opts.weights to the vf_model_hash of the part's folder, or to the hash that a dataset has
+ * for the same files. Prints a line before it reads them all. Built-in parts have no files. */
+static int hash_part(const vprep *p, prep_part *part, const char *slot, vc_err *err)
 {
     char name[64], size[32];
     double bytes = 0;
@@ -109,7 +110,7 @@ static int hash_part(const vprep *p, prep_part *part, const char *what, vc_err *
     part->to_remember = known != REUSE_OUT;
     if (known != REUSE_NONE)
         return 0;
-    vc_say(p->progress, "%s: hashing %s of weights (once: %s remembers it)", what,
+    vc_say(p->progress, "%s: hashing %s of weights, once: %s keeps the hash", slot,
            vc_human_bytes(size, bytes), p->c.out);
     rc = vf_model_open(&m, part->dir, err);
     if (rc)
@@ -146,20 +147,27 @@ static int find_family(vprep *p, vc_err *err)
         return prep_family_of(&p->encoders.family, c->model, err);
     }
     int rc = prep_component_dir(&dir, NULL, c->vae, "vae", "vae", err);
-    if (!rc) rc = prep_component_class(class, sizeof class, dir, err);
-    if (!rc) rc = prep_family_by_vae(&p->encoders.family, class, err);
+    if (!rc)
+        rc = prep_component_class(class, sizeof class, dir, err);
+    if (!rc)
+        rc = prep_family_by_vae(&p->encoders.family, class, err);
     free(dir);
-    return !rc || strncmp(err->text, "--", 2) == 0 ? rc : vc_context(err, VC_EUSAGE, "--vae %s", c->vae);
+    return !rc || strncmp(err->text, "--", 2) == 0 ? rc : vc_context(err, VC_EUSAGE, "--vae %s",
+                                                                    c->vae);
 }
 
-/* What transformer/config.json says about preparation; a model without one has the defaults. */
+/* Reads the fields of transformer/config.json that preparation depends on; a field that is missing
+ * leaves its default. */
 static int read_fields(const vc_family *f, const cJSON *o, int64_t *length, int64_t *patch_t,
                        int64_t *channels, bool *noise, vc_err *err)
 {
     int rc = f->length_field ? vf_json_int_opt(o, f->length_field, length, err) : 0;
-    if (!rc && f->patch_t_field) rc = vf_json_int_opt(o, f->patch_t_field, patch_t, err);
-    if (!rc && f->noise_field) rc = vf_json_bool_opt(o, f->noise_field, noise, err);
-    if (!rc && f->channels_field) rc = vf_json_int_opt(o, f->channels_field, channels, err);
+    if (!rc && f->patch_t_field)
+        rc = vf_json_int_opt(o, f->patch_t_field, patch_t, err);
+    if (!rc && f->noise_field)
+        rc = vf_json_bool_opt(o, f->noise_field, noise, err);
+    if (!rc && f->channels_field)
+        rc = vf_json_int_opt(o, f->channels_field, channels, err);
     if (!rc && f->length_field && (*length < 1 || *length > MAX_LENGTH))
         rc = vc_fail(err, VC_EFORMAT, "%s: %lld is not in 1..%d", f->length_field,
                      (long long)*length, MAX_LENGTH);
@@ -194,7 +202,7 @@ static vc_dtype dtype_of(vc_dtype given, const vc_family *f)
     return given == VC_DTYPE_NONE ? f->dtype : given;
 }
 
-/* Of a slot: its family's, with the length that a flag or the transformer's config says. */
+/* The rule of a slot: its family's, with the length from a flag or the transformer's config. */
 static text_rule rule_of(const vprep *p, int slot, int max_length)
 {
     const vc_family *f = p->encoders.family.is;
@@ -207,15 +215,15 @@ static text_rule rule_of(const vprep *p, int slot, int max_length)
     return rule;
 }
 
-/* A part that is not there is added to what is wrong with the flags. */
+/* A missing part is added to the errors of the flags. */
 static int find_parts(vprep *p, int max_length, vc_err *err)
 {
     const vc_family *f = p->encoders.family.is;
     const vprep_config *c = &p->c;
     prep_part *v = &p->encoders.vae_part;
-    int rc = vc_flags_catch(p->flags, prep_component_dir(&v->dir, c->model, c->vae, "vae", "vae", err),
-                            err);
+    int rc = prep_component_dir(&v->dir, c->model, c->vae, "vae", "vae", err);
 
+    rc = vc_flags_catch(p->flags, rc, err);
     v->opts = (encoder_opts){ .dir = v->dir, .device = c->device, .tiling = c->vae_tiling,
                               .dtype = dtype_of(c->vae_dtype, f) };
     for (int i = 0; !rc && i < p->encoders.n_text; i++) {
@@ -234,7 +242,7 @@ static int find_parts(vprep *p, int max_length, vc_err *err)
     return rc;
 }
 
-/* The built-in ones have one way to run: flags that ask for another have no effect. */
+/* The built-in encoders run in one way: flags that ask for another have no effect. */
 static void use_builtin(vprep *p)
 {
     const vprep_config *c = &p->c;
@@ -250,13 +258,16 @@ static void use_builtin(vprep *p)
     }
 }
 
-/* DiffSynth's way to say that a model begins from a picture; the others of its inputs are not trained
- * here. Takes it out of the columns to keep. */
+/* In DiffSynth --extra_inputs input_image selects a model that begins from a picture: the column is
+ * removed from the columns to keep. DiffSynth's other inputs are refused. */
 static void take_extra_inputs(vprep *p, int mode)
 {
-    static const char *const inputs[] = { "end_image", "control_video", "reference_image", "control_image",
-        "vace_video", "vace_reference_image", "edit_image", "kontext_images", "controlnet_image",
-        "blockwise_controlnet_image", "camera_control_direction", "animate_pose_video", "input_audio" };
+    static const char *const inputs[] = {
+        "end_image", "control_video", "reference_image", "control_image", "vace_video",
+        "vace_reference_image", "edit_image", "kontext_images", "controlnet_image",
+        "blockwise_controlnet_image", "camera_control_direction", "animate_pose_video",
+        "input_audio"
+    };
     vprep_config *c = &p->c;
     char *kept = c->extra_inputs, *to = kept;
     bool image = false;
@@ -266,8 +277,8 @@ static void take_extra_inputs(vprep *p, int mode)
         bool is_image = n == 11 && !strncmp(s, "input_image", n);
         for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
             if (n == strlen(inputs[i]) && !strncmp(s, inputs[i], n))
-                vc_flags_wrong(p->flags, "--extra_inputs %s: no model here is trained with it; what there "
-                               "is are --train_mode normal, i2v and inpaint", inputs[i]);
+                vc_flags_wrong(p->flags, "--extra_inputs %s: no model here is trained with this "
+                               "input; choose --train_mode normal, i2v or inpaint", inputs[i]);
         if (!is_image) {
             if (to != kept)
                 *to++ = ',';
@@ -283,21 +294,22 @@ static void take_extra_inputs(vprep *p, int mode)
     if (to == kept)
         c->extra_inputs = NULL;
     if (c->model && mode != PREP_I2V && c->train_mode != PREP_I2V) {
-        vc_flags_wrong(p->flags, "--extra_inputs input_image: %s takes no first frame: leave it out, or "
-                       "give an image-to-video --model", c->model);
+        vc_flags_wrong(p->flags, "--extra_inputs input_image: %s takes no first frame: leave the "
+                       "flag out, or give an image-to-video --model", c->model);
     } else if (!vc_flags_given(p->flags, "train_mode")) {
-        vc_say(p->progress, "--extra_inputs input_image: --train_mode i2v, the first frame of each clip");
+        vc_say(p->progress, "--extra_inputs input_image selects --train_mode i2v, with the first "
+               "frame of each clip");
         c->train_mode = PREP_I2V;
     }
 }
 
 int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
 {
-    static const char *const modes[] = { "normal", "i2v", "inpaint" };
     vc_mode mode = VC_MODE_NORMAL;
     int max_length = 0, rc = find_family(p, err);
 
-    if (!rc) rc = read_transformer(p, sizes, &max_length, &mode, err);
+    if (!rc)
+        rc = read_transformer(p, sizes, &max_length, &mode, err);
     if (rc)
         return rc;
     take_extra_inputs(p, mode);
@@ -309,11 +321,11 @@ int vprep_components(vprep *p, const vc_family **sizes, vc_err *err)
         use_builtin(p);
     if (!rc && p->c.model && (int)mode != p->c.train_mode)
         vc_warn(p->progress, "%s is trained with --train_mode %s, not %s (a change of mode encodes "
-                "no clip again)", p->c.model, modes[mode], modes[p->c.train_mode]);
+                "no clip again)", p->c.model, vc_mode_names[mode], vc_mode_names[p->c.train_mode]);
     return rc;
 }
 
-/* ---- identities, one encoder open at a time ---- */
+/* ---- identities: one encoder is open at a time ---- */
 
 int vprep_identify(vprep *p, bool hash, vc_err *err)
 {
@@ -323,13 +335,17 @@ int vprep_identify(vprep *p, bool hash, vc_err *err)
     for (int i = 0; !rc && i < p->encoders.n_text; i++) {
         text_enc *t = NULL;
         prep_part *part = &p->encoders.text_part[i];
-        if (hash) rc = hash_part(p, part, vc_text_slots[i], err);
-        if (!rc) rc = f->text[i]->open(&t, &part->opts, &p->encoders.text[i], err);
+        if (hash)
+            rc = hash_part(p, part, vc_text_slots[i], err);
+        if (!rc)
+            rc = f->text[i]->open(&t, &part->opts, &p->encoders.text[i], err);
         f->text[i]->close(t);
     }
     vae *v = NULL;
-    if (!rc && hash) rc = hash_part(p, &p->encoders.vae_part, "vae", err);
-    if (!rc) rc = f->vae->open(&v, &p->encoders.vae_part.opts, &p->encoders.vae, err);
+    if (!rc && hash)
+        rc = hash_part(p, &p->encoders.vae_part, "vae", err);
+    if (!rc)
+        rc = f->vae->open(&v, &p->encoders.vae_part.opts, &p->encoders.vae, err);
     f->vae->close(v);
     return rc;
 }

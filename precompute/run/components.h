@@ -1,7 +1,7 @@
-/* components.h - where a run's encoders lie, how they run, and what identifies them.
+/* components.h - a run's encoders: their folders, their options, and their identities.
  *
  * A component is a folder of a diffusers model (model_index.json above it, config.json and weights
- * in it), or any folder given by a flag in its place. Nothing is downloaded. */
+ * in it), or any folder that a flag names in its place. Nothing is downloaded. */
 #ifndef PRECOMPUTE_RUN_COMPONENTS_H
 #define PRECOMPUTE_RUN_COMPONENTS_H
 
@@ -13,7 +13,7 @@ typedef struct prep_part {
     char *dir, *tokenizer;       /* owned; NULL: built-in */
     encoder_opts opts;           /* for open: borrows dir and tokenizer */
     vf_key files;                /* of the names, sizes, times and inodes of its weights' files */
-    bool to_remember;            /* opts.weights is not among the hints of --out yet */
+    bool to_remember;            /* the hints of --out do not have opts.weights yet */
 } prep_part;
 
 typedef struct prep_encoders {
@@ -27,16 +27,17 @@ typedef struct prep_encoders {
 
 void prep_part_free(prep_part *part);                /* an all-zero one is fine */
 
-/* The folder of a component: `given` (of --flag; itself, or with the component below it), else
- * model/slot; malloc'ed. VC_EUSAGE names the flag that helps. */
+/* *out: the folder of a component, malloc'ed: `given` (the value of --flag: the component, or a
+ * folder that holds it), else model/slot. VC_EUSAGE names the flag that helps. */
 int prep_component_dir(char **out, const char *model, const char *given, const char *slot,
                        const char *flag, vc_err *err);
 /* _class_name of DIR/config.json. */
 int prep_component_class(char *name, size_t size, const char *dir, vc_err *err);
 
-/* That the weights are the ones that were hashed: after they are mapped, and after they were used. */
+/* Checks that the weights are those that were hashed: called when they are mapped, and after their
+ * last use. VC_EMISMATCH. */
 int prep_part_unchanged(const prep_part *part, vc_err *err);
-/* Keeps the weights' hash with the dataset. */
+/* Keeps a part's hash with the dataset. */
 int prep_part_remember(const prep_part *part, vf_writer *w, vc_err *err);
 
 /* The family, and the folders of its encoders, from the flags and the model's folder. *sizes: the

@@ -1,4 +1,4 @@
-/* families.c - the encoders of this program, and which families they make; see encoder.h */
+/* families.c - the encoders of this program, and the families that they serve; see encoder.h */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,7 +26,8 @@ static const text_class *find_text(const char *class)
     return *t;
 }
 
-/* Whether all encoders of f are here, and a model folder can say that it is f, or needs not. */
+/* Whether this program has all encoders of f, and can recognize a model folder of f (the built-in
+ * family has none). */
 static bool make_family(prep_family *out, const vc_family *f)
 {
     bool builtin = f == vc_families();
@@ -64,7 +65,7 @@ static bool has_pipeline(const vc_family *f, const char *name, vc_mode *mode)
     return false;
 }
 
-/* Names of the pipelines of the families that are here, each after a blank. */
+/* The pipelines of this program's families, a blank before each name. */
 static void list_pipelines(char *list, size_t size)
 {
     prep_family p;
@@ -83,8 +84,8 @@ int prep_family_of(prep_family *out, const char *model_dir, vc_err *err)
 
     char name[80], known[400] = "";
     if (pipeline_of(name, sizeof name, model_dir, err))
-        return vc_context(err, VC_EUSAGE, "--model %s: give a diffusers folder (nothing is downloaded)",
-                          model_dir);
+        return vc_context(err, VC_EUSAGE,
+                          "--model %s: give a diffusers folder (nothing is downloaded)", model_dir);
     if (strstr(name, "Control"))
         return vc_fail(err, VC_EUSAGE, "--model %s: %s: a Control model takes the latents of a "
                        "control video, which no dataset holds yet: give a text-to-video, "

@@ -21,7 +21,8 @@ static void later(int64_t *s, int64_t *ns, const struct timespec *t)
     }
 }
 
-/* A folder's frames are known by their sizes together, and the latest times of them and of it. */
+/* The identity of a folder of frames: the sum of the frames' sizes, and the latest times of the
+ * folder and of its frames. */
 static int add_frames(prep_identity *is, const char *folder, vc_err *err)
 {
     struct stat st;
@@ -90,10 +91,11 @@ int prep_identity_check(prep_identity *is, vf_key hash, int fd, const vf_part *p
     int rc = S_ISDIR(st.st_mode) ? prep_identity_of(&now, part->file, path, err) : 0;
     if (!rc && prep_identity_same(is, &now))
         return 0;
-    if (!rc) rc = prep_identity_of(is, part->file, path, err);
-    if (!rc) rc = prep_hash(&k, part, err);
+    if (!rc)
+        rc = prep_identity_of(is, part->file, path, err);
+    if (!rc)
+        rc = prep_hash(&k, part, err);
     if (!rc && memcmp(&k, &hash, sizeof k))
-        rc = vc_fail(err, VC_EIO, "%s: changed while this ran: the same command takes it as it is then",
-                     path);
+        rc = vc_fail(err, VC_EIO, "%s: changed while this ran: run the same command again", path);
     return rc ? rc : 1;
 }

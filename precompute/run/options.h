@@ -1,4 +1,4 @@
-/* options.h - the options of a run: a field a flag, by the flag's name (precompute/vprep/main.c). */
+/* options.h - the options of a run, a field for each flag (precompute/vprep/main.c). */
 #ifndef PRECOMPUTE_RUN_OPTIONS_H
 #define PRECOMPUTE_RUN_OPTIONS_H
 

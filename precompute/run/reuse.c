@@ -11,13 +11,13 @@
 typedef struct source {              /* a dataset of --reuse */
     vf_dataset *d;
     vf_hints *hints;
-    vf_keymap clip;                  /* latent key -> entry; filled when a thumbnail is asked for */
+    vf_keymap clip;                  /* latent key -> entry; filled for the first thumbnail */
     uint64_t taken[2];               /* latents, texts */
 } source;
 
 typedef struct prep_reuse {
-    bool goes_on, in_place;
-    vf_dataset *out;                 /* of a dry run; else the writer knows */
+    bool continues, in_place;
+    vf_dataset *out;                 /* in a dry run, which has no writer; else NULL */
     vf_hints *hints;                 /* of --out */
     source *from;
     int n;
@@ -63,18 +63,18 @@ int prep_reuse_open(vprep *p, vc_err *err)
     if (!s || !s->from || !manifest)
         rc = vc_no_memory(err);
     if (!rc)
-        s->goes_on = vc_file_exists(manifest) && !p->c.overwrite;
+        s->continues = vc_file_exists(manifest) && !p->c.overwrite;
     free(manifest);
     for (int i = 0; !rc && i < list->n; i++)
         rc = open_source(p, list->item[i], err);
-    if (!rc && s->goes_on && p->c.dry_run)
+    if (!rc && s->continues && p->c.dry_run)
         rc = vf_dataset_open(&s->out, p->c.out, true, err);
     if (!rc)
-        prep_reuse_look_again(p);
+        prep_reuse_read_hints(p);
     return rc;
 }
 
-void prep_reuse_look_again(vprep *p)
+void prep_reuse_read_hints(vprep *p)
 {
     vf_hints_close(p->reuse->hints);
     p->reuse->hints = vf_hints_open(p->c.out);
@@ -98,9 +98,9 @@ void prep_reuse_close(vprep *p)
     p->reuse = NULL;
 }
 
-bool prep_reuse_goes_on(const vprep *p)
+bool prep_reuse_continues(const vprep *p)
 {
-    return p->reuse->goes_on;
+    return p->reuse->continues;
 }
 
 bool prep_reuse_in_place(const vprep *p)
@@ -112,21 +112,21 @@ void prep_reuse_compare(const vprep *p)
 {
     static const char *const fields[] = { "vae", "text_encoders", "latent_store", "dtype", NULL };
     const prep_reuse *s = p->reuse;
-    char told[VF_HEAD_TEXT];
+    char differences[VF_HEAD_TEXT];
     cJSON *head = s->n || s->out ? vprep_manifest_head(p) : NULL;
     const vf_writer_opts o = { .head = head, .append = p->c.append, .change = s->in_place };
     vc_err why;
 
     for (int i = 0; i < s->n; i++)
-        if (vf_head_compare(vf_dataset_manifest(s->from[i].d), head, fields, told))
-            vc_say(p->progress, "--reuse %s: %s: what depends on that is not taken from there",
-                   vf_dataset_path(s->from[i].d), told);
+        if (vf_head_compare(vf_dataset_manifest(s->from[i].d), head, fields, differences))
+            vc_say(p->progress, "--reuse %s: %s: values that depend on these are made anew",
+                   vf_dataset_path(s->from[i].d), differences);
     if (s->out && vf_head_accept(p->c.out, vf_dataset_manifest(s->out), &o, &why))
-        vc_warn(p->progress, "a run will be refused: %s", why.text);
+        vc_warn(p->progress, "a run on this --out ends with an error: %s", why.text);
     cJSON_Delete(head);
 }
 
-/* ---- looking ---- */
+/* ---- search ---- */
 
 prep_reuse_place prep_reuse_recall(const vprep *p, const char *name, void *value, size_t n)
 {
@@ -183,7 +183,7 @@ uint32_t prep_reuse_samples(const vprep *p)
     return p->writer ? vf_writer_count(p->writer) : out ? vf_dataset_count(out) : 0;
 }
 
-/* ---- taking ---- */
+/* ---- copies ---- */
 
 int prep_reuse_take(vprep *p, bool text, vf_key k, vc_err *err)
 {
@@ -213,7 +213,7 @@ int prep_reuse_take(vprep *p, bool text, vf_key k, vc_err *err)
     return VC_ENOENT;
 }
 
-/* Which sample has a clip; of several any. */
+/* Maps each clip to a sample that has it. */
 static int index_clips(source *from, vc_err *err)
 {
     int rc = 0;

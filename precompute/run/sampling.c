@@ -1,4 +1,4 @@
-/* sampling.c - the sampling flags as rules (buckets/buckets.h); see vprep.h */
+/* sampling.c - the rules (buckets/buckets.h) from the sampling flags; see vprep.h */
 #include "precompute/run/vprep.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { PEER = 1 };
 
-/* A switch that --sampling peer has set stays so unless it, or a --like that says it, is given. */
+/* --sampling peer sets a switch, unless its own flag, or a --like with that flag, is given. */
 static bool counts(const vprep *p, const char *flag)
 {
     return p->c.sampling != PEER || vc_flags_decided(p->flags, flag);
@@ -40,7 +40,7 @@ static void take_sizes(const vprep *p, vb_rules *r)
     r->video_sample_size = c->video_sample_size;
     r->image_sample_size = c->image_sample_size;
     r->token_sample_size = c->token_sample_size;
-    /* one size given alone means both, unless --image_sample_size says otherwise */
+    /* --video_sample_size without --image_sample_size sets both */
     if (counts(p, "image_sample_size") && !vc_flags_given(p->flags, "image_sample_size")
             && r->image_sample_size < r->video_sample_size)
         r->image_sample_size = r->video_sample_size;
@@ -58,7 +58,7 @@ static const char *frames_flag(const vprep *p)
     return first ? "--num_frames" : frames;
 }
 
-/* Reports the numbers of flags that the model's shapes do not allow. */
+/* Prints the numbers of the flags that had to be rounded. */
 static void say_rounding(const vprep *p)
 {
     const vb_rules *r = &p->rules;
@@ -66,7 +66,7 @@ static void say_rounding(const vprep *p)
     int64_t n = vb_align_frames(r->family, r->n_frames), h = r->fix_h / q * q, w = r->fix_w / q * q;
 
     if (n != r->n_frames && r->family->max_frames != 1)
-        vc_say(p->progress, "%s %lld: clips of %s have %lld frames at most, as its VAE wants "
+        vc_say(p->progress, "%s %lld: clips of %s have %lld frames at most, since its VAE takes "
                "%d n + 1", frames_flag(p), (long long)r->n_frames, r->family->name, (long long)n,
                r->family->ratio[0] * (r->family->patch_t > 1 ? r->family->patch_t : 1));
     if (r->enable_bucket && (h != r->fix_h || w != r->fix_w))
@@ -74,7 +74,7 @@ static void say_rounding(const vprep *p)
                (long long)r->fix_h, (long long)r->fix_w, (long long)h, (long long)w, q);
 }
 
-static void add_wrong(void *arg, const char *text)
+static void add_error(void *arg, const char *text)
 {
     const vprep *p = arg;
     size_t n = strncmp(text, frames, sizeof frames - 1) ? 0 : sizeof frames - 1;
@@ -101,7 +101,7 @@ int vprep_rules(vprep *p, const vc_family *sizes, vc_err *err)
     r->on_small = (vb_on_small)c->on_small;
     r->random_flip = c->random_flip;
 
-    int rc = vb_rules_check_all(r, &warning, add_wrong, p, err);
+    int rc = vb_rules_check_all(r, &warning, add_error, p, err);
     if (rc)
         return rc == VC_EUSAGE ? 0 : rc;
     if (warning)

@@ -1,5 +1,5 @@
-/* share.c - which of the work is this process's: a job's part of the list, a rank's part of a job;
- * and what ranks tell each other. See vprep.h */
+/* share.c - the part of a job in the list and of a rank in a job, and the messages between ranks.
+ * See sources.h, share.h */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,8 +50,8 @@ bool vprep_is_mine(const vprep *p, const vf_row *row)
 
 /* ---- a rank's part ---- */
 
-/* Ranks of one machine that are not bound to cores of their own share its cores; each takes the
- * next of its GPUs. */
+/* Ranks of one machine that are not bound to cores of their own share its cores, and each takes the
+ * next GPU. */
 void vprep_share_machine(vprep *p)
 {
     const int n = vc_fair_cores(vc_comm_locals(p->ranks.comm));
@@ -80,8 +80,10 @@ int vprep_share_devices(vprep *p, vc_err *err)
     }
     int rc = vt_open(&g, &o, err);
     rc = vc_comm_agree(p->ranks.comm, rc == VC_EINVAL ? VC_EUSAGE : rc, err);
-    if (!rc) rc = vc_comm_same_memory(p->ranks.comm, vt_host_memory(g), err);
-    if (!rc) vc_say(p->progress, "device: %s", vt_describe(g));
+    if (!rc)
+        rc = vc_comm_same_memory(p->ranks.comm, vt_host_memory(g), err);
+    if (!rc)
+        vc_say(p->progress, "device: %s", vt_describe(g));
     vt_close(g);
     return rc;
 }
@@ -115,7 +117,7 @@ bool vprep_owns(const vprep *p, uint32_t item)
 }
 
 typedef struct bundle {              /* the items of one source */
-    uint32_t first;                  /* item */
+    uint32_t first;                  /* the first of the items */
     uint64_t cost;                   /* pixels to encode */
     uint16_t owner;
 } bundle;
@@ -128,8 +130,9 @@ static int dearer_first(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* The dearest first, each to the rank that has least: the same on all ranks. */
-static int deal(const vprep *p, bundle *b, uint32_t n, vc_err *err)
+/* Assigns the dearest bundle first, each to the rank with the least load. All ranks compute the
+ * same result. */
+static int assign(const vprep *p, bundle *b, uint32_t n, vc_err *err)
 {
     bundle **order = malloc((n + 1) * sizeof *order);
     uint64_t *load = calloc((size_t)p->ranks.n, sizeof *load);
@@ -165,7 +168,7 @@ static int cost_of(vprep *p, const vprep_item *it, uint64_t *cost, vc_err *err)
     return rc;
 }
 
-/* Sources, not items: what two items of one source have in common is made once. */
+/* Divides sources, not items: values that two items of a source share are made once. */
 static int divide(vprep *p, vc_err *err)
 {
     vf_keymap at = { 0 };
@@ -192,7 +195,7 @@ static int divide(vprep *p, vc_err *err)
         b[place].cost += cost[i];
     }
     if (!rc)
-        rc = deal(p, b, n, err);
+        rc = assign(p, b, n, err);
     p->ranks.others_clips = 0;
     for (uint32_t i = 0; !rc && i < p->plan.n_items; i++) {
         p->ranks.owner[i] = b[of[i]].owner;
@@ -205,9 +208,9 @@ static int divide(vprep *p, vc_err *err)
     return rc;
 }
 
-/* ---- telling each other ---- */
+/* ---- messages ---- */
 
-typedef struct vprep_mail {           /* a message, being written or read */
+typedef struct vprep_mail {          /* a message that is written or read */
     char *data;
     size_t n, at;
     FILE *f;
@@ -231,7 +234,7 @@ static void write_text(mail *m, const char *s)
     write_bytes(m, s, strlen(s) + 1);
 }
 
-/* Borrowed from the message, which the same program wrote. */
+/* The result is borrowed from the message, which the same program wrote. */
 static const void *read_bytes(mail *m, size_t n)
 {
     const char *v = m->data + m->at;
@@ -244,8 +247,8 @@ static const char *read_text(mail *m)
     return read_bytes(m, strlen(m->data + m->at) + 1);
 }
 
-/* Each rank's message to all others, who take it apart with `take`. Ends m. */
-static int swap(vprep *p, mail *m, int (*take)(vprep *p, mail *m, vc_err *err), vc_err *err)
+/* Sends each rank's message to all others, which read it with `take`. Frees m. */
+static int exchange(vprep *p, mail *m, int (*take)(vprep *p, mail *m, vc_err *err), vc_err *err)
 {
     bool bad = ferror(m->f);
     bad |= fclose(m->f) != 0;
@@ -255,15 +258,16 @@ static int swap(vprep *p, mail *m, int (*take)(vprep *p, mail *m, vc_err *err), 
     for (int r = 0; !rc && r < p->ranks.n; r++) {
         uint64_t n = m->n;
         rc = vc_comm_broadcast(p->ranks.comm, &n, sizeof n, r, err);
-        mail got = { .data = r == p->ranks.rank ? m->data : malloc(n + 1), .n = n };
-        if (!rc && !got.data)
+        mail received = { .data = r == p->ranks.rank ? m->data : malloc(n + 1), .n = n };
+        if (!rc && !received.data)
             rc = vc_fail(err, VC_ENOMEM, "out of memory for a message of %llu bytes",
                          (unsigned long long)n);
-        if (!rc) rc = vc_comm_broadcast(p->ranks.comm, got.data, n, r, err);
-        while (!rc && r != p->ranks.rank && got.at < got.n)
-            rc = take(p, &got, err);
+        if (!rc)
+            rc = vc_comm_broadcast(p->ranks.comm, received.data, n, r, err);
+        while (!rc && r != p->ranks.rank && received.at < received.n)
+            rc = take(p, &received, err);
         if (r != p->ranks.rank)
-            free(got.data);
+            free(received.data);
     }
     free(m->data);
     return rc;
@@ -309,13 +313,13 @@ static int share_errors(vprep *p, vc_err *err)
         write_text(&m, e->reason);
     }
     p->errors.n_shared = p->errors.n;
-    return swap(p, &m, take_error, err);
+    return exchange(p, &m, take_error, err);
 }
 
 /* ---- opening ---- */
 
-/* A list on a file system that shows one machine something else, or a folder that one rank cannot
- * read: rows would be taken for others. */
+/* Lists differ where a file system shows two machines different files, or one rank cannot read a
+ * folder: ranks would take rows for other rows. */
 int vprep_share_list(vprep *p, int rc, vc_err *err)
 {
     vf_hasher h;
@@ -334,7 +338,7 @@ int vprep_share_list(vprep *p, int rc, vc_err *err)
     own = first = vf_hasher_end(&h);
     rc = vc_comm_broadcast(p->ranks.comm, &first, sizeof first, 0, err);
     if (!rc && memcmp(&own, &first, sizeof own))
-        rc = vc_fail(err, VC_EMISMATCH, "%s: rank %d reads another list there than rank 0", p->c.meta,
+        rc = vc_fail(err, VC_EMISMATCH, "%s: rank %d reads another list than rank 0", p->c.meta,
                      p->ranks.rank);
     return vc_comm_agree(p->ranks.comm, rc, err);
 }
@@ -345,13 +349,13 @@ int vprep_share_open(vprep *p, vf_writer_opts *o, vc_err *err)
 
     o->rank = p->ranks.rank;
     o->ranks = p->ranks.n;
-    for (int turn = 0; turn < 2; turn++) {               /* rank 0, then the others */
-        if (!rc && turn == (p->ranks.rank > 0))
+    for (int others = 0; others < 2; others++) {         /* rank 0, then the others */
+        if (!rc && others == (p->ranks.rank > 0))
             rc = vf_writer_open(&p->writer, p->c.out, o, err);
         rc = vc_comm_agree(p->ranks.comm, rc, err);
     }
-    for (int turn = 0; turn < 2; turn++) {
-        if (!rc && turn == (p->ranks.rank > 0))
+    for (int others = 0; others < 2; others++) {
+        if (!rc && others == (p->ranks.rank > 0))
             rc = vf_writer_share(p->writer, err);
         rc = vc_comm_agree(p->ranks.comm, rc, err);
     }
@@ -394,7 +398,8 @@ static int take_hint(vprep *p, mail *m, vc_err *err)
 static int share_hints(vprep *p, vc_err *err)
 {
     int rc = open_hints(p, err);
-    if (!rc) rc = swap(p, p->ranks.mail, take_hint, err);
+    if (!rc)
+        rc = exchange(p, p->ranks.mail, take_hint, err);
     free(p->ranks.mail);
     p->ranks.mail = NULL;
     return rc;
@@ -434,7 +439,7 @@ static int share_sources(vprep *p, vc_err *err)
         write_bytes(&m, s, sizeof *s);
         write_bytes(&m, s->times, s->times ? (size_t)s->frames * sizeof *s->times : 0);
     }
-    return swap(p, &m, take_source, err);
+    return exchange(p, &m, take_source, err);
 }
 
 int vprep_share_survey(vprep *p, vc_err *err)
@@ -442,13 +447,14 @@ int vprep_share_survey(vprep *p, vc_err *err)
     if (p->ranks.n == 1)
         return 0;
     int rc = share_sources(p, err);
-    if (!rc) rc = share_hints(p, err);
+    if (!rc)
+        rc = share_hints(p, err);
     return rc ? rc : share_errors(p, err);
 }
 
 /* ---- the texts ---- */
 
-/* How many shards all have closed. */
+/* The number of shards that all ranks have closed. */
 static int count_shards(vprep *p, int *n, vc_err *err)
 {
     double shards = vf_writer_shards(p->writer);
@@ -470,9 +476,12 @@ int vprep_share_texts(vprep *p, vc_err *err)
     if (p->ranks.n == 1)
         return 0;
     rc = vf_writer_flush(p->writer, err);
-    if (!rc) rc = count_shards(p, &shards, err);
-    if (!rc) rc = vf_writer_catch_up(p->writer, shards, err);
-    if (!rc) rc = share_errors(p, err);
+    if (!rc)
+        rc = count_shards(p, &shards, err);
+    if (!rc)
+        rc = vf_writer_catch_up(p->writer, shards, err);
+    if (!rc)
+        rc = share_errors(p, err);
     for (uint32_t e = 0; !rc && e < p->errors.n; e++)
         if (!strcmp(p->errors.list[e].stage, "text"))
             for (uint32_t i = 0; i < p->plan.n_items; i++)
@@ -529,7 +538,7 @@ static int share_failed(vprep *p, vc_err *err)
             write_bytes(&m, &i, sizeof i);
             write_bytes(&m, &(char){ p->plan.items[i].absent }, 1);
         }
-    return swap(p, &m, take_failed, err);
+    return exchange(p, &m, take_failed, err);
 }
 
 static int sum_counts(vprep *p, vc_err *err)
@@ -550,7 +559,7 @@ static int sum_counts(vprep *p, vc_err *err)
     return rc;
 }
 
-/* What the others have put stays. */
+/* Keeps the samples that other ranks have put. */
 static void keep_samples(vprep *p)
 {
     for (uint32_t i = 0; i < p->plan.n_items; i++)
@@ -564,12 +573,18 @@ int vprep_share_clips(vprep *p, vc_err *err)
 
     if (rc || p->ranks.n == 1)
         return rc;
-    if (p->ranks.rank) rc = vf_writer_finish(p->writer, err);
-    if (!rc) rc = count_shards(p, &shards, err);
-    if (!rc && p->ranks.rank == 0) rc = vf_writer_catch_up(p->writer, shards, err);
-    if (!rc) rc = share_errors(p, err);
-    if (!rc) rc = share_failed(p, err);
-    if (!rc && p->ranks.rank == 0) keep_samples(p);
+    if (p->ranks.rank)
+        rc = vf_writer_finish(p->writer, err);
+    if (!rc)
+        rc = count_shards(p, &shards, err);
+    if (!rc && p->ranks.rank == 0)
+        rc = vf_writer_catch_up(p->writer, shards, err);
+    if (!rc)
+        rc = share_errors(p, err);
+    if (!rc)
+        rc = share_failed(p, err);
+    if (!rc && p->ranks.rank == 0)
+        keep_samples(p);
     return rc;
 }
 

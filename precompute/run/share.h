@@ -40,8 +40,8 @@ int vprep_share_list(vprep *p, int rc, vc_err *err);
 int vprep_share_survey(vprep *p, vc_err *err);
 int vprep_share_texts(vprep *p, vc_err *err);
 int vprep_share_clips(vprep *p, vc_err *err);
-/* Local, one thread at a time: reports this rank's clips; rank 0 shows those of all ranks. end: this
- * rank has no more, and rank 0 shows the others' until they end. */
+/* Local, one thread at a time: reports this rank's clips; rank 0 shows those of all ranks. end:
+ * this rank has no more, and rank 0 shows the others' until they end. */
 void vprep_share_progress(vprep *p, uint64_t done, uint64_t failed, bool end);
 void vprep_share_free(vprep *p);
 

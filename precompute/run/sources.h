@@ -49,12 +49,14 @@ void vprep_say_types(const vprep *p);
  * are missing, a folder is not mounted or the list is the wrong one: VC_EFAIL, unless
  * --allow_missing. */
 bool vprep_is_absent(int code);                      /* whether an error is of that kind */
-/* Looks for every source (--overwrite: reads of each) before --out is opened for writing. Rank 0. */
+/* Looks for every source (--overwrite: reads of each) before --out is opened to be written. Rank
+ * 0 only. */
 int vprep_missing_before(vprep *p, vc_err *err);
 /* Fills p->plan.kept after the plan, and prints the count. */
 int vprep_missing(vprep *p, vc_err *err);
 bool vprep_keeps(const vprep *p, uint32_t number);
-/* Keeps with the writer these samples, and those whose sources were lost during encoding. Rank 0. */
+/* Keeps with the writer these samples, and samples whose sources were lost during encoding. Rank 0
+ * only. */
 void vprep_keep_missing(vprep *p);
 uint32_t vprep_kept_samples(const vprep *p);         /* of p->plan.kept, with variants */
 

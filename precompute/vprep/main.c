@@ -144,7 +144,7 @@ static int open_writer(vprep *p, vc_err *err)
                          .append = p->c.append, .change = prep_reuse_in_place(p) };
     int rc = vprep_share_open(p, &o, err);
     cJSON_Delete(head);
-    prep_reuse_look_again(p);
+    prep_reuse_read_hints(p);
     if (!rc && p->ranks.rank == 0) rc = vprep_remember(p, err);
     if (!rc && vf_writer_lost_shards(p->writer))
         vc_warn(p->progress, "%d shards of %s are gone: what they held is encoded again",
@@ -283,7 +283,7 @@ static int run(vprep *p, vc_err *err)
     if (!rc) rc = prep_reuse_open(p, err);
     if (!rc && p->ranks.rank == 0) rc = vprep_missing_before(p, err);
     rc = vc_comm_agree(p->ranks.comm, rc, err);
-    bool forecast = !rc && (prep_reuse_goes_on(p) || p->c.reuse.n);
+    bool forecast = !rc && (prep_reuse_continues(p) || p->c.reuse.n);
     bool keys = forecast || !p->c.dry_run;
     if (!rc) rc = vprep_identify(p, keys, err);
     rc = vc_comm_agree(p->ranks.comm, rc, err);

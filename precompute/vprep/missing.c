@@ -141,7 +141,7 @@ static int read_had(const vprep *p, plan_ids *had, vc_err *err)
     char *path = vc_path_join(p->c.out, "plan.jsonl");
     int rc = path ? 0 : vc_no_memory(err);
 
-    if (!rc && prep_reuse_goes_on(p) && vc_file_exists(path))
+    if (!rc && prep_reuse_continues(p) && vc_file_exists(path))
         rc = vc_context(err, plan_ids_read(had, path, err), "remove the damaged file, or use --overwrite");
     free(path);
     return rc;
