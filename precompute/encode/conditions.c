@@ -57,7 +57,7 @@ double vprep_value_bytes(const vprep *p, const vb_choice *c, vc_role role)
 
 /* ---- keys ---- */
 
-/* The pixels: which frames of which file, how cut. */
+/* Hashes the choice of pixels: file, frames, sizes, crop, flip. */
 static void hash_pixels(vf_hasher *h, const vf_key *source, const vprep_clip *clip, int frames)
 {
     const vb_choice *c = &clip->choice;
@@ -78,7 +78,7 @@ static void hash_pixels(vf_hasher *h, const vf_key *source, const vprep_clip *cl
     vf_hasher_int(h, "flip", c->flip);
 }
 
-/* Whose draws: a sample's, or (it NULL) those that all prompts share. */
+/* The id of the draws: a sample's, or (it NULL) the id that all prompts share. */
 static uint64_t id_of(const vprep *p, const vprep_item *it)
 {
     return it ? p->list.meta.rows[it->row].id : 0;
@@ -101,7 +101,7 @@ static void hash_encoding(vf_hasher *h, const vprep *p, const vprep_item *it)
     vf_hasher_bytes(h, "vae", p->encoders.vae.fingerprint.b, sizeof p->encoders.vae.fingerprint.b);
     vf_hasher_str(h, "precision", vc_dtype_name(p->encoders.vae_part.opts.dtype));
     vf_hasher_str(h, "tiling", p->encoders.vae_part.opts.tiling ? "spatial" : "none");
-    if (p->rules.peer && it)             /* not rounded, and stills as they are stored */
+    if (p->rules.peer && it)             /* pixels are not rounded, and stills are not rotated */
         vf_hasher_str(h, "pixels", "peer");
     vf_hasher_str(h, "dtype", vc_dtype_name(p->c.dtype));
     vf_hasher_int(h, "store", p->c.latent_store);

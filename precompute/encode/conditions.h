@@ -29,7 +29,7 @@ int vprep_value_frames(const vprep_clip *clip, vc_role role);
 double vprep_value_bytes(const vprep *p, const vb_choice *c, vc_role role);
 
 /* Standard normals of a sample's (seed, id, variant, purpose), one after the other, from block
- * place * 2^28 on. Place 0 is vc_draw_normals. it NULL: id and variant 0, those of prompts. */
+ * place * 2^28 on. Place 0 is vc_draw_normals. it NULL: id and variant 0, for prompts. */
 typedef struct vprep_normals {
     vc_draws d;
     float z[4];
@@ -40,10 +40,10 @@ vprep_normals vprep_normals_of(const vprep *p, const vprep_item *it, uint32_t pu
 float vprep_normal(vprep_normals *s);
 
 /* Sigma of the pixel noise of image-to-video training: exp(N(-3, 0.5)) from the first block of s,
- * of which nothing else is used. */
+ * whose other normals are not used. */
 float vprep_noise_sigma(vprep_normals *s);
-#define VPREP_PROMPT_SIGMA 0.0563f   /* of validation prompts: what VideoX-Fun samples with */
-/* x += sigma * n in place, n from s on. keep_masked: values of exactly -1 stay. */
+#define VPREP_PROMPT_SIGMA 0.0563f   /* of validation prompts, as VideoX-Fun samples */
+/* x += sigma * n in place, with the next normals of s. keep_masked: values of exactly -1 stay. */
 void vprep_pixel_noise(float *x, size_t n, float sigma, bool keep_masked, vprep_normals *s);
 
 /* The clip's pixels as the VAE gets them with the mask applied: x f32 [f,h,w,3]. scratch: h*w. */

@@ -1,4 +1,4 @@
-/* encode.c - pixels -> moments, masks and pictures as they are stored; see encode.h */
+/* encode.c - pixels -> stored moments, masks and thumbnails; see encode.h */
 #include "precompute/encode/encode.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 enum { TRACES = 3 + 4 * (VC_ROLES - 1) };
 
-/* What a sample's trace holds, each a copy: the encoder's own areas are used again. */
+/* The tensors of a sample's trace, each a copy, since the encoder reuses its areas. */
 typedef struct trace_set {
     vf_view t[TRACES];
     char name[TRACES][40];
@@ -26,7 +26,7 @@ struct prep_encoder {
     size_t pixels_room, mean_room, logvar_room;
     uint8_t *scratch;                /* one frame of a mask */
     size_t scratch_room;
-    vf_keymap made;                  /* keys that this encoder gave */
+    vf_keymap made;                  /* keys of the values that this encoder made */
     trace_set trace;
 };
 
@@ -66,7 +66,7 @@ void prep_job_free(prep_job *j)
 
 /* ---- open, close ---- */
 
-/* The weights must be those that the survey of the encoders found. */
+/* Opens the VAE, and checks that its weights are those of vprep_identify. */
 static int open_vae(prep_encoder *e, vc_err *err)
 {
     const prep_encoders *is = &e->p->encoders;
@@ -163,7 +163,7 @@ static int add_trace(prep_encoder *e, const char *name, vc_dtype dtype, int nd, 
     return 0;
 }
 
-/* What went through the VAE for a value: names as docs/interface.md has them. */
+/* Traces the inputs and outputs of the VAE for a value, by the names of docs/interface.md. */
 static int trace_value(prep_encoder *e, const prep_job *j, int v, int frames, int nd,
                        const int64_t *dim, vc_err *err)
 {
@@ -180,13 +180,15 @@ static int trace_value(prep_encoder *e, const prep_job *j, int v, int frames, in
         rc = add_trace(e, "pixels", j->exact ? VC_F32 : VC_U8, 4, shape, j->pixels, err);
     }
     snprintf(name, sizeof name, role ? "cond.%s.mean" : "moments.mean", role);
-    if (!rc) rc = add_trace(e, name, VC_F32, nd, dim, e->mean, err);
+    if (!rc)
+        rc = add_trace(e, name, VC_F32, nd, dim, e->mean, err);
     snprintf(name, sizeof name, role ? "cond.%s.logvar" : "moments.logvar", role);
-    if (!rc) rc = add_trace(e, name, VC_F32, nd, dim, e->logvar, err);
+    if (!rc)
+        rc = add_trace(e, name, VC_F32, nd, dim, e->logvar, err);
     return rc;
 }
 
-/* DIR/000000000042-000.safetensors: what the encoders got and gave. */
+/* Writes DIR/000000000042-000.safetensors with the encoders' inputs and outputs. */
 static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
 {
     const vprep *p = e->p;
@@ -207,7 +209,8 @@ static int write_trace(prep_encoder *e, const prep_job *j, vc_err *err)
     }
     char *path = vc_format("%s/%012u-%03u.safetensors", p->c.trace_dir, j->item->number,
                            j->item->variant);
-    if (!rc) rc = path ? vf_safetensors_write(path, t, n, NULL, 0, err) : vc_no_memory(err);
+    if (!rc)
+        rc = path ? vf_safetensors_write(path, t, n, NULL, 0, err) : vc_no_memory(err);
     free(path);
     for (int i = 0; i < p->encoders.n_text; i++)
         vf_safetensors_close(text[i]);
@@ -227,8 +230,8 @@ static void keep_one_channel(float *v, int nd, int64_t *dim)
     dim[nd - 4] = 1;
 }
 
-/* mean, logvar or sample -> one safetensors value. it, place: where the posterior's noise is drawn;
- * without it there is none. */
+/* mean, logvar or sample -> one safetensors value. it, place: the draws of the posterior's noise;
+ * it NULL: no noise. */
 static int pack_moments(prep_encoder *e, uint8_t **value, size_t *bytes, int nd, const int64_t *dim,
                         const vprep_item *it, uint32_t place, bool logvar, vc_err *err)
 {
@@ -260,7 +263,8 @@ static int pack_moments(prep_encoder *e, uint8_t **value, size_t *bytes, int nd,
         t[i].data = data[i];
         t[i].bytes = n * vc_dtype_size(t[i].dtype);
     }
-    if (!rc) rc = vf_safetensors_pack(value, bytes, t, count, NULL, 0, 1, err);
+    if (!rc)
+        rc = vf_safetensors_pack(value, bytes, t, count, NULL, 0, 1, err);
     free(data[0]);
     free(data[1]);
     return rc;
@@ -280,7 +284,8 @@ static int run_vae(prep_encoder *e, int times, int f, int h, int w, bool logvar,
     dim[3] = w / v->ratio[2];
     n = (size_t)(dim[0] * dim[1] * dim[2] * dim[3]);
     rc = grow(&e->mean, &e->mean_room, n * (size_t)times, err);
-    if (!rc) rc = grow(&e->logvar, &e->logvar_room, n * (size_t)times, err);
+    if (!rc)
+        rc = grow(&e->logvar, &e->logvar_room, n * (size_t)times, err);
     for (int i = 0; !rc && i < times; i++)
         rc = *vc_stop_flag()
                  ? vc_fail(err, VC_ESTOP, "stopped")
@@ -321,7 +326,8 @@ static int fill_pixels(prep_encoder *e, const prep_job *j, const vc_recipe *r, i
     size_t area = (size_t)c->target_h * (size_t)c->target_w, n = (size_t)f * area * 3;
     int rc = grow(&e->pixels, &e->pixels_room, n * (size_t)times, err);
 
-    if (!rc && masked) rc = need_scratch(e, area, err);
+    if (!rc && masked)
+        rc = need_scratch(e, area, err);
     for (int k = 0; !rc && k < times; k++) {
         float *x = e->pixels + (size_t)k * n;
         if (masked && j->clip.mask_all) {
@@ -353,8 +359,10 @@ static int encode_moments(prep_encoder *e, prep_job *j, int v, vc_err *err)
     bool logvar = wants_logvar(p);
 
     int rc = fill_pixels(e, j, r, times, f, err);
-    if (!rc) rc = run_vae(e, times, f, c->target_h, c->target_w, logvar, shape + 1, err);
-    if (!rc) rc = trace_value(e, j, v, times * f, nd, dim, err);
+    if (!rc)
+        rc = run_vae(e, times, f, c->target_h, c->target_w, logvar, shape + 1, err);
+    if (!rc)
+        rc = trace_value(e, j, v, times * f, nd, dim, err);
     return rc ? rc : pack_moments(e, &j->value[v], &j->value_bytes[v], nd, dim, j->item,
                                   r->place, logvar, err);
 }
@@ -378,7 +386,7 @@ static int trace_pixels(prep_encoder *e, const prep_job *j, int v, vc_err *err)
     return rc;
 }
 
-/* A weight for each latent position. */
+/* Packs `values`, one for each latent position. */
 static int pack_mask(prep_encoder *e, prep_job *j, int v, const float *values, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
@@ -389,10 +397,12 @@ static int pack_mask(prep_encoder *e, prep_job *j, int v, const float *values, v
 
     snprintf(name, sizeof name, "cond.%s.mask", vc_roles[v].name);
     int rc = add_trace(e, name, VC_F32, 4, t.dim, values, err);
-    if (!rc) rc = vprep_pack_dtype(&t.dtype, &data, values, n, e->p->c.dtype, err);
+    if (!rc)
+        rc = vprep_pack_dtype(&t.dtype, &data, values, n, e->p->c.dtype, err);
     t.data = data;
     t.bytes = n * vc_dtype_size(t.dtype);
-    if (!rc) rc = vf_safetensors_pack(&j->value[v], &j->value_bytes[v], &t, 1, NULL, 0, 1, err);
+    if (!rc)
+        rc = vf_safetensors_pack(&j->value[v], &j->value_bytes[v], &t, 1, NULL, 0, 1, err);
     free(data);
     return rc;
 }
@@ -404,17 +414,19 @@ static int encode_mask(prep_encoder *e, prep_job *j, int v, vc_err *err)
     size_t n = (size_t)c->latent_f * (size_t)c->latent_h * (size_t)c->latent_w;
 
     int rc = grow(&e->mean, &e->mean_room, n, err);
-    if (!rc) rc = need_scratch(e, (size_t)c->target_h * (size_t)c->target_w, err);
+    if (!rc)
+        rc = need_scratch(e, (size_t)c->target_h * (size_t)c->target_w, err);
     if (rc)
         return rc;
     mask_to_grid(e->mean, &j->clip.mask, ratio[0], ratio[1], e->scratch);
-    if (e->p->c.trace_dir) rc = trace_pixels(e, j, v, err);
+    if (e->p->c.trace_dir)
+        rc = trace_pixels(e, j, v, err);
     return rc ? rc : pack_mask(e, j, v, e->mean, err);
 }
 
 /* ---- a job ---- */
 
-/* The first frame in bytes. */
+/* *out: the first frame rounded to bytes, malloc'ed. */
 static int rounded(const prep_job *j, uint8_t **out, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
@@ -439,15 +451,18 @@ static int thumbnail(const prep_encoder *e, prep_job *j, vc_err *err)
         return 0;
     uint8_t *first = NULL;
     int rc = j->exact ? rounded(j, &first, err) : 0;
-    if (!rc) rc = media_shrink(&small, &h, &w, first ? first : j->pixels, c->target_h, c->target_w,
-                               side, err);
+    if (!rc)
+        rc = media_shrink(&small, &h, &w, first ? first : j->pixels, c->target_h, c->target_w,
+                          side, err);
     free(first);
-    if (!rc) rc = media_jpeg(&j->thumb, &j->thumb_bytes, small, h, w, 85, err);
+    if (!rc)
+        rc = media_jpeg(&j->thumb, &j->thumb_bytes, small, h, w, 85, err);
     free(small);
     return rc;
 }
 
-/* Whether an earlier job or value gave it: a still is its own first frame. */
+/* Whether an earlier job, or an earlier value of this job, has the key: a still is its own first
+ * frame. */
 static bool is_made(const prep_encoder *e, const prep_job *j, int v)
 {
     bool made = vf_keymap_get(&e->made, j->key[v], NULL);
@@ -483,8 +498,10 @@ int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err)
             vc_context(err, rc, "%s", vc_roles[v].name);
         *n += v != VC_ROLE_CLIP;
     }
-    if (!rc) rc = thumbnail(e, j, err);
-    if (!rc && traced) rc = write_trace(e, j, err);
+    if (!rc)
+        rc = thumbnail(e, j, err);
+    if (!rc && traced)
+        rc = write_trace(e, j, err);
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (j->value[v])
             rc = vf_keymap_put(&e->made, j->key[v], 0, err);

@@ -6,41 +6,42 @@
 
 #include "precompute/encode/conditions.h"
 
-/* A sample on its way. Decoded: pixels. Encoded: value. Each stage frees what it has used. */
+/* A sample in the pipeline. A decoded one has pixels, an encoded one values; each stage frees its
+ * inputs. */
 typedef struct prep_job {
-    const vprep_item *item;          /* NULL: of a validation prompt; it leaves no trace */
+    const vprep_item *item;          /* NULL: a validation prompt, which is not traced */
     unsigned need;                   /* VC_ROLE_BITs to be encoded; the others are stored already */
     bool want_thumb;
-    int frames;                      /* decoded: the first ones of the clip, as many as needed */
+    int frames;                      /* decoded first frames of the clip */
     uint8_t *pixels;                 /* [frames,h,w,3]; exact: of f32, 0..255 */
     float *loss_mask;                /* [latent_f,latent_h,latent_w], where it is needed */
     bool exact;
     size_t pixel_bytes;
-    vf_key key[VC_ROLES];              /* of those that the mode stores */
-    uint8_t *value[VC_ROLES];          /* safetensors; NULL: nothing to be put */
+    vf_key key[VC_ROLES];            /* of the values that the mode stores */
+    uint8_t *value[VC_ROLES];        /* safetensors; NULL: not to be put */
     size_t value_bytes[VC_ROLES];
     uint8_t *thumb;
     size_t thumb_bytes;
-    vprep_clip clip;                 /* last: most of it is draws that nobody set */
+    vprep_clip clip;                 /* last, since prep_job_begin does not clear its draws */
 } prep_job;
 
-/* An empty job of the item, or of none. */
+/* Makes an empty job of the item; NULL: of a validation prompt. */
 void prep_job_begin(prep_job *j, const vprep_item *it);
-/* Fills keys, and from `need` and want_thumb how many frames are to be decoded. */
+/* Fills the keys, and the frames that `need` and want_thumb take. */
 void prep_job_settle(const vprep *p, prep_job *j);
 void prep_job_free(prep_job *j);                     /* NULL is fine */
 
 typedef struct prep_encoder prep_encoder;
-/* needs_vae: something goes through the VAE; without it masks and thumbnails alone can be made. */
+/* needs_vae: opens the VAE; without it only masks and thumbnails can be made. */
 int prep_encoder_open(prep_encoder **out, const vprep *p, bool needs_vae, vc_err *err);
 void prep_encoder_close(prep_encoder *e);            /* NULL is fine */
 
-/* What the VAE will take for a clip of that shape, beside its weights. */
+/* The memory of the VAE for a clip of that shape, beside its weights. */
 int prep_encoder_memory(prep_encoder *e, const vb_choice *c, size_t *bytes, vc_err *err);
 
-/* Encodes what j needs and writes its trace. A value that an earlier job of this encoder gave is
- * not encoded again: jobs must be put in the order in which they were encoded. Frees j's pixels.
- * *n: values encoded besides the clip. */
+/* Encodes the values that j needs and writes its trace. A value that an earlier job of this encoder
+ * has is not encoded again, so jobs must be put in the order of their encoding. Frees j's pixels.
+ * *n: the number of encoded values besides the clip. */
 int prep_encode(prep_encoder *e, prep_job *j, uint64_t *n, vc_err *err);
 
 #endif

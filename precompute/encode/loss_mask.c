@@ -32,7 +32,7 @@ void vprep_loss_weights(float *out, const uint8_t *rgb, int f, int h, int w, int
     }
 }
 
-/* The same shape, but for what rounding to whole pixels does to it. */
+/* Checks that the mask has the source's shape, within the rounding to whole pixels. */
 static int check_shape(const vprep_source *s, const media_info *m, vc_err *err)
 {
     double off = (double)m->w * s->h - (double)m->h * s->w;
@@ -42,7 +42,7 @@ static int check_shape(const vprep_source *s, const media_info *m, vc_err *err)
                    "whole picture, so it has its shape", m->w, m->h, s->w, s->h);
 }
 
-/* Reads the frames of the clip; of a still the one that there is, into *frames 1. */
+/* Reads the frames of the clip, or the one frame of a still: then *frames is 1. */
 static int read_frames(media *m, const media_info *info, const vprep_clip *clip, uint8_t **rgb,
                        int *frames, vc_err *err)
 {
@@ -64,9 +64,9 @@ static int read_frames(media *m, const media_info *info, const vprep_clip *clip,
     return media_read(m, *rgb, still ? &first : clip->frames, *frames, &fit, vc_stop_flag(), err);
 }
 
-/* As prep_identity_check: 1: to be read again. */
-static int read_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip, prep_identity *is,
-                     uint8_t **rgb, int *frames, vc_err *err)
+/* Returns the code of prep_identity_check. */
+static int read_mask(const vprep *p, const vprep_item *it, const vprep_clip *clip,
+                     prep_identity *is, uint8_t **rgb, int *frames, vc_err *err)
 {
     const vprep_source *s = &p->list.sources[it->row];
     const char *path = p->list.meta.rows[it->row].loss_mask_file;
@@ -80,9 +80,11 @@ static int read_mask(const vprep *p, const vprep_item *it, const vprep_clip *cli
     if (p->rules.peer)
         media_as_stored(m, &info);
     rc = check_shape(s, &info, err);
-    if (!rc) rc = read_frames(m, &info, clip, rgb, frames, err);
+    if (!rc)
+        rc = read_frames(m, &info, clip, rgb, frames, err);
     vc_err why = { 0 };
-    int other = rc == VC_ESTOP ? 0 : prep_identity_check(is, s->loss_mask, media_fd(m), &file, &why);
+    int other = rc == VC_ESTOP ? 0 : prep_identity_check(is, s->loss_mask, media_fd(m), &file,
+                                                         &why);
     media_close(m);
     if (other < 0)
         *err = why;

@@ -1,5 +1,5 @@
-/* prompt_images.c - pictures of validation prompts: found and measured before anything is encoded,
- * encoded before the clips. See prompt_images.h */
+/* prompt_images.c - see prompt_images.h. Pictures are found and measured before anything is
+ * encoded, and encoded before the clips. */
 #include "precompute/encode/prompt_images.h"
 
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 
 struct vprep_image {
     char *file;
-    vprep_clip clip;                 /* its first frame; to be inpainted: the clip that begins with
-                                      * it, all other frames masked */
-    prep_identity is;                /* of the file that has that hash */
+    vprep_clip clip;                 /* the picture as a clip of one frame; for inpainting, the clip
+                                      * that begins with the picture, other frames masked */
+    prep_identity is;                /* of the file, when it was hashed */
     vf_key hash, key[VC_ROLES];
 };
 
@@ -25,7 +25,7 @@ static void image_free(vprep_image *m)
     free(m);
 }
 
-/* The frames that the row asks for, made whole latent frames. */
+/* The row's number of frames, rounded up to whole latent frames. */
 static int set_frames(const vprep *p, int64_t n, vb_choice *c, vc_err *err)
 {
     const int k = p->encoders.vae.ratio[0];
@@ -37,8 +37,8 @@ static int set_frames(const vprep *p, int64_t n, vb_choice *c, vc_err *err)
     return 0;
 }
 
-/* The grid of the run's videos at the picture's shape, or the size that the row asks for. A clip is
- * as long as the run's longest. */
+/* Chooses the bucket of a video of the picture's shape, or the row's size. A clip is as long as the
+ * run's longest. */
 static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_choice *c,
                   vc_err *err)
 {
@@ -49,8 +49,10 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
     int64_t h = 0, w = 0, n = 0;
     int rc = vf_json_int_opt(row, "height", &h, err);
 
-    if (!rc) rc = vf_json_int_opt(row, "width", &w, err);
-    if (!rc) rc = vf_json_int_opt(row, "num_frames", &n, err);
+    if (!rc)
+        rc = vf_json_int_opt(row, "width", &w, err);
+    if (!rc)
+        rc = vf_json_int_opt(row, "num_frames", &n, err);
     if (rc)
         return rc;
     r.stride = 1;
@@ -74,7 +76,7 @@ static int choose(const vprep *p, const cJSON *row, const media_info *info, vb_c
     return clip && n ? set_frames(p, n, c, err) : 0;
 }
 
-/* The first frame is known, the others are to be generated: what VideoX-Fun samples with. */
+/* Masks all frames but the first, as VideoX-Fun samples. */
 static int mask_rest(vprep_clip *clip)
 {
     const vb_choice *c = &clip->choice;
@@ -93,13 +95,16 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
     prep_identity now;
     int rc = prep_identity_of(&m->is, m->file, m->file, err);
 
-    if (!rc) rc = media_open(&file, m->file, &info, err);
+    if (!rc)
+        rc = media_open(&file, m->file, &info, err);
     if (rc)
         return rc;
     media_close(file);
     rc = choose(p, row, &info, &m->clip.choice, err);
-    if (!rc) rc = vf_hash_file(&m->hash, m->file, vc_stop_flag(), err);
-    if (!rc) rc = prep_identity_of(&now, m->file, m->file, err);
+    if (!rc)
+        rc = vf_hash_file(&m->hash, m->file, vc_stop_flag(), err);
+    if (!rc)
+        rc = prep_identity_of(&now, m->file, m->file, err);
     if (!rc && !prep_identity_same(&m->is, &now))
         rc = vc_fail(err, VC_EIO, "changes while it is read: start again when it is whole");
     if (!rc && (!(m->clip.frames = calloc((size_t)m->clip.choice.frames, sizeof *m->clip.frames)) ||
@@ -111,7 +116,7 @@ static int open_image(const vprep *p, const cJSON *row, vprep_image *m, vc_err *
     return rc;
 }
 
-/* One field of the size that its latents have. */
+/* Sets one field of the row's size. */
 static int set_number(cJSON *row, const char *field, int v)
 {
     cJSON *number = cJSON_CreateNumber(v);
@@ -120,13 +125,13 @@ static int set_number(cJSON *row, const char *field, int v)
     return number && cJSON_AddItemToObject(row, field, number) ? 0 : -1;
 }
 
-/* The size that its latents have becomes the row's, so that the sample gets it. */
+/* Writes the size of the latents into the row, for the sample. */
 static int set_size(const vprep *p, cJSON *row, const vb_choice *c)
 {
     if (set_number(row, "height", c->target_h) || set_number(row, "width", c->target_w))
         return -1;
-    bool told = cJSON_HasObjectItem(row, "num_frames") || p->c.train_mode != PREP_INPAINT;
-    return told ? 0 : set_number(row, "num_frames", c->frames);
+    bool has_frames = cJSON_HasObjectItem(row, "num_frames") || p->c.train_mode != PREP_INPAINT;
+    return has_frames ? 0 : set_number(row, "num_frames", c->frames);
 }
 
 int vprep_prompt_images_find(vprep *p, vc_err *err)
@@ -149,7 +154,8 @@ int vprep_prompt_images_find(vprep *p, vc_err *err)
         vprep_image *m = v->image[i] = calloc(1, sizeof *m);
         if (!m || !(m->file = vc_path_join(*dir ? dir : ".", path)))
             rc = vc_no_memory(err);
-        if (!rc) rc = vc_context(err, open_image(p, v->row[i], m, err), "%s", path);
+        if (!rc)
+            rc = vc_context(err, open_image(p, v->row[i], m, err), "%s", path);
         if (!rc && set_size(p, v->row[i], &m->clip.choice))
             rc = vc_no_memory(err);
         rc = vc_context(err, rc, "--validation_prompts %s: row %d", list, i + 1);
@@ -167,7 +173,7 @@ unsigned vprep_prompt_values(const vprep *p, int i, const vf_key **key)
     return has ? vprep_prompt_roles(p) : 0;
 }
 
-/* VC_ROLE_BITs of what row i's picture is still to be encoded to. */
+/* VC_ROLE_BITs of the values of row i's picture that are to be encoded. */
 static unsigned missing(const vprep *p, int i)
 {
     const vf_key *key;
@@ -199,7 +205,7 @@ int vprep_prompt_images_settle(vprep *p, vb_choice *largest, bool *any, vc_err *
     return 0;
 }
 
-/* The picture as the first of the clip's frames. */
+/* Reads the picture into the first of the clip's frames. */
 static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
 {
     const vb_choice *c = &j->clip.choice;
@@ -215,7 +221,8 @@ static int read_pixels(prep_job *j, vprep_image *m, vc_err *err)
         return vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", c->frames,
                        c->target_w, c->target_h);
     int rc = media_open_part(&file, &part, &info, err);
-    if (!rc) rc = media_read(file, j->pixels, j->clip.frames, 1, &fit, vc_stop_flag(), err);
+    if (!rc)
+        rc = media_read(file, j->pixels, j->clip.frames, 1, &fit, vc_stop_flag(), err);
     if (!rc && prep_identity_check(&m->is, m->hash, media_fd(file), &part, err))
         rc = vc_fail(err, VC_EIO, "changed while this ran: run the same command again");
     media_close(file);
@@ -232,11 +239,12 @@ static int encode_image(vprep *p, prep_encoder *e, vprep_image *m, unsigned need
     prep_job_begin(j, NULL);
     j->need = need;
     memcpy(j->key, m->key, sizeof j->key);
-    j->clip = m->clip;                               /* it is of no more use here */
+    j->clip = m->clip;                               /* the job owns the clip from now on */
     m->clip.frames = NULL;
     m->clip.mask = (mask){ 0 };
     int rc = read_pixels(j, m, err);
-    if (!rc) rc = prep_encode(e, j, &n, err);
+    if (!rc)
+        rc = prep_encode(e, j, &n, err);
     for (int v = 0; !rc && v < VC_ROLES; v++)
         if (j->value[v])
             rc = vf_writer_put_latent(p->writer, j->key[v], j->value[v], j->value_bytes[v], err);

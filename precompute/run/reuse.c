@@ -122,7 +122,7 @@ void prep_reuse_compare(const vprep *p)
             vc_say(p->progress, "--reuse %s: %s: values that depend on these are made anew",
                    vf_dataset_path(s->from[i].d), differences);
     if (s->out && vf_head_accept(p->c.out, vf_dataset_manifest(s->out), &o, &why))
-        vc_warn(p->progress, "a run on this --out ends with an error: %s", why.text);
+        vc_warn(p->progress, "a run will be refused: %s", why.text);
     cJSON_Delete(head);
 }
 

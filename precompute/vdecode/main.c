@@ -136,7 +136,8 @@ static int decode_latent(decoder *d, const vf_safetensors *st, int frames, pictu
         vc_to_f32(z, v.data, v.dtype, n);
         rc = check_finite(v.name, z, n, err);
     }
-    if (!rc) rc = d->class->decode(d->vae, z, f, h, w, p->rgb, err);
+    if (!rc)
+        rc = d->class->decode(d->vae, z, f, h, w, p->rgb, err);
     free(z);
     if (frames > 0 && frames < p->n)
         p->n = frames;
@@ -182,7 +183,8 @@ static double rate(const decoder *d, double stored)
 static int finish_picture(decoder *d, const char *stem, picture *p, sheet *s, vc_err *err)
 {
     int rc = write_picture(d, stem, p, err);
-    if (!rc && s) rc = sheet_add(s, p, err);
+    if (!rc && s)
+        rc = sheet_add(s, p, err);
     free(p->rgb);
     d->done += !rc;
     return rc;
@@ -202,12 +204,16 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     vf_sample_key(key, e->number, e->variant);
     snprintf(name, sizeof name, "%012u-%03u", e->number, e->variant);
     int rc = vf_dataset_sample(set, i, &record, err);
-    if (!rc) rc = vf_json_num_opt(record, "fps", &fps, err);
-    if (!rc) rc = vf_dataset_latent_of(set, e, e->latent, true, &st, err);
-    if (!rc) rc = decode_latent(d, st, (int)e->frames, &p, err);
+    if (!rc)
+        rc = vf_json_num_opt(record, "fps", &fps, err);
+    if (!rc)
+        rc = vf_dataset_latent_of(set, e, e->latent, true, &st, err);
+    if (!rc)
+        rc = decode_latent(d, st, (int)e->frames, &p, err);
     p.fps = rate(d, fps);
     char *stem = vc_path_join(d->o.out, name);
-    if (!rc) rc = stem ? finish_picture(d, stem, &p, s, err) : vc_no_memory(err);
+    if (!rc)
+        rc = stem ? finish_picture(d, stem, &p, s, err) : vc_no_memory(err);
     else free(p.rgb);
     free(stem);
     vf_safetensors_close(st);
@@ -239,7 +245,8 @@ static int chosen_samples(decoder *d, const vf_dataset *set, sheet *s, vc_err *e
     for (char *key = keys ? strtok_r(list, ",", &save) : NULL; !rc && key; key = strtok_r(NULL, ",", &save)) {
         uint32_t i;
         rc = vf_dataset_find(set, key, &i, err);
-        if (!rc) rc = dataset_sample(d, set, i, s, err);
+        if (!rc)
+            rc = dataset_sample(d, set, i, s, err);
     }
     free(list);
     return rc;
@@ -268,7 +275,8 @@ static void compare_weights(const decoder *d, const vf_dataset *set)
     if (!d->dir || !cJSON_IsString(vae_of))
         return;
     int rc = vf_model_open(&m, d->dir, &why);
-    if (!rc) rc = vf_model_hash(&k, m, vc_stop_flag(), &why);
+    if (!rc)
+        rc = vf_model_hash(&k, m, vc_stop_flag(), &why);
     vf_model_close(m);
     if (rc && rc != VC_ESTOP)
         vc_warn(d->progress, "%s: not compared with what made %s", why.text, vf_dataset_path(set));
@@ -285,21 +293,28 @@ static int decode_dataset(decoder *d, const char *path, vc_err *err)
     const char *class;
     int rc = d->o.out ? 0 : vc_fail(err, VC_EUSAGE, "--out is needed for a dataset");
 
-    if (!rc) rc = vc_mkdirs(d->o.out, err);
-    if (!rc) rc = vf_dataset_open(&set, path, true, err);
+    if (!rc)
+        rc = vc_mkdirs(d->o.out, err);
+    if (!rc)
+        rc = vf_dataset_open(&set, path, true, err);
     if (rc)
         return rc;
     rc = vf_json_obj(vf_dataset_manifest(set), "vae", &v, err);
-    if (!rc) rc = vf_json_str(v, "class", &class, err);
+    if (!rc)
+        rc = vf_json_str(v, "class", &class, err);
     if (!rc && strcmp(class, d->info.class))
         rc = vc_fail(err, VC_EMISMATCH, "%s was made by %s, and %s would decode it: give --model "
                      "or --vae", path, class, d->info.class);
-    if (!rc) compare_weights(d, set);
-    if (!rc && d->o.sheet) rc = sheet_open(&s, err);
+    if (!rc)
+        compare_weights(d, set);
+    if (!rc && d->o.sheet)
+        rc = sheet_open(&s, err);
     vc_progress_begin(d->progress, "decoding", "samples", vf_dataset_count(set));
-    if (!rc) rc = chosen_samples(d, set, s, err);
+    if (!rc)
+        rc = chosen_samples(d, set, s, err);
     vc_progress_end(d->progress);
-    if (!rc) rc = write_sheet(d, s, d->o.out, err);
+    if (!rc)
+        rc = write_sheet(d, s, d->o.out, err);
     sheet_close(s);
     vf_dataset_close(set);
     return rc;
@@ -324,7 +339,8 @@ static int decode_file(decoder *d, const char *path, const char *stem, sheet *s,
     double frames = meta_number(st, "frames");
     rc = decode_latent(d, st, frames >= 1 && frames < 1e6 ? (int)frames : 0, &p, err);
     p.fps = rate(d, meta_number(st, "fps"));
-    if (!rc) rc = finish_picture(d, stem, &p, s, err);
+    if (!rc)
+        rc = finish_picture(d, stem, &p, s, err);
     else free(p.rgb);
     vf_safetensors_close(st);
     return vc_context(err, rc, "%s", path);
@@ -338,9 +354,12 @@ static int decode_one_file(decoder *d, const char *path, vc_err *err)
                            (int)(vc_path_ext(path) - base), base);
     int rc = stem ? vc_mkdirs(d->o.out ? d->o.out : ".", err) : vc_no_memory(err);
 
-    if (!rc && d->o.sheet) rc = sheet_open(&s, err);
-    if (!rc) rc = decode_file(d, path, stem, s, err);
-    if (!rc) rc = write_sheet(d, s, d->o.out ? d->o.out : ".", err);
+    if (!rc && d->o.sheet)
+        rc = sheet_open(&s, err);
+    if (!rc)
+        rc = decode_file(d, path, stem, s, err);
+    if (!rc)
+        rc = write_sheet(d, s, d->o.out ? d->o.out : ".", err);
     sheet_close(s);
     free(stem);
     return rc;
@@ -366,7 +385,8 @@ static int decode_step(decoder *d, const char *dir, vc_err *err)
 
     if (n < 0)
         return vc_fail_errno(err, "%s", dir);
-    if (d->o.sheet) rc = sheet_open(&s, err);
+    if (d->o.sheet)
+        rc = sheet_open(&s, err);
     for (int i = 0; i < n; i++) {
         const char *name = names[i]->d_name;
         char *path = vc_path_join(dir, name);
@@ -382,7 +402,8 @@ static int decode_step(decoder *d, const char *dir, vc_err *err)
         free(names[i]);
     }
     free(names);
-    if (!rc && n) rc = write_sheet(d, s, dir, err);
+    if (!rc && n)
+        rc = write_sheet(d, s, dir, err);
     sheet_close(s);
     return rc;
 }
@@ -445,8 +466,10 @@ static int open_vae(decoder *d, vc_err *err)
     if (d->o.model || d->o.vae) {
         o.dtype = d->o.vae_dtype == VC_DTYPE_NONE ? VC_BF16 : d->o.vae_dtype;
         rc = prep_component_dir(&d->dir, d->o.model, d->o.vae, "vae", "vae", err);
-        if (!rc) rc = prep_component_class(class, sizeof class, d->dir, err);
-        if (!rc) rc = prep_vae_by_class(&d->class, class, err);
+        if (!rc)
+            rc = prep_component_class(class, sizeof class, d->dir, err);
+        if (!rc)
+            rc = prep_vae_by_class(&d->class, class, err);
         o.dir = d->dir;
     }
     return rc ? rc : d->class->open(&d->vae, &o, &d->info, err);
@@ -457,7 +480,8 @@ static int run(decoder *d, const vc_list *in, vc_err *err)
     int rc = in->n ? 0 : vc_fail(err, VC_EUSAGE, "nothing to decode: give a dataset, a run folder or a "
                                  "latents file");
 
-    if (!rc) rc = open_vae(d, err);
+    if (!rc)
+        rc = open_vae(d, err);
     for (int i = 0; !rc && i < in->n; i++)
         rc = decode_input(d, in->item[i], err);
     if (!rc)
@@ -476,16 +500,20 @@ int main(int argc, char **argv)
     vc_err err = { 0 };
     int rc = vc_calm_threads(argv, &err);
 
-    if (!rc) rc = vc_flags_parse(&set, &program, &d.o, argc, argv, stdout, &err);
+    if (!rc)
+        rc = vc_flags_parse(&set, &program, &d.o, argc, argv, stdout, &err);
 
     if (rc == 1) {
         vc_flags_free(set);
         return 0;
     }
-    if (!rc) rc = vc_progress_open(&d.progress, "vdecode", (vc_log_format)d.o.log_format, d.o.quiet, &err);
+    if (!rc)
+        rc = vc_progress_open(&d.progress, "vdecode", (vc_log_format)d.o.log_format, d.o.quiet, &err);
     vc_flags_name_typed(set, d.progress);
-    if (!rc) rc = vc_catch_stop(&err);
-    if (!rc) rc = vc_maps_check(run(&d, vc_flags_words(set), &err), &err);
+    if (!rc)
+        rc = vc_catch_stop(&err);
+    if (!rc)
+        rc = vc_maps_check(run(&d, vc_flags_words(set), &err), &err);
     vc_progress_close(d.progress);
     if (rc)
         vc_flags_report(set, "vdecode", &err, rc);

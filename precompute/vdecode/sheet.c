@@ -60,7 +60,8 @@ int sheet_strip(const char *path, const picture *p, vc_err *err)
 {
     canvas c;
     int rc = make_strip(&c, p, 0, err);
-    if (!rc) rc = media_write_png(path, c.rgb, c.h, c.w, err);
+    if (!rc)
+        rc = media_write_png(path, c.rgb, c.h, c.w, err);
     free(c.rgb);
     return rc;
 }
@@ -129,7 +130,8 @@ int sheet_write(const sheet *s, const char *path, vc_err *err)
         }
         top += row_height(s, r) + 2 * GAP;
     }
-    if (!rc) rc = media_write_png(path, c.rgb, h, w, err);
+    if (!rc)
+        rc = media_write_png(path, c.rgb, h, w, err);
     free(c.rgb);
     return rc;
 }

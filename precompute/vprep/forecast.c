@@ -1,22 +1,22 @@
-/* forecast.c - what a run is going to reuse, encode and drop; see vprep.h */
+/* forecast.c - counts the values that a run is going to reuse, encode and drop; see vprep.h */
 #include <stdio.h>
 
 #include "precompute/encode/prompt_images.h"
 #include "precompute/run/reuse.h"
 #include "precompute/vprep/record.h"
 
-#define NO_RATE "hours: not known before a run has encoded some clips: start one, stop it after a " \
-                "minute (Ctrl-C; the same command goes on) and ask again"
+#define NO_RATE "hours: not known before a run has encoded some clips: start one, stop it after " \
+                "a minute (Ctrl-C; the same command continues) and ask again"
 
 typedef struct tally {
-    uint64_t reuse, encode, copy;            /* copy: those of `reuse` that --reuse gives */
+    uint64_t reuse, encode, copy;            /* copy: the part of `reuse` from --reuse */
 } tally;
 
 typedef struct forecast {
     tally clips, conditions, texts;
     uint64_t kept;                           /* samples of --out that stay */
     double pixels, bytes;                    /* of the clips, of all values to encode; about */
-    vc_buf record;                           /* room for one */
+    vc_buf record;                           /* the latest record */
 } forecast;
 
 static void count(tally *t, prep_reuse_place place)
@@ -83,7 +83,7 @@ static int count_items(vprep *p, uint32_t from, uint32_t end, forecast *f, vc_er
     return rc;
 }
 
-/* All workers at once: nothing is put meanwhile. */
+/* All workers count at once, since nothing is put meanwhile. */
 static int count_clips(vprep *p, forecast *f, vc_err *err)
 {
     const int workers = (int)p->c.workers;
@@ -118,7 +118,8 @@ static int count_all(vprep *p, forecast *f, vc_err *err)
 {
     int rc = vprep_text_forecast(p, &f->texts.reuse, &f->texts.encode, &f->texts.copy, err);
 
-    if (!rc) rc = count_clips(p, f, err);
+    if (!rc)
+        rc = count_clips(p, f, err);
     for (int i = 0; !rc && i < p->prompts.n; i++) {
         const vf_key *key;
         const unsigned values = vprep_prompt_values(p, i, &key);
@@ -139,7 +140,7 @@ static void say_tally(const char *what, const tally *t, FILE *out)
     fprintf(out, ", encode %s", vc_human_count(b, t->encode));
 }
 
-/* How much that is, and how long it will take, where an earlier run has left its speed. */
+/* Prints the size of the values, and their time if the dataset has the rate of an earlier run. */
 static void say_cost(const vprep *p, const forecast *f, FILE *out)
 {
     vprep_rate rate;

@@ -1,5 +1,5 @@
-/* main.c - vprep: metadata, videos, images and encoders -> latent dataset. Flags, order of the
- * stages, exit status. */
+/* main.c - vprep: metadata, videos, images and encoders -> latent dataset. The flags, the order of
+ * the stages, the exit status. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -54,7 +54,8 @@ static int check_variants(const char *v, vc_err *err)
         return 0;
     long n = strtol(v, &end, 10);
     if (*end || n < 1 || n > 1000)
-        return vc_fail(err, VC_EUSAGE, "--variants %s: expected a number from 1 to 1000, or sizes", v);
+        return vc_fail(err, VC_EUSAGE, "--variants %s: expected a number from 1 to 1000, or sizes",
+                       v);
     return 0;
 }
 
@@ -67,7 +68,8 @@ static int check_device(const char *d, vc_err *err)
         if (strlen((*b)->name) == n && !strncmp((*b)->name, d, n))
             return 0;
     if (n == 4 && !strncmp(d, "cuda", 4))
-        return vc_fail(err, VC_EUSAGE, "--device %s: this build has no CUDA backend; use --device cpu", d);
+        return vc_fail(err, VC_EUSAGE, "--device %s: this build has no CUDA backend; use "
+                       "--device cpu", d);
     return vc_fail(err, VC_EUSAGE, "--device %s: expected auto, cpu, cuda or cuda:N", d);
 }
 
@@ -77,7 +79,8 @@ static void take_first_frames(vprep_config *c, vc_flags *set)
     if (!c->num_frames)
         return;
     if (vc_flags_given(set, "video_sample_n_frames") && c->n_frames != c->num_frames)
-        vc_flags_wrong(set, "--num_frames %lld and --video_sample_n_frames %lld contradict each other",
+        vc_flags_wrong(set, "--num_frames %lld and --video_sample_n_frames %lld contradict each "
+                       "other",
                        (long long)c->num_frames, (long long)c->n_frames);
     c->n_frames = c->num_frames;
     if (!vc_flags_given(set, "video_sample_stride"))
@@ -105,34 +108,40 @@ static int check_family(vprep *p, const vc_family *sizes, vc_err *err)
     return vprep_rules(p, sizes, err);
 }
 
-/* What other trainers mean by the type is what encoders compute in. */
+/* In other trainers --dtype is the type that encoders compute in; here it is the stored type. */
 static void say_dtype(const vprep *p)
 {
     const vprep_config *c = &p->c;
-    vc_dtype pictures = p->encoders.vae_part.opts.dtype, texts = p->encoders.text_part[0].opts.dtype;
+    const vc_dtype pictures = p->encoders.vae_part.opts.dtype;
+    const vc_dtype texts = p->encoders.text_part[0].opts.dtype;
     bool same = pictures == c->dtype && texts == c->dtype;
     if (vc_flags_given(p->flags, "dtype") && p->encoders.family.from_files && !same)
-        vc_say(p->progress, "--dtype %s: what is stored; the VAE computes in %s and text encoders in "
-               "%s: --vae_dtype and --text_encoder_dtype say that", vc_dtype_name(c->dtype),
+        vc_say(p->progress, "--dtype %s: the stored type; the VAE computes in %s and text encoders "
+               "in %s, by --vae_dtype and --text_encoder_dtype", vc_dtype_name(c->dtype),
                vc_dtype_name(pictures), vc_dtype_name(texts));
 }
 
-/* After vc_flags_parse, whatever that has found: adds all else that is wrong. */
+/* Called after vc_flags_parse, even after errors: adds all further errors of the flags. */
 static int settle_config(vprep *p, vc_err *err)
 {
     const vc_family *sizes;
 
     check_together(&p->c, p->flags);
     int rc = vc_flags_catch(p->flags, check_variants(p->c.variants, err), err);
-    if (!rc) rc = vc_flags_catch(p->flags, check_device(p->c.device, err), err);
-    if (!rc) rc = vc_flags_catch(p->flags, vprep_parse_shard(p, err), err);
+    if (!rc)
+        rc = vc_flags_catch(p->flags, check_device(p->c.device, err), err);
+    if (!rc)
+        rc = vc_flags_catch(p->flags, vprep_parse_shard(p, err), err);
     if (rc)
         return rc;
     rc = vprep_components(p, &sizes, err);
     rc = rc ? vc_flags_catch(p->flags, rc, err) : check_family(p, sizes, err);
-    if (!rc) rc = vc_flags_verdict(p->flags, err);
-    if (!rc) say_dtype(p);
-    if (!rc) vprep_share_machine(p);
+    if (!rc)
+        rc = vc_flags_verdict(p->flags, err);
+    if (!rc)
+        say_dtype(p);
+    if (!rc)
+        vprep_share_machine(p);
     return rc;
 }
 
@@ -145,18 +154,20 @@ static int open_writer(vprep *p, vc_err *err)
     int rc = vprep_share_open(p, &o, err);
     cJSON_Delete(head);
     prep_reuse_read_hints(p);
-    if (!rc && p->ranks.rank == 0) rc = vprep_remember(p, err);
+    if (!rc && p->ranks.rank == 0)
+        rc = vprep_remember(p, err);
     if (!rc && vf_writer_lost_shards(p->writer))
-        vc_warn(p->progress, "%d shards of %s are gone: what they held is encoded again",
+        vc_warn(p->progress, "%d shards of %s are missing: their values are encoded again",
                 vf_writer_lost_shards(p->writer), p->c.out);
     return rc;
 }
 
-/* A dry run writes plan.jsonl and errors.jsonl: into a dataset only while nobody else does. */
+/* A dry run writes plan.jsonl and errors.jsonl; into a dataset only while no other process does. */
 static int open_dry(const vprep *p, int *lock, vc_err *err)
 {
     int rc = vc_mkdirs(p->c.out, err);
-    if (!rc && p->ranks.rank == 0) rc = vf_dataset_lock(lock, p->c.out, err);
+    if (!rc && p->ranks.rank == 0)
+        rc = vf_dataset_lock(lock, p->c.out, err);
     return rc == VC_ENOENT ? 0 : rc;
 }
 
@@ -206,23 +217,24 @@ static void say_done(const vprep *p, double seconds, uint32_t dropped)
     if (p->gpu)
         vc_say(p->progress, "%s frames were decoded by NVDEC", vc_human_count(a, n->gpu_frames));
     if (p->errors.n)
-        vc_say(p->progress, "%s/errors.jsonl says why each was skipped", p->c.out);
+        vc_say(p->progress, "%s/errors.jsonl has the reason for each that was skipped", p->c.out);
 }
 
-/* The dataset names the plan that it is made by. */
+/* Stores the hash of plan.jsonl in the manifest. */
 static int name_plan(vprep *p, vc_err *err)
 {
     char hex[VF_KEY_HEX], *path = vc_path_join(p->c.out, "plan.jsonl");
     vf_key k;
     int rc = path ? vf_hash_file(&k, path, vc_stop_flag(), err) : vc_no_memory(err);
 
-    if (!rc) rc = vf_writer_describe(p->writer, "plan", vf_key_hex(hex, k), err);
+    if (!rc)
+        rc = vf_writer_describe(p->writer, "plan", vf_key_hex(hex, k), err);
     free(path);
     return rc;
 }
 
-/* Where ranks wait for each other. A stop comes to all of them; a rank that fails ends the others,
- * who are in the midst of their work. What was made is kept. */
+/* The ranks wait for each other here. All of them receive a stop; a rank that fails ends the
+ * others, which are still working. Values that were made are kept. */
 static int meet(vprep *p, int rc, vc_err *err)
 {
     rc = vc_maps_check(rc, err);
@@ -237,14 +249,16 @@ static int meet(vprep *p, int rc, vc_err *err)
     return vc_comm_agree(p->ranks.comm, rc, err);
 }
 
-/* Rank 0 alone. */
+/* Called by rank 0 only. */
 static int complete(vprep *p, uint32_t *dropped, vc_err *err)
 {
     int rc = vprep_put_validations(p, err);
 
     vprep_keep_missing(p);
-    if (!rc && !p->c.append) rc = vf_writer_drop_unseen(p->writer, dropped, err);
-    if (!rc) rc = remove_trace_texts(p, err);
+    if (!rc && !p->c.append)
+        rc = vf_writer_drop_unseen(p->writer, dropped, err);
+    if (!rc)
+        rc = remove_trace_texts(p, err);
     return rc ? rc : vf_writer_finish(p->writer, err);
 }
 
@@ -254,15 +268,23 @@ static int encode_stages(vprep *p, vc_err *err)
     double begin = vc_seconds();
     int rc = p->c.trace_dir ? vc_mkdirs(p->c.trace_dir, err) : 0;
 
-    if (!rc && p->ranks.rank == 0) rc = name_plan(p, err);
-    if (!rc && p->ranks.rank == 0) rc = write_config(p, err);
-    if (!rc) rc = vprep_text(p, err);
+    if (!rc && p->ranks.rank == 0)
+        rc = name_plan(p, err);
+    if (!rc && p->ranks.rank == 0)
+        rc = write_config(p, err);
+    if (!rc)
+        rc = vprep_text(p, err);
     rc = meet(p, rc, err);
-    if (!rc) rc = meet(p, vprep_share_texts(p, err), err);
-    if (!rc) rc = meet(p, vprep_clips(p, err), err);
-    if (!rc) rc = meet(p, vprep_share_clips(p, err), err);
-    if (!rc && p->ranks.rank == 0) rc = complete(p, &dropped, err);
-    if (!rc && p->ranks.rank == 0) say_done(p, vc_seconds() - begin, dropped);
+    if (!rc)
+        rc = meet(p, vprep_share_texts(p, err), err);
+    if (!rc)
+        rc = meet(p, vprep_clips(p, err), err);
+    if (!rc)
+        rc = meet(p, vprep_share_clips(p, err), err);
+    if (!rc && p->ranks.rank == 0)
+        rc = complete(p, &dropped, err);
+    if (!rc && p->ranks.rank == 0)
+        say_done(p, vc_seconds() - begin, dropped);
     return rc;
 }
 
@@ -274,36 +296,52 @@ static int run(vprep *p, vc_err *err)
                            .allow_empty_captions = p->c.allow_empty_captions };
     int lock = -1, rc = vc_comm_agree(p->ranks.comm, settle_config(p, err), err);
 
-    if (!rc) rc = vprep_share_devices(p, err);
-    if (!rc) rc = vprep_share_decoder(p, err);
+    if (!rc)
+        rc = vprep_share_devices(p, err);
+    if (!rc)
+        rc = vprep_share_decoder(p, err);
     if (rc)
         return rc;
     rc = vf_metadata_read(&p->list.meta, p->c.meta, &o, err);
     rc = vprep_share_list(p, vc_comm_agree(p->ranks.comm, rc, err), err);
-    if (!rc) rc = prep_reuse_open(p, err);
-    if (!rc && p->ranks.rank == 0) rc = vprep_missing_before(p, err);
+    if (!rc)
+        rc = prep_reuse_open(p, err);
+    if (!rc && p->ranks.rank == 0)
+        rc = vprep_missing_before(p, err);
     rc = vc_comm_agree(p->ranks.comm, rc, err);
     bool forecast = !rc && (prep_reuse_continues(p) || p->c.reuse.n);
     bool keys = forecast || !p->c.dry_run;
-    if (!rc) rc = vprep_identify(p, keys, err);
+    if (!rc)
+        rc = vprep_identify(p, keys, err);
     rc = vc_comm_agree(p->ranks.comm, rc, err);
-    if (!rc) prep_reuse_compare(p);
+    if (!rc)
+        prep_reuse_compare(p);
     if (!rc)
         rc = p->c.dry_run ? vc_comm_agree(p->ranks.comm, open_dry(p, &lock, err), err)
                           : open_writer(p, err);
-    bool ours = !rc;                         /* the folder, from here on */
-    if (!rc) rc = meet(p, vprep_survey(p, keys, err), err);
-    if (!rc) rc = meet(p, vprep_share_survey(p, err), err);
-    if (!rc) vprep_say_types(p);
-    if (!rc) rc = vprep_plan(p, err);
-    if (!rc) rc = vprep_missing(p, err);
-    if (!rc) rc = vprep_prompts_load(p, err);
+    bool ours = !rc;                         /* this run has locked the folder */
+    if (!rc)
+        rc = meet(p, vprep_survey(p, keys, err), err);
+    if (!rc)
+        rc = meet(p, vprep_share_survey(p, err), err);
+    if (!rc)
+        vprep_say_types(p);
+    if (!rc)
+        rc = vprep_plan(p, err);
+    if (!rc)
+        rc = vprep_missing(p, err);
+    if (!rc)
+        rc = vprep_prompts_load(p, err);
     rc = vc_comm_agree(p->ranks.comm, rc, err);
-    if (!rc && p->ranks.rank == 0) rc = vprep_report(p, stdout, err);
-    if (!rc && forecast && p->ranks.rank == 0) rc = vprep_forecast(p, stdout, err);
-    if (!rc && !forecast && p->c.dry_run) vprep_no_forecast(stdout);
+    if (!rc && p->ranks.rank == 0)
+        rc = vprep_report(p, stdout, err);
+    if (!rc && forecast && p->ranks.rank == 0)
+        rc = vprep_forecast(p, stdout, err);
+    if (!rc && !forecast && p->c.dry_run)
+        vprep_no_forecast(stdout);
     rc = vc_comm_agree(p->ranks.comm, rc, err);
-    if (!rc && !p->c.dry_run) rc = encode_stages(p, err);
+    if (!rc && !p->c.dry_run)
+        rc = encode_stages(p, err);
     rc = vc_maps_check(rc, err);
     if (p->ranks.rank == 0 && ours) {
         vc_err e = { 0 };
@@ -349,7 +387,7 @@ static int exit_status(const vprep *p, int rc)
     return rc == VC_EUSAGE ? 2 : rc ? 1 : p->errors.n ? 3 : 0;
 }
 
-/* A dry run is rank 0's alone. wrong: the flags are; the rest of what is wrong with them is found by run. */
+/* Rank 0 alone makes a dry run. wrong: the flags have errors; run adds the further ones. */
 static int run_ranks(vprep *p, vc_comm *comm, bool wrong, vc_err *err)
 {
     int rc;
@@ -362,7 +400,8 @@ static int run_ranks(vprep *p, vc_comm *comm, bool wrong, vc_err *err)
     rc = vc_progress_open(&p->progress, "vprep", (vc_log_format)p->c.log_format,
                           p->c.quiet || p->ranks.rank, err);
     vc_flags_name_typed(p->flags, p->progress);
-    if (!rc) rc = vc_catch_stop(err);
+    if (!rc)
+        rc = vc_catch_stop(err);
     for (int i = 0; !rc && !wrong && vc_flags_note(p->flags, i); i++)
         vc_say(p->progress, "%s", vc_flags_note(p->flags, i));
     return rc ? rc : run(p, err);
@@ -376,7 +415,8 @@ int main(int argc, char **argv)
     vc_err err = { 0 };
     int rc = vc_calm_threads(argv, &err);
 
-    if (!rc) rc = vc_comm_open(&comm, &err);
+    if (!rc)
+        rc = vc_comm_open(&comm, &err);
     pthread_mutex_init(&p.errors.lock, NULL);
     if (!rc) {
         rc = vc_flags_parse(&p.flags, &program, &p.c, argc, argv, stdout, &err);
@@ -384,15 +424,18 @@ int main(int argc, char **argv)
         if (!rc || wrong)
             rc = vc_like_take(p.flags, p.c.like, vc_vprep_like, NULL, &p.c, &err);
         rc = vc_comm_agree(comm, rc, &err);
-        if (rc == 0) rc = run_ranks(&p, comm, wrong, &err);
-        if (rc == 0 && p.c.dry_run) rc = vc_std_flush(stdout, &err);
-        else if (rc > 0) rc = 0;                /* help or version */
+        if (rc == 0)
+            rc = run_ranks(&p, comm, wrong, &err);
+        if (rc == 0 && p.c.dry_run)
+            rc = vc_std_flush(stdout, &err);
+        else if (rc > 0)
+            rc = 0;                /* help or version */
     }
     int status = exit_status(&p, rc);
     release(&p);
     vc_progress_close(p.progress);
     if (rc == VC_ESTOP)
-        vc_fail(&err, rc, "stopped; the same command goes on where it was");
+        vc_fail(&err, rc, "stopped; the same command continues from here");
     if (rc && vc_comm_rank(comm) == 0)
         vc_flags_report(p.flags, "vprep", &err, rc);
     vc_flags_free(p.flags);

@@ -1,4 +1,4 @@
-/* manifest.c - the head of the manifest: what made the dataset; see vprep.h and docs/format.md */
+/* manifest.c - the head of the manifest: how the dataset is made; see vprep.h, docs/format.md */
 #include <stdio.h>
 
 #include "precompute/encode/conditions.h"
@@ -52,8 +52,8 @@ static void add_hash(cJSON *o, const char *component, const prep_part *part)
         cJSON_AddStringToObject(o, component, vf_key_hex(hex, part->opts.weights));
 }
 
-/* A trainer, which has no encoders, compares these. The hashes follow from the fingerprints and lie
- * beside them, not within what datasets are compared by: those of before there were any are alike. */
+/* Hashes of the weights, for a trainer, which has no encoders. They follow from the fingerprints,
+ * and datasets are not compared by them, since older datasets have none. */
 static void add_weights(cJSON *o, const vprep *p)
 {
     if (!p->encoders.family.from_files)
@@ -64,7 +64,7 @@ static void add_weights(cJSON *o, const vprep *p)
         add_hash(w, vc_text_slots[i], &p->encoders.text_part[i]);
 }
 
-/* Those that are not as they are without flags, so that older datasets can be gone on with. */
+/* Switches that differ from their defaults, so that older datasets can be continued. */
 static void add_switches(cJSON *s, const vb_rules *r)
 {
     if (r->peer)
@@ -92,7 +92,8 @@ static void add_sampling(cJSON *o, const vprep *p)
     vf_json_add_int(s, "video_sample_size", r->video_sample_size);
     vf_json_add_int(s, "image_sample_size", r->image_sample_size);
     vf_json_add_int(s, "token_sample_size", r->token_sample_size);
-    cJSON_AddItemToObject(s, "fix_sample_size", cJSON_CreateIntArray((int[]){ (int)r->fix_h, (int)r->fix_w }, 2));
+    cJSON_AddItemToObject(s, "fix_sample_size",
+                          cJSON_CreateIntArray((int[]){ (int)r->fix_h, (int)r->fix_w }, 2));
     cJSON_AddBoolToObject(s, "random_hw_adapt", r->random_hw_adapt);
     cJSON_AddBoolToObject(s, "training_with_video_token_length", r->token_length);
     cJSON_AddBoolToObject(s, "random_ratio_crop", r->random_ratio_crop);
@@ -109,7 +110,7 @@ static void add_sampling(cJSON *o, const vprep *p)
     vf_json_add_int(s, "seed", p->c.seed);
 }
 
-/* How the mode's conditions were made; what a reader needs is in the records. */
+/* How the mode's conditions were made; the records have the fields that readers need. */
 static void add_conditions(cJSON *o, const vprep *p)
 {
     cJSON *c = cJSON_AddObjectToObject(o, "conditions");

@@ -1,4 +1,4 @@
-/* missing.c - sources that the system does not give; see vprep.h */
+/* missing.c - sources that are missing or unreadable; see sources.h */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -21,10 +21,10 @@ bool vprep_is_absent(int code)
 enum { SHOWN = 3 };
 
 typedef struct tally {
-    uint64_t rows, absent;               /* of the list, that are this job's */
-    uint64_t had, had_absent;            /* of those, with samples of the dataset */
-    const vf_row *first[SHOWN];          /* absent ones */
-    size_t folder;                       /* bytes of first[0]->file that the files of all begin with */
+    uint64_t rows, absent;               /* this job's rows of the list */
+    uint64_t had, had_absent;            /* those of them that have samples in the dataset */
+    const vf_row *first[SHOWN];          /* the first absent rows */
+    size_t folder;                       /* bytes of first[0]->file with which all files begin */
 } tally;
 
 static void count_absent(tally *t, const vf_row *row)
@@ -47,7 +47,7 @@ static bool more_than_half(uint64_t part, uint64_t whole)
     return 2 * part > whole;
 }
 
-/* The folder that the user named for the files that are gone, as "--data FOLDER: ". */
+/* Adds "--data FOLDER: " if the missing files lie in the folder of that flag. */
 static void blame_data(vc_buf *b, const vprep *p, const tally *t)
 {
     size_t n = p->c.data ? strlen(p->c.data) : 0;
@@ -55,7 +55,8 @@ static void blame_data(vc_buf *b, const vprep *p, const tally *t)
         vc_buf_printf(b, "--data %.200s: ", p->c.data);
 }
 
-static int ask(const vprep *p, const tally *t, const char *what, uint64_t part, uint64_t whole, vc_err *err)
+static int ask(const vprep *p, const tally *t, const char *sources, uint64_t part, uint64_t whole,
+               vc_err *err)
 {
     vc_buf b = { 0 }, folder = { 0 };
 
@@ -64,19 +65,21 @@ static int ask(const vprep *p, const tally *t, const char *what, uint64_t part, 
     if (t->absent)
         vc_buf_printf(&b, "%s", t->absent > SHOWN ? ", ...)" : ")");
     if (t->absent && t->folder)
-        vc_buf_printf(&b, ", all in %.*s", (int)(t->folder < 200 ? t->folder : 200), t->first[0]->file);
+        vc_buf_printf(&b, ", all in %.*s", (int)(t->folder < 200 ? t->folder : 200),
+                      t->first[0]->file);
     blame_data(&folder, p, t);
-    char *which = vc_buf_take(&b), *whose = vc_buf_take(&folder);
-    int rc = vc_fail(err, VC_EFAIL, "%s%llu of %llu %s cannot be read%s: is a folder not mounted? Nothing was "
-                     "removed or encoded; --allow_missing goes on without them", whose ? whose : "",
-                     (unsigned long long)part, (unsigned long long)whole, what, which ? which : "");
-    free(which);
-    free(whose);
+    char *paths = vc_buf_take(&b), *data = vc_buf_take(&folder);
+    int rc = vc_fail(err, VC_EFAIL, "%s%llu of %llu %s cannot be read%s: is a folder not mounted? "
+                     "Nothing was removed or encoded; --allow_missing continues without them",
+                     data ? data : "", (unsigned long long)part, (unsigned long long)whole, sources,
+                     paths ? paths : "");
+    free(paths);
+    free(data);
     return rc;
 }
 
-/* A folder that is the list does not name what is gone from it: samples that it has no file for count as
- * absent too. */
+/* A list that is a folder has no rows of missing files, so samples of the dataset without a file
+ * count as absent too. */
 static void count_unlisted(const vprep *p, tally *t, uint64_t there)
 {
     if (p->list.meta.folder && !p->c.append && there > t->had) {
@@ -94,11 +97,12 @@ static int judge(const vprep *p, const tally *t, vc_err *err)
     if (more_than_half(t->had_absent, t->had))
         return ask(p, t, "sources of the dataset's samples", t->had_absent, t->had, err);
     if (t->had_absent && prep_reuse_in_place(p))
-        return ask(p, t, "sources of samples that are to be changed in place", t->had_absent, t->had, err);
+        return ask(p, t, "sources of samples that are to be changed in place", t->had_absent,
+                   t->had, err);
     return 0;
 }
 
-/* A dry run does nothing that would have to be refused. */
+/* A dry run only warns of the error, since it changes nothing. */
 static int refuse(const vprep *p, const tally *t, vc_err *err)
 {
     int rc = judge(p, t, err);
@@ -107,9 +111,9 @@ static int refuse(const vprep *p, const tally *t, vc_err *err)
     return p->c.dry_run ? 0 : rc;
 }
 
-/* ---- before --out is opened for writing ---- */
+/* ---- before --out is opened to be written ---- */
 
-/* Whether the system knows the file; deep: and gives its first byte. */
+/* Whether the file exists; deep: and its first byte can be read. */
 static bool gives(const char *path, bool deep)
 {
     struct stat st;
@@ -124,7 +128,7 @@ static bool gives(const char *path, bool deep)
     return given;
 }
 
-/* gone[i]: row i's source is. */
+/* gone[i]: the source of row i is missing. */
 static void look(const vprep *p, bool *gone)
 {
 #pragma omp parallel for schedule(dynamic) num_threads((int)p->c.workers)
@@ -135,14 +139,15 @@ static void look(const vprep *p, bool *gone)
     }
 }
 
-/* The rows that --out has by its plan, which is about right. */
+/* The rows of the plan of --out, which are nearly those of its samples. */
 static int read_had(const vprep *p, plan_ids *had, vc_err *err)
 {
     char *path = vc_path_join(p->c.out, "plan.jsonl");
     int rc = path ? 0 : vc_no_memory(err);
 
     if (!rc && prep_reuse_continues(p) && vc_file_exists(path))
-        rc = vc_context(err, plan_ids_read(had, path, err), "remove the damaged file, or use --overwrite");
+        rc = vc_context(err, plan_ids_read(had, path, err),
+                        "remove the damaged file, or use --overwrite");
     free(path);
     return rc;
 }
@@ -170,8 +175,10 @@ int vprep_missing_before(vprep *p, vc_err *err)
         if (gone[i])
             count_absent(&t, row);
     }
-    if (!rc) count_unlisted(p, &t, had.n);
-    if (!rc) rc = *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped") : judge(p, &t, err);
+    if (!rc)
+        count_unlisted(p, &t, had.n);
+    if (!rc)
+        rc = *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped") : judge(p, &t, err);
     free(had.v);
     free(gone);
     return rc;
@@ -179,7 +186,7 @@ int vprep_missing_before(vprep *p, vc_err *err)
 
 /* ---- after the plan ---- */
 
-/* Variants that a row of this run may have at most. */
+/* The most variants that a row of this run may have. */
 static uint32_t variants(const vprep *p)
 {
     const char *v = p->c.variants;
@@ -220,7 +227,7 @@ static int keep(vprep *p, uint32_t number, vc_err *err)
     return 0;
 }
 
-/* Samples of what was in a folder that cannot be looked into now. */
+/* Keeps the samples of files in a folder that cannot be read now. */
 static int keep_folder(vprep *p, const vf_row *folder, vc_err *err)
 {
     plan_ids l = { 0 };
@@ -266,7 +273,7 @@ static int count_rows(vprep *p, tally *t, vc_err *err)
     return rc;
 }
 
-/* Rows that the writer has samples of. */
+/* Rows of which the writer has samples. */
 static uint64_t rows_there(const vprep *p)
 {
     uint64_t there = 0;
@@ -286,7 +293,7 @@ int vprep_missing(vprep *p, vc_err *err)
     if (p->list.meta.folder)
         count_unlisted(p, &t, rows_there(p));
     rc = refuse(p, &t, err);
-    if (prep_reuse_in_place(p))                          /* made with other settings, they cannot stay */
+    if (prep_reuse_in_place(p))                  /* samples of other settings cannot stay */
         p->plan.n_kept = 0;
     if (!rc && p->plan.n_kept)
         vc_say(p->progress, "%s samples stay as they are: their sources cannot be read now",

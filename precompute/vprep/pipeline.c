@@ -21,7 +21,7 @@ enum { QUEUE_CLIPS = 16 };
 _Static_assert(VC_ROLES <= 16, "roles do not fit into `need`");
 #define QUEUE_BYTES ((size_t)512 << 20)
 
-typedef struct todo {                /* an item of which something is not stored yet */
+typedef struct todo {                /* an item that has values to be made */
     uint32_t item;
     uint16_t need;                   /* VC_ROLE_BITs */
     bool want_thumb;
@@ -32,17 +32,17 @@ typedef struct line {                /* the pipeline's own state */
     prep_encoder *encoder;
     vc_queue *decoded, *encoded;
     todo *todo;
-    vb_choice largest;               /* of what goes through the VAE as a whole */
-    bool needs_vae;                  /* something goes through it */
+    vb_choice largest;               /* the largest clip that the VAE encodes whole */
+    bool needs_vae;                  /* a job needs the VAE */
     uint32_t n_todo, next;           /* next: taken by workers, atomically */
     int ended;                       /* atomic: an error ends the run */
-    pthread_mutex_t lock;            /* guards err and what is counted below and in the run */
-    vc_err err;                      /* the first such error */
+    pthread_mutex_t lock;            /* guards err, the counts below and those of the run */
+    vc_err err;                      /* the error that ended the run */
     uint64_t done, failed;
-    double pixels;                   /* of the clips encoded */
+    double pixels;                   /* of the clips that were encoded */
 } line;
 
-/* Remembers the first error and wakes everybody up. */
+/* Keeps the first error and wakes all threads. */
 static void line_fail(line *l, const vc_err *e)
 {
     pthread_mutex_lock(&l->lock);
@@ -54,7 +54,7 @@ static void line_fail(line *l, const vc_err *e)
     vc_queue_cancel(l->encoded);
 }
 
-/* A job's end. One that failed is skipped, whether its clip was stored or not. */
+/* Counts a job that ended. A failed job counts as skipped, even if its clip was stored. */
 static void line_done(line *l, const prep_job *j, bool ok)
 {
     vprep *p = l->p;
@@ -70,7 +70,7 @@ static void line_done(line *l, const prep_job *j, bool ok)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* A clip that failed: noted, and the run goes on unless it must not. */
+/* Notes a clip that failed; the run continues unless --on_error or a change in place forbids it. */
 static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *why)
 {
     const vf_row *row = &l->p->list.meta.rows[j->item->row];
@@ -80,7 +80,7 @@ static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *wh
     it->failed = true;
     it->absent = vprep_is_absent(why->code);
     if (it->absent && prep_reuse_in_place(l->p) && !l->p->c.allow_missing)
-        line_fail(l, why);                       /* to go on would remove what cannot be made now */
+        line_fail(l, why);                       /* else the dataset would lose the sample */
     else if (vprep_note(l->p, row->row, row->path, stage, why, &e))
         line_fail(l, &e);
     line_done(l, j, false);
@@ -89,7 +89,7 @@ static void job_failed(line *l, prep_job *j, const char *stage, const vc_err *wh
 
 /* ---- records ---- */
 
-/* A record that is stored as it is stays, without being looked at any further. */
+/* A record that is stored with the same bytes stays, and is not parsed. */
 static int put_record(vprep *p, const prep_job *j, vc_err *err)
 {
     vc_buf b = { 0 };
@@ -103,8 +103,9 @@ static int put_record(vprep *p, const prep_job *j, vc_err *err)
     int rc = 0;
     if (!vf_writer_keep_record(p->writer, j->item->number, j->item->variant, text, n)) {
         rc = vf_json_parse(&record, text, n, err);
-        if (!rc) rc = vf_writer_put_sample(p->writer, j->item->number, j->item->variant, record,
-                                           j->thumb, j->thumb_bytes, err);
+        if (!rc)
+            rc = vf_writer_put_sample(p->writer, j->item->number, j->item->variant, record,
+                                      j->thumb, j->thumb_bytes, err);
         cJSON_Delete(record);
     }
     free(text);
@@ -113,19 +114,18 @@ static int put_record(vprep *p, const prep_job *j, vc_err *err)
 
 /* ---- decoding ---- */
 
-/* A plan made from the metadata's word holds for the file only if that was true. */
+/* Under --trust_metadata, checks that the file has the size that the metadata gave. */
 static int check_trusted(const vprep_source *s, const media_info *info, vc_err *err)
 {
     if (!s->trusted || (s->w == info->w && s->h == info->h))
         return 0;
-    return vc_fail(err, VC_EMISMATCH, "%dx%d in the metadata, %dx%d in the file: correct the list, or "
-                   "leave --trust_metadata out", s->w, s->h, info->w, info->h);
+    return vc_fail(err, VC_EMISMATCH, "%dx%d in the metadata, %dx%d in the file: correct the list, "
+                   "or leave --trust_metadata out", s->w, s->h, info->w, info->h);
 }
 
-/* Reads frames index[0..n-1] of the row's file. 1: it may not be the one that was hashed, when it was
- * *is; it is to be read again. VC_EIO: it is not. */
-static int read_frames(const vprep *p, prep_job *j, const int64_t *index, int n, const media_fit *fit,
-                       prep_identity *is, vc_err *err)
+/* Reads frames index[0..n-1] of the row's file; returns the code of prep_identity_check. */
+static int read_frames(const vprep *p, prep_job *j, const int64_t *index, int n,
+                       const media_fit *fit, prep_identity *is, vc_err *err)
 {
     const vprep_source *s = &p->list.sources[j->item->row];
     const vf_row *row = &p->list.meta.rows[j->item->row];
@@ -139,8 +139,10 @@ static int read_frames(const vprep *p, prep_job *j, const int64_t *index, int n,
     if (p->rules.peer)
         media_as_stored(m, &info);
     rc = check_trusted(s, &info, err);
-    if (!rc && p->gpu) media_use_gpu(m, p->gpu);
-    if (!rc) rc = media_read(m, j->pixels, index, n, fit, vc_stop_flag(), err);
+    if (!rc && p->gpu)
+        media_use_gpu(m, p->gpu);
+    if (!rc)
+        rc = media_read(m, j->pixels, index, n, fit, vc_stop_flag(), err);
     vc_err why = { 0 };
     int other = rc == VC_ESTOP ? 0 : prep_identity_check(is, s->hash, media_fd(m), &part, &why);
     media_close(m);
@@ -149,7 +151,7 @@ static int read_frames(const vprep *p, prep_job *j, const int64_t *index, int n,
     return other ? other : rc;
 }
 
-/* The first j->frames frames of the clip. */
+/* Decodes the first j->frames frames of the clip. */
 static int decode(const vprep *p, prep_job *j, vc_err *err)
 {
     enum { MAX_TRIES = 3 };
@@ -190,7 +192,7 @@ static int decode(const vprep *p, prep_job *j, vc_err *err)
     return rc;
 }
 
-/* The thumbnail of a clip that another dataset has, if that has one; else it is wanted. */
+/* Copies the thumbnail from a dataset of --reuse; without one, the job still makes it. */
 static int take_thumb(vprep *p, prep_job *j, vc_err *err)
 {
     const void *jpeg;
@@ -208,8 +210,8 @@ static int take_thumb(vprep *p, prep_job *j, vc_err *err)
     return 0;
 }
 
-/* What of an item's values and thumbnail is not stored yet; fills j but for its pixels. What
- * another dataset has of it is copied. */
+/* Fills j, except its pixels, with the values and the thumbnail of an item that are to be made.
+ * Values of the datasets of --reuse are copied. */
 static int settle_job(vprep *p, const vprep_item *it, prep_job *j, vc_err *err)
 {
     unsigned values = vprep_values(p, &p->list.meta.rows[it->row]);
@@ -307,7 +309,7 @@ double vprep_clip_pixels(const vb_choice *c)
     return (double)c->frames * c->target_h * c->target_w;
 }
 
-/* Whether a job needs the VAE, and whether its clip is the largest that the VAE takes as a whole. */
+/* Notes that a job needs the VAE, and the largest clip that the VAE encodes whole. */
 static void note_vae(line *l, const prep_job *j)
 {
     bool whole = false;
@@ -320,7 +322,7 @@ static void note_vae(line *l, const prep_job *j)
         l->largest = j->clip.choice;
 }
 
-/* What is stored already and unchanged is kept; a record that changed alone is written anew. */
+/* Lists the items that have values to be made, and writes the records of those that have none. */
 static int settle_stored(line *l, vc_err *err)
 {
     vprep *p = l->p;
@@ -350,7 +352,7 @@ static int settle_stored(line *l, vc_err *err)
     return rc;
 }
 
-/* Before hours of encoding: what the largest clip will take. */
+/* Prints the memory of the largest clip before hours of encoding. */
 static int say_memory(line *l, vc_err *err)
 {
     const vb_choice *c = &l->largest;
@@ -401,7 +403,7 @@ static int run_threads(line *l, vc_err *err)
     }
     while (started < workers && !pthread_create(&thread[started], NULL, decode_worker, l))
         started++;
-    for (int i = started; i < workers; i++)      /* those that did not start close their share */
+    for (int i = started; i < workers; i++)      /* in place of workers that did not start */
         vc_queue_close(l->decoded);
     if (!started) {
         vc_err e;
@@ -422,7 +424,7 @@ static int run_threads(line *l, vc_err *err)
     return l->err.code;
 }
 
-/* Leaves the speed for forecasts, of a run that is stopped too. */
+/* Stores the rate for forecasts, also after a stop. */
 static int run_timed(line *l, vc_err *err)
 {
     double begin = vc_seconds();
@@ -438,7 +440,8 @@ static int run_timed(line *l, vc_err *err)
 static int encode_todo(line *l, vc_err *err)
 {
     int rc = vc_queue_open(&l->decoded, QUEUE_CLIPS, QUEUE_BYTES, err);
-    if (!rc) rc = vc_queue_open(&l->encoded, QUEUE_CLIPS, QUEUE_BYTES, err);
+    if (!rc)
+        rc = vc_queue_open(&l->encoded, QUEUE_CLIPS, QUEUE_BYTES, err);
     return rc ? rc : run_timed(l, err);
 }
 
@@ -450,16 +453,23 @@ int vprep_clips(vprep *p, vc_err *err)
     l.todo = malloc((p->plan.n_items ? p->plan.n_items : 1) * sizeof *l.todo);
     int rc = l.todo ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %u samples", p->plan.n_items);
     bool images = false;
-    if (!rc) rc = settle_stored(&l, err);
-    if (!rc && p->ranks.rank == 0) rc = vprep_prompt_images_settle(p, &l.largest, &images, err);
+    if (!rc)
+        rc = settle_stored(&l, err);
+    if (!rc && p->ranks.rank == 0)
+        rc = vprep_prompt_images_settle(p, &l.largest, &images, err);
     if (!rc && (l.n_todo || images))
         rc = prep_encoder_open(&l.encoder, p, l.needs_vae || images, err);
-    if (!rc && p->encoders.family.from_files) rc = say_memory(&l, err);
-    if (!rc && images) rc = vprep_prompt_images_encode(p, l.encoder, err);
+    if (!rc && p->encoders.family.from_files)
+        rc = say_memory(&l, err);
+    if (!rc && images)
+        rc = vprep_prompt_images_encode(p, l.encoder, err);
     const uint64_t total = rc ? 0 : l.n_todo + p->ranks.others_clips;
-    if (total) vc_progress_begin(p->progress, "clips", "clips", total);
-    if (!rc && l.n_todo) rc = encode_todo(&l, err);
-    if (!rc && l.encoder) rc = prep_part_unchanged(&p->encoders.vae_part, err);
+    if (total)
+        vc_progress_begin(p->progress, "clips", "clips", total);
+    if (!rc && l.n_todo)
+        rc = encode_todo(&l, err);
+    if (!rc && l.encoder)
+        rc = prep_part_unchanged(&p->encoders.vae_part, err);
     if ((!rc || rc == VC_ESTOP) && (total || p->ranks.rank))     /* rank 0 waits for each rank's */
         vprep_share_progress(p, l.done, l.failed, true);
     vc_progress_end(p->progress);

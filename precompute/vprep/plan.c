@@ -1,4 +1,4 @@
-/* plan.c - from rows to numbered items, and from an item to its clip; see vprep.h */
+/* plan.c - from rows to numbered items, and from an item to its clip; see plan.h */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 /* ---- one item's choice ---- */
 
-/* "left" or "right" at the beginning of a word: "right-hand" and "leftmost" too, "bright" not. */
+/* Whether a word begins with "left" or "right": "leftmost" does, "bright" does not. */
 static bool says_side(const char *s)
 {
     for (const char *at = s; (at = strpbrk(at, "lLrR")); at++)
@@ -22,7 +22,7 @@ static bool says_side(const char *s)
 }
 
 /* The rate of the timeline that frames are counted on: --sample_fps, or a variable-rate clip's
- * own average; 0: the file's frames themselves, as VideoX-Fun counts in every case. */
+ * own average; 0: the file's frames are counted, as VideoX-Fun does in every case. */
 static double timeline_fps(const vprep *p, const vprep_source *s)
 {
     if (!s->is_video || s->frames < 2 || s->fps <= 0)
@@ -44,7 +44,7 @@ static int64_t timeline_length(const vprep_source *s, double fps)
     return n < 1 ? 1 : n > 1e12 ? (int64_t)1e12 : (int64_t)n;
 }
 
-/* The frame nearest in time; of two equally near ones the earlier. */
+/* The frame nearest in time, the earlier one of two that are equally near. */
 static int64_t frame_at(const vprep_source *s, double t)
 {
     int64_t lo = 0, hi = s->frames - 1;
@@ -77,7 +77,7 @@ static int fill_frames(const vprep *p, const vprep_source *s, vprep_clip *clip, 
     return 0;
 }
 
-const cJSON *plan_told_mask(const vprep_clip *clip)
+const cJSON *plan_mask_draw(const vprep_clip *clip)
 {
     const cJSON *d;
     cJSON_ArrayForEach(d, clip->draws)
@@ -89,11 +89,11 @@ const cJSON *plan_told_mask(const vprep_clip *clip)
     return NULL;
 }
 
-/* As the plan tells it, else drawn. */
+/* The mask of the plan's line if it has one, else a drawn mask. */
 static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err)
 {
     const vb_choice *c = &clip->choice;
-    const cJSON *told = plan_told_mask(clip);
+    const cJSON *told = plan_mask_draw(clip);
     uint64_t seed = (uint64_t)p->c.seed, id = p->list.meta.rows[it->row].id;
     int rc;
 
@@ -105,7 +105,8 @@ static int settle_mask(const vprep *p, const vprep_item *it, vprep_clip *clip, v
         vc_draws kind = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK_KIND);
         vc_draws numbers = vc_draws_of(seed, id, it->variant, VC_DRAW_MASK);
         bool loaded = p->rules.peer && p->encoders.family.is->loaded_masks && !it->line;
-        rc = mask_draw(&clip->mask, loaded ? c->loaded : c->frames, c->target_h, c->target_w, p->c.mask_shapes == 1,
+        rc = mask_draw(&clip->mask, loaded ? c->loaded : c->frames, c->target_h, c->target_w,
+                       p->c.mask_shapes == 1,
                        &kind, &numbers, err);
         if (!rc)
             mask_cut(&clip->mask, c->frames);
@@ -135,7 +136,7 @@ static int chosen_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, v
     return fill_frames(p, s, clip, err);
 }
 
-/* What no record can hold is dropped before anything is encoded. */
+/* Drops a clip that no record can hold, before anything is encoded. */
 static void check_limits(vprep_clip *clip)
 {
     vb_choice *c = &clip->choice;
@@ -145,7 +146,8 @@ static void check_limits(vprep_clip *clip)
                     longest <= UINT16_MAX && c->latent_f <= UINT16_MAX))
         return;
     c->drop = true;
-    snprintf(c->reason, sizeof c->reason, "%g frames a second, latents of %dx%dx%d: more than a record holds",
+    snprintf(c->reason, sizeof c->reason,
+             "%g frames a second, latents of %dx%dx%d: more than a record holds",
              clip->fps, c->latent_f, c->latent_h, c->latent_w);
 }
 
@@ -172,9 +174,9 @@ void vprep_clip_free(vprep_clip *clip)
     clip->draws = NULL;
 }
 
-/* ---- numbers given earlier ---- */
+/* ---- earlier numbers ---- */
 
-/* The plan of an earlier run on the same OUT: rows keep the numbers it gave. */
+/* Reads the plan of an earlier run on the same OUT, whose numbers the rows keep. */
 static int read_known(plan_ids *l, const char *out, vc_err *err)
 {
     char *path = vc_path_join(out, "plan.jsonl");
@@ -187,7 +189,7 @@ static int read_known(plan_ids *l, const char *out, vc_err *err)
     return rc;
 }
 
-/* Whether each row is a sample that there is. */
+/* Whether each row has a sample. */
 static bool all_are_samples(const vprep *p)
 {
     int64_t i = 0;
@@ -198,8 +200,8 @@ static bool all_are_samples(const vprep *p)
     return i && i == p->list.meta.n;
 }
 
-/* Numbers for every row: what it had, else the next free one, but at least its place in the list:
- * so a new dataset has row numbers, and jobs that share a list give no number twice. */
+/* Gives every row a number: its earlier one, else the next free one, but at least its place in the
+ * list, so that a new dataset has row numbers, and jobs that share a list give no number twice. */
 static int number_rows(const vprep *p, vc_err *err)
 {
     if (all_are_samples(p))
@@ -249,7 +251,8 @@ static int row_items(vprep *p, uint32_t row, uint32_t number, vc_err *err)
         rc = vprep_clip_of(p, &it, &clip, err);
         it.drop = !rc && clip.choice.drop;
         vprep_clip_free(&clip);
-        if (!rc) rc = plan_add_item(p, it, err);
+        if (!rc)
+            rc = plan_add_item(p, it, err);
     }
     return rc;
 }

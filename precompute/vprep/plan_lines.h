@@ -1,11 +1,11 @@
-/* plan_lines.h - reading plan.jsonl back: its lines, and the numbers an earlier plan gave. */
+/* plan_lines.h - the lines of a plan.jsonl, and the numbers that an earlier plan gave. */
 #ifndef PRECOMPUTE_VPREP_PLAN_LINES_H
 #define PRECOMPUTE_VPREP_PLAN_LINES_H
 
 #include "formats/keys/keymap.h"
 #include "precompute/run/vprep.h"
 
-/* A list of (row id, number), found by id. */
+/* A list of (row id, number) that is searched by id. */
 typedef struct plan_ids {
     struct plan_id {
         uint64_t id;
@@ -15,22 +15,22 @@ typedef struct plan_ids {
 } plan_ids;
 int plan_ids_add(plan_ids *l, uint64_t id, uint32_t number, vc_err *err);
 void plan_ids_sort(plan_ids *l);
-/* Those of a plan's lines, sorted; errors name the line. */
+/* Adds the ids of a plan's lines, and sorts; errors name the line. */
 int plan_ids_read(plan_ids *l, const char *path, vc_err *err);
-/* Adds those whose paths begin with `folder`. */
+/* Adds the ids of lines whose paths begin with `folder`. */
 int plan_ids_below(plan_ids *l, const char *path, const char *folder, vc_err *err);
 bool plan_ids_find(const plan_ids *l, uint64_t id, uint32_t *number);     /* after sorting */
 
-/* What a line is about, as a key. */
+/* The key of the sample and variant of a line. */
 vf_key plan_line_key(uint32_t number, uint16_t variant);
-/* Lines of the plan at path that are about none of `now`, but about samples that stay, to f as they are. */
+/* Copies to f the lines of the plan at path whose samples stay and are not in `now`. */
 int plan_keep_lines(FILE *f, const vprep *p, const char *path, const vf_keymap *now, vc_err *err);
 
-/* The draw of a replayed line that tells the mask, or NULL. */
-const cJSON *plan_told_mask(const vprep_clip *clip);
+/* The draw of the mask in a replayed line, or NULL. */
+const cJSON *plan_mask_draw(const vprep_clip *clip);
 
 int plan_add_item(vprep *p, vprep_item it, vc_err *err);
-/* Items from --plan; the clip that a plan line tells, checked against what must hold. */
+/* Makes the items from --plan; reads the clip of a plan line, and checks that it can be made. */
 int plan_replay(vprep *p, vc_err *err);
 int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, vc_err *err);
 

@@ -1,4 +1,4 @@
-/* prompts.c - the list of validation prompts; see vprep.h */
+/* prompts.c - the list of validation prompts; see prompts.h */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { MAX_PROMPTS = 10000 };
 
-/* Columns that are numbers wherever they come from, in the bounds that vtrain reads them in. */
+/* Columns that are numbers in every format, in the bounds that vtrain accepts. */
 static const struct number {
     const char *name;
     bool whole;
@@ -21,7 +21,7 @@ static const struct number {
     { "seed", true, -1, 9007199254740992 },
 };
 static const char *const prompt_columns[] = { "prompt", "caption", "text", NULL };
-/* Fields of the record that are not the list's to fill. */
+/* Fields of the record that vprep fills, which the list must not have. */
 static const char *const own_columns[] = { "keys", "negative_keys", "conditions", NULL };
 static const char *const image_columns[] = { "image_path", "image", "input_image", NULL };
 
@@ -40,7 +40,7 @@ static const struct number *number_column(const char *name)
     return NULL;
 }
 
-/* A number or its text; an empty field of a CSV adds none. */
+/* Adds a number, or a text that is one; an empty field of a CSV adds nothing. */
 static int add_number(cJSON *clean, const struct number *k, const cJSON *f, int64_t row,
                       vc_err *err)
 {
@@ -61,7 +61,7 @@ static int add_number(cJSON *clean, const struct number *k, const cJSON *f, int6
     return 0;
 }
 
-/* Its caption becomes "prompt", its first frame "image_path", its numbers numbers. */
+/* A row's caption becomes "prompt", its first frame "image_path", and texts of numbers numbers. */
 static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
 {
     const char *prompt = NULL;
@@ -98,7 +98,8 @@ static int add_row(vprep_prompts *v, const cJSON *o, int64_t row, vc_err *err)
     if (!grown || v->n == MAX_PROMPTS) {
         v->row = grown ? grown : v->row;
         cJSON_Delete(clean);
-        return vc_fail(err, VC_EINVAL, "row %lld: more than %d prompts", (long long)row, MAX_PROMPTS);
+        return vc_fail(err, VC_EINVAL, "row %lld: more than %d prompts", (long long)row,
+                       MAX_PROMPTS);
     }
     v->row = grown;
     v->row[v->n++] = clean;
@@ -112,7 +113,7 @@ static int table_row(void *arg, int64_t number, const cJSON *o, const char *bad,
     return add_row(arg, o, number, err);
 }
 
-/* Finetrainers' form: an object with the rows in `data`. */
+/* Finetrainers' format: an object that has the rows in `data`. */
 static int read_wrapped(vprep_prompts *v, const cJSON *o, vc_err *err)
 {
     const cJSON *rows, *row;
@@ -142,7 +143,8 @@ int vprep_prompts_read(vprep_prompts *v, const char *path, vc_err *err)
     int rc = json ? vf_json_read(&o, path, 64 << 20, err) : 0;
     if (!rc)
         rc = cJSON_IsObject(o) ? read_wrapped(v, o, err)
-                               : vf_table_read(path, &(vf_table_sink){ .row = table_row, .arg = v }, err);
+                               : vf_table_read(path, &(vf_table_sink){ .row = table_row,
+                                                                         .arg = v }, err);
     cJSON_Delete(o);
     if (rc)
         vprep_prompts_free(v);

@@ -1,5 +1,5 @@
-/* record.c - see record.h. Text goes straight into a buffer: each start compares the records of all
- * samples with what is stored. */
+/* record.c - see record.h. Text is written straight into a buffer, since each start compares the
+ * records of all samples with the stored ones. */
 #include "precompute/vprep/record.h"
 
 #include <stdio.h>
@@ -57,7 +57,7 @@ static void put_json(vc_buf *b, const cJSON *o)
 
 /* ---- draws ---- */
 
-/* An option's number as the text that it has been drawn by, and back. */
+/* The text of an option that is a number, and back. */
 typedef struct option_text {
     char s[32];
 } option_text;
@@ -74,8 +74,8 @@ static bool is_number(const char *s)
     return *s >= '0' && *s <= '9' && !strcmp(text_of(strtod(s, NULL)).s, s);
 }
 
-/* Sizes and lengths stand in a plan as numbers; a ratio is the name of a bucket. In records options
- * have always been texts, and stay so: the same choice makes the same record. */
+/* A plan has sizes and lengths as numbers, and a ratio as the name of a bucket. Records have
+ * options as texts, as in older datasets, so that the same choice makes the same record. */
 static bool has_numbers(const char *purpose, bool plan)
 {
     return plan && strcmp(purpose, "ratio");
@@ -108,7 +108,7 @@ static void put_draw(vc_buf *b, const vb_draw *d, bool plan)
     vc_buf_str(b, "}");
 }
 
-/* An option that a replayed line tells, as it is written here; NULL: as it is. */
+/* An option of a replayed line in the form that is written here; NULL: in its own form. */
 static cJSON *rewritten(const cJSON *o, bool number)
 {
     if (number && cJSON_IsString(o) && is_number(o->valuestring))
@@ -139,7 +139,7 @@ static void put_told(vc_buf *b, const cJSON *told, bool plan)
     cJSON_Delete(copy);
 }
 
-/* As they were drawn here, or as a replayed line tells them; and the mask, if it does not. */
+/* The draws of this run or of a replayed line, and the mask's if the line has none. */
 static void put_draws(vc_buf *b, const vprep_clip *clip, bool plan)
 {
     const vb_choice *c = &clip->choice;
@@ -155,7 +155,7 @@ static void put_draws(vc_buf *b, const vprep_clip *clip, bool plan)
         vc_buf_str(b, before);
         put_told(b, told, plan);
     }
-    if (clip->mask.v && !plan_told_mask(clip)) {
+    if (clip->mask.v && !plan_mask_draw(clip)) {
         cJSON *m = mask_json(&clip->mask);
         vc_buf_str(b, before);
         put_json(b, m);
@@ -164,7 +164,7 @@ static void put_draws(vc_buf *b, const vprep_clip *clip, bool plan)
     vc_buf_str(b, "]");
 }
 
-/* ---- what both have ---- */
+/* ---- fields of both ---- */
 
 static void put_row(vc_buf *b, const vf_row *row, uint32_t number, uint16_t variant)
 {
@@ -212,7 +212,7 @@ static void put_choice(vc_buf *b, const vprep *p, const vprep_item *it, const vp
     put_int(b, ",\"tokens\":", c->tokens);
 }
 
-/* ---- the two ---- */
+/* ---- plan line and record ---- */
 
 void vprep_plan_line(vc_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip)
 {
@@ -237,7 +237,7 @@ void vprep_lost_line(vc_buf *b, const vprep *p, uint32_t row)
     vc_buf_str(b, ",\"status\":\"drop\",\"reason\":\"not to be used: errors.jsonl says why\"}");
 }
 
-/* Columns that --extra_inputs and the like named. */
+/* Columns that --extra_inputs and --data_file_keys name. */
 static void put_extra(vc_buf *b, const vf_row *row)
 {
     for (int i = 0; i < row->n_extra; i++) {

@@ -7,9 +7,9 @@
 #include "precompute/encode/encode.h"
 
 void vprep_plan_line(vc_buf *b, const vprep *p, const vprep_item *it, const vprep_clip *clip);
-/* The line of a row that cannot be used. */
+/* The plan line of a row that cannot be used. */
 void vprep_lost_line(vc_buf *b, const vprep *p, uint32_t row);
-/* j's keys are settled. */
+/* The record of a job, after prep_job_settle. */
 void vprep_record(vc_buf *b, const vprep *p, const prep_job *j);
 
 #endif

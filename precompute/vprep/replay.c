@@ -1,4 +1,4 @@
-/* replay.c - reads plans back, and turns a plan's lines, edited or not, into items; see plan_lines.h */
+/* replay.c - reads a plan, edited or not, and makes items of its lines; see plan_lines.h */
 #include "precompute/vprep/plan_lines.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 /* ---- lines ---- */
 
-typedef struct head {                       /* which sample a line is about */
+typedef struct head {                       /* the sample of a line */
     uint64_t id;
     int64_t number, variant;
 } head;
@@ -31,15 +31,19 @@ static int parse_head(head *h, const char *text, size_t n, vc_err *err)
     cJSON *o;
     int rc = vf_json_parse(&o, text, n, err);
 
-    if (!rc) rc = vf_json_str(o, "id", &hex, err);
-    if (!rc) rc = vf_json_int(o, "sample", &number, err);
-    if (!rc) rc = vf_json_int(o, "variant", &variant, err);
-    if (!rc) rc = set_head(h, hex, number, variant, err);
+    if (!rc)
+        rc = vf_json_str(o, "id", &hex, err);
+    if (!rc)
+        rc = vf_json_int(o, "sample", &number, err);
+    if (!rc)
+        rc = vf_json_int(o, "variant", &variant, err);
+    if (!rc)
+        rc = set_head(h, hex, number, variant, err);
     cJSON_Delete(o);
     return rc;
 }
 
-/* The same of a line that begins as ours do; its rest is not looked at. */
+/* The same of a line that vprep wrote, of which the beginning suffices. */
 static bool peek_head(head *h, const char *text, size_t n)
 {
     char start[96], hex[17];
@@ -101,7 +105,8 @@ int plan_keep_lines(FILE *f, const vprep *p, const char *path, const vf_keymap *
     keeping k = { f, p, now };
     int rc = vc_map_open(&m, path, err);
 
-    if (!rc) rc = each_line(&m, path, keep_line, &k, err);
+    if (!rc)
+        rc = each_line(&m, path, keep_line, &k, err);
     vc_map_close(&m);
     return rc;
 }
@@ -120,7 +125,8 @@ int plan_ids_read(plan_ids *l, const char *path, vc_err *err)
     vc_map m;
     int rc = vc_map_open(&m, path, err);
 
-    if (!rc) rc = each_line(&m, path, add_known, l, err);
+    if (!rc)
+        rc = each_line(&m, path, add_known, l, err);
     vc_map_close(&m);
     plan_ids_sort(l);
     return rc;
@@ -139,8 +145,10 @@ static int add_below(void *arg, const char *text, size_t n, vc_err *err)
     cJSON *o;
     int rc = vf_json_parse(&o, text, n, err);
 
-    if (!rc) rc = vf_json_str(o, "path", &path, err);
-    if (!rc) rc = parse_head(&h, text, n, err);
+    if (!rc)
+        rc = vf_json_str(o, "path", &path, err);
+    if (!rc)
+        rc = parse_head(&h, text, n, err);
     if (!rc && !h.variant && !strncmp(path, b->folder, strlen(b->folder)))
         rc = plan_ids_add(b->l, h.id, (uint32_t)h.number, err);
     cJSON_Delete(o);
@@ -153,7 +161,8 @@ int plan_ids_below(plan_ids *l, const char *path, const char *folder, vc_err *er
     below b = { l, folder };
     int rc = vc_map_open(&m, path, err);
 
-    if (!rc) rc = each_line(&m, path, add_below, &b, err);
+    if (!rc)
+        rc = each_line(&m, path, add_below, &b, err);
     vc_map_close(&m);
     return rc;
 }
@@ -254,7 +263,7 @@ static int plan_frames(const vprep *p, const vprep_item *it, const cJSON *o, vpr
     return 0;
 }
 
-/* `peer`: one side a pixel short of the target, to be filled with black. */
+/* --sampling peer: one side may be a pixel short of the target, and is filled with black. */
 static bool is_short(const vb_choice *c)
 {
     int h = c->target_h - c->resize_h, w = c->target_w - c->resize_w;
@@ -267,14 +276,14 @@ static int check_loaded(const vprep *p, const vprep_source *s, const vb_choice *
     if (!c->load_h && !c->load_w)
         return 0;
     if (!p->rules.peer)
-        return vc_fail(err, VC_EINVAL, "load: only with --sampling peer is a picture resized twice");
+        return vc_fail(err, VC_EINVAL, "load: only --sampling peer resizes a picture twice");
     if (c->load_h < 1 || c->load_w < 1 || c->load_h > s->h || c->load_w > s->w)
         return vc_fail(err, VC_EINVAL, "load: %d %d: at least 1 and at most the source's %d %d",
                        c->load_h, c->load_w, s->h, s->w);
     return 0;
 }
 
-/* What was edited by hand must still hold. */
+/* Checks the numbers of a line, which may have been edited by hand. */
 static int check_geometry(const vprep *p, const vprep_source *s, vb_choice *c, vc_err *err)
 {
     const vc_family *f = p->rules.family;
@@ -317,7 +326,8 @@ int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, v
 
     c->upscale = 1;
     c->stride = p->c.sample_fps > 0 ? 1 : p->rules.stride;
-    if (!rc) rc = vf_json_str_opt(o, "status", &status, err);
+    if (!rc)
+        rc = vf_json_str_opt(o, "status", &status, err);
     if (!rc && strcmp(status, "ok")) {
         c->drop = true;
         rc = vf_json_str_opt(o, "reason", &reason, err);
@@ -325,15 +335,24 @@ int plan_replayed_clip(const vprep *p, const vprep_item *it, vprep_clip *clip, v
         cJSON_Delete(o);
         return rc;
     }
-    if (!rc) rc = vf_json_str(o, "key", &key, err);
-    if (!rc) rc = pair(o, "target", &c->target_h, &c->target_w, err);
-    if (!rc && cJSON_HasObjectItem(o, "load")) rc = pair(o, "load", &c->load_h, &c->load_w, err);
-    if (!rc) rc = pair(o, "resize", &c->resize_h, &c->resize_w, err);
-    if (!rc) rc = pair(o, "crop", &c->top, &c->left, err);
-    if (!rc) rc = vf_json_bool_opt(o, "flip", &c->flip, err);
-    if (!rc) rc = vf_json_num_opt(o, "upscale", &c->upscale, err);
-    if (!rc) rc = vf_json_num_opt(o, "fps", &clip->fps, err);
-    if (!rc) rc = plan_frames(p, it, o, clip, err);
+    if (!rc)
+        rc = vf_json_str(o, "key", &key, err);
+    if (!rc)
+        rc = pair(o, "target", &c->target_h, &c->target_w, err);
+    if (!rc && cJSON_HasObjectItem(o, "load"))
+        rc = pair(o, "load", &c->load_h, &c->load_w, err);
+    if (!rc)
+        rc = pair(o, "resize", &c->resize_h, &c->resize_w, err);
+    if (!rc)
+        rc = pair(o, "crop", &c->top, &c->left, err);
+    if (!rc)
+        rc = vf_json_bool_opt(o, "flip", &c->flip, err);
+    if (!rc)
+        rc = vf_json_num_opt(o, "upscale", &c->upscale, err);
+    if (!rc)
+        rc = vf_json_num_opt(o, "fps", &clip->fps, err);
+    if (!rc)
+        rc = plan_frames(p, it, o, clip, err);
     if (!rc) {
         clip->draws = cJSON_DetachItemFromObjectCaseSensitive(o, "draws");
         snprintf(c->key, sizeof c->key, "%s", key);
@@ -380,7 +399,8 @@ int plan_replay(vprep *p, vc_err *err)
     for (int64_t i = 0; !rc && i < p->list.meta.n; i++)
         rc = plan_ids_add(&r.rows, p->list.meta.rows[i].id, (uint32_t)i, err);
     plan_ids_sort(&r.rows);
-    if (!rc) rc = each_line(&p->plan.file, p->c.plan, replay_line, &r, err);
+    if (!rc)
+        rc = each_line(&p->plan.file, p->c.plan, replay_line, &r, err);
     free(r.rows.v);
     return rc;
 }

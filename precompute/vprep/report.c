@@ -1,4 +1,4 @@
-/* report.c - plan.jsonl, and the table of buckets that answers what will be made; see vprep.h */
+/* report.c - writes plan.jsonl and prints the table of buckets; see plan.h */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "precompute/vprep/record.h"
 #include "precompute/vprep/table.h"
 
-enum { SHOWN_DROPS = 20 };               /* of a dry run; errors.jsonl has all */
+enum { SHOWN_DROPS = 20 };               /* in a dry run; errors.jsonl has all */
 
 static void print_drop(FILE *out, const vprep_error *e)
 {
@@ -39,7 +39,7 @@ static int note_drop(vprep *p, const vprep_item *it, const vprep_clip *clip, vc_
     return vprep_note(p, row->row, row->path, "select", &why, err);
 }
 
-/* b: a line, but for its end; room for one, from call to call. */
+/* b: a line without its end. */
 static int put_line(FILE *f, vc_buf *b, vc_err *err)
 {
     vc_buf_str(b, "\n");
@@ -48,7 +48,7 @@ static int put_line(FILE *f, vc_buf *b, vc_err *err)
     return fwrite(b->data, 1, b->n, f) == b->n ? 0 : vc_fail_errno(err, "plan.jsonl");
 }
 
-/* A row that cannot be used, and that no sample is kept of: its line holds its number. */
+/* The line of a row that cannot be used and has no kept sample, which reserves its number. */
 static bool is_lost(const vprep *p, int64_t i)
 {
     const vprep_source *s = &p->list.sources[i];
@@ -71,8 +71,8 @@ static int lost_lines(const vprep *p, FILE *f, vc_err *err)
     return rc;
 }
 
-/* Samples that stay though this run does not have them, and their lines with them, in front: with
- * --append, and where a source cannot be read. */
+/* First come the lines of samples that stay although this run does not have them: with --append,
+ * and where a source cannot be read. */
 static int keep_plan(const vprep *p, FILE *f, const char *path, vc_err *err)
 {
     vf_keymap now = { 0 };
@@ -86,12 +86,13 @@ static int keep_plan(const vprep *p, FILE *f, const char *path, vc_err *err)
     for (int64_t i = 0; !rc && i < p->list.meta.n; i++)
         if (is_lost(p, i))
             rc = vf_keymap_put(&now, plan_line_key(p->list.sources[i].number, 0), 0, err);
-    if (!rc) rc = plan_keep_lines(f, p, path, &now, err);
+    if (!rc)
+        rc = plan_keep_lines(f, p, path, &now, err);
     vf_keymap_free(&now);
     return rc;
 }
 
-/* Streams into a temporary file and renames: a plan of a million lines is never in memory. */
+/* Writes a temporary file and renames it, so that a million lines are never in memory. */
 static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
 {
     vc_buf line = { 0 };
@@ -102,8 +103,10 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
         vprep_clip clip;
         rc = vprep_clip_of(p, it, &clip, err);
         line.n = 0;
-        if (!rc) vprep_plan_line(&line, p, it, &clip);
-        if (!rc) rc = put_line(f, &line, err);
+        if (!rc)
+            vprep_plan_line(&line, p, it, &clip);
+        if (!rc)
+            rc = put_line(f, &line, err);
         if (!rc)
             rc = clip.choice.drop ? note_drop(p, it, &clip, err)
                                   : prep_table_add(t, it, &clip.choice, err);
@@ -117,7 +120,8 @@ static int write_plan(vprep *p, FILE *f, prep_table *t, vc_err *err)
     return rc;
 }
 
-/* How many samples have a caption, from which columns or files, and the first three. */
+/* Prints the number of samples with captions, the columns or files that have them, and the first
+ * three. */
 static void print_captions(const vprep *p, FILE *out)
 {
     enum { KINDS = 8, SHOWN = 3, LENGTH = 100 };
@@ -166,12 +170,16 @@ int vprep_report(vprep *p, FILE *out, vc_err *err)
     FILE *f = NULL;
     int rc = path && (tmp = vc_format("%s.tmp", path)) ? 0 : vc_no_memory(err);
 
-    if (!rc) rc = prep_table_open(&t, p, err);
+    if (!rc)
+        rc = prep_table_open(&t, p, err);
     if (!rc && !(f = fopen(tmp, "we")))
         rc = vc_fail_errno(err, "%s", path);
-    if (!rc) rc = keep_plan(p, f, path, err);
-    if (!rc) rc = lost_lines(p, f, err);
-    if (!rc) rc = write_plan(p, f, t, err);
+    if (!rc)
+        rc = keep_plan(p, f, path, err);
+    if (!rc)
+        rc = lost_lines(p, f, err);
+    if (!rc)
+        rc = write_plan(p, f, t, err);
     if (f && fclose(f) && !rc)
         rc = vc_fail_errno(err, "%s", path);
     rc = vc_maps_check(rc, err);

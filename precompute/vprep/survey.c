@@ -1,4 +1,5 @@
-/* survey.c - opens and hashes every source; keeps the list of what failed. See vprep.h. */
+/* survey.c - opens and hashes every source, and keeps the list of failed rows. See sources.h,
+ * errors.h */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -74,7 +75,8 @@ int vprep_write_errors(vprep *p, vc_err *err)
     for (uint32_t i = 0; i < p->errors.n && !bad; i++) {
         const vprep_error *e = &p->errors.list[i];
         cJSON *o = cJSON_CreateObject();
-        bad = !o || vf_json_add_int(o, "row", e->row) || !cJSON_AddStringToObject(o, "path", e->path) ||
+        bad = !o || vf_json_add_int(o, "row", e->row) ||
+              !cJSON_AddStringToObject(o, "path", e->path) ||
               !cJSON_AddStringToObject(o, "stage", e->stage) ||
               !cJSON_AddStringToObject(o, "reason", e->reason);
         char *line = bad ? NULL : vf_json_line(o);
@@ -97,8 +99,8 @@ int vprep_write_errors(vprep *p, vc_err *err)
 
 /* ---- hints of files ---- */
 
-/* What is remembered of a row's file, as long as its size, time and inode stay; of a loss mask's
- * only the hash. */
+/* The facts of a row's file that hold as long as its size, time and inode stay; of a loss mask's
+ * file only the hash. */
 typedef struct hint {
     struct hint_identity { int64_t size, mtime_s, mtime_ns; uint64_t inode; } is;
     vf_key hash;
@@ -106,25 +108,29 @@ typedef struct hint {
     double fps;
     int32_t w, h, rotation;
     uint8_t probed, is_video, vfr;           /* probed: the fields above are known */
-    uint8_t as_stored;                       /* they are media_as_stored's */
+    uint8_t as_stored;                       /* media_as_stored gave them */
 } hint;
 
-/* Frame times of longer clips are found anew each time: hints are to be small. */
+/* Frame times of longer clips are read anew each time, to keep hints small. */
 enum { MAX_HINT_TIMES = 8192 };
 
-static void hint_name(char name[32], const char *what, const vf_row *row)
+static void hint_name(char name[32], const char *kind, const vf_row *row)
 {
-    snprintf(name, 32, "%s-%016llx", what, (unsigned long long)row->id);
+    snprintf(name, 32, "%s-%016llx", kind, (unsigned long long)row->id);
 }
 
-typedef struct row_file { const char *what, *path, *file; } row_file;  /* as written; as joined */
+typedef struct row_file {
+    const char *kind;                        /* of the hint: "file", "loss_mask" */
+    const char *path, *file;                 /* as the row has it; joined with the folder */
+} row_file;
 
 static row_file source_of(const vf_row *row)
 {
     return (row_file){ "file", row->path, row->file };
 }
 
-/* *is: the file as it is; *now: what is known of it; *place: where that was remembered. */
+/* *is: the identity of the file; *now: its facts as far as a hint has them; *place: the place of
+ * that hint. */
 static int recall(const vprep *p, const vf_row *row, row_file f, prep_identity *is, hint *now,
                   prep_reuse_place *place, vc_err *err)
 {
@@ -132,12 +138,12 @@ static int recall(const vprep *p, const vf_row *row, row_file f, prep_identity *
     hint old;
 
     *place = REUSE_NONE;
-    memset(now, 0, sizeof *now);                         /* its padding too: it is stored */
+    memset(now, 0, sizeof *now);                         /* the padding too, which is stored */
     int rc = prep_identity_of(is, f.file, f.path, err);
     if (rc)
         return rc;
     now->is = (struct hint_identity){ is->size, is->mtime_s, is->mtime_ns, is->inode };
-    hint_name(name, f.what, row);
+    hint_name(name, f.kind, row);
     if (p->c.rehash)
         return 0;
     prep_reuse_place found = prep_reuse_recall(p, name, &old, sizeof old);
@@ -148,7 +154,8 @@ static int recall(const vprep *p, const vf_row *row, row_file f, prep_identity *
     return 0;
 }
 
-/* After the file was read: whether it is still what it was. VC_EIO after so many times that it was not. */
+/* Called after the file was read. *same: the file is unchanged. VC_EIO: it changed in each of
+ * MAX_TRIES tries. */
 static int settled(const prep_identity *is, row_file f, int tries, bool *same, vc_err *err)
 {
     enum { MAX_TRIES = 3 };
@@ -160,7 +167,7 @@ static int settled(const prep_identity *is, row_file f, int tries, bool *same, v
                ? rc : vc_fail(err, VC_EIO, "%s: changes while it is read", f.path);
 }
 
-/* times: of h->frames frames, or NULL. */
+/* times: the times of h->frames frames, or NULL. */
 static int remember(vprep *p, const vf_row *row, row_file f, const hint *h, const double *times,
                     vc_err *err)
 {
@@ -172,15 +179,17 @@ static int remember(vprep *p, const vf_row *row, row_file f, const hint *h, cons
         hint_name(name, "times", row);
         rc = vprep_hint(p, name, times, (size_t)h->frames * sizeof *times, err);
     }
-    hint_name(name, f.what, row);
-    if (!rc) rc = vprep_hint(p, name, h, sizeof *h, err);
+    hint_name(name, f.kind, row);
+    if (!rc)
+        rc = vprep_hint(p, name, h, sizeof *h, err);
     pthread_mutex_unlock(&p->errors.lock);
     return rc;
 }
 
 /* ---- one row ---- */
 
-/* Whether the row tells all that choosing needs: then *s is from it. A video has constant rate then. */
+/* Whether the row has all facts that a choice needs: then *s has them. Such a video has a constant
+ * rate. */
 static void trust(const vprep *p, const vf_row *row, vprep_source *s)
 {
     const bool still = row->type == VF_TYPE_IMAGE;
@@ -237,7 +246,7 @@ static int probe(const vprep *p, const vf_row *row, hint *h, vprep_source *s, vc
     return rc || info.frames > 0 ? rc : vc_fail(err, VC_EFORMAT, "no frame to be shown");
 }
 
-/* Whether h says what the file has, without opening it. */
+/* Whether the hint has the facts of the file: then *s has them, and the file is not opened. */
 static bool is_probed(const vprep *p, const vf_row *row, const hint *h, vprep_source *s)
 {
     char name[32];
@@ -256,7 +265,7 @@ static bool is_probed(const vprep *p, const vf_row *row, const hint *h, vprep_so
     return false;
 }
 
-/* The row's loss mask, where it has one, is there; hash: and hashed. */
+/* Checks that the file of the row's loss mask exists, if the row has one. hash: hashes it. */
 static int survey_mask(vprep *p, const vf_row *row, vprep_source *s, bool hash, vc_err *err)
 {
     const row_file f = { "loss_mask", row->loss_mask_path, row->loss_mask_file };
@@ -268,8 +277,10 @@ static int survey_mask(vprep *p, const vf_row *row, vprep_source *s, bool hash, 
     for (int tries = 1; !rc && !same; tries++) {
         rc = recall(p, row, f, &s->mask_is, &h, &place, err);
         same = place != REUSE_NONE || !hash;
-        if (!rc && !same) rc = vf_hash_file(&h.hash, f.file, vc_stop_flag(), err);
-        if (!rc && !same) rc = settled(&s->mask_is, f, tries, &same, err);
+        if (!rc && !same)
+            rc = vf_hash_file(&h.hash, f.file, vc_stop_flag(), err);
+        if (!rc && !same)
+            rc = settled(&s->mask_is, f, tries, &same, err);
     }
     if (rc || !f.file || !hash)
         return rc;
@@ -277,9 +288,9 @@ static int survey_mask(vprep *p, const vf_row *row, vprep_source *s, bool hash, 
     return place != REUSE_OUT && p->writer ? remember(p, row, f, &h, NULL, err) : 0;
 }
 
-/* Probes and hashes the row's file, as far as *h does not tell. *read: it did not. */
-static int read_source(const vprep *p, const vf_row *row, hint *h, vprep_source *s, bool hash, bool *read,
-                       vc_err *err)
+/* Probes and hashes the row's file, unless *h has the result. *read: the file was read. */
+static int read_source(const vprep *p, const vf_row *row, hint *h, vprep_source *s, bool hash,
+                       bool *read, vc_err *err)
 {
     const vf_key none = { { 0 } };
     bool unknown = !s->trusted && !is_probed(p, row, h, s);
@@ -303,9 +314,11 @@ static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, v
         *s = (vprep_source){ 0 };
         trust(p, row, s);
         rc = recall(p, row, source_of(row), &s->is, &h, &place, err);
-        if (!rc) rc = read_source(p, row, &h, s, hash, &read, err);
+        if (!rc)
+            rc = read_source(p, row, &h, s, hash, &read, err);
         same = !read;
-        if (!rc && read) rc = settled(&s->is, source_of(row), tries, &same, err);
+        if (!rc && read)
+            rc = settled(&s->is, source_of(row), tries, &same, err);
     }
     if (!rc && (read || place != REUSE_OUT) && p->writer)
         rc = remember(p, row, source_of(row), &h, s->times, err);
@@ -326,7 +339,7 @@ static int survey_row(vprep *p, const vf_row *row, vprep_source *s, bool hash, v
     return 0;
 }
 
-/* Whether what the list tells of a row fits a record, with room for what vprep tells. */
+/* Checks that the row's text fits into a record, with room for the fields that vprep adds. */
 static int check_text(const vprep *p, const vf_row *row, vc_err *err)
 {
     enum { OWN = 1 << 20, KEY = 40 };                    /* frames, draws; a key and its quotes */
@@ -348,8 +361,8 @@ static int check_text(const vprep *p, const vf_row *row, vc_err *err)
     if (failed)
         return vc_fail(err, VC_ENOMEM, "out of memory for the row's text");
     return n <= VF_MAX_RECORD - OWN ? 0
-         : vc_fail(err, VC_EINVAL, "its path, captions, tags and further columns take %zu bytes; a record "
-                   "has room for %d", n, VF_MAX_RECORD - OWN);
+         : vc_fail(err, VC_EINVAL, "its path, captions, tags and further columns take %zu bytes; a "
+                   "record has room for %d", n, VF_MAX_RECORD - OWN);
 }
 
 void vprep_say_types(const vprep *p)
@@ -361,7 +374,7 @@ void vprep_say_types(const vprep *p)
         if (p->list.sources[i].ok && p->list.meta.rows[i].type == VF_TYPE_UNKNOWN)
             n[p->list.sources[i].is_video]++;
     if (n[0] + n[1])
-        vc_say(p->progress, "rows without a type: %s, by what their files hold: %s videos, %s stills",
+        vc_say(p->progress, "rows without a type: %s, by their files %s videos, %s stills",
                vc_human_count(t, n[0] + n[1]), vc_human_count(a, n[1]), vc_human_count(b, n[0]));
 }
 

@@ -52,7 +52,7 @@ void prep_table_close(prep_table *t)
     free(t);
 }
 
-/* ---- buckets by what tells them apart ---- */
+/* ---- buckets by target and frame count ---- */
 
 static uint32_t hash_of(const char *key, int h, int w, int frames)
 {
@@ -103,7 +103,7 @@ static int grow(prep_table *t, vc_err *err)
     return 0;
 }
 
-/* How often an epoch takes this variant: without any weight never, else at least once in turn. */
+/* The visits of this variant in an epoch: none without a weight, else its share of at least one. */
 static double visits(const prep_table *t, const vprep_item *it)
 {
     const vprep *p = t->p;
@@ -151,8 +151,8 @@ typedef struct epoch {
     double steps, visits, places, tokens, padding;
 } epoch;
 
-/* Micro-batches an epoch makes of a bucket. Where variants make its samples a matter of turns, what is
- * left over is taken as any number below a batch, equally likely. */
+/* Micro-batches of a bucket in an epoch. Where variants let the number of samples differ between
+ * epochs, the rest is taken as any number below a batch, all equally likely. */
 static double steps_of(double n, double batch)
 {
     if (fabs(n - round(n)) < 1e-6)

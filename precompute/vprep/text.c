@@ -1,4 +1,4 @@
-/* text.c - every distinct prompt through each text encoder, once; see vprep.h */
+/* text.c - encodes every distinct prompt with each text encoder, once; see vprep.h */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,15 +51,17 @@ static int put_result(vprep *p, vf_key key, const text_result *r, vc_err *err)
         t[n].bytes = count * vc_dtype_size(t[n].dtype);
         n++;
     }
-    if (!rc) rc = vf_safetensors_pack(&packed, &size, t, n, NULL, 0, 1, err);
-    if (!rc) rc = vf_writer_put_text(p->writer, key, packed, size, err);
+    if (!rc)
+        rc = vf_safetensors_pack(&packed, &size, t, n, NULL, 0, 1, err);
+    if (!rc)
+        rc = vf_writer_put_text(p->writer, key, packed, size, err);
     free(packed);
     free(data[0]);
     free(data[1]);
     return rc;
 }
 
-/* What the trace says of a prompt, kept beside the traces until the clips are written. */
+/* Writes the trace of a prompt, kept beside the traces until the clips are written. */
 static int trace_text(const vprep *p, int encoder, vf_key key, const text_result *r, vc_err *err)
 {
     char hex[VF_KEY_HEX], names[4][32];
@@ -89,13 +91,13 @@ typedef struct text_job {
     const text_class *class;
     text_enc *enc;
     int encoder;
-    /* What is done with each prompt that the run needs. */
+    /* Called for each prompt that the run needs. */
     int (*one)(struct text_job *j, const char *prompt, vc_err *err);
-    vf_keymap counted;                            /* of a forecast */
-    uint64_t n[3];                                /* by prep_reuse_place */
+    vf_keymap counted;                            /* in a forecast */
+    uint64_t n[3];                                /* prompts by prep_reuse_place */
 } text_job;
 
-/* Only when there is a prompt to be encoded. */
+/* Opens the encoder for the first prompt that is to be encoded. */
 static int open_encoder(text_job *j, vc_err *err)
 {
     const prep_part *part = &j->p->encoders.text_part[j->encoder];
@@ -124,13 +126,16 @@ static int one_prompt(text_job *j, const char *prompt, vc_err *err)
     if (rc != VC_ENOENT)
         return rc;
     rc = j->enc ? 0 : open_encoder(j, err);
-    if (!rc) rc = j->class->encode(j->enc, &(text_input){ .prompt = prompt }, &r, err);
-    if (!rc && j->p->c.trace_dir) rc = trace_text(j->p, j->encoder, key, &r, err);
+    if (!rc)
+        rc = j->class->encode(j->enc, &(text_input){ .prompt = prompt }, &r, err);
+    if (!rc && j->p->c.trace_dir)
+        rc = trace_text(j->p, j->encoder, key, &r, err);
     if (!rc && vf_writer_has_text(j->p->writer, key)) {
         j->p->count.texts_reused++;
         return 0;
     }
-    if (!rc) rc = put_result(j->p, key, &r, err);
+    if (!rc)
+        rc = put_result(j->p, key, &r, err);
     j->p->count.texts_encoded += !rc;
     return rc;
 }
@@ -154,12 +159,15 @@ static int all_prompts(text_job *j, vc_err *err)
     uint32_t failed = UINT32_MAX;
     int rc = j->one(j, "", err);
 
-    if (!rc && p->c.negative_prompt) rc = j->one(j, p->c.negative_prompt, err);
+    if (!rc && p->c.negative_prompt)
+        rc = j->one(j, p->c.negative_prompt, err);
     for (int i = 0; !rc && i < v->n; i++) {
         const char *negative = NULL;
         rc = j->one(j, cJSON_GetObjectItem(v->row[i], "prompt")->valuestring, err);
-        if (!rc) rc = vf_json_str_opt(v->row[i], "negative_prompt", &negative, err);
-        if (!rc && negative) rc = j->one(j, negative, err);
+        if (!rc)
+            rc = vf_json_str_opt(v->row[i], "negative_prompt", &negative, err);
+        if (!rc && negative)
+            rc = j->one(j, negative, err);
     }
     for (uint32_t i = 0; !rc && i < p->plan.n_items; i++) {
         vprep_item *it = &p->plan.items[i];
@@ -188,12 +196,13 @@ static int add_keys(cJSON *o, const char *field, const vprep *p, const char *pro
     cJSON *keys = cJSON_AddArrayToObject(o, field);
     for (int e = 0; keys && e < p->encoders.n_text; e++) {
         char hex[VF_KEY_HEX];
-        cJSON_AddItemToArray(keys, cJSON_CreateString(vf_key_hex(hex, vprep_text_key(p, e, prompt))));
+        cJSON_AddItemToArray(keys, cJSON_CreateString(
+            vf_key_hex(hex, vprep_text_key(p, e, prompt))));
     }
     return keys ? 0 : -1;
 }
 
-/* What prompt i's picture became: a first frame in a field of its own, all else by role. */
+/* Adds the keys of prompt i's picture: a first frame as `image`, other values by role. */
 static int add_pictures(cJSON *o, const vprep *p, int i)
 {
     const vf_key *key;
@@ -222,7 +231,8 @@ int vprep_put_validations(vprep *p, vc_err *err)
         if (!o || add_keys(o, "keys", p, prompt) || add_keys(o, "negative_keys", p, negative) ||
             add_pictures(o, p, i))
             rc = vc_no_memory(err);
-        if (!rc) rc = vf_writer_put_validation(p->writer, (uint32_t)i, o, err);
+        if (!rc)
+            rc = vf_writer_put_validation(p->writer, (uint32_t)i, o, err);
         cJSON_Delete(o);
     }
     return rc;
@@ -260,7 +270,8 @@ int vprep_text(vprep *p, vc_err *err)
                        .one = one_prompt };
         vc_progress_begin(p->progress, "text", "samples", p->plan.n_items);
         rc = all_prompts(&j, err);
-        if (!rc && j.enc) rc = prep_part_unchanged(&p->encoders.text_part[e], err);
+        if (!rc && j.enc)
+            rc = prep_part_unchanged(&p->encoders.text_part[e], err);
         vc_progress_end(p->progress);
         j.class->close(j.enc);
     }

@@ -63,7 +63,7 @@ sed 's/"type": "[a-z]*", //' "$dir/media/metadata.json" >"$dir/media/untyped.jso
 check typed 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/typed"
 shows_not 'without a type'
 check untyped 0 vprep --meta "$dir/media/untyped.json" "${sampling[@]}" --out "$dir/untyped"
-[ "$(grep -c 'rows without a type: 4, by what their files hold: 3 videos, 1 stills' "$log")" -eq 1 ] || wrong "types: not told once"
+[ "$(grep -c 'rows without a type: 4, by their files 3 videos, 1 stills' "$log")" -eq 1 ] || wrong "types: not told once"
 same_values "$dir/typed" "$dir/untyped"
 sed 's/"type": "video"/"type": "image"/' "$dir/media/metadata.json" >"$dir/media/stills.json"
 check stills 0 vprep --meta "$dir/media/stills.json" "${sampling[@]}" --out "$dir/stills"
