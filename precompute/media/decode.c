@@ -7,8 +7,8 @@
 #include "precompute/media/internal.h"
 
 enum {
-    MAX_GAPS = 16,          /* read errors in a row that we step over */
-    MAX_STALLS = 1000       /* decoder answers in a row that bring no progress */
+    MAX_GAPS = 16,          /* consecutive read errors that are skipped */
+    MAX_STALLS = 1000       /* consecutive answers of the decoder without progress */
 };
 
 int media_video_packet(media_video *v, bool *gap, vc_err *err)
@@ -37,9 +37,10 @@ int media_video_packet(media_video *v, bool *gap, vc_err *err)
     return 0;
 }
 
-/* Packet `pos`, of frame i or of none (-1), is damaged: so is what is decoded after it, up to the
- * next key frame. A key frame's leading frames (decoded after it, shown before) are nobody's
- * reference; where decoding began at that key frame they cannot be decoded, and nobody asks. */
+/* Packet `pos`, of frame i or of none (-1), is damaged, and so are the frames decoded after the
+ * packet, up to the next key frame. No frame refers to the leading frames of a key frame
+ * (decoded after the key frame, shown before); they cannot be decoded from that key frame on,
+ * and are not read. */
 static void spoil(media_video *v, int64_t i, uint32_t pos)
 {
     int64_t k = v->counted ? 0 : i >= 0 ? v->index[i].key : v->key;
@@ -98,7 +99,7 @@ static int64_t number_of(media_video *v)
     return i;
 }
 
-/* One frame from the decoder into v->frame. 1: there. 0: no more. */
+/* Takes one frame from the decoder into v->frame. 1: a frame. 0: the end. */
 static int receive(media_video *v, vc_err *err)
 {
     for (int stalls = 0; stalls < MAX_STALLS; stalls++) {
@@ -124,7 +125,7 @@ static int receive(media_video *v, vc_err *err)
     return 0;
 }
 
-/* Whether all that the first frame ahead may be made of has come out of the decoder. */
+/* Whether the decoder has returned all frames that the first frame ahead may refer to. */
 static bool first_is_ready(const media_video *v)
 {
     if (!v->n_ahead)
@@ -187,7 +188,7 @@ static void forget(media_video *v)
         av_frame_unref(v->ahead[--v->n_ahead]);
 }
 
-/* Opens the container and leaves only our stream in it. */
+/* Opens the container, and lets it return packets of the video stream only. */
 static int demux_open(media_video *v, vc_err *err)
 {
     avformat_close_input(&v->fmt);
@@ -207,7 +208,7 @@ static int demux_open(media_video *v, vc_err *err)
     return 0;
 }
 
-/* A seek to the start must bring the first packet again; a demuxer that cannot is opened anew. */
+/* After a seek to the start the first packet must come again, else the demuxer is opened anew. */
 int media_video_rewind(media_video *v, vc_err *err)
 {
     int rc = 0;
@@ -224,11 +225,12 @@ int media_video_rewind(media_video *v, vc_err *err)
     restart_at(v, 0, 0);
     if (rc >= 0)
         return 0;
-    v->out = INT64_MAX;                             /* the next read has to begin here again */
+    v->out = INT64_MAX;                             /* the next read seeks anew */
     return rc;
 }
 
-/* Looks for key frame k from `back` ticks before it on. 1: its packet is the next. 0: not found. */
+/* Searches key frame k from `back` ticks before its time on. 1: its packet is the next. 0: not
+ * found. */
 static int seek_key(media_video *v, int64_t k, int64_t back, vc_err *err)
 {
     const media_entry *key = &v->index[k];
@@ -282,7 +284,7 @@ int media_video_seek(media_video *v, int64_t want, vc_err *err)
     return media_video_rewind(v, err);
 }
 
-/* Replaces v->dec, if all goes well, by one that uses v->gpu if that is not NULL. */
+/* Replaces v->dec, unless an error occurs, by a decoder that uses v->gpu if there is one. */
 static int decoder_open(media_video *v, int threads, vc_err *err)
 {
     const AVStream *st = v->fmt->streams[v->stream];
@@ -316,7 +318,7 @@ static int decoder_open(media_video *v, int threads, vc_err *err)
     return 0;
 }
 
-/* Goes on by another decoder, if it opens. */
+/* Continues with another decoder, if that one opens. */
 static int decoder_change(media_video *v, int threads, media_gpu *gpu, vc_err *err)
 {
     media_gpu *old = v->gpu;
@@ -331,7 +333,7 @@ static int decoder_change(media_video *v, int threads, media_gpu *gpu, vc_err *e
     }
     forget(v);
     v->threads = threads;
-    v->out = INT64_MAX;                             /* nothing is on the way: seek anew */
+    v->out = INT64_MAX;                             /* the new decoder has no frames: seek anew */
     return 0;
 }
 
@@ -343,7 +345,7 @@ int media_video_threads(media_video *v, int threads, vc_err *err)
 void media_video_gpu(media_video *v, media_gpu *gpu)
 {
     if (!v->still && !v->counted && media_gpu_codec(v->dec->codec_id))
-        decoder_change(v, v->threads, gpu, NULL);   /* one that does not open: the old one serves */
+        decoder_change(v, v->threads, gpu, NULL);   /* after an error the old one stays */
 }
 
 int media_video_cpu(media_video *v, vc_err *err)
@@ -353,7 +355,7 @@ int media_video_cpu(media_video *v, vc_err *err)
     return decoder_change(v, v->threads, NULL, err);
 }
 
-/* Leading frames of the very first key frame count only from the first one that can be decoded. */
+/* Leading frames of the first key frame count from the first frame that can be decoded. */
 static void drop_leading(media_video *v, int64_t first)
 {
     int64_t begin = 0;
@@ -390,7 +392,7 @@ static int first_frame(media_video *v, vc_err *err)
     return 0;
 }
 
-/* Formats of single pictures. Those that can also move are known by their frame count. */
+/* Formats of single pictures. The frame count shows whether an animated format is a still. */
 static bool is_still(const media_video *v)
 {
     static const char *const brands[] = { "avif", "heic", "heix", "mif1" };

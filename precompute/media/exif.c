@@ -1,4 +1,4 @@
-/* exif.c - the one EXIF field that changes pixels (see internal.h) */
+/* exif.c - the EXIF orientation (see internal.h) */
 #include <string.h>
 
 #include "precompute/media/internal.h"

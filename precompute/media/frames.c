@@ -1,5 +1,5 @@
-/* frames.c - a folder of pictures as a video, as musubi's video_path may name one; see
- * internal.h. Each is opened as a still is. */
+/* frames.c - a folder of pictures as a video, as in musubi's video_path; see internal.h. Each
+ * picture is opened as a still. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,8 @@ int media_frames_open(media_frames *f, const char *folder, media_info *info, vc_
     media *first = NULL;
     int rc = media_frames_list(f, folder, err);
 
-    if (!rc) rc = media_open(&first, f->path[0], info, err);
+    if (!rc)
+        rc = media_open(&first, f->path[0], info, err);
     media_close(first);
     if (rc)
         return rc;
@@ -79,7 +80,8 @@ static int read_one(const media_frames *f, int64_t i, void *dst, const media_inf
     if (info.w != as->w || info.h != as->h)
         rc = vc_fail(err, VC_EFORMAT, "%s: %dx%d, and the first frame is %dx%d", f->path[i], info.w,
                      info.h, as->w, as->h);
-    if (!rc) rc = media_read(m, dst, &only, 1, fit, stop, err);
+    if (!rc)
+        rc = media_read(m, dst, &only, 1, fit, stop, err);
     media_close(m);
     return rc;
 }

@@ -1,8 +1,8 @@
 /* gpu.c - NVDEC through FFmpeg (see internal.h)
  *
  * FFmpeg's own parsers feed the GPU, and FFmpeg loads the driver itself: nothing of CUDA is linked.
- * Whatever is not certain to be the software decoder's very picture is an error here, upon which
- * media_read asks that decoder. */
+ * A picture that may differ from the software decoder's is an error here, after which media_read
+ * uses the software decoder. */
 #include <dlfcn.h>
 #include <libavutil/hwcontext.h>
 #include <libavutil/pixdesc.h>
@@ -12,8 +12,8 @@
 
 #define NVCUVID "libnvcuvid.so.1"
 
-/* Standards that fix every bit of a picture. MPEG-1, 2 and 4 and VC-1 are left out though GPUs have
- * them: how the inverse transform rounds is the decoder's affair in most of these. */
+/* Standards that fix every bit of a picture. GPUs decode MPEG-1, 2 and 4 and VC-1 too, but most of
+ * these leave the rounding of the inverse transform to the decoder. */
 static const enum AVCodecID exact[] = { AV_CODEC_ID_H264, AV_CODEC_ID_HEVC, AV_CODEC_ID_VP9,
                                         AV_CODEC_ID_AV1 };
 
@@ -27,7 +27,7 @@ static bool has_cuda(const AVCodec *codec)
     return false;
 }
 
-/* Those with the capability are the driver's parsers under FFmpeg's interface (h264_cuvid). */
+/* Decoders with the capability are the driver's parsers under FFmpeg's interface (h264_cuvid). */
 const AVCodec *media_gpu_codec(enum AVCodecID id)
 {
     bool known = false;
@@ -67,7 +67,7 @@ static int device_open(media_gpu *g, int index, vc_err *err)
         return vc_fail(err, VC_EUSAGE, "FFmpeg cannot open GPU %d: %s: it needs an NVIDIA GPU and "
                        "its driver; or take --video_decoder cpu", index, *media_log_last() ?
                        media_log_last() : av_make_error_string(text, sizeof text, r));
-    /* FFmpeg would find out at the first clip, and each would go to the CPU without a word. */
+    /* else FFmpeg would fail at each clip, and the CPU would decode silently */
     g->library = dlopen(NVCUVID, RTLD_LAZY | RTLD_LOCAL);
     if (!g->library)
         return vc_fail(err, VC_EUSAGE, "%s: it comes with the driver (into a container with "
@@ -108,8 +108,8 @@ uint64_t media_gpu_frames(const media_gpu *g)
 
 /* ---- a decoder ---- */
 
-/* FFmpeg asks again, without the GPU's format, where the GPU refuses the stream. A stream that
- * changes its own format goes on in memory: frames of both kinds may be on their way. */
+/* FFmpeg calls again, without the GPU's format, where the GPU refuses the stream. A stream that
+ * changes its own format continues in memory, since frames of both formats may be in flight. */
 static enum AVPixelFormat pick_format(AVCodecContext *dec, const enum AVPixelFormat *offered)
 {
     media_video *v = dec->opaque;
@@ -126,7 +126,7 @@ static enum AVPixelFormat pick_format(AVCodecContext *dec, const enum AVPixelFor
     return *offered;
 }
 
-/* Film grain is told of instead of being added: a GPU's may differ, or be left out. */
+/* Film grain is exported instead of added: a GPU's grain may differ, or be missing. */
 int media_gpu_use(media_video *v, AVCodecContext *dec)
 {
     dec->opaque = v;
@@ -140,8 +140,8 @@ int media_gpu_use(media_video *v, AVCodecContext *dec)
 
 /* ---- frames ---- */
 
-/* Whether s is d but for the order of samples: the same chroma, samples that fill their bytes from
- * the top. */
+/* Whether s differs from d in the order of samples only: the same chroma, and samples that fill
+ * their bytes from the top. */
 static bool can_be_planar(const AVPixFmtDescriptor *s, const AVPixFmtDescriptor *d)
 {
     if (!s || !d || s->nb_components != 3 || d->nb_components != 3 ||
@@ -210,15 +210,15 @@ int media_planar(AVFrame *dst, const AVFrame *src, enum AVPixelFormat format)
     return r;
 }
 
-/* A frame of another size than the decoder says is cropped at its left or top, which FFmpeg does
- * not do on a GPU, or one of before the stream changed. */
+/* A frame of another size than the decoder's is cropped at its left or top, which FFmpeg does
+ * not do on a GPU, or was decoded before the stream changed. */
 int media_gpu_fetch(media_video *v, vc_err *err)
 {
     AVFrame *f = v->frame;
     if (!v->gpu)
         return 0;
     if (av_frame_get_side_data(f, AV_FRAME_DATA_FILM_GRAIN_PARAMS))
-        return vc_fail(err, VC_EFORMAT, "film grain is not left to a GPU");
+        return vc_fail(err, VC_EFORMAT, "the GPU does not add film grain");
     if (f->format != v->gpu->format)
         return 0;
     if (f->width != v->dec->width || f->height != v->dec->height)
@@ -238,5 +238,5 @@ int media_gpu_fetch(media_video *v, vc_err *err)
     }
     av_frame_free(&got);
     av_frame_free(&planar);
-    return r < 0 ? media_av_fail(err, r, "a frame cannot be had from the GPU") : 0;
+    return r < 0 ? media_av_fail(err, r, "a frame cannot be copied from the GPU") : 0;
 }

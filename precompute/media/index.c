@@ -1,7 +1,7 @@
-/* index.c - which frames a stream shows, and when (see internal.h)
+/* index.c - the shown frames of a stream and their times (see internal.h)
  *
- * A packet is one shown frame, unless the container says that it is not to be shown or the
- * codec's own header says so. Their timestamps, sorted, number the frames. Where timestamps are
+ * A packet is one shown frame, unless the container or the codec's header marks the packet as not
+ * shown. Their timestamps, sorted, number the frames. Where timestamps are
  * missing or not unique the frames are counted by decoding once, without keeping any. */
 #include <stdlib.h>
 #include <string.h>
@@ -68,13 +68,13 @@ static int by_time(const void *a, const void *b)
                             : (x->pos > y->pos) - (x->pos < y->pos);
 }
 
-/* Far from where sums and differences would overflow. */
+/* Limits times so that sums and differences cannot overflow. */
 static bool is_time(int64_t pts)
 {
     return pts > -(INT64_C(1) << 61) && pts < INT64_C(1) << 61;
 }
 
-/* Puts the entries in order; false if two have the same time, or one has none. */
+/* Sorts the entries by time; false if two have the same time, or one has none. */
 static bool sort_index(media_video *v)
 {
     if (v->n)
@@ -94,8 +94,9 @@ static bool sort_index(media_video *v)
     return true;
 }
 
-/* Adds packet number pos, in v->pkt, if it is a shown frame. *lost: packets before it, back to the
- * last key frame, are gone or cut. false in *timed: it has no timestamp. */
+/* Adds packet number pos, in v->pkt, if the packet is a shown frame. *lost: packets between the
+ * last key frame and this packet are missing or cut. *timed becomes false if there is no
+ * timestamp. */
 static int add_packet(media_video *v, uint32_t pos, bool *lost, bool *timed, vc_err *err)
 {
     const AVPacket *pkt = v->pkt;
@@ -116,7 +117,7 @@ static int add_packet(media_video *v, uint32_t pos, bool *lost, bool *timed, vc_
                   err);
 }
 
-/* MP4 lists its packets up front. Whether the list goes on after the last one that was there. */
+/* MP4 lists its packets in front: whether the list has more packets than the file. */
 static bool more_promised(const media_video *v, int64_t dts)
 {
     AVStream *st = v->fmt->streams[v->stream];
@@ -125,9 +126,9 @@ static bool more_promised(const media_video *v, int64_t dts)
     return last && !strncmp(v->fmt->iformat->name, "mov,", 4) && last->timestamp > dts;
 }
 
-/* A file that ends early lacks frames that are shown before some it has. The first missing packet
- * comes later in decoding time than the last one here, and no frame is shown before it is decoded,
- * so frames up to that time are complete. */
+/* A file that ends early lacks frames that would be shown before some frames of the file. The first
+ * missing packet has a later decoding time than the last packet, and a frame is never shown before
+ * its decoding time, so frames up to the last packet's decoding time are complete. */
 static void drop_after(media_video *v, int64_t dts)
 {
     while (is_time(dts) && v->n > 0 && v->index[v->n - 1].pts > dts) {
@@ -136,7 +137,7 @@ static void drop_after(media_video *v, int64_t dts)
     }
 }
 
-/* One pass over the packets. *usable: their timestamps number the frames. */
+/* Reads all packets once. *usable: their timestamps number the frames. */
 static int read_packets(media_video *v, bool *usable, vc_err *err)
 {
     int64_t bytes = 0, most = 8 * (v->io->size + (1 << 20)), dts = AV_NOPTS_VALUE;
@@ -163,15 +164,16 @@ static int read_packets(media_video *v, bool *usable, vc_err *err)
     return 0;
 }
 
-/* Frames shown before a damaged one may be made of it, as far back as the decoder reorders. */
+/* Frames shown before a damaged frame may refer to the damaged one, within the decoder's
+ * reordering. */
 static void spoil_back(media_video *v)
 {
     for (int64_t i = v->n - 1; i >= 0 && i >= v->n - v->dec->has_b_frames; i--)
         v->index[i].lost = true;
 }
 
-/* Numbers frames by decoding them all, one at a time. What follows a damaged frame, up to the
- * next key frame, counts as damaged too. */
+/* Numbers frames by decoding all of them, one at a time. Frames between a damaged frame and the
+ * next key frame count as damaged too. */
 static int count_frames(media_video *v, vc_err *err)
 {
     v->n = 0;
@@ -192,7 +194,7 @@ static int count_frames(media_video *v, vc_err *err)
     if (rc < 0)
         return rc;
 
-    /* times that are missing or do not ascend are worth nothing: the nominal rate it is */
+    /* without times that ascend, frames have the nominal rate */
     bool ascend = v->n > 0;
     for (int64_t i = 0; i < v->n && ascend; i++)
         ascend = is_time(v->index[i].pts) && (!i || v->index[i].pts > v->index[i - 1].pts);
@@ -232,7 +234,7 @@ int media_index_build(media_video *v, vc_err *err)
     if (!rc && !usable)
         rc = count_frames(v, err);
     if (!rc && !v->n)
-        rc = vc_fail(err, VC_EFORMAT, "no frame can be had%s%s", *media_log_last() ? ": " : "",
+        rc = vc_fail(err, VC_EFORMAT, "no frame can be decoded%s%s", *media_log_last() ? ": " : "",
                      media_log_last());
     return rc;
 }

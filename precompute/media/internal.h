@@ -1,15 +1,15 @@
-/* internal.h - what the media_*.c files share; for them and their tests.
+/* internal.h - declarations that the files of this folder and their tests share.
  *
- *   media.c         the handle: opening by kind, what a frame looks like when shown, reading
+ *   media.c   the handle: opening by kind, orientation and aspect of shown frames, reading
  *   frames.c  a folder of pictures as a video
  *   still.c   JPEG stills by TurboJPEG
  *   exif.c    EXIF orientation of JPEG, PNG, WebP, TIFF
- *   io.c      FFmpeg's only view of the world: one file; FFmpeg's messages and error codes
- *   index.c   which frames a stream shows, and when
+ *   io.c      the one file that FFmpeg can read; FFmpeg's messages and error codes
+ *   index.c   the shown frames of a stream and their times
  *   decode.c  packets to frames: seeking, matching, damage
  *   gpu.c     frames from a GPU's decoder, as the software decoder makes them
  *   pixels.c  a decoded frame to resized, oriented RGB
- *   yuv.c     planar YUV to RGB, the common case of that */
+ *   yuv.c     planar YUV to RGB, the common case of such a frame */
 #ifndef PRECOMPUTE_MEDIA_INTERNAL_H
 #define PRECOMPUTE_MEDIA_INTERNAL_H
 
@@ -27,7 +27,7 @@ typedef struct media_orient {
     bool transpose, flip_y, flip_x;
 } media_orient;
 
-/* exif: 1..8, anything else counts as 1. */
+/* exif: 1..8; other numbers count as 1. */
 media_orient media_orient_exif(int exif);
 /* matrix: FFmpeg's display matrix; the nearest quarter turn. */
 media_orient media_orient_matrix(const int32_t matrix[9]);
@@ -38,14 +38,14 @@ int media_exif_tiff(const uint8_t *p, size_t n);
 /* ---- io.c ---- */
 typedef struct media_io {
     int fd;
-    int failed;             /* errno of a read that failed: what came after it is not the file's */
-    int64_t from;           /* the file's byte that counts as the first */
+    int failed;             /* errno of a failed read, after which no byte is the file's */
+    int64_t from;           /* offset of the part in the file */
     int64_t size, pos;
     AVIOContext *avio;
 } media_io;
 
 /* Opens a regular file (a FIFO would block), or a part of it. io must not move: avio points at it.
- * On failure it is to be closed all the same. */
+ * The caller closes io after a failure too. */
 int media_io_open(media_io *io, const char *path, vc_err *err);
 int media_io_open_part(media_io *io, const vf_part *part, vc_err *err);
 void media_io_close(media_io *io);
@@ -55,8 +55,9 @@ ssize_t media_io_at(media_io *io, void *buf, size_t n, int64_t at);
 int media_io_demux(AVFormatContext **fmt, media_io *io, const char *path, vc_err *err);
 /* vc_fail with ": " and FFmpeg's last message on this thread, or the text of the code av. */
 int media_av_fail(vc_err *err, int av, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* FFmpeg's last error message on this thread, "" if none since the last clear. To be cleared before
- * a first use of FFmpeg: that is where its messages are caught instead of printed. */
+/* FFmpeg's last error message on this thread since the last clear, or "". media_log_clear comes
+ * before the first use of FFmpeg, since it installs the hook that keeps messages instead of
+ * printing them. */
 const char *media_log_last(void);
 void media_log_clear(void);
 
@@ -72,25 +73,25 @@ typedef struct media_frames {
     int n;
 } media_frames;
 
-/* The pictures in a folder. On failure it is empty. */
+/* Lists the pictures of a folder; after a failure the list is empty. */
 int media_frames_list(media_frames *f, const char *folder, vc_err *err);
 void media_frames_free(media_frames *f);
-/* *info is of the video that they are. On failure it is to be freed all the same. */
+/* *info: the facts of the video that they make. The caller frees f after a failure too. */
 int media_frames_open(media_frames *f, const char *folder, media_info *info, vc_err *err);
-/* As media_read; each frame must have the size that *as says. */
+/* As media_read; each frame must have the size in *as. */
 int media_frames_read(const media_frames *f, uint8_t *dst, const int64_t *index, int n,
                       const media_info *as, const media_fit *fit, const atomic_int *stop,
                       vc_err *err);
 
 /* ---- still.c ---- */
 typedef struct media_still {
-    uint8_t *data;          /* the file, stray bytes between its headers taken out */
+    uint8_t *data;          /* the file without stray bytes between headers */
     size_t size;
     int w, h, exif;
     bool cmyk;
 } media_still;
 
-/* *is_jpeg is false, and all else untouched, if the file is no JPEG, or one of a sampling only
+/* *is_jpeg is false, and *s untouched, if the file is no JPEG, or a JPEG of a sampling that only
  * FFmpeg knows. */
 int media_still_open(media_still *s, bool *is_jpeg, media_io *io, vc_err *err);
 /* rgb [h, w, 3]. VC_EFORMAT if any part of the picture is missing or damaged. */
@@ -102,13 +103,13 @@ typedef struct media_entry {
     int64_t pts;            /* in the stream's time base */
     uint32_t pos;           /* place of its packet among the stream's packets, in decoding order */
     uint32_t key;           /* number of the frame where decoding has to begin to see this one */
-    uint8_t wait;           /* its number + wait: the last one shown later but decoded before */
+    uint8_t wait;           /* its number + wait: the last frame shown later but decoded before */
     bool is_key;
     bool lost;              /* known from the container: cut packet, packets missing before it */
-    bool bad;               /* found while decoding: an error in it or in what it is made of */
+    bool bad;               /* found while decoding: an error in it or in a reference */
 } media_entry;
 
-/* How far a frame may come out of a decoder from its place in decoding order. */
+/* The most places by which a decoder moves a frame from decoding order. */
 enum { MEDIA_REORDER = 16 };
 
 typedef struct media_video {
@@ -127,22 +128,22 @@ typedef struct media_video {
     media_entry *index;
     int64_t n, room;
     int64_t last_pts, last_duration;    /* of the last one; 0 ticks: unknown */
-    bool counted;           /* no timestamps to go by: frames are numbered by counting from 0 */
-    bool still;             /* the first frame is all there is */
+    bool counted;           /* without timestamps, frames are counted from 0 */
+    bool still;             /* there is one frame */
     int64_t first_pts;      /* of the stream's first packet, */
     int first_size;         /* 0 if not read: the proof of a rewind */
 
-    /* where decoding is */
+    /* the position of decoding */
     bool have_pkt;          /* pkt is read and not yet sent */
-    bool held;              /* frame number `out` is in frame and will be given once more */
+    bool held;              /* frame number `out` is in frame and will be returned once more */
     bool eof;               /* the decoder is being drained, */
     bool ended;             /* is empty */
-    AVFrame *ahead[MEDIA_REORDER];  /* decoded, held until all they are made of has been seen */
+    AVFrame *ahead[MEDIA_REORDER];  /* decoded, held until their references are checked */
     int64_t ahead_number[MEDIA_REORDER];
     int n_ahead;
     int64_t received;       /* the last frame that came from the decoder */
-    bool no_seek;           /* seeking went wrong once: begin at the start */
-    int64_t out;            /* the last frame given, -1: none since the start */
+    bool no_seek;           /* a seek failed: decoding begins at the start */
+    int64_t out;            /* the last frame returned, -1: none since the start */
     int64_t start;          /* the key frame where decoding began */
     int64_t key;            /* the last key frame sent */
     int64_t sent;           /* the frame of the last packet sent, -1 if it is none */
@@ -156,19 +157,20 @@ typedef struct media_video {
 int media_video_open(media_video *v, media_io *io, const char *path, vc_err *err);
 void media_video_close(media_video *v);             /* an all-zero one is fine */
 int media_video_threads(media_video *v, int threads, vc_err *err);
-/* Goes on by a decoder on gpu, if there is one for the stream and its frames are known by time. */
+/* Continues with a decoder on gpu, if there is one for the stream and frames have unique times. */
 void media_video_gpu(media_video *v, media_gpu *gpu);
-/* Goes on on the CPU. Damage found until now is forgotten. */
+/* Continues on the CPU, and forgets damage that was found before. */
 int media_video_cpu(media_video *v, vc_err *err);
-/* The best starting point for frame number `want`, unless decoding is already on its way there. */
+/* Seeks to the best start for frame number `want`, unless decoding from here reaches it sooner. */
 int media_video_seek(media_video *v, int64_t want, vc_err *err);
 int media_video_rewind(media_video *v, vc_err *err);
-/* The next frame, in v->frame. 1: *number is its number. 0: the end. All frames it is made of have
- * been looked at, so its entry's `bad` is final. */
+/* The next frame, in v->frame. 1: *number is its number. 0: the end. Its references have been
+ * checked, so the `bad` of its entry is final. */
 int media_video_next(media_video *v, int64_t *number, vc_err *err);
-/* The stream's next packet, in v->pkt. 1: there. 0: the end. *gap: packets were lost before it. */
+/* The stream's next packet, in v->pkt. 1: a packet. 0: the end. *gap: packets were lost before
+ * it. */
 int media_video_packet(media_video *v, bool *gap, vc_err *err);
-/* Concealed, or made from something that was. */
+/* Whether the frame, or one of its references, was concealed. */
 bool media_frame_damaged(const AVFrame *frame);
 /* Fills v->index; with the one entry of a still. */
 int media_index_build(media_video *v, vc_err *err);
@@ -179,8 +181,8 @@ int64_t media_index_find(const media_video *v, int64_t pts);
 /* ---- gpu.c ---- */
 struct media_gpu {
     AVBufferRef *device;
-    void *library;          /* NVDEC's, to know that it is there */
-    enum AVPixelFormat format;          /* of frames that lie on it */
+    void *library;          /* NVDEC's, opened to check that the driver has it */
+    enum AVPixelFormat format;          /* of frames in the GPU's memory */
     int (*fetch)(AVFrame *dst, const AVFrame *src, int flags);  /* av_hwframe_transfer_data */
     uint64_t frames;        /* atomic */
 };
@@ -188,10 +190,10 @@ struct media_gpu {
 /* FFmpeg's decoder that can use NVDEC; NULL if there is none, or the codec's standard leaves bits
  * of the picture open. */
 const AVCodec *media_gpu_codec(enum AVCodecID id);
-/* Lets dec, not yet open, give frames on v->gpu. 0 or FFmpeg's code. */
+/* Makes dec, which is not yet open, decode on v->gpu. 0 or FFmpeg's code. */
 int media_gpu_use(media_video *v, AVCodecContext *dec);
-/* v->frame, if it lies on v->gpu, comes into memory as the software decoder would give it. An
- * error: it cannot, or that is not certain. */
+/* Copies v->frame, if it lies on v->gpu, into memory in the software decoder's format. An error:
+ * the frame may differ from the software decoder's. */
 int media_gpu_fetch(media_video *v, vc_err *err);
 /* src (NV12, P010, P016, NV24, ...: samples of 8 bits, or of 16 with the lowest bits empty) in the
  * planar format of as much chroma, into the empty frame dst. 0 or FFmpeg's code. */
@@ -218,12 +220,12 @@ typedef struct media_pixels {
     resize *plan;                       /* from (h, w) to cut, both as stored */
     int h, w;
     media_fit fit;
-    uint8_t *cut;                       /* the result before it is turned, if it has to be */
+    uint8_t *cut;                       /* the result before rotation, where one is needed */
     uint8_t *loaded;                    /* [load_h, load_w, 3], as stored */
     size_t loaded_room;
 } media_pixels;
 
-/* One picture, as stored, into dst [fit.h, fit.w, 3], turned by o. */
+/* Writes one stored picture, rotated by o, to dst [fit.h, fit.w, 3]. */
 int media_pixels_frame(media_pixels *p, void *dst, const AVFrame *frame, media_orient o,
                        const media_fit *fit, vc_err *err);
 int media_pixels_rgb(media_pixels *p, void *dst, const uint8_t *rgb, int h, int w, int stride,

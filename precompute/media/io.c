@@ -1,8 +1,8 @@
 /* io.c - one file and nothing else (see internal.h)
  *
- * A hostile playlist or movie may name other files or addresses. FFmpeg never gets to open any:
- * it reads through our descriptor, its own protocols and its way of opening more are switched
- * off, and only formats that carry their own data are probed. */
+ * A hostile playlist or movie may name other files or addresses. FFmpeg cannot open any: it reads
+ * through our descriptor, its own protocols and its function that opens files are switched off,
+ * and only formats that carry their own data are probed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libavutil/opt.h>
@@ -23,8 +23,8 @@ static const char demuxers[] =
     "png_pipe,ppm_pipe,tiff_pipe,webp_pipe,webp,webp_anim";
 
 /* FFmpeg's message hook is per process and has no handle, but a message comes on the thread that
- * called the library, and handles stay on one thread. So the last line is kept per thread; the
- * decoder's own threads keep theirs to themselves. */
+ * called the library, and handles stay on one thread. So the last line is kept per thread; lines of
+ * the decoder's own threads are lost. */
 static _Thread_local char log_line[256];
 
 static void keep_message(void *obj, int level, const char *fmt, va_list ap)
@@ -38,7 +38,7 @@ static void keep_message(void *obj, int level, const char *fmt, va_list ap)
     if (*line)
         memcpy(log_line, line, sizeof line);
     if (level <= AV_LOG_PANIC)
-        fprintf(stderr, "%s\n", line);      /* abort() comes next: nobody else can tell */
+        fprintf(stderr, "%s\n", line);      /* FFmpeg calls abort() next */
 }
 
 static void install_hook(void)
@@ -173,7 +173,7 @@ int media_io_demux(AVFormatContext **fmt, media_io *io, const char *path, vc_err
     int r = avformat_open_input(fmt, path, NULL, &opts);       /* frees *fmt on failure */
     av_dict_free(&opts);
     if (r < 0 && strstr(log_line, "whitelist"))
-        return vc_fail(err, VC_EFORMAT, "a kind of file that is not read here: no video or "
+        return vc_fail(err, VC_EFORMAT, "a kind of file that is not supported: no video or "
                        "picture, or a list of other files");
     if (r < 0)
         return media_av_fail(err, r, "no video or picture that FFmpeg can read");

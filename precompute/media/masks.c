@@ -7,9 +7,9 @@
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
-enum { MAX_NUMBER = 1 << 24 };               /* of a position in a plan that somebody edited */
+enum { MAX_NUMBER = 1 << 24 };               /* the largest position in an edited plan */
 
-/* Odds of a clip and of a still, and how many numbers a kind has; -n: any multiple of n. */
+/* The odds of a kind for clips and for stills, and its count of numbers; -n: any multiple of n. */
 static const struct {
     const char *name;
     double clip, still;
@@ -80,7 +80,7 @@ static void draw_round(mask *m, int radii, bool all_frames, vc_draws *d)
     m->v[m->n++] = all_frames ? m->f : 1;
 }
 
-/* Distinct frames in the order drawn: the first places of a Fisher-Yates shuffle. order: [f] */
+/* Draws distinct frames: the first places of a Fisher-Yates shuffle. order: [f] */
 static void draw_boxes(mask *m, int32_t *order, vc_draws *d)
 {
     int count = between(d, 1, m->f / 2 + 1);
@@ -146,7 +146,7 @@ int mask_draw(mask *m, int f, int h, int w, bool all_frames, vc_draws *kind, vc_
 {
     *m = (mask){ .kind = draw_kind(f, kind), .f = f, .h = h, .w = w };
 
-    /* room for the longest list, boxes in f/2 frames, and for the shuffle behind it */
+    /* room for the longest list, boxes in f/2 frames, and behind the list for the shuffle */
     size_t room = 5 * ((size_t)f / 2 + 1) + 8;
     m->v = malloc((room + (size_t)f) * sizeof *m->v);
     if (!m->v)
@@ -155,7 +155,7 @@ int mask_draw(mask *m, int f, int h, int w, bool all_frames, vc_draws *kind, vc_
     return 0;
 }
 
-/* Keeps entries of step numbers whose first, a frame, is below f. */
+/* Keeps entries of `step` numbers whose frame, the first number, is below f. */
 static void keep_frames(mask *m, int step, int f)
 {
     int n = 0;
@@ -208,7 +208,7 @@ void mask_free(mask *m)
 
 cJSON *mask_json(const mask *m)
 {
-    /* a kind that stills do not have was drawn for a clip, of which one frame was kept */
+    /* stills lack this kind: the mask was drawn for a clip that was cut to one frame */
     const int f = odds(m->kind, m->f) > 0 ? m->f : 2;
     cJSON *o = cJSON_CreateObject(), *options = cJSON_CreateArray(), *pick, *purpose;
     cJSON *numbers = cJSON_CreateIntArray(m->v, m->n);
@@ -258,7 +258,8 @@ int mask_parse(mask *m, const cJSON *draw, int f, int h, int w, vc_err *err)
     int k = 0, rc = vf_json_str(draw, "pick", &pick, err);
 
     *m = (mask){ .f = f, .h = h, .w = w };
-    if (!rc) rc = vf_json_arr(draw, "numbers", &numbers, err);
+    if (!rc)
+        rc = vf_json_arr(draw, "numbers", &numbers, err);
     if (rc)
         return vc_context(err, VC_EFORMAT, "draws: mask");
     while (k < MASK_KINDS && strcmp(kinds[k].name, pick))
@@ -274,7 +275,7 @@ int mask_parse(mask *m, const cJSON *draw, int f, int h, int w, vc_err *err)
 
 /* ---- pixels ---- */
 
-/* Rows y0..y1-1, columns x0..x1-1, as far as they lie in the picture. */
+/* Masks rows y0..y1-1 and columns x0..x1-1, as far as they lie in the picture. */
 static void fill(const mask *m, uint8_t *out, int y0, int y1, int x0, int x1)
 {
     y0 = at_least(y0, 0);
@@ -304,7 +305,7 @@ static void fill_noise(const mask *m, int t, uint8_t *out)
     }
 }
 
-/* In f32, as the reference: a circle compares squares, an ellipse quotients. */
+/* Computes in f32 as the reference does: a circle compares squares, an ellipse quotients. */
 static void fill_round(const mask *m, uint8_t *out, bool circle)
 {
     float rx = (float)m->v[2], ry = (float)m->v[circle ? 2 : 3];
@@ -392,7 +393,7 @@ static bool every_frame(const mask *m, int step)
     return true;
 }
 
-/* The shapes are convex: what has the corners has everything. */
+/* The shapes are convex, so a shape with all corners has every pixel. */
 static bool round_covers(const mask *m, bool circle)
 {
     double rx = m->v[2], ry = m->v[circle ? 2 : 3];
@@ -422,7 +423,7 @@ bool mask_is_all(const mask *m)
     case MASK_ELLIPSE:
     case MASK_CIRCLE:
         return round_covers(m, m->kind == MASK_CIRCLE);
-    case MASK_NOISE:                         /* 2^-256 at the smallest size */
+    case MASK_NOISE:                         /* has the probability 2^-256 at the least size */
     case MASK_KINDS:
         break;
     }

@@ -1,6 +1,6 @@
 /* masks.h - random inpainting masks: which pixels of a clip are to be generated.
  *
- * A mask is a kind and a few integers, so that a plan line tells it completely and replays it. The
+ * A mask is a kind and a few integers, so that a plan line holds and replays the whole mask. The
  * kinds, their probabilities and the ranges of their numbers are VideoX-Fun's (docs/sampling.md,
  * section 13). Mask value 1: to be generated. Pixels are those after crop and flip. Pure functions,
  * thread-safe. */
@@ -18,9 +18,9 @@ typedef enum mask_kind {
     MASK_BLOCK,              /* cx cy bw bh: a block in all frames */
     MASK_ALL,                /* everything */
     MASK_KEEP_HEAD,          /* c: frames from c on */
-    MASK_KEEP_ENDS,          /* c: frames c to f-c-1; none if that is empty */
+    MASK_KEEP_ENDS,          /* c: frames c to f-c-1, if there are any */
     MASK_BLOCK_IN_TIME,      /* cx cy bw bh t0 t1: a block in frames t0 to t1-1 */
-    MASK_NOISE,              /* pattern: a fair bit per frame and pixel, drawn by Philox from it */
+    MASK_NOISE,              /* pattern: seeds a fair Philox bit for each frame and pixel */
     MASK_SMALL_BOXES,        /* (frame bh bw y x) for each of some frames */
     MASK_ELLIPSE,            /* cx cy rx ry n: in frames 0 to n-1 */
     MASK_CIRCLE,             /* cx cy r n */
@@ -31,31 +31,31 @@ typedef enum mask_kind {
 typedef struct mask {
     mask_kind kind;
     int f, h, w;             /* of the clip */
-    int n;                   /* how many numbers */
+    int n;                   /* count of numbers */
     int32_t *v;              /* [n], as the kind has them */
 } mask;
 
-/* Draws for a clip of f frames (1: the odds of stills); kind and numbers have streams of their
- * own. all_frames: ellipse and circle lie in every frame instead of the first. The caller frees
- * with mask_free. */
+/* Draws a mask for a clip of f frames (1: with the odds of stills), the kind and the numbers from
+ * separate streams. all_frames: ellipse and circle lie in every frame instead of the first. The
+ * caller frees with mask_free. */
 int mask_draw(mask *m, int f, int h, int w, bool all_frames, vc_draws *kind, vc_draws *numbers,
               vc_err *err);
-/* The same for the first f frames alone: told by other numbers or as another kind where the end of
- * the clip was part of it. */
+/* Cuts the mask to the first f frames; its numbers or its kind change where the mask depended on
+ * the end of the clip. */
 void mask_cut(mask *m, int f);
 void mask_free(mask *m);                             /* an all-zero mask is fine */
 
 /* The draw of a plan line: {"purpose":"mask","options":[kinds],"pick":"block","numbers":[...]}.
  * NULL when out of memory. */
 cJSON *mask_json(const mask *m);
-/* And back, for a clip of f, h, w. VC_EFORMAT, VC_EINVAL: an unknown kind, numbers that are not
- * of that kind. */
+/* Reads such a draw for a clip of f, h, w. VC_EFORMAT, VC_EINVAL: an unknown kind, numbers that
+ * are not of that kind. */
 int mask_parse(mask *m, const cJSON *draw, int f, int h, int w, vc_err *err);
 
-/* Frame t: 0 or 1 into out [h,w]. */
+/* Writes the 0s and 1s of frame t to out [h,w]. */
 void mask_frame(const mask *m, int t, uint8_t *out);
-/* Whether every pixel of every frame is 1, from the numbers alone. (Several small boxes that only
- * together fill a frame, and noise, count as not all.) */
+/* Whether the numbers show that every pixel of every frame is 1. (They do not for noise, and for
+ * several small boxes that fill a frame only together.) */
 bool mask_is_all(const mask *m);
 
 /* The mask on the latent grid as the model gets it, 1 = known: out f32 [(f-1)/k+1, h/r, w/r]. The

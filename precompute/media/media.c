@@ -1,4 +1,4 @@
-/* media.c - see media.h; internal.h says which file does what */
+/* media.c - see media.h; internal.h lists the files and their subjects */
 #include "precompute/media/media.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ struct media {
     media_pixels pixels;
     media_info info;
     double *times;
-    media_frames frames;    /* n > 0: of a folder, and nothing else is open */
+    media_frames frames;    /* n > 0: a folder is open, and no file */
 };
 
 static void set_orient(media *m, media_orient o)
@@ -56,7 +56,8 @@ static const int32_t *display_matrix(const media_video *v)
     return fd && fd->size >= 9 * sizeof(int32_t) ? (const int32_t *)(const void *)fd->data : NULL;
 }
 
-/* Sample aspect widens or narrows the picture; one that no camera has is a damaged header. */
+/* Sample aspect widens or narrows the picture; an aspect that no camera has shows a damaged
+ * header. */
 static int shown_width(const media_video *v, int w)
 {
     AVRational a = av_guess_sample_aspect_ratio(v->fmt, v->fmt->streams[v->stream], v->frame);
@@ -139,7 +140,7 @@ static int open_video(media *m, vc_err *err)
     return rc;
 }
 
-/* What the system could not read is no damage, whatever FFmpeg made of the rest. */
+/* A read that the system refused is no damage, whatever FFmpeg reports of the remaining bytes. */
 static int own_word(const media *m, int rc, vc_err *err)
 {
     if (!m->io.failed || rc == VC_ESTOP)
@@ -148,9 +149,9 @@ static int own_word(const media *m, int rc, vc_err *err)
     return vc_fail_errno(err, m->io.fd < 0 ? "cannot open" : "cannot read");
 }
 
-/* FFmpeg says of a header that asks for absurd sizes that memory is out, and where memory is out it may
- * say that the data are invalid. So each failure is tried once more. Where memory can be had, and it has
- * said twice that there is none, it was the header. */
+/* FFmpeg reports a header with absurd sizes as lack of memory, and lack of memory sometimes as
+ * invalid data. So each failure is tried once more. If FFmpeg reports lack of memory twice while
+ * memory can be allocated, the header is damaged. */
 static bool may_be_memory(const media *m, int rc)
 {
     return (rc == VC_ENOMEM || rc == VC_EFORMAT) && !m->io.failed;
@@ -161,7 +162,7 @@ static int recheck_memory(int rc, vc_err *err)
     enum { PLENTY = 64 << 20 };
     void *volatile p = malloc(PLENTY);
     free(p);
-    return p ? vc_fail(err, VC_EFORMAT, "its headers ask for more memory than there is") : rc;
+    return p ? vc_fail(err, VC_EFORMAT, "its headers need more memory than there is") : rc;
 }
 
 static int open_any(media *m, const vf_part *part, vc_err *err)
@@ -182,7 +183,7 @@ static int open_any(media *m, const vf_part *part, vc_err *err)
     return 0;
 }
 
-/* *again: the failure may be one of memory. */
+/* *again: memory may be the cause of the failure. */
 static int open_once(media **out, const vf_part *part, bool *again, vc_err *err)
 {
     *again = false;
@@ -324,7 +325,7 @@ static int refuse(const media_video *v, const char *what, int64_t frame, vc_err 
                    *why ? ": " : "", why);
 }
 
-/* One pass from where the decoder is. done[i]: dst holds frame index[i]. */
+/* Decodes on from the decoder's position. done[i]: dst holds frame index[i]. */
 static int read_pass(media *m, uint8_t *dst, const int64_t *index, int n, const media_fit *fit,
                      bool *done, vc_err *err)
 {
@@ -366,7 +367,7 @@ static int read_video(media *m, uint8_t *dst, const int64_t *index, int n, const
     if (!rc)
         rc = read_pass(m, dst, index, n, fit, done, err);
     if (rc == VC_EFORMAT && v->start > 0 && !v->gpu) {
-        /* a container may call frames keys that are none: from the start it must be right */
+        /* a container may mark wrong frames as keys; decoding from the start is right */
         for (int64_t i = v->start; i < v->n; i++)
             v->index[i].bad = false;
         memset(done, 0, (size_t)n * sizeof *done);
@@ -398,14 +399,14 @@ int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit
     media_log_clear();
     m->video.stop = stop;
     int rc = m->is_jpeg ? read_jpeg(m, dst, fit, err) : read_video(m, dst, index, n, fit, err);
-    if (rc && rc != VC_ESTOP && m->video.gpu) {     /* the software decoder has the last word */
+    if (rc && rc != VC_ESTOP && m->video.gpu) {     /* the software decoder decides */
         media_log_clear();
         rc = media_video_cpu(&m->video, err);
         if (!rc)
             rc = read_video(m, dst, index, n, fit, err);
     }
     if (!m->is_jpeg && may_be_memory(m, rc)) {
-        m->video.out = INT64_MAX;                   /* begin again */
+        m->video.out = INT64_MAX;                   /* the next read seeks anew */
         rc = read_video(m, dst, index, n, fit, err);
         rc = rc == VC_ENOMEM ? recheck_memory(rc, err) : rc;
     }

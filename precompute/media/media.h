@@ -47,37 +47,39 @@ typedef struct media_info {
     char codec[24];
 } media_info;
 
-/* Opens and probes. What the system refuses to read is VC_EIO here and below, never damage. Frames are counted by a pass over the packets; where those do not tell (no
- * timestamps), by decoding once. Otherwise nothing is decoded beyond the first frame.
+/* Opens and probes. A read that the system refuses is VC_EIO here and below, never damage. Frames
+ * are counted by a pass over the packets; packets without timestamps are decoded once to be
+ * counted. Otherwise nothing is decoded beyond the first frame.
  * VC_EIO, VC_ENOENT: cannot open; VC_EFORMAT: no regular file, no video stream, no decoder,
  * damaged header, no frame that decodes. */
 int media_open(media **out, const char *path, media_info *info, vc_err *err);
-/* A part of a file; or the folder that it names, as a video with its pictures for frames, by name,
+/* The same for a part of a file, or for a folder whose pictures, by name, are the frames of a video
  * at MEDIA_FRAMES_FPS. */
 int media_open_part(media **out, const vf_part *part, media_info *info, vc_err *err);
 void media_close(media *m);                         /* NULL is fine */
-int media_fd(const media *m);                       /* of the open file; borrowed */
+int media_fd(const media *m);                       /* the descriptor, borrowed */
 
 /* Lets the decoder use n threads (1 when not called). The same pixels for any n. */
 int media_set_threads(media *m, int n, vc_err *err);
 
-/* NVDEC, the video decoder of an NVIDIA GPU, through FFmpeg. It serves any number of handles, on any
- * threads, and is closed after them. */
+/* NVDEC, the video decoder of an NVIDIA GPU, through FFmpeg. One serves any number of handles, on
+ * any threads, and is closed after them. */
 typedef struct media_gpu media_gpu;
 
-/* VC_EUSAGE: FFmpeg was built without it, or there is no driver or no such GPU; says which. */
+/* VC_EUSAGE: FFmpeg was built without NVDEC, or there is no driver or no such GPU; the message says
+ * which. */
 int media_gpu_open(media_gpu **out, int index, vc_err *err);
 void media_gpu_close(media_gpu *gpu);               /* NULL is fine */
-uint64_t media_gpu_frames(const media_gpu *gpu);    /* that it decoded; NULL: 0 */
+uint64_t media_gpu_frames(const media_gpu *gpu);    /* frames that gpu decoded; NULL: 0 */
 
 /* Lets media_read take a video's frames from gpu, for H.264, HEVC, VP9 and AV1: their standards fix
- * every bit, so the pixels are the same. What the GPU cannot do, or finds wrong, is read by the
- * software decoder as ever; but a GPU conceals most damage without a word, and then no frame is
+ * every bit, so the pixels are the same. The software decoder reads frames that the GPU cannot
+ * decode or reports as damaged; but a GPU conceals most damage silently, and then no frame is
  * refused. */
 void media_use_gpu(media *m, media_gpu *gpu);
 
-/* How a shown frame becomes pixels: resize the whole to (rh, rw), cut (h, w) at (top, left). The last
- * four are VideoX-Fun's way, for --sampling peer. */
+/* How a shown frame becomes pixels: the whole frame is resized to (rh, rw), and (h, w) is cut at
+ * (top, left). The last four fields serve --sampling peer, which follows VideoX-Fun. */
 typedef struct media_fit {
     int rh, rw, top, left, h, w;
     bool flip;               /* mirrored left to right after the cut */
@@ -86,16 +88,18 @@ typedef struct media_fit {
     bool black;              /* the cut may leave (rh, rw) below or to the right: 0 there */
 } media_fit;
 
-/* A still as it is stored, whatever its EXIF orientation says; *info anew. Nothing for a video. */
+/* Reads a still as it is stored, without its EXIF orientation, and fills *info again. Does nothing
+ * for a video. */
 void media_as_stored(media *m, media_info *info);
 
-/* Decodes frames index[0..n-1] (ascending, equal ones allowed) into dst u8 (fit.exact: f32)
- * [n, fit.h, fit.w, 3] RGB, each resized once from the decoded frame to its target (resize.h) and rounded to 8 bits
- * once. Seeks to the last key frame before index[0] where the container allows it, and decodes no
- * further than needed. Memory: a few decoded frames, whatever the clip's length. Only what the cut
- * needs is resized. stop, if not NULL, is polled between packets: nonzero gives VC_ESTOP.
- * VC_EINVAL: an index or a fit out of range. dst is undefined on failure.
- * May be called again with other indices; going on from where the last call ended costs no seek. */
+/* Decodes frames index[0..n-1] (ascending, equal ones allowed) into dst u8 (fit.exact: f32) [n,
+ * fit.h, fit.w, 3] RGB, each resized once from the decoded frame to its target (resize.h) and
+ * rounded to 8 bits once. Seeks to the last key frame before index[0] where the container allows
+ * seeking, and decodes no further than needed. Memory: a few decoded frames, whatever the clip's
+ * length. Only the pixels of the cut are resized. stop, if not NULL, is polled between packets:
+ * nonzero gives VC_ESTOP. VC_EINVAL: an index or a fit out of range. dst is undefined on
+ * failure. May be called again with other indices; frames after those of the last call cost no
+ * seek. */
 int media_read(media *m, void *dst, const int64_t *index, int n, const media_fit *fit,
                const atomic_int *stop, vc_err *err);
 

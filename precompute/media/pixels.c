@@ -29,7 +29,7 @@ media_orient media_orient_matrix(const int32_t matrix[9])
     return o;
 }
 
-/* The same window, seen in the stored orientation. */
+/* The same window in the stored orientation. */
 static media_fit stored_fit(const media_fit *f, media_orient o)
 {
     media_fit s = *f;
@@ -109,7 +109,7 @@ static void yuv_row(void *arg, int y, float *r, float *g, float *b)
     media_yuv_row(s->yuv, s->frame, y, r, g, b);
 }
 
-/* From rgb or, where it is NULL, from yuv (then not exact). */
+/* Resizes from rgb or, if rgb is NULL, from yuv (then not exact). */
 static int fit_picture(media_pixels *p, void *dst, const uint8_t *rgb, int stride,
                        yuv_source *yuv, int h, int w, media_orient o, const media_fit *fit,
                        vc_err *err)
@@ -135,7 +135,7 @@ static int fit_picture(media_pixels *p, void *dst, const uint8_t *rgb, int strid
     return 0;
 }
 
-/* A cut that leaves the resized picture: what there is, then black. */
+/* Fills the part of a cut that lies outside the resized picture with black. */
 static int rgb_in_black(media_pixels *p, uint8_t *dst, const uint8_t *rgb, int h, int w, int stride,
                         media_orient o, const media_fit *fit, vc_err *err)
 {
@@ -195,7 +195,7 @@ int media_pixels_rgb(media_pixels *p, void *dst, const uint8_t *rgb, int h, int 
     return rc ? rc : fit_picture(p, dst, rgb, stride, NULL, h, w, o, fit, err);
 }
 
-/* Whether swscale knows the matrix; it would take BT.601 for one it does not. */
+/* Whether swscale knows the matrix; for an unknown one it would use BT.601. */
 static bool known_matrix(enum AVColorSpace space)
 {
     switch (space) {
@@ -227,7 +227,7 @@ static int scaler_make(media_pixels *p, const AVFrame *f, bool full_range, vc_er
                              av_get_pix_fmt_name(f->format), f->width, f->height);
     sws_setColorspaceDetails(p->sws, sws_getCoefficients(matrix), full_range,
                              sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
-    /* the scaler's vector code may write a little behind a row */
+    /* the scaler's vector code may write some bytes behind a row */
     p->stride = (f->width * 3 + 127) & ~63;
     p->rgb = av_malloc((size_t)p->stride * (size_t)f->height + 64);
     if (!p->rgb)
@@ -269,7 +269,7 @@ static void converter_close(media_pixels *p)
     av_freep(&p->rgb);
 }
 
-/* The whole frame into p->rgb, where it is resized twice. */
+/* Converts the whole frame into p->rgb, for a frame that is resized twice. */
 static int yuv_to_rgb(media_pixels *p, const AVFrame *f, vc_err *err)
 {
     const size_t w = (size_t)f->width;
@@ -306,7 +306,8 @@ int media_pixels_frame(media_pixels *p, void *dst, const AVFrame *f, media_orien
     }
     if (p->yuv && (fit->exact || fit->load_h || fit->black)) {
         int rc = yuv_to_rgb(p, f, err);
-        return rc ? rc : media_pixels_rgb(p, dst, p->rgb, f->height, f->width, p->stride, o, fit, err);
+        return rc ? rc : media_pixels_rgb(p, dst, p->rgb, f->height, f->width, p->stride, o, fit,
+                                          err);
     }
     if (p->yuv)
         return fit_picture(p, dst, NULL, 0, &(yuv_source){ p->yuv, f }, f->height, f->width, o,

@@ -1,9 +1,9 @@
 /* resize.c - see resize.h
  *
- * Source rows are asked for once, in order, as three rows of floats, and kept in a ring while an
- * output row still needs them. Columns first: a weighted sum of whole rows, over only the source
- * columns that the rectangle needs. Then along the row, a pixel at a time: four lanes, of which
- * one is nobody's. Sums run from the first tap to the last, so vectors change no bit. */
+ * Each source row is read once, in order, as three rows of floats, and kept in a ring while an
+ * output row still needs the source row. Columns come first: a weighted sum of whole rows, over the
+ * source columns that the rectangle needs. Then the row is resized a pixel at a time, in four lanes
+ * of which one is unused. Sums run from the first tap to the last, so vectors change no bit. */
 #include "precompute/media/resize.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ struct resize {
     resize_row *unpack;     /* the source that is a `packed` */
 };
 
-/* What resize_run reads from. */
+/* The source of resize_run. */
 typedef struct packed {
     const uint8_t *data;
     int64_t stride;
@@ -98,8 +98,8 @@ static inline __attribute__((always_inline)) void interleave(float *dst, const f
     }
 }
 
-/* Two outputs at a time; the last may be computed twice. A fourth lane is overwritten by the next
- * output, or lands in the pad. */
+/* Computes two outputs at a time; the last may be computed twice. The next output overwrites the
+ * fourth lane of an output; the last one's lies in the padding. */
 static inline __attribute__((always_inline)) void mix_pixels(float *dst, const float *pixels,
                                                              const taps *x, int n)
 {
@@ -225,8 +225,8 @@ static int axis_taps(float *w, int *first, int in, int out, int i)
     return hi - lo;
 }
 
-/* Weights of outputs from..from+count-1. The same number of taps for each: a loop that always takes
- * as many turns is much faster. */
+/* Weights of outputs from..from+count-1. Each has the same number of taps, since a loop of constant
+ * length is much faster. */
 static int taps_make(taps *t, int in, int out, int from, int count)
 {
     size_t most = 2 * (size_t)fmax(1, (double)in / out) + 4, n = (size_t)count;
@@ -256,7 +256,7 @@ static void taps_free(taps *t)
     free(t->weight);
 }
 
-/* Room for rows of w source columns; r->x and r->y are there. */
+/* Allocates rows of w source columns, after r->x and r->y are filled. */
 static int rows_make(resize *r, int w)
 {
     int last = r->out_w - 1;

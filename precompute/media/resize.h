@@ -5,7 +5,7 @@
  * centre = (i + 0.5) * scale, taps j from max(0, trunc(centre - r + 0.5)) to
  * min(in, trunc(centre + r + 0.5)) - 1, weight max(0, 1 - |j + 0.5 - centre| / r), normalised to
  * sum 1. Works on 8-bit RGB in f32, columns first, then rows; the same bits on every machine. A
- * source need not be in memory: it can be a function that makes a row when one is needed. */
+ * source may be a function that makes each row when the resize needs the row. */
 #ifndef PRECOMPUTE_MEDIA_RESIZE_H
 #define PRECOMPUTE_MEDIA_RESIZE_H
 
@@ -23,18 +23,19 @@ typedef struct resize resize;
 int resize_open(resize **out, int h, int w, int rh, int rw, int top, int left, int out_h,
                 int out_w, vc_err *err);
 /* src: h rows of 3*w bytes, stride bytes apart; dst packed [out_h, out_w, 3], rounded once, half
- * up. A source of the target's size comes out as it went in. */
+ * up. A source of the target's size is copied unchanged. */
 void resize_run(resize *r, uint8_t *dst, const uint8_t *src, int64_t stride);
 /* The same without the rounding: 0..255. */
 void resize_run_f32(resize *r, float *dst, const uint8_t *src, int64_t stride);
-/* A source by rows: writes row y, [w] whole numbers of 0..255 for each colour. Asked for the rows that
- * matter, in ascending order, each once. */
+/* A source by rows: writes row y, [w] whole numbers of 0..255 for each colour. Called once for each
+ * row that the rectangle needs, in ascending order. */
 typedef void resize_row(void *arg, int y, float *r, float *g, float *b);
 void resize_run_rows(resize *r, uint8_t *dst, resize_row *source, void *arg);
 void resize_close(resize *r);                       /* NULL is fine */
 
-/* What VideoX-Fun shrinks a video with first: bilinear between the four nearest pixels, half-pixel
- * centres, edges repeated, no low-pass, rounded to 8 bits. dst packed [oh, ow, 3]. No allocation. */
+/* VideoX-Fun's first resize of a video: bilinear between the four nearest pixels, half-pixel
+ * centres, edges repeated, no low-pass, rounded to 8 bits. dst packed [oh, ow, 3]. No
+ * allocation. */
 void resize_bilinear(uint8_t *dst, int oh, int ow, const uint8_t *src, int h, int w,
                      int64_t stride);
 

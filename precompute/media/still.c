@@ -1,8 +1,8 @@
 /* still.c - JPEG by TurboJPEG (see internal.h)
  *
- * TurboJPEG reports only the first warning of a picture, and stray bytes between headers, which
- * are harmless, would be that first one and hide a later one about lost data. So those bytes are
- * taken out before it sees the file. */
+ * TurboJPEG reports only the first warning of a picture. Stray bytes between headers, which are
+ * harmless, would cause the first warning and hide a later one about lost data, so the bytes are
+ * removed before TurboJPEG reads the picture. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@
 enum { SOI = 0xd8, EOI = 0xd9, SOS = 0xda, APP1 = 0xe1, RST0 = 0xd0, RST7 = 0xd7, TEM = 0x01 };
 #define STILL_MAX_BYTES (1 << 30)
 
-/* The next marker at or after *at: its code, with *at behind it; -1 if the data ends first. */
+/* The code of the next marker at or after *at; *at then lies behind the marker. -1: there is
+ * none. */
 static int next_marker(const uint8_t *p, size_t n, size_t *at)
 {
     for (size_t i = *at; i + 1 < n; i++)
@@ -30,7 +31,7 @@ static bool stands_alone(int marker)
     return (marker >= RST0 && marker <= RST7) || marker == SOI || marker == TEM;
 }
 
-/* Where the entropy-coded data that begins at `at` ends: at a marker that is no restart. */
+/* The end of the entropy-coded data that begins at `at`: a marker that is no restart. */
 static size_t scan_end(const uint8_t *p, size_t n, size_t at)
 {
     for (size_t i = at; i + 1 < n; i++)
@@ -39,7 +40,7 @@ static size_t scan_end(const uint8_t *p, size_t n, size_t at)
     return n;
 }
 
-/* Walks the segments, moves them together, finds the orientation. false: no end marker. */
+/* Moves the segments together and finds the orientation. false: there is no end marker. */
 static bool tidy(media_still *s)
 {
     uint8_t *p = s->data;
@@ -68,7 +69,7 @@ static bool tidy(media_still *s)
     return false;
 }
 
-/* 0: usable; 1: leave it to FFmpeg; < 0: failed. */
+/* 0: TurboJPEG can read the file; 1: FFmpeg has to; < 0: error. */
 static int read_header(media_still *s, vc_err *err)
 {
     tjhandle tj = tjInitDecompress();
@@ -126,7 +127,7 @@ int media_still_open(media_still *s, bool *is_jpeg, media_io *io, vc_err *err)
     return 0;
 }
 
-/* Adobe's programs, and all that read their files, store CMYK inverted: 255 is no ink. */
+/* Adobe's programs, and readers of their files, store CMYK inverted: 255 is no ink. */
 static void cmyk_to_rgb(uint8_t *rgb, const uint8_t *cmyk, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -134,9 +135,9 @@ static void cmyk_to_rgb(uint8_t *rgb, const uint8_t *cmyk, size_t n)
             rgb[3 * i + c] = (uint8_t)((cmyk[4 * i + c] * cmyk[4 * i + 3] + 127) / 255);
 }
 
-/* Whether the warning says that the picture is not what was encoded; some are about headers. Its
- * fast path takes any bits for codes: what shows is that data is left over at the end. A few bytes
- * of that are some encoders' padding. */
+/* Whether a warning means damage to the picture; some warnings concern headers. TurboJPEG's fast
+ * path accepts any bits as codes, so damage shows as data left over at the end. A few bytes left
+ * over are the padding of some encoders. */
 static bool lost_data(const char *warning)
 {
     enum { PADDING = 16 };

@@ -163,7 +163,7 @@ typedef struct clip {
     AVStream *st;
 } clip;
 
-/* Constant quality where the encoder has it: close to what went in, not the smallest file. */
+/* Constant quality where the encoder has the option: close to the input, not the smallest file. */
 static int encoder_open(clip *c, const char *name, int h, int w, AVRational rate)
 {
     const AVCodec *codec = avcodec_find_encoder_by_name(name);
@@ -181,9 +181,9 @@ static int encoder_open(clip *c, const char *name, int h, int w, AVRational rate
     c->enc->color_primaries = AVCOL_PRI_BT709;
     c->enc->color_trc = AVCOL_TRC_BT709;
     c->enc->color_range = AVCOL_RANGE_MPEG;
-    c->enc->chroma_sample_location = AVCHROMA_LOC_CENTER;   /* where swscale puts it */
+    c->enc->chroma_sample_location = AVCHROMA_LOC_CENTER;   /* as swscale samples */
     c->enc->flags |= AV_CODEC_FLAG_BITEXACT;
-    c->enc->thread_count = 1;           /* libx264's bytes depend on how many threads there are */
+    c->enc->thread_count = 1;           /* libx264's bytes depend on the number of threads */
     if (c->mux->oformat->flags & AVFMT_GLOBALHEADER)
         c->enc->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
     if (!strcmp(name, "libx264")) {
@@ -213,7 +213,7 @@ static int converter_open(clip *c, int h, int w, vc_err *err)
 {
     c->sws = sws_getContext(w, h, AV_PIX_FMT_RGB24, w, h, AV_PIX_FMT_YUV420P,
                             SWS_BICUBIC | SWS_ACCURATE_RND | SWS_FULL_CHR_H_INP, NULL, NULL, NULL);
-    /* the scaler's vector code may read a little behind the last row */
+    /* the scaler's vector code may read some bytes behind the last row */
     c->rgb = av_mallocz((size_t)h * (size_t)w * 3 + 64);
     if (!c->sws || !c->rgb)
         return vc_fail(err, VC_ENOMEM, "no colour conversion for %dx%d", w, h);
@@ -222,7 +222,7 @@ static int converter_open(clip *c, int h, int w, vc_err *err)
     return 0;
 }
 
-/* tmp is a plain name: "file:" keeps FFmpeg from reading a protocol into it. */
+/* "file:" in front of tmp keeps FFmpeg from taking a part of the name for a protocol. */
 static int clip_open(clip *c, const char *tmp, int h, int w, AVRational rate, vc_err *err)
 {
     char *url = vc_format("file:%s", tmp);
@@ -256,7 +256,7 @@ static int clip_open(clip *c, const char *tmp, int h, int w, AVRational rate, vc
     return r < 0 ? media_av_fail(err, r, "MP4 header") : 0;
 }
 
-/* Encodes one frame, or with NULL the rest, and writes what comes out. */
+/* Encodes one frame, or with NULL flushes the encoder, and writes its packets. */
 static int clip_put(clip *c, AVFrame *frame, vc_err *err)
 {
     int r = avcodec_send_frame(c->enc, frame);
@@ -275,7 +275,7 @@ static int clip_put(clip *c, AVFrame *frame, vc_err *err)
     return media_av_fail(err, r, "cannot encode");
 }
 
-/* src [h, w, 3] into even sides, the last column and row repeated. */
+/* Copies src [h, w, 3] into a picture of even sides, the last column and row repeated. */
 static void pad_even(uint8_t *dst, const uint8_t *src, int h, int w)
 {
     size_t row = (size_t)w * 3, padded = (size_t)(w + (w & 1)) * 3;

@@ -1,7 +1,8 @@
 /* yuv.c - planar YUV to RGB (see internal.h)
  *
- * What nearly every video decodes to, done in f32: swscale's exact path gives the same picture
- * (to one step of 8 bits) in about eight times the time, and its fast one is off by more.
+ * Nearly every video decodes to planar YUV, which is converted in f32: swscale's exact path takes
+ * about eight times as long for the same picture (to one step of 8 bits), and its fast path differs
+ * by more.
  * Chroma is brought to full size by swscale's bicubic filter (the cubic of Keys with a = -0.6),
  * its samples centred between the luma samples they belong to, edges repeated; then the matrix
  * of ITU-T H.273, equations 38 to 40 inverted. */
@@ -39,7 +40,7 @@ static inline __attribute__((always_inline)) float sample(const void *row, int i
     return wide ? (float)((const uint16_t *)row)[i] : (float)((const uint8_t *)row)[i];
 }
 
-/* The four chroma rows around luma row y, mixed; or the one there is. */
+/* Mixes the four chroma rows around luma row y, or takes the only one. */
 static inline __attribute__((always_inline)) void mix(float *restrict dst, const uint8_t *data,
                                                       ptrdiff_t stride, const media_yuv *c, int y,
                                                       bool wide)
@@ -87,7 +88,7 @@ static inline __attribute__((always_inline)) const float *widen(float *restrict 
     return dst;
 }
 
-/* Cut to a whole number first, then clamped: integers have a minimum that vectors know. */
+/* Rounds to an integer before clamping, since vectors have a minimum of integers. */
 static inline __attribute__((always_inline)) float round8(float v)
 {
     int i = (int)(v + 0.5f);
@@ -95,7 +96,8 @@ static inline __attribute__((always_inline)) float round8(float v)
     return (float)(i > 255 ? 255 : i);
 }
 
-/* Parameters, not fields: for all the compiler knows, the floats stored could be c's. */
+/* Takes parameters instead of fields, which the compiler would reload after each store of a
+ * float. */
 static inline __attribute__((always_inline)) void apply_matrix(
     float *restrict r, float *restrict g, float *restrict b, const uint8_t *restrict luma,
     const float *restrict u, const float *restrict v, int w, const media_yuv *c, bool wide)

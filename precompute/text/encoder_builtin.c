@@ -3,7 +3,7 @@
  * Words are runs of letters, digits and bytes above 127, in ASCII lower case. Every n-gram has a
  * fixed Gaussian vector, drawn by Philox from its XXH3-64. Row 0 is the whole prompt (all words and
  * pairs of words, divided by the root of their number), rows 1.. are the words in order, each
- * with half of the pair it ends. What is left is zero. */
+ * with half of the pair that ends with the word. Other rows are zero. */
 #include "precompute/text/prompt.h"
 
 #include <ctype.h>
@@ -60,7 +60,7 @@ static bool next_word(const char **s, uint64_t *h)
     return n > 0;
 }
 
-/* The words that have a row. */
+/* The number of words that have a row. */
 static void words(const char *text, int length, int64_t *ids, int64_t *mask)
 {
     uint64_t word;

@@ -1,8 +1,8 @@
 /* encoder_t5.c - prompts through T5 v1.1 (CogVideoX, LTX, FLUX) and UMT5 (Wan): see prompt.h.
  *
- * T5's users give it no mask: padding is attended to, changes every state and is stored. Wan masks
- * the padding's keys and stores the states of the prompt alone. Positions are relative, so those
- * are the states of the prompt alone without any padding: the encoder never sees it. */
+ * Users of T5 pass no mask: tokens attend to the padding, which changes every state and is stored.
+ * Wan masks the padding's keys and stores the states of the prompt alone. Positions are relative,
+ * so these states need no padding, and the encoder gets none. */
 #include "precompute/text/prompt.h"
 #include "precompute/text/stack.h"
 #include "precompute/text/t5.h"

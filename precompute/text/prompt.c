@@ -12,7 +12,7 @@ enum { MAX_TOKENS = 1 << 15 };
 struct text_enc {
     const text_model *kind;
     void *model;
-    tokenizer *tok;                               /* NULL: the model has words of its own */
+    tokenizer *tok;                               /* NULL: the model makes its own tokens */
     text_rule rule;
     int length, width, pooled_width;              /* length: with the tokens that are cropped */
     int64_t *ids, *mask;                          /* [length] */
@@ -140,7 +140,7 @@ static int set_up(text_enc *t, const encoder_opts *o, text_info *info, vc_err *e
                                 o->tokenizer ? o->tokenizer : "its own tokenizer");
 }
 
-/* What a model with a tokenizer's folder needs to be told. */
+/* Checks the rule of a model with a tokenizer's folder. */
 static int check_options(const text_model *m, const encoder_opts *o, vc_err *err)
 {
     if (m->words)
@@ -205,7 +205,7 @@ int text_prompt_encode(text_enc *t, const text_input *in, text_result *r, vc_err
     return 0;
 }
 
-/* Fields that a text has not are left out, so that the keys of others stay what they were. */
+/* Fields that a text lacks are left out, so that a new field changes no key of older texts. */
 vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype stored,
                        const text_input *in)
 {

@@ -1,5 +1,5 @@
-/* prompt.h - what text encoders of all families share: the template around a prompt, its tokens and
- * their mask, which states are stored, and the key of a text.
+/* prompt.h - the functions that text encoders of all families share: the template around a prompt,
+ * its tokens and their mask, the choice of stored states, and the key of a text.
  *
  * A family's file describes its encoder by a text_model; its text_class (encoder.h) is made of
  * text_prompt_close, text_prompt_encode and of an `open` that calls text_prompt_open. */
@@ -18,7 +18,7 @@ typedef struct text_tokens {
 
 typedef struct text_model {
     const char *class;
-    bool masked;                     /* padding is neither seen nor stored; else it is a token */
+    bool masked;                     /* padding is not encoded and not stored; else it is both */
     /* *info gets fingerprint, width and pooled; of a model with words of its own tokenizer too, and
      * rule.max_length. */
     int (*open)(void **model, const encoder_opts *o, text_info *info, vc_err *err);

@@ -62,7 +62,7 @@ static const vt_weight position_table[] = {
     TENSOR(layer, table, "0.SelfAttention.relative_attention_bias.weight", BUCKETS, HEADS), { 0 }
 };
 
-/* What a checkpoint of the whole model, or one with both names of the embedding, has besides. */
+/* Names that a checkpoint of the whole model, or one with both names of the embedding, also has. */
 static const char *const spare[] = { SHARED, EMBED, "decoder.*", "lm_head.*", NULL };
 
 /* The embedding's name. Both are in the file if they were not stored as one: then they must be
@@ -237,8 +237,8 @@ static vt_tensor *bias_of(vt_ctx *g, vt_tensor *table, vt_tensor *of_distance, i
     return vt_distances(g, b, n);
 }
 
-/* What a half of a layer reads: the norm of x (f32, the sum of all halves so far), as activations
- * are. */
+/* The input of a half of a layer: the norm of x (f32, the sum of all halves before), in the type of
+ * activations. */
 static vt_tensor *norm(vt_ctx *g, const config *c, vt_tensor *x, vt_tensor *w)
 {
     return vt_cast(g, vt_rms_norm(g, x, w, (float)c->eps), vt_compute(g));

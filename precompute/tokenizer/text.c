@@ -45,10 +45,14 @@ static size_t broken_part(const uint8_t *p, size_t n)
     uint8_t a = p[0], lo = 0x80, hi = 0xbf;
     size_t want = a < 0xc2 ? 1 : a < 0xe0 ? 2 : a < 0xf0 ? 3 : a < 0xf5 ? 4 : 1, i = 1;
 
-    if (a == 0xe0) lo = 0xa0;
-    if (a == 0xed) hi = 0x9f;
-    if (a == 0xf0) lo = 0x90;
-    if (a == 0xf4) hi = 0x8f;
+    if (a == 0xe0)
+        lo = 0xa0;
+    if (a == 0xed)
+        hi = 0x9f;
+    if (a == 0xf0)
+        lo = 0x90;
+    if (a == 0xf4)
+        hi = 0x8f;
     for (; i < want && i < n && p[i] >= lo && p[i] <= hi; i++) {
         lo = 0x80;
         hi = 0xbf;

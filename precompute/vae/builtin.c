@@ -4,8 +4,8 @@
  * frequencies (10 of Y, 3 of Cb, 3 of Cr) become the 16 latent channels. The first frame is a
  * block of its own, as in the causal video VAEs: it counts as four equal frames, so that its
  * channels have the scale of the others, and keeps four more spatial frequencies where a clip
- * keeps temporal ones. Decoding is the transposed transform: exact on what was kept, so
- * encode(decode(z)) = z. */
+ * keeps temporal ones. Decoding is the transposed transform, which is exact on these frequencies,
+ * so encode(decode(z)) = z. */
 #include "precompute/encoder.h"
 
 #include <math.h>
@@ -29,9 +29,9 @@ static const freq clip_kept[C] = {
     { 1, 0, 0, 0 }, { 1, 0, 0, 1 }, { 1, 0, 1, 0 }, { 2, 0, 0, 0 }, { 2, 0, 0, 1 }, { 2, 0, 1, 0 },
 };
 
-/* Means of natural clips, and the square roots of their standard deviations (9.5 for Y's lowest frequency,
- * 0.26 for the finest). Roots, so that coarse frequencies keep more of the variance: their
- * errors are what one sees, and noise of one size then hides fine detail before it hides shapes. */
+/* Means of natural clips, and the square roots of their standard deviations (9.5 for Y's lowest
+ * frequency, 0.26 for the finest). Roots let coarse frequencies, whose errors are most visible,
+ * keep more of the variance: noise of one size then hides fine detail before it hides shapes. */
 static const double channel_mean[C] = { -1.7, 0, 0, 0, 0, 0, 0, 0, 0, 0, -0.5, 0, 0, 0.4, 0, 0 };
 static const double channel_std[C] = { 3.08, 0.97, 0.97, 0.61, 0.67, 0.69, 0.71, 0.51, 0.55, 0.6,
                                        2.0, 0.76, 0.55, 2.0, 0.73, 0.65 };

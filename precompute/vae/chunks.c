@@ -46,11 +46,11 @@ static vt_tensor *whole_latent(vae *v, const vae_pass *p)
     return v->net->latent ? v->net->latent(v, z) : z;
 }
 
-/* A chunk's result to the host and to the taker. */
+/* Copies a chunk's result to the host, and passes it to `take`. */
 static int hand_over(vt_ctx *g, vae_pass *p, vt_tensor *y, int *frame, vc_err *err)
 {
     if (!y || !p->take)
-        return 0;                              /* vt_step_end says why, or a dry pass */
+        return 0;                              /* a dry pass, or an error for vt_step_end */
     float *values = malloc((size_t)vt_count(y) * sizeof *values);
     if (!values)
         return vc_fail(err, VC_ENOMEM, "out of memory for %lld values", (long long)vt_count(y));

@@ -66,7 +66,7 @@ static vt_tensor *decode_chunk(vae *v, const nn_video *n, vt_tensor *z)
     return x;
 }
 
-/* A count that is odd begins with a frame of its own. */
+/* In an odd count, the first frame is resampled by itself. */
 static int cog_frames(int f) { return COG_RATIO_T * f - (f % 2 ? COG_RATIO_T - 1 : 0); }
 
 static const vae_net net = {

@@ -1,9 +1,9 @@
-/* cogvideox.h - AutoencoderKLCogVideoX inside: its configuration and weights. For
+/* cogvideox.h - the configuration and weights of AutoencoderKLCogVideoX. For
  * precompute/vae/cogvideox*.c and their test.
  *
- * A causal autoencoder (Yang et al. 2024, CogVideoX) that sees a clip in chunks: eight pixel frames
- * or two latent frames, the first chunk longer by the remainder. Each 3x3x3 convolution carries the
- * last two frames of its input to the next chunk; group norms see one chunk. */
+ * A causal autoencoder (Yang et al. 2024, CogVideoX) that takes a clip in chunks: eight pixel
+ * frames or two latent frames, the first chunk longer by the remainder. Each 3x3x3 convolution
+ * carries the last two frames of its input to the next chunk; group norms see one chunk. */
 #ifndef PRECOMPUTE_VAE_COGVIDEOX_H
 #define PRECOMPUTE_VAE_COGVIDEOX_H
 

@@ -9,8 +9,8 @@ enum { MAX_WIDTH = 8192, MAX_SAMPLE = 1 << 14 };
 
 /* ---- config.json ---- */
 
-/* What config.json says: of the network, and the constants of normalisation, which are kept in the
- * manifest and no part of what is encoded. */
+/* The fields of config.json: of the network, and the constants of normalisation, which go to the
+ * manifest and do not change the values. */
 typedef struct config {
     cog_config c;
     vae_info info;
@@ -42,7 +42,7 @@ static const vf_config_row rows[] = {
     { 0 }
 };
 
-/* That a list, where there is one, has an entry for each of n. */
+/* Checks that a list, if there is one, has n entries. */
 static int check_length(const char *field, int has, int n, const char *what, vc_err *err)
 {
     return !has || has == n ? 0 : vc_fail(err, VC_EFORMAT, "%s: a list of %d for %d %s", field, has,

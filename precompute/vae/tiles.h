@@ -28,13 +28,13 @@ typedef struct vae_tiles {
     int blend[3], kept[3];                    /* in the result */
     int channels;                             /* of the result */
     void *arg;
-    int (*frames)(void *arg, int n);          /* what a clip of n frames makes */
+    int (*frames)(void *arg, int n);          /* frames of the result of n frames */
     /* The tile of n frames, rows and columns from `at` on -> values */
     int (*make)(void *arg, const int at[3], const int n[3], float *values, vc_err *err);
     int (*take)(void *arg, const vae_tile *t, vc_err *err);
 } vae_tiles;
 
-/* Whether the tiles make exactly a result of t, h, w: VC_EINVAL says what they make. */
+/* VC_EINVAL: the tiles make another size than t, h, w, which the message names. */
 int vae_tiles_check(const vae_tiles *p, const int result[3], vc_err *err);
 /* The size of the first tile, which is the largest. */
 void vae_tiles_first(const vae_tiles *p, int n[3]);

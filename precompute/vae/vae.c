@@ -39,7 +39,7 @@ static int bind_all(vae *v, vc_err *err)
     return b.rc ? b.rc : vf_model_all_bound(v->file, v->params, v->net->spare, err);
 }
 
-/* The fingerprint is of the weights and of what else changes the output. */
+/* The fingerprint is the hash of the weights and of all options that change the output. */
 static int configure(vae *v, const cJSON *config, const encoder_opts *o, vae_info *info,
                      vc_err *err)
 {
@@ -117,7 +117,7 @@ typedef struct job {
     float *values;                   /* of the tile that is being made */
 } job;
 
-/* What diffusers' video processor makes of -1..1: half to even, as its rint. */
+/* Converts -1..1 to bytes as diffusers' video processor does: half to even, as its rint. */
 static uint8_t to_u8(float x)
 {
     float v = rintf(fminf(fmaxf(x * 0.5f + 0.5f, 0), 1) * 255);

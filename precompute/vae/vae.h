@@ -1,9 +1,9 @@
-/* vae.h - what autoencoders of all families share: the folder, the schedule of chunks, tiles, and
- * the memory that they take. For precompute/vae and its tests.
+/* vae.h - the functions that autoencoders of all families share: the folder, the schedule of
+ * chunks, tiles, and memory. For precompute/vae and its tests.
  *
- * A family's file describes its network by a vae_net and has a struct of its own that begins with
- * a struct vae. Its vae_class (encoder.h) is made of vae_close, vae_encode, vae_decode, vae_memory
- * and of an `open` that calls vae_open. */
+ * A family's file describes its network by a vae_net and has a struct of its own that begins
+ * with a struct vae. Its vae_class (encoder.h) is made of vae_close, vae_encode, vae_decode,
+ * vae_memory and of an `open` that calls vae_open. */
 #ifndef PRECOMPUTE_VAE_VAE_H
 #define PRECOMPUTE_VAE_VAE_H
 

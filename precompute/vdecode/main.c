@@ -1,7 +1,7 @@
-/* main.c - latents -> PNG, JPEG, MP4 and contact sheets: main of the decoder.
+/* main.c - vdecode: latents -> PNG, JPEG, MP4 and contact sheets.
  *
- * An input is a latent dataset (posterior means), a latents file, or a run folder, of which what is
- * new under validation/ is decoded beside the latents. One VAE is open at a time. */
+ * An input is a latent dataset (posterior means), a latents file, or a run folder, whose new files
+ * under validation/ are decoded beside their latents. One VAE is open at a time. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ static const vc_program program = {
 typedef struct decoder {
     options o;
     const vae_class *class;
-    char *dir;                               /* of its weights; NULL: built in */
+    char *dir;                               /* of the weights; NULL: built in */
     vae *vae;
     vae_info info;
     vc_progress *progress;
@@ -98,13 +98,14 @@ static int find_latent(const vf_safetensors *st, vf_view *v, vc_err *err)
     return vc_fail(err, VC_ENOENT, "no tensor latents, mean or sample");
 }
 
-/* A VAE would make grey of them. */
+/* Refuses NaN and infinity, which a VAE would decode to grey. */
 static int check_finite(const char *name, const float *z, size_t n, vc_err *err)
 {
     size_t bad = 0;
     for (size_t i = 0; i < n; i++)
         bad += !isfinite(z[i]);
-    return bad ? vc_fail(err, VC_ENUMERIC, "%s: %zu of %zu values are NaN or infinite", name, bad, n) : 0;
+    return bad ? vc_fail(err, VC_ENUMERIC, "%s: %zu of %zu values are NaN or infinite", name, bad,
+                         n) : 0;
 }
 
 /* Decodes st's latent to malloc'ed u8 [n,h,w,3], cut to `frames` (0: all). */
@@ -131,7 +132,8 @@ static int decode_latent(decoder *d, const vf_safetensors *st, int frames, pictu
     size_t n = (size_t)vf_view_count(&v);
     float *z = malloc(n * sizeof *z);
     p->rgb = malloc((size_t)p->n * (size_t)p->h * (size_t)p->w * 3);
-    rc = z && p->rgb ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", p->n, p->w, p->h);
+    rc = z && p->rgb ? 0 : vc_fail(err, VC_ENOMEM, "out of memory for %d frames of %dx%d", p->n,
+                                   p->w, p->h);
     if (!rc) {
         vc_to_f32(z, v.data, v.dtype, n);
         rc = check_finite(v.name, z, n, err);
@@ -144,7 +146,7 @@ static int decode_latent(decoder *d, const vf_safetensors *st, int frames, pictu
     return rc;
 }
 
-/* STEM.png, STEM.mp4, or STEM-000.png ...: as --format says. */
+/* Writes STEM.png, STEM.mp4, or STEM-000.png ..., by --format. */
 static int write_picture(const decoder *d, const char *stem, const picture *p, vc_err *err)
 {
     int format = d->o.format, rc = 0;
@@ -222,7 +224,7 @@ static int dataset_sample(decoder *d, const vf_dataset *set, uint32_t i, sheet *
     return vf_dataset_remedy(vf_dataset_path(set), rc, err);
 }
 
-/* --samples: a number, or keys. Calls once per chosen sample. */
+/* Decodes the samples that --samples chooses, by a number or by keys. */
 static int chosen_samples(decoder *d, const vf_dataset *set, sheet *s, vc_err *err)
 {
     uint32_t n = vf_dataset_count(set);
@@ -233,16 +235,19 @@ static int chosen_samples(decoder *d, const vf_dataset *set, sheet *s, vc_err *e
     if (list && !keys) {
         long long most = strtoll(list, &end, 10);
         if (*end || most < 1)
-            rc = vc_fail(err, VC_EUSAGE, "--samples %s: expected a number, or keys like 000000000042/000", list);
+            rc = vc_fail(err, VC_EUSAGE,
+                         "--samples %s: expected a number, or keys like 000000000042/000", list);
         else if (most < n)
             n = (uint32_t)most;
     }
     for (uint32_t i = 0; !rc && !keys && i < n; i++) {
-        rc = *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped") : dataset_sample(d, set, i, s, err);
+        rc = *vc_stop_flag() ? vc_fail(err, VC_ESTOP, "stopped")
+                             : dataset_sample(d, set, i, s, err);
         vc_progress_at(d->progress, i + 1, NULL);
     }
     char *save = NULL;
-    for (char *key = keys ? strtok_r(list, ",", &save) : NULL; !rc && key; key = strtok_r(NULL, ",", &save)) {
+    for (char *key = keys ? strtok_r(list, ",", &save) : NULL; !rc && key;
+         key = strtok_r(NULL, ",", &save)) {
         uint32_t i;
         rc = vf_dataset_find(set, key, &i, err);
         if (!rc)
@@ -262,7 +267,8 @@ static int write_sheet(const decoder *d, sheet *s, const char *dir, vc_err *err)
     return rc;
 }
 
-/* Another VAE of the class makes pictures, but not those that were encoded. */
+/* Warns if the weights are not those of the dataset: pictures would differ from the encoded
+ * ones. */
 static void compare_weights(const decoder *d, const vf_dataset *set)
 {
     const cJSON *all = cJSON_GetObjectItemCaseSensitive(vf_dataset_manifest(set), "weights");
@@ -281,7 +287,8 @@ static void compare_weights(const decoder *d, const vf_dataset *set)
     if (rc && rc != VC_ESTOP)
         vc_warn(d->progress, "%s: not compared with what made %s", why.text, vf_dataset_path(set));
     else if (!rc && strcmp(vf_key_hex(is, k), vae_of->valuestring))
-        vc_warn(d->progress, "%s: other weights (XXH3-128 %s) than %s was made with (%.32s)", d->dir, is,
+        vc_warn(d->progress, "%s: other weights (XXH3-128 %s) than %s was made with (%.32s)",
+                d->dir, is,
                 vf_dataset_path(set), vae_of->valuestring);
 }
 
@@ -431,7 +438,8 @@ static int decode_run(decoder *d, const char *run, const char *validation, vc_er
 
 static int decode_input(decoder *d, const char *in, vc_err *err)
 {
-    char *manifest = vc_path_join(in, "manifest.json"), *validation = vc_path_join(in, "validation");
+    char *manifest = vc_path_join(in, "manifest.json");
+    char *validation = vc_path_join(in, "validation");
     struct stat st;
     int rc;
 
@@ -446,14 +454,14 @@ static int decode_input(decoder *d, const char *in, vc_err *err)
     else if (vc_file_exists(validation))
         rc = decode_run(d, in, validation, err);
     else
-        rc = vc_fail(err, VC_EINVAL, "%s: neither a latent dataset (manifest.json) nor a run folder "
-                     "with samples (validation/)", in);
+        rc = vc_fail(err, VC_EINVAL, "%s: neither a latent dataset (manifest.json) nor a run "
+                     "folder with samples (validation/)", in);
     free(manifest);
     free(validation);
     return rc;
 }
 
-/* The VAE that the flags name, by the class that its config.json tells; else the built-in codec. */
+/* Opens the VAE that the flags name, by the class in its config.json; else the built-in codec. */
 static int open_vae(decoder *d, vc_err *err)
 {
     encoder_opts o = { .dtype = VC_F32, .device = d->o.device, .tiling = d->o.vae_tiling,
@@ -477,8 +485,8 @@ static int open_vae(decoder *d, vc_err *err)
 
 static int run(decoder *d, const vc_list *in, vc_err *err)
 {
-    int rc = in->n ? 0 : vc_fail(err, VC_EUSAGE, "nothing to decode: give a dataset, a run folder or a "
-                                 "latents file");
+    int rc = in->n ? 0 : vc_fail(err, VC_EUSAGE, "nothing to decode: give a dataset, a run folder "
+                                 "or a latents file");
 
     if (!rc)
         rc = open_vae(d, err);

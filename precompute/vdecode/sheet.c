@@ -34,7 +34,7 @@ static void paste(canvas *c, int top, int left, const uint8_t *rgb, int h, int w
                rgb + (size_t)y * (size_t)w * 3, (size_t)w * 3);
 }
 
-/* The frames of a strip, each with its longer side at most `side` (0: as it is). */
+/* The frames of a strip, the longer side of each at most `side` (0: not shrunk). */
 static int make_strip(canvas *c, const picture *p, int side, vc_err *err)
 {
     int n = p->n < STRIP_FRAMES ? p->n : STRIP_FRAMES, rc = 0;

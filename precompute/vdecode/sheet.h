@@ -1,4 +1,4 @@
-/* sheet.h - pictures side by side: a clip's frames in a strip, many samples in one contact sheet. */
+/* sheet.h - strips of a clip's frames, and contact sheets of many samples. */
 #ifndef PRECOMPUTE_VDECODE_SHEET_H
 #define PRECOMPUTE_VDECODE_SHEET_H
 
@@ -12,11 +12,11 @@ typedef struct picture {             /* a decoded latent */
     double fps;
 } picture;
 
-/* A still as it is; of a clip up to four frames from first to last, side by side. */
+/* Writes a still, or up to four frames of a clip, from first to last, in a row. */
 int sheet_strip(const char *path, const picture *p, vc_err *err);
 
-/* Collects a strip per picture, shrunk to a row of at most SHEET_SIDE high, and puts two columns of strips on
- * a page. At most SHEET_MOST are kept; what is more is left out. */
+/* Collects a strip of each picture, at most SHEET_SIDE high, and puts two columns of strips on a
+ * page. At most SHEET_MOST are kept; further pictures are left out. */
 enum { SHEET_SIDE = 160, SHEET_MOST = 200 };
 typedef struct sheet sheet;
 int sheet_open(sheet **out, vc_err *err);
