@@ -49,7 +49,7 @@ int tok_bpe_merge(tokenizer *t, uint32_t rank, const char *a, size_t na, const c
 /* ---- a word ---- */
 
 typedef struct symbol {
-    int32_t id;                          /* -1: merged into the one before it */
+    int32_t id;                          /* -1: merged into the symbol before */
     int32_t before, after;               /* -1: none */
 } symbol;
 
@@ -116,7 +116,7 @@ static void merge_all(const tok_bpe *b, work *w)
         if (!tok_map_get(&b->merges, (uint64_t)(uint32_t)left->id << 32 | (uint32_t)right->id,
                          &to)
             || (int32_t)(uint32_t)to != p.id)
-            continue;                    /* one of the two has merged with another since */
+            continue;                    /* one of the two has merged with another symbol since */
         left->id = p.id;
         left->after = right->after;
         right->id = -1;
@@ -136,7 +136,7 @@ static void put_symbol(work *w, int32_t id)
         w->v[i - 1].after = i;
 }
 
-/* The id of one character, with what it wears at the start or end of a word. */
+/* The id of one character, with the prefix or suffix of its place in the word. */
 static int32_t char_id(const tokenizer *t, const char *s, size_t n, bool begins, bool ends,
                        vc_buf *spelled)
 {
@@ -151,9 +151,10 @@ static int32_t char_id(const tokenizer *t, const char *s, size_t n, bool begins,
     return spelled->failed ? -1 : tok_vocab_id(&t->vocab, spelled->data, spelled->n);
 }
 
-/* The word's characters as symbols. What is not in the vocabulary is spelled in bytes if they all
- * are there, else it is unknown, a run of which may be one symbol; without an unknown token it is
- * left out. An unknown waits until the next known character, as in the reference. */
+/* The word's characters as symbols. A character outside the vocabulary is spelled in bytes if the
+ * vocabulary has them all, else it is unknown; a run of unknowns may be one symbol, and without an
+ * unknown token they are left out. An unknown is added at the next known character, as in the
+ * reference. */
 static void put_symbols(const tokenizer *t, work *w, const char *s, size_t n, vc_buf *spelled)
 {
     const tok_bpe *b = &t->bpe;
@@ -189,8 +190,8 @@ int tok_bpe_word(const tokenizer *t, tok_run *r, const char *s, size_t n)
     if (whole >= 0)
         return tok_add_id(&r->ids, whole);
 
-    /* at most one symbol for each byte, also of what characters wear; a merge leaves one pair to
-     * its left and one to its right in the heap */
+    /* at most one symbol for each byte, prefixes and suffixes included; a merge adds one pair on
+     * its left and one on its right to the heap */
     size_t worn = (b->prefix ? strlen(b->prefix) * n : 0) + (b->suffix ? strlen(b->suffix) : 0);
     size_t most = n + worn;
     work w = { 0 };

@@ -1,5 +1,5 @@
-/* files.c - opening a tokenizer: which files, what stands beside them, and what is derived. See
- * parts.h */
+/* files.c - opens a tokenizer: finds its files, reads the files beside the vocabulary, and
+ * builds the derived tables. See parts.h */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ int32_t tok_id_of(const tokenizer *t, const char *s)
 int tok_add_token(tokenizer *t, const tok_added *a, vc_err *err)
 {
     if (!*a->text)
-        return 0;                        /* nothing spells it */
+        return 0;                        /* no text becomes this token */
     if (strlen(a->text) > TOK_ADDED_MAX)
         return vc_fail(err, VC_EFORMAT, "added token \"%.40s...\": longer than %d bytes", a->text,
                        TOK_ADDED_MAX);
@@ -50,7 +50,7 @@ int tok_add_token(tokenizer *t, const tok_added *a, vc_err *err)
     *to = *a;
     to->text = text;
     if (known >= 0)
-        to->id = known;                  /* as the reference: the vocabulary decides */
+        to->id = known;                  /* the vocabulary decides, as in the reference */
     return 0;
 }
 
@@ -70,9 +70,9 @@ bool tok_has_bytes(const tokenizer *t, const char *s, size_t n)
     return true;
 }
 
-/* ---- what stands beside the vocabulary ---- */
+/* ---- files beside the vocabulary ---- */
 
-/* The text of a token that is a string or {"content": ..}; NULL: none. */
+/* The text of a token, a string or {"content": ..}; NULL: none. */
 static const char *token_text(const cJSON *o, const char *field)
 {
     const cJSON *v = cJSON_GetObjectItemCaseSensitive(o, field);
@@ -144,7 +144,7 @@ static int read_template_flags(tokenizer *t, const cJSON *config, vc_err *err)
     return tok_set_template(t, first, last) ? vc_no_memory(err) : 0;
 }
 
-/* The pad token by name; where no file names one, that of the known classes. */
+/* The pad token by name; if no file names one, the pad token of a known class. */
 static int find_pad(tokenizer *t, const cJSON *config, const cJSON *map, vc_err *err)
 {
     static const char *const usual[] = { "<pad>", "<|endoftext|>", NULL };
@@ -244,7 +244,7 @@ static int apply_class(tokenizer *t, const class_steps *c, vc_err *err)
 int tok_class_steps(tokenizer *t, const char *class, vc_err *err)
 {
     if (!class && tok_id_of(t, "<|startoftext|>") >= 0 && tok_id_of(t, "!</w>") >= 0)
-        class = "CLIPTokenizer";         /* what OpenAI's files look like */
+        class = "CLIPTokenizer";         /* the form of OpenAI's files */
     for (size_t i = 0; class && i < sizeof classes / sizeof *classes; i++)
         if (same_class(class, classes[i].class))
             return apply_class(t, &classes[i], err);
@@ -253,7 +253,7 @@ int tok_class_steps(tokenizer *t, const char *class, vc_err *err)
                    "others need a tokenizer.json", class ? class : "no class");
 }
 
-/* ---- what is derived ---- */
+/* ---- derived tables ---- */
 
 static int by_id(const void *a, const void *b)
 {
@@ -261,7 +261,7 @@ static int by_id(const void *a, const void *b)
     return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : strcmp(x->text, y->text);
 }
 
-/* Tokens that are sought in normalised text are sought in their own normalised spelling. */
+/* Tokens that are searched in normalised text are searched in their normalised spelling. */
 static int add_normalized(tokenizer *t, tok_run *r, int32_t place, vc_err *err)
 {
     const char *text = t->added[place].text;
@@ -273,15 +273,16 @@ static int add_normalized(tokenizer *t, tok_run *r, int32_t place, vc_err *err)
     if (rc)
         return vc_context(err, rc, "added token \"%.100s\"", text);
     if (r->text.n > TOK_ADDED_MAX)
-        return vc_fail(err, VC_EFORMAT, "added token \"%.100s\": its normalised spelling has %zu bytes, "
+        return vc_fail(err, VC_EFORMAT, "added token \"%.100s\": its normalised spelling has %zu "
+                       "bytes, "
                        "more than %d", text, r->text.n, TOK_ADDED_MAX);
     if (r->text.n && tok_trie_add(&t->after_normal, r->text.data, r->text.n, place))
         return vc_no_memory(err);
     return 0;
 }
 
-/* Added tokens that the vocabulary lacks have the ids after it, without gaps: the reference numbers
- * them so whatever a file says. */
+/* Added tokens that the vocabulary lacks have the ids after the vocabulary, without gaps: the
+ * reference ignores other ids in files. */
 static int sort_added(tokenizer *t, vc_err *err)
 {
     size_t next = t->vocab.n;
@@ -400,7 +401,7 @@ static void sources_free(sources *s)
     cJSON_Delete(s->added);
 }
 
-/* folder/name if it is there. */
+/* *path: folder/name if the file exists, else NULL. */
 static int path_if(char **path, const char *folder, const char *name, vc_err *err)
 {
     *path = vc_path_join(folder, name);
@@ -421,7 +422,7 @@ static int json_if(cJSON **o, const char *folder, const char *name, vc_err *err)
     return rc;
 }
 
-/* What a folder holds; `only`, a file's name, leaves out the vocabularies of other names. */
+/* Finds the files of a folder; `only`, a file's name, leaves out the other vocabularies. */
 static int find_sources(sources *s, const char *folder, const char *only, vc_err *err)
 {
     const char *ext = only ? vc_path_ext(only) : "";

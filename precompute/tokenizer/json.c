@@ -17,7 +17,7 @@ static bool span_is(vf_span v, const char *word)
     return v.n == strlen(word) && !memcmp(v.p, word, v.n);
 }
 
-/* The next key of an object and its value's text, without a look at it. */
+/* The next key of an object and its value's text, which is not checked. */
 static int next_member(vf_scan *s, bool first, bool *more, vf_span *key, vf_span *value,
                        vc_err *err)
 {
@@ -33,7 +33,7 @@ static int next_member(vf_scan *s, bool first, bool *more, vf_span *key, vf_span
     return rc;
 }
 
-/* A string, unescaped, at the end of b. */
+/* Appends a string, unescaped, to b. */
 static int take_string(vf_scan *s, vc_buf *b, vc_err *err)
 {
     vf_span v;
@@ -113,7 +113,7 @@ static int read_scored(tokenizer *t, vf_span text, vc_err *err)
     return rc;
 }
 
-/* "a b" or ["a", "b"]; *left: bytes of a, both stand in b one after the other. */
+/* "a b" or ["a", "b"]: b holds both, one after the other; *left: bytes of the first. */
 static int take_merge(vf_scan *s, vc_buf *b, size_t *left, vc_err *err)
 {
     if (vf_scan_take(s, '[')) {
@@ -205,7 +205,7 @@ static int read_unigram(tokenizer *t, const cJSON *o, vf_span vocab, vc_err *err
     return tok_unigram_done(t, err);
 }
 
-/* A member's value as a small tree below o. */
+/* Adds a member's value as a small tree below o. */
 static int add_member(cJSON *o, vf_span key, vf_span value, vc_err *err)
 {
     char name[64];
@@ -216,7 +216,8 @@ static int add_member(cJSON *o, vf_span key, vf_span value, vc_err *err)
     memcpy(name, key.p, key.n);
     name[key.n] = 0;
     if (value.n > TOK_TREE_MAX || cJSON_GetArraySize(o) >= MEMBERS_MAX)
-        return vc_fail(err, VC_EFORMAT, "%s: %zu bytes, after %d members; at most %d and %d are expected",
+        return vc_fail(err, VC_EFORMAT, "%s: %zu bytes, after %d members; at most %d and %d are "
+                       "expected",
                        name, value.n, cJSON_GetArraySize(o), TOK_TREE_MAX, MEMBERS_MAX);
     if (cJSON_HasObjectItem(o, name))
         return vc_fail(err, VC_EFORMAT, "%s: it is there twice", name);
@@ -250,7 +251,7 @@ static int read_model_parts(tokenizer *t, vf_span text, cJSON *o, vc_err *err)
         return rc;
     if (!vocab.p)
         return vc_fail(err, VC_ENOENT, "vocab: missing");
-    const char *type = *vocab.p == '[' ? "Unigram" : "BPE";      /* older files do not say */
+    const char *type = *vocab.p == '[' ? "Unigram" : "BPE";      /* older files lack the type */
     if ((rc = vf_json_str_opt(o, "type", &type, err)))
         return rc;
     if (!strcmp(type, "Unigram"))

@@ -221,7 +221,7 @@ static int read_byte_level(tok_steps *s, const cJSON *o, vc_err *err)
     int rc = vf_json_bool_opt(o, "add_prefix_space", &space, err);
     if (rc || (rc = vf_json_bool_opt(o, "use_regex", &regex, err)))
         return rc;
-    if (space) {                         /* a blank in front of words that have none */
+    if (space) {                         /* adds a blank in front of words without one */
         if ((rc = add(s, TOK_METASPACE, &p, err)))
             return rc;
         p->scheme = TOK_ALWAYS;
@@ -239,7 +239,7 @@ static int read_byte_level(tok_steps *s, const cJSON *o, vc_err *err)
 static int read_metaspace(tok_steps *s, const cJSON *o, vc_err *err)
 {
     const char *scheme = NULL;
-    bool prefix = true;                  /* what older files have */
+    bool prefix = true;                  /* the value of older files, which lack the field */
     tok_step *p = NULL;
 
     int rc = add(s, TOK_METASPACE, &p, err);

@@ -22,7 +22,7 @@ int tok_grow(void **array, size_t *cap, size_t n, size_t size)
     return 0;
 }
 
-/* Sums of hashes do not depend on the order in which things came. */
+/* A sum of hashes does not depend on the order of its terms. */
 static void add_key(vf_key *sum, const void *data, size_t n)
 {
     vf_key k = vf_hash(data, n);
@@ -37,7 +37,7 @@ static void add_key(vf_key *sum, const void *data, size_t n)
 
 /* ---- numbers by number ---- */
 
-/* The place of a key, or the free one where it belongs. */
+/* The place of a key, or the free place where the key belongs. */
 static size_t map_place(const tok_map *m, uint64_t key)
 {
     uint64_t h = key * 0x9e3779b97f4a7c15u;
@@ -118,7 +118,7 @@ const char *tok_vocab_str(const tok_vocab *v, size_t i, size_t *n)
     return *n ? v->text.data + from : "";
 }
 
-/* The slot of a string, or the free one where it belongs. */
+/* The slot of a string, or the free slot where the string belongs. */
 static size_t vocab_slot(const tok_vocab *v, const char *s, size_t n)
 {
     size_t i = (size_t)XXH3_64bits(s, n) & (v->slots - 1), len;

@@ -1,6 +1,6 @@
-/* map.h - what both tokenizer models look things up in: numbers by number, ids by string, and a
- * trie of byte strings. All-zero ones are empty; immutable once filled, then for many threads.
- * Adding returns 0 or VC_ENOMEM. */
+/* map.h - the tables of both tokenizer models: numbers by number, ids by string, and a trie of byte
+ * strings. An all-zero table is empty; a filled one is immutable and serves many threads. Functions
+ * that add return 0 or VC_ENOMEM. */
 #ifndef PRECOMPUTE_TOKENIZER_MAP_H
 #define PRECOMPUTE_TOKENIZER_MAP_H
 
@@ -20,7 +20,7 @@ typedef struct tok_map {
 int tok_map_put(tok_map *m, uint64_t key, uint64_t value);
 bool tok_map_get(const tok_map *m, uint64_t key, uint64_t *value);
 void tok_map_free(tok_map *m);
-/* Of the pairs, in whatever order they came. */
+/* The hash of the pairs, in any order. */
 vf_key tok_map_hash(const tok_map *m);
 
 /* Strings and their ids. */
@@ -32,12 +32,12 @@ typedef struct tok_vocab {
     uint32_t *slot;                      /* place + 1 by hash; 0: free */
     size_t slots;
 } tok_vocab;
-/* A string that is there already gets the new id. */
+/* A string of the table gets the new id. */
 int tok_vocab_add(tok_vocab *v, const char *s, size_t n, int32_t id);
-int32_t tok_vocab_id(const tok_vocab *v, const char *s, size_t n);    /* -1: not there */
+int32_t tok_vocab_id(const tok_vocab *v, const char *s, size_t n);    /* -1: none */
 const char *tok_vocab_str(const tok_vocab *v, size_t i, size_t *n);
 void tok_vocab_free(tok_vocab *v);
-vf_key tok_vocab_hash(const tok_vocab *v);       /* of the pairs, in whatever order they came */
+vf_key tok_vocab_hash(const tok_vocab *v);       /* of the pairs, in any order */
 
 /* A trie whose edges are one map: (node << 8 | byte) -> node. */
 typedef struct tok_trie {

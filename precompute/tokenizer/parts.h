@@ -1,4 +1,4 @@
-/* parts.h - what the parts of the tokenizer tell each other; see tokenizer.h.
+/* parts.h - the declarations that the tokenizer's files share; see tokenizer.h.
  *
  *     text -> repaired -> added tokens cut out -> normalised -> added tokens cut out
  *          -> split into words -> each word by the model -> ids
@@ -13,8 +13,9 @@
 #include "precompute/tokenizer/text.h"
 #include "precompute/tokenizer/tokenizer.h"
 
-/* What a hostile file may cost: bytes of a file and of a tree of JSON in it, of an added token and of
- * what characters wear, of a piece, nodes of the trie of all pieces, special tokens of a template. */
+/* Limits against hostile files: bytes of a file and of a tree of JSON in it, of an added token
+ * and of a prefix or suffix, of a piece, nodes of the trie of all pieces, special tokens of a
+ * template. */
 enum {
     TOK_FILE_MAX = 1 << 27, TOK_ID_MAX = 1 << 30, TOK_TREE_MAX = 1 << 23, TOK_ADDED_MAX = 1024,
     TOK_PIECE_MAX = 4096, TOK_NODES_MAX = 1 << 24,
@@ -35,19 +36,19 @@ typedef enum {
 
 typedef enum { TOK_NEVER, TOK_FIRST, TOK_ALWAYS } tok_scheme;
 
-/* What is looked for in a word: a pattern, a text, runs of word and other characters, or single
+/* The target of a search in a word: a pattern, a text, runs of word and other characters, or single
  * characters of a class. */
 typedef struct tok_pattern {
     enum { TOK_BY_CLASS, TOK_BY_REGEX, TOK_BY_TEXT, TOK_BY_WORDS } by;
     tok_class class;
-    char *text;                          /* of the pattern, or what is looked for */
+    char *text;                          /* of the pattern, or the searched text */
     tok_regex *re;
 } tok_pattern;
 
 typedef struct tok_step {
     tok_kind kind;
     tok_pattern find;                    /* REPLACE, SPLIT */
-    bool invert;                         /* SPLIT: what does not match counts as match */
+    bool invert;                         /* SPLIT: the text between matches counts as match */
     tok_behavior behavior;               /* SPLIT */
     tok_form form;                       /* NORMAL_FORM */
     char *text;                          /* REPLACE: by; PREPEND; METASPACE: the mark; CHARSMAP:
@@ -75,16 +76,16 @@ extern const char *const tok_gpt2_pattern;
 
 /* ---- a run ---- */
 
-/* A piece of a text; hit: it is a match. */
+/* A piece of a text; hit: the piece is a match. */
 typedef struct tok_span {
     size_t at, n;
     bool hit;
-    bool first;                          /* it begins where the whole text does */
+    bool first;                          /* the piece begins where the whole text does */
 } tok_span;
 
 typedef struct tok_spans {
     tok_span *v;
-    size_t n, cap, most;                 /* most: that tok_add_span adds */
+    size_t n, cap, most;                 /* most: the limit of tok_add_span */
 } tok_spans;
 
 typedef struct tok_ids {
@@ -92,8 +93,8 @@ typedef struct tok_ids {
     size_t n, cap;
 } tok_ids;
 
-/* What one call of tokenizer_ids works with. Steps may make at most `most` bytes of a text at a time,
- * and `work` in all: small multiples of what was given, whatever the file's rules are. */
+/* The state of one call of tokenizer_ids. Steps may make at most `most` bytes of a text at a
+ * time, and `work` in all: small multiples of the given text, whatever the file's rules are. */
 typedef struct tok_run {
     tok_matcher *matcher;
     size_t given, most;
@@ -111,9 +112,9 @@ void tok_run_free(tok_run *r);
 /* VC_ENOMEM, or VC_EFULL beyond s->most. */
 int tok_add_span(tok_spans *s, size_t at, size_t n, bool hit, bool first);
 int tok_add_id(tok_ids *ids, int64_t id);
-void *tok_scratch(tok_run *r, size_t bytes);              /* what was there is lost; NULL */
+void *tok_scratch(tok_run *r, size_t bytes);              /* the old contents are lost; NULL */
 
-/* Takes r->text through the steps that change texts. */
+/* Applies the steps that change texts to r->text. */
 int tok_run_normalizer(const tok_steps *s, tok_run *r, vc_err *err);
 /* Fills r->words with the words of r->text; splitting may change r->text. */
 int tok_run_splits(const tok_steps *s, tok_run *r, bool first, vc_err *err);
@@ -132,7 +133,7 @@ typedef struct tok_unigram {
 typedef struct tok_bpe {
     tok_map merges;                      /* left << 32 | right -> rank << 32 | id */
     int32_t unk;                         /* -1: none */
-    char *prefix, *suffix;               /* of characters that do not begin, or that end, a word */
+    char *prefix, *suffix;               /* of all characters but a word's first; of its last */
     bool fuse_unk, byte_fallback, ignore_merges;
 } tok_bpe;
 
@@ -161,9 +162,9 @@ struct tokenizer {
 /* Whether all bytes of s[0..n) have tokens of their own. */
 bool tok_has_bytes(const tokenizer *t, const char *s, size_t n);
 
-/* Adds the piece whose id is the next. */
+/* Adds the piece of the next id. */
 int tok_unigram_add(tokenizer *t, const char *s, size_t n, double score, vc_err *err);
-/* After the last piece: unk is checked and the scores are completed. */
+/* Called after the last piece: checks unk and completes the scores. */
 int tok_unigram_done(tokenizer *t, vc_err *err);
 int tok_unigram_word(const tokenizer *t, tok_run *r, const char *s, size_t n);
 void tok_unigram_free(tok_unigram *u);
@@ -176,7 +177,7 @@ void tok_bpe_free(tok_bpe *b);
 
 /* ---- reading ---- */
 
-/* From the bytes of a file, without tok_finish. */
+/* Read the bytes of a file; tok_finish comes later. */
 int tok_read_json(tokenizer *t, const char *text, size_t n, vc_err *err);
 int tok_read_spiece(tokenizer *t, const void *data, size_t n, int extra_ids, vc_err *err);
 int tok_read_vocab(tokenizer *t, const char *vocab, size_t n_vocab, const char *merges,
@@ -187,18 +188,18 @@ int tok_class_steps(tokenizer *t, const char *class, vc_err *err);    /* CLIP, Q
 int tok_json_normalizer(tok_steps *s, const cJSON *o, vc_err *err);
 int tok_json_splits(tok_steps *s, const cJSON *o, vc_err *err);
 
-/* A token that is cut out of texts. One of the same text is replaced; an id that the vocabulary
- * gives its text comes before a->id. */
+/* Adds a token that is cut out of texts, and replaces an added token of the same text. The
+ * vocabulary's id of that text takes precedence over a->id. */
 int tok_add_token(tokenizer *t, const tok_added *a, vc_err *err);
 /* Id of an added token or a piece; -1. */
 int32_t tok_id_of(const tokenizer *t, const char *s);
 /* The template BOS, text, EOS; -1: none of it. */
 int tok_set_template(tokenizer *t, int64_t front, int64_t back);
 
-/* What stands beside the vocabulary: flags of added tokens, the pad token, BOS and EOS. */
+/* Reads the files beside the vocabulary: flags of added tokens, the pad token, BOS and EOS. */
 int tok_read_config(tokenizer *t, const cJSON *config, const cJSON *map, const cJSON *added,
                     vc_err *err);
-/* Builds what is derived: tries, byte ids, fingerprint. */
+/* Builds the derived tables: tries, byte ids, fingerprint. */
 int tok_finish(tokenizer *t, vc_err *err);
 tokenizer *tok_new(void);
 

@@ -20,7 +20,7 @@ struct tok_matcher {
     pcre2_match_data *data;
     pcre2_match_context *limits;
     uint64_t left;                       /* steps that matches may still take */
-    size_t at;                           /* where in the text the last one was */
+    size_t at;                           /* place of the last step in the text */
 };
 
 enum { HEAP_KIB = 64 << 10 };            /* of one match, without the JIT */
@@ -100,8 +100,8 @@ static int compile(tok_regex *r, const char *text, size_t n, vc_err *err)
     int code;
     PCRE2_SIZE at;
 
-    /* Ruby's ^ and $ are those of lines. The callouts, one before each item, count: PCRE2's own limits
-     * begin anew at each start of a match. */
+    /* Ruby's ^ and $ are those of lines. The callouts, one before each item, count steps, since
+     * PCRE2's own limits begin anew at each start of a match. */
     r->code = pcre2_compile((PCRE2_SPTR)text, n, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE
                             | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT, &code, &at, NULL);
     if (!r->code) {
@@ -110,7 +110,7 @@ static int compile(tok_regex *r, const char *text, size_t n, vc_err *err)
             why[0] = 0;
         return vc_fail(err, VC_EFORMAT, "%s", why);
     }
-    pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE);      /* where there is none, it is slower */
+    pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE);      /* without the JIT, matching is slower */
     return 0;
 }
 
@@ -144,7 +144,7 @@ void tok_regex_close(tok_regex *r)
     free(r);
 }
 
-/* PCRE2's callout: an item of a pattern is about to be tried. */
+/* PCRE2's callout before it tries an item of a pattern. */
 static int count_step(pcre2_callout_block *b, void *arg)
 {
     tok_matcher *m = arg;

@@ -12,15 +12,15 @@
 typedef struct tok_regex tok_regex;
 typedef struct tok_matcher tok_matcher;
 
-/* What the two syntaxes read differently is translated (\s, \w, \d and their opposites) or refused
- * (\h, \R, \X, nested or intersected classes). VC_EFORMAT says why and where. */
+/* Items that the two syntaxes read differently are translated (\s, \w, \d and their opposites) or
+ * refused (\h, \R, \X, nested or intersected classes): VC_EFORMAT with the reason and the place. */
 int tok_regex_open(tok_regex **out, const char *pattern, vc_err *err);
 void tok_regex_close(tok_regex *r);                      /* NULL is fine */
 
 int tok_matcher_open(tok_matcher **out, vc_err *err);
 void tok_matcher_close(tok_matcher *m);                  /* NULL is fine */
 
-/* How many items of patterns all matches from now on may try, and characters of texts pass. */
+/* Limits the items of patterns and the characters of texts that all later matches may try. */
 void tok_matcher_allow(tok_matcher *m, uint64_t steps);
 
 /* The first match in s[0..n), valid UTF-8, that begins at `from` or later, and goes on to *start

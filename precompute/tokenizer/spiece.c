@@ -178,7 +178,7 @@ static int read_proto(tokenizer *t, wire w, spec *s, vc_err *err)
     return rc;
 }
 
-/* ---- what it becomes ---- */
+/* ---- the tokenizer of the model ---- */
 
 static int make_steps(tokenizer *t, const spec *s, vc_err *err)
 {

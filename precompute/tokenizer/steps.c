@@ -1,15 +1,15 @@
-/* steps.c - the normalisers and pre-tokenizers of a tokenizer, and running them. See
- * parts.h */
+/* steps.c - the normalisers and pre-tokenizers of a tokenizer. See parts.h */
 #include <stdlib.h>
 #include <string.h>
 
 #include "precompute/tokenizer/parts.h"
 
-/* What steps may make of a text of n bytes, and how long that may take: BASE + GROWTH * n bytes, words
- * or matches; of work, the same for each step, in bytes written and in items of patterns tried. The
- * greatest growth of a normal form is elevenfold; common patterns try less than 50 items a byte. */
+/* Limits of the steps on a text of n bytes: BASE + GROWTH * n bytes, words or matches; for the
+ * work, the same for each step, in bytes written and in items of patterns tried. The greatest
+ * growth of a normal form is elevenfold; common patterns try less than 50 items a byte. */
 enum {
-    TEXT_BASE = 1 << 16, TEXT_GROWTH = 16, SPANS_BASE = 1 << 16, SPANS_GROWTH = 4, WORK_BASE = 1 << 18,
+    TEXT_BASE = 1 << 16, TEXT_GROWTH = 16, SPANS_BASE = 1 << 16, SPANS_GROWTH = 4,
+    WORK_BASE = 1 << 18,
     WORK_GROWTH = 512
 };
 
@@ -106,17 +106,18 @@ int tok_add_span(tok_spans *s, size_t at, size_t n, bool hit, bool first)
     return rc;
 }
 
-/* The message of a step that ran out of memory or of what it may make. */
+/* The message of a step that ran out of memory or over its limit. */
 static int fail_step(const tok_run *r, int rc, vc_err *err)
 {
     if (rc == VC_ENOMEM)
         return vc_fail(err, rc, "out of memory");
     return rc != VC_EFULL ? rc
-         : vc_fail(err, VC_EFORMAT, "it makes too much of a text of %zu bytes: more than %zu bytes or "
+         : vc_fail(err, VC_EFORMAT, "it makes too much of a text of %zu bytes: more than %zu bytes "
+                   "or "
                    "%zu pieces", r->given, r->most, r->found.most);
 }
 
-/* Adds to r->other; VC_EFULL if that is more than a text may become. */
+/* Adds to r->other; VC_EFULL over the limit of a text. */
 static int put(tok_run *r, const char *s, size_t n)
 {
     if (n > r->most || r->other.n > r->most - n)
@@ -143,9 +144,9 @@ void *tok_scratch(tok_run *r, size_t bytes)
     return r->scratch;
 }
 
-/* ---- finding ---- */
+/* ---- search ---- */
 
-/* s[0..n) cut into what matches and what lies between, in order and without gaps. */
+/* Cuts s[0..n) into matches and the texts between them, in order and without gaps. */
 static int add_hit(tok_spans *out, size_t *done, size_t from, size_t to)
 {
     int rc = from > *done ? tok_add_span(out, *done, from - *done, false, false) : 0;
@@ -164,7 +165,7 @@ static int find_regex(const tok_regex *re, tok_run *r, const char *s, size_t n, 
         if (rc || !found)
             return rc;
         at = end;
-        if (start == end) {              /* an empty match: none right after another */
+        if (start == end) {              /* an empty match right after a match does not count */
             len = 1;
             if (end < n)
                 tok_char(s + end, &len);
@@ -199,7 +200,7 @@ static int find_text(const tok_pattern *p, tok_run *r, const char *s, size_t n, 
     return rc;
 }
 
-/* Runs of word characters, and runs of what is neither those nor space. */
+/* Runs of word characters, and runs of characters that are neither word nor space. */
 static int find_words(tok_run *r, const char *s, size_t n, size_t *done)
 {
     size_t from = 0, len;
@@ -289,7 +290,7 @@ static int change(const tok_step *s, tok_run *r, vc_err *err)
     }
 }
 
-/* What was written is what is read next. */
+/* The written text becomes the text that the next step reads. */
 static int swap_texts(tok_run *r)
 {
     vc_buf b = r->text;
@@ -328,7 +329,7 @@ int tok_run_normalizer(const tok_steps *s, tok_run *r, vc_err *err)
 {
     for (size_t i = 0; i < s->n; i++) {
         if (!r->text.n)
-            return 0;                    /* nothing comes of nothing */
+            return 0;                    /* an empty text stays empty */
         r->other.n = 0;
         int rc = change(&s->step[i], r, err);
         if (!rc)
@@ -356,7 +357,7 @@ static bool joins(const tok_step *s, const tok_spans *f, size_t i)
     return s->behavior == TOK_MERGED_WITH_PREVIOUS && i && hit && !before;
 }
 
-/* Whether the i-th part goes in front of the one after it: a match that no match follows. */
+/* Whether the i-th part goes in front of the next part: a match that no match follows. */
 static bool leads(const tok_step *s, const tok_spans *f, size_t i)
 {
     return s->behavior == TOK_MERGED_WITH_NEXT && i + 1 < f->n && is_hit(s, &f->v[i])
@@ -399,7 +400,7 @@ static int split(const tok_step *s, tok_run *r, vc_err *err)
     return rc;
 }
 
-/* A word with marks for its blanks, and one in front of it if `lead`. */
+/* A word with marks for its blanks, and a mark in front if `lead`. */
 static int put_marked(const tok_step *s, tok_run *r, const char *p, size_t n, bool lead)
 {
     int rc = lead ? put(r, s->text, s->n) : 0;
@@ -427,7 +428,8 @@ static int metaspace(const tok_step *s, tok_run *r, vc_err *err)
         size_t at = r->other.n;
         bool marked = *p == ' ' || (w.n >= s->n && !memcmp(p, s->text, s->n));
         rc = put_marked(s, r, p, w.n,
-                        !marked && (s->scheme == TOK_ALWAYS || (s->scheme == TOK_FIRST && w.first)));
+                        !marked && (s->scheme == TOK_ALWAYS ||
+                                    (s->scheme == TOK_FIRST && w.first)));
         if (!rc && s->split)
             rc = find(&marks.find, r, r->other.data + at, r->other.n - at, err);
         if (!rc)
@@ -437,7 +439,7 @@ static int metaspace(const tok_step *s, tok_run *r, vc_err *err)
     return rc ? rc : swap_texts(r);
 }
 
-/* GPT-2's letters for bytes: what is printable in Latin 1 stands for itself, the others, in order,
+/* GPT-2's letters for bytes: printable bytes of Latin 1 stand for themselves, the others, in order,
  * are U+0100 and up. */
 static uint32_t byte_letter(uint8_t b)
 {

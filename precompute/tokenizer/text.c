@@ -112,8 +112,8 @@ bool tok_is(uint32_t c, tok_class k)
 
 /* ---- normal forms ---- */
 
-/* Whether a text is in the form already, by its bytes alone: below U+0300 everything is NFC, and
- * ASCII is all of them. */
+/* Whether the bytes show that a text is in the form already: characters below U+0300 are in NFC,
+ * and ASCII is in all forms. */
 static bool normal_already(const char *s, size_t n, tok_form form)
 {
     uint8_t limit = form == TOK_NFC ? 0xcc : 0x80;
@@ -218,7 +218,7 @@ void tok_lower(vc_buf *out, const char *s, size_t n)
 {
     for (size_t i = 0, len; i < n; i += len) {
         uint32_t c = tok_char(s + i, &len);
-        if (c == 0x130)                                  /* the one that becomes two */
+        if (c == 0x130)                                  /* it alone becomes two characters */
             vc_buf_str(out, "i\xcc\x87");
         else
             tok_put_char(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));
@@ -250,7 +250,7 @@ int tok_charsmap_of(tok_charsmap *m, const void *blob, size_t n, vc_err *err)
     return 0;
 }
 
-/* What the shortest prefix of s[0..n) in the map stands for; NULL: nothing. A unit holds a label
+/* The value of the shortest prefix of s[0..n) in the map; NULL: none. A unit holds a label
  * (bits 0-7, and 31 for a value), whether a value hangs below (8), and the offset to its children
  * (10-30, times 256 with bit 9). */
 static const char *lookup(const tok_charsmap *m, const char *s, size_t n, size_t *len)

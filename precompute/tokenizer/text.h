@@ -43,8 +43,8 @@ typedef struct tok_charsmap {
     size_t n_strings;
 } tok_charsmap;
 int tok_charsmap_of(tok_charsmap *m, const void *blob, size_t n, vc_err *err);
-/* Replaces whole grapheme clusters of less than 6 bytes, else single characters, by what the
- * shortest prefix in the map stands for: as the `tokenizers` library does. VC_EFULL as soon as out has
+/* Replaces whole grapheme clusters of less than 6 bytes, else single characters, by the value of
+ * their shortest prefix in the map, as the `tokenizers` library does. VC_EFULL as soon as out has
  * more than `most` bytes. */
 int tok_charsmap_apply(const tok_charsmap *m, vc_buf *out, size_t most, const char *s, size_t n);
 

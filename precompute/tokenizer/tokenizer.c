@@ -1,4 +1,4 @@
-/* tokenizer.c - running a tokenizer: added tokens, sections, prompts. See tokenizer.h */
+/* tokenizer.c - text to ids: added tokens, sections, prompts. See tokenizer.h */
 #include "precompute/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -50,8 +50,8 @@ int64_t tokenizer_pad(const tokenizer *t)
 
 /* ---- added tokens ---- */
 
-/* The next added token in s[0..n) from *at on: where it begins and ends, blanks that it takes
- * included. NULL: none is left. */
+/* The next added token in s[0..n) from *at on, with its begin and its end, including blanks that
+ * belong to the token. NULL: there are no more. */
 static const tok_added *next_token(const tokenizer *t, const tok_trie *trie, const char *s,
                                    size_t n, size_t *at, size_t *from, size_t *to)
 {
@@ -83,7 +83,8 @@ static const tok_added *next_token(const tokenizer *t, const tok_trie *trie, con
 typedef int section_fn(const tokenizer *t, tok_run *r, const char *s, size_t n, bool first,
                        vc_err *err);
 
-/* Cuts s[0..n) at the added tokens of a trie: their ids, and fn for what lies between. */
+/* Cuts s[0..n) at the added tokens of a trie: adds their ids, and calls fn for the texts
+ * between. */
 static int cut(const tokenizer *t, tok_run *r, const tok_trie *trie, const char *s, size_t n,
                bool first, section_fn *fn, vc_err *err)
 {
@@ -134,7 +135,7 @@ static int put_section(const tokenizer *t, tok_run *r, const char *s, size_t n, 
     if (rc || !r->text.n)
         return rc;
 
-    size_t len = r->text.n;              /* words are made in r->text: this one stays apart */
+    size_t len = r->text.n;              /* the text leaves r->text, where words are made */
     char *text = vc_buf_take(&r->text);
     if (!text)
         return vc_no_memory(err);

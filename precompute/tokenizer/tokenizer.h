@@ -1,11 +1,11 @@
 /* tokenizer.h - text to token ids, by a model's own tokenizer files.
  *
- * Three kinds of folder are read, the first that is there:
+ * Three kinds of folder are read, in this order of preference:
  *   tokenizer.json            models Unigram and BPE with their normalisers, pre-tokenisers, added
  *                             tokens and post-processors
  *   spiece.model              SentencePiece unigram, as the T5 tokenizer uses it
  *   vocab.json + merges.txt   byte-level BPE of CLIPTokenizer and Qwen2Tokenizer
- * beside them, where there: tokenizer_config.json (added tokens and their flags, pad token, class,
+ * and, where they exist: tokenizer_config.json (added tokens and their flags, pad token, class,
  * extra_ids, whether BOS and EOS are added), special_tokens_map.json, added_tokens.json.
  *
  * The ids are those of the `tokenizers` library that the diffusers pipelines call, version 0.23,
@@ -24,13 +24,13 @@ typedef struct tokenizer tokenizer;
 
 enum { TOKENIZER_TEXT_MAX = 1 << 28 };             /* bytes of a text */
 
-/* dir: a tokenizer folder, or one of the files named above. VC_ENOENT: none of them is there;
- * VC_EFORMAT, with file and field: damaged, or of a kind that is not known here. */
+/* dir: a tokenizer folder, or one of the files named above. VC_ENOENT: there is none of them;
+ * VC_EFORMAT, with file and field: damaged, or of an unknown kind. */
 int tokenizer_open(tokenizer **out, const char *dir, vc_err *err);
 void tokenizer_close(tokenizer *t);                          /* NULL is fine */
 
-/* Of everything that changes ids: not of file names or unrelated fields. The same tokenizer as
- * spiece.model and as tokenizer.json has one fingerprint. */
+/* The hash of everything that changes ids, without file names and unrelated fields. The same
+ * tokenizer as spiece.model and as tokenizer.json has one fingerprint. */
 vf_key tokenizer_fingerprint(const tokenizer *t);
 
 /* Ids without special tokens added by a template; *ids malloc'ed, NULL on failure. Text that spells

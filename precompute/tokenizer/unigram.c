@@ -13,7 +13,8 @@ int tok_unigram_add(tokenizer *t, const char *s, size_t n, double score, vc_err 
     int32_t id = (int32_t)u->n;
 
     if (n > TOK_PIECE_MAX || u->pieces.n > TOK_NODES_MAX)
-        return vc_fail(err, VC_EFORMAT, "piece %zu has %zu bytes, and the trie of those before it %zu "
+        return vc_fail(err, VC_EFORMAT, "piece %zu has %zu bytes, and the trie of earlier pieces "
+                       "%zu "
                        "nodes: at most %d and %d are expected", u->n, n, u->pieces.n, TOK_PIECE_MAX,
                        TOK_NODES_MAX);
     if (u->n >= TOK_ID_MAX || tok_grow((void **)&u->score, &u->cap, u->n, sizeof *u->score)
@@ -48,8 +49,8 @@ void tok_unigram_free(tok_unigram *u)
     free(u->score);
 }
 
-/* A byte of the word: the best path that ends there, and the piece of the whole word's best path
- * that begins there. */
+/* A place in the word: the best path that ends at the place, and the piece of the whole word's best
+ * path that begins at the place. */
 typedef struct node {
     double score;
     int32_t from, id;                    /* the path's last piece; from -1: no path yet */
@@ -88,7 +89,7 @@ static void best_paths(const tok_unigram *u, node *end, const char *s, size_t n)
     }
 }
 
-/* Turns the links, which lead from the end to the start, round; unknowns in a row become one. */
+/* Reverses the links, which lead from the end to the start; consecutive unknowns become one. */
 static void turn_round(node *end, size_t n, int32_t unk)
 {
     int32_t to = (int32_t)n;
@@ -108,7 +109,7 @@ static int put_piece(const tokenizer *t, tok_run *r, const char *s, size_t n, in
     int rc = 0;
 
     if (id == t->unigram.unk)
-        id = tok_vocab_id(&t->vocab, s, n);      /* unknowns in a row may spell a piece */
+        id = tok_vocab_id(&t->vocab, s, n);      /* consecutive unknowns may spell a piece */
     if (id >= 0)
         return tok_add_id(&r->ids, id);
     if (!t->unigram.byte_fallback || !tok_has_bytes(t, s, n))
