@@ -14,7 +14,7 @@ enum { VAE_MAX_CHANNELS = 128 };
 /* What a dataset's manifest says of the autoencoder that made it. */
 typedef struct vae_info {
     const char *class;               /* diffusers' class name, or ours */
-    vf_key fingerprint;              /* of weights and of the config fields that change the output */
+    vf_key fingerprint;              /* of weights and of config fields that change the output */
     int channels;
     int ratio[3];                    /* t, h, w */
     double scaling_factor, shift_factor;
