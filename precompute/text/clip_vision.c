@@ -63,8 +63,8 @@ static int check_left_over(const clip_vision *m, const char *prefix, vc_err *err
         const char *name = vf_model_at(m->s.model, i)->name;
         bool mine = !strncmp(name, prefix, n) && is_unused(&m->c, name + n);
         if (!mine && strcmp(name, "visual_projection.weight") && !vt_params_find(m->s.p, name))
-            return vc_fail(err, VC_EMISMATCH, "tensor %s is left over: its config.json describes a "
-                           "model without it", name);
+            return vc_fail(err, VC_EMISMATCH, "tensor %s is not used: config.json describes a "
+                           "model without this tensor", name);
     }
     return 0;
 }

@@ -144,8 +144,8 @@ static int check_left_over(const llm *m, const char *prefix, vc_err *err)
         const char *name = vf_model_at(m->s.model, i)->name;
         if (!strncmp(name, prefix, n) && !is_unused(&m->c, name + n) &&
             !vt_params_find(m->s.p, name))
-            return vc_fail(err, VC_EMISMATCH, "tensor %s is left over: its config.json describes a "
-                           "model without it", name);
+            return vc_fail(err, VC_EMISMATCH, "tensor %s is not used: config.json describes a "
+                           "model without this tensor", name);
     }
     return 0;
 }

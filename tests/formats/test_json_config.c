@@ -190,9 +190,9 @@ static const struct { const char *fields, *says; } bad[] = {
     { "\"blocks\":[\"Down\",\"Cross\"]", "blocks[1]: \"Cross\"; only \"Down\" or \"Up\"" },
     { "\"blocks\":[7]", "blocks[0]: expected a string" },
     { "\"kinds\":[\"conv\",\"\"]", "kinds[1]: \"\"; only \"conv\", \"fold\" or \"none\"" },
-    { "\"kinds\":[]", "kinds: a list of 0, 1 to 3 are possible" },
+    { "\"kinds\":[]", "kinds: 0 entries; 1 to 3 are allowed" },
     { "\"kinds\":[true]", "kinds[0]: expected a string" },
-    { "\"halves\":[true]", "halves: a list of 1, 2 to 3 are possible" },
+    { "\"halves\":[true]", "halves: 1 entries; 2 to 3 are allowed" },
     { "\"halves\":[true,1]", "halves[1]: expected true or false" },
     { "\"halves\":true", "halves: expected an array, found a boolean" },
 };

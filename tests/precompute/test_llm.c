@@ -304,10 +304,10 @@ static void tensors_refused(void **state)
         refused(dir, &llm_llama, 2, rows[i].rc, rows[i].says);
     }
     tf_write(&f, dir, NULL, NULL, NULL, 1, &left, 1);
-    refused(dir, &llm_llama, 2, VC_EMISMATCH, "layers.4.input_layernorm.weight is left over");
+    refused(dir, &llm_llama, 2, VC_EMISMATCH, "layers.4.input_layernorm.weight is not used");
     tf_put_config(&f, text = tf_changed(&f, "attention_bias", "false"));
     free(text);
-    refused(f.dir, &llm_llama, 2, VC_EMISMATCH, "_proj.bias is left over");
+    refused(f.dir, &llm_llama, 2, VC_EMISMATCH, "_proj.bias is not used");
     tf_close(&f);
 }
 

@@ -215,7 +215,7 @@ static void refuses_configs(void **state)
         { "{\"scaling_factor\":-1}", "scaling_factor" },
         { "{" TOY "\"layers_per_block\":2}", "resnets.1" },              /* missing */
         { "{" TOY "\"layers_per_block\":1,\"mid_block_add_attention\":false}",
-          "attentions.0" },                                              /* left over */
+          "attentions.0" },                                              /* not used */
         { "{\"block_out_channels\":[8,16,24],\"norm_num_groups\":4,\"latent_channels\":4,"
           "\"layers_per_block\":1}", "encoder" },                        /* another shape */
         { "[]", "config.json" }, { "{", "config.json" },

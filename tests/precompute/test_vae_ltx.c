@@ -264,7 +264,7 @@ static void refuses_configs(void **state)
         { "{\"decoder_layers_per_block\":[1,1,1,1]}", "decoder_layers_per_block" },
         { "{\"resnet_norm_eps\":-1}", "resnet_norm_eps" },
         { "{\"layers_per_block\":[3,1,1,1,1]}", "resnets.2" },                    /* missing */
-        { "{\"layers_per_block\":[1,1,1,1,1]}", "left over" },
+        { "{\"layers_per_block\":[1,1,1,1,1]}", "not used" },
         { "{\"latent_channels\":9}", "latents_mean" },
     };
     static const char *const of_095[][2] = {
