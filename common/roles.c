@@ -7,30 +7,36 @@ enum { I2V = 1 << VC_MODE_I2V, INPAINT = 1 << VC_MODE_INPAINT, ALL_MODES = (1 <<
 
 const vc_role_row vc_roles[VC_ROLES] = {
     [VC_ROLE_CLIP] = {
-        NULL, VC_VALUE_MOMENTS, .clip = true, .modes = ALL_MODES,
-        .recipe = { "latent", VC_KEYED_PIXELS | VC_KEYED_ENCODING, VC_PIXELS_CLIP } },
+        .kind = VC_VALUE_MOMENTS, .clip = true, .modes = ALL_MODES,
+        .recipe = { .tag = "latent", .keyed = VC_KEYED_PIXELS | VC_KEYED_ENCODING,
+                    .pixels = VC_PIXELS_CLIP } },
     /* the recipe's key is that of a still of the first frame, and so are its draws */
     [VC_ROLE_IMAGE] = {
-        "image", VC_VALUE_MOMENTS, .modes = I2V,
-        .recipe = { "latent", VC_KEYED_PIXELS | VC_KEYED_ENCODING, VC_PIXELS_FIRST },
+        .name = "image", .kind = VC_VALUE_MOMENTS, .modes = I2V,
+        .recipe = { .tag = "latent", .keyed = VC_KEYED_PIXELS | VC_KEYED_ENCODING,
+                    .pixels = VC_PIXELS_FIRST },
         .what = "a first-frame image", .draw = VC_DRAW_IMAGE_LATENT },
     [VC_ROLE_IMAGE_NOISED] = {
-        "image_noised", VC_VALUE_VARIANTS, .modes = I2V,
-        .recipe = { "image_noised", VC_KEYED_PIXELS | VC_KEYED_VARIANTS | VC_KEYED_DRAWS |
-                    VC_KEYED_ENCODING, VC_PIXELS_FIRST, VC_NOISE_ALL, 2 },
+        .name = "image_noised", .kind = VC_VALUE_VARIANTS, .modes = I2V,
+        .recipe = { .tag = "image_noised", .keyed = VC_KEYED_PIXELS | VC_KEYED_VARIANTS |
+                    VC_KEYED_DRAWS | VC_KEYED_ENCODING, .pixels = VC_PIXELS_FIRST,
+                    .noise = VC_NOISE_ALL, .place = 2 },
         .instead_of = VC_ROLE_IMAGE },
     [VC_ROLE_VIDEO] = {
-        "video", VC_VALUE_MOMENTS, .clip = true, .modes = INPAINT,
-        .recipe = { "video", VC_KEYED_MASK | VC_KEYED_NOISE | VC_KEYED_PIXELS | VC_KEYED_DRAWS |
-                    VC_KEYED_ENCODING, VC_PIXELS_MASKED, VC_NOISE_KNOWN, 3 },
+        .name = "video", .kind = VC_VALUE_MOMENTS, .clip = true, .modes = INPAINT,
+        .recipe = { .tag = "video", .keyed = VC_KEYED_MASK | VC_KEYED_NOISE | VC_KEYED_PIXELS |
+                    VC_KEYED_DRAWS | VC_KEYED_ENCODING, .pixels = VC_PIXELS_MASKED,
+                    .noise = VC_NOISE_KNOWN, .place = 3 },
         .what = "a masked clip", .draw = VC_DRAW_VIDEO_LATENT },
     [VC_ROLE_MASK] = {
-        "mask", VC_VALUE_MASK, .clip = true, .modes = INPAINT,
-        .recipe = { "mask", VC_KEYED_MASK | VC_KEYED_GRID, VC_PIXELS_MASK }, .what = "a mask" },
+        .name = "mask", .kind = VC_VALUE_MASK, .clip = true, .modes = INPAINT,
+        .recipe = { .tag = "mask", .keyed = VC_KEYED_MASK | VC_KEYED_GRID,
+                    .pixels = VC_PIXELS_MASK }, .what = "a mask" },
     [VC_ROLE_LOSS_MASK] = {
-        "loss_mask", VC_VALUE_MASK, .clip = true, .modes = ALL_MODES,
-        .recipe = { "loss_mask", VC_KEYED_PIXELS | VC_KEYED_GRID, VC_PIXELS_LOSS_MASK } },
-    [VC_ROLE_VISION] = { "vision", VC_VALUE_EMBEDS },
+        .name = "loss_mask", .kind = VC_VALUE_MASK, .clip = true, .modes = ALL_MODES,
+        .recipe = { .tag = "loss_mask", .keyed = VC_KEYED_PIXELS | VC_KEYED_GRID,
+                    .pixels = VC_PIXELS_LOSS_MASK } },
+    [VC_ROLE_VISION] = { .name = "vision", .kind = VC_VALUE_EMBEDS },
 };
 
 vc_role vc_role_stand_in(vc_role role)
