@@ -539,8 +539,10 @@ static int check_weights(const vtrain *t, vc_err *err)
 static void torn(vtrain *t, loop *l)
 {
     vc_err why = { 0 };
+    /* The thread that hashes text encoders may still read the file: its marks would fail the save. */
+    int rc = vc_comm_agree(t->comm, vtrain_encoders_check(t, true, &why), &why);
     vc_maps_reported();
-    int rc = t->step > l->begun ? check_weights(t, &why) : VC_ENOENT;
+    if (!rc) rc = t->step > l->begun ? check_weights(t, &why) : VC_ENOENT;
     if (!rc) rc = vc_comm_agree(t->comm, save(t, l, &why), &why);
     if (!rc)
         vc_warn(t->ui, "a file in use could not be read: step %lld is saved; when the file is "

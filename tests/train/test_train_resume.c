@@ -81,7 +81,7 @@ static void test_told(void **state)
     static const struct { const char *args, *says; } rows[] = {
         { TINY "--max_train_steps 2 --seed 5", NULL },
         { TINY "--max_train_steps 3 --seed 5 --lr 0.5",
-          "--learning_rate is 0.5 from here on, in the checkpoint it was " },
+          "--lr is 0.5 from here on, in the checkpoint it was " },
         { TINY "--max_train_steps 4 --seed 6 --lr 0.5", "--seed differs" },
         { TINY "--max_train_steps 2 --seed 6 --lr 0.5", "nothing is left to do: 4 steps are done" },
     };

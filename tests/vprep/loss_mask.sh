@@ -22,10 +22,7 @@ tells "reuse 4, encode 0, drop 0" && tells "conditions: reuse 0, encode 1"
 check masked 0 vprep --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused" && says " 1 conditions encoded"
 check verify 0 vlat verify "$dir/a"
 check show 0 vlat show "$dir/a" 0 && tells '"loss_mask"'
-check "thumbnail" 0 vlat show "$dir/a" 0 --thumbnail blocks
-if grep -q 'takes libturbojpeg' "$stdout"; then echo "no libturbojpeg.so.0: the thumbnail is not drawn"; else tells '48;2;'; fi
-check "no thumbnail in files" 0 env KITTY_WINDOW_ID=1 vlat show "$dir/a" 0
-tells_not "$(printf '\033')"
+tells 'thumbnail [0-9]*x[0-9]*'
 check again 0 vprep --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused"
 
 # ---- the loss of a batch with that sample is another one ----
