@@ -129,6 +129,25 @@ static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
     return 0;
 }
 
+/* The tokens and the pooled vector of a text encoder, where the transformer reads them. */
+static int fit_text(const vtrain *t, const vtrain_fit *fit, int i, vc_err *err)
+{
+    const vtrain_slot *s = i < vtrain_data_slots(t->data) ? vtrain_data_slot(t->data, i) : NULL;
+    const char *name = s ? s->name : "missing text encoder", *class = t->family->class_name;
+    int64_t width = fit->text_width[i], pooled = fit->pooled_width[i];
+    if (s && width && !s->embeds)
+        return vc_fail(err, VC_EMISMATCH, "the dataset's %s is pooled only, the transformer %s "
+                       "reads its tokens", name, class);
+    if (width && (!s || s->width != width))
+        return vc_fail(err, VC_EMISMATCH, "the dataset's %s is %lld wide, the transformer %s "
+                       "takes %lld", name, s ? (long long)s->width : 0, class, (long long)width);
+    if (pooled && (!s || s->pooled != pooled))
+        return vc_fail(err, VC_EMISMATCH, "the dataset's %s has a pooled vector of %lld numbers, "
+                       "the transformer %s takes %lld", name, s ? (long long)s->pooled : 0, class,
+                       (long long)pooled);
+    return 0;
+}
+
 /* Both sides by name, where dataset and transformer do not fit each other. */
 int vtrain_fit_data(vtrain *t, vc_err *err)
 {
@@ -143,17 +162,9 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
         return vc_fail(err, VC_EMISMATCH, "the dataset's latents have %d channels (VAE %s), the "
                        "transformer %s takes %d", channels, vtrain_data_vae(t->data),
                        t->family->class_name, fit.channels);
-    for (int i = 0; i < fit.n_texts; i++) {
-        const vtrain_slot *s = i < vtrain_data_slots(t->data) ? vtrain_data_slot(t->data, i) : NULL;
-        if (s && !s->embeds)
-            return vc_fail(err, VC_EMISMATCH, "the dataset's %s is pooled only, the transformer %s "
-                           "reads its tokens", s->name, t->family->class_name);
-        if (!s || s->width != fit.text_width[i])
-            return vc_fail(err, VC_EMISMATCH, "the dataset's %s is %lld wide, the transformer %s "
-                           "takes %lld", s ? s->name : "missing text encoder",
-                           s ? (long long)s->width : 0, t->family->class_name,
-                           (long long)fit.text_width[i]);
-    }
+    for (int i = 0; !rc && i < fit.n_texts; i++)
+        rc = fit_text(t, &fit, i, err);
+    if (rc) return rc;
     rc = vtrain_data_fit(t->data, t->family, &fit, &note, err);
     if (rc) return rc;
     if (note) vc_say(t->ui, "%s", note);

@@ -10,7 +10,7 @@ from diffusers import HunyuanVideoTransformer3DModel
 
 TINY = dict(in_channels=4, out_channels=4, num_attention_heads=2, attention_head_dim=16, num_layers=1,
             num_single_layers=1, num_refiner_layers=1, patch_size=2, patch_size_t=1, guidance_embeds=False,
-            text_embed_dim=24, pooled_projection_dim=12, rope_axes_dim=(4, 6, 6), rope_theta=256.0)
+            text_embed_dim=32, pooled_projection_dim=32, rope_axes_dim=(4, 6, 6), rope_theta=256.0)
 
 # name: config; {case: (B, f, h, w)}
 VARIANTS = {

@@ -9,7 +9,7 @@ export VLT_SOURCE
 has() { grep -q -- "$1" "$2/manifest.json" || wrong "expected $1 in:"; }
 
 small_set "$dir/media" 4                     # 3 clips, 1 still
-make_model "$dir/m" HunyuanVideoPipeline 16 >/dev/null 2>&1
+make_model "$dir/m" HunyuanVideoPipeline 4 >/dev/null 2>&1
 sampling+=(--image_sample_size 64)
 echo '[{"prompt": "a disc", "negative_prompt": "mud"}]' >"$dir/prompts.json"
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m" --validation_prompts "$dir/prompts.json")

@@ -186,3 +186,18 @@ void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x)
 {
     if (in->note && x) in->note(in->note_arg, name, x);
 }
+
+void vtrain_note_mask(vt_ctx *g, const vtrain_in *in, const char *name, const vtrain_cond *text)
+{
+    if (!in->note || !text->embeds) return;
+    const int64_t *dim = text->embeds->dim;
+    float *mask = malloc((size_t)(dim[0] * dim[1]) * sizeof *mask);
+    if (!mask) {
+        vt_fail(g, VC_ENOMEM, "trace: out of memory");
+        return;
+    }
+    for (int64_t i = 0; i < dim[0] * dim[1]; i++)
+        mask[i] = i % dim[1] < text->length[i / dim[1]];
+    vtrain_note(in, name, vt_from_host(g, VC_F32, 2, dim, mask, VC_F32));
+    free(mask);
+}

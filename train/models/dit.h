@@ -50,7 +50,8 @@ typedef struct vtrain_in {
 typedef struct vtrain_fit {
     int channels;
     int n_texts;
-    int64_t text_width[VTRAIN_TEXTS];
+    int64_t text_width[VTRAIN_TEXTS];         /* of a slot's tokens; 0: they are not read */
+    int64_t pooled_width[VTRAIN_TEXTS];       /* of its pooled vector; 0: that is not read */
     int mult[3];                              /* latent f, h, w are multiples of these */
     bool pad_front;                           /* f is made a multiple by copies of the first latent
                                                * frame in front (CogVideoX 1.5) */
@@ -183,6 +184,9 @@ vt_tensor *vtrain_key_lengths(vt_ctx *g, const vtrain_cond *text, int64_t before
 void vtrain_check_padding(vt_ctx *g, const vtrain_cond *text);
 /* Gives x to the trace, if one is written. */
 void vtrain_note(const vtrain_in *in, const char *name, const vt_tensor *x);
+/* Gives the mask of a text to the trace: [B,n], 1 for tokens that count, 0 for padding. For
+ * prepare, since the mask comes from the host. */
+void vtrain_note_mask(vt_ctx *g, const vtrain_in *in, const char *name, const vtrain_cond *text);
 
 extern const vtrain_family vtrain_builtin;    /* builtin.c */
 extern const vtrain_family vtrain_cogvideox;  /* cogvideox.c */

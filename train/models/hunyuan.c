@@ -219,8 +219,8 @@ static void hunyuan_fit(const void *model, vtrain_fit *fit)
     const hunyuan *m = model;
     int p = (int)m->patch;
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 2,
-                         .text_width = { m->text, m->pooled }, .mult = { (int)m->patch_t, p, p },
-                         .guidance = m->guidance, .roles = roles_of(m),
+                         .text_width = { m->text }, .pooled_width = { 0, m->pooled },
+                         .mult = { (int)m->patch_t, p, p }, .guidance = m->guidance, .roles = roles_of(m),
                          .blocks = (int)(m->refiner + m->dual + m->single) };
 }
 
@@ -258,6 +258,7 @@ static void hunyuan_prepare(vt_ctx *g, void *model, vtrain_in *in)
     in->made[KEYS] = vtrain_key_lengths(g, &in->text[0], m->video);
     in->made[TEXT_KEYS] = vtrain_key_lengths(g, &in->text[0], 0);
     if (m->condition == LATENT_CONCAT) in->made[MASK] = first_frame_mask(g, in->x);
+    vtrain_note_mask(g, in, "encoder_attention_mask", &in->text[0]);
 }
 
 /* ---- forward ---- */
@@ -274,9 +275,11 @@ static void embed_times(vt_ctx *g, const hunyuan *m, const vtrain_in *in, vt_ten
     const model_weights *w = &m->w;
     vt_tensor *pooled = nn_embed_vector(g, in->text[1].pooled, &w->pooled1, &w->pooled2, VC_F32);
     vt_tensor *e = vt_add(g, embed_number(g, in->t, &w->time1, &w->time2), pooled);
-    if (m->guidance)
-        e = vt_add(g, e, embed_number(g, vt_scale(g, in->guidance, GUIDANCE_STEPS), &w->guidance1,
-                                      &w->guidance2));
+    if (m->guidance) {
+        vt_tensor *guidance = vt_scale(g, in->guidance, GUIDANCE_STEPS);
+        vtrain_note(in, "guidance", guidance);
+        e = vt_add(g, e, embed_number(g, guidance, &w->guidance1, &w->guidance2));
+    }
     s[E] = vt_silu(g, e);
     if (m->clean)
         s[E_CLEAN] = vt_silu(g, vt_add(g, embed_number(g, vt_scale(g, in->t, 0), &w->time1,
@@ -291,6 +294,7 @@ static void hunyuan_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor
     vt_tensor *x = vtrain_join(g, in, roles_of(m)), *text = in->text[0].embeds;
     if (in->made[MASK]) x = vt_concat(g, 1, 2, (vt_tensor *[]){ x, in->made[MASK] });
     vtrain_note(in, "hidden_states", x);
+    vtrain_note(in, "pooled_projections", in->text[1].pooled);
     embed_times(g, m, in, s);
     vt_tensor *mean = nn_mean_tokens(g, text, in->made[TEXT_KEYS]);
     s[E_REFINER] = vt_silu(g, vt_add(g, embed_number(g, in->t, &w->refiner_time1, &w->refiner_time2),
@@ -376,9 +380,10 @@ static vt_tensor *hunyuan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_t
 
 const vtrain_family vtrain_hunyuan = {
     .class_name = "HunyuanVideoTransformer3DModel",
-    .text_args = { "encoder_hidden_states", "pooled_projections" },
+    .text_args = { "encoder_hidden_states" },
     .size = sizeof(hunyuan), .weights = offsetof(hunyuan, w), .table = model_table,
-    .read = hunyuan_read, .fit = hunyuan_fit, .prepare = hunyuan_prepare, .embed = hunyuan_embed, .head = hunyuan_head,
+    .read = hunyuan_read, .fit = hunyuan_fit, .prepare = hunyuan_prepare,
+    .embed = hunyuan_embed, .head = hunyuan_head,
     .blocks = { { "context_embedder.token_refiner.refiner_blocks.%d.", refiner_table,
                   sizeof(refiner_weights), N_IN, 1, refiner_block, NULL },
                 { "transformer_blocks.%d.", dual_table, sizeof(dual_weights), N_IN, 2, dual_block,
@@ -389,5 +394,6 @@ const vtrain_family vtrain_hunyuan = {
     .flow_shift = 7, .logit_mean = 0, .logit_std = 1,
     .posterior_mean = false, .bf16 = true,
     .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 6, .batch = 1, .steps = 1000,
-    .lora_targets = "to_q,to_k,to_v,to_out.0,add_q_proj,add_k_proj,add_v_proj,to_add_out",
+    .lora_targets = "(single_)?transformer_blocks\\.[0-9]+\\.attn\\."      /* not the refiner's */
+                    "(to_q|to_k|to_v|to_out\\.0|add_q_proj|add_k_proj|add_v_proj|to_add_out)",
 };

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# HunyuanVideo from media to clips: vprep makes a dataset with a tiny model's encoders, vtrain trains the
+# model's transformer, samples from it and goes on, vdecode makes the samples' clips.
+. "$(dirname "$0")/../lib/check.sh"
+. "$lib/media.sh"
+. "$lib/vtrain.sh"
+export VLT_SOURCE
+
+small_set media 4                            # 3 clips, 1 still
+need make_model m HunyuanVideoPipeline 4
+sampling+=(--image_sample_size 64)
+echo '[{"prompt": "a disc", "negative_prompt": "mud", "num_frames": 9, "height": 64, "width": 64}]' >prompts.json
+prep() { vprep --meta media/metadata.json "${sampling[@]}" --model m --validation_prompts prompts.json --out "$@"; }
+need prep a
+train() { vtrain --latents a --model m --output_dir "$1" --seed 5 --threads 1 --workers 1 --train_batch_size 2 --dataset_repeat 2 "${@:2}"; }
+lora=(--training_type lora --rank 2) full=(--training_type full-finetune)
+has() { head -c 20000 "$1" | grep -qa "\"$2\":" || wrong "$1: no $2"; }
+
+# ---- a LoRA: samples with the guidance as an input, clips, traces ----
+expect 0 . train lora "${lora[@]}" --max_train_steps 4 --validation_steps 2 \
+    --num_inference_steps 3 --checkpointing_steps 2 --trace_dir trace
+holds lora/config.yaml 'flow_shift: 7'
+holds lora/config.yaml 'validation_sampler: euler'
+expect 0 '2 decoded' vdecode lora --model m
+for name in 2 4; do
+    [ -s lora/validation/step-$name/000.mp4 ] || wrong "step $name: no clip"
+done
+cmp -s lora/validation/step-2/000.safetensors lora/validation/step-4/000.safetensors && wrong "training changes no sample"
+lacks lora/checkpoint-4/pytorch_lora_weights.safetensors refiner
+trace=trace/step-000001-mb-00-rank-00.safetensors
+for name in hidden_states timestep encoder_hidden_states encoder_attention_mask pooled_projections guidance \
+    grad/single_transformer_blocks.0.attn.to_q.lora_B.weight; do
+    has $trace "$name"
+done
+
+# ---- goes on bit for bit, frozen weights in 8 bits too; a full finetune as well ----
+again() { # again NAME flags of the run...
+    expect 0 . train "$1" "${@:2}" --max_train_steps 2 --checkpointing_steps 2
+    expect 0 'resumes after step 2' train "$1" "${@:2}" --max_train_steps 4 --checkpointing_steps 2 \
+        --resume_from_checkpoint latest
+}
+again two "${lora[@]}"
+same_end lora/checkpoint-4 two/checkpoint-4 || wrong "going on gives other factors"
+again eight "${lora[@]}" --transformer_dtype fp8
+expect 0 . train full "${full[@]}" --max_train_steps 4 --gradient_checkpointing
+again full-two "${full[@]}" --gradient_checkpointing
+same_end full/checkpoint-4 full-two/checkpoint-4 || wrong "going on gives other weights"
+expect 0 'model: hunyuanvideo' train trained "${lora[@]}" --max_train_steps 1 --transformer full/checkpoint-4/transformer
+
+# ---- guidance in training; the plan alone; data that does not fit ----
+expect 0 'guidance: an input, 6 in training, 6 in samples' train dry "${lora[@]}" --embedded_guidance 6 --dry_run
+absent dry
+need make_model c CogVideoXPipeline 4
+need vprep --meta media/metadata.json "${sampling[@]}" --model c --tokenizer_max_length 12 --out b
+other() { vtrain --latents b --transformer m/transformer --output_dir out --train_batch_size 1 --threads 1 "${lora[@]}"; }
+expect 1 "dataset's missing text encoder has a pooled vector of 0 numbers, the transformer Hunyuan.* takes 32" other
+absent out
