@@ -156,6 +156,7 @@ void vtrain_times_load(const vtrain *t, vtrain_in *in, const int64_t dim[5],
     in->t = rows_of(t->g, dim[0], v->t);
     if (!v->front) return;
     t->family->fit(t->model, &fit);
+    if (!fit.token_times) return;
     int64_t area = dim[3] / fit.mult[1] * (dim[4] / fit.mult[2]), n = dim[2] / fit.mult[0] * area;
     float first[VTRAIN_ROWS];
     for (int64_t i = 0; i < dim[0]; i++)

@@ -4,8 +4,8 @@
  * Each row has a noise level of its own. With --first_frame_conditioning_p some rows, drawn by
  * (seed, micro-batch, row) with VC_DRAW_FIRST_FRAME, keep their first latent frame clean, as an
  * image-to-video model gets it: the frame's tokens have timestep 0, and the row's loss is the mean
- * over its other frames. A still has no other frame and is never drawn. The forward then gets a
- * timestep for each token (vtrain_in.token_t), in every batch of clips. */
+ * over its other frames. A still has no other frame and is never drawn. A model that takes a
+ * timestep for each token then gets vtrain_in.token_t in every batch of clips. */
 #ifndef TRAIN_NOISED_H
 #define TRAIN_NOISED_H
 

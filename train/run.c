@@ -119,7 +119,7 @@ static int check_inputs(vtrain *t, const vtrain_fit *fit, vc_err *err)
     if (fit->clean_first && *clean != 1)
         return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: all clips of this %s begin "
                        "with a clean frame: leave it out", t->family->class_name);
-    if (!fit->token_times && *clean > 0)
+    if (!fit->token_times && !fit->clean_first && *clean > 0)
         return vc_fail(err, VC_EUSAGE, "--first_frame_conditioning_p: %s takes one timestep for "
                        "all tokens of a sample: leave it out", t->family->class_name);
     if (!fit->guidance && t->cfg.embedded_guidance != 1)
@@ -175,6 +175,10 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
             return vc_fail(err, VC_EMISMATCH, "bucket %s: the transformer's patches need latent "
                            "frames, rows and columns that are multiples of %d, %d and %d",
                            g->name, fit.mult[0], fit.mult[1], fit.mult[2]);
+        if (fit.clean_first && !fit.token_times && g->padded <= fit.mult[0])
+            return vc_fail(err, VC_EMISMATCH, "bucket %s: this %s takes the first frame for a clean "
+                           "picture, and these samples have no other to learn from: leave stills "
+                           "out of the dataset", g->name, t->family->class_name);
     }
     return 0;
 }

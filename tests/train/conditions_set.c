@@ -33,7 +33,7 @@ vtrain_fit set_fit(const wish *w)
 {
     return (vtrain_fit){ .channels = CHANNELS, .n_texts = 1, .text_width = { 4 },
                          .mult = { w->pad ? 2 : 1, 2, 2 }, .pad_front = w->pad,
-                         .roles = w->roles };
+                         .roles = w->roles, .clean_first = w->clean };
 }
 
 vtrain_family set_family(const wish *w)

@@ -21,6 +21,7 @@ typedef struct wish {
     unsigned roles;
     bool pad;                                    /* to an even number of frames */
     vtrain_scale image, video, mask;
+    bool clean;                                  /* all its clips begin with a clean frame */
 } wish;
 vtrain_fit set_fit(const wish *w);
 vtrain_family set_family(const wish *w);

@@ -30,6 +30,7 @@ static uint32_t number_of(const char *key)
 typedef struct expected {
     bool noised, draw;                   /* the image is one of several; posterior draws */
     double image, video, mask;           /* factors */
+    bool first;                          /* the image is the clip's first frame */
 } expected;
 
 static double noise_at(const vtrain_batch *b, int row, uint32_t purpose, int64_t i)
@@ -58,7 +59,9 @@ static void check_clip(const vtrain_batch *b, int row, const float *x, int64_t f
                 int64_t i = stored(b, f, c, t, p);
                 double z = (double)(cond ? toy_condition(VC_ROLE_VIDEO, number, i)
                                          : toy_mean(number, 0, i));
-                if (e->draw)
+                if (e->first && t == 0)
+                    z = (double)toy_condition(VC_ROLE_IMAGE, number, c * AREA + p);
+                else if (e->draw)
                     z += exp(0.5 * (double)toy_logvar(i)) *
                          noise_at(b, row, cond ? VC_DRAW_VIDEO_LATENT : VC_DRAW_LATENT, i);
                 assert_float_equal(x[at], z * factor, 1e-5);
@@ -141,16 +144,19 @@ static void test_values(void **state)
     (void)state;
     const vtrain_scale L = VTRAIN_SCALE_LATENT, F = VTRAIN_SCALE_FACTOR, V = VTRAIN_SCALE_INVERT;
     const struct { const toy *t; wish w; bool invert, mean; expected e; } row[] = {
-        { &set_i2v, { 0, true, L, L, L }, false, false, { .draw = true } },
-        { &set_i2v, { IMAGE, false, V, L, L }, false, false, { true, true, SCALING, 0, 0 } },
-        { &set_i2v, { IMAGE, true, V, L, L }, true, false, { true, true, 1 / SCALING, 0, 0 } },
-        { &set_i2v, { IMAGE, true, F, L, L }, true, true, { true, false, SCALING, 0, 0 } },
-        { &set_inpaint, { VIDEO | MASK, false, L, F, F }, false, false,
-          { false, true, 0, SCALING, SCALING } },
-        { &set_inpaint, { VIDEO | MASK, true, L, L, L }, true, false,
-          { false, true, 0, SCALING, 1 } },
-        { &set_inpaint, { VIDEO | MASK, true, L, V, F }, true, true,
-          { false, false, 0, 1 / SCALING, SCALING } },
+        { &set_i2v, { 0, true, L, L, L, false }, false, false, { .draw = true } },
+        { &set_i2v, { IMAGE, false, V, L, L, false }, false, false,
+          { true, true, SCALING, 0, 0, false } },
+        { &set_i2v, { IMAGE, true, V, L, L, false }, true, false,
+          { true, true, 1 / SCALING, 0, 0, false } },
+        { &set_i2v, { IMAGE, true, F, L, L, false }, true, true,
+          { true, false, SCALING, 0, 0, false } },
+        { &set_inpaint, { VIDEO | MASK, false, L, F, F, false }, false, false,
+          { false, true, 0, SCALING, SCALING, false } },
+        { &set_inpaint, { VIDEO | MASK, true, L, L, L, false }, true, false,
+          { false, true, 0, SCALING, 1, false } },
+        { &set_inpaint, { VIDEO | MASK, true, L, V, F, false }, true, true,
+          { false, false, 0, 1 / SCALING, SCALING, false } },
     };
     for (int i = 0; i < COUNT(row); i++) {
         toy t = *row[i].t;
@@ -529,6 +535,28 @@ static void test_bounds(void **state)
     vtrain_data_close(d);
 }
 
+/* A clip begins with the mean of its image where it has one, with its own first latent otherwise. */
+static void test_clean_first(void **state)
+{
+    (void)state;
+    const toy plain = { .sample = set_samples, .n = SAMPLES, .scaling = SCALING };
+    const toy *const sets[] = { &set_i2v, &plain };
+    for (int i = 0; i < COUNT(sets); i++) {
+        const expected e = { .draw = true, .first = sets[i] == &set_i2v };
+        vtrain_data *d = set_open(dir, sets[i], &(wish){ .clean = true }, 0);
+        vtrain_loader *l = set_loader(d, (vtrain_loader_opts){ .end = 8, .image_dropout = 1,
+                                                               .check = true });
+        for (int k = 0; k < 8; k++) {
+            const vtrain_batch *b = set_next(l);
+            assert_int_equal(b->roles, 0);
+            check_batch(b, false, &e);
+            vtrain_loader_give_back(l, b);
+        }
+        vtrain_loader_close(l);
+        vtrain_data_close(d);
+    }
+}
+
 static int make(void **state)
 {
     (void)state;
@@ -552,7 +580,7 @@ int main(void)
         cmocka_unit_test(test_held_out), cmocka_unit_test(test_padded),
         cmocka_unit_test(test_patches), cmocka_unit_test(test_refused), cmocka_unit_test(test_unused),
         cmocka_unit_test(test_damage), cmocka_unit_test(test_hostile_record),
-        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_bounds), cmocka_unit_test(test_clean_first),
     };
     return cmocka_run_group_tests(tests, make, unmake);
 }

@@ -47,6 +47,24 @@ again full-two "${full[@]}" --gradient_checkpointing
 same_end full/checkpoint-4 full-two/checkpoint-4 || wrong "going on gives other weights"
 expect 0 'model: hunyuanvideo' train trained "${lora[@]}" --max_train_steps 1 --transformer full/checkpoint-4/transformer
 
+# ---- token_replace: a clip begins with its image, which is at time 0 and no part of the loss ----
+need make_model r HunyuanVideoImageToVideoPipeline 4
+small_set clips 3
+echo '[{"prompt": "a disc", "image_path": "'"$dir/media/still-3.png"'", "num_frames": 9}]' >images.json
+need vprep --meta clips/metadata.json "${sampling[@]}" --model m --train_mode i2v --validation_prompts images.json --out i2v
+i2v() { vtrain --latents "$1" --transformer r/transformer --output_dir "$2" --seed 5 --threads 1 --train_batch_size 1 "${@:3}"; }
+expect 1 'bucket .*takes the first frame for a clean picture.*leave stills out' i2v a out "${lora[@]}"
+expect 0 'first frames: of clips, clean with chance 1' i2v i2v dry "${lora[@]}" --dry_run
+expect 0 . i2v i2v replaced "${lora[@]}" --max_train_steps 2 --validation_steps 2 --num_inference_steps 3 --trace_dir trace-r
+shows_not 'conditions are not used'
+shows_not 'sampled without'
+head -c 20000 trace-r/step-000001-mb-00-rank-00.safetensors >head
+grep -qa '"timestep":{"dtype":"F32","shape":\[1\]' head || wrong "not one timestep a sample"
+grep -qa '"loss_weight":{"dtype":"F32","shape":\[1,1,3,1,1\]' head || wrong "no loss weight a latent frame"
+need vprep --meta clips/metadata.json "${sampling[@]}" --model m --validation_prompts images.json --out plain
+expect 0 . i2v plain own "${lora[@]}" --max_train_steps 2
+same_end replaced/checkpoint-2 own/checkpoint-2 && wrong "an image trains nothing else than the clip's first latent"
+
 # ---- guidance in training; the plan alone; data that does not fit ----
 expect 0 'guidance: an input, 6 in training, 6 in samples' train dry "${lora[@]}" --embedded_guidance 6 --dry_run
 absent dry

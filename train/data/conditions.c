@@ -136,7 +136,7 @@ static int note_unused(const vtrain_data *d, const char *class_name, char **note
 {
     for (int i = 0; i < d->n_sets; i++) {
         const char *mode = d->set[i].head.train_mode;
-        if (!strcmp(mode, "normal"))
+        if (!strcmp(mode, "normal") || (d->clean_frames && !strcmp(mode, mode_of(VC_ROLE_IMAGE))))
             continue;
         *note = vc_format("%s was made with --train_mode %.32s: its conditions are not used, since "
                           "the transformer %s takes none", vf_dataset_path(d->set[i].data), mode,
@@ -155,6 +155,7 @@ int vtrain_data_fit(vtrain_data *d, const vtrain_family *family, const vtrain_fi
         return vc_fail(err, VC_EINVAL, "the data was fitted to a transformer before");
     pad_groups(d, fit);
     d->roles = fit->roles;
+    d->clean_frames = fit->clean_first ? fit->mult[0] : 0;
     for (int i = 0; i < VC_ROLES && !rc; i++)
         if (d->roles & 1u << i)
             rc = make_role_norm(d, (vc_role)i, family->scale[i], err);

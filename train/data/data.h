@@ -82,7 +82,9 @@ void vtrain_data_close(vtrain_data *d);                     /* NULL is fine */
 bool vtrain_data_weights(const vtrain_data *d, int set, const char *component, vf_key *k);
 
 /* What the transformer wants beyond plain latents. fit->pad_front: clips get copies of their first
- * latent frame in front until their frames are a multiple of fit->mult[0]. fit->roles: the
+ * latent frame in front until their frames are a multiple of fit->mult[0]. fit->clean_first: the
+ * first frame of a clip with a first-frame image is the image's mean, since samples begin with a
+ * frame that was encoded alone, too. fit->roles: the
  * conditions that the loader is to bring, scaled as family->scale says; the first sample of each
  * group is looked at. VC_EMISMATCH names both sides when the dataset was made without them; errors
  * of a sample name it. *note: a malloc'ed line (conditions that nobody asks for), or NULL. */

@@ -270,6 +270,8 @@ static int make_slot(vtrain_loader *l, slot *s, vc_err *err)
         (rc = take(l, &s->b.loss_weight, rows, clip * sizeof *s->b.loss_weight, err)) ||
         (rc = take(l, &s->b.latents, rows, clip * channels * sizeof *s->b.latents, err)))
         return rc;
+    if (d->clean_frames && (rc = take(l, &s->first, channels, frame * sizeof *s->first, err)))
+        return rc;
     for (int i = 0; i < VC_ROLES && !rc; i++)
         if (d->roles & 1u << i)
             rc = take(l, &s->b.cond[i], rows, (vc_roles[i].clip ? clip : frame) *
@@ -292,6 +294,7 @@ static void free_slot(slot *s)
     free(s->b.dropped);
     free(s->value);
     free(s->cond);
+    free(s->first);
     free(s->b.cond_dropped);
     free(s->b.loss_weight);
     free(s->b.latents);

@@ -35,6 +35,8 @@ static int check_conditions(const vtrain_loader *l, uint32_t sample, const cJSON
     vtrain_conditions c;
     int rc = vtrain_conditions_read(&c, record, err);
     unsigned used = c.has & 1u << VC_ROLE_LOSS_MASK;
+    if (d->clean_frames)
+        used |= c.has & 1u << VC_ROLE_IMAGE;
 
     for (int i = 0; i < VC_ROLES; i++)
         if (d->roles & 1u << i)

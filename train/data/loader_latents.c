@@ -121,6 +121,31 @@ static int fill_latent(const vtrain_loader *l, const slot *s, int row, vc_err *e
     return rc;
 }
 
+/* The image of a clip, encoded alone, takes the place of its first frames, which stay clean. */
+static int fill_first(const vtrain_loader *l, const slot *s, int row, vc_err *err)
+{
+    const vtrain_conditions *c = &s->cond[row];
+    const job clip = job_of(l, s, s->b.latents, &l->d->norm, 0);
+    job j = clip;
+    vtrain_latent_value v;
+    int rc = vtrain_condition_open(l->d, s->row[row], c, VC_ROLE_IMAGE, false, &v, err);
+    if (rc)
+        return rc;
+    j.x = s->first;
+    j.f = j.padded = 1;
+    j.draw = false;
+    if (!fill(l, s, row, &j, &v))
+        rc = vc_context(err, not_finite(c->key[VC_ROLE_IMAGE], err), "conditions: %s",
+                        vc_roles[VC_ROLE_IMAGE].name);
+    vf_safetensors_close(v.st);
+    for (size_t i = 0; !rc && i < clip.channels * (size_t)l->d->clean_frames; i++) {
+        size_t channel = i % clip.channels, frame = i / clip.channels;
+        memcpy(clip.x + (size_t)row * row_size(&clip) + (channel * clip.padded + frame) * clip.area,
+               s->first + channel * clip.area, clip.area * sizeof *clip.x);
+    }
+    return rc;
+}
+
 /* ---- conditions ---- */
 
 vc_role vtrain_loader_entry(const vtrain_loader *l, int set, vc_role role)
@@ -207,6 +232,8 @@ int vtrain_loader_row(const vtrain_loader *l, vtrain_loader_slot *s, int row, vc
 {
     int rc = fill_latent(l, s, row, err);
 
+    if (!rc && l->d->clean_frames && s->cond[row].has & 1u << VC_ROLE_IMAGE)
+        rc = fill_first(l, s, row, err);
     s->b.cond_dropped[row] = is_dropped(l, s, row);
     for (int i = 0; i < VC_ROLES && !rc; i++)
         if (l->d->roles & 1u << i)

@@ -51,6 +51,8 @@ struct vtrain_data {
     vtrain_norm role_norm[VC_ROLES];     /* sub NULL: the role is not asked for */
     int frame_multiple;                  /* 0 before a fit */
     bool weighted;                       /* loss masks were seen */
+    int clean_frames;                    /* latent frames in front of each clip that take the values
+                                          * of its image, where it has one */
     vtrain_slot slot[VTRAIN_TEXTS];
     int n_slots;
     vtrain_sample *sample;

@@ -56,9 +56,10 @@ typedef struct vtrain_fit {
     bool pad_front;                           /* f is made a multiple by copies of the first latent
                                                * frame in front (CogVideoX 1.5) */
     bool token_times;                         /* the forward takes vtrain_in.token_t */
-    bool clean_first;                         /* and all its clips begin with a clean frame: the
-                                               * default of --first_frame_conditioning_p is 1, and
-                                               * no other chance is possible */
+    bool clean_first;                         /* all its clips begin with a clean frame: the default
+                                               * of --first_frame_conditioning_p is 1, and no other
+                                               * chance is possible. Without token_times the model
+                                               * knows by itself which tokens have time 0 */
     bool guidance;                            /* it needs vtrain_in.guidance */
     unsigned roles;                           /* 1 << vc_role of the pictures joined with x */
     int blocks;                               /* of the model */
