@@ -2,11 +2,13 @@
 
 One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B], text with the lengths of its rows,
 pooled, guidance [B] where it is an input, cond.image [B,C,1,h,w] where one is, noise's target, output, loss; the
-case `base` has `grad/<parameter>` too.
+case `base` has `grad/<parameter>` too. The case `lora` of "hunyuan" is of a LoRA on the same weights, frozen; its
+gradients are `lora/grad/<factor>`.
 """
 import golden
 import torch
 from diffusers import HunyuanVideoTransformer3DModel
+from peft import LoraConfig, inject_adapter_in_model
 
 TINY = dict(in_channels=4, out_channels=4, num_attention_heads=2, attention_head_dim=16, num_layers=1,
             num_single_layers=1, num_refiner_layers=1, patch_size=2, patch_size_t=1, guidance_embeds=False,
@@ -26,6 +28,9 @@ TIMES, LENGTHS, TEXT = [987.0, 437.0], [5, 9], 9
 # A guidance of 6 is embedded as a timestep of 6000. At that size the last bit of a frequency, which exp of f32
 # may or may not round well, is 4e-4 of an angle, and of a gradient: so gradients are those of small ones.
 GUIDANCE, HIGH = [1.0, 0.75], [6.0]
+LORA = dict(r=3, lora_alpha=1,
+            target_modules=["to_q", "to_k", "to_v", "to_out.0", "add_q_proj", "add_k_proj", "add_v_proj", "to_add_out",
+                            "ff_context.net.2", "proj_mlp", "norm.linear", "x_embedder.proj"])
 
 
 def model_of(name):
@@ -36,6 +41,20 @@ def model_of(name):
     for p in model.state_dict().values():           # the file is bf16: so only activations round
         p.copy_(p.to(torch.bfloat16))
     return model, {"_class_name": "HunyuanVideoTransformer3DModel", **config}, shapes
+
+
+def plain(name):
+    return name.replace(".default.", ".")
+
+
+def with_lora(name):
+    """The model with factors of PEFT's, A and B filled by their names as files have them."""
+    model = inject_adapter_in_model(LoraConfig(init_lora_weights=False, **LORA), model_of(name)[0])
+    for n, p in model.named_parameters():
+        p.requires_grad_(".lora_" in n)
+        if p.requires_grad:
+            p.copy_(torch.from_numpy(golden.fill(plain(n), tuple(p.shape))))
+    return model
 
 
 def inputs(config, case, b, f, h, w):
@@ -84,7 +103,7 @@ def run_case(model, config, case, shape):
         y = predict(model, config, v)
         loss = (y.float() - v["target"]).pow(2).mean()
         loss.backward()
-    grads = {n: p.grad.float().clone() for n, p in model.named_parameters() if p.grad is not None}
+    grads = {plain(n): p.grad.float().clone() for n, p in model.named_parameters() if p.grad is not None}
     v.update(output=y.detach(), loss=loss.detach())
     return v, grads
 
@@ -100,4 +119,12 @@ def make(out):
                 file.update({"grad/" + n: g for n, g in grads.items()})
         half = model_of(name)[0].to(torch.bfloat16)
         golden.report(name, file, "base", "grad/", *run_case(half, config, "base", cases["base"]))
-        golden.save(out / f"{name}.safetensors", file, config=config, weights=shapes)
+        meta = {"config": config, "weights": shapes}
+        if name == "hunyuan":
+            v, grads = run_case(with_lora(name), config, "lora", cases["base"])
+            file.update({f"lora/{k}": t for k, t in v.items()})
+            file.update({"lora/grad/" + n: g for n, g in grads.items()})
+            half = with_lora(name).to(torch.bfloat16)
+            golden.report(name, file, "lora", "lora/grad/", *run_case(half, config, "lora", cases["base"]))
+            meta["lora"] = LORA
+        golden.save(out / f"{name}.safetensors", file, **meta)

@@ -13,6 +13,7 @@
 #include "tests/train/models/reference.h"
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
+enum { LORA_MODULES = 2 * 4 + 2 * 9 + 5 + 1 };           /* refiner, two streams, one, patches */
 
 static const struct { const char *name, *cases[3]; } variants[] = {
     { "hunyuan", { "off", "still" } }, { "hunyuan-replace", { "still" } },
@@ -41,16 +42,30 @@ static void check(const ref_tolerance *t)
     assert_int_equal(bad, 0);
 }
 
+/* PEFT's: of linears in all three kinds of blocks, of a modulation, of the patches' convolution. */
+static void check_lora(const ref_tolerance *t)
+{
+    ref_model m;
+    ref_open(&m, &vtrain_hunyuan, "hunyuan", VC_BF16, t->compute);
+    assert_int_equal(ref_add_lora(&m), LORA_MODULES);
+    int bad = ref_check_case(&m, "lora", t);
+    bad += ref_check_grads(&m, "lora/grad", t);
+    ref_close(&m);
+    assert_int_equal(bad, 0);
+}
+
 static void test_f32(void **state)
 {
     (void)state;
     check(&f32);
+    check_lora(&f32);
 }
 
 static void test_bf16(void **state)
 {
     (void)state;
     check(&bf16);
+    check_lora(&bf16);
 }
 
 static void test_memory(void **state)
