@@ -65,6 +65,26 @@ need vprep --meta clips/metadata.json "${sampling[@]}" --model m --validation_pr
 expect 0 . i2v plain own "${lora[@]}" --max_train_steps 2
 same_end replaced/checkpoint-2 own/checkpoint-2 && wrong "an image trains nothing else than the clip's first latent"
 
+# ---- LoRA files in the first authors' names: the same factors ----
+expect 0 . train named --training_type lora --rank 2 --target_name all-linear --learning_rate 0.05 --max_train_steps 2
+head -c 40000 named/checkpoint-2/lora_comfyui.safetensors >head
+for name in double_blocks.1.img_attn_qkv double_blocks.0.txt_mlp.fc2 single_blocks.0.linear1 single_blocks.0.linear2 \
+    txt_in.individual_token_refiner.blocks.0.self_attn_qkv guidance_in.mlp.0 vector_in.out_layer final_layer.linear; do
+    grep -qa "\"diffusion_model.$name.lora_up.weight\"" head || wrong "no $name in lora_comfyui.safetensors"
+done
+grep -qa '"lora_unet__single_blocks_0_modulation_linear.alpha"' named/checkpoint-2/lora_kohya.safetensors ||
+    wrong "no single_blocks in lora_kohya.safetensors"
+loss_with() { # loss_with FILE: of a first step on weights with this LoRA
+    need train preset "${lora[@]}" --mixed_precision no --max_train_steps 1 ${1:+--preset_lora_path "$1"}
+    sed 's/.*"loss":\([0-9]*\.[0-9]\{4\}\).*/\1/' preset/metrics.jsonl
+    rm -r preset
+}
+with=$(loss_with named/checkpoint-2/pytorch_lora_weights.safetensors)
+[ "$with" != "$(loss_with '')" ] || wrong "the LoRA changes no loss"
+for file in lora_kohya lora_comfyui; do
+    [ "$with" = "$(loss_with named/checkpoint-2/$file.safetensors)" ] || wrong "$file is another LoRA"
+done
+
 # ---- guidance in training; the plan alone; data that does not fit ----
 expect 0 'guidance: an input, 6 in training, 6 in samples' train dry "${lora[@]}" --embedded_guidance 6 --dry_run
 absent dry

@@ -379,9 +379,61 @@ static vt_tensor *hunyuan_head(vt_ctx *g, void *model, const vtrain_in *in, vt_t
                          VT_C_FIRST);
 }
 
+/* ---- names ---- */
+
+#define REFINER_OURS "context_embedder.token_refiner.refiner_blocks.#."
+#define REFINER_THEIRS "txt_in.individual_token_refiner.blocks.#."
+#define TIMES_OURS "time_text_embed."
+#define TEXT_OURS "context_embedder.time_text_embed."
+#define DUAL_OURS "transformer_blocks.#."
+#define SINGLE_OURS "single_transformer_blocks.#."
+
+/* Tencent's names. norm_out.linear is not among them: theirs, final_layer.adaLN_modulation.1, has
+ * shift before scale, so that no row of names can say it. */
+static const vtrain_rename lora_names[] = {
+    { "double_blocks.#.img_attn_qkv",
+      { DUAL_OURS "attn.to_q", DUAL_OURS "attn.to_k", DUAL_OURS "attn.to_v" }, { 0 } },
+    { "double_blocks.#.txt_attn_qkv",
+      { DUAL_OURS "attn.add_q_proj", DUAL_OURS "attn.add_k_proj", DUAL_OURS "attn.add_v_proj" },
+      { 0 } },
+    { "double_blocks.#.img_attn_proj", { DUAL_OURS "attn.to_out.0" }, { 0 } },
+    { "double_blocks.#.txt_attn_proj", { DUAL_OURS "attn.to_add_out" }, { 0 } },
+    { "double_blocks.#.img_mod.linear", { DUAL_OURS "norm1.linear" }, { 0 } },
+    { "double_blocks.#.txt_mod.linear", { DUAL_OURS "norm1_context.linear" }, { 0 } },
+    { "double_blocks.#.img_mlp.fc1", { DUAL_OURS "ff.net.0.proj" }, { 0 } },
+    { "double_blocks.#.img_mlp.fc2", { DUAL_OURS "ff.net.2" }, { 0 } },
+    { "double_blocks.#.txt_mlp.fc1", { DUAL_OURS "ff_context.net.0.proj" }, { 0 } },
+    { "double_blocks.#.txt_mlp.fc2", { DUAL_OURS "ff_context.net.2" }, { 0 } },
+    { "single_blocks.#.linear1",
+      { SINGLE_OURS "attn.to_q", SINGLE_OURS "attn.to_k", SINGLE_OURS "attn.to_v",
+        SINGLE_OURS "proj_mlp" }, { 1, 1, 1, MLP } },
+    { "single_blocks.#.linear2", { SINGLE_OURS "proj_out" }, { 0 } },
+    { "single_blocks.#.modulation.linear", { SINGLE_OURS "norm.linear" }, { 0 } },
+    { REFINER_THEIRS "self_attn_qkv",
+      { REFINER_OURS "attn.to_q", REFINER_OURS "attn.to_k", REFINER_OURS "attn.to_v" }, { 0 } },
+    { REFINER_THEIRS "self_attn_proj", { REFINER_OURS "attn.to_out.0" }, { 0 } },
+    { REFINER_THEIRS "mlp.fc1", { REFINER_OURS "ff.net.0.proj" }, { 0 } },
+    { REFINER_THEIRS "mlp.fc2", { REFINER_OURS "ff.net.2" }, { 0 } },
+    { REFINER_THEIRS "adaLN_modulation.1", { REFINER_OURS "norm_out.linear" }, { 0 } },
+    { "txt_in.input_embedder", { "context_embedder.proj_in" }, { 0 } },
+    { "txt_in.t_embedder.mlp.0", { TEXT_OURS "timestep_embedder.linear_1" }, { 0 } },
+    { "txt_in.t_embedder.mlp.2", { TEXT_OURS "timestep_embedder.linear_2" }, { 0 } },
+    { "txt_in.c_embedder.linear_1", { TEXT_OURS "text_embedder.linear_1" }, { 0 } },
+    { "txt_in.c_embedder.linear_2", { TEXT_OURS "text_embedder.linear_2" }, { 0 } },
+    { "time_in.mlp.0", { TIMES_OURS "timestep_embedder.linear_1" }, { 0 } },
+    { "time_in.mlp.2", { TIMES_OURS "timestep_embedder.linear_2" }, { 0 } },
+    { "guidance_in.mlp.0", { TIMES_OURS "guidance_embedder.linear_1" }, { 0 } },
+    { "guidance_in.mlp.2", { TIMES_OURS "guidance_embedder.linear_2" }, { 0 } },
+    { "vector_in.in_layer", { TIMES_OURS "text_embedder.linear_1" }, { 0 } },
+    { "vector_in.out_layer", { TIMES_OURS "text_embedder.linear_2" }, { 0 } },
+    { "img_in.proj", { "x_embedder.proj" }, { 0 } },
+    { "final_layer.linear", { "proj_out" }, { 0 } },
+    { 0 }
+};
+
 const vtrain_family vtrain_hunyuan = {
     .class_name = "HunyuanVideoTransformer3DModel",
-    .text_args = { "encoder_hidden_states" },
+    .text_args = { "encoder_hidden_states" }, .lora_names = lora_names,
     .size = sizeof(hunyuan), .weights = offsetof(hunyuan, w), .table = model_table,
     .read = hunyuan_read, .fit = hunyuan_fit, .prepare = hunyuan_prepare,
     .embed = hunyuan_embed, .head = hunyuan_head,
