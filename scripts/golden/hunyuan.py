@@ -4,9 +4,14 @@ One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B], t
 pooled, guidance [B] where it is an input, cond.image [B,C,1,h,w] where one is, noise's target, output, loss; the
 case `base` has `grad/<parameter>` too. The case `lora` of "hunyuan" is of a LoRA on the same weights, frozen; its
 gradients are `lora/grad/<factor>`.
+The file "hunyuan-names" is a LoRA in the first authors' names, `theirs/<tensor>`, and `ours/<tensor>`, which
+diffusers' reader of such files makes of it.
 """
+import inspect
+
 import golden
 import torch
+from diffusers.loaders import lora_conversion_utils
 from diffusers import HunyuanVideoTransformer3DModel
 from peft import LoraConfig, inject_adapter_in_model
 
@@ -108,7 +113,38 @@ def run_case(model, config, case, shape):
     return v, grads
 
 
+# Rows of B in units of the width; the reader cannot split A of the refiner's self_attn_qkv, so that is left out.
+NAMES = {"double_blocks.0.img_attn_qkv": 3, "double_blocks.1.txt_attn_qkv": 3, "double_blocks.0.img_attn_proj": 1,
+         "double_blocks.0.txt_attn_proj": 1, "double_blocks.0.img_mod.linear": 6, "double_blocks.0.txt_mod.linear": 6,
+         "double_blocks.0.img_mlp.fc1": 4, "double_blocks.0.img_mlp.fc2": 1, "double_blocks.0.txt_mlp.fc1": 4,
+         "double_blocks.0.txt_mlp.fc2": 1, "single_blocks.3.linear1": 7, "single_blocks.3.linear2": 1,
+         "single_blocks.3.modulation.linear": 3, "txt_in.individual_token_refiner.blocks.0.self_attn_proj": 1,
+         "txt_in.individual_token_refiner.blocks.0.mlp.fc1": 4, "txt_in.individual_token_refiner.blocks.0.mlp.fc2": 1,
+         "txt_in.individual_token_refiner.blocks.0.adaLN_modulation.1": 2, "txt_in.input_embedder": 1,
+         "txt_in.t_embedder.mlp.0": 1, "txt_in.t_embedder.mlp.2": 1, "txt_in.c_embedder.linear_1": 1,
+         "txt_in.c_embedder.linear_2": 1, "time_in.mlp.0": 1, "time_in.mlp.2": 1, "guidance_in.mlp.0": 1,
+         "guidance_in.mlp.2": 1, "vector_in.in_layer": 1, "vector_in.out_layer": 1, "img_in.proj": 1,
+         "final_layer.linear": 1}
+WIDTH, RANK = 4, 2
+
+
+def names(out):
+    source = inspect.getsource(lora_conversion_utils._convert_hunyuan_video_lora_to_diffusers)
+    assert "hidden_size = 3072" in source
+    scope = dict(vars(lora_conversion_utils))
+    exec(source.replace("hidden_size = 3072", f"hidden_size = {WIDTH}"), scope)
+    theirs = {}
+    for name, rows in NAMES.items():
+        theirs[name + ".lora_A.weight"] = golden.draw("a " + name, (RANK, WIDTH))
+        theirs[name + ".lora_B.weight"] = golden.draw("b " + name, (rows * WIDTH, RANK))
+    ours = scope["_convert_hunyuan_video_lora_to_diffusers"](dict(theirs))
+    file = {"theirs/" + k: v for k, v in theirs.items()}
+    file.update({"ours/" + k.removeprefix("transformer."): v.clone() for k, v in ours.items()})
+    golden.save(out / "hunyuan-names.safetensors", file)
+
+
 def make(out):
+    names(out)
     for name, (_, cases) in VARIANTS.items():
         model, config, shapes = model_of(name)
         file = {}
