@@ -206,6 +206,7 @@ static void tell_loss(const vtrain *t)
 static void tell_training(const vtrain *t)
 {
     const vtrain_config *c = &t->cfg;
+    vtrain_fit fit;
     char optimiser[32], schedule[32], rules[128] = "", clip[64] = "not clipped";
     if (c->max_grad_norm > 0) snprintf(clip, sizeof clip, "clipped to norm %g", c->max_grad_norm);
     if (c->lr_scheduler == VTRAIN_PIECEWISE_CONSTANT && c->lr_step_rules)
@@ -221,9 +222,10 @@ static void tell_training(const vtrain *t)
         word_of(t, "lr_scheduler", schedule, sizeof schedule), rules,
         (long long)c->lr_warmup_steps);
     say(t, "captions: dropped with chance %g", c->caption_dropout_p);
+    t->family->fit(t->model, &fit);
     if (t->guidance)
         say(t, "guidance: an input, %g in training, %g in samples", c->embedded_guidance,
-            c->guidance_scale);
+            fit.two_prompts ? c->embedded_guidance : c->guidance_scale);
     if (c->first_frame_conditioning_p > 0)
         say(t, "first frames: of clips, clean with chance %g", c->first_frame_conditioning_p);
     tell_loss(t);

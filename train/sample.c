@@ -19,6 +19,7 @@ typedef struct sampling {
     int front;                   /* frames that are sampled, then dropped */
     int steps;                   /* the prompt's own, else the run's; so is guidance */
     double guidance;
+    double input;                /* the guidance that the model gets, if it takes one */
     size_t n;                    /* elements of a row */
     float *x, *in, *out;         /* [n], [rows,n], [rows,n] */
     float *last, *noise;         /* [n]: the step before's clean picture, the step's noise */
@@ -240,7 +241,9 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
     if (!rc) rc = whole_patches(s, fit, err);
     s->steps = s->p.steps ? s->p.steps : (int)t->cfg.num_inference_steps;
     s->guidance = s->p.has_guidance ? s->p.guidance : t->cfg.guidance_scale;
-    int rows = s->guidance > 1 && !t->guidance ? 2 : 1;
+    bool beside = !t->guidance || fit->two_prompts;
+    s->input = beside ? t->cfg.embedded_guidance : s->guidance;
+    int rows = s->guidance > 1 && beside ? 2 : 1;
     const int64_t dim[5] = { rows, vtrain_data_norm(t->data)->channels, s->p.f, s->p.h, s->p.w };
     memcpy(s->dim, dim, sizeof dim);
     s->n = (size_t)(dim[1] * dim[2] * dim[3] * dim[4]);
@@ -276,7 +279,7 @@ static int predict(sampling *s, vtrain *t, const vtrain_level *l, vc_err *err)
         roles |= s->cond[i] ? 1u << i : 0;
     const vtrain_question q = {
         .dim = s->dim, .x = s->in, .level = l, .clean_first = s->first,
-        .guidance = s->guidance, .fps = s->p.fps, .text = s->text, .roles = roles, .cond = s->cond,
+        .guidance = s->input, .fps = s->p.fps, .text = s->text, .roles = roles, .cond = s->cond,
     };
     int rc = vtrain_predict(t, &q, s->out, err);
     if (rc || s->dim[0] == 1) return rc;

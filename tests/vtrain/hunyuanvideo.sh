@@ -14,7 +14,7 @@ prep() { vprep --meta media/metadata.json "${sampling[@]}" --model m --validatio
 need prep a
 train() { vtrain --latents a --model m --output_dir "$1" --seed 5 --threads 1 --workers 1 --train_batch_size 2 --dataset_repeat 2 "${@:2}"; }
 lora=(--training_type lora --rank 2) full=(--training_type full-finetune)
-has() { head -c 20000 "$1" | grep -qa "\"$2\":" || wrong "$1: no $2"; }
+has() { grep -qa "\"$2\":" <(head -c 20000 "$1") || wrong "$1: no $2"; }
 
 # ---- a LoRA: samples with the guidance as an input, clips, traces ----
 expect 0 . train lora "${lora[@]}" --max_train_steps 4 --validation_steps 2 \
@@ -64,6 +64,28 @@ grep -qa '"loss_weight":{"dtype":"F32","shape":\[1,1,3,1,1\]' head || wrong "no 
 need vprep --meta clips/metadata.json "${sampling[@]}" --model m --validation_prompts images.json --out plain
 expect 0 . i2v plain own "${lora[@]}" --max_train_steps 2
 same_end replaced/checkpoint-2 own/checkpoint-2 && wrong "an image trains nothing else than the clip's first latent"
+
+# ---- SkyReels: a negative prompt counts, and the guidance as an input is that of training ----
+need make_model s HunyuanVideoPipeline 8
+sampled() { # sampled MODEL NEGATIVE: the latents of a sample, into MODEL-NEGATIVE
+    echo '[{"prompt": "a disc", "negative_prompt": "'"$2"'", "image_path": "'"$dir/media/still-3.png"'", "num_frames": 9}]' \
+        >negative.json
+    rm -rf negative out
+    need vprep --meta clips/metadata.json "${sampling[@]}" --model m --train_mode i2v --validation_prompts negative.json \
+        --out negative
+    need vtrain --latents negative --transformer "$1/transformer" --output_dir out --threads 1 "${lora[@]}" \
+        --max_train_steps 1 --validation_steps 1 --num_inference_steps 2
+    tail -c 2304 out/validation/step-1/000.safetensors >"$1-$2"
+}
+for model in m s; do
+    sampled $model mud
+    sampled $model fog
+done
+cmp m-mud m-fog || wrong "T2V: a negative prompt counts"
+cmp -s s-mud s-fog && wrong "SkyReels: a negative prompt does not count"
+rm -r out
+expect 0 'guidance: an input, 2 in training, 2 in samples' i2v i2v dry "${lora[@]}" --embedded_guidance 2 --dry_run \
+    --transformer s/transformer
 
 # ---- LoRA files in the first authors' names: the same factors ----
 expect 0 . train named --training_type lora --rank 2 --target_name all-linear --learning_rate 0.05 --max_train_steps 2

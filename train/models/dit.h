@@ -61,6 +61,8 @@ typedef struct vtrain_fit {
                                                * chance is possible. Without token_times the model
                                                * knows by itself which tokens have time 0 */
     bool guidance;                            /* it needs vtrain_in.guidance */
+    bool two_prompts;                         /* and its samples are guided by the negative prompt
+                                               * all the same: the input stays that of training */
     unsigned roles;                           /* 1 << vc_role of the pictures joined with x */
     int blocks;                               /* of the model */
 } vtrain_fit;

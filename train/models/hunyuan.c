@@ -221,7 +221,9 @@ static void hunyuan_fit(const void *model, vtrain_fit *fit)
     *fit = (vtrain_fit){ .channels = (int)m->out_channels, .n_texts = 2,
                          .text_width = { m->text }, .pooled_width = { 0, m->pooled },
                          .mult = { (int)m->patch_t, p, p },
-                         .clean_first = m->condition == TOKEN_REPLACE, .guidance = m->guidance, .roles = roles_of(m),
+                         .clean_first = m->condition == TOKEN_REPLACE, .guidance = m->guidance,
+                         .two_prompts = m->condition == NO_IMAGE && roles_of(m),      /* SkyReels */
+                         .roles = roles_of(m),
                          .blocks = (int)(m->refiner + m->dual + m->single) };
 }
 
