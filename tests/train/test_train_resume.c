@@ -51,14 +51,15 @@ static void test_refused(void **state)
         int rc = run(dir, out, then, &err);
         if (!changes[i].says ? rc : rc != VC_EMISMATCH && rc != VC_ENOENT)
             fail_msg("%s: %d %s", changes[i].args, rc, err.text);
-        if (changes[i].says && !strstr(err.text, changes[i].says)) fail_msg("%s", err.text);
+        if (changes[i].says && !strstr(err.text, changes[i].says))
+            fail_msg("%s", err.text);
         free(first);
         free(then);
     }
     free(model);
 }
 
-/* What the program says on stderr when it goes on with `args`; out was run for a step. */
+/* Returns the program's stderr when `args` resume out, which was run for a step. */
 static char *said(const char *dir, const char *out, const char *args)
 {
     const char *build = getenv("VLT_BUILD");
