@@ -73,9 +73,11 @@ static vt_tensor *normals(bench *b, vc_dtype type, int nd, const int64_t *dim, u
     for (int i = 0; i < nd; i++)
         n *= (size_t)dim[i];
     float *x = malloc(n * sizeof *x);
-    if (x) vc_draw_normals(x, n, 0, id, 0, VC_DRAW_INIT);
+    if (x)
+        vc_draw_normals(x, n, 0, id, 0, VC_DRAW_INIT);
     vt_tensor *t = x ? vt_param_new(b->g, type, nd, dim, x, VC_F32, false, &err) : NULL;
-    if (!t) die("no memory", &err);
+    if (!t)
+        die("no memory", &err);
     free(x);
     return t;
 }
@@ -99,7 +101,8 @@ static double prepare(bench *b, const row *r, vt_tensor *t[MOST])
     case ATTENTION: case BACKWARD:
         for (int i = 0; i < 3; i++) {
             t[i] = normals(b, VC_BF16, 4, heads, (uint32_t)i);
-            if (r->kind == BACKWARD && vt_param_train(b->g, t[i], VC_BF16, &err)) die("q", &err);
+            if (r->kind == BACKWARD && vt_param_train(b->g, t[i], VC_BF16, &err))
+                die("q", &err);
         }
         return 4 * elements * (double)n * (double)m * (r->kind == BACKWARD ? 3.5 : 1);
     case CONV:
@@ -142,16 +145,19 @@ static double run(bench *b, const row *r, vt_tensor *const t[MOST], int n)
     for (int i = 0; i < n && r->kind == BACKWARD; i++) {
         vt_step_begin(b->g, VT_RECORD);
         once(b->g, r, t);
-        if (vt_step_end(b->g, &err)) die(r->name, &err);
+        if (vt_step_end(b->g, &err))
+            die(r->name, &err);
     }
-    if (r->kind == BACKWARD) return now() - begin;
+    if (r->kind == BACKWARD)
+        return now() - begin;
     vt_step_begin(b->g, 0);
     vt_scope s = vt_scope_begin(b->g);
     for (int i = 0; i < n; i++) {
         once(b->g, r, t);
         vt_scope_end(b->g, s, 0, NULL);
     }
-    if (vt_step_end(b->g, &err)) die(r->name, &err);
+    if (vt_step_end(b->g, &err))
+        die(r->name, &err);
     return now() - begin;
 }
 
@@ -167,7 +173,8 @@ static void measure(bench *b, const row *r)
     }
     bool heavy = r->kind <= CONV;
     double rate = work / least, *best = heavy ? &b->product : &b->copy;
-    if ((r->kind == PRODUCT || r->kind == COPY) && rate > *best) *best = rate;
+    if ((r->kind == PRODUCT || r->kind == COPY) && rate > *best)
+        *best = rate;
     printf("%-52s %9.3f ms %9.2f %s %5.1f%%   first %.0f ms\n", r->name, 1e3 * least,
            rate / (heavy ? 1e12 : 1e9), heavy ? "TFLOP/s" : "GB/s   ", 100 * rate / *best,
            1e3 * first);
@@ -186,7 +193,8 @@ int main(int argc, char **argv)
         fputs("bench_device: [device] [seconds above 0] [divisor from 1]\n", stderr);
         return 2;
     }
-    if (vt_open(&b.g, &o, &err)) die(o.device, &err);
+    if (vt_open(&b.g, &o, &err))
+        die(o.device, &err);
     printf("%s\n", vt_describe(b.g));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         measure(&b, &rows[i]);

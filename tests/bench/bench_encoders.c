@@ -31,11 +31,13 @@ static int bench_vae(const encoder_opts *o, int repeats, const int dim[3], vc_er
     vae *v;
     vae_info info;
     int rc = vae_cogvideox.open(&v, o, &info, err);
-    if (!rc && (!x || !mean)) rc = vc_fail(err, VC_ENOMEM, "out of memory");
+    if (!rc && (!x || !mean))
+        rc = vc_fail(err, VC_ENOMEM, "out of memory");
     vc_draws d = vc_draws_of(0, 0, 0, VC_DRAW_INIT);
     for (size_t i = 0; !rc && i < n; i++)
         x[i] = (float)(2 * vc_draw_unit(&d) - 1);
-    if (!rc) begin_times();
+    if (!rc)
+        begin_times();
     for (int i = 0; !rc && i < repeats; i++) {
         double t = vc_seconds();
         rc = vae_cogvideox.encode(v, x, dim[0], dim[1], dim[2], mean, mean + z, err);
@@ -54,7 +56,8 @@ static int bench_t5(const encoder_opts *o, int repeats, vc_err *err)
     text_result r;
     const text_input in = { "A cat lies on a cushion and looks out of the window.", NULL };
     int rc = text_t5.open(&e, o, &info, err);
-    if (!rc) begin_times();
+    if (!rc)
+        begin_times();
     for (int i = 0; !rc && i < repeats; i++) {
         double t = vc_seconds();
         rc = text_t5.encode(e, &in, &r, err);

@@ -1,6 +1,6 @@
 /* bench_media.c - decodes a clip's frames and resizes them, for scripts/bench:
- * bench_media FILE FRAMES HEIGHT WIDTH RUNS prints the least CPU seconds of RUNS runs. One thread, so
- * that is the time it takes, without what else the machine does. */
+ * bench_media FILE FRAMES HEIGHT WIDTH RUNS prints the least CPU seconds of RUNS runs. It has one
+ * thread, so CPU seconds are the time on an idle machine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -26,7 +26,8 @@ static int once(const char *path, int n, int h, int w, uint8_t *rgb, vc_err *err
     for (int i = 0; !rc && i < n; i++)
         index[i] = i;
     media_fit fit = { .rh = h, .rw = w, .h = h, .w = w };
-    if (!rc) rc = media_read(m, rgb, index, n, &fit, NULL, err);
+    if (!rc)
+        rc = media_read(m, rgb, index, n, &fit, NULL, err);
     media_close(m);
     free(index);
     return rc;

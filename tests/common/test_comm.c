@@ -1,5 +1,5 @@
-/* What ranks do together, on as many as the launcher starts (CMakeLists.txt: 1, 2, 3, 4). Every rank
- * runs every test and checks its own side. */
+/* test_comm.c - the calls that ranks make together, on as many ranks as the launcher starts
+ * (CMakeLists.txt: 1, 2, 3, 4). Every rank runs every test and checks its own results. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -63,7 +63,8 @@ static void test_sum(void **state)
         OK(vc_comm_sum(comm, x, n, wire, &err));
         for (size_t i = 0; i < n; i++) {
             float want = sum_of(i, wire);
-            if (wire == VC_BF16 && size > 1) want = bf16(want);
+            if (wire == VC_BF16 && size > 1)
+                want = bf16(want);
             if (memcmp(&x[i], &want, sizeof want))
                 fail_msg("%zu %s values: [%zu] is %.9g, in rank order %.9g", n, vc_dtype_name(wire),
                          i, (double)x[i], (double)want);
@@ -86,7 +87,8 @@ static void test_sum_scatter(void **state)
             bool own = i >= from && i < from + n;
             float want = own ? sum_of(i, wire) : value(rank, i);
             assert_memory_equal(&x[i], &want, sizeof want);
-            if (own) assert_memory_equal(&mine[i - from], &want, sizeof want);
+            if (own)
+                assert_memory_equal(&mine[i - from], &want, sizeof want);
         }
         free(x);
         free(mine);
@@ -156,7 +158,8 @@ static void test_agree(void **state)
     int rc = vc_fail(&err, VC_EFORMAT, "bad of %d", rank);         /* all */
     assert_int_equal(vc_comm_agree(comm, rc, &err), VC_EFORMAT);
     assert_string_equal(err.text, "bad of 0");
-    if (size == 1) return;
+    if (size == 1)
+        return;
 
     memset(&err, 0, sizeof err);                                     /* the last alone */
     rc = rank == size - 1 ? vc_fail(&err, VC_EIO, "no disk") : 0;
@@ -186,7 +189,8 @@ static void test_posts(void **state)
     x[0] = rank + 1;
     x[1] = 0.5;
     while ((rc = vc_comm_post(comm, x, 2, NULL)) == 1)
-        if (rank == 0) fail_msg("rank 0 waits for itself");
+        if (rank == 0)
+            fail_msg("rank 0 waits for itself");
     assert_int_equal(rc, 0);
     for (int r = 0; r < size; r++) {
         want[0] += r + 1;
@@ -223,7 +227,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_posts),
     };
     int bad = cmocka_run_group_tests(tests, NULL, NULL);
-    if (bad) vc_comm_abort(comm, 1);           /* the others may wait for this rank */
+    if (bad)
+        vc_comm_abort(comm, 1);           /* the others may wait for this rank */
     vc_comm_close(comm);
     return 0;
 }

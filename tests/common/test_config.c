@@ -304,7 +304,8 @@ static const char *const texts[] = {
     "off", "true", "FALSE", "null", "Null", "~", "y", "n", "1e3", "0x10", "1_000", "12:30:45",
     "010", "0o7", "1.0", "-1", ".5", ".inf", ".nan", "2001-01-01", "=", "<<", "---", "...",
     "--- a", "ünïcödé", "日本語", "\xf0\x9f\x98\x80 emoji", "\xc2\x85next line", "a\xe2\x80\xa8" "b",
-    "\xe2\x80\xa9", "\xef\xbb\xbf" "bom", "\xef\xbf\xbe", "\xef\xbf\xbf", "\xc2\xa0nbsp", "\xc2\x80",
+    "\xe2\x80\xa9", "\xef\xbb\xbf" "bom", "\xef\xbf\xbe", "\xef\xbf\xbf", "\xc2\xa0nbsp",
+    "\xc2\x80",
     "\x7f", "\x01\x1f", "\r\n", "\r", "a\x1b[31mb",
     "very long: \"the quick brown fox jumps over the lazy dog\" and then some more words so that a "
     "writer that folds lines at eighty columns would have to fold this one",
@@ -396,8 +397,10 @@ static void test_random_tomls(void **state)
 {
     (void)state;
     static const char seedling[] =
-        "rank = 8\nprompt = \"\"\"a \\u0041\"\"\"\nadapter.type = 'lora'\nfix_sample_size = [1, 2]\n"
-        "adapter.rank = 0x8\n[[other]]\nseed = 1979-05-27\nx = { y = 1e3, z.'a' = [true] }\n[a.b]\n";
+        "rank = 8\nprompt = \"\"\"a \\u0041\"\"\"\nadapter.type = 'lora'\nfix_sample_size = [1, "
+        "2]\n"
+        "adapter.rank = 0x8\n[[other]]\nseed = 1979-05-27\nx = { y = 1e3, z.'a' = [true] }"
+        "\n[a.b]\n";
     static const char odd[] = "[]{}=.,'\"\\#-+_e0x:TZ\n \t\r\0\xff\xc3";
     uint32_t seed = 13;
     for (int round = 0; round < 3000; round++) {

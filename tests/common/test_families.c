@@ -22,10 +22,14 @@ static void rows_hold_together(void **state)
         assert_int_equal(f->multiple % (f->ratio[1] * f->patch), 0);
         assert_int_equal(f->ratio[1], f->ratio[2]);
         assert_true(!f->mean == !f->std);
-        if (f->cached) assert_true(f->vae && f->text[0].class && f->channels && f->scaling > 0);
-        if (f->transformer) assert_ptr_equal(vc_family_of_transformer(f->transformer), f);
-        if (f->pipeline[0].class) assert_true(f->vae && f->text[0].class && f->transformer);
-        if (!f->patch_t_field) continue;
+        if (f->cached)
+            assert_true(f->vae && f->text[0].class && f->channels && f->scaling > 0);
+        if (f->transformer)
+            assert_ptr_equal(vc_family_of_transformer(f->transformer), f);
+        if (f->pipeline[0].class)
+            assert_true(f->vae && f->text[0].class && f->transformer);
+        if (!f->patch_t_field)
+            continue;
         const vc_family *other = vc_family_find(f->patched);
         assert_true(other && other->patch_t > 1 && other->multiple == f->multiple);
     }

@@ -16,7 +16,8 @@
 static void same_bits(const char *what, const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (memcmp(&a[i], &b[i], sizeof *a)) fail_msg("%s: %zu: %a is not %a", what, i, a[i], b[i]);
+        if (memcmp(&a[i], &b[i], sizeof *a))
+            fail_msg("%s: %zu: %a is not %a", what, i, a[i], b[i]);
 }
 
 /* Of Box-Muller by a C library in double: the datasets and runs there are were made with these. */

@@ -117,7 +117,8 @@ static void test_messages(void **state)
 {
     (void)state;
     run(messages, VC_LOG_TEXT, false, PIPE);
-    assert_string_equal(output, "prog: made 3 of a b\\x1b[31m\\x9bc \\xff\"q\" \\ \xf0\x9f\x98\x80\n"
+    assert_string_equal(output,
+                        "prog: made 3 of a b\\x1b[31m\\x9bc \\xff\"q\" \\ \xf0\x9f\x98\x80\n"
                                 "prog: warning: careful\n");
     run(messages, VC_LOG_JSON, false, PIPE);
     assert_string_equal(

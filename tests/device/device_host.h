@@ -1,7 +1,7 @@
 /* device_host.h - the CUDA backend's entries on the CPU: the same host code and the same kernel
  * bodies, compiled by gcc with teams of one lane. Products, attention by cuDNN and convolution,
- * which libraries do on a GPU, are the CPU backend's here. With VLT_HOST_SPOILS in the environment no
- * capture ends well: it says why. */
+ * which libraries do on a GPU, are the CPU backend's here. With VLT_HOST_SPOILS in the environment
+ * every capture fails, with its reason. */
 #ifndef TESTS_DEVICE_DEVICE_HOST_H
 #define TESTS_DEVICE_DEVICE_HOST_H
 

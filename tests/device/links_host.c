@@ -36,7 +36,8 @@ typedef struct task {
 } task;
 
 typedef struct second_stream {
-    vt_dev dev;                                /* first: a vt_dev * with `of` is a second_stream * */
+    /* first: a vt_dev * with `of` is a second_stream * */
+    vt_dev dev;
     pthread_t thread;
     task *first, **last;
     bool busy, quit;

@@ -1,5 +1,6 @@
-/* test_beside.c - what comes from the host, or goes there, while kernels run: weights of swapped
- * blocks, prefetched data, inputs of recomputed blocks. On the device "host", where it comes as late as it may, and time is counted. */
+/* test_beside.c - copies from and to the host while kernels run: weights of swapped blocks,
+ * prefetched data, inputs of recomputed blocks. They run on the device "host", where copies end as
+ * late as the contract allows, and time is counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -270,7 +271,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_offload), cmocka_unit_test(test_prefetched), cmocka_unit_test(test_host_memory),
+        cmocka_unit_test(test_offload), cmocka_unit_test(test_prefetched),
+        cmocka_unit_test(test_host_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-/* A comm for memory of a device (common/comm/device.c), on as many ranks as the launcher starts, over
- * the links of links_host.c: what it sums and gathers is, bit for bit, what the comm of MPI does; a
- * rank that fails or does not come ends it on all. Every rank runs every test. */
+/* test_comm_device.c - a comm for memory of a device (common/comm/device.c), on as many ranks as
+ * the launcher starts, over the links of links_host.c: its sums and gathers are those of the comm
+ * of MPI, bit for bit; a rank that fails or is absent ends the comm on all. Every rank runs every
+ * test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -159,7 +160,8 @@ static void fault(const char *how, double patience, const char *says)
 {
     enum { N = 16 };
     char text[64];
-    if (size == 1) return;
+    if (size == 1)
+        return;
     snprintf(text, sizeof text, "%s %d %d", how, size - 1, 2);
     vc_comm *c = device_comm(patience);
     float *host, *x = rows(&host, N);
@@ -169,7 +171,8 @@ static void fault(const char *how, double patience, const char *says)
     int rc = 0;
     for (int i = 0; !rc && i < 3; i++)
         rc = vc_comm_sum(c, x, N, VC_F32, &err);
-    if (!rc) rc = finish(c, &err);
+    if (!rc)
+        rc = finish(c, &err);
     links_fault = NULL;
     rc = vc_comm_agree(all, rc, &err);
     if (rc != VC_EFAIL || !strstr(err.text, says))
@@ -199,7 +202,8 @@ int main(int argc, char **argv)
 {
     vc_err err = { 0 };
     const vt_options o = { .device = "host", .threads = 1 };
-    if (vc_comm_open(&all, &err) || vt_open(&g, &o, &err) || vt_second_stream_open(&second, g, &err)) {
+    if (vc_comm_open(&all, &err) || vt_open(&g, &o, &err) ||
+        vt_second_stream_open(&second, g, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 2;
     }
@@ -214,7 +218,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_broken), cmocka_unit_test(test_silent),
     };
     int bad = cmocka_run_group_tests(tests, NULL, NULL);
-    if (bad) vc_comm_abort(all, 1);            /* the others may wait for this rank */
+    if (bad)
+        vc_comm_abort(all, 1);            /* the others may wait for this rank */
     vt_close(second);
     vt_close(g);
     vc_comm_close(all);

@@ -205,7 +205,8 @@ static void test_types(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        vt_tensor a = { .dtype = rows[i].a }, b = { .dtype = rows[i].b }, c = { .dtype = rows[i].c };
+        vt_tensor a = { .dtype = rows[i].a }, b = { .dtype = rows[i].b },
+            c = { .dtype = rows[i].c };
         assert_int_equal(cuda_gemm_type(rows[i].compute, &c, &a, &b), rows[i].want);
     }
 }

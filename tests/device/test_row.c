@@ -1,5 +1,6 @@
 /* test_row.c - the kernels of common/kernels, compiled for the CPU, against the CPU backend and
- * common/base/dtype.h and rng.h: entry by entry, with odd sizes and strides that ops rarely make. */
+ * common/base/dtype.h and rng.h: entry by entry, with odd sizes and strides that ops rarely
+ * make. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -396,7 +397,8 @@ static void test_faults(void **state)
     lacking = host_backend;
     lacking.unary = NULL;
     host_instead = &lacking;
-    assert_int_equal(vt_open(&g, &(vt_options){ .device = "host", .pool_limit = 1 << 20 }, NULL), 0);
+    assert_int_equal(vt_open(&g, &(vt_options){ .device = "host", .pool_limit = 1 << 20 }, NULL),
+                     0);
     host_instead = NULL;
     vt_step_begin(g, 0);
     assert_null(vt_silu(g, vt_silu(g, vt_randn(g, 1, two, 1, 2, 3, 4))));

@@ -27,10 +27,12 @@ static void train(const char *out, const char *on, const char *args, int steps, 
 {
     const char *model = strstr(args, "--model ") ? ""
                                                  : "--dit_width 32 --dit_layers 2 --dit_heads 2";
-    char *all = vc_format("%s --learning_rate 1e-3 --device %s %s --max_train_steps %d%s", model, on,
+    char *all = vc_format("%s --learning_rate 1e-3 --device %s %s --max_train_steps %d%s", model,
+                          on,
                           args, steps, resume ? " --resume_from_checkpoint latest" : "");
     vc_err err = { 0 };
-    if (run(dir, out, all, &err)) fail_msg("%s on %s: %s", args, on, err.text);
+    if (run(dir, out, all, &err))
+        fail_msg("%s on %s: %s", args, on, err.text);
     free(all);
 }
 
@@ -92,7 +94,8 @@ static void test_swap(void **state)
         char *out = vc_format("swap-%d", i);
         vc_err err = { 0 };
         int rc = run(dir, out, all, &err);
-        if (rc != (i == 4 ? VC_ENOMEM : 0)) fail_msg("%s: %s", how[i], err.text);
+        if (rc != (i == 4 ? VC_ENOMEM : 0))
+            fail_msg("%s: %s", how[i], err.text);
         free(all);
         free(out);
     }
@@ -101,7 +104,8 @@ static void test_swap(void **state)
     for (int i = 0; i < 4; i++) {
         char *a = vc_format("swap-%d/%s", same[i][0], file);
         char *b = vc_format("swap-%d/%s", same[i][1], file);
-        if (!run_same_file(dir, a, b)) fail_msg("%s and %s differ", a, b);
+        if (!run_same_file(dir, a, b))
+            fail_msg("%s and %s differ", a, b);
         free(a);
         free(b);
     }
@@ -113,14 +117,15 @@ static void test_swap(void **state)
     free(all);
 }
 
-/* Steps that the device is given at once have the bits of those that it is given kernel by kernel,
- * as --profile asks for: two buckets, texts of several lengths, averages that swap places with the
- * weights, other steps in between; a LoRA, whose frozen blocks have no gradients; a timestep for each
- * token. */
+/* Replayed steps have the bits of steps that are queued kernel by kernel, as --profile does: two
+ * buckets, texts of several lengths, averages that swap places with the weights, other steps in
+ * between; a LoRA, whose frozen blocks have no gradients; a timestep for each token. */
 static void test_graphs(void **state)
 {
     static const struct { const char *args, *weights; int least; } how[] = {
-        { "--use_ema --gradient_checkpointing --caption_dropout_p 0.3 --eval_split 0.2 --eval_steps 7 "
+        { "--use_ema --gradient_checkpointing --caption_dropout_p 0.3 --eval_split 0.2 "
+          "--eval_steps "
+          "7 "
           "--gradient_accumulation_steps 2 --validation_steps 10 --num_inference_steps 2",
           "transformer/diffusion_pytorch_model.safetensors", GRAPHS },
         { "--model %s/graphs-0-off/checkpoint-24 --rank 4 --transformer_dtype fp8",
@@ -143,10 +148,12 @@ static void test_graphs(void **state)
                             run_value(dir, off, k, "eval_loss"));
             replays += run_value(dir, on, k, "graph_replays");
         }
-        if (replays < how[i].least) fail_msg("%s: %g replays", args, replays);
+        if (replays < how[i].least)
+            fail_msg("%s: %g replays", args, replays);
         char *a = vc_format("%s/checkpoint-24/%s", on, how[i].weights);
         char *b = vc_format("%s/checkpoint-24/%s", off, how[i].weights);
-        if (!run_same_file(dir, a, b)) fail_msg("%s and %s differ", a, b);
+        if (!run_same_file(dir, a, b))
+            fail_msg("%s and %s differ", a, b);
         free(a);
         free(b);
         free(on);
@@ -160,7 +167,8 @@ static void test_graphs(void **state)
 static void test_no_graphs(void **state)
 {
     (void)state;
-    if (strcmp(device, "host")) skip();
+    if (strcmp(device, "host"))
+        skip();
     train("kept", device, "", HALF, false);
     setenv("VLT_HOST_SPOILS", "no room", 1);
     train("not-kept", device, "", HALF, false);
@@ -180,13 +188,15 @@ static void test_offload(void **state)
     (void)state;
     for (int k = 0; k < 2; k++) {
         char *all = vc_format("--dit_width 32 --dit_layers 4 --dit_heads 2 --max_train_steps 3 "
-                              "--device %s --gradient_checkpointing%s", device, k ? "_offload" : "");
+                              "--device %s --gradient_checkpointing%s", device, k ? "_offload" :
+                              "");
         vc_err err = { 0 };
         assert_ok(run(dir, k ? "offload" : "recompute", all, &err), &err);
         free(all);
     }
-    assert_true(run_same_file(dir, "recompute/checkpoint-3/transformer/diffusion_pytorch_model.safetensors",
-                              "offload/checkpoint-3/transformer/diffusion_pytorch_model.safetensors"));
+#define WEIGHTS "/checkpoint-3/transformer/diffusion_pytorch_model.safetensors"
+    assert_true(run_same_file(dir, "recompute" WEIGHTS, "offload" WEIGHTS));
+#undef WEIGHTS
 }
 
 /* Two runs are the same bits, and tell that they are to be. */
@@ -255,7 +265,8 @@ int main(void)
     vc_err err = { 0 };
 
     device = getenv("VLT_DEVICE");
-    if (!device) device = "host";
+    if (!device)
+        device = "host";
     if (vt_open(&g, &(vt_options){ .device = device }, &err)) {
         fprintf(stderr, "SKIPPED: %s\n", err.text);
         return 77;

@@ -35,7 +35,8 @@ static void need(const reading *r, bool good, const char *what)
 static uint64_t number(const reading *r, const uint8_t *p, size_t size)
 {
     uint64_t v = 0;
-    need(r, p >= r->m.data && size <= (size_t)(r->m.data + r->m.size - p), "a number outside the file");
+    need(r, p >= r->m.data && size <= (size_t)(r->m.data + r->m.size - p),
+         "a number outside the file");
     memcpy(&v, p, size);
     return v;
 }
@@ -71,7 +72,8 @@ static const uint8_t *child(const reading *r, const uint8_t *table, size_t i)
     return follow(r, p);
 }
 
-static const uint8_t *vector(const reading *r, const uint8_t *table, size_t i, size_t align, size_t *n)
+static const uint8_t *vector(const reading *r, const uint8_t *table, size_t i, size_t align,
+                             size_t *n)
 {
     const uint8_t *v = child(r, table, i);
     *n = number(r, v, 4);
@@ -90,7 +92,8 @@ static unsigned read_field(reading *r, const uint8_t *f)
     vc_buf_add(&r->out, s, n);
     const uint8_t *t = child(r, f, 3), *children = vector(r, f, 5, 4, &n);
     need(r, n == (type == LIST), "another number of children");
-    need(r, type != INT || (scalar(r, t, 0, 4) == 64 && scalar(r, t, 1, 1) == 1), "another integer");
+    need(r, type != INT || (scalar(r, t, 0, 4) == 64 && scalar(r, t, 1, 1) == 1),
+         "another integer");
     if (n) {
         size_t mark = r->out.n;
         need(r, read_field(r, follow(r, children)) == UTF8, "another list");
@@ -106,7 +109,8 @@ static void read_schema(reading *r, const uint8_t *schema)
     for (size_t i = 0; i < r->columns; i++) {
         unsigned t = r->type[i] = read_field(r, follow(r, list + 4 * i));
         need(r, t == INT || t == UTF8 || t == BOOL || t == LIST, "another type");
-        vc_buf_str(&r->out, t == INT ? ":int64" : t == UTF8 ? ":utf8" : t == BOOL ? ":bool" : ":list");
+        vc_buf_str(&r->out, t == INT ? ":int64" : t == UTF8 ? ":utf8" : t == BOOL ? ":bool" :
+                   ":list");
         vc_buf_str(&r->out, i + 1 < r->columns ? "\t" : "\n");
     }
 }
@@ -115,7 +119,8 @@ static void read_schema(reading *r, const uint8_t *schema)
 static void put_text(reading *r, const uint8_t *const b[2], uint64_t i)
 {
     uint64_t from = number(r, b[0] + 4 * i, 4), to = number(r, b[0] + 4 * i + 4, 4);
-    need(r, from <= to && to <= (uint64_t)(r->m.data + r->m.size - b[1]), "a text outside the file");
+    need(r, from <= to && to <= (uint64_t)(r->m.data + r->m.size - b[1]),
+         "a text outside the file");
     vc_buf_add(&r->out, b[1] + from, to - from);
 }
 
@@ -182,7 +187,8 @@ char *arrow_read(const char *path, int *batches)
         uint64_t bytes = scalar(&r, message, 3, 8);
         need(&r, scalar(&r, message, 0, 2) == VERSION_5, "another version");
         need(&r, scalar(&r, message, 1, 1) == (*batches < 0 ? SCHEMA : BATCH), "another message");
-        need(&r, bytes % 8 == 0 && bytes <= (size_t)(r.m.data + r.m.size - body), "a body cut short");
+        need(&r, bytes % 8 == 0 && bytes <= (size_t)(r.m.data + r.m.size - body),
+             "a body cut short");
         if (*batches < 0)
             read_schema(&r, header);
         else

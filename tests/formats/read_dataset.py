@@ -20,9 +20,10 @@ def main(folder):
         manifest = json.load(f)
     samples, latents, texts = {}, {}, {}
     for shard in manifest["shards"]:
-        env = lmdb.open(os.path.join(folder, shard["file"]), subdir=False, readonly=True, lock=False,
-                        max_dbs=8)
-        names = ("text", "validation") if shard["file"].startswith("text") else ("sample", "latent", "thumb")
+        env = lmdb.open(os.path.join(folder, shard["file"]), subdir=False, readonly=True,
+                        lock=False, max_dbs=8)
+        is_text = shard["file"].startswith("text")
+        names = ("text", "validation") if is_text else ("sample", "latent", "thumb")
         dbs = {name: env.open_db(name.encode(), create=False) for name in names}
         with env.begin() as txn:
             for name, db in dbs.items():

@@ -1,5 +1,5 @@
-/* test_arrow.c - what arrow.h writes, by a reader that follows the format's text (arrow_read.h) and is
- * first tried on a stream that pyarrow made (scripts/golden/arrow.py). */
+/* test_arrow.c - streams that arrow.h writes, read by a reader that follows the format's text
+ * (arrow_read.h) and is first tried on a stream of pyarrow's (scripts/golden/arrow.py). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,8 @@ static char *table_of(int64_t rows)
     vc_buf b = { 0 };
     vc_buf_str(&b, "list:list\tflag:bool\tnumber:int64\ttext:utf8\n");
     for (int64_t i = 0; i < rows; i++)
-        vc_buf_printf(&b, "%s\t%d\t%" PRId64 "\t%.*s\n", lists[i % 3], i % 3 == 0, i * 1000000000000 - 7,
+        vc_buf_printf(&b, "%s\t%d\t%" PRId64 "\t%.*s\n", lists[i % 3], i % 3 == 0,
+                      i * 1000000000000 - 7,
                       (int)(i % 5), "xxxx");
     return vc_buf_take(&b);
 }

@@ -1,5 +1,5 @@
-/* test_copy.c - a copy holds what its samples need and nothing else; damage is refused; an interrupted
- * copy goes on. */
+/* test_copy.c - a copy holds the values that its samples need and no others; damage is refused; an
+ * interrupted copy continues. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -172,7 +172,8 @@ static void numbers(void **state)
         uint32_t x[3] = { 0, rows[i].bits, 0 };
         uint16_t half[3] = { 0, (uint16_t)rows[i].bits, 0 };
         size_t size = vc_dtype_size(rows[i].t), n;
-        vf_view v = { "mean", rows[i].t, 4, { 1, 1, 1, 3 }, size == 4 ? (void *)x : half, 3 * size };
+        vf_view v = { "mean", rows[i].t, 4, { 1, 1, 1, 3 }, size == 4 ? (void *)x : half,
+                      3 * size };
         uint8_t *st;
         vf_writer *w;
         cJSON *head = make_head(0);

@@ -1,5 +1,5 @@
-/* test_exchange.c - orders, types and constants of other trainers' latents, against numbers worked out by
- * hand: a round trip alone would not see a mistake that is made both ways. */
+/* test_exchange.c - orders, types and constants of other trainers' latents, against numbers
+ * computed by hand: a round trip alone would not find a mistake that is made in both directions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,8 @@ static void test_swap(void **state)
 static void test_moments(void **state)
 {
     static const float mean[4] = { 1, 2, 3, 4 }, logvar[4] = { 5, 6, 7, 8 };
-    static const float frames_first[8] = { 1, 3, 5, 7, 2, 4, 6, 8 }, point[8] = { 1, 2, 3, 4, -30, -30, -30, -30 };
+    static const float frames_first[8] = { 1, 3, 5, 7, 2, 4, 6, 8 },
+        point[8] = { 1, 2, 3, 4, -30, -30, -30, -30 };
     exchange_sample s = { .mean = { "mean", VC_F32, 4, { 2, 2, 1, 1 }, mean, 16 },
                        .logvar = { "logvar", VC_F32, 4, { 2, 2, 1, 1 }, logvar, 16 } };
     void *m, *own;
@@ -90,10 +91,12 @@ static void test_constants_of_a_file(void **state)
         if (!rows[i].says ? rc : rc != VC_EFORMAT || !strstr(err.text, rows[i].says) ||
                                  !strstr(err.text, path))
             fail_msg("%s: %s", rows[i].text, err.text);
-        if (rows[i].says) continue;
+        if (rows[i].says)
+            continue;
         assert_true(n.scaling == 2 && n.channels == 3);
         assert_int_equal(n.per_channel, rows[i].text[16] == '[');
-        if (n.per_channel) assert_true(n.shift == 0.5 && n.mean[2] == 2 && n.std[2] == 4);
+        if (n.per_channel)
+            assert_true(n.shift == 0.5 && n.mean[2] == 2 && n.std[2] == 4);
     }
     free(path);
 }
@@ -102,7 +105,8 @@ static void test_constants_of_a_file(void **state)
 static void test_formats(void **state)
 {
     static const exchange_format *const all[] = {
-        &exchange_musubi, &exchange_finetrainers, &exchange_causvid, &exchange_ttt, &exchange_diffsynth,
+        &exchange_musubi, &exchange_finetrainers, &exchange_causvid, &exchange_ttt,
+        &exchange_diffsynth,
         &exchange_cogvideo, &exchange_factory,
 #ifdef VLT_SQLITE
         &exchange_dpipe,
@@ -172,7 +176,8 @@ static void test_sha256(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_swap), cmocka_unit_test(test_moments), cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_swap), cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_constants),
         cmocka_unit_test(test_types), cmocka_unit_test(test_formats),
         cmocka_unit_test_setup_teardown(test_constants_of_a_file, tmp_dir_setup, tmp_dir_teardown),
         cmocka_unit_test(test_masks),

@@ -72,7 +72,8 @@ static void refusals(void **state)
         { "(width = 1", ") is missing" }, { "width = 'a", "missing quote" },
         { "caption ~ '('", "no regular" },
         { "width = 1 and", "no name" }, { "not", "no name" }, { "width ! 1", "is missing" },
-        { "width = 1)", "\"and\" or \"or\"" }, { "more. = 1", "no name" }, { "more.x", "is missing" },
+        { "width = 1)", "\"and\" or \"or\"" }, { "more. = 1", "no name" },
+        { "more.x", "is missing" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

@@ -1,4 +1,5 @@
-/* The two halves of fill() agree, and a golden's model binds to a table: tests/golden/fill.safetensors. */
+/* test_golden.c - the two implementations of fill() agree, and a golden's model binds to a table:
+ * tests/golden/fill.safetensors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +52,8 @@ static void model_folder(void **state)
     assert_int_equal(vt_params_bind(p, table, "", 0, &w, NULL, &src, &err), 0);
     assert_true(vt_param_mapped(w.lin.w));
     assert_fails(vf_model_all_bound(m, p, NULL, &err), VC_EMISMATCH, &err, "norm.std");
-    assert_int_equal(vf_model_all_bound(m, p, (const char *[]){ "norm.std", "norm.weight", NULL }, &err),
+    assert_int_equal(vf_model_all_bound(m, p, (const char *[]){ "norm.std", "norm.weight", NULL },
+                                        &err),
                      0);
 
     vf_key a, b;

@@ -1,5 +1,6 @@
-/* test_import.c - vlat import of caches in which one file is damaged in every way that mutate knows:
- * a dataset without damage, or an error in words. VLT_ROUNDS says how often a cache is damaged. */
+/* test_import.c - vlat import of caches in which one file is damaged in every way that mutate
+ * knows: the result is a dataset without damage, or an error with a message. VLT_ROUNDS is the
+ * number of damaged copies of a cache. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,7 +110,8 @@ static void damage(tree *t, const char *format, const char *path, const char *ou
     assert_int_equal(vc_file_write(f->path, buf, n, NULL), 0);
     int rc = import(format, path, out, null, &err);
     if (rc && (err.code != rc || !*err.text))
-        fail_msg("%s: round %u: %s: status %d, error %d \"%s\"", format, round, f->from, rc, err.code,
+        fail_msg("%s: round %u: %s: status %d, error %d \"%s\"", format, round, f->from, rc,
+                 err.code,
                  err.text);
     assert_int_equal(vc_file_write(f->path, f->data, f->size, NULL), 0);
     free(buf);

@@ -83,13 +83,15 @@ static const layout layouts[] = {
     { { "data/train-0.parquet" }, NULL, "no media files; found: .parquet", NULL, NULL,
       VC_EFORMAT },
     /* FastVideo */
-    { { "videos/a.mp4", "videos/b.mp4", "videos2caption.json=[{\"path\":\"b.mp4\",\"cap\":[\"x\",\"y\"]"
+    { { "videos/a.mp4", "videos/b.mp4",
+        "videos2caption.json=[{\"path\":\"b.mp4\",\"cap\":[\"x\",\"y\"]"
         "},{\"path\":\"videos/a.mp4\",\"cap\":\"z\"}]" },
       "b.mp4|videos/b.mp4|cap in videos2caption.json|x|y\n"
       "videos/a.mp4|videos/a.mp4|cap in videos2caption.json|z\n", NULL, NULL, NULL, 0 },
     /* diffusion-pipe */
     { { "a.mp4", "b.mp4", "c.mp4", "sub/d.png",
-        "captions.json={\"sub/d.png\":\"w\",\"b.mp4\":[\"x\",\"y\"],\"a.mp4\":\"z\",\"e.mp4\":\"v\"}" },
+        "captions.json={\"sub/d.png\":\"w\",\"b.mp4\":[\"x\",\"y\"],\"a.mp4\":\"z\","
+        "\"e.mp4\":\"v\"}" },
       "a.mp4|a.mp4|captions.json|z\nb.mp4|b.mp4|captions.json|x|y\n!c.mp4|c.mp4||\n"
       "sub/d.png|sub/d.png|captions.json|w\ne.mp4|e.mp4|captions.json|v\n",
       "no caption: none of captions.json", NULL, NULL, 0 },
@@ -101,7 +103,8 @@ static const layout layouts[] = {
     { { "a.mp4", "captions.json={\"a.mp4\":null}" }, NULL, "no row has a caption", NULL, NULL,
       VC_EFORMAT },
     /* SAT */
-    { { "videos/a.mp4", "videos/sub/b.mp4", "videos/c.mp4", "labels/a.txt=x\n", "labels/sub/b.txt=y" },
+    { { "videos/a.mp4", "videos/sub/b.mp4", "videos/c.mp4", "labels/a.txt=x\n",
+        "labels/sub/b.txt=y" },
       "videos/a.mp4|videos/a.mp4|labels/|x\n!videos/c.mp4|videos/c.mp4||\n"
       "videos/sub/b.mp4|videos/sub/b.mp4|labels/|y\n", "no caption: none of", NULL, NULL, 0 },
     { { "videos/a.mp4", "videos/b.mp4", "labels/a.txt=caf\xe9", "labels/b.txt=x" },
@@ -123,7 +126,8 @@ static void put(const folder *dir, const char *file)
     char *parent = vc_format("%.*s", (int)(vc_path_base(name) - name), name);
 
     assert_int_equal(vc_mkdirs(parent, NULL), 0);
-    assert_int_equal(vc_file_write(name, text ? text + 1 : "", text ? strlen(text + 1) : 0, NULL), 0);
+    assert_int_equal(vc_file_write(name, text ? text + 1 : "", text ? strlen(text + 1) : 0, NULL),
+                     0);
     free(parent);
     free(name);
 }

@@ -262,7 +262,8 @@ static const struct {
     { "jsonl", "\xff\xfe{\0", 4, VC_EFORMAT, "UTF-16" },
     /* a list without a single caption */
     { "csv", "video,title,words\na,b,c\nd,e,f\n", 0, VC_EFORMAT,
-      "no row has a caption; found: video, title, words; known: the columns text, prompt, caption" },
+      "no row has a caption; found: video, title, words; known: the columns text, prompt, "
+      "caption" },
     { "jsonl", "{\"video\":\"a\"}\n{\"video\":\"b\",\"text\":null,\"words\":\"x\"}", 0,
       VC_EFORMAT, "found: video, text, words; known:" },
     { "json", "[{\"video\":\"a\",\"text\":[]},7]", 0, VC_EFORMAT, "--allow_empty_captions" },
@@ -302,10 +303,12 @@ static void test_captions(void **state)
         const char *columns, *text;
         const char *from[4], *caption[4];
     } lists[] = {
-        { NULL, "{\"video\":\"a\",\"text\":\"x\"}\n{\"video\":\"b\"}\n{\"video\":\"c\",\"prompt\":\"\"}"
+        { NULL, "{\"video\":\"a\",\"text\":\"x\"}\n{\"video\":\"b\"}\n{\"video\":\"c\","
+                "\"prompt\":\"\"}"
           "\n{\"video\":\"d\",\"text\":null,\"caption_2\":[\"\",\"y\"]}",
           { "text", NULL, "prompt", "caption_2" }, { "x", "", "", "y" } },
-        { "words,more", "{\"video\":\"a\",\"text\":\"x\"}\n{\"video\":\"b\",\"text\":\"x\",\"words\":"
+        { "words,more",
+          "{\"video\":\"a\",\"text\":\"x\"}\n{\"video\":\"b\",\"text\":\"x\",\"words\":"
           "\"w\"}\n{\"video\":\"c\",\"more\":\"m\"}\n{\"video\":\"d\",\"words\":\"\"}",
           { NULL, "words", "more", "words" }, { "", "w", "m", "" } },
     };
@@ -441,7 +444,8 @@ static void test_row_too_deep(void **state)
     memset(open, '[', DEEP);
     memset(close, ']', DEEP);
     open[DEEP] = close[DEEP] = 0;
-    char *json = vc_format("[{\"video\":\"a\"},{\"video\":\"b\",\"x\":%s\"]\\\"\"%s},{\"video\":\"c\"}]",
+    char *json =
+        vc_format("[{\"video\":\"a\"},{\"video\":\"b\",\"x\":%s\"]\\\"\"%s},{\"video\":\"c\"}]",
                            open, close);
     char *jsonl = vc_format("{\"video\":\"a\"}\n{\"video\":\"b\",\"x\":%s%s}\n{\"video\":\"c\"}\n",
                             open, close);
@@ -480,7 +484,8 @@ static void test_row_spoilt(void **state)
     for (size_t i = 0; i < sizeof spoilt / sizeof *spoilt; i++)
         for (int array = 0; array < 2; array++) {
             char text[200];
-            size_t n = (size_t)sprintf(text, array ? "[{\"video\":\"a\"},\n" : "{\"video\":\"a\"}\n");
+            size_t n = (size_t)sprintf(text, array ? "[{\"video\":\"a\"},\n" :
+                                       "{\"video\":\"a\"}\n");
             memcpy(text + n, spoilt[i].row, spoilt[i].n);
             n += spoilt[i].n;
             n += (size_t)sprintf(text + n, array ? ",\n{\"video\":\"c\"}]" : "\n{\"video\":\"c\"}");

@@ -46,9 +46,11 @@ static float as_type(float f, vc_dtype t)
 static void check_tensors(const vf_pt_value *root)
 {
     static const struct { const char *name; vc_dtype type; } types[] = {
-        { "rows", VC_F32 }, { "parameter", VC_F32 }, { "f8e4m3", VC_F8E4M3 }, { "f8e5m2", VC_F8E5M2 },
+        { "rows", VC_F32 }, { "parameter", VC_F32 }, { "f8e4m3", VC_F8E4M3 },
+        { "f8e5m2", VC_F8E5M2 },
         { "float64", VC_F64 }, { "float16", VC_F16 }, { "bfloat16", VC_BF16 }, { "int64", VC_I64 },
-        { "int32", VC_I32 }, { "int16", VC_I16 }, { "int8", VC_I8 }, { "uint8", VC_U8 }, { "bool", VC_BOOL },
+        { "int32", VC_I32 }, { "int16", VC_I16 }, { "int8", VC_I8 }, { "uint8", VC_U8 },
+        { "bool", VC_BOOL },
     };
     vf_view v;
     for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
@@ -69,7 +71,8 @@ static void check_views(const vf_pt_value *root)
     assert_true(v.dim[0] == 4 && v.dim[2] == 2);
     for (size_t i = 0; i < 24; i++)
         assert_true(at(&v, i) == (float)(i % 2 * 12 + i / 2 % 3 * 4 + i / 6));
-    assert_int_equal(vf_pt_tensor(root, "part", &v, NULL), 0);              /* [2,2,4] from row 1 on */
+    /* [2,2,4] from row 1 on */
+    assert_int_equal(vf_pt_tensor(root, "part", &v, NULL), 0);
     for (size_t i = 0; i < 16; i++)
         assert_true(at(&v, i) == (float)(i / 8 * 12 + 4 + i % 8));
     assert_int_equal(vf_pt_tensor(root, "spread", &v, NULL), 0);            /* [3,4] of one row */
@@ -84,7 +87,8 @@ static void check_views(const vf_pt_value *root)
 static void check_scalars(const vf_pt_value *root)
 {
     assert_true(vf_pt_get(root, "int")->i == 3 && vf_pt_get(root, "negative")->i == -70000);
-    assert_true(vf_pt_get(root, "long")->i == (int64_t)1 << 40 && vf_pt_get(root, "float")->f == 1.5);
+    assert_true(vf_pt_get(root, "long")->i == (int64_t)1 << 40 &&
+                vf_pt_get(root, "float")->f == 1.5);
     assert_int_equal(vf_pt_get(root, "true")->kind, VF_PT_BOOL);
     assert_int_equal(vf_pt_get(root, "nothing")->kind, VF_PT_NONE);
     const vf_pt_value *s = vf_pt_get(root, "text"), *b = vf_pt_get(root, "bytes");
@@ -160,8 +164,10 @@ static void test_writes_back(void **state)
 /* ---- forged pickles ---- */
 
 #define PICKLE(s) s, sizeof s - 1
+#define REBUILD "\x80\x02" "ctorch._utils\n_rebuild_tensor_v2\n"
+#define FLOATS REBUILD "((U\7storagectorch\nFloatStorage\nU\1"
 #define TENSOR(key, offset, size, stride) \
-    "\x80\x02" "ctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1" key "U\3cpuK\x18tQ" \
+    FLOATS key "U\3cpuK\x18tQ" \
     "K" offset "K" size "\x85K" stride "\x85\x89}t" "R."
 
 static const struct { const char *text; size_t n; const char *says; } forged[] = {
@@ -184,12 +190,14 @@ static const struct { const char *text; size_t n; const char *says; } forged[] =
     { PICKLE(TENSOR("0", "\0", "\x19", "\1")), "storage of 24" },
     { PICKLE(TENSOR("0", "\x18", "\1", "\1")), "storage of 24" },
     { PICKLE(TENSOR("0", "\0", "\3", "\x0c")), "storage of 24" },
-    { PICKLE("\x80\x02" "ctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1" "0U\3cpuK\x18tQ"
-             "K\0\x8a\x08\0\0\0\0\0\0\0\x7f\x8a\x08\0\0\0\0\0\0\0\x7f\x86K\0K\0\x86\x89}tR."), "impossible" },
-    { PICKLE("\x80\x02" "ctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1" "0U\3cpuK\x18tQ"
+    { PICKLE(FLOATS "0U\3cpuK\x18tQ"
+             "K\0\x8a\x08\0\0\0\0\0\0\0\x7f\x8a\x08\0\0\0\0\0\0\0\x7f\x86K\0K\0\x86\x89}tR."),
+             "impossible" },
+    { PICKLE(FLOATS "0U\3cpuK\x18tQ"
              "K\0J\0\0\0\x40\x85K\0\x85\x89}tR."), "larger than the file" },
-    { PICKLE("\x80\x02" "ctorch._utils\n_rebuild_tensor_v2\n(NK\0K\1\x85K\1\x85\x89}tR."), "storage" },
-    { PICKLE("\x80\x02" "ctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1" "0U\3cpuK\x18tQ"
+    { PICKLE(REBUILD "(NK\0K\1\x85K\1\x85\x89}tR."),
+      "storage" },
+    { PICKLE(FLOATS "0U\3cpuK\x18tQ"
              "J\xff\xff\xff\xffK\1\x85K\1\x85\x89}tR."), "offset" },
 };
 
@@ -261,7 +269,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_torch), cmocka_unit_test(test_builds_nothing),
         cmocka_unit_test(test_writes_back), cmocka_unit_test(test_forged),
-        cmocka_unit_test(test_cycles), cmocka_unit_test(test_no_zip), cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_cycles), cmocka_unit_test(test_no_zip),
+        cmocka_unit_test(test_damaged),
     };
     return cmocka_run_group_tests_name("pt", tests, NULL, NULL);
 }

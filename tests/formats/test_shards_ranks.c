@@ -106,7 +106,8 @@ static void like_one_writer(void **state)
     assert_int_equal(count_samples(*state), SAMPLES);
     assert_like_one(*state, SAMPLES, "first");
 
-    open_all(w, *state);                         /* other captions, fewer samples: newer ones count */
+    /* other captions, fewer samples: newer ones count */
+    open_all(w, *state);
     for (int r = 0; r < RANKS; r++)
         assert_true(vf_writer_has_latent(w[r], make_latent_key(SAMPLES - 1, 3, 16, 16)));
     put_all(w, RANKS, SAMPLES - 2, "second");

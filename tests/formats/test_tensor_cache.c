@@ -67,7 +67,8 @@ static void test_refuses(void **state)
         { "CREATE TABLE other(a);", "items: no such table" },
         { ITEMS "INSERT INTO items VALUES(0,0);", "shard_0: no such table" },
         { ONE, "item 0: row 0 of shard_0" },
-        { ITEMS SHARD "INSERT INTO items VALUES(0,-1); INSERT INTO shard_0 VALUES(0,1);", "row -1" },
+        { ITEMS SHARD "INSERT INTO items VALUES(0,-1); INSERT INTO shard_0 VALUES(0,1);",
+          "row -1" },
         { ITEMS "INSERT INTO items VALUES(-1,0);", "shard -1" },
         { ITEMS "INSERT INTO items VALUES(70000,0);", "shard 70000" },
         { ITEMS "INSERT INTO items VALUES('a',0);", "items: integers expected" },
@@ -75,7 +76,8 @@ static void test_refuses(void **state)
         { ONE "INSERT INTO shard_0 VALUES(99999,0);", "cut short" },
         { ONE "INSERT INTO shard_0 VALUES(-1,1);", "cut short" },
         { ONE "INSERT INTO shard_0 VALUES(9223372036854775807,9223372036854775807);", "cut short" },
-        { ITEMS "CREATE TABLE shard_1(offset, size); INSERT INTO items VALUES(1,0);", "shard_1.bin" },
+        { ITEMS "CREATE TABLE shard_1(offset, size); INSERT INTO items VALUES(1,0);",
+          "shard_1.bin" },
         { "CREATE VIEW items AS WITH RECURSIVE n(shard, shard_index, rowid) AS "
           "(SELECT 0, 0, 0 UNION ALL SELECT 0, 0, 0 FROM n) SELECT * FROM n;", "far more work" },
     };
@@ -94,7 +96,8 @@ static void test_damage(void **state)
 {
     char path[TMP_DIR + 32];
     vc_map m;
-    make_cache(*state, ONE "INSERT INTO items VALUES(0,1); INSERT INTO shard_0 VALUES(0,100),(100,200)");
+    make_cache(*state,
+               ONE "INSERT INTO items VALUES(0,1); INSERT INTO shard_0 VALUES(0,100),(100,200)");
     snprintf(path, sizeof path, "%s/metadata.db", (const char *)*state);
     assert_int_equal(vc_map_open(&m, path, NULL), 0);
     mutate_run(m.data, m.size, 7, 2000, LLVMFuzzerTestOneInput);

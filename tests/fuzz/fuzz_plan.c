@@ -10,9 +10,11 @@
 
 static char *captions[] = { (char *)"a cat" };
 static vf_row rows[2] = {
-    { .row = 1, .path = (char *)"a.mp4", .file = (char *)"a.mp4", .type = VF_TYPE_VIDEO, .captions = captions,
+    { .row = 1, .path = (char *)"a.mp4", .file = (char *)"a.mp4", .type = VF_TYPE_VIDEO,
+      .captions = captions,
       .n_captions = 1, .id = 0x1111111111111111 },
-    { .row = 2, .path = (char *)"b.png", .file = (char *)"b.png", .type = VF_TYPE_IMAGE, .captions = captions,
+    { .row = 2, .path = (char *)"b.png", .file = (char *)"b.png", .type = VF_TYPE_IMAGE,
+      .captions = captions,
       .n_captions = 1, .id = 0x2222222222222222 },
 };
 static vprep_source sources[2] = {
@@ -29,8 +31,10 @@ static void must_hold(const vprep *p, const vprep_item *it)
         abort();
     const vb_choice *c = &clip.choice;
     if (!c->drop) {
-        if (c->target_h < 16 || c->target_w < 16 || c->target_h % 16 || c->target_w % 16 || c->top < 0 ||
-            c->left < 0 || c->top + c->target_h > c->resize_h || c->left + c->target_w > c->resize_w)
+        if (c->target_h < 16 || c->target_w < 16 || c->target_h % 16 || c->target_w % 16 ||
+            c->top < 0 ||
+            c->left < 0 || c->top + c->target_h > c->resize_h ||
+            c->left + c->target_w > c->resize_w)
             abort();
         for (int i = 0; i < c->frames; i++)
             if (clip.frames[i] < 0 || clip.frames[i] >= sources[it->row].frames ||

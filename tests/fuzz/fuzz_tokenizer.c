@@ -6,7 +6,8 @@
 #include "precompute/tokenizer/parts.h"
 #include "tests/lib/mutate.h"
 
-static const char text[] = "the Cat\xcc\x81's  12\n\xef\xac\x81 \xe2\x96\x81<s> \xff\xf0\x9f\x98\x80 <mark> aaaa\0b";
+static const char text[] =
+    "the Cat\xcc\x81's  12\n\xef\xac\x81 \xe2\x96\x81<s> \xff\xf0\x9f\x98\x80 <mark> aaaa\0b";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -4,20 +4,22 @@
  *
  * A rule is CALL[@PART]:N[+]:ACTION.
  *   CALL    open (also fopen, openat, opendir), read (pread, fread), write (pwrite, writev, fwrite,
- *           fflush), sync (fsync, fdatasync, msync), rename, unlink (unlinkat, remove), mkdir, truncate,
- *           close, mmap, flock, thread (pthread_create), memory (malloc, calloc, realloc,
- *           posix_memalign, aligned_alloc), any (all of these but memory), change (those that change
- *           what is on the disk: write, sync, rename, unlink, mkdir, truncate), space (statvfs: with
- *           ENOSPC nothing is free)
- *   @PART   counts only calls on a path that contains PART; of a descriptor the path it was opened by
- *   N       the call it applies to, from 1; N+ for that call and all later ones
- *   ACTION  the name of an error (ENOSPC, EIO, EMFILE, EACCES, EINTR, EAGAIN, ENOMEM, ENOENT, EBUSY);
- *           short: a read or a write of half of what was asked; kill: SIGKILL to itself before the
- *           call; stop: SIGSTOP to itself before the call; term, hup: that signal; run: runs
- *           $VLT_FAULT_RUN by /bin/sh before the call, once, without this library
- * VLT_FAULT_COUNT=FILE appends "CALL NUMBER" for each kind of call when the program exits, so that a
- * script knows how many places there are. Each rule counts by itself, over all threads; a forked
- * child goes on counting for itself, and a program that it starts begins anew. */
+ *           fflush), sync (fsync, fdatasync, msync), rename, unlink (unlinkat, remove), mkdir,
+ *           truncate, close, mmap, flock, thread (pthread_create), memory (malloc, calloc, realloc,
+ *           posix_memalign, aligned_alloc), any (all of these but memory), change (the calls that
+ *           change the disk: write, sync, rename, unlink, mkdir, truncate), space (statvfs: with
+ *           ENOSPC no byte is free)
+ *   @PART   counts only calls on a path that contains PART, or on a descriptor that was opened by
+ *           such a path
+ *   N       the number of the call that the rule disturbs, from 1; N+ for this call and all later
+ *           ones
+ *   ACTION  the name of an error (ENOSPC, EIO, EMFILE, EACCES, EINTR, EAGAIN, ENOMEM, ENOENT,
+ *           EBUSY); short: reads or writes half of the bytes; kill: sends SIGKILL to the program
+ *           before the call; stop: sends SIGSTOP before the call; term, hup: sends this signal;
+ *           run: runs $VLT_FAULT_RUN by /bin/sh before the call, once, without this library
+ * VLT_FAULT_COUNT=FILE appends "CALL NUMBER" for each kind of call when the program exits, so that
+ * a script knows the number of calls to disturb. Each rule has its own count, over all threads; a
+ * forked child continues the count for itself, and a program that it starts counts from 0. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -39,7 +41,8 @@
 #include <unistd.h>
 
 enum {
-    OPEN, READ, WRITE, SYNC, RENAME, UNLINK, MKDIR, TRUNCATE, CLOSE, MMAP, FLOCK, THREAD, MEMORY, ANY,
+    OPEN, READ, WRITE, SYNC, RENAME, UNLINK, MKDIR, TRUNCATE, CLOSE, MMAP, FLOCK, THREAD, MEMORY,
+    ANY,
     CHANGE, SPACE, CALLS
 };
 static const char *const call_name[CALLS] = {
@@ -265,8 +268,8 @@ OPENS(open)
 OPENS(open64)
 OPENS_AT(openat)
 OPENS_AT(openat64)
-WRAP(FILE *, fopen, (const char *p, const char *m), T(const char *, const char *), (p, m), NULL, OPEN,
-     p, -1)
+WRAP(FILE *, fopen, (const char *p, const char *m), T(const char *, const char *), (p, m), NULL,
+     OPEN, p, -1)
 WRAP(FILE *, fopen64, (const char *p, const char *m), T(const char *, const char *), (p, m), NULL,
      OPEN, p, -1)
 WRAP(DIR *, opendir, (const char *p), T(const char *), (p), NULL, OPEN, p, -1)
@@ -291,8 +294,8 @@ SIZED(ssize_t, pread64, (int fd, void *p, size_t n, off_t o), T(int, void *, siz
       (fd, p, n, o), READ, fd, n)
 SIZED(ssize_t, write, (int fd, const void *p, size_t n), T(int, const void *, size_t), (fd, p, n),
       WRITE, fd, n)
-SIZED(ssize_t, pwrite, (int fd, const void *p, size_t n, off_t o), T(int, const void *, size_t, off_t),
-      (fd, p, n, o), WRITE, fd, n)
+SIZED(ssize_t, pwrite, (int fd, const void *p, size_t n, off_t o),
+      T(int, const void *, size_t, off_t), (fd, p, n, o), WRITE, fd, n)
 SIZED(ssize_t, pwrite64, (int fd, const void *p, size_t n, off_t o),
       T(int, const void *, size_t, off_t), (fd, p, n, o), WRITE, fd, n)
 SIZED(ssize_t, writev, (int fd, const struct iovec *v, int n), T(int, const struct iovec *, int),
@@ -336,8 +339,8 @@ WRAP(int, renameat, (int d, const char *a, int e, const char *b),
 WRAP(int, renameat2, (int d, const char *a, int e, const char *b, unsigned f),
      T(int, const char *, int, const char *, unsigned), (d, a, e, b, f), -1, RENAME, b, -1)
 WRAP(int, unlink, (const char *p), T(const char *), (p), -1, UNLINK, p, -1)
-WRAP(int, unlinkat, (int d, const char *p, int f), T(int, const char *, int), (d, p, f), -1, UNLINK, p,
-     -1)
+WRAP(int, unlinkat, (int d, const char *p, int f), T(int, const char *, int), (d, p, f), -1, UNLINK,
+     p, -1)
 WRAP(int, remove, (const char *p), T(const char *), (p), -1, UNLINK, p, -1)
 WRAP(int, rmdir, (const char *p), T(const char *), (p), -1, UNLINK, p, -1)
 WRAP(int, mkdir, (const char *p, mode_t m), T(const char *, mode_t), (p, m), -1, MKDIR, p, -1)

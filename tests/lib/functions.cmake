@@ -6,12 +6,15 @@ if(VLT_SANITIZE)
   list(APPEND VLT_RANKS_ENV "VLT_PRELOAD=$<TARGET_FILE:keep_loaded>")
 endif()
 # Scripts find lib/fault.c as $VLT_FAULT_LIB. Under sanitizers it leaves memory to their runtime.
-set(VLT_FAULT_ENV "VLT_FAULT_LIB=$<TARGET_FILE:vlt_fault>;VLT_FAULT_MEMORY=$<NOT:$<OR:$<BOOL:${VLT_SANITIZE}>,$<BOOL:${VLT_FUZZ}>>>")
+set(VLT_FAULT_ENV "VLT_FAULT_LIB=$<TARGET_FILE:vlt_fault>")
+list(APPEND VLT_FAULT_ENV
+     "VLT_FAULT_MEMORY=$<NOT:$<OR:$<BOOL:${VLT_SANITIZE}>,$<BOOL:${VLT_FUZZ}>>>")
 
 function(vlt_sources out)
   set(found)
   foreach(file ${ARGN})
-    foreach(folder ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests/lib ${CMAKE_SOURCE_DIR}/tests/fuzz)
+    foreach(folder ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/tests/lib
+            ${CMAKE_SOURCE_DIR}/tests/fuzz)
       if(EXISTS ${folder}/${file})
         set(file ${folder}/${file})
         break()
@@ -31,7 +34,8 @@ function(vlt_program name)
   target_link_libraries(${name} PRIVATE ${T_LIBS})
 endfunction()
 
-# vlt_test(NAME SOURCES a.c ... LIBS vlt_x ... [LABELS l ...] [TIMEOUT s] [ARGS a ...]): a cmocka program
+# vlt_test(NAME SOURCES a.c ... LIBS vlt_x ... [LABELS l ...] [TIMEOUT s] [ARGS a ...]): a cmocka
+# program
 function(vlt_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBS;LABELS;ARGS" ${ARGN})
   if("vlt_precompute" IN_LIST T_LIBS AND NOT VLT_FFMPEG)     # there is none
@@ -57,8 +61,8 @@ function(vlt_script name script)
     ENVIRONMENT "${VLT_TESTS_ENV};${VLT_RANKS_ENV};${VLT_FAULT_ENV}")
 endfunction()
 
-# vlt_ranks(NAME RANKS n COMMAND program args...): the command on n ranks by mpirun; skipped where there
-# is no MPI
+# vlt_ranks(NAME RANKS n COMMAND program args...): runs the command on n ranks by mpirun; skipped
+# without MPI
 function(vlt_ranks name)
   cmake_parse_arguments(T "" "TIMEOUT;RANKS" "COMMAND" ${ARGN})
   if(NOT T_TIMEOUT)

@@ -60,8 +60,10 @@ float *golden_values(const vf_safetensors *f, const char *tensor, int64_t *dim)
         memcpy(&k, (const char *)v.data + 8 * i, 8);
         x[i] = (float)k;
     }
-    if (v.dtype != VC_I64) vc_to_f32(x, v.data, v.dtype, n);
-    if (dim) memcpy(dim, v.dim, sizeof v.dim);
+    if (v.dtype != VC_I64)
+        vc_to_f32(x, v.data, v.dtype, n);
+    if (dim)
+        memcpy(dim, v.dim, sizeof v.dim);
     return x;
 }
 
@@ -88,7 +90,8 @@ float golden_fill(const char *weight, int nd, const int64_t *dim, int64_t i)
     double u = (double)(splitmix(h + (uint64_t)i) >> 40) / 8388608.0 - 1, n = 1;
     for (int k = 0; k < nd; k++)
         n *= (double)dim[k];
-    if (nd > 1) return (float)(u * sqrt(3.0 * (double)dim[0] / n));
+    if (nd > 1)
+        return (float)(u * sqrt(3.0 * (double)dim[0] / n));
     return (float)(ends(weight, "weight") || ends(weight, "std") ? 1 + 0.25 * u : 0.25 * u);
 }
 
@@ -113,7 +116,8 @@ static void fill_view(vf_view *v, const cJSON *shape, vc_dtype dtype)
 void golden_model(const vf_safetensors *f, const char *dir, vc_dtype dtype)
 {
     static vf_view view[MAX_WEIGHTS];
-    const char *config = vf_safetensors_meta(f, "config"), *text = vf_safetensors_meta(f, "weights");
+    const char *config = vf_safetensors_meta(f, "config"),
+        *text = vf_safetensors_meta(f, "weights");
     char *path = vc_path_join(dir, "config.json");
     char *st = vc_path_join(dir, "diffusion_pytorch_model.safetensors");
     vc_err err = { 0 };
@@ -141,8 +145,10 @@ double golden_error(const float *a, const float *b, int64_t n)
     double worst = 0, most = 1e-30;
     for (int64_t i = 0; i < n; i++) {
         double d = fabs((double)a[i] - (double)b[i]), m = fabs((double)b[i]);
-        if (!(d <= worst)) worst = d;                          /* NaN too */
-        if (m > most) most = m;
+        if (!(d <= worst))
+            worst = d;                          /* NaN too */
+        if (m > most)
+            most = m;
     }
     return worst / most;
 }
@@ -152,7 +158,8 @@ static pid_t owner;                          /* a child of it makes its own */
 
 static void remove_tmp(void)
 {
-    if (owner == getpid()) vc_remove_tree(tmp, NULL);
+    if (owner == getpid())
+        vc_remove_tree(tmp, NULL);
 }
 
 const char *golden_tmp(const char *name)
@@ -162,7 +169,8 @@ const char *golden_tmp(const char *name)
     if (owner != getpid()) {
         owner = getpid();
         snprintf(tmp, sizeof tmp, "/tmp/vlt-golden-XXXXXX");
-        if (!mkdtemp(tmp) || atexit(remove_tmp)) fail_msg("%s", tmp);
+        if (!mkdtemp(tmp) || atexit(remove_tmp))
+            fail_msg("%s", tmp);
     }
     snprintf(dir, sizeof dir, "%s/%s", tmp, name);
     assert_ok(vc_mkdirs(dir, &err), &err);

@@ -1,4 +1,5 @@
-/* ok.h - calls that have to go well, or to fail for a given reason. What they said is shown otherwise.
+/* ok.h - calls that have to succeed, or to fail for a given reason. Otherwise their error is
+ * printed.
  *
  * Included after cmocka.h. Each macro runs CALL once, before it looks at the error. */
 #ifndef TESTS_LIB_OK_H
@@ -7,7 +8,7 @@
 
 #include "common/base/err.h"
 
-/* CALL, which is not zero where something failed, is zero. */
+/* CALL returns 0, which means success. */
 #define assert_ok(call, err)                                                                       \
     do {                                                                                           \
         if (call)                                                                                  \

@@ -262,7 +262,8 @@ static void put_validation(vf_writer *w, const toy *t, int i)
         cJSON_AddStringToObject(o, "image", vf_key_hex(hex, latent_key(t->image)));
     if (t->masked && i % 2 == 0) {
         cJSON *c = cJSON_AddObjectToObject(o, "conditions");
-        cJSON_AddStringToObject(c, "video", vf_key_hex(hex, condition_key(t->masked, VC_ROLE_VIDEO)));
+        cJSON_AddStringToObject(c, "video", vf_key_hex(hex,
+                                                       condition_key(t->masked, VC_ROLE_VIDEO)));
         cJSON_AddStringToObject(c, "mask", vf_key_hex(hex, condition_key(t->masked, VC_ROLE_MASK)));
     }
     vc_err err = { 0 };

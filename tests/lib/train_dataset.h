@@ -32,13 +32,15 @@ typedef struct toy {
     const toy_sample *sample;
     int n;
     int channels, width, pooled, encoders;   /* 0: 2, 4, 0, 1 */
-    unsigned pooled_only;                    /* 1 << encoder: of whose texts only `pooled` is there */
+    /* 1 << encoder: of whose texts only `pooled` is there */
+    unsigned pooled_only;
     const char *family, *vae, *fingerprint;  /* NULL: "builtin", "VaeBuiltin", 32 digits */
     double scaling, shift;                   /* 0: 1, 0 */
     bool per_channel;                        /* mean c, std 1 + c */
     bool invert;                             /* invert_scale_latents */
     const char *train_mode;                  /* NULL: "normal" */
-    unsigned conditions;                     /* 1 << vc_role, of each sample, whole or damaged as `damage` says */
+    /* 1 << vc_role, of each sample, whole or damaged as `damage` says */
+    unsigned conditions;
     int noised;                              /* variants of image_noised */
     toy_store store;
     int prompts;                             /* validation records */

@@ -54,17 +54,21 @@ int run_bare(const char *args, vc_err *err)
     char *text = strdup(args), *rest = text, *argv[MAX_ARGS] = { "vtrain" };
     int argc = 1;
     for (char *word; (word = strsep(&rest, " "));)
-        if (*word && argc < MAX_ARGS) argv[argc++] = word;
+        if (*word && argc < MAX_ARGS)
+            argv[argc++] = word;
 
     static const atomic_int running = 0;
     vtrain_config c;
     vc_flags *set;
     vc_err none = { 0 };
-    if (!err) err = &none;
+    if (!err)
+        err = &none;
     *err = none;
     int rc = vc_flags_parse(&set, &vtrain_program, &c, argc, argv, stdout, err);
-    if (!rc || rc == VC_EUSAGE) rc = vtrain_check(&c, set, err);
-    if (!rc) rc = vtrain_run(&c, set, NULL, stdout, NULL, &running, err);
+    if (!rc || rc == VC_EUSAGE)
+        rc = vtrain_check(&c, set, err);
+    if (!rc)
+        rc = vtrain_run(&c, set, NULL, stdout, NULL, &running, err);
     vc_flags_free(set);
     free(text);
     return rc;
@@ -99,7 +103,8 @@ static cJSON *parse_line(const char *line, size_t n)
 {
     cJSON *o;
     vc_err err = { 0 };
-    if (vf_json_parse(&o, line, n, &err)) fail_msg("%s: %.*s", err.text, (int)n, line);
+    if (vf_json_parse(&o, line, n, &err))
+        fail_msg("%s: %.*s", err.text, (int)n, line);
     return o;
 }
 
@@ -121,7 +126,8 @@ char *run_metrics(const char *dir, const char *out, int *lines)
         cJSON_Delete(o);
     }
     free(text);
-    if (lines) *lines = n;
+    if (lines)
+        *lines = n;
     return all;
 }
 
@@ -130,7 +136,8 @@ double run_value(const char *dir, const char *out, int i, const char *field)
     char *text = read_metrics(dir, out), *p = text;
     for (int k = 0; k < i && *p; k++)
         p += strcspn(p, "\n") + 1;
-    if (!*p) fail_msg("%s: no line %d", out, i);
+    if (!*p)
+        fail_msg("%s: no line %d", out, i);
     cJSON *o = parse_line(p, strcspn(p, "\n"));
     double v = NAN;
     (void)vf_json_num_opt(o, field, &v, NULL);

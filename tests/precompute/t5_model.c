@@ -63,7 +63,8 @@ static void quarter_queries(const char *from, const char *to)
     assert_ok(vf_model_open(&m, from, &err), &err);
     for (int i = 0; i < vf_model_count(m); i++) {
         t[i] = *vf_model_at(m, i);
-        if (!strstr(t[i].name, ".q.weight")) continue;
+        if (!strstr(t[i].name, ".q.weight"))
+            continue;
         size_t n = (size_t)vf_view_count(&t[i]);
         vc_to_f32(x, t[i].data, t[i].dtype, n);
         for (size_t k = 0; k < n; k++)

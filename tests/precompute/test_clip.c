@@ -145,7 +145,8 @@ static void ends(void **state)
         int rc = clip_end(m, rows[i].ids, 6, &end, &err);
         assert_int_equal(end, rows[i].end);
         assert_int_equal(rc, rows[i].end < 0 ? VC_EINVAL : 0);
-        if (rc) assert_says(&err, "no token of the text has id 99");
+        if (rc)
+            assert_says(&err, "no token of the text has id 99");
         clip_close(m);
         tf_close(&f);
     }

@@ -74,7 +74,8 @@ static void states_equal(const char *dir, const vf_safetensors *gold, int skip, 
     clip_vision *m = open_in(dir, skip, type, &info);
     assert_ok(clip_vision_encode(m, pixels, states, skip ? NULL : pooled, &err), &err);
     is_near(states, (int64_t)info.tokens * info.width, gold, want, type);
-    if (!skip) is_near(pooled, WIDTH, gold, "pooled", type);
+    if (!skip)
+        is_near(pooled, WIDTH, gold, "pooled", type);
     clip_vision_close(m);
     free(pixels);
 }
@@ -136,7 +137,8 @@ static bool without(vf_view *v, const void *name) { return strcmp(v->name, name)
 static bool poison(vf_view *v, const void *name)
 {
     static float row[WIDTH];
-    if (strcmp(v->name, name)) return true;
+    if (strcmp(v->name, name))
+        return true;
     for (int i = 0; i < WIDTH; i++)
         row[i] = strtof("nan", NULL);
     v->data = row;

@@ -23,7 +23,8 @@ static vae *open_codec(vae_info *info)
     return v;
 }
 
-/* Latents small enough that no pixel is clipped come back as they went, but for rounding to 8 bits. */
+/* Latents so small that no pixel is clipped are decoded and encoded to themselves, except for
+ * rounding to 8 bits. */
 static void inverse_on_what_it_keeps(void **state)
 {
     (void)state;
@@ -42,8 +43,9 @@ static void inverse_on_what_it_keeps(void **state)
     for (size_t i = 0; i < sizeof rgb; i++)
         pixels[i] = (float)rgb[i] / 127.5f - 1.0f;
     assert_int_equal(vae_builtin.encode(v, pixels, PF, H * 8, W * 8, back, NULL, &err), 0);
-    /* rounding is uniform in 1/127.5: sd 2.3e-3 a pixel and, as rows of the transform have norm 1 (the first
-     * frame: 2), of a coefficient; colour differences mix three channels. 6 sd of the widest. */
+    /* Rounding is uniform in 1/127.5: its sd is 2.3e-3 for a pixel and, since rows of the transform
+     * have norm 1 (the first frame: 2), for a coefficient; colour differences mix three channels.
+     * The bound is 6 sd of the widest. */
     for (int i = 0; i < N; i++)
         if (fabsf(back[i] - z[i]) > 0.03f)
             fail_msg("value %d: %g came back as %g", i, (double)z[i], (double)back[i]);
@@ -73,14 +75,16 @@ static void flat_pictures(void **state)
 static void odd_shapes_are_refused(void **state)
 {
     (void)state;
-    static const int shape[][3] = { { 2, 16, 16 }, { 4, 16, 16 }, { 5, 12, 16 }, { 5, 16, 20 }, { 0, 16, 16 } };
+    static const int shape[][3] = { { 2, 16, 16 }, { 4, 16, 16 }, { 5, 12, 16 }, { 5, 16, 20 },
+                                    { 0, 16, 16 } };
     vae_info info;
     vae *v = open_codec(&info);
     float x = 0;
     vc_err err;
 
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
-        assert_int_equal(vae_builtin.encode(v, &x, shape[i][0], shape[i][1], shape[i][2], &x, NULL, &err),
+        assert_int_equal(vae_builtin.encode(v, &x, shape[i][0], shape[i][1], shape[i][2], &x, NULL,
+                                            &err),
                          VC_EINVAL);
     assert_int_equal(vae_builtin.decode(v, &x, 1, 0, 4, (uint8_t *)&x, &err), VC_EINVAL);
     vae_builtin.close(v);

@@ -18,30 +18,46 @@
 
 /* ---- kinds ---- */
 
-/* Numbers -> how many pixels of each frame are masked, 5 frames of 16 x 32, and one pixel that is and
- * one that is not: (frame, y, x), or -1. */
+/* A mask's draw; the number of masked pixels of each of 5 frames of 16 x 32; a masked pixel and an
+ * unmasked one: (frame, y, x), or -1. */
 static const struct {
     const char *line;
     int masked[5];
     int in[3], out[3];
     bool all;
 } cases[] = {
-    { "{\"pick\":\"block\",\"numbers\":[10,8,6,4]}", { 24, 24, 24, 24, 24 }, { 4, 6, 7 }, { 4, 10, 7 }, false },
-    { "{\"pick\":\"block\",\"numbers\":[0,15,10,8]}", { 25, 25, 25, 25, 25 }, { 0, 15, 4 }, { 0, 10, 4 }, false },
-    { "{\"pick\":\"block\",\"numbers\":[16,8,40,20]}", { 512, 512, 512, 512, 512 }, { 0, 0, 0 }, { -1, 0, 0 }, true },
-    { "{\"pick\":\"all\",\"numbers\":[]}", { 512, 512, 512, 512, 512 }, { 0, 15, 31 }, { -1, 0, 0 }, true },
-    { "{\"pick\":\"keep_head\",\"numbers\":[2]}", { 0, 0, 512, 512, 512 }, { 2, 0, 0 }, { 1, 0, 0 }, false },
-    { "{\"pick\":\"keep_head\",\"numbers\":[9]}", { 0, 0, 0, 0, 0 }, { -1, 0, 0 }, { 4, 0, 0 }, false },
-    { "{\"pick\":\"keep_ends\",\"numbers\":[1]}", { 0, 512, 512, 512, 0 }, { 3, 0, 0 }, { 4, 0, 0 }, false },
-    { "{\"pick\":\"keep_ends\",\"numbers\":[3]}", { 0, 0, 0, 0, 0 }, { -1, 0, 0 }, { 2, 0, 0 }, false },
-    { "{\"pick\":\"block_in_time\",\"numbers\":[10,8,6,4,1,3]}", { 0, 24, 24, 0, 0 }, { 2, 9, 12 }, { 3, 9, 12 }, false },
-    { "{\"pick\":\"small_boxes\",\"numbers\":[3,2,4,14,28,0,1,1,0,0]}", { 1, 0, 0, 8, 0 }, { 3, 15, 31 }, { 3, 13, 31 }, false },
-    { "{\"pick\":\"ellipse\",\"numbers\":[10,8,4,2,1]}", { 21, 0, 0, 0, 0 }, { 0, 8, 13 }, { 0, 8, 14 }, false },
-    { "{\"pick\":\"ellipse\",\"numbers\":[10,8,4,2,5]}", { 21, 21, 21, 21, 21 }, { 4, 9, 8 }, { 4, 10, 10 }, false },
-    { "{\"pick\":\"circle\",\"numbers\":[0,0,3,1]}", { 9, 0, 0, 0, 0 }, { 0, 2, 2 }, { 0, 0, 3 }, false },
-    { "{\"pick\":\"circle\",\"numbers\":[16,8,40,5]}", { 512, 512, 512, 512, 512 }, { 0, 0, 0 }, { -1, 0, 0 }, true },
-    { "{\"pick\":\"whole_frames\",\"numbers\":[0,4]}", { 512, 0, 0, 0, 512 }, { 4, 3, 3 }, { 1, 3, 3 }, false },
-    { "{\"pick\":\"whole_frames\",\"numbers\":[4,3,2,1,0]}", { 512, 512, 512, 512, 512 }, { 1, 1, 1 }, { -1, 0, 0 }, true },
+    { "{\"pick\":\"block\",\"numbers\":[10,8,6,4]}", { 24, 24, 24, 24, 24 }, { 4, 6, 7 },
+      { 4, 10, 7 }, false },
+    { "{\"pick\":\"block\",\"numbers\":[0,15,10,8]}", { 25, 25, 25, 25, 25 }, { 0, 15, 4 },
+      { 0, 10, 4 }, false },
+    { "{\"pick\":\"block\",\"numbers\":[16,8,40,20]}", { 512, 512, 512, 512, 512 }, { 0, 0, 0 },
+      { -1, 0, 0 }, true },
+    { "{\"pick\":\"all\",\"numbers\":[]}", { 512, 512, 512, 512, 512 }, { 0, 15, 31 }, { -1, 0, 0 },
+      true },
+    { "{\"pick\":\"keep_head\",\"numbers\":[2]}", { 0, 0, 512, 512, 512 }, { 2, 0, 0 }, { 1, 0, 0 },
+      false },
+    { "{\"pick\":\"keep_head\",\"numbers\":[9]}", { 0, 0, 0, 0, 0 }, { -1, 0, 0 }, { 4, 0, 0 },
+      false },
+    { "{\"pick\":\"keep_ends\",\"numbers\":[1]}", { 0, 512, 512, 512, 0 }, { 3, 0, 0 }, { 4, 0, 0 },
+      false },
+    { "{\"pick\":\"keep_ends\",\"numbers\":[3]}", { 0, 0, 0, 0, 0 }, { -1, 0, 0 }, { 2, 0, 0 },
+      false },
+    { "{\"pick\":\"block_in_time\",\"numbers\":[10,8,6,4,1,3]}", { 0, 24, 24, 0, 0 }, { 2, 9, 12 },
+      { 3, 9, 12 }, false },
+    { "{\"pick\":\"small_boxes\",\"numbers\":[3,2,4,14,28,0,1,1,0,0]}", { 1, 0, 0, 8, 0 },
+      { 3, 15, 31 }, { 3, 13, 31 }, false },
+    { "{\"pick\":\"ellipse\",\"numbers\":[10,8,4,2,1]}", { 21, 0, 0, 0, 0 }, { 0, 8, 13 },
+      { 0, 8, 14 }, false },
+    { "{\"pick\":\"ellipse\",\"numbers\":[10,8,4,2,5]}", { 21, 21, 21, 21, 21 }, { 4, 9, 8 },
+      { 4, 10, 10 }, false },
+    { "{\"pick\":\"circle\",\"numbers\":[0,0,3,1]}", { 9, 0, 0, 0, 0 }, { 0, 2, 2 }, { 0, 0, 3 },
+      false },
+    { "{\"pick\":\"circle\",\"numbers\":[16,8,40,5]}", { 512, 512, 512, 512, 512 }, { 0, 0, 0 },
+      { -1, 0, 0 }, true },
+    { "{\"pick\":\"whole_frames\",\"numbers\":[0,4]}", { 512, 0, 0, 0, 512 }, { 4, 3, 3 },
+      { 1, 3, 3 }, false },
+    { "{\"pick\":\"whole_frames\",\"numbers\":[4,3,2,1,0]}", { 512, 512, 512, 512, 512 },
+      { 1, 1, 1 }, { -1, 0, 0 }, true },
 };
 
 static int parse(mask *m, const char *line, int f, int h, int w, vc_err *err)
@@ -84,9 +100,12 @@ static void odd_numbers_are_refused(void **state)
     static const char *const bad[] = {
         "{\"pick\":\"box\",\"numbers\":[]}", "{\"numbers\":[]}", "{\"pick\":\"all\"}",
         "{\"pick\":\"all\",\"numbers\":[1]}", "{\"pick\":\"block\",\"numbers\":[1,2,3]}",
-        "{\"pick\":\"block\",\"numbers\":[1,2,3,-1]}", "{\"pick\":\"block\",\"numbers\":[1,2,3,1e9]}",
-        "{\"pick\":\"block\",\"numbers\":[1,2,3,0.5]}", "{\"pick\":\"small_boxes\",\"numbers\":[1,2,3,4]}",
-        "{\"pick\":\"noise\",\"numbers\":[4294967296]}", "{\"pick\":\"keep_head\",\"numbers\":[\"1\"]}",
+        "{\"pick\":\"block\",\"numbers\":[1,2,3,-1]}",
+        "{\"pick\":\"block\",\"numbers\":[1,2,3,1e9]}",
+        "{\"pick\":\"block\",\"numbers\":[1,2,3,0.5]}",
+        "{\"pick\":\"small_boxes\",\"numbers\":[1,2,3,4]}",
+        "{\"pick\":\"noise\",\"numbers\":[4294967296]}",
+        "{\"pick\":\"keep_head\",\"numbers\":[\"1\"]}",
     };
     (void)state;
     for (size_t i = 0; i < COUNT(bad); i++) {
@@ -136,7 +155,8 @@ static void damaged_masks(void **state)
 
 static void draw(mask *m, int f, int h, int w, uint64_t id, bool all_frames)
 {
-    vc_draws kind = vc_draws_of(1, id, 0, VC_DRAW_MASK_KIND), numbers = vc_draws_of(1, id, 0, VC_DRAW_MASK);
+    vc_draws kind = vc_draws_of(1, id, 0, VC_DRAW_MASK_KIND),
+        numbers = vc_draws_of(1, id, 0, VC_DRAW_MASK);
     vc_err err;
     assert_int_equal(mask_draw(m, f, h, w, all_frames, &kind, &numbers, &err), 0);
 }
@@ -195,7 +215,8 @@ static void check_ranges(const mask *m, bool all_frames)
 static void odds_and_ranges(void **state)
 {
     static const double clip[MASK_KINDS] = { .05, .2, .2, .2, .05, .05, .05, .1, .05, .05 };
-    static const double still[MASK_KINDS] = { [MASK_BLOCK] = .2, [MASK_ALL] = .7, [MASK_ELLIPSE] = .05,
+    static const double still[MASK_KINDS] = { [MASK_BLOCK] = .2, [MASK_ALL] = .7,
+                                              [MASK_ELLIPSE] = .05,
                                               [MASK_CIRCLE] = .05 };
     enum { N = 20000 };
     int n[2][MASK_KINDS] = { 0 };
@@ -278,7 +299,8 @@ static void taps(int i, int in, int out, int at[2], double weight[2])
     weight[0] = 1 - weight[1];
 }
 
-static double naive(const mask *m, uint8_t *px, int first, int frames, int out_f, int i, int y, int x, int r)
+static double naive(const mask *m, uint8_t *px, int first, int frames, int out_f, int i, int y,
+                    int x, int r)
 {
     int t[2], ys[2], xs[2];
     double wt[2], wy[2], wx[2], sum = 0;
@@ -296,11 +318,13 @@ static double naive(const mask *m, uint8_t *px, int first, int frames, int out_f
 
 static void grid_is_the_naive_resize(void **state)
 {
-    static const int shapes[][5] = { { 9, 32, 48, 4, 8 }, { 1, 48, 32, 4, 8 }, { 5, 64, 64, 4, 32 }, { 17, 32, 32, 8, 16 } };
+    static const int shapes[][5] = { { 9, 32, 48, 4, 8 }, { 1, 48, 32, 4, 8 }, { 5, 64, 64, 4, 32 },
+                                     { 17, 32, 32, 8, 16 } };
     (void)state;
     for (size_t s = 0; s < COUNT(shapes); s++)
         for (int id = 0; id < 25; id++) {
-            const int f = shapes[s][0], h = shapes[s][1], w = shapes[s][2], k = shapes[s][3], r = shapes[s][4];
+            const int f = shapes[s][0], h = shapes[s][1], w = shapes[s][2], k = shapes[s][3],
+                r = shapes[s][4];
             uint8_t px[64 * 64];
             float grid[3 * 64];
             mask m;
@@ -340,7 +364,8 @@ static vprep run_of(int mode)
 static vprep_clip clip_of(int64_t *frames)
 {
     vprep_clip c = { .frames = frames };
-    c.choice = (vb_choice){ .frames = 9, .target_h = 32, .target_w = 32, .resize_h = 32, .resize_w = 32,
+    c.choice = (vb_choice){ .frames = 9, .target_h = 32, .target_w = 32, .resize_h = 32,
+                            .resize_w = 32,
                             .latent_f = 3, .latent_h = 4, .latent_w = 4 };
     c.mask = (mask){ .kind = MASK_ALL, .f = 9, .h = 32, .w = 32 };
     return c;
@@ -360,7 +385,8 @@ static void keys_depend_on_what_values_do(void **state)
     vprep_clip a = clip_of(frames), b = a;
 
     (void)state;
-    b.choice.frames = 1;                     /* an image condition is the still of the first frame */
+    /* an image condition is the still of the first frame */
+    b.choice.frames = 1;
     assert_true(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE), vprep_latent_key(&p, &it, &b)));
     assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE), vprep_latent_key(&p, &it, &a)));
     q = p;
@@ -368,19 +394,24 @@ static void keys_depend_on_what_values_do(void **state)
     assert_true(same(vprep_latent_key(&p, &it, &a), vprep_latent_key(&q, &it, &a)));
     q = p;
     q.c.noise_variants = 3;
-    assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE_NOISED), vprep_value_key(&q, &it, &a, VC_ROLE_IMAGE_NOISED)));
-    assert_true(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE), vprep_value_key(&q, &it, &a, VC_ROLE_IMAGE)));
+    assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE_NOISED),
+                      vprep_value_key(&q, &it, &a, VC_ROLE_IMAGE_NOISED)));
+    assert_true(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE),
+                     vprep_value_key(&q, &it, &a, VC_ROLE_IMAGE)));
     q = p;
     q.c.seed = 5;
-    assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE_NOISED), vprep_value_key(&q, &it, &a, VC_ROLE_IMAGE_NOISED)));
+    assert_false(same(vprep_value_key(&p, &it, &a, VC_ROLE_IMAGE_NOISED),
+                      vprep_value_key(&q, &it, &a, VC_ROLE_IMAGE_NOISED)));
     q = p;
     q.encoders.vae_part.opts.tiling = true;
     for (int v = VC_ROLE_CLIP; v < VC_ROLE_MASK; v++)
         assert_false(same(vprep_value_key(&p, &it, &a, v), vprep_value_key(&q, &it, &a, v)));
 
-    b = clip_of(frames);                     /* a mask: kind and numbers; with the source if any is seen */
+    /* a mask: kind and numbers; with the source if any is seen */
+    b = clip_of(frames);
     b.mask = (mask){ .kind = MASK_KEEP_HEAD, .f = 9, .h = 32, .w = 32, .n = 1, .v = head };
-    vf_key mask_2 = vprep_value_key(&p, &it, &b, VC_ROLE_MASK), video_2 = vprep_value_key(&p, &it, &b, VC_ROLE_VIDEO);
+    vf_key mask_2 = vprep_value_key(&p, &it, &b, VC_ROLE_MASK),
+        video_2 = vprep_value_key(&p, &it, &b, VC_ROLE_VIDEO);
     vf_key video_all = (a.mask_all = true, vprep_value_key(&p, &it, &a, VC_ROLE_VIDEO));
     head[0] = 3;
     assert_false(same(mask_2, vprep_value_key(&p, &it, &b, VC_ROLE_MASK)));

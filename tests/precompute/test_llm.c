@@ -158,7 +158,8 @@ static void repeats(void **state)
 static bool poison(vf_view *v, const void *name)
 {
     static float row[WIDTH];
-    if (strcmp(v->name, name)) return true;
+    if (strcmp(v->name, name))
+        return true;
     for (int i = 0; i < WIDTH; i++)
         row[i] = strtof("nan", NULL);
     v->data = row;
@@ -209,7 +210,8 @@ static bool as_released(vf_view *v, const void *arg)
     static const char now[] = "model.language_model.";
     (void)arg;
 
-    if (strncmp(v->name, now, sizeof now - 1)) return true;
+    if (strncmp(v->name, now, sizeof now - 1))
+        return true;
     next = (next + 1) % TF_TENSORS;
     snprintf(name[next], sizeof *name, "model.%s", v->name + sizeof now - 1);
     v->name = name[next];

@@ -1,4 +1,5 @@
-/* test_peer_pixels.c - pixels of --sampling peer: two resizes, no rounding at the end, black lines */
+/* test_peer_pixels.c - pixels of --sampling peer: two resizes, no rounding at the end, black
+ * lines */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +55,8 @@ static void test_bilinear(void **state)
         for (int y = 0; y < oh; y++)
             for (int x = 0; x < ow; x++)
                 for (int c = 0; c < 3; c++) {
-                    double want = sample(src, h, w, (y + 0.5) * h / oh - 0.5, (x + 0.5) * w / ow - 0.5, c);
+                    double want = sample(src, h, w, (y + 0.5) * h / oh - 0.5,
+                                         (x + 0.5) * w / ow - 0.5, c);
                     double got = dst[(y * ow + x) * 3 + c];
                     if (fabs(got - want) > 0.5 + 1e-3)      /* rounded once, from f32 */
                         fail_msg("row %zu: %d,%d: %g, not %g", k, y, x, got, want);
@@ -83,7 +85,8 @@ static void test_exact(void **state)
     vc_err err;
 
     for (int bits = 0; bits < 16; bits++) {
-        media_orient o = { .transpose = bits & 1, .flip_y = bits >> 1 & 1, .flip_x = bits >> 2 & 1 };
+        media_orient o = { .transpose = bits & 1, .flip_y = bits >> 1 & 1,
+                           .flip_x = bits >> 2 & 1 };
         media_fit fit = { .rh = 20, .rw = 30, .top = 2, .left = 3, .h = 16, .w = 24,
                           .flip = bits & 8 };
         assert_int_equal(media_pixels_rgb(&p, bytes, src, h, w, 3 * w, o, &fit, &err), 0);
@@ -97,7 +100,8 @@ static void test_exact(void **state)
     free(src);
 }
 
-/* A first resize is the same as giving the smaller picture, and is told in the shown orientation. */
+/* A first resize has the result of a smaller source, and is reported in the displayed
+ * orientation. */
 static void test_two_resizes(void **state)
 {
     (void)state;

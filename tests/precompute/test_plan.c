@@ -1,4 +1,5 @@
-/* test_plan.c - plans: what is replayed is what was planned, and 10,000 damaged plans do no harm. */
+/* test_plan.c - a replayed plan gives the samples of the first run, and 10,000 damaged plans crash
+ * nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,14 +18,21 @@
 /* Lines as vprep writes them for the two rows of fuzz_plan.c. */
 static const char seed[] =
     "{\"sample\":0,\"id\":\"1111111111111111\",\"variant\":0,\"path\":\"a.mp4\",\"type\":\"video\","
-    "\"captions\":[\"a cat\"],\"source\":{\"w\":640,\"h\":360,\"frames\":100,\"fps\":25,\"rotation\":0},"
-    "\"draws\":[{\"purpose\":\"start\",\"range\":[0,83],\"pick\":3}],\"key\":\"0.57\",\"target\":[96,160],"
-    "\"resize\":[96,170],\"crop\":[0,5],\"flip\":false,\"frames\":[3,7,11,15,19],\"fps\":6.25,\"upscale\":1,"
+    "\"captions\":[\"a cat\"],\"source\":{\"w\":640,\"h\":360,\"frames\":100,\"fps\":25,"
+    "\"rotation\":0},"
+    "\"draws\":[{\"purpose\":\"start\",\"range\":[0,83],\"pick\":3}],\"key\":\"0.57\","
+    "\"target\":[96,160],"
+    "\"resize\":[96,170],\"crop\":[0,5],\"flip\":false,\"frames\":[3,7,11,15,19],\"fps\":6.25,"
+    "\"upscale\":1,"
     "\"latent\":[2,12,20],\"tokens\":120,\"status\":\"ok\"}\n"
     "{\"sample\":1,\"id\":\"2222222222222222\",\"variant\":0,\"path\":\"b.png\",\"type\":\"image\","
-    "\"captions\":[\"a cat\"],\"source\":{\"w\":300,\"h\":500,\"frames\":1,\"fps\":0,\"rotation\":0},"
-    "\"draws\":[],\"key\":\"1.67\",\"target\":[160,96],\"resize\":[160,96],\"crop\":[0,0],\"flip\":false,"
-    "\"frames\":[0],\"fps\":0,\"upscale\":1,\"latent\":[1,20,12],\"tokens\":60,\"status\":\"ok\"}\n";
+    "\"captions\":[\"a cat\"],\"source\":{\"w\":300,\"h\":500,\"frames\":1,\"fps\":0,"
+    "\"rotation\":0}"
+    ","
+    "\"draws\":[],\"key\":\"1.67\",\"target\":[160,96],\"resize\":[160,96],\"crop\":[0,0],"
+    "\"flip\":false,"
+    "\"frames\":[0],\"fps\":0,\"upscale\":1,\"latent\":[1,20,12],\"tokens\":60,\"status\":\"ok\"}"
+    "\n";
 
 static void mutated_plans(void **state)
 {
@@ -37,7 +45,8 @@ static void mutated_plans(void **state)
 static const struct {
     const char *from, *to, *says;
 } edits[] = {
-    { "\"target\":[96,160]", "\"target\":[96,161]", "target: 96 161: sides must be multiples of 16" },
+    { "\"target\":[96,160]", "\"target\":[96,161]",
+      "target: 96 161: sides must be multiples of 16" },
     { "\"crop\":[0,5]", "\"crop\":[0,11]", "crop: 0 11" },
     { "\"frames\":[3,7,11,15,19]", "\"frames\":[3,7,11,15]", "frames: 4 of them" },
     { "\"frames\":[3,7,11,15,19]", "\"frames\":[3,7,11,15,100]", "frames: entry 4" },
@@ -53,7 +62,8 @@ static void edited_plans(void **state)
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         const char *at = strstr(seed, edits[i].from);
         assert_non_null(at);
-        char *text = vc_format("%.*s%s%s", (int)(at - seed), seed, edits[i].to, at + strlen(edits[i].from));
+        char *text = vc_format("%.*s%s%s", (int)(at - seed), seed, edits[i].to,
+                               at + strlen(edits[i].from));
         char path[] = "/tmp/vlt-plan-XXXXXX";
         int fd = mkstemp(path);
         vc_err err = { 0 };

@@ -83,7 +83,8 @@ static void repeats(void **state)
 static bool poison(vf_view *v, const void *name)
 {
     static float row[TT_WIDTH];
-    if (strcmp(v->name, name)) return true;
+    if (strcmp(v->name, name))
+        return true;
     for (int i = 0; i < TT_WIDTH; i++)
         row[i] = strtof("nan", NULL);
     v->data = row;

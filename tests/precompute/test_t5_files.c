@@ -18,7 +18,8 @@ static bool drop(vf_view *v, const void *name) { return strcmp(v->name, name) !=
 
 static bool rename_embedding(vf_view *v, const void *name)
 {
-    if (!strcmp(v->name, "shared.weight")) v->name = name;
+    if (!strcmp(v->name, "shared.weight"))
+        v->name = name;
     return true;
 }
 
@@ -33,7 +34,8 @@ static bool cut_rows(vf_view *v, const void *name)
 
 static bool as_integers(vf_view *v, const void *name)
 {
-    if (!strcmp(v->name, name)) v->dtype = VC_I32;
+    if (!strcmp(v->name, name))
+        v->dtype = VC_I32;
     return true;
 }
 

@@ -241,9 +241,12 @@ static void keys(void **state)
     put_tokenizer(&f, "<pad>");
     for (int i = 0; i < 4; i++) {
         encoder_opts o = options(&f, "hunyuanvideo", 0, VC_F32);
-        if (i == 1) o.text.skip = 0;
-        if (i == 2) o.text.max_length = 128;
-        if (i == 3) o.text.template = NULL, o.text.crop = 1;
+        if (i == 1)
+            o.text.skip = 0;
+        if (i == 2)
+            o.text.max_length = 128;
+        if (i == 3)
+            o.text.template = NULL, o.text.crop = 1;
         assert_ok(text_llama.open(&t, &o, &info, &err), &err);
         key[i] = text_prompt_key(&info, VC_F32, VC_F32, &in);
         text_llama.close(t);

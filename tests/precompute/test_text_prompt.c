@@ -66,7 +66,8 @@ static void rules_refused(void **state)
         vc_err err = { 0 };
         assert_int_not_equal(text_builtin.open(&t, &o, &info, &err), 0);
         assert_null(t);
-        if (!strstr(err.text, rows[i].says)) fail_msg("%d: %s", (int)i, err.text);
+        if (!strstr(err.text, rows[i].says))
+            fail_msg("%d: %s", (int)i, err.text);
     }
 }
 

@@ -276,10 +276,12 @@ static void one_fingerprint(void **state)
 /* Texts that make quadratic programs hang: each must be done in the time that n log n needs. */
 static void long_texts(void **state)
 {
-    static const char *const unit[] = { "a", " ", "\n", "the cat ", "\xe5\xa5\xbd", "-", "\xcc\x81\xcc\x96",
+    static const char *const unit[] = { "a", " ", "\n", "the cat ", "\xe5\xa5\xbd", "-",
+                                        "\xcc\x81\xcc\x96",
                                         "\xf0\x9f\x98\x80", "1", "\xff", "e\xcc\x81", "<s>" };
     enum { BYTES = 1 << 17, MOST = 1 << 20 };
-    const double SECONDS = 20;               /* it takes about one; a quadratic step takes minutes */
+    /* it takes about one; a quadratic step takes minutes */
+    const double SECONDS = 20;
     char *text = malloc(MOST);
     cJSON *o = golden();
     vc_err err = { 0 };
@@ -315,7 +317,8 @@ typedef struct refusal {
     const char *json, *says;
 } refusal;
 
-#define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}"
+#define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}," \
+              "\"merges\":[\"a b\"]}"
 
 static void refusals(void **state)
 {
@@ -326,7 +329,8 @@ static void refusals(void **state)
         { "{\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}", "WordPiece is not known here" },
         { "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", "no pieces" },
         { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1},\"merges\":[]}}", "out of range" },
-        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}", "\"b\" is not in" },
+        { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a b\"]}}",
+          "\"b\" is not in" },
         { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"aa\"]}}", "two parts" },
         { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"unk_token\":\"x\"}}", "unk_token" },
         { "{\"model\":{\"type\":\"Unigram\",\"vocab\":[],\"unk_id\":0}}", "without pieces" },
@@ -334,9 +338,12 @@ static void refusals(void **state)
         { "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",1e999]],\"unk_id\":0}}", "finite" },
         { "{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",true]],\"unk_id\":0}}", "number" },
         { "{" MODEL ",\"normalizer\":{\"type\":\"Nmt\"}}", "normalizer: Nmt is not known here" },
-        { "{" MODEL ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"!!\"}}", "base64" },
-        { "{" MODEL ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"/////wAA\"}}", "trie of" },
-        { "{" MODEL ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", "BertPreTokenizer is not" },
+        { "{" MODEL ",\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"!!\"}}",
+          "base64" },
+        { "{" MODEL ",\"normalizer\":{\"type\":\"Precompiled\","
+                    "\"precompiled_charsmap\":\"/////wAA\"}}", "trie of" },
+        { "{" MODEL ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}",
+          "BertPreTokenizer is not" },
         { "{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},"
           "\"behavior\":\"Isolated\"}}", "pattern" },
         { "{" MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},"

@@ -1,5 +1,5 @@
-/* test_tokenizer_limits.c - tokenizer files that would cost far more than their size and the text's: each ends in
- * an error that names the rule, within 1 GiB. */
+/* test_tokenizer_limits.c - tokenizer files whose work would be far larger than the files and the
+ * text: each ends in an error that names the rule, within 1 GiB. */
 #include <stdarg.h>
 #include <setjmp.h>
 #include <stddef.h>
@@ -46,14 +46,18 @@ typedef struct bomb {
 
 static const bomb bombs[] = {
     /* texts that grow */
-    { STEPS, REPLACE("String", "a", "aa"), 60, ",", "]}}", "a", 5, "Replace \"a\": it makes too much" },
-    { STEPS, REPLACE("Regex", "", "aaaaaaaaaaaaaaaaaaaa"), 12, ",", "]}}", "a", 5, "normalizer: step 4, Replace" },
+    { STEPS, REPLACE("String", "a", "aa"), 60, ",", "]}}", "a", 5,
+      "Replace \"a\": it makes too much" },
+    { STEPS, REPLACE("Regex", "", "aaaaaaaaaaaaaaaaaaaa"), 12, ",", "]}}", "a", 5,
+      "normalizer: step 4, Replace" },
     { STEPS, REPLACE("Regex", "a|", "aaa"), 60, ",", "]}}", "a", 5, "Replace \"a|\"" },
     { STEPS "{\"type\":\"Prepend\",\"prepend\":\"", "aaaaaaaaaa", 100000, "", "\"}]}}", "a", 1,
       "step 1, Prepend: it makes" },
-    { STEPS "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"", "aaaaaaaaaa", 1000, "",
+    { STEPS "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"", "aaaaaaaaaa",
+      1000, "",
       "\"}]}}", "a", 500, "step 1, Replace \"a\"" },
-    { SPLITS "{\"type\":\"Metaspace\",\"replacement\":\"", "aaaaaaaaaa", 1000, "", "\"}]}}", " ", 500,
+    { SPLITS "{\"type\":\"Metaspace\",\"replacement\":\"", "aaaaaaaaaa", 1000, "", "\"}]}}", " ",
+      500,
       "pre_tokenizer: step 1, Metaspace" },
     { SPLITS, LEVEL, 60, ",", "]}}", "\xc3\xa9", 5, "ByteLevel: it makes" },
     { STEPS "{\"type\":\"NFKD\"}],\"x\":[", "0", 1, ",", "]}}", "\xef\xb7\xba", 3000, NULL },
@@ -65,17 +69,23 @@ static const bomb bombs[] = {
     { STEPS, REPLACE("Regex", "(?=(a+)*[bc])", "x"), 1, ",", "]}}", "a", 100, "gives up" },
     { SPLITS, SPLIT("a+|b+|\\\\s+(?!\\\\S)|\\\\s+"), 60, ",", "]}}", "ab  ", 20000, NULL },
     /* files */
-    { "{" MODEL ",\"added_tokens\":[{\"id\":2,\"content\":\"", "a", 2000, "", "\"}]}", "a", 1, "longer than 1024" },
-    { "{" MODEL ",\"normalizer\":" REPLACE("String", "z", "zzzzzzzzzzzzzzzzzzzz") ",\"added_tokens\":[{\"id\":2,"
+    { "{" MODEL ",\"added_tokens\":[{\"id\":2,\"content\":\"", "a", 2000, "", "\"}]}", "a", 1,
+      "longer than 1024" },
+    { "{" MODEL ",\"normalizer\":" REPLACE("String", "z",
+                                           "zzzzzzzzzzzzzzzzzzzz") ",\"added_tokens\":[{\"id\":2,"
       "\"content\":\"", "z", 1000, "", "\"}]}", "a", 1, "normalised spelling has 20000 bytes" },
     { "{" MODEL ",\"other\":[", "0", 5000000, ",", "]}", "a", 1, "other: 10000001 bytes" },
     { "{" MODEL ",", "\"x\":0", 200, ",", "}", "a", 1, "there twice" },
-    { "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"", "a", 5000, "", "\",0]]}}", "a", 1,
+    { "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"", "a", 5000, "", "\",0]]}}",
+      "a", 1,
       "piece 0 has 5000 bytes" },
-    { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"continuing_subword_prefix\":\"", "#", 100,
+    { "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],"
+      "\"continuing_subword_prefix\":\"", "#", 100,
       "", "\"}}", "a", 1, "longer than 64" },
-    { "{" MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"special_tokens\":{\"b\":{\"ids\":[1,1,1,1]}},"
-      "\"single\":[{\"Sequence\":{\"id\":\"A\"}},", "{\"SpecialToken\":{\"id\":\"b\"}}", 1000, ",", "]}}", "a", 1,
+    { "{" MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\","
+                "\"special_tokens\":{\"b\":{\"ids\":[1,1,1,1]}},"
+      "\"single\":[{\"Sequence\":{\"id\":\"A\"}},", "{\"SpecialToken\":{\"id\":\"b\"}}", 1000, ",",
+      "]}}", "a", 1,
       "more than 1024" },
 };
 
@@ -146,7 +156,8 @@ static void test_charsmap(void **state)
 
     blob[0] = 4 * UNITS;
     blob[1] = 0x100u << 10;                              /* the root's children begin at 0x100 */
-    blob[1 + 0x161] = 'a' | 0x100 | 0x200u << 10;        /* 0x100 ^ 'a': a value hangs at 0x161 ^ 0x200 */
+    /* 0x100 ^ 'a': a value hangs at 0x161 ^ 0x200 */
+    blob[1 + 0x161] = 'a' | 0x100 | 0x200u << 10;
     blob[1 + 0x361] = 0x80000000u;                       /* the string at 0 */
     memset(&blob[1 + UNITS], 'a', LONG - 1);
     memset(text, 'a', sizeof text);
@@ -166,7 +177,8 @@ static void test_charsmap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bombs), cmocka_unit_test(test_many_added), cmocka_unit_test(test_charsmap),
+        cmocka_unit_test(test_bombs), cmocka_unit_test(test_many_added),
+        cmocka_unit_test(test_charsmap),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     struct rusage used;

@@ -59,7 +59,8 @@ static void write_shards(const char *dir, const vf_view *t, int n, int shards)
         free(name);
     }
     char *text = vf_json_line(index);
-    if (shards > 1) tf_put_text(dir, "model.safetensors.index.json", text);
+    if (shards > 1)
+        tf_put_text(dir, "model.safetensors.index.json", text);
     free(text);
     cJSON_Delete(index);
 }

@@ -69,7 +69,8 @@ void vae_near(const vae_bench *b, const char *name, const float *have, double to
     for (int i = 0; i < 4; i++)
         n *= dim[i];
     double e = golden_error(have, want, n);
-    if (!(e <= tol)) fail_msg("%s: error %.3g, at most %.3g is right", name, e, tol);
+    if (!(e <= tol))
+        fail_msg("%s: error %.3g, at most %.3g is right", name, e, tol);
     free(want);
 }
 
@@ -148,10 +149,12 @@ void vae_same_bytes(const vae_bench *b, const char *name, const uint8_t *have)
 
     for (int64_t i = 0; i < n; i++) {
         int d = abs((int)have[i] - (int)want[i]);
-        if (d > 1) fail_msg("%s: byte %d is %d, not %g", name, (int)i, have[i], (double)want[i]);
+        if (d > 1)
+            fail_msg("%s: byte %d is %d, not %g", name, (int)i, have[i], (double)want[i]);
         off += d;
     }
-    if (off > n / 1000) fail_msg("%s: %d bytes of %d differ by one", name, (int)off, (int)n);
+    if (off > n / 1000)
+        fail_msg("%s: %d bytes of %d differ by one", name, (int)off, (int)n);
     free(want);
 }
 
@@ -223,6 +226,7 @@ const char *vae_opened_with(const vae_bench *b, const char *config)
     free(path);
     int rc = b->class->open(&v, &o, &info, &err);
     b->class->close(v);
-    if (rc) assert_null(v);
+    if (rc)
+        assert_null(v);
     return rc ? err.text : "";
 }

@@ -25,7 +25,8 @@ static const cv_case cv_cases[] = {
       { { 1, 1, 1 }, { 2, 1, 1 }, { 0, 1, 1 }, NULL, { 0 } }, F, H, true },
     { { 1, 1, 9, 8, 7 }, 33, { 1, 3, 3 },
       { { 1, 2, 2 }, { 0, 0, 0 }, { 0, 1, 1 }, NULL, { 0 } }, F, F, true },
-    { { 1, 5, 3, 3, 4 }, 5, { 3, 1, 1 }, { { 2, 1, 1 }, { 0 }, { 0 }, NULL, { 0 } }, F, VC_F16, false },
+    { { 1, 5, 3, 3, 4 }, 5, { 3, 1, 1 }, { { 2, 1, 1 }, { 0 }, { 0 }, NULL, { 0 } }, F, VC_F16,
+      false },
     { { 1, 2, 6, 6, 32 }, 3, { 1, 1, 1 }, { { 1, 1, 1 }, { 0 }, { 0 }, NULL, { 0 } }, F, F, true },
     { { 1, 1, 4, 4, 2 }, 2, { 1, 5, 5 },
       { { 1, 3, 3 }, { 0, 4, 4 }, { 0, 3, 3 }, NULL, { 0 } }, F, F, true },
@@ -141,9 +142,9 @@ TEST(convolution_against_f64)
         }
 }
 
-/* Frames in front give what they would give as part of the input, on every set, by oneDNN too. In f32
- * they may differ by the order in which 27 * 12 products of size 1 are summed, as on machines where
- * oneDNN has the frames that see none of the front: 324 * 2^-24. */
+/* Frames in front have the result of frames that are part of the input, on every set, by oneDNN
+ * too. In f32 the results may differ by the order in which 27 * 12 products of size 1 are summed,
+ * as on machines where oneDNN has the frames that see none of the front: 324 * 2^-24. */
 static void cv_front(const char *set, const kd_dev *d, vc_dtype t, bool one)
 {
     enum { T = 4, H = 5, W = 9, C = 12, K = 20, N = H * W };

@@ -235,7 +235,8 @@ static void test_auto(void **state)
     vt_ctx *g;
 
     (void)state;
-    assert_int_equal(vt_open(&g, &(vt_options){ .device = "auto", .pool_limit = 1 << 20 }, NULL), 0);
+    assert_int_equal(vt_open(&g, &(vt_options){ .device = "auto", .pool_limit = 1 << 20 }, NULL),
+                     0);
     const char *said = vt_describe(g), *best = vt_backends()[0]->name;
     bool took = !strncmp(said, best, strlen(best)) && said[strlen(best)] == ':';
     if (!took && (strncmp(said, "cpu: ", 5) || !strstr(said, " (cuda: ")))
@@ -275,7 +276,8 @@ static void test_scopes(void **state)
     vt_close(g);
 }
 
-/* What is made for the step outlives the scopes that it was made in, and the step's end takes it. */
+/* A tensor made for the step outlives the scope that made the tensor, and the step's end frees its
+ * memory. */
 static void test_for_step(void **state)
 {
     vt_ctx *g = em_context(VC_F32);

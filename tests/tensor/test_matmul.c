@@ -184,8 +184,8 @@ TEST(large_matmul_by_onednn)
     }
 }
 
-/* The device counts on two threads and gets one: inside another team, whose members OpenMP gives none;
- * and in a thread that OpenMP did not make. */
+/* The device plans for two threads and gets one: inside another team, whose members get no threads
+ * of OpenMP; and in a thread that OpenMP did not make. */
 enum { IN_TEAM, IN_THREAD, PLACES };
 
 typedef struct elsewhere {

@@ -431,7 +431,8 @@ static void test_nothing_trained(void **state)
     vt_close(g);
 }
 
-/* Every FLOP and every kernel is in some row; recomputation adds to the ops, not to their gradients. */
+/* Every FLOP and every kernel is in a row of the profile; recomputation adds to the ops, not to
+ * their gradients. */
 static void test_profile(void **state)
 {
     double flops[2] = { 0 };

@@ -23,7 +23,8 @@ const toy_sample set_samples[SAMPLES] = {
     { .number = 7, .f = 3, .h = 4, .w = 6, .caption = { "seven" }, .mask_all = true },
 };
 
-enum { I2V = 1 << VC_ROLE_IMAGE | 1 << VC_ROLE_IMAGE_NOISED, INPAINT = 1 << VC_ROLE_VIDEO | 1 << VC_ROLE_MASK };
+enum { I2V = 1 << VC_ROLE_IMAGE | 1 << VC_ROLE_IMAGE_NOISED,
+       INPAINT = 1 << VC_ROLE_VIDEO | 1 << VC_ROLE_MASK };
 const toy set_i2v = { .sample = set_samples, .n = SAMPLES, .scaling = SCALING,
                        .train_mode = "i2v", .conditions = I2V, .noised = 3 };
 const toy set_inpaint = { .sample = set_samples, .n = SAMPLES, .scaling = SCALING,

@@ -578,7 +578,8 @@ int main(void)
         cmocka_unit_test(test_each_role),
         cmocka_unit_test(test_rates), cmocka_unit_test(test_pure),
         cmocka_unit_test(test_held_out), cmocka_unit_test(test_padded),
-        cmocka_unit_test(test_patches), cmocka_unit_test(test_refused), cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_patches), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_unused),
         cmocka_unit_test(test_damage), cmocka_unit_test(test_hostile_record),
         cmocka_unit_test(test_bounds), cmocka_unit_test(test_clean_first),
     };

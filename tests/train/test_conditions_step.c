@@ -75,7 +75,8 @@ static vt_tensor *toy_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
 /* Whether the row's first frame was given clean: its tokens are at time 0, all others are not. */
 static bool is_clean(const vtrain_batch *b, int64_t row)
 {
-    if (!seen.token_t) return false;
+    if (!seen.token_t)
+        return false;
     int64_t frame = AREA / 4, n = b->dim[2] * frame;
     const float *t = seen.token_t + row * n;
     for (int64_t i = 0; i < n; i++)
@@ -96,7 +97,8 @@ static double loss_of(const vtrain_batch *b, double s)
         double w = b->weighted ? (double)b->loss_weight[row * clip + place] : 1;
         if (is_clean(b, row)) {
             w *= place < area ? 0 : all / (all - 1);
-            if (place < area) assert_true(seen.x[i] == b->latents[i]);
+            if (place < area)
+                assert_true(seen.x[i] == b->latents[i]);
         }
         sum += w * (x - (noise - x0)) * (x - (noise - x0));
     }

@@ -276,7 +276,8 @@ static void test_norm_model(void **state)
         { "{\"scaling_factor\":2}", false, VC_EMISMATCH, 0, 0,
           "a does not fit" },
         { "{\"scaling_factor\":2,\"invert_scale_latents\":true}", false, VC_EMISMATCH, 0, 0,
-          "scaling_factor 0.5 here, 2 there; invert_scale_latents false here, true there (--allow" },
+          "scaling_factor 0.5 here, 2 there; invert_scale_latents false here, true there "
+          "(--allow" },
         { "{\"latents_mean\":[5,6],\"latents_std\":[1,4]}", false, VC_EMISMATCH, 0, 0,
           "mean differs; std differs" },
         { "{\"_class_name\":\"AutoencoderKLWan\"}", true, VC_EMISMATCH, 0, 0, "AutoencoderKLWan" },
@@ -294,7 +295,8 @@ static void test_norm_model(void **state)
         vc_err err = { 0 };
         char *note;
         assert_int_equal(vc_file_write(path, row[i].config, strlen(row[i].config), NULL), 0);
-        int rc = try_open(&d, "a", (vtrain_data_opts){ .model_dir = model, .allow_mismatch = row[i].allow },
+        int rc = try_open(&d, "a", (vtrain_data_opts){ .model_dir = model,
+                                                       .allow_mismatch = row[i].allow },
                           &note, &err);
         assert_int_equal(rc, row[i].rc);
         if (rc && !strstr(err.text, row[i].says))
@@ -568,7 +570,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list), cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_fraction), cmocka_unit_test(test_split), cmocka_unit_test(test_split_grows), cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_fraction), cmocka_unit_test(test_split),
+        cmocka_unit_test(test_split_grows), cmocka_unit_test(test_shares),
         cmocka_unit_test(test_norm), cmocka_unit_test(test_norm_model),
         cmocka_unit_test(test_text_class), cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_hostile_manifest),

@@ -71,9 +71,11 @@ static double row_loss(const float *y, const float *target, int first, bool diff
     for (int c = 0; c < C; c++)
         for (int64_t i = 0; i < F * PLANE; i++) {
             int64_t at = c * F * PLANE + i;
-            if (i / PLANE < first + differences) continue;
+            if (i / PLANE < first + differences)
+                continue;
             double d = (double)y[at] - (double)target[at];
-            if (differences) d -= (double)y[at - PLANE] - (double)target[at - PLANE];
+            if (differences)
+                d -= (double)y[at - PLANE] - (double)target[at - PLANE];
             sum += d * d;
             n++;
         }
@@ -141,8 +143,10 @@ static void test_traces(void **state)
                                    step);
             vf_safetensors *f = open_file(dir, name);
             floats(f, "latents", &v);
-            if (v.dim[2] == F) clean += check_clips(f, rows[i].motion);
-            else check_stills(f);
+            if (v.dim[2] == F)
+                clean += check_clips(f, rows[i].motion);
+            else
+                check_stills(f);
             clips += v.dim[2] == F ? 2 : 0;
             vf_safetensors_close(f);
             free(name);

@@ -42,21 +42,29 @@ static void open_run(vtrain *t)
     t->plan.epoch_batches = 3;
     int rc = vtrain_data_open(&t->data, &o, &note, &err);
     free(note);
-    if (!rc) rc = vt_open(&t->g, &(vt_options){ .threads = 1 }, &err);
-    if (!rc) rc = vt_params_open(&t->params, t->g, &err);
+    if (!rc)
+        rc = vt_open(&t->g, &(vt_options){ .threads = 1 }, &err);
+    if (!rc)
+        rc = vt_params_open(&t->params, t->g, &err);
     const vtrain_fresh want = { .channels = vtrain_data_norm(t->data)->channels,
                                 .text_width = vtrain_data_slot(t->data, 0)->width,
                                 .width = 32, .layers = BLOCKS, .heads = 2, .patch = 2 };
-    if (!rc) rc = t->family->fresh(&t->model_config, &want, &err);
-    if (!rc) rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params,
-                                 &(vt_source){ 0 }, &err);
-    if (!rc) rc = vt_params_train(t->params, NULL, NULL, &err);
-    if (!rc) rc = vt_adamw_open(&t->adam, t->params, VT_ADAMW_F32, &err);
+    if (!rc)
+        rc = t->family->fresh(&t->model_config, &want, &err);
+    if (!rc)
+        rc = vtrain_dit_open(&t->model, t->family, t->model_config, t->params,
+                             &(vt_source){ 0 }, &err);
+    if (!rc)
+        rc = vt_params_train(t->params, NULL, NULL, &err);
+    if (!rc)
+        rc = vt_adamw_open(&t->adam, t->params, VT_ADAMW_F32, &err);
     const vtrain_objective_opts how = { .kind = VTRAIN_FLOW, .shift = 1, .logit_std = 1,
                                         .micros = 1 };
-    if (!rc) rc = vtrain_objective_open(&t->objective, &how, &err);
+    if (!rc)
+        rc = vtrain_objective_open(&t->objective, &how, &err);
     const vtrain_loader_opts load = { .batch = 2, .threads = 1, .ahead = 1, .end = 1 };
-    if (!rc) rc = vtrain_loader_open(&t->loader, t->data, &load, &err);
+    if (!rc)
+        rc = vtrain_loader_open(&t->loader, t->data, &load, &err);
     assert_ok(rc, &err);
     free(path);
     assert_int_equal(vtrain_data_groups(t->data), GROUPS);
@@ -129,7 +137,8 @@ static void test_fewest(void **state)
             while (want < BLOCKS && taken[i][want] > most)
                 want++;
             assert_int_equal(t.plan.recompute[i], want);
-            if (taken[i][want] > peak) peak = taken[i][want];
+            if (taken[i][want] > peak)
+                peak = taken[i][want];
         }
         assert_int_equal(t.plan.pool, peak);
         assert_int_equal(t.plan.predicted, standing + peak);

@@ -457,8 +457,10 @@ static void test_own_numbers(void **state)
                 assert_int_equal(m.calls, 4 + rows[i].steps);
                 assert_int_equal(m.dim[0], rows[i].scale > 1 ? 2 : 1);
             }
-            if (run == 1 && !run_same_file(dir, file[0], file[1])) fail_msg("%s", rows[i].own);
-            if (run == 2 && !run_same_file(dir, file[2], file[3])) fail_msg("%s", rows[i].own);
+            if (run == 1 && !run_same_file(dir, file[0], file[1]))
+                fail_msg("%s", rows[i].own);
+            if (run == 2 && !run_same_file(dir, file[2], file[3]))
+                fail_msg("%s", rows[i].own);
             close_toy(&t, &list);
         }
     }

@@ -37,7 +37,8 @@ static double blended(const vf_safetensors *f, double ratio)
     for (int64_t i = 0; i < n; i++) {
         double d = (double)p[i] - (double)q[i];
         loss += d * d;
-        if (i / frame % v.dim[2] == 0) continue;
+        if (i / frame % v.dim[2] == 0)
+            continue;
         double before = (double)p[i - frame] - (double)q[i - frame];
         motion += (d - before) * (d - before);
         rest++;
@@ -169,7 +170,8 @@ static vf_safetensors *sample_of(const char *dir, const char *out, int prompt)
     char *path = vc_format("%s/%s/validation/step-1/%03d.safetensors", dir, out, prompt);
     vf_safetensors *f;
     vc_err err = { 0 };
-    if (vf_safetensors_open(&f, path, &err)) fail_msg("%s", err.text);
+    if (vf_safetensors_open(&f, path, &err))
+        fail_msg("%s", err.text);
     free(path);
     return f;
 }

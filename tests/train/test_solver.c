@@ -33,7 +33,8 @@ static double *doubles(const vf_safetensors *f, const char *name, int64_t *n)
     assert_int_equal(v.dtype, VC_F64);
     double *x = malloc(v.bytes);
     memcpy(x, v.data, v.bytes);
-    if (n) *n = vf_view_count(&v);
+    if (n)
+        *n = vf_view_count(&v);
     return x;
 }
 
@@ -111,13 +112,15 @@ static void times_are_diffusers(void **state)
             char start[32];
             int steps, t[VTRAIN_TIMES], at;
             snprintf(start, sizeof start, "times.%s.", spacings[s]);
-            if (strncmp(v->name, start, strlen(start))) continue;
+            if (strncmp(v->name, start, strlen(start)))
+                continue;
             steps = atoi(v->name + strlen(start));
             assert_int_equal(steps, v->dim[0]);
             vtrain_solver_times(t, steps, (vtrain_spacing)s);
             for (int k = 0; k < steps; k++) {
                 memcpy(&at, (const char *)v->data + 4 * k, 4);
-                if (t[k] != at) fail_msg("%s: step %d is at %d, not %d", v->name, k, t[k], at);
+                if (t[k] != at)
+                    fail_msg("%s: step %d is at %d, not %d", v->name, k, t[k], at);
             }
             lists++;
         }
@@ -301,7 +304,8 @@ static void many_tokens(void **state)
 {
     (void)state;
     for (size_t i = 0; i < COUNT(flows); i++) {
-        if (!flows[i].by.on) continue;
+        if (!flows[i].by.on)
+            continue;
         double a = vtrain_shift_factor(&flows[i].by, 1 << 30);
         assert_true(isfinite(a) && a > 1);
         near("the last level", vtrain_shifted(a, 1e-3), 1, 0.1);

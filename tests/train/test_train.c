@@ -33,7 +33,8 @@ static void same_run(const char *dir, const char *a, const char *b, int step)
     for (size_t i = 0; i < COUNT(files); i++) {
         char *fa = vc_format("%s/checkpoint-%d%s", a, step, files[i]);
         char *fb = vc_format("%s/checkpoint-%d%s", b, step, files[i]);
-        if (!run_same_file(dir, fa, fb)) fail_msg("%s and %s differ", fa, fb);
+        if (!run_same_file(dir, fa, fb))
+            fail_msg("%s and %s differ", fa, fb);
         free(fa);
         free(fb);
     }
@@ -98,7 +99,8 @@ static void test_resume_optimizer(void **state)
             free(args);
             assert_int_equal(rc, i == k ? 0 : VC_EMISMATCH);
             char *remedy = vc_format("go on with --optimizer %s", kinds[i]);
-            if (i != k && !strstr(err.text, remedy)) fail_msg("%s", err.text);
+            if (i != k && !strstr(err.text, remedy))
+                fail_msg("%s", err.text);
             free(remedy);
         }
     }
@@ -164,7 +166,8 @@ static void test_learns(void **state)
         snprintf(out, sizeof out, "learn-%s", runs[i].out);
         run_ok(dir, out, args);
         double before = mean_loss(dir, out, 0, 5), after = mean_loss(dir, out, 180, 200);
-        if (!(after < 0.7 * before)) fail_msg("%s: %g, then %g", out, before, after);
+        if (!(after < 0.7 * before))
+            fail_msg("%s: %g, then %g", out, before, after);
         free(args);
     }
 }
@@ -289,7 +292,8 @@ static void test_trainable_modules(void **state)
         assert_string_equal(x->name, y->name);
         bool named = strstr(x->name, "to_q") || strstr(x->name, "norm_out");
         bool differs = memcmp(x->data, y->data, x->bytes) != 0;
-        if (differs && !named) fail_msg("%s changed", x->name);
+        if (differs && !named)
+            fail_msg("%s changed", x->name);
         changed += differs;
     }
     assert_int_equal(changed, 4);
@@ -337,7 +341,8 @@ static const float *floats(const vf_safetensors *f, const char *name, int64_t *n
     vc_err err = { 0 };
     assert_ok(vf_safetensors_get(f, name, &v, &err), &err);
     assert_int_equal(v.dtype, VC_F32);
-    if (n) *n = vf_view_count(&v);
+    if (n)
+        *n = vf_view_count(&v);
     return v.data;
 }
 
@@ -366,7 +371,8 @@ static double check_trace(const char *dir, const char *path, bool grads)
     for (int i = 0; i < vf_safetensors_count(f); i++) {
         const vf_view *v = vf_safetensors_at(f, i);
         params += !strncmp(v->name, "param/", 6);
-        if (strncmp(v->name, "grad/", 5)) continue;
+        if (strncmp(v->name, "grad/", 5))
+            continue;
         gradients++;
         const float *g = v->data;
         for (int64_t k = 0; k < vf_view_count(v); k++)
@@ -391,7 +397,8 @@ static void test_trace(void **state)
         snprintf(path, sizeof path, "trace/step-%06d-mb-01-rank-00.safetensors", step);
         double norm = sqrt(check_trace(dir, path, true));
         double logged = run_value(dir, "traced", step - 1, "grad_norm");
-        if (!(fabs(norm - logged) < 1e-5 * norm)) fail_msg("%g, logged %g", norm, logged);
+        if (!(fabs(norm - logged) < 1e-5 * norm))
+            fail_msg("%g, logged %g", norm, logged);
     }
     assert_false(run_exists(dir, "trace/step-000003-mb-00-rank-00.safetensors"));
     free(args);
@@ -426,7 +433,8 @@ static void test_full_disk(void **state)
     setrlimit(RLIMIT_FSIZE, &low);
     int rc = run(dir, "full", TINY "--max_train_steps 2 --resume_from_checkpoint latest", &err);
     setrlimit(RLIMIT_FSIZE, &old);
-    if (rc != VC_EFULL) fail_msg("%d %s", rc, err.text);
+    if (rc != VC_EFULL)
+        fail_msg("%d %s", rc, err.text);
     assert_says(&err, "checkpoint of step 2");
     assert_false(run_exists(dir, "full/checkpoint-2.tmp"));
     assert_false(run_exists(dir, "full/checkpoint-2"));
@@ -511,13 +519,15 @@ static void test_pooled_slots(void **state)
 
     for (int slot = 0; slot < 2; slot++) {
         char *path = vc_format("%s/pooled-%d.lmdb", dir, slot);
-        char *args = vc_format("--latents %s --output_dir %s/pooled %s --max_train_steps 2 --threads 1 "
+        char *args =
+            vc_format("--latents %s --output_dir %s/pooled %s --max_train_steps 2 --threads 1 "
                                "--validation_steps 1 --num_inference_steps 2", path, dir, TINY);
         vc_err err = { 0 };
         toy_make(&(toy){ .path = path, .sample = one, .n = 1, .pooled = 4, .encoders = 2,
                          .pooled_only = 1u << slot, .prompts = 1 });
         int rc = run_bare(args, &err);
-        if (rc != (slot ? 0 : VC_EMISMATCH)) fail_msg("slot %d: %d %s", slot, rc, err.text);
+        if (rc != (slot ? 0 : VC_EMISMATCH))
+            fail_msg("slot %d: %d %s", slot, rc, err.text);
         assert_true(slot || strstr(err.text, "text_encoder is pooled only"));
         free(path);
         free(args);
@@ -596,7 +606,8 @@ int main(void)
         TEST(test_latest_without_one), TEST(test_recompute), TEST(test_learns),
         TEST(test_held_out),      TEST(test_lora),       TEST(test_trainable_modules),
         TEST(test_validation),    TEST(test_trace),      TEST(test_not_a_number),
-        TEST(test_full_disk),     TEST(test_limit),      TEST(test_refused),     TEST(test_pooled_slots),
+        TEST(test_full_disk),     TEST(test_limit),      TEST(test_refused),
+        TEST(test_pooled_slots),
         TEST(test_foreign),       TEST(test_config),     TEST(test_like),
         TEST(test_dry_run),
     };

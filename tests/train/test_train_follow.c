@@ -76,10 +76,14 @@ static void wait_for_steps(const runner *r, const char *dir, const char *out, in
         lines = 0;
         for (int c; f && (c = fgetc(f)) != EOF;)
             lines += c == '\n';
-        if (f) fclose(f);
-        if (first < 0) first = lines;
-        if (r->ended) fail_msg("%s: it ended: %s", out, r->err.text);
-        if (vc_seconds() > until) fail_msg("%s: %d steps", out, lines);
+        if (f)
+            fclose(f);
+        if (first < 0)
+            first = lines;
+        if (r->ended)
+            fail_msg("%s: it ended: %s", out, r->err.text);
+        if (vc_seconds() > until)
+            fail_msg("%s: %d steps", out, lines);
         usleep(500);
     }
     free(path);
@@ -106,12 +110,14 @@ static void same_from(const char *dir, int step)
     end(&r);
     char *a = vc_format("whole/checkpoint-%d/optimizer.safetensors", STEPS);
     char *b = vc_format("%s/checkpoint-%d/optimizer.safetensors", out, STEPS);
-    if (!run_same_file(dir, a, b)) fail_msg("from step %d: other weights", step);
+    if (!run_same_file(dir, a, b))
+        fail_msg("from step %d: other weights", step);
     char *all = run_metrics(dir, "whole", NULL), *rest = run_metrics(dir, out, &n), *from = all;
     assert_int_equal(n, STEPS - step);
     for (int i = 0; i < step; i++)
         from = strchr(from, '\n') + 1;
-    if (strcmp(from, rest)) fail_msg("from step %d: %s\n%s", step, from, rest);
+    if (strcmp(from, rest))
+        fail_msg("from step %d: %s\n%s", step, from, rest);
     vtrain_state was = state_of(dir, "whole", STEPS), now = state_of(dir, out, STEPS);
     assert_int_equal(was.n_spans, now.n_spans);
     for (int i = 0; i < was.n_spans; i++) {
@@ -146,7 +152,8 @@ static void check_spans(const char *dir)
     char *text = run_metrics(dir, "whole", NULL), *p = text;
     int old = (int)(last->micro / ACCUMULATION);
     for (int i = 0; i < old; i++, p = strchr(p, '\n') + 1)
-        if (memmem(p, strcspn(p, "\n"), "00000003/", 9)) fail_msg("step %d: too early", i + 1);
+        if (memmem(p, strcspn(p, "\n"), "00000003/", 9))
+            fail_msg("step %d: too early", i + 1);
     assert_non_null(strstr(p, "00000003/"));
     assert_non_null(strstr(p, "00000004/"));
     free(text);

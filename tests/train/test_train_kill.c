@@ -55,7 +55,8 @@ static int lines_of(const char *dir, const char *out)
     int n = 0;
     for (int c; f && (c = fgetc(f)) != EOF;)
         n += c == '\n';
-    if (f) fclose(f);
+    if (f)
+        fclose(f);
     free(path);
     return n;
 }
@@ -65,8 +66,10 @@ static bool wait_for_line(pid_t pid, const char *dir, const char *out, int n, in
 {
     double end = vc_seconds() + PATIENCE_S;
     while (lines_of(dir, out) < n) {
-        if (waitpid(pid, NULL, WNOHANG) == pid) return false;
-        if (vc_seconds() > end) fail_msg("no line %d in %d s", n, PATIENCE_S);
+        if (waitpid(pid, NULL, WNOHANG) == pid)
+            return false;
+        if (vc_seconds() > end)
+            fail_msg("no line %d in %d s", n, PATIENCE_S);
         usleep(500);
     }
     usleep((useconds_t)more_us);
@@ -94,7 +97,8 @@ static void same_end(const char *dir, const char *a, const char *b)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *fa = vc_format("%s/checkpoint-%d/%s", a, STEPS, files[i]);
         char *fb = vc_format("%s/checkpoint-%d/%s", b, STEPS, files[i]);
-        if (!run_same_file(dir, fa, fb)) fail_msg("%s and %s differ", fa, fb);
+        if (!run_same_file(dir, fa, fb))
+            fail_msg("%s and %s differ", fa, fb);
         free(fa);
         free(fb);
     }
@@ -102,7 +106,8 @@ static void same_end(const char *dir, const char *a, const char *b)
 
 static void whole_run(const char *dir)
 {
-    if (run_exists(dir, "whole")) return;
+    if (run_exists(dir, "whole"))
+        return;
     assert_int_equal(end_status(start(dir, "whole", false)), 0);
 }
 
@@ -117,7 +122,8 @@ static void test_kill(void **state)
     whole_run(dir);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         pid_t pid = start(dir, "killed", i > 0);
-        if (!wait_for_line(pid, dir, "killed", at[i].line, at[i].more_us)) continue;
+        if (!wait_for_line(pid, dir, "killed", at[i].line, at[i].more_us))
+            continue;
         kill(pid, SIGKILL);
         (void)end_status(pid);
     }
@@ -125,10 +131,10 @@ static void test_kill(void **state)
     same_end(dir, "whole", "killed");
 }
 
-/* Killed at random moments of a run, start-up and saving among them, until there were enough ($VLT_KILLS,
- * or 30). A run that ends by itself counts for nothing and shortens the next waits, so that the test
- * says the same on a slow and on a fast machine. Every KILLS_A_RUN kills the run may end, and is
- * compared. */
+/* The program is killed at random moments of a run, start-up and saving among them, $VLT_KILLS (or
+ * 30) times. A run that ends by itself does not count as a kill and shortens the next waits, so
+ * that the test has one result on slow and on fast machines. Every KILLS_A_RUN kills the run may
+ * end, and is compared. */
 static void test_random_kills(void **state)
 {
     enum { KILLS_A_RUN = 5 };
@@ -148,7 +154,8 @@ static void test_random_kills(void **state)
         int status = end_status(pid);
         if (status == 1000 + SIGKILL) {
             killed++;
-            if (killed % KILLS_A_RUN) continue;
+            if (killed % KILLS_A_RUN)
+                continue;
             status = end_status(start(dir, "random", run_exists(dir, "random")));
         } else {
             most *= 0.9;
@@ -174,7 +181,8 @@ static void test_stop(void **state)
     whole_run(dir);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         pid_t pid = start(dir, "stopped", i > 0);
-        if (!wait_for_line(pid, dir, "stopped", at[i].line, 0)) fail_msg("ended by itself");
+        if (!wait_for_line(pid, dir, "stopped", at[i].line, 0))
+            fail_msg("ended by itself");
         kill(pid, at[i].signal);
         assert_int_equal(end_status(pid), 128 + at[i].signal);
         char newest[64];
@@ -194,7 +202,8 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kill), cmocka_unit_test(test_random_kills), cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_kill), cmocka_unit_test(test_random_kills),
+        cmocka_unit_test(test_stop),
     };
     return cmocka_run_group_tests(tests, run_dir_setup, toy_dir_teardown);
 }

@@ -17,7 +17,8 @@
 
 static void near(double a, double b, double tolerance)
 {
-    if (!(fabs(a - b) <= tolerance)) fail_msg("%.12g is not %.12g (+-%g)", a, b, tolerance);
+    if (!(fabs(a - b) <= tolerance))
+        fail_msg("%.12g is not %.12g (+-%g)", a, b, tolerance);
 }
 
 /* ---- schedules ---- */

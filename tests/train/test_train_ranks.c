@@ -62,7 +62,8 @@ static int ranks_run(int ranks, const char *dir, const char *out, const char *ar
 static void ranks_ok(int ranks, const char *dir, const char *out, const char *args)
 {
     int status = ranks_run(ranks, dir, out, args);
-    if (status) fail_msg("%d ranks, %s: status %d: %s", ranks, args, status, said);
+    if (status)
+        fail_msg("%d ranks, %s: status %d: %s", ranks, args, status, said);
 }
 
 /* ---- comparing ---- */
@@ -82,9 +83,9 @@ static char *samples_of(const char *dir, const char *out)
     return all;
 }
 
-/* The greatest root mean square, over the tensors of two files, of their difference. Not the greatest
- * difference: AdamW takes a step of full size even where a gradient is nothing but rounding, so that
- * single weights may part. */
+/* Returns the greatest root mean square, over the tensors of two files, of their difference. The
+ * greatest difference would not serve: AdamW takes a step of full size even where a gradient is
+ * only rounding, so that single weights may differ. */
 static double worst(const char *dir, const char *a, const char *b, const char *file)
 {
     const char *name[2] = { a, b };
@@ -131,13 +132,15 @@ static void same_training(const char *dir, const char *a, const char *b, int ste
     for (int i = 0; i < steps; i++)
         for (size_t k = 0; k < COUNT(field); k++) {
             double x = run_value(dir, a, i, field[k]), y = run_value(dir, b, i, field[k]);
-            if (isnan(x) && isnan(y)) continue;
+            if (isnan(x) && isnan(y))
+                continue;
             if (!(fabs(x - y) <= loss * fabs(x)))
                 fail_msg("%s, %s: step %d: %s %.9g and %.9g", a, b, i + 1, field[k], x, y);
         }
     char *file = vc_format("checkpoint-%d/optimizer.safetensors", steps);
     double far = worst(dir, a, b, file);
-    if (far > weight) fail_msg("%s, %s: weights or state differ by %.3g", a, b, far);
+    if (far > weight)
+        fail_msg("%s, %s: weights or state differ by %.3g", a, b, far);
     printf("%s, %s: weights and state within %.3g\n", a, b, far);
     free(file);
 }
@@ -195,7 +198,8 @@ static void test_split(void **state)
     static const char *const sampled[] = { "one", "f4" };
     for (size_t i = 0; i < COUNT(sampled); i++) {
         double far = worst(dir, "z4", sampled[i], "validation/step-8/001.safetensors");
-        if (far > 1e-4) fail_msg("%s: samples differ by %.3g", sampled[i], far);
+        if (far > 1e-4)
+            fail_msg("%s: samples differ by %.3g", sampled[i], far);
     }
     free(all);
     free(more);
@@ -221,11 +225,13 @@ static void same_when_split(const char *dir, const char *name, const char *optim
             ranks_ok(row[i].ranks[k], dir, out, args);
             free(args);
         }
-        if (i == 0 || row[i].ranks[0] != row[i - 1].ranks[0]) like = row[i].out;
+        if (i == 0 || row[i].ranks[0] != row[i - 1].ranks[0])
+            like = row[i].out;
         for (int step = 3; step <= 6; step += 3) {
             char *a = vc_format("%s-%s/checkpoint-%d/optimizer.safetensors", name, like, step);
             char *b = vc_format("%s/checkpoint-%d/optimizer.safetensors", out, step);
-            if (!run_same_file(dir, a, b)) fail_msg("%s and %s differ", a, b);
+            if (!run_same_file(dir, a, b))
+                fail_msg("%s and %s differ", a, b);
             free(a);
             free(b);
         }
@@ -303,7 +309,8 @@ static void resumes(const char *dir, const char *whole, const char *parts, const
                                i ? "--resume_from_checkpoint latest" : "");
         ranks_ok(ranks[i], dir, parts, part);
         assert_null(strstr(said, "differs"));
-        if (ranks[i] == 4) assert_non_null(strstr(said, "x 4 ranks"));
+        if (ranks[i] == 4)
+            assert_non_null(strstr(said, "x 4 ranks"));
         free(part);
     }
     same_training(dir, whole, parts, 10, 1e-5, 1e-5);
@@ -335,7 +342,8 @@ static void make_cogvideox(const char *dir)
                     .family = "cogvideox", .train_mode = "i2v", .noised = 2,
                     .conditions = 1u << VC_ROLE_IMAGE | 1u << VC_ROLE_IMAGE_NOISED };
     vf_safetensors *golden = golden_open("cogvideox-1.5-i2v");
-    if (vc_mkdirs(dir, NULL)) fail();
+    if (vc_mkdirs(dir, NULL))
+        fail();
     toy_make(&t);
     golden_model(golden, weights, VC_BF16);
     vf_safetensors_close(golden);
@@ -399,7 +407,8 @@ static void test_one_fails(void **state)
     char *folder = vc_path_join(dir, "bad"), *path = vc_path_join(folder, "set.lmdb");
     const toy t = { .path = path, .sample = samples, .n = 4, .per_channel = true,
                     .damage = TOY_LATENT_SUM, .bad = 2 };
-    if (vc_mkdirs(folder, NULL)) fail();
+    if (vc_mkdirs(folder, NULL))
+        fail();
     toy_make(&t);
     static const char *const split[] = { "", "--parallel zero2", "--parallel fsdp" };
     for (size_t i = 0; i < COUNT(split); i++) {
@@ -438,7 +447,8 @@ static int children(pid_t pid, pid_t *child, int n)
     int found = 0, one;
     while (f && found < n && fscanf(f, "%d", &one) == 1)
         child[found++] = one;
-    if (f) fclose(f);
+    if (f)
+        fclose(f);
     return found;
 }
 
@@ -455,7 +465,8 @@ static void stop_by(const char *dir, int signal_sent)
         dup2(null, 1);
         dup2(null, 2);
         execl(starts, starts, "2", vtrain, "--latents", set, "--output_dir", out,
-              "--dit_width", "32", "--dit_layers", "5", "--dit_heads", "2", "--train_batch_size", "2", "--seed", "5",
+              "--dit_width", "32", "--dit_layers", "5", "--dit_heads", "2", "--train_batch_size",
+              "2", "--seed", "5",
               "--threads", "1", "--device", device, "--max_train_steps", "400", NULL);
         _exit(127);
     }
@@ -464,8 +475,10 @@ static void stop_by(const char *dir, int signal_sent)
         usleep(1000);
     usleep(50000);
     int n = children(pid, child, 4), status;
-    if (n) kill(child[n - 1], signal_sent);
-    else kill(pid, SIGKILL);
+    if (n)
+        kill(child[n - 1], signal_sent);
+    else
+        kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(n, 2);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0);
@@ -543,9 +556,9 @@ static void test_dry_run_and_samples(void **state)
 
 /* ---- on another device ---- */
 
-/* The ranks of CPUs, whose sums go through MPI, learn the same. Other kernels round differently, and
- * where a weight's first gradient is next to nothing, AdamW's quotient makes of that a share of the
- * rate (1e-3): a twentieth is allowed. */
+/* Ranks on CPUs, whose sums go through MPI, learn the same weights. Other kernels round
+ * differently, and where a weight's first gradient is close to 0, AdamW's quotient turns this
+ * rounding into a share of the rate (1e-3): a twentieth is allowed. */
 static void test_like_cpu(void **state)
 {
     const char *dir = *state, *there = device;
@@ -591,8 +604,10 @@ int main(void)
         printf("skipped: no MPI here\n");
         return 77;
     }
-    if (getenv("VLT_PROGRAM")) program = getenv("VLT_PROGRAM");
-    if (getenv("VLT_DEVICE")) device = getenv("VLT_DEVICE");
+    if (getenv("VLT_PROGRAM"))
+        program = getenv("VLT_PROGRAM");
+    if (getenv("VLT_DEVICE"))
+        device = getenv("VLT_DEVICE");
     char dir[256];
     run_dir_make(dir);
     const struct CMUnitTest tests[] = {
@@ -616,7 +631,8 @@ int main(void)
     };
     cmocka_set_test_filter(getenv("VLT_TEST"));  /* one test's name, * for any letters */
     int bad = cmocka_run_group_tests(tests, NULL, NULL);
-    if (strcmp(device, "cpu")) bad += cmocka_run_group_tests(elsewhere, NULL, NULL);
+    if (strcmp(device, "cpu"))
+        bad += cmocka_run_group_tests(elsewhere, NULL, NULL);
     toy_dir_remove(dir);
     free(said);
     return bad;

@@ -24,7 +24,8 @@ static void put(const char *dir, const char *name, const char *text, size_t n)
     char *path = vc_path_join(dir, name);
     char *folder = strndup(path, (size_t)(vc_path_base(path) - path));
     vc_err err = { 0 };
-    if (vc_mkdirs(folder, &err) || vc_file_write(path, text, n, &err)) fail_msg("%s", err.text);
+    if (vc_mkdirs(folder, &err) || vc_file_write(path, text, n, &err))
+        fail_msg("%s", err.text);
     free(folder);
     free(path);
 }
@@ -33,7 +34,8 @@ static char *text_of(const char *dir, const char *name, size_t *n)
 {
     char *path = vc_path_join(dir, name), *text;
     vc_err err = { 0 };
-    if (vc_file_read(&text, n, path, 1 << 24, &err)) fail_msg("%s", err.text);
+    if (vc_file_read(&text, n, path, 1 << 24, &err))
+        fail_msg("%s", err.text);
     free(path);
     return text;
 }
@@ -84,8 +86,10 @@ static void levels_are(const char *dir, const char *trace, int steps, bool low)
         free(path);
     }
     assert_true(least < most);
-    if (low) assert_true(least > 0 && (double)most < BOUNDARY);
-    else assert_true((double)least >= (double)(float)BOUNDARY && most <= 1);
+    if (low)
+        assert_true(least > 0 && (double)most < BOUNDARY);
+    else
+        assert_true((double)least >= (double)(float)BOUNDARY && most <= 1);
 }
 
 static const struct { const char *side, *folder, *other; } sides[] = {
@@ -103,7 +107,8 @@ static bool same_weights(const char *a, const char *b)
     for (int i = 0; i < vf_safetensors_count(f); i++) {
         const vf_view *x = vf_safetensors_at(f, i);
         vf_view y;
-        if (vf_safetensors_get(g, x->name, &y, &err)) fail_msg("%s", err.text);
+        if (vf_safetensors_get(g, x->name, &y, &err))
+            fail_msg("%s", err.text);
         for (int64_t k = 0; k < vf_view_count(x); k++) {
             float d = ((const float *)x->data)[k] - ((const float *)y.data)[k];
             same = same && d < 1e-20f && d > -1e-20f;
@@ -219,8 +224,10 @@ static void odd_runs_are_refused(void **state)
         snprintf(args, sizeof args, "%.*s%s%s --max_train_steps 1",
                  at ? (int)(at - wrong[i].args) : 0, wrong[i].args, at ? dir : "",
                  at ? at + 2 : wrong[i].args);
-        if (!run(dir, "wrong", args, &err)) fail_msg("taken: %s", args);
-        if (!strstr(err.text, wrong[i].says)) fail_msg("%s: %s", args, err.text);
+        if (!run(dir, "wrong", args, &err))
+            fail_msg("taken: %s", args);
+        if (!strstr(err.text, wrong[i].says))
+            fail_msg("%s: %s", args, err.text);
     }
     assert_false(run_exists(dir, "wrong/metrics.jsonl"));
 }
@@ -228,7 +235,8 @@ static void odd_runs_are_refused(void **state)
 static int setup(void **state)
 {
     int rc = run_dir_setup(state);
-    if (!rc) make_folder(*state);
+    if (!rc)
+        make_folder(*state);
     return rc;
 }
 

@@ -125,9 +125,11 @@ static float *values(const vf_safetensors *f, const char *name, const char *what
     int64_t d[8];
     vf_view v;
     snprintf(full, sizeof full, "%s/%s", name, what);
-    if (vf_safetensors_get(f, full, &v, NULL)) return NULL;
+    if (vf_safetensors_get(f, full, &v, NULL))
+        return NULL;
     float *x = golden_values(f, full, d);
-    if (dim) memcpy(dim, d, sizeof *d * (size_t)v.nd);
+    if (dim)
+        memcpy(dim, d, sizeof *d * (size_t)v.nd);
     return x;
 }
 
@@ -206,10 +208,12 @@ float ref_step(ref_model *m, const ref_case *c, vt_remat remat, float *out)
     vt_tensor *target = vt_from_host(m->g, VC_F32, 5, c->dim, c->target, VC_F32);
     vt_tensor *loss = vt_mse(m->g, y, target, NULL);
     assert_ok(out && y && vt_to_host(m->g, y, out, &err), &err);
-    if (train) vt_backward(m->g, loss);
+    if (train)
+        vt_backward(m->g, loss);
     float value = vt_item(m->g, loss);
     assert_ok(vt_step_end(m->g, &err), &err);
-    if (train) vt_params_settle(m->params);
+    if (train)
+        vt_params_settle(m->params);
     return value;
 }
 

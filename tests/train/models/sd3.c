@@ -107,7 +107,8 @@ static int sd3_read(void *model, const cJSON *config, vc_err *err)
 {
     sd3 *m = model;
     int rc = vf_config_read(m, config_rows, config, err);
-    if (rc) return rc;
+    if (rc)
+        return rc;
     int64_t d = m->width, p = m->patch;
     if (m->head % 8 || m->heads * m->head != d || m->out_channels != m->in_channels)
         return vc_fail(err, VC_EFORMAT, "attention_head_dim must be a multiple of 8, "
@@ -135,7 +136,8 @@ static void sd3_prepare(vt_ctx *g, void *model, vtrain_in *in)
 {
     const sd3 *m = model;
     const vt_tensor *x = in->x, *pooled = in->text[0].pooled;
-    if (!x || vt_failed(g)) return;
+    if (!x || vt_failed(g))
+        return;
     if (x->dim[2] != 1 || x->dim[3] / m->patch > m->side || x->dim[4] / m->patch > m->side)
         vt_fail(g, VC_EMISMATCH, "latents %lldx%lldx%lld: this model makes one picture of at most "
                 "%lld rows and columns (pos_embed_max_size, patch_size)", (long long)x->dim[2],
@@ -170,7 +172,8 @@ static void block(vt_ctx *g, const void *model, const void *weights, vt_tensor *
     const block_weights *w = weights;
     const nn_heads h = { .n = m->heads, .eps = EPS };
     const nn_times t = { .e = in[TIME_AT] };
-    nn_joint_block(g, in + X, (const nn_times[2]){ t, t }, w->stream, (const nn_heads[2]){ h, h }, NULL, out);
+    nn_joint_block(g, in + X, (const nn_times[2]){ t, t }, w->stream, (const nn_heads[2]){ h, h },
+                   NULL, out);
 }
 
 static vt_tensor *sd3_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *const *s)
@@ -187,8 +190,10 @@ const vtrain_family test_sd3 = {
     .class_name = "SD3Transformer2DModel", .text_args = { "encoder_hidden_states" },
     .size = sizeof(sd3), .weights = offsetof(sd3, w), .table = model_table,
     .read = sd3_read, .fit = sd3_fit, .prepare = sd3_prepare, .embed = sd3_embed, .head = sd3_head,
-    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block, NULL },
-                { "transformer_blocks.%d.", last_table, sizeof(block_weights), N_IN, 1, block, NULL } },
+    .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 2, block,
+                  NULL },
+                { "transformer_blocks.%d.", last_table, sizeof(block_weights), N_IN, 1, block,
+                  NULL } },
     .objective = VTRAIN_FLOW, .density = VTRAIN_LOGIT_NORMAL, .flow_shift = 3, .logit_std = 1,
     .bf16 = true, .lr_full = 1e-5, .lr_lora = 1e-4, .guidance = 7, .batch = 1, .steps = 1000,
     .lora_targets = "to_q,to_k,to_v,to_out.0",

@@ -129,12 +129,14 @@ static void take_rope(void *arg, const char *name, const vt_tensor *x)
 {
     rotations *t = arg;
     int k = strstr(name, "_sin") != NULL;
-    if (!strstr(name, "rotary")) return;
+    if (!strstr(name, "rotary"))
+        return;
     t->tokens = x->dim[0];
     t->width = x->dim[1];
     t->value[k] = malloc((size_t)vt_count(x) * sizeof(float));
     assert_int_equal(vt_to_host(t->m->g, x, t->value[k], NULL), 0);
-    if (k) vt_fail(t->m->g, VC_ESTOP, "seen");
+    if (k)
+        vt_fail(t->m->g, VC_ESTOP, "seen");
 }
 
 static void rope_of(rotations *t, ref_model *m, const int64_t grid[3])
@@ -208,7 +210,8 @@ static void test_rope(void **state)
         for (int k = 0; k < vf_safetensors_count(f); k++) {
             const char *name = vf_safetensors_at(f, k)->name, *end = strstr(name, "/cos");
             char size[64];
-            if (!end || strncmp(name, models[i].prefix, strlen(models[i].prefix))) continue;
+            if (!end || strncmp(name, models[i].prefix, strlen(models[i].prefix)))
+                continue;
             snprintf(size, sizeof size, "%.*s", (int)(end - name), name);
             check_rope(&m, f, size);
             seen++;
@@ -279,7 +282,8 @@ static void test_steps(void **state)
     for (int i = 0; i < vt_params_count(m.params); i++) {
         const vt_param *p = vt_params_at(m.params, i);
         double e = p->buffer ? 0 : moved_error(&m, p);
-        if (e > WAY) print_error("%s is off by %.2g of its way\n", p->name, e);
+        if (e > WAY)
+            print_error("%s is off by %.2g of its way\n", p->name, e);
         worst = fmax(worst, e);
     }
     print_message("worst way of a weight: %.2g\n", worst);

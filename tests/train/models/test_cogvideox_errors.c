@@ -64,7 +64,8 @@ static void test_bad_configs(void **state)
         vc_err err = { 0 };
         snprintf(name, sizeof name, "cogvideox-%s", bad_configs[i].golden);
         int rc = ref_open_with(&m, &vtrain_cogvideox, name, bad_configs[i].fields, &err);
-        if (rc >= 0 || m.model) fail_msg("%s was taken", bad_configs[i].fields);
+        if (rc >= 0 || m.model)
+            fail_msg("%s was taken", bad_configs[i].fields);
         if (!strstr(err.text, bad_configs[i].says) || !strstr(err.text, "config.json"))
             fail_msg("%s: \"%s\"", bad_configs[i].fields, err.text);
         ref_close(&m);
@@ -103,8 +104,10 @@ static void test_bad_weights(void **state)
         vc_err err = { 0 };
         snprintf(name, sizeof name, "cogvideox-%s", bad_weights[i].golden);
         int rc = ref_open_with(&m, &vtrain_cogvideox, name, bad_weights[i].fields, &err);
-        if (!rc) rc = vf_model_all_bound(m.file, m.params, NULL, &err);
-        if (rc >= 0) fail_msg("%s was taken", bad_weights[i].fields);
+        if (!rc)
+            rc = vf_model_all_bound(m.file, m.params, NULL, &err);
+        if (rc >= 0)
+            fail_msg("%s was taken", bad_weights[i].fields);
         if (!strstr(err.text, bad_weights[i].says))
             fail_msg("%s: \"%s\"", bad_weights[i].fields, err.text);
         ref_close(&m);
@@ -147,8 +150,10 @@ static void test_bad_inputs(void **state)
         vt_step_begin(m.g, 0);
         ref_forward(&m, &c, VT_KEEP);
         int rc = vt_step_end(m.g, &err);
-        if ((rc < 0) != (bad_inputs[i].says != NULL)) fail_msg("row %zu: %s", i, err.text);
-        if (rc && !strstr(err.text, bad_inputs[i].says)) fail_msg("row %zu: %s", i, err.text);
+        if ((rc < 0) != (bad_inputs[i].says != NULL))
+            fail_msg("row %zu: %s", i, err.text);
+        if (rc && !strstr(err.text, bad_inputs[i].says))
+            fail_msg("row %zu: %s", i, err.text);
         ref_close(&m);
     }
 }
@@ -201,7 +206,8 @@ static void test_targets(void **state)
     ref_open(&m, &vtrain_cogvideox, "cogvideox-5b", VC_BF16, VC_F32);
     for (int i = 0; i < vt_params_count(m.params); i++) {
         const vt_param *p = vt_params_at(m.params, i);
-        if (p->module && p->lin->w == p->t) modules[n++] = p->module;
+        if (p->module && p->lin->w == p->t)
+            modules[n++] = p->module;
     }
     modules[n] = NULL;
     assert_ok(vtrain_targets_open(&t, vtrain_cogvideox.lora_targets, modules,

@@ -41,7 +41,8 @@ static double worst(const ref_model *m, const char *prefix, bool grads, error_fn
     for (int i = 0; i < vt_params_count(m->params); i++) {
         const vt_param *p = vt_params_at(m->params, i);
         char name[160];
-        if (!p->trained) continue;
+        if (!p->trained)
+            continue;
         snprintf(name, sizeof name, "%s/%s", prefix, p->name);
         float *want = golden_values(m->golden, name, NULL);
         float *got = ref_read(m, grads ? p->grad : p->t);

@@ -347,12 +347,14 @@ static void test_guidance_gradients(void **state)
         tiny m;
         int embedders = 0;
         guided_open(&m);
-        if (by_token) set_token_times(&m);
+        if (by_token)
+            set_token_times(&m);
         assert_int_equal(vt_params_train(m.params, NULL, NULL, NULL), 0);
         backward(&m, VT_KEEP);
         for (int i = 0; i < vt_params_count(m.params); i++) {
             const vt_param *p = vt_params_at(m.params, i);
-            if (strncmp(p->name, "guidance_embed.", 15)) continue;
+            if (strncmp(p->name, "guidance_embed.", 15))
+                continue;
             check_gradient(&m, p, (uint32_t)i);
             embedders++;
         }
@@ -435,13 +437,15 @@ static void test_lora(void **state)
 
     for (int i = 0; i < vt_params_count(m.params); i++) {
         vt_param *p = vt_params_at(m.params, i);
-        if (p->role == VT_P_LORA_B) fill(p->t->data, (size_t)vt_count(p->t), 40 + (uint32_t)i);
+        if (p->role == VT_P_LORA_B)
+            fill(p->t->data, (size_t)vt_count(p->t), 40 + (uint32_t)i);
     }
     output(&m, trained);
     assert_true(distance(base, trained, LATENT) > 0.01);
     for (int i = 0; i < vt_params_count(m.params); i++) {
         vt_param *p = vt_params_at(m.params, i);
-        if (p->role != VT_P_LORA_A) continue;
+        if (p->role != VT_P_LORA_A)
+            continue;
         vt_lin *l = p->lin;
         assert_true(l->lora_scale == 2);
         vtrain_lora_merge(l->w->data, l->w->dim[0], l->w->dim[1], l->lora_a->data,

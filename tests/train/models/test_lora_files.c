@@ -29,7 +29,8 @@ static cJSON *parsed(const vf_safetensors *f, const char *key)
     cJSON *o;
     vc_err err = { 0 };
     assert_non_null(text);
-    if (vf_json_parse(&o, text, strlen(text), &err)) fail_msg("%s: %s", key, err.text);
+    if (vf_json_parse(&o, text, strlen(text), &err))
+        fail_msg("%s: %s", key, err.text);
     return o;
 }
 
@@ -103,7 +104,8 @@ static void same_merge(const vf_safetensors *golden, const vf_safetensors *base,
         const char *name = vf_safetensors_at(base, i)->name;
         char *want_name = vc_format("%s/%s", c->string, name);
         vt_host h, was;
-        if (merged.get(merged.arg, name, &h, &err)) fail_msg("%s: %s", c->string, err.text);
+        if (merged.get(merged.arg, name, &h, &err))
+            fail_msg("%s: %s", c->string, err.text);
         assert_int_equal(base_get((void *)base, name, &was, &err), 0);
         vf_view there;
         if (vf_safetensors_get(golden, want_name, &there, NULL)) {
@@ -111,14 +113,16 @@ static void same_merge(const vf_safetensors *golden, const vf_safetensors *base,
         } else {
             float *want = golden_values(golden, want_name, NULL);
             double error = golden_error(h.data, want, h.dim[0] * h.dim[1]);
-            if (!(error <= tolerance)) fail_msg("%s: %g", want_name, error);
+            if (!(error <= tolerance))
+                fail_msg("%s: %g", want_name, error);
             free(want);
             changed++;
         }
         free(want_name);
     }
     assert_int_equal(changed, cJSON_GetObjectItem(c, "pairs")->valueint);
-    if (vtrain_lora_all_used(l, &err)) fail_msg("%s: %s", c->string, err.text);
+    if (vtrain_lora_all_used(l, &err))
+        fail_msg("%s: %s", c->string, err.text);
     vtrain_lora_close(l);
     free(path);
 }
@@ -231,7 +235,8 @@ static void metadata_is_read(void **state)
             continue;
         }
         assert_int_equal(vtrain_lora_get(l, "m", &p, &err), 0);
-        if (fabs(p.scale - metas[i].scale) > 1e-12) fail_msg("%s: %g", metas[i].text, p.scale);
+        if (fabs(p.scale - metas[i].scale) > 1e-12)
+            fail_msg("%s: %g", metas[i].text, p.scale);
         vtrain_lora_close(l);
     }
     free(path);
@@ -255,7 +260,8 @@ static void targets_are_pefts(void **state)
         vc_err err = { 0 };
         int rc = vtrain_targets_open(&t, c->string, modules, (const char *const[]){ NULL }, &note,
                                      &err);
-        if ((rc == 0) != (c->child != NULL)) fail_msg("%s: %s", c->string, rc ? err.text : "taken");
+        if ((rc == 0) != (c->child != NULL))
+            fail_msg("%s: %s", c->string, rc ? err.text : "taken");
         for (int i = 0; !rc && i < n; i++) {
             bool want = false;
             for (const cJSON *m = c->child; m; m = m->next)
@@ -374,7 +380,8 @@ static void lora_is_written(void **state)
         assert_int_equal(vf_safetensors_count(f), 4);
         for (int i = 0; i < 4; i++)                              /* diffusers refuses other names */
             assert_non_null(strstr(vf_safetensors_at(f, i)->name, ".lora_"));
-        if (bake) assert_string_equal(vf_safetensors_meta(f, "vlt_network_alpha"), "6");
+        if (bake)
+            assert_string_equal(vf_safetensors_meta(f, "vlt_network_alpha"), "6");
         vf_safetensors_close(f);
         for (size_t k = 0; k < COUNT(beside); k++) {
             char *second = vc_path_join(dir, beside[k].file);
@@ -577,14 +584,17 @@ static void frozen_weights_are_mapped(void **state)
         tiny_lora(&m, 2, 2);
         for (int k = 0; k < vt_params_count(m.p); k++) {
             const vt_param *x = vt_params_at(m.p, k);
-            if (x->role != VT_P_BASE) continue;
+            if (x->role != VT_P_BASE)
+                continue;
             bool cast = !rows[i].mapped && x->lin && x->t->nd > 1;
             vc_dtype file = x->lin ? rows[i].file : VC_F32, type = cast ? rows[i].held : file;
-            if (x->t->dtype != type) fail_msg("%s is %s", x->name, vc_dtype_name(x->t->dtype));
+            if (x->t->dtype != type)
+                fail_msg("%s is %s", x->name, vc_dtype_name(x->t->dtype));
             vt_host h;
             assert_int_equal(src.get(src.arg, x->name, &h, &err), 0);
             assert_int_equal(vt_param_mapped(x->t), !cast);
-            if (!cast) assert_ptr_equal(x->t->data, h.data);
+            if (!cast)
+                assert_ptr_equal(x->t->data, h.data);
         }
         size_t lora = vt_params_bytes(m.p).grads, own = rows[i].mapped ? 0 : 48;
         size_t scales = rows[i].held == VC_F8E4M3 ? 10 * sizeof(float) : 0;

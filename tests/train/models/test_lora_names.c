@@ -51,7 +51,8 @@ static void names_are_rows(void **state)
         vtrain_renamed r;
         assert_int_equal(vtrain_rename_find(&r, renames, names[i].ours, NULL), 0);
         assert_int_equal(r.row != NULL, names[i].theirs != NULL);
-        if (!r.row) continue;
+        if (!r.row)
+            continue;
         assert_string_equal(r.theirs, names[i].theirs);
         assert_int_equal(r.part, names[i].part);
         assert_int_equal(r.first, names[i].first);
@@ -121,7 +122,8 @@ static void same_product(vtrain_lora *l, const vt_lin *lin, const char *module)
     int64_t out = lin->w->dim[0];
     vtrain_lora_pair p;
     vc_err err = { 0 };
-    if (vtrain_lora_get(l, module, &p, &err)) fail_msg("%s", err.text);
+    if (vtrain_lora_get(l, module, &p, &err))
+        fail_msg("%s", err.text);
     assert_int_equal(p.b.dim[0], out);
     assert_int_equal(p.b.bytes, (size_t)(out * p.a.dim[0]) * sizeof(float));
     if (lin->lora_a)
@@ -156,9 +158,11 @@ static void written_and_read(void **state)
             .kohya = true, .comfyui = true, .renames = renames,
         };
         vc_err err = { 0 };
-        if (vtrain_export_lora(dir, m.p, &o, &err)) fail_msg("%s", err.text);
+        if (vtrain_export_lora(dir, m.p, &o, &err))
+            fail_msg("%s", err.text);
         vtrain_lora *l;
-        if (vtrain_lora_open(&l, dir, &err)) fail_msg("%s", err.text);
+        if (vtrain_lora_open(&l, dir, &err))
+            fail_msg("%s", err.text);
         same_product(l, &m.lin[1], table[1].name);
         vtrain_lora_close(l);
         for (size_t i = 0; i < COUNT(files); i++) {
@@ -174,7 +178,8 @@ static void written_and_read(void **state)
             assert_true(alpha == (bake ? 3 * RANK : 3 * 6));
             assert_int_equal(vf_safetensors_count(f), 3 * 4);
             vf_safetensors_close(f);
-            if (vtrain_lora_open(&l, path, &err)) fail_msg("%s", err.text);
+            if (vtrain_lora_open(&l, path, &err))
+                fail_msg("%s", err.text);
             vtrain_lora_pair p;
             assert_int_equal(vtrain_lora_get(l, table[1].name, &p, NULL), VC_ENOENT);
             vtrain_lora_rename(l, renames);
@@ -183,7 +188,8 @@ static void written_and_read(void **state)
                 assert_false(whole);                             /* until the last one */
                 same_product(l, &m.lin[k], table[k].name);
             }
-            if (vtrain_lora_all_used(l, &err)) fail_msg("%s", err.text);
+            if (vtrain_lora_all_used(l, &err))
+                fail_msg("%s", err.text);
             vtrain_lora_close(l);
             free(path);
         }
@@ -235,12 +241,14 @@ static void theirs_are_read(void **state)
         vc_err err = { 0 };
         const float *b = b_values;
         for (int k = 1; k < 5; k++) {                            /* q, k, mlp, v: 4, 4, 8, 4 rows */
-            if (vtrain_lora_get(l, table[k].name, &p, &err)) fail_msg("%s", err.text);
+            if (vtrain_lora_get(l, table[k].name, &p, &err))
+                fail_msg("%s", err.text);
             assert_int_equal(p.b.dim[0], k == 3 ? 8 : 4);
             assert_memory_equal(p.b.data, b, p.b.bytes);
             b += p.b.dim[0] * 2;
             assert_memory_equal(p.a.data, a_values, sizeof a_values);
-            if (k == 4) break;
+            if (k == 4)
+                break;
             assert_int_equal(vtrain_lora_all_used(l, &err), VC_EMISMATCH);
             assert_non_null(strstr(err.text, "linear1"));
         }

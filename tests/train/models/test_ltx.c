@@ -1,5 +1,5 @@
-/* test_ltx.c - LTX-Video's transformer against diffusers': outputs, losses, every gradient, with one
- * timestep for each token too; rotations; recomputation; refusals */
+/* test_ltx.c - LTX-Video's transformer against diffusers': outputs, losses, every gradient, also
+ * with one timestep for each token; rotations; recomputation; refusals */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>

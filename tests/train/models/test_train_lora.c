@@ -61,9 +61,11 @@ static void test_targets(void **state)
         for (int k = 0; k < n; k++)
             sprintf(names + strlen(names), "%s%s", k ? " " : "", list[k]);
         assert_int_equal(matches, targets[i].matches);
-        if (targets[i].names) assert_string_equal(names, targets[i].names);
+        if (targets[i].names)
+            assert_string_equal(names, targets[i].names);
         assert_int_equal(note != NULL, targets[i].note);
-        if (note) assert_non_null(strstr(note, "ff.2"));
+        if (note)
+            assert_non_null(strstr(note, "ff.2"));
         free(note);
         vtrain_targets_close(t);
     }
@@ -193,7 +195,8 @@ static void test_bad_files(void **state)
         vc_err err = { 0 };
         assert_int_equal(vf_safetensors_write(path, v, 2, NULL, 0, &err), 0);
         int rc = vtrain_lora_open(&l, path, &err);
-        if (!rc) rc = vtrain_lora_get(l, "x", &p, &err);
+        if (!rc)
+            rc = vtrain_lora_get(l, "x", &p, &err);
         assert_int_equal(rc, VC_EFORMAT);
         assert_says(&err, bad[i].says);
         vtrain_lora_close(l);
@@ -234,7 +237,8 @@ static void test_values(void **state)
         vc_err err = { 0 };
         assert_int_equal(vf_safetensors_write(path, v, 3, NULL, 0, &err), 0);
         int rc = vtrain_lora_open(&l, path, &err);
-        if (!rc) rc = vtrain_lora_get(l, "x", &p, &err);
+        if (!rc)
+            rc = vtrain_lora_get(l, "x", &p, &err);
         if (!rows[i].says) {
             assert_true(!rc && p.scale == 1.0 / RANK);
         } else if (!rc || !strstr(err.text, rows[i].says) || !strstr(err.text, path)) {
@@ -300,7 +304,8 @@ static void test_merge(void **state)
 
 static int plain_get(void *arg, const char *name, vt_host *v, vc_err *err)
 {
-    if (strcmp(name, MODULE ".weight")) return vc_fail(err, VC_ENOENT, "no %s", name);
+    if (strcmp(name, MODULE ".weight"))
+        return vc_fail(err, VC_ENOENT, "no %s", name);
     *v = (vt_host){ .dtype = VC_F32, .nd = 2, .dim = { OUT, IN }, .data = arg };
     return 0;
 }
@@ -348,7 +353,8 @@ static int folded(const char *path, float *w, float *out)
     const vt_source base = { .get = plain_get, .arg = w, .mapped = true };
     vt_source src = vtrain_lora_source(l, &base);
     rc = src.get(src.arg, MODULE ".weight", &v, &err);
-    if (!rc) memcpy(out, v.data, sizeof(float) * OUT * IN);
+    if (!rc)
+        memcpy(out, v.data, sizeof(float) * OUT * IN);
     assert_int_equal(src.get(src.arg, "other.weight", &v, &err), VC_ENOENT);
     vtrain_lora_close(l);
     return rc;
