@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Which folder's sources may include which folders' headers. Each row names a folder and what it may see besides
-# itself, which are rows above it: so all arrows go one way. Prints each breach.
+# Tests which folder's sources include which folders' headers. Each row names a folder and the other
+# folders that it may include from, all of them rows above, so that all arrows go one way. Each
+# breach is printed.
 set -euo pipefail
 root=${VLT_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 cd "$root"
@@ -18,7 +19,8 @@ common/nn            common/tensor
 common/comm          common/base common/memory common/os
 common/cpu/simd      common/base common/kernels common/tensor
 common/cpu/gemm      common/cpu/simd
-common/cpu           common/base common/cpu/gemm common/cpu/simd common/kernels common/os common/tensor
+common/cpu           common/base common/cpu/gemm common/cpu/simd common/kernels common/os
+common/cpu           common/tensor
 common/cuda          common/base common/kernels common/tensor
 formats/keys         common/base
 formats/json         common/base common/os
@@ -26,35 +28,47 @@ formats/metadata     common/base common/os formats/json formats/keys
 formats/tensors      common/base common/os common/tensor formats/json formats/keys
 formats/dataset      common common/base common/os formats/json formats/keys formats/tensors
 formats/report       common/base common/os formats/tensors
-formats/vlat         common/base common/cli common/os formats/dataset formats/keys formats/report formats/tensors
-formats/peers        common common/base common/os formats/dataset formats/json formats/keys formats/tensors formats/vlat
+formats/vlat         common/base common/cli common/os formats/dataset formats/keys formats/report
+formats/vlat         formats/tensors
+formats/peers        common common/base common/os formats/dataset formats/json formats/keys
+formats/peers        formats/tensors formats/vlat
 precompute           buckets common/tensor formats/dataset
 precompute/media     common/base common/os formats/json formats/keys formats/metadata
 precompute/tokenizer common/base common/os formats/dataset formats/json
-precompute/text      common/base common/nn common/os common/tensor formats/json formats/tensors precompute precompute/tokenizer
+precompute/text      common/base common/nn common/os common/tensor formats/json formats/tensors
+precompute/text      precompute precompute/tokenizer
 precompute/vae       common/base common/nn common/os formats/json formats/tensors precompute
-precompute/run       buckets common/base common/cli common/comm common/os formats/dataset formats/json formats/keys formats/metadata formats/tensors precompute precompute/media
+precompute/run       buckets common/base common/cli common/comm common/os formats/dataset
+precompute/run       formats/json formats/keys formats/metadata formats/tensors precompute
+precompute/run       precompute/media
 precompute/encode    common common/os formats/keys precompute/media precompute/run
-precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys precompute/encode precompute/run precompute/text
-precompute/vdecode   common/base common/cli common/os formats/report formats/tensors precompute/media precompute/run
+precompute/vprep     common/base common/cli common/os common/tensor formats/json formats/keys
+precompute/vprep     precompute/encode precompute/run precompute/text
+precompute/vdecode   common/base common/cli common/os formats/report formats/tensors
+precompute/vdecode   precompute/media precompute/run
 train/diffusion      common/base common/os formats/json
-train/models         common common/base common/nn common/os common/tensor formats/json formats/tensors train/diffusion
-train/data           buckets common/base common/cli common/os formats/dataset formats/json formats/tensors train/models
-train/output         common/base common/os common/tensor formats/dataset formats/json formats/keys formats/report formats/tensors train/models
+train/models         common common/base common/nn common/os common/tensor formats/json
+train/models         formats/tensors train/diffusion
+train/data           buckets common/base common/cli common/os formats/dataset formats/json
+train/data           formats/tensors train/models
+train/output         common/base common/os common/tensor formats/dataset formats/json formats/keys
+train/output         formats/report formats/tensors train/models
 train/parallel       common/comm common/memory common/os common/tensor formats/tensors
-train                common/base common/cli common/comm common/memory common/os common/tensor formats/tensors train/data train/diffusion train/models train/output train/parallel
+train                common/base common/cli common/comm common/memory common/os common/tensor
+train                formats/tensors train/data train/diffusion train/models train/output
+train                train/parallel
 '
-# libraries that only some folders may see: a pattern of their headers, then the folders
+# libraries that only some folders may include: a pattern of their headers, then the folders
 libraries='
 libav[a-z]+/|libsw[a-z]+/|turbojpeg[.]h|pcre2[.]h|utf8proc[.]h   precompute
 lmdb[.]h|csv[.]h|sqlite3[.]h                                     formats
 oneapi/|dnnl                                                  common
 mpi[.]h                                                        common
 '
-enough=600      # includes that the tree has at least: fewer mean that this test no longer sees them
+enough=600      # the least number of includes; fewer mean that grep misses them
 
-grep -rEH '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' common formats buckets precompute train \
-    --include='*.[ch]' --include='*.cu' --include='*.cpp' |
+grep -rEH '^[[:space:]]*#[[:space:]]*include[[:space:]]*["<]' common formats buckets precompute \
+    train --include='*.[ch]' --include='*.cu' --include='*.cpp' |
 awk -v table="$table" -v libraries="$libraries" -v enough="$enough" '
 BEGIN {
     n = split(table, rows, "\n")
@@ -62,7 +76,9 @@ BEGIN {
         m = split(rows[i], word, " ")
         if (!m) continue
         for (j = 2; j <= m; j++) {
-            if (!(word[j] in known)) { print word[1] " may not see " word[j] ", which is no row above it"; bad = 1 }
+            if (!(word[j] in known)) {
+                print word[1] " may not include from " word[j] ", which has no row above"; bad = 1
+            }
             may[word[1], word[j]] = 1
         }
         known[word[1]] = 1
@@ -72,24 +88,35 @@ BEGIN {
 {
     file = $0; sub(/:.*/, "", file)
     folder = file; sub(/\/[^\/]*$/, "", folder)
-    if (!(folder in known)) { print file ": its folder " folder " has no row"; bad = 1; known[folder] = 1 }
+    if (!(folder in known)) {
+        print file ": its folder " folder " has no row"; bad = 1; known[folder] = 1
+    }
     if (match($0, /"[^"]+"/)) {
         seen = substr($0, RSTART + 1, RLENGTH - 2)
-        if (!sub(/\/[^\/]*$/, "", seen)) { print file " includes " seen " without its folder"; bad = 1; next }
+        if (!sub(/\/[^\/]*$/, "", seen)) {
+            print file " includes " seen " without its folder"; bad = 1; next
+        }
         count++
         used[folder, seen] = 1
-        if (seen != folder && !((folder, seen) in may)) { print file " includes from " seen ", which " folder " may not see"; bad = 1 }
+        if (seen != folder && !((folder, seen) in may)) {
+            print file " includes from " seen ", which the rows of " folder " do not allow"; bad = 1
+        }
     } else if (match($0, /<[^>]+>/)) {
         seen = substr($0, RSTART + 1, RLENGTH - 2)
         for (i = 1; i <= n_lib; i++) {
             if (split(lib[i], word, " ") != 2) continue
-            if (seen ~ "^(" word[1] ")" && folder !~ "^" word[2] "(/|$)") { print file " includes <" seen ">, which is for " word[2]; bad = 1 }
+            if (seen ~ "^(" word[1] ")" && folder !~ "^" word[2] "(/|$)") {
+                print file " includes <" seen ">, which is for " word[2]; bad = 1
+            }
         }
     }
 }
 END {
     for (k in may)
-        if (!(k in used)) { split(k, word, SUBSEP); print word[1] " does not include from " word[2] ": the row says too much"; bad = 1 }
+        if (!(k in used)) {
+            split(k, word, SUBSEP)
+            print word[1] " does not include from " word[2] ": take this folder out of its row"; bad = 1
+        }
     if (count < enough) { print "only " count + 0 " includes were read"; bad = 1 }
     exit bad
 }'

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# One command serves vprep and vtrain: each accepts every flag of the other one, and says that it does not act on them.
-# The remedies for other trainers' flags name flags that exist.
+# One command serves vprep and vtrain: each accepts every flag of the other one, and reports that
+# the flag has no effect. The remedies for other trainers' flags name flags that exist.
 . "$(dirname "$0")/../lib/check.sh"
 # flags PROGRAM: all names in its --help
 flags() {
-    "$1" --help | grep -E '^ +(also )?--' | grep -oE -- '--(\[no_\])?[a-z0-9_.]+' | sed 's/^--\(\[no_\]\)\?//' | sort -u
+    "$1" --help | grep -E '^ +(also )?--' | grep -oE -- '--(\[no_\])?[a-z0-9_.]+' |
+        sed 's/^--\(\[no_\]\)\?//' | sort -u
 }
 for pair in "vprep vtrain" "vtrain vprep"; do
     read -r one other <<<"$pair"
@@ -17,11 +18,13 @@ done
 # several words after one flag of the other program are its values
 expect 2 required vprep --latents a b --fp8_models c d --guidance_scale 1
 says_not unexpected
-expect 2 required vtrain --reuse a b --fix_sample_size 384 672 --height 3 --width 4 --no_enable_bucket --train_data_meta m.json
+expect 2 required vtrain --reuse a b --fix_sample_size 384 672 --height 3 --width 4 \
+    --no_enable_bucket --train_data_meta m.json
 says_not unexpected
 
 flags vprep >known
 flags vtrain >>known
 for flag in $(grep -oE -- '--[a-z0-9_]+' "${VLT_SOURCE:?}/common/cli/foreign_peers.c" | sort -u); do
-    grep -qx -e "${flag#--}" known || wrong "common/cli/foreign_peers.c names $flag, which is no flag"
+    grep -qx -e "${flag#--}" known || wrong \
+        "common/cli/foreign_peers.c names $flag, which is no flag"
 done

@@ -2,7 +2,8 @@
 # vtrain and vlat must start without any decoder or encoder: neither linked nor inside.
 . "$(dirname "$0")/../lib/check.sh"
 # defined FILE: the names of what it defines, and others may use
-defined() { nm --defined-only --extern-only "$1" 2>/dev/null | awk 'NF == 3 { print $3 }' | LC_ALL=C sort -u; }
+defined() { nm --defined-only --extern-only "$1" 2>/dev/null | awk 'NF == 3 { print $3 }' |
+    LC_ALL=C sort -u; }
 find "$VLT_BUILD" -name libvlt_precompute.a >archive
 defined "$(cat archive)" >precompute
 for program in vtrain vlat; do

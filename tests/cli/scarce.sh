@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Memory that runs out at some call, of malloc and of mmap, in a short run of the built-in model: it ends
-# well, with the same weights, or with a message and status 1; never by a signal.
+# Memory runs out at one call, of malloc or of mmap, in a short run of the built-in model: the run
+# ends with the same weights, or with a message and status 1; never by a signal.
 #   tests/cli/scarce.sh EVERY     every EVERY-th call of malloc (default 997; 1: all, in hours)
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
@@ -29,7 +29,8 @@ for kind in mmap memory; do
         runs=$((runs + 1))
         case $s in
         0) [ "$(weights)" = "$want" ] || wrong "$kind $n: other weights"; well=$((well + 1)) ;;
-        1) tail -n 1 "$log" | grep -q 'vtrain: \|libgomp: ' || wrong "$kind $n: status 1 and no message" ;;
+        1) tail -n 1 "$log" | grep -q 'vtrain: \|libgomp: ' ||
+            wrong "$kind $n: status 1 and no message" ;;
         *) wrong "$kind $n: status $s" ;;
         esac
     done

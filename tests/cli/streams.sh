@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# stdin, stdout and stderr that are closed or full: no file of data gets their numbers, and what could not be
-# printed is an error; and text of others that would steer a terminal.
+# stdin, stdout and stderr are closed or full: no file of data gets their numbers, and a failed
+# print is an error. Text from files cannot steer a terminal.
 . "$(dirname "$0")/../lib/exchange.sh"
 
 # ---- a full or closed stdout: status 1 and a message, of every verb that prints ----
@@ -9,7 +9,8 @@ refused()
 {
     for where in /dev/full closed; do
         status=0
-        if [ $where = closed ]; then "$@" 2>got >&- || status=$?; else "$@" 2>got >$where || status=$?; fi
+        if [ $where = closed ]; then "$@" 2>got >&- || status=$?; else "$@" 2>got >$where ||
+            status=$?; fi
         [ $status -eq 1 ] && grep -q 'stdout' got || wrong "$* >$where: status $status, $(cat got)"
     done
 }
@@ -45,7 +46,8 @@ poke other.lmdb/shard-00000.lmdb 9000 'x'
 cp -r other.lmdb hurt.lmdb
 status=0
 vlat verify hurt.lmdb <&- 2>&- >got || status=$?
-[ $status -eq 1 ] && grep -q 'checksum differs' got && diff -r other.lmdb hurt.lmdb || wrong 'verify, 2>&-'
+[ $status -eq 1 ] && grep -q 'checksum differs' got && diff -r other.lmdb hurt.lmdb ||
+    wrong 'verify, 2>&-'
 if command -v ffmpeg >/dev/null; then
     . "$lib/media.sh"
     small_set media 4
@@ -58,7 +60,8 @@ if command -v ffmpeg >/dev/null; then
     vdecode vprep.whole --out pictures --format png >/dev/null 2>&1
     vdecode vprep.whole --out closed --format png <&- >&- 2>&- || wrong "vdecode: $?"
     diff -r pictures closed
-    files() { LC_ALL=C grep -la "vprep: \|encoding" "$1"/* 2>/dev/null | grep -v '\.log\|errors\|manifest\|yaml'; }
+    files() { LC_ALL=C grep -la "vprep: \|encoding" "$1"/* 2>/dev/null |
+        grep -v '\.log\|errors\|manifest\|yaml'; }
     [ -z "$(files vprep.closed)" ] || wrong "vprep: messages in $(files vprep.closed)"
 fi
 
@@ -71,7 +74,9 @@ make_odd()
     expect 0 '60 samples' vlat import odd.out --from safetensors --out odd.lmdb
 }
 # plain WHAT: the file `got` has nothing that a terminal would obey
-plain() { ! LC_ALL=C grep -qP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]' got || wrong "$1: not plain: $(cat -v got)"; }
+plain() { ! LC_ALL=C grep -qP \
+    '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]' got ||
+    wrong "$1: not plain: $(cat -v got)"; }
 make_odd
 vlat list odd.lmdb >got && plain list
 grep -q 'red \\x1b\[31m \\x9b \\u202egnp' got || wrong 'list: no escapes'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The programs where threads or stacks are fewer or smaller than asked for: the same bits as with as many
-# threads as there really are, or an error that names the limit and says what to do.
+# The programs run where threads or stacks are fewer or smaller than asked for: they give the same
+# bits as with the possible number of threads, or an error that names the limit and the remedy.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
@@ -57,7 +57,8 @@ refused $s '4 threads are wanted.*ulimit -u' "the second of 4"
 same 2 '2 threads,'
 for name in OMP_STACKSIZE GOMP_STACKSIZE; do
     for size in 32k 32 "20000 B"; do
-        check "$name=$size" 0 env "$name=$size" vtrain --latents "$dir/set" --output_dir "$dir/$name$size" --threads 2 \
+        check "$name=$size" 0 env "$name=$size" vtrain --latents "$dir/set" \
+            --output_dir "$dir/$name$size" --threads 2 \
             --max_train_steps 2
     done
 done

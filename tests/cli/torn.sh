@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Files that are cut short while programs have them mapped: each program says which file and byte, ends
-# with status 1, and leaves nothing that was made of what it could not read. The cuts are made by the
-# program's own calls, so that they come at the same place each time.
+# Files are cut short while programs have them mapped: each program names the file and the byte,
+# ends with status 1, and keeps no result of the unreadable part. The cuts are made by the program's
+# own calls, so that they come at the same place each time.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
 
-# torn NAME STATUS FILE SIZE CALL COMMAND...: FILE is cut to SIZE bytes at CALL, and the command says so
+# torn NAME STATUS FILE SIZE CALL COMMAND...: FILE is cut to SIZE bytes at CALL, and the command
+# reports this
 torn()
 {
     local name=$1 want=$2 file=$3 size=$4 call=$5
@@ -19,7 +20,8 @@ torn()
         grep -q "$(dirname "$file"): its weights changed while this ran" "$stderr" ||
         wrong "$name: no word of $file"
 }
-no_temporaries() { [ -z "$(find "$@" -name '*.tmp*')" ] || wrong "left: $(find "$@" -name '*.tmp*')"; }
+no_temporaries() { [ -z "$(find "$@" -name '*.tmp*')" ] ||
+    wrong "left: $(find "$@" -name '*.tmp*')"; }
 
 small_set media 12
 list=(--meta media/metadata.json "${sampling[@]}")
@@ -30,7 +32,8 @@ cut=16384                                    # inside the shard's trees and valu
 # ---- vlat verify: what cannot be read is damage of its own, and the rest is looked at ----
 fresh made data
 torn verify 1 $shard $cut "close@shard-00000.lmdb:2" vlat verify data
-grep -q '^shard-00000.lmdb: latent [0-9a-f]* .*byte' "$stdout" || [ "$(grep -c byte "$stdout")" -gt 1 ] ||
+grep -q '^shard-00000.lmdb: latent [0-9a-f]* .*byte' "$stdout" ||
+    [ "$(grep -c byte "$stdout")" -gt 1 ] ||
     wrong "verify: one finding"
 grep -q ' findings$' "$stdout" || wrong "verify: it did not come to its end"
 
@@ -57,24 +60,28 @@ for verb in merge select; do
     rm -rf out
 done
 
-# ---- repair gives nothing up for becoming unreadable meanwhile; a shorter file is damage to the next ----
+# ---- repair drops no value that becomes unreadable during the run; the next run sees damage ----
 fresh made data
 dd if=/dev/zero of=$shard bs=1 seek=$((cut + 100)) count=8 conv=notrunc 2>/dev/null
 size=$(stat -c %s $shard)
-torn "verify --repair" 1 $shard $((size / 4096 / 2 * 4096)) "mkdir@data.repair:1" vlat verify data --repair
+torn "verify --repair" 1 $shard $((size / 4096 / 2 * 4096)) "mkdir@data.repair:1" vlat verify data \
+    --repair
 absent data.damaged
 check "verify --repair again" 0 vlat verify data --repair
 grep -q ' samples saved, [1-9][0-9]* to be encoded again' "$stdout" || wrong "verify --repair"
 check "verify --repair" 0 vlat verify data
 
 # ---- vtrain: the dataset, and weights that stay in their file ----
-train=(vtrain --max_train_steps 12 --checkpointing_steps 12 --learning_rate 1e-3 --train_batch_size 1
+train=(vtrain --max_train_steps 12 --checkpointing_steps 12 --learning_rate 1e-3 \
+    --train_batch_size 1
     --seed 1)
 last_is() { # last_is RUN N: the run's last checkpoint
-    [ "$(find "$1" -maxdepth 1 -name 'checkpoint-*' | sed 's/.*-//' | sort -n | tail -1)" = "$2" ] ||
+    [ "$(find "$1" -maxdepth 1 -name 'checkpoint-*' | sed 's/.*-//' | sort -n | tail -1)" = "$2" ] \
+        ||
         wrong "$1: not checkpoint $2: $(ls "$1")"
 }
-check "vtrain full" 0 "${train[@]}" --dit_layers 1 --latents made --output_dir full --training_type full-finetune
+check "vtrain full" 0 "${train[@]}" --dit_layers 1 --latents made --output_dir full \
+    --training_type full-finetune
 mkdir model
 base=model/transformer/diffusion_pytorch_model.safetensors
 cp -r full/checkpoint-12/transformer model
@@ -86,7 +93,8 @@ same_weights() {
     cmp -s "$1/checkpoint-12/pytorch_lora_weights.safetensors" \
         "undisturbed/checkpoint-12/pytorch_lora_weights.safetensors" || wrong "$1: another result"
 }
-goes_on() { # goes_on RUN STEP: its last checkpoint is of that step, and with whole files it ends as it should
+# goes_on RUN STEP: its last checkpoint is of that step, and with whole files it ends as it should
+goes_on() {
     last_is "$1" "$2"
     no_temporaries "$1"
     fresh made data
@@ -100,7 +108,8 @@ torn "vtrain, data" 1 $shard $cut "write@metrics.jsonl:2" "${lora[@]}" --output_
 goes_on run "$(ls run | sed -n 's/^checkpoint-//p')"
 for i in 1 3 6; do
     fresh model.whole model
-    torn "vtrain, weights at step $i" 1 $base 65536 "write@metrics.jsonl:$i" "${lora[@]}" --output_dir run-$i
+    torn "vtrain, weights at step $i" 1 $base 65536 "write@metrics.jsonl:$i" "${lora[@]}" \
+        --output_dir run-$i
     says "step $i is saved"
     goes_on run-$i $i
 done
@@ -121,14 +130,17 @@ fi
 
 # ---- vprep: what it reuses, what it goes on in, and encoders' weights; vdecode ----
 fresh made data
-torn "vprep --reuse" 1 $shard $cut "close@data/shard-00000.lmdb:1" vprep "${list[@]}" --out new --reuse data
+torn "vprep --reuse" 1 $shard $cut "close@data/shard-00000.lmdb:1" vprep "${list[@]}" --out new \
+    --reuse data
 not_done new
-vprep "${list[@]}" --out new >"$stdout" 2>"$stderr" && same_values new made || wrong "vprep, after --reuse"
+vprep "${list[@]}" --out new >"$stdout" 2>"$stderr" && same_values new made ||
+    wrong "vprep, after --reuse"
 sed 's/picture 2/another picture/' media/metadata.json >media/other.json
 for part in "shard-00000 close@data/shard-00000.lmdb" "state open@plan.jsonl.tmp"; do
     call=${part#* } part=${part% *}
     fresh made data
-    torn "vprep, $part" 1 data/$part.lmdb 8192 "$call:1" vprep --meta media/other.json "${sampling[@]}" \
+    torn "vprep, $part" 1 data/$part.lmdb 8192 "$call:1" vprep \
+        --meta media/other.json "${sampling[@]}" \
         --out data
     [ $part != state ] || not_done data
 done
@@ -152,10 +164,13 @@ if [ -x "$VLT_BUILD/tests/make_model" ]; then
         done
     done
     fresh cog.whole cog
-    vprep "${model[@]}" --out out >"$stdout" 2>"$stderr" && same_values out cog.lmdb || wrong "vprep --model, after"
-    torn "vdecode, weights" 1 cog/vae/diffusion_pytorch_model.safetensors 45056 "open@shard-00000.lmdb:1" \
+    vprep "${model[@]}" --out out >"$stdout" 2>"$stderr" && same_values out cog.lmdb ||
+        wrong "vprep --model, after"
+    torn "vdecode, weights" 1 cog/vae/diffusion_pytorch_model.safetensors 45056 \
+        "open@shard-00000.lmdb:1" \
         vdecode cog.lmdb --model cog --out pictures
-    [ -z "$(find pictures -type f 2>/dev/null)" ] || wrong "vdecode, weights: $(find pictures -type f)"
+    [ -z "$(find pictures -type f 2>/dev/null)" ] ||
+        wrong "vdecode, weights: $(find pictures -type f)"
 fi
 
 # ---- imports ----
@@ -171,7 +186,8 @@ for f in safetensors diffsynth; do
     file=$(find cache -name '*.safetensors' -o -name '*.pth' | sort | tail -1)
     for size in 0 $(($(stat -c %s "$file") - 5)); do
         fresh cache.whole cache
-        torn "import $f, $size" 1 "$file" "$size" "close@$(basename "$file"):1" vlat import cache --from $f \
+        torn "import $f, $size" 1 "$file" "$size" "close@$(basename "$file"):1" vlat import cache \
+            --from $f \
             --out imported
         not_done imported
         rm -rf imported

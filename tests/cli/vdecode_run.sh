@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# vdecode on a latents file made by hand: what cannot be decoded is an error that names it, and no picture.
+# vdecode on a latents file made by hand: for latents that cannot be decoded it names the error and
+# writes no picture.
 . "$(dirname "$0")/../lib/check.sh"
 
-# latents FILE CHANNELS VALUE: [CHANNELS,1,2,2] of zeros but for the last, VALUE's four bytes in printf's escapes
+# latents FILE CHANNELS VALUE: [CHANNELS,1,2,2] of zeros except the last, VALUE's four bytes in
+# printf's escapes
 latents()
 {
     local n=$(($2 * 4))
-    local head="{\"latents\":{\"dtype\":\"F32\",\"shape\":[$2,1,2,2],\"data_offsets\":[0,$((4 * n))]}}"
+    local head="{\"latents\":{\"dtype\":\"F32\",\"shape\":[$2,1,2,2],"
+    head+="\"data_offsets\":[0,$((4 * n))]}}"
     {
         printf "\\x$(printf %02x ${#head})\0\0\0\0\0\0\0%s" "$head"
         head -c $((4 * n - 4)) /dev/zero
@@ -21,7 +24,8 @@ latents good.safetensors "$channels" '\0\0\200\077'
 expect 0 '1 decoded' vdecode good.safetensors --out x
 [ -s x/good.png ] || wrong 'no picture'
 latents nan.safetensors "$channels" '\0\0\300\177'
-expect 1 'nan.safetensors: latents: 1 of [0-9]* values are NaN or infinite' vdecode nan.safetensors --out x
+expect 1 'nan.safetensors: latents: 1 of [0-9]* values are NaN or infinite' vdecode \
+    nan.safetensors --out x
 latents inf.safetensors "$channels" '\0\0\200\377'
 expect 1 'inf.safetensors: latents: 1 of' vdecode inf.safetensors --out x
 [ ! -e x/nan.png ] && [ ! -e x/inf.png ] || wrong 'a picture of NaN'

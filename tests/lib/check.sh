@@ -1,19 +1,19 @@
-# check.sh - what the tests that are shell scripts share. Sourced first, by bash.
+# check.sh - the common part of the tests that are shell scripts. Bash sources it first.
 #
-# It makes an empty folder, $dir, where the script goes on and which is removed at its end, and puts the
-# programs and those of the tests on the PATH. A check that fails is told with its line and what the last
-# command said, and the script goes on: it tells all that is wrong, and then ends with status 1. So does a
-# command whose failure nobody asks about (where `set -e` would end it).
+# It makes an empty folder, $dir, as the working folder, which is removed at the end, and puts the
+# programs and those of the tests on the PATH. A failed check prints its line and the output of the
+# last command, and the script continues: it reports all failures, and then ends with status 1. A
+# command that fails without being part of a check (where `set -e` would end it) is reported too.
 #
-#   check WHAT STATUS COMMAND...       COMMAND ends with STATUS, or with one of several ('0 3'). It leaves
-#                                      what it printed in the files $stdout, $stderr and (both) $log
-#   expect STATUS PATTERN COMMAND...   and one of them has a line with PATTERN ('': anything)
-#   says, tells, shows PATTERN         the last command's stderr, stdout, either of them has such a line
-#   says_not, tells_not, shows_not     none has
+#   check WHAT STATUS COMMAND...       COMMAND ends with STATUS, or with one of several ('0 3'); its
+#                                      output is left in the files $stdout, $stderr and (both) $log
+#   expect STATUS PATTERN COMMAND...   and one of them has a line with PATTERN ('': any output)
+#   says, tells, shows PATTERN         the last command's stderr, stdout, or either has such a line
+#   says_not, tells_not, shows_not     the last command's output has no such line
 #   holds, lacks FILE PATTERN          a file has such a line, or has none
-#   absent FILE...                     none of them is there
-#   wrong TEXT...                      whatever else is not as it should be
-#   need COMMAND...                    without which nothing else can be tried: its failure ends the script
+#   absent FILE...                     none of the files exists
+#   wrong TEXT...                      reports any other failure
+#   need COMMAND...                    later checks need this command: its failure ends the test
 set -uE -o pipefail
 VLT_BUILD=$(cd "${VLT_BUILD:?}" && pwd) || exit 1
 lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -70,21 +70,25 @@ absent() { local f; for f; do [ ! -e "$f" ] || wrong "$f is there"; done; }
 
 # ---- datasets ----
 root() { sed -n 's/.*"root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
-same_root() { [ -n "$(root "$1")" ] && [ "$(root "$1")" = "$(root "$2")" ] || wrong "$1 and $2: other roots"; }
+same_root() { [ -n "$(root "$1")" ] && [ "$(root "$1")" = "$(root "$2")" ] ||
+    wrong "$1 and $2: other roots"; }
 count() { vlat list "$1" | wc -l; }
-# whole DATASET: it is finished, and without damage
-whole() { grep -q '"complete": *true' "$1/manifest.json" 2>/dev/null && vlat verify "$1" >/dev/null 2>&1; }
-not_done() { ! grep -qs '"complete": *true' "$1/manifest.json" || wrong "$1 passes for a finished dataset"; }
+# whole DATASET: the dataset is finished, and without damage
+whole() { grep -q '"complete": *true' "$1/manifest.json" 2>/dev/null &&
+    vlat verify "$1" >/dev/null 2>&1; }
+not_done() { ! grep -qs '"complete": *true' "$1/manifest.json" ||
+    wrong "$1 passes for a finished dataset"; }
 
 # ---- damage ----
-# poke FILE OFFSET BYTES: writes over bytes of it, which printf's escapes say
+# poke FILE OFFSET BYTES: overwrites bytes of a file with BYTES, in printf's escapes
 poke() { printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none; }
-# flip FILE OFFSET: one bit of a byte
+# flip FILE OFFSET: inverts one bit of a byte
 flip() { poke "$1" "$2" "$(printf '\\%03o' $(($(od -An -tu1 -j "$2" -N 1 "$1") ^ 16)))"; }
-# hurt_value DATASET: a byte of its first value
+# hurt_value DATASET: damages bytes of the first value
 hurt_value()
 {
-    poke "$1/shard-00000.lmdb" $(($(grep -abo '"xxh3"' "$1/shard-00000.lmdb" | sed -n '1s/:.*//p') + 200)) '\xff\xff\xff'
+    poke "$1/shard-00000.lmdb" $(($(grep -abo '"xxh3"' "$1/shard-00000.lmdb" |
+        sed -n '1s/:.*//p') + 200)) '\xff\xff\xff'
 }
 
 have_ranks() { [ "${VLT_MPI:-}" = ON ] && command -v mpirun >/dev/null; }

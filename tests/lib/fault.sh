@@ -1,9 +1,9 @@
-# fault.sh - runs programs with lib/fault.c preloaded. Sourced. VLT_FAULT_MEMORY is 0 where a sanitizer
-# owns the memory, and rules about it never apply. With VLT_FAULT_LIMIT=SECONDS a program that hangs ends
-# with status 124.
+# fault.sh - runs programs with lib/fault.c preloaded. It is sourced. VLT_FAULT_MEMORY is 0 where a
+# sanitizer owns the memory, and rules about memory never apply. With VLT_FAULT_LIMIT=SECONDS a
+# program that hangs ends with status 124.
 #
 #   fault 'write@shard:3:ENOSPC' PROGRAM ARGUMENTS...     the rules are explained in fault.c
-#   calls_of KIND PROGRAM ARGUMENTS...                    prints how many calls of a kind it makes
+#   calls_of KIND PROGRAM ARGUMENTS...                    prints the number of calls of a kind
 #   all_calls_of PROGRAM ARGUMENTS...                     prints KIND NUMBER, a line for each kind
 fault()
 {

@@ -1,13 +1,15 @@
-# kills.sh - the cases of scripts/kills, and one trial of one of them. Sourced after media.sh and fault.sh.
+# kills.sh - the cases of scripts/kills, and one trial of a case. It is sourced after media.sh and
+# fault.sh.
 #
-# A case is a name, the state that it begins from, and a command. `prepare` makes two folders of each
-# under $VLT_KILLS_DIR: before/NAME, and want/NAME, what the command leaves when nothing disturbs it.
-# A trial copies before/NAME, runs the command with a rule, and compares.
+# A case is a name, the state that it begins from, and a command. `prepare` makes two folders of
+# each under $VLT_KILLS_DIR: before/NAME, and want/NAME, the result of an undisturbed command. A
+# trial copies before/NAME, runs the command with a rule, and compares.
 
 set_flags="--video_sample_size 64 --video_sample_n_frames 9 --video_sample_stride 1"
 set_flags+=" --image_sample_size 64 --workers 1 --quiet"
 size_flags="--dit_width 16 --dit_layers 1 --dit_heads 1"
-run_flags="--threads 1 --checkpointing_steps 2 --checkpointing_limit 2 --use_ema --validation_steps 3 --resume_from_checkpoint latest"
+run_flags="--threads 1 --checkpointing_steps 2 --checkpointing_limit 2 --use_ema"
+run_flags+=" --validation_steps 3 --resume_from_checkpoint latest"
 
 # name | how the folder becomes what the command finds ($base: the datasets of make_base) | command
 cases()
@@ -106,21 +108,24 @@ prepare()
 # Files that depend on nothing but the inputs; LMDB's pages and what tells times are not among them.
 sums()
 {
-    (cd "$1" && find . -type f ! -name '*.lmdb' ! -name '*.jsonl' ! -name report.html ! -path '*.lmdb/manifest.json' ! -path '*/p-0?/manifest.json' -print0 |
+    (cd "$1" && find . -type f ! -name '*.lmdb' ! -name '*.jsonl' ! -name report.html ! -path \
+        '*.lmdb/manifest.json' ! -path '*/p-0?/manifest.json' -print0 |
         xargs -0 -r md5sum | LC_ALL=C sort)
 }
 dataset_root() { sed -n 's/^ "root": "\([0-9a-f]*\)".*/\1/p' "$1/manifest.json"; }
 is_complete() { grep -q '^ "complete": true' "$1/manifest.json"; }
-datasets_of() { (cd "$1" && grep -lr --include=manifest.json '^{"format": ' . | xargs -r -n 1 dirname); }
+datasets_of() { (cd "$1" && grep -lr --include=manifest.json '^{"format": ' . |
+    xargs -r -n 1 dirname); }
 
-# All that has to be the same at the end: names of files, datasets by their roots, steady files by their
-# bytes, the run's metrics without times.
+# The parts of a result that must be equal at the end: names of files, datasets by their roots,
+# steady files by their bytes, the run's metrics without times.
 state_of()
 {
     local name=$1 dir=$2 d
     (
         cd "$dir"
-        find . -mindepth 1 | sed -E 's/-[0-9]{5}\.lmdb$/-N.lmdb/; s/tfevents.*/tfevents/' | LC_ALL=C sort -u
+        find . -mindepth 1 | sed -E 's/-[0-9]{5}\.lmdb$/-N.lmdb/; s/tfevents.*/tfevents/' |
+            LC_ALL=C sort -u
         for d in $(datasets_of .); do
             echo "$d $(dataset_root "$d") $(is_complete "$d" && echo complete)"
         done | LC_ALL=C sort
@@ -131,8 +136,8 @@ state_of()
     )
 }
 
-# Whatever a command leaves, under names that the end has too: datasets without damage, and a finished
-# one is the old or the new one; steady files are whole, the old or the new ones. Prints what is not so.
+# Prints each breach of the rule for files under final names: datasets are without damage, and a
+# finished dataset is the old or the new one; steady files are whole, the old or the new ones.
 kept()
 {
     local name=$1 before=$VLT_KILLS_DIR/before/$1 want=$VLT_KILLS_DIR/want/$1 d f r says
@@ -143,18 +148,21 @@ kept()
         r=$(dataset_root "$d")
         if is_complete "$d"; then
             [ "$r" = "$(dataset_root "$before/$d" 2>/dev/null)" ] ||
-                [ "$r" = "$(dataset_root "$want/$d" 2>/dev/null)" ] || echo "$d is another dataset, and complete"
+                [ "$r" = "$(dataset_root "$want/$d" 2>/dev/null)" ] ||
+                echo "$d is another dataset, and complete"
         fi
     done
     for d in $(datasets_of "$before"); do
         [ -f "$d/manifest.json" ] || echo "$d is gone"
     done
     while read -r f; do
-        [ ! -f "$f" ] || cmp -s "$f" "$want/$f" || cmp -s "$f" "$before/$f" || echo "$f is half made"
+        [ ! -f "$f" ] || cmp -s "$f" "$want/$f" || cmp -s "$f" "$before/$f" ||
+            echo "$f is half made"
     done <"$VLT_KILLS_DIR/steady/$name"
 }
 
-# trial NAME RULE: prints "NAME<TAB>RULE<TAB>ok|missed|FAIL why". missed: the run had fewer calls than that.
+# trial NAME RULE: prints "NAME<TAB>RULE<TAB>ok|missed|FAIL why". missed: the run had too few calls
+# for the rule.
 trial()
 {
     local name=$1 rule=$2 dir command status why='' result=ok again
@@ -171,17 +179,22 @@ trial()
     137) [[ $rule == *:kill ]] || why+='; killed' ;;
     0)
         [[ $rule != *:kill ]] || result=missed
-        cmp -s "$dir/state" "$VLT_KILLS_DIR/want/$name.state" || why+='; status 0, and another result' ;;
+        cmp -s "$dir/state" "$VLT_KILLS_DIR/want/$name.state" ||
+            why+='; status 0, and another result' ;;
     1 | 2 | 3)
-        # libarchive ends the program itself where it gets no memory for a text (docs/tests.md): it says so
+        # libarchive ends the program where a text of its own gets no memory (docs/tests.md), and
+        # prints this
         grep -q "^${command%% *}: " "$dir/err" || [[ $rule == write:*+* ]] ||
-            { [[ $rule == memory:* ]] && grep -qx '.*libarchive: \(Out of\|No\) memory' "$dir/err"; } ||
+            { [[ $rule == memory:* ]] && grep -qx '.*libarchive: \(Out of\|No\) memory' \
+            "$dir/err"; } ||
             why+="; status $status without a message" ;;
     124) why+='; it hung' ;;
-    134)                # libavcodec, out of memory for an encoder's options, asserts that it was not
+    # libavcodec, out of memory for an encoder's options, asserts that it was not
+    134)
         [[ $rule == memory:* ]] && grep -q '^Assertion .* at .*libavcodec/options.c' "$dir/err" ||
             why+='; aborted' ;;
-    139)                # libarchive's writer of zips does not look whether it got memory for its list of members
+    # libarchive's writer of zips does not look whether it got memory for its list of members
+    139)
         [[ $rule == memory:* && $name == 'vlat export, diffsynth' ]] || why+='; crashed' ;;
     *) why+="; status $status" ;;
     esac
@@ -190,16 +203,16 @@ trial()
     again=$?
     state_of "$name" . >"$dir/state"
     cmp -s "$dir/state" "$VLT_KILLS_DIR/want/$name.state" ||
-        why+="; run again: status $again, $(tail -1 "$dir/err2"), $(diff "$VLT_KILLS_DIR/want/$name.state" \
-            "$dir/state" | sed -n 2,4p | tr '\n' ' ')"
+        why+="; run again: status $again, $(tail -1 "$dir/err2"), $(
+            diff "$VLT_KILLS_DIR/want/$name.state" "$dir/state" | sed -n 2,4p | tr '\n' ' ')"
     why=${why//$'\n'/; }
     [ -z "$why" ] || result="FAIL ${why#; }"
     printf '%s\t%s\t%s\n' "$name" "$rule" "$result"
     [ -n "${VLT_KILLS_KEEP:-}" ] || rm -rf "$dir"
 }
 
-# places TOTAL KIND:ACTION...: which calls are disturbed, spread evenly over all cases and their calls:
-# lines NAME and RULE. Where a case has few calls, the others get its part.
+# places TOTAL KIND:ACTION...: chooses the disturbed calls, spread evenly over all cases and their
+# calls: prints lines NAME and RULE. Where a case has few calls, the others get its part.
 places()
 {
     local total=$1 name pair
@@ -208,7 +221,8 @@ places()
     for name in "${names[@]}"; do
         for pair; do
             awk -v kind="${pair%:*}" -v action="${pair#*:}" -v name="$name" '
-                $1 == kind { print $2 "\t" kind "\t" action "\t" name }' "$VLT_KILLS_DIR/calls/$name"
+                $1 == kind { print $2 "\t" kind "\t" action "\t" name }' \
+                "$VLT_KILLS_DIR/calls/$name"
         done
     done | sort -n | awk -F '\t' -v total="$total" '
         { calls[NR] = $1; kind[NR] = $2; action[NR] = $3; name[NR] = $4 }
@@ -245,12 +259,16 @@ summary()
             if (sub(/^change /, "")) points[part[2]] = $0
             next
         }
-        { split($2, rule, ":"); tried[$1, rule[3] == "kill"]++; failed[$1] += $3 ~ /^FAIL/; seen[$1] = 1
+        {
+            split($2, rule, ":"); tried[$1, rule[3] == "kill"]++
+            failed[$1] += $3 ~ /^FAIL/; seen[$1] = 1
           missed[$1] += $3 == "missed" }
         END {
-            printf "%-28s %8s %8s %8s %8s %8s\n", "case", "changes", "kills", "not met", "faults", "failed"
+            printf "%-28s %8s %8s %8s %8s %8s\n",
+                "case", "changes", "kills", "not met", "faults", "failed"
             for (name in seen)
-                printf "%-28s %8d %8d %8d %8d %8d\n", name, points[name], tried[name, 1], missed[name],
+                printf "%-28s %8d %8d %8d %8d %8d\n",
+                    name, points[name], tried[name, 1], missed[name],
                     tried[name, 0], failed[name] | "sort"
         }' "$1" calls/*
 }

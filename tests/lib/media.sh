@@ -10,15 +10,17 @@ small_set() {
         case $((i % 3)) in 0) size=96x64 ;; 1) size=64x96 ;; 2) size=64x64 ;; esac
         if ((i % 4 == 3)); then
             type=image name=still-$i.png
-            ffmpeg -v error -y -f lavfi -i "testsrc2=s=$size:r=1:d=1,hue=h=$((i * 37))" -frames:v 1 "$dir/$name"
+            ffmpeg -v error -y -f lavfi -i "testsrc2=s=$size:r=1:d=1,hue=h=$((i * 37))" -frames:v \
+                1 "$dir/$name"
         else
             type=video name=clip-$i.mp4
-            ffmpeg -v error -y -f lavfi -i "testsrc2=s=$size:r=10:d=$((1 + i % 2)),hue=h=$((i * 37))" \
+            ffmpeg -v error -y -f lavfi -i \
+                "testsrc2=s=$size:r=10:d=$((1 + i % 2)),hue=h=$((i * 37))" \
                 -c:v mpeg4 -q:v 4 "$dir/$name"
         fi
         ((i == 0)) || echo "," >>"$dir/metadata.json"
-        printf '{"file_path": "%s", "type": "%s", "text": "picture %d, %s"}' "$name" $type $((i % 5)) $size \
-            >>"$dir/metadata.json"
+        printf '{"file_path": "%s", "type": "%s", "text": "picture %d, %s"}' \
+            "$name" $type $((i % 5)) $size >>"$dir/metadata.json"
     done
     echo "]" >>"$dir/metadata.json"
 }

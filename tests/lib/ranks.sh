@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ranks.sh N PROGRAM ARGS...: the program on N ranks of this machine. 77 where that cannot be.
-# What MPI itself leaves behind is no leak of ours (ranks.supp, keep_loaded.c).
+# ranks.sh N PROGRAM ARGS...: runs the program on N ranks of this machine; status 77 where this is
+# impossible. Memory that MPI itself does not free is no leak of ours (ranks.supp, keep_loaded.c).
 set -euo pipefail
 n=$1
 shift
@@ -11,7 +11,8 @@ command -v mpirun >/dev/null || { echo "skipped: no mpirun (scripts/setup instal
 # that another mpirun does not stumble over flags it does not know
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe PRTE_MCA_hwloc_default_binding_policy=none
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
+    PRTE_MCA_hwloc_default_binding_policy=none
 export OMP_NUM_THREADS=1
 export LSAN_OPTIONS=${LSAN_OPTIONS:+$LSAN_OPTIONS:}suppressions=${VLT_SOURCE:?}/tests/lib/ranks.supp
 if [ -n "${VLT_PRELOAD:-}" ]; then

@@ -1,5 +1,5 @@
-# vtrain.sh - what the scripts that disturb vtrain share: a small dataset, set.lmdb, and flags of a small
-# model. Sourced after check.sh.
+# vtrain.sh - the common part of the scripts that disturb vtrain: a small dataset, set.lmdb, and
+# flags of a small model. It is sourced after check.sh.
 . "$lib/fault.sh"
 need make_toy "$dir/set.lmdb"
 small=(--latents "$dir/set.lmdb" --train_batch_size 2 --seed 5 --threads 1 --workers 1)

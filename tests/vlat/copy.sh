@@ -29,7 +29,8 @@ expect 1 'holds "notes.txt"' vlat select a.lmdb 'sample >= 40' --out mine
 mkdir s-01 && echo 1 >s-01/notes.txt
 expect 1 's-01 is there' vlat split a.lmdb --n 2 --out s
 absent s-00
-sed 's/"complete": true/"complete": false/' p-01/manifest.json >fresh/manifest.json && echo 1 >fresh/plan.jsonl
+sed 's/"complete": true/"complete": false/' p-01/manifest.json >fresh/manifest.json &&
+    echo 1 >fresh/plan.jsonl
 expect 1 'holds "plan.jsonl"' vlat select a.lmdb 'sample >= 40' --out fresh
 expect 1 'Not a directory' vlat select a.lmdb 'sample >= 40' --out mine/notes.txt
 [ "$(ls mine)" = notes.txt ] || wrong 'a refused verb wrote something'
@@ -56,14 +57,16 @@ expect 1 '20 the same, 0 changed, 40 only in the first, 0 only' vlat diff a.lmdb
 expect 1 '^+ 000000000000/000' vlat diff last.lmdb a.lmdb
 
 # different encoders
-sed 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"ffffffffffffffffffffffffffffffff"/' p-01/manifest.json >p-01/m &&
+sed 's/"fingerprint":"[0-9a-f]*"/"fingerprint":"ffffffffffffffffffffffffffffffff"/' \
+    p-01/manifest.json >p-01/m &&
     mv p-01/m p-01/manifest.json
 expect 1 'different encoders (vae.fingerprint' vlat merge p-00 p-01 --out none
 absent none
 
-# gc changes no sample and takes no file that is not the dataset's; a copy that a killed one left is forgotten
+# gc changes no sample and removes no file of others; the remains of a killed copy are removed
 cp -r a.lmdb a.lmdb.gc
-mkdir a.lmdb/mine && echo 1 >a.lmdb/mine/clip.mp4 && echo 2 >a.lmdb/report.html && echo 3 >a.lmdb.gc/notes
+mkdir a.lmdb/mine && echo 1 >a.lmdb/mine/clip.mp4 && echo 2 >a.lmdb/report.html &&
+    echo 3 >a.lmdb.gc/notes
 expect 0 ' freed' vlat gc a.lmdb
 same_root a.lmdb back.lmdb
 expect 0 'no damage' vlat verify a.lmdb
@@ -86,7 +89,8 @@ printf '{"step":7,"family":"builtin","training_type":"lora","data":[],"epochs":[
 expect 0 'from 4 on, 60 samples in 3 shards' vlat info --of checkpoint-7
 
 # repair: a flipped bit costs one sample, a shard that is cut short its samples; the plan says which
-for i in $(seq 0 59); do printf '{"sample":%d,"variant":0,"status":"ok","path":"row %d"}\n' "$i" "$i"; done >back.lmdb/plan.jsonl
+for i in $(seq 0 59); do printf '{"sample":%d,"variant":0,"status":"ok","path":"row %d"}\n' "$i" \
+    "$i"; done >back.lmdb/plan.jsonl
 expect 0 'latents from -' vlat verify back.lmdb
 truncate -s 20000 a.lmdb/shard-00000.lmdb
 cp back.lmdb/plan.jsonl a.lmdb/
@@ -96,5 +100,6 @@ expect 0 "$had samples saved, $((60 - had)) to be encoded again" vlat verify a.l
 expect 0 'no damage' vlat verify a.lmdb
 [ "$(wc -l <a.lmdb/repair.jsonl)" -eq $((60 - had)) ] || wrong 'repair.jsonl: other length'
 [ -d a.lmdb.damaged ] || wrong 'repair kept nothing'
-[ "$(cat a.lmdb/mine/clip.mp4 a.lmdb/notes)" = "$(printf '1\n3')" ] || wrong 'repair took files that were not its own'
+[ "$(cat a.lmdb/mine/clip.mp4 a.lmdb/notes)" = "$(printf '1\n3')" ] ||
+    wrong 'repair took files that were not its own'
 expect 1 'only in the second' vlat diff a.lmdb back.lmdb

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Damage of a record, a latent or a text: every command that meets it fails, and names the remedy once.
+# Damage of a record, a latent or a text: every command that reads the damage fails, and names the
+# remedy once.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -13,8 +14,8 @@ need exchange_dataset make cog cogvideox sample bf16 bf16
 need vlat split cog --by bucket --out cog
 need vlat export wan --to musubi --out cache
 
-# hurt SET record|latent|text|lost|thumb|cut: `hurt` is SET with its records, latents or texts damaged, its texts'
-# keys lost, the pages of its thumbnails damaged, or a shard cut short
+# hurt SET record|latent|text|lost|thumb|cut: `hurt` is SET with its records, latents or texts
+# damaged, its texts' keys lost, the pages of its thumbnails damaged, or a shard cut short
 hurt()
 {
     local in=shard what='s/"xxh3":"..../"xxh3":"0000/g' at
@@ -23,7 +24,8 @@ hurt()
     record) what='s/{"sample":/{"sampl\xff":/g' ;;
     text) in=text ;;
     thumb)                                   # the flags of pages that begin with a JPEG
-        for at in $(LC_ALL=C grep -aboP '\xff\xd8\xff' hurt/shard-00000.lmdb | awk -F: '$1 % 4096 == 16 { print $1 - 6 }'); do
+        for at in $(LC_ALL=C grep -aboP '\xff\xd8\xff' hurt/shard-00000.lmdb |
+            awk -F: '$1 % 4096 == 16 { print $1 - 6 }'); do
             poke hurt/shard-00000.lmdb $at '\xff'
         done
         return ;;

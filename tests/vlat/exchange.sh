@@ -11,8 +11,10 @@ mkdir mine && echo 1 >mine/notes.txt
 expect 1 'mine is there and holds "notes.txt"' vlat import x --from causvid --out mine
 expect 1 'of family builtin; musubi has' vlat export made.lmdb --to musubi --out x
 expect 2 'there are cogvideox' vlat import x --from causvid --family flux --out y
-cp -r made.lmdb nameless.lmdb && sed -i 's/"family": *"builtin"/"family":""/' nameless.lmdb/manifest.json
-expect 1 'is of family ; musubi has' timeout -s KILL 60 vlat export nameless.lmdb --to musubi --out x
+cp -r made.lmdb nameless.lmdb && sed -i 's/"family": *"builtin"/"family":""/' \
+    nameless.lmdb/manifest.json
+expect 1 'is of family ; musubi has' timeout -s KILL 60 vlat export nameless.lmdb --to musubi \
+    --out x
 [ ! -e x ] && [ ! -e x.part ] && [ ! -e y ] || wrong 'a refused command wrote something'
 
 # whole: records, prompts, thumbnails and all
@@ -67,7 +69,8 @@ while [ $i -lt 30 ]; do
     i=$((i + 1))
 done
 
-# there NAME FAMILY STORE LATENT TEXT FORMAT FLAGS...: out, in and out again; the two outs are the same bytes
+# there NAME FAMILY STORE LATENT TEXT FORMAT FLAGS...: exports, imports and exports again; both
+# exports have the same bytes
 there()
 {
     name=$1 format=$6
@@ -120,7 +123,8 @@ expect 0 '5 samples' vlat export dsr.all --to diffsynth --space raw --out dsr.1
 expect 0 '5 samples' vlat import dsr.1 --from diffsynth --space raw --out dsr.back
 same dsr.all dsr.back
 cp dsq.1/0/0.pth dsr.1/0/5.pth
-expect 1 '0/5.pth: of qwen-image, the samples before it are of wan2.1' vlat import dsr.1 --from diffsynth --out mixed
+expect 1 '0/5.pth: of qwen-image, the samples before it are of wan2.1' vlat import dsr.1 \
+    --from diffsynth --out mixed
 # CogVideo: one shape, one line a caption; every row of the texts, as with finetrainers
 make cog.all cogvideox sample bf16 bf16
 expect 1 'an empty caption' vlat export cog.all --to cogvideo --out cog.x
@@ -134,22 +138,27 @@ manifest cog.back '"values": *"sample"'
 expect 0 '2 samples' vlat export cog.back --to cogvideo --out cog.2
 alike cog.1 cog.2
 expect 0 '2 samples' vlat export cog.back --to cogvideo --space raw --out cogr.1
-expect 0 '2 samples' vlat import cogr.1/$latents --from cogvideo --space raw --out cogr.back --empty zeros
+expect 0 '2 samples' vlat import cogr.1/$latents --from cogvideo --space raw --out cogr.back \
+    --empty zeros
 expect 0 '2 samples' vlat export cogr.back --to cogvideo --space raw --out cogr.2
 alike cogr.1 cogr.2
 # two families of one VAE and one text encoder are one dataset, and lend each other texts
-expect 0 '2 samples' vlat import cog.1/$latents --from cogvideo --family cogvideox1.5 --out cog15 --empty zeros
+expect 0 '2 samples' vlat import cog.1/$latents --from cogvideo --family cogvideox1.5 --out cog15 \
+    --empty zeros
 expect 0 '"cogvideox1.5" there, "cogvideox" now' vlat merge cog.back cog15 --out cog.both
 expect 0 'family *cogvideox, cogvideox1.5, train mode' vlat info cog.both
 manifest cog.both '"family": *"cogvideox"'
 expect 0 '2 samples' vlat merge cog15 cog.both --out cog.three
 manifest cog.three '"families": *\["cogvideox1.5","cogvideox"\]'
-expect 0 '2 samples' vlat import cog.1/$latents --from cogvideo --family cogvideox1.5 --texts cog.back --out cog15.texts
+expect 0 '2 samples' vlat import cog.1/$latents --from cogvideo --family cogvideox1.5 \
+    --texts cog.back --out cog15.texts
 expect 2 'give the folder of latents' vlat import cog.1 --from cogvideo --out none
 echo one more >>cog.2/prompts.txt
-expect 1 'another number of prompts' vlat import cog.2/$latents --from cogvideo --out uneven --empty zeros
+expect 1 'another number of prompts' vlat import cog.2/$latents --from cogvideo --out uneven \
+    --empty zeros
 sed -i 's/another/changed/' cog.1/prompts.txt
-expect 1 'prompt_embeddings/[0-9a-f]*.safetensors' vlat import cog.1/$latents --from cogvideo --out changed --empty zeros
+expect 1 'prompt_embeddings/[0-9a-f]*.safetensors' vlat import cog.1/$latents --from cogvideo \
+    --out changed --empty zeros
 make cv.all wan2.1 mode f32 bf16
 expect 1 'vlat split --by bucket' vlat export cv.all --to causvid --out cv.x
 expect 0 '' vlat split cv.all --by bucket --out cv
@@ -169,15 +178,20 @@ expect 0 '2 samples' vlat import raw.1 --from causvid --space raw --texts raw-3x
 same raw-3x4x6 texts.back
 expect 0 'no damage' vlat verify texts.back
 manifest texts.back "\"texts\": *\"$(root raw-3x4x6)\""
-expect 2 'leave --empty out' vlat import raw.1 --from causvid --texts raw-3x4x6 --empty zeros --out none
-expect 2 'has the dataset whole' vlat import safetensors.out --from safetensors --texts raw-3x4x6 --out none
+expect 2 'leave --empty out' vlat import raw.1 --from causvid --texts raw-3x4x6 --empty zeros \
+    --out none
+expect 2 'has the dataset whole' vlat import safetensors.out --from safetensors --texts raw-3x4x6 \
+    --out none
 expect 0 '2 samples' vlat export texts.back --to musubi --out texts.musubi
 expect 0 '1 samples' vlat select raw.all 'sample = 0' --out raw.0
-expect 1 'no sample of --texts has the caption "a caption' vlat import raw.1 --from causvid --texts raw.0 --out textless
-expect 1 'of family hunyuanvideo, what is imported is of wan2.1' vlat import raw.1 --from causvid --texts hv.lmdb --out none
+expect 1 'no sample of --texts has the caption "a caption' vlat import raw.1 --from causvid \
+    --texts raw.0 --out textless
+expect 1 'of family hunyuanvideo, what is imported is of wan2.1' vlat import raw.1 --from causvid \
+    --texts hv.lmdb --out none
 
 # several segments of text in ttt-video's list
-sed 's/"text_chunk_emb": *\[\(.*\)\]/"text_chunk_emb":[\1,\1,\1]/' ttt.1/metadata.jsonl >ttt.1/chunks.jsonl
+sed 's/"text_chunk_emb": *\[\(.*\)\]/"text_chunk_emb":[\1,\1,\1]/' ttt.1/metadata.jsonl \
+    >ttt.1/chunks.jsonl
 expect 0 '5 samples' vlat import ttt.1/chunks.jsonl --from ttt-video --out chunks.back --empty zeros
 expect 0 '5 samples' vlat export chunks.back --to ttt-video --out chunks.1
 [ "$(ls chunks.1/texts | wc -l)" -eq 15 ] || wrong 'ttt-video: other segments'
@@ -206,4 +220,5 @@ expect 1 'nothing of DiffSynth-Studio' vlat import empty --from diffsynth --out 
 expect 1 'nothing of musubi' vlat import empty --from musubi --out none
 touch empty/x.safetensors
 expect 1 'STEM_WxH_ARCH' vlat import empty --from musubi --out none
-[ ! -e none ] || [ -z "$(ls none 2>/dev/null | grep -v lmdb$ | grep -v manifest)" ] || wrong 'something was left'
+[ ! -e none ] || [ -z "$(ls none 2>/dev/null | grep -v lmdb$ | grep -v manifest)" ] ||
+    wrong 'something was left'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# vlat import and export of diffusion-pipe's cache: byte for byte, what is paired with what, and what is refused.
+# vlat import and export of diffusion-pipe's cache: equal bytes, the pairs of captions and latents,
+# and refusals.
 . "$(dirname "$0")/../lib/exchange.sh"
 
 # dpipe NAME FAMILY STORE LATENT TEXT: a dataset, its cache, and back
@@ -7,7 +8,8 @@ dpipe()
 {
     make "$1.lmdb" "$2" "$3" "$4" "$5"
     dpipe_cache "$1.lmdb" "$1.cache"
-    expect 0 '5 samples of diffusion-pipe' vlat import "$1.cache" --from diffusion-pipe --space raw --out "$1.back"
+    expect 0 '5 samples of diffusion-pipe' vlat import "$1.cache" --from diffusion-pipe \
+        --space raw --out "$1.back"
     same "$1.lmdb" "$1.back"
     expect 0 'no damage' vlat verify "$1.back"
 }
@@ -30,7 +32,8 @@ done <keys
 expect 0 '5 samples' vlat import wan.cache --from diffusion-pipe --out norm.back
 manifest norm.back '"latents": *"normalized"'
 expect 1 'MEDIA/cache/MODEL' vlat import . --from diffusion-pipe --out none
-expect 1 '--family says qwen-image' vlat import wan.cache --from diffusion-pipe --family qwen-image --out none
+expect 1 '--family says qwen-image' vlat import wan.cache --from diffusion-pipe \
+    --family qwen-image --out none
 
 # exports: each bucket comes back as what it was, with the texts by caption
 # out NAME FAMILY STORE LATENT MODEL FLAGS...: a dataset, its export, and each bucket back
@@ -42,8 +45,10 @@ out()
     expect 0 '' vlat split "$name.all" --by bucket --out "$name"
     expect 0 'diffusion-pipe' vlat export "$name.all" --to diffusion-pipe --out "$name.dp" "$@"
     for f in 1 3; do
-        expect 0 'samples of diffusion-pipe' vlat import "$name.dp/48x32x$((4 * f - 3))/cache/$model" \
-            --from diffusion-pipe --family "$family" --texts "$name-${f}x4x6" --out "$name.$f.back" "$@"
+        expect 0 'samples of diffusion-pipe' vlat import \
+            "$name.dp/48x32x$((4 * f - 3))/cache/$model" \
+            --from diffusion-pipe --family "$family" --texts "$name-${f}x4x6" \
+            --out "$name.$f.back" "$@"
         same "$name-${f}x4x6" "$name.$f.back"
         expect 0 'no damage' vlat verify "$name.$f.back"
     done
@@ -52,23 +57,27 @@ out ew wan2.1 mode bf16 wan --space raw
 out eh hunyuanvideo sample f16 hunyuan-video --space raw
 holds ew.dp/dataset.toml "^path = \"$dir/ew.dp/48x32x9\"\$"
 grep -q '^resolutions = \[\[48, 32\]\]$' ew.dp/dataset.toml
-[ "$(cat ew.dp/48x32x9/cache/wan/metadata/grouping_keys.json)" = '[[1.5, 9]]' ] || wrong 'other keys'
+[ "$(cat ew.dp/48x32x9/cache/wan/metadata/grouping_keys.json)" = '[[1.5, 9]]' ] ||
+    wrong 'other keys'
 # normalised bf16, imported as raw f32, gives the same values again
 make en.all wan2.1 mode bf16 bf16
 expect 0 '5 text embeddings were left out' vlat export en.all --to diffusion-pipe --out en.1
-expect 0 '3 samples' vlat import en.1/48x32x1/cache/wan --from diffusion-pipe --texts en.all --out en.back
+expect 0 '3 samples' vlat import en.1/48x32x1/cache/wan --from diffusion-pipe --texts en.all \
+    --out en.back
 manifest en.back '"latents": *"normalized"'
 expect 0 '3 samples' vlat export en.back --to diffusion-pipe --out en.2
-expect 0 '3 samples' vlat import en.2/48x32x1/cache/wan --from diffusion-pipe --texts en.all --out en.again
+expect 0 '3 samples' vlat import en.2/48x32x1/cache/wan --from diffusion-pipe --texts en.all \
+    --out en.again
 same en.back en.again
 
-# every caption is paired with its own sample's latents; the order is one of chance, first captions first
+# every caption is paired with its own sample's latents; the order is random, first captions first
 expect 0 '' vlat split wan.back --by bucket --out two
 expect 0 '5 samples' vlat export wan.back --to diffusion-pipe --out two.dp
 at=two.dp/48x32x9/cache/wan
 arrow_dump $at/metadata/grouped_metadata_1.500_9/data-00000-of-00001.arrow >got
 printf 'image_spec:list\tcaption:list\tis_video:bool\n' >want
-printf '[00000000000%d/000|clips/a_b %d.mp4]\t[%s|second]\t1\n' 1 1 'a caption, "quoted" ü' 3 3 another >>want
+printf '[00000000000%d/000|clips/a_b %d.mp4]\t[%s|second]\t1\n' 1 1 'a caption, "quoted" ü' 3 3 \
+    another >>want
 cmp got want || wrong "$(cat got want)"
 arrow_dump $at/cache_1.500x48x32x9/iteration_order/data-00000-of-00001.arrow >got
 printf 'image_spec:list\tlatents_idx:int64\tcaption:utf8\tcaption_number:int64\n' >want
@@ -84,7 +93,8 @@ expect 1 'bucket 56x32: diffusion-pipe has widths and heights that are multiples
     vlat export odd.lmdb --to diffusion-pipe --out x
 make ltx.lmdb ltx-video mode bf16 bf16 7
 expect 0 '5 samples' vlat export ltx.lmdb --to diffusion-pipe --out ltx.dp
-[ -e ltx.dp/224x128x17/cache/ltx-video/cache_1.750x224x128x17/latents/metadata.db ] || wrong "$(cat ltx.dp)"
+[ -e ltx.dp/224x128x17/cache/ltx-video/cache_1.750x224x128x17/latents/metadata.db ] ||
+    wrong "$(cat ltx.dp)"
 make q.all qwen-image mode bf16 bf16
 expect 1 '3 frames: qwen-image has stills' vlat export q.all --to diffusion-pipe --out x
 expect 1 'of family builtin; diffusion-pipe has' vlat export made.lmdb --to diffusion-pipe --out x
@@ -95,7 +105,8 @@ mv wan.cache/ar_frames_1.500_9/text_embeddings_1 wan.cache/cache_1.500x48x32x9/
 expect 0 '5 samples' vlat import wan.cache --from diffusion-pipe --space raw --out own.back
 same wan.lmdb own.back
 rm -r wan.cache/cache_1.500x48x32x9/text_embeddings_1
-expect 1 'ar_frames_1.500_9/text_embeddings_1: no metadata.db' vlat import wan.cache --from diffusion-pipe --out none
+expect 1 'ar_frames_1.500_9/text_embeddings_1: no metadata.db' vlat import wan.cache \
+    --from diffusion-pipe --out none
 # two encoders whose items are of unlike media
 rm -r hv.cache/ar_frames_1.500_9/text_embeddings_2
 cp -r hv.cache/uncond_text_embeddings_2 hv.cache/ar_frames_1.500_9/text_embeddings_2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# vlat import of what CogVideoX-Factory's prepare_dataset.py leaves: by data.jsonl, by its two lists, and with parts
-# missing.
+# vlat import of a cache of CogVideoX-Factory's prepare_dataset.py: by data.jsonl, by its two lists,
+# and with parts missing.
 . "$(dirname "$0")/../lib/exchange.sh"
 from='--from cogvideox-factory'
 cache_of() { factory_cache "$1" "$2"; }
@@ -14,7 +14,7 @@ comes_back()
 make set.lmdb cogvideox moments bf16 f32
 cache_of set.lmdb cache
 fresh() { rm -rf hurt; cp -r cache hurt; }
-# lacking PATTERN HAVE FLAGS...: hurt is refused, and with --allow_partial HAVE samples of it are taken
+# lacking PATTERN HAVE FLAGS...: hurt is refused, and with --allow_partial HAVE samples are imported
 lacking()
 {
     pattern=$1 have=$2

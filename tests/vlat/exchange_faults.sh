@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# vlat and vdecode with each of their calls failing in turn (lib/fault.c): a run ends in the undisturbed result with
-# status 0, or in a message and status 1. A sample of the places by default; VLT_FAULTS=all takes all of them,
-# VLT_FAULTS=N about N of each kind.
+# vlat and vdecode with one failing call at a time (lib/fault.c): a run ends with the undisturbed
+# result and status 0, or with a message and status 1. By default a sample of the calls fails;
+# VLT_FAULTS=all takes all of them, VLT_FAULTS=N about N of each kind.
 . "$(dirname "$0")/../lib/exchange.sh"
 . "$lib/fault.sh"
 many=${VLT_FAULTS:-2}
-rules='memory:ENOMEM open:EMFILE read:EIO read:short write:ENOSPC write:short rename:EIO sync:EIO close:EIO
-       mmap:ENOMEM thread:EAGAIN'
+rules='memory:ENOMEM open:EMFILE read:EIO read:short write:ENOSPC write:short rename:EIO sync:EIO
+       close:EIO mmap:ENOMEM thread:EAGAIN'
 
 # places COUNT: the numbers of the calls to disturb
 places()
@@ -15,14 +15,15 @@ places()
     else for ((i = 0; i < many; i++)); do echo $((1 + (i + 1) * ($1 - 1) / (many + 1))); done; fi
 }
 
-# walk NAME OUT UNDISTURBED PROGRAM ARGUMENTS...: OUT is what is made (none if only printed), UNDISTURBED what it is to
-# be; the root of a dataset counts, else all files
+# walk NAME OUT UNDISTURBED PROGRAM ARGUMENTS...: OUT is the path of the result (none: it is
+# printed), UNDISTURBED the expected result; a dataset is compared by its root, else all files are
 walk()
 {
     local name=$1 out=$2 want=$3 counts kind action n all
     shift 3
     rm -rf "$out"
-    VLT_FAULT_COUNT=$dir/counts fault '' "$@" >good 2>/dev/null || { wrong "$name: failed undisturbed"; return; }
+    VLT_FAULT_COUNT=$dir/counts fault '' "$@" >good 2>/dev/null ||
+        { wrong "$name: failed undisturbed"; return; }
     counts=$(cat counts)
     rm -f counts
     for rule in $rules; do
@@ -33,8 +34,8 @@ walk()
             [ "$n" -gt 0 ] || continue
             rm -rf "$out" "$out.part" "$out.part.lock"
             status=0
-            timeout 60 env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD=$VLT_FAULT_LIB \
-                VLT_FAULT="$kind:$n:$action" "$@" >got 2>said || status=$?
+            timeout 60 env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" \
+                LD_PRELOAD=$VLT_FAULT_LIB VLT_FAULT="$kind:$n:$action" "$@" >got 2>said || status=$?
             judge || wrong "$name, $kind:$n:$action: status $status, $(head -c 300 said)"
         done
     done
@@ -42,8 +43,8 @@ walk()
 judge()
 {
     case $name:$kind:$status in     # libarchive's writer of zips (docs/tests.md)
-        'export finetrainers:memory:139' | 'export ttt-video:memory:139' | 'export diffsynth:memory:139' | \
-            'export diffusion-pipe:memory:139') return ;;
+        'export finetrainers:memory:139' | 'export ttt-video:memory:139' | \
+            'export diffsynth:memory:139' | 'export diffusion-pipe:memory:139') return ;;
     esac
     [ $status -eq 0 ] || { [ $status -eq 1 ] && grep -q '[a-z]: ..' said; return; }
     cmp -s got good || return 1
@@ -70,8 +71,8 @@ make ttt.lmdb cogvideox moments bf16 bf16
 vlat split w.lmdb --by bucket --out w >/dev/null 2>&1
 make cog.lmdb cogvideox sample bf16 bf16
 vlat split cog.lmdb --by bucket --out cog >/dev/null 2>&1
-formats='safetensors:small.lmdb webdataset:small.lmdb musubi:w.lmdb diffsynth:w.lmdb causvid:w-3x4x6 finetrainers:fine.lmdb
-         ttt-video:ttt.lmdb cogvideo:cog-3x4x6'
+formats='safetensors:small.lmdb webdataset:small.lmdb musubi:w.lmdb diffsynth:w.lmdb causvid:w-3x4x6
+         finetrainers:fine.lmdb ttt-video:ttt.lmdb cogvideo:cog-3x4x6'
 [ ! -x "$VLT_BUILD/tests/dpipe_cache" ] || formats="$formats diffusion-pipe:w.lmdb"
 for pair in $formats; do
     format=${pair%:*} set=${pair#*:} empty=
@@ -80,15 +81,18 @@ for pair in $formats; do
     walk "export $format" $format.got $format.want vlat export $set --to $format --out $format.got
     from=$format.want
     [ $format = cogvideo ] && from=$format.want/cache/video_latent/cogvideox-t2v/9x32x48
-    [ $format = diffusion-pipe ] && from=$(ls -d $format.want/*/cache/wan | head -1) && empty='--empty zeros' && continue
+    [ $format = diffusion-pipe ] && from=$(ls -d $format.want/*/cache/wan | head -1) &&
+        empty='--empty zeros' && continue
     vlat import $from --from $format --out $format.lmdb $empty >/dev/null 2>&1
-    walk "import $format" $format.back $format.lmdb vlat import $from --from $format --out $format.back $empty
+    walk "import $format" $format.back $format.lmdb \
+        vlat import $from --from $format --out $format.back $empty
 done
 # vdecode: a still of the built-in codec
 if [ -x vdecode ]; then
     latents()
     {
-        local head="{\"latents\":{\"dtype\":\"F32\",\"shape\":[$1,1,4,4],\"data_offsets\":[0,$(($1 * 64))]}}"
+        local head="{\"latents\":{\"dtype\":\"F32\",\"shape\":[$1,1,4,4],"
+        head+="\"data_offsets\":[0,$(($1 * 64))]}}"
         printf "\\x$(printf %02x ${#head})\0\0\0\0\0\0\0%s" "$head"
         head -c $(($1 * 64)) /dev/zero
     }
@@ -97,6 +101,7 @@ if [ -x vdecode ]; then
     latents "$channels" >still.safetensors
     for format in png jpg mp4; do
         vdecode still.safetensors --format $format --out d.$format >/dev/null 2>&1
-        walk "vdecode $format" d.got d.$format vdecode still.safetensors --format $format --out d.got
+        walk "vdecode $format" d.got d.$format \
+            vdecode still.safetensors --format $format --out d.got
     done
 fi

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Exports and caches of which a part is missing: an import says what lacks and makes no dataset that passes for
-# whole; --allow_partial takes the rest, with exit status 3.
+# Exports and caches of which a part is missing: an import names the missing part and makes no
+# dataset that passes for whole; --allow_partial imports the rest, with exit status 3.
 . "$(dirname "$0")/../lib/exchange.sh"
 
-# lacking FORMAT PATTERN HAVE FOLDER [FLAGS...]: FOLDER is imported, and then what is there of it, HAVE samples
+# lacking FORMAT PATTERN HAVE FOLDER [FLAGS...]: imports FOLDER, which fails, and then its HAVE
+# samples
 lacking()
 {
     local format=$1 pattern=$2 have=$3 folder=$4
@@ -13,7 +14,8 @@ lacking()
     ! whole part.lmdb || wrong "$format, $pattern: a dataset that passes for whole"
     rm -rf part.lmdb
     [ "$have" = none ] && return
-    expect 3 "$have samples" vlat import "$folder" --from "$format" --out part.lmdb --allow_partial "$@"
+    expect 3 "$have samples" vlat import "$folder" --from "$format" --out part.lmdb \
+        --allow_partial "$@"
     expect 0 'no damage' vlat verify part.lmdb
 }
 # fresh FOLDER: a copy of it, to damage
@@ -46,7 +48,8 @@ make_tars()
     cp -r tars three.out
     rm three.out/*.tar
     for i in 0 1 2; do
-        awk -F. -v from=$((20 * i)) '{ n = substr($1, 1, 12) + 0 } n >= from && n < from + 20' members >part
+        awk -F. -v from=$((20 * i)) '{ n = substr($1, 1, 12) + 0 } n >= from && n < from + 20' \
+            members >part
         tar cf three.out/shard-00000$i.tar --format=ustar -C three -T part
     done
     printf '{"format":"WebDataset","samples":60,"root":"%s","files":{"shard-000000.tar":20,"shard-000001.tar":20,"shard-000002.tar":20}}' \
@@ -71,7 +74,8 @@ for note in with without; do
     truncate -s $((size / 2)) hurt/shard-000001.tar
     lacking webdataset 'shard-000001.tar' none hurt
     rm -rf hurt; cp -r kept hurt
-    truncate -s $((size / 4 / 512 * 512)) hurt/shard-000002.tar && truncate -s "$size" hurt/shard-000002.tar
+    truncate -s $((size / 4 / 512 * 512)) hurt/shard-000002.tar &&
+        truncate -s "$size" hurt/shard-000002.tar
     lacking webdataset 'shard-000002.tar' none hurt
     : >hurt/shard-000002.tar
     lacking webdataset 'shard-000002.tar' 40 hurt

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# faults.sh kill|error: verbs that write, and vprep that goes on, killed before a counted call each, or
-# with that call failing. What they read stays as it was, what they replace is the old or the new at every
-# moment, nothing that is whole is given up, a look at it and a run of vprep in between are fine, and the
-# same command again gives what an undisturbed one gives. By default some of the calls; VLT_KILLS=all: every.
+# faults.sh kill|error: verbs that write, and a vprep that continues, are killed before one counted
+# call, or this call fails. Their inputs stay unchanged, a replaced file is the old or the new one
+# at every moment, no whole file is lost, readers and a run of vprep in between succeed, and the
+# same command again gives the undisturbed result. By default some of the calls are taken;
+# VLT_KILLS=all takes every call.
 mode=${1:?}
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
@@ -21,7 +22,8 @@ others() { [ "$(cat "$1/notes" "$1/mine/notes" 2>/dev/null)" = $'mine\nmine' ]; 
 base=$(root base)
 cp -r base broken
 byte=$(grep -abo '"xxh3"' broken/shard-00000.lmdb | head -1 | cut -d: -f1)
-printf '\xff\xff\xff' | dd of=broken/shard-00000.lmdb bs=1 seek=$((byte + 200)) conv=notrunc 2>/dev/null
+printf '\xff\xff\xff' | dd of=broken/shard-00000.lmdb bs=1 seek=$((byte + 200)) conv=notrunc \
+    2>/dev/null
 
 # ---- what each begins with, what holds at any moment, what it ends with ----
 # run_VERB COMMAND...: the last word is vlat, before it what it runs under
@@ -35,7 +37,8 @@ start_repair() { cp -r broken d; }
 run_repair() { "$@" verify d --repair; }
 always_repair() { cmp -s d/shard-00000.lmdb broken/shard-00000.lmdb || whole d; }
 end_repair() {
-    whole d && others d && [ ! -e d.repair ] && [ ! -e d/repair.pending ] && [ -s d/repair.jsonl ] &&
+    whole d && others d && [ ! -e d.repair ] && [ ! -e d/repair.pending ] &&
+        [ -s d/repair.jsonl ] &&
         cmp d.damaged/shard-00000.lmdb broken/shard-00000.lmdb &&
         { [ "$(root d)" = "$repaired" ] || { [ $between = prep ] && [ "$(root d)" = "$base" ]; }; }
 }
@@ -47,7 +50,8 @@ end_nothing() { always_nothing && [ ! -e d.repair ]; }
 
 start_prep() { cp -r base d; }               # nothing to encode
 run_prep() { "${@:1:$#-1}" "${prep[@]}" d; }
-always_prep() { cmp -s d/shard-00000.lmdb base/shard-00000.lmdb && grep -q ' 0 encoded\|vprep: ' log; }
+always_prep() { cmp -s d/shard-00000.lmdb base/shard-00000.lmdb &&
+    grep -q ' 0 encoded\|vprep: ' log; }
 end_prep() { always_gc && always_prep; }
 
 made() { [ "$(root base)" = "$base" ] && { ! whole "$1" || [ "$(root "$1")" = "$2" ]; }; }
@@ -84,7 +88,8 @@ in_between()
 {
     case $between in
         info) quietly vlat info base || wrong "info: $(cat log)"
-              [ ! -e d ] || case $1 in gc | repair) quietly vlat info d || wrong "info: $(cat log)" ;; esac ;;
+              [ ! -e d ] || case $1 in gc | repair) quietly vlat info d ||
+                  wrong "info: $(cat log)" ;; esac ;;
         prep) case $1 in gc | repair) quietly "${prep[@]}" d || wrong "vprep: $(cat log)" ;; esac ;;
     esac
 }

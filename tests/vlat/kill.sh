@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Verbs that write, killed at random moments and run again, and met by a full disk: what they read stays as
-# it was, nothing half made passes for whole, and the next run gives what an undisturbed one gives.
+# Verbs that write are killed at random moments and run again, or meet a full disk: their inputs
+# stay unchanged, no incomplete file passes for whole, and the next run gives the undisturbed
+# result.
 . "$(dirname "$0")/../lib/exchange.sh"
 kills=${VLT_KILLS:-8}
 RANDOM=1
@@ -11,9 +12,10 @@ judge() { eval "$1" || wrong "$name: $2"; }
 on_a_full_disk() { (ulimit -f 1; exec vlat "$@"); }
 full='[Tt]oo large\|[Ff]ull\|[Nn]o space'
 
-# A dataset is as it should be, or none at all; a folder is the same as the undisturbed one's, or not there.
+# A dataset is the expected one, or absent; a folder equals the undisturbed one's, or is absent.
 data_or_none() { ! whole "$1" || [ "$(root "$1")" = "$(root "$2")" ]; }
-folder_or_none() { [ ! -e "$1" ] || diff -r -x dataset.toml "$1" "$2" >/dev/null; }     # it names its folder
+# it names its folder
+folder_or_none() { [ ! -e "$1" ] || diff -r -x dataset.toml "$1" "$2" >/dev/null; }
 
 done_already() { if [ "$1" = data ]; then whole "$2"; else [ -e "$2" ]; fi; }
 
@@ -47,7 +49,8 @@ disturb()
     judge "[ ! -e '$out' ] || ! whole '$out'" "a full disk, and a whole dataset"
     judge "[ ! -e '$out.part' ] && [ ! -e '$out.part.lock' ]" "a full disk: $out.part was left"
     expect 0 '' vlat "$@"
-    judge "[ -e '$out' ] && ${kind}_or_none '$out' '$undisturbed'" "another result after a full disk"
+    judge "[ -e '$out' ] && ${kind}_or_none '$out' '$undisturbed'" \
+        "another result after a full disk"
     judge "[ \"\$(root made.lmdb)\" = '$source' ] && whole made.lmdb" "the source was changed"
 }
 
@@ -81,8 +84,8 @@ whole g.lmdb && [ "$(root g.lmdb)" = "$source" ] || wrong 'gc: a full disk chang
 expect 0 ' freed' vlat gc g.lmdb
 whole g.lmdb && [ ! -e g.lmdb.gc ] || wrong 'gc: g.lmdb.gc was left'
 
-# repair: what is left of a damaged dataset takes its place, with the files of others; stopped at any moment,
-# it is ended by the next one
+# repair: the whole rest of a damaged dataset replaces it, with the files of others; a repair that
+# is stopped at any moment is finished by the next one
 cp -r made.lmdb broken.lmdb
 echo mine >broken.lmdb/notes
 truncate -s 20000 "$(ls -d broken.lmdb/shard-*.lmdb | head -1)"
@@ -119,7 +122,8 @@ for ((i = 0; i < kills; i++)); do
     done
     ((i % 3 == 2)) && rm -rf p-0?
 done
-expect 0 'p-02: 20 samples' vlat split made.lmdb --n 3 --out p       # from whatever the last kill left
+# from whatever the last kill left
+expect 0 'p-02: 20 samples' vlat split made.lmdb --n 3 --out p
 for k in 00 01 02; do
     whole p-$k && data_or_none p-$k P-$k || wrong "split: run again: another p-$k"
 done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Two writers of one folder: who comes second is refused with the name of the first, whatever happens to the
-# lock's file meanwhile, and who looked before it had the lock looks again. Each race is run at a counted call.
+# Two writers of one folder: the second is refused with the name of the first, also when the lock's
+# file is replaced meanwhile, and a writer that read the folder before it had the lock reads it
+# again. Each race is run at a counted call.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
@@ -19,7 +20,8 @@ busy='another process is writing here'
 
 # ---- gc sees what was written until it had the lock ----
 cp -r some d
-expect 0 ' freed' racing "${prep[*]} --meta media/metadata.json --out d >log 2>&1" flock@d/state.lmdb:1 vlat gc d
+expect 0 ' freed' racing "${prep[*]} --meta media/metadata.json --out d >log 2>&1" \
+    flock@d/state.lmdb:1 vlat gc d
 same_root d all
 
 # ---- whoever writes is refused while another does, and told who that is ----
@@ -32,7 +34,8 @@ expect 1 "$busy: flock .*stop it" flock d/state.lmdb "${prep[@]}" --meta media/m
 cp d/plan.jsonl plan && echo mine >d/errors.jsonl
 expect 1 "$busy: flock" flock d/state.lmdb "${prep[@]}" --meta media/some.json --out d --dry_run
 expect 1 "$busy: flock" flock d/state.lmdb "${prep[@]}" --meta media/some.json --out d
-cmp d/plan.jsonl plan && [ "$(cat d/errors.jsonl)" = mine ] || wrong 'a refused vprep wrote into the dataset'
+cmp d/plan.jsonl plan && [ "$(cat d/errors.jsonl)" = mine ] ||
+    wrong 'a refused vprep wrote into the dataset'
 expect 0 '^samples *7' flock d/state.lmdb vlat info d
 
 # ---- a lock on a file that is gone is none ----
@@ -47,7 +50,8 @@ else
 fi
 S
 expect 0 ' freed' racing "sh second vlat" 'flock@d/state.lmdb:1:run;rename@d.gc/:1' vlat gc d
-grep -q "$busy: .*vlat gc d (process" said && grep -q 'status 1' said || wrong "a second gc: $(cat said)"
+grep -q "$busy: .*vlat gc d (process" said && grep -q 'status 1' said ||
+    wrong "a second gc: $(cat said)"
 same_root d all
 
 # ---- nor is one on a folder that was put aside: the new one is locked when it gets the name ----
@@ -56,23 +60,27 @@ expect 0 ' freed' racing "vlat gc d >said 2>&1" unlink@d.gc:1 vlat gc d
 grep -q "$busy: .*vlat gc d (process" said || wrong "a gc beside one that ends: $(cat said)"
 broken d
 rm said
-expect 0 '1 to be encoded again' racing "vlat gc d >said 2>&1" rename@d.damaged:1 vlat verify d --repair
-grep -q "$busy: .*vlat verify d --repair (process" said || wrong "a gc beside a repair that ends: $(cat said)"
+expect 0 '1 to be encoded again' racing "vlat gc d >said 2>&1" rename@d.damaged:1 vlat verify d \
+    --repair
+grep -q "$busy: .*vlat verify d --repair (process" said ||
+    wrong "a gc beside a repair that ends: $(cat said)"
 
 # ---- an output that another has finished meanwhile is left alone ----
 rm -rf d d.*
 check export 0 vlat export all --to safetensors --out files
-for verb in 'merge all some --out d' 'split all --n 1 --out d' 'import files --from safetensors --family builtin --out d' \
+for verb in 'merge all some --out d' 'split all --n 1 --out d' \
+    'import files --from safetensors --family builtin --out d' \
     "select all sample>=1 --out d"; do
     out=d
     [ "${verb%% *}" != split ] || out=d-00
     rm -rf d d-00 said
-    expect 1 "$out is a finished dataset already" racing "vlat select all 'sample < 2' --out $out >said 2>&1" \
+    expect 1 "$out is a finished dataset already" racing \
+        "vlat select all 'sample < 2' --out $out >said 2>&1" \
         flock@$out/state.lmdb:1 vlat $verb
     grep -q '2 samples' said && [ "$(count $out)" -eq 2 ] || wrong "$verb: wrote over another's"
 done
 
-# ---- a dataset that vprep has not finished is not repaired: its last samples are in no manifest ----
+# ---- a dataset that vprep has not finished is not repaired: no manifest has its last samples ----
 broken d
 sed -i 's/"complete": *true/"complete": false/' d/manifest.json
 expect 1 'run vprep again with the same command' vlat verify d --repair
@@ -81,23 +89,28 @@ expect 1 'run vprep again with the same command' vlat verify d --repair
 # ---- a place that a second repair needs is asked for before anything is copied ----
 broken d
 mkdir d.damaged
-expect 1 'd.damaged exists already, from an earlier repair: .*remove it' racing 'echo copied >copied' mkdir:1 vlat verify d --repair
+expect 1 'd.damaged exists already, from an earlier repair: .*remove it' racing \
+    'echo copied >copied' mkdir:1 vlat verify d --repair
 [ ! -e copied ] && [ ! -e d.repair ] || wrong 'copied first'
 rmdir d.damaged
 
 # ---- a run of training looks again at its folder when it has the lock ----
-train=(vtrain --latents some --dit_width 32 --dit_layers 1 --dit_heads 2 --mixed_precision no --report_to none
+train=(vtrain --latents some --dit_width 32 --dit_layers 1 --dit_heads 2 --mixed_precision no \
+    --report_to none
     --max_train_steps 1 --output_dir run)
-expect 2 'holds a run already (checkpoint-1)' racing "${train[*]} >log 2>&1" flock@run/.lock:1 "${train[@]}"
+expect 2 'holds a run already (checkpoint-1)' racing "${train[*]} >log 2>&1" flock@run/.lock:1 \
+    "${train[@]}"
 [ -e run/checkpoint-1 ] || wrong "no run: $(cat log)"
 train+=(--max_train_steps 2 --resume_from_checkpoint latest)
-expect 1 'another run wrote checkpoint-2 while this one began' racing "${train[*]} >log 2>&1" flock@run/.lock:1 "${train[@]}"
+expect 1 'another run wrote checkpoint-2 while this one began' racing "${train[*]} >log 2>&1" \
+    flock@run/.lock:1 "${train[@]}"
 expect 1 "$busy: flock" flock run/.lock "${train[@]}"
 
 # ---- links and dots lead to the dataset itself ----
 ln -s d link
 expect 0 '1 to be encoded again' vlat verify link --repair
-[ -L link ] && [ -e d.damaged/manifest.json ] && [ ! -e link.damaged ] || wrong 'repair: the link became a dataset'
+[ -L link ] && [ -e d.damaged/manifest.json ] && [ ! -e link.damaged ] ||
+    wrong 'repair: the link became a dataset'
 expect 0 ' freed' vlat gc link
 (cd d && expect 0 ' freed' vlat gc .)
 [ -L link ] && [ ! -e link.gc ] && [ ! -e d.gc ] || wrong 'gc: the link became a dataset'

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Captions that are not where a list has them: no clip is encoded with the empty one unless that is asked for.
+# Captions that are missing from a list: no clip is encoded with the empty caption unless a flag
+# allows this.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 

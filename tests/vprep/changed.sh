@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sources that are replaced, or written in place, while vprep works on them: nothing is stored under the hash of
-# other bytes. vprep is disturbed at counted calls, so that every moment is met.
+# Sources are replaced, or written in place, while vprep reads them: no value is stored under the
+# hash of other bytes. vprep is disturbed at counted calls, so that every moment is tried.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
@@ -19,9 +19,11 @@ make=(vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --train_mode i2v 
       --validation_prompts "$dir/media/prompts.json")
 reset() { rm -rf "$dir/media"; cp -r "$dir/before" "$dir/media"; }
 
-# One FILE of the set becomes OTHER at its Nth CALL. Whatever the run says, no key of the dataset may have other bytes
-# than the key has in the datasets of the files before and after; and the next run's equals a new one's.
-true_or_bad() { # true_or_bad WHAT: all values of the run are those that its files' datasets have under the keys
+# One FILE of the set becomes OTHER at its Nth CALL. Whatever the run reports, no key of the dataset
+# may have other bytes than the key has in the datasets of the files before and after; and the next
+# run's dataset equals a new one.
+# true_or_bad WHAT: all values of the run are those that its files' datasets have under the keys
+true_or_bad() {
     local wrong
     wrong=$(dump_dataset "$dir/run" | grep '^latent\|^text' | sort -u | comm -23 - "$dir/true")
     [ -z "$wrong" ] || wrong "$1: stored under another's key: $wrong"
@@ -43,7 +45,8 @@ for name in clip-0.mp4:other.mp4 still-3.png:other.png mask.png:mask.png; do
             cp "$other" "$other.new"
             export VLT_FAULT_RUN="$how $dir/media/$file"
             status=0
-            fault "${at%:*}@media/$file:${at#*:}:run" "${make[@]}" --out "$dir/run" >"$log" 2>&1 || status=$?
+            fault "${at%:*}@media/$file:${at#*:}:run" "${make[@]}" --out "$dir/run" >"$log" \
+                2>&1 || status=$?
             [ $status -ne 2 ] && [ $status -lt 4 ] || wrong "$file, $how, $at: status $status"
             cmp -s "$dir/media/$file" "$other" || continue           # so many calls there are not
             [ $status -eq 1 ] || true_or_bad "$file, $how, $at"

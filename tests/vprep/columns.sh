@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Columns of the list beside the medium: several captions, tags, weights, columns of one's own; in the records, and
-# as conditions of vlat select.
+# Columns of the list beside the medium: several captions, tags, weights, columns of one's own; in
+# the records, and as conditions of vlat select.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -12,7 +12,8 @@ clip-1.mp4,video,two,,day,2.5,0.5
 clip-2.mp4,video,three,,,,
 still-3.png,image,four,quattro,day,0,high
 CSV
-make() { vprep --meta "$dir/media/list.csv" "${sampling[@]}" --out "$dir/$1" "${@:2}" >"$log" 2>&1 || wrong "$1"; }
+make() { vprep --meta "$dir/media/list.csv" "${sampling[@]}" --out "$dir/$1" "${@:2}" >"$log" \
+    2>&1 || wrong "$1"; }
 make set --extra_inputs score
 vlat list "$dir/set" --json >"$log"
 has() { sed -n "$1p" "$log" | grep -qF -- "$2" || wrong "record $1: no $2"; }

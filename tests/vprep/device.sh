@@ -12,7 +12,8 @@ run() { # run STATUS RANKS DEVICES OUT flags...
     local want=$1 n=$2 out=$4
     export VLT_HOST_DEVICES=$3
     shift 4
-    check "$n ranks, $VLT_HOST_DEVICES devices" "$want" "$lib/ranks.sh" "$n" vprep_host --meta "$dir/media/metadata.json" \
+    check "$n ranks, $VLT_HOST_DEVICES devices" "$want" "$lib/ranks.sh" "$n" vprep_host \
+        --meta "$dir/media/metadata.json" \
         "${sampling[@]}" --model "$dir/model" --device host --out "$out" "$@"
 }
 

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
-# vprep with a HunyuanVideo folder: two text encoders, one in a template, one pooled only. The folder's
-# models are tiny, made of the goldens' weights.
+# vprep with a HunyuanVideo folder: two text encoders, one in a template, one pooled only. The
+# folder's models are tiny, made of the goldens' weights.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export VLT_SOURCE
 
-[ -e "$VLT_SOURCE/tests/golden/vae_hunyuan.safetensors" ] || { echo "no golden of the VAE"; exit 77; }
+[ -e "$VLT_SOURCE/tests/golden/vae_hunyuan.safetensors" ] ||
+    { echo "no golden of the VAE"; exit 77; }
 has() { grep -q -- "$1" "$2/manifest.json" || wrong "expected $1 in:"; }
 
 small_set "$dir/media" 4                     # 3 clips, 1 still
 make_model "$dir/m" HunyuanVideoPipeline 4 >/dev/null 2>&1
 sampling+=(--image_sample_size 64)
 echo '[{"prompt": "a disc", "negative_prompt": "mud"}]' >"$dir/prompts.json"
-meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m" --validation_prompts "$dir/prompts.json")
+meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m" \
+    --validation_prompts "$dir/prompts.json")
 
 check run 0 vprep "${meta[@]}" --out "$dir/a" --trace_dir "$dir/trace"
 says "4 encoded" && says_not warning

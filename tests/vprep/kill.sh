@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# vprep killed at random moments and started again ends with the same dataset as an uninterrupted run.
+# A vprep that is killed at random moments and started again ends with the dataset of an
+# uninterrupted run.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 kills=${VLT_KILLS:-30}
 
 small_set "$dir/media" 24
-run() { vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --shard_size 1M --out "$1" --quiet; }
+run() { vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --shard_size 1M --out "$1" \
+    --quiet; }
 begin=$(date +%s%N)
 run "$dir/whole" >/dev/null
 took=$((($(date +%s%N) - begin) / 1000000))
 echo "an uninterrupted run takes $took ms"
 
-# Kills until there were enough: a run that ends by itself counts for nothing and shortens the next wait,
-# so that the test says the same on a slow and on a fast machine.
+# The program is killed until the number of kills is reached: a run that ends by itself does not
+# count as a kill and shortens the next wait, so that the test has one result on slow and on fast
+# machines.
 finish() {
     run "$dir/cut" >/dev/null
     vlat verify "$dir/cut" >/dev/null

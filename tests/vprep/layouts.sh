@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Folders as other trainers lay them out, with real clips: all are encoded with the captions that are meant, and
-# those have the keys that a list of the same clips and captions gives.
+# Folders in the layouts of other trainers, with real clips: all clips are encoded with their
+# captions, under the keys that a list of the same clips and captions gives.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -18,7 +18,8 @@ list() {
     mkdir -p "$dir/$1/$2"
     cp "$dir"/clips/clip-*.mp4 "$dir/$1/$2"
     for i in 0 1 2; do
-        printf '{"file_path": "%sclip-%d.mp4", "type": "video", "text": "%s"}\n' "$2" $i "${captions[i]}"
+        printf '{"file_path": "%sclip-%d.mp4", "type": "video", "text": "%s"}\n' "$2" $i \
+            "${captions[i]}"
     done >"$dir/$1/list.jsonl"
     run 0 "list-$1" "$1/list.jsonl"
     shows 'captions: 3 of 3 samples have one; from text: 3$'
@@ -42,7 +43,8 @@ shows 'prompts.txt has 4 captions, videos.txt 3 media'
 absent "$dir/no"
 
 layout hf .
-for i in 0 1 2; do printf '{"file_name": "clip-%d.mp4", "text": "%s"}\n' $i "${captions[i]}"; done >"$dir/hf/metadata.jsonl"
+for i in 0 1 2; do printf '{"file_name": "clip-%d.mp4", "text": "%s"}\n' $i "${captions[i]}"; done \
+    >"$dir/hf/metadata.jsonl"
 run 0 out-hf hf
 shows 'from text in metadata.jsonl: 3$'
 same out-hf list-flat
@@ -60,11 +62,13 @@ run 0 out-sat-videos sat/videos
 same out-sat-videos list-flat
 
 layout dpipe .
-printf '{"clip-2.mp4": ["three"], "clip-0.mp4": "one, and more", "clip-1.mp4": ["two"]}' >"$dir/dpipe/captions.json"
+printf '{"clip-2.mp4": ["three"], "clip-0.mp4": "one, and more", "clip-1.mp4": ["two"]}' \
+    >"$dir/dpipe/captions.json"
 run 0 out-dpipe dpipe
 shows 'from captions.json: 3$'
 same out-dpipe list-flat
-printf '{"clip-2.mp4": ["three"], "clip-0.mp4": "one, and more", "clip-9.mp4": "nine"}' >"$dir/dpipe/captions.json"
+printf '{"clip-2.mp4": ["three"], "clip-0.mp4": "one, and more", "clip-9.mp4": "nine"}' \
+    >"$dir/dpipe/captions.json"
 run 3 out-dpipe-some dpipe
 shows '2 encoded, 0 reused, 2 skipped'
 cp "$dir/out-dpipe-some/errors.jsonl" "$log"
@@ -80,7 +84,8 @@ same out-fastvideo list-flat
 run 0 out-fastvideo-file fastvideo/videos2caption.json
 same out-fastvideo-file list-flat
 
-# WebDataset: the same again from a folder that has the tar's name, whose files have the members' names
+# WebDataset: the same dataset comes from a folder of the tar's name, whose files have the members'
+# names
 list x.tar ""
 mkdir "$dir/tarred"
 mv "$dir/x.tar" "$dir/tarred/x.tar"
@@ -124,7 +129,8 @@ run 0 frames-file file/list.jsonl
 run 0 frames-folder frames/list.jsonl
 shows '1 encoded'
 latents() { dump_dataset "$dir/$1" | grep -E '^(latent|thumb) ' | awk '{ print $1, $3 }'; }
-[ -n "$(latents frames-file)" ] && [ "$(latents frames-file)" = "$(latents frames-folder)" ] || wrong "frames differ"
+[ -n "$(latents frames-file)" ] && [ "$(latents frames-file)" = "$(latents frames-folder)" ] ||
+    wrong "frames differ"
 run 0 frames-folder frames/list.jsonl
 shows '0 encoded, 1 reused'
 cp "$dir/frames/clip/007.png" "$dir/frames/clip/004.png"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# One input that asks for too much is a skipped row with its reason, before anything is encoded; a flag's value that
-# nothing can be made of is a usage error. And rows without a type: what their files hold decides.
+# An input that asks for too much is a skipped row with its reason, before any clip is encoded; an
+# impossible value of a flag is a usage error. For rows without a type the content of their files
+# decides.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 # patch FILE BOX OFFSET BYTES: in the first box of that name, OFFSET after the name
@@ -20,7 +21,8 @@ long() { head -c "$1" /dev/zero | tr '\0' "$2"; }
 {
     printf '[{"file_path": "clip-0.mp4", "type": "video", "text": "good"},\n'
     printf '{"file_path": "fast.mp4", "type": "video", "text": "too fast"},\n'
-    for i in 1 2 3; do printf '{"file_path": "huge-%d.mp4", "type": "video", "text": "huge"},\n' $i; done
+    for i in 1 2 3; do printf '{"file_path": "huge-%d.mp4", "type": "video", "text": "huge"},\n' \
+        $i; done
     printf '{"file_path": "clip-1.mp4", "text": "%s"},\n' "$(long 5000000 x)"
     printf '{"file_path": "clip-1.mp4", "tags": ["%s"], "text": "z"},\n' "$(long 5000000 x)"
     printf '{"file_path": "clip-1.mp4", "more": "%s", "text": "z"},\n' "$(long 5000000 x)"
@@ -28,14 +30,16 @@ long() { head -c "$1" /dev/zero | tr '\0' "$2"; }
     printf '{"file_path": "clip-1.mp4", "text": ["y"%s]},\n' "$(long 300000 , | sed 's/,/,"y"/g')"
     printf '{"file_path": "%s.mp4", "text": "a long path"},\n' "$(long 6000 x)"
     printf '{"file_path": "%s.mp4", "text": "a longer path"},\n' "$(long 5000000 x)"
-    printf '{"file_path": "clip-1.mp4", "x": %s%s, "text": "z"},\n' "$(long 300 '[')" "$(long 300 ']')"
+    printf '{"file_path": "clip-1.mp4", "x": %s%s, "text": "z"},\n' "$(long 300 '[')" \
+        "$(long 300 ']')"
     printf '{"file_path": "clip-1.mp4", "fps": 1e9, "text": "z"},\n{"file_path": "clip-1.mp4", "width": 99999999, "text": "z"},\n'
     printf '{"file_path": "still-3.png", "type": "image", "text": "good"},\n'
     for i in 0 1 2; do printf '{"file_path": "clip-%d.mp4", "type": "video", "text": "more %d"},\n' $i $i{,,,}; done
     printf '{"file_path": "clip-1.mp4", "type": "video", "text": "good"}]\n'
 } >"$dir/media/list.json"
 rows=$(grep -c file_path "$dir/media/list.json")
-check limits 3 timeout 120 vprep --meta "$dir/media/list.json" "${sampling[@]}" --extra_inputs more --out "$dir/a"
+check limits 3 timeout 120 vprep --meta "$dir/media/list.json" "${sampling[@]}" \
+    --extra_inputs more --out "$dir/a"
 cut -c 1-300 "$dir/a/errors.jsonl" >"$log"
 for row in $(seq 2 15); do
     shows "\"row\":$row,"
@@ -46,16 +50,23 @@ holds "$dir/a/errors.jsonl" '"row":2,.*frames a second'
 check verify 0 vlat verify "$dir/a"
 [ "$(vlat list "$dir/a" | wc -l)" -ge $((rows - 14)) ] || wrong "a good row is not there"
 
-for flags in "--sample_fps 2147483648" "--sample_fps 1e-300" "--sample_fps -1" "--sample_fps nan" "--video_sample_stride 9223372036854775807" \
-    "--video_sample_n_frames 2147483648" "--max_upscale 1e300" "--shard_seconds 1e300" "--shard_size 8E" \
-    "--fix_sample_size 1000000 1000000" "--variants 1001" "--variants 99999999999999999999" "--seed 99999999999999999999" \
-    "--workers 257" "--video_sample_size 0" "--max_pixels 99999999999" "--tokenizer_max_length 99999999" \
+for flags in "--sample_fps 2147483648" "--sample_fps 1e-300" "--sample_fps -1" "--sample_fps nan" \
+    "--video_sample_stride 9223372036854775807" \
+    "--video_sample_n_frames 2147483648" "--max_upscale 1e300" "--shard_seconds 1e300" \
+    "--shard_size 8E" \
+    "--fix_sample_size 1000000 1000000" "--variants 1001" "--variants 99999999999999999999" \
+    "--seed 99999999999999999999" \
+    "--workers 257" "--video_sample_size 0" "--max_pixels 99999999999" \
+    "--tokenizer_max_length 99999999" \
     "--image_noise_variants 16" "--train_batch_size 0"; do
-    check "$flags" 2 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/none" $flags
+    check "$flags" 2 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" \
+        --out "$dir/none" $flags
     [ ! -e "$dir/none" ] || wrong "$flags: something was written"
 done
-for flags in "--sample_fps 10000" "--sample_fps 0.001" "--video_sample_stride 1000000" "--shard_size 1024T" "--shard_seconds 1e9"; do
-    check "$flags" 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/edge" --overwrite $flags
+for flags in "--sample_fps 10000" "--sample_fps 0.001" "--video_sample_stride 1000000" \
+    "--shard_size 1024T" "--shard_seconds 1e9"; do
+    check "$flags" 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/edge" \
+        --overwrite $flags
 done
 
 # ---- rows without a type: by what the files hold; with one, as it shows ----
@@ -63,7 +74,8 @@ sed 's/"type": "[a-z]*", //' "$dir/media/metadata.json" >"$dir/media/untyped.jso
 check typed 0 vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --out "$dir/typed"
 shows_not 'without a type'
 check untyped 0 vprep --meta "$dir/media/untyped.json" "${sampling[@]}" --out "$dir/untyped"
-[ "$(grep -c 'rows without a type: 4, by their files 3 videos, 1 stills' "$log")" -eq 1 ] || wrong "types: not told once"
+[ "$(grep -c 'rows without a type: 4, by their files 3 videos, 1 stills' "$log")" -eq 1 ] ||
+    wrong "types: not told once"
 same_values "$dir/typed" "$dir/untyped"
 sed 's/"type": "video"/"type": "image"/' "$dir/media/metadata.json" >"$dir/media/stills.json"
 check stills 0 vprep --meta "$dir/media/stills.json" "${sampling[@]}" --out "$dir/stills"

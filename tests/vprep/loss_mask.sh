@@ -5,13 +5,16 @@
 
 
 small_set "$dir/media" 4
-ffmpeg -v error -f lavfi -i "color=white:s=48x32,drawbox=w=24:h=32:c=black:t=fill" -frames:v 1 "$dir/media/half.png"
+ffmpeg -v error -f lavfi -i "color=white:s=48x32,drawbox=w=24:h=32:c=black:t=fill" -frames:v 1 \
+    "$dir/media/half.png"
 ffmpeg -v error -f lavfi -i "color=white:s=50x30" -frames:v 1 "$dir/media/other.png"
 with() { # with ROW MASK: the list with a mask in that row
-    sed "$(($1 + 1))s/\"text\"/\"loss_mask_path\": \"$2\", \"text\"/" "$dir/media/metadata.json" | tee "$dir/media/now.json" >/dev/null
+    sed "$(($1 + 1))s/\"text\"/\"loss_mask_path\": \"$2\", \"text\"/" "$dir/media/metadata.json" |
+        tee "$dir/media/now.json" >/dev/null
 }
 grep -c '"file_path"' "$dir/media/metadata.json" | grep -qx 4
-tr -d '\n' <"$dir/media/metadata.json" | sed 's/},/},\n/g; s/\[/[\n/' >"$dir/media/lines" && mv "$dir/media/lines" "$dir/media/metadata.json"
+tr -d '\n' <"$dir/media/metadata.json" | sed 's/},/},\n/g; s/\[/[\n/' >"$dir/media/lines" &&
+    mv "$dir/media/lines" "$dir/media/metadata.json"
 args=("${sampling[@]}" --out "$dir/a")
 
 check plain 0 vprep --meta "$dir/media/metadata.json" "${args[@]}" && says "4 encoded"
@@ -19,14 +22,16 @@ cp -r "$dir/a" "$dir/plain"
 with 1 half.png
 check "dry run" 0 vprep --meta "$dir/media/now.json" "${args[@]}" --dry_run
 tells "reuse 4, encode 0, drop 0" && tells "conditions: reuse 0, encode 1"
-check masked 0 vprep --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused" && says " 1 conditions encoded"
+check masked 0 vprep --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused" &&
+    says " 1 conditions encoded"
 check verify 0 vlat verify "$dir/a"
 check show 0 vlat show "$dir/a" 0 && tells '"loss_mask"'
 tells 'thumbnail [0-9]*x[0-9]*'
 check again 0 vprep --meta "$dir/media/now.json" "${args[@]}" && says "0 encoded, 4 reused"
 
 # ---- the loss of a batch with that sample is another one ----
-train=(--dit_width 32 --dit_layers 1 --dit_heads 2 --train_batch_size 1 --max_train_steps 4 --mixed_precision no --report_to none --quiet)
+train=(--dit_width 32 --dit_layers 1 --dit_heads 2 --train_batch_size 1 --max_train_steps 4 \
+    --mixed_precision no --report_to none --quiet)
 check "train plain" 0 vtrain --latents "$dir/plain" --output_dir "$dir/p" "${train[@]}"
 check "train masked" 0 vtrain --latents "$dir/a" --output_dir "$dir/m" "${train[@]}"
 loss() { grep -o '"loss":[0-9.e-]*' "$1/metrics.jsonl" | head -4; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sources that the machine does not give say nothing of what they hold: what the dataset has of them stays, under
-# its number, and where most are gone vprep stops and asks before it changes anything.
+# Sources that cannot be read count as unchanged: their samples stay in the dataset under their
+# numbers, and where most sources are missing vprep stops before it changes anything.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/fault.sh"
@@ -17,7 +17,8 @@ make=(vprep --meta "$list" "${sampling[@]}")
 hide() { for f in "$@"; do mv "$dir/media/$f" "$dir/media/$f.away"; done; }
 show() { for f in "$@"; do mv "$dir/media/$f.away" "$dir/media/$f"; done; }
 clear_line() { # the plan of a run that could not use a row still has a line with its number
-    grep -q "\"path\":\"$2\".*\"status\":\"drop\"" "$1/plan.jsonl" || wrong "the plan has no line of $2"
+    grep -q "\"path\":\"$2\".*\"status\":\"drop\"" "$1/plan.jsonl" ||
+        wrong "the plan has no line of $2"
 }
 check whole 0 "${make[@]}" --out "$dir/whole"
 
@@ -45,17 +46,20 @@ check "gone, reuse" 3 "${make[@]}" --out "$dir/r" --reuse "$dir/whole"
 show clip-1.mp4 still-3.png
 check back 0 "${make[@]}" --out "$dir/a" && shows ' 0 encoded, 9 reused'
 same "$dir/a" "sources back"
-check "back, reuse" 0 "${make[@]}" --out "$dir/r" --reuse "$dir/whole" && shows ' 0 encoded, 9 reused'
+check "back, reuse" 0 "${make[@]}" --out "$dir/r" --reuse "$dir/whole" &&
+    shows ' 0 encoded, 9 reused'
 same "$dir/r" "sources back, reused"
 
 # ---- the machine's errors, at every call on the file: not the file's ----
 for error in EIO EACCES; do
     for call in open read; do
         for n in 1 1+ 2 3 3+; do
-            check "$call $n $error" '0 3' fault "$call@clip-2.mp4:$n:$error" "${make[@]}" --out "$dir/a" --rehash
+            check "$call $n $error" '0 3' fault "$call@clip-2.mp4:$n:$error" "${make[@]}" \
+                --out "$dir/a" --rehash
             same_root "$dir/whole" "$dir/a"
             rm -rf "$dir/new"
-            check "$call $n $error" '0 3' fault "$call@clip-2.mp4:$n:$error" "${make[@]}" --out "$dir/new"
+            check "$call $n $error" '0 3' fault "$call@clip-2.mp4:$n:$error" "${make[@]}" \
+                --out "$dir/new"
             [ $status = 0 ] || check "$call $n $error" 0 "${make[@]}" --out "$dir/new"
             same "$dir/new" "$call $n $error, new"
         done
@@ -82,7 +86,8 @@ hide "${most[@]}"
 cp -r "$dir/a" "$dir/b"
 for how in "" --append --overwrite --rehash; do
     check "most gone $how" 1 "${make[@]}" --out "$dir/b" $how
-    shows "5 of 9 sources of the list cannot be read (clip-0.mp4, clip-1.mp4, clip-2.mp4, ...), all in $dir/media/" && shows allow_missing
+    shows "5 of 9 sources of the list cannot be read (clip-0.mp4, clip-1.mp4, clip-2.mp4, ...), all in $dir/media/" &&
+        shows allow_missing
     same "$dir/b" "most gone $how"
 done
 check "most gone, new" 1 "${make[@]}" --out "$dir/none"
@@ -93,18 +98,21 @@ same_root "$dir/whole" "$dir/b"
 check "in place" 1 "${make[@]}" --out "$dir/b" --reuse "$dir/b"
 show "${most[@]}"
 hide clip-1.mp4
-check "one gone, in place" 1 "${make[@]}" --video_sample_size 48 --out "$dir/b" --reuse "$dir/b" && shows 'changed in place'
+check "one gone, in place" 1 "${make[@]}" --video_sample_size 48 --out "$dir/b" \
+    --reuse "$dir/b" && shows 'changed in place'
 show clip-1.mp4
 check "all back" 0 "${make[@]}" --out "$dir/b"
 same "$dir/b" "all back"
 # a list that has grown, while the old sources are not there
 hide clip-0.mp4 clip-1.mp4
 sed -n '1p;/clip-0/p;/clip-1/p' "$list" | sed '/clip-1/s/ *$//; $s/,$//' >"$dir/media/two.json"
-printf '[{"file_path": "clip-0.mp4", "type": "video", "text": "a"}, {"file_path": "clip-1.mp4", "type": "video", "text": "b"}]' >"$dir/media/two.json"
+printf '[{"file_path": "clip-0.mp4", "type": "video", "text": "a"}, {"file_path": "clip-1.mp4", "type": "video", "text": "b"}]' \
+    >"$dir/media/two.json"
 show clip-0.mp4 clip-1.mp4
 check two 0 vprep --meta "$dir/media/two.json" "${sampling[@]}" --out "$dir/two"
 hide clip-0.mp4 clip-1.mp4
-check "all it has gone" 1 "${make[@]}" --out "$dir/two" && shows "2 of 2 sources of the dataset's samples"
+check "all it has gone" 1 "${make[@]}" --out "$dir/two" &&
+    shows "2 of 2 sources of the dataset's samples"
 show clip-0.mp4 clip-1.mp4
 
 # ---- parts of the list, ranks, a kill ----
@@ -126,7 +134,8 @@ if have_ranks; then
     same_root "$dir/whole" "$dir/ranks"
     check "ranks, new" 3 "$lib/ranks.sh" 2 "${make[@]}" --out "$dir/ranks-new"
     hide "${most[@]:2}" clip-0.mp4
-    check "ranks, most gone" 1 "$lib/ranks.sh" 2 "${make[@]}" --out "$dir/ranks" && shows 'sources of the list'
+    check "ranks, most gone" 1 "$lib/ranks.sh" 2 "${make[@]}" --out "$dir/ranks" &&
+        shows 'sources of the list'
     show "${most[@]:2}" clip-0.mp4
 fi
 show clip-1.mp4
@@ -139,7 +148,7 @@ if [ -d "$dir/ranks" ]; then
     same "$dir/ranks-new" "ranks, new, back"
 fi
 
-# ---- a folder as the list: what cannot be looked into is kept, what is not there any more is asked about ----
+# ---- a folder as the list: samples of unreadable subfolders stay; missing files stop the run ----
 mkdir -p "$dir/folder/sub"
 cp "$dir/media/clip-0.mp4" "$dir/media/clip-1.mp4" "$dir/folder/"
 cp "$dir/media/clip-2.mp4" "$dir/media/clip-4.mp4" "$dir/folder/sub/"
@@ -153,12 +162,14 @@ for where in open@folder/sub open@sub/clip-2.txt; do
     shows 'samples\? stay'
     same_root "$dir/whole" "$dir/f"
 done
-fault "open@folder/sub:1:EACCES" "${make[@]}" --out "$dir/f2" >"$log" 2>&1 && wrong "an unreadable subfolder: status 0"
+fault "open@folder/sub:1:EACCES" "${make[@]}" --out "$dir/f2" >"$log" 2>&1 &&
+    wrong "an unreadable subfolder: status 0"
 holds "$dir/f2/errors.jsonl" '"path":"sub/","stage":"metadata"'
 mv "$dir/folder/sub" "$dir/sub.away"
 mv "$dir/folder/clip-1.mp4" "$dir/sub.away/"
 mkdir "$dir/folder/sub"
-check "an empty mount" 1 "${make[@]}" --out "$dir/f" && shows "3 of 4 sources of the dataset's samples"
+check "an empty mount" 1 "${make[@]}" --out "$dir/f" &&
+    shows "3 of 4 sources of the dataset's samples"
 mv "$dir/sub.away/clip-1.mp4" "$dir/folder/"
 rmdir "$dir/folder/sub" && mv "$dir/sub.away" "$dir/folder/sub"
 check "mounted" 0 "${make[@]}" --out "$dir/f"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# vprep --video_decoder: nvdec without a GPU ends it at its start, and writes nothing; cpu is the default.
+# vprep --video_decoder: without a GPU nvdec ends the run at its start, and writes nothing; cpu is
+# the default.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 export CUDA_VISIBLE_DEVICES=                       # where there are GPUs: none of them
@@ -8,7 +9,8 @@ small_set "$dir/media" 2
 run() { # run STATUS OUT flags...
     local want=$1 out=$2
     shift 2
-    check "$*" "$want" vprep --meta "$dir/media/metadata.json" "${sampling[@]}" --image_sample_size 64 \
+    check "$*" "$want" vprep --meta "$dir/media/metadata.json" "${sampling[@]}" \
+        --image_sample_size 64 \
         --out "$out" "$@"
 }
 for more in "" --dry_run; do

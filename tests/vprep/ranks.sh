@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# mpirun vprep: 1, 2 and 4 ranks write what one process writes, and go on in what any number of them wrote.
+# mpirun vprep: 1, 2 and 4 ranks write the dataset of one process, and continue a dataset of any
+# number of ranks.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 have_ranks || { echo "skipped: no MPI"; exit 77; }
 
 small_set "$dir/media" 12
-ffmpeg -v error -y -f lavfi -i testsrc2=s=96x64:r=10:d=1 -vf "settb=1/1000,setpts='N*100+40*mod(N,2)'" \
+ffmpeg -v error -y -f lavfi -i testsrc2=s=96x64:r=10:d=1 -vf \
+    "settb=1/1000,setpts='N*100+40*mod(N,2)'" \
     -fps_mode passthrough -enc_time_base 1/1000 -c:v mpeg4 -q:v 4 "$dir/media/vfr.mkv"
 cp "$dir/media/clip-4.mp4" "$dir/media/sized.mp4"
 cp "$dir/media/still-3.png" "$dir/media/copy.png"
@@ -14,7 +16,8 @@ sed -i '$ s/\]/,{"file_path": "vfr.mkv", "type": "video", "text": "jumpy"},\n{"f
     "$dir/media/metadata.json"
 printf '[{"prompt": "a validation prompt", "negative_prompt": "blurred"}]' >"$dir/prompts.json"
 list=$dir/media/metadata.json
-flags=("${sampling[@]}" --variants 2 --random_hw_adapt --shard_size 1M --trust_metadata --validation_prompts "$dir/prompts.json")
+flags=("${sampling[@]}" --variants 2 --random_hw_adapt --shard_size 1M \
+    --trust_metadata --validation_prompts "$dir/prompts.json")
 
 # run STATUS N OUT flags...: 0 ranks is no mpirun at all
 run() {
@@ -26,7 +29,8 @@ run() {
 same() { # same A B WHAT
     same_values "$1" "$2"
     same_root "$1" "$2"
-    cmp "$1/plan.jsonl" "$2/plan.jsonl" && cmp "$1/errors.jsonl" "$2/errors.jsonl" || wrong "$3: other lists"
+    cmp "$1/plan.jsonl" "$2/plan.jsonl" && cmp "$1/errors.jsonl" "$2/errors.jsonl" ||
+        wrong "$3: other lists"
     check "$3: damage" 0 vlat verify "$2"
     ! ls "$2" | grep -q 'open\|manifest.lock' || wrong "$3: something is left open"
 }
@@ -46,21 +50,25 @@ for n in 1 2 4; do
 done
 holds "$dir/one/plan.jsonl" '"source":{"w":96,"h":64,"frames":10,"fps":[0-9]*\.[0-9]*,'
 
-# going on; what is known of a file by its size, time and inode is known to all: a last byte is not noticed
+# a continued run: all ranks know a file by its recorded size, time and inode: a changed last byte
+# is not noticed
 mkdir "$dir/keep"
 for file in "$dir"/media/*.mp4; do
     cp -p "$file" "$dir/keep/"
     printf x | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") - 1)) conv=notrunc status=none
     touch -r "$dir/keep/${file##*/}" "$file"
 done
-run 3 2 "$dir/4" && grep -q ' 0 encoded' "$log" || wrong "2 ranks go on where 4 were: something is encoded"
+run 3 2 "$dir/4" && grep -q ' 0 encoded' "$log" ||
+    wrong "2 ranks go on where 4 were: something is encoded"
 for file in "$dir"/keep/*; do
     cat "$file" >"$dir/media/${file##*/}"
     touch -r "$file" "$dir/media/${file##*/}"
 done
-run 3 3 "$dir/one" && grep -q ' 0 encoded' "$log" || wrong "3 ranks go on where none were: something is encoded"
+run 3 3 "$dir/one" && grep -q ' 0 encoded' "$log" ||
+    wrong "3 ranks go on where none were: something is encoded"
 same "$dir/1" "$dir/one" "3 ranks after one process"
-run 3 0 "$dir/2" && grep -q ' 0 encoded' "$log" || wrong "one process goes on where 2 were: something is encoded"
+run 3 0 "$dir/2" && grep -q ' 0 encoded' "$log" ||
+    wrong "one process goes on where 2 were: something is encoded"
 
 # a sample leaves, a caption changes, a file cannot be used any more, the mode changes
 cp "$dir/media/clip-0.mp4" "$dir/media/sized.mp4"
@@ -78,12 +86,14 @@ run 3 0 "$dir/one" --trace_dir "$dir/trace-one" --train_mode inpaint
 check "traced: other traces" 0 diff -r "$dir/trace" "$dir/trace-one"
 
 # what is refused, and what is rank 0's alone
-run 2 2 "$dir/none" --thumbnails -1 && [ "$(grep -c '^vprep:' "$log")" -eq 1 ] || wrong "usage: not said once"
+run 2 2 "$dir/none" --thumbnails -1 && [ "$(grep -c '^vprep:' "$log")" -eq 1 ] ||
+    wrong "usage: not said once"
 run 2 2 "$dir/none" --shard 3/2
 absent "$dir/none"
 run 1 2 "$dir/2" --video_sample_size 32
 shows 'was made with other settings'
-run 3 2 "$dir/dry" --dry_run && [ ! -e "$dir/dry/manifest.json" ] && [ -e "$dir/dry/plan.jsonl" ] || wrong "dry run"
+run 3 2 "$dir/dry" --dry_run && [ ! -e "$dir/dry/manifest.json" ] &&
+    [ -e "$dir/dry/plan.jsonl" ] || wrong "dry run"
 run 1 2 "$dir/stop" --on_error stop
 # jobs of several ranks, each a part of the list
 for i in 1 2; do run "0 3" 2 "$dir/part-$i" --shard $i/2; done
@@ -91,7 +101,8 @@ run 3 0 "$dir/fresh"
 check "merge" 0 vlat merge "$dir/part-1" "$dir/part-2" --out "$dir/joined"
 same_root "$dir/joined" "$dir/fresh"
 
-# a model, whose encoders have threads of their own; first frames of clips and of a validation prompt
+# a model, whose encoders have threads of their own; first frames of clips and of a validation
+# prompt
 check "no model" 0 make_model "$dir/model" CogVideoXImageToVideoPipeline 32
 printf '[{"prompt": "a validation prompt", "image": "media/copy.png"}]' >"$dir/prompts.json"
 flags+=(--model "$dir/model" --train_mode i2v --image_sample_size 64)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# mpirun vprep on a disk that fills up: who meets it says what and where, the job ends, what was committed is intact, and
-# once there is room any number of ranks goes on in it and ends with the dataset of an undisturbed run.
+# mpirun vprep on a disk that becomes full: the rank that meets this names the error and the file,
+# the job ends, and committed values are intact; once there is room, any number of ranks continues
+# and ends with the dataset of an undisturbed run.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 have_ranks || { echo "skipped: no MPI"; exit 77; }
@@ -14,14 +15,15 @@ check "a part" 0 vprep "${flags[@]}" --meta "$dir/media/some.json" --out "$dir/s
 some=$(vlat list "$dir/some" | wc -l)
 flags+=(--meta "$list")
 
-# Files that may not grow past so many KiB stand for the disk: of one rank, or (all) of every rank. What MPI shares memory by
-# is larger, so it goes by sockets.
+# A limit of file sizes in KiB takes the place of the disk: of one rank, or (all) of every rank.
+# MPI's shared memory is larger, so messages go by sockets.
 export OMPI_MCA_btl=self,tcp
 limited='[ "$1" != all ] && [ "$1" != "${OMPI_COMM_WORLD_RANK:-${PMIX_RANK:-0}}" ] || ulimit -f "$2"; shift 2; exec "$@"'
 for row in "2 1 96" "4 all 1100" "4 2 1100" "2 0 40"; do
     read -r n rank kib <<<"$row"
     rm -rf "$dir/cut" && cp -r "$dir/some" "$dir/cut"
-    check "$row" 1 "$lib/ranks.sh" $n bash -c "$limited" - $rank $kib vprep "${flags[@]}" --out "$dir/cut" \
+    check "$row" 1 "$lib/ranks.sh" $n bash -c "$limited" - $rank $kib vprep "${flags[@]}" \
+        --out "$dir/cut" \
        
     shows "^vprep: rank [0-9]*: $dir/cut.*File too large.*make room"
     check "$row: damage" 0 vlat verify "$dir/cut"
@@ -30,9 +32,10 @@ for row in "2 1 96" "4 all 1100" "4 2 1100" "2 0 40"; do
         ((again == 0)) || start=("$lib/ranks.sh" $again)
         rm -rf "$dir/copy" && cp -r "$dir/cut" "$dir/copy"
         check "$row: $again ranks" 0 "${start[@]}" vprep "${flags[@]}" --out "$dir/copy"
-        ! grep -q " $clips encoded" "$log" && grep -q ' [1-9][0-9]* reused' "$log" || wrong "$row: encoded again"
+        ! grep -q " $clips encoded" "$log" && grep -q ' [1-9][0-9]* reused' "$log" ||
+            wrong "$row: encoded again"
         same_root "$dir/whole" "$dir/copy"
         same_values "$dir/whole" "$dir/copy"
     done
 done
-echo "four full disks, each gone on with by one process and by three ranks; $some of $clips clips were there before"
+echo "four full disks, each run continued by one process and by three ranks; $some of $clips clips were kept"

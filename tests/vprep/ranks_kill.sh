@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# One rank of mpirun vprep killed at random moments: the job ends, what it had written is intact, and any
-# number of ranks goes on in it, encodes nothing of that again and ends with the dataset of an uninterrupted run.
+# One rank of mpirun vprep is killed at random moments: the job ends, its written values are intact,
+# and any number of ranks continues, encodes none of these values again and ends with the dataset of
+# an uninterrupted run.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 have_ranks || { echo "skipped: no MPI"; exit 77; }
@@ -8,7 +9,8 @@ kills=${VLT_KILLS:-8}
 
 clips=24
 small_set "$dir/media" $clips
-flags=(--meta "$dir/media/metadata.json" "${sampling[@]}" --video_sample_size 384 --image_sample_size 384)
+flags=(--meta "$dir/media/metadata.json" "${sampling[@]}" --video_sample_size 384 \
+    --image_sample_size 384)
 begin=$(date +%s%N)
 vprep "${flags[@]}" --out "$dir/whole" --workers 1 >/dev/null 2>&1
 took=$((($(date +%s%N) - begin) / 1000000))

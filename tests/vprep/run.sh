@@ -11,7 +11,8 @@ check "no arguments" 2 vprep && says meta
 check "unknown flag" 2 vprep --video_sample_sise 3 && says video_sample_size
 check "out of range" 2 vprep --meta x --out y --thumbnails -1 && says thumbnails
 check "contradiction" 2 vprep --meta x --out "$dir/y" --append --overwrite && says contradict
-check "other program's flag" 1 vprep --meta "$dir/none.json" --out "$dir/y" --learning_rate 1e-4 && says vtrain
+check "other program's flag" 1 vprep --meta "$dir/none.json" --out "$dir/y" \
+    --learning_rate 1e-4 && says vtrain
 check "launcher" 2 vprep --meta x --out "$dir/y" --use_deepspeed && says mpirun
 check "no hub ids" 2 vprep --meta x --out "$dir/y" --model THUDM/CogVideoX-2b && says folder
 absent "$dir/y"
@@ -60,18 +61,22 @@ for row in 2 3 4 5; do
     grep -q "\"row\":$row," "$dir/e/errors.jsonl" || wrong "row $row is not in errors.jsonl"
 done
 [ "$(wc -l <"$dir/e/errors.jsonl")" -eq 4 ]
-check "stop at an error" 1 timeout 60 vprep --meta "$dir/odd/list.csv" "${sampling[@]}" --out "$dir/f" --on_error stop
+check "stop at an error" 1 timeout 60 vprep --meta "$dir/odd/list.csv" "${sampling[@]}" \
+    --out "$dir/f" --on_error stop
 check "no such list" 1 vprep --meta "$dir/none.json" --out "$dir/g" && says none.json
 
 # ---- the metadata declares the samples: a removed row leaves, a new one gets the next number ----
 python_free_edit() { sed -e '/clip-2.mp4/d' "$1"; }
-python_free_edit "$dir/media/metadata.json" | sed 'N;P;D' | tr -d '\n' | sed 's/,,/,/g' >"$dir/media/less.json"
-check "a row less" 0 vprep --meta "$dir/media/less.json" "${sampling[@]}" --out "$dir/a" && says "0 encoded, 6 reused"
+python_free_edit "$dir/media/metadata.json" | sed 'N;P;D' | tr -d '\n' | sed 's/,,/,/g' \
+    >"$dir/media/less.json"
+check "a row less" 0 vprep --meta "$dir/media/less.json" "${sampling[@]}" --out "$dir/a" &&
+    says "0 encoded, 6 reused"
 check "verify after" 0 vlat verify "$dir/a"
 [ "$(vlat list "$dir/a" --json | wc -l)" -eq 6 ]
 
 # ---- traces, variants, a config file, JSON logs ----
-check trace 0 vprep "${meta[@]}" --out "$dir/h" --trace_dir "$dir/trace" --variants 2 --random_hw_adapt
+check trace 0 vprep "${meta[@]}" --out "$dir/h" --trace_dir "$dir/trace" --variants 2 \
+    --random_hw_adapt
 [ "$(ls "$dir/trace" | wc -l)" -eq 14 ] || wrong "not one trace a sample and variant"
 check config 0 vprep --config "$dir/b/vprep.yaml" --out "$dir/i"
 same_values "$dir/b" "$dir/i"

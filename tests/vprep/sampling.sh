@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Sampling flags of vprep as a user sees them: --sampling peer and its switches, fixed and own sizes,
-# --trust_metadata, flips that spare captions, the table of buckets.
+# Sampling flags of vprep as a user sees them: --sampling peer and its switches, fixed and own
+# sizes, --trust_metadata, flips that spare captions, the table of buckets.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -8,19 +8,25 @@ plan() { # plan SAMPLE PATTERN: of $dir/o/plan.jsonl
     grep "^{\"sample\":$1," "$dir/o/plan.jsonl" | grep -q -- "$2" ||
         wrong "sample $1 without $2:"
 }
-dry() { rm -rf "$dir/o"; check "$*" 0 vprep --meta "$dir/media/metadata.json" --out "$dir/o" --dry_run "$@"; }
+dry() { rm -rf "$dir/o"; check "$*" 0 vprep --meta "$dir/media/metadata.json" --out "$dir/o" \
+    --dry_run "$@"; }
 
 small_set "$dir/media" 7                     # clips of 96x64, 64x96, 64x64; 3 is a still of 96x64
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}")
 
 # ---- peer: shrunk once before, both ways of --fit, switches given by themselves ----
-dry --sampling peer --video_sample_size 32 --image_sample_size 32 --video_sample_n_frames 9 --video_sample_stride 3
-plan 0 '"load":\[32,48\]' && plan 0 '"range":\[0,3\]' && plan 0 '"frames":\[[0-3]\]'    # 10 // 3 = 3 frames, 1 kept
-dry --sampling peer --start_rule whole --frame_count all --video_sample_size 32 --image_sample_size 32 \
+dry --sampling peer --video_sample_size 32 --image_sample_size 32 --video_sample_n_frames 9 \
+    --video_sample_stride 3
+# 10 // 3 = 3 frames, 1 kept
+plan 0 '"load":\[32,48\]' && plan 0 '"range":\[0,3\]' && plan 0 '"frames":\[[0-3]\]'
+dry --sampling peer --start_rule whole --frame_count all --video_sample_size 32 \
+    --image_sample_size 32 \
     --video_sample_n_frames 9 --video_sample_stride 2
 plan 0 '"range":\[0,1\]' && plan 0 '"load":\[32,48\]'          # 5 frames: 0 to 8 or 1 to 9
-dry --sampling peer --like musubi --video_sample_size 32 --image_sample_size 32 --video_sample_n_frames 9 --video_sample_stride 3
-plan 0 '"draws":\[\]'                                      # its --start_rule first: nothing is drawn
+dry --sampling peer --like musubi --video_sample_size 32 --image_sample_size 32 \
+    --video_sample_n_frames 9 --video_sample_stride 3
+# its --start_rule first: nothing is drawn
+plan 0 '"draws":\[\]'
 dry --sampling peer --fix_sample_size 64 64 && plan 0 '"resize":\[64,64\]'
 dry --sampling peer --fix_sample_size 64 64 --fit crop && plan 0 '"resize":\[64,96\]'
 dry --fix_sample_size 64 64 --fit stretch && plan 0 '"resize":\[64,64\]'
@@ -45,40 +51,47 @@ check replay 0 vprep "${peer[@]}" --out "$dir/r" --plan "$dir/p/plan.jsonl"
 same_values "$dir/p" "$dir/r"
 sed 's/"load":\[32,48\]/"load":[0,48]/' "$dir/p/plan.jsonl" >"$dir/bad.jsonl"
 check "bad load" 1 vprep "${peer[@]}" --out "$dir/bad" --plan "$dir/bad.jsonl" && says "load: 0 48"
-check "load without peer" 1 vprep "${meta[@]}" --out "$dir/bad2" --plan "$dir/p/plan.jsonl" && says "sampling peer"
+check "load without peer" 1 vprep "${meta[@]}" --out "$dir/bad2" --plan "$dir/p/plan.jsonl" &&
+    says "sampling peer"
 # a plain run on the same pixels has other values
 check plain 0 vprep "${meta[@]}" --video_sample_size 32 --out "$dir/plain"
 ! same_values "$dir/p" "$dir/plain" >/dev/null || wrong "the same values"
 
-# ---- draws of sizes and lengths are numbers; a plan that has them as texts, as they were, makes the same dataset ----
+# ---- draws of sizes and lengths are numbers; an older plan with texts makes the same dataset ----
 draws=(--random_hw_adapt --random_frame_crop --random_ratio_crop --image_sample_size 320)
 check "draws" 0 vprep "${meta[@]}" "${draws[@]}" --out "$dir/n"
 holds "$dir/n/plan.jsonl" '"purpose":"frame_crop","options":\[5,9\],"pick":[59]}'
 holds "$dir/n/plan.jsonl" '"purpose":"ratio","options":\["0.42",'
-sed 's/"options":\[5,9\],"pick":\([59]\)/"options":["5","9"],"pick":"\1"/' "$dir/n/plan.jsonl" >"$dir/texts.jsonl"
+sed 's/"options":\[5,9\],"pick":\([59]\)/"options":["5","9"],"pick":"\1"/' "$dir/n/plan.jsonl" \
+    >"$dir/texts.jsonl"
 holds "$dir/texts.jsonl" '"options":\["5","9"\]'
 for p in texts.jsonl n/plan.jsonl; do
     check "replay $p" 0 vprep "${meta[@]}" "${draws[@]}" --out "$dir/m" --overwrite --plan "$dir/$p"
     same_values "$dir/n" "$dir/m"
-    [ "$(vlat info "$dir/n" | grep ^root)" = "$(vlat info "$dir/m" | grep ^root)" ] || wrong "$p: another root"
+    [ "$(vlat info "$dir/n" | grep ^root)" = "$(vlat info "$dir/m" | grep ^root)" ] ||
+        wrong "$p: another root"
     cmp "$dir/n/plan.jsonl" "$dir/m/plan.jsonl"
 done
 
 # ---- a bucket that is not there is answered with those that are ----
-check "no such bucket" 1 vlat select "$dir/n" 'bucket = "7x7"' -o "$dir/none" && says "nothing was written; its buckets are .*0\.68"
+check "no such bucket" 1 vlat select "$dir/n" 'bucket = "7x7"' -o "$dir/none" &&
+    says "nothing was written; its buckets are .*0\.68"
 
 # where nothing is resized, nothing is to be rounded: the same value by another key
 ffmpeg -v error -y -f lavfi -i "testsrc2=s=64x64:r=1:d=1" -frames:v 1 "$dir/media/square.png"
 printf '{"file_path":"square.png","text":"x"}\n' >"$dir/media/one.jsonl"
 for s in vlt peer; do
-    check "one $s" 0 vprep --meta "$dir/media/one.jsonl" --video_sample_size 64 --image_sample_size 64 \
+    check "one $s" 0 vprep --meta "$dir/media/one.jsonl" --video_sample_size 64 \
+        --image_sample_size 64 \
         --sampling $s --out "$dir/one-$s"
     dump_dataset "$dir/one-$s" | grep "^latent" >"$dir/latent-$s"
 done
 [ "$(cut -d' ' -f2 "$dir/latent-vlt")" != "$(cut -d' ' -f2 "$dir/latent-peer")" ] || wrong "one key"
-[ "$(cut -d' ' -f3 "$dir/latent-vlt")" = "$(cut -d' ' -f3 "$dir/latent-peer")" ] || wrong "other values"
+[ "$(cut -d' ' -f3 "$dir/latent-vlt")" = "$(cut -d' ' -f3 "$dir/latent-peer")" ] ||
+    wrong "other values"
 
-# a still with an orientation tag (6: to be turned by 90 degrees): turned, and for peer as it is stored
+# a still with an orientation tag (6: rotated by 90 degrees) is rotated, and for peer taken as
+# stored
 ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x48:r=1:d=1" -frames:v 1 "$dir/plain.jpg"
 {
     head -c 2 "$dir/plain.jpg"
@@ -87,55 +100,68 @@ ffmpeg -v error -y -f lavfi -i "testsrc2=s=96x48:r=1:d=1" -frames:v 1 "$dir/plai
 } >"$dir/media/turned.jpg"
 printf '{"file_path":"turned.jpg","text":"x"}\n' >"$dir/media/turned.jsonl"
 for s in vlt peer; do
-    check "turned $s" 0 vprep --meta "$dir/media/turned.jsonl" --image_sample_size 64 --video_sample_size 64 \
+    check "turned $s" 0 vprep --meta "$dir/media/turned.jsonl" --image_sample_size 64 \
+        --video_sample_size 64 \
         --sampling $s --out "$dir/turned-$s" --trace_dir "$dir/turned-trace"
 done
 holds "$dir/turned-vlt/plan.jsonl" '"source":{"w":48,"h":96,.*"rotation":90}'
 holds "$dir/turned-peer/plan.jsonl" '"source":{"w":96,"h":48,.*"rotation":0}'
 
 # ---- flips: "bright" is no side, "left" and "Right-hand" are ----
-printf '{"file_path":"still-3.png","text":"%s"}\n' "a bright day" "a bright day" "a bright day" "a bright day" \
+printf '{"file_path":"still-3.png","text":"%s"}\n' "a bright day" "a bright day" "a bright day" \
+    "a bright day" \
     "a cat on the left" "a Right-hand glove" >"$dir/media/flips.jsonl"
 check flips 0 vprep --meta "$dir/media/flips.jsonl" --out "$dir/o" --dry_run --random_flip
-[ "$(head -4 "$dir/o/plan.jsonl" | grep -c '"purpose":"flip"')" = 4 ] || wrong "bright captions are not flipped"
+[ "$(head -4 "$dir/o/plan.jsonl" | grep -c '"purpose":"flip"')" = 4 ] ||
+    wrong "bright captions are not flipped"
 ! tail -2 "$dir/o/plan.jsonl" | grep '"purpose":"flip"' || wrong "captions with a side are flipped"
 
-# ---- --trust_metadata: no file is opened, the plan is the same; a lie is found when it matters ----
+# ---- --trust_metadata: no file is opened, the plan is the same; a wrong size fails at decoding
+# ----
 rows() { # rows WIDTH: clip-0 of 96x64, 10 frames
     printf '{"file_path":"clip-0.mp4","type":"video","text":"a","width":%s,"height":64,"frames":10,"fps":10}\n' "$1"
 }
 rows 96 >"$dir/media/true.jsonl" && rows 80 >"$dir/media/false.jsonl"
 check probed 0 vprep --meta "$dir/media/true.jsonl" "${sampling[@]}" --out "$dir/t1"
-check trusted 0 vprep --meta "$dir/media/true.jsonl" "${sampling[@]}" --out "$dir/t2" --trust_metadata
+check trusted 0 vprep --meta "$dir/media/true.jsonl" "${sampling[@]}" --out "$dir/t2" \
+    --trust_metadata
 cmp "$dir/t1/plan.jsonl" "$dir/t2/plan.jsonl" && same_values "$dir/t1" "$dir/t2"
 check lie 3 vprep --meta "$dir/media/false.jsonl" "${sampling[@]}" --out "$dir/t3" --trust_metadata
 holds "$dir/t3/errors.jsonl" '80x64 in the metadata, 96x64 in the file'
 check "not trusted" 0 vprep --meta "$dir/media/false.jsonl" "${sampling[@]}" --out "$dir/t4"
 mkdir "$dir/empty" && : >"$dir/empty/clip-0.mp4" && cp "$dir/media/true.jsonl" "$dir/empty"
 sed 's/clip-0/clip-9/' "$dir/media/true.jsonl" >>"$dir/empty/true.jsonl"
-check "dry on trust" 3 vprep --meta "$dir/empty/true.jsonl" "${sampling[@]}" --out "$dir/o2" --dry_run --trust_metadata
+check "dry on trust" 3 vprep --meta "$dir/empty/true.jsonl" "${sampling[@]}" --out "$dir/o2" \
+    --dry_run --trust_metadata
 tells "^1 samples" && tells "dropped: row 2, clip-9.mp4" && tells "1 dropped (probe: 1)"
 
 # ---- the table: steps, empty places, drops by stage, hours from the last run's rate ----
-check table 3 vprep "${meta[@]}" --out "$dir/o3" --dry_run --train_batch_size 4 --max_upscale 1.25 --on_small drop \
+check table 3 vprep "${meta[@]}" --out "$dir/o3" --dry_run --train_batch_size 4 --max_upscale 1.25 \
+    --on_small drop \
     --image_sample_size 128
 tells "dropped: row 4, still-3.png: .*size 128" && tells "1 dropped (select: 1)"
 tells "^hours: not known before a run has encoded some clips: start one, stop it"
 tells "an epoch at --train_batch_size 4: 3 steps, 6 of 12 places empty (50%)"
-check "same once more" 0 vprep "${meta[@]}" --out "$dir/p4" --video_repeat 4 --dry_run --train_batch_size 4
+check "same once more" 0 vprep "${meta[@]}" --out "$dir/p4" --video_repeat 4 \
+    --dry_run --train_batch_size 4
 tells "an epoch at --train_batch_size 4: 7 steps, 3 of 28 places empty (11%)"
 head -c -2 "$dir/media/metadata.json" >"$dir/media/more.json"
 printf ',{"file_path":"still-3.png","text":"again"}]' >>"$dir/media/more.json"
-check "more rows" 0 vprep --meta "$dir/media/more.json" "${sampling[@]}" --video_sample_size 32 --out "$dir/plain" --dry_run
+check "more rows" 0 vprep --meta "$dir/media/more.json" "${sampling[@]}" --video_sample_size 32 \
+    --out "$dir/plain" --dry_run
 tells "reuse 8, encode 0" 
 sed 's/clip-0.mp4/clip-1.mp4/' "$dir/media/metadata.json" >"$dir/media/other.json"
-check "other rows" 0 vprep --meta "$dir/media/other.json" "${sampling[@]}" --video_sample_size 32 --out "$dir/plain" --dry_run
-tells "reuse 6, encode 1" && tells "for the clips, at the rate of the last run: .* million pixels a second"
+check "other rows" 0 vprep --meta "$dir/media/other.json" "${sampling[@]}" --video_sample_size 32 \
+    --out "$dir/plain" --dry_run
+tells "reuse 6, encode 1" && tells \
+    "for the clips, at the rate of the last run: .* million pixels a second"
 
-# ---- a run that is stopped leaves its rate: that is how hours are measured before the rest is encoded ----
+# ---- a stopped run leaves its rate, by which vprep predicts the hours of the rest ----
 ffmpeg -v error -y -f lavfi -i testsrc2=s=96x64:r=10:d=60 -c:v mpeg4 -q:v 4 "$dir/media/long.mp4"
-printf '{"file_path":"long.mp4","type":"video","text":"again"}\n%.0s' {1..100} >"$dir/media/many.jsonl"
-many=(--meta "$dir/media/many.jsonl" "${sampling[@]}" --video_sample_size 256 --variants 4 --workers 1 --out "$dir/many")
+printf '{"file_path":"long.mp4","type":"video","text":"again"}\n%.0s' {1..100} \
+    >"$dir/media/many.jsonl"
+many=(--meta "$dir/media/many.jsonl" "${sampling[@]}" --video_sample_size 256 --variants 4 \
+    --workers 1 --out "$dir/many")
 for wait in 0.1 0.2 0.4 0.8 1.6 3.2 6.4 12.8; do
     vprep "${many[@]}" >"$stdout" 2>"$stderr" & pid=$!
     sleep $wait && kill $pid && wait $pid && got=0 || got=$?

@@ -16,7 +16,8 @@ list=$dir/media/metadata.json
 for wrong in 0/2 3/2 1/0 1 1/ /2 1/2x a/b -1/2 1/100001 1/2/3; do
     status=0
     run "$list" "$dir/none" --shard "$wrong" || status=$?
-    { [ $status -eq 2 ] && grep -q -- "--shard $wrong: .*i/n" "$log"; } || wrong "--shard $wrong: status $status"
+    { [ $status -eq 2 ] && grep -q -- "--shard $wrong: .*i/n" "$log"; } ||
+        wrong "--shard $wrong: status $status"
 done
 absent "$dir/none"
 
@@ -36,21 +37,24 @@ for n in 1 2 4; do
     check "$n jobs: other samples" 0 vlat diff "$dir/whole" "$dir/joined-$n"
     check "$n jobs: damage" 0 vlat verify "$dir/joined-$n"
     ! grep -q '"part"' "$dir/joined-$n/manifest.json" || wrong "$n jobs: a part is left"
-    [ $n = 1 ] || sort -u "$dir/$n"-*/plan.jsonl | cmp - <(sort -u "$dir/whole/plan.jsonl") || wrong "$n jobs: another plan"
+    [ $n = 1 ] || sort -u "$dir/$n"-*/plan.jsonl | cmp - <(sort -u "$dir/whole/plan.jsonl") ||
+        wrong "$n jobs: another plan"
 done
 [ "$(cat "$dir"/2-*/plan.jsonl | wc -l)" -eq 28 ] || wrong "a row is in two parts"
 
 # the same job again, another job on its dataset, a part that is forgotten
 vprep --meta "$list" "${flags[@]}" --out "$dir/2-1" --shard 1/2 >"$log" 2>&1
 shows ' 0 encoded'
-! run "$list" "$dir/2-1" --shard 2/2 && grep -q 'part: "1/2" there, "2/2" now' "$log" || wrong "another part"
+! run "$list" "$dir/2-1" --shard 2/2 && grep -q 'part: "1/2" there, "2/2" now' "$log" ||
+    wrong "another part"
 ! run "$list" "$dir/2-1" && grep -q 'part: "1/2" there, nothing now' "$log" || wrong "no part"
 vlat info "$dir/2-1" | grep -q 'part 1/2' || wrong "info: no part"
 vlat merge "$dir/4-1" "$dir/4-2" "$dir/4-4" --out "$dir/three" >"$log" 2>&1
 shows 'part 3/4 of the list is missing'
 
 # rows that are added at the end get the numbers that one job gives them
-sed '$ s/\]$/,{"file_path": "clip-1.mp4", "type": "video", "text": "more"}]/' "$list" >"$dir/media/longer.json"
+sed '$ s/\]$/,{"file_path": "clip-1.mp4", "type": "video", "text": "more"}]/' "$list" \
+    >"$dir/media/longer.json"
 list=$dir/media/longer.json
 run "$list" "$dir/whole" || wrong "one job, a row more"
 for i in 1 2; do run "$list" "$dir/2-$i" --shard $i/2 || wrong "job $i/2, a row more"; done
@@ -58,7 +62,8 @@ join 2 "$dir/longer"
 same_root "$dir/whole" "$dir/longer"
 
 # a row that comes in between takes a number that another job gave: said, and numbered anew
-sed '0,/{/ s/{/{"file_path": "clip-2.mp4", "type": "video", "text": "between"},\n{/' "$list" >"$dir/media/between.json"
+sed '0,/{/ s/{/{"file_path": "clip-2.mp4", "type": "video", "text": "between"},\n{/' "$list" \
+    >"$dir/media/between.json"
 list=$dir/media/between.json
 for i in 1 2; do run "$list" "$dir/2-$i" --shard $i/2 || wrong "job $i/2, a row between"; done
 join 2 "$dir/between"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Text encoders' slots with rules of their own (tests/fixtures/slots_family.c): pooled only, and in a
-# template; through vprep, vlat and vtrain.
+# Text encoders' slots with rules of their own (tests/fixtures/slots_family.c): pooled only, and in
+# a template; through vprep, vlat and vtrain.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 
@@ -13,7 +13,8 @@ meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --validation_prompts "$
 check "one slot" 0 vprep "${meta[@]}" --out "$dir/one"
 check "three slots" 0 vprep_slots "${meta[@]}" --out "$dir/three" --trace_dir "$dir/trace"
 check verify 0 vlat verify "$dir/three"
-has '"slot":"text_encoder_2","class":"Letters"' && has '"max_length":5,"width":6' && has '"max_length":32,"width":256'
+has '"slot":"text_encoder_2","class":"Letters"' && has '"max_length":5,"width":6' &&
+    has '"max_length":32,"width":256'
 
 # ---- the usual slot's keys and bytes are what they were; each other slot has as many texts ----
 dump_dataset "$dir/one" | sort -u >"$dir/one.txt"
@@ -34,5 +35,6 @@ done
 check again 0 vprep_slots "${meta[@]}" --out "$dir/three" && says "0 encoded, 4 reused"
 
 # ---- vtrain reads all three; a transformer that reads the tokens of a pooled slot is refused ----
-train=(--dit_width 32 --dit_layers 1 --dit_heads 2 --max_train_steps 2 --train_batch_size 1 --threads 1)
+train=(--dit_width 32 --dit_layers 1 --dit_heads 2 --max_train_steps 2 --train_batch_size 1 \
+    --threads 1)
 check train 0 vtrain --latents "$dir/three" --output_dir "$dir/run" "${train[@]}"

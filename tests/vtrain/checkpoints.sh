@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Checkpoints whose files changed after they were written are not gone on with, and vlat verify finds them;
-# a run that is killed at any call while it writes one leaves the others whole.
+# Checkpoints whose files changed after they were written are not resumed, and vlat verify finds
+# them; a run that is killed at any call while it writes one leaves the others whole.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/vtrain.sh"
 RANDOM=1
 flips=${VLT_FLIPS:-4}
 
 train() { local out=$1; shift; vtrain "${small[@]}" "${model[@]}" --output_dir "$out" "$@"; }
-go_on() { train "$1" --max_train_steps 6 --checkpointing_steps 2 --resume_from_checkpoint "${2:-latest}"; }
+go_on() { train "$1" --max_train_steps 6 --checkpointing_steps 2 \
+    --resume_from_checkpoint "${2:-latest}"; }
 expect 0 . train whole --max_train_steps 4 --checkpointing_steps 2
 expect 0 'no damage' vlat verify whole
 expect 0 'no damage' vlat verify whole/checkpoint-4
@@ -31,7 +32,8 @@ done
 expect 1 'newest whole checkpoint is checkpoint-2' vlat verify r
 expect 0 'resumes after step 2' go_on r 2
 fresh
-flip r/checkpoint-4/optimizer.safetensors $(($(stat -c %s r/checkpoint-4/optimizer.safetensors) - 5))
+flip r/checkpoint-4/optimizer.safetensors \
+    $(($(stat -c %s r/checkpoint-4/optimizer.safetensors) - 5))
 expect 1 'optimizer.safetensors.*tensor "v/' go_on r
 expect 1 'optimizer.safetensors.*tensor "v/' go_on r r/checkpoint-4/
 flip r/checkpoint-2/optimizer.safetensors 5000
@@ -41,7 +43,8 @@ expect 1 'no whole one before it' go_on r
 cp -r whole late
 mkdir late/checkpoint-2.tmp
 rm late/report.html
-expect 0 'nothing is left to do' train late --max_train_steps 4 --checkpointing_steps 2 --resume_from_checkpoint latest
+expect 0 'nothing is left to do' train late --max_train_steps 4 --checkpointing_steps 2 \
+    --resume_from_checkpoint latest
 absent late/checkpoint-2.tmp
 [ -s late/report.html ] || wrong "the report is still missing"
 
@@ -75,7 +78,8 @@ expect 0 'cannot be checked' go_on r
 expect 0 'without checksums' vlat verify r
 
 # ---- a LoRA's files ----
-lora() { local out=$1; shift; vtrain "${small[@]}" --transformer whole/checkpoint-4/transformer --rank 2 \
+lora() { local out=$1; shift; vtrain "${small[@]}" --transformer whole/checkpoint-4/transformer \
+    --rank 2 \
     --training_type lora --output_dir "$out" "$@"; }
 expect 0 . lora l --max_train_steps 2 --export_kohya --checkpointing_limit 1 --checkpointing_steps 1
 expect 0 'no damage' vlat verify l
@@ -100,13 +104,15 @@ if have_ranks; then
     fresh
     flip r/checkpoint-4/optimizer.safetensors 5000
     for how in ddp zero2 fsdp; do
-        expect 1 'r/checkpoint-2' "$lib/ranks.sh" 2 vtrain "${small[@]}" "${model[@]}" --output_dir r \
+        expect 1 'r/checkpoint-2' "$lib/ranks.sh" 2 vtrain "${small[@]}" "${model[@]}" \
+            --output_dir r \
             --max_train_steps 6 --parallel $how --resume_from_checkpoint latest
         [ "$(grep -c 'optimizer.safetensors' "$log")" = 1 ] || wrong "$how: $(cat "$log")"
     done
 fi
 
-# ---- killed at any call after the first checkpoint: what is there is whole, and the end is the same ----
+# ---- killed at any call after the first checkpoint: the files are whole, and the end is the same
+# ----
 args=("${small[@]}" "${model[@]}" --output_dir k --max_train_steps 4 --checkpointing_steps 1
       --checkpointing_limit 2 --resume_from_checkpoint latest)
 vtrain "${args[@]}" --max_train_steps 1 >/dev/null 2>&1

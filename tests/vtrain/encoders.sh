@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# vtrain with a model whose VAE or text encoder is not the one that made the dataset: told by the hash of
-# their weights, which the manifest has and the run's weights.json remembers.
+# vtrain with a model whose VAE or text encoder is not the one that made the dataset: the hash of
+# the weights, which the manifest has and the run's weights.json keeps, differs.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/media.sh"
 . "$lib/vtrain.sh"
 
 small_set media 3
 need make_model "$dir/m" CogVideoXPipeline 4
-prep() { vprep --meta media/metadata.json "${sampling[@]}" --image_sample_size 64 --tokenizer_max_length 12 --model "$1" --out "$2" "${@:3}"; }
+prep() { vprep --meta media/metadata.json "${sampling[@]}" --image_sample_size 64 \
+    --tokenizer_max_length 12 --model "$1" --out "$2" "${@:3}"; }
 expect 0 'hashing' prep m a
-train() { vtrain --latents "$1" --output_dir "$2" --train_batch_size 1 --seed 5 --threads 1 --workers 1 "${@:3}"; }
+train() { vtrain --latents "$1" --output_dir "$2" --train_batch_size 1 --seed 5 --threads 1 \
+    --workers 1 "${@:3}"; }
 lora=(--training_type lora --rank 2 --max_train_steps 1)
 
 # a transformer that fits the latents, in the place of the fixture's
@@ -30,7 +32,8 @@ cp -r m n
 expect 0 . train a copied --model n "${lora[@]}"
 
 # ---- another VAE: before the first step, with both names ----
-expect 1 'v/vae: other weights.*a was made with.*--allow_mismatch' train a out --model v "${lora[@]}"
+expect 1 'v/vae: other weights.*a was made with.*--allow_mismatch' train a out \
+    --model v "${lora[@]}"
 absent out
 expect 1 'v/vae: other weights' train a out --model v "${lora[@]}" --dry_run
 expect 0 'warning: .*v/vae: other weights' train a allowed --model v "${lora[@]}" --allow_mismatch
@@ -38,44 +41,59 @@ expect 0 . train a own --model v --transformer m/transformer "${lora[@]}" --allo
 expect 0 . train a none --transformer v/transformer "${lora[@]}"
 
 # ---- another text encoder: before the first checkpoint, or as soon as it is known ----
-expect 1 't/text_encoder: other weights.*a was made with.*--allow_mismatch' train a out --model t "${lora[@]}"
+expect 1 't/text_encoder: other weights.*a was made with.*--allow_mismatch' train a out \
+    --model t "${lora[@]}"
 absent out/checkpoint-1
 rm -rf out
-expect 1 't/text_encoder: other weights' train a out --model t --training_type lora --rank 2 --max_train_steps 100000000 \
+expect 1 't/text_encoder: other weights' train a out --model t --training_type lora --rank 2 \
+    --max_train_steps 100000000 \
     --checkpointing_steps 100000000
-expect 1 't/text_encoder: other weights' train a out --model t "${lora[@]}" --dry_run    # it is known by now
+# it is known by now
+expect 1 't/text_encoder: other weights' train a out --model t "${lora[@]}" --dry_run
 rm -rf out
-expect 0 'warning: .*t/text_encoder: other weights' train a allowed-2 --model t "${lora[@]}" --allow_mismatch
-expect 0 'warning: .*both/text_encoder: other weights' train a allowed-3 --model both "${lora[@]}" --allow_mismatch
-expect 1 'both/vae: .*; both/text_encoder: .*--allow_mismatch' train a allowed-3 --model both "${lora[@]}" \
+expect 0 'warning: .*t/text_encoder: other weights' train a allowed-2 --model t "${lora[@]}" \
+    --allow_mismatch
+expect 0 'warning: .*both/text_encoder: other weights' train a allowed-3 --model both "${lora[@]}" \
+    --allow_mismatch
+expect 1 'both/vae: .*; both/text_encoder: .*--allow_mismatch' train a allowed-3 \
+    --model both "${lora[@]}" \
     --resume_from_checkpoint latest
 
-# ---- a hash that takes long: a checkpoint waits for it, a signal does not; one that cannot be kept ----
+# ---- a long hash: a checkpoint waits for it, a signal does not; a hash that cannot be written ----
 held=open@t/text_encoder/diffusion:1:run                        # until there is a checkpoint
 hold() { export VLT_FAULT_RUN="i=0; until [ -e $1/checkpoint-1 ] || [ \$i = $2 ]; do i=\$((i+1)); sleep 0.05; done"; }
 hold long 40
-expect 1 't/text_encoder: other weights' fault $held vtrain --latents a --output_dir long --train_batch_size 1 --threads 1 \
+expect 1 't/text_encoder: other weights' fault $held vtrain --latents a --output_dir long \
+    --train_batch_size 1 --threads 1 \
     --model t "${lora[@]}"
 absent long/checkpoint-1
 rm -rf long
 hold long 1000
-expect 143 'stopped after step 1' fault "$held;write@metrics.jsonl:1:term" vtrain --latents a --output_dir long \
-    --train_batch_size 1 --threads 1 --model t --training_type lora --rank 2 --max_train_steps 100000000
+expect 143 'stopped after step 1' fault "$held;write@metrics.jsonl:1:term" vtrain --latents a \
+    --output_dir long \
+    --train_batch_size 1 --threads 1 --model t --training_type lora --rank 2 \
+    --max_train_steps 100000000
 [ -e long/checkpoint-1 ] || wrong "a stop lost its step"
-expect 1 't/text_encoder: other weights' train a long --model t "${lora[@]}" --max_train_steps 2 --resume_from_checkpoint latest
-expect 0 'warning: .*weights.json' fault write@weights.json:1+:ENOSPC vtrain --latents a --output_dir full --model m \
+expect 1 't/text_encoder: other weights' train a long --model t "${lora[@]}" --max_train_steps 2 \
+    --resume_from_checkpoint latest
+expect 0 'warning: .*weights.json' fault write@weights.json:1+:ENOSPC vtrain --latents a \
+    --output_dir full --model m \
     --train_batch_size 1 --threads 1 "${lora[@]}"
-expect 0 'm/vae: hashing' train a full --model m "${lora[@]}" --max_train_steps 2 --resume_from_checkpoint latest
+expect 0 'm/vae: hashing' train a full --model m "${lora[@]}" --max_train_steps 2 \
+    --resume_from_checkpoint latest
 
 # cut short while it is read: the steps done are saved
 cp -r m torn
 export VLT_FAULT_RUN="until grep -q '\"step\":3,' torn-out/metrics.jsonl; do sleep 0.05; done; truncate -s 45056 torn/$text"
-expect 1 'was cut short' fault close@torn/text_encoder/diffusion:1:run vtrain --latents a --output_dir torn-out --model torn \
-    --train_batch_size 1 --threads 1 --training_type lora --rank 2 --max_train_steps 100000000 --checkpointing_steps 100000000
+expect 1 'was cut short' fault close@torn/text_encoder/diffusion:1:run vtrain --latents a \
+    --output_dir torn-out --model torn \
+    --train_batch_size 1 --threads 1 --training_type lora --rank 2 --max_train_steps 100000000 \
+    --checkpointing_steps 100000000
 shows 'step [0-9]* is saved'
 
 # ---- resumed: files that did not change are not read again; others are, and may be the same ----
-go_on() { train a "$1" --model m --training_type lora --rank 2 --max_train_steps "$2" --resume_from_checkpoint latest "${@:3}"; }
+go_on() { train a "$1" --model m --training_type lora --rank 2 --max_train_steps "$2" \
+    --resume_from_checkpoint latest "${@:3}"; }
 expect 0 . go_on same 2
 shows_not 'hashing'
 touch -d 2001-02-03 m/$vae m/$text
@@ -96,7 +114,7 @@ expect 0 'warning: .*cut/text_encoder.*not compared' train a cut-out --model cut
 cp -r m bare && rm bare/$vae bare/$text
 expect 0 . train a bare-out --model bare "${lora[@]}"
 
-# ---- datasets of before there was the field: as ever; vprep adds it, a merge keeps it, info shows it ----
+# ---- datasets from before the field: vprep adds the field, a merge keeps it, info shows it ----
 holds a/manifest.json '"weights": {"vae":"[0-9a-f]\{32\}","text_encoder":"[0-9a-f]\{32\}"}'
 expect 0 'weights *vae [0-9a-f]\{32\}, text_encoder [0-9a-f]\{32\}' vlat info a
 cp -r a old && sed -i '/^ "weights"/d' old/manifest.json
@@ -111,7 +129,8 @@ holds merged/manifest.json '"weights"'
 lacks merged-old/manifest.json '"weights"'
 root=$(grep -o '"root": "[0-9a-f]*"' a/manifest.json)
 expect 0 '0 encoded, 3 reused' prep m old
-cmp -s a/manifest.json old/manifest.json || wrong "gone on with: $(diff a/manifest.json old/manifest.json)"
+cmp -s a/manifest.json old/manifest.json ||
+    wrong "gone on with: $(diff a/manifest.json old/manifest.json)"
 [ "$root" = "$(grep -o '"root": "[0-9a-f]*"' old/manifest.json)" ] || wrong "another root"
 sed -i 's/"weights": {"vae":"../"weights": {"vae":"xy/' old/manifest.json
 expect 1 'weights: vae: 32 hex digits' train old before-4 --model m "${lora[@]}"
@@ -119,13 +138,15 @@ expect 1 'weights: vae: 32 hex digits' train old before-4 --model m "${lora[@]}"
 # ---- ranks: the first looks, all stop ----
 if have_ranks; then
     ranks() { # ranks OUT MODEL args...
-        "$lib/ranks.sh" 2 vtrain --latents a --output_dir "$1" --train_batch_size 1 --threads 1 --workers 1 --model "${@:2}"
+        "$lib/ranks.sh" 2 vtrain --latents a --output_dir "$1" --train_batch_size 1 --threads 1 \
+            --workers 1 --model "${@:2}"
     }
     expect 1 'v/vae: other weights' ranks two v "${lora[@]}"
     expect 1 't/text_encoder: other weights' ranks two t "${lora[@]}"
     [ ! -e two/checkpoint-1 ] || wrong "a checkpoint of two ranks"
     rm -rf two
-    expect 1 't/text_encoder: other weights' ranks two t --training_type lora --rank 2 --max_train_steps 100000000 \
+    expect 1 't/text_encoder: other weights' ranks two t --training_type lora --rank 2 \
+        --max_train_steps 100000000 \
         --checkpointing_steps 100000000
     expect 0 . ranks three m "${lora[@]}"
 fi

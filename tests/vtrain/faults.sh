@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A run one of whose calls fails ends well with the same weights and nothing missing, or with status 1, one
-# line that says why, and whole checkpoints: no signal, no hang, no run that is well and lacks something.
-# Every call of a kind is tried with VLT_FAULTS=all, else some of them.
+# A run with a failing call ends with the same weights and every file, or with status 1, one line
+# with the reason, and whole checkpoints: no signal, no hang, no successful run that lacks a file.
+# VLT_FAULTS=all tries every call of a kind, else some of them.
 . "$(dirname "$0")/../lib/check.sh"
 . "$lib/vtrain.sh"
 RANDOM=1
@@ -31,7 +31,8 @@ judge()
     1) [ -s said ] || wrong "$1: failed without a word" ;;
     *) wrong "$1: status $status: $(tail -3 said)" ;;
     esac
-    vlat verify k/checkpoint-1 >"$log" 2>&1 || wrong "$1: the checkpoint before is not whole: $(cat "$log")"
+    vlat verify k/checkpoint-1 >"$log" 2>&1 ||
+        wrong "$1: the checkpoint before is not whole: $(cat "$log")"
     for c in k/checkpoint-[0-9]; do
         vlat verify "$c" >"$log" 2>&1 || wrong "$1: $c is not whole: $(cat "$log")"
     done
@@ -42,7 +43,8 @@ try()
     fresh
     status=0
     timeout -s KILL 60 env "LD_PRELOAD=$VLT_FAULT_LIB" "VLT_FAULT=$1" \
-        ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" vtrain "${args[@]}" >said 2>&1 || status=$?
+        ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" vtrain "${args[@]}" >said \
+        2>&1 || status=$?
     [ -z "${VLT_SHOW:-}" ] || echo "$1: $status: $(tail -1 said)"
     judge "$1"
 }
@@ -53,13 +55,15 @@ need fault '' vtrain "${args[@]}"
 unset VLT_FAULT_COUNT
 mv k whole
 
-# ---- what lies beside the checkpoints: training goes on, and what is missing in the end is an error ----
+# ---- files beside the checkpoints: training continues, and a missing file is an error at the end
+# ----
 beside()
 {
     local rule=$1
     shift
     try "$rule"
-    { [ $status = "$1" ] && grep -q "$2" said; } || wrong "$rule: status $status, expected $1 and \"$2\": $(cat said)"
+    { [ $status = "$1" ] && grep -q "$2" said; } ||
+        wrong "$rule: status $status, expected $1 and \"$2\": $(cat said)"
     same_end k/checkpoint-3 whole/checkpoint-3 || wrong "$rule: training did not go on to its end"
 }
 beside 'write@metrics.jsonl:1:ENOSPC' 0 'made good'
@@ -72,12 +76,15 @@ beside 'open@validation:1:ENOSPC' 1 'saved as checkpoint-3, but .*validation pro
 # no room: told before the first step, and before anything is written
 beside 'space:1:ENOSPC' 0 'warning: k: a checkpoint needs .* bytes), free are 0 B'
 try 'space:3:ENOSPC'
-{ [ $status = 1 ] && grep -q 'k: a checkpoint needs .* bytes), free are 0 B .*last whole one is k/checkpoint-2' said; } ||
+{ [ $status = 1 ] && grep -q \
+    'k: a checkpoint needs .* bytes), free are 0 B .*last whole one is k/checkpoint-2' said; } ||
     wrong "no room for the last checkpoint: $(cat said)"
 
 runs=0
-for rule in ${VLT_RULES:-write:ENOSPC write+:ENOSPC write:short write:EIO sync:EIO rename:EIO close:EIO \
-    open:EMFILE open:EACCES mmap:ENOMEM mkdir:ENOSPC truncate:EIO unlink:EACCES thread:EAGAIN memory:ENOMEM}; do
+for rule in ${VLT_RULES:-write:ENOSPC write+:ENOSPC write:short write:EIO sync:EIO rename:EIO \
+    close:EIO \
+    open:EMFILE open:EACCES mmap:ENOMEM mkdir:ENOSPC truncate:EIO unlink:EACCES thread:EAGAIN \
+    memory:ENOMEM}; do
     kind=${rule%:*} action=${rule#*:} on=
     case $kind in *+) kind=${kind%+} on=+ ;; esac       # that call and all later ones
     [ "$kind" != memory ] || [ "${VLT_FAULT_MEMORY:-1}" = 1 ] || continue
