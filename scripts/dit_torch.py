@@ -75,34 +75,41 @@ class DiT:
 
         h = torch.cat((self.norm(x, ex[0], ex[1]), self.norm(c, ec[0], ec[1])), 1)
         shape = (b, h.shape[1], self.heads, self.head)
-        q = self.rotate(self.rms(self.linear(h, p + "attn.to_q").view(shape), self.w[p + "attn.norm_q.weight"]), cos, sin, n)
-        k = self.rotate(self.rms(self.linear(h, p + "attn.to_k").view(shape), self.w[p + "attn.norm_k.weight"]), cos, sin, n)
+        q = self.rotate(self.rms(self.linear(h, p + "attn.to_q").view(shape),
+                                 self.w[p + "attn.norm_q.weight"]), cos, sin, n)
+        k = self.rotate(self.rms(self.linear(h, p + "attn.to_k").view(shape),
+                                 self.w[p + "attn.norm_k.weight"]), cos, sin, n)
         v = self.linear(h, p + "attn.to_v").view(shape)
         o = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
         h = self.linear(o.transpose(1, 2).flatten(2), p + "attn.to_out.0")
         x, c = x + ex[2] * h[:, :n], c + ec[2] * h[:, n:]
 
         h = torch.cat((self.norm(x, ex[3], ex[4]), self.norm(c, ec[3], ec[4])), 1)
-        h = self.linear(F.gelu(self.linear(h, p + "ff.net.0.proj"), approximate="tanh"), p + "ff.net.2")
+        h = self.linear(F.gelu(self.linear(h, p + "ff.net.0.proj"), approximate="tanh"),
+                        p + "ff.net.2")
         return x + ex[5] * h[:, :n], c + ec[5] * h[:, n:]
 
     def __call__(self, x, t, text):
         b, ch, f, h, w = x.shape
         p = self.patch
-        tokens = x.view(b, ch, f, h // p, p, w // p, p).permute(0, 2, 3, 5, 1, 4, 6).reshape(b, -1, ch * p * p)
+        tokens = x.view(b, ch, f, h // p, p, w // p, p).permute(0, 2, 3, 5, 1, 4, 6).reshape(b, -1,
+            ch * p * p)
         omega = 10000.0 ** (-torch.arange(128, dtype=torch.float64) / 128)
         a = t.double()[:, None] * omega
         e = torch.cat((a.cos(), a.sin()), 1).float()
         c = self.linear(F.layer_norm(text, text.shape[-1:], eps=1e-6), "text_embed.proj")
         pooled = self.linear(c[:, 0] + c.mean(1), "text_embed.pooled")
-        e = F.silu(self.linear(F.silu(self.linear(e, "time_embed.linear_1")), "time_embed.linear_2") + pooled)
+        e = F.silu(self.linear(F.silu(self.linear(e, "time_embed.linear_1")),
+                               "time_embed.linear_2") + pooled)
         m = self.linear(e, "time_proj").view(b, 6, -1)
         cos, sin = self.rope(f, h // p, w // p)
-        y = self.linear(tokens, "patch_embed.proj") + self.linear(self.places(f, h // p, w // p), "patch_embed.pos")
+        y = self.linear(tokens, "patch_embed.proj") + self.linear(self.places(f, h // p, w // p),
+            "patch_embed.pos")
         for i in range(self.layers):
             y, c = self.block(i, y, c, m, cos, sin)
         s = self.linear(e, "norm_out.linear").view(b, 2, -1).chunk(2, 1)
-        y = self.linear(self.norm(y, s[0], s[1]), "proj_out") + tokens * self.linear(e, "skip_gate")[:, None]
+        y = self.linear(self.norm(y, s[0], s[1]), "proj_out") + tokens * self.linear(e,
+            "skip_gate")[:, None]
         return y.view(b, f, h // p, w // p, ch, p, p).permute(0, 4, 1, 2, 5, 3, 6).reshape(x.shape)
 
 
@@ -119,8 +126,10 @@ def loss_of(model, trace):
 def check(trace, model):
     out, loss = loss_of(model, trace)
     loss.backward()
-    worst = [("model_output", error(out, trace["model_output"])), ("loss", error(loss, trace["loss"]))]
-    worst += [(k, error(w.grad, trace["grad/" + k])) for k, w in model.w.items() if "grad/" + k in trace]
+    worst = [("model_output", error(out, trace["model_output"])),
+             ("loss", error(loss, trace["loss"]))]
+    worst += [(k, error(w.grad, trace["grad/" + k])) for k,
+              w in model.w.items() if "grad/" + k in trace]
     worst.sort(key=lambda row: -row[1])
     for name, e in worst[:8]:
         print("%-50s %.3g" % (name, e))

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Makes tests/golden: what diffusers, transformers and peft compute on tiny models.
+"""Makes tests/golden: results of diffusers, transformers and peft on tiny models.
 
     python3 scripts/golden.py [PART...] [--out tests/golden]      # no PART: all of scripts/golden/
 
 The tests need none of this: they read the files. Weights are not stored: a tensor's values follow
-from its name (`fill` below, and golden_fill in tests/lib/golden.c), so a file holds inputs, outputs and
-gradients only. Its metadata holds `config` (the component's config.json), `weights` ({name: shape}),
-and the versions of the libraries that computed it. Everything is f32 on one thread with fixed seeds.
+from its name (`fill` below, and golden_fill in tests/lib/golden.c), so a file holds inputs, outputs
+and gradients only. Its metadata holds `config` (the component's config.json), `weights` ({name:
+shape}), and the versions of the libraries that computed it. Everything is f32 on one thread with
+fixed seeds.
 """
 import argparse
 import importlib.util
@@ -39,8 +40,8 @@ def name_hash(name):
 
 
 def fill(name, shape):
-    """Values of a weight: uniform, of a size that keeps activations near 1. Vectors named
-    `weight` (norms) or `std` lie around 1, other vectors around 0; matrices and kernels are scaled by the
+    """Values of a weight: uniform, of a size that keeps activations near 1. Vectors named `weight`
+    (norms) or `std` lie around 1, other vectors around 0; matrices and kernels are scaled by the
     root of the elements of one row."""
     n = int(np.prod(shape, dtype=np.int64))
     with np.errstate(over="ignore"):
@@ -67,7 +68,7 @@ def fill_module(module, skip=()):
 
 
 def draw(name, shape):
-    """Standard normals for inputs: the same for the same name."""
+    """Standard normals for inputs, which depend on the name alone."""
     seed = name_hash(name) % 2**63
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
 
@@ -76,7 +77,8 @@ def save(path, tensors, **meta):
     """Writes {name: tensor} with metadata; values that are no strings become JSON."""
     import diffusers
     import transformers
-    meta["made_by"] = (f"torch {torch.__version__.split('+')[0]}, diffusers {diffusers.__version__}, "
+    meta["made_by"] = (f"torch {torch.__version__.split('+')[0]}, "
+                       f"diffusers {diffusers.__version__}, "
                        f"transformers {transformers.__version__}")
     meta = {k: v if isinstance(v, str) else json.dumps(v, sort_keys=True) for k, v in meta.items()}
     arrays = {}
@@ -97,7 +99,8 @@ def part(name):
 
 
 def report(name, file, case, prefix, v16, grads16, floor=1e-2):
-    """Prints how far diffusers' own bf16 is from its f32 in a case: this says which tolerance is fair."""
+    """Prints the distance of diffusers' own bf16 from its f32 in a case, from which a fair
+    tolerance follows."""
     def size(x):
         return float(x.pow(2).mean().sqrt())
     most = max(size(g) for k, g in file.items() if k.startswith(prefix))
@@ -117,7 +120,7 @@ def main():
     args = a.parse_args()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)
-    sys.modules["golden"] = sys.modules["__main__"]      # the parts say: import golden
+    sys.modules["golden"] = sys.modules["__main__"]      # the parts import this file as golden
     pathlib.Path(args.out).mkdir(parents=True, exist_ok=True)
     for p in parts:
         if args.part and p.stem not in args.part:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes a model folder of a real size with random weights, for benchmarks and runs at full size.
 
-    python3 scripts/random_model.py OUT [--size 2b|5b|5b-i2v|1.5|1.5-i2v] [--layers N] [--t5_layers N]
+    python3 scripts/random_model.py OUT [--size 2b|5b|5b-i2v|1.5|1.5-i2v] [--layers N]
+                                    [--t5_layers N]
                                     [--parts transformer,vae,text_encoder,tokenizer,scheduler]
                                     [--tokenizer SPIECE.MODEL] [--dtype bf16]
 
@@ -27,8 +28,10 @@ SIZES = {
                    use_learned_positional_embeddings=True, **ROPE),
     "1.5": dict(num_attention_heads=48, num_layers=42, patch_size_t=2, patch_bias=False,
                 sample_height=300, sample_width=300, sample_frames=81, **ROPE),
-    "1.5-i2v": dict(num_attention_heads=48, num_layers=42, in_channels=32, patch_size_t=2, patch_bias=False,
-                    ofs_embed_dim=512, sample_height=300, sample_width=300, sample_frames=81, **ROPE),
+    "1.5-i2v": dict(num_attention_heads=48, num_layers=42, in_channels=32, patch_size_t=2,
+                    patch_bias=False,
+                    ofs_embed_dim=512, sample_height=300, sample_width=300, sample_frames=81,
+                    **ROPE),
 }
 TYPES = {"bf16": "BF16", "f16": "F16", "f32": "F32"}
 
@@ -115,17 +118,22 @@ def vae(out, a, rng):
     big = a.size != "2b"
     with torch.device("meta"):
         m = AutoencoderKLCogVideoX(
-            in_channels=3, out_channels=3, latent_channels=16, block_out_channels=(128, 256, 256, 512), layers_per_block=3,
-            down_block_types=("CogVideoXDownBlock3D",) * 4, up_block_types=("CogVideoXUpBlock3D",) * 4,
-            scaling_factor=0.7 if big else 1.15258426, invert_scale_latents=a.size.startswith("1.5"))
+            in_channels=3, out_channels=3, latent_channels=16,
+            block_out_channels=(128, 256, 256, 512), layers_per_block=3,
+            down_block_types=("CogVideoXDownBlock3D",) * 4,
+            up_block_types=("CogVideoXUpBlock3D",) * 4,
+            scaling_factor=0.7 if big else 1.15258426,
+            invert_scale_latents=a.size.startswith("1.5"))
     m.save_config(out)
     return write_weights(out, "diffusion_pytorch_model", m, a.dtype, rng)
 
 
 def text_encoder(out, a, rng):
     from transformers import T5Config, T5EncoderModel
-    config = T5Config(d_model=4096, d_ff=10240, d_kv=64, num_heads=64, num_layers=a.t5_layers, vocab_size=32128,
-                      feed_forward_proj="gated-gelu", tie_word_embeddings=False, architectures=["T5EncoderModel"])
+    config = T5Config(d_model=4096, d_ff=10240, d_kv=64, num_heads=64, num_layers=a.t5_layers,
+                      vocab_size=32128,
+                      feed_forward_proj="gated-gelu", tie_word_embeddings=False,
+                      architectures=["T5EncoderModel"])
     with torch.device("meta"):
         m = T5EncoderModel(config)
     config.save_pretrained(out)
@@ -140,7 +148,8 @@ def tokenizer(out, a, rng):
     else:
         import sentencepiece
         sentencepiece.SentencePieceTrainer.train(
-            input=__file__, model_prefix=str(out / "spiece"), vocab_size=250, model_type="unigram", pad_id=0, eos_id=1,
+            input=__file__, model_prefix=str(out / "spiece"), vocab_size=250, model_type="unigram",
+            pad_id=0, eos_id=1,
             unk_id=2, bos_id=-1, hard_vocab_limit=False, minloglevel=2)
         (out / "spiece.vocab").unlink()
     (out / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer"}))
@@ -152,8 +161,10 @@ def scheduler(out, a, rng):
     from diffusers import CogVideoXDDIMScheduler, CogVideoXDPMScheduler
     small = a.size == "2b"
     cls = CogVideoXDDIMScheduler if small else CogVideoXDPMScheduler
-    cls(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", prediction_type="v_prediction",
-        rescale_betas_zero_snr=True, snr_shift_scale=3.0 if small else 1.0, timestep_spacing="trailing",
+    cls(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear",
+        prediction_type="v_prediction",
+        rescale_betas_zero_snr=True, snr_shift_scale=3.0 if small else 1.0,
+        timestep_spacing="trailing",
         set_alpha_to_one=True, clip_sample=False).save_config(out)
     return 0
 
@@ -172,9 +183,12 @@ def main():
     a.add_argument("--dtype", choices=TYPES, default="bf16")
     args = a.parse_args()
     rng = np.random.default_rng(0)
-    classes = {"transformer": ["diffusers", "CogVideoXTransformer3DModel"], "vae": ["diffusers", "AutoencoderKLCogVideoX"],
-               "text_encoder": ["transformers", "T5EncoderModel"], "tokenizer": ["transformers", "T5Tokenizer"],
-               "scheduler": ["diffusers", "CogVideoXDDIMScheduler" if args.size == "2b" else "CogVideoXDPMScheduler"]}
+    classes = {"transformer": ["diffusers", "CogVideoXTransformer3DModel"],
+               "vae": ["diffusers", "AutoencoderKLCogVideoX"],
+               "text_encoder": ["transformers", "T5EncoderModel"],
+               "tokenizer": ["transformers", "T5Tokenizer"],
+               "scheduler": ["diffusers", "CogVideoXDDIMScheduler" if args.size == "2b"
+                             else "CogVideoXDPMScheduler"]}
     args.out.mkdir(parents=True, exist_ok=True)
     pipeline = "CogVideoXImageToVideoPipeline" if args.size.endswith("i2v") else "CogVideoXPipeline"
     for part in args.parts.split(","):
@@ -182,7 +196,8 @@ def main():
         folder.mkdir(exist_ok=True)
         n = PARTS[part](folder, args, rng)
         print(f"{part}: {n / 1e9:.2f} GB" if n else part, flush=True)
-    (args.out / "model_index.json").write_text(json.dumps({"_class_name": pipeline, **classes}, indent=2))
+    (args.out / "model_index.json").write_text(json.dumps({"_class_name": pipeline, **classes},
+                                                          indent=2))
 
 
 if __name__ == "__main__":

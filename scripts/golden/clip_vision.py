@@ -1,9 +1,10 @@
-"""CLIP's vision model (LLaVA, Wan's image-to-video): states after all layers and before the last one.
+"""CLIP's vision model (LLaVA, Wan's image-to-video): states after all layers and before the last
+one.
 
-`pixels` [H,W,3] is a normalised picture. `states` [n,D] is hidden_states[-1], `before_last` [n,D] is
-hidden_states[-2], `pooled` [D] the class token after the last norm. `bf16` and `f16` are before_last of
-weights rounded to that type. `clip-vision` has quick-GELU, as CLIP-L, `clip-vision-gelu` GELU, as
-CLIP-H. All is computed in f32.
+`pixels` [H,W,3] is a normalised picture. `states` [n,D] is hidden_states[-1], `before_last` [n,D]
+is hidden_states[-2], `pooled` [D] the class token after the last norm. `bf16` and `f16` are
+before_last of weights rounded to that type. `clip-vision` has quick-GELU, as CLIP-L,
+`clip-vision-gelu` GELU, as CLIP-H. All is computed in f32.
 """
 import torch
 import transformers

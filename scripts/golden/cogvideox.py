@@ -1,7 +1,8 @@
-"""CogVideoX's transformer: outputs, losses, gradients, position tables, ten optimiser steps; a LoRA's.
+"""CogVideoX's transformer: outputs, losses, gradients, position tables, ten optimiser steps; a
+LoRA's.
 
-One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t, text, what stands beside the
-noisy latents (cond.image, cond.mask, cond.video), noise's target, output, loss; the case `base` has
+There is one file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t, text, the
+conditions (cond.image, cond.mask, cond.video), noise's target, output, loss; the case `base` has
 `grad/<parameter>` too.
 """
 import golden
@@ -14,14 +15,16 @@ TINY = dict(num_attention_heads=1, attention_head_dim=64, num_layers=2, time_emb
             text_embed_dim=16, max_text_seq_length=12, in_channels=4, out_channels=4,
             sample_height=8, sample_width=12, sample_frames=9)
 ROPE = dict(use_rotary_positional_embeddings=True)
-V15 = dict(patch_size_t=2, patch_bias=False, sample_height=16, sample_width=20, num_layers=1, **ROPE)
+V15 = dict(patch_size_t=2, patch_bias=False, sample_height=16, sample_width=20, num_layers=1,
+           **ROPE)
 
 # name: config; {case: (B, f, h, w)}; the stored table counts where f is (sample_frames - 1) / 4 + 1
 VARIANTS = {
     "2b": (dict(num_attention_heads=2, attention_head_dim=32, temporal_interpolation_scale=1.25),
            {"base": (2, 3, 8, 12), "off": (1, 3, 12, 8), "odd": (1, 2, 8, 12)}),
     "5b": (ROPE, {"base": (2, 3, 8, 12), "off": (1, 2, 10, 6), "still": (1, 1, 4, 14)}),
-    "5b-i2v": (dict(in_channels=8, use_learned_positional_embeddings=True, patch_bias=False, num_layers=1,
+    "5b-i2v": (dict(in_channels=8, use_learned_positional_embeddings=True, patch_bias=False,
+                    num_layers=1,
                     **ROPE),
                {"base": (2, 3, 8, 12), "frames": (1, 2, 8, 12), "dropped": (1, 3, 8, 12)}),
     "1.5": (V15, {"base": (2, 4, 8, 12), "off": (1, 2, 14, 6)}),
@@ -44,7 +47,7 @@ def model_of(name):
 
 
 class Rope:
-    """What the pipeline's preparation of rotations looks at."""
+    """The fields that the pipeline's preparation of rotations reads."""
     vae_scale_factor_spatial = 8
 
     def __init__(self, model):
@@ -63,7 +66,8 @@ def conditions(config, case, b, f, h, w):
         return {}
     if extra == c:
         return {"image": golden.draw("image " + case, (b, c, 1, h, w))}
-    return {"mask": torch.round(torch.rand(b, 1, f, h, w, generator=torch.Generator().manual_seed(1))) * 0.7,
+    return {"mask": torch.round(torch.rand(b, 1, f, h, w,
+                                           generator=torch.Generator().manual_seed(1))) * 0.7,
             "video": golden.draw("video " + case, (b, c, f, h, w))}
 
 
@@ -101,7 +105,8 @@ def inputs(config, case, b, f, h, w):
     return {"x": golden.draw("x " + case, (b, c, f, h, w)),
             "target": golden.draw("target " + case, (b, c, f, h, w)),
             "t": torch.tensor(TIMES[:b]),
-            "text": golden.draw("text " + case, (b, config["max_text_seq_length"], config["text_embed_dim"]))}
+            "text": golden.draw("text " + case, (b, config["max_text_seq_length"],
+                                                 config["text_embed_dim"]))}
 
 
 def run_case(model, config, case, shape):
@@ -132,9 +137,10 @@ def variant(out, name):
 
 
 def report(name, file, v16, grads16):
-    """How far diffusers' own bf16 is from its f32: what tolerance is fair."""
+    """Prints the distance of diffusers' own bf16 from its f32, from which a tolerance follows."""
     most = max(float(g.abs().max()) for k, g in file.items() if k.startswith("grad/"))
-    far = {n: float((g - file["grad/" + n]).norm()) / max(float(file["grad/" + n].norm()), 1e-3 * most)
+    far = {n: float((g - file["grad/" + n]).norm()) / max(float(file["grad/" + n].norm()),
+                                                          1e-3 * most)
            for n, g in grads16.items()}
     worst = sorted(far, key=far.get)[-3:]
     y, y16 = file["base/output"], v16["output"].float()
@@ -143,7 +149,8 @@ def report(name, file, v16, grads16):
 
 
 # base grids of rows and columns of latents; (f, h, w) of latents
-ROPES = {"5b": ((60, 90), [(13, 60, 90), (2, 64, 64), (1, 30, 120), (2, 96, 54), (3, 2, 4), (1, 60, 88)]),
+ROPES = {"5b": ((60, 90), [(13, 60, 90), (2, 64, 64), (1, 30, 120), (2, 96, 54), (3, 2, 4),
+                           (1, 60, 88)]),
          "1.5": ((300, 300), [(4, 96, 170), (2, 30, 20), (2, 2, 4)])}
 
 
@@ -209,7 +216,8 @@ def steps(out):
     golden.save(out / "cogvideox-steps.safetensors", file, config=config, weights=shapes)
 
 
-LORA = dict(r=3, lora_alpha=5, target_modules=["to_q", "to_k", "to_v", "to_out.0", "ff.net.0.proj", "ff.net.2",
+LORA = dict(r=3, lora_alpha=5, target_modules=["to_q", "to_k", "to_v", "to_out.0", "ff.net.0.proj",
+                                               "ff.net.2",
                                                 "patch_embed.proj"])
 
 

@@ -1,4 +1,4 @@
-"""Weights by name: what golden_fill in tests/lib/golden.c must give."""
+"""Weights by name: the values that golden_fill in tests/lib/golden.c must give."""
 import golden
 
 SHAPES = {"lin.weight": (3, 5), "lin.bias": (3,), "norm.weight": (7,), "norm.std": (4,)}
@@ -6,4 +6,5 @@ SHAPES = {"lin.weight": (3, 5), "lin.bias": (3,), "norm.weight": (7,), "norm.std
 
 def make(out):
     values = {name: golden.fill(name, shape) for name, shape in SHAPES.items()}
-    golden.save(out / "fill.safetensors", values, config={}, weights={k: list(v) for k, v in SHAPES.items()})
+    golden.save(out / "fill.safetensors", values, config={},
+                weights={k: list(v) for k, v in SHAPES.items()})

@@ -5,9 +5,9 @@ masked. `states_N` are the valid rows of hidden_states[-1], which the final norm
 `skip2_N` those of hidden_states[-3], which it has not; `skip4_5` is the embedding, no layer of four
 run. `bf16_40` and `f16_40` are skip2_40 of weights rounded to that type. All is computed in f32.
 
-`llama` has fewer key heads than query heads. `llama3` has scaled rotations of all three kinds (kept,
-slowed, between), heads that are wider than width / heads, and all biases. `qwen2.5-vl` is the whole
-model's hidden_states as the pipeline takes them.
+`llama` has fewer key heads than query heads. `llama3` has scaled rotations of all three kinds
+(kept, slowed, between), heads that are wider than width / heads, and all biases. `qwen2.5-vl` is
+the whole model's hidden_states as the pipeline takes them.
 """
 import numpy as np
 import torch

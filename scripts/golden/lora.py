@@ -1,7 +1,7 @@
 """LoRA of a tiny CogVideoX transformer: files as each program writes them and the weights that peft
 merges from the same factors; which modules peft's matcher picks for a value of --target_name.
 
-A file's tensors are told by `fill` names (values as scripts/golden.py makes them) or a `value`."""
+A file's tensors have `fill` names (values as scripts/golden.py makes them) or a `value`."""
 import copy
 import json
 
@@ -11,9 +11,12 @@ from peft import LoraConfig, inject_adapter_in_model
 
 import golden
 
-CONFIG = dict(num_attention_heads=2, attention_head_dim=8, in_channels=4, out_channels=4, time_embed_dim=8,
-              text_embed_dim=8, num_layers=2, sample_width=4, sample_height=4, sample_frames=5, max_text_seq_length=4)
-Q, OUT, UP = (f"transformer_blocks.{p}" for p in ("0.attn1.to_q", "1.attn1.to_out.0", "0.ff.net.0.proj"))
+CONFIG = dict(num_attention_heads=2, attention_head_dim=8, in_channels=4, out_channels=4,
+              time_embed_dim=8,
+              text_embed_dim=8, num_layers=2, sample_width=4, sample_height=4, sample_frames=5,
+              max_text_seq_length=4)
+Q, OUT, UP = (f"transformer_blocks.{p}" for p in ("0.attn1.to_q", "1.attn1.to_out.0",
+                                                  "0.ff.net.0.proj"))
 
 # case: {module: (rank, scale)}, how tensors are named, header
 PEFT = "{}.lora_A.weight", "{}.lora_B.weight", None
@@ -25,20 +28,27 @@ def prefixed(prefix, names):
 
 
 def diffusers_header(**fields):
-    return {"lora_adapter_metadata": json.dumps({"transformer." + k: v for k, v in fields.items()}, sort_keys=True)}
+    return {"lora_adapter_metadata": json.dumps({"transformer." + k: v for k, v in fields.items()},
+                                                sort_keys=True)}
 
 
 TARGETS = {"target_modules": ["to_q", "to_out.0"]}
 CASES = {
-    "diffusers": ({Q: (2, 3), OUT: (2, 3)}, prefixed("transformer.", PEFT), diffusers_header(r=2, lora_alpha=6, **TARGETS)),
+    "diffusers": ({Q: (2, 3), OUT: (2, 3)}, prefixed("transformer.", PEFT),
+                  diffusers_header(r=2, lora_alpha=6, **TARGETS)),
     "diffusers_plain": ({Q: (2, 1), UP: (2, 1)}, prefixed("transformer.", PEFT), {}),
-    "diffusers_patterns": ({Q: (3, 2), OUT: (2, 4)}, prefixed("transformer.", PEFT), diffusers_header(
+    "diffusers_patterns": ({Q: (3, 2), OUT: (2, 4)}, prefixed("transformer.", PEFT),
+                           diffusers_header(
         r=2, lora_alpha=8, rank_pattern={"to_q": 3}, alpha_pattern={"attn1.to_q": 6}, **TARGETS)),
-    "diffusers_rslora": ({Q: (4, 3)}, prefixed("transformer.", PEFT), diffusers_header(r=4, lora_alpha=6, use_rslora=True, **TARGETS)),
-    "finetrainers": ({Q: (2, 2), OUT: (2, 2)}, prefixed("transformer.", PEFT), {"lora_config": json.dumps({"r": 2, "lora_alpha": 4})}),
+    "diffusers_rslora": ({Q: (4, 3)}, prefixed("transformer.", PEFT),
+                         diffusers_header(r=4, lora_alpha=6, use_rslora=True, **TARGETS)),
+    "finetrainers": ({Q: (2, 2), OUT: (2, 2)}, prefixed("transformer.", PEFT),
+                     {"lora_config": json.dumps({"r": 2, "lora_alpha": 4})}),
     "videox_peft": ({Q: (2, 1), OUT: (2, 1)}, PEFT, {}),
-    "videox_network": ({Q: (4, 0.5), UP: (2, 1)}, tuple(n.replace("unet_", "unet__") for n in KOHYA), {}),
-    "diffsynth": ({Q: (2, 1)}, tuple(n and n.replace(".weight", ".default.weight") for n in PEFT), {}),
+    "videox_network": ({Q: (4, 0.5), UP: (2, 1)}, tuple(n.replace("unet_", "unet__")
+                                                        for n in KOHYA), {}),
+    "diffsynth": ({Q: (2, 1)}, tuple(n and n.replace(".weight", ".default.weight") for n in PEFT),
+                  {}),
     "musubi": ({Q: (4, 0.25), OUT: (4, 0.25)}, KOHYA, {}),
     "diffusion_pipe": ({Q: (2, 1), OUT: (3, 1)}, prefixed("diffusion_model.", PEFT), {}),
     "peft": ({Q: (2, 1)}, prefixed("base_model.model.", PEFT), {}),
@@ -97,7 +107,7 @@ def merged(model, factors):
 
 
 def file_of(name, model, factors, names, meta):
-    """What the C side needs to write the file."""
+    """The fields from which the C test writes the file."""
     flat = "lora_unet" in names[0]
     tensors = {}
     for module, (rank, scale) in factors.items():
@@ -115,10 +125,12 @@ def picked(model, value):
     special = any(c in value for c in r"()|*+?[]^$\\")
     targets = value if special or value == "all-linear" else value.replace(",", " ").split()
     try:
-        model = inject_adapter_in_model(LoraConfig(target_modules=targets, r=1), copy.deepcopy(model))
+        model = inject_adapter_in_model(LoraConfig(target_modules=targets, r=1),
+                                        copy.deepcopy(model))
     except ValueError:
         return []
-    return [n for n, m in model.named_modules() if hasattr(m, "lora_A") and isinstance(m.base_layer, torch.nn.Linear)]
+    return [n for n, m in model.named_modules() if hasattr(m, "lora_A")
+            and isinstance(m.base_layer, torch.nn.Linear)]
 
 
 def make(out):
@@ -131,7 +143,8 @@ def make(out):
         cases[name] = file_of(name, model, factors, names, meta)
         for weight, value in merged(model, factors).items():
             tensors[f"{name}/{weight}"] = value
-    golden.save(out / "lora.safetensors", tensors, config=dict(model.config), cases=cases, modules=linears,
+    golden.save(out / "lora.safetensors", tensors, config=dict(model.config), cases=cases,
+                modules=linears,
                 weights={n: s for n, s in shapes.items() if ".attn1." in n or ".ff." in n},
                 targets={v: picked(model, v) for v in VALUES})
     return cases

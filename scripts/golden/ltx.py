@@ -1,8 +1,8 @@
 """LTX-Video's transformer: outputs, losses and gradients, in its variants.
 
-One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or, as token_t, [B,N], text with the
-lengths of its rows, fps [B], noise's target, output, loss; the case `base` has `grad/<parameter>` too. The
-rotations' tables of some tokens at real widths are in ltx-rope.
+One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or, as token_t, [B,N],
+text with the lengths of its rows, fps [B], noise's target, output, loss; the case `base` has
+`grad/<parameter>` too. The rotations' tables of some tokens at real widths are in ltx-rope.
 """
 import golden
 import torch
@@ -14,11 +14,13 @@ from diffusers.pipelines.ltx.pipeline_ltx_condition import LTXConditionPipeline
 TINY = dict(in_channels=8, out_channels=8, num_attention_heads=2, attention_head_dim=32,
             cross_attention_dim=64, num_layers=2, caption_channels=24)
 
-# name: config; {case: (B, f, h, w)}. "ltx" is 64 wide, which leaves 4 columns without a rotation, as 13B has
-# them; "ltx-48" has none.
+# name: config; {case: (B, f, h, w)}. "ltx" is 64 wide, which leaves 4 columns without a rotation,
+# as 13B has them; "ltx-48" has none.
 VARIANTS = {
-    "ltx": ({}, {"base": (2, 3, 4, 6), "off": (1, 2, 5, 3), "tokens": (2, 3, 4, 4), "still": (1, 1, 4, 6)}),
-    "ltx-48": (dict(num_attention_heads=1, attention_head_dim=48, cross_attention_dim=48, num_layers=1),
+    "ltx": ({}, {"base": (2, 3, 4, 6), "off": (1, 2, 5, 3), "tokens": (2, 3, 4, 4),
+                 "still": (1, 1, 4, 6)}),
+    "ltx-48": (dict(num_attention_heads=1, attention_head_dim=48, cross_attention_dim=48,
+                    num_layers=1),
                {"base": (1, 2, 3, 4)}),
 }
 TIMES, LENGTHS, FPS, TEXT = [987.0, 437.0], [5, 9], [25.0, 25.0], 9
@@ -56,9 +58,11 @@ def predict(model, v):
     mask = (torch.arange(TEXT)[None] < v["length"][:, None]).to(dtype)
     x = LTXPipeline._pack_latents(v["x"], 1, 1).to(dtype)
     y = model(hidden_states=x, encoder_hidden_states=v["text"].to(dtype),
-              timestep=v.get("token_t", v["t"][:, None].expand(b, 1)).float(), encoder_attention_mask=mask,
+              timestep=v.get("token_t", v["t"][:, None].expand(b, 1)).float(),
+              encoder_attention_mask=mask,
               num_frames=f, height=h, width=w,
-              rope_interpolation_scale=(RATIO_T / float(v["fps"][0]), RATIO, RATIO), return_dict=False)[0]
+              rope_interpolation_scale=(RATIO_T / float(v["fps"][0]), RATIO, RATIO),
+              return_dict=False)[0]
     return LTXPipeline._unpack_latents(y, f, h, w, 1, 1)
 
 
@@ -83,7 +87,8 @@ def variant(out, name):
         if case == "base":
             file.update({"grad/" + n: g for n, g in grads.items()})
     half = model_of(name)[0].to(torch.bfloat16)
-    golden.report(name, file, "base", "grad/", *run_case(half, config, "base", VARIANTS[name][1]["base"]))
+    golden.report(name, file, "base", "grad/", *run_case(half, config, "base",
+                                                         VARIANTS[name][1]["base"]))
     golden.save(out / f"{name}.safetensors", file, config=config, weights=shapes)
 
 
@@ -92,16 +97,18 @@ ROPES = {2048: [(7, 16, 24), (1, 2, 3)], 4096: [(3, 15, 22)]}
 
 
 def ropes(out):
-    """Rotations at real widths, by the older pipelines' rule and by the condition pipeline's (`video_coords`):
-    all angles of the tokens numbered in `pick`."""
+    """Rotations at real widths, by the older pipelines' rule and by the condition pipeline's
+    (`video_coords`): all angles of the tokens numbered in `pick`."""
     file = {}
     for width, sizes in ROPES.items():
-        rope = LTXVideoRotaryPosEmbed(dim=width, base_num_frames=20, base_height=2048, base_width=2048)
+        rope = LTXVideoRotaryPosEmbed(dim=width, base_num_frames=20, base_height=2048,
+                                      base_width=2048)
         for f, h, w in sizes:
             x = torch.zeros(1, f * h * w, 1)
             old = rope(x, f, h, w, rope_interpolation_scale=(RATIO_T / 24, RATIO, RATIO))
             ids = LTXConditionPipeline._prepare_video_ids(1, f, h, w)
-            ids = LTXConditionPipeline._scale_video_ids(ids, scale_factor=RATIO, scale_factor_t=RATIO_T,
+            ids = LTXConditionPipeline._scale_video_ids(ids, scale_factor=RATIO,
+                                                        scale_factor_t=RATIO_T,
                                                         frame_index=0).float()
             ids[:, 0] = ids[:, 0] * (1.0 / 24)
             new = rope(x, f, h, w, video_coords=ids)

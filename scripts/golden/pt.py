@@ -1,7 +1,8 @@
 """Small .pt files as torch.save writes them, for the reader of formats/tensors/pt.h.
 
-`pt_kinds.pt` has every kind of value and of tensor that the reader knows, `pt_protocol5.pt` the same by
-another protocol, `pt_objects.pt` what it must not build: an object of a class and a call of a function.
+`pt_kinds.pt` has every kind of value and of tensor that the reader knows, `pt_protocol5.pt` the
+same by another protocol, `pt_objects.pt` the values that the reader must not build: an object of
+a class and a call of a function.
 """
 import collections
 import os
@@ -21,13 +22,16 @@ def values():
          "f8e4m3": x.to(torch.float8_e4m3fn), "f8e5m2": x.to(torch.float8_e5m2)}
     for name in "float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool".split():
         v[name] = x.to(getattr(torch, name))
-    v.update(int=3, negative=-70000, long=1 << 40, float=1.5, true=True, nothing=None, text="\u00fc",
-             bytes=b"\x00\xffa", list=[1, (2, "b")], ordered=collections.OrderedDict(a=1), size=x.shape)
+    v.update(int=3, negative=-70000, long=1 << 40, float=1.5, true=True, nothing=None,
+             text="\u00fc",
+             bytes=b"\x00\xffa", list=[1, (2, "b")], ordered=collections.OrderedDict(a=1),
+             size=x.shape)
     return v
 
 
 def make(out):
     torch.save(values(), out / "pt_kinds.pt")
     torch.save(values(), out / "pt_protocol5.pt", pickle_protocol=5)
-    torch.save({"x": torch.arange(4.0), "called": Call(), "device": torch.device("cpu"), "huge": 1 << 80,
+    torch.save({"x": torch.arange(4.0), "called": Call(), "device": torch.device("cpu"),
+                "huge": 1 << 80,
                 "complex": torch.zeros(2, dtype=torch.complex64)}, out / "pt_objects.pt")

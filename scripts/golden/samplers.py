@@ -1,6 +1,6 @@
-"""Sampling with DDIM and the stochastic DPM-Solver++ of CogVideoX, in f64, from a stand-in for a model:
-v = x / 2 - t / 1000 + w. The noise is given; where a step draws twice, the first draw is spoilt, so
-that using it would show."""
+"""Sampling with DDIM and the stochastic DPM-Solver++ of CogVideoX, in f64, from a stand-in for a
+model: v = x / 2 - t / 1000 + w. The noise is given; where a step draws twice, the first draw is
+spoilt, so that using it would show."""
 import torch
 from diffusers import CogVideoXDDIMScheduler, CogVideoXDPMScheduler
 from diffusers.schedulers import scheduling_dpm_cogvideox as dpm_module
@@ -8,8 +8,10 @@ from diffusers.schedulers import scheduling_dpm_cogvideox as dpm_module
 import golden
 
 WIDTH, LENGTHS, SHIFTS = 6, (50, 28, 10, 7, 1), {"s1": 1.0, "s3": 3.0}
-TIMES = {"trailing": (1, 2, 7, 10, 16, 28, 30, 48, 50, 61, 96, 999, 1000), "linspace": (1, 7, 10, 50), "leading": (1, 7, 10, 50)}
-FIELDS = dict(prediction_type="v_prediction", rescale_betas_zero_snr=True, timestep_spacing="trailing")
+TIMES = {"trailing": (1, 2, 7, 10, 16, 28, 30, 48, 50, 61, 96, 999, 1000),
+         "linspace": (1, 7, 10, 50), "leading": (1, 7, 10, 50)}
+FIELDS = dict(prediction_type="v_prediction", rescale_betas_zero_snr=True,
+              timestep_spacing="trailing")
 
 
 def walk(scheduler, x, w, noise, steps):
@@ -41,7 +43,8 @@ def make(out):
             for steps in LENGTHS:
                 s = cls(snr_shift_scale=shift, **FIELDS)
                 tensors[f"{kind}.{name}.{steps}"] = walk(s, x, w, noise, steps)
-            s = cls(snr_shift_scale=shift, **{**FIELDS, "timestep_spacing": "linspace", "set_alpha_to_one": False})
+            s = cls(snr_shift_scale=shift, **{**FIELDS, "timestep_spacing": "linspace",
+                                              "set_alpha_to_one": False})
             tensors[f"{kind}.{name}.linspace"] = walk(s, x, w, noise, 10)
     for spacing, lengths in TIMES.items():
         for steps in lengths:

@@ -1,5 +1,6 @@
-"""Noise schedules of CogVideoX: alphas_cumprod, noisy samples and targets, in f64. Sigmas of flows, in f32, as
-pipelines ask for them by the numbers of tokens and of steps, and every eighth of the 1000 that trainers draw from."""
+"""Noise schedules of CogVideoX: alphas_cumprod, noisy samples and targets, in f64. Sigmas of flows,
+in f32, as pipelines ask for them by the numbers of tokens and of steps, and every eighth of the
+1000 that trainers draw from."""
 import numpy as np
 import torch
 from diffusers import CogVideoXDDIMScheduler, FlowMatchEulerDiscreteScheduler
@@ -13,8 +14,10 @@ CASES = {"s1": (1.0, True), "s3": (3.0, True), "plain": (1.0, False), "plain3": 
 TOKENS, STEPS = (64, 256, 1024, 4096, 13312), (50, 28, 7, 1)
 FLOWS = {
     "flux": dict(shift=3.0, use_dynamic_shifting=True),
-    "qwen": dict(use_dynamic_shifting=True, max_shift=0.9, max_image_seq_len=8192, shift_terminal=0.02),
-    "ltx": dict(use_dynamic_shifting=True, base_shift=0.95, max_shift=2.05, base_image_seq_len=1024, shift_terminal=0.1),
+    "qwen": dict(use_dynamic_shifting=True, max_shift=0.9, max_image_seq_len=8192,
+                 shift_terminal=0.02),
+    "ltx": dict(use_dynamic_shifting=True, base_shift=0.95, max_shift=2.05,
+                base_image_seq_len=1024, shift_terminal=0.1),
     "hunyuan": dict(shift=7.0),
     "linear": dict(use_dynamic_shifting=True, time_shift_type="linear", shift_terminal=0.05),
 }
@@ -24,10 +27,12 @@ def sigmas(fields, tokens, steps):
     """The sigmas of a sample, without the 0 at the end."""
     s = FlowMatchEulerDiscreteScheduler(**fields)
     c = s.config
-    mu = calculate_shift(tokens, c.base_image_seq_len, c.max_image_seq_len, c.base_shift, c.max_shift)
+    mu = calculate_shift(tokens, c.base_image_seq_len, c.max_image_seq_len, c.base_shift,
+                         c.max_shift)
     if steps == 1:
         s.register_to_config(shift_terminal=None)        # one level cannot be stretched: 0 / 0
-    s.set_timesteps(sigmas=np.linspace(1, 1 / steps, steps), mu=mu if c.use_dynamic_shifting else None)
+    s.set_timesteps(sigmas=np.linspace(1, 1 / steps, steps),
+                    mu=mu if c.use_dynamic_shifting else None)
     return s.sigmas[:-1]
 
 
@@ -36,7 +41,8 @@ def make(out):
     t = torch.tensor(TIMES)
     tensors = {"x": x[0], "n": n[0], "times": t}
     for name, (shift, zero) in CASES.items():
-        s = CogVideoXDDIMScheduler(prediction_type="v_prediction", rescale_betas_zero_snr=zero, snr_shift_scale=shift)
+        s = CogVideoXDDIMScheduler(prediction_type="v_prediction", rescale_betas_zero_snr=zero,
+                                   snr_shift_scale=shift)
         rows = (len(TIMES), 1)
         tensors[f"{name}.alphas_cumprod"] = s.alphas_cumprod
         tensors[f"{name}.noisy"] = s.add_noise(x.repeat(rows), n.repeat(rows), t)

@@ -1,9 +1,9 @@
 """Stable Diffusion 3's transformer: outputs, losses and gradients, a LoRA's too.
 
-One file a variant: `3` without norms of queries and keys, `3.5` with. Its cases `NAME/...` differ in
-the size of the picture: x [B,C,1,h,w], t, text, pooled, noise's target, output, loss. The gradients
-of the case `base` are `grad/<parameter>`; the case `lora` is of a LoRA on the same weights, frozen,
-and its gradients are `lora/grad/<factor>`.
+One file a variant: `3` without norms of queries and keys, `3.5` with. Its cases `NAME/...` differ
+in the size of the picture: x [B,C,1,h,w], t, text, pooled, noise's target, output, loss. The
+gradients of the case `base` are `grad/<parameter>`; the case `lora` is of a LoRA on the same
+weights, frozen, and its gradients are `lora/grad/<factor>`.
 """
 import golden
 import torch
@@ -94,7 +94,8 @@ def variant(out, name):
 
     half, half_lora = model.to(torch.bfloat16), with_lora(name).to(torch.bfloat16)
     golden.report("sd" + name, file, "base", "grad/", *run_case(half, config, "base", shape))
-    golden.report("sd" + name, file, "lora", "lora/grad/", *run_case(half_lora, config, "lora", shape))
+    golden.report("sd" + name, file, "lora", "lora/grad/",
+                  *run_case(half_lora, config, "lora", shape))
 
 
 def make(out):

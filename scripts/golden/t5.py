@@ -1,8 +1,8 @@
 """T5 v1.1 and UMT5 encoders: states of 40 and 150 tokens (beyond the last bucket of distances).
 
 `states_N` are of the weights as they are, `bf16_40` and `f16_40` of weights rounded to that type,
-all computed in f32. T5 gets no mask: the pads at the end are attended to. UMT5 gets one; what the
-pads became is left out of `masked_40`, whose mask ends where its ids turn to 0.
+all computed in f32. T5 gets no mask: tokens attend to the pads at the end. UMT5 gets a mask; the
+pads' states are left out of `masked_40`, whose mask ends where its ids become 0.
 
 Queries' weights are a quarter of what their names give: T5 starts them smaller by sqrt(d_kv), and
 with unscaled scores as sharp as random weights make them bf16 is 5e-2 off in PyTorch, too.

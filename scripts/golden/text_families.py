@@ -1,13 +1,14 @@
-"""Prompts through the text encoders of families as diffusers' pipelines run them: HunyuanVideo's two
-(template, crop, mask; pooled) and Qwen-Image's (template, crop, mask).
+"""Prompts through the text encoders of families as diffusers' pipelines run them: HunyuanVideo's
+two (template, crop, mask; pooled) and Qwen-Image's (template, crop, mask).
 
-`hunyuanvideo-llama`, `hunyuanvideo-clip` and `qwen-image-text` hold a tiny encoder and its `tokenizer`
-(tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and `mask_i` as the encoder got them,
-padded, and the pipeline's result: `states_i` [n,D], the rows that its mask leaves, or `pooled_i` [D].
-`template` is the pipeline's own.
+`hunyuanvideo-llama`, `hunyuanvideo-clip` and `qwen-image-text` hold a tiny encoder and its
+`tokenizer` (tokenizer.json) each, and of every prompt `prompts` [i]: `ids_i` and `mask_i` as the
+encoder got them, padded, and the pipeline's result: `states_i` [n,D], the rows that its mask
+leaves, or `pooled_i` [D]. `template` is the pipeline's own.
 
-The tokenizers are unigram models. Each decoder's has one piece for each word of the template, as the
-real ones have, so that as many tokens stand in front of the prompt here; all else is single letters.
+The tokenizers are unigram models. Each decoder's has one piece for each word of the template, as
+the real ones have, so that as many tokens stand in front of the prompt here; all else is single
+letters.
 """
 import json
 import re
@@ -58,7 +59,8 @@ def tokenizer(text, pad):
 
 
 def llama():
-    special = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<pad>"]
+    special = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
+               "<pad>"]
     pieces = sorted(set(words(TEMPLATE["template"])) | set(LETTERS))
     text = tokenizer_json(pieces, special, [special[0], None])
     size = 1 + len(pieces) + len(special)

@@ -1,6 +1,6 @@
 """tests/golden/tokenizers.json: small tokenizers and the ids that `tokenizers`, sentencepiece and
-transformers give. Each case is a tokenizer.json (or a spiece.model, base64) with rows of texts (hex:
-some are no UTF-8) and ids; the models are trained here on the fixed text below.
+transformers give. Each case is a tokenizer.json (or a spiece.model, base64) with rows of texts
+(hex: some are no UTF-8) and ids; the models are trained here on the fixed text below.
 
 The matrix of normalisers and pre-tokenizers uses a model without words of its own: every byte is a
 token, and characters inside a word wear a prefix, so that the ids show text and word borders."""
@@ -16,15 +16,25 @@ the quick brown fox jumps over the lazy dog; the dog sleeps. She sells sea shell
 1 22 333 4444 a b c d e f g h i j k l m n o p q r s t u v w x y z hello hello hello world world""" * 4
 
 TEXTS = [
-    "", " ", "   ", "a", " a", "a ", "the cat's late", "The  CAT \t sat\non\r\nthe mat ", "hello world",
-    "caf\u00e9 cafe\u0301 \u00c5 A\u030a \u212b", "q\u0307\u0323 \u1e9b\u0323 \uac00 \u1100\u1161\u11a8",
-    "\ufb01n \u2167 \u00bd \u334e \uff46\uff55\uff4c\uff4c \ufdfa", "\u0130stanbul STRASSE \u1e9e \u03a3\u03a3",
-    "1 22 333 4444 3.14 1,000 \u0663\u0664 \u2167\u00bd", "foo_bar fooBar -- ---- ... !?", "$1+2=3 <b>&amp;</b> `x` ~|^",
-    "\u4e00\u8f86\u767d\u8272 \u96e8\u306e\u591c\u3001 \uacc4\uc6b8", "\U0001f600 \U0001f469\u200d\U0001f4bb \U0001f1ef\U0001f1f5 \u2764\ufe0f",
-    "a\u00a0b\u3000c\u2003d\u2028e\u200bf\u180eg\u0085h\u1680i\x0bj\x1fk\x00l\x7fm", "\u0301\u0301 x\u0301\u0316\u0327",
-    "<s>a</s>", "x <mark> y<mark>z  <mark>", "<word>a <word> b<word>", "<UP> <up> <\uff35\uff30>", "a<pad>b<extra_id_3> c",
-    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "----------", "\u2581a \u2581\u2581b", "zzz \u0416\u0416\u0416 zzz", "don't I'M it'd \u017ft'\u017f", "\uff46\u0300 \uff30\u0300\u0300",
-    b"ok \xff\xfe bad", b"\xe2\x82", b"\xf0\x9f\x98 \xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80", b"\xe2\x28\xa1 \xf0\x90\x80",
+    "", " ", "   ", "a", " a", "a ", "the cat's late", "The  CAT \t sat\non\r\nthe mat ",
+    "hello world",
+    "caf\u00e9 cafe\u0301 \u00c5 A\u030a \u212b",
+    "q\u0307\u0323 \u1e9b\u0323 \uac00 \u1100\u1161\u11a8",
+    "\ufb01n \u2167 \u00bd \u334e \uff46\uff55\uff4c\uff4c \ufdfa",
+    "\u0130stanbul STRASSE \u1e9e \u03a3\u03a3",
+    "1 22 333 4444 3.14 1,000 \u0663\u0664 \u2167\u00bd", "foo_bar fooBar -- ---- ... !?",
+    "$1+2=3 <b>&amp;</b> `x` ~|^",
+    "\u4e00\u8f86\u767d\u8272 \u96e8\u306e\u591c\u3001 \uacc4\uc6b8",
+    "\U0001f600 \U0001f469\u200d\U0001f4bb \U0001f1ef\U0001f1f5 \u2764\ufe0f",
+    "a\u00a0b\u3000c\u2003d\u2028e\u200bf\u180eg\u0085h\u1680i\x0bj\x1fk\x00l\x7fm",
+    "\u0301\u0301 x\u0301\u0316\u0327",
+    "<s>a</s>", "x <mark> y<mark>z  <mark>", "<word>a <word> b<word>", "<UP> <up> <\uff35\uff30>",
+    "a<pad>b<extra_id_3> c",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "----------", "\u2581a \u2581\u2581b",
+    "zzz \u0416\u0416\u0416 zzz", "don't I'M it'd \u017ft'\u017f",
+    "\uff46\u0300 \uff30\u0300\u0300",
+    b"ok \xff\xfe bad", b"\xe2\x82", b"\xf0\x9f\x98 \xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80",
+    b"\xe2\x28\xa1 \xf0\x90\x80",
 ]
 
 
@@ -44,31 +54,39 @@ def case(name, tok, **more):
 def bytes_model():
     from tokenizers import Tokenizer, models
     vocab = {f"<0x{b:02X}>": b for b in range(256)}
-    return Tokenizer(models.BPE(vocab=vocab, merges=[], byte_fallback=True, continuing_subword_prefix="#"))
+    return Tokenizer(models.BPE(vocab=vocab, merges=[], byte_fallback=True,
+                                continuing_subword_prefix="#"))
 
 
 def matrix():
     from tokenizers import AddedToken, Regex, normalizers as n, pre_tokenizers as p
     steps = [
-        ("nfc", n.NFC(), None), ("nfd", n.NFD(), None), ("nfkc", n.NFKC(), None), ("nfkd", n.NFKD(), None),
+        ("nfc", n.NFC(), None), ("nfd", n.NFD(), None), ("nfkc", n.NFKC(), None),
+        ("nfkd", n.NFKD(), None),
         ("lower", n.Lowercase(), None), ("accents", n.Sequence([n.NFD(), n.StripAccents()]), None),
         ("strip", n.Strip(), None), ("strip left", n.Strip(left=True, right=False), None),
         ("replace", n.Sequence([n.Replace("a", "bb"), n.Replace(Regex(r"\s{2,}|\d"), "_")]), None),
         ("prepend", n.Prepend("\u2581"), None),
-        ("byte level", None, p.ByteLevel()), ("byte level, no prefix", None, p.ByteLevel(add_prefix_space=False)),
+        ("byte level", None, p.ByteLevel()), ("byte level, no prefix", None,
+                                              p.ByteLevel(add_prefix_space=False)),
         ("whitespace", None, p.Whitespace()), ("whitespace split", None, p.WhitespaceSplit()),
         ("digits", None, p.Digits()), ("single digits", None, p.Digits(individual_digits=True)),
-        ("punctuation", None, p.Punctuation()), ("punctuation removed", None, p.Punctuation("removed")),
-        ("words then digits", n.NFKC(), p.Sequence([p.WhitespaceSplit(), p.Digits(), p.Punctuation("contiguous")])),
+        ("punctuation", None, p.Punctuation()), ("punctuation removed", None,
+                                                 p.Punctuation("removed")),
+        ("words then digits", n.NFKC(), p.Sequence([p.WhitespaceSplit(), p.Digits(),
+                                                    p.Punctuation("contiguous")])),
         ("empty matches", None, p.Split(Regex(r"x*"), "isolated")),
         ("classes", None, p.Split(Regex(r"[\s\d]+|\w\W"), "isolated")),
     ]
     for scheme in ("always", "first", "never"):
         steps.append((f"metaspace {scheme}", None, p.Metaspace(prepend_scheme=scheme)))
-        steps.append((f"metaspace {scheme}, whole", None, p.Metaspace(prepend_scheme=scheme, split=False)))
-    for behavior in ("removed", "isolated", "contiguous", "merged_with_previous", "merged_with_next"):
+        steps.append((f"metaspace {scheme}, whole", None,
+                      p.Metaspace(prepend_scheme=scheme, split=False)))
+    for behavior in ("removed", "isolated", "contiguous", "merged_with_previous",
+                     "merged_with_next"):
         steps.append((f"split {behavior}", None, p.Split(Regex(r"[aeiou]|\p{N}"), behavior)))
-        steps.append((f"split {behavior}, inverted", None, p.Split(Regex(r"\p{L}+"), behavior, invert=True)))
+        steps.append((f"split {behavior}, inverted", None,
+                      p.Split(Regex(r"\p{L}+"), behavior, invert=True)))
         steps.append((f"split at text, {behavior}", None, p.Split("e", behavior)))
     for name, normalizer, splits in steps:
         tok = bytes_model()
@@ -82,7 +100,8 @@ def matrix():
     tok.pre_tokenizer = p.Metaspace(prepend_scheme="first")
     tok.add_tokens([AddedToken("<s>", normalized=False), AddedToken("</s>", normalized=False),
                     AddedToken("<mark>", lstrip=True, rstrip=True, normalized=False),
-                    AddedToken("<word>", single_word=True, normalized=False), AddedToken("<UP>", normalized=True),
+                    AddedToken("<word>", single_word=True, normalized=False),
+                    AddedToken("<UP>", normalized=True),
                     AddedToken("aaa", normalized=False), AddedToken("aaaaa", normalized=False)])
     yield case("added tokens", tok)
 
@@ -107,27 +126,35 @@ def trained():
 
     tok = Tokenizer(models.BPE(ignore_merges=True))
     tok.pre_tokenizer = p.Sequence([
-        p.Split(Regex(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
-                      r"\s*[\r\n]+|\s+(?!\S)|\s+"), "isolated"), p.ByteLevel(add_prefix_space=False, use_regex=False)])
+        p.Split(Regex(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+                      r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"), "isolated"),
+        p.ByteLevel(add_prefix_space=False, use_regex=False)])
     tok.train_from_iterator([TEXT], trainers.BpeTrainer(vocab_size=420, initial_alphabet=letters,
                             special_tokens=["<pad>", "<s>"], **quiet))
-    tok.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), processors.TemplateProcessing(
+    tok.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False),
+                                              processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", tok.token_to_id("<s>"))])])
     yield case("byte-level BPE", tok, prompts=prompts(tok, (1, 3, 12), 0))
 
-    tok = Tokenizer(models.BPE(unk_token="<|endoftext|>", end_of_word_suffix="</w>", fuse_unk=False))
+    tok = Tokenizer(models.BPE(unk_token="<|endoftext|>", end_of_word_suffix="</w>",
+                               fuse_unk=False))
     tok.normalizer = n.Sequence([n.NFC(), n.Replace(Regex(r"\s+"), " "), n.Lowercase()])
-    tok.pre_tokenizer = p.Sequence([p.Split(Regex(r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"),
-                                            "removed", invert=True), p.ByteLevel(add_prefix_space=False)])
-    tok.train_from_iterator([TEXT], trainers.BpeTrainer(vocab_size=420, initial_alphabet=letters, end_of_word_suffix="</w>",
+    tok.pre_tokenizer = p.Sequence([
+        p.Split(Regex(r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"), "removed",
+                invert=True),
+        p.ByteLevel(add_prefix_space=False)])
+    tok.train_from_iterator([TEXT], trainers.BpeTrainer(vocab_size=420, initial_alphabet=letters,
+                                                        end_of_word_suffix="</w>",
                             special_tokens=["<|startoftext|>", "<|endoftext|>"], **quiet))
-    tok.post_processor = processors.RobertaProcessing(("<|endoftext|>", 1), ("<|startoftext|>", 0), False, False)
+    tok.post_processor = processors.RobertaProcessing(("<|endoftext|>", 1), ("<|startoftext|>", 0),
+                                                      False, False)
     yield case("BPE with word ends", tok, prompts=prompts(tok, (2, 4, 12), 1))
 
     for fuse in (False, True):
         tok = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=fuse, byte_fallback=False))
         tok.pre_tokenizer = p.Metaspace(prepend_scheme="first")
-        tok.train_from_iterator([TEXT], trainers.BpeTrainer(vocab_size=200, special_tokens=["<unk>"], **quiet))
+        tok.train_from_iterator([TEXT], trainers.BpeTrainer(vocab_size=200,
+                                                            special_tokens=["<unk>"], **quiet))
         yield case(f"BPE with unknowns, fused: {fuse}", tok)
 
     for fallback in (False, True):
@@ -136,12 +163,14 @@ def trained():
         tok.train_from_iterator([TEXT], trainers.UnigramTrainer(vocab_size=150, unk_token="<unk>",
                                 special_tokens=["<pad>", "</s>", "<unk>"], **quiet))
         o = json.loads(tok.to_str())
-        o["model"]["vocab"] = [[w, round(s * 64) / 64] for w, s in o["model"]["vocab"]]    # exact in any parser
+        # exact in any parser
+        o["model"]["vocab"] = [[w, round(s * 64) / 64] for w, s in o["model"]["vocab"]]
         if fallback:
             o["model"]["vocab"] += [[f"<0x{b:02X}>", 0.0] for b in range(256)]
             o["model"]["byte_fallback"] = True
         tok = Tokenizer.from_str(json.dumps(o))
-        tok.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+        tok.post_processor = processors.TemplateProcessing(single="$A </s>",
+                                                           special_tokens=[("</s>", 1)])
         yield case(f"unigram, bytes: {fallback}", tok, prompts=prompts(tok, (1, 3, 12), 0))
 
 
@@ -150,13 +179,17 @@ def spiece():
     import transformers
     with tempfile.TemporaryDirectory() as d:
         d = pathlib.Path(d)
-        rules = [("\uff46", "f"), ("\ufb01", "fi"), ("\u2167", "VIII"), ("\u00e9", "e"), ("e\u0301", "E"), ("\u0301", ""),
-                 ("\t", " "), ("\n", " "), ("\r", " "), ("\u3000", " "), ("\u00a0", " "), ("\uff35", "U"), ("\uff30", "P")]
+        rules = [("\uff46", "f"), ("\ufb01", "fi"), ("\u2167", "VIII"), ("\u00e9", "e"),
+                 ("e\u0301", "E"), ("\u0301", ""),
+                 ("\t", " "), ("\n", " "), ("\r", " "), ("\u3000", " "), ("\u00a0", " "),
+                 ("\uff35", "U"), ("\uff30", "P")]
         (d / "rules.tsv").write_text("".join(
-            " ".join(f"{ord(c):X}" for c in a) + "\t" + " ".join(f"{ord(c):X}" for c in b) + "\n" for a, b in rules))
+            " ".join(f"{ord(c):X}" for c in a) + "\t" + " ".join(f"{ord(c):X}"
+                for c in b) + "\n" for a, b in rules))
         out = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(TEXT.split("\n")), model_writer=out, vocab_size=90, model_type="unigram",
+            sentence_iterator=iter(TEXT.split("\n")), model_writer=out, vocab_size=90,
+            model_type="unigram",
             normalization_rule_tsv=str(d / "rules.tsv"), pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
             pad_piece="<pad>", user_defined_symbols=["<mark>"], minloglevel=2)
         (d / "spiece.model").write_bytes(out.getvalue())
@@ -175,4 +208,5 @@ def make(out):
                f"sentencepiece {sentencepiece.__version__}")
     cases = [*matrix(), *trained(), spiece()]
     text = ",\n".join(json.dumps(c, ensure_ascii=True, separators=(",", ":")) for c in cases)
-    (pathlib.Path(out) / "tokenizers.json").write_text(f'{{"made_by":"{made_by}","cases":[\n{text}\n]}}\n')
+    file = pathlib.Path(out) / "tokenizers.json"
+    file.write_text(f'{{"made_by":"{made_by}","cases":[\n{text}\n]}}\n')
