@@ -1,8 +1,9 @@
 """LTX-Video's transformer: outputs, losses and gradients, in its variants.
 
-One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or, as token_t, [B,N],
-text with the lengths of its rows, fps [B], noise's target, output, loss; the case `base` has
-`grad/<parameter>` too. The rotations' tables of some tokens at real widths are in ltx-rope.
+One file a variant. Its cases `NAME/...` differ in grid: x [B,C,f,h,w], t [B] or, as token_t, [B,N], text with the
+lengths of its rows, fps [B], noise's target, output, loss; the case `base` has `grad/<parameter>` too. The case
+`lora` is of a LoRA on the same weights, frozen, and its gradients are `lora/grad/<factor>`. The rotations' tables of
+some tokens at real widths are in ltx-rope.
 """
 import golden
 import torch
@@ -10,9 +11,10 @@ from diffusers import LTXVideoTransformer3DModel
 from diffusers.models.transformers.transformer_ltx import LTXVideoRotaryPosEmbed
 from diffusers.pipelines.ltx.pipeline_ltx import LTXPipeline
 from diffusers.pipelines.ltx.pipeline_ltx_condition import LTXConditionPipeline
+from peft import LoraConfig, inject_adapter_in_model
 
 TINY = dict(in_channels=8, out_channels=8, num_attention_heads=2, attention_head_dim=32,
-            cross_attention_dim=64, num_layers=2, caption_channels=24)
+            cross_attention_dim=64, num_layers=2, caption_channels=32)
 
 # name: config; {case: (B, f, h, w)}. "ltx" is 64 wide, which leaves 4 columns without a rotation,
 # as 13B has them; "ltx-48" has none.
@@ -25,6 +27,7 @@ VARIANTS = {
 }
 TIMES, LENGTHS, FPS, TEXT = [987.0, 437.0], [5, 9], [25.0, 25.0], 9
 RATIO_T, RATIO = 8, 32
+LORA = dict(r=3, lora_alpha=1, target_modules=["to_q", "to_k", "to_v", "to_out.0"])
 
 
 def model_of(name):
@@ -35,6 +38,20 @@ def model_of(name):
     for p in model.state_dict().values():           # the file is bf16: so only activations round
         p.copy_(p.to(torch.bfloat16))
     return model, {"_class_name": "LTXVideoTransformer3DModel", **config}, shapes
+
+
+def plain(name):
+    return name.replace(".default.", ".")
+
+
+def with_lora(name):
+    """The model with factors of PEFT's, A and B filled by their names as files have them."""
+    model = inject_adapter_in_model(LoraConfig(init_lora_weights=False, **LORA), model_of(name)[0])
+    for n, p in model.named_parameters():
+        p.requires_grad_(".lora_" in n)
+        if p.requires_grad:
+            p.copy_(torch.from_numpy(golden.fill(plain(n), tuple(p.shape))))
+    return model
 
 
 def inputs(config, case, b, f, h, w):
@@ -73,7 +90,8 @@ def run_case(model, config, case, shape):
         y = predict(model, v)
         loss = (y.float() - v["target"]).pow(2).mean()
         loss.backward()
-    grads = {n: p.grad.float().clone() for n, p in model.named_parameters()}
+    trained = ((n, p) for n, p in model.named_parameters() if p.requires_grad)
+    grads = {plain(n): p.grad.float().clone() for n, p in trained}
     v.update(output=y.detach(), loss=loss.detach())
     return v, grads
 
@@ -86,10 +104,14 @@ def variant(out, name):
         file.update({f"{case}/{k}": t for k, t in v.items()})
         if case == "base":
             file.update({"grad/" + n: g for n, g in grads.items()})
-    half = model_of(name)[0].to(torch.bfloat16)
-    golden.report(name, file, "base", "grad/", *run_case(half, config, "base",
-                                                         VARIANTS[name][1]["base"]))
-    golden.save(out / f"{name}.safetensors", file, config=config, weights=shapes)
+    shape = VARIANTS[name][1]["base"]
+    v, grads = run_case(with_lora(name), config, "lora", shape)
+    file.update({f"lora/{k}": t for k, t in v.items()})
+    file.update({"lora/grad/" + n: g for n, g in grads.items()})
+    half, half_lora = model_of(name)[0].to(torch.bfloat16), with_lora(name).to(torch.bfloat16)
+    golden.report(name, file, "base", "grad/", *run_case(half, config, "base", shape))
+    golden.report(name, file, "lora", "lora/grad/", *run_case(half_lora, config, "lora", shape))
+    golden.save(out / f"{name}.safetensors", file, config=config, weights=shapes, lora=LORA)
 
 
 # width: [(f, h, w)] of latents

@@ -1,5 +1,5 @@
-/* test_ltx.c - LTX-Video's transformer against diffusers': outputs, losses, every gradient, also
- * with one timestep for each token; rotations; recomputation; refusals */
+/* test_ltx.c - LTX-Video's transformer against diffusers': outputs, losses, every gradient, a
+ * LoRA's too, with one timestep for each token too; rotations; recomputation; refusals */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -18,8 +18,8 @@
 
 #define COUNT(a) (sizeof (a) / sizeof *(a))
 
-static const struct { const char *name, *cases[4]; } variants[] = {
-    { "ltx", { "off", "tokens", "still" } }, { "ltx-48", { NULL } },
+static const struct { const char *name, *cases[4]; int linears; } variants[] = {
+    { "ltx", { "off", "tokens", "still" }, 16 }, { "ltx-48", { NULL }, 8 },
 };
 
 /* f32: 1e-4 is the promise, as for CogVideoX; sums in another order differ by 3e-5. bf16: some
@@ -40,6 +40,12 @@ static void check(const ref_tolerance *t)
         OK(vt_params_train(m.params, NULL, NULL, &err));
         bad += ref_check_case(&m, "base", t);
         bad += ref_check_grads(&m, "grad", t);
+        ref_close(&m);
+
+        ref_open(&m, &vtrain_ltx, variants[i].name, VC_BF16, t->compute);
+        assert_int_equal(ref_add_lora(&m), variants[i].linears);
+        bad += ref_check_case(&m, "lora", t);
+        bad += ref_check_grads(&m, "lora/grad", t);
         ref_close(&m);
     }
     assert_int_equal(bad, 0);
