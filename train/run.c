@@ -148,6 +148,21 @@ static int fit_text(const vtrain *t, const vtrain_fit *fit, int i, vc_err *err)
     return 0;
 }
 
+/* A model whose positions are seconds needs the frame rate of every clip. */
+static int check_rates(const vtrain *t, const vtrain_fit *fit, vc_err *err)
+{
+    char key[VTRAIN_KEY];
+    for (uint32_t i = 0; fit->fps > 0 && i < vtrain_data_samples(t->data); i++) {
+        const vtrain_sample *s = vtrain_data_sample(t->data, i);
+        const vf_dataset *set = vtrain_data_set(t->data, s->dataset);
+        if (vtrain_data_group(t->data, s->group)->f > 1 && !(vf_dataset_entry(set, s->index)->fps > 0))
+            return vc_fail(err, VC_EMISMATCH, "sample %s has no frame rate (fps), which the "
+                           "positions of %s need: prepare it with vprep",
+                           vtrain_data_key(t->data, i, key), t->family->class_name);
+    }
+    return 0;
+}
+
 /* Both sides by name, where dataset and transformer do not fit each other. */
 int vtrain_fit_data(vtrain *t, vc_err *err)
 {
@@ -164,8 +179,8 @@ int vtrain_fit_data(vtrain *t, vc_err *err)
                        t->family->class_name, fit.channels);
     for (int i = 0; !rc && i < fit.n_texts; i++)
         rc = fit_text(t, &fit, i, err);
-    if (rc) return rc;
-    rc = vtrain_data_fit(t->data, t->family, &fit, &note, err);
+    if (!rc) rc = check_rates(t, &fit, err);
+    if (!rc) rc = vtrain_data_fit(t->data, t->family, &fit, &note, err);
     if (rc) return rc;
     if (note) vc_say(t->ui, "%s", note);
     free(note);

@@ -239,6 +239,7 @@ static int open_prompt(sampling *s, const vtrain *t, const vtrain_fit *fit, uint
     s->number = i;
     int rc = vtrain_data_prompt(t->data, i, &s->p, err);
     if (!rc) rc = whole_patches(s, fit, err);
+    if (!(s->p.fps > 0)) s->p.fps = fit->fps;
     s->steps = s->p.steps ? s->p.steps : (int)t->cfg.num_inference_steps;
     s->guidance = s->p.has_guidance ? s->p.guidance : t->cfg.guidance_scale;
     bool beside = !t->guidance || fit->two_prompts;

@@ -7,7 +7,7 @@ export VLT_SOURCE
 has() { grep -q -- "$1" "$2/manifest.json" || wrong "expected $1 in:"; }
 
 small_set "$dir/media" 4                     # 3 clips, 1 still
-need make_model "$dir/m" LTXPipeline 128
+need make_model "$dir/m" LTXPipeline 8
 sampling+=(--image_sample_size 64)
 meta=(--meta "$dir/media/metadata.json" "${sampling[@]}" --model "$dir/m")
 

@@ -63,6 +63,9 @@ typedef struct vtrain_fit {
     bool guidance;                            /* it needs vtrain_in.guidance */
     bool two_prompts;                         /* and its samples are guided by the negative prompt
                                                * all the same: the input stays that of training */
+    double fps;                               /* of clips that are sampled, where their prompt gives
+                                               * no frame rate; every training clip must have one.
+                                               * 0: positions do not depend on frame rates */
     unsigned roles;                           /* 1 << vc_role of the pictures joined with x */
     int blocks;                               /* of the model */
 } vtrain_fit;

@@ -16,6 +16,7 @@
 
 #define QK_EPS 1e-5f
 #define OUT_EPS 1e-6f
+#define DEFAULT_FPS 25                        /* frame_rate of the pipelines' calls */
 
 enum { TIME = 256, MLP = 4, MAX_WIDTH = 16384 };
 
@@ -129,7 +130,8 @@ static void ltx_fit(const void *model, vtrain_fit *fit)
 {
     const ltx *m = model;
     *fit = (vtrain_fit){ .channels = (int)m->in_channels, .n_texts = 1, .text_width = { m->text },
-                         .mult = { 1, 1, 1 }, .token_times = true, .blocks = (int)m->layers };
+                         .mult = { 1, 1, 1 }, .token_times = true, .fps = DEFAULT_FPS,
+                         .blocks = (int)m->layers };
 }
 
 /* ---- positions ---- */
