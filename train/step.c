@@ -162,11 +162,22 @@ static void note(void *arg, const char *name, const vt_tensor *x)
     if (!j->rc) j->rc = vtrain_trace_tensor(j->t->trace, j->t->g, name, x, j->err);
 }
 
-/* A video in the layout of diffusers' forward(); others as they are. */
-static const vt_tensor *as_forward(vtrain *t, vt_tensor *x)
+/* [B,c,F,H,W] of x, which broadcasts to the latents x0. */
+static vt_tensor *spread(vt_ctx *g, vt_tensor *x, vt_tensor *x0)
 {
-    bool turn = t->family->frames_first && x && x->nd == 5;
-    return turn ? vt_permute(t->g, x, (int[]){ 0, 2, 1, 3, 4 }) : x;
+    if (!memcmp(x->dim + 2, x0->dim + 2, 3 * sizeof *x->dim)) return x;
+    return vt_add(g, vt_scale(g, vt_slice(g, x0, 1, 0, x->dim[1]), 0), x);
+}
+
+/* A video in the layout of diffusers' forward(); others as they are. */
+static const vt_tensor *as_forward(vtrain *t, vt_tensor *x, vt_tensor *x0)
+{
+    if (!x || x->nd != 5) return x;
+    if (t->family->layout == VTRAIN_FRAMES_FIRST)
+        return vt_permute(t->g, x, (int[]){ 0, 2, 1, 3, 4 });
+    if (t->family->layout == VTRAIN_TOKENS)
+        return vt_patchify(t->g, spread(t->g, x, x0), 1, 1, 1, VT_C_FIRST);
+    return x;
 }
 
 static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_err *err)
@@ -181,7 +192,8 @@ static int trace_forward(vtrain *t, const parts *p, const vtrain_levels *v, vc_e
     };
     int rc = 0;
     for (size_t i = 0; !rc && i < sizeof tensors / sizeof *tensors; i++)
-        rc = vtrain_trace_tensor(t->trace, t->g, tensors[i].name, as_forward(t, tensors[i].x), err);
+        rc = vtrain_trace_tensor(t->trace, t->g, tensors[i].name,
+                                 as_forward(t, tensors[i].x, n->x0), err);
     if (!rc && vtrain_objective_kind(t->objective) == VTRAIN_FLOW)
         rc = vtrain_trace_values(t->trace, "sigmas", 1, &rows, v->sigma, err);
     if (!rc) rc = vtrain_trace_values(t->trace, "fps", 1, &rows, p->in.fps, err);

@@ -386,7 +386,7 @@ static vt_tensor *cogvideox_head(vt_ctx *g, void *model, const vtrain_in *in, vt
 
 const vtrain_family vtrain_cogvideox = {
     .class_name = "CogVideoXTransformer3DModel",
-    .text_args = { "encoder_hidden_states" }, .frames_first = true,
+    .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_FRAMES_FIRST,
     .size = sizeof(cogvideox), .weights = offsetof(cogvideox, w), .table = model_table,
     .read = cogvideox_read, .fit = cogvideox_fit, .prepare = cogvideox_prepare,
     .embed = cogvideox_embed,

@@ -87,6 +87,10 @@ typedef enum vtrain_scale {
                                                * the VAE's config has invert_scale_latents */
 } vtrain_scale;
 
+/* Latents as diffusers' forward() of a class takes them: [B,C,F,H,W], [B,F,C,H,W], or tokens
+ * [B,F*H*W,C]. */
+typedef enum vtrain_layout { VTRAIN_CHANNELS_FIRST, VTRAIN_FRAMES_FIRST, VTRAIN_TOKENS } vtrain_layout;
+
 /* Blocks that are alike. A model has up to VTRAIN_KINDS kinds, which run one after another: FLUX
  * has blocks of two streams, then of one. */
 enum { VTRAIN_KINDS = 3 };
@@ -108,7 +112,7 @@ typedef struct vtrain_blocks {
 typedef struct vtrain_family {
     const char *class_name;                   /* _class_name of config.json, and in vc_family */
     const char *text_args[VTRAIN_TEXTS];      /* forward()'s names of the embeddings, for traces */
-    bool frames_first;                        /* forward()'s layout, for traces: [B,F,C,H,W] */
+    vtrain_layout layout;                     /* of forward()'s latents, for traces */
     const vtrain_rename *lora_names;          /* the first authors' names of its modules, in LoRA
                                                * files; NULL: they are diffusers' names */
 

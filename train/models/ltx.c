@@ -136,23 +136,47 @@ static void ltx_fit(const void *model, vtrain_fit *fit)
 
 /* ---- positions ---- */
 
+/* The frame rate of row b; a still has none, and its only position is 0 at any rate. */
+static double rate_of(const vtrain_in *in, int64_t b)
+{
+    return in->x->dim[2] > 1 ? (double)in->fps[b] : 1;
+}
+
+static ltx_grid grid_of(const ltx *m, const vtrain_in *in)
+{
+    const int64_t *dim = in->x->dim + 2;
+    return (ltx_grid){ { dim[0], dim[1], dim[2] }, m->heads * m->head / 2, m->causal_times };
+}
+
 /* Tables of all rows: [tokens,D/2], or [B*tokens,D/2] where rows differ in their frame rates. */
 static void make_rope(vt_ctx *g, const ltx *m, const vtrain_in *in, vt_tensor *table[2])
 {
-    const int64_t *dim = in->x->dim + 2, pairs = m->heads * m->head / 2;
-    int64_t tokens = dim[0] * dim[1] * dim[2], clips = 1;
-    for (int64_t b = 1; b < in->x->dim[0] && dim[0] > 1; b++)
-        if (in->fps[b] != in->fps[0]) clips = in->x->dim[0];
-    int64_t size = tokens * pairs;
+    const ltx_grid grid = grid_of(m, in);
+    int64_t tokens = grid.dim[0] * grid.dim[1] * grid.dim[2], size = tokens * grid.pairs, clips = 1;
+    for (int64_t b = 1; b < in->x->dim[0]; b++)
+        if (rate_of(in, b) != rate_of(in, 0)) clips = in->x->dim[0];
     float *host = malloc(2 * (size_t)(clips * size) * sizeof *host);
     bool ok = host != NULL;
-    const ltx_grid grid = { { dim[0], dim[1], dim[2] }, pairs, m->causal_times };
     for (int64_t b = 0; b < clips && ok; b++)
-        ok = ltx_rotations(&grid, dim[0] > 1 ? (double)in->fps[b] : 1, host + b * size, host + (clips + b) * size);
+        ok = ltx_rotations(&grid, rate_of(in, b), host + b * size, host + (clips + b) * size);
     for (int i = 0; i < 2 && ok; i++)
-        table[i] = vt_from_host(g, VC_F32, 2, (int64_t[]){ clips * tokens, pairs },
+        table[i] = vt_from_host(g, VC_F32, 2, (int64_t[]){ clips * tokens, grid.pairs },
                                 host + i * clips * size, VC_F32);
     if (!ok) vt_fail(g, VC_ENOMEM, "positions: out of memory");
+    free(host);
+}
+
+/* Notes the positions that the rotations are made of. */
+static void note_positions(vt_ctx *g, const ltx *m, const vtrain_in *in)
+{
+    const ltx_grid grid = grid_of(m, in);
+    const int64_t n = grid.dim[0] * grid.dim[1] * grid.dim[2], dim[3] = { in->x->dim[0], 3, n };
+    float *host = in->note ? malloc((size_t)(dim[0] * 3 * n) * sizeof *host) : NULL;
+    if (!in->note) return;
+    for (int64_t b = 0; host && b < dim[0]; b++)
+        ltx_positions(&grid, rate_of(in, b), host + b * 3 * n);
+    if (host) vtrain_note(in, "video_coords", vt_from_host(g, VC_F32, 3, dim, host, VC_F32));
+    else vt_fail(g, VC_ENOMEM, "positions: out of memory");
     free(host);
 }
 
@@ -168,6 +192,8 @@ static void ltx_prepare(vt_ctx *g, void *model, vtrain_in *in)
         }
     make_rope(g, m, in, in->made + COS);
     in->made[KEYS] = vtrain_key_lengths(g, &in->text[0], 0);
+    note_positions(g, m, in);
+    vtrain_note_mask(g, in, "encoder_attention_mask", &in->text[0]);
 }
 
 /* ---- forward ---- */
@@ -176,9 +202,7 @@ static void ltx_embed(vt_ctx *g, void *model, const vtrain_in *in, vt_tensor *s[
 {
     const model_weights *w = &((ltx *)model)->w;
     vt_tensor *t = in->token_t ? in->token_t : in->t;
-    vt_tensor *x = nn_patches(g, in->x, (int[]){ 1, 1, 1 });
-    vtrain_note(in, "hidden_states", x);
-    s[X] = vt_linear(g, x, &w->proj_in);
+    s[X] = vt_linear(g, nn_patches(g, in->x, (int[]){ 1, 1, 1 }), &w->proj_in);
     s[PROMPT] = vt_feed_forward(g, vt_cast(g, in->text[0].embeds, vt_compute(g)), &w->text1,
                                 &w->text2);
     s[E] = nn_embed_number(g, t, &w->time1, &w->time2, VC_F32);
@@ -221,7 +245,7 @@ static vt_tensor *ltx_head(vt_ctx *g, void *model, const vtrain_in *in, vt_tenso
 
 const vtrain_family vtrain_ltx = {
     .class_name = "LTXVideoTransformer3DModel",
-    .text_args = { "encoder_hidden_states" },
+    .text_args = { "encoder_hidden_states" }, .layout = VTRAIN_TOKENS,
     .size = sizeof(ltx), .weights = offsetof(ltx, w), .table = model_table, .read = ltx_read, .fit = ltx_fit,
     .prepare = ltx_prepare, .embed = ltx_embed,
     .blocks = { { "transformer_blocks.%d.", block_table, sizeof(block_weights), N_IN, 1, block, NULL } },

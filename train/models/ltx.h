@@ -1,4 +1,4 @@
-/* ltx.h - rotations of LTX-Video's positions, on the host. Pure functions. */
+/* ltx.h - LTX-Video's positions and their rotations, on the host. Pure functions. */
 #ifndef TRAIN_MODELS_LTX_H
 #define TRAIN_MODELS_LTX_H
 
@@ -12,6 +12,8 @@ typedef struct ltx_grid {
                                                * know; older models take 8 frames for it as well */
 } ltx_grid;
 
+/* Seconds, row and column (in pixels) of all tokens, [3,tokens]: diffusers' video_coords. */
+void ltx_positions(const ltx_grid *grid, double fps, float *positions);
 /* Cosines and sines of all tokens of a clip of that frame rate, each [tokens,pairs]: the values of
  * diffusers' LTXVideoRotaryPosEmbed. False: out of memory. */
 bool ltx_rotations(const ltx_grid *grid, double fps, float *cosines, float *sines);

@@ -1,4 +1,4 @@
-/* ltx_rope.c - rotations of LTX-Video's positions; see ltx.h */
+/* ltx_rope.c - LTX-Video's positions and their rotations; see ltx.h */
 #include "train/models/ltx.h"
 
 #include <math.h>
@@ -16,11 +16,31 @@
 /* Angles are products of frequencies up to 15708 and positions: an error of 2^-24 in either is
  * 1e-3 in the angle. So both are rounded to f32 in the steps in which PyTorch rounds them. */
 
-/* The position of latent frame i. The later models know that the first one is a single picture. */
-static float time_of(const ltx_grid *grid, int64_t i, double fps)
+/* The position i of an axis, in seconds or pixels. The later models know that the first latent frame
+ * is a single picture. */
+static float position(const ltx_grid *grid, int axis, int64_t i, double fps)
 {
-    if (!grid->causal_times) return (float)i * (float)(STEP_FRAMES / fps) / BASE_SECONDS;
-    return (float)(i ? STEP_FRAMES * (i - 1) + 1 : 0) * (float)(1 / fps) / BASE_SECONDS;
+    if (axis) return (float)i * STEP_PIXELS;
+    if (!grid->causal_times) return (float)i * (float)(STEP_FRAMES / fps);
+    return (float)(i ? STEP_FRAMES * (i - 1) + 1 : 0) * (float)(1 / fps);
+}
+
+/* The place of a token on the three axes. */
+static void place_of(int64_t at[3], const int64_t dim[3], int64_t token)
+{
+    at[0] = token / (dim[1] * dim[2]);
+    at[1] = token / dim[2] % dim[1];
+    at[2] = token % dim[2];
+}
+
+void ltx_positions(const ltx_grid *grid, double fps, float *positions)
+{
+    int64_t tokens = grid->dim[0] * grid->dim[1] * grid->dim[2], at[3];
+    for (int64_t i = 0; i < tokens; i++) {
+        place_of(at, grid->dim, i);
+        for (int k = 0; k < 3; k++)
+            positions[k * tokens + i] = position(grid, k, at[k], fps);
+    }
 }
 
 /* n frequencies from 1 to THETA, times pi/2. */
@@ -43,7 +63,7 @@ static bool open_axis(axis *a, const ltx_grid *grid, int k, double fps, const fl
     size_t bytes = (size_t)(grid->dim[k] * count) * sizeof(float);
     *a = (axis){ malloc(bytes), malloc(bytes) };
     for (int64_t i = 0; i < grid->dim[k] && a->cosines && a->sines; i++) {
-        float at = k ? (float)i * STEP_PIXELS / BASE_PIXELS : time_of(grid, i, fps);
+        float at = position(grid, k, i, fps) / (k ? BASE_PIXELS : BASE_SECONDS);
         for (int64_t j = 0; j < count; j++) {
             float angle = f[j] * (at * 2 - 1);
             a->cosines[i * count + j] = (float)cos((double)angle);
@@ -74,8 +94,9 @@ bool ltx_rotations(const ltx_grid *grid, double fps, float *cosines, float *sine
     for (int k = 0; k < 3 && ok; k++)
         ok = open_axis(&a[k], grid, k, fps, f, count);
     for (int64_t i = 0; ok && i < dim[0] * dim[1] * dim[2]; i++) {
-        const int64_t at[3] = { i / (dim[1] * dim[2]), i / dim[2] % dim[1], i % dim[2] };
+        int64_t at[3];
         const float *c[3], *s[3];
+        place_of(at, dim, i);
         for (int k = 0; k < 3; k++) {
             c[k] = a[k].cosines + at[k] * count;
             s[k] = a[k].sines + at[k] * count;
