@@ -34,6 +34,7 @@ typedef struct text_rule {
     int skip;                        /* layers at the end that are left out; 0: none, and the states
                                       * are those after the last norm */
     bool pooled_only;                /* the transformer reads no states of tokens */
+    bool masked;                     /* nor those of padding, which are not stored */
 } text_rule;
 
 typedef struct encoder_opts {

@@ -1,6 +1,7 @@
 /* encoder_t5.c - prompts through T5 v1.1 (CogVideoX, LTX, FLUX) and UMT5 (Wan): see prompt.h.
  *
- * Users of T5 pass no mask: tokens attend to the padding, which changes every state and is stored.
+ * Users of T5 pass no mask: tokens attend to the padding, which changes every state. It is stored
+ * too, but for LTX-Video, whose transformer masks it (text_rule.masked).
  * Wan masks the padding's keys and stores the states of the prompt alone. Positions are relative,
  * so these states need no padding, and the encoder gets none. */
 #include "precompute/text/prompt.h"

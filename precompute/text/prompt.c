@@ -158,6 +158,7 @@ int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o,
 {
     *out = NULL;
     *info = (text_info){ .class = m->class, .rule = o->text };
+    info->rule.masked = o->text.masked && !m->masked;
     int rc = check_options(m, o, err);
     if (rc)
         return rc;
@@ -179,14 +180,17 @@ int text_prompt_open(text_enc **out, const text_model *m, const encoder_opts *o,
 
 int text_prompt_encode(text_enc *t, const text_input *in, text_result *r, vc_err *err)
 {
-    int n = 0;
+    int n = 0, stored;
     char *text = in_template(t->rule.template, in->prompt);
     int rc = text ? tokens_of(t, text, &n, err) : vc_no_memory(err);
 
+    stored = n;
     if (!rc && !t->kind->masked)
         n = t->length;
-    if (!rc && n <= t->rule.crop)
-        rc = vc_fail(err, VC_EINVAL, "a text of %d tokens, of which %d are cropped", n,
+    if (!t->rule.masked)
+        stored = n;
+    if (!rc && stored <= t->rule.crop)
+        rc = vc_fail(err, VC_EINVAL, "a text of %d tokens, of which %d are cropped", stored,
                      t->rule.crop);
     if (!rc) {
         const text_tokens tokens = { text, in->picture, n, t->ids };
@@ -198,7 +202,7 @@ int text_prompt_encode(text_enc *t, const text_input *in, text_result *r, vc_err
     *r = (text_result){ .pooled_width = t->pooled_width, .pooled = t->pooled, .length = t->length,
                         .ids = t->ids, .mask = t->mask };
     if (!t->rule.pooled_only) {
-        r->n = n - t->rule.crop;
+        r->n = stored - t->rule.crop;
         r->width = t->width;
         r->embeds = t->states + (size_t)t->rule.crop * (size_t)t->width;
     }
@@ -225,6 +229,8 @@ vf_key text_prompt_key(const text_info *info, vc_dtype precision, vc_dtype store
         vf_hasher_int(&h, "crop", rule->crop);
     if (rule->pooled_only)
         vf_hasher_int(&h, "pooled_only", 1);
+    if (rule->masked)
+        vf_hasher_int(&h, "masked", 1);
     vf_hasher_str(&h, "precision", vc_dtype_name(precision));
     vf_hasher_str(&h, "dtype", vc_dtype_name(stored));
     return vf_hasher_end(&h);

@@ -18,7 +18,8 @@ typedef struct text_tokens {
 
 typedef struct text_model {
     const char *class;
-    bool masked;                     /* padding is not encoded and not stored; else it is both */
+    bool masked;                     /* padding is not encoded; else it is, and is stored
+                                      * unless rule.masked */
     /* *info gets fingerprint, width and pooled; of a model with words of its own tokenizer too, and
      * rule.max_length. */
     int (*open)(void **model, const encoder_opts *o, text_info *info, vc_err *err);

@@ -21,6 +21,7 @@ check verify 0 vlat verify "$dir/a"
 check again 0 vprep "${meta[@]}" --out "$dir/a" && says "0 encoded, 4 reused"
 check show 0 vlat show "$dir/a" 000000000000/000
 tells "mean.*8.*2" && tells "logvar.*\[1,2,"
+tells 'prompt_embeds f16 \[[0-9]\{1,2\},32\]'       # T5 sees 128 tokens, padding is not stored
 
 # ---- noised first frames have one logvar each, too ----
 check i2v 0 vprep "${meta[@]}" --out "$dir/i2v" --train_mode i2v --image_noise_variants 2

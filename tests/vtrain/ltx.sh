@@ -14,7 +14,8 @@ cat >prompts.jsonl <<'END'
 END
 sampling+=(--image_sample_size 64)
 need vprep --meta media/metadata.json "${sampling[@]}" --model m --out a --validation_prompts prompts.jsonl
-train() { vtrain --latents a --model m --output_dir "$1" --train_batch_size 2 --seed 5 --threads 1 --workers 1 "${@:2}"; }
+set=a
+train() { vtrain --latents "$set" --model m --output_dir "$1" --train_batch_size 2 --seed 5 --threads 1 --workers 1 "${@:2}"; }
 lora=(--training_type lora --rank 2)
 same() { cmp -s "$1/optimizer.safetensors" "$2/optimizer.safetensors" || wrong "$1 and $2 differ"; }
 
@@ -47,5 +48,48 @@ expect 0 . train shown-2 "${lora[@]}" --max_train_steps 1 --validation_steps 1 -
 is shown-2/validation/step-1/000.safetensors '"guidance_scale":"1"'
 check differ 1 cmp shown/validation/step-1/000.safetensors shown-2/validation/step-1/000.safetensors
 
-# ---- first frames that stay clean ----
-expect 0 . train clean "${lora[@]}" --max_train_steps 2 --first_frame_conditioning_p 1 --trace_dir clean-trace
+# ---- traces: forward()'s arguments, latents as tokens ----
+# values FILE TENSOR: those of an f32 tensor, one a line; shape FILE TENSOR: "2,8,8"
+entry() { head -c $((8 + $(od -An -tu8 -N 8 "$1"))) "$1" | grep -ao "\"$2\":{[^}]*}"; }
+shape() { entry "$1" "$2" | sed 's/.*"shape":\[\([^]]*\)].*/\1/'; }
+values()
+{
+    local at
+    at=($(entry "$1" "$2" | sed 's/.*"data_offsets":\[\([0-9]*\),\([0-9]*\)].*/\1 \2/'))
+    od -An -v -tf4 -w4 -j $((8 + $(od -An -tu8 -N 8 "$1") + at[0])) -N $((at[1] - at[0])) "$1" | tr -d ' '
+}
+traced() { train "$1" "${lora[@]}" --max_train_steps 1 --trace_dir "$1-trace" --mixed_precision no "${@:2}"; }
+need vlat select a 'width = 64 and height = 64' --out square    # two clips, at 10 and 20 frames a second
+set=square
+expect 0 . traced trace
+t=trace-trace/step-000001-mb-00-rank-00.safetensors
+for name in latents noise noisy_latents target model_output; do
+    [ "$(shape $t $name)" = 2,8,8 ] || wrong "$name: $(shape $t $name)"
+done
+[ "$(shape $t encoder_attention_mask)" = "$(shape $t encoder_hidden_states | sed 's/,32$//')" ] || wrong "mask"
+[ "$(values $t encoder_attention_mask | sort -u | tr '\n' ' ')" = '0 1 ' ] || wrong 'a mask of other values than 0 and 1'
+[ "$(shape $t video_coords)" = 2,3,8 ] || wrong "video_coords: $(shape $t video_coords)"
+values $t video_coords | sed -n '1p;5p;29p' >seconds
+[ "$(sort seconds | tr '\n' ' ')" = '0 0.4 0.8 ' ] || wrong "seconds: $(cat seconds)"
+
+# ---- first frames that stay clean: time 0 for their tokens, which are not in the loss ----
+expect 0 . traced clean --first_frame_conditioning_p 1
+t=clean-trace/step-000001-mb-00-rank-00.safetensors
+[ "$(shape $t timestep)" = 2,8 ] && [ "$(shape $t loss_weight)" = 2,8,1 ] || wrong "of tokens: $(shape $t timestep)"
+[ "$(values $t loss_weight | tr '\n' ' ')" = '0 0 0 0 2 2 2 2 0 0 0 0 2 2 2 2 ' ] || wrong "$(values $t loss_weight)"
+for i in 1 2 3 4; do [ "$(values $t timestep | sed -n ${i}p)" = 0 ] || wrong "token $i: another time"; done
+[ "$(values $t timestep | sed -n 5p)" != 0 ] || wrong 'no time'
+cmp -s <(values $t latents | head -n 32) <(values $t noisy_latents | head -n 32) || wrong 'a noisy first frame'
+
+# a sample keeps the first frame of its prompt's image, whatever the seed
+printf '{"prompt": "a b c", "num_frames": 9, "height": 64, "width": 64, "image": "media/clip-2.png"}\n' >image.jsonl
+ffmpeg -v error -i media/clip-2.mp4 -frames:v 1 media/clip-2.png
+need vprep --meta media/metadata.json "${sampling[@]}" --model m --out i2v --train_mode i2v --validation_prompts image.jsonl
+set=i2v
+for seed in 6 7; do
+    expect 0 . train "i2v-$seed" "${lora[@]}" --max_train_steps 1 --first_frame_conditioning_p 1 \
+        --validation_steps 1 --num_inference_steps 2 --seed $seed
+    values "i2v-$seed/validation/step-1/000.safetensors" latents >latents-$seed
+done
+cmp -s <(head -n 4 latents-6) <(head -n 4 latents-7) || wrong 'the first frame is not the image'
+! cmp -s <(sed -n 5,8p latents-6) <(sed -n 5,8p latents-7) || wrong 'the second frame is not sampled'
